@@ -1,0 +1,343 @@
+// Package redistest runs real redis-servers for tests. It is a leaf: it imports nothing of this module, and only
+// tests import it.
+//
+//	Start ──► free port + own directory ──► redis-server ──► PING answered on the unix socket
+//	                                            │
+//	          Kill Stop Restart Pause Continue ─┤ by process id, on the same port and directory
+//	                                            │
+//	t.Cleanup ──────────────────────────────────┴─► SIGKILL, directory removed
+//
+// One goroutine per running server, superviseLocked, starts the process and waits for its end. It stays on one
+// operating system thread because Linux ties Pdeathsig to the thread that started the child, so that a server never
+// outlives a test binary that is killed.
+//
+// The binary is $LOCKPROXY_REDIS_SERVER or else redis-server from PATH (valkey-server works as well). Without one the
+// test is skipped with the reason; LOCKPROXY_REQUIRE_REDIS=1 makes that a failure.
+package redistest
+
+import (
+	"bufio"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+)
+
+const (
+	// startLimit bounds starting, stopping and the first synchronisation of a replica on a loaded machine.
+	startLimit = 20 * time.Second
+	// probeEvery is the pause between two questions to a server that is not ready yet.
+	probeEvery = 3 * time.Millisecond
+	// Ports come from below the range that systems use for outgoing connections, so that no unrelated connection
+	// can take the port of a server that is down between Stop and Restart.
+	firstPort, lastPort = 20000, 31999
+	// maxSocketPath is what sun_path holds on the systems we run on (104 on macOS, 108 on Linux), less the final zero.
+	maxSocketPath = 103
+)
+
+// Server is one redis-server process, or the place of one that is down. Its methods report failures to the test that
+// started it and so belong on that test's goroutine.
+type Server struct {
+	t      testing.TB // immutable
+	bin    string     // immutable
+	dir    string     // immutable; holds socket, log and data; survives Restart
+	port   int        // fixed once Start has returned
+	socket string     // immutable
+
+	mu   sync.Mutex // guards the fields below
+	args []string   // extra arguments of the latest start
+	run  *process   // latest process; it may have ended
+}
+
+// process is one run of the binary.
+type process struct {
+	cmd    *exec.Cmd
+	exited chan struct{} // closed by superviseLocked when the process has been reaped
+	err    error         // result of Wait; read after exited is closed
+}
+
+// Start runs a redis-server without persistence and returns when it answers. Extra arguments are in the form of the
+// redis-server command line ("--appendonly", "yes") and win over the defaults. The server is killed when t ends.
+func Start(t testing.TB, args ...string) *Server {
+	t.Helper()
+	s := &Server{t: t, bin: binary(t)}
+	s.dir, s.socket = socketDir(t)
+	t.Cleanup(s.cleanup)
+	var err error
+	for range 10 { // another process may take the port between the look and the start
+		if s.port, err = freePort(); err != nil {
+			t.Fatalf("redistest: %v", err)
+		}
+		if err = s.start(args); err == nil {
+			return s
+		}
+		if !strings.Contains(s.logTail(), "Address already in use") {
+			break
+		}
+		_ = os.Remove(s.logFile())
+	}
+	t.Fatalf("redistest: start %s: %v\n%s", s.bin, err, s.logTail())
+	return nil
+}
+
+// StartReplica runs a replica of the given server and returns when its link is up and the first copy is complete.
+func StartReplica(t testing.TB, of *Server, args ...string) *Server {
+	t.Helper()
+	replica := []string{"--replicaof", "127.0.0.1 " + strconv.Itoa(of.port)}
+	if password := of.password(); password != "" {
+		replica = append(replica, "--masterauth", password, "--requirepass", password)
+	}
+	s := Start(t, append(replica, args...)...)
+	Eventually(t, startLimit, "the replica's link to be up", func() bool {
+		info, _ := s.Do(t, "INFO", "replication").(string)
+		return strings.Contains(info, "master_link_status:up")
+	})
+	return s
+}
+
+// Addr is the server's TCP address, 127.0.0.1:port. It stays the same over Restart.
+func (s *Server) Addr() string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(s.port)) }
+
+// Socket is the path of the server's unix socket. It stays the same over Restart.
+func (s *Server) Socket() string { return s.socket }
+
+// Dir is the server's own directory: its data files are there if persistence is switched on.
+func (s *Server) Dir() string { return s.dir }
+
+// Pid is the process id of the server, or 0 while it is down.
+func (s *Server) Pid() int {
+	p := s.running()
+	if p == nil {
+		return 0
+	}
+	return p.cmd.Process.Pid
+}
+
+// Kill ends the server with SIGKILL, as a crash would, and returns when the process is gone.
+func (s *Server) Kill() {
+	s.t.Helper()
+	s.end(syscall.SIGKILL)
+}
+
+// Stop ends the server in its own good order (SIGTERM: it saves if persistence is on) and returns when it is gone.
+func (s *Server) Stop() {
+	s.t.Helper()
+	s.end(syscall.SIGTERM)
+}
+
+// Restart stops the server if it runs and starts it again on the same port, socket and directory. Arguments replace
+// those of the start before; none keeps them.
+func (s *Server) Restart(args ...string) {
+	s.t.Helper()
+	s.Stop()
+	if len(args) == 0 {
+		s.mu.Lock()
+		args = s.args
+		s.mu.Unlock()
+	}
+	if err := s.start(args); err != nil {
+		s.t.Fatalf("redistest: restart: %v\n%s", err, s.logTail())
+	}
+}
+
+// Pause stops the process where it is (SIGSTOP): connections stay open and nothing is answered until Continue.
+func (s *Server) Pause() {
+	s.t.Helper()
+	s.signal(syscall.SIGSTOP)
+}
+
+// Continue lets a paused server go on (SIGCONT).
+func (s *Server) Continue() {
+	s.t.Helper()
+	s.signal(syscall.SIGCONT)
+}
+
+func (s *Server) start(args []string) error {
+	argv := append([]string{
+		"--port", strconv.Itoa(s.port), "--bind", "127.0.0.1", "--unixsocket", s.socket, "--dir", s.dir,
+		"--logfile", s.logFile(), "--save", "", "--appendonly", "no", "--daemonize", "no",
+		"--repl-diskless-sync-delay", "0", // replicas need not wait 5 s for others to join them
+	}, args...)
+	cmd := exec.Command(s.bin, argv...)
+	cmd.Dir = s.dir
+	cmd.SysProcAttr = processAttributes()
+	p := &process{cmd: cmd, exited: make(chan struct{})}
+	started := make(chan error, 1)
+	go p.superviseLocked(started)
+	if err := <-started; err != nil {
+		return err
+	}
+	s.mu.Lock()
+	s.args, s.run = slices.Clone(args), p
+	s.mu.Unlock()
+	return s.awaitReady(p)
+}
+
+// awaitReady returns when the server answers on its unix socket. The socket is ours alone, and a server that cannot
+// have its TCP port ends before it opens the socket, so the answer proves both.
+func (s *Server) awaitReady(p *process) error {
+	deadline := time.NewTimer(startLimit)
+	defer deadline.Stop()
+	probe := time.NewTicker(probeEvery)
+	defer probe.Stop()
+	for {
+		select {
+		case <-p.exited:
+			return fmt.Errorf("server ended at start: %w", p.err)
+		case <-deadline.C:
+			s.end(syscall.SIGKILL)
+			return fmt.Errorf("no answer within %v", startLimit)
+		case <-probe.C:
+			if s.answers() {
+				return nil
+			}
+		}
+	}
+}
+
+// answers reports whether a PING gets a reply that is not LOADING. NOAUTH is an answer too.
+func (s *Server) answers() bool {
+	c, err := net.Dial("unix", s.socket)
+	if err != nil {
+		return false
+	}
+	defer c.Close()
+	_ = c.SetDeadline(time.Now().Add(time.Second))
+	if _, err := c.Write([]byte("PING\r\n")); err != nil {
+		return false
+	}
+	line, err := bufio.NewReader(c).ReadString('\n')
+	return err == nil && !strings.HasPrefix(line, "-LOADING")
+}
+
+func (s *Server) running() *process {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.run == nil {
+		return nil
+	}
+	select {
+	case <-s.run.exited:
+		return nil
+	default:
+		return s.run
+	}
+}
+
+func (s *Server) signal(sig syscall.Signal) {
+	s.t.Helper()
+	p := s.running()
+	if p == nil {
+		s.t.Fatalf("redistest: %v: the server is down", sig)
+	}
+	if err := p.cmd.Process.Signal(sig); err != nil {
+		s.t.Fatalf("redistest: %v: %v", sig, err)
+	}
+}
+
+// end sends the signal and waits for the process to be reaped; a server that is down is left alone.
+func (s *Server) end(sig syscall.Signal) {
+	s.t.Helper()
+	p := s.running()
+	if p == nil {
+		return
+	}
+	// A process that is gone by now is what we want, so the errors say nothing. A paused one must go on to see SIGTERM.
+	_ = p.cmd.Process.Signal(sig)
+	_ = p.cmd.Process.Signal(syscall.SIGCONT)
+	limit := time.NewTimer(startLimit)
+	defer limit.Stop()
+	select {
+	case <-p.exited:
+	case <-limit.C:
+		_ = p.cmd.Process.Kill()
+		<-p.exited
+		s.t.Errorf("redistest: the server did not end within %v of %v", startLimit, sig)
+	}
+}
+
+func (s *Server) cleanup() {
+	s.end(syscall.SIGKILL)
+	if s.t.Failed() {
+		s.t.Logf("redistest: end of the log of %s:\n%s", s.Addr(), s.logTail())
+	}
+	_ = os.RemoveAll(s.dir)
+}
+
+func (s *Server) logFile() string { return filepath.Join(s.dir, "redis.log") }
+
+// logTail returns the last 2 KiB of the server's log.
+func (s *Server) logTail() string {
+	b, err := os.ReadFile(s.logFile())
+	if err != nil {
+		return "no log: " + err.Error()
+	}
+	return string(b[max(0, len(b)-2048):])
+}
+
+// password is what the latest start set with --requirepass.
+func (s *Server) password() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for i := len(s.args) - 2; i >= 0; i-- {
+		if s.args[i] == "--requirepass" {
+			return s.args[i+1]
+		}
+	}
+	return ""
+}
+
+func binary(t testing.TB) string {
+	t.Helper()
+	name := os.Getenv("LOCKPROXY_REDIS_SERVER")
+	if name == "" {
+		name = "redis-server"
+	}
+	path, err := exec.LookPath(name)
+	if err == nil {
+		return path
+	}
+	if os.Getenv("LOCKPROXY_REQUIRE_REDIS") == "1" {
+		t.Fatalf("LOCKPROXY_REQUIRE_REDIS=1 but there is no Redis: %v", err)
+	}
+	t.Skipf("no Redis for this test: %v (set LOCKPROXY_REDIS_SERVER to a redis-server or valkey-server)", err)
+	return ""
+}
+
+// socketDir makes a directory whose path is short enough for a unix socket; t.TempDir holds the test's name and is not.
+func socketDir(t testing.TB) (dir, socket string) {
+	t.Helper()
+	for _, parent := range []string{"", "/tmp"} {
+		dir, err := os.MkdirTemp(parent, "redis")
+		if err != nil {
+			t.Fatalf("redistest: %v", err)
+		}
+		if socket = filepath.Join(dir, "s"); len(socket) <= maxSocketPath {
+			return dir, socket
+		}
+		_ = os.Remove(dir)
+	}
+	t.Fatalf("redistest: no directory short enough for a unix socket")
+	return "", ""
+}
+
+func freePort() (int, error) {
+	var err error
+	for range 100 {
+		port := firstPort + rand.IntN(lastPort-firstPort+1)
+		var l net.Listener
+		if l, err = net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port))); err == nil {
+			return port, l.Close()
+		}
+	}
+	return 0, fmt.Errorf("find a free port: %w", err)
+}
