@@ -1,0 +1,88 @@
+# One entry point for people and for CI. `make` alone lists the targets: every
+# target that carries a "## " comment.
+
+.DEFAULT_GOAL := help
+
+GO ?= go
+# A clone without tags describes itself by its commit; a tarball without git by "dev".
+VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
+LDFLAGS := -s -w -X main.version=$(VERSION)
+
+# Test settings, e.g. `make test PKG=./internal/resp/ TESTFLAGS='-run Guard -v'`.
+PKG ?= ./...
+TESTFLAGS ?=
+TEST_TIMEOUT ?= 10m
+COUNT ?= 5
+FUZZTIME ?= 10s
+BENCH ?= .
+SOAKTIME ?= 30m
+
+.PHONY: help
+help: ## list these targets
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | awk -F '\t' '{printf "  %-12s %s\n", $$1, $$2}'
+
+.PHONY: run
+run: build ## build and start lockproxy on its embedded Redis (nothing is persisted), port 7379; ARGS= adds flags
+	./bin/lockproxy --embedded --log-format console $(ARGS)
+
+.PHONY: build
+build: ## build bin/lockproxy
+	CGO_ENABLED=0 $(GO) build -trimpath -buildvcs=false -ldflags '$(LDFLAGS)' -o bin/lockproxy ./cmd/lockproxy
+
+.PHONY: deps
+deps: ## install what the tests need and is missing (redis-server, a C compiler for -race)
+	./scripts/install-test-deps.sh
+
+.PHONY: test
+test: deps ## run all tests with the race detector; a missing redis-server is a failure
+	CGO_ENABLED=1 LOCKPROXY_REQUIRE_REDIS=1 $(GO) test -race -shuffle=on -timeout $(TEST_TIMEOUT) $(TESTFLAGS) $(PKG)
+
+.PHONY: race
+race: deps ## hunt for races and flakes: all tests COUNT times
+	CGO_ENABLED=1 LOCKPROXY_REQUIRE_REDIS=1 $(GO) test -race -shuffle=on -count=$(COUNT) -timeout 60m $(TESTFLAGS) $(PKG)
+
+.PHONY: lint
+lint: bin/golangci-lint ## check formatting, import arrows and the rules in .golangci.yml
+	./bin/golangci-lint run
+
+.PHONY: fmt
+fmt: bin/golangci-lint ## format the code
+	./bin/golangci-lint fmt
+
+# The linter's version is pinned in tools/go.mod, a module of its own so that the program's go.mod lists only the program's dependencies.
+bin/golangci-lint: tools/go.mod tools/go.sum
+	$(GO) -C tools build -o ../$@ github.com/golangci/golangci-lint/v2/cmd/golangci-lint
+
+.PHONY: fuzz
+fuzz: ## run every fuzz target for FUZZTIME
+	./scripts/fuzz.sh $(FUZZTIME)
+
+.PHONY: bench
+bench: ## run the Go benchmarks with allocations; BENCH= selects
+	$(GO) test -run '^$$' -bench '$(BENCH)' -benchmem $(PKG)
+
+.PHONY: bench-quick
+bench-quick: ## run each Go benchmark for a moment: prints, never fails on a time
+	$(GO) test -run '^$$' -bench '$(BENCH)' -benchmem -benchtime 50ms $(PKG)
+
+.PHONY: interop
+interop: build ## run real clients against the built program
+	LOCKPROXY_REQUIRE_REDIS=1 $(GO) test -tags interop -count=1 -timeout 10m ./interop/...
+
+.PHONY: soak
+soak: deps ## run the long tests for SOAKTIME; the seed is printed
+	CGO_ENABLED=1 LOCKPROXY_REQUIRE_REDIS=1 LOCKPROXY_SOAK_TIME=$(SOAKTIME) $(GO) test -tags soak -run Soak -count=1 -v -timeout 0 $(PKG)
+
+.PHONY: docker
+docker: ## build the container image lockproxy:VERSION
+	docker build --build-arg VERSION=$(VERSION) -t lockproxy:$(VERSION) .
+
+.PHONY: check
+check: build lint test ## what CI checks: it builds, lints and passes all tests
+
+.PHONY: ci
+ci: check ## what .ci/run runs on a clean machine
+
+.PHONY: clean
+clean: ## remove what was built
+	rm -rf bin

@@ -1,0 +1,46 @@
+#!/bin/sh
+# Installs what the tests need beyond Go, only if it is missing:
+#   redis-server  the real Redis behind the proxy
+#   a C compiler  the race detector links with cgo
+# Knows apt-get, apk, dnf and brew; uses sudo when not root. POSIX sh: a small image has no bash.
+set -eu
+
+has() { command -v "$1" >/dev/null 2>&1; }
+
+redis='' cc=''
+has redis-server || redis=missing
+has "$(go env CC)" || cc=missing
+if [ -z "$redis$cc" ]; then
+	exit 0
+fi
+echo "install-test-deps: installing${redis:+ redis-server}${cc:+ a C compiler}" >&2
+
+sudo=''
+if [ "$(id -u)" -ne 0 ]; then
+	sudo=sudo
+fi
+
+# The unquoted expansions below are lists of package names.
+# shellcheck disable=SC2086
+if has apt-get; then
+	$sudo env DEBIAN_FRONTEND=noninteractive apt-get update -q
+	$sudo env DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends \
+		${redis:+redis-server} ${cc:+gcc libc6-dev}
+elif has apk; then
+	$sudo apk add --no-cache ${redis:+redis} ${cc:+gcc musl-dev}
+elif has dnf; then
+	# Newer Fedoras ship Valkey in Redis's place; its compatibility package provides redis-server.
+	$sudo dnf install -y ${redis:+redis} ${cc:+gcc} ||
+		$sudo dnf install -y ${redis:+valkey-compat-redis} ${cc:+gcc}
+elif has brew; then
+	# The C compiler is part of Apple's command line tools, which brew itself needs.
+	brew install redis
+else
+	echo "install-test-deps: no apt-get, apk, dnf or brew here; install redis-server and a C compiler by hand" >&2
+	exit 1
+fi
+
+has redis-server || {
+	echo "install-test-deps: redis-server is still missing" >&2
+	exit 1
+}
