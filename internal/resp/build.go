@@ -1,0 +1,56 @@
+package resp
+
+import (
+	"strconv"
+
+	"github.com/tidwall/redcon"
+)
+
+// AppendError appends an error reply, "-CODE text\r\n". Line breaks in text become spaces.
+func AppendError(dst []byte, code Code, text string) []byte {
+	return AppendRawError(dst, string(code)+" "+text)
+}
+
+// AppendRawError appends an error reply whose text already starts with its code. Line breaks become spaces.
+func AppendRawError(dst []byte, text string) []byte {
+	return redcon.AppendError(dst, text)
+}
+
+// AppendCommand appends a command in array form.
+func AppendCommand[T []byte | string](dst []byte, args ...T) []byte {
+	dst = redcon.AppendArray(dst, len(args))
+	for _, arg := range args {
+		dst = appendHeader(dst, '$', len(arg))
+		dst = append(dst, arg...)
+		dst = append(dst, '\r', '\n')
+	}
+	return dst
+}
+
+// AppendMapHeader appends the header of a map of n pairs: a map in protocol version 3, a flat array of 2n elements in
+// version 2.
+func AppendMapHeader(dst []byte, proto, n int) []byte {
+	if proto >= 3 {
+		return appendHeader(dst, '%', n)
+	}
+	return appendHeader(dst, '*', 2*n)
+}
+
+// AppendNull appends a null: "_" in protocol version 3, a null bulk string in version 2.
+func AppendNull(dst []byte, proto int) []byte {
+	if proto >= 3 {
+		return append(dst, '_', '\r', '\n')
+	}
+	return redcon.AppendNull(dst)
+}
+
+// AppendPushHeader appends the header of a push of n elements. Pushes exist in protocol version 3 only.
+func AppendPushHeader(dst []byte, n int) []byte {
+	return appendHeader(dst, '>', n)
+}
+
+func appendHeader(dst []byte, kind byte, n int) []byte {
+	dst = append(dst, kind)
+	dst = strconv.AppendInt(dst, int64(n), 10)
+	return append(dst, '\r', '\n')
+}

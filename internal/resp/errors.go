@@ -1,0 +1,51 @@
+package resp
+
+// Code is the first word of an error reply.
+type Code string
+
+// The closed list of codes that the proxy itself may answer with; every other word belongs to Redis and is only passed
+// on. Each code says whether anything happened.
+const (
+	Err        Code = "ERR"        // misuse: arity, syntax, a bad number; nothing happened
+	NotHeld    Code = "NOTHELD"    // the caller is not the holder; nothing happened
+	LostLease  Code = "LOSTLEASE"  // the caller was the holder until its lease ran out; nothing happened
+	NoUpstream Code = "NOUPSTREAM" // nothing was sent to Redis; safe to retry
+	InDoubt    Code = "INDOUBT"    // sent, but no answer came: it may or may not have happened
+	Overloaded Code = "OVERLOADED" // refused before any work; safe to retry
+)
+
+// Codes returns the closed list in the order of its declaration. The caller owns the slice.
+func Codes() []Code {
+	return []Code{Err, NotHeld, LostLease, NoUpstream, InDoubt, Overloaded}
+}
+
+// ProtocolError is a request that breaks the protocol. Redis answers it with an error and closes the connection.
+type ProtocolError struct {
+	reason string // in the words of Redis
+}
+
+// Error is Redis's text, without the leading "ERR": "Protocol error: invalid multibulk length".
+func (e *ProtocolError) Error() string { return "Protocol error: " + e.reason }
+
+// Append appends the error reply "-ERR Protocol error: ...\r\n".
+func (e *ProtocolError) Append(dst []byte) []byte { return AppendError(dst, Err, e.Error()) }
+
+// The texts of networking.c, Redis 7.0.
+const (
+	badMultibulk    = "invalid multibulk length"
+	badBulk         = "invalid bulk length"
+	bigMultibulk    = "too big mbulk count string"
+	bigBulk         = "too big bulk count string"
+	bigInline       = "too big inline request"
+	unbalanced      = "unbalanced quotes in request"
+	unauthMultibulk = "unauthenticated multibulk length"
+	unauthBulk      = "unauthenticated bulk length"
+)
+
+// expectedBulk is the text for a wrong type byte. Redis prints the byte raw, but no line break inside an error line.
+func expectedBulk(got byte) string {
+	if got == '\r' || got == '\n' {
+		got = ' '
+	}
+	return "expected '$', got '" + string([]byte{got}) + "'"
+}

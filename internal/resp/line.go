@@ -1,0 +1,171 @@
+package resp
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"strings"
+)
+
+// line checks the line of one reply element byte by byte, without keeping it: all between the type byte and "\r\n".
+// Texts ('+', '-') need no check.
+type line struct {
+	column int   // bytes so far
+	prev   byte  // the last of them
+	number int64 // value of a header, or one of the below
+}
+
+// Values of line.number that are no count. An aggregate or a string may be null, or end some time later.
+const (
+	null     = -1 // "-1"
+	streamed = -2 // "?"
+	minus    = -3 // "-", the 1 is still to come
+)
+
+// maxDigits bounds a count or a length: 18 digits fit an int64, and twice their value too.
+const maxDigits = 18
+
+var errCount = errors.New("resp: malformed count or length")
+
+// add checks the next byte.
+func (l *line) add(typ, c byte) error {
+	if isString(typ) || isAggregate(typ) {
+		if !l.addHeader(typ, c) {
+			return errCount
+		}
+	} else if !scalarByte(typ, l.column, c) {
+		return malformed(typ, c)
+	}
+	l.prev = c
+	l.column++
+	return nil
+}
+
+func (l *line) addHeader(typ, c byte) bool {
+	switch {
+	case isDigit(c) && l.number >= 0 && l.column < maxDigits:
+		l.number = l.number*10 + int64(c-'0')
+	case c == '1' && l.number == minus:
+		l.number = null
+	case c == '-' && l.column == 0 && (typ == byte(Bulk) || typ == byte(Array)):
+		l.number = minus
+	case c == '?' && l.column == 0 && strings.IndexByte("$*%~", typ) >= 0:
+		l.number = streamed
+	default:
+		return false
+	}
+	return true
+}
+
+// end checks that the line may end here.
+func (l *line) end(typ byte) error {
+	ok := true
+	switch typ {
+	case byte(SimpleString), byte(SimpleError), byte(Null), streamEnd:
+	case byte(Integer), byte(BigNumber):
+		ok = isDigit(l.prev)
+	default:
+		ok = l.column > 0 && l.number != minus
+	}
+	if !ok {
+		return malformed(typ, '\r')
+	}
+	return nil
+}
+
+// scalarByte tells whether c may stand at the column of a scalar's line.
+func scalarByte(typ byte, column int, c byte) bool {
+	switch typ {
+	case byte(Integer), byte(BigNumber):
+		return isDigit(c) || column == 0 && (c == '-' || c == '+')
+	case byte(Double): // also inf, -inf and nan
+		return isDigit(c) || strings.IndexByte("+-.eEinfaINFA", c) >= 0
+	case byte(Boolean):
+		return column == 0 && (c == 't' || c == 'f')
+	}
+	return false
+}
+
+// whole returns the length of the element at the start of b if it is complete there, no aggregate and well-formed; else
+// 0, and the way byte by byte finds out. It is what nearly all replies go through.
+func whole(b []byte) int {
+	switch Kind(b[0]) {
+	case Bulk:
+		return wholeBulk(b)
+	case SimpleString, SimpleError:
+		if end := bytes.IndexByte(b, '\n'); end > 1 && b[end-1] == '\r' {
+			return end + 1
+		}
+	case Integer:
+		i := 1
+		if len(b) > 1 && b[1] == '-' {
+			i = 2
+		}
+		first := i
+		for i < len(b) && isDigit(b[i]) {
+			i++
+		}
+		if i > first && i+1 < len(b) && b[i] == '\r' && b[i+1] == '\n' {
+			return i + 2
+		}
+	case Null:
+		if len(b) > 2 && b[1] == '\r' && b[2] == '\n' {
+			return 3
+		}
+	}
+	return 0
+}
+
+func wholeBulk(b []byte) int {
+	size, i := 0, 1
+	for i < len(b) && isDigit(b[i]) && i <= maxDigits {
+		size = size*10 + int(b[i]-'0')
+		i++
+	}
+	end := i + 2 + size // the body's
+	if i == 1 || len(b) < end+2 || b[i] != '\r' || b[i+1] != '\n' || b[end] != '\r' || b[end+1] != '\n' {
+		return 0
+	}
+	return end + 2
+}
+
+func malformed(typ, c byte) error { return fmt.Errorf("resp: %q in an element of type %q", c, typ) }
+
+func isDigit(c byte) bool { return c-'0' <= 9 }
+
+// isText tells whether the line of that type is free text.
+func isText(typ byte) bool { return typ == byte(SimpleString) || typ == byte(SimpleError) }
+
+// isString tells whether the line of that type is a length.
+func isString(typ byte) bool {
+	switch typ {
+	case byte(Bulk), byte(BulkError), byte(Verbatim), chunk:
+		return true
+	}
+	return false
+}
+
+// isAggregate tells whether the line of that type is a count.
+func isAggregate(typ byte) bool {
+	switch typ {
+	case byte(Array), byte(Map), byte(Set), byte(Push), attribute:
+		return true
+	}
+	return false
+}
+
+// isPairs tells whether the count of that type counts pairs.
+func isPairs(typ byte) bool { return typ == byte(Map) || typ == attribute }
+
+// isType tells whether an element may start with that byte.
+func isType(typ byte) bool {
+	if isText(typ) || isAggregate(typ) {
+		return true
+	}
+	switch typ {
+	case byte(Integer), byte(Bulk), byte(Null), byte(Double), byte(Boolean), byte(BulkError), byte(Verbatim),
+		byte(BigNumber):
+		return true
+	}
+	return false
+}

@@ -1,0 +1,177 @@
+package resp
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"strconv"
+)
+
+// Value is one decoded reply of either protocol version.
+type Value struct {
+	Kind Kind
+	// Str is the text of strings, errors (without '-'), doubles, big numbers and verbatim strings (without "txt:"). It
+	// aliases the decoded bytes, unless the string was streamed.
+	Str   []byte
+	Int   int64   // of an integer; 1 for true
+	Null  bool    // "_", "$-1" or "*-1"; Kind tells which
+	Elems []Value // of aggregates; of maps key, value, key, value
+	Attrs []Value // of an attribute in front: key, value, key, value
+}
+
+// ErrIncomplete says that the reply goes on behind the bytes given to Decode.
+var ErrIncomplete = errors.New("resp: incomplete reply")
+
+// IsError tells whether Redis answered with an error; Str is its text.
+func (v Value) IsError() bool { return v.Kind == SimpleError || v.Kind == BulkError }
+
+// Decode decodes the reply at the start of b, n bytes long. It is for the few replies the proxy reads itself, not for
+// traffic. An error is ErrIncomplete or says what is malformed or too deep; Decode refuses more than 128 levels.
+func Decode(b []byte) (v Value, n int, err error) {
+	d := decoder{rest: b}
+	if v, err = d.value(maxDepth); err != nil {
+		return Value{}, 0, err
+	}
+	return v, len(b) - len(d.rest), nil
+}
+
+type decoder struct{ rest []byte }
+
+// value decodes one element with its attributes.
+func (d *decoder) value(depth int) (v Value, err error) {
+	if depth == 0 {
+		return v, errDepth
+	}
+	var attrs []Value
+	for {
+		typ, text, number, err := d.line()
+		switch {
+		case err != nil:
+			return v, err
+		case typ == chunk || typ == streamEnd:
+			return v, errStream
+		case typ == attribute:
+			pairs, err := d.elems(depth, typ, number)
+			if err != nil {
+				return v, err
+			}
+			attrs = append(attrs, pairs...)
+			continue
+		}
+		v, err = d.body(depth, typ, text, number)
+		v.Attrs = attrs
+		return v, err
+	}
+}
+
+// body decodes what belongs to a line already read.
+func (d *decoder) body(depth int, typ byte, text []byte, number int64) (v Value, err error) {
+	v.Kind = Kind(typ)
+	switch {
+	case typ == byte(Null) || number == null:
+		v.Null = true
+	case isString(typ):
+		v.Str, err = d.str(number)
+		if v.Kind == Verbatim && err == nil {
+			if len(v.Str) < 4 || v.Str[3] != ':' {
+				return v, errors.New("resp: verbatim string without a format")
+			}
+			v.Str = v.Str[4:]
+		}
+	case isAggregate(typ):
+		v.Elems, err = d.elems(depth, typ, number)
+	case v.Kind == Integer:
+		v.Int, err = strconv.ParseInt(string(text), 10, 64)
+	case v.Kind == Boolean:
+		if text[0] == 't' {
+			v.Int = 1
+		}
+	default:
+		v.Str = text
+	}
+	return v, err
+}
+
+// line takes an element's line. number is that of a header.
+func (d *decoder) line() (typ byte, text []byte, number int64, err error) {
+	if len(d.rest) == 0 {
+		return 0, nil, 0, ErrIncomplete
+	}
+	if typ = d.rest[0]; typ != chunk && typ != streamEnd && !isType(typ) {
+		return typ, nil, 0, fmt.Errorf("resp: unknown type %q", typ)
+	}
+	end := bytes.Index(d.rest, []byte("\r\n"))
+	if end < 1 {
+		return typ, nil, 0, ErrIncomplete
+	}
+	text, d.rest = d.rest[1:end], d.rest[end+2:]
+	if isText(typ) {
+		return typ, text, 0, nil
+	}
+	var l line
+	for _, c := range text {
+		if err := l.add(typ, c); err != nil {
+			return typ, nil, 0, err
+		}
+	}
+	return typ, text, l.number, l.end(typ)
+}
+
+// str takes the bytes of a string of that length, or the chunks of a streamed one.
+func (d *decoder) str(length int64) ([]byte, error) {
+	if length != streamed {
+		return d.bytes(length)
+	}
+	var joined []byte
+	for {
+		typ, _, length, err := d.line()
+		switch {
+		case err != nil:
+			return nil, err
+		case typ != chunk:
+			return nil, malformed(chunk, typ)
+		case length == 0:
+			return joined, nil
+		}
+		part, err := d.bytes(length)
+		if err != nil {
+			return nil, err
+		}
+		joined = append(joined, part...)
+	}
+}
+
+func (d *decoder) bytes(length int64) ([]byte, error) {
+	if int64(len(d.rest))-2 < length {
+		return nil, ErrIncomplete
+	}
+	text, end := d.rest[:length:length], d.rest[length:]
+	if end[0] != '\r' || end[1] != '\n' {
+		return nil, errLineEnd
+	}
+	d.rest = end[2:]
+	return text, nil
+}
+
+// elems takes the elements of an aggregate.
+func (d *decoder) elems(depth int, typ byte, count int64) ([]Value, error) {
+	if isPairs(typ) && count > 0 {
+		count *= 2
+	}
+	var elems []Value
+	for int64(len(elems)) != count {
+		if count == streamed && len(d.rest) > 0 && d.rest[0] == streamEnd {
+			if isPairs(typ) && len(elems)%2 == 1 {
+				return nil, errStream
+			}
+			_, _, _, err := d.line()
+			return elems, err
+		}
+		v, err := d.value(depth - 1)
+		if err != nil {
+			return nil, err
+		}
+		elems = append(elems, v)
+	}
+	return elems, nil
+}
