@@ -1,0 +1,137 @@
+package upstream
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"time"
+
+	"lockproxy/internal/resp"
+)
+
+// RefusedError says that Redis was reached but did not accept a connection's handshake.
+type RefusedError struct {
+	// Reply is Redis's error text without the leading '-'.
+	Reply string
+}
+
+func (e *RefusedError) Error() string { return "upstream refused the connection: " + e.Reply }
+
+// dial opens a connection and makes it id's. On an error nothing stays open.
+func (u *Upstream) dial(ctx context.Context, id Identity) (net.Conn, error) {
+	ctx, cancel := context.WithTimeout(ctx, u.opts.DialTimeout)
+	defer cancel()
+	nc, err := u.connect(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if err := shake(ctx, nc, id.handshake()); err != nil {
+		_ = nc.Close() // the handshake's error says more
+		return nil, err
+	}
+	return nc, nil
+}
+
+func (u *Upstream) connect(ctx context.Context) (net.Conn, error) {
+	d := net.Dialer{KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: u.opts.KeepAlive, Interval: u.opts.KeepAlive / 3, Count: 3}}
+	nc, err := d.DialContext(ctx, u.network, u.address)
+	if err != nil {
+		return nil, err
+	}
+	if tc, ok := nc.(*net.TCPConn); ok {
+		if err := setUserTimeout(tc, u.opts.UserTimeout); err != nil {
+			_ = nc.Close()
+			return nil, fmt.Errorf("set user timeout: %w", err)
+		}
+	}
+	if u.opts.TLS == nil {
+		return nc, nil
+	}
+	tc := tls.Client(nc, u.opts.TLS)
+	if err := tc.HandshakeContext(ctx); err != nil {
+		_ = nc.Close()
+		return nil, fmt.Errorf("tls handshake: %w", err)
+	}
+	return tc, nil
+}
+
+// shake sends all steps at once and reads their replies. The deadline of ctx bounds it.
+func shake(ctx context.Context, nc net.Conn, steps []step) error {
+	if len(steps) == 0 {
+		return nil
+	}
+	if deadline, ok := ctx.Deadline(); ok {
+		if err := nc.SetDeadline(deadline); err != nil {
+			return err
+		}
+	}
+	var out []byte
+	for _, st := range steps {
+		out = append(out, st.cmd...)
+	}
+	if _, err := nc.Write(out); err != nil {
+		return err
+	}
+	rd := replyReader{nc: nc}
+	for _, st := range steps {
+		v, err := rd.next()
+		if err != nil {
+			return err
+		}
+		if v.IsError() && !st.optional {
+			return &RefusedError{Reply: string(v.Str)}
+		}
+	}
+	return nc.SetDeadline(time.Time{})
+}
+
+// replyReader reads whole replies one after another: for handshakes and questions, not for traffic.
+type replyReader struct {
+	nc   net.Conn
+	buf  []byte
+	scan resp.Scanner
+}
+
+// next reads one reply, skipping pushes.
+func (r *replyReader) next() (resp.Value, error) {
+	b, err := r.raw()
+	if err != nil {
+		return resp.Value{}, err
+	}
+	v, _, err := resp.Decode(b)
+	return v, err
+}
+
+// raw reads the bytes of one reply, skipping pushes.
+func (r *replyReader) raw() ([]byte, error) {
+	end := 0
+	for {
+		n, whole, err := r.scan.Scan(r.buf[end:])
+		if err != nil {
+			return nil, err
+		}
+		end += n
+		if whole {
+			b := r.buf[:end]
+			r.buf, end = r.buf[end:], 0
+			if r.scan.Kind() != '>' {
+				return b, nil
+			}
+			continue
+		}
+		chunk := make([]byte, 16<<10)
+		got, err := r.nc.Read(chunk)
+		r.buf = append(r.buf, chunk[:got]...)
+		if err != nil && got == 0 {
+			return nil, err
+		}
+	}
+}
+
+// isRefused reports whether Redis itself turned the connection down.
+func isRefused(err error) bool {
+	var refused *RefusedError
+	return errors.As(err, &refused)
+}

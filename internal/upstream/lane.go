@@ -1,0 +1,72 @@
+package upstream
+
+import (
+	"sync"
+	"time"
+
+	"go.uber.org/zap"
+)
+
+// A Lane is a shared, ordered connection to Redis. Its sessions' commands are written in the order in which they were
+// appended, many at a time, and each reply goes to the session that asked. It reconnects by itself; while it is down it
+// refuses commands at once.
+type Lane struct {
+	id     Identity
+	stream *stream
+	stop   chan struct{} // closed by close
+	ended  chan struct{} // closed when run has returned
+	once   sync.Once
+
+	// Guarded by Upstream.mu.
+	users  int
+	unused time.Time // since when users is 0
+}
+
+// Identity of the lane's connection.
+func (l *Lane) Identity() Identity { return l.id }
+
+// Append sends n commands, b, on behalf of to. It copies b and does not block. ErrDown means that nothing was sent.
+func (l *Lane) Append(b []byte, to Receiver, n int) error { return l.stream.append(b, to, n) }
+
+func (l *Lane) close() { l.once.Do(func() { close(l.stop) }) }
+
+// run keeps the lane connected until it is closed.
+func (l *Lane) run(u *Upstream) {
+	defer close(l.ended)
+	ctx, cancel := untilClosed(l.stop)
+	defer cancel()
+	log := u.opts.Logger.With(zap.Stringer("identity", l.id))
+	var wait backoff
+	reconnected := false
+	for {
+		nc, err := u.dial(ctx, l.id)
+		if ctx.Err() != nil {
+			l.stream.refuse(ErrDown)
+			return
+		}
+		if err == nil {
+			wait = backoff{}
+			u.laneUp(reconnected)
+			reconnected = true
+			log.Debug("lane connected")
+			err = serve(nc, l.stream, l.stop)
+			if ctx.Err() != nil {
+				l.stream.end(ErrDown, down)
+				return
+			}
+			// One attempt follows at once: a Redis that closed a single connection is there again immediately.
+			l.stream.end(err, connecting)
+			log.Warn("lane lost its connection", zap.Error(err))
+			continue
+		}
+		l.stream.refuse(err)
+		delay := wait.next()
+		log.Warn("upstream not reachable", zap.Error(err), zap.Duration("retry_in", delay))
+		u.heard(err)
+		select {
+		case <-time.After(delay):
+		case <-l.stop:
+			return
+		}
+	}
+}

@@ -1,0 +1,78 @@
+package upstream
+
+import (
+	"sync"
+	"time"
+)
+
+// A Pin is a connection to Redis that one session has for itself while it is in a state that cannot be shared. Between
+// sessions it waits in the pool. It belongs to the session from Acquire to Release or Discard; only that session may use it.
+type Pin struct {
+	pool   *pins
+	stream *stream
+	stop   chan struct{} // closed by Discard
+	once   sync.Once
+
+	// Owned by the session; by the pool between sessions.
+	id   Identity
+	name string // what CLIENT SETNAME was last told
+
+	// Guarded by the pool.
+	dead  bool // its connection has ended
+	since time.Time
+}
+
+// Identity of the connection. A session that changes it (AUTH, HELLO, SELECT) says so by Became.
+func (p *Pin) Identity() Identity { return p.id }
+
+// Became records that the session has moved the connection to another identity.
+func (p *Pin) Became(id Identity) { p.id = id }
+
+// Name is the client name that the connection has in Redis as far as this side set it.
+func (p *Pin) Name() string { return p.name }
+
+// Named records what CLIENT SETNAME made of it.
+func (p *Pin) Named(name string) { p.name = name }
+
+// Append sends n commands, b, on behalf of to. It copies b and does not block. ErrDown: the connection has ended.
+func (p *Pin) Append(b []byte, to Receiver, n int) error { return p.stream.append(b, to, n) }
+
+// Observe names who gets what arrives without being a reply.
+func (p *Pin) Observe(o Observer) { p.stream.observe(o) }
+
+// ReadFrames makes every frame an Observer.Push from now on, because replies cannot be counted. Nothing may be outstanding.
+func (p *Pin) ReadFrames() { p.stream.setMode(framed) }
+
+// ReadReplies goes back to counting replies. Nothing may be outstanding.
+func (p *Pin) ReadReplies() { p.stream.setMode(counted) }
+
+// ReadRaw passes all bytes to the Observer, for ever. Nothing may be outstanding.
+func (p *Pin) ReadRaw() { p.stream.setMode(raw) }
+
+// Release gives a clean connection back: nothing outstanding, no state on it but its identity and name.
+func (p *Pin) Release() {
+	p.stream.observe(nil)
+	p.pool.put(p)
+}
+
+// Discard closes the connection. Receivers of outstanding requests are told that they are lost, the Observer nothing.
+func (p *Pin) Discard() {
+	p.stream.observe(nil)
+	p.once.Do(func() { close(p.stop) })
+	p.pool.drop(p)
+}
+
+// run serves the pin's connection until it ends.
+func (p *Pin) run(u *Upstream) {
+	ctx, cancel := untilClosed(p.stop)
+	nc, err := u.dial(ctx, p.id)
+	cancel()
+	if err != nil {
+		p.pool.died(p)
+		p.stream.refuse(err)
+		return
+	}
+	err = serve(nc, p.stream, p.stop)
+	p.pool.died(p)
+	p.stream.end(err, down)
+}

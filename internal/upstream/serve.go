@@ -1,0 +1,101 @@
+package upstream
+
+import (
+	"net"
+	"runtime"
+	"sync"
+)
+
+// readSize is how much one read from Redis may bring. At 16 KiB deep pipelines cost four times the system calls.
+const readSize = 64 << 10
+
+// maxSpare bounds the write buffer that is kept for the next round.
+const maxSpare = 256 << 10
+
+// serve moves a stream's bytes until its connection fails or stop is closed, then closes the connection. Both of its
+// loops have ended when it returns.
+func serve(nc net.Conn, s *stream, stop <-chan struct{}) error {
+	w := &writer{nc: nc, stream: s, done: make(chan struct{})}
+	var wg sync.WaitGroup
+	wg.Go(w.loop)
+	wg.Go(func() { closeOn(stop, w.done, nc) })
+	s.open()
+	err := readLoop(nc, s)
+	close(w.done)
+	abort(nc)
+	wg.Wait()
+	if w.err != nil {
+		return w.err
+	}
+	return err
+}
+
+// closeOn ends the connection when somebody asks for it.
+func closeOn(stop, done <-chan struct{}, nc net.Conn) {
+	select {
+	case <-stop:
+		_ = nc.Close() // its only purpose is to end the reader
+	case <-done:
+	}
+}
+
+// abort closes a connection so that the kernel drops what it has not delivered: bytes of a request that was given up must
+// not reach Redis after its outcome has been looked up on another connection.
+func abort(nc net.Conn) {
+	if tc, ok := nc.(*net.TCPConn); ok {
+		_ = tc.SetLinger(0) // best effort: the connection may be gone already
+	}
+	_ = nc.Close()
+}
+
+func readLoop(nc net.Conn, s *stream) error {
+	buf := make([]byte, readSize)
+	for {
+		n, err := nc.Read(buf)
+		if n > 0 {
+			if ferr := s.feed(buf[:n]); ferr != nil {
+				return ferr
+			}
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// writer writes what sessions have appended to a stream.
+type writer struct {
+	nc     net.Conn
+	stream *stream
+	done   chan struct{} // closed when the reader has ended
+	err    error         // owned by loop until it returns
+}
+
+func (w *writer) loop() {
+	var spare []byte
+	for {
+		select {
+		case <-w.stream.wake:
+		case <-w.done:
+			return
+		}
+		// One yield lets the sessions that are ready to run add their commands to this write. Measured with 50 clients at
+		// depth 1 on two cores it cut the processor time per command, here and in Redis, by a third.
+		runtime.Gosched()
+		for {
+			b := w.stream.take(spare)
+			if b == nil {
+				break
+			}
+			if _, err := w.nc.Write(b); err != nil {
+				w.err = err
+				_ = w.nc.Close() // ends the reader
+				return
+			}
+			spare = b
+			if cap(spare) > maxSpare {
+				spare = nil
+			}
+		}
+	}
+}

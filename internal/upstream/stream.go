@@ -1,0 +1,335 @@
+package upstream
+
+import (
+	"errors"
+	"sync"
+
+	"lockproxy/internal/resp"
+)
+
+// ErrDown says that a request was not accepted because its connection to Redis is down: nothing was sent.
+var ErrDown = errors.New("upstream is down")
+
+// errUnexpected says that Redis sent a reply that nobody asked for; the connection cannot be trusted any more.
+var errUnexpected = errors.New("upstream: reply without a request")
+
+// A Receiver gets the replies to the requests it appended. Its methods are called by one goroutine at a time, without
+// any lock of this package; they must not block.
+type Receiver interface {
+	// Replies hands over reply bytes, valid only during the call, in which n whole replies end. b may begin in the
+	// middle of a reply; if more is set it also ends in the middle of one.
+	Replies(b []byte, n int, more bool)
+
+	// Lost says that n requests will get no (further) reply. sent is false if none of their bytes were written.
+	Lost(n int, sent bool)
+
+	// Flush follows one or more calls of Replies or Lost when the connection has nothing more for now.
+	Flush()
+}
+
+// An Observer gets what arrives on a pinned connection besides counted replies.
+type Observer interface {
+	// Push hands over bytes of out-of-band data, valid only during the call: RESP3 pushes in counted mode, every
+	// frame in framed mode, any bytes in raw mode. Except in raw mode b is one whole frame.
+	Push(b []byte, kind resp.Kind)
+
+	// Flush follows one or more calls of Push.
+	Flush()
+
+	// Closed says that the connection has ended. It is the last call.
+	Closed(err error)
+}
+
+// mode says how a stream reads what arrives.
+type mode uint8
+
+const (
+	counted mode = iota // each request has one reply; pushes are out of band
+	framed              // whole frames go to the observer, as with RESP2 subscribers whose replies cannot be counted
+	raw                 // bytes go to the observer unread, as with MONITOR and replication
+)
+
+// span is a run of requests of one receiver.
+type span struct {
+	to Receiver
+	n  int
+}
+
+// state of a stream's connection.
+type state uint8
+
+const (
+	connecting state = iota // requests are accepted and wait for the connection
+	up
+	down // requests are refused
+)
+
+// stream is one ordered connection to Redis without its I/O.
+type stream struct {
+	wake chan struct{} // size 1, never closed: the writer has something to take
+
+	mu     sync.Mutex
+	state  state
+	out    []byte // requests not yet taken by the writer
+	queue  []span // the receivers of out, in order
+	flight []span // requests taken by the writer and not yet claimed by the reader
+	asleep bool   // the writer found nothing and waits on wake
+	mode   mode
+	obs    Observer
+
+	// Owned by the reader.
+	scan    resp.Scanner
+	claimed []span // taken from flight; next is claimed[head]
+	head    int
+	frame   []byte // start of a frame that did not arrive whole, in framed mode or for a push
+	mid     bool   // the bytes read so far end in the middle of a frame
+	inPush  bool   // and that frame is a push
+	touched []Receiver
+}
+
+func newStream() *stream {
+	return &stream{wake: make(chan struct{}, 1), asleep: true}
+}
+
+// append accepts n requests in b for one receiver, or returns ErrDown. It copies b.
+func (s *stream) append(b []byte, to Receiver, n int) error {
+	s.mu.Lock()
+	if s.state == down {
+		s.mu.Unlock()
+		return ErrDown
+	}
+	s.out = append(s.out, b...)
+	if last := len(s.queue) - 1; last >= 0 && s.queue[last].to == to {
+		s.queue[last].n += n
+	} else if n > 0 {
+		s.queue = append(s.queue, span{to, n})
+	}
+	ring := s.asleep && s.state == up
+	if ring {
+		s.asleep = false
+	}
+	s.mu.Unlock()
+	if ring {
+		s.ring()
+	}
+	return nil
+}
+
+func (s *stream) ring() {
+	select {
+	case s.wake <- struct{}{}:
+	default:
+	}
+}
+
+// setMode switches how further bytes are read. The caller has made sure that no reply is outstanding.
+func (s *stream) setMode(m mode) {
+	s.mu.Lock()
+	s.mode = m
+	s.mu.Unlock()
+}
+
+// observe names who gets out-of-band data; nil drops it.
+func (s *stream) observe(o Observer) {
+	s.mu.Lock()
+	s.obs = o
+	s.mu.Unlock()
+}
+
+// open says that the connection is ready: what waited may be written.
+func (s *stream) open() {
+	s.mu.Lock()
+	s.state = up
+	s.asleep = false
+	s.mu.Unlock()
+	s.ring()
+}
+
+// take returns the bytes to write next, or nil after which the writer waits on wake. The caller owns the bytes and gives
+// them back as spare in a later call.
+func (s *stream) take(spare []byte) []byte {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.out) == 0 {
+		s.asleep = true
+		return nil
+	}
+	b := s.out
+	s.out = spare[:0]
+	s.flight = append(s.flight, s.queue...)
+	clear(s.queue)
+	s.queue = s.queue[:0]
+	return b
+}
+
+// end marks the stream broken and tells every receiver and the observer. The reader and the writer have returned.
+// next is the state afterwards: down, or connecting if an attempt to reconnect follows at once.
+func (s *stream) end(err error, next state) {
+	s.mu.Lock()
+	sent := append(s.claimed[s.head:], s.flight...)
+	unsent := s.queue
+	obs := s.obs
+	s.state, s.mode, s.asleep = next, counted, true
+	s.out, s.queue, s.flight = nil, nil, nil
+	s.mu.Unlock()
+
+	s.claimed, s.head, s.frame, s.mid, s.inPush = nil, 0, nil, false, false
+	s.scan.Reset()
+	for _, sp := range sent {
+		sp.to.Lost(sp.n, true)
+		sp.to.Flush()
+	}
+	for _, sp := range unsent {
+		sp.to.Lost(sp.n, false)
+		sp.to.Flush()
+	}
+	if obs != nil {
+		obs.Closed(err)
+	}
+}
+
+// refuse turns a stream that is still connecting into one that is down.
+func (s *stream) refuse(err error) { s.end(err, down) }
+
+// feed takes bytes that Redis sent and hands them on. Only the reader calls it.
+func (s *stream) feed(b []byte) error {
+	s.mu.Lock()
+	m, obs := s.mode, s.obs
+	s.mu.Unlock()
+	var err error
+	switch {
+	case m == raw:
+		if obs != nil {
+			obs.Push(b, 0)
+		}
+	case m == framed:
+		err = s.feedFrames(b, obs)
+	default:
+		err = s.feedReplies(b, obs)
+	}
+	if obs != nil {
+		obs.Flush()
+	}
+	return err
+}
+
+// feedReplies hands each run of replies to the receiver of its requests.
+func (s *stream) feedReplies(b []byte, obs Observer) error {
+	defer s.flushTouched()
+	for len(b) > 0 {
+		if s.head == len(s.claimed) {
+			s.claim()
+		}
+		if s.inPush || b[0] == '>' && !s.mid {
+			n, err := s.feedPush(b, obs)
+			if err != nil {
+				return err
+			}
+			b = b[n:]
+			continue
+		}
+		if s.head == len(s.claimed) {
+			return errUnexpected
+		}
+		n, err := s.feedRun(b)
+		if err != nil {
+			return err
+		}
+		b = b[n:]
+	}
+	return nil
+}
+
+// feedRun hands over as many bytes of b as belong to the receiver whose turn it is, at most up to the next push.
+func (s *stream) feedRun(b []byte) (int, error) {
+	sp := &s.claimed[s.head]
+	off, done := 0, 0
+	for off < len(b) && done < sp.n {
+		if b[off] == '>' && !s.mid {
+			break
+		}
+		n, whole, err := s.scan.Scan(b[off:])
+		if err != nil {
+			return off, err
+		}
+		s.mid = !whole
+		off += n
+		if whole {
+			done++
+		}
+	}
+	to := sp.to
+	sp.n -= done
+	if sp.n == 0 {
+		*sp = span{}
+		s.head++
+	}
+	to.Replies(b[:off], done, s.mid)
+	if last := len(s.touched) - 1; last < 0 || s.touched[last] != to {
+		s.touched = append(s.touched, to)
+	}
+	return off, nil
+}
+
+// feedPush consumes bytes of one RESP3 push that stands between replies.
+func (s *stream) feedPush(b []byte, obs Observer) (int, error) {
+	n, whole, err := s.scan.Scan(b)
+	if err != nil {
+		return n, err
+	}
+	s.mid, s.inPush = !whole, !whole
+	s.emit(b[:n], whole, '>', obs)
+	return n, nil
+}
+
+// feedFrames hands whole frames to the observer.
+func (s *stream) feedFrames(b []byte, obs Observer) error {
+	for len(b) > 0 {
+		n, whole, err := s.scan.Scan(b)
+		if err != nil {
+			return err
+		}
+		s.mid = !whole
+		s.emit(b[:n], whole, s.scan.Kind(), obs)
+		b = b[n:]
+	}
+	return nil
+}
+
+// emit gives obs a frame once it is whole.
+func (s *stream) emit(b []byte, whole bool, kind resp.Kind, obs Observer) {
+	if obs == nil {
+		return
+	}
+	if !whole || len(s.frame) > 0 {
+		s.frame = append(s.frame, b...)
+		b = s.frame
+	}
+	if !whole {
+		return
+	}
+	obs.Push(b, kind)
+	if cap(s.frame) > maxKeptFrame {
+		s.frame = nil
+	}
+	s.frame = s.frame[:0]
+}
+
+// maxKeptFrame bounds the memory a stream keeps for assembling frames after a large one has passed.
+const maxKeptFrame = 64 << 10
+
+// claim moves what the writer has taken to the reader's own list.
+func (s *stream) claim() {
+	s.mu.Lock()
+	s.claimed, s.flight = s.flight, s.claimed[:0]
+	s.mu.Unlock()
+	s.head = 0
+}
+
+func (s *stream) flushTouched() {
+	for i, to := range s.touched {
+		to.Flush()
+		s.touched[i] = nil
+	}
+	s.touched = s.touched[:0]
+}

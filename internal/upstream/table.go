@@ -1,0 +1,147 @@
+package upstream
+
+import (
+	"context"
+	_ "embed" // the snapshot
+	"errors"
+	"fmt"
+	"net"
+	"time"
+
+	"lockproxy/internal/resp"
+)
+
+// Flags of a command that decide how it may travel.
+type Flags uint8
+
+// The flags that are read from Redis's COMMAND.
+const (
+	Blocking Flags = 1 << iota // may wait: BLPOP, XREAD, WAIT …
+	Module                     // belongs to a module, which may block a client without announcing it
+	NoMulti                    // refused inside a transaction
+)
+
+// Command is what Redis says of one of its commands.
+type Command struct {
+	Name  string // lower case
+	Arity int    // arguments with the name; negative: at least that many
+	Flags Flags
+
+	// Subcommands by their names without the container's, lower case; nil if there are none.
+	Subcommands map[string]bool
+
+}
+
+// Table is the set of commands that Redis has. It is immutable.
+type Table struct {
+	commands map[string]*Command
+	order    []*Command
+}
+
+// Lookup finds a command by its name in lower case; nil if Redis does not list it.
+func (t *Table) Lookup(name string) *Command { return t.commands[name] }
+
+// Len is the number of commands, without subcommands.
+func (t *Table) Len() int { return len(t.order) }
+
+// All lists the commands in Redis's order. The caller must not change them.
+func (t *Table) All() []*Command { return t.order }
+
+// snapshotRESP is the answer of a Redis 7.0.15 to COMMAND in RESP2. It stands in where the upstream's own cannot be had: its
+// ACL refuses COMMAND, or it is a stand-in itself and lists nothing. TestSnapshotIsRedisAnswer rewrites it with -update.
+//
+//go:embed snapshot.resp
+var snapshotRESP []byte
+
+func snapshot() *Table {
+	t, err := parseTable(snapshotRESP)
+	if err != nil {
+		panic("BUG: command snapshot: " + err.Error())
+	}
+	return t
+}
+
+var errNoTable = errors.New("not a list of commands")
+
+// parseTable reads the answer to COMMAND in RESP2.
+func parseTable(b []byte) (*Table, error) {
+	v, _, err := resp.Decode(b)
+	if err != nil {
+		return nil, err
+	}
+	t := &Table{commands: make(map[string]*Command, len(v.Elems))}
+	for _, e := range v.Elems {
+		c, err := parseCommand(e)
+		if err != nil {
+			return nil, err
+		}
+		t.commands[c.Name] = c
+		t.order = append(t.order, c)
+	}
+	return t, nil
+}
+
+// parseCommand reads one entry: name, arity, flags, first key, last key, step, ACL categories, tips, key specs, subcommands.
+// The last four exist since Redis 7.
+func parseCommand(v resp.Value) (*Command, error) {
+	if len(v.Elems) < 3 {
+		return nil, errNoTable
+	}
+	c := &Command{Name: string(v.Elems[0].Str), Arity: int(v.Elems[1].Int)}
+	for _, f := range v.Elems[2].Elems {
+		switch string(f.Str) {
+		case "blocking":
+			c.Flags |= Blocking
+		case "module":
+			c.Flags |= Module
+		case "no_multi":
+			c.Flags |= NoMulti
+		}
+	}
+	if len(v.Elems) >= 10 && len(v.Elems[9].Elems) > 0 {
+		c.Subcommands = map[string]bool{}
+		for _, sub := range v.Elems[9].Elems {
+			if len(sub.Elems) == 0 {
+				return nil, errNoTable
+			}
+			name := string(sub.Elems[0].Str)
+			if len(name) > len(c.Name)+1 {
+				c.Subcommands[name[len(c.Name)+1:]] = true
+			}
+		}
+	}
+	return c, nil
+}
+
+// fetchTable asks Redis on a connection of its own.
+func (u *Upstream) fetchTable(ctx context.Context) (*Table, error) {
+	nc, err := u.dial(ctx, u.Own())
+	if err != nil {
+		return nil, err
+	}
+	defer nc.Close()
+	b, err := u.ask(nc, "COMMAND")
+	if err != nil {
+		return nil, err
+	}
+	if len(b) > 0 && b[0] == '-' {
+		return nil, &RefusedError{Reply: string(b[1 : len(b)-2])}
+	}
+	t, err := parseTable(b)
+	if err != nil || t.Lookup("get") == nil {
+		return snapshot(), nil //nolint:nilerr // a Redis that cannot list its commands is served with the snapshot's
+	}
+	return t, nil
+}
+
+// ask sends one command and returns the whole raw reply.
+func (u *Upstream) ask(nc net.Conn, args ...string) ([]byte, error) {
+	if err := nc.SetDeadline(time.Now().Add(u.opts.DialTimeout)); err != nil {
+		return nil, err
+	}
+	if _, err := nc.Write(resp.AppendCommand(nil, args...)); err != nil {
+		return nil, fmt.Errorf("ask %s: %w", args[0], err)
+	}
+	rd := replyReader{nc: nc}
+	return rd.raw()
+}

@@ -1,0 +1,246 @@
+package upstream
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"go.uber.org/zap"
+)
+
+// Options configure an Upstream. Zero values pick the defaults.
+type Options struct {
+	// Addr is Redis's address: host:port, or unix:/path. Required.
+	Addr string
+
+	// User and Password are the proxy's own credentials, used for its own questions (COMMAND) and, where the
+	// configuration lends them to clients, for theirs. A password without a user is the default user's.
+	User, Password string
+
+	// TLS, if set, is used for every connection.
+	TLS *tls.Config
+
+	// DialTimeout bounds connecting and the handshake together. 0: 3 s.
+	DialTimeout time.Duration
+
+	// KeepAlive is the idle time before TCP keepalive probes. 0: 30 s.
+	KeepAlive time.Duration
+
+	// UserTimeout bounds how long written bytes may stay unacknowledged (Linux). 0: 20 s, negative: the system's.
+	UserTimeout time.Duration
+
+	// MaxPins bounds the connections that sessions may have for themselves. 0: 128.
+	MaxPins int
+
+	// PinWait is how long a session waits for one of them. 0: 1 s.
+	PinWait time.Duration
+
+	Logger *zap.Logger // nil: no log
+}
+
+// Upstream is one Redis, with all connections to it.
+type Upstream struct {
+	opts    Options // immutable after New
+	network string
+	address string
+	pins    *pins
+	table   atomic.Pointer[Table]
+	refresh chan struct{} // size 1, never closed: the command table may have changed
+	wg      sync.WaitGroup
+
+	mu     sync.Mutex
+	lanes  map[Identity]*Lane
+	closed bool
+	ready  bool  // the last thing heard of Redis was good
+	cause  error // why not
+}
+
+// New checks opts. Nothing is connected before a lane or pin is asked for.
+func New(opts Options) (*Upstream, error) {
+	if opts.Addr == "" {
+		return nil, errors.New("upstream: no address")
+	}
+	setDefault(&opts.DialTimeout, 3*time.Second)
+	setDefault(&opts.KeepAlive, 30*time.Second)
+	setDefault(&opts.UserTimeout, 20*time.Second)
+	setDefault(&opts.PinWait, time.Second)
+	setDefault(&opts.MaxPins, 128)
+	if opts.Logger == nil {
+		opts.Logger = zap.NewNop()
+	}
+	u := &Upstream{opts: opts, network: "tcp", address: opts.Addr, refresh: make(chan struct{}, 1), lanes: map[Identity]*Lane{}}
+	if path, ok := strings.CutPrefix(opts.Addr, "unix:"); ok {
+		u.network, u.address = "unix", path
+	}
+	u.pins = &pins{u: u, idle: map[Identity][]*Pin{}}
+	u.table.Store(snapshot())
+	return u, nil
+}
+
+func setDefault[T comparable](v *T, def T) {
+	var zero T
+	if *v == zero {
+		*v = def
+	}
+}
+
+// Own is the identity of the proxy's own credentials.
+func (u *Upstream) Own() Identity {
+	return Identity{User: u.opts.User, Password: u.opts.Password, Proto: 2}
+}
+
+// Lane returns the lane of an identity, connecting it if need be. Each call is paired with one of Leave.
+func (u *Upstream) Lane(id Identity) *Lane {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	l := u.lanes[id]
+	if l == nil {
+		l = &Lane{id: id, stream: newStream(), stop: make(chan struct{}), ended: make(chan struct{})}
+		if u.closed {
+			l.stream.state = down
+			close(l.ended)
+			return l
+		}
+		u.lanes[id] = l
+		u.wg.Go(func() { l.run(u) })
+	}
+	l.users++
+	return l
+}
+
+// Leave says that a caller of Lane has no further use for it. Nothing of the caller may be outstanding on it.
+func (u *Upstream) Leave(l *Lane) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if l.users--; l.users == 0 {
+		l.unused = time.Now()
+	}
+}
+
+// Idle lanes and pins are kept for a while: clients that come and go by the second should find them.
+const (
+	idleFor    = time.Minute
+	trimPeriod = 15 * time.Second
+)
+
+// Run keeps the command table fresh and closes what nobody uses, until ctx ends; then it closes everything. Sessions have
+// ended by then.
+func (u *Upstream) Run(ctx context.Context) error {
+	defer u.close()
+	ticks := time.NewTicker(trimPeriod)
+	defer ticks.Stop()
+	u.askRefresh()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-u.refresh:
+			u.refreshTable(ctx)
+		case now := <-ticks.C:
+			u.trim(now.Add(-idleFor))
+		}
+	}
+}
+
+func (u *Upstream) askRefresh() {
+	select {
+	case u.refresh <- struct{}{}:
+	default:
+	}
+}
+
+// refreshTable asks Redis what commands it has, until it answers or cannot.
+func (u *Upstream) refreshTable(ctx context.Context) {
+	var wait backoff
+	for {
+		table, err := u.fetchTable(ctx)
+		if err == nil {
+			u.table.Store(table)
+			u.heard(nil)
+			u.opts.Logger.Info("upstream is there", zap.String("addr", u.opts.Addr), zap.Int("commands", table.Len()))
+			return
+		}
+		if ctx.Err() != nil {
+			return
+		}
+		if isRefused(err) {
+			u.heard(nil)
+			u.opts.Logger.Warn("upstream does not list its commands, using a built-in table", zap.Error(err))
+			return
+		}
+		delay := wait.next()
+		u.heard(err)
+		u.opts.Logger.Warn("upstream not reachable", zap.String("addr", u.opts.Addr), zap.Error(err), zap.Duration("retry_in", delay))
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(delay):
+		}
+	}
+}
+
+// Ready reports whether Redis was there when it was last heard of, and if not why.
+func (u *Upstream) Ready() (bool, error) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return u.ready, u.cause
+}
+
+func (u *Upstream) heard(err error) {
+	u.mu.Lock()
+	u.ready, u.cause = err == nil, err
+	u.mu.Unlock()
+}
+
+// Commands is the table of what Redis can do.
+func (u *Upstream) Commands() *Table { return u.table.Load() }
+
+// Pins returns how many pinned connections exist and how many of them are idle.
+func (u *Upstream) Pins() (open, idle int) { return u.pins.count() }
+
+func (u *Upstream) laneUp(reconnected bool) {
+	u.heard(nil)
+	if reconnected {
+		u.askRefresh()
+	}
+}
+
+func (u *Upstream) trim(t time.Time) {
+	u.pins.trim(t)
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	for id, l := range u.lanes {
+		if l.users == 0 && l.unused.Before(t) {
+			delete(u.lanes, id)
+			l.close()
+		}
+	}
+}
+
+func (u *Upstream) close() {
+	u.mu.Lock()
+	u.closed = true
+	for _, l := range u.lanes {
+		l.close()
+	}
+	u.mu.Unlock()
+	u.pins.close()
+	u.wg.Wait()
+}
+
+// untilClosed returns a context that ends when stop is closed.
+func untilClosed(stop <-chan struct{}) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancel(context.Background())
+	go func() {
+		select {
+		case <-stop:
+			cancel()
+		case <-ctx.Done():
+		}
+	}()
+	return ctx, cancel
+}
