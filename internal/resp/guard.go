@@ -101,7 +101,7 @@ func (g *Guard) Next(buf []byte) (f Frame, n int, err error) {
 			var body int
 			if bulk, body = bulkHeader(buf, pos); bulk < 0 || bulk > g.plain {
 				// Incomplete, large, unusual or wrong: the thorough way.
-				g.pos, g.left = pos, left
+				g.pos, g.left, g.bulk = pos, left, -1
 				g.scanned = max(g.scanned, pos)
 				if bulk, body, err = g.readBulk(buf); bulk < 0 || err != nil {
 					g.last = buf

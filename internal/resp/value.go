@@ -22,6 +22,8 @@ type Value struct {
 // ErrIncomplete says that the reply goes on behind the bytes given to Decode.
 var ErrIncomplete = errors.New("resp: incomplete reply")
 
+var errVerbatim = errors.New("resp: verbatim string without a format")
+
 // IsError tells whether Redis answered with an error; Str is its text.
 func (v Value) IsError() bool { return v.Kind == SimpleError || v.Kind == BulkError }
 
@@ -74,7 +76,7 @@ func (d *decoder) body(depth int, typ byte, text []byte, number int64) (v Value,
 		v.Str, err = d.str(number)
 		if v.Kind == Verbatim && err == nil {
 			if len(v.Str) < 4 || v.Str[3] != ':' {
-				return v, errors.New("resp: verbatim string without a format")
+				return v, errVerbatim
 			}
 			v.Str = v.Str[4:]
 		}
