@@ -1,0 +1,173 @@
+package watchdog
+
+import (
+	"context"
+	"fmt"
+	"runtime/debug"
+	"time"
+
+	"go.uber.org/zap"
+)
+
+// group is the leases whose renewals may share a batch. Its fields are guarded by Watchdog.mu.
+type group struct {
+	key     any
+	leases  int      // tracked leases; at 0 the group leaves Watchdog.groups
+	ready   []*Lease // FIFO from head on: renewals due, and void elements to be skipped
+	head    int
+	jobs    int  // jobs at work or handed to the pool
+	hungry  bool // in Watchdog.hungry
+	failing bool // the latest batch failed: only the change is logged
+}
+
+// batch is a job's working memory, reused through Watchdog.batches.
+type batch struct {
+	leases   []*Lease
+	renewals []Renewal
+	sent     time.Duration // before the round trip
+	limit    time.Duration // when the round trip is given up
+	losses   []loss
+	thens    []func()
+}
+
+func (w *Watchdog) joinLocked(key any) *group {
+	g := w.groups[key]
+	if g == nil {
+		g = &group{key: key}
+		w.groups[key] = g
+	}
+	g.leases++
+	return g
+}
+
+// leaveLocked counts a lease out; the group's last one takes the group along.
+func (w *Watchdog) leaveLocked(g *group) {
+	if g.leases--; g.leases == 0 {
+		delete(w.groups, g.key)
+	}
+}
+
+// push queues a due renewal. Room in front of a queue that never runs empty is used again.
+func (g *group) push(l *Lease) {
+	if len(g.ready) == cap(g.ready) && g.head > len(g.ready)/2 {
+		n := copy(g.ready, g.ready[g.head:])
+		clear(g.ready[n:])
+		g.ready, g.head = g.ready[:n], 0
+	}
+	g.ready = append(g.ready, l)
+}
+
+func (g *group) backlog() int { return len(g.ready) - g.head }
+
+// serve is the job: it renews batch after batch until nothing of the group is due.
+func (w *Watchdog) serve(ctx context.Context, g *group) {
+	b := w.batches.Get().(*batch)
+	for w.take(ctx, g, b) {
+		limited, cancel := context.WithDeadline(ctx, w.base.Add(b.limit))
+		verdicts, err := w.renew(limited, g.key, b.renewals)
+		cancel()
+		w.settle(ctx, g, b, verdicts, err)
+	}
+	w.batches.Put(b)
+}
+
+// take fills b with due renewals. False: there are none and the job has ended, in one step, so that a renewal that
+// falls due later finds either a job or a free place for one.
+func (w *Watchdog) take(ctx context.Context, g *group, b *batch) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	b.sent = w.now()
+	shortest := never
+	var retry time.Duration
+	for ctx.Err() == nil && g.backlog() > 0 && len(b.leases) < w.opts.BatchSize {
+		l := g.ready[g.head]
+		g.ready[g.head] = nil
+		g.head++
+		// The deadline may have passed since the renewal fell due; the scheduler will report the loss.
+		if !l.queued || l.group != g || b.sent >= l.deadline {
+			continue
+		}
+		ttl := max(min(l.ttl, l.until-b.sent), time.Millisecond) // Redis would take zero for "delete"
+		l.queued, l.inFlight = false, true
+		b.leases = append(b.leases, l)
+		b.renewals = append(b.renewals, Renewal{Key: l.key, Owner: l.owner, Fence: l.fence, TTL: ttl})
+		if left := l.deadline - b.sent; left < shortest {
+			shortest, retry = left, l.retryAfter()
+		}
+	}
+	if g.head == len(g.ready) {
+		g.ready, g.head = g.ready[:0], 0
+	}
+	// Half of what is left leaves time for another attempt if this one hangs.
+	b.limit = b.sent + min(shortest, max(shortest/2, retry))
+	if len(b.leases) == 0 {
+		g.jobs--
+		return false
+	}
+	return true
+}
+
+// renew is one guarded call of Options.Renew: whatever goes wrong in it is an error, and so tried again.
+func (w *Watchdog) renew(ctx context.Context, key any, renewals []Renewal) (verdicts []Verdict, err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			err = fmt.Errorf("BUG: renewal panicked: %v\n%s", r, debug.Stack())
+		}
+	}()
+	verdicts, err = w.opts.Renew(ctx, key, renewals)
+	if err == nil && len(verdicts) != len(renewals) {
+		err = fmt.Errorf("%d verdicts for %d renewals", len(verdicts), len(renewals))
+	}
+	return verdicts, err
+}
+
+// settle writes the verdicts into the leases, reports losses, and lets those go on who waited for the answer.
+func (w *Watchdog) settle(ctx context.Context, g *group, b *batch, verdicts []Verdict, err error) {
+	w.mu.Lock()
+	now := w.now()
+	for i, l := range b.leases {
+		l.inFlight = false
+		b.thens = append(b.thens, l.then...)
+		l.then = nil
+		switch void := l.void; {
+		case l.over:
+			continue
+		case void:
+			l.void = false
+		case err == nil && verdicts[i] == Gone:
+			b.losses = append(b.losses, l.loseLocked(ReasonGone))
+			continue
+		case err == nil && verdicts[i] == Renewed:
+			// Also right if the old deadline has just passed: Redis found the lease unbroken.
+			l.extendLocked(b.sent, b.renewals[i].TTL)
+		default:
+			l.next = max(now, b.sent+l.retryAfter())
+		}
+		l.planLocked() // a deadline that has passed is the scheduler's to report
+	}
+	changed := g.failing != (err != nil)
+	g.failing = err != nil
+	w.mu.Unlock()
+
+	switch {
+	case ctx.Err() != nil: // the end of Run is no failure
+	case changed && err != nil:
+		w.opts.Logger.Warn("renewals fail", zap.Int("locks", len(b.leases)), zap.Error(err))
+	case changed:
+		w.opts.Logger.Info("renewals succeed again")
+	}
+	w.report(b.losses)
+	for _, then := range b.thens {
+		then()
+	}
+	b.reset()
+}
+
+// reset drops every pointer, so that a pooled batch keeps no lease alive.
+func (b *batch) reset() {
+	clear(b.leases)
+	clear(b.renewals)
+	clear(b.losses)
+	clear(b.thens)
+	b.leases, b.renewals, b.losses, b.thens = b.leases[:0], b.renewals[:0], b.losses[:0], b.thens[:0]
+}

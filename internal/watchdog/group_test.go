@@ -1,0 +1,187 @@
+package watchdog
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/panjf2000/ants/v2"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
+)
+
+func TestRenewalsShareBatchesOfAtMostBatchSize(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, Options{})
+		for i := range 250 {
+			b.Track(entry(fmt.Sprint(i)), time.Now())
+		}
+		pass(15 * time.Second)
+		seen := map[string]int{}
+		for _, c := range b.calls {
+			if len(c.Keys) > 100 {
+				t.Errorf("batch of %d", len(c.Keys))
+			}
+			for _, k := range c.Keys {
+				seen[k]++
+			}
+		}
+		if len(b.calls) != 3 || len(seen) != 250 {
+			t.Errorf("%d batches with %d locks, want 3 with 250", len(b.calls), len(seen))
+		}
+	})
+}
+
+func TestRenewalsDueCloseToEachOtherShareABatch(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, Options{})
+		for i := range 50 {
+			b.Track(entry(fmt.Sprint(i)), time.Now())
+			time.Sleep(time.Millisecond)
+		}
+		pass(15 * time.Second)
+		b.wantTimes(t, 10*time.Second)
+	})
+}
+
+func TestGroupsAreIndependent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		pool, err := ants.NewPool(10, ants.WithNonblocking(true))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer pool.Release()
+		core, logs := observer.New(zap.InfoLevel)
+		b := newBench(t, Options{Submit: pool.Submit, Logger: zap.New(core)})
+		b.setAnswer(func(ctx context.Context, group any, batch []Renewal) ([]Verdict, error) {
+			switch group {
+			case "hangs":
+				<-ctx.Done()
+				return nil, ctx.Err()
+			case "fails":
+				return nil, errDown
+			case "panics":
+				panic("oops")
+			case "lies":
+				return []Verdict{Renewed}, nil
+			}
+			return allRenewed(ctx, group, batch)
+		})
+		groups := []string{"hangs", "fails", "panics", "lies", "works"}
+		for _, g := range groups {
+			for i := range 1000 {
+				e := entry(fmt.Sprint(i))
+				e.Group = g
+				b.Track(e, time.Now())
+			}
+		}
+		pass(2 * time.Minute)
+		if got, want := len(b.losses), 4000; got != want {
+			t.Errorf("%d leases lost, want %d", got, want)
+		}
+		if got, want := b.Len(), 1000; got != want {
+			t.Errorf("%d leases live on, want those of the group that works, %d", got, want)
+		}
+		if got, want := len(b.groups), 1; got != want {
+			t.Errorf("%d groups kept, want %d", got, want)
+		}
+		if got, want := logs.Len(), 4; got != want { // one line per failing group, not per failure
+			t.Errorf("%d log lines, want %d: %v", got, want, logs.All())
+		}
+	})
+}
+
+func TestRefusedJobsAreOfferedAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		full := errors.New("pool is full")
+		var open atomic.Bool
+		var refused atomic.Int64
+		b := newBench(t, Options{Submit: func(job func()) error {
+			if !open.Load() {
+				refused.Add(1)
+				return full
+			}
+			go job()
+			return nil
+		}})
+		for i := range 150 {
+			b.Track(entry(fmt.Sprint(i)), time.Now())
+		}
+		pass(15*time.Second - time.Millisecond)
+		open.Store(true)
+		pass(time.Second)
+		if n := refused.Load(); n < 10 {
+			t.Errorf("offered %d times in 5 s", n)
+		}
+		b.wantTimes(t, 15*time.Second, 15*time.Second)
+		b.wantLosses(t)
+		pass(time.Minute)
+		if got, want := b.Len(), 150; got != want {
+			t.Errorf("%d leases watched, want %d", got, want)
+		}
+	})
+}
+
+func TestPoolOfOneServesAllGroupsInTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		pool, err := ants.NewPool(1, ants.WithNonblocking(true))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer pool.Release()
+		b := newBench(t, Options{Submit: pool.Submit})
+		b.setAnswer(func(ctx context.Context, group any, batch []Renewal) ([]Verdict, error) {
+			time.Sleep(10 * time.Millisecond)
+			return allRenewed(ctx, group, batch)
+		})
+		for i := range 50 {
+			e := entry("k")
+			e.Group = i
+			b.Track(e, time.Now())
+		}
+		pass(2 * time.Minute)
+		b.wantLosses(t)
+		if got, want := b.Len(), 50; got != want {
+			t.Errorf("%d leases watched, want %d", got, want)
+		}
+	})
+}
+
+func TestRecoveryIsLoggedOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		core, logs := observer.New(zap.InfoLevel)
+		b := newBench(t, Options{Logger: zap.New(core)})
+		b.Track(entry("k"), time.Now())
+		b.setAnswer(down)
+		pass(15500 * time.Millisecond)
+		b.setAnswer(nil)
+		pass(time.Minute)
+		if got, want := logs.Len(), 2; got != want {
+			t.Errorf("%d log lines, want %d: %v", got, want, logs.All())
+		}
+	})
+}
+
+func TestQueueThatNeverRunsEmptyStaysSmall(t *testing.T) {
+	g := &group{}
+	for range 10 {
+		g.push(&Lease{})
+	}
+	for range 10_000 {
+		g.push(&Lease{})
+		g.ready[g.head] = nil
+		g.head++
+	}
+	if g.backlog() != 10 || cap(g.ready) > 64 {
+		t.Errorf("backlog %d in room for %d, want 10 in at most 64", g.backlog(), cap(g.ready))
+	}
+	for _, l := range g.ready[g.head:] {
+		if l == nil {
+			t.Fatal("a queued lease was dropped")
+		}
+	}
+}

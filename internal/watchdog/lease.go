@@ -1,0 +1,188 @@
+package watchdog
+
+import "time"
+
+// Lease is one tracked lease. Its methods may be called from any goroutine, also from OnLost.
+type Lease struct {
+	w *Watchdog // immutable
+
+	// All below is guarded by w.mu.
+	key, owner string
+	fence      int64
+	ttl        time.Duration
+	until      time.Duration // never: no limit
+	fixed      bool
+	group      *group
+	deadline   time.Duration // see the invariant in the package doc; at most until
+	next       time.Duration // when the next renewal is due, if the lease is renewable
+
+	index    int      // in w.heap; -1 once over
+	over     bool     // lost or forgotten
+	queued   bool     // its renewal waits in group.ready; an element there without this mark is void
+	inFlight bool     // its renewal is on its way
+	void     bool     // the renewal on its way belongs to an entry that Resume has replaced
+	pauses   int      // Pause calls that no Resume or Continue has ended
+	then     []func() // of Pause: to run when the renewal on its way is settled
+}
+
+// loss is a decided loss on its way to OnLost.
+type loss struct {
+	lease  *Lease
+	reason Reason
+}
+
+// Track watches a lease that has been acquired. sentAt is the instant, with its monotonic reading, before the acquire
+// was sent: the lease's deadline is sentAt + TTL.
+func (w *Watchdog) Track(e Entry, sentAt time.Time) *Lease {
+	l := &Lease{w: w}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	l.setLocked(e, sentAt)
+	w.heap.push(l, l.deadline)
+	l.planLocked()
+	return l
+}
+
+// Entry is the lease as given by Track or the latest Resume.
+func (l *Lease) Entry() Entry {
+	l.w.mu.Lock()
+	defer l.w.mu.Unlock()
+	e := Entry{Key: l.key, Owner: l.owner, Fence: l.fence, TTL: l.ttl, Fixed: l.fixed, Group: l.group.key}
+	if l.until != never {
+		e.Until = l.w.base.Add(l.until)
+	}
+	return e
+}
+
+// Deadline is the instant up to which the lease cannot have ended by itself in Redis.
+func (l *Lease) Deadline() time.Time {
+	l.w.mu.Lock()
+	defer l.w.mu.Unlock()
+	return l.w.base.Add(l.deadline)
+}
+
+// Pause orders a renewal and another command on the same lock. No renewal of this lease begins after the call, until
+// Resume or Continue; the deadline is still watched. then runs before Pause returns if no renewal is on its way, else
+// from the renewal's job as soon as its answer, error or time limit is in. Several pauses may overlap: renewals go on
+// when each has been ended.
+func (l *Lease) Pause(then func()) {
+	l.w.mu.Lock()
+	l.pauses++
+	l.queued = false
+	l.planLocked()
+	wait := l.inFlight
+	if wait {
+		l.then = append(l.then, then)
+	}
+	l.w.mu.Unlock()
+	if !wait {
+		then()
+	}
+}
+
+// Resume ends a Pause after a command that set the lease anew: a re-entry, a partial release, an extension. The entry
+// replaces the old one and the deadline counts from sentAt, as with Track. It returns false if the lease has been lost
+// or forgotten meanwhile; if the lock is held all the same it must be tracked again.
+func (l *Lease) Resume(sentAt time.Time, e Entry) bool {
+	l.w.mu.Lock()
+	defer l.w.mu.Unlock()
+	l.pauses = max(0, l.pauses-1)
+	if l.over {
+		return false
+	}
+	old := l.group
+	l.setLocked(e, sentAt)
+	l.w.leaveLocked(old) // after joining, so that a group of one lease survives
+	l.queued = false
+	l.void = l.inFlight // only if the caller did not wait for Pause
+	l.planLocked()
+	return true
+}
+
+// Continue ends a Pause after a command that changed nothing or was never sent: the lease goes on as it was. It
+// returns false if the lease has been lost or forgotten meanwhile.
+func (l *Lease) Continue() bool {
+	l.w.mu.Lock()
+	defer l.w.mu.Unlock()
+	l.pauses = max(0, l.pauses-1)
+	l.planLocked()
+	return !l.over
+}
+
+// Forget ends the watch, as after a release: no renewal begins and no loss is decided afterwards. It returns false if
+// the lease was over before; a loss decided before may reach OnLost a moment later. Forget does not wait for a renewal
+// on its way: Pause does.
+func (l *Lease) Forget() bool {
+	l.w.mu.Lock()
+	defer l.w.mu.Unlock()
+	if l.over {
+		return false
+	}
+	l.endLocked()
+	return true
+}
+
+// setLocked takes over an entry and joins its group.
+func (l *Lease) setLocked(e Entry, sentAt time.Time) {
+	sent := sentAt.Sub(l.w.base)
+	l.key, l.owner, l.fence, l.ttl, l.fixed = e.Key, e.Owner, e.Fence, e.TTL, e.Fixed
+	l.until = never
+	if !e.Until.IsZero() {
+		l.until = e.Until.Sub(l.w.base)
+	}
+	l.group = l.w.joinLocked(e.Group)
+	l.extendLocked(sent, e.TTL)
+}
+
+// extendLocked counts the lease anew from the instant before it was set in Redis.
+func (l *Lease) extendLocked(sent, ttl time.Duration) {
+	l.deadline = min(sent+min(ttl, never-max(0, sent)), l.until) // fixed leases may be centuries long
+	l.next = sent + l.ttl/renewalsPerTTL
+}
+
+// planLocked puts the lease in its place in the heap: under its renewal or, if none is to be started, its deadline.
+func (l *Lease) planLocked() {
+	if l.over {
+		return
+	}
+	due := l.deadline
+	if l.renewableLocked() {
+		due = min(due, l.next)
+	}
+	l.w.heap.fix(l, due)
+	l.w.pokeLocked(due)
+}
+
+// renewableLocked reports whether a renewal may be started when it is due. A lease that reaches its limit already
+// would gain nothing.
+func (l *Lease) renewableLocked() bool {
+	return !l.fixed && !l.queued && !l.inFlight && l.pauses == 0 && l.deadline < l.until
+}
+
+// retryAfter is the pause between two attempts; short leases need more than one within their third.
+func (l *Lease) retryAfter() time.Duration {
+	return min(l.w.opts.RetryEvery, max(l.ttl/10, time.Millisecond))
+}
+
+// endReason is why the lease is lost when its deadline passes.
+func (l *Lease) endReason() Reason {
+	switch {
+	case l.deadline >= l.until:
+		return ReasonMaxHold
+	case l.fixed:
+		return ReasonExpired
+	default:
+		return ReasonDeadline
+	}
+}
+
+func (l *Lease) loseLocked(r Reason) loss {
+	l.endLocked()
+	return loss{l, r}
+}
+
+func (l *Lease) endLocked() {
+	l.over, l.queued = true, false
+	l.w.heap.remove(l)
+	l.w.leaveLocked(l.group)
+}

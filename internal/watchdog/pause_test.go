@@ -1,0 +1,212 @@
+package watchdog
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+func TestPauseRunsThenAtOnceIfNothingIsOnItsWay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, Options{})
+		l := b.Track(entry("k"), time.Now())
+		pass(time.Second)
+		ran := false
+		l.Pause(func() { ran = true })
+		if !ran {
+			t.Error("then has not run when Pause returned")
+		}
+		pass(20 * time.Second)
+		b.wantTimes(t) // paused: nothing is renewed
+		l.Continue()
+		synctest.Wait()
+		b.wantTimes(t, 21*time.Second) // overdue: at once
+		b.wantLosses(t)
+	})
+}
+
+func TestPauseWaitsForTheAnswerOnItsWay(t *testing.T) {
+	for name, outcome := range map[string]func(context.Context, any, []Renewal) ([]Verdict, error){
+		"renewed": allRenewed, "gone": allGone, "error": down,
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := newBench(t, Options{})
+				b.setAnswer(func(ctx context.Context, group any, batch []Renewal) ([]Verdict, error) {
+					time.Sleep(3 * time.Second)
+					return outcome(ctx, group, batch)
+				})
+				l := b.Track(entry("k"), time.Now())
+				pass(11 * time.Second)
+				ran := make(chan time.Duration, 2)
+				l.Pause(func() { ran <- time.Since(b.start) })
+				pass(time.Second)
+				if len(ran) != 0 {
+					t.Fatal("then ran while a renewal was on its way")
+				}
+				pass(10 * time.Second)
+				if len(ran) != 1 {
+					t.Fatalf("then ran %d times, want once", len(ran))
+				}
+				if got, want := <-ran, 13*time.Second; got != want {
+					t.Errorf("then ran at %v, want %v", got, want)
+				}
+				b.wantTimes(t, 10*time.Second) // neither a renewal nor a retry during the pause
+				l.Forget()
+			})
+		})
+	}
+}
+
+func TestPauseEndsWithTheTimeLimitOfAHangingRenewal(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, Options{})
+		b.setAnswer(func(ctx context.Context, _ any, _ []Renewal) ([]Verdict, error) {
+			<-ctx.Done()
+			return nil, ctx.Err()
+		})
+		l := b.Track(entry("k"), time.Now())
+		pass(15 * time.Second)
+		ran := make(chan time.Duration, 2)
+		l.Pause(func() { ran <- time.Since(b.start) })
+		pass(10 * time.Second)
+		if len(ran) != 1 {
+			t.Fatalf("then ran %d times, want once", len(ran))
+		}
+		if got, want := <-ran, 20*time.Second; got != want { // half of what was left at 10 s
+			t.Errorf("then ran at %v, want %v", got, want)
+		}
+	})
+}
+
+func TestHangingAttemptsLeaveTimeForMore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, Options{})
+		b.setAnswer(func(ctx context.Context, _ any, _ []Renewal) ([]Verdict, error) {
+			<-ctx.Done()
+			return nil, ctx.Err()
+		})
+		b.Track(entry("k"), time.Now())
+		pass(time.Minute)
+		b.wantLosses(t, "k deadline 30s")
+		b.wantTimes(t, 10*time.Second, 20*time.Second, 25*time.Second, 27500*time.Millisecond, 28750*time.Millisecond, 29750*time.Millisecond)
+	})
+}
+
+func TestPausedLeaseIsStillLostAtItsDeadline(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, Options{})
+		l := b.Track(entry("k"), time.Now())
+		l.Pause(func() {})
+		pass(time.Minute)
+		b.wantTimes(t)
+		b.wantLosses(t, "k deadline 30s")
+		if l.Resume(time.Now(), entry("k")) {
+			t.Error("Resume revived a lost lease")
+		}
+	})
+}
+
+func TestResumeCountsFromTheNewSending(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, Options{})
+		l := b.Track(entry("k"), time.Now())
+		pass(5 * time.Second)
+		l.Pause(func() {})
+		sent := time.Now()
+		pass(2 * time.Second)
+		e := entry("k")
+		e.TTL, e.Group = 15*time.Second, "other"
+		if !l.Resume(sent, e) {
+			t.Fatal("Resume of a live lease failed")
+		}
+		if got, want := l.Deadline().Sub(b.start), 20*time.Second; got != want {
+			t.Errorf("deadline at %v, want %v", got, want)
+		}
+		pass(4 * time.Second)
+		b.wantTimes(t, 10*time.Second)
+		if got := b.calls[0].Group; got != "other" {
+			t.Errorf("renewed in group %v, want other", got)
+		}
+		if got, want := len(b.groups), 1; got != want {
+			t.Errorf("%d groups, want %d", got, want)
+		}
+	})
+}
+
+func TestResumeTurnsAFixedLeaseIntoARenewedOneAndBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, Options{})
+		fixed := entry("k")
+		fixed.Fixed = true
+		l := b.Track(fixed, time.Now())
+		pass(15 * time.Second)
+		l.Pause(func() {})
+		l.Resume(time.Now(), entry("k"))
+		pass(11 * time.Second)
+		b.wantTimes(t, 25*time.Second)
+		l.Pause(func() {})
+		l.Resume(time.Now(), fixed)
+		pass(time.Minute)
+		b.wantTimes(t, 25*time.Second)
+		b.wantLosses(t, "k expired 56s")
+	})
+}
+
+func TestOverlappingPausesEndTogether(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, Options{})
+		l := b.Track(entry("k"), time.Now())
+		l.Pause(func() {})
+		l.Pause(func() {})
+		pass(5 * time.Second)
+		l.Resume(time.Now(), entry("k"))
+		pass(15 * time.Second)
+		b.wantTimes(t)
+		l.Resume(time.Now(), entry("k"))
+		pass(15 * time.Second)
+		b.wantTimes(t, 30*time.Second)
+	})
+}
+
+func TestPauseStopsARenewalThatWaitsForThePool(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		jobs := make(chan func(), 2)
+		b := newBench(t, Options{Submit: func(job func()) error { jobs <- job; return nil }})
+		l := b.Track(entry("k"), time.Now())
+		f := b.Track(entry("f"), time.Now())
+		pass(11 * time.Second) // the job has been accepted and not begun
+		ran := false
+		l.Pause(func() { ran = true })
+		f.Forget()
+		if !ran {
+			t.Error("then waited for a renewal that has not begun")
+		}
+		(<-jobs)()
+		b.wantTimes(t)
+		l.Continue()
+		synctest.Wait()
+		(<-jobs)()
+		b.wantTimes(t, 11*time.Second)
+	})
+}
+
+func TestAnswerToAReplacedEntryIsIgnored(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, Options{})
+		b.setAnswer(func(ctx context.Context, group any, batch []Renewal) ([]Verdict, error) {
+			time.Sleep(2 * time.Second)
+			return allGone(ctx, group, batch)
+		})
+		l := b.Track(entry("k"), time.Now())
+		pass(11 * time.Second)
+		b.setAnswer(nil)
+		e := entry("k")
+		e.Fence = 2
+		l.Resume(time.Now(), e) // without Pause: the answer may speak of the old grant
+		pass(14 * time.Second)
+		b.wantLosses(t)
+		b.wantTimes(t, 10*time.Second, 21*time.Second)
+	})
+}

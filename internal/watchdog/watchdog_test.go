@@ -1,0 +1,429 @@
+package watchdog
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/panjf2000/ants/v2"
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) {
+	ants.Release() // importing ants starts the goroutines of its default pool
+	goleak.VerifyTestMain(m)
+}
+
+const lease = 30 * time.Second
+
+var errDown = errors.New("redis is down")
+
+// bench is a watchdog in a synctest bubble with everything it says and does written down.
+type bench struct {
+	*Watchdog
+	start time.Time
+
+	mu     sync.Mutex
+	calls  []call
+	losses []string // "key reason at"
+	answer func(ctx context.Context, group any, batch []Renewal) ([]Verdict, error)
+}
+
+type call struct {
+	At    time.Duration
+	Group any
+	Keys  []string
+	TTL   time.Duration // of the first renewal
+}
+
+// newBench runs a watchdog until the test ends; every renewal succeeds until answer is set.
+func newBench(t *testing.T, opts Options) *bench {
+	t.Helper()
+	b := &bench{start: time.Now()}
+	opts.Renew = b.renew
+	opts.OnLost = b.lost
+	if opts.Submit == nil {
+		opts.Submit = func(job func()) error { go job(); return nil }
+	}
+	w, err := New(opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.Watchdog = w
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- w.Run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Errorf("Run: %v", err)
+		}
+	})
+	return b
+}
+
+func (b *bench) renew(ctx context.Context, group any, batch []Renewal) ([]Verdict, error) {
+	c := call{At: time.Since(b.start), Group: group, TTL: batch[0].TTL}
+	for _, r := range batch {
+		c.Keys = append(c.Keys, r.Key)
+	}
+	b.mu.Lock()
+	b.calls = append(b.calls, c)
+	answer := b.answer
+	b.mu.Unlock()
+	if answer != nil {
+		return answer(ctx, group, batch)
+	}
+	return allRenewed(ctx, group, batch)
+}
+
+func allRenewed(_ context.Context, _ any, batch []Renewal) ([]Verdict, error) {
+	v := make([]Verdict, len(batch))
+	for i := range v {
+		v[i] = Renewed
+	}
+	return v, nil
+}
+
+func allGone(_ context.Context, _ any, batch []Renewal) ([]Verdict, error) {
+	v := make([]Verdict, len(batch))
+	for i := range v {
+		v[i] = Gone
+	}
+	return v, nil
+}
+
+func down(context.Context, any, []Renewal) ([]Verdict, error) { return nil, errDown }
+
+func (b *bench) lost(l *Lease, r Reason) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.losses = append(b.losses, fmt.Sprintf("%s %s %v", l.Entry().Key, r, time.Since(b.start)))
+}
+
+func (b *bench) setAnswer(f func(context.Context, any, []Renewal) ([]Verdict, error)) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.answer = f
+}
+
+// times are the instants of the calls so far.
+func (b *bench) times() []time.Duration {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	var at []time.Duration
+	for _, c := range b.calls {
+		at = append(at, c.At)
+	}
+	return at
+}
+
+func (b *bench) wantTimes(t *testing.T, want ...time.Duration) {
+	t.Helper()
+	if diff := cmp.Diff(want, b.times()); diff != "" {
+		t.Errorf("renewals at (-want +got):\n%s", diff)
+	}
+}
+
+func (b *bench) wantLosses(t *testing.T, want ...string) {
+	t.Helper()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if diff := cmp.Diff(want, b.losses); diff != "" {
+		t.Errorf("losses (-want +got):\n%s", diff)
+	}
+}
+
+func entry(key string) Entry {
+	return Entry{Key: key, Owner: "o", Fence: 1, TTL: lease, Group: "g"}
+}
+
+// pass lets the bubble's time go by until everything that was due has been done.
+func pass(d time.Duration) {
+	time.Sleep(d)
+	synctest.Wait()
+}
+
+func TestLeaseIsRenewedEveryThird(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, Options{})
+		l := b.Track(entry("k"), time.Now())
+		pass(45 * time.Second)
+		b.wantTimes(t, 10*time.Second, 20*time.Second, 30*time.Second, 40*time.Second)
+		b.wantLosses(t)
+		if got, want := l.Deadline().Sub(b.start), 70*time.Second; got != want {
+			t.Errorf("deadline at %v, want %v", got, want)
+		}
+	})
+}
+
+func TestDeadlineCountsFromBeforeTheSending(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, Options{})
+		b.setAnswer(func(ctx context.Context, group any, batch []Renewal) ([]Verdict, error) {
+			time.Sleep(4 * time.Second)
+			return allRenewed(ctx, group, batch)
+		})
+		time.Sleep(3 * time.Second)
+		l := b.Track(entry("k"), b.start) // the acquire took 3 s
+		pass(8 * time.Second)             // 11 s: the renewal is on its way
+		if got, want := l.Deadline().Sub(b.start), 30*time.Second; got != want {
+			t.Errorf("deadline at %v before the answer, want %v", got, want)
+		}
+		pass(5 * time.Second)
+		if got, want := l.Deadline().Sub(b.start), 40*time.Second; got != want {
+			t.Errorf("deadline at %v after the answer, want %v", got, want)
+		}
+		pass(5 * time.Second)
+		b.wantTimes(t, 10*time.Second, 20*time.Second)
+	})
+}
+
+func TestErrorIsRetriedEverySecondAndIsNoLoss(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, Options{})
+		b.Track(entry("k"), time.Now())
+		b.setAnswer(down)
+		pass(13500 * time.Millisecond)
+		b.setAnswer(nil)
+		pass(15 * time.Second)
+		b.wantTimes(t, 10*time.Second, 11*time.Second, 12*time.Second, 13*time.Second, 14*time.Second, 24*time.Second)
+		b.wantLosses(t)
+	})
+}
+
+func TestErrorsUntilTheDeadlineLoseTheLeaseOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, Options{})
+		b.Track(entry("k"), time.Now())
+		b.setAnswer(down)
+		pass(time.Minute)
+		b.wantLosses(t, "k deadline 30s")
+		at := b.times()
+		if got, want := len(at), 20; got != want {
+			t.Errorf("%d attempts, want %d", got, want)
+		}
+		if last := at[len(at)-1]; last >= lease {
+			t.Errorf("renewal sent at %v, past the deadline", last)
+		}
+		if b.Len() != 0 {
+			t.Errorf("%d leases watched, want 0", b.Len())
+		}
+	})
+}
+
+func TestShortLeaseIsRetriedWithinItsThird(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, Options{})
+		e := entry("k")
+		e.TTL = 600 * time.Millisecond
+		b.Track(e, time.Now())
+		b.setAnswer(down)
+		pass(250 * time.Millisecond)
+		b.setAnswer(nil)
+		pass(50 * time.Millisecond)
+		b.wantTimes(t, 200*time.Millisecond, 260*time.Millisecond)
+		b.wantLosses(t)
+	})
+}
+
+func TestGoneIsLostAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, Options{})
+		l := b.Track(entry("k"), time.Now())
+		b.setAnswer(allGone)
+		pass(time.Minute)
+		b.wantTimes(t, 10*time.Second)
+		b.wantLosses(t, "k gone 10s")
+		if l.Forget() {
+			t.Error("Forget says a lost lease was live")
+		}
+		if l.Resume(time.Now(), entry("k")) || l.Continue() {
+			t.Error("a lost lease went on")
+		}
+	})
+}
+
+func TestGoneHitsOnlyItsOwnLease(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, Options{})
+		for _, k := range []string{"a", "b", "c"} {
+			b.Track(entry(k), time.Now())
+		}
+		b.setAnswer(func(_ context.Context, _ any, batch []Renewal) ([]Verdict, error) {
+			v := make([]Verdict, len(batch))
+			for i, r := range batch {
+				v[i] = Renewed
+				if r.Key == "b" {
+					v[i] = Gone
+				}
+			}
+			return v, nil
+		})
+		pass(25 * time.Second)
+		b.wantLosses(t, "b gone 10s")
+		if got, want := b.Len(), 2; got != want {
+			t.Errorf("%d leases watched, want %d", got, want)
+		}
+	})
+}
+
+func TestForgottenLeaseIsLeftAlone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, Options{})
+		l := b.Track(entry("k"), time.Now())
+		pass(9 * time.Second)
+		if !l.Forget() {
+			t.Error("Forget says a live lease was over")
+		}
+		pass(time.Minute)
+		b.wantTimes(t)
+		b.wantLosses(t)
+	})
+}
+
+func TestForgetWhileARenewalIsOnItsWay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, Options{})
+		b.setAnswer(func(ctx context.Context, group any, batch []Renewal) ([]Verdict, error) {
+			time.Sleep(2 * time.Second)
+			return allGone(ctx, group, batch)
+		})
+		l := b.Track(entry("k"), time.Now())
+		pass(11 * time.Second)
+		l.Forget()
+		pass(time.Minute)
+		b.wantTimes(t, 10*time.Second)
+		b.wantLosses(t)
+	})
+}
+
+func TestFixedLeaseIsOnlyWatched(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, Options{})
+		e := entry("k")
+		e.Fixed = true
+		b.Track(e, time.Now())
+		century := entry("forever")
+		century.Fixed, century.TTL = true, 1<<63-1
+		b.Track(century, time.Now())
+		pass(time.Minute)
+		b.wantTimes(t)
+		b.wantLosses(t, "k expired 30s")
+	})
+}
+
+func TestMaxHoldCutsTheLastRenewal(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, Options{})
+		e := entry("k")
+		e.Until = time.Now().Add(45 * time.Second)
+		l := b.Track(e, time.Now())
+		if diff := cmp.Diff(e, l.Entry()); diff != "" {
+			t.Errorf("entry (-want +got):\n%s", diff)
+		}
+		pass(time.Minute)
+		b.wantTimes(t, 10*time.Second, 20*time.Second)
+		b.wantLosses(t, "k max-hold 45s")
+		if got, want := b.calls[1].TTL, 25*time.Second; got != want {
+			t.Errorf("the last renewal asks for %v, want %v", got, want)
+		}
+	})
+}
+
+func TestLeaseTrackedPastItsDeadlineIsLostUnrenewed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, Options{})
+		pass(time.Minute)
+		b.Track(entry("k"), b.start)
+		synctest.Wait()
+		b.wantTimes(t)
+		b.wantLosses(t, "k deadline 1m0s")
+	})
+}
+
+func TestLateSchedulerRenewsNothingExpired(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		// The first submission holds up the scheduler, as a stopped process would be; its own job comes as late.
+		stopped := false
+		b := newBench(t, Options{Submit: func(job func()) error {
+			if !stopped {
+				stopped = true
+				time.Sleep(time.Minute)
+			}
+			go job()
+			return nil
+		}})
+		b.Track(entry("expired"), time.Now())
+		later := entry("alive")
+		later.TTL = 10 * time.Minute
+		b.Track(later, time.Now())
+		pass(5 * time.Minute)
+		b.wantLosses(t, "expired deadline 1m10s")
+		b.wantTimes(t, 200*time.Second)
+	})
+}
+
+func TestAnswerAfterALongStopCountsIfRedisFoundTheLeaseUnbroken(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, Options{})
+		b.setAnswer(func(ctx context.Context, group any, batch []Renewal) ([]Verdict, error) {
+			time.Sleep(19 * time.Second) // longer than the attempt's limit, but the lease is still ours
+			return allRenewed(ctx, group, batch)
+		})
+		l := b.Track(entry("k"), time.Now())
+		pass(29500 * time.Millisecond)
+		if got, want := l.Deadline().Sub(b.start), 40*time.Second; got != want {
+			t.Errorf("deadline at %v, want %v", got, want)
+		}
+		b.wantLosses(t)
+	})
+}
+
+func TestRunEndsWithItsContextAndWaitsForJobs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		running := false
+		w, err := New(Options{
+			Renew: func(ctx context.Context, _ any, _ []Renewal) ([]Verdict, error) {
+				running = true
+				<-ctx.Done()
+				time.Sleep(time.Second)
+				running = false
+				return nil, ctx.Err()
+			},
+			Submit: func(job func()) error { go job(); return nil },
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		time.AfterFunc(11*time.Second, cancel)
+		w.Track(entry("k"), time.Now())
+		if err := w.Run(ctx); err != nil {
+			t.Errorf("Run: %v", err)
+		}
+		if running {
+			t.Error("Run has returned before its job")
+		}
+	})
+}
+
+func TestNewRefusesWhatCannotWork(t *testing.T) {
+	submit := func(func()) error { return nil }
+	for name, o := range map[string]Options{
+		"no Renew":       {Submit: submit},
+		"no Submit":      {Renew: allRenewed},
+		"negative retry": {Renew: allRenewed, Submit: submit, RetryEvery: -1},
+		"negative batch": {Renew: allRenewed, Submit: submit, BatchSize: -1},
+		"negative jobs":  {Renew: allRenewed, Submit: submit, GroupJobs: -1},
+	} {
+		if _, err := New(o); err == nil {
+			t.Errorf("%s: no error", name)
+		}
+	}
+}
