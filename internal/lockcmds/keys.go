@@ -1,0 +1,59 @@
+package lockcmds
+
+import "strings"
+
+// names are the Redis keys and channels of one lock. The forms are Redisson's, to the letter, except lost and fence,
+// which are ours.
+type names struct {
+	lock      string // the hash itself, at the key the client named
+	channel   string // released: "0"; the channel of a fair waiter is channel:owner
+	queue     string // list of fair waiters
+	deadlines string // zset of fair waiters
+	fence     string // fence counter, shared by all locks of a hash slot
+	lost      string // told when a holder has lost the lock
+}
+
+// namesOf builds the names for key. In a cluster the fence counter must share the slot of the lock and is then kept
+// per hash tag.
+func namesOf(key string, cluster bool) names {
+	n := names{
+		lock:      key,
+		channel:   tagged("redisson_lock__channel", key),
+		queue:     tagged("redisson_lock_queue", key),
+		deadlines: tagged("redisson_lock_timeout", key),
+		fence:     "lockproxy:fence",
+		lost:      tagged("lockproxy:lost", key),
+	}
+	if cluster {
+		n.fence = "lockproxy:fence:{" + tagOf(key) + "}"
+	}
+	return n
+}
+
+// fairChannel is the channel on which one fair waiter is woken.
+func (n names) fairChannel(owner string) string { return n.channel + ":" + owner }
+
+// tagged is Redisson's rule: a name with an opening brace anywhere is taken to have its own hash tag.
+func tagged(prefix, key string) string {
+	if strings.Contains(key, "{") {
+		return prefix + ":" + key
+	}
+	return prefix + ":{" + key + "}"
+}
+
+// tagOf is the part of a key that Redis Cluster hashes: what is between the first brace and the next closing one, or
+// the whole key.
+func tagOf(key string) string {
+	if _, rest, ok := strings.Cut(key, "{"); ok {
+		if tag, _, ok := strings.Cut(rest, "}"); ok && tag != "" {
+			return tag
+		}
+	}
+	return key
+}
+
+// oneSlot reports whether the lock and the names derived from it share a hash slot. "a}b" does not: its channel
+// hashes "a", the key hashes whole.
+func oneSlot(key string) bool {
+	return tagOf(tagged("p", key)) == tagOf(key)
+}

@@ -1,0 +1,306 @@
+package lockcmds
+
+import (
+	"math"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Verb is one of the lock commands.
+type Verb uint8
+
+// The lock commands.
+const (
+	Lock Verb = iota + 1
+	TryLock
+	FairLock
+	Unlock
+	ExtendLock
+	LockInfo
+	LockList
+	ForceUnlock
+)
+
+// maxOwner bounds an explicit owner, in bytes: it is stored as a hash field and as part of a channel name.
+const maxOwner = 256
+
+// forever is the Wait of a command that waits without a limit.
+const forever = time.Duration(-1)
+
+// unset is the Grace or MaxHold of a command that leaves them to the configuration.
+const unset = time.Duration(-1)
+
+// String is the name of the command in lower case, as Redis prints it in errors.
+func (v Verb) String() string {
+	for _, g := range grammars {
+		if g.verb == v {
+			return g.name
+		}
+	}
+	return "verb(" + strconv.Itoa(int(v)) + ")"
+}
+
+// acquires reports whether the verb asks for a lock.
+func (v Verb) acquires() bool { return v == Lock || v == TryLock || v == FairLock }
+
+// Command is one parsed lock command. It shares no memory with its arguments.
+type Command struct {
+	Verb    Verb
+	Key     string        // empty only for LockList
+	Wait    time.Duration // how long to wait for the lock; 0: not at all, negative: without a limit
+	Lease   time.Duration // PX or EX: a fixed lease; 0: the watchdog renews
+	Owner   string        // empty: the session's own
+	Grace   time.Duration // what may be left of the lease after the connection ends; negative: as configured
+	MaxHold time.Duration // when the watchdog stops renewing; 0: never, negative: as configured
+	Fence   int64         // UNLOCK: only the grant with this fence; 0: any
+	Match   string        // LOCKLIST: only keys that match this glob; empty: all
+	Count   int           // LOCKLIST: at most so many; 0: all
+}
+
+// ParseError is what a client gets for arguments that are not a lock command.
+type ParseError struct {
+	text string
+}
+
+// Error is the whole text of the error reply, from its code on, in Redis's words: "ERR syntax error".
+func (e *ParseError) Error() string { return e.text }
+
+// The words are Redis's own, so that clients which know them need not learn others.
+func errArity(name string) error {
+	return &ParseError{"ERR wrong number of arguments for '" + name + "' command"}
+}
+
+func errExpire(name string) error {
+	return &ParseError{"ERR invalid expire time in '" + name + "' command"}
+}
+
+func errSyntax() error { return &ParseError{"ERR syntax error"} }
+func errRange() error  { return &ParseError{"ERR value is not an integer or out of range"} }
+func errOwner() error {
+	return &ParseError{"ERR owner must be 1 to 256 bytes without braces, and not 'fence' or 'mode'"}
+}
+
+// option is a bit set, so that one given twice is seen.
+type option uint16
+
+const (
+	optWait option = 1 << iota
+	optPX
+	optEX
+	optOwner
+	optGrace
+	optMaxHold
+	optFence
+	optMatch
+	optCount
+
+	optLease   = optPX | optEX
+	optAcquire = optWait | optLease | optOwner | optGrace | optMaxHold
+)
+
+// grammar is what one verb accepts.
+type grammar struct {
+	verb     Verb
+	name     string
+	keys     int    // 1: the first argument is the lock
+	options  option // allowed
+	required option // one of them must be given
+}
+
+// grammars is the one place that says what the lock commands look like. It is never written.
+var grammars = [...]grammar{
+	{verb: Lock, name: "lock", keys: 1, options: optAcquire},
+	{verb: TryLock, name: "trylock", keys: 1, options: optAcquire},
+	{verb: FairLock, name: "fairlock", keys: 1, options: optAcquire},
+	{verb: Unlock, name: "unlock", keys: 1, options: optOwner | optFence},
+	{verb: ExtendLock, name: "extendlock", keys: 1, options: optLease | optOwner, required: optLease},
+	{verb: LockInfo, name: "lockinfo", keys: 1},
+	{verb: LockList, name: "locklist", options: optMatch | optCount},
+	{verb: ForceUnlock, name: "forceunlock", keys: 1},
+}
+
+// optionOf finds an option by its name, in any case; each takes one value.
+func optionOf(name []byte) option {
+	switch {
+	case foldEqual(name, "wait"):
+		return optWait
+	case foldEqual(name, "px"):
+		return optPX
+	case foldEqual(name, "ex"):
+		return optEX
+	case foldEqual(name, "owner"):
+		return optOwner
+	case foldEqual(name, "grace"):
+		return optGrace
+	case foldEqual(name, "maxhold"):
+		return optMaxHold
+	case foldEqual(name, "fence"):
+		return optFence
+	case foldEqual(name, "match"):
+		return optMatch
+	case foldEqual(name, "count"):
+		return optCount
+	}
+	return 0
+}
+
+// IsVerb reports whether name is a lock command, in any case. It does not allocate.
+func IsVerb(name []byte) bool {
+	_, ok := grammarOf(name)
+	return ok
+}
+
+func grammarOf(name []byte) (grammar, bool) {
+	if len(name) < len("lock") || len(name) > len("forceunlock") {
+		return grammar{}, false
+	}
+	for _, g := range grammars {
+		if foldEqual(name, g.name) {
+			return g, true
+		}
+	}
+	return grammar{}, false
+}
+
+// Parse turns the arguments of a lock command, its name first, into a Command. The error is a *ParseError.
+func Parse(args [][]byte) (Command, error) {
+	if len(args) == 0 {
+		return Command{}, errSyntax()
+	}
+	g, ok := grammarOf(args[0])
+	if !ok {
+		return Command{}, errSyntax()
+	}
+	c := Command{Verb: g.verb, Grace: unset, MaxHold: unset}
+	if g.verb == Lock || g.verb == FairLock {
+		c.Wait = forever
+	}
+	minimum := 1 + g.keys
+	if g.required != 0 {
+		minimum += 2
+	}
+	if len(args) < minimum || (g.options == 0 && len(args) > minimum) {
+		return Command{}, errArity(g.name)
+	}
+	if g.keys > 0 {
+		if len(args[1]) == 0 {
+			return Command{}, errSyntax()
+		}
+		c.Key = string(args[1])
+	}
+	var seen option
+	for rest := args[1+g.keys:]; len(rest) > 0; rest = rest[2:] {
+		opt := optionOf(rest[0])
+		clash := opt
+		if opt&optLease != 0 {
+			clash = optLease // PX and EX exclude each other
+		}
+		if opt&g.options == 0 || seen&clash != 0 || len(rest) < 2 {
+			return Command{}, errSyntax()
+		}
+		seen |= opt
+		if err := c.set(opt, rest[1], g.name); err != nil {
+			return Command{}, err
+		}
+	}
+	if g.required != 0 && seen&g.required == 0 {
+		return Command{}, errSyntax()
+	}
+	return c, nil
+}
+
+// set stores the value of one option.
+func (c *Command) set(opt option, value []byte, name string) error {
+	var err error
+	switch opt {
+	case optWait:
+		c.Wait, err = milliseconds(value)
+	case optGrace:
+		c.Grace, err = milliseconds(value)
+	case optMaxHold:
+		c.MaxHold, err = milliseconds(value)
+	case optPX:
+		c.Lease, err = lease(value, time.Millisecond, name)
+	case optEX:
+		c.Lease, err = lease(value, time.Second, name)
+	case optFence:
+		c.Fence, err = integer(value)
+		if err == nil && c.Fence < 1 {
+			err = errRange()
+		}
+	case optCount:
+		var n int64
+		n, err = integer(value)
+		if err == nil && (n < 1 || n > math.MaxInt32) {
+			err = errRange()
+		}
+		c.Count = int(n)
+	case optMatch:
+		c.Match = string(value)
+	case optOwner:
+		c.Owner = string(value)
+		if !validOwner(c.Owner) {
+			err = errOwner()
+		}
+	}
+	return err
+}
+
+// validOwner refuses owners that cannot be told from a lock's own fields or would move its channel to another slot.
+func validOwner(owner string) bool {
+	return owner != "" && len(owner) <= maxOwner && owner != "fence" && owner != "mode" && !strings.ContainsAny(owner, "{}")
+}
+
+// milliseconds parses a length of time, 0 or more.
+func milliseconds(value []byte) (time.Duration, error) {
+	n, err := integer(value)
+	if err == nil && (n < 0 || n > maxLength/int64(time.Millisecond)) {
+		err = errRange()
+	}
+	return time.Duration(n) * time.Millisecond, err
+}
+
+// lease parses the length of a lease, more than 0.
+func lease(value []byte, unit time.Duration, name string) (time.Duration, error) {
+	n, err := integer(value)
+	if err == nil && (n < 1 || n > maxLength/int64(unit)) {
+		err = errExpire(name)
+	}
+	return time.Duration(n) * unit, err
+}
+
+// maxLength keeps deadlines within what time.Time can add: a century.
+const maxLength = int64(100 * 365 * 24 * time.Hour)
+
+// integer parses what Redis takes for an integer: no blanks, no plus sign, no leading zeros.
+func integer(value []byte) (int64, error) {
+	digits := value
+	if len(digits) > 0 && digits[0] == '-' {
+		digits = digits[1:]
+	}
+	if len(digits) == 0 || digits[0] < '0' || digits[0] > '9' || (digits[0] == '0' && len(value) > 1) {
+		return 0, errRange()
+	}
+	n, err := strconv.ParseInt(string(value), 10, 64)
+	if err != nil {
+		return 0, errRange()
+	}
+	return n, nil
+}
+
+// foldEqual compares with a lower-case ASCII word, ignoring case.
+func foldEqual(b []byte, lower string) bool {
+	if len(b) != len(lower) {
+		return false
+	}
+	for i, c := range b {
+		if 'A' <= c && c <= 'Z' {
+			c += 'a' - 'A'
+		}
+		if c != lower[i] {
+			return false
+		}
+	}
+	return true
+}

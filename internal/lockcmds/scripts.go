@@ -1,0 +1,89 @@
+package lockcmds
+
+import (
+	"crypto/sha1"
+	_ "embed" // the scripts are files
+	"encoding/hex"
+
+	"github.com/redis/rueidis"
+)
+
+// Script is one of the embedded Lua scripts. It is immutable.
+type Script struct {
+	name string
+	text string
+	sha  string
+	lua  *rueidis.Lua // the same script on the engine's own client
+}
+
+// Name is the file name without ".lua".
+func (s *Script) Name() string { return s.name }
+
+// Text is the whole script, for EVAL or SCRIPT LOAD after NOSCRIPT.
+func (s *Script) Text() string { return s.text }
+
+// SHA is the name of the script for EVALSHA: 40 lower-case hexadecimal digits.
+func (s *Script) SHA() string { return s.sha }
+
+// scripts holds one Script for each file.
+type scripts struct {
+	acquire, fair, leave, refresh, deadHead, release, handover, extend, renew, info, force, grace *Script
+}
+
+//go:embed scripts/acquire.lua
+var acquireLua string
+
+//go:embed scripts/fair.lua
+var fairLua string
+
+//go:embed scripts/leave.lua
+var leaveLua string
+
+//go:embed scripts/refresh.lua
+var refreshLua string
+
+//go:embed scripts/dead_head.lua
+var deadHeadLua string
+
+//go:embed scripts/release.lua
+var releaseLua string
+
+//go:embed scripts/handover.lua
+var handoverLua string
+
+//go:embed scripts/extend.lua
+var extendLua string
+
+//go:embed scripts/renew.lua
+var renewLua string
+
+//go:embed scripts/info.lua
+var infoLua string
+
+//go:embed scripts/force.lua
+var forceLua string
+
+//go:embed scripts/grace.lua
+var graceLua string
+
+func newScripts() *scripts {
+	return &scripts{
+		acquire:  newScript("acquire", acquireLua),
+		fair:     newScript("fair", fairLua),
+		leave:    newScript("leave", leaveLua),
+		refresh:  newScript("refresh", refreshLua),
+		deadHead: newScript("dead_head", deadHeadLua),
+		release:  newScript("release", releaseLua),
+		handover: newScript("handover", handoverLua),
+		extend:   newScript("extend", extendLua),
+		renew:    newScript("renew", renewLua),
+		info:     newScript("info", infoLua),
+		force:    newScript("force", forceLua),
+		grace:    newScript("grace", graceLua),
+	}
+}
+
+func newScript(name, text string) *Script {
+	sum := sha1.Sum([]byte(text)) // Redis names scripts by SHA-1
+	return &Script{name: name, text: text, sha: hex.EncodeToString(sum[:]), lua: rueidis.NewLuaScript(text)}
+}

@@ -1,0 +1,24 @@
+-- force.lua: free a lock whoever holds it, and wake plain waiters and the fair head.
+--
+-- KEYS[1]  lock     hash {owner: holds, fence: n}; exists only while held
+-- KEYS[2]  channel  base channel of the lock; a fair waiter listens on channel:owner
+-- KEYS[3]  queue    list of waiting owners, first to ask at the head
+-- ARGV[1]  publish  PUBLISH or SPUBLISH
+--
+-- Returns  {1}  removed
+--          {0}  there was none
+
+local fields = redis.pcall('HLEN', KEYS[1])
+if type(fields) == 'table' then
+  return fields
+end
+if fields == 0 then
+  return {0}
+end
+redis.call('DEL', KEYS[1])
+redis.call(ARGV[1], KEYS[2], '0')
+local head = redis.call('LINDEX', KEYS[3], 0)
+if head then
+  redis.call(ARGV[1], KEYS[2] .. ':' .. head, '0')
+end
+return {1}

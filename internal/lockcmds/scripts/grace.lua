@@ -1,0 +1,34 @@
+-- grace.lua: the holder's connection has ended: shorten what is left of the lease, or release all its holds at once.
+--
+-- KEYS[1]  lock      hash {owner: holds, fence: n}; exists only while held
+-- KEYS[2]  channel   base channel of the lock; a fair waiter listens on channel:owner
+-- KEYS[3]  queue     list of waiting owners, first to ask at the head
+-- ARGV[1]  owner     who held it
+-- ARGV[2]  fence     only the grant with this fence; 0: any
+-- ARGV[3]  grace_ms  what may be left of the lease; 0: release
+-- ARGV[4]  publish   PUBLISH or SPUBLISH
+--
+-- Returns  {1}  released, shortened, or short enough already
+--          {0}  the owner is not the holder, or by another grant
+
+local held = redis.pcall('HMGET', KEYS[1], ARGV[1], 'fence')
+if held.err then
+  return held
+end
+if not held[1] or (ARGV[2] ~= '0' and held[2] ~= ARGV[2]) then
+  return {0}
+end
+if ARGV[3] ~= '0' then
+  local pttl = redis.call('PTTL', KEYS[1])
+  if pttl < 0 or pttl > tonumber(ARGV[3]) then
+    redis.call('PEXPIRE', KEYS[1], ARGV[3])
+  end
+  return {1}
+end
+redis.call('DEL', KEYS[1])
+redis.call(ARGV[4], KEYS[2], '0')
+local head = redis.call('LINDEX', KEYS[3], 0)
+if head then
+  redis.call(ARGV[4], KEYS[2] .. ':' .. head, '0')
+end
+return {1}

@@ -1,0 +1,20 @@
+-- renew.lua: renew leases that are still ours, a batch in one call.
+--
+-- A key that is no lock hash counts as not ours: one bad key must not cost the others their lease.
+--
+-- KEYS[1..n]  locks  hashes {owner: holds, fence: n}; exist only while held
+-- ARGV[1..3n] owner, fence, lease_ms for each lock; fence 0: any
+--
+-- Returns  {1 or 0, ...}  for each lock: renewed, or not ours any more
+
+local renewed = {}
+for i, lock in ipairs(KEYS) do
+  local owner, fence, lease = ARGV[3 * i - 2], ARGV[3 * i - 1], ARGV[3 * i]
+  local held = redis.pcall('HMGET', lock, owner, 'fence')
+  if not held.err and held[1] and (fence == '0' or held[2] == fence) then
+    renewed[i] = redis.call('PEXPIRE', lock, lease)
+  else
+    renewed[i] = 0
+  end
+end
+return renewed

@@ -1,0 +1,54 @@
+package lockcmds
+
+import (
+	"errors"
+
+	"lockproxy/internal/resp"
+)
+
+// Errors that a Call's Done may be given instead of an answer.
+var (
+	// ErrUnsent says that the script was never sent: nothing has happened.
+	ErrUnsent = errors.New("not sent")
+	// ErrInDoubt says that the script was sent and the connection was lost before the answer.
+	ErrInDoubt = errors.New("sent, but not answered")
+)
+
+// Session is what the lock commands see of one client connection. A session's lock is taken before any lock of this
+// package: the package calls Enter only while it holds none, and the other methods only where the session is locked.
+type Session interface {
+	// ID is unique in this process. The session's own owner is "<UUID>:<ID>".
+	ID() uint64
+	// Proto is the protocol version, 2 or 3. Session locked.
+	Proto() int
+	// Info is shown by LOCKLIST. Session locked.
+	Info() ClientInfo
+	// Enter runs f with the session locked. It returns false, and does not run f, if the session has ended.
+	Enter(f func()) bool
+	// Script sends the call as the next command of the session's own lane or pin. After NOSCRIPT the session repeats
+	// it with EVAL and Script.Text. Session locked.
+	Script(c Call)
+	// Answer is the whole reply of the lock command in progress; the session goes on with its next command. Session
+	// locked.
+	Answer(reply []byte)
+	// Push is an out-of-band RESP3 push, ignored for RESP2. Session locked.
+	Push(b []byte)
+}
+
+// ClientInfo names a client connection for people.
+type ClientInfo struct {
+	Addr string
+	Name string // of CLIENT SETNAME; may be empty
+}
+
+// Call is one script on a session's own connection to Redis.
+type Call struct {
+	Script     *Script
+	Keys, Args [][]byte
+	// GoOn lets the session send its next commands right behind this one. Done must then return the reply.
+	GoOn bool
+	// Done gets the answer, or ErrUnsent or ErrInDoubt, once, with the session locked. It is also called if the session
+	// has ended meanwhile: what was granted then must be given back. What it returns is the reply of the lock command;
+	// nil says that Answer follows. It does not keep reply.
+	Done func(reply resp.Value, err error) []byte
+}
