@@ -1,0 +1,174 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Config is every setting of the proxy. Each has three spellings: the key in the file (lock.lease), the flag
+// (--lock-lease) and the environment variable (LOCKPROXY_LOCK_LEASE). The flag is the key's path joined by dashes; only
+// upstream.address is shortened, to --upstream.
+//
+// NewConfig holds all defaults. configs/lockproxy.yml documents every key; a test keeps the two equal.
+type Config struct {
+	Listen     []string `yaml:"listen" help:"Where clients connect: host:port or unix:/path. May be repeated."`
+	Embedded   bool     `yaml:"embedded" help:"Serve from an in-process Redis instead of an upstream. Nothing is persisted."`
+	ClientAuth string   `yaml:"client-auth" help:"Whose credentials a client's commands carry: upstream (its own), proxy (the proxy's until it authenticates) or none (always the proxy's)."`
+
+	Upstream UpstreamConfig `yaml:"upstream" embed:""`
+	Lock     LockConfig     `yaml:"lock" embed:"" prefix:"lock-"`
+	Drain    DrainConfig    `yaml:"drain" embed:"" prefix:"drain-"`
+	Log      LogConfig      `yaml:"log" embed:"" prefix:"log-"`
+	TCP      TCPConfig      `yaml:"tcp" embed:"" prefix:"tcp-"`
+
+	DialTimeout         time.Duration `yaml:"dial-timeout" help:"Longest wait for a connection to the upstream."`
+	FirstCommandTimeout time.Duration `yaml:"first-command-timeout" help:"Close a client that has not sent its first whole command by then; 0 waits for ever."`
+	MaxClients          int           `yaml:"max-clients" help:"Client connections; more are refused."`
+	ClientOutputLimit   Size          `yaml:"client-output-limit" help:"Replies a client has not read yet; beyond it the client is closed. 0: no limit."`
+	ClientQueryLimit    Size          `yaml:"client-query-limit" help:"Requests read from a client and not yet sent on; beyond it the client is closed."`
+	ProtoMaxBulkLen     Size          `yaml:"proto-max-bulk-len" help:"One argument of a command; longer ones are a protocol error."`
+	MaxPins             int           `yaml:"max-pins" help:"Upstream connections that single clients have for themselves (MULTI, SUBSCRIBE, BLPOP ...)."`
+	PinWait             time.Duration `yaml:"pin-wait" help:"Longest wait for a free one of those connections."`
+	MaxWaiters          int           `yaml:"max-waiters" help:"Clients that wait for locks, in total; more are refused."`
+	MaxWaitersPerLock   int           `yaml:"max-waiters-per-lock" help:"Clients that wait for one lock; more are refused."`
+}
+
+// UpstreamConfig says where Redis is and who the proxy is there.
+type UpstreamConfig struct {
+	Address  string `yaml:"address" name:"upstream" help:"The Redis to serve from: host:port or unix:/path."`
+	User     string `yaml:"user" name:"upstream-user" help:"ACL user of the proxy's own connections."`
+	Password Secret `yaml:"password" name:"upstream-password" placeholder:"PASSWORD" help:"Password of the proxy's own connections. Better set in the environment or the file: arguments are visible to other users."`
+}
+
+// LockConfig holds the defaults of the lock commands.
+type LockConfig struct {
+	Lease   time.Duration  `yaml:"lease" help:"Lease of a lock taken without PX or EX; renewed every third of it while its client is connected."`
+	Grace   *time.Duration `yaml:"grace" placeholder:"DURATION" help:"What is left of a lease at most once its client has gone; 0s releases at once. Unset: the lease runs out by itself."`
+	MaxHold time.Duration  `yaml:"max-hold" help:"A lock is not renewed beyond this time after it was taken; 0s: no limit."`
+}
+
+// DrainConfig says how the proxy stops.
+type DrainConfig struct {
+	Timeout time.Duration `yaml:"timeout" help:"How long clients keep their connections after SIGTERM or SIGINT."`
+}
+
+// LogConfig shapes the log, which goes to standard error.
+type LogConfig struct {
+	Level  string `yaml:"level" help:"Least level that is logged: debug, info, warn or error."`
+	Format string `yaml:"format" help:"json or console."`
+}
+
+// TCPConfig decides how soon a dead peer is noticed, on client and upstream connections.
+type TCPConfig struct {
+	Keepalive   time.Duration `yaml:"keepalive" help:"Idle time before, and pause between, keepalive probes; 0s: none."`
+	UserTimeout time.Duration `yaml:"user-timeout" help:"Close a connection whose sent data stays unacknowledged this long (Linux); 0s: the system's default."`
+}
+
+// The modes of client-auth: whose credentials a client's commands carry.
+const (
+	authUpstream = "upstream" // the client's own, checked by Redis; none until it authenticates
+	authProxy    = "proxy"    // the proxy's until the client authenticates
+	authNone     = "none"     // always the proxy's; clients need not authenticate
+)
+
+const defaultUpstream = "127.0.0.1:6379"
+
+// NewConfig returns the defaults.
+func NewConfig() Config {
+	return Config{
+		Listen:            []string{"127.0.0.1:7379"},
+		ClientAuth:        authUpstream,
+		Upstream:          UpstreamConfig{Address: defaultUpstream},
+		Lock:              LockConfig{Lease: 30 * time.Second},
+		Drain:             DrainConfig{Timeout: 10 * time.Second},
+		Log:               LogConfig{Level: "info", Format: "json"},
+		TCP:               TCPConfig{Keepalive: 15 * time.Second, UserTimeout: 30 * time.Second},
+		DialTimeout:       5 * time.Second,
+		MaxClients:        10_000,
+		ClientOutputLimit: 256 * mebibyte,
+		ClientQueryLimit:  1024 * mebibyte,
+		ProtoMaxBulkLen:   512 * mebibyte,
+		MaxPins:           128,
+		PinWait:           time.Second,
+		MaxWaiters:        100_000,
+		MaxWaitersPerLock: 10_000,
+	}
+}
+
+// minLease keeps renewals, every third of a lease, clear of ordinary round trips.
+const minLease = 100 * time.Millisecond
+
+// Validate reports every setting that cannot be served, named by its key.
+func (c Config) Validate() error {
+	var errs []error
+	check := func(ok bool, key, format string, args ...any) {
+		if !ok {
+			errs = append(errs, fmt.Errorf(key+": "+format, args...))
+		}
+	}
+	oneOf := func(key, got string, allowed ...string) {
+		check(slices.Contains(allowed, got), key, "%q is not one of %s", got, strings.Join(allowed, ", "))
+	}
+	atLeast := func(key string, got, least time.Duration) {
+		check(got >= least, key, "%s is less than %s", got, least)
+	}
+	positive := func(key string, got int) {
+		check(got > 0, key, "%d is not a positive number", got)
+	}
+
+	check(len(c.Listen) > 0, "listen", "no address")
+	for _, address := range c.Listen {
+		_, _, err := splitAddress(address)
+		check(err == nil, "listen", "%v", err)
+	}
+	_, _, err := splitAddress(c.Upstream.Address)
+	check(err == nil, "upstream.address", "%v", err)
+	check(!c.Embedded || c.Upstream.Address == defaultUpstream, "embedded", "excludes upstream.address")
+	oneOf("client-auth", c.ClientAuth, authUpstream, authProxy, authNone)
+	check(c.Upstream.User == "" || c.Upstream.Password != "", "upstream.user", "needs upstream.password")
+
+	atLeast("lock.lease", c.Lock.Lease, minLease)
+	if c.Lock.Grace != nil {
+		atLeast("lock.grace", *c.Lock.Grace, 0)
+	}
+	atLeast("lock.max-hold", c.Lock.MaxHold, 0)
+	atLeast("drain.timeout", c.Drain.Timeout, 0)
+	atLeast("tcp.keepalive", c.TCP.Keepalive, 0)
+	atLeast("tcp.user-timeout", c.TCP.UserTimeout, 0)
+	atLeast("dial-timeout", c.DialTimeout, time.Millisecond)
+	atLeast("first-command-timeout", c.FirstCommandTimeout, 0)
+	atLeast("pin-wait", c.PinWait, time.Millisecond)
+	oneOf("log.level", c.Log.Level, "debug", "info", "warn", "error")
+	oneOf("log.format", c.Log.Format, "json", "console")
+
+	positive("max-clients", c.MaxClients)
+	positive("max-pins", c.MaxPins)
+	positive("max-waiters", c.MaxWaiters)
+	positive("max-waiters-per-lock", c.MaxWaitersPerLock)
+	// Redis's own lower bounds for proto-max-bulk-len and client-query-buffer-limit.
+	check(c.ProtoMaxBulkLen >= mebibyte, "proto-max-bulk-len", "%s is less than 1mb", c.ProtoMaxBulkLen)
+	check(c.ClientQueryLimit >= mebibyte, "client-query-limit", "%s is less than 1mb", c.ClientQueryLimit)
+	return errors.Join(errs...)
+}
+
+// splitAddress turns an address of the configuration into the network and address that package net takes.
+func splitAddress(address string) (network, addr string, err error) {
+	if path, ok := strings.CutPrefix(address, "unix:"); ok {
+		if path == "" {
+			return "", "", fmt.Errorf("%q has no path", address)
+		}
+		return "unix", path, nil
+	}
+	_, port, err := net.SplitHostPort(address)
+	if err != nil {
+		return "", "", fmt.Errorf("%q is neither host:port nor unix:/path", address)
+	}
+	if _, err := net.LookupPort("tcp", port); err != nil {
+		return "", "", fmt.Errorf("%q has no valid port", address)
+	}
+	return "tcp", address, nil
+}

@@ -1,0 +1,88 @@
+package main
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestDefaultsAreValid(t *testing.T) {
+	if err := NewConfig().Validate(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestValidateNamesTheKey(t *testing.T) {
+	negative := -time.Second
+	tests := []struct {
+		want string
+		edit func(*Config)
+	}{
+		{"listen: no address", func(c *Config) { c.Listen = nil }},
+		{`listen: "unix:" has no path`, func(c *Config) { c.Listen = []string{"unix:"} }},
+		{`listen: "127.0.0.1:http-or-so" has no valid port`, func(c *Config) { c.Listen = []string{"127.0.0.1:http-or-so"} }},
+		{`listen: ":65536" has no valid port`, func(c *Config) { c.Listen = []string{":65536"} }},
+		{`upstream.address: "redis" is neither host:port nor unix:/path`, func(c *Config) { c.Upstream.Address = "redis" }},
+		{"upstream.user: needs upstream.password", func(c *Config) { c.Upstream.User = "u" }},
+		{"embedded: excludes upstream.address", func(c *Config) { c.Embedded, c.Upstream.Address = true, "redis:6379" }},
+		{`client-auth: "all" is not one of upstream, proxy, none`, func(c *Config) { c.ClientAuth = "all" }},
+		{"lock.lease: 99ms is less than 100ms", func(c *Config) { c.Lock.Lease = 99 * time.Millisecond }},
+		{"lock.grace: -1s is less than 0s", func(c *Config) { c.Lock.Grace = &negative }},
+		{"lock.max-hold: -1s is less than 0s", func(c *Config) { c.Lock.MaxHold = negative }},
+		{"drain.timeout: -1s is less than 0s", func(c *Config) { c.Drain.Timeout = negative }},
+		{"tcp.keepalive: -1s is less than 0s", func(c *Config) { c.TCP.Keepalive = negative }},
+		{"tcp.user-timeout: -1s is less than 0s", func(c *Config) { c.TCP.UserTimeout = negative }},
+		{"dial-timeout: 0s is less than 1ms", func(c *Config) { c.DialTimeout = 0 }},
+		{"first-command-timeout: -1s is less than 0s", func(c *Config) { c.FirstCommandTimeout = negative }},
+		{"pin-wait: 0s is less than 1ms", func(c *Config) { c.PinWait = 0 }},
+		{`log.level: "loud" is not one of debug, info, warn, error`, func(c *Config) { c.Log.Level = "loud" }},
+		{`log.format: "xml" is not one of json, console`, func(c *Config) { c.Log.Format = "xml" }},
+		{"max-clients: 0 is not a positive number", func(c *Config) { c.MaxClients = 0 }},
+		{"max-pins: -1 is not a positive number", func(c *Config) { c.MaxPins = -1 }},
+		{"max-waiters: 0 is not a positive number", func(c *Config) { c.MaxWaiters = 0 }},
+		{"max-waiters-per-lock: 0 is not a positive number", func(c *Config) { c.MaxWaitersPerLock = 0 }},
+		{"proto-max-bulk-len: 512kb is less than 1mb", func(c *Config) { c.ProtoMaxBulkLen = 512 * kibibyte }},
+		{"client-query-limit: 1 is less than 1mb", func(c *Config) { c.ClientQueryLimit = 1 }},
+	}
+	for _, test := range tests {
+		t.Run(test.want, func(t *testing.T) {
+			cfg := NewConfig()
+			test.edit(&cfg)
+			err := cfg.Validate()
+			if err == nil || err.Error() != test.want {
+				t.Fatalf("got %v, want %s", err, test.want)
+			}
+		})
+	}
+}
+
+func TestDocumentedFileEqualsDefaults(t *testing.T) {
+	got, err := readFile("../../configs/lockproxy.yml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(NewConfig(), got); diff != "" {
+		t.Fatalf("configs/lockproxy.yml differs from NewConfig (-defaults +file):\n%s", diff)
+	}
+}
+
+// Equality alone would not notice a key that is missing from the file.
+func TestDocumentedFileNamesEveryKey(t *testing.T) {
+	documented := fileKeys(t, "../../configs/lockproxy.yml")
+	for _, key := range settings() {
+		if !documented[key] {
+			t.Errorf("configs/lockproxy.yml has no key %s", key)
+		}
+	}
+}
+
+func TestReadmeNamesEveryKey(t *testing.T) {
+	readme := readText(t, "../../README.md")
+	for _, key := range settings() {
+		if !strings.Contains(readme, "`"+key+"`") {
+			t.Errorf("README.md does not mention `%s`", key)
+		}
+	}
+}

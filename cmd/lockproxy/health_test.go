@@ -1,0 +1,84 @@
+package main
+
+import (
+	"bufio"
+	"io"
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	"lockproxy/internal/redistest"
+)
+
+func TestHealthOfARealRedis(t *testing.T) {
+	redis := redistest.Start(t)
+	for _, address := range []string{redis.Addr(), "unix:" + redis.Socket()} {
+		if err := checkHealth(t.Context(), address, 10*time.Second); err != nil {
+			t.Errorf("%s: %v", address, err)
+		}
+	}
+}
+
+func TestHealthOfARedisThatDemandsAPassword(t *testing.T) {
+	redis := redistest.Start(t, "--requirepass", "secret")
+	if err := checkHealth(t.Context(), redis.Addr(), 10*time.Second); err != nil {
+		t.Error(err)
+	}
+}
+
+// serveOnce answers one connection's first command with reply, then closes; an empty reply is silence.
+func serveOnce(t *testing.T, reply string) (address string) {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		conn, err := listener.Accept()
+		if err != nil {
+			return
+		}
+		defer conn.Close()
+		in := bufio.NewReader(conn)
+		for range 3 { // *1, $4, PING
+			if _, err := in.ReadString('\n'); err != nil {
+				return
+			}
+		}
+		if reply != "" {
+			_, _ = io.WriteString(conn, reply)
+			return
+		}
+		_, _ = in.ReadByte() // until the other side gives up
+	}()
+	t.Cleanup(func() { listener.Close(); <-ended })
+	return listener.Addr().String()
+}
+
+func TestHealthIsOnlyPongOrNoauth(t *testing.T) {
+	tests := []struct {
+		reply, want string
+	}{
+		{"+PONG\r\n", ""},
+		{"-NOAUTH Authentication required.\r\n", ""},
+		{"-NOUPSTREAM redis is not reachable\r\n", "PING was answered -NOUPSTREAM redis is not reachable"},
+		{"HTTP/1.1 400 Bad Request\r\n\r\n", "PING was answered HTTP/1.1 400 Bad Request"},
+		{strings.Repeat("x", 1<<16), "read the answer to PING"},
+		{"+PO", "read the answer to PING"},
+	}
+	for _, test := range tests {
+		err := checkHealth(t.Context(), serveOnce(t, test.reply), 10*time.Second)
+		if test.want == "" && err != nil || test.want != "" && (err == nil || !strings.Contains(err.Error(), test.want)) {
+			t.Errorf("%.40q: got %v, want %q", test.reply, err, test.want)
+		}
+	}
+}
+
+func TestHealthDoesNotWaitForEver(t *testing.T) {
+	if err := checkHealth(t.Context(), serveOnce(t, ""), 50*time.Millisecond); err == nil {
+		t.Error("a silent server is healthy")
+	}
+}

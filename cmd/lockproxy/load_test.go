@@ -1,0 +1,255 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/goccy/go-yaml"
+	"github.com/google/go-cmp/cmp"
+)
+
+// settings lists the keys of Config, sections joined by dots.
+func settings() []string {
+	var keys []string
+	var walk func(prefix string, typ reflect.Type)
+	walk = func(prefix string, typ reflect.Type) {
+		for field := range typ.Fields() {
+			key := prefix + field.Tag.Get("yaml")
+			if field.Type.Kind() == reflect.Struct {
+				walk(key+".", field.Type)
+			} else {
+				keys = append(keys, key)
+			}
+		}
+	}
+	walk("", reflect.TypeFor[Config]())
+	return keys
+}
+
+// fileKeys lists the keys that a file has, in the same form.
+func fileKeys(t *testing.T, name string) map[string]bool {
+	t.Helper()
+	var tree map[string]any
+	if err := yaml.Unmarshal([]byte(readText(t, name)), &tree); err != nil {
+		t.Fatal(err)
+	}
+	keys := map[string]bool{}
+	for key, value := range tree {
+		section, ok := value.(map[string]any)
+		if !ok {
+			keys[key] = true
+		}
+		for name := range section {
+			keys[key+"."+name] = true
+		}
+	}
+	return keys
+}
+
+func readText(t *testing.T, name string) string {
+	t.Helper()
+	text, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+func writeFile(t *testing.T, text string) string {
+	t.Helper()
+	name := filepath.Join(t.TempDir(), "lockproxy.yml")
+	if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return name
+}
+
+// The flag is the key's path joined by dashes, the variable is the flag in capitals; upstream.address is shortened.
+func flagName(key string) string {
+	if key == "upstream.address" {
+		return "--upstream"
+	}
+	return "--" + strings.ReplaceAll(key, ".", "-")
+}
+
+func envName(key string) string {
+	return "LOCKPROXY_" + strings.ToUpper(strings.ReplaceAll(flagName(key)[2:], "-", "_"))
+}
+
+// inFile writes one setting as a file would have it.
+func inFile(key, value string) string {
+	section, name, nested := strings.Cut(key, ".")
+	switch {
+	case nested:
+		return fmt.Sprintf("%s:\n  %s: %s\n", section, name, value)
+	case key == "listen":
+		return fmt.Sprintf("listen: [%q]\n", value)
+	}
+	return fmt.Sprintf("%s: %s\n", key, value)
+}
+
+// samples has three valid values for each kind of setting, none of them a default.
+func samples(key string) [3]string {
+	switch key {
+	case "listen", "upstream.address":
+		return [3]string{"127.0.0.1:1001", "127.0.0.1:1002", "unix:/tmp/a.sock"}
+	case "client-auth":
+		return [3]string{"none", "proxy", "none"}
+	case "log.level":
+		return [3]string{"debug", "warn", "error"}
+	case "log.format":
+		return [3]string{"console", "json", "console"}
+	case "embedded":
+		return [3]string{"true", "false", "true"}
+	case "upstream.user", "upstream.password":
+		return [3]string{"from-file", "from-env", "from-flag"}
+	}
+	switch field := reflect.ValueOf(NewConfig()).FieldByIndex(fieldIndex(key)); field.Interface().(type) {
+	case time.Duration, *time.Duration:
+		return [3]string{"1s", "2s", "3s"}
+	case Size:
+		return [3]string{"2mb", "3mb", "4mb"}
+	}
+	return [3]string{"1", "2", "3"}
+}
+
+func fieldIndex(key string) []int {
+	typ, index := reflect.TypeFor[Config](), []int{}
+	for name := range strings.SplitSeq(key, ".") {
+		for field := range typ.Fields() {
+			if field.Tag.Get("yaml") == name {
+				index, typ = append(index, field.Index...), field.Type
+				break
+			}
+		}
+	}
+	return index
+}
+
+// show is the loaded value of a key as text.
+func show(t *testing.T, args []string, key string) string {
+	t.Helper()
+	cmd, err := load(args)
+	if err != nil {
+		t.Fatalf("load %q: %v", args, err)
+	}
+	value := reflect.ValueOf(cmd.Config).FieldByIndex(fieldIndex(key))
+	switch v := value.Interface().(type) {
+	case Secret:
+		return string(v)
+	case []string:
+		return strings.Join(v, ",")
+	case *time.Duration:
+		return v.String()
+	}
+	return fmt.Sprint(value.Interface())
+}
+
+func TestFlagWinsOverEnvironmentOverFileOverDefault(t *testing.T) {
+	for _, key := range settings() {
+		t.Run(key, func(t *testing.T) {
+			if key == "upstream.user" { // valid only with a password
+				t.Setenv(envName("upstream.password"), "x")
+			}
+			value := samples(key)
+			args := []string{"--config", writeFile(t, inFile(key, value[0]))}
+			if got := show(t, args, key); got != value[0] {
+				t.Errorf("file: got %s, want %s", got, value[0])
+			}
+			t.Setenv(envName(key), value[1])
+			if got := show(t, args, key); got != value[1] {
+				t.Errorf("environment over file: got %s, want %s", got, value[1])
+			}
+			args = append(args, flagName(key)+"="+value[2])
+			if got := show(t, args, key); got != value[2] {
+				t.Errorf("flag over environment: got %s, want %s", got, value[2])
+			}
+		})
+	}
+}
+
+func TestNothingGivenLoadsTheDefaults(t *testing.T) {
+	for _, args := range [][]string{nil, {"--config", writeFile(t, "# nothing\n")}, {"--config", writeFile(t, "lock:\n")}} {
+		cmd, err := load(args)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(NewConfig(), cmd.Config); diff != "" {
+			t.Errorf("load %q (-defaults +loaded):\n%s", args, diff)
+		}
+	}
+}
+
+func TestListenFlagIsRepeatableAndReplacesTheFile(t *testing.T) {
+	file := writeFile(t, "listen: [127.0.0.1:1, 127.0.0.1:2]\n")
+	tests := []struct {
+		args, want []string
+	}{
+		{[]string{"--config", file}, []string{"127.0.0.1:1", "127.0.0.1:2"}},
+		{[]string{"--config", file, "--listen", ":3", "--listen", "unix:/a b"}, []string{":3", "unix:/a b"}},
+	}
+	for _, test := range tests {
+		cmd, err := load(test.args)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(test.want, cmd.Listen); diff != "" {
+			t.Errorf("%q (-want +got):\n%s", test.args, diff)
+		}
+	}
+}
+
+// A value passes from the file through the flag parser, which has an escape syntax of its own.
+func TestFileValuesArriveUnchanged(t *testing.T) {
+	for _, password := range []string{"plain", "007", "${HOME}", "$$", "a,b", `c\d`, "--listen", "-x", `"q"`, "1e3", "ö"} {
+		args := []string{"--config", writeFile(t, "upstream:\n  password: '"+password+"'\n")}
+		if got := show(t, args, "upstream.password"); got != password {
+			t.Errorf("got %q, want %q", got, password)
+		}
+	}
+	for yaml, want := range map[string]string{"007": "007", "1e3": "1e3", "0x1F": "0x1F", "true": "true", "a b # c": "a b", "|-\n    block": "block", "": ""} {
+		if got := show(t, []string{"--config", writeFile(t, "upstream:\n  password: "+yaml+"\n")}, "upstream.password"); got != want {
+			t.Errorf("unquoted %s: got %q, want %q", yaml, got, want)
+		}
+	}
+	path := `unix:/run/a,b\c $x.sock`
+	if got := show(t, []string{"--config", writeFile(t, "listen: ['"+path+"']\n")}, "listen"); got != path {
+		t.Errorf("got %q, want %q", got, path)
+	}
+}
+
+func TestPasswordIsNotShown(t *testing.T) {
+	const secret = "hunter2"
+	cmd, err := load([]string{"--upstream-password", secret})
+	if err != nil {
+		t.Fatal(err)
+	}
+	help, err := load([]string{"--config", writeFile(t, "upstream:\n  password: "+secret+"\n"), "--help"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, broken := load([]string{"--config", writeFile(t, "upstream:\n  password: "+secret+"\n  pasword: x\n")})
+	_, listed := load([]string{"--config", writeFile(t, "upstream:\n  password: ["+secret+"]\n")})
+	if listed == nil {
+		t.Error("a list is taken for a password")
+	}
+	_, invalid := load([]string{"--upstream-password", secret, "--max-pins=0"})
+	encoded, err := yaml.Marshal(cmd.Config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, text := range map[string]string{
+		"%v": fmt.Sprintf("%v", cmd), "%+v": fmt.Sprintf("%+v", cmd), "%#v": fmt.Sprintf("%#v", cmd.Config),
+		"help": help.help, "yaml": string(encoded),
+		"file error": fmt.Sprint(broken), "list error": fmt.Sprint(listed), "value error": fmt.Sprint(invalid),
+	} {
+		if strings.Contains(text, secret) {
+			t.Errorf("%s shows the password:\n%s", name, text)
+		}
+	}
+}

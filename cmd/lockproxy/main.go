@@ -1,0 +1,58 @@
+// Command lockproxy serves the Redis protocol in front of a Redis and adds lock commands.
+//
+//	arguments, environment, file ──load──► Config ──newServer──► proxy ──Run──► serves until a signal, drains, ends
+//
+// This package reads flags and configuration, wires the parts together, turns signals into a drain and the outcome
+// into an exit code: 0 done, 1 failure, 2 usage or configuration. It decides nothing else.
+//
+// Goroutines: serve runs the proxy on one of its own and waits for it, except after a second signal, which ends the
+// process at once.
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+)
+
+// Exit codes.
+const (
+	exitOK      = 0
+	exitFailure = 1
+	exitUsage   = 2
+)
+
+// version is set at build time with -ldflags "-X main.version=...".
+var version = "dev"
+
+func main() {
+	os.Exit(run(context.Background(), os.Args[1:], os.Stdout, os.Stderr))
+}
+
+// run is the program: it returns the exit code. Logs and errors go to stderr, what was asked for goes to stdout.
+func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+	cmd, err := load(args)
+	if err != nil {
+		fmt.Fprintln(stderr, "lockproxy:", err)
+		return exitUsage
+	}
+	switch {
+	case cmd.help != "":
+		_, _ = io.WriteString(stdout, cmd.help)
+		return exitOK
+	case cmd.Version:
+		fmt.Fprintln(stdout, "lockproxy", version)
+		return exitOK
+	case cmd.Check:
+		fmt.Fprintln(stdout, "configuration ok")
+		return exitOK
+	case cmd.Health:
+		if err := checkHealth(ctx, cmd.Listen[0], cmd.DialTimeout); err != nil {
+			fmt.Fprintln(stderr, "lockproxy:", err)
+			return exitFailure
+		}
+		return exitOK
+	}
+	return start(ctx, cmd.Config, stderr)
+}

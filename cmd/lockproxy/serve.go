@@ -1,0 +1,70 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"go.uber.org/zap"
+)
+
+// server is the proxy as this package sees it. Run serves until ctx ends, then drains, and returns nil; it returns
+// early with an error if it cannot serve.
+type server interface {
+	Run(ctx context.Context) error
+}
+
+// start builds the proxy and serves until a signal has ended it.
+func start(ctx context.Context, cfg Config, stderr io.Writer) int {
+	log, err := newLogger(cfg.Log, stderr)
+	if err != nil {
+		fmt.Fprintln(stderr, "lockproxy:", err)
+		return exitUsage
+	}
+	signals := make(chan os.Signal, 2) // room for the one that drains and the one that kills
+	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM)
+	defer signal.Stop(signals)
+
+	srv, err := newServer(cfg, log)
+	if err != nil {
+		log.Error("start", zap.Error(err))
+		return exitFailure
+	}
+	return serve(ctx, srv, signals, log)
+}
+
+// serve runs srv. The first signal ends its context, upon which it drains; a second one does not wait for that.
+func serve(ctx context.Context, srv server, signals <-chan os.Signal, log *zap.Logger) int {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	ended := make(chan error, 1) // the result of Run; one slot, so that an abandoned Run can still end
+	go runServer(ctx, srv, ended)
+
+	draining := false
+	for {
+		select {
+		case err := <-ended:
+			if err != nil {
+				log.Error("stopped", zap.Error(err))
+				return exitFailure
+			}
+			log.Info("stopped")
+			return exitOK
+		case sig := <-signals:
+			if draining {
+				log.Warn("second signal, not waiting for the drain", zap.Stringer("signal", sig))
+				return exitFailure
+			}
+			draining = true
+			log.Info("draining", zap.Stringer("signal", sig))
+			cancel(fmt.Errorf("signal: %s", sig))
+		}
+	}
+}
+
+func runServer(ctx context.Context, srv server, ended chan<- error) {
+	ended <- srv.Run(ctx)
+}

@@ -1,0 +1,46 @@
+package main
+
+import "testing"
+
+func TestSizesAreReadAsInRedisConf(t *testing.T) {
+	tests := []struct {
+		text  string
+		want  Size
+		print string
+	}{
+		{"0", 0, "0"},
+		{"1", 1, "1"},
+		{"1b", 1, "1"},
+		{"1k", 1000, "1000"},
+		{"1kb", 1 << 10, "1kb"},
+		{"1m", 1_000_000, "1000000"},
+		{"64mb", 64 << 20, "64mb"},
+		{"64MB", 64 << 20, "64mb"},
+		{"1g", 1_000_000_000, "1000000000"},
+		{"3Gb", 3 << 30, "3gb"},
+		{"1536mb", 1536 << 20, "1536mb"},
+		{"9223372036854775807", 1<<63 - 1, "9223372036854775807"},
+	}
+	for _, test := range tests {
+		var got Size
+		if err := got.UnmarshalText([]byte(test.text)); err != nil || got != test.want {
+			t.Errorf("%q: got %d, %v; want %d", test.text, got, err, test.want)
+		}
+		if got.String() != test.print {
+			t.Errorf("%q prints as %s, want %s", test.text, got, test.print)
+		}
+		var again Size
+		if err := again.UnmarshalText([]byte(got.String())); err != nil || again != got {
+			t.Errorf("%s read again: got %d, %v; want %d", got, again, err, got)
+		}
+	}
+}
+
+func TestBadSizesAreErrors(t *testing.T) {
+	for _, text := range []string{"", "mb", "-1", "-1mb", "+1", "1.5mb", "1 mb", "64xb", "64bb", "1tb", "0x10", "9223372036854775808", "9007199254740993gb"} {
+		var got Size
+		if err := got.UnmarshalText([]byte(text)); err == nil {
+			t.Errorf("%q is read as %d", text, got)
+		}
+	}
+}
