@@ -13,8 +13,9 @@
 -- ARGV[3]  wait_ms    spacing of deadlines, > 0
 -- ARGV[4]  enqueue    1: wait in the queue if it is not our turn; 0: do not
 --
--- Returns  {1, fence, holds}         acquired
---          {0, pttl_ms, position}    not acquired; pttl -2: free, but others are first; position 1 is the head, 0: not queued
+-- Returns  {1, fence, holds}       acquired
+--          {0, pttl_ms, position}  not acquired; pttl -2: free, but others are first; position 1 is the
+--                                  head, 0: not queued
 
 local owner, wait = ARGV[1], tonumber(ARGV[3])
 local time = redis.call('TIME')

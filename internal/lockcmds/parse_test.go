@@ -1,0 +1,201 @@
+package lockcmds
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func words(line string) [][]byte {
+	var args [][]byte
+	for _, w := range strings.Split(line, " ") {
+		if w == "''" {
+			w = ""
+		}
+		args = append(args, []byte(w))
+	}
+	return args
+}
+
+func TestCommandsParse(t *testing.T) {
+	for _, c := range []struct {
+		line string
+		want Command
+	}{
+		{"LOCK a", Command{Verb: Lock, Key: "a", Wait: forever, Grace: unset, MaxHold: unset}},
+		{"tryLock a", Command{Verb: TryLock, Key: "a", Grace: unset, MaxHold: unset}},
+		{"FairLock a", Command{Verb: FairLock, Key: "a", Wait: forever, Grace: unset, MaxHold: unset}},
+		{"lock a wait 0", Command{Verb: Lock, Key: "a", Grace: unset, MaxHold: unset}},
+		{"lock wait wait 5 owner wait", Command{Verb: Lock, Key: "wait", Wait: 5 * time.Millisecond, Owner: "wait", Grace: unset, MaxHold: unset}},
+		{"lock a WAIT 1500 PX 20 OWNER me GRACE 0 MAXHOLD 60000", Command{
+			Verb: Lock, Key: "a", Wait: 1500 * time.Millisecond, Lease: 20 * time.Millisecond, Owner: "me", MaxHold: time.Minute,
+		}},
+		{"trylock a wait 10 ex 3", Command{Verb: TryLock, Key: "a", Wait: 10 * time.Millisecond, Lease: 3 * time.Second, Grace: unset, MaxHold: unset}},
+		{"UNLOCK a", Command{Verb: Unlock, Key: "a", Grace: unset, MaxHold: unset}},
+		{"unlock a fence 9007199254740993 owner x", Command{Verb: Unlock, Key: "a", Fence: 9007199254740993, Owner: "x", Grace: unset, MaxHold: unset}},
+		{"EXTENDLOCK a PX 5 OWNER x", Command{Verb: ExtendLock, Key: "a", Lease: 5 * time.Millisecond, Owner: "x", Grace: unset, MaxHold: unset}},
+		{"LOCKINFO a", Command{Verb: LockInfo, Key: "a", Grace: unset, MaxHold: unset}},
+		{"LOCKLIST", Command{Verb: LockList, Grace: unset, MaxHold: unset}},
+		{"LOCKLIST match job:* count 7", Command{Verb: LockList, Match: "job:*", Count: 7, Grace: unset, MaxHold: unset}},
+		{"FORCEUNLOCK a", Command{Verb: ForceUnlock, Key: "a", Grace: unset, MaxHold: unset}},
+	} {
+		got, err := Parse(words(c.line))
+		if err != nil {
+			t.Errorf("%s: %v", c.line, err)
+			continue
+		}
+		if diff := cmp.Diff(c.want, got); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", c.line, diff)
+		}
+	}
+}
+
+func TestMistakesAreToldInRedissWords(t *testing.T) {
+	const (
+		syntax   = "ERR syntax error"
+		outRange = "ERR value is not an integer or out of range"
+		owner    = "ERR owner must be 1 to 256 bytes without braces, and not 'fence' or 'mode'"
+	)
+	arity := func(verb string) string { return "ERR wrong number of arguments for '" + verb + "' command" }
+	expire := func(verb string) string { return "ERR invalid expire time in '" + verb + "' command" }
+	for _, c := range []struct{ line, want string }{
+		{"LOCK", arity("lock")},
+		{"trylock", arity("trylock")},
+		{"FAIRLOCK", arity("fairlock")},
+		{"unlock", arity("unlock")},
+		{"extendlock a", arity("extendlock")},
+		{"extendlock a px", arity("extendlock")},
+		{"lockinfo", arity("lockinfo")},
+		{"lockinfo a b", arity("lockinfo")},
+		{"forceunlock", arity("forceunlock")},
+		{"forceunlock a b", arity("forceunlock")},
+		{"lock ''", syntax},
+		{"lock a wat 1", syntax},
+		{"lock a wait", syntax},
+		{"lock a wait 1 px", syntax},
+		{"lock a wait 1 WAIT 1", syntax},
+		{"lock a px 1 ex 1", syntax},
+		{"lock a ex 1 ex 1", syntax},
+		{"lock a owner x owner x", syntax},
+		{"lock a fence 1", syntax},
+		{"unlock a px 1", syntax},
+		{"unlock a wait 1", syntax},
+		{"extendlock a owner x", syntax},
+		{"extendlock a px 1 wait 1", syntax},
+		{"locklist a", syntax},
+		{"locklist px 1", syntax},
+		{"lock a wait x", outRange},
+		{"lock a wait -1", outRange},
+		{"lock a wait +1", outRange},
+		{"lock a wait 01", outRange},
+		{"lock a wait -0", outRange},
+		{"lock a wait 1.5", outRange},
+		{"lock a wait ''", outRange},
+		{"lock a wait 1_0", outRange},
+		{"lock a wait 0x1", outRange},
+		{"lock a wait 9223372036854775808", outRange},
+		{"lock a wait 9223372036854775807", outRange},
+		{"lock a grace -1", outRange},
+		{"lock a maxhold -1", outRange},
+		{"lock a px x", outRange},
+		{"lock a px 9223372036854775808", outRange},
+		{"lock a px 0", expire("lock")},
+		{"trylock a px -5", expire("trylock")},
+		{"fairlock a ex 9223372036854775807", expire("fairlock")},
+		{"extendlock a ex 0", expire("extendlock")},
+		{"unlock a fence 0", outRange},
+		{"unlock a fence -7", outRange},
+		{"locklist count 0", outRange},
+		{"lock a owner ''", owner},
+		{"lock a owner fence", owner},
+		{"lock a owner mode", owner},
+		{"lock a owner {x}", owner},
+		{"unlock a owner }", owner},
+		{"lock a owner " + strings.Repeat("x", 257), owner},
+	} {
+		_, err := Parse(words(c.line))
+		if err == nil || err.Error() != c.want {
+			t.Errorf("%s: %v, want %s", c.line, err, c.want)
+		}
+	}
+}
+
+func TestOnlyTheLockCommandsAreVerbs(t *testing.T) {
+	for _, g := range grammars {
+		for _, name := range []string{g.name, strings.ToUpper(g.name), strings.ToUpper(g.name[:1]) + g.name[1:]} {
+			if !IsVerb([]byte(name)) {
+				t.Errorf("%s is no verb", name)
+			}
+		}
+		if g.verb.String() != g.name {
+			t.Errorf("%s prints as %s", g.name, g.verb)
+		}
+	}
+	for _, name := range []string{"", "get", "loc", "lock ", "locks", "unlocked", "forceunlocks", "l\x0fck", "lock\x00"} {
+		if IsVerb([]byte(name)) {
+			t.Errorf("%q is a verb", name)
+		}
+	}
+	name := []byte("FORCEUNLOCK")
+	if n := testing.AllocsPerRun(100, func() { IsVerb(name) }); n != 0 {
+		t.Errorf("IsVerb allocates %v times", n)
+	}
+}
+
+func TestNamesAreRedissons(t *testing.T) {
+	for _, c := range []struct{ key, channel, queue, deadlines, fence string }{
+		{"foo", "redisson_lock__channel:{foo}", "redisson_lock_queue:{foo}", "redisson_lock_timeout:{foo}", "lockproxy:fence:{foo}"},
+		{"{a}b", "redisson_lock__channel:{a}b", "redisson_lock_queue:{a}b", "redisson_lock_timeout:{a}b", "lockproxy:fence:{a}"},
+		{"x{a}y{b}", "redisson_lock__channel:x{a}y{b}", "redisson_lock_queue:x{a}y{b}", "redisson_lock_timeout:x{a}y{b}", "lockproxy:fence:{a}"},
+	} {
+		n := namesOf(c.key, true)
+		if n.channel != c.channel || n.queue != c.queue || n.deadlines != c.deadlines || n.fence != c.fence || n.lock != c.key {
+			t.Errorf("%s: %+v", c.key, n)
+		}
+	}
+	for key, want := range map[string]bool{
+		"foo": true, "{a}b": true, "x{a}y{b}": true, "a}b": false, "a{b": false, "{a": false, "{}foo": false, "}x{y}": true,
+	} {
+		if got := oneSlot(key); got != want {
+			t.Errorf("%s: key and channel in one slot: %v, want %v", key, got, want)
+		}
+	}
+}
+
+func FuzzParse(f *testing.F) {
+	f.Add("LOCK\x00a\x00WAIT\x005\x00PX\x0010\x00OWNER\x00x\x00GRACE\x000\x00MAXHOLD\x001")
+	f.Add("UNLOCK\x00a\x00FENCE\x0012")
+	f.Add("LOCKLIST\x00MATCH\x00*\x00COUNT\x003")
+	f.Add("EXTENDLOCK\x00a\x00EX\x0099999999999")
+	f.Fuzz(func(t *testing.T, line string) {
+		var args [][]byte
+		for _, w := range strings.Split(line, "\x00") {
+			args = append(args, []byte(w))
+		}
+		c, err := Parse(args)
+		if err != nil {
+			if text := err.Error(); !strings.HasPrefix(text, "ERR ") || strings.ContainsAny(text, "\r\n") {
+				t.Fatalf("%q: %q is no error reply", line, text)
+			}
+			return
+		}
+		if !IsVerb(args[0]) || (c.Key == "") != (c.Verb == LockList) || c.Lease < 0 || c.Fence < 0 || c.Count < 0 {
+			t.Fatalf("%q: %+v", line, c)
+		}
+		if c.Owner != "" && !validOwner(c.Owner) {
+			t.Fatalf("%q: owner %q", line, c.Owner)
+		}
+	})
+}
+
+func BenchmarkParse(b *testing.B) {
+	args := words("LOCK job:17 WAIT 1000 PX 30000")
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := Parse(args); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

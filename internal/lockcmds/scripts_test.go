@@ -1,0 +1,497 @@
+package lockcmds
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/google/go-cmp/cmp"
+	"github.com/redis/go-redis/v9"
+
+	"lockproxy/internal/redistest"
+)
+
+// Owners as in the conformance vectors of Redisson's layout.
+const (
+	ownerA = "aaaaaaaa-0000-4000-8000-000000000001:11"
+	ownerB = "bbbbbbbb-0000-4000-8000-000000000002:22"
+	ownerC = "cccccccc-0000-4000-8000-000000000003:33"
+	ownerD = "dddddddd-0000-4000-8000-000000000004:44"
+)
+
+// bench is one Redis, real or embedded, with the names of one lock.
+type bench struct {
+	t  *testing.T
+	c  *redis.Client
+	s  *scripts
+	n  names
+	at func(ms int64) // moves the embedded server's clock; nil for a real server
+}
+
+// onBoth runs a test against a real redis-server and against miniredis, which serves the embedded mode.
+func onBoth(t *testing.T, f func(t *testing.T, b *bench)) {
+	t.Helper()
+	t.Run("redis", func(t *testing.T) {
+		srv := redistest.Start(t)
+		f(t, &bench{t: t, c: srv.Client(t), s: newScripts(), n: namesOf("foo", false)})
+	})
+	t.Run("miniredis", func(t *testing.T) {
+		srv := miniredis.RunT(t)
+		c := redis.NewClient(&redis.Options{Addr: srv.Addr(), Protocol: 2, MaintNotificationsConfig: nil})
+		t.Cleanup(func() { _ = c.Close() })
+		f(t, &bench{t: t, c: c, s: newScripts(), n: namesOf("foo", false)})
+	})
+}
+
+func (b *bench) eval(s *Script, keys []string, args ...any) ([]int64, error) {
+	b.t.Helper()
+	v, err := b.c.Eval(b.t.Context(), s.Text(), keys, args...).Result()
+	if err != nil {
+		return nil, err
+	}
+	list, ok := v.([]any)
+	if !ok {
+		b.t.Fatalf("%s returned %T, want an array", s.Name(), v)
+	}
+	out := make([]int64, len(list))
+	for i, e := range list {
+		n, ok := e.(int64)
+		if !ok {
+			b.t.Fatalf("%s returned %T at %d, want an integer", s.Name(), e, i)
+		}
+		out[i] = n
+	}
+	return out, nil
+}
+
+func (b *bench) must(s *Script, keys []string, args ...any) []int64 {
+	b.t.Helper()
+	out, err := b.eval(s, keys, args...)
+	if err != nil {
+		b.t.Fatalf("%s: %v", s.Name(), err)
+	}
+	return out
+}
+
+func (b *bench) acquire(owner string, lease int64) []int64 {
+	b.t.Helper()
+	return b.must(b.s.acquire, []string{b.n.lock, b.n.fence}, owner, lease)
+}
+
+func (b *bench) fair(owner string, lease, wait int64, enqueue int) []int64 {
+	b.t.Helper()
+	return b.must(b.s.fair, []string{b.n.lock, b.n.queue, b.n.deadlines, b.n.fence}, owner, lease, wait, enqueue)
+}
+
+func (b *bench) release(owner string, lease, fence int64) []int64 {
+	b.t.Helper()
+	return b.must(b.s.release, []string{b.n.lock, b.n.channel, b.n.queue}, owner, lease, fence, "PUBLISH")
+}
+
+func (b *bench) leave(owner string, wait int64) []int64 {
+	b.t.Helper()
+	return b.must(b.s.leave, []string{b.n.queue, b.n.deadlines, b.n.lock, b.n.channel}, owner, wait, "PUBLISH")
+}
+
+func (b *bench) hash() map[string]string {
+	b.t.Helper()
+	m, err := b.c.HGetAll(b.t.Context(), b.n.lock).Result()
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return m
+}
+
+func (b *bench) pttl() time.Duration {
+	b.t.Helper()
+	return b.c.PTTL(b.t.Context(), b.n.lock).Val()
+}
+
+func (b *bench) queue() []string {
+	b.t.Helper()
+	return b.c.LRange(b.t.Context(), b.n.queue, 0, -1).Val()
+}
+
+func (b *bench) score(owner string) int64 {
+	b.t.Helper()
+	v, err := b.c.ZScore(b.t.Context(), b.n.deadlines, owner).Result()
+	if err != nil {
+		b.t.Fatalf("score of %s: %v", owner, err)
+	}
+	return int64(v)
+}
+
+// listen returns a function that yields what was published on the channels since, in order, up to a marker.
+func (b *bench) listen(channels ...string) func() []string {
+	b.t.Helper()
+	const marker = "marker"
+	sub := b.c.Subscribe(b.t.Context(), append(channels, marker)...)
+	b.t.Cleanup(func() { _ = sub.Close() })
+	for range len(channels) + 1 {
+		if _, err := sub.Receive(b.t.Context()); err != nil {
+			b.t.Fatal(err)
+		}
+	}
+	return func() []string {
+		b.t.Helper()
+		b.c.Publish(b.t.Context(), marker, "x")
+		var got []string
+		for {
+			m, err := sub.ReceiveMessage(b.t.Context())
+			if err != nil {
+				b.t.Fatal(err)
+			}
+			if m.Channel == marker {
+				return got
+			}
+			got = append(got, m.Channel+" "+m.Payload)
+		}
+	}
+}
+
+// within reports whether a TTL is a lease that was set a moment ago.
+func within(d time.Duration, lease int64) bool {
+	full := time.Duration(lease) * time.Millisecond
+	return d <= full && d > full-5*time.Second
+}
+
+func equal(t *testing.T, what string, got, want any) {
+	t.Helper()
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Fatalf("%s (-want +got):\n%s", what, diff)
+	}
+}
+
+func TestAcquireAndReleaseFollowTheContract(t *testing.T) {
+	onBoth(t, func(t *testing.T, b *bench) {
+		heard := b.listen(b.n.channel)
+		first := b.acquire(ownerA, 30000)
+		equal(t, "status and holds", []int64{first[0], first[2]}, []int64{1, 1})
+		if now := time.Now().UnixMicro(); first[1] > now || first[1] < now-5_000_000 {
+			t.Fatalf("fence %d is not Redis's time in microseconds", first[1])
+		}
+		if !within(b.pttl(), 30000) {
+			t.Fatalf("ttl %v", b.pttl())
+		}
+		equal(t, "re-entry keeps the fence", b.acquire(ownerA, 20000), []int64{1, first[1], 2})
+		if !within(b.pttl(), 20000) {
+			t.Fatalf("re-entry left ttl %v", b.pttl())
+		}
+		equal(t, "holds", b.hash()[ownerA], "2")
+		busy := b.acquire(ownerB, 30000)
+		if busy[0] != 0 || busy[1] <= 0 || busy[1] > 20000 {
+			t.Fatalf("other owner: %v", busy)
+		}
+		equal(t, "release by a stranger", b.release(ownerB, 30000, 0), []int64{-1})
+		equal(t, "release of another grant", b.release(ownerA, 30000, first[1]+1), []int64{-2, first[1]})
+		equal(t, "partial release", b.release(ownerA, 30000, first[1]), []int64{0, 1, first[1]})
+		if !within(b.pttl(), 30000) {
+			t.Fatalf("partial release left ttl %v", b.pttl())
+		}
+		equal(t, "messages so far", heard(), []string(nil))
+		equal(t, "last release", b.release(ownerA, 30000, first[1]), []int64{1, first[1], 1})
+		equal(t, "messages", heard(), []string{"redisson_lock__channel:{foo} 0"})
+		equal(t, "replayed release", b.release(ownerA, 30000, first[1]), []int64{-1})
+		equal(t, "hash", b.hash(), map[string]string{})
+		if next := b.acquire(ownerB, 30000); next[1] <= first[1] {
+			t.Fatalf("fence %d after %d", next[1], first[1])
+		}
+	})
+}
+
+func TestPartialReleaseMayKeepTheTTL(t *testing.T) {
+	onBoth(t, func(t *testing.T, b *bench) {
+		b.acquire(ownerA, 9000)
+		b.acquire(ownerA, 9000)
+		b.release(ownerA, 0, 0)
+		if !within(b.pttl(), 9000) {
+			t.Fatalf("ttl %v", b.pttl())
+		}
+	})
+}
+
+func TestHeldWithoutTTLIsBusy(t *testing.T) {
+	onBoth(t, func(t *testing.T, b *bench) {
+		b.c.HSet(t.Context(), b.n.lock, ownerB, 1)
+		equal(t, "acquire", b.acquire(ownerA, 30000), []int64{0, -1})
+	})
+}
+
+func TestHoldOfRedissonGetsAFence(t *testing.T) {
+	onBoth(t, func(t *testing.T, b *bench) {
+		b.c.HSet(t.Context(), b.n.lock, ownerA, 1)
+		b.c.PExpire(t.Context(), b.n.lock, time.Minute)
+		equal(t, "release by fence", b.release(ownerA, 0, 7), []int64{-2, 0})
+		got := b.acquire(ownerA, 30000)
+		if got[0] != 1 || got[1] == 0 || got[2] != 2 {
+			t.Fatalf("re-entry: %v", got)
+		}
+		equal(t, "again", b.acquire(ownerA, 30000), []int64{1, got[1], 3})
+	})
+}
+
+func TestFenceGrowsWhenTheClockDoesNot(t *testing.T) {
+	onBoth(t, func(t *testing.T, b *bench) {
+		const ahead = 4_000_000_000_000_000 // in the year 2096
+		b.c.Set(t.Context(), b.n.fence, ahead, 0)
+		equal(t, "acquire", b.acquire(ownerA, 30000), []int64{1, ahead + 1, 1})
+		b.release(ownerA, 0, 0)
+		equal(t, "fair", b.fair(ownerB, 30000, 300000, 1), []int64{1, ahead + 2, 1})
+		equal(t, "hand-over", b.handover(ownerB, ownerC), []int64{2, ahead + 3, ahead + 2})
+		equal(t, "counter", b.c.Get(t.Context(), b.n.fence).Val(), "4000000000000003")
+	})
+}
+
+func TestFenceGrowsOverFlushAll(t *testing.T) {
+	onBoth(t, func(t *testing.T, b *bench) {
+		before := b.acquire(ownerA, 30000)[1]
+		b.c.FlushAll(t.Context())
+		if after := b.acquire(ownerA, 30000)[1]; after <= before {
+			t.Fatalf("fence %d after %d", after, before)
+		}
+	})
+}
+
+func TestScriptsPassWrongTypeThrough(t *testing.T) {
+	onBoth(t, func(t *testing.T, b *bench) {
+		b.c.Set(t.Context(), b.n.lock, "x", 0)
+		n := b.n
+		for _, call := range []struct {
+			s    *Script
+			keys []string
+			args []any
+		}{
+			{b.s.acquire, []string{n.lock, n.fence}, []any{ownerA, 1000}},
+			{b.s.fair, []string{n.lock, n.queue, n.deadlines, n.fence}, []any{ownerA, 1000, 1000, 1}},
+			{b.s.release, []string{n.lock, n.channel, n.queue}, []any{ownerA, 1000, 0, "PUBLISH"}},
+			{b.s.handover, []string{n.lock, n.channel, n.queue, n.fence}, []any{ownerA, 1000, 0, "PUBLISH", ownerB, 1000}},
+			{b.s.extend, []string{n.lock}, []any{ownerA, 1000}},
+			{b.s.info, []string{n.lock, n.queue}, nil},
+			{b.s.force, []string{n.lock, n.channel, n.queue}, []any{"PUBLISH"}},
+			{b.s.grace, []string{n.lock, n.channel, n.queue}, []any{ownerA, 0, 0, "PUBLISH"}},
+		} {
+			_, err := b.eval(call.s, call.keys, call.args...)
+			const want = "WRONGTYPE Operation against a key holding the wrong kind of value"
+			if err == nil || err.Error() != want {
+				t.Errorf("%s: %v, want %s", call.s.Name(), err, want)
+			}
+		}
+		equal(t, "renew", b.must(b.s.renew, []string{n.lock}, ownerA, 0, 1000), []int64{0})
+		equal(t, "the string", b.c.Get(t.Context(), n.lock).Val(), "x")
+		if b.c.Exists(t.Context(), n.queue, n.deadlines).Val() != 0 {
+			t.Error("a refused fair acquire left a queue behind")
+		}
+	})
+}
+
+func (b *bench) handover(owner, next string) []int64 {
+	b.t.Helper()
+	return b.must(b.s.handover, []string{b.n.lock, b.n.channel, b.n.queue, b.n.fence}, owner, 30000, 0, "PUBLISH", next, 20000)
+}
+
+func TestHandOverGrantsInOneStep(t *testing.T) {
+	onBoth(t, func(t *testing.T, b *bench) {
+		heard := b.listen(b.n.channel, b.n.fairChannel(ownerC))
+		fence := b.acquire(ownerA, 30000)[1]
+		b.acquire(ownerA, 30000)
+		equal(t, "by a stranger", b.handover(ownerB, ownerC), []int64{-1})
+		equal(t, "with holds left", b.handover(ownerA, ownerB), []int64{0, 1, fence})
+		got := b.handover(ownerA, ownerB)
+		if got[0] != 2 || got[1] <= fence || got[2] != fence {
+			t.Fatalf("hand-over: %v after fence %d", got, fence)
+		}
+		equal(t, "owner", b.hash()[ownerB], "1")
+		equal(t, "fields", len(b.hash()), 2)
+		if !within(b.pttl(), 20000) {
+			t.Fatalf("ttl %v", b.pttl())
+		}
+		equal(t, "messages", heard(), []string(nil))
+		b.fair(ownerC, 30000, 300000, 1)
+		equal(t, "with a fair waiter", b.handover(ownerB, ownerA), []int64{1, got[1], 1})
+		equal(t, "messages", heard(), []string{"redisson_lock__channel:{foo} 0", "redisson_lock__channel:{foo}:" + ownerC + " 0"})
+		equal(t, "hash", b.hash(), map[string]string{})
+	})
+}
+
+func TestExtendNeedsTheHolder(t *testing.T) {
+	onBoth(t, func(t *testing.T, b *bench) {
+		equal(t, "free", b.must(b.s.extend, []string{b.n.lock}, ownerA, 90000), []int64{-1})
+		fence := b.acquire(ownerA, 30000)[1]
+		equal(t, "stranger", b.must(b.s.extend, []string{b.n.lock}, ownerB, 90000), []int64{-1})
+		equal(t, "holder", b.must(b.s.extend, []string{b.n.lock}, ownerA, 90000), []int64{1, fence, 1})
+		if !within(b.pttl(), 90000) {
+			t.Fatalf("ttl %v", b.pttl())
+		}
+	})
+}
+
+func TestRenewRenewsOnlyWhatIsOurs(t *testing.T) {
+	onBoth(t, func(t *testing.T, b *bench) {
+		k := []string{"k1", "k2", "k3", "k4", "k5"}
+		grant := func(key, owner string) int64 {
+			return b.must(b.s.acquire, []string{key, b.n.fence}, owner, 10000)[1]
+		}
+		f1 := grant("k1", ownerA)
+		grant("k2", ownerB)
+		f4 := grant("k4", ownerA)
+		b.c.Set(t.Context(), "k5", "x", time.Minute)
+		got := b.must(b.s.renew, k, ownerA, f1, 30000, ownerA, 0, 30000, ownerA, 0, 30000, ownerA, f4+1, 30000, ownerA, 0, 1000)
+		equal(t, "verdicts", got, []int64{1, 0, 0, 0, 0})
+		for key, lease := range map[string]int64{"k1": 30000, "k2": 10000, "k4": 10000, "k5": 60000} {
+			if ttl := b.c.PTTL(t.Context(), key).Val(); !within(ttl, lease) {
+				t.Errorf("%s: ttl %v, want about %d ms", key, ttl, lease)
+			}
+		}
+		equal(t, "any fence", b.must(b.s.renew, k[3:4], ownerA, 0, 30000), []int64{1})
+	})
+}
+
+func TestForceFreesAndWakes(t *testing.T) {
+	onBoth(t, func(t *testing.T, b *bench) {
+		heard := b.listen(b.n.channel, b.n.fairChannel(ownerB))
+		keys := []string{b.n.lock, b.n.channel, b.n.queue}
+		equal(t, "free", b.must(b.s.force, keys, "PUBLISH"), []int64{0})
+		b.acquire(ownerA, 30000)
+		b.fair(ownerB, 30000, 300000, 1)
+		equal(t, "held", b.must(b.s.force, keys, "PUBLISH"), []int64{1})
+		equal(t, "messages", heard(), []string{"redisson_lock__channel:{foo} 0", "redisson_lock__channel:{foo}:" + ownerB + " 0"})
+		equal(t, "again", b.must(b.s.force, keys, "PUBLISH"), []int64{0})
+	})
+}
+
+func TestGraceShortensOrReleases(t *testing.T) {
+	onBoth(t, func(t *testing.T, b *bench) {
+		heard := b.listen(b.n.channel)
+		keys := []string{b.n.lock, b.n.channel, b.n.queue}
+		fence := b.acquire(ownerA, 30000)[1]
+		b.acquire(ownerA, 30000)
+		equal(t, "stranger", b.must(b.s.grace, keys, ownerB, 0, 0, "PUBLISH"), []int64{0})
+		equal(t, "other grant", b.must(b.s.grace, keys, ownerA, fence+1, 0, "PUBLISH"), []int64{0})
+		b.must(b.s.grace, keys, ownerA, fence, 60000, "PUBLISH")
+		if !within(b.pttl(), 30000) {
+			t.Fatalf("a long grace left ttl %v", b.pttl())
+		}
+		equal(t, "grace", b.must(b.s.grace, keys, ownerA, fence, 10000, "PUBLISH"), []int64{1})
+		if !within(b.pttl(), 10000) {
+			t.Fatalf("grace left ttl %v", b.pttl())
+		}
+		equal(t, "messages", heard(), []string(nil))
+		equal(t, "none", b.must(b.s.grace, keys, ownerA, fence, 0, "PUBLISH"), []int64{1})
+		equal(t, "messages", heard(), []string{"redisson_lock__channel:{foo} 0"})
+		equal(t, "hash", b.hash(), map[string]string{})
+	})
+}
+
+func TestInfoTellsTheHolder(t *testing.T) {
+	onBoth(t, func(t *testing.T, b *bench) {
+		info := func() []any {
+			v, err := b.c.Eval(t.Context(), b.s.info.Text(), []string{b.n.lock, b.n.queue}).Slice()
+			if err != nil {
+				t.Fatal(err)
+			}
+			return v
+		}
+		equal(t, "free", info(), []any{})
+		fence := b.acquire(ownerA, 30000)[1]
+		b.fair(ownerB, 30000, 300000, 1)
+		got := info()
+		if ttl := got[2].(int64); ttl <= 0 || ttl > 30000 {
+			t.Fatalf("ttl %d", ttl)
+		}
+		got[2] = nil
+		equal(t, "held", got, []any{ownerA, int64(1), nil, fence, int64(1)})
+	})
+}
+
+func TestScriptHeadersNameKeysArgumentsAndReturns(t *testing.T) {
+	files, err := filepath.Glob("scripts/*.lua")
+	if err != nil || len(files) == 0 {
+		t.Fatal("no scripts", err)
+	}
+	keys := regexp.MustCompile(`^-- KEYS\[(\d)(\.\.n)?\] +[a-z]+ +\S`)
+	args := regexp.MustCompile(`^-- ARGV\[(\d)(\.\.(3n)?)?\] *[a-z_]+(, [a-z_]+)* +\S`)
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		header, body, ok := strings.Cut(string(text), "\n\n")
+		if !ok {
+			t.Errorf("%s: no blank line after the header", file)
+			continue
+		}
+		if first := "-- " + filepath.Base(file) + ": "; !strings.HasPrefix(header, first) {
+			t.Errorf("%s: does not start with %q", file, first)
+		}
+		if !strings.Contains(header, "\n-- Returns  {") {
+			t.Errorf("%s: no line with what it returns", file)
+		}
+		nKeys, nArgs := 0, 0
+		for line := range strings.Lines(header) {
+			if !strings.HasPrefix(line, "--") || len(line) > 121 {
+				t.Errorf("%s: header line %q", file, line)
+			}
+			if strings.HasPrefix(line, "-- KEYS") {
+				nKeys++
+				if !keys.MatchString(line) {
+					t.Errorf("%s: %q", file, line)
+				}
+			}
+			if strings.HasPrefix(line, "-- ARGV") {
+				nArgs++
+				if !args.MatchString(line) {
+					t.Errorf("%s: %q", file, line)
+				}
+			}
+		}
+		for i := 1; i <= 9; i++ {
+			key, arg := "KEYS["+string(rune('0'+i))+"]", "ARGV["+string(rune('0'+i))+"]"
+			if strings.Contains(body, key) && i > nKeys {
+				t.Errorf("%s uses %s and does not name it", file, key)
+			}
+			if strings.Contains(body, arg) && i > nArgs {
+				t.Errorf("%s uses %s and does not name it", file, arg)
+			}
+		}
+	}
+}
+
+func TestEveryScriptFileIsEmbedded(t *testing.T) {
+	s := newScripts()
+	byName := map[string]*Script{}
+	for _, one := range []*Script{
+		s.acquire, s.fair, s.leave, s.refresh, s.deadHead, s.release, s.handover, s.extend, s.renew, s.info, s.force, s.grace,
+	} {
+		byName[one.Name()] = one
+	}
+	files, _ := filepath.Glob("scripts/*.lua")
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		one := byName[strings.TrimSuffix(filepath.Base(file), ".lua")]
+		if one == nil || one.Text() != string(text) {
+			t.Errorf("%s is not embedded under its name", file)
+		}
+	}
+	equal(t, "scripts", len(byName), len(files))
+}
+
+func TestSHAIsTheNameRedisGives(t *testing.T) {
+	srv := redistest.Start(t)
+	s := newScripts().acquire
+	got, err := srv.Client(t).ScriptLoad(t.Context(), s.Text()).Result()
+	if err != nil || got != s.SHA() {
+		t.Fatalf("SCRIPT LOAD says %s, %v; want %s", got, err, s.SHA())
+	}
+	_, err = srv.Client(t).EvalSha(t.Context(), s.SHA(), []string{"k", "f"}, "o", 1000).Result()
+	if err != nil || errors.Is(err, redis.Nil) {
+		t.Fatal(err)
+	}
+}
