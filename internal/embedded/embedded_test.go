@@ -1,0 +1,185 @@
+package embedded_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/redis/go-redis/v9"
+	"go.uber.org/goleak"
+
+	"lockproxy/internal/embedded"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+const limit = 10 * time.Second // for anything that should take no time
+
+func start(t *testing.T) (*embedded.Server, *redis.Client) {
+	t.Helper()
+	s, err := embedded.Start(embedded.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := redis.NewClient(&redis.Options{Addr: s.Addr(), MaxRetries: -1})
+	t.Cleanup(func() {
+		_ = c.Close()
+		s.Close()
+	})
+	return s, c
+}
+
+func ctx(t *testing.T) context.Context {
+	t.Helper()
+	c, cancel := context.WithTimeout(context.Background(), limit)
+	t.Cleanup(cancel)
+	return c
+}
+
+// vanish asks for the key until it is gone.
+func vanish(t *testing.T, c *redis.Client, key string) {
+	t.Helper()
+	ctx := ctx(t)
+	ask := time.NewTicker(time.Millisecond)
+	defer ask.Stop()
+	for {
+		n, err := c.Exists(ctx, key).Result()
+		switch {
+		case err != nil:
+			t.Fatalf("%s is still there: %v", key, err)
+		case n == 0:
+			return
+		}
+		<-ask.C
+	}
+}
+
+func TestKeyEndsWithItsTTLAndNotBefore(t *testing.T) {
+	_, c := start(t)
+	const ttl = 50 * time.Millisecond
+	for i := range 8 {
+		before := time.Now()
+		if err := c.Set(ctx(t), "k", "v", ttl).Err(); err != nil {
+			t.Fatal(err)
+		}
+		vanish(t, c, "k")
+		// miniredis knows whole TTLs only as of the latest step, so allow a little; a bare ticker is 10 ms early.
+		if took := time.Since(before); took < ttl-2*time.Millisecond {
+			t.Errorf("round %d: the key lived %v, want %v", i, took, ttl)
+		}
+	}
+}
+
+func TestManyKeysAgeAsWell(t *testing.T) {
+	_, c := start(t)
+	pipe := c.Pipeline()
+	for i := range 20_000 {
+		pipe.Set(ctx(t), fmt.Sprint("key", i), "v", 100*time.Millisecond)
+	}
+	if _, err := pipe.Exec(ctx(t)); err != nil {
+		t.Fatal(err)
+	}
+	vanish(t, c, "key19999")
+}
+
+func TestLockScriptWorks(t *testing.T) {
+	_, c := start(t)
+	sub := c.Subscribe(ctx(t), "ch")
+	defer sub.Close()
+	if _, err := sub.Receive(ctx(t)); err != nil {
+		t.Fatal(err)
+	}
+	const script = `
+local t = redis.call('TIME')
+local now = string.format('%.0f', t[1] * 1000000 + t[2])
+local last = redis.call('SET', KEYS[2], now, 'GET')
+redis.call('HSET', KEYS[1], ARGV[1], 1, 'fence', now)
+redis.call('PEXPIRE', KEYS[1], ARGV[2])
+redis.call('PUBLISH', ARGV[3], '0')
+return {1, last and 1 or 0, redis.call('PTTL', KEYS[1])}`
+	for i, last := range []int64{0, 1} {
+		got, err := c.Eval(ctx(t), script, []string{"lock", "fence"}, "owner", 60, "ch").Int64Slice()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got[0] != 1 || got[1] != last || got[2] <= 0 || got[2] > 60 {
+			t.Errorf("call %d answered %v, want 1, %d and a TTL of up to 60", i, got, last)
+		}
+		m, err := sub.ReceiveMessage(ctx(t))
+		if err != nil || m.Payload != "0" {
+			t.Errorf("message %v, %v, want 0", m, err)
+		}
+	}
+	vanish(t, c, "lock")
+	if fence, err := c.Get(ctx(t), "fence").Int64(); err != nil || fence < 1_700_000_000_000_000 {
+		t.Errorf("fence %d, %v, want microseconds of Redis TIME without loss", fence, err)
+	}
+}
+
+func TestConfigGetTellsTheTruthInBothVersions(t *testing.T) {
+	s, c := start(t)
+	want := map[string]string{"maxmemory": "0", "maxmemory-policy": "noeviction", "save": ""}
+	got, err := c.Do(ctx(t), "CONFIG", "GET", "MAXMEM*", "save").Result()
+	if diff := cmp.Diff(map[any]any{"maxmemory": "0", "maxmemory-policy": "noeviction", "save": ""}, got); err != nil || diff != "" {
+		t.Errorf("RESP3: %v (-want +got):\n%s", err, diff)
+	}
+	c2 := redis.NewClient(&redis.Options{Addr: s.Addr(), Protocol: 2})
+	defer c2.Close()
+	got2, err := c2.ConfigGet(ctx(t), "[ms]a*").Result()
+	if diff := cmp.Diff(want, got2); err != nil || diff != "" {
+		t.Errorf("RESP2: %v (-want +got):\n%s", err, diff)
+	}
+	for _, args := range [][]any{{"CONFIG"}, {"CONFIG", "GET"}, {"CONFIG", "SET", "save", ""}, {"COMMAND"}, {"COMMAND", "DOCS"}} {
+		var refused redis.Error
+		if err := c.Do(ctx(t), args...).Err(); !errors.As(err, &refused) {
+			t.Errorf("%v: %v, want an error reply", args, err)
+		}
+	}
+}
+
+func TestStockToolsRun(t *testing.T) {
+	s, _ := start(t)
+	_, port, err := net.SplitHostPort(s.Addr())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct{ tool, args, in, want string }{
+		{"redis-cli", "-p " + port, "SET a 1\nGET a\n", "OK\n1\n"},
+		{"redis-cli", "-3 -p " + port, "CONFIG GET save\n", "save \n"},
+		{"redis-benchmark", "-p " + port + " -n 1000 -q -t set,get,lpush", "", "LPUSH: "},
+	} {
+		if _, err := exec.LookPath(c.tool); err != nil {
+			t.Skipf("no %s: %v", c.tool, err)
+		}
+		cmd := exec.CommandContext(ctx(t), c.tool, strings.Fields(c.args)...)
+		cmd.Stdin = strings.NewReader(c.in)
+		out, err := cmd.CombinedOutput()
+		if err != nil || !strings.Contains(string(out), c.want) || strings.Contains(string(out), "WARNING") {
+			t.Errorf("%s %s: %v, want %q and no warning in:\n%s", c.tool, c.args, err, c.want, out)
+		}
+	}
+}
+
+func TestCloseEndsConnectionsAndMayBeRepeated(t *testing.T) {
+	s, _ := start(t)
+	c, err := net.Dial("tcp", s.Addr())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	s.Close()
+	s.Close()
+	_ = c.SetReadDeadline(time.Now().Add(limit))
+	if _, err := c.Read(make([]byte, 1)); err == nil || errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("read after Close: %v, want the end of the connection", err)
+	}
+	if _, err := embedded.Start(embedded.Options{Addr: "256.0.0.1:0"}); err == nil {
+		t.Error("Start on an impossible address succeeded")
+	}
+}
