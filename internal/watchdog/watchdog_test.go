@@ -427,3 +427,52 @@ func TestNewRefusesWhatCannotWork(t *testing.T) {
 		}
 	}
 }
+
+func TestLateAnswerToALostLeaseChangesNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, Options{})
+		release := make(chan struct{})
+		b.setAnswer(func(ctx context.Context, group any, batch []Renewal) ([]Verdict, error) {
+			<-release // also past the end of ctx
+			return allGone(ctx, group, batch)
+		})
+		hung := b.Track(entry("hung"), time.Now())
+		pass(time.Second)
+		b.Track(entry("paused"), time.Now()).Pause(func() {})
+		pass(31 * time.Second)
+		b.wantLosses(t, "hung deadline 30s", "paused deadline 31s")
+		ran := make(chan struct{}, 1)
+		hung.Pause(func() { ran <- struct{}{} })
+		if len(ran) != 0 {
+			t.Error("then ran though the renewal of a lost lease is still on its way")
+		}
+		close(release)
+		synctest.Wait()
+		if len(ran) != 1 {
+			t.Error("then has not run after the answer")
+		}
+		b.wantLosses(t, "hung deadline 30s", "paused deadline 31s")
+	})
+}
+
+func TestJobThatComesPastTheDeadlineRenewsNothing(t *testing.T) {
+	var jobs []func()
+	w, err := New(Options{
+		Renew: func(context.Context, any, []Renewal) ([]Verdict, error) {
+			t.Error("an expired lease was renewed")
+			return nil, errDown
+		},
+		Submit: func(job func()) error { jobs = append(jobs, job); return nil },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.Track(entry("k"), time.Now())
+	w.shift(lease / renewalsPerTTL)
+	w.step(t.Context(), nil)
+	if len(jobs) != 1 {
+		t.Fatalf("%d jobs, want 1", len(jobs))
+	}
+	w.shift(lease)
+	jobs[0]() // before the scheduler has looked
+}
