@@ -217,8 +217,8 @@ func TestNeedNamesTheEndOfTheOpenArgument(t *testing.T) {
 }
 
 func TestOpenCommandCanBeStreamed(t *testing.T) {
-	body := strings.Repeat("v", 5000)
-	whole := fmt.Sprintf("*3\rX$3\r\nSET..$1\r\nk\r\n$%d\r\n%s??PING\r\n", len(body), body)
+	body := strings.Repeat("v", 20000) // not a plain header, so that the thorough way is taken after a discard
+	whole := fmt.Sprintf("*3\rX$3\r\nSET..$1\r\nk\r\n$%d\rX%s??PING\r\n", len(body), body)
 	want := AppendCommand(nil, "SET", "k", body)
 	for size := 1; size < 60; size++ {
 		g := NewGuard(Limits{})

@@ -89,14 +89,14 @@ func scalarByte(typ byte, column int, c byte) bool {
 // whole returns the length of the element at the start of b if it is complete there, no aggregate and well-formed; else
 // 0, and the way byte by byte finds out. It is what nearly all replies go through.
 func whole(b []byte) int {
-	switch Kind(b[0]) {
-	case Bulk:
+	switch b[0] {
+	case byte(Bulk):
 		return wholeBulk(b)
-	case SimpleString, SimpleError:
+	case byte(SimpleString), byte(SimpleError):
 		if end := bytes.IndexByte(b, '\n'); end > 1 && b[end-1] == '\r' {
 			return end + 1
 		}
-	case Integer:
+	case byte(Integer):
 		i := 1
 		if len(b) > 1 && b[1] == '-' {
 			i = 2
@@ -108,7 +108,7 @@ func whole(b []byte) int {
 		if i > first && i+1 < len(b) && b[i] == '\r' && b[i+1] == '\n' {
 			return i + 2
 		}
-	case Null:
+	case byte(Null):
 		if len(b) > 2 && b[1] == '\r' && b[2] == '\n' {
 			return 3
 		}

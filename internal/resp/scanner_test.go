@@ -118,6 +118,7 @@ var badReplies = []struct{ name, reply string }{
 	{"carriage return without newline", "*1\rx"},
 	{"bulk too long", "$1\r\nab\r\n"},
 	{"bulk with half a line end", "$1\r\na\rb"},
+	{"bulk with the other half of a line end", "$1\r\naX\n"},
 	{"integer without digits", ":\r\n"},
 	{"integer of a sign", ":-\r\n"},
 	{"integer with text", ":1a\r\n"},
