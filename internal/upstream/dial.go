@@ -41,7 +41,7 @@ func (u *Upstream) connect(ctx context.Context) (net.Conn, error) {
 		return nil, err
 	}
 	if tc, ok := nc.(*net.TCPConn); ok {
-		if err := setUserTimeout(tc, u.opts.UserTimeout); err != nil {
+		if err := SetUserTimeout(tc, u.opts.UserTimeout); err != nil {
 			_ = nc.Close()
 			return nil, fmt.Errorf("set user timeout: %w", err)
 		}
@@ -134,4 +134,14 @@ func (r *replyReader) raw() ([]byte, error) {
 func isRefused(err error) bool {
 	var refused *RefusedError
 	return errors.As(err, &refused)
+}
+
+// Addr is Redis's address for people.
+func (u *Upstream) Addr() string { return u.opts.Addr }
+
+// Connect opens a bare connection for a client library that does its own handshake.
+func (u *Upstream) Connect(ctx context.Context) (net.Conn, error) {
+	ctx, cancel := context.WithTimeout(ctx, u.opts.DialTimeout)
+	defer cancel()
+	return u.connect(ctx)
 }

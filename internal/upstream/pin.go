@@ -2,6 +2,7 @@ package upstream
 
 import (
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -12,6 +13,7 @@ type Pin struct {
 	stream *stream
 	stop   chan struct{} // closed by Discard
 	once   sync.Once
+	up     atomic.Bool // it has been connected
 
 	// Owned by the session; by the pool between sessions.
 	id   Identity
@@ -24,6 +26,9 @@ type Pin struct {
 
 // Identity of the connection. A session that changes it (AUTH, HELLO, SELECT) says so by Became.
 func (p *Pin) Identity() Identity { return p.id }
+
+// Connected reports whether the connection was ever established.
+func (p *Pin) Connected() bool { return p.up.Load() }
 
 // Became records that the session has moved the connection to another identity.
 func (p *Pin) Became(id Identity) { p.id = id }
@@ -72,6 +77,7 @@ func (p *Pin) run(u *Upstream) {
 		p.stream.refuse(err)
 		return
 	}
+	p.up.Store(true)
 	err = serve(nc, p.stream, p.stop)
 	p.pool.died(p)
 	p.stream.end(err, down)

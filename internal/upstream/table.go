@@ -29,7 +29,6 @@ type Command struct {
 
 	// Subcommands by their names without the container's, lower case; nil if there are none.
 	Subcommands map[string]bool
-
 }
 
 // Table is the set of commands that Redis has. It is immutable.

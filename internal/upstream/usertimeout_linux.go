@@ -7,9 +7,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// setUserTimeout bounds how long written bytes may stay unacknowledged before the kernel gives the connection up. Without
+// SetUserTimeout bounds how long written bytes may stay unacknowledged before the kernel gives the connection up. Without
 // it Linux retries for about a quarter of an hour when the peer has vanished without a word.
-func setUserTimeout(c *net.TCPConn, d time.Duration) error {
+func SetUserTimeout(c *net.TCPConn, d time.Duration) error {
 	if d <= 0 {
 		return nil
 	}

@@ -7,5 +7,5 @@ import (
 	"time"
 )
 
-// setUserTimeout does nothing where the kernel has no such option; TCP keepalive is the only guard there.
-func setUserTimeout(*net.TCPConn, time.Duration) error { return nil }
+// SetUserTimeout does nothing where the kernel has no such option; TCP keepalive is the only guard there.
+func SetUserTimeout(*net.TCPConn, time.Duration) error { return nil }

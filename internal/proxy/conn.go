@@ -1,0 +1,158 @@
+package proxy
+
+import (
+	"errors"
+	"io"
+	"net"
+	"sync"
+	"syscall"
+
+	"go.uber.org/zap"
+)
+
+// readSize is how much one read from a client may bring.
+const readSize = 16 << 10
+
+// conn moves bytes between one client's socket and its Session: the engine for any system and any kind of socket.
+type conn struct {
+	server *Server
+	nc     net.Conn
+	sess   *Session
+	direct *directWriter // nil: output is always written by drainOutput
+	resume chan struct{} // size 1, never closed: the session may be read again
+	once   sync.Once
+	wg     sync.WaitGroup
+}
+
+func newConn(srv *Server, nc net.Conn) *conn {
+	c := &conn{server: srv, nc: nc, resume: make(chan struct{}, 1)}
+	if sc, ok := nc.(syscall.Conn); ok {
+		c.direct = newDirectWriter(sc)
+	}
+	c.sess = newSession(srv.nextID(), nc.RemoteAddr().String(), srv.env, c)
+	return c
+}
+
+// readLoop feeds the session until the client is gone. first is what was read before the conn existed.
+func (c *conn) readLoop(first ...[]byte) {
+	defer c.server.wg.Done()
+	for _, b := range first {
+		if !c.sess.Feed(b) {
+			c.shut()
+			return
+		}
+	}
+	err := c.read()
+	switch {
+	case errors.Is(err, io.EOF):
+		// The client will send nothing more. What it has asked for is still answered, unless it would have to be waited for.
+		if c.sess.EOF() {
+			c.Flush()
+			return
+		}
+	case err != nil && !errors.Is(err, net.ErrClosed):
+		c.server.env.opts.Logger.Debug("client connection ended", zap.String("client", c.sess.addr), zap.Error(err))
+	}
+	c.shut()
+}
+
+func (c *conn) read() error {
+	buf := make([]byte, readSize)
+	for {
+		n, err := c.nc.Read(buf)
+		if n > 0 && !c.sess.Feed(buf[:n]) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if !c.sess.MayRead() {
+			<-c.resume
+		}
+	}
+}
+
+// Resume is host.
+func (c *conn) Resume() {
+	select {
+	case c.resume <- struct{}{}:
+	default:
+	}
+}
+
+// Flush is host. Most output fits the socket at once and is written here, by whoever produced it: the client's own reader or
+// the reader of its lane, which saves a switch of goroutines for each reply. What does not fit is left to a goroutine, so a
+// client that does not read never holds up its lane.
+func (c *conn) Flush() {
+	for {
+		b, last := c.sess.BeginWrite()
+		if b == nil {
+			if last {
+				c.shut()
+			}
+			return
+		}
+		n := 0
+		if c.direct != nil {
+			var err error
+			if n, err = c.direct.write(b); err != nil {
+				c.sess.EndWrite(b)
+				c.Hangup()
+				return
+			}
+		}
+		if n < len(b) {
+			c.wg.Go(func() { c.drainOutput(b, n) })
+			return
+		}
+		c.sess.EndWrite(b)
+	}
+}
+
+// drainOutput writes b from n on, waiting for the client as long as it takes, and then whatever has come meanwhile.
+func (c *conn) drainOutput(b []byte, n int) {
+	for {
+		_, err := c.nc.Write(b[n:])
+		c.sess.EndWrite(b)
+		if err != nil {
+			c.Hangup()
+			return
+		}
+		var last bool
+		if b, last = c.sess.BeginWrite(); b == nil {
+			if last {
+				c.shutLater()
+			}
+			return
+		}
+		n = 0
+	}
+}
+
+// Hangup is host: it ends the connection's reads and writes, and readLoop does the rest.
+func (c *conn) Hangup() {
+	nc := c.nc
+	if t, ok := nc.(interface{ NetConn() net.Conn }); ok {
+		nc = t.NetConn() // closing TLS politely may block
+	}
+	_ = nc.Close() // its error would be of no use to anybody
+	c.shutLater()
+}
+
+// shutLater ends the connection from where a session may be locked.
+func (c *conn) shutLater() {
+	c.server.wg.Go(c.shut)
+}
+
+// shut ends everything, once.
+func (c *conn) shut() {
+	c.once.Do(func() {
+		c.sess.Hungup()
+		_ = c.nc.Close() // the client is gone or told all there was
+		c.Resume()
+		c.wg.Wait()
+		c.server.forget(c)
+	})
+}
+
+var _ host = (*conn)(nil)

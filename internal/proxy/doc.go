@@ -1,0 +1,31 @@
+// Package proxy is the client side of lockproxy: listeners, sessions, and what happens to each command.
+//
+//	client ─bytes─▶ conn.readLoop ─▶ Session.Feed ─▶ resp.Guard ─▶ route, by the policy table:
+//	                                                   shared   ─▶ lane    (many sessions, one connection)
+//	                                                   pinned   ─▶ pin     (MULTI, BLPOP, SUBSCRIBE …)
+//	                                                   local    ─▶ answered here (CLIENT SETNAME, QUIT …)
+//	                                                   lock     ─▶ lockcmds ─▶ script on the same lane or pin
+//	client ◀─bytes─ conn.Flush ◀─ Session.out ◀─ Replies(bytes, n) from the lane's or pin's reader
+//
+// A Session is one client connection as a state machine without I/O: events go in (bytes of the client, replies, a lock's
+// result, a hang-up), bytes to send come out. A conn moves the bytes between a Session and its socket; it is the first of
+// the engines that can drive a Session.
+//
+// # Order
+//
+// A session uses one upstream connection at a time, its lane or its pin, and both answer in the order of asking. So a
+// session needs only one number, pending, to keep its replies in order: whatever must not overtake (an answer of our own,
+// a move between lane and pin, a change of identity) waits until pending is 0. A session that waits is not parsed further,
+// but it is still read, so that a hang-up is seen.
+//
+// # Goroutines
+//
+//   - redcon's accept loop, one per listener, and one of redcon's per client until its first command arrives;
+//   - conn.readLoop, one per client: reads the socket and feeds the session; it ends with the connection;
+//   - conn.drainOutput, only while a client does not take its replies: writes what a first, non-blocking write left over;
+//   - the readers of package upstream and the workers of package lockcmds call into sessions and never block there.
+//
+// # Locks
+//
+// A session's mutex guards its fields, never I/O. Order: Session.mu, then the mutexes of lockcmds, then those of upstream.
+package proxy

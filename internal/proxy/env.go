@@ -1,0 +1,103 @@
+package proxy
+
+import (
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"go.uber.org/zap"
+
+	"lockproxy/internal/lockcmds"
+	"lockproxy/internal/resp"
+	"lockproxy/internal/upstream"
+)
+
+// env is what all sessions of a server share.
+type env struct {
+	opts     Options
+	upstream *upstream.Upstream
+	locks    *lockRegistry
+	table    atomic.Pointer[policyTable]
+	words    atomic.Uint64
+	stats    stats
+	started  time.Time
+}
+
+// stats are counters for metrics and INFO lockproxy.
+type stats struct {
+	accepted    atomic.Int64 // client connections
+	clients     atomic.Int64 // connected now
+	rejected    atomic.Int64 // over max-clients
+	panics      atomic.Int64 // sessions closed by a bug
+	refused     atomic.Int64 // commands answered -NOUPSTREAM
+	outputLimit atomic.Int64 // clients closed for not reading
+	pinWaits    atomic.Int64 // sessions that had to wait for a pin
+	pinTimeouts atomic.Int64 // and did not get one
+	lost        atomic.Int64 // locks lost
+}
+
+// policies is the policy table for the commands that Redis has now.
+func (e *env) policies() *policyTable {
+	t := e.table.Load()
+	if src := e.upstream.Commands(); t == nil || t.source != src {
+		t = newPolicyTable(src, lockcmds.Verbs())
+		e.table.Store(t)
+	}
+	return t
+}
+
+// lists reports whether Redis has a subcommand.
+func (e *env) lists(command, sub string) bool {
+	c := e.upstream.Commands().Lookup(command)
+	return c != nil && c.Subcommands[sub]
+}
+
+// firstIdentity is what a client is before it says anything.
+func (e *env) firstIdentity() upstream.Identity {
+	if e.opts.lends() {
+		return e.upstream.Own()
+	}
+	return upstream.Identity{Proto: 2}
+}
+
+// barrierWord is a word that no client can know in advance.
+func (e *env) barrierWord() []byte {
+	return strconv.AppendUint([]byte("lockproxy:"+e.opts.uuid+":"), e.words.Add(1), 36)
+}
+
+// info is the answer to INFO lockproxy.
+func (e *env) info(s *Session) []byte {
+	var b strings.Builder
+	field := func(name string, v int64) {
+		b.WriteString(name)
+		b.WriteByte(':')
+		b.WriteString(strconv.FormatInt(v, 10))
+		b.WriteString("\r\n")
+	}
+	open, idle := e.upstream.Pins()
+	b.WriteString("# Lockproxy\r\nlockproxy_version:" + e.opts.Version + "\r\nlockproxy_uuid:" + e.opts.uuid + "\r\n")
+	field("uptime_in_seconds", int64(time.Since(e.started).Seconds()))
+	field("connected_clients", e.stats.clients.Load())
+	field("total_connections_received", e.stats.accepted.Load())
+	field("rejected_connections", e.stats.rejected.Load())
+	field("pins_open", int64(open))
+	field("pins_idle", int64(idle))
+	field("pin_waits", e.stats.pinWaits.Load())
+	field("pin_timeouts", e.stats.pinTimeouts.Load())
+	field("commands_refused_no_upstream", e.stats.refused.Load())
+	field("clients_closed_output_limit", e.stats.outputLimit.Load())
+	field("locks_lost", e.stats.lost.Load())
+	field("session_panics", e.stats.panics.Load())
+	if s.ident.Proto == 3 {
+		// Redis answers INFO with a verbatim string in RESP3.
+		return append([]byte("="+strconv.Itoa(b.Len()+len("txt:"))+"\r\ntxt:"), b.String()+"\r\n"...)
+	}
+	return resp.AppendCommand(nil, b.String())[len("*1\r\n"):]
+}
+
+// lockLost counts and logs the loss of a lock that a client of this proxy held.
+func (e *env) lockLost(reason string) {
+	e.stats.lost.Add(1)
+	e.opts.Logger.Warn("lock lost", zap.String("reason", reason))
+}

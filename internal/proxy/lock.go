@@ -1,0 +1,234 @@
+package proxy
+
+import (
+	"bytes"
+	"strconv"
+
+	"github.com/tidwall/redcon"
+
+	"lockproxy/internal/lockcmds"
+	"lockproxy/internal/resp"
+	"lockproxy/internal/upstream"
+)
+
+// lock executes a lock command. The session goes on when it has been answered, or, if the command says so, when its script
+// has been sent.
+func (s *Session) lock(raw []byte) bool {
+	cmd, err := lockcmds.Parse(s.args)
+	if err != nil {
+		if s.pin == nil && !s.awaitQuiet() {
+			return false
+		}
+		return s.answer(resp.AppendRawError(nil, err.Error()))
+	}
+	engine, eerr := s.env.locks.engine(s.ident)
+	if eerr != nil {
+		return s.answer(noUpstream)
+	}
+	s.meet(engine)
+	s.wait = forLock
+	engine.Start((*lockSession)(s), cmd)
+	return true
+}
+
+// meet notes that an engine may hold something for this session.
+func (s *Session) meet(e *lockcmds.Engine) {
+	for _, known := range s.engines {
+		if known == e {
+			return
+		}
+	}
+	s.engines = append(s.engines, e)
+}
+
+// lockSession is a Session as package lockcmds sees it.
+type lockSession Session
+
+var _ lockcmds.Session = (*lockSession)(nil)
+
+func (l *lockSession) ID() uint64 { return l.id }
+
+func (l *lockSession) Proto() int { return l.ident.Proto }
+
+func (l *lockSession) Info() lockcmds.ClientInfo {
+	return lockcmds.ClientInfo{Addr: l.addr, Name: l.name}
+}
+
+// Enter runs f in the session, then lets it go on if f has made that possible.
+func (l *lockSession) Enter(f func()) bool {
+	s := (*Session)(l)
+	alive := s.enter(f)
+	s.host.Flush()
+	return alive
+}
+
+func (s *Session) enter(f func()) bool {
+	s.mu.Lock()
+	defer s.leave()
+	if s.ended {
+		return false
+	}
+	f()
+	s.advance()
+	return true
+}
+
+// Answer is the reply to the lock command in progress.
+func (l *lockSession) Answer(reply []byte) {
+	s := (*Session)(l)
+	if s.ended {
+		return
+	}
+	if !s.muted {
+		s.emit(reply)
+	}
+	s.lockDone()
+}
+
+// lockDone lets the session go on after a lock command.
+func (s *Session) lockDone() {
+	if s.wait == forLock {
+		s.wait = nothing
+	}
+	if s.pending == 0 {
+		s.releasePin()
+	}
+}
+
+// Push is an out-of-band message to the client.
+func (l *lockSession) Push(b []byte) {
+	s := (*Session)(l)
+	if s.ident.Proto == 3 && !s.ended {
+		s.push(b)
+	}
+}
+
+// Script puts a script call on the session's own connection.
+func (l *lockSession) Script(c lockcmds.Call) {
+	s := (*Session)(l)
+	call := &scriptCall{s: s, call: c, muted: s.muted}
+	if c.GoOn && (s.pin == nil || s.pin.mode == readsReplies) {
+		call.free = true
+		s.wait = nothing
+	}
+	call.send(false)
+}
+
+// scriptCall is the receiver of one script's reply.
+type scriptCall struct {
+	s       *Session
+	call    lockcmds.Call
+	muted   bool
+	free    bool   // the session has gone on
+	reply   []byte // so far
+	retried bool   // Redis did not know the script and has been sent its text
+	stalled bool   // the session's output waits for this reply
+}
+
+// send puts the call on the wire, by the script's hash or by its text.
+func (c *scriptCall) send(text bool) {
+	s := c.s
+	raw := appendCall(nil, c.call, text)
+	if s.pin != nil && s.pin.mode == readsFrames {
+		s.ask(raw, &hook{s: s, muted: true, whole: true, done: c.complete})
+		return
+	}
+	s.forward(raw, c, 1)
+}
+
+func (c *scriptCall) Replies(b []byte, n int, more bool) {
+	s := c.s
+	s.mu.Lock()
+	defer s.leave()
+	c.reply = append(c.reply, b...)
+	if !more {
+		c.complete(c.reply)
+	}
+	s.answered(n)
+	s.advance()
+}
+
+// complete handles the whole reply, with the session locked.
+func (c *scriptCall) complete(reply []byte) {
+	s := c.s
+	if bytes.HasPrefix(reply, []byte("-NOSCRIPT")) && !c.retried && !s.ended {
+		c.retried = true
+		c.reply = nil
+		if c.free {
+			// Replies to what the session has sent behind this call are on their way; they must come after its own.
+			c.stalled = true
+			s.stall(c)
+		}
+		c.send(true)
+		return
+	}
+	v, _, err := resp.Decode(reply)
+	if err != nil {
+		panic("BUG: undecodable reply to a script: " + err.Error())
+	}
+	c.finish(v, nil)
+}
+
+// finish gives the engine the outcome and the client the answer.
+func (c *scriptCall) finish(v resp.Value, err error) {
+	s := c.s
+	answer := c.call.Done(v, err)
+	if s.ended {
+		return
+	}
+	done := answer != nil
+	if c.muted {
+		answer = nil
+	}
+	switch {
+	case c.stalled:
+		s.unstall(c, answer)
+	case c.free:
+		s.emit(answer)
+	case done:
+		s.emit(answer)
+		s.lockDone()
+	}
+}
+
+func (c *scriptCall) Lost(n int, sent bool) {
+	s := c.s
+	s.mu.Lock()
+	defer s.leave()
+	if sent {
+		c.finish(resp.Value{}, lockcmds.ErrInDoubt)
+	} else {
+		c.finish(resp.Value{}, lockcmds.ErrUnsent)
+	}
+	s.answered(n)
+	s.advance()
+}
+
+// refused is called with the session locked.
+func (c *scriptCall) refused(n int) {
+	c.finish(resp.Value{}, lockcmds.ErrUnsent)
+	c.s.answered(n)
+}
+
+func (c *scriptCall) Flush() { c.s.host.Flush() }
+
+var _ upstream.Receiver = (*scriptCall)(nil)
+
+// appendCall builds the command that runs a script by its hash, or by its text.
+func appendCall(dst []byte, c lockcmds.Call, text bool) []byte {
+	verb, script := "EVALSHA", c.Script.SHA()
+	if text {
+		verb, script = "EVAL", c.Script.Text()
+	}
+	dst = redcon.AppendArray(dst, 3+len(c.Keys)+len(c.Args))
+	dst = redcon.AppendBulkString(dst, verb)
+	dst = redcon.AppendBulkString(dst, script)
+	dst = redcon.AppendBulkString(dst, strconv.Itoa(len(c.Keys)))
+	for _, key := range c.Keys {
+		dst = redcon.AppendBulk(dst, key)
+	}
+	for _, arg := range c.Args {
+		dst = redcon.AppendBulk(dst, arg)
+	}
+	return dst
+}

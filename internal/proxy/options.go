@@ -1,0 +1,101 @@
+package proxy
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+	"go.uber.org/zap"
+
+	"lockproxy/internal/resp"
+	"lockproxy/internal/upstream"
+)
+
+// How clients authenticate.
+const (
+	// AuthUpstream passes clients' credentials to Redis, which judges them. Nothing is lent.
+	AuthUpstream = "upstream"
+	// AuthNone lends the proxy's own credentials to every client.
+	AuthNone = "none"
+)
+
+// Options configure a Server. Listen and Upstream are required; zero values pick the defaults.
+type Options struct {
+	Listen   []string // host:port or unix:/path
+	Upstream upstream.Options
+
+	ClientAuth string // AuthUpstream (default) or AuthNone
+	Locks      Locks
+	Limits     Limits
+
+	// KeepAlive and UserTimeout find out about clients that have vanished without a word. 0: 30 s and 20 s.
+	KeepAlive, UserTimeout time.Duration
+
+	// DrainTimeout is how long a stopping server lets clients finish. 0: 10 s.
+	DrainTimeout time.Duration
+
+	Logger  *zap.Logger // nil: no log
+	Version string
+
+	uuid string
+}
+
+// Locks are the defaults of the lock commands.
+type Locks struct {
+	Lease   time.Duration  // renewed by the watchdog; 0: 30 s
+	Grace   *time.Duration // what is left of a lease when its connection ends; nil: all of it
+	MaxHold time.Duration  // how long the watchdog renews; 0: without a limit
+
+	MaxWaiters        int // 0: 100,000
+	MaxWaitersPerLock int // 0: 20,000
+}
+
+// Limits bound what clients can make the proxy hold.
+type Limits struct {
+	Request resp.Limits
+
+	Clients      int           // connected at once; 0: 10,000
+	Query        int           // bytes of a client read and not yet parsed; 0: 1 GiB
+	Unanswered   int           // bytes of a client's commands without a reply after which it is not read; 0: 64 MiB
+	Output       int           // bytes of replies that a client has not taken; 0: 1 GiB
+	FirstCommand time.Duration // from the connection to the first command; 0: no limit
+}
+
+func (o *Options) setDefaults() error {
+	if len(o.Listen) == 0 {
+		return errors.New("proxy: no address to listen on")
+	}
+	switch o.ClientAuth {
+	case "":
+		o.ClientAuth = AuthUpstream
+	case AuthUpstream, AuthNone:
+	default:
+		return fmt.Errorf("proxy: client-auth %q is none of upstream, none", o.ClientAuth)
+	}
+	if o.Logger == nil {
+		o.Logger = zap.NewNop()
+	}
+	orElse(&o.KeepAlive, 30*time.Second)
+	orElse(&o.UserTimeout, 20*time.Second)
+	orElse(&o.DrainTimeout, 10*time.Second)
+	orElse(&o.Locks.MaxWaiters, 100_000)
+	orElse(&o.Locks.MaxWaitersPerLock, 20_000)
+	orElse(&o.Limits.Clients, 10_000)
+	orElse(&o.Limits.Query, 1<<30)
+	orElse(&o.Limits.Unanswered, 64<<20)
+	orElse(&o.Limits.Output, 1<<30)
+	o.Upstream.Logger = o.Logger.Named("upstream")
+	o.uuid = uuid.NewString()
+	return nil
+}
+
+func orElse[T comparable](v *T, def T) {
+	var zero T
+	if *v == zero {
+		*v = def
+	}
+}
+
+// lends reports whether clients get the proxy's own credentials.
+func (o *Options) lends() bool { return o.ClientAuth == AuthNone }

@@ -1,0 +1,201 @@
+package proxy
+
+import (
+	"go.uber.org/zap"
+
+	"lockproxy/internal/upstream"
+)
+
+// output is the session's side toward the client: bytes in the order in which the client gets them.
+type output struct {
+	out     []byte
+	spare   []byte    // an emptied buffer for reuse
+	writing bool      // an engine is writing what it has taken
+	closing bool      // the connection closes when all output is written
+	mid     bool      // out ends in the middle of a reply
+	pushes  []byte    // out-of-band data that waits for the end of that reply
+	stalled []segment // output behind a reply that is not known yet, in order
+}
+
+// segment is output that waits for its turn: the reply of owner, or, without an owner, bytes behind it.
+type segment struct {
+	owner *scriptCall // nil: b is complete
+	b     []byte
+}
+
+// emit appends reply bytes to the output.
+func (s *Session) emit(b []byte) {
+	if len(s.stalled) > 0 {
+		last := &s.stalled[len(s.stalled)-1]
+		if last.owner != nil {
+			s.stalled = append(s.stalled, segment{})
+			last = &s.stalled[len(s.stalled)-1]
+		}
+		last.b = append(last.b, b...)
+		return
+	}
+	if s.out == nil {
+		s.out, s.spare = s.spare, nil
+	}
+	s.out = append(s.out, b...)
+	if len(s.out) > s.env.opts.Limits.Output && !s.ended {
+		s.env.opts.Logger.Warn("client closed: output buffer limit", zap.String("client", s.addr), zap.Int("bytes", len(s.out)))
+		s.env.stats.outputLimit.Add(1)
+		s.end()
+	}
+}
+
+// stall makes the output behind this point wait for the reply of c.
+func (s *Session) stall(c *scriptCall) { s.stalled = append(s.stalled, segment{owner: c}) }
+
+// unstall says what the reply is that output has waited for.
+func (s *Session) unstall(c *scriptCall, reply []byte) {
+	for i := range s.stalled {
+		if s.stalled[i].owner == c {
+			s.stalled[i] = segment{b: reply}
+			break
+		}
+	}
+	waiting := s.stalled
+	s.stalled = nil
+	for i, seg := range waiting {
+		if seg.owner != nil {
+			s.stalled = waiting[i:]
+			return
+		}
+		s.emit(seg.b)
+	}
+}
+
+// push appends out-of-band data between replies.
+func (s *Session) push(b []byte) {
+	if s.mid && len(s.stalled) == 0 {
+		s.pushes = append(s.pushes, b...)
+		return
+	}
+	held := s.stalled
+	s.stalled = nil
+	s.emit(b)
+	s.stalled = held
+}
+
+// setMid notes whether the output ends within a reply.
+func (s *Session) setMid(mid bool) {
+	s.mid = mid
+	if !mid && len(s.pushes) > 0 {
+		b := s.pushes
+		s.pushes = nil
+		s.emit(b)
+	}
+}
+
+// closeAfterOutput ends the session and lets the engine write what is left.
+func (s *Session) closeAfterOutput() {
+	s.closing = true
+}
+
+// BeginWrite hands the output to the engine, which must call EndWrite when it has written it; meanwhile it is the only
+// writer. nil: there is nothing to write, or somebody else is writing. last: after this the connection is to be closed.
+func (s *Session) BeginWrite() (b []byte, last bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.writing {
+		return nil, false
+	}
+	if len(s.out) == 0 {
+		return nil, s.closing
+	}
+	b, s.out = s.out, nil
+	s.writing = true
+	return b, s.closing
+}
+
+// EndWrite gives the buffer back.
+func (s *Session) EndWrite(b []byte) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.writing = false
+	if cap(b) <= maxKept && s.spare == nil {
+		s.spare = b[:0]
+	}
+}
+
+// Replies is upstream.Receiver for commands whose replies go to the client as they are.
+func (s *Session) Replies(b []byte, n int, more bool) {
+	s.mu.Lock()
+	defer s.leave()
+	if !s.ended {
+		s.emit(b)
+		s.setMid(more)
+	}
+	s.answered(n)
+	s.advance()
+}
+
+// answered counts replies that have come in whole.
+func (s *Session) answered(n int) {
+	if s.pending == 0 { // the pin they were asked on is gone
+		return
+	}
+	s.pending -= n
+	if s.pending == 0 {
+		s.quiet()
+	}
+}
+
+// Lost is upstream.Receiver.
+func (s *Session) Lost(n int, sent bool) {
+	s.mu.Lock()
+	defer s.leave()
+	s.lost(n, sent, s.refused)
+	s.advance()
+}
+
+// lost deals with n commands that get no reply: those that were never sent are refused in words, and for one that may
+// have been executed the connection closes, as it would have if Redis itself had died.
+func (s *Session) lost(n int, sent bool, refuse func(n int)) {
+	switch {
+	case s.ended:
+		s.answered(n)
+	case sent:
+		s.end()
+	default:
+		refuse(n)
+	}
+}
+
+// refused answers n commands that were never sent.
+func (s *Session) refused(n int) {
+	for range n {
+		s.emit(noUpstream)
+	}
+	s.answered(n)
+}
+
+// Flush is upstream.Receiver: the replies that came in together go out together.
+func (s *Session) Flush() { s.host.Flush() }
+
+var _ upstream.Receiver = (*Session)(nil)
+
+// discard is the receiver of replies that the client is not to see.
+type discard struct{ s *Session }
+
+func (d discard) Replies(_ []byte, n int, _ bool) {
+	d.s.mu.Lock()
+	defer d.s.leave()
+	d.s.answered(n)
+	d.s.advance()
+}
+
+func (d discard) Lost(n int, sent bool) {
+	d.s.mu.Lock()
+	defer d.s.leave()
+	d.s.lost(n, sent, d.refused)
+	d.s.advance()
+}
+
+func (d discard) refused(n int) { d.s.answered(n) }
+
+func (d discard) Flush() { d.s.host.Flush() }
+
+var _ upstream.Receiver = discard{}

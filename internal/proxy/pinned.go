@@ -1,0 +1,138 @@
+package proxy
+
+import (
+	"lockproxy/internal/resp"
+	"lockproxy/internal/upstream"
+)
+
+// pinMode says how the session reads its pin.
+type pinMode uint8
+
+const (
+	readsReplies pinMode = iota // one reply for each command
+	readsFrames                 // frames that cannot be counted: pub/sub
+	readsRaw                    // bytes that nobody here reads: MONITOR, replication
+)
+
+// pinned is a session's own connection and why it has it. Its fields are guarded by the session.
+type pinned struct {
+	s      *Session
+	conn   *upstream.Pin
+	reason string // the command that made it necessary
+	mode   pinMode
+	fresh  bool // nothing was sent on it yet
+	keep   bool // for the rest of the session
+
+	// Transaction, as far as Redis has confirmed it.
+	inTx     bool
+	watching bool
+	queued   int        // commands sent since MULTI
+	changes  []txChange // identity changes among them
+	subTx    bool       // subscriptions among them
+
+	subscriber
+}
+
+// takePin gives the session a connection of its own. Nothing may be outstanding. false: the session waits for one.
+func (s *Session) takePin(reason string) bool {
+	if conn := s.env.upstream.Acquire(s.ident); conn != nil {
+		s.setPin(conn, reason)
+		return true
+	}
+	s.wait = forPin
+	s.env.stats.pinWaits.Add(1)
+	ident := s.ident
+	s.unpin = s.env.upstream.AwaitPin(ident, func(conn *upstream.Pin) { s.deliverPin(conn, reason) })
+	return false
+}
+
+// deliverPin ends the wait for a pin; nil: none became free in time.
+func (s *Session) deliverPin(conn *upstream.Pin, reason string) {
+	s.mu.Lock()
+	defer s.host.Flush()
+	defer s.leave()
+	if s.ended {
+		if conn != nil {
+			conn.Release()
+		}
+		return
+	}
+	s.unpin = nil
+	s.wait = nothing
+	if conn == nil {
+		s.noPin = true
+		s.env.stats.pinTimeouts.Add(1)
+	} else {
+		s.setPin(conn, reason)
+	}
+	s.advance()
+}
+
+func (s *Session) setPin(conn *upstream.Pin, reason string) {
+	s.pin = &pinned{s: s, conn: conn, reason: reason, fresh: true}
+	conn.Observe(s.pin)
+	if conn.Name() != s.name {
+		// The name shows in CLIENT LIST and CLIENT INFO of this connection, as it would on the client's own.
+		s.forward(resp.AppendCommand(nil, "CLIENT", "SETNAME", s.name), discard{s}, 1)
+		conn.Named(s.name)
+	}
+}
+
+// releasePin gives the pin back if nothing ties the session to it. Nothing is outstanding.
+func (s *Session) releasePin() {
+	p := s.pin
+	if p == nil || p.mode != readsReplies || p.keep || p.inTx || p.watching || s.wait != nothing {
+		return
+	}
+	s.pin = nil
+	p.conn.Release()
+}
+
+// Push is upstream.Observer.
+func (p *pinned) Push(b []byte, kind resp.Kind) {
+	s := p.s
+	s.mu.Lock()
+	defer s.leave()
+	if s.ended || s.pin != p {
+		return
+	}
+	switch p.mode {
+	case readsFrames:
+		s.frame(b, kind)
+	case readsRaw:
+		s.emit(b)
+	default:
+		s.push(b)
+	}
+	s.advance()
+}
+
+// Closed is upstream.Observer. What the session had on this connection is gone, so the client's connection ends too, unless
+// it had nothing there yet.
+func (p *pinned) Closed(error) {
+	s := p.s
+	s.mu.Lock()
+	defer s.host.Flush()
+	defer s.leave()
+	if s.ended || s.pin != p {
+		return
+	}
+	if p.conn.Connected() && (p.mode != readsReplies || p.inTx || p.watching || p.keep) {
+		s.end()
+		return
+	}
+	for range p.unanswered {
+		s.emit(noUpstream)
+	}
+	if s.wait == forFrame {
+		s.wait = nothing
+	}
+	s.pin = nil
+	p.conn.Discard()
+	s.advance()
+}
+
+// Flush is upstream.Observer.
+func (p *pinned) Flush() { p.s.host.Flush() }
+
+var _ upstream.Observer = (*pinned)(nil)

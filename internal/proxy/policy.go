@@ -1,0 +1,171 @@
+package proxy
+
+import (
+	"bytes"
+	"strings"
+
+	"lockproxy/internal/upstream"
+)
+
+// policy says how a command may travel.
+type policy uint8
+
+const (
+	shared   policy = iota // on the session's lane
+	pinOnce                // on a pin, for this command
+	pinAlive               // on a pin, for the rest of the session
+	pinRaw                 // on a pin whose bytes are not read any more, for the rest of the session
+	offset                 // on a pin whose last write is the session's: WAIT
+	tx                     // MULTI … EXEC, WATCH …: on a pin until the transaction ends
+	pubsub                 // on a pin until the last subscription ends
+	identity               // AUTH, HELLO, SELECT: on a pin, which then belongs to another identity
+	local                  // session state, kept and answered here
+	locks                  // the lock commands
+	bySub                  // see the command's subPolicy
+)
+
+// overrides are the commands that Redis's own flags do not describe well enough. Everything else is decided by the flags:
+// blocking and module commands are pinned once, commands that Redis does not list are pinned for the rest of the session,
+// all others are shared.
+var overrides = map[string]policy{
+	"auth": identity, "hello": identity, "select": identity,
+	"reset": local, "quit": local,
+	"multi": tx, "exec": tx, "discard": tx, "watch": tx, "unwatch": tx,
+	"subscribe": pubsub, "psubscribe": pubsub, "ssubscribe": pubsub,
+	"unsubscribe": pubsub, "punsubscribe": pubsub, "sunsubscribe": pubsub,
+	"wait": offset, "waitaof": offset,
+	"monitor": pinRaw, "sync": pinRaw, "psync": pinRaw,
+	"asking": pinAlive, "readonly": pinAlive, "readwrite": pinAlive, "replconf": pinAlive, "himport": pinAlive,
+	"client": bySub, "xread": bySub, "xreadgroup": bySub, "script": bySub, "info": bySub,
+}
+
+// subPolicies decide where the arguments matter. args includes the command's name.
+var subPolicies = map[string]func(args [][]byte) policy{
+	"client":     clientPolicy,
+	"xread":      streamReadPolicy,
+	"xreadgroup": streamReadPolicy,
+	"script":     scriptPolicy,
+	"info":       infoPolicy,
+}
+
+// clientPolicy keeps here what clients say of themselves. Everything else is about the connection that says it, so that
+// connection must be the session's own.
+func clientPolicy(args [][]byte) policy {
+	switch sub := argument(args, 1); sub {
+	case "setname", "getname", "setinfo", "reply", "maint_notifications":
+		return local
+	case "help", "pause", "unpause", "":
+		return shared
+	default:
+		return pinAlive
+	}
+}
+
+// streamReadPolicy: XREAD and XREADGROUP wait only if they say BLOCK, an option that stands before STREAMS.
+func streamReadPolicy(args [][]byte) policy {
+	for i := range args {
+		switch argument(args, i) {
+		case "block":
+			return pinOnce
+		case "streams":
+			return shared
+		}
+	}
+	return shared
+}
+
+// scriptPolicy: the debugger changes what EVAL does on that connection.
+func scriptPolicy(args [][]byte) policy {
+	if argument(args, 1) == "debug" {
+		return pinAlive
+	}
+	return shared
+}
+
+// infoPolicy: one section is ours.
+func infoPolicy(args [][]byte) policy {
+	if len(args) == 2 && argument(args, 1) == "lockproxy" {
+		return local
+	}
+	return shared
+}
+
+// argument is the i-th argument in lower case, or "".
+func argument(args [][]byte, i int) string {
+	if i >= len(args) {
+		return ""
+	}
+	return string(bytes.ToLower(args[i]))
+}
+
+// command is one row of the policy table.
+type command struct {
+	name   string // lower case
+	policy policy
+	sub    func(args [][]byte) policy // for bySub
+	listed bool                       // Redis lists it
+}
+
+// policyOf is the command's policy for these arguments.
+func (c *command) policyOf(args [][]byte) policy {
+	if c.policy == bySub {
+		return c.sub(args)
+	}
+	return c.policy
+}
+
+// policyTable has a row for every command that Redis lists and for our own. It is immutable.
+type policyTable struct {
+	source *upstream.Table
+	rows   map[string]*command
+}
+
+// maxName bounds the names that are looked up; longer ones are unknown.
+const maxName = 64
+
+// unlisted stands for every command that Redis does not list: it may change its connection in ways nobody here knows.
+var unlisted = &command{policy: pinAlive}
+
+func newPolicyTable(src *upstream.Table, verbs []string) *policyTable {
+	t := &policyTable{source: src, rows: make(map[string]*command, src.Len()+len(verbs))}
+	for _, c := range src.All() {
+		t.rows[c.Name] = &command{name: c.Name, policy: flagPolicy(c), listed: true}
+	}
+	for name, p := range overrides {
+		row := &command{name: name, policy: p, listed: src.Lookup(name) != nil}
+		if p == bySub {
+			row.sub = subPolicies[name]
+		}
+		t.rows[name] = row
+	}
+	for _, verb := range verbs {
+		name := strings.ToLower(verb)
+		t.rows[name] = &command{name: name, policy: locks}
+	}
+	return t
+}
+
+func flagPolicy(c *upstream.Command) policy {
+	if c.Flags&(upstream.Blocking|upstream.Module) != 0 {
+		return pinOnce
+	}
+	return shared
+}
+
+// lookup finds the row for a name in any case. It does not allocate.
+func (t *policyTable) lookup(name []byte) *command {
+	if len(name) > maxName {
+		return unlisted
+	}
+	var lower [maxName]byte
+	for i, c := range name {
+		if 'A' <= c && c <= 'Z' {
+			c += 'a' - 'A'
+		}
+		lower[i] = c
+	}
+	if c, ok := t.rows[string(lower[:len(name)])]; ok {
+		return c
+	}
+	return unlisted
+}

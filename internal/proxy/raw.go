@@ -1,0 +1,44 @@
+package proxy
+
+import "lockproxy/internal/resp"
+
+// routeUnread sends MONITOR, SYNC or PSYNC: what follows on that connection is not requests and replies any more, so from
+// then on bytes go both ways unread.
+func (s *Session) routeUnread(raw []byte) bool {
+	if !s.awaitQuiet() {
+		return false
+	}
+	pin := s.pin
+	pin.fresh = false
+	if pin.inTx {
+		pin.queued++
+		s.forward(raw, s.receiver(), 1) // Redis refuses or queues it
+		return true
+	}
+	pin.mode = readsRaw
+	pin.conn.ReadRaw()
+	s.sendUnread(raw)
+	return true
+}
+
+var monitorsCannotLock = resp.AppendError(nil, resp.Err, "lock commands are not possible on a connection that monitors or replicates")
+
+// routeRaw routes a command of a session whose pin is not read any more.
+func (s *Session) routeRaw(p policy, raw []byte) bool {
+	switch {
+	case p == locks:
+		s.emit(monitorsCannotLock)
+		return true
+	case p == local && argument(s.args, 0) == "reset" && len(s.args) == 1:
+		s.resetState()
+	}
+	s.sendUnread(raw)
+	return true
+}
+
+func (s *Session) sendUnread(raw []byte) {
+	s.pin.unanswered++
+	if err := s.pin.conn.Append(raw, nil, 0); err != nil {
+		s.end()
+	}
+}

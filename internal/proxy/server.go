@@ -1,0 +1,223 @@
+package proxy
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/tidwall/redcon"
+	"go.uber.org/zap"
+	"golang.org/x/sync/errgroup"
+
+	"lockproxy/internal/resp"
+	"lockproxy/internal/upstream"
+)
+
+// Server accepts clients and serves them from one Redis.
+type Server struct {
+	env       *env
+	listeners []net.Listener
+	stop      chan struct{} // closed when the server stops accepting
+	ids       atomic.Uint64
+	wg        sync.WaitGroup // read loops and connections that are being shut
+
+	mu    sync.Mutex
+	conns map[*conn]struct{}
+	empty chan struct{} // closed when the last of conns goes, while draining; nil otherwise
+}
+
+// New checks opts and opens the listeners, so that clients can connect as soon as it returns. Run serves them.
+func New(opts Options) (*Server, error) {
+	if err := opts.setDefaults(); err != nil {
+		return nil, err
+	}
+	up, err := upstream.New(opts.Upstream)
+	if err != nil {
+		return nil, err
+	}
+	e := &env{opts: opts, upstream: up, started: time.Now()}
+	if e.locks, err = newLockRegistry(e); err != nil {
+		return nil, err
+	}
+	srv := &Server{env: e, stop: make(chan struct{}), conns: map[*conn]struct{}{}}
+	for _, addr := range opts.Listen {
+		ln, err := listen(addr)
+		if err != nil {
+			srv.closeListeners()
+			e.locks.pool.Release()
+			return nil, fmt.Errorf("listen: %w", err)
+		}
+		srv.listeners = append(srv.listeners, ln)
+	}
+	return srv, nil
+}
+
+// Addrs are the addresses that clients can connect to.
+func (srv *Server) Addrs() []net.Addr {
+	var addrs []net.Addr
+	for _, ln := range srv.listeners {
+		addrs = append(addrs, ln.Addr())
+	}
+	return addrs
+}
+
+// Ready reports whether Redis was there when it was last heard of, and if not why.
+func (srv *Server) Ready() (bool, error) { return srv.env.upstream.Ready() }
+
+// Run serves clients until ctx ends, then drains: it stops accepting, refuses those who wait for locks, and lets those who
+// hold locks go on for up to DrainTimeout. Senders stop before receivers: clients, locks, upstream.
+func (srv *Server) Run(ctx context.Context) error {
+	upstreamCtx, stopUpstream := context.WithCancel(context.Background())
+	defer stopUpstream()
+	upstreamDone := make(chan struct{})
+	go func() {
+		defer close(upstreamDone)
+		_ = srv.env.upstream.Run(upstreamCtx) // it only ends when it is told to
+	}()
+
+	accepting, ctx := errgroup.WithContext(ctx)
+	for _, ln := range srv.listeners {
+		accepting.Go(func() error { return srv.accept(ln) })
+		srv.env.opts.Logger.Info("listening", zap.String("addr", ln.Addr().String()))
+	}
+	<-ctx.Done()
+	srv.env.opts.Logger.Info("draining", zap.Duration("timeout", srv.env.opts.DrainTimeout))
+	close(srv.stop)
+	srv.closeListeners()
+	err := accepting.Wait()
+
+	deadline, cancel := context.WithTimeout(context.Background(), srv.env.opts.DrainTimeout)
+	defer cancel()
+	srv.drain(deadline)
+	srv.closeConns()
+	srv.wg.Wait()
+	closing, cancel := context.WithTimeout(context.Background(), srv.env.opts.Upstream.DialTimeout+time.Second)
+	defer cancel()
+	err = errors.Join(err, srv.env.locks.close(closing))
+	stopUpstream()
+	<-upstreamDone
+	srv.env.opts.Logger.Info("stopped")
+	return err
+}
+
+// accept serves one listener with redcon, until the listener is closed.
+func (srv *Server) accept(ln net.Listener) error {
+	rs := redcon.NewServerNetwork(ln.Addr().Network(), ln.Addr().String(), srv.handle, srv.admit, srv.gone)
+	if err := rs.Serve(&guardedListener{Listener: ln, server: srv, stop: srv.stop}); err != nil {
+		return fmt.Errorf("serve %s: %w", ln.Addr(), err)
+	}
+	return nil
+}
+
+var tooManyClients = resp.AppendError(nil, resp.Err, "max number of clients reached")
+
+// admit is called by redcon for every connection.
+func (srv *Server) admit(rc redcon.Conn) bool {
+	srv.env.stats.accepted.Add(1)
+	if n := srv.env.stats.clients.Add(1); n > int64(srv.env.opts.Limits.Clients) {
+		srv.env.stats.clients.Add(-1)
+		srv.env.stats.rejected.Add(1)
+		_, _ = rc.NetConn().Write(tooManyClients) // a courtesy: the connection is closed anyway
+		return false
+	}
+	return true
+}
+
+// gone is called by redcon, under its mutex, when a connection leaves its hands: closed before its first command, or
+// detached by handle.
+func (srv *Server) gone(rc redcon.Conn, _ error) {
+	if a, ok := rc.NetConn().(*arrival); ok && !a.detached {
+		srv.env.stats.clients.Add(-1)
+	}
+}
+
+// handle is called by redcon with a client's first command. From here on the connection is the session's.
+func (srv *Server) handle(rc redcon.Conn, cmd redcon.Command) {
+	a, ok := rc.NetConn().(*arrival)
+	if !ok {
+		panic("BUG: a connection without a guard")
+	}
+	rc.Detach()
+	a.detached = true
+	if err := a.Conn.SetReadDeadline(time.Time{}); err != nil {
+		srv.env.opts.Logger.Debug("client connection ended", zap.Error(err))
+	}
+	c := newConn(srv, a.Conn)
+	srv.mu.Lock()
+	srv.conns[c] = struct{}{}
+	srv.mu.Unlock()
+	srv.wg.Add(1)
+	go c.readLoop(cmd.Raw, a.buf)
+}
+
+func (srv *Server) nextID() uint64 { return srv.ids.Add(1) }
+
+// forget is called when a connection has ended.
+func (srv *Server) forget(c *conn) {
+	srv.env.stats.clients.Add(-1)
+	srv.mu.Lock()
+	defer srv.mu.Unlock()
+	delete(srv.conns, c)
+	if srv.empty != nil && len(srv.conns) == 0 {
+		close(srv.empty)
+		srv.empty = nil
+	}
+}
+
+// drain lets clients that may hold locks finish, until ctx ends; the others are closed as soon as they have their replies.
+func (srv *Server) drain(ctx context.Context) {
+	srv.env.locks.drain()
+	srv.mu.Lock()
+	var all []*conn
+	for c := range srv.conns {
+		all = append(all, c)
+	}
+	if len(all) == 0 {
+		srv.mu.Unlock()
+		return
+	}
+	empty := make(chan struct{})
+	srv.empty = empty
+	srv.mu.Unlock()
+	for _, c := range all {
+		c.sess.Drain()
+		c.Flush()
+	}
+	select {
+	case <-empty:
+	case <-ctx.Done():
+	}
+}
+
+func (srv *Server) closeConns() {
+	srv.mu.Lock()
+	defer srv.mu.Unlock()
+	for c := range srv.conns {
+		c.Hangup()
+	}
+}
+
+func (srv *Server) closeListeners() {
+	for _, ln := range srv.listeners {
+		_ = ln.Close() // closing twice is an error and harmless
+	}
+}
+
+// tune sets what finds out about clients that have vanished.
+func (srv *Server) tune(nc net.Conn) {
+	tc, ok := nc.(*net.TCPConn)
+	if !ok {
+		return
+	}
+	idle := srv.env.opts.KeepAlive
+	err := errors.Join(
+		tc.SetKeepAliveConfig(net.KeepAliveConfig{Enable: true, Idle: idle, Interval: idle / 3, Count: 3}),
+		upstream.SetUserTimeout(tc, srv.env.opts.UserTimeout))
+	if err != nil {
+		srv.env.opts.Logger.Debug("tune client connection", zap.Error(err))
+	}
+}

@@ -1,0 +1,359 @@
+package proxy
+
+import (
+	"runtime/debug"
+	"sync"
+
+	"go.uber.org/zap"
+
+	"lockproxy/internal/lockcmds"
+	"lockproxy/internal/resp"
+	"lockproxy/internal/upstream"
+)
+
+// wait is why a session does not go on with its next command.
+type wait uint8
+
+const (
+	nothing    wait = iota
+	forQuiet        // replies are outstanding that must come first
+	forPin          // no pin was free
+	forReply        // the reply to the last command decides how the next one travels
+	forFrame        // the same, or a barrier, where replies cannot be counted
+	forLock         // a lock command has not been answered
+	forGoodbye      // the last words are said when the outstanding replies are in; nothing is parsed any more
+)
+
+// host is what a session needs of the engine that drives it.
+type host interface {
+	// Flush moves the session's output to the client, without blocking. It is called without the session's lock.
+	Flush()
+
+	// Hangup closes the client's connection without blocking. It may be called with the session's lock held.
+	Hangup()
+
+	// Resume ends a pause that MayRead has asked for. It may be called with the session's lock held.
+	Resume()
+}
+
+// A Session is one client connection without its I/O. All methods may be called from any goroutine.
+type Session struct {
+	id   uint64
+	addr string
+	env  *env
+	host host
+
+	mu sync.Mutex
+
+	// Input.
+	guard *resp.Guard
+	in    []byte   // read, but not yet parsed
+	args  [][]byte // scratch: arguments of the command being routed
+	wait  wait
+
+	// Upstream side. A session uses its pin if it has one, else its lane.
+	ident   upstream.Identity
+	lane    *upstream.Lane // of ident; nil until first used
+	pin     *pinned        // nil: none
+	pending int            // commands sent whose replies have not all arrived
+	owed    int            // bytes of commands sent since pending was last 0
+	paused  bool           // the engine waits for Resume
+	unpin   func() bool    // withdraws the request for a pin
+	noPin   bool           // the request for a pin has timed out
+
+	// Client state kept here.
+	name  string // CLIENT SETNAME
+	reply replyMode
+	muted bool // the command being routed gets no reply
+
+	engines []*lockcmds.Engine // those that know this session
+
+	// Output.
+	output
+
+	lastWords []byte // sent after the outstanding replies, then the connection closes
+	ended     bool
+}
+
+func newSession(id uint64, addr string, e *env, h host) *Session {
+	return &Session{id: id, addr: addr, env: e, host: h, guard: resp.NewGuard(e.opts.Limits.Request), ident: e.firstIdentity()}
+}
+
+// Feed takes bytes that the client sent. It does not keep b. false: the session has ended, or b was more than it may
+// hold back, and the connection is to be closed.
+func (s *Session) Feed(b []byte) bool {
+	s.feed(b)
+	s.host.Flush()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return !s.ended
+}
+
+func (s *Session) feed(b []byte) {
+	s.mu.Lock()
+	defer s.leave()
+	switch {
+	case s.over():
+	case len(s.in) > 0:
+		s.in = append(s.in, b...)
+		s.advance()
+	default:
+		if n := s.consume(b); n < len(b) && !s.over() {
+			s.in = append(s.in, b[n:]...)
+		}
+	}
+	if len(s.in) > s.env.opts.Limits.Query {
+		s.env.opts.Logger.Warn("client closed: query buffer limit", zap.String("client", s.addr), zap.Int("bytes", len(s.in)))
+		s.end()
+	}
+}
+
+// leave ends every entry into a session. A panic ends this session only.
+func (s *Session) leave() {
+	if r := recover(); r != nil {
+		s.env.opts.Logger.Error("BUG: panic in a session", zap.String("client", s.addr), zap.Any("panic", r), zap.ByteString("stack", debug.Stack()))
+		s.env.stats.panics.Add(1)
+		s.end()
+	}
+	s.mu.Unlock()
+}
+
+// advance goes on with the input that has been held back.
+func (s *Session) advance() {
+	if len(s.in) == 0 || s.wait != nothing || s.ended {
+		return
+	}
+	in := s.in
+	n := s.consume(in)
+	switch {
+	case s.over():
+		s.in = nil
+	case n == len(in):
+		s.in = shrink(in)
+	default:
+		s.in = append(in[:0], in[n:]...)
+	}
+}
+
+// over reports whether no further command of this client will be executed.
+func (s *Session) over() bool { return s.ended || s.wait == forGoodbye }
+
+// shrink empties a buffer and drops it if it has grown beyond what an ordinary client needs.
+func shrink(b []byte) []byte {
+	if cap(b) > maxKept {
+		return nil
+	}
+	return b[:0]
+}
+
+// maxKept bounds the buffers that an idle session keeps.
+const maxKept = 32 << 10
+
+// consume routes the whole commands at the start of buf, as long as the session need not wait, and returns how many bytes
+// they had. Commands that may share the lane are sent together, one copy for all of them.
+func (s *Session) consume(buf []byte) int {
+	table := s.env.policies()
+	off := 0
+	run := run{s: s, buf: buf}
+	for s.wait == nothing && !s.ended {
+		f, n, err := s.guard.Next(buf[off:])
+		if err != nil {
+			run.send()
+			s.protocolError(err)
+			break
+		}
+		if n == 0 {
+			break
+		}
+		if len(f.Raw) == 0 { // an empty command, which Redis ignores
+			run.send()
+			off += n
+			continue
+		}
+		row := table.lookup(f.Name)
+		if row.policy == shared && s.plain() {
+			run.add(off, f.Raw, n)
+			off += n
+			continue
+		}
+		run.send()
+		if s.wait != nothing || !s.route(row, f.Raw) {
+			break
+		}
+		off += n
+	}
+	run.send()
+	return off
+}
+
+// plain reports whether a shared command may simply join the lane: the hot path.
+func (s *Session) plain() bool { return s.pin == nil && s.reply == replyOn }
+
+// run is a stretch of buf that holds n whole commands for the lane.
+type run struct {
+	s          *Session
+	buf        []byte
+	start, end int
+	n          int
+}
+
+// add appends the command that takes n bytes at off.
+func (r *run) add(off int, raw []byte, n int) {
+	if len(raw) != n || &raw[0] != &r.buf[off] { // an inline command, rewritten elsewhere
+		r.send()
+		r.s.forward(raw, r.s, 1)
+		return
+	}
+	if r.n == 0 {
+		r.start = off
+	}
+	r.n++
+	r.end = off + n
+}
+
+func (r *run) send() {
+	if r.n > 0 {
+		r.s.forward(r.buf[r.start:r.end], r.s, r.n)
+		r.n = 0
+	}
+}
+
+// forward sends n commands on the pin or the lane, for a receiver that reports back to this session.
+func (s *Session) forward(raw []byte, to upstream.Receiver, n int) {
+	var err error
+	if s.pin != nil {
+		err = s.pin.conn.Append(raw, to, n)
+	} else {
+		if s.lane == nil {
+			s.lane = s.env.upstream.Lane(s.ident)
+		}
+		err = s.lane.Append(raw, to, n)
+	}
+	s.pending += n
+	s.owed += len(raw)
+	if err != nil {
+		s.env.stats.refused.Add(int64(n))
+		to.(refusable).refused(n)
+	}
+}
+
+// refusable is a receiver of this package: told, with the session locked, that its commands were not sent.
+type refusable interface{ refused(n int) }
+
+// protocolError answers what the guard found, once everything before it has been answered, and closes the connection.
+func (s *Session) protocolError(err error) {
+	s.goodbye(resp.AppendRawError(nil, "ERR "+err.Error()))
+}
+
+// goodbye sends the last reply after the outstanding ones and closes the connection.
+func (s *Session) goodbye(words []byte) {
+	s.lastWords = words
+	s.wait = forGoodbye
+	if s.pending == 0 {
+		s.sayGoodbye()
+	}
+}
+
+func (s *Session) sayGoodbye() {
+	s.emit(s.lastWords)
+	s.lastWords = nil
+	s.closeAfterOutput()
+}
+
+// quiet is called when nothing is outstanding any more.
+func (s *Session) quiet() {
+	s.owed = 0
+	if s.paused {
+		s.paused = false
+		s.host.Resume()
+	}
+	switch {
+	case s.ended:
+		s.leaveLane()
+		return
+	case s.wait == forGoodbye && s.lastWords != nil:
+		s.sayGoodbye()
+		return
+	case s.wait == forQuiet:
+		s.wait = nothing
+	}
+	s.releasePin()
+}
+
+// Hungup says that the client's connection is gone.
+func (s *Session) Hungup() {
+	s.mu.Lock()
+	defer s.leave()
+	s.end()
+}
+
+// end gives up everything the session has. Replies still outstanding on a lane are thrown away as they come.
+func (s *Session) end() {
+	if s.ended {
+		return
+	}
+	s.ended = true
+	s.lastWords = nil
+	if s.unpin != nil {
+		s.unpin()
+		s.unpin = nil
+	}
+	if s.pin != nil {
+		s.pin.conn.Discard()
+		s.pin, s.pending = nil, 0
+	}
+	if s.pending == 0 {
+		s.leaveLane()
+	}
+	for _, e := range s.engines {
+		e.Ended((*lockSession)(s))
+	}
+	s.host.Hangup()
+}
+
+func (s *Session) leaveLane() {
+	if s.lane != nil {
+		s.env.upstream.Leave(s.lane)
+		s.lane = nil
+	}
+}
+
+// MayRead reports whether the engine may read from the client: not while too many bytes of its commands are unanswered. Then
+// Resume follows. The wait is for Redis, never for the client, so two sides that only send cannot block each other.
+func (s *Session) MayRead() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.ended || s.pending == 0 || s.owed < s.env.opts.Limits.Unanswered {
+		return true
+	}
+	s.paused = true
+	return false
+}
+
+// EOF says that the client will send nothing more, although it may still read. It returns true if the client has replies to
+// come, which end the connection when they have been written; waiting for a lock or on a pin is not worth it, since nobody
+// could use the result, and ends at once.
+func (s *Session) EOF() bool {
+	s.mu.Lock()
+	defer s.leave()
+	switch {
+	case s.ended:
+		return false
+	case s.wait == forGoodbye:
+		return true
+	case s.wait == forLock, s.pin != nil, s.wait == forPin:
+		s.end()
+		return false
+	}
+	s.goodbye([]byte{})
+	return true
+}
+
+// Drain ends the session when it has its replies, unless it has used a lock command and so may hold a lock.
+func (s *Session) Drain() {
+	s.mu.Lock()
+	defer s.leave()
+	if !s.ended && len(s.engines) == 0 && s.wait == nothing && s.pin == nil {
+		s.goodbye([]byte{})
+	}
+}
