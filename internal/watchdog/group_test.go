@@ -57,9 +57,14 @@ func TestGroupsAreIndependent(t *testing.T) {
 		defer pool.Release()
 		core, logs := observer.New(zap.InfoLevel)
 		b := newBench(t, Options{Submit: pool.Submit, Logger: zap.New(core)})
+		var hanging atomic.Int64
 		b.setAnswer(func(ctx context.Context, group any, batch []Renewal) ([]Verdict, error) {
 			switch group {
 			case "hangs":
+				if n := hanging.Add(1); n > 4 {
+					t.Errorf("one group has %d jobs", n)
+				}
+				defer hanging.Add(-1)
 				<-ctx.Done()
 				return nil, ctx.Err()
 			case "fails":
