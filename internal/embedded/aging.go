@@ -19,8 +19,8 @@ const (
 type aging struct {
 	redis *miniredis.Miniredis // immutable
 
-	mu   sync.Mutex // guards the fields below
-	last time.Time  // TTLs are right as of this instant
+	mu   sync.Mutex    // guards the fields below
+	last time.Time     // TTLs are right as of this instant
 	cost time.Duration // of a step, estimated
 }
 
