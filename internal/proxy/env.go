@@ -61,6 +61,11 @@ func (e *env) firstIdentity() upstream.Identity {
 	return upstream.Identity{Proto: 2}
 }
 
+// restricts reports whether Redis's narrower limits for clients that must authenticate first apply to an identity.
+func (e *env) restricts(id upstream.Identity) bool {
+	return !id.Authenticated() && e.upstream.NeedsAuth()
+}
+
 // barrierWord is a word that no client can know in advance.
 func (e *env) barrierWord() []byte {
 	return strconv.AppendUint([]byte("lockproxy:"+e.opts.uuid+":"), e.words.Add(1), 36)

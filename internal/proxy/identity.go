@@ -5,6 +5,7 @@ import (
 	"strconv"
 	"strings"
 
+	"lockproxy/internal/resp"
 	"lockproxy/internal/upstream"
 )
 
@@ -40,9 +41,29 @@ func (s *Session) reidentify(name string, raw []byte) bool {
 	return true
 }
 
+// disown takes the credentials out of AUTH and HELLO where clients use the proxy's own, whatever they say. It returns the
+// command to send instead, with s.args to match, or nil if there is nothing left of it.
+func (s *Session) disown(name string, raw []byte) []byte {
+	switch name {
+	case "auth":
+		if len(s.args) == 2 || len(s.args) == 3 {
+			return nil
+		}
+	case "hello":
+		for i := 2; i+2 < len(s.args); i++ {
+			if argument(s.args, i) == "auth" {
+				s.args = append(s.args[:i], s.args[i+3:]...)
+				return resp.AppendCommand(nil, s.args...)
+			}
+		}
+	}
+	return raw
+}
+
 // become moves the session and its pin to another identity.
 func (s *Session) become(id upstream.Identity) {
 	s.ident = id
+	s.guard.Restrict(s.env.restricts(id))
 	if s.pin != nil {
 		s.pin.conn.Became(id)
 	}

@@ -67,7 +67,9 @@ func (srv *Server) newArrival(nc net.Conn) *arrival {
 	if limit := srv.env.opts.Limits.FirstCommand; limit > 0 {
 		_ = nc.SetReadDeadline(time.Now().Add(limit)) // an error shows in the read that follows
 	}
-	return &arrival{Conn: nc, server: srv, guard: resp.NewGuard(srv.env.opts.Limits.Request)}
+	a := &arrival{Conn: nc, server: srv, guard: resp.NewGuard(srv.env.opts.Limits.Request)}
+	a.guard.Restrict(srv.env.restricts(srv.env.firstIdentity()))
+	return a
 }
 
 // Read gives redcon the first command.

@@ -16,7 +16,9 @@ import (
 const (
 	// AuthUpstream passes clients' credentials to Redis, which judges them. Nothing is lent.
 	AuthUpstream = "upstream"
-	// AuthNone lends the proxy's own credentials to every client.
+	// AuthProxy lends the proxy's own credentials to a client until it authenticates itself.
+	AuthProxy = "proxy"
+	// AuthNone lends the proxy's own credentials to every client, whatever it says of itself.
 	AuthNone = "none"
 )
 
@@ -25,7 +27,7 @@ type Options struct {
 	Listen   []string // host:port or unix:/path
 	Upstream upstream.Options
 
-	ClientAuth string // AuthUpstream (default) or AuthNone
+	ClientAuth string // AuthUpstream (default), AuthProxy or AuthNone
 	Locks      Locks
 	Limits     Limits
 
@@ -69,9 +71,9 @@ func (o *Options) setDefaults() error {
 	switch o.ClientAuth {
 	case "":
 		o.ClientAuth = AuthUpstream
-	case AuthUpstream, AuthNone:
+	case AuthUpstream, AuthProxy, AuthNone:
 	default:
-		return fmt.Errorf("proxy: client-auth %q is none of upstream, none", o.ClientAuth)
+		return fmt.Errorf("proxy: client-auth %q is none of upstream, proxy, none", o.ClientAuth)
 	}
 	if o.Logger == nil {
 		o.Logger = zap.NewNop()
@@ -97,5 +99,5 @@ func orElse[T comparable](v *T, def T) {
 	}
 }
 
-// lends reports whether clients get the proxy's own credentials.
-func (o *Options) lends() bool { return o.ClientAuth == AuthNone }
+// lends reports whether clients begin with the proxy's own credentials.
+func (o *Options) lends() bool { return o.ClientAuth != AuthUpstream }

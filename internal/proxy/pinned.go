@@ -81,7 +81,7 @@ func (s *Session) setPin(conn *upstream.Pin, reason string) {
 // releasePin gives the pin back if nothing ties the session to it. Nothing is outstanding.
 func (s *Session) releasePin() {
 	p := s.pin
-	if p == nil || p.mode != readsReplies || p.keep || p.inTx || p.watching || s.wait != nothing {
+	if p == nil || p.mode != readsReplies || s.streaming || p.keep || p.inTx || p.watching || s.wait != nothing {
 		return
 	}
 	s.pin = nil
@@ -117,7 +117,7 @@ func (p *pinned) Closed(error) {
 	if s.ended || s.pin != p {
 		return
 	}
-	if p.conn.Connected() && (p.mode != readsReplies || p.inTx || p.watching || p.keep) {
+	if p.conn.Connected() && (p.mode != readsReplies || p.inTx || p.watching || p.keep || s.streaming) {
 		s.end()
 		return
 	}

@@ -31,6 +31,11 @@ func (s *Session) route(row *command, raw []byte) bool {
 	s.muted = s.reply != replyOn
 	skip := s.reply == replySkip
 	p := row.policyOf(s.args)
+	if p == identity && s.env.opts.ClientAuth == AuthNone {
+		if raw = s.disown(row.name, raw); raw == nil {
+			return s.awaitQuiet() && s.answer(ok)
+		}
+	}
 	var routed bool
 	switch {
 	case s.pin == nil:

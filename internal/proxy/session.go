@@ -72,11 +72,14 @@ type Session struct {
 	output
 
 	lastWords []byte // sent after the outstanding replies, then the connection closes
+	streaming bool // the start of a large command has been sent on the pin, or thrown away if there is none any more
 	ended     bool
 }
 
 func newSession(id uint64, addr string, e *env, h host) *Session {
-	return &Session{id: id, addr: addr, env: e, host: h, guard: resp.NewGuard(e.opts.Limits.Request), ident: e.firstIdentity()}
+	s := &Session{id: id, addr: addr, env: e, host: h, guard: resp.NewGuard(e.opts.Limits.Request), ident: e.firstIdentity()}
+	s.guard.Restrict(e.restricts(s.ident))
+	return s
 }
 
 // Feed takes bytes that the client sent. It does not keep b. false: the session has ended, or b was more than it may
@@ -130,6 +133,7 @@ func (s *Session) advance() {
 		s.in = nil
 	case n == len(in):
 		s.in = shrink(in)
+	case n == 0: // nothing to move
 	default:
 		s.in = append(in[:0], in[n:]...)
 	}
@@ -163,7 +167,15 @@ func (s *Session) consume(buf []byte) int {
 			break
 		}
 		if n == 0 {
+			run.send()
+			off += s.stream(table, buf[off:])
 			break
+		}
+		if s.streaming {
+			run.send()
+			s.endStream(f.Raw)
+			off += n
+			continue
 		}
 		if len(f.Raw) == 0 { // an empty command, which Redis ignores
 			run.send()
@@ -323,11 +335,25 @@ func (s *Session) leaveLane() {
 func (s *Session) MayRead() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.ended || s.pending == 0 || s.owed < s.env.opts.Limits.Unanswered {
+	switch {
+	case s.ended:
 		return true
+	case s.streaming && s.pin != nil:
+		s.paused = s.pin.conn.WhenEmpty(streamBacklog, s.unpause)
+	default:
+		s.paused = s.pending > 0 && s.owed >= s.env.opts.Limits.Unanswered
 	}
-	s.paused = true
-	return false
+	return !s.paused
+}
+
+// unpause ends a pause of the engine.
+func (s *Session) unpause() {
+	s.mu.Lock()
+	defer s.leave()
+	if s.paused {
+		s.paused = false
+		s.host.Resume()
+	}
 }
 
 // EOF says that the client will send nothing more, although it may still read. It returns true if the client has replies to

@@ -42,6 +42,10 @@ func (p *Pin) Named(name string) { p.name = name }
 // Append sends n commands, b, on behalf of to. It copies b and does not block. ErrDown: the connection has ended.
 func (p *Pin) Append(b []byte, to Receiver, n int) error { return p.stream.append(b, to, n) }
 
+// WhenEmpty asks for one call of f, from another goroutine and without locks, when the connection has taken everything
+// appended, if more than n bytes are still waiting. false: no more than n bytes are waiting, and f is not called.
+func (p *Pin) WhenEmpty(n int, f func()) bool { return p.stream.whenEmpty(n, f) }
+
 // Observe names who gets what arrives without being a reply.
 func (p *Pin) Observe(o Observer) { p.stream.observe(o) }
 

@@ -74,6 +74,7 @@ type stream struct {
 	queue  []span // the receivers of out, in order
 	flight []span // requests taken by the writer and not yet claimed by the reader
 	asleep bool   // the writer found nothing and waits on wake
+	empty  func() // called once by the writer when nothing is left to take; nil: nobody asks
 	mode   mode
 	obs    Observer
 
@@ -122,6 +123,18 @@ func (s *stream) ring() {
 	}
 }
 
+// whenEmpty asks for a call of f, from another goroutine, when everything appended has been taken, if more than n bytes have
+// not been. It reports whether f will be called, or the stream's end told.
+func (s *stream) whenEmpty(n int, f func()) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.out) <= n || s.state == down {
+		return false
+	}
+	s.empty = f
+	return true
+}
+
 // setMode switches how further bytes are read. The caller has made sure that no reply is outstanding.
 func (s *stream) setMode(m mode) {
 	s.mu.Lock()
@@ -149,11 +162,17 @@ func (s *stream) open() {
 // them back as spare in a later call.
 func (s *stream) take(spare []byte) []byte {
 	s.mu.Lock()
-	defer s.mu.Unlock()
 	if len(s.out) == 0 {
 		s.asleep = true
+		empty := s.empty
+		s.empty = nil
+		s.mu.Unlock()
+		if empty != nil {
+			empty()
+		}
 		return nil
 	}
+	defer s.mu.Unlock()
 	b := s.out
 	s.out = spare[:0]
 	s.flight = append(s.flight, s.queue...)
@@ -171,6 +190,8 @@ func (s *stream) end(err error, next state) {
 	obs := s.obs
 	s.state, s.mode, s.asleep = next, counted, true
 	s.out, s.queue, s.flight = nil, nil, nil
+	empty := s.empty
+	s.empty = nil
 	s.mu.Unlock()
 
 	s.claimed, s.head, s.frame, s.mid, s.inPush = nil, 0, nil, false, false
@@ -185,6 +206,9 @@ func (s *stream) end(err error, next state) {
 	}
 	if obs != nil {
 		obs.Closed(err)
+	}
+	if empty != nil {
+		empty()
 	}
 }
 

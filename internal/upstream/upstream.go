@@ -1,6 +1,7 @@
 package upstream
 
 import (
+	"bytes"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -50,6 +51,7 @@ type Upstream struct {
 	pins    *pins
 	table   atomic.Pointer[Table]
 	refresh chan struct{} // size 1, never closed: the command table may have changed
+	guarded atomic.Bool   // clients must authenticate
 	wg      sync.WaitGroup
 
 	mu     sync.Mutex
@@ -159,6 +161,7 @@ func (u *Upstream) refreshTable(ctx context.Context) {
 	for {
 		table, err := u.fetchTable(ctx)
 		if err == nil {
+			u.guarded.Store(u.needsAuth(ctx))
 			u.table.Store(table)
 			u.heard(nil)
 			u.opts.Logger.Info("upstream is there", zap.String("addr", u.opts.Addr), zap.Int("commands", table.Len()))
@@ -168,6 +171,7 @@ func (u *Upstream) refreshTable(ctx context.Context) {
 			return
 		}
 		if isRefused(err) {
+			u.guarded.Store(u.needsAuth(ctx))
 			u.heard(nil)
 			u.opts.Logger.Warn("upstream does not list its commands, using a built-in table", zap.Error(err))
 			return
@@ -194,6 +198,21 @@ func (u *Upstream) heard(err error) {
 	u.mu.Lock()
 	u.ready, u.cause = err == nil, err
 	u.mu.Unlock()
+}
+
+// NeedsAuth reports whether Redis refused to serve a connection without credentials when the proxy last looked, which is at
+// every (re)connect.
+func (u *Upstream) NeedsAuth() bool { return u.guarded.Load() }
+
+// needsAuth asks Redis. When it cannot be asked the answer is no, which only makes limits wider.
+func (u *Upstream) needsAuth(ctx context.Context) bool {
+	nc, err := u.dial(ctx, Identity{Proto: 2})
+	if err != nil {
+		return false
+	}
+	defer nc.Close()
+	b, err := u.ask(nc, "PING")
+	return err == nil && bytes.HasPrefix(b, []byte("-NOAUTH"))
 }
 
 // Commands is the table of what Redis can do.
