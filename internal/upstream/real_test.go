@@ -1,0 +1,268 @@
+package upstream
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"lockproxy/internal/redistest"
+	"lockproxy/internal/resp"
+)
+
+// start runs an Upstream in front of a real Redis until the test ends.
+func start(t *testing.T, opts Options) *Upstream {
+	t.Helper()
+	u, err := New(opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- u.Run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Errorf("Run = %v", err)
+		}
+	})
+	return u
+}
+
+// answers is a Receiver that hands over whole replies, and losses as errors.
+type answers struct {
+	part []byte
+	got  chan string // size: as many as a test asks for
+}
+
+func newAnswers() *answers { return &answers{got: make(chan string, 100)} }
+
+func (a *answers) Replies(b []byte, n int, more bool) {
+	a.part = append(a.part, b...)
+	if n > 1 {
+		panic("the tests ask one by one")
+	}
+	if n == 1 {
+		a.got <- string(a.part)
+		a.part = nil
+	}
+}
+
+func (a *answers) Lost(n int, sent bool) {
+	for range n {
+		a.got <- fmt.Sprintf("lost sent=%v", sent)
+	}
+}
+
+func (a *answers) Flush() {}
+
+func (a *answers) next(t *testing.T) string {
+	t.Helper()
+	select {
+	case s := <-a.got:
+		return s
+	case <-time.After(10 * time.Second):
+		t.Fatal("no reply within 10 s")
+		return ""
+	}
+}
+
+type appender interface {
+	Append(b []byte, to Receiver, n int) error
+}
+
+func ask(t *testing.T, c appender, args ...string) string {
+	t.Helper()
+	a := newAnswers()
+	if err := c.Append(resp.AppendCommand(nil, args...), a, 1); err != nil {
+		return err.Error()
+	}
+	return a.next(t)
+}
+
+func TestLaneServesItsIdentity(t *testing.T) {
+	r := redistest.Start(t)
+	for _, addr := range []string{r.Addr(), "unix:" + r.Socket()} {
+		u := start(t, Options{Addr: addr})
+		l := u.Lane(Identity{DB: 3, Proto: 3})
+		ask(t, l, "SET", "k", "v")
+		if got := ask(t, l, "HGETALL", "none"); got != "%0\r\n" {
+			t.Errorf("HGETALL over %s = %q, want a RESP3 map", addr, got)
+		}
+		other := u.Lane(Identity{DB: 0, Proto: 2})
+		if got := ask(t, other, "GET", "k"); got != "$-1\r\n" {
+			t.Errorf("GET in db 0 = %q, want a null: the lanes must not share a database", got)
+		}
+		u.Leave(l)
+		u.Leave(other)
+	}
+}
+
+func TestLaneReconnectsAndNeverSendsTwice(t *testing.T) {
+	r := redistest.Start(t)
+	u := start(t, Options{Addr: r.Addr()})
+	l := u.Lane(Identity{Proto: 2})
+	if got := ask(t, l, "INCR", "n"); got != ":1\r\n" {
+		t.Fatalf("INCR = %q", got)
+	}
+	r.Pause()
+	a := newAnswers()
+	if err := l.Append(resp.AppendCommand(nil, "INCR", "n"), a, 1); err != nil {
+		t.Fatal(err)
+	}
+	r.Kill()
+	if got, want := a.next(t), "lost sent=true"; got != want {
+		t.Errorf("a command in flight at a crash = %q, want %q", got, want)
+	}
+	redistest.Eventually(t, 10*time.Second, "the lane refuses at once while Redis is down", func() bool {
+		got := ask(t, l, "PING")
+		return got == ErrDown.Error() || got == "lost sent=false"
+	})
+	r.Restart()
+	redistest.Eventually(t, 10*time.Second, "the lane serves again", func() bool { return ask(t, l, "PING") == "+PONG\r\n" })
+	if got := ask(t, l, "EXISTS", "n"); got != ":0\r\n" {
+		t.Errorf("EXISTS n = %q: the lost INCR was sent again", got)
+	}
+	u.Leave(l)
+}
+
+func TestPinsAreBoundedAndQueued(t *testing.T) {
+	r := redistest.Start(t)
+	u := start(t, Options{Addr: r.Addr(), MaxPins: 2, PinWait: 100 * time.Millisecond})
+	id := Identity{Proto: 2}
+	first, second := u.Acquire(id), u.Acquire(id)
+	if first == nil || second == nil {
+		t.Fatal("two pins are allowed")
+	}
+	if u.Acquire(id) != nil {
+		t.Fatal("a third pin beyond the limit of two")
+	}
+	got := make(chan *Pin, 1)
+	u.AwaitPin(id, func(p *Pin) { got <- p })
+	if p := <-got; p != nil {
+		t.Error("a pin was delivered though none was given back")
+	}
+	u.AwaitPin(id, func(p *Pin) { got <- p })
+	ask(t, first, "PING")
+	first.Release()
+	p := <-got
+	if p != first {
+		t.Errorf("the waiter got %p, want the released pin %p", p, first)
+	}
+	withdraw := u.AwaitPin(id, func(*Pin) { t.Error("a withdrawn request was served") })
+	if !withdraw() {
+		t.Error("withdraw reported that the request was settled")
+	}
+	p.Discard()
+	second.Discard()
+	if open, idle := u.Pins(); open != 0 || idle != 0 {
+		t.Errorf("%d open and %d idle pins, want none", open, idle)
+	}
+}
+
+func TestIdlePinMakesRoomForAnotherIdentity(t *testing.T) {
+	r := redistest.Start(t)
+	u := start(t, Options{Addr: r.Addr(), MaxPins: 1})
+	p := u.Acquire(Identity{Proto: 2})
+	ask(t, p, "PING")
+	p.Release()
+	if again := u.Acquire(Identity{Proto: 2}); again != p {
+		t.Error("an idle pin of the same identity was not used again")
+	}
+	p.Release()
+	q := u.Acquire(Identity{Proto: 2, DB: 5})
+	if q == nil {
+		t.Fatal("an idle pin of another identity kept the only place")
+	}
+	if got := ask(t, q, "PING"); got != "+PONG\r\n" {
+		t.Errorf("PING = %q", got)
+	}
+	q.Release()
+}
+
+func TestPinWithoutRedisReportsUnsent(t *testing.T) {
+	r := redistest.Start(t)
+	u := start(t, Options{Addr: r.Addr()})
+	r.Kill()
+	p := u.Acquire(Identity{Proto: 2})
+	a := newAnswers()
+	if err := p.Append(resp.AppendCommand(nil, "PING"), a, 1); err == nil {
+		if got, want := a.next(t), "lost sent=false"; got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	} else if !errors.Is(err, ErrDown) {
+		t.Errorf("Append = %v", err)
+	}
+	p.Discard()
+}
+
+func TestNeedsAuthFollowsRedis(t *testing.T) {
+	open, closed := redistest.Start(t), redistest.Start(t, "--requirepass", "secret")
+	for _, c := range []struct {
+		name string
+		opts Options
+		want bool
+	}{
+		{"open", Options{Addr: open.Addr()}, false},
+		{"closed", Options{Addr: closed.Addr()}, true},
+		{"closed, with the proxy's own password", Options{Addr: closed.Addr(), Password: "secret"}, true},
+	} {
+		u := start(t, c.opts)
+		redistest.Eventually(t, 10*time.Second, c.name+" is ready", func() bool { ok, _ := u.Ready(); return ok })
+		if got := u.NeedsAuth(); got != c.want {
+			t.Errorf("%s: NeedsAuth = %v, want %v", c.name, got, c.want)
+		}
+	}
+}
+
+func TestIdentityNeverPrintsItsPassword(t *testing.T) {
+	id := Identity{User: "u", Password: "hunter2", DB: 1, Proto: 3}
+	for _, s := range []string{id.String(), fmt.Sprintf("%v %+v %#v %s", id, id, id, id)} {
+		if strings.Contains(s, "hunter2") {
+			t.Errorf("%q contains the password", s)
+		}
+	}
+}
+
+var update = flag.Bool("update", false, "rewrite snapshot.resp from the redis-server at hand")
+
+// The snapshot is the answer of a real Redis; it is compared with the one at hand when that is of the same version.
+func TestSnapshotIsRedisAnswer(t *testing.T) {
+	r := redistest.Start(t)
+	u := start(t, Options{Addr: r.Addr()})
+	nc, err := u.dial(t.Context(), Identity{Proto: 2})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer nc.Close()
+	b, err := u.ask(nc, "COMMAND")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if *update {
+		if err := os.WriteFile("snapshot.resp", b, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got, err := parseTable(b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range got.All() {
+		if s := snapshot().Lookup(c.Name); s != nil && s.Flags != c.Flags {
+			t.Errorf("%s: flags %b in the snapshot, %b in Redis", c.Name, s.Flags, c.Flags)
+		}
+	}
+	for name, want := range map[string]Flags{"blpop": Blocking, "get": 0, "wait": 0} {
+		if got := got.Lookup(name).Flags &^ NoMulti; got != want {
+			t.Errorf("%s: flags %b, want %b", name, got, want)
+		}
+	}
+	if !got.Lookup("client").Subcommands["setname"] {
+		t.Error("CLIENT SETNAME is not listed")
+	}
+}

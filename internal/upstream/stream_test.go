@@ -1,0 +1,303 @@
+package upstream
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"lockproxy/internal/resp"
+)
+
+// recorder is a Receiver and an Observer that writes down what it is told.
+type recorder struct {
+	name  string
+	log   *[]string
+	bytes strings.Builder
+	n     int
+}
+
+func (r *recorder) note(format string, args ...any) {
+	*r.log = append(*r.log, r.name+" "+fmt.Sprintf(format, args...))
+}
+
+func (r *recorder) Replies(b []byte, n int, more bool) {
+	r.bytes.Write(b)
+	r.n += n
+	r.note("%d replies %q more=%v", n, b, more)
+}
+func (r *recorder) Lost(n int, sent bool)         { r.note("lost %d sent=%v", n, sent) }
+func (r *recorder) Flush()                        {}
+func (r *recorder) Push(b []byte, kind resp.Kind) { r.note("push %q", b) }
+func (r *recorder) Closed(err error)              { r.note("closed %v", err) }
+
+// streamUnderTest is an open stream with recorders a and b.
+func streamUnderTest(t *testing.T) (s *stream, a, b *recorder, log *[]string) {
+	t.Helper()
+	log = new([]string)
+	s = newStream()
+	s.open()
+	return s, &recorder{name: "a", log: log}, &recorder{name: "b", log: log}, log
+}
+
+func send(t *testing.T, s *stream, raw string, to Receiver, n int) {
+	t.Helper()
+	if err := s.append([]byte(raw), to, n); err != nil {
+		t.Fatalf("append: %v", err)
+	}
+}
+
+func wantLog(t *testing.T, got *[]string, want ...string) {
+	t.Helper()
+	if diff := cmp.Diff(want, *got); diff != "" {
+		t.Errorf("log (-want +got):\n%s", diff)
+	}
+}
+
+func TestRepliesGoToWhoAskedInOrder(t *testing.T) {
+	s, a, b, log := streamUnderTest(t)
+	send(t, s, "A1A2", a, 2)
+	send(t, s, "B1", b, 1)
+	send(t, s, "A3", a, 1)
+	if got, want := string(s.take(nil)), "A1A2B1A3"; got != want {
+		t.Fatalf("take = %q, want %q", got, want)
+	}
+	if err := s.feed([]byte("+1\r\n+2\r\n$2\r\nB1\r\n:3\r\n")); err != nil {
+		t.Fatal(err)
+	}
+	wantLog(t, log,
+		`a 2 replies "+1\r\n+2\r\n" more=false`,
+		`b 1 replies "$2\r\nB1\r\n" more=false`,
+		`a 1 replies ":3\r\n" more=false`)
+}
+
+func TestPartialReplyIsHandedOnAtOnce(t *testing.T) {
+	s, a, _, log := streamUnderTest(t)
+	send(t, s, "A1A2", a, 2)
+	s.take(nil)
+	for _, chunk := range []string{"+OK\r\n$10\r\n01234", "56789\r", "\n"} {
+		if err := s.feed([]byte(chunk)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	wantLog(t, log,
+		`a 1 replies "+OK\r\n$10\r\n01234" more=true`,
+		`a 0 replies "56789\r" more=true`,
+		`a 1 replies "\n" more=false`)
+}
+
+func TestPushBetweenRepliesGoesToTheObserver(t *testing.T) {
+	s, a, b, log := streamUnderTest(t)
+	s.observe(b)
+	send(t, s, "A1A2", a, 2)
+	s.take(nil)
+	for _, chunk := range []string{"+1\r\n>2\r\n+inv", "alidate\r\n_\r\n+2\r\n>1\r\n+x\r\n"} {
+		if err := s.feed([]byte(chunk)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	wantLog(t, log,
+		`a 1 replies "+1\r\n" more=false`,
+		`b push ">2\r\n+invalidate\r\n_\r\n"`,
+		`a 1 replies "+2\r\n" more=false`,
+		`b push ">1\r\n+x\r\n"`)
+}
+
+func TestPushWithoutAnObserverIsDropped(t *testing.T) {
+	s, a, _, log := streamUnderTest(t)
+	send(t, s, "A1", a, 1)
+	s.take(nil)
+	if err := s.feed([]byte(">1\r\n+x\r\n+1\r\n")); err != nil {
+		t.Fatal(err)
+	}
+	wantLog(t, log, `a 1 replies "+1\r\n" more=false`)
+}
+
+func TestReplyThatNobodyAskedForIsAnError(t *testing.T) {
+	s, _, _, _ := streamUnderTest(t)
+	if err := s.feed([]byte("+OK\r\n")); !errors.Is(err, errUnexpected) {
+		t.Errorf("feed = %v, want %v", err, errUnexpected)
+	}
+}
+
+func TestEndTellsSentFromUnsent(t *testing.T) {
+	s, a, b, log := streamUnderTest(t)
+	s.observe(b)
+	send(t, s, "A1A2A3", a, 3)
+	s.take(nil)
+	if err := s.feed([]byte("+1\r\n+par")); err != nil {
+		t.Fatal(err)
+	}
+	send(t, s, "B1", b, 1)
+	s.take(nil)
+	send(t, s, "A4", a, 1)
+	broken := errors.New("broken")
+	s.end(broken, down)
+	wantLog(t, log,
+		`a 1 replies "+1\r\n+par" more=true`,
+		"a lost 2 sent=true",
+		"b lost 1 sent=true",
+		"a lost 1 sent=false",
+		"b closed broken")
+	if err := s.append([]byte("A5"), a, 1); !errors.Is(err, ErrDown) {
+		t.Errorf("append after the end = %v, want %v", err, ErrDown)
+	}
+}
+
+func TestStreamWorksAgainAfterReconnecting(t *testing.T) {
+	s, a, _, log := streamUnderTest(t)
+	send(t, s, "A1", a, 1)
+	s.take(nil)
+	if err := s.feed([]byte("$5\r\nab")); err != nil {
+		t.Fatal(err)
+	}
+	s.end(errors.New("broken"), connecting)
+	*log = nil
+	send(t, s, "A2", a, 1) // waits for the connection
+	s.open()
+	if got := string(s.take(nil)); got != "A2" {
+		t.Fatalf("take = %q, want A2 only: nothing is sent twice", got)
+	}
+	if err := s.feed([]byte("+2\r\n")); err != nil {
+		t.Fatal(err)
+	}
+	wantLog(t, log, `a 1 replies "+2\r\n" more=false`)
+}
+
+func TestFramedModeHandsOverWholeFrames(t *testing.T) {
+	s, _, b, log := streamUnderTest(t)
+	s.observe(b)
+	s.setMode(framed)
+	for _, chunk := range []string{"*3\r\n$9\r\nsubscribe\r\n$1\r\na\r", "\n:1\r\n+PONG\r\n"} {
+		if err := s.feed([]byte(chunk)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	wantLog(t, log, `b push "*3\r\n$9\r\nsubscribe\r\n$1\r\na\r\n:1\r\n"`, `b push "+PONG\r\n"`)
+}
+
+func TestRawModeHandsOverBytes(t *testing.T) {
+	s, _, b, log := streamUnderTest(t)
+	s.observe(b)
+	s.setMode(raw)
+	if err := s.feed([]byte("\x00not RESP")); err != nil {
+		t.Fatal(err)
+	}
+	wantLog(t, log, `b push "\x00not RESP"`)
+}
+
+func TestWhenEmptyIsCalledOnce(t *testing.T) {
+	s, a, _, _ := streamUnderTest(t)
+	calls := 0
+	count := func() { calls++ }
+	if s.whenEmpty(0, count) {
+		t.Error("whenEmpty promised a call though nothing waits")
+	}
+	send(t, s, "A1", a, 1)
+	if !s.whenEmpty(0, count) {
+		t.Fatal("whenEmpty refused though a request waits")
+	}
+	s.take(nil)
+	s.take(nil)
+	s.take(nil)
+	if calls != 1 {
+		t.Errorf("%d calls, want 1", calls)
+	}
+}
+
+// However the bytes are cut, every receiver gets exactly the replies to its own requests.
+func TestCutsDoNotMatter(t *testing.T) {
+	replies := []string{"+OK\r\n", "$-1\r\n", "$3\r\nfoo\r\n", "*2\r\n:1\r\n*1\r\n$0\r\n\r\n", "_\r\n", "%1\r\n+k\r\n#t\r\n", "-ERR x\r\n"}
+	rapid.Check(t, func(t *rapid.T) {
+		log := new([]string)
+		receivers := []*recorder{{name: "a", log: log}, {name: "b", log: log}, {name: "c", log: log}}
+		want := make([]string, len(receivers))
+		s := newStream()
+		s.open()
+		var wire string
+		for range rapid.IntRange(1, 20).Draw(t, "runs") {
+			i := rapid.IntRange(0, len(receivers)-1).Draw(t, "receiver")
+			n := rapid.IntRange(1, 4).Draw(t, "requests")
+			if err := s.append([]byte("x"), receivers[i], n); err != nil {
+				t.Fatal(err)
+			}
+			for range n {
+				r := rapid.SampledFrom(replies).Draw(t, "reply")
+				want[i] += r
+				wire += r
+			}
+			if rapid.Bool().Draw(t, "push") {
+				wire += ">1\r\n+push\r\n"
+			}
+		}
+		s.take(nil)
+		for len(wire) > 0 {
+			n := rapid.IntRange(1, len(wire)).Draw(t, "cut")
+			if err := s.feed([]byte(wire[:n])); err != nil {
+				t.Fatal(err)
+			}
+			wire = wire[n:]
+		}
+		for i, r := range receivers {
+			if got := r.bytes.String(); got != want[i] {
+				t.Fatalf("%s got %q, want %q", r.name, got, want[i])
+			}
+		}
+	})
+}
+
+// sink is a Receiver that does nothing.
+type sink struct{}
+
+func (sink) Replies([]byte, int, bool) {}
+func (sink) Lost(int, bool)            {}
+func (sink) Flush()                    {}
+
+func TestStreamDoesNotAllocate(t *testing.T) {
+	s := newStream()
+	s.open()
+	to := Receiver(sink{})
+	request, reply := []byte("*1\r\n$4\r\nPING\r\n"), []byte("+PONG\r\n")
+	var spare []byte
+	round := func() {
+		if err := s.append(request, to, 1); err != nil {
+			t.Fatal(err)
+		}
+		spare = s.take(spare)
+		if err := s.feed(reply); err != nil {
+			t.Fatal(err)
+		}
+	}
+	round()
+	round()
+	if got := testing.AllocsPerRun(1000, round); got != 0 {
+		t.Errorf("%v allocations per command, want 0", got)
+	}
+}
+
+// BenchmarkStream is one command through the state machine of a lane: append, take, feed.
+func BenchmarkStream(b *testing.B) {
+	for _, depth := range []int{1, 16} {
+		b.Run(fmt.Sprintf("depth=%d", depth), func(b *testing.B) {
+			s := newStream()
+			s.open()
+			to := Receiver(sink{})
+			request := []byte(strings.Repeat("*2\r\n$3\r\nGET\r\n$3\r\nkey\r\n", depth))
+			reply := []byte(strings.Repeat("$3\r\nfoo\r\n", depth))
+			var spare []byte
+			b.ReportAllocs()
+			for b.Loop() {
+				if err := s.append(request, to, depth); err != nil {
+					b.Fatal(err)
+				}
+				spare = s.take(spare)
+				if err := s.feed(reply); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}
