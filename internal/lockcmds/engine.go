@@ -1,13 +1,56 @@
+// Package lockcmds is the lock commands: LOCK, TRYLOCK, FAIRLOCK, UNLOCK, EXTENDLOCK, LOCKINFO, LOCKLIST, FORCEUNLOCK.
+// The locks live in Redis in the layout of Redisson, so its clients and ours exclude each other.
+//
+//	session ──Parse──► Engine.Start ──► one script on the session's own lane or pin ──► Done ──► reply
+//	                                                   │ busy, and it may wait
+//	                                                   ▼
+//	                                  room: one queue per lock, one subscription ◄── hub ◄── Redis: "released"
+//	                                                   │ head of the queue only      ◄── the holder's TTL is over
+//	                                                   ▼
+//	                               one script on the engine's own connection (a job on the pool) ──► Answer
+//
+//	UNLOCK with local waiters: one script releases and grants to the next, and its answer feeds both clients.
+//	watchdog ──► renew (batches) ──► lost? ──► push, channel, -LOSTLEASE on the next UNLOCK
+//
+// An Engine serves all sessions of one identity (ACL user, password, db). A command runs on its session's own
+// connection, with that session's rights and in its place among the session's other commands; only what no session
+// asks for at that moment (waiters' attempts, renewals, clean-up, doubts) runs on the engine's own.
+//
+// Goroutines: Run's hub (subscriptions) and watchdog (scheduler). All else is jobs on the pool, each at most one round
+// trip long, and timers. Waiters are data.
+//
+// Locks: a session's lock before Engine.mu before hub.mu and the watchdog's. No session method, Redis call or callback
+// runs under Engine.mu.
+//
+// Invariants:
+//   - Every answer of Redis that grants a lock ends in exactly one of: the client's reply with the lease watched, or a
+//     release.
+//   - A waiter is answered exactly once, or its session has ended.
+//   - Each deciding attempt of a waiter begins after the confirmation of its subscription; every message, reconnect
+//     and end of the holder's lease after that causes another.
+//   - A renewal and a release, re-entry or extension of one hold do not overlap: the lease is paused around them.
+//   - An acquire whose outcome is in doubt is never repeated before Redis was asked who the owner is.
 package lockcmds
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
 
 	"github.com/panjf2000/ants/v2"
 	"github.com/redis/rueidis"
 	"go.uber.org/zap"
 
-	"time"
+	"lockproxy/internal/resp"
+	"lockproxy/internal/watchdog"
+)
+
+// Defaults of Options.
+const (
+	DefaultLease    = 30 * time.Second
+	DefaultFairWait = 300 * time.Second
 )
 
 // Options configure an Engine. Redis, UUID and Pool are required; zero values pick the defaults.
@@ -37,31 +80,187 @@ type Options struct {
 
 // Events are called at what metrics count. They must not block; nil ones are skipped.
 type Events struct {
-	Granted    func(v Verb, waited time.Duration)
-	HandedOver func()
+	Granted    func(v Verb, waited time.Duration) // a lock was acquired, so long after it was asked for
+	HandedOver func()                             // by a release that granted in the same step
+	Attempt    func()                             // one script for a waiter
 	Lost       func(reason string)
-	Attempt    func() // one script call for a waiter
 }
 
-// Engine runs the lock commands of all sessions of one identity: ACL user, password and db.
+// Engine runs the lock commands of all sessions of one identity.
 type Engine struct {
-	opts Options
+	opts    Options  // immutable after New
+	scripts *scripts // immutable
+	log     *zap.Logger
+	jobs    *jobs
+	own     *own
+	hub     *hub
+	dog     *watchdog.Watchdog
+
+	life context.Context // of the engine's own work; ended by Close or with Run's context
+	end  context.CancelFunc
+	done chan struct{} // closed when Run has returned
+
+	mu       sync.Mutex // guards the fields below and all clients, holds, rooms and waiters
+	clients  map[uint64]*client
+	holds    map[holdKey]*hold
+	rooms    map[string]*room
+	waiting  int // waiters in all rooms
+	draining bool
+	started  bool
 }
 
 // New checks the options. It starts nothing: Run does.
-func New(opts Options) (*Engine, error) { return &Engine{opts: opts}, nil }
+func New(opts Options) (*Engine, error) {
+	switch {
+	case len(opts.Redis.InitAddress) == 0:
+		return nil, errors.New("lockcmds: no address of redis")
+	case opts.UUID == "":
+		return nil, errors.New("lockcmds: no UUID")
+	case opts.Pool == nil:
+		return nil, errors.New("lockcmds: no pool")
+	case opts.Lease < 0, opts.MaxHold < 0, opts.FairWait < 0, opts.MaxWaiters < 0, opts.MaxWaitersPerLock < 0,
+		opts.Grace != nil && *opts.Grace < 0:
+		return nil, errors.New("lockcmds: negative option")
+	case opts.Lease > 0 && opts.Lease < minLease:
+		return nil, fmt.Errorf("lockcmds: lease %v is shorter than %v", opts.Lease, minLease)
+	}
+	if opts.Lease == 0 {
+		opts.Lease = DefaultLease
+	}
+	if opts.FairWait == 0 {
+		opts.FairWait = DefaultFairWait
+	}
+	if opts.Publish == "" {
+		opts.Publish = "PUBLISH"
+	}
+	if opts.Logger == nil {
+		opts.Logger = zap.NewNop()
+	}
+	e := &Engine{
+		opts:    opts,
+		scripts: newScripts(),
+		log:     opts.Logger,
+		jobs:    &jobs{submitTo: opts.Pool.Submit, log: opts.Logger},
+		own:     newOwn(opts.Redis),
+		done:    make(chan struct{}),
+		clients: make(map[uint64]*client),
+		holds:   make(map[holdKey]*hold),
+		rooms:   make(map[string]*room),
+	}
+	e.life, e.end = context.WithCancel(context.Background())
+	e.hub = &hub{
+		own: e.own, log: opts.Logger, wake: make(chan struct{}, 1), topics: make(map[string]*topic),
+		onReady: e.onReady, onMessage: e.onMessage, onRefused: e.onRefused,
+	}
+	dog, err := watchdog.New(watchdog.Options{
+		Renew: e.renew, Submit: opts.Pool.Submit, OnLost: e.onLost, Logger: opts.Logger,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("lockcmds: %w", err)
+	}
+	e.dog = dog
+	return e, nil
+}
 
-// Run keeps leases and subscriptions alive until ctx ends or Close is called. Call it once.
-func (e *Engine) Run(ctx context.Context) error { <-ctx.Done(); return nil }
+// minLease leaves a renewal, which is due every third, some round trips.
+const minLease = 100 * time.Millisecond
+
+// Run keeps leases and subscriptions alive until ctx ends or Close is called. Call it once. Commands started before it
+// wait for it only if they have to wait for a lock.
+func (e *Engine) Run(ctx context.Context) error {
+	e.mu.Lock()
+	e.started = true
+	e.mu.Unlock()
+	defer close(e.done)
+	stop := context.AfterFunc(ctx, e.end)
+	defer stop()
+	var hub sync.WaitGroup
+	hub.Go(func() { e.hub.run(e.life) })
+	err := e.dog.Run(e.life)
+	hub.Wait()
+	e.own.close()
+	return err
+}
 
 // Start executes a lock command: it calls s.Script and s.Answer, now or later. Session locked.
-func (e *Engine) Start(s Session, c Command) {}
+func (e *Engine) Start(s Session, c Command) {
+	if e.opts.Cluster && c.Key != "" && !oneSlot(c.Key) {
+		s.Answer(resp.AppendError(nil, resp.Err, "braces in the name put the lock and its channel in different slots"))
+		return
+	}
+	switch c.Verb {
+	case Lock, TryLock, FairLock:
+		e.startAcquire(s, c)
+	case Unlock:
+		e.startRelease(s, c)
+	case ExtendLock:
+		e.startExtend(s, c)
+	case LockInfo:
+		e.startInfo(s, c)
+	case LockList:
+		s.Answer(e.list(s.Proto(), c))
+	case ForceUnlock:
+		e.startForce(s, c)
+	default:
+		panic("BUG: " + c.Verb.String() + " was not parsed")
+	}
+}
 
-// Ended is called once when the client connection has ended. Session locked.
-func (e *Engine) Ended(s Session) {}
+// Ended is called once when the client connection has ended: its waiters leave, its leases are no longer renewed, and
+// GRACE applies. It does not block. Session locked.
+func (e *Engine) Ended(s Session) {
+	e.mu.Lock()
+	c := e.clients[s.ID()]
+	if c == nil {
+		e.mu.Unlock()
+		return
+	}
+	delete(e.clients, s.ID())
+	c.ended = true
+	if c.ask != nil {
+		e.abandonLocked(c.ask)
+	}
+	var left []orphan
+	for h := range c.holds {
+		if o, last := e.partLocked(h, c); last {
+			left = append(left, o)
+		}
+	}
+	e.mu.Unlock()
+	for _, o := range left {
+		e.settleOrphan(o)
+	}
+}
 
-// Drain refuses all waiters, and those to come, with -OVERLOADED.
-func (e *Engine) Drain() {}
+// Drain refuses all waiters, and those to come, with -OVERLOADED. Holders keep their leases.
+func (e *Engine) Drain() {
+	e.mu.Lock()
+	e.draining = true
+	var refused []*waiter
+	for _, r := range e.rooms {
+		refused = append(refused, e.refuseLocked(r)...)
+	}
+	e.mu.Unlock()
+	for _, w := range refused {
+		e.jobs.submit(func() { e.turnAway(w, draining()) })
+	}
+}
 
-// Close ends Run and waits for it until ctx ends.
-func (e *Engine) Close(ctx context.Context) error { return nil }
+// Close ends Run and waits for it until ctx ends. Leases are left to run out.
+func (e *Engine) Close(ctx context.Context) error {
+	e.Drain()
+	e.end()
+	e.mu.Lock()
+	started := e.started
+	e.mu.Unlock()
+	if !started {
+		e.own.close()
+		return nil
+	}
+	select {
+	case <-e.done:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("close the lock engine: %w", context.Cause(ctx))
+	}
+}

@@ -16,18 +16,25 @@ type names struct {
 // namesOf builds the names for key. In a cluster the fence counter must share the slot of the lock and is then kept
 // per hash tag.
 func namesOf(key string, cluster bool) names {
-	n := names{
+	return names{
 		lock:      key,
-		channel:   tagged("redisson_lock__channel", key),
-		queue:     tagged("redisson_lock_queue", key),
+		channel:   channelOf(key),
+		queue:     queueOf(key),
 		deadlines: tagged("redisson_lock_timeout", key),
-		fence:     "lockproxy:fence",
+		fence:     fenceOf(key, cluster),
 		lost:      tagged("lockproxy:lost", key),
 	}
+}
+
+func channelOf(key string) string { return tagged("redisson_lock__channel", key) }
+
+func queueOf(key string) string { return tagged("redisson_lock_queue", key) }
+
+func fenceOf(key string, cluster bool) string {
 	if cluster {
-		n.fence = "lockproxy:fence:{" + tagOf(key) + "}"
+		return "lockproxy:fence:{" + tagOf(key) + "}"
 	}
-	return n
+	return "lockproxy:fence"
 }
 
 // fairChannel is the channel on which one fair waiter is woken.

@@ -1,0 +1,262 @@
+package lockcmds
+
+import (
+	"errors"
+	"sync/atomic"
+	"time"
+
+	"github.com/tidwall/redcon"
+
+	"lockproxy/internal/resp"
+	"lockproxy/internal/watchdog"
+)
+
+// waiter is one acquire in progress, from its first attempt on the session's own connection to its answer.
+type waiter struct {
+	// Immutable after startAcquire.
+	c        *client
+	verb     Verb
+	key      string
+	owner    string
+	explicit bool // OWNER was given: other sessions, also of other proxies, may act for it
+	lease    time.Duration
+	fixed    bool
+	maxHold  time.Duration // 0: none
+	grace    time.Duration // negative: all
+	wait     time.Duration // negative: without a limit
+	began    time.Time
+
+	// Guarded by Engine.mu.
+	state      waiterState
+	room       *room
+	prev, next *waiter
+	timer      *time.Timer // its own deadline
+	topic      *topic      // of a fair waiter
+	paused     *hold       // the hold it re-enters; not renewed until the outcome is known
+	known      int64       // holds of its owner before
+	sentAt     time.Time   // before the latest attempt was sent
+	again      bool        // woken while an attempt was on its way
+	expired    bool        // its wait ended while an attempt was on its way
+	refused    bool        // draining began while an attempt was on its way
+	doubt      bool        // an attempt was not answered: ask before the next one
+}
+
+// waiterState says who may act on a waiter.
+type waiterState uint8
+
+const (
+	stateSent    waiterState = iota // the first attempt is on its way, or in doubt: its outcome decides
+	stateWaiting                    // in its room: wake-ups, its deadline, a hang-up
+	stateTrying                     // in its room, with an attempt on its way or the next in a hand-over
+	stateDone                       // out of its room; who took it out answers
+)
+
+func (w *waiter) fair() bool { return w.verb == FairLock }
+
+// grant is Redis's word that a waiter's owner holds the lock.
+type grant struct {
+	fence, count int64
+	sentAt       time.Time
+}
+
+func (e *Engine) startAcquire(s Session, cmd Command) {
+	w := &waiter{
+		verb: cmd.Verb, key: cmd.Key, owner: cmd.Owner, explicit: cmd.Owner != "", wait: cmd.Wait, began: time.Now(),
+		lease: cmd.Lease, fixed: cmd.Lease > 0, maxHold: cmd.MaxHold, grace: cmd.Grace,
+	}
+	if !w.fixed {
+		w.lease = e.opts.Lease
+	}
+	if w.maxHold < 0 {
+		w.maxHold = e.opts.MaxHold
+	}
+	if w.maxHold > 0 {
+		w.lease = min(w.lease, w.maxHold)
+	}
+	if w.grace < 0 && e.opts.Grace != nil {
+		w.grace = *e.opts.Grace
+	}
+	e.mu.Lock()
+	w.c = e.clientLocked(s)
+	if !w.explicit {
+		w.owner = w.c.owner
+	}
+	w.c.ask = w
+	h := e.holds[holdKey{w.key, w.owner}]
+	if h != nil {
+		w.paused, w.known = h, h.count
+	}
+	e.mu.Unlock()
+	if h == nil {
+		e.sendAcquire(w)
+		return
+	}
+	ordered(s, h.lease, func() { e.sendAcquire(w) }, func() { h.lease.Continue() })
+}
+
+// ordered runs send, with the session locked, when no renewal of the lease is on its way: at once, or later. If the
+// session ends before that, abandoned runs instead. The caller has the session locked.
+func ordered(s Session, l *watchdog.Lease, send, abandoned func()) {
+	const (
+		asking  = iota
+		free    // no renewal is on its way
+		waiting // Pause has returned and send waits for the renewal
+	)
+	var state atomic.Int32
+	l.Pause(func() {
+		if state.CompareAndSwap(asking, free) {
+			return // still in Pause, on this goroutine or another: the session is locked already
+		}
+		if !s.Enter(send) {
+			abandoned()
+		}
+	})
+	if !state.CompareAndSwap(asking, waiting) {
+		send()
+	}
+}
+
+// sendAcquire makes the first attempt. A fair one takes its place in the queue in the same step, so that the order is
+// that in which Redis hears of them. Session locked.
+func (e *Engine) sendAcquire(w *waiter) {
+	call := Call{
+		Script: e.scripts.acquire,
+		Keys:   arguments(w.key, fenceOf(w.key, e.opts.Cluster)),
+		Args:   arguments(w.owner, millis(w.lease)),
+		Done:   func(reply resp.Value, err error) []byte { return e.acquired(w, reply, err) },
+	}
+	if w.fair() {
+		keys, args := e.fairCall(w)
+		call.Script, call.Keys, call.Args = e.scripts.fair, arguments(keys...), arguments(args...)
+	}
+	w.sentAt = time.Now()
+	w.c.s.Script(call)
+}
+
+// acquired is the outcome of the first attempt. Session locked.
+func (e *Engine) acquired(w *waiter, reply resp.Value, err error) []byte {
+	a, err := answerOf(reply, err)
+	switch {
+	case errors.Is(err, ErrInDoubt):
+		e.doubt(w)
+		return nil
+	case err != nil:
+		e.finish(w)
+		return appendFailure(nil, err)
+	case a[0] == 1:
+		return e.granted(w, grant{fence: a.at(1), count: a.at(2), sentAt: w.sentAt})
+	case w.wait == 0:
+		e.finish(w)
+		return resp.AppendNull(nil, w.c.s.Proto())
+	}
+	return e.await(w, a.at(1))
+}
+
+// finish ends an acquire that came to nothing. It returns false if somebody else has ended it.
+func (e *Engine) finish(w *waiter) {
+	e.mu.Lock()
+	e.finishLocked(w)
+	e.mu.Unlock()
+}
+
+func (e *Engine) finishLocked(w *waiter) {
+	w.state = stateDone
+	if w.timer != nil {
+		w.timer.Stop()
+	}
+	if w.c.ask == w {
+		w.c.ask = nil
+	}
+	if w.paused != nil {
+		w.paused.lease.Continue()
+		w.paused = nil
+	}
+}
+
+// reply answers a finished acquire from a job or a timer. Without locks.
+func (e *Engine) reply(w *waiter, build func(proto int) []byte) {
+	w.c.s.Enter(func() { w.c.s.Answer(build(w.c.s.Proto())) })
+}
+
+func null(proto int) []byte { return resp.AppendNull(nil, proto) }
+
+func failed(err error) func(int) []byte {
+	return func(int) []byte { return appendFailure(nil, err) }
+}
+
+// granted turns a grant into the reply, with the lease watched from here on. Nil: the lease was over before the client
+// could be told, and the waiter goes on. Session locked, or ended.
+func (e *Engine) granted(w *waiter, g grant) []byte {
+	info := w.c.s.Info()
+	e.mu.Lock()
+	if w.c.ended {
+		e.finishLocked(w)
+		e.mu.Unlock()
+		e.giveBack(w.key, w.owner, g.fence, 1)
+		return nil
+	}
+	if time.Since(g.sentAt) >= w.lease {
+		again := w.wait != 0 && !w.fixed
+		if !again {
+			e.finishLocked(w)
+		}
+		e.mu.Unlock()
+		e.log.Warn("a grant came too late to be used", logKey(w.key))
+		if !again {
+			e.giveBack(w.key, w.owner, g.fence, 1)
+			return resp.AppendNull(nil, w.c.s.Proto())
+		}
+		e.jobs.submit(func() { e.tryAgain(w, g) })
+		return nil
+	}
+	told := e.holdLocked(w, g, info)
+	e.finishLocked(w)
+	e.mu.Unlock()
+	e.tell(told)
+	if f := e.opts.Events.Granted; f != nil {
+		f(w.verb, time.Since(w.began))
+	}
+	return redcon.AppendInt(nil, g.fence)
+}
+
+// holdLocked records the grant and has its lease watched. It returns an older hold of the same owner that this grant
+// proves lost.
+func (e *Engine) holdLocked(w *waiter, g grant, info ClientInfo) (told *loss) {
+	k := holdKey{w.key, w.owner}
+	h := e.holds[k]
+	if h != nil && h.fence > g.fence {
+		return nil // another session of this owner has released this grant and acquired again meanwhile
+	}
+	if h != nil && h.fence < g.fence {
+		told = e.loseLocked(h, watchdog.ReasonGone, nil)
+		h = nil
+	}
+	fresh := h == nil
+	if fresh {
+		h = &hold{holdKey: k, fence: g.fence}
+		e.holds[k] = h
+	}
+	if extra := g.count - w.known - 1; extra > 0 && !w.explicit {
+		// Only this session acts for its own owner: Redis counts an acquire whose answer was lost.
+		g.count -= extra
+		e.giveBack(w.key, w.owner, g.fence, extra)
+	}
+	h.count, h.ttl, h.fixed = g.count, w.lease, w.fixed
+	if w.maxHold > 0 {
+		h.until = g.sentAt.Add(w.maxHold)
+	}
+	h.joinLocked(w.c, w.grace, info)
+	switch {
+	case fresh:
+		h.lease = e.dog.Track(h.entry(), g.sentAt)
+	default:
+		if w.paused != h {
+			h.lease.Pause(func() {}) // Resume ends exactly one pause
+		}
+		if !h.lease.Resume(g.sentAt, h.entry()) {
+			h.lease = e.dog.Track(h.entry(), g.sentAt)
+		}
+		w.paused = nil
+	}
+	return told
+}

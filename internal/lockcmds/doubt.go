@@ -1,0 +1,82 @@
+package lockcmds
+
+import (
+	"context"
+	"fmt"
+	"time"
+)
+
+// doubtLimit is how long an outcome in doubt is looked into before the client is told that it is.
+const doubtLimit = 5 * time.Second
+
+// doubt looks into a first attempt whose answer was lost with its connection. The session sends nothing meanwhile.
+func (e *Engine) doubt(w *waiter) {
+	e.jobs.submit(func() { e.lookInto(w, w.sentAt, time.Now().Add(doubtLimit), retryFirst) })
+}
+
+// lookInto asks Redis who the owner is, as often as it takes until limit, and answers accordingly.
+func (e *Engine) lookInto(w *waiter, sentAt, limit time.Time, pause time.Duration) {
+	ctx, cancel := context.WithDeadline(e.life, limit)
+	asked := time.Now()
+	a, err := e.ask(ctx, w)
+	cancel()
+	switch {
+	case err != nil && e.life.Err() == nil && time.Now().Add(pause).Before(limit) && !isRefusal(err):
+		e.jobs.after(pause, func() { e.lookInto(w, sentAt, limit, min(2*pause, retryLast)) })
+	case err != nil:
+		e.finish(w)
+		e.turnAway(w, failed(ErrInDoubt))
+	case a[0] == 1:
+		e.deliver(w, grant{fence: a.at(1), count: a.at(2), sentAt: asked})
+	case w.wait == 0:
+		e.finish(w)
+		e.turnAway(w, null)
+	default:
+		ok := w.c.s.Enter(func() {
+			if reply := e.await(w, 0); reply != nil {
+				w.c.s.Answer(reply)
+			}
+		})
+		if !ok {
+			e.finish(w)
+			e.leave(w, nil)
+		}
+	}
+}
+
+// ask finds out whether an attempt whose answer was lost has acquired the lock: {1, fence, holds} or {0}. If it has,
+// the lease starts anew, because nobody knows how much of it is left. The error wraps ErrInDoubt if Redis cannot tell.
+func (e *Engine) ask(ctx context.Context, w *waiter) (answer, error) {
+	if w.explicit && w.known == 0 {
+		return e.askExplicit(ctx, w)
+	}
+	a, err := e.own.run(ctx, e.scripts.extend, []string{w.key}, []string{w.owner, millis(w.lease)})
+	switch {
+	case isRefusal(err):
+		return nil, fmt.Errorf("look into an acquire: %w: %w", ErrInDoubt, err)
+	case err != nil:
+		return nil, fmt.Errorf("look into an acquire: %w", ErrInDoubt)
+	case a[0] == 1 && a.at(2) > w.known:
+		return a, nil
+	}
+	return answer{0}, nil
+}
+
+// askExplicit looks for an owner that may hold the lock by another session, here or elsewhere. If it does, nobody can
+// say whether this acquire is part of it.
+func (e *Engine) askExplicit(ctx context.Context, w *waiter) (answer, error) {
+	client, err := e.own.get()
+	if err != nil {
+		return nil, fmt.Errorf("look into an acquire: %w", ErrInDoubt)
+	}
+	holds, err := client.Do(ctx, client.B().Hexists().Key(w.key).Field(w.owner).Build()).AsBool()
+	if err != nil || holds {
+		return nil, fmt.Errorf("look into an acquire: %w", ErrInDoubt)
+	}
+	return answer{0}, nil
+}
+
+func isRefusal(err error) bool {
+	_, ok := asRefusal(err)
+	return ok
+}

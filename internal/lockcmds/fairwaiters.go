@@ -1,0 +1,209 @@
+package lockcmds
+
+import (
+	"context"
+	"sync"
+	"time"
+)
+
+// deadHead is how long a fair waiter of somebody else may be the head of a free lock's queue without listening on its
+// channel. A live Redisson client subscribes within 7.5 s of queueing.
+const deadHead = 8 * time.Second
+
+// leaveLimit is how long the answer of a client that has waited long enough is put off for its place in the queue.
+const leaveLimit = 50 * time.Millisecond
+
+// seenLimit bounds how many places of a foreign queue are looked at in one go.
+const seenLimit = 1000
+
+// fairCall is the script call of a fair waiter: it takes or keeps its place in the queue, unless it does not wait.
+func (e *Engine) fairCall(w *waiter) (keys, args []string) {
+	n := namesOf(w.key, e.opts.Cluster)
+	enqueue := "1"
+	if w.wait == 0 {
+		enqueue = "0"
+	}
+	return []string{n.lock, n.queue, n.deadlines, n.fence},
+		[]string{w.owner, millis(w.lease), millis(e.opts.FairWait), enqueue}
+}
+
+// enterFairLocked has the waiter listen on its own channel; the confirmation starts its deciding attempt.
+func (e *Engine) enterFairLocked(r *room, w *waiter) {
+	w.topic = e.hub.join(r.fairChannel(w.owner), r.lock, w.owner)
+	r.fair.push(w)
+	e.tryLocked(w) // if the channel is still subscribed from an earlier wait
+	if r.refresh == nil {
+		e.refreshInLocked(r)
+	}
+}
+
+func (r *room) fairOf(owner string) *waiter {
+	for w := r.fair.first; w != nil; w = w.next {
+		if w.owner == owner {
+			return w
+		}
+	}
+	return nil
+}
+
+// stillFairLocked is the outcome "not your turn". The first one here watches for the rest: the end of the holder's
+// lease, and a free lock that its head does not take.
+func (e *Engine) stillFairLocked(r *room, w *waiter, a answer) {
+	if w != r.fair.first {
+		return
+	}
+	if pttl := a.at(1); pttl != -2 {
+		e.armLocked(r, pttl)
+		return
+	}
+	e.watchHeadLocked(r)
+}
+
+// releasedLocked is a message on the base channel. The fair head is woken by name; if it is not ours and does not
+// react, nobody would tell us.
+func (e *Engine) releasedLocked(r *room) {
+	if r.fair.first != nil {
+		e.watchHeadLocked(r)
+	}
+}
+
+// watchHeadLocked looks at the queue now and again when a live head must have reacted.
+func (e *Engine) watchHeadLocked(r *room) {
+	if r.headLook != nil {
+		return
+	}
+	r.seen = nil
+	r.headLook = e.jobs.after(deadHead, func() { e.lookAtHead(r) })
+	e.jobs.submit(func() { e.noteQueue(r) })
+}
+
+// noteQueue remembers who is in the queue now: whoever still is there, first and deaf, when a look is due is dead.
+func (e *Engine) noteQueue(r *room) {
+	client, err := e.own.get()
+	if err != nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(e.life, answerLimit)
+	defer cancel()
+	owners, err := client.Do(ctx, client.B().Lrange().Key(r.queue).Start(0).Stop(seenLimit-1).Build()).AsStrSlice()
+	if err != nil {
+		return
+	}
+	seen := make(map[string]bool, len(owners))
+	for _, owner := range owners {
+		seen[owner] = true
+	}
+	e.mu.Lock()
+	r.seen = seen
+	e.mu.Unlock()
+}
+
+// lookAtHead removes dead heads, as long as there are any that have been seen long enough, and lets our first try.
+func (e *Engine) lookAtHead(r *room) {
+	e.mu.Lock()
+	r.headLook = nil
+	seen := r.seen
+	here := e.rooms[r.lock] == r && r.fair.first != nil
+	if here {
+		defer e.kickOnce(r)
+	}
+	e.mu.Unlock()
+	if !here || seen == nil {
+		return
+	}
+	client, err := e.own.get()
+	if err != nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(e.life, answerLimit)
+	defer cancel()
+	for {
+		head, err := client.Do(ctx, client.B().Lindex().Key(r.queue).Index(0).Build()).ToString()
+		if err != nil || !seen[head] || e.waitsHere(r, head) {
+			return
+		}
+		a, err := e.own.run(ctx, e.scripts.deadHead, []string{r.lock, r.queue, r.deadlines, r.channel},
+			[]string{head, e.opts.Publish, millis(e.opts.FairWait)})
+		if err != nil || a[0] != 1 {
+			return
+		}
+		e.log.Info("dead fair waiter removed", logKey(r.lock))
+	}
+}
+
+func (e *Engine) waitsHere(r *room, owner string) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return r.fairOf(owner) != nil
+}
+
+// kickOnce lets the first fair waiter ask how things stand; its outcome watches on if need be.
+func (e *Engine) kickOnce(r *room) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if r.fair.first != nil {
+		e.tryLocked(r.fair.first)
+	}
+}
+
+// refreshInLocked keeps the deadlines of our fair waiters ahead of the clock, three times per wait.
+func (e *Engine) refreshInLocked(r *room) {
+	r.refresh = e.jobs.after(e.opts.FairWait/3, func() { e.refreshNow(r) })
+}
+
+func (e *Engine) refreshNow(r *room) {
+	e.mu.Lock()
+	args := make([]string, 1, 1+r.fair.len)
+	args[0] = millis(e.opts.FairWait)
+	for w := r.fair.first; w != nil; w = w.next {
+		args = append(args, w.owner)
+	}
+	here := e.rooms[r.lock] == r && r.fair.len > 0
+	if here {
+		e.refreshInLocked(r)
+	} else {
+		r.refresh = nil
+	}
+	e.mu.Unlock()
+	if !here {
+		return
+	}
+	ctx, cancel := context.WithTimeout(e.life, answerLimit)
+	defer cancel()
+	a, err := e.own.run(ctx, e.scripts.refresh, []string{r.queue, r.deadlines}, args)
+	if err != nil || a[0] >= int64(len(args)-1) {
+		return
+	}
+	// Somebody was dropped all the same: the next attempt takes a new place.
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for w := r.fair.first; w != nil; w = w.next {
+		e.tryLocked(w)
+	}
+}
+
+// leave takes a fair waiter out of the queue in Redis, unless another session waits there for the same owner, and then
+// runs done. Others have nothing to leave. Without locks, and not from a session if done enters one.
+func (e *Engine) leave(w *waiter, done func()) {
+	if done == nil {
+		done = func() {}
+	}
+	e.mu.Lock()
+	r := e.rooms[w.key]
+	stays := r != nil && r.fairOf(w.owner) != nil
+	e.mu.Unlock()
+	if !w.fair() || w.wait == 0 || stays {
+		done()
+		return
+	}
+	n := namesOf(w.key, e.opts.Cluster)
+	var once sync.Once
+	patience := time.AfterFunc(leaveLimit, func() { once.Do(done) })
+	e.persist("leave the fair queue", w.key, e.opts.FairWait, func(ctx context.Context) error {
+		_, err := e.own.run(ctx, e.scripts.leave, []string{n.queue, n.deadlines, n.lock, n.channel},
+			[]string{w.owner, millis(e.opts.FairWait), e.opts.Publish})
+		patience.Stop()
+		once.Do(done)
+		return err
+	})
+}

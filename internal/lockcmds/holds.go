@@ -1,0 +1,110 @@
+package lockcmds
+
+import (
+	"slices"
+	"time"
+
+	"lockproxy/internal/watchdog"
+)
+
+// holdKey names a hold: at most one owner holds a lock in Redis, but an old hold may still be known here when the next
+// owner's answer arrives.
+type holdKey struct{ key, owner string }
+
+// hold is a lock that sessions of this engine hold for one owner, by one grant. All fields are guarded by Engine.mu.
+type hold struct {
+	holdKey
+	fence   int64
+	count   int64         // acquires not yet released, as Redis last said
+	ttl     time.Duration // length of the lease
+	fixed   bool          // PX or EX: never renewed
+	until   time.Time     // MAXHOLD; zero: none
+	lease   *watchdog.Lease
+	holders []holder // the sessions that hold it; it is renewed while there is one
+
+	releasing int  // releases on their way
+	doubtful  bool // a release was sent and not answered: a loss may be that release
+}
+
+// holder is one session's part in a hold.
+type holder struct {
+	c     *client
+	grace time.Duration // what may be left of the lease when it is the last to end; negative: all
+	info  ClientInfo
+}
+
+// client is what the engine keeps of one session. All fields but s and owner are guarded by Engine.mu.
+type client struct {
+	s     Session
+	owner string // the session's own: "<UUID>:<ID>"
+	ended bool
+	ask   *waiter // the acquire in progress
+	holds map[*hold]struct{}
+	// lost remembers, until it is told by -LOSTLEASE or taken again, the fence of what this session held and lost.
+	lost map[holdKey]int64
+}
+
+// maxLost bounds what one session can make the proxy remember: a client that takes leases and never gives them back
+// is told of the latest ones only.
+const maxLost = 1024
+
+// entry is the hold as the watchdog knows it.
+func (h *hold) entry() watchdog.Entry {
+	return watchdog.Entry{
+		Key: h.key, Owner: h.owner, Fence: h.fence, TTL: h.ttl, Until: h.until, Fixed: h.fixed, Group: group{},
+	}
+}
+
+// group is the one group of renewals while upstream is a single server.
+type group struct{}
+
+// clientLocked returns what is kept of a session, from its first lock command on.
+func (e *Engine) clientLocked(s Session) *client {
+	c := e.clients[s.ID()]
+	if c == nil {
+		c = &client{s: s, owner: e.opts.UUID + ":" + itoa(int64(s.ID()))}
+		e.clients[s.ID()] = c
+	}
+	return c
+}
+
+// joinLocked makes c one of the holders.
+func (h *hold) joinLocked(c *client, grace time.Duration, info ClientInfo) {
+	i := slices.IndexFunc(h.holders, func(o holder) bool { return o.c == c })
+	if i < 0 {
+		i = len(h.holders)
+		h.holders = append(h.holders, holder{})
+	}
+	h.holders[i] = holder{c: c, grace: grace, info: info}
+	if c.holds == nil {
+		c.holds = make(map[*hold]struct{})
+	}
+	c.holds[h] = struct{}{}
+	delete(c.lost, h.holdKey)
+}
+
+// dropLocked forgets a hold, because it was released, lost, or given up.
+func (e *Engine) dropLocked(h *hold) {
+	if e.holds[h.holdKey] == h {
+		delete(e.holds, h.holdKey)
+	}
+	for _, o := range h.holders {
+		delete(o.c.holds, h)
+	}
+	h.holders = nil
+	h.lease.Forget()
+}
+
+// remember notes a loss for the session's next UNLOCK.
+func (c *client) rememberLocked(k holdKey, fence int64) {
+	if c.lost == nil {
+		c.lost = make(map[holdKey]int64)
+	}
+	if len(c.lost) >= maxLost {
+		for other := range c.lost {
+			delete(c.lost, other)
+			break
+		}
+	}
+	c.lost[k] = fence
+}

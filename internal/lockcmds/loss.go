@@ -1,0 +1,97 @@
+package lockcmds
+
+import (
+	"context"
+
+	"github.com/tidwall/redcon"
+	"go.uber.org/zap"
+
+	"lockproxy/internal/resp"
+	"lockproxy/internal/watchdog"
+)
+
+// ReasonForced is the reason of a loss by FORCEUNLOCK through this proxy; the watchdog knows the others.
+const ReasonForced watchdog.Reason = "forced"
+
+// onLost is the watchdog's verdict. It is called at most once per lease.
+func (e *Engine) onLost(l *watchdog.Lease, reason watchdog.Reason) {
+	entry := l.Entry()
+	e.mu.Lock()
+	h := e.holds[holdKey{entry.Key, entry.Owner}]
+	if h == nil || h.lease != l {
+		e.mu.Unlock()
+		return
+	}
+	told := e.loseLocked(h, reason, nil)
+	e.kickLocked(entry.Key)
+	e.mu.Unlock()
+	e.tell(told)
+}
+
+// loss is what there is to be told about one lost hold.
+type loss struct {
+	key    string
+	fence  int64
+	reason watchdog.Reason
+	to     []*client
+}
+
+// loseLocked ends a hold that is no longer ours and returns whom to tell. The session that learns it by its own reply
+// is left out.
+func (e *Engine) loseLocked(h *hold, reason watchdog.Reason, except *client) *loss {
+	if h.doubtful || h.releasing > 0 { // not lost: the release was done
+		e.dropLocked(h)
+		return nil
+	}
+	told := &loss{key: h.key, fence: h.fence, reason: reason}
+	for _, o := range h.holders {
+		if o.c == except {
+			continue
+		}
+		o.c.rememberLocked(h.holdKey, h.fence)
+		told.to = append(told.to, o.c)
+	}
+	e.dropLocked(h)
+	return told
+}
+
+// tell announces a loss: to the log and metrics, to the holders by a push, to everybody by a channel. It is called
+// without locks and leaves the work to a job.
+func (e *Engine) tell(l *loss) {
+	if l == nil {
+		return
+	}
+	e.log.Warn("lease lost", zap.String("key", l.key), zap.Int64("fence", l.fence), zap.String("reason", string(l.reason)))
+	if f := e.opts.Events.Lost; f != nil {
+		f(string(l.reason))
+	}
+	e.jobs.submit(func() {
+		push := appendLost(nil, l)
+		for _, c := range l.to {
+			c.s.Enter(func() { c.s.Push(push) })
+		}
+		if err := e.publish(tagged("lockproxy:lost", l.key), itoa(l.fence)+" "+string(l.reason)); err != nil {
+			e.log.Debug("loss not published", zap.String("key", l.key), zap.Error(err))
+		}
+	})
+}
+
+// appendLost appends the push "lock-lost key fence reason".
+func appendLost(dst []byte, l *loss) []byte {
+	dst = resp.AppendPushHeader(dst, 4)
+	dst = redcon.AppendBulkString(dst, "lock-lost")
+	dst = redcon.AppendBulkString(dst, l.key)
+	dst = redcon.AppendInt(dst, l.fence)
+	return redcon.AppendBulkString(dst, string(l.reason))
+}
+
+func (e *Engine) publish(channel, message string) error {
+	client, err := e.own.get()
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(e.life, answerLimit)
+	defer cancel()
+	// By its name, because a cluster needs SPUBLISH.
+	return client.Do(ctx, client.B().Arbitrary(e.opts.Publish).Keys(channel).Args(message).Build()).Error()
+}
