@@ -8,6 +8,8 @@ import (
 	"syscall"
 
 	"go.uber.org/zap"
+
+	"lockproxy/internal/upstream"
 )
 
 // readSize is how much one read from a client may bring.
@@ -72,6 +74,9 @@ func (c *conn) read() error {
 	}
 }
 
+// session is client.
+func (c *conn) session() *Session { return c.sess }
+
 // Resume is host.
 func (c *conn) Resume() {
 	select {
@@ -79,6 +84,9 @@ func (c *conn) Resume() {
 	default:
 	}
 }
+
+// Driver is host: lanes have goroutines of their own.
+func (c *conn) Driver() upstream.Driver { return nil }
 
 // Flush is host. Most output fits the socket at once and is written here, by whoever produced it: the client's own reader or
 // the reader of its lane, which saves a switch of goroutines for each reply. What does not fit is left to a goroutine, so a
@@ -155,4 +163,4 @@ func (c *conn) shut() {
 	})
 }
 
-var _ host = (*conn)(nil)
+var _ client = (*conn)(nil)

@@ -2,26 +2,25 @@ package proxy
 
 import (
 	"strconv"
-	"strings"
 	"sync/atomic"
 	"time"
 
 	"go.uber.org/zap"
 
 	"lockproxy/internal/lockcmds"
-	"lockproxy/internal/resp"
 	"lockproxy/internal/upstream"
 )
 
 // env is what all sessions of a server share.
 type env struct {
-	opts     Options
-	upstream *upstream.Upstream
-	locks    *lockRegistry
-	table    atomic.Pointer[policyTable]
-	words    atomic.Uint64
-	stats    stats
-	started  time.Time
+	opts       Options
+	upstream   *upstream.Upstream
+	locks      *lockRegistry
+	table      atomic.Pointer[policyTable]
+	words      atomic.Uint64
+	stats      stats
+	pinReasons pinReasons
+	started    time.Time
 }
 
 // stats are counters for metrics and INFO lockproxy.
@@ -69,36 +68,6 @@ func (e *env) restricts(id upstream.Identity) bool {
 // barrierWord is a word that no client can know in advance.
 func (e *env) barrierWord() []byte {
 	return strconv.AppendUint([]byte("lockproxy:"+e.opts.uuid+":"), e.words.Add(1), 36)
-}
-
-// info is the answer to INFO lockproxy.
-func (e *env) info(s *Session) []byte {
-	var b strings.Builder
-	field := func(name string, v int64) {
-		b.WriteString(name)
-		b.WriteByte(':')
-		b.WriteString(strconv.FormatInt(v, 10))
-		b.WriteString("\r\n")
-	}
-	open, idle := e.upstream.Pins()
-	b.WriteString("# Lockproxy\r\nlockproxy_version:" + e.opts.Version + "\r\nlockproxy_uuid:" + e.opts.uuid + "\r\n")
-	field("uptime_in_seconds", int64(time.Since(e.started).Seconds()))
-	field("connected_clients", e.stats.clients.Load())
-	field("total_connections_received", e.stats.accepted.Load())
-	field("rejected_connections", e.stats.rejected.Load())
-	field("pins_open", int64(open))
-	field("pins_idle", int64(idle))
-	field("pin_waits", e.stats.pinWaits.Load())
-	field("pin_timeouts", e.stats.pinTimeouts.Load())
-	field("commands_refused_no_upstream", e.stats.refused.Load())
-	field("clients_closed_output_limit", e.stats.outputLimit.Load())
-	field("locks_lost", e.stats.lost.Load())
-	field("session_panics", e.stats.panics.Load())
-	if s.ident.Proto == 3 {
-		// Redis answers INFO with a verbatim string in RESP3.
-		return append([]byte("="+strconv.Itoa(b.Len()+len("txt:"))+"\r\ntxt:"), b.String()+"\r\n"...)
-	}
-	return resp.AppendCommand(nil, b.String())[len("*1\r\n"):]
 }
 
 // lockLost counts and logs the loss of a lock that a client of this proxy held.

@@ -10,6 +10,7 @@ type hook struct {
 	whole   bool                      // done and replace get the whole reply, not just its start
 	done    func(reply []byte)        // session locked; reply is valid during the call
 	replace func(reply []byte) []byte // nil: the reply passes; implies whole
+	unsent  []byte                    // the reply if the command cannot be sent; nil: the refusal
 	head    []byte                    // the reply so far
 }
 
@@ -57,7 +58,11 @@ func (h *hook) Lost(n int, sent bool) {
 }
 
 func (h *hook) refused(n int) {
-	if !h.muted {
+	switch {
+	case h.muted:
+	case h.unsent != nil:
+		h.s.emit(h.unsent)
+	default:
 		h.s.emit(noUpstream)
 	}
 	h.s.answered(n)

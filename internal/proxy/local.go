@@ -16,8 +16,6 @@ func (s *Session) local(row *command, raw []byte) bool {
 			s.resetState()
 			return s.answer(reset)
 		}
-	case "info":
-		return s.answer(s.env.info(s))
 	case "client":
 		if reply, done := s.clientCommand(row); done {
 			return s.answer(reply)
@@ -50,7 +48,7 @@ func (s *Session) localPinned(row *command, raw []byte) bool {
 			}
 		}})
 		return true
-	case row.name == "info", row.name == "client" && (argument(s.args, 1) == "reply" || argument(s.args, 1) == "maint_notifications"):
+	case row.name == "client" && (argument(s.args, 1) == "reply" || argument(s.args, 1) == "maint_notifications"):
 		return s.local(row, raw)
 	}
 	s.query(raw, &hook{s: s, muted: s.muted})

@@ -22,10 +22,23 @@ const (
 	AuthNone = "none"
 )
 
+// What moves the bytes of clients.
+const (
+	// EngineAuto is the event loops where they exist, and goroutines elsewhere.
+	EngineAuto = "auto"
+	// EngineGoroutine gives each client a goroutine.
+	EngineGoroutine = "goroutine"
+	// EngineEpoll serves plain sockets from event loops; TLS still has goroutines. Linux only.
+	EngineEpoll = "epoll"
+)
+
 // Options configure a Server. Listen and Upstream are required; zero values pick the defaults.
 type Options struct {
 	Listen   []string // host:port or unix:/path
 	Upstream upstream.Options
+
+	// Engine moves clients' bytes: EngineAuto (default), EngineGoroutine or EngineEpoll.
+	Engine string
 
 	ClientAuth string // AuthUpstream (default), AuthProxy or AuthNone
 	Locks      Locks
@@ -68,6 +81,7 @@ func (o *Options) setDefaults() error {
 	if len(o.Listen) == 0 {
 		return errors.New("proxy: no address to listen on")
 	}
+	orElse(&o.Engine, EngineAuto)
 	switch o.ClientAuth {
 	case "":
 		o.ClientAuth = AuthUpstream

@@ -21,6 +21,7 @@ const (
 	identity               // AUTH, HELLO, SELECT: on a pin, which then belongs to another identity
 	local                  // session state, kept and answered here
 	locks                  // the lock commands
+	merged                 // as shared; what is ours is put into the reply
 	bySub                  // see the command's subPolicy
 )
 
@@ -36,7 +37,7 @@ var overrides = map[string]policy{
 	"wait": offset, "waitaof": offset,
 	"monitor": pinRaw, "sync": pinRaw, "psync": pinRaw,
 	"asking": pinAlive, "readonly": pinAlive, "readwrite": pinAlive, "replconf": pinAlive, "himport": pinAlive,
-	"client": bySub, "xread": bySub, "xreadgroup": bySub, "script": bySub, "info": bySub,
+	"client": bySub, "xread": bySub, "xreadgroup": bySub, "script": bySub, "info": bySub, "command": bySub,
 }
 
 // subPolicies decide where the arguments matter. args includes the command's name.
@@ -46,6 +47,7 @@ var subPolicies = map[string]func(args [][]byte) policy{
 	"xreadgroup": streamReadPolicy,
 	"script":     scriptPolicy,
 	"info":       infoPolicy,
+	"command":    commandPolicy,
 }
 
 // clientPolicy keeps here what clients say of themselves. Everything else is about the connection that says it, so that
@@ -82,10 +84,10 @@ func scriptPolicy(args [][]byte) policy {
 	return shared
 }
 
-// infoPolicy: one section is ours.
+// infoPolicy: one section is ours. Redis is asked all the same, because it knows who may ask.
 func infoPolicy(args [][]byte) policy {
 	if len(args) == 2 && argument(args, 1) == "lockproxy" {
-		return local
+		return merged
 	}
 	return shared
 }
@@ -124,7 +126,7 @@ type policyTable struct {
 const maxName = 64
 
 // unlisted stands for every command that Redis does not list: it may change its connection in ways nobody here knows.
-var unlisted = &command{policy: pinAlive}
+var unlisted = &command{name: "unlisted", policy: pinAlive}
 
 func newPolicyTable(src *upstream.Table, verbs []string) *policyTable {
 	t := &policyTable{source: src, rows: make(map[string]*command, src.Len()+len(verbs))}

@@ -104,6 +104,12 @@ func (s *Session) routeFramed(row *command, p policy, raw []byte) bool {
 		return true
 	case p == locks:
 		return s.awaitCalm() && s.lock(raw)
+	case p == merged:
+		if !s.awaitCalm() {
+			return false
+		}
+		s.query(raw, s.mergeHook(row))
+		return true
 	case p == local:
 		return s.awaitCalm() && s.localPinned(row, raw)
 	case p == identity:

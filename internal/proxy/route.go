@@ -84,6 +84,9 @@ func (s *Session) routeShared(row *command, p policy, raw []byte) bool {
 	case shared:
 		s.forward(raw, s.receiver(), 1)
 		return true
+	case merged:
+		s.forward(raw, s.mergeHook(row), 1)
+		return true
 	case local:
 		return s.awaitQuiet() && s.local(row, raw)
 	case locks:
@@ -104,7 +107,7 @@ func (s *Session) routeShared(row *command, p policy, raw []byte) bool {
 
 // routePinned routes a command of a session whose pin answers each command once.
 func (s *Session) routePinned(row *command, p policy, raw []byte) bool {
-	pin := s.pin
+	pin, to := s.pin, s.receiver()
 	switch p {
 	case tx:
 		return s.transact(row.name, raw)
@@ -133,10 +136,12 @@ func (s *Session) routePinned(row *command, p policy, raw []byte) bool {
 			return s.lock(raw)
 		}
 		return s.localPinned(row, raw)
+	case merged:
+		to = s.mergeHook(row)
 	}
 	pin.fresh = false
 	pin.queued++
-	s.forward(raw, s.receiver(), 1)
+	s.forward(raw, to, 1)
 	return true
 }
 

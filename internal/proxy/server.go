@@ -24,10 +24,18 @@ type Server struct {
 	stop      chan struct{} // closed when the server stops accepting
 	ids       atomic.Uint64
 	wg        sync.WaitGroup // read loops and connections that are being shut
+	loops     []*loop        // empty: goroutines serve all clients
+	nextLoop  atomic.Uint64
 
 	mu    sync.Mutex
-	conns map[*conn]struct{}
-	empty chan struct{} // closed when the last of conns goes, while draining; nil otherwise
+	conns map[client]struct{}
+	empty chan struct{} // closed when the last of conns goes; nil until somebody waits for that, when no more are added
+}
+
+// client is one connection as an engine has it.
+type client interface {
+	host
+	session() *Session
 }
 
 // New checks opts and opens the listeners, so that clients can connect as soon as it returns. Run serves them.
@@ -43,7 +51,10 @@ func New(opts Options) (*Server, error) {
 	if e.locks, err = newLockRegistry(e); err != nil {
 		return nil, err
 	}
-	srv := &Server{env: e, stop: make(chan struct{}), conns: map[*conn]struct{}{}}
+	srv := &Server{env: e, stop: make(chan struct{}), conns: map[client]struct{}{}}
+	if srv.loops, err = newLoops(srv, opts.Engine); err != nil {
+		return nil, err
+	}
 	for _, addr := range opts.Listen {
 		ln, err := listen(addr)
 		if err != nil {
@@ -73,6 +84,9 @@ func (srv *Server) Ready() (bool, error) { return srv.env.upstream.Ready() }
 func (srv *Server) Run(ctx context.Context) error {
 	upstreamCtx, stopUpstream := context.WithCancel(context.Background())
 	defer stopUpstream()
+	for _, l := range srv.loops {
+		go l.run() // stop waits for it
+	}
 	upstreamDone := make(chan struct{})
 	go func() {
 		defer close(upstreamDone)
@@ -95,11 +109,15 @@ func (srv *Server) Run(ctx context.Context) error {
 	srv.drain(deadline)
 	srv.closeConns()
 	srv.wg.Wait()
+	<-srv.whenEmpty()
 	closing, cancel := context.WithTimeout(context.Background(), srv.env.opts.Upstream.DialTimeout+time.Second)
 	defer cancel()
 	err = errors.Join(err, srv.env.locks.close(closing))
 	stopUpstream()
 	<-upstreamDone
+	for _, l := range srv.loops {
+		l.stop()
+	}
 	srv.env.opts.Logger.Info("stopped")
 	return err
 }
@@ -146,25 +164,54 @@ func (srv *Server) handle(rc redcon.Conn, cmd redcon.Command) {
 	if err := a.Conn.SetReadDeadline(time.Time{}); err != nil {
 		srv.env.opts.Logger.Debug("client connection ended", zap.Error(err))
 	}
+	if l := srv.loopFor(a.Conn); l != nil {
+		if err := l.adopt(a.Conn, cmd.Raw, a.buf); err != nil {
+			srv.env.opts.Logger.Warn("client closed: its socket could not be taken over", zap.Error(err))
+			srv.env.stats.clients.Add(-1)
+			_ = a.Conn.Close() // it may be closed already
+		}
+		return
+	}
 	c := newConn(srv, a.Conn)
+	srv.enlist(c)
+	srv.wg.Add(1)
+	go c.readLoop(cmd.Raw, a.buf)
+}
+
+// enlist notes a connection until forget.
+func (srv *Server) enlist(c client) {
 	srv.mu.Lock()
 	srv.conns[c] = struct{}{}
 	srv.mu.Unlock()
-	srv.wg.Add(1)
-	go c.readLoop(cmd.Raw, a.buf)
+}
+
+// loopFor picks the event loop for a connection; nil: goroutines serve it.
+func (srv *Server) loopFor(nc net.Conn) *loop {
+	if len(srv.loops) == 0 || !plain(nc) {
+		return nil
+	}
+	return srv.loops[srv.nextLoop.Add(1)%uint64(len(srv.loops))]
+}
+
+// plain reports whether nc is a socket whose bytes are the protocol's.
+func plain(nc net.Conn) bool {
+	switch nc.(type) {
+	case *net.TCPConn, *net.UnixConn:
+		return true
+	}
+	return false
 }
 
 func (srv *Server) nextID() uint64 { return srv.ids.Add(1) }
 
 // forget is called when a connection has ended.
-func (srv *Server) forget(c *conn) {
+func (srv *Server) forget(c client) {
 	srv.env.stats.clients.Add(-1)
 	srv.mu.Lock()
 	defer srv.mu.Unlock()
 	delete(srv.conns, c)
 	if srv.empty != nil && len(srv.conns) == 0 {
 		close(srv.empty)
-		srv.empty = nil
 	}
 }
 
@@ -172,25 +219,32 @@ func (srv *Server) forget(c *conn) {
 func (srv *Server) drain(ctx context.Context) {
 	srv.env.locks.drain()
 	srv.mu.Lock()
-	var all []*conn
+	var all []client
 	for c := range srv.conns {
 		all = append(all, c)
 	}
-	if len(all) == 0 {
-		srv.mu.Unlock()
-		return
-	}
-	empty := make(chan struct{})
-	srv.empty = empty
 	srv.mu.Unlock()
 	for _, c := range all {
-		c.sess.Drain()
+		c.session().Drain()
 		c.Flush()
 	}
 	select {
-	case <-empty:
+	case <-srv.whenEmpty():
 	case <-ctx.Done():
 	}
+}
+
+// whenEmpty returns a channel that is closed when no connection is left.
+func (srv *Server) whenEmpty() <-chan struct{} {
+	srv.mu.Lock()
+	defer srv.mu.Unlock()
+	if srv.empty == nil {
+		srv.empty = make(chan struct{})
+		if len(srv.conns) == 0 {
+			close(srv.empty)
+		}
+	}
+	return srv.empty
 }
 
 func (srv *Server) closeConns() {

@@ -32,6 +32,9 @@ type host interface {
 	// Hangup closes the client's connection without blocking. It may be called with the session's lock held.
 	Hangup()
 
+	// Driver moves the bytes of the session's lane; nil: goroutines do.
+	Driver() upstream.Driver
+
 	// Resume ends a pause that MayRead has asked for. It may be called with the session's lock held.
 	Resume()
 }
@@ -72,7 +75,7 @@ type Session struct {
 	output
 
 	lastWords []byte // sent after the outstanding replies, then the connection closes
-	streaming bool // the start of a large command has been sent on the pin, or thrown away if there is none any more
+	streaming bool   // the start of a large command has been sent on the pin, or thrown away if there is none any more
 	ended     bool
 }
 
@@ -82,19 +85,23 @@ func newSession(id uint64, addr string, e *env, h host) *Session {
 	return s
 }
 
-// Feed takes bytes that the client sent. It does not keep b. false: the session has ended, or b was more than it may
-// hold back, and the connection is to be closed.
+// Feed takes bytes that the client sent. It does not keep b. false: the session has ended, and the connection is to be closed.
 func (s *Session) Feed(b []byte) bool {
-	s.feed(b)
-	s.host.Flush()
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return !s.ended
+	alive, output := s.feed(b)
+	if output {
+		s.host.Flush()
+	}
+	return alive
 }
 
-func (s *Session) feed(b []byte) {
+// feed reports whether the session goes on, and whether it has something for the client.
+func (s *Session) feed(b []byte) (alive, output bool) {
 	s.mu.Lock()
-	defer s.leave()
+	defer func() {
+		alive, output = !s.ended, len(s.out) > 0 || s.closing
+		s.mu.Unlock()
+	}()
+	defer s.contain()
 	switch {
 	case s.over():
 	case len(s.in) > 0:
@@ -109,16 +116,29 @@ func (s *Session) feed(b []byte) {
 		s.env.opts.Logger.Warn("client closed: query buffer limit", zap.String("client", s.addr), zap.Int("bytes", len(s.in)))
 		s.end()
 	}
+	return alive, output
 }
 
-// leave ends every entry into a session. A panic ends this session only.
+// leave ends every entry into a session.
 func (s *Session) leave() {
 	if r := recover(); r != nil {
-		s.env.opts.Logger.Error("BUG: panic in a session", zap.String("client", s.addr), zap.Any("panic", r), zap.ByteString("stack", debug.Stack()))
-		s.env.stats.panics.Add(1)
-		s.end()
+		s.crashed(r)
 	}
 	s.mu.Unlock()
+}
+
+// contain ends the session if it panics.
+func (s *Session) contain() {
+	if r := recover(); r != nil {
+		s.crashed(r)
+	}
+}
+
+// crashed ends this session, and only this one, after a panic in it.
+func (s *Session) crashed(r any) {
+	s.env.opts.Logger.Error("BUG: panic in a session", zap.String("client", s.addr), zap.Any("panic", r), zap.ByteString("stack", debug.Stack()))
+	s.env.stats.panics.Add(1)
+	s.end()
 }
 
 // advance goes on with the input that has been held back.
@@ -237,7 +257,7 @@ func (s *Session) forward(raw []byte, to upstream.Receiver, n int) {
 		err = s.pin.conn.Append(raw, to, n)
 	} else {
 		if s.lane == nil {
-			s.lane = s.env.upstream.Lane(s.ident)
+			s.lane = s.env.upstream.Lane(s.ident, s.host.Driver())
 		}
 		err = s.lane.Append(raw, to, n)
 	}
@@ -311,7 +331,7 @@ func (s *Session) end() {
 		s.unpin = nil
 	}
 	if s.pin != nil {
-		s.pin.conn.Discard()
+		s.pin.discard()
 		s.pin, s.pending = nil, 0
 	}
 	if s.pending == 0 {

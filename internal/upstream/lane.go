@@ -1,6 +1,7 @@
 package upstream
 
 import (
+	"net"
 	"sync"
 	"time"
 
@@ -12,9 +13,9 @@ import (
 // refuses commands at once.
 type Lane struct {
 	id     Identity
+	mover  Mover // nil: two goroutines move its bytes
 	stream *stream
 	stop   chan struct{} // closed by close
-	ended  chan struct{} // closed when run has returned
 	once   sync.Once
 
 	// Guarded by Upstream.mu.
@@ -30,9 +31,16 @@ func (l *Lane) Append(b []byte, to Receiver, n int) error { return l.stream.appe
 
 func (l *Lane) close() { l.once.Do(func() { close(l.stop) }) }
 
+// serve moves the lane's bytes until its connection ends, and closes it.
+func (l *Lane) serve(nc net.Conn) error {
+	if l.mover == nil {
+		return serve(nc, l.stream, l.stop)
+	}
+	return l.mover.Drive(nc, l.stop)
+}
+
 // run keeps the lane connected until it is closed.
 func (l *Lane) run(u *Upstream) {
-	defer close(l.ended)
 	ctx, cancel := untilClosed(l.stop)
 	defer cancel()
 	log := u.opts.Logger.With(zap.Stringer("identity", l.id))
@@ -49,7 +57,7 @@ func (l *Lane) run(u *Upstream) {
 			u.laneUp(reconnected)
 			reconnected = true
 			log.Debug("lane connected")
-			err = serve(nc, l.stream, l.stop)
+			err = l.serve(nc)
 			if ctx.Err() != nil {
 				l.stream.end(ErrDown, down)
 				return

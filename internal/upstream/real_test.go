@@ -88,12 +88,12 @@ func TestLaneServesItsIdentity(t *testing.T) {
 	r := redistest.Start(t)
 	for _, addr := range []string{r.Addr(), "unix:" + r.Socket()} {
 		u := start(t, Options{Addr: addr})
-		l := u.Lane(Identity{DB: 3, Proto: 3})
+		l := u.Lane(Identity{DB: 3, Proto: 3}, nil)
 		ask(t, l, "SET", "k", "v")
 		if got := ask(t, l, "HGETALL", "none"); got != "%0\r\n" {
 			t.Errorf("HGETALL over %s = %q, want a RESP3 map", addr, got)
 		}
-		other := u.Lane(Identity{DB: 0, Proto: 2})
+		other := u.Lane(Identity{DB: 0, Proto: 2}, nil)
 		if got := ask(t, other, "GET", "k"); got != "$-1\r\n" {
 			t.Errorf("GET in db 0 = %q, want a null: the lanes must not share a database", got)
 		}
@@ -105,7 +105,7 @@ func TestLaneServesItsIdentity(t *testing.T) {
 func TestLaneReconnectsAndNeverSendsTwice(t *testing.T) {
 	r := redistest.Start(t)
 	u := start(t, Options{Addr: r.Addr()})
-	l := u.Lane(Identity{Proto: 2})
+	l := u.Lane(Identity{Proto: 2}, nil)
 	if got := ask(t, l, "INCR", "n"); got != ":1\r\n" {
 		t.Fatalf("INCR = %q", got)
 	}

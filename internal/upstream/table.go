@@ -52,6 +52,9 @@ func (t *Table) All() []*Command { return t.order }
 //go:embed snapshot.resp
 var snapshotRESP []byte
 
+// Snapshot is that answer, for clients of an upstream that does not know COMMAND. The caller must not change it.
+func Snapshot() []byte { return snapshotRESP }
+
 func snapshot() *Table {
 	t, err := parseTable(snapshotRESP)
 	if err != nil {

@@ -55,7 +55,7 @@ type Upstream struct {
 	wg      sync.WaitGroup
 
 	mu     sync.Mutex
-	lanes  map[Identity]*Lane
+	lanes  map[laneKey]*Lane
 	closed bool
 	ready  bool  // the last thing heard of Redis was good
 	cause  error // why not
@@ -74,7 +74,7 @@ func New(opts Options) (*Upstream, error) {
 	if opts.Logger == nil {
 		opts.Logger = zap.NewNop()
 	}
-	u := &Upstream{opts: opts, network: "tcp", address: opts.Addr, refresh: make(chan struct{}, 1), lanes: map[Identity]*Lane{}}
+	u := &Upstream{opts: opts, network: "tcp", address: opts.Addr, refresh: make(chan struct{}, 1), lanes: map[laneKey]*Lane{}}
 	if path, ok := strings.CutPrefix(opts.Addr, "unix:"); ok {
 		u.network, u.address = "unix", path
 	}
@@ -95,19 +95,33 @@ func (u *Upstream) Own() Identity {
 	return Identity{User: u.opts.User, Password: u.opts.Password, Proto: 2}
 }
 
-// Lane returns the lane of an identity, connecting it if need be. Each call is paired with one of Leave.
-func (u *Upstream) Lane(id Identity) *Lane {
+// laneKey: an engine that moves bytes itself has lanes of its own.
+type laneKey struct {
+	id     Identity
+	driver Driver
+}
+
+// Lane returns the lane of an identity that driver moves, connecting it if need be. Goroutines move the lanes of a nil driver,
+// and all lanes over TLS. Each call is paired with one of Leave.
+func (u *Upstream) Lane(id Identity, driver Driver) *Lane {
+	if u.opts.TLS != nil {
+		driver = nil
+	}
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	l := u.lanes[id]
+	key := laneKey{id, driver}
+	l := u.lanes[key]
 	if l == nil {
-		l = &Lane{id: id, stream: newStream(), stop: make(chan struct{}), ended: make(chan struct{})}
+		l = &Lane{id: id, stream: newStream(), stop: make(chan struct{})}
+		if driver != nil {
+			l.mover = driver.Attach(&Wire{l.stream})
+			l.stream.bell = l.mover.Ring
+		}
 		if u.closed {
 			l.stream.state = down
-			close(l.ended)
 			return l
 		}
-		u.lanes[id] = l
+		u.lanes[key] = l
 		u.wg.Go(func() { l.run(u) })
 	}
 	l.users++

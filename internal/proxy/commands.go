@@ -1,0 +1,297 @@
+package proxy
+
+import (
+	"bytes"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+
+	"lockproxy/internal/resp"
+	"lockproxy/internal/upstream"
+)
+
+// COMMAND and INFO are answered by Redis, as its ACL says, and the lock commands and the proxy's own section are put into
+// its answer. What is not ours stays as Redis sent it, byte for byte. A reply that is not of the known shape passes whole:
+// an error, or the QUEUED of a transaction, whose EXEC then answers without the lock commands.
+
+// commandPolicy: COMMAND's questions about commands that we have are answered with them.
+func commandPolicy(args [][]byte) policy {
+	sub := argument(args, 1)
+	names := args[min(len(args), 2):]
+	switch sub {
+	case "", "count", "list":
+		return merged
+	case "getkeys", "getkeysandflags":
+		names = names[:min(len(names), 1)]
+	case "info", "docs":
+		if len(names) == 0 {
+			return merged
+		}
+	default:
+		return shared
+	}
+	if slices.ContainsFunc(names, isLockName) {
+		return merged
+	}
+	return shared
+}
+
+func isLockName(name []byte) bool { return lockEntryOf(strings.ToLower(string(name))) != nil }
+
+// mergeHook is the receiver of the reply to the command being routed, if its policy is merged.
+func (s *Session) mergeHook(row *command) *hook {
+	h := &hook{s: s, muted: s.muted}
+	if row.name == "info" {
+		h.replace = func(reply []byte) []byte {
+			if reply[0] != '$' && reply[0] != '=' {
+				return reply
+			}
+			return s.env.info(s.ident.Proto)
+		}
+		if !s.env.restricts(s.ident) { // when Redis is away is when its users look here
+			h.unsent = s.env.info(s.ident.Proto)
+		}
+		return h
+	}
+	m := merger{sub: argument(s.args, 1), proto: s.ident.Proto}
+	for _, arg := range s.args[min(len(s.args), 2):] {
+		m.args = append(m.args, string(arg))
+	}
+	h.replace = m.merge
+	return h
+}
+
+// merger puts the lock commands into the reply to one COMMAND.
+type merger struct {
+	sub   string
+	args  []string // behind the subcommand
+	proto int
+}
+
+func (m *merger) merge(reply []byte) []byte {
+	if bytes.HasPrefix(reply, []byte("-ERR unknown command")) {
+		reply = m.standIn(reply)
+	}
+	if m.sub == "getkeys" || m.sub == "getkeysandflags" {
+		return m.keys(reply)
+	}
+	if m.sub == "count" {
+		return m.count(reply)
+	}
+	l, ok := parseListing(reply, m.sub == "docs")
+	if !ok {
+		return reply
+	}
+	switch {
+	case m.sub == "info" && len(m.args) > 0:
+		if len(l.items) != len(m.args) {
+			return reply
+		}
+		for i, name := range m.args {
+			if e := lockEntryOf(strings.ToLower(name)); e != nil {
+				l.items[i] = m.item(e)
+			}
+		}
+	case m.sub == "docs" && len(m.args) > 0:
+		l.items = m.docs(l.items)
+	default:
+		l.items = slices.DeleteFunc(l.items, func(it listed) bool { return lockEntryOf(it.name) != nil })
+		for i := range lockEntries {
+			if e := &lockEntries[i]; m.wants(e) {
+				l.items = append(l.items, m.item(e))
+			}
+		}
+	}
+	return l.append(make([]byte, 0, len(reply)+8<<10))
+}
+
+// standIn answers for an upstream that does not know COMMAND, such as the embedded one: with the table by which the proxy
+// itself routes its commands. There are no descriptions in it. The error stays where they are asked for in general, so that
+// redis-cli falls back to those it brings along and takes from COMMAND what it does not know.
+func (m *merger) standIn(err []byte) []byte {
+	l, ok := parseListing(upstream.Snapshot(), false)
+	if !ok {
+		panic("BUG: command snapshot is no listing")
+	}
+	switch {
+	case m.sub == "count":
+		return appendNumber(nil, len(l.items))
+	case m.sub == "info" && len(m.args) > 0:
+		all := l.items
+		l.items = nil
+		for _, arg := range m.args {
+			name := strings.ToLower(arg)
+			it := listed{raw: resp.AppendNull(nil, m.proto)}
+			if i := slices.IndexFunc(all, func(it listed) bool { return it.name == name }); i >= 0 {
+				it = all[i]
+			}
+			l.items = append(l.items, it)
+		}
+	case m.sub == "", m.sub == "info":
+	case m.sub == "docs" && len(m.args) > 0:
+		return resp.AppendMapHeader(nil, m.proto, 0)
+	case m.sub == "getkeys", m.sub == "getkeysandflags":
+		return invalidCommand
+	default:
+		return err
+	}
+	return l.append(nil)
+}
+
+// item is the entry as the subcommand shows it.
+func (m *merger) item(e *lockEntry) listed {
+	switch m.sub {
+	case "docs":
+		return listed{e.name, e.appendDocs(nil, m.proto)}
+	case "list":
+		return listed{e.name, appendText(nil, e.name)}
+	}
+	return listed{e.name, e.appendInfo(nil, m.proto)}
+}
+
+// wants reports whether the entry passes the filter of COMMAND LIST FILTERBY. Redis has checked the syntax.
+func (m *merger) wants(e *lockEntry) bool {
+	if m.sub != "list" || len(m.args) != 3 {
+		return true
+	}
+	switch by, arg := strings.ToLower(m.args[1]), strings.ToLower(m.args[2]); by {
+	case "aclcat":
+		return slices.Contains(e.categories, arg)
+	case "pattern":
+		match, err := path.Match(arg, e.name) // the same language for names without a slash
+		return match && err == nil
+	}
+	return false // of no module
+}
+
+// docs puts the lock commands among those that Redis described, in the order of the names asked for. Redis leaves out what
+// it does not know.
+func (m *merger) docs(theirs []listed) []listed {
+	var all []listed
+	for _, arg := range m.args {
+		name := strings.ToLower(arg)
+		known := len(theirs) > 0 && theirs[0].name == name
+		if e := lockEntryOf(name); e != nil {
+			all = append(all, m.item(e))
+		} else if known {
+			all = append(all, theirs[0])
+		}
+		if known {
+			theirs = theirs[1:]
+		}
+	}
+	return append(all, theirs...) // under names of their own: renamed commands
+}
+
+// count adds the lock commands to the answer to COMMAND COUNT.
+func (m *merger) count(reply []byte) []byte {
+	n, err := strconv.Atoi(string(bytes.TrimSuffix(bytes.TrimPrefix(reply, []byte(":")), []byte("\r\n"))))
+	if err != nil {
+		return reply
+	}
+	return appendNumber(nil, n+len(lockEntries))
+}
+
+var (
+	invalidCommand = []byte("-ERR Invalid command specified\r\n")
+	noKeyArguments = resp.AppendError(nil, resp.Err, "The command has no key arguments")
+	wrongArguments = resp.AppendError(nil, resp.Err, "Invalid number of arguments specified for command")
+)
+
+// keys answers COMMAND GETKEYS and GETKEYSANDFLAGS for a lock command, if Redis let the client ask.
+func (m *merger) keys(reply []byte) []byte {
+	e := lockEntryOf(strings.ToLower(m.args[0]))
+	switch {
+	case reply[0] != '*' && !bytes.Equal(reply, invalidCommand):
+		return reply
+	case e.access == nil:
+		return noKeyArguments
+	case !e.accepts(len(m.args)):
+		return wrongArguments
+	}
+	b := appendHeader(nil, '*', 1)
+	if m.sub == "getkeys" {
+		return appendText(b, m.args[1])
+	}
+	b = appendText(appendHeader(b, '*', 2), m.args[1])
+	return appendWords(b, m.proto, "", e.access)
+}
+
+// listing is an aggregate that Redis sent, cut into the parts that belong to one command each.
+type listing struct {
+	kind  byte
+	width int // what the header counts for each item
+	items []listed
+}
+
+type listed struct {
+	name string // in lower case; empty: nothing is known
+	raw  []byte
+}
+
+// parseListing cuts a reply. In pairs, an item is a key and its value.
+func parseListing(reply []byte, pairs bool) (l listing, ok bool) {
+	end := bytes.Index(reply, []byte("\r\n"))
+	if end < 1 || reply[0] != '*' && (!pairs || reply[0] != '%') && (pairs || reply[0] != '~') {
+		return l, false
+	}
+	n, err := strconv.Atoi(string(reply[1:end]))
+	if err != nil || n < 0 {
+		return l, false
+	}
+	l.kind, l.width = reply[0], 1
+	if pairs && l.kind == '*' {
+		l.width, n = 2, n/2
+	}
+	rest := reply[end+2:]
+	for range n {
+		key := frameSize(rest)
+		size := key
+		if pairs {
+			size += frameSize(rest[key:])
+		}
+		if key == 0 || pairs && size == key {
+			return l, false
+		}
+		l.items = append(l.items, listed{strings.ToLower(firstText(rest[:size])), rest[:size]})
+		rest = rest[size:]
+	}
+	return l, len(rest) == 0
+}
+
+// append appends the listing as a reply.
+func (l listing) append(dst []byte) []byte {
+	dst = appendHeader(dst, l.kind, l.width*len(l.items))
+	for _, it := range l.items {
+		dst = append(dst, it.raw...)
+	}
+	return dst
+}
+
+// frameSize is the length of the frame at the start of b, 0 if there is none.
+func frameSize(b []byte) int {
+	var sc resp.Scanner
+	n, done, err := sc.Scan(b)
+	if err != nil || !done {
+		return 0
+	}
+	return n
+}
+
+// firstText is the first string in a frame: the name in a command's entry, or of a key and its value.
+func firstText(frame []byte) string {
+	if frame[0] == '*' {
+		if i := bytes.IndexByte(frame, '\n') + 1; i < len(frame) {
+			frame = frame[i:]
+		}
+	}
+	if frame[0] != '$' && frame[0] != '+' {
+		return ""
+	}
+	v, _, err := resp.Decode(frame)
+	if err != nil {
+		return ""
+	}
+	return string(v.Str)
+}

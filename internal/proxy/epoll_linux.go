@@ -1,0 +1,250 @@
+package proxy
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"sync"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"lockproxy/internal/upstream"
+)
+
+// loop is the engine for plain sockets on Linux: one goroutine that waits on epoll, and moves the bytes of its clients and
+// of its own lanes. There is no goroutine and no buffer per client. One round is
+//
+//	wait ─▶ read every ready client into its session and every ready lane into its receivers
+//	     ─▶ write each lane that got requests, once
+//	     ─▶ write each client that got replies, once
+//
+// so that the more clients are ready together, the fewer system calls each costs.
+type loop struct {
+	server *Server
+	epfd   int
+	evfd   int // written to by others to end a wait
+	done   chan struct{}
+
+	// Owned by run.
+	sockets []socket // by file descriptor; nil: none
+	buf     []byte   // what one read may bring
+	events  []unix.EpollEvent
+
+	mu     sync.Mutex
+	asleep bool      // run waits, or is about to
+	dirty  []*remote // clients that have something for run to do
+	rung   []*wire   // lanes that have requests to write
+	jobs   []func()
+	closed bool // run has ended: nothing is taken any more
+}
+
+// socket is a client or a lane as epoll knows it.
+type socket interface {
+	// ready handles events on run's goroutine.
+	ready(events uint32)
+}
+
+// loopReadSize is how much one read may bring; the buffer is shared by all sockets of a loop.
+const loopReadSize = 256 << 10
+
+// eventsPerWait bounds one round, so that no client waits behind more than so many others.
+const eventsPerWait = 512
+
+func newLoop(srv *Server) (*loop, error) {
+	epfd, err := unix.EpollCreate1(unix.EPOLL_CLOEXEC)
+	if err != nil {
+		return nil, fmt.Errorf("epoll_create: %w", err)
+	}
+	evfd, err := unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK)
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("eventfd: %w", err), unix.Close(epfd))
+	}
+	l := &loop{server: srv, epfd: epfd, evfd: evfd, done: make(chan struct{}), buf: make([]byte, loopReadSize), events: make([]unix.EpollEvent, eventsPerWait)}
+	if err := l.watch(evfd, unix.EPOLLIN, unix.EPOLL_CTL_ADD); err != nil {
+		return nil, errors.Join(err, unix.Close(evfd), unix.Close(epfd))
+	}
+	return l, nil
+}
+
+// run moves bytes until stop has been called and everything is closed.
+func (l *loop) run() {
+	defer close(l.done)
+	for {
+		timeout := 0
+		if l.mayWait() {
+			timeout = -1
+		}
+		n, err := unix.EpollWait(l.epfd, l.events, timeout)
+		if err != nil && !errors.Is(err, unix.EINTR) {
+			panic("BUG: epoll_wait: " + err.Error())
+		}
+		l.wake()
+		for _, ev := range l.events[:max(n, 0)] {
+			if fd := int(ev.Fd); fd == l.evfd {
+				l.drainEvent()
+			} else if fd < len(l.sockets) && l.sockets[fd] != nil {
+				l.sockets[fd].ready(ev.Events)
+			}
+		}
+		if !l.settle() {
+			return
+		}
+	}
+}
+
+// mayWait reports whether nothing is left to do. From then on others end the wait when they add something.
+func (l *loop) mayWait() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.asleep = len(l.dirty)+len(l.rung)+len(l.jobs) == 0
+	return l.asleep
+}
+
+func (l *loop) wake() {
+	l.mu.Lock()
+	l.asleep = false
+	l.mu.Unlock()
+}
+
+// settle does what has come up: jobs, then lanes, so that requests are on their way while clients are written. false: the
+// loop has been stopped.
+func (l *loop) settle() bool {
+	l.mu.Lock()
+	jobs, rung, dirty := l.jobs, l.rung, l.dirty
+	l.jobs, l.rung, l.dirty = nil, nil, nil
+	l.mu.Unlock()
+	for _, job := range jobs {
+		job()
+	}
+	for _, w := range rung {
+		w.write()
+	}
+	for _, r := range dirty {
+		r.settle()
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.rung == nil {
+		l.rung = rung[:0]
+	}
+	if l.dirty == nil {
+		clear(dirty)
+		l.dirty = dirty[:0]
+	}
+	return !l.closed
+}
+
+// post runs job on run's goroutine. false: the loop has ended and job will not run.
+func (l *loop) post(job func()) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.closed {
+		return false
+	}
+	l.jobs = append(l.jobs, job)
+	l.interruptLocked()
+	return true
+}
+
+// interruptLocked ends a wait.
+func (l *loop) interruptLocked() {
+	if !l.asleep {
+		return
+	}
+	l.asleep = false
+	one := [8]byte{1}
+	_, _ = unix.Write(l.evfd, one[:]) // it can only fail if it is already readable
+}
+
+func (l *loop) drainEvent() {
+	var b [8]byte
+	_, _ = unix.Read(l.evfd, b[:]) // reading resets it; there is nothing else to know
+}
+
+// stop ends run. Clients and lanes have been closed.
+func (l *loop) stop() {
+	l.post(func() {
+		l.mu.Lock()
+		l.closed = true
+		l.mu.Unlock()
+	})
+	<-l.done
+	_ = unix.Close(l.evfd)
+	_ = unix.Close(l.epfd)
+}
+
+// watch tells epoll which events of fd matter.
+func (l *loop) watch(fd int, events uint32, op int) error {
+	err := unix.EpollCtl(l.epfd, op, fd, &unix.EpollEvent{Events: events, Fd: int32(fd)})
+	if err != nil {
+		return fmt.Errorf("epoll_ctl: %w", err)
+	}
+	return nil
+}
+
+// enter makes the loop handle fd's events.
+func (l *loop) enter(fd int, s socket, events uint32) error {
+	if err := l.watch(fd, events, unix.EPOLL_CTL_ADD); err != nil {
+		return err
+	}
+	for fd >= len(l.sockets) {
+		l.sockets = append(l.sockets, nil)
+	}
+	l.sockets[fd] = s
+	return nil
+}
+
+// leave forgets fd and closes it. It runs in settle, when no event of this round is left that could be taken for one of
+// another socket with the same number.
+func (l *loop) leave(fd int) {
+	l.sockets[fd] = nil
+	_ = unix.Close(fd) // this also takes it out of epoll
+}
+
+// takeover returns a file descriptor of its own for a connection, which it closes.
+func takeover(nc net.Conn) (int, error) {
+	sc, ok := nc.(syscall.Conn)
+	if !ok {
+		return -1, errors.New("not a plain socket")
+	}
+	raw, err := sc.SyscallConn()
+	if err != nil {
+		return -1, err
+	}
+	fd, dupErr := -1, error(nil)
+	if err := raw.Control(func(s uintptr) { fd, dupErr = unix.FcntlInt(s, unix.F_DUPFD_CLOEXEC, 0) }); err != nil {
+		return -1, err
+	}
+	if dupErr != nil {
+		return -1, fmt.Errorf("dup: %w", dupErr)
+	}
+	if err := nc.Close(); err != nil {
+		return -1, errors.Join(err, unix.Close(fd))
+	}
+	return fd, unix.SetNonblock(fd, true)
+}
+
+// again reports whether a system call should be tried later.
+func again(err error) bool { return errors.Is(err, unix.EAGAIN) || errors.Is(err, unix.EINTR) }
+
+// adopt takes over a client whose first command has come in first.
+func (l *loop) adopt(nc net.Conn, first ...[]byte) error {
+	addr := nc.RemoteAddr().String()
+	fd, err := takeover(nc)
+	if err != nil {
+		return err
+	}
+	r := &remote{loop: l, fd: fd}
+	r.sess = newSession(l.server.nextID(), addr, l.server.env, r)
+	l.server.enlist(r)
+	if !l.post(func() { r.begin(first) }) {
+		return errors.Join(net.ErrClosed, unix.Close(fd))
+	}
+	return nil
+}
+
+// Attach is upstream.Driver.
+func (l *loop) Attach(w *upstream.Wire) upstream.Mover { return &wire{loop: l, wire: w, fd: -1} }
+
+var _ upstream.Driver = (*loop)(nil)

@@ -1,0 +1,202 @@
+package proxy
+
+import (
+	"golang.org/x/sys/unix"
+
+	"lockproxy/internal/upstream"
+)
+
+// What epoll watches for a client: its commands, and always its hang-up.
+const (
+	watchHangup = unix.EPOLLRDHUP
+	watchInput  = unix.EPOLLIN | watchHangup
+)
+
+// remote is a client on a loop.
+type remote struct {
+	loop *loop
+	fd   int
+	sess *Session
+
+	// Owned by loop.run.
+	events uint32 // what epoll watches
+	out    []byte // being written
+	off    int    // how much of it has been
+	shut   bool
+
+	// Guarded by loop.mu.
+	queued  bool // in loop.dirty
+	hungup  bool // to be closed
+	resumed bool // to be read again
+}
+
+// begin makes the client known to epoll and handles what it has already sent.
+func (r *remote) begin(first [][]byte) {
+	r.events = watchInput
+	if err := r.loop.enter(r.fd, r, r.events); err != nil {
+		r.close()
+		return
+	}
+	for _, b := range first {
+		if len(b) > 0 && !r.shut && !r.sess.Feed(b) {
+			r.close()
+		}
+	}
+}
+
+// ready is socket.
+func (r *remote) ready(events uint32) {
+	switch {
+	case events&unix.EPOLLIN != 0:
+		r.read()
+	case events&(unix.EPOLLRDHUP|unix.EPOLLHUP|unix.EPOLLERR) != 0:
+		r.ended(events)
+	}
+	if events&unix.EPOLLOUT != 0 && !r.shut {
+		r.write()
+	}
+}
+
+func (r *remote) read() {
+	n, err := unix.Read(r.fd, r.loop.buf)
+	switch {
+	case n > 0:
+		if !r.sess.Feed(r.loop.buf[:n]) {
+			r.close()
+		} else if !r.sess.MayRead() {
+			r.watch(r.events &^ unix.EPOLLIN)
+		}
+	case err == nil:
+		r.ended(unix.EPOLLRDHUP)
+	case !again(err):
+		r.close()
+	}
+}
+
+// ended handles the end of what the client sends.
+func (r *remote) ended(events uint32) {
+	if events&(unix.EPOLLHUP|unix.EPOLLERR) == 0 && r.sess.EOF() {
+		r.watch(r.events &^ watchInput) // its end would be announced for ever
+		r.Flush()
+		return
+	}
+	r.close()
+}
+
+func (r *remote) watch(events uint32) {
+	if r.shut || r.events == events {
+		return
+	}
+	r.events = events
+	if err := r.loop.watch(r.fd, events, unix.EPOLL_CTL_MOD); err != nil {
+		r.close()
+	}
+}
+
+// settle does what others have asked for, and writes what there is to write.
+func (r *remote) settle() {
+	r.loop.mu.Lock()
+	hungup, resumed := r.hungup, r.resumed
+	r.queued, r.resumed = false, false
+	r.loop.mu.Unlock()
+	if r.shut {
+		return
+	}
+	if hungup {
+		r.close()
+		return
+	}
+	if resumed {
+		r.watch(r.events | unix.EPOLLIN)
+	}
+	if r.events&unix.EPOLLOUT == 0 {
+		r.write()
+	}
+}
+
+// write writes output until there is no more or the socket is full.
+func (r *remote) write() {
+	for !r.shut {
+		if r.out == nil {
+			b, last := r.sess.BeginWrite()
+			if b == nil {
+				if last {
+					r.close()
+				} else {
+					r.watch(r.events &^ unix.EPOLLOUT)
+				}
+				return
+			}
+			r.out, r.off = b, 0
+		}
+		n, err := unix.Write(r.fd, r.out[r.off:])
+		if n > 0 {
+			r.off += n
+		}
+		switch {
+		case r.off == len(r.out):
+			r.sess.EndWrite(r.out)
+			r.out = nil
+		case err == nil:
+		case again(err):
+			r.watch(r.events | unix.EPOLLOUT)
+			return
+		default:
+			r.close()
+		}
+	}
+}
+
+// close ends the connection. It runs on loop.run's goroutine.
+func (r *remote) close() {
+	if r.shut {
+		return
+	}
+	r.shut = true
+	r.sess.Hungup()
+	if r.out != nil {
+		r.sess.EndWrite(r.out)
+		r.out = nil
+	}
+	r.loop.leave(r.fd)
+	r.loop.server.forget(r)
+}
+
+// mark has settle called.
+func (r *remote) markLocked() {
+	if !r.queued {
+		r.queued = true
+		r.loop.dirty = append(r.loop.dirty, r)
+		r.loop.interruptLocked()
+	}
+}
+
+// Flush is host.
+func (r *remote) Flush() {
+	r.loop.mu.Lock()
+	r.markLocked()
+	r.loop.mu.Unlock()
+}
+
+// Hangup is host.
+func (r *remote) Hangup() {
+	r.loop.mu.Lock()
+	r.hungup = true
+	r.markLocked()
+	r.loop.mu.Unlock()
+}
+
+// Resume is host.
+func (r *remote) Resume() {
+	r.loop.mu.Lock()
+	r.resumed = true
+	r.markLocked()
+	r.loop.mu.Unlock()
+}
+
+// Driver is host: the loop moves its clients' lanes too.
+func (r *remote) Driver() upstream.Driver { return r.loop }
+
+func (r *remote) session() *Session { return r.sess }
+
+var _ client = (*remote)(nil)

@@ -1,0 +1,160 @@
+package proxy
+
+import (
+	"errors"
+	"io"
+	"net"
+
+	"golang.org/x/sys/unix"
+
+	"lockproxy/internal/upstream"
+)
+
+// wire is a lane on a loop.
+type wire struct {
+	loop *loop
+	wire *upstream.Wire
+
+	// Owned by loop.run.
+	fd      int    // -1: not connected
+	blocked bool   // waits until the socket takes more
+	out     []byte // being written
+	off     int    // how much of it has been
+	spare   []byte
+	ended   chan<- error // size 1: told once when the connection has ended
+
+	queued bool // in loop.rung; guarded by loop.mu
+}
+
+// Ring is upstream.Mover.
+func (w *wire) Ring() {
+	w.loop.mu.Lock()
+	defer w.loop.mu.Unlock()
+	if !w.queued {
+		w.queued = true
+		w.loop.rung = append(w.loop.rung, w)
+		w.loop.interruptLocked()
+	}
+}
+
+// Drive is upstream.Mover.
+func (w *wire) Drive(nc net.Conn, stop <-chan struct{}) error {
+	fd, err := takeover(nc)
+	if err != nil {
+		return err
+	}
+	ended := make(chan error, 1)
+	if !w.loop.post(func() { w.begin(fd, ended) }) {
+		return errors.Join(net.ErrClosed, unix.Close(fd))
+	}
+	select {
+	case err = <-ended:
+		return err
+	case <-stop:
+	}
+	if w.loop.post(func() { w.end(net.ErrClosed) }) {
+		<-ended
+	}
+	return net.ErrClosed
+}
+
+func (w *wire) begin(fd int, ended chan<- error) {
+	w.fd, w.ended, w.blocked = fd, ended, false
+	if err := w.loop.enter(fd, w, unix.EPOLLIN); err != nil {
+		w.end(err)
+		return
+	}
+	w.wire.Open()
+}
+
+// end closes the connection and says so.
+func (w *wire) end(err error) {
+	if w.fd < 0 {
+		return
+	}
+	// The kernel is to drop what it has not delivered: a request that is given up must not reach Redis after its outcome has
+	// been looked up on another connection.
+	_ = unix.SetsockoptLinger(w.fd, unix.SOL_SOCKET, unix.SO_LINGER, &unix.Linger{Onoff: 1}) // unix sockets have no such thing
+	w.loop.leave(w.fd)
+	w.fd, w.out = -1, nil
+	w.ended <- err
+}
+
+// ready is socket.
+func (w *wire) ready(events uint32) {
+	if events&unix.EPOLLOUT != 0 {
+		w.blocked = false
+		if err := w.loop.watch(w.fd, unix.EPOLLIN, unix.EPOLL_CTL_MOD); err != nil {
+			w.end(err)
+			return
+		}
+		w.flush()
+	}
+	if w.fd < 0 || events&^unix.EPOLLOUT == 0 {
+		return
+	}
+	n, err := unix.Read(w.fd, w.loop.buf)
+	switch {
+	case n > 0:
+		if err := w.wire.Feed(w.loop.buf[:n]); err != nil {
+			w.end(err)
+		}
+	case err == nil:
+		w.end(io.EOF)
+	case !again(err):
+		w.end(err)
+	}
+}
+
+// write is called once in each round in which requests have come.
+func (w *wire) write() {
+	w.loop.mu.Lock()
+	w.queued = false
+	w.loop.mu.Unlock()
+	if w.fd >= 0 && !w.blocked {
+		w.flush()
+	}
+}
+
+// flush writes requests until there are no more or the socket is full.
+func (w *wire) flush() {
+	for {
+		if w.out == nil {
+			if w.out = w.wire.Take(w.spare); w.out == nil {
+				return
+			}
+			w.spare, w.off = nil, 0
+		}
+		n, err := unix.Write(w.fd, w.out[w.off:])
+		if n > 0 {
+			w.off += n
+		}
+		switch {
+		case w.off == len(w.out):
+			w.spare = shrinkTo(w.out, maxLaneSpare)
+			w.out = nil
+		case err == nil:
+		case again(err):
+			w.blocked = true
+			if err := w.loop.watch(w.fd, unix.EPOLLIN|unix.EPOLLOUT, unix.EPOLL_CTL_MOD); err != nil {
+				w.end(err)
+			}
+			return
+		default:
+			w.end(err)
+			return
+		}
+	}
+}
+
+// maxLaneSpare bounds the write buffer that a lane keeps for the next round.
+const maxLaneSpare = 256 << 10
+
+func shrinkTo(b []byte, most int) []byte {
+	if cap(b) > most {
+		return nil
+	}
+	return b[:0]
+}
+
+var _ upstream.Mover = (*wire)(nil)

@@ -1,0 +1,33 @@
+package upstream
+
+import "net"
+
+// A Driver moves the bytes of lanes in place of this package's goroutines: an event loop, for one. It is comparable.
+type Driver interface {
+	// Attach prepares for moving the bytes of one lane.
+	Attach(w *Wire) Mover
+}
+
+// A Mover moves the bytes of one lane.
+type Mover interface {
+	// Ring says that the wire has bytes to take, after it had none. It may be called from any goroutine, with locks held,
+	// and must not block.
+	Ring()
+
+	// Drive moves bytes between nc and the wire until the connection fails or stop is closed. It closes nc, and returns
+	// when it will touch neither any more.
+	Drive(nc net.Conn, stop <-chan struct{}) error
+}
+
+// Wire is a lane's side toward its connection, for a Mover. Take and Feed are each used by one goroutine at a time.
+type Wire struct{ stream *stream }
+
+// Open says that the connection is ready. If requests are waiting already, Ring is called.
+func (w *Wire) Open() { w.stream.open() }
+
+// Take returns the bytes to write next, or nil, after which Ring announces more. The caller owns the bytes and gives them back
+// as spare in a later call.
+func (w *Wire) Take(spare []byte) []byte { return w.stream.take(spare) }
+
+// Feed takes bytes that Redis sent and hands the replies on. After an error the connection is useless.
+func (w *Wire) Feed(b []byte) error { return w.stream.feed(b) }
