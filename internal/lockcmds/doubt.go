@@ -50,7 +50,8 @@ func (e *Engine) ask(ctx context.Context, w *waiter) (answer, error) {
 	if w.explicit && w.known == 0 {
 		return e.askExplicit(ctx, w)
 	}
-	a, err := e.own.run(ctx, e.scripts.extend, []string{w.key}, []string{w.owner, millis(w.lease)})
+	a, err := e.own.run(ctx, e.scripts.extend, []string{w.key, channelOf(w.key), queueOf(w.key)},
+		[]string{w.owner, millis(w.lease), e.opts.Publish})
 	switch {
 	case isRefusal(err):
 		return nil, fmt.Errorf("look into an acquire: %w: %w", ErrInDoubt, err)

@@ -223,8 +223,8 @@ func (e *Engine) startExtend(s Session, cmd Command) {
 		sentAt := time.Now()
 		s.Script(Call{
 			Script: e.scripts.extend,
-			Keys:   arguments(cmd.Key),
-			Args:   arguments(owner, millis(cmd.Lease)),
+			Keys:   arguments(cmd.Key, channelOf(cmd.Key), queueOf(cmd.Key)),
+			Args:   arguments(owner, millis(cmd.Lease), e.opts.Publish),
 			GoOn:   true,
 			Done: func(reply resp.Value, err error) []byte {
 				a, err := answerOf(reply, err)

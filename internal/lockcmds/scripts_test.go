@@ -270,7 +270,7 @@ func TestScriptsPassWrongTypeThrough(t *testing.T) {
 			{b.s.fair, []string{n.lock, n.queue, n.deadlines, n.fence}, []any{ownerA, 1000, 1000, 1}},
 			{b.s.release, []string{n.lock, n.channel, n.queue}, []any{ownerA, 1000, 0, "PUBLISH"}},
 			{b.s.handover, []string{n.lock, n.channel, n.queue, n.fence}, []any{ownerA, 1000, 0, "PUBLISH", ownerB, 1000}},
-			{b.s.extend, []string{n.lock}, []any{ownerA, 1000}},
+			{b.s.extend, []string{n.lock, n.channel, n.queue}, []any{ownerA, 1000, "PUBLISH"}},
 			{b.s.info, []string{n.lock, n.queue}, nil},
 			{b.s.force, []string{n.lock, n.channel, n.queue}, []any{"PUBLISH"}},
 			{b.s.grace, []string{n.lock, n.channel, n.queue}, []any{ownerA, 0, 0, "PUBLISH"}},
@@ -320,13 +320,21 @@ func TestHandOverGrantsInOneStep(t *testing.T) {
 
 func TestExtendNeedsTheHolder(t *testing.T) {
 	onBoth(t, func(t *testing.T, b *bench) {
-		equal(t, "free", b.must(b.s.extend, []string{b.n.lock}, ownerA, 90000), []int64{-1})
+		heard := b.listen(b.n.channel, b.n.fairChannel(ownerB))
+		extend := func(owner string, lease int) []int64 {
+			return b.must(b.s.extend, []string{b.n.lock, b.n.channel, b.n.queue}, owner, lease, "PUBLISH")
+		}
+		equal(t, "free", extend(ownerA, 90000), []int64{-1})
 		fence := b.acquire(ownerA, 30000)[1]
-		equal(t, "stranger", b.must(b.s.extend, []string{b.n.lock}, ownerB, 90000), []int64{-1})
-		equal(t, "holder", b.must(b.s.extend, []string{b.n.lock}, ownerA, 90000), []int64{1, fence, 1})
+		equal(t, "stranger", extend(ownerB, 90000), []int64{-1})
+		equal(t, "holder", extend(ownerA, 90000), []int64{1, fence, 1})
 		if !within(b.pttl(), 90000) {
 			t.Fatalf("ttl %v", b.pttl())
 		}
+		b.fair(ownerB, 30000, 300000, 1)
+		equal(t, "a longer lease wakes nobody", heard(), []string(nil))
+		equal(t, "shorter", extend(ownerA, 20000), []int64{1, fence, 1})
+		equal(t, "messages", heard(), []string{"redisson_lock__channel:{foo} 0", "redisson_lock__channel:{foo}:" + ownerB + " 0"})
 	})
 }
 
@@ -380,7 +388,7 @@ func TestGraceShortensOrReleases(t *testing.T) {
 		if !within(b.pttl(), 10000) {
 			t.Fatalf("grace left ttl %v", b.pttl())
 		}
-		equal(t, "messages", heard(), []string(nil))
+		equal(t, "waiters are told that it ends earlier", heard(), []string{"redisson_lock__channel:{foo} 0"})
 		equal(t, "none", b.must(b.s.grace, keys, ownerA, fence, 0, "PUBLISH"), []int64{1})
 		equal(t, "messages", heard(), []string{"redisson_lock__channel:{foo} 0"})
 		equal(t, "hash", b.hash(), map[string]string{})

@@ -1,5 +1,7 @@
 -- grace.lua: the holder's connection has ended: shorten what is left of the lease, or release all its holds at once.
 --
+-- Waiters are woken by both: they had been told when the longer lease would end.
+--
 -- KEYS[1]  lock      hash {owner: holds, fence: n}; exists only while held
 -- KEYS[2]  channel   base channel of the lock; a fair waiter listens on channel:owner
 -- KEYS[3]  queue     list of waiting owners, first to ask at the head
@@ -20,12 +22,13 @@ if not held[1] or (ARGV[2] ~= '0' and held[2] ~= ARGV[2]) then
 end
 if ARGV[3] ~= '0' then
   local pttl = redis.call('PTTL', KEYS[1])
-  if pttl < 0 or pttl > tonumber(ARGV[3]) then
-    redis.call('PEXPIRE', KEYS[1], ARGV[3])
+  if pttl >= 0 and pttl <= tonumber(ARGV[3]) then
+    return {1}
   end
-  return {1}
+  redis.call('PEXPIRE', KEYS[1], ARGV[3])
+else
+  redis.call('DEL', KEYS[1])
 end
-redis.call('DEL', KEYS[1])
 redis.call(ARGV[4], KEYS[2], '0')
 local head = redis.call('LINDEX', KEYS[3], 0)
 if head then

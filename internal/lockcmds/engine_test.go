@@ -1,0 +1,613 @@
+package lockcmds
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"lockproxy/internal/redistest"
+)
+
+const (
+	notHeldReply   = "-NOTHELD the owner does not hold this lock"
+	lostLeaseReply = "-LOSTLEASE the lease has ended before"
+)
+
+func TestAcquireExcludesOtherSessions(t *testing.T) {
+	srv := redistest.Start(t)
+	p, q := startProxy(t, srv, nil), startProxy(t, srv, nil)
+	a, b, c := p.session(2), p.session(3), q.session(2)
+	first := a.fence("LOCK k")
+	b.want("TRYLOCK k", "(nil)")
+	c.want("TRYLOCK k", "(nil)")
+	c.want("LOCK k WAIT 0", "(nil)")
+	c.want("FAIRLOCK k WAIT 0", "(nil)")
+	b.want("UNLOCK k", notHeldReply)
+	c.want("UNLOCK k", notHeldReply)
+	if again := a.fence("LOCK k"); again != first {
+		t.Fatalf("re-entry changed the fence from %d to %d", first, again)
+	}
+	a.want("UNLOCK k", ":0")
+	a.want("UNLOCK k FENCE 12", notHeldReply)
+	a.want("UNLOCK k", ":1")
+	a.want("UNLOCK k", notHeldReply)
+	if next := c.fence("TRYLOCK k"); next <= first {
+		t.Fatalf("fence %d after %d", next, first)
+	}
+	c.want("UNLOCK k", ":1")
+}
+
+func TestRedissonHashIsWhatOthersSee(t *testing.T) {
+	srv := redistest.Start(t)
+	p := startProxy(t, srv, nil)
+	a := p.session(2)
+	fence := a.fence("LOCK k")
+	got := srv.Client(t).HGetAll(t.Context(), "k").Val()
+	equal(t, "hash", got, map[string]string{p.e.opts.UUID + ":1": "1", "fence": itoa(fence)})
+}
+
+func TestWaiterIsWokenByReleaseHereAndElsewhere(t *testing.T) {
+	srv := redistest.Start(t)
+	p, q := startProxy(t, srv, nil), startProxy(t, srv, nil)
+	a := p.session(2)
+	for _, verb := range []string{"LOCK", "FAIRLOCK"} {
+		for name, w := range map[string]*session{"here": p.session(2), "elsewhere": q.session(2)} {
+			a.fence("LOCK k")
+			w.send(verb + " k")
+			w.quiet(50 * time.Millisecond)
+			start := time.Now()
+			a.want("UNLOCK k", ":1")
+			fenceIn(t, w.reply())
+			if took := time.Since(start); took > time.Second {
+				t.Errorf("%s %s: woken after %v", verb, name, took)
+			}
+			w.want("UNLOCK k", ":1")
+		}
+	}
+}
+
+func TestHandOverIsOneScript(t *testing.T) {
+	srv := redistest.Start(t)
+	p := startProxy(t, srv, nil)
+	a, b := p.session(2), p.session(2)
+	first := a.fence("LOCK k")
+	b.send("LOCK k")
+	b.quiet(100 * time.Millisecond)
+	before := p.attempts.Load()
+	a.want("UNLOCK k", ":1")
+	if second := fenceIn(t, b.reply()); second <= first {
+		t.Fatalf("fence %d after %d", second, first)
+	}
+	if p.handovers.Load() != 1 || p.attempts.Load() != before {
+		t.Fatalf("%d hand-overs, %d attempts", p.handovers.Load(), p.attempts.Load()-before)
+	}
+	b.want("UNLOCK k", ":1")
+}
+
+func TestManyWaitersAreServedInOrder(t *testing.T) {
+	srv := redistest.Start(t)
+	p := startProxy(t, srv, nil)
+	holder := p.session(2)
+	holder.fence("LOCK k")
+	var waiters []*session
+	for range 100 {
+		w := p.session(2)
+		w.send("LOCK k")
+		w.awaitWaiting()
+		waiters = append(waiters, w)
+	}
+	before := p.attempts.Load()
+	var last int64
+	for i, w := range waiters {
+		holder.want("UNLOCK k", ":1")
+		fence := fenceIn(t, w.reply())
+		if fence <= last {
+			t.Fatalf("waiter %d: fence %d after %d", i, fence, last)
+		}
+		last, holder = fence, w
+	}
+	holder.want("UNLOCK k", ":1")
+	if n := p.attempts.Load() - before; n > 20 {
+		t.Errorf("%d attempts besides the hand-overs of %d waiters", n, len(waiters))
+	}
+}
+
+// awaitWaiting returns when the session's acquire has become a waiter.
+func (s *session) awaitWaiting() {
+	s.t.Helper()
+	redistest.Eventually(s.t, patience, "the acquire to wait", func() bool {
+		s.p.e.mu.Lock()
+		defer s.p.e.mu.Unlock()
+		c := s.p.e.clients[s.id]
+		return c != nil && c.ask != nil && c.ask.room != nil
+	})
+}
+
+func TestFairLockIsGrantedInOrderOfAskingAcrossProxies(t *testing.T) {
+	srv := redistest.Start(t)
+	p, q := startProxy(t, srv, nil), startProxy(t, srv, nil)
+	holder := p.session(2)
+	holder.fence("FAIRLOCK k")
+	var waiters []*session
+	for i := range 10 {
+		w := []*proxy{p, q}[i%2].session(2)
+		w.send("FAIRLOCK k")
+		w.awaitWaiting()
+		waiters = append(waiters, w)
+	}
+	c := srv.Client(t)
+	if n := c.LLen(t.Context(), "redisson_lock_queue:{k}").Val(); n != 10 {
+		t.Fatalf("%d in the queue", n)
+	}
+	for i, w := range waiters {
+		holder.want("UNLOCK k", ":1")
+		fenceIn(t, w.reply())
+		for _, later := range waiters[i+1:] {
+			if len(later.replies) > 0 {
+				t.Fatalf("waiter %d overtook", i)
+			}
+		}
+		holder = w
+	}
+	holder.want("UNLOCK k", ":1")
+	if n := c.Exists(t.Context(), "k", "redisson_lock_queue:{k}", "redisson_lock_timeout:{k}").Val(); n != 0 {
+		t.Fatalf("%d keys left", n)
+	}
+}
+
+func TestHangUpOfFairWaitersDelaysNobody(t *testing.T) {
+	srv := redistest.Start(t)
+	p, q := startProxy(t, srv, nil), startProxy(t, srv, nil)
+	holder := p.session(2)
+	holder.fence("FAIRLOCK k")
+	var waiters []*session
+	for i := range 6 {
+		w := []*proxy{p, q}[i%2].session(2)
+		w.send("FAIRLOCK k")
+		w.awaitWaiting()
+		waiters = append(waiters, w)
+	}
+	for _, dead := range []int{0, 3, 5} {
+		waiters[dead].hangUp()
+	}
+	for _, live := range []int{1, 2, 4} {
+		start := time.Now()
+		holder.want("UNLOCK k", ":1")
+		fenceIn(t, waiters[live].reply())
+		if took := time.Since(start); took > time.Second {
+			t.Errorf("waiter %d waited %v", live, took)
+		}
+		holder = waiters[live]
+	}
+	holder.want("UNLOCK k", ":1")
+	redistest.Eventually(t, patience, "the queue to be empty", func() bool {
+		return srv.Client(t).Exists(t.Context(), "redisson_lock_queue:{k}", "redisson_lock_timeout:{k}").Val() == 0
+	})
+}
+
+func TestWaiterGivesUpInTime(t *testing.T) {
+	srv := redistest.Start(t)
+	p := startProxy(t, srv, nil)
+	a, b := p.session(2), p.session(3)
+	a.fence("LOCK k")
+	for _, verb := range []string{"LOCK", "TRYLOCK", "FAIRLOCK"} {
+		start := time.Now()
+		b.want(verb+" k WAIT 150", "(nil)")
+		if took := time.Since(start); took < 150*time.Millisecond || took > 400*time.Millisecond {
+			t.Errorf("%s WAIT 150 took %v", verb, took)
+		}
+	}
+	if n := srv.Client(t).Exists(t.Context(), "redisson_lock_queue:{k}", "redisson_lock_timeout:{k}").Val(); n != 0 {
+		t.Fatalf("%d keys of the fair queue left", n)
+	}
+	a.want("UNLOCK k", ":1")
+	b.fence("TRYLOCK k")
+}
+
+func TestHungUpWaiterIsPassedOver(t *testing.T) {
+	srv := redistest.Start(t)
+	p := startProxy(t, srv, nil)
+	a, b, c := p.session(2), p.session(2), p.session(2)
+	a.fence("LOCK k")
+	b.send("LOCK k")
+	b.awaitWaiting()
+	c.send("LOCK k")
+	c.awaitWaiting()
+	b.hangUp()
+	a.want("UNLOCK k", ":1")
+	fenceIn(t, c.reply())
+	c.want("UNLOCK k", ":1")
+	if n := srv.Client(t).Exists(t.Context(), "k").Val(); n != 0 {
+		t.Fatal("the lock is still held")
+	}
+}
+
+func TestGrantToAClientThatHungUpIsGivenBack(t *testing.T) {
+	srv := redistest.Start(t)
+	p := startProxy(t, srv, nil)
+	a, b := p.session(2), p.session(2)
+	release := a.lane.holdBack()
+	a.send("LOCK k")
+	redistest.Eventually(t, patience, "the grant", func() bool { return srv.Client(t).Exists(t.Context(), "k").Val() == 1 })
+	b.send("LOCK k")
+	b.awaitWaiting()
+	a.hangUp()
+	b.quiet(50 * time.Millisecond)
+	start := time.Now()
+	release()
+	fenceIn(t, b.reply())
+	if took := time.Since(start); took > time.Second {
+		t.Fatalf("given back after %v", took)
+	}
+}
+
+func TestWatchdogKeepsTheLockWhileTheSessionLives(t *testing.T) {
+	srv := redistest.Start(t)
+	p := startProxy(t, srv, func(o *Options) { o.Lease = 300 * time.Millisecond })
+	a, b := p.session(2), p.session(2)
+	a.fence("LOCK k")
+	b.want("TRYLOCK k WAIT 1200", "(nil)")
+}
+
+func TestHangUpStopsTheWatchdog(t *testing.T) {
+	srv := redistest.Start(t)
+	p := startProxy(t, srv, func(o *Options) { o.Lease = 400 * time.Millisecond })
+	a, b := p.session(2), p.session(2)
+	a.fence("LOCK k")
+	b.send("LOCK k")
+	b.awaitWaiting()
+	start := time.Now()
+	a.hangUp()
+	fenceIn(t, b.reply())
+	if took := time.Since(start); took > 600*time.Millisecond {
+		t.Fatalf("the lock was free after %v", took)
+	}
+	if p.losses.Load() != 0 {
+		t.Error("a hang-up counts as a loss")
+	}
+}
+
+func TestGraceIsWhatIsLeftAfterAHangUp(t *testing.T) {
+	srv := redistest.Start(t)
+	p := startProxy(t, srv, nil)
+	for _, c := range []struct {
+		option   string
+		from, to time.Duration
+	}{
+		{" GRACE 0", 0, time.Second},
+		{" GRACE 300 PX 60000", 250 * time.Millisecond, 1500 * time.Millisecond},
+		{" GRACE 60000 PX 500", 300 * time.Millisecond, 1500 * time.Millisecond},
+		{" PX 500", 300 * time.Millisecond, 1500 * time.Millisecond},
+	} {
+		a, b := p.session(2), p.session(2)
+		a.fence("LOCK k" + c.option)
+		a.fence("LOCK k" + c.option)
+		b.send("LOCK k")
+		b.awaitWaiting()
+		start := time.Now()
+		a.hangUp()
+		fenceIn(t, b.reply())
+		if took := time.Since(start); took < c.from || took > c.to {
+			t.Errorf("LOCK k%s: free after %v, want %v to %v", c.option, took, c.from, c.to)
+		}
+		b.want("UNLOCK k", ":1")
+	}
+}
+
+func TestConfiguredGraceAppliesUnlessOneIsGiven(t *testing.T) {
+	srv := redistest.Start(t)
+	none := time.Duration(0)
+	p := startProxy(t, srv, func(o *Options) { o.Grace = &none })
+	a, b := p.session(2), p.session(2)
+	a.fence("LOCK k")
+	a.fence("LOCK j GRACE 60000")
+	b.send("LOCK k")
+	b.awaitWaiting()
+	a.hangUp()
+	fenceIn(t, b.reply())
+	b.want("TRYLOCK j", "(nil)")
+}
+
+func TestLossIsToldOnceByEveryWay(t *testing.T) {
+	for name, damage := range map[string][]any{
+		"deleted": {"DEL", "k"}, "flushed": {"FLUSHALL"}, "other type": {"SET", "k", "x"}, "other owner": {"EVAL",
+			"redis.call('DEL','k') redis.call('HSET','k','other','1') redis.call('PEXPIRE','k',60000) return 1", 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			srv := redistest.Start(t)
+			p := startProxy(t, srv, func(o *Options) { o.Lease = 300 * time.Millisecond })
+			sub := srv.Client(t).Subscribe(t.Context(), "lockproxy:lost:{k}")
+			defer sub.Close()
+			if _, err := sub.Receive(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			a := p.session(3)
+			fence := itoa(a.fence("LOCK k"))
+			srv.Do(t, damage...)
+			equal(t, "push", a.push(), ">[lock-lost k :"+fence+" gone]")
+			m, err := sub.ReceiveMessage(t.Context())
+			if err != nil || m.Payload != fence+" gone" {
+				t.Fatalf("channel: %v %v", m, err)
+			}
+			if name != "other type" {
+				a.want("UNLOCK k", lostLeaseReply)
+				a.want("UNLOCK k", notHeldReply)
+			}
+			if n := p.losses.Load(); n != 1 || len(a.pushes) != 0 {
+				t.Errorf("told %d times", n)
+			}
+		})
+	}
+}
+
+func TestUnlockOfALeaseThatEndedSaysSo(t *testing.T) {
+	srv := redistest.Start(t)
+	p := startProxy(t, srv, nil)
+	a := p.session(3)
+	a.fence("LOCK k")
+	srv.Do(t, "DEL", "k")
+	a.want("UNLOCK k", lostLeaseReply) // before the watchdog has noticed
+	a.want("UNLOCK k", notHeldReply)
+	fence := itoa(a.fence("LOCK k PX 100"))
+	equal(t, "push", a.push(), ">[lock-lost k :"+fence+" expired]")
+	a.want("EXTENDLOCK k PX 1000", lostLeaseReply)
+	a.want("EXTENDLOCK k PX 1000", notHeldReply)
+}
+
+func TestMaxHoldEndsALockOfALivingClient(t *testing.T) {
+	srv := redistest.Start(t)
+	p := startProxy(t, srv, func(o *Options) { o.Lease = 300 * time.Millisecond })
+	a, b := p.session(3), p.session(2)
+	start := time.Now()
+	fence := itoa(a.fence("LOCK k MAXHOLD 700"))
+	b.send("LOCK k")
+	equal(t, "push", a.push(), ">[lock-lost k :"+fence+" max-hold]")
+	fenceIn(t, b.reply())
+	if took := time.Since(start); took < 600*time.Millisecond || took > 1500*time.Millisecond {
+		t.Fatalf("ended after %v", took)
+	}
+	a.want("UNLOCK k", lostLeaseReply)
+	b.want("UNLOCK k", ":1")
+}
+
+func TestExplicitOwnerActsFromAnySession(t *testing.T) {
+	srv := redistest.Start(t)
+	p, q := startProxy(t, srv, func(o *Options) { o.Lease = 400 * time.Millisecond }), startProxy(t, srv, nil)
+	a, b, c := p.session(2), p.session(2), q.session(2)
+	fence := a.fence("LOCK k OWNER job")
+	if again := b.fence("LOCK k OWNER job"); again != fence {
+		t.Fatalf("fence %d, then %d", fence, again)
+	}
+	c.want("TRYLOCK k", "(nil)")
+	a.hangUp()
+	c.want("TRYLOCK k WAIT 900", "(nil)") // b still holds for the owner
+	b.want("UNLOCK k OWNER job", ":0")
+	b.want("UNLOCK k", notHeldReply)
+	c.want("UNLOCK k OWNER job", ":1") // through another proxy
+	c.fence("TRYLOCK k")
+}
+
+func TestExtendKeepsTheWatchdogGoing(t *testing.T) {
+	srv := redistest.Start(t)
+	p := startProxy(t, srv, func(o *Options) { o.Lease = 300 * time.Millisecond })
+	a, b := p.session(2), p.session(2)
+	a.fence("LOCK k")
+	a.want("EXTENDLOCK k PX 450", ":1")
+	b.want("TRYLOCK k WAIT 1200", "(nil)")
+	b.want("EXTENDLOCK k PX 450", notHeldReply)
+	a.fence("LOCK j PX 200")
+	a.want("EXTENDLOCK j EX 60", ":1")
+	if ttl := srv.Client(t).PTTL(t.Context(), "j").Val(); ttl < 55*time.Second {
+		t.Fatalf("ttl %v", ttl)
+	}
+}
+
+func TestForceUnlockTellsTheHolderAndWakes(t *testing.T) {
+	srv := redistest.Start(t)
+	p := startProxy(t, srv, nil)
+	a, b, c := p.session(3), p.session(2), p.session(2)
+	fence := itoa(a.fence("LOCK k"))
+	b.send("LOCK k")
+	b.awaitWaiting()
+	c.want("FORCEUNLOCK k", ":1")
+	equal(t, "push", a.push(), ">[lock-lost k :"+fence+" forced]")
+	fenceIn(t, b.reply())
+	a.want("UNLOCK k", lostLeaseReply)
+	b.want("UNLOCK k", ":1")
+	c.want("FORCEUNLOCK k", ":0")
+}
+
+func TestInfoAndListShowWhatIsHeld(t *testing.T) {
+	srv := redistest.Start(t)
+	p := startProxy(t, srv, nil)
+	a, b := p.session(2), p.session(3)
+	a.want("LOCKINFO k", "(nil)")
+	b.want("LOCKINFO k", "(nil)")
+	a.want("LOCKLIST", "*[]")
+	fence := itoa(a.fence("LOCK k PX 60000 OWNER me"))
+	a.fence("LOCK other")
+	w := p.session(2)
+	w.send("FAIRLOCK k")
+	w.awaitWaiting()
+	head := "[owner me holds :1 ttl-ms :"
+	tail := " fence :" + fence + " fair-waiters :1 local-waiters :1]"
+	for s, kind := range map[*session]string{a: "*", b: "%"} {
+		if got := s.do("LOCKINFO k"); !strings.HasPrefix(got, kind+head) || !strings.HasSuffix(got, tail) {
+			t.Errorf("LOCKINFO: %s", got)
+		}
+	}
+	got := b.do("LOCKLIST MATCH k*")
+	if !strings.HasPrefix(got, "*[%[key k owner me holds :1 ttl-ms :") ||
+		!strings.HasSuffix(got, " fence :"+fence+" fair-waiters :1 local-waiters :1 client 10.0.0.1:1 name test]]") {
+		t.Errorf("LOCKLIST: %s", got)
+	}
+	if got := b.do("LOCKLIST"); strings.Count(got, "key ") != 2 {
+		t.Errorf("LOCKLIST: %s", got)
+	}
+	if got := b.do("LOCKLIST COUNT 1"); strings.Count(got, "key ") != 1 {
+		t.Errorf("LOCKLIST COUNT 1: %s", got)
+	}
+}
+
+func TestWrongTypeIsRedissOwnError(t *testing.T) {
+	srv := redistest.Start(t)
+	p := startProxy(t, srv, nil)
+	a := p.session(2)
+	srv.Do(t, "SET", "k", "x")
+	for _, line := range []string{"LOCK k", "TRYLOCK k", "FAIRLOCK k", "UNLOCK k", "EXTENDLOCK k PX 1", "LOCKINFO k", "FORCEUNLOCK k"} {
+		a.want(line, "-WRONGTYPE Operation against a key holding the wrong kind of value")
+	}
+	b := p.session(2)
+	a.fence("LOCK j")
+	b.send("LOCK j")
+	b.awaitWaiting()
+	srv.Do(t, "SET", "j", "x")
+	srv.Do(t, "PUBLISH", "redisson_lock__channel:{j}", "0")
+	equal(t, "waiter", b.reply(), "-WRONGTYPE Operation against a key holding the wrong kind of value")
+}
+
+func TestWaitersSurviveALostSubscription(t *testing.T) {
+	srv := redistest.Start(t)
+	p, q := startProxy(t, srv, nil), startProxy(t, srv, nil)
+	for _, verb := range []string{"LOCK", "FAIRLOCK"} {
+		a, b := p.session(2), q.session(2)
+		a.fence("LOCK k PX 60000")
+		b.send(verb + " k")
+		b.quiet(100 * time.Millisecond)
+		srv.Do(t, "CLIENT", "KILL", "TYPE", "pubsub")
+		a.want("UNLOCK k", ":1") // perhaps in the gap
+		start := time.Now()
+		fenceIn(t, b.reply())
+		if took := time.Since(start); took > 2*time.Second {
+			t.Errorf("%s: woken after %v", verb, took)
+		}
+		b.want("UNLOCK k", ":1")
+	}
+}
+
+func TestScriptFlushIsNotNoticed(t *testing.T) {
+	srv := redistest.Start(t)
+	p := startProxy(t, srv, func(o *Options) { o.Lease = 300 * time.Millisecond })
+	a, b := p.session(2), p.session(2)
+	a.fence("LOCK k")
+	b.send("LOCK k")
+	b.awaitWaiting()
+	for range 3 {
+		srv.Do(t, "SCRIPT", "FLUSH")
+		b.quiet(200 * time.Millisecond)
+	}
+	a.want("UNLOCK k", ":1")
+	fenceIn(t, b.reply())
+}
+
+func TestUnsentCommandsSaySo(t *testing.T) {
+	srv := redistest.Start(t)
+	p := startProxy(t, srv, nil)
+	a := p.session(2)
+	a.fence("LOCK k")
+	a.lane.failing(ErrUnsent)
+	for _, line := range []string{"LOCK k", "LOCK j", "FAIRLOCK j", "UNLOCK k", "EXTENDLOCK k PX 5", "LOCKINFO k", "FORCEUNLOCK k"} {
+		a.want(line, "-NOUPSTREAM nothing was sent")
+	}
+	a.lane.failing(nil)
+	a.want("UNLOCK k", ":1")
+}
+
+func TestAcquireInDoubtIsLookedUp(t *testing.T) {
+	srv := redistest.Start(t)
+	p := startProxy(t, srv, nil)
+	a, b := p.session(2), p.session(2)
+	a.lane.failing(ErrInDoubt)
+	first := a.fence("LOCK k")
+	if got := srv.Client(t).HGet(t.Context(), "k", p.e.opts.UUID+":1").Val(); got != "1" {
+		t.Fatalf("holds %s", got)
+	}
+	if again := a.fence("LOCK k"); again != first {
+		t.Fatalf("re-entry in doubt: fence %d after %d", again, first)
+	}
+	b.lane.failing(ErrInDoubt)
+	b.want("TRYLOCK k", "(nil)")
+	b.want("FAIRLOCK k WAIT 100", "(nil)")
+	b.want("TRYLOCK k OWNER other", "(nil)")
+	b.send("LOCK k")
+	b.quiet(100 * time.Millisecond)
+	a.lane.failing(nil)
+	a.want("UNLOCK k", ":0")
+	a.want("UNLOCK k", ":1")
+	fenceIn(t, b.reply())
+	b.want("UNLOCK k", "-INDOUBT sent, but no answer came")
+}
+
+func TestReleaseInDoubtIsNoLoss(t *testing.T) {
+	srv := redistest.Start(t)
+	p := startProxy(t, srv, func(o *Options) { o.Lease = 200 * time.Millisecond })
+	a := p.session(3)
+	a.fence("LOCK k")
+	a.lane.failing(ErrInDoubt)
+	a.want("UNLOCK k", "-INDOUBT sent, but no answer came")
+	redistest.Eventually(t, patience, "the watchdog to find out", func() bool { return p.e.dog.Len() == 0 })
+	a.lane.failing(nil)
+	a.want("UNLOCK k", notHeldReply)
+	if p.losses.Load() != 0 || len(a.pushes) != 0 {
+		t.Error("a release counts as a loss")
+	}
+}
+
+func TestDrainRefusesWaiters(t *testing.T) {
+	srv := redistest.Start(t)
+	p := startProxy(t, srv, nil)
+	a, b, c, d := p.session(2), p.session(2), p.session(2), p.session(2)
+	a.fence("LOCK k")
+	b.send("LOCK k")
+	b.awaitWaiting()
+	c.send("FAIRLOCK k")
+	c.awaitWaiting()
+	p.e.Drain()
+	equal(t, "plain waiter", b.reply(), "-OVERLOADED draining")
+	equal(t, "fair waiter", c.reply(), "-OVERLOADED draining")
+	d.want("LOCK k", "-OVERLOADED draining")
+	d.want("FAIRLOCK k WAIT 500", "-OVERLOADED draining")
+	d.want("TRYLOCK k", "(nil)")
+	a.want("UNLOCK k", ":1")
+	redistest.Eventually(t, patience, "the queue to be empty", func() bool {
+		return srv.Client(t).Exists(t.Context(), "redisson_lock_queue:{k}", "redisson_lock_timeout:{k}").Val() == 0
+	})
+}
+
+func TestWaitersAreLimited(t *testing.T) {
+	srv := redistest.Start(t)
+	p := startProxy(t, srv, func(o *Options) { o.MaxWaitersPerLock, o.MaxWaiters = 1, 2 })
+	a, b, c := p.session(2), p.session(2), p.session(2)
+	a.fence("LOCK k")
+	a.fence("LOCK j")
+	a.fence("LOCK i")
+	b.send("LOCK k")
+	b.awaitWaiting()
+	c.want("FAIRLOCK k", "-OVERLOADED too many waiters for this lock")
+	c.send("LOCK j")
+	c.awaitWaiting()
+	p.session(2).want("LOCK i", "-OVERLOADED too many waiters")
+}
+
+func TestPipelinedUnlockAndLockKeepTheirOrder(t *testing.T) {
+	srv := redistest.Start(t)
+	p := startProxy(t, srv, func(o *Options) { o.Lease = 200 * time.Millisecond })
+	a := p.session(3)
+	var last int64
+	for range 200 {
+		a.send("LOCK k")
+		a.send("UNLOCK k")
+	}
+	for range 200 {
+		fence := fenceIn(t, a.reply())
+		if fence <= last {
+			t.Fatalf("fence %d after %d", fence, last)
+		}
+		last = fence
+		equal(t, "unlock", a.reply(), ":1")
+	}
+	a.want("UNLOCK k", notHeldReply)
+	if p.e.dog.Len() != 0 || p.losses.Load() != 0 {
+		t.Errorf("%d leases, %d losses", p.e.dog.Len(), p.losses.Load())
+	}
+}
