@@ -51,6 +51,8 @@ import (
 const (
 	DefaultLease    = 30 * time.Second
 	DefaultFairWait = 300 * time.Second
+	// DefaultDeadHead is longer than a live Redisson client takes to subscribe after queueing: 7.5 s.
+	DefaultDeadHead = 8 * time.Second
 )
 
 // Options configure an Engine. Redis, UUID and Pool are required; zero values pick the defaults.
@@ -67,6 +69,7 @@ type Options struct {
 	Grace    *time.Duration // what may be left of a lease after the connection ends; nil: all of it
 	MaxHold  time.Duration  // how long the watchdog renews; 0: without a limit
 	FairWait time.Duration  // spacing of deadlines in the fair queue; 0: 300 s, Redisson's default
+	DeadHead time.Duration  // how long the head of a free lock's fair queue may be deaf; 0: 8 s
 
 	MaxWaiters        int // of this engine; 0: no limit
 	MaxWaitersPerLock int // 0: no limit
@@ -118,8 +121,8 @@ func New(opts Options) (*Engine, error) {
 		return nil, errors.New("lockcmds: no UUID")
 	case opts.Pool == nil:
 		return nil, errors.New("lockcmds: no pool")
-	case opts.Lease < 0, opts.MaxHold < 0, opts.FairWait < 0, opts.MaxWaiters < 0, opts.MaxWaitersPerLock < 0,
-		opts.Grace != nil && *opts.Grace < 0:
+	case opts.Lease < 0, opts.MaxHold < 0, opts.FairWait < 0, opts.DeadHead < 0, opts.MaxWaiters < 0,
+		opts.MaxWaitersPerLock < 0, opts.Grace != nil && *opts.Grace < 0:
 		return nil, errors.New("lockcmds: negative option")
 	case opts.Lease > 0 && opts.Lease < minLease:
 		return nil, fmt.Errorf("lockcmds: lease %v is shorter than %v", opts.Lease, minLease)
@@ -129,6 +132,9 @@ func New(opts Options) (*Engine, error) {
 	}
 	if opts.FairWait == 0 {
 		opts.FairWait = DefaultFairWait
+	}
+	if opts.DeadHead == 0 {
+		opts.DeadHead = DefaultDeadHead
 	}
 	if opts.Publish == "" {
 		opts.Publish = "PUBLISH"

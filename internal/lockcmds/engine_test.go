@@ -351,6 +351,7 @@ func TestUnlockOfALeaseThatEndedSaysSo(t *testing.T) {
 	fence := itoa(a.fence("LOCK k PX 100"))
 	equal(t, "push", a.push(), ">[lock-lost k :"+fence+" expired]")
 	a.want("EXTENDLOCK k PX 1000", lostLeaseReply)
+	redistest.Eventually(t, patience, "the key to go", func() bool { return srv.Client(t).Exists(t.Context(), "k").Val() == 0 })
 	a.want("EXTENDLOCK k PX 1000", notHeldReply)
 }
 

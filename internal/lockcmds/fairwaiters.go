@@ -6,10 +6,6 @@ import (
 	"time"
 )
 
-// deadHead is how long a fair waiter of somebody else may be the head of a free lock's queue without listening on its
-// channel. A live Redisson client subscribes within 7.5 s of queueing.
-const deadHead = 8 * time.Second
-
 // leaveLimit is how long the answer of a client that has waited long enough is put off for its place in the queue.
 const leaveLimit = 50 * time.Millisecond
 
@@ -73,7 +69,7 @@ func (e *Engine) watchHeadLocked(r *room) {
 		return
 	}
 	r.seen = nil
-	r.headLook = e.jobs.after(deadHead, func() { e.lookAtHead(r) })
+	r.headLook = e.jobs.after(e.opts.DeadHead, func() { e.lookAtHead(r) })
 	e.jobs.submit(func() { e.noteQueue(r) })
 }
 

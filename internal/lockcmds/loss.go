@@ -22,10 +22,15 @@ func (e *Engine) onLost(l *watchdog.Lease, reason watchdog.Reason) {
 		e.mu.Unlock()
 		return
 	}
+	private := len(h.holders) == 1 && h.owner == h.holders[0].c.owner
 	told := e.loseLocked(h, reason, nil)
 	e.kickLocked(entry.Key)
 	e.mu.Unlock()
 	e.tell(told)
+	if private && reason != watchdog.ReasonGone {
+		// Our clock, not Redis, says that the lease is over. The holder is told, so nobody needs what may be left of it.
+		e.applyGrace(h, 0)
+	}
 }
 
 // loss is what there is to be told about one lost hold.

@@ -217,7 +217,16 @@ func (e *Engine) startExtend(s Session, cmd Command) {
 	if owner == "" {
 		owner = c.owner
 	}
-	h := e.holds[holdKey{cmd.Key, owner}]
+	k := holdKey{cmd.Key, owner}
+	h := e.holds[k]
+	_, lost := c.lost[k]
+	if h == nil && lost {
+		// Redis may have the key for an instant more. Who was told of the loss must not get it back unawares.
+		delete(c.lost, k)
+		e.mu.Unlock()
+		s.Answer(lostLease())
+		return
+	}
 	e.mu.Unlock()
 	send := func() {
 		sentAt := time.Now()
@@ -228,7 +237,7 @@ func (e *Engine) startExtend(s Session, cmd Command) {
 			GoOn:   true,
 			Done: func(reply resp.Value, err error) []byte {
 				a, err := answerOf(reply, err)
-				return e.extended(c, h, holdKey{cmd.Key, owner}, cmd.Lease, sentAt, a, err)
+				return e.extended(c, h, k, cmd.Lease, sentAt, a, err)
 			},
 		})
 	}
@@ -333,16 +342,20 @@ func (e *Engine) partLocked(h *hold, c *client) (o orphan, last bool) {
 	return orphan{h, grace}, true
 }
 
-// settleOrphan applies GRACE, after a renewal that may be on its way.
+// settleOrphan applies GRACE.
 func (e *Engine) settleOrphan(o orphan) {
 	if o.grace < 0 {
 		return
 	}
-	o.h.lease.Pause(func() {
-		e.persist("apply grace", o.h.key, o.h.ttl, func(ctx context.Context) error {
-			key := o.h.key
-			_, err := e.own.run(ctx, e.scripts.grace, []string{key, channelOf(key), queueOf(key)},
-				[]string{o.h.owner, itoa(o.h.fence), millis(o.grace), e.opts.Publish})
+	e.applyGrace(o.h, o.grace)
+}
+
+// applyGrace shortens what is left in Redis of a dropped hold, after a renewal that may be on its way.
+func (e *Engine) applyGrace(h *hold, grace time.Duration) {
+	h.lease.Pause(func() {
+		e.persist("apply grace", h.key, h.ttl, func(ctx context.Context) error {
+			_, err := e.own.run(ctx, e.scripts.grace, []string{h.key, channelOf(h.key), queueOf(h.key)},
+				[]string{h.owner, itoa(h.fence), millis(grace), e.opts.Publish})
 			return err
 		})
 	})

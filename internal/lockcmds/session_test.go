@@ -37,15 +37,11 @@ type proxy struct {
 // startProxy runs an engine on the server until the test ends.
 func startProxy(t testing.TB, srv *redistest.Server, change func(*Options)) *proxy {
 	t.Helper()
-	pool, err := ants.NewPool(64, ants.WithNonblocking(true))
-	if err != nil {
-		t.Fatal(err)
-	}
 	p := &proxy{t: t, srv: srv}
 	opts := Options{
 		Redis: rueidis.ClientOption{InitAddress: []string{srv.Addr()}},
 		UUID:  fmt.Sprintf("00000000-0000-4000-8000-%012d", proxies.Add(1)),
-		Pool:  pool, Lease: 3 * time.Second,
+		Lease: 3 * time.Second,
 		Events: Events{
 			Attempt:    func() { p.attempts.Add(1) },
 			HandedOver: func() { p.handovers.Add(1) },
@@ -57,6 +53,12 @@ func startProxy(t testing.TB, srv *redistest.Server, change func(*Options)) *pro
 	}
 	if change != nil {
 		change(&opts)
+	}
+	var err error
+	if opts.Pool == nil {
+		if opts.Pool, err = ants.NewPool(64, ants.WithNonblocking(true)); err != nil {
+			t.Fatal(err)
+		}
 	}
 	if p.e, err = New(opts); err != nil {
 		t.Fatal(err)
@@ -73,7 +75,7 @@ func startProxy(t testing.TB, srv *redistest.Server, change func(*Options)) *pro
 			t.Error(err)
 		}
 		p.runs.Wait()
-		if err := pool.ReleaseTimeout(patience); err != nil {
+		if err := opts.Pool.ReleaseTimeout(patience); err != nil {
 			t.Error(err)
 		}
 	})

@@ -1,0 +1,270 @@
+package lockcmds
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"lockproxy/internal/redistest"
+)
+
+// redisson plays a Redisson client from the description of its scripts: the same keys, messages and order of calls,
+// with its own clock.
+type redisson struct {
+	t     *testing.T
+	c     *redis.Client
+	owner string
+	key   string
+	sub   *redis.PubSub
+}
+
+func newRedisson(t *testing.T, srv *redistest.Server, n int, key string) *redisson {
+	return &redisson{t: t, c: srv.Client(t), owner: fmt.Sprintf("eeeeeeee-0000-4000-8000-%012d:%d", n, n), key: key}
+}
+
+func (r *redisson) eval(script string, keys []string, args ...any) any {
+	r.t.Helper()
+	v, err := r.c.Eval(r.t.Context(), script, keys, args...).Result()
+	if err != nil && err != redis.Nil {
+		r.t.Fatal(err)
+	}
+	return v
+}
+
+// acquire returns nil if the lock was acquired, else the time to live.
+func (r *redisson) acquire() any {
+	r.t.Helper()
+	return r.eval(`
+		if redis.call('exists', KEYS[1]) == 0 or redis.call('hexists', KEYS[1], ARGV[2]) == 1 then
+			redis.call('hincrby', KEYS[1], ARGV[2], 1)
+			redis.call('pexpire', KEYS[1], ARGV[1])
+			return nil
+		end
+		return redis.call('pttl', KEYS[1])`, []string{r.key}, 30000, r.owner)
+}
+
+func (r *redisson) release() any {
+	r.t.Helper()
+	return r.eval(`
+		if redis.call('hexists', KEYS[1], ARGV[2]) == 0 then return nil end
+		if redis.call('hincrby', KEYS[1], ARGV[2], -1) > 0 then
+			redis.call('pexpire', KEYS[1], ARGV[1])
+			return 0
+		end
+		redis.call('del', KEYS[1])
+		redis.call('publish', KEYS[2], '0')
+		return 1`, []string{r.key, channelOf(r.key)}, 30000, r.owner)
+}
+
+const dropStale = `
+	while true do
+		local head = redis.call('lindex', KEYS[2], 0)
+		if not head then break end
+		local score = redis.call('zscore', KEYS[3], head)
+		if not score or tonumber(score) > tonumber(ARGV[4]) then break end
+		redis.call('zrem', KEYS[3], head)
+		redis.call('lpop', KEYS[2])
+	end`
+
+// fair asks in order; nil: acquired.
+func (r *redisson) fair() any {
+	r.t.Helper()
+	n := namesOf(r.key, false)
+	return r.eval(dropStale+`
+		if redis.call('exists', KEYS[1]) == 0
+			and (redis.call('exists', KEYS[2]) == 0 or redis.call('lindex', KEYS[2], 0) == ARGV[2]) then
+			redis.call('lpop', KEYS[2])
+			redis.call('zrem', KEYS[3], ARGV[2])
+			for _, other in ipairs(redis.call('zrange', KEYS[3], 0, -1)) do
+				redis.call('zincrby', KEYS[3], -tonumber(ARGV[3]), other)
+			end
+			redis.call('hset', KEYS[1], ARGV[2], 1)
+			redis.call('pexpire', KEYS[1], ARGV[1])
+			return nil
+		end
+		if redis.call('hexists', KEYS[1], ARGV[2]) == 1 then
+			redis.call('hincrby', KEYS[1], ARGV[2], 1)
+			redis.call('pexpire', KEYS[1], ARGV[1])
+			return nil
+		end
+		if redis.call('zscore', KEYS[3], ARGV[2]) then
+			return math.max(0, redis.call('pttl', KEYS[1]))
+		end
+		local last = redis.call('lindex', KEYS[2], -1)
+		local ttl
+		local score = last and last ~= ARGV[2] and redis.call('zscore', KEYS[3], last)
+		if score then ttl = tonumber(score) - tonumber(ARGV[4]) else ttl = redis.call('pttl', KEYS[1]) end
+		if redis.call('zadd', KEYS[3], ttl + tonumber(ARGV[3]) + tonumber(ARGV[4]), ARGV[2]) == 1 then
+			redis.call('rpush', KEYS[2], ARGV[2])
+		end
+		return ttl`, []string{n.lock, n.queue, n.deadlines}, 30000, r.owner, wait, time.Now().UnixMilli())
+}
+
+func (r *redisson) fairRelease() any {
+	r.t.Helper()
+	n := namesOf(r.key, false)
+	return r.eval(dropStale+`
+		local head = redis.call('lindex', KEYS[2], 0)
+		if redis.call('exists', KEYS[1]) == 0 then
+			if head then redis.call('publish', KEYS[5] .. ':' .. head, '0') end
+			return 1
+		end
+		if redis.call('hexists', KEYS[1], ARGV[2]) == 0 then return nil end
+		if redis.call('hincrby', KEYS[1], ARGV[2], -1) > 0 then
+			redis.call('pexpire', KEYS[1], ARGV[1])
+			return 0
+		end
+		redis.call('del', KEYS[1])
+		if head then redis.call('publish', KEYS[5] .. ':' .. head, '0') end
+		return 1`, []string{n.lock, n.queue, n.deadlines, "unused", n.channel}, 30000, r.owner, 0, time.Now().UnixMilli())
+}
+
+// listen subscribes as a waiter does; awaitMessage returns when it is woken.
+func (r *redisson) listen(channel string) {
+	r.t.Helper()
+	r.sub = r.c.Subscribe(r.t.Context(), channel)
+	r.t.Cleanup(func() { _ = r.sub.Close() })
+	if _, err := r.sub.Receive(r.t.Context()); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+func (r *redisson) awaitMessage() {
+	r.t.Helper()
+	m, err := r.sub.ReceiveTimeout(r.t.Context(), patience)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	if m, ok := m.(*redis.Message); !ok || m.Payload != "0" {
+		r.t.Fatalf("message %v", m)
+	}
+}
+
+func TestRedissonAndWeExcludeAndWakeEachOther(t *testing.T) {
+	srv := redistest.Start(t)
+	p := startProxy(t, srv, nil)
+	a, j := p.session(2), newRedisson(t, srv, 1, "k")
+	if got := j.acquire(); got != nil {
+		t.Fatalf("redisson: %v", got)
+	}
+	a.want("TRYLOCK k", "(nil)")
+	a.want("UNLOCK k", notHeldReply)
+	a.send("LOCK k")
+	a.quiet(100 * time.Millisecond)
+	start := time.Now()
+	equal(t, "redisson releases", j.release(), any(int64(1)))
+	fenceIn(t, a.reply())
+	if took := time.Since(start); took > 500*time.Millisecond {
+		t.Errorf("woken after %v", took)
+	}
+	if ttl, _ := j.acquire().(int64); ttl <= 0 || ttl > 3000 {
+		t.Fatalf("redisson is told %d ms", ttl)
+	}
+	equal(t, "redisson is not the holder", j.release(), any(nil))
+	j.listen(channelOf("k"))
+	a.want("UNLOCK k", ":1")
+	j.awaitMessage()
+	if got := j.acquire(); got != nil {
+		t.Fatalf("redisson: %v", got)
+	}
+	a.want("FORCEUNLOCK k", ":1")
+	j.awaitMessage()
+}
+
+func TestRedissonOwnerTakesOverItsHoldThroughUs(t *testing.T) {
+	srv := redistest.Start(t)
+	p := startProxy(t, srv, nil)
+	a, j := p.session(2), newRedisson(t, srv, 1, "k")
+	j.acquire()
+	fence := a.fence("LOCK k OWNER " + j.owner)
+	equal(t, "redisson releases one hold", j.release(), any(int64(0)))
+	a.want("UNLOCK k OWNER "+j.owner+" FENCE "+itoa(fence), ":1")
+}
+
+func TestFairQueueIsSharedWithRedisson(t *testing.T) {
+	srv := redistest.Start(t)
+	p := startProxy(t, srv, nil)
+	a, b := p.session(2), p.session(2)
+	j, k := newRedisson(t, srv, 1, "k"), newRedisson(t, srv, 2, "k")
+	if got := j.fair(); got != nil {
+		t.Fatalf("redisson: %v", got)
+	}
+	a.send("FAIRLOCK k")
+	a.awaitWaiting()
+	k.fair()
+	k.listen(namesOf("k", false).fairChannel(k.owner))
+	b.send("FAIRLOCK k")
+	b.awaitWaiting()
+	b.quiet(50 * time.Millisecond)
+	start := time.Now()
+	equal(t, "redisson releases", j.fairRelease(), any(int64(1)))
+	fenceIn(t, a.reply())
+	if took := time.Since(start); took > 500*time.Millisecond {
+		t.Errorf("woken after %v", took)
+	}
+	if got := k.fair(); got == nil {
+		t.Fatal("redisson overtook")
+	}
+	a.want("UNLOCK k", ":1")
+	k.awaitMessage()
+	if got := k.fair(); got != nil {
+		t.Fatalf("redisson: %v", got)
+	}
+	b.quiet(50 * time.Millisecond)
+	equal(t, "redisson releases", k.fairRelease(), any(int64(1)))
+	fenceIn(t, b.reply())
+}
+
+func TestDeadFairHeadIsRemovedAfterAWhile(t *testing.T) {
+	srv := redistest.Start(t)
+	p := startProxy(t, srv, func(o *Options) { o.DeadHead = 300 * time.Millisecond })
+	holder, a := p.session(2), p.session(2)
+	holder.fence("LOCK k")
+	for n := range 3 {
+		newRedisson(t, srv, n, "k").fair() // killed before it could subscribe
+	}
+	a.send("FAIRLOCK k")
+	a.awaitWaiting()
+	holder.want("UNLOCK k", ":1")
+	start := time.Now()
+	fenceIn(t, a.reply())
+	if took := time.Since(start); took < 100*time.Millisecond || took > 2*time.Second {
+		t.Fatalf("granted after %v", took)
+	}
+}
+
+func TestLiveFairHeadKeepsItsTurn(t *testing.T) {
+	srv := redistest.Start(t)
+	p := startProxy(t, srv, func(o *Options) { o.DeadHead = 100 * time.Millisecond })
+	holder, a, j := p.session(2), p.session(2), newRedisson(t, srv, 1, "k")
+	holder.fence("LOCK k")
+	j.fair()
+	j.listen(namesOf("k", false).fairChannel(j.owner))
+	a.send("FAIRLOCK k")
+	a.awaitWaiting()
+	holder.want("UNLOCK k", ":1")
+	a.quiet(500 * time.Millisecond)
+	if got := j.fair(); got != nil {
+		t.Fatalf("redisson: %v", got)
+	}
+	j.fairRelease()
+	fenceIn(t, a.reply())
+}
+
+func TestFairWaitersKeepTheirDeadlinesFresh(t *testing.T) {
+	srv := redistest.Start(t)
+	p := startProxy(t, srv, func(o *Options) { o.FairWait = 150 * time.Millisecond; o.Lease = 300 * time.Millisecond })
+	holder, a := p.session(2), p.session(2)
+	holder.fence("LOCK k")
+	a.send("FAIRLOCK k")
+	a.awaitWaiting()
+	a.quiet(time.Second)
+	j := newRedisson(t, srv, 1, "k")
+	j.fair() // drops who is overdue
+	equal(t, "queue", srv.Client(t).LRange(t.Context(), "redisson_lock_queue:{k}", 0, -1).Val(),
+		[]string{p.e.opts.UUID + ":2", j.owner})
+	holder.want("UNLOCK k", ":1")
+	fenceIn(t, a.reply())
+}
