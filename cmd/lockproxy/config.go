@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"lockproxy/internal/proxy"
 )
 
 // Config is every setting of the proxy. Each has three spellings: the key in the file (lock.lease), the flag
@@ -18,6 +20,7 @@ type Config struct {
 	Listen     []string `yaml:"listen" help:"Where clients connect: host:port or unix:/path. May be repeated."`
 	Embedded   bool     `yaml:"embedded" help:"Serve from an in-process Redis instead of an upstream. Nothing is persisted."`
 	ClientAuth string   `yaml:"client-auth" help:"Whose credentials a client's commands carry: upstream (its own), proxy (the proxy's until it authenticates) or none (always the proxy's)."`
+	Engine     string   `yaml:"engine" help:"What moves the bytes of clients: goroutine, epoll (Linux) or auto (epoll where it exists)."`
 
 	Upstream UpstreamConfig `yaml:"upstream" embed:""`
 	Lock     LockConfig     `yaml:"lock" embed:"" prefix:"lock-"`
@@ -64,16 +67,9 @@ type LogConfig struct {
 
 // TCPConfig decides how soon a dead peer is noticed, on client and upstream connections.
 type TCPConfig struct {
-	Keepalive   time.Duration `yaml:"keepalive" help:"Idle time before, and pause between, keepalive probes; 0s: none."`
+	Keepalive   time.Duration `yaml:"keepalive" help:"Idle time before keepalive probes, of which there are three, a third of it apart."`
 	UserTimeout time.Duration `yaml:"user-timeout" help:"Close a connection whose sent data stays unacknowledged this long (Linux); 0s: the system's default."`
 }
-
-// The modes of client-auth: whose credentials a client's commands carry.
-const (
-	authUpstream = "upstream" // the client's own, checked by Redis; none until it authenticates
-	authProxy    = "proxy"    // the proxy's until the client authenticates
-	authNone     = "none"     // always the proxy's; clients need not authenticate
-)
 
 const defaultUpstream = "127.0.0.1:6379"
 
@@ -81,21 +77,22 @@ const defaultUpstream = "127.0.0.1:6379"
 func NewConfig() Config {
 	return Config{
 		Listen:            []string{"127.0.0.1:7379"},
-		ClientAuth:        authUpstream,
+		ClientAuth:        proxy.AuthUpstream,
+		Engine:            proxy.EngineAuto,
 		Upstream:          UpstreamConfig{Address: defaultUpstream},
 		Lock:              LockConfig{Lease: 30 * time.Second},
 		Drain:             DrainConfig{Timeout: 10 * time.Second},
 		Log:               LogConfig{Level: "info", Format: "json"},
-		TCP:               TCPConfig{Keepalive: 15 * time.Second, UserTimeout: 30 * time.Second},
-		DialTimeout:       5 * time.Second,
+		TCP:               TCPConfig{Keepalive: 15 * time.Second, UserTimeout: 20 * time.Second},
+		DialTimeout:       3 * time.Second,
 		MaxClients:        10_000,
-		ClientOutputLimit: 256 * mebibyte,
-		ClientQueryLimit:  1024 * mebibyte,
+		ClientOutputLimit: gibibyte,
+		ClientQueryLimit:  gibibyte,
 		ProtoMaxBulkLen:   512 * mebibyte,
 		MaxPins:           128,
 		PinWait:           time.Second,
 		MaxWaiters:        100_000,
-		MaxWaitersPerLock: 10_000,
+		MaxWaitersPerLock: 20_000,
 	}
 }
 
@@ -128,7 +125,8 @@ func (c Config) Validate() error {
 	_, _, err := splitAddress(c.Upstream.Address)
 	check(err == nil, "upstream.address", "%v", err)
 	check(!c.Embedded || c.Upstream.Address == defaultUpstream, "embedded", "excludes upstream.address")
-	oneOf("client-auth", c.ClientAuth, authUpstream, authProxy, authNone)
+	oneOf("client-auth", c.ClientAuth, proxy.AuthUpstream, proxy.AuthProxy, proxy.AuthNone)
+	oneOf("engine", c.Engine, proxy.EngineAuto, proxy.EngineGoroutine, proxy.EngineEpoll)
 	check(c.Upstream.User == "" || c.Upstream.Password != "", "upstream.user", "needs upstream.password")
 
 	atLeast("lock.lease", c.Lock.Lease, minLease)
@@ -137,7 +135,7 @@ func (c Config) Validate() error {
 	}
 	atLeast("lock.max-hold", c.Lock.MaxHold, 0)
 	atLeast("drain.timeout", c.Drain.Timeout, 0)
-	atLeast("tcp.keepalive", c.TCP.Keepalive, 0)
+	atLeast("tcp.keepalive", c.TCP.Keepalive, time.Second)
 	atLeast("tcp.user-timeout", c.TCP.UserTimeout, 0)
 	atLeast("dial-timeout", c.DialTimeout, time.Millisecond)
 	atLeast("first-command-timeout", c.FirstCommandTimeout, 0)

@@ -100,6 +100,8 @@ func samples(key string) [3]string {
 		return [3]string{"127.0.0.1:1001", "127.0.0.1:1002", "unix:/tmp/a.sock"}
 	case "client-auth":
 		return [3]string{"none", "proxy", "none"}
+	case "engine":
+		return [3]string{"epoll", "auto", "goroutine"}
 	case "log.level":
 		return [3]string{"debug", "warn", "error"}
 	case "log.format":

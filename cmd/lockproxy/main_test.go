@@ -3,11 +3,14 @@ package main
 import (
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"os/exec"
 	"strconv"
 	"testing"
+	"time"
 
+	"github.com/panjf2000/ants/v2"
 	"github.com/rogpeppe/go-internal/testscript"
 	"go.uber.org/goleak"
 )
@@ -21,6 +24,7 @@ func TestMain(m *testing.M) {
 type leakChecked struct{ m *testing.M }
 
 func (l leakChecked) Run() int {
+	ants.Release() // the pool that importing ants starts
 	code := l.m.Run()
 	if code != 0 {
 		return code
@@ -37,7 +41,8 @@ func TestScripts(t *testing.T) {
 	testscript.Run(t, testscript.Params{
 		Dir: "testdata/script",
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
-			"exits": exits,
+			"exits":   exits,
+			"serving": serving,
 		},
 	})
 }
@@ -58,5 +63,28 @@ func exits(ts *testscript.TestScript, neg bool, args []string) {
 	}
 	if got != args[0] {
 		ts.Fatalf("exit code %s, want %s", got, args[0])
+	}
+}
+
+// serving is a script command: `serving unix:p.sock` waits until a proxy accepts connections there.
+func serving(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 1 {
+		ts.Fatalf("usage: serving address")
+	}
+	network, addr, err := splitAddress(args[0])
+	ts.Check(err)
+	if network == "unix" {
+		addr = ts.MkAbs(addr)
+	}
+	for deadline := time.Now().Add(20 * time.Second); ; {
+		conn, err := net.Dial(network, addr)
+		if err == nil {
+			conn.Close()
+			return
+		}
+		if time.Now().After(deadline) {
+			ts.Fatalf("nobody serves %s: %v", args[0], err)
+		}
+		time.Sleep(5 * time.Millisecond) // between two attempts; there is no event to wait for
 	}
 }

@@ -11,8 +11,8 @@ import (
 	"go.uber.org/zap"
 )
 
-// server is the proxy as this package sees it. Run serves until ctx ends, then drains, and returns nil; it returns
-// early with an error if it cannot serve.
+// server is the proxy as this file sees it. Run serves until ctx ends, then drains, and returns nil; it returns early
+// with an error if it cannot serve.
 type server interface {
 	Run(ctx context.Context) error
 }
@@ -48,10 +48,9 @@ func serve(ctx context.Context, srv server, signals <-chan os.Signal, log *zap.L
 		select {
 		case err := <-ended:
 			if err != nil {
-				log.Error("stopped", zap.Error(err))
+				log.Error("serve", zap.Error(err))
 				return exitFailure
 			}
-			log.Info("stopped")
 			return exitOK
 		case sig := <-signals:
 			if draining {
@@ -59,7 +58,7 @@ func serve(ctx context.Context, srv server, signals <-chan os.Signal, log *zap.L
 				return exitFailure
 			}
 			draining = true
-			log.Info("draining", zap.Stringer("signal", sig))
+			log.Info("signal", zap.Stringer("signal", sig))
 			cancel(fmt.Errorf("signal: %s", sig))
 		}
 	}

@@ -1,0 +1,50 @@
+package main
+
+import (
+	"reflect"
+	"testing"
+	"time"
+
+	"go.uber.org/zap"
+)
+
+// A setting that is not passed on would be silently ignored.
+func TestEveryOptionOfTheProxyIsSet(t *testing.T) {
+	grace := time.Second
+	cfg := NewConfig()
+	cfg.Lock.Grace, cfg.Lock.MaxHold, cfg.FirstCommandTimeout = &grace, time.Minute, time.Second
+	cfg.Upstream.User, cfg.Upstream.Password = "user", "password"
+	notConfigured := map[string]bool{
+		"uuid": true, "Upstream.TLS": true, "Upstream.Logger": true, "Limits.Unanswered": true,
+		"Limits.Request.MaxArgs": true, "Limits.Request.MaxInline": true,
+	}
+	var walk func(prefix string, v reflect.Value)
+	walk = func(prefix string, v reflect.Value) {
+		for field, value := range v.Fields() {
+			name := prefix + field.Name
+			switch {
+			case notConfigured[name]:
+			case value.Kind() == reflect.Struct:
+				walk(name+".", value)
+			case value.IsZero():
+				t.Errorf("option %s is not set", name)
+			}
+		}
+	}
+	walk("", reflect.ValueOf(proxyOptions(cfg, zap.NewNop())))
+}
+
+func TestZeroOfASettingIsNotADefaultOfTheProxy(t *testing.T) {
+	cfg := NewConfig()
+	cfg.ClientOutputLimit, cfg.TCP.UserTimeout, cfg.Drain.Timeout = 0, 0, 0
+	opts := proxyOptions(cfg, zap.NewNop())
+	if opts.Limits.Output < 1<<31-1 {
+		t.Errorf("output limit %d, want none", opts.Limits.Output)
+	}
+	if opts.UserTimeout >= 0 || opts.Upstream.UserTimeout >= 0 {
+		t.Errorf("user timeouts %s and %s, want the system's", opts.UserTimeout, opts.Upstream.UserTimeout)
+	}
+	if opts.DrainTimeout <= 0 || opts.DrainTimeout > time.Millisecond {
+		t.Errorf("drain timeout %s, want next to none", opts.DrainTimeout)
+	}
+}

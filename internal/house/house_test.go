@@ -1,0 +1,141 @@
+// Package house checks what no single package can: that the packages of this module are documented, import each other
+// only along the arrows of the architecture, and that the documents say what the code does.
+package house
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"lockproxy/internal/resp"
+)
+
+const root = "../.."
+
+// arrows names, for each package, what it may import of this module outside of tests. A new package needs a row, and
+// a reason for each arrow.
+var arrows = map[string][]string{
+	"cmd/lockproxy":      {"internal/admin", "internal/embedded", "internal/proxy", "internal/resp", "internal/upstream"},
+	"internal/admin":     {},
+	"internal/embedded":  {},
+	"internal/house":     {},
+	"internal/lockcmds":  {"internal/resp", "internal/watchdog"},
+	"internal/proxy":     {"internal/lockcmds", "internal/resp", "internal/upstream"},
+	"internal/redistest": {},
+	"internal/resp":      {},
+	"internal/upstream":  {"internal/resp"},
+	"internal/watchdog":  {},
+}
+
+// packages parses the Go files of every package of the program, by directory relative to the root.
+func packages(t *testing.T) map[string][]*ast.File {
+	t.Helper()
+	found := map[string][]*ast.File{}
+	files := token.NewFileSet()
+	for _, top := range []string{"cmd", "internal"} {
+		err := filepath.WalkDir(filepath.Join(root, top), func(path string, entry fs.DirEntry, err error) error {
+			switch {
+			case err != nil:
+				return err
+			case entry.IsDir() && entry.Name() == "testdata":
+				return filepath.SkipDir
+			case filepath.Ext(path) != ".go":
+				return nil
+			}
+			file, err := parser.ParseFile(files, path, nil, parser.ImportsOnly|parser.ParseComments)
+			if err != nil {
+				return err
+			}
+			dir, err := filepath.Rel(root, filepath.Dir(path))
+			found[filepath.ToSlash(dir)] = append(found[filepath.ToSlash(dir)], file)
+			if strings.HasSuffix(path, "_test.go") {
+				file.Imports = nil // tests may import what they need
+			}
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	return found
+}
+
+func TestEveryPackageIsDocumented(t *testing.T) {
+	for dir, files := range packages(t) {
+		documented := slices.ContainsFunc(files, func(file *ast.File) bool {
+			text := file.Doc.Text()
+			return strings.HasPrefix(text, "Package ") || strings.HasPrefix(text, "Command ")
+		})
+		if !documented {
+			t.Errorf("%s has no package comment", dir)
+		}
+	}
+}
+
+func TestImportsFollowTheArrows(t *testing.T) {
+	for dir, files := range packages(t) {
+		allowed, ok := arrows[dir]
+		if !ok {
+			t.Errorf("%s has no row in the table of arrows", dir)
+			continue
+		}
+		for _, file := range files {
+			for _, spec := range file.Imports {
+				target, ours := strings.CutPrefix(strings.Trim(spec.Path.Value, `"`), "lockproxy/")
+				if ours && !slices.Contains(allowed, target) {
+					t.Errorf("%s imports %s", dir, target)
+				}
+			}
+		}
+	}
+}
+
+// tableCodes are the codes in the first column of the document's tables.
+var tableCodes = regexp.MustCompile("(?m)^\\| `([A-Z]+)` \\|")
+
+func TestErrorsDocumentListsEveryCode(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join(root, "docs/ERRORS.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var documented []resp.Code
+	for _, match := range tableCodes.FindAllSubmatch(text, -1) {
+		documented = append(documented, resp.Code(match[1]))
+	}
+	if diff := cmp.Diff(resp.Codes(), documented); diff != "" {
+		t.Errorf("docs/ERRORS.md differs from the codes of package resp (-code +document):\n%s", diff)
+	}
+}
+
+var relativeLink = regexp.MustCompile(`\]\(([^)#:]+)(?:#[^)]*)?\)`)
+
+func TestLinksInDocumentsLeadSomewhere(t *testing.T) {
+	documents, err := filepath.Glob(filepath.Join(root, "docs/*.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	records, err := filepath.Glob(filepath.Join(root, "docs/adr/*.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range slices.Concat(documents, records, []string{filepath.Join(root, "README.md")}) {
+		text, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, match := range relativeLink.FindAllSubmatch(text, -1) {
+			if _, err := os.Stat(filepath.Join(filepath.Dir(name), string(match[1]))); err != nil {
+				t.Errorf("%s: dead link %s", name, match[1])
+			}
+		}
+	}
+}
