@@ -1,0 +1,167 @@
+//go:build interop
+
+package interop
+
+import (
+	"bytes"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"lockproxy/internal/redistest"
+)
+
+// stand is what one client is run against: a proxy in front of one Redis, and another Redis without a proxy.
+type stand struct {
+	behind *redistest.Server // the proxy's
+	direct *redistest.Server
+	proxy  string // host:port
+	log    string // the proxy's log file
+}
+
+// newStand starts the two servers and the proxy; all end with t. Extra flags go to the proxy.
+func newStand(t *testing.T, flags ...string) *stand {
+	t.Helper()
+	s := &stand{behind: redistest.Start(t), direct: redistest.Start(t)}
+	s.proxy, s.log = startProxy(t, s.behind.Addr(), flags...)
+	return s
+}
+
+// startProxy runs the built program in front of the given address and returns when it answers a PING.
+func startProxy(t *testing.T, upstream string, flags ...string) (addr, log string) {
+	t.Helper()
+	addr = freeAddr(t)
+	log = filepath.Join(t.TempDir(), "lockproxy.log")
+	file, err := os.Create(log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	cmd := exec.Command(program, append([]string{"--listen", addr, "--upstream", upstream}, flags...)...)
+	cmd.Stderr = file
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	exited := make(chan error, 1)
+	go func() { exited <- cmd.Wait() }()
+	t.Cleanup(func() { endProxy(t, cmd, exited, log) })
+	redistest.Eventually(t, 10*time.Second, "the proxy to answer PING", func() bool {
+		select {
+		case err := <-exited:
+			exited <- err
+			t.Fatalf("the proxy ended at start: %v\n%s", err, tail(log))
+		default:
+		}
+		return strings.HasPrefix(ask(addr, "PING"), "+PONG")
+	})
+	return addr, log
+}
+
+// endProxy checks that no session of the proxy has panicked, stops the proxy, and shows its log if the test failed.
+func endProxy(t *testing.T, cmd *exec.Cmd, exited chan error, log string) {
+	_ = cmd.Process.Signal(syscall.SIGTERM)
+	select {
+	case err := <-exited:
+		if err != nil {
+			t.Errorf("the proxy ended: %v", err)
+		}
+	case <-time.After(15 * time.Second):
+		t.Error("the proxy does not end upon SIGTERM")
+		_ = cmd.Process.Kill()
+		<-exited
+	}
+	text := tail(log)
+	if strings.Contains(text, "panic") {
+		t.Error("the proxy's log speaks of a panic")
+	}
+	if t.Failed() {
+		t.Logf("end of the proxy's log:\n%s", text)
+	}
+}
+
+// environment is what a program needs to know, on top of this process's own environment.
+func (s *stand) environment(extra ...string) []string {
+	return append(os.Environ(), append([]string{
+		"REDIS_URL=redis://" + s.direct.Addr(),
+		"LOCKPROXY_URL=redis://" + s.proxy,
+		"BEHIND_URL=redis://" + s.behind.Addr(),
+	}, extra...)...)
+}
+
+// ask sends one inline command on a connection of its own and returns the first bytes of the reply, or nothing.
+func ask(addr, command string) string {
+	c, err := net.DialTimeout("tcp", addr, time.Second)
+	if err != nil {
+		return ""
+	}
+	defer c.Close()
+	_ = c.SetDeadline(time.Now().Add(2 * time.Second))
+	if _, err := c.Write([]byte(command + "\r\n")); err != nil {
+		return ""
+	}
+	b := make([]byte, 4096)
+	n, _ := c.Read(b)
+	return string(b[:n])
+}
+
+func freeAddr(t *testing.T) string {
+	t.Helper()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ln.Close()
+	return "127.0.0.1:" + strconv.Itoa(ln.Addr().(*net.TCPAddr).Port)
+}
+
+// tail returns the last 4 KiB of a file.
+func tail(path string) string {
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return err.Error()
+	}
+	return string(bytes.TrimSpace(b[max(0, len(b)-4096):]))
+}
+
+// upstreams runs the test once for each kind of Redis that the machine has or can fetch. Tests of one kind run next to
+// each other; redistest takes the server's name from the environment, so the kinds run one after the other.
+func upstreams(t *testing.T, test func(t *testing.T)) {
+	t.Run("redis", func(t *testing.T) {
+		t.Logf("upstream: %s", version("redis-server"))
+		t.Run("group", test)
+	})
+	t.Run("valkey", func(t *testing.T) {
+		server := valkey(t)
+		t.Logf("upstream: %s", version(server))
+		const name = "LOCKPROXY_REDIS_SERVER"
+		before, set := os.LookupEnv(name)
+		if err := os.Setenv(name, server); err != nil { // t.Setenv does not allow parallel subtests
+			t.Fatal(err)
+		}
+		defer func() {
+			if err := os.Unsetenv(name); err != nil {
+				t.Error(err)
+			}
+			if set {
+				if err := os.Setenv(name, before); err != nil {
+					t.Error(err)
+				}
+			}
+		}()
+		t.Run("group", test)
+	})
+}
+
+func version(server string) string {
+	out, err := exec.Command(server, "--version").CombinedOutput()
+	if err != nil {
+		return err.Error()
+	}
+	return strings.TrimSpace(string(out))
+}
