@@ -145,14 +145,29 @@ func (e *Engine) acquired(w *waiter, reply resp.Value, err error) []byte {
 		return appendFailure(nil, err)
 	case a[0] == 1:
 		return e.granted(w, grant{fence: a.at(1), count: a.at(2), sentAt: w.sentAt})
-	case w.wait == 0:
+	}
+	e.mu.Lock()
+	told := e.overtakenLocked(w)
+	e.mu.Unlock()
+	e.tell(told)
+	if w.wait == 0 {
 		e.finish(w)
 		return resp.AppendNull(nil, w.c.s.Proto())
 	}
 	return e.await(w, a.at(1))
 }
 
-// finish ends an acquire that came to nothing. It returns false if somebody else has ended it.
+// overtakenLocked ends the hold that an acquire was to deepen, when Redis says that another owner has the lock.
+func (e *Engine) overtakenLocked(w *waiter) *loss {
+	h := w.paused
+	w.paused, w.known = nil, 0
+	if h == nil || e.holds[h.holdKey] != h {
+		return nil
+	}
+	return e.loseLocked(h, watchdog.ReasonGone, nil)
+}
+
+// finish ends an acquire that came to nothing.
 func (e *Engine) finish(w *waiter) {
 	e.mu.Lock()
 	e.finishLocked(w)
@@ -167,6 +182,11 @@ func (e *Engine) finishLocked(w *waiter) {
 	if w.c.ask == w {
 		w.c.ask = nil
 	}
+	e.unpauseLocked(w)
+}
+
+// unpauseLocked lets the hold that the acquire was to deepen be renewed again.
+func (e *Engine) unpauseLocked(w *waiter) {
 	if w.paused != nil {
 		w.paused.lease.Continue()
 		w.paused = nil

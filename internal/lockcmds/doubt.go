@@ -32,6 +32,9 @@ func (e *Engine) lookInto(w *waiter, sentAt, limit time.Time, pause time.Duratio
 		e.finish(w)
 		e.turnAway(w, null)
 	default:
+		e.mu.Lock()
+		e.unpauseLocked(w)
+		e.mu.Unlock()
 		ok := w.c.s.Enter(func() {
 			if reply := e.await(w, 0); reply != nil {
 				w.c.s.Answer(reply)

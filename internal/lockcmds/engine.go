@@ -1,35 +1,3 @@
-// Package lockcmds is the lock commands: LOCK, TRYLOCK, FAIRLOCK, UNLOCK, EXTENDLOCK, LOCKINFO, LOCKLIST, FORCEUNLOCK.
-// The locks live in Redis in the layout of Redisson, so its clients and ours exclude each other.
-//
-//	session ──Parse──► Engine.Start ──► one script on the session's own lane or pin ──► Done ──► reply
-//	                                                   │ busy, and it may wait
-//	                                                   ▼
-//	                                  room: one queue per lock, one subscription ◄── hub ◄── Redis: "released"
-//	                                                   │ head of the queue only      ◄── the holder's TTL is over
-//	                                                   ▼
-//	                               one script on the engine's own connection (a job on the pool) ──► Answer
-//
-//	UNLOCK with local waiters: one script releases and grants to the next, and its answer feeds both clients.
-//	watchdog ──► renew (batches) ──► lost? ──► push, channel, -LOSTLEASE on the next UNLOCK
-//
-// An Engine serves all sessions of one identity (ACL user, password, db). A command runs on its session's own
-// connection, with that session's rights and in its place among the session's other commands; only what no session
-// asks for at that moment (waiters' attempts, renewals, clean-up, doubts) runs on the engine's own.
-//
-// Goroutines: Run's hub (subscriptions) and watchdog (scheduler). All else is jobs on the pool, each at most one round
-// trip long, and timers. Waiters are data.
-//
-// Locks: a session's lock before Engine.mu before hub.mu and the watchdog's. No session method, Redis call or callback
-// runs under Engine.mu.
-//
-// Invariants:
-//   - Every answer of Redis that grants a lock ends in exactly one of: the client's reply with the lease watched, or a
-//     release.
-//   - A waiter is answered exactly once, or its session has ended.
-//   - Each deciding attempt of a waiter begins after the confirmation of its subscription; every message, reconnect
-//     and end of the holder's lease after that causes another.
-//   - A renewal and a release, re-entry or extension of one hold do not overlap: the lease is paused around them.
-//   - An acquire whose outcome is in doubt is never repeated before Redis was asked who the owner is.
 package lockcmds
 
 import (
@@ -252,9 +220,11 @@ func (e *Engine) Drain() {
 	}
 }
 
-// Close ends Run and waits for it until ctx ends. Leases are left to run out.
+// Close refuses waiters, lets clean-up that is on its way finish, ends Run and waits for it, all until ctx ends. Leases
+// are left to run out.
 func (e *Engine) Close(ctx context.Context) error {
 	e.Drain()
+	e.jobs.wait(ctx)
 	e.end()
 	e.mu.Lock()
 	started := e.started

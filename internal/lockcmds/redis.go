@@ -183,9 +183,15 @@ func millis(d time.Duration) string {
 
 // arguments turns strings into what a Call carries.
 func arguments(s ...string) [][]byte {
-	out := make([][]byte, len(s))
+	size := 0
+	for _, one := range s {
+		size += len(one)
+	}
+	out, buf := make([][]byte, len(s), len(s)+2), make([]byte, 0, size)
 	for i, one := range s {
-		out[i] = []byte(one)
+		start := len(buf)
+		buf = append(buf, one...)
+		out[i] = buf[start:len(buf):len(buf)]
 	}
 	return out
 }

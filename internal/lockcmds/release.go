@@ -205,9 +205,10 @@ func (e *Engine) handedLocked(g *giving, a answer, err error) (after func()) {
 	case err != nil:
 		return e.settleLocked(w, nil, err)
 	}
-	// Not handed over: free for everybody, or still held. The waiter's next attempt tells which.
-	w.again = true
-	return e.settleLocked(w, answer{0, 0}, nil)
+	// Not handed over. If the lock was freed, its message wakes the waiter along with everybody else; else the next
+	// attempt tells how things stand.
+	w.again = w.again || a[0] != 1
+	return e.settleLocked(w, answer{0, -1}, nil)
 }
 
 func (e *Engine) startExtend(s Session, cmd Command) {

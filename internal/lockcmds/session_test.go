@@ -293,6 +293,8 @@ type lane struct {
 	work chan func(*bufio.Reader)
 	done chan struct{}
 
+	answered atomic.Int64 // by Redis, whether or not the session has been told
+
 	mu     sync.Mutex
 	closed bool
 	hold   chan struct{} // while set, answers wait for it to be closed
@@ -334,6 +336,7 @@ func (l *lane) send(c Call, done func(resp.Value, error)) {
 	}
 	l.work <- func(in *bufio.Reader) {
 		v, err := readValue(in)
+		l.answered.Add(1)
 		if hold != nil {
 			<-hold
 		}

@@ -1,0 +1,58 @@
+package lockcmds
+
+import (
+	"testing"
+	"time"
+
+	"github.com/panjf2000/ants/v2"
+	"github.com/redis/rueidis"
+
+	"lockproxy/internal/resp"
+)
+
+// instant is a session whose Redis answers at once, from memory.
+type instant struct {
+	granted, released []byte
+	fence             int64
+}
+
+func (s *instant) ID() uint64          { return 1 }
+func (s *instant) Proto() int          { return 2 }
+func (s *instant) Info() ClientInfo    { return ClientInfo{} }
+func (s *instant) Enter(f func()) bool { f(); return true }
+func (s *instant) Answer([]byte)       {}
+func (s *instant) Push([]byte)         {}
+
+func (s *instant) Script(c Call) {
+	v := resp.Value{Kind: resp.Array, Elems: []resp.Value{{Int: 1}, {Int: s.fence}, {Int: 1}}}
+	if c.Script.Name() == "acquire" {
+		s.fence++
+		v.Elems[1].Int = s.fence
+	}
+	c.Done(v, nil)
+}
+
+// BenchmarkLockUnlock is the cost of a pair of commands here, without Redis and without the session.
+func BenchmarkLockUnlock(b *testing.B) {
+	pool, err := ants.NewPool(4, ants.WithNonblocking(true))
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer func() { _ = pool.ReleaseTimeout(time.Second) }()
+	e, err := New(Options{Redis: rueidis.ClientOption{InitAddress: []string{"127.0.0.1:1"}}, UUID: "u", Pool: pool})
+	if err != nil {
+		b.Fatal(err)
+	}
+	s := &instant{}
+	lock, unlock := words("LOCK job:17"), words("UNLOCK job:17")
+	b.ReportAllocs()
+	for b.Loop() {
+		for _, args := range [][][]byte{lock, unlock} {
+			c, err := Parse(args)
+			if err != nil {
+				b.Fatal(err)
+			}
+			e.Start(s, c)
+		}
+	}
+}

@@ -1,0 +1,300 @@
+package lockcmds
+
+import (
+	"runtime"
+	"testing"
+	"time"
+
+	"lockproxy/internal/redistest"
+)
+
+func TestQueueRemovesFromAnywhere(t *testing.T) {
+	var q queue
+	w := make([]*waiter, 5)
+	for i := range w {
+		w[i] = &waiter{wait: time.Duration(i)}
+		q.push(w[i])
+	}
+	for _, i := range []int{2, 0, 4} {
+		q.remove(w[i])
+	}
+	q.pushFirst(w[4])
+	var forward, backward []time.Duration
+	for one := q.first; one != nil; one = one.next {
+		forward = append(forward, one.wait)
+	}
+	for one := q.last; one != nil; one = one.prev {
+		backward = append(backward, one.wait)
+	}
+	equal(t, "forward", forward, []time.Duration{4, 1, 3})
+	equal(t, "backward", backward, []time.Duration{3, 1, 4})
+	for _, i := range []int{1, 3, 4} {
+		q.remove(w[i])
+	}
+	if q.first != nil || q.last != nil || q.len != 0 {
+		t.Fatal("not empty")
+	}
+}
+
+func TestReleaseBetweenAttemptAndSubscriptionIsNotLost(t *testing.T) {
+	srv := redistest.Start(t)
+	p, q := startProxy(t, srv, func(o *Options) { o.Lease = time.Minute }), startProxy(t, srv, nil)
+	for _, verb := range []string{"LOCK", "FAIRLOCK"} {
+		a, b := p.session(2), q.session(2)
+		a.fence("LOCK k")
+		answer := b.lane.holdBack()
+		b.send(verb + " k") // is told that the lock is busy for a minute, but not before the release
+		redistest.Eventually(t, patience, "redis to answer", func() bool { return b.lane.answered.Load() == 1 })
+		a.want("UNLOCK k", ":1")
+		start := time.Now()
+		answer()
+		fenceIn(t, b.reply())
+		if took := time.Since(start); took > time.Second {
+			t.Errorf("%s: granted after %v", verb, took)
+		}
+		b.want("UNLOCK k", ":1")
+	}
+}
+
+func TestLeaseThatEndsWakesWithoutAMessage(t *testing.T) {
+	srv := redistest.Start(t)
+	p := startProxy(t, srv, nil)
+	for _, verb := range []string{"LOCK", "FAIRLOCK"} {
+		w := p.session(2)
+		srv.Do(t, "HSET", "k", "somebody", "1")
+		srv.Do(t, "PEXPIRE", "k", "300")
+		start := time.Now()
+		w.fence(verb + " k")
+		if took := time.Since(start); took < 250*time.Millisecond || took > 800*time.Millisecond {
+			t.Errorf("%s: granted after %v", verb, took)
+		}
+		w.want("UNLOCK k", ":1")
+	}
+}
+
+func TestLockWithoutTTLIsLookedAtOncePerLease(t *testing.T) {
+	srv := redistest.Start(t)
+	p := startProxy(t, srv, func(o *Options) { o.Lease = 200 * time.Millisecond })
+	w := p.session(2)
+	srv.Do(t, "HSET", "k", "somebody", "1")
+	w.send("LOCK k")
+	w.awaitWaiting()
+	w.quiet(500 * time.Millisecond)
+	if n := p.attempts.Load(); n > 6 {
+		t.Errorf("%d attempts", n)
+	}
+	srv.Do(t, "DEL", "k") // nobody is told
+	fenceIn(t, w.reply())
+}
+
+func TestWaitersDoNotPoll(t *testing.T) {
+	srv := redistest.Start(t)
+	p := startProxy(t, srv, func(o *Options) { o.Lease = time.Minute })
+	a := p.session(2)
+	a.fence("LOCK k")
+	for range 20 {
+		w := p.session(2)
+		w.send("LOCK k")
+		w.awaitWaiting()
+		f := p.session(2)
+		f.send("FAIRLOCK k")
+		f.awaitWaiting()
+	}
+	redistest.Eventually(t, patience, "the deciding attempts", func() bool { return p.attempts.Load() >= 21 })
+	a.quiet(100 * time.Millisecond)
+	before := p.attempts.Load()
+	a.quiet(500 * time.Millisecond)
+	if n := p.attempts.Load() - before; n != 0 {
+		t.Errorf("%d attempts while nothing happened", n)
+	}
+}
+
+func TestThousandsOfWaitersCostLittle(t *testing.T) {
+	srv := redistest.Start(t)
+	p := startProxy(t, srv, func(o *Options) { o.Lease = time.Minute })
+	a := p.session(2)
+	a.fence("LOCK k")
+	const n = 5000
+	sessions := make([]*session, n)
+	shared := newLane(t, srv)
+	t.Cleanup(shared.close)
+	for i := range sessions {
+		sessions[i] = &session{
+			t: t, p: p, id: p.next.Add(1), proto: 2, lane: shared, replies: make(chan string, 2), pushes: make(chan string, 1),
+		}
+	}
+	goroutines := runtime.NumGoroutine()
+	var before, after runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&before)
+	for _, s := range sessions {
+		s.send("LOCK k")
+		if shared.backlog() > 500 {
+			redistest.Eventually(t, patience, "the lane to catch up", func() bool { return shared.backlog() == 0 })
+		}
+	}
+	sessions[n-1].awaitWaiting()
+	runtime.GC()
+	runtime.ReadMemStats(&after)
+	each := int64(after.HeapAlloc-before.HeapAlloc) / n
+	t.Logf("%d bytes per waiter", each)
+	if each > 2048 {
+		t.Errorf("%d bytes per waiter", each)
+	}
+	if more := runtime.NumGoroutine() - goroutines; more > 20 {
+		t.Errorf("%d more goroutines", more)
+	}
+	// All but the first hang up; the first gets the lock.
+	for _, s := range sessions[1:] {
+		s.mu.Lock()
+		s.ended = true
+		p.e.Ended(s)
+		s.mu.Unlock()
+	}
+	a.want("UNLOCK k", ":1")
+	fenceIn(t, sessions[0].reply())
+	sessions[0].want("UNLOCK k", ":1")
+	p.e.mu.Lock()
+	defer p.e.mu.Unlock()
+	if len(p.e.rooms) != 0 || p.e.waiting != 0 {
+		t.Errorf("%d rooms, %d waiters left", len(p.e.rooms), p.e.waiting)
+	}
+}
+
+func (l *lane) backlog() int { return len(l.work) }
+
+func TestGrantThatComesTooLateIsGivenBack(t *testing.T) {
+	srv := redistest.Start(t)
+	p := startProxy(t, srv, func(o *Options) { o.Lease = 150 * time.Millisecond })
+	a := p.session(2)
+	for _, line := range []string{"TRYLOCK k", "LOCK k PX 150"} {
+		answer := a.lane.holdBack()
+		a.send(line)
+		a.quiet(300 * time.Millisecond)
+		answer()
+		equal(t, line, a.reply(), "(nil)")
+	}
+	answer := a.lane.holdBack()
+	a.send("LOCK k")
+	a.quiet(300 * time.Millisecond)
+	answer()
+	fenceIn(t, a.reply()) // by another attempt
+	b := p.session(2)
+	b.want("TRYLOCK k WAIT 400", "(nil)")
+	a.want("UNLOCK k", ":1")
+}
+
+func TestAcquireThatWasCountedTwiceIsCorrected(t *testing.T) {
+	srv := redistest.Start(t)
+	p := startProxy(t, srv, nil)
+	a := p.session(2)
+	owner := p.e.opts.UUID + ":1"
+	// The acquire of a command whose outcome could not be found out arrives late.
+	srv.Do(t, "EVAL", p.e.scripts.acquire.Text(), 2, "k", "lockproxy:fence", owner, 3000)
+	a.fence("LOCK k")
+	redistest.Eventually(t, patience, "one hold", func() bool { return srv.Client(t).HGet(t.Context(), "k", owner).Val() == "1" })
+	a.want("UNLOCK k", ":1")
+}
+
+func TestOtherSessionsOfAnOwnerGetInWithTheFirst(t *testing.T) {
+	srv := redistest.Start(t)
+	p := startProxy(t, srv, nil)
+	a := p.session(2)
+	for _, verb := range []string{"LOCK", "FAIRLOCK"} {
+		a.fence("LOCK k")
+		var same []*session
+		for range 3 {
+			w, other := p.session(2), p.session(2)
+			w.send(verb + " k OWNER job")
+			w.awaitWaiting()
+			other.send(verb + " k WAIT 1500")
+			other.awaitWaiting()
+			same = append(same, w)
+		}
+		a.want("UNLOCK k", ":1")
+		fence := fenceIn(t, same[0].reply())
+		for _, w := range same[1:] {
+			if got := fenceIn(t, w.reply()); got != fence {
+				t.Errorf("%s: fence %d, want %d", verb, got, fence)
+			}
+		}
+		a.want("UNLOCK k OWNER job", ":0")
+		a.want("UNLOCK k OWNER job", ":0")
+		a.want("FORCEUNLOCK k", ":1")
+		redistest.Eventually(t, patience, "the others to be done", func() bool {
+			return srv.Client(t).Exists(t.Context(), "k").Val() == 1
+		})
+		a.want("FORCEUNLOCK k", ":1")
+		redistest.Eventually(t, patience, "the room to be empty", func() bool {
+			p.e.mu.Lock()
+			defer p.e.mu.Unlock()
+			return len(p.e.rooms) == 0
+		})
+		a.do("FORCEUNLOCK k")
+	}
+}
+
+func TestClosingTakesFairWaitersOut(t *testing.T) {
+	srv := redistest.Start(t)
+	p, q := startProxy(t, srv, nil), startProxy(t, srv, nil)
+	a, b := p.session(2), q.session(2)
+	a.fence("LOCK k")
+	b.send("FAIRLOCK k")
+	b.awaitWaiting()
+	if err := q.e.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	equal(t, "waiter", b.reply(), "-OVERLOADED draining")
+	if n := srv.Client(t).Exists(t.Context(), "redisson_lock_queue:{k}").Val(); n != 0 {
+		t.Fatal("its place in the queue is left")
+	}
+}
+
+func TestUnwantedChannelsAreUnsubscribed(t *testing.T) {
+	srv := redistest.Start(t)
+	p := startProxy(t, srv, nil)
+	a, b := p.session(2), p.session(2)
+	a.fence("LOCK k")
+	b.want("LOCK k WAIT 20", "(nil)")
+	b.want("FAIRLOCK k WAIT 20", "(nil)")
+	c := srv.Client(t)
+	if n := len(c.PubSubChannels(t.Context(), "*").Val()); n != 2 {
+		t.Fatalf("%d channels", n)
+	}
+	redistest.Eventually(t, patience, "no channel", func() bool { return len(c.PubSubChannels(t.Context(), "*").Val()) == 0 })
+	b.send("LOCK k") // and they can be had again
+	b.awaitWaiting()
+	a.want("UNLOCK k", ":1")
+	fenceIn(t, b.reply())
+}
+
+func TestNamesThatSplitInAClusterAreRefused(t *testing.T) {
+	srv := redistest.Start(t)
+	p := startProxy(t, srv, func(o *Options) { o.Cluster = true })
+	a := p.session(2)
+	a.want("LOCK a}b", "-ERR braces in the name put the lock and its channel in different slots")
+	a.fence("LOCK {a}b")
+	if srv.Client(t).Exists(t.Context(), "lockproxy:fence:{a}").Val() != 1 {
+		t.Error("the fence is not counted per hash tag")
+	}
+	a.want("UNLOCK {a}b", ":1")
+}
+
+func TestBadOptionsAreRefused(t *testing.T) {
+	srv := redistest.Start(t)
+	good := startProxy(t, srv, nil).e.opts
+	for name, change := range map[string]func(*Options){
+		"address":  func(o *Options) { o.Redis.InitAddress = nil },
+		"uuid":     func(o *Options) { o.UUID = "" },
+		"pool":     func(o *Options) { o.Pool = nil },
+		"lease":    func(o *Options) { o.Lease = time.Millisecond },
+		"negative": func(o *Options) { o.MaxWaiters = -1 },
+		"grace":    func(o *Options) { g := -time.Second; o.Grace = &g },
+	} {
+		bad := good
+		change(&bad)
+		if _, err := New(bad); err == nil {
+			t.Errorf("%s: no error", name)
+		}
+	}
+}
