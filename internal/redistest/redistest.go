@@ -1,5 +1,5 @@
-// Package redistest runs real redis-servers for tests. It is a leaf: it imports nothing of this module, and only
-// tests import it.
+// Package redistest runs real redis-servers for tests, and signs certificates for them. It is a leaf: it imports nothing
+// of this module, and only tests import it.
 //
 //	Start ──► free port + own directory ──► redis-server ──► PING answered on the unix socket
 //	                                            │

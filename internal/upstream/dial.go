@@ -49,12 +49,22 @@ func (u *Upstream) connect(ctx context.Context) (net.Conn, error) {
 	if u.opts.TLS == nil {
 		return nc, nil
 	}
-	tc := tls.Client(nc, u.opts.TLS)
+	tc := tls.Client(nc, u.tlsConfig())
 	if err := tc.HandshakeContext(ctx); err != nil {
 		_ = nc.Close()
 		return nil, fmt.Errorf("tls handshake: %w", err)
 	}
 	return tc, nil
+}
+
+// tlsConfig is for one connection.
+func (u *Upstream) tlsConfig() *tls.Config {
+	cfg := u.opts.TLS()
+	if cfg.ServerName == "" && !cfg.InsecureSkipVerify {
+		cfg = cfg.Clone()
+		cfg.ServerName, _, _ = net.SplitHostPort(u.address) // a unix socket has no host: the handshake says so
+	}
+	return cfg
 }
 
 // shake sends all steps at once and reads their replies. The deadline of ctx bounds it.

@@ -1,6 +1,7 @@
 package upstream
 
 import (
+	"crypto/tls"
 	"net"
 	"runtime"
 	"sync"
@@ -34,7 +35,7 @@ func serve(nc net.Conn, s *stream, stop <-chan struct{}) error {
 func closeOn(stop, done <-chan struct{}, nc net.Conn) {
 	select {
 	case <-stop:
-		_ = nc.Close() // its only purpose is to end the reader
+		_ = bare(nc).Close() // its only purpose is to end the reader
 	case <-done:
 	}
 }
@@ -42,10 +43,19 @@ func closeOn(stop, done <-chan struct{}, nc net.Conn) {
 // abort closes a connection so that the kernel drops what it has not delivered: bytes of a request that was given up must
 // not reach Redis after its outcome has been looked up on another connection.
 func abort(nc net.Conn) {
+	nc = bare(nc)
 	if tc, ok := nc.(*net.TCPConn); ok {
 		_ = tc.SetLinger(0) // best effort: the connection may be gone already
 	}
 	_ = nc.Close()
+}
+
+// bare is the socket under TLS. Closing TLS in due form would write once more, and wait for a Redis that does not read.
+func bare(nc net.Conn) net.Conn {
+	if t, ok := nc.(*tls.Conn); ok {
+		return t.NetConn()
+	}
+	return nc
 }
 
 func readLoop(nc net.Conn, s *stream) error {

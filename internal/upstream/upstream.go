@@ -22,8 +22,9 @@ type Options struct {
 	// configuration lends them to clients, for theirs. A password without a user is the default user's.
 	User, Password string
 
-	// TLS, if set, is used for every connection.
-	TLS *tls.Config
+	// TLS, if set, makes every connection TLS. It is asked anew for each, so that certificates can change, and the caller
+	// is not to change what it has returned. A config without ServerName expects the host of Addr.
+	TLS func() *tls.Config
 
 	// DialTimeout bounds connecting and the handshake together. 0: 3 s.
 	DialTimeout time.Duration
