@@ -23,6 +23,8 @@ type pinned struct {
 	fresh  bool // nothing was sent on it yet
 	keep   bool // for the rest of the session
 
+	blocking bool // its last command may wait for others
+
 	// Transaction, as far as Redis has confirmed it.
 	inTx     bool
 	watching bool

@@ -395,11 +395,16 @@ func (s *Session) EOF() bool {
 	return true
 }
 
-// Drain ends the session when it has its replies, unless it has used a lock command and so may hold a lock.
+// Drain ends the session when it has its replies, unless it has used a lock command and so may hold a lock. One that waits
+// for others, on a list or a channel, ends at once.
 func (s *Session) Drain() {
 	s.mu.Lock()
 	defer s.leave()
-	if !s.ended && len(s.engines) == 0 && s.wait == nothing && s.pin == nil {
+	switch {
+	case s.ended, len(s.engines) > 0, s.wait == forGoodbye:
+	case s.wait == forPin, s.pin != nil && (s.pin.mode != readsReplies || s.pin.blocking):
+		s.end()
+	default:
 		s.goodbye([]byte{})
 	}
 }
