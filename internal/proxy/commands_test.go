@@ -1,0 +1,579 @@
+package proxy_test
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"net"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/maintnotifications"
+
+	"lockproxy/internal/embedded"
+	"lockproxy/internal/lockcmds"
+	"lockproxy/internal/proxy"
+	"lockproxy/internal/redistest"
+	"lockproxy/internal/resp"
+	"lockproxy/internal/upstream"
+)
+
+func TestCommandIsRedisAnswerWithLockCommands(t *testing.T) {
+	srv := redistest.Start(t)
+	addr := proxyTo(t, srv.Addr())
+	// A young Redis still rehashes its table of commands, a step with each look-up, and lists it in another order each time.
+	ask(t, srv.Addr(), "COMMAND INFO"+strings.Repeat(" get", 1000))
+	for _, c := range []struct {
+		question string
+		ours     []string
+	}{
+		{"COMMAND", lockcmds.Verbs()},
+		{"command info", lockcmds.Verbs()},
+		{"COMMAND INFO get nope LOCK set Unlock lock config|get", []string{"lock", "unlock", "lock"}},
+		{"COMMAND INFO get nope lock|x", nil},
+		{"COMMAND DOCS", lockcmds.Verbs()},
+		{"COMMAND DOCS trylock get nope fairLOCK set config|get", []string{"trylock", "fairlock"}},
+		{"COMMAND DOCS lock", []string{"lock"}},
+		{"COMMAND DOCS get nope", nil},
+		{"COMMAND LIST", lockcmds.Verbs()},
+		{"COMMAND LIST FILTERBY ACLCAT write", []string{"lock", "trylock", "fairlock", "unlock", "extendlock", "forceunlock"}},
+		{"COMMAND LIST FILTERBY aclcat BLOCKING", []string{"lock", "trylock", "fairlock"}},
+		{"COMMAND LIST FILTERBY ACLCAT nope", nil},
+		{"COMMAND LIST FILTERBY PATTERN *Lock", []string{"lock", "trylock", "fairlock", "unlock", "extendlock", "forceunlock"}},
+		{"COMMAND LIST FILTERBY PATTERN [^a-k]oc?", []string{"lock"}},
+		{"COMMAND LIST FILTERBY MODULE lock", nil},
+		{"COMMAND LIST FILTERBY PATTERN", nil},
+		{"COMMAND LIST nope", nil},
+		{"COMMAND COUNT nope", nil},
+		{"COMMAND HELP", nil},
+		{"COMMAND lock", nil},
+		{"COMMAND GETKEYS SET a b", nil},
+		{"COMMAND GETKEYSANDFLAGS SET a b", nil},
+		{"COMMAND GETKEYS nope a", nil},
+		{"COMMAND GETKEYS LOCK", nil},
+		{"COMMAND GETKEYS", nil},
+	} {
+		for _, hello := range []string{"HELLO 2", "HELLO 3"} {
+			want := ask(t, srv.Addr(), hello, c.question)
+			got := ask(t, addr, hello, c.question)
+			if c.ours == nil {
+				if !bytes.Equal(got, want) {
+					t.Errorf("%s, %s: %.300q, want %.300q", hello, c.question, got, want)
+				}
+				continue
+			}
+			rest, ours := withoutLocks(t, got, c.question)
+			if diff := cmp.Diff(c.ours, ours); diff != "" {
+				t.Errorf("%s, %s: lock commands (-want +got)\n%s", hello, c.question, diff)
+			}
+			theirs, _ := withoutLocks(t, want, c.question)
+			if len(theirs) != len(rest) {
+				t.Errorf("%s, %s: %d of Redis's, want %d", hello, c.question, len(rest), len(theirs))
+				continue
+			}
+			for i := range theirs {
+				if !reflect.DeepEqual(theirs[i], rest[i]) { // go-cmp takes a minute for all
+					t.Errorf("%s, %s: Redis's item %d (-want +got)\n%s", hello, c.question, i, cmp.Diff(theirs[i], rest[i]))
+				}
+			}
+			// A whole listing has ours at its end and is untouched before.
+			_, body, _ := bytes.Cut(want, []byte("\r\n"))
+			if len(strings.Fields(c.question)) <= 2 && !bytes.HasPrefix(got[bytes.IndexByte(got, '\n')+1:], body) {
+				t.Errorf("%s, %s: not Redis's bytes", hello, c.question)
+			}
+		}
+	}
+}
+
+// withoutLocks takes the lock commands out of a decoded listing, in which Redis has null for each where names were asked.
+func withoutLocks(t *testing.T, reply []byte, question string) (rest []resp.Value, ours []string) {
+	t.Helper()
+	v := decode(t, reply)
+	for i := 0; i < len(v.Elems); i++ {
+		name := string(v.Elems[i].Str)
+		if len(v.Elems[i].Elems) > 0 && !strings.Contains(strings.ToUpper(question), "DOCS") {
+			name = string(v.Elems[i].Elems[0].Str)
+		}
+		switch asked := strings.Fields(question); {
+		case slices.Contains(lockcmds.Verbs(), name):
+			ours = append(ours, name)
+			if strings.EqualFold(asked[min(1, len(asked)-1)], "docs") {
+				i++ // the description
+			}
+		case len(asked) > 2 && strings.EqualFold(asked[1], "info") && lockcmds.IsVerb([]byte(asked[2+i])):
+			// null, from Redis
+		default:
+			rest = append(rest, v.Elems[i])
+		}
+	}
+	return rest, ours
+}
+
+func TestCommandListingsKeepTheOrderOfNames(t *testing.T) {
+	addr := proxyTo(t, redistest.Start(t).Addr())
+	for _, hello := range []string{"HELLO 2", "HELLO 3"} {
+		v := decode(t, ask(t, addr, hello, "COMMAND INFO unlock get nope LOCK set"))
+		var names []string
+		for _, e := range v.Elems {
+			if e.Null {
+				names = append(names, "null")
+				continue
+			}
+			names = append(names, string(e.Elems[0].Str))
+		}
+		if diff := cmp.Diff([]string{"unlock", "get", "null", "lock", "set"}, names); diff != "" {
+			t.Errorf("%s, INFO (-want +got)\n%s", hello, diff)
+		}
+		v = decode(t, ask(t, addr, hello, "COMMAND DOCS get nope LOCK LOCK set unlock"))
+		names = nil
+		for i := 0; i < len(v.Elems); i += 2 {
+			names = append(names, string(v.Elems[i].Str))
+		}
+		if diff := cmp.Diff([]string{"get", "lock", "lock", "set", "unlock"}, names); diff != "" {
+			t.Errorf("%s, DOCS (-want +got)\n%s", hello, diff)
+		}
+	}
+}
+
+func TestCommandCountsLockCommands(t *testing.T) {
+	srv := redistest.Start(t)
+	addr := proxyTo(t, srv.Addr())
+	want := decode(t, ask(t, srv.Addr(), "COMMAND COUNT")).Int + int64(len(lockcmds.Verbs()))
+	if got := decode(t, ask(t, addr, "COMMAND COUNT")).Int; got != want {
+		t.Errorf("COMMAND COUNT answered %d, want %d", got, want)
+	}
+}
+
+func TestCommandGetKeysKnowsLockCommands(t *testing.T) {
+	addr := proxyTo(t, redistest.Start(t).Addr())
+	for question, want := range map[string]string{
+		"COMMAND GETKEYS LOCK a":                   "*1\r\n$1\r\na\r\n",
+		"COMMAND GETKEYS fairlock a WAIT 5 PX 7":   "*1\r\n$1\r\na\r\n",
+		"COMMAND GETKEYSANDFLAGS lock a":           "*1\r\n*2\r\n$1\r\na\r\n~3\r\n+RW\r\n+access\r\n+update\r\n",
+		"COMMAND GETKEYSANDFLAGS LOCKINFO job":     "*1\r\n*2\r\n$3\r\njob\r\n~2\r\n+RO\r\n+access\r\n",
+		"COMMAND GETKEYS LOCKLIST MATCH x":         "-ERR The command has no key arguments\r\n",
+		"COMMAND GETKEYS EXTENDLOCK a":             "-ERR Invalid number of arguments specified for command\r\n",
+		"COMMAND GETKEYS FORCEUNLOCK a b":          "-ERR Invalid number of arguments specified for command\r\n",
+		"COMMAND GETKEYSANDFLAGS EXTENDLOCK a px1": "-ERR Invalid number of arguments specified for command\r\n",
+	} {
+		if got := string(ask(t, addr, "HELLO 3", question)); got != want {
+			t.Errorf("%s: %q, want %q", question, got, want)
+		}
+	}
+}
+
+// Whatever walks Redis's entries can walk ours: the same kinds in the same places, the same keys.
+func TestLockEntriesHaveTheShapeOfRedisEntries(t *testing.T) {
+	addr := proxyTo(t, redistest.Start(t).Addr())
+	for _, hello := range []string{"HELLO 2", "HELLO 3"} {
+		// Each pair has the same in number: keys and tips.
+		for _, pair := range [][2]string{{"getdel", "unlock"}, {"pttl", "lockinfo"}, {"time", "locklist"}} {
+			v := decode(t, ask(t, addr, hello, "COMMAND INFO "+pair[0]+" "+pair[1]))
+			if len(v.Elems) != 2 {
+				t.Fatalf("%s: %d entries, want 2", hello, len(v.Elems))
+			}
+			if diff := cmp.Diff(shape(v.Elems[0]), shape(v.Elems[1])); diff != "" {
+				t.Errorf("%s: %s and %s differ (-%[2]s +%[3]s)\n%[4]s", hello, pair[0], pair[1], diff)
+			}
+		}
+		// SET's description has all that a lock command's has.
+		v := decode(t, ask(t, addr, hello, "COMMAND DOCS set lock"))
+		set, lock := shapes(v.Elems[1]), shapes(v.Elems[3])
+		for path, kinds := range lock {
+			if diff := cmp.Diff(set[path], kinds); diff != "" {
+				t.Errorf("%s: %s of SET and LOCK differ (-set +lock)\n%s", hello, path, diff)
+			}
+		}
+	}
+}
+
+// shape is the tree of a value's kinds, with the first element standing for all those of a set.
+func shape(v resp.Value) string {
+	var b strings.Builder
+	b.WriteByte(byte(v.Kind))
+	if len(v.Elems) == 0 {
+		return b.String()
+	}
+	elems := v.Elems
+	words := !slices.ContainsFunc(elems, func(e resp.Value) bool { return e.Kind != resp.SimpleString })
+	if words {
+		elems = elems[:1]
+	}
+	b.WriteByte('(')
+	for _, e := range elems {
+		b.WriteString(shape(e))
+	}
+	b.WriteByte(')')
+	return b.String()
+}
+
+// shapes lists the kinds under each path of keys in a description, whatever the arguments are called.
+func shapes(v resp.Value) map[string][]string {
+	found := map[string][]string{}
+	var walk func(path string, v resp.Value)
+	walk = func(path string, v resp.Value) {
+		kind := string(rune(v.Kind))
+		if !slices.Contains(found[path], kind) {
+			found[path] = append(found[path], kind)
+		}
+		isMap := v.Kind == resp.Map || v.Kind == resp.Array && len(v.Elems) > 1 && v.Elems[0].Kind == resp.Bulk
+		if !isMap {
+			for _, e := range v.Elems {
+				walk(path+"[]", e)
+			}
+			return
+		}
+		for i := 0; i < len(v.Elems); i += 2 {
+			walk(path+"."+string(v.Elems[i].Str), v.Elems[i+1])
+		}
+	}
+	walk("", v)
+	return found
+}
+
+// What COMMAND says of a lock command is what the command takes.
+func TestLockEntriesAgreeWithTheGrammar(t *testing.T) {
+	addr := proxyTo(t, redistest.Start(t).Addr())
+	tokens := []string{"WAIT", "PX", "EX", "OWNER", "GRACE", "MAXHOLD", "FENCE", "MATCH", "COUNT"}
+	for _, verb := range lockcmds.Verbs() {
+		info := decode(t, ask(t, addr, "COMMAND INFO "+verb)).Elems[0].Elems
+		docs := string(ask(t, addr, "COMMAND DOCS "+verb))
+		arity, keyed := int(info[1].Int), info[3].Int == 1
+
+		base := []string{verb}
+		if keyed {
+			base = append(base, "k")
+		}
+		if verb == "extendlock" {
+			base = append(base, "PX", "7")
+		}
+		if len(base) != max(arity, -arity) {
+			t.Errorf("%s: arity %d, but %q is enough", verb, arity, base)
+		}
+		if err := parse(base); err != nil {
+			t.Errorf("%q: %v", base, err)
+		}
+		if len(base) > 1 {
+			if err := parse(base[:len(base)-1]); err == nil || !strings.Contains(err.Error(), "wrong number") {
+				t.Errorf("%q: %v, want a wrong number of arguments", base[:len(base)-1], err)
+			}
+		}
+		if err := parse(append(base, "PX", "7")); arity > 0 && (err == nil || !strings.Contains(err.Error(), "wrong number")) {
+			t.Errorf("%s with more arguments: %v, want a wrong number of arguments", verb, err)
+		}
+		for _, token := range tokens {
+			documented := strings.Contains(docs, "$5\r\ntoken\r\n"+string(resp.AppendCommand(nil, token)[len("*1\r\n"):]))
+			args := append(slices.Clone(base), token, "7")
+			if verb == "extendlock" && (token == "PX" || token == "EX") {
+				args = []string{verb, "k", token, "7"}
+			}
+			if err := parse(args); (err == nil) != documented {
+				t.Errorf("%q: documented is %v, but: %v", args, documented, err)
+			}
+		}
+	}
+}
+
+func parse(args []string) error {
+	var raw [][]byte
+	for _, a := range args {
+		raw = append(raw, []byte(a))
+	}
+	_, err := lockcmds.Parse(raw)
+	return err
+}
+
+func TestCommandRefusedByACLStaysRefused(t *testing.T) {
+	srv := redistest.Start(t, "--requirepass", "secret")
+	addr := proxyTo(t, srv.Addr())
+	srv.Do(t, "ACL", "SETUSER", "limited", "on", ">pw", "~*", "+@all", "-command", "-info")
+	for _, question := range []string{
+		"COMMAND", "COMMAND COUNT", "COMMAND INFO lock", "COMMAND DOCS", "COMMAND DOCS lock", "COMMAND LIST",
+		"COMMAND GETKEYS lock a", "INFO lockproxy",
+	} {
+		for _, first := range []string{"PING", "AUTH limited pw"} {
+			want := ask(t, srv.Addr(), first, question)
+			if got := ask(t, addr, first, question); !bytes.Equal(got, want) || got[0] != '-' {
+				t.Errorf("%s, %s: %q, want %q", first, question, got, want)
+			}
+		}
+	}
+}
+
+func TestCommandInTransactionIsQueued(t *testing.T) {
+	srv := redistest.Start(t)
+	addr := proxyTo(t, srv.Addr())
+	for _, question := range []string{"COMMAND COUNT", "COMMAND INFO lock", "INFO lockproxy"} {
+		for _, after := range [][]string{nil, {"EXEC"}} {
+			steps := append([]string{"MULTI", question}, after...)
+			want := ask(t, srv.Addr(), steps...)
+			if got := ask(t, addr, steps...); !bytes.Equal(got, want) {
+				t.Errorf("%q: %q, want %q", steps, got, want)
+			}
+		}
+	}
+	if got := decode(t, ask(t, addr, "MULTI", "DISCARD", "COMMAND INFO lock")); got.Elems[0].Null {
+		t.Error("COMMAND INFO lock is null after a transaction")
+	}
+}
+
+func TestCommandKeepsItsPlaceAmongOthers(t *testing.T) {
+	addr := proxyTo(t, redistest.Start(t).Addr())
+	for _, mode := range []string{"PING", "WATCH k", "SUBSCRIBE c", "CLIENT NO-EVICT ON"} {
+		c := dial(t, addr)
+		c.ask("HELLO 3")
+		c.ask(mode)
+		c.send("ECHO a", "COMMAND INFO lock", "ECHO b", "CLIENT REPLY SKIP", "COMMAND INFO lock", "ECHO c")
+		var got []string
+		for range 4 {
+			v := decode(t, c.read())
+			if len(v.Elems) == 1 && len(v.Elems[0].Elems) == 10 {
+				v = v.Elems[0].Elems[0]
+			}
+			got = append(got, string(v.Str))
+		}
+		if diff := cmp.Diff([]string{"a", "lock", "b", "c"}, got); diff != "" {
+			t.Errorf("after %s (-want +got)\n%s", mode, diff)
+		}
+	}
+}
+
+func TestClientLibraryReadsCommand(t *testing.T) {
+	addr := proxyTo(t, redistest.Start(t).Addr())
+	for _, proto := range []int{2, 3} {
+		c := redis.NewClient(&redis.Options{
+			Addr: addr, Protocol: proto, MaxRetries: -1, DisableIdentity: true,
+			MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
+		})
+		t.Cleanup(func() { _ = c.Close() })
+		all, err := c.Command(t.Context()).Result()
+		if err != nil {
+			t.Fatalf("RESP%d: COMMAND: %v", proto, err)
+		}
+		lock := all["lock"]
+		if lock == nil || lock.Arity != -2 || lock.FirstKeyPos != 1 || lock.LastKeyPos != 1 || lock.StepCount != 1 || lock.ReadOnly ||
+			!slices.Contains(lock.Flags, "blocking") || !slices.Contains(lock.ACLFlags, "@write") {
+			t.Errorf("RESP%d: LOCK is %+v", proto, lock)
+		}
+		if info := all["lockinfo"]; info == nil || !info.ReadOnly {
+			t.Errorf("RESP%d: LOCKINFO is %+v", proto, info)
+		}
+		if keys, err := c.CommandGetKeys(t.Context(), "UNLOCK", "a").Result(); err != nil || !slices.Equal(keys, []string{"a"}) {
+			t.Errorf("RESP%d: keys of UNLOCK are %q, %v", proto, keys, err)
+		}
+		flags, err := c.CommandGetKeysAndFlags(t.Context(), "UNLOCK", "a").Result()
+		if err != nil || len(flags) != 1 || flags[0].Key != "a" || !slices.Equal(flags[0].Flags, []string{"RW", "access", "delete"}) {
+			t.Errorf("RESP%d: keys and flags of UNLOCK are %v, %v", proto, flags, err)
+		}
+		names, err := c.CommandList(t.Context(), &redis.FilterBy{ACLCat: "scripting"}).Result()
+		if err != nil || !slices.Contains(names, "lock") || !slices.Contains(names, "eval") {
+			t.Errorf("RESP%d: scripting commands are %q, %v", proto, names, err)
+		}
+		docs, err := c.Do(t.Context(), "COMMAND", "DOCS", "LOCK").Result()
+		if err != nil {
+			t.Fatalf("RESP%d: COMMAND DOCS: %v", proto, err)
+		}
+		if pairs, ok := docs.(map[any]any); proto == 3 && (!ok || pairs["lock"] == nil) {
+			t.Errorf("RESP3: COMMAND DOCS LOCK is %v", docs)
+		}
+	}
+}
+
+func TestEmbeddedRedisListsLockCommands(t *testing.T) {
+	srv, err := embedded.Start(embedded.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(srv.Close)
+	addr := proxyTo(t, srv.Addr())
+	for _, hello := range []string{"HELLO 2", "HELLO 3"} {
+		_, ours := withoutLocks(t, ask(t, addr, hello, "COMMAND"), "COMMAND")
+		if diff := cmp.Diff(lockcmds.Verbs(), ours); diff != "" {
+			t.Errorf("%s: COMMAND (-want +got)\n%s", hello, diff)
+		}
+		v := decode(t, ask(t, addr, hello, "COMMAND INFO get LOCK nope"))
+		if len(v.Elems) != 3 || string(v.Elems[0].Elems[0].Str) != "get" || string(v.Elems[1].Elems[0].Str) != "lock" || !v.Elems[2].Null {
+			t.Errorf("%s: COMMAND INFO get LOCK nope is %v", hello, v)
+		}
+		if v := decode(t, ask(t, addr, hello, "COMMAND DOCS LOCK get")); len(v.Elems) != 2 {
+			t.Errorf("%s: COMMAND DOCS LOCK get is %v", hello, v)
+		}
+		// redis-cli falls back to the descriptions that it brings along.
+		if v := decode(t, ask(t, addr, hello, "COMMAND DOCS")); !v.IsError() {
+			t.Errorf("%s: COMMAND DOCS is %v, want an error", hello, v)
+		}
+		if v := decode(t, ask(t, addr, hello, "COMMAND GETKEYS UNLOCK a")); len(v.Elems) != 1 || string(v.Elems[0].Str) != "a" {
+			t.Errorf("%s: COMMAND GETKEYS UNLOCK a is %v", hello, v)
+		}
+		if v := decode(t, ask(t, addr, hello, "COMMAND COUNT")); v.Int <= int64(len(lockcmds.Verbs())) {
+			t.Errorf("%s: COMMAND COUNT is %v", hello, v)
+		}
+	}
+}
+
+func TestInfoLockproxyTellsWhatTheProxyDoes(t *testing.T) {
+	srv := redistest.Start(t)
+	addr := proxyTo(t, srv.Addr())
+	tx := dial(t, addr)
+	tx.ask("MULTI")
+	for hello, kind := range map[string]resp.Kind{"HELLO 2": resp.Bulk, "HELLO 3": resp.Verbatim} {
+		v := decode(t, ask(t, addr, hello, "info LOCKPROXY"))
+		if v.Kind != kind {
+			t.Errorf("%s: INFO lockproxy is of kind %q, want %q", hello, v.Kind, kind)
+		}
+		lines := strings.Split(string(v.Str), "\r\n")
+		if lines[0] != "# Lockproxy" || lines[len(lines)-1] != "" {
+			t.Errorf("%s: the section is not in Redis's shape: %q", hello, lines)
+		}
+		for _, want := range []string{"lockproxy_version:test", "upstream:up", "pins_by_reason:multi=1"} {
+			if !slices.Contains(lines, want) {
+				t.Errorf("%s: no %s in %q", hello, want, lines)
+			}
+		}
+	}
+	tx.ask("DISCARD")
+	if v := decode(t, tx.ask("INFO lockproxy")); !strings.Contains(string(v.Str), "pins_by_reason:\r\n") {
+		t.Errorf("a pin is still counted after DISCARD: %s", v.Str)
+	}
+	gone := dial(t, addr)
+	gone.ask("WATCH k")
+	_ = gone.Close()
+	redistest.Eventually(t, 5*time.Second, "the pin of a client that hung up not to be counted", func() bool {
+		return strings.Contains(string(decode(t, ask(t, addr, "INFO lockproxy")).Str), "pins_by_reason:\r\n")
+	})
+	if got, want := ask(t, addr, "INFO cluster"), ask(t, srv.Addr(), "INFO cluster"); !bytes.Equal(got, want) {
+		t.Errorf("INFO cluster: %q, want %q", got, want)
+	}
+}
+
+func TestInfoLockproxyAnswersWithoutRedis(t *testing.T) {
+	srv := redistest.Start(t)
+	p := runProxy(t, srv.Addr())
+	addr := p.Addrs()[0].String()
+	srv.Stop()
+	redistest.Eventually(t, 10*time.Second, "the proxy to notice", func() bool {
+		_, err := dial(t, addr).Write(resp.AppendCommand(nil, "PING")) // without traffic it does not look
+		ready, _ := p.Ready()
+		return err == nil && !ready
+	})
+	if v := decode(t, ask(t, addr, "INFO lockproxy")); !strings.Contains(string(v.Str), "upstream:down\r\n") {
+		t.Errorf("INFO lockproxy without Redis is %s", v.Str)
+	}
+	if got := string(ask(t, addr, "COMMAND INFO lock")); !strings.HasPrefix(got, "-NOUPSTREAM ") {
+		t.Errorf("COMMAND INFO lock without Redis is %q", got)
+	}
+}
+
+// proxyTo is the address of a proxy that runs for the test.
+func proxyTo(t *testing.T, redisAddr string) string {
+	t.Helper()
+	return runProxy(t, redisAddr).Addrs()[0].String()
+}
+
+// runProxy runs a proxy for the test. It has found Redis when it returns.
+func runProxy(t *testing.T, redisAddr string) *proxy.Server {
+	t.Helper()
+	srv, err := proxy.New(proxy.Options{Listen: []string{"127.0.0.1:0"}, Upstream: upstream.Options{Addr: redisAddr}, Version: "test"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- srv.Run(ctx) }()
+	t.Cleanup(func() {
+		stop()
+		if err := <-done; err != nil {
+			t.Errorf("proxy: %v", err)
+		}
+	})
+	redistest.Eventually(t, 10*time.Second, "the proxy to find Redis", func() bool {
+		ready, _ := srv.Ready()
+		return ready
+	})
+	return srv
+}
+
+// wire is a client connection that sees bytes.
+type wire struct {
+	net.Conn
+	t  *testing.T
+	rd *bufio.Reader
+}
+
+func dial(t *testing.T, addr string) *wire {
+	t.Helper()
+	nc, err := net.Dial("tcp", addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = nc.Close() })
+	if err := nc.SetDeadline(time.Now().Add(20 * time.Second)); err != nil {
+		t.Fatal(err)
+	}
+	return &wire{Conn: nc, t: t, rd: bufio.NewReader(nc)}
+}
+
+// send sends commands of words without blanks.
+func (w *wire) send(commands ...string) {
+	w.t.Helper()
+	var b []byte
+	for _, c := range commands {
+		b = resp.AppendCommand(b, strings.Fields(c)...)
+	}
+	if _, err := w.Write(b); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// read returns the next reply, as it came.
+func (w *wire) read() []byte {
+	w.t.Helper()
+	var sc resp.Scanner
+	var reply []byte
+	for {
+		if _, err := w.rd.Peek(1); err != nil {
+			w.t.Fatalf("read: %v after %.100q", err, reply)
+		}
+		b, _ := w.rd.Peek(w.rd.Buffered())
+		n, done, err := sc.Scan(b)
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		reply = append(reply, b[:n]...)
+		_, _ = w.rd.Discard(n)
+		if done {
+			return reply
+		}
+	}
+}
+
+func (w *wire) ask(command string) []byte {
+	w.t.Helper()
+	w.send(command)
+	return w.read()
+}
+
+// ask sends commands one by one on a connection of their own and returns the last reply.
+func ask(t *testing.T, addr string, commands ...string) (reply []byte) {
+	t.Helper()
+	c := dial(t, addr)
+	defer c.Close()
+	for _, command := range commands {
+		reply = c.ask(command)
+	}
+	return reply
+}
+
+func decode(t *testing.T, reply []byte) resp.Value {
+	t.Helper()
+	v, n, err := resp.Decode(reply)
+	if err != nil || n != len(reply) {
+		t.Fatalf("reply %.200q: %v", reply, err)
+	}
+	return v
+}
