@@ -1,0 +1,244 @@
+package locks
+
+import (
+	"bufio"
+	"bytes"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"lockproxy/internal/redistest"
+)
+
+const (
+	// patience bounds what should happen at once, on a machine that is busy with other tests.
+	patience = 15 * time.Second
+	// atOnce is the promptness that the tests demand where waiting for a lease would take longer.
+	atOnce = 250 * time.Millisecond
+)
+
+// process is a child of the test. It dies with the test binary.
+type process struct {
+	cmd    *exec.Cmd
+	exited chan struct{} // closed by supervise
+	err    error         // of Wait; read after exited is closed
+}
+
+// startProcess starts the command, inside a network namespace if one is named.
+func startProcess(netns string, cmd *exec.Cmd) (*process, error) {
+	if netns != "" {
+		inside := exec.Command("ip", append([]string{"netns", "exec", netns, cmd.Path}, cmd.Args[1:]...)...)
+		inside.Env, inside.Dir, inside.Stdin, inside.Stdout, inside.Stderr = cmd.Env, cmd.Dir, cmd.Stdin, cmd.Stdout, cmd.Stderr
+		cmd = inside
+	}
+	cmd.SysProcAttr = dieWithParent()
+	p := &process{cmd: cmd, exited: make(chan struct{})}
+	started := make(chan error, 1)
+	go p.supervise(started)
+	return p, <-started
+}
+
+// supervise stays on one thread: the kernel ties the child's death signal to the thread that started it.
+func (p *process) supervise(started chan<- error) {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	err := p.cmd.Start()
+	started <- err
+	if err != nil {
+		return
+	}
+	p.err = p.cmd.Wait()
+	close(p.exited)
+}
+
+func (p *process) pid() int { return p.cmd.Process.Pid }
+
+func (p *process) running() bool {
+	select {
+	case <-p.exited:
+		return false
+	default:
+		return true
+	}
+}
+
+// signal ignores a process that has ended.
+func (p *process) signal(sig syscall.Signal) { _ = p.cmd.Process.Signal(sig) }
+
+// kill ends the process as a crash would and returns when it is gone. A stopped process is killed as well.
+func (p *process) kill() {
+	p.signal(syscall.SIGKILL)
+	<-p.exited
+}
+
+// exit waits for the end of the process and returns its exit code.
+func (p *process) exit(t testing.TB, limit time.Duration) int {
+	t.Helper()
+	select {
+	case <-p.exited:
+	case <-time.After(limit):
+		p.kill()
+		t.Fatalf("the process did not end within %v", limit)
+	}
+	return p.cmd.ProcessState.ExitCode()
+}
+
+// proxy is one lockproxy process, or the place of one that is down.
+type proxy struct {
+	*process
+	addr  string
+	args  []string
+	netns string
+	log   string // file; survives a restart
+	bin   string
+}
+
+// newProxy prepares a proxy on a free port of the loopback interface.
+func newProxy(t testing.TB, upstream string, flags ...string) *proxy {
+	t.Helper()
+	return newProxyAt(t, "", freeAddr(t), upstream, flags...)
+}
+
+func newProxyAt(t testing.TB, netns, addr, upstream string, flags ...string) *proxy {
+	t.Helper()
+	p := &proxy{
+		addr: addr, netns: netns, bin: program(t), log: filepath.Join(t.TempDir(), "lockproxy.log"),
+		args: append([]string{"--listen", addr, "--upstream", upstream}, flags...),
+	}
+	t.Cleanup(func() { p.cleanup(t) })
+	return p
+}
+
+// startProxy starts a proxy and returns when it answers a PING.
+func startProxy(t testing.TB, upstream string, flags ...string) *proxy {
+	t.Helper()
+	p := newProxy(t, upstream, flags...)
+	if err := p.start(); err != nil {
+		t.Fatal(err)
+	}
+	p.awaitPong(t)
+	return p
+}
+
+// start runs the process; it does not wait for it to serve.
+func (p *proxy) start() error {
+	file, err := os.OpenFile(p.log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	cmd := exec.Command(p.bin, p.args...)
+	cmd.Stderr = file
+	// A race must not end the process before its log is read; it is found there.
+	cmd.Env = append(os.Environ(), "GORACE=halt_on_error=0")
+	p.process, err = startProcess(p.netns, cmd)
+	return err
+}
+
+func (p *proxy) awaitPong(t testing.TB) {
+	t.Helper()
+	redistest.Eventually(t, patience, "the proxy to answer PING", func() bool {
+		if !p.running() {
+			t.Fatalf("the proxy ended: %v\n%s", p.err, p.tail())
+		}
+		return pong(p.addr)
+	})
+}
+
+// pong reports whether somebody answers PING at the address.
+func pong(addr string) bool {
+	c, err := dialRESP(addr, 2, time.Second)
+	if err != nil {
+		return false
+	}
+	defer c.hangUp()
+	v, err := c.do(time.Second, "PING")
+	return err == nil && v == "PONG"
+}
+
+// cleanup kills the process and fails the test if its log speaks of a bug.
+func (p *proxy) cleanup(t testing.TB) {
+	if p.process != nil {
+		p.kill()
+	}
+	for _, line := range p.complaints() {
+		t.Errorf("the proxy's log: %s", line)
+	}
+	if t.Failed() {
+		t.Logf("end of the log of the proxy at %s:\n%s", p.addr, p.tail())
+	}
+}
+
+// complaints are the lines of the log that must never appear.
+func (p *proxy) complaints() (lines []string) {
+	file, err := os.Open(p.log)
+	if err != nil {
+		return nil
+	}
+	defer file.Close()
+	scan := bufio.NewScanner(file)
+	scan.Buffer(nil, 1<<20)
+	for scan.Scan() {
+		line := scan.Text()
+		for _, bad := range []string{"panic", "BUG:", "DATA RACE", "fatal error"} {
+			if strings.Contains(line, bad) && len(lines) < 10 {
+				lines = append(lines, line)
+			}
+		}
+	}
+	return lines
+}
+
+// tail returns the last 4 KiB of the log.
+func (p *proxy) tail() string {
+	b, err := os.ReadFile(p.log)
+	if err != nil {
+		return err.Error()
+	}
+	return string(bytes.TrimSpace(b[max(0, len(b)-4096):]))
+}
+
+// residentMiB is the memory that the process has right now.
+func (p *proxy) residentMiB(t testing.TB) int {
+	t.Helper()
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.pid()))
+	if err != nil {
+		t.Skipf("no way to see the memory of a process here: %v", err)
+	}
+	for line := range strings.Lines(string(b)) {
+		if rest, ok := strings.CutPrefix(line, "VmRSS:"); ok {
+			kib, err := strconv.Atoi(strings.Fields(rest)[0])
+			if err != nil {
+				t.Fatal(err)
+			}
+			return kib >> 10
+		}
+	}
+	t.Fatal("no VmRSS in the status of the process")
+	return 0
+}
+
+// freeAddr finds a port below the range that systems use for outgoing connections, so that it stays free while the
+// process that listens on it is down.
+func freeAddr(t testing.TB) string {
+	t.Helper()
+	var err error
+	for range 100 {
+		var ln net.Listener
+		if ln, err = net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(10000+rand.IntN(10000)))); err == nil {
+			defer ln.Close()
+			return ln.Addr().String()
+		}
+	}
+	t.Fatalf("find a free port: %v", err)
+	return ""
+}

@@ -1,0 +1,201 @@
+package locks
+
+import (
+	"net"
+	"syscall"
+	"testing"
+	"time"
+
+	"lockproxy/internal/redistest"
+)
+
+func TestSigtermDrainsAndExitsZero(t *testing.T) {
+	for _, sig := range []syscall.Signal{syscall.SIGTERM, syscall.SIGINT} {
+		t.Run(sig.String(), func(t *testing.T) {
+			redis := redistest.Start(t)
+			p := startProxy(t, redis.Addr(), "--drain-timeout", "1s", "--lock-lease", short.String())
+			holder, leaver := dial(t, p.addr, 2), dial(t, p.addr, 2)
+			plain, fair := dial(t, p.addr, 2), dial(t, p.addr, 3)
+			holder.fence("LOCK held")
+			leaver.fence("LOCK left")
+			plain.start("LOCK held")
+			fair.start("FAIRLOCK held")
+			fair.silent(50 * time.Millisecond)
+			began := time.Now()
+			p.signal(sig)
+			compare(t, "LOCK", plain.later(atOnce), "-OVERLOADED")
+			compare(t, "FAIRLOCK", fair.later(atOnce), "-OVERLOADED")
+			redistest.Eventually(t, atOnce, "new connections to be refused", func() bool {
+				c, err := net.Dial("tcp", p.addr)
+				if err == nil {
+					c.Close()
+				}
+				return err != nil
+			})
+			leaver.want("UNLOCK left", 1) // who finishes in time may
+			var least int64 = 1 << 62
+			watch(t, redis, "held", time.Until(began.Add(900*time.Millisecond)), func(pttl int64) { least = min(least, pttl) })
+			if least < 0 {
+				t.Error("the holder lost its lock during the drain")
+			}
+			holder.wantGone(2 * time.Second)
+			if code := p.exit(t, patience); code != 0 {
+				t.Errorf("exit code %d, want 0", code)
+			}
+			if took := time.Since(began); took < 900*time.Millisecond || took > 4*time.Second {
+				t.Errorf("ended after %v, want the drain timeout of 1s", took)
+			}
+			if pttl := redis.Do(t, "PTTL", "held").(int64); pttl == -1 || pttl > short.Milliseconds() {
+				t.Errorf("PTTL %d after the end, want what is left of the lease", pttl)
+			}
+			if n := redis.Do(t, "EXISTS", "redisson_lock_queue:{held}", "redisson_lock_timeout:{held}"); n != int64(0) {
+				t.Error("the fair waiter is still queued")
+			}
+		})
+	}
+}
+
+func TestDrainEndsWithTheLastClient(t *testing.T) {
+	redis := redistest.Start(t)
+	p := startProxy(t, redis.Addr(), "--drain-timeout", "60s")
+	c := dial(t, p.addr, 2)
+	c.fence("LOCK a")
+	p.signal(syscall.SIGTERM)
+	c.want("UNLOCK a", 1)
+	c.hangUp()
+	if code := p.exit(t, 2*time.Second); code != 0 {
+		t.Errorf("exit code %d, want 0", code)
+	}
+}
+
+func TestSecondSignalEndsTheDrain(t *testing.T) {
+	redis := redistest.Start(t)
+	p := startProxy(t, redis.Addr(), "--drain-timeout", "60s")
+	c := dial(t, p.addr, 2)
+	c.fence("LOCK a")
+	p.signal(syscall.SIGTERM)
+	redistest.Eventually(t, atOnce, "the drain to begin", func() bool { return !pong(p.addr) })
+	p.signal(syscall.SIGINT)
+	if code := p.exit(t, 2*time.Second); code != 1 {
+		t.Errorf("exit code %d, want 1", code)
+	}
+}
+
+func TestTakenAddressIsExitCodeOne(t *testing.T) {
+	redis := redistest.Start(t)
+	p := startProxy(t, redis.Addr())
+	second := newProxyAt(t, "", p.addr, redis.Addr())
+	if err := second.start(); err != nil {
+		t.Fatal(err)
+	}
+	if code := second.exit(t, patience); code != 1 {
+		t.Errorf("exit code %d, want 1", code)
+	}
+	if !pong(p.addr) {
+		t.Error("the first proxy does not answer any more")
+	}
+}
+
+func TestUnknownFlagIsExitCodeTwo(t *testing.T) {
+	p := newProxy(t, "127.0.0.1:1", "--no-such-flag")
+	if err := p.start(); err != nil {
+		t.Fatal(err)
+	}
+	if code := p.exit(t, patience); code != 2 {
+		t.Errorf("exit code %d, want 2", code)
+	}
+}
+
+func TestUpstreamMayAppearAfterTheStart(t *testing.T) {
+	redis := redistest.Start(t)
+	redis.Stop()
+	p := newProxy(t, redis.Addr(), "--lock-lease", short.String())
+	if err := p.start(); err != nil {
+		t.Fatal(err)
+	}
+	redistest.Eventually(t, patience, "the proxy to listen", func() bool {
+		c, err := net.Dial("tcp", p.addr)
+		if err == nil {
+			c.Close()
+		}
+		return err == nil
+	})
+	c := dial(t, p.addr, 2)
+	for _, line := range []string{"GET x", "LOCK a", "TRYLOCK a", "FAIRLOCK a WAIT 1000", "UNLOCK a", "LOCKINFO a"} {
+		c.want(line, "-NOUPSTREAM")
+	}
+	redis.Restart()
+	redistest.Eventually(t, 5*time.Second, "the proxy to find its upstream", func() bool {
+		_, ok := c.do("LOCK a").(int64)
+		return ok
+	})
+	w := dial(t, p.addr, 2)
+	w.start("LOCK a")
+	w.silent(2 * short)
+	c.want("UNLOCK a", 1)
+	granted(t, "LOCK a", w.later(atOnce))
+}
+
+func TestLockSurvivesARestartOfRedisWithPersistence(t *testing.T) {
+	redis := redistest.Start(t, "--appendonly", "yes", "--appendfsync", "always")
+	p := startProxy(t, redis.Addr(), "--lock-lease", "3s")
+	a, b, c := dial(t, p.addr, 3), dial(t, p.addr, 2), dial(t, p.addr, 2)
+	fence := a.fence("LOCK a")
+	b.start("LOCK a")
+	c.start("FAIRLOCK a")
+	b.silent(50 * time.Millisecond)
+	redis.Kill()
+	redis.Restart()
+	redistest.Eventually(t, 2*time.Second, "the lock to be renewed", func() bool {
+		return redis.Do(t, "PTTL", "a").(int64) > 2500
+	})
+	b.silent(100 * time.Millisecond)
+	if v := a.do("UNLOCK a"); v != int64(1) {
+		t.Fatalf("UNLOCK: %v", v)
+	}
+	first, second := b, c
+	v, err := b.next(atOnce)
+	if err != nil { // the fair one was faster
+		first, second = c, b
+		v, err = c.next(atOnce)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if next := granted(t, "LOCK a", v); next <= fence {
+		t.Errorf("fence %d after %d", next, fence)
+	}
+	first.want("UNLOCK a", 1)
+	granted(t, "LOCK a", second.later(atOnce))
+}
+
+func TestFenceGrowsThoughRedisForgetsEverything(t *testing.T) {
+	redis := redistest.Start(t)
+	p := startProxy(t, redis.Addr(), "--lock-lease", short.String())
+	a, b := dial(t, p.addr, 3), dial(t, p.addr, 2)
+	fence := a.fence("LOCK a")
+	forget := map[string]func(){
+		"FLUSHALL": func() { redis.Do(t, "FLUSHALL") },
+		"restart":  func() { redis.Kill(); redis.Restart() },
+	}
+	for name, do := range forget {
+		do()
+		var next int64
+		redistest.Eventually(t, patience, "a grant after "+name, func() bool {
+			n, ok := b.do("TRYLOCK a").(int64)
+			next = n
+			return ok
+		})
+		if next <= fence {
+			t.Errorf("fence %d after %d and %s", next, fence, name)
+		}
+		fence = next
+	}
+	push, err := a.nextPush(patience)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if push[0] != "lock-lost" {
+		t.Errorf("push %v, want lock-lost", push)
+	}
+}

@@ -1,0 +1,168 @@
+package locks
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"lockproxy/internal/redistest"
+)
+
+// short is a lease that lets tests outlive it several times.
+const short = 600 * time.Millisecond
+
+func TestUnlockLetsTheWaiterIn(t *testing.T) {
+	redis := redistest.Start(t)
+	p := startProxy(t, redis.Addr())
+	a, b := dial(t, p.addr, 2), dial(t, p.addr, 3)
+	first := a.fence("LOCK a")
+	b.start("LOCK a")
+	b.silent(100 * time.Millisecond)
+	a.want("UNLOCK a", 1)
+	second := granted(t, "LOCK a", b.later(atOnce))
+	if second <= first {
+		t.Errorf("fence %d after %d", second, first)
+	}
+}
+
+func TestUnlockAtOneProxyWakesAWaiterAtTheOther(t *testing.T) {
+	redis := redistest.Start(t)
+	p1, p2 := startProxy(t, redis.Addr()), startProxy(t, redis.Addr())
+	a, b := dial(t, p1.addr, 2), dial(t, p2.addr, 2)
+	a.fence("LOCK a")
+	b.start("LOCK a")
+	b.silent(100 * time.Millisecond)
+	a.want("UNLOCK a", 1)
+	granted(t, "LOCK a", b.later(atOnce))
+}
+
+func TestBusyLockAnswersNull(t *testing.T) {
+	redis := redistest.Start(t)
+	p := startProxy(t, redis.Addr())
+	a := dial(t, p.addr, 2)
+	a.fence("LOCK a")
+	for _, proto := range []int{2, 3} {
+		b := dial(t, p.addr, proto)
+		for _, line := range []string{"TRYLOCK a", "LOCK a WAIT 0", "FAIRLOCK a WAIT 0", "TRYLOCK a WAIT 30", "FAIRLOCK a WAIT 30"} {
+			b.want(line, nil)
+		}
+	}
+	if n := redis.Do(t, "EXISTS", "redisson_lock_queue:{a}", "redisson_lock_timeout:{a}"); n != int64(0) {
+		t.Errorf("%v keys of the fair queue are left behind", n)
+	}
+}
+
+func TestStrangerCannotUnlock(t *testing.T) {
+	redis := redistest.Start(t)
+	p := startProxy(t, redis.Addr())
+	a, b := dial(t, p.addr, 2), dial(t, p.addr, 2)
+	a.fence("LOCK a")
+	b.want("UNLOCK a", "-NOTHELD")
+	b.want("UNLOCK free", "-NOTHELD")
+	b.want("EXTENDLOCK a PX 5000", "-NOTHELD")
+	b.want("TRYLOCK a", nil)
+	a.want("UNLOCK a", 1)
+	a.want("UNLOCK a", "-NOTHELD")
+}
+
+func TestReEntryCountsHoldsAndKeepsTheFence(t *testing.T) {
+	redis := redistest.Start(t)
+	p := startProxy(t, redis.Addr())
+	a := dial(t, p.addr, 2)
+	first := a.fence("LOCK a")
+	if again := a.fence("FAIRLOCK a"); again != first {
+		t.Errorf("fence %d at re-entry, first %d", again, first)
+	}
+	a.want("UNLOCK a", 0)
+	a.want("UNLOCK a", 1)
+	if next := a.fence("TRYLOCK a"); next <= first {
+		t.Errorf("fence %d after %d", next, first)
+	}
+}
+
+func TestOwnerMayUnlockFromAnotherConnection(t *testing.T) {
+	redis := redistest.Start(t)
+	p1, p2 := startProxy(t, redis.Addr()), startProxy(t, redis.Addr())
+	a, b := dial(t, p1.addr, 2), dial(t, p2.addr, 3)
+	fence := a.fence("LOCK a OWNER pool")
+	b.want(fmt.Sprintf("UNLOCK a OWNER pool FENCE %d", fence-1), "-NOTHELD")
+	b.want(fmt.Sprintf("UNLOCK a OWNER pool FENCE %d", fence), 1)
+	b.fence("TRYLOCK a")
+}
+
+func TestFairLockIsGrantedInOrderOfAsking(t *testing.T) {
+	redis := redistest.Start(t)
+	p := []*proxy{startProxy(t, redis.Addr()), startProxy(t, redis.Addr())}
+	holder := dial(t, p[0].addr, 2)
+	holder.fence("LOCK a")
+	var waiters []*client
+	for i := range int64(5) {
+		c := dial(t, p[i%2].addr, 2)
+		c.start("FAIRLOCK a")
+		redistest.Eventually(t, patience, "the waiter to be queued", func() bool {
+			return redis.Do(t, "LLEN", "redisson_lock_queue:{a}") == i+1
+		})
+		waiters = append(waiters, c)
+	}
+	holder.want("UNLOCK a", 1)
+	var last int64
+	for i, c := range waiters {
+		fence := granted(t, "FAIRLOCK a", c.later(atOnce))
+		if fence <= last {
+			t.Errorf("fence %d after %d", fence, last)
+		}
+		last = fence
+		for _, behind := range waiters[i+1:] {
+			behind.silent(10 * time.Millisecond)
+		}
+		c.want("UNLOCK a", 1)
+	}
+}
+
+func TestLockIsTheHashOfRedisson(t *testing.T) {
+	redis := redistest.Start(t)
+	p := startProxy(t, redis.Addr())
+	a := dial(t, p.addr, 2)
+	fence := a.fence("LOCK a")
+	a.fence("LOCK a")
+	fields, _ := redis.Do(t, "HGETALL", "a").([]any)
+	got := map[string]string{}
+	for i := 0; i+1 < len(fields); i += 2 {
+		got[fields[i].(string)] = fields[i+1].(string)
+	}
+	if len(got) != 2 || got["fence"] != fmt.Sprint(fence) {
+		t.Fatalf("hash %v, want an owner and fence %d", got, fence)
+	}
+	delete(got, "fence")
+	for owner, holds := range got {
+		uuid, id, _ := strings.Cut(owner, ":")
+		if len(uuid) != 36 || id == "" || holds != "2" {
+			t.Errorf("field %q: %q, want <36 characters>:<number> with 2 holds", owner, holds)
+		}
+	}
+	if pttl := redis.Do(t, "PTTL", "a").(int64); pttl < 25_000 || pttl > 30_000 {
+		t.Errorf("%d ms to live, want the lease of 30 s", pttl)
+	}
+	a.want("UNLOCK a", 0)
+	a.want("UNLOCK a", 1)
+	if n := redis.Do(t, "EXISTS", "a"); n != int64(0) {
+		t.Error("the key outlives its release")
+	}
+}
+
+func TestPipelinedUnlockFollowsWhatWasSentBefore(t *testing.T) {
+	redis := redistest.Start(t)
+	p := startProxy(t, redis.Addr())
+	a, b := dial(t, p.addr, 2), dial(t, p.addr, 2)
+	a.fence("LOCK a")
+	b.start("LOCK a")
+	b.start("GET x") // held back until the lock is there
+	b.silent(50 * time.Millisecond)
+	a.start("SET x 1")
+	a.start("UNLOCK a")
+	compare(t, "SET", a.later(patience), "OK")
+	compare(t, "UNLOCK", a.later(patience), 1)
+	granted(t, "LOCK a", b.later(patience))
+	compare(t, "GET x", b.later(patience), "1")
+}

@@ -1,0 +1,226 @@
+package locks
+
+import (
+	"fmt"
+	"syscall"
+	"testing"
+	"time"
+
+	"lockproxy/internal/redistest"
+)
+
+// watch asks for the key's time to live until d has passed, and calls see with each answer.
+func watch(t *testing.T, redis *redistest.Server, key string, d time.Duration, see func(pttl int64)) {
+	t.Helper()
+	c := redis.Client(t)
+	probe := time.NewTicker(5 * time.Millisecond)
+	defer probe.Stop()
+	for end := time.Now().Add(d); time.Now().Before(end); <-probe.C {
+		pttl, err := c.Do(t.Context(), "PTTL", key).Int64()
+		if err != nil {
+			t.Fatal(err)
+		}
+		see(pttl)
+	}
+}
+
+func TestWatchdogKeepsALockForManyLeases(t *testing.T) {
+	redis := redistest.Start(t)
+	p := startProxy(t, redis.Addr(), "--lock-lease", short.String())
+	a, b := dial(t, p.addr, 2), dial(t, p.addr, 2)
+	a.fence("LOCK a")
+	a.fence("LOCK b")
+	a.want("UNLOCK b", 1)
+	b.start(fmt.Sprintf("TRYLOCK a WAIT %d", (5 * short).Milliseconds()))
+	watch(t, redis, "a", 5*short, func(pttl int64) {
+		if pttl < 0 || pttl > short.Milliseconds() {
+			t.Fatalf("PTTL %d while the lock is held, want up to %v", pttl, short)
+		}
+	})
+	compare(t, "TRYLOCK", b.later(patience), nil)
+	a.want("UNLOCK a", 1)
+	b.fence("TRYLOCK a")
+}
+
+func TestFixedLeaseEndsByItself(t *testing.T) {
+	redis := redistest.Start(t)
+	p := startProxy(t, redis.Addr(), "--lock-lease", short.String())
+	a, b := dial(t, p.addr, 3), dial(t, p.addr, 2)
+	began := time.Now()
+	fence := a.fence("LOCK a PX 300")
+	b.fence("LOCK a")
+	if took := time.Since(began); took < 300*time.Millisecond || took > 300*time.Millisecond+atOnce {
+		t.Errorf("the waiter got the lock after %v, want 300 ms", took)
+	}
+	push, err := a.nextPush(patience)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, want := fmt.Sprint(push), fmt.Sprintf("[lock-lost a %d expired]", fence); got != want {
+		t.Errorf("push %s, want %s", got, want)
+	}
+	a.want("UNLOCK a", "-LOSTLEASE")
+	a.want("UNLOCK a", "-NOTHELD")
+}
+
+func TestMaxHoldEndsTheLockOfAConnectedClient(t *testing.T) {
+	redis := redistest.Start(t)
+	p := startProxy(t, redis.Addr(), "--lock-lease", "300ms")
+	a, b := dial(t, p.addr, 2), dial(t, p.addr, 2)
+	began := time.Now()
+	a.fence("LOCK a MAXHOLD 900")
+	b.fence("LOCK a")
+	if took := time.Since(began); took < 890*time.Millisecond || took > 900*time.Millisecond+atOnce {
+		t.Errorf("the waiter got the lock after %v, want 900 ms", took)
+	}
+}
+
+func TestKilledClientIsNotRenewed(t *testing.T) {
+	redis := redistest.Start(t)
+	p := startProxy(t, redis.Addr(), "--lock-lease", short.String())
+	h := startHolder(t, p.addr, "LOCK a")
+	w := dial(t, p.addr, 2)
+	w.start("LOCK a")
+	w.silent(2 * short)
+	h.kill()
+	killed := time.Now()
+	last := int64(1 << 62)
+	settled := killed.Add(100 * time.Millisecond) // by then a renewal on its way has arrived
+	for {
+		pttl := redis.Do(t, "PTTL", "a").(int64)
+		if time.Now().After(settled) {
+			if pttl > last {
+				break // the waiter's lease: fresh
+			}
+			last = pttl
+		}
+		if time.Since(killed) > short+atOnce {
+			t.Fatalf("the lock is still there %v after its client was killed (lease %v)", time.Since(killed), short)
+		}
+	}
+	granted(t, "LOCK a", w.later(atOnce))
+	if took := time.Since(killed); took > short+atOnce {
+		t.Errorf("the next waiter got the lock after %v, want within the lease of %v", took, short)
+	}
+}
+
+func TestKilledClientWithGraceZeroFreesTheLockAtOnce(t *testing.T) {
+	redis := redistest.Start(t)
+	for name, flags := range map[string][]string{
+		"option":        nil,
+		"configuration": {"--lock-grace", "0s"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := startProxy(t, redis.Addr(), flags...)
+			line := "LOCK " + name
+			if flags == nil {
+				line += " GRACE 0"
+			}
+			h := startHolder(t, p.addr, line)
+			w := dial(t, p.addr, 2)
+			w.start("LOCK " + name)
+			w.silent(50 * time.Millisecond)
+			h.kill()
+			granted(t, line, w.later(atOnce))
+		})
+	}
+}
+
+func TestGraceShortensTheLeaseOfAKilledClient(t *testing.T) {
+	redis := redistest.Start(t)
+	p := startProxy(t, redis.Addr())
+	h := startHolder(t, p.addr, "LOCK a GRACE 300")
+	w := dial(t, p.addr, 2)
+	w.start("LOCK a")
+	w.silent(50 * time.Millisecond)
+	h.kill()
+	w.silent(200 * time.Millisecond)
+	granted(t, "LOCK a", w.later(100*time.Millisecond+atOnce))
+}
+
+func TestKilledWaiterDelaysNobody(t *testing.T) {
+	for _, verb := range []string{"LOCK", "FAIRLOCK"} {
+		t.Run(verb, func(t *testing.T) {
+			redis := redistest.Start(t)
+			p := startProxy(t, redis.Addr())
+			a, b := dial(t, p.addr, 2), dial(t, p.addr, 2)
+			a.fence("LOCK a")
+			dead := startWaiter(t, p.addr, verb+" a")
+			info := dial(t, p.addr, 2)
+			waiting := func(n int) func() bool {
+				return func() bool {
+					fields, _ := info.do("LOCKINFO a").([]any)
+					return fieldsOf(fields)["local-waiters"] == fmt.Sprint(n)
+				}
+			}
+			redistest.Eventually(t, patience, "the first waiter to wait", waiting(1))
+			b.start(verb + " a")
+			redistest.Eventually(t, patience, "the second waiter to wait", waiting(2))
+			dead.kill()
+			redistest.Eventually(t, patience, "the killed waiter to be taken out", waiting(1))
+			a.want("UNLOCK a", 1)
+			granted(t, verb+" a", b.later(atOnce))
+			redistest.Eventually(t, patience, "an empty fair queue", func() bool {
+				return redis.Do(t, "EXISTS", "redisson_lock_queue:{a}", "redisson_lock_timeout:{a}") == int64(0)
+			})
+		})
+	}
+}
+
+func TestKilledProxyLeavesKeysThatExpire(t *testing.T) {
+	redis := redistest.Start(t)
+	p1 := startProxy(t, redis.Addr(), "--lock-lease", short.String())
+	p2 := startProxy(t, redis.Addr(), "--lock-lease", short.String())
+	a, b, c := dial(t, p1.addr, 2), dial(t, p2.addr, 2), dial(t, p1.addr, 2)
+	a.fence("LOCK a")
+	c.start("FAIRLOCK a")
+	c.silent(50 * time.Millisecond)
+	b.start("LOCK a")
+	b.silent(2 * short)
+	if pttl := redis.Do(t, "PTTL", "a").(int64); pttl < 0 {
+		t.Fatalf("PTTL %d of a held lock", pttl)
+	}
+	p1.kill()
+	killed := time.Now()
+	granted(t, "LOCK a", b.later(short+atOnce))
+	if took := time.Since(killed); took > short+atOnce {
+		t.Errorf("the lock of a killed proxy was free after %v", took)
+	}
+	a.wantGone(patience)
+	c.wantGone(patience)
+	if err := p1.start(); err != nil {
+		t.Fatal(err)
+	}
+	p1.awaitPong(t)
+	b.want("UNLOCK a", 1)
+	dial(t, p1.addr, 2).fence("LOCK a WAIT 1000")
+}
+
+func TestStoppedProxyResurrectsNoLock(t *testing.T) {
+	redis := redistest.Start(t)
+	p1 := startProxy(t, redis.Addr(), "--lock-lease", short.String())
+	p2 := startProxy(t, redis.Addr(), "--lock-lease", short.String())
+	a, b := dial(t, p1.addr, 3), dial(t, p2.addr, 2)
+	fence := a.fence("LOCK a")
+	p1.signal(syscall.SIGSTOP)
+	b.fence("LOCK a")
+	b.want("UNLOCK a", 1)
+	b.fence("LOCK a PX 900")
+	b.start("PING") // the lock is as long as it is: nobody renews it
+	p1.signal(syscall.SIGCONT)
+	push, err := a.nextPush(patience)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(push) != 4 || push[0] != "lock-lost" || push[1] != "a" || push[2] != fence {
+		t.Errorf("push %v, want lock-lost a %d", push, fence)
+	}
+	a.want("UNLOCK a", "-LOSTLEASE")
+	last := int64(901)
+	watch(t, redis, "a", 300*time.Millisecond, func(pttl int64) {
+		if pttl > last || pttl < 0 {
+			t.Fatalf("PTTL %d after %d of a lease that nobody renews", pttl, last)
+		}
+		last = pttl
+	})
+}
