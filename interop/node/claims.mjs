@@ -130,10 +130,14 @@ function lockClaims(open) {
 }
 
 // mixed compares the operations' replies. Half of them are sent one by one, the others 50 at a time.
-async function mixed(open) {
+async function mixed(open, ErrorReply) {
   const commands = JSON.parse(readFileSync(process.env.OPERATIONS, 'utf8'));
   const [direct, proxied] = [await open(DIRECT), await open(PROXY)];
-  const outcome = (s, command) => s.command(...command).catch((err) => `${err.name} ${err.message}`);
+  // Any other error than an error reply is a failure, not an outcome to compare.
+  const outcome = (s, command) => s.command(...command).catch((err) => {
+    if (!(err instanceof ErrorReply)) throw err;
+    return `${err.constructor.name} ${err.message}`;
+  });
   const half = commands.length / 2;
   for (let i = 0; i < half; i++) {
     const [got, want] = await inTime(Promise.all([outcome(proxied, commands[i]), outcome(direct, commands[i])]));
@@ -150,9 +154,9 @@ async function mixed(open) {
 }
 
 // report runs the claims of one library and ends the process.
-export async function report(own, open) {
+export async function report(own, open, ErrorReply) {
   process.exitCode = 1; // until all is done
-  const claims = { ...own, mixed: () => mixed(open), ...lockClaims(open) };
+  const claims = { ...own, mixed: () => mixed(open, ErrorReply), ...lockClaims(open) };
   let held = true;
   for (const [name, claim] of Object.entries(claims)) {
     try {

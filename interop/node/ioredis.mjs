@@ -1,7 +1,7 @@
 // ioredis against lockproxy, with the library's defaults: one "ok CLAIM" or "FAIL CLAIM: reason" per claim.
 
 import assert from 'node:assert/strict';
-import { Redis } from 'ioredis';
+import { Redis, ReplyError } from 'ioredis';
 import { PROXY, big, everyByte, inTime, refused, report } from './claims.mjs';
 
 function connect(url = PROXY) {
@@ -100,4 +100,4 @@ await report({
     await refused('NOSCRIPT', client.evalsha(sha, 0, 'v'));
     assert.equal(await client.twice('s', 1), 10); // loads it again
   },
-}, open);
+}, open, ReplyError);

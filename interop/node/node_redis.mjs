@@ -1,7 +1,7 @@
 // node-redis against lockproxy, with the library's defaults: one "ok CLAIM" or "FAIL CLAIM: reason" per claim.
 
 import assert from 'node:assert/strict';
-import { createClient, RESP_TYPES, WatchError } from 'redis';
+import { createClient, ErrorReply, RESP_TYPES, WatchError } from 'redis';
 import { PROXY, big, everyByte, inTime, refused, report } from './claims.mjs';
 
 async function connect(url = PROXY) {
@@ -98,4 +98,4 @@ await report({
     await client.scriptFlush();
     await refused('NOSCRIPT', client.evalSha(sha, call));
   },
-}, open);
+}, open, ErrorReply);
