@@ -1,7 +1,6 @@
 package proxy
 
 import (
-	"strconv"
 	"sync/atomic"
 	"time"
 
@@ -17,7 +16,6 @@ type env struct {
 	upstream   *upstream.Upstream
 	locks      *lockRegistry
 	table      atomic.Pointer[policyTable]
-	words      atomic.Uint64
 	stats      stats
 	pinReasons pinReasons
 	started    time.Time
@@ -63,11 +61,6 @@ func (e *env) firstIdentity() upstream.Identity {
 // restricts reports whether Redis's narrower limits for clients that must authenticate first apply to an identity.
 func (e *env) restricts(id upstream.Identity) bool {
 	return !id.Authenticated() && e.upstream.NeedsAuth()
-}
-
-// barrierWord is a word that no client can know in advance.
-func (e *env) barrierWord() []byte {
-	return strconv.AppendUint([]byte("lockproxy:"+e.opts.uuid+":"), e.words.Add(1), 36)
 }
 
 // lockLost counts and logs the loss of a lock that a client of this proxy held.

@@ -1,7 +1,5 @@
 package proxy
 
-import "lockproxy/internal/upstream"
-
 // A hook is the receiver of one command whose reply means something to the session. The reply goes on to the client as it
 // is, unless replace is set.
 type hook struct {
@@ -21,7 +19,7 @@ func (h *hook) Replies(b []byte, n int, more bool) {
 	s := h.s
 	s.mu.Lock()
 	defer s.leave()
-	if !s.ended {
+	if !s.gone() {
 		h.take(b, more)
 	}
 	s.answered(n)
@@ -53,11 +51,12 @@ func (h *hook) take(b []byte, more bool) {
 func (h *hook) Lost(n int, sent bool) {
 	h.s.mu.Lock()
 	defer h.s.leave()
-	h.s.lost(n, sent, h.refused)
+	h.s.lost(n, sent, h)
 	h.s.advance()
 }
 
 func (h *hook) refused(n int) {
+	h.s.resume()
 	switch {
 	case h.muted:
 	case h.unsent != nil:
@@ -70,4 +69,4 @@ func (h *hook) refused(n int) {
 
 func (h *hook) Flush() { h.s.host.Flush() }
 
-var _ upstream.Receiver = (*hook)(nil)
+var _ receiver = (*hook)(nil)

@@ -13,32 +13,50 @@ import (
 // agreed, the pin and the session belong to another identity from then on.
 func (s *Session) reidentify(name string, raw []byte) bool {
 	pin := s.pin
-	apply, clientName := identityChange(name, s.args)
-	index := pin.queued
-	pin.fresh = false
-	pin.queued++
-	h := &hook{s: s, muted: s.muted, done: func(reply []byte) {
-		switch {
-		case bytes.HasPrefix(reply, []byte("-")):
-		case bytes.HasPrefix(reply, []byte("+QUEUED")):
-			pin.changes = append(pin.changes, txChange{index: index, apply: apply})
-		default:
-			s.become(apply(s.ident))
-			if clientName != nil {
-				s.rename(*clientName)
-			}
-		}
-		if s.wait == forReply {
-			s.wait = nothing
-		}
-	}}
-	// What follows must travel under the identity that this leads to.
-	s.wait = forReply
-	s.query(raw, h)
-	if s.wait == forReply && s.pending == 0 { // refused at once
-		s.wait = nothing
+	if (pin.inTx || pin.opening > 0) && !s.awaitQuiet() {
+		return false
 	}
+	pin.fresh = false
+	change := identityChange(name, s.args)
+	if pin.inTx {
+		pin.queue(txStep{apply: func(reply []byte) { s.identified(change, reply) }})
+		s.forward(raw, s.receiver(), 1)
+		return true
+	}
+	pin.queued++
+	s.wait = forReply // what follows must travel under the identity that this leads to
+	s.forward(raw, &hook{s: s, muted: s.muted, done: func(reply []byte) {
+		s.resume()
+		s.identified(change, reply)
+	}}, 1)
 	return true
+}
+
+// identified notes what Redis made of an identity change.
+func (s *Session) identified(c idChange, reply []byte) {
+	switch {
+	case reply[0] != '-':
+		s.become(c.apply(s.ident))
+		if c.name != nil {
+			s.rename(*c.name)
+		}
+	case c.inDoubt(reply):
+		s.pin.keep = true
+	}
+}
+
+// idChange is what AUTH, HELLO or SELECT does if Redis accepts it.
+type idChange struct {
+	apply   func(upstream.Identity) upstream.Identity
+	name    *string // client name that it sets, if any
+	options int     // of HELLO
+}
+
+// inDoubt reports whether a command that was refused may have done something all the same: Redis acts on HELLO's options
+// one after another, so a bad one may follow an AUTH that went well. Such a connection must never serve anybody else.
+func (c *idChange) inDoubt(reply []byte) bool {
+	return c.options > 0 && !isUntouched(reply) && !bytes.HasPrefix(reply, []byte("-NOPROTO ")) &&
+		!(c.options == 1 && bytes.HasPrefix(reply, []byte("-WRONGPASS ")))
 }
 
 // disown takes the credentials out of AUTH and HELLO where clients use the proxy's own, whatever they say. It returns the
@@ -80,33 +98,34 @@ func (s *Session) rename(name string) {
 	}
 }
 
-// identityChange says what the command does if Redis accepts it, and the client name that it sets, if any. Redis rejects
-// malformed ones, so nothing is checked here.
-func identityChange(name string, args [][]byte) (apply func(upstream.Identity) upstream.Identity, clientName *string) {
+// identityChange says what the command does if Redis accepts it. Redis rejects malformed ones, so nothing is checked here.
+func identityChange(name string, args [][]byte) idChange {
 	switch name {
 	case "select":
 		db, _ := strconv.Atoi(string(args[len(args)-1]))
-		return func(id upstream.Identity) upstream.Identity {
+		return idChange{apply: func(id upstream.Identity) upstream.Identity {
 			id.DB = db
 			return id
-		}, nil
+		}}
 	case "auth":
 		user, password := credentials(args[1:])
-		return func(id upstream.Identity) upstream.Identity {
+		return idChange{apply: func(id upstream.Identity) upstream.Identity {
 			id.User, id.Password = user, password
 			return id
-		}, nil
+		}}
 	}
 	return helloChange(args)
 }
 
 // helloChange reads HELLO [protover [AUTH username password] [SETNAME clientname]].
-func helloChange(args [][]byte) (apply func(upstream.Identity) upstream.Identity, clientName *string) {
+func helloChange(args [][]byte) idChange {
+	var c idChange
 	proto, auth, user, password := 0, false, "", ""
 	if len(args) > 1 {
 		proto, _ = strconv.Atoi(string(args[1]))
 	}
 	for i := 2; i < len(args); i++ {
+		c.options++
 		switch strings.ToLower(string(args[i])) {
 		case "auth":
 			if i+2 < len(args) {
@@ -117,12 +136,12 @@ func helloChange(args [][]byte) (apply func(upstream.Identity) upstream.Identity
 		case "setname":
 			if i+1 < len(args) {
 				n := string(args[i+1])
-				clientName = &n
+				c.name = &n
 			}
 			i++
 		}
 	}
-	return func(id upstream.Identity) upstream.Identity {
+	c.apply = func(id upstream.Identity) upstream.Identity {
 		if proto != 0 {
 			id.Proto = proto
 		}
@@ -130,7 +149,8 @@ func helloChange(args [][]byte) (apply func(upstream.Identity) upstream.Identity
 			id.User, id.Password = user, password
 		}
 		return id
-	}, clientName
+	}
+	return c
 }
 
 // credentials of AUTH's arguments: a password, or a user and a password.

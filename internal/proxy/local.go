@@ -4,78 +4,86 @@ import (
 	"lockproxy/internal/resp"
 )
 
-// local answers a command that is about the client and not about Redis's data. Nothing is outstanding. Requests that are
-// malformed go to Redis, which refuses them in its own words and is not changed by them.
+// local handles a command that is about the client and not about Redis's data. Nothing is outstanding. What is kept here is
+// still judged by Redis, which knows who may ask: it gets the command, or one like it that changes nothing on a connection
+// that others share.
 func (s *Session) local(row *command, raw []byte) bool {
-	switch row.name {
-	case "quit":
+	if row.name == "quit" {
 		s.quit()
 		return true
-	case "reset":
-		if len(s.args) == 1 {
-			s.resetState()
-			return s.answer(reset)
+	}
+	if row.name == "reset" {
+		return s.reset(raw)
+	}
+	h := &hook{s: s, muted: s.muted}
+	switch argument(s.args, 1) {
+	case "setname":
+		if len(s.args) == 3 {
+			raw = s.setName(h, raw)
 		}
-	case "client":
-		if reply, done := s.clientCommand(row); done {
-			return s.answer(reply)
+	case "getname":
+		if s.pin == nil {
+			h.replace = s.nameFor
+		}
+	case "setinfo":
+		if s.pin == nil && len(s.args) == 4 && validName(s.args[3]) {
+			raw = resp.AppendCommand(nil, "CLIENT", "SETINFO", string(s.args[2]), "")
+		}
+	case "reply":
+		if len(s.args) == 3 {
+			raw = s.setReplyMode(h, raw)
+		}
+	case "maint_notifications":
+		// Notifications of an upstream's maintenance concern the proxy's connections, not the client's. Clients ask on
+		// connect and accept this answer.
+		if s.env.lists("client", "maint_notifications") {
+			return s.answer(resp.AppendError(nil, resp.Err, "unknown subcommand '"+string(s.args[1])+"'. Try CLIENT HELP."))
 		}
 	}
-	s.forward(raw, s.receiver(), 1)
-	return true
-}
-
-var reset = []byte("+RESET\r\n")
-
-// localPinned is local for a session that has a pin: what Redis keeps for the connection, it is told.
-func (s *Session) localPinned(row *command, raw []byte) bool {
-	switch {
-	case argument(s.args, 0) == "quit":
-		s.quit()
-		return true
-	case argument(s.args, 0) == "reset":
-		s.query(raw, &hook{s: s, muted: s.muted, done: func(reply []byte) {
-			if isReset(reply) {
-				s.resetPin()
-			}
-		}})
-		return true
-	case row.name == "client" && argument(s.args, 1) == "setname" && len(s.args) == 3:
-		name := string(s.args[2])
-		s.query(raw, &hook{s: s, muted: s.muted, done: func(reply []byte) {
-			if isOK(reply) {
-				s.rename(name)
-			}
-		}})
-		return true
-	case row.name == "client" && (argument(s.args, 1) == "reply" || argument(s.args, 1) == "maint_notifications"):
-		return s.local(row, raw)
-	}
-	s.query(raw, &hook{s: s, muted: s.muted})
-	return true
-}
-
-// query sends one command on the pin, whichever way it is read, with a hook for its reply.
-func (s *Session) query(raw []byte, h *hook) {
-	if s.pin != nil && s.pin.mode == readsFrames {
-		s.ask(raw, h)
-		return
+	if s.pin != nil {
+		s.pin.fresh = false
+		s.pin.queued++
 	}
 	s.forward(raw, h, 1)
+	return true
 }
-
-func isReset(reply []byte) bool { return string(reply) == string(reset) }
 
 // quit answers OK and closes the connection, as Redis still does.
 func (s *Session) quit() {
 	words := ok
 	if s.muted {
-		words = nil
+		words = words[:0]
 	}
 	s.goodbye(words)
 }
 
-// resetState makes the session what it was when the client connected.
+var resetReply = []byte("+RESET\r\n")
+
+// reset makes the session, and its pin if it has one, what it was when the client connected.
+func (s *Session) reset(raw []byte) bool {
+	muted := s.reply == replySkip // RESET ends the other kind of silence before it answers
+	if s.pin == nil {
+		if len(s.args) != 1 {
+			s.forward(raw, s.receiver(), 1)
+			return true
+		}
+		s.resetState()
+		s.muted = muted
+		return s.answer(resetReply)
+	}
+	if len(s.args) != 1 {
+		muted = s.muted
+	}
+	s.wait = forReply
+	s.forward(raw, &hook{s: s, muted: muted, done: func(reply []byte) {
+		s.resume()
+		if string(reply) == string(resetReply) {
+			s.resetPin()
+		}
+	}}, 1)
+	return true
+}
+
 func (s *Session) resetState() {
 	s.reply, s.name = replyOn, ""
 	s.become(s.env.firstIdentity())
@@ -84,69 +92,82 @@ func (s *Session) resetState() {
 // resetPin is resetState for a session whose pin has been reset by Redis.
 func (s *Session) resetPin() {
 	p := s.pin
-	p.endTx()
-	p.keep = false
-	p.subscriber = subscriber{}
-	if p.mode == readsFrames {
-		s.readReplies()
-	}
+	p.end()
+	p.channels, p.patterns, p.shards = 0, 0, 0
 	s.resetState()
 	p.conn.Named("")
-	if s.env.opts.lends() {
-		p.keep = true // RESET took the proxy's own credentials off this connection: it cannot go back to the pool
-	}
+	// RESET takes the proxy's own credentials off a connection, which then cannot go back to the pool.
+	p.keep = s.env.opts.lends()
 }
 
-// clientCommand answers CLIENT SETNAME, GETNAME, SETINFO, REPLY and MAINT_NOTIFICATIONS. false: Redis is to answer.
-func (s *Session) clientCommand(row *command) (reply []byte, done bool) {
-	args := s.args
-	switch argument(args, 1) {
-	case "setname":
-		if len(args) == 3 && validName(args[2]) {
-			s.name = string(args[2])
-			return ok, true
+// setName is CLIENT SETNAME. It returns the command to send.
+func (s *Session) setName(h *hook, raw []byte) []byte {
+	name := string(s.args[2])
+	h.done = func(reply []byte) {
+		if isOK(reply) {
+			s.rename(name)
 		}
-	case "getname":
-		if len(args) == 2 {
-			if s.name == "" {
-				return resp.AppendNull(nil, s.ident.Proto), true
-			}
-			return resp.AppendCommand(nil, s.name)[len("*1\r\n"):], true
-		}
-	case "setinfo":
-		known := argument(args, 2) == "lib-name" || argument(args, 2) == "lib-ver"
-		if len(args) == 4 && known && validName(args[3]) && s.env.lists("client", "setinfo") {
-			return ok, true
-		}
-	case "reply":
-		return s.replyCommand()
-	case "maint_notifications":
-		// Notifications of an upstream's maintenance concern the proxy's connections, not the client's. Clients ask on
-		// connect and accept this answer.
-		return resp.AppendError(nil, resp.Err, "unknown subcommand '"+string(args[1])+"'. Try CLIENT HELP."), true
 	}
-	return nil, false
+	if s.pin == nil && validName(s.args[2]) {
+		return resp.AppendCommand(nil, "CLIENT", "SETNAME", "")
+	}
+	return raw
 }
 
-// replyCommand is CLIENT REPLY ON|OFF|SKIP. Only ON is answered.
-func (s *Session) replyCommand() (reply []byte, done bool) {
-	if len(s.args) != 3 {
-		return nil, false
+// nameFor is the reply to CLIENT GETNAME if Redis has answered it.
+func (s *Session) nameFor(reply []byte) []byte {
+	switch {
+	case reply[0] == '-':
+		return reply
+	case s.name == "":
+		return resp.AppendNull(nil, s.ident.Proto)
 	}
+	return resp.AppendCommand(nil, s.name)[len("*1\r\n"):]
+}
+
+// setReplyMode is CLIENT REPLY ON|OFF|SKIP. Only ON is answered. It returns the command to send.
+func (s *Session) setReplyMode(h *hook, raw []byte) []byte {
+	var mode replyMode
 	switch argument(s.args, 2) {
 	case "on":
-		s.reply, s.muted = replyOn, false
-		return ok, true
+		mode = replyOn
 	case "off":
-		s.reply = replyOff
-		return nil, true
+		mode = replyOff
 	case "skip":
-		if s.reply == replyOn {
-			s.reply = replySkip
-		}
-		return nil, true
+		mode = replySkip
+	default:
+		return raw
 	}
-	return nil, false
+	muted := s.muted
+	h.muted = false
+	h.replace = func(reply []byte) []byte {
+		s.resume()
+		switch {
+		case !isOK(reply):
+			if muted {
+				return nil
+			}
+			return reply
+		case mode == replySkip && s.reply == replyOff:
+			return nil
+		}
+		s.reply = mode
+		if mode == replyOn {
+			return reply
+		}
+		return nil
+	}
+	s.wait = forReply // the next command's reply depends on it
+	return replyOnCommand
+}
+
+var replyOnCommand = resp.AppendCommand(nil, "CLIENT", "REPLY", "ON")
+
+// resume ends a wait for a reply that decides how the next command travels.
+func (s *Session) resume() {
+	if s.wait == forReply {
+		s.wait = nothing
+	}
 }
 
 // validName reports whether Redis accepts b as a client name: printable ASCII without spaces.

@@ -8,7 +8,6 @@ import (
 
 	"lockproxy/internal/lockcmds"
 	"lockproxy/internal/resp"
-	"lockproxy/internal/upstream"
 )
 
 // lock executes a lock command. The session goes on when it has been answered, or, if the command says so, when its script
@@ -65,7 +64,7 @@ func (l *lockSession) Enter(f func()) bool {
 func (s *Session) enter(f func()) bool {
 	s.mu.Lock()
 	defer s.leave()
-	if s.ended {
+	if s.gone() {
 		return false
 	}
 	f()
@@ -76,7 +75,7 @@ func (s *Session) enter(f func()) bool {
 // Answer is the reply to the lock command in progress.
 func (l *lockSession) Answer(reply []byte) {
 	s := (*Session)(l)
-	if s.ended {
+	if s.gone() {
 		return
 	}
 	if !s.muted {
@@ -98,7 +97,7 @@ func (s *Session) lockDone() {
 // Push is an out-of-band message to the client.
 func (l *lockSession) Push(b []byte) {
 	s := (*Session)(l)
-	if s.ident.Proto == 3 && !s.ended {
+	if s.ident.Proto == 3 && !s.gone() {
 		s.push(b)
 	}
 }
@@ -107,7 +106,7 @@ func (l *lockSession) Push(b []byte) {
 func (l *lockSession) Script(c lockcmds.Call) {
 	s := (*Session)(l)
 	call := &scriptCall{s: s, call: c, muted: s.muted}
-	if c.GoOn && (s.pin == nil || s.pin.mode == readsReplies) {
+	if c.GoOn {
 		call.free = true
 		s.wait = nothing
 	}
@@ -128,30 +127,29 @@ type scriptCall struct {
 // send puts the call on the wire, by the script's hash or by its text.
 func (c *scriptCall) send(text bool) {
 	s := c.s
-	raw := appendCall(nil, c.call, text)
-	if s.pin != nil && s.pin.mode == readsFrames {
-		s.ask(raw, &hook{s: s, muted: true, whole: true, done: c.complete})
-		return
-	}
-	s.forward(raw, c, 1)
+	s.forward(appendCall(nil, c.call, text), c, 1)
 }
 
 func (c *scriptCall) Replies(b []byte, n int, more bool) {
 	s := c.s
 	s.mu.Lock()
 	defer s.leave()
+	c.take(b, more)
+	s.answered(n)
+	s.advance()
+}
+
+func (c *scriptCall) take(b []byte, more bool) {
 	c.reply = append(c.reply, b...)
 	if !more {
 		c.complete(c.reply)
 	}
-	s.answered(n)
-	s.advance()
 }
 
 // complete handles the whole reply, with the session locked.
 func (c *scriptCall) complete(reply []byte) {
 	s := c.s
-	if bytes.HasPrefix(reply, []byte("-NOSCRIPT")) && !c.retried && !s.ended {
+	if bytes.HasPrefix(reply, []byte("-NOSCRIPT")) && !c.retried && !s.gone() {
 		c.retried = true
 		c.reply = nil
 		if c.free {
@@ -173,7 +171,7 @@ func (c *scriptCall) complete(reply []byte) {
 func (c *scriptCall) finish(v resp.Value, err error) {
 	s := c.s
 	answer := c.call.Done(v, err)
-	if s.ended {
+	if s.gone() {
 		return
 	}
 	done := answer != nil
@@ -212,7 +210,7 @@ func (c *scriptCall) refused(n int) {
 
 func (c *scriptCall) Flush() { c.s.host.Flush() }
 
-var _ upstream.Receiver = (*scriptCall)(nil)
+var _ receiver = (*scriptCall)(nil)
 
 // appendCall builds the command that runs a script by its hash, or by its text.
 func appendCall(dst []byte, c lockcmds.Call, text bool) []byte {

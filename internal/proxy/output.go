@@ -23,8 +23,23 @@ type segment struct {
 	b     []byte
 }
 
+// receiver is a Receiver of this package. Where replies are not counted by the connection, the session gives them out, with
+// its lock held.
+type receiver interface {
+	upstream.Receiver
+
+	// take handles bytes of a reply; more says that the reply goes on.
+	take(b []byte, more bool)
+
+	// refused says that n commands were not sent.
+	refused(n int)
+}
+
 // emit appends reply bytes to the output.
 func (s *Session) emit(b []byte) {
+	if s.closing {
+		return
+	}
 	if len(s.stalled) > 0 {
 		last := &s.stalled[len(s.stalled)-1]
 		if last.owner != nil {
@@ -124,12 +139,16 @@ func (s *Session) EndWrite(b []byte) {
 func (s *Session) Replies(b []byte, n int, more bool) {
 	s.mu.Lock()
 	defer s.leave()
-	if !s.ended {
-		s.emit(b)
-		s.setMid(more)
+	if !s.gone() {
+		s.take(b, more)
 	}
 	s.answered(n)
 	s.advance()
+}
+
+func (s *Session) take(b []byte, more bool) {
+	s.emit(b)
+	s.setMid(more)
 }
 
 // answered counts replies that have come in whole.
@@ -147,21 +166,21 @@ func (s *Session) answered(n int) {
 func (s *Session) Lost(n int, sent bool) {
 	s.mu.Lock()
 	defer s.leave()
-	s.lost(n, sent, s.refused)
+	s.lost(n, sent, s)
 	s.advance()
 }
 
 // lost deals with n commands that get no reply: those that were never sent are refused in words, and for one that may
 // have been executed the connection closes, as it would have if Redis itself had died.
-func (s *Session) lost(n int, sent bool, refuse func(n int)) {
-	switch {
-	case s.ended:
-		s.answered(n)
-	case sent:
-		s.end()
-	default:
-		refuse(n)
+func (s *Session) lost(n int, sent bool, to receiver) {
+	if !s.gone() {
+		if !sent && !s.rejected() {
+			to.refused(n)
+			return
+		}
+		s.cutOff()
 	}
+	s.answered(n)
 }
 
 // refused answers n commands that were never sent.
@@ -175,7 +194,7 @@ func (s *Session) refused(n int) {
 // Flush is upstream.Receiver: the replies that came in together go out together.
 func (s *Session) Flush() { s.host.Flush() }
 
-var _ upstream.Receiver = (*Session)(nil)
+var _ receiver = (*Session)(nil)
 
 // discard is the receiver of replies that the client is not to see.
 type discard struct{ s *Session }
@@ -190,12 +209,14 @@ func (d discard) Replies(_ []byte, n int, _ bool) {
 func (d discard) Lost(n int, sent bool) {
 	d.s.mu.Lock()
 	defer d.s.leave()
-	d.s.lost(n, sent, d.refused)
+	d.s.lost(n, sent, d)
 	d.s.advance()
 }
+
+func (d discard) take([]byte, bool) {}
 
 func (d discard) refused(n int) { d.s.answered(n) }
 
 func (d discard) Flush() { d.s.host.Flush() }
 
-var _ upstream.Receiver = discard{}
+var _ receiver = discard{}

@@ -10,7 +10,7 @@ type pinMode uint8
 
 const (
 	readsReplies pinMode = iota // one reply for each command
-	readsFrames                 // frames that cannot be counted: pub/sub
+	readsFrames                 // frames that the connection cannot count: pub/sub
 	readsRaw                    // bytes that nobody here reads: MONITOR, replication
 )
 
@@ -24,14 +24,9 @@ type pinned struct {
 	keep   bool // for the rest of the session
 
 	blocking bool // its last command may wait for others
+	unread   int  // commands sent since it is not read any more
 
-	// Transaction, as far as Redis has confirmed it.
-	inTx     bool
-	watching bool
-	queued   int        // commands sent since MULTI
-	changes  []txChange // identity changes among them
-	subTx    bool       // subscriptions among them
-
+	transaction
 	subscriber
 }
 
@@ -53,7 +48,7 @@ func (s *Session) deliverPin(conn *upstream.Pin, reason string) {
 	s.mu.Lock()
 	defer s.host.Flush()
 	defer s.leave()
-	if s.ended {
+	if s.over() {
 		if conn != nil {
 			conn.Release()
 		}
@@ -103,7 +98,7 @@ func (p *pinned) Push(b []byte, kind resp.Kind) {
 	s := p.s
 	s.mu.Lock()
 	defer s.leave()
-	if s.ended || s.pin != p {
+	if s.gone() || s.pin != p {
 		return
 	}
 	switch p.mode {
@@ -124,21 +119,23 @@ func (p *pinned) Closed(error) {
 	s.mu.Lock()
 	defer s.host.Flush()
 	defer s.leave()
-	if s.ended || s.pin != p {
+	if s.gone() || s.pin != p {
 		return
 	}
-	if p.conn.Connected() && (p.mode != readsReplies || p.inTx || p.watching || p.keep || s.streaming) {
-		s.end()
+	if p.conn.Connected() && (p.mode != readsReplies || p.inTx || p.watching || p.keep || s.streaming || s.eof) || s.rejected() {
+		s.cutOff()
 		return
 	}
-	for range p.unanswered {
+	for range p.unread {
 		s.emit(noUpstream)
 	}
-	if s.wait == forFrame {
-		s.wait = nothing
+	for len(p.expect) > 0 {
+		p.dequeue().to.refused(1)
 	}
-	s.pin = nil
-	p.discard()
+	if s.pin == p {
+		s.pin = nil
+		p.discard()
+	}
 	s.advance()
 }
 

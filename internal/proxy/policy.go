@@ -36,8 +36,10 @@ var overrides = map[string]policy{
 	"unsubscribe": pubsub, "punsubscribe": pubsub, "sunsubscribe": pubsub,
 	"wait": offset, "waitaof": offset,
 	"monitor": pinRaw, "sync": pinRaw, "psync": pinRaw,
-	"asking": pinAlive, "readonly": pinAlive, "readwrite": pinAlive, "replconf": pinAlive, "himport": pinAlive,
-	"client": bySub, "xread": bySub, "xreadgroup": bySub, "script": bySub, "info": bySub, "command": bySub,
+	"asking": pinAlive, "readonly": pinAlive, "readwrite": pinAlive, "himport": pinAlive,
+	"replconf": pinRaw,  // some of it is not answered
+	"shutdown": pinOnce, // it may wait for replicas
+	"client":   bySub, "xread": bySub, "xreadgroup": bySub, "script": bySub, "info": bySub, "command": bySub,
 }
 
 // subPolicies decide where the arguments matter. args includes the command's name.
@@ -56,8 +58,10 @@ func clientPolicy(args [][]byte) policy {
 	switch sub := argument(args, 1); sub {
 	case "setname", "getname", "setinfo", "reply", "maint_notifications":
 		return local
-	case "help", "pause", "unpause", "":
+	case "help", "":
 		return shared
+	case "pause", "unpause":
+		return pinOnce // a paused lane must not hold up what ends the pause
 	default:
 		return pinAlive
 	}

@@ -7,236 +7,178 @@ import (
 	"lockproxy/internal/resp"
 )
 
-// subscriber is the state of a pin in pub/sub mode. There, replies cannot be counted: SUBSCRIBE answers once per channel,
-// UNSUBSCRIBE once per channel there was, and in RESP2 messages look like replies. So every frame is looked at, and where
-// the session must know that all its commands are answered, it sends a barrier: a PING with a word of its own, whose
-// answer is recognised and swallowed in every mode.
+// subscriber is the state of a pin in pub/sub mode. There, replies cannot be counted by the connection: SUBSCRIBE answers
+// once per channel, UNSUBSCRIBE once per channel there was, and in RESP2 messages look like replies. So every frame is looked
+// at and given to the command that it answers, or to none. Redis counts a client's subscriptions in its confirmations, so at
+// each point of the stream the session knows what Redis knows, and which frames can come.
 type subscriber struct {
-	channels   int64  // subscriptions to channels and patterns, as Redis last counted them
-	shards     int64  // subscriptions to shard channels
-	unanswered int    // commands sent on this pin in frame mode before it was connected; only meaningful until then
-	calm       bool   // everything sent has been answered
-	barrier    []byte // the word of the barrier that is out; nil: none
-	overtaken  bool   // something was sent after that barrier
-	asked      *hook  // gets the next reply; only after a barrier
+	channels, patterns, shards int64
+	expect                     []expected // commands sent in this mode and not yet answered, in order
 }
 
-// subscribe sends a subscription command and reads frames from then on.
-func (s *Session) subscribe(raw []byte) bool {
-	if !s.awaitQuiet() {
+// expected is one of them.
+type expected struct {
+	to    receiver // of a reply that is no confirmation; nil inside a transaction: it has been passed on
+	verb  string   // of a subscription command; ""
+	left  int      // confirmations still to come, for those; 0: as many as there are subscriptions of its kind
+	apply func(reply []byte)
+	tx    []expected // for EXEC: what it executes
+}
+
+// subscribe sends a subscription command. Its frames are looked at from then on.
+func (s *Session) subscribe(row *command, raw []byte) bool {
+	pin := s.pin
+	if (pin.mode != readsFrames || pin.inTx || pin.opening > 0) && !s.awaitQuiet() {
 		return false
 	}
-	if s.pin.inTx {
-		s.pin.subTx = true
-		s.pin.queued++
-		s.forward(raw, s.receiver(), 1)
+	e := expected{to: s.receiver(), verb: row.name, left: len(s.args) - 1}
+	if pin.inTx {
+		pin.queue(txStep{verb: e.verb, left: e.left})
+		s.forward(raw, e.to, 1)
 		return true
 	}
 	s.readFrames()
-	s.pipe(raw)
-	return true
-}
-
-// execSubscriptions sends an EXEC whose transaction holds subscription commands.
-func (s *Session) execSubscriptions(raw []byte) bool {
-	if !s.awaitQuiet() {
-		return false
-	}
-	s.pin.endTx()
-	s.readFrames()
-	s.pipe(raw)
-	s.sendBarrier()
+	pin.queued++
+	s.await(raw, e)
 	return true
 }
 
 func (s *Session) readFrames() {
-	s.pin.mode = readsFrames
-	s.pin.fresh = false
-	s.pin.calm = true
-	s.pin.conn.ReadFrames()
-}
-
-// pipe sends a command whose replies, however many, go to the client as they come.
-func (s *Session) pipe(raw []byte) {
-	s.pin.calm, s.pin.overtaken = false, true
-	s.pin.unanswered++
-	if err := s.pin.conn.Append(raw, nil, 0); err != nil {
-		s.end()
+	if s.pin.mode == readsReplies {
+		s.pin.mode = readsFrames
+		s.pin.fresh = false
+		s.pin.conn.ReadFrames()
 	}
 }
 
-// sendBarrier asks for a sign that everything sent so far has been answered.
-func (s *Session) sendBarrier() {
-	if s.pin.barrier != nil {
-		return
-	}
-	s.pin.barrier = s.env.barrierWord()
-	s.pin.overtaken = false
-	if err := s.pin.conn.Append(resp.AppendCommand(nil, "PING", string(s.pin.barrier)), nil, 0); err != nil {
-		s.end()
-	}
-}
-
-// awaitCalm makes the session wait until everything sent has been answered; true if it has been.
-func (s *Session) awaitCalm() bool {
-	if s.pin.calm {
-		return true
-	}
-	s.wait = forFrame
-	s.sendBarrier()
-	return false
-}
-
-// routeFramed routes a command of a session in pub/sub mode.
-func (s *Session) routeFramed(row *command, p policy, raw []byte) bool {
-	switch {
-	case s.ident.Proto == 2 && s.pin.subscribed():
-		return s.routeSubscriber(row, p, raw)
-	case s.pin.inTx && p != pubsub:
-		// A barrier would be queued with the transaction, so commands go one by one.
-		if p == locks {
-			s.poison(notInTx)
-		} else if p == tx {
-			return s.transact(row.name, raw)
-		} else {
-			s.query(raw, &hook{s: s, muted: s.muted})
-		}
-		return true
-	case p == locks:
-		return s.awaitCalm() && s.lock(raw)
-	case p == merged:
-		if !s.awaitCalm() {
-			return false
-		}
-		s.query(raw, s.mergeHook(row))
-		return true
-	case p == local:
-		return s.awaitCalm() && s.localPinned(row, raw)
-	case p == identity:
-		return s.awaitCalm() && s.reidentify(row.name, raw)
-	case p == tx:
-		return s.awaitCalm() && s.transact(row.name, raw)
-	}
-	s.pipe(raw)
-	return true
-}
-
-// routeSubscriber routes a command of a RESP2 subscriber: Redis refuses all but a few, and of those only QUIT and RESET
-// mean something to the session. A lock command is refused here as Redis would refuse it.
-func (s *Session) routeSubscriber(row *command, p policy, raw []byte) bool {
-	switch {
-	case p == locks:
-		return s.awaitCalm() && s.answer(notSubscribed(row.name))
-	case row.name == "quit", row.name == "reset":
-		return s.awaitCalm() && s.localPinned(row, raw)
-	}
-	s.pipe(raw)
-	return true
-}
-
-func (p *pinned) subscribed() bool { return p.channels+p.shards > 0 }
-
-func notSubscribed(verb string) []byte {
-	return resp.AppendError(nil, resp.Err, "Can't execute '"+verb+"': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are allowed in this context")
-}
-
-// ask sends one command whose reply h gets, in frame mode. Everything before has been answered.
-func (s *Session) ask(raw []byte, h *hook) {
-	s.pin.asked = h
-	s.wait = forFrame
-	s.pipe(raw)
-}
-
-// frame handles one whole frame in pub/sub mode.
-func (s *Session) frame(b []byte, kind resp.Kind) {
-	pin := s.pin
-	if pin.barrier != nil && isBarrier(b, pin.barrier) {
-		pin.barrier = nil
-		pin.calm = !pin.overtaken
-		s.calmed()
-		return
-	}
-	class := pin.confirm(b)
-	if h := pin.asked; h != nil && kind != '>' && class == other {
-		pin.asked = nil
-		pin.calm = true
-		h.take(b, false)
-		if s.pin == pin && pin.mode == readsFrames {
-			s.calmed()
-		}
-		return
-	}
-	if kind == '>' || class == message {
-		s.push(b)
-	} else {
-		s.emit(b)
-	}
-	if !pin.subscribed() && !pin.inTx && pin.asked == nil {
-		s.sendBarrier()
-	}
-}
-
-// calmed goes on after a barrier or an awaited reply, and leaves pub/sub mode if there is no subscription left.
-func (s *Session) calmed() {
-	pin := s.pin
-	idle := !pin.subscribed() && !pin.inTx
-	switch {
-	case pin.calm && idle:
-		s.readReplies()
-	case !pin.calm && (idle || s.wait == forFrame):
-		s.sendBarrier()
-		return
-	}
-	if s.wait == forFrame {
-		s.wait = nothing
-	}
-	s.releasePin()
-}
-
-// readReplies leaves pub/sub mode.
+// readReplies leaves pub/sub mode. Nothing is outstanding.
 func (s *Session) readReplies() {
 	s.pin.mode = readsReplies
 	s.pin.conn.ReadReplies()
 }
 
-// isBarrier recognises the answer to PING word: the word, or in RESP2 pub/sub mode an array of "pong" and the word.
-func isBarrier(b, word []byte) bool {
-	tail := resp.AppendCommand(nil, word)[len("*1\r\n"):]
-	return bytes.Equal(b, tail) || bytes.HasPrefix(b, []byte("*2\r\n$4\r\npong\r\n")) && bytes.HasSuffix(b, tail)
+// await sends a command in pub/sub mode.
+func (s *Session) await(raw []byte, e expected) {
+	if s.pin.conn.Append(raw, nil, 0) != nil {
+		s.cutOff()
+		return
+	}
+	s.pin.expect = append(s.pin.expect, e)
+	s.pending++
+	s.owed += len(raw)
 }
 
-// frameClass is what an array in pub/sub mode is.
-type frameClass uint8
+func (p *pinned) subscribed() bool { return p.channels+p.patterns+p.shards > 0 }
 
-const (
-	other        frameClass = iota
-	confirmation            // of a subscription or its end
-	message
-)
+// frame handles one whole frame in pub/sub mode.
+func (s *Session) frame(b []byte, kind resp.Kind) { s.account(b, kind, true) }
 
-// confirm classifies a frame and keeps the counts of subscriptions that confirmations carry: the last element of
-// (p|s)subscribe, name, count.
-func (p *pinned) confirm(b []byte) frameClass {
-	if b[0] != '*' && b[0] != '>' {
-		return other
+// account gives a frame to the command that it answers. pass: it has not been given to the client yet.
+func (s *Session) account(b []byte, kind resp.Kind, pass bool) {
+	pin := s.pin
+	verb, count := pubsubFrame(b)
+	var head *expected
+	if len(pin.expect) > 0 {
+		head = &pin.expect[0]
 	}
-	kind, last := pubsubFrame(b)
-	switch kind {
-	case "subscribe", "psubscribe", "unsubscribe", "punsubscribe":
-		p.channels = last
-		return confirmation
+	switch {
+	case head != nil && head.verb != "" && head.verb == verb:
+		if head.left == 0 {
+			head.left = int(max(1, pin.subscriptions(verb)))
+		}
+		pin.count(verb, count)
+		if pass {
+			s.emit(b)
+		}
+		if head.left--; head.left == 0 {
+			pin.dequeue()
+			s.answered(1)
+		}
+	case kind == resp.Push, pin.subscribed() && isMessage(verb), head == nil:
+		pin.count(verb, count) // Redis ends subscriptions by itself when a slot moves away
+		if pass {
+			s.push(b)
+		}
+		if head == nil && s.pending == 0 {
+			s.quiet()
+		}
+	case len(head.tx) > 0 && kind == resp.Array:
+		s.executedFrames(b, pin.dequeue())
+	default:
+		e := pin.dequeue()
+		if e.apply != nil {
+			e.apply(b)
+		}
+		if pass {
+			e.to.take(b, false)
+		}
+		s.answered(1)
+	}
+}
+
+func (p *pinned) dequeue() expected {
+	e := p.expect[0]
+	p.expect[0] = expected{}
+	p.expect = p.expect[1:]
+	return e
+}
+
+// executedFrames handles the reply to an EXEC with subscription commands. They answer with any number of frames where one
+// element belongs, so what follows the array may still belong to the transaction.
+func (s *Session) executedFrames(b []byte, exec expected) {
+	pin := s.pin
+	exec.to.take(b, false)
+	pin.expect = append(exec.tx, pin.expect...)
+	s.pending += len(exec.tx)
+	for _, elem := range elements(b) {
+		s.account(elem, resp.Kind(elem[0]), false)
+	}
+	s.answered(1)
+}
+
+// subscriptions is how many there are of the kind that a verb ends.
+func (p *pinned) subscriptions(verb string) int64 {
+	switch verb {
+	case "unsubscribe":
+		return p.channels
+	case "punsubscribe":
+		return p.patterns
+	case "sunsubscribe":
+		return p.shards
+	}
+	return 0
+}
+
+// count takes the number in a confirmation: channels and patterns together, or shard channels.
+func (p *pinned) count(verb string, n int64) {
+	switch verb {
+	case "subscribe", "unsubscribe":
+		p.channels = n - p.patterns
+	case "psubscribe", "punsubscribe":
+		p.patterns = n - p.channels
 	case "ssubscribe", "sunsubscribe":
-		p.shards = last
-		return confirmation
-	case "message", "pmessage", "smessage":
-		return message
+		p.shards = n
 	}
-	return other
+}
+
+func isMessage(verb string) bool {
+	switch verb {
+	case "message", "pmessage", "smessage", "sunsubscribe":
+		return true
+	}
+	return false
+}
+
+func notSubscribed(verb string) []byte {
+	return resp.AppendError(nil, resp.Err, "Can't execute '"+verb+"': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are allowed in this context")
 }
 
 // pubsubFrame reads the first element of an array or push if it is a short string, and its last element if that is an
 // integer.
 func pubsubFrame(b []byte) (kind string, last int64) {
+	if b[0] != '*' && b[0] != '>' {
+		return "", 0
+	}
 	i := bytes.IndexByte(b, '\n') + 1
 	if i >= len(b) || b[i] != '$' {
 		return "", 0

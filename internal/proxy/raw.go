@@ -10,18 +10,27 @@ func (s *Session) routeUnread(raw []byte) bool {
 	}
 	pin := s.pin
 	pin.fresh = false
-	if pin.inTx {
+	if pin.inTx || s.subscriber() {
 		pin.queued++
 		s.forward(raw, s.receiver(), 1) // Redis refuses or queues it
 		return true
 	}
 	pin.mode = readsRaw
 	pin.conn.ReadRaw()
+	if s.muted {
+		s.sendUnread(replyCommands[s.reply]) // from here on Redis keeps this too
+	}
 	s.sendUnread(raw)
 	return true
 }
 
 var monitorsCannotLock = resp.AppendError(nil, resp.Err, "lock commands are not possible on a connection that monitors or replicates")
+
+// replyCommands put a connection into a reply mode without an answer.
+var replyCommands = map[replyMode][]byte{
+	replyOff:  resp.AppendCommand(nil, "CLIENT", "REPLY", "OFF"),
+	replySkip: resp.AppendCommand(nil, "CLIENT", "REPLY", "SKIP"),
+}
 
 // routeRaw routes a command of a session whose pin is not read any more.
 func (s *Session) routeRaw(p policy, raw []byte) bool {
@@ -37,8 +46,8 @@ func (s *Session) routeRaw(p policy, raw []byte) bool {
 }
 
 func (s *Session) sendUnread(raw []byte) {
-	s.pin.unanswered++
-	if err := s.pin.conn.Append(raw, nil, 0); err != nil {
-		s.end()
+	s.pin.unread++
+	if s.pin.conn.Append(raw, nil, 0) != nil {
+		s.cutOff()
 	}
 }

@@ -2,9 +2,9 @@ package proxy
 
 import (
 	"bytes"
+	"slices"
 
 	"lockproxy/internal/resp"
-	"lockproxy/internal/upstream"
 )
 
 // replyMode is what CLIENT REPLY was told.
@@ -42,8 +42,6 @@ func (s *Session) route(row *command, raw []byte) bool {
 		routed = s.routeShared(row, p, raw)
 	case s.pin.mode == readsRaw:
 		routed = s.routeRaw(p, raw)
-	case s.pin.mode == readsFrames:
-		routed = s.routeFramed(row, p, raw)
 	default:
 		routed = s.routePinned(row, p, raw)
 	}
@@ -54,7 +52,7 @@ func (s *Session) route(row *command, raw []byte) bool {
 }
 
 // receiver is who gets a reply that passes as it is.
-func (s *Session) receiver() upstream.Receiver {
+func (s *Session) receiver() receiver {
 	if s.muted {
 		return discard{s}
 	}
@@ -114,28 +112,33 @@ func (s *Session) routePinned(row *command, p policy, raw []byte) bool {
 	case identity:
 		return s.reidentify(row.name, raw)
 	case pubsub:
-		return s.subscribe(raw)
+		return s.subscribe(row, raw)
 	case pinAlive:
-		return s.keepPin(row, raw)
+		return s.keepPin(raw)
 	case pinRaw:
 		return s.routeUnread(raw)
 	case offset:
 		if pin.fresh {
 			// WAIT counts replicas from the end of the connection's last command, so a command on this connection after
-			// those on the lane makes it cover them.
-			s.forward(ping, discard{s}, 1)
+			// those on the lane makes it cover them. HELLO is one that no ACL refuses.
+			s.forward(hello, discard{s}, 1)
 		}
 	case locks, local:
 		if !s.awaitQuiet() {
 			return false
 		}
-		if pin.inTx {
-			return s.queueLocal(p, raw)
-		}
-		if p == locks {
+		switch {
+		case pin.inTx:
+			return s.queueLocal(row, p, raw)
+		case s.subscriber() && p == locks:
+			return s.answer(notSubscribed(row.name))
+		case s.subscriber() && row.name != "quit" && row.name != "reset":
+			s.forward(raw, to, 1)
+			return true
+		case p == locks:
 			return s.lock(raw)
 		}
-		return s.localPinned(row, raw)
+		return s.local(row, raw)
 	case merged:
 		to = s.mergeHook(row)
 	}
@@ -145,44 +148,62 @@ func (s *Session) routePinned(row *command, p policy, raw []byte) bool {
 	return true
 }
 
-var ping = resp.AppendCommand(nil, "PING")
+var hello = resp.AppendCommand(nil, "HELLO")
 
-// keepPin sends a command after which the connection must stay the session's own.
-func (s *Session) keepPin(row *command, raw []byte) bool {
+// subscriber reports whether Redis refuses all but a few commands because of subscriptions. Nothing is outstanding.
+func (s *Session) subscriber() bool {
+	return s.pin != nil && s.pin.mode == readsFrames && s.pin.subscribed() && s.ident.Proto == 2
+}
+
+// keepPin sends a command after which the connection must stay the session's own, unless Redis refuses it without having
+// looked at more than its name and its number of arguments.
+func (s *Session) keepPin(raw []byte) bool {
 	pin := s.pin
 	pin.fresh = false
 	pin.queued++
-	kept := pin.keep
-	pin.keep = true
-	h := &hook{s: s, muted: s.muted}
-	if !row.listed {
-		h.done = func(reply []byte) {
-			if bytes.HasPrefix(reply, []byte("-ERR unknown command")) {
-				pin.keep = kept // it did nothing to the connection
-			}
+	s.forward(raw, &hook{s: s, muted: s.muted, done: func(reply []byte) {
+		if !isUntouched(reply) {
+			pin.keep = true
 		}
-	}
-	s.forward(raw, h, 1)
+	}}, 1)
 	return true
 }
 
+// refusals are how Redis refuses a command before it does anything.
+var refusals = [][]byte{
+	[]byte("-ERR unknown command"), []byte("-ERR unknown subcommand"), []byte("-ERR wrong number of arguments"),
+	[]byte("-NOAUTH "), []byte("-NOPERM "),
+}
+
+func isUntouched(reply []byte) bool {
+	return slices.ContainsFunc(refusals, func(r []byte) bool { return bytes.HasPrefix(reply, r) })
+}
+
 // queueLocal is for commands answered here that come inside a transaction, where Redis would queue them.
-func (s *Session) queueLocal(p policy, raw []byte) bool {
+func (s *Session) queueLocal(row *command, p policy, raw []byte) bool {
 	switch {
-	case p == locks, argument(s.args, 0) == "client" && argument(s.args, 1) == "reply":
+	case p == locks, row.name == "client" && argument(s.args, 1) == "reply":
 		s.poison(notInTx)
 		return true
-	case argument(s.args, 0) == "reset", argument(s.args, 0) == "quit":
-		return s.localPinned(nil, raw)
+	case row.name == "reset", row.name == "quit":
+		return s.local(row, raw)
+	case argument(s.args, 1) == "setname" && len(s.args) == 3:
+		name := string(s.args[2])
+		s.pin.queue(txStep{apply: func(reply []byte) {
+			if isOK(reply) {
+				s.rename(name)
+			}
+		}})
+	default:
+		s.pin.queued++
 	}
-	s.pin.queued++
 	s.forward(raw, s.receiver(), 1)
 	return true
 }
 
 // poison answers err and makes the open transaction fail, as a command does that Redis refuses to queue.
 func (s *Session) poison(err []byte) {
-	s.query(malformed, &hook{s: s, muted: s.muted, replace: func([]byte) []byte { return err }})
+	s.forward(malformed, &hook{s: s, muted: s.muted, replace: func([]byte) []byte { return err }}, 1)
 }
 
 // malformed is refused by every Redis before it does anything.

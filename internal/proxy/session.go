@@ -19,7 +19,6 @@ const (
 	forQuiet        // replies are outstanding that must come first
 	forPin          // no pin was free
 	forReply        // the reply to the last command decides how the next one travels
-	forFrame        // the same, or a barrier, where replies cannot be counted
 	forLock         // a lock command has not been answered
 	forGoodbye      // the last words are said when the outstanding replies are in; nothing is parsed any more
 )
@@ -75,6 +74,7 @@ type Session struct {
 	output
 
 	lastWords []byte // sent after the outstanding replies, then the connection closes
+	eof       bool   // the client sends nothing more
 	streaming bool   // the start of a large command has been sent on the pin, or thrown away if there is none any more
 	ended     bool
 }
@@ -143,7 +143,8 @@ func (s *Session) crashed(r any) {
 
 // advance goes on with the input that has been held back.
 func (s *Session) advance() {
-	if len(s.in) == 0 || s.wait != nothing || s.ended {
+	defer s.atEOF()
+	if len(s.in) == 0 || s.wait != nothing || s.gone() {
 		return
 	}
 	in := s.in
@@ -162,6 +163,9 @@ func (s *Session) advance() {
 // over reports whether no further command of this client will be executed.
 func (s *Session) over() bool { return s.ended || s.wait == forGoodbye }
 
+// gone reports whether the client gets nothing more than what is in the output.
+func (s *Session) gone() bool { return s.ended || s.closing }
+
 // shrink empties a buffer and drops it if it has grown beyond what an ordinary client needs.
 func shrink(b []byte) []byte {
 	if cap(b) > maxKept {
@@ -179,7 +183,7 @@ func (s *Session) consume(buf []byte) int {
 	table := s.env.policies()
 	off := 0
 	run := run{s: s, buf: buf}
-	for s.wait == nothing && !s.ended {
+	for s.wait == nothing && !s.gone() {
 		f, n, err := s.guard.Next(buf[off:])
 		if err != nil {
 			run.send()
@@ -251,11 +255,15 @@ func (r *run) send() {
 }
 
 // forward sends n commands on the pin or the lane, for a receiver that reports back to this session.
-func (s *Session) forward(raw []byte, to upstream.Receiver, n int) {
+func (s *Session) forward(raw []byte, to receiver, n int) {
 	var err error
-	if s.pin != nil {
+	switch {
+	case s.pin != nil && s.pin.mode == readsFrames:
+		s.await(raw, expected{to: to})
+		return
+	case s.pin != nil:
 		err = s.pin.conn.Append(raw, to, n)
-	} else {
+	default:
 		if s.lane == nil {
 			s.lane = s.env.upstream.Lane(s.ident, s.host.Driver())
 		}
@@ -265,16 +273,26 @@ func (s *Session) forward(raw []byte, to upstream.Receiver, n int) {
 	s.owed += len(raw)
 	if err != nil {
 		s.env.stats.refused.Add(int64(n))
-		to.(refusable).refused(n)
+		s.lost(n, false, to)
 	}
 }
 
-// refusable is a receiver of this package: told, with the session locked, that its commands were not sent.
-type refusable interface{ refused(n int) }
+// rejected reports whether Redis does not accept the session's credentials any more: its user has been deleted, say. Redis
+// itself closes the connections of such a user.
+func (s *Session) rejected() bool {
+	if s.pin != nil {
+		return s.pin.conn.Rejected()
+	}
+	return s.lane != nil && s.lane.Rejected()
+}
 
 // protocolError answers what the guard found, once everything before it has been answered, and closes the connection.
 func (s *Session) protocolError(err error) {
-	s.goodbye(resp.AppendRawError(nil, "ERR "+err.Error()))
+	words := resp.AppendRawError(nil, "ERR "+err.Error())
+	if s.reply != replyOn {
+		words = words[:0]
+	}
+	s.goodbye(words)
 }
 
 // goodbye sends the last reply after the outstanding ones and closes the connection.
@@ -300,7 +318,7 @@ func (s *Session) quiet() {
 		s.host.Resume()
 	}
 	switch {
-	case s.ended:
+	case s.gone():
 		s.leaveLane()
 		return
 	case s.wait == forGoodbye && s.lastWords != nil:
@@ -308,6 +326,9 @@ func (s *Session) quiet() {
 		return
 	case s.wait == forQuiet:
 		s.wait = nothing
+	}
+	if s.pin != nil && s.pin.mode == readsFrames && !s.pin.subscribed() {
+		s.readReplies()
 	}
 	s.releasePin()
 }
@@ -325,7 +346,23 @@ func (s *Session) end() {
 		return
 	}
 	s.ended = true
-	s.lastWords = nil
+	s.giveUp()
+	s.host.Hangup()
+}
+
+// cutOff ends a session whose connection to Redis is gone: the client gets the replies that there were, and its connection
+// closes, as if it had been connected there itself.
+func (s *Session) cutOff() {
+	if s.gone() {
+		return
+	}
+	s.wait = forGoodbye
+	s.closeAfterOutput()
+	s.giveUp()
+}
+
+func (s *Session) giveUp() {
+	s.lastWords, s.in = nil, nil
 	if s.unpin != nil {
 		s.unpin()
 		s.unpin = nil
@@ -340,7 +377,7 @@ func (s *Session) end() {
 	for _, e := range s.engines {
 		e.Ended((*lockSession)(s))
 	}
-	s.host.Hangup()
+	s.engines = nil
 }
 
 func (s *Session) leaveLane() {
@@ -376,23 +413,34 @@ func (s *Session) unpause() {
 	}
 }
 
-// EOF says that the client will send nothing more, although it may still read. It returns true if the client has replies to
-// come, which end the connection when they have been written; waiting for a lock or on a pin is not worth it, since nobody
-// could use the result, and ends at once.
+// EOF says that the client will send nothing more, although it may still read. As with Redis, what it has sent is executed,
+// and answered unless that takes waiting. It returns false if the session has ended.
 func (s *Session) EOF() bool {
 	s.mu.Lock()
 	defer s.leave()
-	switch {
-	case s.ended:
-		return false
-	case s.wait == forGoodbye:
-		return true
-	case s.wait == forLock, s.pin != nil, s.wait == forPin:
-		s.end()
-		return false
+	s.eof = true
+	s.atEOF()
+	return !s.ended
+}
+
+// atEOF ends a session whose client sends nothing more, when nothing is left to execute.
+func (s *Session) atEOF() {
+	if !s.eof || s.over() || s.closing {
+		return
 	}
-	s.goodbye([]byte{})
-	return true
+	switch {
+	case s.streaming:
+		s.cutOff() // the large command stays incomplete
+	case s.wait == forLock && s.pending == 0:
+		s.end() // it waits for a lock, which nobody could use
+	case s.wait != nothing:
+	case s.pin != nil && (s.pending > 0 || s.pin.mode == readsRaw):
+		// Only Redis knows whether this is a command that waits. It sees the end as if the client were connected there:
+		// it executes what it has got, answers what it can, and closes.
+		s.pin.conn.CloseWrite()
+	default:
+		s.goodbye([]byte{})
+	}
 }
 
 // Drain ends the session when it has its replies, unless it has used a lock command and so may hold a lock. One that waits

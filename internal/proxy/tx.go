@@ -4,39 +4,71 @@ import (
 	"bytes"
 
 	"lockproxy/internal/resp"
-	"lockproxy/internal/upstream"
 )
 
-// txChange is an identity change that Redis has queued: it happens when EXEC gets to it.
-type txChange struct {
-	index int // position among the queued commands
-	apply func(upstream.Identity) upstream.Identity
+// txStep is a queued command that matters to the session: what it does, it does when EXEC gets to it.
+type txStep struct {
+	index int                // position among the queued commands
+	apply func(reply []byte) // what it does to the session; nil: nothing
+	verb  string             // of a subscription command; ""
+	left  int                // its confirmations
 }
+
+// transaction is what a pin knows of the transaction that is open on it, as far as Redis has confirmed it.
+type transaction struct {
+	inTx     bool
+	watching bool
+	opening  int // MULTIs without an answer yet
+	queued   int // commands sent that a transaction would queue, ever
+	base     int // queued when this transaction began
+	steps    []txStep
+}
+
+// queue notes the command that is sent next.
+func (tx *transaction) queue(step txStep) {
+	step.index = tx.queued - tx.base
+	tx.queued++
+	tx.steps = append(tx.steps, step)
+}
+
+func (tx *transaction) subscribes() bool {
+	for _, step := range tx.steps {
+		if step.verb != "" {
+			return true
+		}
+	}
+	return false
+}
+
+func (tx *transaction) end() { tx.inTx, tx.watching, tx.steps = false, false, nil }
 
 // transact sends one of MULTI, EXEC, DISCARD, WATCH, UNWATCH. What it did to the transaction is read from its reply, so
 // the session is in a transaction exactly when Redis says so.
 func (s *Session) transact(name string, raw []byte) bool {
 	pin := s.pin
-	if name == "exec" && pin.subTx {
+	if name == "exec" && pin.subscribes() {
 		return s.execSubscriptions(raw)
 	}
 	pin.fresh = false
 	h := &hook{s: s, muted: s.muted}
 	switch name {
 	case "multi":
-		pin.queued = 0
+		pin.opening++
+		base := pin.queued
 		h.done = func(reply []byte) {
+			pin.opening--
 			if isOK(reply) {
-				pin.inTx = true
+				pin.inTx, pin.base, pin.steps = true, base, nil
 			}
 		}
 	case "exec":
-		h.whole = true
+		// The reply may be large: it is only kept whole if something in it matters here.
+		h.whole = len(pin.steps) > 0
 		h.done = func(reply []byte) { s.executed(pin, reply) }
 	case "discard":
 		h.done = func(reply []byte) {
 			if isOK(reply) {
-				pin.endTx()
+				pin.end()
 			}
 		}
 	case "watch":
@@ -46,39 +78,70 @@ func (s *Session) transact(name string, raw []byte) bool {
 			}
 		}
 	case "unwatch":
+		pin.queued++
 		h.done = func(reply []byte) {
 			if isOK(reply) {
 				pin.watching = false
 			}
 		}
 	}
-	// EXEC's reply is only kept whole if something in it matters here: it may be large.
-	if name == "exec" && len(pin.changes) == 0 && s.pending == 0 {
-		h.whole = false
-	}
-	s.query(raw, h)
+	s.forward(raw, h, 1)
 	return true
 }
 
 func isOK(reply []byte) bool { return bytes.HasPrefix(reply, ok) }
 
-// executed notes what EXEC did. reply is the start of its reply at least, and all of it if identity changes were queued.
+// executed notes what EXEC did. reply is the start of its reply at least, and all of it if a step matters.
 func (s *Session) executed(pin *pinned, reply []byte) {
 	if bytes.HasPrefix(reply, []byte("-")) && !bytes.HasPrefix(reply, []byte("-EXECABORT")) {
-		return // EXEC without MULTI, or refused as a whole
+		return // EXEC without MULTI
 	}
-	if changes := pin.changes; len(changes) > 0 {
-		if v, _, err := resp.Decode(reply); err == nil {
-			for _, c := range changes {
-				if c.index < len(v.Elems) && !v.Elems[c.index].IsError() {
-					s.become(c.apply(s.ident))
-				}
-			}
+	steps := pin.steps
+	pin.end()
+	if len(steps) == 0 || reply[0] != '*' {
+		return
+	}
+	elems := elements(reply)
+	for _, step := range steps {
+		if step.apply != nil && step.index < len(elems) {
+			step.apply(elems[step.index])
 		}
 	}
-	pin.endTx()
 }
 
-func (p *pinned) endTx() {
-	p.inTx, p.watching, p.queued, p.changes, p.subTx = false, false, 0, nil, false
+// elements splits an array reply.
+func elements(b []byte) [][]byte {
+	var all [][]byte
+	var scan resp.Scanner
+	for rest := b[bytes.IndexByte(b, '\n')+1:]; len(rest) > 0; {
+		n, whole, err := scan.Scan(rest)
+		if err != nil || !whole {
+			panic("BUG: an element of a whole reply is not whole")
+		}
+		all = append(all, rest[:n])
+		rest = rest[n:]
+	}
+	return all
+}
+
+// execSubscriptions sends an EXEC whose transaction holds subscription commands.
+func (s *Session) execSubscriptions(raw []byte) bool {
+	if !s.awaitQuiet() {
+		return false
+	}
+	pin := s.pin
+	list := make([]expected, pin.queued-pin.base)
+	for _, step := range pin.steps {
+		list[step.index] = expected{verb: step.verb, left: step.left, apply: step.apply}
+	}
+	for i := range list {
+		list[i].to = s.receiver() // of what does not come inside the array
+	}
+	s.readFrames()
+	s.await(raw, expected{to: &hook{s: s, muted: s.muted, done: func(reply []byte) {
+		if !bytes.HasPrefix(reply, []byte("-")) || bytes.HasPrefix(reply, []byte("-EXECABORT")) {
+			pin.end()
+		}
+	}}, tx: list})
+	return true
 }

@@ -15,6 +15,9 @@ const (
 // backoff yields the delays between attempts to connect. The zero value starts anew.
 type backoff struct{ delay time.Duration }
 
+// unused reports whether nothing has failed yet.
+func (b *backoff) unused() bool { return b.delay == 0 }
+
 func (b *backoff) next() time.Duration {
 	switch {
 	case b.delay == 0:

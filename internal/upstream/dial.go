@@ -1,11 +1,13 @@
 package upstream
 
 import (
+	"bytes"
 	"context"
 	"crypto/tls"
 	"errors"
 	"fmt"
 	"net"
+	"strings"
 	"time"
 
 	"lockproxy/internal/resp"
@@ -90,7 +92,7 @@ func shake(ctx context.Context, nc net.Conn, steps []step) error {
 		if err != nil {
 			return err
 		}
-		if v.IsError() && !st.optional {
+		if v.IsError() && (!st.optional || bytes.HasPrefix(v.Str, []byte("ERR max number of clients"))) {
 			return &RefusedError{Reply: string(v.Str)}
 		}
 	}
@@ -144,6 +146,16 @@ func (r *replyReader) raw() ([]byte, error) {
 func isRefused(err error) bool {
 	var refused *RefusedError
 	return errors.As(err, &refused)
+}
+
+// isRejected reports whether Redis turned down who the connection said it was.
+func isRejected(err error) bool {
+	var refused *RefusedError
+	if !errors.As(err, &refused) {
+		return false
+	}
+	code, _, _ := strings.Cut(refused.Reply, " ")
+	return code == "WRONGPASS" || code == "NOAUTH" || code == "NOPERM"
 }
 
 // Addr is Redis's address for people.

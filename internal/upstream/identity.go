@@ -36,7 +36,8 @@ func (id Identity) String() string {
 // GoString is String: a %#v must not print the password either.
 func (id Identity) GoString() string { return id.String() }
 
-// step is one command of a handshake. An optional step may be refused by Redis without ending the handshake.
+// step is one command of a handshake. An optional step may be refused by Redis without ending the handshake, unless it is the
+// connection that is refused.
 type step struct {
 	cmd      []byte
 	optional bool
@@ -54,6 +55,10 @@ func (id Identity) handshake() []step {
 		steps = append(steps, step{cmd: resp.AppendCommand(nil, "AUTH", id.Password)})
 	case id.Authenticated():
 		steps = append(steps, step{cmd: resp.AppendCommand(nil, "AUTH", id.User, id.Password)})
+	}
+	if len(steps) == 0 {
+		// Something must be asked: a Redis that has too many clients says so in answer to the first command.
+		steps = append(steps, step{cmd: resp.AppendCommand(nil, "PING"), optional: true})
 	}
 	if id.DB != 0 {
 		steps = append(steps, step{cmd: resp.AppendCommand(nil, "SELECT", strconv.Itoa(id.DB))})

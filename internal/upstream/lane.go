@@ -3,6 +3,7 @@ package upstream
 import (
 	"net"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"go.uber.org/zap"
@@ -18,6 +19,8 @@ type Lane struct {
 	stop   chan struct{} // closed by close
 	once   sync.Once
 
+	rejected atomic.Bool // Redis has refused the credentials
+
 	// Guarded by Upstream.mu.
 	users  int
 	unused time.Time // since when users is 0
@@ -29,6 +32,9 @@ func (l *Lane) Identity() Identity { return l.id }
 // Append sends n commands, b, on behalf of to. It copies b and does not block. ErrDown means that nothing was sent.
 func (l *Lane) Append(b []byte, to Receiver, n int) error { return l.stream.append(b, to, n) }
 
+// Rejected reports whether Redis has refused the identity's credentials at the latest attempt to connect.
+func (l *Lane) Rejected() bool { return l.rejected.Load() }
+
 func (l *Lane) close() { l.once.Do(func() { close(l.stop) }) }
 
 // serve moves the lane's bytes until its connection ends, and closes it.
@@ -38,6 +44,9 @@ func (l *Lane) serve(nc net.Conn) error {
 	}
 	return l.mover.Drive(nc, l.stop)
 }
+
+// steady is how long a connection must have lasted for its loss not to count as a failure to connect.
+const steady = time.Second
 
 // run keeps the lane connected until it is closed.
 func (l *Lane) run(u *Upstream) {
@@ -52,8 +61,9 @@ func (l *Lane) run(u *Upstream) {
 			l.stream.refuse(ErrDown)
 			return
 		}
+		l.rejected.Store(isRejected(err))
 		if err == nil {
-			wait = backoff{}
+			since := time.Now()
 			u.laneUp(reconnected)
 			reconnected = true
 			log.Debug("lane connected")
@@ -62,10 +72,17 @@ func (l *Lane) run(u *Upstream) {
 				l.stream.end(ErrDown, down)
 				return
 			}
-			// One attempt follows at once: a Redis that closed a single connection is there again immediately.
-			l.stream.end(err, connecting)
 			log.Warn("lane lost its connection", zap.Error(err))
-			continue
+			// One attempt follows at once: a Redis that closed a single connection is there again immediately. One that
+			// closes again and again is left alone for a while.
+			if time.Since(since) >= steady {
+				wait = backoff{}
+			}
+			if wait.unused() {
+				wait.next()
+				l.stream.end(err, connecting)
+				continue
+			}
 		}
 		l.stream.refuse(err)
 		delay := wait.next()

@@ -15,6 +15,8 @@ type Pin struct {
 	once   sync.Once
 	up     atomic.Bool // it has been connected
 
+	rejected atomic.Bool // Redis has refused the credentials
+
 	// Owned by the session; by the pool between sessions.
 	id   Identity
 	name string // what CLIENT SETNAME was last told
@@ -45,6 +47,13 @@ func (p *Pin) Append(b []byte, to Receiver, n int) error { return p.stream.appen
 // WhenEmpty asks for one call of f, from another goroutine and without locks, when the connection has taken everything
 // appended, if more than n bytes are still waiting. false: no more than n bytes are waiting, and f is not called.
 func (p *Pin) WhenEmpty(n int, f func()) bool { return p.stream.whenEmpty(n, f) }
+
+// CloseWrite says that nothing more will be appended: when Redis has read everything, it sees the end of its client. Replies
+// may still come.
+func (p *Pin) CloseWrite() { p.stream.finish() }
+
+// Rejected reports whether Redis has refused the identity's credentials.
+func (p *Pin) Rejected() bool { return p.rejected.Load() }
 
 // Observe names who gets what arrives without being a reply.
 func (p *Pin) Observe(o Observer) { p.stream.observe(o) }
@@ -77,6 +86,7 @@ func (p *Pin) run(u *Upstream) {
 	nc, err := u.dial(ctx, p.id)
 	cancel()
 	if err != nil {
+		p.rejected.Store(isRejected(err))
 		p.pool.died(p)
 		p.stream.refuse(err)
 		return

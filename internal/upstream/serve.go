@@ -107,5 +107,18 @@ func (w *writer) loop() {
 				spare = nil
 			}
 		}
+		if w.stream.finished() {
+			w.closeWrite()
+		}
 	}
+}
+
+// closeWrite ends this direction of the connection, after everything written.
+func (w *writer) closeWrite() {
+	if nc, ok := w.nc.(interface{ CloseWrite() error }); ok {
+		if err := nc.CloseWrite(); err == nil {
+			return
+		}
+	}
+	_ = w.nc.Close() // the reader's end says the rest
 }

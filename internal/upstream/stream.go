@@ -75,6 +75,7 @@ type stream struct {
 	queue  []span // the receivers of out, in order
 	flight []span // requests taken by the writer and not yet claimed by the reader
 	asleep bool   // the writer found nothing and waits on wake
+	fin    bool   // nothing follows what has been appended
 	empty  func() // called once by the writer when nothing is left to take; nil: nobody asks
 	mode   mode
 	obs    Observer
@@ -138,6 +139,24 @@ func (s *stream) whenEmpty(n int, f func()) bool {
 	}
 	s.empty = f
 	return true
+}
+
+// finish says that nothing more will be appended: the writer ends its direction of the connection after what there is.
+func (s *stream) finish() {
+	s.mu.Lock()
+	done := s.fin || s.state == down
+	s.fin = true
+	s.mu.Unlock()
+	if !done {
+		s.ring()
+	}
+}
+
+// finished reports whether the writer has written everything there will be.
+func (s *stream) finished() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.fin && len(s.out) == 0
 }
 
 // setMode switches how further bytes are read. The caller has made sure that no reply is outstanding.
@@ -314,11 +333,12 @@ func (s *stream) feedPush(b []byte, obs Observer) (int, error) {
 // feedFrames hands whole frames to the observer.
 func (s *stream) feedFrames(b []byte, obs Observer) error {
 	for len(b) > 0 {
+		push := s.inPush || !s.mid && b[0] == '>'
 		n, whole, err := s.scan.Scan(b)
 		if err != nil {
 			return err
 		}
-		s.mid = !whole
+		s.mid, s.inPush = !whole, !whole && push
 		s.emit(b[:n], whole, s.scan.Kind(), obs)
 		b = b[n:]
 	}

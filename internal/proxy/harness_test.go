@@ -1,0 +1,381 @@
+package proxy
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"regexp"
+	"runtime"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/panjf2000/ants/v2"
+	"go.uber.org/goleak"
+
+	"lockproxy/internal/redistest"
+	"lockproxy/internal/resp"
+	"lockproxy/internal/upstream"
+)
+
+func TestMain(m *testing.M) {
+	ants.Release() // the pool that importing ants starts
+	goleak.VerifyTestMain(m)
+}
+
+// patience is how long a test waits for what must come.
+const patience = 10 * time.Second
+
+// startProxy runs a Server in front of redis until the test ends. change may adjust its options.
+func startProxy(t testing.TB, redis *redistest.Server, change ...func(*Options)) *Server {
+	t.Helper()
+	opts := Options{
+		Listen:       []string{"127.0.0.1:0"},
+		Upstream:     upstream.Options{Addr: redis.Addr()},
+		DrainTimeout: 50 * time.Millisecond,
+	}
+	for _, f := range change {
+		f(&opts)
+	}
+	srv, err := New(opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- srv.Run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Errorf("the server ended with %v", err)
+		}
+		if n := srv.env.stats.panics.Load(); n > 0 {
+			t.Errorf("%d panics in sessions", n)
+		}
+	})
+	redistest.Eventually(t, patience, "the proxy to be ready", func() bool {
+		ready, _ := srv.Ready()
+		return ready
+	})
+	return srv
+}
+
+// bench is a Redis with proxies in front of it, one for each engine: the same bytes sent to any of them must be answered by
+// the same bytes. It is one Redis, because the order of its hash tables differs from process to process.
+type bench struct {
+	redis   *redistest.Server
+	proxies map[string]*Server
+}
+
+func newBench(t testing.TB, redisArgs ...string) *bench {
+	t.Helper()
+	b := &bench{redis: redistest.Start(t, redisArgs...), proxies: map[string]*Server{}}
+	for _, engine := range engines() {
+		b.proxies[engine] = startProxy(t, b.redis, func(o *Options) { o.Engine = engine })
+	}
+	return b
+}
+
+func engines() []string {
+	if runtime.GOOS == "linux" {
+		return []string{EngineGoroutine, EngineEpoll}
+	}
+	return []string{EngineGoroutine}
+}
+
+// proxied is the address of one of the proxies.
+func (b *bench) proxied() string { return address(b.proxies[EngineGoroutine]) }
+
+func address(srv *Server) string { return srv.Addrs()[0].String() }
+
+// clean makes Redis what it was at the start.
+func (b *bench) clean(t testing.TB) {
+	t.Helper()
+	for _, cmd := range [][]any{{"FLUSHALL"}, {"SCRIPT", "FLUSH"}, {"FUNCTION", "FLUSH"}, {"CONFIG", "RESETSTAT"}, {"SLOWLOG", "RESET"}} {
+		b.redis.Do(t, cmd...)
+	}
+}
+
+// compare runs a script on a direct connection and through each proxy and compares what the clients got.
+func (b *bench) compare(t *testing.T, script func(s *side)) {
+	t.Helper()
+	direct := b.run(t, "direct", b.redis.Addr(), script)
+	for engine, srv := range b.proxies {
+		if diff := cmp.Diff(direct, b.run(t, engine, address(srv), script)); diff != "" {
+			t.Errorf("replies differ (-direct +%s):\n%s", engine, diff)
+		}
+	}
+}
+
+func (b *bench) run(t *testing.T, title, addr string, script func(s *side)) []string {
+	t.Helper()
+	b.clean(t)
+	s := &side{t: t, redis: b.redis, addr: addr, title: title}
+	script(s)
+	s.close()
+	return s.transcript
+}
+
+// both runs the script in RESP2 and in RESP3.
+func (b *bench) both(t *testing.T, script func(s *side, proto int)) {
+	t.Helper()
+	for proto := 2; proto <= 3; proto++ {
+		t.Run("RESP"+strconv.Itoa(proto), func(t *testing.T) {
+			b.compare(t, func(s *side) { script(s, proto) })
+		})
+	}
+}
+
+// side is one run of a script: its clients are all connected to the same place.
+type side struct {
+	t          *testing.T
+	redis      *redistest.Server // the server behind it
+	addr       string
+	title      string
+	clients    []*peer
+	transcript []string
+	masks      []mask
+}
+
+// mask hides what differs by nature, as listed in docs/DIVERGENCE.md.
+type mask struct {
+	pattern *regexp.Regexp
+	with    string
+}
+
+// hide replaces every match of pattern in what is noted from now on.
+func (s *side) hide(pattern, with string) {
+	s.masks = append(s.masks, mask{regexp.MustCompile(pattern), with})
+}
+
+// hideHelloID hides the connection id in the answer to HELLO.
+func (s *side) hideHelloID() { s.hide(`\$2\r\nid\r\n:\d+`, "$$2\r\nid\r\n:ID") }
+
+func (s *side) note(format string, args ...any) {
+	line := fmt.Sprintf(format, args...)
+	s.transcript = append(s.transcript, line)
+}
+
+func (s *side) close() {
+	for _, c := range s.clients {
+		_ = c.nc.Close()
+	}
+}
+
+// client connects a client with a label for the transcript.
+func (s *side) client(label string) *peer {
+	s.t.Helper()
+	c := dialClient(s.t, s.addr)
+	c.label, c.side = label, s
+	s.clients = append(s.clients, c)
+	return c
+}
+
+// speaking connects a client that has switched to the protocol version.
+func (s *side) speaking(label string, proto int) *peer {
+	s.t.Helper()
+	c := s.client(label)
+	if proto == 3 {
+		c.quiet("HELLO", "3")
+	}
+	return c
+}
+
+// awaitBlocked waits until n clients are blocked in Redis.
+func (s *side) awaitBlocked(n int) {
+	s.t.Helper()
+	redistest.Eventually(s.t, patience, fmt.Sprintf("%d blocked clients (%s)", n, s.title), func() bool {
+		info, _ := s.redis.Do(s.t, "INFO", "clients").(string)
+		return strings.Contains(info, "blocked_clients:"+strconv.Itoa(n)+"\r\n")
+	})
+}
+
+// peer is one client connection of a test.
+type peer struct {
+	t     testing.TB
+	nc    net.Conn
+	label string
+	side  *side // nil: nothing is noted
+	buf   []byte
+	scan  resp.Scanner
+}
+
+func dialClient(t testing.TB, addr string) *peer {
+	t.Helper()
+	network := "tcp"
+	if path, ok := strings.CutPrefix(addr, "unix:"); ok {
+		network, addr = "unix", path
+	}
+	nc, err := net.Dial(network, addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = nc.Close() })
+	return &peer{t: t, nc: nc}
+}
+
+// raw sends bytes as they are.
+func (c *peer) raw(b string) {
+	c.t.Helper()
+	if _, err := io.WriteString(c.nc, b); err != nil && c.side == nil {
+		c.t.Fatalf("%s: write: %v", c.label, err)
+	}
+}
+
+// send sends one command.
+func (c *peer) send(args ...string) {
+	c.t.Helper()
+	c.raw(string(resp.AppendCommand(nil, args...)))
+}
+
+var errTimeout = errors.New("nothing came")
+
+// frame reads one whole frame.
+func (c *peer) frame() (string, error) {
+	for end := 0; ; {
+		n, whole, err := c.scan.Scan(c.buf[end:])
+		if err != nil {
+			return "", fmt.Errorf("%w in %q", err, c.buf)
+		}
+		if end += n; whole {
+			b := string(c.buf[:end])
+			c.buf = c.buf[end:]
+			return b, nil
+		}
+		if err := c.more(); err != nil {
+			part := string(c.buf)
+			c.buf = nil
+			c.scan.Reset()
+			return part, err
+		}
+	}
+}
+
+func (c *peer) more() error {
+	_ = c.nc.SetReadDeadline(time.Now().Add(patience))
+	chunk := make([]byte, 64<<10)
+	n, err := c.nc.Read(chunk)
+	c.buf = append(c.buf, chunk[:n]...)
+	var timeout net.Error
+	switch {
+	case n > 0:
+		return nil
+	case errors.As(err, &timeout) && timeout.Timeout():
+		return errTimeout
+	}
+	return io.EOF // how a connection ends, FIN or RST, is not compared
+}
+
+// expect notes n frames.
+func (c *peer) expect(n int) {
+	c.t.Helper()
+	for range n {
+		b, err := c.frame()
+		c.note(b, err)
+		if err != nil {
+			return
+		}
+	}
+}
+
+func (c *peer) note(b string, err error) {
+	c.t.Helper()
+	if c.side == nil {
+		if err != nil {
+			c.t.Fatalf("%s: %q, %v", c.label, b, err)
+		}
+		return
+	}
+	for _, m := range c.side.masks {
+		b = m.pattern.ReplaceAllString(b, m.with)
+	}
+	if err != nil {
+		c.side.note("%s: %q, then %v", c.label, b, err)
+		return
+	}
+	c.side.note("%s: %q", c.label, b)
+}
+
+// do sends one command and notes one frame.
+func (c *peer) do(args ...string) string {
+	c.t.Helper()
+	c.send(args...)
+	b, err := c.frame()
+	c.note(b, err)
+	return b
+}
+
+// quiet sends one command and returns its reply without a note.
+func (c *peer) quiet(args ...string) string {
+	c.t.Helper()
+	c.send(args...)
+	b, err := c.frame()
+	if err != nil {
+		c.t.Fatalf("%s: %q: %q, %v", c.label, args, b, err)
+	}
+	return b
+}
+
+// until notes frames up to one that contains word.
+func (c *peer) until(word string) {
+	c.t.Helper()
+	for {
+		b, err := c.frame()
+		c.note(b, err)
+		if err != nil || strings.Contains(b, word) {
+			return
+		}
+	}
+}
+
+// sync proves that nothing else has come: it notes everything up to the echo of a word.
+func (c *peer) sync() {
+	c.t.Helper()
+	c.send("PING", "in-sync")
+	c.until("in-sync")
+}
+
+// end notes everything up to the end of the connection.
+func (c *peer) end() {
+	c.t.Helper()
+	for {
+		b, err := c.frame()
+		c.note(b, err)
+		if err != nil {
+			return
+		}
+	}
+}
+
+// halfClose says that nothing more will be sent.
+func (c *peer) halfClose() {
+	c.t.Helper()
+	if err := c.nc.(interface{ CloseWrite() error }).CloseWrite(); err != nil {
+		c.t.Fatal(err)
+	}
+}
+
+// integer reads the number in an integer reply.
+func integer(t testing.TB, reply string) int {
+	t.Helper()
+	n, err := strconv.Atoi(strings.TrimSuffix(strings.TrimPrefix(reply, ":"), "\r\n"))
+	if err != nil {
+		t.Fatalf("%q is not an integer reply", reply)
+	}
+	return n
+}
+
+// inline joins lines as a telnet user would type them.
+func inline(lines ...string) string {
+	var b bytes.Buffer
+	for _, l := range lines {
+		b.WriteString(l)
+		b.WriteString("\r\n")
+	}
+	return b.String()
+}
