@@ -143,6 +143,7 @@ func (s *Session) routePinned(row *command, p policy, raw []byte) bool {
 		to = s.mergeHook(row)
 	}
 	pin.fresh = false
+	pin.blocking = p == pinOnce || p == offset
 	pin.queued++
 	s.forward(raw, to, 1)
 	return true
