@@ -26,12 +26,12 @@ type conn struct {
 	wg     sync.WaitGroup
 }
 
-func newConn(srv *Server, nc net.Conn) *conn {
+func newConn(srv *Server, nc net.Conn, addr string) *conn {
 	c := &conn{server: srv, nc: nc, resume: make(chan struct{}, 1)}
 	if sc, ok := nc.(syscall.Conn); ok {
 		c.direct = newDirectWriter(sc)
 	}
-	c.sess = newSession(srv.nextID(), nc.RemoteAddr().String(), srv.env, c)
+	c.sess = newSession(srv.nextID(), addr, srv.env, c)
 	return c
 }
 

@@ -21,6 +21,6 @@ func newLoops(_ *Server, engine string) ([]*loop, error) {
 	return nil, fmt.Errorf("proxy: engine %q is none of auto, goroutine, epoll", engine)
 }
 
-func (*loop) run()                            {}
-func (*loop) stop()                           {}
-func (*loop) adopt(net.Conn, ...[]byte) error { return errors.ErrUnsupported }
+func (*loop) run()                                    {}
+func (*loop) stop()                                   {}
+func (*loop) adopt(net.Conn, string, ...[]byte) error { return errors.ErrUnsupported }

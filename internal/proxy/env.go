@@ -21,19 +21,6 @@ type env struct {
 	started    time.Time
 }
 
-// stats are counters for metrics and INFO lockproxy.
-type stats struct {
-	accepted    atomic.Int64 // client connections
-	clients     atomic.Int64 // connected now
-	rejected    atomic.Int64 // over max-clients
-	panics      atomic.Int64 // sessions closed by a bug
-	refused     atomic.Int64 // commands answered -NOUPSTREAM
-	outputLimit atomic.Int64 // clients closed for not reading
-	pinWaits    atomic.Int64 // sessions that had to wait for a pin
-	pinTimeouts atomic.Int64 // and did not get one
-	lost        atomic.Int64 // locks lost
-}
-
 // policies is the policy table for the commands that Redis has now.
 func (e *env) policies() *policyTable {
 	t := e.table.Load()

@@ -228,9 +228,8 @@ func takeover(nc net.Conn) (int, error) {
 // again reports whether a system call should be tried later.
 func again(err error) bool { return errors.Is(err, unix.EAGAIN) || errors.Is(err, unix.EINTR) }
 
-// adopt takes over a client whose first command has come in first.
-func (l *loop) adopt(nc net.Conn, first ...[]byte) error {
-	addr := nc.RemoteAddr().String()
+// adopt takes over the client at addr, whose first command has come in first.
+func (l *loop) adopt(nc net.Conn, addr string, first ...[]byte) error {
 	fd, err := takeover(nc)
 	if err != nil {
 		return err

@@ -2,26 +2,44 @@ package proxy
 
 import (
 	"errors"
+	"fmt"
 	"net"
 	"strings"
 	"time"
 
 	"go.uber.org/zap"
-
-	"lockproxy/internal/resp"
 )
 
-// listen opens one address: host:port or unix:/path.
-func listen(addr string) (net.Listener, error) {
+// endpoint is one address that clients connect to.
+type endpoint struct {
+	net.Listener
+	tls    bool // clients speak TLS
+	header bool // their first bytes may say, as PROXY protocol, who they are
+}
+
+// listen opens one address: host:port, tls:host:port or unix:/path.
+func (o *Options) listen(addr string) (*endpoint, error) {
 	if path, ok := strings.CutPrefix(addr, "unix:"); ok {
-		return net.Listen("unix", path)
+		ln, err := listenUnix(path, o.UnixSocketPerm)
+		if err != nil {
+			return nil, err
+		}
+		return &endpoint{Listener: ln}, nil
 	}
-	return net.Listen("tcp", addr)
+	addr, secure := strings.CutPrefix(addr, "tls:")
+	if secure && o.TLS == nil {
+		return nil, fmt.Errorf("tls:%s: no certificate is configured", addr)
+	}
+	ln, err := net.Listen("tcp", addr)
+	if err != nil {
+		return nil, err
+	}
+	return &endpoint{Listener: ln, tls: secure, header: o.ProxyProtocol != ProxyOff}, nil
 }
 
 // guardedListener puts a guard in front of every connection that it accepts.
 type guardedListener struct {
-	net.Listener
+	*endpoint
 	server *Server
 	stop   <-chan struct{}
 }
@@ -35,7 +53,7 @@ func (l *guardedListener) Accept() (net.Conn, error) {
 		nc, err := l.Listener.Accept()
 		if err == nil {
 			l.server.tune(nc)
-			return l.server.newArrival(nc), nil
+			return l.server.newArrival(nc, l.endpoint), nil
 		}
 		if errors.Is(err, net.ErrClosed) {
 			return nil, err
@@ -48,67 +66,4 @@ func (l *guardedListener) Accept() (net.Conn, error) {
 			return nil, net.ErrClosed
 		}
 	}
-}
-
-// arrival is a client connection until its first command. redcon reads from it, and never sees a byte that the guard has
-// not checked: exactly one whole command, in array form. Then the session takes over.
-type arrival struct {
-	net.Conn
-	server *Server
-	guard  *resp.Guard
-	buf    []byte // read from the client and not yet given to redcon
-	first  []byte // what redcon has not yet taken of the first command
-	given  bool   // the first command has been found
-
-	detached bool // the session has taken over
-}
-
-func (srv *Server) newArrival(nc net.Conn) *arrival {
-	if limit := srv.env.opts.Limits.FirstCommand; limit > 0 {
-		_ = nc.SetReadDeadline(time.Now().Add(limit)) // an error shows in the read that follows
-	}
-	a := &arrival{Conn: nc, server: srv, guard: resp.NewGuard(srv.env.opts.Limits.Request)}
-	a.guard.Restrict(srv.env.restricts(srv.env.firstIdentity()))
-	return a
-}
-
-// Read gives redcon the first command.
-func (a *arrival) Read(p []byte) (int, error) {
-	for !a.given {
-		if err := a.findFirst(); err != nil {
-			return 0, err
-		}
-	}
-	if len(a.first) == 0 {
-		return 0, errors.New("read beyond the first command")
-	}
-	n := copy(p, a.first)
-	a.first = a.first[n:]
-	return n, nil
-}
-
-// findFirst looks for a whole command in what has been read, and reads more if there is none.
-func (a *arrival) findFirst() error {
-	for len(a.buf) > 0 {
-		f, n, err := a.guard.Next(a.buf)
-		if err != nil {
-			_, werr := a.Conn.Write(resp.AppendRawError(nil, "ERR "+err.Error()))
-			return errors.Join(err, werr)
-		}
-		if n == 0 {
-			break
-		}
-		a.buf = a.buf[n:]
-		if len(f.Raw) > 0 {
-			a.first, a.given = f.Raw, true
-			return nil
-		}
-	}
-	chunk := make([]byte, readSize)
-	n, err := a.Conn.Read(chunk)
-	a.buf = append(a.buf, chunk[:n]...)
-	if n > 0 {
-		return nil
-	}
-	return err
 }

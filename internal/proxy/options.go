@@ -1,8 +1,10 @@
 package proxy
 
 import (
+	"crypto/tls"
 	"errors"
 	"fmt"
+	"io/fs"
 	"time"
 
 	"github.com/google/uuid"
@@ -34,11 +36,21 @@ const (
 
 // Options configure a Server. Listen and Upstream are required; zero values pick the defaults.
 type Options struct {
-	Listen   []string // host:port or unix:/path
+	Listen   []string // host:port, tls:host:port or unix:/path
 	Upstream upstream.Options
 
 	// Engine moves clients' bytes: EngineAuto (default), EngineGoroutine or EngineEpoll.
 	Engine string
+
+	// TLS is for clients that connect to a tls: address. It may choose another config for each handshake.
+	TLS *tls.Config
+
+	// ProxyProtocol says whether connections over TCP begin with a PROXY header: ProxyOff (default), ProxyOptional or
+	// ProxyRequired.
+	ProxyProtocol string
+
+	// UnixSocketPerm is the mode of unix sockets that are listened on. 0: as the umask has it.
+	UnixSocketPerm fs.FileMode
 
 	ClientAuth string // AuthUpstream (default), AuthProxy or AuthNone
 	Locks      Locks
@@ -74,7 +86,8 @@ type Limits struct {
 	Query        int           // bytes of a client read and not yet parsed; 0: 1 GiB
 	Unanswered   int           // bytes of a client's commands without a reply after which it is not read; 0: 64 MiB
 	Output       int           // bytes of replies that a client has not taken; 0: 1 GiB
-	FirstCommand time.Duration // from the connection to the first command; 0: no limit
+	FirstCommand time.Duration // from the connection to the first command, TLS included; 0: no limit
+	Handshake    time.Duration // of TLS, and for the PROXY header; 0: 10 s
 }
 
 func (o *Options) setDefaults() error {
@@ -89,6 +102,12 @@ func (o *Options) setDefaults() error {
 	default:
 		return fmt.Errorf("proxy: client-auth %q is none of upstream, proxy, none", o.ClientAuth)
 	}
+	orElse(&o.ProxyProtocol, ProxyOff)
+	switch o.ProxyProtocol {
+	case ProxyOff, ProxyOptional, ProxyRequired:
+	default:
+		return fmt.Errorf("proxy: proxy-protocol %q is none of off, optional, required", o.ProxyProtocol)
+	}
 	if o.Logger == nil {
 		o.Logger = zap.NewNop()
 	}
@@ -101,6 +120,7 @@ func (o *Options) setDefaults() error {
 	orElse(&o.Limits.Query, 1<<30)
 	orElse(&o.Limits.Unanswered, 64<<20)
 	orElse(&o.Limits.Output, 1<<30)
+	orElse(&o.Limits.Handshake, 10*time.Second)
 	o.Upstream.Logger = o.Logger.Named("upstream")
 	o.uuid = uuid.NewString()
 	return nil

@@ -20,7 +20,7 @@ import (
 // Server accepts clients and serves them from one Redis.
 type Server struct {
 	env       *env
-	listeners []net.Listener
+	listeners []*endpoint
 	stop      chan struct{} // closed when the server stops accepting
 	ids       atomic.Uint64
 	wg        sync.WaitGroup // read loops and connections that are being shut
@@ -56,7 +56,7 @@ func New(opts Options) (*Server, error) {
 		return nil, err
 	}
 	for _, addr := range opts.Listen {
-		ln, err := listen(addr)
+		ln, err := opts.listen(addr)
 		if err != nil {
 			srv.closeListeners()
 			e.locks.pool.Release()
@@ -123,9 +123,9 @@ func (srv *Server) Run(ctx context.Context) error {
 }
 
 // accept serves one listener with redcon, until the listener is closed.
-func (srv *Server) accept(ln net.Listener) error {
+func (srv *Server) accept(ln *endpoint) error {
 	rs := redcon.NewServerNetwork(ln.Addr().Network(), ln.Addr().String(), srv.handle, srv.admit, srv.gone)
-	if err := rs.Serve(&guardedListener{Listener: ln, server: srv, stop: srv.stop}); err != nil {
+	if err := rs.Serve(&guardedListener{endpoint: ln, server: srv, stop: srv.stop}); err != nil {
 		return fmt.Errorf("serve %s: %w", ln.Addr(), err)
 	}
 	return nil
@@ -139,7 +139,9 @@ func (srv *Server) admit(rc redcon.Conn) bool {
 	if n := srv.env.stats.clients.Add(1); n > int64(srv.env.opts.Limits.Clients) {
 		srv.env.stats.clients.Add(-1)
 		srv.env.stats.rejected.Add(1)
-		_, _ = rc.NetConn().Write(tooManyClients) // a courtesy: the connection is closed anyway
+		if a, ok := rc.NetConn().(*arrival); ok && !a.end.tls { // as in Redis: there was no handshake yet
+			_, _ = a.Write(tooManyClients) // a courtesy: the connection is closed anyway
+		}
 		return false
 	}
 	return true
@@ -161,18 +163,18 @@ func (srv *Server) handle(rc redcon.Conn, cmd redcon.Command) {
 	}
 	rc.Detach()
 	a.detached = true
-	if err := a.Conn.SetReadDeadline(time.Time{}); err != nil {
+	if err := a.SetReadDeadline(time.Time{}); err != nil {
 		srv.env.opts.Logger.Debug("client connection ended", zap.Error(err))
 	}
-	if l := srv.loopFor(a.Conn); l != nil {
-		if err := l.adopt(a.Conn, cmd.Raw, a.buf); err != nil {
+	if l := srv.loopFor(a.stream); l != nil {
+		if err := l.adopt(a.stream, a.addr, cmd.Raw, a.buf); err != nil {
 			srv.env.opts.Logger.Warn("client closed: its socket could not be taken over", zap.Error(err))
 			srv.env.stats.clients.Add(-1)
 			_ = a.Conn.Close() // it may be closed already
 		}
 		return
 	}
-	c := newConn(srv, a.Conn)
+	c := newConn(srv, a.stream, a.addr)
 	srv.enlist(c)
 	srv.wg.Add(1)
 	go c.readLoop(cmd.Raw, a.buf)

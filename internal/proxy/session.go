@@ -113,7 +113,7 @@ func (s *Session) feed(b []byte) (alive, output bool) {
 		}
 	}
 	if len(s.in) > s.env.opts.Limits.Query {
-		s.env.opts.Logger.Warn("client closed: query buffer limit", zap.String("client", s.addr), zap.Int("bytes", len(s.in)))
+		s.env.queryLimit(s.addr, len(s.in))
 		s.end()
 	}
 	return alive, output
@@ -288,6 +288,7 @@ func (s *Session) rejected() bool {
 
 // protocolError answers what the guard found, once everything before it has been answered, and closes the connection.
 func (s *Session) protocolError(err error) {
+	s.env.stats.protocolErrors.Add(1)
 	words := resp.AppendRawError(nil, "ERR "+err.Error())
 	if s.reply != replyOn {
 		words = words[:0]

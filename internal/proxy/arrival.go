@@ -1,0 +1,166 @@
+package proxy
+
+import (
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"time"
+
+	"go.uber.org/zap"
+
+	"lockproxy/internal/resp"
+)
+
+// arrival is a client connection until its first command. redcon reads from it, and never sees a byte that the guard has
+// not checked: exactly one whole command, in array form. Then the session takes over.
+//
+// What comes before the first command, the PROXY header and the TLS handshake, is read by the client's own goroutine, so
+// that a client that is slow with it holds up nobody. To redcon's accept loop an arrival is its bare socket.
+type arrival struct {
+	net.Conn // the socket
+	end      *endpoint
+	server   *Server
+	guard    *resp.Guard
+	begin    time.Time
+	addr     string   // the client's address, as far as it is known
+	stream   net.Conn // what the protocol travels on: the socket, or TLS on it; nil until open
+	buf      []byte   // read from the client and not yet given to redcon
+	first    []byte   // what redcon has not yet taken of the first command
+	given    bool     // the first command has been found
+
+	detached bool // the session has taken over
+}
+
+func (srv *Server) newArrival(nc net.Conn, end *endpoint) *arrival {
+	a := &arrival{
+		Conn: nc, end: end, server: srv, begin: time.Now(), addr: nc.RemoteAddr().String(),
+		guard: resp.NewGuard(srv.env.opts.Limits.Request),
+	}
+	a.guard.Restrict(srv.env.restricts(srv.env.firstIdentity()))
+	return a
+}
+
+// Read gives redcon the first command.
+func (a *arrival) Read(p []byte) (int, error) {
+	if a.stream == nil {
+		if err := a.open(); err != nil {
+			a.failed(err)
+			return 0, err
+		}
+	}
+	for !a.given {
+		if err := a.findFirst(); err != nil {
+			return 0, err
+		}
+	}
+	if len(a.first) == 0 {
+		return 0, errors.New("read beyond the first command")
+	}
+	n := copy(p, a.first)
+	a.first = a.first[n:]
+	return n, nil
+}
+
+// open reads what comes before the protocol. The limit for it covers writing as well: a client need not take our half of
+// a handshake.
+func (a *arrival) open() error {
+	limits := a.server.env.opts.Limits
+	if a.end.header || a.end.tls {
+		limit := limits.Handshake
+		if limits.FirstCommand > 0 {
+			limit = min(limit, limits.FirstCommand)
+		}
+		if err := a.SetDeadline(a.begin.Add(limit)); err != nil {
+			return err
+		}
+	}
+	if a.end.header {
+		var err error
+		if a.addr, a.buf, err = readHeader(a.Conn, a.server.env.opts.ProxyProtocol == ProxyRequired); err != nil {
+			return err
+		}
+	}
+	stream := a.Conn
+	if a.end.tls {
+		secure := tls.Server(&prefixed{Conn: a.Conn, rest: a.buf}, a.server.env.opts.TLS)
+		a.buf = nil
+		if err := secure.Handshake(); err != nil {
+			return fmt.Errorf("tls handshake: %w", err)
+		}
+		stream = secure
+	}
+	if err := a.SetDeadline(time.Time{}); err != nil {
+		return err
+	}
+	if limits.FirstCommand > 0 {
+		if err := a.SetReadDeadline(a.begin.Add(limits.FirstCommand)); err != nil {
+			return err
+		}
+	}
+	a.stream = stream
+	return nil
+}
+
+// failed counts and logs a client that did not get as far as the protocol, unless it just went away.
+func (a *arrival) failed(err error) {
+	if errors.Is(err, io.EOF) || errors.Is(err, net.ErrClosed) {
+		return
+	}
+	a.server.env.stats.handshakes.Add(1)
+	a.server.env.opts.Logger.Info("client closed: no handshake", zap.String("client", a.addr), zap.Error(err))
+}
+
+// findFirst looks for a whole command in what has been read, and reads more if there is none.
+func (a *arrival) findFirst() error {
+	for len(a.buf) > 0 {
+		f, n, err := a.guard.Next(a.buf)
+		if err != nil {
+			a.server.env.stats.protocolErrors.Add(1)
+			_, werr := a.stream.Write(resp.AppendRawError(nil, "ERR "+err.Error()))
+			return errors.Join(err, werr)
+		}
+		if n == 0 {
+			break
+		}
+		a.buf = a.buf[n:]
+		if len(f.Raw) > 0 {
+			a.first, a.given = f.Raw, true
+			return nil
+		}
+	}
+	if len(a.buf) > a.server.env.opts.Limits.Query {
+		a.server.env.queryLimit(a.addr, len(a.buf))
+		return errQueryLimit
+	}
+	chunk := make([]byte, readSize)
+	n, err := a.stream.Read(chunk)
+	a.buf = append(a.buf, chunk[:n]...)
+	if n > 0 {
+		return nil
+	}
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		a.server.env.stats.firstTimeouts.Add(1)
+		a.server.env.opts.Logger.Debug("client closed: no first command in time", zap.String("client", a.addr))
+	}
+	return err
+}
+
+var errQueryLimit = errors.New("query buffer limit")
+
+// prefixed is a connection of which some bytes have been read already.
+type prefixed struct {
+	net.Conn
+	rest []byte
+}
+
+func (p *prefixed) Read(b []byte) (int, error) {
+	if len(p.rest) == 0 {
+		return p.Conn.Read(b)
+	}
+	n := copy(b, p.rest)
+	p.rest = p.rest[n:]
+	return n, nil
+}

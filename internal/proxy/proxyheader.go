@@ -1,0 +1,66 @@
+package proxy
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+
+	"github.com/pires/go-proxyproto"
+)
+
+// Whether connections begin with a PROXY protocol header, version 1 or 2, in which a load balancer says for whom it has
+// connected. Unix sockets never have one. Whoever can connect can claim to be anybody: the address is shown and logged, and
+// decides nothing.
+const (
+	ProxyOff      = "off"
+	ProxyOptional = "optional" // where there is none, the client is who has connected
+	ProxyRequired = "required" // a connection without one is closed
+)
+
+// headerBuffer holds any header of version 1, and one of version 2 without many extras.
+const headerBuffer = 512
+
+// readHeader reads the header, if there is one, and returns the client's address and what it has read beyond.
+func readHeader(nc net.Conn, required bool) (addr string, rest []byte, err error) {
+	r := bufio.NewReaderSize(nc, headerBuffer)
+	addr = nc.RemoteAddr().String()
+	has, err := announcesHeader(r)
+	switch {
+	case err != nil:
+		return addr, nil, err
+	case has:
+		h, err := proxyproto.Read(r)
+		if err != nil {
+			return addr, nil, fmt.Errorf("proxy protocol: %w", err)
+		}
+		// LOCAL is the load balancer's own connection, a health check for instance.
+		if h.Command.IsProxy() && h.SourceAddr != nil {
+			addr = h.SourceAddr.String()
+		}
+	case required:
+		return addr, nil, errors.New("proxy protocol: no header")
+	}
+	rest, err = r.Peek(r.Buffered())
+	return addr, bytes.Clone(rest), err
+}
+
+// announcesHeader reports whether a header begins here. It asks for no byte more than it takes to tell: a client that
+// sends a short inline command waits for its reply before it sends anything else.
+func announcesHeader(r *bufio.Reader) (bool, error) {
+	for n := 1; ; n++ {
+		b, err := r.Peek(n)
+		switch {
+		case errors.Is(err, io.EOF) && len(b) > 0:
+			return false, nil // what there is may still be a command
+		case err != nil:
+			return false, err
+		case bytes.Equal(b, proxyproto.SIGV1), bytes.Equal(b, proxyproto.SIGV2):
+			return true, nil
+		case !bytes.HasPrefix(proxyproto.SIGV1, b) && !bytes.HasPrefix(proxyproto.SIGV2, b):
+			return false, nil
+		}
+	}
+}

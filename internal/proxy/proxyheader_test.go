@@ -1,0 +1,159 @@
+package proxy_test
+
+import (
+	"bufio"
+	"bytes"
+	"crypto/tls"
+	"io"
+	"net"
+	"strings"
+	"testing"
+
+	"github.com/pires/go-proxyproto"
+
+	"lockproxy/internal/certs"
+	"lockproxy/internal/proxy"
+	"lockproxy/internal/redistest"
+	"lockproxy/internal/resp"
+	"lockproxy/internal/upstream"
+)
+
+// header is a PROXY header of a version.
+func header(t *testing.T, version byte, source, destination net.Addr) []byte {
+	t.Helper()
+	var b bytes.Buffer
+	if _, err := proxyproto.HeaderProxyFromAddrs(version, source, destination).WriteTo(&b); err != nil {
+		t.Fatal(err)
+	}
+	return b.Bytes()
+}
+
+func local(t *testing.T, version byte) []byte {
+	t.Helper()
+	var b bytes.Buffer
+	h := &proxyproto.Header{Version: version, Command: proxyproto.LOCAL, TransportProtocol: proxyproto.UNSPEC}
+	if _, err := h.WriteTo(&b); err != nil {
+		t.Fatal(err)
+	}
+	return b.Bytes()
+}
+
+// The header, the first commands and the last ones arrive in one segment: none of it may get lost on the way to whoever
+// serves the connection.
+func TestProxyHeaderNamesTheClient(t *testing.T) {
+	a := redistest.NewAuthority(t)
+	redisAddr := redistest.Start(t).Addr()
+	client4, here4 := &net.TCPAddr{IP: net.IPv4(192, 0, 2, 7).To4(), Port: 4242}, &net.TCPAddr{IP: net.IPv4(192, 0, 2, 1).To4(), Port: 7379}
+	client6, here6 := &net.TCPAddr{IP: net.ParseIP("2001:db8::7"), Port: 4242}, &net.TCPAddr{IP: net.ParseIP("2001:db8::1"), Port: 7379}
+	tests := []struct {
+		name, mode string
+		header     []byte
+		want       string // empty: who has connected
+	}{
+		{"v1", proxy.ProxyRequired, header(t, 1, client4, here4), "192.0.2.7:4242"},
+		{"v2", proxy.ProxyRequired, header(t, 2, client4, here4), "192.0.2.7:4242"},
+		{"v1 IPv6", proxy.ProxyOptional, header(t, 1, client6, here6), "[2001:db8::7]:4242"},
+		{"v2 IPv6", proxy.ProxyOptional, header(t, 2, client6, here6), "[2001:db8::7]:4242"},
+		{"v1 local", proxy.ProxyRequired, []byte("PROXY UNKNOWN\r\n"), ""},
+		{"v2 local", proxy.ProxyRequired, local(t, 2), ""},
+		{"none", proxy.ProxyOptional, nil, ""},
+	}
+	for _, engine := range engines {
+		for _, test := range tests {
+			t.Run(engine+" "+test.name, func(t *testing.T) {
+				srv, _ := serve(t, proxy.Options{
+					Listen: []string{"127.0.0.1:0", "tls:127.0.0.1:0"}, Upstream: upstream.Options{Addr: redisAddr},
+					TLS: serverTLS(t, a, certs.AuthNo), ProxyProtocol: test.mode, Engine: engine,
+				})
+				plain, under := dial(t, address(srv, 0)), dial(t, address(srv, 1))
+				commands := resp.AppendCommand(nil, "LOCK", t.Name()+"1")
+				commands = resp.AppendCommand(commands, "LOCKLIST", "MATCH", "*1")
+				if _, err := plain.Write(append(bytes.Clone(test.header), commands...)); err != nil {
+					t.Fatal(err)
+				}
+				expectClient(t, plain, test.want)
+
+				if _, err := under.Write(test.header); err != nil {
+					t.Fatal(err)
+				}
+				nc := tls.Client(under.Conn, &tls.Config{RootCAs: a.Pool(), ServerName: "localhost"})
+				secure := &wire{Conn: nc, t: t, rd: bufio.NewReader(nc)}
+				commands = resp.AppendCommand(nil, "LOCK", t.Name()+"2")
+				commands = resp.AppendCommand(commands, "LOCKLIST", "MATCH", "*2")
+				if _, err := secure.Write(commands); err != nil {
+					t.Fatal(err)
+				}
+				expectClient(t, secure, test.want)
+			})
+		}
+	}
+}
+
+// expectClient reads the replies to LOCK and LOCKLIST: the lock must be shown with the client's address, or with that of the
+// socket if want is empty.
+func expectClient(t *testing.T, c *wire, want string) {
+	t.Helper()
+	if want == "" {
+		want = c.LocalAddr().String()
+	}
+	if got := string(c.read()); !strings.HasPrefix(got, ":") {
+		t.Fatalf("LOCK: %q", got)
+	}
+	list := decode(t, c.read())
+	if len(list.Elems) != 1 {
+		t.Fatalf("%d locks", len(list.Elems))
+	}
+	if got := field(list.Elems[0], "client"); got != want {
+		t.Errorf("client %q, want %q", got, want)
+	}
+}
+
+// Without a header the proxy must not wait for bytes that could make one.
+func TestShortCommandsAreNotTakenForAHeader(t *testing.T) {
+	srv, _ := serve(t, proxy.Options{
+		Listen: []string{"127.0.0.1:0"}, Upstream: upstream.Options{Addr: redistest.Start(t).Addr()}, ProxyProtocol: proxy.ProxyOptional,
+	})
+	for _, inline := range []string{"PING\r\n", "\r\nPING\r\n", "\r\n\r\nPING\r\n", "ping\n"} {
+		c := dial(t, address(srv, 0))
+		if _, err := c.Write([]byte(inline)); err != nil {
+			t.Fatal(err)
+		}
+		if got := string(c.read()); got != "+PONG\r\n" {
+			t.Errorf("%q: %q", inline, got)
+		}
+	}
+}
+
+func TestConnectionWithoutDemandedHeaderIsClosed(t *testing.T) {
+	srv, _ := serve(t, proxy.Options{
+		Listen: []string{"127.0.0.1:0", "unix:" + socketPath(t)}, Upstream: upstream.Options{Addr: redistest.Start(t).Addr()},
+		ProxyProtocol: proxy.ProxyRequired,
+	})
+	for _, begin := range []string{
+		"*1\r\n$4\r\nPING\r\n", "PROXY TCP4 nonsense\r\nPING\r\n", "PROXY " + strings.Repeat("x", 200), string(proxyproto.SIGV2) + "\x31\x00\x00\x00PING\r\n",
+	} {
+		c := dial(t, address(srv, 0))
+		if _, err := c.Write([]byte(begin)); err != nil {
+			t.Fatal(err)
+		}
+		if b, _ := io.ReadAll(c); len(b) > 0 {
+			t.Errorf("%q was answered %q", begin, b)
+		}
+	}
+	// Unix sockets are for this machine and have no header.
+	local := dialUnix(t, address(srv, 1))
+	if got := string(local.ask("PING")); got != "+PONG\r\n" {
+		t.Errorf("unix socket: %q", got)
+	}
+	v := decode(t, local.ask("INFO lockproxy"))
+	if !strings.Contains(string(v.Str), "clients_closed_no_handshake:4\r\n") {
+		t.Errorf("not counted: %s", v.Str)
+	}
+}
+
+func TestUnknownProxyProtocolModeIsRefused(t *testing.T) {
+	_, err := proxy.New(proxy.Options{Listen: []string{"127.0.0.1:0"}, Upstream: upstream.Options{Addr: "127.0.0.1:1"}, ProxyProtocol: "v3"})
+	if err == nil || !strings.Contains(err.Error(), `"v3" is none of`) {
+		t.Errorf("%v", err)
+	}
+}

@@ -1,0 +1,216 @@
+package proxy_test
+
+import (
+	"bufio"
+	"crypto/tls"
+	"fmt"
+	"io"
+	"net"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"lockproxy/internal/certs"
+	"lockproxy/internal/proxy"
+	"lockproxy/internal/redistest"
+	"lockproxy/internal/resp"
+	"lockproxy/internal/upstream"
+)
+
+// serverTLS is for listeners, with a certificate of a.
+func serverTLS(t *testing.T, a *redistest.Authority, authClients string) *tls.Config {
+	t.Helper()
+	cert, key := a.Issue(t, "proxy")
+	store, err := certs.New(certs.Options{Server: &certs.ServerOptions{CertFile: cert, KeyFile: key, CAFile: a.File(), AuthClients: authClients}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return store.Server()
+}
+
+// dialTLS connects a client that trusts a and, if named, shows a certificate.
+func dialTLS(t *testing.T, addr string, a *redistest.Authority, name string) *wire {
+	t.Helper()
+	plain := dial(t, addr)
+	cfg := &tls.Config{RootCAs: a.Pool(), ServerName: "localhost"}
+	if name != "" {
+		cert, err := tls.LoadX509KeyPair(a.Issue(t, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		cfg.Certificates = []tls.Certificate{cert}
+	}
+	nc := tls.Client(plain.Conn, cfg)
+	return &wire{Conn: nc, t: t, rd: bufio.NewReader(nc)}
+}
+
+func TestClientsSpeakTLSBesidePlainOnes(t *testing.T) {
+	a := redistest.NewAuthority(t)
+	redisAddr := redistest.Start(t).Addr()
+	for _, engine := range engines {
+		srv, _ := serve(t, proxy.Options{
+			Listen: []string{"tls:127.0.0.1:0", "127.0.0.1:0"}, Upstream: upstream.Options{Addr: redisAddr},
+			TLS: serverTLS(t, a, certs.AuthNo), Engine: engine,
+		})
+		secure, plain := dialTLS(t, address(srv, 0), a, ""), dial(t, address(srv, 1))
+		if got := string(secure.ask("LOCK " + engine)); !strings.HasPrefix(got, ":") {
+			t.Errorf("LOCK: %q", got)
+		}
+		if got := string(plain.ask("TRYLOCK " + engine)); got != "$-1\r\n" {
+			t.Errorf("TRYLOCK of another client: %q", got)
+		}
+		plain.send("LOCK " + engine + " WAIT 10000")
+		if got := string(secure.ask("UNLOCK " + engine)); got != ":1\r\n" {
+			t.Errorf("UNLOCK: %q", got)
+		}
+		if got := string(plain.read()); !strings.HasPrefix(got, ":") {
+			t.Errorf("LOCK that waited: %q", got)
+		}
+		secure.ask("SUBSCRIBE news")
+		plain.ask("PUBLISH news hello")
+		if got, want := string(secure.read()), "*3\r\n$7\r\nmessage\r\n$4\r\nnews\r\n$5\r\nhello\r\n"; got != want {
+			t.Errorf("message: %q", got)
+		}
+	}
+}
+
+// Both sides of a pipeline are larger than what sockets hold, so neither may wait for the other.
+func TestLargePipelineOverTLS(t *testing.T) {
+	a := redistest.NewAuthority(t)
+	srv, _ := serve(t, proxy.Options{
+		Listen: []string{"tls:127.0.0.1:0"}, Upstream: upstream.Options{Addr: redistest.Start(t).Addr()}, TLS: serverTLS(t, a, certs.AuthNo),
+	})
+	c := dialTLS(t, address(srv, 0), a, "")
+	value := strings.Repeat("v", 1000)
+	c.ask("SET k " + value)
+	const n = 20_000
+	sent := make(chan error, 1)
+	go func() {
+		_, err := c.Write([]byte(strings.Repeat(string(resp.AppendCommand(nil, "GET", "k")), n)))
+		sent <- err
+	}()
+	if err := <-sent; err != nil { // before anything is read
+		t.Fatal(err)
+	}
+	want := fmt.Sprintf("$%d\r\n%s\r\n", len(value), value)
+	for i := range n {
+		if got := string(c.read()); got != want {
+			t.Fatalf("reply %d: %.50q", i, got)
+		}
+	}
+}
+
+func TestClientCertificateDecidesWhoGetsIn(t *testing.T) {
+	a := redistest.NewAuthority(t)
+	srv, _ := serve(t, proxy.Options{
+		Listen: []string{"tls:127.0.0.1:0", "127.0.0.1:0"}, Upstream: upstream.Options{Addr: redistest.Start(t).Addr()}, TLS: serverTLS(t, a, certs.AuthYes),
+	})
+	if got := string(dialTLS(t, address(srv, 0), a, "client").ask("PING")); got != "+PONG\r\n" {
+		t.Errorf("with a certificate: %q", got)
+	}
+	stranger := dialTLS(t, address(srv, 0), a, "")
+	_, err := stranger.Write(resp.AppendCommand(nil, "PING"))
+	if err == nil {
+		_, err = stranger.Read(make([]byte, 1))
+	}
+	if err == nil || !strings.Contains(err.Error(), "certificate required") {
+		t.Errorf("without a certificate: %v", err)
+	}
+	plain := dial(t, address(srv, 0))
+	plain.send("PING")
+	if b, _ := io.ReadAll(plain); strings.Contains(string(b), "PONG") {
+		t.Errorf("without TLS: %q", b)
+	}
+	redistest.Eventually(t, 10*time.Second, "the failures to be counted", func() bool {
+		return infoOf(t, address(srv, 1), "clients_closed_no_handshake") == "2"
+	})
+}
+
+func TestClientLibrariesConnectByTLS(t *testing.T) {
+	a := redistest.NewAuthority(t)
+	srv, _ := serve(t, proxy.Options{
+		Listen: []string{"tls:127.0.0.1:0"}, Upstream: upstream.Options{Addr: redistest.Start(t).Addr()}, TLS: serverTLS(t, a, certs.AuthYes),
+	})
+	certFile, keyFile := a.Issue(t, "client")
+	cert, err := tls.LoadX509KeyPair(certFile, keyFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	client := redis.NewClient(&redis.Options{Addr: address(srv, 0), TLSConfig: &tls.Config{RootCAs: a.Pool(), Certificates: []tls.Certificate{cert}}})
+	defer client.Close()
+	if err := client.Set(t.Context(), "k", "v", 0).Err(); err != nil {
+		t.Error(err)
+	}
+	if fence, err := client.Do(t.Context(), "LOCK", "l").Int64(); err != nil || fence < 1 {
+		t.Errorf("LOCK: %d, %v", fence, err)
+	}
+
+	cli, err := exec.LookPath("redis-cli")
+	if err != nil {
+		t.Skipf("no redis-cli: %v", err)
+	}
+	_, port, _ := net.SplitHostPort(address(srv, 0))
+	out, err := exec.CommandContext(t.Context(), cli, "--tls", "--cacert", a.File(), "--cert", certFile, "--key", keyFile, "-p", port, "GET", "k").CombinedOutput()
+	if err != nil || string(out) != "v\n" {
+		t.Errorf("redis-cli --tls: %q, %v", out, err)
+	}
+}
+
+// Lanes, pins and the lock engine's own client all connect to a Redis that serves nothing but TLS.
+func TestEverythingReachesAnUpstreamByTLS(t *testing.T) {
+	a := redistest.NewAuthority(t)
+	redisServer, addr := redistest.StartTLS(t, a)
+	cert, key := a.Issue(t, "lockproxy")
+	store, err := certs.New(certs.Options{Upstream: &certs.UpstreamOptions{CAFile: a.File(), CertFile: cert, KeyFile: key}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, engine := range engines {
+		srv, _ := serve(t, proxy.Options{
+			Listen: []string{"127.0.0.1:0"}, Upstream: upstream.Options{Addr: addr, TLS: store.Upstream}, Engine: engine,
+		})
+		holder, waiter := dial(t, address(srv, 0)), dial(t, address(srv, 0))
+		if got := string(holder.ask("MULTI")); got != "+OK\r\n" {
+			t.Errorf("MULTI: %q", got)
+		}
+		holder.ask("DISCARD")
+		holder.ask("LOCK k")
+		waiter.send("LOCK k WAIT 10000")
+		// The engine's subscription is made by its own client.
+		redistest.Eventually(t, 10*time.Second, "the waiter to subscribe", func() bool {
+			channels, _ := redisServer.Do(t, "PUBSUB", "CHANNELS", "redisson_lock__channel:*").([]any)
+			return len(channels) == 1
+		})
+		holder.ask("UNLOCK k")
+		if got := string(waiter.read()); !strings.HasPrefix(got, ":") {
+			t.Errorf("LOCK that waited: %q", got)
+		}
+		waiter.ask("UNLOCK k")
+	}
+}
+
+// A listener without a certificate must not serve in the clear.
+func TestTLSAddressNeedsACertificate(t *testing.T) {
+	_, err := proxy.New(proxy.Options{Listen: []string{"tls:127.0.0.1:0"}, Upstream: upstream.Options{Addr: "127.0.0.1:1"}})
+	if err == nil || !strings.Contains(err.Error(), "no certificate") {
+		t.Errorf("%v", err)
+	}
+}
+
+func TestRepliesAreDeliveredToATLSClientThatSendsNoMore(t *testing.T) {
+	a := redistest.NewAuthority(t)
+	srv, _ := serve(t, proxy.Options{
+		Listen: []string{"tls:127.0.0.1:0"}, Upstream: upstream.Options{Addr: redistest.Start(t).Addr()}, TLS: serverTLS(t, a, certs.AuthNo),
+	})
+	c := dialTLS(t, address(srv, 0), a, "")
+	c.send("SET k v", "GET k")
+	if err := c.Conn.(*tls.Conn).CloseWrite(); err != nil {
+		t.Fatal(err)
+	}
+	if b, err := io.ReadAll(c.rd); string(b) != "+OK\r\n$1\r\nv\r\n" || err != nil {
+		t.Errorf("%q, %v", b, err)
+	}
+}

@@ -1,0 +1,131 @@
+package proxy_test
+
+import (
+	"bufio"
+	"errors"
+	"io/fs"
+	"net"
+	"os"
+	"path/filepath"
+	"syscall"
+	"testing"
+	"time"
+
+	"lockproxy/internal/proxy"
+	"lockproxy/internal/redistest"
+	"lockproxy/internal/upstream"
+)
+
+func dialUnix(t *testing.T, path string) *wire {
+	t.Helper()
+	nc, err := net.Dial("unix", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = nc.Close() })
+	if err := nc.SetDeadline(time.Now().Add(20 * time.Second)); err != nil {
+		t.Fatal(err)
+	}
+	return &wire{Conn: nc, t: t, rd: bufio.NewReader(nc)}
+}
+
+// socketPath is short enough for a unix socket.
+func socketPath(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "lp")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	return filepath.Join(dir, "s")
+}
+
+// leave makes a socket file as a process leaves it that was killed.
+func leave(t *testing.T, path string) {
+	t.Helper()
+	ln, err := net.ListenUnix("unix", &net.UnixAddr{Net: "unix", Name: path})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ln.SetUnlinkOnClose(false)
+	ln.Close()
+}
+
+func TestUnixSocketsOnBothSides(t *testing.T) {
+	redisServer, path := redistest.Start(t), socketPath(t)
+	leave(t, path)
+	for _, engine := range engines {
+		srv, stop := serve(t, proxy.Options{
+			Listen: []string{"unix:" + path}, Upstream: upstream.Options{Addr: "unix:" + redisServer.Socket()}, UnixSocketPerm: 0o700, Engine: engine,
+		})
+		info, err := os.Stat(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := info.Mode().Perm(); got != 0o700 {
+			t.Errorf("mode %o, want 700", got)
+		}
+		c := dialUnix(t, address(srv, 0))
+		if got := string(c.ask("SET k v")); got != "+OK\r\n" {
+			t.Errorf("SET: %q", got)
+		}
+		if got := string(c.ask("TRYLOCK l PX 1 OWNER me")); got[0] != ':' {
+			t.Errorf("TRYLOCK: %q", got)
+		}
+		c.Close()
+		stop()
+		if _, err := os.Lstat(path); !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("the socket's file is still there after the stop: %v", err)
+		}
+	}
+}
+
+func TestModeOfAUnixSocketIsTheUmasksIfNotSet(t *testing.T) {
+	path, plain := socketPath(t), socketPath(t)
+	ln, err := net.Listen("unix", plain)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ln.Close()
+	want, err := os.Stat(plain)
+	if err != nil {
+		t.Fatal(err)
+	}
+	serve(t, proxy.Options{Listen: []string{"unix:" + path}, Upstream: upstream.Options{Addr: redistest.Start(t).Addr()}})
+	got, err := os.Stat(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got.Mode() != want.Mode() {
+		t.Errorf("mode %v, want %v", got.Mode(), want.Mode())
+	}
+}
+
+func TestFileThatIsNotALeftoverSocketIsNotTouched(t *testing.T) {
+	taken := socketPath(t)
+	ln, err := net.Listen("unix", taken)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ln.Close()
+	file := socketPath(t)
+	if err := os.WriteFile(file, []byte("precious"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	link := socketPath(t)
+	if err := os.Symlink(file, link); err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{taken, file, link} {
+		_, err := proxy.New(proxy.Options{Listen: []string{"unix:" + path}, Upstream: upstream.Options{Addr: "127.0.0.1:1"}})
+		if !errors.Is(err, syscall.EADDRINUSE) {
+			t.Errorf("%s: %v", path, err)
+		}
+		if _, err := os.Lstat(path); err != nil {
+			t.Error(err)
+		}
+	}
+	if b, err := os.ReadFile(file); string(b) != "precious" {
+		t.Errorf("%q, %v", b, err)
+	}
+}
