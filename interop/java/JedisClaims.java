@@ -23,15 +23,17 @@ import redis.clients.jedis.exceptions.JedisNoScriptException;
 /** Jedis against lockproxy, with the library's defaults. */
 public final class JedisClaims {
   public static void main(String[] args) {
-    new Claims(Single::new, JedisDataException.class)
-        .add("connect", JedisClaims::connect)
+    new Claims(Single::new, JedisDataException.class).report(JedisClaims::own);
+  }
+
+  private static void own(Check check) {
+    check.add("connect", JedisClaims::connect)
         .add("pipeline", JedisClaims::pipeline)
         .add("transaction", JedisClaims::transaction)
         .add("watch", JedisClaims::watch)
         .add("pubsub", JedisClaims::pubsub)
         .add("blocking-pop", JedisClaims::blockingPop)
-        .add("script", JedisClaims::script)
-        .report();
+        .add("script", JedisClaims::script);
   }
 
   /** One connection outside of any pool. */
@@ -75,18 +77,18 @@ public final class JedisClaims {
 
   private static void connect() {
     try (RedisClient client = pool()) {
-      Claims.equal(client.ping(), "PONG");
+      Check.equal(client.ping(), "PONG");
       byte[] every = new byte[256];
       for (int i = 0; i < every.length; i++) {
         every[i] = (byte) i;
       }
       byte[] key = "bytes".getBytes(StandardCharsets.UTF_8);
       client.set(key, every);
-      Claims.equal(client.get(key), every);
+      Check.equal(client.get(key), every);
       String big = "0123456789abcdef".repeat(65536);
       client.set("big", big);
-      Claims.equal(client.get("big"), big);
-      Claims.equal(client.get("none"), null);
+      Check.equal(client.get("big"), big);
+      Check.equal(client.get("none"), null);
     }
   }
 
@@ -103,13 +105,13 @@ public final class JedisClaims {
       }
       pipeline.sync();
       for (int i = 0; i < 1000; i++) {
-        Claims.equal(values.get(i).get(), i);
+        Check.equal(values.get(i).get(), i);
       }
       try {
         wrong.get();
         throw new AssertionError("no error");
       } catch (JedisDataException err) {
-        Claims.claim(err.getMessage().startsWith("WRONGTYPE"), err.getMessage());
+        Check.claim(err.getMessage().startsWith("WRONGTYPE"), err.getMessage());
       }
     }
   }
@@ -123,7 +125,7 @@ public final class JedisClaims {
         transaction.set("t", "2");
         transaction.incr("t");
         transaction.get("t");
-        Claims.equal(transaction.exec(), List.of("OK", 3, "3"));
+        Check.equal(transaction.exec(), List.of("OK", 3, "3"));
       }
     }
   }
@@ -136,9 +138,9 @@ public final class JedisClaims {
         client.set("w", "2");
         transaction.multi();
         transaction.set("w", "3");
-        Claims.equal(transaction.exec(), null);
+        Check.equal(transaction.exec(), null);
       }
-      Claims.equal(client.get("w"), "2");
+      Check.equal(client.get("w"), "2");
     }
   }
 
@@ -171,49 +173,49 @@ public final class JedisClaims {
       }
     };
     try (RedisClient client = pool(); RedisClient subscriber = pool()) {
-      CompletableFuture<Object> ended = Claims.waiting(() -> {
+      CompletableFuture<Object> ended = Check.waiting(() -> {
         subscriber.subscribe(listener, "news");
         return null;
       });
-      Claims.until("the subscription", () -> subscribed.getCount() == 1);
+      Check.until("the subscription", () -> subscribed.getCount() == 1);
       listener.psubscribe("n*s");
-      Claims.claim(subscribed.await(10, TimeUnit.SECONDS), "no second subscription");
+      Check.claim(subscribed.await(10, TimeUnit.SECONDS), "no second subscription");
       for (int i = 0; i < 100; i++) {
-        Claims.equal(client.publish("news", "" + i), 2);
+        Check.equal(client.publish("news", "" + i), 2);
       }
-      Claims.claim(arrived.await(10, TimeUnit.SECONDS), "messages are missing: " + arrived.getCount());
+      Check.claim(arrived.await(10, TimeUnit.SECONDS), "messages are missing: " + arrived.getCount());
       List<Integer> hundred = IntStream.range(0, 100).boxed().toList();
-      Claims.equal(messages, hundred);
-      Claims.equal(patterns, hundred);
+      Check.equal(messages, hundred);
+      Check.equal(patterns, hundred);
       listener.unsubscribe();
       listener.punsubscribe();
-      Claims.inTime(ended);
-      Claims.equal(client.publish("news", "x"), 0);
+      Check.inTime(ended);
+      Check.equal(client.publish("news", "x"), 0);
     }
   }
 
   private static void blockingPop() throws Exception {
     try (RedisClient client = pool()) {
-      CompletableFuture<List<String>> popped = Claims.waiting(() -> client.blpop(0, "queue"));
-      Claims.stillWaits(popped, 100);
+      CompletableFuture<List<String>> popped = Check.waiting(() -> client.blpop(0, "queue"));
+      Check.stillWaits(popped, 100);
       client.rpush("queue", "job");
-      Claims.equal(Claims.inTime(popped), List.of("queue", "job"));
-      Claims.equal(client.blpop(0.1, "queue"), null);
+      Check.equal(Check.inTime(popped), List.of("queue", "job"));
+      Check.equal(client.blpop(0.1, "queue"), null);
     }
   }
 
   private static void script() {
     try (RedisClient client = pool()) {
       String text = "return redis.call('INCRBY', KEYS[1], ARGV[1] * 2)";
-      Claims.equal(client.eval(text, 1, "s", "4"), 8);
+      Check.equal(client.eval(text, 1, "s", "4"), 8);
       String sha = client.scriptLoad(text);
-      Claims.equal(client.evalsha(sha, 1, "s", "1"), 10);
+      Check.equal(client.evalsha(sha, 1, "s", "1"), 10);
       client.scriptFlush();
       try {
         client.evalsha(sha, 1, "s", "1");
         throw new AssertionError("a script survived SCRIPT FLUSH");
       } catch (JedisNoScriptException expected) {
-        Claims.equal(client.eval("return {KEYS[1], ARGV[1]}", 1, "k", "v"), List.of("k", "v"));
+        Check.equal(client.eval("return {KEYS[1], ARGV[1]}", 1, "k", "v"), List.of("k", "v"));
       }
     }
   }

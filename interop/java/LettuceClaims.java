@@ -33,15 +33,17 @@ public final class LettuceClaims {
   private static final RedisClient PROXY = RedisClient.create(Claims.PROXY);
 
   public static void main(String[] args) {
-    new Claims(Single::new, RedisCommandExecutionException.class)
-        .add("connect", LettuceClaims::connect)
+    new Claims(Single::new, RedisCommandExecutionException.class).report(LettuceClaims::own);
+  }
+
+  private static void own(Check check) {
+    check.add("connect", LettuceClaims::connect)
         .add("pipeline", LettuceClaims::pipeline)
         .add("transaction", LettuceClaims::transaction)
         .add("watch", LettuceClaims::watch)
         .add("pubsub", LettuceClaims::pubsub)
         .add("blocking-pop", LettuceClaims::blockingPop)
-        .add("script", LettuceClaims::script)
-        .report();
+        .add("script", LettuceClaims::script);
   }
 
   private static final class Single implements Claims.Session {
@@ -117,18 +119,18 @@ public final class LettuceClaims {
   private static void connect() {
     try (StatefulRedisConnection<byte[], byte[]> connection = PROXY.connect(ByteArrayCodec.INSTANCE)) {
       RedisCommands<byte[], byte[]> redis = connection.sync();
-      Claims.equal(redis.ping(), "PONG");
+      Check.equal(redis.ping(), "PONG");
       byte[] every = new byte[256];
       for (int i = 0; i < every.length; i++) {
         every[i] = (byte) i;
       }
       byte[] key = "bytes".getBytes(StandardCharsets.UTF_8);
       redis.set(key, every);
-      Claims.equal(redis.get(key), every);
+      Check.equal(redis.get(key), every);
       byte[] big = "0123456789abcdef".repeat(65536).getBytes(StandardCharsets.UTF_8);
       redis.set(key, big);
-      Claims.equal(redis.get(key), big);
-      Claims.equal(redis.get("none".getBytes(StandardCharsets.UTF_8)), null);
+      Check.equal(redis.get(key), big);
+      Check.equal(redis.get("none".getBytes(StandardCharsets.UTF_8)), null);
     }
   }
 
@@ -147,13 +149,13 @@ public final class LettuceClaims {
       connection.flushCommands();
       connection.setAutoFlushCommands(true);
       for (int i = 0; i < 1000; i++) {
-        Claims.equal(values.get(i).get(10, TimeUnit.SECONDS), i);
+        Check.equal(values.get(i).get(10, TimeUnit.SECONDS), i);
       }
       try {
         wrong.get(10, TimeUnit.SECONDS);
         throw new AssertionError("no error");
       } catch (ExecutionException err) {
-        Claims.claim(err.getCause().getMessage().startsWith("WRONGTYPE"), err.getMessage());
+        Check.claim(err.getCause().getMessage().startsWith("WRONGTYPE"), err.getMessage());
       }
     }
   }
@@ -168,7 +170,7 @@ public final class LettuceClaims {
       redis.set("t", "" + (value + 1));
       redis.incr("t");
       redis.get("t");
-      Claims.equal(redis.exec().stream().toList(), List.of("OK", 3, "3"));
+      Check.equal(redis.exec().stream().toList(), List.of("OK", 3, "3"));
     }
   }
 
@@ -182,8 +184,8 @@ public final class LettuceClaims {
       redis.multi();
       redis.set("w", "3");
       TransactionResult result = redis.exec();
-      Claims.claim(result.wasDiscarded(), "EXEC went through");
-      Claims.equal(redis.get("w"), "2");
+      Check.claim(result.wasDiscarded(), "EXEC went through");
+      Check.equal(redis.get("w"), "2");
     }
   }
 
@@ -209,29 +211,29 @@ public final class LettuceClaims {
       subscriber.sync().subscribe("news");
       subscriber.sync().psubscribe("n*s");
       // Lettuce's futures settle when the command is written in RESP3, before Redis has it.
-      Claims.until("the subscriptions", () -> connection.sync().pubsubNumpat() == 1);
+      Check.until("the subscriptions", () -> connection.sync().pubsubNumpat() == 1);
       for (int i = 0; i < 100; i++) {
-        Claims.equal(connection.sync().publish("news", "" + i), 2);
+        Check.equal(connection.sync().publish("news", "" + i), 2);
       }
-      Claims.claim(arrived.await(10, TimeUnit.SECONDS), "messages are missing: " + arrived.getCount());
+      Check.claim(arrived.await(10, TimeUnit.SECONDS), "messages are missing: " + arrived.getCount());
       List<Integer> hundred = IntStream.range(0, 100).boxed().toList();
-      Claims.equal(messages, hundred);
-      Claims.equal(patterns, hundred);
+      Check.equal(messages, hundred);
+      Check.equal(patterns, hundred);
       subscriber.sync().unsubscribe("news");
       subscriber.sync().punsubscribe("n*s");
-      Claims.until("the end of the subscriptions", () -> connection.sync().publish("news", "0") == 0);
-      Claims.equal(subscriber.sync().ping(), "PONG");
+      Check.until("the end of the subscriptions", () -> connection.sync().publish("news", "0") == 0);
+      Check.equal(subscriber.sync().ping(), "PONG");
     }
   }
 
   private static void blockingPop() throws Exception {
     try (StatefulRedisConnection<String, String> connection = PROXY.connect();
         StatefulRedisConnection<String, String> other = PROXY.connect()) {
-      CompletableFuture<KeyValue<String, String>> popped = Claims.waiting(() -> connection.sync().blpop(0, "queue"));
-      Claims.stillWaits(popped, 100);
+      CompletableFuture<KeyValue<String, String>> popped = Check.waiting(() -> connection.sync().blpop(0, "queue"));
+      Check.stillWaits(popped, 100);
       other.sync().rpush("queue", "job");
-      Claims.equal(Claims.inTime(popped).getValue(), "job");
-      Claims.equal(connection.sync().blpop(0.1, "queue"), null);
+      Check.equal(Check.inTime(popped).getValue(), "job");
+      Check.equal(connection.sync().blpop(0.1, "queue"), null);
     }
   }
 
@@ -240,15 +242,15 @@ public final class LettuceClaims {
       RedisCommands<String, String> redis = connection.sync();
       String text = "return redis.call('INCRBY', KEYS[1], ARGV[1] * 2)";
       String[] keys = {"s"};
-      Claims.equal(redis.eval(text, ScriptOutputType.INTEGER, keys, "4"), 8);
+      Check.equal(redis.eval(text, ScriptOutputType.INTEGER, keys, "4"), 8);
       String sha = redis.scriptLoad(text);
-      Claims.equal(redis.evalsha(sha, ScriptOutputType.INTEGER, keys, "1"), 10);
+      Check.equal(redis.evalsha(sha, ScriptOutputType.INTEGER, keys, "1"), 10);
       redis.scriptFlush();
       try {
         redis.evalsha(sha, ScriptOutputType.INTEGER, keys, "1");
         throw new AssertionError("a script survived SCRIPT FLUSH");
       } catch (RedisNoScriptException expected) {
-        Claims.equal(redis.eval("return ARGV[1]", ScriptOutputType.VALUE, keys, "v"), "v");
+        Check.equal(redis.eval("return ARGV[1]", ScriptOutputType.VALUE, keys, "v"), "v");
       }
     }
   }
