@@ -67,7 +67,7 @@ bench-quick: ## run each Go benchmark for a moment: prints, never fails on a tim
 
 .PHONY: interop
 interop: build ## run real clients against the built program
-	LOCKPROXY_REQUIRE_REDIS=1 $(GO) test -tags interop -count=1 -timeout 10m ./interop/...
+	LOCKPROXY_REQUIRE_REDIS=1 LOCKPROXY_BINARY=$(CURDIR)/bin/lockproxy $(GO) test -tags interop -v -count=1 -timeout 15m ./interop/
 
 .PHONY: soak
 soak: deps ## run the long tests for SOAKTIME; the seed is printed

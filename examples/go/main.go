@@ -1,0 +1,103 @@
+// Command go does a piece of work under the lock "report", with go-redis.
+//
+// LOCKPROXY_URL says where lockproxy is; the work takes WORK_MS milliseconds. Exit codes: 0 done, 1 the lock was lost and
+// the work does not count, 75 somebody else has the lock.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+var (
+	errBusy = errors.New("busy: somebody else has the lock")
+	errLost = errors.New("lost")
+)
+
+// write compares fences, as whatever stores a result should: a write of somebody who has lost the lock in the meantime
+// is refused.
+var write = redis.NewScript(`
+local seen = tonumber(redis.call('HGET', KEYS[1], 'fence') or 0)
+if tonumber(ARGV[1]) < seen then return 0 end
+redis.call('HSET', KEYS[1], 'fence', ARGV[1], 'by', ARGV[2])
+return 1`)
+
+func main() {
+	err := run(context.Background())
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+	}
+	switch {
+	case err == nil:
+	case errors.Is(err, errBusy):
+		os.Exit(75)
+	default:
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context) error {
+	url := os.Getenv("LOCKPROXY_URL")
+	if url == "" {
+		url = "redis://127.0.0.1:7379"
+	}
+	opts, err := redis.ParseURL(url)
+	if err != nil {
+		return err
+	}
+	opts.MaxRetries = -1 // a retry would ask again on another connection
+	client := redis.NewClient(opts)
+	defer client.Close()
+
+	// A lock without PX belongs to its connection and is renewed while that is open, so everything goes over this one.
+	conn := client.Conn()
+	defer conn.Close()
+
+	// WAIT stays below ReadTimeout, 3 s by default. GRACE 0: if this process dies, the lock is free at once.
+	fence, err := conn.Do(ctx, "LOCK", "report", "WAIT", 2000, "GRACE", 0).Int64()
+	if errors.Is(err, redis.Nil) {
+		return errBusy
+	}
+	if err != nil {
+		return fmt.Errorf("lock: %w", err)
+	}
+	fmt.Fprintln(os.Stdout, "fence", fence)
+	if err := errors.Join(work(ctx, conn, fence), release(ctx, conn)); err != nil {
+		return err
+	}
+	fmt.Fprintln(os.Stdout, "done")
+	return nil
+}
+
+func work(ctx context.Context, conn *redis.Conn, fence int64) error {
+	takes := 500
+	if v := os.Getenv("WORK_MS"); v != "" {
+		var err error
+		if takes, err = strconv.Atoi(v); err != nil {
+			return fmt.Errorf("WORK_MS: %w", err)
+		}
+	}
+	<-time.After(time.Duration(takes) * time.Millisecond)
+	written, err := write.Run(ctx, conn, []string{"report:result"}, fence, "go").Bool()
+	if err != nil {
+		return fmt.Errorf("write: %w", err)
+	}
+	if !written {
+		return fmt.Errorf("%w: somebody with a larger fence has written", errLost)
+	}
+	return nil
+}
+
+func release(ctx context.Context, conn *redis.Conn) error {
+	err := conn.Do(ctx, "UNLOCK", "report").Err()
+	if redis.HasErrorPrefix(err, "LOSTLEASE") || redis.HasErrorPrefix(err, "NOTHELD") {
+		return fmt.Errorf("%w: %w", errLost, err)
+	}
+	return err
+}

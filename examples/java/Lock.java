@@ -1,0 +1,86 @@
+import java.net.URI;
+import java.util.Map;
+import redis.clients.jedis.CommandArguments;
+import redis.clients.jedis.Connection;
+import redis.clients.jedis.HostAndPort;
+import redis.clients.jedis.commands.ProtocolCommand;
+import redis.clients.jedis.exceptions.JedisDataException;
+
+/**
+ * Does a piece of work under the lock "report". Needs redis.clients:jedis.
+ *
+ * <p>LOCKPROXY_URL says where lockproxy is; the work takes WORK_MS milliseconds. Exit codes: 0 done, 1 the lock was lost
+ * and the work does not count, 75 somebody else has the lock.
+ */
+public final class Lock {
+  /**
+   * Whatever stores the result compares fences: a write of somebody who has lost the lock in the meantime is refused.
+   */
+  private static final String WRITE = """
+      local seen = tonumber(redis.call('HGET', KEYS[1], 'fence') or 0)
+      if tonumber(ARGV[1]) < seen then return 0 end
+      redis.call('HSET', KEYS[1], 'fence', ARGV[1], 'by', ARGV[2])
+      return 1""";
+
+  private static final class Lost extends Exception {
+    private static final long serialVersionUID = 1;
+
+    Lost(String why) {
+      super(why);
+    }
+  }
+
+  public static void main(String[] args) throws Exception {
+    System.exit(run(System.getenv()));
+  }
+
+  private static int run(Map<String, String> env) throws Exception {
+    URI url = URI.create(env.getOrDefault("LOCKPROXY_URL", "redis://127.0.0.1:7379"));
+    // A lock without PX belongs to its connection and is renewed while that is open: so one connection, no pool.
+    try (Connection connection = new Connection(new HostAndPort(url.getHost(), url.getPort()))) {
+      // WAIT stays below the socket timeout, 2 s by default. GRACE 0: if this process dies, the lock is free at once.
+      Object fence = command(connection, "LOCK", "report", "WAIT", "1500", "GRACE", "0");
+      if (fence == null) {
+        System.err.println("busy: somebody else has the lock");
+        return 75;
+      }
+      System.out.println("fence " + fence);
+      try {
+        try {
+          Thread.sleep(Long.parseLong(env.getOrDefault("WORK_MS", "500"))); // the work
+          Object written = command(connection, "EVAL", WRITE, "1", "report:result", fence.toString(), "java");
+          if (written.equals(0L)) {
+            throw new Lost("somebody with a larger fence has written");
+          }
+        } finally {
+          release(connection);
+        }
+      } catch (Lost err) {
+        System.err.println("lost: " + err.getMessage());
+        return 1;
+      }
+    }
+    System.out.println("done");
+    return 0;
+  }
+
+  private static void release(Connection connection) throws Lost {
+    try {
+      command(connection, "UNLOCK", "report");
+    } catch (JedisDataException err) {
+      if (err.getMessage().startsWith("LOSTLEASE") || err.getMessage().startsWith("NOTHELD")) {
+        throw new Lost(err.getMessage());
+      }
+      throw err;
+    }
+  }
+
+  private static Object command(Connection connection, String name, String... args) {
+    ProtocolCommand command = name::getBytes;
+    CommandArguments arguments = new CommandArguments(command);
+    for (String arg : args) {
+      arguments.add(arg);
+    }
+    return connection.executeCommand(arguments);
+  }
+}

@@ -1,0 +1,59 @@
+// Does a piece of work under the lock "report". Needs: npm install redis
+//
+// LOCKPROXY_URL says where lockproxy is; the work takes WORK_MS milliseconds.
+// Exit codes: 0 done, 1 the lock was lost and the work does not count, 75 somebody else has the lock.
+
+import { setTimeout as sleep } from 'node:timers/promises';
+import { createClient } from 'redis';
+
+// Whatever stores the result compares fences: a write of somebody who has lost the lock in the meantime is refused.
+const WRITE = `
+local seen = tonumber(redis.call('HGET', KEYS[1], 'fence') or 0)
+if tonumber(ARGV[1]) < seen then return 0 end
+redis.call('HSET', KEYS[1], 'fence', ARGV[1], 'by', ARGV[2])
+return 1`;
+
+class Lost extends Error {}
+
+const work = () => sleep(Number(process.env.WORK_MS ?? 500));
+
+async function release(client) {
+  try {
+    await client.sendCommand(['UNLOCK', 'report']);
+  } catch (err) {
+    throw /^(LOSTLEASE|NOTHELD)/.test(err.message) ? new Lost(err.message) : err;
+  }
+}
+
+// A lock without PX belongs to its connection and is renewed while that is open: so no reconnecting, which would go on
+// without the lock.
+const client = createClient({
+  url: process.env.LOCKPROXY_URL ?? 'redis://127.0.0.1:7379',
+  socket: { reconnectStrategy: false },
+});
+client.on('error', (err) => console.error('connection:', err.message));
+await client.connect();
+
+// GRACE 0: if this process dies, the lock is free at once.
+const fence = await client.sendCommand(['LOCK', 'report', 'WAIT', '2000', 'GRACE', '0']);
+if (fence === null) {
+  console.error('busy: somebody else has the lock');
+  process.exit(75);
+}
+console.log('fence', fence);
+try {
+  try {
+    await work();
+    if (!(await client.eval(WRITE, { keys: ['report:result'], arguments: [String(fence), 'node'] }))) {
+      throw new Lost('somebody with a larger fence has written');
+    }
+  } finally {
+    await release(client);
+  }
+  console.log('done');
+} catch (err) {
+  if (!(err instanceof Lost)) throw err;
+  console.error('lost:', err.message);
+  process.exitCode = 1;
+}
+await client.close();

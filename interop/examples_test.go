@@ -1,0 +1,138 @@
+//go:build interop
+
+package interop
+
+import (
+	"context"
+	"errors"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"lockproxy/internal/redistest"
+)
+
+// examples are the programs under examples/, by language.
+var examples = map[string]func(t *testing.T) (name string, args []string){
+	"shell": func(t *testing.T) (string, []string) {
+		requireTools(t, "redis-cli")
+		return abs(t, root, "examples", "shell", "lock.sh"), nil
+	},
+	"python": func(t *testing.T) (string, []string) {
+		return python(t), []string{abs(t, root, "examples", "python", "lock.py")}
+	},
+	"node": func(t *testing.T) (string, []string) {
+		return "node", []string{filepath.Join(node(t, abs(t, root, "examples", "node", "lock.mjs")), "lock.mjs")}
+	},
+	"go": func(t *testing.T) (string, []string) {
+		path := filepath.Join(cache, "example-go")
+		if err := tool(t.Context(), root, "go", "build", "-o", path, "./examples/go"); err != nil {
+			t.Fatal(err)
+		}
+		return path, nil
+	},
+	"java": func(t *testing.T) (string, []string) {
+		classpath := java(t, "java", abs(t, "java", "pom.xml"), nil, []string{abs(t, root, "examples", "java", "Lock.java")})
+		return "java", javaCommand(classpath, "Lock").Args[1:]
+	},
+}
+
+// Exit codes of the examples.
+const (
+	exampleDone = 0
+	exampleLost = 1
+	exampleBusy = 75
+)
+
+func TestExamples(t *testing.T) {
+	for language, example := range examples {
+		t.Run(language, func(t *testing.T) {
+			t.Parallel()
+			name, args := example(t)
+			s := newStand(t)
+			start := func(workMS string) <-chan exampleRun { return startExample(t, s, workMS, name, args) }
+			lock := openGoRedis(t, "redis://"+s.proxy)
+
+			t.Run("takes the lock, writes, releases", func(t *testing.T) {
+				r := receive(t, start("50"))
+				r.want(t, exampleDone, `^fence \d+\ndone\n$`)
+				equal(t, do(t, lock, "HGET", "report:result", "fence"), any(strings.Fields(r.output)[1]))
+				equal(t, do(t, lock, "HGET", "report:result", "by"), any(language))
+				equal(t, do(t, lock, "LOCKINFO", "report"), nil)
+			})
+			t.Run("two take turns", func(t *testing.T) {
+				one, other := start("300"), start("300")
+				a, b := receive(t, one), receive(t, other)
+				a.want(t, exampleDone, `done\n$`)
+				b.want(t, exampleDone, `done\n$`)
+				if a.output == b.output {
+					t.Errorf("both have the same fence: %q", a.output)
+				}
+			})
+			t.Run("busy", func(t *testing.T) {
+				do(t, lock, "LOCK", "report")
+				receive(t, start("50")).want(t, exampleBusy, `^busy: `)
+				equal(t, do(t, lock, "UNLOCK", "report"), int64(1))
+			})
+			t.Run("the lock is lost", func(t *testing.T) {
+				ended := start("700")
+				taken(t, lock)
+				equal(t, do(t, lock, "FORCEUNLOCK", "report"), int64(1))
+				receive(t, ended).want(t, exampleLost, `^fence \d+\nlost: `)
+			})
+			t.Run("somebody else has it meanwhile", func(t *testing.T) {
+				ended := start("700")
+				taken(t, lock)
+				do(t, lock, "FORCEUNLOCK", "report")
+				next := fence(t, do(t, lock, "TRYLOCK", "report"), 0)
+				do(t, lock, "HSET", "report:result", "fence", strconv.FormatInt(next, 10), "by", "the next")
+				receive(t, ended).want(t, exampleLost, `^fence \d+\nlost: `)
+				equal(t, do(t, lock, "HGET", "report:result", "by"), any("the next"))
+				equal(t, do(t, lock, "UNLOCK", "report"), int64(1))
+			})
+		})
+	}
+}
+
+// taken returns when the example has the lock.
+func taken(t *testing.T, s session) {
+	t.Helper()
+	redistest.Eventually(t, limit, "the example to take the lock", func() bool { return do(t, s, "EXISTS", "report") == int64(1) })
+}
+
+// exampleRun is one run of an example.
+type exampleRun struct {
+	output string // standard output, then standard error
+	code   int
+	err    error // other than an exit code
+}
+
+func startExample(t *testing.T, s *stand, workMS, name string, args []string) <-chan exampleRun {
+	ended := make(chan exampleRun, 1)
+	cmd := exec.Command(name, args...)
+	cmd.Env = s.environment("WORK_MS=" + workMS)
+	go runExample(t.Context(), cmd, ended)
+	return ended
+}
+
+func runExample(ctx context.Context, cmd *exec.Cmd, ended chan<- exampleRun) {
+	ctx, cancel := context.WithTimeout(ctx, limit-time.Second)
+	defer cancel()
+	stdout, stderr, err := run(ctx, cmd)
+	r := exampleRun{output: string(stdout) + string(stderr), code: cmd.ProcessState.ExitCode()}
+	if exit := new(exec.ExitError); !errors.As(err, &exit) {
+		r.err = err
+	}
+	ended <- r
+}
+
+func (r exampleRun) want(t *testing.T, code int, output string) {
+	t.Helper()
+	if r.err != nil || r.code != code || !regexp.MustCompile(output).MatchString(r.output) {
+		t.Fatalf("exit code %d, want %d; %v; output %q, want %s", r.code, code, r.err, r.output, output)
+	}
+}
