@@ -1,0 +1,108 @@
+package lockcmds
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"lockproxy/internal/redistest"
+	"lockproxy/internal/watchdog"
+)
+
+func TestHandOverToAClientThatHungUpIsGivenBack(t *testing.T) {
+	srv := redistest.Start(t)
+	p := startProxy(t, srv, func(o *Options) { o.Lease = time.Minute })
+	a, b, c := p.session(2), p.session(2), p.session(2)
+	a.fence("LOCK k")
+	b.send("LOCK k")
+	b.awaitWaiting()
+	redistest.Eventually(t, patience, "b's deciding attempt", func() bool { return p.settled("k") && p.attempts.Load() == 1 })
+	answer := a.lane.holdBack()
+	a.send("UNLOCK k")
+	redistest.Eventually(t, patience, "redis to answer", func() bool { return a.lane.answered.Load() == 2 })
+	b.hangUp()
+	c.send("LOCK k")
+	c.awaitWaiting()
+	start := time.Now()
+	answer()
+	equal(t, "unlock", a.reply(), ":1")
+	fenceIn(t, c.reply())
+	if took := time.Since(start); took > time.Second || p.handovers.Load() != 1 {
+		t.Errorf("given back after %v, %d hand-overs", took, p.handovers.Load())
+	}
+}
+
+// settled reports whether no attempt for the lock is on its way.
+func (p *proxy) settled(key string) bool {
+	p.e.mu.Lock()
+	defer p.e.mu.Unlock()
+	r := p.e.rooms[key]
+	return r != nil && r.trying == nil
+}
+
+func TestMessageDuringAnAttemptCausesAnother(t *testing.T) {
+	srv := redistest.Start(t)
+	p, q := startProxy(t, srv, func(o *Options) { o.Lease = time.Minute }), startProxy(t, srv, nil)
+	a, b := p.session(2), q.session(2)
+	a.fence("LOCK k")
+	b.send("LOCK k")
+	b.awaitWaiting()
+	redistest.Eventually(t, patience, "b's deciding attempt", func() bool { return q.settled("k") && q.attempts.Load() == 1 })
+	q.e.mu.Lock()
+	r := q.e.rooms["k"]
+	w := r.plain.first
+	r.trying, w.state = w, stateTrying // as if an attempt were on its way that finds the lock held
+	q.e.mu.Unlock()
+	a.want("UNLOCK k", ":1")
+	redistest.Eventually(t, patience, "the message", func() bool {
+		q.e.mu.Lock()
+		defer q.e.mu.Unlock()
+		return w.again
+	})
+	q.e.mu.Lock()
+	q.e.settleLocked(w, answer{0, 60000}, nil)
+	q.e.mu.Unlock()
+	fenceIn(t, b.reply())
+}
+
+func TestCommandsOnALeaseWaitForItsRenewal(t *testing.T) {
+	sent, answer := make(chan struct{}), make(chan struct{})
+	dog, err := watchdog.New(watchdog.Options{
+		Submit: func(f func()) error { go f(); return nil },
+		Renew: func(context.Context, any, []watchdog.Renewal) ([]watchdog.Verdict, error) {
+			close(sent)
+			<-answer
+			return []watchdog.Verdict{watchdog.Renewed}, nil
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	stopped := make(chan struct{})
+	go func() {
+		defer close(stopped)
+		_ = dog.Run(ctx)
+	}()
+	defer func() { cancel(); <-stopped }()
+	l := dog.Track(watchdog.Entry{Key: "k", Owner: "o", Fence: 1, TTL: time.Second}, time.Now())
+	<-sent
+	s := &session{t: t}
+	done := make(chan struct{})
+	s.mu.Lock()
+	ordered(s, l, func() { close(done) }, func() { t.Error("abandoned") })
+	s.mu.Unlock()
+	select {
+	case <-done:
+		t.Fatal("sent while a renewal was on its way")
+	default:
+	}
+	close(answer)
+	<-done
+	now := false
+	ordered(s, l, func() { now = true }, nil)
+	if !now {
+		t.Fatal("not sent at once though no renewal was on its way")
+	}
+	l.Forget()
+}
