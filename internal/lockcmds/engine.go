@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/panjf2000/ants/v2"
@@ -39,8 +40,11 @@ type Options struct {
 	FairWait time.Duration  // spacing of deadlines in the fair queue; 0: 300 s, Redisson's default
 	DeadHead time.Duration  // how long the head of a free lock's fair queue may be deaf; 0: 8 s
 
-	MaxWaiters        int // of this engine; 0: no limit
+	MaxWaiters        int // 0: no limit
 	MaxWaitersPerLock int // 0: no limit
+
+	// Waiting counts the waiters of all engines that share it, which MaxWaiters bounds together. nil: of this one.
+	Waiting *atomic.Int64
 
 	Cluster bool   // names must keep key and channel in one hash slot; fences are counted per hash tag
 	Publish string // the command that wakes waiters; empty: PUBLISH
@@ -54,6 +58,7 @@ type Events struct {
 	Granted    func(v Verb, waited time.Duration) // a lock was acquired, so long after it was asked for
 	HandedOver func()                             // by a release that granted in the same step
 	Attempt    func()                             // one script for a waiter
+	Refused    func()                             // somebody may not wait: too many do, or the proxy stops
 	Lost       func(reason string)
 }
 
@@ -75,7 +80,6 @@ type Engine struct {
 	clients  map[uint64]*client
 	holds    map[holdKey]*hold
 	rooms    map[string]*room
-	waiting  int // waiters in all rooms
 	draining bool
 	started  bool
 }
@@ -109,6 +113,9 @@ func New(opts Options) (*Engine, error) {
 	}
 	if opts.Logger == nil {
 		opts.Logger = zap.NewNop()
+	}
+	if opts.Waiting == nil {
+		opts.Waiting = new(atomic.Int64)
 	}
 	e := &Engine{
 		opts:    opts,
@@ -216,6 +223,7 @@ func (e *Engine) Drain() {
 	}
 	e.mu.Unlock()
 	for _, w := range refused {
+		e.refusedOne()
 		e.jobs.submit(func() { e.turnAway(w, draining()) })
 	}
 }

@@ -2,6 +2,7 @@ package lockcmds
 
 import (
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -577,7 +578,11 @@ func TestDrainRefusesWaiters(t *testing.T) {
 
 func TestWaitersAreLimited(t *testing.T) {
 	srv := redistest.Start(t)
-	p := startProxy(t, srv, func(o *Options) { o.MaxWaitersPerLock, o.MaxWaiters = 1, 2 })
+	var refused atomic.Int64
+	p := startProxy(t, srv, func(o *Options) {
+		o.MaxWaitersPerLock, o.MaxWaiters = 1, 2
+		o.Events.Refused = func() { refused.Add(1) }
+	})
 	a, b, c := p.session(2), p.session(2), p.session(2)
 	a.fence("LOCK k")
 	a.fence("LOCK j")
@@ -588,6 +593,26 @@ func TestWaitersAreLimited(t *testing.T) {
 	c.send("LOCK j")
 	c.awaitWaiting()
 	p.session(2).want("LOCK i", "-OVERLOADED too many waiters")
+	equal(t, "refusals counted", refused.Load(), int64(2))
+	p.e.Drain()
+	for _, s := range []*session{b, c} {
+		equal(t, "waiter in a drain", s.reply(), "-OVERLOADED draining")
+	}
+	equal(t, "refusals counted", refused.Load(), int64(4))
+}
+
+func TestWaitersOfEnginesAreLimitedTogether(t *testing.T) {
+	srv := redistest.Start(t)
+	var waiting atomic.Int64
+	limit := func(o *Options) { o.MaxWaiters, o.Waiting = 1, &waiting }
+	p, q := startProxy(t, srv, limit), startProxy(t, srv, limit)
+	p.session(2).fence("LOCK k")
+	w := q.session(2)
+	w.send("LOCK k")
+	w.awaitWaiting()
+	p.session(2).want("LOCK k", "-OVERLOADED too many waiters")
+	w.hangUp()
+	p.session(2).want("LOCK k WAIT 1", "(nil)")
 }
 
 func TestPipelinedUnlockAndLockKeepTheirOrder(t *testing.T) {

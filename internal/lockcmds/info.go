@@ -86,11 +86,24 @@ func appendNumber(dst []byte, name string, value int64) []byte {
 // sessions hold for one owner is shown once, with the session that acquired first; fair-waiters are those of this
 // proxy.
 func (e *Engine) list(proto int, cmd Command) []byte {
+	found := e.find(cmd.Match)
+	if cmd.Count > 0 && len(found) > cmd.Count {
+		found = found[:cmd.Count]
+	}
+	out := redcon.AppendArray(nil, len(found))
+	for _, i := range found {
+		out = appendInfo(out, proto, i)
+	}
+	return out
+}
+
+// find lists the locks held through this engine whose key matches the pattern; an empty one matches all.
+func (e *Engine) find(pattern string) []lockInfo {
 	var found []lockInfo
 	now := time.Now()
 	e.mu.Lock()
 	for k, h := range e.holds {
-		if cmd.Match != "" && !match.Match(k.key, cmd.Match) {
+		if pattern != "" && !match.Match(k.key, pattern) {
 			continue
 		}
 		i := lockInfo{
@@ -109,12 +122,33 @@ func (e *Engine) list(proto int, cmd Command) []byte {
 	slices.SortFunc(found, func(a, b lockInfo) int {
 		return cmp.Or(cmp.Compare(a.key, b.key), cmp.Compare(a.owner, b.owner))
 	})
-	if cmd.Count > 0 && len(found) > cmd.Count {
-		found = found[:cmd.Count]
+	return found
+}
+
+// Held is one lock that is held through an engine.
+type Held struct {
+	Key, Owner   string
+	Holds, Fence int64
+	TTL          time.Duration // what is left of the lease
+	Waiters      int           // of this proxy
+	Client       ClientInfo    // of those that hold it for this owner, the first
+}
+
+// Held lists the locks that are held through this engine, by key.
+func (e *Engine) Held() []Held {
+	var list []Held
+	for _, i := range e.find("") {
+		list = append(list, Held{
+			Key: i.key, Owner: i.owner, Holds: i.holds, Fence: i.fence, TTL: time.Duration(i.ttl) * time.Millisecond,
+			Waiters: int(i.local), Client: i.client,
+		})
 	}
-	out := redcon.AppendArray(nil, len(found))
-	for _, i := range found {
-		out = appendInfo(out, proto, i)
-	}
-	return out
+	return list
+}
+
+// Holds is how many locks are held through this engine.
+func (e *Engine) Holds() int {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return len(e.holds)
 }

@@ -95,11 +95,12 @@ func (e *Engine) await(w *waiter, pttl int64) []byte {
 		e.finishLocked(w)
 		e.mu.Unlock()
 		e.leave(w, nil)
+		e.refusedOne()
 		return resp.AppendError(nil, resp.Overloaded, full)
 	}
 	r := e.roomLocked(w.key)
 	w.room, w.state = r, stateWaiting
-	e.waiting++
+	e.opts.Waiting.Add(1)
 	if w.fair() {
 		e.enterFairLocked(r, w)
 	} else {
@@ -124,7 +125,7 @@ func (e *Engine) fullLocked(key string) string {
 	switch {
 	case e.draining:
 		return "draining"
-	case e.opts.MaxWaiters > 0 && e.waiting >= e.opts.MaxWaiters:
+	case e.opts.MaxWaiters > 0 && e.opts.Waiting.Load() >= int64(e.opts.MaxWaiters):
 		return "too many waiters"
 	case e.opts.MaxWaitersPerLock > 0 && r != nil && r.plain.len+r.fair.len >= e.opts.MaxWaitersPerLock:
 		return "too many waiters for this lock"
@@ -139,7 +140,7 @@ func (e *Engine) exitLocked(w *waiter) {
 		return
 	}
 	w.room = nil
-	e.waiting--
+	e.opts.Waiting.Add(-1)
 	if w.fair() {
 		r.fair.remove(w)
 		e.hub.leave(w.topic)
@@ -347,7 +348,10 @@ func (e *Engine) settleLocked(w *waiter, a answer, err error) (after func()) {
 	case w.c.ended:
 		after = func() { e.leave(w, nil) }
 	case w.refused:
-		after = func() { e.turnAway(w, draining()) }
+		after = func() {
+			e.refusedOne()
+			e.turnAway(w, draining())
+		}
 	case errors.As(err, &refusal):
 		after = func() { e.turnAway(w, failed(err)) }
 	case w.expired && (errors.Is(err, ErrInDoubt) || w.doubt && err != nil):
@@ -467,6 +471,13 @@ func (e *Engine) abandonLocked(w *waiter) {
 // once must not be taken out by the clean-up of its earlier wait.
 func (e *Engine) turnAway(w *waiter, reply func(proto int) []byte) {
 	e.leave(w, func() { e.reply(w, reply) })
+}
+
+// refusedOne tells metrics.
+func (e *Engine) refusedOne() {
+	if f := e.opts.Events.Refused; f != nil {
+		f()
+	}
 }
 
 func draining() func(int) []byte {

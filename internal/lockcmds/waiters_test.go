@@ -156,8 +156,8 @@ func TestThousandsOfWaitersCostLittle(t *testing.T) {
 	sessions[0].want("UNLOCK k", ":1")
 	p.e.mu.Lock()
 	defer p.e.mu.Unlock()
-	if len(p.e.rooms) != 0 || p.e.waiting != 0 {
-		t.Errorf("%d rooms, %d waiters left", len(p.e.rooms), p.e.waiting)
+	if len(p.e.rooms) != 0 || p.e.opts.Waiting.Load() != 0 {
+		t.Errorf("%d rooms, %d waiters left", len(p.e.rooms), p.e.opts.Waiting.Load())
 	}
 }
 

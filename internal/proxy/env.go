@@ -4,21 +4,18 @@ import (
 	"sync/atomic"
 	"time"
 
-	"go.uber.org/zap"
-
 	"lockproxy/internal/lockcmds"
 	"lockproxy/internal/upstream"
 )
 
 // env is what all sessions of a server share.
 type env struct {
-	opts       Options
-	upstream   *upstream.Upstream
-	locks      *lockRegistry
-	table      atomic.Pointer[policyTable]
-	stats      stats
-	pinReasons pinReasons
-	started    time.Time
+	opts     Options
+	upstream *upstream.Upstream
+	locks    *lockRegistry
+	table    atomic.Pointer[policyTable]
+	stats    stats
+	started  time.Time
 }
 
 // policies is the policy table for the commands that Redis has now.
@@ -48,10 +45,4 @@ func (e *env) firstIdentity() upstream.Identity {
 // restricts reports whether Redis's narrower limits for clients that must authenticate first apply to an identity.
 func (e *env) restricts(id upstream.Identity) bool {
 	return !id.Authenticated() && e.upstream.NeedsAuth()
-}
-
-// lockLost counts and logs the loss of a lock that a client of this proxy held.
-func (e *env) lockLost(reason string) {
-	e.stats.lost.Add(1)
-	e.opts.Logger.Warn("lock lost", zap.String("reason", reason))
 }

@@ -1,12 +1,9 @@
 package proxy
 
 import (
-	"maps"
 	"os"
-	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 )
 
@@ -32,7 +29,7 @@ func (e *env) info(proto int) []byte {
 	open, idle := e.upstream.Pins()
 	number("pins_open", int64(open))
 	number("pins_idle", int64(idle))
-	text("pins_by_reason", e.pinReasons.String())
+	text("pins_by_reason", e.stats.pinReasons.String())
 	number("pin_waits", e.stats.pinWaits.Load())
 	number("pin_timeouts", e.stats.pinTimeouts.Load())
 	number("commands_refused_no_upstream", e.stats.refused.Load())
@@ -41,7 +38,8 @@ func (e *env) info(proto int) []byte {
 	number("clients_closed_protocol_error", e.stats.protocolErrors.Load())
 	number("clients_closed_query_limit", e.stats.queryLimit.Load())
 	number("clients_closed_output_limit", e.stats.outputLimit.Load())
-	number("locks_lost", e.stats.lost.Load())
+	number("lock_waits_refused", e.stats.waitRefused.Load())
+	number("locks_lost", int64(e.stats.lost.sum()))
 	number("session_panics", e.stats.panics.Load())
 
 	if proto < 3 {
@@ -49,32 +47,4 @@ func (e *env) info(proto int) []byte {
 	}
 	reply := appendHeader(nil, '=', len("txt:")+b.Len())
 	return append(append(append(reply, "txt:"...), b.String()...), '\r', '\n')
-}
-
-// pinReasons counts the pins that sessions have, by the command that made each necessary.
-type pinReasons struct {
-	mu    sync.Mutex
-	count map[string]int
-}
-
-func (r *pinReasons) add(reason string, n int) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.count == nil {
-		r.count = map[string]int{}
-	}
-	if r.count[reason] += n; r.count[reason] == 0 {
-		delete(r.count, reason)
-	}
-}
-
-// String lists the reasons that there are, "blpop=1,multi=2".
-func (r *pinReasons) String() string {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	var parts []string
-	for _, reason := range slices.Sorted(maps.Keys(r.count)) {
-		parts = append(parts, reason+"="+strconv.Itoa(r.count[reason]))
-	}
-	return strings.Join(parts, ",")
 }

@@ -15,6 +15,7 @@ type output struct {
 	mid     bool      // out ends in the middle of a reply
 	pushes  []byte    // out-of-band data that waits for the end of that reply
 	stalled []segment // output behind a reply that is not known yet, in order
+	unread  int       // bytes in all of these, and those that an engine has taken and not yet written
 }
 
 // segment is output that waits for its turn: the reply of owner, or, without an owner, bytes behind it.
@@ -40,6 +41,22 @@ func (s *Session) emit(b []byte) {
 	if s.closing {
 		return
 	}
+	s.place(b)
+	s.countUnread(len(b))
+}
+
+// countUnread counts bytes until they are written, and ends a client that lets them pile up.
+func (s *Session) countUnread(n int) {
+	s.unread += n
+	if s.unread > s.env.opts.Limits.Output && !s.ended {
+		s.env.opts.Logger.Warn("client closed: output buffer limit", zap.String("client", s.addr), zap.Int("bytes", s.unread))
+		s.env.stats.outputLimit.Add(1)
+		s.end()
+	}
+}
+
+// place puts bytes that are counted where they belong.
+func (s *Session) place(b []byte) {
 	if len(s.stalled) > 0 {
 		last := &s.stalled[len(s.stalled)-1]
 		if last.owner != nil {
@@ -53,11 +70,6 @@ func (s *Session) emit(b []byte) {
 		s.out, s.spare = s.spare, nil
 	}
 	s.out = append(s.out, b...)
-	if len(s.out) > s.env.opts.Limits.Output && !s.ended {
-		s.env.opts.Logger.Warn("client closed: output buffer limit", zap.String("client", s.addr), zap.Int("bytes", len(s.out)))
-		s.env.stats.outputLimit.Add(1)
-		s.end()
-	}
 }
 
 // stall makes the output behind this point wait for the reply of c.
@@ -68,6 +80,7 @@ func (s *Session) unstall(c *scriptCall, reply []byte) {
 	for i := range s.stalled {
 		if s.stalled[i].owner == c {
 			s.stalled[i] = segment{b: reply}
+			s.countUnread(len(reply))
 			break
 		}
 	}
@@ -78,7 +91,7 @@ func (s *Session) unstall(c *scriptCall, reply []byte) {
 			s.stalled = waiting[i:]
 			return
 		}
-		s.emit(seg.b)
+		s.place(seg.b)
 	}
 }
 
@@ -86,6 +99,7 @@ func (s *Session) unstall(c *scriptCall, reply []byte) {
 func (s *Session) push(b []byte) {
 	if s.mid && len(s.stalled) == 0 {
 		s.pushes = append(s.pushes, b...)
+		s.countUnread(len(b))
 		return
 	}
 	held := s.stalled
@@ -100,7 +114,7 @@ func (s *Session) setMid(mid bool) {
 	if !mid && len(s.pushes) > 0 {
 		b := s.pushes
 		s.pushes = nil
-		s.emit(b)
+		s.place(b)
 	}
 }
 
@@ -130,6 +144,7 @@ func (s *Session) EndWrite(b []byte) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.writing = false
+	s.unread -= len(b)
 	if cap(b) <= maxKept && s.spare == nil {
 		s.spare = b[:0]
 	}

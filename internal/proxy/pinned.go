@@ -67,7 +67,7 @@ func (s *Session) deliverPin(conn *upstream.Pin, reason string) {
 
 func (s *Session) setPin(conn *upstream.Pin, reason string) {
 	s.pin = &pinned{s: s, conn: conn, reason: reason, fresh: true}
-	s.env.pinReasons.add(reason, 1)
+	s.env.stats.pinReasons.add(reason, 1)
 	conn.Observe(s.pin)
 	if conn.Name() != s.name {
 		// The name shows in CLIENT LIST and CLIENT INFO of this connection, as it would on the client's own.
@@ -83,13 +83,13 @@ func (s *Session) releasePin() {
 		return
 	}
 	s.pin = nil
-	s.env.pinReasons.add(p.reason, -1)
+	s.env.stats.pinReasons.add(p.reason, -1)
 	p.conn.Release()
 }
 
 // discard closes the connection of a pin that the session has given up.
 func (p *pinned) discard() {
-	p.s.env.pinReasons.add(p.reason, -1)
+	p.s.env.stats.pinReasons.add(p.reason, -1)
 	p.conn.Discard()
 }
 

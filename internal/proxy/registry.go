@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"net"
 	"sync"
+	"sync/atomic"
 
 	"github.com/panjf2000/ants/v2"
 	"github.com/redis/rueidis"
@@ -25,6 +26,8 @@ type lockRegistry struct {
 	env  *env
 	pool *ants.Pool
 	wg   sync.WaitGroup
+
+	waiting atomic.Int64 // of all engines
 
 	mu       sync.Mutex
 	engines  map[lockID]*lockcmds.Engine
@@ -82,9 +85,10 @@ func (r *lockRegistry) options(id upstream.Identity) lockcmds.Options {
 		Grace:             o.Locks.Grace,
 		MaxHold:           o.Locks.MaxHold,
 		MaxWaiters:        o.Locks.MaxWaiters,
+		Waiting:           &r.waiting,
 		MaxWaitersPerLock: o.Locks.MaxWaitersPerLock,
 		Logger:            o.Logger.Named("locks"),
-		Events:            lockcmds.Events{Lost: r.env.lockLost},
+		Events:            r.env.lockEvents(),
 	}
 }
 
@@ -130,6 +134,19 @@ func (r *lockRegistry) close(ctx context.Context) error {
 	return first
 }
 
+// held is how many locks clients of this proxy hold.
+func (r *lockRegistry) held() int {
+	r.mu.Lock()
+	engines := r.all()
+	r.mu.Unlock()
+	n := 0
+	for _, e := range engines {
+		n += e.Holds()
+	}
+	return n
+}
+
+// all is called with mu held.
 func (r *lockRegistry) all() []*lockcmds.Engine {
 	var list []*lockcmds.Engine
 	for _, e := range r.engines {

@@ -233,6 +233,13 @@ func (u *Upstream) needsAuth(ctx context.Context) bool {
 // Commands is the table of what Redis can do.
 func (u *Upstream) Commands() *Table { return u.table.Load() }
 
+// Lanes returns how many lanes there are.
+func (u *Upstream) Lanes() int {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return len(u.lanes)
+}
+
 // Pins returns how many pinned connections exist and how many of them are idle.
 func (u *Upstream) Pins() (open, idle int) { return u.pins.count() }
 
