@@ -35,13 +35,15 @@ type pushReply []any
 // hangUp closes the connection; what it says is of no interest.
 func (c *conn) hangUp() { _ = c.nc.Close() }
 
+func newConn(nc net.Conn) *conn { return &conn{nc: nc, rd: bufio.NewReader(nc)} }
+
 // dialRESP connects and, for version 3, says HELLO. The limit covers both.
 func dialRESP(addr string, proto int, limit time.Duration) (*conn, error) {
 	nc, err := net.DialTimeout("tcp", addr, limit)
 	if err != nil {
 		return nil, err
 	}
-	c := &conn{nc: nc, rd: bufio.NewReader(nc)}
+	c := newConn(nc)
 	if proto == 3 {
 		v, err := c.do(limit, "HELLO", "3")
 		if e, refused := v.(errorReply); refused {

@@ -1,5 +1,359 @@
 package locks
 
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/signal"
+	"strconv"
+	"sync/atomic"
+	"syscall"
+	"time"
+)
+
+// workerEnv carries a workerConfig as JSON.
 const workerEnv = "LOCKPROXY_TEST_WORKER"
 
-func workerMain(string) int { return 2 }
+// workerConfig is what a worker process is told.
+type workerConfig struct {
+	Name    string // unique, also over restarts
+	Seed    uint64
+	Proxies []string // addresses as this worker reaches them
+	Keys    []string
+	Lease   time.Duration // of the proxies' watchdog
+	Ledger  string        // socket
+	Journal string        // file
+	NoGrace bool          // never ask for GRACE
+}
+
+// worker is a client process of the chaos tests: it takes locks in all ways there are, works on the ledger under them,
+// and writes down what it asked and was told. It does one thing after the other.
+type worker struct {
+	cfg     workerConfig
+	rng     *rand.Rand
+	journal journal
+	ledger  *ledgerClient
+	main    *session // nil: not connected
+	other   *session // a second connection, for owners that use several
+	n       int      // commands so far
+	dialed  int
+	stop    atomic.Bool // SIGTERM: finish the cycle, then end
+}
+
+// session is a connection with the name its own owner gets in the history.
+type session struct {
+	*conn
+	proxy int
+	name  string
+}
+
+// wish is how a lock is asked for.
+type wish struct {
+	verb, key, owner string // owner "": the session's own
+	lease            time.Duration
+	fixed            bool
+	wait             time.Duration
+	graced           bool
+	args             []string
+}
+
+func workerMain(config string) int {
+	var cfg workerConfig
+	if err := json.Unmarshal([]byte(config), &cfg); err != nil {
+		fmt.Fprintln(os.Stderr, "worker:", err)
+		return 2
+	}
+	file, err := os.OpenFile(cfg.Journal, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "worker:", err)
+		return 2
+	}
+	w := &worker{cfg: cfg, rng: rand.New(rand.NewPCG(cfg.Seed, 1)), journal: journal{file}}
+	if w.ledger, err = dialLedger(cfg.Ledger); err != nil {
+		fmt.Fprintln(os.Stderr, "worker:", err)
+		return 2
+	}
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, syscall.SIGTERM)
+	go func() {
+		<-signals
+		w.stop.Store(true)
+	}()
+	for !w.stop.Load() {
+		w.cycle()
+		w.pause(10 * time.Millisecond)
+	}
+	return 0
+}
+
+// pause thinks for up to d.
+func (w *worker) pause(d time.Duration) { time.Sleep(w.upTo(d)) }
+
+// upTo is a random length of time below d.
+func (w *worker) upTo(d time.Duration) time.Duration { return time.Duration(w.rng.Int64N(int64(d))) }
+
+func (w *worker) chance(percent int) bool { return w.rng.IntN(100) < percent }
+
+// cycle takes one lock, works under it and gives it back in one of many ways.
+func (w *worker) cycle() {
+	if w.main == nil && !w.connect(&w.main) {
+		w.pause(100 * time.Millisecond)
+		return
+	}
+	wish := w.choose()
+	got := w.acquire(w.main, wish)
+	if got.Out != acquired {
+		if got.Out == unknown {
+			w.hangUp()
+		}
+		return
+	}
+	holds := 1
+	value, naked, err := w.ledger.read(wish.key, got.Fence)
+	if err != nil && !errors.Is(err, errStale) {
+		fmt.Fprintln(os.Stderr, "worker: ledger:", err)
+		os.Exit(4)
+	}
+	stale := err != nil
+	if !w.work(wish, got.Fence, &holds) {
+		return
+	}
+	if !stale {
+		err = w.ledger.write(wish.key, got.Fence, value, naked)
+		if err != nil && !errors.Is(err, errStale) {
+			fmt.Fprintln(os.Stderr, "worker: ledger:", err)
+			os.Exit(4)
+		}
+	}
+	switch {
+	case w.chance(4):
+		w.hangUp() // and leave the lock to its lease or grace
+	case wish.fixed && w.chance(10):
+		time.Sleep(wish.lease) // let it run out
+	default:
+		w.release(wish, got.Fence, holds)
+	}
+}
+
+// choose makes up how to ask. Few keys, so that there is always somebody to wait for.
+func (w *worker) choose() wish {
+	x := wish{
+		verb: []string{"LOCK", "TRYLOCK", "FAIRLOCK"}[w.rng.IntN(3)], key: w.cfg.Keys[w.rng.IntN(len(w.cfg.Keys))],
+		lease: w.cfg.Lease, wait: -1,
+	}
+	opt := func(name string, ms int64) { x.args = append(x.args, name, strconv.FormatInt(ms, 10)) }
+	if w.chance(50) {
+		x.wait = []time.Duration{0, 20, 100, 500, 2000}[w.rng.IntN(5)] * time.Millisecond
+		opt("WAIT", x.wait.Milliseconds())
+	} else if x.verb == "TRYLOCK" {
+		x.wait = 0
+	}
+	if w.chance(35) {
+		x.fixed = true
+		x.lease = w.cfg.Lease/4 + w.upTo(w.cfg.Lease*3/4)
+		x.lease = x.lease.Truncate(time.Millisecond)
+		opt("PX", x.lease.Milliseconds())
+	}
+	if w.chance(5) {
+		most := w.cfg.Lease/2 + w.upTo(w.cfg.Lease)
+		most = most.Truncate(time.Millisecond)
+		x.lease = min(x.lease, most)
+		opt("MAXHOLD", most.Milliseconds())
+	}
+	if x.verb == "FAIRLOCK" && w.chance(80) || w.chance(30) {
+		x.owner = fmt.Sprintf("%s-%d", w.cfg.Name, w.n)
+		x.args = append(x.args, "OWNER", x.owner)
+	} else if !w.cfg.NoGrace && w.chance(30) {
+		x.graced = true
+		opt("GRACE", []int64{0, 0, 50, 300}[w.rng.IntN(4)])
+	}
+	return x
+}
+
+// work passes the time while the lock is held. It returns false if the connections had to be given up.
+func (w *worker) work(x wish, fence int64, holds *int) bool {
+	think := 5 * time.Millisecond
+	if w.chance(2) {
+		think = w.cfg.Lease * 3 / 2 // longer than one lease: the watchdog must do its part
+	}
+	for range 1 + w.rng.IntN(3) {
+		w.pause(think)
+		var o op
+		switch n := w.rng.IntN(10); {
+		case n < 2:
+			o = w.look(w.main, x, fence)
+		case n == 2:
+			o = w.extend(w.main, x)
+		case n == 3:
+			s := w.main
+			if x.owner != "" && w.second() {
+				s = w.other
+			}
+			again := x
+			again.wait, again.graced = 0, false
+			again.verb = "TRYLOCK"
+			again.args = nil
+			if x.owner != "" {
+				again.args = []string{"OWNER", x.owner}
+			}
+			again.lease, again.fixed = w.cfg.Lease, false
+			if o = w.acquire(s, again); o.Out == acquired && o.Fence == fence {
+				*holds++
+			} else if o.Out == acquired {
+				*holds = 1 // by a new grant: the old one had ended
+			}
+		default:
+			continue
+		}
+		if o.Out == unknown {
+			w.hangUp()
+			return false
+		}
+	}
+	return true
+}
+
+// release gives all holds back.
+func (w *worker) release(x wish, fence int64, holds int) {
+	for range holds {
+		s := w.main
+		if x.owner != "" && w.chance(40) && w.second() {
+			s = w.other
+		}
+		args := ownerArgs(x.owner)
+		o := op{Verb: "UNLOCK"}
+		if w.chance(30) {
+			args = append(args, "FENCE", strconv.FormatInt(fence, 10))
+			o.Fence = fence
+		}
+		switch w.do(s, x, o, args).Out {
+		case unknown, refused, notHeld:
+			// What is left of it is left to the lease; a new connection has a new owner.
+			w.hangUp()
+			return
+		case released:
+			return
+		}
+	}
+}
+
+func (w *worker) acquire(s *session, x wish) op {
+	return w.do(s, x, op{Verb: x.verb, Lease: int64(x.lease), Fixed: x.fixed, Wait: int64(x.wait)}, x.args)
+}
+
+func (w *worker) look(s *session, x wish, fence int64) op {
+	return w.do(s, x, op{Verb: "LOCKINFO", Fence: fence}, nil)
+}
+
+func (w *worker) extend(s *session, x wish) op {
+	px := (w.cfg.Lease/4 + w.upTo(w.cfg.Lease)).Truncate(time.Millisecond)
+	args := append([]string{"PX", strconv.FormatInt(px.Milliseconds(), 10)}, ownerArgs(x.owner)...)
+	return w.do(s, x, op{Verb: "EXTENDLOCK", Lease: int64(px), Fixed: x.fixed}, args)
+}
+
+func ownerArgs(owner string) []string {
+	if owner == "" {
+		return nil
+	}
+	return []string{"OWNER", owner}
+}
+
+// do sends one command and writes it down.
+func (w *worker) do(s *session, x wish, o op, args []string) op {
+	o.Worker, o.N, o.Proxy, o.Key, o.Graced = w.cfg.Name, w.n, s.proxy, x.key, x.graced
+	o.Owner, o.Named = x.owner, x.owner != ""
+	if !o.Named {
+		o.Owner = s.name
+	}
+	w.n++
+	limit := 3 * time.Second
+	if o.Wait > 0 {
+		limit += time.Duration(o.Wait)
+	} else if o.Wait < 0 {
+		limit = 4 * time.Second
+	}
+	o.Call = mono()
+	w.journal.put(o)
+	v, err := s.do(limit, append([]string{o.Verb, x.key}, args...)...)
+	o.Return = mono()
+	o.judge(v, err)
+	w.journal.put(o)
+	return o
+}
+
+// judge reads the reply.
+func (o *op) judge(v reply, err error) {
+	if err != nil {
+		o.Out, o.Return, o.Text = unknown, 0, err.Error()
+		return
+	}
+	o.Out = strange
+	switch v := v.(type) {
+	case errorReply:
+		o.Text = string(v)
+		switch v.code() {
+		case "NOTHELD", "LOSTLEASE":
+			o.Out = notHeld
+		case "NOUPSTREAM", "OVERLOADED", "LOADING":
+			o.Out = refused
+		case "INDOUBT":
+			o.Out, o.Return = unknown, 0
+		}
+	case nil:
+		switch {
+		case o.acquire():
+			o.Out = busy
+		case o.Verb == "LOCKINFO":
+			o.Out = others
+		}
+	case int64:
+		switch {
+		case o.acquire() && v > 0:
+			o.Out, o.Fence = acquired, v
+		case o.Verb == "UNLOCK" && v == 1:
+			o.Out = released
+		case o.Verb == "UNLOCK" && v == 0:
+			o.Out = still
+		case o.Verb == "EXTENDLOCK" && v == 1:
+			o.Out = extended
+		}
+	case []any:
+		info := fieldsOf(v)
+		if o.Out = others; info["fence"] == strconv.FormatInt(o.Fence, 10) && (!o.Named || info["owner"] == o.Owner) {
+			o.Out = mine
+		}
+	}
+	if o.Out == strange && o.Text == "" {
+		o.Text = fmt.Sprint(v)
+	}
+}
+
+// connect picks a proxy at random.
+func (w *worker) connect(s **session) bool {
+	i := w.rng.IntN(len(w.cfg.Proxies))
+	c, err := dialRESP(w.cfg.Proxies[i], 2+w.rng.IntN(2), 2*time.Second)
+	if err != nil {
+		return false
+	}
+	w.dialed++
+	*s = &session{conn: c, proxy: i, name: fmt.Sprintf("%s#%d", w.cfg.Name, w.dialed)}
+	return true
+}
+
+func (w *worker) second() bool { return w.other != nil || w.connect(&w.other) }
+
+// hangUp closes both connections, sometimes with a reset.
+func (w *worker) hangUp() {
+	for _, s := range []**session{&w.main, &w.other} {
+		if *s == nil {
+			continue
+		}
+		if tcp, ok := (*s).nc.(interface{ SetLinger(int) error }); ok && w.chance(30) {
+			_ = tcp.SetLinger(0)
+		}
+		(*s).conn.hangUp()
+		*s = nil
+	}
+}

@@ -1,0 +1,204 @@
+package locks
+
+import (
+	"fmt"
+	"os"
+	"strconv"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// chaosTime is how long faults are injected: short by default, so that it fits among the other tests.
+func chaosTime(t testing.TB) time.Duration {
+	t.Helper()
+	text := os.Getenv("LOCKPROXY_CHAOS_TIME")
+	if text == "" {
+		return 8 * time.Second
+	}
+	d, err := time.ParseDuration(text)
+	if err != nil {
+		t.Fatalf("LOCKPROXY_CHAOS_TIME: %v", err)
+	}
+	return d
+}
+
+// seedOf is LOCKPROXY_SEED or a new one. It is printed if the test fails.
+func seedOf(t testing.TB) uint64 {
+	t.Helper()
+	seed := uint64(time.Now().UnixNano())
+	if text := os.Getenv("LOCKPROXY_SEED"); text != "" {
+		var err error
+		if seed, err = strconv.ParseUint(text, 10, 64); err != nil {
+			t.Fatalf("LOCKPROXY_SEED: %v", err)
+		}
+	}
+	t.Logf("LOCKPROXY_SEED=%d", seed)
+	return seed
+}
+
+func TestLocksHoldUnderFaults(t *testing.T) {
+	runChaos(t, settings{seed: seedOf(t), workers: 6, keys: 3, lease: time.Second}, chaosTime(t))
+}
+
+func TestLocksHoldWhileThePartiesAreCutOff(t *testing.T) {
+	runChaos(t, settings{seed: seedOf(t), namespaces: true, workers: 6, keys: 3, lease: time.Second}, chaosTime(t))
+}
+
+func TestFencesHoldThoughRedisForgets(t *testing.T) {
+	runChaos(t, settings{seed: seedOf(t), volatile: true, workers: 6, keys: 3, lease: time.Second}, chaosTime(t)/2)
+}
+
+// runChaos is one experiment: some calm, then faults, then time to recover, then the end and all checks.
+func runChaos(t *testing.T, set settings, d time.Duration) {
+	s := newStand(t, set)
+	t.Cleanup(func() {
+		s.watcher.stop()
+		t.Log(s.summary())
+		for _, in := range s.incidents {
+			if t.Failed() {
+				t.Log(in)
+			}
+		}
+	})
+	s.wait(2 * time.Second)
+	s.inject(d, faults(s.lease))
+	s.recoverFromFaults()
+	s.endOfWork()
+	s.watcher.stop()
+	for _, f := range s.check() {
+		t.Errorf("check %s: %s", f.check, f.text)
+	}
+}
+
+// reconnect is what a proxy may need to notice the end of a cut and reach Redis again: a time-out to connect, and the
+// longest pause between attempts.
+const reconnect = 4 * time.Second
+
+// recoverFromFaults demands that each proxy grants locks again soon after the last fault, and that a release at one
+// reaches a waiter at the other.
+func (s *stand) recoverFromFaults() {
+	since := mono()
+	for i, p := range s.proxies {
+		s.pass(p, s.proxies[1-i], fmt.Sprintf("probe%d", i), since)
+	}
+}
+
+// pass hands a lock of its own from one proxy to the other.
+func (s *stand) pass(from, to *namedProxy, key string, since int64) {
+	var trouble error
+	for mono()-since < int64(reconnect) {
+		if trouble = pass(from, to, key); trouble == nil {
+			return
+		}
+		s.wait(20 * time.Millisecond)
+	}
+	s.t.Errorf("check liveness: no lock goes from %s to %s %v after the last fault: %v", from.name, to.name, reconnect, trouble)
+}
+
+func pass(from, to *namedProxy, key string) error {
+	a, err := from.dial()
+	if err != nil {
+		return err
+	}
+	defer a.hangUp()
+	b, err := to.dial()
+	if err != nil {
+		return err
+	}
+	defer b.hangUp()
+	v, err := a.do(time.Second, "LOCK", key, "GRACE", "0")
+	if _, ok := v.(int64); !ok || err != nil {
+		return fmt.Errorf("LOCK: %v %w", v, err)
+	}
+	if err := b.send("LOCK", key, "GRACE", "0"); err != nil {
+		return err
+	}
+	if v, err := b.next(50 * time.Millisecond); err == nil {
+		return fmt.Errorf("LOCK of a held lock: %v", v)
+	}
+	if v, err := a.do(time.Second, "UNLOCK", key); v != int64(1) || err != nil {
+		return fmt.Errorf("UNLOCK: %v %w", v, err)
+	}
+	v, err = b.next(atOnce)
+	if _, ok := v.(int64); !ok || err != nil {
+		return fmt.Errorf("waiting LOCK: %v %w", v, err)
+	}
+	return nil
+}
+
+// endOfWork ends half of the workers by their own will and kills the others. Then every lock must be to be had within a
+// lease and a second, in order of asking too, and nothing be left over.
+func (s *stand) endOfWork() {
+	for i, w := range s.workers {
+		if i%2 == 0 {
+			w.signal(syscall.SIGTERM)
+		}
+	}
+	for i, w := range s.workers {
+		if i%2 == 0 {
+			if code := w.exit(s.t, 2*patience); code != 0 {
+				s.t.Errorf("check worker: it ended with code %d", code)
+			}
+		}
+	}
+	for i, w := range s.workers {
+		if i%2 == 1 {
+			w.kill()
+		}
+	}
+	since := mono()
+	limit := since + int64(s.lease+time.Second)
+	for i, key := range s.keys {
+		s.acquirable(s.proxies[i%2], "TRYLOCK", key, limit)
+	}
+	if s.killedProxies {
+		// Its fair waiters could not leave the queue. They are taken for dead when they have been deaf for eight
+		// seconds while their lock was free.
+		limit += int64(8 * time.Second)
+	}
+	for i, key := range s.keys {
+		s.acquirable(s.proxies[1-i%2], "FAIRLOCK", key, limit)
+	}
+	for _, key := range s.keys {
+		if n := s.redis.Do(s.t, "EXISTS", key, queueOf(key), deadlinesOf(key)); n != int64(0) {
+			s.t.Errorf("check liveness: %s is not clean after the end of all clients (%.3f)\n%s", key, seconds(since), s.circumstances(key))
+		}
+	}
+}
+
+// acquirable takes and releases a lock, which must be to be had by then.
+func (s *stand) acquirable(p *namedProxy, verb, key string, by int64) {
+	left := max(1, (by-mono())/int64(time.Millisecond))
+	c, err := p.dial()
+	if err != nil {
+		s.t.Errorf("check liveness: %v", err)
+		return
+	}
+	defer c.hangUp()
+	v, err := c.do(time.Duration(left)*time.Millisecond+late, verb, key, "WAIT", strconv.FormatInt(left, 10))
+	if _, ok := v.(int64); !ok || err != nil {
+		s.t.Errorf("check liveness: %s %s through %s after the end of all clients: %v %v (%.3f)\n%s",
+			verb, key, p.name, v, err, seconds(by), s.circumstances(key))
+		return
+	}
+	if v, err := c.do(late, "UNLOCK", key); v != int64(1) || err != nil {
+		s.t.Errorf("check liveness: UNLOCK: %v %v", v, err)
+	}
+}
+
+// circumstances are what there is to see of a lock that should be free.
+func (s *stand) circumstances(key string) string {
+	text := fmt.Sprintf("  at %.3f: %v, queue %v, PTTL %v", seconds(mono()), s.redis.Do(s.t, "HGETALL", key),
+		s.redis.Do(s.t, "LRANGE", queueOf(key), "0", "-1"), s.redis.Do(s.t, "PTTL", key))
+	for _, p := range s.proxies {
+		if c, err := p.dial(); err == nil {
+			v, err := c.do(time.Second, "LOCKLIST")
+			text += fmt.Sprintf("\n  %s: %v %v", p.name, v, err)
+			v, err = c.do(time.Second, "LOCKINFO", key)
+			text += fmt.Sprintf("\n  %v %v", v, err)
+			c.hangUp()
+		}
+	}
+	return text
+}

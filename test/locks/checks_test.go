@@ -1,0 +1,176 @@
+package locks
+
+import (
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+)
+
+// finding is one violation, with the name of the check that found it.
+type finding struct{ check, text string }
+
+// check looks at everything that was written down, after the end of the experiment.
+func (s *stand) check() (found []finding) {
+	add := func(check string, texts ...string) {
+		for i, text := range texts {
+			if i == 5 {
+				text = fmt.Sprintf("and %d more", len(texts)-5)
+			}
+			if i <= 5 {
+				found = append(found, finding{check, text})
+			}
+		}
+	}
+	histories := s.history()
+	var all []*hold
+	for _, ops := range histories {
+		all = append(all, holdsOf(ops)...)
+	}
+	if !s.volatile {
+		add("holds", overlaps(all)...)
+		for _, key := range s.keys {
+			picture := filepath.Join(s.t.ArtifactDir(), key+".html")
+			if bad := linearizable(key, histories, s.lease, picture); bad != "" {
+				add("model", bad)
+			}
+		}
+		add("order", s.outOfOrder(histories)...)
+	}
+	add("fences", fences(all)...)
+	add("ledger", s.ledger.lostUpdates()...)
+	add("ttl", s.watcher.eternal...)
+	add("replies", replies(histories)...)
+	add("calm", s.uncalled(all, histories)...)
+	return found
+}
+
+// fences must grow from hold to hold, in whatever Redis forgot: a grant that was called for after another's return has
+// the larger fence.
+func fences(all []*hold) (bad []string) {
+	byKey := make(map[string][]*hold)
+	for _, h := range all {
+		byKey[h.key] = append(byKey[h.key], h)
+	}
+	for _, holds := range byKey {
+		returns := slices.SortedFunc(slices.Values(holds), func(a, b *hold) int { return int(a.first.Return - b.first.Return) })
+		calls := slices.SortedFunc(slices.Values(holds), func(a, b *hold) int { return int(a.first.Call - b.first.Call) })
+		var largest *hold
+		for _, h := range calls {
+			for len(returns) > 0 && returns[0].first.Return < h.first.Call {
+				if largest == nil || returns[0].fence > largest.fence {
+					largest = returns[0]
+				}
+				returns = returns[1:]
+			}
+			if largest != nil && h.fence <= largest.fence {
+				bad = append(bad, fmt.Sprintf("%v\n  after %v", h, largest))
+			}
+		}
+	}
+	return bad
+}
+
+// outOfOrder finds fair waiters that overtook others: one was seen behind the other in the queue, and was granted the
+// lock with a smaller fence. Waiters that gave up or were killed have no grant and prove nothing.
+func (s *stand) outOfOrder(histories map[string][]op) (bad []string) {
+	granted := make(map[string]op) // by owner: the commands that waited
+	for _, ops := range histories {
+		for _, o := range ops {
+			if _, again := granted[o.Key+" "+o.Owner]; o.Verb == "FAIRLOCK" && o.Named && o.Out == acquired && !again {
+				granted[o.Key+" "+o.Owner] = o
+			}
+		}
+	}
+	for _, key := range s.keys {
+		for pair, at := range s.watcher.ahead[key] {
+			first, ok1 := granted[key+" "+pair[0]]
+			second, ok2 := granted[key+" "+pair[1]]
+			if ok1 && ok2 && second.Fence < first.Fence {
+				bad = append(bad, fmt.Sprintf("%v\n  came after %v\n  though queued before it at %.3f", first, second, seconds(at)))
+			}
+		}
+	}
+	return bad
+}
+
+// lostUpdates is what the fenced ledger lost; its naked twin is expected to lose.
+func (l *ledger) lostUpdates() (bad []string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for key, e := range l.entries {
+		if e.lost > 0 || e.value != e.writes {
+			bad = append(bad, fmt.Sprintf("%s: %d updates lost, %d writes, value %d", key, e.lost, e.writes, e.value))
+		}
+	}
+	return bad
+}
+
+func replies(histories map[string][]op) (bad []string) {
+	for _, ops := range histories {
+		for _, o := range ops {
+			if o.Out == strange {
+				bad = append(bad, o.String())
+			}
+		}
+	}
+	return bad
+}
+
+// late is how much later than its wait a command may return on a busy machine.
+const late = time.Second
+
+// uncalled finds what only a fault may cause and none did: a watched lease that was lost, a command without a reply or
+// refused, a wait that took too long.
+func (s *stand) uncalled(all []*hold, histories map[string][]op) (bad []string) {
+	for _, h := range all {
+		if h.watched && h.over && h.end.Out == notHeld && s.calm(h.first.Call, h.end.Return) {
+			bad = append(bad, fmt.Sprintf("%v\n  was lost: %v", h, h.end))
+		}
+	}
+	for _, ops := range histories {
+		for i, o := range ops {
+			last := i == len(ops)-1 // the end of the worker
+			took := o.Return - o.Call
+			switch {
+			case o.Out == refused && s.calm(o.Call, o.Return):
+				bad = append(bad, o.String())
+			case o.Out == unknown && !last && s.calm(o.Call, o.Call+int64(6*time.Second)):
+				bad = append(bad, o.String())
+			case o.Return > 0 && took > max(0, o.Wait)+int64(late) && (!o.acquire() || o.Wait >= 0) && s.calm(o.Call, o.Return):
+				bad = append(bad, "slow: "+o.String())
+			}
+		}
+	}
+	return bad
+}
+
+// summary is one line for people.
+func (s *stand) summary() string {
+	counts := make(map[string]int)
+	total := 0
+	for _, ops := range s.history() {
+		for _, o := range ops {
+			total++
+			out := string(o.Out)
+			if out == "" {
+				out = "no reply"
+			}
+			counts[o.Verb+" "+out]++
+		}
+	}
+	var parts []string
+	for what, n := range counts {
+		parts = append(parts, fmt.Sprintf("%s %d", what, n))
+	}
+	slices.Sort(parts)
+	var writes, refusals, naked int64
+	s.ledger.mu.Lock()
+	for _, e := range s.ledger.entries {
+		writes, refusals, naked = writes+e.writes, refusals+e.refusals, naked+e.nakedLost
+	}
+	s.ledger.mu.Unlock()
+	return fmt.Sprintf("%d commands, %d faults, %d workers, %d looks at redis (longest queues %v)\n  %s\n  ledger: %d writes, %d refused; without fences %d updates would have been lost",
+		total, len(s.incidents), s.started, s.watcher.looks, s.watcher.longest, strings.Join(parts, ", "), writes, refusals, naked)
+}

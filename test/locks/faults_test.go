@@ -1,0 +1,146 @@
+package locks
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// incident is one fault that was done, from its first to its last moment.
+type incident struct {
+	what     string
+	from, to int64
+}
+
+func (i incident) String() string {
+	return fmt.Sprintf("[%.3f, %.3f] %s", seconds(i.from), seconds(i.to), i.what)
+}
+
+// fault is one kind of trouble. It is begun, and ended by the function it returns after a random time up to most.
+type fault struct {
+	name  string
+	most  time.Duration
+	begin func(s *stand) (what string, end func())
+}
+
+// faults are all kinds. Stops and cuts last long enough for leases to run out, and short enough for a live fair waiter
+// not to count as dead.
+func faults(lease time.Duration) []fault {
+	long := 5 * lease / 2
+	return []fault{
+		{"kill a worker", lease / 2, func(s *stand) (string, func()) {
+			i := s.rng.IntN(len(s.workers))
+			s.workers[i].kill()
+			return s.names[i], func() { s.startWorker(i) }
+		}},
+		{"stop a worker", long, func(s *stand) (string, func()) {
+			i := s.rng.IntN(len(s.workers))
+			w := s.workers[i]
+			w.signal(syscall.SIGSTOP)
+			return s.names[i], func() { w.signal(syscall.SIGCONT) }
+		}},
+		{"kill a proxy", lease, func(s *stand) (string, func()) {
+			p := s.anyProxy()
+			p.kill()
+			s.killedProxies = true
+			return p.name, func() { s.restart(p) }
+		}},
+		{"stop a proxy", long, func(s *stand) (string, func()) {
+			p := s.anyProxy()
+			p.signal(syscall.SIGSTOP)
+			return p.name, func() { p.signal(syscall.SIGCONT) }
+		}},
+		{"drain a proxy", lease, func(s *stand) (string, func()) {
+			p := s.anyProxy()
+			p.signal(syscall.SIGTERM)
+			return p.name, func() {
+				if code := p.exit(s.t, patience); code != 0 {
+					s.t.Errorf("check exit: a drained proxy ended with code %d", code)
+				}
+				s.restart(p)
+			}
+		}},
+		{"kill redis", lease / 2, func(s *stand) (string, func()) {
+			s.redis.Kill()
+			return "", func() { s.redis.Restart() }
+		}},
+		{"stop redis", long, func(s *stand) (string, func()) {
+			s.redis.Pause()
+			return "", s.redis.Continue
+		}},
+		{"cut", 4 * lease, func(s *stand) (string, func()) {
+			p := pairs[s.rng.IntN(len(pairs))]
+			s.net.cut(p[0], p[1])
+			s.net.cut(p[1], p[0])
+			return fmt.Sprint(p[0], " from ", p[1]), s.net.heal
+		}},
+		{"cut one way", 4 * lease, func(s *stand) (string, func()) {
+			p := pairs[s.rng.IntN(len(pairs))]
+			if s.rng.IntN(2) == 0 {
+				p[0], p[1] = p[1], p[0]
+			}
+			s.net.cut(p[0], p[1])
+			return fmt.Sprint(p[0], " to ", p[1]), s.net.heal
+		}},
+		{"reset", 0, func(s *stand) (string, func()) {
+			p := pairs[s.rng.IntN(len(pairs))]
+			s.net.reset(p[0], p[1])
+			return fmt.Sprint(p[0], " and ", p[1]), func() {}
+		}},
+		{"forget scripts", 0, func(s *stand) (string, func()) {
+			s.tell("SCRIPT", "FLUSH")
+			return "", func() {}
+		}},
+		{"kill subscriptions", 0, func(s *stand) (string, func()) {
+			s.tell("CLIENT", "KILL", "TYPE", "pubsub")
+			return "", func() {}
+		}},
+		{"kill connections to redis", 0, func(s *stand) (string, func()) {
+			s.tell("CLIENT", "KILL", "TYPE", "normal")
+			return "", func() {}
+		}},
+	}
+}
+
+// tell sends an administrative command to Redis; the connection it goes over may be among those it kills.
+func (s *stand) tell(args ...any) {
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+	defer cancel()
+	_ = s.admin.Do(ctx, args...).Err()
+}
+
+// inject does one random fault after the other until d has passed. Between them there is time to recover, or none.
+func (s *stand) inject(d time.Duration, kinds []fault) {
+	for end := time.Now().Add(d); time.Now().Before(end); {
+		f := kinds[s.rng.IntN(len(kinds))]
+		in := incident{what: f.name, from: mono()}
+		what, undo := f.begin(s)
+		in.what = strings.TrimSpace(in.what + " " + what)
+		if f.most > 0 {
+			s.wait(f.most/10 + upTo(s.rng, f.most*9/10))
+		}
+		undo()
+		in.to = mono()
+		s.incidents = append(s.incidents, in)
+		s.wait(upTo(s.rng, s.lease))
+	}
+}
+
+func upTo(rng *rand.Rand, d time.Duration) time.Duration { return time.Duration(rng.Int64N(int64(d))) }
+
+// wait passes the time of a fault.
+func (s *stand) wait(d time.Duration) { time.Sleep(d) }
+
+// calm reports whether no fault was being done, or had just been done, at any moment of the interval.
+func (s *stand) calm(from, to int64) bool {
+	const aftermath = 4 * time.Second
+	for _, in := range s.incidents {
+		if in.from <= to && from <= in.to+int64(aftermath) {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,120 @@
+package locks
+
+import (
+	"fmt"
+	"slices"
+	"time"
+)
+
+// hold is one grant as its client could rely on it: from the return of the acquire to the last moment at which the
+// lock was certainly still its own. That moment is proved in one of two ways:
+//
+//   - by a lease: the lock cannot end before the call that set the lease, plus its length, unless the client gave it
+//     back or asked for a shorter lease, or the end of the connection shortens it (GRACE);
+//   - by a witness: a later command, which Redis executed after its call, found the lock to be the client's.
+//
+// Everything is measured on one clock and rounded to the safe side, so two holds of different owners that overlap are
+// a lock granted twice, and never a false alarm.
+type hold struct {
+	key, owner string
+	fence      int64
+	from, to   int64
+	first      op
+	graced     bool
+	watched    bool  // renewed by the watchdog all the time
+	lease      int64 // proved by lease; 0: not
+	witness    int64 // proved by a witness
+	end        op    // what ended it, if anything did
+	over       bool
+}
+
+func (h *hold) String() string {
+	return fmt.Sprintf("%s fence %d [%.3f, %.3f] of %v", h.key, h.fence, seconds(h.from), seconds(h.to), h.first)
+}
+
+// holdsOf reads the holds out of one worker's commands, which followed each other.
+func holdsOf(ops []op) []*hold {
+	var all []*hold
+	current := make(map[[2]string]*hold)
+	for _, o := range ops {
+		k := [2]string{o.Key, o.Owner}
+		h := current[k]
+		switch {
+		case o.acquire() && o.Out == acquired && (h == nil || h.fence != o.Fence):
+			h = &hold{key: o.Key, owner: o.Owner, fence: o.Fence, from: o.Return, first: o, watched: true}
+			h.set(o)
+			current[k] = h
+			all = append(all, h)
+		case h == nil || h.over:
+		case o.Out == strange || o.Out == refused:
+		case o.acquire() || o.Verb == "EXTENDLOCK":
+			if o.Out == acquired || o.Out == extended {
+				h.set(o)
+			} else if o.Out == unknown {
+				h.lease = min(h.lease, o.Call+o.Lease)
+				h.watched = false
+			}
+		case o.Verb == "LOCKINFO":
+			if o.Out == mine {
+				h.witness = o.Call
+			}
+		case o.Verb == "UNLOCK":
+			h.unlock(o)
+		}
+	}
+	for _, h := range all {
+		if h.to = max(h.lease, h.witness); h.over {
+			h.to = min(h.to, h.end.Call)
+		}
+	}
+	return all
+}
+
+// set is a lease that Redis has set at some time after the call. It may be shorter than the one before.
+func (h *hold) set(o op) {
+	h.graced = h.graced || o.Graced
+	h.watched = h.watched && !o.Fixed && o.Lease == h.first.Lease
+	h.witness = o.Call
+	h.lease = o.Call + o.Lease
+	if h.graced {
+		h.lease = 0
+	}
+}
+
+func (h *hold) unlock(o op) {
+	switch o.Out {
+	case still:
+		h.witness = o.Call
+	case released:
+		h.witness = o.Call
+		h.over, h.end = true, o
+	case unknown, notHeld:
+		h.over, h.end = true, o
+	}
+}
+
+// rounding is what Redis's whole milliseconds may cost.
+const rounding = int64(time.Millisecond)
+
+// overlaps returns the pairs of holds of one key by different grants that overlap.
+func overlaps(all []*hold) (bad []string) {
+	byKey := make(map[string][]*hold)
+	for _, h := range all {
+		if h.to-rounding > h.from {
+			byKey[h.key] = append(byKey[h.key], h)
+		}
+	}
+	for _, holds := range byKey {
+		slices.SortFunc(holds, func(a, b *hold) int { return int(a.from - b.from) })
+		var last *hold // the one that reaches farthest
+		for _, h := range holds {
+			if last != nil && h.from < last.to-rounding && (h.owner != last.owner || h.fence != last.fence) {
+				bad = append(bad, fmt.Sprintf("%v\n  and %v", last, h))
+			}
+			if last == nil || h.to > last.to {
+				last = h
+			}
+		}
+	}
+	return bad
+}

@@ -1,0 +1,176 @@
+package locks
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/anishathalye/porcupine"
+)
+
+// The model of one lock with a lease and a fence, for a linearizability checker.
+//
+// Time is only a lower bound: a lease set by a call cannot end before that call plus its length, so a command may find
+// the lock ended by itself only if it returned later than that. Slow clients and slow checkers thus raise no false
+// alarm. A command without a reply is not part of the history; what it may have done is in the inputs of the others:
+// it may have held the lock (doubt), or shortened a lease (lapse).
+
+// input is a command with what the whole history says about it.
+type input struct {
+	op
+	lapse int64 // of a grant, or of what sets its lease: from here on it may have ended
+	doubt bool  // a command without a reply may have held the lock meanwhile
+}
+
+// lockState is the lock between two commands.
+type lockState struct {
+	held  bool
+	owner string
+	fence int64 // of the latest grant
+	holds int
+	lapse int64
+}
+
+func step(state, in, _ any) (bool, any) {
+	s, i := state.(lockState), in.(input)
+	own := s.held && s.owner == i.Owner
+	lapsed := !s.held || i.Return >= s.lapse
+	switch {
+	case i.acquire() && i.Out == acquired && own && i.Fence == s.fence:
+		s.holds++
+		s.lapse = i.lapse
+		return true, s
+	case i.acquire() && i.Out == acquired:
+		return lapsed && i.Fence > s.fence, lockState{true, i.Owner, i.Fence, 1, i.lapse}
+	case i.acquire(): // busy
+		return i.Verb == "FAIRLOCK" || i.doubt || s.held && !own, s
+	case i.Verb == "EXTENDLOCK" && i.Out == extended:
+		s.lapse = i.lapse
+		return own, s
+	case i.Verb == "LOCKINFO" && i.Out == mine:
+		return own && i.Fence == s.fence, s
+	case i.Verb == "UNLOCK" && i.Out == released:
+		return own && s.holds == 1, lockState{fence: s.fence}
+	case i.Verb == "UNLOCK" && i.Out == still:
+		s.holds--
+		return own && s.holds >= 1, s
+	default: // not the holder, so it was told. If the lease may have ended, it still need not have.
+		return !own || lapsed, s
+	}
+}
+
+var model = porcupine.Model{
+	Init: func() any { return lockState{} },
+	Step: step,
+	Hash: func(state any) uint64 {
+		s := state.(lockState)
+		return uint64(s.fence)<<8 ^ uint64(s.holds)<<1 ^ uint64(s.lapse)
+	},
+	DescribeOperation: func(in, _ any) string { return in.(input).String() },
+	DescribeState:     func(state any) string { return fmt.Sprintf("%+v", state) },
+}
+
+// inputs prepares the history of one key.
+func inputs(key string, histories map[string][]op, lease time.Duration) []porcupine.Operation {
+	var all []porcupine.Operation
+	var doubts []op
+	for _, ops := range histories {
+		for _, o := range ops {
+			if o.Key == key && o.acquire() && (o.Out == unknown || o.Out == strange) {
+				doubts = append(doubts, o)
+			}
+		}
+	}
+	// How long a lock without an owner that knows of it may stay: until the proxy has found out that its client has
+	// gone, which takes the limit of the call and the user timeout, and the lease has run out.
+	stays := int64(12*time.Second + lease)
+	client := 0
+	for _, ops := range histories {
+		lapses := lapsesOf(ops)
+		for i, o := range ops {
+			if o.Key != key || o.Out == unknown || o.Out == refused || o.Out == strange {
+				continue
+			}
+			in := input{op: o, lapse: lapses[i]}
+			if o.Out == busy {
+				// A grant that came too late for its lease is given back and answered with null.
+				in.doubt = o.Return-o.Call >= o.Lease || slices.ContainsFunc(doubts, func(d op) bool {
+					return d.Call <= o.Return && o.Call <= d.Call+stays
+				})
+			}
+			all = append(all, porcupine.Operation{ClientId: client, Input: in, Call: o.Call, Return: o.Return})
+		}
+		client++
+	}
+	return all
+}
+
+// lapsesOf says for each command of a worker from when on the lease it has set may have ended.
+func lapsesOf(ops []op) []int64 {
+	lapses := make([]int64, len(ops))
+	graced := make(map[[2]string]bool)
+	for i, o := range ops {
+		k := [2]string{o.Key, o.Owner}
+		graced[k] = graced[k] || o.Graced
+		lapses[i] = o.Call + o.Lease - rounding
+		if graced[k] {
+			lapses[i] = math.MinInt64
+			continue
+		}
+		// A release or shorter lease that was not answered may still come about.
+		for _, later := range ops[i+1:] {
+			if later.Key == o.Key && later.Owner == o.Owner && later.Out == unknown {
+				least := later.Call
+				if later.Verb != "UNLOCK" {
+					least += later.Lease
+				}
+				lapses[i] = min(lapses[i], least)
+			}
+			if later.Call > lapses[i] {
+				break
+			}
+		}
+	}
+	return lapses
+}
+
+// linearizable returns what is wrong with the history of a key; empty: nothing.
+func linearizable(key string, histories map[string][]op, lease time.Duration, picture string) string {
+	history := inputs(key, histories, lease)
+	result, info := porcupine.CheckOperationsVerbose(model, history, 2*time.Minute)
+	switch result {
+	case porcupine.Ok:
+		return ""
+	case porcupine.Unknown:
+		return fmt.Sprintf("%s: the checker did not come to an end with %d commands", key, len(history))
+	}
+	bad := fmt.Sprintf("%s: %d commands cannot be put in an order", key, len(history))
+	if longest := info.PartialLinearizationsOperations(); len(longest) > 0 && len(longest[0]) > 0 {
+		bad += firstBad(history, longest[0])
+	}
+	if err := porcupine.VisualizePath(model, info, picture); err == nil {
+		bad += "\n  picture: " + picture
+	}
+	return bad
+}
+
+// firstBad tells where the longest order that could be found ends.
+func firstBad(history []porcupine.Operation, partials [][]porcupine.Operation) string {
+	longest := slices.MaxFunc(partials, func(a, b []porcupine.Operation) int { return len(a) - len(b) })
+	in := make(map[string]bool)
+	for _, o := range longest {
+		in[o.Input.(input).String()] = true
+	}
+	text := "\n  after"
+	for _, o := range longest[max(0, len(longest)-4):] {
+		text += "\n    " + o.Input.(input).String()
+	}
+	rest := slices.DeleteFunc(slices.Clone(history), func(o porcupine.Operation) bool { return in[o.Input.(input).String()] })
+	slices.SortFunc(rest, func(a, b porcupine.Operation) int { return int(a.Return - b.Return) })
+	text += "\n  there is no place for"
+	for _, o := range rest[:min(len(rest), 4)] {
+		text += "\n    " + o.Input.(input).String()
+	}
+	return text
+}

@@ -1,0 +1,108 @@
+package locks
+
+import (
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"runtime"
+	"strings"
+	"testing"
+)
+
+// namespaces is a network of network namespaces: one per party, with a router between them. The router drops silently
+// what a rule tells it to, so that packets are really lost and connections may outlive that.
+//
+//	workers 198.18.0.2 ─┐                ┌─ redis 198.18.3.2
+//	                    ├── router ──────┤
+//	proxy 1 198.18.1.2 ─┘                └─ proxy 2 198.18.2.2
+//
+// Its methods report failures to the test and belong on the test's goroutine.
+type namespaces struct {
+	t      *testing.T
+	prefix string
+	rules  [][]string // in force
+}
+
+// newNamespaces skips the test where there are no namespaces to be had.
+func newNamespaces(t *testing.T) *namespaces {
+	t.Helper()
+	if reason := noNamespaces(); reason != "" {
+		t.Skipf("no network namespaces for this test: %s", reason)
+	}
+	n := &namespaces{t: t, prefix: fmt.Sprintf("lp%d", os.Getpid())}
+	router := n.prefix + "router"
+	t.Cleanup(n.remove)
+	n.ip("netns", "add", router)
+	for _, who := range []node{workers, proxy1, proxy2, store} {
+		ns, far := n.netns(who), fmt.Sprintf("to%d", who)
+		n.ip("netns", "add", ns)
+		n.ip("-n", router, "link", "add", far, "type", "veth", "peer", "name", "eth0", "netns", ns)
+		n.ip("-n", router, "addr", "add", fmt.Sprintf("198.18.%d.1/30", who), "dev", far)
+		n.ip("-n", router, "link", "set", far, "up")
+		n.ip("-n", ns, "addr", "add", n.host(who)+"/30", "dev", "eth0")
+		n.ip("-n", ns, "link", "set", "eth0", "up")
+		n.ip("-n", ns, "link", "set", "lo", "up")
+		n.ip("-n", ns, "route", "add", "default", "via", fmt.Sprintf("198.18.%d.1", who))
+	}
+	n.ip("netns", "exec", router, "sh", "-c", "echo 1 >/proc/sys/net/ipv4/ip_forward")
+	return n
+}
+
+func noNamespaces() string {
+	if runtime.GOOS != "linux" {
+		return "they are Linux's"
+	}
+	if os.Geteuid() != 0 {
+		return "they need root"
+	}
+	for _, tool := range []string{"ip", "ss"} {
+		if _, err := exec.LookPath(tool); err != nil {
+			return err.Error() + " (package iproute2)"
+		}
+	}
+	probe := fmt.Sprintf("lp%dprobe", os.Getpid())
+	if out, err := exec.Command("ip", "netns", "add", probe).CombinedOutput(); err != nil {
+		return strings.TrimSpace(string(out))
+	}
+	_ = exec.Command("ip", "netns", "del", probe).Run()
+	return ""
+}
+
+func (n *namespaces) remove() {
+	for _, suffix := range []string{"0", "1", "2", "3", "router"} {
+		_ = exec.Command("ip", "netns", "del", n.prefix+suffix).Run()
+	}
+}
+
+func (n *namespaces) ip(args ...string) {
+	n.t.Helper()
+	if out, err := exec.Command("ip", args...).CombinedOutput(); err != nil {
+		n.t.Fatalf("ip %s: %v\n%s", strings.Join(args, " "), err, out)
+	}
+}
+
+func (n *namespaces) netns(who node) string { return fmt.Sprintf("%s%d", n.prefix, who) }
+
+func (n *namespaces) host(who node) string { return fmt.Sprintf("198.18.%d.2", who) }
+
+func (n *namespaces) cut(from, to node) {
+	rule := []string{"from", n.host(from), "to", n.host(to), "blackhole"}
+	n.ip(append([]string{"-n", n.prefix + "router", "rule", "add"}, rule...)...)
+	n.rules = append(n.rules, rule)
+}
+
+func (n *namespaces) heal() {
+	for _, rule := range n.rules {
+		n.ip(append([]string{"-n", n.prefix + "router", "rule", "del"}, rule...)...)
+	}
+	n.rules = nil
+}
+
+// reset has the kernel of one end destroy the connections, which sends a RST to the other.
+func (n *namespaces) reset(a, b node) {
+	// It complains about sockets it cannot destroy; those it can are gone.
+	_ = exec.Command("ip", "netns", "exec", n.netns(a), "ss", "-K", "dst", n.host(b)).Run()
+}
+
+func (n *namespaces) addr(who node, port string) string { return net.JoinHostPort(n.host(who), port) }

@@ -1,0 +1,91 @@
+package locks
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// observer looks at Redis itself while the workload runs: at the time to live of the locks, which must have one at
+// every instant, and at the fair queues, whose order is the order of asking.
+type observer struct {
+	redis *redis.Client
+	keys  []string
+	end   context.CancelFunc
+	done  sync.WaitGroup
+
+	// Owned by watch until done.
+	looks   int
+	eternal []string                       // locks seen without a TTL
+	ahead   map[string]map[[2]string]int64 // by key: first seen before second, at the first such look
+	longest map[string]int                 // by key: longest queue
+}
+
+func queueOf(key string) string     { return "redisson_lock_queue:{" + key + "}" }
+func deadlinesOf(key string) string { return "redisson_lock_timeout:{" + key + "}" }
+
+func observe(client *redis.Client, keys []string) *observer {
+	ctx, cancel := context.WithCancel(context.Background())
+	o := &observer{
+		redis: client, keys: keys, end: cancel,
+		ahead: make(map[string]map[[2]string]int64), longest: make(map[string]int),
+	}
+	for _, key := range keys {
+		o.ahead[key] = make(map[[2]string]int64)
+	}
+	o.done.Go(func() { o.watch(ctx) })
+	return o
+}
+
+func (o *observer) stop() {
+	o.end()
+	o.done.Wait()
+}
+
+func (o *observer) watch(ctx context.Context) {
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+			o.look(ctx)
+		}
+	}
+}
+
+// look ignores errors: Redis may be down or stopped.
+func (o *observer) look(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	ttls := make([]*redis.Cmd, len(o.keys))
+	queues := make([]*redis.StringSliceCmd, len(o.keys))
+	pipe := o.redis.Pipeline()
+	for i, key := range o.keys {
+		ttls[i] = pipe.Do(ctx, "PTTL", key)
+		queues[i] = pipe.LRange(ctx, queueOf(key), 0, -1)
+	}
+	if _, err := pipe.Exec(ctx); err != nil {
+		return
+	}
+	o.looks++
+	for i, key := range o.keys {
+		if pttl, err := ttls[i].Int64(); err == nil && pttl == -1 && len(o.eternal) < 5 {
+			o.eternal = append(o.eternal, fmt.Sprintf("%s at %.3f", key, seconds(mono())))
+		}
+		owners := queues[i].Val()
+		o.longest[key] = max(o.longest[key], len(owners))
+		for a, first := range owners {
+			for _, second := range owners[a+1:] {
+				pair := [2]string{first, second}
+				if _, seen := o.ahead[key][pair]; !seen {
+					o.ahead[key][pair] = mono()
+				}
+			}
+		}
+	}
+}

@@ -1,0 +1,219 @@
+package locks
+
+import (
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"lockproxy/internal/redistest"
+)
+
+// stand is one chaos experiment: Redis, two proxies, worker processes, the ledger, the observer and a network.
+type stand struct {
+	t        *testing.T
+	rng      *rand.Rand
+	volatile bool
+	lease    time.Duration
+	dir      string
+	keys     []string
+
+	net     network
+	redis   *redistest.Server
+	admin   *redis.Client
+	proxies [2]*namedProxy
+	reach   []string // the proxies as workers reach them
+	ledger  *ledger
+	watcher *observer
+
+	netns   string // of the workers
+	workers []*process
+	names   []string // of the latest process in each place
+	started int
+
+	incidents     []incident
+	killedProxies bool
+}
+
+// namedProxy can also be reached by a unix socket, whatever happens to the network.
+type namedProxy struct {
+	*proxy
+	name   string
+	socket string
+}
+
+// settings of an experiment.
+type settings struct {
+	seed       uint64
+	namespaces bool
+	volatile   bool // Redis persists nothing: a restart forgets all locks
+	workers    int
+	keys       int
+	lease      time.Duration
+}
+
+// newStand starts everything. All ends with t.
+func newStand(t *testing.T, set settings) *stand {
+	t.Helper()
+	s := &stand{t: t, rng: rand.New(rand.NewPCG(set.seed, 0)), lease: set.lease, volatile: set.volatile}
+	var err error
+	if s.dir, err = os.MkdirTemp("", "chaos"); err != nil { // t.TempDir is too long for a socket
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(s.dir) })
+	for i := range set.keys {
+		s.keys = append(s.keys, fmt.Sprintf("lock%d", i))
+	}
+	if s.ledger, err = newLedger(filepath.Join(s.dir, "ledger")); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.ledger.close)
+
+	// Persistence that loses nothing, so that a restart may not cost anybody a lock.
+	args := []string{"--appendonly", "yes", "--appendfsync", "always"}
+	if set.volatile {
+		args = nil
+	}
+	if set.namespaces {
+		s.startInNamespaces(args)
+	} else {
+		s.startWithRelays(args)
+	}
+	for _, p := range s.proxies {
+		s.restart(p)
+	}
+	for _, p := range s.proxies {
+		redistest.Eventually(t, patience, p.name+" to answer", func() bool { return p.answers() })
+	}
+	s.admin = s.redis.Client(t)
+	s.watcher = observe(s.redis.Client(t), s.keys)
+	t.Cleanup(s.watcher.stop)
+	for i := range set.workers {
+		s.workers, s.names = append(s.workers, nil), append(s.names, "")
+		s.startWorker(i)
+	}
+	return s
+}
+
+func (s *stand) flags(socket string) []string {
+	return []string{
+		"--listen", "unix:" + socket, "--lock-lease", s.lease.String(), "--drain-timeout", "500ms",
+		"--tcp-keepalive", "1s", "--tcp-user-timeout", "2s", "--dial-timeout", "1s",
+	}
+}
+
+func (s *stand) startWithRelays(args []string) {
+	s.redis = redistest.Start(s.t, args...)
+	listens := map[node]string{proxy1: freeAddr(s.t), proxy2: freeAddr(s.t), store: s.redis.Addr()}
+	links := newRelays(s.t, listens)
+	s.net = links
+	for i, n := range []node{proxy1, proxy2} {
+		socket := filepath.Join(s.dir, fmt.Sprintf("p%d", i+1))
+		s.proxies[i] = &namedProxy{
+			newProxyAt(s.t, "", listens[n], links.reach(n, store), s.flags(socket)...), n.String(), socket,
+		}
+		s.reach = append(s.reach, links.reach(workers, n))
+	}
+}
+
+func (s *stand) startInNamespaces(args []string) {
+	links := newNamespaces(s.t)
+	s.net = links
+	s.netns = links.netns(workers)
+	// redistest knows nothing of namespaces; a script in the place of the server does.
+	server := os.Getenv("LOCKPROXY_REDIS_SERVER")
+	if server == "" {
+		server = "redis-server"
+	}
+	inside := filepath.Join(s.dir, "redis-inside")
+	script := fmt.Sprintf("#!/bin/sh\nexec ip netns exec %s %s \"$@\"\n", links.netns(store), server)
+	if err := os.WriteFile(inside, []byte(script), 0o700); err != nil {
+		s.t.Fatal(err)
+	}
+	s.t.Setenv("LOCKPROXY_REDIS_SERVER", inside)
+	s.redis = redistest.Start(s.t, append([]string{"--bind", links.host(store), "--protected-mode", "no"}, args...)...)
+	_, port, err := net.SplitHostPort(s.redis.Addr())
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	for i, n := range []node{proxy1, proxy2} {
+		socket := filepath.Join(s.dir, fmt.Sprintf("p%d", i+1))
+		listen := links.addr(n, "7379")
+		s.proxies[i] = &namedProxy{
+			newProxyAt(s.t, links.netns(n), listen, links.addr(store, port), s.flags(socket)...), n.String(), socket,
+		}
+		s.reach = append(s.reach, listen)
+	}
+}
+
+func (s *stand) anyProxy() *namedProxy { return s.proxies[s.rng.IntN(len(s.proxies))] }
+
+func (s *stand) restart(p *namedProxy) {
+	if err := p.start(); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// dial reaches the proxy past the network.
+func (p *namedProxy) dial() (*conn, error) {
+	nc, err := net.DialTimeout("unix", p.socket, time.Second)
+	if err != nil {
+		return nil, err
+	}
+	return newConn(nc), nil
+}
+
+func (p *namedProxy) answers() bool {
+	c, err := p.dial()
+	if err != nil {
+		return false
+	}
+	defer c.hangUp()
+	v, err := c.do(time.Second, "PING")
+	return err == nil && v == "PONG"
+}
+
+// startWorker runs the next process in a place.
+func (s *stand) startWorker(place int) {
+	s.started++
+	cfg := workerConfig{
+		Name: "w" + strconv.Itoa(s.started), Seed: s.rng.Uint64(), Proxies: s.reach, Keys: s.keys, Lease: s.lease,
+		Ledger: filepath.Join(s.dir, "ledger"), Journal: filepath.Join(s.dir, fmt.Sprintf("w%d.json", s.started)),
+	}
+	config, err := json.Marshal(cfg)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append(os.Environ(), childEnv+"=worker", workerEnv+"="+string(config))
+	cmd.Stderr = os.Stderr
+	p, err := startProcess(s.netns, cmd)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.t.Cleanup(p.kill)
+	s.workers[place], s.names[place] = p, cfg.Name
+}
+
+// history is what all workers wrote down, in no order across workers.
+func (s *stand) history() map[string][]op {
+	s.t.Helper()
+	all := make(map[string][]op)
+	for i := 1; i <= s.started; i++ {
+		name := fmt.Sprintf("w%d", i)
+		ops, err := readJournal(filepath.Join(s.dir, name+".json"))
+		if err != nil && !os.IsNotExist(err) { // killed before it began
+			s.t.Fatal(err)
+		}
+		all[name] = ops
+	}
+	return all
+}
