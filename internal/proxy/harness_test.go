@@ -9,6 +9,7 @@ import (
 	"net"
 	"regexp"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -105,6 +106,9 @@ func (b *bench) clean(t testing.TB) {
 func (b *bench) compare(t *testing.T, script func(s *side)) {
 	t.Helper()
 	direct := b.run(t, "direct", b.redis.Addr(), script)
+	if slices.ContainsFunc(direct, func(line string) bool { return strings.HasSuffix(line, errTimeout.Error()) }) {
+		t.Fatalf("the script expects more than Redis sends:\n%s", strings.Join(direct, "\n"))
+	}
 	for engine, srv := range b.proxies {
 		if diff := cmp.Diff(direct, b.run(t, engine, address(srv), script)); diff != "" {
 			t.Errorf("replies differ (-direct +%s):\n%s", engine, diff)

@@ -32,14 +32,12 @@ var replyCommands = map[replyMode][]byte{
 	replySkip: resp.AppendCommand(nil, "CLIENT", "REPLY", "SKIP"),
 }
 
-// routeRaw routes a command of a session whose pin is not read any more.
+// routeRaw routes a command of a session whose pin is not read any more. The pin stays the session's until its end, so what
+// the command does to the connection need not be known here.
 func (s *Session) routeRaw(p policy, raw []byte) bool {
-	switch {
-	case p == locks:
+	if p == locks {
 		s.emit(monitorsCannotLock)
 		return true
-	case p == local && argument(s.args, 0) == "reset" && len(s.args) == 1:
-		s.resetState()
 	}
 	s.sendUnread(raw)
 	return true

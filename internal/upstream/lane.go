@@ -32,7 +32,8 @@ func (l *Lane) Identity() Identity { return l.id }
 // Append sends n commands, b, on behalf of to. It copies b and does not block. ErrDown means that nothing was sent.
 func (l *Lane) Append(b []byte, to Receiver, n int) error { return l.stream.append(b, to, n) }
 
-// Rejected reports whether Redis has refused the identity's credentials at the latest attempt to connect.
+// Rejected reports whether Redis has refused the identity's credentials. Such a lane is of no use any more; the next call of
+// Upstream.Lane asks Redis again.
 func (l *Lane) Rejected() bool { return l.rejected.Load() }
 
 func (l *Lane) close() { l.once.Do(func() { close(l.stop) }) }
@@ -61,7 +62,13 @@ func (l *Lane) run(u *Upstream) {
 			l.stream.refuse(ErrDown)
 			return
 		}
-		l.rejected.Store(isRejected(err))
+		if isRejected(err) && !u.own(l.id) {
+			log.Warn("upstream does not accept the identity any more", zap.Error(err))
+			u.forget(l)
+			l.rejected.Store(true)
+			l.stream.refuse(err)
+			return
+		}
 		if err == nil {
 			since := time.Now()
 			u.laneUp(reconnected)

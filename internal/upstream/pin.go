@@ -86,7 +86,7 @@ func (p *Pin) run(u *Upstream) {
 	nc, err := u.dial(ctx, p.id)
 	cancel()
 	if err != nil {
-		p.rejected.Store(isRejected(err))
+		p.rejected.Store(isRejected(err) && !u.own(p.id))
 		p.pool.died(p)
 		p.stream.refuse(err)
 		return

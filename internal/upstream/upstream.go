@@ -96,6 +96,11 @@ func (u *Upstream) Own() Identity {
 	return Identity{User: u.opts.User, Password: u.opts.Password, Proto: 2}
 }
 
+// own reports whether an identity has the proxy's own credentials, which are the operator's to put right.
+func (u *Upstream) own(id Identity) bool {
+	return u.opts.Password != "" && id.User == u.opts.User && id.Password == u.opts.Password
+}
+
 // laneKey: an engine that moves bytes itself has lanes of its own.
 type laneKey struct {
 	id     Identity
@@ -127,6 +132,17 @@ func (u *Upstream) Lane(id Identity, driver Driver) *Lane {
 	}
 	l.users++
 	return l
+}
+
+// forget takes a lane that is of no use out of what Lane returns.
+func (u *Upstream) forget(l *Lane) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	for key, known := range u.lanes {
+		if known == l {
+			delete(u.lanes, key)
+		}
+	}
 }
 
 // Leave says that a caller of Lane has no further use for it. Nothing of the caller may be outstanding on it.

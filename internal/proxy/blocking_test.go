@@ -1,0 +1,213 @@
+package proxy
+
+import (
+	"strconv"
+	"strings"
+	"testing"
+
+	"lockproxy/internal/redistest"
+)
+
+func TestBlockingCommandsAreRedisOwn(t *testing.T) {
+	b := newBench(t)
+	scripts := map[string]func(s *side, proto int){
+		"served at once": func(s *side, proto int) {
+			c := s.speaking("a", proto)
+			c.raw(inline("RPUSH l 1 2 3 4 5", "BLPOP l 0", "BRPOP l 0", "BLMOVE l m LEFT RIGHT 0", "BRPOPLPUSH l m 0", "BLMPOP 0 2 x l LEFT COUNT 9",
+				"ZADD z 1 a 2 b 3 c", "BZPOPMIN z 0", "BZPOPMAX z 0", "BZMPOP 0 1 z MIN", "XADD s 1-1 f v", "XREAD STREAMS s 0", "XREAD BLOCK 0 STREAMS s 0", "PING"))
+			c.expect(14)
+		},
+		"timeout": func(s *side, proto int) {
+			c := s.speaking("a", proto)
+			c.raw(inline("BLPOP l 0.02", "BLMOVE l m LEFT RIGHT 0.02", "BLMPOP 0.02 1 l LEFT", "BZPOPMIN z 0.02", "BZMPOP 0.02 1 z MIN", "XREAD BLOCK 20 STREAMS s $",
+				"XGROUP CREATE s g $ MKSTREAM", "XREADGROUP GROUP g me BLOCK 20 STREAMS s >", "WAIT 1 20", "PING"))
+			c.expect(10)
+		},
+		"refused": func(s *side, proto int) {
+			c := s.speaking("a", proto)
+			c.raw(inline("SET k v", "BLPOP k 0", "BLPOP l -1", "BLPOP l x", "BLPOP l", "BLMOVE k l LEFT RIGHT 0", "XREAD BLOCK x STREAMS s $", "XREAD BLOCK 0 STREAMS k $", "XREAD BLOCK 0", "WAIT x 0", "WAIT 0", "WAITAOF 0 0 0", "PING"))
+			c.expect(13)
+		},
+		"woken, and others go on meanwhile": func(s *side, proto int) {
+			a, b := s.speaking("a", proto), s.speaking("b", proto)
+			a.raw(inline("SET k before", "BLPOP l 0", "GET k"))
+			s.awaitBlocked(1)
+			b.do("SET", "k", "after")
+			b.do("RPUSH", "l", "x")
+			a.expect(3)
+		},
+		"in order of asking": func(s *side, proto int) {
+			var waiters []*peer
+			for i := range 5 {
+				w := s.speaking("w"+strconv.Itoa(i), proto)
+				w.send("BLPOP", "l", "0")
+				s.awaitBlocked(i + 1)
+				waiters = append(waiters, w)
+			}
+			b := s.speaking("b", proto)
+			b.do("RPUSH", "l", "0", "1", "2", "3", "4")
+			for _, w := range waiters {
+				w.expect(1)
+			}
+		},
+		"a client that hangs up is served nothing": func(s *side, proto int) {
+			for _, end := range []func(*peer){func(c *peer) { _ = c.nc.Close() }, (*peer).halfClose} {
+				a, b := s.speaking("a", proto), s.speaking("b", proto)
+				a.send("BLPOP", "l", "0")
+				s.awaitBlocked(1)
+				end(a)
+				s.awaitBlocked(0)
+				b.do("RPUSH", "l", "x")
+				b.do("LPOP", "l")
+			}
+		},
+		"what comes before the end of a client is executed": func(s *side, proto int) {
+			b := s.speaking("b", proto)
+			for _, lines := range [][]string{
+				{"SET k 1", "MULTI", "INCR k", "EXEC", "GET k"},
+				{"RPUSH l a", "BLPOP l 0", "GET k"},
+				{"WATCH k", "MULTI", "SET k 2"},
+				{"SUBSCRIBE a", "PING"},
+				{"SELECT 1", "SET k one", "SELECT 0", "GET k"},
+				{"BLPOP nosuch 0", "SET k 3"},
+				{"MULTI", "BLPOP nosuch 0", "SET k 4", "EXEC"},
+				{"CLIENT REPLY OFF", "SET k 5", "CLIENT REPLY ON", "GET k"},
+				{"MONITOR"},
+				{"WAIT 0 0", "GET k"},
+				{"GET k", "GET"},
+			} {
+				a := s.speaking("a", proto)
+				a.raw(inline(lines...) + "*2\r\n$3\r\nGET\r\n") // and the start of another
+				a.halfClose()
+				a.end()
+				b.do("GET", "k")
+			}
+		},
+		"unblocked by another client": func(s *side, proto int) {
+			a, b := s.speaking("a", proto), s.speaking("b", proto)
+			for _, how := range []string{"TIMEOUT", "ERROR"} {
+				id := integer(s.t, a.quiet("CLIENT", "ID"))
+				a.send("BLPOP", "l", "0")
+				s.awaitBlocked(1)
+				b.do("CLIENT", "UNBLOCK", strconv.Itoa(id), how)
+				a.expect(1)
+				b.do("CLIENT", "UNBLOCK", strconv.Itoa(id))
+			}
+			a.do("PING")
+		},
+		"killed by another client": func(s *side, proto int) {
+			a, b := s.speaking("a", proto), s.speaking("b", proto)
+			id := integer(s.t, a.quiet("CLIENT", "ID"))
+			a.send("BLPOP", "l", "0")
+			s.awaitBlocked(1)
+			b.do("CLIENT", "KILL", "ID", strconv.Itoa(id))
+			a.end()
+			b.do("RPUSH", "l", "x")
+			b.do("LPOP", "l")
+		},
+		"key of the wrong type appears": func(s *side, proto int) {
+			a, b := s.speaking("a", proto), s.speaking("b", proto)
+			a.send("BLPOP", "l", "0")
+			s.awaitBlocked(1)
+			b.do("SET", "l", "string")
+			b.do("DEL", "l")
+			b.do("RPUSH", "l", "x")
+			a.expect(1)
+		},
+		"streams": func(s *side, proto int) {
+			a, b := s.speaking("a", proto), s.speaking("b", proto)
+			a.send("XREAD", "COUNT", "2", "BLOCK", "0", "STREAMS", "s", "t", "$", "$")
+			s.awaitBlocked(1)
+			b.do("XADD", "t", "5-5", "f", "v")
+			a.expect(1)
+			b.do("XGROUP", "CREATE", "s", "g", "$", "MKSTREAM")
+			a.send("XREADGROUP", "GROUP", "g", "me", "BLOCK", "0", "STREAMS", "s", ">")
+			s.awaitBlocked(1)
+			b.do("XADD", "s", "6-6", "f", "v")
+			a.expect(1)
+			a.send("XREADGROUP", "GROUP", "g", "me", "BLOCK", "0", "STREAMS", "s", ">")
+			s.awaitBlocked(1)
+			b.do("XGROUP", "DESTROY", "s", "g")
+			a.expect(1)
+		},
+		"moved between databases": func(s *side, proto int) {
+			a, b := s.speaking("a", proto), s.speaking("b", proto)
+			a.do("SELECT", "2")
+			a.send("BLPOP", "l", "0")
+			s.awaitBlocked(1)
+			b.do("RPUSH", "l", "x")
+			b.do("MOVE", "l", "2")
+			a.expect(1)
+			b.do("RPUSH", "l", "y")
+			b.do("SWAPDB", "0", "2")
+			a.do("LRANGE", "l", "0", "-1")
+			b.do("LRANGE", "l", "0", "-1")
+		},
+	}
+	for name, script := range scripts {
+		t.Run(name, func(t *testing.T) { b.both(t, script) })
+	}
+}
+
+// CLIENT UNPAUSE gets through although the pause holds up what others have sent.
+func TestUnpauseOvertakesAPausedWrite(t *testing.T) {
+	b := newBench(t)
+	b.both(t, func(s *side, proto int) {
+		a, c := s.speaking("a", proto), s.speaking("c", proto)
+		c.do("CLIENT", "PAUSE", "60000", "WRITE")
+		a.send("SET", "k", "v")
+		s.awaitBlocked(1)
+		c.do("CLIENT", "UNPAUSE")
+		a.expect(1)
+	})
+}
+
+// WAIT counts the replicas that have the client's own writes, whichever connection they went over.
+func TestWaitMeasuresTheSessionsOwnWrites(t *testing.T) {
+	b := newBench(t)
+	replica := redistest.StartReplica(t, b.redis)
+	wait := func(s *side, c *peer) {
+		replica.Continue()
+		c.do("SET", "k", "v")
+		c.do("WAIT", "1", "10000")
+		replica.Pause()
+		c.do("SET", "k", "w")
+		c.do("WAIT", "1", "50")
+		c.do("WAIT", "0", "50")
+		c.raw(inline("SET k x", "WAIT 1 50", "MULTI", "SET k y", "WAIT 1 50", "EXEC", "WAIT 1 50"))
+		c.expect(7)
+		replica.Continue()
+		c.do("SET", "k", "z")
+		c.do("WAIT", "1", "10000")
+	}
+	b.both(t, func(s *side, proto int) { wait(s, s.speaking("a", proto)) })
+	t.Run("by a user who may not PING", func(t *testing.T) {
+		b.redis.Do(t, "ACL", "SETUSER", "bob", "on", ">pw", "~*", "+@all", "-ping")
+		b.compare(t, func(s *side) {
+			c := s.client("bob")
+			c.do("AUTH", "bob", "pw")
+			wait(s, c)
+		})
+	})
+}
+
+// A redis-server takes the proxy for its master: the replication stream passes as it is, in both directions.
+func TestReplicaOfTheProxy(t *testing.T) {
+	for _, engine := range engines() {
+		t.Run(engine, func(t *testing.T) {
+			master := redistest.Start(t)
+			srv := startProxy(t, master, func(o *Options) { o.Engine = engine })
+			master.Do(t, "SET", "before", "\r\n$-1\r\n")
+			_, port, _ := strings.Cut(address(srv), ":")
+			replica := redistest.Start(t, "--replicaof", "127.0.0.1 "+port)
+			redistest.Eventually(t, patience, "the replica's copy", func() bool { return replica.Do(t, "GET", "before") == "\r\n$-1\r\n" })
+			for i := range 1000 {
+				master.Do(t, "SET", "k"+strconv.Itoa(i), strings.Repeat("x", i))
+			}
+			redistest.Eventually(t, patience, "the last write at the replica", func() bool {
+				return replica.Do(t, "GET", "k999") == strings.Repeat("x", 999)
+			})
+			redistest.Eventually(t, patience, "the replica's acknowledgement", func() bool { return master.Do(t, "WAIT", 1, 100) == int64(1) })
+		})
+	}
+}

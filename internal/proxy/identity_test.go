@@ -1,0 +1,198 @@
+package proxy
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+
+	"lockproxy/internal/redistest"
+)
+
+// users makes the users that the tests of this file talk about.
+func users(t testing.TB, redis *redistest.Server) {
+	t.Helper()
+	redis.Do(t, "ACL", "SETUSER", "alice", "reset", "on", ">pw", "~alice:*", "&alice:*", "+@all", "-@dangerous", "-ping", "+client|id", "-client|setname", "-client|reply")
+	redis.Do(t, "ACL", "SETUSER", "bob", "reset", "on", ">pw", "~bob:*", "%R~shared:*", "&bob:*", "+get", "+set", "+multi", "+exec", "+blpop", "+subscribe", "+client|getname", "+select|1")
+	redis.Do(t, "ACL", "SETUSER", "off", "reset", "off", ">pw", "~*", "+@all")
+	redis.Do(t, "ACL", "SETUSER", "open", "reset", "on", "nopass", "~*", "&*", "+@all")
+}
+
+func TestIdentitiesAreRedisOwn(t *testing.T) {
+	everything := []string{
+		"PING", "GET alice:k", "SET alice:k v", "GET bob:k", "SET bob:k v", "GET shared:k", "SET shared:k v", "MGET alice:k bob:k", "CONFIG GET port", "KEYS *",
+		"CLIENT GETNAME", "CLIENT SETNAME x", "CLIENT GETNAME", "CLIENT SETINFO lib-name x", "CLIENT REPLY ON", "CLIENT REPLY OFF", "CLIENT REPLY ON", "CLIENT LIST TYPE replica", "CLIENT NO-EVICT on",
+		"MULTI", "GET alice:k", "SET bob:k w", "EXEC", "WATCH alice:k", "WATCH bob:k", "UNWATCH", "DISCARD", "BLPOP alice:l 0.001", "BLPOP bob:l 0.001", "SELECT 1", "SELECT 2", "GET alice:k", "SELECT 0",
+		"EVAL \"return redis.call('GET','alice:k')\" 0", "PUBLISH alice:c m", "SPUBLISH bob:c m", "SCRIPT LOAD x", "WAIT 0 0", "ACL WHOAMI", "ACL GETUSER x", "MONITOR x", "ROLE", "NOSUCH", "ASKING", "RESET x", "COMMAND COUNT x",
+	}
+	for _, args := range [][]string{nil, {"--requirepass", "secret"}} {
+		b := newBench(t, args...)
+		users(t, b.redis)
+		logins := []string{
+			"PING", "AUTH alice pw", "AUTH bob pw", "AUTH open anything", "AUTH open", "AUTH off pw", "AUTH alice wrong", "AUTH nosuch pw", "AUTH", "AUTH a b c", "AUTH secret", "AUTH wrong", "AUTH default secret",
+			"HELLO", "HELLO 2", "HELLO 3", "HELLO 2 AUTH alice pw", "HELLO 3 AUTH bob pw SETNAME bobby", "HELLO 3 AUTH alice wrong", "HELLO 4 AUTH alice pw", "HELLO x", "HELLO 3 SETNAME", "HELLO 3 AUTH alice",
+			"HELLO 3 AUTH alice pw BAD", "HELLO 3 SETNAME name BAD", `HELLO 3 SETNAME "bad name"`, `HELLO 3 AUTH bob pw SETNAME "bad name"`, "HELLO 3 AUTH alice pw AUTH bob wrong", "HELLO 3 SETNAME name",
+			"RESET", "AUTH alice pw\r\nRESET", "AUTH alice pw\r\nAUTH bob wrong", "AUTH alice pw\r\nHELLO 3\r\nAUTH bob pw", "MULTI\r\nAUTH alice pw\r\nEXEC", "MULTI\r\nHELLO 3 AUTH alice pw BAD\r\nEXEC", "MULTI\r\nHELLO 3 AUTH bob pw\r\nAUTH alice pw\r\nEXEC",
+			"HELLO 3 AUTH alice pw\r\nHELLO 2 AUTH bob pw", "CLIENT SETNAME kept\r\nAUTH bob pw",
+		}
+		for _, login := range logins {
+			t.Run(fmt.Sprintf("requirepass %v, %s", args != nil, strings.ReplaceAll(login, "\r\n", ", ")), func(t *testing.T) {
+				b.compare(t, func(s *side) {
+					s.hideHelloID()
+					c := s.client("c")
+					n := strings.Count(login, "\r\n") + 1
+					c.raw(inline(login))
+					c.expect(n)
+					for _, cmd := range everything {
+						c.raw(inline(cmd))
+						if cmd == "CLIENT REPLY OFF" {
+							c.raw(inline("ACL WHOAMI"))
+							continue
+						}
+						c.raw(inline("ECHO " + strconv.Quote(cmd)))
+						c.until("") // one frame at least
+					}
+					c.raw(inline("SUBSCRIBE alice:c", "SUBSCRIBE bob:c", "UNSUBSCRIBE", "RESET", "ECHO the-end"))
+					c.until("RESET")
+					c.expect(1)
+				})
+			})
+		}
+	}
+}
+
+// A connection that a refused HELLO has logged in all the same never serves another client.
+func TestHalfRefusedHelloIsNobodyElses(t *testing.T) {
+	redis := redistest.Start(t)
+	users(t, redis)
+	redis.Do(t, "ACL", "SETUSER", "default", "-acl|list")
+	for _, engine := range engines() {
+		srv := startProxy(t, redis, func(o *Options) { o.Engine, o.Upstream.MaxPins = engine, 1 })
+		for _, hello := range []string{
+			"HELLO 3 AUTH alice pw BAD", "HELLO 3 SETNAME thief BAD", `HELLO 3 AUTH alice pw SETNAME "bad name"`, "HELLO 3 AUTH alice pw AUTH bob wrong",
+			"MULTI\r\nHELLO 3 AUTH alice pw BAD\r\nEXEC", "HELLO 2 AUTH alice wrong", "HELLO 9 AUTH alice pw", "AUTH alice wrong",
+		} {
+			a := dialClient(t, address(srv))
+			a.raw(inline(hello))
+			for range strings.Count(hello, "\r\n") + 1 {
+				if _, err := a.frame(); err != nil {
+					t.Fatal(err)
+				}
+			}
+			_ = a.nc.Close()
+			redistest.Eventually(t, patience, "the pin to be free", func() bool {
+				c := dialClient(t, address(srv))
+				defer c.nc.Close()
+				// Each answer comes from a pin.
+				reply := c.quiet("WAIT", "0", "0")
+				if strings.HasPrefix(reply, "-OVERLOADED") {
+					return false
+				}
+				c.raw(inline("MULTI", "ACL WHOAMI", "CLIENT GETNAME", "EXEC"))
+				for range 3 {
+					_, _ = c.frame()
+				}
+				if got, want := first(c.frame()), "*2\r\n$7\r\ndefault\r\n$-1\r\n"; got != want {
+					t.Errorf("after %q another client is %q", hello, got)
+				}
+				return true
+			})
+		}
+	}
+}
+
+func first[T any](v T, _ error) T { return v }
+
+// Clients of all identities at once, each of which asks who and where it is on every kind of connection: none may ever be
+// told that it is somebody else.
+func TestNothingTravelsOnAnothersConnection(t *testing.T) {
+	redis := redistest.Start(t)
+	for i := range 4 {
+		redis.Do(t, "ACL", "SETUSER", fmt.Sprint("u", i), "reset", "on", fmt.Sprint(">p", i), "~*", "&*", "+@all")
+	}
+	for db := range 4 {
+		c := redis.Client(t)
+		if err := c.Do(t.Context(), "EVAL", "redis.call('SELECT', ARGV[1]); redis.call('SET', 'db', ARGV[1]); return 1", 0, db).Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, engine := range engines() {
+		srv := startProxy(t, redis, func(o *Options) { o.Engine, o.Upstream.MaxPins, o.Upstream.PinWait = engine, 8, patience })
+		var wg sync.WaitGroup
+		for i := range 32 {
+			wg.Go(func() { wander(t, address(srv), i) })
+		}
+		wg.Wait()
+	}
+}
+
+// wander is a client that changes its identity and checks it.
+func wander(t *testing.T, addr string, seed int) {
+	c := dialClient(t, addr)
+	check := func(user string, db, proto int) {
+		null := map[int]string{2: "$-1\r\n", 3: "_\r\n"}[proto]
+		dbText := fmt.Sprintf("$1\r\n%d\r\n", db)
+		who := fmt.Sprintf("$%d\r\n%s\r\n", len(user), user)
+		c.raw(inline("ACL WHOAMI", "GET db", "GET nosuch", "MULTI", "ACL WHOAMI", "GET db", "GET nosuch", "EXEC", "ACL WHOAMI", "EVAL \"return redis.call('GET','db')\" 0"))
+		want := []string{who, dbText, null, "+OK\r\n", "+QUEUED\r\n", "+QUEUED\r\n", "+QUEUED\r\n", "*3\r\n" + who + dbText + null, who, dbText}
+		for i, w := range want {
+			if got, err := c.frame(); got != w {
+				t.Errorf("%s in %d, RESP%d: reply %d is %q, %v", user, db, proto, i, got, err)
+			}
+		}
+	}
+	check("default", 0, 2)
+	for step := range 12 {
+		n := seed*7 + step*5
+		user, db, proto := n%4, n/4%4, 2+n/16%2
+		c.quiet("HELLO", strconv.Itoa(proto), "AUTH", fmt.Sprint("u", user), fmt.Sprint("p", user))
+		c.quiet("SELECT", strconv.Itoa(db))
+		check(fmt.Sprint("u", user), db, proto)
+		if n%3 == 0 {
+			c.quiet("RESET")
+			check("default", 0, 2)
+		}
+	}
+}
+
+// A user who is deleted loses the connection, as directly.
+func TestDeletedUserIsCutOff(t *testing.T) {
+	b := newBench(t)
+	scripts := map[string]func(s *side, c *peer){
+		"on a lane":   func(_ *side, c *peer) { c.do("GET", "k") },
+		"on a pin":    func(_ *side, c *peer) { c.do("WATCH", "k") },
+		"subscribed":  func(_ *side, c *peer) { c.do("SUBSCRIBE", "ch") },
+		"blocked":     func(s *side, c *peer) { c.send("BLPOP", "l", "0"); s.awaitBlocked(1) },
+		"monitoring":  func(_ *side, c *peer) { c.do("MONITOR") },
+		"not yet any": func(_ *side, c *peer) {},
+	}
+	for name, script := range scripts {
+		t.Run(name, func(t *testing.T) {
+			b.compare(t, func(s *side) {
+				s.redis.Do(t, "ACL", "SETUSER", "gone", "on", ">pw", "~*", "&*", "+@all")
+				c := s.client("c")
+				c.do("AUTH", "gone", "pw")
+				script(s, c)
+				s.redis.Do(t, "ACL", "DELUSER", "gone")
+				redistest.Eventually(t, patience, "the end of the connection", func() bool {
+					// A client that has nothing outstanding may hear of it only when it asks again.
+					c.raw(inline("GET k"))
+					b, err := c.frame()
+					return err != nil && b == ""
+				})
+			})
+		})
+	}
+	t.Run("rights that change", func(t *testing.T) {
+		b.compare(t, func(s *side) {
+			s.redis.Do(t, "ACL", "SETUSER", "less", "reset", "on", ">pw", "~*", "&*", "+@all")
+			c := s.client("c")
+			c.do("AUTH", "less", "pw")
+			c.do("SET", "k", "v")
+			s.redis.Do(t, "ACL", "SETUSER", "less", "-set", "resetkeys", "~x*")
+			c.raw(inline("SET k v", "GET k", "GET x", "MULTI", "GET k", "EXEC", "BLPOP k 0", "WATCH k"))
+			c.expect(8)
+		})
+	})
+}
