@@ -58,12 +58,20 @@ fuzz: ## run every fuzz target for FUZZTIME
 	./scripts/fuzz.sh $(FUZZTIME)
 
 .PHONY: bench
-bench: ## run the Go benchmarks with allocations; BENCH= selects
-	$(GO) test -run '^$$' -bench '$(BENCH)' -benchmem $(PKG)
+bench: ## measure next to direct Redis, other proxies and lock libraries (40 minutes); writes bench/results; ARGS= adds flags
+	./scripts/install-bench-deps.sh
+	$(GO) -C bench run . $(ARGS)
 
 .PHONY: bench-quick
-bench-quick: ## run each Go benchmark for a moment: prints, never fails on a time
-	$(GO) test -run '^$$' -bench '$(BENCH)' -benchmem -benchtime 50ms $(PKG)
+bench-quick: ## the same and the Go benchmarks for a moment each: prints, never fails on a time
+	./scripts/install-bench-deps.sh
+	$(GO) -C bench test ./...
+	$(GO) -C bench run . -quick $(ARGS)
+	$(GO) test -run '^$$' -bench '$(BENCH)' -benchmem -benchtime 20ms $(PKG)
+
+.PHONY: bench-go
+bench-go: ## run the Go benchmarks with allocations, for benchstat; BENCH= selects
+	$(GO) test -run '^$$' -bench '$(BENCH)' -benchmem -count 6 $(PKG)
 
 .PHONY: interop
 interop: build ## run real clients against the built program

@@ -1,0 +1,93 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"lockproxy/bench/fleet"
+)
+
+// meter measures what a server, the Redis behind it and this program use between two moments.
+type meter struct {
+	s    *fleet.Server
+	from usage
+}
+
+type usage struct {
+	at                 time.Time
+	proxy, redis, self time.Duration
+	mallocs            float64 // negative: not known
+}
+
+func newMeter(ctx context.Context, s *fleet.Server) (*meter, error) {
+	from, err := read(ctx, s)
+	return &meter{s, from}, err
+}
+
+func read(ctx context.Context, s *fleet.Server) (u usage, err error) {
+	u.mallocs = -1
+	if s.Proxy != nil {
+		if u.proxy, err = fleet.CPU(s.Proxy.PID()); err != nil {
+			return u, err
+		}
+	}
+	if s.Metrics != "" {
+		if u.mallocs, err = mallocs(ctx, s.Metrics); err != nil {
+			return u, err
+		}
+	}
+	if u.redis, err = fleet.CPU(s.Redis.PID()); err != nil {
+		return u, err
+	}
+	u.self, u.at = fleet.SelfCPU(), time.Now()
+	return u, nil
+}
+
+// mallocs asks a Go program for the number of objects that it has allocated so far.
+func mallocs(ctx context.Context, addr string) (float64, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+addr+"/metrics", nil)
+	if err != nil {
+		return 0, fmt.Errorf("metrics: %w", err)
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return 0, fmt.Errorf("metrics: %w", err)
+	}
+	defer resp.Body.Close()
+	for lines := bufio.NewScanner(resp.Body); lines.Scan(); {
+		if value, ok := strings.CutPrefix(lines.Text(), "go_memstats_mallocs_total "); ok {
+			return strconv.ParseFloat(value, 64)
+		}
+	}
+	return -1, nil
+}
+
+// end sets the cost per operation in µs, the share of a core that the proxy and Redis used in percent, and allocations of
+// the proxy per operation if they can be known. It returns the seconds that have passed.
+func (m *meter) end(ctx context.Context, values map[string]float64, operations float64) (float64, error) {
+	to, err := read(ctx, m.s)
+	if err != nil {
+		return 0, err
+	}
+	seconds := to.at.Sub(m.from.at).Seconds()
+	each := func(key string, spent time.Duration) {
+		values[key+"%"] = spent.Seconds() / seconds * 100
+		if operations > 0 {
+			values[key] = float64(spent) / float64(time.Microsecond) / operations
+		}
+	}
+	if m.s.Proxy != nil {
+		each("proxy", to.proxy-m.from.proxy)
+	}
+	each("redis", to.redis-m.from.redis)
+	each("self", to.self-m.from.self)
+	if m.from.mallocs >= 0 && operations > 0 {
+		values["allocs"] = (to.mallocs - m.from.mallocs) / operations
+	}
+	return seconds, nil
+}

@@ -1,0 +1,66 @@
+package main
+
+import (
+	"math"
+	"testing"
+)
+
+func TestRatioIsTakenWithinRounds(t *testing.T) {
+	run := func(v float64) sample { return sample{values: map[string]float64{"rate": v}} }
+	r := &result{samples: map[string][]sample{
+		"a": {run(10), run(20), run(300)},
+		"b": {run(20), run(10), run(100)},
+	}}
+	if got := r.ratio("a", "b", "rate"); got != 2 {
+		t.Errorf("ratio %v, want the median of 0.5, 2 and 3", got)
+	}
+	if got := r.median("a", "rate"); got != 20 {
+		t.Errorf("median %v, want 20", got)
+	}
+	if got := r.ratio("a", "nobody", "rate"); !math.IsNaN(got) {
+		t.Errorf("ratio to nobody is %v", got)
+	}
+}
+
+func TestRedisBenchmarkIsReadByTitles(t *testing.T) {
+	values := map[string]float64{}
+	text := "WARNING: Could not fetch server CONFIG\n" +
+		`"test","rps","avg_latency_ms","min_latency_ms","p50_latency_ms","p95_latency_ms","p99_latency_ms","max_latency_ms"` + "\n" +
+		`"GET key","50000.00","0.5","0.1","0.4","0.9","1.5","8.0"` + "\n"
+	if err := parseCSV([]byte(text), values); err != nil {
+		t.Fatal(err)
+	}
+	if values["rate"] != 50 || values["p50"] != 0.4 || values["p99"] != 1.5 || values["max"] != 8 {
+		t.Errorf("got %v", values)
+	}
+	if err := parseCSV([]byte("oops\n"), values); err == nil {
+		t.Error("nonsense is taken for a result")
+	}
+}
+
+func TestGoalsNameScenariosThatExist(t *testing.T) {
+	known := map[string]bool{}
+	for _, s := range append(trafficScenarios(fullPlan()), lockScenarios(fullPlan())...) {
+		if known[s.name] {
+			t.Errorf("two scenarios are named %s", s.name)
+		}
+		known[s.name] = true
+	}
+	r := &report{}
+	for name := range known {
+		all := map[string]float64{"rate": 1, "p50": 1, "p99": 1, "proxy": 1, "proxy%": 1, "grown": 1, "allocs": 1, "kib": 1, "handovers": 1, "skew": 1}
+		res := &result{scenario: scenario{name: name}, samples: map[string][]sample{}}
+		for _, who := range []string{
+			"direct", "twemproxy", "haproxy", "lockproxy goroutine", "lockproxy epoll", "LOCK lockproxy goroutine", "LOCK lockproxy epoll",
+			evalsha, redislock, redsyncLib, rueidislock,
+		} {
+			res.samples[who] = []sample{{values: all}}
+		}
+		r.results = append(r.results, res)
+	}
+	for _, g := range goals() {
+		if math.IsNaN(g.value(r, "lockproxy epoll")) {
+			t.Errorf("nothing measures %q", g.claim)
+		}
+	}
+}
