@@ -194,7 +194,7 @@ func TestWaiterGivesUpInTime(t *testing.T) {
 	for _, verb := range []string{"LOCK", "TRYLOCK", "FAIRLOCK"} {
 		start := time.Now()
 		b.want(verb+" k WAIT 150", "(nil)")
-		if took := time.Since(start); took < 150*time.Millisecond || took > 400*time.Millisecond {
+		if took := time.Since(start); took < 150*time.Millisecond || took > time.Second {
 			t.Errorf("%s WAIT 150 took %v", verb, took)
 		}
 	}
@@ -260,7 +260,7 @@ func TestHangUpStopsTheWatchdog(t *testing.T) {
 	start := time.Now()
 	a.hangUp()
 	fenceIn(t, b.reply())
-	if took := time.Since(start); took > 600*time.Millisecond {
+	if took := time.Since(start); took > 1200*time.Millisecond {
 		t.Fatalf("the lock was free after %v", took)
 	}
 	if p.losses.Load() != 0 {
@@ -311,8 +311,10 @@ func TestConfiguredGraceAppliesUnlessOneIsGiven(t *testing.T) {
 
 func TestLossIsToldOnceByEveryWay(t *testing.T) {
 	for name, damage := range map[string][]any{
-		"deleted": {"DEL", "k"}, "flushed": {"FLUSHALL"}, "other type": {"SET", "k", "x"}, "other owner": {"EVAL",
-			"redis.call('DEL','k') redis.call('HSET','k','other','1') redis.call('PEXPIRE','k',60000) return 1", 0},
+		"deleted": {"DEL", "k"}, "flushed": {"FLUSHALL"}, "other type": {"SET", "k", "x"}, "other owner": {
+			"EVAL",
+			"redis.call('DEL','k') redis.call('HSET','k','other','1') redis.call('PEXPIRE','k',60000) return 1", 0,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			srv := redistest.Start(t)

@@ -1,6 +1,7 @@
 package lockcmds
 
 import (
+	"errors"
 	"testing"
 	"time"
 
@@ -75,7 +76,7 @@ func TestFairLeaveClosesTheGap(t *testing.T) {
 		equal(t, "C's deadline", b.score(ownerC), c-wait)
 		equal(t, "D's deadline", b.score(ownerD), d-wait)
 		equal(t, "queue", b.queue(), []string{ownerC, ownerD})
-		if err := b.c.ZScore(t.Context(), b.n.deadlines, ownerB).Err(); err != redis.Nil {
+		if err := b.c.ZScore(t.Context(), b.n.deadlines, ownerB).Err(); !errors.Is(err, redis.Nil) {
 			t.Fatalf("B still has a deadline: %v", err)
 		}
 	})

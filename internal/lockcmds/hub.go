@@ -43,17 +43,18 @@ type topic struct {
 //
 // Run is the only goroutine of its own. The callbacks run on it and on the client's reader and must not block.
 type hub struct {
+	// Immutable.
 	own       *own
 	log       *zap.Logger
 	onReady   func(*topic)             // the subscription is confirmed, also again after a reconnect
 	onMessage func(*topic)             // something was published
 	onRefused func(*topic, redisError) // Redis refuses the subscription
 	wake      chan struct{}            // size 1, never closed: there is something to do
-	mu        sync.Mutex               // guards the fields below and those of topics
-	topics    map[string]*topic        // by channel
-	todo      []*topic                 // to be subscribed
-	idlers    int                      // topics with refs 0
 
+	mu     sync.Mutex        // guards the fields below and those of topics
+	topics map[string]*topic // by channel
+	todo   []*topic          // to be subscribed
+	idlers int               // topics with refs 0
 }
 
 // join returns the topic of a channel and counts one more reference.

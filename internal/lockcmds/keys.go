@@ -2,15 +2,14 @@ package lockcmds
 
 import "strings"
 
-// names are the Redis keys and channels of one lock. The forms are Redisson's, to the letter, except lost and fence,
-// which are ours.
+// names are the Redis keys and channels of one lock. The forms are Redisson's, to the letter, except fence, which is
+// ours.
 type names struct {
 	lock      string // the hash itself, at the key the client named
 	channel   string // released: "0"; the channel of a fair waiter is channel:owner
 	queue     string // list of fair waiters
 	deadlines string // zset of fair waiters
 	fence     string // fence counter, shared by all locks of a hash slot
-	lost      string // told when a holder has lost the lock
 }
 
 // namesOf builds the names for key. In a cluster the fence counter must share the slot of the lock and is then kept
@@ -22,13 +21,15 @@ func namesOf(key string, cluster bool) names {
 		queue:     queueOf(key),
 		deadlines: tagged("redisson_lock_timeout", key),
 		fence:     fenceOf(key, cluster),
-		lost:      tagged("lockproxy:lost", key),
 	}
 }
 
 func channelOf(key string) string { return tagged("redisson_lock__channel", key) }
 
 func queueOf(key string) string { return tagged("redisson_lock_queue", key) }
+
+// lostOf is the channel on which the loss of a lock is told.
+func lostOf(key string) string { return tagged("lockproxy:lost", key) }
 
 func fenceOf(key string, cluster bool) string {
 	if cluster {

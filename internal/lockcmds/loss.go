@@ -13,6 +13,13 @@ import (
 // ReasonForced is the reason of a loss by FORCEUNLOCK through this proxy; the watchdog knows the others.
 const ReasonForced watchdog.Reason = "forced"
 
+// LossReasons lists what Events.Lost may be given.
+func LossReasons() []string {
+	return []string{
+		string(watchdog.ReasonGone), string(watchdog.ReasonDeadline), string(watchdog.ReasonExpired), string(watchdog.ReasonMaxHold), string(ReasonForced),
+	}
+}
+
 // onLost is the watchdog's verdict. It is called at most once per lease.
 func (e *Engine) onLost(l *watchdog.Lease, reason watchdog.Reason) {
 	entry := l.Entry()
@@ -75,7 +82,7 @@ func (e *Engine) tell(l *loss) {
 		for _, c := range l.to {
 			c.s.Enter(func() { c.s.Push(push) })
 		}
-		if err := e.publish(tagged("lockproxy:lost", l.key), itoa(l.fence)+" "+string(l.reason)); err != nil {
+		if err := e.publish(lostOf(l.key), itoa(l.fence)+" "+string(l.reason)); err != nil {
 			e.log.Debug("loss not published", zap.String("key", l.key), zap.Error(err))
 		}
 	})

@@ -41,9 +41,6 @@ func (v Verb) String() string {
 	return "verb(" + strconv.Itoa(int(v)) + ")"
 }
 
-// acquires reports whether the verb asks for a lock.
-func (v Verb) acquires() bool { return v == Lock || v == TryLock || v == FairLock }
-
 // Command is one parsed lock command. It shares no memory with its arguments.
 type Command struct {
 	Verb    Verb
@@ -243,6 +240,7 @@ func (c *Command) set(opt option, value []byte, name string) error {
 		if !validOwner(c.Owner) {
 			err = errOwner()
 		}
+	case optLease, optAcquire: // sets of options
 	}
 	return err
 }

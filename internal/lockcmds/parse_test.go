@@ -10,7 +10,7 @@ import (
 
 func words(line string) [][]byte {
 	var args [][]byte
-	for _, w := range strings.Split(line, " ") {
+	for w := range strings.SplitSeq(line, " ") {
 		if w == "''" {
 			w = ""
 		}
@@ -171,7 +171,7 @@ func FuzzParse(f *testing.F) {
 	f.Add("EXTENDLOCK\x00a\x00EX\x0099999999999")
 	f.Fuzz(func(t *testing.T, line string) {
 		var args [][]byte
-		for _, w := range strings.Split(line, "\x00") {
+		for w := range strings.SplitSeq(line, "\x00") {
 			args = append(args, []byte(w))
 		}
 		c, err := Parse(args)

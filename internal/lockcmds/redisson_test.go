@@ -1,6 +1,7 @@
 package lockcmds
 
 import (
+	"errors"
 	"fmt"
 	"testing"
 	"time"
@@ -27,7 +28,7 @@ func newRedisson(t *testing.T, srv *redistest.Server, n int, key string) *rediss
 func (r *redisson) eval(script string, keys []string, args ...any) any {
 	r.t.Helper()
 	v, err := r.c.Eval(r.t.Context(), script, keys, args...).Result()
-	if err != nil && err != redis.Nil {
+	if err != nil && !errors.Is(err, redis.Nil) {
 		r.t.Fatal(err)
 	}
 	return v

@@ -26,11 +26,10 @@ const (
 
 // bench is one Redis, real or embedded, with the names of one lock.
 type bench struct {
-	t  *testing.T
-	c  *redis.Client
-	s  *scripts
-	n  names
-	at func(ms int64) // moves the embedded server's clock; nil for a real server
+	t *testing.T
+	c *redis.Client
+	s *scripts
+	n names
 }
 
 // onBoth runs a test against a real redis-server and against miniredis, which serves the embedded mode.

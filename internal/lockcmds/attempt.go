@@ -1,0 +1,221 @@
+package lockcmds
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"time"
+
+	"lockproxy/internal/resp"
+)
+
+// attempt is one script call for a waiter, as a job.
+func (e *Engine) attempt(w *waiter) {
+	ctx, cancel := context.WithTimeout(e.life, answerLimit)
+	defer cancel()
+	if f := e.opts.Events.Attempt; f != nil {
+		f()
+	}
+	var a answer
+	var err error
+	sentAt := time.Now()
+	if w.doubt { // written only between attempts
+		a, err = e.ask(ctx, w)
+	}
+	if err == nil && (a == nil || a[0] != 1) {
+		sentAt = time.Now()
+		a, err = e.call(ctx, w)
+	}
+	e.mu.Lock()
+	w.sentAt = sentAt
+	after := e.settleLocked(w, a, err)
+	e.mu.Unlock()
+	if after != nil {
+		after()
+	}
+}
+
+// call asks for the lock on the engine's own connection.
+func (e *Engine) call(ctx context.Context, w *waiter) (answer, error) {
+	if w.fair() {
+		keys, args := e.fairCall(w)
+		return e.own.run(ctx, e.scripts.fair, keys, args)
+	}
+	return e.own.run(ctx, e.scripts.acquire,
+		[]string{w.key, fenceOf(w.key, e.opts.Cluster)}, []string{w.owner, millis(w.lease)})
+}
+
+// settleLocked is what the outcome of an attempt, or of a hand-over, means for the waiter. What it returns is to be
+// run without locks, and not from a session.
+func (e *Engine) settleLocked(w *waiter, a answer, err error) (after func()) {
+	r := w.room
+	if r == nil { // it was answered while the attempt was on its way
+		if err == nil && a[0] == 1 {
+			g := grant{fence: a.at(1), count: a.at(2)}
+			return func() { e.giveBack(w.key, w.owner, g.fence, 1) }
+		}
+		return nil
+	}
+	if r.trying == w {
+		r.trying = nil
+	}
+	w.state = stateWaiting
+	var refusal redisError
+	switch {
+	case err == nil && a[0] == 1:
+		g := grant{fence: a.at(1), count: a.at(2), sentAt: w.sentAt}
+		after = func() { e.deliver(w, g) }
+		e.armLocked(r, w.lease.Milliseconds())
+		defer e.kickSameLocked(r, w)
+	case w.c.ended:
+		after = func() { e.leave(w, nil) }
+	case w.refused:
+		after = func() {
+			e.refusedOne()
+			e.turnAway(w, draining())
+		}
+	case errors.As(err, &refusal):
+		after = func() { e.turnAway(w, failed(err)) }
+	case w.expired && (errors.Is(err, ErrInDoubt) || w.doubt && err != nil):
+		after = func() { e.turnAway(w, failed(ErrInDoubt)) }
+	case w.expired:
+		after = func() { e.turnAway(w, null) }
+	case err != nil:
+		w.doubt = w.doubt || errors.Is(err, ErrInDoubt)
+		r.pause = min(max(2*r.pause, retryFirst), retryLast)
+		e.wakeInLocked(r, r.pause/2+rand.N(r.pause/2))
+		return nil
+	default:
+		w.doubt, r.pause = false, 0
+		if w.again {
+			e.tryLocked(w)
+			return nil
+		}
+		if w.fair() {
+			e.stillFairLocked(r, w, a)
+			return nil
+		}
+		e.armLocked(r, a.at(1))
+		return nil
+	}
+	e.exitLocked(w)
+	w.state = stateDone
+	if w.timer != nil {
+		w.timer.Stop()
+	}
+	if err != nil || a[0] != 1 {
+		e.finishLocked(w)
+		e.kickLocked(w.key)
+	}
+	return after
+}
+
+// kickSameLocked lets others of an explicit owner in: they only deepen the hold.
+func (e *Engine) kickSameLocked(r *room, granted *waiter) {
+	if !granted.explicit {
+		return
+	}
+	for _, w := range r.waiters() {
+		switch {
+		case w.owner != granted.owner || w == granted:
+		case w.fair():
+			e.tryLocked(w)
+		case r.trying == nil: // one at a time: its grant lets the next one in
+			r.plain.remove(w)
+			r.plain.pushFirst(w)
+			e.tryLocked(w)
+		}
+	}
+}
+
+// deliver tells the client. If it has gone, the lock goes back at once.
+func (e *Engine) deliver(w *waiter, g grant) {
+	ok := w.c.s.Enter(func() {
+		if reply := e.granted(w, g); reply != nil {
+			w.c.s.Answer(reply)
+		}
+	})
+	if !ok {
+		e.finish(w)
+		e.giveBack(w.key, w.owner, g.fence, 1)
+	}
+}
+
+// tryAgain takes a waiter back whose grant came too late: the lock is released first, if it is still ours.
+func (e *Engine) tryAgain(w *waiter, g grant) {
+	ctx, cancel := context.WithTimeout(e.life, answerLimit)
+	err := e.releaseOnce(ctx, w.key, w.owner, g.fence)
+	cancel()
+	ok := w.c.s.Enter(func() {
+		w.doubt = err != nil
+		if reply := e.await(w, 0); reply != nil {
+			w.c.s.Answer(reply)
+		}
+	})
+	if !ok {
+		e.finish(w)
+	}
+}
+
+// expire is the end of a waiter's own wait.
+func (e *Engine) expire(w *waiter) {
+	e.mu.Lock()
+	if w.state != stateWaiting {
+		w.expired = true
+		e.mu.Unlock()
+		return
+	}
+	reply := null
+	if w.doubt {
+		reply = failed(ErrInDoubt)
+	}
+	e.exitLocked(w)
+	e.finishLocked(w)
+	e.mu.Unlock()
+	if w.fair() {
+		e.jobs.submit(func() { e.turnAway(w, reply) })
+		return
+	}
+	e.reply(w, reply)
+}
+
+// abandonLocked takes out a waiter whose client has hung up.
+func (e *Engine) abandonLocked(w *waiter) {
+	if w.state != stateWaiting {
+		return // whoever has its outcome sees that the client has gone
+	}
+	e.exitLocked(w)
+	e.finishLocked(w)
+	e.jobs.submit(func() { e.leave(w, nil) })
+}
+
+// turnAway answers a waiter that is out of its room, after it has left the fair queue: a client that asks again at
+// once must not be taken out by the clean-up of its earlier wait.
+func (e *Engine) turnAway(w *waiter, reply func(proto int) []byte) {
+	e.leave(w, func() { e.reply(w, reply) })
+}
+
+// refusedOne tells metrics.
+func (e *Engine) refusedOne() {
+	if f := e.opts.Events.Refused; f != nil {
+		f()
+	}
+}
+
+func draining() func(int) []byte {
+	return func(int) []byte { return resp.AppendError(nil, resp.Overloaded, "draining") }
+}
+
+// refuseLocked takes all waiters out, except those whose attempt is on its way: its outcome decides.
+func (e *Engine) refuseLocked(r *room) (refused []*waiter) {
+	for _, w := range r.waiters() {
+		if w.state == stateTrying {
+			w.refused = true
+			continue
+		}
+		e.exitLocked(w)
+		e.finishLocked(w)
+		refused = append(refused, w)
+	}
+	return refused
+}

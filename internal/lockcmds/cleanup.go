@@ -1,0 +1,94 @@
+package lockcmds
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"go.uber.org/zap"
+)
+
+// orphan is a hold whose last session has ended.
+type orphan struct {
+	h     *hold
+	grace time.Duration
+}
+
+// partLocked takes a session that has ended out of a hold, and reports whether it was the last.
+func (e *Engine) partLocked(h *hold, c *client) (o orphan, last bool) {
+	i := slices.IndexFunc(h.holders, func(o holder) bool { return o.c == c })
+	grace := h.holders[i].grace
+	h.holders = slices.Delete(h.holders, i, i+1)
+	delete(c.holds, h)
+	if len(h.holders) > 0 {
+		return orphan{}, false
+	}
+	e.dropLocked(h)
+	return orphan{h, grace}, true
+}
+
+// settleOrphan applies GRACE.
+func (e *Engine) settleOrphan(o orphan) {
+	if o.grace < 0 {
+		return
+	}
+	e.applyGrace(o.h, o.grace)
+}
+
+// applyGrace shortens what is left in Redis of a dropped hold, after a renewal that may be on its way.
+func (e *Engine) applyGrace(h *hold, grace time.Duration) {
+	h.lease.Pause(func() {
+		e.persist("apply grace", h.key, h.ttl, func(ctx context.Context) error {
+			_, err := e.own.run(ctx, e.scripts.grace, []string{h.key, channelOf(h.key), queueOf(h.key)},
+				[]string{h.owner, itoa(h.fence), millis(grace), e.opts.Publish})
+			return err
+		})
+	})
+}
+
+// giveBack releases holds that no client was told of, or that it gave back while it hung up. It does not block.
+func (e *Engine) giveBack(key, owner string, fence, holds int64) {
+	for range holds {
+		e.persist("give a lock back", key, e.opts.Lease, func(ctx context.Context) error {
+			return e.releaseOnce(ctx, key, owner, fence)
+		})
+	}
+}
+
+func (e *Engine) releaseOnce(ctx context.Context, key, owner string, fence int64) error {
+	_, err := e.own.run(ctx, e.scripts.release, []string{key, channelOf(key), queueOf(key)},
+		[]string{owner, "0", itoa(fence), e.opts.Publish})
+	return err
+}
+
+// persist runs a clean-up as jobs until it succeeds, Redis refuses it, or limit has passed: by then the lease it is
+// about has run out.
+func (e *Engine) persist(what, key string, limit time.Duration, task func(context.Context) error) {
+	until := time.Now().Add(limit)
+	pause := retryFirst
+	var once func()
+	once = func() {
+		ctx, cancel := context.WithTimeout(e.life, answerLimit)
+		err := task(ctx)
+		cancel()
+		var refusal redisError
+		switch {
+		case err == nil:
+		case errors.As(err, &refusal), e.life.Err() != nil, time.Now().After(until):
+			e.log.Warn("clean-up given up", zap.String("task", what), logKey(key), zap.Error(err))
+		default:
+			e.jobs.after(pause, once)
+			pause = min(2*pause, retryLast)
+		}
+	}
+	e.jobs.submit(once)
+}
+
+// Pauses between attempts while Redis does not answer.
+const (
+	retryFirst = 20 * time.Millisecond
+	retryLast  = time.Second
+)
+
+func logKey(key string) zap.Field { return zap.String("key", key) }

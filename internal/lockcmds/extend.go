@@ -1,0 +1,123 @@
+package lockcmds
+
+import (
+	"time"
+
+	"github.com/tidwall/redcon"
+
+	"lockproxy/internal/resp"
+	"lockproxy/internal/watchdog"
+)
+
+func (e *Engine) startExtend(s Session, cmd Command) {
+	owner := cmd.Owner
+	e.mu.Lock()
+	c := e.clientLocked(s)
+	if owner == "" {
+		owner = c.owner
+	}
+	k := holdKey{cmd.Key, owner}
+	h := e.holds[k]
+	_, lost := c.lost[k]
+	if h == nil && lost {
+		// Redis may have the key for an instant more. Who was told of the loss must not get it back unawares.
+		delete(c.lost, k)
+		e.mu.Unlock()
+		s.Answer(lostLease())
+		return
+	}
+	e.mu.Unlock()
+	send := func() {
+		sentAt := time.Now()
+		s.Script(Call{
+			Script: e.scripts.extend,
+			Keys:   arguments(cmd.Key, channelOf(cmd.Key), queueOf(cmd.Key)),
+			Args:   arguments(owner, millis(cmd.Lease), e.opts.Publish),
+			GoOn:   true,
+			Done: func(reply resp.Value, err error) []byte {
+				a, err := answerOf(reply, err)
+				return e.extended(c, h, k, cmd.Lease, sentAt, a, err)
+			},
+		})
+	}
+	if h == nil {
+		send()
+		return
+	}
+	ordered(s, h.lease, send, func() { h.lease.Continue() })
+}
+
+// extended turns the answer of an extension into the reply. The watchdog goes on with the new length. Session locked.
+func (e *Engine) extended(
+	c *client, h *hold, k holdKey, lease time.Duration, sentAt time.Time, a answer, err error,
+) (out []byte) {
+	var told *loss
+	e.mu.Lock()
+	if h != nil && e.holds[k] != h {
+		h = nil
+	}
+	switch {
+	case err != nil:
+		if h != nil {
+			h.lease.Continue()
+		}
+		out = appendFailure(nil, err)
+	case a[0] == 1:
+		if h != nil && h.fence == a.at(1) {
+			h.ttl, h.count = lease, a.at(2)
+			if !h.lease.Resume(sentAt, h.entry()) {
+				h.lease = e.dog.Track(h.entry(), sentAt)
+			}
+		} else if h != nil {
+			h.lease.Continue()
+		}
+		out = e.tellLostLocked(c, k, redcon.AppendInt(nil, 1))
+	case h != nil && !h.doubtful:
+		told = e.loseLocked(h, watchdog.ReasonGone, c)
+		out = lostLease()
+	case h != nil:
+		e.dropLocked(h)
+		out = notHeld()
+	default:
+		out = e.tellLostLocked(c, k, notHeld())
+	}
+	e.mu.Unlock()
+	e.tell(told)
+	return out
+}
+
+func (e *Engine) startForce(s Session, cmd Command) {
+	s.Script(Call{
+		Script: e.scripts.force,
+		Keys:   arguments(cmd.Key, channelOf(cmd.Key), queueOf(cmd.Key)),
+		Args:   arguments(e.opts.Publish),
+		GoOn:   true,
+		Done: func(reply resp.Value, err error) []byte {
+			a, err := answerOf(reply, err)
+			if err != nil {
+				return appendFailure(nil, err)
+			}
+			if a[0] == 1 {
+				e.forced(cmd.Key)
+			}
+			return redcon.AppendInt(nil, a[0])
+		},
+	})
+}
+
+// forced tells the holder, if it is here, and wakes the waiters here. Holders elsewhere learn it from their next
+// renewal.
+func (e *Engine) forced(key string) {
+	var told []*loss
+	e.mu.Lock()
+	for k, h := range e.holds {
+		if k.key == key {
+			told = append(told, e.loseLocked(h, ReasonForced, nil))
+		}
+	}
+	e.kickLocked(key)
+	e.mu.Unlock()
+	for _, l := range told {
+		e.tell(l)
+	}
+}
