@@ -146,6 +146,18 @@ func (r *lockRegistry) held() int {
 	return n
 }
 
+// list is what clients of this proxy hold.
+func (r *lockRegistry) list() []lockcmds.Held {
+	r.mu.Lock()
+	engines := r.all()
+	r.mu.Unlock()
+	var list []lockcmds.Held
+	for _, e := range engines {
+		list = append(list, e.Held()...)
+	}
+	return list
+}
+
 // all is called with mu held.
 func (r *lockRegistry) all() []*lockcmds.Engine {
 	var list []*lockcmds.Engine

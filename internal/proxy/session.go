@@ -3,6 +3,7 @@ package proxy
 import (
 	"runtime/debug"
 	"sync"
+	"time"
 
 	"go.uber.org/zap"
 
@@ -40,10 +41,11 @@ type host interface {
 
 // A Session is one client connection without its I/O. All methods may be called from any goroutine.
 type Session struct {
-	id   uint64
-	addr string
-	env  *env
-	host host
+	id    uint64
+	addr  string
+	since time.Time
+	env   *env
+	host  host
 
 	mu sync.Mutex
 
@@ -80,7 +82,7 @@ type Session struct {
 }
 
 func newSession(id uint64, addr string, e *env, h host) *Session {
-	s := &Session{id: id, addr: addr, env: e, host: h, guard: resp.NewGuard(e.opts.Limits.Request), ident: e.firstIdentity()}
+	s := &Session{id: id, addr: addr, since: time.Now(), env: e, host: h, guard: resp.NewGuard(e.opts.Limits.Request), ident: e.firstIdentity()}
 	s.guard.Restrict(e.restricts(s.ident))
 	return s
 }

@@ -155,7 +155,7 @@ func (srv *Server) Stats() Stats {
 			"panic": s.panics.Load(),
 		},
 		Refused:     map[string]int64{"NOUPSTREAM": s.refused.Load(), "OVERLOADED": s.pinTimeouts.Load() + s.waitRefused.Load()},
-		Lanes:       e.upstream.Lanes(),
+		Lanes:       len(e.upstream.Lanes()),
 		PinReasons:  s.pinReasons.snapshot(),
 		PinWaits:    s.pinWaits.Load(),
 		PinTimeouts: s.pinTimeouts.Load(),
@@ -170,6 +170,9 @@ func (srv *Server) Stats() Stats {
 	out.PinsOpen, out.PinsIdle = e.upstream.Pins()
 	for _, verb := range []lockcmds.Verb{lockcmds.Lock, lockcmds.TryLock, lockcmds.FairLock} {
 		out.Waits[strings.ToLower(verb.String())] = s.waits[verb].snapshot()
+	}
+	for _, reason := range lockcmds.LossReasons() {
+		out.Lost[reason] = 0
 	}
 	for reason, n := range s.lost.snapshot() {
 		out.Lost[reason] = int64(n)

@@ -161,6 +161,24 @@ func isRejected(err error) bool {
 // Addr is Redis's address for people.
 func (u *Upstream) Addr() string { return u.opts.Addr }
 
+// Probe asks Redis, on a connection of its own, whether it serves. That it demands authentication is as good an answer as
+// any.
+func (u *Upstream) Probe(ctx context.Context) error {
+	nc, err := u.dial(ctx, u.Own())
+	if err != nil {
+		return err
+	}
+	defer nc.Close()
+	reply, err := u.ask(nc, "PING")
+	if err != nil {
+		return err
+	}
+	if line := string(bytes.TrimSpace(reply)); line != "+PONG" && !strings.HasPrefix(line, "-NOAUTH ") && !strings.HasPrefix(line, "-NOPERM ") {
+		return &RefusedError{Reply: strings.TrimPrefix(line, "-")}
+	}
+	return nil
+}
+
 // Connect opens a bare connection for a client library that does its own handshake.
 func (u *Upstream) Connect(ctx context.Context) (net.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, u.opts.DialTimeout)

@@ -249,11 +249,21 @@ func (u *Upstream) needsAuth(ctx context.Context) bool {
 // Commands is the table of what Redis can do.
 func (u *Upstream) Commands() *Table { return u.table.Load() }
 
-// Lanes returns how many lanes there are.
-func (u *Upstream) Lanes() int {
+// LaneStatus is one lane, for people.
+type LaneStatus struct {
+	Identity Identity
+	Users    int // sessions
+}
+
+// Lanes lists the lanes, in no order.
+func (u *Upstream) Lanes() []LaneStatus {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	return len(u.lanes)
+	list := make([]LaneStatus, 0, len(u.lanes))
+	for _, l := range u.lanes {
+		list = append(list, LaneStatus{Identity: l.id, Users: l.users})
+	}
+	return list
 }
 
 // Pins returns how many pinned connections exist and how many of them are idle.

@@ -1,0 +1,93 @@
+package admin
+
+import (
+	"github.com/prometheus/client_golang/prometheus"
+
+	"lockproxy/internal/proxy"
+)
+
+// collector turns a snapshot of the proxy's counters into metrics, once for each scrape.
+type collector struct{ proxy *proxy.Server }
+
+func desc(name, help string, labels ...string) *prometheus.Desc {
+	return prometheus.NewDesc("lockproxy_"+name, help, labels, nil)
+}
+
+// The metrics. Every label's values are from a closed set: reasons, error codes, verbs, and the names of Redis's commands.
+var (
+	buildInfo     = desc("build_info", "1, labelled with the version.", "version")
+	upstreamUp    = desc("upstream_up", "1 if Redis was there when it was last heard of.")
+	clients       = desc("clients", "Client connections.")
+	accepted      = desc("connections_total", "Client connections accepted.")
+	clientsClosed = desc("clients_closed_total", "Client connections closed by the proxy, by reason.", "reason")
+	refused       = desc("commands_refused_total", "Commands that were not sent to Redis, by error code.", "code")
+	lanes         = desc("lanes", "Connections to Redis that clients share.")
+	pins          = desc("pins", "Connections to Redis that single clients have for themselves, or had (idle).", "state")
+	pinReasons    = desc("pins_by_command", "Pins in use, by the command that made each necessary.", "command")
+	pinWaits      = desc("pin_waits_total", "Commands that had to wait for a pin.")
+	pinTimeouts   = desc("pin_timeouts_total", "Commands that waited for a pin and got none.")
+	locksHeld     = desc("locks_held", "Locks held by clients of this proxy.")
+	lockWaiters   = desc("lock_waiters", "Clients that wait for locks.")
+	lockWaits     = desc("lock_wait_seconds", "From the request to the grant, of locks that were granted.", "verb")
+	handovers     = desc("lock_handovers_total", "Grants in the same step as a release.")
+	attempts      = desc("lock_attempts_total", "Attempts for clients that wait for locks.")
+	lost          = desc("locks_lost_total", "Locks lost by clients of this proxy, by reason.", "reason")
+)
+
+// Describe is prometheus.Collector.
+func (collector) Describe(out chan<- *prometheus.Desc) {
+	for _, d := range []*prometheus.Desc{
+		buildInfo, upstreamUp, clients, accepted, clientsClosed, refused, lanes, pins, pinReasons, pinWaits, pinTimeouts,
+		locksHeld, lockWaiters, lockWaits, handovers, attempts, lost,
+	} {
+		out <- d
+	}
+}
+
+// Collect is prometheus.Collector.
+func (c collector) Collect(out chan<- prometheus.Metric) {
+	s := c.proxy.Stats()
+	gauge := func(d *prometheus.Desc, v int, labels ...string) {
+		out <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, float64(v), labels...)
+	}
+	counter := func(d *prometheus.Desc, v int64, labels ...string) {
+		out <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, float64(v), labels...)
+	}
+	counters := func(d *prometheus.Desc, by map[string]int64) {
+		for label, v := range by {
+			counter(d, v, label)
+		}
+	}
+	gauge(buildInfo, 1, s.Version)
+	up := 0
+	if s.UpstreamUp {
+		up = 1
+	}
+	gauge(upstreamUp, up)
+	gauge(clients, int(s.Clients))
+	counter(accepted, s.Accepted)
+	counters(clientsClosed, s.Closed)
+	counters(refused, s.Refused)
+	gauge(lanes, s.Lanes)
+	gauge(pins, s.PinsOpen-s.PinsIdle, "used")
+	gauge(pins, s.PinsIdle, "idle")
+	for command, n := range s.PinReasons {
+		gauge(pinReasons, n, command)
+	}
+	counter(pinWaits, s.PinWaits)
+	counter(pinTimeouts, s.PinTimeouts)
+	gauge(locksHeld, s.Held)
+	gauge(lockWaiters, s.Waiting)
+	for verb, w := range s.Waits {
+		buckets := make(map[float64]uint64, len(w.Buckets))
+		for bound, n := range w.Buckets {
+			buckets[bound.Seconds()] = n
+		}
+		out <- prometheus.MustNewConstHistogram(lockWaits, w.Count, w.Sum.Seconds(), buckets, verb)
+	}
+	counter(handovers, s.HandedOver)
+	counter(attempts, s.Attempts)
+	counters(lost, s.Lost)
+}
+
+var _ prometheus.Collector = collector{}

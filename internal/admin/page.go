@@ -1,0 +1,49 @@
+package admin
+
+import (
+	"bytes"
+	_ "embed" // page.html
+	"html/template"
+	"net/http"
+	"time"
+
+	"go.uber.org/zap"
+
+	"lockproxy/internal/proxy"
+)
+
+// most bounds each table of the page.
+const most = 500
+
+//go:embed page.html
+var pageText string
+
+var pageTemplate = template.Must(template.New("page").Funcs(template.FuncMap{
+	"since": func(t time.Time) time.Duration { return time.Since(t).Truncate(time.Second) },
+}).Parse(pageText))
+
+// overview is what the page shows.
+type overview struct {
+	proxy.Stats
+	Draining   bool
+	ClientList []proxy.ClientStatus
+	LaneList   []proxy.LaneStatus
+	LockList   []proxy.LockStatus
+}
+
+// page shows the proxy at this moment. It names no owners: who knows one may release its locks.
+func (s *Server) page(w http.ResponseWriter, _ *http.Request) {
+	var b bytes.Buffer
+	err := pageTemplate.Execute(&b, overview{
+		Stats: s.proxy.Stats(), Draining: s.proxy.Draining(),
+		ClientList: s.proxy.Clients(most), LaneList: s.proxy.Lanes(), LockList: s.proxy.Locks(most),
+	})
+	if err != nil {
+		s.log.Error("BUG: page", zap.Error(err))
+		reply(w, http.StatusInternalServerError, "the page could not be made")
+		return
+	}
+	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	w.Header().Set("Content-Security-Policy", "default-src 'none'; style-src 'unsafe-inline'")
+	_, _ = w.Write(b.Bytes()) // who asked may be gone
+}
