@@ -28,7 +28,10 @@ func nodeCommand(t *testing.T, file string) *exec.Cmd {
 
 func javaClient(t *testing.T, class string) *exec.Cmd {
 	t.Helper()
-	sources := []string{abs(t, "java", "Check.java"), abs(t, "java", "Claims.java"), abs(t, "java", "JedisClaims.java"), abs(t, "java", "LettuceClaims.java")}
+	sources := []string{
+		abs(t, "java", "Check.java"), abs(t, "java", "Claims.java"),
+		abs(t, "java", "JedisClaims.java"), abs(t, "java", "LettuceClaims.java"),
+	}
 	return javaCommand(java(t, "java", abs(t, "java", "pom.xml"), nil, sources), class)
 }
 

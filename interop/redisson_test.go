@@ -3,6 +3,7 @@
 package interop
 
 import (
+	"strconv"
 	"testing"
 
 	"lockproxy/internal/redistest"
@@ -36,9 +37,9 @@ func TestRedisson(t *testing.T) {
 				}
 				classpath := java(t, "redisson-"+version, abs(t, "redisson", "pom.xml"), []string{"-Dredisson.version=" + version}, sources)
 				s := newStand(t, "--lock-lease", "3s")
-				redistest.StartReplica(t, s.behind)
+				replica := redistest.StartReplica(t, s.behind)
 				cmd := javaCommand(classpath, "Scenarios")
-				cmd.Env = s.environment()
+				cmd.Env = s.environment("REPLICA_PID=" + strconv.Itoa(replica.Pid()))
 				runClaims(t, redissonClaims, cmd)
 			})
 		}

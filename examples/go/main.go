@@ -53,13 +53,13 @@ func run(ctx context.Context) error {
 	}
 	opts.MaxRetries = -1 // a retry would ask again on another connection
 	client := redis.NewClient(opts)
-	defer client.Close()
+	defer func() { _ = client.Close() }()
 
 	// A lock without PX belongs to its connection and is renewed while that is open, so everything goes over this one.
 	conn := client.Conn()
-	defer conn.Close()
+	defer func() { _ = conn.Close() }()
 
-	// WAIT stays below ReadTimeout, 3 s by default. GRACE 0: if this process dies, the lock is free at once.
+	// WAIT stays below ReadTimeout, 5 s by default. GRACE 0: if this process dies, the lock is free at once.
 	fence, err := conn.Do(ctx, "LOCK", "report", "WAIT", 2000, "GRACE", 0).Int64()
 	if errors.Is(err, redis.Nil) {
 		return errBusy

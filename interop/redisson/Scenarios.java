@@ -23,7 +23,8 @@ import org.redisson.config.Config;
 /**
  * Redisson, connected to Redis itself, and lockproxy's commands in front of the same Redis, on the same locks.
  *
- * <p>The proxy runs with a lease of 3 s, and so does Redisson. BEHIND_URL is the proxy's Redis, which has one replica.
+ * <p>The proxy runs with a lease of 3 s, and so does Redisson. BEHIND_URL is the proxy's Redis, which has one replica,
+ * the process REPLICA_PID.
  */
 public final class Scenarios {
   static final String BEHIND = System.getenv("BEHIND_URL");
@@ -531,20 +532,36 @@ public final class Scenarios {
     }
   }
 
-  /** A batch that waits for replicas: WAIT must count those of the batch's own writes. */
+  /** A batch that waits for replicas: WAIT must count those that have the batch's own writes. */
   private void throughWait() throws Exception {
     RedissonClient through = redisson(PROXY);
     try {
-      for (int i = 0; i < 20; i++) {
-        RBatch batch = through.createBatch(BatchOptions.defaults().sync(1, Duration.ofSeconds(5)));
-        batch.getBucket(fresh("batch"), StringCodec.INSTANCE).setAsync("value");
-        batch.getAtomicLong("batch:count").incrementAndGetAsync();
-        Check.equal(batch.execute().getSyncedSlaves(), 1);
+      Check.equal(syncedReplicas(through, 5000), 1);
+      Thread.sleep(1200); // a replica reports once a second; so it has by now reported everything before its stop
+      signalReplica("-STOP");
+      try {
+        Check.equal(syncedReplicas(through, 300), 0, "with the replica stopped:");
+      } finally {
+        signalReplica("-CONT");
       }
-      Check.equal(redisson.getAtomicLong("batch:count").get(), 20);
+      for (int i = 0; i < 10; i++) {
+        Check.equal(syncedReplicas(through, 5000), 1);
+      }
+      Check.equal(redisson.getAtomicLong("batch:count").get(), 12);
     } finally {
       through.shutdown(0, 1, TimeUnit.SECONDS);
     }
+  }
+
+  private static int syncedReplicas(RedissonClient client, long millis) {
+    RBatch batch = client.createBatch(BatchOptions.defaults().sync(1, Duration.ofMillis(millis)));
+    batch.getBucket(fresh("batch"), StringCodec.INSTANCE).setAsync("value");
+    batch.getAtomicLong("batch:count").incrementAndGetAsync();
+    return batch.execute().getSyncedSlaves();
+  }
+
+  private static void signalReplica(String signal) throws Exception {
+    Check.equal(new ProcessBuilder("kill", signal, System.getenv("REPLICA_PID")).inheritIO().start().waitFor(), 0);
   }
 
   private static long millisSince(long start) {
