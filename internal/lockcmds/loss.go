@@ -20,13 +20,6 @@ func LossReasons() []string {
 	}
 }
 
-// LossReasons lists what Events.Lost may be given.
-func LossReasons() []string {
-	return []string{
-		string(watchdog.ReasonGone), string(watchdog.ReasonDeadline), string(watchdog.ReasonExpired), string(watchdog.ReasonMaxHold), string(ReasonForced),
-	}
-}
-
 // onLost is the watchdog's verdict. It is called at most once per lease.
 func (e *Engine) onLost(l *watchdog.Lease, reason watchdog.Reason) {
 	entry := l.Entry()
