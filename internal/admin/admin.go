@@ -107,7 +107,9 @@ func (s *Server) Run(ctx context.Context) error {
 	if err := s.http.Shutdown(closing); err != nil {
 		_ = s.http.Close() // what is cut off is a profile, or a client that does not read
 	}
-	<-served
+	if err := <-served; !errors.Is(err, http.ErrServerClosed) {
+		return fmt.Errorf("admin: %w", err)
+	}
 	return nil
 }
 
