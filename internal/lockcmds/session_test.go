@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/panjf2000/ants/v2"
-	"github.com/redis/rueidis"
 	"go.uber.org/zap/zaptest"
 
 	"lockproxy/internal/redistest"
@@ -39,7 +38,6 @@ func startProxy(t testing.TB, srv *redistest.Server, change func(*Options)) *pro
 	t.Helper()
 	p := &proxy{t: t, srv: srv}
 	opts := Options{
-		Redis: rueidis.ClientOption{InitAddress: []string{srv.Addr()}},
 		UUID:  fmt.Sprintf("00000000-0000-4000-8000-%012d", proxies.Add(1)),
 		Lease: 3 * time.Second,
 		Events: Events{
@@ -47,6 +45,9 @@ func startProxy(t testing.TB, srv *redistest.Server, change func(*Options)) *pro
 			HandedOver: func() { p.handovers.Add(1) },
 			Lost:       func(string) { p.losses.Add(1) },
 		},
+	}
+	if srv != nil {
+		opts.Redis.InitAddress = []string{srv.Addr()}
 	}
 	if testing.Verbose() {
 		opts.Logger = zaptest.NewLogger(t)
@@ -84,6 +85,12 @@ func startProxy(t testing.TB, srv *redistest.Server, change func(*Options)) *pro
 
 var proxies atomic.Int64
 
+// lane is a new connection to the engine's Redis.
+func (p *proxy) lane() *lane {
+	p.t.Helper()
+	return newLane(p.t, p.e.opts.Redis.InitAddress[0])
+}
+
 // session is a client connection without a socket: commands in, replies out, and a lane of its own to a real Redis.
 type session struct {
 	t     testing.TB
@@ -105,7 +112,7 @@ func (p *proxy) session(proto int) *session {
 	s := &session{
 		t: p.t, p: p, id: p.next.Add(1), proto: proto, replies: make(chan string, 1000), pushes: make(chan string, 1000),
 	}
-	s.lane = newLane(p.t, p.srv)
+	s.lane = p.lane()
 	p.t.Cleanup(s.hangUp)
 	return s
 }
@@ -301,9 +308,9 @@ type lane struct {
 	fail   error         // instead of the next answers; ErrUnsent also sends nothing
 }
 
-func newLane(t testing.TB, srv *redistest.Server) *lane {
+func newLane(t testing.TB, addr string) *lane {
 	t.Helper()
-	conn, err := net.Dial("unix", srv.Socket())
+	conn, err := net.Dial("tcp", addr)
 	if err != nil {
 		t.Fatal(err)
 	}

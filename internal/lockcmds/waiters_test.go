@@ -116,7 +116,7 @@ func TestThousandsOfWaitersCostLittle(t *testing.T) {
 	a.fence("LOCK k")
 	const n = 5000
 	sessions := make([]*session, n)
-	shared := newLane(t, srv)
+	shared := p.lane()
 	t.Cleanup(shared.close)
 	for i := range sessions {
 		sessions[i] = &session{

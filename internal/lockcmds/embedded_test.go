@@ -1,0 +1,36 @@
+package lockcmds
+
+import (
+	"testing"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+)
+
+func TestEngineRunsOnTheEmbeddedRedis(t *testing.T) {
+	srv := miniredis.RunT(t)
+	p := startProxy(t, nil, func(o *Options) { o.Redis.InitAddress = []string{srv.Addr()} })
+	a, b, c := p.session(2), p.session(3), p.session(2)
+	for _, verb := range []string{"LOCK", "FAIRLOCK"} {
+		a.fence("LOCK k")
+		b.want("TRYLOCK k", "(nil)")
+		b.want(verb+" k WAIT 30", "(nil)")
+		b.send(verb + " k")
+		b.awaitWaiting()
+		c.send(verb + " k")
+		c.awaitWaiting()
+		a.quiet(20 * time.Millisecond)
+		a.want("UNLOCK k", ":1")
+		fenceIn(t, b.reply())
+		b.want("UNLOCK k", ":1")
+		fenceIn(t, c.reply())
+		c.want("UNLOCK k", ":1")
+		c.want("UNLOCK k", notHeldReply)
+	}
+	fence := itoa(a.fence("LOCK k"))
+	if got := b.do("LOCKINFO k"); got != "%[owner "+p.e.opts.UUID+":1 holds :1 ttl-ms :3000 fence :"+fence+" fair-waiters :0 local-waiters :0]" {
+		t.Errorf("LOCKINFO: %s", got)
+	}
+	b.want("FORCEUNLOCK k", ":1")
+	a.want("UNLOCK k", lostLeaseReply)
+}
