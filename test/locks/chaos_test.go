@@ -1,9 +1,13 @@
 package locks
 
 import (
+	"cmp"
 	"fmt"
 	"os"
+	"path/filepath"
+	"slices"
 	"strconv"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -55,10 +59,8 @@ func runChaos(t *testing.T, set settings, d time.Duration) {
 	t.Cleanup(func() {
 		s.watcher.stop()
 		t.Log(s.summary())
-		for _, in := range s.incidents {
-			if t.Failed() {
-				t.Log(in)
-			}
+		if t.Failed() {
+			s.saveHistory(filepath.Join(t.ArtifactDir(), "history.txt"))
 		}
 	})
 	s.wait(2 * time.Second)
@@ -154,8 +156,9 @@ func (s *stand) endOfWork() {
 	}
 	if s.killedProxies {
 		// Its fair waiters could not leave the queue. They are taken for dead when they have been deaf for eight
-		// seconds while their lock was free.
-		limit += int64(8 * time.Second)
+		// seconds while their lock was free. If Redis has not noticed yet that their connection is gone, because of a
+		// cut, the first question finds that out and the second removes them.
+		limit += int64(2*8*time.Second + late)
 	}
 	for i, key := range s.keys {
 		s.acquirable(s.proxies[1-i%2], "FAIRLOCK", key, limit)
@@ -185,6 +188,32 @@ func (s *stand) acquirable(p *namedProxy, verb, key string, by int64) {
 	if v, err := c.do(late, "UNLOCK", key); v != int64(1) || err != nil {
 		s.t.Errorf("check liveness: UNLOCK: %v %v", v, err)
 	}
+}
+
+// saveHistory writes all commands and faults in the order of their beginning.
+func (s *stand) saveHistory(path string) {
+	type line struct {
+		at   int64
+		text string
+	}
+	var lines []line
+	for _, ops := range s.history() {
+		for _, o := range ops {
+			lines = append(lines, line{o.Call, o.String()})
+		}
+	}
+	for _, in := range s.incidents {
+		lines = append(lines, line{in.from, in.String()})
+	}
+	slices.SortFunc(lines, func(a, b line) int { return cmp.Compare(a.at, b.at) })
+	var text strings.Builder
+	for _, l := range lines {
+		fmt.Fprintln(&text, l.text)
+	}
+	if err := os.WriteFile(path, []byte(text.String()), 0o600); err != nil {
+		s.t.Error(err)
+	}
+	s.t.Logf("history (kept with -artifacts): %s", path)
 }
 
 // circumstances are what there is to see of a lock that should be free.

@@ -49,6 +49,12 @@ type session struct {
 	name  string
 }
 
+// grip is what the worker holds by its latest grant.
+type grip struct {
+	fence int64
+	holds int
+}
+
 // wish is how a lock is asked for.
 type wish struct {
 	verb, key, owner string // owner "": the session's own
@@ -110,14 +116,14 @@ func (w *worker) cycle() {
 		}
 		return
 	}
-	holds := 1
+	h := &grip{fence: got.Fence, holds: 1}
 	value, naked, err := w.ledger.read(wish.key, got.Fence)
 	if err != nil && !errors.Is(err, errStale) {
 		fmt.Fprintln(os.Stderr, "worker: ledger:", err)
 		os.Exit(4)
 	}
 	stale := err != nil
-	if !w.work(wish, got.Fence, &holds) {
+	if !w.work(wish, h) {
 		return
 	}
 	if !stale {
@@ -133,7 +139,7 @@ func (w *worker) cycle() {
 	case wish.fixed && w.chance(10):
 		time.Sleep(wish.lease) // let it run out
 	default:
-		w.release(wish, got.Fence, holds)
+		w.release(wish, h)
 	}
 }
 
@@ -173,7 +179,7 @@ func (w *worker) choose() wish {
 }
 
 // work passes the time while the lock is held. It returns false if the connections had to be given up.
-func (w *worker) work(x wish, fence int64, holds *int) bool {
+func (w *worker) work(x wish, h *grip) bool {
 	think := 5 * time.Millisecond
 	if w.chance(2) {
 		think = w.cfg.Lease * 3 / 2 // longer than one lease: the watchdog must do its part
@@ -183,7 +189,7 @@ func (w *worker) work(x wish, fence int64, holds *int) bool {
 		var o op
 		switch n := w.rng.IntN(10); {
 		case n < 2:
-			o = w.look(w.main, x, fence)
+			o = w.look(w.main, x, h.fence)
 		case n == 2:
 			o = w.extend(w.main, x)
 		case n == 3:
@@ -199,10 +205,10 @@ func (w *worker) work(x wish, fence int64, holds *int) bool {
 				again.args = []string{"OWNER", x.owner}
 			}
 			again.lease, again.fixed = w.cfg.Lease, false
-			if o = w.acquire(s, again); o.Out == acquired && o.Fence == fence {
-				*holds++
+			if o = w.acquire(s, again); o.Out == acquired && o.Fence == h.fence {
+				h.holds++
 			} else if o.Out == acquired {
-				*holds = 1 // by a new grant: the old one had ended
+				*h = grip{fence: o.Fence, holds: 1} // the old grant had ended
 			}
 		default:
 			continue
@@ -216,8 +222,8 @@ func (w *worker) work(x wish, fence int64, holds *int) bool {
 }
 
 // release gives all holds back.
-func (w *worker) release(x wish, fence int64, holds int) {
-	for range holds {
+func (w *worker) release(x wish, h *grip) {
+	for range h.holds {
 		s := w.main
 		if x.owner != "" && w.chance(40) && w.second() {
 			s = w.other
@@ -225,8 +231,8 @@ func (w *worker) release(x wish, fence int64, holds int) {
 		args := ownerArgs(x.owner)
 		o := op{Verb: "UNLOCK"}
 		if w.chance(30) {
-			args = append(args, "FENCE", strconv.FormatInt(fence, 10))
-			o.Fence = fence
+			args = append(args, "FENCE", strconv.FormatInt(h.fence, 10))
+			o.Fence = h.fence
 		}
 		switch w.do(s, x, o, args).Out {
 		case unknown, refused, notHeld:

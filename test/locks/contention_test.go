@@ -1,0 +1,112 @@
+package locks
+
+import (
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"lockproxy/internal/redistest"
+)
+
+// Each of these tests uses the default lease of 30 s: what is only found again when a lease runs out is late.
+
+func TestNoWakeUpIsLost(t *testing.T) {
+	const clients, rounds = 8, 60
+	redis := redistest.Start(t)
+	p := []*proxy{startProxy(t, redis.Addr()), startProxy(t, redis.Addr())}
+	for _, verb := range []string{"LOCK", "FAIRLOCK"} {
+		t.Run(verb, func(t *testing.T) {
+			var done sync.WaitGroup
+			for i := range clients {
+				c := dial(t, p[i%2].addr, 2)
+				done.Go(func() {
+					for range rounds {
+						v, err := c.conn.do(5*time.Second, verb, "a")
+						if _, ok := v.(int64); !ok || err != nil {
+							t.Errorf("%s: %v %v", verb, v, err)
+							return
+						}
+						if v, err := c.conn.do(5*time.Second, "UNLOCK", "a"); v != int64(1) || err != nil {
+							t.Errorf("UNLOCK: %v %v", v, err)
+							return
+						}
+					}
+				})
+			}
+			done.Wait()
+		})
+	}
+}
+
+func TestWaiterThatHangsUpAtTheReleaseLeavesTheLockFree(t *testing.T) {
+	redis := redistest.Start(t)
+	p := []*proxy{startProxy(t, redis.Addr()), startProxy(t, redis.Addr())}
+	a, next := dial(t, p[0].addr, 2), dial(t, p[1].addr, 2)
+	for i := range 60 {
+		gone := dial(t, p[i%2].addr, 2)
+		a.fence("LOCK a WAIT 2000")
+		gone.start([]string{"LOCK a GRACE 0", "FAIRLOCK a GRACE 0"}[i/2%2])
+		time.Sleep(2 * time.Millisecond) // so that it may wait, or not yet
+		a.start("UNLOCK a")
+		if i%3 > 0 {
+			time.Sleep(time.Duration(i%7) * 50 * time.Microsecond)
+		}
+		gone.hangUp()
+		compare(t, "UNLOCK", a.later(patience), 1)
+		if v := next.do("FAIRLOCK a WAIT 2000"); v == nil {
+			t.Fatalf("round %d: the lock is not free: %v, queue %v", i, redis.Do(t, "HGETALL", "a"), redis.Do(t, "LRANGE", queueOf("a"), 0, -1))
+		}
+		next.want("UNLOCK a", 1)
+	}
+}
+
+func TestAcquireInDoubtIsLookedUp(t *testing.T) {
+	redis := redistest.Start(t)
+	link, err := newRelay(redis.Addr())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(link.close)
+	p := startProxy(t, link.ln.Addr().String())
+	warm := dial(t, p.addr, 2)
+	for _, line := range []string{"LOCK w", "FAIRLOCK w", "UNLOCK w", "UNLOCK w"} {
+		warm.do(line) // or Redis would ask for the scripts' text
+	}
+	for i, c := range []struct{ verb, options, owner string }{
+		{"LOCK", "", ""}, {"FAIRLOCK", "", ""}, {"TRYLOCK", "PX 20000", ""}, {"LOCK", "", "OWNER me"},
+	} {
+		t.Run(strings.Join([]string{c.verb, c.options, c.owner}, " "), func(t *testing.T) {
+			key := fmt.Sprintf("a%d", i)
+			line := strings.Join([]string{c.verb, key, c.options, c.owner}, " ")
+			owner := c.owner
+			c := dial(t, p.addr, 2)
+			connected := func() bool { return c.do("PING") == "PONG" }
+			redistest.Eventually(t, patience, "the proxy to be connected", connected)
+			link.gates[1].shut()
+			defer link.gates[1].open()
+			c.start(line)
+			redistest.Eventually(t, patience, "Redis to grant the lock", func() bool {
+				return redis.Do(t, "EXISTS", key) == int64(1)
+			})
+			link.reset()
+			link.gates[1].open()
+			v := c.later(patience)
+			if owner != "" {
+				// Another session may hold it for the same owner, so nobody can tell.
+				compare(t, line, v, "-INDOUBT")
+			} else {
+				granted(t, line, v)
+			}
+			fields, _ := redis.Do(t, "HGETALL", key).([]any)
+			for name, value := range fieldsOf(fields) {
+				if name != "fence" && value != "1" {
+					t.Errorf("%s holds in Redis, want the one that was asked for", value)
+				}
+			}
+			redistest.Eventually(t, patience, "the proxy to be connected again", connected)
+			c.want("UNLOCK "+key+" "+owner, 1)
+		})
+	}
+}
