@@ -192,9 +192,8 @@ func (u *Upstream) refreshTable(ctx context.Context) {
 	for {
 		table, err := u.fetchTable(ctx)
 		if err == nil {
-			u.guarded.Store(u.needsAuth(ctx))
 			u.table.Store(table)
-			u.heard(nil)
+			u.inspect(ctx)
 			u.opts.Logger.Info("upstream is there", zap.String("addr", u.opts.Addr), zap.Int("commands", table.Len()))
 			return
 		}
@@ -202,8 +201,7 @@ func (u *Upstream) refreshTable(ctx context.Context) {
 			return
 		}
 		if isRefused(err) {
-			u.guarded.Store(u.needsAuth(ctx))
-			u.heard(nil)
+			u.inspect(ctx)
 			u.opts.Logger.Warn("upstream does not list its commands, using a built-in table", zap.Error(err))
 			return
 		}
@@ -216,6 +214,13 @@ func (u *Upstream) refreshTable(ctx context.Context) {
 		case <-time.After(delay):
 		}
 	}
+}
+
+// inspect looks at what of Redis's configuration matters here.
+func (u *Upstream) inspect(ctx context.Context) {
+	u.guarded.Store(u.needsAuth(ctx))
+	u.warnOfEviction(ctx)
+	u.heard(nil)
 }
 
 // Ready reports whether Redis was there when it was last heard of, and if not why.
