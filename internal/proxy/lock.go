@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"bytes"
+	"slices"
 	"strconv"
 
 	"github.com/tidwall/redcon"
@@ -32,12 +33,9 @@ func (s *Session) lock(raw []byte) bool {
 
 // meet notes that an engine may hold something for this session.
 func (s *Session) meet(e *lockcmds.Engine) {
-	for _, known := range s.engines {
-		if known == e {
-			return
-		}
+	if !slices.Contains(s.engines, e) {
+		s.engines = append(s.engines, e)
 	}
-	s.engines = append(s.engines, e)
 }
 
 // lockSession is a Session as package lockcmds sees it.
