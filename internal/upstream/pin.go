@@ -21,6 +21,8 @@ type Pin struct {
 	id   Identity
 	name string // what CLIENT SETNAME was last told
 
+	finished bool // CloseWrite was called
+
 	// Guarded by the pool.
 	dead  bool // its connection has ended
 	since time.Time
@@ -50,7 +52,10 @@ func (p *Pin) WhenEmpty(n int, f func()) bool { return p.stream.whenEmpty(n, f) 
 
 // CloseWrite says that nothing more will be appended: when Redis has read everything, it sees the end of its client. Replies
 // may still come.
-func (p *Pin) CloseWrite() { p.stream.finish() }
+func (p *Pin) CloseWrite() {
+	p.finished = true
+	p.stream.finish()
+}
 
 // Rejected reports whether Redis has refused the identity's credentials.
 func (p *Pin) Rejected() bool { return p.rejected.Load() }
@@ -69,6 +74,10 @@ func (p *Pin) ReadRaw() { p.stream.setMode(raw) }
 
 // Release gives a clean connection back: nothing outstanding, no state on it but its identity and name.
 func (p *Pin) Release() {
+	if p.finished {
+		p.Discard()
+		return
+	}
 	p.stream.observe(nil)
 	p.pool.put(p)
 }

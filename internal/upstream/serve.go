@@ -109,6 +109,7 @@ func (w *writer) loop() {
 		}
 		if w.stream.finished() {
 			w.closeWrite()
+			return
 		}
 	}
 }
@@ -116,9 +117,8 @@ func (w *writer) loop() {
 // closeWrite ends this direction of the connection, after everything written.
 func (w *writer) closeWrite() {
 	if nc, ok := w.nc.(interface{ CloseWrite() error }); ok {
-		if err := nc.CloseWrite(); err == nil {
-			return
-		}
+		_ = nc.CloseWrite() // it fails if Redis has closed already, and the reader sees that too
+		return
 	}
-	_ = w.nc.Close() // the reader's end says the rest
+	_ = w.nc.Close()
 }
