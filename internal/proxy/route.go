@@ -89,18 +89,16 @@ func (s *Session) routeShared(row *command, p policy, raw []byte) bool {
 		return s.awaitQuiet() && s.local(row, raw)
 	case locks:
 		return s.lock(raw)
+	default:
+		if !s.awaitQuiet() {
+			return false
+		}
+		if s.noPin {
+			s.noPin = false
+			return s.answer(noPinFree)
+		}
+		return s.takePin(row.name) && s.routePinned(row, p, raw)
 	}
-	if !s.awaitQuiet() {
-		return false
-	}
-	if s.noPin {
-		s.noPin = false
-		return s.answer(noPinFree)
-	}
-	if !s.takePin(row.name) {
-		return false
-	}
-	return s.routePinned(row, p, raw)
 }
 
 // routePinned routes a command of a session whose pin answers each command once.
@@ -141,6 +139,7 @@ func (s *Session) routePinned(row *command, p policy, raw []byte) bool {
 		return s.local(row, raw)
 	case merged:
 		to = s.mergeHook(row)
+	default: // sent as it is
 	}
 	pin.fresh = false
 	pin.blocking = p == pinOnce || p == offset

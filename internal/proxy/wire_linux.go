@@ -53,7 +53,7 @@ func (w *wire) Drive(nc net.Conn, stop <-chan struct{}) error {
 	case <-stop:
 	}
 	if w.loop.post(func() { w.end(net.ErrClosed) }) {
-		_ = <-ended // it is the error just given
+		return <-ended
 	}
 	return net.ErrClosed
 }
