@@ -90,6 +90,7 @@ func (h *hold) unlock(o op) {
 		h.over, h.end = true, o
 	case unknown, notHeld:
 		h.over, h.end = true, o
+	default: // nothing happened
 	}
 }
 

@@ -77,7 +77,7 @@ func inputs(key string, histories map[string][]op, lease time.Duration) []porcup
 	var doubts []op
 	for _, ops := range histories {
 		for _, o := range ops {
-			if o.Key == key && o.acquire() && (o.Out == unknown || o.Out == strange) {
+			if o.Key == key && o.acquire() && (o.Out == unknown || o.Out == strange || o.tooLate()) {
 				doubts = append(doubts, o)
 			}
 		}
@@ -94,8 +94,7 @@ func inputs(key string, histories map[string][]op, lease time.Duration) []porcup
 			}
 			in := input{op: o, lapse: lapses[i]}
 			if o.Out == busy {
-				// A grant that came too late for its lease is given back and answered with null.
-				in.doubt = o.Return-o.Call >= o.Lease || slices.ContainsFunc(doubts, func(d op) bool {
+				in.doubt = o.tooLate() || slices.ContainsFunc(doubts, func(d op) bool {
 					return d.Call <= o.Return && o.Call <= d.Call+stays
 				})
 			}
@@ -105,6 +104,10 @@ func inputs(key string, histories map[string][]op, lease time.Duration) []porcup
 	}
 	return all
 }
+
+// tooLate reports whether this may have been granted after all: a grant that reaches the proxy after its lease is given
+// back and answered with null.
+func (o op) tooLate() bool { return o.Out == busy && o.Return-o.Call >= o.Lease }
 
 // lapsesOf says for each command of a worker from when on the lease it has set may have ended.
 func lapsesOf(ops []op) []int64 {
@@ -142,7 +145,8 @@ func linearizable(key string, histories map[string][]op, lease time.Duration, pi
 	switch result {
 	case porcupine.Ok:
 		return ""
-	case porcupine.Unknown:
+	case porcupine.Illegal:
+	default:
 		return fmt.Sprintf("%s: the checker did not come to an end with %d commands", key, len(history))
 	}
 	bad := fmt.Sprintf("%s: %d commands cannot be put in an order", key, len(history))

@@ -241,6 +241,7 @@ func (w *worker) release(x wish, h *grip) {
 			return
 		case released:
 			return
+		default: // one hold fewer
 		}
 	}
 }
