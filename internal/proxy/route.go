@@ -118,8 +118,10 @@ func (s *Session) routePinned(row *command, p policy, raw []byte) bool {
 	case offset:
 		if pin.fresh {
 			// WAIT counts replicas from the end of the connection's last command, so a command on this connection after
-			// those on the lane makes it cover them. HELLO is one that no ACL refuses.
+			// those on the lane makes it cover them. HELLO is one that no ACL refuses. Since 7.2, and in Valkey, only a
+			// command counts that goes to the replicas: PUBLISH does, and changes nothing. Nobody listens.
 			s.forward(hello, discard{s}, 1)
+			s.forward(mark, discard{s}, 1)
 		}
 	case locks, local:
 		if !s.awaitQuiet() {
@@ -148,7 +150,10 @@ func (s *Session) routePinned(row *command, p policy, raw []byte) bool {
 	return true
 }
 
-var hello = resp.AppendCommand(nil, "HELLO")
+var (
+	hello = resp.AppendCommand(nil, "HELLO")
+	mark  = resp.AppendCommand(nil, "PUBLISH", "lockproxy:wait", "")
+)
 
 // subscriber reports whether Redis refuses all but a few commands because of subscriptions. Nothing is outstanding.
 func (s *Session) subscriber() bool {
