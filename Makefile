@@ -16,6 +16,7 @@ COUNT ?= 5
 FUZZTIME ?= 10s
 BENCH ?= .
 SOAKTIME ?= 30m
+CHAOSTIME ?= 40s
 
 .PHONY: help
 help: ## list these targets
@@ -77,6 +78,14 @@ bench-go: ## run the Go benchmarks with allocations, for benchstat; BENCH= selec
 interop: build ## run real clients against the built program
 	LOCKPROXY_REQUIRE_REDIS=1 LOCKPROXY_BINARY=$(CURDIR)/bin/lockproxy $(GO) test -tags interop -v -count=1 -timeout 15m ./interop/
 
+.PHONY: chaos
+chaos: deps ## two minutes of faults under the locks; LOCKPROXY_SEED= repeats a run's choices
+	CGO_ENABLED=1 LOCKPROXY_REQUIRE_REDIS=1 LOCKPROXY_CHAOS_TIME=$(CHAOSTIME) $(GO) test -race -run '^Test(Locks|Fences)Hold' -count=1 -v -timeout 20m ./test/locks/
+
+.PHONY: chaos-bugs
+chaos-bugs: deps ## plant deliberate bugs in a copy of the tree and demand that the tests catch them
+	LOCKPROXY_REQUIRE_REDIS=1 $(GO) test -tags bugs -run TestEveryBugIsCaught -count=1 -v -timeout 60m ./test/locks/
+
 .PHONY: soak
 soak: deps ## run the long tests for SOAKTIME; the seed is printed
 	CGO_ENABLED=1 LOCKPROXY_REQUIRE_REDIS=1 LOCKPROXY_SOAK_TIME=$(SOAKTIME) $(GO) test -tags soak -run Soak -count=1 -v -timeout 0 $(PKG)
@@ -89,7 +98,7 @@ docker: ## build the container image lockproxy:VERSION
 check: build lint test ## what CI checks: it builds, lints and passes all tests
 
 .PHONY: ci
-ci: check ## what .ci/run runs on a clean machine
+ci: check chaos ## what .ci/run runs on a clean machine
 
 .PHONY: clean
 clean: ## remove what was built

@@ -2,18 +2,22 @@
 # Installs what the tests need beyond Go, only if it is missing:
 #   redis-server  the real Redis behind the proxy
 #   a C compiler  the race detector links with cgo
+#   iproute2      network namespaces, where we are root on Linux; elsewhere those tests are skipped
 # Knows apt-get, apk, dnf and brew; uses sudo when not root. POSIX sh: a small image has no bash.
 set -eu
 
 has() { command -v "$1" >/dev/null 2>&1; }
 
-redis='' cc=''
+redis='' cc='' ip=''
 has redis-server || redis=missing
 has "$(go env CC)" || cc=missing
-if [ -z "$redis$cc" ]; then
+if [ "$(uname)" = Linux ] && [ "$(id -u)" -eq 0 ]; then
+	has ss || ip=missing # which comes with the ip command that knows namespaces
+fi
+if [ -z "$redis$cc$ip" ]; then
 	exit 0
 fi
-echo "install-test-deps: installing${redis:+ redis-server}${cc:+ a C compiler}" >&2
+echo "install-test-deps: installing${redis:+ redis-server}${cc:+ a C compiler}${ip:+ iproute2}" >&2
 
 sudo=''
 if [ "$(id -u)" -ne 0 ]; then
@@ -25,13 +29,13 @@ fi
 if has apt-get; then
 	$sudo env DEBIAN_FRONTEND=noninteractive apt-get update -q
 	$sudo env DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends \
-		${redis:+redis-server} ${cc:+gcc libc6-dev}
+		${redis:+redis-server} ${cc:+gcc libc6-dev} ${ip:+iproute2}
 elif has apk; then
-	$sudo apk add --no-cache ${redis:+redis} ${cc:+gcc musl-dev}
+	$sudo apk add --no-cache ${redis:+redis} ${cc:+gcc musl-dev} ${ip:+iproute2}
 elif has dnf; then
 	# Newer Fedoras ship Valkey in Redis's place; its compatibility package provides redis-server.
-	$sudo dnf install -y ${redis:+redis} ${cc:+gcc} ||
-		$sudo dnf install -y ${redis:+valkey-compat-redis} ${cc:+gcc}
+	$sudo dnf install -y ${redis:+redis} ${cc:+gcc} ${ip:+iproute} ||
+		$sudo dnf install -y ${redis:+valkey-compat-redis} ${cc:+gcc} ${ip:+iproute}
 elif has brew; then
 	# The C compiler is part of Apple's command line tools, which brew itself needs.
 	brew install redis
