@@ -23,7 +23,7 @@ const (
 	// patience bounds what should happen at once, on a machine that is busy with other tests.
 	patience = 15 * time.Second
 	// atOnce is the promptness that the tests demand where waiting for a lease would take longer.
-	atOnce = 250 * time.Millisecond
+	atOnce = time.Second
 )
 
 // process is a child of the test. It dies with the test binary.

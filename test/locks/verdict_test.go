@@ -1,0 +1,140 @@
+package locks
+
+import (
+	"testing"
+	"time"
+)
+
+// The checks themselves are tested with histories made by hand. Times are milliseconds.
+
+// said builds a command with its outcome.
+func said(worker, verb string, call, ret int64, out outcome, fence int64) op {
+	const ms = int64(time.Millisecond)
+	o := op{Worker: worker, Verb: verb, Key: "a", Owner: worker, Call: call * ms, Return: ret * ms, Out: out, Fence: fence}
+	if o.acquire() || verb == "EXTENDLOCK" {
+		o.Lease = 100 * ms
+	}
+	return o
+}
+
+func graced(o op) op {
+	o.Graced = true
+	return o
+}
+
+var verdicts = []struct {
+	name    string
+	ops     []op
+	overlap bool // two clients could rely on the lock at once
+	illegal bool // the model has no order for it
+}{
+	{"one after the other", []op{
+		said("a", "LOCK", 0, 1, acquired, 5), said("a", "UNLOCK", 2, 3, released, 0),
+		said("b", "LOCK", 0, 4, acquired, 6), said("b", "UNLOCK", 5, 6, released, 0),
+	}, false, false},
+	{"granted twice", []op{
+		said("a", "LOCK", 0, 1, acquired, 5), said("a", "UNLOCK", 50, 51, released, 0),
+		said("b", "LOCK", 2, 3, acquired, 6), said("b", "UNLOCK", 40, 41, released, 0),
+	}, true, true},
+	{"granted before the lease ended", []op{
+		said("a", "LOCK", 0, 1, acquired, 5), said("b", "LOCK", 90, 95, acquired, 6),
+	}, true, true},
+	{"granted after the lease ended", []op{
+		said("a", "LOCK", 0, 1, acquired, 5), said("b", "LOCK", 90, 101, acquired, 6),
+	}, false, false},
+	{"granted though a witness saw the lease renewed", []op{
+		said("a", "LOCK", 0, 1, acquired, 5), said("a", "LOCKINFO", 150, 151, mine, 5),
+		said("b", "LOCK", 110, 120, acquired, 6),
+	}, true, true},
+	{"granted while a release was on its way", []op{
+		said("a", "LOCK", 0, 1, acquired, 5), said("a", "UNLOCK", 2, 9, released, 0), said("b", "LOCK", 3, 4, acquired, 6),
+	}, false, false},
+	{"granted after a release without a reply", []op{
+		said("a", "LOCK", 0, 1, acquired, 5), said("a", "UNLOCK", 2, 0, unknown, 0), said("b", "LOCK", 3, 4, acquired, 6),
+	}, false, false},
+	{"granted early because of GRACE", []op{
+		graced(said("a", "LOCK", 0, 1, acquired, 5)), said("b", "LOCK", 3, 4, acquired, 6),
+	}, false, false},
+	{"the fence goes back", []op{
+		said("a", "LOCK", 0, 1, acquired, 5), said("a", "UNLOCK", 2, 3, released, 0), said("b", "LOCK", 4, 5, acquired, 4),
+	}, false, true},
+	{"the fence is given twice", []op{
+		said("a", "LOCK", 0, 1, acquired, 5), said("a", "UNLOCK", 2, 3, released, 0), said("b", "LOCK", 4, 5, acquired, 5),
+	}, false, true},
+	{"re-entry", []op{
+		said("a", "LOCK", 0, 1, acquired, 5), said("a", "LOCK", 2, 3, acquired, 5),
+		said("a", "UNLOCK", 4, 5, still, 0), said("a", "UNLOCK", 6, 7, released, 0),
+	}, false, false},
+	{"re-entry with a new fence", []op{
+		said("a", "LOCK", 0, 1, acquired, 5), said("a", "LOCK", 2, 3, acquired, 6),
+	}, true, true},
+	{"released with one hold left", []op{
+		said("a", "LOCK", 0, 1, acquired, 5), said("a", "LOCK", 2, 3, acquired, 5), said("a", "UNLOCK", 4, 5, released, 0),
+	}, false, true},
+	{"one hold more than was asked for", []op{
+		said("a", "LOCK", 0, 1, acquired, 5), said("a", "UNLOCK", 4, 5, still, 0),
+	}, false, true},
+	{"lost within the lease", []op{
+		said("a", "LOCK", 0, 1, acquired, 5), said("a", "UNLOCK", 50, 51, notHeld, 0),
+	}, false, true},
+	{"lost after the lease", []op{
+		said("a", "LOCK", 0, 1, acquired, 5), said("a", "UNLOCK", 120, 121, notHeld, 0),
+	}, false, false},
+	{"released by a stranger", []op{
+		said("a", "LOCK", 0, 1, acquired, 5), said("b", "UNLOCK", 4, 5, released, 0),
+	}, false, true},
+	{"busy while free", []op{
+		said("a", "LOCK", 0, 1, acquired, 5), said("a", "UNLOCK", 2, 3, released, 0), said("b", "TRYLOCK", 4, 5, busy, 0),
+	}, false, true},
+	{"busy while an acquire is in doubt", []op{
+		said("a", "LOCK", 0, 0, unknown, 0), said("b", "TRYLOCK", 4, 5, busy, 0),
+	}, false, false},
+	{"busy while held", []op{
+		said("a", "LOCK", 0, 1, acquired, 5), said("b", "TRYLOCK", 4, 5, busy, 0),
+	}, false, false},
+}
+
+func TestChecksTellRightFromWrong(t *testing.T) {
+	for _, v := range verdicts {
+		t.Run(v.name, func(t *testing.T) {
+			histories := make(map[string][]op)
+			for _, o := range v.ops {
+				o.N = len(histories[o.Worker])
+				histories[o.Worker] = append(histories[o.Worker], o)
+			}
+			var all []*hold
+			for _, ops := range histories {
+				all = append(all, holdsOf(ops)...)
+			}
+			if bad := overlaps(all); len(bad) > 0 != v.overlap {
+				t.Errorf("overlaps: %v, want any: %v", bad, v.overlap)
+			}
+			bad := linearizable("a", histories, 100*time.Millisecond, t.TempDir()+"/a.html")
+			if (bad != "") != v.illegal {
+				t.Errorf("model: %q, want an objection: %v", bad, v.illegal)
+			}
+		})
+	}
+}
+
+func TestLedgerSeesLostUpdates(t *testing.T) {
+	l := &ledger{entries: make(map[string]*entry)}
+	for _, step := range []struct{ say, want string }{
+		{"R a 5", "ok 0 0"}, {"R a 6", "ok 0 0"}, {"W a 6 0 0", "ok"}, {"W a 5 0 0", "no"}, {"R a 5", "no"},
+		{"R a 6", "ok 1 1"},
+	} {
+		if got := l.answer(step.say); got != step.want {
+			t.Errorf("%s: %q, want %q", step.say, got, step.want)
+		}
+	}
+	if bad := l.lostUpdates(); len(bad) > 0 {
+		t.Errorf("with fences: %v", bad)
+	}
+	if l.entries["a"].nakedLost != 1 {
+		t.Errorf("without fences %d updates lost, want 1", l.entries["a"].nakedLost)
+	}
+	l.answer("W a 6 0 1") // a second holder with the same fence
+	if len(l.lostUpdates()) == 0 {
+		t.Error("an update that overwrites another is not seen")
+	}
+}
