@@ -120,7 +120,11 @@ func TestChecksTellRightFromWrong(t *testing.T) {
 func TestLedgerSeesLostUpdates(t *testing.T) {
 	l := &ledger{entries: make(map[string]*entry)}
 	for _, step := range []struct{ say, want string }{
-		{"R a 5", "ok 0 0"}, {"R a 6", "ok 0 0"}, {"W a 6 0 0", "ok"}, {"W a 5 0 0", "no"}, {"R a 5", "no"},
+		{"R a 5", "ok 0 0"},
+		{"R a 6", "ok 0 0"},
+		{"W a 6 0 0", "ok"},
+		{"W a 5 0 0", "no"},
+		{"R a 5", "no"},
 		{"R a 6", "ok 1 1"},
 	} {
 		if got := l.answer(step.say); got != step.want {
