@@ -1,0 +1,241 @@
+package proxy
+
+import (
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"lockproxy/internal/redistest"
+)
+
+const unreachable = "-NOUPSTREAM upstream is not reachable, nothing was sent\r\n"
+
+// eachEngine runs a test with a Redis and a proxy of its own for each engine.
+func eachEngine(t *testing.T, test func(t *testing.T, redis *redistest.Server, srv *Server), redisArgs ...string) {
+	for _, engine := range engines() {
+		t.Run(engine, func(t *testing.T) {
+			redis := redistest.Start(t, redisArgs...)
+			test(t, redis, startProxy(t, redis, func(o *Options) { o.Engine = engine }))
+		})
+	}
+}
+
+// recovers waits until a command of a new client is served.
+func recovers(t *testing.T, srv *Server) {
+	t.Helper()
+	redistest.Eventually(t, patience, "the proxy to serve again", func() bool {
+		c := dialClient(t, address(srv))
+		defer c.nc.Close()
+		c.side = &side{t: t}
+		c.send("PING")
+		b, _ := c.frame()
+		return b == "+PONG\r\n"
+	})
+}
+
+// Redis goes away: what was sent and not answered ends its client's connection, what is not sent is refused in words, and
+// whoever had state there is cut off. When it is back, so is everything else.
+func TestRedisIsKilled(t *testing.T) {
+	eachEngine(t, func(t *testing.T, redis *redistest.Server, srv *Server) {
+		idle, outstanding, blocked, watching, subscribed, monitoring := dialClient(t, address(srv)), dialClient(t, address(srv)), dialClient(t, address(srv)),
+			dialClient(t, address(srv)), dialClient(t, address(srv)), dialClient(t, address(srv))
+		idle.quiet("SET", "k", "v")
+		watching.quiet("WATCH", "k")
+		subscribed.quiet("SUBSCRIBE", "ch")
+		monitoring.quiet("MONITOR")
+		blocked.send("BLPOP", "l", "0")
+		(&side{t: t, redis: redis}).awaitBlocked(1)
+		redis.Pause()
+		outstanding.send("GET", "k")
+		outstanding.send("MULTI") // waits for the GET
+		waitFor(t, "the GET to be sent", func() bool { return pendingOf(srv) >= 2 })
+		redis.Kill()
+		for name, c := range map[string]*peer{"outstanding": outstanding, "blocked": blocked, "watching": watching, "subscribed": subscribed} {
+			if b, err := c.frame(); err == nil {
+				t.Errorf("the %s client got %q", name, b)
+			}
+		}
+		for { // what was monitored before
+			if _, err := monitoring.frame(); err != nil {
+				break
+			}
+		}
+		for _, cmd := range []string{"GET k", "BLPOP l 0", "MULTI", "SUBSCRIBE a", "SELECT 1", "AUTH x y", "HELLO 3", "CLIENT ID", "CLIENT SETNAME x", "CLIENT REPLY ON", "WAIT 0 0", "MONITOR", "NOSUCH", "COMMAND COUNT", "GET k"} {
+			waitFor(t, "the refusal of "+cmd, func() bool { return strings.HasPrefix(idle.quiet(strings.Fields(cmd)...), "-NOUPSTREAM ") })
+		}
+		idle.raw(inline("GET k", "MULTI", "GET k", "EXEC", "SUBSCRIBE a", "PING"))
+		for i := range 6 {
+			if b, err := idle.frame(); b != unreachable {
+				t.Errorf("pipelined reply %d is %q, %v", i, b, err)
+			}
+		}
+		if b := idle.quiet("RESET"); b != "+RESET\r\n" {
+			t.Errorf("RESET: %q", b)
+		}
+		redis.Restart()
+		waitFor(t, "the idle client to be served again", func() bool { return idle.quiet("SET", "k", "again") == "+OK\r\n" })
+		for _, cmd := range []string{"MULTI", "EXEC", "SUBSCRIBE ch"} {
+			if b := idle.quiet(strings.Fields(cmd)...); b[0] == '-' {
+				t.Errorf("%s after the restart: %q", cmd, b)
+			}
+		}
+	})
+}
+
+func waitFor(t *testing.T, claim string, holds func() bool) {
+	t.Helper()
+	redistest.Eventually(t, patience, claim, holds)
+}
+
+// pendingOf is how many commands of all clients are unanswered.
+func pendingOf(srv *Server) int {
+	srv.mu.Lock()
+	defer srv.mu.Unlock()
+	n := 0
+	for c := range srv.conns {
+		s := c.session()
+		s.mu.Lock()
+		n += s.pending
+		s.mu.Unlock()
+	}
+	return n
+}
+
+// Restarts in the middle of traffic: no client gets a reply that is not the one to its command, and no write is done twice.
+func TestRestartsAmidTraffic(t *testing.T) {
+	eachEngine(t, func(t *testing.T, redis *redistest.Server, srv *Server) {
+		stop := make(chan struct{})
+		var wg sync.WaitGroup
+		var served atomic.Int64
+		for i := range 16 {
+			wg.Go(func() { traffic(t, srv, i, stop, &served) })
+		}
+		for range 3 {
+			before := served.Load()
+			waitFor(t, "traffic", func() bool { return served.Load() > before+500 })
+			redis.Kill()
+			redis.Restart()
+		}
+		before := served.Load()
+		waitFor(t, "traffic after the restarts", func() bool { return served.Load() > before+500 })
+		close(stop)
+		wg.Wait()
+	}, "--appendonly", "yes", "--appendfsync", "always")
+}
+
+// traffic counts up a key of its own, one step at a time, and reconnects when it is cut off.
+func traffic(t *testing.T, srv *Server, id int, stop <-chan struct{}, served *atomic.Int64) {
+	var c *peer
+	next, doubt := 1, false
+	for n := 0; ; n++ {
+		select {
+		case <-stop:
+			return
+		default:
+		}
+		if c == nil {
+			c = dialClient(t, address(srv))
+			c.side = &side{t: t}
+		}
+		word := fmt.Sprintf("%d-%d", id, n)
+		c.raw(inline("ECHO "+word, fmt.Sprintf("INCR n%d", id), "MULTI", "ECHO "+word, "EXEC"))
+		for i := range 5 {
+			b, err := c.frame()
+			if err != nil {
+				_ = c.nc.Close()
+				c, doubt = nil, true
+				break
+			}
+			bulk := fmt.Sprintf("$%d\r\n%s\r\n", len(word), word)
+			if strings.HasPrefix(b, "-NOUPSTREAM ") || strings.HasPrefix(b, "-LOADING ") || strings.HasPrefix(b, "-ERR EXEC without MULTI") {
+				continue
+			}
+			switch i {
+			case 0:
+				if b != bulk {
+					t.Errorf("ECHO %s: %q", word, b)
+				}
+			case 1:
+				got := integer(t, b)
+				if got != next && !(doubt && got == next+1) {
+					t.Errorf("client %d counted to %d after %d (in doubt: %v)", id, got, next-1, doubt)
+				}
+				next, doubt = got+1, false
+				served.Add(1)
+			case 4:
+				if b != "*1\r\n"+bulk {
+					t.Errorf("EXEC %s: %q", word, b)
+				}
+			}
+		}
+	}
+}
+
+// Redis closes the lane and a pin: a client with nothing outstanding does not notice.
+func TestClosedLaneIsReplacedAtOnce(t *testing.T) {
+	eachEngine(t, func(t *testing.T, redis *redistest.Server, srv *Server) {
+		c := dialClient(t, address(srv))
+		for i := range 5 {
+			c.quiet("SET", "k", fmt.Sprint(i))
+			c.quiet("SELECT", "0") // and a pin in the pool
+			redis.Do(t, "CLIENT", "KILL", "TYPE", "normal")
+			waitFor(t, "the proxy's new connection", func() bool {
+				list, _ := redis.Do(t, "CLIENT", "LIST").(string)
+				return strings.Count(list, "\n") > 1
+			})
+			waitFor(t, "the client to be served", func() bool { return c.quiet("GET", "k") == fmt.Sprintf("$1\r\n%d\r\n", i) })
+			waitFor(t, "the client to get a pin", func() bool { return c.quiet("SELECT", "0") == "+OK\r\n" })
+		}
+	})
+}
+
+// A Redis that has too many clients is reported as unreachable, is not stormed, and is used again when it has room.
+func TestRedisHasTooManyClients(t *testing.T) {
+	eachEngine(t, func(t *testing.T, redis *redistest.Server, srv *Server) {
+		admin := dialClient(t, "unix:"+redis.Socket())
+		c := dialClient(t, address(srv))
+		c.quiet("PING")
+		admin.quiet("CONFIG", "SET", "maxclients", "1")
+		admin.quiet("CLIENT", "KILL", "TYPE", "normal")
+		waitFor(t, "the refusal", func() bool { return c.quiet("GET", "k") == unreachable })
+		if b := c.quiet("MULTI"); b != unreachable {
+			t.Errorf("MULTI: %q", b)
+		}
+		rejected := func() string {
+			_, after, _ := strings.Cut(admin.quiet("INFO", "stats"), "rejected_connections:")
+			return after[:strings.IndexByte(after, '\r')]
+		}
+		before, start := rejected(), time.Now()
+		for time.Since(start) < 500*time.Millisecond {
+			c.quiet("GET", "k")
+		}
+		if n := integer(t, ":"+rejected()+"\r\n") - integer(t, ":"+before+"\r\n"); n > 20 {
+			t.Errorf("%d attempts to connect within half a second", n)
+		}
+		admin.quiet("CONFIG", "SET", "maxclients", "1000")
+		recovers(t, srv)
+	})
+}
+
+// While Redis loads its data it says so, and clients are told what it says.
+func TestLoadingPassesThrough(t *testing.T) {
+	eachEngine(t, func(t *testing.T, redis *redistest.Server, srv *Server) {
+		c := dialClient(t, address(srv))
+		c.quiet("DEBUG", "POPULATE", "100000")
+		c.quiet("CONFIG", "SET", "key-load-delay", "100", "loading-process-events-interval-bytes", "1024") // µs for each key
+		c.send("DEBUG", "RELOAD")
+		other := dialClient(t, address(srv))
+		waitFor(t, "-LOADING", func() bool { return strings.HasPrefix(other.quiet("GET", "key:1"), "-LOADING ") })
+		if b := other.quiet("WATCH", "k"); !strings.HasPrefix(b, "+OK") && !strings.HasPrefix(b, "-LOADING ") {
+			t.Errorf("WATCH while loading: %q", b)
+		}
+		redis.Do(t, "CONFIG", "SET", "key-load-delay", "0")
+		if b, err := c.frame(); b != "+OK\r\n" {
+			t.Errorf("DEBUG RELOAD: %q, %v", b, err)
+		}
+		waitFor(t, "the end of loading", func() bool { return other.quiet("GET", "key:1") == "$7\r\nvalue:1\r\n" })
+	}, "--enable-debug-command", "yes")
+}

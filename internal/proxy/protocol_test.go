@@ -1,0 +1,250 @@
+package proxy
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"os/exec"
+	"runtime"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"lockproxy/internal/resp"
+)
+
+func TestTwoProtocolVersionsAtOnce(t *testing.T) {
+	b := newBench(t)
+	b.compare(t, func(s *side) {
+		s.hideHelloID()
+		two, three, changing := s.client("two"), s.client("three"), s.client("changing")
+		three.do("HELLO", "3")
+		two.do("HSET", "h", "f", "v", "g", "w")
+		shapes := []string{"HGETALL h", "GET nosuch", "BLPOP nosuch 0.001", "ZADD z 1.5 m", "ZSCORE z m", "ZRANGE z 0 -1 WITHSCORES", "SMEMBERS s", "EVAL \"return {false, {1}}\" 0", "CONFIG GET maxmemory", "XREAD STREAMS x 0", "HELLO"}
+		for step := range 8 {
+			for _, cmd := range shapes {
+				for _, c := range []*peer{two, three, changing} {
+					c.raw(inline(cmd))
+					c.expect(1)
+				}
+			}
+			switch step % 4 {
+			case 0:
+				changing.do("HELLO", "3")
+			case 1:
+				changing.do("HELLO", "2")
+			case 2:
+				changing.raw(inline("HELLO 3", "HGETALL h", "HELLO 2", "HGETALL h", "HELLO 3"))
+				changing.expect(5)
+			default:
+				changing.do("RESET")
+			}
+		}
+	})
+}
+
+func TestRequestsInEveryForm(t *testing.T) {
+	b := newBench(t)
+	scripts := map[string]string{
+		"inline":                           "SET k \"a b\\x41\\n\"\r\nGET k\n  GET   k  \r\nset 'k' 'single \\' quote'\r\nget k\r\nPING\r\n",
+		"empty lines":                      "\r\n\n\r\nPING\r\n\r\n*0\r\n*-1\r\n*0\r\n\r\nPING\r\n",
+		"empty name":                       "*1\r\n$0\r\n\r\nPING\r\n*2\r\n$0\r\n\r\n$0\r\n\r\nPING\r\n",
+		"empty arguments":                  "*3\r\n$3\r\nSET\r\n$0\r\n\r\n$0\r\n\r\n*2\r\n$3\r\nGET\r\n$0\r\n\r\n",
+		"unbalanced":                       "PING\r\nGET \"x\r\nPING\r\n",
+		"bad multibulk":                    "PING\r\n*x\r\nPING\r\n",
+		"beyond any number":                "*1\r\n$9223372036854775807\r\nPING\r\n",
+		"too large":                        "SET k v\r\n*2\r\n$3\r\nGET\r\n$536870913\r\nPING\r\n",
+		"negative bulk":                    "*2\r\n$3\r\nGET\r\n$-1\r\nPING\r\n",
+		"no dollar":                        "*2\r\n$3\r\nGET\r\n:1\r\nPING\r\n",
+		"wrong end":                        "*2\r\n$4\r\nECHO\r\n$3\r\nabcXYPING\r\n",
+		"too big inline":                   strings.Repeat("x", 70000),
+		"too big bulk header":              "*1\r\n$" + strings.Repeat("1", 70000),
+		"http":                             "GET / HTTP/1.0\r\n\r\nPING\r\n",
+		"first command bad":                "*3\r\n$3\r\nSET\r\n$x\r\n",
+		"pipelined transaction and errors": "MULTI\r\nSET k v\r\n*x\r\nEXEC\r\n",
+	}
+	for name, raw := range scripts {
+		t.Run(name, func(t *testing.T) {
+			b.compare(t, func(s *side) {
+				for _, size := range []int{len(raw), 7, 1} {
+					if len(raw) > 1000 && size < len(raw) {
+						continue
+					}
+					c := s.client(fmt.Sprint(size))
+					for rest := raw; len(rest) > 0; {
+						n := min(size, len(rest))
+						c.raw(rest[:n])
+						rest = rest[n:]
+					}
+					c.halfClose()
+					c.end()
+				}
+			})
+		})
+	}
+}
+
+// Clients that send rubbish, or stop in the middle, disturb nobody and cost little memory.
+func TestHostileInputDisturbsNobody(t *testing.T) {
+	b := newBench(t)
+	for engine, srv := range b.proxies {
+		t.Run(engine, func(t *testing.T) {
+			good := dialClient(t, address(srv))
+			good.quiet("SET", "k", "v")
+			before := heap()
+			r := rand.New(rand.NewPCG(1, 2))
+			for range 50 {
+				for _, raw := range []string{
+					"*1\r\n$9223372036854775807\r\n", "*1\r\n$0\r\n\r\n", "*2147483647\r\n", "*1048576\r\n$1\r\n", "*2\r\n$3\r\nGET\r\n$536870912\r\nab",
+					"*2\r\n$3\r\nGET\r\n$536870913\r\n", "*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$10\r\nhalf", "MULTI\r\n*2\r\n$3", "SUBSCRIBE a\r\n*", "$", "-1\r\n", "\x00\x00\x00", noise(r),
+				} {
+					bad := dialClient(t, address(srv))
+					bad.side = &side{t: t} // its errors are not ours
+					bad.raw(raw)
+					if r.IntN(4) == 0 {
+						_ = bad.nc.Close()
+					}
+				}
+				if got := good.quiet("GET", "k"); got != "$1\r\nv\r\n" {
+					t.Fatalf("a good client got %q", got)
+				}
+			}
+			if grown := heap() - before; grown > 256<<20 {
+				t.Errorf("%d MB were allocated for what was only announced", grown>>20)
+			}
+		})
+	}
+}
+
+func noise(r *rand.Rand) string {
+	b := make([]byte, r.IntN(2000))
+	for i := range b {
+		b[i] = byte(r.Uint32())
+		if r.IntN(8) == 0 {
+			b[i] = "*$\r\n10:-"[r.IntN(8)]
+		}
+	}
+	return string(b)
+}
+
+func heap() int64 {
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return int64(m.HeapAlloc)
+}
+
+// A client may send everything before it reads anything.
+func TestHugePipelineBeforeTheFirstRead(t *testing.T) {
+	b := newBench(t)
+	value := strings.Repeat("v", 1024)
+	const n = 100_000
+	want := fmt.Sprintf("$%d\r\n%s\r\n", len(value), value)
+	b.redis.Do(t, "SET", "k", value)
+	forms := map[string]string{
+		"on a lane": strings.Repeat("*2\r\n$3\r\nGET\r\n$1\r\nk\r\n", n),
+		"on a pin":  "*2\r\n$5\r\nWATCH\r\n$1\r\nx\r\n" + strings.Repeat("*2\r\n$3\r\nGET\r\n$1\r\nk\r\n", n),
+	}
+	for engine, srv := range b.proxies {
+		for name, raw := range forms {
+			t.Run(engine+" "+name, func(t *testing.T) {
+				c := dialClient(t, address(srv))
+				_ = c.nc.SetDeadline(time.Now().Add(time.Minute))
+				if _, err := io.WriteString(c.nc, raw); err != nil {
+					t.Fatal(err)
+				}
+				if strings.HasPrefix(name, "on a pin") {
+					if got, err := c.frame(); got != "+OK\r\n" {
+						t.Fatalf("%q, %v", got, err)
+					}
+				}
+				all, got := io.MultiReader(takeBuffer(c), c.nc), make([]byte, len(want))
+				for i := range n {
+					if _, err := io.ReadFull(all, got); err != nil {
+						t.Fatalf("reply %d: %v", i, err)
+					}
+					if string(got) != want {
+						t.Fatalf("reply %d is %q", i, got)
+					}
+				}
+			})
+		}
+	}
+}
+
+// takeBuffer is what a peer has read and not yet handed out.
+func takeBuffer(c *peer) io.Reader {
+	r := bytes.NewReader(c.buf)
+	c.buf = nil
+	return r
+}
+
+// A client that does not read its replies is cut off at its limit, and meanwhile others have theirs.
+func TestSlowReaderIsCutOffAndDelaysNobody(t *testing.T) {
+	b := newBench(t)
+	b.redis.Do(t, "SET", "k", strings.Repeat("v", 100_000))
+	for _, engine := range engines() {
+		for _, first := range []string{"", "WATCH k", "SUBSCRIBE ch"} {
+			t.Run(engine+" "+first, func(t *testing.T) {
+				srv := startProxy(t, b.redis, func(o *Options) { o.Engine, o.Limits.Output = engine, 16<<20 })
+				slow, good := dialClient(t, address(srv)), dialClient(t, address(srv))
+				slow.side = &side{t: t}
+				_ = slow.nc.(*net.TCPConn).SetReadBuffer(4096)
+				slow.raw(inline(first))
+				good.quiet("PING")
+				for range 1000 {
+					if first == "SUBSCRIBE ch" {
+						good.quiet("PUBLISH", "ch", strings.Repeat("m", 100_000))
+					} else {
+						slow.raw(inline("GET k"))
+					}
+					start := time.Now()
+					good.quiet("GET", "k")
+					if d := time.Since(start); d > 2*time.Second {
+						t.Fatalf("a good client waited %v", d)
+					}
+					if srv.env.stats.outputLimit.Load() > 0 {
+						return
+					}
+				}
+				t.Error("the slow reader was never cut off")
+			})
+		}
+	}
+}
+
+// redis-cli --pipe sends everything, then asks for an echo, and counts.
+func TestRedisCLIPipe(t *testing.T) {
+	cli, err := exec.LookPath("redis-cli")
+	if err != nil {
+		t.Skip("no redis-cli: ", err)
+	}
+	b := newBench(t)
+	for engine, srv := range b.proxies {
+		t.Run(engine, func(t *testing.T) {
+			b.clean(t)
+			host, port, _ := strings.Cut(address(srv), ":")
+			cmd := exec.Command(cli, "-h", host, "-p", port, "--pipe")
+			var in []byte
+			for i := range 20_000 {
+				in = resp.AppendCommand(in, "SET", "k"+strconv.Itoa(i), strings.Repeat("x", i%100))
+				if i%5000 == 0 {
+					in = resp.AppendCommand(in, "MULTI")
+					in = resp.AppendCommand(in, "INCR", "n")
+					in = resp.AppendCommand(in, "EXEC")
+				}
+			}
+			cmd.Stdin = bytes.NewReader(in)
+			out, err := cmd.CombinedOutput()
+			if err != nil || !strings.Contains(string(out), "errors: 0, replies: 20012") {
+				t.Errorf("%v\n%s", err, out)
+			}
+			if n := b.redis.Do(t, "DBSIZE"); n != int64(20_001) {
+				t.Errorf("%v keys", n)
+			}
+		})
+	}
+}
