@@ -162,6 +162,21 @@ func TestUnpauseOvertakesAPausedWrite(t *testing.T) {
 	})
 }
 
+// SCRIPT KILL and FUNCTION KILL get through although others wait for what they end.
+func TestKillOvertakesABusyScript(t *testing.T) {
+	b := newBench(t, "--busy-reply-threshold", "50")
+	b.both(t, func(s *side, proto int) {
+		a, c := s.speaking("a", proto), s.speaking("c", proto)
+		c.do("FUNCTION", "LOAD", "#!lua name=lib\nredis.register_function('f', function() while true do end end)")
+		for _, run := range [][2]string{{`EVAL "while true do end" 0`, "SCRIPT KILL"}, {"FCALL f 0", "FUNCTION KILL"}} {
+			a.raw(inline(run[0]))
+			redistest.Eventually(t, patience, "the script to be killed", func() bool { return c.quiet(strings.Fields(run[1])...) == "+OK\r\n" })
+			a.expect(1)
+			c.do("GET", "k")
+		}
+	})
+}
+
 // WAIT counts the replicas that have the client's own writes, whichever connection they went over.
 func TestWaitMeasuresTheSessionsOwnWrites(t *testing.T) {
 	b := newBench(t)

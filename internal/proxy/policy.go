@@ -39,7 +39,8 @@ var overrides = map[string]policy{
 	"asking": pinAlive, "readonly": pinAlive, "readwrite": pinAlive, "himport": pinAlive,
 	"replconf": pinRaw,  // some of it is not answered
 	"shutdown": pinOnce, // it may wait for replicas
-	"client":   bySub, "xread": bySub, "xreadgroup": bySub, "script": bySub, "info": bySub, "command": bySub,
+	"debug":    pinOnce, // SLEEP, RELOAD: others are served, or told why not, meanwhile
+	"client":   bySub, "xread": bySub, "xreadgroup": bySub, "script": bySub, "function": bySub, "info": bySub, "command": bySub,
 }
 
 // subPolicies decide where the arguments matter. args includes the command's name.
@@ -48,6 +49,7 @@ var subPolicies = map[string]func(args [][]byte) policy{
 	"xread":      streamReadPolicy,
 	"xreadgroup": streamReadPolicy,
 	"script":     scriptPolicy,
+	"function":   functionPolicy,
 	"info":       infoPolicy,
 	"command":    commandPolicy,
 }
@@ -80,10 +82,22 @@ func streamReadPolicy(args [][]byte) policy {
 	return shared
 }
 
-// scriptPolicy: the debugger changes what EVAL does on that connection.
+// scriptPolicy: the debugger changes what EVAL does on that connection, and KILL must overtake the script that the lane may be
+// waiting for.
 func scriptPolicy(args [][]byte) policy {
-	if argument(args, 1) == "debug" {
+	switch argument(args, 1) {
+	case "debug":
 		return pinAlive
+	case "kill":
+		return pinOnce
+	}
+	return shared
+}
+
+// functionPolicy: as for scripts.
+func functionPolicy(args [][]byte) policy {
+	if argument(args, 1) == "kill" {
+		return pinOnce
 	}
 	return shared
 }
