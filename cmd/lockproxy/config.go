@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"lockproxy/internal/certs"
 	"lockproxy/internal/proxy"
 )
 
@@ -17,7 +18,7 @@ import (
 //
 // NewConfig holds all defaults. configs/lockproxy.yml documents every key; a test keeps the two equal.
 type Config struct {
-	Listen     []string `yaml:"listen" help:"Where clients connect: host:port or unix:/path. May be repeated."`
+	Listen     []string `yaml:"listen" help:"Where clients connect: host:port, tls:host:port or unix:/path. May be repeated."`
 	Embedded   bool     `yaml:"embedded" help:"Serve from an in-process Redis instead of an upstream. Nothing is persisted."`
 	ClientAuth string   `yaml:"client-auth" help:"Whose credentials a client's commands carry: upstream (its own), proxy (the proxy's until it authenticates) or none (always the proxy's)."`
 	Engine     string   `yaml:"engine" help:"What moves the bytes of clients: goroutine, epoll (Linux) or auto (epoll where it exists)."`
@@ -27,12 +28,19 @@ type Config struct {
 	Drain    DrainConfig    `yaml:"drain" embed:"" prefix:"drain-"`
 	Log      LogConfig      `yaml:"log" embed:"" prefix:"log-"`
 	TCP      TCPConfig      `yaml:"tcp" embed:"" prefix:"tcp-"`
+	TLS      TLSConfig      `yaml:"tls" embed:"" prefix:"tls-"`
+
+	ProxyProtocol  string   `yaml:"proxy-protocol" help:"Whether connections over TCP begin with a PROXY header (v1 or v2) that names the client: off, optional or required."`
+	UnixSocketPerm FileMode `yaml:"unix-socket-perm" placeholder:"MODE" help:"Mode of unix sockets that are listened on, octal as in 700; unset: as the umask has it."`
+	AdminListen    string   `yaml:"admin-listen" placeholder:"HOST:PORT" help:"Where metrics, health, profiles and a status page are served over HTTP; without a host: loopback only. Unset: nowhere."`
 
 	DialTimeout         time.Duration `yaml:"dial-timeout" help:"Longest wait for a connection to the upstream."`
 	FirstCommandTimeout time.Duration `yaml:"first-command-timeout" help:"Close a client that has not sent its first whole command by then; 0 waits for ever."`
+	HandshakeTimeout    time.Duration `yaml:"handshake-timeout" help:"Longest TLS handshake of a client, its PROXY header included."`
 	MaxClients          int           `yaml:"max-clients" help:"Client connections; more are refused."`
 	ClientOutputLimit   Size          `yaml:"client-output-limit" help:"Replies a client has not read yet; beyond it the client is closed. 0: no limit."`
 	ClientQueryLimit    Size          `yaml:"client-query-limit" help:"Requests read from a client and not yet sent on; beyond it the client is closed."`
+	ClientPendingLimit  Size          `yaml:"client-pending-limit" help:"Requests of a client that Redis has not answered; beyond it the client is not read until it has."`
 	ProtoMaxBulkLen     Size          `yaml:"proto-max-bulk-len" help:"One argument of a command; longer ones are a protocol error."`
 	MaxPins             int           `yaml:"max-pins" help:"Upstream connections that single clients have for themselves (MULTI, SUBSCRIBE, BLPOP ...)."`
 	PinWait             time.Duration `yaml:"pin-wait" help:"Longest wait for a free one of those connections."`
@@ -45,6 +53,20 @@ type UpstreamConfig struct {
 	Address  string `yaml:"address" name:"upstream" help:"The Redis to serve from: host:port or unix:/path."`
 	User     string `yaml:"user" name:"upstream-user" help:"ACL user of the proxy's own connections."`
 	Password Secret `yaml:"password" name:"upstream-password" placeholder:"PASSWORD" help:"Password of the proxy's own connections. Better set in the environment or the file: arguments are visible to other users."`
+
+	TLS        bool   `yaml:"tls" name:"upstream-tls" help:"Connect to the Redis by TLS."`
+	CAFile     string `yaml:"ca-file" name:"upstream-ca-file" placeholder:"FILE" help:"Authorities (PEM) that may have signed its certificate; unset: the system's."`
+	CertFile   string `yaml:"cert-file" name:"upstream-cert-file" placeholder:"FILE" help:"Certificate (PEM) that is shown when it asks."`
+	KeyFile    string `yaml:"key-file" name:"upstream-key-file" placeholder:"FILE" help:"The certificate's key (PEM)."`
+	ServerName string `yaml:"server-name" name:"upstream-server-name" placeholder:"NAME" help:"What its certificate must be for; unset: the host of the address."`
+}
+
+// TLSConfig is for the tls: addresses of Listen. The files are loaded again at SIGHUP.
+type TLSConfig struct {
+	CertFile    string `yaml:"cert-file" placeholder:"FILE" help:"Certificate (PEM), with its chain behind it."`
+	KeyFile     string `yaml:"key-file" placeholder:"FILE" help:"The certificate's key (PEM)."`
+	CAFile      string `yaml:"ca-file" name:"ca-file" placeholder:"FILE" help:"Authorities (PEM) that may have signed clients' certificates."`
+	AuthClients string `yaml:"auth-clients" help:"Whether clients must show a certificate: yes, optional or no."`
 }
 
 // LockConfig holds the defaults of the lock commands.
@@ -76,31 +98,36 @@ const defaultUpstream = "127.0.0.1:6379"
 // NewConfig returns the defaults.
 func NewConfig() Config {
 	return Config{
-		Listen:            []string{"127.0.0.1:7379"},
-		ClientAuth:        proxy.AuthUpstream,
-		Engine:            proxy.EngineAuto,
-		Upstream:          UpstreamConfig{Address: defaultUpstream},
-		Lock:              LockConfig{Lease: 30 * time.Second},
-		Drain:             DrainConfig{Timeout: 10 * time.Second},
-		Log:               LogConfig{Level: "info", Format: "json"},
-		TCP:               TCPConfig{Keepalive: 15 * time.Second, UserTimeout: 20 * time.Second},
-		DialTimeout:       3 * time.Second,
-		MaxClients:        10_000,
-		ClientOutputLimit: gibibyte,
-		ClientQueryLimit:  gibibyte,
-		ProtoMaxBulkLen:   512 * mebibyte,
-		MaxPins:           128,
-		PinWait:           time.Second,
-		MaxWaiters:        100_000,
-		MaxWaitersPerLock: 20_000,
+		Listen:             []string{"127.0.0.1:7379"},
+		ClientAuth:         proxy.AuthUpstream,
+		Engine:             proxy.EngineAuto,
+		Upstream:           UpstreamConfig{Address: defaultUpstream},
+		Lock:               LockConfig{Lease: 30 * time.Second},
+		Drain:              DrainConfig{Timeout: 10 * time.Second},
+		Log:                LogConfig{Level: "info", Format: "json"},
+		TCP:                TCPConfig{Keepalive: 15 * time.Second, UserTimeout: 20 * time.Second},
+		TLS:                TLSConfig{AuthClients: certs.AuthYes},
+		ProxyProtocol:      proxy.ProxyOff,
+		DialTimeout:        3 * time.Second,
+		HandshakeTimeout:   10 * time.Second,
+		MaxClients:         10_000,
+		ClientOutputLimit:  gibibyte,
+		ClientQueryLimit:   gibibyte,
+		ClientPendingLimit: 64 * mebibyte,
+		ProtoMaxBulkLen:    512 * mebibyte,
+		MaxPins:            128,
+		PinWait:            time.Second,
+		MaxWaiters:         100_000,
+		MaxWaitersPerLock:  20_000,
 	}
 }
 
 // minLease keeps renewals, every third of a lease, clear of ordinary round trips.
 const minLease = 100 * time.Millisecond
 
-// Validate reports every setting that cannot be served, named by its key.
-func (c Config) Validate() error {
+// Verify reports every setting that cannot be served, named by its key. It is not called Validate, because kong calls a
+// method of that name, and would before the file has been read.
+func (c Config) Verify() error {
 	var errs []error
 	check := func(ok bool, key, format string, args ...any) {
 		if !ok {
@@ -119,14 +146,27 @@ func (c Config) Validate() error {
 
 	check(len(c.Listen) > 0, "listen", "no address")
 	for _, address := range c.Listen {
-		_, _, err := splitAddress(address)
+		_, _, err := splitAddress(strings.TrimPrefix(address, tlsPrefix))
 		check(err == nil, "listen", "%v", err)
+		check(!strings.HasPrefix(address, tlsPrefix+"unix:"), "listen", "%q: a unix socket needs no TLS", address)
+	}
+	oneOf("tls.auth-clients", c.TLS.AuthClients, certs.AuthYes, certs.AuthOptional, certs.AuthNo)
+	if c.servesTLS() {
+		check(c.TLS.CertFile != "", "tls.cert-file", "needed to listen on a tls: address")
+		check(c.TLS.KeyFile != "", "tls.key-file", "needed to listen on a tls: address")
+		check(c.TLS.CAFile != "" || c.TLS.AuthClients == certs.AuthNo, "tls.ca-file", "needed unless tls.auth-clients is no")
+	}
+	oneOf("proxy-protocol", c.ProxyProtocol, proxy.ProxyOff, proxy.ProxyOptional, proxy.ProxyRequired)
+	if c.AdminListen != "" {
+		network, _, err := splitAddress(c.AdminListen)
+		check(err == nil && network == "tcp", "admin-listen", "%q is not host:port", c.AdminListen)
 	}
 	_, _, err := splitAddress(c.Upstream.Address)
 	check(err == nil, "upstream.address", "%v", err)
 	check(!c.Embedded || c.Upstream.Address == defaultUpstream, "embedded", "excludes upstream.address")
 	oneOf("client-auth", c.ClientAuth, proxy.AuthUpstream, proxy.AuthProxy, proxy.AuthNone)
 	oneOf("engine", c.Engine, proxy.EngineAuto, proxy.EngineGoroutine, proxy.EngineEpoll)
+	c.Upstream.validateTLS(check)
 	check(c.Upstream.User == "" || c.Upstream.Password != "", "upstream.user", "needs upstream.password")
 
 	atLeast("lock.lease", c.Lock.Lease, minLease)
@@ -138,6 +178,7 @@ func (c Config) Validate() error {
 	atLeast("tcp.keepalive", c.TCP.Keepalive, time.Second)
 	atLeast("tcp.user-timeout", c.TCP.UserTimeout, 0)
 	atLeast("dial-timeout", c.DialTimeout, time.Millisecond)
+	atLeast("handshake-timeout", c.HandshakeTimeout, time.Millisecond)
 	atLeast("first-command-timeout", c.FirstCommandTimeout, 0)
 	atLeast("pin-wait", c.PinWait, time.Millisecond)
 	oneOf("log.level", c.Log.Level, "debug", "info", "warn", "error")
@@ -150,7 +191,29 @@ func (c Config) Validate() error {
 	// Redis's own lower bounds for proto-max-bulk-len and client-query-buffer-limit.
 	check(c.ProtoMaxBulkLen >= mebibyte, "proto-max-bulk-len", "%s is less than 1mb", c.ProtoMaxBulkLen)
 	check(c.ClientQueryLimit >= mebibyte, "client-query-limit", "%s is less than 1mb", c.ClientQueryLimit)
+	check(c.ClientPendingLimit > 0, "client-pending-limit", "0 would read nothing")
+	check(!c.Embedded || !c.Upstream.TLS, "embedded", "excludes upstream.tls")
 	return errors.Join(errs...)
+}
+
+// validateTLS reports settings that would have no effect as well: whoever names an authority expects to be protected.
+func (u UpstreamConfig) validateTLS(check func(ok bool, key, format string, args ...any)) {
+	check((u.CertFile == "") == (u.KeyFile == ""), "upstream.cert-file", "needs upstream.key-file, and the other way round")
+	if u.TLS {
+		check(u.ServerName != "" || !strings.HasPrefix(u.Address, "unix:"), "upstream.server-name", "needed for TLS to a unix socket")
+		return
+	}
+	for key, value := range map[string]string{"ca-file": u.CAFile, "cert-file": u.CertFile, "key-file": u.KeyFile, "server-name": u.ServerName} {
+		check(value == "", "upstream."+key, "needs upstream.tls")
+	}
+}
+
+// tlsPrefix marks an address of Listen at which clients speak TLS.
+const tlsPrefix = "tls:"
+
+// servesTLS reports whether clients can connect by TLS.
+func (c Config) servesTLS() bool {
+	return slices.ContainsFunc(c.Listen, func(address string) bool { return strings.HasPrefix(address, tlsPrefix) })
 }
 
 // splitAddress turns an address of the configuration into the network and address that package net takes.

@@ -9,13 +9,14 @@ import (
 )
 
 func TestDefaultsAreValid(t *testing.T) {
-	if err := NewConfig().Validate(); err != nil {
+	if err := NewConfig().Verify(); err != nil {
 		t.Fatal(err)
 	}
 }
 
 func TestValidateNamesTheKey(t *testing.T) {
 	negative := -time.Second
+	secure, tlsFiles := []string{"tls::7379"}, TLSConfig{CertFile: "c", KeyFile: "k", CAFile: "a", AuthClients: "yes"}
 	tests := []struct {
 		want string
 		edit func(*Config)
@@ -40,6 +41,21 @@ func TestValidateNamesTheKey(t *testing.T) {
 		{"pin-wait: 0s is less than 1ms", func(c *Config) { c.PinWait = 0 }},
 		{`log.level: "loud" is not one of debug, info, warn, error`, func(c *Config) { c.Log.Level = "loud" }},
 		{`log.format: "xml" is not one of json, console`, func(c *Config) { c.Log.Format = "xml" }},
+		{`listen: "nowhere" is neither host:port nor unix:/path`, func(c *Config) { c.Listen, c.TLS = []string{"tls:nowhere"}, tlsFiles }},
+		{`listen: "tls:unix:/s": a unix socket needs no TLS`, func(c *Config) { c.Listen, c.TLS = []string{"tls:unix:/s"}, tlsFiles }},
+		{"tls.cert-file: needed to listen on a tls: address", func(c *Config) { c.Listen, c.TLS = secure, tlsFiles; c.TLS.CertFile = "" }},
+		{"tls.key-file: needed to listen on a tls: address", func(c *Config) { c.Listen, c.TLS = secure, tlsFiles; c.TLS.KeyFile = "" }},
+		{"tls.ca-file: needed unless tls.auth-clients is no", func(c *Config) { c.Listen, c.TLS = secure, tlsFiles; c.TLS.CAFile = "" }},
+		{`tls.auth-clients: "maybe" is not one of yes, optional, no`, func(c *Config) { c.TLS.AuthClients = "maybe" }},
+		{"upstream.ca-file: needs upstream.tls", func(c *Config) { c.Upstream.CAFile = "f" }},
+		{"upstream.cert-file: needs upstream.key-file, and the other way round", func(c *Config) { c.Upstream.TLS, c.Upstream.CertFile = true, "f" }},
+		{"upstream.server-name: needed for TLS to a unix socket", func(c *Config) { c.Upstream.TLS, c.Upstream.Address = true, "unix:/s" }},
+		{"embedded: excludes upstream.tls", func(c *Config) { c.Embedded, c.Upstream.TLS = true, true }},
+		{`proxy-protocol: "v2" is not one of off, optional, required`, func(c *Config) { c.ProxyProtocol = "v2" }},
+		{`admin-listen: "9121" is not host:port`, func(c *Config) { c.AdminListen = "9121" }},
+		{`admin-listen: "unix:/s" is not host:port`, func(c *Config) { c.AdminListen = "unix:/s" }},
+		{"handshake-timeout: 0s is less than 1ms", func(c *Config) { c.HandshakeTimeout = 0 }},
+		{"client-pending-limit: 0 would read nothing", func(c *Config) { c.ClientPendingLimit = 0 }},
 		{"max-clients: 0 is not a positive number", func(c *Config) { c.MaxClients = 0 }},
 		{"max-pins: -1 is not a positive number", func(c *Config) { c.MaxPins = -1 }},
 		{"max-waiters: 0 is not a positive number", func(c *Config) { c.MaxWaiters = 0 }},
@@ -51,7 +67,7 @@ func TestValidateNamesTheKey(t *testing.T) {
 		t.Run(test.want, func(t *testing.T) {
 			cfg := NewConfig()
 			test.edit(&cfg)
-			err := cfg.Validate()
+			err := cfg.Verify()
 			if err == nil || err.Error() != test.want {
 				t.Fatalf("got %v, want %s", err, test.want)
 			}

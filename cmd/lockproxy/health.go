@@ -2,18 +2,54 @@ package main
 
 import (
 	"bufio"
+	"cmp"
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"strings"
 	"time"
+
+	"lockproxy/internal/proxy"
 )
 
-// checkHealth asks the proxy at address for a PONG. A demand for authentication is as good an answer: it comes from a
-// Redis that is there.
-func checkHealth(ctx context.Context, address string, timeout time.Duration) error {
-	network, addr, err := splitAddress(address)
+// probe says how the running proxy is asked whether it is well.
+type probe struct {
+	address string      // host:port or unix:/path
+	header  bool        // begin with a PROXY header
+	tls     *tls.Config // nil: in the clear
+}
+
+// probe picks the listener that asks least of whoever connects: a unix socket, then one in the clear, then TLS.
+func (c Config) probe() probe {
+	effort := func(address string) int {
+		switch {
+		case strings.HasPrefix(address, "unix:"):
+			return 0
+		case strings.HasPrefix(address, tlsPrefix):
+			return 2
+		}
+		return 1
+	}
+	easiest := slices.MinFunc(c.Listen, func(a, b string) int { return cmp.Compare(effort(a), effort(b)) })
+	p := probe{address: strings.TrimPrefix(easiest, tlsPrefix), header: effort(easiest) > 0 && c.ProxyProtocol != proxy.ProxyOff}
+	if effort(easiest) == 2 {
+		// Nothing is entrusted to the answer, and the certificate need not be for the address that is listened on. The
+		// proxy's own certificate serves as the client's, where its authority has signed it too.
+		p.tls = &tls.Config{InsecureSkipVerify: true}
+		if cert, err := tls.LoadX509KeyPair(c.TLS.CertFile, c.TLS.KeyFile); err == nil {
+			p.tls.Certificates = []tls.Certificate{cert}
+		}
+	}
+	return p
+}
+
+// checkHealth asks the proxy for a PONG. A demand for authentication is as good an answer: it comes from a Redis that is
+// there.
+func checkHealth(ctx context.Context, p probe, timeout time.Duration) error {
+	network, addr, err := splitAddress(p.address)
 	if err != nil {
 		return err
 	}
@@ -28,6 +64,14 @@ func checkHealth(ctx context.Context, address string, timeout time.Duration) err
 		if err := conn.SetDeadline(deadline); err != nil {
 			return fmt.Errorf("health: %w", err)
 		}
+	}
+	if p.header { // for nobody but itself
+		if _, err := conn.Write([]byte("PROXY UNKNOWN\r\n")); err != nil {
+			return fmt.Errorf("health: send the PROXY header: %w", err)
+		}
+	}
+	if p.tls != nil {
+		conn = tls.Client(conn, p.tls) // closing the socket is enough
 	}
 	if _, err := conn.Write([]byte("*1\r\n$4\r\nPING\r\n")); err != nil {
 		return fmt.Errorf("health: send PING: %w", err)

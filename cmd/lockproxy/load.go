@@ -49,7 +49,7 @@ func load(args []string) (command, error) {
 			return command{}, err
 		}
 	}
-	return cmd, cmd.Validate()
+	return cmd, cmd.Verify()
 }
 
 // parse applies environment and arguments to cmd. Kong resets every field to the default in its tag before it parses;

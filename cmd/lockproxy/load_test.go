@@ -106,8 +106,16 @@ func samples(key string) [3]string {
 		return [3]string{"debug", "warn", "error"}
 	case "log.format":
 		return [3]string{"console", "json", "console"}
-	case "embedded":
+	case "embedded", "upstream.tls":
 		return [3]string{"true", "false", "true"}
+	case "tls.auth-clients":
+		return [3]string{"no", "optional", "no"}
+	case "proxy-protocol":
+		return [3]string{"optional", "required", "optional"}
+	case "unix-socket-perm":
+		return [3]string{"700", "770", "777"}
+	case "admin-listen":
+		return [3]string{":1001", "127.0.0.1:1002", ":1003"}
 	case "upstream.user", "upstream.password":
 		return [3]string{"from-file", "from-env", "from-flag"}
 	}
@@ -118,6 +126,15 @@ func samples(key string) [3]string {
 		return [3]string{"2mb", "3mb", "4mb"}
 	}
 	return [3]string{"1", "2", "3"}
+}
+
+// needs are the settings without which one is not valid.
+var needs = map[string][][2]string{
+	"upstream.user":        {{"upstream.password", "x"}},
+	"upstream.ca-file":     {{"upstream.tls", "true"}},
+	"upstream.cert-file":   {{"upstream.tls", "true"}, {"upstream.key-file", "x"}},
+	"upstream.key-file":    {{"upstream.tls", "true"}, {"upstream.cert-file", "x"}},
+	"upstream.server-name": {{"upstream.tls", "true"}},
 }
 
 func fieldIndex(key string) []int {
@@ -155,8 +172,8 @@ func show(t *testing.T, args []string, key string) string {
 func TestFlagWinsOverEnvironmentOverFileOverDefault(t *testing.T) {
 	for _, key := range settings() {
 		t.Run(key, func(t *testing.T) {
-			if key == "upstream.user" { // valid only with a password
-				t.Setenv(envName("upstream.password"), "x")
+			for _, needed := range needs[key] {
+				t.Setenv(envName(needed[0]), needed[1])
 			}
 			value := samples(key)
 			args := []string{"--config", writeFile(t, inFile(key, value[0]))}
@@ -172,6 +189,18 @@ func TestFlagWinsOverEnvironmentOverFileOverDefault(t *testing.T) {
 				t.Errorf("flag over environment: got %s, want %s", got, value[2])
 			}
 		})
+	}
+}
+
+// Each of two settings that are valid only together may come from somewhere else.
+func TestSettingsAreJudgedTogether(t *testing.T) {
+	t.Setenv("LOCKPROXY_UPSTREAM_USER", "somebody")
+	cmd, err := load([]string{"--config", writeFile(t, "upstream:\n  password: secret\n")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if cmd.Upstream.User != "somebody" || cmd.Upstream.Password != "secret" {
+		t.Errorf("got %+v", cmd.Upstream)
 	}
 }
 

@@ -14,6 +14,10 @@ import (
 	"fmt"
 	"io"
 	"os"
+
+	"go.uber.org/zap"
+
+	"lockproxy/internal/certs"
 )
 
 // Exit codes.
@@ -45,10 +49,14 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		fmt.Fprintln(stdout, "lockproxy", version)
 		return exitOK
 	case cmd.Check:
+		if _, err := certs.New(certOptions(cmd.Config, zap.NewNop())); err != nil {
+			fmt.Fprintln(stderr, "lockproxy:", err)
+			return exitUsage
+		}
 		fmt.Fprintln(stdout, "configuration ok")
 		return exitOK
 	case cmd.Health:
-		if err := checkHealth(ctx, cmd.Listen[0], cmd.DialTimeout); err != nil {
+		if err := checkHealth(ctx, cmd.probe(), cmd.DialTimeout); err != nil {
 			fmt.Fprintln(stderr, "lockproxy:", err)
 			return exitFailure
 		}

@@ -15,6 +15,9 @@ import (
 // with an error if it cannot serve.
 type server interface {
 	Run(ctx context.Context) error
+
+	// Reload takes up what can change while it runs. It may be called while Run runs.
+	Reload()
 }
 
 // start builds the proxy and serves until a signal has ended it.
@@ -27,17 +30,21 @@ func start(ctx context.Context, cfg Config, stderr io.Writer) int {
 	signals := make(chan os.Signal, 2) // room for the one that drains and the one that kills
 	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM)
 	defer signal.Stop(signals)
+	hangups := make(chan os.Signal, 1) // one reload serves all that came before it
+	signal.Notify(hangups, syscall.SIGHUP)
+	defer signal.Stop(hangups)
 
 	srv, err := newServer(cfg, log)
 	if err != nil {
 		log.Error("start", zap.Error(err))
 		return exitFailure
 	}
-	return serve(ctx, srv, signals, log)
+	return serve(ctx, srv, signals, hangups, log)
 }
 
-// serve runs srv. The first signal ends its context, upon which it drains; a second one does not wait for that.
-func serve(ctx context.Context, srv server, signals <-chan os.Signal, log *zap.Logger) int {
+// serve runs srv. The first of signals ends its context, upon which it drains; a second one does not wait for that. Each of
+// hangups reloads.
+func serve(ctx context.Context, srv server, signals, hangups <-chan os.Signal, log *zap.Logger) int {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	ended := make(chan error, 1) // the result of Run; one slot, so that an abandoned Run can still end
@@ -52,6 +59,8 @@ func serve(ctx context.Context, srv server, signals <-chan os.Signal, log *zap.L
 				return exitFailure
 			}
 			return exitOK
+		case <-hangups:
+			srv.Reload()
 		case sig := <-signals:
 			if draining {
 				log.Warn("second signal, not waiting for the drain", zap.Stringer("signal", sig))

@@ -18,6 +18,8 @@ type runFunc func(ctx context.Context) error
 
 func (f runFunc) Run(ctx context.Context) error { return f(ctx) }
 
+func (f runFunc) Reload() {}
+
 var _ server = runFunc(nil)
 
 func TestFirstSignalDrains(t *testing.T) {
@@ -33,7 +35,7 @@ func TestFirstSignalDrains(t *testing.T) {
 				}
 				time.Sleep(3 * time.Second) // the drain
 				return nil
-			}), signals, zap.NewNop())
+			}), signals, nil, zap.NewNop())
 			if code != exitOK {
 				t.Errorf("exit code %d, want %d", code, exitOK)
 			}
@@ -54,7 +56,7 @@ func TestSecondSignalDoesNotWait(t *testing.T) {
 		code := serve(t.Context(), runFunc(func(context.Context) error {
 			<-stuck
 			return nil
-		}), signals, zap.NewNop())
+		}), signals, nil, zap.NewNop())
 		if code != exitFailure {
 			t.Errorf("exit code %d, want %d", code, exitFailure)
 		}
@@ -63,7 +65,33 @@ func TestSecondSignalDoesNotWait(t *testing.T) {
 
 func TestServerThatCannotServeIsAFailure(t *testing.T) {
 	broken := runFunc(func(context.Context) error { return errors.New("address in use") })
-	if code := serve(t.Context(), broken, nil, zap.NewNop()); code != exitFailure {
+	if code := serve(t.Context(), broken, nil, nil, zap.NewNop()); code != exitFailure {
 		t.Errorf("exit code %d, want %d", code, exitFailure)
 	}
+}
+
+// reloads is a server that counts.
+type reloads struct {
+	runFunc
+	n int
+}
+
+func (r *reloads) Reload() { r.n++ }
+
+func TestHangupReloadsAndServesOn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		hangups, signals := make(chan os.Signal), make(chan os.Signal)
+		srv := &reloads{runFunc: func(ctx context.Context) error {
+			<-ctx.Done()
+			return nil
+		}}
+		code := make(chan int)
+		go func() { code <- serve(t.Context(), srv, signals, hangups, zap.NewNop()) }()
+		hangups <- syscall.SIGHUP
+		hangups <- syscall.SIGHUP
+		signals <- syscall.SIGTERM
+		if got := <-code; got != exitOK || srv.n != 2 {
+			t.Errorf("exit code %d after %d reloads", got, srv.n)
+		}
+	})
 }

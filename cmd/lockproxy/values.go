@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"math"
 	"strconv"
 	"strings"
@@ -63,6 +64,40 @@ func (s Size) String() string {
 		return fmt.Sprintf("%dkb", s/kibibyte)
 	}
 	return strconv.FormatInt(int64(s), 10)
+}
+
+// FileMode is the permission bits of a file, in octal; 0: not set.
+type FileMode fs.FileMode
+
+// UnmarshalText parses octal digits; what is not a permission is an error.
+func (m *FileMode) UnmarshalText(text []byte) error {
+	if len(text) == 0 {
+		*m = 0
+		return nil
+	}
+	n, err := strconv.ParseUint(string(text), 8, 32)
+	if err != nil || n > uint64(fs.ModePerm) {
+		return fmt.Errorf("%q is not an octal mode like 700", text)
+	}
+	*m = FileMode(n)
+	return nil
+}
+
+// UnmarshalYAML reads a bare 700 or 0700 as octal digits, not as a number.
+func (m *FileMode) UnmarshalYAML(node ast.Node) error {
+	scalar, ok := node.(ast.ScalarNode)
+	if !ok {
+		return errors.New("a mode is octal digits")
+	}
+	return m.UnmarshalText([]byte(scalar.GetToken().Value))
+}
+
+// String is the octal digits; empty if it is not set.
+func (m FileMode) String() string {
+	if m == 0 {
+		return ""
+	}
+	return strconv.FormatUint(uint64(m), 8)
 }
 
 // Secret is a string that does not show itself when printed or logged.

@@ -44,3 +44,17 @@ func TestBadSizesAreErrors(t *testing.T) {
 		}
 	}
 }
+
+func TestModesAreOctalHoweverTheyAreWritten(t *testing.T) {
+	for text, want := range map[string]FileMode{"700": 0o700, "0700": 0o700, `"770"`: 0o770, `""`: 0, "777": 0o777} {
+		cfg, err := readFile(writeFile(t, "unix-socket-perm: "+text))
+		if err != nil || cfg.UnixSocketPerm != want {
+			t.Errorf("%s: got %o, %v; want %o", text, cfg.UnixSocketPerm, err, want)
+		}
+	}
+	for _, text := range []string{"800", "rwx", "-1", "1777", "0o700", "[700]"} {
+		if cfg, err := readFile(writeFile(t, "unix-socket-perm: "+text)); err == nil {
+			t.Errorf("%s is read as %o", text, cfg.UnixSocketPerm)
+		}
+	}
+}

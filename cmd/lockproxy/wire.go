@@ -2,60 +2,124 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"math"
+	"sync"
 	"time"
 
 	"go.uber.org/zap"
 
+	"lockproxy/internal/admin"
+	"lockproxy/internal/certs"
 	"lockproxy/internal/embedded"
 	"lockproxy/internal/proxy"
 	"lockproxy/internal/resp"
 	"lockproxy/internal/upstream"
 )
 
+// service is the proxy with all that runs beside it.
+type service struct {
+	proxy *proxy.Server
+	certs *certs.Store
+	admin *admin.Server    // nil: none
+	redis *embedded.Server // nil: there is an upstream
+	log   *zap.Logger
+}
+
+var _ server = (*service)(nil)
+
 // newServer builds the proxy that cfg describes, with its listeners open.
 func newServer(cfg Config, log *zap.Logger) (server, error) {
-	opts := proxyOptions(cfg, log)
-	if !cfg.Embedded {
-		return newProxy(opts)
-	}
-	redis, err := embedded.Start(embedded.Options{})
-	if err != nil {
-		return nil, fmt.Errorf("start the embedded redis: %w", err)
-	}
-	log.Warn("serving from the embedded redis: nothing is persisted, all keys and locks end with this process")
-	opts.Upstream.Addr = redis.Addr()
-	srv, err := newProxy(opts)
-	if err != nil {
-		redis.Close()
+	s := &service{log: log}
+	if err := s.build(cfg); err != nil {
+		s.abandon()
 		return nil, err
 	}
-	return withEmbedded{srv, redis}, nil
+	return s, nil
 }
 
-// newProxy keeps a nil *proxy.Server out of the interface.
-func newProxy(opts proxy.Options) (server, error) {
-	srv, err := proxy.New(opts)
-	if err != nil {
-		return nil, err
+func (s *service) build(cfg Config) error {
+	var err error
+	if s.certs, err = certs.New(certOptions(cfg, s.log)); err != nil {
+		return err
 	}
-	return srv, nil
+	opts := proxyOptions(cfg, s.certs, s.log)
+	if cfg.Embedded {
+		if s.redis, err = embedded.Start(embedded.Options{}); err != nil {
+			return fmt.Errorf("start the embedded redis: %w", err)
+		}
+		s.log.Warn("serving from the embedded redis: nothing is persisted, all keys and locks end with this process")
+		opts.Upstream.Addr = s.redis.Addr()
+	}
+	if s.proxy, err = proxy.New(opts); err != nil {
+		return err
+	}
+	if cfg.AdminListen != "" {
+		s.admin, err = admin.New(admin.Options{Listen: cfg.AdminListen, Proxy: s.proxy, Logger: s.log.Named("admin")})
+	}
+	return err
 }
 
-// withEmbedded is a proxy with the Redis it serves from, which is closed after it.
-type withEmbedded struct {
-	server
-	redis *embedded.Server
+// abandon closes what a failed build has opened.
+func (s *service) abandon() {
+	if s.proxy != nil {
+		s.proxy.Close()
+	}
+	if s.redis != nil {
+		s.redis.Close()
+	}
 }
 
-func (w withEmbedded) Run(ctx context.Context) error {
-	defer w.redis.Close()
-	return w.server.Run(ctx)
+// Run serves until ctx ends. Operators can look on until the last client has gone.
+func (s *service) Run(ctx context.Context) error {
+	ctx, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	if s.redis != nil {
+		defer s.redis.Close()
+	}
+	if s.admin == nil {
+		return s.proxy.Run(ctx)
+	}
+	adminCtx, stopAdmin := context.WithCancel(context.Background())
+	var beside sync.WaitGroup
+	var adminErr error
+	beside.Go(func() {
+		if adminErr = s.admin.Run(adminCtx); adminErr != nil {
+			stop(adminErr)
+		}
+	})
+	err := s.proxy.Run(ctx)
+	stopAdmin()
+	beside.Wait()
+	return errors.Join(err, adminErr)
+}
+
+// Reload loads certificates again, for connections to come. What it has to say, it logs.
+func (s *service) Reload() {
+	s.log.Info("reloading certificates")
+	_ = s.certs.Reload() // it has been logged, and the old ones stay
+}
+
+// certOptions says which files are needed.
+func certOptions(cfg Config, log *zap.Logger) certs.Options {
+	opts := certs.Options{Logger: log.Named("certs")}
+	if cfg.servesTLS() {
+		opts.Server = &certs.ServerOptions{
+			CertFile: cfg.TLS.CertFile, KeyFile: cfg.TLS.KeyFile, CAFile: cfg.TLS.CAFile, AuthClients: cfg.TLS.AuthClients,
+		}
+	}
+	if cfg.Upstream.TLS {
+		opts.Upstream = &certs.UpstreamOptions{
+			CAFile: cfg.Upstream.CAFile, CertFile: cfg.Upstream.CertFile, KeyFile: cfg.Upstream.KeyFile, ServerName: cfg.Upstream.ServerName,
+		}
+	}
+	return opts
 }
 
 // proxyOptions translates the configuration, in which zero means zero, into options in which zero means the default.
-func proxyOptions(cfg Config, log *zap.Logger) proxy.Options {
+func proxyOptions(cfg Config, store *certs.Store, log *zap.Logger) proxy.Options {
 	opts := proxy.Options{
 		Listen: cfg.Listen,
 		Upstream: upstream.Options{
@@ -68,8 +132,11 @@ func proxyOptions(cfg Config, log *zap.Logger) proxy.Options {
 			MaxPins:     cfg.MaxPins,
 			PinWait:     cfg.PinWait,
 		},
-		Engine:     cfg.Engine,
-		ClientAuth: cfg.ClientAuth,
+		Engine:         cfg.Engine,
+		TLS:            store.Server(),
+		ProxyProtocol:  cfg.ProxyProtocol,
+		UnixSocketPerm: fs.FileMode(cfg.UnixSocketPerm),
+		ClientAuth:     cfg.ClientAuth,
 		Locks: proxy.Locks{
 			Lease:             cfg.Lock.Lease,
 			Grace:             cfg.Lock.Grace,
@@ -81,14 +148,19 @@ func proxyOptions(cfg Config, log *zap.Logger) proxy.Options {
 			Request:      resp.Limits{MaxBulk: int64(cfg.ProtoMaxBulkLen)},
 			Clients:      cfg.MaxClients,
 			Query:        int(cfg.ClientQueryLimit),
+			Unanswered:   int(cfg.ClientPendingLimit),
 			Output:       int(cfg.ClientOutputLimit),
 			FirstCommand: cfg.FirstCommandTimeout,
+			Handshake:    cfg.HandshakeTimeout,
 		},
 		KeepAlive:    cfg.TCP.Keepalive,
 		UserTimeout:  cfg.TCP.UserTimeout,
 		DrainTimeout: cfg.Drain.Timeout,
 		Logger:       log,
 		Version:      version,
+	}
+	if cfg.Upstream.TLS {
+		opts.Upstream.TLS = store.Upstream
 	}
 	if cfg.ClientOutputLimit == 0 {
 		opts.Limits.Output = math.MaxInt

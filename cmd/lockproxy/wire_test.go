@@ -6,6 +6,9 @@ import (
 	"time"
 
 	"go.uber.org/zap"
+
+	"lockproxy/internal/certs"
+	"lockproxy/internal/redistest"
 )
 
 // A setting that is not passed on would be silently ignored.
@@ -14,8 +17,16 @@ func TestEveryOptionOfTheProxyIsSet(t *testing.T) {
 	cfg := NewConfig()
 	cfg.Lock.Grace, cfg.Lock.MaxHold, cfg.FirstCommandTimeout = &grace, time.Minute, time.Second
 	cfg.Upstream.User, cfg.Upstream.Password = "user", "password"
+	cfg.UnixSocketPerm, cfg.Upstream.TLS = 0o700, true
+	cfg.Listen = append(cfg.Listen, "tls:127.0.0.1:0")
+	cfg.TLS.CertFile, cfg.TLS.KeyFile = redistest.NewAuthority(t).Issue(t, "proxy")
+	cfg.TLS.AuthClients = certs.AuthNo
+	store, err := certs.New(certOptions(cfg, zap.NewNop()))
+	if err != nil {
+		t.Fatal(err)
+	}
 	notConfigured := map[string]bool{
-		"uuid": true, "Upstream.TLS": true, "Upstream.Logger": true, "Limits.Unanswered": true,
+		"uuid": true, "Upstream.Logger": true,
 		"Limits.Request.MaxArgs": true, "Limits.Request.MaxInline": true,
 	}
 	var walk func(prefix string, v reflect.Value)
@@ -24,6 +35,10 @@ func TestEveryOptionOfTheProxyIsSet(t *testing.T) {
 			name := prefix + field.Name
 			switch {
 			case notConfigured[name]:
+			case name == "TLS": // a struct of others
+				if value.IsZero() {
+					t.Errorf("option %s is not set", name)
+				}
 			case value.Kind() == reflect.Struct:
 				walk(name+".", value)
 			case value.IsZero():
@@ -31,13 +46,13 @@ func TestEveryOptionOfTheProxyIsSet(t *testing.T) {
 			}
 		}
 	}
-	walk("", reflect.ValueOf(proxyOptions(cfg, zap.NewNop())))
+	walk("", reflect.ValueOf(proxyOptions(cfg, store, zap.NewNop())))
 }
 
 func TestZeroOfASettingIsNotADefaultOfTheProxy(t *testing.T) {
 	cfg := NewConfig()
 	cfg.ClientOutputLimit, cfg.TCP.UserTimeout, cfg.Drain.Timeout = 0, 0, 0
-	opts := proxyOptions(cfg, zap.NewNop())
+	opts := proxyOptions(cfg, new(certs.Store), zap.NewNop())
 	if opts.Limits.Output < 1<<31-1 {
 		t.Errorf("output limit %d, want none", opts.Limits.Output)
 	}

@@ -22,5 +22,6 @@ func newLoops(_ *Server, engine string) ([]*loop, error) {
 }
 
 func (*loop) run()                                    {}
+func (*loop) discard()                                {}
 func (*loop) stop()                                   {}
 func (*loop) adopt(net.Conn, string, ...[]byte) error { return errors.ErrUnsupported }

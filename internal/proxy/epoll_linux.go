@@ -170,6 +170,11 @@ func (l *loop) stop() {
 		l.mu.Unlock()
 	})
 	<-l.done
+	l.discard()
+}
+
+// discard gives up a loop that does not run.
+func (l *loop) discard() {
 	_ = unix.Close(l.evfd)
 	_ = unix.Close(l.epfd)
 }

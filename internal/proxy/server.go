@@ -58,13 +58,21 @@ func New(opts Options) (*Server, error) {
 	for _, addr := range opts.Listen {
 		ln, err := opts.listen(addr)
 		if err != nil {
-			srv.closeListeners()
-			e.locks.pool.Release()
+			srv.Close()
 			return nil, fmt.Errorf("listen: %w", err)
 		}
 		srv.listeners = append(srv.listeners, ln)
 	}
 	return srv, nil
+}
+
+// Close gives up a server that will not Run.
+func (srv *Server) Close() {
+	srv.closeListeners()
+	for _, l := range srv.loops {
+		l.discard()
+	}
+	srv.env.locks.pool.Release()
 }
 
 // Addrs are the addresses that clients can connect to.
