@@ -72,14 +72,23 @@ func fences(all []*hold) (bad []string) {
 	return bad
 }
 
-// outOfOrder finds fair waiters that overtook others: one was seen behind the other in the queue, and was granted the
-// lock with a smaller fence. Waiters that gave up or were killed have no grant and prove nothing.
+// outOfOrder finds fair waiters that overtook others: one asked when the other had been seen in the queue, or was seen
+// behind it there, and was granted the lock with a smaller fence. Waiters that gave up or were killed have no grant and
+// prove nothing.
 func (s *stand) outOfOrder(histories map[string][]op) (bad []string) {
 	granted := make(map[string]op) // by owner: the commands that waited
 	for _, ops := range histories {
 		for _, o := range ops {
 			if _, again := granted[o.Key+" "+o.Owner]; o.Verb == "FAIRLOCK" && o.Named && o.Out == acquired && !again {
 				granted[o.Key+" "+o.Owner] = o
+			}
+		}
+	}
+	for _, first := range granted {
+		at, seen := s.watcher.queued[first.Key][first.Owner]
+		for _, second := range granted {
+			if seen && second.Key == first.Key && at < second.Call && second.Fence < first.Fence {
+				bad = append(bad, fmt.Sprintf("%v\n  came after %v\n  though queued at %.3f, before it asked", first, second, seconds(at)))
 			}
 		}
 	}

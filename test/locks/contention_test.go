@@ -13,13 +13,21 @@ import (
 // Each of these tests uses the default lease of 30 s: what is only found again when a lease runs out is late.
 
 func TestNoWakeUpIsLost(t *testing.T) {
-	const clients, rounds = 8, 60
 	redis := redistest.Start(t)
 	p := []*proxy{startProxy(t, redis.Addr()), startProxy(t, redis.Addr())}
-	for _, verb := range []string{"LOCK", "FAIRLOCK"} {
-		t.Run(verb, func(t *testing.T) {
+	for _, c := range []struct {
+		verb            string
+		clients, rounds int
+	}{
+		{"LOCK", 8, 60},
+		{"FAIRLOCK", 8, 60},
+		{"LOCK", 2, 1000}, // one client at each proxy: nobody else wakes the one that missed it
+		{"FAIRLOCK", 2, 500},
+	} {
+		verb, rounds := c.verb, c.rounds
+		t.Run(fmt.Sprint(c.clients, " times ", verb), func(t *testing.T) {
 			var done sync.WaitGroup
-			for i := range clients {
+			for i := range c.clients {
 				c := dial(t, p[i%2].addr, 2)
 				done.Go(func() {
 					for range rounds {
@@ -36,6 +44,32 @@ func TestNoWakeUpIsLost(t *testing.T) {
 				})
 			}
 			done.Wait()
+		})
+	}
+}
+
+func TestReleaseBeforeTheSubscriptionIsNoticed(t *testing.T) {
+	for _, verb := range []string{"LOCK", "FAIRLOCK"} {
+		t.Run(verb, func(t *testing.T) {
+			redis := redistest.Start(t)
+			link, err := newRelay(redis.Addr())
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(link.close)
+			// A short lease, so that renewals open the proxy's own connection for scripts before the one for messages.
+			p := startProxy(t, link.ln.Addr().String(), "--lock-lease", short.String())
+			b := dial(t, p.addr, 2)
+			b.fence("LOCK warm")
+			watch(t, redis, "warm", 2*short, func(int64) {})
+			a := dial(t, startProxy(t, redis.Addr()).addr, 2)
+			a.fence("LOCK a")
+			link.entry.shut()
+			b.start(verb + " a")
+			b.silent(200 * time.Millisecond) // it has tried by now, and cannot subscribe
+			a.want("UNLOCK a", 1)
+			link.entry.open()
+			granted(t, verb+" a", b.later(3*time.Second))
 		})
 	}
 }

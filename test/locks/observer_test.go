@@ -20,6 +20,7 @@ type observer struct {
 	// Owned by watch until done.
 	looks   int
 	eternal []string                       // locks seen without a TTL
+	queued  map[string]map[string]int64    // by key: fair waiters, and when they were first seen in the queue
 	ahead   map[string]map[[2]string]int64 // by key: first seen before second, at the first such look
 	longest map[string]int                 // by key: longest queue
 }
@@ -31,9 +32,11 @@ func observe(client *redis.Client, keys []string) *observer {
 	ctx, cancel := context.WithCancel(context.Background())
 	o := &observer{
 		redis: client, keys: keys, end: cancel,
-		ahead: make(map[string]map[[2]string]int64), longest: make(map[string]int),
+		queued: make(map[string]map[string]int64), ahead: make(map[string]map[[2]string]int64),
+		longest: make(map[string]int),
 	}
 	for _, key := range keys {
+		o.queued[key] = make(map[string]int64)
 		o.ahead[key] = make(map[[2]string]int64)
 	}
 	o.done.Go(func() { o.watch(ctx) })
@@ -80,6 +83,9 @@ func (o *observer) look(ctx context.Context) {
 		owners := queues[i].Val()
 		o.longest[key] = max(o.longest[key], len(owners))
 		for a, first := range owners {
+			if _, seen := o.queued[key][first]; !seen {
+				o.queued[key][first] = mono()
+			}
 			for _, second := range owners[a+1:] {
 				pair := [2]string{first, second}
 				if _, seen := o.ahead[key][pair]; !seen {

@@ -85,6 +85,7 @@ type relay struct {
 	ln     net.Listener
 	target string
 	gates  [2]*gate // to the target, and back
+	entry  *gate    // new connections
 	done   sync.WaitGroup
 
 	mu    sync.Mutex
@@ -96,7 +97,7 @@ func newRelay(target string) (*relay, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &relay{ln: ln, target: target, gates: [2]*gate{newGate(), newGate()}, conns: make(map[*net.TCPConn]struct{})}
+	r := &relay{ln: ln, target: target, gates: [2]*gate{newGate(), newGate()}, entry: newGate(), conns: make(map[*net.TCPConn]struct{})}
 	r.done.Go(r.accept)
 	return r, nil
 }
@@ -105,6 +106,7 @@ func (r *relay) close() {
 	r.ln.Close()
 	r.gates[0].open()
 	r.gates[1].open()
+	r.entry.open()
 	r.mu.Lock()
 	for c := range r.conns {
 		c.Close()
@@ -141,6 +143,7 @@ func (r *relay) serve(client *net.TCPConn) {
 	}
 	defer r.remove(client)
 	r.gates[0].pass()
+	r.entry.pass()
 	c, err := net.Dial("tcp", r.target)
 	if err != nil {
 		_ = client.SetLinger(0)

@@ -196,6 +196,39 @@ func TestKilledProxyLeavesKeysThatExpire(t *testing.T) {
 	dial(t, p1.addr, 2).fence("LOCK a WAIT 1000")
 }
 
+func TestLockThatWasTakenAwayIsNotRenewed(t *testing.T) {
+	redis := redistest.Start(t)
+	p1 := startProxy(t, redis.Addr(), "--lock-lease", "1500ms")
+	p2 := startProxy(t, redis.Addr())
+	b := dial(t, p2.addr, 2)
+	for name, take := range map[string]func(){
+		"FORCEUNLOCK at another proxy": func() { b.want("FORCEUNLOCK a", 1) },
+		"DEL":                          func() { b.want("DEL a", 1) },
+		"FLUSHALL":                     func() { b.want("FLUSHALL", "OK") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			a := dial(t, p1.addr, 3)
+			fence := a.fence("LOCK a")
+			take()
+			b.fence("TRYLOCK a PX 1000")
+			last := int64(1001)
+			// The next renewal is due within a third of the lease.
+			watch(t, redis, "a", 700*time.Millisecond, func(pttl int64) {
+				if pttl > last || pttl < 0 {
+					t.Fatalf("PTTL %d after %d of a lease that nobody renews", pttl, last)
+				}
+				last = pttl
+			})
+			push, err := a.nextPush(patience)
+			if got, want := fmt.Sprint(push), fmt.Sprintf("[lock-lost a %d gone]", fence); err != nil || got != want {
+				t.Errorf("push %s %v, want %s", got, err, want)
+			}
+			a.want("UNLOCK a", "-LOSTLEASE")
+			b.want("UNLOCK a", 1)
+		})
+	}
+}
+
 func TestStoppedProxyResurrectsNoLock(t *testing.T) {
 	redis := redistest.Start(t)
 	p1 := startProxy(t, redis.Addr(), "--lock-lease", short.String())
