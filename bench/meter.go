@@ -14,8 +14,9 @@ import (
 
 // meter measures what a server, the Redis behind it and this program use between two moments.
 type meter struct {
-	s    *fleet.Server
-	from usage
+	s      *fleet.Server
+	from   usage
+	asking float64 // allocations of asking for the number of allocations
 }
 
 type usage struct {
@@ -25,8 +26,12 @@ type usage struct {
 }
 
 func newMeter(ctx context.Context, s *fleet.Server) (*meter, error) {
+	first, err := read(ctx, s)
+	if err != nil {
+		return nil, err
+	}
 	from, err := read(ctx, s)
-	return &meter{s, from}, err
+	return &meter{s, from, from.mallocs - first.mallocs}, err
 }
 
 func read(ctx context.Context, s *fleet.Server) (u usage, err error) {
@@ -87,7 +92,7 @@ func (m *meter) end(ctx context.Context, values map[string]float64, operations f
 	each("redis", to.redis-m.from.redis)
 	each("self", to.self-m.from.self)
 	if m.from.mallocs >= 0 && operations > 0 {
-		values["allocs"] = (to.mallocs - m.from.mallocs) / operations
+		values["allocs"] = max(0, to.mallocs-m.from.mallocs-m.asking) / operations
 	}
 	return seconds, nil
 }

@@ -76,8 +76,8 @@ func fullPlan() plan {
 
 func quickPlan() plan {
 	return plan{
-		rounds: 1, warm: 100 * time.Millisecond, measure: 300 * time.Millisecond,
-		idle: 1000, storm: 1000, held: 5000, lease: 1500 * time.Millisecond, kills: 3, rates: []float64{10_000},
+		rounds: 1, warm: 100 * time.Millisecond, measure: 200 * time.Millisecond,
+		idle: 500, storm: 1000, held: 5000, lease: 1500 * time.Millisecond, kills: 3, rates: []float64{10_000},
 	}
 }
 

@@ -39,8 +39,6 @@ type Server struct {
 // Programs are the paths of the programs that a fleet is made of; a missing one is "".
 type Programs struct {
 	Redis, RedisBenchmark, Twemproxy, HAProxy, Lockproxy string
-	// help is what lockproxy says of its flags.
-	help string
 }
 
 // Find looks for the installed programs. lockproxy is the path of the one to measure.
@@ -52,11 +50,6 @@ func Find(lockproxy string) (Programs, error) {
 	if p.Redis == "" {
 		return p, fmt.Errorf("redis-server: %w", exec.ErrNotFound)
 	}
-	help, err := exec.Command(lockproxy, "--help").CombinedOutput()
-	if err != nil {
-		return p, fmt.Errorf("lockproxy --help: %w", err)
-	}
-	p.help = string(help)
 	return p, nil
 }
 
@@ -262,12 +255,10 @@ func (f *Fleet) lockproxy(ctx context.Context, opts Options, s *Server) (err err
 		"--listen", s.Addr, "--upstream", s.RedisAddr, "--engine", engine,
 		"--max-clients", fmt.Sprint(f.fileLimit), "--log-level", "warn",
 	}, opts.Lockproxy...)
-	if strings.Contains(opts.Programs.help, "--admin=") {
-		if s.Metrics, err = f.freePort(); err != nil {
-			return err
-		}
-		args = append(args, "--admin", s.Metrics)
+	if s.Metrics, err = f.freePort(); err != nil {
+		return err
 	}
+	args = append(args, "--admin-listen", s.Metrics)
 	s.Proxy, err = f.run(ctx, s.Addr, strings.ReplaceAll(s.Name, " ", "-"), opts.Programs.Lockproxy, args...)
 	return err
 }
