@@ -1,0 +1,260 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"crypto/tls"
+	"io"
+	"math/big"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"lockproxy/internal/redistest"
+)
+
+// process is the program, running.
+type process struct {
+	t    *testing.T
+	cmd  *exec.Cmd
+	log  *logBuffer
+	once sync.Once
+}
+
+// logBuffer collects what a process writes.
+type logBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (l *logBuffer) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+func (l *logBuffer) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
+}
+
+// startProcess runs the program until the test ends: this test binary, which is lockproxy if it is called that.
+func startProcess(t *testing.T, args ...string) *process {
+	t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &process{t: t, cmd: exec.Command(self), log: &logBuffer{}}
+	p.cmd.Args = append([]string{"lockproxy", "--drain-timeout", "10ms"}, args...)
+	p.cmd.Stderr = p.log
+	if err := p.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = p.cmd.Process.Signal(syscall.SIGTERM) // it may have ended
+		p.awaitEnd()
+		if t.Failed() {
+			t.Log(p.log)
+		}
+	})
+	return p
+}
+
+// awaitEnd expects the process to end well.
+func (p *process) awaitEnd() {
+	p.once.Do(func() {
+		if err := p.cmd.Wait(); err != nil {
+			p.t.Errorf("the process ended with %v", err)
+		}
+	})
+}
+
+// awaitLog waits until the process has logged all words on one line, n times, and returns the last such line.
+func (p *process) awaitLog(n int, words ...string) (line string) {
+	p.t.Helper()
+	redistest.Eventually(p.t, 20*time.Second, "the log to have "+strings.Join(words, " "), func() bool {
+		found := 0
+		for l := range strings.SplitSeq(p.log.String(), "\n") {
+			all := true
+			for _, word := range words {
+				all = all && strings.Contains(l, word)
+			}
+			if all {
+				found, line = found+1, l
+			}
+		}
+		return found >= n
+	})
+	return line
+}
+
+// addr is where the process listens: on a port that it has chosen.
+func (p *process) addr(logger string) string {
+	p.t.Helper()
+	line := p.awaitLog(1, `"msg":"listening"`, logger)
+	_, after, _ := strings.Cut(line, `"addr":"`)
+	addr, _, _ := strings.Cut(after, `"`)
+	return addr
+}
+
+// dialTLS connects and returns the serial number of the certificate that is shown.
+func dialTLS(t *testing.T, addr string, cfg *tls.Config) (*tls.Conn, *big.Int) {
+	t.Helper()
+	nc, err := tls.DialWithDialer(&net.Dialer{Timeout: 20 * time.Second}, "tcp", addr, cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { nc.Close() })
+	if err := nc.SetDeadline(time.Now().Add(20 * time.Second)); err != nil {
+		t.Fatal(err)
+	}
+	return nc, nc.ConnectionState().PeerCertificates[0].SerialNumber
+}
+
+// ping expects a PONG.
+func ping(t *testing.T, nc net.Conn) {
+	t.Helper()
+	if _, err := io.WriteString(nc, "PING\r\n"); err != nil {
+		t.Fatal(err)
+	}
+	if line, err := bufio.NewReader(nc).ReadString('\n'); line != "+PONG\r\n" {
+		t.Fatalf("PING was answered %q, %v", line, err)
+	}
+}
+
+func TestHangupReloadsCertificatesAndDropsNobody(t *testing.T) {
+	a := redistest.NewAuthority(t)
+	_, redisAddr := redistest.StartTLS(t, a)
+	cert, key := a.Issue(t, "proxy")
+	upstreamCert, upstreamKey := a.Issue(t, "upstream")
+	p := startProcess(t, "--listen", "tls:127.0.0.1:0", "--tls-cert-file", cert, "--tls-key-file", key, "--tls-auth-clients", "no",
+		"--upstream", redisAddr, "--upstream-tls", "--upstream-ca-file", a.File(), "--upstream-cert-file", upstreamCert, "--upstream-key-file", upstreamKey)
+	addr := p.addr("")
+	cfg := &tls.Config{RootCAs: a.Pool(), ServerName: "localhost"}
+	old, oldSerial := dialTLS(t, addr, cfg)
+	ping(t, old)
+
+	a.Issue(t, "proxy") // replaces the files
+	if err := p.cmd.Process.Signal(syscall.SIGHUP); err != nil {
+		t.Fatal(err)
+	}
+	p.awaitLog(4, `"msg":"certificate loaded"`)
+	renewed, newSerial := dialTLS(t, addr, cfg)
+	if newSerial.Cmp(oldSerial) == 0 {
+		t.Error("a new client was shown the old certificate")
+	}
+	ping(t, renewed)
+	ping(t, old)
+
+	if err := os.WriteFile(key, []byte("not a key"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := p.cmd.Process.Signal(syscall.SIGHUP); err != nil {
+		t.Fatal(err)
+	}
+	p.awaitLog(1, "certificates not reloaded", key)
+	third, serial := dialTLS(t, addr, cfg)
+	if serial.Cmp(newSerial) != 0 {
+		t.Error("a failed reload changed the certificate")
+	}
+	ping(t, third)
+	ping(t, old)
+}
+
+// The health check finds its way to every kind of listener.
+func TestHealthOfEveryKindOfListener(t *testing.T) {
+	a := redistest.NewAuthority(t)
+	redis := redistest.Start(t)
+	cert, key := a.Issue(t, "proxy")
+	for _, listener := range []string{"127.0.0.1:0", "tls:127.0.0.1:0"} {
+		for _, header := range []string{"off", "optional", "required"} {
+			args := []string{"--proxy-protocol", header, "--tls-cert-file", cert, "--tls-key-file", key, "--tls-ca-file", a.File(), "--upstream", redis.Addr()}
+			p := startProcess(t, append(args, "--listen", listener)...)
+			addr := p.addr("")
+			if strings.HasPrefix(listener, tlsPrefix) {
+				addr = tlsPrefix + addr
+			}
+			p.awaitLog(1, "upstream is there")
+			var out strings.Builder
+			if code := run(t.Context(), append(args, "--health", "--listen", addr), &out, &out); code != exitOK {
+				t.Errorf("%s, PROXY header %s: %s", listener, header, &out)
+			}
+		}
+	}
+}
+
+func TestCheckLoadsCertificates(t *testing.T) {
+	a := redistest.NewAuthority(t)
+	cert, key := a.Issue(t, "proxy")
+	_, otherKey := a.Issue(t, "other")
+	for keyFile, want := range map[string]int{key: exitOK, otherKey: exitUsage, "absent.key": exitUsage} {
+		var out strings.Builder
+		args := []string{"--check", "--listen", "tls:127.0.0.1:0", "--tls-auth-clients", "no", "--tls-cert-file", cert, "--tls-key-file", keyFile}
+		if code := run(t.Context(), args, &out, &out); code != want {
+			t.Errorf("%s: exit code %d, want %d: %s", keyFile, code, want, &out)
+		}
+	}
+}
+
+func TestAdminServerIsThereUntilTheLastClientHasGone(t *testing.T) {
+	redis := redistest.Start(t)
+	p := startProcess(t, "--listen", "127.0.0.1:0", "--admin-listen", ":0", "--upstream", redis.Addr(), "--drain-timeout", "20s")
+	admin := "http://" + p.addr(`"logger":"admin"`)
+	var addr string
+	for line := range strings.SplitSeq(p.log.String(), "\n") {
+		if strings.Contains(line, `"msg":"listening"`) && !strings.Contains(line, "admin") {
+			_, after, _ := strings.Cut(line, `"addr":"`)
+			addr, _, _ = strings.Cut(after, `"`)
+		}
+	}
+	nc, err := net.Dial("tcp", addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer nc.Close()
+	if _, err := io.WriteString(nc, "LOCK held\r\n"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := bufio.NewReader(nc).ReadString('\n'); err != nil {
+		t.Fatal(err)
+	}
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: 20 * time.Second}
+	get := func(path string) (int, string) {
+		answer, err := client.Get(admin + path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer answer.Body.Close()
+		b, err := io.ReadAll(answer.Body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return answer.StatusCode, string(b)
+	}
+	if status, body := get("/readyz"); status != http.StatusOK {
+		t.Errorf("readyz: %d %s", status, body)
+	}
+	if _, body := get("/metrics"); !strings.Contains(body, "\nlockproxy_locks_held 1\n") {
+		t.Error("the lock is not in the metrics")
+	}
+	if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	redistest.Eventually(t, 20*time.Second, "readyz to say that it drains", func() bool {
+		status, body := get("/readyz")
+		return status == http.StatusServiceUnavailable && body == "draining\n"
+	})
+	if _, body := get("/"); !strings.Contains(body, "Draining") {
+		t.Error("the page does not say that it drains")
+	}
+	nc.Close() // and with it the drain ends
+	p.awaitEnd()
+}
