@@ -26,14 +26,15 @@ const root = "../.."
 var arrows = map[string][]string{
 	"cmd/lockproxy":      {"internal/admin", "internal/certs", "internal/embedded", "internal/proxy", "internal/resp", "internal/upstream"},
 	"internal/admin":     {"internal/proxy"}, // it reads the counters
+	"internal/buffers":   {},
 	"internal/certs":     {},
 	"internal/embedded":  {},
 	"internal/house":     {},
 	"internal/lockcmds":  {"internal/resp", "internal/watchdog"},
-	"internal/proxy":     {"internal/lockcmds", "internal/resp", "internal/upstream"},
+	"internal/proxy":     {"internal/buffers", "internal/lockcmds", "internal/resp", "internal/upstream"},
 	"internal/redistest": {},
 	"internal/resp":      {},
-	"internal/upstream":  {"internal/resp"},
+	"internal/upstream":  {"internal/buffers", "internal/resp"},
 	"internal/watchdog":  {},
 }
 

@@ -3,12 +3,14 @@ package proxy
 import (
 	"go.uber.org/zap"
 
+	"lockproxy/internal/buffers"
 	"lockproxy/internal/upstream"
 )
 
 // output is the session's side toward the client: bytes in the order in which the client gets them.
 type output struct {
-	out     []byte
+	out     []byte    // not yet taken by an engine
+	full    [][]byte  // what was in out before, each about chunkSize; goes first
 	spare   []byte    // an emptied buffer for reuse
 	writing bool      // an engine is writing what it has taken
 	closing bool      // the connection closes when all output is written
@@ -66,11 +68,19 @@ func (s *Session) place(b []byte) {
 		last.b = append(last.b, b...)
 		return
 	}
-	if s.out == nil {
+	switch {
+	case s.out == nil:
 		s.out, s.spare = s.spare, nil
+	case len(s.out)+len(b) > chunkSize && len(s.out) > chunkSize/2:
+		// A client that does not read makes more chunks, and nothing is copied again.
+		s.full = append(s.full, s.out)
+		s.out = nil
 	}
-	s.out = append(s.out, b...)
+	s.out = buffers.Append(s.out, b, 0)
 }
+
+// chunkSize is how much output is written at once at the most, unless a single piece has more.
+const chunkSize = 256 << 10
 
 // stall makes the output behind this point wait for the reply of c.
 func (s *Session) stall(c *scriptCall) { s.stalled = append(s.stalled, segment{owner: c}) }
@@ -131,10 +141,18 @@ func (s *Session) BeginWrite() (b []byte, last bool) {
 	if s.writing {
 		return nil, false
 	}
-	if len(s.out) == 0 {
+	switch {
+	case len(s.full) > 0:
+		b = s.full[0]
+		s.full[0] = nil
+		if s.full = s.full[1:]; len(s.full) == 0 {
+			s.full = nil // a burst must not keep its memory
+		}
+	case len(s.out) > 0:
+		b, s.out = s.out, nil
+	default:
 		return nil, s.closing
 	}
-	b, s.out = s.out, nil
 	s.writing = true
 	return b, s.closing
 }
@@ -145,7 +163,9 @@ func (s *Session) EndWrite(b []byte) {
 	defer s.mu.Unlock()
 	s.writing = false
 	s.unread -= len(b)
-	if cap(b) <= maxKept && s.spare == nil {
+	if cap(b) > maxKept {
+		buffers.Free(b)
+	} else if s.spare == nil {
 		s.spare = b[:0]
 	}
 }

@@ -7,6 +7,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"lockproxy/internal/buffers"
 	"lockproxy/internal/lockcmds"
 	"lockproxy/internal/resp"
 	"lockproxy/internal/upstream"
@@ -107,11 +108,11 @@ func (s *Session) feed(b []byte) (alive, output bool) {
 	switch {
 	case s.over():
 	case len(s.in) > 0:
-		s.in = append(s.in, b...)
+		s.in = buffers.Append(s.in, b, s.guard.Need())
 		s.advance()
 	default:
 		if n := s.consume(b); n < len(b) && !s.over() {
-			s.in = append(s.in, b[n:]...)
+			s.in = buffers.Append(s.in, b[n:], s.guard.Need())
 		}
 	}
 	if len(s.in) > s.env.opts.Limits.Query {
@@ -171,6 +172,7 @@ func (s *Session) gone() bool { return s.ended || s.closing }
 // shrink empties a buffer and drops it if it has grown beyond what an ordinary client needs.
 func shrink(b []byte) []byte {
 	if cap(b) > maxKept {
+		buffers.Free(b)
 		return nil
 	}
 	return b[:0]

@@ -3,8 +3,8 @@ package proxy
 // A large command need not be held whole: once its name is known and it is one that only carries data, the session takes a
 // pin and sends what has arrived, piece by piece. The lane stays free for others meanwhile.
 const (
-	// streamFrom is how much of a command must have arrived before it is streamed. Smaller ones are cheaper on the lane.
-	streamFrom = 1 << 20
+	// streamFrom is how large a command must announce itself to be streamed. Smaller ones are cheaper on the lane.
+	streamFrom = 4 << 20
 
 	// streamBacklog is how much of it may wait for Redis before the client is not read any more.
 	streamBacklog = 1 << 20
@@ -13,10 +13,10 @@ const (
 // stream sends the start of a command that is not whole yet, if that is worth while and possible. It returns how many bytes
 // of buf it has dealt with.
 func (s *Session) stream(table *policyTable, buf []byte) int {
-	n := s.guard.Checked()
-	if n < streamFrom && !s.streaming || s.wait != nothing || s.ended {
+	if s.guard.Need() < streamFrom && s.guard.Checked() < streamFrom && !s.streaming || s.wait != nothing || s.ended {
 		return 0
 	}
+	n := s.guard.Checked()
 	if !s.streaming && !s.beginStream(table) {
 		return 0
 	}

@@ -131,7 +131,7 @@ func (w *wire) flush() {
 		}
 		switch {
 		case w.off == len(w.out):
-			w.spare = shrinkTo(w.out, maxLaneSpare)
+			w.spare = shrink(w.out)
 			w.out = nil
 		case err == nil:
 		case again(err):
@@ -145,16 +145,6 @@ func (w *wire) flush() {
 			return
 		}
 	}
-}
-
-// maxLaneSpare bounds the write buffer that a lane keeps for the next round.
-const maxLaneSpare = 256 << 10
-
-func shrinkTo(b []byte, most int) []byte {
-	if cap(b) > most {
-		return nil
-	}
-	return b[:0]
 }
 
 var _ upstream.Mover = (*wire)(nil)

@@ -5,13 +5,12 @@ import (
 	"net"
 	"runtime"
 	"sync"
+
+	"lockproxy/internal/buffers"
 )
 
 // readSize is how much one read from Redis may bring. At 16 KiB deep pipelines cost four times the system calls.
 const readSize = 64 << 10
-
-// maxSpare bounds the write buffer that is kept for the next round.
-const maxSpare = 256 << 10
 
 // serve moves a stream's bytes until its connection fails or stop is closed, then closes the connection. Both of its
 // loops have ended when it returns.
@@ -103,7 +102,8 @@ func (w *writer) loop() {
 				return
 			}
 			spare = b
-			if cap(spare) > maxSpare {
+			if cap(spare) > buffers.Small {
+				buffers.Free(spare)
 				spare = nil
 			}
 		}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"sync"
 
+	"lockproxy/internal/buffers"
 	"lockproxy/internal/resp"
 )
 
@@ -101,7 +102,7 @@ func (s *stream) append(b []byte, to Receiver, n int) error {
 		s.mu.Unlock()
 		return ErrDown
 	}
-	s.out = append(s.out, b...)
+	s.out = buffers.Append(s.out, b, 0)
 	if last := len(s.queue) - 1; last >= 0 && s.queue[last].to == to {
 		s.queue[last].n += n
 	} else if n > 0 {

@@ -1,0 +1,64 @@
+// Package buffers recycles large byte slices, so that megabyte values do not make garbage. Small slices are ordinary ones:
+// up to Small bytes the garbage collector is the better pool.
+//
+//	dst = buffers.Append(dst, b, announced) ─▶ … ─▶ buffers.Free(dst)
+//
+// A slice belongs to one owner at a time. Who frees it must not use it any more, nor any slice of it.
+package buffers
+
+import (
+	"math/bits"
+	"sync"
+)
+
+const (
+	// Small is the largest slice that is left to the garbage collector.
+	Small = 32 << 10
+	// Large is the largest slice that is kept for reuse. Values beyond it are streamed, or rare.
+	Large = 4 << 20
+)
+
+// classes are the pools, by power of two: 64 KiB, 128 KiB … Large.
+var classes [7]sync.Pool
+
+// class is the pool whose slices have room for n bytes; -1: none.
+func class(n int) int {
+	if n <= Small || n > Large {
+		return -1
+	}
+	return bits.Len(uint(n-1)) - bits.Len(uint(Small))
+}
+
+// Get returns an empty slice with room for n bytes at least.
+func Get(n int) []byte {
+	c := class(n)
+	if c < 0 {
+		return make([]byte, 0, n)
+	}
+	if p, ok := classes[c].Get().(*[]byte); ok {
+		return (*p)[:0]
+	}
+	return make([]byte, 0, Small<<(c+1))
+}
+
+// Append appends b to dst, which it may free. If dst must grow beyond Small, it gets room for announced bytes at once, up to
+// Large: announced is what is known to follow, or 0.
+func Append(dst, b []byte, announced int) []byte {
+	n := len(dst) + len(b)
+	if n <= cap(dst) || n <= Small {
+		return append(dst, b...)
+	}
+	grown := Get(max(n, min(announced, Large), min(2*cap(dst), Large)))
+	grown = append(append(grown, dst...), b...)
+	Free(dst)
+	return grown
+}
+
+// Free gives a slice back. Small ones and those that no pool keeps are left to the garbage collector.
+func Free(b []byte) {
+	c := class(cap(b))
+	if c < 0 || cap(b) != Small<<(c+1) {
+		return
+	}
+	classes[c].Put(&b)
+}
