@@ -121,13 +121,13 @@ func ordered(s Session, l *watchdog.Lease, send, abandoned func()) {
 func (e *Engine) sendAcquire(w *waiter) {
 	call := Call{
 		Script: e.scripts.acquire,
-		Keys:   arguments(w.key, fenceOf(w.key, e.opts.Cluster)),
-		Args:   arguments(w.owner, millis(w.lease)),
+		Keys:   []string{w.key, fenceOf(w.key, e.opts.Cluster)},
+		Args:   []string{w.owner, millis(w.lease)},
 		Done:   func(reply resp.Value, err error) []byte { return e.acquired(w, reply, err) },
 	}
 	if w.fair() {
 		keys, args := e.fairCall(w)
-		call.Script, call.Keys, call.Args = e.scripts.fair, arguments(keys...), arguments(args...)
+		call.Script, call.Keys, call.Args = e.scripts.fair, keys, args
 	}
 	w.sentAt = time.Now()
 	w.c.s.Script(call)

@@ -31,8 +31,8 @@ func (e *Engine) startExtend(s Session, cmd Command) {
 		sentAt := time.Now()
 		s.Script(Call{
 			Script: e.scripts.extend,
-			Keys:   arguments(cmd.Key, channelOf(cmd.Key), queueOf(cmd.Key)),
-			Args:   arguments(owner, millis(cmd.Lease), e.opts.Publish),
+			Keys:   []string{cmd.Key, channelOf(cmd.Key), queueOf(cmd.Key)},
+			Args:   []string{owner, millis(cmd.Lease), e.opts.Publish},
 			GoOn:   true,
 			Done: func(reply resp.Value, err error) []byte {
 				a, err := answerOf(reply, err)
@@ -89,8 +89,8 @@ func (e *Engine) extended(
 func (e *Engine) startForce(s Session, cmd Command) {
 	s.Script(Call{
 		Script: e.scripts.force,
-		Keys:   arguments(cmd.Key, channelOf(cmd.Key), queueOf(cmd.Key)),
-		Args:   arguments(e.opts.Publish),
+		Keys:   []string{cmd.Key, channelOf(cmd.Key), queueOf(cmd.Key)},
+		Args:   []string{e.opts.Publish},
 		GoOn:   true,
 		Done: func(reply resp.Value, err error) []byte {
 			a, err := answerOf(reply, err)

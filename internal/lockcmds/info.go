@@ -15,7 +15,7 @@ func (e *Engine) startInfo(s Session, cmd Command) {
 	proto := s.Proto()
 	s.Script(Call{
 		Script: e.scripts.info,
-		Keys:   arguments(cmd.Key, queueOf(cmd.Key)),
+		Keys:   []string{cmd.Key, queueOf(cmd.Key)},
 		GoOn:   true,
 		Done: func(reply resp.Value, err error) []byte {
 			switch {

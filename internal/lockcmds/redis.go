@@ -180,18 +180,3 @@ func millis(d time.Duration) string {
 	}
 	return itoa(d.Milliseconds())
 }
-
-// arguments turns strings into what a Call carries.
-func arguments(s ...string) [][]byte {
-	size := 0
-	for _, one := range s {
-		size += len(one)
-	}
-	out, buf := make([][]byte, len(s), len(s)+2), make([]byte, 0, size)
-	for i, one := range s {
-		start := len(buf)
-		buf = append(buf, one...)
-		out[i] = buf[start:len(buf):len(buf)]
-	}
-	return out
-}

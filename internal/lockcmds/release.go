@@ -61,15 +61,15 @@ func (e *Engine) sendRelease(s Session, g *giving) {
 	key := g.cmd.Key
 	call := Call{
 		Script: e.scripts.release,
-		Keys:   arguments(key, channelOf(key), queueOf(key)),
-		Args:   arguments(g.owner, lease, itoa(g.cmd.Fence), e.opts.Publish),
+		Keys:   []string{key, channelOf(key), queueOf(key)},
+		Args:   []string{g.owner, lease, itoa(g.cmd.Fence), e.opts.Publish},
 		GoOn:   true,
 		Done:   func(reply resp.Value, err error) []byte { return e.released(g, reply, err) },
 	}
 	if w := g.next; w != nil {
 		call.Script = e.scripts.handover
-		call.Keys = append(call.Keys, []byte(fenceOf(key, e.opts.Cluster)))
-		call.Args = append(call.Args, []byte(w.owner), []byte(millis(w.lease)))
+		call.Keys = append(call.Keys, fenceOf(key, e.opts.Cluster))
+		call.Args = append(call.Args, w.owner, millis(w.lease))
 	}
 	g.sentAt = time.Now()
 	s.Script(call)

@@ -44,7 +44,7 @@ type ClientInfo struct {
 // Call is one script on a session's own connection to Redis.
 type Call struct {
 	Script     *Script
-	Keys, Args [][]byte
+	Keys, Args []string
 	// GoOn lets the session send its next commands right behind this one. Done must then return the reply.
 	GoOn bool
 	// Done gets the answer, or ErrUnsent or ErrInDoubt, once, with the session locked. It is also called if the session

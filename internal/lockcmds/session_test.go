@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -337,7 +338,9 @@ func (l *lane) send(c Call, done func(resp.Value, error)) {
 		return
 	}
 	args := [][]byte{[]byte("EVAL"), []byte(c.Script.Text()), []byte(itoa(int64(len(c.Keys))))}
-	args = append(append(args, c.Keys...), c.Args...)
+	for _, arg := range slices.Concat(c.Keys, c.Args) {
+		args = append(args, []byte(arg))
+	}
 	if _, err := l.conn.Write(resp.AppendCommand(nil, args...)); err != nil {
 		fail = ErrInDoubt
 	}

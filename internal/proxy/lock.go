@@ -125,7 +125,8 @@ type scriptCall struct {
 // send puts the call on the wire, by the script's hash or by its text.
 func (c *scriptCall) send(text bool) {
 	s := c.s
-	s.forward(appendCall(nil, c.call, text), c, 1)
+	s.script = appendCall(s.script[:0], c.call, text)
+	s.forward(s.script, c, 1)
 }
 
 func (c *scriptCall) Replies(b []byte, n int, more bool) {
@@ -221,10 +222,10 @@ func appendCall(dst []byte, c lockcmds.Call, text bool) []byte {
 	dst = redcon.AppendBulkString(dst, script)
 	dst = redcon.AppendBulkString(dst, strconv.Itoa(len(c.Keys)))
 	for _, key := range c.Keys {
-		dst = redcon.AppendBulk(dst, key)
+		dst = redcon.AppendBulkString(dst, key)
 	}
 	for _, arg := range c.Args {
-		dst = redcon.AppendBulk(dst, arg)
+		dst = redcon.AppendBulkString(dst, arg)
 	}
 	return dst
 }

@@ -51,10 +51,11 @@ type Session struct {
 	mu sync.Mutex
 
 	// Input.
-	guard *resp.Guard
-	in    []byte   // read, but not yet parsed
-	args  [][]byte // scratch: arguments of the command being routed
-	wait  wait
+	guard  *resp.Guard
+	in     []byte   // read, but not yet parsed
+	args   [][]byte // scratch: arguments of the command being routed
+	script []byte   // scratch: the script call being sent
+	wait   wait
 
 	// Upstream side. A session uses its pin if it has one, else its lane.
 	ident   upstream.Identity
