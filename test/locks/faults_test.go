@@ -13,6 +13,7 @@ import (
 type incident struct {
 	what     string
 	from, to int64
+	harmless bool // to all but the worker it befell: nothing stood still
 }
 
 func (i incident) String() string {
@@ -21,9 +22,10 @@ func (i incident) String() string {
 
 // fault is one kind of trouble. It is begun, and ended by the function it returns after a random time up to most.
 type fault struct {
-	name  string
-	most  time.Duration
-	begin func(s *stand) (what string, end func())
+	name     string
+	most     time.Duration
+	harmless bool
+	begin    func(s *stand) (what string, end func())
 }
 
 // faults are all kinds. Stops and cuts last long enough for leases to run out, and short enough for a live fair waiter
@@ -31,29 +33,29 @@ type fault struct {
 func faults(lease time.Duration) []fault {
 	long := 5 * lease / 2
 	return []fault{
-		{"kill a worker", lease / 2, func(s *stand) (string, func()) {
+		{"kill a worker", lease / 2, true, func(s *stand) (string, func()) {
 			i := s.rng.IntN(len(s.workers))
 			s.workers[i].kill()
 			return s.names[i], func() { s.startWorker(i) }
 		}},
-		{"stop a worker", long, func(s *stand) (string, func()) {
+		{"stop a worker", long, true, func(s *stand) (string, func()) {
 			i := s.rng.IntN(len(s.workers))
 			w := s.workers[i]
 			w.signal(syscall.SIGSTOP)
 			return s.names[i], func() { w.signal(syscall.SIGCONT) }
 		}},
-		{"kill a proxy", lease, func(s *stand) (string, func()) {
+		{"kill a proxy", lease, false, func(s *stand) (string, func()) {
 			p := s.anyProxy()
 			p.kill()
 			s.killedProxies = true
 			return p.name, func() { s.restart(p) }
 		}},
-		{"stop a proxy", long, func(s *stand) (string, func()) {
+		{"stop a proxy", long, false, func(s *stand) (string, func()) {
 			p := s.anyProxy()
 			p.signal(syscall.SIGSTOP)
 			return p.name, func() { p.signal(syscall.SIGCONT) }
 		}},
-		{"drain a proxy", lease, func(s *stand) (string, func()) {
+		{"drain a proxy", lease, false, func(s *stand) (string, func()) {
 			p := s.anyProxy()
 			p.signal(syscall.SIGTERM)
 			return p.name, func() {
@@ -63,21 +65,21 @@ func faults(lease time.Duration) []fault {
 				s.restart(p)
 			}
 		}},
-		{"kill redis", lease / 2, func(s *stand) (string, func()) {
+		{"kill redis", lease / 2, false, func(s *stand) (string, func()) {
 			s.redis.Kill()
 			return "", func() { s.redis.Restart() }
 		}},
-		{"stop redis", long, func(s *stand) (string, func()) {
+		{"stop redis", long, false, func(s *stand) (string, func()) {
 			s.redis.Pause()
 			return "", s.redis.Continue
 		}},
-		{"cut", 4 * lease, func(s *stand) (string, func()) {
+		{"cut", 4 * lease, false, func(s *stand) (string, func()) {
 			p := pairs[s.rng.IntN(len(pairs))]
 			s.net.cut(p[0], p[1])
 			s.net.cut(p[1], p[0])
 			return fmt.Sprint(p[0], " from ", p[1]), s.net.heal
 		}},
-		{"cut one way", 4 * lease, func(s *stand) (string, func()) {
+		{"cut one way", 4 * lease, false, func(s *stand) (string, func()) {
 			p := pairs[s.rng.IntN(len(pairs))]
 			if s.rng.IntN(2) == 0 {
 				p[0], p[1] = p[1], p[0]
@@ -85,20 +87,20 @@ func faults(lease time.Duration) []fault {
 			s.net.cut(p[0], p[1])
 			return fmt.Sprint(p[0], " to ", p[1]), s.net.heal
 		}},
-		{"reset", 0, func(s *stand) (string, func()) {
+		{"reset", 0, false, func(s *stand) (string, func()) {
 			p := pairs[s.rng.IntN(len(pairs))]
 			s.net.reset(p[0], p[1])
 			return fmt.Sprint(p[0], " and ", p[1]), func() {}
 		}},
-		{"forget scripts", 0, func(s *stand) (string, func()) {
+		{"forget scripts", 0, true, func(s *stand) (string, func()) {
 			s.tell("SCRIPT", "FLUSH")
 			return "", func() {}
 		}},
-		{"kill subscriptions", 0, func(s *stand) (string, func()) {
+		{"kill subscriptions", 0, true, func(s *stand) (string, func()) {
 			s.tell("CLIENT", "KILL", "TYPE", "pubsub")
 			return "", func() {}
 		}},
-		{"kill connections to redis", 0, func(s *stand) (string, func()) {
+		{"kill connections to redis", 0, false, func(s *stand) (string, func()) {
 			s.tell("CLIENT", "KILL", "TYPE", "normal")
 			return "", func() {}
 		}},
@@ -116,7 +118,7 @@ func (s *stand) tell(args ...any) {
 func (s *stand) inject(d time.Duration, kinds []fault) {
 	for end := time.Now().Add(d); time.Now().Before(end); {
 		f := kinds[s.rng.IntN(len(kinds))]
-		in := incident{what: f.name, from: mono()}
+		in := incident{what: f.name, from: mono(), harmless: f.harmless}
 		what, undo := f.begin(s)
 		in.what = strings.TrimSpace(in.what + " " + what)
 		if f.most > 0 {
