@@ -117,6 +117,21 @@ func TestOutputLimitClosesTheClientThatDoesNotRead(t *testing.T) {
 	})
 }
 
+// What a client has taken does not count.
+func TestClientThatReadsMayHaveAsMuchAsItWants(t *testing.T) {
+	limited(t, proxy.Limits{Output: 1 << 20}, func(t *testing.T, srv *proxy.Server) {
+		c := dial(t, address(srv, 0))
+		value := strings.Repeat("v", 100_000)
+		c.ask("SET k " + value)
+		for range 50 {
+			if got := c.ask("GET k"); len(got) < len(value) {
+				t.Fatalf("%.50q", got)
+			}
+		}
+		expectClosed(t, srv, "output_limit", 0)
+	})
+}
+
 // A subscriber gets what it has not asked for.
 func TestOutputLimitClosesTheSubscriberThatDoesNotRead(t *testing.T) {
 	limited(t, proxy.Limits{Output: 4 << 20}, func(t *testing.T, srv *proxy.Server) {
@@ -141,6 +156,7 @@ func TestFirstCommandMustComeInTime(t *testing.T) {
 		})
 		active := dial(t, address(srv, 0))
 		active.ask("PING")
+		begin := time.Now()
 		silent, half := dial(t, address(srv, 0)), dial(t, address(srv, 0))
 		if _, err := half.Write([]byte("*1\r\n$4\r\nPI")); err != nil {
 			t.Fatal(err)
@@ -153,6 +169,9 @@ func TestFirstCommandMustComeInTime(t *testing.T) {
 			t.Fatal(err)
 		}
 		closed(t, secure)
+		if took := time.Since(begin); took > 5*time.Second { // the limit for handshakes is longer
+			t.Errorf("closed after %s", took)
+		}
 		// The silent one was closed while a PROXY header could still come.
 		redistest.Eventually(t, 10*time.Second, "the reasons to be counted", func() bool {
 			got := srv.Stats().Closed
