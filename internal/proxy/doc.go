@@ -20,7 +20,8 @@
 //
 // # Goroutines
 //
-//   - redcon's accept loop, one per listener, and one of redcon's per client until its first command arrives;
+//   - redcon's accept loop, one per listener, and one of redcon's per client until its first command arrives, which
+//     also reads the PROXY header and the TLS handshake;
 //   - conn.readLoop, one per client: reads the socket and feeds the session; it ends with the connection;
 //   - conn.drainOutput, only while a client does not take its replies: writes what a first, non-blocking write left over;
 //   - the readers of package upstream and the workers of package lockcmds call into sessions and never block there.
