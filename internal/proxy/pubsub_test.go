@@ -156,6 +156,14 @@ func TestPubSubIsRedisOwn(t *testing.T) {
 			sub.raw(inline("HELLO 3", "SUBSCRIBE a", "GET k", "UNSUBSCRIBE", "PING", "HELLO 2", "GET k"))
 			sub.expect(7)
 		},
+		"state behind an unsubscription": func(s *side, proto int) {
+			c := s.speaking("a", proto)
+			c.raw(inline("SUBSCRIBE a b c", "PSUBSCRIBE d e", "UNSUBSCRIBE a b c", "PUNSUBSCRIBE e d", "MULTI", "SELECT 1", "SET k one", "EXEC", "GET k", "SELECT 0", "GET k"))
+			c.expect(17)
+			s.hide(`\$1\r\n[abc]\r\n`, "CH") // Redis goes through a table
+			c.raw(inline("SUBSCRIBE a b c", "UNSUBSCRIBE", "MULTI", "SELECT 1", "SET k uno", "EXEC", "GET k", "SELECT 0", "GET k"))
+			c.expect(13)
+		},
 		"many channels": func(s *side, proto int) {
 			s.hide(`\$\d+\r\nchx*`, "CH") // the order depends on how far Redis has got in growing a table
 			c := s.speaking("a", proto)

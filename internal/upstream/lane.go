@@ -59,6 +59,9 @@ func (l *Lane) run(u *Upstream) {
 	for {
 		nc, err := u.dial(ctx, l.id)
 		if ctx.Err() != nil {
+			if err == nil {
+				_ = nc.Close() // the lane was closed while it connected
+			}
 			l.stream.refuse(ErrDown)
 			return
 		}
