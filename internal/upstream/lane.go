@@ -36,6 +36,15 @@ func (l *Lane) Append(b []byte, to Receiver, n int) error { return l.stream.appe
 // Upstream.Lane asks Redis again.
 func (l *Lane) Rejected() bool { return l.rejected.Load() }
 
+func (l *Lane) closed() bool {
+	select {
+	case <-l.stop:
+		return true
+	default:
+		return false
+	}
+}
+
 func (l *Lane) close() { l.once.Do(func() { close(l.stop) }) }
 
 // serve moves the lane's bytes until its connection ends, and closes it.
@@ -58,7 +67,7 @@ func (l *Lane) run(u *Upstream) {
 	reconnected := false
 	for {
 		nc, err := u.dial(ctx, l.id)
-		if ctx.Err() != nil {
+		if l.closed() {
 			if err == nil {
 				_ = nc.Close() // the lane was closed while it connected
 			}
@@ -78,7 +87,7 @@ func (l *Lane) run(u *Upstream) {
 			reconnected = true
 			log.Debug("lane connected")
 			err = l.serve(nc)
-			if ctx.Err() != nil {
+			if l.closed() {
 				l.stream.end(ErrDown, down)
 				return
 			}
