@@ -16,14 +16,11 @@ import (
 func (s *Session) lock(raw []byte) bool {
 	cmd, err := lockcmds.Parse(s.args)
 	if err != nil {
-		if s.pin == nil && !s.awaitQuiet() {
-			return false
-		}
-		return s.answer(resp.AppendRawError(nil, err.Error()))
+		return s.awaitQuiet() && s.answer(resp.AppendRawError(nil, err.Error()))
 	}
 	engine, eerr := s.env.locks.engine(s.ident)
 	if eerr != nil {
-		return s.answer(noUpstream)
+		return s.awaitQuiet() && s.answer(noUpstream)
 	}
 	s.meet(engine)
 	s.wait = forLock
@@ -73,9 +70,17 @@ func (s *Session) enter(f func()) bool {
 // Answer is the reply to the lock command in progress.
 func (l *lockSession) Answer(reply []byte) {
 	s := (*Session)(l)
-	if s.gone() {
-		return
+	switch {
+	case s.gone():
+	case s.pending > 0:
+		// It was made without asking Redis, and earlier commands have not been answered.
+		s.early = reply
+	default:
+		s.giveAnswer(reply)
 	}
+}
+
+func (s *Session) giveAnswer(reply []byte) {
 	if !s.muted {
 		s.emit(reply)
 	}

@@ -73,6 +73,7 @@ type Session struct {
 	muted bool // the command being routed gets no reply
 
 	engines []*lockcmds.Engine // those that know this session
+	early   []byte             // the answer to a lock command, until the earlier commands have been answered
 
 	// Output.
 	output
@@ -332,6 +333,10 @@ func (s *Session) quiet() {
 		return
 	case s.wait == forQuiet:
 		s.wait = nothing
+	case s.early != nil:
+		reply := s.early
+		s.early = nil
+		s.giveAnswer(reply)
 	}
 	if s.pin != nil && s.pin.mode == readsFrames && !s.pin.subscribed() {
 		s.readReplies()

@@ -257,3 +257,18 @@ func TestNothingFollowsACutOff(t *testing.T) {
 	}
 	s.EndWrite(b)
 }
+
+func TestLockAnswerMadeAtOnceComesAfterEarlierReplies(t *testing.T) {
+	s, h := byHand(t, Limits{})
+	feed(t, s, "GET a")
+	(*lockSession)(s).Enter(func() {
+		s.wait = forLock
+		(*lockSession)(s).Answer([]byte(":5\r\n"))
+	})
+	feed(t, s, "GET b")
+	wantOutput(t, s, "", false)
+	h.replies(t, "$1\r\na\r\n")
+	wantOutput(t, s, "$1\r\na\r\n:5\r\n", false)
+	h.replies(t, "$1\r\nb\r\n")
+	wantOutput(t, s, "$1\r\nb\r\n", false)
+}
