@@ -163,6 +163,10 @@ func TestPubSubIsRedisOwn(t *testing.T) {
 			s.hide(`\$1\r\n[abc]\r\n`, "CH") // Redis goes through a table
 			c.raw(inline("SUBSCRIBE a b c", "UNSUBSCRIBE", "MULTI", "SELECT 1", "SET k uno", "EXEC", "GET k", "SELECT 0", "GET k"))
 			c.expect(13)
+			c.raw(inline("SET k zero", "SUBSCRIBE a b c", "UNSUBSCRIBE", "MULTI", "SELECT 1", "DISCARD", "GET k"))
+			c.expect(11)
+			c.do("GET", "k")
+			c.do("GET", "k") // on its lane again
 		},
 		"many channels": func(s *side, proto int) {
 			s.hide(`\$\d+\r\nchx*`, "CH") // the order depends on how far Redis has got in growing a table

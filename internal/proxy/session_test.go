@@ -173,8 +173,9 @@ func TestReadingPausesWhileTooMuchIsUnanswered(t *testing.T) {
 		t.Error("resumed while commands are outstanding")
 	}
 	h.replies(t, "+OK\r\n")
+	feed(t, s, "GET a")
 	if h.resumed != 1 || !s.MayRead() {
-		t.Errorf("resumed %d times", h.resumed)
+		t.Errorf("resumed %d times, or paused for what has been answered", h.resumed)
 	}
 }
 
