@@ -202,7 +202,7 @@ func (u *Upstream) refreshTable(ctx context.Context) {
 		}
 		if isRefused(err) {
 			u.inspect(ctx)
-			u.opts.Logger.Warn("upstream does not list its commands, using a built-in table", zap.Error(err))
+			u.opts.Logger.Info("upstream does not list its commands, using a built-in table", zap.Error(err))
 			return
 		}
 		delay := wait.next()
