@@ -75,7 +75,7 @@ bench-go: ## run the Go benchmarks with allocations, for benchstat; BENCH= selec
 	$(GO) test -run '^$$' -bench '$(BENCH)' -benchmem -count 6 $(PKG)
 
 .PHONY: interop
-interop: build ## run real clients against the built program
+interop: build deps ## run real clients against the built program
 	LOCKPROXY_REQUIRE_REDIS=1 LOCKPROXY_BINARY=$(CURDIR)/bin/lockproxy $(GO) test -tags interop -v -count=1 -timeout 15m ./interop/
 
 .PHONY: chaos
@@ -98,7 +98,7 @@ docker: ## build the container image lockproxy:VERSION
 check: build lint test ## what CI checks: it builds, lints and passes all tests
 
 .PHONY: ci
-ci: check chaos ## what .ci/run runs on a clean machine
+ci: check chaos interop bench-quick ## what .ci/run runs on a clean machine
 
 .PHONY: clean
 clean: ## remove what was built
