@@ -119,6 +119,10 @@ func (b *bench) compare(t *testing.T, script func(s *side)) {
 func (b *bench) run(t *testing.T, title, addr string, script func(s *side)) []string {
 	t.Helper()
 	b.clean(t)
+	redistest.Eventually(t, patience, "the clients of the last run to be gone", func() bool {
+		info, _ := b.redis.Do(t, "INFO").(string)
+		return strings.Contains(info, "\npubsub_channels:0\r") && strings.Contains(info, "\npubsub_patterns:0\r") && strings.Contains(info, "\nblocked_clients:0\r")
+	})
 	s := &side{t: t, redis: b.redis, addr: addr, title: title}
 	script(s)
 	s.close()
