@@ -262,6 +262,8 @@ func (e *Engine) holdLocked(w *waiter, g grant, info ClientInfo) (told *loss) {
 		e.giveBack(w.key, w.owner, g.fence, extra)
 	}
 	h.count, h.ttl, h.fixed = g.count, w.lease, w.fixed
+	h.own += e.takeLocked(k, g.fence) + 1
+	h.explicit = h.explicit || w.explicit
 	if w.maxHold > 0 {
 		h.until = g.sentAt.Add(w.maxHold)
 	}

@@ -25,6 +25,9 @@ func (e *Engine) partLocked(h *hold, c *client) (o orphan, last bool) {
 		return orphan{}, false
 	}
 	e.dropLocked(h)
+	if grace != 0 {
+		e.keepLocked(h)
+	}
 	return orphan{h, grace}, true
 }
 
@@ -34,17 +37,6 @@ func (e *Engine) settleOrphan(o orphan) {
 		return
 	}
 	e.applyGrace(o.h, o.grace)
-}
-
-// applyGrace shortens what is left in Redis of a dropped hold, after a renewal that may be on its way.
-func (e *Engine) applyGrace(h *hold, grace time.Duration) {
-	h.lease.Pause(func() {
-		e.persist("apply grace", h.key, h.ttl, func(ctx context.Context) error {
-			_, err := e.own.run(ctx, e.scripts.grace, []string{h.key, channelOf(h.key), queueOf(h.key)},
-				[]string{h.owner, itoa(h.fence), millis(grace), e.opts.Publish})
-			return err
-		})
-	})
 }
 
 // giveBack releases holds that no client was told of, or that it gave back while it hung up. It does not block.

@@ -76,12 +76,14 @@ type Engine struct {
 	end  context.CancelFunc
 	done chan struct{} // closed when Run has returned
 
-	mu       sync.Mutex // guards the fields below and all clients, holds, rooms and waiters
-	clients  map[uint64]*client
-	holds    map[holdKey]*hold
-	rooms    map[string]*room
-	draining bool
-	started  bool
+	mu      sync.Mutex // guards the fields below and all clients, holds, rooms and waiters
+	clients map[uint64]*client
+	holds   map[holdKey]*hold
+	// remainders are parts in holds that have no session here any more.
+	remainders map[holdKey]*remainder
+	rooms      map[string]*room
+	draining   bool
+	started    bool
 }
 
 // New checks the options. It starts nothing: Run does.
@@ -118,15 +120,16 @@ func New(opts Options) (*Engine, error) {
 		opts.Waiting = new(atomic.Int64)
 	}
 	e := &Engine{
-		opts:    opts,
-		scripts: newScripts(),
-		log:     opts.Logger,
-		jobs:    &jobs{submitTo: opts.Pool.Submit, log: opts.Logger},
-		own:     newOwn(opts.Redis),
-		done:    make(chan struct{}),
-		clients: make(map[uint64]*client),
-		holds:   make(map[holdKey]*hold),
-		rooms:   make(map[string]*room),
+		opts:       opts,
+		scripts:    newScripts(),
+		log:        opts.Logger,
+		jobs:       &jobs{submitTo: opts.Pool.Submit, log: opts.Logger},
+		own:        newOwn(opts.Redis),
+		done:       make(chan struct{}),
+		clients:    make(map[uint64]*client),
+		holds:      make(map[holdKey]*hold),
+		remainders: make(map[holdKey]*remainder),
+		rooms:      make(map[string]*room),
 	}
 	e.life, e.end = context.WithCancel(context.Background())
 	e.hub = &hub{

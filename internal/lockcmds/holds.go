@@ -16,12 +16,14 @@ type hold struct {
 	holdKey
 	fence   int64
 	count   int64         // acquires not yet released, as Redis last said
+	own     int64         // those of them that were made through this engine
 	ttl     time.Duration // length of the lease
 	fixed   bool          // PX or EX: never renewed
 	until   time.Time     // MAXHOLD; zero: none
 	lease   *watchdog.Lease
 	holders []holder // the sessions that hold it; it is renewed while there is one
 
+	explicit  bool // OWNER was given: the owner may hold it through other proxies too
 	releasing int  // releases on their way
 	doubtful  bool // a release was sent and not answered: a loss may be that release
 }

@@ -23,6 +23,7 @@ type giving struct {
 	owner  string
 	h      *hold   // nil: no session of this proxy holds it for that owner
 	next   *waiter // gets the lock in the same step; nil: a plain release
+	spent  int64   // fence of the hold that our part was taken from; 0: of none
 	sentAt time.Time
 }
 
@@ -33,7 +34,8 @@ func (e *Engine) startRelease(s Session, cmd Command) {
 	if g.owner == "" {
 		g.owner = g.c.owner
 	}
-	g.h = e.holds[holdKey{cmd.Key, g.owner}]
+	k := holdKey{cmd.Key, g.owner}
+	g.h, g.spent = e.holds[k], e.spendLocked(k)
 	e.mu.Unlock()
 	if g.h == nil {
 		e.sendRelease(s, g)
@@ -116,6 +118,11 @@ func (e *Engine) released(g *giving, reply resp.Value, err error) []byte {
 	if g.next != nil {
 		after = e.handedLocked(g, a, err)
 	}
+	unsent := err != nil && !errors.Is(err, ErrInDoubt)
+	orphaned := unsent && g.c.ended && g.spent != 0 // the session's end has left this hold to the release
+	if !orphaned && (unsent || err == nil && a[0] < 0) {
+		e.refundLocked(k, g.spent)
+	}
 	var out []byte
 	switch {
 	case err != nil:
@@ -165,6 +172,9 @@ func (e *Engine) released(g *giving, reply resp.Value, err error) []byte {
 	}
 	e.mu.Unlock()
 	e.tell(told)
+	if orphaned {
+		e.giveBack(k.key, k.owner, g.spent, 1)
+	}
 	if after != nil {
 		e.jobs.submit(after)
 	}

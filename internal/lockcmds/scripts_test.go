@@ -272,7 +272,7 @@ func TestScriptsPassWrongTypeThrough(t *testing.T) {
 			{b.s.extend, []string{n.lock, n.channel, n.queue}, []any{ownerA, 1000, "PUBLISH"}},
 			{b.s.info, []string{n.lock, n.queue}, nil},
 			{b.s.force, []string{n.lock, n.channel, n.queue}, []any{"PUBLISH"}},
-			{b.s.grace, []string{n.lock, n.channel, n.queue}, []any{ownerA, 0, 0, "PUBLISH"}},
+			{b.s.grace, []string{n.lock, n.channel, n.queue}, []any{ownerA, 0, 0, "PUBLISH", 0}},
 		} {
 			_, err := b.eval(call.s, call.keys, call.args...)
 			const want = "WRONGTYPE Operation against a key holding the wrong kind of value"
@@ -377,20 +377,52 @@ func TestGraceShortensOrReleases(t *testing.T) {
 		keys := []string{b.n.lock, b.n.channel, b.n.queue}
 		fence := b.acquire(ownerA, 30000)[1]
 		b.acquire(ownerA, 30000)
-		equal(t, "stranger", b.must(b.s.grace, keys, ownerB, 0, 0, "PUBLISH"), []int64{0})
-		equal(t, "other grant", b.must(b.s.grace, keys, ownerA, fence+1, 0, "PUBLISH"), []int64{0})
-		b.must(b.s.grace, keys, ownerA, fence, 60000, "PUBLISH")
+		equal(t, "stranger", b.must(b.s.grace, keys, ownerB, 0, 0, "PUBLISH", 0), []int64{0})
+		equal(t, "other grant", b.must(b.s.grace, keys, ownerA, fence+1, 0, "PUBLISH", 0), []int64{0})
+		b.must(b.s.grace, keys, ownerA, fence, 60000, "PUBLISH", 0)
 		if !within(b.pttl(), 30000) {
 			t.Fatalf("a long grace left ttl %v", b.pttl())
 		}
-		equal(t, "grace", b.must(b.s.grace, keys, ownerA, fence, 10000, "PUBLISH"), []int64{1})
+		equal(t, "grace", b.must(b.s.grace, keys, ownerA, fence, 10000, "PUBLISH", 0), []int64{1})
 		if !within(b.pttl(), 10000) {
 			t.Fatalf("grace left ttl %v", b.pttl())
 		}
 		equal(t, "waiters are told that it ends earlier", heard(), []string{"redisson_lock__channel:{foo} 0"})
-		equal(t, "none", b.must(b.s.grace, keys, ownerA, fence, 0, "PUBLISH"), []int64{1})
+		equal(t, "none", b.must(b.s.grace, keys, ownerA, fence, 0, "PUBLISH", 0), []int64{1})
 		equal(t, "messages", heard(), []string{"redisson_lock__channel:{foo} 0"})
 		equal(t, "hash", b.hash(), map[string]string{})
+	})
+}
+
+func TestGraceOfACountedOwnerLeavesItsOtherHolds(t *testing.T) {
+	onBoth(t, func(t *testing.T, b *bench) {
+		heard := b.listen(b.n.channel, b.n.fairChannel(ownerB))
+		grace := func(fence, ms, holds int64) []int64 {
+			return b.must(b.s.grace, []string{b.n.lock, b.n.channel, b.n.queue}, ownerA, fence, ms, "PUBLISH", holds)
+		}
+		fence := b.acquire(ownerA, 30000)[1]
+		for range 3 {
+			b.acquire(ownerA, 30000)
+		}
+		b.fair(ownerB, 30000, wait, 1)
+		equal(t, "shorten, with others", grace(fence, 10000, 3), []int64{2})
+		equal(t, "release, with others", grace(fence, 0, 3), []int64{2})
+		equal(t, "holds", b.hash(), map[string]string{ownerA: "1", "fence": itoa(fence)})
+		if !within(b.pttl(), 30000) {
+			t.Fatalf("ttl %v", b.pttl())
+		}
+		equal(t, "messages", heard(), []string(nil))
+		b.acquire(ownerA, 30000)
+		equal(t, "shorten, alone", grace(fence, 10000, 2), []int64{1})
+		if !within(b.pttl(), 10000) {
+			t.Fatalf("ttl %v", b.pttl())
+		}
+		equal(t, "more than there are", grace(fence, 0, 3), []int64{1})
+		equal(t, "hash", b.hash(), map[string]string{})
+		equal(t, "messages", heard(), []string{
+			"redisson_lock__channel:{foo} 0", "redisson_lock__channel:{foo}:" + ownerB + " 0",
+			"redisson_lock__channel:{foo} 0", "redisson_lock__channel:{foo}:" + ownerB + " 0",
+		})
 	})
 }
 

@@ -126,6 +126,19 @@ func TestKilledClientWithGraceZeroFreesTheLockAtOnce(t *testing.T) {
 	}
 }
 
+func TestGraceZeroLeavesTheHoldOfTheSameOwnerAtAnotherProxy(t *testing.T) {
+	redis := redistest.Start(t)
+	p1, p2 := startProxy(t, redis.Addr()), startProxy(t, redis.Addr())
+	h := startHolder(t, p1.addr, "LOCK a OWNER me GRACE 0")
+	b := dial(t, p2.addr, 3)
+	b.fence("LOCK a OWNER me")
+	h.kill()
+	redistest.Eventually(t, patience, "the killed client's hold to be given back", func() bool {
+		return redis.Do(t, "HGET", "a", "me") == "1"
+	})
+	b.want("UNLOCK a OWNER me", 1)
+}
+
 func TestGraceShortensTheLeaseOfAKilledClient(t *testing.T) {
 	redis := redistest.Start(t)
 	p := startProxy(t, redis.Addr())

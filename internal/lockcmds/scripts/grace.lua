@@ -1,6 +1,7 @@
--- grace.lua: the holder's connection has ended: shorten what is left of the lease, or release all its holds at once.
+-- grace.lua: the holder's connection has ended: shorten what is left of the lease, or release its holds at once.
 --
--- Waiters are woken by both: they had been told when the longer lease would end.
+-- Waiters are woken by both: they had been told when the longer lease would end. If the owner holds the lock through
+-- another proxy too, the lease stays, and only the caller's holds are released.
 --
 -- KEYS[1]  lock      hash {owner: holds, fence: n}; exists only while held
 -- KEYS[2]  channel   base channel of the lock; a fair waiter listens on channel:owner
@@ -9,8 +10,10 @@
 -- ARGV[2]  fence     only the grant with this fence; 0: any
 -- ARGV[3]  grace_ms  what may be left of the lease; 0: release
 -- ARGV[4]  publish   PUBLISH or SPUBLISH
+-- ARGV[5]  holds     how many of the owner's holds are the caller's; 0: all
 --
 -- Returns  {1}  released, shortened, or short enough already
+--          {2}  the owner has other holds: they and the lease stay
 --          {0}  the owner is not the holder, or by another grant
 
 local held = redis.pcall('HMGET', KEYS[1], ARGV[1], 'fence')
@@ -19,6 +22,12 @@ if held.err then
 end
 if not held[1] or (ARGV[2] ~= '0' and held[2] ~= ARGV[2]) then
   return {0}
+end
+if ARGV[5] ~= '0' and tonumber(held[1]) > tonumber(ARGV[5]) then
+  if ARGV[3] == '0' then
+    redis.call('HINCRBY', KEYS[1], ARGV[1], '-' .. ARGV[5])
+  end
+  return {2}
 end
 if ARGV[3] ~= '0' then
   local pttl = redis.call('PTTL', KEYS[1])

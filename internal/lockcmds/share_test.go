@@ -1,0 +1,137 @@
+package lockcmds
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"lockproxy/internal/redistest"
+)
+
+// cleanedUp returns when the engine has done what the end of sessions has left to do.
+func (p *proxy) cleanedUp() {
+	p.t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	p.e.jobs.wait(ctx)
+	if ctx.Err() != nil {
+		p.t.Fatal("the clean-up does not end")
+	}
+}
+
+// holds is how often the owner holds the lock, as Redis has it.
+func (p *proxy) holds(key, owner string) string {
+	p.t.Helper()
+	return p.srv.Client(p.t).HGet(p.t.Context(), key, owner).Val()
+}
+
+func TestGraceZeroLeavesWhatTheOwnerHoldsThroughAnotherProxy(t *testing.T) {
+	srv := redistest.Start(t)
+	p, q := startProxy(t, srv, nil), startProxy(t, srv, nil)
+	a, b, w := p.session(2), q.session(3), q.session(2)
+	a.fence("LOCK k OWNER me GRACE 0")
+	a.fence("LOCK k OWNER me GRACE 0")
+	b.fence("LOCK k OWNER me")
+	a.want("UNLOCK k OWNER me", ":0")
+	a.fence("LOCK k OWNER me GRACE 0")
+	w.send("LOCK k")
+	w.awaitWaiting()
+	a.hangUp()
+	p.cleanedUp()
+	equal(t, "holds", p.holds("k", "me"), "1")
+	w.quiet(50 * time.Millisecond)
+	b.want("UNLOCK k OWNER me", ":1")
+	fenceIn(t, w.reply())
+	if q.losses.Load() != 0 {
+		t.Error("a lease was lost")
+	}
+}
+
+func TestGraceZeroTakesAllHoldsOfAnOwnerThatIsOnlyHere(t *testing.T) {
+	srv := redistest.Start(t)
+	p := startProxy(t, srv, nil)
+	a, b := p.session(2), p.session(2)
+	a.fence("LOCK k OWNER me GRACE 0")
+	a.fence("LOCK k OWNER me GRACE 0")
+	a.hangUp()
+	p.cleanedUp()
+	b.fence("TRYLOCK k")
+}
+
+func TestGraceDoesNotShortenWhatTheOwnerHoldsThroughAnotherProxy(t *testing.T) {
+	srv := redistest.Start(t)
+	p, q := startProxy(t, srv, nil), startProxy(t, srv, nil)
+	a, b := p.session(2), q.session(2)
+	a.fence("LOCK k OWNER me PX 60000 GRACE 100")
+	b.fence("LOCK k OWNER me PX 60000 GRACE 100")
+	a.hangUp()
+	p.cleanedUp()
+	if ttl := srv.Client(t).PTTL(t.Context(), "k").Val(); ttl < 50*time.Second {
+		t.Fatalf("ttl %v", ttl)
+	}
+	b.want("UNLOCK k OWNER me", ":0")
+	c := q.session(2)
+	c.send("LOCK k")
+	b.hangUp()
+	c.quiet(300 * time.Millisecond) // what the first one held runs out by itself
+}
+
+func TestGraceCountsWhatTheOwnerLeftBeforeItCameBack(t *testing.T) {
+	srv := redistest.Start(t)
+	p := startProxy(t, srv, nil)
+	for name, grace := range map[string]string{"at once": "GRACE 0", "after a while": "GRACE 100"} {
+		t.Run(name, func(t *testing.T) {
+			a, b, c, w := p.session(2), p.session(2), p.session(2), p.session(2)
+			a.fence("LOCK k OWNER me PX 60000")
+			a.fence("LOCK k OWNER me PX 60000")
+			a.hangUp()
+			b.want("UNLOCK k OWNER me", ":0")
+			c.fence("LOCK k OWNER me PX 60000 " + grace)
+			equal(t, "holds", p.holds("k", "me"), "2")
+			w.send("LOCK k")
+			w.awaitWaiting()
+			c.hangUp()
+			fenceIn(t, w.reply())
+			w.want("UNLOCK k", ":1")
+		})
+	}
+}
+
+func TestReleaseOnItsWayIsNotTakenOffTwice(t *testing.T) {
+	srv := redistest.Start(t)
+	p, q := startProxy(t, srv, nil), startProxy(t, srv, nil)
+	a, b := p.session(2), q.session(2)
+	a.fence("LOCK k OWNER me GRACE 0")
+	b.fence("LOCK k OWNER me")
+	answer := a.lane.holdBack()
+	a.send("UNLOCK k OWNER me")
+	a.hangUp()
+	p.cleanedUp()
+	answer()
+	redistest.Eventually(t, patience, "the release", func() bool { return p.holds("k", "me") == "1" })
+	b.want("UNLOCK k OWNER me", ":1")
+}
+
+func TestReleaseThatCouldNotBeSentBeforeTheHangUpIsDone(t *testing.T) {
+	srv := redistest.Start(t)
+	p := startProxy(t, srv, nil)
+	a, b := p.session(2), p.session(2)
+	a.fence("LOCK k OWNER me GRACE 0")
+	a.lane.failing(ErrUnsent)
+	a.send("UNLOCK k OWNER me")
+	a.hangUp()
+	b.fence("LOCK k WAIT 5000")
+}
+
+func TestRefusedReleaseStaysOurs(t *testing.T) {
+	srv := redistest.Start(t)
+	p := startProxy(t, srv, nil)
+	a, b := p.session(2), p.session(2)
+	a.fence("LOCK k OWNER me GRACE 0")
+	a.want("UNLOCK k OWNER me FENCE 12", notHeldReply)
+	a.lane.failing(ErrUnsent)
+	a.want("UNLOCK k OWNER me", "-NOUPSTREAM nothing was sent")
+	a.hangUp()
+	p.cleanedUp()
+	b.fence("TRYLOCK k")
+}
