@@ -18,10 +18,7 @@ func (e *Engine) startExtend(s Session, cmd Command) {
 	}
 	k := holdKey{cmd.Key, owner}
 	h := e.holds[k]
-	_, lost := c.lost[k]
-	if h == nil && lost {
-		// Redis may have the key for an instant more. Who was told of the loss must not get it back unawares.
-		delete(c.lost, k)
+	if e.knowsLossLocked(c, k) {
 		e.mu.Unlock()
 		s.Answer(lostLease())
 		return
@@ -71,7 +68,11 @@ func (e *Engine) extended(
 		} else if h != nil {
 			h.lease.Continue()
 		}
-		out = e.tellLostLocked(c, k, redcon.AppendInt(nil, 1))
+		if out = redcon.AppendInt(nil, 1); h != nil {
+			delete(c.lost, k)
+		} else {
+			out = e.tellLostLocked(c, k, out) // lost while the command was on its way: nobody watches the lease
+		}
 	case h != nil && !h.doubtful:
 		told = e.loseLocked(h, watchdog.ReasonGone, c)
 		out = lostLease()

@@ -35,7 +35,13 @@ func (e *Engine) startRelease(s Session, cmd Command) {
 		g.owner = g.c.owner
 	}
 	k := holdKey{cmd.Key, g.owner}
-	g.h, g.spent = e.holds[k], e.spendLocked(k)
+	g.h = e.holds[k]
+	if e.knowsLossLocked(g.c, k) {
+		e.mu.Unlock()
+		s.Answer(lostLease())
+		return
+	}
+	g.spent = e.spendLocked(k)
 	e.mu.Unlock()
 	if g.h == nil {
 		e.sendRelease(s, g)
@@ -141,7 +147,8 @@ func (e *Engine) released(g *giving, reply resp.Value, err error) []byte {
 		} else if h != nil {
 			h.lease.Continue()
 		}
-		out = e.tellLostLocked(g.c, k, redcon.AppendInt(nil, 1))
+		delete(g.c.lost, k)
+		out = redcon.AppendInt(nil, 1)
 	case a[0] == 0:
 		if h != nil && h.fence == a.at(2) {
 			h.count = a.at(1)
@@ -153,7 +160,8 @@ func (e *Engine) released(g *giving, reply resp.Value, err error) []byte {
 		} else if h != nil {
 			h.lease.Continue()
 		}
-		out = e.tellLostLocked(g.c, k, redcon.AppendInt(nil, 0))
+		delete(g.c.lost, k)
+		out = redcon.AppendInt(nil, 0)
 	default:
 		// Not the holder, or not by the grant that was named.
 		mine := h != nil && (a[0] == -1 || h.fence < a.at(1))
@@ -179,6 +187,18 @@ func (e *Engine) released(g *giving, reply resp.Value, err error) []byte {
 		e.jobs.submit(after)
 	}
 	return out
+}
+
+// knowsLossLocked reports that the session has lost this lock, and forgets it: the answer is to be -LOSTLEASE, and
+// nothing may be sent. Redis may have the key for an instant more, or for the same owner by another session, and who
+// was told of the loss must not act on it unawares.
+func (e *Engine) knowsLossLocked(c *client, k holdKey) bool {
+	_, lost := c.lost[k]
+	if !lost || e.holds[k] != nil {
+		return false
+	}
+	delete(c.lost, k)
+	return true
 }
 
 // tellLostLocked replaces the reply if the session has lost this lock and was not told by a reply yet.

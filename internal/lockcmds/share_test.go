@@ -135,3 +135,36 @@ func TestRefusedReleaseStaysOurs(t *testing.T) {
 	p.cleanedUp()
 	b.fence("TRYLOCK k")
 }
+
+func TestUnlockOfALostLeaseGivesBackNothingElse(t *testing.T) {
+	srv := redistest.Start(t)
+	p, q := startProxy(t, srv, nil), startProxy(t, srv, nil)
+	a, b := p.session(3), q.session(2)
+	fence := itoa(a.fence("LOCK k OWNER me PX 200"))
+	b.fence("LOCK k OWNER me PX 60000")
+	equal(t, "push", a.push(), ">[lock-lost k :"+fence+" expired]")
+	a.want("UNLOCK k OWNER me", lostLeaseReply)
+	equal(t, "holds", p.holds("k", "me"), "2")
+	a.want("UNLOCK k OWNER me", ":0") // now it knows, and acts for the owner as anybody may
+	b.want("UNLOCK k OWNER me", ":1")
+}
+
+func TestUnlockThatReleasesSaysSoInSpiteOfAnEarlierLoss(t *testing.T) {
+	srv := redistest.Start(t)
+	p := startProxy(t, srv, nil)
+	a, b := p.session(3), p.session(2)
+	for _, c := range []struct{ line, reply string }{
+		{"UNLOCK k OWNER me", ":0"}, {"UNLOCK k OWNER me", ":1"}, {"EXTENDLOCK k OWNER me PX 60000", ":1"},
+	} {
+		a.fence("LOCK k OWNER me PX 100")
+		a.push()
+		redistest.Eventually(t, patience, "the lease to end", func() bool { return p.holds("k", "me") == "" })
+		b.fence("LOCK k OWNER me")
+		if c.reply == ":0" {
+			b.fence("LOCK k OWNER me")
+		}
+		a.want(c.line, c.reply)
+		b.do("FORCEUNLOCK k")
+		a.want("UNLOCK k OWNER me", notHeldReply) // the loss is not told any more
+	}
+}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/anishathalye/porcupine"
@@ -55,6 +56,8 @@ func step(state, in, _ any) (bool, any) {
 	case i.Verb == "UNLOCK" && i.Out == still:
 		s.holds--
 		return own && s.holds >= 1, s
+	case i.Named && strings.HasPrefix(i.Text, "LOSTLEASE"): // of this session; the owner may have another elsewhere
+		return true, s
 	default: // not the holder, so it was told. If the lease may have ended, it still need not have.
 		return !own || lapsed, s
 	}
