@@ -248,3 +248,27 @@ func TestRedisCLIPipe(t *testing.T) {
 		})
 	}
 }
+
+// A client that is not read for the moment, because too much is unanswered, and says that it has finished, has everything
+// executed all the same.
+func TestEndOfInputWhilePausedLosesNothing(t *testing.T) {
+	b := newBench(t)
+	for _, engine := range engines() {
+		t.Run(engine, func(t *testing.T) {
+			srv := startProxy(t, b.redis, func(o *Options) { o.Engine, o.Limits.Unanswered = engine, 1024 })
+			c := dialClient(t, address(srv))
+			const n = 20_000
+			b.redis.Pause()
+			go func() {
+				c.raw(strings.Repeat(inline("ECHO "+strings.Repeat("x", 100)), n))
+				c.halfClose()
+				b.redis.Continue()
+			}()
+			for i := range n {
+				if got, err := c.frame(); err != nil {
+					t.Fatalf("reply %d: %q, %v", i, got, err)
+				}
+			}
+		})
+	}
+}

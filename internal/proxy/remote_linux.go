@@ -49,8 +49,11 @@ func (r *remote) ready(events uint32) {
 	switch {
 	case events&unix.EPOLLIN != 0:
 		r.read()
-	case events&(unix.EPOLLRDHUP|unix.EPOLLHUP|unix.EPOLLERR) != 0:
+	case events&(unix.EPOLLHUP|unix.EPOLLERR) != 0:
 		r.ended(events)
+	case events&unix.EPOLLRDHUP != 0:
+		// It is not being read. What it sent before its end is still to come.
+		r.watch(r.events &^ watchHangup)
 	}
 	if events&unix.EPOLLOUT != 0 && !r.shut {
 		r.write()
@@ -107,7 +110,7 @@ func (r *remote) settle() {
 		return
 	}
 	if resumed {
-		r.watch(r.events | unix.EPOLLIN)
+		r.watch(r.events | watchInput)
 	}
 	if r.events&unix.EPOLLOUT == 0 {
 		r.write()
