@@ -184,6 +184,20 @@ func (ps *pins) trim(t time.Time) {
 	}
 }
 
+// dropIdle closes the idle pins of some identities.
+func (ps *pins) dropIdle(of func(Identity) bool) {
+	ps.mu.Lock()
+	defer ps.mu.Unlock()
+	for id, list := range ps.idle {
+		if of(id) {
+			for _, p := range list {
+				ps.closeLocked(p)
+			}
+			ps.setIdleLocked(id, nil)
+		}
+	}
+}
+
 func (ps *pins) close() {
 	ps.trim(time.Now().Add(time.Hour))
 	ps.mu.Lock()

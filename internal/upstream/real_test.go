@@ -266,3 +266,33 @@ func TestSnapshotIsRedisAnswer(t *testing.T) {
 		t.Error("CLIENT SETNAME is not listed")
 	}
 }
+
+func TestPasswordSetLaterHoldsForNewcomersOnly(t *testing.T) {
+	r := redistest.Start(t)
+	u := start(t, Options{Addr: r.Addr(), AuthPeriod: 10 * time.Millisecond})
+	id := Identity{Proto: 2}
+	before := u.Lane(id, nil)
+	ask(t, before, "SET", "k", "v")
+	pin := u.Acquire(id)
+	ask(t, pin, "PING")
+	pin.Release()
+	if got := ask(t, before, "CONFIG", "SET", "requirepass", "secret"); got != "+OK\r\n" {
+		t.Fatalf("CONFIG SET = %q", got)
+	}
+	redistest.Eventually(t, 10*time.Second, "the password is noticed", u.NeedsAuth)
+	if _, idle := u.Pins(); idle != 0 {
+		t.Errorf("%d idle pins with the rights of before", idle)
+	}
+	after := u.Lane(id, nil)
+	if got := ask(t, after, "GET", "k"); !strings.HasPrefix(got, "-NOAUTH") {
+		t.Errorf("a newcomer's GET = %q, want -NOAUTH", got)
+	}
+	if got := ask(t, before, "GET", "k"); got != "$1\r\nv\r\n" {
+		t.Errorf("GET of one who was there = %q: Redis leaves open connections alone", got)
+	}
+	u.Leave(before)
+	u.Leave(after)
+	redistest.Eventually(t, 10*time.Second, "the lane of before is closed", func() bool {
+		return before.Append(resp.AppendCommand(nil, "PING"), newAnswers(), 1) != nil
+	})
+}

@@ -35,6 +35,9 @@ type Options struct {
 	// UserTimeout bounds how long written bytes may stay unacknowledged (Linux). 0: 20 s, negative: the system's.
 	UserTimeout time.Duration
 
+	// AuthPeriod is how often Redis is asked whether clients must authenticate, which may change while it runs. 0: 5 s.
+	AuthPeriod time.Duration
+
 	// MaxPins bounds the connections that sessions may have for themselves. 0: 128.
 	MaxPins int
 
@@ -55,11 +58,12 @@ type Upstream struct {
 	guarded atomic.Bool   // clients must authenticate
 	wg      sync.WaitGroup
 
-	mu     sync.Mutex
-	lanes  map[laneKey]*Lane
-	closed bool
-	ready  bool  // the last thing heard of Redis was good
-	cause  error // why not
+	mu      sync.Mutex
+	lanes   map[laneKey]*Lane
+	retired map[*Lane]bool // in use, but not given out any more
+	closed  bool
+	ready   bool  // the last thing heard of Redis was good
+	cause   error // why not
 }
 
 // New checks opts. Nothing is connected before a lane or pin is asked for.
@@ -72,6 +76,7 @@ func New(opts Options) (*Upstream, error) {
 	setDefault(&opts.UserTimeout, 20*time.Second)
 	setDefault(&opts.PinWait, time.Second)
 	setDefault(&opts.MaxPins, 128)
+	setDefault(&opts.AuthPeriod, 5*time.Second)
 	if opts.Logger == nil {
 		opts.Logger = zap.NewNop()
 	}
@@ -149,8 +154,34 @@ func (u *Upstream) forget(l *Lane) {
 func (u *Upstream) Leave(l *Lane) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	if l.users--; l.users == 0 {
-		l.unused = time.Now()
+	if l.users--; l.users > 0 {
+		return
+	}
+	l.unused = time.Now()
+	if u.retired[l] {
+		delete(u.retired, l)
+		l.close()
+	}
+}
+
+// retireOpen lets lanes without credentials serve those who have them, and nobody else: Redis demands credentials from new
+// connections now, and leaves open ones alone.
+func (u *Upstream) retireOpen() {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	for key, l := range u.lanes {
+		if key.id.Authenticated() {
+			continue
+		}
+		delete(u.lanes, key)
+		if l.users == 0 {
+			l.close()
+			continue
+		}
+		if u.retired == nil {
+			u.retired = map[*Lane]bool{}
+		}
+		u.retired[l] = true
 	}
 }
 
@@ -166,6 +197,8 @@ func (u *Upstream) Run(ctx context.Context) error {
 	defer u.close()
 	ticks := time.NewTicker(trimPeriod)
 	defer ticks.Stop()
+	looks := time.NewTicker(u.opts.AuthPeriod)
+	defer looks.Stop()
 	u.askRefresh()
 	for {
 		select {
@@ -175,6 +208,8 @@ func (u *Upstream) Run(ctx context.Context) error {
 			u.refreshTable(ctx)
 		case now := <-ticks.C:
 			u.trim(now.Add(-idleFor))
+		case <-looks.C:
+			u.lookAtAuth(ctx)
 		}
 	}
 }
@@ -218,7 +253,7 @@ func (u *Upstream) refreshTable(ctx context.Context) {
 
 // inspect looks at what of Redis's configuration matters here.
 func (u *Upstream) inspect(ctx context.Context) {
-	u.guarded.Store(u.needsAuth(ctx))
+	u.lookAtAuth(ctx)
 	u.warnOfEviction(ctx)
 	u.heard(nil)
 }
@@ -236,19 +271,31 @@ func (u *Upstream) heard(err error) {
 	u.mu.Unlock()
 }
 
-// NeedsAuth reports whether Redis refused to serve a connection without credentials when the proxy last looked, which is at
-// every (re)connect.
+// NeedsAuth reports whether Redis refused to serve a connection without credentials when the proxy last looked: at every
+// (re)connect and every AuthPeriod.
 func (u *Upstream) NeedsAuth() bool { return u.guarded.Load() }
 
-// needsAuth asks Redis. When it cannot be asked the answer is no, which only makes limits wider.
-func (u *Upstream) needsAuth(ctx context.Context) bool {
+// lookAtAuth finds out whether clients must authenticate. Redis tells nobody when that changes.
+func (u *Upstream) lookAtAuth(ctx context.Context) {
+	needed, err := u.needsAuth(ctx)
+	if err != nil {
+		return // as it was
+	}
+	if was := u.guarded.Swap(needed); needed && !was {
+		u.retireOpen()
+		u.pins.dropIdle(func(id Identity) bool { return !id.Authenticated() })
+	}
+}
+
+// needsAuth asks Redis.
+func (u *Upstream) needsAuth(ctx context.Context) (bool, error) {
 	nc, err := u.dial(ctx, Identity{Proto: 2})
 	if err != nil {
-		return false
+		return false, err
 	}
 	defer nc.Close()
 	b, err := u.ask(nc, "PING")
-	return err == nil && bytes.HasPrefix(b, []byte("-NOAUTH"))
+	return bytes.HasPrefix(b, []byte("-NOAUTH")), err
 }
 
 // Commands is the table of what Redis can do.
@@ -297,6 +344,9 @@ func (u *Upstream) close() {
 	u.mu.Lock()
 	u.closed = true
 	for _, l := range u.lanes {
+		l.close()
+	}
+	for l := range u.retired {
 		l.close()
 	}
 	u.mu.Unlock()
