@@ -170,7 +170,8 @@ func TestRefreshMovesEverybodyBehind(t *testing.T) {
 func TestDeadHeadIsRemovedOnlyIfNobodyListens(t *testing.T) {
 	onBoth(t, func(t *testing.T, b *bench) {
 		keys := []string{b.n.lock, b.n.queue, b.n.deadlines, b.n.channel}
-		dead := func(head string) []int64 { return b.must(b.s.deadHead, keys, head, "PUBLISH", wait) }
+		deaf := 0
+		dead := func(head string) []int64 { return b.must(b.s.deadHead, keys, head, "PUBLISH", wait, deaf) }
 		b.acquire(ownerA, 30000)
 		for _, owner := range []string{ownerB, ownerC} {
 			b.fair(owner, 30000, wait, 1)
@@ -185,5 +186,9 @@ func TestDeadHeadIsRemovedOnlyIfNobodyListens(t *testing.T) {
 		equal(t, "C's deadline", b.score(ownerC), c-wait)
 		equal(t, "alive", dead(ownerC), []int64{0, 1})
 		equal(t, "queue", b.queue(), []string{ownerC})
+		deaf = 1
+		equal(t, "deaf", dead(ownerC), []int64{1, 1})
+		equal(t, "woken as well", heard(), []string{"redisson_lock__channel:{foo}:" + ownerC + " 0", "redisson_lock__channel:{foo}:" + ownerC + " 0"})
+		equal(t, "queue", b.queue(), []string{})
 	})
 }

@@ -9,9 +9,6 @@ import (
 // leaveLimit is how long the answer of a client that has waited long enough is put off for its place in the queue.
 const leaveLimit = 50 * time.Millisecond
 
-// seenLimit bounds how many places of a foreign queue are looked at in one go.
-const seenLimit = 1000
-
 // fairCall is the script call of a fair waiter: it takes or keeps its place in the queue, unless it does not wait.
 func (e *Engine) fairCall(w *waiter) (keys, args []string) {
 	n := namesOf(w.key, e.opts.Cluster)
@@ -53,93 +50,6 @@ func (e *Engine) stillFairLocked(r *room, w *waiter, a answer) {
 		return
 	}
 	e.watchHeadLocked(r)
-}
-
-// releasedLocked is a message on the base channel. The fair head is woken by name; if it is not ours and does not
-// react, nobody would tell us.
-func (e *Engine) releasedLocked(r *room) {
-	if r.fair.first != nil {
-		e.watchHeadLocked(r)
-	}
-}
-
-// watchHeadLocked looks at the queue now and again when a live head must have reacted.
-func (e *Engine) watchHeadLocked(r *room) {
-	if r.headLook != nil {
-		return
-	}
-	r.seen = nil
-	r.headLook = e.jobs.after(e.opts.DeadHead, func() { e.lookAtHead(r) })
-	e.jobs.submit(func() { e.noteQueue(r) })
-}
-
-// noteQueue remembers who is in the queue now: whoever still is there, first and deaf, when a look is due is dead.
-func (e *Engine) noteQueue(r *room) {
-	client, err := e.own.get()
-	if err != nil {
-		return
-	}
-	ctx, cancel := context.WithTimeout(e.life, answerLimit)
-	defer cancel()
-	owners, err := client.Do(ctx, client.B().Lrange().Key(r.queue).Start(0).Stop(seenLimit-1).Build()).AsStrSlice()
-	if err != nil {
-		return
-	}
-	seen := make(map[string]bool, len(owners))
-	for _, owner := range owners {
-		seen[owner] = true
-	}
-	e.mu.Lock()
-	r.seen = seen
-	e.mu.Unlock()
-}
-
-// lookAtHead removes dead heads, as long as there are any that have been seen long enough, and lets our first try.
-func (e *Engine) lookAtHead(r *room) {
-	e.mu.Lock()
-	r.headLook = nil
-	seen := r.seen
-	here := e.rooms[r.lock] == r && r.fair.first != nil
-	if here {
-		defer e.kickOnce(r)
-	}
-	e.mu.Unlock()
-	if !here || seen == nil {
-		return
-	}
-	client, err := e.own.get()
-	if err != nil {
-		return
-	}
-	ctx, cancel := context.WithTimeout(e.life, answerLimit)
-	defer cancel()
-	for {
-		head, err := client.Do(ctx, client.B().Lindex().Key(r.queue).Index(0).Build()).ToString()
-		if err != nil || !seen[head] || e.waitsHere(r, head) {
-			return
-		}
-		a, err := e.own.run(ctx, e.scripts.deadHead, []string{r.lock, r.queue, r.deadlines, r.channel},
-			[]string{head, e.opts.Publish, millis(e.opts.FairWait)})
-		if err != nil || a[0] != 1 {
-			return
-		}
-		e.log.Info("dead fair waiter removed", logKey(r.lock))
-	}
-}
-
-func (e *Engine) waitsHere(r *room, owner string) bool {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return r.fairOf(owner) != nil
-}
-
-// kickOnce lets the first fair waiter ask how things stand; its outcome watches on if need be.
-func (e *Engine) kickOnce(r *room) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if r.fair.first != nil {
-		e.tryLocked(r.fair.first)
-	}
 }
 
 // refreshInLocked keeps the deadlines of our fair waiters ahead of the clock, three times per wait.

@@ -254,6 +254,76 @@ func TestLiveFairHeadKeepsItsTurn(t *testing.T) {
 	fenceIn(t, a.reply())
 }
 
+func TestSubscribedFairHeadsThatDoNotReactAreRemoved(t *testing.T) {
+	srv := redistest.Start(t)
+	p := startProxy(t, srv, func(o *Options) { o.DeadHead = 100 * time.Millisecond })
+	holder, a, b := p.session(2), p.session(2), p.session(2)
+	holder.fence("LOCK k")
+	var cutOff []*redisson
+	for n := range 3 { // threads of one process: cut off, but Redis does not know
+		j := newRedisson(t, srv, 1, "k")
+		j.owner = j.owner[:37] + itoa(int64(n))
+		j.fair()
+		j.listen(namesOf("k", false).fairChannel(j.owner))
+		cutOff = append(cutOff, j)
+	}
+	a.send("FAIRLOCK k")
+	a.awaitWaiting()
+	holder.want("UNLOCK k", ":1")
+	start := time.Now()
+	fenceIn(t, a.reply())
+	if took := time.Since(start); took < 3*time.Second || took > 4*time.Second {
+		t.Errorf("granted after %v", took)
+	}
+	b.send("FAIRLOCK k")
+	b.awaitWaiting()
+	if got := cutOff[0].fair(); got == nil {
+		t.Fatal("who was removed has the lock")
+	}
+	equal(t, "who comes back is the last", srv.Client(t).LRange(t.Context(), "redisson_lock_queue:{k}", 0, -1).Val(),
+		[]string{p.e.opts.UUID + ":3", cutOff[0].owner})
+}
+
+func TestSlowFairHeadKeepsItsTurn(t *testing.T) {
+	srv := redistest.Start(t)
+	p := startProxy(t, srv, func(o *Options) { o.DeadHead = 100 * time.Millisecond })
+	holder, a, j := p.session(2), p.session(2), newRedisson(t, srv, 1, "k")
+	holder.fence("LOCK k")
+	j.fair()
+	j.listen(namesOf("k", false).fairChannel(j.owner))
+	a.send("FAIRLOCK k")
+	a.awaitWaiting()
+	holder.want("UNLOCK k", ":1")
+	a.quiet(2500 * time.Millisecond)
+	if got := j.fair(); got != nil {
+		t.Fatalf("redisson: %v", got)
+	}
+	j.fairRelease()
+	fenceIn(t, a.reply())
+}
+
+func TestFairHeadThatIsOvertakenIsNotTakenForDead(t *testing.T) {
+	srv := redistest.Start(t)
+	p, q := startProxy(t, srv, func(o *Options) { o.DeadHead = 100 * time.Millisecond }), startProxy(t, srv, nil)
+	holder, a, j := q.session(2), p.session(2), newRedisson(t, srv, 1, "k")
+	holder.fence("LOCK k")
+	j.fair()
+	j.listen(namesOf("k", false).fairChannel(j.owner))
+	a.send("FAIRLOCK k")
+	a.awaitWaiting()
+	holder.want("UNLOCK k", ":1")
+	for start := time.Now(); time.Since(start) < 4*time.Second; {
+		a.quiet(250 * time.Millisecond)
+		holder.fence("LOCK k") // plain, and faster than the head that was woken
+		holder.want("UNLOCK k", ":1")
+	}
+	if got := j.fair(); got != nil {
+		t.Fatalf("redisson: %v", got)
+	}
+	j.fairRelease()
+	fenceIn(t, a.reply())
+}
+
 func TestFairWaitersKeepTheirDeadlinesFresh(t *testing.T) {
 	srv := redistest.Start(t)
 	p := startProxy(t, srv, func(o *Options) { o.FairWait = 150 * time.Millisecond; o.Lease = 300 * time.Millisecond })

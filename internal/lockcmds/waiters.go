@@ -64,9 +64,8 @@ type room struct {
 	handovers   int // since the lock was last free for everybody
 	handedSince time.Time
 
-	refresh  *time.Timer // keeps the deadlines of fair waiters fresh
-	headLook *time.Timer // a look at a free lock's fair head is due
-	seen     map[string]bool
+	refresh *time.Timer // keeps the deadlines of fair waiters fresh
+	head    headWatch
 }
 
 // roomLocked returns the room of a lock, made if need be.
@@ -151,7 +150,7 @@ func (e *Engine) exitLocked(w *waiter) {
 	if r.plain.len+r.fair.len > 0 {
 		return
 	}
-	for _, t := range []*time.Timer{r.timer, r.refresh, r.headLook} {
+	for _, t := range []*time.Timer{r.timer, r.refresh, r.head.look} {
 		if t != nil {
 			t.Stop()
 		}

@@ -155,10 +155,9 @@ func (s *stand) endOfWork() {
 		s.acquirable(s.proxies[i%2], "TRYLOCK", key, limit)
 	}
 	if s.killedProxies {
-		// Its fair waiters could not leave the queue. They are taken for dead when they have been deaf for eight
-		// seconds while their lock was free. If Redis has not noticed yet that their connection is gone, because of a
-		// cut, the first question finds that out and the second removes them.
-		limit += int64(2*8*time.Second + late)
+		// Its fair waiters could not leave the queue. They are taken for dead when they have been deaf while their
+		// lock was free, even if Redis has not noticed yet, because of a cut, that their connection is gone.
+		limit += int64(deafHead + late)
 	}
 	for i, key := range s.keys {
 		s.acquirable(s.proxies[1-i%2], "FAIRLOCK", key, limit)

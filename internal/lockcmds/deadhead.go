@@ -1,0 +1,151 @@
+package lockcmds
+
+import (
+	"context"
+	"time"
+)
+
+// Whoever is first in the queue of a free lock must take it, or all behind it wait. One of those behind looks after it:
+//
+//	free, and not ours ──DeadHead──► look: wake the head by name
+//	                                   │ nobody listens: dead, removed; the next one is looked at
+//	                                   │ somebody listens ──1 s──► look again ──► … deafLooks without a reaction: removed
+//	                                   ▼
+//	                                 taken: the lease of whoever took it is waited for
+//
+// Redis counts a connection that was cut off silently as a listener until TCP gives it up, hence the second way. Who was
+// removed and comes back takes a new place.
+const (
+	// lookAgain is how long a head that was woken by name has to react before it is woken again.
+	lookAgain = time.Second
+	// deafLooks times lookAgain is longer than a live client is paused for, to collect garbage or the like.
+	deafLooks = 3
+	// seenLimit bounds how many places of a foreign queue are looked at in one go.
+	seenLimit = 1000
+)
+
+// headWatch is what a room knows of a head that does not take a free lock.
+type headWatch struct {
+	look  *time.Timer     // a look is due, or under way
+	seen  map[string]bool // who was in the queue when the watch began
+	woken string          // the head that the latest look has woken though somebody listens
+	deaf  int             // looks since then at which it had not come, though nobody was faster
+	freed bool            // the lock was taken and released by somebody else since the latest look
+}
+
+// releasedLocked is a message on the base channel. The fair head is woken by name; if it is not ours and does not
+// react, nobody would tell us.
+func (e *Engine) releasedLocked(r *room) {
+	r.head.freed = true
+	if r.fair.first != nil {
+		e.watchHeadLocked(r)
+	}
+}
+
+// watchHeadLocked looks at the queue now and again when a live head must have reacted.
+func (e *Engine) watchHeadLocked(r *room) {
+	if r.head.look != nil {
+		return
+	}
+	r.head = headWatch{look: e.jobs.after(e.opts.DeadHead, func() { e.lookAtHead(r) })}
+	e.jobs.submit(func() { e.noteQueue(r) })
+}
+
+// noteQueue remembers who is in the queue now: only they have been there for long enough when a look is due.
+func (e *Engine) noteQueue(r *room) {
+	client, err := e.own.get()
+	if err != nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(e.life, answerLimit)
+	defer cancel()
+	owners, err := client.Do(ctx, client.B().Lrange().Key(r.queue).Start(0).Stop(seenLimit-1).Build()).AsStrSlice()
+	if err != nil {
+		return
+	}
+	seen := make(map[string]bool, len(owners))
+	for _, owner := range owners {
+		seen[owner] = true
+	}
+	e.mu.Lock()
+	r.head.seen = seen
+	e.mu.Unlock()
+}
+
+// lookAtHead removes dead heads and lets our first waiter ask how things stand; its outcome watches on if need be.
+func (e *Engine) lookAtHead(r *room) {
+	again := e.removeDeadHeads(r)
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	r.head.look = nil
+	if e.rooms[r.lock] != r || r.fair.first == nil {
+		return
+	}
+	if again {
+		r.head.look = e.jobs.after(lookAgain, func() { e.lookAtHead(r) })
+	}
+	e.tryLocked(r.fair.first)
+}
+
+// removeDeadHeads goes on as long as the head is dead and has been seen for long enough. It reports whether it has
+// woken one that must react now.
+func (e *Engine) removeDeadHeads(r *room) (again bool) {
+	client, err := e.own.get()
+	if err != nil {
+		return false
+	}
+	ctx, cancel := context.WithTimeout(e.life, answerLimit)
+	defer cancel()
+	gone := "" // the process of a head that was removed though somebody listened for it: its other waiters are deaf too
+	for {
+		head, err := client.Do(ctx, client.B().Lindex().Key(r.queue).Index(0).Build()).ToString()
+		if err != nil || !e.maySuspect(r, head) {
+			return false
+		}
+		deaf := "0"
+		if e.countDeaf(r, head) >= deafLooks || gone != "" && processOf(head) == gone {
+			deaf = "1"
+		}
+		a, err := e.own.run(ctx, e.scripts.deadHead, []string{r.lock, r.queue, r.deadlines, r.channel},
+			[]string{head, e.opts.Publish, millis(e.opts.FairWait), deaf})
+		if err != nil || a[0] != 1 {
+			return err == nil && a.at(1) > 0
+		}
+		if a.at(1) > 0 {
+			gone = processOf(head)
+		}
+		e.log.Info("dead fair waiter removed", logKey(r.lock))
+	}
+}
+
+// maySuspect reports whether the head has been there for long enough, and waits elsewhere.
+func (e *Engine) maySuspect(r *room, head string) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.rooms[r.lock] == r && r.head.seen[head] && r.fairOf(head) == nil
+}
+
+// countDeaf returns at how many looks the head has not come since it was first woken. If the lock was taken and released
+// in between, it may have come and have been too late: that look does not count.
+func (e *Engine) countDeaf(r *room, head string) int {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	switch w := &r.head; {
+	case w.woken != head:
+		w.woken, w.deaf = head, 0
+	case !w.freed:
+		w.deaf++
+	}
+	r.head.freed = false
+	return r.head.deaf
+}
+
+// processOf is the part of an owner's name that all owners of one process share, by our and Redisson's custom; empty: it
+// is named otherwise.
+func processOf(owner string) string {
+	const uuid = 36
+	if len(owner) > uuid && owner[uuid] == ':' {
+		return owner[:uuid]
+	}
+	return ""
+}
