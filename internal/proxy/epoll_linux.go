@@ -48,8 +48,10 @@ type socket interface {
 // loopReadSize is how much one read may bring; the buffer is shared by all sockets of a loop.
 const loopReadSize = 256 << 10
 
-// eventsPerWait bounds one round, so that no client waits behind more than so many others.
-const eventsPerWait = 512
+// eventsPerWait bounds one round, so that Redis and the clients of this round work while the next one is read. Side by side on
+// two cores, medians of eight rounds, 32 gave 13 % more GET/s than 512 with 50 clients at depth 16, 3 % with 500 clients, and
+// the same at depth 1; 8 gave a fifth less at depth 1.
+const eventsPerWait = 32
 
 func newLoop(srv *Server) (*loop, error) {
 	epfd, err := unix.EpollCreate1(unix.EPOLL_CLOEXEC)
