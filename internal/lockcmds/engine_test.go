@@ -6,6 +6,9 @@ import (
 	"testing"
 	"time"
 
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
+
 	"lockproxy/internal/redistest"
 )
 
@@ -341,6 +344,22 @@ func TestLossIsToldOnceByEveryWay(t *testing.T) {
 			}
 		})
 	}
+}
+
+func TestLossIsLoggedOnceWithKeyAndReason(t *testing.T) {
+	srv := redistest.Start(t)
+	core, logs := observer.New(zap.InfoLevel)
+	p := startProxy(t, srv, func(o *Options) { o.Lease, o.Logger = 300*time.Millisecond, zap.New(core) })
+	a := p.session(3)
+	fence := a.fence("LOCK k")
+	srv.Do(t, "DEL", "k")
+	a.push()
+	a.want("UNLOCK k", lostLeaseReply)
+	lines := logs.FilterFieldKey("key").All()
+	if len(lines) != 1 {
+		t.Fatalf("%d lines: %v", len(lines), lines)
+	}
+	equal(t, "fields", lines[0].ContextMap(), map[string]any{"key": "k", "fence": fence, "reason": "gone"})
 }
 
 func TestUnlockOfALeaseThatEndedSaysSo(t *testing.T) {
