@@ -30,4 +30,6 @@
 //     and end of the holder's lease after that causes another.
 //   - A renewal and a release, re-entry or extension of one hold do not overlap: the lease is paused around them.
 //   - An acquire whose outcome is in doubt is never repeated before Redis was asked who the owner is.
+//   - GRACE takes from an explicit owner only what it acquired through this engine.
+//   - With -LOSTLEASE nothing was changed in Redis.
 package lockcmds
