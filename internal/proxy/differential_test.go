@@ -63,7 +63,6 @@ func clip(s string) string { return s[:min(len(s), 300)] }
 // round is a series of commands and how they are cut.
 type round struct {
 	commands [][]string
-	inline   []bool
 	cuts     *rand.Rand
 	word     string
 }

@@ -100,7 +100,7 @@ func TestClientCommandsAreRedisOwn(t *testing.T) {
 				a.quiet(strings.Fields(cmd)...)
 				s.note("same after %s: %v", cmd, a.quiet("CLIENT", "ID") == id)
 			}
-			a.note(string(slices.Collect(strings.SplitSeq(a.quiet("CLIENT", "INFO"), "id="+strings.Trim(id, ":\r\n")+" "))[0][:1]), nil)
+			a.note(slices.Collect(strings.SplitSeq(a.quiet("CLIENT", "INFO"), "id="+strings.Trim(id, ":\r\n")+" "))[0][:1], nil)
 		},
 		"kill": func(s *side, proto int) {
 			a, c := s.speaking("a", proto), s.speaking("c", proto)
