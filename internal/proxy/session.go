@@ -7,7 +7,6 @@ import (
 
 	"go.uber.org/zap"
 
-	"lockproxy/internal/buffers"
 	"lockproxy/internal/lockcmds"
 	"lockproxy/internal/resp"
 	"lockproxy/internal/upstream"
@@ -90,40 +89,6 @@ func newSession(id uint64, addr string, e *env, h host) *Session {
 	return s
 }
 
-// Feed takes bytes that the client sent. It does not keep b. false: the session has ended, and the connection is to be closed.
-func (s *Session) Feed(b []byte) bool {
-	alive, output := s.feed(b)
-	if output {
-		s.host.Flush()
-	}
-	return alive
-}
-
-// feed reports whether the session goes on, and whether it has something for the client.
-func (s *Session) feed(b []byte) (alive, output bool) {
-	s.mu.Lock()
-	defer func() {
-		alive, output = !s.ended, len(s.out) > 0 || s.closing
-		s.mu.Unlock()
-	}()
-	defer s.contain()
-	switch {
-	case s.over():
-	case len(s.in) > 0:
-		s.in = buffers.Append(s.in, b, s.guard.Need())
-		s.advance()
-	default:
-		if n := s.consume(b); n < len(b) && !s.over() {
-			s.in = buffers.Append(s.in, b[n:], s.guard.Need())
-		}
-	}
-	if len(s.in) > s.env.opts.Limits.Query {
-		s.env.queryLimit(s.addr, len(s.in))
-		s.end()
-	}
-	return alive, output
-}
-
 // leave ends every entry into a session.
 func (s *Session) leave() {
 	if r := recover(); r != nil {
@@ -146,119 +111,11 @@ func (s *Session) crashed(r any) {
 	s.end()
 }
 
-// advance goes on with the input that has been held back.
-func (s *Session) advance() {
-	defer s.atEOF()
-	if len(s.in) == 0 || s.wait != nothing || s.gone() {
-		return
-	}
-	in := s.in
-	n := s.consume(in)
-	switch {
-	case s.over():
-		s.in = nil
-	case n == len(in):
-		s.in = shrink(in)
-	case n == 0: // nothing to move
-	default:
-		s.in = append(in[:0], in[n:]...)
-	}
-}
-
 // over reports whether no further command of this client will be executed.
 func (s *Session) over() bool { return s.ended || s.wait == forGoodbye }
 
 // gone reports whether the client gets nothing more than what is in the output.
 func (s *Session) gone() bool { return s.ended || s.closing }
-
-// shrink empties a buffer and drops it if it has grown beyond what an ordinary client needs.
-func shrink(b []byte) []byte {
-	if cap(b) > maxKept {
-		buffers.Free(b)
-		return nil
-	}
-	return b[:0]
-}
-
-// maxKept bounds the buffers that an idle session keeps.
-const maxKept = 32 << 10
-
-// consume routes the whole commands at the start of buf, as long as the session need not wait, and returns how many bytes
-// they had. Commands that may share the lane are sent together, one copy for all of them.
-func (s *Session) consume(buf []byte) int {
-	table := s.env.policies()
-	off := 0
-	run := run{s: s, buf: buf}
-	for s.wait == nothing && !s.gone() {
-		f, n, err := s.guard.Next(buf[off:])
-		if err != nil {
-			run.send()
-			s.protocolError(err)
-			break
-		}
-		if n == 0 {
-			run.send()
-			off += s.stream(table, buf[off:])
-			break
-		}
-		if s.streaming {
-			run.send()
-			s.endStream(f.Raw)
-			off += n
-			continue
-		}
-		if len(f.Raw) == 0 { // an empty command, which Redis ignores
-			run.send()
-			off += n
-			continue
-		}
-		row := table.lookup(f.Name)
-		if row.policy == shared && s.plain() {
-			run.add(off, f.Raw, n)
-			off += n
-			continue
-		}
-		run.send()
-		if s.wait != nothing || !s.route(row, f.Raw) {
-			break
-		}
-		off += n
-	}
-	run.send()
-	return off
-}
-
-// plain reports whether a shared command may simply join the lane: the hot path.
-func (s *Session) plain() bool { return s.pin == nil && s.reply == replyOn }
-
-// run is a stretch of buf that holds n whole commands for the lane.
-type run struct {
-	s          *Session
-	buf        []byte
-	start, end int
-	n          int
-}
-
-// add appends the command that takes n bytes at off.
-func (r *run) add(off int, raw []byte, n int) {
-	if len(raw) != n || &raw[0] != &r.buf[off] { // an inline command, rewritten elsewhere
-		r.send()
-		r.s.forward(raw, r.s, 1)
-		return
-	}
-	if r.n == 0 {
-		r.start = off
-	}
-	r.n++
-	r.end = off + n
-}
-
-func (r *run) send() {
-	if r.n > 0 {
-		r.s.forward(r.buf[r.start:r.end], r.s, r.n)
-		r.n = 0
-	}
-}
 
 // forward sends n commands on the pin or the lane, for a receiver that reports back to this session.
 func (s *Session) forward(raw []byte, to receiver, n int) {
@@ -292,31 +149,6 @@ func (s *Session) rejected() bool {
 	return s.lane != nil && s.lane.Rejected()
 }
 
-// protocolError answers what the guard found, once everything before it has been answered, and closes the connection.
-func (s *Session) protocolError(err error) {
-	s.env.stats.protocolErrors.Add(1)
-	words := resp.AppendRawError(nil, "ERR "+err.Error())
-	if s.reply != replyOn {
-		words = words[:0]
-	}
-	s.goodbye(words)
-}
-
-// goodbye sends the last reply after the outstanding ones and closes the connection.
-func (s *Session) goodbye(words []byte) {
-	s.lastWords = words
-	s.wait = forGoodbye
-	if s.pending == 0 {
-		s.sayGoodbye()
-	}
-}
-
-func (s *Session) sayGoodbye() {
-	s.emit(s.lastWords)
-	s.lastWords = nil
-	s.closeAfterOutput()
-}
-
 // quiet is called when nothing is outstanding any more.
 func (s *Session) quiet() {
 	s.owed = 0
@@ -344,126 +176,9 @@ func (s *Session) quiet() {
 	s.releasePin()
 }
 
-// Hungup says that the client's connection is gone.
-func (s *Session) Hungup() {
-	s.mu.Lock()
-	defer s.leave()
-	s.end()
-}
-
-// end gives up everything the session has. Replies still outstanding on a lane are thrown away as they come.
-func (s *Session) end() {
-	if s.ended {
-		return
-	}
-	s.ended = true
-	s.giveUp()
-	s.host.Hangup()
-}
-
-// cutOff ends a session whose connection to Redis is gone: the client gets the replies that there were, and its connection
-// closes, as if it had been connected there itself.
-func (s *Session) cutOff() {
-	if s.gone() {
-		return
-	}
-	s.wait = forGoodbye
-	s.closeAfterOutput()
-	s.giveUp()
-}
-
-func (s *Session) giveUp() {
-	s.lastWords, s.in = nil, nil
-	if s.unpin != nil {
-		s.unpin()
-		s.unpin = nil
-	}
-	if s.pin != nil {
-		s.pin.discard()
-		s.pin, s.pending = nil, 0
-	}
-	if s.pending == 0 {
-		s.leaveLane()
-	}
-	for _, e := range s.engines {
-		e.Ended((*lockSession)(s))
-	}
-	s.engines = nil
-}
-
 func (s *Session) leaveLane() {
 	if s.lane != nil {
 		s.env.upstream.Leave(s.lane)
 		s.lane = nil
-	}
-}
-
-// MayRead reports whether the engine may read from the client: not while too many bytes of its commands are unanswered. Then
-// Resume follows. The wait is for Redis, never for the client, so two sides that only send cannot block each other.
-func (s *Session) MayRead() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	switch {
-	case s.ended:
-		return true
-	case s.streaming && s.pin != nil:
-		s.paused = s.pin.conn.WhenEmpty(streamBacklog, s.unpause)
-	default:
-		s.paused = s.pending > 0 && s.owed >= s.env.opts.Limits.Unanswered
-	}
-	return !s.paused
-}
-
-// unpause ends a pause of the engine.
-func (s *Session) unpause() {
-	s.mu.Lock()
-	defer s.leave()
-	if s.paused {
-		s.paused = false
-		s.host.Resume()
-	}
-}
-
-// EOF says that the client will send nothing more, although it may still read. As with Redis, what it has sent is executed,
-// and answered unless that takes waiting. It returns false if the session has ended.
-func (s *Session) EOF() bool {
-	s.mu.Lock()
-	defer s.leave()
-	s.eof = true
-	s.atEOF()
-	return !s.ended
-}
-
-// atEOF ends a session whose client sends nothing more, when nothing is left to execute.
-func (s *Session) atEOF() {
-	if !s.eof || s.over() || s.closing {
-		return
-	}
-	switch {
-	case s.streaming:
-		s.cutOff() // the large command stays incomplete
-	case s.wait == forLock && s.pending == 0:
-		s.end() // it waits for a lock, which nobody could use
-	case s.wait != nothing:
-	case s.pin != nil && (s.pending > 0 || s.pin.mode == readsRaw):
-		// Only Redis knows whether this is a command that waits. It sees the end as if the client were connected there:
-		// it executes what it has got, answers what it can, and closes.
-		s.pin.conn.CloseWrite()
-	default:
-		s.goodbye([]byte{})
-	}
-}
-
-// Drain ends the session when it has its replies, unless it has used a lock command and so may hold a lock. One that waits
-// for others, on a list or a channel, ends at once.
-func (s *Session) Drain() {
-	s.mu.Lock()
-	defer s.leave()
-	switch {
-	case s.ended, len(s.engines) > 0, s.wait == forGoodbye:
-	case s.wait == forPin, s.pin != nil && (s.pin.mode != readsReplies || s.pin.blocking):
-		s.end()
-	default:
-		s.goodbye([]byte{})
 	}
 }

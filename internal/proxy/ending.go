@@ -1,0 +1,121 @@
+package proxy
+
+import (
+	"lockproxy/internal/resp"
+)
+
+// protocolError answers what the guard found, once everything before it has been answered, and closes the connection.
+func (s *Session) protocolError(err error) {
+	s.env.stats.protocolErrors.Add(1)
+	words := resp.AppendRawError(nil, "ERR "+err.Error())
+	if s.reply != replyOn {
+		words = words[:0]
+	}
+	s.goodbye(words)
+}
+
+// goodbye sends the last reply after the outstanding ones and closes the connection.
+func (s *Session) goodbye(words []byte) {
+	s.lastWords = words
+	s.wait = forGoodbye
+	if s.pending == 0 {
+		s.sayGoodbye()
+	}
+}
+
+func (s *Session) sayGoodbye() {
+	s.emit(s.lastWords)
+	s.lastWords = nil
+	s.closeAfterOutput()
+}
+
+// Hungup says that the client's connection is gone.
+func (s *Session) Hungup() {
+	s.mu.Lock()
+	defer s.leave()
+	s.end()
+}
+
+// end gives up everything the session has. Replies still outstanding on a lane are thrown away as they come.
+func (s *Session) end() {
+	if s.ended {
+		return
+	}
+	s.ended = true
+	s.giveUp()
+	s.host.Hangup()
+}
+
+// cutOff ends a session whose connection to Redis is gone: the client gets the replies that there were, and its connection
+// closes, as if it had been connected there itself.
+func (s *Session) cutOff() {
+	if s.gone() {
+		return
+	}
+	s.wait = forGoodbye
+	s.closeAfterOutput()
+	s.giveUp()
+}
+
+func (s *Session) giveUp() {
+	s.lastWords, s.in = nil, nil
+	if s.unpin != nil {
+		s.unpin()
+		s.unpin = nil
+	}
+	if s.pin != nil {
+		s.pin.discard()
+		s.pin, s.pending = nil, 0
+	}
+	if s.pending == 0 {
+		s.leaveLane()
+	}
+	for _, e := range s.engines {
+		e.Ended((*lockSession)(s))
+	}
+	s.engines = nil
+}
+
+// EOF says that the client will send nothing more, although it may still read. As with Redis, what it has sent is executed,
+// and answered unless that takes waiting. It returns false if the session has ended.
+func (s *Session) EOF() bool {
+	s.mu.Lock()
+	defer s.leave()
+	s.eof = true
+	s.atEOF()
+	return !s.ended
+}
+
+// atEOF ends a session whose client sends nothing more, when nothing is left to execute.
+func (s *Session) atEOF() {
+	if !s.eof || s.over() || s.closing {
+		return
+	}
+	switch {
+	case s.streaming:
+		s.cutOff() // the large command stays incomplete
+	case s.wait == forLock && s.pending == 0:
+		s.end() // it waits for a lock, which nobody could use
+	case s.wait != nothing:
+	case s.pin != nil && (s.pending > 0 || s.pin.mode == readsRaw):
+		// Only Redis knows whether this is a command that waits. It sees the end as if the client were connected there:
+		// it executes what it has got, answers what it can, and closes.
+		s.pin.conn.CloseWrite()
+	default:
+		s.goodbye([]byte{})
+	}
+}
+
+// Drain ends the session when it has its replies, unless it has used a lock command and so may hold a lock. One that waits
+// for others, on a list or a channel, ends at once.
+func (s *Session) Drain() {
+	s.mu.Lock()
+	defer s.leave()
+	switch {
+	case s.ended, len(s.engines) > 0, s.wait == forGoodbye:
+	case s.wait == forPin, s.pin != nil && (s.pin.mode != readsReplies || s.pin.blocking):
+		s.end()
+	default:
+		s.goodbye([]byte{})
+	}
+}

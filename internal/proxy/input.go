@@ -1,0 +1,173 @@
+package proxy
+
+import (
+	"lockproxy/internal/buffers"
+)
+
+// Feed takes bytes that the client sent. It does not keep b. false: the session has ended, and the connection is to be closed.
+func (s *Session) Feed(b []byte) bool {
+	alive, output := s.feed(b)
+	if output {
+		s.host.Flush()
+	}
+	return alive
+}
+
+// feed reports whether the session goes on, and whether it has something for the client.
+func (s *Session) feed(b []byte) (alive, output bool) {
+	s.mu.Lock()
+	defer func() {
+		alive, output = !s.ended, len(s.out) > 0 || s.closing
+		s.mu.Unlock()
+	}()
+	defer s.contain()
+	switch {
+	case s.over():
+	case len(s.in) > 0:
+		s.in = buffers.Append(s.in, b, s.guard.Need())
+		s.advance()
+	default:
+		if n := s.consume(b); n < len(b) && !s.over() {
+			s.in = buffers.Append(s.in, b[n:], s.guard.Need())
+		}
+	}
+	if len(s.in) > s.env.opts.Limits.Query {
+		s.env.queryLimit(s.addr, len(s.in))
+		s.end()
+	}
+	return alive, output
+}
+
+// advance goes on with the input that has been held back.
+func (s *Session) advance() {
+	defer s.atEOF()
+	if len(s.in) == 0 || s.wait != nothing || s.gone() {
+		return
+	}
+	in := s.in
+	n := s.consume(in)
+	switch {
+	case s.over():
+		s.in = nil
+	case n == len(in):
+		s.in = shrink(in)
+	case n == 0: // nothing to move
+	default:
+		s.in = append(in[:0], in[n:]...)
+	}
+}
+
+// shrink empties a buffer and drops it if it has grown beyond what an ordinary client needs.
+func shrink(b []byte) []byte {
+	if cap(b) > maxKept {
+		buffers.Free(b)
+		return nil
+	}
+	return b[:0]
+}
+
+// maxKept bounds the buffers that an idle session keeps.
+const maxKept = 32 << 10
+
+// consume routes the whole commands at the start of buf, as long as the session need not wait, and returns how many bytes
+// they had. Commands that may share the lane are sent together, one copy for all of them.
+func (s *Session) consume(buf []byte) int {
+	table := s.env.policies()
+	off := 0
+	run := run{s: s, buf: buf}
+	for s.wait == nothing && !s.gone() {
+		f, n, err := s.guard.Next(buf[off:])
+		if err != nil {
+			run.send()
+			s.protocolError(err)
+			break
+		}
+		if n == 0 {
+			run.send()
+			off += s.stream(table, buf[off:])
+			break
+		}
+		if s.streaming {
+			run.send()
+			s.endStream(f.Raw)
+			off += n
+			continue
+		}
+		if len(f.Raw) == 0 { // an empty command, which Redis ignores
+			run.send()
+			off += n
+			continue
+		}
+		row := table.lookup(f.Name)
+		if row.policy == shared && s.plain() {
+			run.add(off, f.Raw, n)
+			off += n
+			continue
+		}
+		run.send()
+		if s.wait != nothing || !s.route(row, f.Raw) {
+			break
+		}
+		off += n
+	}
+	run.send()
+	return off
+}
+
+// plain reports whether a shared command may simply join the lane: the hot path.
+func (s *Session) plain() bool { return s.pin == nil && s.reply == replyOn }
+
+// run is a stretch of buf that holds n whole commands for the lane.
+type run struct {
+	s          *Session
+	buf        []byte
+	start, end int
+	n          int
+}
+
+// add appends the command that takes n bytes at off.
+func (r *run) add(off int, raw []byte, n int) {
+	if len(raw) != n || &raw[0] != &r.buf[off] { // an inline command, rewritten elsewhere
+		r.send()
+		r.s.forward(raw, r.s, 1)
+		return
+	}
+	if r.n == 0 {
+		r.start = off
+	}
+	r.n++
+	r.end = off + n
+}
+
+func (r *run) send() {
+	if r.n > 0 {
+		r.s.forward(r.buf[r.start:r.end], r.s, r.n)
+		r.n = 0
+	}
+}
+
+// MayRead reports whether the engine may read from the client: not while too many bytes of its commands are unanswered. Then
+// Resume follows. The wait is for Redis, never for the client, so two sides that only send cannot block each other.
+func (s *Session) MayRead() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case s.ended:
+		return true
+	case s.streaming && s.pin != nil:
+		s.paused = s.pin.conn.WhenEmpty(streamBacklog, s.unpause)
+	default:
+		s.paused = s.pending > 0 && s.owed >= s.env.opts.Limits.Unanswered
+	}
+	return !s.paused
+}
+
+// unpause ends a pause of the engine.
+func (s *Session) unpause() {
+	s.mu.Lock()
+	defer s.leave()
+	if s.paused {
+		s.paused = false
+		s.host.Resume()
+	}
+}
