@@ -1,0 +1,91 @@
+package proxy
+
+import (
+	"crypto/sha256"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"strings"
+	"testing"
+
+	"lockproxy/internal/redistest"
+)
+
+// large is a value that is streamed: larger than what the proxies of these tests may hold of a client's requests.
+func large() string {
+	b := make([]byte, 32<<20)
+	r := rand.NewChaCha8([32]byte{1})
+	_, _ = r.Read(b) // it never fails
+	return string(b)
+}
+
+func TestLargeCommandPassesWithoutBeingHeld(t *testing.T) {
+	redis := redistest.Start(t)
+	value := large()
+	for _, engine := range engines() {
+		t.Run(engine, func(t *testing.T) {
+			srv := startProxy(t, redis, func(o *Options) {
+				o.Engine = engine
+				o.Limits.Query = 8 << 20
+			})
+			c, other := dialClient(t, address(srv)), dialClient(t, address(srv))
+			// Around it, commands that travel on the lane: their order must hold.
+			c.raw(fmt.Sprintf("*1\r\n$4\r\nPING\r\n*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$%d\r\n", len(value)))
+			c.raw(value[:20<<20])
+			if got := other.do("PING"); got != "+PONG\r\n" {
+				t.Errorf("another client's PING in the middle of it = %q", got)
+			}
+			c.raw(value[20<<20:] + "\r\n*2\r\n$6\r\nSTRLEN\r\n$1\r\nk\r\n")
+			for _, want := range []string{"+PONG\r\n", "+OK\r\n", fmt.Sprintf(":%d\r\n", len(value))} {
+				if got, err := c.frame(); got != want || err != nil {
+					t.Fatalf("reply %q, %v, want %q", got, err, want)
+				}
+			}
+			direct := dialClient(t, redis.Addr())
+			for name, from := range map[string]*peer{"direct": direct, "through the proxy": c} {
+				from.send("GET", "k")
+				sum := sha256.New()
+				head := fmt.Sprintf("$%d\r\n", len(value))
+				if _, err := io.CopyN(sum, from.nc, int64(len(head)+len(value)+2)); err != nil {
+					t.Fatal(err)
+				}
+				if sha256.Sum256([]byte(head+value+"\r\n")) != [32]byte(sum.Sum(nil)) {
+					t.Errorf("GET %s differs from what was set", name)
+				}
+			}
+		})
+	}
+}
+
+func TestLargeCommandWithoutRedisIsReadToItsEnd(t *testing.T) {
+	redis := redistest.Start(t)
+	for _, engine := range engines() {
+		srv := startProxy(t, redis, func(o *Options) { o.Engine = engine })
+		c := dialClient(t, address(srv))
+		c.do("PING")
+		redis.Kill()
+		c.raw(fmt.Sprintf("*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$%d\r\n", 8<<20))
+		c.raw(strings.Repeat("x", 8<<20) + "\r\n")
+		if got, err := c.frame(); err != nil || !strings.HasPrefix(got, "-NOUPSTREAM") {
+			t.Errorf("%s: %.40q, %v, want NOUPSTREAM", engine, got, err)
+		}
+		redis.Restart()
+		redistest.Eventually(t, patience, "the session to serve again", func() bool { return c.do("PING") == "+PONG\r\n" })
+	}
+}
+
+func TestLargeCommandInATransactionIsQueued(t *testing.T) {
+	redis := redistest.Start(t)
+	for _, engine := range engines() {
+		c := dialClient(t, address(startProxy(t, redis, func(o *Options) { o.Engine = engine })))
+		c.send("MULTI")
+		c.send("SET", "k", strings.Repeat("x", 8<<20))
+		c.send("STRLEN", "k")
+		c.send("EXEC")
+		for _, want := range []string{"+OK\r\n", "+QUEUED\r\n", "+QUEUED\r\n", fmt.Sprintf("*2\r\n+OK\r\n:%d\r\n", 8<<20)} {
+			if got, err := c.frame(); got != want || err != nil {
+				t.Fatalf("%s: reply %.60q, %v, want %q", engine, got, err, want)
+			}
+		}
+	}
+}
