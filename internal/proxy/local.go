@@ -96,8 +96,8 @@ func (s *Session) resetPin() {
 	p.channels, p.patterns, p.shards = 0, 0, 0
 	s.resetState()
 	p.conn.Named("")
-	// RESET takes the proxy's own credentials off a connection, which then cannot go back to the pool.
-	p.keep = s.env.opts.lends()
+	// RESET takes the proxy's own credentials off a connection, so where they are lent it is of no use any more.
+	p.keep, p.spent = false, s.env.opts.lends()
 }
 
 // setName is CLIENT SETNAME. It returns the command to send.

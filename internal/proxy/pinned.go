@@ -22,6 +22,7 @@ type pinned struct {
 	mode   pinMode
 	fresh  bool // nothing was sent on it yet
 	keep   bool // for the rest of the session
+	spent  bool // not to be used again
 
 	blocking bool // its last command may wait for others
 	unread   int  // commands sent since it is not read any more
@@ -83,6 +84,10 @@ func (s *Session) releasePin() {
 		return
 	}
 	s.pin = nil
+	if p.spent {
+		p.discard()
+		return
+	}
 	s.env.stats.pinReasons.add(p.reason, -1)
 	p.conn.Release()
 }

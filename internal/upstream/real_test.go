@@ -269,7 +269,7 @@ func TestSnapshotIsRedisAnswer(t *testing.T) {
 
 func TestPasswordSetLaterHoldsForNewcomersOnly(t *testing.T) {
 	r := redistest.Start(t)
-	u := start(t, Options{Addr: r.Addr(), AuthPeriod: 10 * time.Millisecond})
+	u := start(t, Options{Addr: r.Addr(), authPeriod: 10 * time.Millisecond})
 	id := Identity{Proto: 2}
 	before := u.Lane(id, nil)
 	ask(t, before, "SET", "k", "v")

@@ -35,8 +35,9 @@ type Options struct {
 	// UserTimeout bounds how long written bytes may stay unacknowledged (Linux). 0: 20 s, negative: the system's.
 	UserTimeout time.Duration
 
-	// AuthPeriod is how often Redis is asked whether clients must authenticate, which may change while it runs. 0: 5 s.
-	AuthPeriod time.Duration
+	// authPeriod is how often Redis is asked whether clients must authenticate, which may change while it runs. 0: 5 s.
+	// Tests shorten it.
+	authPeriod time.Duration
 
 	// MaxPins bounds the connections that sessions may have for themselves. 0: 128.
 	MaxPins int
@@ -76,7 +77,7 @@ func New(opts Options) (*Upstream, error) {
 	setDefault(&opts.UserTimeout, 20*time.Second)
 	setDefault(&opts.PinWait, time.Second)
 	setDefault(&opts.MaxPins, 128)
-	setDefault(&opts.AuthPeriod, 5*time.Second)
+	setDefault(&opts.authPeriod, 5*time.Second)
 	if opts.Logger == nil {
 		opts.Logger = zap.NewNop()
 	}
@@ -197,7 +198,7 @@ func (u *Upstream) Run(ctx context.Context) error {
 	defer u.close()
 	ticks := time.NewTicker(trimPeriod)
 	defer ticks.Stop()
-	looks := time.NewTicker(u.opts.AuthPeriod)
+	looks := time.NewTicker(u.opts.authPeriod)
 	defer looks.Stop()
 	u.askRefresh()
 	for {
@@ -272,7 +273,7 @@ func (u *Upstream) heard(err error) {
 }
 
 // NeedsAuth reports whether Redis refused to serve a connection without credentials when the proxy last looked: at every
-// (re)connect and every AuthPeriod.
+// (re)connect and every authPeriod.
 func (u *Upstream) NeedsAuth() bool { return u.guarded.Load() }
 
 // lookAtAuth finds out whether clients must authenticate. Redis tells nobody when that changes.
