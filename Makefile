@@ -14,6 +14,7 @@ TESTFLAGS ?=
 TEST_TIMEOUT ?= 10m
 COUNT ?= 5
 FUZZTIME ?= 10s
+DIFFTIME ?= 1m
 BENCH ?= .
 SOAKTIME ?= 30m
 CHAOSTIME ?= 40s
@@ -74,6 +75,10 @@ bench-quick: ## the same and the Go benchmarks for a moment each: prints, never 
 bench-go: ## run the Go benchmarks with allocations, for benchstat; BENCH= selects
 	$(GO) test -run '^$$' -bench '$(BENCH)' -benchmem -count 6 $(PKG)
 
+.PHONY: differential
+differential: deps ## random commands, direct and through the proxy, for DIFFTIME: the replies must be the same bytes
+	LOCKPROXY_REQUIRE_REDIS=1 $(GO) test -run '^TestDifferential$$' -count=1 -timeout 0 ./internal/proxy/ -differential.duration=$(DIFFTIME)
+
 .PHONY: interop
 interop: build deps ## run real clients against the built program
 	LOCKPROXY_REQUIRE_REDIS=1 LOCKPROXY_BINARY=$(CURDIR)/bin/lockproxy $(GO) test -tags interop -v -count=1 -timeout 15m ./interop/
@@ -98,7 +103,7 @@ docker: ## build the container image lockproxy:VERSION
 check: build lint test ## what CI checks: it builds, lints and passes all tests
 
 .PHONY: ci
-ci: check chaos interop bench-quick ## what .ci/run runs on a clean machine
+ci: check differential chaos interop bench-quick ## what .ci/run runs on a clean machine
 
 .PHONY: clean
 clean: ## remove what was built
