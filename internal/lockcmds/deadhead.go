@@ -2,7 +2,10 @@ package lockcmds
 
 import (
 	"context"
+	"errors"
 	"time"
+
+	"github.com/redis/rueidis"
 )
 
 // Whoever is first in the queue of a free lock must take it, or all behind it wait. One of those behind looks after it:
@@ -47,29 +50,40 @@ func (e *Engine) watchHeadLocked(r *room) {
 	if r.head.look != nil {
 		return
 	}
-	r.head = headWatch{look: e.jobs.after(e.opts.DeadHead, func() { e.lookAtHead(r) })}
-	e.jobs.submit(func() { e.noteQueue(r) })
+	r.head = headWatch{look: e.jobs.after(0, func() { e.noteQueue(r) })}
 }
 
-// noteQueue remembers who is in the queue now: only they have been there for long enough when a look is due.
+// noteQueue remembers who is in the queue now: only they will have been there for long enough when a look is due. The time
+// counts from here; while Redis does not answer it does not begin.
 func (e *Engine) noteQueue(r *room) {
+	owners, err := e.queuedFor(r)
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	switch {
+	case e.rooms[r.lock] != r || r.fair.first == nil:
+		r.head.look = nil
+	case err != nil && !passing(err):
+		r.head.look = nil
+	case err != nil:
+		r.head.look = e.jobs.after(lookAgain, func() { e.noteQueue(r) })
+	default:
+		r.head.seen = make(map[string]bool, len(owners))
+		for _, owner := range owners {
+			r.head.seen[owner] = true
+		}
+		r.head.look = e.jobs.after(e.opts.DeadHead, func() { e.lookAtHead(r) })
+	}
+}
+
+// queuedFor asks Redis who waits for the lock.
+func (e *Engine) queuedFor(r *room) ([]string, error) {
 	client, err := e.own.get()
 	if err != nil {
-		return
+		return nil, err
 	}
 	ctx, cancel := context.WithTimeout(e.life, answerLimit)
 	defer cancel()
-	owners, err := client.Do(ctx, client.B().Lrange().Key(r.queue).Start(0).Stop(seenLimit-1).Build()).AsStrSlice()
-	if err != nil {
-		return
-	}
-	seen := make(map[string]bool, len(owners))
-	for _, owner := range owners {
-		seen[owner] = true
-	}
-	e.mu.Lock()
-	r.head.seen = seen
-	e.mu.Unlock()
+	return client.Do(ctx, client.B().Lrange().Key(r.queue).Start(0).Stop(seenLimit-1).Build()).AsStrSlice()
 }
 
 // lookAtHead removes dead heads and lets our first waiter ask how things stand; its outcome watches on if need be.
@@ -87,19 +101,22 @@ func (e *Engine) lookAtHead(r *room) {
 	e.tryLocked(r.fair.first)
 }
 
-// removeDeadHeads goes on as long as the head is dead and has been seen for long enough. It reports whether it has
-// woken one that must react now.
+// removeDeadHeads goes on as long as the head is dead and has been seen for long enough. It reports whether to look again
+// soon: it has woken one that must react now, or Redis did not answer.
 func (e *Engine) removeDeadHeads(r *room) (again bool) {
 	client, err := e.own.get()
 	if err != nil {
-		return false
+		return true
 	}
 	ctx, cancel := context.WithTimeout(e.life, answerLimit)
 	defer cancel()
 	gone := "" // the process of a head that was removed though somebody listened for it: its other waiters are deaf too
 	for {
 		head, err := client.Do(ctx, client.B().Lindex().Key(r.queue).Index(0).Build()).ToString()
-		if err != nil || !e.maySuspect(r, head) {
+		if err != nil {
+			return passing(err)
+		}
+		if !e.maySuspect(r, head) {
 			return false
 		}
 		deaf := "0"
@@ -109,13 +126,20 @@ func (e *Engine) removeDeadHeads(r *room) (again bool) {
 		a, err := e.own.run(ctx, e.scripts.deadHead, []string{r.lock, r.queue, r.deadlines, r.channel},
 			[]string{head, e.opts.Publish, millis(e.opts.FairWait), deaf})
 		if err != nil || a[0] != 1 {
-			return err == nil && a.at(1) > 0
+			return err == nil && a.at(1) > 0 || err != nil && passing(err)
 		}
 		if a.at(1) > 0 {
 			gone = processOf(head)
 		}
 		e.log.Info("dead fair waiter removed", logKey(r.lock))
 	}
+}
+
+// passing reports whether an error means that Redis did not answer, and not that it refused.
+func passing(err error) bool {
+	var refusal redisError
+	_, refused := rueidis.IsRedisErr(err)
+	return !refused && !rueidis.IsRedisNil(err) && !errors.As(err, &refusal)
 }
 
 // maySuspect reports whether the head has been there for long enough, and waits elsewhere.

@@ -179,9 +179,21 @@ func (u *Upstream) Probe(ctx context.Context) error {
 	return nil
 }
 
-// Connect opens a bare connection for a client library that does its own handshake.
+// Connect opens a bare connection for a client library that does its own handshake. When it is closed, the kernel drops what
+// it has not delivered: a script that was given up during a cut must not run when the cut is over, and queue, say, a waiter
+// that has left.
 func (u *Upstream) Connect(ctx context.Context) (net.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, u.opts.DialTimeout)
 	defer cancel()
-	return u.connect(ctx)
+	nc, err := u.connect(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if tc, ok := bare(nc).(*net.TCPConn); ok {
+		if err := tc.SetLinger(0); err != nil {
+			_ = nc.Close()
+			return nil, fmt.Errorf("set linger: %w", err)
+		}
+	}
+	return nc, nil
 }
