@@ -154,11 +154,16 @@ func (s *stand) endOfWork() {
 	for i, key := range s.keys {
 		s.acquirable(s.proxies[i%2], "TRYLOCK", key, limit)
 	}
-	if s.killedProxies {
-		// Its fair waiters could not leave the queue. They are taken for dead when they have been deaf while their
-		// lock was free, even if Redis has not noticed yet, because of a cut, that their connection is gone.
-		limit += int64(deafHead + late)
+	// Fair waiters of a proxy that was killed, or cut off from Redis when they left, are still in the queue. They are taken
+	// for dead when they have been deaf while their lock was free, even if Redis has not noticed yet, because of a cut, that
+	// their connection is gone; in that case each has a few seconds of its own. A watch may have to begin anew once.
+	left := int64(0)
+	for _, key := range s.keys {
+		if n, ok := s.redis.Do(s.t, "LLEN", queueOf(key)).(int64); ok {
+			left = max(left, n)
+		}
 	}
+	limit += 2*int64(deafHead+late) + left*int64(4*time.Second)
 	for i, key := range s.keys {
 		s.acquirable(s.proxies[1-i%2], "FAIRLOCK", key, limit)
 	}

@@ -47,7 +47,6 @@ func faults(lease time.Duration) []fault {
 		{"kill a proxy", lease, false, func(s *stand) (string, func()) {
 			p := s.anyProxy()
 			p.kill()
-			s.killedProxies = true
 			return p.name, func() { s.restart(p) }
 		}},
 		{"stop a proxy", long, false, func(s *stand) (string, func()) {

@@ -40,7 +40,6 @@ type stand struct {
 	started int
 
 	incidents     []incident
-	killedProxies bool
 }
 
 // namedProxy can also be reached by a unix socket, whatever happens to the network.
