@@ -39,7 +39,7 @@ type stand struct {
 	names   []string // of the latest process in each place
 	started int
 
-	incidents     []incident
+	incidents []incident
 }
 
 // namedProxy can also be reached by a unix socket, whatever happens to the network.

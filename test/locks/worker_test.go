@@ -59,7 +59,7 @@ type grip struct {
 type wish struct {
 	verb, key, owner string // owner "": the session's own
 	lease            time.Duration
-	fixed            bool
+	fixed, limited   bool // PX, MAXHOLD
 	wait             time.Duration
 	graced           bool
 	args             []string
@@ -166,6 +166,7 @@ func (w *worker) choose() wish {
 		most := w.cfg.Lease/2 + w.upTo(w.cfg.Lease)
 		most = most.Truncate(time.Millisecond)
 		x.lease = min(x.lease, most)
+		x.limited = true
 		opt("MAXHOLD", most.Milliseconds())
 	}
 	if x.verb == "FAIRLOCK" && w.chance(80) || w.chance(30) {
@@ -190,6 +191,8 @@ func (w *worker) work(x wish, h *grip) bool {
 		switch n := w.rng.IntN(10); {
 		case n < 2:
 			o = w.look(w.main, x, h.fence)
+		case x.limited:
+			continue // a longer lease would not outlast MAXHOLD, which counts from the first acquire
 		case n == 2:
 			o = w.extend(w.main, x)
 		case n == 3:
