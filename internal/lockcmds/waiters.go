@@ -207,6 +207,12 @@ func (e *Engine) onReady(t *topic) {
 	defer e.mu.Unlock()
 	t.ready = true
 	e.wakeLocked(t)
+	if r := e.rooms[t.key]; r != nil && t == r.topic {
+		// Confirmations come in any order. A fair waiter whose own channel was confirmed first has waited for this one.
+		for w := r.fair.first; w != nil; w = w.next {
+			e.tryLocked(w)
+		}
+	}
 }
 
 func (e *Engine) onMessage(t *topic) {

@@ -69,7 +69,7 @@ func TestReleaseBeforeTheSubscriptionIsNoticed(t *testing.T) {
 			b.silent(200 * time.Millisecond) // it has tried by now, and cannot subscribe
 			a.want("UNLOCK a", 1)
 			link.entry.open()
-			granted(t, verb+" a", b.later(3*time.Second))
+			granted(t, verb+" a", b.later(7*time.Second))
 		})
 	}
 }
