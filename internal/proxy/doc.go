@@ -1,15 +1,15 @@
 // Package proxy is the client side of lockproxy: listeners, sessions, and what happens to each command.
 //
-//	client ─bytes─▶ conn.readLoop ─▶ Session.Feed ─▶ resp.Guard ─▶ route, by the policy table:
+//	client ─bytes─▶ conn or loop  ─▶ Session.Feed ─▶ resp.Guard ─▶ route, by the policy table:
 //	                                                   shared   ─▶ lane    (many sessions, one connection)
 //	                                                   pinned   ─▶ pin     (MULTI, BLPOP, SUBSCRIBE …)
 //	                                                   local    ─▶ answered here (CLIENT SETNAME, QUIT …)
 //	                                                   lock     ─▶ lockcmds ─▶ script on the same lane or pin
-//	client ◀─bytes─ conn.Flush ◀─ Session.out ◀─ Replies(bytes, n) from the lane's or pin's reader
+//	client ◀─bytes─ host.Flush ◀─ Session.out ◀─ Replies(bytes, n) from the lane's or pin's reader
 //
 // A Session is one client connection as a state machine without I/O: events go in (bytes of the client, replies, a lock's
-// result, a hang-up), bytes to send come out. A conn moves the bytes between a Session and its socket; it is the first of
-// the engines that can drive a Session.
+// result, a hang-up), bytes to send come out. Two engines can drive it: a conn moves the bytes between one
+// Session and its socket with goroutines, a loop those of many with epoll.
 //
 // # Order
 //
@@ -22,7 +22,9 @@
 //
 //   - redcon's accept loop, one per listener, and one of redcon's per client until its first command arrives, which
 //     also reads the PROXY header and the TLS handshake;
-//   - conn.readLoop, one per client: reads the socket and feeds the session; it ends with the connection;
+//   - loop.run, on Linux: one event loop for two processors, which moves the bytes of its plain clients (remote) and of
+//     their lanes (wire); such clients have no goroutine of their own;
+//   - conn.readLoop, one per client that no loop serves: reads the socket and feeds the session; it ends with the connection;
 //   - conn.drainOutput, only while a client does not take its replies: writes what a first, non-blocking write left over;
 //   - the readers of package upstream and the workers of package lockcmds call into sessions and never block there.
 //
