@@ -35,6 +35,7 @@ type waiter struct {
 	paused     *hold       // the hold it re-enters; not renewed until the outcome is known
 	known      int64       // holds of its owner before
 	sentAt     time.Time   // before the latest attempt was sent
+	heard      heard       // before the first attempt
 	again      bool        // woken while an attempt was on its way
 	expired    bool        // its wait ended while an attempt was on its way
 	refused    bool        // draining began while an attempt was on its way
@@ -76,6 +77,7 @@ func (e *Engine) startAcquire(s Session, cmd Command) {
 	if w.grace < 0 && e.opts.Grace != nil {
 		w.grace = *e.opts.Grace
 	}
+	quiet := s.Quiet()
 	e.mu.Lock()
 	w.c = e.clientLocked(s)
 	if !w.explicit {
@@ -86,7 +88,15 @@ func (e *Engine) startAcquire(s Session, cmd Command) {
 	if h != nil {
 		w.paused, w.known = h, h.count
 	}
+	w.heard = e.heardLocked(w)
+	queues := quiet && h == nil && e.mayQueueLocked(w)
 	e.mu.Unlock()
+	if queues {
+		if reply := e.await(w, answer{0, -1}); reply != nil {
+			s.Answer(reply)
+		}
+		return
+	}
 	if h == nil {
 		e.sendAcquire(w)
 		return
@@ -154,7 +164,7 @@ func (e *Engine) acquired(w *waiter, reply resp.Value, err error) []byte {
 		e.finish(w)
 		return resp.AppendNull(nil, w.c.s.Proto())
 	}
-	return e.await(w, a.at(1))
+	return e.await(w, a)
 }
 
 // overtakenLocked ends the hold that an acquire was to deepen, when Redis says that another owner has the lock.

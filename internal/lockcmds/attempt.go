@@ -147,8 +147,8 @@ func (e *Engine) tryAgain(w *waiter, g grant) {
 	err := e.releaseOnce(ctx, w.key, w.owner, g.fence)
 	cancel()
 	ok := w.c.s.Enter(func() {
-		w.doubt = err != nil
-		if reply := e.await(w, 0); reply != nil {
+		w.doubt, w.heard = err != nil, heard{}
+		if reply := e.await(w, answer{0}); reply != nil {
 			w.c.s.Answer(reply)
 		}
 	})

@@ -2,7 +2,8 @@
 // The locks live in Redis in the layout of Redisson, so its clients and ours exclude each other.
 //
 //	session ──Parse──► Engine.Start ──► one script on the session's own lane or pin ──► Done ──► reply
-//	                                                   │ busy, and it may wait
+//	                        │ others wait already      │ busy, and it may wait
+//	                        └───────────────┐          │
 //	                                                   ▼
 //	                                  room: one queue per lock, one subscription ◄── hub ◄── Redis: "released"
 //	                                                   │ head of the queue only      ◄── the holder's TTL is over
@@ -27,7 +28,8 @@
 //     release.
 //   - A waiter is answered exactly once, or its session has ended.
 //   - Each deciding attempt of a waiter begins after the confirmation of its subscription; every message, reconnect
-//     and end of the holder's lease after that causes another.
+//     and end of the holder's lease after that causes another. Who joins a queue that is not empty needs none: the first
+//     in it has made it.
 //   - A renewal and a release, re-entry or extension of one hold do not overlap: the lease is paused around them.
 //   - An acquire whose outcome is in doubt is never repeated before Redis was asked who the owner is.
 //   - GRACE takes from an explicit owner only what it acquired through this engine.

@@ -36,7 +36,8 @@ func (e *Engine) lookInto(w *waiter, sentAt, limit time.Time, pause time.Duratio
 		e.unpauseLocked(w)
 		e.mu.Unlock()
 		ok := w.c.s.Enter(func() {
-			if reply := e.await(w, 0); reply != nil {
+			w.heard = heard{}
+			if reply := e.await(w, answer{0}); reply != nil {
 				w.c.s.Answer(reply)
 			}
 		})

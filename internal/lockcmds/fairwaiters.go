@@ -20,11 +20,10 @@ func (e *Engine) fairCall(w *waiter) (keys, args []string) {
 		[]string{w.owner, millis(w.lease), millis(e.opts.FairWait), enqueue}
 }
 
-// enterFairLocked has the waiter listen on its own channel; the confirmation starts its deciding attempt.
+// enterFairLocked has the waiter listen on its own channel; a confirmation starts its deciding attempt.
 func (e *Engine) enterFairLocked(r *room, w *waiter) {
 	w.topic = e.hub.join(r.fairChannel(w.owner), r.lock, w.owner)
 	r.fair.push(w)
-	e.tryLocked(w) // if the channel is still subscribed from an earlier wait
 	if r.refresh == nil {
 		e.refreshInLocked(r)
 	}

@@ -34,6 +34,7 @@ type topic struct {
 	// Guarded by Engine.mu: it has been confirmed at least once. Every later confirmation is a wake-up, so a gap in
 	// between loses nothing.
 	ready bool
+	news  uint64 // confirmations and messages so far; guarded by Engine.mu
 }
 
 // hub keeps one connection to Redis subscribed to all wanted channels.
@@ -72,6 +73,13 @@ func (h *hub) join(channel, key, owner string) *topic {
 	}
 	t.refs++
 	return t
+}
+
+// find returns the topic of a channel if there is one, without a reference.
+func (h *hub) find(channel string) *topic {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.topics[channel]
 }
 
 // leave gives one reference back.
@@ -235,7 +243,7 @@ func (h *hub) unsubscribe(ctx context.Context, conn rueidis.DedicatedClient) err
 }
 
 func (h *hub) message(m rueidis.PubSubMessage) {
-	if t := h.topic(m.Channel); t != nil {
+	if t := h.find(m.Channel); t != nil {
 		h.onMessage(t)
 	}
 }
@@ -244,13 +252,7 @@ func (h *hub) subscription(s rueidis.PubSubSubscription) {
 	if s.Kind != "subscribe" {
 		return
 	}
-	if t := h.topic(s.Channel); t != nil {
+	if t := h.find(s.Channel); t != nil {
 		h.onReady(t)
 	}
-}
-
-func (h *hub) topic(channel string) *topic {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.topics[channel]
 }

@@ -19,7 +19,7 @@ func namesOf(key string, cluster bool) names {
 		lock:      key,
 		channel:   channelOf(key),
 		queue:     queueOf(key),
-		deadlines: tagged("redisson_lock_timeout", key),
+		deadlines: deadlinesOf(key),
 		fence:     fenceOf(key, cluster),
 	}
 }
@@ -27,6 +27,8 @@ func namesOf(key string, cluster bool) names {
 func channelOf(key string) string { return tagged("redisson_lock__channel", key) }
 
 func queueOf(key string) string { return tagged("redisson_lock_queue", key) }
+
+func deadlinesOf(key string) string { return tagged("redisson_lock_timeout", key) }
 
 // lostOf is the channel on which the loss of a lock is told.
 func lostOf(key string) string { return tagged("lockproxy:lost", key) }

@@ -106,3 +106,50 @@ func TestCommandsOnALeaseWaitForItsRenewal(t *testing.T) {
 	}
 	l.Forget()
 }
+
+// b's channels are subscribed already when it asks, so that its first attempt decides, unless they have told something since.
+func TestMessageBetweenADecidingFirstAttemptAndTheRoomIsNotLost(t *testing.T) {
+	srv := redistest.Start(t)
+	p, q := startProxy(t, srv, func(o *Options) { o.Lease = time.Minute }), startProxy(t, srv, nil)
+	a, b, c := q.session(2), p.session(2), p.session(2)
+	a.fence("LOCK k")
+	b.send("FAIRLOCK k")
+	b.awaitWaiting()
+	c.send("LOCK k") // keeps the room
+	c.awaitWaiting()
+	a.want("UNLOCK k", ":1")
+	winner, other := b, c
+	select {
+	case <-b.replies:
+	case <-c.replies: // it may overtake
+		winner, other = c, b
+	case <-time.After(patience):
+		t.Fatal("nobody got it")
+	}
+	if winner == c {
+		winner.want("UNLOCK k", ":1")
+		fenceIn(t, other.reply())
+		c.send("LOCK k")
+		c.awaitWaiting()
+	}
+	b.want("UNLOCK k", ":1")
+	fenceIn(t, c.reply())
+	keeper := p.session(2)
+	keeper.send("LOCK k")
+	keeper.awaitWaiting()
+	redistest.Eventually(t, patience, "the deciding attempt", func() bool { return p.settled("k") })
+
+	answered := b.lane.answered.Load()
+	answer := b.lane.holdBack()
+	b.send("FAIRLOCK k") // is told that the lock is busy, but not before it has been released twice
+	redistest.Eventually(t, patience, "redis to answer", func() bool { return b.lane.answered.Load() == answered+1 })
+	c.want("UNLOCK k", ":1")
+	fenceIn(t, keeper.reply())
+	keeper.want("UNLOCK k", ":1")
+	start := time.Now()
+	answer()
+	fenceIn(t, b.reply())
+	if took := time.Since(start); took > time.Second {
+		t.Errorf("granted after %v", took)
+	}
+}

@@ -76,22 +76,29 @@ func (e *Engine) sendRelease(s Session, g *giving) {
 	}
 	if w := g.next; w != nil {
 		call.Script = e.scripts.handover
-		call.Keys = append(call.Keys, fenceOf(key, e.opts.Cluster))
-		call.Args = append(call.Args, w.owner, millis(w.lease))
+		call.Keys = append(call.Keys, fenceOf(key, e.opts.Cluster), deadlinesOf(key))
+		spacing := "0"
+		if w.fair() {
+			spacing = millis(e.opts.FairWait)
+		}
+		call.Args = append(call.Args, w.owner, millis(w.lease), spacing)
 	}
 	g.sentAt = time.Now()
 	s.Script(call)
 }
 
-// nextLocked takes the waiter that gets the lock by a hand-over. It must be the last hold, or there is nothing to hand
-// over; a fair queue goes first.
+// nextLocked takes the waiter that gets the lock by a hand-over, if the script finds that it is its turn. It must be the
+// last hold, or there is nothing to hand over; fair waiters go first.
 func (e *Engine) nextLocked(h *hold) *waiter {
 	r := e.rooms[h.key]
-	if r == nil || r.trying != nil || r.plain.first == nil || r.fair.first != nil || h.count != 1 {
+	if r == nil || h.count != 1 {
 		return nil
 	}
-	w := r.plain.first
-	if w.owner == h.owner || w.doubt {
+	w := r.fair.first
+	if w == nil {
+		w = r.plain.first
+	}
+	if w == nil || w.state != stateWaiting || w.owner == h.owner || w.doubt {
 		return nil
 	}
 	now := time.Now()
@@ -103,7 +110,7 @@ func (e *Engine) nextLocked(h *hold) *waiter {
 		return nil // its message gives everybody the same chance
 	}
 	r.handovers++
-	r.trying, w.state, w.again = w, stateTrying, false
+	e.beginLocked(r, w)
 	return w
 }
 

@@ -4,6 +4,7 @@ import (
 	"crypto/sha1"
 	_ "embed" // the scripts are files
 	"encoding/hex"
+	"strings"
 
 	"github.com/redis/rueidis"
 )
@@ -29,6 +30,14 @@ func (s *Script) SHA() string { return s.sha }
 type scripts struct {
 	acquire, fair, leave, refresh, deadHead, release, handover, extend, renew, info, force, grace *Script
 }
+
+// Functions that several scripts begin with.
+
+//go:embed scripts/lib/grant.lua
+var grantLua string
+
+//go:embed scripts/lib/take_turn.lua
+var takeTurnLua string
 
 //go:embed scripts/acquire.lua
 var acquireLua string
@@ -68,13 +77,13 @@ var graceLua string
 
 func newScripts() *scripts {
 	return &scripts{
-		acquire:  newScript("acquire", acquireLua),
-		fair:     newScript("fair", fairLua),
+		acquire:  newScript("acquire", grantLua, acquireLua),
+		fair:     newScript("fair", grantLua, takeTurnLua, fairLua),
 		leave:    newScript("leave", leaveLua),
 		refresh:  newScript("refresh", refreshLua),
 		deadHead: newScript("dead_head", deadHeadLua),
 		release:  newScript("release", releaseLua),
-		handover: newScript("handover", handoverLua),
+		handover: newScript("handover", grantLua, takeTurnLua, handoverLua),
 		extend:   newScript("extend", extendLua),
 		renew:    newScript("renew", renewLua),
 		info:     newScript("info", infoLua),
@@ -83,7 +92,8 @@ func newScripts() *scripts {
 	}
 }
 
-func newScript(name, text string) *Script {
+func newScript(name string, parts ...string) *Script {
+	text := strings.Join(parts, "\n")
 	sum := sha1.Sum([]byte(text)) // Redis names scripts by SHA-1
 	return &Script{name: name, text: text, sha: hex.EncodeToString(sum[:]), lua: rueidis.NewLuaScript(text)}
 }

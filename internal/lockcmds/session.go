@@ -23,6 +23,8 @@ type Session interface {
 	Proto() int
 	// Info is shown by LOCKLIST. Session locked.
 	Info() ClientInfo
+	// Quiet reports whether every command that the session has sent to Redis has been answered. Session locked.
+	Quiet() bool
 	// Enter runs f with the session locked. It returns false, and does not run f, if the session has ended.
 	Enter(f func()) bool
 	// Script sends the call as the next command of the session's own lane or pin. After NOSCRIPT the session repeats

@@ -103,6 +103,7 @@ type session struct {
 	mu      sync.Mutex
 	ended   bool
 	busy    bool
+	pending int // scripts on their way
 	todo    []Command
 	replies chan string // every reply, printed
 	pushes  chan string
@@ -134,10 +135,14 @@ func (s *session) Enter(f func()) bool {
 	return true
 }
 
+func (s *session) Quiet() bool { return s.pending == 0 }
+
 func (s *session) Script(c Call) {
+	s.pending++
 	s.lane.send(c, func(reply resp.Value, err error) {
 		s.mu.Lock()
 		defer s.mu.Unlock()
+		s.pending--
 		out := c.Done(reply, err)
 		switch {
 		case s.ended:

@@ -79,8 +79,45 @@ func (e *Engine) roomLocked(key string) *room {
 	return r
 }
 
-// await makes a busy acquire a waiter. It returns the reply if it must not wait, else nil. Session locked.
-func (e *Engine) await(w *waiter, pttl int64) []byte {
+// mayQueueLocked reports whether an acquire may join those who wait here for the same lock without asking Redis first: they
+// go before it, and what wakes them will wake it when its turn comes. An explicit owner may hold the lock by another session.
+func (e *Engine) mayQueueLocked(w *waiter) bool {
+	r := e.rooms[w.key]
+	return !w.fair() && w.wait != 0 && !w.explicit && r != nil && r.plain.first != nil && r.pause == 0
+}
+
+// heard is how much a waiter's channels had told when it was noted; the zero value: they were not subscribed.
+type heard struct {
+	base, own         *topic
+	baseNews, ownNews uint64
+}
+
+// heardLocked notes what the waiter's channels have told so far.
+func (e *Engine) heardLocked(w *waiter) (h heard) {
+	r := e.rooms[w.key]
+	if r == nil || !r.topic.ready || w.wait == 0 {
+		return heard{}
+	}
+	h = heard{base: r.topic, baseNews: r.topic.news}
+	if w.fair() {
+		h.own = e.hub.find(r.fairChannel(w.owner))
+		if h.own == nil || !h.own.ready {
+			return heard{}
+		}
+		h.ownNews = h.own.news
+	}
+	return h
+}
+
+// newsLocked reports whether an attempt made after the note is not the deciding one: the channels have told something since,
+// or were not subscribed all the time.
+func (h heard) newsLocked(r *room, own *topic) bool {
+	return h.base == nil || h.base != r.topic || h.baseNews != r.topic.news || h.own != own || own != nil && h.ownNews != own.news
+}
+
+// await makes a busy acquire a waiter; a is the answer to its attempt. It returns the reply if it must not wait, else nil.
+// Session locked.
+func (e *Engine) await(w *waiter, a answer) []byte {
 	e.mu.Lock()
 	if w.c.ended {
 		e.finishLocked(w)
@@ -102,12 +139,17 @@ func (e *Engine) await(w *waiter, pttl int64) []byte {
 		e.enterFairLocked(r, w)
 	} else {
 		r.plain.push(w)
-		if r.plain.first == w {
-			e.tryPlainLocked(r)
-		}
+	}
+	switch news := w.heard.newsLocked(r, w.topic); {
+	case w.fair() && news:
+		e.tryLocked(w)
+	case w.fair():
+		e.stillFairLocked(r, w, a)
+	case r.plain.first == w && news:
+		e.tryPlainLocked(r)
 	}
 	if r.timer == nil {
-		e.armLocked(r, pttl)
+		e.armLocked(r, a.at(1))
 	}
 	if w.wait > 0 {
 		w.timer = time.AfterFunc(time.Until(w.began.Add(w.wait)), func() { e.expire(w) })
@@ -194,11 +236,16 @@ func (e *Engine) tryLocked(w *waiter) {
 	case w.state != stateWaiting || !ready:
 		return
 	}
+	e.beginLocked(r, w)
+	e.jobs.submit(func() { e.attempt(w) })
+}
+
+// beginLocked notes that an attempt of the waiter, or a hand-over to it, is on its way.
+func (e *Engine) beginLocked(r *room, w *waiter) {
 	w.state, w.again = stateTrying, false
 	if !w.fair() {
 		r.trying = w
 	}
-	e.jobs.submit(func() { e.attempt(w) })
 }
 
 // onReady and onMessage are the hub's news about one channel.
@@ -206,6 +253,7 @@ func (e *Engine) onReady(t *topic) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	t.ready = true
+	t.news++
 	e.wakeLocked(t)
 	if r := e.rooms[t.key]; r != nil && t == r.topic {
 		// Confirmations come in any order. A fair waiter whose own channel was confirmed first has waited for this one.
@@ -218,6 +266,7 @@ func (e *Engine) onReady(t *topic) {
 func (e *Engine) onMessage(t *topic) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	t.news++
 	e.wakeLocked(t)
 }
 

@@ -1,7 +1,9 @@
 package lockcmds
 
 import (
+	"regexp"
 	"runtime"
+	"strconv"
 	"testing"
 	"time"
 
@@ -114,7 +116,7 @@ func TestThousandsOfWaitersCostLittle(t *testing.T) {
 	p := startProxy(t, srv, func(o *Options) { o.Lease = time.Minute })
 	a := p.session(2)
 	a.fence("LOCK k")
-	const n = 5000
+	const n = 10_000
 	sessions := make([]*session, n)
 	shared := p.lane()
 	t.Cleanup(shared.close)
@@ -296,5 +298,95 @@ func TestBadOptionsAreRefused(t *testing.T) {
 		if _, err := New(bad); err == nil {
 			t.Errorf("%s: no error", name)
 		}
+	}
+}
+
+func TestNewcomersJoinTheQueueWithoutAsking(t *testing.T) {
+	srv := redistest.Start(t)
+	p := startProxy(t, srv, func(o *Options) { o.Lease = time.Minute })
+	holder, first, other := p.session(2), p.session(2), p.session(2)
+	holder.fence("LOCK k OWNER team")
+	first.send("LOCK k")
+	first.awaitWaiting()
+	var waiters []*session
+	for _, line := range []string{"LOCK k", "TRYLOCK k WAIT 60000"} {
+		w := p.session(2)
+		w.send(line)
+		w.awaitWaiting()
+		if n := w.lane.answered.Load(); n != 0 {
+			t.Errorf("%s with others waiting: %d scripts", line, n)
+		}
+		waiters = append(waiters, w)
+	}
+	// These may get it at once, so Redis is asked.
+	other.want("TRYLOCK k", "(nil)")
+	other.fence("LOCK k OWNER team")
+	other.want("UNLOCK k OWNER team", ":0")
+	// Behind a command that is on its way, its place is behind it.
+	answer := other.lane.holdBack()
+	other.send("UNLOCK j")
+	other.send("LOCK k")
+	answer()
+	equal(t, "UNLOCK j", other.reply(), "-NOTHELD the owner does not hold this lock")
+	other.awaitWaiting()
+	equal(t, "scripts", other.lane.answered.Load(), int64(5))
+	holder.want("UNLOCK k OWNER team", ":1")
+	for _, w := range append([]*session{first}, append(waiters, other)...) {
+		fenceIn(t, w.reply())
+		w.want("UNLOCK k", ":1")
+	}
+}
+
+// scriptCalls is how many scripts Redis has executed.
+func scriptCalls(t *testing.T, srv *redistest.Server) (n int) {
+	t.Helper()
+	stats := srv.Client(t).Info(t.Context(), "commandstats").Val()
+	for _, m := range regexp.MustCompile(`cmdstat_eval(?:sha)?:calls=(\d+),`).FindAllStringSubmatch(stats, -1) {
+		calls, err := strconv.Atoi(m[1])
+		if err != nil {
+			t.Fatal(err)
+		}
+		n += calls
+	}
+	return n
+}
+
+// With all contenders here a hand-over is one script, plus for FAIRLOCK the one that takes a place in the queue. Now and then
+// the lock is freed for everybody, which costs more.
+func TestScriptsPerHandOver(t *testing.T) {
+	srv := redistest.Start(t)
+	for _, c := range []struct {
+		verb string
+		most float64
+	}{{"LOCK", 1.3}, {"FAIRLOCK", 2.3}} {
+		p := startProxy(t, srv, func(o *Options) { o.Lease = time.Minute })
+		const contenders, turns = 8, 40
+		var sessions []*session
+		holder := p.session(2)
+		holder.fence("LOCK k")
+		for range contenders {
+			s := p.session(2)
+			s.send(c.verb + " k")
+			s.awaitWaiting()
+			sessions = append(sessions, s)
+		}
+		before := scriptCalls(t, srv)
+		holder.want("UNLOCK k", ":1")
+		for range turns {
+			for _, s := range sessions {
+				fenceIn(t, s.reply())
+				s.want("UNLOCK k", ":1")
+				s.send(c.verb + " k")
+				s.awaitWaiting()
+			}
+		}
+		scripts := scriptCalls(t, srv) - before
+		if per := float64(scripts) / (contenders * turns); per > c.most {
+			t.Errorf("%s: %.2f scripts per hand-over", c.verb, per)
+		}
+		for _, s := range sessions {
+			s.hangUp()
+		}
+		srv.Do(t, "DEL", "k")
 	}
 }

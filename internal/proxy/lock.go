@@ -48,6 +48,8 @@ func (l *lockSession) Info() lockcmds.ClientInfo {
 	return lockcmds.ClientInfo{Addr: l.addr, Name: l.name}
 }
 
+func (l *lockSession) Quiet() bool { return l.pending == 0 && len(l.stalled) == 0 }
+
 // Enter runs f in the session, then lets it go on if f has made that possible.
 func (l *lockSession) Enter(f func()) bool {
 	s := (*Session)(l)

@@ -13,7 +13,7 @@
 -- ARGV[3]  wait_ms    spacing of deadlines, > 0
 -- ARGV[4]  enqueue    1: wait in the queue if it is not our turn; 0: do not
 --
--- Returns  {1, fence, holds}       acquired
+-- Returns  {1, fence, holds}       acquired; a first hold as the bare fence
 --          {0, pttl_ms, position}  not acquired; pttl -2: free, but others are first; position 1 is the
 --                                  head, 0: not queued
 
@@ -39,25 +39,12 @@ while head and head ~= owner do
 end
 
 local pttl = redis.call('PTTL', KEYS[1])
-local holds, fence, acquired = 1, nil, false
 if pttl == -2 then
-  acquired = not head or head == owner
-  if acquired and head then
-    redis.call('LPOP', KEYS[2])
-    redis.call('ZREM', KEYS[3], owner)
-    -- Our wait was part of every deadline behind us. A waiter that came long after us could be overdue without
-    -- it and yet be alive: nobody is moved to less than eight seconds from now by this.
-    local others = redis.call('ZRANGE', KEYS[3], 0, -1, 'WITHSCORES')
-    local changed = {}
-    for i = 1, #others, 2 do
-      local score = tonumber(others[i + 1])
-      changed[#changed + 1] = string.format('%.0f', math.max(score - wait, math.min(score, now + 8000)))
-      changed[#changed + 1] = others[i]
-      if #changed == 1000 or i + 2 > #others then
-        redis.call('ZADD', KEYS[3], unpack(changed))
-        changed = {}
-      end
+  if not head or head == owner then
+    if head then
+      take_turn(KEYS[2], KEYS[3], owner, wait, now)
     end
+    return grant(KEYS[1], KEYS[4], owner, '1', ARGV[2], time)
   end
 else
   local held = redis.pcall('HMGET', KEYS[1], owner, 'fence')
@@ -65,24 +52,15 @@ else
     return held
   end
   if held[1] then
-    acquired = true
-    holds = redis.call('HINCRBY', KEYS[1], owner, 1)
-    fence = held[2] and tonumber(held[2])
-  end
-end
-
-if acquired then
-  if not fence then
-    fence = time[1] * 1000000 + time[2]
-    local last = tonumber(redis.call('SET', KEYS[4], string.format('%.0f', fence), 'GET') or 0)
-    if last and last >= fence then
-      fence = last + 1
-      redis.call('SET', KEYS[4], string.format('%.0f', fence))
+    local holds = redis.call('HINCRBY', KEYS[1], owner, 1)
+    local fence = held[2] and tonumber(held[2])
+    if fence then
+      redis.call('PEXPIRE', KEYS[1], ARGV[2])
+    else -- taken without one, by Redisson
+      fence = grant(KEYS[1], KEYS[4], owner, holds, ARGV[2], time)
     end
-    redis.call('HSET', KEYS[1], owner, holds, 'fence', string.format('%.0f', fence))
+    return {1, fence, holds}
   end
-  redis.call('PEXPIRE', KEYS[1], ARGV[2])
-  return {1, fence, holds}
 end
 
 if ARGV[4] ~= '1' then

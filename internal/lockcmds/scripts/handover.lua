@@ -1,20 +1,23 @@
--- handover.lua: release, and grant to a waiter of the same proxy in one step, unless a fair waiter is queued.
+-- handover.lua: release, and grant to a waiter of the same proxy in one step, if it is the next in order.
 --
--- Nobody is woken by a hand-over: the lock is never free. With fair waiters it is a plain release.
+-- Nobody is woken by a hand-over: the lock is never free. A plain waiter is next if no fair waiter is queued, a fair
+-- one if it is the head of the queue or nobody is queued. Else this is a plain release.
 --
 -- KEYS[1]  lock           hash {owner: holds, fence: n}; exists only while held
 -- KEYS[2]  channel        base channel of the lock; a fair waiter listens on channel:owner
 -- KEYS[3]  queue          list of waiting owners, first to ask at the head
 -- KEYS[4]  fence          counter of this hash slot; never expires, never goes back
+-- KEYS[5]  deadlines      zset owner -> epoch ms after which anybody may drop it
 -- ARGV[1]  owner          who releases
 -- ARGV[2]  lease_ms       lease that goes on if holds are left; 0: its TTL stays
 -- ARGV[3]  fence          release only the grant with this fence; 0: any
 -- ARGV[4]  publish        PUBLISH or SPUBLISH
 -- ARGV[5]  next_owner     who gets the lock, another owner
 -- ARGV[6]  next_lease_ms  its lease length, > 0
+-- ARGV[7]  next_wait_ms   of a fair waiter, the spacing of deadlines; 0: it is a plain one
 --
 -- Returns  {2, new fence, fence}  released, and granted to next_owner
---          {1, fence, receivers}  released; receivers of the message on the base channel
+--          fence                  released; 0: it was taken without one
 --          {0, holds, fence}      still held, with so many holds left
 --          {-1}                   the owner is not the holder
 --          {-2, fence}            it is, but by a grant with another fence
@@ -39,18 +42,13 @@ if tonumber(held[1]) > 1 then
 end
 redis.call('DEL', KEYS[1])
 local head = redis.call('LINDEX', KEYS[3], 0)
-if head then
-  local receivers = redis.call(ARGV[4], KEYS[2], '0')
+if head and (ARGV[7] == '0' or head ~= ARGV[5]) then
+  redis.call(ARGV[4], KEYS[2], '0')
   redis.call(ARGV[4], KEYS[2] .. ':' .. head, '0')
-  return {1, fence, receivers}
+  return fence
 end
 local time = redis.call('TIME')
-local new = time[1] * 1000000 + time[2]
-local last = tonumber(redis.call('SET', KEYS[4], string.format('%.0f', new), 'GET') or 0)
-if last and last >= new then
-  new = last + 1
-  redis.call('SET', KEYS[4], string.format('%.0f', new))
+if head then
+  take_turn(KEYS[3], KEYS[5], head, tonumber(ARGV[7]), time[1] * 1000 + math.floor(time[2] / 1000))
 end
-redis.call('HSET', KEYS[1], ARGV[5], 1, 'fence', string.format('%.0f', new))
-redis.call('PEXPIRE', KEYS[1], ARGV[6])
-return {2, new, fence}
+return {2, grant(KEYS[1], KEYS[4], ARGV[5], '1', ARGV[6], time), fence}

@@ -8,10 +8,10 @@
 -- ARGV[3]  fence     release only the grant with this fence; 0: any
 -- ARGV[4]  publish   PUBLISH or SPUBLISH
 --
--- Returns  {1, fence, receivers}  released; receivers of the message on the base channel
---          {0, holds, fence}      still held, with so many holds left
---          {-1}                   the owner is not the holder
---          {-2, fence}            it is, but by a grant with another fence
+-- Returns  fence              released; 0: it was taken without one
+--          {0, holds, fence}  still held, with so many holds left
+--          {-1}               the owner is not the holder
+--          {-2, fence}        it is, but by a grant with another fence
 
 local held = redis.pcall('HMGET', KEYS[1], ARGV[1], 'fence')
 if held.err then
@@ -32,9 +32,9 @@ if tonumber(held[1]) > 1 then
   return {0, holds, fence}
 end
 redis.call('DEL', KEYS[1])
-local receivers = redis.call(ARGV[4], KEYS[2], '0')
+redis.call(ARGV[4], KEYS[2], '0')
 local head = redis.call('LINDEX', KEYS[3], 0)
 if head then
   redis.call(ARGV[4], KEYS[2] .. ':' .. head, '0')
 end
-return {1, fence, receivers}
+return fence
