@@ -3,7 +3,7 @@
 //
 //	session ──Parse──► Engine.Start ──► one script on the session's own lane or pin ──► Done ──► reply
 //	                        │ others wait already      │ busy, and it may wait
-//	                        └───────────────┐          │
+//	                        └──────────────────────────┤
 //	                                                   ▼
 //	                                  room: one queue per lock, one subscription ◄── hub ◄── Redis: "released"
 //	                                                   │ head of the queue only      ◄── the holder's TTL is over
