@@ -19,6 +19,7 @@ func (s *instant) ID() uint64          { return 1 }
 func (s *instant) Proto() int          { return 2 }
 func (s *instant) Info() ClientInfo    { return ClientInfo{} }
 func (s *instant) Quiet() bool         { return true }
+func (s *instant) After(f func())      { f() }
 func (s *instant) Enter(f func()) bool { f(); return true }
 func (s *instant) Answer([]byte)       {}
 func (s *instant) Push([]byte)         {}

@@ -191,7 +191,7 @@ func (e *Engine) released(g *giving, reply resp.Value, err error) []byte {
 		e.giveBack(k.key, k.owner, g.spent, 1)
 	}
 	if after != nil {
-		e.jobs.submit(after)
+		g.c.s.After(after)
 	}
 	return out
 }

@@ -27,6 +27,9 @@ type Session interface {
 	Quiet() bool
 	// Enter runs f with the session locked. It returns false, and does not run f, if the session has ended.
 	Enter(f func()) bool
+	// After has f run by the same goroutine as soon as the session is not locked any more. f may enter other sessions, and
+	// must not block. Session locked.
+	After(f func())
 	// Script sends the call as the next command of the session's own lane or pin. After NOSCRIPT the session repeats
 	// it with EVAL and Script.Text. Session locked.
 	Script(c Call)

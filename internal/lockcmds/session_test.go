@@ -137,6 +137,8 @@ func (s *session) Enter(f func()) bool {
 
 func (s *session) Quiet() bool { return s.pending == 0 }
 
+func (s *session) After(f func()) { go f() }
+
 func (s *session) Script(c Call) {
 	s.pending++
 	s.lane.send(c, func(reply resp.Value, err error) {

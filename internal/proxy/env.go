@@ -1,8 +1,11 @@
 package proxy
 
 import (
+	"runtime/debug"
 	"sync/atomic"
 	"time"
+
+	"go.uber.org/zap"
 
 	"lockproxy/internal/lockcmds"
 	"lockproxy/internal/upstream"
@@ -26,6 +29,12 @@ func (e *env) policies() *policyTable {
 		e.table.Store(t)
 	}
 	return t
+}
+
+// panicked notes a panic on behalf of a client.
+func (e *env) panicked(client string, r any) {
+	e.opts.Logger.Error("BUG: panic in a session", zap.String("client", client), zap.Any("panic", r), zap.ByteString("stack", debug.Stack()))
+	e.stats.panics.Add(1)
 }
 
 // lists reports whether Redis has a subcommand.

@@ -18,7 +18,7 @@ func (s *Session) feed(b []byte) (alive, output bool) {
 	s.mu.Lock()
 	defer func() {
 		alive, output = !s.ended, len(s.out) > 0 || s.closing
-		s.mu.Unlock()
+		s.unlock()
 	}()
 	defer s.contain()
 	switch {

@@ -50,6 +50,9 @@ func (l *lockSession) Info() lockcmds.ClientInfo {
 
 func (l *lockSession) Quiet() bool { return l.pending == 0 && len(l.stalled) == 0 }
 
+// After has f run when the session is left.
+func (l *lockSession) After(f func()) { l.later = append(l.later, f) }
+
 // Enter runs f in the session, then lets it go on if f has made that possible.
 func (l *lockSession) Enter(f func()) bool {
 	s := (*Session)(l)

@@ -1,11 +1,8 @@
 package proxy
 
 import (
-	"runtime/debug"
 	"sync"
 	"time"
-
-	"go.uber.org/zap"
 
 	"lockproxy/internal/lockcmds"
 	"lockproxy/internal/resp"
@@ -73,6 +70,7 @@ type Session struct {
 
 	engines []*lockcmds.Engine // those that know this session
 	early   []byte             // the answer to a lock command, until the earlier commands have been answered
+	later   []func()           // to be run when the session is left
 
 	// Output.
 	output
@@ -94,7 +92,26 @@ func (s *Session) leave() {
 	if r := recover(); r != nil {
 		s.crashed(r)
 	}
+	s.unlock()
+}
+
+// unlock runs, without the session's lock, what was put off until then.
+func (s *Session) unlock() {
+	later := s.later
+	s.later = nil
 	s.mu.Unlock()
+	for _, f := range later {
+		s.runLater(f)
+	}
+}
+
+func (s *Session) runLater(f func()) {
+	defer func() {
+		if r := recover(); r != nil {
+			s.env.panicked(s.addr, r)
+		}
+	}()
+	f()
 }
 
 // contain ends the session if it panics.
@@ -106,8 +123,7 @@ func (s *Session) contain() {
 
 // crashed ends this session, and only this one, after a panic in it.
 func (s *Session) crashed(r any) {
-	s.env.opts.Logger.Error("BUG: panic in a session", zap.String("client", s.addr), zap.Any("panic", r), zap.ByteString("stack", debug.Stack()))
-	s.env.stats.panics.Add(1)
+	s.env.panicked(s.addr, r)
 	s.end()
 }
 

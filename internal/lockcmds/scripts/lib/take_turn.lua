@@ -12,8 +12,11 @@ local function take_turn(queue, deadlines, head, wait, now)
   for first = 1, #others, 1000 do
     local last = math.min(first + 999, #others)
     for i = first, last, 2 do
-      local score = tonumber(others[i + 1])
-      others[i], others[i + 1] = math.max(score - wait, math.min(score, soon)), others[i]
+      local score = others[i + 1] - wait
+      if score < soon then
+        score = math.max(score, math.min(others[i + 1], soon))
+      end
+      others[i], others[i + 1] = score, others[i]
     end
     redis.call('ZADD', deadlines, unpack(others, first, last))
   end
