@@ -1,6 +1,8 @@
 package proxy
 
 import (
+	"bytes"
+
 	"lockproxy/internal/buffers"
 )
 
@@ -75,6 +77,8 @@ func (s *Session) consume(buf []byte) int {
 	table := s.env.policies()
 	off := 0
 	run := run{s: s, buf: buf}
+	var last *command // that of name; nil: there is none
+	var name []byte
 	for s.wait == nothing && !s.gone() {
 		f, n, err := s.guard.Next(buf[off:])
 		if err != nil {
@@ -98,7 +102,13 @@ func (s *Session) consume(buf []byte) int {
 			off += n
 			continue
 		}
-		row := table.lookup(f.Name)
+		row := last
+		if row == nil || !bytes.Equal(name, f.Name) { // most commands of a pipeline have the same name
+			row = table.lookup(f.Name)
+			if last, name = row, f.Name; &f.Raw[0] != &buf[off] {
+				last = nil // an inline command's name does not stay where it is
+			}
+		}
 		if row.policy == shared && s.plain() {
 			run.add(off, f.Raw, n)
 			off += n

@@ -50,6 +50,7 @@ func TestRequestsInEveryForm(t *testing.T) {
 	b := newBench(t)
 	scripts := map[string]string{
 		"inline":                           "SET k \"a b\\x41\\n\"\r\nGET k\n  GET   k  \r\nset 'k' 'single \\' quote'\r\nget k\r\nPING\r\n",
+		"inline names of one length":       "PING\r\nAPPEND k v\r\nSELECT 5\r\nDBSIZE\r\n",
 		"empty lines":                      "\r\n\n\r\nPING\r\n\r\n*0\r\n*-1\r\n*0\r\n\r\nPING\r\n",
 		"empty name":                       "*1\r\n$0\r\n\r\nPING\r\n*2\r\n$0\r\n\r\n$0\r\n\r\nPING\r\n",
 		"empty arguments":                  "*3\r\n$3\r\nSET\r\n$0\r\n\r\n$0\r\n\r\n*2\r\n$3\r\nGET\r\n$0\r\n\r\n",
