@@ -59,6 +59,7 @@ func (e *Engine) releaseOnce(ctx context.Context, key, owner string, fence int64
 func (e *Engine) persist(what, key string, limit time.Duration, task func(context.Context) error) {
 	until := time.Now().Add(limit)
 	pause := retryFirst
+	e.tending.Add(1)
 	var once func()
 	once = func() {
 		ctx, cancel := context.WithTimeout(e.life, answerLimit)
@@ -67,7 +68,9 @@ func (e *Engine) persist(what, key string, limit time.Duration, task func(contex
 		var refusal redisError
 		switch {
 		case err == nil:
+			e.tending.Add(-1)
 		case errors.As(err, &refusal), e.life.Err() != nil, time.Now().After(until):
+			e.tending.Add(-1)
 			e.log.Warn("clean-up given up", zap.String("task", what), logKey(key), zap.Error(err))
 		default:
 			e.jobs.after(pause, once)

@@ -68,6 +68,7 @@ type Engine struct {
 	scripts *scripts // immutable
 	log     *zap.Logger
 	jobs    *jobs
+	tending atomic.Int64 // clean-ups that have not come to an end
 	own     *own
 	hub     *hub
 	dog     *watchdog.Watchdog
@@ -229,6 +230,13 @@ func (e *Engine) Drain() {
 		e.refusedOne()
 		e.jobs.submit(func() { e.turnAway(w, draining()) })
 	}
+}
+
+// Idle reports whether no session is known, and nothing is held, waited for or being cleaned up.
+func (e *Engine) Idle() bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return len(e.clients)+len(e.holds)+len(e.remainders)+len(e.rooms) == 0 && e.tending.Load() == 0
 }
 
 // Close refuses waiters, lets clean-up that is on its way finish, ends Run and waits for it, all until ctx ends. Leases

@@ -72,6 +72,7 @@ func (s *Session) giveUp() {
 	}
 	for _, e := range s.engines {
 		e.Ended((*lockSession)(s))
+		s.env.locks.leave(e)
 	}
 	s.engines = nil
 }

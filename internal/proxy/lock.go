@@ -2,7 +2,6 @@ package proxy
 
 import (
 	"bytes"
-	"slices"
 	"strconv"
 
 	"github.com/tidwall/redcon"
@@ -18,21 +17,28 @@ func (s *Session) lock(raw []byte) bool {
 	if err != nil {
 		return s.awaitQuiet() && s.answer(resp.AppendRawError(nil, err.Error()))
 	}
-	engine, eerr := s.env.locks.engine(s.ident)
+	engine, eerr := s.lockEngine()
 	if eerr != nil {
 		return s.awaitQuiet() && s.answer(noUpstream)
 	}
-	s.meet(engine)
 	s.wait = forLock
 	engine.Start((*lockSession)(s), cmd)
 	return true
 }
 
-// meet notes that an engine may hold something for this session.
-func (s *Session) meet(e *lockcmds.Engine) {
-	if !slices.Contains(s.engines, e) {
+// lockEngine returns the lock engine of the session's identity, which knows the session from now on.
+func (s *Session) lockEngine() (*lockEngine, error) {
+	id := lockIDOf(s.ident)
+	for _, e := range s.engines {
+		if e.id == id {
+			return e, nil
+		}
+	}
+	e, err := s.env.locks.join(id)
+	if err == nil {
 		s.engines = append(s.engines, e)
 	}
+	return e, err
 }
 
 // lockSession is a Session as package lockcmds sees it.

@@ -66,6 +66,8 @@ type Options struct {
 	Version string
 
 	uuid string
+	// lockIdle is how long a lock engine is kept that no session uses. 0: a minute. Tests shorten it.
+	lockIdle time.Duration
 }
 
 // Locks are the defaults of the lock commands.
@@ -114,6 +116,7 @@ func (o *Options) setDefaults() error {
 	orElse(&o.KeepAlive, 30*time.Second)
 	orElse(&o.UserTimeout, 20*time.Second)
 	orElse(&o.DrainTimeout, 10*time.Second)
+	orElse(&o.lockIdle, time.Minute)
 	orElse(&o.Locks.MaxWaiters, 100_000)
 	orElse(&o.Locks.MaxWaitersPerLock, 20_000)
 	orElse(&o.Limits.Clients, 10_000)

@@ -6,6 +6,7 @@ import (
 	"net"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/panjf2000/ants/v2"
 	"github.com/redis/rueidis"
@@ -21,7 +22,20 @@ type lockID struct {
 	db             int
 }
 
-// lockRegistry has one lock engine for each identity that has used a lock command.
+func lockIDOf(id upstream.Identity) lockID { return lockID{id.User, id.Password, id.DB} }
+
+// lockEngine is the lock engine of one identity.
+type lockEngine struct {
+	*lockcmds.Engine
+	id lockID // immutable
+
+	// Guarded by lockRegistry.mu.
+	users  int       // sessions that have used it and not ended
+	unused time.Time // since when users is 0
+}
+
+// lockRegistry has one lock engine for each identity that uses lock commands. One that is not used any more, and has nothing
+// left to do, is dropped after a while: it has two connections to Redis.
 type lockRegistry struct {
 	env  *env
 	pool *ants.Pool
@@ -30,7 +44,7 @@ type lockRegistry struct {
 	waiting atomic.Int64 // of all engines
 
 	mu       sync.Mutex
-	engines  map[lockID]*lockcmds.Engine
+	engines  map[lockID]*lockEngine
 	draining bool
 	closed   bool
 }
@@ -46,25 +60,27 @@ func newLockRegistry(e *env) (*lockRegistry, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &lockRegistry{env: e, pool: pool, engines: map[lockID]*lockcmds.Engine{}}, nil
+	return &lockRegistry{env: e, pool: pool, engines: map[lockID]*lockEngine{}}, nil
 }
 
-// engine returns the identity's engine, starting it on first use. It does not block.
-func (r *lockRegistry) engine(id upstream.Identity) (*lockcmds.Engine, error) {
+// join returns the identity's engine for one more session, starting it if need be. Each call is paired with one of leave. It
+// does not block.
+func (r *lockRegistry) join(id lockID) (*lockEngine, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	key := lockID{id.User, id.Password, id.DB}
-	if e := r.engines[key]; e != nil {
+	if e := r.engines[id]; e != nil {
+		e.users++
 		return e, nil
 	}
 	if r.closed {
 		return nil, upstream.ErrDown
 	}
-	e, err := lockcmds.New(r.options(id))
+	engine, err := lockcmds.New(r.options(id))
 	if err != nil {
 		return nil, err
 	}
-	r.engines[key] = e
+	e := &lockEngine{Engine: engine, id: id, users: 1}
+	r.engines[id] = e
 	r.wg.Go(func() {
 		// Run ends when close says so; it reports nothing that its log lines have not said.
 		_ = e.Run(context.Background())
@@ -75,7 +91,46 @@ func (r *lockRegistry) engine(id upstream.Identity) (*lockcmds.Engine, error) {
 	return e, nil
 }
 
-func (r *lockRegistry) options(id upstream.Identity) lockcmds.Options {
+// leave counts a session out that has ended.
+func (r *lockRegistry) leave(e *lockEngine) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if e.users--; e.users == 0 {
+		e.unused = time.Now()
+		r.dropAfter(r.env.opts.lockIdle, e)
+	}
+}
+
+func (r *lockRegistry) dropAfter(d time.Duration, e *lockEngine) {
+	time.AfterFunc(d, func() { r.drop(e) })
+}
+
+// drop ends an engine that nobody has used for a while.
+func (r *lockRegistry) drop(e *lockEngine) {
+	r.mu.Lock()
+	idle := r.env.opts.lockIdle
+	switch {
+	case e.users > 0, r.engines[e.id] != e, r.closed, time.Since(e.unused) < idle:
+		r.mu.Unlock()
+		return
+	case !e.Idle():
+		r.dropAfter(idle, e)
+		r.mu.Unlock()
+		return
+	}
+	delete(r.engines, e.id)
+	r.mu.Unlock()
+	ctx, cancel := context.WithTimeout(context.Background(), dropLimit)
+	defer cancel()
+	if err := e.Close(ctx); err != nil {
+		r.env.opts.Logger.Warn("unused lock engine", zap.Error(err))
+	}
+}
+
+// dropLimit bounds the end of an engine that has nothing to do.
+const dropLimit = 10 * time.Second
+
+func (r *lockRegistry) options(id lockID) lockcmds.Options {
 	o := r.env.opts
 	return lockcmds.Options{
 		Redis:             r.clientOption(id),
@@ -93,16 +148,16 @@ func (r *lockRegistry) options(id upstream.Identity) lockcmds.Options {
 }
 
 // clientOption says where the engine's own client connects to, and as whom.
-func (r *lockRegistry) clientOption(id upstream.Identity) rueidis.ClientOption {
+func (r *lockRegistry) clientOption(id lockID) rueidis.ClientOption {
 	u := r.env.upstream
 	return rueidis.ClientOption{
 		InitAddress: []string{u.Addr()},
 		DialCtxFn: func(ctx context.Context, _ string, _ *net.Dialer, _ *tls.Config) (net.Conn, error) {
 			return u.Connect(ctx)
 		},
-		Username: id.User,
-		Password: id.Password,
-		SelectDB: id.DB,
+		Username: id.user,
+		Password: id.password,
+		SelectDB: id.db,
 	}
 }
 
@@ -159,8 +214,8 @@ func (r *lockRegistry) list() []lockcmds.Held {
 }
 
 // all is called with mu held.
-func (r *lockRegistry) all() []*lockcmds.Engine {
-	var list []*lockcmds.Engine
+func (r *lockRegistry) all() []*lockEngine {
+	var list []*lockEngine
 	for _, e := range r.engines {
 		list = append(list, e)
 	}

@@ -4,7 +4,6 @@ import (
 	"sync"
 	"time"
 
-	"lockproxy/internal/lockcmds"
 	"lockproxy/internal/resp"
 	"lockproxy/internal/upstream"
 )
@@ -68,9 +67,9 @@ type Session struct {
 	reply replyMode
 	muted bool // the command being routed gets no reply
 
-	engines []*lockcmds.Engine // those that know this session
-	early   []byte             // the answer to a lock command, until the earlier commands have been answered
-	later   []func()           // to be run when the session is left
+	engines []*lockEngine // those that know this session
+	early   []byte        // the answer to a lock command, until the earlier commands have been answered
+	later   []func()      // to be run when the session is left
 
 	// Output.
 	output
