@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"slices"
+	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -32,6 +34,7 @@ const (
 	mine     outcome = "mine"    // LOCKINFO names the caller's own grant
 	others   outcome = "others"  // it does not
 	notHeld  outcome = "notheld" // -NOTHELD or -LOSTLEASE
+	earlier  outcome = "earlier" // -LOSTLEASE for a grant before the latest: nothing happened
 	refused  outcome = "refused" // certainly nothing happened
 	strange  outcome = "strange" // a reply that must not be
 )
@@ -81,6 +84,30 @@ func (j journal) put(o op) {
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "journal:", err)
 		os.Exit(3) // a history with gaps proves nothing
+	}
+}
+
+// tellApart finds the -LOSTLEASE replies that tell of an earlier grant. An owner that takes a lock through one proxy, loses it
+// and takes it again through the other is told of the loss by its next command at the first, which does nothing else.
+func tellApart(ops []op) {
+	type grant struct {
+		fence int64
+		proxy int
+	}
+	grants := make(map[[2]string][]grant)
+	for i, o := range ops {
+		k := [2]string{o.Key, o.Owner}
+		all := grants[k]
+		switch {
+		case o.acquire() && o.Out == acquired:
+			grants[k] = append(all, grant{o.Fence, o.Proxy})
+		case o.Out == notHeld && strings.HasPrefix(o.Text, "LOSTLEASE ") && len(all) > 0:
+			latest := all[len(all)-1].fence
+			here := func(g grant) bool { return g.proxy == o.Proxy }
+			if slices.ContainsFunc(all, here) && !slices.Contains(all, grant{latest, o.Proxy}) {
+				ops[i].Out = earlier
+			}
+		}
 	}
 }
 

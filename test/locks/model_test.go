@@ -92,7 +92,7 @@ func inputs(key string, histories map[string][]op, lease time.Duration) []porcup
 	for _, ops := range histories {
 		lapses := lapsesOf(ops)
 		for i, o := range ops {
-			if o.Key != key || o.Out == unknown || o.Out == refused || o.Out == strange {
+			if o.Key != key || o.Out == unknown || o.Out == earlier || o.Out == refused || o.Out == strange {
 				continue
 			}
 			in := input{op: o, lapse: lapses[i]}

@@ -212,6 +212,7 @@ func (s *stand) history() map[string][]op {
 		if err != nil && !os.IsNotExist(err) { // killed before it began
 			s.t.Fatal(err)
 		}
+		tellApart(ops)
 		all[name] = ops
 	}
 	return all

@@ -117,6 +117,39 @@ func TestChecksTellRightFromWrong(t *testing.T) {
 	}
 }
 
+func TestALossThatIsToldLateIsNotOneOfTheLatestGrant(t *testing.T) {
+	through := func(proxy int, o op) op {
+		o.Proxy, o.Named = proxy, true
+		if o.Out == notHeld {
+			o.Text = "LOSTLEASE the lease has ended before"
+		}
+		return o
+	}
+	for _, c := range []struct {
+		name string
+		ops  []op
+		want outcome
+	}{
+		{"lost at one proxy, taken again at the other", []op{
+			through(0, said("a", "LOCK", 0, 1, acquired, 5)), through(1, said("a", "LOCK", 200, 201, acquired, 6)), through(0, said("a", "UNLOCK", 202, 203, notHeld, 0)),
+		}, earlier},
+		{"told where it was taken again", []op{
+			through(0, said("a", "LOCK", 0, 1, acquired, 5)), through(1, said("a", "LOCK", 200, 201, acquired, 6)), through(1, said("a", "UNLOCK", 202, 203, notHeld, 0)),
+		}, notHeld},
+		{"taken again at both", []op{
+			through(0, said("a", "LOCK", 0, 1, acquired, 5)), through(1, said("a", "LOCK", 200, 201, acquired, 6)), through(0, said("a", "LOCK", 202, 203, acquired, 6)),
+			through(0, said("a", "UNLOCK", 204, 205, notHeld, 0)),
+		}, notHeld},
+		{"taken once", []op{through(0, said("a", "LOCK", 0, 1, acquired, 5)), through(0, said("a", "UNLOCK", 2, 3, notHeld, 0))}, notHeld},
+		{"told by a proxy that never had it", []op{through(1, said("a", "LOCK", 0, 1, acquired, 5)), through(0, said("a", "UNLOCK", 2, 3, notHeld, 0))}, notHeld},
+	} {
+		tellApart(c.ops)
+		if got := c.ops[len(c.ops)-1].Out; got != c.want {
+			t.Errorf("%s: %q, want %q", c.name, got, c.want)
+		}
+	}
+}
+
 func TestLedgerSeesLostUpdates(t *testing.T) {
 	l := &ledger{entries: make(map[string]*entry)}
 	for _, step := range []struct{ say, want string }{
