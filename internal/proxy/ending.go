@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"lockproxy/internal/lockcmds"
 	"lockproxy/internal/resp"
 )
 
@@ -63,7 +64,9 @@ func (s *Session) giveUp() {
 		s.unpin()
 		s.unpin = nil
 	}
+	var unanswered []expected
 	if s.pin != nil {
+		unanswered = s.pin.expect
 		s.pin.discard()
 		s.pin, s.pending = nil, 0
 	}
@@ -75,6 +78,9 @@ func (s *Session) giveUp() {
 		s.env.locks.leave(e)
 	}
 	s.engines = nil
+	for _, e := range unanswered {
+		forsake(e.to, lockcmds.ErrInDoubt)
+	}
 }
 
 // EOF says that the client will send nothing more, although it may still read. As with Redis, what it has sent is executed,

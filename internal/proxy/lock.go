@@ -223,6 +223,14 @@ func (c *scriptCall) refused(n int) {
 	c.s.answered(n)
 }
 
+// forsake gives a script call whose answer the session will not get its outcome. Its engine must hear of each exactly once:
+// somebody may wait for the lock that it was to free. Other receivers have nobody to tell.
+func forsake(to receiver, err error) {
+	if c, ok := to.(*scriptCall); ok {
+		c.finish(resp.Value{}, err)
+	}
+}
+
 func (c *scriptCall) Flush() { c.s.host.Flush() }
 
 var _ receiver = (*scriptCall)(nil)

@@ -4,6 +4,7 @@ import (
 	"go.uber.org/zap"
 
 	"lockproxy/internal/buffers"
+	"lockproxy/internal/lockcmds"
 	"lockproxy/internal/upstream"
 )
 
@@ -215,6 +216,7 @@ func (s *Session) lost(n int, sent bool, to receiver) {
 		}
 		s.cutOff()
 	}
+	forsake(to, lockcmds.ErrUnsent) // a call that was sent is told by its own Lost
 	s.answered(n)
 }
 

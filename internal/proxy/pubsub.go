@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"strconv"
 
+	"lockproxy/internal/lockcmds"
 	"lockproxy/internal/resp"
 )
 
@@ -61,6 +62,7 @@ func (s *Session) readReplies() {
 func (s *Session) await(raw []byte, e expected) {
 	if s.pin.conn.Append(raw, nil, 0) != nil {
 		s.cutOff()
+		forsake(e.to, lockcmds.ErrUnsent)
 		return
 	}
 	s.pin.expect = append(s.pin.expect, e)

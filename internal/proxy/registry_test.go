@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"net"
 	"strings"
 	"testing"
 	"time"
@@ -61,4 +62,48 @@ func (c *peer) expectReply(start string) {
 	if err != nil || !strings.HasPrefix(got, start) {
 		c.t.Fatalf("reply %q %v, want %q", got, err, start)
 	}
+}
+
+// A session that ends tells its lock engine that it will get no answers: whoever was to get the lock next must go on.
+func TestReleaseOfASubscriberThatHangsUpIsSettled(t *testing.T) {
+	redis := redistest.Start(t)
+	for _, engine := range engines() {
+		srv := startProxy(t, redis, func(o *Options) { o.Engine = engine })
+		holder, waiter := dialClient(t, address(srv)), dialClient(t, address(srv))
+		for _, args := range [][]string{{"HELLO", "3"}, {"SUBSCRIBE", "news"}, {"LOCK", "a", "PX", "2000"}} {
+			holder.send(args...)
+			holder.expect(1)
+		}
+		waiter.send("LOCK", "a")
+		redistest.Eventually(t, patience, "the waiter to wait", func() bool { return srv.env.locks.waiting.Load() == 1 })
+		redis.Pause()
+		holder.send("UNLOCK", "a")
+		redistest.Eventually(t, patience, "the release to be sent", func() bool {
+			s := srv.sessionOf(holder)
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			return s.pending == 1
+		})
+		if err := holder.nc.(*net.TCPConn).SetLinger(0); err != nil {
+			t.Fatal(err)
+		}
+		_ = holder.nc.Close()
+		redistest.Eventually(t, patience, "the session to end", func() bool { return srv.sessionOf(holder) == nil })
+		redis.Continue()
+		waiter.expectReply(":")
+		waiter.send("UNLOCK", "a")
+		waiter.expectReply(":1")
+	}
+}
+
+// sessionOf finds the session of a client; nil: it has ended.
+func (srv *Server) sessionOf(c *peer) *Session {
+	srv.mu.Lock()
+	defer srv.mu.Unlock()
+	for client := range srv.conns {
+		if s := client.session(); s.addr == c.nc.LocalAddr().String() {
+			return s
+		}
+	}
+	return nil
 }
