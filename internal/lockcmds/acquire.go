@@ -40,6 +40,7 @@ type waiter struct {
 	expired    bool        // its wait ended while an attempt was on its way
 	refused    bool        // draining began while an attempt was on its way
 	doubt      bool        // an attempt was not answered: ask before the next one
+	chain      chain       // of the hand-over on its way
 }
 
 // waiterState says who may act on a waiter.
@@ -92,6 +93,7 @@ func (e *Engine) startAcquire(s Session, cmd Command) {
 	queues := quiet && h == nil && e.mayQueueLocked(w)
 	e.mu.Unlock()
 	if queues {
+		w.heard = heard{} // if it turns out to be the first after all, it must ask
 		if reply := e.await(w, answer{0, -1}); reply != nil {
 			s.Answer(reply)
 		}
@@ -140,7 +142,7 @@ func (e *Engine) sendAcquire(w *waiter) {
 		call.Script, call.Keys, call.Args = e.scripts.fair, keys, args
 	}
 	w.sentAt = time.Now()
-	w.c.s.Script(call)
+	e.script(w.c.s, call)
 }
 
 // acquired is the outcome of the first attempt. Session locked.
@@ -263,7 +265,7 @@ func (e *Engine) holdLocked(w *waiter, g grant, info ClientInfo) (told *loss) {
 	}
 	fresh := h == nil
 	if fresh {
-		h = &hold{holdKey: k, fence: g.fence}
+		h = &hold{holdKey: k, fence: g.fence, chain: w.chain}
 		e.holds[k] = h
 	}
 	if extra := g.count - w.known - 1; extra > 0 && !w.explicit {

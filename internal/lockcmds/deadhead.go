@@ -67,6 +67,9 @@ func (e *Engine) noteQueue(r *room) {
 	case err != nil:
 		r.head.look = e.jobs.after(lookAgain, func() { e.noteQueue(r) })
 	default:
+		if len(owners) > 0 {
+			e.tryOwnHeadLocked(r, owners[0])
+		}
 		r.head.seen = make(map[string]bool, len(owners))
 		for _, owner := range owners {
 			r.head.seen[owner] = true
@@ -146,7 +149,17 @@ func passing(err error) bool {
 func (e *Engine) maySuspect(r *room, head string) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return e.rooms[r.lock] == r && r.head.seen[head] && r.fairOf(head) == nil
+	return e.rooms[r.lock] == r && !e.tryOwnHeadLocked(r, head) && r.head.seen[head]
+}
+
+// tryOwnHeadLocked lets the head of the queue try if it waits here, and reports whether it does. It need not be the first one
+// here: in Redis the order is that in which it heard of them, here that in which its answers came.
+func (e *Engine) tryOwnHeadLocked(r *room, head string) bool {
+	w := r.fairOf(head)
+	if w != nil {
+		e.tryLocked(w)
+	}
+	return w != nil
 }
 
 // countDeaf returns at how many looks the head has not come since it was first woken. If the lock was taken and released

@@ -11,6 +11,7 @@ const doubtLimit = 5 * time.Second
 
 // doubt looks into a first attempt whose answer was lost with its connection. The session sends nothing meanwhile.
 func (e *Engine) doubt(w *waiter) {
+	e.tending.Add(1) // until lookInto answers
 	e.jobs.submit(func() { e.lookInto(w, w.sentAt, time.Now().Add(doubtLimit), retryFirst) })
 }
 
@@ -20,9 +21,12 @@ func (e *Engine) lookInto(w *waiter, sentAt, limit time.Time, pause time.Duratio
 	asked := time.Now()
 	a, err := e.ask(ctx, w)
 	cancel()
-	switch {
-	case err != nil && e.life.Err() == nil && time.Now().Add(pause).Before(limit) && !isRefusal(err):
+	if err != nil && e.life.Err() == nil && time.Now().Add(pause).Before(limit) && !isRefusal(err) {
 		e.jobs.after(pause, func() { e.lookInto(w, sentAt, limit, min(2*pause, retryLast)) })
+		return
+	}
+	defer e.tending.Add(-1)
+	switch {
 	case err != nil:
 		e.finish(w)
 		e.turnAway(w, failed(ErrInDoubt))

@@ -68,7 +68,7 @@ type Engine struct {
 	scripts *scripts // immutable
 	log     *zap.Logger
 	jobs    *jobs
-	tending atomic.Int64 // clean-ups that have not come to an end
+	tending atomic.Int64 // scripts, doubts and clean-ups that have not come to an end
 	own     *own
 	hub     *hub
 	dog     *watchdog.Watchdog
@@ -189,6 +189,18 @@ func (e *Engine) Start(s Session, c Command) {
 	default:
 		panic("BUG: " + c.Verb.String() + " was not parsed")
 	}
+}
+
+// script puts a call on the session's connection. Until its outcome has been dealt with there is something to do here, though
+// the session may have ended. Session locked.
+func (e *Engine) script(s Session, c Call) {
+	e.tending.Add(1)
+	done := c.Done
+	c.Done = func(reply resp.Value, err error) []byte {
+		defer e.tending.Add(-1)
+		return done(reply, err)
+	}
+	s.Script(c)
 }
 
 // Ended is called once when the client connection has ended: its waiters leave, its leases are no longer renewed, and

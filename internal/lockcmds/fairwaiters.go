@@ -49,6 +49,28 @@ func (e *Engine) stillFairLocked(r *room, w *waiter, a answer) {
 		return
 	}
 	e.watchHeadLocked(r)
+	if r.fair.len > 1 {
+		e.jobs.submit(func() { e.tryOwnHead(r) })
+	}
+}
+
+// tryOwnHead finds out who the head is, and lets it try if it is one of ours.
+func (e *Engine) tryOwnHead(r *room) {
+	client, err := e.own.get()
+	if err != nil {
+		return // the watch over the head goes on
+	}
+	ctx, cancel := context.WithTimeout(e.life, answerLimit)
+	defer cancel()
+	head, err := client.Do(ctx, client.B().Lindex().Key(r.queue).Index(0).Build()).ToString()
+	if err != nil {
+		return
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.rooms[r.lock] == r {
+		e.tryOwnHeadLocked(r, head)
+	}
 }
 
 // refreshInLocked keeps the deadlines of our fair waiters ahead of the clock, three times per wait.

@@ -24,8 +24,15 @@ type hold struct {
 	holders []holder // the sessions that hold it; it is renewed while there is one
 
 	explicit  bool // OWNER was given: the owner may hold it through other proxies too
+	chain     chain
 	releasing int  // releases on their way
 	doubtful  bool // a release was sent and not answered: a loss may be that release
+}
+
+// chain is the hand-overs by which a hold came about, since the lock was last free for everybody.
+type chain struct {
+	n     int
+	since time.Time // the first of them
 }
 
 // holder is one session's part in a hold.

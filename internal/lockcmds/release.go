@@ -84,7 +84,7 @@ func (e *Engine) sendRelease(s Session, g *giving) {
 		call.Args = append(call.Args, w.owner, millis(w.lease), spacing)
 	}
 	g.sentAt = time.Now()
-	s.Script(call)
+	e.script(s, call)
 }
 
 // nextLocked takes the waiter that gets the lock by a hand-over, if the script finds that it is its turn. It must be the
@@ -101,16 +101,15 @@ func (e *Engine) nextLocked(h *hold) *waiter {
 	if w == nil || w.state != stateWaiting || w.owner == h.owner || w.doubt {
 		return nil
 	}
-	now := time.Now()
-	if r.handovers == 0 {
-		r.handedSince = now
+	next := chain{n: h.chain.n + 1, since: h.chain.since}
+	if next.n == 1 {
+		next.since = time.Now()
 	}
-	if r.handovers >= maxHandovers || now.Sub(r.handedSince) > maxHandoverTime {
-		r.handovers = 0
+	if next.n > maxHandovers || time.Since(next.since) > maxHandoverTime {
 		return nil // its message gives everybody the same chance
 	}
-	r.handovers++
 	e.beginLocked(r, w)
+	w.chain = next
 	return w
 }
 

@@ -293,14 +293,14 @@ func TestScriptsPassWrongTypeThrough(t *testing.T) {
 
 func (b *bench) handover(owner, next string) []int64 {
 	b.t.Helper()
-	return b.handoverSpaced(owner, next, 0)
+	return b.handoverTo(owner, next, 40000, 0)
 }
 
-// handoverSpaced hands over to a fair waiter whose deadline is spaced by wait.
-func (b *bench) handoverSpaced(owner, next string, wait int64) []int64 {
+// handoverTo hands over for a lease, to a fair waiter whose deadline is spaced by wait if that is not 0.
+func (b *bench) handoverTo(owner, next string, lease, wait int64) []int64 {
 	b.t.Helper()
 	return b.must(b.s.handover, []string{b.n.lock, b.n.channel, b.n.queue, b.n.fence, b.n.deadlines},
-		owner, 30000, 0, "PUBLISH", next, 20000, wait)
+		owner, 30000, 0, "PUBLISH", next, lease, wait)
 }
 
 func TestHandOverGrantsInOneStep(t *testing.T) {
@@ -316,7 +316,7 @@ func TestHandOverGrantsInOneStep(t *testing.T) {
 		}
 		equal(t, "owner", b.hash()[ownerB], "1")
 		equal(t, "fields", len(b.hash()), 2)
-		if !within(b.pttl(), 20000) {
+		if !within(b.pttl(), 40000) {
 			t.Fatalf("ttl %v", b.pttl())
 		}
 		equal(t, "messages", heard(), []string(nil))
@@ -336,7 +336,7 @@ func TestHandOverToAFairWaiterIsItsTurn(t *testing.T) {
 		b.fair(ownerC, 30000, wait, 1)
 		b.fair(ownerD, 30000, wait, 1)
 		second, third := b.score(ownerC), b.score(ownerD)
-		got := b.handoverSpaced(ownerA, ownerB, wait)
+		got := b.handoverTo(ownerA, ownerB, 40000, wait)
 		if got[0] != 2 {
 			t.Fatalf("to the head: %v", got)
 		}
@@ -345,14 +345,30 @@ func TestHandOverToAFairWaiterIsItsTurn(t *testing.T) {
 		equal(t, "deadlines", []int64{b.score(ownerC), b.score(ownerD)}, []int64{second - wait, third - wait})
 		equal(t, "messages", heard(), []string(nil))
 
-		got = b.handoverSpaced(ownerB, ownerD, wait)
+		got = b.handoverTo(ownerB, ownerD, 40000, wait)
 		equal(t, "to one who is not the head", got[0], int64(1))
 		equal(t, "queue", b.queue(), []string{ownerC, ownerD})
 		equal(t, "hash", b.hash(), map[string]string{})
 
 		b.c.Del(t.Context(), b.n.queue, b.n.deadlines)
 		b.acquire(ownerA, 30000)
-		equal(t, "with nobody queued", b.handoverSpaced(ownerA, ownerB, wait)[0], int64(2))
+		equal(t, "with nobody queued", b.handoverTo(ownerA, ownerB, 40000, wait)[0], int64(2))
+	})
+}
+
+// Those who wait elsewhere have been told when the lease ends.
+func TestHandOverForAShorterLeaseIsTold(t *testing.T) {
+	onBoth(t, func(t *testing.T, b *bench) {
+		heard := b.listen(b.n.channel, b.n.fairChannel(ownerC))
+		b.acquire(ownerA, 30000)
+		b.handoverTo(ownerA, ownerB, 30000, 0)
+		equal(t, "the same length", heard(), []string(nil))
+		b.handoverTo(ownerB, ownerA, 5000, 0)
+		equal(t, "shorter", heard(), []string{"redisson_lock__channel:{foo} 0"})
+		b.fair(ownerB, 4000, 300000, 1)
+		b.fair(ownerC, 30000, 300000, 1)
+		b.handoverTo(ownerA, ownerB, 1000, 300000)
+		equal(t, "shorter, to a fair waiter", heard(), []string{"redisson_lock__channel:{foo} 0", "redisson_lock__channel:{foo}:" + ownerC + " 0"})
 	})
 }
 

@@ -61,9 +61,6 @@ type room struct {
 	timer  *time.Timer // the end of the holder's lease, or the pause after an error
 	pause  time.Duration
 
-	handovers   int // since the lock was last free for everybody
-	handedSince time.Time
-
 	refresh *time.Timer // keeps the deadlines of fair waiters fresh
 	head    headWatch
 }
@@ -83,7 +80,7 @@ func (e *Engine) roomLocked(key string) *room {
 // go before it, and what wakes them will wake it when its turn comes. An explicit owner may hold the lock by another session.
 func (e *Engine) mayQueueLocked(w *waiter) bool {
 	r := e.rooms[w.key]
-	return !w.fair() && w.wait != 0 && !w.explicit && r != nil && r.plain.first != nil && r.pause == 0
+	return !w.fair() && w.wait != 0 && !w.explicit && r != nil && r.plain.first != nil && r.topic.ready && r.pause == 0
 }
 
 // heard is how much a waiter's channels had told when it was noted; the zero value: they were not subscribed.
@@ -147,6 +144,8 @@ func (e *Engine) await(w *waiter, a answer) []byte {
 		e.stillFairLocked(r, w, a)
 	case r.plain.first == w && news:
 		e.tryPlainLocked(r)
+	case r.plain.first == w && r.pause == 0:
+		e.armLocked(r, a.at(1))
 	}
 	if r.timer == nil {
 		e.armLocked(r, a.at(1))
@@ -242,7 +241,7 @@ func (e *Engine) tryLocked(w *waiter) {
 
 // beginLocked notes that an attempt of the waiter, or a hand-over to it, is on its way.
 func (e *Engine) beginLocked(r *room, w *waiter) {
-	w.state, w.again = stateTrying, false
+	w.state, w.again, w.chain = stateTrying, false, chain{}
 	if !w.fair() {
 		r.trying = w
 	}

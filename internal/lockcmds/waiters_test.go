@@ -390,3 +390,99 @@ func TestScriptsPerHandOver(t *testing.T) {
 		srv.Do(t, "DEL", "k")
 	}
 }
+
+func TestHandOversAmongTwoLetOthersIn(t *testing.T) {
+	srv := redistest.Start(t)
+	p, q := startProxy(t, srv, func(o *Options) { o.Lease = time.Minute }), startProxy(t, srv, nil)
+	holder, next, elsewhere := p.session(2), p.session(2), q.session(2)
+	holder.fence("LOCK k")
+	elsewhere.send("LOCK k")
+	elsewhere.awaitWaiting()
+	redistest.Eventually(t, patience, "its deciding attempt", func() bool { return q.settled("k") && q.attempts.Load() == 1 })
+	for turn := 0; len(elsewhere.replies) == 0; turn++ {
+		if turn == 50*maxHandovers {
+			t.Fatal("the lock never went elsewhere")
+		}
+		next.send("LOCK k")
+		next.awaitWaiting()
+		holder.want("UNLOCK k", ":1")
+		select {
+		case reply := <-next.replies:
+			fenceIn(t, reply)
+		case reply := <-elsewhere.replies:
+			elsewhere.replies <- reply
+		case <-time.After(patience):
+			t.Fatal("nobody has it")
+		}
+		holder, next = next, holder
+	}
+}
+
+// The lease of a lock may end earlier than those who wait for it were told, without a message.
+func TestNewcomerCorrectsWhenToLookAgain(t *testing.T) {
+	srv := redistest.Start(t)
+	p := startProxy(t, srv, func(o *Options) { o.Lease = time.Minute })
+	srv.Do(t, "HSET", "k", "somebody", "1")
+	srv.Do(t, "PEXPIRE", "k", "600000")
+	srv.Do(t, "RPUSH", "redisson_lock_queue:{k}", ownerA) // so that our fair waiter does not look at the lock
+	srv.Do(t, "ZADD", "redisson_lock_timeout:{k}", time.Now().Add(time.Hour).UnixMilli(), ownerA)
+	fair, plain := p.session(2), p.session(2)
+	fair.send("FAIRLOCK k")
+	fair.awaitWaiting()
+	redistest.Eventually(t, patience, "the deciding attempt", func() bool { return p.attempts.Load() == 1 })
+	srv.Do(t, "PEXPIRE", "k", "300")
+	plain.fence("LOCK k")
+}
+
+// The order in which Redis heard of them counts, whatever that of the answers was.
+func TestFairWaitersOfOneProxyMayStandInAnotherOrder(t *testing.T) {
+	srv := redistest.Start(t)
+	p := startProxy(t, srv, func(o *Options) { o.Lease = time.Minute })
+	srv.Do(t, "HSET", "k", "somebody", "1")
+	srv.Do(t, "PEXPIRE", "k", "60000")
+	a, b := p.session(2), p.session(2)
+	for _, s := range []*session{a, b} {
+		s.send("FAIRLOCK k")
+		s.awaitWaiting()
+	}
+	redistest.Eventually(t, patience, "the deciding attempts", func() bool {
+		p.e.mu.Lock()
+		defer p.e.mu.Unlock()
+		for _, w := range p.e.rooms["k"].waiters() {
+			if w.state != stateWaiting || !w.topic.ready {
+				return false
+			}
+		}
+		return p.attempts.Load() >= 2
+	})
+	first := srv.Do(t, "LPOP", "redisson_lock_queue:{k}")
+	srv.Do(t, "RPUSH", "redisson_lock_queue:{k}", first)
+	srv.Do(t, "DEL", "k")
+	p.e.mu.Lock()
+	p.e.kickLocked("k") // as when the holder's lease has ended
+	p.e.mu.Unlock()
+	fenceIn(t, b.reply())
+	b.want("UNLOCK k", ":1")
+	fenceIn(t, a.reply())
+}
+
+func TestEngineWithAnAnswerOutstandingIsNotIdle(t *testing.T) {
+	srv := redistest.Start(t)
+	p := startProxy(t, srv, nil)
+	if !p.e.Idle() {
+		t.Error("a new engine has something to do")
+	}
+	s := p.session(2)
+	answer := s.lane.holdBack()
+	s.send("LOCK k PX 600000")
+	redistest.Eventually(t, patience, "redis to answer", func() bool { return s.lane.answered.Load() == 1 })
+	s.hangUp()
+	if p.e.Idle() {
+		t.Error("idle though nobody knows yet whether the lock was granted")
+	}
+	answer()
+	redistest.Eventually(t, patience, "the engine to be idle", func() bool { return p.e.Idle() })
+	if n := srv.Do(t, "EXISTS", "k"); n != int64(0) {
+		t.Error("idle before the lock was given back")
+	}
+}

@@ -1,7 +1,8 @@
 -- handover.lua: release, and grant to a waiter of the same proxy in one step, if it is the next in order.
 --
--- Nobody is woken by a hand-over: the lock is never free. A plain waiter is next if no fair waiter is queued, a fair
--- one if it is the head of the queue or nobody is queued. Else this is a plain release.
+-- The lock is never free, so nobody is woken, unless its lease ends earlier now than they were told. A plain waiter is
+-- next if no fair waiter is queued, a fair one if it is the head of the queue or nobody is queued. Else this is a plain
+-- release.
 --
 -- KEYS[1]  lock           hash {owner: holds, fence: n}; exists only while held
 -- KEYS[2]  channel        base channel of the lock; a fair waiter listens on channel:owner
@@ -40,6 +41,7 @@ if tonumber(held[1]) > 1 then
   end
   return {0, holds, fence}
 end
+local left = redis.call('PTTL', KEYS[1])
 redis.call('DEL', KEYS[1])
 local head = redis.call('LINDEX', KEYS[3], 0)
 if head and (ARGV[7] == '0' or head ~= ARGV[5]) then
@@ -51,4 +53,12 @@ local time = redis.call('TIME')
 if head then
   take_turn(KEYS[3], KEYS[5], head, tonumber(ARGV[7]), time[1] * 1000 + math.floor(time[2] / 1000))
 end
-return {2, grant(KEYS[1], KEYS[4], ARGV[5], '1', ARGV[6], time), fence}
+local new = grant(KEYS[1], KEYS[4], ARGV[5], '1', ARGV[6], time)
+if left < 0 or left > tonumber(ARGV[6]) then
+  redis.call(ARGV[4], KEYS[2], '0')
+  head = redis.call('LINDEX', KEYS[3], 0)
+  if head then
+    redis.call(ARGV[4], KEYS[2] .. ':' .. head, '0')
+  end
+end
+return {2, new, fence}
