@@ -131,7 +131,9 @@ func (e *Engine) released(g *giving, reply resp.Value, err error) []byte {
 		after = e.handedLocked(g, a, err)
 	}
 	unsent := err != nil && !errors.Is(err, ErrInDoubt)
-	orphaned := unsent && g.c.ended && g.spent != 0 // the session's end has left this hold to the release
+	// The session's end has left this hold to the release. Of the session's own owner nobody else has a hold, so it may be given
+	// back although the release may have been done.
+	orphaned := err != nil && g.c.ended && g.spent != 0 && (unsent || errors.Is(err, ErrInDoubt) && g.owner == g.c.owner)
 	if !orphaned && (unsent || err == nil && a[0] < 0) {
 		e.refundLocked(k, g.spent)
 	}

@@ -70,7 +70,7 @@ func TestReleaseOfASubscriberThatHangsUpIsSettled(t *testing.T) {
 	for _, engine := range engines() {
 		srv := startProxy(t, redis, func(o *Options) { o.Engine = engine })
 		holder, waiter := dialClient(t, address(srv)), dialClient(t, address(srv))
-		for _, args := range [][]string{{"HELLO", "3"}, {"SUBSCRIBE", "news"}, {"LOCK", "a", "PX", "2000"}} {
+		for _, args := range [][]string{{"HELLO", "3"}, {"SUBSCRIBE", "news"}, {"LOCK", "a"}} {
 			holder.send(args...)
 			holder.expect(1)
 		}

@@ -13,8 +13,7 @@ import (
 	"time"
 )
 
-// chaosTime is how long faults are injected. Without it the test is skipped: what these checks find on a busy machine is now
-// and then their own mistake, so they are run for themselves and read, and do not decide about other work.
+// chaosTime is how long faults are injected. Without it the test is skipped: it takes long, and wants the machine to itself.
 func chaosTime(t testing.TB) time.Duration {
 	t.Helper()
 	text := os.Getenv("LOCKPROXY_CHAOS_TIME")
