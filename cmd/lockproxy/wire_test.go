@@ -26,7 +26,7 @@ func TestEveryOptionOfTheProxyIsSet(t *testing.T) {
 		t.Fatal(err)
 	}
 	notConfigured := map[string]bool{
-		"uuid": true, "Upstream.Logger": true, "Upstream.authPeriod": true,
+		"uuid": true, "lockIdle": true, "Upstream.Logger": true, "Upstream.authPeriod": true,
 		"Limits.Request.MaxArgs": true, "Limits.Request.MaxInline": true,
 	}
 	var walk func(prefix string, v reflect.Value)

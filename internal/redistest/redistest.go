@@ -204,7 +204,8 @@ func (s *Server) awaitReady(p *process) error {
 	}
 }
 
-// answers reports whether a PING gets a reply that is not LOADING. NOAUTH is an answer too.
+// answers reports whether a PING gets a reply that is not LOADING. NOAUTH is an answer too, but says nothing about loading, so a
+// password that is known is given.
 func (s *Server) answers() bool {
 	c, err := net.Dial("unix", s.socket)
 	if err != nil {
@@ -212,10 +213,19 @@ func (s *Server) answers() bool {
 	}
 	defer c.Close()
 	_ = c.SetDeadline(time.Now().Add(time.Second))
+	in := bufio.NewReader(c)
+	if password := s.password(); password != "" {
+		if _, err := c.Write([]byte("AUTH " + password + "\r\n")); err != nil {
+			return false
+		}
+		if _, err := in.ReadString('\n'); err != nil {
+			return false
+		}
+	}
 	if _, err := c.Write([]byte("PING\r\n")); err != nil {
 		return false
 	}
-	line, err := bufio.NewReader(c).ReadString('\n')
+	line, err := in.ReadString('\n')
 	return err == nil && !strings.HasPrefix(line, "-LOADING")
 }
 
