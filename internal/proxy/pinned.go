@@ -25,7 +25,7 @@ type pinned struct {
 	spent  bool // not to be used again
 
 	blocking bool // its last command may wait for others
-	unread   int  // commands sent since it is not read any more
+	unread   int  // commands sent since it is not read any more that are to be answered
 
 	transaction
 	subscriber
@@ -117,8 +117,7 @@ func (p *pinned) Push(b []byte, kind resp.Kind) {
 	s.advance()
 }
 
-// Closed is upstream.Observer. What the session had on this connection is gone, so the client's connection ends too, unless
-// it had nothing there yet.
+// Closed is upstream.Observer.
 func (p *pinned) Closed(error) {
 	s := p.s
 	s.mu.Lock()
@@ -127,6 +126,14 @@ func (p *pinned) Closed(error) {
 	if s.gone() || s.pin != p {
 		return
 	}
+	p.broken()
+	s.advance()
+}
+
+// broken handles the end of the connection. What the session had there is gone, so the client's connection ends too, unless it
+// had nothing there yet: then what it has sent is refused in words.
+func (p *pinned) broken() {
+	s := p.s
 	if p.conn.Connected() && (p.mode != readsReplies || p.inTx || p.watching || p.keep || s.streaming || s.eof) || s.rejected() {
 		s.cutOff()
 		return
@@ -141,7 +148,6 @@ func (p *pinned) Closed(error) {
 		s.pin = nil
 		p.discard()
 	}
-	s.advance()
 }
 
 // Flush is upstream.Observer.

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"strconv"
 
-	"lockproxy/internal/lockcmds"
 	"lockproxy/internal/resp"
 )
 
@@ -60,14 +59,12 @@ func (s *Session) readReplies() {
 
 // await sends a command in pub/sub mode.
 func (s *Session) await(raw []byte, e expected) {
-	if s.pin.conn.Append(raw, nil, 0) != nil {
-		s.cutOff()
-		forsake(e.to, lockcmds.ErrUnsent)
-		return
-	}
 	s.pin.expect = append(s.pin.expect, e)
 	s.pending++
 	s.owed += len(raw)
+	if s.pin.conn.Append(raw, nil, 0) != nil {
+		s.pin.broken()
+	}
 }
 
 func (p *pinned) subscribed() bool { return p.channels+p.patterns+p.shards > 0 }

@@ -1,6 +1,10 @@
 package proxy
 
-import "lockproxy/internal/resp"
+import (
+	"slices"
+
+	"lockproxy/internal/resp"
+)
 
 // routeUnread sends MONITOR, SYNC or PSYNC: what follows on that connection is not requests and replies any more, so from
 // then on bytes go both ways unread.
@@ -18,7 +22,7 @@ func (s *Session) routeUnread(raw []byte) bool {
 	pin.mode = readsRaw
 	pin.conn.ReadRaw()
 	if s.muted {
-		s.sendUnread(replyCommands[s.reply]) // from here on Redis keeps this too
+		raw = append(slices.Clone(replyCommands[s.reply]), raw...) // from here on Redis keeps this too
 	}
 	s.sendUnread(raw)
 	return true
@@ -44,8 +48,10 @@ func (s *Session) routeRaw(p policy, raw []byte) bool {
 }
 
 func (s *Session) sendUnread(raw []byte) {
-	s.pin.unread++
+	if !s.muted {
+		s.pin.unread++
+	}
 	if s.pin.conn.Append(raw, nil, 0) != nil {
-		s.cutOff()
+		s.pin.broken()
 	}
 }
