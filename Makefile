@@ -84,8 +84,9 @@ interop: build deps ## run real clients against the built program
 	LOCKPROXY_REQUIRE_REDIS=1 LOCKPROXY_BINARY=$(CURDIR)/bin/lockproxy $(GO) test -tags interop -v -count=1 -timeout 15m ./interop/
 
 .PHONY: chaos
-chaos: deps ## two minutes of faults under the locks; LOCKPROXY_SEED= repeats a run's choices
-	CGO_ENABLED=1 LOCKPROXY_REQUIRE_REDIS=1 LOCKPROXY_CHAOS_TIME=$(CHAOSTIME) $(GO) test -race -run '^Test(Locks|Fences)Hold' -count=1 -v -timeout 20m ./test/locks/
+chaos: deps ## two minutes of faults under the locks; LOCKPROXY_SEED= repeats a run's choices; histories of failures in bin/_artifacts
+	mkdir -p bin
+	CGO_ENABLED=1 LOCKPROXY_REQUIRE_REDIS=1 LOCKPROXY_CHAOS_TIME=$(CHAOSTIME) $(GO) test -race -run '^Test(Locks|Fences)Hold' -count=1 -v -timeout 20m -artifacts -outputdir $(CURDIR)/bin ./test/locks/
 
 .PHONY: chaos-bugs
 chaos-bugs: deps ## plant deliberate bugs in a copy of the tree and demand that the tests catch them

@@ -278,6 +278,8 @@ func (e *Engine) holdLocked(w *waiter, g grant, info ClientInfo) (told *loss) {
 	h.explicit = h.explicit || w.explicit
 	if w.maxHold > 0 {
 		h.until = g.sentAt.Add(w.maxHold)
+	} else {
+		h.promiseLocked(g.sentAt)
 	}
 	h.joinLocked(w.c, w.grace, info)
 	switch {

@@ -393,6 +393,25 @@ func TestMaxHoldEndsALockOfALivingClient(t *testing.T) {
 	b.want("UNLOCK k", ":1")
 }
 
+// A client may rely on the lease that it was given last, and on no more.
+func TestLeaseGivenLaterOutlastsMaxHold(t *testing.T) {
+	srv := redistest.Start(t)
+	p := startProxy(t, srv, func(o *Options) { o.Lease = 900 * time.Millisecond })
+	for _, again := range []string{"LOCK k", "EXTENDLOCK k PX 900"} {
+		a, b := p.session(3), p.session(2)
+		fence := itoa(a.fence("LOCK k MAXHOLD 300"))
+		start := time.Now()
+		a.do(again)
+		b.send("LOCK k")
+		equal(t, "push", a.push(), ">[lock-lost k :"+fence+" max-hold]")
+		fenceIn(t, b.reply())
+		if took := time.Since(start); took < 900*time.Millisecond {
+			t.Errorf("%s: the lock ended %v after it", again, took)
+		}
+		b.want("UNLOCK k", ":1")
+	}
+}
+
 func TestExplicitOwnerActsFromAnySession(t *testing.T) {
 	srv := redistest.Start(t)
 	p, q := startProxy(t, srv, func(o *Options) { o.Lease = 400 * time.Millisecond }), startProxy(t, srv, nil)

@@ -77,6 +77,14 @@ func (e *Engine) clientLocked(s Session) *client {
 	return c
 }
 
+// promiseLocked puts the limit of an earlier MAXHOLD off to the end of the lease that was set by a command sent at that instant:
+// a client may rely on what it was given last.
+func (h *hold) promiseLocked(sentAt time.Time) {
+	if end := sentAt.Add(h.ttl); !h.until.IsZero() && end.After(h.until) {
+		h.until = end
+	}
+}
+
 // joinLocked makes c one of the holders.
 func (h *hold) joinLocked(c *client, grace time.Duration, info ClientInfo) {
 	i := slices.IndexFunc(h.holders, func(o holder) bool { return o.c == c })

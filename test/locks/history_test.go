@@ -49,7 +49,7 @@ type op struct {
 	Owner  string // explicit, or a name for the session's own
 	Named  bool   // OWNER was given
 	Lease  int64  // of an acquire or extension: the least it can be
-	Fixed  bool   // PX was given
+	Fixed  bool   // PX or MAXHOLD was given: it ends by itself
 	Wait   int64  // negative: without a limit
 	Graced bool   // the end of the connection shortens the lease
 	Call   int64

@@ -191,8 +191,6 @@ func (w *worker) work(x wish, h *grip) bool {
 		switch n := w.rng.IntN(10); {
 		case n < 2:
 			o = w.look(w.main, x, h.fence)
-		case x.limited:
-			continue // a longer lease would not outlast MAXHOLD, which counts from the first acquire
 		case n == 2:
 			o = w.extend(w.main, x)
 		case n == 3:
@@ -207,7 +205,7 @@ func (w *worker) work(x wish, h *grip) bool {
 			if x.owner != "" {
 				again.args = []string{"OWNER", x.owner}
 			}
-			again.lease, again.fixed = w.cfg.Lease, false
+			again.lease, again.fixed, again.limited = w.cfg.Lease, false, false
 			if o = w.acquire(s, again); o.Out == acquired && o.Fence == h.fence {
 				h.holds++
 			} else if o.Out == acquired {
@@ -250,7 +248,7 @@ func (w *worker) release(x wish, h *grip) {
 }
 
 func (w *worker) acquire(s *session, x wish) op {
-	return w.do(s, x, op{Verb: x.verb, Lease: int64(x.lease), Fixed: x.fixed, Wait: int64(x.wait)}, x.args)
+	return w.do(s, x, op{Verb: x.verb, Lease: int64(x.lease), Fixed: x.fixed || x.limited, Wait: int64(x.wait)}, x.args)
 }
 
 func (w *worker) look(s *session, x wish, fence int64) op {
@@ -260,7 +258,7 @@ func (w *worker) look(s *session, x wish, fence int64) op {
 func (w *worker) extend(s *session, x wish) op {
 	px := (w.cfg.Lease/4 + w.upTo(w.cfg.Lease)).Truncate(time.Millisecond)
 	args := append([]string{"PX", strconv.FormatInt(px.Milliseconds(), 10)}, ownerArgs(x.owner)...)
-	return w.do(s, x, op{Verb: "EXTENDLOCK", Lease: int64(px), Fixed: x.fixed}, args)
+	return w.do(s, x, op{Verb: "EXTENDLOCK", Lease: int64(px), Fixed: x.fixed || x.limited}, args)
 }
 
 func ownerArgs(owner string) []string {
