@@ -399,7 +399,7 @@ func TestLeaseGivenLaterOutlastsMaxHold(t *testing.T) {
 	p := startProxy(t, srv, func(o *Options) { o.Lease = 900 * time.Millisecond })
 	for _, again := range []string{"LOCK k", "EXTENDLOCK k PX 900"} {
 		a, b := p.session(3), p.session(2)
-		fence := itoa(a.fence("LOCK k MAXHOLD 300"))
+		fence := itoa(a.fence("LOCK k MAXHOLD 700"))
 		start := time.Now()
 		a.do(again)
 		b.send("LOCK k")

@@ -352,13 +352,13 @@ func scriptCalls(t *testing.T, srv *redistest.Server) (n int) {
 }
 
 // With all contenders here a hand-over is one script, plus for FAIRLOCK the one that takes a place in the queue. Now and then
-// the lock is freed for everybody, which costs more.
+// the lock is freed for everybody, on a slow machine more often, and that costs a few more.
 func TestScriptsPerHandOver(t *testing.T) {
 	srv := redistest.Start(t)
 	for _, c := range []struct {
 		verb string
-		most float64
-	}{{"LOCK", 1.3}, {"FAIRLOCK", 2.3}} {
+		most int
+	}{{"LOCK", 1}, {"FAIRLOCK", 2}} {
 		p := startProxy(t, srv, func(o *Options) { o.Lease = time.Minute })
 		const contenders, turns = 8, 40
 		var sessions []*session
@@ -370,7 +370,7 @@ func TestScriptsPerHandOver(t *testing.T) {
 			s.awaitWaiting()
 			sessions = append(sessions, s)
 		}
-		before := scriptCalls(t, srv)
+		before, handovers := scriptCalls(t, srv), p.handovers.Load()
 		holder.want("UNLOCK k", ":1")
 		for range turns {
 			for _, s := range sessions {
@@ -381,8 +381,10 @@ func TestScriptsPerHandOver(t *testing.T) {
 			}
 		}
 		scripts := scriptCalls(t, srv) - before
-		if per := float64(scripts) / (contenders * turns); per > c.most {
-			t.Errorf("%s: %.2f scripts per hand-over", c.verb, per)
+		const grants = contenders * turns
+		freed := grants - int(p.handovers.Load()-handovers)
+		if most := c.most*grants + 4*freed + contenders; scripts > most || freed > grants/2 {
+			t.Errorf("%s: %d scripts for %d grants, %d of them not handed over", c.verb, scripts, grants, freed)
 		}
 		for _, s := range sessions {
 			s.hangUp()
@@ -429,7 +431,7 @@ func TestNewcomerCorrectsWhenToLookAgain(t *testing.T) {
 	fair, plain := p.session(2), p.session(2)
 	fair.send("FAIRLOCK k")
 	fair.awaitWaiting()
-	redistest.Eventually(t, patience, "the deciding attempt", func() bool { return p.attempts.Load() == 1 })
+	redistest.Eventually(t, patience, "the deciding attempt", func() bool { return p.attempts.Load() >= 1 })
 	srv.Do(t, "PEXPIRE", "k", "300")
 	plain.fence("LOCK k")
 }

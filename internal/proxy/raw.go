@@ -22,7 +22,7 @@ func (s *Session) routeUnread(raw []byte) bool {
 	pin.mode = readsRaw
 	pin.conn.ReadRaw()
 	if s.muted {
-		raw = append(slices.Clone(replyCommands[s.reply]), raw...) // from here on Redis keeps this too
+		raw = slices.Concat(replyCommands[s.reply], raw) // from here on Redis keeps this too
 	}
 	s.sendUnread(raw)
 	return true
