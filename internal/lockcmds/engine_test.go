@@ -459,6 +459,24 @@ func TestForceUnlockTellsTheHolderAndWakes(t *testing.T) {
 	c.want("FORCEUNLOCK k", ":0")
 }
 
+// The message of FORCEUNLOCK can be faster than its answer.
+func TestForceUnlockLeavesTheNextGrantAlone(t *testing.T) {
+	srv := redistest.Start(t)
+	p := startProxy(t, srv, nil)
+	a, b, c := p.session(3), p.session(3), p.session(2)
+	fence := itoa(a.fence("LOCK k"))
+	b.send("LOCK k")
+	b.awaitWaiting()
+	answer := c.lane.holdBack()
+	c.send("FORCEUNLOCK k")
+	next := itoa(fenceIn(t, b.reply()))
+	answer()
+	equal(t, "forced", c.reply(), ":1")
+	equal(t, "push", a.push(), ">[lock-lost k :"+fence+" forced]")
+	b.want("UNLOCK k FENCE "+next, ":1")
+	equal(t, "losses", p.losses.Load(), int64(1))
+}
+
 func TestInfoAndListShowWhatIsHeld(t *testing.T) {
 	srv := redistest.Start(t)
 	p := startProxy(t, srv, nil)

@@ -100,20 +100,20 @@ func (e *Engine) startForce(s Session, cmd Command) {
 				return appendFailure(nil, err)
 			}
 			if a[0] == 1 {
-				e.forced(cmd.Key)
+				e.forced(cmd.Key, a.at(1))
 			}
 			return redcon.AppendInt(nil, a[0])
 		},
 	})
 }
 
-// forced tells the holder, if it is here, and wakes the waiters here. Holders elsewhere learn it from their next
-// renewal.
-func (e *Engine) forced(key string) {
+// forced tells the holder of the grant that was ended, if it is here, and wakes the waiters here. Holders elsewhere learn it
+// from their next renewal. The message of the script may have been faster than its answer: the lock may be somebody else's by now.
+func (e *Engine) forced(key string, fence int64) {
 	var told []*loss
 	e.mu.Lock()
 	for k, h := range e.holds {
-		if k.key == key {
+		if k.key == key && h.fence == fence {
 			told = append(told, e.loseLocked(h, ReasonForced, nil))
 		}
 	}

@@ -418,11 +418,13 @@ func TestForceFreesAndWakes(t *testing.T) {
 		heard := b.listen(b.n.channel, b.n.fairChannel(ownerB))
 		keys := []string{b.n.lock, b.n.channel, b.n.queue}
 		equal(t, "free", b.must(b.s.force, keys, "PUBLISH"), []int64{0})
-		b.acquire(ownerA, 30000)
+		fence := b.acquire(ownerA, 30000)[1]
 		b.fair(ownerB, 30000, 300000, 1)
-		equal(t, "held", b.must(b.s.force, keys, "PUBLISH"), []int64{1})
+		equal(t, "held", b.must(b.s.force, keys, "PUBLISH"), []int64{1, fence, 1})
 		equal(t, "messages", heard(), []string{"redisson_lock__channel:{foo} 0", "redisson_lock__channel:{foo}:" + ownerB + " 0"})
 		equal(t, "again", b.must(b.s.force, keys, "PUBLISH"), []int64{0})
+		b.c.HSet(t.Context(), b.n.lock, ownerA, 1)
+		equal(t, "without a fence", b.must(b.s.force, keys, "PUBLISH"), []int64{1, 0, 1})
 	})
 }
 

@@ -5,14 +5,14 @@
 -- KEYS[3]  queue    list of waiting owners, first to ask at the head
 -- ARGV[1]  publish  PUBLISH or SPUBLISH
 --
--- Returns  {1}  removed
---          {0}  there was none
+-- Returns  fence  of the grant that was ended; 0: it was taken without one
+--          {0}    there was none
 
-local fields = redis.pcall('HLEN', KEYS[1])
-if type(fields) == 'table' then
-  return fields
+local fence = redis.pcall('HGET', KEYS[1], 'fence')
+if type(fence) == 'table' then
+  return fence
 end
-if fields == 0 then
+if redis.call('EXISTS', KEYS[1]) == 0 then
   return {0}
 end
 redis.call('DEL', KEYS[1])
@@ -21,4 +21,4 @@ local head = redis.call('LINDEX', KEYS[3], 0)
 if head then
   redis.call(ARGV[1], KEYS[2] .. ':' .. head, '0')
 end
-return {1}
+return tonumber(fence or 0)
