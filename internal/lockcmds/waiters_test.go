@@ -307,7 +307,7 @@ func TestNewcomersJoinTheQueueWithoutAsking(t *testing.T) {
 	holder, first, other := p.session(2), p.session(2), p.session(2)
 	holder.fence("LOCK k OWNER team")
 	first.send("LOCK k")
-	first.awaitWaiting()
+	redistest.Eventually(t, patience, "the first one's deciding attempt", func() bool { return p.attempts.Load() == 1 && p.settled("k") })
 	var waiters []*session
 	for _, line := range []string{"LOCK k", "TRYLOCK k WAIT 60000"} {
 		w := p.session(2)

@@ -43,6 +43,7 @@ func TestRedisIsKilled(t *testing.T) {
 		idle, outstanding, blocked, watching, subscribed, monitoring := dialClient(t, address(srv)), dialClient(t, address(srv)), dialClient(t, address(srv)),
 			dialClient(t, address(srv)), dialClient(t, address(srv)), dialClient(t, address(srv))
 		idle.quiet("SET", "k", "v")
+		outstanding.quiet("GET", "k") // each event loop has its own lane, which is to be there
 		watching.quiet("WATCH", "k")
 		subscribed.quiet("SUBSCRIBE", "ch")
 		monitoring.quiet("MONITOR")
