@@ -39,6 +39,12 @@ var grantLua string
 //go:embed scripts/lib/take_turn.lua
 var takeTurnLua string
 
+//go:embed scripts/lib/give_back.lua
+var giveBackLua string
+
+//go:embed scripts/lib/wake.lua
+var wakeLua string
+
 //go:embed scripts/acquire.lua
 var acquireLua string
 
@@ -82,13 +88,13 @@ func newScripts() *scripts {
 		leave:    newScript("leave", leaveLua),
 		refresh:  newScript("refresh", refreshLua),
 		deadHead: newScript("dead_head", deadHeadLua),
-		release:  newScript("release", releaseLua),
-		handover: newScript("handover", grantLua, takeTurnLua, handoverLua),
-		extend:   newScript("extend", extendLua),
+		release:  newScript("release", giveBackLua, wakeLua, releaseLua),
+		handover: newScript("handover", giveBackLua, wakeLua, grantLua, takeTurnLua, handoverLua),
+		extend:   newScript("extend", wakeLua, extendLua),
 		renew:    newScript("renew", renewLua),
 		info:     newScript("info", infoLua),
-		force:    newScript("force", forceLua),
-		grace:    newScript("grace", graceLua),
+		force:    newScript("force", wakeLua, forceLua),
+		grace:    newScript("grace", wakeLua, graceLua),
 	}
 }
 

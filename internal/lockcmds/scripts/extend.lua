@@ -22,10 +22,6 @@ end
 local pttl = redis.call('PTTL', KEYS[1])
 redis.call('PEXPIRE', KEYS[1], ARGV[2])
 if pttl < 0 or pttl > tonumber(ARGV[2]) then
-  redis.call(ARGV[3], KEYS[2], '0')
-  local head = redis.call('LINDEX', KEYS[3], 0)
-  if head then
-    redis.call(ARGV[3], KEYS[2] .. ':' .. head, '0')
-  end
+  wake(ARGV[3], KEYS[2], KEYS[3])
 end
 return {1, tonumber(held[2] or 0), tonumber(held[1])}

@@ -16,9 +16,5 @@ if redis.call('EXISTS', KEYS[1]) == 0 then
   return {0}
 end
 redis.call('DEL', KEYS[1])
-redis.call(ARGV[1], KEYS[2], '0')
-local head = redis.call('LINDEX', KEYS[3], 0)
-if head then
-  redis.call(ARGV[1], KEYS[2] .. ':' .. head, '0')
-end
+wake(ARGV[1], KEYS[2], KEYS[3])
 return tonumber(fence or 0)

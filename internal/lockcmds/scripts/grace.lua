@@ -38,9 +38,5 @@ if ARGV[3] ~= '0' then
 else
   redis.call('DEL', KEYS[1])
 end
-redis.call(ARGV[4], KEYS[2], '0')
-local head = redis.call('LINDEX', KEYS[3], 0)
-if head then
-  redis.call(ARGV[4], KEYS[2] .. ':' .. head, '0')
-end
+wake(ARGV[4], KEYS[2], KEYS[3])
 return {1}

@@ -13,28 +13,10 @@
 --          {-1}               the owner is not the holder
 --          {-2, fence}        it is, but by a grant with another fence
 
-local held = redis.pcall('HMGET', KEYS[1], ARGV[1], 'fence')
-if held.err then
-  return held
-end
-if not held[1] then
-  return {-1}
-end
-local fence = tonumber(held[2] or 0)
-if ARGV[3] ~= '0' and fence ~= tonumber(ARGV[3]) then
-  return {-2, fence}
-end
-if tonumber(held[1]) > 1 then
-  local holds = redis.call('HINCRBY', KEYS[1], ARGV[1], -1)
-  if ARGV[2] ~= '0' then
-    redis.call('PEXPIRE', KEYS[1], ARGV[2])
-  end
-  return {0, holds, fence}
+local fence, answer = give_back(KEYS[1], ARGV[1], ARGV[2], ARGV[3])
+if answer then
+  return answer
 end
 redis.call('DEL', KEYS[1])
-redis.call(ARGV[4], KEYS[2], '0')
-local head = redis.call('LINDEX', KEYS[3], 0)
-if head then
-  redis.call(ARGV[4], KEYS[2] .. ':' .. head, '0')
-end
+wake(ARGV[4], KEYS[2], KEYS[3])
 return fence
