@@ -33,13 +33,13 @@ type waiter struct {
 	timer      *time.Timer // its own deadline
 	topic      *topic      // of a fair waiter
 	paused     *hold       // the hold it re-enters; not renewed until the outcome is known
-	known      int64       // holds of its owner before
 	sentAt     time.Time   // before the latest attempt was sent
 	heard      heard       // before the first attempt
 	again      bool        // woken while an attempt was on its way
 	expired    bool        // its wait ended while an attempt was on its way
 	refused    bool        // draining began while an attempt was on its way
 	doubt      bool        // an attempt was not answered: ask before the next one
+	before     before      // of an attempt in doubt
 	chain      chain       // of the hand-over on its way
 }
 
@@ -54,6 +54,9 @@ const (
 )
 
 func (w *waiter) fair() bool { return w.verb == FairLock }
+
+// grantOf names the grant.
+func (w *waiter) grantOf(g grant) grantOf { return grantOf{holdKey{w.key, w.owner}, g.fence} }
 
 // grant is Redis's word that a waiter's owner holds the lock.
 type grant struct {
@@ -87,7 +90,7 @@ func (e *Engine) startAcquire(s Session, cmd Command) {
 	w.c.ask = w
 	h := e.holds[holdKey{w.key, w.owner}]
 	if h != nil {
-		w.paused, w.known = h, h.count
+		w.paused = h
 	}
 	w.heard = e.heardLocked(w)
 	queues := quiet && h == nil && e.mayQueueLocked(w)
@@ -172,7 +175,7 @@ func (e *Engine) acquired(w *waiter, reply resp.Value, err error) []byte {
 // overtakenLocked ends the hold that an acquire was to deepen, when Redis says that another owner has the lock.
 func (e *Engine) overtakenLocked(w *waiter) *loss {
 	h := w.paused
-	w.paused, w.known = nil, 0
+	w.paused = nil
 	if h == nil || e.holds[h.holdKey] != h {
 		return nil
 	}
@@ -223,28 +226,30 @@ func (e *Engine) granted(w *waiter, g grant) []byte {
 	e.mu.Lock()
 	if w.c.ended {
 		e.finishLocked(w)
+		e.giveBackLocked(w.grantOf(g), 1, !w.explicit)
 		e.mu.Unlock()
-		e.giveBack(w.key, w.owner, g.fence, 1)
 		return nil
 	}
 	if time.Since(g.sentAt) >= w.lease {
 		again := w.wait != 0 && !w.fixed
 		if !again {
 			e.finishLocked(w)
+			e.giveBackLocked(w.grantOf(g), 1, false)
 		}
 		e.mu.Unlock()
 		e.log.Warn("a grant came too late to be used", logKey(w.key))
 		if !again {
-			e.giveBack(w.key, w.owner, g.fence, 1)
 			return resp.AppendNull(nil, w.c.s.Proto())
 		}
 		e.jobs.submit(func() { e.tryAgain(w, g) })
 		return nil
 	}
 	told := e.holdLocked(w, g, info)
+	forced := e.forcedOffLocked(w.grantOf(g))
 	e.finishLocked(w)
 	e.mu.Unlock()
 	e.tell(told)
+	e.tell(forced)
 	if f := e.opts.Events.Granted; f != nil {
 		f(w.verb, time.Since(w.began))
 	}
@@ -268,12 +273,14 @@ func (e *Engine) holdLocked(w *waiter, g grant, info ClientInfo) (told *loss) {
 		h = &hold{holdKey: k, fence: g.fence, chain: w.chain}
 		e.holds[k] = h
 	}
-	if extra := g.count - w.known - 1; extra > 0 && !w.explicit {
+	g.count = max(1, g.count-e.returning[w.grantOf(g)])
+	if extra := g.count - h.count - 1; extra > 0 && !w.explicit {
 		// Only this session acts for its own owner: Redis counts an acquire whose answer was lost.
 		g.count -= extra
-		e.giveBack(w.key, w.owner, g.fence, extra)
+		e.giveBackLocked(w.grantOf(g), extra, false)
 	}
-	h.count, h.ttl, h.fixed = g.count, w.lease, w.fixed
+	h.counted(g.count)
+	h.ttl, h.fixed = w.lease, w.fixed
 	h.own += e.takeLocked(k, g.fence) + 1
 	h.explicit = h.explicit || w.explicit
 	if w.maxHold > 0 {

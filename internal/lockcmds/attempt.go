@@ -51,8 +51,7 @@ func (e *Engine) settleLocked(w *waiter, a answer, err error) (after func()) {
 	r := w.room
 	if r == nil { // it was answered while the attempt was on its way
 		if err == nil && a[0] == 1 {
-			g := grant{fence: a.at(1), count: a.at(2)}
-			return func() { e.giveBack(w.key, w.owner, g.fence, 1) }
+			e.giveBackLocked(w.grantOf(grant{fence: a.at(1)}), 1, w.c.ended && !w.explicit)
 		}
 		return nil
 	}
@@ -60,6 +59,7 @@ func (e *Engine) settleLocked(w *waiter, a answer, err error) (after func()) {
 		r.trying = nil
 	}
 	w.state = stateWaiting
+	w.doubt = err != nil && (w.doubt || errors.Is(err, ErrInDoubt))
 	var refusal redisError
 	switch {
 	case err == nil && a[0] == 1:
@@ -67,26 +67,30 @@ func (e *Engine) settleLocked(w *waiter, a answer, err error) (after func()) {
 		after = func() { e.deliver(w, g) }
 		e.armLocked(r, w.lease.Milliseconds())
 		defer e.kickSameLocked(r, w)
+		if w.again { // the message may have been about the end of this very grant
+			defer e.kickLocked(w.key)
+		}
 	case w.c.ended:
+		e.giveUpLocked(w)
 		after = func() { e.leave(w, nil) }
 	case w.refused:
+		reply := w.inDoubtOr(draining())
 		after = func() {
 			e.refusedOne()
-			e.turnAway(w, draining())
+			e.turnAway(w, reply)
 		}
 	case errors.As(err, &refusal):
-		after = func() { e.turnAway(w, failed(err)) }
-	case w.expired && (errors.Is(err, ErrInDoubt) || w.doubt && err != nil):
-		after = func() { e.turnAway(w, failed(ErrInDoubt)) }
+		reply := w.inDoubtOr(failed(err))
+		after = func() { e.turnAway(w, reply) }
 	case w.expired:
-		after = func() { e.turnAway(w, null) }
+		reply := w.inDoubtOr(null)
+		after = func() { e.turnAway(w, reply) }
 	case err != nil:
-		w.doubt = w.doubt || errors.Is(err, ErrInDoubt)
 		r.pause = min(max(2*r.pause, retryFirst), retryLast)
 		e.wakeInLocked(r, r.pause/2+rand.N(r.pause/2))
 		return nil
 	default:
-		w.doubt, r.pause = false, 0
+		r.pause = 0
 		if w.again {
 			e.tryLocked(w)
 			return nil
@@ -137,7 +141,7 @@ func (e *Engine) deliver(w *waiter, g grant) {
 	})
 	if !ok {
 		e.finish(w)
-		e.giveBack(w.key, w.owner, g.fence, 1)
+		e.giveBack(w.grantOf(g), 1, !w.explicit)
 	}
 }
 
@@ -165,10 +169,7 @@ func (e *Engine) expire(w *waiter) {
 		e.mu.Unlock()
 		return
 	}
-	reply := null
-	if w.doubt {
-		reply = failed(ErrInDoubt)
-	}
+	reply := w.inDoubtOr(null)
 	e.exitLocked(w)
 	e.finishLocked(w)
 	e.mu.Unlock()
@@ -179,14 +180,31 @@ func (e *Engine) expire(w *waiter) {
 	e.reply(w, reply)
 }
 
+// inDoubtOr is the reply to a waiter that has to go without the lock: if nobody knows whether it has it, that is what it is told.
+func (w *waiter) inDoubtOr(reply func(proto int) []byte) func(proto int) []byte {
+	if w.doubt {
+		return failed(ErrInDoubt)
+	}
+	return reply
+}
+
 // abandonLocked takes out a waiter whose client has hung up.
 func (e *Engine) abandonLocked(w *waiter) {
 	if w.state != stateWaiting {
 		return // whoever has its outcome sees that the client has gone
 	}
+	e.giveUpLocked(w)
 	e.exitLocked(w)
 	e.finishLocked(w)
 	e.jobs.submit(func() { e.leave(w, nil) })
+}
+
+// giveUpLocked gives back what a waiter that has gone may have been granted by an attempt in doubt. For an explicit owner it is left
+// to run out: others may hold it.
+func (e *Engine) giveUpLocked(w *waiter) {
+	if w.doubt && !w.explicit {
+		e.giveBackLocked(w.grantOf(grant{}), 1, true)
+	}
 }
 
 // turnAway answers a waiter that is out of its room, after it has left the fair queue: a client that asks again at

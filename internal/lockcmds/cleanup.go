@@ -39,13 +39,49 @@ func (e *Engine) settleOrphan(o orphan) {
 	e.applyGrace(o.h, o.grace)
 }
 
-// giveBack releases holds that no client was told of, or that it gave back while it hung up. It does not block.
-func (e *Engine) giveBack(key, owner string, fence, holds int64) {
+// grantOf names a grant of a lock to an owner.
+type grantOf struct {
+	holdKey
+	fence int64
+}
+
+// giveBack releases holds that no client was told of, or that it gave back while it hung up. It does not block. over says that
+// they are of the own owner of a session that has ended, so nobody can have acquired for it since: only then may a release
+// be repeated that may have been done.
+func (e *Engine) giveBack(g grantOf, holds int64, over bool) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.giveBackLocked(g, holds, over)
+}
+
+func (e *Engine) giveBackLocked(g grantOf, holds int64, over bool) {
+	e.returning[g] += holds
 	for range holds {
-		e.persist("give a lock back", key, e.opts.Lease, func(ctx context.Context) error {
-			return e.releaseOnce(ctx, key, owner, fence)
+		e.persist("give a lock back", g.key, e.opts.Lease, func() { e.returned(g) }, func(ctx context.Context) error {
+			err := e.releaseOnce(ctx, g.key, g.owner, g.fence)
+			if !over {
+				return e.onceOnly(g.key, err)
+			}
+			return err
 		})
 	}
+}
+
+func (e *Engine) returned(g grantOf) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.returning[g]--; e.returning[g] == 0 {
+		delete(e.returning, g)
+	}
+}
+
+// onceOnly takes a clean-up for done that may have been: done twice it would take off what the owner holds by others.
+func (e *Engine) onceOnly(key string, err error) error {
+	if errors.Is(err, ErrInDoubt) {
+		e.log.Warn("clean-up in doubt is not repeated", logKey(key), zap.Error(err))
+		return nil
+	}
+	return err
 }
 
 func (e *Engine) releaseOnce(ctx context.Context, key, owner string, fence int64) error {
@@ -55,11 +91,17 @@ func (e *Engine) releaseOnce(ctx context.Context, key, owner string, fence int64
 }
 
 // persist runs a clean-up as jobs until it succeeds, Redis refuses it, or limit has passed: by then the lease it is
-// about has run out.
-func (e *Engine) persist(what, key string, limit time.Duration, task func(context.Context) error) {
+// about has run out. Then it calls done, if there is one, without locks.
+func (e *Engine) persist(what, key string, limit time.Duration, done func(), task func(context.Context) error) {
 	until := time.Now().Add(limit)
 	pause := retryFirst
 	e.tending.Add(1)
+	end := func() {
+		if done != nil {
+			done()
+		}
+		e.tending.Add(-1)
+	}
 	var once func()
 	once = func() {
 		ctx, cancel := context.WithTimeout(e.life, answerLimit)
@@ -68,9 +110,9 @@ func (e *Engine) persist(what, key string, limit time.Duration, task func(contex
 		var refusal redisError
 		switch {
 		case err == nil:
-			e.tending.Add(-1)
+			end()
 		case errors.As(err, &refusal), e.life.Err() != nil, time.Now().After(until):
-			e.tending.Add(-1)
+			end()
 			e.log.Warn("clean-up given up", zap.String("task", what), logKey(key), zap.Error(err))
 		default:
 			e.jobs.after(pause, once)

@@ -9,8 +9,19 @@ import (
 // doubtLimit is how long an outcome in doubt is looked into before the client is told that it is.
 const doubtLimit = 5 * time.Second
 
+// before is what its owner held before an attempt that is in doubt.
+type before struct {
+	fence, holds int64
+	unclear      bool // releases are in doubt as well: an acquire and a release more make no difference
+}
+
 // doubt looks into a first attempt whose answer was lost with its connection. The session sends nothing meanwhile.
 func (e *Engine) doubt(w *waiter) {
+	e.mu.Lock()
+	if h := w.paused; h != nil && e.holds[h.holdKey] == h {
+		w.before = before{fence: h.fence, holds: h.count, unclear: h.doubts > 0 && h.doubts < h.count}
+	}
+	e.mu.Unlock()
 	e.tending.Add(1) // until lookInto answers
 	e.jobs.submit(func() { e.lookInto(w, w.sentAt, time.Now().Add(doubtLimit), retryFirst) })
 }
@@ -55,7 +66,7 @@ func (e *Engine) lookInto(w *waiter, sentAt, limit time.Time, pause time.Duratio
 // ask finds out whether an attempt whose answer was lost has acquired the lock: {1, fence, holds} or {0}. If it has,
 // the lease starts anew, because nobody knows how much of it is left. The error wraps ErrInDoubt if Redis cannot tell.
 func (e *Engine) ask(ctx context.Context, w *waiter) (answer, error) {
-	if w.explicit && w.known == 0 {
+	if w.explicit {
 		return e.askExplicit(ctx, w)
 	}
 	a, err := e.own.run(ctx, e.scripts.extend, []string{w.key, channelOf(w.key), queueOf(w.key)},
@@ -65,8 +76,12 @@ func (e *Engine) ask(ctx context.Context, w *waiter) (answer, error) {
 		return nil, fmt.Errorf("look into an acquire: %w: %w", ErrInDoubt, err)
 	case err != nil:
 		return nil, fmt.Errorf("look into an acquire: %w", ErrInDoubt)
-	case a[0] == 1 && a.at(2) > w.known:
+	case a[0] != 1:
+		return answer{0}, nil
+	case a.at(1) != w.before.fence || a.at(2) > w.before.holds:
 		return a, nil
+	case w.before.unclear:
+		return nil, fmt.Errorf("look into an acquire behind a release: %w", ErrInDoubt)
 	}
 	return answer{0}, nil
 }

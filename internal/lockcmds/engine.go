@@ -82,9 +82,13 @@ type Engine struct {
 	holds   map[holdKey]*hold
 	// remainders are parts in holds that have no session here any more.
 	remainders map[holdKey]*remainder
-	rooms      map[string]*room
-	draining   bool
-	started    bool
+	// returning counts holds in Redis that nobody here has been told of and that are being given back.
+	returning map[grantOf]int64
+	// forcedOff is, by lock, a grant that FORCEUNLOCK has ended before its answer arrived here.
+	forcedOff map[string]int64
+	rooms     map[string]*room
+	draining  bool
+	started   bool
 }
 
 // New checks the options. It starts nothing: Run does.
@@ -130,6 +134,8 @@ func New(opts Options) (*Engine, error) {
 		clients:    make(map[uint64]*client),
 		holds:      make(map[holdKey]*hold),
 		remainders: make(map[holdKey]*remainder),
+		returning:  make(map[grantOf]int64),
+		forcedOff:  make(map[string]int64),
 		rooms:      make(map[string]*room),
 	}
 	e.life, e.end = context.WithCancel(context.Background())
@@ -240,7 +246,7 @@ func (e *Engine) Drain() {
 	e.mu.Unlock()
 	for _, w := range refused {
 		e.refusedOne()
-		e.jobs.submit(func() { e.turnAway(w, draining()) })
+		e.jobs.submit(func() { e.turnAway(w, w.inDoubtOr(draining())) })
 	}
 }
 

@@ -25,6 +25,11 @@ func (e *Engine) startExtend(s Session, cmd Command) {
 	}
 	e.mu.Unlock()
 	send := func() {
+		if h != nil {
+			e.mu.Lock()
+			h.extending++
+			e.mu.Unlock()
+		}
 		sentAt := time.Now()
 		s.Script(Call{
 			Script: e.scripts.extend,
@@ -49,9 +54,14 @@ func (e *Engine) extended(
 	c *client, h *hold, k holdKey, lease time.Duration, sentAt time.Time, a answer, err error,
 ) (out []byte) {
 	var told *loss
+	var rest *hold // lost by our clock meanwhile, though Redis has extended it
 	e.mu.Lock()
-	if h != nil && e.holds[k] != h {
-		h = nil
+	asked := h
+	if h != nil {
+		h.extending--
+		if e.holds[k] != h {
+			h = nil
+		}
 	}
 	switch {
 	case err != nil:
@@ -61,7 +71,8 @@ func (e *Engine) extended(
 		out = appendFailure(nil, err)
 	case a[0] == 1:
 		if h != nil && h.fence == a.at(1) {
-			h.ttl, h.count = lease, a.at(2)
+			h.ttl = lease
+			h.counted(a.at(2))
 			h.promiseLocked(sentAt)
 			if !h.lease.Resume(sentAt, h.entry()) {
 				h.lease = e.dog.Track(h.entry(), sentAt)
@@ -72,9 +83,13 @@ func (e *Engine) extended(
 		if out = redcon.AppendInt(nil, 1); h != nil {
 			delete(c.lost, k)
 		} else {
-			out = e.tellLostLocked(c, k, out) // lost while the command was on its way: nobody watches the lease
+			// Lost while the command was on its way: nobody watches the lease.
+			if asked != nil && asked.fence == a.at(1) && c.lost[k] == asked.fence {
+				rest = asked
+			}
+			out = e.tellLostLocked(c, k, out)
 		}
-	case h != nil && !h.doubtful:
+	case h != nil && !h.givenUp():
 		told = e.loseLocked(h, watchdog.ReasonGone, c)
 		out = lostLease()
 	case h != nil:
@@ -85,6 +100,9 @@ func (e *Engine) extended(
 	}
 	e.mu.Unlock()
 	e.tell(told)
+	if rest != nil {
+		e.applyGrace(rest, 0)
+	}
 	return out
 }
 
@@ -117,9 +135,30 @@ func (e *Engine) forced(key string, fence int64) {
 			told = append(told, e.loseLocked(h, ReasonForced, nil))
 		}
 	}
+	if len(told) == 0 && fence != 0 {
+		// It may be on its way to somebody here.
+		e.forcedOff[key] = fence
+		time.AfterFunc(answerLimit, func() {
+			e.mu.Lock()
+			defer e.mu.Unlock()
+			if e.forcedOff[key] == fence {
+				delete(e.forcedOff, key)
+			}
+		})
+	}
 	e.kickLocked(key)
 	e.mu.Unlock()
 	for _, l := range told {
 		e.tell(l)
 	}
+}
+
+// forcedOffLocked ends a hold whose grant was ended by FORCEUNLOCK before it was known here.
+func (e *Engine) forcedOffLocked(g grantOf) *loss {
+	h := e.holds[g.holdKey]
+	if h == nil || h.fence != g.fence || e.forcedOff[g.key] != g.fence {
+		return nil
+	}
+	delete(e.forcedOff, g.key)
+	return e.loseLocked(h, ReasonForced, nil)
 }

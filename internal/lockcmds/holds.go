@@ -23,11 +23,20 @@ type hold struct {
 	lease   *watchdog.Lease
 	holders []holder // the sessions that hold it; it is renewed while there is one
 
-	explicit  bool // OWNER was given: the owner may hold it through other proxies too
-	chain     chain
-	releasing int  // releases on their way
-	doubtful  bool // a release was sent and not answered: a loss may be that release
+	explicit bool // OWNER was given: the owner may hold it through other proxies too
+	chain    chain
+	// Releases by sessions here that Redis has not confirmed: a loss may be no more than them.
+	releasing int64 // on their way
+	doubts    int64 // sent, and not answered
+
+	extending int // EXTENDLOCKs on their way
 }
+
+// givenUp reports whether the hold may have ended by the releases of those who held it: they need not be told.
+func (h *hold) givenUp() bool { return h.releasing+h.doubts >= h.count }
+
+// counted notes how many holds there are, in the words of Redis.
+func (h *hold) counted(n int64) { h.count, h.doubts = n, 0 }
 
 // chain is the hand-overs by which a hold came about, since the lock was last free for everybody.
 type chain struct {
@@ -52,6 +61,9 @@ type client struct {
 	// lost remembers, until it is told by -LOSTLEASE or taken again, the fence of what this session held and lost.
 	lost map[holdKey]int64
 }
+
+// reenters reports whether an acquire that is to deepen the hold is on its way.
+func (c *client) reenters(h *hold) bool { return c.ask != nil && c.ask.paused == h }
 
 // maxLost bounds what one session can make the proxy remember: a client that takes leases and never gives them back
 // is told of the latest ones only.

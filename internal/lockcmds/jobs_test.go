@@ -82,7 +82,7 @@ func TestPersistGivesUpAtItsLimitOrARefusal(t *testing.T) {
 		more bool
 	}{{ErrUnsent, true}, {redisError("NOPERM no"), false}, {nil, false}} {
 		calls := make(chan struct{}, 100)
-		e.persist("test", "k", 100*time.Millisecond, func(context.Context) error {
+		e.persist("test", "k", 100*time.Millisecond, nil, func(context.Context) error {
 			calls <- struct{}{}
 			return c.err
 		})

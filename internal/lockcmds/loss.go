@@ -30,12 +30,14 @@ func (e *Engine) onLost(l *watchdog.Lease, reason watchdog.Reason) {
 		return
 	}
 	private := len(h.holders) == 1 && h.owner == h.holders[0].c.owner
+	busy := h.releasing > 0 || h.extending > 0 || private && h.holders[0].c.reenters(h)
 	told := e.loseLocked(h, reason, nil)
 	e.kickLocked(entry.Key)
 	e.mu.Unlock()
 	e.tell(told)
-	if private && reason != watchdog.ReasonGone {
-		// Our clock, not Redis, says that the lease is over. The holder is told, so nobody needs what may be left of it.
+	if private && !busy && reason != watchdog.ReasonGone {
+		// Our clock, not Redis, says that the lease is over. The holder is told, so nobody needs what may be left of it. A
+		// command of its own that is on its way settles that when it is answered.
 		e.applyGrace(h, 0)
 	}
 }
@@ -51,19 +53,21 @@ type loss struct {
 // loseLocked ends a hold that is no longer ours and returns whom to tell. The session that learns it by its own reply
 // is left out.
 func (e *Engine) loseLocked(h *hold, reason watchdog.Reason, except *client) *loss {
-	if h.doubtful || h.releasing > 0 { // not lost: the release was done
-		e.dropLocked(h)
-		return nil
-	}
 	told := &loss{key: h.key, fence: h.fence, reason: reason}
+	quiet := h.givenUp() && reason != ReasonForced
 	for _, o := range h.holders {
 		if o.c == except {
 			continue
 		}
-		o.c.rememberLocked(h.holdKey, h.fence)
+		if !quiet || h.releasing > 0 { // the answer to its release decides what it is told
+			o.c.rememberLocked(h.holdKey, h.fence)
+		}
 		told.to = append(told.to, o.c)
 	}
 	e.dropLocked(h)
+	if quiet {
+		return nil
+	}
 	return told
 }
 

@@ -1,6 +1,7 @@
 package lockcmds
 
 import (
+	"cmp"
 	"errors"
 	"time"
 
@@ -41,7 +42,7 @@ func (e *Engine) startRelease(s Session, cmd Command) {
 		s.Answer(lostLease())
 		return
 	}
-	g.spent = e.spendLocked(k)
+	g.spent = e.spendLocked(k, cmd.Fence)
 	e.mu.Unlock()
 	if g.h == nil {
 		e.sendRelease(s, g)
@@ -50,7 +51,7 @@ func (e *Engine) startRelease(s Session, cmd Command) {
 	ordered(s, g.h.lease, func() { e.sendRelease(s, g) }, func() {
 		// The client asked for the release and hung up before it could be sent.
 		g.h.lease.Continue()
-		e.giveBack(cmd.Key, g.owner, g.h.fence, 1)
+		e.giveBack(grantOf{k, cmp.Or(cmd.Fence, g.h.fence)}, 1, g.owner == g.c.owner)
 	})
 }
 
@@ -117,6 +118,7 @@ func (e *Engine) nextLocked(h *hold) *waiter {
 func (e *Engine) released(g *giving, reply resp.Value, err error) []byte {
 	a, err := answerOf(reply, err)
 	var told *loss
+	var rest *hold // lost by our clock meanwhile, though Redis has some of it left
 	var after func()
 	e.mu.Lock()
 	h := g.h
@@ -141,7 +143,9 @@ func (e *Engine) released(g *giving, reply resp.Value, err error) []byte {
 	switch {
 	case err != nil:
 		if h != nil {
-			h.doubtful = h.doubtful || errors.Is(err, ErrInDoubt)
+			if !unsent {
+				h.doubts++
+			}
 			h.lease.Continue()
 		}
 		out = appendFailure(nil, err)
@@ -157,9 +161,21 @@ func (e *Engine) released(g *giving, reply resp.Value, err error) []byte {
 		}
 		delete(g.c.lost, k)
 		out = redcon.AppendInt(nil, 1)
+	case a[0] == 0 && a.at(1) <= e.returning[grantOf{k, a.at(2)}]:
+		// What is left is being given back for somebody who was never told that he has it.
+		if h != nil && h.fence == a.at(2) {
+			e.dropLocked(h)
+		} else if h != nil {
+			h.lease.Continue()
+		}
+		delete(g.c.lost, k)
+		out = redcon.AppendInt(nil, 1)
+	case a[0] == 0 && g.h != nil && g.h.fence == a.at(2) && g.c.lost[k] == a.at(2):
+		rest = g.h
+		out = e.tellLostLocked(g.c, k, nil)
 	case a[0] == 0:
 		if h != nil && h.fence == a.at(2) {
-			h.count = a.at(1)
+			h.counted(a.at(1))
 			if h.fixed {
 				h.lease.Continue()
 			} else if !h.lease.Resume(g.sentAt, h.entry()) {
@@ -173,7 +189,7 @@ func (e *Engine) released(g *giving, reply resp.Value, err error) []byte {
 	default:
 		// Not the holder, or not by the grant that was named.
 		mine := h != nil && (a[0] == -1 || h.fence < a.at(1))
-		if mine && !h.doubtful {
+		if mine && !h.givenUp() {
 			told = e.loseLocked(h, watchdog.ReasonGone, g.c)
 			out = lostLease()
 		} else if mine {
@@ -188,8 +204,11 @@ func (e *Engine) released(g *giving, reply resp.Value, err error) []byte {
 	}
 	e.mu.Unlock()
 	e.tell(told)
+	if rest != nil {
+		e.applyGrace(rest, 0)
+	}
 	if orphaned {
-		e.giveBack(k.key, k.owner, g.spent, 1)
+		e.giveBack(grantOf{k, g.spent}, 1, g.owner == g.c.owner)
 	}
 	if after != nil {
 		g.c.s.After(after)

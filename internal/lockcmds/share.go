@@ -2,10 +2,7 @@ package lockcmds
 
 import (
 	"context"
-	"errors"
 	"time"
-
-	"go.uber.org/zap"
 )
 
 // An explicit owner may hold a lock through several proxies at once, and Redis has one count for all of them. Each
@@ -46,14 +43,14 @@ func (e *Engine) takeLocked(k holdKey, fence int64) int64 {
 	return r.own
 }
 
-// spendLocked takes one hold off our part, before the release is sent: should the session end meanwhile, that one is
-// cared for. It returns the fence of the hold, 0 if we have no part in any.
-func (e *Engine) spendLocked(k holdKey) (fence int64) {
-	if h := e.holds[k]; h != nil && h.own > 0 {
+// spendLocked takes one hold off our part, before the release of the grant with that fence, 0: any, is sent: should the session
+// end meanwhile, that one is cared for. It returns the fence of the hold, 0 if we have no part in any.
+func (e *Engine) spendLocked(k holdKey, fence int64) int64 {
+	if h := e.holds[k]; h != nil && h.own > 0 && (fence == 0 || fence == h.fence) {
 		h.own--
 		return h.fence
 	}
-	if r := e.remainders[k]; e.holds[k] == nil && r != nil && r.own > 0 {
+	if r := e.remainders[k]; e.holds[k] == nil && r != nil && r.own > 0 && (fence == 0 || fence == r.fence) {
 		r.own--
 		return r.fence
 	}
@@ -79,13 +76,11 @@ func (e *Engine) applyGrace(h *hold, grace time.Duration) {
 		}
 	}
 	h.lease.Pause(func() {
-		e.persist("apply grace", h.key, h.ttl, func(ctx context.Context) error {
+		e.persist("apply grace", h.key, h.ttl, nil, func(ctx context.Context) error {
 			_, err := e.own.run(ctx, e.scripts.grace, []string{h.key, channelOf(h.key), queueOf(h.key)},
 				[]string{h.owner, itoa(h.fence), millis(grace), e.opts.Publish, itoa(holds)})
-			if holds > 0 && grace == 0 && errors.Is(err, ErrInDoubt) {
-				// Done twice it would take off what the owner holds elsewhere.
-				e.log.Warn("clean-up in doubt is not repeated", logKey(h.key), zap.Error(err))
-				return nil
+			if holds > 0 && grace == 0 {
+				return e.onceOnly(h.key, err)
 			}
 			return err
 		})

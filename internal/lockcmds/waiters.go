@@ -298,7 +298,7 @@ func (e *Engine) onRefused(t *topic, refusal redisError) {
 	}
 	e.mu.Unlock()
 	for _, w := range refused {
-		e.jobs.submit(func() { e.turnAway(w, failed(refusal)) })
+		e.jobs.submit(func() { e.turnAway(w, w.inDoubtOr(failed(refusal))) })
 	}
 }
 
@@ -313,13 +313,13 @@ func (r *room) waiters() []*waiter {
 	return all
 }
 
-// armLocked has the first waiters try again when the holder's lease is over: nothing announces that. A lock without a
-// TTL is looked at once per lease, because its key can be deleted without a message.
+// armLocked has the first waiters try again when the holder's lease is over: nothing announces that. Nor that a key was deleted
+// by hand, or a lease shortened by a re-entry: so the lock is looked at once per lease of ours in any case.
 func (e *Engine) armLocked(r *room, pttl int64) {
 	d := e.opts.Lease
 	if pttl >= 0 {
 		// Redis still has the key in its last millisecond, and waiters elsewhere have been told the same instant.
-		d = time.Duration(pttl)*time.Millisecond + time.Millisecond + rand.N(3*time.Millisecond)
+		d = min(d, time.Duration(pttl)*time.Millisecond+time.Millisecond+rand.N(3*time.Millisecond))
 	}
 	e.wakeInLocked(r, d)
 }

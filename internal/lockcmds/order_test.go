@@ -1,0 +1,383 @@
+package lockcmds
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"net"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"lockproxy/internal/redistest"
+)
+
+// Answers, messages and deadlines reach the engine in another order than that in which Redis did what they tell of.
+
+const inDoubtReply = "-INDOUBT sent, but no answer came"
+
+// executed waits until Redis has answered n scripts of the session, whether or not the session has been told.
+func (s *session) executed(n int64) {
+	s.t.Helper()
+	redistest.Eventually(s.t, patience, "redis to answer", func() bool { return s.lane.answered.Load() == n })
+}
+
+// eventuallyHeld waits until Redis counts so many holds of an owner; empty: the lock is free.
+func (p *proxy) eventuallyHeld(key, owner, holds string) {
+	p.t.Helper()
+	redistest.Eventually(p.t, patience, "holds: "+holds, func() bool { return p.holds(key, owner) == holds })
+}
+
+func (p *proxy) ownerOf(s *session) string { return p.e.opts.UUID + ":" + itoa(int64(s.id)) }
+
+func TestReentryThatIsAnsweredAfterTheDeadline(t *testing.T) {
+	srv := redistest.Start(t)
+	p := startProxy(t, srv, nil)
+	a, b := p.session(3), p.session(2)
+	fence := itoa(a.fence("LOCK k PX 1000"))
+	answer := a.lane.holdBack()
+	a.send("LOCK k PX 60000")
+	a.executed(2)
+	equal(t, "push", a.push(), ">[lock-lost k :"+fence+" expired]")
+	answer()
+	equal(t, "re-entry", a.reply(), ":"+fence)
+	p.eventuallyHeld("k", p.ownerOf(a), "1") // the one that was lost is given back
+	b.want("TRYLOCK k", "(nil)")
+	a.want("UNLOCK k", ":1")
+	equal(t, "losses", p.losses.Load(), int64(1))
+}
+
+func TestReleaseThatIsAnsweredAfterTheDeadline(t *testing.T) {
+	srv := redistest.Start(t)
+	for _, c := range []struct {
+		name  string
+		holds int
+		reply string
+		lost  int64
+	}{
+		{"the last one", 1, ":1", 0},
+		{"holds are left", 2, lostLeaseReply, 1},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			p := startProxy(t, srv, nil)
+			a, b := p.session(3), p.session(2)
+			for range c.holds {
+				a.fence("LOCK k PX 1000")
+			}
+			srv.Do(t, "PEXPIRE", "k", 60000) // Redis judges later
+			answer := a.lane.holdBack()
+			a.send("UNLOCK k")
+			redistest.Eventually(t, patience, "the deadline", func() bool { return p.e.Holds() == 0 })
+			answer()
+			equal(t, "unlock", a.reply(), c.reply)
+			p.eventuallyHeld("k", p.ownerOf(a), "")
+			b.fence("LOCK k")
+			b.want("UNLOCK k", ":1")
+			a.want("UNLOCK k", notHeldReply)
+			equal(t, "losses", p.losses.Load(), c.lost)
+		})
+	}
+}
+
+func TestExtensionThatIsAnsweredAfterTheDeadline(t *testing.T) {
+	srv := redistest.Start(t)
+	p := startProxy(t, srv, nil)
+	a, b := p.session(3), p.session(2)
+	fence := itoa(a.fence("LOCK k OWNER me PX 1000"))
+	answer := a.lane.holdBack()
+	a.send("EXTENDLOCK k OWNER me PX 60000")
+	a.executed(2)
+	equal(t, "push", a.push(), ">[lock-lost k :"+fence+" expired]")
+	answer()
+	equal(t, "extend", a.reply(), lostLeaseReply)
+	p.eventuallyHeld("k", "me", "")
+	b.fence("LOCK k")
+}
+
+func TestForceUnlockIsFasterThanTheGrantItEnds(t *testing.T) {
+	srv := redistest.Start(t)
+	p := startProxy(t, srv, nil)
+	a, b, c := p.session(3), p.session(2), p.session(2)
+	answer := a.lane.holdBack()
+	a.send("LOCK k PX 60000")
+	a.executed(1)
+	c.want("FORCEUNLOCK k", ":1")
+	answer()
+	fence := itoa(fenceIn(t, a.reply()))
+	equal(t, "push", a.push(), ">[lock-lost k :"+fence+" forced]")
+	b.fence("LOCK k")
+	a.want("UNLOCK k", lostLeaseReply)
+}
+
+func TestForceUnlockIsToldToThoseWhoRelease(t *testing.T) {
+	srv := redistest.Start(t)
+	p := startProxy(t, srv, nil)
+	a, b, c := p.session(3), p.session(3), p.session(2)
+	fence := itoa(a.fence("LOCK k OWNER me"))
+	b.fence("LOCK k OWNER me")
+	forced := c.lane.holdBack()
+	c.send("FORCEUNLOCK k")
+	c.executed(1)
+	released := a.lane.holdBack()
+	a.send("UNLOCK k OWNER me")
+	a.executed(2)
+	forced()
+	equal(t, "force", c.reply(), ":1")
+	released()
+	equal(t, "unlock", a.reply(), lostLeaseReply)
+	equal(t, "push", b.push(), ">[lock-lost k :"+fence+" forced]")
+	b.want("UNLOCK k OWNER me", lostLeaseReply)
+}
+
+func TestEndOfAGrantThatIsNotAnsweredYetWakesTheNext(t *testing.T) {
+	srv := redistest.Start(t)
+	minute := func(o *Options) { o.Lease = time.Minute }
+	p, q := startProxy(t, srv, minute), startProxy(t, srv, minute)
+	a, b, c, elsewhere := p.session(2), p.session(3), p.session(2), q.session(2)
+	a.fence("LOCK k")
+	b.send("LOCK k")
+	redistest.Eventually(t, patience, "b's deciding attempt", func() bool { return p.attempts.Load() == 1 && p.settled("k") })
+	c.send("LOCK k")
+	c.awaitWaiting()
+	answer := a.lane.holdBack()
+	a.send("UNLOCK k") // hands over to b
+	a.executed(2)
+	elsewhere.want("FORCEUNLOCK k", ":1")
+	redistest.Eventually(t, patience, "the message", func() bool {
+		p.e.mu.Lock()
+		defer p.e.mu.Unlock()
+		return p.e.rooms["k"].plain.first.again
+	})
+	answer()
+	equal(t, "unlock", a.reply(), ":1")
+	fenceIn(t, b.reply())
+	fenceIn(t, c.reply())
+}
+
+func TestPlaceOfTheSameOwnerIsAskedForAgain(t *testing.T) {
+	srv := redistest.Start(t)
+	p, q := startProxy(t, srv, nil), startProxy(t, srv, func(o *Options) { o.Lease = time.Minute })
+	a, b, holder := p.session(2), p.session(2), q.session(2)
+	holder.fence("LOCK k PX 60000")
+	a.send("FAIRLOCK k OWNER o")
+	redistest.Eventually(t, patience, "a's subscriptions", func() bool {
+		p.e.mu.Lock()
+		defer p.e.mu.Unlock()
+		r := p.e.rooms["k"]
+		return r != nil && r.topic.ready && r.fair.first.topic.ready && r.fair.first.state == stateWaiting
+	})
+	answer := b.lane.holdBack()
+	b.send("FAIRLOCK k OWNER o") // finds a's place
+	b.executed(1)
+	a.hangUp() // takes it away
+	p.cleanedUp()
+	answer()
+	b.awaitWaiting()
+	redistest.Eventually(t, patience, "b in the queue", func() bool {
+		return len(srv.Client(t).LRange(context.Background(), queueOf("k"), 0, -1).Val()) == 1
+	})
+	holder.want("UNLOCK k", ":1")
+	fenceIn(t, b.reply())
+}
+
+func TestAcquireInDoubtBehindARelease(t *testing.T) {
+	srv := redistest.Start(t)
+	for _, verb := range []string{"LOCK", "TRYLOCK"} {
+		p := startProxy(t, srv, nil)
+		a, b := p.session(2), p.session(2)
+		first := a.fence("LOCK k")
+		answer := a.lane.holdBack()
+		a.send("UNLOCK k")
+		a.lane.failing(ErrInDoubt)
+		a.send(verb + " k")
+		a.executed(1)
+		a.lane.failing(nil)
+		answer()
+		equal(t, "unlock", a.reply(), ":1")
+		if second := fenceIn(t, a.reply()); second <= first {
+			t.Errorf("%s: fence %d after %d", verb, second, first)
+		}
+		equal(t, "holds", p.holds("k", p.ownerOf(a)), "1")
+		a.want("UNLOCK k", ":1")
+		b.fence("LOCK k")
+		b.want("UNLOCK k", ":1")
+	}
+}
+
+func TestAcquireAndReleaseInDoubtMakeNoDifference(t *testing.T) {
+	t.Parallel() // it takes doubtLimit
+	srv := redistest.Start(t)
+	p := startProxy(t, srv, func(o *Options) { o.Lease = time.Minute })
+	a := p.session(2)
+	a.fence("LOCK k")
+	a.fence("LOCK k")
+	a.lane.failing(ErrInDoubt)
+	a.want("UNLOCK k", inDoubtReply)
+	a.want("TRYLOCK k", inDoubtReply)
+}
+
+func TestAcquireInDoubtOfASharedOwnerIsNotClaimed(t *testing.T) {
+	t.Parallel() // it takes doubtLimit
+	srv := redistest.Start(t)
+	p := startProxy(t, srv, func(o *Options) { o.Lease = time.Minute })
+	a, b := p.session(2), p.session(2)
+	a.fence("LOCK k OWNER me")
+	b.fence("LOCK k OWNER me")
+	a.lane.failing(ErrInDoubt)
+	a.want("TRYLOCK k OWNER me", inDoubtReply)
+}
+
+func TestLossBehindAReleaseInDoubtIsTold(t *testing.T) {
+	srv := redistest.Start(t)
+	p := startProxy(t, srv, func(o *Options) { o.Lease = 3 * time.Second })
+	a := p.session(3)
+	a.fence("LOCK k")
+	fence := itoa(a.fence("LOCK k"))
+	a.lane.failing(ErrInDoubt)
+	a.want("UNLOCK k", inDoubtReply)
+	a.lane.failing(nil)
+	srv.Do(t, "DEL", "k")
+	equal(t, "push", a.push(), ">[lock-lost k :"+fence+" gone]")
+	a.want("UNLOCK k", lostLeaseReply)
+}
+
+func TestWaiterInDoubtIsNotToldThatNothingHappened(t *testing.T) {
+	srv := redistest.Start(t)
+	for name, end := range map[string]func(p *proxy){
+		"drain":   func(p *proxy) { p.e.Drain() },
+		"refusal": func(p *proxy) { srv.Do(t, "ACL", "SETUSER", "locker", "-evalsha", "-eval") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			srv.Do(t, "ACL", "SETUSER", "locker", "reset", "on", ">pw", "~*", "&*", "+@all")
+			p := startProxy(t, srv, func(o *Options) {
+				o.Redis.Username, o.Redis.Password, o.Lease = "locker", "pw", time.Minute
+			})
+			a, b := p.session(2), p.session(2)
+			key := "k:" + name
+			a.fence("LOCK " + key)
+			b.send("LOCK " + key)
+			redistest.Eventually(t, patience, "b's deciding attempt", func() bool { return p.attempts.Load() == 1 && p.settled(key) })
+			a.lane.failing(ErrInDoubt)
+			answer := a.lane.holdBack()
+			a.send("UNLOCK " + key)
+			a.executed(2)
+			end(p)
+			answer()
+			equal(t, "unlock", a.reply(), inDoubtReply)
+			equal(t, "waiter", b.reply(), inDoubtReply)
+		})
+	}
+}
+
+func TestReleaseOfASharedOwnerIsNotLost(t *testing.T) {
+	srv := redistest.Start(t)
+	p := startProxy(t, srv, nil)
+	a, b := p.session(3), p.session(3)
+	a.fence("LOCK k OWNER me")
+	answer := a.lane.holdBack()
+	a.send("UNLOCK k OWNER me")
+	a.executed(2)
+	b.want("UNLOCK k OWNER me", notHeldReply) // nobody has taken it away
+	answer()
+	equal(t, "unlock", a.reply(), ":1")
+	equal(t, "losses", p.losses.Load(), int64(0))
+}
+
+func TestGrantsOnTheirWayBackAreNotCountedAgain(t *testing.T) {
+	srv := redistest.Start(t)
+	p := startProxy(t, srv, nil)
+	a, b := p.session(3), p.session(2)
+	fence := a.fence("LOCK k")
+	g := grantOf{holdKey{"k", p.ownerOf(a)}, fence}
+	surplus := func() { // an acquire that nobody was told of, and its return that has not been done yet
+		srv.Do(t, "HINCRBY", "k", g.owner, 1)
+		p.e.mu.Lock()
+		p.e.returning[g]++
+		p.e.mu.Unlock()
+	}
+	returned := func() {
+		if err := p.e.releaseOnce(t.Context(), g.key, g.owner, g.fence); err != nil {
+			t.Fatal(err)
+		}
+		p.e.returned(g)
+	}
+	surplus()
+	equal(t, "re-entry", a.fence("LOCK k"), fence)
+	returned()
+	p.cleanedUp()
+	equal(t, "holds", p.holds("k", g.owner), "2")
+	a.want("UNLOCK k", ":0")
+	surplus()
+	a.want("UNLOCK k", ":1")
+	returned()
+	b.fence("LOCK k")
+	equal(t, "losses", p.losses.Load(), int64(0))
+	if len(p.e.returning) != 0 {
+		t.Errorf("%d returns are left", len(p.e.returning))
+	}
+}
+
+func TestCleanUpInDoubtIsRepeatedOnlyForAnOwnerThatIsOver(t *testing.T) {
+	e := &Engine{log: startProxy(t, redistest.Start(t), nil).e.log}
+	if err := e.onceOnly("k", ErrInDoubt); err != nil {
+		t.Error("repeated")
+	}
+	if err := e.onceOnly("k", ErrUnsent); !errors.Is(err, ErrUnsent) {
+		t.Error("not repeated though nothing was sent")
+	}
+}
+
+func TestAbandonedReleaseIsOfTheGrantItNames(t *testing.T) {
+	srv := redistest.Start(t)
+	var written atomic.Int64 // by the engine itself
+	p := startProxy(t, srv, func(o *Options) {
+		o.Lease = 6 * time.Second
+		o.Redis.DialCtxFn = func(ctx context.Context, addr string, d *net.Dialer, _ *tls.Config) (net.Conn, error) {
+			nc, err := d.DialContext(ctx, "tcp", addr)
+			return countedConn{nc, &written}, err
+		}
+	})
+	a, b := p.session(3), p.session(3)
+	a.fence("LOCK k OWNER me")
+	if err := p.e.publish("x", "connected"); err != nil {
+		t.Fatal(err)
+	}
+	srv.Pause()
+	before := written.Load()
+	redistest.Eventually(t, patience, "a renewal on its way", func() bool { return written.Load() > before })
+	b.send("UNLOCK k OWNER me FENCE 12")
+	b.hangUp()
+	p.e.mu.Lock()
+	lease := p.e.holds[holdKey{"k", "me"}].lease
+	p.e.mu.Unlock()
+	renewed := make(chan struct{})
+	lease.Pause(func() { close(renewed) }) // behind the release
+	srv.Continue()
+	<-renewed
+	lease.Continue()
+	p.cleanedUp()
+	equal(t, "holds", p.holds("k", "me"), "1")
+}
+
+// countedConn counts writes.
+type countedConn struct {
+	net.Conn
+	n *atomic.Int64
+}
+
+func (c countedConn) Write(b []byte) (int, error) {
+	c.n.Add(1)
+	return c.Conn.Write(b)
+}
+
+func TestLeaseThatWasShortenedIsNoticed(t *testing.T) {
+	srv := redistest.Start(t)
+	p, q := startProxy(t, srv, nil), startProxy(t, srv, func(o *Options) { o.Lease = time.Second })
+	a, waiter := p.session(2), q.session(2)
+	a.fence("LOCK k PX 3600000")
+	waiter.send("LOCK k")
+	redistest.Eventually(t, patience, "the deciding attempt", func() bool { return q.attempts.Load() >= 1 && q.settled("k") })
+	a.fence("LOCK k PX 1000")
+	a.hangUp()
+	fenceIn(t, waiter.reply())
+}
