@@ -12,6 +12,7 @@ import (
 // Script is one of the embedded Lua scripts. It is immutable.
 type Script struct {
 	name string
+	id   int
 	text string
 	sha  string
 	lua  *rueidis.Lua // the same script on the engine's own client
@@ -20,7 +21,10 @@ type Script struct {
 // Name is the file name without ".lua".
 func (s *Script) Name() string { return s.name }
 
-// Text is the whole script, for EVAL or SCRIPT LOAD after NOSCRIPT.
+// ID is a small number, the same in every engine.
+func (s *Script) ID() int { return s.id }
+
+// Text is the whole script, for EVAL.
 func (s *Script) Text() string { return s.text }
 
 // SHA is the name of the script for EVALSHA: 40 lower-case hexadecimal digits.
@@ -82,19 +86,26 @@ var forceLua string
 var graceLua string
 
 func newScripts() *scripts {
+	count := 0
+	next := func(name string, parts ...string) *Script {
+		s := newScript(name, parts...)
+		s.id = count
+		count++
+		return s
+	}
 	return &scripts{
-		acquire:  newScript("acquire", grantLua, acquireLua),
-		fair:     newScript("fair", grantLua, takeTurnLua, fairLua),
-		leave:    newScript("leave", leaveLua),
-		refresh:  newScript("refresh", refreshLua),
-		deadHead: newScript("dead_head", deadHeadLua),
-		release:  newScript("release", giveBackLua, wakeLua, releaseLua),
-		handover: newScript("handover", giveBackLua, wakeLua, grantLua, takeTurnLua, handoverLua),
-		extend:   newScript("extend", wakeLua, extendLua),
-		renew:    newScript("renew", renewLua),
-		info:     newScript("info", infoLua),
-		force:    newScript("force", wakeLua, forceLua),
-		grace:    newScript("grace", wakeLua, graceLua),
+		acquire:  next("acquire", grantLua, acquireLua),
+		fair:     next("fair", grantLua, takeTurnLua, fairLua),
+		leave:    next("leave", leaveLua),
+		refresh:  next("refresh", refreshLua),
+		deadHead: next("dead_head", deadHeadLua),
+		release:  next("release", giveBackLua, wakeLua, releaseLua),
+		handover: next("handover", giveBackLua, wakeLua, grantLua, takeTurnLua, handoverLua),
+		extend:   next("extend", wakeLua, extendLua),
+		renew:    next("renew", renewLua),
+		info:     next("info", infoLua),
+		force:    next("force", wakeLua, forceLua),
+		grace:    next("grace", wakeLua, graceLua),
 	}
 }
 

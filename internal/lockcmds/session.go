@@ -30,8 +30,8 @@ type Session interface {
 	// After has f run by the same goroutine as soon as the session is not locked any more. f may enter other sessions, and
 	// must not block. Session locked.
 	After(f func())
-	// Script sends the call as the next command of the session's own lane or pin. After NOSCRIPT the session repeats
-	// it with EVAL and Script.Text. Session locked.
+	// Script sends the call as the next command of the session's own lane or pin: with EVAL and Script.Text until that connection
+	// has run the script once, and again if it is forgotten. Session locked.
 	Script(c Call)
 	// Answer is the whole reply of the lock command in progress; the session goes on with its next command. Session
 	// locked.

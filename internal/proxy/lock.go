@@ -124,7 +124,7 @@ func (l *lockSession) Script(c lockcmds.Call) {
 		call.free = true
 		s.wait = nothing
 	}
-	call.send(false)
+	call.send()
 }
 
 // scriptCall is the receiver of one script's reply.
@@ -134,14 +134,16 @@ type scriptCall struct {
 	muted   bool
 	free    bool   // the session has gone on
 	reply   []byte // so far
-	retried bool   // Redis did not know the script and has been sent its text
+	byText  bool   // it was sent with the text of the script
 	stalled bool   // the session's output waits for this reply
 }
 
-// send puts the call on the wire, by the script's hash or by its text.
-func (c *scriptCall) send(text bool) {
+// send puts the call on the wire, by the script's hash if the connection has run it before, else by its text: Redis may not
+// know it, and a call that is repeated would run behind what the client has sent after it.
+func (c *scriptCall) send() {
 	s := c.s
-	s.script = appendCall(s.script[:0], c.call, text)
+	c.byText = !s.notes().Has(c.call.Script.ID())
+	s.script = appendCall(s.script[:0], c.call, c.byText)
 	s.forward(s.script, c, 1)
 }
 
@@ -164,20 +166,23 @@ func (c *scriptCall) take(b []byte, more bool) {
 // complete handles the whole reply, with the session locked.
 func (c *scriptCall) complete(reply []byte) {
 	s := c.s
-	if bytes.HasPrefix(reply, []byte("-NOSCRIPT")) && !c.retried && !s.gone() {
-		c.retried = true
+	if bytes.HasPrefix(reply, []byte("-NOSCRIPT")) && !c.byText && !s.gone() {
+		s.notes().Remove(c.call.Script.ID()) // SCRIPT FLUSH
 		c.reply = nil
 		if c.free {
 			// Replies to what the session has sent behind this call are on their way; they must come after its own.
 			c.stalled = true
 			s.stall(c)
 		}
-		c.send(true)
+		c.send()
 		return
 	}
 	v, _, err := resp.Decode(reply)
 	if err != nil {
 		panic("BUG: undecodable reply to a script: " + err.Error())
+	}
+	if c.byText && !v.IsError() && !s.gone() {
+		s.notes().Add(c.call.Script.ID())
 	}
 	c.finish(v, nil)
 }

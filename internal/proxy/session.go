@@ -142,10 +142,7 @@ func (s *Session) forward(raw []byte, to receiver, n int) {
 	case s.pin != nil:
 		err = s.pin.conn.Append(raw, to, n)
 	default:
-		if s.lane == nil {
-			s.lane = s.env.upstream.Lane(s.ident, s.host.Driver())
-		}
-		err = s.lane.Append(raw, to, n)
+		err = s.onLane().Append(raw, to, n)
 	}
 	s.pending += n
 	s.owed += len(raw)
@@ -153,6 +150,22 @@ func (s *Session) forward(raw []byte, to receiver, n int) {
 		s.env.stats.refused.Add(int64(n))
 		s.lost(n, false, to)
 	}
+}
+
+// onLane returns the session's lane; it has one from its first command on.
+func (s *Session) onLane() *upstream.Lane {
+	if s.lane == nil {
+		s.lane = s.env.upstream.Lane(s.ident, s.host.Driver())
+	}
+	return s.lane
+}
+
+// notes are those of the connection that the next command goes to.
+func (s *Session) notes() *upstream.Notes {
+	if s.pin != nil {
+		return s.pin.conn.Notes()
+	}
+	return s.onLane().Notes()
 }
 
 // rejected reports whether Redis does not accept the session's credentials any more: its user has been deleted, say. Redis

@@ -125,6 +125,7 @@ func wantOutput(t *testing.T, s *Session, want string, wantLast bool) {
 
 func TestRepliesWaitBehindAScriptThatIsRepeated(t *testing.T) {
 	s, h := byHand(t, Limits{})
+	s.notes().Add(0) // the connection has run the script before
 	feed(t, s, "GET a")
 	for _, answer := range []string{":1\r\n", ":2\r\n"} {
 		(*lockSession)(s).Enter(func() {

@@ -32,6 +32,9 @@ func (l *Lane) Identity() Identity { return l.id }
 // Append sends n commands, b, on behalf of to. It copies b and does not block. ErrDown means that nothing was sent.
 func (l *Lane) Append(b []byte, to Receiver, n int) error { return l.stream.append(b, to, n) }
 
+// Notes of the lane's connection.
+func (l *Lane) Notes() *Notes { return &l.stream.notes }
+
 // Rejected reports whether Redis has refused the identity's credentials. Such a lane is of no use any more; the next call of
 // Upstream.Lane asks Redis again.
 func (l *Lane) Rejected() bool { return l.rejected.Load() }

@@ -46,6 +46,9 @@ func (p *Pin) Named(name string) { p.name = name }
 // Append sends n commands, b, on behalf of to. It copies b and does not block. ErrDown: the connection has ended.
 func (p *Pin) Append(b []byte, to Receiver, n int) error { return p.stream.append(b, to, n) }
 
+// Notes of the connection.
+func (p *Pin) Notes() *Notes { return &p.stream.notes }
+
 // WhenEmpty asks for one call of f, from another goroutine and without locks, when the connection has taken everything
 // appended, if more than n bytes are still waiting. false: no more than n bytes are waiting, and f is not called.
 func (p *Pin) WhenEmpty(n int, f func()) bool { return p.stream.whenEmpty(n, f) }

@@ -3,6 +3,7 @@ package upstream
 import (
 	"errors"
 	"sync"
+	"sync/atomic"
 
 	"lockproxy/internal/buffers"
 	"lockproxy/internal/resp"
@@ -65,8 +66,25 @@ const (
 	down // requests are refused
 )
 
+// Notes is a set of small numbers, 0 to 63, that is forgotten when the connection ends: what has been set up in the server
+// that it leads to. It may be used by several goroutines.
+type Notes struct{ bits atomic.Uint64 }
+
+// Has reports whether n was added since the connection was made.
+func (n *Notes) Has(i int) bool { return n.bits.Load()&(1<<i) != 0 }
+
+// Add adds i.
+func (n *Notes) Add(i int) { n.bits.Or(1 << i) }
+
+// Remove takes i out.
+func (n *Notes) Remove(i int) { n.bits.And(^(uint64(1) << i)) }
+
+func (n *Notes) forget() { n.bits.Store(0) }
+
 // stream is one ordered connection to Redis without its I/O.
 type stream struct {
+	notes Notes
+
 	wake chan struct{} // size 1, never closed: the writer has something to take
 	bell func()        // rung instead of wake; set before the stream is used
 
@@ -208,13 +226,17 @@ func (s *stream) take(spare []byte) []byte {
 
 // end marks the stream broken and tells every receiver and the observer. The reader and the writer have returned.
 // next is the state afterwards: down, or connecting if an attempt to reconnect follows at once.
+//
+// Requests are refused only when the outcome of all earlier ones has been told: a receiver answers in the order in which it
+// hears of them.
 func (s *stream) end(err error, next state) {
 	s.mu.Lock()
 	sent := append(s.claimed[s.head:], s.flight...)
 	unsent := s.queue
 	obs := s.obs
-	s.state, s.mode, s.asleep = next, counted, true
+	s.state, s.mode, s.asleep = connecting, counted, true
 	s.out, s.queue, s.flight = nil, nil, nil
+	s.notes.forget()
 	empty := s.empty
 	s.empty = nil
 	s.mu.Unlock()
@@ -225,9 +247,11 @@ func (s *stream) end(err error, next state) {
 		sp.to.Lost(sp.n, true)
 		sp.to.Flush()
 	}
-	for _, sp := range unsent {
-		sp.to.Lost(sp.n, false)
-		sp.to.Flush()
+	for more := true; more; unsent, more = s.settle(next) {
+		for _, sp := range unsent {
+			sp.to.Lost(sp.n, false)
+			sp.to.Flush()
+		}
 	}
 	if obs != nil {
 		obs.Closed(err)
@@ -235,6 +259,22 @@ func (s *stream) end(err error, next state) {
 	if empty != nil {
 		empty()
 	}
+}
+
+// settle enters the state that follows the end, unless it is down and requests have been accepted meanwhile: then it returns
+// them, to be told first.
+func (s *stream) settle(next state) (unsent []span, more bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if next == down {
+		unsent = s.queue
+		s.out, s.queue = nil, nil
+		if len(unsent) > 0 {
+			return unsent, true
+		}
+	}
+	s.state = next
+	return nil, false
 }
 
 // refuse turns a stream that is still connecting into one that is down.

@@ -147,6 +147,43 @@ func TestEndTellsSentFromUnsent(t *testing.T) {
 	}
 }
 
+// late is a receiver that asks again when it hears of a loss, as another session may do at that moment.
+type late struct {
+	*recorder
+	again func() error
+}
+
+func (l late) Lost(n int, sent bool) {
+	l.recorder.Lost(n, sent)
+	l.note("asks again: %v", l.again())
+}
+
+func TestRequestsDuringTheEndAreToldAfterEarlierOnes(t *testing.T) {
+	s, a, b, log := streamUnderTest(t)
+	send(t, s, "A1", late{b, func() error { return s.append([]byte("A3"), a, 1) }}, 1)
+	s.take(nil)
+	send(t, s, "A2", a, 1)
+	s.end(errors.New("x"), down)
+	wantLog(t, log, "b lost 1 sent=true", "b asks again: <nil>", "a lost 1 sent=false", "a lost 1 sent=false")
+	if err := s.append([]byte("A4"), a, 1); !errors.Is(err, ErrDown) {
+		t.Errorf("append after the end: %v", err)
+	}
+}
+
+func TestNotesLastAsLongAsTheConnection(t *testing.T) {
+	s, _, _, _ := streamUnderTest(t)
+	s.notes.Add(3)
+	s.notes.Add(63)
+	s.notes.Remove(3)
+	if s.notes.Has(3) || !s.notes.Has(63) {
+		t.Error("not what was noted")
+	}
+	s.end(errors.New("x"), connecting)
+	if s.notes.Has(63) {
+		t.Error("kept over the end of the connection")
+	}
+}
+
 func TestStreamWorksAgainAfterReconnecting(t *testing.T) {
 	s, a, _, log := streamUnderTest(t)
 	send(t, s, "A1", a, 1)
