@@ -279,7 +279,7 @@ func (e *Engine) holdLocked(w *waiter, g grant, info ClientInfo) (told *loss) {
 		g.count -= extra
 		e.giveBackLocked(w.grantOf(g), extra, false)
 	}
-	h.counted(g.count)
+	h.counted(g.count, g.sentAt)
 	h.ttl, h.fixed = w.lease, w.fixed
 	h.own += e.takeLocked(k, g.fence) + 1
 	h.explicit = h.explicit || w.explicit

@@ -72,7 +72,7 @@ func (e *Engine) extended(
 	case a[0] == 1:
 		if h != nil && h.fence == a.at(1) {
 			h.ttl = lease
-			h.counted(a.at(2))
+			h.counted(a.at(2), sentAt)
 			h.promiseLocked(sentAt)
 			if !h.lease.Resume(sentAt, h.entry()) {
 				h.lease = e.dog.Track(h.entry(), sentAt)

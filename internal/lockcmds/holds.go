@@ -14,14 +14,15 @@ type holdKey struct{ key, owner string }
 // hold is a lock that sessions of this engine hold for one owner, by one grant. All fields are guarded by Engine.mu.
 type hold struct {
 	holdKey
-	fence   int64
-	count   int64         // acquires not yet released, as Redis last said
-	own     int64         // those of them that were made through this engine
-	ttl     time.Duration // length of the lease
-	fixed   bool          // PX or EX: never renewed
-	until   time.Time     // MAXHOLD; zero: none
-	lease   *watchdog.Lease
-	holders []holder // the sessions that hold it; it is renewed while there is one
+	fence     int64
+	count     int64         // acquires not yet released, as Redis said
+	countedAt time.Time     // when the command was sent that it said so to
+	own       int64         // those of them that were made through this engine
+	ttl       time.Duration // length of the lease
+	fixed     bool          // PX or EX: never renewed
+	until     time.Time     // MAXHOLD; zero: none
+	lease     *watchdog.Lease
+	holders   []holder // the sessions that hold it; it is renewed while there is one
 
 	explicit bool // OWNER was given: the owner may hold it through other proxies too
 	chain    chain
@@ -35,8 +36,14 @@ type hold struct {
 // givenUp reports whether the hold may have ended by the releases of those who held it: they need not be told.
 func (h *hold) givenUp() bool { return h.releasing+h.doubts >= h.count }
 
-// counted notes how many holds there are, in the words of Redis.
-func (h *hold) counted(n int64) { h.count, h.doubts = n, 0 }
+// counted notes how many holds there are, as Redis answered a command sent at that instant. Several sessions of one owner
+// may hear the answers in another order.
+func (h *hold) counted(n int64, sentAt time.Time) {
+	if sentAt.Before(h.countedAt) {
+		return
+	}
+	h.count, h.countedAt, h.doubts = n, sentAt, 0
+}
 
 // chain is the hand-overs by which a hold came about, since the lock was last free for everybody.
 type chain struct {

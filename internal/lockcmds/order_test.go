@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"net"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -190,7 +191,7 @@ func TestAcquireInDoubtBehindARelease(t *testing.T) {
 		a.send("UNLOCK k")
 		a.lane.failing(ErrInDoubt)
 		a.send(verb + " k")
-		a.executed(1)
+		a.executed(2)
 		a.lane.failing(nil)
 		answer()
 		equal(t, "unlock", a.reply(), ":1")
@@ -380,4 +381,20 @@ func TestLeaseThatWasShortenedIsNoticed(t *testing.T) {
 	a.fence("LOCK k PX 1000")
 	a.hangUp()
 	fenceIn(t, waiter.reply())
+}
+
+func TestHoldsAreCountedInTheOrderOfAsking(t *testing.T) {
+	srv := redistest.Start(t)
+	p := startProxy(t, srv, nil)
+	a, b := p.session(2), p.session(2)
+	a.fence("LOCK k OWNER me")
+	answer := b.lane.holdBack()
+	b.send("LOCK k OWNER me")
+	b.executed(1)
+	a.want("UNLOCK k OWNER me", ":0")
+	answer() // two holds, it says
+	fenceIn(t, b.reply())
+	if list := a.do("LOCKLIST"); !strings.Contains(list, "holds :1 ") {
+		t.Error(list)
+	}
 }

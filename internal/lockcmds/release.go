@@ -175,7 +175,7 @@ func (e *Engine) released(g *giving, reply resp.Value, err error) []byte {
 		out = e.tellLostLocked(g.c, k, nil)
 	case a[0] == 0:
 		if h != nil && h.fence == a.at(2) {
-			h.counted(a.at(1))
+			h.counted(a.at(1), g.sentAt)
 			if h.fixed {
 				h.lease.Continue()
 			} else if !h.lease.Resume(g.sentAt, h.entry()) {
