@@ -52,19 +52,16 @@ func TestRedissonHashIsWhatOthersSee(t *testing.T) {
 
 func TestWaiterIsWokenByReleaseHereAndElsewhere(t *testing.T) {
 	srv := redistest.Start(t)
-	p, q := startProxy(t, srv, nil), startProxy(t, srv, nil)
+	minute := func(o *Options) { o.Lease = time.Minute }
+	p, q := startProxy(t, srv, minute), startProxy(t, srv, minute)
 	a := p.session(2)
 	for _, verb := range []string{"LOCK", "FAIRLOCK"} {
-		for name, w := range map[string]*session{"here": p.session(2), "elsewhere": q.session(2)} {
+		for _, w := range []*session{p.session(2), q.session(2)} {
 			a.fence("LOCK k")
 			w.send(verb + " k")
 			w.quiet(50 * time.Millisecond)
-			start := time.Now()
 			a.want("UNLOCK k", ":1")
-			fenceIn(t, w.reply())
-			if took := time.Since(start); took > time.Second {
-				t.Errorf("%s %s: woken after %v", verb, name, took)
-			}
+			fenceIn(t, w.reply()) // long before the lease ends
 			w.want("UNLOCK k", ":1")
 		}
 	}
@@ -72,11 +69,12 @@ func TestWaiterIsWokenByReleaseHereAndElsewhere(t *testing.T) {
 
 func TestHandOverIsOneScript(t *testing.T) {
 	srv := redistest.Start(t)
-	p := startProxy(t, srv, nil)
+	p := startProxy(t, srv, func(o *Options) { o.Lease = time.Minute })
 	a, b := p.session(2), p.session(2)
 	first := a.fence("LOCK k")
 	b.send("LOCK k")
-	b.quiet(100 * time.Millisecond)
+	b.awaitWaiting()
+	redistest.Eventually(t, patience, "b's deciding attempt", func() bool { return p.settled("k") && p.attempts.Load() == 1 })
 	before := p.attempts.Load()
 	a.want("UNLOCK k", ":1")
 	if second := fenceIn(t, b.reply()); second <= first {
@@ -161,7 +159,8 @@ func TestFairLockIsGrantedInOrderOfAskingAcrossProxies(t *testing.T) {
 
 func TestHangUpOfFairWaitersDelaysNobody(t *testing.T) {
 	srv := redistest.Start(t)
-	p, q := startProxy(t, srv, nil), startProxy(t, srv, nil)
+	minute := func(o *Options) { o.Lease = time.Minute }
+	p, q := startProxy(t, srv, minute), startProxy(t, srv, minute)
 	holder := p.session(2)
 	holder.fence("FAIRLOCK k")
 	var waiters []*session
@@ -178,7 +177,7 @@ func TestHangUpOfFairWaitersDelaysNobody(t *testing.T) {
 		start := time.Now()
 		holder.want("UNLOCK k", ":1")
 		fenceIn(t, waiters[live].reply())
-		if took := time.Since(start); took > time.Second {
+		if took := time.Since(start); took > 5*time.Second {
 			t.Errorf("waiter %d waited %v", live, took)
 		}
 		holder = waiters[live]
@@ -191,19 +190,19 @@ func TestHangUpOfFairWaitersDelaysNobody(t *testing.T) {
 
 func TestWaiterGivesUpInTime(t *testing.T) {
 	srv := redistest.Start(t)
-	p := startProxy(t, srv, nil)
+	p := startProxy(t, srv, func(o *Options) { o.Lease = time.Minute })
 	a, b := p.session(2), p.session(3)
 	a.fence("LOCK k")
 	for _, verb := range []string{"LOCK", "TRYLOCK", "FAIRLOCK"} {
 		start := time.Now()
 		b.want(verb+" k WAIT 150", "(nil)")
-		if took := time.Since(start); took < 150*time.Millisecond || took > time.Second {
+		if took := time.Since(start); took < 150*time.Millisecond || took > 5*time.Second {
 			t.Errorf("%s WAIT 150 took %v", verb, took)
 		}
 	}
-	if n := srv.Client(t).Exists(t.Context(), "redisson_lock_queue:{k}", "redisson_lock_timeout:{k}").Val(); n != 0 {
-		t.Fatalf("%d keys of the fair queue left", n)
-	}
+	redistest.Eventually(t, patience, "the queue to be empty", func() bool {
+		return srv.Client(t).Exists(t.Context(), "redisson_lock_queue:{k}", "redisson_lock_timeout:{k}").Val() == 0
+	})
 	a.want("UNLOCK k", ":1")
 	b.fence("TRYLOCK k")
 }
@@ -228,7 +227,7 @@ func TestHungUpWaiterIsPassedOver(t *testing.T) {
 
 func TestGrantToAClientThatHungUpIsGivenBack(t *testing.T) {
 	srv := redistest.Start(t)
-	p := startProxy(t, srv, nil)
+	p := startProxy(t, srv, func(o *Options) { o.Lease = time.Minute })
 	a, b := p.session(2), p.session(2)
 	release := a.lane.holdBack()
 	a.send("LOCK k")
@@ -237,25 +236,23 @@ func TestGrantToAClientThatHungUpIsGivenBack(t *testing.T) {
 	b.awaitWaiting()
 	a.hangUp()
 	b.quiet(50 * time.Millisecond)
-	start := time.Now()
 	release()
-	fenceIn(t, b.reply())
-	if took := time.Since(start); took > time.Second {
-		t.Fatalf("given back after %v", took)
-	}
+	fenceIn(t, b.reply()) // long before the lease ends
 }
 
 func TestWatchdogKeepsTheLockWhileTheSessionLives(t *testing.T) {
+	t.Parallel()
 	srv := redistest.Start(t)
-	p := startProxy(t, srv, func(o *Options) { o.Lease = 300 * time.Millisecond })
+	p := startProxy(t, srv, func(o *Options) { o.Lease = 2 * time.Second })
 	a, b := p.session(2), p.session(2)
 	a.fence("LOCK k")
-	b.want("TRYLOCK k WAIT 1200", "(nil)")
+	b.want("TRYLOCK k WAIT 4500", "(nil)")
 }
 
 func TestHangUpStopsTheWatchdog(t *testing.T) {
+	t.Parallel()
 	srv := redistest.Start(t)
-	p := startProxy(t, srv, func(o *Options) { o.Lease = 400 * time.Millisecond })
+	p := startProxy(t, srv, func(o *Options) { o.Lease = 2 * time.Second })
 	a, b := p.session(2), p.session(2)
 	a.fence("LOCK k")
 	b.send("LOCK k")
@@ -263,7 +260,7 @@ func TestHangUpStopsTheWatchdog(t *testing.T) {
 	start := time.Now()
 	a.hangUp()
 	fenceIn(t, b.reply())
-	if took := time.Since(start); took > 1200*time.Millisecond {
+	if took := time.Since(start); took > 7*time.Second {
 		t.Fatalf("the lock was free after %v", took)
 	}
 	if p.losses.Load() != 0 {
@@ -272,27 +269,29 @@ func TestHangUpStopsTheWatchdog(t *testing.T) {
 }
 
 func TestGraceIsWhatIsLeftAfterAHangUp(t *testing.T) {
+	t.Parallel()
 	srv := redistest.Start(t)
-	p := startProxy(t, srv, nil)
+	p := startProxy(t, srv, func(o *Options) { o.Lease = time.Minute })
 	for _, c := range []struct {
-		option   string
-		from, to time.Duration
+		option        string
+		lease, hangUp time.Duration // at least, since the latest acquire and since the hang-up
 	}{
-		{" GRACE 0", 0, time.Second},
-		{" GRACE 300 PX 60000", 250 * time.Millisecond, 1500 * time.Millisecond},
-		{" GRACE 60000 PX 500", 300 * time.Millisecond, 1500 * time.Millisecond},
-		{" PX 500", 300 * time.Millisecond, 1500 * time.Millisecond},
+		{" GRACE 0", 0, 0},
+		{" GRACE 300 PX 60000", 0, 290 * time.Millisecond},
+		{" GRACE 60000 PX 2000", 1990 * time.Millisecond, 0},
+		{" PX 2000", 1990 * time.Millisecond, 0},
 	} {
 		a, b := p.session(2), p.session(2)
 		a.fence("LOCK k" + c.option)
+		acquired := time.Now()
 		a.fence("LOCK k" + c.option)
 		b.send("LOCK k")
 		b.awaitWaiting()
-		start := time.Now()
+		gone := time.Now()
 		a.hangUp()
-		fenceIn(t, b.reply())
-		if took := time.Since(start); took < c.from || took > c.to {
-			t.Errorf("LOCK k%s: free after %v, want %v to %v", c.option, took, c.from, c.to)
+		fenceIn(t, b.reply()) // long before a lease of a minute ends
+		if lease, left := time.Since(acquired), time.Since(gone); lease < c.lease || left < c.hangUp {
+			t.Errorf("LOCK k%s: free %v after the acquire and %v after the hang-up", c.option, lease, left)
 		}
 		b.want("UNLOCK k", ":1")
 	}
@@ -301,7 +300,7 @@ func TestGraceIsWhatIsLeftAfterAHangUp(t *testing.T) {
 func TestConfiguredGraceAppliesUnlessOneIsGiven(t *testing.T) {
 	srv := redistest.Start(t)
 	none := time.Duration(0)
-	p := startProxy(t, srv, func(o *Options) { o.Grace = &none })
+	p := startProxy(t, srv, func(o *Options) { o.Lease, o.Grace = time.Minute, &none })
 	a, b := p.session(2), p.session(2)
 	a.fence("LOCK k")
 	a.fence("LOCK j GRACE 60000")
@@ -313,6 +312,7 @@ func TestConfiguredGraceAppliesUnlessOneIsGiven(t *testing.T) {
 }
 
 func TestLossIsToldOnceByEveryWay(t *testing.T) {
+	t.Parallel()
 	for name, damage := range map[string][]any{
 		"deleted": {"DEL", "k"}, "flushed": {"FLUSHALL"}, "other type": {"SET", "k", "x"}, "other owner": {
 			"EVAL",
@@ -321,7 +321,7 @@ func TestLossIsToldOnceByEveryWay(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			srv := redistest.Start(t)
-			p := startProxy(t, srv, func(o *Options) { o.Lease = 300 * time.Millisecond })
+			p := startProxy(t, srv, func(o *Options) { o.Lease = 2 * time.Second })
 			sub := srv.Client(t).Subscribe(t.Context(), "lockproxy:lost:{k}")
 			defer sub.Close()
 			if _, err := sub.Receive(t.Context()); err != nil {
@@ -349,7 +349,7 @@ func TestLossIsToldOnceByEveryWay(t *testing.T) {
 func TestLossIsLoggedOnceWithKeyAndReason(t *testing.T) {
 	srv := redistest.Start(t)
 	core, logs := observer.New(zap.InfoLevel)
-	p := startProxy(t, srv, func(o *Options) { o.Lease, o.Logger = 300*time.Millisecond, zap.New(core) })
+	p := startProxy(t, srv, func(o *Options) { o.Lease, o.Logger = 2*time.Second, zap.New(core) })
 	a := p.session(3)
 	fence := a.fence("LOCK k")
 	srv.Do(t, "DEL", "k")
@@ -363,14 +363,15 @@ func TestLossIsLoggedOnceWithKeyAndReason(t *testing.T) {
 }
 
 func TestUnlockOfALeaseThatEndedSaysSo(t *testing.T) {
+	t.Parallel()
 	srv := redistest.Start(t)
-	p := startProxy(t, srv, nil)
+	p := startProxy(t, srv, func(o *Options) { o.Lease = time.Minute })
 	a := p.session(3)
 	a.fence("LOCK k")
 	srv.Do(t, "DEL", "k")
 	a.want("UNLOCK k", lostLeaseReply) // before the watchdog has noticed
 	a.want("UNLOCK k", notHeldReply)
-	fence := itoa(a.fence("LOCK k PX 100"))
+	fence := itoa(a.fence("LOCK k PX 1500"))
 	equal(t, "push", a.push(), ">[lock-lost k :"+fence+" expired]")
 	a.want("EXTENDLOCK k PX 1000", lostLeaseReply)
 	redistest.Eventually(t, patience, "the key to go", func() bool { return srv.Client(t).Exists(t.Context(), "k").Val() == 0 })
@@ -378,15 +379,16 @@ func TestUnlockOfALeaseThatEndedSaysSo(t *testing.T) {
 }
 
 func TestMaxHoldEndsALockOfALivingClient(t *testing.T) {
+	t.Parallel()
 	srv := redistest.Start(t)
-	p := startProxy(t, srv, func(o *Options) { o.Lease = 300 * time.Millisecond })
+	p := startProxy(t, srv, func(o *Options) { o.Lease = 2 * time.Second })
 	a, b := p.session(3), p.session(2)
 	start := time.Now()
-	fence := itoa(a.fence("LOCK k MAXHOLD 700"))
+	fence := itoa(a.fence("LOCK k MAXHOLD 3000"))
 	b.send("LOCK k")
 	equal(t, "push", a.push(), ">[lock-lost k :"+fence+" max-hold]")
 	fenceIn(t, b.reply())
-	if took := time.Since(start); took < 600*time.Millisecond || took > 1500*time.Millisecond {
+	if took := time.Since(start); took < 2990*time.Millisecond || took > 8*time.Second {
 		t.Fatalf("ended after %v", took)
 	}
 	a.want("UNLOCK k", lostLeaseReply)
@@ -395,17 +397,18 @@ func TestMaxHoldEndsALockOfALivingClient(t *testing.T) {
 
 // A client may rely on the lease that it was given last, and on no more.
 func TestLeaseGivenLaterOutlastsMaxHold(t *testing.T) {
+	t.Parallel()
 	srv := redistest.Start(t)
-	p := startProxy(t, srv, func(o *Options) { o.Lease = 900 * time.Millisecond })
-	for _, again := range []string{"LOCK k", "EXTENDLOCK k PX 900"} {
+	p := startProxy(t, srv, func(o *Options) { o.Lease = 2 * time.Second })
+	for _, again := range []string{"LOCK k", "EXTENDLOCK k PX 2000"} {
 		a, b := p.session(3), p.session(2)
-		fence := itoa(a.fence("LOCK k MAXHOLD 700"))
+		fence := itoa(a.fence("LOCK k MAXHOLD 1500"))
 		start := time.Now()
 		a.do(again)
 		b.send("LOCK k")
 		equal(t, "push", a.push(), ">[lock-lost k :"+fence+" max-hold]")
 		fenceIn(t, b.reply())
-		if took := time.Since(start); took < 900*time.Millisecond {
+		if took := time.Since(start); took < 1990*time.Millisecond {
 			t.Errorf("%s: the lock ended %v after it", again, took)
 		}
 		b.want("UNLOCK k", ":1")
@@ -413,8 +416,9 @@ func TestLeaseGivenLaterOutlastsMaxHold(t *testing.T) {
 }
 
 func TestExplicitOwnerActsFromAnySession(t *testing.T) {
+	t.Parallel()
 	srv := redistest.Start(t)
-	p, q := startProxy(t, srv, func(o *Options) { o.Lease = 400 * time.Millisecond }), startProxy(t, srv, nil)
+	p, q := startProxy(t, srv, func(o *Options) { o.Lease = 2 * time.Second }), startProxy(t, srv, nil)
 	a, b, c := p.session(2), p.session(2), q.session(2)
 	fence := a.fence("LOCK k OWNER job")
 	if again := b.fence("LOCK k OWNER job"); again != fence {
@@ -422,7 +426,7 @@ func TestExplicitOwnerActsFromAnySession(t *testing.T) {
 	}
 	c.want("TRYLOCK k", "(nil)")
 	a.hangUp()
-	c.want("TRYLOCK k WAIT 900", "(nil)") // b still holds for the owner
+	c.want("TRYLOCK k WAIT 4500", "(nil)") // b still holds for the owner
 	b.want("UNLOCK k OWNER job", ":0")
 	b.want("UNLOCK k", notHeldReply)
 	c.want("UNLOCK k OWNER job", ":1") // through another proxy
@@ -430,14 +434,15 @@ func TestExplicitOwnerActsFromAnySession(t *testing.T) {
 }
 
 func TestExtendKeepsTheWatchdogGoing(t *testing.T) {
+	t.Parallel()
 	srv := redistest.Start(t)
-	p := startProxy(t, srv, func(o *Options) { o.Lease = 300 * time.Millisecond })
+	p := startProxy(t, srv, func(o *Options) { o.Lease = 2 * time.Second })
 	a, b := p.session(2), p.session(2)
 	a.fence("LOCK k")
-	a.want("EXTENDLOCK k PX 450", ":1")
-	b.want("TRYLOCK k WAIT 1200", "(nil)")
-	b.want("EXTENDLOCK k PX 450", notHeldReply)
-	a.fence("LOCK j PX 200")
+	a.want("EXTENDLOCK k PX 2500", ":1")
+	b.want("TRYLOCK k WAIT 5000", "(nil)")
+	b.want("EXTENDLOCK k PX 2500", notHeldReply)
+	a.fence("LOCK j PX 10000")
 	a.want("EXTENDLOCK j EX 60", ":1")
 	if ttl := srv.Client(t).PTTL(t.Context(), "j").Val(); ttl < 55*time.Second {
 		t.Fatalf("ttl %v", ttl)
@@ -446,7 +451,7 @@ func TestExtendKeepsTheWatchdogGoing(t *testing.T) {
 
 func TestForceUnlockTellsTheHolderAndWakes(t *testing.T) {
 	srv := redistest.Start(t)
-	p := startProxy(t, srv, nil)
+	p := startProxy(t, srv, func(o *Options) { o.Lease = time.Minute })
 	a, b, c := p.session(3), p.session(2), p.session(2)
 	fence := itoa(a.fence("LOCK k"))
 	b.send("LOCK k")
@@ -462,7 +467,7 @@ func TestForceUnlockTellsTheHolderAndWakes(t *testing.T) {
 // The message of FORCEUNLOCK can be faster than its answer.
 func TestForceUnlockLeavesTheNextGrantAlone(t *testing.T) {
 	srv := redistest.Start(t)
-	p := startProxy(t, srv, nil)
+	p := startProxy(t, srv, func(o *Options) { o.Lease = time.Minute })
 	a, b, c := p.session(3), p.session(3), p.session(2)
 	fence := itoa(a.fence("LOCK k"))
 	b.send("LOCK k")
@@ -536,25 +541,22 @@ func TestWaitersSurviveALostSubscription(t *testing.T) {
 		b.quiet(100 * time.Millisecond)
 		srv.Do(t, "CLIENT", "KILL", "TYPE", "pubsub")
 		a.want("UNLOCK k", ":1") // perhaps in the gap
-		start := time.Now()
-		fenceIn(t, b.reply())
-		if took := time.Since(start); took > 2*time.Second {
-			t.Errorf("%s: woken after %v", verb, took)
-		}
+		fenceIn(t, b.reply())    // long before the lease would have ended
 		b.want("UNLOCK k", ":1")
 	}
 }
 
 func TestScriptFlushIsNotNoticed(t *testing.T) {
+	t.Parallel()
 	srv := redistest.Start(t)
-	p := startProxy(t, srv, func(o *Options) { o.Lease = 300 * time.Millisecond })
+	p := startProxy(t, srv, func(o *Options) { o.Lease = 2 * time.Second })
 	a, b := p.session(2), p.session(2)
 	a.fence("LOCK k")
 	b.send("LOCK k")
 	b.awaitWaiting()
 	for range 3 {
 		srv.Do(t, "SCRIPT", "FLUSH")
-		b.quiet(200 * time.Millisecond)
+		b.quiet(time.Second)
 	}
 	a.want("UNLOCK k", ":1")
 	fenceIn(t, b.reply())
@@ -587,7 +589,7 @@ func TestAcquireInDoubtIsLookedUp(t *testing.T) {
 	}
 	b.lane.failing(ErrInDoubt)
 	b.want("TRYLOCK k", "(nil)")
-	b.want("FAIRLOCK k WAIT 100", "(nil)")
+	b.want("FAIRLOCK k WAIT 2000", "(nil)")
 	b.want("TRYLOCK k OWNER other", "(nil)")
 	b.send("LOCK k")
 	b.quiet(100 * time.Millisecond)
@@ -600,7 +602,7 @@ func TestAcquireInDoubtIsLookedUp(t *testing.T) {
 
 func TestReleaseInDoubtIsNoLoss(t *testing.T) {
 	srv := redistest.Start(t)
-	p := startProxy(t, srv, func(o *Options) { o.Lease = 200 * time.Millisecond })
+	p := startProxy(t, srv, func(o *Options) { o.Lease = 2 * time.Second })
 	a := p.session(3)
 	a.fence("LOCK k")
 	a.lane.failing(ErrInDoubt)
@@ -668,6 +670,8 @@ func TestWaitersOfEnginesAreLimitedTogether(t *testing.T) {
 	w := q.session(2)
 	w.send("LOCK k")
 	w.awaitWaiting()
+	// One whose attempt is on its way counts until its answer, whether or not it has hung up.
+	redistest.Eventually(t, patience, "its deciding attempt", func() bool { return q.settled("k") && q.attempts.Load() == 1 })
 	p.session(2).want("LOCK k", "-OVERLOADED too many waiters")
 	w.hangUp()
 	p.session(2).want("LOCK k WAIT 1", "(nil)")
@@ -675,7 +679,7 @@ func TestWaitersOfEnginesAreLimitedTogether(t *testing.T) {
 
 func TestPipelinedUnlockAndLockKeepTheirOrder(t *testing.T) {
 	srv := redistest.Start(t)
-	p := startProxy(t, srv, func(o *Options) { o.Lease = 200 * time.Millisecond })
+	p := startProxy(t, srv, func(o *Options) { o.Lease = time.Minute })
 	a := p.session(3)
 	var last int64
 	for range 200 {

@@ -73,16 +73,19 @@ func TestClosedPoolDropsTasks(t *testing.T) {
 }
 
 func TestPersistGivesUpAtItsLimitOrARefusal(t *testing.T) {
-	e := &Engine{log: zap.NewNop(), jobs: &jobs{log: zap.NewNop(), submitTo: func(f func()) error { go f(); return nil }}}
-	var cancel context.CancelFunc
-	e.life, cancel = context.WithCancel(t.Context())
-	defer cancel()
 	for _, c := range []struct {
 		err  error
 		more bool
 	}{{ErrUnsent, true}, {redisError("NOPERM no"), false}, {nil, false}} {
+		e := &Engine{log: zap.NewNop(), jobs: &jobs{log: zap.NewNop(), submitTo: func(f func()) error { go f(); return nil }}}
+		var cancel context.CancelFunc
+		e.life, cancel = context.WithCancel(t.Context())
+		again := 150 * time.Millisecond // several pauses
+		if c.more {
+			again = patience
+		}
 		calls := make(chan struct{}, 100)
-		e.persist("test", "k", 100*time.Millisecond, nil, func(context.Context) error {
+		e.persist("test", "k", patience, nil, func(context.Context) error {
 			calls <- struct{}{}
 			return c.err
 		})
@@ -92,13 +95,14 @@ func TestPersistGivesUpAtItsLimitOrARefusal(t *testing.T) {
 			if !c.more {
 				t.Errorf("%v: tried again", c.err)
 			}
-		case <-time.After(150 * time.Millisecond):
+		case <-time.After(again):
 			if c.more {
 				t.Errorf("%v: not tried again", c.err)
 			}
 		}
-	}
-	if errors.Is(e.life.Err(), context.Canceled) {
-		t.Fatal("ended")
+		if errors.Is(e.life.Err(), context.Canceled) {
+			t.Fatal("ended")
+		}
+		cancel()
 	}
 }

@@ -114,7 +114,7 @@ func TestReleaseOnItsWayIsNotTakenOffTwice(t *testing.T) {
 
 func TestReleaseThatCouldNotBeSentBeforeTheHangUpIsDone(t *testing.T) {
 	srv := redistest.Start(t)
-	p := startProxy(t, srv, nil)
+	p := startProxy(t, srv, func(o *Options) { o.Lease = time.Minute })
 	a, b := p.session(2), p.session(2)
 	a.fence("LOCK k OWNER me GRACE 0")
 	a.lane.failing(ErrUnsent)
@@ -137,10 +137,11 @@ func TestRefusedReleaseStaysOurs(t *testing.T) {
 }
 
 func TestUnlockOfALostLeaseGivesBackNothingElse(t *testing.T) {
+	t.Parallel()
 	srv := redistest.Start(t)
 	p, q := startProxy(t, srv, nil), startProxy(t, srv, nil)
 	a, b := p.session(3), q.session(2)
-	fence := itoa(a.fence("LOCK k OWNER me PX 200"))
+	fence := itoa(a.fence("LOCK k OWNER me PX 1500"))
 	b.fence("LOCK k OWNER me PX 60000")
 	equal(t, "push", a.push(), ">[lock-lost k :"+fence+" expired]")
 	a.want("UNLOCK k OWNER me", lostLeaseReply)
@@ -150,13 +151,14 @@ func TestUnlockOfALostLeaseGivesBackNothingElse(t *testing.T) {
 }
 
 func TestUnlockThatReleasesSaysSoInSpiteOfAnEarlierLoss(t *testing.T) {
+	t.Parallel()
 	srv := redistest.Start(t)
 	p := startProxy(t, srv, nil)
 	a, b := p.session(3), p.session(2)
 	for _, c := range []struct{ line, reply string }{
 		{"UNLOCK k OWNER me", ":0"}, {"UNLOCK k OWNER me", ":1"}, {"EXTENDLOCK k OWNER me PX 60000", ":1"},
 	} {
-		a.fence("LOCK k OWNER me PX 100")
+		a.fence("LOCK k OWNER me PX 1500")
 		a.push()
 		redistest.Eventually(t, patience, "the lease to end", func() bool { return p.holds("k", "me") == "" })
 		b.fence("LOCK k OWNER me")
