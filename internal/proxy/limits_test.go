@@ -146,7 +146,7 @@ func TestOutputLimitClosesTheSubscriberThatDoesNotRead(t *testing.T) {
 }
 
 func TestFirstCommandMustComeInTime(t *testing.T) {
-	const limit = 100 * time.Millisecond
+	const limit = 1500 * time.Millisecond
 	a := redistest.NewAuthority(t)
 	redisAddr := redistest.Start(t).Addr()
 	for _, engine := range engines {
@@ -169,7 +169,7 @@ func TestFirstCommandMustComeInTime(t *testing.T) {
 			t.Fatal(err)
 		}
 		closed(t, secure)
-		if took := time.Since(begin); took > 5*time.Second { // the limit for handshakes is longer
+		if took := time.Since(begin); took > 9*time.Second { // the limit for handshakes is longer
 			t.Errorf("closed after %s", took)
 		}
 		// The silent one was closed while a PROXY header could still come.
@@ -187,7 +187,7 @@ func TestHandshakeMustEndInTime(t *testing.T) {
 	a := redistest.NewAuthority(t)
 	srv, _ := serve(t, proxy.Options{
 		Listen: []string{"tls:127.0.0.1:0"}, Upstream: upstream.Options{Addr: redistest.Start(t).Addr()}, TLS: serverTLS(t, a, certs.AuthNo),
-		Limits: proxy.Limits{Handshake: 500 * time.Millisecond},
+		Limits: proxy.Limits{Handshake: 2 * time.Second},
 	})
 	silent, half := dial(t, address(srv, 0)), dial(t, address(srv, 0))
 	if _, err := half.Write([]byte("\x16\x03\x01")); err != nil {

@@ -204,7 +204,7 @@ func TestSlowReaderIsCutOffAndDelaysNobody(t *testing.T) {
 					}
 					start := time.Now()
 					good.quiet("GET", "k")
-					if d := time.Since(start); d > 2*time.Second {
+					if d := time.Since(start); d > patience {
 						t.Fatalf("a good client waited %v", d)
 					}
 					if srv.env.stats.outputLimit.Load() > 0 {
@@ -258,7 +258,7 @@ func TestEndOfInputWhilePausedLosesNothing(t *testing.T) {
 		t.Run(engine, func(t *testing.T) {
 			srv := startProxy(t, b.redis, func(o *Options) { o.Engine, o.Limits.Unanswered = engine, 1024 })
 			c := dialClient(t, address(srv))
-			const n = 20_000
+			const n = 2000 // what the proxy does not read meanwhile must fit into the sockets' buffers
 			b.redis.Pause()
 			go func() {
 				c.raw(strings.Repeat(inline("ECHO "+strings.Repeat("x", 100)), n))

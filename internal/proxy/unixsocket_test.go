@@ -69,7 +69,7 @@ func TestUnixSocketsOnBothSides(t *testing.T) {
 		if got := string(c.ask("SET k v")); got != "+OK\r\n" {
 			t.Errorf("SET: %q", got)
 		}
-		if got := string(c.ask("TRYLOCK l PX 1 OWNER me")); got[0] != ':' {
+		if got := string(c.ask("TRYLOCK l PX 60000 OWNER me")); got[0] != ':' {
 			t.Errorf("TRYLOCK: %q", got)
 		}
 		c.Close()

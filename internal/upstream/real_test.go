@@ -132,7 +132,7 @@ func TestLaneReconnectsAndNeverSendsTwice(t *testing.T) {
 
 func TestPinsAreBoundedAndQueued(t *testing.T) {
 	r := redistest.Start(t)
-	u := start(t, Options{Addr: r.Addr(), MaxPins: 2, PinWait: 100 * time.Millisecond})
+	u := start(t, Options{Addr: r.Addr(), MaxPins: 2, PinWait: 2 * time.Second})
 	id := Identity{Proto: 2}
 	first, second := u.Acquire(id), u.Acquire(id)
 	if first == nil || second == nil {
@@ -150,8 +150,8 @@ func TestPinsAreBoundedAndQueued(t *testing.T) {
 	ask(t, first, "PING")
 	first.Release()
 	p := <-got
-	if p != first {
-		t.Errorf("the waiter got %p, want the released pin %p", p, first)
+	if p == nil || p != first {
+		t.Fatalf("the waiter got %p, want the released pin %p", p, first)
 	}
 	withdraw := u.AwaitPin(id, func(*Pin) { t.Error("a withdrawn request was served") })
 	if !withdraw() {

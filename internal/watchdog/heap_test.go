@@ -136,22 +136,25 @@ func TestLeaseIsSmall(t *testing.T) {
 }
 
 func ExampleWatchdog() {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
 	w, err := New(Options{
 		Renew: func(_ context.Context, _ any, batch []Renewal) ([]Verdict, error) {
 			fmt.Printf("renew %s for %v\n", batch[0].Key, batch[0].TTL)
 			return []Verdict{Gone}, nil
 		},
 		Submit: func(job func()) error { go job(); return nil },
-		OnLost: func(l *Lease, r Reason) { fmt.Printf("lost %s: %s\n", l.Entry().Key, r) },
+		OnLost: func(l *Lease, r Reason) {
+			fmt.Printf("lost %s: %s\n", l.Entry().Key, r)
+			cancel()
+		},
 	})
 	if err != nil {
 		panic(err)
 	}
-	w.Track(Entry{Key: "k", Owner: "o", Fence: 1, TTL: 30 * time.Millisecond}, time.Now())
-	ctx, cancel := context.WithTimeout(context.Background(), 200*time.Millisecond)
-	defer cancel()
+	w.Track(Entry{Key: "k", Owner: "o", Fence: 1, TTL: 3 * time.Second}, time.Now())
 	_ = w.Run(ctx)
 	// Output:
-	// renew k for 30ms
+	// renew k for 3s
 	// lost k: gone
 }
