@@ -79,13 +79,13 @@ func TestExamples(t *testing.T) {
 				equal(t, do(t, lock, "UNLOCK", "report"), int64(1))
 			})
 			t.Run("the lock is lost", func(t *testing.T) {
-				ended := start("700")
+				ended := start("2500")
 				taken(t, lock)
 				equal(t, do(t, lock, "FORCEUNLOCK", "report"), int64(1))
 				receive(t, ended).want(t, exampleLost, `^fence \d+\nlost: `)
 			})
 			t.Run("somebody else has it meanwhile", func(t *testing.T) {
-				ended := start("700")
+				ended := start("2500")
 				taken(t, lock)
 				do(t, lock, "FORCEUNLOCK", "report")
 				next := fence(t, do(t, lock, "TRYLOCK", "report"), 0)

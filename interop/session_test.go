@@ -253,7 +253,7 @@ func (c lockClaims) hangup(t *testing.T) {
 
 func (c lockClaims) lost(t *testing.T) {
 	s := c.open(t, c.url)
-	do(t, s, "LOCK", "g", "PX", "50")
+	do(t, s, "LOCK", "g", "PX", "1000")
 	redistest.Eventually(t, limit, "the lease to end", func() bool { return do(t, s, "EXISTS", "g") == int64(0) })
 	refused(t, "LOSTLEASE", s, "UNLOCK", "g")
 	do(t, s, "LOCK", "h")

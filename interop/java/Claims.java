@@ -177,7 +177,7 @@ final class Claims {
 
   private void lost() throws Exception {
     try (Session s = open()) {
-      s.command("LOCK", "g", "PX", "50");
+      s.command("LOCK", "g", "PX", "1000");
       Check.until("the lease to end", () -> number(s.command("EXISTS", "g")) == 0);
       Check.refused("LOSTLEASE", () -> s.command("UNLOCK", "g"));
       s.command("LOCK", "h");

@@ -113,7 +113,7 @@ function lockClaims(open) {
     },
     async 'lock-lost'() {
       const s = await open();
-      await s.command('LOCK', 'g', 'PX', '50');
+      await s.command('LOCK', 'g', 'PX', '1000');
       await until('the lease to end', async () => (await s.command('EXISTS', 'g')) === 0);
       await refused('LOSTLEASE', s.command('UNLOCK', 'g'));
       await s.command('LOCK', 'h');

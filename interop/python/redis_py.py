@@ -264,7 +264,7 @@ def lock_hangup():
 
 def lock_lost():
     r = session()
-    r.execute_command("LOCK", "g", "PX", 50)
+    r.execute_command("LOCK", "g", "PX", 1000)
     until("the lease to end", lambda: r.exists("g") == 0)
     refused("LOSTLEASE", r.execute_command, "UNLOCK", "g")
     r.execute_command("LOCK", "h")
