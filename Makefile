@@ -31,8 +31,12 @@ run: build ## build and start lockproxy on its embedded Redis (nothing is persis
 build: ## build bin/lockproxy
 	CGO_ENABLED=0 $(GO) build -trimpath -buildvcs=false -ldflags '$(LDFLAGS)' -o bin/lockproxy ./cmd/lockproxy
 
+.PHONY: modules
+modules: ## download the Go modules, with some patience
+	GO=$(GO) ./scripts/fetch-modules.sh
+
 .PHONY: deps
-deps: ## install what the tests need and is missing (redis-server, a C compiler for -race)
+deps: modules ## install what the tests need and is missing (redis-server, a C compiler for -race)
 	./scripts/install-test-deps.sh
 
 .PHONY: test
@@ -53,6 +57,7 @@ fmt: bin/golangci-lint ## format the code
 
 # The linter's version is pinned in tools/go.mod, a module of its own so that the program's go.mod lists only the program's dependencies.
 bin/golangci-lint: tools/go.mod tools/go.sum
+	GO=$(GO) ./scripts/fetch-modules.sh tools
 	$(GO) -C tools build -o ../$@ github.com/golangci/golangci-lint/v2/cmd/golangci-lint
 
 .PHONY: fuzz
@@ -62,11 +67,13 @@ fuzz: ## run every fuzz target for FUZZTIME
 .PHONY: bench
 bench: ## measure next to direct Redis, other proxies and lock libraries (40 minutes); writes bench/results; ARGS= adds flags
 	./scripts/install-bench-deps.sh
+	GO=$(GO) ./scripts/fetch-modules.sh bench
 	$(GO) -C bench run . $(ARGS)
 
 .PHONY: bench-quick
 bench-quick: ## the same and the Go benchmarks for a moment each: prints, never fails on a time
 	./scripts/install-bench-deps.sh
+	GO=$(GO) ./scripts/fetch-modules.sh bench
 	$(GO) -C bench test ./...
 	$(GO) -C bench run . -quick $(ARGS)
 	$(GO) test -run '^$$' -bench '$(BENCH)' -benchmem -benchtime 20ms $(PKG)
@@ -81,7 +88,7 @@ differential: deps ## random commands, direct and through the proxy, for DIFFTIM
 
 .PHONY: interop
 interop: build deps ## run real clients against the built program
-	LOCKPROXY_REQUIRE_REDIS=1 LOCKPROXY_BINARY=$(CURDIR)/bin/lockproxy $(GO) test -tags interop -v -count=1 -timeout 15m ./interop/
+	LOCKPROXY_REQUIRE_REDIS=1 LOCKPROXY_BINARY=$(CURDIR)/bin/lockproxy $(GO) test -tags interop -v -count=1 -timeout 40m ./interop/
 
 .PHONY: chaos
 chaos: deps ## two minutes of faults under the locks; LOCKPROXY_SEED= repeats a run's choices; histories of failures in bin/_artifacts
@@ -101,7 +108,7 @@ docker: ## build the container image lockproxy:VERSION
 	docker build --build-arg VERSION=$(VERSION) -t lockproxy:$(VERSION) .
 
 .PHONY: check
-check: build lint test ## what CI checks: it builds, lints and passes all tests
+check: modules build lint test ## what CI checks: it builds, lints and passes all tests
 
 .PHONY: ci
 ci: check differential interop chaos bench-quick ## what .ci/run runs on a clean machine

@@ -18,7 +18,7 @@ release=$(. /etc/os-release && echo "${VERSION_CODENAME:-}")
 
 mkdir -p "$dir/apt/lists/partial" "$dir/apt/cache/archives/partial"
 apt() {
-	apt-get -q -o "Dir::State::lists=$dir/apt/lists" -o "Dir::Cache=$dir/apt/cache" -o APT::Sandbox::User= "$@"
+	apt-get -q -o Acquire::Retries=5 -o "Dir::State::lists=$dir/apt/lists" -o "Dir::Cache=$dir/apt/cache" -o APT::Sandbox::User= "$@"
 }
 # release_source [command] prints the address of the machine's first source of packages for its release.
 release_source() {

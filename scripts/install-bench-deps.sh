@@ -35,9 +35,9 @@ if [ -n "$missing" ]; then
 	if has apt-get; then
 		say "installing$missing"
 		forbid_services
-		$sudo apt-get update -q || say "apt-get update failed; trying with the lists at hand"
+		$sudo apt-get -q -o DPkg::Lock::Timeout=300 -o Acquire::Retries=5 update || say "apt-get update failed; trying with the lists at hand"
 		for package in $missing; do # one by one: a package that is not to be had does not cost the others
-			$sudo env DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends "$package" ||
+			$sudo env DEBIAN_FRONTEND=noninteractive apt-get -q -o DPkg::Lock::Timeout=300 -o Acquire::Retries=5 install -y --no-install-recommends "$package" ||
 				say "no $package here; the benchmark skips it"
 		done
 	else

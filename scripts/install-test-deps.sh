@@ -24,25 +24,38 @@ if [ "$(id -u)" -ne 0 ]; then
 	sudo=sudo
 fi
 
+# Another apt may run on the machine, as it does shortly after a boot: its lock is waited for.
+apt() {
+	$sudo env DEBIAN_FRONTEND=noninteractive apt-get -q -o DPkg::Lock::Timeout=300 -o Acquire::Retries=5 "$@"
+}
+
 # The unquoted expansions below are lists of package names.
 # shellcheck disable=SC2086
-if has apt-get; then
-	$sudo env DEBIAN_FRONTEND=noninteractive apt-get update -q
-	$sudo env DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends \
-		${redis:+redis-server} ${cc:+gcc libc6-dev} ${ip:+iproute2}
-elif has apk; then
-	$sudo apk add --no-cache ${redis:+redis} ${cc:+gcc musl-dev} ${ip:+iproute2}
-elif has dnf; then
-	# Newer Fedoras ship Valkey in Redis's place; its compatibility package provides redis-server.
-	$sudo dnf install -y ${redis:+redis} ${cc:+gcc} ${ip:+iproute} ||
-		$sudo dnf install -y ${redis:+valkey-compat-redis} ${cc:+gcc} ${ip:+iproute}
-elif has brew; then
-	# The C compiler is part of Apple's command line tools, which brew itself needs.
-	brew install redis
-else
-	echo "install-test-deps: no apt-get, apk, dnf or brew here; install redis-server and a C compiler by hand" >&2
-	exit 1
-fi
+install_all() {
+	if has apt-get; then
+		apt update || echo "install-test-deps: apt-get update failed; trying with the lists at hand" >&2
+		apt install -y --no-install-recommends ${redis:+redis-server} ${cc:+gcc libc6-dev} ${ip:+iproute2}
+	elif has apk; then
+		$sudo apk add --no-cache ${redis:+redis} ${cc:+gcc musl-dev} ${ip:+iproute2}
+	elif has dnf; then
+		# Newer Fedoras ship Valkey in Redis's place; its compatibility package provides redis-server.
+		$sudo dnf install -y ${redis:+redis} ${cc:+gcc} ${ip:+iproute} ||
+			$sudo dnf install -y ${redis:+valkey-compat-redis} ${cc:+gcc} ${ip:+iproute}
+	elif has brew; then
+		# The C compiler is part of Apple's command line tools, which brew itself needs.
+		brew install redis
+	else
+		echo "install-test-deps: no apt-get, apk, dnf or brew here; install redis-server and a C compiler by hand" >&2
+		exit 1
+	fi
+}
+
+# A mirror or the network may fail for a moment.
+for pause in 10 30 none; do
+	install_all && break
+	[ "$pause" != none ] || exit 1
+	sleep "$pause"
+done
 
 has redis-server || {
 	echo "install-test-deps: redis-server is still missing" >&2
