@@ -77,7 +77,7 @@ func fullPlan() plan {
 func quickPlan() plan {
 	return plan{
 		rounds: 1, warm: 100 * time.Millisecond, measure: 200 * time.Millisecond,
-		idle: 500, storm: 1000, held: 5000, lease: 1500 * time.Millisecond, kills: 3, rates: []float64{10_000},
+		idle: 500, storm: 1000, held: 5000, lease: 6 * time.Second, kills: 3, rates: []float64{10_000},
 	}
 }
 
