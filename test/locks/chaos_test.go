@@ -2,6 +2,7 @@ package locks
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -11,6 +12,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"lockproxy/internal/redistest"
 )
 
 // chaosTime is how long faults are injected. Without it the test is skipped: it takes long, and wants the machine to itself.
@@ -58,6 +61,7 @@ func runChaos(t *testing.T, set settings, d time.Duration) {
 	s := newStand(t, set)
 	t.Cleanup(func() {
 		s.watcher.stop()
+		s.stalls.stop()
 		t.Log(s.summary())
 		if t.Failed() {
 			s.saveHistory(filepath.Join(t.ArtifactDir(), "history.txt"))
@@ -68,6 +72,7 @@ func runChaos(t *testing.T, set settings, d time.Duration) {
 	s.recoverFromFaults()
 	s.endOfWork()
 	s.watcher.stop()
+	s.stalls.stop()
 	for _, f := range s.check() {
 		t.Errorf("check %s: %s", f.check, f.text)
 	}
@@ -80,20 +85,21 @@ const reconnect = 4 * time.Second
 // recoverFromFaults demands that each proxy grants locks again soon after the last fault, and that a release at one
 // reaches a waiter at the other.
 func (s *stand) recoverFromFaults() {
-	since := mono()
 	for i, p := range s.proxies {
-		s.pass(p, s.proxies[1-i], fmt.Sprintf("probe%d", i), since)
+		s.pass(p, s.proxies[1-i], fmt.Sprintf("probe%d", i))
 	}
 }
 
 // pass hands a lock of its own from one proxy to the other.
-func (s *stand) pass(from, to *namedProxy, key string, since int64) {
-	var trouble error
-	for mono()-since < int64(reconnect) {
-		if trouble = pass(from, to, key); trouble == nil {
-			return
-		}
+func (s *stand) pass(from, to *namedProxy, key string) {
+	since := mono()
+	trouble := pass(from, to, key)
+	for trouble != nil && mono()-since < int64(reconnect)+s.stalls.since(since) {
 		s.wait(20 * time.Millisecond)
+		trouble = pass(from, to, key)
+	}
+	if trouble == nil {
+		return
 	}
 	s.t.Errorf("check liveness: no lock goes from %s to %s %v after the last fault: %v", from.name, to.name, reconnect, trouble)
 }
@@ -122,7 +128,7 @@ func pass(from, to *namedProxy, key string) error {
 	if v, err := a.do(time.Second, "UNLOCK", key); v != int64(1) || err != nil {
 		return fmt.Errorf("UNLOCK: %v %w", v, err)
 	}
-	v, err = b.next(atOnce)
+	v, err = b.next(time.Second) // of the four that there are
 	if _, ok := v.(int64); !ok || err != nil {
 		return fmt.Errorf("waiting LOCK: %v %w", v, err)
 	}
@@ -134,6 +140,10 @@ func pass(from, to *namedProxy, key string) error {
 func (s *stand) endOfWork() {
 	for i, w := range s.workers {
 		if i%2 == 0 {
+			redistest.Eventually(s.t, patience, "the worker to know of signals", func() bool {
+				_, err := os.Stat(s.journal(s.names[i]))
+				return err == nil
+			})
 			w.signal(syscall.SIGTERM)
 		}
 	}
@@ -152,7 +162,7 @@ func (s *stand) endOfWork() {
 	since := mono()
 	limit := since + int64(s.lease+time.Second)
 	for i, key := range s.keys {
-		s.acquirable(s.proxies[i%2], "TRYLOCK", key, limit)
+		s.acquirable(s.proxies[i%2], "TRYLOCK", key, since, limit)
 	}
 	// Fair waiters of a proxy that was killed, or cut off from Redis when they left, are still in the queue. They are taken
 	// for dead when they have been deaf while their lock was free, even if Redis has not noticed yet, because of a cut, that
@@ -165,7 +175,7 @@ func (s *stand) endOfWork() {
 	}
 	limit += 2*int64(deafHead+late) + left*int64(4*time.Second)
 	for i, key := range s.keys {
-		s.acquirable(s.proxies[1-i%2], "FAIRLOCK", key, limit)
+		s.acquirable(s.proxies[1-i%2], "FAIRLOCK", key, since, limit)
 	}
 	for _, key := range s.keys {
 		if n := s.redis.Do(s.t, "EXISTS", key, queueOf(key), deadlinesOf(key)); n != int64(0) {
@@ -174,25 +184,41 @@ func (s *stand) endOfWork() {
 	}
 }
 
-// acquirable takes and releases a lock, which must be to be had by then.
-func (s *stand) acquirable(p *namedProxy, verb, key string, by int64) {
-	left := max(1, (by-mono())/int64(time.Millisecond))
-	c, err := p.dial()
-	if err != nil {
-		s.t.Errorf("check liveness: %v", err)
-		return
-	}
-	defer c.hangUp()
-	v, err := c.do(time.Duration(left)*time.Millisecond+late, verb, key, "WAIT", strconv.FormatInt(left, 10))
-	if _, ok := v.(int64); !ok || err != nil {
-		s.t.Errorf("check liveness: %s %s through %s after the end of all clients: %v %v (%.3f)\n%s",
-			verb, key, p.name, v, err, seconds(by), s.circumstances(key))
-		return
-	}
-	if v, err := c.do(late, "UNLOCK", key); v != int64(1) || err != nil {
-		s.t.Errorf("check liveness: UNLOCK: %v %v", v, err)
+// acquirable takes and releases a lock, which must be to be had by then, not counting the time that the machine stood still.
+func (s *stand) acquirable(p *namedProxy, verb, key string, since, by int64) {
+	for {
+		stalled := s.stalls.since(since)
+		v, err := s.take(p, verb, key, by+stalled)
+		if err == nil {
+			return
+		}
+		if stalled == s.stalls.since(since) {
+			s.t.Errorf("check liveness: %s %s through %s after the end of all clients: %v %v (%.3f)\n%s",
+				verb, key, p.name, v, err, seconds(by+stalled), s.circumstances(key))
+			return
+		}
 	}
 }
+
+// take takes and releases a lock. It waits for the lock until then.
+func (s *stand) take(p *namedProxy, verb, key string, by int64) (reply, error) {
+	c, err := p.dial()
+	if err != nil {
+		return nil, err
+	}
+	defer c.hangUp()
+	left := max(1, (by-mono())/int64(time.Millisecond))
+	v, err := c.do(time.Duration(left)*time.Millisecond+late, verb, key, "WAIT", strconv.FormatInt(left, 10))
+	if _, ok := v.(int64); !ok || err != nil {
+		return v, cmp.Or(err, errNotGranted)
+	}
+	if v, err = c.do(patience, "UNLOCK", key); v != int64(1) || err != nil {
+		return v, fmt.Errorf("UNLOCK: %w", cmp.Or(err, errNotReleased))
+	}
+	return v, nil
+}
+
+var errNotGranted, errNotReleased = errors.New("not granted"), errors.New("not released")
 
 // saveHistory writes all commands and faults in the order of their beginning.
 func (s *stand) saveHistory(path string) {
@@ -206,7 +232,7 @@ func (s *stand) saveHistory(path string) {
 			lines = append(lines, line{o.Call, o.String()})
 		}
 	}
-	for _, in := range s.incidents {
+	for _, in := range slices.Concat(s.incidents, s.stalls.all()) {
 		lines = append(lines, line{in.from, in.String()})
 	}
 	slices.SortFunc(lines, func(a, b line) int { return cmp.Compare(a.at, b.at) })

@@ -109,7 +109,7 @@ func (s *stand) outOfOrder(histories map[string][]op) (bad []string) {
 }
 
 func (s *stand) mayHaveLostItsTurn(o op) bool {
-	return o.Return-o.Call >= o.Lease && slices.ContainsFunc(s.incidents, func(in incident) bool {
+	return o.Return-o.Call >= o.Lease && slices.ContainsFunc(slices.Concat(s.incidents, s.stalls.all()), func(in incident) bool {
 		return !in.harmless && in.from <= o.Return && o.Call <= in.to
 	})
 }
@@ -190,6 +190,6 @@ func (s *stand) summary() string {
 		writes, refusals, naked = writes+e.writes, refusals+e.refusals, naked+e.nakedLost
 	}
 	s.ledger.mu.Unlock()
-	return fmt.Sprintf("%d commands, %d faults, %d workers, %d looks at redis (longest queues %v)\n  %s\n  ledger: %d writes, %d refused; without fences %d updates would have been lost",
-		total, len(s.incidents), s.started, s.watcher.looks, s.watcher.longest, strings.Join(parts, ", "), writes, refusals, naked)
+	return fmt.Sprintf("%d commands, %d faults, %d stalls of the machine, %d workers, %d looks at redis (longest queues %v)\n  %s\n  ledger: %d writes, %d refused; without fences %d updates would have been lost",
+		total, len(s.incidents), len(s.stalls.all()), s.started, s.watcher.looks, s.watcher.longest, strings.Join(parts, ", "), writes, refusals, naked)
 }

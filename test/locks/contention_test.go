@@ -31,12 +31,12 @@ func TestNoWakeUpIsLost(t *testing.T) {
 				c := dial(t, p[i%2].addr, 2)
 				done.Go(func() {
 					for range rounds {
-						v, err := c.conn.do(5*time.Second, verb, "a")
+						v, err := c.conn.do(patience, verb, "a")
 						if _, ok := v.(int64); !ok || err != nil {
 							t.Errorf("%s: %v %v", verb, v, err)
 							return
 						}
-						if v, err := c.conn.do(5*time.Second, "UNLOCK", "a"); v != int64(1) || err != nil {
+						if v, err := c.conn.do(patience, "UNLOCK", "a"); v != int64(1) || err != nil {
 							t.Errorf("UNLOCK: %v %v", v, err)
 							return
 						}
@@ -61,7 +61,7 @@ func TestReleaseBeforeTheSubscriptionIsNoticed(t *testing.T) {
 			p := startProxy(t, link.ln.Addr().String(), "--lock-lease", short.String())
 			b := dial(t, p.addr, 2)
 			b.fence("LOCK warm")
-			watch(t, redis, "warm", 2*short, func(int64) {})
+			watch(t, redis, "warm", short, func(int64) {})
 			a := dial(t, startProxy(t, redis.Addr()).addr, 2)
 			a.fence("LOCK a")
 			link.entry.shut()
@@ -69,7 +69,7 @@ func TestReleaseBeforeTheSubscriptionIsNoticed(t *testing.T) {
 			b.silent(200 * time.Millisecond) // it has tried by now, and cannot subscribe
 			a.want("UNLOCK a", 1)
 			link.entry.open()
-			granted(t, verb+" a", b.later(7*time.Second))
+			granted(t, verb+" a", b.later(patience))
 		})
 	}
 }
@@ -80,7 +80,7 @@ func TestWaiterThatHangsUpAtTheReleaseLeavesTheLockFree(t *testing.T) {
 	a, next := dial(t, p[0].addr, 2), dial(t, p[1].addr, 2)
 	for i := range 60 {
 		gone := dial(t, p[i%2].addr, 2)
-		a.fence("LOCK a WAIT 2000")
+		a.fence("LOCK a WAIT 5000")
 		gone.start([]string{"LOCK a GRACE 0", "FAIRLOCK a GRACE 0"}[i/2%2])
 		time.Sleep(2 * time.Millisecond) // so that it may wait, or not yet
 		a.start("UNLOCK a")
@@ -89,7 +89,7 @@ func TestWaiterThatHangsUpAtTheReleaseLeavesTheLockFree(t *testing.T) {
 		}
 		gone.hangUp()
 		compare(t, "UNLOCK", a.later(patience), 1)
-		if v := next.do("FAIRLOCK a WAIT 2000"); v == nil {
+		if v := next.do("FAIRLOCK a WAIT 5000"); v == nil {
 			t.Fatalf("round %d: the lock is not free: %v, queue %v", i, redis.Do(t, "HGETALL", "a"), redis.Do(t, "LRANGE", queueOf("a"), 0, -1))
 		}
 		next.want("UNLOCK a", 1)

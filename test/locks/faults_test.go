@@ -56,6 +56,9 @@ func faults(lease time.Duration) []fault {
 		}},
 		{"drain a proxy", lease, false, func(s *stand) (string, func()) {
 			p := s.anyProxy()
+			for began := mono(); !p.answers() && mono()-began < int64(reconnect); {
+				s.wait(20 * time.Millisecond) // it may just have been started, and not know of signals yet
+			}
 			p.signal(syscall.SIGTERM)
 			return p.name, func() {
 				if code := p.exit(s.t, patience); code != 0 {
@@ -140,6 +143,11 @@ func (s *stand) calm(from, to int64) bool {
 	const aftermath = 4 * time.Second
 	for _, in := range s.incidents {
 		if in.from <= to && from <= in.to+int64(aftermath) {
+			return false
+		}
+	}
+	for _, in := range s.stalls.all() {
+		if in.from <= to && from <= in.to+int64(late) {
 			return false
 		}
 	}

@@ -45,9 +45,11 @@ func newNamespaces(t *testing.T) *namespaces {
 		n.ip("-n", ns, "link", "set", "lo", "up")
 		n.ip("-n", ns, "route", "add", "default", "via", fmt.Sprintf("198.18.%d.1", who))
 	}
-	n.ip("netns", "exec", router, "sh", "-c", "echo 1 >/proc/sys/net/ipv4/ip_forward")
+	n.ip("netns", "exec", router, "sh", "-c", forwarding)
 	return n
 }
+
+const forwarding = "echo 1 >/proc/sys/net/ipv4/ip_forward"
 
 func noNamespaces() string {
 	if runtime.GOOS != "linux" {
@@ -61,11 +63,19 @@ func noNamespaces() string {
 			return err.Error() + " (package iproute2)"
 		}
 	}
+	// All that is used may be missing by itself: some kernels have no veth or no rules, some /proc is read-only.
 	probe := fmt.Sprintf("lp%dprobe", os.Getpid())
-	if out, err := exec.Command("ip", "netns", "add", probe).CombinedOutput(); err != nil {
-		return strings.TrimSpace(string(out))
+	defer func() { _ = exec.Command("ip", "netns", "del", probe).Run() }()
+	for _, args := range [][]string{
+		{"netns", "add", probe},
+		{"-n", probe, "link", "add", "probe0", "type", "veth", "peer", "name", "probe1"},
+		{"-n", probe, "rule", "add", "from", "198.18.0.2", "to", "198.18.1.2", "blackhole"},
+		{"netns", "exec", probe, "sh", "-c", forwarding},
+	} {
+		if out, err := exec.Command("ip", args...).CombinedOutput(); err != nil {
+			return fmt.Sprintf("ip %s: %v: %s", strings.Join(args, " "), err, strings.TrimSpace(string(out)))
+		}
 	}
-	_ = exec.Command("ip", "netns", "del", probe).Run()
 	return ""
 }
 

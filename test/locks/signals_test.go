@@ -13,7 +13,7 @@ func TestSigtermDrainsAndExitsZero(t *testing.T) {
 	for _, sig := range []syscall.Signal{syscall.SIGTERM, syscall.SIGINT} {
 		t.Run(sig.String(), func(t *testing.T) {
 			redis := redistest.Start(t)
-			p := startProxy(t, redis.Addr(), "--drain-timeout", "1s", "--lock-lease", short.String())
+			p := startProxy(t, redis.Addr(), "--drain-timeout", "3s", "--lock-lease", short.String())
 			holder, leaver := dial(t, p.addr, 2), dial(t, p.addr, 2)
 			plain, fair := dial(t, p.addr, 2), dial(t, p.addr, 3)
 			holder.fence("LOCK held")
@@ -34,16 +34,16 @@ func TestSigtermDrainsAndExitsZero(t *testing.T) {
 			})
 			leaver.want("UNLOCK left", 1) // who finishes in time may
 			var least int64 = 1 << 62
-			watch(t, redis, "held", time.Until(began.Add(900*time.Millisecond)), func(pttl int64) { least = min(least, pttl) })
+			watch(t, redis, "held", time.Until(began.Add(2900*time.Millisecond)), func(pttl int64) { least = min(least, pttl) })
 			if least < 0 {
 				t.Error("the holder lost its lock during the drain")
 			}
-			holder.wantGone(2 * time.Second)
+			holder.wantGone(patience)
 			if code := p.exit(t, patience); code != 0 {
 				t.Errorf("exit code %d, want 0", code)
 			}
-			if took := time.Since(began); took < 900*time.Millisecond || took > 4*time.Second {
-				t.Errorf("ended after %v, want the drain timeout of 1s", took)
+			if took := time.Since(began); took < 2900*time.Millisecond || took > 3*time.Second+atOnce {
+				t.Errorf("ended after %v, want the drain timeout of 3s", took)
 			}
 			if pttl := redis.Do(t, "PTTL", "held").(int64); pttl == -1 || pttl > short.Milliseconds() {
 				t.Errorf("PTTL %d after the end, want what is left of the lease", pttl)
@@ -63,7 +63,7 @@ func TestDrainEndsWithTheLastClient(t *testing.T) {
 	p.signal(syscall.SIGTERM)
 	c.want("UNLOCK a", 1)
 	c.hangUp()
-	if code := p.exit(t, 2*time.Second); code != 0 {
+	if code := p.exit(t, patience); code != 0 {
 		t.Errorf("exit code %d, want 0", code)
 	}
 }
@@ -76,7 +76,7 @@ func TestSecondSignalEndsTheDrain(t *testing.T) {
 	p.signal(syscall.SIGTERM)
 	redistest.Eventually(t, atOnce, "the drain to begin", func() bool { return !pong(p.addr) })
 	p.signal(syscall.SIGINT)
-	if code := p.exit(t, 2*time.Second); code != 1 {
+	if code := p.exit(t, patience); code != 1 {
 		t.Errorf("exit code %d, want 1", code)
 	}
 }
@@ -125,20 +125,20 @@ func TestUpstreamMayAppearAfterTheStart(t *testing.T) {
 		c.want(line, "-NOUPSTREAM")
 	}
 	redis.Restart()
-	redistest.Eventually(t, 5*time.Second, "the proxy to find its upstream", func() bool {
+	redistest.Eventually(t, patience, "the proxy to find its upstream", func() bool {
 		_, ok := c.do("LOCK a").(int64)
 		return ok
 	})
 	w := dial(t, p.addr, 2)
 	w.start("LOCK a")
-	w.silent(2 * short)
+	w.silent(3 * short / 2)
 	c.want("UNLOCK a", 1)
 	granted(t, "LOCK a", w.later(atOnce))
 }
 
 func TestLockSurvivesARestartOfRedisWithPersistence(t *testing.T) {
 	redis := redistest.Start(t, "--appendonly", "yes", "--appendfsync", "always")
-	p := startProxy(t, redis.Addr(), "--lock-lease", "3s")
+	p := startProxy(t, redis.Addr(), "--lock-lease", "6s")
 	a, b, c := dial(t, p.addr, 3), dial(t, p.addr, 2), dial(t, p.addr, 2)
 	fence := a.fence("LOCK a")
 	b.start("LOCK a")
@@ -146,18 +146,19 @@ func TestLockSurvivesARestartOfRedisWithPersistence(t *testing.T) {
 	b.silent(50 * time.Millisecond)
 	redis.Kill()
 	redis.Restart()
-	redistest.Eventually(t, 2*time.Second, "the lock to be renewed", func() bool {
-		return redis.Do(t, "PTTL", "a").(int64) > 2500
+	left := redis.Do(t, "PTTL", "a").(int64)
+	redistest.Eventually(t, patience, "the lock to be renewed", func() bool {
+		return redis.Do(t, "PTTL", "a").(int64) > left
 	})
 	b.silent(100 * time.Millisecond)
 	if v := a.do("UNLOCK a"); v != int64(1) {
 		t.Fatalf("UNLOCK: %v", v)
 	}
 	first, second := b, c
-	v, err := b.next(atOnce)
-	if err != nil { // the fair one was faster
-		first, second = c, b
-		v, err = c.next(atOnce)
+	v, err := first.next(100 * time.Millisecond)
+	for began := time.Now(); err != nil && time.Since(began) < atOnce; {
+		first, second = second, first // either may be faster
+		v, err = first.next(100 * time.Millisecond)
 	}
 	if err != nil {
 		t.Fatal(err)

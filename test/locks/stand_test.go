@@ -40,6 +40,7 @@ type stand struct {
 	started int
 
 	incidents []incident
+	stalls    *stalls
 }
 
 // namedProxy can also be reached by a unix socket, whatever happens to the network.
@@ -92,6 +93,8 @@ func newStand(t *testing.T, set settings) *stand {
 	for _, p := range s.proxies {
 		redistest.Eventually(t, patience, p.name+" to answer", func() bool { return p.answers() })
 	}
+	s.stalls = watchStalls()
+	t.Cleanup(s.stalls.stop)
 	s.admin = s.redis.Client(t)
 	s.watcher = observe(s.redis.Client(t), s.keys)
 	t.Cleanup(s.watcher.stop)
@@ -185,7 +188,7 @@ func (s *stand) startWorker(place int) {
 	s.started++
 	cfg := workerConfig{
 		Name: "w" + strconv.Itoa(s.started), Seed: s.rng.Uint64(), Proxies: s.reach, Keys: s.keys, Lease: s.lease,
-		Ledger: filepath.Join(s.dir, "ledger"), Journal: filepath.Join(s.dir, fmt.Sprintf("w%d.json", s.started)),
+		Ledger: filepath.Join(s.dir, "ledger"), Journal: s.journal("w" + strconv.Itoa(s.started)),
 	}
 	config, err := json.Marshal(cfg)
 	if err != nil {
@@ -202,13 +205,15 @@ func (s *stand) startWorker(place int) {
 	s.workers[place], s.names[place] = p, cfg.Name
 }
 
+func (s *stand) journal(worker string) string { return filepath.Join(s.dir, worker+".json") }
+
 // history is what all workers wrote down, in no order across workers.
 func (s *stand) history() map[string][]op {
 	s.t.Helper()
 	all := make(map[string][]op)
 	for i := 1; i <= s.started; i++ {
 		name := fmt.Sprintf("w%d", i)
-		ops, err := readJournal(filepath.Join(s.dir, name+".json"))
+		ops, err := readJournal(s.journal(name))
 		if err != nil && !os.IsNotExist(err) { // killed before it began
 			s.t.Fatal(err)
 		}

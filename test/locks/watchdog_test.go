@@ -24,6 +24,19 @@ func watch(t *testing.T, redis *redistest.Server, key string, d time.Duration, s
 	}
 }
 
+// watchUnrenewed demands that a fixed lease of px, which was asked for at sent, only gets shorter. It may end meanwhile.
+func watchUnrenewed(t *testing.T, redis *redistest.Server, key string, d time.Duration, sent time.Time, px time.Duration) {
+	t.Helper()
+	last := px.Milliseconds() + 1
+	watch(t, redis, key, d, func(pttl int64) {
+		over := pttl == -2 && time.Since(sent) >= px
+		if !over && (pttl > last || pttl < 0) {
+			t.Fatalf("PTTL %d after %d of a lease that nobody renews", pttl, last)
+		}
+		last = pttl
+	})
+}
+
 func TestWatchdogKeepsALockForManyLeases(t *testing.T) {
 	redis := redistest.Start(t)
 	p := startProxy(t, redis.Addr(), "--lock-lease", short.String())
@@ -31,8 +44,8 @@ func TestWatchdogKeepsALockForManyLeases(t *testing.T) {
 	a.fence("LOCK a")
 	a.fence("LOCK b")
 	a.want("UNLOCK b", 1)
-	b.start(fmt.Sprintf("TRYLOCK a WAIT %d", (5 * short).Milliseconds()))
-	watch(t, redis, "a", 5*short, func(pttl int64) {
+	b.start(fmt.Sprintf("TRYLOCK a WAIT %d", (3 * short).Milliseconds()))
+	watch(t, redis, "a", 3*short, func(pttl int64) {
 		if pttl < 0 || pttl > short.Milliseconds() {
 			t.Fatalf("PTTL %d while the lock is held, want up to %v", pttl, short)
 		}
@@ -44,13 +57,13 @@ func TestWatchdogKeepsALockForManyLeases(t *testing.T) {
 
 func TestFixedLeaseEndsByItself(t *testing.T) {
 	redis := redistest.Start(t)
-	p := startProxy(t, redis.Addr(), "--lock-lease", short.String())
+	p := startProxy(t, redis.Addr())
 	a, b := dial(t, p.addr, 3), dial(t, p.addr, 2)
 	began := time.Now()
-	fence := a.fence("LOCK a PX 300")
+	fence := a.fence("LOCK a PX 1500")
 	b.fence("LOCK a")
-	if took := time.Since(began); took < 300*time.Millisecond || took > 300*time.Millisecond+atOnce {
-		t.Errorf("the waiter got the lock after %v, want 300 ms", took)
+	if took := time.Since(began); took < 1490*time.Millisecond || took > 1500*time.Millisecond+atOnce {
+		t.Errorf("the waiter got the lock after %v, want 1500 ms", took)
 	}
 	push, err := a.nextPush(patience)
 	if err != nil {
@@ -65,13 +78,13 @@ func TestFixedLeaseEndsByItself(t *testing.T) {
 
 func TestMaxHoldEndsTheLockOfAConnectedClient(t *testing.T) {
 	redis := redistest.Start(t)
-	p := startProxy(t, redis.Addr(), "--lock-lease", "300ms")
+	p := startProxy(t, redis.Addr(), "--lock-lease", short.String())
 	a, b := dial(t, p.addr, 2), dial(t, p.addr, 2)
 	began := time.Now()
-	a.fence("LOCK a MAXHOLD 900")
+	a.fence("LOCK a MAXHOLD 3000")
 	b.fence("LOCK a")
-	if took := time.Since(began); took < 890*time.Millisecond || took > 900*time.Millisecond+atOnce {
-		t.Errorf("the waiter got the lock after %v, want 900 ms", took)
+	if took := time.Since(began); took < 2990*time.Millisecond || took > 3*time.Second+atOnce {
+		t.Errorf("the waiter got the lock after %v, want 3 s", took)
 	}
 }
 
@@ -146,9 +159,12 @@ func TestGraceShortensTheLeaseOfAKilledClient(t *testing.T) {
 	w := dial(t, p.addr, 2)
 	w.start("LOCK a")
 	w.silent(50 * time.Millisecond)
+	killed := time.Now()
 	h.kill()
-	w.silent(200 * time.Millisecond)
-	granted(t, "LOCK a", w.later(100*time.Millisecond+atOnce))
+	granted(t, "LOCK a", w.later(patience)) // half the lease
+	if took := time.Since(killed); took < 290*time.Millisecond {
+		t.Errorf("the waiter got the lock after %v, want the grace of 300 ms", took)
+	}
 }
 
 func TestKilledWaiterDelaysNobody(t *testing.T) {
@@ -206,14 +222,15 @@ func TestKilledProxyLeavesKeysThatExpire(t *testing.T) {
 	}
 	p1.awaitPong(t)
 	b.want("UNLOCK a", 1)
-	dial(t, p1.addr, 2).fence("LOCK a WAIT 1000")
+	dial(t, p1.addr, 2).fence("LOCK a WAIT 10000")
 }
 
 func TestLockThatWasTakenAwayIsNotRenewed(t *testing.T) {
 	redis := redistest.Start(t)
-	p1 := startProxy(t, redis.Addr(), "--lock-lease", "1500ms")
+	p1 := startProxy(t, redis.Addr(), "--lock-lease", "3s")
 	p2 := startProxy(t, redis.Addr())
 	b := dial(t, p2.addr, 2)
+	const px = 2500 * time.Millisecond // less than what a renewal would make of it
 	for name, take := range map[string]func(){
 		"FORCEUNLOCK at another proxy": func() { b.want("FORCEUNLOCK a", 1) },
 		"DEL":                          func() { b.want("DEL a", 1) },
@@ -223,21 +240,20 @@ func TestLockThatWasTakenAwayIsNotRenewed(t *testing.T) {
 			a := dial(t, p1.addr, 3)
 			fence := a.fence("LOCK a")
 			take()
-			b.fence("TRYLOCK a PX 1000")
-			last := int64(1001)
+			sent := time.Now()
+			b.fence(fmt.Sprintf("TRYLOCK a PX %d", px.Milliseconds()))
 			// The next renewal is due within a third of the lease.
-			watch(t, redis, "a", 700*time.Millisecond, func(pttl int64) {
-				if pttl > last || pttl < 0 {
-					t.Fatalf("PTTL %d after %d of a lease that nobody renews", pttl, last)
-				}
-				last = pttl
-			})
+			watchUnrenewed(t, redis, "a", 1300*time.Millisecond, sent, px)
 			push, err := a.nextPush(patience)
 			if got, want := fmt.Sprint(push), fmt.Sprintf("[lock-lost a %d gone]", fence); err != nil || got != want {
 				t.Errorf("push %s %v, want %s", got, err, want)
 			}
 			a.want("UNLOCK a", "-LOSTLEASE")
-			b.want("UNLOCK a", 1)
+			if v := b.do("UNLOCK a"); time.Since(sent) < px || v == int64(1) {
+				compare(t, "UNLOCK a", v, 1)
+			} else {
+				compare(t, "UNLOCK a", v, "-LOSTLEASE")
+			}
 		})
 	}
 }
@@ -251,7 +267,9 @@ func TestStoppedProxyResurrectsNoLock(t *testing.T) {
 	p1.signal(syscall.SIGSTOP)
 	b.fence("LOCK a")
 	b.want("UNLOCK a", 1)
-	b.fence("LOCK a PX 900")
+	const px = 1500 * time.Millisecond // less than what a renewal would make of it
+	sent := time.Now()
+	b.fence(fmt.Sprintf("LOCK a PX %d", px.Milliseconds()))
 	b.start("PING") // the lock is as long as it is: nobody renews it
 	p1.signal(syscall.SIGCONT)
 	push, err := a.nextPush(patience)
@@ -262,11 +280,5 @@ func TestStoppedProxyResurrectsNoLock(t *testing.T) {
 		t.Errorf("push %v, want lock-lost a %d", push, fence)
 	}
 	a.want("UNLOCK a", "-LOSTLEASE")
-	last := int64(901)
-	watch(t, redis, "a", 300*time.Millisecond, func(pttl int64) {
-		if pttl > last || pttl < 0 {
-			t.Fatalf("PTTL %d after %d of a lease that nobody renews", pttl, last)
-		}
-		last = pttl
-	})
+	watchUnrenewed(t, redis, "a", 500*time.Millisecond, sent, px)
 }

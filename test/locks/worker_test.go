@@ -66,6 +66,9 @@ type wish struct {
 }
 
 func workerMain(config string) int {
+	// First of all: whoever sees the journal may send a signal.
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, syscall.SIGTERM)
 	var cfg workerConfig
 	if err := json.Unmarshal([]byte(config), &cfg); err != nil {
 		fmt.Fprintln(os.Stderr, "worker:", err)
@@ -81,8 +84,6 @@ func workerMain(config string) int {
 		fmt.Fprintln(os.Stderr, "worker:", err)
 		return 2
 	}
-	signals := make(chan os.Signal, 1)
-	signal.Notify(signals, syscall.SIGTERM)
 	go func() {
 		<-signals
 		w.stop.Store(true)
