@@ -38,6 +38,7 @@ type waiter struct {
 	again      bool        // woken while an attempt was on its way
 	expired    bool        // its wait ended while an attempt was on its way
 	refused    bool        // draining began while an attempt was on its way
+	denied     error       // why it may not wait, as was found while an attempt was on its way; nil: it may
 	doubt      bool        // an attempt was not answered: ask before the next one
 	before     before      // of an attempt in doubt
 	chain      chain       // of the hand-over on its way
@@ -87,8 +88,13 @@ func (e *Engine) startAcquire(s Session, cmd Command) {
 	if !w.explicit {
 		w.owner = w.c.owner
 	}
+	k := holdKey{w.key, w.owner}
+	if e.deferLocked(s, cmd, k) {
+		e.mu.Unlock()
+		return
+	}
 	w.c.ask = w
-	h := e.holds[holdKey{w.key, w.owner}]
+	h := e.holds[k]
 	if h != nil {
 		w.paused = h
 	}
@@ -273,23 +279,29 @@ func (e *Engine) holdLocked(w *waiter, g grant, info ClientInfo) (told *loss) {
 		h = &hold{holdKey: k, fence: g.fence, chain: w.chain}
 		e.holds[k] = h
 	}
-	g.count = max(1, g.count-e.returning[w.grantOf(g)])
 	if extra := g.count - h.count - 1; extra > 0 && !w.explicit {
 		// Only this session acts for its own owner: Redis counts an acquire whose answer was lost.
 		g.count -= extra
 		e.giveBackLocked(w.grantOf(g), extra, false)
 	}
-	h.counted(g.count, g.sentAt)
-	h.ttl, h.fixed = w.lease, w.fixed
 	h.own += e.takeLocked(k, g.fence) + 1
 	h.explicit = h.explicit || w.explicit
-	if w.maxHold > 0 {
-		h.until = g.sentAt.Add(w.maxHold)
-	} else {
-		h.promiseLocked(g.sentAt)
+	news := h.counted(g.count, g.sentAt)
+	if news {
+		h.ttl, h.fixed = w.lease, w.fixed
+		if w.maxHold > 0 {
+			h.until = g.sentAt.Add(w.maxHold)
+		} else {
+			h.promiseLocked(g.sentAt)
+		}
 	}
 	h.joinLocked(w.c, w.grace, info)
 	switch {
+	case !news: // the lease is as a later command of another session has set it
+		if w.paused == h {
+			h.lease.Continue()
+			w.paused = nil
+		}
 	case fresh:
 		h.lease = e.dog.Track(h.entry(), g.sentAt)
 	default:

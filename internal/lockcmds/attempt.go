@@ -49,12 +49,6 @@ func (e *Engine) call(ctx context.Context, w *waiter) (answer, error) {
 // run without locks, and not from a session.
 func (e *Engine) settleLocked(w *waiter, a answer, err error) (after func()) {
 	r := w.room
-	if r == nil { // it was answered while the attempt was on its way
-		if err == nil && a[0] == 1 {
-			e.giveBackLocked(w.grantOf(grant{fence: a.at(1)}), 1, w.c.ended && !w.explicit)
-		}
-		return nil
-	}
 	if r.trying == w {
 		r.trying = nil
 	}
@@ -66,10 +60,10 @@ func (e *Engine) settleLocked(w *waiter, a answer, err error) (after func()) {
 		g := grant{fence: a.at(1), count: a.at(2), sentAt: w.sentAt}
 		after = func() { e.deliver(w, g) }
 		e.armLocked(r, w.lease.Milliseconds())
-		defer e.kickSameLocked(r, w)
 		if w.again { // the message may have been about the end of this very grant
 			defer e.kickLocked(w.key)
 		}
+		defer e.kickSameLocked(r, w) // first
 	case w.c.ended:
 		e.giveUpLocked(w)
 		after = func() { e.leave(w, nil) }
@@ -79,6 +73,9 @@ func (e *Engine) settleLocked(w *waiter, a answer, err error) (after func()) {
 			e.refusedOne()
 			e.turnAway(w, reply)
 		}
+	case w.denied != nil:
+		reply := w.inDoubtOr(failed(w.denied))
+		after = func() { e.turnAway(w, reply) }
 	case errors.As(err, &refusal):
 		reply := w.inDoubtOr(failed(err))
 		after = func() { e.turnAway(w, reply) }
@@ -148,7 +145,7 @@ func (e *Engine) deliver(w *waiter, g grant) {
 // tryAgain takes a waiter back whose grant came too late: the lock is released first, if it is still ours.
 func (e *Engine) tryAgain(w *waiter, g grant) {
 	ctx, cancel := context.WithTimeout(e.life, answerLimit)
-	err := e.releaseOnce(ctx, w.key, w.owner, g.fence)
+	err := e.takeOff(ctx, w.grantOf(g), 1)
 	cancel()
 	ok := w.c.s.Enter(func() {
 		w.doubt, w.heard = err != nil, heard{}
@@ -202,7 +199,8 @@ func (e *Engine) abandonLocked(w *waiter) {
 // giveUpLocked gives back what a waiter that has gone may have been granted by an attempt in doubt. For an explicit owner it is left
 // to run out: others may hold it.
 func (e *Engine) giveUpLocked(w *waiter) {
-	if w.doubt && !w.explicit {
+	k := holdKey{w.key, w.owner}
+	if w.doubt && !w.explicit && e.holds[k] == nil {
 		e.giveBackLocked(w.grantOf(grant{}), 1, true)
 	}
 }

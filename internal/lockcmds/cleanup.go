@@ -55,23 +55,54 @@ func (e *Engine) giveBack(g grantOf, holds int64, over bool) {
 }
 
 func (e *Engine) giveBackLocked(g grantOf, holds int64, over bool) {
-	e.returning[g] += holds
-	for range holds {
-		e.persist("give a lock back", g.key, e.opts.Lease, func() { e.returned(g) }, func(ctx context.Context) error {
-			err := e.releaseOnce(ctx, g.key, g.owner, g.fence)
-			if !over {
-				return e.onceOnly(g.key, err)
-			}
-			return err
-		})
+	r := e.returning[g.holdKey]
+	if r == nil {
+		r = &returns{}
+		e.returning[g.holdKey] = r
 	}
+	r.n++
+	e.persist("give a lock back", g.key, e.opts.Lease, func() { e.returned(g.holdKey) }, func(ctx context.Context) error {
+		err := e.takeOff(ctx, g, holds)
+		if !over {
+			return e.onceOnly(g.key, err)
+		}
+		return err
+	})
 }
 
-func (e *Engine) returned(g grantOf) {
+// returns is the give-backs of one owner's holds that are on their way, and the commands that wait for them. They travel on the
+// engine's own connection: a command that the session sends now might come first, or second, and its answer would not say which.
+type returns struct {
+	n     int
+	queue []func()
+}
+
+// deferLocked puts a command off until nothing is being given back of its owner's holds, and reports whether it does.
+func (e *Engine) deferLocked(s Session, c Command, k holdKey) bool {
+	r := e.returning[k]
+	if r == nil {
+		return false
+	}
+	r.queue = append(r.queue, func() {
+		if !s.Enter(func() { e.Start(s, c) }) && c.Verb == Unlock {
+			// The client asked for the release and hung up before it could be sent.
+			e.giveBack(grantOf{k, c.Fence}, 1, c.Owner == "")
+		}
+	})
+	return true
+}
+
+func (e *Engine) returned(k holdKey) {
 	e.mu.Lock()
-	defer e.mu.Unlock()
-	if e.returning[g]--; e.returning[g] == 0 {
-		delete(e.returning, g)
+	r := e.returning[k]
+	if r.n--; r.n > 0 {
+		e.mu.Unlock()
+		return
+	}
+	delete(e.returning, k)
+	e.mu.Unlock()
+	for _, start := range r.queue {
+		start()
 	}
 }
 
@@ -84,9 +115,10 @@ func (e *Engine) onceOnly(key string, err error) error {
 	return err
 }
 
-func (e *Engine) releaseOnce(ctx context.Context, key, owner string, fence int64) error {
-	_, err := e.own.run(ctx, e.scripts.release, []string{key, channelOf(key), queueOf(key)},
-		[]string{owner, "0", itoa(fence), e.opts.Publish})
+// takeOff gives back so many holds of a grant, fence 0: of any.
+func (e *Engine) takeOff(ctx context.Context, g grantOf, holds int64) error {
+	_, err := e.own.run(ctx, e.scripts.grace, []string{g.key, channelOf(g.key), queueOf(g.key)},
+		[]string{g.owner, itoa(g.fence), "0", e.opts.Publish, itoa(holds)})
 	return err
 }
 

@@ -82,10 +82,10 @@ type Engine struct {
 	holds   map[holdKey]*hold
 	// remainders are parts in holds that have no session here any more.
 	remainders map[holdKey]*remainder
-	// returning counts holds in Redis that nobody here has been told of and that are being given back.
-	returning map[grantOf]int64
-	// forcedOff is, by lock, a grant that FORCEUNLOCK has ended before its answer arrived here.
-	forcedOff map[string]int64
+	// returning is whose holds are being given back.
+	returning map[holdKey]*returns
+	// forcedOff is the grants that FORCEUNLOCK has ended of late: their answers may not have arrived here yet.
+	forcedOff map[forcedGrant]struct{}
 	rooms     map[string]*room
 	draining  bool
 	started   bool
@@ -134,8 +134,8 @@ func New(opts Options) (*Engine, error) {
 		clients:    make(map[uint64]*client),
 		holds:      make(map[holdKey]*hold),
 		remainders: make(map[holdKey]*remainder),
-		returning:  make(map[grantOf]int64),
-		forcedOff:  make(map[string]int64),
+		returning:  make(map[holdKey]*returns),
+		forcedOff:  make(map[forcedGrant]struct{}),
 		rooms:      make(map[string]*room),
 	}
 	e.life, e.end = context.WithCancel(context.Background())

@@ -17,6 +17,10 @@ func (e *Engine) startExtend(s Session, cmd Command) {
 		owner = c.owner
 	}
 	k := holdKey{cmd.Key, owner}
+	if e.deferLocked(s, cmd, k) {
+		e.mu.Unlock()
+		return
+	}
 	h := e.holds[k]
 	if e.knowsLossLocked(c, k) {
 		e.mu.Unlock()
@@ -54,11 +58,11 @@ func (e *Engine) extended(
 	c *client, h *hold, k holdKey, lease time.Duration, sentAt time.Time, a answer, err error,
 ) (out []byte) {
 	var told *loss
-	var rest *hold // lost by our clock meanwhile, though Redis has extended it
 	e.mu.Lock()
-	asked := h
+	asked, lost := h, false
 	if h != nil {
 		h.extending--
+		lost = h.lost
 		if e.holds[k] != h {
 			h = nil
 		}
@@ -67,12 +71,13 @@ func (e *Engine) extended(
 	case err != nil:
 		if h != nil {
 			h.lease.Continue()
+		} else if lost {
+			e.restLocked(c, asked, asked.count)
 		}
 		out = appendFailure(nil, err)
 	case a[0] == 1:
-		if h != nil && h.fence == a.at(1) {
+		if h != nil && h.fence == a.at(1) && h.counted(a.at(2), sentAt) {
 			h.ttl = lease
-			h.counted(a.at(2), sentAt)
 			h.promiseLocked(sentAt)
 			if !h.lease.Resume(sentAt, h.entry()) {
 				h.lease = e.dog.Track(h.entry(), sentAt)
@@ -83,11 +88,10 @@ func (e *Engine) extended(
 		if out = redcon.AppendInt(nil, 1); h != nil {
 			delete(c.lost, k)
 		} else {
-			// Lost while the command was on its way: nobody watches the lease.
-			if asked != nil && asked.fence == a.at(1) && c.lost[k] == asked.fence {
-				rest = asked
+			if lost && asked.fence == a.at(1) { // nobody watches the lease
+				e.restLocked(c, asked, a.at(2))
 			}
-			out = e.tellLostLocked(c, k, out)
+			out = e.tellLostLocked(c, k, lost, out)
 		}
 	case h != nil && !h.givenUp():
 		told = e.loseLocked(h, watchdog.ReasonGone, c)
@@ -96,13 +100,10 @@ func (e *Engine) extended(
 		e.dropLocked(h)
 		out = notHeld()
 	default:
-		out = e.tellLostLocked(c, k, notHeld())
+		out = e.tellLostLocked(c, k, lost, notHeld())
 	}
 	e.mu.Unlock()
 	e.tell(told)
-	if rest != nil {
-		e.applyGrace(rest, 0)
-	}
 	return out
 }
 
@@ -135,15 +136,14 @@ func (e *Engine) forced(key string, fence int64) {
 			told = append(told, e.loseLocked(h, ReasonForced, nil))
 		}
 	}
-	if len(told) == 0 && fence != 0 {
-		// It may be on its way to somebody here.
-		e.forcedOff[key] = fence
+	if fence != 0 {
+		// It, or more of it, may be on its way to somebody here.
+		g := forcedGrant{key, fence}
+		e.forcedOff[g] = struct{}{}
 		time.AfterFunc(answerLimit, func() {
 			e.mu.Lock()
 			defer e.mu.Unlock()
-			if e.forcedOff[key] == fence {
-				delete(e.forcedOff, key)
-			}
+			delete(e.forcedOff, g)
 		})
 	}
 	e.kickLocked(key)
@@ -153,12 +153,17 @@ func (e *Engine) forced(key string, fence int64) {
 	}
 }
 
+// forcedGrant names a grant that FORCEUNLOCK has ended; it does not say whose it was.
+type forcedGrant struct {
+	key   string
+	fence int64
+}
+
 // forcedOffLocked ends a hold whose grant was ended by FORCEUNLOCK before it was known here.
 func (e *Engine) forcedOffLocked(g grantOf) *loss {
 	h := e.holds[g.holdKey]
-	if h == nil || h.fence != g.fence || e.forcedOff[g.key] != g.fence {
+	if _, forced := e.forcedOff[forcedGrant{g.key, g.fence}]; h == nil || h.fence != g.fence || !forced {
 		return nil
 	}
-	delete(e.forcedOff, g.key)
 	return e.loseLocked(h, ReasonForced, nil)
 }

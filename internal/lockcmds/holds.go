@@ -30,19 +30,21 @@ type hold struct {
 	releasing int64 // on their way
 	doubts    int64 // sent, and not answered
 
-	extending int // EXTENDLOCKs on their way
+	extending int  // EXTENDLOCKs on their way
+	lost      bool // it ended as a loss
 }
 
 // givenUp reports whether the hold may have ended by the releases of those who held it: they need not be told.
 func (h *hold) givenUp() bool { return h.releasing+h.doubts >= h.count }
 
 // counted notes how many holds there are, as Redis answered a command sent at that instant. Several sessions of one owner
-// may hear the answers in another order.
-func (h *hold) counted(n int64, sentAt time.Time) {
+// may hear the answers in another order; an older one says nothing about the lease either.
+func (h *hold) counted(n int64, sentAt time.Time) (news bool) {
 	if sentAt.Before(h.countedAt) {
-		return
+		return false
 	}
 	h.count, h.countedAt, h.doubts = n, sentAt, 0
+	return true
 }
 
 // chain is the hand-overs by which a hold came about, since the lock was last free for everybody.
@@ -69,8 +71,8 @@ type client struct {
 	lost map[holdKey]int64
 }
 
-// reenters reports whether an acquire that is to deepen the hold is on its way.
-func (c *client) reenters(h *hold) bool { return c.ask != nil && c.ask.paused == h }
+// asks reports whether an acquire of the session for that hold is on its way.
+func (c *client) asks(k holdKey) bool { return c.ask != nil && holdKey{c.ask.key, c.ask.owner} == k }
 
 // maxLost bounds what one session can make the proxy remember: a client that takes leases and never gives them back
 // is told of the latest ones only.

@@ -30,15 +30,28 @@ func (e *Engine) onLost(l *watchdog.Lease, reason watchdog.Reason) {
 		return
 	}
 	private := len(h.holders) == 1 && h.owner == h.holders[0].c.owner
-	busy := h.releasing > 0 || h.extending > 0 || private && h.holders[0].c.reenters(h)
+	if private && h.extending == 0 && reason != watchdog.ReasonGone {
+		// Our clock, not Redis, says that the lease is over. The holder is told, so nobody needs what may be left of it.
+		e.restLocked(h.holders[0].c, h, h.count)
+	}
 	told := e.loseLocked(h, reason, nil)
 	e.kickLocked(entry.Key)
 	e.mu.Unlock()
 	e.tell(told)
-	if private && !busy && reason != watchdog.ReasonGone {
-		// Our clock, not Redis, says that the lease is over. The holder is told, so nobody needs what may be left of it. A
-		// command of its own that is on its way settles that when it is answered.
-		e.applyGrace(h, 0)
+}
+
+// restLocked gives back what Redis may have left of a hold that was lost by our clock: so many holds of the session's own owner, of an
+// explicit one not more than our part. What is on its way settles its part when it is answered: releases, and an acquire
+// everything, because the hold goes on with it.
+func (e *Engine) restLocked(c *client, h *hold, left int64) {
+	if h.owner == c.owner {
+		left -= h.releasing
+	} else { // less those that are being released already
+		left = min(left, h.own)
+		h.own = 0
+	}
+	if left > 0 && !c.asks(h.holdKey) {
+		e.giveBackLocked(grantOf{h.holdKey, h.fence}, left, false)
 	}
 }
 
@@ -53,21 +66,20 @@ type loss struct {
 // loseLocked ends a hold that is no longer ours and returns whom to tell. The session that learns it by its own reply
 // is left out.
 func (e *Engine) loseLocked(h *hold, reason watchdog.Reason, except *client) *loss {
+	h.lost = true
+	if h.givenUp() && reason != ReasonForced {
+		e.dropLocked(h)
+		return nil // the answers to the releases say whether they came in time
+	}
 	told := &loss{key: h.key, fence: h.fence, reason: reason}
-	quiet := h.givenUp() && reason != ReasonForced
 	for _, o := range h.holders {
 		if o.c == except {
 			continue
 		}
-		if !quiet || h.releasing > 0 { // the answer to its release decides what it is told
-			o.c.rememberLocked(h.holdKey, h.fence)
-		}
+		o.c.rememberLocked(h.holdKey, h.fence)
 		told.to = append(told.to, o.c)
 	}
 	e.dropLocked(h)
-	if quiet {
-		return nil
-	}
 	return told
 }
 

@@ -284,38 +284,37 @@ func TestReleaseOfASharedOwnerIsNotLost(t *testing.T) {
 	equal(t, "losses", p.losses.Load(), int64(0))
 }
 
-func TestGrantsOnTheirWayBackAreNotCountedAgain(t *testing.T) {
+func TestCommandsWaitForWhatIsBeingGivenBack(t *testing.T) {
 	srv := redistest.Start(t)
-	p := startProxy(t, srv, nil)
-	a, b := p.session(3), p.session(2)
-	fence := a.fence("LOCK k")
-	g := grantOf{holdKey{"k", p.ownerOf(a)}, fence}
-	surplus := func() { // an acquire that nobody was told of, and its return that has not been done yet
-		srv.Do(t, "HINCRBY", "k", g.owner, 1)
+	p := startProxy(t, srv, func(o *Options) { o.Lease = time.Minute })
+	a, b := p.session(2), p.session(2)
+	k := holdKey{"k", p.ownerOf(a)}
+	returning := func() {
 		p.e.mu.Lock()
-		p.e.returning[g]++
-		p.e.mu.Unlock()
+		defer p.e.mu.Unlock()
+		p.e.returning[k] = &returns{n: 1}
 	}
-	returned := func() {
-		if err := p.e.releaseOnce(t.Context(), g.key, g.owner, g.fence); err != nil {
-			t.Fatal(err)
+	for _, step := range []struct{ cmd, reply string }{
+		{"LOCK k", ":"}, {"LOCK k", ":"}, {"EXTENDLOCK k PX 60000", ":1"}, {"UNLOCK k", ":0"}, {"UNLOCK k", ":1"},
+	} {
+		returning()
+		sent := a.lane.answered.Load()
+		a.send(step.cmd)
+		a.quiet(10 * time.Millisecond)
+		equal(t, "scripts before it may", a.lane.answered.Load(), sent)
+		b.want("UNLOCK k", notHeldReply) // others need not wait
+		p.e.returned(k)
+		if got := a.reply(); !strings.HasPrefix(got, step.reply) {
+			t.Errorf("%s: %s", step.cmd, got)
 		}
-		p.e.returned(g)
 	}
-	surplus()
-	equal(t, "re-entry", a.fence("LOCK k"), fence)
-	returned()
-	p.cleanedUp()
-	equal(t, "holds", p.holds("k", g.owner), "2")
-	a.want("UNLOCK k", ":0")
-	surplus()
-	a.want("UNLOCK k", ":1")
-	returned()
+	a.fence("LOCK k")
+	returning()
+	a.send("UNLOCK k")
+	a.hangUp()
+	p.e.returned(k) // the client has asked for it
+	p.eventuallyHeld("k", k.owner, "")
 	b.fence("LOCK k")
-	equal(t, "losses", p.losses.Load(), int64(0))
-	if len(p.e.returning) != 0 {
-		t.Errorf("%d returns are left", len(p.e.returning))
-	}
 }
 
 func TestCleanUpInDoubtIsRepeatedOnlyForAnOwnerThatIsOver(t *testing.T) {
@@ -397,4 +396,145 @@ func TestHoldsAreCountedInTheOrderOfAsking(t *testing.T) {
 	if list := a.do("LOCKLIST"); !strings.Contains(list, "holds :1 ") {
 		t.Error(list)
 	}
+}
+
+func TestExtensionAndReentryThatAreAnsweredAfterTheDeadline(t *testing.T) {
+	srv := redistest.Start(t)
+	p := startProxy(t, srv, nil)
+	a, b := p.session(3), p.session(2)
+	fence := itoa(a.fence("LOCK k PX 1000"))
+	answer := a.lane.holdBack()
+	a.send("EXTENDLOCK k PX 60000")
+	a.send("LOCK k PX 60000")
+	equal(t, "push", a.push(), ">[lock-lost k :"+fence+" expired]")
+	answer()
+	equal(t, "extend", a.reply(), lostLeaseReply)
+	equal(t, "re-entry", a.reply(), ":"+fence)
+	p.eventuallyHeld("k", p.ownerOf(a), "1")
+	b.want("TRYLOCK k", "(nil)")
+	a.want("UNLOCK k", ":1")
+}
+
+func TestExtensionsAfterTheDeadlineLeaveWhatTheOwnerHoldsElsewhere(t *testing.T) {
+	srv := redistest.Start(t)
+	p, q := startProxy(t, srv, nil), startProxy(t, srv, func(o *Options) { o.Lease = time.Minute })
+	a, b, elsewhere := p.session(3), p.session(3), q.session(3)
+	a.fence("LOCK k OWNER me PX 1000")
+	b.fence("LOCK k OWNER me PX 1000")
+	elsewhere.fence("LOCK k OWNER me PX 60000")
+	first, second := a.lane.holdBack(), b.lane.holdBack()
+	a.send("EXTENDLOCK k OWNER me PX 60000")
+	b.send("EXTENDLOCK k OWNER me PX 60000")
+	a.push()
+	b.push()
+	first()
+	second()
+	equal(t, "extend", a.reply(), lostLeaseReply)
+	equal(t, "extend", b.reply(), lostLeaseReply)
+	p.eventuallyHeld("k", "me", "1")
+	p.cleanedUp()
+	elsewhere.want("UNLOCK k OWNER me", ":1")
+}
+
+func TestExtensionInDoubtAfterTheDeadlineLeavesNothing(t *testing.T) {
+	srv := redistest.Start(t)
+	p := startProxy(t, srv, nil)
+	a := p.session(3)
+	a.fence("LOCK k PX 1000")
+	a.lane.failing(ErrInDoubt)
+	answer := a.lane.holdBack()
+	a.send("EXTENDLOCK k PX 3600000")
+	a.push()
+	answer()
+	equal(t, "extend", a.reply(), inDoubtReply)
+	p.eventuallyHeld("k", p.ownerOf(a), "")
+}
+
+func TestForceUnlockIsFasterThanTheReentryItEnds(t *testing.T) {
+	srv := redistest.Start(t)
+	p := startProxy(t, srv, nil)
+	a, b, c := p.session(3), p.session(2), p.session(2)
+	fence := itoa(a.fence("LOCK k PX 60000"))
+	answer := a.lane.holdBack()
+	a.send("LOCK k PX 60000")
+	a.executed(2)
+	c.want("FORCEUNLOCK k", ":1")
+	equal(t, "push", a.push(), ">[lock-lost k :"+fence+" forced]")
+	answer()
+	equal(t, "re-entry", a.reply(), ":"+fence)
+	equal(t, "push", a.push(), ">[lock-lost k :"+fence+" forced]")
+	b.fence("LOCK k")
+	equal(t, "holds", p.e.Holds(), 1)
+}
+
+func TestLossDuringAReleaseIsNotRememberedForOthers(t *testing.T) {
+	srv := redistest.Start(t)
+	p, q := startProxy(t, srv, nil), startProxy(t, srv, nil)
+	a, b, holder, elsewhere := p.session(2), p.session(2), p.session(2), q.session(2)
+	holder.fence("LOCK k OWNER me")
+	answer := a.lane.holdBack()
+	a.send("UNLOCK k OWNER me")
+	a.executed(1)
+	b.fence("LOCK k OWNER me") // proves the first grant to be over
+	b.want("UNLOCK k OWNER me", ":1")
+	answer()
+	equal(t, "unlock", a.reply(), ":1")
+	elsewhere.fence("LOCK k OWNER me")
+	holder.want("UNLOCK k OWNER me", ":1")
+}
+
+func TestReleasesOfAllHoldsAreAnsweredAfterTheDeadline(t *testing.T) {
+	srv := redistest.Start(t)
+	p := startProxy(t, srv, nil)
+	a := p.session(3)
+	a.fence("LOCK k PX 1000")
+	a.fence("LOCK k PX 1000")
+	answer := a.lane.holdBack()
+	a.send("UNLOCK k")
+	a.send("UNLOCK k")
+	redistest.Eventually(t, patience, "the deadline", func() bool { return p.e.Holds() == 0 })
+	answer()
+	equal(t, "first", a.reply(), ":0")
+	equal(t, "second", a.reply(), ":1")
+	equal(t, "losses", p.losses.Load(), int64(0))
+}
+
+func TestOlderAnswerDoesNotProlongALease(t *testing.T) {
+	srv := redistest.Start(t)
+	p := startProxy(t, srv, nil)
+	a, b := p.session(3), p.session(3)
+	fence := itoa(a.fence("LOCK k OWNER me PX 60000"))
+	answer := b.lane.holdBack()
+	b.send("EXTENDLOCK k OWNER me PX 60000")
+	b.executed(1)
+	a.fence("LOCK k OWNER me PX 1000")
+	answer()
+	equal(t, "extend", b.reply(), ":1")
+	equal(t, "push", a.push(), ">[lock-lost k :"+fence+" expired]")
+}
+
+func TestSameOwnerIsLetInBeforeAMessageIsHeeded(t *testing.T) {
+	srv := redistest.Start(t)
+	p := startProxy(t, srv, func(o *Options) { o.Lease = time.Minute })
+	holder, first, stranger, second := p.session(2), p.session(2), p.session(2), p.session(2)
+	holder.fence("LOCK k")
+	for i, line := range []string{"LOCK k OWNER me", "LOCK k", "LOCK k OWNER me"} {
+		w := []*session{first, stranger, second}[i]
+		w.send(line)
+		w.awaitWaiting()
+	}
+	redistest.Eventually(t, patience, "the deciding attempt", func() bool { return p.attempts.Load() >= 1 && p.settled("k") })
+	answer := holder.lane.holdBack()
+	holder.send("UNLOCK k") // hands over to the first
+	holder.executed(2)
+	p.e.mu.Lock()
+	p.e.rooms["k"].plain.first.again = true // as if a message had come
+	p.e.mu.Unlock()
+	answer()
+	equal(t, "unlock", holder.reply(), ":1")
+	fenceIn(t, first.reply())
+	fenceIn(t, second.reply())
+	first.want("UNLOCK k OWNER me", ":0")
+	second.want("UNLOCK k OWNER me", ":1")
+	fenceIn(t, stranger.reply())
 }

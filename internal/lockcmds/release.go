@@ -36,6 +36,10 @@ func (e *Engine) startRelease(s Session, cmd Command) {
 		g.owner = g.c.owner
 	}
 	k := holdKey{cmd.Key, g.owner}
+	if e.deferLocked(s, cmd, k) {
+		e.mu.Unlock()
+		return
+	}
 	g.h = e.holds[k]
 	if e.knowsLossLocked(g.c, k) {
 		e.mu.Unlock()
@@ -118,13 +122,13 @@ func (e *Engine) nextLocked(h *hold) *waiter {
 func (e *Engine) released(g *giving, reply resp.Value, err error) []byte {
 	a, err := answerOf(reply, err)
 	var told *loss
-	var rest *hold // lost by our clock meanwhile, though Redis has some of it left
 	var after func()
 	e.mu.Lock()
 	h := g.h
 	if h != nil {
 		h.releasing--
 	}
+	lost := h != nil && h.lost
 	if h != nil && e.holds[h.holdKey] != h {
 		h = nil // lost or dropped meanwhile
 	}
@@ -147,6 +151,8 @@ func (e *Engine) released(g *giving, reply resp.Value, err error) []byte {
 				h.doubts++
 			}
 			h.lease.Continue()
+		} else if lost {
+			e.restLocked(g.c, g.h, g.h.count)
 		}
 		out = appendFailure(nil, err)
 	case a[0] == 1 || a[0] == 2:
@@ -161,22 +167,13 @@ func (e *Engine) released(g *giving, reply resp.Value, err error) []byte {
 		}
 		delete(g.c.lost, k)
 		out = redcon.AppendInt(nil, 1)
-	case a[0] == 0 && a.at(1) <= e.returning[grantOf{k, a.at(2)}]:
-		// What is left is being given back for somebody who was never told that he has it.
-		if h != nil && h.fence == a.at(2) {
-			e.dropLocked(h)
-		} else if h != nil {
-			h.lease.Continue()
-		}
+	case a[0] == 0 && lost && g.h.fence == a.at(2) && g.h.releasing < a.at(1):
+		e.restLocked(g.c, g.h, a.at(1)) // Redis judges later than our clock
 		delete(g.c.lost, k)
-		out = redcon.AppendInt(nil, 1)
-	case a[0] == 0 && g.h != nil && g.h.fence == a.at(2) && g.c.lost[k] == a.at(2):
-		rest = g.h
-		out = e.tellLostLocked(g.c, k, nil)
+		out = lostLease()
 	case a[0] == 0:
 		if h != nil && h.fence == a.at(2) {
-			h.counted(a.at(1), g.sentAt)
-			if h.fixed {
+			if !h.counted(a.at(1), g.sentAt) || h.fixed {
 				h.lease.Continue()
 			} else if !h.lease.Resume(g.sentAt, h.entry()) {
 				h.lease = e.dog.Track(h.entry(), g.sentAt)
@@ -199,14 +196,11 @@ func (e *Engine) released(g *giving, reply resp.Value, err error) []byte {
 			if h != nil {
 				h.lease.Continue()
 			}
-			out = e.tellLostLocked(g.c, k, notHeld())
+			out = e.tellLostLocked(g.c, k, lost, notHeld())
 		}
 	}
 	e.mu.Unlock()
 	e.tell(told)
-	if rest != nil {
-		e.applyGrace(rest, 0)
-	}
 	if orphaned {
 		e.giveBack(grantOf{k, g.spent}, 1, g.owner == g.c.owner)
 	}
@@ -228,9 +222,10 @@ func (e *Engine) knowsLossLocked(c *client, k holdKey) bool {
 	return true
 }
 
-// tellLostLocked replaces the reply if the session has lost this lock and was not told by a reply yet.
-func (e *Engine) tellLostLocked(c *client, k holdKey, reply []byte) []byte {
-	if _, lost := c.lost[k]; lost {
+// tellLostLocked replaces the reply if the lock was lost while the command was on its way, or the session has lost it before and
+// was not told by a reply yet.
+func (e *Engine) tellLostLocked(c *client, k holdKey, lost bool, reply []byte) []byte {
+	if _, before := c.lost[k]; before || lost {
 		delete(c.lost, k)
 		return lostLease()
 	}

@@ -57,6 +57,7 @@ type room struct {
 	fair  queue // each has its place in Redis, and is woken by name
 
 	topic  *topic      // the base channel: released
+	denied error       // why Redis does not let us listen to it; nil: it does
 	trying *waiter     // of plain: with an attempt on its way, or next in a hand-over
 	timer  *time.Timer // the end of the holder's lease, or the pause after an error
 	pause  time.Duration
@@ -121,6 +122,13 @@ func (e *Engine) await(w *waiter, a answer) []byte {
 		e.mu.Unlock()
 		e.leave(w, nil)
 		return nil
+	}
+	if r := e.rooms[w.key]; r != nil && r.denied != nil {
+		denied := r.denied
+		e.finishLocked(w)
+		e.mu.Unlock()
+		e.leave(w, nil)
+		return appendFailure(nil, denied)
 	}
 	if full := e.fullLocked(w.key); full != "" {
 		e.finishLocked(w)
@@ -288,12 +296,20 @@ func (e *Engine) onRefused(t *topic, refusal redisError) {
 	var refused []*waiter
 	e.mu.Lock()
 	if r := e.rooms[t.key]; r != nil {
+		if t == r.topic {
+			r.denied = refusal
+		}
 		for _, w := range r.waiters() {
-			if t == r.topic || t == w.topic {
-				e.exitLocked(w)
-				e.finishLocked(w)
-				refused = append(refused, w)
+			if t != r.topic && t != w.topic {
+				continue
 			}
+			if w.state == stateTrying {
+				w.denied = refusal
+				continue
+			}
+			e.exitLocked(w)
+			e.finishLocked(w)
+			refused = append(refused, w)
 		}
 	}
 	e.mu.Unlock()

@@ -237,8 +237,6 @@ func (s *stream) end(err error, next state) {
 	s.state, s.mode, s.asleep = connecting, counted, true
 	s.out, s.queue, s.flight = nil, nil, nil
 	s.notes.forget()
-	empty := s.empty
-	s.empty = nil
 	s.mu.Unlock()
 
 	s.claimed, s.head, s.frame, s.mid, s.inPush = nil, 0, nil, false, false
@@ -247,7 +245,8 @@ func (s *stream) end(err error, next state) {
 		sp.to.Lost(sp.n, true)
 		sp.to.Flush()
 	}
-	for more := true; more; unsent, more = s.settle(next) {
+	var empty func()
+	for more := true; more; unsent, empty, more = s.settle(next) {
 		for _, sp := range unsent {
 			sp.to.Lost(sp.n, false)
 			sp.to.Flush()
@@ -262,19 +261,20 @@ func (s *stream) end(err error, next state) {
 }
 
 // settle enters the state that follows the end, unless it is down and requests have been accepted meanwhile: then it returns
-// them, to be told first.
-func (s *stream) settle(next state) (unsent []span, more bool) {
+// them, to be told first. At last it returns who waits for everything to have been taken.
+func (s *stream) settle(next state) (unsent []span, empty func(), more bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if next == down {
 		unsent = s.queue
 		s.out, s.queue = nil, nil
 		if len(unsent) > 0 {
-			return unsent, true
+			return unsent, nil, true
 		}
 	}
 	s.state = next
-	return nil, false
+	empty, s.empty = s.empty, nil
+	return nil, empty, false
 }
 
 // refuse turns a stream that is still connecting into one that is down.
