@@ -52,7 +52,7 @@ func TestRedissonHashIsWhatOthersSee(t *testing.T) {
 
 func TestWaiterIsWokenByReleaseHereAndElsewhere(t *testing.T) {
 	srv := redistest.Start(t)
-	minute := func(o *Options) { o.Lease = time.Minute }
+	minute := func(o *Options) { o.Lease, o.DeadHead = time.Minute, time.Minute }
 	p, q := startProxy(t, srv, minute), startProxy(t, srv, minute)
 	a := p.session(2)
 	for _, verb := range []string{"LOCK", "FAIRLOCK"} {
@@ -533,10 +533,11 @@ func TestWrongTypeIsRedissOwnError(t *testing.T) {
 
 func TestWaitersSurviveALostSubscription(t *testing.T) {
 	srv := redistest.Start(t)
-	p, q := startProxy(t, srv, nil), startProxy(t, srv, nil)
+	minute := func(o *Options) { o.Lease, o.DeadHead = time.Minute, time.Minute }
+	p, q := startProxy(t, srv, minute), startProxy(t, srv, minute)
 	for _, verb := range []string{"LOCK", "FAIRLOCK"} {
 		a, b := p.session(2), q.session(2)
-		a.fence("LOCK k PX 60000")
+		a.fence("LOCK k")
 		b.send(verb + " k")
 		b.quiet(100 * time.Millisecond)
 		srv.Do(t, "CLIENT", "KILL", "TYPE", "pubsub")

@@ -182,7 +182,7 @@ func TestRedissonOwnerTakesOverItsHoldThroughUs(t *testing.T) {
 
 func TestFairQueueIsSharedWithRedisson(t *testing.T) {
 	srv := redistest.Start(t)
-	p := startProxy(t, srv, nil)
+	p := startProxy(t, srv, func(o *Options) { o.DeadHead = time.Minute })
 	a, b := p.session(2), p.session(2)
 	j, k := newRedisson(t, srv, 1, "k"), newRedisson(t, srv, 2, "k")
 	if got := j.fair(); got != nil {

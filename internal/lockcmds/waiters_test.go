@@ -40,7 +40,8 @@ func TestQueueRemovesFromAnywhere(t *testing.T) {
 
 func TestReleaseBetweenAttemptAndSubscriptionIsNotLost(t *testing.T) {
 	srv := redistest.Start(t)
-	p, q := startProxy(t, srv, func(o *Options) { o.Lease = time.Minute }), startProxy(t, srv, nil)
+	minute := func(o *Options) { o.Lease, o.DeadHead = time.Minute, time.Minute }
+	p, q := startProxy(t, srv, minute), startProxy(t, srv, minute)
 	for _, verb := range []string{"LOCK", "FAIRLOCK"} {
 		a, b := p.session(2), q.session(2)
 		a.fence("LOCK k")

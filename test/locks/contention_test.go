@@ -31,12 +31,12 @@ func TestNoWakeUpIsLost(t *testing.T) {
 				c := dial(t, p[i%2].addr, 2)
 				done.Go(func() {
 					for range rounds {
-						v, err := c.conn.do(patience, verb, "a")
+						v, err := c.conn.do(atOnce, verb, "a")
 						if _, ok := v.(int64); !ok || err != nil {
 							t.Errorf("%s: %v %v", verb, v, err)
 							return
 						}
-						if v, err := c.conn.do(patience, "UNLOCK", "a"); v != int64(1) || err != nil {
+						if v, err := c.conn.do(atOnce, "UNLOCK", "a"); v != int64(1) || err != nil {
 							t.Errorf("UNLOCK: %v %v", v, err)
 							return
 						}
