@@ -134,6 +134,7 @@ var leftOut = []string{
 	"info", "role", "slowlog", "latency", "memory", "command", "dump", "xinfo", "xpending", "xautoclaim", "pfdebug", "pfselftest", "post", "host:",
 	"acl|genpass", "acl|log", "acl|setuser", "acl|deluser", "acl|load", "acl|save", "acl|list", "config|set", "config|rewrite", "config|resetstat", "config|get",
 	"object|idletime", "object|freq", "script|debug", "script|kill", "function|kill", "function|stats", "cluster|reset", "cluster|meet",
+	"pubsub|channels", "pubsub|shardchannels", // in the order of a table that remembers earlier rounds
 	"client|id", "client|list", "client|info", "client|kill", "client|pause", "client|unpause", "client|unblock", "client|caching", "client|help",
 }
 
@@ -192,7 +193,7 @@ GEOADD K 13.3 38.1 V 15.0 37.5 F|GEOPOS K V F|GEODIST K V F km|GEOSEARCH K FROML
 DEL K|EXISTS K K|TYPE K|RENAME K K|COPY K K REPLACE|OBJECT ENCODING K|EXPIRE K 100000|PERSIST K|KEYS *|SCAN 0|DBSIZE|SORT K ALPHA|TOUCH K|UNLINK K|MOVE K 1|SWAPDB 0 1|FLUSHDB|RESTORE K 0 V
 MULTI|EXEC|DISCARD|WATCH K|UNWATCH|MULTI|EXEC|SELECT 1|SELECT 0|SELECT 77|HELLO 2|HELLO 3|HELLO|HELLO 3 SETNAME n|HELLO 9|RESET|AUTH x|AUTH default x|PING|PING V|ECHO V|ACL WHOAMI
 CLIENT SETNAME n|CLIENT GETNAME|CLIENT REPLY ON|CLIENT REPLY OFF|CLIENT REPLY SKIP|CLIENT NO-EVICT on|CLIENT GETREDIR|CLIENT TRACKINGINFO|CLIENT TRACKING ON|CLIENT TRACKING OFF|CLIENT TRACKING ON NOLOOP
-SUBSCRIBE F V|UNSUBSCRIBE|UNSUBSCRIBE F|PSUBSCRIBE F*|PUNSUBSCRIBE|SSUBSCRIBE F|SUNSUBSCRIBE|PUBLISH F V|SPUBLISH F V|PUBSUB NUMSUB F|PUBSUB CHANNELS
+SUBSCRIBE F V|UNSUBSCRIBE|UNSUBSCRIBE F|PSUBSCRIBE F*|PUNSUBSCRIBE|SSUBSCRIBE F|SUNSUBSCRIBE|PUBLISH F V|SPUBLISH F V|PUBSUB NUMSUB F
 BLPOP K K 0.001|BRPOP K 0.001|BLMOVE K K LEFT RIGHT 0.001|BLMPOP 0.001 1 K LEFT|BRPOPLPUSH K K 0.001|BZPOPMIN K 0.001|BZMPOP 0.001 1 K MAX|XREAD BLOCK 1 STREAMS K $|WAIT 0 1|WAIT 1 1
 NOSUCH|GET|GET K K|SET K V BAD|LPUSH K|CLIENT|CLIENT NOSUCH|XGROUP NOSUCH|COMMANDX V V|SUBSCRIBE|CLIENT REPLY BAD|MULTI V|EXEC V`, "|")
 )
