@@ -65,9 +65,10 @@ type grant struct {
 	sentAt       time.Time
 }
 
-func (e *Engine) startAcquire(s Session, cmd Command) {
+// startAcquire starts an acquire that was asked for at that moment. Session locked.
+func (e *Engine) startAcquire(s Session, cmd Command, began time.Time) {
 	w := &waiter{
-		verb: cmd.Verb, key: cmd.Key, owner: cmd.Owner, explicit: cmd.Owner != "", wait: cmd.Wait, began: time.Now(),
+		verb: cmd.Verb, key: cmd.Key, owner: cmd.Owner, explicit: cmd.Owner != "", wait: cmd.Wait, began: began,
 		lease: cmd.Lease, fixed: cmd.Lease > 0, maxHold: cmd.MaxHold, grace: cmd.Grace,
 	}
 	if !w.fixed {
@@ -89,7 +90,7 @@ func (e *Engine) startAcquire(s Session, cmd Command) {
 		w.owner = w.c.owner
 	}
 	k := holdKey{w.key, w.owner}
-	if e.deferLocked(s, cmd, k) {
+	if e.deferLocked(s, k, func() { e.startAcquire(s, cmd, began) }, nil) {
 		e.mu.Unlock()
 		return
 	}
@@ -232,7 +233,7 @@ func (e *Engine) granted(w *waiter, g grant) []byte {
 	e.mu.Lock()
 	if w.c.ended {
 		e.finishLocked(w)
-		e.giveBackLocked(w.grantOf(g), 1, !w.explicit)
+		e.giveBackLocked(w.grantOf(g), 1, !w.explicit, e.opts.Lease)
 		e.mu.Unlock()
 		return nil
 	}
@@ -240,7 +241,7 @@ func (e *Engine) granted(w *waiter, g grant) []byte {
 		again := w.wait != 0 && !w.fixed
 		if !again {
 			e.finishLocked(w)
-			e.giveBackLocked(w.grantOf(g), 1, false)
+			e.giveBackLocked(w.grantOf(g), 1, false, e.opts.Lease)
 		}
 		e.mu.Unlock()
 		e.log.Warn("a grant came too late to be used", logKey(w.key))
@@ -282,7 +283,7 @@ func (e *Engine) holdLocked(w *waiter, g grant, info ClientInfo) (told *loss) {
 	if extra := g.count - h.count - 1; extra > 0 && !w.explicit {
 		// Only this session acts for its own owner: Redis counts an acquire whose answer was lost.
 		g.count -= extra
-		e.giveBackLocked(w.grantOf(g), extra, false)
+		e.giveBackLocked(w.grantOf(g), extra, false, e.opts.Lease)
 	}
 	h.own += e.takeLocked(k, g.fence) + 1
 	h.explicit = h.explicit || w.explicit

@@ -201,7 +201,7 @@ func (e *Engine) abandonLocked(w *waiter) {
 func (e *Engine) giveUpLocked(w *waiter) {
 	k := holdKey{w.key, w.owner}
 	if w.doubt && !w.explicit && e.holds[k] == nil {
-		e.giveBackLocked(w.grantOf(grant{}), 1, true)
+		e.giveBackLocked(w.grantOf(grant{}), 1, true, e.opts.Lease)
 	}
 }
 

@@ -45,63 +45,84 @@ type grantOf struct {
 	fence int64
 }
 
-// giveBack releases holds that no client was told of, or that it gave back while it hung up. It does not block. over says that
-// they are of the own owner of a session that has ended, so nobody can have acquired for it since: only then may a release
-// be repeated that may have been done.
-func (e *Engine) giveBack(g grantOf, holds int64, over bool) {
+// giveBack releases holds that no client was told of, or that it gave back while it hung up. It does not block. again says that
+// nobody relies on that grant any more, so a release may be repeated that may have been done.
+func (e *Engine) giveBack(g grantOf, holds int64, again bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.giveBackLocked(g, holds, over)
+	e.giveBackLocked(g, holds, again, e.opts.Lease)
 }
 
-func (e *Engine) giveBackLocked(g grantOf, holds int64, over bool) {
+// giveBackLocked is giveBack, tried for as long as limit.
+func (e *Engine) giveBackLocked(g grantOf, holds int64, again bool, limit time.Duration) {
 	r := e.returning[g.holdKey]
 	if r == nil {
 		r = &returns{}
 		e.returning[g.holdKey] = r
 	}
 	r.n++
-	e.persist("give a lock back", g.key, e.opts.Lease, func() { e.returned(g.holdKey) }, func(ctx context.Context) error {
+	late := time.AfterFunc(deferLimit, func() { e.startDeferred(g.holdKey, r) })
+	done := func() {
+		late.Stop()
+		e.returned(g.holdKey, r)
+	}
+	e.persist("give a lock back", g.key, limit, done, func(ctx context.Context) error {
 		err := e.takeOff(ctx, g, holds)
-		if !over {
+		if !again {
 			return e.onceOnly(g.key, err)
 		}
 		return err
 	})
 }
 
+// deferLimit is how long commands wait for a give-back. While Redis does not answer they are not to wait for longer than they would
+// without: then what is being given back may come before them or after.
+const deferLimit = time.Second
+
 // returns is the give-backs of one owner's holds that are on their way, and the commands that wait for them. They travel on the
 // engine's own connection: a command that the session sends now might come first, or second, and its answer would not say which.
+// Its fields are guarded by Engine.mu.
 type returns struct {
 	n     int
 	queue []func()
 }
 
-// deferLocked puts a command off until nothing is being given back of its owner's holds, and reports whether it does.
-func (e *Engine) deferLocked(s Session, c Command, k holdKey) bool {
+// deferLocked puts a command off until nothing is being given back of its owner's holds, and reports whether it does. start runs with
+// the session locked; if the session has ended, gone runs instead, without locks; nil: nothing does.
+func (e *Engine) deferLocked(s Session, k holdKey, start, gone func()) bool {
 	r := e.returning[k]
 	if r == nil {
 		return false
 	}
 	r.queue = append(r.queue, func() {
-		if !s.Enter(func() { e.Start(s, c) }) && c.Verb == Unlock {
-			// The client asked for the release and hung up before it could be sent.
-			e.giveBack(grantOf{k, c.Fence}, 1, c.Owner == "")
+		if !s.Enter(start) && gone != nil {
+			gone()
 		}
 	})
 	return true
 }
 
-func (e *Engine) returned(k holdKey) {
+// returned ends one give-back, the last of them the wait for them.
+func (e *Engine) returned(k holdKey, r *returns) {
 	e.mu.Lock()
-	r := e.returning[k]
-	if r.n--; r.n > 0 {
-		e.mu.Unlock()
-		return
-	}
-	delete(e.returning, k)
+	r.n--
+	last := r.n == 0
 	e.mu.Unlock()
-	for _, start := range r.queue {
+	if last {
+		e.startDeferred(k, r)
+	}
+}
+
+// startDeferred has nobody wait for these give-backs any more.
+func (e *Engine) startDeferred(k holdKey, r *returns) {
+	e.mu.Lock()
+	if e.returning[k] == r {
+		delete(e.returning, k)
+	}
+	queue := r.queue
+	r.queue = nil
+	e.mu.Unlock()
+	for _, start := range queue {
 		start()
 	}
 }

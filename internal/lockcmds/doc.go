@@ -33,7 +33,7 @@
 //   - A renewal and a release, re-entry or extension of one hold do not overlap: the lease is paused around them.
 //   - An acquire whose outcome is in doubt is never repeated before Redis was asked who the owner is.
 //   - GRACE takes from an explicit owner only what it acquired through this engine.
-//   - While holds of an owner are being given back on the engine's own connection, its commands wait: nobody could tell which
-//     came first.
-//   - After -LOSTLEASE nothing is left in Redis of what the session held by that grant.
+//   - While holds of an owner are being given back on the engine's own connection, its commands wait, for a second at most:
+//     nobody could tell which came first.
+//   - After -LOSTLEASE what Redis has left of what the session held by that grant is being given back.
 package lockcmds

@@ -181,7 +181,7 @@ func (e *Engine) Start(s Session, c Command) {
 	}
 	switch c.Verb {
 	case Lock, TryLock, FairLock:
-		e.startAcquire(s, c)
+		e.startAcquire(s, c, time.Now())
 	case Unlock:
 		e.startRelease(s, c)
 	case ExtendLock:

@@ -17,16 +17,16 @@ func (e *Engine) startExtend(s Session, cmd Command) {
 		owner = c.owner
 	}
 	k := holdKey{cmd.Key, owner}
-	if e.deferLocked(s, cmd, k) {
-		e.mu.Unlock()
-		return
-	}
-	h := e.holds[k]
 	if e.knowsLossLocked(c, k) {
 		e.mu.Unlock()
 		s.Answer(lostLease())
 		return
 	}
+	if e.deferLocked(s, k, func() { e.startExtend(s, cmd) }, nil) {
+		e.mu.Unlock()
+		return
+	}
+	h := e.holds[k]
 	e.mu.Unlock()
 	send := func() {
 		if h != nil {
@@ -72,7 +72,7 @@ func (e *Engine) extended(
 		if h != nil {
 			h.lease.Continue()
 		} else if lost {
-			e.restLocked(c, asked, asked.count)
+			e.restLocked(c, asked, asked.count, lease)
 		}
 		out = appendFailure(nil, err)
 	case a[0] == 1:
@@ -89,7 +89,7 @@ func (e *Engine) extended(
 			delete(c.lost, k)
 		} else {
 			if lost && asked.fence == a.at(1) { // nobody watches the lease
-				e.restLocked(c, asked, a.at(2))
+				e.restLocked(c, asked, a.at(2), lease)
 			}
 			out = e.tellLostLocked(c, k, lost, out)
 		}

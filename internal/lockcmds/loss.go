@@ -2,6 +2,7 @@ package lockcmds
 
 import (
 	"context"
+	"time"
 
 	"github.com/tidwall/redcon"
 	"go.uber.org/zap"
@@ -32,7 +33,7 @@ func (e *Engine) onLost(l *watchdog.Lease, reason watchdog.Reason) {
 	private := len(h.holders) == 1 && h.owner == h.holders[0].c.owner
 	if private && h.extending == 0 && reason != watchdog.ReasonGone {
 		// Our clock, not Redis, says that the lease is over. The holder is told, so nobody needs what may be left of it.
-		e.restLocked(h.holders[0].c, h, h.count)
+		e.restLocked(h.holders[0].c, h, h.count, h.ttl)
 	}
 	told := e.loseLocked(h, reason, nil)
 	e.kickLocked(entry.Key)
@@ -40,18 +41,21 @@ func (e *Engine) onLost(l *watchdog.Lease, reason watchdog.Reason) {
 	e.tell(told)
 }
 
-// restLocked gives back what Redis may have left of a hold that was lost by our clock: so many holds of the session's own owner, of an
-// explicit one not more than our part. What is on its way settles its part when it is answered: releases, and an acquire
-// everything, because the hold goes on with it.
-func (e *Engine) restLocked(c *client, h *hold, left int64) {
-	if h.owner == c.owner {
-		left -= h.releasing
-	} else { // less those that are being released already
+// restLocked gives back what Redis may have left, for as long as lease, of a hold that was lost by our clock: so many holds of the
+// session's own owner, of an explicit one not more than our part.
+func (e *Engine) restLocked(c *client, h *hold, left int64, lease time.Duration) {
+	private := h.owner == c.owner
+	switch {
+	case private && c.asks(h.holdKey):
+		return // the hold goes on with what that acquire gets, and it counts what is left
+	case private:
+		left -= h.releasing // they are answered later
+	default: // releases on their way have been taken off our part
 		left = min(left, h.own)
 		h.own = 0
 	}
-	if left > 0 && !c.asks(h.holdKey) {
-		e.giveBackLocked(grantOf{h.holdKey, h.fence}, left, false)
+	if left > 0 {
+		e.giveBackLocked(grantOf{h.holdKey, h.fence}, left, private, max(lease, e.opts.Lease))
 	}
 }
 

@@ -289,10 +289,12 @@ func TestCommandsWaitForWhatIsBeingGivenBack(t *testing.T) {
 	p := startProxy(t, srv, func(o *Options) { o.Lease = time.Minute })
 	a, b := p.session(2), p.session(2)
 	k := holdKey{"k", p.ownerOf(a)}
+	var r *returns
 	returning := func() {
 		p.e.mu.Lock()
 		defer p.e.mu.Unlock()
-		p.e.returning[k] = &returns{n: 1}
+		r = &returns{n: 1}
+		p.e.returning[k] = r
 	}
 	for _, step := range []struct{ cmd, reply string }{
 		{"LOCK k", ":"}, {"LOCK k", ":"}, {"EXTENDLOCK k PX 60000", ":1"}, {"UNLOCK k", ":0"}, {"UNLOCK k", ":1"},
@@ -303,7 +305,7 @@ func TestCommandsWaitForWhatIsBeingGivenBack(t *testing.T) {
 		a.quiet(10 * time.Millisecond)
 		equal(t, "scripts before it may", a.lane.answered.Load(), sent)
 		b.want("UNLOCK k", notHeldReply) // others need not wait
-		p.e.returned(k)
+		p.e.returned(k, r)
 		if got := a.reply(); !strings.HasPrefix(got, step.reply) {
 			t.Errorf("%s: %s", step.cmd, got)
 		}
@@ -312,9 +314,63 @@ func TestCommandsWaitForWhatIsBeingGivenBack(t *testing.T) {
 	returning()
 	a.send("UNLOCK k")
 	a.hangUp()
-	p.e.returned(k) // the client has asked for it
+	p.e.returned(k, r) // the client has asked for it
 	p.eventuallyHeld("k", k.owner, "")
 	b.fence("LOCK k")
+}
+
+func TestDeferredReleaseOfAClientThatHangsUpIsOneRelease(t *testing.T) {
+	srv := redistest.Start(t)
+	p, q := startProxy(t, srv, nil), startProxy(t, srv, nil)
+	a, elsewhere := p.session(2), q.session(2)
+	a.fence("LOCK k OWNER me GRACE 0")
+	elsewhere.fence("LOCK k OWNER me")
+	k, r := holdKey{"k", "me"}, &returns{n: 1}
+	p.e.mu.Lock()
+	p.e.returning[k] = r
+	p.e.mu.Unlock()
+	a.send("UNLOCK k OWNER me")
+	a.hangUp()
+	p.e.returned(k, r)
+	p.eventuallyHeld("k", "me", "1")
+	p.cleanedUp()
+	elsewhere.want("UNLOCK k OWNER me", ":1")
+}
+
+func TestNobodyWaitsLongForAGiveBack(t *testing.T) {
+	srv := redistest.Start(t)
+	p := startProxy(t, srv, func(o *Options) { o.Lease = time.Minute })
+	a := p.session(3)
+	a.fence("LOCK k PX 1000")
+	srv.Pause()
+	a.push()
+	a.want("UNLOCK k", lostLeaseReply) // says what is known
+	a.send("TRYLOCK k WAIT 100")
+	a.send("LOCKLIST")
+	redistest.Eventually(t, patience, "the deferred acquire", func() bool {
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		return a.pending == 1
+	})
+	srv.Continue()
+	a.reply()
+	equal(t, "LOCKLIST", a.reply()[:2], "*[")
+}
+
+func TestReentryOfASharedOwnerLeavesTheExtendedPartBehind(t *testing.T) {
+	srv := redistest.Start(t)
+	p := startProxy(t, srv, nil)
+	a := p.session(3)
+	a.fence("LOCK k OWNER me PX 1000")
+	answer := a.lane.holdBack()
+	a.send("EXTENDLOCK k OWNER me PX 60000")
+	a.send("LOCK k OWNER me PX 60000")
+	a.push()
+	answer()
+	equal(t, "extend", a.reply(), lostLeaseReply)
+	fenceIn(t, a.reply())
+	p.eventuallyHeld("k", "me", "1")
+	a.want("UNLOCK k OWNER me", ":1")
 }
 
 func TestCleanUpInDoubtIsRepeatedOnlyForAnOwnerThatIsOver(t *testing.T) {

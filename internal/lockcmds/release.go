@@ -36,16 +36,16 @@ func (e *Engine) startRelease(s Session, cmd Command) {
 		g.owner = g.c.owner
 	}
 	k := holdKey{cmd.Key, g.owner}
-	if e.deferLocked(s, cmd, k) {
-		e.mu.Unlock()
-		return
-	}
-	g.h = e.holds[k]
 	if e.knowsLossLocked(g.c, k) {
 		e.mu.Unlock()
 		s.Answer(lostLease())
 		return
 	}
+	if e.deferReleaseLocked(g, cmd, k) {
+		e.mu.Unlock()
+		return
+	}
+	g.h = e.holds[k]
 	g.spent = e.spendLocked(k, cmd.Fence)
 	e.mu.Unlock()
 	if g.h == nil {
@@ -56,6 +56,23 @@ func (e *Engine) startRelease(s Session, cmd Command) {
 		// The client asked for the release and hung up before it could be sent.
 		g.h.lease.Continue()
 		e.giveBack(grantOf{k, cmp.Or(cmd.Fence, g.h.fence)}, 1, g.owner == g.c.owner)
+	})
+}
+
+// deferReleaseLocked puts a release off until nothing is being given back of its owner's holds, and reports whether it does. Our part is
+// taken off now: should the session end meanwhile, this one is cared for.
+func (e *Engine) deferReleaseLocked(g *giving, cmd Command, k holdKey) bool {
+	if e.returning[k] == nil {
+		return false
+	}
+	spent := e.spendLocked(k, cmd.Fence)
+	return e.deferLocked(g.c.s, k, func() {
+		e.mu.Lock()
+		e.refundLocked(k, spent)
+		e.mu.Unlock()
+		e.startRelease(g.c.s, cmd)
+	}, func() {
+		e.giveBack(grantOf{k, cmp.Or(cmd.Fence, spent)}, 1, g.owner == g.c.owner)
 	})
 }
 
@@ -152,7 +169,7 @@ func (e *Engine) released(g *giving, reply resp.Value, err error) []byte {
 			}
 			h.lease.Continue()
 		} else if lost {
-			e.restLocked(g.c, g.h, g.h.count)
+			e.restLocked(g.c, g.h, g.h.count, g.h.ttl)
 		}
 		out = appendFailure(nil, err)
 	case a[0] == 1 || a[0] == 2:
@@ -168,7 +185,7 @@ func (e *Engine) released(g *giving, reply resp.Value, err error) []byte {
 		delete(g.c.lost, k)
 		out = redcon.AppendInt(nil, 1)
 	case a[0] == 0 && lost && g.h.fence == a.at(2) && g.h.releasing < a.at(1):
-		e.restLocked(g.c, g.h, a.at(1)) // Redis judges later than our clock
+		e.restLocked(g.c, g.h, a.at(1), g.h.ttl) // Redis judges later than our clock
 		delete(g.c.lost, k)
 		out = lostLease()
 	case a[0] == 0:
