@@ -37,11 +37,11 @@ type waiter struct {
 	heard      heard       // before the first attempt
 	again      bool        // woken while an attempt was on its way
 	expired    bool        // its wait ended while an attempt was on its way
-	refused    bool        // draining began while an attempt was on its way
-	denied     error       // why it may not wait, as was found while an attempt was on its way; nil: it may
 	doubt      bool        // an attempt was not answered: ask before the next one
 	before     before      // of an attempt in doubt
 	chain      chain       // of the hand-over on its way
+	// dismissal is the reply if the attempt on its way comes to nothing: it may not wait any more. nil: it may.
+	dismissal func(proto int) []byte
 }
 
 // waiterState says who may act on a waiter.

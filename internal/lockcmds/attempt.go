@@ -5,8 +5,6 @@ import (
 	"errors"
 	"math/rand/v2"
 	"time"
-
-	"lockproxy/internal/resp"
 )
 
 // attempt is one script call for a waiter, as a job.
@@ -67,14 +65,8 @@ func (e *Engine) settleLocked(w *waiter, a answer, err error) (after func()) {
 	case w.c.ended:
 		e.giveUpLocked(w)
 		after = func() { e.leave(w, nil) }
-	case w.refused:
-		reply := w.inDoubtOr(draining())
-		after = func() {
-			e.refusedOne()
-			e.turnAway(w, reply)
-		}
-	case w.denied != nil:
-		reply := w.inDoubtOr(failed(w.denied))
+	case w.dismissal != nil:
+		reply := w.inDoubtOr(w.dismissal)
 		after = func() { e.turnAway(w, reply) }
 	case errors.As(err, &refusal):
 		reply := w.inDoubtOr(failed(err))
@@ -177,6 +169,19 @@ func (e *Engine) expire(w *waiter) {
 	e.reply(w, reply)
 }
 
+// dismissLocked takes a waiter out with that reply. If its attempt is on its way, the outcome decides: the reply is for the case that it
+// comes to nothing.
+func (e *Engine) dismissLocked(w *waiter, reply func(proto int) []byte) {
+	if w.state == stateTrying {
+		w.dismissal = reply
+		return
+	}
+	reply = w.inDoubtOr(reply)
+	e.exitLocked(w)
+	e.finishLocked(w)
+	e.jobs.submit(func() { e.turnAway(w, reply) })
+}
+
 // inDoubtOr is the reply to a waiter that has to go without the lock: if nobody knows whether it has it, that is what it is told.
 func (w *waiter) inDoubtOr(reply func(proto int) []byte) func(proto int) []byte {
 	if w.doubt {
@@ -216,22 +221,4 @@ func (e *Engine) refusedOne() {
 	if f := e.opts.Events.Refused; f != nil {
 		f()
 	}
-}
-
-func draining() func(int) []byte {
-	return func(int) []byte { return resp.AppendError(nil, resp.Overloaded, "draining") }
-}
-
-// refuseLocked takes all waiters out, except those whose attempt is on its way: its outcome decides.
-func (e *Engine) refuseLocked(r *room) (refused []*waiter) {
-	for _, w := range r.waiters() {
-		if w.state == stateTrying {
-			w.refused = true
-			continue
-		}
-		e.exitLocked(w)
-		e.finishLocked(w)
-		refused = append(refused, w)
-	}
-	return refused
 }

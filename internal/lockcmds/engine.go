@@ -239,15 +239,18 @@ func (e *Engine) Ended(s Session) {
 func (e *Engine) Drain() {
 	e.mu.Lock()
 	e.draining = true
-	var refused []*waiter
+	defer e.mu.Unlock()
 	for _, r := range e.rooms {
-		refused = append(refused, e.refuseLocked(r)...)
+		for _, w := range r.waiters() {
+			e.dismissLocked(w, e.refuse)
+		}
 	}
-	e.mu.Unlock()
-	for _, w := range refused {
-		e.refusedOne()
-		e.jobs.submit(func() { e.turnAway(w, w.inDoubtOr(draining())) })
-	}
+}
+
+// refuse is the reply to a waiter when draining begins.
+func (e *Engine) refuse(int) []byte {
+	e.refusedOne()
+	return resp.AppendError(nil, resp.Overloaded, "draining")
 }
 
 // Idle reports whether no session is known, and nothing is held, waited for or being cleaned up.

@@ -293,28 +293,19 @@ func (e *Engine) wakeLocked(t *topic) {
 
 // onRefused answers those who wait for a channel that Redis does not let us listen to.
 func (e *Engine) onRefused(t *topic, refusal redisError) {
-	var refused []*waiter
 	e.mu.Lock()
-	if r := e.rooms[t.key]; r != nil {
-		if t == r.topic {
-			r.denied = refusal
-		}
-		for _, w := range r.waiters() {
-			if t != r.topic && t != w.topic {
-				continue
-			}
-			if w.state == stateTrying {
-				w.denied = refusal
-				continue
-			}
-			e.exitLocked(w)
-			e.finishLocked(w)
-			refused = append(refused, w)
-		}
+	defer e.mu.Unlock()
+	r := e.rooms[t.key]
+	if r == nil {
+		return
 	}
-	e.mu.Unlock()
-	for _, w := range refused {
-		e.jobs.submit(func() { e.turnAway(w, w.inDoubtOr(failed(refusal))) })
+	if t == r.topic {
+		r.denied = refusal
+	}
+	for _, w := range r.waiters() {
+		if t == r.topic || t == w.topic {
+			e.dismissLocked(w, failed(refusal))
+		}
 	}
 }
 
