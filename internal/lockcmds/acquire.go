@@ -90,7 +90,8 @@ func (e *Engine) startAcquire(s Session, cmd Command, began time.Time) {
 		w.owner = w.c.owner
 	}
 	k := holdKey{w.key, w.owner}
-	if e.deferLocked(s, k, func() { e.startAcquire(s, cmd, began) }, nil) {
+	if r := e.returning[k]; r != nil {
+		r.deferLocked(s, func() { e.startAcquire(s, cmd, began) }, nil)
 		e.mu.Unlock()
 		return
 	}

@@ -74,7 +74,7 @@ func TestHandOverIsOneScript(t *testing.T) {
 	first := a.fence("LOCK k")
 	b.send("LOCK k")
 	b.awaitWaiting()
-	redistest.Eventually(t, patience, "b's deciding attempt", func() bool { return p.settled("k") && p.attempts.Load() == 1 })
+	p.awaitAttempt("k")
 	before := p.attempts.Load()
 	a.want("UNLOCK k", ":1")
 	if second := fenceIn(t, b.reply()); second <= first {
@@ -672,7 +672,7 @@ func TestWaitersOfEnginesAreLimitedTogether(t *testing.T) {
 	w.send("LOCK k")
 	w.awaitWaiting()
 	// One whose attempt is on its way counts until its answer, whether or not it has hung up.
-	redistest.Eventually(t, patience, "its deciding attempt", func() bool { return q.settled("k") && q.attempts.Load() == 1 })
+	q.awaitAttempt("k")
 	p.session(2).want("LOCK k", "-OVERLOADED too many waiters")
 	w.hangUp()
 	p.session(2).want("LOCK k WAIT 1", "(nil)")

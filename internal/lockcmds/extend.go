@@ -22,7 +22,8 @@ func (e *Engine) startExtend(s Session, cmd Command) {
 		s.Answer(lostLease())
 		return
 	}
-	if e.deferLocked(s, k, func() { e.startExtend(s, cmd) }, nil) {
+	if r := e.returning[k]; r != nil {
+		r.deferLocked(s, func() { e.startExtend(s, cmd) }, nil)
 		e.mu.Unlock()
 		return
 	}

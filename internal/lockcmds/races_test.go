@@ -16,7 +16,7 @@ func TestHandOverToAClientThatHungUpIsGivenBack(t *testing.T) {
 	a.fence("LOCK k")
 	b.send("LOCK k")
 	b.awaitWaiting()
-	redistest.Eventually(t, patience, "b's deciding attempt", func() bool { return p.settled("k") && p.attempts.Load() == 1 })
+	p.awaitAttempt("k")
 	answer := a.lane.holdBack()
 	a.send("UNLOCK k")
 	redistest.Eventually(t, patience, "redis to answer", func() bool { return a.lane.answered.Load() == 2 })
@@ -29,6 +29,12 @@ func TestHandOverToAClientThatHungUpIsGivenBack(t *testing.T) {
 	if n := p.handovers.Load(); n != 1 {
 		t.Errorf("%d hand-overs", n)
 	}
+}
+
+// awaitAttempt waits for the end of the first attempt of a waiter: the deciding one, behind the confirmation of the subscription.
+func (p *proxy) awaitAttempt(key string) {
+	p.t.Helper()
+	redistest.Eventually(p.t, patience, "the deciding attempt", func() bool { return p.settled(key) && p.attempts.Load() == 1 })
 }
 
 // settled reports whether no attempt for the lock is on its way.
@@ -46,7 +52,7 @@ func TestMessageDuringAnAttemptCausesAnother(t *testing.T) {
 	a.fence("LOCK k")
 	b.send("LOCK k")
 	b.awaitWaiting()
-	redistest.Eventually(t, patience, "b's deciding attempt", func() bool { return q.settled("k") && q.attempts.Load() == 1 })
+	q.awaitAttempt("k")
 	q.e.mu.Lock()
 	r := q.e.rooms["k"]
 	w := r.plain.first

@@ -41,7 +41,8 @@ func (e *Engine) startRelease(s Session, cmd Command) {
 		s.Answer(lostLease())
 		return
 	}
-	if e.deferReleaseLocked(g, cmd, k) {
+	if r := e.returning[k]; r != nil {
+		e.deferReleaseLocked(r, g, cmd)
 		e.mu.Unlock()
 		return
 	}
@@ -59,14 +60,11 @@ func (e *Engine) startRelease(s Session, cmd Command) {
 	})
 }
 
-// deferReleaseLocked puts a release off until nothing is being given back of its owner's holds, and reports whether it does. Our part is
-// taken off now: should the session end meanwhile, this one is cared for.
-func (e *Engine) deferReleaseLocked(g *giving, cmd Command, k holdKey) bool {
-	if e.returning[k] == nil {
-		return false
-	}
+// deferReleaseLocked puts a release off. Our part is taken off now: should the session end meanwhile, this one is cared for.
+func (e *Engine) deferReleaseLocked(r *returns, g *giving, cmd Command) {
+	k := holdKey{cmd.Key, g.owner}
 	spent := e.spendLocked(k, cmd.Fence)
-	return e.deferLocked(g.c.s, k, func() {
+	r.deferLocked(g.c.s, func() {
 		e.mu.Lock()
 		e.refundLocked(k, spent)
 		e.mu.Unlock()

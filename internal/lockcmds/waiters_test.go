@@ -306,7 +306,7 @@ func TestNewcomersJoinTheQueueWithoutAsking(t *testing.T) {
 	holder, first, other := p.session(2), p.session(2), p.session(2)
 	holder.fence("LOCK k OWNER team")
 	first.send("LOCK k")
-	redistest.Eventually(t, patience, "the first one's deciding attempt", func() bool { return p.attempts.Load() == 1 && p.settled("k") })
+	p.awaitAttempt("k")
 	var waiters []*session
 	for _, line := range []string{"LOCK k", "TRYLOCK k WAIT 60000"} {
 		w := p.session(2)
@@ -399,7 +399,7 @@ func TestHandOversAmongTwoLetOthersIn(t *testing.T) {
 	holder.fence("LOCK k")
 	elsewhere.send("LOCK k")
 	elsewhere.awaitWaiting()
-	redistest.Eventually(t, patience, "its deciding attempt", func() bool { return q.settled("k") && q.attempts.Load() == 1 })
+	q.awaitAttempt("k")
 	for turn := 0; len(elsewhere.replies) == 0; turn++ {
 		if turn == 50*maxHandovers {
 			t.Fatal("the lock never went elsewhere")

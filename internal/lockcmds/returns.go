@@ -1,0 +1,108 @@
+package lockcmds
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"go.uber.org/zap"
+)
+
+// grantOf names a grant of a lock to an owner.
+type grantOf struct {
+	holdKey
+	fence int64
+}
+
+// giveBack releases holds that no client was told of, or that it gave back while it hung up. It does not block. again says that
+// nobody relies on that grant any more, so a release may be repeated that may have been done.
+func (e *Engine) giveBack(g grantOf, holds int64, again bool) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.giveBackLocked(g, holds, again, e.opts.Lease)
+}
+
+// giveBackLocked is giveBack, tried for as long as limit.
+func (e *Engine) giveBackLocked(g grantOf, holds int64, again bool, limit time.Duration) {
+	r := e.returning[g.holdKey]
+	if r == nil {
+		r = &returns{}
+		e.returning[g.holdKey] = r
+	}
+	r.n++
+	late := time.AfterFunc(deferLimit, func() { e.startDeferred(g.holdKey, r) })
+	done := func() {
+		late.Stop()
+		e.returned(g.holdKey, r)
+	}
+	e.persist("give a lock back", g.key, limit, done, func(ctx context.Context) error {
+		err := e.takeOff(ctx, g, holds)
+		if !again {
+			return e.onceOnly(g.key, err)
+		}
+		return err
+	})
+}
+
+// deferLimit is how long commands wait for a give-back. While Redis does not answer they are not to wait for longer than they would
+// without: then what is being given back may come before them or after.
+const deferLimit = time.Second
+
+// returns is the give-backs of one owner's holds that are on their way, and the commands that wait for them. They travel on the
+// engine's own connection: a command that the session sends now might come first, or second, and its answer would not say which.
+// Its fields are guarded by Engine.mu.
+type returns struct {
+	n     int
+	queue []func()
+}
+
+// deferLocked puts a command off until the give-backs have ended. start runs with the session locked; if the session has ended,
+// gone runs instead, without locks; nil: nothing does.
+func (r *returns) deferLocked(s Session, start, gone func()) {
+	r.queue = append(r.queue, func() {
+		if !s.Enter(start) && gone != nil {
+			gone()
+		}
+	})
+}
+
+// returned ends one give-back, the last of them the wait for them.
+func (e *Engine) returned(k holdKey, r *returns) {
+	e.mu.Lock()
+	r.n--
+	last := r.n == 0
+	e.mu.Unlock()
+	if last {
+		e.startDeferred(k, r)
+	}
+}
+
+// startDeferred has nobody wait for these give-backs any more.
+func (e *Engine) startDeferred(k holdKey, r *returns) {
+	e.mu.Lock()
+	if e.returning[k] == r {
+		delete(e.returning, k)
+	}
+	queue := r.queue
+	r.queue = nil
+	e.mu.Unlock()
+	for _, start := range queue {
+		start()
+	}
+}
+
+// onceOnly takes a clean-up for done that may have been: done twice it would take off what the owner holds by others.
+func (e *Engine) onceOnly(key string, err error) error {
+	if errors.Is(err, ErrInDoubt) {
+		e.log.Warn("clean-up in doubt is not repeated", logKey(key), zap.Error(err))
+		return nil
+	}
+	return err
+}
+
+// takeOff gives back so many holds of a grant, fence 0: of any.
+func (e *Engine) takeOff(ctx context.Context, g grantOf, holds int64) error {
+	_, err := e.own.run(ctx, e.scripts.grace, []string{g.key, channelOf(g.key), queueOf(g.key)},
+		[]string{g.owner, itoa(g.fence), "0", e.opts.Publish, itoa(holds)})
+	return err
+}
