@@ -14,33 +14,6 @@ var ErrDown = errors.New("upstream is down")
 // errUnexpected says that Redis sent a reply that nobody asked for; the connection cannot be trusted any more.
 var errUnexpected = errors.New("upstream: reply without a request")
 
-// A Receiver gets the replies to the requests it appended. Its methods are called by one goroutine at a time, without
-// any lock of this package; they must not block.
-type Receiver interface {
-	// Replies hands over reply bytes, valid only during the call, in which n whole replies end. b may begin in the
-	// middle of a reply; if more is set it also ends in the middle of one.
-	Replies(b []byte, n int, more bool)
-
-	// Lost says that n requests will get no (further) reply. sent is false if none of their bytes were written.
-	Lost(n int, sent bool)
-
-	// Flush follows one or more calls of Replies or Lost when the connection has nothing more for now.
-	Flush()
-}
-
-// An Observer gets what arrives on a pinned connection besides counted replies.
-type Observer interface {
-	// Push hands over bytes of out-of-band data, valid only during the call: RESP3 pushes in counted mode, every
-	// frame in framed mode, any bytes in raw mode. Except in raw mode b is one whole frame.
-	Push(b []byte, kind resp.Kind)
-
-	// Flush follows one or more calls of Push.
-	Flush()
-
-	// Closed says that the connection has ended. It is the last call.
-	Closed(err error)
-}
-
 // mode says how a stream reads what arrives.
 type mode uint8
 
