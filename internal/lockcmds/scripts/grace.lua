@@ -1,8 +1,8 @@
 -- grace.lua: the caller's part in a lock is over: shorten what is left of the lease, or release its holds at once.
 --
--- It is over because the holder's connection has ended, or because nobody was told of these holds. Waiters are woken by
--- both: they had been told when the longer lease would end. If the owner has other holds, by another proxy, say, the lease
--- stays, and only the caller's holds are released.
+-- It is over because the holder's connection has ended, or because nobody was told of these holds. Waiters are woken
+-- by both: they had been told when the longer lease would end. If the owner has other holds, by another proxy, say,
+-- the lease stays, and only the caller's holds are released.
 --
 -- KEYS[1]  lock      hash {owner: holds, fence: n}; exists only while held
 -- KEYS[2]  channel   base channel of the lock; a fair waiter listens on channel:owner
