@@ -228,7 +228,7 @@ func failed(err error) func(int) []byte {
 }
 
 // granted turns a grant into the reply, with the lease watched from here on. Nil: the lease was over before the client
-// could be told, and the waiter goes on. Session locked, or ended.
+// could be told; the waiter goes on, or is answered when the grant has been given back. Session locked, or ended.
 func (e *Engine) granted(w *waiter, g grant) []byte {
 	info := w.c.s.Info()
 	e.mu.Lock()
@@ -240,16 +240,14 @@ func (e *Engine) granted(w *waiter, g grant) []byte {
 	}
 	if time.Since(g.sentAt) >= w.lease {
 		again := w.wait != 0 && !w.fixed
-		if !again {
+		if again {
+			e.jobs.submit(func() { e.tryAgain(w, g) })
+		} else {
 			e.finishLocked(w)
-			e.giveBackLocked(w.grantOf(g), 1, false, e.opts.Lease)
+			e.refuseLateLocked(w, g)
 		}
 		e.mu.Unlock()
 		e.log.Warn("a grant came too late to be used", logKey(w.key))
-		if !again {
-			return resp.AppendNull(nil, w.c.s.Proto())
-		}
-		e.jobs.submit(func() { e.tryAgain(w, g) })
 		return nil
 	}
 	told := e.holdLocked(w, g, info)

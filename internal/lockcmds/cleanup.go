@@ -39,36 +39,42 @@ func (e *Engine) settleOrphan(o orphan) {
 	e.applyGrace(o.h, o.grace)
 }
 
-// persist runs a clean-up as jobs until it succeeds, Redis refuses it, or limit has passed: by then the lease it is
-// about has run out. Then it calls done, if there is one, without locks.
-func (e *Engine) persist(what, key string, limit time.Duration, done func(), task func(context.Context) error) {
-	until := time.Now().Add(limit)
+// cleanup is something that has to be done in Redis though no client asks for it.
+type cleanup struct {
+	what, key string
+	task      func(context.Context) error
+	limit     time.Duration // of trying: by then the lease it is about has run out
+	once      bool          // not to be repeated when it may have been done
+	done      func(ok bool) // the end; without locks. nil: nobody wants to know
+}
+
+// persist runs a clean-up as jobs until it succeeds, Redis refuses it, or its limit has passed.
+func (e *Engine) persist(c cleanup) {
+	until := time.Now().Add(c.limit)
 	pause := retryFirst
 	e.tending.Add(1)
-	end := func() {
-		if done != nil {
-			done()
+	end := func(err error) {
+		if err != nil {
+			e.log.Warn("clean-up given up", zap.String("task", c.what), logKey(c.key), zap.Error(err))
+		}
+		if c.done != nil {
+			c.done(err == nil)
 		}
 		e.tending.Add(-1)
 	}
-	var once func()
-	once = func() {
+	var attempt func()
+	attempt = func() {
 		ctx, cancel := context.WithTimeout(e.life, answerLimit)
-		err := task(ctx)
+		err := c.task(ctx)
 		cancel()
-		var refusal redisError
-		switch {
-		case err == nil:
-			end()
-		case errors.As(err, &refusal), e.life.Err() != nil, time.Now().After(until):
-			end()
-			e.log.Warn("clean-up given up", zap.String("task", what), logKey(key), zap.Error(err))
-		default:
-			e.jobs.after(pause, once)
-			pause = min(2*pause, retryLast)
+		if err == nil || isRefusal(err) || c.once && errors.Is(err, ErrInDoubt) || e.life.Err() != nil || time.Now().After(until) {
+			end(err)
+			return
 		}
+		e.jobs.after(pause, attempt)
+		pause = min(2*pause, retryLast)
 	}
-	e.jobs.submit(once)
+	e.jobs.submit(attempt)
 }
 
 // Pauses between attempts while Redis does not answer.

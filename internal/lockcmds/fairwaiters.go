@@ -126,7 +126,7 @@ func (e *Engine) leave(w *waiter, done func()) {
 	n := namesOf(w.key, e.opts.Cluster)
 	var once sync.Once
 	patience := time.AfterFunc(leaveLimit, func() { once.Do(done) })
-	e.persist("leave the fair queue", w.key, e.opts.FairWait, nil, func(ctx context.Context) error {
+	e.persist(cleanup{what: "leave the fair queue", key: w.key, limit: e.opts.FairWait, task: func(ctx context.Context) error {
 		_, err := e.own.run(ctx, e.scripts.leave, []string{n.queue, n.deadlines, n.lock, n.channel},
 			[]string{w.owner, millis(e.opts.FairWait), e.opts.Publish})
 		patience.Stop()
@@ -135,5 +135,5 @@ func (e *Engine) leave(w *waiter, done func()) {
 			e.onMessage(t) // who has asked for the same owner meanwhile has lost its place along with this one
 		}
 		return err
-	})
+	}})
 }

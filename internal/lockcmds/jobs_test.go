@@ -2,7 +2,6 @@ package lockcmds
 
 import (
 	"context"
-	"errors"
 	"sync"
 	"testing"
 	"time"
@@ -75,33 +74,40 @@ func TestClosedPoolDropsTasks(t *testing.T) {
 func TestPersistGivesUpAtItsLimitOrARefusal(t *testing.T) {
 	for _, c := range []struct {
 		err  error
+		once bool
 		more bool
-	}{{ErrUnsent, true}, {redisError("NOPERM no"), false}, {nil, false}} {
+	}{
+		{ErrUnsent, false, true},
+		{ErrInDoubt, false, true},
+		{redisError("NOPERM no"), false, false},
+		{nil, false, false},
+		{ErrUnsent, true, true},
+		{ErrInDoubt, true, false},
+	} {
 		e := &Engine{log: zap.NewNop(), jobs: &jobs{log: zap.NewNop(), submitTo: func(f func()) error { go f(); return nil }}}
 		var cancel context.CancelFunc
 		e.life, cancel = context.WithCancel(t.Context())
-		again := 150 * time.Millisecond // several pauses
-		if c.more {
-			again = patience
-		}
-		calls := make(chan struct{}, 100)
-		e.persist("test", "k", patience, nil, func(context.Context) error {
-			calls <- struct{}{}
-			return c.err
+		calls, ended := make(chan struct{}, 100), make(chan bool, 1)
+		e.persist(cleanup{
+			what: "test", key: "k", limit: patience, once: c.once,
+			task: func(context.Context) error {
+				calls <- struct{}{}
+				return c.err
+			},
+			done: func(ok bool) { ended <- ok },
 		})
 		<-calls
 		select {
 		case <-calls:
 			if !c.more {
-				t.Errorf("%v: tried again", c.err)
+				t.Errorf("%v, once %v: tried again", c.err, c.once)
 			}
-		case <-time.After(again):
-			if c.more {
-				t.Errorf("%v: not tried again", c.err)
+		case ok := <-ended:
+			if c.more || ok != (c.err == nil) {
+				t.Errorf("%v, once %v: ended with %v", c.err, c.once, ok)
 			}
-		}
-		if errors.Is(e.life.Err(), context.Canceled) {
-			t.Fatal("ended")
+		case <-time.After(patience):
+			t.Errorf("%v, once %v: neither tried again nor ended", c.err, c.once)
 		}
 		cancel()
 	}

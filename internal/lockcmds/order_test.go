@@ -3,14 +3,11 @@ package lockcmds
 import (
 	"context"
 	"crypto/tls"
-	"errors"
 	"net"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
-
-	"go.uber.org/zap"
 
 	"lockproxy/internal/redistest"
 )
@@ -307,7 +304,7 @@ func TestCommandsWaitForWhatIsBeingGivenBack(t *testing.T) {
 		a.quiet(10 * time.Millisecond)
 		equal(t, "scripts before it may", a.lane.answered.Load(), sent)
 		b.want("UNLOCK k", notHeldReply) // others need not wait
-		p.e.returned(k, r)
+		p.e.returned(k, r, true)
 		if got := a.reply(); !strings.HasPrefix(got, step.reply) {
 			t.Errorf("%s: %s", step.cmd, got)
 		}
@@ -316,7 +313,7 @@ func TestCommandsWaitForWhatIsBeingGivenBack(t *testing.T) {
 	returning()
 	a.send("UNLOCK k")
 	a.hangUp()
-	p.e.returned(k, r) // the client has asked for it
+	p.e.returned(k, r, true) // the client has asked for it
 	p.eventuallyHeld("k", k.owner, "")
 	b.fence("LOCK k")
 }
@@ -333,7 +330,7 @@ func TestDeferredReleaseOfAClientThatHangsUpIsOneRelease(t *testing.T) {
 	p.e.mu.Unlock()
 	a.send("UNLOCK k OWNER me")
 	a.hangUp()
-	p.e.returned(k, r)
+	p.e.returned(k, r, true)
 	p.eventuallyHeld("k", "me", "1")
 	p.cleanedUp()
 	elsewhere.want("UNLOCK k OWNER me", ":1")
@@ -375,14 +372,34 @@ func TestReentryOfASharedOwnerLeavesTheExtendedPartBehind(t *testing.T) {
 	a.want("UNLOCK k OWNER me", ":1")
 }
 
-func TestCleanUpInDoubtMayBeTakenForDone(t *testing.T) {
-	e := &Engine{log: zap.NewNop()}
-	if err := e.onceOnly("k", ErrInDoubt); err != nil {
-		t.Error("repeated")
+func TestAcquireThatCameTooLateIsRefusedWhenNothingIsLeft(t *testing.T) {
+	srv := redistest.Start(t)
+	p, q := startProxy(t, srv, nil), startProxy(t, srv, nil)
+	a, elsewhere := p.session(2), q.session(2)
+	elsewhere.fence("LOCK k OWNER me PX 60000")
+	tooLate := func() {
+		t.Helper()
+		answer := a.lane.holdBack()
+		executed := a.lane.answered.Load() + 1
+		a.send("TRYLOCK k OWNER me PX 60000")
+		a.executed(executed)
+		p.e.mu.Lock()
+		p.e.clients[a.id].ask.lease = 0 // has passed
+		p.e.mu.Unlock()
+		srv.Pause()
+		answer()
 	}
-	if err := e.onceOnly("k", ErrUnsent); !errors.Is(err, ErrUnsent) {
-		t.Error("not repeated though nothing was sent")
-	}
+	tooLate()
+	a.quiet(50 * time.Millisecond)
+	srv.Continue()
+	equal(t, "acquire", a.reply(), "(nil)")
+	equal(t, "holds", p.holds("k", "me"), "1")
+
+	tooLate()
+	equal(t, "acquire while redis does not answer", a.reply(), inDoubtReply)
+	srv.Continue()
+	p.eventuallyHeld("k", "me", "1")
+	elsewhere.want("UNLOCK k OWNER me", ":1")
 }
 
 func TestAbandonedReleaseIsOfTheGrantItNames(t *testing.T) {

@@ -2,10 +2,7 @@ package lockcmds
 
 import (
 	"context"
-	"errors"
 	"time"
-
-	"go.uber.org/zap"
 )
 
 // grantOf names a grant of a lock to an owner.
@@ -31,17 +28,37 @@ func (e *Engine) giveBackLocked(g grantOf, holds int64, again bool, limit time.D
 	}
 	r.n++
 	late := time.AfterFunc(deferLimit, func() { e.startDeferred(g.holdKey, r) })
-	done := func() {
-		late.Stop()
-		e.returned(g.holdKey, r)
-	}
-	e.persist("give a lock back", g.key, limit, done, func(ctx context.Context) error {
-		err := e.takeOff(ctx, g, holds)
-		if !again {
-			return e.onceOnly(g.key, err)
-		}
-		return err
+	e.persist(cleanup{
+		what: "give a lock back", key: g.key, limit: limit,
+		once: !again, // done twice it would take off what the owner holds by others
+		task: func(ctx context.Context) error { return e.takeOff(ctx, g, holds) },
+		done: func(ok bool) {
+			late.Stop()
+			e.returned(g.holdKey, r, ok)
+		},
 	})
+}
+
+// refuseLateLocked answers an acquire whose grant came too late to be used, when it has been given back: null says that nothing of
+// it is left, also to who goes on for the same owner at another proxy.
+func (e *Engine) refuseLateLocked(w *waiter, g grant) {
+	k := holdKey{w.key, w.owner}
+	holds := int64(1)
+	if !w.explicit && e.holds[k] == nil {
+		holds = g.count // what it was to deepen has been lost
+	}
+	e.giveBackLocked(w.grantOf(g), holds, false, e.opts.Lease)
+	r := e.returning[k]
+	r.deferLocked(w.c.s, func() {
+		e.mu.Lock()
+		clean := r.n == 0 && !r.failed
+		e.mu.Unlock()
+		if clean {
+			w.c.s.Answer(null(w.c.s.Proto()))
+		} else {
+			w.c.s.Answer(appendFailure(nil, ErrInDoubt))
+		}
+	}, nil)
 }
 
 // deferLimit is how long commands wait for a give-back. While Redis does not answer they are not to wait for longer than they would
@@ -52,8 +69,9 @@ const deferLimit = time.Second
 // engine's own connection: a command that the session sends now might come first, or second, and its answer would not say which.
 // Its fields are guarded by Engine.mu.
 type returns struct {
-	n     int
-	queue []func()
+	n      int
+	failed bool // nobody knows whether one of them was done
+	queue  []func()
 }
 
 // deferLocked puts a command off until the give-backs have ended. start runs with the session locked; if the session has ended,
@@ -67,9 +85,10 @@ func (r *returns) deferLocked(s Session, start, gone func()) {
 }
 
 // returned ends one give-back, the last of them the wait for them.
-func (e *Engine) returned(k holdKey, r *returns) {
+func (e *Engine) returned(k holdKey, r *returns, ok bool) {
 	e.mu.Lock()
 	r.n--
+	r.failed = r.failed || !ok
 	last := r.n == 0
 	e.mu.Unlock()
 	if last {
@@ -89,15 +108,6 @@ func (e *Engine) startDeferred(k holdKey, r *returns) {
 	for _, start := range queue {
 		start()
 	}
-}
-
-// onceOnly takes a clean-up for done that may have been: done twice it would take off what the owner holds by others.
-func (e *Engine) onceOnly(key string, err error) error {
-	if errors.Is(err, ErrInDoubt) {
-		e.log.Warn("clean-up in doubt is not repeated", logKey(key), zap.Error(err))
-		return nil
-	}
-	return err
 }
 
 // takeOff gives back so many holds of a grant, fence 0: of any.

@@ -76,13 +76,14 @@ func (e *Engine) applyGrace(h *hold, grace time.Duration) {
 		}
 	}
 	h.lease.Pause(func() {
-		e.persist("apply grace", h.key, h.ttl, nil, func(ctx context.Context) error {
-			_, err := e.own.run(ctx, e.scripts.grace, []string{h.key, channelOf(h.key), queueOf(h.key)},
-				[]string{h.owner, itoa(h.fence), millis(grace), e.opts.Publish, itoa(holds)})
-			if holds > 0 && grace == 0 {
-				return e.onceOnly(h.key, err)
-			}
-			return err
+		e.persist(cleanup{
+			what: "apply grace", key: h.key, limit: h.ttl,
+			once: holds > 0 && grace == 0, // done twice it would take off what the owner holds by others
+			task: func(ctx context.Context) error {
+				_, err := e.own.run(ctx, e.scripts.grace, []string{h.key, channelOf(h.key), queueOf(h.key)},
+					[]string{h.owner, itoa(h.fence), millis(grace), e.opts.Publish, itoa(holds)})
+				return err
+			},
 		})
 	})
 }

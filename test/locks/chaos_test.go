@@ -74,7 +74,7 @@ func runChaos(t *testing.T, set settings, d time.Duration) {
 	s.watcher.stop()
 	s.stalls.stop()
 	for _, f := range s.check() {
-		t.Errorf("check %s: %s", f.check, f.text)
+		s.fail(f.check, "%s", f.text)
 	}
 }
 
@@ -101,7 +101,7 @@ func (s *stand) pass(from, to *namedProxy, key string) {
 	if trouble == nil {
 		return
 	}
-	s.t.Errorf("check liveness: no lock goes from %s to %s %v after the last fault: %v", from.name, to.name, reconnect, trouble)
+	s.fail("liveness", "no lock goes from %s to %s %v after the last fault: %v", from.name, to.name, reconnect, trouble)
 }
 
 func pass(from, to *namedProxy, key string) error {
@@ -150,7 +150,7 @@ func (s *stand) endOfWork() {
 	for i, w := range s.workers {
 		if i%2 == 0 {
 			if code := w.exit(s.t, 2*patience); code != 0 {
-				s.t.Errorf("check worker: it ended with code %d", code)
+				s.fail("worker", "it ended with code %d", code)
 			}
 		}
 	}
@@ -179,7 +179,7 @@ func (s *stand) endOfWork() {
 	}
 	for _, key := range s.keys {
 		if n := s.redis.Do(s.t, "EXISTS", key, queueOf(key), deadlinesOf(key)); n != int64(0) {
-			s.t.Errorf("check liveness: %s is not clean after the end of all clients (%.3f)\n%s", key, seconds(since), s.circumstances(key))
+			s.fail("liveness", "%s is not clean after the end of all clients (%.3f)\n%s", key, seconds(since), s.circumstances(key))
 		}
 	}
 }
@@ -193,7 +193,7 @@ func (s *stand) acquirable(p *namedProxy, verb, key string, since, by int64) {
 			return
 		}
 		if stalled == s.stalls.since(since) {
-			s.t.Errorf("check liveness: %s %s through %s after the end of all clients: %v %v (%.3f)\n%s",
+			s.fail("liveness", "%s %s through %s after the end of all clients: %v %v (%.3f)\n%s",
 				verb, key, p.name, v, err, seconds(by+stalled), s.circumstances(key))
 			return
 		}

@@ -62,7 +62,7 @@ func faults(lease time.Duration) []fault {
 			p.signal(syscall.SIGTERM)
 			return p.name, func() {
 				if code := p.exit(s.t, patience); code != 0 {
-					s.t.Errorf("check exit: a drained proxy ended with code %d", code)
+					s.fail("exit", "a drained proxy ended with code %d", code)
 				}
 				s.restart(p)
 			}

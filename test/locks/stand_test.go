@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -41,6 +42,7 @@ type stand struct {
 
 	incidents []incident
 	stalls    *stalls
+	failures  []string
 }
 
 // namedProxy can also be reached by a unix socket, whatever happens to the network.
@@ -64,6 +66,11 @@ type settings struct {
 func newStand(t *testing.T, set settings) *stand {
 	t.Helper()
 	s := &stand{t: t, rng: rand.New(rand.NewPCG(set.seed, 0)), lease: set.lease, volatile: set.volatile}
+	t.Cleanup(func() {
+		if len(s.failures) > 0 {
+			t.Logf("in short, below all logs:\n%s", strings.Join(s.failures, "\n"))
+		}
+	})
 	var err error
 	if s.dir, err = os.MkdirTemp("", "chaos"); err != nil { // t.TempDir is too long for a socket
 		t.Fatal(err)
@@ -103,6 +110,14 @@ func newStand(t *testing.T, set settings) *stand {
 		s.startWorker(i)
 	}
 	return s
+}
+
+// fail reports what a check has found, now and once more at the very end: of a long output people see that first.
+func (s *stand) fail(check, format string, args ...any) {
+	s.t.Helper()
+	text := fmt.Sprintf("check %s: %s", check, fmt.Sprintf(format, args...))
+	s.failures = append(s.failures, text)
+	s.t.Error(text)
 }
 
 func (s *stand) flags(socket string) []string {
