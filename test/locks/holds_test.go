@@ -48,11 +48,15 @@ func holdsOf(ops []op) []*hold {
 		case h == nil || h.over:
 		case o.Out == strange || o.Out == refused:
 		case o.acquire() || o.Verb == "EXTENDLOCK":
-			if o.Out == acquired || o.Out == extended {
+			switch o.Out {
+			case acquired, extended:
 				h.set(o)
-			} else if o.Out == unknown {
+			case notHeld:
+				h.over, h.end = true, o
+			case unknown:
 				h.lease = min(h.lease, o.Call+o.Lease)
 				h.watched = false
+			default: // nothing happened
 			}
 		case o.Verb == "LOCKINFO":
 			if o.Out == mine {

@@ -25,37 +25,90 @@ type input struct {
 }
 
 // lockState is the lock between two commands.
+//
+// A proxy whose lease of a hold has ended by its own clock gives back what was acquired through it, though the same owner may
+// keep the lock by the other proxy. So the number of holds is known exactly for who uses one proxy, and else within bounds.
 type lockState struct {
 	held  bool
 	owner string
 	fence int64 // of the latest grant
+	lapse int64
+	least int // holds
+	most  int
+	both  bool // acquired through both proxies
+	parts [2]part
+}
+
+// part is what was acquired through one proxy, and certainly not given back by it yet.
+type part struct {
 	holds int
 	lapse int64
 }
 
+func grantTo(i input) lockState {
+	s := lockState{held: true, owner: i.Owner, fence: i.Fence}
+	s.deepen(i)
+	return s
+}
+
+func (s *lockState) deepen(i input) {
+	s.least++
+	s.most++
+	s.parts[i.Proxy].holds++
+	s.both = s.both || s.parts[0].holds > 0 && s.parts[1].holds > 0
+	s.set(i)
+}
+
+func (s *lockState) set(i input) {
+	s.lapse = i.lapse
+	s.parts[i.Proxy].lapse = i.lapse
+}
+
+// part takes off what a proxy may have given back by the time a command returned.
+func (s *lockState) part(at int64) {
+	for q := range s.parts {
+		if p := &s.parts[q]; s.both && at >= p.lapse {
+			s.least = max(0, s.least-p.holds)
+			p.holds = 0
+		}
+	}
+}
+
+// release takes off one hold; that of the proxy it went through, if there is one.
+func (s *lockState) release(i input) {
+	s.most--
+	s.least = max(1, s.least-1) // as the answer says
+	for _, q := range []int{i.Proxy, 1 - i.Proxy} {
+		if s.parts[q].holds > 0 {
+			s.parts[q].holds--
+			return
+		}
+	}
+}
+
 func step(state, in, _ any) (bool, any) {
 	s, i := state.(lockState), in.(input)
+	s.part(i.Return)
 	own := s.held && s.owner == i.Owner
-	lapsed := !s.held || i.Return >= s.lapse
+	lapsed := !s.held || i.Return >= s.lapse || s.least == 0
 	switch {
 	case i.acquire() && i.Out == acquired && own && i.Fence == s.fence:
-		s.holds++
-		s.lapse = i.lapse
+		s.deepen(i)
 		return true, s
 	case i.acquire() && i.Out == acquired:
-		return lapsed && i.Fence > s.fence, lockState{true, i.Owner, i.Fence, 1, i.lapse}
+		return lapsed && i.Fence > s.fence, grantTo(i)
 	case i.acquire(): // busy
 		return i.Verb == "FAIRLOCK" || i.doubt || s.held && !own, s
 	case i.Verb == "EXTENDLOCK" && i.Out == extended:
-		s.lapse = i.lapse
+		s.set(i)
 		return own, s
 	case i.Verb == "LOCKINFO" && i.Out == mine:
 		return own && i.Fence == s.fence, s
 	case i.Verb == "UNLOCK" && i.Out == released:
-		return own && s.holds == 1, lockState{fence: s.fence}
+		return own && s.least <= 1 && s.most >= 1, lockState{fence: s.fence}
 	case i.Verb == "UNLOCK" && i.Out == still:
-		s.holds--
-		return own && s.holds >= 1, s
+		s.release(i)
+		return own && s.most >= 1, s
 	case i.Named && strings.HasPrefix(i.Text, "LOSTLEASE"): // of this session; the owner may have another elsewhere
 		return true, s
 	default: // not the holder, so it was told. If the lease may have ended, it still need not have.
@@ -68,7 +121,7 @@ var model = porcupine.Model{
 	Step: step,
 	Hash: func(state any) uint64 {
 		s := state.(lockState)
-		return uint64(s.fence)<<8 ^ uint64(s.holds)<<1 ^ uint64(s.lapse)
+		return uint64(s.fence)<<8 ^ uint64(s.most)<<1 ^ uint64(s.lapse)
 	},
 	DescribeOperation: func(in, _ any) string { return in.(input).String() },
 	DescribeState:     func(state any) string { return fmt.Sprintf("%+v", state) },

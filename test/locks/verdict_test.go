@@ -22,6 +22,15 @@ func graced(o op) op {
 	return o
 }
 
+// through is a command of an explicit owner.
+func through(proxy int, o op) op {
+	o.Proxy, o.Named = proxy, true
+	if o.Out == notHeld {
+		o.Text = "LOSTLEASE the lease has ended before"
+	}
+	return o
+}
+
 var verdicts = []struct {
 	name    string
 	ops     []op
@@ -83,6 +92,22 @@ var verdicts = []struct {
 	{"released by a stranger", []op{
 		said("a", "LOCK", 0, 1, acquired, 5), said("b", "UNLOCK", 4, 5, released, 0),
 	}, false, true},
+	{"a part of it lost by one of two proxies", []op{
+		through(0, said("a", "LOCK", 0, 1, acquired, 5)), through(1, said("a", "LOCK", 2, 3, acquired, 5)),
+		through(0, said("a", "EXTENDLOCK", 4, 121, notHeld, 0)), through(0, said("a", "UNLOCK", 122, 123, released, 0)),
+	}, false, false},
+	{"both parts lost", []op{
+		through(0, said("a", "LOCK", 0, 1, acquired, 5)), through(1, said("a", "LOCK", 2, 3, acquired, 5)),
+		through(0, said("a", "UNLOCK", 104, 105, still, 0)), said("b", "LOCK", 106, 107, acquired, 6),
+	}, false, false},
+	{"a part of it lost within the lease", []op{
+		through(0, said("a", "LOCK", 0, 1, acquired, 5)), through(1, said("a", "LOCK", 2, 3, acquired, 5)),
+		through(0, said("a", "UNLOCK", 22, 23, released, 0)),
+	}, false, true},
+	{"a part of it lost though it has only one", []op{
+		through(1, said("a", "LOCK", 0, 1, acquired, 5)), through(1, said("a", "LOCK", 2, 3, acquired, 5)),
+		through(1, said("a", "UNLOCK", 122, 123, released, 0)),
+	}, false, true},
 	{"busy while free", []op{
 		said("a", "LOCK", 0, 1, acquired, 5), said("a", "UNLOCK", 2, 3, released, 0), said("b", "TRYLOCK", 4, 5, busy, 0),
 	}, false, true},
@@ -118,13 +143,6 @@ func TestChecksTellRightFromWrong(t *testing.T) {
 }
 
 func TestALossThatIsToldLateIsNotOneOfTheLatestGrant(t *testing.T) {
-	through := func(proxy int, o op) op {
-		o.Proxy, o.Named = proxy, true
-		if o.Out == notHeld {
-			o.Text = "LOSTLEASE the lease has ended before"
-		}
-		return o
-	}
 	for _, c := range []struct {
 		name string
 		ops  []op
