@@ -85,7 +85,7 @@ type Engine struct {
 	// returning is whose holds are being given back.
 	returning map[holdKey]*returns
 	// forcedOff is the grants that FORCEUNLOCK has ended of late: their answers may not have arrived here yet.
-	forcedOff map[forcedGrant]struct{}
+	forcedOff map[grantOf]struct{}
 	rooms     map[string]*room
 	draining  bool
 	started   bool
@@ -135,7 +135,7 @@ func New(opts Options) (*Engine, error) {
 		holds:      make(map[holdKey]*hold),
 		remainders: make(map[holdKey]*remainder),
 		returning:  make(map[holdKey]*returns),
-		forcedOff:  make(map[forcedGrant]struct{}),
+		forcedOff:  make(map[grantOf]struct{}),
 		rooms:      make(map[string]*room),
 	}
 	e.life, e.end = context.WithCancel(context.Background())

@@ -115,55 +115,49 @@ func (e *Engine) startForce(s Session, cmd Command) {
 		Args:   []string{e.opts.Publish},
 		GoOn:   true,
 		Done: func(reply resp.Value, err error) []byte {
-			a, err := answerOf(reply, err)
-			if err != nil {
+			switch {
+			case err != nil:
 				return appendFailure(nil, err)
+			case reply.IsError():
+				return appendFailure(nil, redisError(reply.Str))
+			case len(reply.Elems) < 2:
+				return redcon.AppendInt(nil, 0)
 			}
-			if a[0] == 1 {
-				e.forced(cmd.Key, a.at(1))
-			}
-			return redcon.AppendInt(nil, a[0])
+			e.forced(grantOf{holdKey{cmd.Key, string(reply.Elems[0].Str)}, reply.Elems[1].Int})
+			return redcon.AppendInt(nil, 1)
 		},
 	})
 }
 
 // forced tells the holder of the grant that was ended, if it is here, and wakes the waiters here. Holders elsewhere learn it
 // from their next renewal. The message of the script may have been faster than its answer: the lock may be somebody else's by now.
-func (e *Engine) forced(key string, fence int64) {
-	var told []*loss
+func (e *Engine) forced(g grantOf) {
 	e.mu.Lock()
-	for k, h := range e.holds {
-		if k.key == key && h.fence == fence {
-			told = append(told, e.loseLocked(h, ReasonForced, nil))
-		}
-	}
-	if fence != 0 {
-		// It, or more of it, may be on its way to somebody here.
-		g := forcedGrant{key, fence}
-		e.forcedOff[g] = struct{}{}
+	told := e.endGrantLocked(g)
+	if g.fence != 0 {
+		e.forcedOff[g] = struct{}{} // it, or more of it, may be on its way to somebody here
 		time.AfterFunc(answerLimit, func() {
 			e.mu.Lock()
 			defer e.mu.Unlock()
 			delete(e.forcedOff, g)
 		})
 	}
-	e.kickLocked(key)
+	e.kickLocked(g.key)
 	e.mu.Unlock()
-	for _, l := range told {
-		e.tell(l)
-	}
-}
-
-// forcedGrant names a grant that FORCEUNLOCK has ended; it does not say whose it was.
-type forcedGrant struct {
-	key   string
-	fence int64
+	e.tell(told)
 }
 
 // forcedOffLocked ends a hold whose grant was ended by FORCEUNLOCK before it was known here.
 func (e *Engine) forcedOffLocked(g grantOf) *loss {
+	if _, forced := e.forcedOff[g]; !forced {
+		return nil
+	}
+	return e.endGrantLocked(g)
+}
+
+func (e *Engine) endGrantLocked(g grantOf) *loss {
 	h := e.holds[g.holdKey]
-	if _, forced := e.forcedOff[forcedGrant{g.key, g.fence}]; h == nil || h.fence != g.fence || !forced {
+	if h == nil || h.fence != g.fence {
 		return nil
 	}
 	return e.loseLocked(h, ReasonForced, nil)

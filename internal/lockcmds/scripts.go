@@ -46,6 +46,9 @@ var takeTurnLua string
 //go:embed scripts/lib/give_back.lua
 var giveBackLua string
 
+//go:embed scripts/lib/holder.lua
+var holderLua string
+
 //go:embed scripts/lib/wake.lua
 var wakeLua string
 
@@ -103,8 +106,8 @@ func newScripts() *scripts {
 		handover: next("handover", giveBackLua, wakeLua, grantLua, takeTurnLua, handoverLua),
 		extend:   next("extend", wakeLua, extendLua),
 		renew:    next("renew", renewLua),
-		info:     next("info", infoLua),
-		force:    next("force", wakeLua, forceLua),
+		info:     next("info", holderLua, infoLua),
+		force:    next("force", holderLua, wakeLua, forceLua),
 		grace:    next("grace", wakeLua, graceLua),
 	}
 }

@@ -5,16 +5,13 @@
 -- KEYS[3]  queue    list of waiting owners, first to ask at the head
 -- ARGV[1]  publish  PUBLISH or SPUBLISH
 --
--- Returns  fence  of the grant that was ended; 0: it was taken without one
---          {0}    there was none
+-- Returns  {owner, fence}  whose grant was ended; the owner is text; fence 0: it was taken without one
+--          {}              nobody's
 
-local fence = redis.pcall('HGET', KEYS[1], 'fence')
-if type(fence) == 'table' then
-  return fence
-end
-if redis.call('EXISTS', KEYS[1]) == 0 then
-  return {0}
+local held = holder(KEYS[1])
+if #held == 0 then
+  return held
 end
 redis.call('DEL', KEYS[1])
 wake(ARGV[1], KEYS[2], KEYS[3])
-return tonumber(fence or 0)
+return {held[1], held[3]}
