@@ -32,7 +32,7 @@ func (s *stand) check() (found []finding) {
 		add("holds", overlaps(all)...)
 		for _, key := range s.keys {
 			picture := filepath.Join(s.t.ArtifactDir(), key+".html")
-			if bad := linearizable(key, histories, s.lease, picture); bad != "" {
+			if bad := linearizable(key, histories, s.lease, s.disturbed, picture); bad != "" {
 				add("model", bad)
 			}
 		}
@@ -108,8 +108,11 @@ func (s *stand) outOfOrder(histories map[string][]op) (bad []string) {
 	return bad
 }
 
-func (s *stand) mayHaveLostItsTurn(o op) bool {
-	return o.Return-o.Call >= o.Lease && slices.ContainsFunc(slices.Concat(s.incidents, s.stalls.all()), func(in incident) bool {
+func (s *stand) mayHaveLostItsTurn(o op) bool { return o.Return-o.Call >= o.Lease && s.disturbed(o) }
+
+// disturbed reports whether something was out of order while the command was under way.
+func (s *stand) disturbed(o op) bool {
+	return slices.ContainsFunc(slices.Concat(s.incidents, s.stalls.all()), func(in incident) bool {
 		return !in.harmless && in.from <= o.Return && o.Call <= in.to
 	})
 }

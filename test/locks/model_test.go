@@ -21,7 +21,7 @@ import (
 type input struct {
 	op
 	lapse int64 // of a grant, or of what sets its lease: from here on it may have ended
-	doubt bool  // a command without a reply may have held the lock meanwhile
+	doubt bool  // it may have been refused though nobody that is known of held the lock
 }
 
 // lockState is the lock between two commands.
@@ -127,8 +127,9 @@ var model = porcupine.Model{
 	DescribeState:     func(state any) string { return fmt.Sprintf("%+v", state) },
 }
 
-// inputs prepares the history of one key.
-func inputs(key string, histories map[string][]op, lease time.Duration) []porcupine.Operation {
+// inputs prepares the history of one key. A command that was disturbed by a fault may be refused though the lock is free: its
+// connection was lost, Redis could be asked later only, and said that the command had not been executed.
+func inputs(key string, histories map[string][]op, lease time.Duration, disturbed func(op) bool) []porcupine.Operation {
 	var all []porcupine.Operation
 	var doubts []op
 	for _, ops := range histories {
@@ -150,7 +151,7 @@ func inputs(key string, histories map[string][]op, lease time.Duration) []porcup
 			}
 			in := input{op: o, lapse: lapses[i]}
 			if o.Out == busy {
-				in.doubt = o.tooLate() || slices.ContainsFunc(doubts, func(d op) bool {
+				in.doubt = o.tooLate() || disturbed(o) || slices.ContainsFunc(doubts, func(d op) bool {
 					return d.Call <= o.Return && o.Call <= d.Call+stays
 				})
 			}
@@ -195,8 +196,8 @@ func lapsesOf(ops []op) []int64 {
 }
 
 // linearizable returns what is wrong with the history of a key; empty: nothing.
-func linearizable(key string, histories map[string][]op, lease time.Duration, picture string) string {
-	history := inputs(key, histories, lease)
+func linearizable(key string, histories map[string][]op, lease time.Duration, disturbed func(op) bool, picture string) string {
+	history := inputs(key, histories, lease, disturbed)
 	result, info := porcupine.CheckOperationsVerbose(model, history, 2*time.Minute)
 	switch result {
 	case porcupine.Ok:

@@ -134,11 +134,31 @@ func TestChecksTellRightFromWrong(t *testing.T) {
 			if bad := overlaps(all); len(bad) > 0 != v.overlap {
 				t.Errorf("overlaps: %v, want any: %v", bad, v.overlap)
 			}
-			bad := linearizable("a", histories, 100*time.Millisecond, t.TempDir()+"/a.html")
+			undisturbed := func(op) bool { return false }
+			bad := linearizable("a", histories, 100*time.Millisecond, undisturbed, t.TempDir()+"/a.html")
 			if (bad != "") != v.illegal {
 				t.Errorf("model: %q, want an objection: %v", bad, v.illegal)
 			}
 		})
+	}
+}
+
+func TestFaultsExcuseARefusalOfAFreeLock(t *testing.T) {
+	s := &stand{stalls: &stalls{}}
+	fault := func(what string, from, to int64, harmless bool) {
+		s.incidents = append(s.incidents, incident{what, from * int64(time.Millisecond), to * int64(time.Millisecond), harmless})
+	}
+	fault("kill redis", 10, 20, false)
+	fault("forget scripts", 30, 30, true)
+	for _, c := range []struct {
+		call, ret int64
+		excused   bool
+	}{{5, 9, false}, {5, 12, true}, {12, 15, true}, {15, 25, true}, {21, 40, false}} {
+		tried := said("a", "TRYLOCK", c.call, c.ret, busy, 0)
+		bad := linearizable("a", map[string][]op{"a": {tried}}, 100*time.Millisecond, s.disturbed, t.TempDir()+"/a.html")
+		if (bad == "") != c.excused {
+			t.Errorf("%v: %q", tried, bad)
+		}
 	}
 }
 
