@@ -238,10 +238,11 @@ func (e *Engine) granted(w *waiter, g grant) []byte {
 		e.mu.Unlock()
 		return nil
 	}
-	if time.Since(g.sentAt) >= w.lease {
-		again := w.wait != 0 && !w.fixed
-		if again {
-			e.jobs.submit(func() { e.tryAgain(w, g) })
+	if late := time.Since(g.sentAt) >= w.lease; late || w.deepensLostLocked(g) {
+		if !late {
+			e.tryAgainLocked(w, g, g.count)
+		} else if w.wait != 0 && !w.fixed {
+			e.tryAgainLocked(w, g, 1)
 		} else {
 			e.finishLocked(w)
 			e.refuseLateLocked(w, g)
@@ -260,6 +261,12 @@ func (e *Engine) granted(w *waiter, g grant) []byte {
 		f(w.verb, time.Since(w.began))
 	}
 	return redcon.AppendInt(nil, g.fence)
+}
+
+// deepensLostLocked reports whether the grant is one that the session has been told to have lost: our clock judges earlier than
+// Redis's. Who was not listening would count on its earlier holds if it got the same fence again.
+func (w *waiter) deepensLostLocked(g grant) bool {
+	return w.paused != nil && w.paused.lost && w.paused.fence == g.fence && !w.explicit
 }
 
 // holdLocked records the grant and has its lease watched. It returns an older hold of the same owner that this grant

@@ -14,16 +14,7 @@ func (e *Engine) attempt(w *waiter) {
 	if f := e.opts.Events.Attempt; f != nil {
 		f()
 	}
-	var a answer
-	var err error
-	sentAt := time.Now()
-	if w.doubt { // written only between attempts
-		a, err = e.ask(ctx, w)
-	}
-	if err == nil && (a == nil || a[0] != 1) {
-		sentAt = time.Now()
-		a, err = e.call(ctx, w)
-	}
+	a, sentAt, err := e.inquire(ctx, w)
 	e.mu.Lock()
 	w.sentAt = sentAt
 	after := e.settleLocked(w, a, err)
@@ -31,6 +22,19 @@ func (e *Engine) attempt(w *waiter) {
 	if after != nil {
 		after()
 	}
+}
+
+// inquire asks for the lock, but first whether the owner has it already if an earlier attempt is in doubt.
+func (e *Engine) inquire(ctx context.Context, w *waiter) (a answer, sentAt time.Time, err error) {
+	sentAt = time.Now()
+	if w.doubt { // written only between attempts
+		a, err = e.ask(ctx, w)
+	}
+	if err == nil && (a == nil || a[0] != 1) {
+		sentAt = time.Now()
+		a, err = e.call(ctx, w)
+	}
+	return a, sentAt, err
 }
 
 // call asks for the lock on the engine's own connection.
@@ -134,19 +138,57 @@ func (e *Engine) deliver(w *waiter, g grant) {
 	}
 }
 
-// tryAgain takes a waiter back whose grant came too late: the lock is released first, if it is still ours.
-func (e *Engine) tryAgain(w *waiter, g grant) {
-	ctx, cancel := context.WithTimeout(e.life, answerLimit)
-	err := e.takeOff(ctx, w.grantOf(g), 1)
-	cancel()
+// tryAgainLocked has an acquire start anew whose grant came too late. So many holds of it are given back first.
+func (e *Engine) tryAgainLocked(w *waiter, g grant, holds int64) {
+	e.unpauseLocked(w)
+	e.tend(func() {
+		ctx, cancel := context.WithTimeout(e.life, answerLimit)
+		w.doubt = e.takeOff(ctx, w.grantOf(g), holds) != nil
+		cancel()
+		e.goOn(w)
+	})
+}
+
+// goOn has an acquire ask again whose first attempt has come to nothing: as a waiter, or once if it may not wait any longer.
+// Without locks, and not from a session.
+func (e *Engine) goOn(w *waiter) {
+	if w.wait == 0 || w.wait > 0 && time.Since(w.began) >= w.wait {
+		e.tend(func() { e.tryOnce(w) })
+		return
+	}
+	e.mu.Lock()
+	e.unpauseLocked(w)
+	e.mu.Unlock()
 	ok := w.c.s.Enter(func() {
-		w.doubt, w.heard = err != nil, heard{}
+		w.heard = heard{}
 		if reply := e.await(w, answer{0}); reply != nil {
 			w.c.s.Answer(reply)
 		}
 	})
 	if !ok {
 		e.finish(w)
+		e.leave(w, nil)
+	}
+}
+
+// tryOnce is the last attempt of an acquire that may not wait.
+func (e *Engine) tryOnce(w *waiter) {
+	ctx, cancel := context.WithTimeout(e.life, answerLimit)
+	defer cancel()
+	a, sentAt, err := e.inquire(ctx, w)
+	switch {
+	case err != nil:
+		e.finish(w)
+		e.turnAway(w, failed(err))
+	case a[0] == 1:
+		e.deliver(w, grant{fence: a.at(1), count: a.at(2), sentAt: sentAt})
+	default:
+		e.mu.Lock()
+		told := e.overtakenLocked(w)
+		e.finishLocked(w)
+		e.mu.Unlock()
+		e.tell(told)
+		e.turnAway(w, null)
 	}
 }
 

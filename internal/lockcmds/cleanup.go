@@ -48,6 +48,15 @@ type cleanup struct {
 	done      func(ok bool) // the end; without locks. nil: nobody wants to know
 }
 
+// tend runs a task as a job that Close waits for.
+func (e *Engine) tend(task func()) {
+	e.tending.Add(1)
+	e.jobs.submit(func() {
+		defer e.tending.Add(-1)
+		task()
+	})
+}
+
 // persist runs a clean-up as jobs until it succeeds, Redis refuses it, or its limit has passed.
 func (e *Engine) persist(c cleanup) {
 	until := time.Now().Add(c.limit)

@@ -22,18 +22,18 @@ func (e *Engine) doubt(w *waiter) {
 		w.before = before{fence: h.fence, holds: h.count, unclear: h.doubts > 0 && h.doubts < h.count}
 	}
 	e.mu.Unlock()
-	e.tending.Add(1) // until lookInto answers
-	e.jobs.submit(func() { e.lookInto(w, w.sentAt, time.Now().Add(doubtLimit), retryFirst) })
+	e.tending.Add(1) // until lookInto has come to an end
+	e.jobs.submit(func() { e.lookInto(w, time.Now().Add(doubtLimit), retryFirst) })
 }
 
 // lookInto asks Redis who the owner is, as often as it takes until limit, and answers accordingly.
-func (e *Engine) lookInto(w *waiter, sentAt, limit time.Time, pause time.Duration) {
+func (e *Engine) lookInto(w *waiter, limit time.Time, pause time.Duration) {
 	ctx, cancel := context.WithDeadline(e.life, limit)
 	asked := time.Now()
 	a, err := e.ask(ctx, w)
 	cancel()
 	if err != nil && e.life.Err() == nil && time.Now().Add(pause).Before(limit) && !isRefusal(err) {
-		e.jobs.after(pause, func() { e.lookInto(w, sentAt, limit, min(2*pause, retryLast)) })
+		e.jobs.after(pause, func() { e.lookInto(w, limit, min(2*pause, retryLast)) })
 		return
 	}
 	defer e.tending.Add(-1)
@@ -43,23 +43,8 @@ func (e *Engine) lookInto(w *waiter, sentAt, limit time.Time, pause time.Duratio
 		e.turnAway(w, failed(ErrInDoubt))
 	case a[0] == 1:
 		e.deliver(w, grant{fence: a.at(1), count: a.at(2), sentAt: asked})
-	case w.wait == 0:
-		e.finish(w)
-		e.turnAway(w, null)
 	default:
-		e.mu.Lock()
-		e.unpauseLocked(w)
-		e.mu.Unlock()
-		ok := w.c.s.Enter(func() {
-			w.heard = heard{}
-			if reply := e.await(w, answer{0}); reply != nil {
-				w.c.s.Answer(reply)
-			}
-		})
-		if !ok {
-			e.finish(w)
-			e.leave(w, nil)
-		}
+		e.goOn(w)
 	}
 }
 

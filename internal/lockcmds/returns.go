@@ -42,13 +42,8 @@ func (e *Engine) giveBackLocked(g grantOf, holds int64, again bool, limit time.D
 // refuseLateLocked answers an acquire whose grant came too late to be used, when it has been given back: null says that nothing of
 // it is left, also to who goes on for the same owner at another proxy.
 func (e *Engine) refuseLateLocked(w *waiter, g grant) {
-	k := holdKey{w.key, w.owner}
-	holds := int64(1)
-	if !w.explicit && e.holds[k] == nil {
-		holds = g.count // what it was to deepen has been lost
-	}
-	e.giveBackLocked(w.grantOf(g), holds, false, e.opts.Lease)
-	r := e.returning[k]
+	e.giveBackLocked(w.grantOf(g), 1, false, e.opts.Lease)
+	r := e.returning[holdKey{w.key, w.owner}]
 	r.deferLocked(w.c.s, func() {
 		e.mu.Lock()
 		clean := r.n == 0 && !r.failed
