@@ -33,6 +33,8 @@ type waiter struct {
 	timer      *time.Timer // its own deadline
 	topic      *topic      // of a fair waiter
 	paused     *hold       // the hold it re-enters; not renewed until the outcome is known
+	rest       rest        // what nobody holds any more of a grant that it was to deepen
+	dead       int64       // fence of a grant that the session has been told to have lost
 	sentAt     time.Time   // before the latest attempt was sent
 	heard      heard       // before the first attempt
 	again      bool        // woken while an attempt was on its way
@@ -206,6 +208,10 @@ func (e *Engine) finishLocked(w *waiter) {
 		w.c.ask = nil
 	}
 	e.unpauseLocked(w)
+	if left := w.rest; left.holds > 0 {
+		w.rest = rest{}
+		e.giveBackLocked(left.grantOf, left.holds, true, left.lease)
+	}
 }
 
 // unpauseLocked lets the hold that the acquire was to deepen be renewed again.
@@ -238,12 +244,14 @@ func (e *Engine) granted(w *waiter, g grant) []byte {
 		e.mu.Unlock()
 		return nil
 	}
-	if late := time.Since(g.sentAt) >= w.lease; late || w.deepensLostLocked(g) {
-		if !late {
+	if lost, late := e.deepensLostLocked(w, g), time.Since(g.sentAt) >= w.lease; lost || late {
+		switch {
+		case lost:
+			w.rest = rest{w.grantOf(g), g.count, e.opts.Lease}
 			e.tryAgainLocked(w, g, g.count)
-		} else if w.wait != 0 && !w.fixed {
+		case w.wait != 0 && !w.fixed:
 			e.tryAgainLocked(w, g, 1)
-		} else {
+		default:
 			e.finishLocked(w)
 			e.refuseLateLocked(w, g)
 		}
@@ -251,6 +259,7 @@ func (e *Engine) granted(w *waiter, g grant) []byte {
 		e.log.Warn("a grant came too late to be used", logKey(w.key))
 		return nil
 	}
+	w.rest = rest{} // by now a grant that is over
 	told := e.holdLocked(w, g, info)
 	forced := e.forcedOffLocked(w.grantOf(g))
 	e.finishLocked(w)
@@ -263,10 +272,24 @@ func (e *Engine) granted(w *waiter, g grant) []byte {
 	return redcon.AppendInt(nil, g.fence)
 }
 
-// deepensLostLocked reports whether the grant is one that the session has been told to have lost: our clock judges earlier than
-// Redis's. Who was not listening would count on its earlier holds if it got the same fence again.
-func (w *waiter) deepensLostLocked(g grant) bool {
-	return w.paused != nil && w.paused.lost && w.paused.fence == g.fence && !w.explicit
+// deepensLostLocked reports whether the grant is one that the session's own owner was told to have lost, or that is being given
+// back: our clock judges earlier than Redis's. Who was not listening would count on its earlier holds if it got the same fence
+// again. To an explicit owner it may still belong, by another session.
+func (e *Engine) deepensLostLocked(w *waiter, g grant) bool {
+	if w.explicit {
+		return false
+	}
+	k := holdKey{w.key, w.owner}
+	if h := w.paused; h != nil && h.lost {
+		w.dead = h.fence
+	}
+	if fence, lost := w.c.lost[k]; lost {
+		w.dead = fence
+	}
+	if e.owed[grantOf{k, g.fence}] > 0 && e.holds[k] == nil {
+		w.dead = g.fence
+	}
+	return w.dead != 0 && g.fence == w.dead
 }
 
 // holdLocked records the grant and has its lease watched. It returns an older hold of the same owner that this grant
@@ -286,10 +309,16 @@ func (e *Engine) holdLocked(w *waiter, g grant, info ClientInfo) (told *loss) {
 		h = &hold{holdKey: k, fence: g.fence, chain: w.chain}
 		e.holds[k] = h
 	}
-	if extra := g.count - h.count - 1; extra > 0 && !w.explicit {
-		// Only this session acts for its own owner: Redis counts an acquire whose answer was lost.
-		g.count -= extra
-		e.giveBackLocked(w.grantOf(g), extra, false, e.opts.Lease)
+	if !w.explicit {
+		// Only this session acts for its own owner: if Redis counts more, that is an acquire whose answer was lost, or what is being
+		// given back.
+		known := h.count + 1
+		if extra := g.count - known; extra > 0 {
+			g.count = known
+			if extra -= e.owed[w.grantOf(g)]; extra > 0 {
+				e.giveBackLocked(w.grantOf(g), extra, false, e.opts.Lease)
+			}
+		}
 	}
 	h.own += e.takeLocked(k, g.fence) + 1
 	h.explicit = h.explicit || w.explicit

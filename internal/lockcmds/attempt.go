@@ -143,8 +143,14 @@ func (e *Engine) tryAgainLocked(w *waiter, g grant, holds int64) {
 	e.unpauseLocked(w)
 	e.tend(func() {
 		ctx, cancel := context.WithTimeout(e.life, answerLimit)
-		w.doubt = e.takeOff(ctx, w.grantOf(g), holds) != nil
+		err := e.takeOff(ctx, w.grantOf(g), holds)
 		cancel()
+		e.mu.Lock()
+		w.doubt = err != nil
+		if err == nil {
+			w.rest = rest{}
+		}
+		e.mu.Unlock()
 		e.goOn(w)
 	})
 }

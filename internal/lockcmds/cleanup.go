@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
 	"time"
 
 	"go.uber.org/zap"
@@ -76,7 +77,7 @@ func (e *Engine) persist(c cleanup) {
 		ctx, cancel := context.WithTimeout(e.life, answerLimit)
 		err := c.task(ctx)
 		cancel()
-		if err == nil || isRefusal(err) || c.once && errors.Is(err, ErrInDoubt) || e.life.Err() != nil || time.Now().After(until) {
+		if err == nil || isFinal(err) || c.once && errors.Is(err, ErrInDoubt) || e.life.Err() != nil || time.Now().After(until) {
 			end(err)
 			return
 		}
@@ -84,6 +85,17 @@ func (e *Engine) persist(c cleanup) {
 		pause = min(2*pause, retryLast)
 	}
 	e.jobs.submit(attempt)
+}
+
+// isFinal reports whether Redis refuses something for good, and not because of a state that passes.
+func isFinal(err error) bool {
+	refusal, refused := asRefusal(err)
+	code, _, _ := strings.Cut(string(refusal), " ")
+	switch code {
+	case "LOADING", "BUSY", "MASTERDOWN", "READONLY", "MISCONF", "NOREPLICAS", "OOM", "CLUSTERDOWN", "TRYAGAIN":
+		return false
+	}
+	return refused
 }
 
 // Pauses between attempts while Redis does not answer.

@@ -35,5 +35,8 @@
 //   - GRACE takes from an explicit owner only what it acquired through this engine.
 //   - While holds of an owner are being given back on the engine's own connection, its commands wait, for a second at most:
 //     nobody could tell which came first.
-//   - After -LOSTLEASE what Redis has left of what the session held by that grant is being given back.
+//   - Null is Redis's word for "not you", or nothing is left of what was granted.
+//   - A grant that a session was told to have lost is never told to it as granted again. What Redis has left of it is being
+//     given back, of an explicit owner what was acquired through this engine and is seen in an answer.
+//   - Neither a renewal nor a release nor a give-back leaves an owner a shorter lease than it was promised.
 package lockcmds

@@ -54,8 +54,14 @@ func (e *Engine) ask(ctx context.Context, w *waiter) (answer, error) {
 	if w.explicit {
 		return e.askExplicit(ctx, w)
 	}
+	lease := w.lease
+	e.mu.Lock()
+	if h := w.paused; h != nil && e.holds[h.holdKey] == h {
+		lease = max(lease, time.Until(h.lease.Deadline())) // if the attempt came to nothing, that is what the holder relies on
+	}
+	e.mu.Unlock()
 	a, err := e.own.run(ctx, e.scripts.extend, []string{w.key, channelOf(w.key), queueOf(w.key)},
-		[]string{w.owner, millis(w.lease), e.opts.Publish})
+		[]string{w.owner, millis(lease), e.opts.Publish})
 	switch {
 	case isRefusal(err):
 		return nil, fmt.Errorf("look into an acquire: %w: %w", ErrInDoubt, err)

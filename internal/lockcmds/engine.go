@@ -84,6 +84,8 @@ type Engine struct {
 	remainders map[holdKey]*remainder
 	// returning is whose holds are being given back.
 	returning map[holdKey]*returns
+	// owed is how many holds of a grant are being given back; unlike returning also while nobody waits for that any more.
+	owed map[grantOf]int64
 	// forcedOff is the grants that FORCEUNLOCK has ended of late: their answers may not have arrived here yet.
 	forcedOff map[grantOf]struct{}
 	rooms     map[string]*room
@@ -135,6 +137,7 @@ func New(opts Options) (*Engine, error) {
 		holds:      make(map[holdKey]*hold),
 		remainders: make(map[holdKey]*remainder),
 		returning:  make(map[holdKey]*returns),
+		owed:       make(map[grantOf]int64),
 		forcedOff:  make(map[grantOf]struct{}),
 		rooms:      make(map[string]*room),
 	}

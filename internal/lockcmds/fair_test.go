@@ -89,14 +89,15 @@ func TestFairHeadThatLeavesAFreeLockWakesTheNext(t *testing.T) {
 		for _, owner := range []string{ownerB, ownerC, ownerD} {
 			b.fair(owner, 30000, wait, 1)
 		}
+		to := func(owner string) string { return "redisson_lock__channel:{foo}:" + owner + " 0" }
 		b.leave(ownerB, wait)
-		equal(t, "lock held", heard(), []string(nil))
+		equal(t, "lock held: who may wait elsewhere for the same owner", heard(), []string{to(ownerB)})
 		b.c.Del(t.Context(), b.n.lock)
 		b.leave(ownerD, wait)
-		equal(t, "not the head", heard(), []string(nil))
+		equal(t, "not the head", heard(), []string{to(ownerD)})
 		b.fair(ownerD, 30000, wait, 1)
 		b.leave(ownerC, wait)
-		equal(t, "head of a free lock", heard(), []string{"redisson_lock__channel:{foo}:" + ownerD + " 0"})
+		equal(t, "head of a free lock", heard(), []string{to(ownerC), to(ownerD)})
 	})
 }
 

@@ -131,9 +131,6 @@ func (e *Engine) leave(w *waiter, done func()) {
 			[]string{w.owner, millis(e.opts.FairWait), e.opts.Publish})
 		patience.Stop()
 		once.Do(done)
-		if t := e.hub.find(n.fairChannel(w.owner)); err == nil && t != nil {
-			e.onMessage(t) // who has asked for the same owner meanwhile has lost its place along with this one
-		}
 		return err
 	}})
 }

@@ -80,6 +80,7 @@ func TestPersistGivesUpAtItsLimitOrARefusal(t *testing.T) {
 		{ErrUnsent, false, true},
 		{ErrInDoubt, false, true},
 		{redisError("NOPERM no"), false, false},
+		{redisError("LOADING Redis is loading the dataset in memory"), true, true},
 		{nil, false, false},
 		{ErrUnsent, true, true},
 		{ErrInDoubt, true, false},

@@ -47,7 +47,9 @@ func (e *Engine) restLocked(c *client, h *hold, left int64, lease time.Duration)
 	private := h.owner == c.owner
 	switch {
 	case private && c.asks(h.holdKey):
-		return // the hold goes on with what that acquire gets, and it counts what is left
+		// That acquire may be granted more of it. It gives all of that back, or if it comes to nothing:
+		c.ask.rest = rest{grantOf{h.holdKey, h.fence}, left - h.releasing, max(lease, e.opts.Lease)}
+		return
 	case private:
 		left -= h.releasing // they are answered later
 	default: // releases on their way have been taken off our part
@@ -57,6 +59,13 @@ func (e *Engine) restLocked(c *client, h *hold, left int64, lease time.Duration)
 	if left > 0 {
 		e.giveBackLocked(grantOf{h.holdKey, h.fence}, left, private, max(lease, e.opts.Lease))
 	}
+}
+
+// rest is so many holds of a lost grant, to be given back for as long as lease.
+type rest struct {
+	grantOf
+	holds int64
+	lease time.Duration
 }
 
 // loss is what there is to be told about one lost hold.

@@ -14,8 +14,6 @@ import (
 
 // Answers, messages and deadlines reach the engine in another order than that in which Redis did what they tell of.
 
-const inDoubtReply = "-INDOUBT sent, but no answer came"
-
 // executed waits until Redis has answered n scripts of the session, whether or not the session has been told.
 func (s *session) executed(n int64) {
 	s.t.Helper()
@@ -186,95 +184,6 @@ func TestPlaceOfTheSameOwnerIsAskedForAgain(t *testing.T) {
 	fenceIn(t, b.reply())
 }
 
-func TestAcquireInDoubtBehindARelease(t *testing.T) {
-	srv := redistest.Start(t)
-	for _, verb := range []string{"LOCK", "TRYLOCK"} {
-		p := startProxy(t, srv, nil)
-		a, b := p.session(2), p.session(2)
-		first := a.fence("LOCK k")
-		answer := a.lane.holdBack()
-		a.send("UNLOCK k")
-		a.lane.failing(ErrInDoubt)
-		a.send(verb + " k")
-		a.executed(2)
-		a.lane.failing(nil)
-		answer()
-		equal(t, "unlock", a.reply(), ":1")
-		if second := fenceIn(t, a.reply()); second <= first {
-			t.Errorf("%s: fence %d after %d", verb, second, first)
-		}
-		equal(t, "holds", p.holds("k", p.ownerOf(a)), "1")
-		a.want("UNLOCK k", ":1")
-		b.fence("LOCK k")
-		b.want("UNLOCK k", ":1")
-	}
-}
-
-func TestAcquireAndReleaseInDoubtMakeNoDifference(t *testing.T) {
-	t.Parallel() // it takes doubtLimit
-	srv := redistest.Start(t)
-	p := startProxy(t, srv, func(o *Options) { o.Lease = time.Minute })
-	a := p.session(2)
-	a.fence("LOCK k")
-	a.fence("LOCK k")
-	a.lane.failing(ErrInDoubt)
-	a.want("UNLOCK k", inDoubtReply)
-	a.want("TRYLOCK k", inDoubtReply)
-}
-
-func TestAcquireInDoubtOfASharedOwnerIsNotClaimed(t *testing.T) {
-	t.Parallel() // it takes doubtLimit
-	srv := redistest.Start(t)
-	p := startProxy(t, srv, func(o *Options) { o.Lease = time.Minute })
-	a, b := p.session(2), p.session(2)
-	a.fence("LOCK k OWNER me")
-	b.fence("LOCK k OWNER me")
-	a.lane.failing(ErrInDoubt)
-	a.want("TRYLOCK k OWNER me", inDoubtReply)
-}
-
-func TestLossBehindAReleaseInDoubtIsTold(t *testing.T) {
-	srv := redistest.Start(t)
-	p := startProxy(t, srv, func(o *Options) { o.Lease = 3 * time.Second })
-	a := p.session(3)
-	a.fence("LOCK k")
-	fence := itoa(a.fence("LOCK k"))
-	a.lane.failing(ErrInDoubt)
-	a.want("UNLOCK k", inDoubtReply)
-	a.lane.failing(nil)
-	srv.Do(t, "DEL", "k")
-	equal(t, "push", a.push(), ">[lock-lost k :"+fence+" gone]")
-	a.want("UNLOCK k", lostLeaseReply)
-}
-
-func TestWaiterInDoubtIsNotToldThatNothingHappened(t *testing.T) {
-	srv := redistest.Start(t)
-	for name, end := range map[string]func(p *proxy){
-		"drain":   func(p *proxy) { p.e.Drain() },
-		"refusal": func(p *proxy) { srv.Do(t, "ACL", "SETUSER", "locker", "-evalsha", "-eval") },
-	} {
-		t.Run(name, func(t *testing.T) {
-			srv.Do(t, "ACL", "SETUSER", "locker", "reset", "on", ">pw", "~*", "&*", "+@all")
-			p := startProxy(t, srv, func(o *Options) {
-				o.Redis.Username, o.Redis.Password, o.Lease = "locker", "pw", time.Minute
-			})
-			a, b := p.session(2), p.session(2)
-			key := "k:" + name
-			a.fence("LOCK " + key)
-			b.send("LOCK " + key)
-			p.awaitAttempt(key)
-			a.lane.failing(ErrInDoubt)
-			answer := a.lane.holdBack()
-			a.send("UNLOCK " + key)
-			a.executed(2)
-			end(p)
-			answer()
-			equal(t, "unlock", a.reply(), inDoubtReply)
-			equal(t, "waiter", b.reply(), inDoubtReply)
-		})
-	}
-}
-
 func TestReleaseOfASharedOwnerIsNotLost(t *testing.T) {
 	srv := redistest.Start(t)
 	p := startProxy(t, srv, nil)
@@ -287,79 +196,6 @@ func TestReleaseOfASharedOwnerIsNotLost(t *testing.T) {
 	answer()
 	equal(t, "unlock", a.reply(), ":1")
 	equal(t, "losses", p.losses.Load(), int64(0))
-}
-
-func TestCommandsWaitForWhatIsBeingGivenBack(t *testing.T) {
-	srv := redistest.Start(t)
-	p := startProxy(t, srv, func(o *Options) { o.Lease = time.Minute })
-	a, b := p.session(2), p.session(2)
-	k := holdKey{"k", p.ownerOf(a)}
-	var r *returns
-	returning := func() {
-		p.e.mu.Lock()
-		defer p.e.mu.Unlock()
-		r = &returns{n: 1}
-		p.e.returning[k] = r
-	}
-	for _, step := range []struct{ cmd, reply string }{
-		{"LOCK k", ":"}, {"LOCK k", ":"}, {"EXTENDLOCK k PX 60000", ":1"}, {"UNLOCK k", ":0"}, {"UNLOCK k", ":1"},
-	} {
-		returning()
-		sent := a.lane.answered.Load()
-		a.send(step.cmd)
-		a.quiet(10 * time.Millisecond)
-		equal(t, "scripts before it may", a.lane.answered.Load(), sent)
-		b.want("UNLOCK k", notHeldReply) // others need not wait
-		p.e.returned(k, r, true)
-		if got := a.reply(); !strings.HasPrefix(got, step.reply) {
-			t.Errorf("%s: %s", step.cmd, got)
-		}
-	}
-	a.fence("LOCK k")
-	returning()
-	a.send("UNLOCK k")
-	a.hangUp()
-	p.e.returned(k, r, true) // the client has asked for it
-	p.eventuallyHeld("k", k.owner, "")
-	b.fence("LOCK k")
-}
-
-func TestDeferredReleaseOfAClientThatHangsUpIsOneRelease(t *testing.T) {
-	srv := redistest.Start(t)
-	p, q := startProxy(t, srv, nil), startProxy(t, srv, nil)
-	a, elsewhere := p.session(2), q.session(2)
-	a.fence("LOCK k OWNER me GRACE 0")
-	elsewhere.fence("LOCK k OWNER me")
-	k, r := holdKey{"k", "me"}, &returns{n: 1}
-	p.e.mu.Lock()
-	p.e.returning[k] = r
-	p.e.mu.Unlock()
-	a.send("UNLOCK k OWNER me")
-	a.hangUp()
-	p.e.returned(k, r, true)
-	p.eventuallyHeld("k", "me", "1")
-	p.cleanedUp()
-	elsewhere.want("UNLOCK k OWNER me", ":1")
-}
-
-func TestNobodyWaitsLongForAGiveBack(t *testing.T) {
-	srv := redistest.Start(t)
-	p := startProxy(t, srv, func(o *Options) { o.Lease = time.Minute })
-	a := p.session(3)
-	a.fence("LOCK k PX 1000")
-	srv.Pause()
-	a.push()
-	a.want("UNLOCK k", lostLeaseReply) // says what is known
-	a.send("TRYLOCK k WAIT 100")
-	a.send("LOCKLIST")
-	redistest.Eventually(t, patience, "the deferred acquire", func() bool {
-		a.mu.Lock()
-		defer a.mu.Unlock()
-		return a.pending == 1
-	})
-	srv.Continue()
-	a.reply()
-	equal(t, "LOCKLIST", a.reply()[:2], "*[")
 }
 
 func TestReentryOfASharedOwnerLeavesTheExtendedPartBehind(t *testing.T) {
@@ -376,36 +212,6 @@ func TestReentryOfASharedOwnerLeavesTheExtendedPartBehind(t *testing.T) {
 	fenceIn(t, a.reply())
 	p.eventuallyHeld("k", "me", "1")
 	a.want("UNLOCK k OWNER me", ":1")
-}
-
-func TestAcquireThatCameTooLateIsRefusedWhenNothingIsLeft(t *testing.T) {
-	srv := redistest.Start(t)
-	p, q := startProxy(t, srv, nil), startProxy(t, srv, nil)
-	a, elsewhere := p.session(2), q.session(2)
-	elsewhere.fence("LOCK k OWNER me PX 60000")
-	tooLate := func() {
-		t.Helper()
-		answer := a.lane.holdBack()
-		executed := a.lane.answered.Load() + 1
-		a.send("TRYLOCK k OWNER me PX 60000")
-		a.executed(executed)
-		p.e.mu.Lock()
-		p.e.clients[a.id].ask.lease = 0 // has passed
-		p.e.mu.Unlock()
-		srv.Pause()
-		answer()
-	}
-	tooLate()
-	a.quiet(50 * time.Millisecond)
-	srv.Continue()
-	equal(t, "acquire", a.reply(), "(nil)")
-	equal(t, "holds", p.holds("k", "me"), "1")
-
-	tooLate()
-	equal(t, "acquire while redis does not answer", a.reply(), inDoubtReply)
-	srv.Continue()
-	p.eventuallyHeld("k", "me", "1")
-	elsewhere.want("UNLOCK k OWNER me", ":1")
 }
 
 func TestAbandonedReleaseIsOfTheGrantItNames(t *testing.T) {
@@ -517,20 +323,6 @@ func TestExtensionsAfterTheDeadlineLeaveWhatTheOwnerHoldsElsewhere(t *testing.T)
 	p.eventuallyHeld("k", "me", "1")
 	p.cleanedUp()
 	elsewhere.want("UNLOCK k OWNER me", ":1")
-}
-
-func TestExtensionInDoubtAfterTheDeadlineLeavesNothing(t *testing.T) {
-	srv := redistest.Start(t)
-	p := startProxy(t, srv, nil)
-	a := p.session(3)
-	a.fence("LOCK k PX 1000")
-	a.lane.failing(ErrInDoubt)
-	answer := a.lane.holdBack()
-	a.send("EXTENDLOCK k PX 3600000")
-	a.push()
-	answer()
-	equal(t, "extend", a.reply(), inDoubtReply)
-	p.eventuallyHeld("k", p.ownerOf(a), "")
 }
 
 func TestForceUnlockIsFasterThanTheReentryItEnds(t *testing.T) {

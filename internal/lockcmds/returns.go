@@ -3,6 +3,8 @@ package lockcmds
 import (
 	"context"
 	"time"
+
+	"lockproxy/internal/watchdog"
 )
 
 // grantOf names a grant of a lock to an owner.
@@ -27,6 +29,7 @@ func (e *Engine) giveBackLocked(g grantOf, holds int64, again bool, limit time.D
 		e.returning[g.holdKey] = r
 	}
 	r.n++
+	e.owed[g] += holds
 	late := time.AfterFunc(deferLimit, func() { e.startDeferred(g.holdKey, r) })
 	e.persist(cleanup{
 		what: "give a lock back", key: g.key, limit: limit,
@@ -34,6 +37,11 @@ func (e *Engine) giveBackLocked(g grantOf, holds int64, again bool, limit time.D
 		task: func(ctx context.Context) error { return e.takeOff(ctx, g, holds) },
 		done: func(ok bool) {
 			late.Stop()
+			e.mu.Lock()
+			if e.owed[g] -= holds; e.owed[g] == 0 {
+				delete(e.owed, g)
+			}
+			e.mu.Unlock()
 			e.returned(g.holdKey, r, ok)
 		},
 	})
@@ -79,35 +87,62 @@ func (r *returns) deferLocked(s Session, start, gone func()) {
 	})
 }
 
-// returned ends one give-back, the last of them the wait for them.
+// returned ends one give-back; with the last of them nobody waits any more.
 func (e *Engine) returned(k holdKey, r *returns, ok bool) {
 	e.mu.Lock()
 	r.n--
 	r.failed = r.failed || !ok
-	last := r.n == 0
-	e.mu.Unlock()
-	if last {
-		e.startDeferred(k, r)
+	var queue []func()
+	if r.n == 0 {
+		queue = e.takeDeferredLocked(k, r)
 	}
+	e.mu.Unlock()
+	run(queue)
 }
 
 // startDeferred has nobody wait for these give-backs any more.
 func (e *Engine) startDeferred(k holdKey, r *returns) {
 	e.mu.Lock()
+	queue := e.takeDeferredLocked(k, r)
+	e.mu.Unlock()
+	run(queue)
+}
+
+func (e *Engine) takeDeferredLocked(k holdKey, r *returns) []func() {
 	if e.returning[k] == r {
 		delete(e.returning, k)
 	}
 	queue := r.queue
 	r.queue = nil
-	e.mu.Unlock()
-	for _, start := range queue {
-		start()
+	return queue
+}
+
+func run(tasks []func()) {
+	for _, task := range tasks {
+		task()
 	}
 }
 
-// takeOff gives back so many holds of a grant, fence 0: of any.
+// takeOff gives back so many holds of a grant, fence 0: of any. What a session here still holds of it keeps the lease that it relies
+// on: the acquire that is given back may have set a shorter one.
 func (e *Engine) takeOff(ctx context.Context, g grantOf, holds int64) error {
-	_, err := e.own.run(ctx, e.scripts.grace, []string{g.key, channelOf(g.key), queueOf(g.key)},
-		[]string{g.owner, itoa(g.fence), "0", e.opts.Publish, itoa(holds)})
-	return err
+	e.mu.Lock()
+	lease := "0"
+	if h := e.holds[g.holdKey]; h != nil && h.fence == g.fence {
+		lease = millis(max(0, time.Until(h.lease.Deadline())))
+	}
+	e.mu.Unlock()
+	reply, err := e.own.run(ctx, e.scripts.grace, []string{g.key, channelOf(g.key), queueOf(g.key)},
+		[]string{g.owner, itoa(g.fence), "0", e.opts.Publish, itoa(holds), lease})
+	if err != nil || reply[0] != 0 || g.fence == 0 {
+		return err
+	}
+	e.mu.Lock()
+	var told *loss
+	if h := e.holds[g.holdKey]; h != nil && h.fence == g.fence {
+		told = e.loseLocked(h, watchdog.ReasonGone, nil)
+	}
+	e.mu.Unlock()
+	e.tell(told)
+	return nil
 }

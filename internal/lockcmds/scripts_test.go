@@ -275,7 +275,7 @@ func TestScriptsPassWrongTypeThrough(t *testing.T) {
 			{b.s.extend, []string{n.lock, n.channel, n.queue}, []any{ownerA, 1000, "PUBLISH"}},
 			{b.s.info, []string{n.lock, n.queue}, nil},
 			{b.s.force, []string{n.lock, n.channel, n.queue}, []any{"PUBLISH"}},
-			{b.s.grace, []string{n.lock, n.channel, n.queue}, []any{ownerA, 0, 0, "PUBLISH", 0}},
+			{b.s.grace, []string{n.lock, n.channel, n.queue}, []any{ownerA, 0, 0, "PUBLISH", 0, 0}},
 		} {
 			_, err := b.eval(call.s, call.keys, call.args...)
 			const want = "WRONGTYPE Operation against a key holding the wrong kind of value"
@@ -410,6 +410,10 @@ func TestRenewRenewsOnlyWhatIsOurs(t *testing.T) {
 			}
 		}
 		equal(t, "any fence", b.must(b.s.renew, k[3:4], ownerA, 0, 30000), []int64{1})
+		equal(t, "longer than that", b.must(b.s.renew, k[3:4], ownerA, 0, 20000), []int64{1})
+		if ttl := b.c.PTTL(t.Context(), "k4").Val(); !within(ttl, 30000) {
+			t.Errorf("a renewal has shortened a lease to %v", ttl)
+		}
 	})
 }
 
@@ -442,18 +446,18 @@ func TestGraceShortensOrReleases(t *testing.T) {
 		keys := []string{b.n.lock, b.n.channel, b.n.queue}
 		fence := b.acquire(ownerA, 30000)[1]
 		b.acquire(ownerA, 30000)
-		equal(t, "stranger", b.must(b.s.grace, keys, ownerB, 0, 0, "PUBLISH", 0), []int64{0})
-		equal(t, "other grant", b.must(b.s.grace, keys, ownerA, fence+1, 0, "PUBLISH", 0), []int64{0})
-		b.must(b.s.grace, keys, ownerA, fence, 60000, "PUBLISH", 0)
+		equal(t, "stranger", b.must(b.s.grace, keys, ownerB, 0, 0, "PUBLISH", 0, 0), []int64{0})
+		equal(t, "other grant", b.must(b.s.grace, keys, ownerA, fence+1, 0, "PUBLISH", 0, 0), []int64{0})
+		b.must(b.s.grace, keys, ownerA, fence, 60000, "PUBLISH", 0, 0)
 		if !within(b.pttl(), 30000) {
 			t.Fatalf("a long grace left ttl %v", b.pttl())
 		}
-		equal(t, "grace", b.must(b.s.grace, keys, ownerA, fence, 10000, "PUBLISH", 0), []int64{1})
+		equal(t, "grace", b.must(b.s.grace, keys, ownerA, fence, 10000, "PUBLISH", 0, 0), []int64{1})
 		if !within(b.pttl(), 10000) {
 			t.Fatalf("grace left ttl %v", b.pttl())
 		}
 		equal(t, "waiters are told that it ends earlier", heard(), []string{"redisson_lock__channel:{foo} 0"})
-		equal(t, "none", b.must(b.s.grace, keys, ownerA, fence, 0, "PUBLISH", 0), []int64{1})
+		equal(t, "none", b.must(b.s.grace, keys, ownerA, fence, 0, "PUBLISH", 0, 0), []int64{1})
 		equal(t, "messages", heard(), []string{"redisson_lock__channel:{foo} 0"})
 		equal(t, "hash", b.hash(), map[string]string{})
 	})
@@ -463,7 +467,7 @@ func TestGraceOfACountedOwnerLeavesItsOtherHolds(t *testing.T) {
 	onBoth(t, func(t *testing.T, b *bench) {
 		heard := b.listen(b.n.channel, b.n.fairChannel(ownerB))
 		grace := func(fence, ms, holds int64) []int64 {
-			return b.must(b.s.grace, []string{b.n.lock, b.n.channel, b.n.queue}, ownerA, fence, ms, "PUBLISH", holds)
+			return b.must(b.s.grace, []string{b.n.lock, b.n.channel, b.n.queue}, ownerA, fence, ms, "PUBLISH", holds, 0)
 		}
 		fence := b.acquire(ownerA, 30000)[1]
 		for range 3 {

@@ -7,7 +7,9 @@ import (
 
 // An explicit owner may hold a lock through several proxies at once, and Redis has one count for all of them. Each
 // engine counts its own part, so that the end of a session here takes nothing off that was acquired elsewhere: grants
-// here minus releases here. Where it errs it counts too little, and what it leaves ends with the lease.
+// here minus releases here. It counts too little when an answer was lost: what it leaves ends with the lease. It counts too much
+// when the owner gives back through one proxy what it acquired through another, and goes on acquiring there: then the end of the
+// last session here takes as many holds off as were acquired here.
 
 // remainder is this engine's part in a hold whose last session here has ended: the owner may come back for it while
 // the lease goes on.
@@ -81,7 +83,7 @@ func (e *Engine) applyGrace(h *hold, grace time.Duration) {
 			once: holds > 0 && grace == 0, // done twice it would take off what the owner holds by others
 			task: func(ctx context.Context) error {
 				_, err := e.own.run(ctx, e.scripts.grace, []string{h.key, channelOf(h.key), queueOf(h.key)},
-					[]string{h.owner, itoa(h.fence), millis(grace), e.opts.Publish, itoa(holds)})
+					[]string{h.owner, itoa(h.fence), millis(grace), e.opts.Publish, itoa(holds), "0"})
 				return err
 			},
 		})

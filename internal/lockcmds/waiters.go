@@ -123,19 +123,22 @@ func (e *Engine) await(w *waiter, a answer) []byte {
 		e.leave(w, nil)
 		return nil
 	}
+	full := e.fullLocked(w.key)
+	var refusal func(proto int) []byte
 	if r := e.rooms[w.key]; r != nil && r.denied != nil {
-		denied := r.denied
-		e.finishLocked(w)
-		e.mu.Unlock()
-		e.leave(w, nil)
-		return appendFailure(nil, denied)
+		refusal, full = failed(r.denied), ""
+	} else if full != "" {
+		refusal = func(int) []byte { return resp.AppendError(nil, resp.Overloaded, full) }
 	}
-	if full := e.fullLocked(w.key); full != "" {
+	if refusal != nil {
+		reply := w.inDoubtOr(refusal)
 		e.finishLocked(w)
 		e.mu.Unlock()
 		e.leave(w, nil)
-		e.refusedOne()
-		return resp.AppendError(nil, resp.Overloaded, full)
+		if full != "" {
+			e.refusedOne()
+		}
+		return reply(w.c.s.Proto())
 	}
 	r := e.roomLocked(w.key)
 	w.room, w.state = r, stateWaiting

@@ -12,6 +12,7 @@
 -- ARGV[3]  grace_ms  what may be left of the lease; 0: release
 -- ARGV[4]  publish   PUBLISH or SPUBLISH
 -- ARGV[5]  holds     how many of the owner's holds are the caller's; 0: all
+-- ARGV[6]  lease_ms  least lease that goes on if holds are left; 0: its TTL stays
 --
 -- Returns  {1}  released, shortened, or short enough already
 --          {2}  the owner has other holds: they and the lease stay
@@ -27,6 +28,9 @@ end
 if ARGV[5] ~= '0' and tonumber(held[1]) > tonumber(ARGV[5]) then
   if ARGV[3] == '0' then
     redis.call('HINCRBY', KEYS[1], ARGV[1], '-' .. ARGV[5])
+  end
+  if ARGV[6] ~= '0' and redis.call('PTTL', KEYS[1]) < tonumber(ARGV[6]) then
+    redis.call('PEXPIRE', KEYS[1], ARGV[6])
   end
   return {2}
 end

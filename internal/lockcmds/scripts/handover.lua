@@ -10,7 +10,7 @@
 -- KEYS[4]  fence          counter of this hash slot; never expires, never goes back
 -- KEYS[5]  deadlines      zset owner -> epoch ms after which anybody may drop it
 -- ARGV[1]  owner          who releases
--- ARGV[2]  lease_ms       lease that goes on if holds are left; 0: its TTL stays
+-- ARGV[2]  lease_ms       least lease that goes on if holds are left; 0: its TTL stays
 -- ARGV[3]  fence          release only the grant with this fence; 0: any
 -- ARGV[4]  publish        PUBLISH or SPUBLISH
 -- ARGV[5]  next_owner     who gets the lock, another owner

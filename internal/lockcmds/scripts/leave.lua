@@ -1,6 +1,7 @@
 -- leave.lua: a fair waiter gives up: take it out of the queue and close the gap in the deadlines behind it.
 --
--- If it was the head of a free lock, the new head is woken: nobody else would do it. O(queue length).
+-- If it was the head of a free lock, the new head is woken: nobody else would do it. So is who waits for the same owner
+-- elsewhere, and has lost its place. O(queue length).
 --
 -- KEYS[1]  queue      list of waiting owners, first to ask at the head
 -- KEYS[2]  deadlines  zset owner -> epoch ms after which anybody may drop it
@@ -25,6 +26,7 @@ for _, waiter in ipairs(behind) do
   end
 end
 redis.call('LREM', KEYS[1], 0, owner)
+redis.call(ARGV[3], KEYS[4] .. ':' .. owner, '0')
 if position == 0 and behind[1] and redis.call('EXISTS', KEYS[3]) == 0 then
   redis.call(ARGV[3], KEYS[4] .. ':' .. behind[1], '0')
 end

@@ -4,7 +4,7 @@
 -- KEYS[2]  channel   base channel of the lock; a fair waiter listens on channel:owner
 -- KEYS[3]  queue     list of waiting owners, first to ask at the head
 -- ARGV[1]  owner     who releases
--- ARGV[2]  lease_ms  lease that goes on if holds are left; 0: its TTL stays
+-- ARGV[2]  lease_ms  least lease that goes on if holds are left; 0: its TTL stays
 -- ARGV[3]  fence     release only the grant with this fence; 0: any
 -- ARGV[4]  publish   PUBLISH or SPUBLISH
 --

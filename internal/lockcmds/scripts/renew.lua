@@ -1,5 +1,6 @@
 -- renew.lua: renew leases that are still ours, a batch in one call.
 --
+-- A lease that goes on for longer stays: another proxy may have promised it to the same owner.
 -- A key that is no lock hash counts as not ours: one bad key must not cost the others their lease.
 --
 -- KEYS[1..n]  locks  hashes {owner: holds, fence: n}; exist only while held
@@ -12,7 +13,10 @@ for i, lock in ipairs(KEYS) do
   local owner, fence, lease = ARGV[3 * i - 2], ARGV[3 * i - 1], ARGV[3 * i]
   local held = redis.pcall('HMGET', lock, owner, 'fence')
   if not held.err and held[1] and (fence == '0' or held[2] == fence) then
-    renewed[i] = redis.call('PEXPIRE', lock, lease)
+    renewed[i] = 1
+    if redis.call('PTTL', lock) < tonumber(lease) then
+      redis.call('PEXPIRE', lock, lease)
+    end
   else
     renewed[i] = 0
   end

@@ -1,6 +1,6 @@
 -- give_back: the owner gives back one hold of its grant.
 --
--- While holds are left the lock stays, with a lease from now on; '0': its TTL stays. fence is the grant's; '0': any.
+-- While holds are left the lock stays, for lease ms at least; '0': its TTL stays. fence is the grant's; '0': any.
 -- Returns the fence, 0 for a lock taken without one, when it was the last hold and the lock is to be freed; else nil and
 -- the script's answer.
 
@@ -20,7 +20,7 @@ local function give_back(lock, owner, lease, fence)
     return by
   end
   local holds = redis.call('HINCRBY', lock, owner, -1)
-  if lease ~= '0' then
+  if lease ~= '0' and redis.call('PTTL', lock) < tonumber(lease) then
     redis.call('PEXPIRE', lock, lease)
   end
   return nil, {0, holds, by}
