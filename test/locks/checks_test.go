@@ -110,10 +110,10 @@ func (s *stand) outOfOrder(histories map[string][]op) (bad []string) {
 
 func (s *stand) mayHaveLostItsTurn(o op) bool { return o.Return-o.Call >= o.Lease && s.disturbed(o) }
 
-// disturbed reports whether something was out of order while the command was under way.
+// disturbed reports whether something was out of order, or had just been, while the command was under way.
 func (s *stand) disturbed(o op) bool {
 	return slices.ContainsFunc(slices.Concat(s.incidents, s.stalls.all()), func(in incident) bool {
-		return !in.harmless && in.from <= o.Return && o.Call <= in.to
+		return !in.harmless && in.from <= o.Return && o.Call <= in.to+int64(late)
 	})
 }
 

@@ -36,6 +36,7 @@ type lockState struct {
 	least int // holds
 	most  int
 	both  bool // acquired through both proxies
+	given bool // a proxy may have given its part back, or be about to
 	parts [2]part
 }
 
@@ -67,9 +68,9 @@ func (s *lockState) set(i input) {
 // part takes off what a proxy may have given back by the time a command returned.
 func (s *lockState) part(at int64) {
 	for q := range s.parts {
-		if p := &s.parts[q]; s.both && at >= p.lapse {
+		if p := &s.parts[q]; s.both && at >= p.lapse && p.holds > 0 {
 			s.least = max(0, s.least-p.holds)
-			p.holds = 0
+			p.holds, s.given = 0, true
 		}
 	}
 }
@@ -77,7 +78,10 @@ func (s *lockState) part(at int64) {
 // release takes off one hold; that of the proxy it went through, if there is one.
 func (s *lockState) release(i input) {
 	s.most--
-	s.least = max(1, s.least-1) // as the answer says
+	if s.least--; !s.given {
+		s.least = max(1, s.least) // as the answer says
+	}
+	s.least = max(0, s.least)
 	for _, q := range []int{i.Proxy, 1 - i.Proxy} {
 		if s.parts[q].holds > 0 {
 			s.parts[q].holds--
@@ -127,21 +131,26 @@ var model = porcupine.Model{
 	DescribeState:     func(state any) string { return fmt.Sprintf("%+v", state) },
 }
 
-// inputs prepares the history of one key. A command that was disturbed by a fault may be refused though the lock is free: its
-// connection was lost, Redis could be asked later only, and said that the command had not been executed.
+// inputs prepares the history of one key. A command that has waited during a fault may be refused though the lock is free: nobody
+// could tell.
 func inputs(key string, histories map[string][]op, lease time.Duration, disturbed func(op) bool) []porcupine.Operation {
 	var all []porcupine.Operation
 	var doubts []op
 	for _, ops := range histories {
 		for _, o := range ops {
-			if o.Key == key && o.acquire() && (o.Out == unknown || o.Out == strange || o.tooLate()) {
+			if o.Key == key && o.acquire() && (o.Out == unknown || o.Out == strange || o.tooLate() && (o.Out == busy || disturbed(o))) {
 				doubts = append(doubts, o)
 			}
 		}
 	}
 	// How long a lock without an owner that knows of it may stay: until the proxy has found out that its client has
 	// gone, which takes the limit of the call and the user timeout, and the lease has run out.
-	stays := int64(12*time.Second + lease)
+	stays := func(o op) int64 {
+		if o.Out == acquired {
+			return o.Return
+		}
+		return o.Call + int64(12*time.Second+lease)
+	}
 	client := 0
 	for _, ops := range histories {
 		lapses := lapsesOf(ops)
@@ -151,8 +160,8 @@ func inputs(key string, histories map[string][]op, lease time.Duration, disturbe
 			}
 			in := input{op: o, lapse: lapses[i]}
 			if o.Out == busy {
-				in.doubt = o.tooLate() || disturbed(o) || slices.ContainsFunc(doubts, func(d op) bool {
-					return d.Call <= o.Return && o.Call <= d.Call+stays
+				in.doubt = o.tooLate() || o.Wait != 0 && disturbed(o) || slices.ContainsFunc(doubts, func(d op) bool {
+					return d.Call <= o.Return && o.Call <= stays(d)
 				})
 			}
 			all = append(all, porcupine.Operation{ClientId: client, Input: in, Call: o.Call, Return: o.Return})
@@ -162,9 +171,11 @@ func inputs(key string, histories map[string][]op, lease time.Duration, disturbe
 	return all
 }
 
-// tooLate reports whether this may have been granted after all: a grant that reaches the proxy after its lease is given
-// back and answered with null.
-func (o op) tooLate() bool { return o.Out == busy && o.Return-o.Call >= o.Lease }
+// tooLate reports whether there may have been a grant before the answer: one that reaches the proxy after its lease is given back,
+// and answered with null or followed by another attempt; so is one that was lost on its way and found out after it had ended.
+func (o op) tooLate() bool {
+	return o.Return-o.Call >= o.Lease && (o.Out == busy || o.Out == acquired && o.Wait != 0)
+}
 
 // lapsesOf says for each command of a worker from when on the lease it has set may have ended.
 func lapsesOf(ops []op) []int64 {

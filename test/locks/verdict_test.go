@@ -100,6 +100,11 @@ var verdicts = []struct {
 		through(0, said("a", "LOCK", 0, 1, acquired, 5)), through(1, said("a", "LOCK", 2, 3, acquired, 5)),
 		through(0, said("a", "UNLOCK", 104, 105, still, 0)), said("b", "LOCK", 106, 107, acquired, 6),
 	}, false, false},
+	{"a part of it given back after the answer", []op{
+		through(0, said("a", "LOCK", 0, 1, acquired, 5)), through(1, said("a", "LOCK", 90, 91, acquired, 5)),
+		through(0, said("a", "EXTENDLOCK", 92, 121, notHeld, 0)), through(1, said("a", "UNLOCK", 122, 123, still, 0)),
+		said("b", "LOCK", 124, 125, acquired, 6),
+	}, false, false},
 	{"a part of it lost within the lease", []op{
 		through(0, said("a", "LOCK", 0, 1, acquired, 5)), through(1, said("a", "LOCK", 2, 3, acquired, 5)),
 		through(0, said("a", "UNLOCK", 22, 23, released, 0)),
@@ -143,18 +148,19 @@ func TestChecksTellRightFromWrong(t *testing.T) {
 	}
 }
 
-func TestFaultsExcuseARefusalOfAFreeLock(t *testing.T) {
+func TestFaultsExcuseThatAWaiterGetsNothing(t *testing.T) {
 	s := &stand{stalls: &stalls{}}
 	fault := func(what string, from, to int64, harmless bool) {
 		s.incidents = append(s.incidents, incident{what, from * int64(time.Millisecond), to * int64(time.Millisecond), harmless})
 	}
 	fault("kill redis", 10, 20, false)
-	fault("forget scripts", 30, 30, true)
+	fault("forget scripts", 3000, 3000, true)
 	for _, c := range []struct {
-		call, ret int64
-		excused   bool
-	}{{5, 9, false}, {5, 12, true}, {12, 15, true}, {15, 25, true}, {21, 40, false}} {
-		tried := said("a", "TRYLOCK", c.call, c.ret, busy, 0)
+		call, ret, wait int64
+		excused         bool
+	}{{5, 9, 1, false}, {5, 12, 1, true}, {12, 15, 1, true}, {15, 25, -1, true}, {900, 950, 1, true}, {2900, 3100, 1, false}, {12, 15, 0, false}} {
+		tried := said("a", "LOCK", c.call, c.ret, busy, 0)
+		tried.Wait, tried.Lease = c.wait, int64(time.Minute)
 		bad := linearizable("a", map[string][]op{"a": {tried}}, 100*time.Millisecond, s.disturbed, t.TempDir()+"/a.html")
 		if (bad == "") != c.excused {
 			t.Errorf("%v: %q", tried, bad)
