@@ -175,7 +175,11 @@ func (p *proxy) cleanup(t testing.TB) {
 		t.Errorf("the proxy's log: %s", line)
 	}
 	if t.Failed() {
-		t.Logf("end of the log of the proxy at %s:\n%s", p.addr, p.tail())
+		whole := filepath.Join(t.ArtifactDir(), strings.ReplaceAll(p.addr, ":", "-")+".log")
+		if b, err := os.ReadFile(p.log); err == nil {
+			_ = os.WriteFile(whole, b, 0o600)
+		}
+		t.Logf("end of the log of the proxy at %s (all of it, kept with -artifacts: %s):\n%s", p.addr, whole, p.tail())
 	}
 }
 
