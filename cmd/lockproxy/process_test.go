@@ -209,12 +209,15 @@ func TestAdminServerIsThereUntilTheLastClientHasGone(t *testing.T) {
 	p := startProcess(t, "--listen", "127.0.0.1:0", "--admin-listen", ":0", "--upstream", redis.Addr(), "--drain-timeout", "20s")
 	admin := "http://" + p.addr(`"logger":"admin"`)
 	var addr string
-	for line := range strings.SplitSeq(p.log.String(), "\n") {
-		if strings.Contains(line, `"msg":"listening"`) && !strings.Contains(line, "admin") {
-			_, after, _ := strings.Cut(line, `"addr":"`)
-			addr, _, _ = strings.Cut(after, `"`)
+	redistest.Eventually(t, 20*time.Second, "the log to have the address for clients", func() bool {
+		for line := range strings.SplitSeq(p.log.String(), "\n") {
+			if strings.Contains(line, `"msg":"listening"`) && !strings.Contains(line, "admin") {
+				_, after, _ := strings.Cut(line, `"addr":"`)
+				addr, _, _ = strings.Cut(after, `"`)
+			}
 		}
-	}
+		return addr != ""
+	})
 	nc, err := net.Dial("tcp", addr)
 	if err != nil {
 		t.Fatal(err)

@@ -100,9 +100,13 @@ func TestWaitersDoNotPoll(t *testing.T) {
 		f.send("FAIRLOCK k")
 		f.awaitWaiting()
 	}
-	redistest.Eventually(t, patience, "the deciding attempts", func() bool { return p.attempts.Load() >= 21 })
-	a.quiet(100 * time.Millisecond)
-	before := p.attempts.Load()
+	before := int64(0)
+	redistest.Eventually(t, patience, "the end of the deciding attempts", func() bool {
+		last := before
+		a.quiet(100 * time.Millisecond)
+		before = p.attempts.Load()
+		return before == last && before >= 21
+	})
 	a.quiet(500 * time.Millisecond)
 	if n := p.attempts.Load() - before; n != 0 {
 		t.Errorf("%d attempts while nothing happened", n)

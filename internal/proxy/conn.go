@@ -23,7 +23,7 @@ type conn struct {
 	direct *directWriter // nil: output is always written by drainOutput
 	resume chan struct{} // size 1, never closed: the session may be read again
 	once   sync.Once
-	wg     sync.WaitGroup
+	output crew // drainOutput
 }
 
 func newConn(srv *Server, nc net.Conn, addr string) *conn {
@@ -37,7 +37,6 @@ func newConn(srv *Server, nc net.Conn, addr string) *conn {
 
 // readLoop feeds the session until the client is gone. first is what was read before the conn existed.
 func (c *conn) readLoop(first ...[]byte) {
-	defer c.server.wg.Done()
 	for _, b := range first {
 		if !c.sess.Feed(b) {
 			c.shut()
@@ -109,11 +108,10 @@ func (c *conn) Flush() {
 				return
 			}
 		}
-		if n < len(b) {
-			c.wg.Go(func() { c.drainOutput(b, n) })
+		if n < len(b) && c.output.start(func() { c.drainOutput(b, n) }) {
 			return
 		}
-		c.sess.EndWrite(b)
+		c.sess.EndWrite(b) // written, or of no use to anybody: the connection has been shut
 	}
 }
 
@@ -149,7 +147,7 @@ func (c *conn) Hangup() {
 
 // shutLater ends the connection from where a session may be locked.
 func (c *conn) shutLater() {
-	c.server.wg.Go(c.shut)
+	c.server.crew.start(c.shut) // when the crew is over it has been shut
 }
 
 // shut ends everything, once.
@@ -158,7 +156,7 @@ func (c *conn) shut() {
 		c.sess.Hungup()
 		_ = c.nc.Close() // the client is gone or told all there was
 		c.Resume()
-		c.wg.Wait()
+		c.output.wait()
 		c.server.forget(c)
 	})
 }

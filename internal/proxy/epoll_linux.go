@@ -243,7 +243,9 @@ func (l *loop) adopt(nc net.Conn, addr string, first ...[]byte) error {
 	}
 	r := &remote{loop: l, fd: fd}
 	r.sess = newSession(l.server.nextID(), addr, l.server.env, r)
-	l.server.enlist(r)
+	if !l.server.enlist(r) {
+		return errors.Join(errStopped, unix.Close(fd))
+	}
 	if !l.post(func() { r.begin(first) }) {
 		return errors.Join(net.ErrClosed, unix.Close(fd))
 	}

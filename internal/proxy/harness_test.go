@@ -75,6 +75,7 @@ type bench struct {
 
 func newBench(t testing.TB, redisArgs ...string) *bench {
 	t.Helper()
+	redisArgs = append([]string{"--slowlog-log-slower-than", "-1"}, redisArgs...) // what is slow is chance
 	b := &bench{redis: redistest.Start(t, redisArgs...), proxies: map[string]*Server{}}
 	for _, engine := range engines() {
 		b.proxies[engine] = startProxy(t, b.redis, func(o *Options) { o.Engine = engine })

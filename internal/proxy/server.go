@@ -23,8 +23,8 @@ type Server struct {
 	listeners []*endpoint
 	stop      chan struct{} // closed when the server stops accepting
 	ids       atomic.Uint64
-	wg        sync.WaitGroup // read loops and connections that are being shut
-	loops     []*loop        // empty: goroutines serve all clients
+	crew      crew    // read loops and connections that are being shut
+	loops     []*loop // empty: goroutines serve all clients
 	nextLoop  atomic.Uint64
 
 	mu    sync.Mutex
@@ -116,7 +116,7 @@ func (srv *Server) Run(ctx context.Context) error {
 	defer cancel()
 	srv.drain(deadline)
 	srv.closeConns()
-	srv.wg.Wait()
+	srv.crew.wait()
 	<-srv.whenEmpty()
 	closing, cancel := context.WithTimeout(context.Background(), srv.env.opts.Upstream.DialTimeout+time.Second)
 	defer cancel()
@@ -174,25 +174,40 @@ func (srv *Server) handle(rc redcon.Conn, cmd redcon.Command) {
 	if err := a.SetReadDeadline(time.Time{}); err != nil {
 		srv.env.opts.Logger.Debug("client connection ended", zap.Error(err))
 	}
-	if l := srv.loopFor(a.stream); l != nil {
-		if err := l.adopt(a.stream, a.addr, cmd.Raw, a.buf); err != nil {
+	if err := srv.serve(a, cmd.Raw); err != nil {
+		if !errors.Is(err, errStopped) {
 			srv.env.opts.Logger.Warn("client closed: its socket could not be taken over", zap.Error(err))
-			srv.env.stats.clients.Add(-1)
-			_ = a.Conn.Close() // it may be closed already
 		}
-		return
+		srv.env.stats.clients.Add(-1)
+		_ = a.Conn.Close() // it may be closed already
 	}
-	c := newConn(srv, a.stream, a.addr)
-	srv.enlist(c)
-	srv.wg.Add(1)
-	go c.readLoop(cmd.Raw, a.buf)
 }
 
-// enlist notes a connection until forget.
-func (srv *Server) enlist(c client) {
+// serve makes a client of what has arrived, with its first command.
+func (srv *Server) serve(a *arrival, first []byte) error {
+	if l := srv.loopFor(a.stream); l != nil {
+		return l.adopt(a.stream, a.addr, first, a.buf)
+	}
+	c := newConn(srv, a.stream, a.addr)
+	if !srv.enlist(c) {
+		return errStopped
+	}
+	srv.crew.start(func() { c.readLoop(first, a.buf) })
+	return nil
+}
+
+// errStopped refuses a connection whose first command has come while the server stops.
+var errStopped = errors.New("the server has stopped accepting")
+
+// enlist notes a connection until forget. It reports false when the server waits for the last one to end already.
+func (srv *Server) enlist(c client) bool {
 	srv.mu.Lock()
+	defer srv.mu.Unlock()
+	if srv.empty != nil {
+		return false
+	}
 	srv.conns[c] = struct{}{}
-	srv.mu.Unlock()
+	return true
 }
 
 // loopFor picks the event loop for a connection; nil: goroutines serve it.

@@ -280,9 +280,10 @@ func TestPasswordSetLaterHoldsForNewcomersOnly(t *testing.T) {
 		t.Fatalf("CONFIG SET = %q", got)
 	}
 	redistest.Eventually(t, 10*time.Second, "the password is noticed", u.NeedsAuth)
-	if _, idle := u.Pins(); idle != 0 {
-		t.Errorf("%d idle pins with the rights of before", idle)
-	}
+	redistest.Eventually(t, 10*time.Second, "no idle pin has the rights of before", func() bool {
+		_, idle := u.Pins()
+		return idle == 0
+	})
 	after := u.Lane(id, nil)
 	if got := ask(t, after, "GET", "k"); !strings.HasPrefix(got, "-NOAUTH") {
 		t.Errorf("a newcomer's GET = %q, want -NOAUTH", got)
