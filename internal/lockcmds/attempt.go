@@ -145,6 +145,11 @@ func (e *Engine) tryAgainLocked(w *waiter, g grant, holds int64) {
 		ctx, cancel := context.WithTimeout(e.life, answerLimit)
 		err := e.takeOff(ctx, w.grantOf(g), holds)
 		cancel()
+		if isRefusal(err) {
+			e.finish(w)
+			e.turnAway(w, failed(err))
+			return
+		}
 		e.mu.Lock()
 		w.doubt = err != nil
 		if err == nil {
@@ -179,6 +184,14 @@ func (e *Engine) goOn(w *waiter) {
 
 // tryOnce is the last attempt of an acquire that may not wait.
 func (e *Engine) tryOnce(w *waiter) {
+	e.mu.Lock()
+	ended := w.c.ended
+	e.mu.Unlock()
+	if ended {
+		e.finish(w)
+		e.leave(w, nil)
+		return
+	}
 	ctx, cancel := context.WithTimeout(e.life, answerLimit)
 	defer cancel()
 	a, sentAt, err := e.inquire(ctx, w)

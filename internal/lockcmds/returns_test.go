@@ -262,3 +262,19 @@ func TestPlaceOfTheSameOwnerAtAnotherProxyIsAskedForAgain(t *testing.T) {
 	holder.want("UNLOCK k", ":1")
 	fenceIn(t, b.reply())
 }
+
+func TestLostGrantThatCannotBeGivenBackIsNotAskedForAgainAndAgain(t *testing.T) {
+	srv := redistest.Start(t)
+	srv.Do(t, "ACL", "SETUSER", "locker", "on", ">pw", "~*", "&*", "+@all")
+	p := startProxy(t, srv, func(o *Options) { o.Lease, o.Redis.Username, o.Redis.Password = time.Minute, "locker", "pw" })
+	a := p.session(2)
+	a.fence("LOCK k PX 60000")
+	p.e.mu.Lock()
+	told := p.e.loseLocked(p.e.holds[holdKey{"k", p.ownerOf(a)}], ReasonForced, nil)
+	p.e.mu.Unlock()
+	p.e.tell(told)
+	srv.Do(t, "ACL", "SETUSER", "locker", "-del")
+	if got := a.do("LOCK k"); !strings.HasPrefix(got, "-") {
+		t.Errorf("LOCK of a lost grant that may not be given back: %s", got)
+	}
+}
