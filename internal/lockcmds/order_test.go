@@ -29,12 +29,13 @@ func (p *proxy) eventuallyHeld(key, owner, holds string) {
 func (p *proxy) ownerOf(s *session) string { return p.e.opts.UUID + ":" + itoa(int64(s.id)) }
 
 func TestReentryThatIsAnsweredAfterTheDeadline(t *testing.T) {
+	t.Parallel()
 	srv := redistest.Start(t)
 	p := startProxy(t, srv, nil)
 	a, b := p.session(3), p.session(2)
 	for i, verb := range []string{"LOCK", "TRYLOCK"} {
-		fence := a.fence("LOCK k PX 1000")
-		a.fence("LOCK k PX 1000")
+		fence := a.fence("LOCK k PX 2000")
+		a.fence("LOCK k PX 2000")
 		answer := a.lane.holdBack()
 		executed := a.lane.answered.Load() + 1
 		a.send(verb + " k PX 60000")
@@ -377,6 +378,7 @@ func TestReleasesOfAllHoldsAreAnsweredAfterTheDeadline(t *testing.T) {
 }
 
 func TestOlderAnswerDoesNotProlongALease(t *testing.T) {
+	t.Parallel()
 	srv := redistest.Start(t)
 	p := startProxy(t, srv, nil)
 	a, b := p.session(3), p.session(3)
@@ -384,7 +386,7 @@ func TestOlderAnswerDoesNotProlongALease(t *testing.T) {
 	answer := b.lane.holdBack()
 	b.send("EXTENDLOCK k OWNER me PX 60000")
 	b.executed(1)
-	a.fence("LOCK k OWNER me PX 1000")
+	a.fence("LOCK k OWNER me PX 3000")
 	answer()
 	equal(t, "extend", b.reply(), ":1")
 	equal(t, "push", a.push(), ">[lock-lost k :"+fence+" expired]")
