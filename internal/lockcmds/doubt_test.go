@@ -107,7 +107,7 @@ func TestExtensionInDoubtAfterTheDeadlineLeavesNothing(t *testing.T) {
 	srv := redistest.Start(t)
 	p := startProxy(t, srv, nil)
 	a := p.session(3)
-	a.fence("LOCK k PX 1000")
+	a.fence("LOCK k PX 2000")
 	a.lane.failing(ErrInDoubt)
 	answer := a.lane.holdBack()
 	a.send("EXTENDLOCK k PX 3600000")

@@ -71,7 +71,7 @@ func TestNobodyWaitsLongForAGiveBack(t *testing.T) {
 	srv := redistest.Start(t)
 	p := startProxy(t, srv, func(o *Options) { o.Lease = time.Minute })
 	a := p.session(3)
-	a.fence("LOCK k PX 1000")
+	a.fence("LOCK k PX 2000")
 	srv.Pause()
 	a.push()
 	a.want("UNLOCK k", lostLeaseReply) // says what is known
@@ -197,7 +197,7 @@ func TestGrantThatIsBeingGivenBackIsNotTakenForANewOne(t *testing.T) {
 	srv := redistest.Start(t)
 	p, gate := startGated(t, srv)
 	a := p.session(3)
-	fence := a.fence("LOCK k PX 1000")
+	fence := a.fence("LOCK k PX 2000")
 	srv.Do(t, "PEXPIRE", "k", 60000) // Redis judges later
 	gate.Lock()
 	a.push()
@@ -234,7 +234,7 @@ func TestRestOfALostHoldIsGivenBackThoughTheAcquireFails(t *testing.T) {
 	srv := redistest.Start(t)
 	p := startProxy(t, srv, nil)
 	a := p.session(3)
-	a.fence("LOCK k PX 1000")
+	a.fence("LOCK k PX 2000")
 	answer := a.lane.holdBack()
 	a.send("EXTENDLOCK k PX 600000")
 	a.executed(2)
