@@ -2,6 +2,7 @@ import java.net.URI;
 import java.util.Map;
 import redis.clients.jedis.CommandArguments;
 import redis.clients.jedis.Connection;
+import redis.clients.jedis.DefaultJedisClientConfig;
 import redis.clients.jedis.HostAndPort;
 import redis.clients.jedis.commands.ProtocolCommand;
 import redis.clients.jedis.exceptions.JedisDataException;
@@ -37,9 +38,10 @@ public final class Lock {
   private static int run(Map<String, String> env) throws Exception {
     URI url = URI.create(env.getOrDefault("LOCKPROXY_URL", "redis://127.0.0.1:7379"));
     // A lock without PX belongs to its connection and is renewed while that is open: so one connection, no pool.
-    try (Connection connection = new Connection(new HostAndPort(url.getHost(), url.getPort()))) {
-      // WAIT stays below the socket timeout, 2 s by default. GRACE 0: if this process dies, the lock is free at once.
-      Object fence = command(connection, "LOCK", "report", "WAIT", "1500", "GRACE", "0");
+    var config = DefaultJedisClientConfig.builder().socketTimeoutMillis(5000).build(); // 2 s by default
+    try (Connection connection = new Connection(new HostAndPort(url.getHost(), url.getPort()), config)) {
+      // WAIT stays well below the socket timeout. GRACE 0: if this process dies, the lock is free at once.
+      Object fence = command(connection, "LOCK", "report", "WAIT", "2000", "GRACE", "0");
       if (fence == null) {
         System.err.println("busy: somebody else has the lock");
         return 75;

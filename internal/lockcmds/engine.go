@@ -40,6 +40,9 @@ type Options struct {
 	FairWait time.Duration  // spacing of deadlines in the fair queue; 0: 300 s, Redisson's default
 	DeadHead time.Duration  // how long the head of a free lock's fair queue may be deaf; 0: 8 s
 
+	// deferLimit is how long commands wait for a give-back. 0: 1 s. Tests change it.
+	deferLimit time.Duration
+
 	MaxWaiters        int // 0: no limit
 	MaxWaitersPerLock int // 0: no limit
 
@@ -116,6 +119,9 @@ func New(opts Options) (*Engine, error) {
 	}
 	if opts.DeadHead == 0 {
 		opts.DeadHead = DefaultDeadHead
+	}
+	if opts.deferLimit == 0 {
+		opts.deferLimit = defaultDeferLimit
 	}
 	if opts.Publish == "" {
 		opts.Publish = "PUBLISH"

@@ -30,7 +30,7 @@ func (e *Engine) giveBackLocked(g grantOf, holds int64, again bool, limit time.D
 	}
 	r.n++
 	e.owed[g] += holds
-	late := time.AfterFunc(deferLimit, func() { e.startDeferred(g.holdKey, r) })
+	late := time.AfterFunc(e.opts.deferLimit, func() { e.startDeferred(g.holdKey, r) })
 	e.persist(cleanup{
 		what: "give a lock back", key: g.key, limit: limit,
 		once: !again, // done twice it would take off what the owner holds by others
@@ -64,9 +64,9 @@ func (e *Engine) refuseLateLocked(w *waiter, g grant) {
 	}, nil)
 }
 
-// deferLimit is how long commands wait for a give-back. While Redis does not answer they are not to wait for longer than they would
+// defaultDeferLimit is how long commands wait for a give-back. While Redis does not answer they are not to wait for longer than they would
 // without: then what is being given back may come before them or after.
-const deferLimit = time.Second
+const defaultDeferLimit = time.Second
 
 // returns is the give-backs of one owner's holds that are on their way, and the commands that wait for them. They travel on the
 // engine's own connection: a command that the session sends now might come first, or second, and its answer would not say which.

@@ -89,10 +89,10 @@ func TestNobodyWaitsLongForAGiveBack(t *testing.T) {
 
 func TestAcquireThatCameTooLateIsRefusedWhenNothingIsLeft(t *testing.T) {
 	srv := redistest.Start(t)
-	p, q := startProxy(t, srv, nil), startProxy(t, srv, nil)
-	a, elsewhere := p.session(2), q.session(2)
+	q := startProxy(t, srv, nil)
+	elsewhere := q.session(2)
 	elsewhere.fence("LOCK k OWNER me PX 60000")
-	tooLate := func() {
+	tooLate := func(p *proxy, a *session) {
 		t.Helper()
 		answer := a.lane.holdBack()
 		executed := a.lane.answered.Load() + 1
@@ -104,13 +104,20 @@ func TestAcquireThatCameTooLateIsRefusedWhenNothingIsLeft(t *testing.T) {
 		srv.Pause()
 		answer()
 	}
-	tooLate()
+	p := startProxy(t, srv, func(o *Options) { o.deferLimit = time.Minute })
+	a := p.session(2)
+	tooLate(p, a)
 	a.quiet(50 * time.Millisecond)
 	srv.Continue()
 	equal(t, "acquire", a.reply(), "(nil)")
 	equal(t, "holds", p.holds("k", "me"), "1")
 
-	tooLate()
+	p = startProxy(t, srv, func(o *Options) { o.deferLimit = 50 * time.Millisecond })
+	a = p.session(2)
+	if err := p.e.publish("x", "connected"); err != nil {
+		t.Fatal(err)
+	}
+	tooLate(p, a)
 	equal(t, "acquire while redis does not answer", a.reply(), inDoubtReply)
 	srv.Continue()
 	p.eventuallyHeld("k", "me", "1")
@@ -119,7 +126,7 @@ func TestAcquireThatCameTooLateIsRefusedWhenNothingIsLeft(t *testing.T) {
 
 func TestReentryThatCameTooLateLeavesTheLeaseOfTheHold(t *testing.T) {
 	srv := redistest.Start(t)
-	p := startProxy(t, srv, nil)
+	p := startProxy(t, srv, func(o *Options) { o.deferLimit = time.Minute })
 	a := p.session(3)
 	fence := a.fence("LOCK k PX 60000")
 	tooLate := func(meanwhile func()) {

@@ -170,22 +170,22 @@ func (l *lane) backlog() int { return len(l.work) }
 func TestGrantThatComesTooLateIsGivenBack(t *testing.T) {
 	t.Parallel()
 	srv := redistest.Start(t)
-	p := startProxy(t, srv, func(o *Options) { o.Lease = 1500 * time.Millisecond })
+	p := startProxy(t, srv, func(o *Options) { o.Lease = 3 * time.Second })
 	a := p.session(2)
-	for _, line := range []string{"TRYLOCK k", "LOCK k PX 1500"} {
+	for _, line := range []string{"TRYLOCK k", "LOCK k PX 3000"} {
 		answer := a.lane.holdBack()
 		a.send(line)
-		a.quiet(1600 * time.Millisecond)
+		a.quiet(3100 * time.Millisecond)
 		answer()
 		equal(t, line, a.reply(), "(nil)")
 	}
 	answer := a.lane.holdBack()
 	a.send("LOCK k")
-	a.quiet(1600 * time.Millisecond)
+	a.quiet(3100 * time.Millisecond)
 	answer()
 	fenceIn(t, a.reply()) // by another attempt
 	b := p.session(2)
-	b.want("TRYLOCK k WAIT 3500", "(nil)")
+	b.want("TRYLOCK k WAIT 7000", "(nil)")
 	a.want("UNLOCK k", ":1")
 }
 
