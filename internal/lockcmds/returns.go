@@ -64,8 +64,8 @@ func (e *Engine) refuseLateLocked(w *waiter, g grant) {
 	}, nil)
 }
 
-// defaultDeferLimit is how long commands wait for a give-back. While Redis does not answer they are not to wait for longer than they would
-// without: then what is being given back may come before them or after.
+// defaultDeferLimit is how long commands wait for a give-back. While Redis does not answer they are not to wait for longer than
+// they would without: then what is being given back may come before them or after.
 const defaultDeferLimit = time.Second
 
 // returns is the give-backs of one owner's holds that are on their way, and the commands that wait for them. They travel on the

@@ -87,26 +87,28 @@ func TestNobodyWaitsLongForAGiveBack(t *testing.T) {
 	equal(t, "LOCKLIST", a.reply()[:2], "*[")
 }
 
+// sendTooLate has Redis execute an acquire, and its answer arrive when the lease has passed, after what happens meanwhile.
+func (s *session) sendTooLate(line string, meanwhile func()) {
+	s.t.Helper()
+	answer := s.lane.holdBack()
+	executed := s.lane.answered.Load() + 1
+	s.send(line)
+	s.executed(executed)
+	s.p.e.mu.Lock()
+	s.p.e.clients[s.id].ask.lease = 0 // has passed
+	s.p.e.mu.Unlock()
+	meanwhile()
+	answer()
+}
+
 func TestAcquireThatCameTooLateIsRefusedWhenNothingIsLeft(t *testing.T) {
 	srv := redistest.Start(t)
 	q := startProxy(t, srv, nil)
 	elsewhere := q.session(2)
 	elsewhere.fence("LOCK k OWNER me PX 60000")
-	tooLate := func(p *proxy, a *session) {
-		t.Helper()
-		answer := a.lane.holdBack()
-		executed := a.lane.answered.Load() + 1
-		a.send("TRYLOCK k OWNER me PX 60000")
-		a.executed(executed)
-		p.e.mu.Lock()
-		p.e.clients[a.id].ask.lease = 0 // has passed
-		p.e.mu.Unlock()
-		srv.Pause()
-		answer()
-	}
 	p := startProxy(t, srv, func(o *Options) { o.deferLimit = time.Minute })
 	a := p.session(2)
-	tooLate(p, a)
+	a.sendTooLate("TRYLOCK k OWNER me PX 60000", srv.Pause)
 	a.quiet(50 * time.Millisecond)
 	srv.Continue()
 	equal(t, "acquire", a.reply(), "(nil)")
@@ -117,7 +119,7 @@ func TestAcquireThatCameTooLateIsRefusedWhenNothingIsLeft(t *testing.T) {
 	if err := p.e.publish("x", "connected"); err != nil {
 		t.Fatal(err)
 	}
-	tooLate(p, a)
+	a.sendTooLate("TRYLOCK k OWNER me PX 60000", srv.Pause)
 	equal(t, "acquire while redis does not answer", a.reply(), inDoubtReply)
 	srv.Continue()
 	p.eventuallyHeld("k", "me", "1")
@@ -131,15 +133,7 @@ func TestReentryThatCameTooLateLeavesTheLeaseOfTheHold(t *testing.T) {
 	fence := a.fence("LOCK k PX 60000")
 	tooLate := func(meanwhile func()) {
 		t.Helper()
-		answer := a.lane.holdBack()
-		executed := a.lane.answered.Load() + 1
-		a.send("TRYLOCK k PX 5000")
-		a.executed(executed)
-		p.e.mu.Lock()
-		p.e.clients[a.id].ask.lease = 0 // has passed
-		p.e.mu.Unlock()
-		meanwhile()
-		answer()
+		a.sendTooLate("TRYLOCK k PX 5000", meanwhile)
 		equal(t, "re-entry", a.reply(), "(nil)")
 	}
 	tooLate(func() {})
