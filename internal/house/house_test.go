@@ -141,3 +141,53 @@ func TestLinksInDocumentsLeadSomewhere(t *testing.T) {
 		}
 	}
 }
+
+func TestEveryOptionOfTheLockCommandsIsSet(t *testing.T) {
+	set := map[string]bool{}
+	inspect(t, "internal/proxy/registry.go", func(n ast.Node) {
+		if lit, ok := n.(*ast.CompositeLit); ok && selected(lit.Type) == "lockcmds.Options" {
+			for _, e := range lit.Elts {
+				set[e.(*ast.KeyValueExpr).Key.(*ast.Ident).Name] = true
+			}
+		}
+	})
+	inspect(t, "internal/lockcmds/engine.go", func(n ast.Node) {
+		spec, ok := n.(*ast.TypeSpec)
+		if !ok || spec.Name.Name != "Options" {
+			return
+		}
+		for _, field := range spec.Type.(*ast.StructType).Fields.List {
+			for _, name := range field.Names {
+				if name.IsExported() && !set[name.Name] {
+					t.Errorf("nobody sets lockcmds.Options.%s", name.Name)
+				}
+			}
+		}
+	})
+	if len(set) == 0 {
+		t.Fatal("no place that sets the options was found")
+	}
+}
+
+// inspect calls f for every node of a source file.
+func inspect(t *testing.T, name string, f func(ast.Node)) {
+	t.Helper()
+	file, err := parser.ParseFile(token.NewFileSet(), filepath.Join(root, name), nil, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ast.Inspect(file, func(n ast.Node) bool { f(n); return true })
+}
+
+// selected is "package.Name" of a type expression, else empty.
+func selected(e ast.Expr) string {
+	s, ok := e.(*ast.SelectorExpr)
+	if !ok {
+		return ""
+	}
+	x, ok := s.X.(*ast.Ident)
+	if !ok {
+		return ""
+	}
+	return x.Name + "." + s.Sel.Name
+}

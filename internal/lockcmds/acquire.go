@@ -146,7 +146,7 @@ func ordered(s Session, l *watchdog.Lease, send, abandoned func()) {
 func (e *Engine) sendAcquire(w *waiter) {
 	call := Call{
 		Script: e.scripts.acquire,
-		Keys:   []string{w.key, fenceOf(w.key, e.opts.Cluster)},
+		Keys:   []string{w.key, fenceKey},
 		Args:   []string{w.owner, millis(w.lease)},
 		Done:   func(reply resp.Value, err error) []byte { return e.acquired(w, reply, err) },
 	}

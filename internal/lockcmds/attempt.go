@@ -44,7 +44,7 @@ func (e *Engine) call(ctx context.Context, w *waiter) (answer, error) {
 		return e.own.run(ctx, e.scripts.fair, keys, args)
 	}
 	return e.own.run(ctx, e.scripts.acquire,
-		[]string{w.key, fenceOf(w.key, e.opts.Cluster)}, []string{w.owner, millis(w.lease)})
+		[]string{w.key, fenceKey}, []string{w.owner, millis(w.lease)})
 }
 
 // settleLocked is what the outcome of an attempt, or of a hand-over, means for the waiter. What it returns is to be

@@ -74,7 +74,7 @@ func (e *Engine) noteQueue(r *room) {
 		for _, owner := range owners {
 			r.head.seen[owner] = true
 		}
-		r.head.look = e.jobs.after(e.opts.DeadHead, func() { e.lookAtHead(r) })
+		r.head.look = e.jobs.after(e.opts.deadHead, func() { e.lookAtHead(r) })
 	}
 }
 
@@ -127,7 +127,7 @@ func (e *Engine) removeDeadHeads(r *room) (again bool) {
 			deaf = "1"
 		}
 		a, err := e.own.run(ctx, e.scripts.deadHead, []string{r.lock, r.queue, r.deadlines, r.channel},
-			[]string{head, e.opts.Publish, millis(e.opts.FairWait), deaf})
+			[]string{head, publish, millis(e.opts.fairWait), deaf})
 		if err != nil || a[0] != 1 {
 			return err == nil && a.at(1) > 0 || err != nil && passing(err)
 		}

@@ -61,7 +61,7 @@ func (e *Engine) ask(ctx context.Context, w *waiter) (answer, error) {
 	}
 	e.mu.Unlock()
 	a, err := e.own.run(ctx, e.scripts.extend, []string{w.key, channelOf(w.key), queueOf(w.key)},
-		[]string{w.owner, millis(lease), e.opts.Publish})
+		[]string{w.owner, millis(lease), publish})
 	switch {
 	case isRefusal(err):
 		return nil, fmt.Errorf("look into an acquire: %w: %w", ErrInDoubt, err)

@@ -18,10 +18,10 @@ import (
 
 // Defaults of Options.
 const (
-	DefaultLease    = 30 * time.Second
-	DefaultFairWait = 300 * time.Second
-	// DefaultDeadHead is longer than a live Redisson client takes to subscribe after queueing: 7.5 s.
-	DefaultDeadHead = 8 * time.Second
+	defaultLease    = 30 * time.Second
+	defaultFairWait = 300 * time.Second
+	// defaultDeadHead is longer than a live Redisson client takes to subscribe after queueing: 7.5 s.
+	defaultDeadHead = 8 * time.Second
 )
 
 // Options configure an Engine. Redis, UUID and Pool are required; zero values pick the defaults.
@@ -34,23 +34,20 @@ type Options struct {
 	// Pool runs short jobs: attempts of waiters, renewals, clean-up. It must be non-blocking.
 	Pool *ants.Pool
 
-	Lease    time.Duration  // renewed by the watchdog; 0: 30 s
-	Grace    *time.Duration // what may be left of a lease after the connection ends; nil: all of it
-	MaxHold  time.Duration  // how long the watchdog renews; 0: without a limit
-	FairWait time.Duration  // spacing of deadlines in the fair queue; 0: 300 s, Redisson's default
-	DeadHead time.Duration  // how long the head of a free lock's fair queue may be deaf; 0: 8 s
+	Lease   time.Duration  // renewed by the watchdog; 0: 30 s
+	Grace   *time.Duration // what may be left of a lease after the connection ends; nil: all of it
+	MaxHold time.Duration  // how long the watchdog renews; 0: without a limit
 
-	// deferLimit is how long commands wait for a give-back. 0: 1 s. Tests change it.
-	deferLimit time.Duration
+	// Tests change these.
+	fairWait   time.Duration // spacing of deadlines in the fair queue; 0: 300 s, Redisson's default
+	deadHead   time.Duration // how long the head of a free lock's fair queue may be deaf; 0: 8 s
+	deferLimit time.Duration // how long commands wait for a give-back; 0: 1 s
 
 	MaxWaiters        int // 0: no limit
 	MaxWaitersPerLock int // 0: no limit
 
 	// Waiting counts the waiters of all engines that share it, which MaxWaiters bounds together. nil: of this one.
 	Waiting *atomic.Int64
-
-	Cluster bool   // names must keep key and channel in one hash slot; fences are counted per hash tag
-	Publish string // the command that wakes waiters; empty: PUBLISH
 
 	Logger *zap.Logger // nil: silent
 	Events Events
@@ -105,26 +102,23 @@ func New(opts Options) (*Engine, error) {
 		return nil, errors.New("lockcmds: no UUID")
 	case opts.Pool == nil:
 		return nil, errors.New("lockcmds: no pool")
-	case opts.Lease < 0, opts.MaxHold < 0, opts.FairWait < 0, opts.DeadHead < 0, opts.MaxWaiters < 0,
+	case opts.Lease < 0, opts.MaxHold < 0, opts.fairWait < 0, opts.deadHead < 0, opts.MaxWaiters < 0,
 		opts.MaxWaitersPerLock < 0, opts.Grace != nil && *opts.Grace < 0:
 		return nil, errors.New("lockcmds: negative option")
 	case opts.Lease > 0 && opts.Lease < minLease:
 		return nil, fmt.Errorf("lockcmds: lease %v is shorter than %v", opts.Lease, minLease)
 	}
 	if opts.Lease == 0 {
-		opts.Lease = DefaultLease
+		opts.Lease = defaultLease
 	}
-	if opts.FairWait == 0 {
-		opts.FairWait = DefaultFairWait
+	if opts.fairWait == 0 {
+		opts.fairWait = defaultFairWait
 	}
-	if opts.DeadHead == 0 {
-		opts.DeadHead = DefaultDeadHead
+	if opts.deadHead == 0 {
+		opts.deadHead = defaultDeadHead
 	}
 	if opts.deferLimit == 0 {
 		opts.deferLimit = defaultDeferLimit
-	}
-	if opts.Publish == "" {
-		opts.Publish = "PUBLISH"
 	}
 	if opts.Logger == nil {
 		opts.Logger = zap.NewNop()
@@ -184,10 +178,6 @@ func (e *Engine) Run(ctx context.Context) error {
 
 // Start executes a lock command: it calls s.Script and s.Answer, now or later. Session locked.
 func (e *Engine) Start(s Session, c Command) {
-	if e.opts.Cluster && c.Key != "" && !oneSlot(c.Key) {
-		s.Answer(resp.AppendError(nil, resp.Err, "braces in the name put the lock and its channel in different slots"))
-		return
-	}
 	switch c.Verb {
 	case Lock, TryLock, FairLock:
 		e.startAcquire(s, c, time.Now())

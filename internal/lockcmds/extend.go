@@ -39,7 +39,7 @@ func (e *Engine) startExtend(s Session, cmd Command) {
 		s.Script(Call{
 			Script: e.scripts.extend,
 			Keys:   []string{cmd.Key, channelOf(cmd.Key), queueOf(cmd.Key)},
-			Args:   []string{owner, millis(cmd.Lease), e.opts.Publish},
+			Args:   []string{owner, millis(cmd.Lease), publish},
 			GoOn:   true,
 			Done: func(reply resp.Value, err error) []byte {
 				a, err := answerOf(reply, err)
@@ -112,7 +112,7 @@ func (e *Engine) startForce(s Session, cmd Command) {
 	s.Script(Call{
 		Script: e.scripts.force,
 		Keys:   []string{cmd.Key, channelOf(cmd.Key), queueOf(cmd.Key)},
-		Args:   []string{e.opts.Publish},
+		Args:   []string{publish},
 		GoOn:   true,
 		Done: func(reply resp.Value, err error) []byte {
 			switch {

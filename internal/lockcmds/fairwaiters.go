@@ -11,13 +11,13 @@ const leaveLimit = 50 * time.Millisecond
 
 // fairCall is the script call of a fair waiter: it takes or keeps its place in the queue, unless it does not wait.
 func (e *Engine) fairCall(w *waiter) (keys, args []string) {
-	n := namesOf(w.key, e.opts.Cluster)
+	n := namesOf(w.key)
 	enqueue := "1"
 	if w.wait == 0 {
 		enqueue = "0"
 	}
 	return []string{n.lock, n.queue, n.deadlines, n.fence},
-		[]string{w.owner, millis(w.lease), millis(e.opts.FairWait), enqueue}
+		[]string{w.owner, millis(w.lease), millis(e.opts.fairWait), enqueue}
 }
 
 // enterFairLocked has the waiter listen on its own channel; a confirmation starts its deciding attempt.
@@ -75,13 +75,13 @@ func (e *Engine) tryOwnHead(r *room) {
 
 // refreshInLocked keeps the deadlines of our fair waiters ahead of the clock, three times per wait.
 func (e *Engine) refreshInLocked(r *room) {
-	r.refresh = e.jobs.after(e.opts.FairWait/3, func() { e.refreshNow(r) })
+	r.refresh = e.jobs.after(e.opts.fairWait/3, func() { e.refreshNow(r) })
 }
 
 func (e *Engine) refreshNow(r *room) {
 	e.mu.Lock()
 	args := make([]string, 1, 1+r.fair.len)
-	args[0] = millis(e.opts.FairWait)
+	args[0] = millis(e.opts.fairWait)
 	for w := r.fair.first; w != nil; w = w.next {
 		args = append(args, w.owner)
 	}
@@ -123,12 +123,12 @@ func (e *Engine) leave(w *waiter, done func()) {
 		done()
 		return
 	}
-	n := namesOf(w.key, e.opts.Cluster)
+	n := namesOf(w.key)
 	var once sync.Once
 	patience := time.AfterFunc(leaveLimit, func() { once.Do(done) })
-	e.persist(cleanup{what: "leave the fair queue", key: w.key, limit: e.opts.FairWait, task: func(ctx context.Context) error {
+	e.persist(cleanup{what: "leave the fair queue", key: w.key, limit: e.opts.fairWait, task: func(ctx context.Context) error {
 		_, err := e.own.run(ctx, e.scripts.leave, []string{n.queue, n.deadlines, n.lock, n.channel},
-			[]string{w.owner, millis(e.opts.FairWait), e.opts.Publish})
+			[]string{w.owner, millis(e.opts.fairWait), publish})
 		patience.Stop()
 		once.Do(done)
 		return err

@@ -9,18 +9,23 @@ type names struct {
 	channel   string // released: "0"; the channel of a fair waiter is channel:owner
 	queue     string // list of fair waiters
 	deadlines string // zset of fair waiters
-	fence     string // fence counter, shared by all locks of a hash slot
+	fence     string // fence counter, shared by all locks
 }
 
-// namesOf builds the names for key. In a cluster the fence counter must share the slot of the lock and is then kept
-// per hash tag.
-func namesOf(key string, cluster bool) names {
+// fenceKey counts the fences of all locks.
+const fenceKey = "lockproxy:fence"
+
+// publish is the command by which the scripts wake waiters.
+const publish = "PUBLISH"
+
+// namesOf builds the names for key.
+func namesOf(key string) names {
 	return names{
 		lock:      key,
 		channel:   channelOf(key),
 		queue:     queueOf(key),
 		deadlines: deadlinesOf(key),
-		fence:     fenceOf(key, cluster),
+		fence:     fenceKey,
 	}
 }
 
@@ -33,13 +38,6 @@ func deadlinesOf(key string) string { return tagged("redisson_lock_timeout", key
 // lostOf is the channel on which the loss of a lock is told.
 func lostOf(key string) string { return tagged("lockproxy:lost", key) }
 
-func fenceOf(key string, cluster bool) string {
-	if cluster {
-		return "lockproxy:fence:{" + tagOf(key) + "}"
-	}
-	return "lockproxy:fence"
-}
-
 // fairChannel is the channel on which one fair waiter is woken.
 func (n names) fairChannel(owner string) string { return n.channel + ":" + owner }
 
@@ -49,21 +47,4 @@ func tagged(prefix, key string) string {
 		return prefix + ":" + key
 	}
 	return prefix + ":{" + key + "}"
-}
-
-// tagOf is the part of a key that Redis Cluster hashes: what is between the first brace and the next closing one, or
-// the whole key.
-func tagOf(key string) string {
-	if _, rest, ok := strings.Cut(key, "{"); ok {
-		if tag, _, ok := strings.Cut(rest, "}"); ok && tag != "" {
-			return tag
-		}
-	}
-	return key
-}
-
-// oneSlot reports whether the lock and the names derived from it share a hash slot. "a}b" does not: its channel
-// hashes "a", the key hashes whole.
-func oneSlot(key string) bool {
-	return tagOf(tagged("p", key)) == tagOf(key)
 }

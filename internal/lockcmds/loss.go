@@ -133,6 +133,5 @@ func (e *Engine) publish(channel, message string) error {
 	}
 	ctx, cancel := context.WithTimeout(e.life, answerLimit)
 	defer cancel()
-	// By its name, because a cluster needs SPUBLISH.
-	return client.Do(ctx, client.B().Arbitrary(e.opts.Publish).Keys(channel).Args(message).Build()).Error()
+	return client.Do(ctx, client.B().Publish().Channel(channel).Message(message).Build()).Error()
 }

@@ -145,21 +145,14 @@ func TestOnlyTheLockCommandsAreVerbs(t *testing.T) {
 }
 
 func TestNamesAreRedissons(t *testing.T) {
-	for _, c := range []struct{ key, channel, queue, deadlines, fence string }{
-		{"foo", "redisson_lock__channel:{foo}", "redisson_lock_queue:{foo}", "redisson_lock_timeout:{foo}", "lockproxy:fence:{foo}"},
-		{"{a}b", "redisson_lock__channel:{a}b", "redisson_lock_queue:{a}b", "redisson_lock_timeout:{a}b", "lockproxy:fence:{a}"},
-		{"x{a}y{b}", "redisson_lock__channel:x{a}y{b}", "redisson_lock_queue:x{a}y{b}", "redisson_lock_timeout:x{a}y{b}", "lockproxy:fence:{a}"},
+	for _, c := range []struct{ key, channel, queue, deadlines string }{
+		{"foo", "redisson_lock__channel:{foo}", "redisson_lock_queue:{foo}", "redisson_lock_timeout:{foo}"},
+		{"{a}b", "redisson_lock__channel:{a}b", "redisson_lock_queue:{a}b", "redisson_lock_timeout:{a}b"},
+		{"x{a}y{b}", "redisson_lock__channel:x{a}y{b}", "redisson_lock_queue:x{a}y{b}", "redisson_lock_timeout:x{a}y{b}"},
 	} {
-		n := namesOf(c.key, true)
-		if n.channel != c.channel || n.queue != c.queue || n.deadlines != c.deadlines || n.fence != c.fence || n.lock != c.key {
+		n := namesOf(c.key)
+		if n.channel != c.channel || n.queue != c.queue || n.deadlines != c.deadlines || n.fence != "lockproxy:fence" || n.lock != c.key {
 			t.Errorf("%s: %+v", c.key, n)
-		}
-	}
-	for key, want := range map[string]bool{
-		"foo": true, "{a}b": true, "x{a}y{b}": true, "a}b": false, "a{b": false, "{a": false, "{}foo": false, "}x{y}": true,
-	} {
-		if got := oneSlot(key); got != want {
-			t.Errorf("%s: key and channel in one slot: %v, want %v", key, got, want)
 		}
 	}
 }

@@ -72,7 +72,7 @@ const dropStale = `
 // fair asks in order; nil: acquired.
 func (r *redisson) fair() any {
 	r.t.Helper()
-	n := namesOf(r.key, false)
+	n := namesOf(r.key)
 	return r.eval(dropStale+`
 		if redis.call('exists', KEYS[1]) == 0
 			and (redis.call('exists', KEYS[2]) == 0 or redis.call('lindex', KEYS[2], 0) == ARGV[2]) then
@@ -105,7 +105,7 @@ func (r *redisson) fair() any {
 
 func (r *redisson) fairRelease() any {
 	r.t.Helper()
-	n := namesOf(r.key, false)
+	n := namesOf(r.key)
 	return r.eval(dropStale+`
 		local head = redis.call('lindex', KEYS[2], 0)
 		if redis.call('exists', KEYS[1]) == 0 then
@@ -182,7 +182,7 @@ func TestRedissonOwnerTakesOverItsHoldThroughUs(t *testing.T) {
 
 func TestFairQueueIsSharedWithRedisson(t *testing.T) {
 	srv := redistest.Start(t)
-	p := startProxy(t, srv, func(o *Options) { o.DeadHead = time.Minute })
+	p := startProxy(t, srv, func(o *Options) { o.deadHead = time.Minute })
 	a, b := p.session(2), p.session(2)
 	j, k := newRedisson(t, srv, 1, "k"), newRedisson(t, srv, 2, "k")
 	if got := j.fair(); got != nil {
@@ -191,7 +191,7 @@ func TestFairQueueIsSharedWithRedisson(t *testing.T) {
 	a.send("FAIRLOCK k")
 	a.awaitWaiting()
 	k.fair()
-	k.listen(namesOf("k", false).fairChannel(k.owner))
+	k.listen(namesOf("k").fairChannel(k.owner))
 	b.send("FAIRLOCK k")
 	b.awaitWaiting()
 	b.quiet(50 * time.Millisecond)
@@ -212,7 +212,7 @@ func TestFairQueueIsSharedWithRedisson(t *testing.T) {
 
 func TestDeadFairHeadIsRemovedAfterAWhile(t *testing.T) {
 	srv := redistest.Start(t)
-	p := startProxy(t, srv, func(o *Options) { o.DeadHead = 300 * time.Millisecond })
+	p := startProxy(t, srv, func(o *Options) { o.deadHead = 300 * time.Millisecond })
 	holder, a := p.session(2), p.session(2)
 	holder.fence("LOCK k")
 	for n := range 3 {
@@ -230,11 +230,11 @@ func TestDeadFairHeadIsRemovedAfterAWhile(t *testing.T) {
 
 func TestLiveFairHeadKeepsItsTurn(t *testing.T) {
 	srv := redistest.Start(t)
-	p := startProxy(t, srv, func(o *Options) { o.DeadHead = 100 * time.Millisecond })
+	p := startProxy(t, srv, func(o *Options) { o.deadHead = 100 * time.Millisecond })
 	holder, a, j := p.session(2), p.session(2), newRedisson(t, srv, 1, "k")
 	holder.fence("LOCK k")
 	j.fair()
-	j.listen(namesOf("k", false).fairChannel(j.owner))
+	j.listen(namesOf("k").fairChannel(j.owner))
 	a.send("FAIRLOCK k")
 	a.awaitWaiting()
 	holder.want("UNLOCK k", ":1")
@@ -249,7 +249,7 @@ func TestLiveFairHeadKeepsItsTurn(t *testing.T) {
 func TestSubscribedFairHeadsThatDoNotReactAreRemoved(t *testing.T) {
 	t.Parallel()
 	srv := redistest.Start(t)
-	p := startProxy(t, srv, func(o *Options) { o.DeadHead = 100 * time.Millisecond })
+	p := startProxy(t, srv, func(o *Options) { o.deadHead = 100 * time.Millisecond })
 	holder, a, b := p.session(2), p.session(2), p.session(2)
 	holder.fence("LOCK k")
 	var cutOff []*redisson
@@ -257,7 +257,7 @@ func TestSubscribedFairHeadsThatDoNotReactAreRemoved(t *testing.T) {
 		j := newRedisson(t, srv, 1, "k")
 		j.owner = j.owner[:37] + itoa(int64(n))
 		j.fair()
-		j.listen(namesOf("k", false).fairChannel(j.owner))
+		j.listen(namesOf("k").fairChannel(j.owner))
 		cutOff = append(cutOff, j)
 	}
 	a.send("FAIRLOCK k")
@@ -279,11 +279,11 @@ func TestSubscribedFairHeadsThatDoNotReactAreRemoved(t *testing.T) {
 
 func TestSlowFairHeadKeepsItsTurn(t *testing.T) {
 	srv := redistest.Start(t)
-	p := startProxy(t, srv, func(o *Options) { o.DeadHead = 100 * time.Millisecond })
+	p := startProxy(t, srv, func(o *Options) { o.deadHead = 100 * time.Millisecond })
 	holder, a, j := p.session(2), p.session(2), newRedisson(t, srv, 1, "k")
 	holder.fence("LOCK k")
 	j.fair()
-	j.listen(namesOf("k", false).fairChannel(j.owner))
+	j.listen(namesOf("k").fairChannel(j.owner))
 	a.send("FAIRLOCK k")
 	a.awaitWaiting()
 	start := time.Now()
@@ -305,11 +305,11 @@ func TestSlowFairHeadKeepsItsTurn(t *testing.T) {
 func TestFairHeadThatIsOvertakenIsNotTakenForDead(t *testing.T) {
 	t.Parallel()
 	srv := redistest.Start(t)
-	p, q := startProxy(t, srv, func(o *Options) { o.DeadHead = 100 * time.Millisecond }), startProxy(t, srv, nil)
+	p, q := startProxy(t, srv, func(o *Options) { o.deadHead = 100 * time.Millisecond }), startProxy(t, srv, nil)
 	holder, a, j := q.session(2), p.session(2), newRedisson(t, srv, 1, "k")
 	holder.fence("LOCK k")
 	j.fair()
-	j.listen(namesOf("k", false).fairChannel(j.owner))
+	j.listen(namesOf("k").fairChannel(j.owner))
 	a.send("FAIRLOCK k")
 	a.awaitWaiting()
 	holder.want("UNLOCK k", ":1")
@@ -328,7 +328,7 @@ func TestFairHeadThatIsOvertakenIsNotTakenForDead(t *testing.T) {
 func TestFairWaitersKeepTheirDeadlinesFresh(t *testing.T) {
 	t.Parallel()
 	srv := redistest.Start(t)
-	p := startProxy(t, srv, func(o *Options) { o.FairWait, o.Lease = 2*time.Second, 2*time.Second })
+	p := startProxy(t, srv, func(o *Options) { o.fairWait, o.Lease = 2*time.Second, 2*time.Second })
 	holder, a := p.session(2), p.session(2)
 	holder.fence("LOCK k")
 	a.send("FAIRLOCK k")

@@ -90,16 +90,16 @@ func (e *Engine) sendRelease(s Session, g *giving) {
 	call := Call{
 		Script: e.scripts.release,
 		Keys:   []string{key, channelOf(key), queueOf(key)},
-		Args:   []string{g.owner, lease, itoa(g.cmd.Fence), e.opts.Publish},
+		Args:   []string{g.owner, lease, itoa(g.cmd.Fence), publish},
 		GoOn:   true,
 		Done:   func(reply resp.Value, err error) []byte { return e.released(g, reply, err) },
 	}
 	if w := g.next; w != nil {
 		call.Script = e.scripts.handover
-		call.Keys = append(call.Keys, fenceOf(key, e.opts.Cluster), deadlinesOf(key))
+		call.Keys = append(call.Keys, fenceKey, deadlinesOf(key))
 		spacing := "0"
 		if w.fair() {
-			spacing = millis(e.opts.FairWait)
+			spacing = millis(e.opts.fairWait)
 		}
 		call.Args = append(call.Args, w.owner, millis(w.lease), spacing)
 	}

@@ -133,7 +133,7 @@ func (e *Engine) takeOff(ctx context.Context, g grantOf, holds int64) error {
 	}
 	e.mu.Unlock()
 	reply, err := e.own.run(ctx, e.scripts.grace, []string{g.key, channelOf(g.key), queueOf(g.key)},
-		[]string{g.owner, itoa(g.fence), "0", e.opts.Publish, itoa(holds), lease})
+		[]string{g.owner, itoa(g.fence), "0", publish, itoa(holds), lease})
 	if err != nil || reply[0] != 0 || g.fence == 0 {
 		return err
 	}

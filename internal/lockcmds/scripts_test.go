@@ -37,13 +37,13 @@ func onBoth(t *testing.T, f func(t *testing.T, b *bench)) {
 	t.Helper()
 	t.Run("redis", func(t *testing.T) {
 		srv := redistest.Start(t)
-		f(t, &bench{t: t, c: srv.Client(t), s: newScripts(), n: namesOf("foo", false)})
+		f(t, &bench{t: t, c: srv.Client(t), s: newScripts(), n: namesOf("foo")})
 	})
 	t.Run("miniredis", func(t *testing.T) {
 		srv := miniredis.RunT(t)
 		c := redis.NewClient(&redis.Options{Addr: srv.Addr(), Protocol: 2, MaintNotificationsConfig: nil})
 		t.Cleanup(func() { _ = c.Close() })
-		f(t, &bench{t: t, c: c, s: newScripts(), n: namesOf("foo", false)})
+		f(t, &bench{t: t, c: c, s: newScripts(), n: namesOf("foo")})
 	})
 }
 

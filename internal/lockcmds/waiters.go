@@ -70,7 +70,7 @@ type room struct {
 func (e *Engine) roomLocked(key string) *room {
 	r := e.rooms[key]
 	if r == nil {
-		r = &room{names: namesOf(key, e.opts.Cluster)}
+		r = &room{names: namesOf(key)}
 		r.topic = e.hub.join(r.channel, key, "")
 		e.rooms[key] = r
 	}

@@ -40,7 +40,7 @@ func TestQueueRemovesFromAnywhere(t *testing.T) {
 
 func TestReleaseBetweenAttemptAndSubscriptionIsNotLost(t *testing.T) {
 	srv := redistest.Start(t)
-	minute := func(o *Options) { o.Lease, o.DeadHead = time.Minute, time.Minute }
+	minute := func(o *Options) { o.Lease, o.deadHead = time.Minute, time.Minute }
 	p, q := startProxy(t, srv, minute), startProxy(t, srv, minute)
 	for _, verb := range []string{"LOCK", "FAIRLOCK"} {
 		a, b := p.session(2), q.session(2)
@@ -271,18 +271,6 @@ func TestUnwantedChannelsAreUnsubscribed(t *testing.T) {
 	b.awaitWaiting()
 	a.want("UNLOCK k", ":1")
 	fenceIn(t, b.reply())
-}
-
-func TestNamesThatSplitInAClusterAreRefused(t *testing.T) {
-	srv := redistest.Start(t)
-	p := startProxy(t, srv, func(o *Options) { o.Cluster = true })
-	a := p.session(2)
-	a.want("LOCK a}b", "-ERR braces in the name put the lock and its channel in different slots")
-	a.fence("LOCK {a}b")
-	if srv.Client(t).Exists(t.Context(), "lockproxy:fence:{a}").Val() != 1 {
-		t.Error("the fence is not counted per hash tag")
-	}
-	a.want("UNLOCK {a}b", ":1")
 }
 
 func TestBadOptionsAreRefused(t *testing.T) {

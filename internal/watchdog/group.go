@@ -79,7 +79,7 @@ func (w *Watchdog) take(ctx context.Context, g *group, b *batch) bool {
 	b.sent = w.now()
 	shortest := never
 	var retry time.Duration
-	for ctx.Err() == nil && g.backlog() > 0 && len(b.leases) < w.opts.BatchSize {
+	for ctx.Err() == nil && g.backlog() > 0 && len(b.leases) < w.opts.batchSize {
 		l := g.ready[g.head]
 		g.ready[g.head] = nil
 		g.head++

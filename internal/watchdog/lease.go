@@ -161,7 +161,7 @@ func (l *Lease) renewableLocked() bool {
 
 // retryAfter is the pause between two attempts; short leases need more than one within their third.
 func (l *Lease) retryAfter() time.Duration {
-	return min(l.w.opts.RetryEvery, max(l.ttl/10, time.Millisecond))
+	return min(l.w.opts.retryEvery, max(l.ttl/10, time.Millisecond))
 }
 
 // endReason is why the lease is lost when its deadline passes.

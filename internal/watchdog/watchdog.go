@@ -6,14 +6,14 @@
 //	        past deadline ──┴── renewal due
 //	              │                  │ queue of its group
 //	            OnLost               ▼
-//	              ▲        jobs on the caller's pool: take ≤ BatchSize ──► Renew ──► settle
+//	              ▲        jobs on the caller's pool: take ≤ batchSize ──► Renew ──► settle
 //	              └────── gone ◄──────────────────────────────────────────────────────┘ renewed, or an error:
 //	                                                                                     back into the heap
 //
 // A renewable lease is renewed every third of its TTL. An answer "not yours" loses it at once. An error is not a loss:
 // the renewal is tried again every second (every tenth of a shorter TTL) until the lease's own deadline.
 //
-// Goroutines: Run is the scheduler and is the caller's. Renewal jobs run on the caller's pool, at most GroupJobs per
+// Goroutines: Run is the scheduler and is the caller's. Renewal jobs run on the caller's pool, at most groupJobs per
 // group, each one batch after the other until its group has nothing due; Run returns after the last of them.
 //
 // Invariants:
@@ -98,11 +98,13 @@ type Options struct {
 	// again shortly after; a job that is not refused must run. The Submit of a non-blocking ants pool does.
 	Submit func(job func()) error
 	// OnLost is called from Run or from a job, holds no lock of this package and must not block.
-	OnLost     func(*Lease, Reason) // nil: nobody asks
-	Logger     *zap.Logger          // nil: silent
-	RetryEvery time.Duration        // after an error; 0: 1 s; a tenth of the TTL if that is less
-	BatchSize  int                  // 0: 100
-	GroupJobs  int                  // jobs of one group at a time, so that one stuck group cannot fill the pool; 0: 4
+	OnLost func(*Lease, Reason) // nil: nobody asks
+	Logger *zap.Logger          // nil: silent
+
+	// Tests change these.
+	retryEvery time.Duration // after an error; 0: 1 s; a tenth of the TTL if that is less
+	batchSize  int           // 0: 100
+	groupJobs  int           // jobs of one group at a time, so that one stuck group cannot fill the pool; 0: 4
 }
 
 // Watchdog renews tracked leases while Run runs.
@@ -128,7 +130,7 @@ func New(opts Options) (*Watchdog, error) {
 		return nil, errors.New("watchdog: no Renew")
 	case opts.Submit == nil:
 		return nil, errors.New("watchdog: no Submit")
-	case opts.RetryEvery < 0, opts.BatchSize < 0, opts.GroupJobs < 0:
+	case opts.retryEvery < 0, opts.batchSize < 0, opts.groupJobs < 0:
 		return nil, errors.New("watchdog: negative option")
 	}
 	if opts.OnLost == nil {
@@ -137,20 +139,20 @@ func New(opts Options) (*Watchdog, error) {
 	if opts.Logger == nil {
 		opts.Logger = zap.NewNop()
 	}
-	if opts.RetryEvery == 0 {
-		opts.RetryEvery = time.Second
+	if opts.retryEvery == 0 {
+		opts.retryEvery = time.Second
 	}
-	if opts.BatchSize == 0 {
-		opts.BatchSize = 100
+	if opts.batchSize == 0 {
+		opts.batchSize = 100
 	}
-	if opts.GroupJobs == 0 {
-		opts.GroupJobs = 4
+	if opts.groupJobs == 0 {
+		opts.groupJobs = 4
 	}
 	w := &Watchdog{
 		opts: opts, base: time.Now(), wake: make(chan struct{}, 1), groups: make(map[any]*group),
 	}
 	w.batches.New = func() any {
-		return &batch{leases: make([]*Lease, 0, opts.BatchSize), renewals: make([]Renewal, 0, opts.BatchSize)}
+		return &batch{leases: make([]*Lease, 0, opts.batchSize), renewals: make([]Renewal, 0, opts.batchSize)}
 	}
 	return w, nil
 }
@@ -226,7 +228,7 @@ func (w *Watchdog) collectLocked(losses []loss) []loss {
 func (w *Watchdog) startsLocked(starts []*group) []*group {
 	for _, g := range w.hungry {
 		g.hungry = false
-		wanted := min(w.opts.GroupJobs, (g.backlog()+w.opts.BatchSize-1)/w.opts.BatchSize)
+		wanted := min(w.opts.groupJobs, (g.backlog()+w.opts.batchSize-1)/w.opts.batchSize)
 		for g.jobs < wanted {
 			g.jobs++
 			starts = append(starts, g)

@@ -418,9 +418,9 @@ func TestNewRefusesWhatCannotWork(t *testing.T) {
 	for name, o := range map[string]Options{
 		"no Renew":       {Submit: submit},
 		"no Submit":      {Renew: allRenewed},
-		"negative retry": {Renew: allRenewed, Submit: submit, RetryEvery: -1},
-		"negative batch": {Renew: allRenewed, Submit: submit, BatchSize: -1},
-		"negative jobs":  {Renew: allRenewed, Submit: submit, GroupJobs: -1},
+		"negative retry": {Renew: allRenewed, Submit: submit, retryEvery: -1},
+		"negative batch": {Renew: allRenewed, Submit: submit, batchSize: -1},
+		"negative jobs":  {Renew: allRenewed, Submit: submit, groupJobs: -1},
 	} {
 		if _, err := New(o); err == nil {
 			t.Errorf("%s: no error", name)
