@@ -36,7 +36,7 @@ func (e *Engine) startExtend(s Session, cmd Command) {
 			e.mu.Unlock()
 		}
 		sentAt := time.Now()
-		s.Script(Call{
+		e.script(s, Call{
 			Script: e.scripts.extend,
 			Keys:   []string{cmd.Key, channelOf(cmd.Key), queueOf(cmd.Key)},
 			Args:   []string{owner, millis(cmd.Lease), publish},
@@ -109,7 +109,7 @@ func (e *Engine) extended(
 }
 
 func (e *Engine) startForce(s Session, cmd Command) {
-	s.Script(Call{
+	e.script(s, Call{
 		Script: e.scripts.force,
 		Keys:   []string{cmd.Key, channelOf(cmd.Key), queueOf(cmd.Key)},
 		Args:   []string{publish},

@@ -13,7 +13,7 @@ import (
 
 func (e *Engine) startInfo(s Session, cmd Command) {
 	proto := s.Proto()
-	s.Script(Call{
+	e.script(s, Call{
 		Script: e.scripts.info,
 		Keys:   []string{cmd.Key, queueOf(cmd.Key)},
 		GoOn:   true,
