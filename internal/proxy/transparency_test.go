@@ -266,7 +266,7 @@ func TestEveryKindOfDataPassesUnchanged(t *testing.T) {
 			c := s.speaking("a", proto)
 			for _, script := range []string{
 				"return 1", "return {1,2,{3,'x',{ok='fine'}},false,true,3.99}", "return {err='MY error'}", "return redis.error_reply('x')", "return redis.status_reply('x')",
-				"redis.setresp(3); return redis.call('HGETALL','h')", "return {double=3.5}", "return {map={a=1}}", "return {big_number='123'}", "return {verbatim_string={format='txt',string='x'}}", "return {set={a=true}}",
+				"redis.setresp(3); return redis.call('HGETALL','h')", "return {double=3.5}", "return {map={a=1}}", "return {big_number='123'}", "return {big_number='abc'}", "return {big_number='1\\r\\n2'}", "return {map={[1]={big_number=''}, [2]={double=0/0}}}", "return {double=-1/0}", "return {verbatim_string={format='txt',string='x'}}", "return {set={a=true}}",
 				"error('x')", "return redis.call('NOSUCH')", "return redis.pcall('GET')", "return redis.call('CLIENT','ID')", "return redis.call('BLPOP','l',0)", "return redis.call('SUBSCRIBE','l')", "syntax error", "local t = {} t[1] = t return t",
 			} {
 				c.do("EVAL", script, "1", "h")

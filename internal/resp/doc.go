@@ -28,7 +28,8 @@
 //
 // The Scanner covers RESP2 and RESP3 including attributes, pushes and the streamed types. It keeps a count of
 // outstanding elements instead of a stack, so nesting costs nothing: a Lua script may return tables thousands of levels
-// deep before Redis stops it.
+// deep before Redis stops it. Only counts and lengths must be numbers. A scalar's line is text up to its end: Redis passes on
+// what a script calls a big number, "(abc" for one, and a reply that one client asked for must not end what others share.
 //
 // # Invariants
 //

@@ -99,6 +99,9 @@ func addReplies(add func(reply []byte)) {
 	for _, c := range badReplies {
 		add([]byte(c.reply))
 	}
+	for _, reply := range oddIntegers {
+		add([]byte(reply))
+	}
 	for _, reply := range []string{"$9223372036854775807\r\n", "*2147483647\r\n", "$536870913\r\n", "%4611686018427387904\r\n"} {
 		add([]byte(reply))
 	}

@@ -7,12 +7,12 @@ import (
 	"strings"
 )
 
-// line checks the line of one reply element byte by byte, without keeping it: all between the type byte and "\r\n".
-// Texts ('+', '-') need no check.
+// line reads the line of a length or a count byte by byte, without keeping it: all between the type byte and "\r\n". The line
+// of a scalar is text and needs no check: a number that is none, as Redis passes on what a script or a module calls a number,
+// says as well as any other where its reply ends.
 type line struct {
 	column int   // bytes so far
-	prev   byte  // the last of them
-	number int64 // value of a header, or one of the below
+	number int64 // value so far, or one of the below
 }
 
 // Values of line.number that are no count. An aggregate or a string may be null, or end some time later.
@@ -27,22 +27,11 @@ const maxDigits = 18
 
 var errCount = errors.New("resp: malformed count or length")
 
-// add checks the next byte.
+// add takes the next byte.
 func (l *line) add(typ, c byte) error {
-	if isString(typ) || isAggregate(typ) {
-		if !l.addHeader(typ, c) {
-			return errCount
-		}
-	} else if !scalarByte(typ, l.column, c) {
-		return malformed(typ, c)
-	}
-	l.prev = c
-	l.column++
-	return nil
-}
-
-func (l *line) addHeader(typ, c byte) bool {
 	switch {
+	case typ == streamEnd:
+		return malformed(typ, c) // its line is empty
 	case isDigit(c) && l.number >= 0 && l.column < maxDigits:
 		l.number = l.number*10 + int64(c-'0')
 	case c == '1' && l.number == minus:
@@ -52,38 +41,18 @@ func (l *line) addHeader(typ, c byte) bool {
 	case c == '?' && l.column == 0 && strings.IndexByte("$*%~", typ) >= 0:
 		l.number = streamed
 	default:
-		return false
+		return errCount
 	}
-	return true
+	l.column++
+	return nil
 }
 
 // end checks that the line may end here.
 func (l *line) end(typ byte) error {
-	ok := true
-	switch typ {
-	case byte(SimpleString), byte(SimpleError), byte(Null), streamEnd:
-	case byte(Integer), byte(BigNumber):
-		ok = isDigit(l.prev)
-	default:
-		ok = l.column > 0 && l.number != minus
-	}
-	if !ok {
+	if typ != streamEnd && (l.column == 0 || l.number == minus) {
 		return malformed(typ, '\r')
 	}
 	return nil
-}
-
-// scalarByte tells whether c may stand at the column of a scalar's line.
-func scalarByte(typ byte, column int, c byte) bool {
-	switch typ {
-	case byte(Integer), byte(BigNumber):
-		return isDigit(c) || column == 0 && (c == '-' || c == '+')
-	case byte(Double): // also inf, -inf and nan
-		return isDigit(c) || strings.IndexByte("+-.eEinfaINFA", c) >= 0
-	case byte(Boolean):
-		return column == 0 && (c == 't' || c == 'f')
-	}
-	return false
 }
 
 // whole returns the length of the element at the start of b if it is complete there, no aggregate and well-formed; else
@@ -92,7 +61,7 @@ func whole(b []byte) int {
 	switch b[0] {
 	case byte(Bulk):
 		return wholeBulk(b)
-	case byte(SimpleString), byte(SimpleError):
+	case byte(SimpleString), byte(SimpleError), byte(Null), byte(Double), byte(Boolean), byte(BigNumber):
 		if end := bytes.IndexByte(b, '\n'); end > 1 && b[end-1] == '\r' {
 			return end + 1
 		}
@@ -107,10 +76,6 @@ func whole(b []byte) int {
 		}
 		if i > first && i+1 < len(b) && b[i] == '\r' && b[i+1] == '\n' {
 			return i + 2
-		}
-	case byte(Null):
-		if len(b) > 2 && b[1] == '\r' && b[2] == '\n' {
-			return 3
 		}
 	}
 	return 0
@@ -133,8 +98,14 @@ func malformed(typ, c byte) error { return fmt.Errorf("resp: %q in an element of
 
 func isDigit(c byte) bool { return c-'0' <= 9 }
 
-// isText tells whether the line of that type is free text.
-func isText(typ byte) bool { return typ == byte(SimpleString) || typ == byte(SimpleError) }
+// isText tells whether the line of that type is free text: that of every scalar.
+func isText(typ byte) bool {
+	switch Kind(typ) {
+	case SimpleString, SimpleError, Integer, Null, Double, Boolean, BigNumber:
+		return true
+	}
+	return false
+}
 
 // isString tells whether the line of that type is a length.
 func isString(typ byte) bool {
@@ -159,13 +130,5 @@ func isPairs(typ byte) bool { return typ == byte(Map) || typ == attribute }
 
 // isType tells whether an element may start with that byte.
 func isType(typ byte) bool {
-	if isText(typ) || isAggregate(typ) {
-		return true
-	}
-	switch typ {
-	case byte(Integer), byte(Bulk), byte(Null), byte(Double), byte(Boolean), byte(BulkError), byte(Verbatim),
-		byte(BigNumber):
-		return true
-	}
-	return false
+	return isText(typ) || isAggregate(typ) || isString(typ) && typ != chunk
 }

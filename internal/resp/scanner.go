@@ -52,7 +52,7 @@ type Scanner struct {
 
 	// The element being read.
 	typ    byte
-	line   line  // of any element but a text
+	line   line  // of a length or a count
 	body   int64 // bytes of its string still to come
 	chunks bool  // inside a streamed string
 }
@@ -225,8 +225,10 @@ func (s *Scanner) readLine(b []byte) (n int, ended bool, err error) {
 
 // endLine acts on a complete line: a scalar ends with it, a string's bytes or an aggregate's elements follow.
 func (s *Scanner) endLine() (ended bool, err error) {
-	if err := s.line.end(s.typ); err != nil {
-		return false, err
+	if !isText(s.typ) {
+		if err := s.line.end(s.typ); err != nil {
+			return false, err
+		}
 	}
 	s.state = atType
 	n := s.line.number

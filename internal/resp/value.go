@@ -85,7 +85,7 @@ func (d *decoder) body(depth int, typ byte, text []byte, number int64) (v Value,
 	case v.Kind == Integer:
 		v.Int, err = strconv.ParseInt(string(text), 10, 64)
 	case v.Kind == Boolean:
-		if text[0] == 't' {
+		if string(text) == "t" {
 			v.Int = 1
 		}
 	default:
