@@ -1,7 +1,6 @@
 package proxy
 
 import (
-	"bytes"
 	"strings"
 
 	"lockproxy/internal/upstream"
@@ -69,17 +68,24 @@ func clientPolicy(args [][]byte) policy {
 	}
 }
 
-// streamReadPolicy: XREAD and XREADGROUP wait only if they say BLOCK, an option that stands before STREAMS.
+// streamReadPolicy: XREAD and XREADGROUP wait only if they say BLOCK. Their options stand before STREAMS, in any order, and each
+// has a fixed number of arguments, which may be any words. Only a command whose options are all known not to wait is shared:
+// what is not known here may wait.
 func streamReadPolicy(args [][]byte) policy {
-	for i := range args {
+	for i := 1; i < len(args); i++ {
 		switch argument(args, i) {
-		case "block":
-			return pinOnce
+		case "count":
+			i++
+		case "group":
+			i += 2
+		case "noack":
 		case "streams":
 			return shared
+		default:
+			return pinOnce
 		}
 	}
-	return shared
+	return pinOnce
 }
 
 // scriptPolicy: the debugger changes what EVAL does on that connection, and KILL must overtake the script that the lane may be
@@ -110,12 +116,28 @@ func infoPolicy(args [][]byte) policy {
 	return shared
 }
 
-// argument is the i-th argument in lower case, or "".
+// argument is the i-th argument as a keyword, in lower case, or "" if there is none. As in Redis, only ASCII letters have two
+// cases. What is longer than any keyword is "?", which is none.
 func argument(args [][]byte, i int) string {
 	if i >= len(args) {
 		return ""
 	}
-	return string(bytes.ToLower(args[i]))
+	if len(args[i]) > maxName {
+		return "?"
+	}
+	var lower [maxName]byte
+	return string(lowered(args[i], &lower))
+}
+
+// lowered puts a name of at most maxName bytes into lower case.
+func lowered(name []byte, lower *[maxName]byte) []byte {
+	for i, c := range name {
+		if 'A' <= c && c <= 'Z' {
+			c += 'a' - 'A'
+		}
+		lower[i] = c
+	}
+	return lower[:len(name)]
 }
 
 // command is one row of the policy table.
@@ -178,13 +200,7 @@ func (t *policyTable) lookup(name []byte) *command {
 		return unlisted
 	}
 	var lower [maxName]byte
-	for i, c := range name {
-		if 'A' <= c && c <= 'Z' {
-			c += 'a' - 'A'
-		}
-		lower[i] = c
-	}
-	if c, ok := t.rows[string(lower[:len(name)])]; ok {
+	if c, ok := t.rows[string(lowered(name, &lower))]; ok {
 		return c
 	}
 	return unlisted

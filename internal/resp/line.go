@@ -103,8 +103,9 @@ func isText(typ byte) bool {
 	switch Kind(typ) {
 	case SimpleString, SimpleError, Integer, Null, Double, Boolean, BigNumber:
 		return true
+	default:
+		return false
 	}
-	return false
 }
 
 // isString tells whether the line of that type is a length.

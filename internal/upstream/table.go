@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"time"
 
 	"lockproxy/internal/resp"
@@ -99,6 +100,9 @@ func parseCommand(v resp.Value) (*Command, error) {
 		case "no_multi":
 			c.Flags |= NoMulti
 		}
+	}
+	if len(v.Elems) >= 7 && slices.ContainsFunc(v.Elems[6].Elems, func(v resp.Value) bool { return string(v.Str) == "@blocking" }) {
+		c.Flags |= Blocking // Redis 6 has no such flag yet
 	}
 	if len(v.Elems) >= 10 && len(v.Elems[9].Elems) > 0 {
 		c.Subcommands = map[string]bool{}
