@@ -127,7 +127,7 @@ func (e *Engine) removeDeadHeads(r *room) (again bool) {
 			deaf = "1"
 		}
 		a, err := e.own.run(ctx, e.scripts.deadHead, []string{r.lock, r.queue, r.deadlines, r.channel},
-			[]string{head, publish, millis(e.opts.fairWait), deaf})
+			[]string{head, publish, deaf})
 		if err != nil || a[0] != 1 {
 			return err == nil && a.at(1) > 0 || err != nil && passing(err)
 		}

@@ -39,7 +39,7 @@ type Options struct {
 	MaxHold time.Duration  // how long the watchdog renews; 0: without a limit
 
 	// Tests change these.
-	fairWait   time.Duration // spacing of deadlines in the fair queue; 0: 300 s, Redisson's default
+	fairWait   time.Duration // what deadlines in the fair queue are counted in; 0: 300 s, Redisson's default
 	deadHead   time.Duration // how long the head of a free lock's fair queue may be deaf; 0: 8 s
 	deferLimit time.Duration // how long commands wait for a give-back; 0: 1 s
 

@@ -17,68 +17,83 @@ func near(t *testing.T, what string, got, want int64) {
 	}
 }
 
-func TestFairQueueKeepsRedissonsArithmetic(t *testing.T) {
+func TestFairQueueIsFirstComeFirstServed(t *testing.T) {
 	onBoth(t, func(t *testing.T, b *bench) {
 		heard := b.listen(b.n.channel, b.n.fairChannel(ownerB), b.n.fairChannel(ownerC))
 		now := time.Now().UnixMilli()
 		fence := b.fair(ownerA, 30000, wait, 1)[1]
 		got := b.fair(ownerB, 30000, wait, 1)
-		equal(t, "B asks", []int64{got[0], got[2]}, []int64{0, 1})
+		equal(t, "B asks", got[0], int64(0))
 		near(t, "B's ttl", got[1], 30000)
-		near(t, "B's deadline", b.score(ownerB), now+330000)
-		got = b.fair(ownerC, 30000, 5000, 1)
-		equal(t, "C asks", []int64{got[0], got[2]}, []int64{0, 2})
-		equal(t, "C's deadline", b.score(ownerC), b.score(ownerB)+5000)
-		again := b.fair(ownerC, 30000, 5000, 1)
-		equal(t, "C asks again", []int64{again[0], again[2]}, []int64{0, 2})
+		near(t, "B's deadline", b.score(ownerB), now+30000+wait)
+		equal(t, "C asks", b.fair(ownerC, 30000, wait, 1)[0], int64(0))
+		near(t, "C's deadline: one wait for each place", b.score(ownerC), now+30000+2*wait)
+		before := b.score(ownerC)
+		equal(t, "C asks again", b.fair(ownerC, 30000, wait, 1)[0], int64(0))
+		equal(t, "C's deadline", b.score(ownerC), before)
 		equal(t, "queue", b.queue(), []string{ownerB, ownerC})
 		equal(t, "re-entry", b.fair(ownerA, 30000, wait, 1), []int64{1, fence, 2})
 		b.release(ownerA, 30000, 0)
 		equal(t, "release", b.release(ownerA, 30000, 0)[0], int64(1))
 		equal(t, "messages", heard(), []string{"redisson_lock__channel:{foo} 0", "redisson_lock__channel:{foo}:" + ownerB + " 0"})
 		equal(t, "the head stays until it acquires", b.queue(), []string{ownerB, ownerC})
-		equal(t, "not C's turn", b.fair(ownerC, 30000, 5000, 1), []int64{0, -2, 2})
-		equal(t, "stranger without a place", b.fair(ownerD, 30000, wait, 0), []int64{0, -2, 0})
-		before := b.score(ownerC)
+		equal(t, "not C's turn", b.fair(ownerC, 30000, wait, 1), []int64{0, -2})
+		equal(t, "stranger without a place", b.fair(ownerD, 30000, wait, 0), []int64{0, -2})
 		next := b.fair(ownerB, 30000, wait, 1)
 		if next[0] != 1 || next[1] <= fence {
 			t.Fatalf("B: %v after fence %d", next, fence)
 		}
-		near(t, "C's deadline without B's wait, and not below 8 s", b.score(ownerC), max(before-wait, time.Now().UnixMilli()+8000))
+		equal(t, "C's deadline", b.score(ownerC), before)
 		equal(t, "queue", b.queue(), []string{ownerC})
 	})
 }
 
-func TestFairGrantTakesItsWaitOffTheOthers(t *testing.T) {
+// The cost of a grant, a refresh and a place does not grow with the queue.
+func TestFairGrantTouchesNobodyElse(t *testing.T) {
 	onBoth(t, func(t *testing.T, b *bench) {
 		b.acquire(ownerA, 30000)
-		for _, owner := range []string{ownerB, ownerC, ownerD} {
+		owners := []string{ownerB, ownerC, ownerD}
+		for _, owner := range owners {
 			b.fair(owner, 30000, wait, 1)
 		}
-		c, d := b.score(ownerC), b.score(ownerD)
-		b.release(ownerA, 0, 0)
-		equal(t, "B", b.fair(ownerB, 30000, wait, 1)[0], int64(1))
-		equal(t, "C's deadline", b.score(ownerC), c-wait)
-		equal(t, "D's deadline", b.score(ownerD), d-wait)
+		scores := map[string]int64{ownerC: b.score(ownerC), ownerD: b.score(ownerD)}
+		same := func(what string) {
+			t.Helper()
+			for owner, score := range scores {
+				equal(t, what+": the deadline of "+owner, b.score(owner), score)
+			}
+		}
+		equal(t, "hand-over", b.handoverTo(ownerA, ownerB, 30000, 1)[0], int64(2))
+		same("hand-over")
+		b.release(ownerB, 0, 0)
+		equal(t, "grant", b.fair(ownerC, 30000, wait, 1)[0], int64(1))
+		delete(scores, ownerC)
+		same("grant")
+		b.fair(ownerB, 30000, wait, 1)
+		equal(t, "leave", b.leave(ownerB), []int64{1})
+		same("leave")
+		equal(t, "refresh", b.must(b.s.refresh, []string{b.n.queue, b.n.deadlines}, wait, ownerB), []int64{0})
+		same("refresh")
 	})
 }
 
-func TestFairLeaveClosesTheGap(t *testing.T) {
+func TestFairLeaveTakesOnlyTheCallerOut(t *testing.T) {
 	onBoth(t, func(t *testing.T, b *bench) {
 		b.acquire(ownerA, 30000)
 		for _, owner := range []string{ownerB, ownerC, ownerD} {
 			b.fair(owner, 30000, wait, 1)
 		}
-		c, d := b.score(ownerC), b.score(ownerD)
-		equal(t, "absent", b.leave("nobody", wait), []int64{0})
-		equal(t, "leave", b.leave(ownerB, wait), []int64{1})
-		equal(t, "replayed", b.leave(ownerB, wait), []int64{0})
-		equal(t, "C's deadline", b.score(ownerC), c-wait)
-		equal(t, "D's deadline", b.score(ownerD), d-wait)
-		equal(t, "queue", b.queue(), []string{ownerC, ownerD})
+		equal(t, "absent", b.leave("nobody"), []int64{0})
+		equal(t, "from the middle", b.leave(ownerC), []int64{1})
+		equal(t, "queue", b.queue(), []string{ownerB, ownerD})
+		equal(t, "the head", b.leave(ownerB), []int64{1})
+		equal(t, "replayed", b.leave(ownerB), []int64{0})
+		equal(t, "queue", b.queue(), []string{ownerD})
 		if err := b.c.ZScore(t.Context(), b.n.deadlines, ownerB).Err(); !errors.Is(err, redis.Nil) {
 			t.Fatalf("B still has a deadline: %v", err)
 		}
+		equal(t, "the last", b.leave(ownerD), []int64{1})
+		equal(t, "keys", b.c.Exists(t.Context(), b.n.queue, b.n.deadlines).Val(), int64(0))
 	})
 }
 
@@ -90,31 +105,45 @@ func TestFairHeadThatLeavesAFreeLockWakesTheNext(t *testing.T) {
 			b.fair(owner, 30000, wait, 1)
 		}
 		to := func(owner string) string { return "redisson_lock__channel:{foo}:" + owner + " 0" }
-		b.leave(ownerB, wait)
+		b.leave(ownerB)
 		equal(t, "lock held: who may wait elsewhere for the same owner", heard(), []string{to(ownerB)})
 		b.c.Del(t.Context(), b.n.lock)
-		b.leave(ownerD, wait)
+		b.leave(ownerD)
 		equal(t, "not the head", heard(), []string{to(ownerD)})
 		b.fair(ownerD, 30000, wait, 1)
-		b.leave(ownerC, wait)
+		b.leave(ownerC)
 		equal(t, "head of a free lock", heard(), []string{to(ownerC), to(ownerD)})
 	})
 }
 
-func TestFairDropsOverdueHeadsButNotTheCaller(t *testing.T) {
+func TestFairDropsOverdueHeadsThatNobodyListensFor(t *testing.T) {
 	onBoth(t, func(t *testing.T, b *bench) {
 		b.acquire(ownerA, 30000)
 		for _, owner := range []string{ownerB, ownerC} {
 			b.fair(owner, 30000, wait, 1)
 		}
+		past := float64(time.Now().Add(-time.Hour).UnixMilli())
+		overdue := func(owner string) {
+			b.c.ZAdd(t.Context(), b.n.deadlines, redis.Z{Score: past, Member: owner})
+		}
+		overdue(ownerB)
+		b.fair(ownerD, 30000, wait, 1)
+		equal(t, "queue while the lock is held", b.queue(), []string{ownerB, ownerC, ownerD})
 		b.c.Del(t.Context(), b.n.lock)
-		past := float64(time.Now().Add(-time.Second).UnixMilli())
-		b.c.ZAdd(t.Context(), b.n.deadlines, redis.Z{Score: past, Member: ownerB})
 		equal(t, "B, overdue and alive, acquires", b.fair(ownerB, 30000, wait, 1)[0], int64(1))
 		b.release(ownerB, 0, 0)
-		b.fair(ownerD, 30000, wait, 1)
-		b.c.ZAdd(t.Context(), b.n.deadlines, redis.Z{Score: past, Member: ownerC})
-		equal(t, "D acquires after C was dropped", b.fair(ownerD, 30000, wait, 1)[0], int64(1))
+
+		heard := b.listen(b.n.fairChannel(ownerC))
+		overdue(ownerC)
+		equal(t, "C is overdue and listens: not D's turn", b.fair(ownerD, 30000, wait, 1), []int64{0, -2})
+		equal(t, "C is woken", heard(), []string{b.n.fairChannel(ownerC) + " 0"})
+		equal(t, "queue", b.queue(), []string{ownerC, ownerD})
+		near(t, "C's deadline", b.score(ownerC), time.Now().UnixMilli()+3*wait)
+		equal(t, "C", b.fair(ownerC, 30000, wait, 1)[0], int64(1))
+		b.release(ownerC, 0, 0)
+
+		overdue(ownerD)
+		equal(t, "A acquires after D was dropped", b.fair(ownerA, 30000, wait, 1)[0], int64(1))
 		equal(t, "queue", b.queue(), []string{})
 	})
 }
@@ -122,8 +151,8 @@ func TestFairDropsOverdueHeadsButNotTheCaller(t *testing.T) {
 func TestFairGivesAHeadWithoutADeadlineOne(t *testing.T) {
 	onBoth(t, func(t *testing.T, b *bench) {
 		b.c.RPush(t.Context(), b.n.queue, ownerB)
-		equal(t, "C asks", b.fair(ownerC, 30000, wait, 1), []int64{0, -2, 2})
-		near(t, "B's deadline", b.score(ownerB), time.Now().UnixMilli()+wait)
+		equal(t, "C asks", b.fair(ownerC, 30000, wait, 1), []int64{0, -2})
+		near(t, "B's deadline", b.score(ownerB), time.Now().UnixMilli()+2*wait)
 	})
 }
 
@@ -131,40 +160,43 @@ func TestFairRepairsAPlaceWithoutListEntry(t *testing.T) {
 	onBoth(t, func(t *testing.T, b *bench) {
 		b.acquire(ownerA, 30000)
 		b.c.ZAdd(t.Context(), b.n.deadlines, redis.Z{Score: 1, Member: ownerB})
-		equal(t, "B asks", b.fair(ownerB, 30000, wait, 1)[2], int64(1))
+		equal(t, "B asks", b.fair(ownerB, 30000, wait, 1)[0], int64(0))
 		equal(t, "queue", b.queue(), []string{ownerB})
 		near(t, "B's deadline", b.score(ownerB), time.Now().UnixMilli()+330000)
 	})
 }
 
-func TestFairGrantLeavesLatecomersEightSeconds(t *testing.T) {
+func TestRefreshKeepsPlacesAheadOfTheClock(t *testing.T) {
 	onBoth(t, func(t *testing.T, b *bench) {
 		now := time.Now().UnixMilli()
-		b.c.RPush(t.Context(), b.n.queue, ownerB, ownerC)
-		b.c.ZAdd(t.Context(), b.n.deadlines, redis.Z{Score: float64(now + 100000), Member: ownerB},
-			redis.Z{Score: float64(now + 105000), Member: ownerC})
-		equal(t, "B", b.fair(ownerB, 30000, wait, 1)[0], int64(1))
-		near(t, "C's deadline", b.score(ownerC), time.Now().UnixMilli()+8000)
+		b.c.RPush(t.Context(), b.n.queue, ownerA, ownerB, ownerC)
+		for i, owner := range []string{ownerA, ownerB, ownerC} {
+			b.c.ZAdd(t.Context(), b.n.deadlines, redis.Z{Score: float64(now + 10*wait*int64(i)), Member: owner})
+		}
+		refresh := func(owners ...any) []int64 {
+			return b.must(b.s.refresh, []string{b.n.queue, b.n.deadlines}, append([]any{wait}, owners...)...)
+		}
+		equal(t, "present", refresh(ownerA, ownerC, "nobody"), []int64{2})
+		near(t, "A", b.score(ownerA), now+4*wait)
+		equal(t, "C's deadline does not move back", b.score(ownerC), now+20*wait)
+		equal(t, "B is not spoken for", b.score(ownerB), now+10*wait)
 	})
 }
 
-func TestRefreshMovesEverybodyBehind(t *testing.T) {
+func TestRefreshPutsRightWhatWasChangedByHand(t *testing.T) {
 	onBoth(t, func(t *testing.T, b *bench) {
 		now := time.Now().UnixMilli()
-		b.c.RPush(t.Context(), b.n.queue, ownerA, ownerB, ownerC, ownerD)
-		for i, owner := range []string{ownerA, ownerB, ownerC} {
-			b.c.ZAdd(t.Context(), b.n.deadlines, redis.Z{Score: float64(now + 100000*int64(i+1)), Member: owner})
+		b.c.RPush(t.Context(), b.n.queue, ownerA, ownerB, ownerC)
+		for _, owner := range []string{ownerA, ownerD} {
+			b.c.ZAdd(t.Context(), b.n.deadlines, redis.Z{Score: float64(now), Member: owner})
 		}
-		got := b.must(b.s.refresh, []string{b.n.queue, b.n.deadlines}, wait, ownerB, ownerD, "nobody")
-		equal(t, "present", got, []int64{2})
-		equal(t, "A, foreign and ahead, stays", b.score(ownerA), now+100000)
-		near(t, "B", b.score(ownerB), now+wait)
-		equal(t, "C, foreign and behind, keeps its distance", b.score(ownerC), b.score(ownerB)+100000)
-		near(t, "D gets a deadline", b.score(ownerD), now+wait)
-		before := b.score(ownerC)
-		b.c.ZAdd(t.Context(), b.n.deadlines, redis.Z{Score: float64(now + 2*wait), Member: ownerB})
-		b.must(b.s.refresh, []string{b.n.queue, b.n.deadlines}, wait, ownerB)
-		equal(t, "fresh deadlines stay", []int64{b.score(ownerB), b.score(ownerC)}, []int64{now + 2*wait, before})
+		equal(t, "present: A and B, but not D", b.must(b.s.refresh, []string{b.n.queue, b.n.deadlines}, wait, ownerA, ownerB, ownerD), []int64{2})
+		near(t, "B gets a deadline", b.score(ownerB), now+4*wait)
+		near(t, "so does C, who is not spoken for", b.score(ownerC), now+4*wait)
+		equal(t, "D has no place", b.c.ZCard(t.Context(), b.n.deadlines).Val(), int64(3))
+		b.c.HSet(t.Context(), b.n.lock, "x", 1)
+		b.fair(ownerD, 30000, wait, 1)
+		equal(t, "and gets one", b.queue(), []string{ownerA, ownerB, ownerC, ownerD})
 	})
 }
 
@@ -172,7 +204,7 @@ func TestDeadHeadIsRemovedOnlyIfNobodyListens(t *testing.T) {
 	onBoth(t, func(t *testing.T, b *bench) {
 		keys := []string{b.n.lock, b.n.queue, b.n.deadlines, b.n.channel}
 		deaf := 0
-		dead := func(head string) []int64 { return b.must(b.s.deadHead, keys, head, "PUBLISH", wait, deaf) }
+		dead := func(head string) []int64 { return b.must(b.s.deadHead, keys, head, "PUBLISH", deaf) }
 		b.acquire(ownerA, 30000)
 		for _, owner := range []string{ownerB, ownerC} {
 			b.fair(owner, 30000, wait, 1)
@@ -184,7 +216,7 @@ func TestDeadHeadIsRemovedOnlyIfNobodyListens(t *testing.T) {
 		heard := b.listen(b.n.fairChannel(ownerC))
 		equal(t, "dead", dead(ownerB), []int64{1, 0})
 		equal(t, "the next is woken", heard(), []string{"redisson_lock__channel:{foo}:" + ownerC + " 0"})
-		equal(t, "C's deadline", b.score(ownerC), c-wait)
+		equal(t, "C's deadline", b.score(ownerC), c)
 		equal(t, "alive", dead(ownerC), []int64{0, 1})
 		equal(t, "queue", b.queue(), []string{ownerC})
 		deaf = 1

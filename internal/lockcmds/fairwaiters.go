@@ -2,6 +2,7 @@ package lockcmds
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
 )
@@ -16,8 +17,8 @@ func (e *Engine) fairCall(w *waiter) (keys, args []string) {
 	if w.wait == 0 {
 		enqueue = "0"
 	}
-	return []string{n.lock, n.queue, n.deadlines, n.fence},
-		[]string{w.owner, millis(w.lease), millis(e.opts.fairWait), enqueue}
+	return []string{n.lock, n.queue, n.deadlines, n.fence, n.channel},
+		[]string{w.owner, millis(w.lease), millis(e.opts.fairWait), enqueue, publish}
 }
 
 // enterFairLocked has the waiter listen on its own channel; a confirmation starts its deciding attempt.
@@ -78,30 +79,36 @@ func (e *Engine) refreshInLocked(r *room) {
 	r.refresh = e.jobs.after(e.opts.fairWait/3, func() { e.refreshNow(r) })
 }
 
+// refreshBatch bounds how long Redis is busy with one script.
+const refreshBatch = 1000
+
 func (e *Engine) refreshNow(r *room) {
 	e.mu.Lock()
-	args := make([]string, 1, 1+r.fair.len)
-	args[0] = millis(e.opts.fairWait)
-	for w := r.fair.first; w != nil; w = w.next {
-		args = append(args, w.owner)
-	}
 	here := e.rooms[r.lock] == r && r.fair.len > 0
+	var owners []string
 	if here {
 		e.refreshInLocked(r)
+		for w := r.fair.first; w != nil; w = w.next {
+			owners = append(owners, w.owner)
+		}
 	} else {
 		r.refresh = nil
 	}
 	e.mu.Unlock()
-	if !here {
+	lost := false
+	for batch := range slices.Chunk(owners, refreshBatch) {
+		ctx, cancel := context.WithTimeout(e.life, answerLimit)
+		a, err := e.own.run(ctx, e.scripts.refresh, []string{r.queue, r.deadlines}, append([]string{millis(e.opts.fairWait)}, batch...))
+		cancel()
+		if err != nil {
+			break
+		}
+		lost = lost || a[0] < int64(len(batch))
+	}
+	if !lost {
 		return
 	}
-	ctx, cancel := context.WithTimeout(e.life, answerLimit)
-	defer cancel()
-	a, err := e.own.run(ctx, e.scripts.refresh, []string{r.queue, r.deadlines}, args)
-	if err != nil || a[0] >= int64(len(args)-1) {
-		return
-	}
-	// Somebody was dropped all the same: the next attempt takes a new place.
+	// Somebody was dropped all the same, by a client of Redisson: the next attempt takes a new place.
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	for w := r.fair.first; w != nil; w = w.next {
@@ -128,7 +135,7 @@ func (e *Engine) leave(w *waiter, done func()) {
 	patience := time.AfterFunc(leaveLimit, func() { once.Do(done) })
 	e.persist(cleanup{what: "leave the fair queue", key: w.key, limit: e.opts.fairWait, task: func(ctx context.Context) error {
 		_, err := e.own.run(ctx, e.scripts.leave, []string{n.queue, n.deadlines, n.lock, n.channel},
-			[]string{w.owner, millis(e.opts.fairWait), publish})
+			[]string{w.owner, publish})
 		patience.Stop()
 		once.Do(done)
 		return err

@@ -97,11 +97,11 @@ func (e *Engine) sendRelease(s Session, g *giving) {
 	if w := g.next; w != nil {
 		call.Script = e.scripts.handover
 		call.Keys = append(call.Keys, fenceKey, deadlinesOf(key))
-		spacing := "0"
+		fair := "0"
 		if w.fair() {
-			spacing = millis(e.opts.fairWait)
+			fair = "1"
 		}
-		call.Args = append(call.Args, w.owner, millis(w.lease), spacing)
+		call.Args = append(call.Args, w.owner, millis(w.lease), fair)
 	}
 	g.sentAt = time.Now()
 	e.script(s, call)

@@ -43,6 +43,9 @@ var grantLua string
 //go:embed scripts/lib/take_turn.lua
 var takeTurnLua string
 
+//go:embed scripts/lib/deadline.lua
+var deadlineLua string
+
 //go:embed scripts/lib/give_back.lua
 var giveBackLua string
 
@@ -98,10 +101,10 @@ func newScripts() *scripts {
 	}
 	return &scripts{
 		acquire:  next("acquire", grantLua, acquireLua),
-		fair:     next("fair", grantLua, takeTurnLua, fairLua),
+		fair:     next("fair", grantLua, takeTurnLua, deadlineLua, fairLua),
 		leave:    next("leave", leaveLua),
-		refresh:  next("refresh", refreshLua),
-		deadHead: next("dead_head", deadHeadLua),
+		refresh:  next("refresh", deadlineLua, refreshLua),
+		deadHead: next("dead_head", takeTurnLua, deadHeadLua),
 		release:  next("release", giveBackLua, wakeLua, releaseLua),
 		handover: next("handover", giveBackLua, wakeLua, grantLua, takeTurnLua, handoverLua),
 		extend:   next("extend", wakeLua, extendLua),

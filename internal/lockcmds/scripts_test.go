@@ -87,7 +87,7 @@ func (b *bench) acquire(owner string, lease int64) []int64 {
 
 func (b *bench) fair(owner string, lease, wait int64, enqueue int) []int64 {
 	b.t.Helper()
-	return b.must(b.s.fair, []string{b.n.lock, b.n.queue, b.n.deadlines, b.n.fence}, owner, lease, wait, enqueue)
+	return b.must(b.s.fair, []string{b.n.lock, b.n.queue, b.n.deadlines, b.n.fence, b.n.channel}, owner, lease, wait, enqueue, "PUBLISH")
 }
 
 func (b *bench) release(owner string, lease, fence int64) []int64 {
@@ -95,9 +95,9 @@ func (b *bench) release(owner string, lease, fence int64) []int64 {
 	return b.must(b.s.release, []string{b.n.lock, b.n.channel, b.n.queue}, owner, lease, fence, "PUBLISH")
 }
 
-func (b *bench) leave(owner string, wait int64) []int64 {
+func (b *bench) leave(owner string) []int64 {
 	b.t.Helper()
-	return b.must(b.s.leave, []string{b.n.queue, b.n.deadlines, b.n.lock, b.n.channel}, owner, wait, "PUBLISH")
+	return b.must(b.s.leave, []string{b.n.queue, b.n.deadlines, b.n.lock, b.n.channel}, owner, "PUBLISH")
 }
 
 func (b *bench) hash() map[string]string {
@@ -269,7 +269,7 @@ func TestScriptsPassWrongTypeThrough(t *testing.T) {
 			args []any
 		}{
 			{b.s.acquire, []string{n.lock, n.fence}, []any{ownerA, 1000}},
-			{b.s.fair, []string{n.lock, n.queue, n.deadlines, n.fence}, []any{ownerA, 1000, 1000, 1}},
+			{b.s.fair, []string{n.lock, n.queue, n.deadlines, n.fence, n.channel}, []any{ownerA, 1000, 1000, 1, "PUBLISH"}},
 			{b.s.release, []string{n.lock, n.channel, n.queue}, []any{ownerA, 1000, 0, "PUBLISH"}},
 			{b.s.handover, []string{n.lock, n.channel, n.queue, n.fence}, []any{ownerA, 1000, 0, "PUBLISH", ownerB, 1000}},
 			{b.s.extend, []string{n.lock, n.channel, n.queue}, []any{ownerA, 1000, "PUBLISH"}},
@@ -296,11 +296,11 @@ func (b *bench) handover(owner, next string) []int64 {
 	return b.handoverTo(owner, next, 40000, 0)
 }
 
-// handoverTo hands over for a lease, to a fair waiter whose deadline is spaced by wait if that is not 0.
-func (b *bench) handoverTo(owner, next string, lease, wait int64) []int64 {
+// handoverTo hands over for a lease, to a fair waiter if fair is 1.
+func (b *bench) handoverTo(owner, next string, lease int64, fair int) []int64 {
 	b.t.Helper()
 	return b.must(b.s.handover, []string{b.n.lock, b.n.channel, b.n.queue, b.n.fence, b.n.deadlines},
-		owner, 30000, 0, "PUBLISH", next, lease, wait)
+		owner, 30000, 0, "PUBLISH", next, lease, fair)
 }
 
 func TestHandOverGrantsInOneStep(t *testing.T) {
@@ -336,23 +336,23 @@ func TestHandOverToAFairWaiterIsItsTurn(t *testing.T) {
 		b.fair(ownerC, 30000, wait, 1)
 		b.fair(ownerD, 30000, wait, 1)
 		second, third := b.score(ownerC), b.score(ownerD)
-		got := b.handoverTo(ownerA, ownerB, 40000, wait)
+		got := b.handoverTo(ownerA, ownerB, 40000, 1)
 		if got[0] != 2 {
 			t.Fatalf("to the head: %v", got)
 		}
 		equal(t, "owner", b.hash()[ownerB], "1")
 		equal(t, "queue", b.queue(), []string{ownerC, ownerD})
-		equal(t, "deadlines", []int64{b.score(ownerC), b.score(ownerD)}, []int64{second - wait, third - wait})
+		equal(t, "deadlines", []int64{b.score(ownerC), b.score(ownerD)}, []int64{second, third})
 		equal(t, "messages", heard(), []string(nil))
 
-		got = b.handoverTo(ownerB, ownerD, 40000, wait)
+		got = b.handoverTo(ownerB, ownerD, 40000, 1)
 		equal(t, "to one who is not the head", got[0], int64(1))
 		equal(t, "queue", b.queue(), []string{ownerC, ownerD})
 		equal(t, "hash", b.hash(), map[string]string{})
 
 		b.c.Del(t.Context(), b.n.queue, b.n.deadlines)
 		b.acquire(ownerA, 30000)
-		equal(t, "with nobody queued", b.handoverTo(ownerA, ownerB, 40000, wait)[0], int64(2))
+		equal(t, "with nobody queued", b.handoverTo(ownerA, ownerB, 40000, 1)[0], int64(2))
 	})
 }
 
@@ -367,7 +367,7 @@ func TestHandOverForAShorterLeaseIsTold(t *testing.T) {
 		equal(t, "shorter", heard(), []string{"redisson_lock__channel:{foo} 0"})
 		b.fair(ownerB, 4000, 300000, 1)
 		b.fair(ownerC, 30000, 300000, 1)
-		b.handoverTo(ownerA, ownerB, 1000, 300000)
+		b.handoverTo(ownerA, ownerB, 1000, 1)
 		equal(t, "shorter, to a fair waiter", heard(), []string{"redisson_lock__channel:{foo} 0", "redisson_lock__channel:{foo}:" + ownerC + " 0"})
 	})
 }

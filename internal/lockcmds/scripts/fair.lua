@@ -1,48 +1,45 @@
 -- fair.lua: acquire in order of asking: take a lock that is free and whose turn it is, deepen a hold, or queue.
 --
--- Scores are epoch milliseconds by Redis TIME, spaced as Redisson spaces them, so its clients can share the queue:
--- a newcomer's deadline is the last one's plus its wait, and whoever leaves the head takes its wait off the others.
--- O(queue length) when the head acquires, and to find a queued owner; else O(1).
+-- Scores are epoch milliseconds by Redis TIME, so that Redisson's clients can share the queue: they drop a head whose
+-- deadline is over. Here a head loses its place only if nobody listens on its channel either. O(log n) of the places,
+-- and as much for each head that is dropped.
 --
 -- KEYS[1]  lock       hash {owner: holds, fence: n}; exists only while held
 -- KEYS[2]  queue      list of waiting owners, first to ask at the head
--- KEYS[3]  deadlines  zset owner -> epoch ms after which anybody may drop it
+-- KEYS[3]  deadlines  zset owner -> epoch ms after which the place may be dropped
 -- KEYS[4]  fence      counter of this hash slot; never expires, never goes back
+-- KEYS[5]  channel    base channel of the lock; a waiter listens on channel:owner
 -- ARGV[1]  owner      opaque, non-empty, not 'fence' or 'mode'
 -- ARGV[2]  lease_ms   lease length, > 0
--- ARGV[3]  wait_ms    spacing of deadlines, > 0
+-- ARGV[3]  wait_ms    what a deadline is counted in, > 0
 -- ARGV[4]  enqueue    1: wait in the queue if it is not our turn; 0: do not
+-- ARGV[5]  publish    PUBLISH or SPUBLISH
 --
--- Returns  {1, fence, holds}       acquired; a first hold as the bare fence
---          {0, pttl_ms, position}  not acquired; pttl -2: free, but others are first; position 1 is the
---                                  head, 0: not queued
+-- Returns  {1, fence, holds}  acquired; a first hold as the bare fence
+--          {0, pttl_ms}       not acquired; pttl -2: free, but others are first
 
 local owner, wait = ARGV[1], tonumber(ARGV[3])
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
-
--- Drop heads whose deadline is over, except the caller: it is alive. A head without a deadline would block for ever
--- and gets one.
 local head = redis.call('LINDEX', KEYS[2], 0)
-while head and head ~= owner do
-  local score = redis.call('ZSCORE', KEYS[3], head)
-  if not score then
-    redis.call('ZADD', KEYS[3], string.format('%.0f', now + wait), head)
-    break
-  end
-  if tonumber(score) > now then
-    break
-  end
-  redis.call('ZREM', KEYS[3], head)
-  redis.call('LPOP', KEYS[2])
-  head = redis.call('LINDEX', KEYS[2], 0)
-end
-
 local pttl = redis.call('PTTL', KEYS[1])
 if pttl == -2 then
+  while head and head ~= owner do
+    local score = redis.call('ZSCORE', KEYS[3], head)
+    if score and tonumber(score) > now then
+      break
+    end
+    -- A head without a deadline would block Redisson for ever. One that is late may be alive: clocks jump.
+    if not score or redis.call(ARGV[5], KEYS[5] .. ':' .. head, '0') > 0 then
+      redis.call('ZADD', KEYS[3], deadline(KEYS[2], now, wait), head)
+      break
+    end
+    take_turn(KEYS[2], KEYS[3], head)
+    head = redis.call('LINDEX', KEYS[2], 0)
+  end
   if not head or head == owner then
     if head then
-      take_turn(KEYS[2], KEYS[3], owner, wait, now)
+      take_turn(KEYS[2], KEYS[3], owner)
     end
     return grant(KEYS[1], KEYS[4], owner, '1', ARGV[2], time)
   end
@@ -63,24 +60,8 @@ else
   end
 end
 
-if ARGV[4] ~= '1' then
-  return {0, pttl, 0}
+if ARGV[4] == '1' and head ~= owner and not (head and redis.call('ZSCORE', KEYS[3], owner)) then
+  redis.call('ZADD', KEYS[3], deadline(KEYS[2], now + math.max(pttl, 0), wait), owner)
+  redis.call('RPUSH', KEYS[2], owner)
 end
-if head == owner then
-  return {0, pttl, 1}
-end
-local queued = head and redis.call('LPOS', KEYS[2], owner)
-local score = queued and redis.call('ZSCORE', KEYS[3], owner)
-if score then
-  return {0, pttl, queued + 1}
-end
-local deadline = now + math.max(pttl, 0)
-local last = redis.call('LINDEX', KEYS[2], -1)
-if last and last ~= owner then
-  deadline = math.max(now, tonumber(redis.call('ZSCORE', KEYS[3], last) or deadline))
-end
-redis.call('ZADD', KEYS[3], string.format('%.0f', deadline + wait), owner)
-if queued then
-  return {0, pttl, queued + 1}
-end
-return {0, pttl, redis.call('RPUSH', KEYS[2], owner)}
+return {0, pttl}

@@ -8,14 +8,14 @@
 -- KEYS[2]  channel        base channel of the lock; a fair waiter listens on channel:owner
 -- KEYS[3]  queue          list of waiting owners, first to ask at the head
 -- KEYS[4]  fence          counter of this hash slot; never expires, never goes back
--- KEYS[5]  deadlines      zset owner -> epoch ms after which anybody may drop it
+-- KEYS[5]  deadlines      zset owner -> epoch ms after which the place may be dropped
 -- ARGV[1]  owner          who releases
 -- ARGV[2]  lease_ms       least lease that goes on if holds are left; 0: its TTL stays
 -- ARGV[3]  fence          release only the grant with this fence; 0: any
 -- ARGV[4]  publish        PUBLISH or SPUBLISH
 -- ARGV[5]  next_owner     who gets the lock, another owner
 -- ARGV[6]  next_lease_ms  its lease length, > 0
--- ARGV[7]  next_wait_ms   of a fair waiter, the spacing of deadlines; 0: it is a plain one
+-- ARGV[7]  fair           1: it is a fair waiter; 0: a plain one
 --
 -- Returns  {2, new fence, fence}  released, and granted to next_owner
 --          fence                  released; 0: it was taken without one
@@ -34,11 +34,10 @@ if head and (ARGV[7] == '0' or head ~= ARGV[5]) then
   wake(ARGV[4], KEYS[2], KEYS[3])
   return fence
 end
-local time = redis.call('TIME')
 if head then
-  take_turn(KEYS[3], KEYS[5], head, tonumber(ARGV[7]), time[1] * 1000 + math.floor(time[2] / 1000))
+  take_turn(KEYS[3], KEYS[5], head)
 end
-local new = grant(KEYS[1], KEYS[4], ARGV[5], '1', ARGV[6], time)
+local new = grant(KEYS[1], KEYS[4], ARGV[5], '1', ARGV[6], redis.call('TIME'))
 if left < 0 or left > tonumber(ARGV[6]) then
   wake(ARGV[4], KEYS[2], KEYS[3])
 end

@@ -1,40 +1,40 @@
--- refresh.lua: push the deadlines of live fair waiters to at least wait_ms from now.
+-- refresh.lua: push the deadlines of live fair waiters ahead of the clock. Deadlines never move back.
 --
--- Everybody behind a refreshed waiter moves by as much, so deadlines keep their spacing and grow along the queue:
--- each later leaves takes the wait of those before it off again. O(queue length).
+-- O(log n) of the places for each waiter. If the list and the deadlines do not speak of the same number of places, as
+-- after one of them was changed by hand, the deadlines are put right first, O(n): who has no place loses its deadline
+-- and so learns that it must queue again; who has no deadline gets one.
 --
 -- KEYS[1]   queue      list of waiting owners, first to ask at the head
--- KEYS[2]   deadlines  zset owner -> epoch ms after which anybody may drop it
--- ARGV[1]   wait_ms    how far from now, > 0
--- ARGV[2..] owners     the live waiters
+-- KEYS[2]   deadlines  zset owner -> epoch ms after which the place may be dropped
+-- ARGV[1]   wait_ms    what a deadline is counted in, > 0
+-- ARGV[2..] owners     the live waiters, at most a few thousand
 --
 -- Returns  {n}  how many of the owners are in the queue
 
-local wait = tonumber(ARGV[1])
-local live = {}
-for i = 2, #ARGV do
-  live[ARGV[i]] = true
-end
 local time = redis.call('TIME')
-local now = time[1] * 1000 + math.floor(time[2] / 1000)
-local n, shift = 0, 0
-for _, owner in ipairs(redis.call('LRANGE', KEYS[1], 0, -1)) do
-  local was = tonumber(redis.call('ZSCORE', KEYS[2], owner) or 0)
-  local score = was
-  if was > 0 then
-    score = was + shift
+local fresh = deadline(KEYS[1], time[1] * 1000 + math.floor(time[2] / 1000), tonumber(ARGV[1]))
+
+if redis.call('LLEN', KEYS[1]) ~= redis.call('ZCARD', KEYS[2]) then
+  local queued = {}
+  for _, owner in ipairs(redis.call('LRANGE', KEYS[1], 0, -1)) do
+    queued[owner] = true
+    redis.call('ZADD', KEYS[2], 'NX', fresh, owner)
   end
-  if live[owner] then
-    n = n + 1
-    if score < now + wait then
-      if was > 0 then
-        shift = shift + now + wait - score
-      end
-      score = now + wait
+  for _, owner in ipairs(redis.call('ZRANGE', KEYS[2], 0, -1)) do
+    if not queued[owner] then
+      redis.call('ZREM', KEYS[2], owner)
     end
   end
-  if score ~= was then
-    redis.call('ZADD', KEYS[2], string.format('%.0f', score), owner)
+end
+
+local n = 0
+for i = 2, #ARGV do
+  local score = redis.call('ZSCORE', KEYS[2], ARGV[i])
+  if score then
+    n = n + 1
+    if tonumber(score) < tonumber(fresh) then
+      redis.call('ZADD', KEYS[2], fresh, ARGV[i])
+    end
   end
 end
 return {n}

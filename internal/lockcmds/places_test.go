@@ -1,0 +1,216 @@
+package lockcmds
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"lockproxy/internal/redistest"
+)
+
+// giveUp is what a Redisson client does when its time to wait is over: it takes its wait off everybody behind it.
+func (r *redisson) giveUp() {
+	r.t.Helper()
+	n := namesOf(r.key)
+	r.eval(`
+		local queue, found = redis.call('lrange', KEYS[1], 0, -1), false
+		for _, owner in ipairs(queue) do
+			if found then redis.call('zincrby', KEYS[2], -tonumber(ARGV[2]), owner) end
+			found = found or owner == ARGV[1]
+		end
+		redis.call('zrem', KEYS[2], ARGV[1])
+		redis.call('lrem', KEYS[1], 0, ARGV[1])`, []string{n.queue, n.deadlines}, r.owner, wait)
+}
+
+// Redisson's clients take their wait off all deadlines when one of them leaves the queue, and drop a head that is late. No
+// place of ours is lost by that, nor one of theirs by what we do, in whatever order they come and go.
+func TestPlacesOutliveRedissonsArithmetic(t *testing.T) {
+	srv := redistest.Start(t)
+	b := &bench{t: t, c: srv.Client(t), s: newScripts(), n: namesOf("foo")}
+	rng := rand.New(rand.NewPCG(7, 11))
+	const members = 12
+	their := make(map[string]*redisson)
+	var owners []string
+	for n := range members {
+		owner := fmt.Sprintf("aaaaaaaa-0000-4000-8000-000000000000:%d", n)
+		if n%2 == 0 {
+			r := newRedisson(t, srv, n, "foo")
+			owner, their[r.owner] = r.owner, r
+		}
+		owners = append(owners, owner)
+	}
+	ask := func(owner string) (granted bool) {
+		if r := their[owner]; r != nil {
+			return r.fair() == nil
+		}
+		return b.fair(owner, 30000, wait, 1)[0] == 1
+	}
+	holder, queue := "", []string{}
+	for step := range 1500 {
+		owner := owners[rng.IntN(members)]
+		at := slices.Index(queue, owner)
+		var did string
+		switch act := rng.IntN(4); {
+		case owner == holder || act == 0 && holder != "":
+			did, owner = "releases", holder
+			if r := their[owner]; r != nil {
+				r.fairRelease()
+			} else {
+				b.release(owner, 0, 0)
+			}
+			holder = ""
+			if len(queue) > 0 {
+				holder, queue = queue[0], queue[1:]
+				if !ask(holder) {
+					t.Fatalf("step %d: %s releases, and the head %s does not get its turn", step, owner, holder)
+				}
+			}
+		case at >= 0 && act == 1:
+			did = "leaves"
+			if r := their[owner]; r != nil {
+				r.giveUp()
+			} else {
+				b.leave(owner)
+			}
+			queue = slices.Delete(queue, at, at+1)
+		case at < 0:
+			did = "asks"
+			if granted := ask(owner); granted != (holder == "") {
+				t.Fatalf("step %d: %s asks: granted %t, the holder is %q", step, owner, granted, holder)
+			}
+			if holder == "" {
+				holder = owner
+			} else {
+				queue = append(queue, owner)
+			}
+		default:
+			did = "asks again"
+			if ask(owner) {
+				t.Fatalf("step %d: %s is let in before its turn", step, owner)
+			}
+		}
+		if got := b.queue(); !slices.Equal(got, queue) {
+			t.Fatalf("step %d: %s %s\nqueue %v\nwant  %v", step, owner, did, got, queue)
+		}
+		if n := b.c.ZCard(t.Context(), b.n.deadlines).Val(); n != int64(len(queue)) {
+			t.Fatalf("step %d: %s %s: %d deadlines for %d places", step, owner, did, n, len(queue))
+		}
+	}
+	now := time.Now().UnixMilli()
+	for _, z := range b.c.ZRangeWithScores(t.Context(), b.n.deadlines, 0, -1).Val() {
+		if z.Score < float64(now) || z.Score > float64(now+2*members*wait) {
+			t.Errorf("the deadline of %v is %v ahead", z.Member, time.Duration(z.Score-float64(now))*time.Millisecond)
+		}
+	}
+}
+
+// A clock that jumps an hour ahead makes every deadline an hour late.
+func TestClockThatJumpsTakesNoPlaceOfTheLiving(t *testing.T) {
+	srv := redistest.Start(t)
+	minute := func(o *Options) { o.Lease, o.deadHead = time.Minute, time.Minute }
+	p, q := startProxy(t, srv, minute), startProxy(t, srv, minute)
+	holder, c := p.session(2), srv.Client(t)
+	holder.fence("FAIRLOCK k")
+	var waiters []*session
+	for i := range 6 {
+		w := []*proxy{p, q}[i%2].session(2)
+		w.send("FAIRLOCK k")
+		w.awaitWaiting()
+		waiters = append(waiters, w)
+	}
+	for _, p := range []*proxy{p, q} {
+		p.awaitAttempts("k")
+	}
+	n := namesOf("k")
+	before := c.LRange(t.Context(), n.queue, 0, -1).Val()
+	c.LPush(t.Context(), n.queue, "dead")
+	for _, owner := range append(before, "dead") {
+		c.ZAdd(t.Context(), n.deadlines, redis.Z{Score: float64(time.Now().Add(-time.Hour).UnixMilli()), Member: owner})
+	}
+	newcomer := p.session(2)
+	newcomer.want("FAIRLOCK k WAIT 0", "(nil)")
+	c.Del(t.Context(), "k") // as at the end of the lease: nobody is woken
+	newcomer.send("FAIRLOCK k")
+	for i, w := range waiters {
+		fenceIn(t, w.reply())
+		for _, later := range waiters[i+1:] {
+			if len(later.replies) > 0 {
+				t.Fatalf("waiter %d was overtaken", i)
+			}
+		}
+		w.want("UNLOCK k", ":1")
+	}
+	fenceIn(t, newcomer.reply())
+}
+
+// awaitAttempts returns when all who wait for the lock have made their deciding attempts.
+func (p *proxy) awaitAttempts(key string) {
+	redistest.Eventually(p.t, patience, "the deciding attempts", func() bool {
+		p.e.mu.Lock()
+		defer p.e.mu.Unlock()
+		r := p.e.rooms[key]
+		return r != nil && !slices.ContainsFunc(r.waiters(), func(w *waiter) bool {
+			return w.state != stateWaiting || w.fair() && !w.topic.ready
+		})
+	})
+}
+
+// granted returns the waiter that has been granted its lock.
+func granted(t *testing.T, waiters []*session) (holder *session) {
+	t.Helper()
+	redistest.Eventually(t, patience, "a grant", func() bool {
+		for _, w := range waiters {
+			if len(w.replies) > 0 {
+				fenceIn(t, w.reply())
+				holder = w
+			}
+		}
+		return holder != nil
+	})
+	return holder
+}
+
+// commandCalls is how many commands Redis has executed, in scripts too.
+func commandCalls(t *testing.T, srv *redistest.Server) (n int) {
+	t.Helper()
+	for _, stat := range strings.Split(srv.Client(t).Info(t.Context(), "commandstats").Val(), ":calls=")[1:] {
+		calls, _, _ := strings.Cut(stat, ",")
+		c, err := strconv.Atoi(calls)
+		if err != nil {
+			t.Fatal(err)
+		}
+		n += c
+	}
+	return n
+}
+
+func TestGrantAmongManyFairWaitersCostsNoMoreThanAmongFew(t *testing.T) {
+	srv := redistest.Start(t)
+	p := startProxy(t, srv, nil)
+	holder := p.session(2)
+	holder.fence("FAIRLOCK k")
+	var waiters []*session
+	for range 300 {
+		w := p.session(2)
+		w.send("FAIRLOCK k")
+		waiters = append(waiters, w)
+	}
+	for _, w := range waiters {
+		w.awaitWaiting()
+	}
+	p.awaitAttempts("k")
+	before := commandCalls(t, srv)
+	for range waiters {
+		holder.want("UNLOCK k", ":1")
+		holder = granted(t, waiters)
+	}
+	if n := commandCalls(t, srv) - before; n > 20*len(waiters) {
+		t.Errorf("%d commands for %d grants", n, len(waiters))
+	}
+}
