@@ -25,6 +25,8 @@ type waiter struct {
 	grace    time.Duration // negative: all
 	wait     time.Duration // negative: without a limit
 	began    time.Time
+	cmd      Command // what was asked for
+	home     *Engine // where the session belongs: another engine if it deepens a hold from before an AUTH
 
 	// Guarded by Engine.mu.
 	state      waiterState
@@ -67,11 +69,12 @@ type grant struct {
 	sentAt       time.Time
 }
 
-// startAcquire starts an acquire that was asked for at that moment. Session locked.
-func (e *Engine) startAcquire(s Session, cmd Command, began time.Time) {
+// startAcquire starts an acquire that was asked for at that moment, by a session of the engine home. Session locked.
+func (e *Engine) startAcquire(s Session, cmd Command, began time.Time, home *Engine) {
 	w := &waiter{
 		verb: cmd.Verb, key: cmd.Key, owner: cmd.Owner, explicit: cmd.Owner != "", wait: cmd.Wait, began: began,
 		lease: cmd.Lease, fixed: cmd.Lease > 0, maxHold: cmd.MaxHold, grace: cmd.Grace,
+		cmd: cmd, home: home,
 	}
 	if !w.fixed {
 		w.lease = e.opts.Lease
@@ -93,7 +96,7 @@ func (e *Engine) startAcquire(s Session, cmd Command, began time.Time) {
 	}
 	k := holdKey{w.key, w.owner}
 	if r := e.returning[k]; r != nil {
-		r.deferLocked(s, func() { e.startAcquire(s, cmd, began) }, nil)
+		r.deferLocked(s, func() { e.startAcquire(s, cmd, began, home) }, nil)
 		e.mu.Unlock()
 		return
 	}
@@ -103,7 +106,7 @@ func (e *Engine) startAcquire(s Session, cmd Command, began time.Time) {
 		w.paused = h
 	}
 	w.heard = e.heardLocked(w)
-	queues := quiet && h == nil && e.mayQueueLocked(w)
+	queues := quiet && h == nil && home == e && e.mayQueueLocked(w)
 	e.mu.Unlock()
 	if queues {
 		w.heard = heard{} // if it turns out to be the first after all, it must ask
@@ -165,6 +168,8 @@ func (e *Engine) acquired(w *waiter, reply resp.Value, err error) []byte {
 	case errors.Is(err, ErrInDoubt):
 		e.doubt(w)
 		return nil
+	case isOverwritten(err) && e.overwritten(w):
+		return lostLease()
 	case err != nil:
 		e.finish(w)
 		return appendFailure(nil, err)
@@ -179,6 +184,9 @@ func (e *Engine) acquired(w *waiter, reply resp.Value, err error) []byte {
 		e.finish(w)
 		return resp.AppendNull(nil, w.c.s.Proto())
 	}
+	if e.goHome(w) {
+		return nil
+	}
 	return e.await(w, a)
 }
 
@@ -190,6 +198,26 @@ func (e *Engine) overtakenLocked(w *waiter) *loss {
 		return nil
 	}
 	return e.loseLocked(h, watchdog.ReasonGone, nil)
+}
+
+// overwritten ends an acquire of a key that holds something else than a lock, if the session held one there: that it was
+// lost is the answer.
+func (e *Engine) overwritten(w *waiter) bool {
+	e.mu.Lock()
+	h := w.paused
+	lost := w.c.lost.Forget(w.key, w.owner)
+	var told *loss
+	if h != nil && e.holds[h.holdKey] == h {
+		w.paused = nil
+		told = e.loseLocked(h, watchdog.ReasonGone, w.c)
+		lost = true
+	}
+	if lost {
+		e.finishLocked(w)
+	}
+	e.mu.Unlock()
+	e.tell(told)
+	return lost
 }
 
 // finish ends an acquire that came to nothing.
@@ -283,7 +311,7 @@ func (e *Engine) deepensLostLocked(w *waiter, g grant) bool {
 	if h := w.paused; h != nil && h.lost {
 		w.dead = h.fence
 	}
-	if fence, lost := w.c.lost[k]; lost {
+	if fence := w.c.lost.Fence(k.key, k.owner); fence != 0 {
 		w.dead = fence
 	}
 	if e.owed[grantOf{k, g.fence}] > 0 && e.holds[k] == nil {
@@ -320,6 +348,7 @@ func (e *Engine) holdLocked(w *waiter, g grant, info ClientInfo) (told *loss) {
 			}
 		}
 	}
+	h.by = w.home.own
 	h.own += e.takeLocked(k, g.fence) + 1
 	h.explicit = h.explicit || w.explicit
 	news := h.counted(g.count, g.sentAt)

@@ -171,6 +171,9 @@ func (e *Engine) goOn(w *waiter) {
 	e.unpauseLocked(w)
 	e.mu.Unlock()
 	ok := w.c.s.Enter(func() {
+		if e.goHome(w) {
+			return
+		}
 		w.heard = heard{}
 		if reply := e.await(w, answer{0}); reply != nil {
 			w.c.s.Answer(reply)

@@ -7,17 +7,20 @@ import (
 	"github.com/panjf2000/ants/v2"
 	"github.com/redis/rueidis"
 
+	"lockproxy/internal/lockcmds/losses"
 	"lockproxy/internal/resp"
 )
 
 // instant is a session whose Redis answers at once, from memory.
 type instant struct {
 	fence int64
+	lost  *losses.Set
 }
 
 func (s *instant) ID() uint64          { return 1 }
 func (s *instant) Proto() int          { return 2 }
 func (s *instant) Info() ClientInfo    { return ClientInfo{} }
+func (s *instant) Losses() *losses.Set { return s.lost }
 func (s *instant) Quiet() bool         { return true }
 func (s *instant) After(f func())      { f() }
 func (s *instant) Enter(f func()) bool { f(); return true }
@@ -44,7 +47,7 @@ func BenchmarkLockUnlock(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	s := &instant{}
+	s := &instant{lost: losses.NewSet(losses.NewBudget(0))}
 	lock, unlock := words("LOCK job:17"), words("UNLOCK job:17")
 	b.ReportAllocs()
 	for b.Loop() {

@@ -13,7 +13,7 @@
 //	UNLOCK with local waiters: one script releases and grants to the next, and its answer feeds both clients.
 //	watchdog ──► renew (batches) ──► lost? ──► push, channel, -LOSTLEASE on the next UNLOCK
 //
-// An Engine serves all sessions of one identity (ACL user, password, db). A command runs on its session's own
+// An Engine serves all sessions of one identity (ACL user, password, db), and what former ones still hold through it. A command runs on its session's own
 // connection, with that session's rights and in its place among the session's other commands; only what no session
 // asks for at that moment (waiters' attempts, renewals, clean-up, doubts) runs on the engine's own.
 //

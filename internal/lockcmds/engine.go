@@ -180,7 +180,7 @@ func (e *Engine) Run(ctx context.Context) error {
 func (e *Engine) Start(s Session, c Command) {
 	switch c.Verb {
 	case Lock, TryLock, FairLock:
-		e.startAcquire(s, c, time.Now())
+		e.startAcquire(s, c, time.Now(), e)
 	case Unlock:
 		e.startRelease(s, c)
 	case ExtendLock:

@@ -58,6 +58,9 @@ func (e *Engine) startExtend(s Session, cmd Command) {
 func (e *Engine) extended(
 	c *client, h *hold, k holdKey, lease time.Duration, sentAt time.Time, a answer, err error,
 ) (out []byte) {
+	if h != nil && isOverwritten(err) {
+		a, err = answer{-1}, nil
+	}
 	var told *loss
 	e.mu.Lock()
 	asked, lost := h, false
@@ -87,7 +90,7 @@ func (e *Engine) extended(
 			h.lease.Continue()
 		}
 		if out = redcon.AppendInt(nil, 1); h != nil {
-			delete(c.lost, k)
+			c.lost.Forget(k.key, k.owner)
 		} else {
 			if lost && asked.fence == a.at(1) { // nobody watches the lease
 				e.restLocked(c, asked, a.at(2), lease)

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"time"
 
+	"lockproxy/internal/lockcmds/losses"
 	"lockproxy/internal/watchdog"
 )
 
@@ -22,6 +23,7 @@ type hold struct {
 	fixed     bool          // PX or EX: never renewed
 	until     time.Time     // MAXHOLD; zero: none
 	lease     *watchdog.Lease
+	by        *own     // the connection of the identity that acquired it last: renewals and GRACE need its rights
 	holders   []holder // the sessions that hold it; it is renewed while there is one
 
 	explicit bool // OWNER was given: the owner may hold it through other proxies too
@@ -60,39 +62,32 @@ type holder struct {
 	info  ClientInfo
 }
 
-// client is what the engine keeps of one session. All fields but s and owner are guarded by Engine.mu.
+// client is what the engine keeps of one session. All fields but s, owner and lost are guarded by Engine.mu.
 type client struct {
 	s     Session
 	owner string // the session's own: "<UUID>:<ID>"
 	ended bool
 	ask   *waiter // the acquire in progress
 	holds map[*hold]struct{}
-	// lost remembers, until it is told by -LOSTLEASE or taken again, the fence of what this session held and lost.
-	lost map[holdKey]int64
+	// lost remembers, until it is told by -LOSTLEASE or taken again, what this session held and lost. It guards itself.
+	lost *losses.Set
 }
 
 // asks reports whether an acquire of the session for that hold is on its way.
 func (c *client) asks(k holdKey) bool { return c.ask != nil && holdKey{c.ask.key, c.ask.owner} == k }
 
-// maxLost bounds what one session can make the proxy remember: a client that takes leases and never gives them back
-// is told of the latest ones only.
-const maxLost = 1024
-
 // entry is the hold as the watchdog knows it.
 func (h *hold) entry() watchdog.Entry {
 	return watchdog.Entry{
-		Key: h.key, Owner: h.owner, Fence: h.fence, TTL: h.ttl, Until: h.until, Fixed: h.fixed, Group: group{},
+		Key: h.key, Owner: h.owner, Fence: h.fence, TTL: h.ttl, Until: h.until, Fixed: h.fixed, Group: h.by,
 	}
 }
-
-// group is the one group of renewals while upstream is a single server.
-type group struct{}
 
 // clientLocked returns what is kept of a session, from its first lock command on.
 func (e *Engine) clientLocked(s Session) *client {
 	c := e.clients[s.ID()]
 	if c == nil {
-		c = &client{s: s, owner: e.opts.UUID + ":" + itoa(int64(s.ID()))}
+		c = &client{s: s, owner: e.opts.UUID + ":" + itoa(int64(s.ID())), lost: s.Losses()}
 		e.clients[s.ID()] = c
 	}
 	return c
@@ -118,7 +113,7 @@ func (h *hold) joinLocked(c *client, grace time.Duration, info ClientInfo) {
 		c.holds = make(map[*hold]struct{})
 	}
 	c.holds[h] = struct{}{}
-	delete(c.lost, h.holdKey)
+	c.lost.Forget(h.key, h.owner)
 }
 
 // dropLocked forgets a hold, because it was released, lost, or given up.
@@ -131,18 +126,4 @@ func (e *Engine) dropLocked(h *hold) {
 	}
 	h.holders = nil
 	h.lease.Forget()
-}
-
-// remember notes a loss for the session's next UNLOCK.
-func (c *client) rememberLocked(k holdKey, fence int64) {
-	if c.lost == nil {
-		c.lost = make(map[holdKey]int64)
-	}
-	if len(c.lost) >= maxLost {
-		for other := range c.lost {
-			delete(c.lost, other)
-			break
-		}
-	}
-	c.lost[k] = fence
 }

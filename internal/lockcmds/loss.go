@@ -89,7 +89,7 @@ func (e *Engine) loseLocked(h *hold, reason watchdog.Reason, except *client) *lo
 		if o.c == except {
 			continue
 		}
-		o.c.rememberLocked(h.holdKey, h.fence)
+		o.c.lost.Add(h.key, h.owner, h.fence)
 		told.to = append(told.to, o.c)
 	}
 	e.dropLocked(h)

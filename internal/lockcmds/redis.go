@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -94,6 +95,12 @@ func asRefusal(err error) (redisError, bool) {
 	var refusal redisError
 	ok := errors.As(err, &refusal)
 	return refusal, ok
+}
+
+// isOverwritten reports whether the key holds no lock but something else: who held a lock there has lost it.
+func isOverwritten(err error) bool {
+	refusal, _ := asRefusal(err)
+	return strings.HasPrefix(string(refusal), "WRONGTYPE ")
 }
 
 // unsent reports whether a failed command certainly did not reach Redis.

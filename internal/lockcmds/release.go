@@ -136,6 +136,9 @@ func (e *Engine) nextLocked(h *hold) *waiter {
 // released turns the answer of a release into the reply. Session locked.
 func (e *Engine) released(g *giving, reply resp.Value, err error) []byte {
 	a, err := answerOf(reply, err)
+	if g.h != nil && isOverwritten(err) {
+		a, err = answer{-1}, nil
+	}
 	var told *loss
 	var after func()
 	e.mu.Lock()
@@ -180,11 +183,11 @@ func (e *Engine) released(g *giving, reply resp.Value, err error) []byte {
 		} else if h != nil {
 			h.lease.Continue()
 		}
-		delete(g.c.lost, k)
+		g.c.lost.Forget(k.key, k.owner)
 		out = redcon.AppendInt(nil, 1)
 	case a[0] == 0 && lost && g.h.fence == a.at(2) && g.h.releasing < a.at(1):
 		e.restLocked(g.c, g.h, a.at(1), g.h.ttl) // Redis judges later than our clock
-		delete(g.c.lost, k)
+		g.c.lost.Forget(k.key, k.owner)
 		out = lostLease()
 	case a[0] == 0:
 		if h != nil && h.fence == a.at(2) {
@@ -196,7 +199,7 @@ func (e *Engine) released(g *giving, reply resp.Value, err error) []byte {
 		} else if h != nil {
 			h.lease.Continue()
 		}
-		delete(g.c.lost, k)
+		g.c.lost.Forget(k.key, k.owner)
 		out = redcon.AppendInt(nil, 0)
 	default:
 		// Not the holder, or not by the grant that was named.
@@ -229,19 +232,13 @@ func (e *Engine) released(g *giving, reply resp.Value, err error) []byte {
 // nothing may be sent. Redis may have the key for an instant more, or for the same owner by another session, and who
 // was told of the loss must not act on it unawares.
 func (e *Engine) knowsLossLocked(c *client, k holdKey) bool {
-	_, lost := c.lost[k]
-	if !lost || e.holds[k] != nil {
-		return false
-	}
-	delete(c.lost, k)
-	return true
+	return e.holds[k] == nil && c.lost.Forget(k.key, k.owner)
 }
 
 // tellLostLocked replaces the reply if the lock was lost while the command was on its way, or the session has lost it before and
 // was not told by a reply yet.
 func (e *Engine) tellLostLocked(c *client, k holdKey, lost bool, reply []byte) []byte {
-	if _, before := c.lost[k]; before || lost {
-		delete(c.lost, k)
+	if c.lost.Forget(k.key, k.owner) || lost || c.lost.Vague() {
 		return lostLease()
 	}
 	return reply

@@ -3,6 +3,7 @@ package lockcmds
 import (
 	"errors"
 
+	"lockproxy/internal/lockcmds/losses"
 	"lockproxy/internal/resp"
 )
 
@@ -21,6 +22,9 @@ type Session interface {
 	ID() uint64
 	// Proto is the protocol version, 2 or 3. Session locked.
 	Proto() int
+	// Losses is what the session has lost in its present database and was not told by a reply. All engines that know the
+	// session in that database share it. Session locked.
+	Losses() *losses.Set
 	// Info is shown by LOCKLIST. Session locked.
 	Info() ClientInfo
 	// Quiet reports whether every command that the session has sent to Redis has been answered. Session locked.

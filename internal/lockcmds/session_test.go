@@ -16,6 +16,7 @@ import (
 	"github.com/panjf2000/ants/v2"
 	"go.uber.org/zap/zaptest"
 
+	"lockproxy/internal/lockcmds/losses"
 	"lockproxy/internal/redistest"
 	"lockproxy/internal/resp"
 )
@@ -99,6 +100,7 @@ type session struct {
 	id    uint64
 	proto int
 	lane  *lane
+	lost  *losses.Set
 
 	mu      sync.Mutex
 	ended   bool
@@ -121,6 +123,14 @@ func (p *proxy) session(proto int) *session {
 
 func (s *session) ID() uint64 { return s.id }
 func (s *session) Proto() int { return s.proto }
+
+func (s *session) Losses() *losses.Set {
+	if s.lost == nil {
+		s.lost = losses.NewSet(losses.NewBudget(losses.DefaultBudget))
+	}
+	return s.lost
+}
+
 func (s *session) Info() ClientInfo {
 	return ClientInfo{Addr: fmt.Sprintf("10.0.0.%d:1", s.id), Name: "test"}
 }

@@ -77,7 +77,10 @@ func (s *Session) giveUp() {
 		e.Ended((*lockSession)(s))
 		s.env.locks.leave(e)
 	}
-	s.engines = nil
+	for _, l := range s.losses {
+		l.End()
+	}
+	s.engines, s.losses = nil, nil
 	for _, e := range unanswered {
 		forsake(e.to, lockcmds.ErrInDoubt)
 	}

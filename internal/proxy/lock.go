@@ -7,6 +7,7 @@ import (
 	"github.com/tidwall/redcon"
 
 	"lockproxy/internal/lockcmds"
+	"lockproxy/internal/lockcmds/losses"
 	"lockproxy/internal/resp"
 )
 
@@ -22,6 +23,12 @@ func (s *Session) lock(raw []byte) bool {
 		return s.awaitQuiet() && s.answer(noUpstream)
 	}
 	s.wait = forLock
+	for _, other := range s.engines {
+		if other != engine && other.id.db == engine.id.db && other.Keeps((*lockSession)(s), cmd) {
+			other.StartFor((*lockSession)(s), cmd, engine.Engine)
+			return true
+		}
+	}
 	engine.Start((*lockSession)(s), cmd)
 	return true
 }
@@ -49,6 +56,19 @@ var _ lockcmds.Session = (*lockSession)(nil)
 func (l *lockSession) ID() uint64 { return l.id }
 
 func (l *lockSession) Proto() int { return l.ident.Proto }
+
+// Losses is what the session has lost in its database.
+func (l *lockSession) Losses() *losses.Set {
+	set := l.losses[l.ident.DB]
+	if set == nil {
+		if l.losses == nil {
+			l.losses = map[int]*losses.Set{}
+		}
+		set = losses.NewSet(l.env.locks.lost)
+		l.losses[l.ident.DB] = set
+	}
+	return set
+}
 
 func (l *lockSession) Info() lockcmds.ClientInfo {
 	return lockcmds.ClientInfo{Addr: l.addr, Name: l.name}

@@ -13,6 +13,7 @@ import (
 	"go.uber.org/zap"
 
 	"lockproxy/internal/lockcmds"
+	"lockproxy/internal/lockcmds/losses"
 	"lockproxy/internal/upstream"
 )
 
@@ -41,7 +42,8 @@ type lockRegistry struct {
 	pool *ants.Pool
 	wg   sync.WaitGroup
 
-	waiting atomic.Int64 // of all engines
+	waiting atomic.Int64   // of all engines
+	lost    *losses.Budget // of all sessions
 
 	mu       sync.Mutex
 	engines  map[lockID]*lockEngine
@@ -60,7 +62,7 @@ func newLockRegistry(e *env) (*lockRegistry, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &lockRegistry{env: e, pool: pool, engines: map[lockID]*lockEngine{}}, nil
+	return &lockRegistry{env: e, pool: pool, engines: map[lockID]*lockEngine{}, lost: losses.NewBudget(losses.DefaultBudget)}, nil
 }
 
 // join returns the identity's engine for one more session, starting it if need be. Each call is paired with one of leave. It

@@ -4,6 +4,7 @@ import (
 	"sync"
 	"time"
 
+	"lockproxy/internal/lockcmds/losses"
 	"lockproxy/internal/resp"
 	"lockproxy/internal/upstream"
 )
@@ -67,9 +68,10 @@ type Session struct {
 	reply replyMode
 	muted bool // the command being routed gets no reply
 
-	engines []*lockEngine // those that know this session
-	early   []byte        // the answer to a lock command, until the earlier commands have been answered
-	later   []func()      // to be run when the session is left
+	engines []*lockEngine       // those that know this session
+	losses  map[int]*losses.Set // of locks, by database
+	early   []byte              // the answer to a lock command, until the earlier commands have been answered
+	later   []func()            // to be run when the session is left
 
 	// Output.
 	output

@@ -1,0 +1,90 @@
+package lockcmds
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"lockproxy/internal/watchdog"
+)
+
+// A session that has authenticated as somebody else belongs to another engine, but what it holds is still its own. So a
+// command about such a hold is done by the engine that has it: on the session's own connection, with the rights that the
+// session has now. Everything else, also waiting, is done by the session's present engine, its home.
+
+// Keeps reports whether the engine keeps a hold of the session that the command is about, or is giving one back.
+// Session locked.
+func (e *Engine) Keeps(s Session, cmd Command) bool {
+	switch cmd.Verb {
+	case Lock, TryLock, FairLock, Unlock, ExtendLock:
+	default:
+		return false
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	c := e.clients[s.ID()]
+	if c == nil {
+		return false
+	}
+	k := holdKey{cmd.Key, cmd.Owner}
+	if k.owner == "" {
+		k.owner = c.owner
+	}
+	if h := e.holds[k]; h != nil {
+		_, holds := c.holds[h]
+		return holds
+	}
+	return k.owner == c.owner && e.returning[k] != nil
+}
+
+// StartFor is Start for a session whose home is another engine of the same database by now. Session locked.
+func (e *Engine) StartFor(s Session, cmd Command, home *Engine) {
+	switch cmd.Verb {
+	case Lock, TryLock, FairLock:
+		e.startAcquire(s, cmd, time.Now(), home)
+	default:
+		e.Start(s, cmd)
+	}
+}
+
+// goHome has an acquire started anew by the session's home, if that is another engine: there is no hold here that it could
+// deepen. Session locked.
+func (e *Engine) goHome(w *waiter) bool {
+	if w.home == e {
+		return false
+	}
+	e.mu.Lock()
+	ended := w.c.ended
+	e.finishLocked(w)
+	e.mu.Unlock()
+	if !ended {
+		w.home.startAcquire(w.c.s, w.cmd, w.began, w.home)
+	}
+	return true
+}
+
+// runAs runs a script on the connection of the identity by whose rights a hold was acquired last, and if that one may not
+// or cannot any more, of the identity that acquired it first.
+func (e *Engine) runAs(ctx context.Context, by *own, s *Script, keys, args []string) (answer, error) {
+	a, err := by.run(ctx, s, keys, args)
+	if by != e.own && (errors.Is(err, ErrUnsent) || isFinal(err)) {
+		return e.own.run(ctx, s, keys, args)
+	}
+	return a, err
+}
+
+// renewSome renews a batch, or the halves of one that Redis refuses as a whole: a right that is missing for one lock must
+// not cost the others their lease. Renewals without a verdict are tried again.
+func (e *Engine) renewSome(ctx context.Context, by *own, batch []watchdog.Renewal, verdicts []watchdog.Verdict) error {
+	err := e.renewAll(ctx, by, batch, verdicts)
+	if len(batch) == 1 || !isFinal(err) {
+		return err
+	}
+	half := len(batch) / 2
+	first := e.renewSome(ctx, by, batch[:half], verdicts[:half])
+	second := e.renewSome(ctx, by, batch[half:], verdicts[half:])
+	if first != nil && second != nil {
+		return err
+	}
+	return nil
+}

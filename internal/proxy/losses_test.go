@@ -1,0 +1,124 @@
+package proxy
+
+import (
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"lockproxy/internal/redistest"
+)
+
+// TestEveryLossIsTold loses more locks than a session's share of what is remembered without being asked for.
+func TestEveryLossIsTold(t *testing.T) {
+	t.Parallel()
+	const n = 3000
+	for _, engine := range engines() {
+		for _, how := range []string{"FLUSHALL", "FORCEUNLOCK", "deadline"} {
+			t.Run(engine+"/"+how, func(t *testing.T) {
+				t.Parallel()
+				redis := redistest.Start(t)
+				srv := startProxy(t, redis, func(o *Options) { o.Engine, o.Locks.Lease = engine, time.Second })
+				c, other := dialClient(t, address(srv)), dialClient(t, address(srv))
+				var lock, unlock strings.Builder
+				for i := range n {
+					key := strconv.Itoa(i)
+					if how == "deadline" {
+						key += " PX 300"
+					}
+					lock.WriteString("LOCK " + key + "\r\n")
+					unlock.WriteString("UNLOCK " + strconv.Itoa(i) + "\r\n")
+				}
+				c.raw(lock.String())
+				for range n {
+					if got, err := c.frame(); err != nil || got[0] != ':' {
+						t.Fatalf("%q, %v", got, err)
+					}
+				}
+				switch how {
+				case "FLUSHALL":
+					redis.Do(t, "FLUSHALL")
+				case "FORCEUNLOCK":
+					other.raw(strings.ReplaceAll(unlock.String(), "UNLOCK", "FORCEUNLOCK"))
+					for range n {
+						if got, err := other.frame(); err != nil || got != ":1\r\n" {
+							t.Fatalf("%q, %v", got, err)
+						}
+					}
+				}
+				redistest.Eventually(t, patience, "the losses", func() bool { return srv.Stats().Held == 0 })
+				for _, want := range []string{"-LOSTLEASE ", "-NOTHELD "} {
+					c.raw(unlock.String())
+					for i := range n {
+						if got, err := c.frame(); err != nil || !strings.HasPrefix(got, want) {
+							t.Fatalf("%d: %q, %v, want %s", i, got, err, want)
+						}
+					}
+				}
+			})
+		}
+	}
+}
+
+// TestHoldThatIsOverwrittenIsLost has another client write something else to the key of a lock.
+func TestHoldThatIsOverwrittenIsLost(t *testing.T) {
+	t.Parallel()
+	for _, engine := range engines() {
+		t.Run(engine, func(t *testing.T) {
+			t.Parallel()
+			redis := redistest.Start(t)
+			srv := startProxy(t, redis, func(o *Options) { o.Engine = engine })
+			other := dialClient(t, address(srv))
+			for name, write := range map[string][]any{"string": {"SET", "k", "x"}, "list": {"LPUSH", "k", "x"}, "hash": {"HSET", "k", "x", "1"}} {
+				for command, after := range map[string]string{
+					"UNLOCK k": "UNLOCK k", "EXTENDLOCK k PX 5000": "EXTENDLOCK k PX 5000", "UNLOCK k OWNER me": "UNLOCK k OWNER me",
+					"LOCK k WAIT 0": "UNLOCK k", "FAIRLOCK k WAIT 0": "UNLOCK k", "TRYLOCK k OWNER me": "UNLOCK k OWNER me",
+				} {
+					t.Run(name+"/"+command, func(t *testing.T) {
+						c := dialClient(t, address(srv))
+						lock := "LOCK k"
+						if strings.Contains(command, "OWNER") {
+							lock += " OWNER me"
+						}
+						c.script(lock, ":")
+						redis.Do(t, "DEL", "k")
+						redis.Do(t, write...)
+						switch {
+						case !strings.Contains(command, "LOCK k") || strings.HasPrefix(command, "UNLOCK") || strings.HasPrefix(command, "EXTEND"), name != "hash":
+							c.script(command, "-LOSTLEASE")
+						default: // a hash may be another's lock
+							c.script(command, "$-1", after, "-LOSTLEASE")
+						}
+						if name == "hash" {
+							c.script(after, "-NOTHELD")
+						} else {
+							c.script(after, "-WRONGTYPE", command, "-WRONGTYPE")
+							other.script("UNLOCK k", "-WRONGTYPE", "LOCK k", "-WRONGTYPE") // a stranger has lost nothing
+						}
+						redis.Do(t, "DEL", "k")
+						c.script(lock, ":", strings.Replace(lock, "LOCK", "UNLOCK", 1), ":1")
+					})
+				}
+			}
+		})
+	}
+}
+
+// TestOverwrittenHoldIsToldByAPush needs no command of the client.
+func TestOverwrittenHoldIsToldByAPush(t *testing.T) {
+	t.Parallel()
+	for _, engine := range engines() {
+		t.Run(engine, func(t *testing.T) {
+			t.Parallel()
+			redis := redistest.Start(t)
+			srv := startProxy(t, redis, func(o *Options) { o.Engine, o.Locks.Lease = engine, 600*time.Millisecond })
+			c := dialClient(t, address(srv))
+			c.script("HELLO 3", "%", "LOCK k", ":")
+			redis.Do(t, "SET", "k", "x")
+			if push, err := c.frame(); err != nil || !strings.Contains(push, "lock-lost") {
+				t.Fatalf("%q, %v", push, err)
+			}
+			c.script("LOCK k", "-LOSTLEASE", "LOCK k", "-WRONGTYPE", "UNLOCK k", "-WRONGTYPE")
+		})
+	}
+}
