@@ -75,6 +75,15 @@ func TestBlockingCommandsAreRedisOwn(t *testing.T) {
 				{"MONITOR"},
 				{"WAIT 0 0", "GET k"},
 				{"GET k", "GET"},
+				{"RPUSH l a", "BLPOP l 0", "SELECT 1", "SET k other", "SELECT 0", "GET k"},
+				{"RPUSH l a b", "BLPOP l 0", "CLIENT SETNAME x", "BLPOP l 0", "CLIENT GETNAME"},
+				{"RPUSH l a", "BLPOP l 0", "CLIENT REPLY SKIP", "SET k 6", "GET k", "QUIT"},
+				{"BLPOP nosuch 0", "SELECT 0", "SET k 7"},
+				{"BLPOP nosuch 0", "CLIENT SETNAME x", "SET k 8"},
+				{"MULTI", "BLPOP nosuch 0", "CLIENT SETNAME x", "SET k 9", "EXEC", "GET k"},
+				{"MULTI", "SET k 10", "EXEC", "RPUSH l a", "BLPOP l 0", "RESET", "GET k"},
+				{"WAIT 0 0", "SELECT 0", "GET k"},
+				{"NOSUCH", "SELECT 0", "GET k"},
 			} {
 				a := s.speaking("a", proto)
 				a.raw(inline(lines...) + "*2\r\n$3\r\nGET\r\n") // and the start of another

@@ -86,8 +86,8 @@ func (s *Session) giveUp() {
 	}
 }
 
-// EOF says that the client will send nothing more, although it may still read. As with Redis, what it has sent is executed,
-// and answered unless that takes waiting. It returns false if the session has ended.
+// EOF says that the client will send nothing more, although it may still read. As with Redis, what it has sent is executed and
+// answered up to the first command that has to wait for others. It returns false if the session has ended.
 func (s *Session) EOF() bool {
 	s.mu.Lock()
 	defer s.leave()
@@ -96,16 +96,21 @@ func (s *Session) EOF() bool {
 	return !s.ended
 }
 
-// atEOF ends a session whose client sends nothing more, when nothing is left to execute.
+// atEOF ends a session whose client sends nothing more, when nothing is left to execute. What the session waits for others for
+// is withdrawn, whatever stands behind it: nobody could use a lock or an element of a list.
 func (s *Session) atEOF() {
-	if !s.eof || s.over() || s.closing {
+	if !s.eof || s.gone() {
 		return
 	}
 	switch {
 	case s.streaming:
 		s.cutOff() // the large command stays incomplete
 	case s.wait == forLock && s.pending == 0:
-		s.end() // it waits for a lock, which nobody could use
+		s.end()
+	case s.wait == forPin && !s.hasty:
+		s.end() // on a direct connection it would be waiting by now, or have been answered
+	case s.pin != nil && s.pin.waits:
+		s.pin.conn.CloseWrite() // as below, although more commands are to follow
 	case s.wait != nothing:
 	case s.pin != nil && (s.pending > 0 || s.pin.mode == readsRaw):
 		// Only Redis knows whether this is a command that waits. It sees the end as if the client were connected there:
@@ -122,8 +127,8 @@ func (s *Session) Drain() {
 	s.mu.Lock()
 	defer s.leave()
 	switch {
-	case s.ended, len(s.engines) > 0, s.wait == forGoodbye:
-	case s.wait == forPin, s.pin != nil && (s.pin.mode != readsReplies || s.pin.blocking):
+	case s.ended, len(s.engines) > 0, s.wait == forGoodbye && (s.pin == nil || !s.pin.waits):
+	case s.wait == forPin, s.pin != nil && (s.pin.mode != readsReplies || s.pin.waits):
 		s.end()
 	default:
 		s.goodbye([]byte{})

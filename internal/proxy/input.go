@@ -157,7 +157,9 @@ func (r *run) send() {
 }
 
 // MayRead reports whether the engine may read from the client: not while too many bytes of its commands are unanswered. Then
-// Resume follows. The wait is for Redis, never for the client, so two sides that only send cannot block each other.
+// Resume follows. The wait is for Redis, never for the client, so two sides that only send cannot block each other. Behind a
+// command that may wait for others it is not Redis that is waited for, and reading goes on, or a hang-up would not be seen: as in
+// Redis, what comes is held up to the limit of the query buffer.
 func (s *Session) MayRead() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -166,6 +168,8 @@ func (s *Session) MayRead() bool {
 		return true
 	case s.streaming && s.pin != nil:
 		s.paused = s.pin.conn.WhenEmpty(streamBacklog, s.unpause)
+	case s.pin != nil && s.pin.waits:
+		s.paused = false
 	default:
 		s.paused = s.pending > 0 && s.owed >= s.env.opts.Limits.Unanswered
 	}

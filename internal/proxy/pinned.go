@@ -24,8 +24,8 @@ type pinned struct {
 	keep   bool // for the rest of the session
 	spent  bool // not to be used again
 
-	blocking bool // its last command may wait for others
-	unread   int  // commands sent since it is not read any more that are to be answered
+	waits  bool // a command that is not answered may be waiting for others: BLPOP, WAIT
+	unread int  // commands sent since it is not read any more that are to be answered
 
 	transaction
 	subscriber

@@ -156,6 +156,9 @@ func (c *command) policyOf(args [][]byte) policy {
 	return c.policy
 }
 
+// mayWait reports whether the command, which has policy p for its arguments, may wait for others before it is answered.
+func (c *command) mayWait(p policy) bool { return p == pinOnce || p == offset || c == unlisted }
+
 // policyTable has a row for every command that Redis lists and for our own. It is immutable.
 type policyTable struct {
 	source *upstream.Table

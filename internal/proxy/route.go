@@ -97,6 +97,7 @@ func (s *Session) routeShared(row *command, p policy, raw []byte) bool {
 			s.noPin = false
 			return s.answer(noPinFree)
 		}
+		s.hasty = !row.mayWait(p)
 		return s.takePin(row.name) && s.routePinned(row, p, raw)
 	}
 }
@@ -104,6 +105,14 @@ func (s *Session) routeShared(row *command, p policy, raw []byte) bool {
 // routePinned routes a command of a session whose pin answers each command once.
 func (s *Session) routePinned(row *command, p policy, raw []byte) bool {
 	pin, to := s.pin, s.receiver()
+	if pin.waits && s.owed >= s.env.opts.Limits.Unanswered && !s.awaitQuiet() {
+		return false
+	}
+	mayWait := row.mayWait(p)
+	if mayWait && (pin.inTx || pin.opening > 0) && !s.awaitQuiet() {
+		return false // only Redis knows whether the transaction is open, where nothing waits
+	}
+	pin.waits = pin.waits || mayWait && !pin.inTx
 	switch p {
 	case tx:
 		return s.transact(row.name, raw)
@@ -144,7 +153,6 @@ func (s *Session) routePinned(row *command, p policy, raw []byte) bool {
 	default: // sent as it is
 	}
 	pin.fresh = false
-	pin.blocking = p == pinOnce || p == offset
 	pin.queued++
 	s.forward(raw, to, 1)
 	return true

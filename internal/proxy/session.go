@@ -61,6 +61,7 @@ type Session struct {
 	owed    int            // bytes of commands sent since pending was last 0
 	paused  bool           // the engine waits for Resume
 	unpin   func() bool    // withdraws the request for a pin
+	hasty   bool           // the command that is to get the pin will not wait for others
 	noPin   bool           // the request for a pin has timed out
 
 	// Client state kept here.
@@ -182,6 +183,9 @@ func (s *Session) rejected() bool {
 // quiet is called when nothing is outstanding any more.
 func (s *Session) quiet() {
 	s.owed = 0
+	if s.pin != nil {
+		s.pin.waits = false
+	}
 	if s.paused {
 		s.paused = false
 		s.host.Resume()
@@ -204,6 +208,9 @@ func (s *Session) quiet() {
 		s.readReplies()
 	}
 	s.releasePin()
+	if s.pin != nil && s.pin.conn.Finished() {
+		s.cutOff() // what follows belongs on a connection that takes nothing more
+	}
 }
 
 func (s *Session) leaveLane() {

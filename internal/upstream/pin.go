@@ -60,6 +60,9 @@ func (p *Pin) CloseWrite() {
 	p.stream.finish()
 }
 
+// Finished reports whether CloseWrite was called.
+func (p *Pin) Finished() bool { return p.finished }
+
 // Rejected reports whether Redis has refused the identity's credentials.
 func (p *Pin) Rejected() bool { return p.rejected.Load() }
 

@@ -1,0 +1,171 @@
+package proxy
+
+import (
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	"lockproxy/internal/redistest"
+)
+
+// hangups are the ways in which a client may end.
+var hangups = map[string]func(c *peer){
+	"half-close": (*peer).halfClose,
+	"close":      func(c *peer) { _ = c.nc.Close() },
+	"reset": func(c *peer) {
+		_ = c.nc.(*net.TCPConn).SetLinger(0)
+		_ = c.nc.Close()
+	},
+}
+
+// What a client waits for is withdrawn when it hangs up, and nothing that stands behind it is executed.
+func TestNothingIsExecutedBehindAWaitThatAHangupEnds(t *testing.T) {
+	pipelines := map[string][]string{
+		"lock":                  {"BLPOP l 0", "LOCK k", "SET ghost 1"},
+		"try lock":              {"BLPOP l 0", "TRYLOCK k", "SET ghost 1"},
+		"database":              {"BLPOP l 0", "SELECT 1", "SELECT 0", "SET ghost 1"},
+		"login":                 {"BLPOP l 0", "AUTH x", "SET ghost 1"},
+		"protocol":              {"BLPOP l 0", "HELLO 3", "SET ghost 1"},
+		"name":                  {"BLPOP l 0", "CLIENT SETNAME x", "SET ghost 1"},
+		"reply mode":            {"BLPOP l 0", "CLIENT REPLY OFF", "SET ghost 1"},
+		"silence":               {"CLIENT REPLY OFF", "BLPOP l 0", "CLIENT REPLY ON", "SET ghost 1"},
+		"ordinary and lock":     {"GET a", "BLPOP l 0", "GET a", "LOCK k", "SET ghost 1"},
+		"quit":                  {"BLPOP l 0", "QUIT"},
+		"protocol error":        {"BLPOP l 0", "*x"},
+		"reset":                 {"BLPOP l 0", "RESET", "SET ghost 1"},
+		"subscription":          {"BLPOP l 0", "SUBSCRIBE a"},
+		"monitor":               {"BLPOP l 0", "MONITOR"},
+		"transaction":           {"BLPOP l 0", "MULTI", "SET ghost 1", "CLIENT SETNAME x", "EXEC"},
+		"behind a transaction":  {"MULTI", "SET a 1", "EXEC", "BLPOP l 0", "LOCK k"},
+		"watching":              {"WATCH a", "BLPOP l 0", "LOCK k", "SET ghost 1"},
+		"own connection":        {"CLIENT TRACKING ON BCAST", "BLPOP l 0", "LOCK k", "SET ghost 1"},
+		"subscriber":            {"HELLO 3", "SUBSCRIBE a", "BLPOP l 0", "LOCK k", "SET ghost 1"},
+		"twice":                 {"BLPOP l 0", "BLPOP l 0", "LOCK k"},
+		"stream":                {"XREAD BLOCK 0 STREAMS s $", "LOCK k", "SET ghost 1"},
+		"replicas":              {"WAIT 1 0", "LOCK k", "SET ghost 1"},
+		"replicas and database": {"SET a 1", "WAIT 1 0", "SELECT 0", "SET ghost 1"},
+	}
+	eachEngine(t, func(t *testing.T, redis *redistest.Server, srv *Server) {
+		for name, lines := range pipelines {
+			for how, hangup := range hangups {
+				c := dialClient(t, address(srv))
+				c.raw(inline(lines...))
+				awaitClients(t, redis, srv, "\nblocked_clients:1\r", 1)
+				hangup(c)
+				awaitClients(t, redis, srv, "\nblocked_clients:0\r", 0)
+				redis.Do(t, "RPUSH", "l", "x")
+				if got := redis.Do(t, "EVAL", "return {redis.call('LLEN', 'l'), redis.call('EXISTS', 'k', 'ghost')}", 0); got.([]any)[0] != int64(1) || got.([]any)[1] != int64(0) {
+					t.Errorf("%s, %s: %v elements are left, %v keys were written", name, how, got.([]any)[0], got.([]any)[1])
+				}
+				redis.Do(t, "FLUSHALL")
+			}
+		}
+	})
+}
+
+// awaitClients waits until Redis says what is expected of its clients, and the proxy has so many.
+func awaitClients(t testing.TB, redis *redistest.Server, srv *Server, want string, clients int64) {
+	t.Helper()
+	redistest.Eventually(t, patience, strings.TrimSpace(want), func() bool {
+		info, _ := redis.Do(t, "INFO", "clients").(string)
+		return strings.Contains(info, want) && srv.Stats().Clients == clients
+	})
+}
+
+// A client that hangs up while it waits for a lock does not get it, nor is anything behind it executed.
+func TestNothingIsExecutedBehindAWaitForALock(t *testing.T) {
+	eachEngine(t, func(t *testing.T, redis *redistest.Server, srv *Server) {
+		for how, hangup := range hangups {
+			for _, verb := range []string{"LOCK", "FAIRLOCK", "TRYLOCK"} {
+				holder, waiter := dialClient(t, address(srv)), dialClient(t, address(srv))
+				holder.quiet("LOCK", "k")
+				waiter.raw(inline("GET a", verb+" k WAIT 60000", "SET ghost 1", "LOCK k2", "BLPOP l 0"))
+				redistest.Eventually(t, patience, "the waiter", func() bool { return srv.Stats().Waiting == 1 })
+				hangup(waiter)
+				redistest.Eventually(t, patience, "the waiter to be gone", func() bool { return srv.Stats().Clients == 1 })
+				if got := holder.quiet("UNLOCK", "k"); got != ":1\r\n" {
+					t.Errorf("%s, %s: UNLOCK: %q", verb, how, got)
+				}
+				if got := redis.Do(t, "EXISTS", "k", "k2", "ghost"); got != int64(0) {
+					t.Errorf("%s, %s: %v keys were written", verb, how, got)
+				}
+				_ = holder.nc.Close()
+				redistest.Eventually(t, patience, "the holder to be gone", func() bool { return srv.Stats().Clients == 0 })
+			}
+		}
+	})
+}
+
+// A client that hangs up while no connection is free for its blocking command takes nothing from the list later.
+func TestAWaitForAPinEndsWithTheClient(t *testing.T) {
+	for _, engine := range engines() {
+		t.Run(engine, func(t *testing.T) {
+			redis := redistest.Start(t)
+			srv := startProxy(t, redis, func(o *Options) {
+				o.Engine = engine
+				o.Upstream.MaxPins = 1
+				o.Upstream.PinWait = time.Minute
+			})
+			for how, hangup := range hangups {
+				busy, c := dialClient(t, address(srv)), dialClient(t, address(srv))
+				busy.send("BLPOP", "busy", "0")
+				awaitClients(t, redis, srv, "\nblocked_clients:1\r", 2)
+				waits := srv.Stats().PinWaits
+				c.raw(inline("GET a", "BLPOP l 0", "SET ghost 1", "LOCK k"))
+				redistest.Eventually(t, patience, "the wait for a pin", func() bool { return srv.Stats().PinWaits > waits })
+				hangup(c)
+				redistest.Eventually(t, patience, "the client to be gone", func() bool { return srv.Stats().Clients == 1 })
+				redis.Do(t, "RPUSH", "l", "x")
+				redis.Do(t, "RPUSH", "busy", "x")
+				if _, err := busy.frame(); err != nil {
+					t.Fatal(err)
+				}
+				_ = busy.nc.Close()
+				awaitClients(t, redis, srv, "\nblocked_clients:0\r", 0)
+				if got := redis.Do(t, "EVAL", "return {redis.call('LLEN', 'l'), redis.call('EXISTS', 'k', 'ghost')}", 0); got.([]any)[0] != int64(1) || got.([]any)[1] != int64(0) {
+					t.Errorf("%s: %v elements are left, %v keys were written", how, got.([]any)[0], got.([]any)[1])
+				}
+				redis.Do(t, "FLUSHALL")
+			}
+		})
+	}
+}
+
+// A hang-up is seen behind any number of commands that stand behind a blocking one, and more of them than may be unanswered
+// are held back, not lost.
+func TestAHangupIsSeenBehindManyCommandsThatWait(t *testing.T) {
+	for _, engine := range engines() {
+		t.Run(engine, func(t *testing.T) {
+			redis := redistest.Start(t)
+			srv := startProxy(t, redis, func(o *Options) {
+				o.Engine = engine
+				o.Limits.Unanswered = 1000
+			})
+			many := strings.Repeat(inline("INCR n"), 1000)
+			for how, hangup := range hangups {
+				c := dialClient(t, address(srv))
+				c.raw(inline("BLPOP l 0") + many)
+				awaitClients(t, redis, srv, "\nblocked_clients:1\r", 1)
+				hangup(c)
+				awaitClients(t, redis, srv, "\nblocked_clients:0\r", 0)
+				redis.Do(t, "RPUSH", "l", how)
+				if got := redis.Do(t, "LPOP", "l"); got != how {
+					t.Errorf("%s: the list had %v", how, got)
+				}
+			}
+			c := dialClient(t, address(srv))
+			c.raw(inline("BLPOP l 0") + many)
+			awaitClients(t, redis, srv, "\nblocked_clients:1\r", 1)
+			redis.Do(t, "RPUSH", "l", "x")
+			for range 1000 {
+				if _, err := c.frame(); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if b, err := c.frame(); b != ":1000\r\n" || err != nil {
+				t.Errorf("the last reply is %q, %v", b, err)
+			}
+		})
+	}
+}
