@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -268,6 +269,71 @@ func TestCommandsForAPinThatNeverWasAreRefusedInWords(t *testing.T) {
 				if got, err := c.frame(); got != unreachable {
 					t.Errorf("%s: %q %v", cmd, got, err)
 				}
+			}
+		}
+	})
+}
+
+// A Redis that closes connections is there: what has not been sent waits for the next one.
+func TestLaneThatIsKilledAgainAndAgainIsNoOutage(t *testing.T) {
+	eachEngine(t, func(t *testing.T, redis *redistest.Server, srv *Server) {
+		admin := dialClient(t, "unix:"+redis.Socket())
+		var c *peer
+		for i := range 30 {
+			if c == nil {
+				c = dialClient(t, address(srv))
+				c.side = &side{t: t}
+			}
+			admin.quiet("CLIENT", "KILL", "TYPE", "normal")
+			c.send("GET", "k")
+			b, err := c.frame()
+			if err != nil { // it was sent on the connection that was killed
+				c = nil
+			} else if b[0] == '-' {
+				t.Fatalf("after %d kills: %q", i+1, b)
+			}
+		}
+	})
+}
+
+// Whatever the back-off of each, all identities are served again as soon as Redis is back.
+func TestAllIdentitiesAreBackSoonAfterRedis(t *testing.T) {
+	eachEngine(t, func(t *testing.T, redis *redistest.Server, srv *Server) {
+		var clients []*peer
+		for db := range 8 {
+			c := dialClient(t, address(srv))
+			c.quiet("SELECT", fmt.Sprint(db))
+			c.quiet("GET", "k")
+			c.side = &side{t: t}
+			clients = append(clients, c)
+		}
+		redis.Kill()
+		for away := time.Now(); time.Since(away) < time.Second; {
+			for i, c := range clients {
+				asked := time.Now()
+				c.send("GET", "k")
+				b, err := c.frame()
+				if err != nil { // sent before the end was noticed
+					clients = slices.Delete(clients, i, i+1)
+					break
+				}
+				if b != unreachable {
+					t.Fatalf("while Redis is away: %q", b)
+				}
+				if waited := time.Since(asked); waited > time.Second {
+					t.Errorf("refused after %v", waited)
+				}
+			}
+		}
+		if len(clients) == 0 {
+			t.Skip("all have noticed too late that Redis is away")
+		}
+		redis.Restart()
+		back := time.Now()
+		for db, c := range clients {
+			waitFor(t, "an answer", func() bool { return c.quiet("GET", "k") == "$-1\r\n" })
+			if late := time.Since(back); late > 600*time.Millisecond {
+				t.Errorf("database %d is served %v after Redis", db, late)
 			}
 		}
 	})

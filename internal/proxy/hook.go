@@ -55,6 +55,8 @@ func (h *hook) Lost(n int, sent bool) {
 	h.s.advance()
 }
 
+func (h *hook) Keeps() bool { return h.s.Keeps() }
+
 func (h *hook) refused(n int) {
 	h.s.resume()
 	switch {

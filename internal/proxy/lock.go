@@ -242,6 +242,8 @@ func (c *scriptCall) Lost(n int, sent bool) {
 	s.advance()
 }
 
+func (c *scriptCall) Keeps() bool { return c.s.Keeps() }
+
 // refused is called with the session locked.
 func (c *scriptCall) refused(n int) {
 	c.finish(resp.Value{}, lockcmds.ErrUnsent)

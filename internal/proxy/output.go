@@ -220,6 +220,13 @@ func (s *Session) lost(n int, sent bool, to receiver) {
 	s.answered(n)
 }
 
+// Keeps is upstream.Receiver.
+func (s *Session) Keeps() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return !s.gone()
+}
+
 // refused answers n commands that were never sent.
 func (s *Session) refused(n int) {
 	for range n {
@@ -249,6 +256,8 @@ func (d discard) Lost(n int, sent bool) {
 	d.s.lost(n, sent, d)
 	d.s.advance()
 }
+
+func (d discard) Keeps() bool { return d.s.Keeps() }
 
 func (d discard) take([]byte, bool) {}
 

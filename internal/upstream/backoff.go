@@ -12,18 +12,37 @@ const (
 	lastDelay  = 2 * time.Second
 )
 
-// backoff yields the delays between attempts to connect. The zero value starts anew.
-type backoff struct{ delay time.Duration }
+// A command that finds its lane resting has it try again earlier, but not before a pause that doubles up to lastPause.
+const (
+	firstPause = 5 * time.Millisecond
+	lastPause  = 50 * time.Millisecond
+)
 
-// unused reports whether nothing has failed yet.
-func (b *backoff) unused() bool { return b.delay == 0 }
+// backoff yields the delays between attempts to connect, and the pauses that commands must leave between them. The zero
+// value starts anew.
+type backoff struct{ delay, pause time.Duration }
 
-func (b *backoff) next() time.Duration {
-	switch {
-	case b.delay == 0:
-		b.delay = firstDelay
-	default:
-		b.delay = min(2*b.delay, lastDelay)
+// next is called after each attempt that failed.
+func (b *backoff) next() (delay, pause time.Duration) {
+	b.delay = min(max(2*b.delay, firstDelay), lastDelay)
+	b.pause = min(max(2*b.pause, firstPause), lastPause)
+	return b.delay - rand.N(b.delay/2), b.pause
+}
+
+// steady is how long a connection must have lasted for its loss to be nothing unusual.
+const steady = time.Second
+
+// repair yields the pauses before a lane that has lost its connection connects again. A Redis that closes single connections
+// is there, so the first attempt follows at once; one that closes each of them is asked less and less often. The zero value
+// starts anew.
+type repair struct{ pause time.Duration }
+
+// after is called when a connection is lost.
+func (r *repair) after(lasted time.Duration) time.Duration {
+	if lasted >= steady {
+		*r = repair{}
 	}
-	return b.delay - rand.N(b.delay/2)
+	pause := r.pause
+	r.pause = min(max(2*pause, firstPause), lastPause)
+	return pause
 }

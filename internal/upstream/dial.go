@@ -6,8 +6,10 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"strings"
+	"syscall"
 	"time"
 
 	"lockproxy/internal/resp"
@@ -21,8 +23,38 @@ type RefusedError struct {
 
 func (e *RefusedError) Error() string { return "upstream refused the connection: " + e.Reply }
 
+// open is dial for those who have commands to send. While Redis is out of reach it does not dial, but waits with all others for
+// an attempt that speaks for them. A connection that Redis closes within the handshake has been closed on purpose (CLIENT
+// KILL), so it is not the last word.
+func (u *Upstream) open(ctx context.Context, id Identity) (net.Conn, error) {
+	limit := time.Now().Add(patience)
+	for {
+		var nc net.Conn
+		err := u.reach.pass(ctx)
+		if err == nil {
+			nc, err = u.dial(ctx, id)
+		}
+		if err == nil || !isCut(err) || time.Now().After(limit) {
+			return nc, err
+		}
+		select {
+		case <-time.After(firstPause):
+		case <-ctx.Done():
+			return nil, err
+		}
+	}
+}
+
 // dial opens a connection and makes it id's. On an error nothing stays open.
 func (u *Upstream) dial(ctx context.Context, id Identity) (net.Conn, error) {
+	nc, err := u.connectAs(ctx, id)
+	if ctx.Err() == nil {
+		u.reach.note(err)
+	}
+	return nc, err
+}
+
+func (u *Upstream) connectAs(ctx context.Context, id Identity) (net.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, u.opts.DialTimeout)
 	defer cancel()
 	nc, err := u.connect(ctx)
@@ -34,6 +66,18 @@ func (u *Upstream) dial(ctx context.Context, id Identity) (net.Conn, error) {
 		return nil, err
 	}
 	return nc, nil
+}
+
+// try looks whether Redis can be reached. That it refuses the connection is as good an answer as any.
+func (u *Upstream) try(ctx context.Context) error {
+	nc, err := u.dial(ctx, Identity{Proto: 2})
+	if err == nil {
+		_ = nc.Close()
+	}
+	if isRefused(err) {
+		return nil
+	}
+	return err
 }
 
 func (u *Upstream) connect(ctx context.Context) (net.Conn, error) {
@@ -148,6 +192,11 @@ func isRefused(err error) bool {
 	return errors.As(err, &refused)
 }
 
+// isCut reports whether the other side closed the connection in the middle of the handshake.
+func isCut(err error) bool {
+	return errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE)
+}
+
 // isRejected reports whether Redis turned down who the connection said it was.
 func isRejected(err error) bool {
 	var refused *RefusedError
@@ -185,6 +234,9 @@ func (u *Upstream) Probe(ctx context.Context) error {
 func (u *Upstream) Connect(ctx context.Context) (net.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, u.opts.DialTimeout)
 	defer cancel()
+	if err := u.reach.pass(ctx); err != nil {
+		return nil, err
+	}
 	nc, err := u.connect(ctx)
 	if err != nil {
 		return nil, err

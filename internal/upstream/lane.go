@@ -1,6 +1,7 @@
 package upstream
 
 import (
+	"math/rand/v2"
 	"net"
 	"sync"
 	"sync/atomic"
@@ -10,14 +11,17 @@ import (
 )
 
 // A Lane is a shared, ordered connection to Redis. Its sessions' commands are written in the order in which they were
-// appended, many at a time, and each reply goes to the session that asked. It reconnects by itself; while it is down it
-// refuses commands at once.
+// appended, many at a time, and each reply goes to the session that asked. It reconnects by itself. While it has no connection,
+// commands wait for the outcome of the next attempt, which they bring about; if that fails they are told that they were not
+// sent.
 type Lane struct {
 	id     Identity
 	mover  Mover // nil: two goroutines move its bytes
 	stream *stream
 	stop   chan struct{} // closed by close
 	once   sync.Once
+
+	contact chan struct{} // size 1, never closed: Redis has been reached while the lane rested
 
 	rejected atomic.Bool // Redis has refused the credentials
 
@@ -58,24 +62,21 @@ func (l *Lane) serve(nc net.Conn) error {
 	return l.mover.Drive(nc, l.stop)
 }
 
-// steady is how long a connection must have lasted for its loss not to count as a failure to connect.
-const steady = time.Second
-
 // run keeps the lane connected until it is closed.
 func (l *Lane) run(u *Upstream) {
 	ctx, cancel := untilClosed(l.stop)
 	defer cancel()
 	log := u.opts.Logger.With(zap.Stringer("identity", l.id))
 	var wait backoff
+	var fix repair
 	reconnected := false
-	for {
-		nc, err := u.dial(ctx, l.id)
+	for !l.closed() {
+		nc, err := u.open(ctx, l.id)
 		if l.closed() {
 			if err == nil {
 				_ = nc.Close() // the lane was closed while it connected
 			}
-			l.stream.refuse(ErrDown)
-			return
+			break
 		}
 		if isRejected(err) && !u.own(l.id) {
 			log.Warn("upstream does not accept the identity any more", zap.Error(err))
@@ -84,36 +85,68 @@ func (l *Lane) run(u *Upstream) {
 			l.stream.refuse(err)
 			return
 		}
-		if err == nil {
-			since := time.Now()
-			u.laneUp(reconnected)
-			reconnected = true
-			log.Debug("lane connected")
-			err = l.serve(nc)
-			if l.closed() {
-				l.stream.end(ErrDown, down)
-				return
-			}
-			log.Warn("lane lost its connection", zap.Error(err))
-			// One attempt follows at once: a Redis that closed a single connection is there again immediately. One that
-			// closes again and again is left alone for a while.
-			if time.Since(since) >= steady {
-				wait = backoff{}
-			}
-			if wait.unused() {
-				wait.next()
-				l.stream.end(err, connecting)
-				continue
-			}
+		if err != nil {
+			l.stream.rest(err)
+			u.heard(err)
+			delay, pause := wait.next()
+			log.Warn("upstream not reachable", zap.Error(err), zap.Duration("retry_in", delay))
+			l.rest(&u.reach, err, delay, pause)
+			continue
 		}
-		l.stream.refuse(err)
-		delay := wait.next()
-		log.Warn("upstream not reachable", zap.Error(err), zap.Duration("retry_in", delay))
-		u.heard(err)
+		wait = backoff{}
+		since := time.Now()
+		u.laneUp(reconnected)
+		reconnected = true
+		log.Debug("lane connected")
+		err = l.serve(nc)
+		if l.closed() {
+			break
+		}
+		log.Warn("lane lost its connection", zap.Error(err))
+		l.stream.end(err, connecting)
+		l.sleep(fix.after(time.Since(since)), nil)
+	}
+	l.stream.refuse(ErrDown)
+}
+
+// spread is the time over which lanes that nobody waits for come back after an outage.
+const spread = 50 * time.Millisecond
+
+// rest waits until it is time for the next attempt: after delay; after pause if a command waits for it; or soon after a good
+// contact of some other connection.
+func (l *Lane) rest(r *reach, err error, delay, pause time.Duration) {
+	unreached := r.rest(l.contact, err)
+	defer r.wake(l.contact)
+	if !unreached {
+		l.sleep(pause, nil)
+		return
+	}
+	wanted := l.stream.wanted
+	late, early := time.NewTimer(delay), time.NewTimer(pause)
+	defer late.Stop()
+	defer early.Stop()
+	select {
+	case <-late.C:
+	case <-l.stop:
+	case <-wanted:
 		select {
-		case <-time.After(delay):
+		case <-early.C:
+		case <-l.contact:
 		case <-l.stop:
-			return
 		}
+	case <-l.contact:
+		l.sleep(rand.N(spread), wanted)
+	}
+}
+
+// sleep ends early when the lane is closed or unless has something.
+func (l *Lane) sleep(d time.Duration, unless <-chan struct{}) {
+	if d == 0 {
+		return
+	}
+	select {
+	case <-time.After(d):
+	case <-unless:
+	case <-l.stop:
 	}
 }

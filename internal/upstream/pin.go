@@ -98,7 +98,7 @@ func (p *Pin) Discard() {
 // run serves the pin's connection until it ends.
 func (p *Pin) run(u *Upstream) {
 	ctx, cancel := untilClosed(p.stop)
-	nc, err := u.dial(ctx, p.id)
+	nc, err := u.open(ctx, p.id)
 	cancel()
 	if err != nil {
 		p.rejected.Store(isRejected(err) && !u.own(p.id))

@@ -60,6 +60,8 @@ func (a *answers) Lost(n int, sent bool) {
 
 func (a *answers) Flush() {}
 
+func (a *answers) Keeps() bool { return false }
+
 func (a *answers) next(t *testing.T) string {
 	t.Helper()
 	select {

@@ -12,6 +12,10 @@ type Receiver interface {
 	// Lost says that n requests will get no (further) reply. sent is false if none of their bytes were written.
 	Lost(n int, sent bool)
 
+	// Keeps reports whether requests of which nothing has been written when their connection ends are to wait for the next
+	// one, if a lane makes one at once. Else they are lost. It is called after all that was sent has been reported.
+	Keeps() bool
+
 	// Flush follows one or more calls of Replies or Lost when the connection has nothing more for now.
 	Flush()
 }

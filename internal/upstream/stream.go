@@ -25,8 +25,9 @@ const (
 
 // span is a run of requests of one receiver.
 type span struct {
-	to Receiver
-	n  int
+	to   Receiver
+	n    int
+	size int // bytes; of no meaning once the requests have been taken
 }
 
 // state of a stream's connection.
@@ -35,7 +36,8 @@ type state uint8
 const (
 	connecting state = iota // requests are accepted and wait for the connection
 	up
-	down // requests are refused
+	resting // the next attempt to connect is some time away; a request asks for it, and waits
+	down    // requests are refused
 )
 
 // stream is one ordered connection to Redis without its I/O.
@@ -44,6 +46,8 @@ type stream struct {
 
 	wake chan struct{} // size 1, never closed: the writer has something to take
 	bell func()        // rung instead of wake; set before the stream is used
+
+	wanted chan struct{} // size 1, never closed: a request waits for a stream that was resting
 
 	mu     sync.Mutex
 	state  state
@@ -67,7 +71,7 @@ type stream struct {
 }
 
 func newStream() *stream {
-	return &stream{wake: make(chan struct{}, 1), asleep: true}
+	return &stream{wake: make(chan struct{}, 1), wanted: make(chan struct{}, 1), asleep: true}
 }
 
 // append accepts n requests in b for one receiver, or returns ErrDown. It copies b.
@@ -77,11 +81,15 @@ func (s *stream) append(b []byte, to Receiver, n int) error {
 		s.mu.Unlock()
 		return ErrDown
 	}
+	if s.state == resting {
+		s.want()
+	}
 	s.out = buffers.Append(s.out, b, 0)
 	if last := len(s.queue) - 1; last >= 0 && s.queue[last].to == to {
 		s.queue[last].n += n
+		s.queue[last].size += len(b)
 	} else if n > 0 {
-		s.queue = append(s.queue, span{to, n})
+		s.queue = append(s.queue, span{to, n, len(b)})
 	}
 	ring := s.asleep && s.state == up
 	if ring {
@@ -92,6 +100,15 @@ func (s *stream) append(b []byte, to Receiver, n int) error {
 		s.ring()
 	}
 	return nil
+}
+
+// want asks for a connection. It is called with mu held.
+func (s *stream) want() {
+	s.state = connecting
+	select {
+	case s.wanted <- struct{}{}:
+	default:
+	}
 }
 
 func (s *stream) ring() {
@@ -182,14 +199,14 @@ func (s *stream) take(spare []byte) []byte {
 }
 
 // end marks the stream broken and tells every receiver and the observer. The reader and the writer have returned.
-// next is the state afterwards: down, or connecting if an attempt to reconnect follows at once.
+// next is the state afterwards: down, connecting if an attempt to reconnect follows at once, or resting.
 //
-// Requests are refused only when the outcome of all earlier ones has been told: a receiver answers in the order in which it
-// hears of them.
+// Requests that have not been taken wait for the next connection if one follows at once and their receivers want that. Others
+// are refused only when the outcome of all earlier ones has been told: a receiver answers in the order in which it hears of them.
 func (s *stream) end(err error, next state) {
 	s.mu.Lock()
 	sent := append(s.claimed[s.head:], s.flight...)
-	unsent := s.queue
+	unsent, out := s.queue, s.out
 	obs := s.obs
 	s.state, s.mode, s.asleep = connecting, counted, true
 	s.out, s.queue, s.flight = nil, nil, nil
@@ -201,6 +218,9 @@ func (s *stream) end(err error, next state) {
 	for _, sp := range sent {
 		sp.to.Lost(sp.n, true)
 		sp.to.Flush()
+	}
+	if next == connecting {
+		unsent = s.keep(unsent, out)
 	}
 	var empty func()
 	for more := true; more; unsent, empty, more = s.settle(next) {
@@ -217,6 +237,25 @@ func (s *stream) end(err error, next state) {
 	}
 }
 
+// keep puts requests whose receivers want them to wait back before those that have come meanwhile, and returns the others.
+func (s *stream) keep(list []span, out []byte) (others []span) {
+	var kept []span
+	var bytes []byte
+	for _, sp := range list {
+		if sp.to.Keeps() {
+			kept = append(kept, sp)
+			bytes = append(bytes, out[:sp.size]...)
+		} else {
+			others = append(others, sp)
+		}
+		out = out[sp.size:]
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.queue, s.out = append(kept, s.queue...), append(bytes, s.out...)
+	return others
+}
+
 // settle enters the state that follows the end, unless it is down and requests have been accepted meanwhile: then it returns
 // them, to be told first. At last it returns who waits for everything to have been taken.
 func (s *stream) settle(next state) (unsent []span, empty func(), more bool) {
@@ -229,13 +268,24 @@ func (s *stream) settle(next state) (unsent []span, empty func(), more bool) {
 			return unsent, nil, true
 		}
 	}
-	s.state = next
+	if s.state = next; next == resting && len(s.queue) > 0 {
+		s.want()
+	}
 	empty, s.empty = s.empty, nil
 	return nil, empty, false
 }
 
-// refuse turns a stream that is still connecting into one that is down.
+// refuse turns a stream that has no connection into one that is down.
 func (s *stream) refuse(err error) { s.end(err, down) }
+
+// rest says that an attempt to connect has failed. What has waited for it is told that it was not sent.
+func (s *stream) rest(err error) {
+	select {
+	case <-s.wanted: // by requests that this refuses
+	default:
+	}
+	s.end(err, resting)
+}
 
 // feed takes bytes that Redis sent and hands them on. Only the reader calls it.
 func (s *stream) feed(b []byte) error {

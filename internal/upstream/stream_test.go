@@ -18,6 +18,7 @@ type recorder struct {
 	log   *[]string
 	bytes strings.Builder
 	n     int
+	keeps bool
 }
 
 func (r *recorder) note(format string, args ...any) {
@@ -31,6 +32,7 @@ func (r *recorder) Replies(b []byte, n int, more bool) {
 }
 func (r *recorder) Lost(n int, sent bool)         { r.note("lost %d sent=%v", n, sent) }
 func (r *recorder) Flush()                        {}
+func (r *recorder) Keeps() bool                   { return r.keeps }
 func (r *recorder) Push(b []byte, kind resp.Kind) { r.note("push %q", b) }
 func (r *recorder) Closed(err error)              { r.note("closed %v", err) }
 
@@ -170,6 +172,33 @@ func TestRequestsDuringTheEndAreToldAfterEarlierOnes(t *testing.T) {
 	}
 }
 
+func TestUnsentRequestsWaitForTheNextConnectionInOrder(t *testing.T) {
+	s, a, b, log := streamUnderTest(t)
+	send(t, s, "A1", a, 1)
+	s.take(nil)
+	b.keeps = true
+	send(t, s, "B1", b, 1)
+	send(t, s, "A2", a, 1)
+	send(t, s, "B2B3", b, 2)
+	s.end(errors.New("x"), connecting)
+	wantLog(t, log, "a lost 1 sent=true", "a lost 1 sent=false")
+	send(t, s, "B4", b, 1)
+	s.open()
+	if got := string(s.take(nil)); got != "B1B2B3B4" {
+		t.Fatalf("take = %q, want what was not sent, and not lost", got)
+	}
+	*log = nil
+	if err := s.feed([]byte("+1\r\n+2\r\n+3\r\n+4\r\n")); err != nil {
+		t.Fatal(err)
+	}
+	wantLog(t, log, `b 1 replies "+1\r\n" more=false`, `b 3 replies "+2\r\n+3\r\n+4\r\n" more=false`)
+	send(t, s, "B5", b, 1)
+	s.end(errors.New("x"), down)
+	if err := s.append([]byte("B6"), b, 1); !errors.Is(err, ErrDown) {
+		t.Errorf("append after the end: %v", err)
+	}
+}
+
 func TestNotesLastAsLongAsTheConnection(t *testing.T) {
 	s, _, _, _ := streamUnderTest(t)
 	s.notes.Add(3)
@@ -292,6 +321,7 @@ type sink struct{}
 func (sink) Replies([]byte, int, bool) {}
 func (sink) Lost(int, bool)            {}
 func (sink) Flush()                    {}
+func (sink) Keeps() bool               { return false }
 
 func TestStreamDoesNotAllocate(t *testing.T) {
 	s := newStream()

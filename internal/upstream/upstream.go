@@ -58,6 +58,8 @@ type Upstream struct {
 	refresh chan struct{} // size 1, never closed: the command table may have changed
 	guarded atomic.Bool   // clients must authenticate
 	wg      sync.WaitGroup
+	reach   reach
+	over    chan struct{} // closed by close
 
 	mu      sync.Mutex
 	lanes   map[laneKey]*Lane
@@ -81,7 +83,8 @@ func New(opts Options) (*Upstream, error) {
 	if opts.Logger == nil {
 		opts.Logger = zap.NewNop()
 	}
-	u := &Upstream{opts: opts, network: "tcp", address: opts.Addr, refresh: make(chan struct{}, 1), lanes: map[laneKey]*Lane{}}
+	u := &Upstream{opts: opts, network: "tcp", address: opts.Addr, refresh: make(chan struct{}, 1), lanes: map[laneKey]*Lane{}, over: make(chan struct{})}
+	u.reach.try, u.reach.spawn, u.reach.stop = u.try, u.wg.Go, u.over
 	if path, ok := strings.CutPrefix(opts.Addr, "unix:"); ok {
 		u.network, u.address = "unix", path
 	}
@@ -124,7 +127,7 @@ func (u *Upstream) Lane(id Identity, driver Driver) *Lane {
 	key := laneKey{id, driver}
 	l := u.lanes[key]
 	if l == nil {
-		l = &Lane{id: id, stream: newStream(), stop: make(chan struct{})}
+		l = &Lane{id: id, stream: newStream(), stop: make(chan struct{}), contact: make(chan struct{}, 1)}
 		if driver != nil {
 			l.mover = driver.Attach(&Wire{l.stream})
 			l.stream.bell = l.mover.Ring
@@ -225,6 +228,8 @@ func (u *Upstream) askRefresh() {
 // refreshTable asks Redis what commands it has, until it answers or cannot.
 func (u *Upstream) refreshTable(ctx context.Context) {
 	var wait backoff
+	contact := make(chan struct{}, 1)
+	defer u.reach.wake(contact)
 	for {
 		table, err := u.fetchTable(ctx)
 		if err == nil {
@@ -241,12 +246,14 @@ func (u *Upstream) refreshTable(ctx context.Context) {
 			u.opts.Logger.Info("upstream does not list its commands, using a built-in table", zap.Error(err))
 			return
 		}
-		delay := wait.next()
+		delay, _ := wait.next()
 		u.heard(err)
 		u.opts.Logger.Warn("upstream not reachable", zap.String("addr", u.opts.Addr), zap.Error(err), zap.Duration("retry_in", delay))
+		u.reach.rest(contact, err)
 		select {
 		case <-ctx.Done():
 			return
+		case <-contact:
 		case <-time.After(delay):
 		}
 	}
@@ -342,6 +349,7 @@ func (u *Upstream) trim(t time.Time) {
 }
 
 func (u *Upstream) close() {
+	close(u.over)
 	u.mu.Lock()
 	u.closed = true
 	for _, l := range u.lanes {

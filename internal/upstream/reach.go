@@ -1,0 +1,114 @@
+package upstream
+
+import (
+	"context"
+	"sync"
+	"time"
+)
+
+// reach is what all connections to Redis know together of whether it can be reached. While it cannot, one attempt at a time
+// speaks for all of them, however many commands, lanes and pins ask; the first good contact ends the wait of all.
+type reach struct {
+	try   func(context.Context) error // connects, notes how that went, and hangs up
+	spawn func(func())                // runs a goroutine that somebody waits for
+	stop  <-chan struct{}             // closed when no attempt is of use any more
+
+	mu      sync.Mutex
+	cause   error    // why the last attempt failed on its way; nil: Redis is there, as far as is known
+	attempt *attempt // the one in flight; nil: none
+	last    time.Time
+	resting map[chan<- struct{}]bool // who wants to hear of a good contact
+}
+
+// attempt is one try that several wait for.
+type attempt struct {
+	done chan struct{} // closed when err is set
+	err  error
+}
+
+const (
+	// tryEvery is the least time between two attempts that speak for all.
+	tryEvery = 20 * time.Millisecond
+
+	// patience is how long anybody waits for one. The refusal of a command comes that late at the most while Redis is away.
+	patience = 150 * time.Millisecond
+)
+
+// pass returns nil at once if Redis is there as far as is known. Else it has an attempt made, and returns how that went.
+func (r *reach) pass(ctx context.Context) error {
+	r.mu.Lock()
+	cause := r.cause
+	if cause == nil {
+		r.mu.Unlock()
+		return nil
+	}
+	a := r.attempt
+	if a == nil {
+		a = &attempt{done: make(chan struct{})}
+		r.attempt = a
+		begin := r.last.Add(tryEvery)
+		r.spawn(func() { r.make(a, begin) })
+	}
+	r.mu.Unlock()
+	limit := time.NewTimer(patience)
+	defer limit.Stop()
+	select {
+	case <-a.done:
+		return a.err
+	case <-limit.C:
+		return cause
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// make carries an attempt out, not before the time given.
+func (r *reach) make(a *attempt, begin time.Time) {
+	ctx, cancel := untilClosed(r.stop)
+	defer cancel()
+	select {
+	case <-time.After(time.Until(begin)):
+		a.err = r.try(ctx)
+	case <-ctx.Done():
+		a.err = ctx.Err()
+	}
+	r.mu.Lock()
+	r.attempt, r.last = nil, time.Now()
+	r.mu.Unlock()
+	close(a.done)
+}
+
+// note takes in how an attempt to connect went. A Redis that refuses a connection has been reached.
+func (r *reach) note(err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if err != nil && !isRefused(err) {
+		r.cause = err
+		return
+	}
+	r.cause = nil
+	for tell := range r.resting {
+		select {
+		case tell <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// rest has every good contact told on a channel with room for one, until wake. It reports false if there has been one since
+// err, the outcome of an attempt.
+func (r *reach) rest(tell chan<- struct{}, err error) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.resting == nil {
+		r.resting = map[chan<- struct{}]bool{}
+	}
+	r.resting[tell] = true
+	return r.cause != nil || isRefused(err)
+}
+
+func (r *reach) wake(tell chan<- struct{}) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.resting, tell)
+}
