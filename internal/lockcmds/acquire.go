@@ -33,7 +33,7 @@ type waiter struct {
 	room       *room
 	prev, next *waiter
 	timer      *time.Timer // its own deadline
-	topic      *topic      // of a fair waiter
+	topic      *topic      // by which it is woken by name; nil: it is not
 	paused     *hold       // the hold it re-enters; not renewed until the outcome is known
 	rest       rest        // what nobody holds any more of a grant that it was to deepen
 	dead       int64       // fence of a grant that the session has been told to have lost
@@ -59,6 +59,9 @@ const (
 )
 
 func (w *waiter) fair() bool { return w.verb == FairLock }
+
+// listens reports whether the waiter is woken by name: in its turn, or with others of its owner.
+func (w *waiter) listens() bool { return w.fair() || w.explicit }
 
 // grantOf names the grant.
 func (w *waiter) grantOf(g grant) grantOf { return grantOf{holdKey{w.key, w.owner}, g.fence} }
@@ -149,13 +152,13 @@ func ordered(s Session, l *watchdog.Lease, send, abandoned func()) {
 func (e *Engine) sendAcquire(w *waiter) {
 	call := Call{
 		Script: e.scripts.acquire,
-		Keys:   []string{w.key, fenceKey},
-		Args:   []string{w.owner, millis(w.lease)},
 		Done:   func(reply resp.Value, err error) []byte { return e.acquired(w, reply, err) },
 	}
 	if w.fair() {
-		keys, args := e.fairCall(w)
-		call.Script, call.Keys, call.Args = e.scripts.fair, keys, args
+		call.Script = e.scripts.fair
+		call.Keys, call.Args = e.fairCall(w)
+	} else {
+		call.Keys, call.Args = plainCall(w)
 	}
 	w.sentAt = time.Now()
 	e.script(w.c.s, call)

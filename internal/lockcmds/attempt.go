@@ -43,8 +43,8 @@ func (e *Engine) call(ctx context.Context, w *waiter) (answer, error) {
 		keys, args := e.fairCall(w)
 		return e.own.run(ctx, e.scripts.fair, keys, args)
 	}
-	return e.own.run(ctx, e.scripts.acquire,
-		[]string{w.key, fenceKey}, []string{w.owner, millis(w.lease)})
+	keys, args := plainCall(w)
+	return e.own.run(ctx, e.scripts.acquire, keys, args)
 }
 
 // settleLocked is what the outcome of an attempt, or of a hand-over, means for the waiter. What it returns is to be
@@ -65,7 +65,10 @@ func (e *Engine) settleLocked(w *waiter, a answer, err error) (after func()) {
 		if w.again { // the message may have been about the end of this very grant
 			defer e.kickLocked(w.key)
 		}
-		defer e.kickSameLocked(r, w) // first
+		if w.explicit { // others of the owner only deepen the hold, and need not wait to be told
+			t := w.topic
+			defer e.wakeNamedLocked(t) // first
+		}
 	case w.c.ended:
 		e.giveUpLocked(w)
 		after = func() { e.leave(w, nil) }
@@ -105,24 +108,6 @@ func (e *Engine) settleLocked(w *waiter, a answer, err error) (after func()) {
 		e.kickLocked(w.key)
 	}
 	return after
-}
-
-// kickSameLocked lets others of an explicit owner in: they only deepen the hold.
-func (e *Engine) kickSameLocked(r *room, granted *waiter) {
-	if !granted.explicit {
-		return
-	}
-	for _, w := range r.waiters() {
-		switch {
-		case w.owner != granted.owner || w == granted:
-		case w.fair():
-			e.tryLocked(w)
-		case r.trying == nil: // one at a time: its grant lets the next one in
-			r.plain.remove(w)
-			r.plain.pushFirst(w)
-			e.tryLocked(w)
-		}
-	}
 }
 
 // deliver tells the client. If it has gone, the lock goes back at once.

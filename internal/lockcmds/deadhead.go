@@ -89,6 +89,15 @@ func (e *Engine) queuedFor(r *room) ([]string, error) {
 	return client.Do(ctx, client.B().Lrange().Key(r.queue).Start(0).Stop(seenLimit-1).Build()).AsStrSlice()
 }
 
+// headOf asks Redis whose place is the first in the queue. Nobody's is rueidis.Nil.
+func (e *Engine) headOf(ctx context.Context, r *room) (string, error) {
+	client, err := e.own.get()
+	if err != nil {
+		return "", err
+	}
+	return e.scripts.head.lua.Exec(ctx, client, []string{r.lock, r.queue}, nil).ToString()
+}
+
 // lookAtHead removes dead heads and lets our first waiter ask how things stand; its outcome watches on if need be.
 func (e *Engine) lookAtHead(r *room) {
 	again := e.removeDeadHeads(r)
@@ -107,15 +116,11 @@ func (e *Engine) lookAtHead(r *room) {
 // removeDeadHeads goes on as long as the head is dead and has been seen for long enough. It reports whether to look again
 // soon: it has woken one that must react now, or Redis did not answer.
 func (e *Engine) removeDeadHeads(r *room) (again bool) {
-	client, err := e.own.get()
-	if err != nil {
-		return true
-	}
 	ctx, cancel := context.WithTimeout(e.life, answerLimit)
 	defer cancel()
 	gone := "" // the process of a head that was removed though somebody listened for it: its other waiters are deaf too
 	for {
-		head, err := client.Do(ctx, client.B().Lindex().Key(r.queue).Index(0).Build()).ToString()
+		head, err := e.headOf(ctx, r)
 		if err != nil {
 			return passing(err)
 		}
@@ -155,7 +160,7 @@ func (e *Engine) maySuspect(r *room, head string) bool {
 // tryOwnHeadLocked lets the head of the queue try if it waits here, and reports whether it does. It need not be the first one
 // here: in Redis the order is that in which it heard of them, here that in which its answers came.
 func (e *Engine) tryOwnHeadLocked(r *room, head string) bool {
-	w := r.fairOf(head)
+	w := e.fairOfLocked(r, head)
 	if w != nil {
 		e.tryLocked(w)
 	}

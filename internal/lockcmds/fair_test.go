@@ -19,7 +19,7 @@ func near(t *testing.T, what string, got, want int64) {
 
 func TestFairQueueIsFirstComeFirstServed(t *testing.T) {
 	onBoth(t, func(t *testing.T, b *bench) {
-		heard := b.listen(b.n.channel, b.n.fairChannel(ownerB), b.n.fairChannel(ownerC))
+		heard := b.listen(b.n.channel, b.n.nameChannel(ownerB), b.n.nameChannel(ownerC))
 		now := time.Now().UnixMilli()
 		fence := b.fair(ownerA, 30000, wait, 1)[1]
 		got := b.fair(ownerB, 30000, wait, 1)
@@ -99,7 +99,7 @@ func TestFairLeaveTakesOnlyTheCallerOut(t *testing.T) {
 
 func TestFairHeadThatLeavesAFreeLockWakesTheNext(t *testing.T) {
 	onBoth(t, func(t *testing.T, b *bench) {
-		heard := b.listen(b.n.fairChannel(ownerB), b.n.fairChannel(ownerC), b.n.fairChannel(ownerD))
+		heard := b.listen(b.n.nameChannel(ownerB), b.n.nameChannel(ownerC), b.n.nameChannel(ownerD))
 		b.acquire(ownerA, 30000)
 		for _, owner := range []string{ownerB, ownerC, ownerD} {
 			b.fair(owner, 30000, wait, 1)
@@ -133,10 +133,10 @@ func TestFairDropsOverdueHeadsThatNobodyListensFor(t *testing.T) {
 		equal(t, "B, overdue and alive, acquires", b.fair(ownerB, 30000, wait, 1)[0], int64(1))
 		b.release(ownerB, 0, 0)
 
-		heard := b.listen(b.n.fairChannel(ownerC))
+		heard := b.listen(b.n.nameChannel(ownerC))
 		overdue(ownerC)
 		equal(t, "C is overdue and listens: not D's turn", b.fair(ownerD, 30000, wait, 1), []int64{0, -2})
-		equal(t, "C is woken", heard(), []string{b.n.fairChannel(ownerC) + " 0"})
+		equal(t, "C is woken", heard(), []string{b.n.nameChannel(ownerC) + " 0"})
 		equal(t, "queue", b.queue(), []string{ownerC, ownerD})
 		near(t, "C's deadline", b.score(ownerC), time.Now().UnixMilli()+3*wait)
 		equal(t, "C", b.fair(ownerC, 30000, wait, 1)[0], int64(1))
@@ -213,7 +213,7 @@ func TestDeadHeadIsRemovedOnlyIfNobodyListens(t *testing.T) {
 		equal(t, "lock held", dead(ownerB), []int64{0, 0})
 		b.c.Del(t.Context(), b.n.lock)
 		equal(t, "not the head", dead(ownerC), []int64{0, 0})
-		heard := b.listen(b.n.fairChannel(ownerC))
+		heard := b.listen(b.n.nameChannel(ownerC))
 		equal(t, "dead", dead(ownerB), []int64{1, 0})
 		equal(t, "the next is woken", heard(), []string{"redisson_lock__channel:{foo}:" + ownerC + " 0"})
 		equal(t, "C's deadline", b.score(ownerC), c)

@@ -10,30 +10,44 @@ import (
 // leaveLimit is how long the answer of a client that has waited long enough is put off for its place in the queue.
 const leaveLimit = 50 * time.Millisecond
 
+// plainCall is the script call of a plain acquire.
+func plainCall(w *waiter) (keys, args []string) {
+	keys, args = []string{w.key, fenceKey}, []string{w.owner, millis(w.lease)}
+	if w.explicit {
+		args = append(args, publish, namesOf(w.key).nameChannel(w.owner))
+	}
+	return keys, args
+}
+
 // fairCall is the script call of a fair waiter: it takes or keeps its place in the queue, unless it does not wait.
 func (e *Engine) fairCall(w *waiter) (keys, args []string) {
 	n := namesOf(w.key)
-	enqueue := "1"
+	enqueue, tell := "1", "0"
 	if w.wait == 0 {
 		enqueue = "0"
 	}
+	if w.explicit {
+		tell = "1"
+	}
 	return []string{n.lock, n.queue, n.deadlines, n.fence, n.channel},
-		[]string{w.owner, millis(w.lease), millis(e.opts.fairWait), enqueue, publish}
+		[]string{w.owner, millis(w.lease), millis(e.opts.fairWait), enqueue, publish, n.place(w.owner), tell}
 }
 
-// enterFairLocked has the waiter listen on its own channel; a confirmation starts its deciding attempt.
+// enterFairLocked takes the waiter into the queue here.
 func (e *Engine) enterFairLocked(r *room, w *waiter) {
-	w.topic = e.hub.join(r.fairChannel(w.owner), r.lock, w.owner)
 	r.fair.push(w)
 	if r.refresh == nil {
 		e.refreshInLocked(r)
 	}
 }
 
-func (r *room) fairOf(owner string) *waiter {
-	for w := r.fair.first; w != nil; w = w.next {
-		if w.owner == owner {
-			return w
+// fairOfLocked returns the fair waiter here that stands in the queue by that name; nil: there is none.
+func (e *Engine) fairOfLocked(r *room, place string) *waiter {
+	if t := e.hub.find(r.channel + ":" + place); t != nil {
+		for w := range t.waiters {
+			if w.room == r && w.fair() {
+				return w
+			}
 		}
 	}
 	return nil
@@ -57,15 +71,11 @@ func (e *Engine) stillFairLocked(r *room, w *waiter, a answer) {
 
 // tryOwnHead finds out who the head is, and lets it try if it is one of ours.
 func (e *Engine) tryOwnHead(r *room) {
-	client, err := e.own.get()
-	if err != nil {
-		return // the watch over the head goes on
-	}
 	ctx, cancel := context.WithTimeout(e.life, answerLimit)
 	defer cancel()
-	head, err := client.Do(ctx, client.B().Lindex().Key(r.queue).Index(0).Build()).ToString()
+	head, err := e.headOf(ctx, r)
 	if err != nil {
-		return
+		return // the watch over the head goes on
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -89,7 +99,7 @@ func (e *Engine) refreshNow(r *room) {
 	if here {
 		e.refreshInLocked(r)
 		for w := r.fair.first; w != nil; w = w.next {
-			owners = append(owners, w.owner)
+			owners = append(owners, r.place(w.owner))
 		}
 	} else {
 		r.refresh = nil
@@ -124,7 +134,7 @@ func (e *Engine) leave(w *waiter, done func()) {
 	}
 	e.mu.Lock()
 	r := e.rooms[w.key]
-	stays := r != nil && r.fairOf(w.owner) != nil
+	stays := r != nil && e.fairOfLocked(r, r.place(w.owner)) != nil
 	e.mu.Unlock()
 	if !w.fair() || w.wait == 0 || stays {
 		done()
@@ -135,7 +145,7 @@ func (e *Engine) leave(w *waiter, done func()) {
 	patience := time.AfterFunc(leaveLimit, func() { once.Do(done) })
 	e.persist(cleanup{what: "leave the fair queue", key: w.key, limit: e.opts.fairWait, task: func(ctx context.Context) error {
 		_, err := e.own.run(ctx, e.scripts.leave, []string{n.queue, n.deadlines, n.lock, n.channel},
-			[]string{w.owner, publish})
+			[]string{n.place(w.owner), publish})
 		patience.Stop()
 		once.Do(done)
 		return err

@@ -20,21 +20,21 @@ const (
 	reconnectFirst, reconnectLast = 20 * time.Millisecond, 2 * time.Second
 )
 
-// topic is one wanted channel. Waiters share it by reference count.
+// topic is one wanted channel. All who listen to it share it by reference count, whatever lock they wait for: "a" and "{a}" have
+// one base channel, and that of "{a}:j" is the channel of the owner j who waits for "a".
 type topic struct {
 	channel string // immutable
-	key     string // immutable; the lock it belongs to
-	owner   string // immutable; of a fair waiter's channel, else empty
 
 	// Guarded by hub.mu.
 	refs    int
 	idle    time.Time // since when refs is 0
 	refused bool      // by Redis; no longer in hub.topics
 
-	// Guarded by Engine.mu: it has been confirmed at least once. Every later confirmation is a wake-up, so a gap in
-	// between loses nothing.
-	ready bool
-	news  uint64 // confirmations and messages so far; guarded by Engine.mu
+	// Guarded by Engine.mu.
+	rooms   map[*room]struct{}   // whose base channel it is
+	waiters map[*waiter]struct{} // who are woken by name
+	ready   bool                 // it has been confirmed at least once; every later confirmation is a wake-up, so a gap loses nothing
+	news    uint64               // confirmations and messages so far
 }
 
 // hub keeps one connection to Redis subscribed to all wanted channels.
@@ -59,12 +59,12 @@ type hub struct {
 }
 
 // join returns the topic of a channel and counts one more reference.
-func (h *hub) join(channel, key, owner string) *topic {
+func (h *hub) join(channel string) *topic {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	t := h.topics[channel]
 	if t == nil {
-		t = &topic{channel: channel, key: key, owner: owner}
+		t = &topic{channel: channel, rooms: make(map[*room]struct{}), waiters: make(map[*waiter]struct{})}
 		h.topics[channel] = t
 		h.todo = append(h.todo, t)
 		h.pokeLocked()

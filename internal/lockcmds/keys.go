@@ -38,8 +38,17 @@ func deadlinesOf(key string) string { return tagged("redisson_lock_timeout", key
 // lostOf is the channel on which the loss of a lock is told.
 func lostOf(key string) string { return tagged("lockproxy:lost", key) }
 
-// fairChannel is the channel on which one fair waiter is woken.
-func (n names) fairChannel(owner string) string { return n.channel + ":" + owner }
+// nameChannel is the channel on which those who wait for an owner are woken by its name.
+func (n names) nameChannel(owner string) string { return n.channel + ":" + n.place(owner) }
+
+// place is the name under which an owner stands in the fair queue. Redisson's rule gives "a" and "{a}" one queue, so the places of
+// those who wait for "{a}" are marked; see scripts/lib/head.lua.
+func (n names) place(owner string) string {
+	if inner, ok := strings.CutPrefix(n.lock, "{"); ok && strings.HasSuffix(inner, "}") && !strings.Contains(inner, "{") {
+		return owner + "{}"
+	}
+	return owner
+}
 
 // tagged is Redisson's rule: a name with an opening brace anywhere is taken to have its own hash tag.
 func tagged(prefix, key string) string {

@@ -156,7 +156,7 @@ func (p *proxy) awaitAttempts(key string) {
 		defer p.e.mu.Unlock()
 		r := p.e.rooms[key]
 		return r != nil && !slices.ContainsFunc(r.waiters(), func(w *waiter) bool {
-			return w.state != stateWaiting || w.fair() && !w.topic.ready
+			return w.state != stateWaiting || !r.topic.ready || w.topic != nil && !w.topic.ready
 		})
 	})
 }

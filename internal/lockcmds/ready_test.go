@@ -23,7 +23,8 @@ func TestFairWaiterTriesAfterTheLastConfirmation(t *testing.T) {
 		e.mu.Lock()
 		r := e.roomLocked("a")
 		w := &waiter{verb: FairLock, key: "a", owner: "me", state: stateWaiting, room: r, c: &client{}}
-		w.topic = e.hub.join(r.fairChannel(w.owner), r.lock, w.owner)
+		w.topic = e.hub.join(r.nameChannel(w.owner))
+		w.topic.waiters[w] = struct{}{}
 		r.fair.push(w)
 		e.mu.Unlock()
 		first, last := w.topic, r.topic

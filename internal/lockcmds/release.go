@@ -97,11 +97,14 @@ func (e *Engine) sendRelease(s Session, g *giving) {
 	if w := g.next; w != nil {
 		call.Script = e.scripts.handover
 		call.Keys = append(call.Keys, fenceKey, deadlinesOf(key))
-		fair := "0"
+		place, tell, n := "", "", namesOf(key)
 		if w.fair() {
-			fair = "1"
+			place = n.place(w.owner)
 		}
-		call.Args = append(call.Args, w.owner, millis(w.lease), fair)
+		if w.explicit {
+			tell = n.nameChannel(w.owner)
+		}
+		call.Args = append(call.Args, w.owner, millis(w.lease), place, tell)
 	}
 	g.sentAt = time.Now()
 	e.script(s, call)

@@ -32,7 +32,7 @@ func (s *Script) SHA() string { return s.sha }
 
 // scripts holds one Script for each file.
 type scripts struct {
-	acquire, fair, leave, refresh, deadHead, release, handover, extend, renew, info, force, grace *Script
+	acquire, fair, leave, refresh, deadHead, release, handover, extend, renew, info, head, force, grace *Script
 }
 
 // Functions that several scripts begin with.
@@ -49,6 +49,9 @@ var deadlineLua string
 //go:embed scripts/lib/give_back.lua
 var giveBackLua string
 
+//go:embed scripts/lib/head.lua
+var headOfLua string
+
 //go:embed scripts/lib/holder.lua
 var holderLua string
 
@@ -57,6 +60,9 @@ var wakeLua string
 
 //go:embed scripts/acquire.lua
 var acquireLua string
+
+//go:embed scripts/head.lua
+var headLua string
 
 //go:embed scripts/fair.lua
 var fairLua string
@@ -101,17 +107,18 @@ func newScripts() *scripts {
 	}
 	return &scripts{
 		acquire:  next("acquire", grantLua, acquireLua),
-		fair:     next("fair", grantLua, takeTurnLua, deadlineLua, fairLua),
-		leave:    next("leave", leaveLua),
+		fair:     next("fair", grantLua, takeTurnLua, headOfLua, deadlineLua, fairLua),
+		leave:    next("leave", headOfLua, leaveLua),
 		refresh:  next("refresh", deadlineLua, refreshLua),
-		deadHead: next("dead_head", takeTurnLua, deadHeadLua),
-		release:  next("release", giveBackLua, wakeLua, releaseLua),
-		handover: next("handover", giveBackLua, wakeLua, grantLua, takeTurnLua, handoverLua),
-		extend:   next("extend", wakeLua, extendLua),
+		deadHead: next("dead_head", takeTurnLua, headOfLua, deadHeadLua),
+		release:  next("release", giveBackLua, headOfLua, wakeLua, releaseLua),
+		handover: next("handover", giveBackLua, headOfLua, wakeLua, grantLua, takeTurnLua, handoverLua),
+		extend:   next("extend", headOfLua, wakeLua, extendLua),
 		renew:    next("renew", renewLua),
 		info:     next("info", holderLua, infoLua),
-		force:    next("force", holderLua, wakeLua, forceLua),
-		grace:    next("grace", wakeLua, graceLua),
+		head:     next("head", headOfLua, headLua),
+		force:    next("force", holderLua, headOfLua, wakeLua, forceLua),
+		grace:    next("grace", headOfLua, wakeLua, graceLua),
 	}
 }
 

@@ -87,7 +87,7 @@ func (b *bench) acquire(owner string, lease int64) []int64 {
 
 func (b *bench) fair(owner string, lease, wait int64, enqueue int) []int64 {
 	b.t.Helper()
-	return b.must(b.s.fair, []string{b.n.lock, b.n.queue, b.n.deadlines, b.n.fence, b.n.channel}, owner, lease, wait, enqueue, "PUBLISH")
+	return b.must(b.s.fair, []string{b.n.lock, b.n.queue, b.n.deadlines, b.n.fence, b.n.channel}, owner, lease, wait, enqueue, "PUBLISH", b.n.place(owner), 0)
 }
 
 func (b *bench) release(owner string, lease, fence int64) []int64 {
@@ -97,7 +97,7 @@ func (b *bench) release(owner string, lease, fence int64) []int64 {
 
 func (b *bench) leave(owner string) []int64 {
 	b.t.Helper()
-	return b.must(b.s.leave, []string{b.n.queue, b.n.deadlines, b.n.lock, b.n.channel}, owner, "PUBLISH")
+	return b.must(b.s.leave, []string{b.n.queue, b.n.deadlines, b.n.lock, b.n.channel}, b.n.place(owner), "PUBLISH")
 }
 
 func (b *bench) hash() map[string]string {
@@ -269,9 +269,9 @@ func TestScriptsPassWrongTypeThrough(t *testing.T) {
 			args []any
 		}{
 			{b.s.acquire, []string{n.lock, n.fence}, []any{ownerA, 1000}},
-			{b.s.fair, []string{n.lock, n.queue, n.deadlines, n.fence, n.channel}, []any{ownerA, 1000, 1000, 1, "PUBLISH"}},
+			{b.s.fair, []string{n.lock, n.queue, n.deadlines, n.fence, n.channel}, []any{ownerA, 1000, 1000, 1, "PUBLISH", ownerA, 0}},
 			{b.s.release, []string{n.lock, n.channel, n.queue}, []any{ownerA, 1000, 0, "PUBLISH"}},
-			{b.s.handover, []string{n.lock, n.channel, n.queue, n.fence}, []any{ownerA, 1000, 0, "PUBLISH", ownerB, 1000}},
+			{b.s.handover, []string{n.lock, n.channel, n.queue, n.fence}, []any{ownerA, 1000, 0, "PUBLISH", ownerB, 1000, "", ""}},
 			{b.s.extend, []string{n.lock, n.channel, n.queue}, []any{ownerA, 1000, "PUBLISH"}},
 			{b.s.info, []string{n.lock, n.queue}, nil},
 			{b.s.force, []string{n.lock, n.channel, n.queue}, []any{"PUBLISH"}},
@@ -299,13 +299,17 @@ func (b *bench) handover(owner, next string) []int64 {
 // handoverTo hands over for a lease, to a fair waiter if fair is 1.
 func (b *bench) handoverTo(owner, next string, lease int64, fair int) []int64 {
 	b.t.Helper()
+	place := ""
+	if fair == 1 {
+		place = b.n.place(next)
+	}
 	return b.must(b.s.handover, []string{b.n.lock, b.n.channel, b.n.queue, b.n.fence, b.n.deadlines},
-		owner, 30000, 0, "PUBLISH", next, lease, fair)
+		owner, 30000, 0, "PUBLISH", next, lease, place, "")
 }
 
 func TestHandOverGrantsInOneStep(t *testing.T) {
 	onBoth(t, func(t *testing.T, b *bench) {
-		heard := b.listen(b.n.channel, b.n.fairChannel(ownerC))
+		heard := b.listen(b.n.channel, b.n.nameChannel(ownerC))
 		fence := b.acquire(ownerA, 30000)[1]
 		b.acquire(ownerA, 30000)
 		equal(t, "by a stranger", b.handover(ownerB, ownerC), []int64{-1})
@@ -330,7 +334,7 @@ func TestHandOverGrantsInOneStep(t *testing.T) {
 func TestHandOverToAFairWaiterIsItsTurn(t *testing.T) {
 	onBoth(t, func(t *testing.T, b *bench) {
 		const wait = 300_000
-		heard := b.listen(b.n.channel, b.n.fairChannel(ownerB))
+		heard := b.listen(b.n.channel, b.n.nameChannel(ownerB))
 		b.acquire(ownerA, 30000)
 		b.fair(ownerB, 30000, wait, 1)
 		b.fair(ownerC, 30000, wait, 1)
@@ -359,7 +363,7 @@ func TestHandOverToAFairWaiterIsItsTurn(t *testing.T) {
 // Those who wait elsewhere have been told when the lease ends.
 func TestHandOverForAShorterLeaseIsTold(t *testing.T) {
 	onBoth(t, func(t *testing.T, b *bench) {
-		heard := b.listen(b.n.channel, b.n.fairChannel(ownerC))
+		heard := b.listen(b.n.channel, b.n.nameChannel(ownerC))
 		b.acquire(ownerA, 30000)
 		b.handoverTo(ownerA, ownerB, 30000, 0)
 		equal(t, "the same length", heard(), []string(nil))
@@ -374,7 +378,7 @@ func TestHandOverForAShorterLeaseIsTold(t *testing.T) {
 
 func TestExtendNeedsTheHolder(t *testing.T) {
 	onBoth(t, func(t *testing.T, b *bench) {
-		heard := b.listen(b.n.channel, b.n.fairChannel(ownerB))
+		heard := b.listen(b.n.channel, b.n.nameChannel(ownerB))
 		extend := func(owner string, lease int) []int64 {
 			return b.must(b.s.extend, []string{b.n.lock, b.n.channel, b.n.queue}, owner, lease, "PUBLISH")
 		}
@@ -419,7 +423,7 @@ func TestRenewRenewsOnlyWhatIsOurs(t *testing.T) {
 
 func TestForceFreesAndWakes(t *testing.T) {
 	onBoth(t, func(t *testing.T, b *bench) {
-		heard := b.listen(b.n.channel, b.n.fairChannel(ownerB))
+		heard := b.listen(b.n.channel, b.n.nameChannel(ownerB))
 		keys := []string{b.n.lock, b.n.channel, b.n.queue}
 		force := func() any {
 			t.Helper()
@@ -465,7 +469,7 @@ func TestGraceShortensOrReleases(t *testing.T) {
 
 func TestGraceOfACountedOwnerLeavesItsOtherHolds(t *testing.T) {
 	onBoth(t, func(t *testing.T, b *bench) {
-		heard := b.listen(b.n.channel, b.n.fairChannel(ownerB))
+		heard := b.listen(b.n.channel, b.n.nameChannel(ownerB))
 		grace := func(fence, ms, holds int64) []int64 {
 			return b.must(b.s.grace, []string{b.n.lock, b.n.channel, b.n.queue}, ownerA, fence, ms, "PUBLISH", holds, 0)
 		}
@@ -573,7 +577,7 @@ func TestEveryScriptFileIsEmbedded(t *testing.T) {
 	s := newScripts()
 	byName := map[string]*Script{}
 	for _, one := range []*Script{
-		s.acquire, s.fair, s.leave, s.refresh, s.deadHead, s.release, s.handover, s.extend, s.renew, s.info, s.force, s.grace,
+		s.acquire, s.fair, s.leave, s.refresh, s.deadHead, s.release, s.handover, s.extend, s.renew, s.info, s.head, s.force, s.grace,
 	} {
 		byName[one.Name()] = one
 	}

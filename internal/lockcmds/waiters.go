@@ -71,7 +71,8 @@ func (e *Engine) roomLocked(key string) *room {
 	r := e.rooms[key]
 	if r == nil {
 		r = &room{names: namesOf(key)}
-		r.topic = e.hub.join(r.channel, key, "")
+		r.topic = e.hub.join(r.channel)
+		r.topic.rooms[r] = struct{}{}
 		e.rooms[key] = r
 	}
 	return r
@@ -97,8 +98,8 @@ func (e *Engine) heardLocked(w *waiter) (h heard) {
 		return heard{}
 	}
 	h = heard{base: r.topic, baseNews: r.topic.news}
-	if w.fair() {
-		h.own = e.hub.find(r.fairChannel(w.owner))
+	if w.listens() {
+		h.own = e.hub.find(r.nameChannel(w.owner))
 		if h.own == nil || !h.own.ready {
 			return heard{}
 		}
@@ -143,13 +144,17 @@ func (e *Engine) await(w *waiter, a answer) []byte {
 	r := e.roomLocked(w.key)
 	w.room, w.state = r, stateWaiting
 	e.opts.Waiting.Add(1)
+	if w.listens() {
+		w.topic = e.hub.join(r.nameChannel(w.owner))
+		w.topic.waiters[w] = struct{}{}
+	}
 	if w.fair() {
 		e.enterFairLocked(r, w)
 	} else {
 		r.plain.push(w)
 	}
 	switch news := w.heard.newsLocked(r, w.topic); {
-	case w.fair() && news:
+	case w.listens() && news:
 		e.tryLocked(w)
 	case w.fair():
 		e.stillFairLocked(r, w, a)
@@ -190,9 +195,12 @@ func (e *Engine) exitLocked(w *waiter) {
 	}
 	w.room = nil
 	e.opts.Waiting.Add(-1)
+	if w.topic != nil {
+		delete(w.topic.waiters, w)
+		e.hub.leave(w.topic)
+	}
 	if w.fair() {
 		r.fair.remove(w)
-		e.hub.leave(w.topic)
 	} else {
 		r.plain.remove(w)
 		if r.trying == w {
@@ -207,6 +215,7 @@ func (e *Engine) exitLocked(w *waiter) {
 			t.Stop()
 		}
 	}
+	delete(r.topic.rooms, r)
 	e.hub.leave(r.topic)
 	delete(e.rooms, r.lock)
 }
@@ -253,7 +262,7 @@ func (e *Engine) tryLocked(w *waiter) {
 // beginLocked notes that an attempt of the waiter, or a hand-over to it, is on its way.
 func (e *Engine) beginLocked(r *room, w *waiter) {
 	w.state, w.again, w.chain = stateTrying, false, chain{}
-	if !w.fair() {
+	if !w.fair() && r.trying == nil {
 		r.trying = w
 	}
 }
@@ -265,10 +274,12 @@ func (e *Engine) onReady(t *topic) {
 	t.ready = true
 	t.news++
 	e.wakeLocked(t)
-	if r := e.rooms[t.key]; r != nil && t == r.topic {
-		// Confirmations come in any order. A fair waiter whose own channel was confirmed first has waited for this one.
-		for w := r.fair.first; w != nil; w = w.next {
-			e.tryLocked(w)
+	for r := range t.rooms {
+		// Confirmations come in any order. Who is woken by name and whose own channel was confirmed first has waited for this one.
+		for _, w := range r.waiters() {
+			if w.listens() {
+				e.tryLocked(w)
+			}
 		}
 	}
 }
@@ -280,17 +291,20 @@ func (e *Engine) onMessage(t *topic) {
 	e.wakeLocked(t)
 }
 
+// wakeLocked lets all who listen to a channel try.
 func (e *Engine) wakeLocked(t *topic) {
-	r := e.rooms[t.key]
-	switch {
-	case r == nil:
-	case t.owner != "":
-		if w := r.fairOf(t.owner); w != nil {
-			e.tryLocked(w)
-		}
-	default:
+	e.wakeNamedLocked(t)
+	for r := range t.rooms {
 		e.tryPlainLocked(r)
 		e.releasedLocked(r)
+	}
+}
+
+// wakeNamedLocked lets all try who are woken by that name: the first in the queue of a free lock, or whose owner has been granted
+// the lock, here or at another proxy.
+func (e *Engine) wakeNamedLocked(t *topic) {
+	for w := range t.waiters {
+		e.tryLocked(w)
 	}
 }
 
@@ -298,15 +312,16 @@ func (e *Engine) wakeLocked(t *topic) {
 func (e *Engine) onRefused(t *topic, refusal redisError) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	r := e.rooms[t.key]
-	if r == nil {
-		return
-	}
-	if t == r.topic {
+	var refused []*waiter
+	for r := range t.rooms {
 		r.denied = refusal
+		refused = append(refused, r.waiters()...)
 	}
-	for _, w := range r.waiters() {
-		if t == r.topic || t == w.topic {
+	for w := range t.waiters {
+		refused = append(refused, w)
+	}
+	for _, w := range refused {
+		if w.room != nil { // not met twice
 			e.dismissLocked(w, failed(refusal))
 		}
 	}

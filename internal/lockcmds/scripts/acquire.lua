@@ -4,12 +4,17 @@
 -- KEYS[2]  fence     counter of this hash slot; never expires, never goes back
 -- ARGV[1]  owner     opaque, non-empty, not 'fence' or 'mode'
 -- ARGV[2]  lease_ms  lease length, > 0
+-- ARGV[3]  publish   PUBLISH; absent: nobody waits for the same owner
+-- ARGV[4]  tell      channel on which those who do are told of a first hold
 --
 -- Returns  {1, fence, holds}  acquired; a first hold as the bare fence
 --          {0, pttl_ms}       held by another owner; -1: without a TTL
 
 local pttl = redis.call('PTTL', KEYS[1])
 if pttl == -2 then
+  if ARGV[3] then
+    redis.call(ARGV[3], ARGV[4], '0')
+  end
   return grant(KEYS[1], KEYS[2], ARGV[1], '1', ARGV[2], redis.call('TIME'))
 end
 local held = redis.pcall('HMGET', KEYS[1], ARGV[1], 'fence')

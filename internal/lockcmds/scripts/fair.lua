@@ -5,26 +5,28 @@
 -- and as much for each head that is dropped.
 --
 -- KEYS[1]  lock       hash {owner: holds, fence: n}; exists only while held
--- KEYS[2]  queue      list of waiting owners, first to ask at the head
--- KEYS[3]  deadlines  zset owner -> epoch ms after which the place may be dropped
--- KEYS[4]  fence      counter of this hash slot; never expires, never goes back
--- KEYS[5]  channel    base channel of the lock; a waiter listens on channel:owner
+-- KEYS[2]  queue      list of places of waiters, first to ask at the head
+-- KEYS[3]  deadlines  zset place -> epoch ms after which it may be dropped
+-- KEYS[4]  fence      counter of all locks; never expires, never goes back
+-- KEYS[5]  channel    base channel of the lock; a waiter listens on channel:place
 -- ARGV[1]  owner      opaque, non-empty, not 'fence' or 'mode'
 -- ARGV[2]  lease_ms   lease length, > 0
 -- ARGV[3]  wait_ms    what a deadline is counted in, > 0
 -- ARGV[4]  enqueue    1: wait in the queue if it is not our turn; 0: do not
--- ARGV[5]  publish    PUBLISH or SPUBLISH
+-- ARGV[5]  publish    PUBLISH
+-- ARGV[6]  place      the owner's name in the queue
+-- ARGV[7]  tell       1: others may wait for the same owner, and are told of a first hold; 0: nobody does
 --
 -- Returns  {1, fence, holds}  acquired; a first hold as the bare fence
 --          {0, pttl_ms}       not acquired; pttl -2: free, but others are first
 
-local owner, wait = ARGV[1], tonumber(ARGV[3])
+local owner, wait, place = ARGV[1], tonumber(ARGV[3]), ARGV[6]
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
-local head = redis.call('LINDEX', KEYS[2], 0)
+local head = head_of(KEYS[2], KEYS[1])
 local pttl = redis.call('PTTL', KEYS[1])
 if pttl == -2 then
-  while head and head ~= owner do
+  while head and head ~= place do
     local score = redis.call('ZSCORE', KEYS[3], head)
     if score and tonumber(score) > now then
       break
@@ -35,11 +37,14 @@ if pttl == -2 then
       break
     end
     take_turn(KEYS[2], KEYS[3], head)
-    head = redis.call('LINDEX', KEYS[2], 0)
+    head = head_of(KEYS[2], KEYS[1])
   end
-  if not head or head == owner then
+  if not head or head == place then
     if head then
-      take_turn(KEYS[2], KEYS[3], owner)
+      take_turn(KEYS[2], KEYS[3], place)
+    end
+    if ARGV[7] == '1' then
+      redis.call(ARGV[5], KEYS[5] .. ':' .. place, '0')
     end
     return grant(KEYS[1], KEYS[4], owner, '1', ARGV[2], time)
   end
@@ -60,8 +65,8 @@ else
   end
 end
 
-if ARGV[4] == '1' and head ~= owner and not (head and redis.call('ZSCORE', KEYS[3], owner)) then
-  redis.call('ZADD', KEYS[3], deadline(KEYS[2], now + math.max(pttl, 0), wait), owner)
-  redis.call('RPUSH', KEYS[2], owner)
+if ARGV[4] == '1' and head ~= place and not (head and redis.call('ZSCORE', KEYS[3], place)) then
+  redis.call('ZADD', KEYS[3], deadline(KEYS[2], now + math.max(pttl, 0), wait), place)
+  redis.call('RPUSH', KEYS[2], place)
 end
 return {0, pttl}

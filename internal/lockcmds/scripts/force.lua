@@ -1,8 +1,8 @@
 -- force.lua: free a lock whoever holds it, and wake plain waiters and the fair head.
 --
 -- KEYS[1]  lock     hash {owner: holds, fence: n}; exists only while held
--- KEYS[2]  channel  base channel of the lock; a fair waiter listens on channel:owner
--- KEYS[3]  queue    list of waiting owners, first to ask at the head
+-- KEYS[2]  channel  base channel of the lock; a fair waiter listens on channel:place
+-- KEYS[3]  queue    list of places of waiters, first to ask at the head
 -- ARGV[1]  publish  PUBLISH or SPUBLISH
 --
 -- Returns  {owner, fence}  whose grant was ended; the owner is text; fence 0: it was taken without one
@@ -13,5 +13,5 @@ if #held == 0 then
   return held
 end
 redis.call('DEL', KEYS[1])
-wake(ARGV[1], KEYS[2], KEYS[3])
+wake(ARGV[1], KEYS[2], KEYS[3], KEYS[1])
 return {held[1], held[3]}

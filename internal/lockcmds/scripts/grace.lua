@@ -5,8 +5,8 @@
 -- the lease stays, and only the caller's holds are released.
 --
 -- KEYS[1]  lock      hash {owner: holds, fence: n}; exists only while held
--- KEYS[2]  channel   base channel of the lock; a fair waiter listens on channel:owner
--- KEYS[3]  queue     list of waiting owners, first to ask at the head
+-- KEYS[2]  channel   base channel of the lock; a fair waiter listens on channel:place
+-- KEYS[3]  queue     list of places of waiters, first to ask at the head
 -- ARGV[1]  owner     who held it
 -- ARGV[2]  fence     only the grant with this fence; 0: any
 -- ARGV[3]  grace_ms  what may be left of the lease; 0: release
@@ -43,5 +43,5 @@ if ARGV[3] ~= '0' then
 else
   redis.call('DEL', KEYS[1])
 end
-wake(ARGV[4], KEYS[2], KEYS[3])
+wake(ARGV[4], KEYS[2], KEYS[3], KEYS[1])
 return {1}

@@ -5,17 +5,18 @@
 -- release.
 --
 -- KEYS[1]  lock           hash {owner: holds, fence: n}; exists only while held
--- KEYS[2]  channel        base channel of the lock; a fair waiter listens on channel:owner
--- KEYS[3]  queue          list of waiting owners, first to ask at the head
+-- KEYS[2]  channel        base channel of the lock; a fair waiter listens on channel:place
+-- KEYS[3]  queue          list of places of waiters, first to ask at the head
 -- KEYS[4]  fence          counter of this hash slot; never expires, never goes back
--- KEYS[5]  deadlines      zset owner -> epoch ms after which the place may be dropped
+-- KEYS[5]  deadlines      zset place -> epoch ms after which it may be dropped
 -- ARGV[1]  owner          who releases
 -- ARGV[2]  lease_ms       least lease that goes on if holds are left; 0: its TTL stays
 -- ARGV[3]  fence          release only the grant with this fence; 0: any
 -- ARGV[4]  publish        PUBLISH or SPUBLISH
 -- ARGV[5]  next_owner     who gets the lock, another owner
 -- ARGV[6]  next_lease_ms  its lease length, > 0
--- ARGV[7]  fair           1: it is a fair waiter; 0: a plain one
+-- ARGV[7]  next_place     of a fair waiter, its name in the queue; empty: it is a plain one
+-- ARGV[8]  tell           channel on which others who wait for next_owner are told; empty: nobody does
 --
 -- Returns  {2, new fence, fence}  released, and granted to next_owner
 --          fence                  released; 0: it was taken without one
@@ -29,9 +30,9 @@ if answer then
 end
 local left = redis.call('PTTL', KEYS[1])
 redis.call('DEL', KEYS[1])
-local head = redis.call('LINDEX', KEYS[3], 0)
-if head and (ARGV[7] == '0' or head ~= ARGV[5]) then
-  wake(ARGV[4], KEYS[2], KEYS[3])
+local head = head_of(KEYS[3], KEYS[1])
+if head and head ~= ARGV[7] then
+  wake(ARGV[4], KEYS[2], KEYS[3], KEYS[1])
   return fence
 end
 if head then
@@ -39,6 +40,9 @@ if head then
 end
 local new = grant(KEYS[1], KEYS[4], ARGV[5], '1', ARGV[6], redis.call('TIME'))
 if left < 0 or left > tonumber(ARGV[6]) then
-  wake(ARGV[4], KEYS[2], KEYS[3])
+  wake(ARGV[4], KEYS[2], KEYS[3], KEYS[1])
+end
+if ARGV[8] ~= '' then
+  redis.call(ARGV[4], ARGV[8], '0')
 end
 return {2, new, fence}

@@ -1,7 +1,7 @@
 -- info.lua: who holds a lock.
 --
 -- KEYS[1]  lock   hash {owner: holds, fence: n}; exists only while held
--- KEYS[2]  queue  list of waiting owners, first to ask at the head
+-- KEYS[2]  queue  list of places of waiters, first to ask at the head
 --
 -- Returns  {owner, holds, pttl_ms, fence, fair_waiters}  held; the owner is text; fence 0: it was taken without one
 --          {}                                            free

@@ -4,25 +4,25 @@
 -- after one of them was changed by hand, the deadlines are put right first, O(n): who has no place loses its deadline
 -- and so learns that it must queue again; who has no deadline gets one.
 --
--- KEYS[1]   queue      list of waiting owners, first to ask at the head
--- KEYS[2]   deadlines  zset owner -> epoch ms after which the place may be dropped
+-- KEYS[1]   queue      list of places of waiters, first to ask at the head
+-- KEYS[2]   deadlines  zset place -> epoch ms after which it may be dropped
 -- ARGV[1]   wait_ms    what a deadline is counted in, > 0
--- ARGV[2..] owners     the live waiters, at most a few thousand
+-- ARGV[2..] places     of live waiters, at most a few thousand
 --
--- Returns  {n}  how many of the owners are in the queue
+-- Returns  {n}  how many of the places are in the queue
 
 local time = redis.call('TIME')
 local fresh = deadline(KEYS[1], time[1] * 1000 + math.floor(time[2] / 1000), tonumber(ARGV[1]))
 
 if redis.call('LLEN', KEYS[1]) ~= redis.call('ZCARD', KEYS[2]) then
   local queued = {}
-  for _, owner in ipairs(redis.call('LRANGE', KEYS[1], 0, -1)) do
-    queued[owner] = true
-    redis.call('ZADD', KEYS[2], 'NX', fresh, owner)
+  for _, place in ipairs(redis.call('LRANGE', KEYS[1], 0, -1)) do
+    queued[place] = true
+    redis.call('ZADD', KEYS[2], 'NX', fresh, place)
   end
-  for _, owner in ipairs(redis.call('ZRANGE', KEYS[2], 0, -1)) do
-    if not queued[owner] then
-      redis.call('ZREM', KEYS[2], owner)
+  for _, place in ipairs(redis.call('ZRANGE', KEYS[2], 0, -1)) do
+    if not queued[place] then
+      redis.call('ZREM', KEYS[2], place)
     end
   end
 end

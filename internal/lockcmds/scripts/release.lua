@@ -1,8 +1,8 @@
 -- release.lua: give back one hold; with the last one free the lock and wake plain waiters and the fair head.
 --
 -- KEYS[1]  lock      hash {owner: holds, fence: n}; exists only while held
--- KEYS[2]  channel   base channel of the lock; a fair waiter listens on channel:owner
--- KEYS[3]  queue     list of waiting owners, first to ask at the head
+-- KEYS[2]  channel   base channel of the lock; a fair waiter listens on channel:place
+-- KEYS[3]  queue     list of places of waiters, first to ask at the head
 -- ARGV[1]  owner     who releases
 -- ARGV[2]  lease_ms  least lease that goes on if holds are left; 0: its TTL stays
 -- ARGV[3]  fence     release only the grant with this fence; 0: any
@@ -18,5 +18,5 @@ if answer then
   return answer
 end
 redis.call('DEL', KEYS[1])
-wake(ARGV[4], KEYS[2], KEYS[3])
+wake(ARGV[4], KEYS[2], KEYS[3], KEYS[1])
 return fence

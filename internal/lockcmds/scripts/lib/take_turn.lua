@@ -1,8 +1,8 @@
--- take_turn: the head of the fair queue takes its turn and leaves the queue. O(log n) of the places.
+-- take_turn: the first in the fair queue takes its turn and leaves the queue. O(log n) of the places.
 --
--- The deadlines of the others stay as they are: none was computed from the head's (see fair.lua).
+-- The deadlines of the others stay as they are: none was computed from another (see deadline).
 
-local function take_turn(queue, deadlines, head)
-  redis.call('LPOP', queue)
-  redis.call('ZREM', deadlines, head)
+local function take_turn(queue, deadlines, place)
+  redis.call('LREM', queue, 1, place)
+  redis.call('ZREM', deadlines, place)
 end
