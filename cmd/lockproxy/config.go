@@ -44,6 +44,10 @@ type Config struct {
 	ProtoMaxBulkLen     Size          `yaml:"proto-max-bulk-len" help:"One argument of a command; longer ones are a protocol error."`
 	MaxPins             int           `yaml:"max-pins" help:"Upstream connections that single clients have for themselves (MULTI, SUBSCRIBE, BLPOP ...)."`
 	PinWait             time.Duration `yaml:"pin-wait" help:"Longest wait for a free one of those connections."`
+	MaxPinsPerAddress   int           `yaml:"max-pins-per-address" help:"How many of them the clients of one address may have; 0: three quarters of max-pins."`
+	MaxLogins           int           `yaml:"max-logins" help:"Upstream connections on which Redis judges AUTH, HELLO and SELECT."`
+	LoginWait           time.Duration `yaml:"login-wait" help:"Longest wait for a free one of those connections."`
+	LargeCommandTimeout time.Duration `yaml:"large-command-timeout" help:"Close a client of whose large command less than 64kb has come within this time."`
 	MaxWaiters          int           `yaml:"max-waiters" help:"Clients that wait for locks, in total; more are refused."`
 	MaxWaitersPerLock   int           `yaml:"max-waiters-per-lock" help:"Clients that wait for one lock; more are refused."`
 }
@@ -98,27 +102,30 @@ const defaultUpstream = "127.0.0.1:6379"
 // NewConfig returns the defaults.
 func NewConfig() Config {
 	return Config{
-		Listen:             []string{"127.0.0.1:7379"},
-		ClientAuth:         proxy.AuthUpstream,
-		Engine:             proxy.EngineAuto,
-		Upstream:           UpstreamConfig{Address: defaultUpstream},
-		Lock:               LockConfig{Lease: 30 * time.Second},
-		Drain:              DrainConfig{Timeout: 10 * time.Second},
-		Log:                LogConfig{Level: "info", Format: "json"},
-		TCP:                TCPConfig{Keepalive: 15 * time.Second, UserTimeout: 20 * time.Second},
-		TLS:                TLSConfig{AuthClients: certs.AuthYes},
-		ProxyProtocol:      proxy.ProxyOff,
-		DialTimeout:        3 * time.Second,
-		HandshakeTimeout:   10 * time.Second,
-		MaxClients:         10_000,
-		ClientOutputLimit:  gibibyte,
-		ClientQueryLimit:   gibibyte,
-		ClientPendingLimit: 64 * mebibyte,
-		ProtoMaxBulkLen:    512 * mebibyte,
-		MaxPins:            128,
-		PinWait:            time.Second,
-		MaxWaiters:         100_000,
-		MaxWaitersPerLock:  20_000,
+		Listen:              []string{"127.0.0.1:7379"},
+		ClientAuth:          proxy.AuthUpstream,
+		Engine:              proxy.EngineAuto,
+		Upstream:            UpstreamConfig{Address: defaultUpstream},
+		Lock:                LockConfig{Lease: 30 * time.Second},
+		Drain:               DrainConfig{Timeout: 10 * time.Second},
+		Log:                 LogConfig{Level: "info", Format: "json"},
+		TCP:                 TCPConfig{Keepalive: 15 * time.Second, UserTimeout: 20 * time.Second},
+		TLS:                 TLSConfig{AuthClients: certs.AuthYes},
+		ProxyProtocol:       proxy.ProxyOff,
+		DialTimeout:         3 * time.Second,
+		HandshakeTimeout:    10 * time.Second,
+		MaxClients:          10_000,
+		ClientOutputLimit:   gibibyte,
+		ClientQueryLimit:    gibibyte,
+		ClientPendingLimit:  64 * mebibyte,
+		ProtoMaxBulkLen:     512 * mebibyte,
+		MaxPins:             1000,
+		PinWait:             time.Second,
+		MaxLogins:           16,
+		LoginWait:           10 * time.Second,
+		LargeCommandTimeout: 10 * time.Second,
+		MaxWaiters:          100_000,
+		MaxWaitersPerLock:   20_000,
 	}
 }
 
@@ -181,11 +188,15 @@ func (c Config) Verify() error {
 	atLeast("handshake-timeout", c.HandshakeTimeout, time.Millisecond)
 	atLeast("first-command-timeout", c.FirstCommandTimeout, 0)
 	atLeast("pin-wait", c.PinWait, time.Millisecond)
+	atLeast("login-wait", c.LoginWait, time.Millisecond)
+	atLeast("large-command-timeout", c.LargeCommandTimeout, 100*time.Millisecond)
 	oneOf("log.level", c.Log.Level, "debug", "info", "warn", "error")
 	oneOf("log.format", c.Log.Format, "json", "console")
 
 	positive("max-clients", c.MaxClients)
 	positive("max-pins", c.MaxPins)
+	check(c.MaxPinsPerAddress >= 0, "max-pins-per-address", "%d is negative", c.MaxPinsPerAddress)
+	positive("max-logins", c.MaxLogins)
 	positive("max-waiters", c.MaxWaiters)
 	positive("max-waiters-per-lock", c.MaxWaitersPerLock)
 	// Redis's own lower bounds for proto-max-bulk-len and client-query-buffer-limit.

@@ -23,6 +23,7 @@ var (
 	refused       = desc("commands_refused_total", "Commands that were not sent to Redis, by error code.", "code")
 	lanes         = desc("lanes", "Connections to Redis that clients share.")
 	pins          = desc("pins", "Connections to Redis that single clients have for themselves, or had (idle).", "state")
+	logins        = desc("login_connections", "Connections to Redis on which it judges logins.", "state")
 	pinReasons    = desc("pins_by_command", "Pins in use, by the command that made each necessary.", "command")
 	pinWaits      = desc("pin_waits_total", "Commands that had to wait for a pin.")
 	pinTimeouts   = desc("pin_timeouts_total", "Commands that waited for a pin and got none.")
@@ -37,7 +38,7 @@ var (
 // Describe is prometheus.Collector.
 func (collector) Describe(out chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
-		buildInfo, upstreamUp, clients, accepted, clientsClosed, refused, lanes, pins, pinReasons, pinWaits, pinTimeouts,
+		buildInfo, upstreamUp, clients, accepted, clientsClosed, refused, lanes, pins, logins, pinReasons, pinWaits, pinTimeouts,
 		locksHeld, lockWaiters, lockWaits, handovers, attempts, lost,
 	} {
 		out <- d
@@ -71,6 +72,8 @@ func (c collector) Collect(out chan<- prometheus.Metric) {
 	gauge(lanes, s.Lanes)
 	gauge(pins, s.PinsOpen-s.PinsIdle, "used")
 	gauge(pins, s.PinsIdle, "idle")
+	gauge(logins, s.LoginsOpen-s.LoginsIdle, "used")
+	gauge(logins, s.LoginsIdle, "idle")
 	for command, n := range s.PinReasons {
 		gauge(pinReasons, n, command)
 	}

@@ -24,19 +24,21 @@ const root = "../.."
 // arrows names, for each package, what it may import of this module outside of tests. A new package needs a row, and
 // a reason for each arrow.
 var arrows = map[string][]string{
-	"cmd/lockproxy":            {"internal/admin", "internal/certs", "internal/embedded", "internal/proxy", "internal/resp", "internal/upstream"},
-	"internal/admin":           {"internal/proxy"}, // it reads the counters
-	"internal/buffers":         {},
-	"internal/certs":           {},
-	"internal/embedded":        {},
-	"internal/house":           {},
-	"internal/lockcmds":        {"internal/lockcmds/losses", "internal/resp", "internal/watchdog"},
-	"internal/lockcmds/losses": {},
-	"internal/proxy":           {"internal/buffers", "internal/lockcmds", "internal/lockcmds/losses", "internal/resp", "internal/upstream"}, // losses: a session has them
-	"internal/redistest":       {},
-	"internal/resp":            {},
-	"internal/upstream":        {"internal/buffers", "internal/resp"},
-	"internal/watchdog":        {},
+	"cmd/lockproxy":               {"internal/admin", "internal/certs", "internal/embedded", "internal/proxy", "internal/resp", "internal/upstream"},
+	"internal/admin":              {"internal/proxy"}, // it reads the counters
+	"internal/buffers":            {},
+	"internal/certs":              {},
+	"internal/embedded":           {},
+	"internal/house":              {},
+	"internal/lockcmds":           {"internal/lockcmds/losses", "internal/resp", "internal/watchdog"},
+	"internal/lockcmds/losses":    {},
+	"internal/proxy":              {"internal/buffers", "internal/lockcmds", "internal/lockcmds/losses", "internal/proxy/idchange", "internal/resp", "internal/upstream"}, // losses: a session has them
+	"internal/proxy/idchange":     {"internal/resp", "internal/upstream"},
+	"internal/redistest":          {},
+	"internal/resp":               {},
+	"internal/upstream":           {"internal/buffers", "internal/resp", "internal/upstream/admission"},
+	"internal/upstream/admission": {},
+	"internal/watchdog":           {},
 }
 
 // packages parses the Go files of every package of the program, by directory relative to the root.

@@ -60,6 +60,9 @@ func (s *Session) cutOff() {
 
 func (s *Session) giveUp() {
 	s.lastWords, s.in = nil, nil
+	if s.streaming {
+		s.large.timer.Stop()
+	}
 	if s.unpin != nil {
 		s.unpin()
 		s.unpin = nil

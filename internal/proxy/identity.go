@@ -2,9 +2,8 @@ package proxy
 
 import (
 	"bytes"
-	"strconv"
-	"strings"
 
+	"lockproxy/internal/proxy/idchange"
 	"lockproxy/internal/resp"
 	"lockproxy/internal/upstream"
 )
@@ -16,8 +15,11 @@ func (s *Session) reidentify(name string, raw []byte) bool {
 	if (pin.inTx || pin.opening > 0) && !s.awaitQuiet() {
 		return false
 	}
+	change := idchange.Read(name, s.args)
+	if pin.fresh && s.pending == 0 && s.visitFromPin(change, raw) {
+		return true
+	}
 	pin.fresh = false
-	change := identityChange(name, s.args)
 	if pin.inTx {
 		pin.queue(txStep{apply: func(reply []byte) { s.identified(change, reply) }})
 		s.forward(raw, s.receiver(), 1)
@@ -25,38 +27,62 @@ func (s *Session) reidentify(name string, raw []byte) bool {
 	}
 	pin.queued++
 	s.wait = forReply // what follows must travel under the identity that this leads to
-	s.forward(raw, &hook{s: s, muted: s.muted, done: func(reply []byte) {
+	h := &hook{s: s, muted: s.muted, done: func(reply []byte) {
 		s.resume()
 		s.identified(change, reply)
-	}}, 1)
+	}}
+	if change.Hello {
+		h.replace = s.ownID
+	}
+	s.forward(raw, h, 1)
 	return true
 }
 
 // identified notes what Redis made of an identity change.
-func (s *Session) identified(c idChange, reply []byte) {
+func (s *Session) identified(c idchange.Change, reply []byte) {
 	switch {
 	case reply[0] != '-':
-		s.become(c.apply(s.ident))
-		if c.name != nil {
-			s.rename(*c.name)
+		s.become(c.Apply(s.ident))
+		if c.Name != nil {
+			s.rename(*c.Name)
 		}
-	case c.inDoubt(reply):
-		s.pin.keep = true
+	case c.MayHaveAuthenticated(reply):
+		s.keepLogin()
+	case c.MayHaveNamed(reply):
+		s.askName()
 	}
 }
 
-// idChange is what AUTH, HELLO or SELECT does if Redis accepts it.
-type idChange struct {
-	apply   func(upstream.Identity) upstream.Identity
-	name    *string // client name that it sets, if any
-	options int     // of HELLO
+// askName finds out what name a refused HELLO has left on the session's pin.
+func (s *Session) askName() {
+	pin := s.pin
+	s.wait = forReply
+	s.forward(getName, &hook{s: s, muted: true, whole: true, done: func(reply []byte) {
+		s.resume()
+		switch v, _, err := resp.Decode(reply); {
+		case err != nil || s.pin != pin:
+		case !v.IsError():
+			s.rename(string(v.Str))
+		case isNoAuth(reply):
+			pin.spent = true
+		default:
+			s.keepLogin()
+		}
+	}}, 1)
 }
 
-// inDoubt reports whether a command that was refused may have done something all the same: Redis acts on HELLO's options
-// one after another, so a bad one may follow an AUTH that went well. Such a connection must never serve anybody else.
-func (c *idChange) inDoubt(reply []byte) bool {
-	return c.options > 0 && !isUntouched(reply) && !bytes.HasPrefix(reply, []byte("-NOPROTO ")) &&
-		!(c.options == 1 && bytes.HasPrefix(reply, []byte("-WRONGPASS ")))
+var getName = resp.AppendCommand(nil, "CLIENT", "GETNAME")
+
+func isNoAuth(reply []byte) bool { return bytes.HasPrefix(reply, []byte("-NOAUTH ")) }
+
+// keepLogin keeps the session's pin for the rest of the session: nobody else may have it, and no other connection can be made
+// like it.
+func (s *Session) keepLogin() {
+	s.pin.keep = true
+	if !s.pin.conn.Keep() {
+		s.emit(noPinFree(upstream.ErrPins))
+		s.cutOff()
+	}
 }
 
 // disown takes the credentials out of AUTH and HELLO where clients use the proxy's own, whatever they say. It returns the
@@ -95,72 +121,5 @@ func (s *Session) rename(name string) {
 	s.name = name
 	if s.pin != nil {
 		s.pin.conn.Named(name)
-	}
-}
-
-// identityChange says what the command does if Redis accepts it. Redis rejects malformed ones, so nothing is checked here.
-func identityChange(name string, args [][]byte) idChange {
-	switch name {
-	case "select":
-		db, _ := strconv.Atoi(string(args[len(args)-1]))
-		return idChange{apply: func(id upstream.Identity) upstream.Identity {
-			id.DB = db
-			return id
-		}}
-	case "auth":
-		user, password := credentials(args[1:])
-		return idChange{apply: func(id upstream.Identity) upstream.Identity {
-			id.User, id.Password = user, password
-			return id
-		}}
-	}
-	return helloChange(args)
-}
-
-// helloChange reads HELLO [protover [AUTH username password] [SETNAME clientname]].
-func helloChange(args [][]byte) idChange {
-	var c idChange
-	proto, auth, user, password := 0, false, "", ""
-	if len(args) > 1 {
-		proto, _ = strconv.Atoi(string(args[1]))
-	}
-	for i := 2; i < len(args); i++ {
-		c.options++
-		switch strings.ToLower(string(args[i])) {
-		case "auth":
-			if i+2 < len(args) {
-				auth = true
-				user, password = credentials(args[i+1 : i+3])
-			}
-			i += 2
-		case "setname":
-			if i+1 < len(args) {
-				n := string(args[i+1])
-				c.name = &n
-			}
-			i++
-		}
-	}
-	c.apply = func(id upstream.Identity) upstream.Identity {
-		if proto != 0 {
-			id.Proto = proto
-		}
-		if auth {
-			id.User, id.Password = user, password
-		}
-		return id
-	}
-	return c
-}
-
-// credentials of AUTH's arguments: a password, or a user and a password.
-func credentials(args [][]byte) (user, password string) {
-	switch len(args) {
-	case 0:
-		return "", ""
-	case 1:
-		return "default", string(args[0])
-	default:
-		return string(args[0]), string(args[1])
 	}
 }

@@ -168,6 +168,7 @@ func (s *Session) MayRead() bool {
 		return true
 	case s.streaming && s.pin != nil:
 		s.paused = s.pin.conn.WhenEmpty(streamBacklog, s.unpause)
+		s.large.excused = s.large.excused || s.paused
 	case s.pin != nil && s.pin.waits:
 		s.paused = false
 	default:

@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"lockproxy/internal/proxy/idchange"
 	"lockproxy/internal/resp"
 )
 
@@ -26,7 +27,7 @@ func (s *Session) local(row *command, raw []byte) bool {
 			h.replace = s.nameFor
 		}
 	case "setinfo":
-		if s.pin == nil && len(s.args) == 4 && validName(s.args[3]) {
+		if s.pin == nil && len(s.args) == 4 && idchange.ValidName(s.args[3]) {
 			raw = resp.AppendCommand(nil, "CLIENT", "SETINFO", string(s.args[2]), "")
 		}
 	case "reply":
@@ -108,7 +109,7 @@ func (s *Session) setName(h *hook, raw []byte) []byte {
 			s.rename(name)
 		}
 	}
-	if s.pin == nil && validName(s.args[2]) {
+	if s.pin == nil && idchange.ValidName(s.args[2]) {
 		return resp.AppendCommand(nil, "CLIENT", "SETNAME", "")
 	}
 	return raw
@@ -168,14 +169,4 @@ func (s *Session) resume() {
 	if s.wait == forReply {
 		s.wait = nothing
 	}
-}
-
-// validName reports whether Redis accepts b as a client name: printable ASCII without spaces.
-func validName(b []byte) bool {
-	for _, c := range b {
-		if c < '!' || c > '~' {
-			return false
-		}
-	}
-	return true
 }

@@ -88,6 +88,7 @@ type Limits struct {
 	Query        int           // bytes of a client read and not yet parsed; 0: 1 GiB
 	Unanswered   int           // bytes of a client's commands without a reply after which it is not read; 0: 64 MiB
 	Output       int           // bytes of replies that a client has not taken; 0: 1 GiB
+	LargeCommand time.Duration // in which another 64 KiB of a command that is streamed must come; 0: 10 s
 	FirstCommand time.Duration // from the connection to the first command, TLS included; 0: no limit
 	Handshake    time.Duration // of TLS, and for the PROXY header; 0: 10 s
 }
@@ -124,6 +125,7 @@ func (o *Options) setDefaults() error {
 	orElse(&o.Limits.Unanswered, 64<<20)
 	orElse(&o.Limits.Output, 1<<30)
 	orElse(&o.Limits.Handshake, 10*time.Second)
+	orElse(&o.Limits.LargeCommand, 10*time.Second)
 	o.Upstream.Logger = o.Logger.Named("upstream")
 	o.uuid = uuid.NewString()
 	return nil

@@ -19,6 +19,7 @@ type pinned struct {
 	s      *Session
 	conn   *upstream.Pin
 	reason string // the command that made it necessary
+	login  bool   // it is for judging an identity change
 	mode   pinMode
 	fresh  bool // nothing was sent on it yet
 	keep   bool // for the rest of the session
@@ -31,21 +32,27 @@ type pinned struct {
 	subscriber
 }
 
-// takePin gives the session a connection of its own. Nothing may be outstanding. false: the session waits for one.
-func (s *Session) takePin(reason string) bool {
-	if conn := s.env.upstream.Acquire(s.ident); conn != nil {
-		s.setPin(conn, reason)
+// takePin gives the session a connection of its own, for work or for a login. Nothing may be outstanding. false: the session
+// waits for one.
+func (s *Session) takePin(reason string, login bool) bool {
+	ask := upstream.Ask{ID: s.ident, Owner: s.owner, Login: login}
+	if conn := s.env.upstream.Acquire(ask); conn != nil {
+		s.setPin(conn, reason, login)
 		return true
 	}
 	s.wait = forPin
 	s.env.stats.pinWaits.Add(1)
-	ident := s.ident
-	s.unpin = s.env.upstream.AwaitPin(ident, func(conn *upstream.Pin) { s.deliverPin(conn, reason) })
+	s.unpin = s.env.upstream.AwaitPin(ask, func(conn *upstream.Pin, err error) {
+		if login && err != nil {
+			err = errLogins
+		}
+		s.deliverPin(conn, err, reason, login)
+	})
 	return false
 }
 
-// deliverPin ends the wait for a pin; nil: none became free in time.
-func (s *Session) deliverPin(conn *upstream.Pin, reason string) {
+// deliverPin ends the wait for a pin, or says why none came in time.
+func (s *Session) deliverPin(conn *upstream.Pin, err error, reason string, login bool) {
 	s.mu.Lock()
 	defer s.host.Flush()
 	defer s.leave()
@@ -57,17 +64,17 @@ func (s *Session) deliverPin(conn *upstream.Pin, reason string) {
 	}
 	s.unpin = nil
 	s.wait = nothing
-	if conn == nil {
-		s.noPin = true
+	if err != nil {
+		s.noPin = err
 		s.env.stats.pinTimeouts.Add(1)
 	} else {
-		s.setPin(conn, reason)
+		s.setPin(conn, reason, login)
 	}
 	s.advance()
 }
 
-func (s *Session) setPin(conn *upstream.Pin, reason string) {
-	s.pin = &pinned{s: s, conn: conn, reason: reason, fresh: true}
+func (s *Session) setPin(conn *upstream.Pin, reason string, login bool) {
+	s.pin = &pinned{s: s, conn: conn, reason: reason, login: login, fresh: true}
 	s.env.stats.pinReasons.add(reason, 1)
 	conn.Observe(s.pin)
 	if conn.Name() != s.name {

@@ -1,9 +1,7 @@
 package proxy
 
 import (
-	"bytes"
-	"slices"
-
+	"lockproxy/internal/proxy/idchange"
 	"lockproxy/internal/resp"
 )
 
@@ -20,7 +18,6 @@ const (
 var (
 	ok         = []byte("+OK\r\n")
 	noUpstream = resp.AppendError(nil, resp.NoUpstream, "upstream is not reachable, nothing was sent")
-	noPinFree  = resp.AppendError(nil, resp.Overloaded, "no upstream connection is free for this command (max-pins), nothing was sent")
 	notInTx    = resp.AppendError(nil, resp.Err, "Command not allowed inside a transaction")
 )
 
@@ -93,12 +90,15 @@ func (s *Session) routeShared(row *command, p policy, raw []byte) bool {
 		if !s.awaitQuiet() {
 			return false
 		}
-		if s.noPin {
-			s.noPin = false
-			return s.answer(noPinFree)
+		if err := s.noPin; err != nil {
+			s.noPin = nil
+			return s.answer(noPinFree(err))
+		}
+		if p == identity && s.visit(row.name, raw) {
+			return true
 		}
 		s.hasty = !row.mayWait(p)
-		return s.takePin(row.name) && s.routePinned(row, p, raw)
+		return s.takePin(row.name, p == identity) && s.routePinned(row, p, raw)
 	}
 }
 
@@ -175,21 +175,11 @@ func (s *Session) keepPin(raw []byte) bool {
 	pin.fresh = false
 	pin.queued++
 	s.forward(raw, &hook{s: s, muted: s.muted, done: func(reply []byte) {
-		if !isUntouched(reply) {
+		if !idchange.Untouched(reply) {
 			pin.keep = true
 		}
 	}}, 1)
 	return true
-}
-
-// refusals are how Redis refuses a command before it does anything.
-var refusals = [][]byte{
-	[]byte("-ERR unknown command"), []byte("-ERR unknown subcommand"), []byte("-ERR wrong number of arguments"),
-	[]byte("-NOAUTH "), []byte("-NOPERM "),
-}
-
-func isUntouched(reply []byte) bool {
-	return slices.ContainsFunc(refusals, func(r []byte) bool { return bytes.HasPrefix(reply, r) })
 }
 
 // queueLocal is for commands answered here that come inside a transaction, where Redis would queue them.

@@ -40,6 +40,7 @@ type host interface {
 type Session struct {
 	id    uint64
 	addr  string
+	owner string // on whose account its connections to Redis go
 	since time.Time
 	env   *env
 	host  host
@@ -62,7 +63,8 @@ type Session struct {
 	paused  bool           // the engine waits for Resume
 	unpin   func() bool    // withdraws the request for a pin
 	hasty   bool           // the command that is to get the pin will not wait for others
-	noPin   bool           // the request for a pin has timed out
+	noPin   error          // why the request for a pin has failed
+	visited *upstream.Lane // on which Redis judges where the session may go; nil: none
 
 	// Client state kept here.
 	name  string // CLIENT SETNAME
@@ -80,11 +82,12 @@ type Session struct {
 	lastWords []byte // sent after the outstanding replies, then the connection closes
 	eof       bool   // the client sends nothing more
 	streaming bool   // the start of a large command has been sent on the pin, or thrown away if there is none any more
+	large     progress
 	ended     bool
 }
 
 func newSession(id uint64, addr string, e *env, h host) *Session {
-	s := &Session{id: id, addr: addr, since: time.Now(), env: e, host: h, guard: resp.NewGuard(e.opts.Limits.Request), ident: e.firstIdentity()}
+	s := &Session{id: id, addr: addr, owner: account(addr), since: time.Now(), env: e, host: h, guard: resp.NewGuard(e.opts.Limits.Request), ident: e.firstIdentity()}
 	s.guard.Restrict(e.restricts(s.ident))
 	return s
 }
@@ -186,6 +189,7 @@ func (s *Session) quiet() {
 	if s.pin != nil {
 		s.pin.waits = false
 	}
+	s.endVisit()
 	if s.paused {
 		s.paused = false
 		s.host.Resume()
@@ -214,6 +218,7 @@ func (s *Session) quiet() {
 }
 
 func (s *Session) leaveLane() {
+	s.endVisit()
 	if s.lane != nil {
 		s.env.upstream.Leave(s.lane)
 		s.lane = nil

@@ -26,6 +26,7 @@ type stats struct {
 	protocolErrors atomic.Int64
 	queryLimit     atomic.Int64 // too much read and not yet parsed
 	outputLimit    atomic.Int64 // too much not taken
+	slowCommands   atomic.Int64 // a large command that did not come
 	panics         atomic.Int64 // by a bug
 
 	refused     atomic.Int64 // commands answered -NOUPSTREAM
@@ -50,10 +51,11 @@ type Stats struct {
 	Closed   map[string]int64 // clients closed by the proxy, by reason
 	Refused  map[string]int64 // commands that were not sent, by error code
 
-	Lanes                 int
-	PinsOpen, PinsIdle    int
-	PinReasons            map[string]int // pins in use, by the command that made each necessary
-	PinWaits, PinTimeouts int64
+	Lanes                  int
+	PinsOpen, PinsIdle     int
+	LoginsOpen, LoginsIdle int            // connections on which Redis judges identity changes
+	PinReasons             map[string]int // pins in use, by the command that made each necessary
+	PinWaits, PinTimeouts  int64
 
 	Held, Waiting        int
 	Waits                map[string]Waits // grants, by verb
@@ -152,7 +154,7 @@ func (srv *Server) Stats() Stats {
 		Closed: map[string]int64{
 			"max_clients": s.rejected.Load(), "handshake": s.handshakes.Load(), "first_command": s.firstTimeouts.Load(),
 			"protocol_error": s.protocolErrors.Load(), "query_limit": s.queryLimit.Load(), "output_limit": s.outputLimit.Load(),
-			"panic": s.panics.Load(),
+			"slow_command": s.slowCommands.Load(), "panic": s.panics.Load(),
 		},
 		Refused:     map[string]int64{"NOUPSTREAM": s.refused.Load(), "OVERLOADED": s.pinTimeouts.Load() + s.waitRefused.Load()},
 		Lanes:       len(e.upstream.Lanes()),
@@ -167,7 +169,8 @@ func (srv *Server) Stats() Stats {
 		Lost:        map[string]int64{},
 	}
 	out.UpstreamUp, _ = e.upstream.Ready()
-	out.PinsOpen, out.PinsIdle = e.upstream.Pins()
+	work, logins := e.upstream.Pins()
+	out.PinsOpen, out.PinsIdle, out.LoginsOpen, out.LoginsIdle = work.Open, work.Idle, logins.Open, logins.Idle
 	for _, verb := range []lockcmds.Verb{lockcmds.Lock, lockcmds.TryLock, lockcmds.FairLock} {
 		out.Waits[strings.ToLower(verb.String())] = s.waits[verb].snapshot()
 	}

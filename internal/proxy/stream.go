@@ -1,5 +1,11 @@
 package proxy
 
+import (
+	"time"
+
+	"go.uber.org/zap"
+)
+
 // A large command need not be held whole: once its name is known and it is one that only carries data, the session takes a
 // pin and sends what has arrived, piece by piece. The lane stays free for others meanwhile.
 const (
@@ -8,7 +14,19 @@ const (
 
 	// streamBacklog is how much of it may wait for Redis before the client is not read any more.
 	streamBacklog = 1 << 20
+
+	// streamLeast is how much of it must come within each Limits.LargeCommand. A client that announces a large command and
+	// then sends nothing, or next to nothing, is not to keep its pin.
+	streamLeast = 64 << 10
 )
+
+// progress says how a large command comes along.
+type progress struct {
+	timer   *time.Timer
+	bytes   int  // that have come
+	checked int  // of them, those that had come at the last look
+	excused bool // the client was not read all the time since then
+}
 
 // stream sends the start of a command that is not whole yet, if that is worth while and possible. It returns how many bytes
 // of buf it has dealt with.
@@ -24,6 +42,7 @@ func (s *Session) stream(table *policyTable, buf []byte) int {
 		s.end()
 	}
 	s.guard.Discard(n)
+	s.large.bytes += n
 	return n
 }
 
@@ -37,11 +56,13 @@ func (s *Session) beginStream(table *policyTable) bool {
 	if row.policy != shared || s.pin != nil && s.pin.mode != readsReplies {
 		return false
 	}
-	if s.pin == nil && (!s.awaitQuiet() || s.noPin || !s.takePin(row.name+" (large)")) {
+	if s.pin == nil && (!s.awaitQuiet() || s.noPin != nil || !s.takePin(row.name+" (large)", false)) {
 		return false
 	}
 	s.muted = s.reply != replyOn
 	s.streaming = true
+	s.large = progress{}
+	s.large.timer = time.AfterFunc(s.env.opts.Limits.LargeCommand, s.checkStream)
 	s.pin.fresh = false
 	s.pin.queued++
 	return true
@@ -51,6 +72,7 @@ func (s *Session) beginStream(table *policyTable) bool {
 // read to its end for nothing.
 func (s *Session) endStream(rest []byte) {
 	s.streaming = false
+	s.large.timer.Stop()
 	if s.reply == replySkip {
 		s.reply = replyOn
 	}
@@ -59,4 +81,22 @@ func (s *Session) endStream(rest []byte) {
 		return
 	}
 	s.forward(rest, s.receiver(), 1)
+}
+
+// checkStream ends a client whose large command does not come along.
+func (s *Session) checkStream() {
+	s.mu.Lock()
+	defer s.leave()
+	if !s.streaming || s.ended {
+		return
+	}
+	l := &s.large
+	if l.bytes-l.checked < streamLeast && !l.excused && !s.paused {
+		s.env.stats.slowCommands.Add(1)
+		s.env.opts.Logger.Warn("client closed: a large command did not come", zap.String("client", s.addr), zap.Int("bytes", l.bytes))
+		s.end()
+		return
+	}
+	l.checked, l.excused = l.bytes, false
+	l.timer.Reset(s.env.opts.Limits.LargeCommand)
 }

@@ -62,7 +62,7 @@ func (u *Upstream) connectAs(ctx context.Context, id Identity) (net.Conn, error)
 		return nil, err
 	}
 	if err := shake(ctx, nc, id.handshake()); err != nil {
-		_ = nc.Close() // the handshake's error says more
+		abort(nc) // so that failed logins, as many as there may be, leave no ports that wait
 		return nil, err
 	}
 	return nc, nil

@@ -9,7 +9,7 @@ import (
 // A Pin is a connection to Redis that one session has for itself while it is in a state that cannot be shared. Between
 // sessions it waits in the pool. It belongs to the session from Acquire to Release or Discard; only that session may use it.
 type Pin struct {
-	pool   *pins
+	pins   *pins
 	stream *stream
 	stop   chan struct{} // closed by Discard
 	once   sync.Once
@@ -23,9 +23,12 @@ type Pin struct {
 
 	finished bool // CloseWrite was called
 
-	// Guarded by the pool.
-	dead  bool // its connection has ended
-	since time.Time
+	// Guarded by pins.mu.
+	pool  *pool     // whose connection it is
+	owner string    // who has it, or has used it last
+	lent  bool      // a session has it
+	dead  bool      // its connection has ended
+	since time.Time // when it became idle
 }
 
 // Identity of the connection. A session that changes it (AUTH, HELLO, SELECT) says so by Became.
@@ -63,6 +66,10 @@ func (p *Pin) CloseWrite() {
 // Finished reports whether CloseWrite was called.
 func (p *Pin) Finished() bool { return p.finished }
 
+// Keep says that the session will have the pin for long, whatever it was acquired for. false: no place is left for that, and
+// the session has to give it up.
+func (p *Pin) Keep() bool { return p.pins.keep(p) }
+
 // Rejected reports whether Redis has refused the identity's credentials.
 func (p *Pin) Rejected() bool { return p.rejected.Load() }
 
@@ -85,14 +92,14 @@ func (p *Pin) Release() {
 		return
 	}
 	p.stream.observe(nil)
-	p.pool.put(p)
+	p.pins.put(p)
 }
 
 // Discard closes the connection. Receivers of outstanding requests are told that they are lost, the Observer nothing.
 func (p *Pin) Discard() {
 	p.stream.observe(nil)
 	p.once.Do(func() { close(p.stop) })
-	p.pool.drop(p)
+	p.pins.drop(p)
 }
 
 // run serves the pin's connection until it ends.
@@ -102,12 +109,12 @@ func (p *Pin) run(u *Upstream) {
 	cancel()
 	if err != nil {
 		p.rejected.Store(isRejected(err) && !u.own(p.id))
-		p.pool.died(p)
+		p.pins.died(p)
 		p.stream.refuse(err)
 		return
 	}
 	p.up.Store(true)
 	err = serve(nc, p.stream, p.stop)
-	p.pool.died(p)
+	p.pins.died(p)
 	p.stream.end(err, down)
 }

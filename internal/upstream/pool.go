@@ -1,216 +1,279 @@
 package upstream
 
 import (
-	"slices"
+	"errors"
 	"sync"
 	"time"
+
+	"lockproxy/internal/upstream/admission"
 )
 
-// pins is the bounded pool of pinned connections.
+// Why a session gets no pin.
+var (
+	// ErrPins: all are in use.
+	ErrPins = errors.New("no upstream connection is free")
+	// ErrPinShare: clients of the same address have as many as one address may have.
+	ErrPinShare = errors.New("the clients of this address have all upstream connections that one address may have")
+)
+
+// An Ask is a request for a pin.
+type Ask struct {
+	ID Identity
+
+	// Owner is on whose account the pin goes: the client's address.
+	Owner string
+
+	// Login asks for a connection on which Redis judges an identity change. These are few, and apart from all others, so that
+	// nobody who works keeps anybody from logging in.
+	Login bool
+}
+
+// pins are the bounded pools of pinned connections: one for work, and one for logins.
 type pins struct {
 	u *Upstream
 
-	mu      sync.Mutex
-	idle    map[Identity][]*Pin
-	open    int        // connections that exist, idle ones included
-	waiting []*pinWait // in order of asking
-	closed  bool
+	mu     sync.Mutex
+	work   pool
+	logins pool
+	closed bool
+}
+
+// pool is one of them. Its fields are guarded by pins.mu.
+type pool struct {
+	max      int
+	patience time.Duration
+	open     int               // connections that exist, idle ones included
+	places   *admission.Places // of pins that sessions have
+	idle     *admission.Idle[Identity, *Pin]
+	waiting  *admission.Queue[*pinWait]
+}
+
+func newPool(size, share int, patience time.Duration) pool {
+	return pool{
+		max: size, patience: patience, places: admission.NewPlaces(size, share),
+		idle: admission.NewIdle[Identity, *Pin](), waiting: admission.NewQueue[*pinWait](),
+	}
 }
 
 // pinWait is one session that waits for a pin. It is settled once: by a pin, by its timer or by being withdrawn.
 type pinWait struct {
-	id      Identity
-	deliver func(*Pin)
+	ask     Ask
+	deliver func(*Pin, error)
 	timer   *time.Timer
 }
 
-// Acquire returns a pin of this identity, or nil if all are in use. The pin may still be connecting: what is appended
-// waits for it, and is reported as lost and unsent if Redis cannot be reached.
-func (u *Upstream) Acquire(id Identity) *Pin { return u.pins.acquire(id) }
-
-// AwaitPin queues for a pin. deliver is called once, from another goroutine: with the pin, or with nil after the wait
-// limit. The returned function withdraws the request; it reports false if deliver has been or is being called.
-func (u *Upstream) AwaitPin(id Identity, deliver func(*Pin)) (withdraw func() bool) {
-	return u.pins.await(id, deliver)
-}
-
-func (ps *pins) acquire(id Identity) *Pin {
+// Acquire returns a pin, or nil if there is none now for who asks. The pin may still be connecting: what is appended waits for
+// it, and is reported as lost and unsent if Redis cannot be reached.
+func (u *Upstream) Acquire(a Ask) *Pin {
+	ps := u.pins
 	ps.mu.Lock()
 	defer ps.mu.Unlock()
-	if len(ps.waiting) > 0 {
+	p := ps.of(a)
+	if ps.closed || p.places.Take(a.Owner) != admission.Granted {
 		return nil
 	}
-	return ps.acquireLocked(id)
+	return ps.giveLocked(p, a)
 }
 
-func (ps *pins) acquireLocked(id Identity) *Pin {
-	if ps.closed {
-		return nil
+// AwaitPin queues for a pin; addresses have their turns one after the other. deliver is called once, from another goroutine:
+// with the pin, or, after the wait limit, with the reason why there is none. The returned function withdraws the request; it
+// reports false if deliver has been or is being called.
+func (u *Upstream) AwaitPin(a Ask, deliver func(*Pin, error)) (withdraw func() bool) {
+	ps := u.pins
+	w := &pinWait{ask: a, deliver: deliver}
+	ps.mu.Lock()
+	defer ps.mu.Unlock()
+	p := ps.of(a)
+	ticket := p.waiting.Add(a.Owner, w)
+	withdraw = func() bool {
+		ps.mu.Lock()
+		defer ps.mu.Unlock()
+		w.timer.Stop()
+		return p.waiting.Remove(ticket)
 	}
-	if list := ps.idle[id]; len(list) > 0 {
-		p := list[len(list)-1]
-		ps.setIdleLocked(id, list[:len(list)-1])
-		return p
+	w.timer = time.AfterFunc(p.patience, func() {
+		if withdraw() {
+			deliver(nil, ps.why(a))
+		}
+	})
+	return withdraw
+}
+
+func (ps *pins) of(a Ask) *pool {
+	if a.Login {
+		return &ps.logins
 	}
-	if ps.open >= ps.u.opts.MaxPins && !ps.evictLocked() {
-		return nil
+	return &ps.work
+}
+
+// why says what is in the way of a request.
+func (ps *pins) why(a Ask) error {
+	ps.mu.Lock()
+	defer ps.mu.Unlock()
+	if ps.of(a).places.Ask(a.Owner) == admission.OverShare {
+		return ErrPinShare
 	}
-	ps.open++
-	p := &Pin{pool: ps, id: id, stream: newStream(), stop: make(chan struct{})}
+	return ErrPins
+}
+
+// giveLocked hands out a pin for which a place has been taken.
+func (ps *pins) giveLocked(pool *pool, a Ask) *Pin {
+	p, ok := pool.idle.Take(a.ID)
+	if !ok {
+		if pool.open >= pool.max {
+			ps.evictLocked(pool, a.Owner)
+		}
+		p = ps.connectLocked(pool, a.ID)
+	}
+	p.owner, p.lent = a.Owner, true
+	return p
+}
+
+func (ps *pins) connectLocked(pool *pool, id Identity) *Pin {
+	pool.open++
+	p := &Pin{pins: ps, pool: pool, id: id, stream: newStream(), stop: make(chan struct{})}
 	ps.u.wg.Go(func() { p.run(ps.u) })
 	return p
 }
 
-// evictLocked closes an idle pin of some other identity to make room.
-func (ps *pins) evictLocked() bool {
-	for id, list := range ps.idle {
-		p := list[0]
-		ps.setIdleLocked(id, list[1:])
+// evictLocked closes an idle pin to make room. There is one if all connections exist and a place was free.
+func (ps *pins) evictLocked(pool *pool, owner string) {
+	if p, ok := pool.idle.Evict(owner); ok {
 		ps.closeLocked(p)
-		return true
 	}
-	return false
 }
 
-func (ps *pins) setIdleLocked(id Identity, list []*Pin) {
-	if len(list) == 0 {
-		delete(ps.idle, id)
-		return
-	}
-	ps.idle[id] = list
-}
-
-// closeLocked ends an open pin that is not in the idle list.
+// closeLocked ends a pin that is not in the idle list.
 func (ps *pins) closeLocked(p *Pin) {
 	if !p.dead {
 		p.dead = true
-		ps.open--
+		p.pool.open--
 	}
 	p.once.Do(func() { close(p.stop) })
 }
 
-func (ps *pins) await(id Identity, deliver func(*Pin)) func() bool {
-	w := &pinWait{id: id, deliver: deliver}
-	withdraw := func() bool {
-		ps.mu.Lock()
-		defer ps.mu.Unlock()
-		i := slices.Index(ps.waiting, w)
-		if i < 0 {
-			return false
-		}
-		ps.waiting = slices.Delete(ps.waiting, i, i+1)
-		w.timer.Stop()
-		return true
+// returnLocked takes a pin's place back from its session.
+func (ps *pins) returnLocked(p *Pin) {
+	if p.lent {
+		p.lent = false
+		p.pool.places.Return(p.owner)
 	}
-	ps.mu.Lock()
-	defer ps.mu.Unlock()
-	w.timer = time.AfterFunc(ps.u.opts.PinWait, func() {
-		if withdraw() {
-			deliver(nil)
-		}
-	})
-	ps.waiting = append(ps.waiting, w)
-	return withdraw
 }
 
 // put takes a clean pin back.
 func (ps *pins) put(p *Pin) {
 	ps.mu.Lock()
+	ps.returnLocked(p)
 	switch {
 	case p.dead:
 	case ps.closed:
 		ps.closeLocked(p)
 	default:
 		p.since = time.Now()
-		ps.idle[p.id] = append(ps.idle[p.id], p)
+		p.pool.idle.Add(p.id, p, p.owner)
 	}
-	ps.serveLocked()
+	ps.serveLocked(p.pool)
 }
 
 // drop forgets a pin that its session has closed.
 func (ps *pins) drop(p *Pin) {
 	ps.mu.Lock()
+	ps.returnLocked(p)
 	ps.closeLocked(p)
-	ps.serveLocked()
+	ps.serveLocked(p.pool)
 }
 
 // died forgets a pin whose connection has ended by itself.
 func (ps *pins) died(p *Pin) {
 	ps.mu.Lock()
-	if i := slices.Index(ps.idle[p.id], p); i >= 0 {
-		ps.setIdleLocked(p.id, slices.Delete(ps.idle[p.id], i, i+1))
-	}
+	p.pool.idle.Remove(p)
 	ps.closeLocked(p)
-	ps.serveLocked()
+	ps.serveLocked(p.pool)
+}
+
+// keep makes a login's connection one of those for work, because its session will not give it back soon. false: there is no
+// place for it.
+func (ps *pins) keep(p *Pin) bool {
+	ps.mu.Lock()
+	from, to := p.pool, &ps.work
+	if from == to {
+		ps.mu.Unlock()
+		return true
+	}
+	if p.dead || to.places.Take(p.owner) != admission.Granted {
+		ps.mu.Unlock()
+		return false
+	}
+	if to.open >= to.max {
+		ps.evictLocked(to, p.owner)
+	}
+	from.places.Return(p.owner)
+	from.open--
+	to.open++
+	p.pool = to
+	ps.serveLocked(from)
+	return true
 }
 
 // serveLocked gives pins to those who wait, unlocks, and tells them.
-func (ps *pins) serveLocked() {
+func (ps *pins) serveLocked(pool *pool) {
 	type gift struct {
 		w *pinWait
 		p *Pin
 	}
 	var gifts []gift
-	for len(ps.waiting) > 0 {
-		w := ps.waiting[0]
-		p := ps.acquireLocked(w.id)
-		if p == nil {
+	for !ps.closed && !pool.places.Full() {
+		w, ok := pool.waiting.Next(func(owner string) bool { return pool.places.Ask(owner) == admission.Granted })
+		if !ok {
 			break
 		}
-		ps.waiting = slices.Delete(ps.waiting, 0, 1)
 		w.timer.Stop()
-		gifts = append(gifts, gift{w, p})
+		pool.places.Force(w.ask.Owner)
+		gifts = append(gifts, gift{w, ps.giveLocked(pool, w.ask)})
 	}
 	ps.mu.Unlock()
 	for _, g := range gifts {
 		// A goroutine of its own, since the caller may hold a session's lock and the receiver takes another's.
-		ps.u.wg.Go(func() { g.w.deliver(g.p) })
+		ps.u.wg.Go(func() { g.w.deliver(g.p, nil) })
 	}
 }
 
 // trim closes pins that have been idle since before t.
 func (ps *pins) trim(t time.Time) {
-	ps.mu.Lock()
-	defer ps.mu.Unlock()
-	for id, list := range ps.idle {
-		keep := slices.IndexFunc(list, func(p *Pin) bool { return !p.since.Before(t) })
-		if keep < 0 {
-			keep = len(list)
-		}
-		for _, p := range list[:keep] {
-			ps.closeLocked(p)
-		}
-		ps.setIdleLocked(id, slices.Clone(list[keep:]))
-	}
+	ps.dropIdle(func(p *Pin) bool { return p.since.Before(t) })
 }
 
-// dropIdle closes the idle pins of some identities.
-func (ps *pins) dropIdle(of func(Identity) bool) {
+// dropIdle closes idle pins.
+func (ps *pins) dropIdle(which func(*Pin) bool) {
 	ps.mu.Lock()
 	defer ps.mu.Unlock()
-	for id, list := range ps.idle {
-		if of(id) {
-			for _, p := range list {
+	for _, pool := range []*pool{&ps.work, &ps.logins} {
+		for _, p := range pool.idle.Values() {
+			if which(p) {
+				pool.idle.Remove(p)
 				ps.closeLocked(p)
 			}
-			ps.setIdleLocked(id, nil)
 		}
 	}
 }
 
 func (ps *pins) close() {
-	ps.trim(time.Now().Add(time.Hour))
 	ps.mu.Lock()
 	ps.closed = true
 	ps.mu.Unlock()
+	ps.dropIdle(func(*Pin) bool { return true })
 }
 
-// count returns how many pins exist and how many of them are idle.
-func (ps *pins) count() (open, idle int) {
+// PinStatus counts the connections of one kind.
+type PinStatus struct {
+	Open int // connections that exist
+	Idle int // of them, those that no session has
+}
+
+// Pins counts the pins for work and those for logins.
+func (u *Upstream) Pins() (work, logins PinStatus) {
+	ps := u.pins
 	ps.mu.Lock()
 	defer ps.mu.Unlock()
-	for _, list := range ps.idle {
-		idle += len(list)
-	}
-	return ps.open, idle
+	return PinStatus{ps.work.open, ps.work.idle.Len()}, PinStatus{ps.logins.open, ps.logins.idle.Len()}
 }

@@ -136,47 +136,47 @@ func TestPinsAreBoundedAndQueued(t *testing.T) {
 	r := redistest.Start(t)
 	u := start(t, Options{Addr: r.Addr(), MaxPins: 2, PinWait: 2 * time.Second})
 	id := Identity{Proto: 2}
-	first, second := u.Acquire(id), u.Acquire(id)
+	first, second := u.Acquire(Ask{ID: id}), u.Acquire(Ask{ID: id})
 	if first == nil || second == nil {
 		t.Fatal("two pins are allowed")
 	}
-	if u.Acquire(id) != nil {
+	if u.Acquire(Ask{ID: id}) != nil {
 		t.Fatal("a third pin beyond the limit of two")
 	}
 	got := make(chan *Pin, 1)
-	u.AwaitPin(id, func(p *Pin) { got <- p })
+	u.AwaitPin(Ask{ID: id}, func(p *Pin, _ error) { got <- p })
 	if p := <-got; p != nil {
 		t.Error("a pin was delivered though none was given back")
 	}
-	u.AwaitPin(id, func(p *Pin) { got <- p })
+	u.AwaitPin(Ask{ID: id}, func(p *Pin, _ error) { got <- p })
 	ask(t, first, "PING")
 	first.Release()
 	p := <-got
 	if p == nil || p != first {
 		t.Fatalf("the waiter got %p, want the released pin %p", p, first)
 	}
-	withdraw := u.AwaitPin(id, func(*Pin) { t.Error("a withdrawn request was served") })
+	withdraw := u.AwaitPin(Ask{ID: id}, func(*Pin, error) { t.Error("a withdrawn request was served") })
 	if !withdraw() {
 		t.Error("withdraw reported that the request was settled")
 	}
 	p.Discard()
 	second.Discard()
-	if open, idle := u.Pins(); open != 0 || idle != 0 {
-		t.Errorf("%d open and %d idle pins, want none", open, idle)
+	if work, _ := u.Pins(); work.Open != 0 || work.Idle != 0 {
+		t.Errorf("%d open and %d idle pins, want none", work.Open, work.Idle)
 	}
 }
 
 func TestIdlePinMakesRoomForAnotherIdentity(t *testing.T) {
 	r := redistest.Start(t)
 	u := start(t, Options{Addr: r.Addr(), MaxPins: 1})
-	p := u.Acquire(Identity{Proto: 2})
+	p := u.Acquire(Ask{ID: Identity{Proto: 2}})
 	ask(t, p, "PING")
 	p.Release()
-	if again := u.Acquire(Identity{Proto: 2}); again != p {
+	if again := u.Acquire(Ask{ID: Identity{Proto: 2}}); again != p {
 		t.Error("an idle pin of the same identity was not used again")
 	}
 	p.Release()
-	q := u.Acquire(Identity{Proto: 2, DB: 5})
+	q := u.Acquire(Ask{ID: Identity{Proto: 2, DB: 5}})
 	if q == nil {
 		t.Fatal("an idle pin of another identity kept the only place")
 	}
@@ -190,7 +190,7 @@ func TestPinWithoutRedisReportsUnsent(t *testing.T) {
 	r := redistest.Start(t)
 	u := start(t, Options{Addr: r.Addr()})
 	r.Kill()
-	p := u.Acquire(Identity{Proto: 2})
+	p := u.Acquire(Ask{ID: Identity{Proto: 2}})
 	a := newAnswers()
 	if err := p.Append(resp.AppendCommand(nil, "PING"), a, 1); err == nil {
 		if got, want := a.next(t), "lost sent=false"; got != want {
@@ -275,7 +275,7 @@ func TestPasswordSetLaterHoldsForNewcomersOnly(t *testing.T) {
 	id := Identity{Proto: 2}
 	before := u.Lane(id, nil)
 	ask(t, before, "SET", "k", "v")
-	pin := u.Acquire(id)
+	pin := u.Acquire(Ask{ID: id})
 	ask(t, pin, "PING")
 	pin.Release()
 	if got := ask(t, before, "CONFIG", "SET", "requirepass", "secret"); got != "+OK\r\n" {
@@ -283,8 +283,8 @@ func TestPasswordSetLaterHoldsForNewcomersOnly(t *testing.T) {
 	}
 	redistest.Eventually(t, 10*time.Second, "the password is noticed", u.NeedsAuth)
 	redistest.Eventually(t, 10*time.Second, "no idle pin has the rights of before", func() bool {
-		_, idle := u.Pins()
-		return idle == 0
+		work, _ := u.Pins()
+		return work.Idle == 0
 	})
 	after := u.Lane(id, nil)
 	if got := ask(t, after, "GET", "k"); !strings.HasPrefix(got, "-NOAUTH") {

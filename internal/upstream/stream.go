@@ -175,6 +175,12 @@ func (s *stream) open() {
 	s.ring()
 }
 
+func (s *stream) isUp() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.state == up
+}
+
 // take returns the bytes to write next, or nil after which the writer waits on wake. The caller owns the bytes and gives
 // them back as spare in a later call.
 func (s *stream) take(spare []byte) []byte {

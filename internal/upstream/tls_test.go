@@ -32,7 +32,7 @@ func TestLanesAndPinsSpeakTLS(t *testing.T) {
 	if got := ask(t, lane, "SET", "k", "v"); got != "+OK\r\n" {
 		t.Errorf("lane: %q", got)
 	}
-	pin := u.Acquire(Identity{Proto: 3})
+	pin := u.Acquire(Ask{ID: Identity{Proto: 3}})
 	defer pin.Discard()
 	if got := ask(t, pin, "GET", "k"); got != "$1\r\nv\r\n" {
 		t.Errorf("pin: %q", got)

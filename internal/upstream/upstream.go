@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"go.uber.org/zap"
+
+	"lockproxy/internal/upstream/admission"
 )
 
 // Options configure an Upstream. Zero values pick the defaults.
@@ -39,8 +41,17 @@ type Options struct {
 	// Tests shorten it.
 	authPeriod time.Duration
 
-	// MaxPins bounds the connections that sessions may have for themselves. 0: 128.
+	// MaxPins bounds the connections that sessions may have for themselves. 0: 1000.
 	MaxPins int
+
+	// MaxPinsPerAddress bounds how many of them the clients of one address may have. 0: three quarters of MaxPins.
+	MaxPinsPerAddress int
+
+	// MaxLogins bounds the connections on which Redis judges identity changes. 0: 16.
+	MaxLogins int
+
+	// LoginWait is how long a session waits for one of them. 0: 10 s.
+	LoginWait time.Duration
 
 	// PinWait is how long a session waits for one of them. 0: 1 s.
 	PinWait time.Duration
@@ -78,7 +89,10 @@ func New(opts Options) (*Upstream, error) {
 	setDefault(&opts.KeepAlive, 30*time.Second)
 	setDefault(&opts.UserTimeout, 20*time.Second)
 	setDefault(&opts.PinWait, time.Second)
-	setDefault(&opts.MaxPins, 128)
+	setDefault(&opts.LoginWait, 10*time.Second)
+	setDefault(&opts.MaxPins, 1000)
+	setDefault(&opts.MaxPinsPerAddress, admission.Share(opts.MaxPins))
+	setDefault(&opts.MaxLogins, 16)
 	setDefault(&opts.authPeriod, 5*time.Second)
 	if opts.Logger == nil {
 		opts.Logger = zap.NewNop()
@@ -88,7 +102,10 @@ func New(opts Options) (*Upstream, error) {
 	if path, ok := strings.CutPrefix(opts.Addr, "unix:"); ok {
 		u.network, u.address = "unix", path
 	}
-	u.pins = &pins{u: u, idle: map[Identity][]*Pin{}}
+	u.pins = &pins{
+		u: u, work: newPool(opts.MaxPins, opts.MaxPinsPerAddress, opts.PinWait),
+		logins: newPool(opts.MaxLogins, admission.Share(opts.MaxLogins), opts.LoginWait),
+	}
 	u.table.Store(snapshot())
 	return u, nil
 }
@@ -138,6 +155,21 @@ func (u *Upstream) Lane(id Identity, driver Driver) *Lane {
 		}
 		u.lanes[key] = l
 		u.wg.Go(func() { l.run(u) })
+	}
+	l.users++
+	return l
+}
+
+// Join returns the lane of an identity if it is connected, else nil. Each call that returns one is paired with one of Leave.
+func (u *Upstream) Join(id Identity, driver Driver) *Lane {
+	if u.opts.TLS != nil {
+		driver = nil
+	}
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	l := u.lanes[laneKey{id, driver}]
+	if l == nil || !l.stream.isUp() {
+		return nil
 	}
 	l.users++
 	return l
@@ -291,7 +323,7 @@ func (u *Upstream) lookAtAuth(ctx context.Context) {
 	}
 	if was := u.guarded.Swap(needed); needed && !was {
 		u.retireOpen()
-		u.pins.dropIdle(func(id Identity) bool { return !id.Authenticated() })
+		u.pins.dropIdle(func(p *Pin) bool { return !p.id.Authenticated() })
 	}
 }
 
@@ -325,9 +357,6 @@ func (u *Upstream) Lanes() []LaneStatus {
 	}
 	return list
 }
-
-// Pins returns how many pinned connections exist and how many of them are idle.
-func (u *Upstream) Pins() (open, idle int) { return u.pins.count() }
 
 func (u *Upstream) laneUp(reconnected bool) {
 	u.heard(nil)

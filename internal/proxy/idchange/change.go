@@ -1,0 +1,156 @@
+package idchange
+
+import (
+	"bytes"
+	"slices"
+	"strconv"
+	"strings"
+
+	"lockproxy/internal/resp"
+	"lockproxy/internal/upstream"
+)
+
+// Change is what AUTH, HELLO or SELECT does if Redis accepts it.
+type Change struct {
+	Name   *string // client name that it sets, if any
+	Auth   bool    // it carries credentials
+	Select bool    // it is SELECT
+	Hello  bool    // it is HELLO
+	auths  int     // how many AUTH options a HELLO has
+
+	db, proto      int
+	user, password string
+	odd            bool // Redis may see more in it than is read here
+}
+
+// Read reads a command whose name, in lower case, is name. Redis rejects malformed ones, so nothing is checked here.
+func Read(name string, args [][]byte) Change {
+	switch name {
+	case "select":
+		return readSelect(args)
+	case "auth":
+		c := Change{Auth: true, odd: len(args) != 2 && len(args) != 3}
+		c.user, c.password = credentials(args[1:])
+		return c
+	}
+	return readHello(args)
+}
+
+func readSelect(args [][]byte) Change {
+	word := string(args[len(args)-1])
+	db, err := strconv.Atoi(word)
+	return Change{Select: true, db: db, odd: len(args) != 2 || err != nil || db < 0 || strconv.Itoa(db) != word}
+}
+
+// readHello reads HELLO [protover [AUTH username password] [SETNAME clientname]].
+func readHello(args [][]byte) Change {
+	c := Change{Hello: true}
+	if len(args) > 1 {
+		c.proto, _ = strconv.Atoi(string(args[1]))
+		word := string(args[1])
+		c.odd = word != "2" && word != "3"
+	}
+	for i := 2; i < len(args); i++ {
+		switch option := strings.ToLower(string(args[i])); {
+		case option == "auth" && i+2 < len(args):
+			// Redis acts on options one after another: one that comes after SETNAME, or twice, may fail when another has
+			// been acted on.
+			c.odd = c.odd || c.Auth || c.Name != nil
+			c.Auth = true
+			c.auths++
+			c.user, c.password = credentials(args[i+1 : i+3])
+			i += 2
+		case option == "setname" && i+1 < len(args):
+			name := string(args[i+1])
+			c.odd = c.odd || c.Name != nil || !ValidName(args[i+1])
+			c.Name = &name
+			i++
+		default:
+			c.odd = true
+		}
+	}
+	return c
+}
+
+// credentials of AUTH's arguments: a password, or a user and a password.
+func credentials(args [][]byte) (user, password string) {
+	switch len(args) {
+	case 0:
+		return "", ""
+	case 1:
+		return "default", string(args[0])
+	default:
+		return string(args[0]), string(args[1])
+	}
+}
+
+// Apply is the identity that the change leads to from another.
+func (c *Change) Apply(id upstream.Identity) upstream.Identity {
+	if c.Auth {
+		id.User, id.Password = c.user, c.password
+	}
+	if c.Select {
+		id.DB = c.db
+	}
+	if c.proto != 0 {
+		id.Proto = c.proto
+	}
+	return id
+}
+
+// Shared returns the command to send on a shared connection that has the identity to which the change leads. There it changes
+// nothing, whether Redis accepts it or not. nil: it is not known to be so.
+func (c *Change) Shared(raw []byte, args [][]byte) []byte {
+	switch {
+	case c.odd:
+		return nil
+	case c.Name != nil: // a name would be everybody's
+		i := slices.IndexFunc(args[2:], func(a []byte) bool { return bytes.EqualFold(a, []byte("setname")) })
+		if c.Auth {
+			i = 3 // behind AUTH user password, which may be any words
+		}
+		return resp.AppendCommand(nil, args[:2+i]...)
+	}
+	return raw
+}
+
+// refusals are how Redis refuses a command before it does anything.
+var refusals = [][]byte{
+	[]byte("-ERR unknown command"), []byte("-ERR unknown subcommand"), []byte("-ERR wrong number of arguments"),
+	[]byte("-NOAUTH "), []byte("-NOPERM "),
+}
+
+// Untouched reports whether Redis has refused a command without having looked at more than its name and its number of
+// arguments.
+func Untouched(reply []byte) bool {
+	return slices.ContainsFunc(refusals, func(r []byte) bool { return bytes.HasPrefix(reply, r) })
+}
+
+// MayHaveAuthenticated reports whether a command that was refused may have logged in all the same: Redis acts on HELLO's options
+// one after another, so a bad one may follow an AUTH that went well. Such a connection must never serve anybody else.
+func (c *Change) MayHaveAuthenticated(reply []byte) bool {
+	return c.Hello && c.Auth && c.looked(reply) && !(c.auths == 1 && bytes.HasPrefix(reply, []byte("-WRONGPASS ")))
+}
+
+// MayHaveNamed is the same for SETNAME.
+func (c *Change) MayHaveNamed(reply []byte) bool {
+	return c.Name != nil && (c.looked(reply) || isNoAuth(reply))
+}
+
+// looked reports whether Redis has looked at HELLO's options before it refused.
+func (c *Change) looked(reply []byte) bool {
+	return !Untouched(reply) && !bytes.HasPrefix(reply, []byte("-NOPROTO "))
+}
+
+// isNoAuth: HELLO is refused for the want of credentials only after all of its options.
+func isNoAuth(reply []byte) bool { return bytes.HasPrefix(reply, []byte("-NOAUTH ")) }
+
+// ValidName reports whether Redis accepts b as a client name: printable ASCII without spaces.
+func ValidName(b []byte) bool {
+	for _, c := range b {
+		if c < '!' || c > '~' {
+			return false
+		}
+	}
+	return true
+}

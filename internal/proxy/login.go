@@ -1,0 +1,125 @@
+package proxy
+
+import (
+	"bytes"
+	"errors"
+	"net/netip"
+	"strconv"
+
+	"lockproxy/internal/proxy/idchange"
+	"lockproxy/internal/resp"
+	"lockproxy/internal/upstream"
+)
+
+// AUTH, HELLO and SELECT lead the session to another identity. If there is a lane of that identity, the command is sent on it:
+// there it changes nothing, so Redis can judge it on a connection that is shared, and many clients that log in at once need no
+// connections of their own. The session visits that lane until Redis has answered, and moves to it if Redis agrees. Otherwise
+// Redis judges on a connection that is taken for it from a small pool (reidentify).
+
+// visit sends an identity change of a session that has no pin on the lane of the identity to which it leads. Nothing is
+// outstanding. false: it has to be judged elsewhere.
+func (s *Session) visit(name string, raw []byte) bool {
+	return s.visitFor(idchange.Read(name, s.args), raw)
+}
+
+// visitFromPin is visit for a session that had to wait for its pin. The lane that leads on may be there now.
+func (s *Session) visitFromPin(c idchange.Change, raw []byte) bool {
+	if !s.pin.login || !s.visitFor(c, raw) {
+		return false
+	}
+	s.wait = nothing
+	s.releasePin()
+	s.wait = forReply
+	return true
+}
+
+func (s *Session) visitFor(c idchange.Change, raw []byte) bool {
+	cmd := c.Shared(raw, s.args)
+	if cmd == nil {
+		return false
+	}
+	target := c.Apply(s.ident)
+	lane := s.env.upstream.Join(target, s.host.Driver())
+	if lane == nil {
+		return false
+	}
+	s.visited = lane
+	s.wait = forReply // what follows must travel under the identity that this leads to
+	h := &hook{s: s, muted: s.muted, done: func(reply []byte) { s.judged(c, target, reply) }}
+	if c.Hello {
+		h.replace = s.ownID
+	}
+	s.pending++
+	s.owed += len(cmd)
+	if lane.Append(cmd, h, 1) != nil {
+		s.env.stats.refused.Add(1)
+		s.lost(1, false, h)
+	}
+	return true
+}
+
+// judged ends a visit with Redis's answer.
+func (s *Session) judged(c idchange.Change, target upstream.Identity, reply []byte) {
+	s.resume()
+	if reply[0] == '-' {
+		s.endVisit()
+		return
+	}
+	lane := s.visited
+	s.visited = nil
+	s.leaveLane()
+	s.lane = lane
+	s.become(target)
+	if c.Name != nil {
+		s.rename(*c.Name)
+	}
+}
+
+// endVisit leaves the lane that the session visits.
+func (s *Session) endVisit() {
+	if s.visited != nil {
+		s.env.upstream.Leave(s.visited)
+		s.visited = nil
+	}
+}
+
+var helloID = []byte("$2\r\nid\r\n:")
+
+// ownID puts the session's own number into a reply to HELLO, in place of the lane's. A refusal has none.
+func (s *Session) ownID(reply []byte) []byte {
+	i := bytes.Index(reply, helloID)
+	if i < 0 {
+		return reply
+	}
+	head, rest := reply[:i+len(helloID)], reply[i+len(helloID):]
+	end := bytes.IndexByte(rest, '\r')
+	return append(strconv.AppendUint(bytes.Clone(head), s.id, 10), rest[end:]...)
+}
+
+var errLogins = errors.New("no upstream connection is free for logins")
+
+// noPinFree is the reply when there is no connection to Redis for a command.
+func noPinFree(why error) []byte {
+	setting := "max-pins"
+	switch why {
+	case upstream.ErrPinShare:
+		setting = "max-pins-per-address"
+	case errLogins:
+		setting = "max-logins"
+	}
+	return resp.AppendError(nil, resp.Overloaded, why.Error()+" ("+setting+"), nothing was sent")
+}
+
+// account is on whose account a client's connections to Redis go: its address, or what one subscriber has of IPv6 addresses.
+func account(addr string) string {
+	ap, err := netip.ParseAddrPort(addr)
+	if err != nil {
+		return addr // a unix socket
+	}
+	ip := ap.Addr().Unmap().WithZone("")
+	if ip.Is4() {
+		return ip.String()
+	}
+	prefix, _ := ip.Prefix(64) // an IPv6 address has more bits than that
+	return prefix.String()
+}

@@ -1,0 +1,98 @@
+package admission
+
+import (
+	"container/list"
+	"slices"
+)
+
+// Idle holds unused things of owners by key, least recently used first. Each thing is in it once at most.
+type Idle[K, V comparable] struct {
+	order *list.List // of unused: the oldest at first
+	at    map[V]*list.Element
+	byKey map[K][]V // oldest at first; no entry is empty
+}
+
+type unused[K, V comparable] struct {
+	key   K
+	v     V
+	owner string
+}
+
+// NewIdle returns an empty one.
+func NewIdle[K, V comparable]() *Idle[K, V] {
+	return &Idle[K, V]{order: list.New(), at: map[V]*list.Element{}, byKey: map[K][]V{}}
+}
+
+// Len is how many things there are.
+func (s *Idle[K, V]) Len() int { return s.order.Len() }
+
+// Count is how many there are of key.
+func (s *Idle[K, V]) Count(key K) int { return len(s.byKey[key]) }
+
+// Add puts v in as the most recently used. owner is who has used it.
+func (s *Idle[K, V]) Add(key K, v V, owner string) {
+	s.at[v] = s.order.PushBack(unused[K, V]{key, v, owner})
+	s.byKey[key] = append(s.byKey[key], v)
+}
+
+// Take takes out the most recently used thing of key.
+func (s *Idle[K, V]) Take(key K) (v V, ok bool) {
+	list := s.byKey[key]
+	if len(list) == 0 {
+		return v, false
+	}
+	v = list[len(list)-1]
+	return v, s.Remove(v)
+}
+
+// Remove takes v out. It reports whether it was there.
+func (s *Idle[K, V]) Remove(v V) bool {
+	e := s.at[v]
+	if e == nil {
+		return false
+	}
+	key := s.order.Remove(e).(unused[K, V]).key
+	delete(s.at, v)
+	rest := s.byKey[key]
+	if len(rest) == 1 {
+		delete(s.byKey, key)
+		return true
+	}
+	i := slices.Index(rest, v)
+	s.byKey[key] = slices.Delete(rest, i, i+1)
+	return true
+}
+
+// Evict takes out what goes first to make room for owner: its own oldest thing, else the oldest of all. An owner that uses much
+// so makes room by what it has used itself.
+func (s *Idle[K, V]) Evict(owner string) (v V, ok bool) {
+	if s.order.Len() == 0 {
+		return v, false
+	}
+	oldest := s.order.Front()
+	for e := oldest; e != nil; e = e.Next() {
+		if e.Value.(unused[K, V]).owner == owner {
+			oldest = e
+			break
+		}
+	}
+	v = oldest.Value.(unused[K, V]).v
+	return v, s.Remove(v)
+}
+
+// Values lists everything, oldest at first.
+func (s *Idle[K, V]) Values() []V {
+	values := make([]V, 0, s.order.Len())
+	for e := s.order.Front(); e != nil; e = e.Next() {
+		values = append(values, e.Value.(unused[K, V]).v)
+	}
+	return values
+}
+
+// Front is the oldest thing.
+func (s *Idle[K, V]) Front() (v V, ok bool) {
+	if e := s.order.Front(); e != nil {
+		return e.Value.(unused[K, V]).v, true
+	}
+	return v, false
+}

@@ -1,0 +1,74 @@
+package admission
+
+// Verdict says whether an owner gets a place.
+type Verdict uint8
+
+const (
+	// Granted: the place is taken.
+	Granted Verdict = iota
+	// Full: all places are taken.
+	Full
+	// OverShare: there are places, but the owner has its share.
+	OverShare
+)
+
+// Places are a bounded number of places, of which no owner gets more than a share. An owner is an address, as a rule.
+type Places struct {
+	total, share int
+	taken        int
+	by           map[string]int // no entry is 0
+}
+
+// NewPlaces makes total places, of which an owner gets at most share.
+func NewPlaces(total, share int) *Places {
+	return &Places{total: total, share: share, by: map[string]int{}}
+}
+
+// Ask says what Take would.
+func (p *Places) Ask(owner string) Verdict {
+	switch {
+	case p.Full():
+		return Full
+	case p.by[owner] >= p.share:
+		return OverShare
+	}
+	return Granted
+}
+
+// Take takes a place for owner if it may have one.
+func (p *Places) Take(owner string) Verdict {
+	v := p.Ask(owner)
+	if v == Granted {
+		p.Force(owner)
+	}
+	return v
+}
+
+// Force takes a place for owner even beyond the bounds.
+func (p *Places) Force(owner string) {
+	p.taken++
+	p.by[owner]++
+}
+
+// Return gives back a place that owner has taken.
+func (p *Places) Return(owner string) {
+	switch p.by[owner] {
+	case 0:
+		panic("BUG: a place is returned that was not taken")
+	case 1:
+		delete(p.by, owner)
+	default:
+		p.by[owner]--
+	}
+	p.taken--
+}
+
+// Full reports whether nobody can take a place.
+func (p *Places) Full() bool { return p.taken >= p.total }
+
+// Taken is how many places are taken.
+func (p *Places) Taken() int { return p.taken }
+
+// Share is what one owner gets of total where nothing else is said: three quarters, rounded up, so that whoever comes from
+// elsewhere finds something.
+func Share(total int) int { return (3*total + 3) / 4 }
