@@ -101,10 +101,10 @@ var errLogins = errors.New("no upstream connection is free for logins")
 // noPinFree is the reply when there is no connection to Redis for a command.
 func noPinFree(why error) []byte {
 	setting := "max-pins"
-	switch why {
-	case upstream.ErrPinShare:
+	switch {
+	case errors.Is(why, upstream.ErrPinShare):
 		setting = "max-pins-per-address"
-	case errLogins:
+	case errors.Is(why, errLogins):
 		setting = "max-logins"
 	}
 	return resp.AppendError(nil, resp.Overloaded, why.Error()+" ("+setting+"), nothing was sent")

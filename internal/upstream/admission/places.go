@@ -4,11 +4,11 @@ package admission
 type Verdict uint8
 
 const (
-	// Granted: the place is taken.
+	// Granted means that the place is taken.
 	Granted Verdict = iota
-	// Full: all places are taken.
+	// Full means that all places are taken.
 	Full
-	// OverShare: there are places, but the owner has its share.
+	// OverShare means that there are places, but the owner has its share.
 	OverShare
 )
 
