@@ -98,7 +98,7 @@ func (s *Session) resetPin() {
 	s.resetState()
 	p.conn.Named("")
 	// RESET takes the proxy's own credentials off a connection, so where they are lent it is of no use any more.
-	p.keep, p.spent = false, s.env.opts.lends()
+	p.keep, p.spent = false, p.spent || s.env.opts.lends()
 }
 
 // setName is CLIENT SETNAME. It returns the command to send.

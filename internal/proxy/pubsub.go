@@ -47,6 +47,9 @@ func (s *Session) readFrames() {
 	if s.pin.mode == readsReplies {
 		s.pin.mode = readsFrames
 		s.pin.fresh = false
+		// Redis keeps the hash tables of a connection's subscriptions at the size that they had, which shows in the order of
+		// the replies to an UNSUBSCRIBE of everything.
+		s.pin.spent = true
 		s.pin.conn.ReadFrames()
 	}
 }
