@@ -42,13 +42,18 @@ func Get(n int) []byte {
 }
 
 // Append appends b to dst, which it may free. If dst must grow beyond Small, it gets room for announced bytes at once, up to
-// Large: announced is what is known to follow, or 0.
+// Large: announced is what is known to follow, or 0. It grows in proportion, so that many small pieces cost no more than
+// their bytes.
 func Append(dst, b []byte, announced int) []byte {
 	n := len(dst) + len(b)
 	if n <= cap(dst) || n <= Small {
 		return append(dst, b...)
 	}
-	grown := Get(max(n, min(announced, Large), min(2*cap(dst), Large)))
+	room := min(2*cap(dst), Large)
+	if n > Large {
+		room = n + n/4
+	}
+	grown := Get(max(n, min(announced, Large), room))
 	grown = append(append(grown, dst...), b...)
 	Free(dst)
 	return grown

@@ -37,6 +37,21 @@ func TestAnnouncedSizeIsAllocatedOnce(t *testing.T) {
 	}
 }
 
+func TestManySmallPiecesAreCopiedAFewTimesEach(t *testing.T) {
+	var b []byte
+	piece := make([]byte, 2048)
+	copied := 0
+	for len(b) < 16*Large {
+		if len(b)+len(piece) > cap(b) {
+			copied += len(b)
+		}
+		b = Append(b, piece, 0)
+	}
+	if copied > 8*len(b) {
+		t.Errorf("%d bytes copied to append %d", copied, len(b))
+	}
+}
+
 func TestForeignSlicesAreNotPooled(t *testing.T) {
 	Free(make([]byte, 100_000)) // no power of two: Get would promise more room than it has
 	if b := Get(100_000); cap(b) < 1<<17 {

@@ -18,13 +18,13 @@ func TestEveryLossIsTold(t *testing.T) {
 			t.Run(engine+"/"+how, func(t *testing.T) {
 				t.Parallel()
 				redis := redistest.Start(t)
-				srv := startProxy(t, redis, func(o *Options) { o.Engine, o.Locks.Lease = engine, time.Second })
+				srv := startProxy(t, redis, func(o *Options) { o.Engine, o.Locks.Lease = engine, 3*time.Second })
 				c, other := dialClient(t, address(srv)), dialClient(t, address(srv))
 				var lock, unlock strings.Builder
 				for i := range n {
 					key := strconv.Itoa(i)
 					if how == "deadline" {
-						key += " PX 300"
+						key += " PX 2000"
 					}
 					lock.WriteString("LOCK " + key + "\r\n")
 					unlock.WriteString("UNLOCK " + strconv.Itoa(i) + "\r\n")
@@ -111,7 +111,7 @@ func TestOverwrittenHoldIsToldByAPush(t *testing.T) {
 		t.Run(engine, func(t *testing.T) {
 			t.Parallel()
 			redis := redistest.Start(t)
-			srv := startProxy(t, redis, func(o *Options) { o.Engine, o.Locks.Lease = engine, 600*time.Millisecond })
+			srv := startProxy(t, redis, func(o *Options) { o.Engine, o.Locks.Lease = engine, 2*time.Second })
 			c := dialClient(t, address(srv))
 			c.script("HELLO 3", "%", "LOCK k", ":")
 			redis.Do(t, "SET", "k", "x")

@@ -19,7 +19,7 @@ func tenants(t *testing.T, f func(t *testing.T, redis *redistest.Server, srv *Se
 			redis.Do(t, "ACL", "SETUSER", "carol", "on", ">c", "~c:*", "~lockproxy:*", "~redisson_*", "&*", "+@all")
 			f(t, redis, startProxy(t, redis, func(o *Options) {
 				o.Engine = engine
-				o.Locks.Lease = 600 * time.Millisecond
+				o.Locks.Lease = 2 * time.Second
 			}))
 		})
 	}
@@ -72,7 +72,7 @@ func TestHoldsAreTheSessionsWhateverItsIdentity(t *testing.T) {
 			if again == fence || again[0] != ':' {
 				t.Fatalf("%s after %s", again, fence)
 			}
-			awaitRenewal(t, redis, k, 3)
+			awaitRenewal(t, redis, k, 2)
 			c.script("PING", "+PONG", "AUTH alice a", "+OK", "UNLOCK "+k, ":1", "PING", "+PONG")
 		}
 		if lost := srv.Stats().Lost["gone"]; lost != 0 {
@@ -93,7 +93,7 @@ func TestHoldsAreOfTheDatabaseTheyWereTakenIn(t *testing.T) {
 		}
 		c.script("UNLOCK k", ":1", "AUTH bob b", "+OK", "UNLOCK k", "-NOTHELD", "SELECT 0", "+OK", "LOCK k", fence, "UNLOCK k", ":0",
 			"RESET", "+RESET", "LOCK k", fence, "UNLOCK k", ":0")
-		awaitRenewal(t, redis, "k", 3)
+		awaitRenewal(t, redis, "k", 2)
 		c.script("UNLOCK k", ":1", "UNLOCK k", "-NOTHELD")
 	})
 }
@@ -106,10 +106,10 @@ func TestCommandsAreJudgedByPresentRightsAndRenewalsByThoseThatSuffice(t *testin
 		c.script("AUTH alice a", "+OK")
 		fence := c.do("LOCK", "k")
 		c.script("AUTH carol c", "+OK", "LOCK k", "-NOPERM", "UNLOCK k", "-NOPERM", "LOCK c:1", ":", "UNLOCK c:1", ":1")
-		awaitRenewal(t, redis, "k", 3) // as alice
+		awaitRenewal(t, redis, "k", 2) // as alice
 		c.script("AUTH bob b", "+OK", "LOCK k", fence)
 		redis.Do(t, "ACL", "DELUSER", "alice")
-		awaitRenewal(t, redis, "k", 4) // as bob
+		awaitRenewal(t, redis, "k", 3) // as bob
 		other.script("TRYLOCK k", "$-1")
 		c.script("UNLOCK k", ":0", "UNLOCK k", ":1")
 	})
