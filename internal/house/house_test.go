@@ -30,9 +30,10 @@ var arrows = map[string][]string{
 	"internal/certs":              {},
 	"internal/embedded":           {},
 	"internal/house":              {},
-	"internal/lockcmds":           {"internal/lockcmds/losses", "internal/resp", "internal/watchdog"},
+	"internal/lockcmds":           {"internal/lockcmds/jobs", "internal/lockcmds/losses", "internal/resp", "internal/watchdog"},
+	"internal/lockcmds/jobs":      {},
 	"internal/lockcmds/losses":    {},
-	"internal/proxy":              {"internal/buffers", "internal/lockcmds", "internal/lockcmds/losses", "internal/proxy/idchange", "internal/resp", "internal/upstream"}, // losses: a session has them
+	"internal/proxy":              {"internal/buffers", "internal/lockcmds", "internal/lockcmds/jobs", "internal/lockcmds/losses", "internal/proxy/idchange", "internal/resp", "internal/upstream"}, // jobs: one pool for all engines; losses: a session has them
 	"internal/proxy/idchange":     {"internal/resp", "internal/upstream"},
 	"internal/redistest":          {},
 	"internal/resp":               {},

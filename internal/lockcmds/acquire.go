@@ -99,7 +99,7 @@ func (e *Engine) startAcquire(s Session, cmd Command, began time.Time, home *Eng
 	}
 	k := holdKey{w.key, w.owner}
 	if r := e.returning[k]; r != nil {
-		r.deferLocked(s, func() { e.startAcquire(s, cmd, began, home) }, nil)
+		e.deferLocked(r, s, func() { e.startAcquire(s, cmd, began, home) }, nil)
 		e.mu.Unlock()
 		return
 	}
@@ -122,12 +122,12 @@ func (e *Engine) startAcquire(s Session, cmd Command, began time.Time, home *Eng
 		e.sendAcquire(w)
 		return
 	}
-	ordered(s, h.lease, func() { e.sendAcquire(w) }, func() { h.lease.Continue() })
+	e.ordered(s, h.lease, func() { e.sendAcquire(w) }, func() { h.lease.Continue() })
 }
 
 // ordered runs send, with the session locked, when no renewal of the lease is on its way: at once, or later. If the
 // session ends before that, abandoned runs instead. The caller has the session locked.
-func ordered(s Session, l *watchdog.Lease, send, abandoned func()) {
+func (e *Engine) ordered(s Session, l *watchdog.Lease, send, abandoned func()) {
 	const (
 		asking  = iota
 		free    // no renewal is on its way
@@ -138,7 +138,7 @@ func ordered(s Session, l *watchdog.Lease, send, abandoned func()) {
 		if state.CompareAndSwap(asking, free) {
 			return // still in Pause, on this goroutine or another: the session is locked already
 		}
-		if !s.Enter(send) {
+		if !e.enter(s, send) {
 			abandoned()
 		}
 	})
@@ -255,7 +255,7 @@ func (e *Engine) unpauseLocked(w *waiter) {
 
 // reply answers a finished acquire from a job or a timer. Without locks.
 func (e *Engine) reply(w *waiter, build func(proto int) []byte) {
-	w.c.s.Enter(func() { w.c.s.Answer(build(w.c.s.Proto())) })
+	e.enter(w.c.s, func() { w.c.s.Answer(build(w.c.s.Proto())) })
 }
 
 func null(proto int) []byte { return resp.AppendNull(nil, proto) }

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"math/rand/v2"
 	"time"
+
+	"lockproxy/internal/lockcmds/jobs"
 )
 
 // attempt is one script call for a waiter, as a job.
@@ -112,7 +114,7 @@ func (e *Engine) settleLocked(w *waiter, a answer, err error) (after func()) {
 
 // deliver tells the client. If it has gone, the lock goes back at once.
 func (e *Engine) deliver(w *waiter, g grant) {
-	ok := w.c.s.Enter(func() {
+	ok := e.enter(w.c.s, func() {
 		if reply := e.granted(w, g); reply != nil {
 			w.c.s.Answer(reply)
 		}
@@ -155,7 +157,7 @@ func (e *Engine) goOn(w *waiter) {
 	e.mu.Lock()
 	e.unpauseLocked(w)
 	e.mu.Unlock()
-	ok := w.c.s.Enter(func() {
+	ok := e.enter(w.c.s, func() {
 		if e.goHome(w) {
 			return
 		}
@@ -211,11 +213,7 @@ func (e *Engine) expire(w *waiter) {
 	e.exitLocked(w)
 	e.finishLocked(w)
 	e.mu.Unlock()
-	if w.fair() {
-		e.jobs.submit(func() { e.turnAway(w, reply) })
-		return
-	}
-	e.reply(w, reply)
+	e.turnAway(w, reply)
 }
 
 // dismissLocked takes a waiter out with that reply. If its attempt is on its way, the outcome decides: the reply is for the case that it
@@ -228,7 +226,11 @@ func (e *Engine) dismissLocked(w *waiter, reply func(proto int) []byte) {
 	reply = w.inDoubtOr(reply)
 	e.exitLocked(w)
 	e.finishLocked(w)
-	e.jobs.submit(func() { e.turnAway(w, reply) })
+	if e.leavesLocked(w) {
+		e.departLocked(w, func() { e.reply(w, reply) })
+		return
+	}
+	e.jobs.Submit(jobs.Attempt, func() { e.reply(w, reply) })
 }
 
 // inDoubtOr is the reply to a waiter that has to go without the lock: if nobody knows whether it has it, that is what it is told.
@@ -247,7 +249,9 @@ func (e *Engine) abandonLocked(w *waiter) {
 	e.giveUpLocked(w)
 	e.exitLocked(w)
 	e.finishLocked(w)
-	e.jobs.submit(func() { e.leave(w, nil) })
+	if e.leavesLocked(w) {
+		e.departLocked(w, nil)
+	}
 }
 
 // giveUpLocked gives back what a waiter that has gone may have been granted by an attempt in doubt. For an explicit owner it is left

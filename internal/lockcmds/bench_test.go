@@ -4,9 +4,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/panjf2000/ants/v2"
 	"github.com/redis/rueidis"
 
+	"lockproxy/internal/lockcmds/jobs"
 	"lockproxy/internal/lockcmds/losses"
 	"lockproxy/internal/resp"
 )
@@ -38,12 +38,12 @@ func (s *instant) Script(c Call) {
 
 // BenchmarkLockUnlock is the cost of a pair of commands here, without Redis and without the session.
 func BenchmarkLockUnlock(b *testing.B) {
-	pool, err := ants.NewPool(4, ants.WithNonblocking(true))
+	pool, err := jobs.New(4)
 	if err != nil {
 		b.Fatal(err)
 	}
-	defer func() { _ = pool.ReleaseTimeout(time.Second) }()
-	e, err := New(Options{Redis: rueidis.ClientOption{InitAddress: []string{"127.0.0.1:1"}}, UUID: "u", Pool: pool})
+	defer func() { _ = pool.Close(time.Second) }()
+	e, err := New(Options{Redis: rueidis.ClientOption{InitAddress: []string{"127.0.0.1:1"}}, UUID: "u", Jobs: pool})
 	if err != nil {
 		b.Fatal(err)
 	}

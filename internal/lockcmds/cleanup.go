@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"go.uber.org/zap"
+
+	"lockproxy/internal/lockcmds/jobs"
 )
 
 // orphan is a hold whose last session has ended.
@@ -52,7 +54,7 @@ type cleanup struct {
 // tend runs a task as a job that Close waits for.
 func (e *Engine) tend(task func()) {
 	e.tending.Add(1)
-	e.jobs.submit(func() {
+	e.jobs.Submit(jobs.Attempt, func() {
 		defer e.tending.Add(-1)
 		task()
 	})
@@ -81,10 +83,10 @@ func (e *Engine) persist(c cleanup) {
 			end(err)
 			return
 		}
-		e.jobs.after(pause, attempt)
+		e.jobs.After(pause, jobs.CleanUp, attempt)
 		pause = min(2*pause, retryLast)
 	}
-	e.jobs.submit(attempt)
+	e.jobs.Submit(jobs.CleanUp, attempt)
 }
 
 // isFinal reports whether Redis refuses something for good, and not because of a state that passes.

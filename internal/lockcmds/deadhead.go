@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/redis/rueidis"
+
+	"lockproxy/internal/lockcmds/jobs"
 )
 
 // Whoever is first in the queue of a free lock must take it, or all behind it wait. One of those behind looks after it:
@@ -50,7 +52,7 @@ func (e *Engine) watchHeadLocked(r *room) {
 	if r.head.look != nil {
 		return
 	}
-	r.head = headWatch{look: e.jobs.after(0, func() { e.noteQueue(r) })}
+	r.head = headWatch{look: e.jobs.After(0, jobs.Attempt, func() { e.noteQueue(r) })}
 }
 
 // noteQueue remembers who is in the queue now: only they will have been there for long enough when a look is due. The time
@@ -65,7 +67,7 @@ func (e *Engine) noteQueue(r *room) {
 	case err != nil && !passing(err):
 		r.head.look = nil
 	case err != nil:
-		r.head.look = e.jobs.after(lookAgain, func() { e.noteQueue(r) })
+		r.head.look = e.jobs.After(lookAgain, jobs.Attempt, func() { e.noteQueue(r) })
 	default:
 		if len(owners) > 0 {
 			e.tryOwnHeadLocked(r, owners[0])
@@ -74,7 +76,7 @@ func (e *Engine) noteQueue(r *room) {
 		for _, owner := range owners {
 			r.head.seen[owner] = true
 		}
-		r.head.look = e.jobs.after(e.opts.deadHead, func() { e.lookAtHead(r) })
+		r.head.look = e.jobs.After(e.opts.deadHead, jobs.Attempt, func() { e.lookAtHead(r) })
 	}
 }
 
@@ -108,7 +110,7 @@ func (e *Engine) lookAtHead(r *room) {
 		return
 	}
 	if again {
-		r.head.look = e.jobs.after(lookAgain, func() { e.lookAtHead(r) })
+		r.head.look = e.jobs.After(lookAgain, jobs.Attempt, func() { e.lookAtHead(r) })
 	}
 	e.tryLocked(r.fair.first)
 }

@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"time"
+
+	"lockproxy/internal/lockcmds/jobs"
 )
 
 // doubtLimit is how long an outcome in doubt is looked into before the client is told that it is.
@@ -23,7 +25,7 @@ func (e *Engine) doubt(w *waiter) {
 	}
 	e.mu.Unlock()
 	e.tending.Add(1) // until lookInto has come to an end
-	e.jobs.submit(func() { e.lookInto(w, time.Now().Add(doubtLimit), retryFirst) })
+	e.jobs.Submit(jobs.Attempt, func() { e.lookInto(w, time.Now().Add(doubtLimit), retryFirst) })
 }
 
 // lookInto asks Redis who the owner is, as often as it takes until limit, and answers accordingly.
@@ -33,7 +35,7 @@ func (e *Engine) lookInto(w *waiter, limit time.Time, pause time.Duration) {
 	a, err := e.ask(ctx, w)
 	cancel()
 	if err != nil && e.life.Err() == nil && time.Now().Add(pause).Before(limit) && !isRefusal(err) {
-		e.jobs.after(pause, func() { e.lookInto(w, limit, min(2*pause, retryLast)) })
+		e.jobs.After(pause, jobs.Attempt, func() { e.lookInto(w, limit, min(2*pause, retryLast)) })
 		return
 	}
 	defer e.tending.Add(-1)

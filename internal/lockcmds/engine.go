@@ -8,10 +8,10 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/panjf2000/ants/v2"
 	"github.com/redis/rueidis"
 	"go.uber.org/zap"
 
+	"lockproxy/internal/lockcmds/jobs"
 	"lockproxy/internal/resp"
 	"lockproxy/internal/watchdog"
 )
@@ -24,15 +24,15 @@ const (
 	defaultDeadHead = 8 * time.Second
 )
 
-// Options configure an Engine. Redis, UUID and Pool are required; zero values pick the defaults.
+// Options configure an Engine. Redis, UUID and Jobs are required; zero values pick the defaults.
 type Options struct {
 	// Redis says where the engine's own client connects to, and as whom: address, credentials, db, TLS, dialer. How it
 	// behaves (one connection, no retries, no cache, small buffers) is set here.
 	Redis rueidis.ClientOption
 	// UUID of this process, 36 characters: the first part of the owner of every session.
 	UUID string
-	// Pool runs short jobs: attempts of waiters, renewals, clean-up. It must be non-blocking.
-	Pool *ants.Pool
+	// Jobs runs attempts of waiters, renewals, clean-up. Several engines may share it.
+	Jobs *jobs.Pool
 
 	Lease   time.Duration  // renewed by the watchdog; 0: 30 s
 	Grace   *time.Duration // what may be left of a lease after the connection ends; nil: all of it
@@ -67,8 +67,9 @@ type Engine struct {
 	opts    Options  // immutable after New
 	scripts *scripts // immutable
 	log     *zap.Logger
-	jobs    *jobs
-	tending atomic.Int64 // scripts, doubts and clean-ups that have not come to an end
+	jobs    *jobs.Queue
+	calls   jobs.Count   // scripts on sessions' connections whose outcome has not been dealt with
+	tending atomic.Int64 // those, doubts and clean-ups that have not come to an end
 	own     *own
 	hub     *hub
 	dog     *watchdog.Watchdog
@@ -89,6 +90,7 @@ type Engine struct {
 	// forcedOff is the grants that FORCEUNLOCK has ended of late: their answers may not have arrived here yet.
 	forcedOff map[grantOf]struct{}
 	rooms     map[string]*room
+	leaving   map[string]*departures // by lock
 	draining  bool
 	started   bool
 }
@@ -100,8 +102,8 @@ func New(opts Options) (*Engine, error) {
 		return nil, errors.New("lockcmds: no address of redis")
 	case opts.UUID == "":
 		return nil, errors.New("lockcmds: no UUID")
-	case opts.Pool == nil:
-		return nil, errors.New("lockcmds: no pool")
+	case opts.Jobs == nil:
+		return nil, errors.New("lockcmds: no pool of jobs")
 	case opts.Lease < 0, opts.MaxHold < 0, opts.fairWait < 0, opts.deadHead < 0, opts.MaxWaiters < 0,
 		opts.MaxWaitersPerLock < 0, opts.Grace != nil && *opts.Grace < 0:
 		return nil, errors.New("lockcmds: negative option")
@@ -130,7 +132,6 @@ func New(opts Options) (*Engine, error) {
 		opts:       opts,
 		scripts:    newScripts(),
 		log:        opts.Logger,
-		jobs:       &jobs{submitTo: opts.Pool.Submit, log: opts.Logger},
 		own:        newOwn(opts.Redis),
 		done:       make(chan struct{}),
 		clients:    make(map[uint64]*client),
@@ -140,14 +141,20 @@ func New(opts Options) (*Engine, error) {
 		owed:       make(map[grantOf]int64),
 		forcedOff:  make(map[grantOf]struct{}),
 		rooms:      make(map[string]*room),
+		leaving:    make(map[string]*departures),
 	}
+	e.jobs = opts.Jobs.NewQueue(e.crash)
 	e.life, e.end = context.WithCancel(context.Background())
 	e.hub = &hub{
 		own: e.own, log: opts.Logger, wake: make(chan struct{}, 1), topics: make(map[string]*topic),
 		onReady: e.onReady, onMessage: e.onMessage, onRefused: e.onRefused,
 	}
 	dog, err := watchdog.New(watchdog.Options{
-		Renew: e.renew, Submit: opts.Pool.Submit, OnLost: e.onLost, Logger: opts.Logger,
+		Renew: e.renew, OnLost: e.onLost, Logger: opts.Logger,
+		Submit: func(job func()) error {
+			e.jobs.Submit(jobs.Renewal, job)
+			return nil
+		},
 	})
 	if err != nil {
 		return nil, fmt.Errorf("lockcmds: %w", err)
@@ -178,6 +185,7 @@ func (e *Engine) Run(ctx context.Context) error {
 
 // Start executes a lock command: it calls s.Script and s.Answer, now or later. Session locked.
 func (e *Engine) Start(s Session, c Command) {
+	defer e.failStop()
 	switch c.Verb {
 	case Lock, TryLock, FairLock:
 		e.startAcquire(s, c, time.Now(), e)
@@ -200,8 +208,11 @@ func (e *Engine) Start(s Session, c Command) {
 // the session may have ended. Session locked.
 func (e *Engine) script(s Session, c Call) {
 	e.tending.Add(1)
+	e.calls.Begin()
 	done := c.Done
 	c.Done = func(reply resp.Value, err error) []byte {
+		defer e.failStop()
+		defer e.calls.End()
 		defer e.tending.Add(-1)
 		return done(reply, err)
 	}
@@ -211,6 +222,7 @@ func (e *Engine) script(s Session, c Call) {
 // Ended is called once when the client connection has ended: its waiters leave, its leases are no longer renewed, and
 // GRACE applies. It does not block. Session locked.
 func (e *Engine) Ended(s Session) {
+	defer e.failStop()
 	e.mu.Lock()
 	c := e.clients[s.ID()]
 	if c == nil {
@@ -236,6 +248,7 @@ func (e *Engine) Ended(s Session) {
 
 // Drain refuses all waiters, and those to come, with -OVERLOADED. Holders keep their leases.
 func (e *Engine) Drain() {
+	defer e.failStop()
 	e.mu.Lock()
 	e.draining = true
 	defer e.mu.Unlock()
@@ -263,7 +276,8 @@ func (e *Engine) Idle() bool {
 // are left to run out.
 func (e *Engine) Close(ctx context.Context) error {
 	e.Drain()
-	e.jobs.wait(ctx)
+	e.calls.Wait(ctx) // they may leave something to clean up
+	e.jobs.Wait(ctx)
 	e.end()
 	e.mu.Lock()
 	started := e.started

@@ -23,7 +23,7 @@ func (e *Engine) startExtend(s Session, cmd Command) {
 		return
 	}
 	if r := e.returning[k]; r != nil {
-		r.deferLocked(s, func() { e.startExtend(s, cmd) }, nil)
+		e.deferLocked(r, s, func() { e.startExtend(s, cmd) }, nil)
 		e.mu.Unlock()
 		return
 	}
@@ -51,7 +51,7 @@ func (e *Engine) startExtend(s Session, cmd Command) {
 		send()
 		return
 	}
-	ordered(s, h.lease, send, func() { h.lease.Continue() })
+	e.ordered(s, h.lease, send, func() { h.lease.Continue() })
 }
 
 // extended turns the answer of an extension into the reply. The watchdog goes on with the new length. Session locked.

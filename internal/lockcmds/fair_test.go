@@ -225,3 +225,36 @@ func TestDeadHeadIsRemovedOnlyIfNobodyListens(t *testing.T) {
 		equal(t, "queue", b.queue(), []string{})
 	})
 }
+
+func TestManyLeaveInOneCall(t *testing.T) {
+	onBoth(t, func(t *testing.T, b *bench) {
+		owners := func(from, to int) (list []string) {
+			for i := from; i < to; i++ {
+				list = append(list, "bbbbbbbb-0000-4000-8000-000000000002:"+itoa(int64(i)))
+			}
+			return list
+		}
+		all := owners(100, 110)
+		var channels []string
+		for _, owner := range all {
+			channels = append(channels, b.n.nameChannel(owner))
+		}
+		heard := b.listen(channels...)
+		for _, gone := range []int{2, 8} { // one by one, and by a pass over the queue
+			b.acquire(ownerA, 30000)
+			for _, owner := range all {
+				b.fair(owner, 30000, wait, 1)
+			}
+			b.c.Del(t.Context(), b.n.lock)
+			heard()
+			equal(t, "leave", b.leave(append([]string{"nobody"}, all[:gone]...)...), []int64{int64(gone)})
+			equal(t, "woken", len(heard()), gone+1) // the last is the new head
+			equal(t, "places", len(b.queue()), len(all)-gone)
+			equal(t, "head", b.queue()[0], all[gone])
+			equal(t, "the middle", b.leave(all[gone+1]), []int64{1})
+			equal(t, "nobody but that", len(heard()), 1)
+			equal(t, "all", b.leave(all...), []int64{int64(len(all) - gone - 1)})
+			equal(t, "nothing left", b.c.Exists(t.Context(), b.n.queue, b.n.deadlines).Val(), int64(0))
+		}
+	})
+}

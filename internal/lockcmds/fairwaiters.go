@@ -3,12 +3,9 @@ package lockcmds
 import (
 	"context"
 	"slices"
-	"sync"
-	"time"
-)
 
-// leaveLimit is how long the answer of a client that has waited long enough is put off for its place in the queue.
-const leaveLimit = 50 * time.Millisecond
+	"lockproxy/internal/lockcmds/jobs"
+)
 
 // plainCall is the script call of a plain acquire.
 func plainCall(w *waiter) (keys, args []string) {
@@ -65,7 +62,7 @@ func (e *Engine) stillFairLocked(r *room, w *waiter, a answer) {
 	}
 	e.watchHeadLocked(r)
 	if r.fair.len > 1 {
-		e.jobs.submit(func() { e.tryOwnHead(r) })
+		e.jobs.Submit(jobs.HandOver, func() { e.tryOwnHead(r) })
 	}
 }
 
@@ -86,7 +83,7 @@ func (e *Engine) tryOwnHead(r *room) {
 
 // refreshInLocked keeps the deadlines of our fair waiters ahead of the clock, three times per wait.
 func (e *Engine) refreshInLocked(r *room) {
-	r.refresh = e.jobs.after(e.opts.fairWait/3, func() { e.refreshNow(r) })
+	r.refresh = e.jobs.After(e.opts.fairWait/3, jobs.Renewal, func() { e.refreshNow(r) })
 }
 
 // refreshBatch bounds how long Redis is busy with one script.
@@ -124,30 +121,4 @@ func (e *Engine) refreshNow(r *room) {
 	for w := r.fair.first; w != nil; w = w.next {
 		e.tryLocked(w)
 	}
-}
-
-// leave takes a fair waiter out of the queue in Redis, unless another session waits there for the same owner, and then
-// runs done. Others have nothing to leave. Without locks, and not from a session if done enters one.
-func (e *Engine) leave(w *waiter, done func()) {
-	if done == nil {
-		done = func() {}
-	}
-	e.mu.Lock()
-	r := e.rooms[w.key]
-	stays := r != nil && e.fairOfLocked(r, r.place(w.owner)) != nil
-	e.mu.Unlock()
-	if !w.fair() || w.wait == 0 || stays {
-		done()
-		return
-	}
-	n := namesOf(w.key)
-	var once sync.Once
-	patience := time.AfterFunc(leaveLimit, func() { once.Do(done) })
-	e.persist(cleanup{what: "leave the fair queue", key: w.key, limit: e.opts.fairWait, task: func(ctx context.Context) error {
-		_, err := e.own.run(ctx, e.scripts.leave, []string{n.queue, n.deadlines, n.lock, n.channel},
-			[]string{n.place(w.owner), publish})
-		patience.Stop()
-		once.Do(done)
-		return err
-	}})
 }

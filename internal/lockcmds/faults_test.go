@@ -8,8 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/panjf2000/ants/v2"
-
+	"lockproxy/internal/lockcmds/jobs"
 	"lockproxy/internal/redistest"
 )
 
@@ -80,11 +79,11 @@ func TestRefusedSubscriptionIsTheWaitersAnswer(t *testing.T) {
 
 func TestTinyPoolServesEverybody(t *testing.T) {
 	srv := redistest.Start(t)
-	pool, err := ants.NewPool(1, ants.WithNonblocking(true))
+	pool, err := jobs.New(1)
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := startProxy(t, srv, func(o *Options) { o.Lease, o.Pool = time.Minute, pool })
+	p := startProxy(t, srv, func(o *Options) { o.Lease, o.Jobs = time.Minute, pool })
 	contend(t, []*proxy{p}, 10, 5, 300*time.Millisecond, "LOCK", "FAIRLOCK")
 }
 

@@ -39,6 +39,7 @@ func (e *Engine) Keeps(s Session, cmd Command) bool {
 
 // StartFor is Start for a session whose home is another engine of the same database by now. Session locked.
 func (e *Engine) StartFor(s Session, cmd Command, home *Engine) {
+	defer e.failStop()
 	switch cmd.Verb {
 	case Lock, TryLock, FairLock:
 		e.startAcquire(s, cmd, time.Now(), home)

@@ -7,6 +7,7 @@ import (
 	"github.com/tidwall/redcon"
 	"go.uber.org/zap"
 
+	"lockproxy/internal/lockcmds/jobs"
 	"lockproxy/internal/resp"
 	"lockproxy/internal/watchdog"
 )
@@ -23,6 +24,7 @@ func LossReasons() []string {
 
 // onLost is the watchdog's verdict. It is called at most once per lease.
 func (e *Engine) onLost(l *watchdog.Lease, reason watchdog.Reason) {
+	defer e.failStop()
 	entry := l.Entry()
 	e.mu.Lock()
 	h := e.holds[holdKey{entry.Key, entry.Owner}]
@@ -106,10 +108,10 @@ func (e *Engine) tell(l *loss) {
 	if f := e.opts.Events.Lost; f != nil {
 		f(string(l.reason))
 	}
-	e.jobs.submit(func() {
+	e.jobs.Submit(jobs.Loss, func() {
 		push := appendLost(nil, l)
 		for _, c := range l.to {
-			c.s.Enter(func() { c.s.Push(push) })
+			e.enter(c.s, func() { c.s.Push(push) })
 		}
 		if err := e.publish(lostOf(l.key), itoa(l.fence)+" "+string(l.reason)); err != nil {
 			e.log.Debug("loss not published", zap.String("key", l.key), zap.Error(err))

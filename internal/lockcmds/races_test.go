@@ -92,10 +92,10 @@ func TestCommandsOnALeaseWaitForItsRenewal(t *testing.T) {
 	defer func() { cancel(); <-stopped }()
 	l := dog.Track(watchdog.Entry{Key: "k", Owner: "o", Fence: 1, TTL: 3 * time.Second}, time.Now())
 	<-sent
-	s := &session{t: t}
+	e, s := &Engine{}, &session{t: t}
 	done := make(chan struct{})
 	s.mu.Lock()
-	ordered(s, l, func() { close(done) }, func() { t.Error("abandoned") })
+	e.ordered(s, l, func() { close(done) }, func() { t.Error("abandoned") })
 	s.mu.Unlock()
 	select {
 	case <-done:
@@ -105,7 +105,7 @@ func TestCommandsOnALeaseWaitForItsRenewal(t *testing.T) {
 	close(answer)
 	<-done
 	now := false
-	ordered(s, l, func() { now = true }, nil)
+	e.ordered(s, l, func() { now = true }, nil)
 	if !now {
 		t.Fatal("not sent at once though no renewal was on its way")
 	}

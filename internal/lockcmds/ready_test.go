@@ -3,23 +3,25 @@ package lockcmds
 import (
 	"testing"
 
-	"github.com/panjf2000/ants/v2"
 	"github.com/redis/rueidis"
+
+	"lockproxy/internal/lockcmds/jobs"
 )
 
 // A fair waiter listens on two channels, and their confirmations come in any order.
 func TestFairWaiterTriesAfterTheLastConfirmation(t *testing.T) {
-	pool, err := ants.NewPool(1, ants.WithNonblocking(true))
+	pool, err := jobs.New(1)
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(pool.Release)
+	if err := pool.Close(patience); err != nil { // the attempt itself is of no interest
+		t.Fatal(err)
+	}
 	for _, ownFirst := range []bool{true, false} {
-		e, err := New(Options{Redis: rueidis.ClientOption{InitAddress: []string{"unused:0"}}, UUID: "u", Pool: pool})
+		e, err := New(Options{Redis: rueidis.ClientOption{InitAddress: []string{"unused:0"}}, UUID: "u", Jobs: pool})
 		if err != nil {
 			t.Fatal(err)
 		}
-		e.jobs.submitTo = func(func()) error { return nil } // the attempt itself is of no interest
 		e.mu.Lock()
 		r := e.roomLocked("a")
 		w := &waiter{verb: FairLock, key: "a", owner: "me", state: stateWaiting, room: r, c: &client{}}

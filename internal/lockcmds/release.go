@@ -53,7 +53,7 @@ func (e *Engine) startRelease(s Session, cmd Command) {
 		e.sendRelease(s, g)
 		return
 	}
-	ordered(s, g.h.lease, func() { e.sendRelease(s, g) }, func() {
+	e.ordered(s, g.h.lease, func() { e.sendRelease(s, g) }, func() {
 		// The client asked for the release and hung up before it could be sent.
 		g.h.lease.Continue()
 		e.giveBack(grantOf{k, cmp.Or(cmd.Fence, g.h.fence)}, 1, g.owner == g.c.owner)
@@ -64,7 +64,7 @@ func (e *Engine) startRelease(s Session, cmd Command) {
 func (e *Engine) deferReleaseLocked(r *returns, g *giving, cmd Command) {
 	k := holdKey{cmd.Key, g.owner}
 	spent := e.spendLocked(k, cmd.Fence)
-	r.deferLocked(g.c.s, func() {
+	e.deferLocked(r, g.c.s, func() {
 		e.mu.Lock()
 		e.refundLocked(k, spent)
 		e.mu.Unlock()
@@ -226,7 +226,7 @@ func (e *Engine) released(g *giving, reply resp.Value, err error) []byte {
 		e.giveBack(grantOf{k, g.spent}, 1, g.owner == g.c.owner)
 	}
 	if after != nil {
-		g.c.s.After(after)
+		e.after(g.c.s, after)
 	}
 	return out
 }

@@ -52,7 +52,7 @@ func (e *Engine) giveBackLocked(g grantOf, holds int64, again bool, limit time.D
 func (e *Engine) refuseLateLocked(w *waiter, g grant) {
 	e.giveBackLocked(w.grantOf(g), 1, false, e.opts.Lease)
 	r := e.returning[holdKey{w.key, w.owner}]
-	r.deferLocked(w.c.s, func() {
+	e.deferLocked(r, w.c.s, func() {
 		e.mu.Lock()
 		clean := r.n == 0 && !r.failed
 		e.mu.Unlock()
@@ -79,9 +79,9 @@ type returns struct {
 
 // deferLocked puts a command off until the give-backs have ended. start runs with the session locked; if the session has ended,
 // gone runs instead, without locks; nil: nothing does.
-func (r *returns) deferLocked(s Session, start, gone func()) {
+func (e *Engine) deferLocked(r *returns, s Session, start, gone func()) {
 	r.queue = append(r.queue, func() {
-		if !s.Enter(start) && gone != nil {
+		if !e.enter(s, start) && gone != nil {
 			gone()
 		}
 	})

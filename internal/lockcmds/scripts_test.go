@@ -95,9 +95,13 @@ func (b *bench) release(owner string, lease, fence int64) []int64 {
 	return b.must(b.s.release, []string{b.n.lock, b.n.channel, b.n.queue}, owner, lease, fence, "PUBLISH")
 }
 
-func (b *bench) leave(owner string) []int64 {
+func (b *bench) leave(owners ...string) []int64 {
 	b.t.Helper()
-	return b.must(b.s.leave, []string{b.n.queue, b.n.deadlines, b.n.lock, b.n.channel}, b.n.place(owner), "PUBLISH")
+	args := []any{"PUBLISH"}
+	for _, owner := range owners {
+		args = append(args, b.n.place(owner))
+	}
+	return b.must(b.s.leave, []string{b.n.queue, b.n.deadlines, b.n.lock, b.n.channel}, args...)
 }
 
 func (b *bench) hash() map[string]string {

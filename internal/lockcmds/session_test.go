@@ -13,9 +13,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/panjf2000/ants/v2"
 	"go.uber.org/zap/zaptest"
 
+	"lockproxy/internal/lockcmds/jobs"
 	"lockproxy/internal/lockcmds/losses"
 	"lockproxy/internal/redistest"
 	"lockproxy/internal/resp"
@@ -58,8 +58,8 @@ func startProxy(t testing.TB, srv *redistest.Server, change func(*Options)) *pro
 		change(&opts)
 	}
 	var err error
-	if opts.Pool == nil {
-		if opts.Pool, err = ants.NewPool(64, ants.WithNonblocking(true)); err != nil {
+	if opts.Jobs == nil {
+		if opts.Jobs, err = jobs.New(64); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -78,7 +78,7 @@ func startProxy(t testing.TB, srv *redistest.Server, change func(*Options)) *pro
 			t.Error(err)
 		}
 		p.runs.Wait()
-		if err := opts.Pool.ReleaseTimeout(patience); err != nil {
+		if err := opts.Jobs.Close(patience); err != nil {
 			t.Error(err)
 		}
 	})

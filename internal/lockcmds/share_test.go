@@ -13,7 +13,7 @@ func (p *proxy) cleanedUp() {
 	p.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
-	p.e.jobs.wait(ctx)
+	p.e.jobs.Wait(ctx)
 	if ctx.Err() != nil {
 		p.t.Fatal("the clean-up does not end")
 	}

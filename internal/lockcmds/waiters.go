@@ -4,6 +4,7 @@ import (
 	"math/rand/v2"
 	"time"
 
+	"lockproxy/internal/lockcmds/jobs"
 	"lockproxy/internal/resp"
 )
 
@@ -256,7 +257,11 @@ func (e *Engine) tryLocked(w *waiter) {
 		return
 	}
 	e.beginLocked(r, w)
-	e.jobs.submit(func() { e.attempt(w) })
+	class := jobs.Attempt
+	if w == r.plain.first || w == r.fair.first {
+		class = jobs.HandOver
+	}
+	e.jobs.Submit(class, func() { e.attempt(w) })
 }
 
 // beginLocked notes that an attempt of the waiter, or a hand-over to it, is on its way.

@@ -279,7 +279,7 @@ func TestBadOptionsAreRefused(t *testing.T) {
 	for name, change := range map[string]func(*Options){
 		"address":  func(o *Options) { o.Redis.InitAddress = nil },
 		"uuid":     func(o *Options) { o.UUID = "" },
-		"pool":     func(o *Options) { o.Pool = nil },
+		"pool":     func(o *Options) { o.Jobs = nil },
 		"lease":    func(o *Options) { o.Lease = time.Millisecond },
 		"negative": func(o *Options) { o.MaxWaiters = -1 },
 		"grace":    func(o *Options) { g := -time.Second; o.Grace = &g },

@@ -8,11 +8,11 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/panjf2000/ants/v2"
 	"github.com/redis/rueidis"
 	"go.uber.org/zap"
 
 	"lockproxy/internal/lockcmds"
+	"lockproxy/internal/lockcmds/jobs"
 	"lockproxy/internal/lockcmds/losses"
 	"lockproxy/internal/upstream"
 )
@@ -39,7 +39,7 @@ type lockEngine struct {
 // left to do, is dropped after a while: it has two connections to Redis.
 type lockRegistry struct {
 	env  *env
-	pool *ants.Pool
+	jobs *jobs.Pool
 	wg   sync.WaitGroup
 
 	waiting atomic.Int64   // of all engines
@@ -51,18 +51,16 @@ type lockRegistry struct {
 	closed   bool
 }
 
-// poolSize bounds the jobs of the lock engines that run at once. Each is a round trip to Redis, so a few hundred keep it busy.
-const poolSize = 256
+// lockWorkers bounds the attempts for locks that run at once, and in proportion the engines' other jobs. Each is a round trip to
+// Redis, so a few hundred keep it busy.
+const lockWorkers = 256
 
 func newLockRegistry(e *env) (*lockRegistry, error) {
-	pool, err := ants.NewPool(poolSize, ants.WithNonblocking(true), ants.WithPanicHandler(func(p any) {
-		e.stats.panics.Add(1)
-		e.opts.Logger.Error("BUG: panic in a lock job", zap.Any("panic", p), zap.Stack("stack"))
-	}))
+	pool, err := jobs.New(lockWorkers)
 	if err != nil {
 		return nil, err
 	}
-	return &lockRegistry{env: e, pool: pool, engines: map[lockID]*lockEngine{}, lost: losses.NewBudget(losses.DefaultBudget)}, nil
+	return &lockRegistry{env: e, jobs: pool, engines: map[lockID]*lockEngine{}, lost: losses.NewBudget(losses.DefaultBudget)}, nil
 }
 
 // join returns the identity's engine for one more session, starting it if need be. Each call is paired with one of leave. It
@@ -137,7 +135,7 @@ func (r *lockRegistry) options(id lockID) lockcmds.Options {
 	return lockcmds.Options{
 		Redis:             r.clientOption(id),
 		UUID:              o.uuid,
-		Pool:              r.pool,
+		Jobs:              r.jobs,
 		Lease:             o.Locks.Lease,
 		Grace:             o.Locks.Grace,
 		MaxHold:           o.Locks.MaxHold,
@@ -187,7 +185,9 @@ func (r *lockRegistry) close(ctx context.Context) error {
 		}
 	}
 	r.wg.Wait()
-	r.pool.Release()
+	if err := r.jobs.Close(dropLimit); err != nil && first == nil {
+		first = err
+	}
 	return first
 }
 

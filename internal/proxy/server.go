@@ -72,7 +72,7 @@ func (srv *Server) Close() {
 	for _, l := range srv.loops {
 		l.discard()
 	}
-	srv.env.locks.pool.Release()
+	_ = srv.env.locks.jobs.Close(dropLimit) // there are none
 }
 
 // Addrs are the addresses that clients can connect to.

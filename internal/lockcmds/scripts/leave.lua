@@ -1,28 +1,52 @@
--- leave.lua: a waiter gives up its place in the fair queue.
+-- leave.lua: fair waiters give up their places in the queue.
 --
--- If it was the first of a free lock, the next one is woken: nobody else would do it. So is a waiter of the same owner
--- elsewhere, which has lost its place. O(log n) of the places for the first, O(n) for others.
+-- If the first of a free lock is among them, the next one is woken: nobody else would do it. So is a waiter of the same
+-- owner elsewhere, which has lost its place. One pass over the queue, however many they are.
 --
--- KEYS[1]  queue      list of places of waiters, first to ask at the head
--- KEYS[2]  deadlines  zset place -> epoch ms after which it may be dropped
--- KEYS[3]  lock       hash {owner: holds, fence: n}; exists only while held
--- KEYS[4]  channel    base channel of the lock; a waiter listens on channel:place
--- ARGV[1]  place      whose
--- ARGV[2]  publish    PUBLISH
+-- KEYS[1]   queue      list of places of waiters, first to ask at the head
+-- KEYS[2]   deadlines  zset place -> epoch ms after which it may be dropped
+-- KEYS[3]   lock       hash {owner: holds, fence: n}; exists only while held
+-- KEYS[4]   channel    base channel of the lock; a waiter listens on channel:place
+-- ARGV[1]   publish    PUBLISH
+-- ARGV[2..] places     whose
 --
--- Returns  {removed}  1 if it was in the queue, else 0
+-- Returns  {removed}  how many of them were in the queue
 
-local place = ARGV[1]
-local first = head_of(KEYS[1], KEYS[3]) == place
-if redis.call('ZREM', KEYS[2], place) == 0 and not first then
-  return {0}
+local first = head_of(KEYS[1], KEYS[3])
+local leaving, n = {}, 0
+for i = 2, #ARGV do
+  local place = ARGV[i]
+  if redis.call('ZREM', KEYS[2], place) == 1 or place == first then
+    leaving[place] = true
+    n = n + 1
+  end
 end
-if redis.call('LREM', KEYS[1], 1, place) == 0 then
-  return {0}
+local removed = 0
+if n <= 4 then
+  for place in pairs(leaving) do
+    if redis.call('LREM', KEYS[1], 1, place) == 1 then
+      removed = removed + 1
+      redis.call(ARGV[1], KEYS[4] .. ':' .. place, '0')
+    end
+  end
+else
+  local stay = {}
+  for _, place in ipairs(redis.call('LRANGE', KEYS[1], 0, -1)) do
+    if leaving[place] then
+      leaving[place] = nil
+      removed = removed + 1
+      redis.call(ARGV[1], KEYS[4] .. ':' .. place, '0')
+    else
+      stay[#stay + 1] = place
+    end
+  end
+  redis.call('DEL', KEYS[1])
+  for from = 1, #stay, 1000 do
+    redis.call('RPUSH', KEYS[1], unpack(stay, from, math.min(from + 999, #stay)))
+  end
 end
-redis.call(ARGV[2], KEYS[4] .. ':' .. place, '0')
-local head = first and head_of(KEYS[1], KEYS[3])
-if head and redis.call('EXISTS', KEYS[3]) == 0 then
-  redis.call(ARGV[2], KEYS[4] .. ':' .. head, '0')
+local head = removed > 0 and head_of(KEYS[1], KEYS[3])
+if head and head ~= first and redis.call('EXISTS', KEYS[3]) == 0 then
+  redis.call(ARGV[1], KEYS[4] .. ':' .. head, '0')
 end
-return {1}
+return {removed}

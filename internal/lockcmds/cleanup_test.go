@@ -1,0 +1,129 @@
+package lockcmds
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"go.uber.org/zap"
+
+	"lockproxy/internal/lockcmds/jobs"
+	"lockproxy/internal/redistest"
+)
+
+func TestPersistGivesUpAtItsLimitOrARefusal(t *testing.T) {
+	pool, err := jobs.New(1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := pool.Close(patience); err != nil {
+			t.Error(err)
+		}
+	}()
+	for _, c := range []struct {
+		err  error
+		once bool
+		more bool
+	}{
+		{ErrUnsent, false, true},
+		{ErrInDoubt, false, true},
+		{redisError("NOPERM no"), false, false},
+		{redisError("LOADING Redis is loading the dataset in memory"), true, true},
+		{nil, false, false},
+		{ErrUnsent, true, true},
+		{ErrInDoubt, true, false},
+	} {
+		e := &Engine{log: zap.NewNop(), jobs: pool.NewQueue(func(r any) { t.Error(r) })}
+		var cancel context.CancelFunc
+		e.life, cancel = context.WithCancel(t.Context())
+		calls, ended := make(chan struct{}, 100), make(chan bool, 1)
+		e.persist(cleanup{
+			what: "test", key: "k", limit: patience, once: c.once,
+			task: func(context.Context) error {
+				calls <- struct{}{}
+				return c.err
+			},
+			done: func(ok bool) { ended <- ok },
+		})
+		<-calls
+		select {
+		case <-calls:
+			if !c.more {
+				t.Errorf("%v, once %v: tried again", c.err, c.once)
+			}
+		case ok := <-ended:
+			if c.more || ok != (c.err == nil) {
+				t.Errorf("%v, once %v: ended with %v", c.err, c.once, ok)
+			}
+		case <-time.After(patience):
+			t.Errorf("%v, once %v: neither tried again nor ended", c.err, c.once)
+		}
+		cancel()
+	}
+}
+
+// queued is how many entries the fair queue of a lock has in Redis.
+func queued(t *testing.T, srv *redistest.Server, key string) int64 {
+	t.Helper()
+	return srv.Client(t).LLen(t.Context(), queueOf(key)).Val() + srv.Client(t).ZCard(t.Context(), deadlinesOf(key)).Val()
+}
+
+func TestFairWaitersThatHangUpTogetherLeaveTogether(t *testing.T) {
+	srv := redistest.Start(t)
+	p := startProxy(t, srv, func(o *Options) { o.Lease = time.Minute })
+	holder := p.session(2)
+	holder.fence("LOCK k")
+	const many = 300
+	var crowd []*session
+	for range many {
+		s := p.session(2)
+		s.send("FAIRLOCK k")
+		crowd = append(crowd, s)
+	}
+	redistest.Eventually(t, patience, "all to wait", func() bool { return p.e.opts.Waiting.Load() == many })
+	before := scriptCalls(t, srv)
+	for _, s := range crowd {
+		s.hangUp()
+	}
+	redistest.Eventually(t, patience, "the queue to be empty", func() bool { return queued(t, srv, "k") == 0 })
+	if n := scriptCalls(t, srv) - before; n > many/3 {
+		t.Errorf("%d script calls took %d waiters out of the queue", n, many)
+	}
+	p.e.mu.Lock()
+	left := len(p.e.leaving)
+	p.e.mu.Unlock()
+	if left > 1 {
+		t.Errorf("%d locks with departures", left)
+	}
+}
+
+func TestABacklogOfCleanUpDoesNotStarveRenewals(t *testing.T) {
+	srv := redistest.Start(t)
+	p := startProxy(t, srv, func(o *Options) { o.Lease = time.Second })
+	gate := make(chan struct{})
+	for range 1000 {
+		p.e.tend(func() { <-gate })
+		p.e.persist(cleanup{what: "wait", key: "k", limit: patience, task: func(context.Context) error { <-gate; return nil }})
+	}
+	defer close(gate)
+	a := p.session(2)
+	a.fence("LOCK k")
+	first := p.deadline("k")
+	redistest.Eventually(t, patience, "the second renewal", func() bool { return p.deadline("k").Sub(first) > 500*time.Millisecond })
+	b := p.session(3)
+	b.fence("LOCK x PX 1")
+	equal(t, "loss", b.push()[:len(">[lock-lost x")], ">[lock-lost x")
+}
+
+// deadline is when the lease of a lock ends that is held here; zero: it is not held.
+func (p *proxy) deadline(key string) time.Time {
+	p.e.mu.Lock()
+	defer p.e.mu.Unlock()
+	for k, h := range p.e.holds {
+		if k.key == key {
+			return h.lease.Deadline()
+		}
+	}
+	return time.Time{}
+}

@@ -1,0 +1,133 @@
+package lockcmds
+
+import (
+	"context"
+	"sync"
+	"time"
+)
+
+// Fair waiters that give up leave the queue in Redis together: one call for all of a lock that have gathered while the call before
+// was on its way. So the end of n of them costs one step each here, and one pass over the queue for every leaveBatch of them there.
+
+const (
+	// leaveLimit is how long the answer of a client that has waited long enough is put off for its place in the queue.
+	leaveLimit = 50 * time.Millisecond
+	// leaveBatch bounds one call: Redis serves nobody else meanwhile.
+	leaveBatch = 1000
+)
+
+// departures are the waiters of one lock that are to leave its queue. They are guarded by Engine.mu and exist while there are any.
+type departures struct {
+	names
+	list []departure
+}
+
+type departure struct {
+	place string
+	done  func() // runs once: when the waiter has left, or has been put off for long enough. nil: nobody waits for that
+}
+
+// leave takes a waiter out of the queue in Redis, if it stands there, and then runs done. Without locks, and not from a session if
+// done enters one.
+func (e *Engine) leave(w *waiter, done func()) {
+	e.mu.Lock()
+	leaves := e.leavesLocked(w)
+	if leaves {
+		e.departLocked(w, done)
+	}
+	e.mu.Unlock()
+	if !leaves && done != nil {
+		done()
+	}
+}
+
+// leavesLocked reports whether a waiter has a place in the queue in Redis that nobody else here waits in for the same owner.
+func (e *Engine) leavesLocked(w *waiter) bool {
+	return w.fair() && w.wait != 0 && !e.queuesLocked(w.key, namesOf(w.key).place(w.owner))
+}
+
+// queuesLocked reports whether a fair waiter is here that has that place.
+func (e *Engine) queuesLocked(key, place string) bool {
+	r := e.rooms[key]
+	return r != nil && e.fairOfLocked(r, place) != nil
+}
+
+// departLocked has a waiter leave the queue in Redis.
+func (e *Engine) departLocked(w *waiter, done func()) {
+	if done != nil {
+		done = sync.OnceFunc(done)
+		patience := time.AfterFunc(leaveLimit, done)
+		answer := done
+		done = func() {
+			patience.Stop()
+			answer()
+		}
+	}
+	d := e.leaving[w.key]
+	first := d == nil
+	if first {
+		d = &departures{names: namesOf(w.key)}
+		e.leaving[w.key] = d
+	}
+	d.list = append(d.list, departure{d.place(w.owner), done})
+	if first {
+		e.departNow(d)
+	}
+}
+
+// departNow has the departures leave, batch after batch, until there are none.
+func (e *Engine) departNow(d *departures) {
+	var batch []departure
+	e.persist(cleanup{
+		what: "leave the fair queue", key: d.lock, limit: e.opts.fairWait,
+		task: func(ctx context.Context) error {
+			if batch == nil { // what has gathered when it is this job's turn
+				batch = e.takeDepartures(d)
+			}
+			return e.depart(ctx, d, batch)
+		},
+		done: func(bool) {
+			for _, gone := range batch {
+				if gone.done != nil {
+					gone.done()
+				}
+			}
+			e.mu.Lock()
+			more := len(d.list) > 0
+			if !more {
+				delete(e.leaving, d.lock)
+			}
+			e.mu.Unlock()
+			if more {
+				e.departNow(d)
+			}
+		},
+	})
+}
+
+func (e *Engine) takeDepartures(d *departures) []departure {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	n := min(len(d.list), leaveBatch)
+	batch := d.list[:n:n]
+	d.list = d.list[n:]
+	return batch
+}
+
+// depart takes a batch out of the queue, but for owners that have come back: their places are not for us to take.
+func (e *Engine) depart(ctx context.Context, d *departures, batch []departure) error {
+	args := make([]string, 1, 1+len(batch))
+	args[0] = publish
+	e.mu.Lock()
+	for _, gone := range batch {
+		if !e.queuesLocked(d.lock, gone.place) {
+			args = append(args, gone.place)
+		}
+	}
+	e.mu.Unlock()
+	if len(args) == 1 {
+		return nil
+	}
+	_, err := e.own.run(ctx, e.scripts.leave, []string{d.queue, d.deadlines, d.lock, d.channel}, args)
+	return err
+}

@@ -1,0 +1,43 @@
+package lockcmds
+
+import (
+	"runtime/debug"
+
+	"go.uber.org/zap"
+)
+
+// The engine is fail-stop: a panic in it ends the process, and with that all renewals, so its locks end with their leases. To go on
+// would be worse. The panic may have left Engine.mu locked, or half of a change behind; then clients would hang, or be told what is not
+// so, while the leases of those who have gone went on being renewed.
+//
+// Every way into the engine is guarded, because sessions and pools recover from panics: Start, Ended, Drain, what is run by a
+// session (script, enter, after), jobs, and the callbacks of the watchdog. Timers and the hub need no guard: nobody recovers there.
+
+// failStop is deferred by every way into the engine.
+func (e *Engine) failStop() {
+	if r := recover(); r != nil {
+		e.crash(r)
+	}
+}
+
+// crash ends the process.
+func (e *Engine) crash(r any) {
+	e.log.Fatal("BUG: panic in the lock engine: the process ends, and its leases run out",
+		zap.Any("panic", r), zap.ByteString("stack", debug.Stack()))
+}
+
+// enter runs f with the session locked. It returns false, and does not run f, if the session has ended.
+func (e *Engine) enter(s Session, f func()) bool {
+	return s.Enter(func() {
+		defer e.failStop()
+		f()
+	})
+}
+
+// after has f run when the session is not locked any more. Session locked.
+func (e *Engine) after(s Session, f func()) {
+	s.After(func() {
+		defer e.failStop()
+		f()
+	})
+}
