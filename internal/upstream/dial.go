@@ -61,10 +61,13 @@ func (u *Upstream) connectAs(ctx context.Context, id Identity) (net.Conn, error)
 	if err != nil {
 		return nil, err
 	}
-	if err := shake(ctx, nc, id.handshake()); err != nil {
+	number, err := shake(ctx, nc, id.handshake())
+	if err != nil {
+		u.conns.closed(nc)
 		abort(nc) // so that failed logins, as many as there may be, leave no ports that wait
 		return nil, err
 	}
+	u.conns.identified(nc, number)
 	return nc, nil
 }
 
@@ -72,12 +75,18 @@ func (u *Upstream) connectAs(ctx context.Context, id Identity) (net.Conn, error)
 func (u *Upstream) try(ctx context.Context) error {
 	nc, err := u.dial(ctx, Identity{Proto: 2})
 	if err == nil {
-		_ = nc.Close()
+		u.hangUp(nc)
 	}
 	if isRefused(err) {
 		return nil
 	}
 	return err
+}
+
+// hangUp closes a connection that was opened by dial or connect.
+func (u *Upstream) hangUp(nc net.Conn) {
+	u.conns.closed(nc)
+	_ = nc.Close() // it is of no use to anybody any more
 }
 
 func (u *Upstream) connect(ctx context.Context) (net.Conn, error) {
@@ -86,9 +95,10 @@ func (u *Upstream) connect(ctx context.Context) (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
+	u.conns.opened(nc)
 	if tc, ok := nc.(*net.TCPConn); ok {
 		if err := SetUserTimeout(tc, u.opts.UserTimeout); err != nil {
-			_ = nc.Close()
+			u.hangUp(nc)
 			return nil, fmt.Errorf("set user timeout: %w", err)
 		}
 	}
@@ -97,9 +107,10 @@ func (u *Upstream) connect(ctx context.Context) (net.Conn, error) {
 	}
 	tc := tls.Client(nc, u.tlsConfig())
 	if err := tc.HandshakeContext(ctx); err != nil {
-		_ = nc.Close()
+		u.hangUp(nc)
 		return nil, fmt.Errorf("tls handshake: %w", err)
 	}
+	u.conns.replaced(nc, tc)
 	return tc, nil
 }
 
@@ -113,14 +124,12 @@ func (u *Upstream) tlsConfig() *tls.Config {
 	return cfg
 }
 
-// shake sends all steps at once and reads their replies. The deadline of ctx bounds it.
-func shake(ctx context.Context, nc net.Conn, steps []step) error {
-	if len(steps) == 0 {
-		return nil
-	}
+// shake sends all steps at once and reads their replies. The deadline of ctx bounds it. It returns the id that Redis gave the
+// connection; 0: Redis did not say.
+func shake(ctx context.Context, nc net.Conn, steps []step) (id uint64, err error) {
 	if deadline, ok := ctx.Deadline(); ok {
 		if err := nc.SetDeadline(deadline); err != nil {
-			return err
+			return 0, err
 		}
 	}
 	var out []byte
@@ -128,19 +137,22 @@ func shake(ctx context.Context, nc net.Conn, steps []step) error {
 		out = append(out, st.cmd...)
 	}
 	if _, err := nc.Write(out); err != nil {
-		return err
+		return 0, err
 	}
 	rd := replyReader{nc: nc}
 	for _, st := range steps {
 		v, err := rd.next()
 		if err != nil {
-			return err
+			return 0, err
 		}
 		if v.IsError() && (!st.optional || bytes.HasPrefix(v.Str, []byte("ERR max number of clients"))) {
-			return &RefusedError{Reply: string(v.Str)}
+			return 0, &RefusedError{Reply: string(v.Str)}
+		}
+		if st.hello {
+			id = ConnectionID(v)
 		}
 	}
-	return nc.SetDeadline(time.Time{})
+	return id, nc.SetDeadline(time.Time{})
 }
 
 // replyReader reads whole replies one after another: for handshakes and questions, not for traffic.
@@ -217,7 +229,7 @@ func (u *Upstream) Probe(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	defer nc.Close()
+	defer u.hangUp(nc)
 	reply, err := u.ask(nc, "PING")
 	if err != nil {
 		return err
@@ -243,9 +255,9 @@ func (u *Upstream) Connect(ctx context.Context) (net.Conn, error) {
 	}
 	if tc, ok := bare(nc).(*net.TCPConn); ok {
 		if err := tc.SetLinger(0); err != nil {
-			_ = nc.Close()
+			u.hangUp(nc)
 			return nil, fmt.Errorf("set linger: %w", err)
 		}
 	}
-	return nc, nil
+	return &lent{Conn: nc, census: &u.conns}, nil
 }

@@ -16,7 +16,7 @@ func (u *Upstream) warnOfEviction(ctx context.Context) {
 	if err != nil {
 		return // whoever needs Redis says that it is away
 	}
-	defer nc.Close()
+	defer u.hangUp(nc)
 	b, err := u.ask(nc, "INFO", "memory")
 	if err != nil {
 		return

@@ -41,6 +41,7 @@ func (id Identity) GoString() string { return id.String() }
 type step struct {
 	cmd      []byte
 	optional bool
+	hello    bool // its reply has the connection's id
 }
 
 // handshake lists what a new connection must say before it is this identity's.
@@ -48,17 +49,17 @@ func (id Identity) handshake() []step {
 	var steps []step
 	switch {
 	case id.Proto == 3 && id.Authenticated():
-		steps = append(steps, step{cmd: resp.AppendCommand(nil, "HELLO", "3", "AUTH", id.userName(), id.Password)})
+		steps = append(steps, step{cmd: resp.AppendCommand(nil, "HELLO", "3", "AUTH", id.userName(), id.Password), hello: true})
 	case id.Proto == 3:
-		steps = append(steps, step{cmd: resp.AppendCommand(nil, "HELLO", "3")})
+		steps = append(steps, step{cmd: resp.AppendCommand(nil, "HELLO", "3"), hello: true})
 	case id.Authenticated() && id.User == "":
 		steps = append(steps, step{cmd: resp.AppendCommand(nil, "AUTH", id.Password)})
 	case id.Authenticated():
 		steps = append(steps, step{cmd: resp.AppendCommand(nil, "AUTH", id.User, id.Password)})
 	}
-	if len(steps) == 0 {
-		// Something must be asked: a Redis that has too many clients says so in answer to the first command.
-		steps = append(steps, step{cmd: resp.AppendCommand(nil, "PING"), optional: true})
+	if id.Proto != 3 {
+		// Something must be asked in any case: a Redis that has too many clients says so in answer to the first command.
+		steps = append(steps, step{cmd: resp.AppendCommand(nil, "HELLO"), optional: true, hello: true})
 	}
 	if id.DB != 0 {
 		steps = append(steps, step{cmd: resp.AppendCommand(nil, "SELECT", strconv.Itoa(id.DB))})

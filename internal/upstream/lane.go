@@ -74,7 +74,7 @@ func (l *Lane) run(u *Upstream) {
 		nc, err := u.open(ctx, l.id)
 		if l.closed() {
 			if err == nil {
-				_ = nc.Close() // the lane was closed while it connected
+				u.hangUp(nc) // the lane was closed while it connected
 			}
 			break
 		}
@@ -99,6 +99,7 @@ func (l *Lane) run(u *Upstream) {
 		reconnected = true
 		log.Debug("lane connected")
 		err = l.serve(nc)
+		u.conns.closed(nc)
 		if l.closed() {
 			break
 		}

@@ -1,6 +1,7 @@
 package upstream
 
 import (
+	"net"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -16,6 +17,8 @@ type Pin struct {
 	up     atomic.Bool // it has been connected
 
 	rejected atomic.Bool // Redis has refused the credentials
+	number   atomic.Uint64
+	nc       net.Conn // set before up
 
 	// Owned by the session; by the pool between sessions.
 	id   Identity
@@ -33,6 +36,15 @@ type Pin struct {
 
 // Identity of the connection. A session that changes it (AUTH, HELLO, SELECT) says so by Became.
 func (p *Pin) Identity() Identity { return p.id }
+
+// ID is the id that Redis gave the connection; 0: it is not connected yet, or Redis did not say.
+func (p *Pin) ID() uint64 { return p.number.Load() }
+
+// Numbered records the id of a connection that is Connected, and could not be asked for it before it was authenticated.
+func (p *Pin) Numbered(id uint64) {
+	p.pins.u.conns.identified(p.nc, id)
+	p.number.Store(id)
+}
 
 // Connected reports whether the connection was ever established.
 func (p *Pin) Connected() bool { return p.up.Load() }
@@ -113,8 +125,11 @@ func (p *Pin) run(u *Upstream) {
 		p.stream.refuse(err)
 		return
 	}
+	p.nc = nc
+	p.number.Store(u.conns.id(nc))
 	p.up.Store(true)
 	err = serve(nc, p.stream, p.stop)
+	u.conns.closed(nc)
 	p.pins.died(p)
 	p.stream.end(err, down)
 }

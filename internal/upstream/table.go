@@ -125,7 +125,7 @@ func (u *Upstream) fetchTable(ctx context.Context) (*Table, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer nc.Close()
+	defer u.hangUp(nc)
 	b, err := u.ask(nc, "COMMAND")
 	if err != nil {
 		return nil, err

@@ -42,7 +42,7 @@ func TestLanesAndPinsSpeakTLS(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer nc.Close()
-	if _, ok := nc.(*tls.Conn); !ok {
+	if _, ok := nc.(*lent).Conn.(*tls.Conn); !ok {
 		t.Errorf("a connection for a client library is a %T", nc)
 	}
 }

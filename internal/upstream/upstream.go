@@ -65,6 +65,7 @@ type Upstream struct {
 	network string
 	address string
 	pins    *pins
+	conns   Connections
 	table   atomic.Pointer[Table]
 	refresh chan struct{} // size 1, never closed: the command table may have changed
 	guarded atomic.Bool   // clients must authenticate
@@ -244,6 +245,7 @@ func (u *Upstream) Run(ctx context.Context) error {
 			u.refreshTable(ctx)
 		case now := <-ticks.C:
 			u.trim(now.Add(-idleFor))
+			u.conns.trim(now.Add(-closedFor))
 		case <-looks.C:
 			u.lookAtAuth(ctx)
 		}
@@ -333,7 +335,7 @@ func (u *Upstream) needsAuth(ctx context.Context) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	defer nc.Close()
+	defer u.hangUp(nc)
 	b, err := u.ask(nc, "PING")
 	return bytes.HasPrefix(b, []byte("-NOAUTH")), err
 }
@@ -357,6 +359,9 @@ func (u *Upstream) Lanes() []LaneStatus {
 	}
 	return list
 }
+
+// Connections are this proxy's connections to Redis.
+func (u *Upstream) Connections() *Connections { return &u.conns }
 
 func (u *Upstream) laneUp(reconnected bool) {
 	u.heard(nil)

@@ -1,0 +1,188 @@
+package upstream
+
+import (
+	"bytes"
+	"net"
+	"strconv"
+	"sync"
+	"time"
+
+	"lockproxy/internal/resp"
+)
+
+// Connections tells this proxy's connections to Redis from everybody else's: by the id that Redis gave each, and by its address
+// for as long as the id is not known. All methods may be called from any goroutine.
+type Connections struct {
+	mu     sync.Mutex
+	open   map[net.Conn]connected
+	ids    map[uint64]time.Time // when it was closed; zero: it is open
+	locals map[string]int       // local addresses of open connections without a known id
+	count  int                  // open
+}
+
+// connected is one open connection.
+type connected struct {
+	id    uint64 // 0: not known
+	local string
+}
+
+// closedFor is how long a closed connection is remembered: Redis may not have noticed its end yet.
+const closedFor = 5 * time.Second
+
+// Own reports whether Redis's client with this id and address is a connection of this proxy.
+func (c *Connections) Own(id uint64, addr string) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	closed, known := c.ids[id]
+	return known && (closed.IsZero() || time.Since(closed) < closedFor) || c.locals[addr] > 0
+}
+
+// Any is the id of one that is open; 0: none is known.
+func (c *Connections) Any() uint64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for id, closed := range c.ids {
+		if closed.IsZero() {
+			return id
+		}
+	}
+	return 0
+}
+
+// Count is how many are open.
+func (c *Connections) Count() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.count
+}
+
+func (c *Connections) opened(nc net.Conn) {
+	local := ""
+	if a, ok := nc.LocalAddr().(*net.TCPAddr); ok { // by unix sockets all have the same
+		local = a.String()
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.open == nil {
+		c.open, c.ids, c.locals = map[net.Conn]connected{}, map[uint64]time.Time{}, map[string]int{}
+	}
+	c.open[nc] = connected{local: local}
+	c.locals[local]++
+	c.count++
+}
+
+// replaced says that a connection goes on under another type: TLS on it.
+func (c *Connections) replaced(old, nc net.Conn) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.open[nc] = c.open[old]
+	delete(c.open, old)
+}
+
+// identified notes the id that Redis gave a connection; 0: it is not known.
+func (c *Connections) identified(nc net.Conn, id uint64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	known, ok := c.open[nc]
+	if !ok || id == 0 || known.id != 0 {
+		return
+	}
+	c.forgetLocalLocked(known.local)
+	c.open[nc] = connected{id: id}
+	c.ids[id] = time.Time{}
+}
+
+// id of a connection; 0: it is not known.
+func (c *Connections) id(nc net.Conn) uint64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.open[nc].id
+}
+
+// closed forgets a connection, now or when it may be called again.
+func (c *Connections) closed(nc net.Conn) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	known, ok := c.open[nc]
+	if !ok {
+		return
+	}
+	delete(c.open, nc)
+	c.count--
+	if known.id == 0 {
+		c.forgetLocalLocked(known.local)
+		return
+	}
+	c.ids[known.id] = time.Now()
+}
+
+func (c *Connections) forgetLocalLocked(local string) {
+	if c.locals[local]--; c.locals[local] <= 0 {
+		delete(c.locals, local)
+	}
+}
+
+// trim forgets what was closed before t.
+func (c *Connections) trim(t time.Time) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for id, at := range c.ids {
+		if !at.IsZero() && at.Before(t) {
+			delete(c.ids, id)
+		}
+	}
+}
+
+// ConnectionID is the id in the answer to HELLO; 0: there is none.
+func ConnectionID(v resp.Value) uint64 {
+	for i := 0; i+1 < len(v.Elems); i += 2 {
+		if string(v.Elems[i].Str) == "id" {
+			return uint64(max(v.Elems[i+1].Int, 0))
+		}
+	}
+	return 0
+}
+
+// lent is a connection in the hands of a library that does its own handshake. It reads along until Redis has said, in answer
+// to HELLO, what the connection's id is.
+type lent struct {
+	net.Conn
+	census *Connections
+	head   []byte // what has been read, while the id is looked for
+	seen   bool   // the id was found, or is not going to come
+}
+
+// lentHead is how much of what Redis says may come before the id.
+const lentHead = 4 << 10
+
+var idField = []byte("$2\r\nid\r\n:")
+
+// Read is net.Conn.
+func (l *lent) Read(b []byte) (int, error) {
+	n, err := l.Conn.Read(b)
+	if !l.seen && n > 0 {
+		l.look(b[:n])
+	}
+	return n, err
+}
+
+func (l *lent) look(b []byte) {
+	l.head = append(l.head, b...)
+	if _, after, found := bytes.Cut(l.head, idField); found {
+		if number, _, whole := bytes.Cut(after, []byte("\r\n")); whole {
+			id, _ := strconv.ParseUint(string(number), 10, 64)
+			l.census.identified(l.Conn, id)
+			l.seen, l.head = true, nil
+			return
+		}
+	}
+	if len(l.head) > lentHead {
+		l.seen, l.head = true, nil
+	}
+}
+
+// Close is net.Conn.
+func (l *lent) Close() error {
+	l.census.closed(l.Conn)
+	return l.Conn.Close()
+}
