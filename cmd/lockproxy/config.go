@@ -38,6 +38,7 @@ type Config struct {
 	FirstCommandTimeout time.Duration `yaml:"first-command-timeout" help:"Close a client that has not sent its first whole command by then; 0 waits for ever."`
 	HandshakeTimeout    time.Duration `yaml:"handshake-timeout" help:"Longest TLS handshake of a client, its PROXY header included."`
 	MaxClients          int           `yaml:"max-clients" help:"Client connections; more are refused."`
+	MaxMemory           MemoryLimit   `yaml:"max-memory" help:"Memory for the buffers of all clients together, as a size or as a share of what the machine or the container has; beyond it the clients that have most are closed."`
 	ClientOutputLimit   Size          `yaml:"client-output-limit" help:"Replies a client has not read yet; beyond it the client is closed. 0: no limit."`
 	ClientQueryLimit    Size          `yaml:"client-query-limit" help:"Requests read from a client and not yet sent on; beyond it the client is closed."`
 	ClientPendingLimit  Size          `yaml:"client-pending-limit" help:"Requests of a client that Redis has not answered; beyond it the client is not read until it has."`
@@ -115,6 +116,7 @@ func NewConfig() Config {
 		DialTimeout:         3 * time.Second,
 		HandshakeTimeout:    10 * time.Second,
 		MaxClients:          10_000,
+		MaxMemory:           -50, // percent
 		ClientOutputLimit:   gibibyte,
 		ClientQueryLimit:    gibibyte,
 		ClientPendingLimit:  64 * mebibyte,
@@ -199,6 +201,7 @@ func (c Config) Verify() error {
 	positive("max-logins", c.MaxLogins)
 	positive("max-waiters", c.MaxWaiters)
 	positive("max-waiters-per-lock", c.MaxWaitersPerLock)
+	check(c.MaxMemory < 0 || c.MaxMemory >= MemoryLimit(leastMemory), "max-memory", "%s is less than %s", c.MaxMemory, leastMemory)
 	// Redis's own lower bounds for proto-max-bulk-len and client-query-buffer-limit.
 	check(c.ProtoMaxBulkLen >= mebibyte, "proto-max-bulk-len", "%s is less than 1mb", c.ProtoMaxBulkLen)
 	check(c.ClientQueryLimit >= mebibyte, "client-query-limit", "%s is less than 1mb", c.ClientQueryLimit)

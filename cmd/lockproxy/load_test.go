@@ -124,6 +124,8 @@ func samples(key string) [3]string {
 		return [3]string{"1s", "2s", "3s"}
 	case Size:
 		return [3]string{"2mb", "3mb", "4mb"}
+	case MemoryLimit:
+		return [3]string{"20mb", "30mb", "40%"}
 	}
 	return [3]string{"1", "2", "3"}
 }

@@ -45,7 +45,12 @@ func (s *service) build(cfg Config) error {
 	if s.certs, err = certs.New(certOptions(cfg, s.log)); err != nil {
 		return err
 	}
-	opts := proxyOptions(cfg, s.certs, s.log)
+	available, err := availableMemory()
+	if err != nil {
+		s.log.Warn("it is not known how much memory there is", zap.Error(err), zap.Uint64("assumed", available))
+	}
+	limitMemory(available, s.log)
+	opts := proxyOptions(cfg, available, s.certs, s.log)
 	if cfg.Embedded {
 		if s.redis, err = embedded.Start(embedded.Options{}); err != nil {
 			return fmt.Errorf("start the embedded redis: %w", err)
@@ -119,7 +124,8 @@ func certOptions(cfg Config, log *zap.Logger) certs.Options {
 }
 
 // proxyOptions translates the configuration, in which zero means zero, into options in which zero means the default.
-func proxyOptions(cfg Config, store *certs.Store, log *zap.Logger) proxy.Options {
+// available is the memory that this process may have.
+func proxyOptions(cfg Config, available uint64, store *certs.Store, log *zap.Logger) proxy.Options {
 	opts := proxy.Options{
 		Listen: cfg.Listen,
 		Upstream: upstream.Options{
@@ -150,6 +156,7 @@ func proxyOptions(cfg Config, store *certs.Store, log *zap.Logger) proxy.Options
 		Limits: proxy.Limits{
 			Request:      resp.Limits{MaxBulk: int64(cfg.ProtoMaxBulkLen)},
 			Clients:      cfg.MaxClients,
+			Memory:       cfg.MaxMemory.of(available),
 			Query:        int(cfg.ClientQueryLimit),
 			Unanswered:   int(cfg.ClientPendingLimit),
 			Output:       int(cfg.ClientOutputLimit),

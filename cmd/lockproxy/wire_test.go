@@ -46,13 +46,13 @@ func TestEveryOptionOfTheProxyIsSet(t *testing.T) {
 			}
 		}
 	}
-	walk("", reflect.ValueOf(proxyOptions(cfg, store, zap.NewNop())))
+	walk("", reflect.ValueOf(proxyOptions(cfg, 1<<30, store, zap.NewNop())))
 }
 
 func TestZeroOfASettingIsNotADefaultOfTheProxy(t *testing.T) {
 	cfg := NewConfig()
 	cfg.ClientOutputLimit, cfg.TCP.UserTimeout, cfg.Drain.Timeout = 0, 0, 0
-	opts := proxyOptions(cfg, new(certs.Store), zap.NewNop())
+	opts := proxyOptions(cfg, 1<<30, new(certs.Store), zap.NewNop())
 	if opts.Limits.Output < 1<<31-1 {
 		t.Errorf("output limit %d, want none", opts.Limits.Output)
 	}

@@ -20,6 +20,8 @@ var (
 	clients       = desc("clients", "Client connections.")
 	accepted      = desc("connections_total", "Client connections accepted.")
 	clientsClosed = desc("clients_closed_total", "Client connections closed by the proxy, by reason.", "reason")
+	memory        = desc("clients_memory_bytes", "Memory of the buffers of all clients together.")
+	maxMemory     = desc("clients_memory_limit_bytes", "What it is limited to.")
 	refused       = desc("commands_refused_total", "Commands that were not sent to Redis, by error code.", "code")
 	lanes         = desc("lanes", "Connections to Redis that clients share.")
 	pins          = desc("pins", "Connections to Redis that single clients have for themselves, or had (idle).", "state")
@@ -38,7 +40,7 @@ var (
 // Describe is prometheus.Collector.
 func (collector) Describe(out chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
-		buildInfo, upstreamUp, clients, accepted, clientsClosed, refused, lanes, pins, logins, pinReasons, pinWaits, pinTimeouts,
+		buildInfo, upstreamUp, clients, accepted, clientsClosed, memory, maxMemory, refused, lanes, pins, logins, pinReasons, pinWaits, pinTimeouts,
 		locksHeld, lockWaiters, lockWaits, handovers, attempts, lost,
 	} {
 		out <- d
@@ -68,6 +70,8 @@ func (c collector) Collect(out chan<- prometheus.Metric) {
 	gauge(clients, int(s.Clients))
 	counter(accepted, s.Accepted)
 	counters(clientsClosed, s.Closed)
+	gauge(memory, int(s.Memory))
+	gauge(maxMemory, int(s.MaxMemory))
 	counters(refused, s.Refused)
 	gauge(lanes, s.Lanes)
 	gauge(pins, s.PinsOpen-s.PinsIdle, "used")

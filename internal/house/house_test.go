@@ -33,7 +33,9 @@ var arrows = map[string][]string{
 	"internal/lockcmds":           {"internal/lockcmds/jobs", "internal/lockcmds/losses", "internal/resp", "internal/watchdog"},
 	"internal/lockcmds/jobs":      {},
 	"internal/lockcmds/losses":    {},
-	"internal/proxy":              {"internal/buffers", "internal/lockcmds", "internal/lockcmds/jobs", "internal/lockcmds/losses", "internal/proxy/idchange", "internal/resp", "internal/upstream"}, // jobs: one pool for all engines; losses: a session has them
+	"internal/proxy":              {"internal/buffers", "internal/lockcmds", "internal/lockcmds/jobs", "internal/lockcmds/losses", "internal/proxy/budget", "internal/proxy/idchange", "internal/proxy/inbox", "internal/resp", "internal/upstream"}, // jobs: one pool for all engines; losses: a session has them
+	"internal/proxy/budget":       {},
+	"internal/proxy/inbox":        {"internal/buffers"},
 	"internal/proxy/idchange":     {"internal/resp", "internal/upstream"},
 	"internal/redistest":          {},
 	"internal/resp":               {},

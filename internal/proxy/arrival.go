@@ -30,6 +30,7 @@ type arrival struct {
 	buf      []byte   // read from the client and not yet given to redcon
 	first    []byte   // what redcon has not yet taken of the first command
 	given    bool     // the first command has been found
+	early    bool     // what redcon gets stands for a first command that is not whole; buf has all that was read
 
 	detached bool // the session has taken over
 }
@@ -123,6 +124,11 @@ func (a *arrival) findFirst() error {
 			return errors.Join(err, werr)
 		}
 		if n == 0 {
+			if len(a.buf) >= handOver {
+				// It need not be held whole: the session can send it on as it comes.
+				a.first, a.given, a.early = placeholder, true, true
+				return nil
+			}
 			break
 		}
 		a.buf = a.buf[n:]
@@ -131,10 +137,6 @@ func (a *arrival) findFirst() error {
 			return nil
 		}
 	}
-	if len(a.buf) > a.server.env.opts.Limits.Query {
-		a.server.env.queryLimit(a.addr, len(a.buf))
-		return errQueryLimit
-	}
 	chunk := make([]byte, readSize)
 	n, err := a.stream.Read(chunk)
 	a.buf = append(a.buf, chunk[:n]...)
@@ -142,13 +144,16 @@ func (a *arrival) findFirst() error {
 		return nil
 	}
 	if errors.Is(err, os.ErrDeadlineExceeded) {
-		a.server.env.stats.firstTimeouts.Add(1)
-		a.server.env.opts.Logger.Debug("client closed: no first command in time", zap.String("client", a.addr))
+		a.server.env.firstTimeout(a.addr)
 	}
 	return err
 }
 
-var errQueryLimit = errors.New("query buffer limit")
+// handOver is how much of a first command is read before the session takes over.
+const handOver = readSize
+
+// placeholder is what redcon parses then.
+var placeholder = resp.AppendCommand(nil, "PING")
 
 // prefixed is a connection of which some bytes have been read already.
 type prefixed struct {

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"lockproxy/internal/proxy/budget"
 	"lockproxy/internal/upstream"
 )
 
@@ -75,7 +76,7 @@ func newDesk(tb testing.TB) *desk {
 		tb.Fatal(err)
 	}
 	d := &desk{ready: make(chan struct{})}
-	d.sess = newSession(1, "bench", &env{opts: opts, upstream: up}, d)
+	d.sess = newSession(1, "bench", &env{opts: opts, upstream: up, budget: budget.New(int64(opts.Limits.Memory), nil)}, d)
 	d.sess.lane = up.Lane(d.sess.ident, d)
 	if err := <-answered; err != nil {
 		tb.Fatal(err)

@@ -21,6 +21,7 @@ type conn struct {
 	nc     net.Conn
 	sess   *Session
 	direct *directWriter // nil: output is always written by drainOutput
+	watch  *endWatch     // nil: a client's end is not seen while it is not read
 	resume chan struct{} // size 1, never closed: the session may be read again
 	once   sync.Once
 	output crew // drainOutput
@@ -31,6 +32,7 @@ func newConn(srv *Server, nc net.Conn, addr string) *conn {
 	if sc, ok := nc.(syscall.Conn); ok {
 		c.direct = newDirectWriter(sc)
 	}
+	c.watch = newEndWatch(nc)
 	c.sess = newSession(srv.nextID(), addr, srv.env, c)
 	return c
 }
@@ -68,9 +70,25 @@ func (c *conn) read() error {
 			return err
 		}
 		if !c.sess.MayRead() {
-			<-c.resume
+			if err := c.pause(); err != nil {
+				return err
+			}
 		}
 	}
+}
+
+// pause waits until the session may be read again, and meanwhile looks out for the client's end.
+func (c *conn) pause() error {
+	if c.watch == nil {
+		<-c.resume
+		return nil
+	}
+	left, err := c.watch.await()
+	if errors.Is(err, net.ErrClosed) || left && !c.sess.Leaving() {
+		return net.ErrClosed
+	}
+	<-c.resume
+	return c.watch.reset()
 }
 
 // session is client.
@@ -78,6 +96,9 @@ func (c *conn) session() *Session { return c.sess }
 
 // Resume is host.
 func (c *conn) Resume() {
+	if c.watch != nil {
+		c.watch.interrupt()
+	}
 	select {
 	case c.resume <- struct{}{}:
 	default:

@@ -44,6 +44,7 @@ func (s *Session) end() {
 	}
 	s.ended = true
 	s.giveUp()
+	s.forget()
 	s.host.Hangup()
 }
 
@@ -59,7 +60,8 @@ func (s *Session) cutOff() {
 }
 
 func (s *Session) giveUp() {
-	s.lastWords, s.in = nil, nil
+	s.lastWords = nil
+	s.in.Forget()
 	if s.streaming {
 		s.large.timer.Stop()
 	}
@@ -99,9 +101,23 @@ func (s *Session) EOF() bool {
 	return !s.ended
 }
 
+// Leaving says that the client will send nothing more, although not all that it has sent has been read. Reading goes on when
+// Resume says so. It returns false if the session has ended: a client that waits for others waits no longer, whatever it has
+// sent behind that.
+func (s *Session) Leaving() bool {
+	s.mu.Lock()
+	defer s.leave()
+	s.leaving = true
+	s.atEOF()
+	return !s.ended
+}
+
 // atEOF ends a session whose client sends nothing more, when nothing is left to execute. What the session waits for others for
 // is withdrawn, whatever stands behind it: nobody could use a lock or an element of a list.
 func (s *Session) atEOF() {
+	if s.leaving && s.awaitsOthers() {
+		s.eof = true // what has not been read would not be executed
+	}
 	if !s.eof || s.gone() {
 		return
 	}
@@ -122,6 +138,11 @@ func (s *Session) atEOF() {
 	default:
 		s.goodbye([]byte{})
 	}
+}
+
+// awaitsOthers reports whether the session waits for something that other clients do.
+func (s *Session) awaitsOthers() bool {
+	return s.wait == forLock && s.pending == 0 || s.wait == forPin && !s.hasty || s.pin != nil && s.pin.waits
 }
 
 // Drain ends the session when it has its replies, unless it has used a lock command and so may hold a lock. One that waits

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"time"
 )
 
 // loop exists on Linux only.
@@ -21,7 +22,7 @@ func newLoops(_ *Server, engine string) ([]*loop, error) {
 	return nil, fmt.Errorf("proxy: engine %q is none of auto, goroutine, epoll", engine)
 }
 
-func (*loop) run()                                    {}
-func (*loop) discard()                                {}
-func (*loop) stop()                                   {}
-func (*loop) adopt(net.Conn, string, ...[]byte) error { return errors.ErrUnsupported }
+func (*loop) run()                                               {}
+func (*loop) discard()                                           {}
+func (*loop) stop()                                              {}
+func (*loop) adopt(net.Conn, string, time.Time, ...[]byte) error { return errors.ErrUnsupported }

@@ -8,6 +8,7 @@ import (
 	"go.uber.org/zap"
 
 	"lockproxy/internal/lockcmds"
+	"lockproxy/internal/proxy/budget"
 	"lockproxy/internal/upstream"
 )
 
@@ -18,6 +19,7 @@ type env struct {
 	locks    *lockRegistry
 	table    atomic.Pointer[policyTable]
 	stats    stats
+	budget   *budget.Budget
 	started  time.Time
 }
 

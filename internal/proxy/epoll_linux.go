@@ -6,6 +6,7 @@ import (
 	"net"
 	"sync"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -235,8 +236,9 @@ func takeover(nc net.Conn) (int, error) {
 // again reports whether a system call should be tried later.
 func again(err error) bool { return errors.Is(err, unix.EAGAIN) || errors.Is(err, unix.EINTR) }
 
-// adopt takes over the client at addr, whose first command has come in first.
-func (l *loop) adopt(nc net.Conn, addr string, first ...[]byte) error {
+// adopt takes over the client at addr, which has sent what is in first. Its first command must be whole by then, if that is
+// a time.
+func (l *loop) adopt(nc net.Conn, addr string, by time.Time, first ...[]byte) error {
 	fd, err := takeover(nc)
 	if err != nil {
 		return err
@@ -246,6 +248,7 @@ func (l *loop) adopt(nc net.Conn, addr string, first ...[]byte) error {
 	if !l.server.enlist(r) {
 		return errors.Join(errStopped, unix.Close(fd))
 	}
+	r.sess.expectFirst(by)
 	if !l.post(func() { r.begin(first) }) {
 		return errors.Join(net.ErrClosed, unix.Close(fd))
 	}

@@ -30,6 +30,7 @@ func (h *hook) Replies(b []byte, n int, more bool) {
 func (h *hook) take(b []byte, more bool) {
 	if h.whole || h.replace != nil {
 		h.head = append(h.head, b...)
+		h.s.gathered = len(h.head)
 	} else if room := enoughHead - len(h.head); room > 0 {
 		h.head = append(h.head, b[:min(room, len(b))]...)
 	}
@@ -40,6 +41,7 @@ func (h *hook) take(b []byte, more bool) {
 	if more {
 		return
 	}
+	h.s.gathered = 0
 	if h.done != nil {
 		h.done(h.head)
 	}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 
 	"lockproxy/internal/buffers"
+	"lockproxy/internal/proxy/budget"
 )
 
 // Feed takes bytes that the client sent. It does not keep b. false: the session has ended, and the connection is to be closed.
@@ -24,17 +25,17 @@ func (s *Session) feed(b []byte) (alive, output bool) {
 	}()
 	defer s.contain()
 	switch {
-	case s.over():
-	case len(s.in) > 0:
-		s.in = buffers.Append(s.in, b, s.guard.Need())
+	case s.over() || s.eof: // nothing more is executed
+	case s.in.Len() > 0:
+		s.in.Append(b, s.guard.Need())
 		s.advance()
 	default:
 		if n := s.consume(b); n < len(b) && !s.over() {
-			s.in = buffers.Append(s.in, b[n:], s.guard.Need())
+			s.in.Append(b[n:], s.guard.Need())
 		}
 	}
-	if len(s.in) > s.env.opts.Limits.Query {
-		s.env.queryLimit(s.addr, len(s.in))
+	if s.in.Len() > s.env.opts.Limits.Query {
+		s.env.queryLimit(s.addr, s.in.Len())
 		s.end()
 	}
 	return alive, output
@@ -43,20 +44,16 @@ func (s *Session) feed(b []byte) (alive, output bool) {
 // advance goes on with the input that has been held back.
 func (s *Session) advance() {
 	defer s.atEOF()
-	if len(s.in) == 0 || s.wait != nothing || s.gone() {
+	if s.in.Len() == 0 || s.wait != nothing || s.gone() {
 		return
 	}
-	in := s.in
-	n := s.consume(in)
-	switch {
-	case s.over():
-		s.in = nil
-	case n == len(in):
-		s.in = shrink(in)
-	case n == 0: // nothing to move
-	default:
-		s.in = append(in[:0], in[n:]...)
+	n := s.consume(s.in.Bytes())
+	if s.over() {
+		s.in.Forget()
+		return
 	}
+	s.in.Drop(n)
+	s.readOn()
 }
 
 // shrink empties a buffer and drops it if it has grown beyond what an ordinary client needs.
@@ -91,6 +88,7 @@ func (s *Session) consume(buf []byte) int {
 			off += s.stream(table, buf[off:])
 			break
 		}
+		s.begun = true
 		if s.streaming {
 			run.send()
 			s.endStream(f.Raw)
@@ -121,6 +119,7 @@ func (s *Session) consume(buf []byte) int {
 		off += n
 	}
 	run.send()
+	s.guard.Trim()
 	return off
 }
 
@@ -156,10 +155,9 @@ func (r *run) send() {
 	}
 }
 
-// MayRead reports whether the engine may read from the client: not while too many bytes of its commands are unanswered. Then
-// Resume follows. The wait is for Redis, never for the client, so two sides that only send cannot block each other. Behind a
-// command that may wait for others it is not Redis that is waited for, and reading goes on, or a hang-up would not be seen: as in
-// Redis, what comes is held up to the limit of the query buffer.
+// MayRead reports whether the engine may read from the client: not while too many bytes of its commands are unanswered, or are
+// held behind a command that waits. Then Resume follows. The wait is never for the client, so two sides that only send cannot
+// block each other.
 func (s *Session) MayRead() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -169,12 +167,32 @@ func (s *Session) MayRead() bool {
 	case s.streaming && s.pin != nil:
 		s.paused = s.pin.conn.WhenEmpty(streamBacklog, s.unpause)
 		s.large.excused = s.large.excused || s.paused
-	case s.pin != nil && s.pin.waits:
-		s.paused = false
 	default:
-		s.paused = s.pending > 0 && s.owed >= s.env.opts.Limits.Unanswered
+		s.paused = s.hasEnough()
 	}
 	return !s.paused
+}
+
+// maxHeld is how many bytes are read behind a command that waits. What the client sends beyond them stays in the sockets. It is
+// that much because the end of a client is only seen when what it has sent before fits in here and in the sockets.
+const maxHeld = 16 << 20
+
+// hasEnough reports whether the session holds as much as it may of what its client has sent. Behind a command that may wait for
+// others it is not Redis that is waited for: reading goes on as long as what comes can be held, so that a hang-up is seen.
+func (s *Session) hasEnough() bool {
+	limit := s.env.opts.Limits.Unanswered
+	if s.pending > 0 && s.owed >= min(limit, budget.Free) && !(s.pin != nil && s.pin.waits) {
+		return s.owed >= s.env.budget.Allowance(limit)
+	}
+	return s.wait != nothing && s.in.Len() >= budget.Free && s.in.Len() >= s.env.budget.Allowance(maxHeld)
+}
+
+// readOn ends a pause of the engine if there is room again.
+func (s *Session) readOn() {
+	if s.paused && !s.streaming && !s.hasEnough() {
+		s.paused = false
+		s.host.Resume()
+	}
 }
 
 // unpause ends a pause of the engine.

@@ -23,6 +23,7 @@ func (s *Session) lock(raw []byte) bool {
 		return s.awaitQuiet() && s.answer(noUpstream)
 	}
 	s.wait = forLock
+	s.locking = len(raw)
 	for _, other := range s.engines {
 		if other != engine && other.id.db == engine.id.db && other.Keeps((*lockSession)(s), cmd) {
 			other.StartFor((*lockSession)(s), cmd, engine.Engine)
@@ -123,6 +124,7 @@ func (s *Session) lockDone() {
 	if s.wait == forLock {
 		s.wait = nothing
 	}
+	s.locking = 0
 	if s.pending == 0 {
 		s.releasePin()
 	}
@@ -142,7 +144,7 @@ func (l *lockSession) Script(c lockcmds.Call) {
 	call := &scriptCall{s: s, call: c, muted: s.muted}
 	if c.GoOn {
 		call.free = true
-		s.wait = nothing
+		s.wait, s.locking = nothing, 0
 	}
 	call.send()
 }
@@ -165,6 +167,7 @@ func (c *scriptCall) send() {
 	c.byText = !s.notes().Has(c.call.Script.ID())
 	s.script = appendCall(s.script[:0], c.call, c.byText)
 	s.forward(s.script, c, 1)
+	s.script = shrink(s.script)
 }
 
 func (c *scriptCall) Replies(b []byte, n int, more bool) {

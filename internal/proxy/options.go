@@ -85,6 +85,7 @@ type Limits struct {
 	Request resp.Limits
 
 	Clients      int           // connected at once; 0: 10,000
+	Memory       int           // bytes of buffers of all clients together; 0: 1 GiB
 	Query        int           // bytes of a client read and not yet parsed; 0: 1 GiB
 	Unanswered   int           // bytes of a client's commands without a reply after which it is not read; 0: 64 MiB
 	Output       int           // bytes of replies that a client has not taken; 0: 1 GiB
@@ -121,6 +122,7 @@ func (o *Options) setDefaults() error {
 	orElse(&o.Locks.MaxWaiters, 100_000)
 	orElse(&o.Locks.MaxWaitersPerLock, 20_000)
 	orElse(&o.Limits.Clients, 10_000)
+	orElse(&o.Limits.Memory, 1<<30)
 	orElse(&o.Limits.Query, 1<<30)
 	orElse(&o.Limits.Unanswered, 64<<20)
 	orElse(&o.Limits.Output, 1<<30)

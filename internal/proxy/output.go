@@ -41,7 +41,7 @@ type receiver interface {
 
 // emit appends reply bytes to the output.
 func (s *Session) emit(b []byte) {
-	if s.closing {
+	if s.gone() {
 		return
 	}
 	s.place(b)
@@ -129,6 +129,11 @@ func (s *Session) setMid(mid bool) {
 	}
 }
 
+// forget drops all output of a session that has ended.
+func (o *output) forget() {
+	o.out, o.full, o.spare, o.pushes, o.stalled, o.unread = nil, nil, nil, nil, nil, 0
+}
+
 // closeAfterOutput ends the session and lets the engine write what is left.
 func (s *Session) closeAfterOutput() {
 	s.closing = true
@@ -163,11 +168,17 @@ func (s *Session) EndWrite(b []byte) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.writing = false
+	if s.ended {
+		return
+	}
 	s.unread -= len(b)
 	if cap(b) > maxKept {
 		buffers.Free(b)
 	} else if s.spare == nil {
 		s.spare = b[:0]
+	}
+	if s.bill.Bytes() > 0 {
+		s.charge()
 	}
 }
 

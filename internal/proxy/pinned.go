@@ -26,6 +26,7 @@ type pinned struct {
 	spent  bool // not to be used again
 
 	waits  bool // a command that is not answered may be waiting for others: BLPOP, WAIT
+	frame  int  // bytes of a frame that the connection keeps until it is whole
 	unread int  // commands sent since it is not read any more that are to be answered
 
 	transaction
@@ -110,6 +111,7 @@ func (p *pinned) Push(b []byte, kind resp.Kind) {
 	s := p.s
 	s.mu.Lock()
 	defer s.leave()
+	p.frame = 0
 	if s.gone() || s.pin != p {
 		return
 	}
@@ -122,6 +124,13 @@ func (p *pinned) Push(b []byte, kind resp.Kind) {
 		s.push(b)
 	}
 	s.advance()
+}
+
+// Holding is upstream.Observer.
+func (p *pinned) Holding(n int) {
+	p.s.mu.Lock()
+	defer p.s.leave()
+	p.frame = n
 }
 
 // Closed is upstream.Observer.

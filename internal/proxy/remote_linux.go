@@ -52,6 +52,10 @@ func (r *remote) ready(events uint32) {
 	case events&(unix.EPOLLHUP|unix.EPOLLERR) != 0:
 		r.ended(events)
 	case events&unix.EPOLLRDHUP != 0:
+		if !r.sess.Leaving() {
+			r.close()
+			return
+		}
 		// It is not being read. What it sent before its end is still to come.
 		r.watch(r.events &^ watchHangup)
 	}

@@ -45,6 +45,7 @@ func (s *Session) route(row *command, raw []byte) bool {
 	if routed && skip {
 		s.reply = replyOn
 	}
+	s.args = emptied(s.args)
 	return routed
 }
 
@@ -192,6 +193,7 @@ func (s *Session) queueLocal(row *command, p policy, raw []byte) bool {
 		return s.local(row, raw)
 	case argument(s.args, 1) == "setname" && len(s.args) == 3:
 		name := string(s.args[2])
+		s.pin.names += len(name)
 		s.pin.queue(txStep{apply: func(reply []byte) {
 			if isOK(reply) {
 				s.rename(name)

@@ -13,6 +13,7 @@ import (
 	"go.uber.org/zap"
 	"golang.org/x/sync/errgroup"
 
+	"lockproxy/internal/proxy/budget"
 	"lockproxy/internal/resp"
 	"lockproxy/internal/upstream"
 )
@@ -52,6 +53,7 @@ func New(opts Options) (*Server, error) {
 		return nil, err
 	}
 	srv := &Server{env: e, stop: make(chan struct{}), conns: map[client]struct{}{}}
+	e.budget = budget.New(int64(opts.Limits.Memory), srv.crew.start)
 	if srv.loops, err = newLoops(srv, opts.Engine); err != nil {
 		return nil, err
 	}
@@ -174,7 +176,15 @@ func (srv *Server) handle(rc redcon.Conn, cmd redcon.Command) {
 	if err := a.SetReadDeadline(time.Time{}); err != nil {
 		srv.env.opts.Logger.Debug("client connection ended", zap.Error(err))
 	}
-	if err := srv.serve(a, cmd.Raw); err != nil {
+	first := cmd.Raw
+	var by time.Time // when the first command must be whole
+	if a.early {
+		first = nil
+		if limit := srv.env.opts.Limits.FirstCommand; limit > 0 {
+			by = a.begin.Add(limit)
+		}
+	}
+	if err := srv.serve(a, by, first); err != nil {
 		if !errors.Is(err, errStopped) {
 			srv.env.opts.Logger.Warn("client closed: its socket could not be taken over", zap.Error(err))
 		}
@@ -183,15 +193,16 @@ func (srv *Server) handle(rc redcon.Conn, cmd redcon.Command) {
 	}
 }
 
-// serve makes a client of what has arrived, with its first command.
-func (srv *Server) serve(a *arrival, first []byte) error {
+// serve makes a client of what has arrived.
+func (srv *Server) serve(a *arrival, by time.Time, first []byte) error {
 	if l := srv.loopFor(a.stream); l != nil {
-		return l.adopt(a.stream, a.addr, first, a.buf)
+		return l.adopt(a.stream, a.addr, by, first, a.buf)
 	}
 	c := newConn(srv, a.stream, a.addr)
 	if !srv.enlist(c) {
 		return errStopped
 	}
+	c.sess.expectFirst(by)
 	srv.crew.start(func() { c.readLoop(first, a.buf) })
 	return nil
 }

@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"lockproxy/internal/lockcmds/losses"
+	"lockproxy/internal/proxy/budget"
+	"lockproxy/internal/proxy/inbox"
 	"lockproxy/internal/resp"
 	"lockproxy/internal/upstream"
 )
@@ -49,9 +51,9 @@ type Session struct {
 
 	// Input.
 	guard  *resp.Guard
-	in     []byte   // read, but not yet parsed
-	args   [][]byte // scratch: arguments of the command being routed
-	script []byte   // scratch: the script call being sent
+	in     inbox.Inbox // read, but not yet parsed
+	args   [][]byte    // scratch: arguments of the command being routed
+	script []byte      // scratch: the script call being sent
 	wait   wait
 
 	// Upstream side. A session uses its pin if it has one, else its lane.
@@ -59,7 +61,7 @@ type Session struct {
 	lane    *upstream.Lane // of ident; nil until first used
 	pin     *pinned        // nil: none
 	pending int            // commands sent whose replies have not all arrived
-	owed    int            // bytes of commands sent since pending was last 0
+	owed    int            // bytes of commands sent since pending was last 0, with what it takes to remember them
 	paused  bool           // the engine waits for Resume
 	unpin   func() bool    // withdraws the request for a pin
 	hasty   bool           // the command that is to get the pin will not wait for others
@@ -79,7 +81,11 @@ type Session struct {
 	// Output.
 	output
 
+	memory
+
 	lastWords []byte // sent after the outstanding replies, then the connection closes
+	begun     bool   // a whole command has come
+	leaving   bool   // the client sends nothing more than what is still to be read
 	eof       bool   // the client sends nothing more
 	streaming bool   // the start of a large command has been sent on the pin, or thrown away if there is none any more
 	large     progress
@@ -89,7 +95,23 @@ type Session struct {
 func newSession(id uint64, addr string, e *env, h host) *Session {
 	s := &Session{id: id, addr: addr, owner: account(addr), since: time.Now(), env: e, host: h, guard: resp.NewGuard(e.opts.Limits.Request), ident: e.firstIdentity()}
 	s.guard.Restrict(e.restricts(s.ident))
+	s.bill.Open(e.budget, s)
 	return s
+}
+
+// expectFirst closes the client if its first command is not whole at a time; zero: never.
+func (s *Session) expectFirst(by time.Time) {
+	if by.IsZero() {
+		return
+	}
+	time.AfterFunc(time.Until(by), func() {
+		s.mu.Lock()
+		defer s.leave()
+		if !s.begun && !s.ended {
+			s.env.firstTimeout(s.addr)
+			s.end()
+		}
+	})
 }
 
 // leave ends every entry into a session.
@@ -104,6 +126,7 @@ func (s *Session) leave() {
 func (s *Session) unlock() {
 	later := s.later
 	s.later = nil
+	s.charge()
 	s.mu.Unlock()
 	for _, f := range later {
 		s.runLater(f)
@@ -152,6 +175,13 @@ func (s *Session) forward(raw []byte, to receiver, n int) {
 	}
 	s.pending += n
 	s.owed += len(raw)
+	if to != receiver(s) {
+		s.owed += hookCost
+		s.hooks++
+	}
+	if s.owed > budget.Free {
+		s.countBacklog(len(raw))
+	}
 	if err != nil {
 		s.env.stats.refused.Add(int64(n))
 		s.lost(n, false, to)
@@ -185,15 +215,12 @@ func (s *Session) rejected() bool {
 
 // quiet is called when nothing is outstanding any more.
 func (s *Session) quiet() {
-	s.owed = 0
+	s.owed, s.hooks, s.backlog = 0, 0, budget.Backlog{}
 	if s.pin != nil {
 		s.pin.waits = false
 	}
 	s.endVisit()
-	if s.paused {
-		s.paused = false
-		s.host.Resume()
-	}
+	s.readOn()
 	switch {
 	case s.gone():
 		s.leaveLane()

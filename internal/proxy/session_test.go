@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"lockproxy/internal/lockcmds"
+	"lockproxy/internal/proxy/budget"
 	"lockproxy/internal/resp"
 	"lockproxy/internal/upstream"
 )
@@ -46,7 +47,7 @@ func byHand(t *testing.T, limits Limits) (*Session, *hand) {
 		t.Fatal(err)
 	}
 	h := &hand{driving: make(chan struct{})}
-	s := newSession(1, "test", &env{opts: opts, upstream: up}, h)
+	s := newSession(1, "test", &env{opts: opts, upstream: up, budget: budget.New(int64(opts.Limits.Memory), nil)}, h)
 	s.lane = up.Lane(s.ident, h)
 	<-h.driving
 	h.wire.Open()

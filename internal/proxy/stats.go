@@ -27,6 +27,7 @@ type stats struct {
 	queryLimit     atomic.Int64 // too much read and not yet parsed
 	outputLimit    atomic.Int64 // too much not taken
 	slowCommands   atomic.Int64 // a large command that did not come
+	memoryLimit    atomic.Int64 // most of what all clients have, when that was too much
 	panics         atomic.Int64 // by a bug
 
 	refused     atomic.Int64 // commands answered -NOUPSTREAM
@@ -50,6 +51,8 @@ type Stats struct {
 	Accepted int64            // since the start
 	Closed   map[string]int64 // clients closed by the proxy, by reason
 	Refused  map[string]int64 // commands that were not sent, by error code
+
+	Memory, MaxMemory int64 // bytes of buffers of all clients together, and the most they may have
 
 	Lanes                  int
 	PinsOpen, PinsIdle     int
@@ -154,9 +157,11 @@ func (srv *Server) Stats() Stats {
 		Closed: map[string]int64{
 			"max_clients": s.rejected.Load(), "handshake": s.handshakes.Load(), "first_command": s.firstTimeouts.Load(),
 			"protocol_error": s.protocolErrors.Load(), "query_limit": s.queryLimit.Load(), "output_limit": s.outputLimit.Load(),
-			"slow_command": s.slowCommands.Load(), "panic": s.panics.Load(),
+			"slow_command": s.slowCommands.Load(), "memory_limit": s.memoryLimit.Load(), "panic": s.panics.Load(),
 		},
 		Refused:     map[string]int64{"NOUPSTREAM": s.refused.Load(), "OVERLOADED": s.pinTimeouts.Load() + s.waitRefused.Load()},
+		Memory:      e.budget.Used(),
+		MaxMemory:   e.budget.Limit(),
 		Lanes:       len(e.upstream.Lanes()),
 		PinReasons:  s.pinReasons.snapshot(),
 		PinWaits:    s.pinWaits.Load(),
@@ -192,6 +197,12 @@ func (e *env) lockEvents() lockcmds.Events {
 		Refused:    func() { e.stats.waitRefused.Add(1) },
 		Lost:       func(reason string) { e.stats.lost.add(reason, 1) },
 	}
+}
+
+// firstTimeout counts and logs a client that is closed because its first command has not come in time.
+func (e *env) firstTimeout(client string) {
+	e.stats.firstTimeouts.Add(1)
+	e.opts.Logger.Debug("client closed: no first command in time", zap.String("client", client))
 }
 
 // queryLimit counts and logs a client that is closed because what it has sent cannot be worked off.

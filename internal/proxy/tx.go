@@ -22,6 +22,7 @@ type transaction struct {
 	queued   int // commands sent that a transaction would queue, ever
 	base     int // queued when this transaction began
 	steps    []txStep
+	names    int // bytes of the names in steps
 }
 
 // queue notes the command that is sent next.
@@ -40,7 +41,7 @@ func (tx *transaction) subscribes() bool {
 	return false
 }
 
-func (tx *transaction) end() { tx.inTx, tx.watching, tx.steps = false, false, nil }
+func (tx *transaction) end() { tx.inTx, tx.watching, tx.steps, tx.names = false, false, nil, 0 }
 
 // transact sends one of MULTI, EXEC, DISCARD, WATCH, UNWATCH. What it did to the transaction is read from its reply, so
 // the session is in a transaction exactly when Redis says so.
@@ -58,7 +59,7 @@ func (s *Session) transact(name string, raw []byte) bool {
 		h.done = func(reply []byte) {
 			pin.opening--
 			if isOK(reply) {
-				pin.inTx, pin.base, pin.steps = true, base, nil
+				pin.inTx, pin.base, pin.steps, pin.names = true, base, nil, 0
 			}
 		}
 	case "exec":

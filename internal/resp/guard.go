@@ -259,9 +259,6 @@ func (g *Guard) nextInline(buf []byte) (f Frame, n int, err error) {
 	if end > 0 && buf[end-1] == '\r' {
 		end--
 	}
-	if cap(g.inline) > keepInline {
-		g.tokens, g.inline = tokens{}, nil
-	}
 	if !g.tokens.split(buf[:end]) {
 		return Frame{}, 0, g.fail(unbalanced)
 	}
@@ -300,6 +297,16 @@ func (g *Guard) lineEnd(buf []byte) (end int, found bool) {
 	}
 	g.scanned += len(rest)
 	return g.scanned, found
+}
+
+// Kept is how many bytes the Guard keeps for inline commands.
+func (g *Guard) Kept() int { return cap(g.inline) + cap(g.tokens.text) + 8*cap(g.tokens.ends) }
+
+// Trim gives back what a long inline command has made large. The last Frame is not valid any more.
+func (g *Guard) Trim() {
+	if g.Kept() > keepInline {
+		g.tokens, g.inline = tokens{}, nil
+	}
 }
 
 func (g *Guard) reset() {

@@ -65,11 +65,10 @@ func TestGuardGivesUpTheMemoryOfALongLine(t *testing.T) {
 	for i := range long {
 		long[i] = 'a'
 	}
-	for _, line := range []string{string(long) + "\n", "PING\n"} {
-		if _, n, err := g.Next([]byte(line)); n == 0 || err != nil {
-			t.Fatal(n, err)
-		}
+	if _, n, err := g.Next(append(long, '\n')); n == 0 || err != nil {
+		t.Fatal(n, err)
 	}
+	g.Trim()
 	if kept := cap(g.inline) + cap(g.tokens.text); kept > 2*keepInline {
 		t.Errorf("kept %d bytes", kept)
 	}

@@ -36,6 +36,9 @@ func (l *Lane) Identity() Identity { return l.id }
 // Append sends n commands, b, on behalf of to. It copies b and does not block. ErrDown means that nothing was sent.
 func (l *Lane) Append(b []byte, to Receiver, n int) error { return l.stream.append(b, to, n) }
 
+// Progress returns how many bytes all sessions have appended, and how many of them have been written or given up.
+func (l *Lane) Progress() (appended, written int64) { return l.stream.progress() }
+
 // Notes of the lane's connection.
 func (l *Lane) Notes() *Notes { return &l.stream.notes }
 

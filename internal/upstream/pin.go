@@ -61,6 +61,9 @@ func (p *Pin) Named(name string) { p.name = name }
 // Append sends n commands, b, on behalf of to. It copies b and does not block. ErrDown: the connection has ended.
 func (p *Pin) Append(b []byte, to Receiver, n int) error { return p.stream.append(b, to, n) }
 
+// Progress returns how many bytes have been appended to the connection, and how many of them have been written or given up.
+func (p *Pin) Progress() (appended, written int64) { return p.stream.progress() }
+
 // Notes of the connection.
 func (p *Pin) Notes() *Notes { return &p.stream.notes }
 

@@ -26,6 +26,9 @@ type Observer interface {
 	// frame in framed mode, any bytes in raw mode. Except in raw mode b is one whole frame.
 	Push(b []byte, kind resp.Kind)
 
+	// Holding says how many bytes of a frame that is not whole the connection keeps. Push of that frame ends it.
+	Holding(n int)
+
 	// Flush follows one or more calls of Push.
 	Flush()
 

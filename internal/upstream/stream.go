@@ -49,16 +49,17 @@ type stream struct {
 
 	wanted chan struct{} // size 1, never closed: a request waits for a stream that was resting
 
-	mu     sync.Mutex
-	state  state
-	out    []byte // requests not yet taken by the writer
-	queue  []span // the receivers of out, in order
-	flight []span // requests taken by the writer and not yet claimed by the reader
-	asleep bool   // the writer found nothing and waits on wake
-	fin    bool   // nothing follows what has been appended
-	empty  func() // called once by the writer when nothing is left to take; nil: nobody asks
-	mode   mode
-	obs    Observer
+	mu                    sync.Mutex
+	state                 state
+	out                   []byte // requests not yet taken by the writer
+	queue                 []span // the receivers of out, in order
+	flight                []span // requests taken by the writer and not yet claimed by the reader
+	asleep                bool   // the writer found nothing and waits on wake
+	total, taken, written int64  // bytes appended, taken by the writer and written, ever
+	fin                   bool   // nothing follows what has been appended
+	empty                 func() // called once by the writer when nothing is left to take; nil: nobody asks
+	mode                  mode
+	obs                   Observer
 
 	// Owned by the reader.
 	scan    resp.Scanner
@@ -85,6 +86,7 @@ func (s *stream) append(b []byte, to Receiver, n int) error {
 		s.want()
 	}
 	s.out = buffers.Append(s.out, b, 0)
+	s.total += int64(len(b))
 	if last := len(s.queue) - 1; last >= 0 && s.queue[last].to == to {
 		s.queue[last].n += n
 		s.queue[last].size += len(b)
@@ -132,6 +134,13 @@ func (s *stream) whenEmpty(n int, f func()) bool {
 	}
 	s.empty = f
 	return true
+}
+
+// progress returns how many bytes have been appended, and how many of them have been written or given up.
+func (s *stream) progress() (appended, written int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.total, s.written
 }
 
 // finish says that nothing more will be appended: the writer ends its direction of the connection after what there is.
@@ -185,6 +194,7 @@ func (s *stream) isUp() bool {
 // them back as spare in a later call.
 func (s *stream) take(spare []byte) []byte {
 	s.mu.Lock()
+	s.written = s.taken
 	if len(s.out) == 0 {
 		s.asleep = true
 		empty := s.empty
@@ -198,6 +208,7 @@ func (s *stream) take(spare []byte) []byte {
 	defer s.mu.Unlock()
 	b := s.out
 	s.out = spare[:0]
+	s.taken = s.total
 	s.flight = append(s.flight, s.queue...)
 	clear(s.queue)
 	s.queue = s.queue[:0]
@@ -274,6 +285,8 @@ func (s *stream) settle(next state) (unsent []span, empty func(), more bool) {
 			return unsent, nil, true
 		}
 	}
+	s.taken = s.total - int64(len(s.out))
+	s.written = s.taken
 	if s.state = next; next == resting && len(s.queue) > 0 {
 		s.want()
 	}
@@ -409,6 +422,7 @@ func (s *stream) emit(b []byte, whole bool, kind resp.Kind, obs Observer) {
 		b = s.frame
 	}
 	if !whole {
+		obs.Holding(len(s.frame))
 		return
 	}
 	obs.Push(b, kind)

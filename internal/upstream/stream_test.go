@@ -19,6 +19,7 @@ type recorder struct {
 	bytes strings.Builder
 	n     int
 	keeps bool
+	held  int // of a frame that is not whole
 }
 
 func (r *recorder) note(format string, args ...any) {
@@ -33,6 +34,7 @@ func (r *recorder) Replies(b []byte, n int, more bool) {
 func (r *recorder) Lost(n int, sent bool)         { r.note("lost %d sent=%v", n, sent) }
 func (r *recorder) Flush()                        {}
 func (r *recorder) Keeps() bool                   { return r.keeps }
+func (r *recorder) Holding(n int)                 { r.held = n }
 func (r *recorder) Push(b []byte, kind resp.Kind) { r.note("push %q", b) }
 func (r *recorder) Closed(err error)              { r.note("closed %v", err) }
 
@@ -241,8 +243,33 @@ func TestFramedModeHandsOverWholeFrames(t *testing.T) {
 		if err := s.feed([]byte(chunk)); err != nil {
 			t.Fatal(err)
 		}
+		if b.held == 0 {
+			t.Error("nothing was said of the part of a frame that is kept")
+		}
 	}
 	wantLog(t, log, `b push "*3\r\n$9\r\nsubscribe\r\n$1\r\na\r\n:1\r\n"`, `b push "+PONG\r\n"`)
+}
+
+// What has been written does not count for those who share the connection.
+func TestProgressIsOfWhatWasWritten(t *testing.T) {
+	s, a, _, _ := streamUnderTest(t)
+	want := func(appended, written int64) {
+		t.Helper()
+		if x, y := s.progress(); x != appended || y != written {
+			t.Errorf("appended %d, written %d, want %d and %d", x, y, appended, written)
+		}
+	}
+	_ = s.append([]byte("12345"), a, 1)
+	b := s.take(nil)
+	want(5, 0) // it is being written
+	_ = s.append([]byte("678"), a, 1)
+	b = s.take(b)
+	want(8, 5)
+	s.take(b)
+	want(8, 8)
+	_ = s.append([]byte("9"), a, 1)
+	s.end(ErrDown, down)
+	want(9, 9)
 }
 
 func TestRawModeHandsOverBytes(t *testing.T) {

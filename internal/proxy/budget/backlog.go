@@ -1,0 +1,36 @@
+package budget
+
+// Backlog estimates how many of the bytes that one client has appended to a connection are still here, while others append
+// to the same connection. Positions count the bytes of all of them since the connection began. The zero value is ready.
+//
+// Two marks are kept: what was appended before the first has left when the connection has written up to it. The estimate is
+// never below the truth.
+type Backlog struct {
+	old, recent       int   // appended up to the first mark, and since
+	oldEnd, recentEnd int64 // the marks
+}
+
+// Add notes n bytes that end at position end, when the connection has written everything before written.
+func (b *Backlog) Add(n int, end, written int64) {
+	b.Settle(written)
+	if b.old == 0 {
+		b.old, b.oldEnd = n, end
+		return
+	}
+	b.recent += n
+	b.recentEnd = end
+}
+
+// Settle takes off what has left, when the connection has written everything before written.
+func (b *Backlog) Settle(written int64) {
+	if b.old > 0 && written >= b.oldEnd {
+		b.old, b.oldEnd = b.recent, b.recentEnd
+		b.recent = 0
+	}
+	if b.old > 0 && written >= b.oldEnd {
+		b.old = 0
+	}
+}
+
+// Bytes is the estimate.
+func (b *Backlog) Bytes() int { return b.old + b.recent }

@@ -1,0 +1,169 @@
+// Package budget keeps the memory that all clients together take below one limit. It does no I/O and knows nothing of what
+// the memory is for.
+//
+//	owner's memory changes ─▶ Account.Charge ─▶ Budget.used ── above the limit ─▶ reap ─▶ the largest owners are cut
+//	                                                        ── half used        ─▶ Allowance shrinks: owners are read less
+//
+// What a client has up to Free bytes is not charged, so an ordinary client costs one comparison and no shared memory is
+// touched. Beyond that, charges move in steps.
+package budget
+
+import (
+	"cmp"
+	"slices"
+	"sync"
+	"sync/atomic"
+)
+
+const (
+	// Free is how many bytes an owner may have without being charged.
+	Free = 32 << 10
+
+	// step is what charges are rounded up to.
+	step = 32 << 10
+
+	// leastAllowance is what an owner may have even if nothing is left: one read of a client's socket.
+	leastAllowance = 64 << 10
+
+	// allowanceShare is how many owners may use up what is left of the first half of the budget.
+	allowanceShare = 32
+)
+
+// An Owner has memory that is charged to an Account. Its methods are called without locks of this package.
+type Owner interface {
+	// Measure charges what the owner has now, and returns it in bytes.
+	Measure() int
+
+	// Cut makes the owner give up what it has, because it has more than others and all together have too much. It charges
+	// what is left. Cutting twice does no harm.
+	Cut(bytes int)
+}
+
+// A Budget is the memory that all owners together may have. Its methods may be called from any goroutine.
+type Budget struct {
+	limit int64
+	start func(task func()) bool
+	used  atomic.Int64
+
+	reaping atomic.Bool
+
+	mu       sync.Mutex
+	accounts map[*Account]struct{} // those that have been charged
+}
+
+// New returns a budget of limit bytes. start runs a task in a goroutine, or returns false if there will be no more of them.
+func New(limit int64, start func(task func()) bool) *Budget {
+	return &Budget{limit: limit, start: start, accounts: map[*Account]struct{}{}}
+}
+
+// Limit is how many bytes all owners together may have.
+func (b *Budget) Limit() int64 { return b.limit }
+
+// Used is how many bytes are charged. It may be above the limit for a moment.
+func (b *Budget) Used() int64 { return b.used.Load() }
+
+// Allowance is how many bytes an owner may have of something whose growth can be stopped, at most most. It shrinks as the
+// first half of the budget is used up; the other half is for what cannot be stopped.
+func (b *Budget) Allowance(most int) int {
+	left := (b.limit/2 - b.used.Load()) / allowanceShare
+	return int(min(int64(most), max(left, leastAllowance)))
+}
+
+// reap cuts the largest owners until what is left fits.
+func (b *Budget) reap() {
+	for b.used.Load() > b.limit && b.cutLargest() {
+	}
+	b.reaping.Store(false)
+}
+
+// cutLargest reports false if nobody is left to be cut.
+func (b *Budget) cutLargest() bool {
+	type share struct {
+		owner Owner
+		bytes int
+	}
+	var shares []share
+	for _, a := range b.charged() {
+		// A charge may be out of date: what it stands for has left since.
+		if n := a.owner.Measure(); n > Free && !a.cut.Load() {
+			shares = append(shares, share{a.owner, n})
+			continue
+		}
+	}
+	slices.SortFunc(shares, func(x, y share) int { return cmp.Compare(y.bytes, x.bytes) })
+	for _, s := range shares {
+		if b.used.Load() <= b.limit {
+			return true
+		}
+		s.owner.Cut(s.bytes)
+	}
+	return len(shares) > 0
+}
+
+func (b *Budget) charged() []*Account {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	list := make([]*Account, 0, len(b.accounts))
+	for a := range b.accounts {
+		if a.charge.Load() > 0 {
+			list = append(list, a)
+		}
+	}
+	return list
+}
+
+// An Account is what one owner has. Open makes it ready. Its methods are called by one goroutine at a time.
+type Account struct {
+	budget *Budget
+	owner  Owner
+	charge atomic.Int64 // of used
+	known  bool         // in accounts
+	cut    atomic.Bool
+}
+
+// Open ties the account to its budget and its owner.
+func (a *Account) Open(b *Budget, owner Owner) { a.budget, a.owner = b, owner }
+
+// Charge says how many bytes the owner has now. Above the limit it has the largest owners cut, from another goroutine.
+func (a *Account) Charge(bytes int) {
+	was := a.charge.Load()
+	if bytes <= Free && was == 0 {
+		return
+	}
+	charge := int64(0)
+	if bytes > Free {
+		charge = (int64(bytes) + step - 1) / step * step
+	}
+	if charge == was {
+		return
+	}
+	if !a.known {
+		a.known = true
+		a.budget.mu.Lock()
+		a.budget.accounts[a] = struct{}{}
+		a.budget.mu.Unlock()
+	}
+	a.charge.Store(charge)
+	if a.budget.used.Add(charge-was) > a.budget.limit && charge > was && a.budget.reaping.CompareAndSwap(false, true) {
+		if !a.budget.start(a.budget.reap) {
+			a.budget.reaping.Store(false)
+		}
+	}
+}
+
+// Bytes is what is charged.
+func (a *Account) Bytes() int { return int(a.charge.Load()) }
+
+// Condemn says that the owner has been cut: whatever is still charged leaves by itself.
+func (a *Account) Condemn() { a.cut.Store(true) }
+
+// Close takes everything back.
+func (a *Account) Close() {
+	a.budget.used.Add(-a.charge.Swap(0))
+	if a.known {
+		a.known = false
+		a.budget.mu.Lock()
+		delete(a.budget.accounts, a)
+		a.budget.mu.Unlock()
+	}
+}

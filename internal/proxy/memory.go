@@ -1,0 +1,107 @@
+package proxy
+
+import (
+	"go.uber.org/zap"
+
+	"lockproxy/internal/proxy/budget"
+)
+
+// memory is what a session knows of the memory that it takes besides its buffers.
+type memory struct {
+	bill     budget.Account
+	backlog  budget.Backlog // bytes appended to the lane or pin that are still here
+	hooks    int            // commands whose replies mean something to the session, sent since pending was last 0
+	gathered int            // bytes of a reply that is needed whole
+	locking  int            // bytes of the lock command that has not been answered
+}
+
+// What small things take, structures and slices around them included. Tests compare nothing with these: they are there so that
+// what a client can have by the million counts.
+const (
+	hookCost     = 256 // a hook or a script call
+	stepCost     = 128 // a txStep
+	expectedCost = 128 // an expected
+	argCost      = 24  // a slice
+)
+
+// charge says what the session has now. Every entry into the session ends with it.
+func (s *Session) charge() {
+	s.bill.Charge(s.bytes())
+	if s.ended && s.pending == 0 {
+		s.bill.Close()
+	}
+}
+
+// bytes is the memory that the session takes on behalf of its client.
+func (s *Session) bytes() int {
+	n := s.backlog.Bytes() + s.hooks*hookCost
+	if s.ended {
+		return n
+	}
+	n += s.in.Cap() + cap(s.script) + cap(s.args)*argCost + s.unread + cap(s.spare) + s.gathered + s.locking +
+		len(s.name) + len(s.ident.User) + len(s.ident.Password)
+	if p := s.pin; p != nil {
+		n += len(p.steps)*stepCost + p.names + len(p.expect)*expectedCost + p.frame
+	}
+	return n
+}
+
+// progress is of the connection that the session's commands go to.
+func (s *Session) progress() (appended, written int64) {
+	switch {
+	case s.pin != nil:
+		return s.pin.conn.Progress()
+	case s.lane != nil:
+		return s.lane.Progress()
+	}
+	return 0, 0
+}
+
+// countBacklog notes n bytes that have just been appended.
+func (s *Session) countBacklog(n int) {
+	appended, written := s.progress()
+	s.backlog.Add(n, appended, written)
+}
+
+// Measure is budget.Owner.
+func (s *Session) Measure() int {
+	s.mu.Lock()
+	defer s.leave()
+	if _, written := s.progress(); s.backlog.Bytes() > 0 {
+		s.backlog.Settle(written)
+	}
+	return s.bytes()
+}
+
+// Cut is budget.Owner.
+func (s *Session) Cut(bytes int) {
+	s.mu.Lock()
+	defer s.leave()
+	if s.ended {
+		return
+	}
+	s.env.memoryLimit(s.addr, bytes)
+	s.bill.Condemn()
+	s.end()
+}
+
+// memoryLimit counts and logs a client that is closed because all clients together have too much and it has most.
+func (e *env) memoryLimit(client string, n int) {
+	e.stats.memoryLimit.Add(1)
+	e.opts.Logger.Warn("client closed: it had most of the memory for all clients", zap.String("client", client), zap.Int("bytes", n),
+		zap.Int64("all", e.budget.Used()), zap.Int64("max_memory", e.budget.Limit()))
+}
+
+// emptied makes scratch for arguments ready for the next command. It drops what a command of many has made large.
+func emptied(args [][]byte) [][]byte {
+	if cap(args) > maxKeptArgs {
+		return nil
+	}
+	clear(args) // they would keep the buffer alive from which they were cut
+	return args[:0]
+}
+
+// maxKeptArgs bounds the scratch that an idle session keeps.
+const maxKeptArgs = 64
+
+var _ budget.Owner = (*Session)(nil)

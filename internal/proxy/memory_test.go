@@ -1,0 +1,409 @@
+package proxy
+
+import (
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
+
+	"lockproxy/internal/redistest"
+	"lockproxy/internal/resp"
+)
+
+// pour sends as much of total bytes of piece as the other side takes, and returns how many it took.
+func pour(t *testing.T, nc net.Conn, piece []byte, total int) int {
+	t.Helper()
+	sent := 0
+	for sent < total {
+		_ = nc.SetWriteDeadline(time.Now().Add(300 * time.Millisecond))
+		n, err := nc.Write(piece)
+		sent += n
+		if errors.Is(err, os.ErrDeadlineExceeded) {
+			break
+		} else if err != nil {
+			t.Fatalf("after %d bytes: %v", sent, err)
+		}
+	}
+	_ = nc.SetWriteDeadline(time.Time{})
+	return sent
+}
+
+// measured is what all clients of a proxy have by their own count.
+func measured(srv *Server) int {
+	srv.mu.Lock()
+	defer srv.mu.Unlock()
+	sum := 0
+	for c := range srv.conns {
+		sum += c.session().Measure()
+	}
+	return sum
+}
+
+// What is sent behind a command that waits stays with the sender, and is executed when the wait is over.
+func TestInputBehindAWaitingCommandStaysInTheSockets(t *testing.T) {
+	redis := redistest.Start(t)
+	command := resp.AppendCommand(nil, "SETRANGE", "x", "0", strings.Repeat("v", 8<<10))
+	for _, engine := range engines() {
+		t.Run(engine, func(t *testing.T) {
+			srv := startProxy(t, redis, func(o *Options) { o.Engine = engine })
+			holder := dialClient(t, address(srv))
+			holder.do("LOCK", t.Name())
+			const waiters, total = 4, 64 << 20
+			var all [waiters]*peer
+			var sent [waiters]int
+			for i := range all {
+				all[i] = dialClient(t, address(srv))
+				all[i].send("LOCK", t.Name())
+				redistest.Eventually(t, patience, "the client to wait", func() bool { return srv.Stats().Waiting == i+1 })
+				all[i].send("UNLOCK", t.Name())
+				if sent[i] = pour(t, all[i].nc, command, total); sent[i] >= total {
+					t.Errorf("all %d MiB were taken behind a command that waits", sent[i]>>20)
+				}
+			}
+			if got, most := measured(srv), waiters*2*maxHeld; got > most {
+				t.Errorf("%d bytes are held, want at most %d", got, most)
+			}
+			var heap runtime.MemStats
+			runtime.GC()
+			runtime.ReadMemStats(&heap)
+			if heap.HeapInuse > 200<<20 {
+				t.Errorf("the heap has %d MiB", heap.HeapInuse>>20)
+			}
+			holder.do("UNLOCK", t.Name())
+			for i, c := range all {
+				if rest := sent[i] % len(command); rest > 0 {
+					go func() { _, _ = c.nc.Write(command[rest:]) }()
+				}
+			}
+			for i, c := range all {
+				want := []string{"", ":1\r\n"}
+				for range (sent[i] + len(command) - 1) / len(command) {
+					want = append(want, ":8192\r\n")
+				}
+				for n, w := range want {
+					if got, err := c.frame(); err != nil || got != w && w != "" {
+						t.Fatalf("waiter %d, reply %d: %q, %v", i, n, got, err)
+					}
+				}
+			}
+			redistest.Eventually(t, patience, "everything to be given back", func() bool { return measured(srv) < waiters*budgetFree })
+		})
+	}
+}
+
+const budgetFree = 64 << 10
+
+// A client that hangs up waits no longer, whatever it has sent behind its LOCK.
+func TestHangupIsSeenBehindUnreadInput(t *testing.T) {
+	redis := redistest.Start(t)
+	certificate, err := tls.LoadX509KeyPair(redistest.NewAuthority(t).Issue(t, "proxy"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, engine := range append(engines(), "tls") {
+		t.Run(engine, func(t *testing.T) {
+			srv := startProxy(t, redis, func(o *Options) {
+				o.Engine = engine
+				if engine == "tls" {
+					o.Engine, o.Listen = EngineGoroutine, []string{"tls:127.0.0.1:0"}
+					o.TLS = &tls.Config{Certificates: []tls.Certificate{certificate}}
+				}
+				o.Limits.Memory = 1 << 20 // so that little is read
+			})
+			connect := func() *peer {
+				c := dialClient(t, address(srv))
+				if engine == "tls" {
+					c.nc = tls.Client(c.nc, &tls.Config{InsecureSkipVerify: true})
+				}
+				return c
+			}
+			holder := connect()
+			holder.do("LOCK", t.Name())
+			for i := range 3 {
+				c := connect()
+				c.send("LOCK", t.Name())
+				redistest.Eventually(t, patience, "the client to wait", func() bool { return srv.Stats().Waiting == 1 })
+				c.raw(strings.Repeat(string(resp.AppendCommand(nil, "SET", "k", strings.Repeat("v", 1000))), 90))
+				redistest.Eventually(t, patience, "the client not to be read any more", func() bool { return pausedSessions(srv) == 1 })
+				socket := c.nc
+				if secure, ok := socket.(*tls.Conn); ok {
+					socket = secure.NetConn()
+				}
+				switch i {
+				case 0:
+					_ = c.nc.Close()
+				case 1:
+					_ = socket.(*net.TCPConn).CloseWrite()
+				case 2:
+					_ = socket.(*net.TCPConn).SetLinger(0)
+					_ = socket.Close()
+				}
+				redistest.Eventually(t, patience, "the wait to end", func() bool { return srv.Stats().Waiting == 0 && srv.Stats().Clients == 1 })
+			}
+			if got := holder.do("EXISTS", "k"); got != ":0\r\n" {
+				t.Errorf("what was behind the LOCK of a client that has gone was executed: %q", got)
+			}
+		})
+	}
+}
+
+// The same holds for a command that waits in Redis: no element of a list is given to a client that has gone.
+func TestHangupIsSeenBehindBlockingCommand(t *testing.T) {
+	redis := redistest.Start(t)
+	for _, engine := range engines() {
+		srv := startProxy(t, redis, func(o *Options) { o.Engine, o.Limits.Memory = engine, 1<<20 })
+		other, c := dialClient(t, address(srv)), dialClient(t, address(srv))
+		c.send("BLPOP", "list", "0")
+		c.send("SELECT", "1") // waits for the reply, and everything behind it
+		c.raw(strings.Repeat(string(resp.AppendCommand(nil, "SET", "k", strings.Repeat("v", 1000))), 90))
+		redistest.Eventually(t, patience, "the client not to be read any more", func() bool { return pausedSessions(srv) == 1 })
+		c.halfClose()
+		redistest.Eventually(t, patience, engine+": the client to be gone", func() bool { return srv.Stats().Clients == 1 })
+		redistest.Eventually(t, patience, "Redis to know it", func() bool {
+			return strings.Contains(redis.Do(t, "INFO", "clients").(string), "blocked_clients:0\r\n")
+		})
+		if got := other.do("RPUSH", "list", "x"); got != ":1\r\n" {
+			t.Errorf("%s: RPUSH: %q", engine, got)
+		}
+		other.do("DEL", "list")
+	}
+}
+
+// Much is still read behind a LOCK, so that its client's end is seen at once.
+func TestHangupIsSeenBehindMuchInput(t *testing.T) {
+	redis := redistest.Start(t)
+	for _, engine := range engines() {
+		srv := startProxy(t, redis, func(o *Options) { o.Engine = engine })
+		holder, c := dialClient(t, address(srv)), dialClient(t, address(srv))
+		holder.do("LOCK", t.Name())
+		c.send("LOCK", t.Name())
+		redistest.Eventually(t, patience, "the client to wait", func() bool { return srv.Stats().Waiting == 1 })
+		c.raw(strings.Repeat(string(resp.AppendCommand(nil, "SET", "k", strings.Repeat("v", 1000))), 12_000))
+		_ = c.nc.Close()
+		redistest.Eventually(t, patience, engine+": the wait to end", func() bool { return srv.Stats().Waiting == 0 && srv.Stats().Clients == 1 })
+		holder.do("UNLOCK", t.Name())
+	}
+}
+
+func pausedSessions(srv *Server) (n int) {
+	srv.mu.Lock()
+	defer srv.mu.Unlock()
+	for c := range srv.conns {
+		s := c.session()
+		s.mu.Lock()
+		if s.paused {
+			n++
+		}
+		s.mu.Unlock()
+	}
+	return n
+}
+
+func TestLargeFirstCommandPassesWithoutBeingHeld(t *testing.T) {
+	redis := redistest.Start(t)
+	value := large()
+	for _, engine := range engines() {
+		t.Run(engine, func(t *testing.T) {
+			srv := startProxy(t, redis, func(o *Options) {
+				o.Engine = engine
+				o.Limits.Query = 8 << 20
+			})
+			c := dialClient(t, address(srv))
+			c.send("SET", "k", value)
+			c.send("STRLEN", "k")
+			for _, want := range []string{"+OK\r\n", fmt.Sprintf(":%d\r\n", len(value))} {
+				if got, err := c.frame(); got != want || err != nil {
+					t.Fatalf("reply %q, %v, want %q", got, err, want)
+				}
+			}
+		})
+	}
+}
+
+// The limit for the first command holds for one that has begun.
+func TestLargeFirstCommandMustComeInTime(t *testing.T) {
+	redis := redistest.Start(t)
+	for _, engine := range engines() {
+		srv := startProxy(t, redis, func(o *Options) {
+			o.Engine = engine
+			o.Limits.FirstCommand = 500 * time.Millisecond
+		})
+		whole := dialClient(t, address(srv))
+		whole.send("SET", "k", strings.Repeat("x", 100_000))
+		if got, err := whole.frame(); got != "+OK\r\n" {
+			t.Fatalf("%q, %v", got, err)
+		}
+		for _, size := range []int{100_000, 8 << 20} {
+			c := dialClient(t, address(srv))
+			c.raw(fmt.Sprintf("*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$%d\r\n%s", size, strings.Repeat("x", 50_000)))
+			if got, err := c.frame(); !errors.Is(err, io.EOF) {
+				t.Errorf("%s: %q, %v", engine, got, err)
+			}
+		}
+		if got := srv.Stats().Closed["first_command"]; got != 2 {
+			t.Errorf("%s: %d clients are counted", engine, got)
+		}
+		if got := whole.do("PING"); got != "+PONG\r\n" {
+			t.Errorf("%s: a client whose first command came in time: %q", engine, got)
+		}
+	}
+}
+
+// The largest are closed first, with the reason in the log; nobody else notices.
+func TestLargestClientsAreCutWhenAllTogetherHaveTooMuch(t *testing.T) {
+	redis := redistest.Start(t)
+	redis.Do(t, "SET", "big", strings.Repeat("v", 1<<20))
+	for _, engine := range engines() {
+		t.Run(engine, func(t *testing.T) {
+			core, logs := observer.New(zap.WarnLevel)
+			srv := startProxy(t, redis, func(o *Options) {
+				o.Engine, o.Limits.Memory, o.Logger = engine, 32<<20, zap.New(core)
+			})
+			small, large := dialClient(t, address(srv)), dialClient(t, address(srv))
+			small.raw(strings.Repeat("GET big\r\n", 18)) // some of it is in the sockets
+			redistest.Eventually(t, patience, "the first client's replies", func() bool { return measured(srv) > 6<<20 })
+			for range 30 {
+				if srv.Stats().Closed["memory_limit"] > 0 {
+					break
+				}
+				_, _ = large.nc.Write([]byte(strings.Repeat("GET big\r\n", 10)))
+			}
+			redistest.Eventually(t, patience, "the largest client to be closed", func() bool { return srv.Stats().Closed["memory_limit"] == 1 })
+			for range 18 {
+				if got, err := small.frame(); err != nil || len(got) < 1<<20 {
+					t.Fatalf("the other client got %d bytes, %v", len(got), err)
+				}
+			}
+			if got := small.do("PING"); got != "+PONG\r\n" {
+				t.Errorf("the other client: %q", got)
+			}
+			warnings := logs.FilterMessageSnippet("memory").All()
+			if len(warnings) != 1 || warnings[0].ContextMap()["client"] != large.nc.LocalAddr().String() {
+				t.Errorf("the log says %v", warnings)
+			}
+			redistest.Eventually(t, patience, "everything to be given back", func() bool { return srv.Stats().Memory == 0 })
+		})
+	}
+}
+
+// Requests that Redis does not take are memory as well.
+func TestRequestsThatRedisDoesNotTakeAreCharged(t *testing.T) {
+	redis := redistest.Start(t)
+	for _, engine := range engines() {
+		t.Run(engine, func(t *testing.T) {
+			srv := startProxy(t, redis, func(o *Options) { o.Engine, o.Limits.Memory = engine, 32<<20 })
+			const clients = 24
+			var all [clients]*peer
+			for i := range all {
+				all[i] = dialClient(t, address(srv))
+				all[i].do("PING")
+			}
+			command := resp.AppendCommand(nil, "SET", "k", strings.Repeat("v", 60<<10))
+			redis.Pause()
+			defer redis.Continue()
+			sent := make([]int, clients)
+			done := make(chan struct{})
+			for i, c := range all {
+				go func() {
+					sent[i] = pour(t, c.nc, command, 64<<20)
+					done <- struct{}{}
+				}()
+			}
+			for range all {
+				<-done
+			}
+			if got := srv.Stats().Memory; got > 32<<20 {
+				t.Errorf("%d MiB are charged", got>>20)
+			}
+			if n := srv.Stats().Closed["memory_limit"]; n != 0 {
+				t.Errorf("%d clients were closed although it was enough not to read them", n)
+			}
+			redis.Continue()
+			for i, c := range all {
+				if rest := sent[i] % len(command); rest > 0 {
+					if _, err := c.nc.Write(command[rest:]); err != nil {
+						t.Fatal(err)
+					}
+				}
+				for n := range (sent[i] + len(command) - 1) / len(command) {
+					if got, err := c.frame(); got != "+OK\r\n" {
+						t.Fatalf("client %d, reply %d: %q, %v", i, n, got, err)
+					}
+				}
+			}
+			redistest.Eventually(t, patience, "everything to be given back", func() bool { return srv.Stats().Memory == 0 })
+		})
+	}
+}
+
+// An idle client does not keep what one large command made the proxy take.
+func TestIdleClientsKeepLittle(t *testing.T) {
+	redis := redistest.Start(t)
+	for _, engine := range engines() {
+		srv := startProxy(t, redis, func(o *Options) { o.Engine = engine })
+		many := strings.Split(strings.Repeat("a ", 200_000)+"a", " ")
+		long := engine + strings.Repeat("x", 2<<20)
+		for _, command := range [][]string{
+			append([]string{"LOCK"}, many...),
+			append([]string{"CLIENT"}, many...),
+			append([]string{"PUBLISH"}, many...),
+			{"LOCK", long, "PX", "10000"},
+			{"UNLOCK", long},
+			{"GET", long},
+		} {
+			c := dialClient(t, address(srv))
+			c.do(command...)
+			c.do("PING")
+			if got := measured(srv); got > budgetFree {
+				t.Errorf("%s: %d bytes are kept after %s", engine, got, command[0])
+			}
+			_ = c.nc.Close()
+			redistest.Eventually(t, patience, "the client to be gone", func() bool { return srv.Stats().Clients == 0 })
+		}
+		c := dialClient(t, address(srv))
+		c.raw(strings.Repeat(`"" `, 20_000) + "\r\n")
+		_, _ = c.frame()
+		srv.mu.Lock()
+		for c := range srv.conns {
+			s := c.session()
+			s.mu.Lock()
+			if kept := s.guard.Kept(); kept > 16<<10 {
+				t.Errorf("%s: %d bytes of an inline command are kept", engine, kept)
+			}
+			s.mu.Unlock()
+		}
+		srv.mu.Unlock()
+	}
+}
+
+// Names are the client's choice.
+func TestNamesAreCharged(t *testing.T) {
+	redis := redistest.Start(t)
+	for _, engine := range engines() {
+		srv := startProxy(t, redis, func(o *Options) { o.Engine, o.Limits.Memory = engine, 16<<20 })
+		for range 12 {
+			c := dialClient(t, address(srv))
+			_, _ = c.nc.Write(resp.AppendCommand(nil, "CLIENT", "SETNAME", strings.Repeat("n", 2<<20)))
+			_, _ = c.frame()
+		}
+		for range 3 {
+			c := dialClient(t, address(srv))
+			c.do("MULTI")
+			for range 6 {
+				_, _ = c.nc.Write(resp.AppendCommand(nil, "CLIENT", "SETNAME", strings.Repeat("n", 1<<20)))
+				_, _ = c.frame()
+			}
+		}
+		redistest.Eventually(t, patience, "clients to be closed", func() bool { return srv.Stats().Closed["memory_limit"] > 0 })
+		redistest.Eventually(t, patience, "the rest to fit", func() bool { return measured(srv) <= 16<<20 })
+	}
+}
