@@ -35,13 +35,14 @@ var (
 	handovers     = desc("lock_handovers_total", "Grants in the same step as a release.")
 	attempts      = desc("lock_attempts_total", "Attempts for clients that wait for locks.")
 	lost          = desc("locks_lost_total", "Locks lost by clients of this proxy, by reason.", "reason")
+	repaired      = desc("fence_counter_repairs_total", "Times the fence counter held what cannot be a fence and was set to Redis's time.")
 )
 
 // Describe is prometheus.Collector.
 func (collector) Describe(out chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
 		buildInfo, upstreamUp, clients, accepted, clientsClosed, memory, maxMemory, refused, lanes, pins, logins, pinReasons, pinWaits, pinTimeouts,
-		locksHeld, lockWaiters, lockWaits, handovers, attempts, lost,
+		locksHeld, lockWaiters, lockWaits, handovers, attempts, lost, repaired,
 	} {
 		out <- d
 	}
@@ -95,6 +96,7 @@ func (c collector) Collect(out chan<- prometheus.Metric) {
 	counter(handovers, s.HandedOver)
 	counter(attempts, s.Attempts)
 	counters(lost, s.Lost)
+	counter(repaired, s.FencesRepaired)
 }
 
 var _ prometheus.Collector = collector{}

@@ -177,6 +177,7 @@ func (e *Engine) acquired(w *waiter, reply resp.Value, err error) []byte {
 		e.finish(w)
 		return appendFailure(nil, err)
 	case a[0] == 1:
+		e.note(w.key, a)
 		return e.granted(w, grant{fence: a.at(1), count: a.at(2), sentAt: w.sentAt})
 	}
 	e.mu.Lock()

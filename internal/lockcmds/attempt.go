@@ -35,6 +35,7 @@ func (e *Engine) inquire(ctx context.Context, w *waiter) (a answer, sentAt time.
 	if err == nil && (a == nil || a[0] != 1) {
 		sentAt = time.Now()
 		a, err = e.call(ctx, w)
+		e.note(w.key, a)
 	}
 	return a, sentAt, err
 }

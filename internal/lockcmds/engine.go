@@ -60,6 +60,7 @@ type Events struct {
 	Attempt    func()                             // one script for a waiter
 	Refused    func()                             // somebody may not wait: too many do, or the proxy stops
 	Lost       func(reason string)
+	Repaired   func() // the fence counter was set to Redis's time, because it cannot have been a fence
 }
 
 // Engine runs the lock commands of all sessions of one identity.
@@ -70,6 +71,7 @@ type Engine struct {
 	jobs    *jobs.Queue
 	calls   jobs.Count   // scripts on sessions' connections whose outcome has not been dealt with
 	tending atomic.Int64 // those, doubts and clean-ups that have not come to an end
+	damage  damage
 	own     *own
 	hub     *hub
 	dog     *watchdog.Watchdog

@@ -142,6 +142,7 @@ func (e *Engine) released(g *giving, reply resp.Value, err error) []byte {
 	if g.h != nil && isOverwritten(err) {
 		a, err = answer{-1}, nil
 	}
+	e.note(g.cmd.Key, a)
 	var told *loss
 	var after func()
 	e.mu.Lock()

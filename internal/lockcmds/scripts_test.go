@@ -253,6 +253,48 @@ func TestFenceGrowsWhenTheClockDoesNot(t *testing.T) {
 	})
 }
 
+func TestCounterThatHoldsNoFenceIsSetToTheTime(t *testing.T) {
+	onBoth(t, func(t *testing.T, b *bench) {
+		last := int64(0)
+		grown := func(what string, got []int64, at int) {
+			t.Helper()
+			if len(got) != 4 || got[3] != counterReplaced || got[at] <= last || got[at] > 1<<53 {
+				t.Errorf("%s: %v after %d", what, got, last)
+			}
+			last = got[at]
+		}
+		for _, poison := range []string{"1e300", "inf", "nan", "text", "-5", "1.5", "9007199254740992", "9223372036854775807"} {
+			poisoned := func() { b.c.Set(t.Context(), b.n.fence, poison, 0) }
+			poisoned()
+			grown(poison, b.acquire(ownerA, 30000), 1)
+			poisoned()
+			grown(poison+" hand-over", b.handover(ownerA, ownerC), 1)
+			b.release(ownerC, 0, 0)
+			poisoned()
+			grown(poison+" fair", b.fair(ownerB, 30000, 300000, 1), 1)
+			b.release(ownerB, 0, 0)
+		}
+		b.c.Del(t.Context(), b.n.fence)
+		b.c.HSet(t.Context(), b.n.fence, "a", "b")
+		grown("hash", b.acquire(ownerA, 30000), 1)
+		b.c.HDel(t.Context(), b.n.lock, "fence")
+		b.c.Del(t.Context(), b.n.fence)
+		b.c.RPush(t.Context(), b.n.fence, "a")
+		grown("list, at a re-entry", b.acquire(ownerA, 30000), 1)
+	})
+}
+
+func TestQueueOfAnotherTypeDoesNotStopARelease(t *testing.T) {
+	onBoth(t, func(t *testing.T, b *bench) {
+		fence := b.acquire(ownerA, 30000)[1]
+		b.c.Set(t.Context(), b.n.queue, "x", 0)
+		equal(t, "release", b.release(ownerA, 0, 0), []int64{1, fence, 1, noQueue})
+		fence = b.acquire(ownerA, 30000)[1]
+		got := b.handover(ownerA, ownerC)
+		equal(t, "hand-over", got, []int64{2, got[1], fence, noQueue})
+	})
+}
+
 func TestFenceGrowsOverFlushAll(t *testing.T) {
 	onBoth(t, func(t *testing.T, b *bench) {
 		before := b.acquire(ownerA, 30000)[1]

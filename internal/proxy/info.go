@@ -46,6 +46,7 @@ func (e *env) info(proto int) []byte {
 	number("max_memory", e.budget.Limit())
 	number("lock_waits_refused", e.stats.waitRefused.Load())
 	number("locks_lost", int64(e.stats.lost.sum()))
+	number("fence_counter_repairs", e.stats.repaired.Load())
 	number("session_panics", e.stats.panics.Load())
 
 	if proto < 3 {

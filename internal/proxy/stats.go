@@ -40,6 +40,7 @@ type stats struct {
 	attempts    atomic.Int64
 	waitRefused atomic.Int64 // lock commands that may not wait
 	lost        tally        // by reason
+	repaired    atomic.Int64 // fence counters
 }
 
 // Stats is a snapshot of what a server counts. Totals only grow. Labels are from closed sets.
@@ -64,6 +65,7 @@ type Stats struct {
 	Waits                map[string]Waits // grants, by verb
 	HandedOver, Attempts int64
 	Lost                 map[string]int64 // by reason
+	FencesRepaired       int64            // times the fence counter was set to Redis's time
 }
 
 // Waits says how long granted locks were waited for.
@@ -172,6 +174,8 @@ func (srv *Server) Stats() Stats {
 		HandedOver:  s.handovers.Load(),
 		Attempts:    s.attempts.Load(),
 		Lost:        map[string]int64{},
+
+		FencesRepaired: s.repaired.Load(),
 	}
 	out.UpstreamUp, _ = e.upstream.Ready()
 	work, logins := e.upstream.Pins()
@@ -196,6 +200,7 @@ func (e *env) lockEvents() lockcmds.Events {
 		Attempt:    func() { e.stats.attempts.Add(1) },
 		Refused:    func() { e.stats.waitRefused.Add(1) },
 		Lost:       func(reason string) { e.stats.lost.add(reason, 1) },
+		Repaired:   func() { e.stats.repaired.Add(1) },
 	}
 }
 

@@ -7,7 +7,8 @@
 -- ARGV[3]  publish   PUBLISH; absent: nobody waits for the same owner
 -- ARGV[4]  tell      channel on which those who do are told of a first hold
 --
--- Returns  {1, fence, holds}  acquired; a first hold as the bare fence
+-- Returns  {1, fence, holds}  acquired; a first hold as the bare fence, or {1, fence, 1, 1}: the counter held no
+--                             fence
 --          {0, pttl_ms}       held by another owner; -1: without a TTL
 
 local pttl = redis.call('PTTL', KEYS[1])
@@ -15,7 +16,7 @@ if pttl == -2 then
   if ARGV[3] then
     redis.call(ARGV[3], ARGV[4], '0')
   end
-  return grant(KEYS[1], KEYS[2], ARGV[1], '1', ARGV[2], redis.call('TIME'))
+  return first(grant(KEYS[1], KEYS[2], ARGV[1], '1', ARGV[2], redis.call('TIME')))
 end
 local held = redis.pcall('HMGET', KEYS[1], ARGV[1], 'fence')
 if held.err then
@@ -25,10 +26,10 @@ if not held[1] then
   return {0, pttl}
 end
 local holds = redis.call('HINCRBY', KEYS[1], ARGV[1], 1)
-local fence = held[2] and tonumber(held[2])
+local fence, replaced = held[2] and tonumber(held[2]), nil
 if fence then
   redis.call('PEXPIRE', KEYS[1], ARGV[2])
 else -- taken without one, by Redisson
-  fence = grant(KEYS[1], KEYS[2], ARGV[1], holds, ARGV[2], redis.call('TIME'))
+  fence, replaced = grant(KEYS[1], KEYS[2], ARGV[1], holds, ARGV[2], redis.call('TIME'))
 end
-return {1, fence, holds}
+return {1, fence, holds, replaced}

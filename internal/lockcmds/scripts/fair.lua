@@ -17,7 +17,8 @@
 -- ARGV[6]  place      the owner's name in the queue
 -- ARGV[7]  tell       1: others may wait for the same owner, and are told of a first hold; 0: nobody does
 --
--- Returns  {1, fence, holds}  acquired; a first hold as the bare fence
+-- Returns  {1, fence, holds}  acquired; a first hold as the bare fence, or {1, fence, 1, 1}: the counter held no
+--                             fence
 --          {0, pttl_ms}       not acquired; pttl -2: free, but others are first
 
 local owner, wait, place = ARGV[1], tonumber(ARGV[3]), ARGV[6]
@@ -46,7 +47,7 @@ if pttl == -2 then
     if ARGV[7] == '1' then
       redis.call(ARGV[5], KEYS[5] .. ':' .. place, '0')
     end
-    return grant(KEYS[1], KEYS[4], owner, '1', ARGV[2], time)
+    return first(grant(KEYS[1], KEYS[4], owner, '1', ARGV[2], time))
   end
 else
   local held = redis.pcall('HMGET', KEYS[1], owner, 'fence')
@@ -55,13 +56,13 @@ else
   end
   if held[1] then
     local holds = redis.call('HINCRBY', KEYS[1], owner, 1)
-    local fence = held[2] and tonumber(held[2])
+    local fence, replaced = held[2] and tonumber(held[2]), nil
     if fence then
       redis.call('PEXPIRE', KEYS[1], ARGV[2])
     else -- taken without one, by Redisson
-      fence = grant(KEYS[1], KEYS[4], owner, holds, ARGV[2], time)
+      fence, replaced = grant(KEYS[1], KEYS[4], owner, holds, ARGV[2], time)
     end
-    return {1, fence, holds}
+    return {1, fence, holds, replaced}
   end
 end
 

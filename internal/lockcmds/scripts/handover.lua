@@ -23,6 +23,8 @@
 --          {0, holds, fence}      still held, with so many holds left
 --          {-1}                   the owner is not the holder
 --          {-2, fence}            it is, but by a grant with another fence
+-- The first two may be {2, new fence, fence, odd} and {1, fence, 1, odd}; odd 1: the counter held no fence; 2: the key
+-- of the queue holds something else.
 
 local fence, answer = give_back(KEYS[1], ARGV[1], ARGV[2], ARGV[3])
 if answer then
@@ -33,16 +35,16 @@ redis.call('DEL', KEYS[1])
 local head = head_of(KEYS[3], KEYS[1])
 if head and head ~= ARGV[7] then
   wake(ARGV[4], KEYS[2], KEYS[3], KEYS[1])
-  return fence
+  return released(fence)
 end
 if head then
   take_turn(KEYS[3], KEYS[5], head)
 end
-local new = grant(KEYS[1], KEYS[4], ARGV[5], '1', ARGV[6], redis.call('TIME'))
+local new, replaced = grant(KEYS[1], KEYS[4], ARGV[5], '1', ARGV[6], redis.call('TIME'))
 if left < 0 or left > tonumber(ARGV[6]) then
   wake(ARGV[4], KEYS[2], KEYS[3], KEYS[1])
 end
 if ARGV[8] ~= '' then
   redis.call(ARGV[4], ARGV[8], '0')
 end
-return {2, new, fence}
+return {2, new, fence, replaced or no_queue}

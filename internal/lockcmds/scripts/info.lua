@@ -10,4 +10,5 @@ local held = holder(KEYS[1])
 if #held == 0 then
   return held
 end
-return {held[1], held[2], redis.call('PTTL', KEYS[1]), held[3], redis.call('LLEN', KEYS[2])}
+local waiters = redis.pcall('LLEN', KEYS[2])
+return {held[1], held[2], redis.call('PTTL', KEYS[1]), held[3], type(waiters) == 'number' and waiters or 0}

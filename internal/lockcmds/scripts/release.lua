@@ -12,6 +12,7 @@
 --          {0, holds, fence}  still held, with so many holds left
 --          {-1}               the owner is not the holder
 --          {-2, fence}        it is, but by a grant with another fence
+-- The first may be {1, fence, 1, 2}: the key of the queue holds something else.
 
 local fence, answer = give_back(KEYS[1], ARGV[1], ARGV[2], ARGV[3])
 if answer then
@@ -19,4 +20,4 @@ if answer then
 end
 redis.call('DEL', KEYS[1])
 wake(ARGV[4], KEYS[2], KEYS[3], KEYS[1])
-return fence
+return released(fence)

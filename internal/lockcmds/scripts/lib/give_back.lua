@@ -12,7 +12,7 @@ local function give_back(lock, owner, lease, fence)
   if not held[1] then
     return nil, {-1}
   end
-  local by = tonumber(held[2] or 0)
+  local by = tonumber(held[2] or 0) or 0
   if fence ~= '0' and by ~= tonumber(fence) then
     return nil, {-2, by}
   end

@@ -1,18 +1,36 @@
 -- grant: write a hold into the lock with a new fence, larger than every earlier one of this hash slot.
 --
 -- The fence is Redis's time in microseconds, or one more than the last: it also grows after FLUSHALL, a restart without
--- persistence, and the promotion of a stale replica. lease is in ms; time is what TIME returned. Returns the fence.
+-- persistence, and the promotion of a stale replica. lease is in ms; time is what TIME returned.
+--
+-- Whoever may lock may write the counter, with anything. What cannot have been a fence, because it is no whole number or
+-- lies two centuries ahead of the clock, is replaced by the time. A fence that is less far ahead, as after a clock jumped
+-- back, can never come to lie further ahead: grants are slower than one in a microsecond.
+--
+-- Returns the fence, and 1 if the counter was replaced, else nil.
 
 local function grant(lock, counter, owner, holds, lease, time)
   local fence = time[1] * 1000000 + time[2]
   local text = string.format('%.0f', fence)
-  local last = tonumber(redis.call('SET', counter, text, 'GET') or 0)
-  if last and last >= fence then
-    fence = last + 1
-    text = string.format('%.0f', fence)
-    redis.call('SET', counter, text)
+  local last, replaced = redis.pcall('SET', counter, text, 'GET'), nil
+  if last then
+    last = type(last) == 'string' and tonumber(last) or -1
+    if not (last >= 0 and last < fence and last % 1 == 0) then
+      if last >= fence and last <= math.min(fence + 6.3e15, 9e15) and last % 1 == 0 then
+        fence = last + 1
+        text = string.format('%.0f', fence)
+      else
+        replaced = 1
+      end
+      redis.call('SET', counter, text)
+    end
   end
   redis.call('HSET', lock, owner, holds, 'fence', text)
   redis.call('PEXPIRE', lock, lease)
-  return fence
+  return fence, replaced
+end
+
+-- first: the answer to a first hold, a bare fence unless there is more to say.
+local function first(fence, replaced)
+  return replaced and {1, fence, 1, replaced} or fence
 end

@@ -3,10 +3,15 @@
 -- Redisson's rule gives the locks "a" and "{a}" one queue. Places of those who wait for "{a}" through a proxy end in
 -- "{}". One without that mark waits for "a", or is Redisson's and may wait for either: for "{a}" it is passed over while
 -- "a" is held. O(1), unless both locks are waited for.
+--
+-- A key of another type is no queue: whoever wrote it must not keep a lock from being released.
+
+local no_queue = nil
 
 local function head_of(queue, lock)
-  local head = redis.call('LINDEX', queue, 0)
-  if not head then
+  local head = redis.pcall('LINDEX', queue, 0)
+  if type(head) ~= 'string' then
+    no_queue = head and 2 or nil
     return nil
   end
   local other = string.match(lock, '^{([^{]+)}$')
