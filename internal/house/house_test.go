@@ -30,7 +30,8 @@ var arrows = map[string][]string{
 	"internal/certs":              {},
 	"internal/embedded":           {},
 	"internal/house":              {},
-	"internal/lockcmds":           {"internal/lockcmds/jobs", "internal/lockcmds/losses", "internal/resp", "internal/watchdog"},
+	"internal/lockcmds":           {"internal/lockcmds/glob", "internal/lockcmds/jobs", "internal/lockcmds/losses", "internal/resp", "internal/watchdog"},
+	"internal/lockcmds/glob":      {},
 	"internal/lockcmds/jobs":      {},
 	"internal/lockcmds/losses":    {},
 	"internal/proxy":              {"internal/buffers", "internal/lockcmds", "internal/lockcmds/jobs", "internal/lockcmds/losses", "internal/proxy/budget", "internal/proxy/idchange", "internal/proxy/inbox", "internal/resp", "internal/upstream"}, // jobs: one pool for all engines; losses: a session has them

@@ -340,6 +340,8 @@ func (e *Engine) holdLocked(w *waiter, g grant, info ClientInfo) (told *loss) {
 	if fresh {
 		h = &hold{holdKey: k, fence: g.fence, chain: w.chain}
 		e.holds[k] = h
+		e.held.add(h)
+		e.holding.Add(1)
 	}
 	if !w.explicit {
 		// Only this session acts for its own owner: if Redis counts more, that is an acquire whose answer was lost, or what is being

@@ -70,6 +70,7 @@ type Engine struct {
 	log     *zap.Logger
 	jobs    *jobs.Queue
 	calls   jobs.Count   // scripts on sessions' connections whose outcome has not been dealt with
+	holding atomic.Int64 // len(held)
 	tending atomic.Int64 // those, doubts and clean-ups that have not come to an end
 	damage  damage
 	own     *own
@@ -91,6 +92,7 @@ type Engine struct {
 	owed map[grantOf]int64
 	// forcedOff is the grants that FORCEUNLOCK has ended of late: their answers may not have arrived here yet.
 	forcedOff map[grantOf]struct{}
+	held      heldLocks
 	rooms     map[string]*room
 	leaving   map[string]*departures // by lock
 	draining  bool
@@ -198,7 +200,7 @@ func (e *Engine) Start(s Session, c Command) {
 	case LockInfo:
 		e.startInfo(s, c)
 	case LockList:
-		s.Answer(e.list(s.Proto(), c))
+		e.startList(s, c)
 	case ForceUnlock:
 		e.startForce(s, c)
 	default:

@@ -34,6 +34,7 @@ type hold struct {
 
 	extending int  // EXTENDLOCKs on their way
 	lost      bool // it ended as a loss
+	place     int  // in Engine.held
 }
 
 // givenUp reports whether the hold may have ended by the releases of those who held it: they need not be told.
@@ -120,6 +121,8 @@ func (h *hold) joinLocked(c *client, grace time.Duration, info ClientInfo) {
 func (e *Engine) dropLocked(h *hold) {
 	if e.holds[h.holdKey] == h {
 		delete(e.holds, h.holdKey)
+		e.held.remove(h)
+		e.holding.Add(-1)
 	}
 	for _, o := range h.holders {
 		delete(o.c.holds, h)

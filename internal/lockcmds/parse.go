@@ -25,6 +25,9 @@ const (
 // maxOwner bounds an explicit owner, in bytes: it is stored as a hash field and as part of a channel name.
 const maxOwner = 256
 
+// maxPattern bounds a pattern, in bytes: a match costs its length for each byte of a name.
+const maxPattern = 64 << 10
+
 // forever is the Wait of a command that waits without a limit.
 const forever = time.Duration(-1)
 
@@ -72,8 +75,9 @@ func errExpire(name string) error {
 	return &ParseError{"ERR invalid expire time in '" + name + "' command"}
 }
 
-func errSyntax() error { return &ParseError{"ERR syntax error"} }
-func errRange() error  { return &ParseError{"ERR value is not an integer or out of range"} }
+func errSyntax() error  { return &ParseError{"ERR syntax error"} }
+func errPattern() error { return &ParseError{"ERR pattern is longer than 65536 bytes"} }
+func errRange() error   { return &ParseError{"ERR value is not an integer or out of range"} }
 func errOwner() error {
 	return &ParseError{"ERR owner must be 1 to 256 bytes without braces, and not 'fence' or 'mode'"}
 }
@@ -235,6 +239,9 @@ func (c *Command) set(opt option, value []byte, name string) error {
 		c.Count = int(n)
 	case optMatch:
 		c.Match = string(value)
+		if len(value) > maxPattern {
+			err = errPattern()
+		}
 	case optOwner:
 		c.Owner = string(value)
 		if !validOwner(c.Owner) {

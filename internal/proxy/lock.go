@@ -22,7 +22,9 @@ func (s *Session) lock(raw []byte) bool {
 	if eerr != nil {
 		return s.awaitQuiet() && s.answer(noUpstream)
 	}
-	s.wait = forLock
+	if s.wait = forLock; cmd.Verb == lockcmds.LockList {
+		s.wait = forList
+	}
 	s.locking = len(raw)
 	for _, other := range s.engines {
 		if other != engine && other.id.db == engine.id.db && other.Keeps((*lockSession)(s), cmd) {
@@ -121,7 +123,7 @@ func (s *Session) giveAnswer(reply []byte) {
 
 // lockDone lets the session go on after a lock command.
 func (s *Session) lockDone() {
-	if s.wait == forLock {
+	if s.wait == forLock || s.wait == forList {
 		s.wait = nothing
 	}
 	s.locking = 0

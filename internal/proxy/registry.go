@@ -203,14 +203,14 @@ func (r *lockRegistry) held() int {
 	return n
 }
 
-// list is what clients of this proxy hold.
-func (r *lockRegistry) list() []lockcmds.Held {
+// list is what clients of this proxy hold, at most so many of each engine.
+func (r *lockRegistry) list(most int) []lockcmds.Held {
 	r.mu.Lock()
 	engines := r.all()
 	r.mu.Unlock()
 	var list []lockcmds.Held
 	for _, e := range engines {
-		list = append(list, e.Held()...)
+		list = append(list, e.Held(most)...)
 	}
 	return list
 }

@@ -20,6 +20,7 @@ const (
 	forPin          // no pin was free
 	forReply        // the reply to the last command decides how the next one travels
 	forLock         // a lock command has not been answered
+	forList         // LOCKLIST has not been answered; unlike a wait for a lock it ends by itself
 	forGoodbye      // the last words are said when the outstanding replies are in; nothing is parsed any more
 )
 

@@ -23,7 +23,7 @@ type ClientStatus struct {
 
 // waitNames say for people why a session does not go on.
 var waitNames = [...]string{
-	nothing: "", forQuiet: "replies", forPin: "pin", forReply: "reply", forLock: "lock", forGoodbye: "closing",
+	nothing: "", forQuiet: "replies", forPin: "pin", forReply: "reply", forLock: "lock", forList: "list", forGoodbye: "closing",
 }
 
 // Clients lists the clients in the order in which they came, at most n. Those that have not sent a command are not known
@@ -61,7 +61,7 @@ type LockStatus = lockcmds.Held
 
 // Locks lists the locks that clients of this proxy hold, by key, at most n.
 func (srv *Server) Locks(n int) []LockStatus {
-	list := srv.env.locks.list()
+	list := srv.env.locks.list(n)
 	slices.SortStableFunc(list, func(a, b LockStatus) int { return cmp.Compare(a.Key, b.Key) })
 	return list[:min(n, len(list))]
 }

@@ -1,0 +1,144 @@
+package lockcmds
+
+import (
+	"cmp"
+	"runtime"
+	"slices"
+	"time"
+
+	"github.com/tidwall/redcon"
+
+	"lockproxy/internal/lockcmds/glob"
+	"lockproxy/internal/lockcmds/jobs"
+)
+
+// Listing costs as much as there are locks, and a client chooses when, how often and by what pattern. So it is done by a job, which
+// holds Engine.mu for one slice at a time and matches, sorts and prints without it.
+
+// listSlice is how many locks are looked at in one go.
+const listSlice = 256
+
+// heldLocks is the holds of an engine in no order, so that they can be walked in slices. It is guarded by Engine.mu.
+type heldLocks []*hold
+
+func (l *heldLocks) add(h *hold) {
+	h.place = len(*l)
+	*l = append(*l, h)
+}
+
+// remove has the last one take the place of h.
+func (l *heldLocks) remove(h *hold) {
+	last := len(*l) - 1
+	moved := (*l)[last]
+	(*l)[h.place], moved.place = moved, h.place
+	(*l)[last] = nil
+	*l = (*l)[:last]
+}
+
+// startList executes LOCKLIST: what is held through this proxy, by key, as known here without asking Redis. A lock that several
+// sessions hold for one owner is shown once, with the session that acquired first; fair-waiters are those of this proxy.
+// Session locked.
+func (e *Engine) startList(s Session, cmd Command) {
+	proto := s.Proto()
+	e.tending.Add(1)
+	e.jobs.Submit(jobs.List, func() {
+		defer e.tending.Add(-1)
+		reply := e.list(proto, cmd)
+		e.enter(s, func() { s.Answer(reply) })
+	})
+}
+
+func (e *Engine) list(proto int, cmd Command) []byte {
+	found := e.find(cmd.Match, cmd.Count)
+	out := redcon.AppendArray(nil, len(found))
+	for _, i := range found {
+		out = appendInfo(out, proto, i)
+	}
+	return out
+}
+
+// find lists the locks held through this engine whose key matches the pattern, by key and at most so many; an empty pattern
+// matches all, and 0 is no limit. A lock that is taken or let go meanwhile may be in the list or not. Without locks.
+func (e *Engine) find(pattern string, most int) []lockInfo {
+	matches := func(string) bool { return true }
+	if pattern != "" {
+		matches = glob.Compile(pattern).Match
+	}
+	var found, slice []lockInfo
+	for end := -1; end != 0; {
+		slice, end = e.heldSlice(slice[:0], end)
+		for _, i := range slice {
+			if matches(i.key) {
+				found = append(found, i)
+			}
+		}
+		if most > 0 && len(found) >= 2*most+listSlice {
+			found = firstByKey(found, most)
+		}
+		runtime.Gosched() // whoever moves the bytes of clients goes first
+	}
+	return firstByKey(found, most)
+}
+
+// heldSlice appends the locks before place end of the list, the last first, and returns up to where it has come; end -1 begins.
+// Walked backwards, what is there all the time is seen though others come and go: the last one, which takes the place of one that
+// goes, has been seen already. It may be seen twice.
+func (e *Engine) heldSlice(slice []lockInfo, end int) ([]lockInfo, int) {
+	now := time.Now()
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if end < 0 || end > len(e.held) {
+		end = len(e.held)
+	}
+	begin := max(0, end-listSlice)
+	for _, h := range e.held[begin:end] {
+		i := lockInfo{
+			key: h.key, owner: h.owner, holds: h.count, fence: h.fence,
+			ttl: max(0, h.lease.Deadline().Sub(now).Milliseconds()),
+		}
+		if r := e.rooms[h.key]; r != nil {
+			i.fair, i.local = int64(r.fair.len), int64(r.plain.len+r.fair.len)
+		}
+		if len(h.holders) > 0 {
+			i.client = h.holders[0].info
+		}
+		slice = append(slice, i)
+	}
+	return slice, begin
+}
+
+// firstByKey sorts what was found and returns the first of it, each once.
+func firstByKey(found []lockInfo, most int) []lockInfo {
+	slices.SortFunc(found, func(a, b lockInfo) int {
+		return cmp.Or(cmp.Compare(a.key, b.key), cmp.Compare(a.owner, b.owner))
+	})
+	found = slices.CompactFunc(found, func(a, b lockInfo) bool { return a.key == b.key && a.owner == b.owner })
+	if most > 0 && len(found) > most {
+		found = found[:most]
+	}
+	return found
+}
+
+// Held is one lock that is held through an engine.
+type Held struct {
+	Key, Owner   string
+	Holds, Fence int64
+	TTL          time.Duration // what is left of the lease
+	Waiters      int           // of this proxy
+	Client       ClientInfo    // of those that hold it for this owner, the first
+}
+
+// Held lists the locks that are held through this engine, by key and at most so many. Not for an event loop: it looks at all.
+func (e *Engine) Held(most int) []Held {
+	var list []Held
+	for _, i := range e.find("", most) {
+		list = append(list, Held{
+			Key: i.key, Owner: i.owner, Holds: i.holds, Fence: i.fence, TTL: time.Duration(i.ttl) * time.Millisecond,
+			Waiters: int(i.local), Client: i.client,
+		})
+	}
+	return list
+}
+
+// Holds is how many locks are held through this engine.
+func (e *Engine) Holds() int { return int(e.holding.Load()) }

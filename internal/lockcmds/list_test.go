@@ -1,0 +1,118 @@
+package lockcmds
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"lockproxy/internal/lockcmds/jobs"
+	"lockproxy/internal/watchdog"
+)
+
+// stocked is an engine that holds n locks, and does not run.
+func stocked(t *testing.T, n int) (*Engine, []*hold) {
+	t.Helper()
+	pool, err := jobs.New(1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := pool.Close(patience); err != nil {
+			t.Error(err)
+		}
+	})
+	opts := Options{UUID: "u", Jobs: pool}
+	opts.Redis.InitAddress = []string{"unused:0"}
+	e, err := New(opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all []*hold
+	for i := range n {
+		h := &hold{holdKey: holdKey{fmt.Sprintf("key:%05d", i), "o"}, count: 1, ttl: time.Minute}
+		h.lease = e.dog.Track(watchdog.Entry{Key: h.key, Owner: h.owner, TTL: h.ttl, Group: e.own}, time.Now())
+		e.holds[h.holdKey] = h
+		e.held.add(h)
+		e.holding.Add(1)
+		all = append(all, h)
+	}
+	return e, all
+}
+
+func TestListIsTheFirstByKey(t *testing.T) {
+	e, _ := stocked(t, 2000)
+	for _, most := range []int{0, 1, 7, 300, 5000} {
+		want := 2000
+		if most > 0 {
+			want = min(most, 2000)
+		}
+		found := e.find("key:*", most)
+		if len(found) != want || found[0].key != "key:00000" || found[want-1].key != fmt.Sprintf("key:%05d", want-1) {
+			t.Errorf("at most %d: %d, the first %s, the last %s", most, len(found), found[0].key, found[len(found)-1].key)
+		}
+	}
+	if found := e.find("key:0199?", 0); len(found) != 10 {
+		t.Errorf("%d match", len(found))
+	}
+}
+
+// Between two slices locks come and go. What is there all the time must be in the list, once.
+func TestListHasWhatIsThereAllTheTime(t *testing.T) {
+	e, all := stocked(t, 5*listSlice)
+	seen := map[string]int{}
+	gone := map[string]bool{}
+	var slice []lockInfo
+	for end, turn := -1, 0; end != 0; turn++ {
+		slice, end = e.heldSlice(slice[:0], end)
+		for _, i := range slice {
+			seen[i.key]++
+		}
+		e.mu.Lock()
+		for i := turn; i < len(all); i += 7 { // from everywhere
+			if h := all[i]; !gone[h.key] {
+				gone[h.key] = true
+				e.dropLocked(h)
+			}
+		}
+		e.mu.Unlock()
+	}
+	for _, h := range all {
+		if !gone[h.key] && seen[h.key] == 0 {
+			t.Errorf("%s was there all the time and is not in the list", h.key)
+		}
+	}
+	if n := len(all) - len(gone); len(e.held) != n || e.Holds() != n {
+		t.Errorf("%d held, %d counted, want %d", len(e.held), e.Holds(), n)
+	}
+	if found := firstByKey(append(slices.Clone(slice), slice...), 0); len(found) != len(slice) {
+		t.Errorf("%d of %d, each seen twice", len(found), len(slice))
+	}
+}
+
+// While a list of many locks is made, others get the engine between its slices.
+func TestListHoldsTheEngineForOneSliceAtATime(t *testing.T) {
+	e, _ := stocked(t, 50_000)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		e.find(strings.Repeat("*0", 40)+"x", 0)
+	}()
+	var longest time.Duration
+	for running := true; running; {
+		began := time.Now()
+		e.mu.Lock()
+		e.mu.Unlock() //nolint:staticcheck // how long it takes to get is the question
+		longest = max(longest, time.Since(began))
+		select {
+		case <-done:
+			running = false
+		default:
+		}
+	}
+	t.Logf("the longest wait for the engine: %v", longest)
+	if longest > time.Second { // the machine may be slow, but not by the length of the list
+		t.Errorf("the engine was held for %v", longest)
+	}
+}

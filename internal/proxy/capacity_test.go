@@ -1,0 +1,91 @@
+package proxy
+
+import (
+	"strconv"
+	"strings"
+	"testing"
+
+	"lockproxy/internal/redistest"
+)
+
+// onEachEngine runs a test with a proxy of each engine.
+func onEachEngine(t *testing.T, f func(t *testing.T, redis *redistest.Server, srv *Server), change ...func(*Options)) {
+	t.Helper()
+	for _, engine := range engines() {
+		t.Run(engine, func(t *testing.T) {
+			t.Parallel()
+			redis := redistest.Start(t)
+			f(t, redis, startProxy(t, redis, append(change, func(o *Options) { o.Engine = engine })...))
+		})
+	}
+}
+
+// lockMany takes n locks, key:0 to key:n-1, with the options given.
+func lockMany(t *testing.T, c *peer, n int, options string) {
+	t.Helper()
+	var b strings.Builder
+	for i := range n {
+		b.WriteString("LOCK key:" + strconv.Itoa(i) + " " + options + "\r\n")
+	}
+	c.raw(b.String())
+	for range n {
+		if got, err := c.frame(); err != nil || got[0] != ':' {
+			t.Fatalf("%q, %v", got, err)
+		}
+	}
+}
+
+// A pattern of many stars took the matcher exponential time, under the engine's mutex.
+func TestNoPatternOfLockListHoldsUpOthers(t *testing.T) {
+	onEachEngine(t, func(t *testing.T, _ *redistest.Server, srv *Server) {
+		holder, lister, other := dialClient(t, address(srv)), dialClient(t, address(srv)), dialClient(t, address(srv))
+		name := strings.Repeat("a", 5000)
+		holder.send("LOCK", name)
+		if got, err := holder.frame(); err != nil || got[0] != ':' {
+			t.Fatalf("%q, %v", got, err)
+		}
+		lister.raw("PING\r\nLOCKLIST MATCH " + strings.Repeat("*a", 100) + "b\r\nLOCKLIST MATCH a" + strings.Repeat("*", 100) + "a COUNT 1\r\nECHO end\r\n")
+		for _, command := range []string{"PING", "LOCKINFO " + name, "TRYLOCK " + name, "UNLOCK " + name, "LOCK other"} {
+			other.raw(command + "\r\n")
+			if got, err := other.frame(); err != nil {
+				t.Fatalf("%.20s: %q, %v", command, got, err)
+			}
+		}
+		for i, want := range []string{"+PONG\r\n", "*0\r\n", "*1\r\n", "$3\r\nend\r\n"} { // in their order
+			if got, err := lister.frame(); err != nil || !strings.HasPrefix(got, want) {
+				t.Fatalf("reply %d: %.40q, %v, want %q", i, got, err, want)
+			}
+		}
+	})
+}
+
+func TestLockListIsAnsweredToAClientThatSendsNothingMore(t *testing.T) {
+	onEachEngine(t, func(t *testing.T, _ *redistest.Server, srv *Server) {
+		holder, lister := dialClient(t, address(srv)), dialClient(t, address(srv))
+		lockMany(t, holder, 1000, "")
+		lister.raw("LOCKLIST\r\nECHO end\r\n")
+		_ = lister.nc.(interface{ CloseWrite() error }).CloseWrite()
+		for _, want := range []string{"*1000\r\n", "$3\r\nend\r\n"} {
+			if got, err := lister.frame(); err != nil || !strings.HasPrefix(got, want) {
+				t.Fatalf("%.40q, %v, want %q", got, err, want)
+			}
+		}
+	})
+}
+
+func TestClientMayHangUpBeforeItsListIsMade(t *testing.T) {
+	onEachEngine(t, func(t *testing.T, _ *redistest.Server, srv *Server) {
+		holder := dialClient(t, address(srv))
+		lockMany(t, holder, 1000, "")
+		for range 20 {
+			c := dialClient(t, address(srv))
+			c.raw("LOCKLIST\r\nLOCKLIST\r\nLOCKLIST\r\n")
+			_ = c.nc.Close()
+		}
+		redistest.Eventually(t, patience, "them to be gone", func() bool { return srv.Stats().Clients == 1 })
+		holder.raw("LOCKLIST COUNT 3\r\n")
+		if got, err := holder.frame(); err != nil || !strings.HasPrefix(got, "*3\r\n") {
+			t.Fatalf("%.40q, %v", got, err)
+		}
+	})
+}
