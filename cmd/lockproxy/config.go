@@ -48,6 +48,8 @@ type Config struct {
 	MaxPinsPerAddress   int           `yaml:"max-pins-per-address" help:"How many of them the clients of one address may have; 0: three quarters of max-pins."`
 	MaxLogins           int           `yaml:"max-logins" help:"Upstream connections on which Redis judges AUTH, HELLO and SELECT."`
 	LoginWait           time.Duration `yaml:"login-wait" help:"Longest wait for a free one of those connections."`
+	MaxLanes            int           `yaml:"max-lanes" help:"Upstream connections that clients share, one for each identity (user, database, protocol) in use."`
+	MaxLockEngines      int           `yaml:"max-lock-engines" help:"Lock engines, one for each user and database that uses lock commands; each has two upstream connections."`
 	LargeCommandTimeout time.Duration `yaml:"large-command-timeout" help:"Close a client of whose large command less than 64kb has come within this time."`
 	MaxWaiters          int           `yaml:"max-waiters" help:"Clients that wait for locks, in total; more are refused."`
 	MaxWaitersPerLock   int           `yaml:"max-waiters-per-lock" help:"Clients that wait for one lock; more are refused."`
@@ -125,6 +127,8 @@ func NewConfig() Config {
 		PinWait:             time.Second,
 		MaxLogins:           16,
 		LoginWait:           10 * time.Second,
+		MaxLanes:            256,
+		MaxLockEngines:      256,
 		LargeCommandTimeout: 10 * time.Second,
 		MaxWaiters:          100_000,
 		MaxWaitersPerLock:   20_000,
@@ -199,6 +203,8 @@ func (c Config) Verify() error {
 	positive("max-pins", c.MaxPins)
 	check(c.MaxPinsPerAddress >= 0, "max-pins-per-address", "%d is negative", c.MaxPinsPerAddress)
 	positive("max-logins", c.MaxLogins)
+	positive("max-lanes", c.MaxLanes)
+	positive("max-lock-engines", c.MaxLockEngines)
 	positive("max-waiters", c.MaxWaiters)
 	positive("max-waiters-per-lock", c.MaxWaitersPerLock)
 	check(c.MaxMemory < 0 || c.MaxMemory >= MemoryLimit(leastMemory), "max-memory", "%s is less than %s", c.MaxMemory, leastMemory)

@@ -60,6 +60,8 @@ func TestValidateNamesTheKey(t *testing.T) {
 		{"max-pins: -1 is not a positive number", func(c *Config) { c.MaxPins = -1 }},
 		{"max-pins-per-address: -1 is negative", func(c *Config) { c.MaxPinsPerAddress = -1 }},
 		{"max-logins: 0 is not a positive number", func(c *Config) { c.MaxLogins = 0 }},
+		{"max-lanes: 0 is not a positive number", func(c *Config) { c.MaxLanes = 0 }},
+		{"max-lock-engines: 0 is not a positive number", func(c *Config) { c.MaxLockEngines = 0 }},
 		{"login-wait: 0s is less than 1ms", func(c *Config) { c.LoginWait = 0 }},
 		{"large-command-timeout: 0s is less than 100ms", func(c *Config) { c.LargeCommandTimeout = 0 }},
 		{"max-waiters: 0 is not a positive number", func(c *Config) { c.MaxWaiters = 0 }},

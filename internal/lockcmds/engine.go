@@ -269,6 +269,22 @@ func (e *Engine) refuse(int) []byte {
 	return resp.AppendError(nil, resp.Overloaded, "draining")
 }
 
+// Leave forgets a session that holds nothing here and waits for nothing. It reports whether it has; else the session stays known.
+// The session may come back. None of its commands is on its way.
+func (e *Engine) Leave(s Session) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	c := e.clients[s.ID()]
+	if c == nil {
+		return true
+	}
+	if c.ask != nil || len(c.holds) > 0 {
+		return false
+	}
+	delete(e.clients, s.ID())
+	return true
+}
+
 // Idle reports whether no session is known, and nothing is held, waited for or being cleaned up.
 func (e *Engine) Idle() bool {
 	e.mu.Lock()

@@ -66,7 +66,7 @@ func (h *hook) refused(n int) {
 	case h.unsent != nil:
 		h.s.emit(h.unsent)
 	default:
-		h.s.emit(noUpstream)
+		h.s.emit(h.s.refusal())
 	}
 	h.s.answered(n)
 }

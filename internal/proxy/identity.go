@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"bytes"
+	"strconv"
 
 	"lockproxy/internal/proxy/idchange"
 	"lockproxy/internal/resp"
@@ -42,10 +43,10 @@ func (s *Session) reidentify(name string, raw []byte) bool {
 func (s *Session) identified(c idchange.Change, reply []byte) {
 	switch {
 	case reply[0] != '-':
-		s.become(c.Apply(s.ident))
 		if c.Name != nil {
 			s.rename(*c.Name)
 		}
+		s.accepted(c)
 	case c.MayHaveAuthenticated(reply):
 		s.keepLogin()
 	case c.MayHaveNamed(reply):
@@ -53,22 +54,90 @@ func (s *Session) identified(c idchange.Change, reply []byte) {
 	}
 }
 
-// askName finds out what name a refused HELLO has left on the session's pin.
-func (s *Session) askName() {
+// accepted moves the session to the identity that Redis has agreed to, as soon as two things are known of it.
+//
+// A user may have several passwords, or accept any: the rights are the same. So that such a user's clients share their lanes,
+// Redis is asked whether a password that it has accepted before is still good, and if so that one stands for all. And a user
+// who may not SELECT stays in the database that was selected before: no other connection can be made like this one, so the
+// session keeps it.
+func (s *Session) accepted(c idchange.Change) {
+	target := c.Apply(s.ident)
+	switch {
+	case c.Nameless(), c.Auth && s.pin.inTx && target.DB != 0: // in a transaction there is no time to ask
+		s.become(target)
+		s.keepLogin()
+		return
+	case s.pin.inTx:
+		s.become(target)
+		return
+	case !c.Auth:
+		s.arrive(target)
+		return
+	}
+	known, ok := s.env.upstream.Proven(target.User)
+	if !ok || known == target.Password {
+		s.env.upstream.Prove(target.User, target.Password)
+		s.settle(target)
+		return
+	}
+	s.inquire(resp.AppendCommand(nil, "AUTH", target.User, known), func(reply []byte) {
+		if isOK(reply) {
+			target.Password = known
+		} else {
+			s.env.upstream.Prove(target.User, target.Password)
+		}
+		s.settle(target)
+	})
+}
+
+// settle is the second half of accepted.
+func (s *Session) settle(target upstream.Identity) {
+	if target.DB == 0 {
+		s.arrive(target)
+		return
+	}
+	s.inquire(resp.AppendCommand(nil, "SELECT", strconv.Itoa(target.DB)), func(reply []byte) {
+		if isOK(reply) {
+			s.arrive(target)
+			return
+		}
+		s.become(target)
+		s.keepLogin()
+	})
+}
+
+// arrive ends an identity change. The lane is opened at once, so that clients behind this one can be judged on it.
+func (s *Session) arrive(target upstream.Identity) {
+	s.become(target)
+	if s.pin.login {
+		s.onLane()
+	}
+}
+
+// inquire sends a command of the proxy's own on the session's pin. Nothing of the client's is sent until its reply has come.
+func (s *Session) inquire(cmd []byte, then func(reply []byte)) {
 	pin := s.pin
 	s.wait = forReply
-	s.forward(getName, &hook{s: s, muted: true, whole: true, done: func(reply []byte) {
+	s.forward(cmd, &hook{s: s, muted: true, done: func(reply []byte) {
 		s.resume()
-		switch v, _, err := resp.Decode(reply); {
-		case err != nil || s.pin != pin:
-		case !v.IsError():
-			s.rename(string(v.Str))
-		case isNoAuth(reply):
-			pin.spent = true
-		default:
-			s.keepLogin()
+		if s.pin == pin {
+			then(reply)
 		}
 	}}, 1)
+}
+
+// askName finds out what name a refused HELLO has left on the session's pin.
+func (s *Session) askName() {
+	s.inquire(getName, func(reply []byte) {
+		switch v, _, err := resp.Decode(reply); {
+		case err == nil && !v.IsError():
+			s.rename(string(v.Str))
+		case isNoAuth(reply):
+			s.pin.spent = true
+		default: // it may be long, or the user may not ask
+			s.keepLogin()
+		}
+	})
 }
 
 var getName = resp.AppendCommand(nil, "CLIENT", "GETNAME")

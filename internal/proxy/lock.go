@@ -2,6 +2,8 @@ package proxy
 
 import (
 	"bytes"
+	"errors"
+	"slices"
 	"strconv"
 
 	"github.com/tidwall/redcon"
@@ -20,7 +22,11 @@ func (s *Session) lock(raw []byte) bool {
 	}
 	engine, eerr := s.lockEngine()
 	if eerr != nil {
-		return s.awaitQuiet() && s.answer(noUpstream)
+		words := noUpstream
+		if errors.Is(eerr, errEngines) {
+			words = noEngineFree
+		}
+		return s.awaitQuiet() && s.answer(words)
 	}
 	if s.wait = forLock; cmd.Verb == lockcmds.LockList {
 		s.wait = forList
@@ -44,12 +50,30 @@ func (s *Session) lockEngine() (*lockEngine, error) {
 			return e, nil
 		}
 	}
-	e, err := s.env.locks.join(id)
+	if s.pending == 0 {
+		s.leaveEngines()
+	}
+	e, err := s.env.locks.join(id, s.owner)
 	if err == nil {
 		s.engines = append(s.engines, e)
 	}
 	return e, err
 }
+
+// leaveEngines leaves those engines in which the session has nothing, so that a session that moves from identity to identity
+// keeps only those that it needs. Nothing is outstanding.
+func (s *Session) leaveEngines() {
+	s.engines = slices.DeleteFunc(s.engines, func(e *lockEngine) bool {
+		gone := e.Leave((*lockSession)(s))
+		if gone {
+			s.env.locks.leave(e)
+		}
+		return gone
+	})
+}
+
+// noEngineFree is the reply when there can be no lock engine for the session's identity.
+var noEngineFree = resp.AppendError(nil, resp.Overloaded, errEngines.Error()+" (max-lock-engines), nothing was sent")
 
 // lockSession is a Session as package lockcmds sees it.
 type lockSession Session

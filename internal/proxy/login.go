@@ -17,9 +17,13 @@ import (
 // Redis judges on a connection that is taken for it from a small pool (reidentify).
 
 // visit sends an identity change of a session that has no pin on the lane of the identity to which it leads. Nothing is
-// outstanding. false: it has to be judged elsewhere.
+// outstanding. It is refused if there could be no such lane. false: it has to be judged elsewhere.
 func (s *Session) visit(name string, raw []byte) bool {
-	return s.visitFor(idchange.Read(name, s.args), raw)
+	c := idchange.Read(name, s.args)
+	if s.visitFor(c, raw) {
+		return true
+	}
+	return c.Shared(raw, s.args) != nil && !s.hasRoom(c) && s.answer(noLaneFree)
 }
 
 // visitFromPin is visit for a session that had to wait for its pin. The lane that leads on may be there now.
@@ -94,6 +98,18 @@ func (s *Session) ownID(reply []byte) []byte {
 	head, rest := reply[:i+len(helloID)], reply[i+len(helloID):]
 	end := bytes.IndexByte(rest, '\r')
 	return append(strconv.AppendUint(bytes.Clone(head), s.id, 10), rest[end:]...)
+}
+
+// noLaneFree is the reply when the session's identity cannot have a lane.
+var noLaneFree = resp.AppendError(nil, resp.Overloaded, "no connection to share is free for this identity (max-lanes), nothing was sent")
+
+// hasRoom reports whether the session can go on if Redis agrees to an identity change.
+func (s *Session) hasRoom(c idchange.Change) bool {
+	target := c.Apply(s.ident)
+	if known, ok := s.env.upstream.Proven(target.User); c.Auth && ok {
+		target.Password = known // the lane that it will share if that is still good
+	}
+	return s.env.upstream.RoomFor(target, s.host.Driver(), s.owner)
 }
 
 var errLogins = errors.New("no upstream connection is free for logins")

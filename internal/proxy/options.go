@@ -76,6 +76,7 @@ type Locks struct {
 	Grace   *time.Duration // what is left of a lease when its connection ends; nil: all of it
 	MaxHold time.Duration  // how long the watchdog renews; 0: without a limit
 
+	MaxEngines        int // lock engines, one for each user and database that uses lock commands; 0: 256
 	MaxWaiters        int // 0: 100,000
 	MaxWaitersPerLock int // 0: 20,000
 }
@@ -119,6 +120,7 @@ func (o *Options) setDefaults() error {
 	orElse(&o.UserTimeout, 20*time.Second)
 	orElse(&o.DrainTimeout, 10*time.Second)
 	orElse(&o.lockIdle, time.Minute)
+	orElse(&o.Locks.MaxEngines, 256)
 	orElse(&o.Locks.MaxWaiters, 100_000)
 	orElse(&o.Locks.MaxWaitersPerLock, 20_000)
 	orElse(&o.Limits.Clients, 10_000)

@@ -240,8 +240,9 @@ func (s *Session) Keeps() bool {
 
 // refused answers n commands that were never sent.
 func (s *Session) refused(n int) {
+	words := s.refusal()
 	for range n {
-		s.emit(noUpstream)
+		s.emit(words)
 	}
 	s.answered(n)
 }

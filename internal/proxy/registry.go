@@ -3,6 +3,7 @@ package proxy
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 	"net"
 	"sync"
 	"sync/atomic"
@@ -15,6 +16,7 @@ import (
 	"lockproxy/internal/lockcmds/jobs"
 	"lockproxy/internal/lockcmds/losses"
 	"lockproxy/internal/upstream"
+	"lockproxy/internal/upstream/admission"
 )
 
 // lockID is who a lock engine is on Redis. The protocol version does not matter to it.
@@ -28,7 +30,8 @@ func lockIDOf(id upstream.Identity) lockID { return lockID{id.User, id.Password,
 // lockEngine is the lock engine of one identity.
 type lockEngine struct {
 	*lockcmds.Engine
-	id lockID // immutable
+	id    lockID // immutable
+	owner string // on whose account it was started; immutable
 
 	// Guarded by lockRegistry.mu.
 	users  int       // sessions that have used it and not ended
@@ -47,6 +50,8 @@ type lockRegistry struct {
 
 	mu       sync.Mutex
 	engines  map[lockID]*lockEngine
+	places   *admission.Places
+	unused   *admission.Idle[lockID, *lockEngine]
 	draining bool
 	closed   bool
 }
@@ -60,26 +65,38 @@ func newLockRegistry(e *env) (*lockRegistry, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &lockRegistry{env: e, jobs: pool, engines: map[lockID]*lockEngine{}, lost: losses.NewBudget(losses.DefaultBudget)}, nil
+	size := e.opts.Locks.MaxEngines
+	return &lockRegistry{
+		env: e, jobs: pool, engines: map[lockID]*lockEngine{}, lost: losses.NewBudget(losses.DefaultBudget),
+		places: admission.NewPlaces(size, admission.Share(size)), unused: admission.NewIdle[lockID, *lockEngine](),
+	}, nil
 }
 
-// join returns the identity's engine for one more session, starting it if need be. Each call is paired with one of leave. It
-// does not block.
-func (r *lockRegistry) join(id lockID) (*lockEngine, error) {
+// errEngines refuses a lock engine for want of a place.
+var errEngines = errors.New("no lock engine is free for this identity")
+
+// join returns the identity's engine for one more session, starting it on owner's account if need be. Each call is paired with
+// one of leave. It does not block.
+func (r *lockRegistry) join(id lockID, owner string) (*lockEngine, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if e := r.engines[id]; e != nil {
+		r.unused.Remove(e)
 		e.users++
 		return e, nil
 	}
 	if r.closed {
 		return nil, upstream.ErrDown
 	}
+	if !r.room(owner) {
+		return nil, errEngines
+	}
 	engine, err := lockcmds.New(r.options(id))
 	if err != nil {
+		r.places.Return(owner)
 		return nil, err
 	}
-	e := &lockEngine{Engine: engine, id: id, users: 1}
+	e := &lockEngine{Engine: engine, id: id, owner: owner, users: 1}
 	r.engines[id] = e
 	r.wg.Go(func() {
 		// Run ends when close says so; it reports nothing that its log lines have not said.
@@ -97,6 +114,9 @@ func (r *lockRegistry) leave(e *lockEngine) {
 	defer r.mu.Unlock()
 	if e.users--; e.users == 0 {
 		e.unused = time.Now()
+		if r.engines[e.id] == e {
+			r.unused.Add(e.id, e, e.owner)
+		}
 		r.dropAfter(r.env.opts.lockIdle, e)
 	}
 }
@@ -118,13 +138,61 @@ func (r *lockRegistry) drop(e *lockEngine) {
 		r.mu.Unlock()
 		return
 	}
-	delete(r.engines, e.id)
+	r.forget(e)
 	r.mu.Unlock()
+	r.end(e)
+}
+
+// forget takes an engine out of those that are given out. It is called with mu held.
+func (r *lockRegistry) forget(e *lockEngine) {
+	delete(r.engines, e.id)
+	r.unused.Remove(e)
+	r.places.Return(e.owner)
+}
+
+// end closes an engine that has nothing to do.
+func (r *lockRegistry) end(e *lockEngine) {
 	ctx, cancel := context.WithTimeout(context.Background(), dropLimit)
 	defer cancel()
 	if err := e.Close(ctx); err != nil {
 		r.env.opts.Logger.Warn("unused lock engine", zap.Error(err))
 	}
+}
+
+// maxTries bounds how many engines are looked at to find one that can go.
+const maxTries = 16
+
+// room takes a place for owner, for which an engine may have to go that nobody uses and that has nothing left to do. It is
+// called with mu held.
+func (r *lockRegistry) room(owner string) bool {
+	busy := map[*lockEngine]bool{}
+	defer func() {
+		for e := range busy {
+			r.unused.Add(e.id, e, e.owner)
+		}
+	}()
+	for range maxTries {
+		var e *lockEngine
+		var found bool
+		switch r.places.Take(owner) {
+		case admission.Granted:
+			return true
+		case admission.OverShare:
+			e, found = r.unused.EvictOf(owner)
+		default:
+			e, found = r.unused.Evict(owner)
+		}
+		switch {
+		case !found:
+			return false
+		case !e.Idle():
+			busy[e] = true
+		default:
+			r.forget(e)
+			r.wg.Go(func() { r.end(e) })
+		}
+	}
+	return false
 }
 
 // dropLimit bounds the end of an engine that has nothing to do.

@@ -189,10 +189,18 @@ func (s *Session) forward(raw []byte, to receiver, n int) {
 	}
 }
 
+// refusal is the reply to a command that was not sent.
+func (s *Session) refusal() []byte {
+	if s.pin == nil && s.lane != nil && s.lane.NoRoom() {
+		return noLaneFree
+	}
+	return noUpstream
+}
+
 // onLane returns the session's lane; it has one from its first command on.
 func (s *Session) onLane() *upstream.Lane {
 	if s.lane == nil {
-		s.lane = s.env.upstream.Lane(s.ident, s.host.Driver())
+		s.lane = s.env.upstream.Lane(s.ident, s.host.Driver(), s.owner)
 	}
 	return s.lane
 }

@@ -48,7 +48,7 @@ func byHand(t *testing.T, limits Limits) (*Session, *hand) {
 	}
 	h := &hand{driving: make(chan struct{})}
 	s := newSession(1, "test", &env{opts: opts, upstream: up, budget: budget.New(int64(opts.Limits.Memory), nil)}, h)
-	s.lane = up.Lane(s.ident, h)
+	s.lane = up.Lane(s.ident, h, "")
 	<-h.driving
 	h.wire.Open()
 	t.Cleanup(func() {
@@ -184,7 +184,7 @@ func TestReadingPausesWhileTooMuchIsUnanswered(t *testing.T) {
 func TestPanicEndsOnlyItsSession(t *testing.T) {
 	s, h := byHand(t, Limits{})
 	other := newSession(2, "other", s.env, h)
-	other.lane = s.env.upstream.Lane(s.ident, h)
+	other.lane = s.env.upstream.Lane(s.ident, h, "")
 	defer other.Hungup()
 	s.mu.Lock()
 	s.forward([]byte("*1\r\n$4\r\nPING\r\n"), &hook{s: s, done: func([]byte) { panic("test") }}, 1)

@@ -16,7 +16,10 @@ import (
 // sent.
 type Lane struct {
 	id     Identity
-	mover  Mover // nil: two goroutines move its bytes
+	key    laneKey
+	owner  string // on whose account it was opened
+	noRoom bool   // there was no place for it
+	mover  Mover  // nil: two goroutines move its bytes
 	stream *stream
 	stop   chan struct{} // closed by close
 	once   sync.Once
@@ -28,6 +31,7 @@ type Lane struct {
 	// Guarded by Upstream.mu.
 	users  int
 	unused time.Time // since when users is 0
+	placed bool      // it has one of the places
 }
 
 // Identity of the lane's connection.
@@ -41,6 +45,10 @@ func (l *Lane) Progress() (appended, written int64) { return l.stream.progress()
 
 // Notes of the lane's connection.
 func (l *Lane) Notes() *Notes { return &l.stream.notes }
+
+// NoRoom reports whether the lane refuses everything because there was no place for it. The next call of Upstream.Lane may find
+// one.
+func (l *Lane) NoRoom() bool { return l.noRoom }
 
 // Rejected reports whether Redis has refused the identity's credentials. Such a lane is of no use any more; the next call of
 // Upstream.Lane asks Redis again.

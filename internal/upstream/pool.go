@@ -171,6 +171,9 @@ func (ps *pins) put(p *Pin) {
 	default:
 		p.since = time.Now()
 		p.pool.idle.Add(p.id, p, p.owner)
+		if idle := p.pool.idle; p.pool.places.Beyond(p.owner, idle.CountOf(p.owner)) {
+			ps.evictLocked(p.pool, p.owner)
+		}
 	}
 	ps.serveLocked(p.pool)
 }

@@ -53,6 +53,10 @@ type Options struct {
 	// LoginWait is how long a session waits for one of them. 0: 10 s.
 	LoginWait time.Duration
 
+	// MaxLanes bounds the connections that sessions share: one for each identity in use and each Driver. 0: 256. The clients
+	// of one address open three quarters of them at most.
+	MaxLanes int
+
 	// PinWait is how long a session waits for one of them. 0: 1 s.
 	PinWait time.Duration
 
@@ -73,12 +77,12 @@ type Upstream struct {
 	reach   reach
 	over    chan struct{} // closed by close
 
-	mu      sync.Mutex
-	lanes   map[laneKey]*Lane
-	retired map[*Lane]bool // in use, but not given out any more
-	closed  bool
-	ready   bool  // the last thing heard of Redis was good
-	cause   error // why not
+	mu     sync.Mutex
+	lanes  lanes
+	proven map[string]string // the password of a user that Redis has accepted, by the user's name
+	closed bool
+	ready  bool  // the last thing heard of Redis was good
+	cause  error // why not
 }
 
 // New checks opts. Nothing is connected before a lane or pin is asked for.
@@ -94,11 +98,12 @@ func New(opts Options) (*Upstream, error) {
 	setDefault(&opts.MaxPins, 1000)
 	setDefault(&opts.MaxPinsPerAddress, admission.Share(opts.MaxPins))
 	setDefault(&opts.MaxLogins, 16)
+	setDefault(&opts.MaxLanes, 256)
 	setDefault(&opts.authPeriod, 5*time.Second)
 	if opts.Logger == nil {
 		opts.Logger = zap.NewNop()
 	}
-	u := &Upstream{opts: opts, network: "tcp", address: opts.Addr, refresh: make(chan struct{}, 1), lanes: map[laneKey]*Lane{}, over: make(chan struct{})}
+	u := &Upstream{opts: opts, network: "tcp", address: opts.Addr, refresh: make(chan struct{}, 1), lanes: newLanes(opts.MaxLanes), over: make(chan struct{})}
 	u.reach.try, u.reach.spawn, u.reach.stop = u.try, u.wg.Go, u.over
 	if path, ok := strings.CutPrefix(opts.Addr, "unix:"); ok {
 		u.network, u.address = "unix", path
@@ -126,100 +131,6 @@ func (u *Upstream) Own() Identity {
 // own reports whether an identity has the proxy's own credentials, which are the operator's to put right.
 func (u *Upstream) own(id Identity) bool {
 	return u.opts.Password != "" && id.User == u.opts.User && id.Password == u.opts.Password
-}
-
-// laneKey: an engine that moves bytes itself has lanes of its own.
-type laneKey struct {
-	id     Identity
-	driver Driver
-}
-
-// Lane returns the lane of an identity that driver moves, connecting it if need be. Goroutines move the lanes of a nil driver,
-// and all lanes over TLS. Each call is paired with one of Leave.
-func (u *Upstream) Lane(id Identity, driver Driver) *Lane {
-	if u.opts.TLS != nil {
-		driver = nil
-	}
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	key := laneKey{id, driver}
-	l := u.lanes[key]
-	if l == nil {
-		l = &Lane{id: id, stream: newStream(), stop: make(chan struct{}), contact: make(chan struct{}, 1)}
-		if driver != nil {
-			l.mover = driver.Attach(&Wire{l.stream})
-			l.stream.bell = l.mover.Ring
-		}
-		if u.closed {
-			l.stream.state = down
-			return l
-		}
-		u.lanes[key] = l
-		u.wg.Go(func() { l.run(u) })
-	}
-	l.users++
-	return l
-}
-
-// Join returns the lane of an identity if it is connected, else nil. Each call that returns one is paired with one of Leave.
-func (u *Upstream) Join(id Identity, driver Driver) *Lane {
-	if u.opts.TLS != nil {
-		driver = nil
-	}
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	l := u.lanes[laneKey{id, driver}]
-	if l == nil || !l.stream.isUp() {
-		return nil
-	}
-	l.users++
-	return l
-}
-
-// forget takes a lane that is of no use out of what Lane returns.
-func (u *Upstream) forget(l *Lane) {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	for key, known := range u.lanes {
-		if known == l {
-			delete(u.lanes, key)
-		}
-	}
-}
-
-// Leave says that a caller of Lane has no further use for it. Nothing of the caller may be outstanding on it.
-func (u *Upstream) Leave(l *Lane) {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	if l.users--; l.users > 0 {
-		return
-	}
-	l.unused = time.Now()
-	if u.retired[l] {
-		delete(u.retired, l)
-		l.close()
-	}
-}
-
-// retireOpen lets lanes without credentials serve those who have them, and nobody else: Redis demands credentials from new
-// connections now, and leaves open ones alone.
-func (u *Upstream) retireOpen() {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	for key, l := range u.lanes {
-		if key.id.Authenticated() {
-			continue
-		}
-		delete(u.lanes, key)
-		if l.users == 0 {
-			l.close()
-			continue
-		}
-		if u.retired == nil {
-			u.retired = map[*Lane]bool{}
-		}
-		u.retired[l] = true
-	}
 }
 
 // Idle lanes and pins are kept for a while: clients that come and go by the second should find them.
@@ -353,8 +264,8 @@ type LaneStatus struct {
 func (u *Upstream) Lanes() []LaneStatus {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	list := make([]LaneStatus, 0, len(u.lanes))
-	for _, l := range u.lanes {
+	list := make([]LaneStatus, 0, len(u.lanes.known))
+	for _, l := range u.lanes.known {
 		list = append(list, LaneStatus{Identity: l.id, Users: l.users})
 	}
 	return list
@@ -374,9 +285,9 @@ func (u *Upstream) trim(t time.Time) {
 	u.pins.trim(t)
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	for id, l := range u.lanes {
+	for _, l := range u.lanes.known {
 		if l.users == 0 && l.unused.Before(t) {
-			delete(u.lanes, id)
+			u.lanes.remove(l)
 			l.close()
 		}
 	}
@@ -386,10 +297,10 @@ func (u *Upstream) close() {
 	close(u.over)
 	u.mu.Lock()
 	u.closed = true
-	for _, l := range u.lanes {
+	for _, l := range u.lanes.known {
 		l.close()
 	}
-	for l := range u.retired {
+	for l := range u.lanes.retired {
 		l.close()
 	}
 	u.mu.Unlock()

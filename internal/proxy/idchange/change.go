@@ -31,6 +31,7 @@ func Read(name string, args [][]byte) Change {
 	case "auth":
 		c := Change{Auth: true, odd: len(args) != 2 && len(args) != 3}
 		c.user, c.password = credentials(args[1:])
+		c.odd = c.odd || c.Nameless()
 		return c
 	}
 	return readHello(args)
@@ -59,6 +60,7 @@ func readHello(args [][]byte) Change {
 			c.Auth = true
 			c.auths++
 			c.user, c.password = credentials(args[i+1 : i+3])
+			c.odd = c.odd || c.Nameless()
 			i += 2
 		case option == "setname" && i+1 < len(args):
 			name := string(args[i+1])
@@ -84,10 +86,20 @@ func credentials(args [][]byte) (user, password string) {
 	}
 }
 
+// nameless stands for the user with the empty name, which Redis may have: where a user is written down, no name means the
+// default user. No connection can be made for it, so a session that is this user keeps the one it has.
+const nameless = "\x00"
+
+// Nameless reports whether it authenticates the user with the empty name.
+func (c *Change) Nameless() bool { return c.Auth && c.user == "" }
+
 // Apply is the identity that the change leads to from another.
 func (c *Change) Apply(id upstream.Identity) upstream.Identity {
 	if c.Auth {
 		id.User, id.Password = c.user, c.password
+		if id.User == "" {
+			id.User = nameless
+		}
 	}
 	if c.Select {
 		id.DB = c.db

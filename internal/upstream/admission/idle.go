@@ -9,7 +9,8 @@ import (
 type Idle[K, V comparable] struct {
 	order *list.List // of unused: the oldest at first
 	at    map[V]*list.Element
-	byKey map[K][]V // oldest at first; no entry is empty
+	byKey map[K][]V      // oldest at first; no entry is empty
+	count map[string]int // by owner; no entry is 0
 }
 
 type unused[K, V comparable] struct {
@@ -20,7 +21,7 @@ type unused[K, V comparable] struct {
 
 // NewIdle returns an empty one.
 func NewIdle[K, V comparable]() *Idle[K, V] {
-	return &Idle[K, V]{order: list.New(), at: map[V]*list.Element{}, byKey: map[K][]V{}}
+	return &Idle[K, V]{order: list.New(), at: map[V]*list.Element{}, byKey: map[K][]V{}, count: map[string]int{}}
 }
 
 // Len is how many things there are.
@@ -33,6 +34,7 @@ func (s *Idle[K, V]) Count(key K) int { return len(s.byKey[key]) }
 func (s *Idle[K, V]) Add(key K, v V, owner string) {
 	s.at[v] = s.order.PushBack(unused[K, V]{key, v, owner})
 	s.byKey[key] = append(s.byKey[key], v)
+	s.count[owner]++
 }
 
 // Take takes out the most recently used thing of key.
@@ -51,8 +53,12 @@ func (s *Idle[K, V]) Remove(v V) bool {
 	if e == nil {
 		return false
 	}
-	key := s.order.Remove(e).(unused[K, V]).key
+	was := s.order.Remove(e).(unused[K, V])
+	key := was.key
 	delete(s.at, v)
+	if s.count[was.owner]--; s.count[was.owner] == 0 {
+		delete(s.count, was.owner)
+	}
 	rest := s.byKey[key]
 	if len(rest) == 1 {
 		delete(s.byKey, key)
@@ -63,20 +69,33 @@ func (s *Idle[K, V]) Remove(v V) bool {
 	return true
 }
 
+// CountOf is how many owner has used last.
+func (s *Idle[K, V]) CountOf(owner string) int { return s.count[owner] }
+
 // Evict takes out what goes first to make room for owner: its own oldest thing, else the oldest of all. An owner that uses much
 // so makes room by what it has used itself.
 func (s *Idle[K, V]) Evict(owner string) (v V, ok bool) {
-	if s.order.Len() == 0 {
+	if s.count[owner] > 0 {
+		return s.EvictOf(owner)
+	}
+	e := s.order.Front()
+	if e == nil {
 		return v, false
 	}
-	oldest := s.order.Front()
-	for e := oldest; e != nil; e = e.Next() {
-		if e.Value.(unused[K, V]).owner == owner {
-			oldest = e
-			break
-		}
+	v = e.Value.(unused[K, V]).v
+	return v, s.Remove(v)
+}
+
+// EvictOf takes out the oldest thing of owner.
+func (s *Idle[K, V]) EvictOf(owner string) (v V, ok bool) {
+	if s.count[owner] == 0 {
+		return v, false
 	}
-	v = oldest.Value.(unused[K, V]).v
+	e := s.order.Front()
+	for e.Value.(unused[K, V]).owner != owner {
+		e = e.Next()
+	}
+	v = e.Value.(unused[K, V]).v
 	return v, s.Remove(v)
 }
 
@@ -87,12 +106,4 @@ func (s *Idle[K, V]) Values() []V {
 		values = append(values, e.Value.(unused[K, V]).v)
 	}
 	return values
-}
-
-// Front is the oldest thing.
-func (s *Idle[K, V]) Front() (v V, ok bool) {
-	if e := s.order.Front(); e != nil {
-		return e.Value.(unused[K, V]).v, true
-	}
-	return v, false
 }

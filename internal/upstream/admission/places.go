@@ -66,6 +66,12 @@ func (p *Places) Return(owner string) {
 // Full reports whether nobody can take a place.
 func (p *Places) Full() bool { return p.taken >= p.total }
 
+// Beyond reports whether owner would have more than its share if it had n places more.
+func (p *Places) Beyond(owner string, n int) bool { return p.by[owner]+n > p.share }
+
+// Total is how many places there are.
+func (p *Places) Total() int { return p.total }
+
 // Taken is how many places are taken.
 func (p *Places) Taken() int { return p.taken }
 
