@@ -34,8 +34,9 @@ var arrows = map[string][]string{
 	"internal/lockcmds/glob":      {},
 	"internal/lockcmds/jobs":      {},
 	"internal/lockcmds/losses":    {},
-	"internal/proxy":              {"internal/buffers", "internal/lockcmds", "internal/lockcmds/jobs", "internal/lockcmds/losses", "internal/proxy/budget", "internal/proxy/idchange", "internal/proxy/inbox", "internal/resp", "internal/upstream", "internal/upstream/admission"}, // jobs: one pool for all engines; losses: a session has them
+	"internal/proxy":              {"internal/buffers", "internal/lockcmds", "internal/lockcmds/jobs", "internal/lockcmds/losses", "internal/proxy/budget", "internal/proxy/clients", "internal/proxy/idchange", "internal/proxy/inbox", "internal/resp", "internal/upstream", "internal/upstream/admission"}, // jobs: one pool for all engines; losses: a session has them
 	"internal/proxy/budget":       {},
+	"internal/proxy/clients":      {"internal/resp"},
 	"internal/proxy/inbox":        {"internal/buffers"},
 	"internal/proxy/idchange":     {"internal/resp", "internal/upstream"},
 	"internal/redistest":          {},

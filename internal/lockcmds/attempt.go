@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"lockproxy/internal/lockcmds/jobs"
+	"lockproxy/internal/resp"
 )
 
 // attempt is one script call for a waiter, as a job.
@@ -233,6 +234,25 @@ func (e *Engine) dismissLocked(w *waiter, reply func(proto int) []byte) {
 	}
 	e.jobs.Submit(jobs.Attempt, func() { e.reply(w, reply) })
 }
+
+// Unblock ends the wait of a session, as CLIENT UNBLOCK asks: as if its time were up, or with an error. It reports whether the
+// session was waiting. Session locked.
+func (e *Engine) Unblock(s Session, withError bool) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	c := e.clients[s.ID()]
+	if c == nil || c.ask == nil || c.ask.room == nil || c.ask.dismissal != nil {
+		return false
+	}
+	reply := null
+	if withError {
+		reply = func(int) []byte { return unblocked }
+	}
+	e.dismissLocked(c.ask, reply)
+	return true
+}
+
+var unblocked = resp.AppendRawError(nil, "UNBLOCKED client unblocked via CLIENT UNBLOCK")
 
 // inDoubtOr is the reply to a waiter that has to go without the lock: if nobody knows whether it has it, that is what it is told.
 func (w *waiter) inDoubtOr(reply func(proto int) []byte) func(proto int) []byte {

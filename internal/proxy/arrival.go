@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"sync"
 	"time"
 
 	"go.uber.org/zap"
@@ -24,20 +25,24 @@ type arrival struct {
 	end      *endpoint
 	server   *Server
 	guard    *resp.Guard
-	begin    time.Time
-	addr     string   // the client's address, as far as it is known
-	stream   net.Conn // what the protocol travels on: the socket, or TLS on it; nil until open
-	buf      []byte   // read from the client and not yet given to redcon
-	first    []byte   // what redcon has not yet taken of the first command
-	given    bool     // the first command has been found
-	early    bool     // what redcon gets stands for a first command that is not whole; buf has all that was read
+	origin
+	stream net.Conn // what the protocol travels on: the socket, or TLS on it; nil until open
+	buf    []byte   // read from the client and not yet given to redcon
+	first  []byte   // what redcon has not yet taken of the first command
+	given  bool     // the first command has been found
+	early  bool     // what redcon gets stands for a first command that is not whole; buf has all that was read
 
 	detached bool // the session has taken over
+
+	// Those who list and kill clients meet it before it has a session. mu guards what they see, addr, which the PROXY header
+	// sets, and what they do.
+	mu     sync.Mutex
+	killed bool
 }
 
 func (srv *Server) newArrival(nc net.Conn, end *endpoint) *arrival {
 	a := &arrival{
-		Conn: nc, end: end, server: srv, begin: time.Now(), addr: nc.RemoteAddr().String(),
+		Conn: nc, end: end, server: srv, origin: originOf(nc, srv.env.ids.Next()),
 		guard: resp.NewGuard(srv.env.opts.Limits.Request),
 	}
 	a.guard.Restrict(srv.env.restricts(srv.env.firstIdentity()))
@@ -74,15 +79,19 @@ func (a *arrival) open() error {
 		if limits.FirstCommand > 0 {
 			limit = min(limit, limits.FirstCommand)
 		}
-		if err := a.SetDeadline(a.begin.Add(limit)); err != nil {
+		if err := a.SetDeadline(a.since.Add(limit)); err != nil {
 			return err
 		}
 	}
 	if a.end.header {
-		var err error
-		if a.addr, a.buf, err = readHeader(a.Conn, a.server.env.opts.ProxyProtocol == ProxyRequired); err != nil {
+		addr, rest, err := readHeader(a.Conn, a.server.env.opts.ProxyProtocol == ProxyRequired)
+		if err != nil {
 			return err
 		}
+		a.mu.Lock()
+		a.addr = addr
+		a.mu.Unlock()
+		a.buf = rest
 	}
 	stream := a.Conn
 	if a.end.tls {
@@ -97,7 +106,7 @@ func (a *arrival) open() error {
 		return err
 	}
 	if limits.FirstCommand > 0 {
-		if err := a.SetReadDeadline(a.begin.Add(limits.FirstCommand)); err != nil {
+		if err := a.SetReadDeadline(a.since.Add(limits.FirstCommand)); err != nil {
 			return err
 		}
 	}

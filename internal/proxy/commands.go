@@ -39,9 +39,22 @@ func commandPolicy(args [][]byte) policy {
 
 func isLockName(name []byte) bool { return lockEntryOf(strings.ToLower(string(name))) != nil }
 
-// mergeHook is the receiver of the reply to the command being routed, if its policy is merged.
-func (s *Session) mergeHook(row *command) *hook {
+// mergeHook is the receiver of the reply to the command being routed, of that many bytes, if its policy is merged.
+func (s *Session) mergeHook(row *command, size int) *hook {
 	h := &hook{s: s, muted: s.muted}
+	if row.name == "client" {
+		h.replace = s.aboutSelf(size)
+		return h
+	}
+	if row.name == "info" && !isOwnInfo(s.args) {
+		before := s.env.counts()
+		h.replace = func(reply []byte) []byte {
+			counts := s.env.counts()
+			counts.Connections = min(counts.Connections, before.Connections) // those that Redis has counted
+			return counts.Edit(reply)
+		}
+		return h
+	}
 	if row.name == "info" {
 		h.replace = func(reply []byte) []byte {
 			if reply[0] != '$' && reply[0] != '=' {

@@ -27,13 +27,14 @@ type conn struct {
 	output crew // drainOutput
 }
 
-func newConn(srv *Server, nc net.Conn, addr string) *conn {
+func newConn(srv *Server, nc net.Conn, from origin) *conn {
 	c := &conn{server: srv, nc: nc, resume: make(chan struct{}, 1)}
 	if sc, ok := nc.(syscall.Conn); ok {
 		c.direct = newDirectWriter(sc)
 	}
 	c.watch = newEndWatch(nc)
-	c.sess = newSession(srv.nextID(), addr, srv.env, c)
+	c.sess = newSession(from.id, from.addr, srv.env, c)
+	c.sess.origin = from
 	return c
 }
 

@@ -43,12 +43,12 @@ func TestCrewOfNobodyIsOver(t *testing.T) {
 
 func TestServerThatWaitsForTheLastClientTakesNoMore(t *testing.T) {
 	srv := &Server{env: &env{}, conns: map[client]struct{}{}}
-	first := &conn{}
+	first := &conn{sess: &Session{}}
 	if !srv.enlist(first) {
 		t.Error("refused")
 	}
 	empty := srv.whenEmpty()
-	if srv.enlist(&conn{}) {
+	if srv.enlist(&conn{sess: &Session{}}) {
 		t.Error("accepted while the end of the last one is waited for")
 	}
 	srv.forget(first)

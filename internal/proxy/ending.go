@@ -43,6 +43,7 @@ func (s *Session) end() {
 		return
 	}
 	s.ended = true
+	s.env.clients.Remove(s.id)
 	s.giveUp()
 	s.forget()
 	s.host.Hangup()
@@ -74,6 +75,7 @@ func (s *Session) giveUp() {
 		unanswered = s.pin.expect
 		s.pin.discard()
 		s.pin, s.pending = nil, 0
+		s.ofPin.Store(nil)
 	}
 	if s.pending == 0 {
 		s.leaveLane()

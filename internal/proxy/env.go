@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"runtime/debug"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -9,6 +10,7 @@ import (
 
 	"lockproxy/internal/lockcmds"
 	"lockproxy/internal/proxy/budget"
+	"lockproxy/internal/proxy/clients"
 	"lockproxy/internal/upstream"
 )
 
@@ -21,6 +23,13 @@ type env struct {
 	stats    stats
 	budget   *budget.Budget
 	started  time.Time
+
+	ids       *clients.IDs
+	clients   clients.Directory[visible] // everybody who is connected
+	shape     atomic.Pointer[clients.Shape]
+	clock     atomic.Int64 // milliseconds since started, as far as idle times need it
+	inquiries crew         // answers to CLIENT LIST and the like that are being made
+	listing   sync.Mutex   // held while one of them is, so that many at once cost the memory of one
 }
 
 // policies is the policy table for the commands that Redis has now.
@@ -56,4 +65,21 @@ func (e *env) firstIdentity() upstream.Identity {
 // restricts reports whether Redis's narrower limits for clients that must authenticate first apply to an identity.
 func (e *env) restricts(id upstream.Identity) bool {
 	return !id.Authenticated() && e.upstream.NeedsAuth()
+}
+
+// clockPeriod is how exact idle times are. Asking the system for the time at each command would cost more than the command.
+const clockPeriod = 250 * time.Millisecond
+
+// tick keeps the clock until stop is closed.
+func (e *env) tick(stop <-chan struct{}) {
+	ticker := time.NewTicker(clockPeriod)
+	defer ticker.Stop()
+	for {
+		select {
+		case now := <-ticker.C:
+			e.clock.Store(now.Sub(e.started).Milliseconds())
+		case <-stop:
+			return
+		}
+	}
 }

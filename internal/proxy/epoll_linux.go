@@ -236,15 +236,16 @@ func takeover(nc net.Conn) (int, error) {
 // again reports whether a system call should be tried later.
 func again(err error) bool { return errors.Is(err, unix.EAGAIN) || errors.Is(err, unix.EINTR) }
 
-// adopt takes over the client at addr, which has sent what is in first. Its first command must be whole by then, if that is
-// a time.
-func (l *loop) adopt(nc net.Conn, addr string, by time.Time, first ...[]byte) error {
+// adopt takes over a client, which has sent what is in first. Its first command must be whole by then, if that is a time.
+func (l *loop) adopt(nc net.Conn, from origin, by time.Time, first ...[]byte) error {
 	fd, err := takeover(nc)
 	if err != nil {
 		return err
 	}
 	r := &remote{loop: l, fd: fd}
-	r.sess = newSession(l.server.nextID(), addr, l.server.env, r)
+	r.sess = newSession(from.id, from.addr, l.server.env, r)
+	r.sess.origin = from
+	r.sess.fd = fd
 	if !l.server.enlist(r) {
 		return errors.Join(errStopped, unix.Close(fd))
 	}

@@ -19,6 +19,7 @@ func (s *Session) Feed(b []byte) bool {
 // feed reports whether the session goes on, and whether it has something for the client.
 func (s *Session) feed(b []byte) (alive, output bool) {
 	s.mu.Lock()
+	s.heard = s.env.clock.Load()
 	defer func() {
 		alive, output = !s.ended, len(s.out) > 0 || s.closing
 		s.unlock()
@@ -76,6 +77,7 @@ func (s *Session) consume(buf []byte) int {
 	run := run{s: s, buf: buf}
 	var last *command // that of name; nil: there is none
 	var name []byte
+	var latest *command // the last one of buf; nil: none, or it has been noted
 	for s.wait == nothing && !s.gone() {
 		f, n, err := s.guard.Next(buf[off:])
 		if err != nil {
@@ -108,18 +110,28 @@ func (s *Session) consume(buf []byte) int {
 			}
 		}
 		if row.policy == shared && s.plain() {
+			if latest = row; row.subs != nil {
+				s.cmd, latest = row.title(f.Raw), nil
+			}
 			run.add(off, f.Raw, n)
 			off += n
 			continue
 		}
 		run.send()
-		if s.wait != nothing || !s.route(row, f.Raw) {
+		if s.wait != nothing {
+			break
+		}
+		s.cmd, latest = row.title(f.Raw), nil
+		if !s.route(row, f.Raw) {
 			break
 		}
 		off += n
 	}
 	run.send()
 	s.guard.Trim()
+	if latest != nil {
+		s.cmd = latest.shown
+	}
 	return off
 }
 

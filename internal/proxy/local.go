@@ -1,6 +1,9 @@
 package proxy
 
 import (
+	"slices"
+	"strings"
+
 	"lockproxy/internal/proxy/idchange"
 	"lockproxy/internal/resp"
 )
@@ -27,8 +30,8 @@ func (s *Session) local(row *command, raw []byte) bool {
 			h.replace = s.nameFor
 		}
 	case "setinfo":
-		if s.pin == nil && len(s.args) == 4 && idchange.ValidName(s.args[3]) {
-			raw = resp.AppendCommand(nil, "CLIENT", "SETINFO", string(s.args[2]), "")
+		if len(s.args) == 4 && idchange.ValidName(s.args[3]) {
+			raw = s.setInfo(h)
 		}
 	case "reply":
 		if len(s.args) == 3 {
@@ -114,6 +117,22 @@ func (s *Session) setName(h *hook, raw []byte) []byte {
 	}
 	return raw
 }
+
+// setInfo is CLIENT SETINFO with a value that Redis would take. It returns the command to send: no connection is told the value,
+// since it may be another client's tomorrow.
+func (s *Session) setInfo(h *hook) []byte {
+	option, value := string(s.args[2]), string(s.args[3])
+	i := slices.IndexFunc(libOptions, func(name string) bool { return strings.EqualFold(name, option) })
+	h.done = func(reply []byte) {
+		if isOK(reply) && i >= 0 {
+			s.lib[i] = value
+		}
+	}
+	return resp.AppendCommand(nil, "CLIENT", "SETINFO", option, "")
+}
+
+// libOptions are the options of CLIENT SETINFO, in the order of Session.lib.
+var libOptions = []string{"lib-name", "lib-ver"}
 
 // nameFor is the reply to CLIENT GETNAME if Redis has answered it.
 func (s *Session) nameFor(reply []byte) []byte {

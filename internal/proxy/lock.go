@@ -280,10 +280,13 @@ func (c *scriptCall) refused(n int) {
 }
 
 // forsake gives a script call whose answer the session will not get its outcome. Its engine must hear of each exactly once:
-// somebody may wait for the lock that it was to free. Other receivers have nobody to tell.
+// somebody may wait for the lock that it was to free. An inquiry ends. Other receivers have nobody to tell.
 func forsake(to receiver, err error) {
-	if c, ok := to.(*scriptCall); ok {
-		c.finish(resp.Value{}, err)
+	switch to := to.(type) {
+	case *scriptCall:
+		to.finish(resp.Value{}, err)
+	case *question:
+		to.q.finish(nil)
 	}
 }
 

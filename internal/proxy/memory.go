@@ -39,7 +39,7 @@ func (s *Session) bytes() int {
 		return n
 	}
 	n += s.in.Cap() + cap(s.script) + cap(s.args)*argCost + s.unread + cap(s.spare) + s.gathered + s.locking +
-		len(s.name) + len(s.ident.User) + len(s.ident.Password)
+		len(s.name) + len(s.lib[0]) + len(s.lib[1]) + len(s.ident.User) + len(s.ident.Password)
 	if p := s.pin; p != nil {
 		n += len(p.steps)*stepCost + p.names + len(p.expect)*expectedCost + p.frame
 	}

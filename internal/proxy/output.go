@@ -160,6 +160,7 @@ func (s *Session) BeginWrite() (b []byte, last bool) {
 		return nil, s.closing
 	}
 	s.writing = true
+	s.heard = s.env.clock.Load()
 	return b, s.closing
 }
 

@@ -25,9 +25,10 @@ type pinned struct {
 	keep   bool // for the rest of the session
 	spent  bool // not to be used again
 
-	waits  bool // a command that is not answered may be waiting for others: BLPOP, WAIT
-	frame  int  // bytes of a frame that the connection keeps until it is whole
-	unread int  // commands sent since it is not read any more that are to be answered
+	waits    bool // a command that is not answered may be waiting for others: BLPOP, WAIT
+	frame    int  // bytes of a frame that the connection keeps until it is whole
+	unread   int  // commands sent since it is not read any more that are to be answered
+	borrowed int  // others who are about to name the connection to Redis, and so must find this session on it
 
 	transaction
 	subscriber
@@ -76,6 +77,7 @@ func (s *Session) deliverPin(conn *upstream.Pin, err error, reason string, login
 
 func (s *Session) setPin(conn *upstream.Pin, reason string, login bool) {
 	s.pin = &pinned{s: s, conn: conn, reason: reason, login: login, fresh: true}
+	s.ofPin.Store(conn)
 	s.env.stats.pinReasons.add(reason, 1)
 	conn.Observe(s.pin)
 	if conn.Name() != s.name {
@@ -83,15 +85,24 @@ func (s *Session) setPin(conn *upstream.Pin, reason string, login bool) {
 		s.forward(resp.AppendCommand(nil, "CLIENT", "SETNAME", s.name), discard{s}, 1)
 		conn.Named(s.name)
 	}
+	if conn.ID() == 0 && conn.Connected() && s.ident.Authenticated() {
+		// It was connected by a client that had not authenticated, so Redis would not say its id.
+		s.forward(hello, &hook{s: s, muted: true, whole: true, done: func(reply []byte) {
+			if v, _, err := resp.Decode(reply); err == nil {
+				conn.Numbered(upstream.ConnectionID(v))
+			}
+		}}, 1)
+	}
 }
 
 // releasePin gives the pin back if nothing ties the session to it. Nothing is outstanding.
 func (s *Session) releasePin() {
 	p := s.pin
-	if p == nil || p.mode != readsReplies || s.streaming || p.keep || p.inTx || p.watching || s.wait != nothing {
+	if p == nil || p.mode != readsReplies || s.streaming || p.keep || p.borrowed > 0 || p.inTx || p.watching || s.wait != nothing {
 		return
 	}
 	s.pin = nil
+	s.ofPin.Store(nil)
 	if p.spent {
 		p.discard()
 		return
@@ -117,11 +128,11 @@ func (p *pinned) Push(b []byte, kind resp.Kind) {
 	}
 	switch p.mode {
 	case readsFrames:
-		s.frame(b, kind)
+		s.frame(s.redir.translate(b), kind)
 	case readsRaw:
 		s.emit(b)
 	default:
-		s.push(b)
+		s.push(s.redir.translate(b))
 	}
 	s.advance()
 }
@@ -162,6 +173,7 @@ func (p *pinned) broken() {
 	}
 	if s.pin == p {
 		s.pin = nil
+		s.ofPin.Store(nil)
 		p.discard()
 	}
 }

@@ -3,6 +3,7 @@ package proxy
 import (
 	"strings"
 
+	"lockproxy/internal/proxy/clients"
 	"lockproxy/internal/upstream"
 )
 
@@ -12,13 +13,15 @@ type policy uint8
 const (
 	shared   policy = iota // on the session's lane
 	pinOnce                // on a pin, for this command
-	pinAlive               // on a pin, for the rest of the session
+	pinAlive               // on a pin, for the rest of the session if Redis accepts it
+	pinDoubt               // as pinAlive, but what it does is not known: Redis may have done something before it refused
 	pinRaw                 // on a pin whose bytes are not read any more, for the rest of the session
 	offset                 // on a pin whose last write is the session's: WAIT
 	tx                     // MULTI … EXEC, WATCH …: on a pin until the transaction ends
 	pubsub                 // on a pin until the last subscription ends
 	identity               // AUTH, HELLO, SELECT: on a pin, which then belongs to another identity
 	local                  // session state, kept and answered here
+	about                  // asks or does something about the proxy's clients: CLIENT LIST
 	locks                  // the lock commands
 	merged                 // as shared; what is ours is put into the reply
 	bySub                  // see the command's subPolicy
@@ -35,7 +38,7 @@ var overrides = map[string]policy{
 	"unsubscribe": pubsub, "punsubscribe": pubsub, "sunsubscribe": pubsub,
 	"wait": offset, "waitaof": offset,
 	"monitor": pinRaw, "sync": pinRaw, "psync": pinRaw,
-	"asking": pinAlive, "readonly": pinAlive, "readwrite": pinAlive, "himport": pinAlive,
+	"asking": pinAlive, "readonly": pinAlive, "readwrite": pinAlive, "himport": pinDoubt,
 	"replconf": pinRaw,  // some of it is not answered
 	"shutdown": pinOnce, // it may wait for replicas
 	"debug":    pinOnce, // SLEEP, RELOAD: others are served, or told why not, meanwhile
@@ -53,19 +56,27 @@ var subPolicies = map[string]func(args [][]byte) policy{
 	"command":    commandPolicy,
 }
 
-// clientPolicy keeps here what clients say of themselves. Everything else is about the connection that says it, so that
-// connection must be the session's own.
+// clientPolicy keeps here what clients say of themselves, and speaks of the proxy's clients where Redis speaks of its own.
+// What is left is about the connection that says it, so that connection must be the session's own, unless it says what is
+// the case on every lane anyhow.
 func clientPolicy(args [][]byte) policy {
 	switch sub := argument(args, 1); sub {
 	case "setname", "getname", "setinfo", "reply", "maint_notifications":
 		return local
-	case "help", "":
+	case "list", "kill", "unblock":
+		return about
+	case "id", "info", "getredir", "trackinginfo":
+		return merged
+	case "help", "", "caching":
 		return shared
 	case "pause", "unpause":
 		return pinOnce // a paused lane must not hold up what ends the pause
-	default:
-		return pinAlive
+	case "tracking", "no-evict", "no-touch":
+		if len(args) == 3 && argument(args, 2) == "off" {
+			return shared
+		}
 	}
+	return pinAlive
 }
 
 // streamReadPolicy: XREAD and XREADGROUP wait only if they say BLOCK. Their options stand before STREAMS, in any order, and each
@@ -108,13 +119,15 @@ func functionPolicy(args [][]byte) policy {
 	return shared
 }
 
-// infoPolicy: one section is ours. Redis is asked all the same, because it knows who may ask.
+// infoPolicy: one section is ours, and one counts our clients. Redis is asked all the same, because it knows who may ask.
 func infoPolicy(args [][]byte) policy {
-	if len(args) == 2 && argument(args, 1) == "lockproxy" {
+	if isOwnInfo(args) || clients.Counted(args[1:]) {
 		return merged
 	}
 	return shared
 }
+
+func isOwnInfo(args [][]byte) bool { return len(args) == 2 && argument(args, 1) == "lockproxy" }
 
 // argument is the i-th argument as a keyword, in lower case, or "" if there is none. As in Redis, only ASCII letters have two
 // cases. What is longer than any keyword is "?", which is none.
@@ -146,6 +159,8 @@ type command struct {
 	policy policy
 	sub    func(args [][]byte) policy // for bySub
 	listed bool                       // Redis lists it
+	shown  string                     // its name in CLIENT LIST; empty: Redis does not have it
+	subs   map[string]string          // the same for its subcommands, by their names; nil: it has none
 }
 
 // policyOf is the command's policy for these arguments.
@@ -169,15 +184,18 @@ type policyTable struct {
 const maxName = 64
 
 // unlisted stands for every command that Redis does not list: it may change its connection in ways nobody here knows.
-var unlisted = &command{name: "unlisted", policy: pinAlive}
+var unlisted = &command{name: "unlisted", policy: pinDoubt}
 
 func newPolicyTable(src *upstream.Table, verbs []string) *policyTable {
 	t := &policyTable{source: src, rows: make(map[string]*command, src.Len()+len(verbs))}
 	for _, c := range src.All() {
-		t.rows[c.Name] = &command{name: c.Name, policy: flagPolicy(c), listed: true}
+		t.rows[c.Name] = &command{name: c.Name, policy: flagPolicy(c), listed: true, shown: c.Name, subs: subTitles(c)}
 	}
 	for name, p := range overrides {
-		row := &command{name: name, policy: p, listed: src.Lookup(name) != nil}
+		row := &command{name: name, policy: p}
+		if known := t.rows[name]; known != nil {
+			row.listed, row.shown, row.subs = true, known.shown, known.subs
+		}
 		if p == bySub {
 			row.sub = subPolicies[name]
 		}
@@ -185,7 +203,7 @@ func newPolicyTable(src *upstream.Table, verbs []string) *policyTable {
 	}
 	for _, verb := range verbs {
 		name := strings.ToLower(verb)
-		t.rows[name] = &command{name: name, policy: locks}
+		t.rows[name] = &command{name: name, policy: locks, shown: name}
 	}
 	return t
 }

@@ -30,6 +30,8 @@ func (s *Session) routeUnread(raw []byte) bool {
 
 var monitorsCannotLock = resp.AppendError(nil, resp.Err, "lock commands are not possible on a connection that monitors or replicates")
 
+var monitorsCannotAsk = resp.AppendError(nil, resp.Err, "CLIENT LIST, KILL and UNBLOCK are not possible on a connection that monitors or replicates")
+
 // replyCommands put a connection into a reply mode without an answer.
 var replyCommands = map[replyMode][]byte{
 	replyOff:  resp.AppendCommand(nil, "CLIENT", "REPLY", "OFF"),
@@ -41,6 +43,10 @@ var replyCommands = map[replyMode][]byte{
 func (s *Session) routeRaw(p policy, raw []byte) bool {
 	if p == locks {
 		s.emit(monitorsCannotLock)
+		return true
+	}
+	if p == about {
+		s.emit(monitorsCannotAsk)
 		return true
 	}
 	s.sendUnread(raw)

@@ -81,8 +81,10 @@ func (s *Session) routeShared(row *command, p policy, raw []byte) bool {
 		s.forward(raw, s.receiver(), 1)
 		return true
 	case merged:
-		s.forward(raw, s.mergeHook(row), 1)
+		s.forward(raw, s.mergeHook(row, len(raw)), 1)
 		return true
+	case about:
+		return s.awaitQuiet() && s.askAbout(raw)
 	case local:
 		return s.awaitQuiet() && s.local(row, raw)
 	case locks:
@@ -121,8 +123,8 @@ func (s *Session) routePinned(row *command, p policy, raw []byte) bool {
 		return s.reidentify(row.name, raw)
 	case pubsub:
 		return s.subscribe(row, raw)
-	case pinAlive:
-		return s.keepPin(raw)
+	case pinAlive, pinDoubt:
+		return s.keepPin(row, p, raw)
 	case pinRaw:
 		return s.routeUnread(raw)
 	case offset:
@@ -133,7 +135,7 @@ func (s *Session) routePinned(row *command, p policy, raw []byte) bool {
 			s.forward(hello, discard{s}, 1)
 			s.forward(mark, discard{s}, 1)
 		}
-	case locks, local:
+	case locks, local, about:
 		if !s.awaitQuiet() {
 			return false
 		}
@@ -147,10 +149,23 @@ func (s *Session) routePinned(row *command, p policy, raw []byte) bool {
 			return true
 		case p == locks:
 			return s.lock(raw)
+		case p == about:
+			return s.askAbout(raw)
 		}
 		return s.local(row, raw)
 	case merged:
-		to = s.mergeHook(row)
+		h := s.mergeHook(row, len(raw))
+		if (pin.inTx || pin.opening > 0) && row.name == "client" {
+			if !s.awaitQuiet() {
+				return false
+			}
+			if pin.inTx {
+				pin.queue(txStep{rewrite: h.replace})
+				s.forward(raw, to, 1)
+				return true
+			}
+		}
+		to = h
 	default: // sent as it is
 	}
 	pin.fresh = false
@@ -169,15 +184,23 @@ func (s *Session) subscriber() bool {
 	return s.pin != nil && s.pin.mode == readsFrames && s.pin.subscribed() && s.ident.Proto == 2
 }
 
-// keepPin sends a command after which the connection must stay the session's own, unless Redis refuses it without having
-// looked at more than its name and its number of arguments.
-func (s *Session) keepPin(raw []byte) bool {
+// keepPin sends a command after which the connection must stay the session's own, unless Redis refuses it. Where it is in doubt
+// what the command does, it must not have looked at more than its name and its number of arguments.
+func (s *Session) keepPin(row *command, p policy, raw []byte) bool {
 	pin := s.pin
 	pin.fresh = false
 	pin.queued++
+	var redir redirection
+	if row.name == "client" && argument(s.args, 1) == "tracking" {
+		raw, redir = s.track(raw)
+	}
 	s.forward(raw, &hook{s: s, muted: s.muted, done: func(reply []byte) {
-		if !idchange.Untouched(reply) {
-			pin.keep = true
+		if reply[0] == '-' && (p == pinAlive || idchange.Untouched(reply)) {
+			return
+		}
+		pin.keep = true
+		if redir.conn != 0 {
+			s.redir = redir
 		}
 	}}, 1)
 	return true
@@ -186,7 +209,7 @@ func (s *Session) keepPin(raw []byte) bool {
 // queueLocal is for commands answered here that come inside a transaction, where Redis would queue them.
 func (s *Session) queueLocal(row *command, p policy, raw []byte) bool {
 	switch {
-	case p == locks, row.name == "client" && argument(s.args, 1) == "reply":
+	case p == locks, p == about, row.name == "client" && argument(s.args, 1) == "reply":
 		s.poison(notInTx)
 		return true
 	case row.name == "reset", row.name == "quit":

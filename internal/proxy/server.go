@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"lockproxy/internal/proxy/budget"
+	"lockproxy/internal/proxy/clients"
 	"lockproxy/internal/resp"
 	"lockproxy/internal/upstream"
 )
@@ -23,9 +24,8 @@ type Server struct {
 	env       *env
 	listeners []*endpoint
 	stop      chan struct{} // closed when the server stops accepting
-	ids       atomic.Uint64
-	crew      crew    // read loops and connections that are being shut
-	loops     []*loop // empty: goroutines serve all clients
+	crew      crew          // read loops and connections that are being shut
+	loops     []*loop       // empty: goroutines serve all clients
 	nextLoop  atomic.Uint64
 
 	mu    sync.Mutex
@@ -48,7 +48,7 @@ func New(opts Options) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	e := &env{opts: opts, upstream: up, started: time.Now()}
+	e := &env{opts: opts, upstream: up, started: time.Now(), ids: clients.NewIDs()}
 	if e.locks, err = newLockRegistry(e); err != nil {
 		return nil, err
 	}
@@ -97,6 +97,7 @@ func (srv *Server) Run(ctx context.Context) error {
 	for _, l := range srv.loops {
 		go l.run() // stop waits for it
 	}
+	srv.crew.start(func() { srv.env.tick(srv.stop) })
 	upstreamDone := make(chan struct{})
 	go func() {
 		defer close(upstreamDone)
@@ -119,6 +120,7 @@ func (srv *Server) Run(ctx context.Context) error {
 	srv.drain(deadline)
 	srv.closeConns()
 	srv.crew.wait()
+	srv.env.inquiries.wait()
 	<-srv.whenEmpty()
 	closing, cancel := context.WithTimeout(context.Background(), srv.env.opts.Upstream.DialTimeout+time.Second)
 	defer cancel()
@@ -154,6 +156,9 @@ func (srv *Server) admit(rc redcon.Conn) bool {
 		}
 		return false
 	}
+	if a, ok := rc.NetConn().(*arrival); ok {
+		srv.env.clients.Put(a.id, a)
+	}
 	return true
 }
 
@@ -162,6 +167,7 @@ func (srv *Server) admit(rc redcon.Conn) bool {
 func (srv *Server) gone(rc redcon.Conn, _ error) {
 	if a, ok := rc.NetConn().(*arrival); ok && !a.detached {
 		srv.env.stats.clients.Add(-1)
+		srv.env.clients.Remove(a.id)
 	}
 }
 
@@ -181,7 +187,7 @@ func (srv *Server) handle(rc redcon.Conn, cmd redcon.Command) {
 	if a.early {
 		first = nil
 		if limit := srv.env.opts.Limits.FirstCommand; limit > 0 {
-			by = a.begin.Add(limit)
+			by = a.since.Add(limit)
 		}
 	}
 	if err := srv.serve(a, by, first); err != nil {
@@ -189,6 +195,7 @@ func (srv *Server) handle(rc redcon.Conn, cmd redcon.Command) {
 			srv.env.opts.Logger.Warn("client closed: its socket could not be taken over", zap.Error(err))
 		}
 		srv.env.stats.clients.Add(-1)
+		srv.env.clients.Remove(a.id)
 		_ = a.Conn.Close() // it may be closed already
 	}
 }
@@ -196,9 +203,9 @@ func (srv *Server) handle(rc redcon.Conn, cmd redcon.Command) {
 // serve makes a client of what has arrived.
 func (srv *Server) serve(a *arrival, by time.Time, first []byte) error {
 	if l := srv.loopFor(a.stream); l != nil {
-		return l.adopt(a.stream, a.addr, by, first, a.buf)
+		return l.adopt(a.stream, a.origin, by, first, a.buf)
 	}
-	c := newConn(srv, a.stream, a.addr)
+	c := newConn(srv, a.stream, a.origin)
 	if !srv.enlist(c) {
 		return errStopped
 	}
@@ -218,6 +225,7 @@ func (srv *Server) enlist(c client) bool {
 		return false
 	}
 	srv.conns[c] = struct{}{}
+	srv.env.clients.Put(c.session().id, c.session())
 	return true
 }
 
@@ -238,11 +246,10 @@ func plain(nc net.Conn) bool {
 	return false
 }
 
-func (srv *Server) nextID() uint64 { return srv.ids.Add(1) }
-
 // forget is called when a connection has ended.
 func (srv *Server) forget(c client) {
 	srv.env.stats.clients.Add(-1)
+	srv.env.clients.Remove(c.session().id)
 	srv.mu.Lock()
 	defer srv.mu.Unlock()
 	delete(srv.conns, c)

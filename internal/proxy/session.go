@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"lockproxy/internal/lockcmds/losses"
@@ -41,10 +42,8 @@ type host interface {
 
 // A Session is one client connection without its I/O. All methods may be called from any goroutine.
 type Session struct {
-	id    uint64
-	addr  string
+	origin
 	owner string // on whose account its connections to Redis go
-	since time.Time
 	env   *env
 	host  host
 
@@ -70,7 +69,8 @@ type Session struct {
 	visited *upstream.Lane // on which Redis judges where the session may go; nil: none
 
 	// Client state kept here.
-	name  string // CLIENT SETNAME
+	name  string    // CLIENT SETNAME
+	lib   [2]string // CLIENT SETINFO: LIB-NAME, LIB-VER
 	reply replyMode
 	muted bool // the command being routed gets no reply
 
@@ -78,6 +78,12 @@ type Session struct {
 	losses  map[int]*losses.Set // of locks, by database
 	early   []byte              // the answer to a lock command, until the earlier commands have been answered
 	later   []func()            // to be run when the session is left
+
+	// For CLIENT LIST.
+	cmd   string                       // the last command
+	heard int64                        // env.clock when the client was last heard or spoken to
+	ofPin atomic.Pointer[upstream.Pin] // the connection of pin, for those who must not lock the session
+	redir redirection
 
 	// Output.
 	output
@@ -94,7 +100,10 @@ type Session struct {
 }
 
 func newSession(id uint64, addr string, e *env, h host) *Session {
-	s := &Session{id: id, addr: addr, owner: account(addr), since: time.Now(), env: e, host: h, guard: resp.NewGuard(e.opts.Limits.Request), ident: e.firstIdentity()}
+	s := &Session{
+		origin: origin{id: id, addr: addr, since: time.Now()}, owner: account(addr), env: e, host: h,
+		guard: resp.NewGuard(e.opts.Limits.Request), ident: e.firstIdentity(),
+	}
 	s.guard.Restrict(e.restricts(s.ident))
 	s.bill.Open(e.budget, s)
 	return s

@@ -29,12 +29,12 @@ var waitNames = [...]string{
 // Clients lists the clients in the order in which they came, at most n. Those that have not sent a command are not known
 // yet.
 func (srv *Server) Clients(n int) []ClientStatus {
-	srv.mu.Lock()
 	var all []*Session
-	for c := range srv.conns {
-		all = append(all, c.session())
+	for _, l := range srv.env.clients.All() {
+		if s, ok := l.(*Session); ok {
+			all = append(all, s)
+		}
 	}
-	srv.mu.Unlock()
 	slices.SortFunc(all, func(a, b *Session) int { return cmp.Compare(a.id, b.id) })
 	var list []ClientStatus
 	for _, s := range all[:min(n, len(all))] {

@@ -63,6 +63,7 @@ func (s *Session) beginStream(table *policyTable) bool {
 	s.streaming = true
 	s.large = progress{}
 	s.large.timer = time.AfterFunc(s.env.opts.Limits.LargeCommand, s.checkStream)
+	s.cmd = row.shown
 	s.pin.fresh = false
 	s.pin.queued++
 	return true

@@ -2,16 +2,18 @@ package proxy
 
 import (
 	"bytes"
+	"slices"
 
 	"lockproxy/internal/resp"
 )
 
 // txStep is a queued command that matters to the session: what it does, it does when EXEC gets to it.
 type txStep struct {
-	index int                // position among the queued commands
-	apply func(reply []byte) // what it does to the session; nil: nothing
-	verb  string             // of a subscription command; ""
-	left  int                // its confirmations
+	index   int                       // position among the queued commands
+	apply   func(reply []byte)        // what it does to the session; nil: nothing
+	rewrite func(reply []byte) []byte // what the client is to see of its reply; nil: all
+	verb    string                    // of a subscription command; ""
+	left    int                       // its confirmations
 }
 
 // transaction is what a pin knows of the transaction that is open on it, as far as Redis has confirmed it.
@@ -65,6 +67,10 @@ func (s *Session) transact(name string, raw []byte) bool {
 	case "exec":
 		// The reply may be large: it is only kept whole if something in it matters here.
 		h.whole = len(pin.steps) > 0
+		if pin.rewrites() {
+			steps := pin.steps
+			h.replace = func(reply []byte) []byte { return rewritten(reply, steps) }
+		}
 		h.done = func(reply []byte) { s.executed(pin, reply) }
 	case "discard":
 		h.done = func(reply []byte) {
@@ -88,6 +94,24 @@ func (s *Session) transact(name string, raw []byte) bool {
 	}
 	s.forward(raw, h, 1)
 	return true
+}
+
+func (tx *transaction) rewrites() bool {
+	return slices.ContainsFunc(tx.steps, func(step txStep) bool { return step.rewrite != nil })
+}
+
+// rewritten is the reply to EXEC as the client is to see it.
+func rewritten(reply []byte, steps []txStep) []byte {
+	if reply[0] != '*' || reply[1] == '-' {
+		return reply
+	}
+	elems := elements(reply)
+	for _, step := range steps {
+		if step.rewrite != nil && step.index < len(elems) {
+			elems[step.index] = step.rewrite(elems[step.index])
+		}
+	}
+	return slices.Concat(reply[:bytes.IndexByte(reply, '\n')+1], bytes.Join(elems, nil))
 }
 
 func isOK(reply []byte) bool { return bytes.HasPrefix(reply, ok) }

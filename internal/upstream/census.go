@@ -17,24 +17,35 @@ type Connections struct {
 	open   map[net.Conn]connected
 	ids    map[uint64]time.Time // when it was closed; zero: it is open
 	locals map[string]int       // local addresses of open connections without a known id
-	count  int                  // open
+	left   map[string]time.Time // when such a connection was closed, by its address
+	count  int                  // open, and past the handshake
+
+	opening map[chan struct{}]struct{} // attempts to open one; each is closed when it is over
 }
 
 // connected is one open connection.
 type connected struct {
 	id    uint64 // 0: not known
 	local string
+	ready bool // the handshake is over
 }
 
 // closedFor is how long a closed connection is remembered: Redis may not have noticed its end yet.
 const closedFor = 5 * time.Second
+
+// leftFor is the same for one whose id is not known: its address may be another client's soon.
+const leftFor = time.Second
 
 // Own reports whether Redis's client with this id and address is a connection of this proxy.
 func (c *Connections) Own(id uint64, addr string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	closed, known := c.ids[id]
-	return known && (closed.IsZero() || time.Since(closed) < closedFor) || c.locals[addr] > 0
+	if known && (closed.IsZero() || time.Since(closed) < closedFor) || c.locals[addr] > 0 {
+		return true
+	}
+	left, known := c.left[addr]
+	return known && time.Since(left) < leftFor
 }
 
 // Any is the id of one that is open; 0: none is known.
@@ -49,15 +60,55 @@ func (c *Connections) Any() uint64 {
 	return 0
 }
 
-// Count is how many are open.
+// Count is how many are open and past their handshake, so that Redis has counted them.
 func (c *Connections) Count() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.count
 }
 
+// Settle waits until the attempts to open a connection that are on their way now are over, but not for long. Redis may know
+// such a connection before this side has heard of it.
+func (c *Connections) Settle() {
+	c.mu.Lock()
+	var all []chan struct{}
+	for over := range c.opening {
+		all = append(all, over)
+	}
+	c.mu.Unlock()
+	limit := time.NewTimer(settleLimit)
+	defer limit.Stop()
+	for _, over := range all {
+		select {
+		case <-over:
+		case <-limit.C:
+			return
+		}
+	}
+}
+
+// settleLimit bounds Settle: an attempt takes so long only if Redis does not answer it, and then it does not know it either.
+const settleLimit = 200 * time.Millisecond
+
+// attempt says that a connection is being opened, until over is called.
+func (c *Connections) attempt() (over func()) {
+	done := make(chan struct{})
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.opening == nil {
+		c.opening = map[chan struct{}]struct{}{}
+	}
+	c.opening[done] = struct{}{}
+	return func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		delete(c.opening, done)
+		close(done)
+	}
+}
+
 func (c *Connections) opened(nc net.Conn) {
-	local := ""
+	local := ""                                     // no address that Redis shows
 	if a, ok := nc.LocalAddr().(*net.TCPAddr); ok { // by unix sockets all have the same
 		local = a.String()
 	}
@@ -65,10 +116,10 @@ func (c *Connections) opened(nc net.Conn) {
 	defer c.mu.Unlock()
 	if c.open == nil {
 		c.open, c.ids, c.locals = map[net.Conn]connected{}, map[uint64]time.Time{}, map[string]int{}
+		c.left = map[string]time.Time{}
 	}
 	c.open[nc] = connected{local: local}
 	c.locals[local]++
-	c.count++
 }
 
 // replaced says that a connection goes on under another type: TLS on it.
@@ -79,17 +130,23 @@ func (c *Connections) replaced(old, nc net.Conn) {
 	delete(c.open, old)
 }
 
-// identified notes the id that Redis gave a connection; 0: it is not known.
+// identified says that a connection is past its handshake, and the id that Redis gave it; 0: it is not known.
 func (c *Connections) identified(nc net.Conn, id uint64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	known, ok := c.open[nc]
-	if !ok || id == 0 || known.id != 0 {
+	if !ok || known.id != 0 {
 		return
 	}
-	c.forgetLocalLocked(known.local)
-	c.open[nc] = connected{id: id}
-	c.ids[id] = time.Time{}
+	if !known.ready {
+		c.count++
+	}
+	known.ready, known.id = true, id
+	if id != 0 {
+		c.forgetLocalLocked(known.local)
+		c.ids[id] = time.Time{}
+	}
+	c.open[nc] = known
 }
 
 // id of a connection; 0: it is not known.
@@ -108,9 +165,14 @@ func (c *Connections) closed(nc net.Conn) {
 		return
 	}
 	delete(c.open, nc)
-	c.count--
+	if known.ready {
+		c.count--
+	}
 	if known.id == 0 {
 		c.forgetLocalLocked(known.local)
+		if known.local != "" {
+			c.left[known.local] = time.Now()
+		}
 		return
 	}
 	c.ids[known.id] = time.Now()
@@ -129,6 +191,11 @@ func (c *Connections) trim(t time.Time) {
 	for id, at := range c.ids {
 		if !at.IsZero() && at.Before(t) {
 			delete(c.ids, id)
+		}
+	}
+	for addr, at := range c.left {
+		if at.Before(t) {
+			delete(c.left, addr)
 		}
 	}
 }
@@ -177,6 +244,7 @@ func (l *lent) look(b []byte) {
 		}
 	}
 	if len(l.head) > lentHead {
+		l.census.identified(l.Conn, 0)
 		l.seen, l.head = true, nil
 	}
 }

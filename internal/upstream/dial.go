@@ -57,6 +57,7 @@ func (u *Upstream) dial(ctx context.Context, id Identity) (net.Conn, error) {
 func (u *Upstream) connectAs(ctx context.Context, id Identity) (net.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, u.opts.DialTimeout)
 	defer cancel()
+	defer u.conns.attempt()()
 	nc, err := u.connect(ctx)
 	if err != nil {
 		return nil, err
@@ -249,6 +250,7 @@ func (u *Upstream) Connect(ctx context.Context) (net.Conn, error) {
 	if err := u.reach.pass(ctx); err != nil {
 		return nil, err
 	}
+	defer u.conns.attempt()()
 	nc, err := u.connect(ctx)
 	if err != nil {
 		return nil, err

@@ -1,0 +1,55 @@
+package clients
+
+import (
+	"bytes"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// sections are the names that make INFO show its section Clients.
+var sections = []string{"clients", "default", "all", "everything"}
+
+// Counted reports whether INFO with these arguments, behind its name, shows the section Clients.
+func Counted(args [][]byte) bool {
+	return len(args) == 0 || slices.ContainsFunc(args, func(arg []byte) bool {
+		return slices.Contains(sections, strings.ToLower(string(arg)))
+	})
+}
+
+// Counts is what the proxy knows of the numbers in that section.
+type Counts struct {
+	Clients     int // of the proxy, connected
+	Connections int // of the proxy to Redis, which Redis counts as clients
+	Waiting     int // clients of the proxy that wait for locks: Redis does not know that they are blocked
+}
+
+// Edit puts the proxy's clients into the section Clients of a reply to INFO. All other bytes stay. Clients that are blocked,
+// track keys, are subscribed or watch, each have a connection of their own at Redis, so it counts them already.
+func (c Counts) Edit(reply []byte) []byte {
+	text, ok := Text(reply)
+	if !ok {
+		return reply
+	}
+	const heading = "# Clients\r\n"
+	at := bytes.Index(text, []byte(heading))
+	if at < 0 || at > 0 && text[at-1] != '\n' {
+		return reply
+	}
+	edited := slices.Clone(text[:at+len(heading)])
+	for line := range bytes.Lines(text[at+len(heading):]) {
+		name, value, _ := strings.Cut(string(line), ":")
+		n, err := strconv.Atoi(strings.TrimRight(value, "\r\n"))
+		switch {
+		case err != nil:
+		case name == "connected_clients":
+			line = countLine(name, max(n-c.Connections, 0)+c.Clients)
+		case name == "blocked_clients":
+			line = countLine(name, n+c.Waiting)
+		}
+		edited = append(edited, line...)
+	}
+	return AppendText(nil, reply, edited)
+}
+
+func countLine(name string, n int) []byte { return []byte(name + ":" + strconv.Itoa(n) + "\r\n") }

@@ -1,0 +1,77 @@
+package clients
+
+import (
+	"sync"
+	"sync/atomic"
+)
+
+// Directory finds clients by their ids. It is made so that a look at all of them does not hold up anybody: each of its shards
+// is locked for itself, and only as long as it takes to copy its few entries. The zero value is ready.
+type Directory[T any] struct {
+	shards [shardCount]shard[T]
+	len    atomic.Int64
+}
+
+const shardCount = 64
+
+type shard[T any] struct {
+	mu      sync.Mutex
+	clients map[uint64]T
+}
+
+func (d *Directory[T]) shard(id uint64) *shard[T] { return &d.shards[id%shardCount] }
+
+// Put adds a client, or takes the place of the one with the same id.
+func (d *Directory[T]) Put(id uint64, c T) {
+	s := d.shard(id)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.clients == nil {
+		s.clients = map[uint64]T{}
+	}
+	if _, known := s.clients[id]; !known {
+		d.len.Add(1)
+	}
+	s.clients[id] = c
+}
+
+// Remove forgets a client. It may be called again.
+func (d *Directory[T]) Remove(id uint64) {
+	s := d.shard(id)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if _, known := s.clients[id]; known {
+		d.len.Add(-1)
+		delete(s.clients, id)
+	}
+}
+
+// Get finds a client.
+func (d *Directory[T]) Get(id uint64) (c T, ok bool) {
+	s := d.shard(id)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	c, ok = s.clients[id]
+	return c, ok
+}
+
+// Len is how many clients there are.
+func (d *Directory[T]) Len() int { return int(d.len.Load()) }
+
+// All returns the clients that there were during the call, in no order.
+func (d *Directory[T]) All() []T {
+	all := make([]T, 0, d.Len()+shardCount)
+	for i := range d.shards {
+		all = d.shards[i].append(all)
+	}
+	return all
+}
+
+func (s *shard[T]) append(all []T) []T {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, c := range s.clients {
+		all = append(all, c)
+	}
+	return all
+}

@@ -1,0 +1,180 @@
+package clients
+
+import (
+	"bytes"
+	"slices"
+	"strconv"
+	"strings"
+
+	"lockproxy/internal/resp"
+)
+
+// nobody is an address that no client has: with it, CLIENT KILL is judged by Redis and kills none.
+const nobody = "lockproxy:nobody"
+
+// Filter chooses among clients as CLIENT KILL does. Its zero value chooses all.
+type Filter struct {
+	IDs         []uint64 // nil: any
+	Type        Type
+	Addr, LAddr *string
+	User        *string
+	MaxAge      int64 // chosen are those at least so many seconds old; 0: any
+	SkipMe      bool
+	Old         bool // the form with nothing but an address: answered OK
+}
+
+// option is one option of CLIENT KILL with its values.
+type option struct {
+	name   string // in lower case
+	raw    []byte
+	values [][]byte
+}
+
+// options cuts what follows KILL. An ID may have several values, if Redis has that. whole is false if there is something that
+// does not look like an option with its values: it is for Redis to say what is wrong with it.
+func options(args [][]byte) (list []option, rest [][]byte, whole bool) {
+	for len(args) > 1 {
+		o := option{name: strings.ToLower(string(args[0])), raw: args[0], values: args[1:2]}
+		args = args[2:]
+		for o.name == "id" && len(args) > 0 && isNumber(args[0]) {
+			o.values = o.values[:len(o.values)+1]
+			args = args[1:]
+		}
+		list = append(list, o)
+	}
+	return list, args, len(args) == 0
+}
+
+// ByID is the CLIENT KILL with these arguments for one of the clients that it is about.
+func ByID(args [][]byte, id uint64) [][]byte {
+	words := [][]byte{[]byte("CLIENT"), []byte("KILL"), []byte("ID"), strconv.AppendUint(nil, id, 10)}
+	if len(args) == 1 {
+		return append(words, []byte("ADDR"), args[0])
+	}
+	list, _, _ := options(args)
+	for _, o := range list {
+		if o.name != "id" {
+			words = append(append(words, o.raw), o.values...)
+		}
+	}
+	return words
+}
+
+func isNumber(b []byte) bool {
+	_, err := strconv.ParseInt(string(b), 10, 64)
+	return err == nil
+}
+
+// Harmless is a CLIENT KILL that kills nobody and that Redis judges as it would the one with these arguments, which follow
+// KILL: by the user's rights, its syntax, and whether the user that it names exists. Its answer is an error in Redis's words
+// or says that nobody was killed.
+func Harmless(args [][]byte) []byte {
+	words := [][]byte{[]byte("CLIENT"), []byte("KILL")}
+	switch len(args) {
+	case 0:
+		return resp.AppendCommand(nil, words...)
+	case 1:
+		return resp.AppendCommand(nil, append(words, []byte(nobody))...)
+	}
+	words = append(words, []byte("ADDR"), []byte(nobody))
+	list, rest, _ := options(args)
+	for _, o := range list {
+		words = append(words, o.raw)
+		if o.name == "addr" { // the last one counts
+			words = append(words, []byte(nobody))
+			continue
+		}
+		words = append(words, o.values...)
+	}
+	return resp.AppendCommand(nil, append(words, rest...)...)
+}
+
+// Killed reads Redis's answer to Harmless. false: it is the answer to the client.
+func Killed(reply []byte) bool {
+	return len(reply) > 0 && reply[0] == ':' || bytes.HasPrefix(reply, noSuchClient)
+}
+
+var noSuchClient = []byte("-ERR No such client\r\n")
+
+// ParseKill reads what follows KILL. Redis has found nothing wrong with it; false: it says something that is not known here.
+func ParseKill(args [][]byte) (f Filter, ok bool) {
+	if len(args) == 1 {
+		addr := string(args[0])
+		return Filter{Addr: &addr, Old: true}, true
+	}
+	f.SkipMe = true
+	list, _, whole := options(args)
+	for _, o := range list {
+		value := string(o.values[0])
+		switch o.name {
+		case "id":
+			f.IDs = make([]uint64, 0, len(o.values))
+			for _, v := range o.values {
+				id, err := strconv.ParseUint(string(v), 10, 63)
+				if err != nil {
+					return f, false
+				}
+				f.IDs = append(f.IDs, id)
+			}
+			slices.Sort(f.IDs)
+		case "type":
+			f.Type = TypeNamed(o.values[0])
+			whole = whole && f.Type != AnyType
+		case "addr":
+			f.Addr = &value
+		case "laddr":
+			f.LAddr = &value
+		case "user":
+			f.User = &value
+		case "skipme":
+			f.SkipMe = strings.EqualFold(value, "yes")
+		case "maxage":
+			n, err := strconv.ParseInt(value, 10, 64)
+			f.MaxAge = n
+			whole = whole && err == nil
+		default:
+			return f, false
+		}
+	}
+	return f, whole
+}
+
+// Match reports whether the filter chooses a client of the proxy. own is Redis's line about the connection that it has for
+// itself; nil: none. SkipMe is left to the caller, who knows whose filter it is.
+func (f *Filter) Match(c *Info, own Line) bool {
+	return f.matchID(c.ID) &&
+		(f.Addr == nil || *f.Addr == c.Addr) &&
+		(f.LAddr == nil || *f.LAddr == c.LAddr) &&
+		(f.User == nil || *f.User == c.User) &&
+		c.Age >= f.MaxAge &&
+		(f.Type == AnyType || f.Type == c.Type(own))
+}
+
+// MatchLine is Match for a client of Redis's.
+func (f *Filter) MatchLine(l Line) bool {
+	return f.matchID(l.ID()) &&
+		(f.Addr == nil || *f.Addr == string(l.Field("addr"))) &&
+		(f.LAddr == nil || *f.LAddr == string(l.Field("laddr"))) &&
+		(f.User == nil || *f.User == string(l.Field("user"))) &&
+		l.number("age") >= f.MaxAge &&
+		(f.Type == AnyType || f.Type == l.Type())
+}
+
+func (f *Filter) matchID(id uint64) bool {
+	if f.IDs == nil {
+		return true
+	}
+	_, found := slices.BinarySearch(f.IDs, id)
+	return found
+}
+
+// Reply answers a CLIENT KILL that has killed so many.
+func (f *Filter) Reply(killed int) []byte {
+	switch {
+	case !f.Old:
+		return []byte(":" + strconv.Itoa(killed) + "\r\n")
+	case killed == 0:
+		return noSuchClient
+	}
+	return []byte("+OK\r\n")
+}

@@ -1,0 +1,31 @@
+package clients
+
+import (
+	"math/rand/v2"
+	"sync/atomic"
+)
+
+// IDs gives each client of one proxy process an id. Redis counts its own from 1 and does not get as far as firstID while the
+// world stands, so an id says by itself whose it is. All ids can be held by a float64, as JavaScript needs it. The middle is
+// random for each process: an id that another proxy has given away is not one of this proxy's, except once in a million.
+type IDs struct {
+	base uint64
+	n    atomic.Uint64
+}
+
+const (
+	firstID = 1 << 52
+	endID   = 1 << 53
+	perIDs  = 1 << 32 // ids of one process
+)
+
+// NewIDs begins the ids of a process.
+func NewIDs() *IDs {
+	return &IDs{base: firstID + rand.Uint64N((endID-firstID)/perIDs)*perIDs}
+}
+
+// Next returns an id that was not given away before; each is larger than the one before.
+func (s *IDs) Next() uint64 { return s.base + s.n.Add(1) }
+
+// Foreign reports whether an id may be one of Redis's own: no proxy gives it to a client.
+func Foreign(id int64) bool { return id < firstID || id >= endID }

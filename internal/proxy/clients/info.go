@@ -1,0 +1,205 @@
+package clients
+
+import (
+	"strconv"
+	"strings"
+)
+
+// Info is one client of the proxy, as far as the proxy knows. What else a line shows is Redis's word about the connection
+// that the client has there for itself, if it has one.
+type Info struct {
+	ID          uint64
+	Addr, LAddr string // host:port, or path:0
+	Unix        bool   // by a unix socket
+	FD          int
+	Name        string
+	Age, Idle   int64 // seconds
+	DB          int
+	User        string
+	Resp        int    // version of the protocol
+	Cmd         string // the last command; empty: none, or one that Redis does not have
+	LibName     string
+	LibVer      string
+
+	// State. Redis's word goes before, where there is one.
+	Subs, Patterns, Shards int64
+	Multi                  int // commands queued in a transaction; negative: there is none
+	Replicates             bool
+	Monitors               bool
+	Waits                  bool // for a lock
+	Closes                 bool // when it has its replies
+
+	Conn uint64 // id at Redis of the connection that the client has for itself; 0: none, or not known
+
+	// CLIENT TRACKING redirects to that client of the proxy, whose connection at Redis is RedirConn. 0: not to one of the proxy.
+	Redir, RedirConn uint64
+
+	// Buffers, in bytes.
+	Query, QueryFree, Args int64
+	Out                    int64 // replies gathered for the next write
+	OutFree                int64
+	Chunks                 int64 // full pieces before them
+	Unread                 int64 // in all, also what is being written
+	Writing                bool
+	Total                  int64 // all that is kept for the client
+}
+
+// fixedMem is about what a client costs without its buffers.
+const fixedMem = 1 << 10
+
+// flags are Redis's letters for the client. own is Redis's line about the connection that it has for itself; nil: none.
+func (c *Info) flags(own Line) string {
+	letters := string(own.Field("flags"))
+	if own == nil {
+		letters = c.guessedFlags()
+	}
+	letters = strings.Map(func(r rune) rune {
+		if r == 'U' || r == 'N' { // of the proxy's connection
+			return -1
+		}
+		return r
+	}, letters)
+	add := func(set bool, letter string) {
+		if set && !strings.Contains(letters, letter) {
+			letters += letter
+		}
+	}
+	add(c.Waits, "b")
+	add(c.Closes, "c")
+	add(c.Unix, "U")
+	if letters == "" {
+		return "N"
+	}
+	const order = "OSMPxbtRBdcuAUreT"
+	sorted := make([]byte, 0, len(letters))
+	for i := range len(order) {
+		if strings.IndexByte(letters, order[i]) >= 0 {
+			sorted = append(sorted, order[i])
+		}
+	}
+	for i := range len(letters) { // those of a version that is not known here
+		if strings.IndexByte(order, letters[i]) < 0 {
+			sorted = append(sorted, letters[i])
+		}
+	}
+	return string(sorted)
+}
+
+func (c *Info) guessedFlags() string {
+	var letters string
+	switch {
+	case c.Monitors:
+		letters = "O"
+	case c.Replicates:
+		letters = "S"
+	}
+	if c.Subs+c.Patterns+c.Shards > 0 {
+		letters += "P"
+	}
+	if c.Multi >= 0 {
+		letters += "x"
+	}
+	return letters
+}
+
+// Type of the client. own is Redis's line about the connection that it has for itself; nil: none.
+func (c *Info) Type(own Line) Type { return typeOf(c.flags(own)) }
+
+// Append appends the client's line in a shape, without its end. own is Redis's line about the connection that it has for
+// itself; nil: none.
+func (c *Info) Append(dst []byte, s *Shape, own Line) []byte {
+	for i, f := range s.fields {
+		if i > 0 {
+			dst = append(dst, ' ')
+		}
+		dst = append(append(dst, f.name...), '=')
+		dst = c.appendValue(dst, f, own)
+	}
+	return dst
+}
+
+// appendValue appends what one field shows.
+func (c *Info) appendValue(dst []byte, f shapeField, own Line) []byte {
+	number := func(n int64) []byte { return strconv.AppendInt(dst, n, 10) }
+	orOwn := func(n int64) []byte {
+		if own != nil {
+			n = own.number(f.name)
+		}
+		return number(n)
+	}
+	switch f.name {
+	case "id":
+		return strconv.AppendUint(dst, c.ID, 10)
+	case "addr":
+		return append(dst, c.Addr...)
+	case "laddr":
+		return append(dst, c.LAddr...)
+	case "fd":
+		return number(int64(c.FD))
+	case "name":
+		return append(dst, c.Name...)
+	case "age":
+		return number(c.Age)
+	case "idle":
+		return number(c.Idle)
+	case "flags":
+		return append(dst, c.flags(own)...)
+	case "db":
+		return number(int64(c.DB))
+	case "sub":
+		return orOwn(c.Subs)
+	case "psub":
+		return orOwn(c.Patterns)
+	case "ssub":
+		return orOwn(c.Shards)
+	case "multi":
+		return orOwn(int64(c.Multi))
+	case "qbuf":
+		return number(c.Query)
+	case "qbuf-free":
+		return number(c.QueryFree)
+	case "argv-mem":
+		return number(c.Args)
+	case "rbs":
+		return number(c.Out + c.OutFree)
+	case "rbp", "obl":
+		return number(c.Out)
+	case "oll":
+		return number(c.Chunks)
+	case "omem":
+		return number(c.Unread - c.Out)
+	case "tot-mem":
+		return number(fixedMem + c.Total + c.Args)
+	case "events":
+		if c.Writing {
+			return append(dst, "rw"...)
+		}
+		return append(dst, 'r')
+	case "cmd":
+		if c.Cmd == "" {
+			return append(dst, "NULL"...)
+		}
+		return append(dst, c.Cmd...)
+	case "user":
+		return append(dst, c.User...)
+	case "redir":
+		if own == nil {
+			return number(-1)
+		}
+		redir := own.Field("redir")
+		if c.RedirConn != 0 && string(redir) == strconv.FormatUint(c.RedirConn, 10) {
+			return strconv.AppendUint(dst, c.Redir, 10)
+		}
+		return append(dst, redir...)
+	case "resp":
+		return number(int64(c.Resp))
+	case "lib-name":
+		return append(dst, c.LibName...)
+	case "lib-ver":
+		return append(dst, c.LibVer...)
+	}
+	if own != nil {
+		return append(dst, own.Field(f.name)...)
+	}
+	return append(dst, f.zero...)
+}
