@@ -355,7 +355,6 @@ func (e *Engine) holdLocked(w *waiter, g grant, info ClientInfo) (told *loss) {
 		}
 	}
 	h.by = w.home.own
-	h.own += e.takeLocked(k, g.fence) + 1
 	h.explicit = h.explicit || w.explicit
 	news := h.counted(g.count, g.sentAt)
 	if news {

@@ -16,22 +16,25 @@ import (
 type orphan struct {
 	h     *hold
 	grace time.Duration
+	part  int64 // of that session
 }
 
-// partLocked takes a session that has ended out of a hold, and reports whether it was the last.
+// partLocked takes a session that has ended out of a hold, and reports whether it was the last. What it has acquired with
+// GRACE 0 is given back also while others go on.
 func (e *Engine) partLocked(h *hold, c *client) (o orphan, last bool) {
 	i := slices.IndexFunc(h.holders, func(o holder) bool { return o.c == c })
-	grace := h.holders[i].grace
+	o = orphan{h, h.holders[i].grace, h.holders[i].part}
 	h.holders = slices.Delete(h.holders, i, i+1)
 	delete(c.holds, h)
-	if len(h.holders) > 0 {
-		return orphan{}, false
+	if len(h.holders) == 0 {
+		e.dropLocked(h)
+		return o, true
 	}
-	e.dropLocked(h)
-	if grace != 0 {
-		e.keepLocked(h)
+	if o.grace == 0 && o.part > 0 {
+		h.count -= o.part
+		e.giveBackLocked(grantOf{h.holdKey, h.fence}, o.part, false, h.ttl)
 	}
-	return orphan{h, grace}, true
+	return o, false
 }
 
 // settleOrphan applies GRACE.
@@ -39,7 +42,7 @@ func (e *Engine) settleOrphan(o orphan) {
 	if o.grace < 0 {
 		return
 	}
-	e.applyGrace(o.h, o.grace)
+	e.applyGrace(o.h, o.grace, o.part)
 }
 
 // cleanup is something that has to be done in Redis though no client asks for it.

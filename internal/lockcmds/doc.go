@@ -32,11 +32,11 @@
 //     in it has made it.
 //   - A renewal and a release, re-entry or extension of one hold do not overlap: the lease is paused around them.
 //   - An acquire whose outcome is in doubt is never repeated before Redis was asked who the owner is.
-//   - GRACE takes from an explicit owner only what it acquired through this engine.
+//   - GRACE takes from an explicit owner only what the session that ends has acquired.
 //   - While holds of an owner are being given back on the engine's own connection, its commands wait, for a second at most:
 //     nobody could tell which came first.
 //   - Null is Redis's word for "not you", or nothing is left of what was granted.
 //   - A grant that a session was told to have lost is never told to it as granted again. What Redis has left of it is being
-//     given back, of an explicit owner what was acquired through this engine and is seen in an answer.
+//     given back, of an explicit owner what sessions here have acquired and is seen in an answer.
 //   - Neither a renewal nor a release nor a give-back leaves an owner a shorter lease than it was promised.
 package lockcmds

@@ -84,8 +84,6 @@ type Engine struct {
 	mu      sync.Mutex // guards the fields below and all clients, holds, rooms and waiters
 	clients map[uint64]*client
 	holds   map[holdKey]*hold
-	// remainders are parts in holds that have no session here any more.
-	remainders map[holdKey]*remainder
 	// returning is whose holds are being given back.
 	returning map[holdKey]*returns
 	// owed is how many holds of a grant are being given back; unlike returning also while nobody waits for that any more.
@@ -133,19 +131,18 @@ func New(opts Options) (*Engine, error) {
 		opts.Waiting = new(atomic.Int64)
 	}
 	e := &Engine{
-		opts:       opts,
-		scripts:    newScripts(),
-		log:        opts.Logger,
-		own:        newOwn(opts.Redis),
-		done:       make(chan struct{}),
-		clients:    make(map[uint64]*client),
-		holds:      make(map[holdKey]*hold),
-		remainders: make(map[holdKey]*remainder),
-		returning:  make(map[holdKey]*returns),
-		owed:       make(map[grantOf]int64),
-		forcedOff:  make(map[grantOf]struct{}),
-		rooms:      make(map[string]*room),
-		leaving:    make(map[string]*departures),
+		opts:      opts,
+		scripts:   newScripts(),
+		log:       opts.Logger,
+		own:       newOwn(opts.Redis),
+		done:      make(chan struct{}),
+		clients:   make(map[uint64]*client),
+		holds:     make(map[holdKey]*hold),
+		returning: make(map[holdKey]*returns),
+		owed:      make(map[grantOf]int64),
+		forcedOff: make(map[grantOf]struct{}),
+		rooms:     make(map[string]*room),
+		leaving:   make(map[string]*departures),
 	}
 	e.jobs = opts.Jobs.NewQueue(e.crash)
 	e.life, e.end = context.WithCancel(context.Background())
@@ -289,7 +286,7 @@ func (e *Engine) Leave(s Session) bool {
 func (e *Engine) Idle() bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return len(e.clients)+len(e.holds)+len(e.remainders)+len(e.rooms) == 0 && e.tending.Load() == 0
+	return len(e.clients)+len(e.holds)+len(e.rooms) == 0 && e.tending.Load() == 0
 }
 
 // Close refuses waiters, lets clean-up that is on its way finish, ends Run and waits for it, all until ctx ends. Leases

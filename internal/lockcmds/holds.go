@@ -18,7 +18,6 @@ type hold struct {
 	fence     int64
 	count     int64         // acquires not yet released, as Redis said
 	countedAt time.Time     // when the command was sent that it said so to
-	own       int64         // those of them that were made through this engine
 	ttl       time.Duration // length of the lease
 	fixed     bool          // PX or EX: never renewed
 	until     time.Time     // MAXHOLD; zero: none
@@ -32,9 +31,10 @@ type hold struct {
 	releasing int64 // on their way
 	doubts    int64 // sent, and not answered
 
-	extending int  // EXTENDLOCKs on their way
-	lost      bool // it ended as a loss
-	place     int  // in Engine.held
+	extending int   // EXTENDLOCKs on their way
+	lost      bool  // it ended as a loss
+	place     int   // in Engine.held
+	parts     int64 // of its holders when it was dropped
 }
 
 // givenUp reports whether the hold may have ended by the releases of those who held it: they need not be told.
@@ -59,7 +59,8 @@ type chain struct {
 // holder is one session's part in a hold.
 type holder struct {
 	c     *client
-	grace time.Duration // what may be left of the lease when it is the last to end; negative: all
+	part  int64         // its acquires that were not released
+	grace time.Duration // what may be left of the lease when it ends, if nobody else holds it; negative: all
 	info  ClientInfo
 }
 
@@ -102,14 +103,14 @@ func (h *hold) promiseLocked(sentAt time.Time) {
 	}
 }
 
-// joinLocked makes c one of the holders.
+// joinLocked adds one acquire of c.
 func (h *hold) joinLocked(c *client, grace time.Duration, info ClientInfo) {
 	i := slices.IndexFunc(h.holders, func(o holder) bool { return o.c == c })
 	if i < 0 {
 		i = len(h.holders)
 		h.holders = append(h.holders, holder{})
 	}
-	h.holders[i] = holder{c: c, grace: grace, info: info}
+	h.holders[i] = holder{c: c, part: h.holders[i].part + 1, grace: grace, info: info}
 	if c.holds == nil {
 		c.holds = make(map[*hold]struct{})
 	}
@@ -126,6 +127,7 @@ func (e *Engine) dropLocked(h *hold) {
 	}
 	for _, o := range h.holders {
 		delete(o.c.holds, h)
+		h.parts += o.part
 	}
 	h.holders = nil
 	h.lease.Forget()

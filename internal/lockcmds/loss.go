@@ -44,7 +44,7 @@ func (e *Engine) onLost(l *watchdog.Lease, reason watchdog.Reason) {
 }
 
 // restLocked gives back what Redis may have left, for as long as lease, of a hold that was lost by our clock: so many holds of the
-// session's own owner, of an explicit one not more than our part.
+// session's own owner, of an explicit one not more than the parts of the sessions here.
 func (e *Engine) restLocked(c *client, h *hold, left int64, lease time.Duration) {
 	private := h.owner == c.owner
 	switch {
@@ -54,9 +54,9 @@ func (e *Engine) restLocked(c *client, h *hold, left int64, lease time.Duration)
 		return
 	case private:
 		left -= h.releasing // they are answered later
-	default: // releases on their way have been taken off our part
-		left = min(left, h.own)
-		h.own = 0
+	default: // releases on their way have been taken off the parts
+		left = min(left, h.parts)
+		h.parts = 0
 	}
 	if left > 0 {
 		e.giveBackLocked(grantOf{h.holdKey, h.fence}, left, private, max(lease, e.opts.Lease))

@@ -24,7 +24,7 @@ type giving struct {
 	owner  string
 	h      *hold   // nil: no session of this proxy holds it for that owner
 	next   *waiter // gets the lock in the same step; nil: a plain release
-	spent  int64   // fence of the hold that our part was taken from; 0: of none
+	spent  charge  // where it was taken off
 	sentAt time.Time
 }
 
@@ -47,7 +47,7 @@ func (e *Engine) startRelease(s Session, cmd Command) {
 		return
 	}
 	g.h = e.holds[k]
-	g.spent = e.spendLocked(k, cmd.Fence)
+	g.spent = e.spendLocked(g.c, k, cmd.Fence)
 	e.mu.Unlock()
 	if g.h == nil {
 		e.sendRelease(s, g)
@@ -63,14 +63,14 @@ func (e *Engine) startRelease(s Session, cmd Command) {
 // deferReleaseLocked puts a release off. Our part is taken off now: should the session end meanwhile, this one is cared for.
 func (e *Engine) deferReleaseLocked(r *returns, g *giving, cmd Command) {
 	k := holdKey{cmd.Key, g.owner}
-	spent := e.spendLocked(k, cmd.Fence)
+	spent := e.spendLocked(g.c, k, cmd.Fence)
 	e.deferLocked(r, g.c.s, func() {
 		e.mu.Lock()
 		e.refundLocked(k, spent)
 		e.mu.Unlock()
 		e.startRelease(g.c.s, cmd)
 	}, func() {
-		e.giveBack(grantOf{k, cmp.Or(cmd.Fence, spent)}, 1, g.owner == g.c.owner)
+		e.giveBack(grantOf{k, cmp.Or(cmd.Fence, spent.fence)}, 1, g.owner == g.c.owner)
 	})
 }
 
@@ -161,7 +161,7 @@ func (e *Engine) released(g *giving, reply resp.Value, err error) []byte {
 	unsent := err != nil && !errors.Is(err, ErrInDoubt)
 	// The session's end has left this hold to the release. Of the session's own owner nobody else has a hold, so it may be given
 	// back although the release may have been done.
-	orphaned := err != nil && g.c.ended && g.spent != 0 && (unsent || errors.Is(err, ErrInDoubt) && g.owner == g.c.owner)
+	orphaned := err != nil && g.c.ended && g.spent.fence != 0 && (unsent || errors.Is(err, ErrInDoubt) && g.owner == g.c.owner)
 	if !orphaned && (unsent || err == nil && a[0] < 0) {
 		e.refundLocked(k, g.spent)
 	}
@@ -224,7 +224,7 @@ func (e *Engine) released(g *giving, reply resp.Value, err error) []byte {
 	e.mu.Unlock()
 	e.tell(told)
 	if orphaned {
-		e.giveBack(grantOf{k, g.spent}, 1, g.owner == g.c.owner)
+		e.giveBack(grantOf{k, g.spent.fence}, 1, g.owner == g.c.owner)
 	}
 	if after != nil {
 		e.after(g.c.s, after)

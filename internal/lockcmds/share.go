@@ -5,75 +5,61 @@ import (
 	"time"
 )
 
-// An explicit owner may hold a lock through several proxies at once, and Redis has one count for all of them. Each
-// engine counts its own part, so that the end of a session here takes nothing off that was acquired elsewhere: grants
-// here minus releases here. It counts too little when an answer was lost: what it leaves ends with the lease. It counts too much
-// when the owner gives back through one proxy what it acquired through another, and goes on acquiring there: then the end of the
-// last session here takes as many holds off as were acquired here.
+// An explicit owner may hold a lock through several sessions at once, here and at other proxies, and Redis has one count
+// for all of them. Each session has a part in it: its acquires minus the releases that are charged to it. The end of a
+// session concerns its part alone, so that it makes no difference through which proxy the others hold.
+//
+// A release is charged to the session that asks for it. If that one has no part, it gives back what another one has
+// acquired, and is charged to one that is known here. So a part is too large only if its holds were given back through
+// another proxy while the owner went on acquiring there; and too small when an answer was lost: what it leaves ends with
+// the lease.
 
-// remainder is this engine's part in a hold whose last session here has ended: the owner may come back for it while
-// the lease goes on.
-type remainder struct {
-	fence, own int64
+// charge is where a release was taken off.
+type charge struct {
+	c     *client
+	fence int64 // of the hold; 0: it was not taken off anywhere
 }
 
-// keepLocked remembers the part of a hold that was dropped with its last session. That of a long fixed lease is
-// forgotten after a while, so that sessions that come and go cannot pile up here.
-func (e *Engine) keepLocked(h *hold) {
-	left := min(time.Until(h.lease.Deadline()), e.opts.Lease)
-	if !h.explicit || h.own == 0 || left <= 0 {
-		return
+// spendLocked takes one hold off a part, before the release of the grant with that fence, 0: any, is sent: should a session
+// end meanwhile, that one is cared for.
+func (e *Engine) spendLocked(c *client, k holdKey, fence int64) charge {
+	h := e.holds[k]
+	if h == nil || fence != 0 && fence != h.fence {
+		return charge{}
 	}
-	r := &remainder{fence: h.fence, own: h.own}
-	e.remainders[h.holdKey] = r
-	time.AfterFunc(left, func() {
-		e.mu.Lock()
-		defer e.mu.Unlock()
-		if e.remainders[h.holdKey] == r {
-			delete(e.remainders, h.holdKey)
+	var from *holder
+	for i := range h.holders {
+		o := &h.holders[i]
+		if o.part > 0 && (from == nil || o.c == c) {
+			from = o
 		}
-	})
-}
-
-// takeLocked returns what the owner has left here by the grant with this fence, and forgets it.
-func (e *Engine) takeLocked(k holdKey, fence int64) int64 {
-	r := e.remainders[k]
-	delete(e.remainders, k)
-	if r == nil || r.fence != fence {
-		return 0
 	}
-	return r.own
-}
-
-// spendLocked takes one hold off our part, before the release of the grant with that fence, 0: any, is sent: should the session
-// end meanwhile, that one is cared for. It returns the fence of the hold, 0 if we have no part in any.
-func (e *Engine) spendLocked(k holdKey, fence int64) int64 {
-	if h := e.holds[k]; h != nil && h.own > 0 && (fence == 0 || fence == h.fence) {
-		h.own--
-		return h.fence
+	if from == nil {
+		return charge{}
 	}
-	if r := e.remainders[k]; e.holds[k] == nil && r != nil && r.own > 0 && (fence == 0 || fence == r.fence) {
-		r.own--
-		return r.fence
-	}
-	return 0
+	from.part--
+	return charge{from.c, h.fence}
 }
 
 // refundLocked is for a release that did not happen.
-func (e *Engine) refundLocked(k holdKey, fence int64) {
-	if h := e.holds[k]; h != nil && h.fence == fence {
-		h.own++
-	} else if r := e.remainders[k]; r != nil && r.fence == fence {
-		r.own++
+func (e *Engine) refundLocked(k holdKey, spent charge) {
+	h := e.holds[k]
+	if h == nil || spent.c == nil || h.fence != spent.fence {
+		return
+	}
+	for i := range h.holders {
+		if o := &h.holders[i]; o.c == spent.c {
+			o.part++
+		}
 	}
 }
 
 // applyGrace shortens or releases what is left in Redis of a dropped hold, after a renewal that may be on its way: of
-// a session's own owner all of it, of an explicit one only our part.
-func (e *Engine) applyGrace(h *hold, grace time.Duration) {
+// a session's own owner all of it, of an explicit one only that session's part.
+func (e *Engine) applyGrace(h *hold, grace time.Duration, part int64) {
 	holds := int64(0) // all
 	if h.explicit {
-		if holds = h.own; holds == 0 {
+		if holds = part; holds == 0 {
 			return
 		}
 	}

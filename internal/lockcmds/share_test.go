@@ -76,25 +76,88 @@ func TestGraceDoesNotShortenWhatTheOwnerHoldsThroughAnotherProxy(t *testing.T) {
 	c.quiet(300 * time.Millisecond) // what the first one held runs out by itself
 }
 
-func TestGraceCountsWhatTheOwnerLeftBeforeItCameBack(t *testing.T) {
-	srv := redistest.Start(t)
-	p := startProxy(t, srv, nil)
-	for name, grace := range map[string]string{"at once": "GRACE 0", "after a while": "GRACE 100"} {
-		t.Run(name, func(t *testing.T) {
-			a, b, c, w := p.session(2), p.session(2), p.session(2), p.session(2)
-			a.fence("LOCK k OWNER me PX 60000")
-			a.fence("LOCK k OWNER me PX 60000")
-			a.hangUp()
-			b.want("UNLOCK k OWNER me", ":0")
-			c.fence("LOCK k OWNER me PX 60000 " + grace)
-			equal(t, "holds", p.holds("k", "me"), "2")
-			w.send("LOCK k")
-			w.awaitWaiting()
-			c.hangUp()
-			fenceIn(t, w.reply())
-			w.want("UNLOCK k", ":1")
-		})
-	}
+// onOneAndTwo runs a test whose sessions are at one proxy, and at two.
+func onOneAndTwo(t *testing.T, f func(t *testing.T, p, q *proxy)) {
+	t.Run("one proxy", func(t *testing.T) {
+		t.Parallel()
+		p := startProxy(t, redistest.Start(t), nil)
+		f(t, p, p)
+	})
+	t.Run("two proxies", func(t *testing.T) {
+		t.Parallel()
+		srv := redistest.Start(t)
+		f(t, startProxy(t, srv, nil), startProxy(t, srv, nil))
+	})
+}
+
+func TestEndOfASessionGivesBackWhatItAcquired(t *testing.T) {
+	t.Parallel()
+	onOneAndTwo(t, func(t *testing.T, p, q *proxy) {
+		a, b, w := p.session(2), q.session(3), p.session(2)
+		a.fence("LOCK k OWNER me GRACE 0")
+		a.fence("LOCK k OWNER me GRACE 0")
+		b.fence("LOCK k OWNER me GRACE 0")
+		b.fence("LOCK k OWNER me GRACE 0")
+		b.want("UNLOCK k OWNER me", ":0")
+		a.hangUp()
+		p.cleanedUp()
+		equal(t, "holds", p.holds("k", "me"), "1")
+		w.send("LOCK k")
+		w.awaitWaiting()
+		w.quiet(50 * time.Millisecond)
+		b.fence("LOCK k OWNER me GRACE 0")
+		b.want("UNLOCK k OWNER me", ":0")
+		b.hangUp()
+		q.cleanedUp()
+		fenceIn(t, w.reply())
+		if q.losses.Load() != 0 || p.losses.Load() != 0 {
+			t.Error("a lease was lost")
+		}
+	})
+}
+
+func TestReleaseByAnotherSessionIsTakenOffThePartOfTheFirst(t *testing.T) {
+	t.Parallel()
+	onOneAndTwo(t, func(t *testing.T, p, q *proxy) {
+		a, b, c := p.session(2), q.session(2), q.session(2)
+		a.fence("LOCK k OWNER me GRACE 0")
+		a.fence("LOCK k OWNER me GRACE 0")
+		b.want("UNLOCK k OWNER me", ":0")
+		a.hangUp()
+		p.cleanedUp()
+		c.fence("TRYLOCK k")
+	})
+}
+
+func TestGraceShortensOnlyWhatTheSessionHoldsAlone(t *testing.T) {
+	t.Parallel()
+	onOneAndTwo(t, func(t *testing.T, p, q *proxy) {
+		a, b := p.session(2), q.session(2)
+		a.fence("LOCK k OWNER me PX 60000 GRACE 100")
+		b.fence("LOCK k OWNER me PX 60000 GRACE 100")
+		a.hangUp()
+		p.cleanedUp()
+		b.hangUp() // the hold of the first is still there
+		q.cleanedUp()
+		if ttl := p.srv.Client(t).PTTL(t.Context(), "k").Val(); ttl < 50*time.Second {
+			t.Fatalf("ttl %v", ttl)
+		}
+		equal(t, "holds", p.holds("k", "me"), "2")
+	})
+}
+
+func TestOwnerThatComesBackHasWhatItLeft(t *testing.T) {
+	t.Parallel()
+	onOneAndTwo(t, func(t *testing.T, p, q *proxy) {
+		a, b := p.session(2), q.session(2)
+		fence := a.fence("LOCK k OWNER me PX 60000")
+		a.hangUp()
+		p.cleanedUp()
+		equal(t, "fence", b.fence("LOCK k OWNER me PX 60000 GRACE 0"), fence)
+		b.hangUp()
+		q.cleanedUp()
+		equal(t, "holds", p.holds("k", "me"), "1")
+	})
 }
 
 func TestReleaseOnItsWayIsNotTakenOffTwice(t *testing.T) {
