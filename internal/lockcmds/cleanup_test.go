@@ -82,6 +82,8 @@ func TestFairWaitersThatHangUpTogetherLeaveTogether(t *testing.T) {
 		crowd = append(crowd, s)
 	}
 	redistest.Eventually(t, patience, "all to wait", func() bool { return p.e.opts.Waiting.Load() == many })
+	redistest.Eventually(t, patience, "their deciding attempts", func() bool { return p.attempts.Load() >= many })
+	p.cleanedUp()
 	before := scriptCalls(t, srv)
 	for _, s := range crowd {
 		s.hangUp()
