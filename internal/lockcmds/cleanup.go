@@ -23,9 +23,11 @@ type orphan struct {
 // GRACE 0 is given back also while others go on.
 func (e *Engine) partLocked(h *hold, c *client) (o orphan, last bool) {
 	i := slices.IndexFunc(h.holders, func(o holder) bool { return o.c == c })
+	if i < 0 {
+		return orphan{}, false // it was lost or let go meanwhile
+	}
 	o = orphan{h, h.holders[i].grace, h.holders[i].part}
 	h.holders = slices.Delete(h.holders, i, i+1)
-	delete(c.holds, h)
 	if len(h.holders) == 0 {
 		e.dropLocked(h)
 		return o, true

@@ -69,6 +69,7 @@ type Engine struct {
 	scripts *scripts // immutable
 	log     *zap.Logger
 	jobs    *jobs.Queue
+	losing  announcements
 	calls   jobs.Count   // scripts on sessions' connections whose outcome has not been dealt with
 	holding atomic.Int64 // len(held)
 	tending atomic.Int64 // those, doubts and clean-ups that have not come to an end
@@ -235,29 +236,23 @@ func (e *Engine) Ended(s Session) {
 	if c.ask != nil {
 		e.abandonLocked(c.ask)
 	}
-	var left []orphan
-	for h := range c.holds {
-		if o, last := e.partLocked(h, c); last {
-			left = append(left, o)
-		}
-	}
+	holds := c.holds
+	c.holds = nil
 	e.mu.Unlock()
-	for _, o := range left {
-		e.settleOrphan(o)
-	}
+	e.endHolds(c, holds)
 }
 
 // Drain refuses all waiters, and those to come, with -OVERLOADED. Holders keep their leases.
 func (e *Engine) Drain() {
 	defer e.failStop()
+	var all []*waiter
 	e.mu.Lock()
 	e.draining = true
-	defer e.mu.Unlock()
 	for _, r := range e.rooms {
-		for _, w := range r.waiters() {
-			e.dismissLocked(w, e.refuse)
-		}
+		all = append(all, r.waiters()...)
 	}
+	e.mu.Unlock()
+	e.eachWaiter(all, func(w *waiter) { e.dismissLocked(w, e.refuse) })
 }
 
 // refuse is the reply to a waiter when draining begins.

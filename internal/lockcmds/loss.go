@@ -1,14 +1,8 @@
 package lockcmds
 
 import (
-	"context"
 	"time"
 
-	"github.com/tidwall/redcon"
-	"go.uber.org/zap"
-
-	"lockproxy/internal/lockcmds/jobs"
-	"lockproxy/internal/resp"
 	"lockproxy/internal/watchdog"
 )
 
@@ -96,44 +90,4 @@ func (e *Engine) loseLocked(h *hold, reason watchdog.Reason, except *client) *lo
 	}
 	e.dropLocked(h)
 	return told
-}
-
-// tell announces a loss: to the log and metrics, to the holders by a push, to everybody by a channel. It is called
-// without locks and leaves the work to a job.
-func (e *Engine) tell(l *loss) {
-	if l == nil {
-		return
-	}
-	e.log.Warn("lease lost", zap.String("key", l.key), zap.Int64("fence", l.fence), zap.String("reason", string(l.reason)))
-	if f := e.opts.Events.Lost; f != nil {
-		f(string(l.reason))
-	}
-	e.jobs.Submit(jobs.Loss, func() {
-		push := appendLost(nil, l)
-		for _, c := range l.to {
-			e.enter(c.s, func() { c.s.Push(push) })
-		}
-		if err := e.publish(lostOf(l.key), itoa(l.fence)+" "+string(l.reason)); err != nil {
-			e.log.Debug("loss not published", zap.String("key", l.key), zap.Error(err))
-		}
-	})
-}
-
-// appendLost appends the push "lock-lost key fence reason".
-func appendLost(dst []byte, l *loss) []byte {
-	dst = resp.AppendPushHeader(dst, 4)
-	dst = redcon.AppendBulkString(dst, "lock-lost")
-	dst = redcon.AppendBulkString(dst, l.key)
-	dst = redcon.AppendInt(dst, l.fence)
-	return redcon.AppendBulkString(dst, string(l.reason))
-}
-
-func (e *Engine) publish(channel, message string) error {
-	client, err := e.own.get()
-	if err != nil {
-		return err
-	}
-	ctx, cancel := context.WithTimeout(e.life, answerLimit)
-	defer cancel()
-	return client.Do(ctx, client.B().Publish().Channel(channel).Message(message).Build()).Error()
 }

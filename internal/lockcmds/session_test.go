@@ -426,3 +426,14 @@ func readValue(in *bufio.Reader) (resp.Value, error) {
 		return v, err
 	}
 }
+
+// publish has the engine's own client connect.
+func (e *Engine) publish(channel, message string) error {
+	client, err := e.own.get()
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(e.life, answerLimit)
+	defer cancel()
+	return client.Do(ctx, client.B().Publish().Channel(channel).Message(message).Build()).Error()
+}

@@ -274,19 +274,21 @@ func (e *Engine) beginLocked(r *room, w *waiter) {
 
 // onReady and onMessage are the hub's news about one channel.
 func (e *Engine) onReady(t *topic) {
+	var all []*waiter
 	e.mu.Lock()
-	defer e.mu.Unlock()
 	t.ready = true
 	t.news++
 	e.wakeLocked(t)
 	for r := range t.rooms {
-		// Confirmations come in any order. Who is woken by name and whose own channel was confirmed first has waited for this one.
-		for _, w := range r.waiters() {
-			if w.listens() {
-				e.tryLocked(w)
-			}
-		}
+		all = append(all, r.waiters()...)
 	}
+	e.mu.Unlock()
+	// Confirmations come in any order. Who is woken by name and whose own channel was confirmed first has waited for this one.
+	e.eachWaiter(all, func(w *waiter) {
+		if w.listens() {
+			e.tryLocked(w)
+		}
+	})
 }
 
 func (e *Engine) onMessage(t *topic) {
@@ -315,9 +317,8 @@ func (e *Engine) wakeNamedLocked(t *topic) {
 
 // onRefused answers those who wait for a channel that Redis does not let us listen to.
 func (e *Engine) onRefused(t *topic, refusal redisError) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
 	var refused []*waiter
+	e.mu.Lock()
 	for r := range t.rooms {
 		r.denied = refusal
 		refused = append(refused, r.waiters()...)
@@ -325,11 +326,8 @@ func (e *Engine) onRefused(t *topic, refusal redisError) {
 	for w := range t.waiters {
 		refused = append(refused, w)
 	}
-	for _, w := range refused {
-		if w.room != nil { // not met twice
-			e.dismissLocked(w, failed(refusal))
-		}
-	}
+	e.mu.Unlock()
+	e.eachWaiter(refused, func(w *waiter) { e.dismissLocked(w, failed(refusal)) })
 }
 
 func (r *room) waiters() []*waiter {

@@ -73,7 +73,7 @@ func (w *Watchdog) shift(d time.Duration) { w.base = w.base.Add(-d) }
 // step is one turn of Run.
 func (w *Watchdog) step(ctx context.Context, starts []*group) []*group {
 	w.mu.Lock()
-	losses := w.collectLocked(nil)
+	losses, _ := w.collectLocked(nil)
 	starts = w.startsLocked(starts[:0])
 	w.mu.Unlock()
 	if len(losses) > 0 {

@@ -44,6 +44,8 @@ const (
 	// A renewal may be sent this part of the TTL early (100 ms of 30 s), so that leases due close to each other share
 	// a batch. It costs one per cent more renewals and makes batches full from about 10,000 leases on.
 	earlyPart = 300
+	// sliceSize bounds how many leases are dealt with while the mutex is held once.
+	sliceSize = 256
 	// refusedPause is how long the scheduler waits after the pool refused a job.
 	refusedPause = 50 * time.Millisecond
 	never        = time.Duration(math.MaxInt64)
@@ -166,8 +168,9 @@ func (w *Watchdog) Run(ctx context.Context) error {
 	var losses []loss
 	var starts []*group
 	for ctx.Err() == nil {
+		var more bool
 		w.mu.Lock()
-		losses = w.collectLocked(losses[:0])
+		losses, more = w.collectLocked(losses[:0])
 		starts = w.startsLocked(starts[:0])
 		w.armed = never
 		if len(w.heap) > 0 {
@@ -180,7 +183,10 @@ func (w *Watchdog) Run(ctx context.Context) error {
 		clear(losses)
 		refused := w.start(ctx, starts)
 		now := w.now() // only now: the callbacks and the pool may have taken their time
-		if refused {
+		switch {
+		case more:
+			next = now
+		case refused:
 			next = min(next, now+refusedPause)
 		}
 		timer.Reset(max(0, next-now))
@@ -201,10 +207,14 @@ func (w *Watchdog) Len() int {
 }
 
 // collectLocked takes from the heap what is due: leases past their deadline are lost, renewals join their group's
-// queue and stay in the heap under their deadline.
-func (w *Watchdog) collectLocked(losses []loss) []loss {
+// queue and stay in the heap under their deadline. It takes sliceSize of them at the most: others wait for the mutex. more says that it
+// is to be called again at once.
+func (w *Watchdog) collectLocked(losses []loss) (due []loss, more bool) {
 	now := w.now()
-	for len(w.heap) > 0 {
+	for n := 0; len(w.heap) > 0; n++ {
+		if n == sliceSize {
+			return losses, true
+		}
 		l := w.heap[0].lease
 		switch {
 		case now >= l.deadline:
@@ -218,10 +228,10 @@ func (w *Watchdog) collectLocked(losses []loss) []loss {
 				w.hungry = append(w.hungry, l.group)
 			}
 		default:
-			return losses
+			return losses, false
 		}
 	}
-	return losses
+	return losses, false
 }
 
 // startsLocked empties the hungry list into one element per job to start.

@@ -1,0 +1,68 @@
+package lockcmds
+
+import (
+	"runtime"
+	"slices"
+
+	"lockproxy/internal/lockcmds/jobs"
+)
+
+// What happens to thousands at once, the end of a session with all its locks, say, is done in slices. Between two of them others get
+// Engine.mu, and the processor.
+
+// sliceSize is how many waiters or holds are dealt with while Engine.mu is held once: about a tenth of a millisecond.
+const sliceSize = 128
+
+// eachWaiter calls f, which requires e.mu, for those of the waiters that still wait. Without locks.
+func (e *Engine) eachWaiter(all []*waiter, f func(*waiter)) {
+	for some := range slices.Chunk(all, sliceSize) {
+		e.mu.Lock()
+		for _, w := range some {
+			if w.room != nil {
+				f(w)
+			}
+		}
+		e.mu.Unlock()
+		runtime.Gosched()
+	}
+}
+
+// endHolds takes a session that has ended out of its holds, which nobody else knows any more. A first slice is done at once; the rest
+// is left to a job that no backlog of clean-up holds up, because until then their leases go on being renewed. Session locked.
+func (e *Engine) endHolds(c *client, holds map[*hold]struct{}) {
+	e.endSlice(c, holds)
+	if len(holds) == 0 {
+		return
+	}
+	e.tending.Add(1)
+	e.jobs.Submit(jobs.Renewal, func() {
+		defer e.tending.Add(-1)
+		for len(holds) > 0 {
+			e.endSlice(c, holds)
+			runtime.Gosched()
+		}
+	})
+}
+
+// endSlice takes some of the holds off the map, and ends those that nobody else has.
+func (e *Engine) endSlice(c *client, holds map[*hold]struct{}) {
+	some := make([]*hold, 0, min(len(holds), sliceSize))
+	for h := range holds {
+		if len(some) == cap(some) {
+			break
+		}
+		some = append(some, h)
+		delete(holds, h)
+	}
+	orphans := make([]orphan, 0, len(some))
+	e.mu.Lock()
+	for _, h := range some {
+		if o, last := e.partLocked(h, c); last {
+			orphans = append(orphans, o)
+		}
+	}
+	e.mu.Unlock()
+	for _, o := range orphans {
+		e.settleOrphan(o)
+	}
+}

@@ -1,0 +1,103 @@
+package lockcmds
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"time"
+
+	"lockproxy/internal/lockcmds/jobs"
+	"lockproxy/internal/redistest"
+	"lockproxy/internal/resp"
+	"lockproxy/internal/watchdog"
+)
+
+// The end of a session with very many locks must not hold up the loop that it is told on, nor the engine.
+func TestEndOfASessionWithManyLocksIsDoneInSlices(t *testing.T) {
+	const many = 20_000
+	e, all := stocked(t, many)
+	s := &session{t: t, id: 1}
+	c := &client{s: s, owner: "o", holds: map[*hold]struct{}{}}
+	e.clients[s.id] = c
+	for _, h := range all {
+		h.holders = []holder{{c: c, grace: -1}}
+		c.holds[h] = struct{}{}
+	}
+	gate := make(chan struct{})
+	e.jobs.Submit(jobs.Renewal, func() { <-gate }) // the only worker
+	e.Ended(s)
+	if n := e.Holds(); n != many-sliceSize {
+		t.Errorf("the session's own goroutine has ended %d of %d holds", many-n, many)
+	}
+	close(gate)
+	redistest.Eventually(t, patience, "all holds to end", func() bool { return e.Holds() == 0 && e.dog.Len() == 0 && e.Idle() })
+}
+
+func TestLossesOfManyLeasesAtOnceAreToldInOrder(t *testing.T) {
+	srv := redistest.Start(t)
+	p := startProxy(t, srv, func(o *Options) { o.Lease = time.Minute })
+	s := p.session(3)
+	sub := srv.Client(t).PSubscribe(t.Context(), "lockproxy:lost:*")
+	if _, err := sub.Receive(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	s.mu.Lock()
+	s.pushes = make(chan string, 1000)
+	s.mu.Unlock()
+	p.e.mu.Lock()
+	c := p.e.clientLocked(s)
+	p.e.mu.Unlock()
+	const many = 500
+	for i := range many {
+		p.e.tell(&loss{key: itoa(int64(i)), fence: int64(i), reason: watchdog.ReasonGone, to: []*client{c}})
+	}
+	for i := range many {
+		n := itoa(int64(i))
+		equal(t, "push", s.push(), ">[lock-lost "+n+" :"+n+" gone]")
+	}
+	heard := map[string]bool{}
+	for len(heard) < many {
+		ctx, cancel := context.WithTimeout(t.Context(), patience)
+		m, err := sub.ReceiveMessage(ctx)
+		cancel()
+		if err != nil {
+			t.Fatalf("after %d messages: %v", len(heard), err)
+		}
+		heard[m.Channel] = true
+	}
+}
+
+func TestDrainRefusesAllWaitersAndLeavesNothingInTheQueue(t *testing.T) {
+	srv := redistest.Start(t)
+	p := startProxy(t, srv, func(o *Options) { o.Lease = time.Minute })
+	holder := p.session(2)
+	holder.fence("LOCK k")
+	const many = 3 * sliceSize
+	var crowd []*session
+	for i := range many {
+		s := p.session(2)
+		if i%8 == 0 {
+			s.send("LOCK k")
+		} else {
+			s.send("FAIRLOCK k")
+		}
+		crowd = append(crowd, s)
+	}
+	// Some have not been answered yet: their places come into being while the engine drains.
+	redistest.Eventually(t, patience, "half of them to wait", func() bool { return p.e.opts.Waiting.Load() >= many/2 })
+	var closed sync.WaitGroup
+	closed.Go(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		defer cancel()
+		if err := p.e.Close(ctx); err != nil {
+			t.Error(err)
+		}
+	})
+	for _, s := range crowd {
+		equal(t, "reply", s.reply(), "-"+string(resp.Overloaded)+" draining")
+	}
+	closed.Wait()
+	if n := queued(t, srv, "k"); n != 0 {
+		t.Errorf("%d entries are left in the queue", n)
+	}
+}
