@@ -44,11 +44,11 @@ func (s *Session) identified(c idchange.Change, reply []byte) {
 	switch {
 	case reply[0] != '-':
 		if c.Name != nil {
-			s.rename(*c.Name)
+			s.rename(*c.Name, false)
 		}
 		s.accepted(c)
 	case c.MayHaveAuthenticated(reply):
-		s.keepLogin()
+		s.checkLogin()
 	case c.MayHaveNamed(reply):
 		s.askName()
 	}
@@ -131,7 +131,7 @@ func (s *Session) askName() {
 	s.inquire(getName, func(reply []byte) {
 		switch v, _, err := resp.Decode(reply); {
 		case err == nil && !v.IsError():
-			s.rename(string(v.Str))
+			s.rename(string(v.Str), false)
 		case isNoAuth(reply):
 			s.pin.spent = true
 		default: // it may be long, or the user may not ask
@@ -143,6 +143,22 @@ func (s *Session) askName() {
 var getName = resp.AppendCommand(nil, "CLIENT", "GETNAME")
 
 func isNoAuth(reply []byte) bool { return bytes.HasPrefix(reply, []byte("-NOAUTH ")) }
+
+// checkLogin keeps the session's pin if a refused HELLO may have logged in there. A client that is not logged in by then has no use
+// for it.
+func (s *Session) checkLogin() {
+	if s.ident.Authenticated() {
+		s.keepLogin()
+		return
+	}
+	s.inquire(hello, func(reply []byte) {
+		if isNoAuth(reply) {
+			s.pin.spent = true
+			return
+		}
+		s.keepLogin()
+	})
+}
 
 // keepLogin keeps the session's pin for the rest of the session: nobody else may have it, and no other connection can be made
 // like it.
@@ -185,10 +201,10 @@ func (s *Session) become(id upstream.Identity) {
 	}
 }
 
-// rename keeps the client's name.
-func (s *Session) rename(name string) {
+// rename keeps the client's name. byCommand: CLIENT SETNAME has given it.
+func (s *Session) rename(name string, byCommand bool) {
 	s.name = name
 	if s.pin != nil {
-		s.pin.conn.Named(name)
+		s.pin.conn.Named(name, byCommand)
 	}
 }

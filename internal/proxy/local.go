@@ -99,9 +99,10 @@ func (s *Session) resetPin() {
 	p.end()
 	p.channels, p.patterns, p.shards = 0, 0, 0
 	s.resetState()
-	p.conn.Named("")
+	p.conn.Named("", false)
+	p.keep = false
 	// RESET takes the proxy's own credentials off a connection, so where they are lent it is of no use any more.
-	p.keep, p.spent = false, p.spent || s.env.opts.lends()
+	p.spent = p.spent || s.env.opts.lends()
 }
 
 // setName is CLIENT SETNAME. It returns the command to send.
@@ -109,7 +110,7 @@ func (s *Session) setName(h *hook, raw []byte) []byte {
 	name := string(s.args[2])
 	h.done = func(reply []byte) {
 		if isOK(reply) {
-			s.rename(name)
+			s.rename(name, true)
 		}
 	}
 	if s.pin == nil && idchange.ValidName(s.args[2]) {

@@ -31,7 +31,7 @@ func (s *Session) visitFromPin(c idchange.Change, raw []byte) bool {
 	if !s.pin.login || !s.visitFor(c, raw) {
 		return false
 	}
-	s.wait = nothing
+	s.wait, s.pin.fresh = nothing, false
 	s.releasePin()
 	s.wait = forReply
 	return true
@@ -75,7 +75,7 @@ func (s *Session) judged(c idchange.Change, target upstream.Identity, reply []by
 	s.lane = lane
 	s.become(target)
 	if c.Name != nil {
-		s.rename(*c.Name)
+		s.rename(*c.Name, false)
 	}
 }
 

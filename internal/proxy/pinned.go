@@ -11,6 +11,7 @@ type pinMode uint8
 const (
 	readsReplies pinMode = iota // one reply for each command
 	readsFrames                 // frames that the connection cannot count: pub/sub
+	readsVerdict                // as readsRaw unless Redis refuses the command that has been sent
 	readsRaw                    // bytes that nobody here reads: MONITOR, replication
 )
 
@@ -21,9 +22,9 @@ type pinned struct {
 	reason string // the command that made it necessary
 	login  bool   // it is for judging an identity change
 	mode   pinMode
-	fresh  bool // nothing was sent on it yet
+	fresh  bool // the command that made it necessary has not been sent yet
 	keep   bool // for the rest of the session
-	spent  bool // not to be used again
+	spent  bool // something may be left on it that is known neither here nor to its next session: it is closed, not given back
 
 	waits    bool // a command that is not answered may be waiting for others: BLPOP, WAIT
 	frame    int  // bytes of a frame that the connection keeps until it is whole
@@ -82,8 +83,7 @@ func (s *Session) setPin(conn *upstream.Pin, reason string, login bool) {
 	conn.Observe(s.pin)
 	if conn.Name() != s.name {
 		// The name shows in CLIENT LIST and CLIENT INFO of this connection, as it would on the client's own.
-		s.forward(resp.AppendCommand(nil, "CLIENT", "SETNAME", s.name), discard{s}, 1)
-		conn.Named(s.name)
+		s.forward(resp.AppendCommand(nil, "CLIENT", "SETNAME", s.name), s.named(s.name), 1)
 	}
 	if conn.ID() == 0 && conn.Connected() && s.ident.Authenticated() {
 		// It was connected by a client that had not authenticated, so Redis would not say its id.
@@ -95,10 +95,27 @@ func (s *Session) setPin(conn *upstream.Pin, reason string, login bool) {
 	}
 }
 
+// named is the receiver of the answer to the CLIENT SETNAME that gives a connection the name of its session. A user who may not do
+// that may have the connection, but nobody after it.
+func (s *Session) named(name string) *hook {
+	pin := s.pin
+	return &hook{s: s, muted: true, done: func(reply []byte) {
+		if isOK(reply) {
+			pin.conn.Named(name, true)
+		} else if pin.conn.Name() != "" {
+			pin.spent = true
+		}
+	}}
+}
+
 // releasePin gives the pin back if nothing ties the session to it. Nothing is outstanding.
+//
+// Whoever gets the connection next must find it as if it were new. That holds because everything that is sent on a pin is on one of
+// these lists, or makes the pin spent: commands whose policy is known to leave no trace (routePinned); the session's own commands,
+// whose trace is known (local); transactions, subscriptions and identities, whose state is read from Redis's answers.
 func (s *Session) releasePin() {
 	p := s.pin
-	if p == nil || p.mode != readsReplies || s.streaming || p.keep || p.borrowed > 0 || p.inTx || p.watching || s.wait != nothing {
+	if p == nil || p.fresh || p.mode != readsReplies || s.streaming || p.keep || p.borrowed > 0 || p.inTx || p.watching || s.wait != nothing {
 		return
 	}
 	s.pin = nil
@@ -129,6 +146,8 @@ func (p *pinned) Push(b []byte, kind resp.Kind) {
 	switch p.mode {
 	case readsFrames:
 		s.frame(s.redir.translate(b), kind)
+	case readsVerdict:
+		s.verdict(b, kind)
 	case readsRaw:
 		s.emit(b)
 	default:

@@ -13,9 +13,10 @@ type policy uint8
 const (
 	shared   policy = iota // on the session's lane
 	pinOnce                // on a pin, for this command
-	pinAlive               // on a pin, for the rest of the session if Redis accepts it
-	pinDoubt               // as pinAlive, but what it does is not known: Redis may have done something before it refused
-	pinRaw                 // on a pin whose bytes are not read any more, for the rest of the session
+	pinSpent               // on a pin, for this command; the pin is closed then
+	pinAlive               // on a pin, for the rest of the session unless Redis refuses
+	pinRaw                 // on a pin whose bytes are not read any more, for the rest of the session unless Redis refuses
+	replica                // REPLCONF: as pinAlive, but some of it is not answered
 	offset                 // on a pin whose last write is the session's: WAIT
 	tx                     // MULTI … EXEC, WATCH …: on a pin until the transaction ends
 	pubsub                 // on a pin until the last subscription ends
@@ -37,11 +38,10 @@ var overrides = map[string]policy{
 	"subscribe": pubsub, "psubscribe": pubsub, "ssubscribe": pubsub,
 	"unsubscribe": pubsub, "punsubscribe": pubsub, "sunsubscribe": pubsub,
 	"wait": offset, "waitaof": offset,
-	"monitor": pinRaw, "sync": pinRaw, "psync": pinRaw,
-	"asking": pinAlive, "readonly": pinAlive, "readwrite": pinAlive, "himport": pinDoubt,
-	"replconf": pinRaw,  // some of it is not answered
-	"shutdown": pinOnce, // it may wait for replicas
-	"debug":    pinOnce, // SLEEP, RELOAD: others are served, or told why not, meanwhile
+	"monitor": pinRaw, "sync": pinRaw, "psync": pinRaw, "replconf": replica,
+	"asking": pinAlive, "readonly": pinAlive, "readwrite": pinAlive, "himport": pinAlive,
+	"shutdown": pinSpent, // it may wait for replicas
+	"debug":    pinSpent, // SLEEP, RELOAD: others are served, or told why not, meanwhile
 	"client":   bySub, "xread": bySub, "xreadgroup": bySub, "script": bySub, "function": bySub, "info": bySub, "command": bySub,
 }
 
@@ -172,7 +172,9 @@ func (c *command) policyOf(args [][]byte) policy {
 }
 
 // mayWait reports whether the command, which has policy p for its arguments, may wait for others before it is answered.
-func (c *command) mayWait(p policy) bool { return p == pinOnce || p == offset || c == unlisted }
+func (c *command) mayWait(p policy) bool {
+	return p == pinOnce || p == pinSpent || p == offset || c == unlisted
+}
 
 // policyTable has a row for every command that Redis lists and for our own. It is immutable.
 type policyTable struct {
@@ -184,7 +186,7 @@ type policyTable struct {
 const maxName = 64
 
 // unlisted stands for every command that Redis does not list: it may change its connection in ways nobody here knows.
-var unlisted = &command{name: "unlisted", policy: pinDoubt}
+var unlisted = &command{name: "unlisted", policy: pinAlive}
 
 func newPolicyTable(src *upstream.Table, verbs []string) *policyTable {
 	t := &policyTable{source: src, rows: make(map[string]*command, src.Len()+len(verbs))}

@@ -6,26 +6,70 @@ import (
 	"lockproxy/internal/resp"
 )
 
-// routeUnread sends MONITOR, SYNC or PSYNC: what follows on that connection is not requests and replies any more, so from
-// then on bytes go both ways unread.
+// routeUnread sends MONITOR, SYNC or PSYNC: if Redis accepts it, what follows on that connection is not requests and replies any
+// more, so from then on bytes go both ways unread. If Redis refuses it, the session goes on as before.
 func (s *Session) routeUnread(raw []byte) bool {
 	if !s.awaitQuiet() {
 		return false
 	}
 	pin := s.pin
 	pin.fresh = false
-	if pin.inTx || s.subscriber() {
+	switch {
+	case pin.inTx || s.subscriber():
 		pin.queued++
-		s.forward(raw, s.receiver(), 1) // Redis refuses or queues it
-		return true
+		pin.spent = true // Redis refuses or queues it; what EXEC makes of it is not looked at
+		s.forward(raw, s.receiver(), 1)
+	case s.muted:
+		// There will be no reply to judge by. Redis keeps the reply mode too from here on.
+		pin.mode = readsRaw
+		pin.conn.ReadRaw()
+		s.sendUnread(slices.Concat(replyCommands[s.reply], raw))
+	default:
+		s.wait = forReply
+		s.readFrames()
+		pin.mode = readsVerdict
+		pin.waits = true // a replica may have to wait for its copy
+		pin.conn.ReadVerdict()
+		s.await(raw, expected{to: &hook{s: s, done: func(reply []byte) {
+			pin.mode = readsFrames
+			pin.marked(reply, false, redirection{})
+			s.resume()
+		}}})
 	}
-	pin.mode = readsRaw
-	pin.conn.ReadRaw()
-	if s.muted {
-		raw = slices.Concat(replyCommands[s.reply], raw) // from here on Redis keeps this too
-	}
-	s.sendUnread(raw)
 	return true
+}
+
+// verdict handles what comes while Redis has not said whether it accepts MONITOR, SYNC or PSYNC.
+func (s *Session) verdict(b []byte, kind resp.Kind) {
+	if kind != 0 {
+		s.frame(b, kind) // the refusal, or a push
+		return
+	}
+	s.pin.mode = readsRaw
+	s.pin.dequeue()
+	s.resume()
+	s.emit(b)
+	s.answered(1)
+}
+
+// replconf sends REPLCONF, which prepares a connection for replication. Redis answers nothing to ACK and GETACK and what stands
+// behind them, which mean something only where replication goes on already; so Redis gets what stands before, and only a refusal is
+// passed on.
+func (s *Session) replconf(raw []byte) bool {
+	h := &hook{s: s, muted: s.muted}
+	for i := 1; i < len(s.args) && len(s.args)%2 == 1; i += 2 {
+		if word := argument(s.args, i); word == "ack" || word == "getack" {
+			raw = resp.AppendCommand(nil, s.args[:i]...)
+			h.replace = func(reply []byte) []byte {
+				if isOK(reply) {
+					return nil
+				}
+				return reply
+			}
+			break
+		}
+	}
+	return s.markPin(raw, h, true, redirection{})
 }
 
 var monitorsCannotLock = resp.AppendError(nil, resp.Err, "lock commands are not possible on a connection that monitors or replicates")

@@ -123,8 +123,6 @@ func (s *Session) routePinned(row *command, p policy, raw []byte) bool {
 		return s.reidentify(row.name, raw)
 	case pubsub:
 		return s.subscribe(row, raw)
-	case pinAlive, pinDoubt:
-		return s.keepPin(row, p, raw)
 	case pinRaw:
 		return s.routeUnread(raw)
 	case offset:
@@ -166,7 +164,11 @@ func (s *Session) routePinned(row *command, p policy, raw []byte) bool {
 			}
 		}
 		to = h
-	default: // sent as it is
+	case replica:
+		return s.replconf(raw)
+	case shared, pinOnce: // sent as it is
+	default:
+		return s.keepPin(row, p, raw)
 	}
 	pin.fresh = false
 	pin.queued++
@@ -184,26 +186,48 @@ func (s *Session) subscriber() bool {
 	return s.pin != nil && s.pin.mode == readsFrames && s.pin.subscribed() && s.ident.Proto == 2
 }
 
-// keepPin sends a command after which the connection must stay the session's own, unless Redis refuses it. Where it is in doubt
-// what the command does, it must not have looked at more than its name and its number of arguments.
+// keepPin sends a command that may leave a trace on the connection. If that is what the client wants, the connection stays the
+// session's own from then on, unless Redis refuses the command.
 func (s *Session) keepPin(row *command, p policy, raw []byte) bool {
-	pin := s.pin
-	pin.fresh = false
-	pin.queued++
 	var redir redirection
 	if row.name == "client" && argument(s.args, 1) == "tracking" {
 		raw, redir = s.track(raw)
 	}
-	s.forward(raw, &hook{s: s, muted: s.muted, done: func(reply []byte) {
-		if reply[0] == '-' && (p == pinAlive || idchange.Untouched(reply)) {
-			return
-		}
-		pin.keep = true
-		if redir.conn != 0 {
-			s.redir = redir
-		}
-	}}, 1)
+	return s.markPin(raw, &hook{s: s, muted: s.muted}, p != pinSpent, redir)
+}
+
+// markPin sends such a command; h gets its reply. keep: the connection is the session's own if Redis accepts the command, which
+// redirects invalidations as given.
+func (s *Session) markPin(raw []byte, h *hook, keep bool, redir redirection) bool {
+	pin := s.pin
+	if (pin.inTx || pin.opening > 0) && !s.awaitQuiet() {
+		return false
+	}
+	pin.fresh = false
+	h.done = func(reply []byte) { pin.marked(reply, keep, redir) }
+	if pin.inTx {
+		pin.queue(txStep{apply: h.done})
+		s.forward(raw, s.receiver(), 1)
+		return true
+	}
+	pin.queued++
+	s.forward(raw, h, 1)
 	return true
+}
+
+// marked notes what Redis made of such a command.
+func (p *pinned) marked(reply []byte, keep bool, redir redirection) {
+	if idchange.Untouched(reply) {
+		return
+	}
+	p.spent = true
+	if reply[0] == '-' {
+		return
+	}
+	p.keep = p.keep || keep
+	if redir.conn != 0 {
+		p.s.redir = redir
+	}
 }
 
 // queueLocal is for commands answered here that come inside a transaction, where Redis would queue them.
@@ -219,10 +243,11 @@ func (s *Session) queueLocal(row *command, p policy, raw []byte) bool {
 		s.pin.names += len(name)
 		s.pin.queue(txStep{apply: func(reply []byte) {
 			if isOK(reply) {
-				s.rename(name)
+				s.rename(name, true)
 			}
 		}})
 	default:
+		s.pin.spent = s.pin.spent || argument(s.args, 1) != "getname" // what it does, it does in EXEC
 		s.pin.queued++
 	}
 	s.forward(raw, s.receiver(), 1)

@@ -22,7 +22,8 @@ type Pin struct {
 
 	// Owned by the session; by the pool between sessions.
 	id   Identity
-	name string // what CLIENT SETNAME was last told
+	name string // the connection's in CLIENT LIST
+	free bool   // the connection's user may change that by CLIENT SETNAME, as far as is known
 
 	finished bool // CloseWrite was called
 
@@ -50,13 +51,20 @@ func (p *Pin) Numbered(id uint64) {
 func (p *Pin) Connected() bool { return p.up.Load() }
 
 // Became records that the session has moved the connection to another identity.
-func (p *Pin) Became(id Identity) { p.id = id }
+func (p *Pin) Became(id Identity) {
+	p.free = p.free && p.id.User == id.User && p.id.Password == id.Password
+	p.id = id
+}
 
-// Name is the client name that the connection has in Redis as far as this side set it.
+// Name is the client name that the connection has in Redis.
 func (p *Pin) Name() string { return p.name }
 
-// Named records what CLIENT SETNAME made of it.
-func (p *Pin) Named(name string) { p.name = name }
+// Named records the connection's name. byCommand says that it was given by CLIENT SETNAME, which not every user may say: what was
+// named otherwise, by HELLO or by another user, may keep its name for ever.
+func (p *Pin) Named(name string, byCommand bool) {
+	p.name = name
+	p.free = p.free || byCommand
+}
 
 // Append sends n commands, b, on behalf of to. It copies b and does not block. ErrDown: the connection has ended.
 func (p *Pin) Append(b []byte, to Receiver, n int) error { return p.stream.append(b, to, n) }
@@ -97,12 +105,18 @@ func (p *Pin) ReadFrames() { p.stream.setMode(framed) }
 // ReadReplies goes back to counting replies. Nothing may be outstanding.
 func (p *Pin) ReadReplies() { p.stream.setMode(counted) }
 
+// ReadVerdict leaves it to Redis how the connection is read after the next command. If the reply is an error, it is an
+// Observer.Push of its kind and ReadFrames is in force. Otherwise the reply and all bytes behind it pass as with ReadRaw. Nothing
+// may be outstanding.
+func (p *Pin) ReadVerdict() { p.stream.setMode(verdict) }
+
 // ReadRaw passes all bytes to the Observer, for ever. Nothing may be outstanding.
 func (p *Pin) ReadRaw() { p.stream.setMode(raw) }
 
-// Release gives a clean connection back: nothing outstanding, no state on it but its identity and name.
+// Release gives a clean connection back: nothing outstanding, no state on it but its identity and name. One whose name nobody may
+// take off again is closed.
 func (p *Pin) Release() {
-	if p.finished {
+	if p.finished || p.name != "" && !p.free {
 		p.Discard()
 		return
 	}

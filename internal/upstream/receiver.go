@@ -23,7 +23,7 @@ type Receiver interface {
 // An Observer gets what arrives on a pinned connection besides counted replies.
 type Observer interface {
 	// Push hands over bytes of out-of-band data, valid only during the call: RESP3 pushes in counted mode, every
-	// frame in framed mode, any bytes in raw mode. Except in raw mode b is one whole frame.
+	// frame in framed mode, any bytes in raw mode. Except in raw mode, where kind is 0, b is one whole frame.
 	Push(b []byte, kind resp.Kind)
 
 	// Holding says how many bytes of a frame that is not whole the connection keeps. Push of that frame ends it.

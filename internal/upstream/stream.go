@@ -20,6 +20,7 @@ type mode uint8
 const (
 	counted mode = iota // each request has one reply; pushes are out of band
 	framed              // whole frames go to the observer, as with RESP2 subscribers whose replies cannot be counted
+	verdict             // as framed after a refusal, which comes as a frame, and as raw after any other reply
 	raw                 // bytes go to the observer unread, as with MONITOR and replication
 )
 
@@ -317,7 +318,7 @@ func (s *stream) feed(b []byte) error {
 		if obs != nil {
 			obs.Push(b, 0)
 		}
-	case m == framed:
+	case m == framed, m == verdict:
 		err = s.feedFrames(b, obs)
 	default:
 		err = s.feedReplies(b, obs)
@@ -397,9 +398,15 @@ func (s *stream) feedPush(b []byte, obs Observer) (int, error) {
 	return n, nil
 }
 
-// feedFrames hands whole frames to the observer.
+// feedFrames hands whole frames to the observer, in verdict mode up to the first byte that is no refusal.
 func (s *stream) feedFrames(b []byte, obs Observer) error {
 	for len(b) > 0 {
+		if !s.mid && s.agreed(b[0]) {
+			if obs != nil {
+				obs.Push(b, 0)
+			}
+			return nil
+		}
 		push := s.inPush || !s.mid && b[0] == '>'
 		n, whole, err := s.scan.Scan(b)
 		if err != nil {
@@ -410,6 +417,20 @@ func (s *stream) feedFrames(b []byte, obs Observer) error {
 		b = b[n:]
 	}
 	return nil
+}
+
+// agreed ends verdict mode at the first byte of a reply, and reports whether what follows is raw. Pushes come in between.
+func (s *stream) agreed(first byte) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.mode != verdict || first == '>' {
+		return false
+	}
+	s.mode = raw
+	if first == '-' {
+		s.mode = framed
+	}
+	return s.mode == raw
 }
 
 // emit gives obs a frame once it is whole.

@@ -282,6 +282,50 @@ func TestRawModeHandsOverBytes(t *testing.T) {
 	wantLog(t, log, `b push "\x00not RESP"`)
 }
 
+func TestVerdictModeIsFramedAfterARefusalAndRawOtherwise(t *testing.T) {
+	const push = ">1\r\n+x\r\n"
+	for _, c := range []struct {
+		bytes string
+		want  string // what the observer gets
+		mode  mode
+	}{
+		{push + "-NOAUTH no\r\n+frame\r\n" + push, "kind > kind - kind + kind > ", framed},
+		{"+OK\r\n+17 GET", "raw ", raw},
+		{push + "+FULLRESYNC id 0\r\n$3\r\nRDB*1\r\n$4\r\nPING\r\n-x", "kind > raw ", raw},
+		{"\n\n$5\r\n-NO\r\n", "raw ", raw},
+	} {
+		for _, size := range []int{len(c.bytes), 1, 3} {
+			s, _, _, _ := streamUnderTest(t)
+			var o kinds
+			s.observe(&o)
+			s.setMode(verdict)
+			for at := 0; at < len(c.bytes); at += size {
+				if err := s.feed([]byte(c.bytes[at:min(len(c.bytes), at+size)])); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if o.log != c.want || o.bytes != c.bytes || s.mode != c.mode {
+				t.Errorf("%q in pieces of %d: %s, mode %d, %q", c.bytes, size, o.log, s.mode, o.bytes)
+			}
+		}
+	}
+}
+
+// kinds is an Observer that writes down of what kinds the frames are, and that bytes are raw.
+type kinds struct{ log, bytes string }
+
+func (k *kinds) Push(b []byte, kind resp.Kind) {
+	k.bytes += string(b)
+	if kind != 0 {
+		k.log += fmt.Sprintf("kind %c ", kind)
+	} else if !strings.HasSuffix(k.log, "raw ") {
+		k.log += "raw "
+	}
+}
+func (*kinds) Flush()       {}
+func (*kinds) Holding(int)  {}
+func (*kinds) Closed(error) {}
+
 func TestWhenEmptyIsCalledOnce(t *testing.T) {
 	s, a, _, _ := streamUnderTest(t)
 	calls := 0

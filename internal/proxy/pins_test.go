@@ -1,0 +1,215 @@
+package proxy
+
+import (
+	"fmt"
+	"regexp"
+	"strings"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"lockproxy/internal/redistest"
+)
+
+// What Redis refuses keeps no connection: clients that may do nothing cannot take all of them.
+func TestARefusedCommandKeepsNoConnection(t *testing.T) {
+	const pins = 2
+	for _, engine := range engines() {
+		redis := redistest.Start(t, "--requirepass", "secret")
+		redis.Do(t, "ACL", "SETUSER", "poor", "reset", "on", ">pw", "~*", "&*", "+get", "+multi", "+exec")
+		srv := startProxy(t, redis, func(o *Options) { o.Engine, o.Upstream.MaxPins, o.Upstream.PinWait = engine, pins, patience })
+		login := inline("AUTH poor pw")
+		for _, c := range []struct{ name, before, cmd, reply string }{
+			{"no login", "", "HELLO 2 BAD", "-"},
+			{"no login", "", "HELLO 3 SETNAME x BAD", "-"},
+			{"no login", "", "HELLO 3 AUTH poor wrong BAD", "-"},
+			{"no login", "", "HELLO 3", "-NOAUTH "},
+			{"no login", "", "AUTH poor wrong", "-WRONGPASS "},
+			{"no login", "", "MONITOR", "-NOAUTH "},
+			{"no login", "", "REPLCONF x", "-"},
+			{"no login", "", "REPLCONF x y", "-NOAUTH "},
+			{"no login", "", "REPLCONF ACK 1", "-NOAUTH "},
+			{"no login", "", "PSYNC ? -1", "-NOAUTH "},
+			{"no login", "", "SYNC", "-NOAUTH "},
+			{"no login", "", "NOSUCH", "-ERR unknown command"},
+			{"no login", "", "CLIENT TRACKING ON", "-NOAUTH "},
+			{"no login", "", "CLIENT NO-EVICT on", "-NOAUTH "},
+			{"no login", "", "SCRIPT DEBUG YES", "-NOAUTH "},
+			{"no login", "", "READONLY", "-NOAUTH "},
+			{"no login", "", "SUBSCRIBE a", "-NOAUTH "},
+			{"no login", "", "MULTI", "-NOAUTH "},
+			{"no login", "", "DEBUG SLEEP 9", "-"},
+			{"no right", login, "MONITOR", "-NOPERM "},
+			{"no right", login, "REPLCONF capa eof", "-NOPERM "},
+			{"no right", login, "PSYNC ? -1", "-NOPERM "},
+			{"no right", login, "SYNC", "-NOPERM "},
+			{"no right", login, "CLIENT TRACKING ON", "-NOPERM "},
+			{"no right", login, "SCRIPT DEBUG YES", "-NOPERM "},
+			{"no right", login, "READONLY", "-NOPERM "},
+			{"an error", inline("AUTH secret"), "CLIENT TRACKING MAYBE", "-ERR "},
+			{"an error", inline("AUTH secret"), "CLIENT TRACKING ON REDIRECT 999999", "-ERR "},
+			{"an error", inline("AUTH secret"), "CLIENT CACHING YES", "-ERR "},
+			{"an error", inline("AUTH secret"), "READONLY", "-ERR "},
+			{"an error", inline("AUTH secret"), "SCRIPT DEBUG MAYBE", "-ERR "},
+			{"an error", inline("AUTH secret"), "PSYNC", "-ERR "},
+			{"an error", inline("AUTH secret"), "MONITOR x", "-ERR "},
+			{"an error", inline("AUTH secret"), "NOSUCH x y", "-ERR unknown command"},
+			{"an error", inline("AUTH secret"), "DEBUG NOSUCH", "-ERR "},
+			{"discarded", inline("AUTH secret", "MULTI", "CLIENT NO-EVICT on"), "DISCARD", "+OK"},
+			{"failed", inline("AUTH secret", "MULTI", "CLIENT CACHING YES"), "EXEC", "*1\r\n-ERR"},
+		} {
+			t.Run(engine+"/"+c.name+"/"+c.cmd, func(t *testing.T) {
+				var crowd []*peer
+				for range pins + 1 {
+					p := dialClient(t, address(srv))
+					for line := range strings.SplitSeq(c.before, "\r\n") {
+						if line != "" {
+							p.quiet(strings.Fields(line)...)
+						}
+					}
+					if got := p.quiet(strings.Fields(c.cmd)...); !strings.HasPrefix(got, c.reply) {
+						t.Fatalf("%q, want %s…", got, c.reply)
+					}
+					crowd = append(crowd, p)
+				}
+				redistest.Eventually(t, patience, "all pins to be given back", func() bool { return len(srv.Stats().PinReasons) == 0 })
+				p := dialClient(t, address(srv))
+				p.quiet("AUTH", "secret")
+				if got := p.quiet("BLPOP", "l", "0.001"); got != "*-1\r\n" {
+					t.Errorf("another client's BLPOP: %q", got)
+				}
+				for _, p := range crowd {
+					want := "-NOAUTH "
+					if c.before != "" {
+						want = "$-1\r\n"
+					}
+					if got := p.quiet("GET", "k"); !strings.HasPrefix(got, want) {
+						t.Errorf("GET afterwards: %q, want %s…", got, want)
+					}
+					_ = p.nc.Close()
+				}
+			})
+		}
+	}
+}
+
+// After a refused MONITOR, PSYNC or the like everything goes on as on a direct connection, and once it is accepted too.
+func TestWhatFollowsARefusalIsRedisOwn(t *testing.T) {
+	b := newBench(t)
+	b.redis.Do(t, "ACL", "SETUSER", "poor", "reset", "on", ">pw", "~*", "&*", "+@all", "-monitor", "-psync", "-sync", "-replconf", "-client|tracking")
+	b.both(t, func(s *side, proto int) {
+		s.hideHelloID()
+		c := s.speaking("c", proto)
+		for _, lines := range [][]string{
+			{"MONITOR x", "GET k"},
+			{"PSYNC", "SET k v", "GET k"},
+			{"SYNC x", "MULTI", "GET k", "EXEC"},
+			{"REPLCONF x", "GET k"},
+			{"REPLCONF nosuch 1", "GET k"},
+			{"REPLCONF ACK 1", "GET k"},
+			{"REPLCONF GETACK *", "GET k"},
+			{"REPLCONF capa eof ack 1 nosuch 2", "GET k"},
+			{"REPLCONF nosuch 1 ack 1", "GET k"},
+			{"RESET", "HELLO " + fmt.Sprint(proto)},
+			{"AUTH poor pw", "MONITOR", "GET k"},
+			{"PSYNC ? -1", "GET k"},
+			{"SYNC", "GET k"},
+			{"REPLCONF ACK 1", "GET k"},
+			{"REPLCONF capa eof", "GET k"},
+			{"CLIENT TRACKING ON", "GET k"},
+			{"CLIENT REPLY SKIP", "MONITOR", "GET k"},
+			{"MULTI", "MONITOR", "GET k", "EXEC", "GET k"},
+			{"SUBSCRIBE a", "MONITOR", "UNSUBSCRIBE", "GET k"},
+			{"BLPOP l 0.001", "MONITOR", "BLPOP l 0.001"},
+			{"WATCH k", "MONITOR", "PSYNC ? -1", "MULTI", "GET k", "EXEC"},
+			{"CLIENT REPLY OFF", "PSYNC ? -1", "CLIENT REPLY ON", "GET k"},
+		} {
+			c.raw(inline(lines...))
+			c.sync()
+		}
+	})
+}
+
+// traces are commands that leave something on a connection, or might.
+var traces = []string{
+	"SELECT 3", "HELLO 3", "HELLO 2", "HELLO 3 SETNAME n1", "CLIENT SETNAME n2", "CLIENT SETNAME n3", `CLIENT SETNAME ""`, "AUTH bob pw", "AUTH bob wrong", "AUTH default x", "AUTH carol pw",
+	"HELLO 2 AUTH bob pw SETNAME n4", "HELLO 3 AUTH bob pw BAD", "HELLO 2 SETNAME n5 BAD", "CLIENT NO-EVICT on", "CLIENT NO-EVICT off", "CLIENT TRACKING ON", "CLIENT TRACKING ON BCAST NOLOOP", "CLIENT TRACKING OFF",
+	"SCRIPT DEBUG YES", "SCRIPT DEBUG NO", "CLIENT REPLY ON", "CLIENT REPLY SKIP", "SUBSCRIBE a", "PSUBSCRIBE b*", "SSUBSCRIBE c", "UNSUBSCRIBE", "PUNSUBSCRIBE", "SUNSUBSCRIBE", "MULTI", "EXEC", "DISCARD",
+	"WATCH k", "UNWATCH", "READONLY", "READWRITE", "ASKING", "CLIENT ID", "CLIENT CACHING YES", "CLIENT GETREDIR", "REPLCONF capa eof", "REPLCONF ACK 1", "MONITOR", "DEBUG SLEEP 0", "BLPOP l 0.001", "WAIT 0 0", "RESET", "GET k", "SET k v",
+	"NOSUCH", "CLIENT NOSUCH", "CLIENT SETINFO lib-name x", "LOCK lk", "UNLOCK lk", "CLIENT NO-TOUCH on", "SCRIPT LOAD return", "CLIENT UNPAUSE",
+}
+
+// Whatever a client does to its connections, the next client finds them as if they were new.
+func TestTheNextClientFindsAConnectionAsIfItWereNew(t *testing.T) {
+	for _, engine := range engines() {
+		t.Run(engine, func(t *testing.T) {
+			redis := redistest.Start(t, "--enable-debug-command", "yes")
+			redis.Do(t, "ACL", "SETUSER", "bob", "reset", "on", ">pw", "~*", "&*", "+@all", "-client|setname", "-client|no-evict")
+			redis.Do(t, "ACL", "SETUSER", "carol", "reset", "on", ">pw", "~*", "&*", "+@all")
+			srv := startProxy(t, redis, func(o *Options) { o.Engine = engine })
+			rapid.Check(t, func(rt *rapid.T) {
+				a := dialClient(t, address(srv))
+				lines := rapid.SliceOfN(rapid.SampledFrom(traces), 1, 8).Draw(rt, "commands")
+				a.raw(inline(lines...) + inline("CLIENT REPLY ON"))
+				switch rapid.SampledFrom([]string{"close", "reset", "reset and close", "half-close"}).Draw(rt, "end") {
+				case "close":
+					_ = a.nc.Close()
+				case "half-close":
+					a.halfClose()
+				case "reset":
+					a.raw(inline("RESET", "PING the-end"))
+					a.side = &side{t: t}
+					a.until("the-end")
+				case "reset and close":
+					a.raw(inline("RESET"))
+					_ = a.nc.Close()
+				}
+				other := rapid.SampledFrom([]string{"HELLO 3", "AUTH carol pw", "SELECT 3"}).Draw(rt, "login")
+				for _, login := range []string{"PING", "AUTH bob pw", other} {
+					pristine(rt, t, redis, srv, login)
+				}
+				_ = a.nc.Close()
+				redistest.Eventually(t, patience, "all clients to be gone", func() bool { return srv.Stats().Clients == 0 })
+			})
+		})
+	}
+}
+
+var blockedClient = regexp.MustCompile(`(?m)^.* flags=\S*b\S* .*$`)
+
+// pristine has a client that has only logged in look at a connection of its own.
+func pristine(rt *rapid.T, t *testing.T, redis *redistest.Server, srv *Server, login string) {
+	c := dialClient(t, address(srv))
+	defer c.nc.Close()
+	c.quiet(strings.Fields(login)...)
+	c.quiet("WATCH", "w") // a pin from here on
+	if got := c.quiet("EVAL", "return 1", "0"); got != ":1\r\n" {
+		rt.Errorf("%s: EVAL: %q", login, got)
+	}
+	c.send("BLPOP", "probe", "0")
+	var line string
+	redistest.Eventually(t, patience, "the blocked client", func() bool {
+		list, _ := redis.Do(t, "CLIENT", "LIST").(string)
+		line = blockedClient.FindString(list)
+		return line != ""
+	})
+	want := map[string]string{"flags": "b", "name": "", "db": "0", "sub": "0", "psub": "0", "ssub": "0", "multi": "-1", "redir": "-1", "user": "default", "resp": "2"}
+	switch verb, arg, _ := strings.Cut(login, " "); verb {
+	case "HELLO":
+		want["resp"] = arg
+	case "SELECT":
+		want["db"] = arg
+	case "AUTH":
+		want["user"], _, _ = strings.Cut(arg, " ")
+	}
+	for field := range strings.FieldsSeq(line) {
+		name, value, _ := strings.Cut(field, "=")
+		if w, ok := want[name]; ok && w != value {
+			rt.Errorf("%s: %s is %q, not %q", login, name, value, w)
+		}
+	}
+	redis.Do(t, "EVAL", "redis.call('SELECT', ARGV[1]); return redis.call('RPUSH', 'probe', 1)", "0", want["db"])
+	if b, err := c.frame(); err != nil || !strings.Contains(b, "probe") {
+		rt.Errorf("%s: BLPOP: %q, %v", login, b, err)
+	}
+}
