@@ -130,7 +130,8 @@ func TestMetricsSayWhatHappens(t *testing.T) {
 		t.Fatal(err)
 	}
 	redistest.Eventually(t, 10*time.Second, "the client to wait", func() bool { return s.metric("lockproxy_lock_waiters") == "1" })
-	bad := s.client("PING")
+	s.redis.Do(t, "ACL", "SETUSER", "somebody", "on", ">pw")
+	bad := s.client("PING", "AUTH somebody wrong")
 	if _, err := bad.Write([]byte("*x\r\n")); err != nil {
 		t.Fatal(err)
 	}
@@ -146,6 +147,7 @@ func TestMetricsSayWhatHappens(t *testing.T) {
 		`lockproxy_pins{state="used"}`:                                  "1",
 		`lockproxy_pins_by_command{command="multi"}`:                    "1",
 		`lockproxy_pin_timeouts_total`:                                  "0",
+		`lockproxy_logins_failed_total`:                                 "1",
 		`lockproxy_locks_held`:                                          "1",
 		`lockproxy_lock_wait_seconds_count{verb="lock"}`:                "1",
 		`lockproxy_lock_wait_seconds_count{verb="trylock"}`:             "1",

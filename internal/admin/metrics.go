@@ -29,6 +29,7 @@ var (
 	pinReasons    = desc("pins_by_command", "Pins in use, by the command that made each necessary.", "command")
 	pinWaits      = desc("pin_waits_total", "Commands that had to wait for a pin.")
 	pinTimeouts   = desc("pin_timeouts_total", "Commands that waited for a pin and got none.")
+	loginsFailed  = desc("logins_failed_total", "Logins that Redis refused.")
 	locksHeld     = desc("locks_held", "Locks held by clients of this proxy.")
 	lockWaiters   = desc("lock_waiters", "Clients that wait for locks.")
 	lockWaits     = desc("lock_wait_seconds", "From the request to the grant, of locks that were granted.", "verb")
@@ -41,7 +42,7 @@ var (
 // Describe is prometheus.Collector.
 func (collector) Describe(out chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
-		buildInfo, upstreamUp, clients, accepted, clientsClosed, memory, maxMemory, refused, lanes, pins, logins, pinReasons, pinWaits, pinTimeouts,
+		buildInfo, upstreamUp, clients, accepted, clientsClosed, memory, maxMemory, refused, lanes, pins, logins, pinReasons, pinWaits, pinTimeouts, loginsFailed,
 		locksHeld, lockWaiters, lockWaits, handovers, attempts, lost, repaired,
 	} {
 		out <- d
@@ -84,6 +85,7 @@ func (c collector) Collect(out chan<- prometheus.Metric) {
 	}
 	counter(pinWaits, s.PinWaits)
 	counter(pinTimeouts, s.PinTimeouts)
+	counter(loginsFailed, s.LoginsFailed)
 	gauge(locksHeld, s.Held)
 	gauge(lockWaiters, s.Waiting)
 	for verb, w := range s.Waits {

@@ -24,6 +24,8 @@ type env struct {
 	budget   *budget.Budget
 	started  time.Time
 
+	failedLogins *zap.Logger // the log, as far as a flood of them may fill it
+
 	ids       *clients.IDs
 	clients   clients.Directory[visible] // everybody who is connected
 	shape     atomic.Pointer[clients.Shape]

@@ -41,6 +41,7 @@ func (s *Session) reidentify(name string, raw []byte) bool {
 
 // identified notes what Redis made of an identity change.
 func (s *Session) identified(c idchange.Change, reply []byte) {
+	s.noteDenial(c, reply)
 	switch {
 	case reply[0] != '-':
 		if c.Name != nil {

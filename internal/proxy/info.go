@@ -34,6 +34,7 @@ func (e *env) info(proto int) []byte {
 	text("pins_by_reason", e.stats.pinReasons.String())
 	number("pin_waits", e.stats.pinWaits.Load())
 	number("pin_timeouts", e.stats.pinTimeouts.Load())
+	number("logins_failed", e.stats.loginsFailed.Load())
 	number("commands_refused_no_upstream", e.stats.refused.Load())
 	number("clients_closed_no_handshake", e.stats.handshakes.Load())
 	number("clients_closed_no_first_command", e.stats.firstTimeouts.Load())

@@ -5,6 +5,10 @@ import (
 	"errors"
 	"net/netip"
 	"strconv"
+	"time"
+
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
 
 	"lockproxy/internal/proxy/idchange"
 	"lockproxy/internal/resp"
@@ -65,6 +69,7 @@ func (s *Session) visitFor(c idchange.Change, raw []byte) bool {
 // judged ends a visit with Redis's answer.
 func (s *Session) judged(c idchange.Change, target upstream.Identity, reply []byte) {
 	s.resume()
+	s.noteDenial(c, reply)
 	if reply[0] == '-' {
 		s.endVisit()
 		return
@@ -77,6 +82,30 @@ func (s *Session) judged(c idchange.Change, target upstream.Identity, reply []by
 	if c.Name != nil {
 		s.rename(*c.Name, false)
 	}
+}
+
+// noteDenial counts and logs a login that Redis has refused.
+func (s *Session) noteDenial(c idchange.Change, reply []byte) {
+	user, denied := c.Denied(reply)
+	if !denied {
+		return
+	}
+	total := s.env.stats.loginsFailed.Add(1)
+	s.env.failedLogins.Warn("login failed", zap.String("client", s.addr), zap.String("user", user[:min(len(user), maxLoggedUser)]), zap.Int64("total", total))
+}
+
+// maxLoggedUser bounds how much of a user's name is logged: a client may say anything.
+const maxLoggedUser = 64
+
+// loginsLogged is how many failed logins are logged in a second: who guesses passwords must not fill the log. The total in the
+// log tells of the others.
+const loginsLogged = 10
+
+// limited is log with at most loginsLogged of the same entries in a second.
+func limited(log *zap.Logger) *zap.Logger {
+	return log.WithOptions(zap.WrapCore(func(core zapcore.Core) zapcore.Core {
+		return zapcore.NewSamplerWithOptions(core, time.Second, loginsLogged, 0)
+	}))
 }
 
 // endVisit leaves the lane that the session visits.

@@ -48,7 +48,7 @@ func New(opts Options) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	e := &env{opts: opts, upstream: up, started: time.Now(), ids: clients.NewIDs()}
+	e := &env{opts: opts, upstream: up, started: time.Now(), ids: clients.NewIDs(), failedLogins: limited(opts.Logger)}
 	if e.locks, err = newLockRegistry(e); err != nil {
 		return nil, err
 	}

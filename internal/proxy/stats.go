@@ -30,6 +30,8 @@ type stats struct {
 	memoryLimit    atomic.Int64 // most of what all clients have, when that was too much
 	panics         atomic.Int64 // by a bug
 
+	loginsFailed atomic.Int64 // credentials that Redis has refused
+
 	refused     atomic.Int64 // commands answered -NOUPSTREAM
 	pinWaits    atomic.Int64 // sessions that had to wait for a pin
 	pinTimeouts atomic.Int64 // and did not get one
@@ -60,6 +62,7 @@ type Stats struct {
 	LoginsOpen, LoginsIdle int            // connections on which Redis judges identity changes
 	PinReasons             map[string]int // pins in use, by the command that made each necessary
 	PinWaits, PinTimeouts  int64
+	LoginsFailed           int64 // credentials that Redis has refused
 
 	Held, Waiting        int
 	Waits                map[string]Waits // grants, by verb
@@ -161,19 +164,20 @@ func (srv *Server) Stats() Stats {
 			"protocol_error": s.protocolErrors.Load(), "query_limit": s.queryLimit.Load(), "output_limit": s.outputLimit.Load(),
 			"slow_command": s.slowCommands.Load(), "memory_limit": s.memoryLimit.Load(), "panic": s.panics.Load(),
 		},
-		Refused:     map[string]int64{"NOUPSTREAM": s.refused.Load(), "OVERLOADED": s.pinTimeouts.Load() + s.waitRefused.Load()},
-		Memory:      e.budget.Used(),
-		MaxMemory:   e.budget.Limit(),
-		Lanes:       len(e.upstream.Lanes()),
-		PinReasons:  s.pinReasons.snapshot(),
-		PinWaits:    s.pinWaits.Load(),
-		PinTimeouts: s.pinTimeouts.Load(),
-		Held:        e.locks.held(),
-		Waiting:     int(e.locks.waiting.Load()),
-		Waits:       map[string]Waits{},
-		HandedOver:  s.handovers.Load(),
-		Attempts:    s.attempts.Load(),
-		Lost:        map[string]int64{},
+		Refused:      map[string]int64{"NOUPSTREAM": s.refused.Load(), "OVERLOADED": s.pinTimeouts.Load() + s.waitRefused.Load()},
+		Memory:       e.budget.Used(),
+		MaxMemory:    e.budget.Limit(),
+		Lanes:        len(e.upstream.Lanes()),
+		PinReasons:   s.pinReasons.snapshot(),
+		PinWaits:     s.pinWaits.Load(),
+		PinTimeouts:  s.pinTimeouts.Load(),
+		LoginsFailed: s.loginsFailed.Load(),
+		Held:         e.locks.held(),
+		Waiting:      int(e.locks.waiting.Load()),
+		Waits:        map[string]Waits{},
+		HandedOver:   s.handovers.Load(),
+		Attempts:     s.attempts.Load(),
+		Lost:         map[string]int64{},
 
 		FencesRepaired: s.repaired.Load(),
 	}

@@ -157,6 +157,22 @@ func (c *Change) looked(reply []byte) bool {
 // isNoAuth: HELLO is refused for the want of credentials only after all of its options.
 func isNoAuth(reply []byte) bool { return bytes.HasPrefix(reply, []byte("-NOAUTH ")) }
 
+// Denied reports whether Redis has refused the credentials of user, which the command carries. Other refusals say nothing about
+// them.
+func (c *Change) Denied(reply []byte) (user string, denied bool) {
+	if !c.Auth || !c.looked(reply) {
+		return "", false
+	}
+	for _, words := range denials {
+		denied = denied || bytes.HasPrefix(reply, []byte(words))
+	}
+	return c.user, denied
+}
+
+// denials are how Redis refuses credentials: a wrong pair, in the words of Redis 6 and of those before, and a password where there is
+// none.
+var denials = []string{"-WRONGPASS ", "-ERR invalid password", "-ERR AUTH ", "-ERR Client sent AUTH"}
+
 // ValidName reports whether Redis accepts b as a client name: printable ASCII without spaces.
 func ValidName(b []byte) bool {
 	for _, c := range b {
