@@ -30,10 +30,11 @@ var arrows = map[string][]string{
 	"internal/certs":              {},
 	"internal/embedded":           {},
 	"internal/house":              {},
-	"internal/lockcmds":           {"internal/lockcmds/glob", "internal/lockcmds/jobs", "internal/lockcmds/losses", "internal/resp", "internal/watchdog"},
+	"internal/lockcmds":           {"internal/lockcmds/glob", "internal/lockcmds/jobs", "internal/lockcmds/losses", "internal/lockcmds/turns", "internal/resp", "internal/watchdog"},
 	"internal/lockcmds/glob":      {},
 	"internal/lockcmds/jobs":      {},
 	"internal/lockcmds/losses":    {},
+	"internal/lockcmds/turns":     {},
 	"internal/proxy":              {"internal/buffers", "internal/lockcmds", "internal/lockcmds/jobs", "internal/lockcmds/losses", "internal/proxy/budget", "internal/proxy/clients", "internal/proxy/idchange", "internal/proxy/inbox", "internal/resp", "internal/upstream", "internal/upstream/admission"}, // jobs: one pool for all engines; losses: a session has them
 	"internal/proxy/budget":       {},
 	"internal/proxy/clients":      {"internal/resp"},

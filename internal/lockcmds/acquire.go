@@ -7,6 +7,7 @@ import (
 
 	"github.com/tidwall/redcon"
 
+	"lockproxy/internal/lockcmds/turns"
 	"lockproxy/internal/resp"
 	"lockproxy/internal/watchdog"
 )
@@ -43,7 +44,10 @@ type waiter struct {
 	expired    bool        // its wait ended while an attempt was on its way
 	doubt      bool        // an attempt was not answered: ask before the next one
 	before     before      // of an attempt in doubt
-	chain      chain       // of the hand-over on its way
+	chain      turns.Chain // of the hand-over on its way
+	first      bool        // its attempt on its way is that of the first plain waiter, for all of them
+	stays      bool        // whose place stays in the queue if it is granted
+	enqueue    bool        // or is taken if it is not
 	// dismissal is the reply if the attempt on its way comes to nothing: it may not wait any more. nil: it may.
 	dismissal func(proto int) []byte
 }

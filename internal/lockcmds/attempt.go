@@ -47,6 +47,10 @@ func (e *Engine) call(ctx context.Context, w *waiter) (answer, error) {
 		keys, args := e.fairCall(w)
 		return e.own.run(ctx, e.scripts.fair, keys, args)
 	}
+	if w.first { // written only between attempts
+		keys, args := e.crowdCall(w)
+		return e.own.run(ctx, e.scripts.crowd, keys, args)
+	}
 	keys, args := plainCall(w)
 	return e.own.run(ctx, e.scripts.acquire, keys, args)
 }
@@ -59,6 +63,17 @@ func (e *Engine) settleLocked(w *waiter, a answer, err error) (after func()) {
 		r.trying = nil
 	}
 	w.state = stateWaiting
+	switch first := w.first; {
+	case !first || err != nil && !errors.Is(err, ErrInDoubt):
+	case err != nil:
+		r.crowd.Doubt()
+		e.listenForPlaceLocked(r)
+	case a[0] == 1:
+		e.crowdGrantedLocked(r, a.at(4))
+	case len(a) > 2:
+		e.crowdRefusedLocked(r, a.at(2))
+	}
+	w.first = false
 	w.doubt = err != nil && (w.doubt || errors.Is(err, ErrInDoubt))
 	var refusal redisError
 	switch {
@@ -100,6 +115,9 @@ func (e *Engine) settleLocked(w *waiter, a answer, err error) (after func()) {
 			return nil
 		}
 		e.armLocked(r, a.at(1))
+		if a.at(1) == -2 {
+			e.watchHeadLocked(r)
+		}
 		return nil
 	}
 	e.exitLocked(w)

@@ -42,7 +42,7 @@ type headWatch struct {
 // react, nobody would tell us.
 func (e *Engine) releasedLocked(r *room) {
 	r.head.freed = true
-	if r.fair.first != nil {
+	if r.queuedLocked() {
 		e.watchHeadLocked(r)
 	}
 }
@@ -62,7 +62,7 @@ func (e *Engine) noteQueue(r *room) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	switch {
-	case e.rooms[r.lock] != r || r.fair.first == nil:
+	case e.rooms[r.lock] != r || !r.queuedLocked():
 		r.head.look = nil
 	case err != nil && !passing(err):
 		r.head.look = nil
@@ -106,13 +106,13 @@ func (e *Engine) lookAtHead(r *room) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	r.head.look = nil
-	if e.rooms[r.lock] != r || r.fair.first == nil {
+	if e.rooms[r.lock] != r || !r.queuedLocked() {
 		return
 	}
 	if again {
 		r.head.look = e.jobs.After(lookAgain, jobs.Attempt, func() { e.lookAtHead(r) })
 	}
-	e.tryLocked(r.fair.first)
+	e.kickLocked(r.lock)
 }
 
 // removeDeadHeads goes on as long as the head is dead and has been seen for long enough. It reports whether to look again
@@ -162,6 +162,10 @@ func (e *Engine) maySuspect(r *room, head string) bool {
 // tryOwnHeadLocked lets the head of the queue try if it waits here, and reports whether it does. It need not be the first one
 // here: in Redis the order is that in which it heard of them, here that in which its answers came.
 func (e *Engine) tryOwnHeadLocked(r *room, head string) bool {
+	if head == r.placeOf(e.crowd) && r.plain.first != nil {
+		e.tryPlainLocked(r)
+		return true
+	}
 	w := e.fairOfLocked(r, head)
 	if w != nil {
 		e.tryLocked(w)

@@ -43,17 +43,25 @@ func (e *Engine) leave(w *waiter, done func()) {
 
 // leavesLocked reports whether a waiter has a place in the queue in Redis that nobody else here waits in for the same owner.
 func (e *Engine) leavesLocked(w *waiter) bool {
-	return w.fair() && w.wait != 0 && !e.queuesLocked(w.key, namesOf(w.key).place(w.owner))
+	return w.fair() && w.wait != 0 && !e.queuesLocked(w.key, namesOf(w.key).placeOf(w.owner))
 }
 
-// queuesLocked reports whether a fair waiter is here that has that place.
+// queuesLocked reports whether somebody here waits at that place.
 func (e *Engine) queuesLocked(key, place string) bool {
 	r := e.rooms[key]
+	if r != nil && place == r.placeOf(e.crowd) {
+		return r.crowd.Queued()
+	}
 	return r != nil && e.fairOfLocked(r, place) != nil
 }
 
 // departLocked has a waiter leave the queue in Redis.
 func (e *Engine) departLocked(w *waiter, done func()) {
+	e.departPlaceLocked(w.key, namesOf(w.key).placeOf(w.owner), done)
+}
+
+// departPlaceLocked takes a place out of the queue of a lock.
+func (e *Engine) departPlaceLocked(key, place string, done func()) {
 	if done != nil {
 		done = sync.OnceFunc(done)
 		patience := time.AfterFunc(leaveLimit, done)
@@ -63,13 +71,13 @@ func (e *Engine) departLocked(w *waiter, done func()) {
 			answer()
 		}
 	}
-	d := e.leaving[w.key]
+	d := e.leaving[key]
 	first := d == nil
 	if first {
-		d = &departures{names: namesOf(w.key)}
-		e.leaving[w.key] = d
+		d = &departures{names: namesOf(key)}
+		e.leaving[key] = d
 	}
-	d.list = append(d.list, departure{d.place(w.owner), done})
+	d.list = append(d.list, departure{place, done})
 	if first {
 		e.departNow(d)
 	}

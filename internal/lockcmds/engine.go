@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -67,6 +68,7 @@ type Events struct {
 type Engine struct {
 	opts    Options  // immutable after New
 	scripts *scripts // immutable
+	crowd   string   // immutable; the name of the place that plain waiters share in a fair queue
 	log     *zap.Logger
 	jobs    *jobs.Queue
 	losing  announcements
@@ -146,6 +148,7 @@ func New(opts Options) (*Engine, error) {
 		leaving:   make(map[string]*departures),
 	}
 	e.jobs = opts.Jobs.NewQueue(e.crash)
+	e.crowd = fmt.Sprintf("%s:plain-%08x", opts.UUID, rand.Uint32())
 	e.life, e.end = context.WithCancel(context.Background())
 	e.hub = &hub{
 		own: e.own, log: opts.Logger, wake: make(chan struct{}, 1), topics: make(map[string]*topic),

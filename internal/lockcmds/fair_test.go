@@ -205,24 +205,30 @@ func TestDeadHeadIsRemovedOnlyIfNobodyListens(t *testing.T) {
 		keys := []string{b.n.lock, b.n.queue, b.n.deadlines, b.n.channel}
 		deaf := 0
 		dead := func(head string) []int64 { return b.must(b.s.deadHead, keys, head, "PUBLISH", deaf) }
+		to := func(owner string) string { return b.n.nameChannel(owner) + " 0" }
 		b.acquire(ownerA, 30000)
-		for _, owner := range []string{ownerB, ownerC} {
+		for _, owner := range []string{ownerD, ownerB, ownerC} {
 			b.fair(owner, 30000, wait, 1)
 		}
 		c := b.score(ownerC)
-		equal(t, "lock held", dead(ownerB), []int64{0, 0})
-		b.c.Del(t.Context(), b.n.lock)
-		equal(t, "not the head", dead(ownerC), []int64{0, 0})
 		heard := b.listen(b.n.nameChannel(ownerC))
+		equal(t, "not the head", dead(ownerC), []int64{0, 0})
+		equal(t, "nobody listens, though the lock is held", dead(ownerD), []int64{1, 0})
+		equal(t, "the next is not woken", heard(), []string(nil))
+		b.c.Del(t.Context(), b.n.lock)
 		equal(t, "dead", dead(ownerB), []int64{1, 0})
-		equal(t, "the next is woken", heard(), []string{"redisson_lock__channel:{foo}:" + ownerC + " 0"})
+		equal(t, "the next is woken", heard(), []string{to(ownerC)})
 		equal(t, "C's deadline", b.score(ownerC), c)
 		equal(t, "alive", dead(ownerC), []int64{0, 1})
 		equal(t, "queue", b.queue(), []string{ownerC})
 		deaf = 1
+		b.c.HSet(t.Context(), b.n.lock, ownerA, 1)
+		equal(t, "lock held", dead(ownerC), []int64{0, 0})
+		b.c.Del(t.Context(), b.n.lock)
 		equal(t, "deaf", dead(ownerC), []int64{1, 1})
-		equal(t, "woken as well", heard(), []string{"redisson_lock__channel:{foo}:" + ownerC + " 0", "redisson_lock__channel:{foo}:" + ownerC + " 0"})
+		equal(t, "woken as well", heard(), []string{to(ownerC), to(ownerC), to(ownerC)})
 		equal(t, "queue", b.queue(), []string{})
+		equal(t, "the lock is kept for nobody", b.acquire(ownerD, 30000)[0], int64(1))
 	})
 }
 

@@ -9,7 +9,7 @@ import (
 
 // plainCall is the script call of a plain acquire.
 func plainCall(w *waiter) (keys, args []string) {
-	keys, args = []string{w.key, fenceKey}, []string{w.owner, millis(w.lease)}
+	keys, args = []string{w.key, fenceKey, channelOf(w.key)}, []string{w.owner, millis(w.lease)}
 	if w.explicit {
 		args = append(args, publish, namesOf(w.key).nameChannel(w.owner))
 	}
@@ -27,7 +27,7 @@ func (e *Engine) fairCall(w *waiter) (keys, args []string) {
 		tell = "1"
 	}
 	return []string{n.lock, n.queue, n.deadlines, n.fence, n.channel},
-		[]string{w.owner, millis(w.lease), millis(e.opts.fairWait), enqueue, publish, n.place(w.owner), tell}
+		[]string{w.owner, millis(w.lease), millis(e.opts.fairWait), enqueue, publish, n.placeOf(w.owner), tell}
 }
 
 // enterFairLocked takes the waiter into the queue here.
@@ -49,6 +49,9 @@ func (e *Engine) fairOfLocked(r *room, place string) *waiter {
 	}
 	return nil
 }
+
+// queuedLocked reports whether somebody here has a place in the queue.
+func (r *room) queuedLocked() bool { return r.fair.first != nil || r.crowd.Queued() }
 
 // stillFairLocked is the outcome "not your turn". The first one here watches for the rest: the end of the holder's
 // lease, and a free lock that its head does not take.
@@ -91,19 +94,22 @@ const refreshBatch = 1000
 
 func (e *Engine) refreshNow(r *room) {
 	e.mu.Lock()
-	here := e.rooms[r.lock] == r && r.fair.len > 0
-	var owners []string
+	here := e.rooms[r.lock] == r && r.queuedLocked()
+	var places []string
 	if here {
 		e.refreshInLocked(r)
+		if r.crowd.Queued() {
+			places = append(places, r.placeOf(e.crowd))
+		}
 		for w := r.fair.first; w != nil; w = w.next {
-			owners = append(owners, r.place(w.owner))
+			places = append(places, r.placeOf(w.owner))
 		}
 	} else {
 		r.refresh = nil
 	}
 	e.mu.Unlock()
 	lost := false
-	for batch := range slices.Chunk(owners, refreshBatch) {
+	for batch := range slices.Chunk(places, refreshBatch) {
 		ctx, cancel := context.WithTimeout(e.life, answerLimit)
 		a, err := e.own.run(ctx, e.scripts.refresh, []string{r.queue, r.deadlines}, append([]string{millis(e.opts.fairWait)}, batch...))
 		cancel()
@@ -118,6 +124,8 @@ func (e *Engine) refreshNow(r *room) {
 	// Somebody was dropped all the same, by a client of Redisson: the next attempt takes a new place.
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	r.woken = true
+	e.tryPlainLocked(r)
 	for w := r.fair.first; w != nil; w = w.next {
 		e.tryLocked(w)
 	}

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"lockproxy/internal/lockcmds/losses"
+	"lockproxy/internal/lockcmds/turns"
 	"lockproxy/internal/watchdog"
 )
 
@@ -26,7 +27,7 @@ type hold struct {
 	holders   []holder // the sessions that hold it; it is renewed while there is one
 
 	explicit bool // OWNER was given: the owner may hold it through other proxies too
-	chain    chain
+	chain    turns.Chain
 	// Releases by sessions here that Redis has not confirmed: a loss may be no more than them.
 	releasing int64 // on their way
 	doubts    int64 // sent, and not answered
@@ -48,12 +49,6 @@ func (h *hold) counted(n int64, sentAt time.Time) (news bool) {
 	}
 	h.count, h.countedAt, h.doubts = n, sentAt, 0
 	return true
-}
-
-// chain is the hand-overs by which a hold came about, since the lock was last free for everybody.
-type chain struct {
-	n     int
-	since time.Time // the first of them
 }
 
 // holder is one session's part in a hold.

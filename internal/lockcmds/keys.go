@@ -39,11 +39,11 @@ func deadlinesOf(key string) string { return tagged("redisson_lock_timeout", key
 func lostOf(key string) string { return tagged("lockproxy:lost", key) }
 
 // nameChannel is the channel on which those who wait for an owner are woken by its name.
-func (n names) nameChannel(owner string) string { return n.channel + ":" + n.place(owner) }
+func (n names) nameChannel(owner string) string { return n.channel + ":" + n.placeOf(owner) }
 
-// place is the name under which an owner stands in the fair queue. Redisson's rule gives "a" and "{a}" one queue, so the places of
+// placeOf is the name under which an owner stands in the fair queue. Redisson's rule gives "a" and "{a}" one queue, so the places of
 // those who wait for "{a}" are marked; see scripts/lib/head.lua.
-func (n names) place(owner string) string {
+func (n names) placeOf(owner string) string {
 	if inner, ok := strings.CutPrefix(n.lock, "{"); ok && strings.HasSuffix(inner, "}") && !strings.Contains(inner, "{") {
 		return owner + "{}"
 	}

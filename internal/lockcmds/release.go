@@ -11,19 +11,14 @@ import (
 	"lockproxy/internal/watchdog"
 )
 
-// A lock goes from hand to hand within one proxy at most so often, or so long, before waiters elsewhere get a chance.
-const (
-	maxHandovers    = 32
-	maxHandoverTime = 100 * time.Millisecond
-)
-
 // giving is one UNLOCK in progress.
 type giving struct {
 	c      *client
 	cmd    Command
 	owner  string
 	h      *hold   // nil: no session of this proxy holds it for that owner
-	next   *waiter // gets the lock in the same step; nil: a plain release
+	plain  *waiter // the first of those here, may get the lock in the same step; nil: there is none, or it may not
+	fair   *waiter // the same of the fair ones
 	spent  charge  // where it was taken off
 	sentAt time.Time
 }
@@ -83,7 +78,7 @@ func (e *Engine) sendRelease(s Session, g *giving) {
 			lease = millis(g.h.ttl)
 		}
 		g.h.releasing++
-		g.next = e.nextLocked(g.h)
+		g.plain, g.fair = e.nextLocked(g.h)
 	}
 	e.mu.Unlock()
 	key := g.cmd.Key
@@ -94,46 +89,56 @@ func (e *Engine) sendRelease(s Session, g *giving) {
 		GoOn:   true,
 		Done:   func(reply resp.Value, err error) []byte { return e.released(g, reply, err) },
 	}
-	if w := g.next; w != nil {
+	if g.plain != nil || g.fair != nil {
 		call.Script = e.scripts.handover
 		call.Keys = append(call.Keys, fenceKey, deadlinesOf(key))
-		place, tell, n := "", "", namesOf(key)
-		if w.fair() {
-			place = n.place(w.owner)
-		}
-		if w.explicit {
-			tell = n.nameChannel(w.owner)
-		}
-		call.Args = append(call.Args, w.owner, millis(w.lease), place, tell)
+		call.Args = append(call.Args, e.nextArgs(g)...)
 	}
 	g.sentAt = time.Now()
 	e.script(s, call)
 }
 
-// nextLocked takes the waiter that gets the lock by a hand-over, if the script finds that it is its turn. It must be the
-// last hold, or there is nothing to hand over; fair waiters go first.
-func (e *Engine) nextLocked(h *hold) *waiter {
+// nextArgs are the arguments of a hand-over that say to whom.
+func (e *Engine) nextArgs(g *giving) []string {
+	n := namesOf(g.cmd.Key)
+	who := func(w *waiter) []string {
+		if w == nil {
+			return []string{"", "", ""}
+		}
+		tell := ""
+		if w.explicit {
+			tell = n.nameChannel(w.owner)
+		}
+		return []string{w.owner, millis(w.lease), tell}
+	}
+	args := append([]string{millis(e.opts.fairWait)}, who(g.plain)...)
+	args = append(args, n.placeOf(e.crowd), flag(g.plain != nil && g.plain.stays))
+	if g.fair != nil {
+		args = append(append(args, who(g.fair)...), n.placeOf(g.fair.owner))
+	}
+	return args
+}
+
+// nextLocked takes the waiters of which one gets the lock by a hand-over, if the script finds that it is its turn. It must be the
+// last hold, or there is nothing to hand over.
+func (e *Engine) nextLocked(h *hold) (plain, fair *waiter) {
 	r := e.rooms[h.key]
 	if r == nil || h.count != 1 {
-		return nil
+		return nil, nil
 	}
-	w := r.fair.first
-	if w == nil {
-		w = r.plain.first
+	next, ok := h.chain.Next(time.Now())
+	if !ok {
+		return nil, nil // its message gives everybody the same chance
 	}
-	if w == nil || w.state != stateWaiting || w.owner == h.owner || w.doubt {
-		return nil
+	take := func(w *waiter) *waiter {
+		if w == nil || w.state != stateWaiting || w.owner == h.owner || w.doubt {
+			return nil
+		}
+		e.beginLocked(r, w)
+		w.chain = next
+		return w
 	}
-	next := chain{n: h.chain.n + 1, since: h.chain.since}
-	if next.n == 1 {
-		next.since = time.Now()
-	}
-	if next.n > maxHandovers || time.Since(next.since) > maxHandoverTime {
-		return nil // its message gives everybody the same chance
-	}
-	e.beginLocked(r, w)
-	w.chain = next
-	return w
+	return take(r.plain.first), take(r.fair.first)
 }
 
 // released turns the answer of a release into the reply. Session locked.
@@ -155,7 +160,7 @@ func (e *Engine) released(g *giving, reply resp.Value, err error) []byte {
 		h = nil // lost or dropped meanwhile
 	}
 	k := holdKey{g.cmd.Key, g.owner}
-	if g.next != nil {
+	if g.plain != nil || g.fair != nil {
 		after = e.handedLocked(g, a, err)
 	}
 	unsent := err != nil && !errors.Is(err, ErrInDoubt)
@@ -254,24 +259,37 @@ func notHeld() []byte {
 	return resp.AppendError(nil, resp.NotHeld, "the owner does not hold this lock")
 }
 
-// handedLocked settles the waiter that was to get the lock, and returns what has to be done without locks.
+// handedLocked settles the waiters of which one was to get the lock, and returns what has to be done without locks.
 func (e *Engine) handedLocked(g *giving, a answer, err error) (after func()) {
-	w := g.next
-	w.sentAt = g.sentAt
+	granted, missed, to := answer(nil), answer{0, -1}, int64(0)
 	switch {
-	case err == nil && a[0] == 2:
-		if f := e.opts.Events.HandedOver; f != nil {
-			f()
-		}
-		return e.settleLocked(w, answer{1, a.at(1), 1}, nil)
 	case err != nil && !errors.Is(err, ErrInDoubt):
-		err = ErrUnsent // the release was refused: nothing happened to the waiter
-		return e.settleLocked(w, nil, err)
-	case err != nil:
-		return e.settleLocked(w, nil, err)
+		err = ErrUnsent // the release was refused: nothing happened to the waiters
+	case err == nil && (a[0] == 1 || a[0] == 2):
+		to = a.at(4)
+		granted, missed = answer{1, a.at(1), 1, 0, a.at(5)}, answer{0, -1, a.at(5)}
 	}
-	// Not handed over. If the lock was freed, its message wakes the waiter along with everybody else; else the next
-	// attempt tells how things stand.
-	w.again = w.again || a[0] != 1
-	return e.settleLocked(w, answer{0, -1}, nil)
+	if to != 0 && e.opts.Events.HandedOver != nil {
+		e.opts.Events.HandedOver()
+	}
+	var settled []func()
+	for i, w := range []*waiter{1: g.plain, 2: g.fair} {
+		if w == nil {
+			continue
+		}
+		w.sentAt = g.sentAt
+		outcome := granted
+		if to != int64(i) {
+			// If the lock was freed, its message wakes the waiter along with everybody else; if it was handed to another, its turn will
+			// come; else the next attempt tells how things stand.
+			outcome, w.again = missed, w.again || err == nil && len(missed) == 2
+		}
+		if f := e.settleLocked(w, outcome, err); f != nil {
+			settled = append(settled, f)
+		}
+	}
+	if len(settled) == 0 {
+		return nil
+	}
+	return func() { run(settled) }
 }

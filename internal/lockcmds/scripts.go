@@ -32,7 +32,7 @@ func (s *Script) SHA() string { return s.sha }
 
 // scripts holds one Script for each file.
 type scripts struct {
-	acquire, fair, leave, refresh, deadHead, release, handover, extend, renew, info, head, force, grace *Script
+	acquire, crowd, fair, leave, refresh, deadHead, release, handover, extend, renew, info, head, force, grace *Script
 }
 
 // Functions that several scripts begin with.
@@ -45,6 +45,15 @@ var takeTurnLua string
 
 //go:embed scripts/lib/deadline.lua
 var deadlineLua string
+
+//go:embed scripts/lib/turn.lua
+var keptForLua string
+
+//go:embed scripts/lib/free.lua
+var freeLua string
+
+//go:embed scripts/lib/crowd.lua
+var crowdPlaceLua string
 
 //go:embed scripts/lib/give_back.lua
 var giveBackLua string
@@ -63,6 +72,9 @@ var acquireLua string
 
 //go:embed scripts/head.lua
 var headLua string
+
+//go:embed scripts/crowd.lua
+var crowdLua string
 
 //go:embed scripts/fair.lua
 var fairLua string
@@ -105,20 +117,25 @@ func newScripts() *scripts {
 		count++
 		return s
 	}
+	// Of functions that use others, those come first.
+	const nl = "\n"
+	queue := headOfLua + nl + freeLua
+	crowd := deadlineLua + nl + crowdPlaceLua
 	return &scripts{
-		acquire:  next("acquire", grantLua, acquireLua),
-		fair:     next("fair", grantLua, takeTurnLua, headOfLua, deadlineLua, fairLua),
-		leave:    next("leave", headOfLua, leaveLua),
+		acquire:  next("acquire", grantLua, keptForLua, acquireLua),
+		crowd:    next("crowd", grantLua, queue, takeTurnLua, keptForLua, crowd, crowdLua),
+		fair:     next("fair", grantLua, queue, takeTurnLua, deadlineLua, fairLua),
+		leave:    next("leave", queue, leaveLua),
 		refresh:  next("refresh", deadlineLua, refreshLua),
-		deadHead: next("dead_head", takeTurnLua, headOfLua, deadHeadLua),
-		release:  next("release", giveBackLua, headOfLua, wakeLua, releaseLua),
-		handover: next("handover", giveBackLua, headOfLua, wakeLua, grantLua, takeTurnLua, handoverLua),
+		deadHead: next("dead_head", queue, takeTurnLua, deadHeadLua),
+		release:  next("release", giveBackLua, queue, wakeLua, releaseLua),
+		handover: next("handover", giveBackLua, queue, wakeLua, grantLua, takeTurnLua, crowd, handoverLua),
 		extend:   next("extend", headOfLua, wakeLua, extendLua),
 		renew:    next("renew", renewLua),
 		info:     next("info", holderLua, infoLua),
 		head:     next("head", headOfLua, headLua),
-		force:    next("force", holderLua, headOfLua, wakeLua, forceLua),
-		grace:    next("grace", headOfLua, wakeLua, graceLua),
+		force:    next("force", holderLua, queue, forceLua),
+		grace:    next("grace", queue, wakeLua, graceLua),
 	}
 }
 

@@ -2,6 +2,7 @@ package lockcmds
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -13,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/redis/go-redis/v9"
 
+	"lockproxy/internal/lockcmds/turns"
 	"lockproxy/internal/redistest"
 )
 
@@ -82,12 +84,12 @@ func (b *bench) must(s *Script, keys []string, args ...any) []int64 {
 
 func (b *bench) acquire(owner string, lease int64) []int64 {
 	b.t.Helper()
-	return b.must(b.s.acquire, []string{b.n.lock, b.n.fence}, owner, lease)
+	return b.must(b.s.acquire, []string{b.n.lock, b.n.fence, b.n.channel}, owner, lease)
 }
 
 func (b *bench) fair(owner string, lease, wait int64, enqueue int) []int64 {
 	b.t.Helper()
-	return b.must(b.s.fair, []string{b.n.lock, b.n.queue, b.n.deadlines, b.n.fence, b.n.channel}, owner, lease, wait, enqueue, "PUBLISH", b.n.place(owner), 0)
+	return b.must(b.s.fair, []string{b.n.lock, b.n.queue, b.n.deadlines, b.n.fence, b.n.channel}, owner, lease, wait, enqueue, "PUBLISH", b.n.placeOf(owner), 0)
 }
 
 func (b *bench) release(owner string, lease, fence int64) []int64 {
@@ -99,7 +101,7 @@ func (b *bench) leave(owners ...string) []int64 {
 	b.t.Helper()
 	args := []any{"PUBLISH"}
 	for _, owner := range owners {
-		args = append(args, b.n.place(owner))
+		args = append(args, b.n.placeOf(owner))
 	}
 	return b.must(b.s.leave, []string{b.n.queue, b.n.deadlines, b.n.lock, b.n.channel}, args...)
 }
@@ -248,7 +250,7 @@ func TestFenceGrowsWhenTheClockDoesNot(t *testing.T) {
 		equal(t, "acquire", b.acquire(ownerA, 30000), []int64{1, ahead + 1, 1})
 		b.release(ownerA, 0, 0)
 		equal(t, "fair", b.fair(ownerB, 30000, 300000, 1), []int64{1, ahead + 2, 1})
-		equal(t, "hand-over", b.handover(ownerB, ownerC), []int64{2, ahead + 3, ahead + 2})
+		equal(t, "hand-over", b.handover(ownerB, ownerC), []int64{2, ahead + 3, ahead + 2, 0, 1, 0})
 		equal(t, "counter", b.c.Get(t.Context(), b.n.fence).Val(), "4000000000000003")
 	})
 }
@@ -258,7 +260,7 @@ func TestCounterThatHoldsNoFenceIsSetToTheTime(t *testing.T) {
 		last := int64(0)
 		grown := func(what string, got []int64, at int) {
 			t.Helper()
-			if len(got) != 4 || got[3] != counterReplaced || got[at] <= last || got[at] > 1<<53 {
+			if len(got) < 4 || got[3] != counterReplaced || got[at] <= last || got[at] > 1<<53 {
 				t.Errorf("%s: %v after %d", what, got, last)
 			}
 			last = got[at]
@@ -291,7 +293,7 @@ func TestQueueOfAnotherTypeDoesNotStopARelease(t *testing.T) {
 		equal(t, "release", b.release(ownerA, 0, 0), []int64{1, fence, 1, noQueue})
 		fence = b.acquire(ownerA, 30000)[1]
 		got := b.handover(ownerA, ownerC)
-		equal(t, "hand-over", got, []int64{2, got[1], fence, noQueue})
+		equal(t, "hand-over", got, []int64{2, got[1], fence, noQueue, 1, int64(turns.None)})
 	})
 }
 
@@ -314,10 +316,10 @@ func TestScriptsPassWrongTypeThrough(t *testing.T) {
 			keys []string
 			args []any
 		}{
-			{b.s.acquire, []string{n.lock, n.fence}, []any{ownerA, 1000}},
+			{b.s.acquire, []string{n.lock, n.fence, n.channel}, []any{ownerA, 1000}},
 			{b.s.fair, []string{n.lock, n.queue, n.deadlines, n.fence, n.channel}, []any{ownerA, 1000, 1000, 1, "PUBLISH", ownerA, 0}},
 			{b.s.release, []string{n.lock, n.channel, n.queue}, []any{ownerA, 1000, 0, "PUBLISH"}},
-			{b.s.handover, []string{n.lock, n.channel, n.queue, n.fence}, []any{ownerA, 1000, 0, "PUBLISH", ownerB, 1000, "", ""}},
+			{b.s.handover, []string{n.lock, n.channel, n.queue, n.fence}, []any{ownerA, 1000, 0, "PUBLISH", 1000, ownerB, 1000, "", crowd, 0}},
 			{b.s.extend, []string{n.lock, n.channel, n.queue}, []any{ownerA, 1000, "PUBLISH"}},
 			{b.s.info, []string{n.lock, n.queue}, nil},
 			{b.s.force, []string{n.lock, n.channel, n.queue}, []any{"PUBLISH"}},
@@ -337,20 +339,27 @@ func TestScriptsPassWrongTypeThrough(t *testing.T) {
 	})
 }
 
+const crowd = "eeeeeeee-0000-4000-8000-000000000005:plain-1"
+
 func (b *bench) handover(owner, next string) []int64 {
 	b.t.Helper()
 	return b.handoverTo(owner, next, 40000, 0)
 }
 
-// handoverTo hands over for a lease, to a fair waiter if fair is 1.
+// handoverTo hands over for a lease, to a plain waiter that is the last of them, or to a fair one if fair is 1.
 func (b *bench) handoverTo(owner, next string, lease int64, fair int) []int64 {
 	b.t.Helper()
-	place := ""
+	who := []any{next, lease, "", crowd, 0}
 	if fair == 1 {
-		place = b.n.place(next)
+		who = []any{"", "", "", crowd, 0, next, lease, "", b.n.placeOf(next)}
 	}
+	return b.handoverOf(owner, who...)
+}
+
+func (b *bench) handoverOf(owner string, who ...any) []int64 {
+	b.t.Helper()
 	return b.must(b.s.handover, []string{b.n.lock, b.n.channel, b.n.queue, b.n.fence, b.n.deadlines},
-		owner, 30000, 0, "PUBLISH", next, lease, place, "")
+		append([]any{owner, 30000, 0, "PUBLISH", 300000}, who...)...)
 }
 
 func TestHandOverGrantsInOneStep(t *testing.T) {
@@ -371,7 +380,7 @@ func TestHandOverGrantsInOneStep(t *testing.T) {
 		}
 		equal(t, "messages", heard(), []string(nil))
 		b.fair(ownerC, 30000, 300000, 1)
-		equal(t, "with a fair waiter", b.handover(ownerB, ownerA), []int64{1, got[1], 1})
+		equal(t, "with a fair waiter", b.handover(ownerB, ownerA), []int64{1, got[1], 1, 0, 0, 2})
 		equal(t, "messages", heard(), []string{"redisson_lock__channel:{foo} 0", "redisson_lock__channel:{foo}:" + ownerC + " 0"})
 		equal(t, "hash", b.hash(), map[string]string{})
 	})
@@ -400,7 +409,7 @@ func TestHandOverToAFairWaiterIsItsTurn(t *testing.T) {
 		equal(t, "queue", b.queue(), []string{ownerC, ownerD})
 		equal(t, "hash", b.hash(), map[string]string{})
 
-		b.c.Del(t.Context(), b.n.queue, b.n.deadlines)
+		b.c.Del(t.Context(), b.n.queue, b.n.deadlines, b.n.channel)
 		b.acquire(ownerA, 30000)
 		equal(t, "with nobody queued", b.handoverTo(ownerA, ownerB, 40000, 1)[0], int64(2))
 	})
@@ -446,7 +455,7 @@ func TestRenewRenewsOnlyWhatIsOurs(t *testing.T) {
 	onBoth(t, func(t *testing.T, b *bench) {
 		k := []string{"k1", "k2", "k3", "k4", "k5"}
 		grant := func(key, owner string) int64 {
-			return b.must(b.s.acquire, []string{key, b.n.fence}, owner, 10000)[1]
+			return b.must(b.s.acquire, []string{key, b.n.fence, b.n.channel}, owner, 10000)[1]
 		}
 		f1 := grant("k1", ownerA)
 		grant("k2", ownerB)
@@ -572,7 +581,7 @@ func TestScriptHeadersNameKeysArgumentsAndReturns(t *testing.T) {
 		t.Fatal("no scripts", err)
 	}
 	keys := regexp.MustCompile(`^-- KEYS\[(\d)(\.\.n)?\] +[a-z]+ +\S`)
-	args := regexp.MustCompile(`^-- ARGV\[(\d)(\.\.(3n)?)?\] *[a-z_]+(, [a-z_]+)* +\S`)
+	args := regexp.MustCompile(`^-- ARGV\[(\d\d?)(\.\.(3n)?)?\] *[a-z_]+(, [a-z_]+)* +\S`)
 	for _, file := range files {
 		text, err := os.ReadFile(file)
 		if err != nil {
@@ -607,8 +616,8 @@ func TestScriptHeadersNameKeysArgumentsAndReturns(t *testing.T) {
 				}
 			}
 		}
-		for i := 1; i <= 9; i++ {
-			key, arg := "KEYS["+string(rune('0'+i))+"]", "ARGV["+string(rune('0'+i))+"]"
+		for i := 1; i <= 20; i++ {
+			key, arg := fmt.Sprintf("KEYS[%d]", i), fmt.Sprintf("ARGV[%d]", i)
 			if strings.Contains(body, key) && i > nKeys {
 				t.Errorf("%s uses %s and does not name it", file, key)
 			}
@@ -623,7 +632,7 @@ func TestEveryScriptFileIsEmbedded(t *testing.T) {
 	s := newScripts()
 	byName := map[string]*Script{}
 	for _, one := range []*Script{
-		s.acquire, s.fair, s.leave, s.refresh, s.deadHead, s.release, s.handover, s.extend, s.renew, s.info, s.head, s.force, s.grace,
+		s.acquire, s.crowd, s.fair, s.leave, s.refresh, s.deadHead, s.release, s.handover, s.extend, s.renew, s.info, s.head, s.force, s.grace,
 	} {
 		byName[one.Name()] = one
 	}
@@ -648,7 +657,7 @@ func TestSHAIsTheNameRedisGives(t *testing.T) {
 	if err != nil || got != s.SHA() {
 		t.Fatalf("SCRIPT LOAD says %s, %v; want %s", got, err, s.SHA())
 	}
-	_, err = srv.Client(t).EvalSha(t.Context(), s.SHA(), []string{"k", "f"}, "o", 1000).Result()
+	_, err = srv.Client(t).EvalSha(t.Context(), s.SHA(), []string{"k", "f", "c"}, "o", 1000).Result()
 	if err != nil || errors.Is(err, redis.Nil) {
 		t.Fatal(err)
 	}

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"lockproxy/internal/lockcmds/jobs"
+	"lockproxy/internal/lockcmds/turns"
 	"lockproxy/internal/resp"
 )
 
@@ -60,6 +61,9 @@ type room struct {
 	topic  *topic      // the base channel: released
 	denied error       // why Redis does not let us listen to it; nil: it does
 	trying *waiter     // of plain: with an attempt on its way, or next in a hand-over
+	crowd  turns.Crowd // of plain: the place in the queue in Redis
+	place  *topic      // of that place; nil: nobody has listened for it yet
+	woken  bool        // a message or a timer has come since the latest attempt of plain
 	timer  *time.Timer // the end of the holder's lease, or the pause after an error
 	pause  time.Duration
 
@@ -159,7 +163,7 @@ func (e *Engine) await(w *waiter, a answer) []byte {
 		e.tryLocked(w)
 	case w.fair():
 		e.stillFairLocked(r, w, a)
-	case r.plain.first == w && news:
+	case r.plain.first == w && (news || a.at(1) == -2): // a free lock is had by who is in the queue
 		e.tryPlainLocked(r)
 	case r.plain.first == w && r.pause == 0:
 		e.armLocked(r, a.at(1))
@@ -206,6 +210,9 @@ func (e *Engine) exitLocked(w *waiter) {
 		r.plain.remove(w)
 		if r.trying == w {
 			r.trying = nil
+		}
+		if r.plain.first == nil {
+			e.crowdEmptyLocked(r)
 		}
 	}
 	if r.plain.len+r.fair.len > 0 {
@@ -266,9 +273,13 @@ func (e *Engine) tryLocked(w *waiter) {
 
 // beginLocked notes that an attempt of the waiter, or a hand-over to it, is on its way.
 func (e *Engine) beginLocked(r *room, w *waiter) {
-	w.state, w.again, w.chain = stateTrying, false, chain{}
+	w.state, w.again, w.chain = stateTrying, false, turns.Chain{}
 	if !w.fair() && r.trying == nil {
 		r.trying = w
+	}
+	if w.first = w == r.plain.first; w.first {
+		w.stays, w.enqueue = r.crowd.Stays(r.plain.len), r.woken
+		r.woken = false
 	}
 }
 
@@ -276,11 +287,16 @@ func (e *Engine) beginLocked(r *room, w *waiter) {
 func (e *Engine) onReady(t *topic) {
 	var all []*waiter
 	e.mu.Lock()
+	missed := t.ready // what was said since the connection was lost
 	t.ready = true
 	t.news++
-	e.wakeLocked(t)
+	e.wakeNamedLocked(t)
 	for r := range t.rooms {
-		all = append(all, r.waiters()...)
+		r.woken = r.woken || missed
+		e.tryPlainLocked(r)
+		if t == r.topic {
+			all = append(all, r.waiters()...)
+		}
 	}
 	e.mu.Unlock()
 	// Confirmations come in any order. Who is woken by name and whose own channel was confirmed first has waited for this one.
@@ -302,8 +318,11 @@ func (e *Engine) onMessage(t *topic) {
 func (e *Engine) wakeLocked(t *topic) {
 	e.wakeNamedLocked(t)
 	for r := range t.rooms {
+		r.woken = true
 		e.tryPlainLocked(r)
-		e.releasedLocked(r)
+		if t == r.topic {
+			e.releasedLocked(r)
+		}
 	}
 }
 
@@ -320,8 +339,10 @@ func (e *Engine) onRefused(t *topic, refusal redisError) {
 	var refused []*waiter
 	e.mu.Lock()
 	for r := range t.rooms {
-		r.denied = refusal
-		refused = append(refused, r.waiters()...)
+		if t == r.topic { // without word of their place alone, plain waiters still hear of a release
+			r.denied = refusal
+			refused = append(refused, r.waiters()...)
+		}
 	}
 	for w := range t.waiters {
 		refused = append(refused, w)
@@ -345,6 +366,9 @@ func (r *room) waiters() []*waiter {
 // by hand, or a lease shortened by a re-entry: so the lock is looked at once per lease of ours in any case.
 func (e *Engine) armLocked(r *room, pttl int64) {
 	d := e.opts.Lease
+	if pttl == -2 {
+		d = turnLimit + rand.N(turnLimit/8)
+	}
 	if pttl >= 0 {
 		// Redis still has the key in its last millisecond, and waiters elsewhere have been told the same instant.
 		d = min(d, time.Duration(pttl)*time.Millisecond+time.Millisecond+rand.N(3*time.Millisecond))
@@ -361,6 +385,7 @@ func (e *Engine) wakeInLocked(r *room, d time.Duration) {
 		e.mu.Lock()
 		defer e.mu.Unlock()
 		if e.rooms[key] == r {
+			r.woken = true
 			e.kickLocked(key)
 		}
 	})

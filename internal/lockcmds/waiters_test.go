@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"lockproxy/internal/lockcmds/turns"
 	"lockproxy/internal/redistest"
 )
 
@@ -195,7 +196,7 @@ func TestAcquireThatWasCountedTwiceIsCorrected(t *testing.T) {
 	a := p.session(2)
 	owner := p.e.opts.UUID + ":1"
 	// The acquire of a command whose outcome could not be found out arrives late.
-	srv.Do(t, "EVAL", p.e.scripts.acquire.Text(), 2, "k", "lockproxy:fence", owner, 3000)
+	srv.Do(t, "EVAL", p.e.scripts.acquire.Text(), 3, "k", "lockproxy:fence", channelOf("k"), owner, 3000)
 	a.fence("LOCK k")
 	redistest.Eventually(t, patience, "one hold", func() bool { return srv.Client(t).HGet(t.Context(), "k", owner).Val() == "1" })
 	a.want("UNLOCK k", ":1")
@@ -393,7 +394,7 @@ func TestHandOversAmongTwoLetOthersIn(t *testing.T) {
 	elsewhere.awaitWaiting()
 	q.awaitAttempt("k")
 	for turn := 0; len(elsewhere.replies) == 0; turn++ {
-		if turn == 50*maxHandovers {
+		if turn == 50*turns.MaxHandOvers {
 			t.Fatal("the lock never went elsewhere")
 		}
 		next.send("LOCK k")

@@ -1,7 +1,8 @@
--- acquire.lua: take a free lock, or deepen a hold its owner already has.
+-- acquire.lua: take a free lock that is kept for nobody, or deepen a hold its owner already has.
 --
 -- KEYS[1]  lock      hash {owner: holds, fence: n}; exists only while held
 -- KEYS[2]  fence     counter of this hash slot; never expires, never goes back
+-- KEYS[3]  channel   base channel of the lock; as a key it says for which place the free lock is kept
 -- ARGV[1]  owner     opaque, non-empty, not 'fence' or 'mode'
 -- ARGV[2]  lease_ms  lease length, > 0
 -- ARGV[3]  publish   PUBLISH; absent: nobody waits for the same owner
@@ -9,10 +10,13 @@
 --
 -- Returns  {1, fence, holds}  acquired; a first hold as the bare fence, or {1, fence, 1, 1}: the counter held no
 --                             fence
---          {0, pttl_ms}       held by another owner; -1: without a TTL
+--          {0, pttl_ms}       held by another owner; -1: without a TTL; -2: it is free, but kept for one that waits
 
 local pttl = redis.call('PTTL', KEYS[1])
 if pttl == -2 then
+  if kept_for(KEYS[3], KEYS[1]) then
+    return {0, -2}
+  end
   if ARGV[3] then
     redis.call(ARGV[3], ARGV[4], '0')
   end

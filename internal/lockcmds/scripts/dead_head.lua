@@ -1,6 +1,6 @@
--- dead_head.lua: remove the first in a free lock's queue if nobody listens on its channel, or it is known to be deaf.
+-- dead_head.lua: remove the first in a queue if nobody listens on its channel, or it does not take the free lock.
 --
--- A live waiter subscribes within seconds of queueing. The caller has seen it first, and the lock free, for that long.
+-- A live waiter subscribes within seconds of queueing. The caller has seen it in the queue for that long.
 -- The message that asks is also a wake-up, so a live one that missed its turn takes it now. O(log n) of the places.
 --
 -- KEYS[1]  lock       hash {owner: holds, fence: n}; exists only while held
@@ -12,19 +12,19 @@
 -- ARGV[3]  deaf       1: remove it though somebody listens: it was woken often enough, and its turn is over
 --
 -- Returns  {1, receivers}  removed, and the next one woken
---          {0, receivers}  nothing done: not free, not the first any more, or alive (receivers > 0)
+--          {0, receivers}  nothing done: not the first any more, or alive (receivers > 0); 0 if the lock is held
 
-if redis.call('EXISTS', KEYS[1]) == 1 or head_of(KEYS[2], KEYS[1]) ~= ARGV[1] then
+if head_of(KEYS[2], KEYS[1]) ~= ARGV[1] then
   return {0, 0}
 end
 local receivers = redis.call(ARGV[2], KEYS[4] .. ':' .. ARGV[1], '0')
+if receivers > 0 and redis.call('EXISTS', KEYS[1]) == 1 then
+  return {0, 0}
+end
 -- A waiter that listens and does not come may wait for the other lock of this queue ("{a}" beside "a"; see head_of).
 if receivers > 0 and (ARGV[3] ~= '1' or redis.pcall('EXISTS', '{' .. KEYS[1] .. '}') == 1) then
   return {0, receivers}
 end
 take_turn(KEYS[2], KEYS[3], ARGV[1])
-local next = head_of(KEYS[2], KEYS[1])
-if next then
-  redis.call(ARGV[2], KEYS[4] .. ':' .. next, '0')
-end
+next_turn(ARGV[2], KEYS[4], KEYS[2], KEYS[1])
 return {1, receivers}

@@ -8,7 +8,7 @@
 -- KEYS[2]  queue      list of places of waiters, first to ask at the head
 -- KEYS[3]  deadlines  zset place -> epoch ms after which it may be dropped
 -- KEYS[4]  fence      counter of all locks; never expires, never goes back
--- KEYS[5]  channel    base channel of the lock; a waiter listens on channel:place
+-- KEYS[5]  channel    base channel of the lock; a waiter listens on channel:place; see kept_for
 -- ARGV[1]  owner      opaque, non-empty, not 'fence' or 'mode'
 -- ARGV[2]  lease_ms   lease length, > 0
 -- ARGV[3]  wait_ms    what a deadline is counted in, > 0
@@ -43,6 +43,7 @@ if pttl == -2 then
   if not head or head == place then
     if head then
       take_turn(KEYS[2], KEYS[3], place)
+      redis.call('DEL', KEYS[5])
     end
     if ARGV[7] == '1' then
       redis.call(ARGV[5], KEYS[5] .. ':' .. place, '0')

@@ -12,6 +12,5 @@ local held = holder(KEYS[1])
 if #held == 0 then
   return held
 end
-redis.call('DEL', KEYS[1])
-wake(ARGV[1], KEYS[2], KEYS[3], KEYS[1])
+free(ARGV[1], KEYS[2], KEYS[3], KEYS[1])
 return {held[1], held[3]}

@@ -40,8 +40,8 @@ if ARGV[3] ~= '0' then
     return {1}
   end
   redis.call('PEXPIRE', KEYS[1], ARGV[3])
+  wake(ARGV[4], KEYS[2], KEYS[3], KEYS[1])
 else
-  redis.call('DEL', KEYS[1])
+  free(ARGV[4], KEYS[2], KEYS[3], KEYS[1])
 end
-wake(ARGV[4], KEYS[2], KEYS[3], KEYS[1])
 return {1}

@@ -1,50 +1,81 @@
--- handover.lua: release, and grant to a waiter of the same proxy in one step, if it is the next in order.
+-- handover.lua: release, and grant to a waiter of the same proxy in one step, if its turn has come.
 --
--- The lock is never free, so nobody is woken, unless its lease ends earlier now than they were told. A plain waiter is
--- next if no fair waiter is queued, a fair one if it is the head of the queue or nobody is queued. Else this is a plain
--- release.
+-- The proxy names the first of its plain waiters, the first of its fair ones, or both. The lock goes to the one whose
+-- place is first in the queue. If nobody is queued, it goes to the fair one, which has lost its place, or to the plain
+-- one. If the first place is somebody else's, this is a plain release. The plain waiters take a place when others have
+-- one. A lock that is handed over is never free, so nobody is woken, unless its lease ends earlier now than they were
+-- told.
 --
--- KEYS[1]  lock           hash {owner: holds, fence: n}; exists only while held
--- KEYS[2]  channel        base channel of the lock; a fair waiter listens on channel:place
--- KEYS[3]  queue          list of places of waiters, first to ask at the head
--- KEYS[4]  fence          counter of this hash slot; never expires, never goes back
--- KEYS[5]  deadlines      zset place -> epoch ms after which it may be dropped
--- ARGV[1]  owner          who releases
--- ARGV[2]  lease_ms       least lease that goes on if holds are left; 0: its TTL stays
--- ARGV[3]  fence          release only the grant with this fence; 0: any
--- ARGV[4]  publish        PUBLISH or SPUBLISH
--- ARGV[5]  next_owner     who gets the lock, another owner
--- ARGV[6]  next_lease_ms  its lease length, > 0
--- ARGV[7]  next_place     of a fair waiter, its name in the queue; empty: it is a plain one
--- ARGV[8]  tell           channel on which others who wait for next_owner are told; empty: nobody does
+-- KEYS[1]  lock         hash {owner: holds, fence: n}; exists only while held
+-- KEYS[2]  channel      base channel of the lock; a waiter listens on channel:place
+-- KEYS[3]  queue        list of places of waiters, first to ask at the head
+-- KEYS[4]  fence        counter of all locks; never expires, never goes back
+-- KEYS[5]  deadlines    zset place -> epoch ms after which it may be dropped
+-- ARGV[1]  owner        who releases
+-- ARGV[2]  lease_ms     least lease that goes on if holds are left; 0: its TTL stays
+-- ARGV[3]  fence        release only the grant with this fence; 0: any
+-- ARGV[4]  publish      PUBLISH
+-- ARGV[5]  wait_ms      what a deadline is counted in, > 0
+-- ARGV[6]  plain_owner  first of the plain waiters, another owner; empty: there is none
+-- ARGV[7]  plain_lease  its lease length in ms, > 0
+-- ARGV[8]  plain_tell   channel on which others who wait for that owner are told; empty: nobody does
+-- ARGV[9]  crowd        place of the plain waiters
+-- ARGV[10] stays        1: that place stays in the queue after a grant to them; 0: it leaves
+-- ARGV[11] fair_owner   first of the fair waiters, another owner; absent: there is none
+-- ARGV[12] fair_lease   its lease length in ms, > 0
+-- ARGV[13] fair_tell    as plain_tell
+-- ARGV[14] fair_place   its place
 --
--- Returns  {2, new fence, fence}  released, and granted to next_owner
---          fence                  released; 0: it was taken without one
---          {0, holds, fence}      still held, with so many holds left
---          {-1}                   the owner is not the holder
---          {-2, fence}            it is, but by a grant with another fence
--- The first two may be {2, new fence, fence, odd} and {1, fence, 1, odd}; odd 1: the counter held no fence; 2: the key
--- of the queue holds something else.
+-- Returns  {2, new fence, fence, odd, who, place}  released, and granted to who: 1 the plain waiter, 2 the fair one
+--          {1, fence, 1, odd, 0, place}            released; fence 0: it was taken without one
+--          {0, holds, fence}                       still held, with so many holds left
+--          {-1}                                    the owner is not the holder
+--          {-2, fence}                             it is, but by a grant with another fence
+--          odd: 1 the counter held no fence; 2 the key of the queue holds something else; else 0
+--          place: of the plain waiters, 0 not in the queue, 1 at its head, 2 behind others
 
 local fence, answer = give_back(KEYS[1], ARGV[1], ARGV[2], ARGV[3])
 if answer then
   return answer
 end
-local left = redis.call('PTTL', KEYS[1])
-redis.call('DEL', KEYS[1])
+local plain, fair = ARGV[6] ~= '', ARGV[11]
 local head = head_of(KEYS[3], KEYS[1])
-if head and head ~= ARGV[7] then
-  wake(ARGV[4], KEYS[2], KEYS[3], KEYS[1])
-  return released(fence)
+local who, place = 0, 0
+if not head then
+  who = fair and 2 or 1
+elseif plain and head == ARGV[9] then
+  who = 1
+elseif fair and head == ARGV[14] then
+  who = 2
 end
-if head then
-  take_turn(KEYS[3], KEYS[5], head)
+local next = who == 1 and 6 or 11
+local lease, tell = ARGV[next + 1], ARGV[next + 2]
+local new, replaced
+if who == 0 then
+  free(ARGV[4], KEYS[2], KEYS[3], KEYS[1])
+else
+  local left = redis.call('PTTL', KEYS[1])
+  redis.call('DEL', KEYS[1])
+  if who == 2 and head then
+    take_turn(KEYS[3], KEYS[5], head)
+  end
+  new, replaced = grant(KEYS[1], KEYS[4], ARGV[next], '1', lease, redis.call('TIME'))
+  if left < 0 or left > tonumber(lease) then
+    wake(ARGV[4], KEYS[2], KEYS[3], KEYS[1])
+  end
+  if tell ~= '' then
+    redis.call(ARGV[4], tell, '0')
+  end
 end
-local new, replaced = grant(KEYS[1], KEYS[4], ARGV[5], '1', ARGV[6], redis.call('TIME'))
-if left < 0 or left > tonumber(ARGV[6]) then
-  wake(ARGV[4], KEYS[2], KEYS[3], KEYS[1])
+if head and plain then
+  if who == 1 then
+    place = crowd_granted(KEYS[3], KEYS[5], KEYS[1], ARGV[9], ARGV[10])
+  else
+    place = crowd_joins(KEYS[3], KEYS[5], KEYS[1], ARGV[9], tonumber(ARGV[5]))
+  end
 end
-if ARGV[8] ~= '' then
-  redis.call(ARGV[4], ARGV[8], '0')
+local odd = replaced or no_queue or 0
+if who == 0 then
+  return {1, fence, 1, odd, 0, place}
 end
-return {2, new, fence, replaced or no_queue}
+return {2, new, fence, odd, who, place}

@@ -45,8 +45,7 @@ else
     redis.call('RPUSH', KEYS[1], unpack(stay, from, math.min(from + 999, #stay)))
   end
 end
-local head = removed > 0 and head_of(KEYS[1], KEYS[3])
-if head and head ~= first and redis.call('EXISTS', KEYS[3]) == 0 then
-  redis.call(ARGV[1], KEYS[4] .. ':' .. head, '0')
+if removed > 0 and head_of(KEYS[1], KEYS[3]) ~= first then
+  next_turn(ARGV[1], KEYS[4], KEYS[1], KEYS[3])
 end
 return {removed}

@@ -18,6 +18,5 @@ local fence, answer = give_back(KEYS[1], ARGV[1], ARGV[2], ARGV[3])
 if answer then
   return answer
 end
-redis.call('DEL', KEYS[1])
-wake(ARGV[4], KEYS[2], KEYS[3], KEYS[1])
+free(ARGV[4], KEYS[2], KEYS[3], KEYS[1])
 return released(fence)

@@ -1,0 +1,29 @@
+-- crowd: the place that the plain waiters of a proxy share in the fair queue (see package turns).
+--
+-- Each returns where the place is then: 0 not in the queue, 1 at its head, 2 behind others.
+
+local function crowd_joins(queue, deadlines, lock, place, wait)
+  local score = redis.pcall('ZSCORE', deadlines, place)
+  if type(score) == 'table' or type(redis.pcall('LLEN', queue)) == 'table' then
+    return 0 -- not a queue, but something else: plain waiters can do without
+  end
+  if not score then
+    local time = redis.call('TIME')
+    redis.call('ZADD', deadlines, deadline(queue, time[1] * 1000 + math.floor(time[2] / 1000), wait), place)
+    redis.call('RPUSH', queue, place)
+  end
+  return head_of(queue, lock) == place and 1 or 2
+end
+
+local function crowd_granted(queue, deadlines, lock, place, stays)
+  if stays ~= '1' then
+    if redis.pcall('ZREM', deadlines, place) == 1 then
+      redis.call('LREM', queue, 1, place)
+    end
+    return 0
+  end
+  if head_of(queue, lock) == place then
+    return 1
+  end
+  return type(redis.pcall('ZSCORE', deadlines, place)) == 'string' and 2 or 0
+end

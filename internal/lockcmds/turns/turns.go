@@ -1,0 +1,86 @@
+// Package turns holds the rules by which the waiters of one proxy take turns with those of others. It does no I/O and
+// reads no clock.
+//
+// All turns are taken in one queue in Redis, Redisson's fair queue of the lock. A fair waiter has a place of its own in
+// it. The plain waiters of a proxy are a crowd with one place for all of them:
+//
+//	queue   fair 1 · crowd of proxy A (3) · fair 2 · crowd of proxy B (1)
+//	grants  1        1  1  1                1        1                     …
+//
+// A crowd whose place is at the head has its turn: so many grants as waiters wait when it begins, one after the other by
+// hand-over. With the last of them the place leaves the queue; the waiters that have come meanwhile take a new place at
+// the end. So each waiter, plain or fair, here or at another proxy, gets one grant a round, and the share of a crowd is
+// in proportion to its number.
+//
+// A crowd whose lock nobody else waits for has no place: the queue is empty, and its hand-overs end with no turn.
+package turns
+
+import "time"
+
+// Place is where the place of a crowd is, as the scripts tell (scripts/lib/crowd.lua).
+type Place int64
+
+const (
+	None   Place = iota // not in the queue
+	Head                // first in the queue: the crowd has its turn
+	Behind              // in the queue, behind others
+)
+
+// Crowd is the plain waiters for one lock at one proxy, as far as turns go. Its zero value has no place.
+type Crowd struct {
+	queued bool
+	left   int // grants left of the turn; 0: the turn has not begun
+}
+
+// Queued reports whether the crowd has a place in the queue, as far as is known.
+func (c *Crowd) Queued() bool { return c.queued }
+
+// Stays reports whether the place is to stay where it is after the next grant, with so many waiting, the one that asks
+// included. It leaves with the last grant of a turn, and when nobody is left who waits.
+func (c *Crowd) Stays(waiting int) bool { return waiting > 1 && c.left != 1 }
+
+// Granted notes a grant to one of so many, and where the place is now.
+func (c *Crowd) Granted(waiting int, now Place) {
+	c.queued = now != None
+	switch {
+	case now != Head:
+		c.left = 0
+	case c.left == 0:
+		c.left = waiting - 1
+	default:
+		c.left--
+	}
+}
+
+// Refused notes that the lock went to others, or stayed with them, and where the place is now.
+func (c *Crowd) Refused(now Place) {
+	c.queued = now != None
+	if now != Head {
+		c.left = 0
+	}
+}
+
+// Doubt notes that nobody knows whether a script was run: it may have taken a place.
+func (c *Crowd) Doubt() { c.queued = true }
+
+// A lock goes from hand to hand within one proxy at most so often, or for so long. Then it is released for everybody once:
+// Redisson's plain waiters stand in no queue.
+const (
+	MaxHandOvers = 32
+	MaxChain     = 100 * time.Millisecond
+)
+
+// Chain is the hand-overs by which a hold came about, since the lock was last free for everybody. The zero value: none.
+type Chain struct {
+	n     int
+	since time.Time // the first of them
+}
+
+// Next returns the chain with one more hand-over at that time. ok is false if it is too long for one more.
+func (c Chain) Next(now time.Time) (next Chain, ok bool) {
+	next = Chain{n: c.n + 1, since: c.since}
+	if next.n == 1 {
+		next.since = now
+	}
+	return next, next.n <= MaxHandOvers && now.Sub(next.since) <= MaxChain
+}
