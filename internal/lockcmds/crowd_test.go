@@ -84,13 +84,16 @@ func TestQueueOfAnotherTypeStopsNoPlainLock(t *testing.T) {
 	})
 }
 
-// load has clients take a lock and give it back until there were so many grants, and returns how many each group of them got, and
-// the longest wait of one in grants.
-func load(t *testing.T, grants int, groups []struct {
+// contenders are clients of one proxy that want one lock by that verb.
+type contenders struct {
 	p       *proxy
 	verb    string
 	clients int
-}) (shares []int, longest int) {
+}
+
+// load has clients take a lock and give it back until there were so many grants, and returns how many each group of them got, and
+// the longest wait of one in grants.
+func load(t *testing.T, grants int, groups []contenders) (shares []int, longest int) {
 	t.Helper()
 	type client struct {
 		*session
@@ -148,11 +151,7 @@ func load(t *testing.T, grants int, groups []struct {
 }
 
 func TestEverybodyGetsAShare(t *testing.T) {
-	type groups = []struct {
-		p       *proxy
-		verb    string
-		clients int
-	}
+	type groups = []contenders
 	srv := redistest.Start(t)
 	minute := func(o *Options) { o.Lease, o.deadHead = time.Minute, time.Minute }
 	for name, of := range map[string]func(p, q *proxy) groups{

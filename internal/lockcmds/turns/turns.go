@@ -20,6 +20,7 @@ import "time"
 // Place is where the place of a crowd is, as the scripts tell (scripts/lib/crowd.lua).
 type Place int64
 
+// Values of Place.
 const (
 	None   Place = iota // not in the queue
 	Head                // first in the queue: the crowd has its turn
