@@ -380,7 +380,7 @@ func (e *Engine) holdLocked(w *waiter, g grant, info ClientInfo) (told *loss) {
 		h.lease = e.dog.Track(h.entry(), g.sentAt)
 	default:
 		if w.paused != h {
-			h.lease.Pause(func() {}) // Resume ends exactly one pause
+			h.lease.Pause(nil) // Resume ends exactly one pause
 		}
 		if !h.lease.Resume(g.sentAt, h.entry()) {
 			h.lease = e.dog.Track(h.entry(), g.sentAt)

@@ -30,7 +30,8 @@
 //   - Each deciding attempt of a waiter begins after the confirmation of its subscription; every message, reconnect
 //     and end of the holder's lease after that causes another. Who joins a queue that is not empty needs none: the first
 //     in it has made it.
-//   - A renewal and a release, re-entry or extension of one hold do not overlap: the lease is paused around them.
+//   - A renewal and a re-entry or extension of one hold do not overlap: the lease is paused around them. A release waits for no
+//     renewal: it may find the lock released, and is then refused by owner and fence.
 //   - An acquire whose outcome is in doubt is never repeated before Redis was asked who the owner is.
 //   - GRACE takes from an explicit owner only what the session that ends has acquired.
 //   - While holds of an owner are being given back on the engine's own connection, its commands wait, for a second at most:

@@ -44,15 +44,12 @@ func (e *Engine) startRelease(s Session, cmd Command) {
 	g.h = e.holds[k]
 	g.spent = e.spendLocked(g.c, k, cmd.Fence)
 	e.mu.Unlock()
-	if g.h == nil {
-		e.sendRelease(s, g)
-		return
+	if g.h != nil {
+		// A renewal that is on its way, perhaps on a sick connection, is not waited for: behind the release Redis refuses it by owner
+		// and fence, and what it says of a hold that is being released is no loss.
+		g.h.lease.Pause(nil)
 	}
-	e.ordered(s, g.h.lease, func() { e.sendRelease(s, g) }, func() {
-		// The client asked for the release and hung up before it could be sent.
-		g.h.lease.Continue()
-		e.giveBack(grantOf{k, cmp.Or(cmd.Fence, g.h.fence)}, 1, g.owner == g.c.owner)
-	})
+	e.sendRelease(s, g)
 }
 
 // deferReleaseLocked puts a release off. Our part is taken off now: should the session end meanwhile, this one is cared for.

@@ -70,16 +70,19 @@ func newIdle(tb testing.TB) *Watchdog {
 // shift moves the watchdog's clock on, so that a benchmark need not wait for leases to fall due.
 func (w *Watchdog) shift(d time.Duration) { w.base = w.base.Add(-d) }
 
-// step is one turn of Run.
+// step is as many turns of Run as it takes until nothing is due.
 func (w *Watchdog) step(ctx context.Context, starts []*group) []*group {
-	w.mu.Lock()
-	losses, _ := w.collectLocked(nil)
-	starts = w.startsLocked(starts[:0])
-	w.mu.Unlock()
-	if len(losses) > 0 {
-		panic("BUG: a lease was lost")
+	for more := true; more; {
+		var losses []loss
+		w.mu.Lock()
+		losses, more = w.collectLocked(nil)
+		starts = w.startsLocked(starts[:0])
+		w.mu.Unlock()
+		if len(losses) > 0 {
+			panic("BUG: a lease was lost")
+		}
+		w.start(ctx, starts)
 	}
-	w.start(ctx, starts)
 	return starts
 }
 

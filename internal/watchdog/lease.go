@@ -64,18 +64,18 @@ func (l *Lease) Deadline() time.Time {
 // Pause orders a renewal and another command on the same lock. No renewal of this lease begins after the call, until
 // Resume or Continue; the deadline is still watched. then runs before Pause returns if no renewal is on its way, else
 // from the renewal's job as soon as its answer, error or time limit is in. Several pauses may overlap: renewals go on
-// when each has been ended.
+// when each has been ended. nil: the command does not wait for a renewal on its way.
 func (l *Lease) Pause(then func()) {
 	l.w.mu.Lock()
 	l.pauses++
 	l.queued = false
 	l.planLocked()
 	wait := l.inFlight
-	if wait {
+	if wait && then != nil {
 		l.then = append(l.then, then)
 	}
 	l.w.mu.Unlock()
-	if !wait {
+	if !wait && then != nil {
 		then()
 	}
 }

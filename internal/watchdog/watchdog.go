@@ -45,7 +45,7 @@ const (
 	// a batch. It costs one per cent more renewals and makes batches full from about 10,000 leases on.
 	earlyPart = 300
 	// sliceSize bounds how many leases are dealt with while the mutex is held once.
-	sliceSize = 256
+	sliceSize = 1000
 	// refusedPause is how long the scheduler waits after the pool refused a job.
 	refusedPause = 50 * time.Millisecond
 	never        = time.Duration(math.MaxInt64)

@@ -476,3 +476,33 @@ func TestJobThatComesPastTheDeadlineRenewsNothing(t *testing.T) {
 	w.shift(lease)
 	jobs[0]() // before the scheduler has looked
 }
+
+func TestLeasesThatEndTogetherAreDealtWithInSlices(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var lost int
+		w, err := New(Options{Renew: allRenewed, Submit: func(f func()) error { go f(); return nil }, OnLost: func(*Lease, Reason) { lost++ }})
+		if err != nil {
+			t.Fatal(err)
+		}
+		const many = 3*sliceSize + 1
+		for range many {
+			w.Track(Entry{Key: "k", Owner: "o", TTL: time.Second, Fixed: true}, time.Now())
+		}
+		time.Sleep(time.Second)
+		w.mu.Lock()
+		first, more := w.collectLocked(nil)
+		w.mu.Unlock()
+		if len(first) != sliceSize || !more {
+			t.Errorf("%d of %d in one slice, more %v", len(first), many, more)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan struct{})
+		go func() { _ = w.Run(ctx); close(done) }()
+		synctest.Wait() // the clock stands still: the other slices follow at once
+		if lost != many-sliceSize {
+			t.Errorf("%d of %d losses were told", lost, many-sliceSize)
+		}
+		cancel()
+		<-done
+	})
+}
