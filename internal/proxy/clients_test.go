@@ -455,6 +455,66 @@ func TestTrackingRedirectsToAClient(t *testing.T) {
 	})
 }
 
+// A client that others redirect to has, from then on, a connection of its own, and it keeps it.
+func TestTrackingRedirectsToAClientWithoutAConnection(t *testing.T) {
+	eachEngine(t, func(t *testing.T, redis *redistest.Server, srv *Server) {
+		admin := named(t, address(srv), "admin")
+		for _, state := range []string{"idle", "in a transaction", "itself", "waiting for a lock", "gone"} {
+			sink, c := named(t, address(srv), "sink"), named(t, address(srv), "c")
+			id := sink.id()
+			sink.quiet("HELLO", "3")
+			want := "+OK\r\n"
+			switch state {
+			case "in a transaction":
+				sink.quiet("MULTI")
+				sink.quiet("PING")
+			case "itself":
+				_ = c.nc.Close()
+				c = sink
+			case "waiting for a lock":
+				admin.quiet("LOCK", "l")
+				sink.send("LOCK", "l")
+				redistest.Eventually(t, patience, "the wait", func() bool { return srv.env.locks.waiting.Load() == 1 })
+				want = "-ERR The client ID you want redirect to does not exist\r\n"
+			case "gone":
+				sink.nc.Close()
+				redistest.Eventually(t, patience, "the end of the client", func() bool { return admin.listOf()["sink"] == nil })
+				want = "-ERR The client ID you want redirect to does not exist\r\n"
+			}
+			if got := c.quiet("CLIENT", "TRACKING", "ON", "REDIRECT", id); got != want {
+				t.Errorf("%s: TRACKING: %q, want %q", state, got, want)
+			}
+			if want == "+OK\r\n" {
+				if state == "in a transaction" {
+					sink.quiet("EXEC")
+				}
+				c.quiet("GET", state)
+				admin.quiet("SET", state, "v")
+				if got, err := sink.frame(); !strings.HasPrefix(got, ">2\r\n$10\r\ninvalidate\r\n") || err != nil {
+					t.Errorf("%s: %q, %v", state, got, err)
+				}
+			}
+			if got := c.quiet("PING"); got != "+PONG\r\n" {
+				t.Errorf("%s: %q", state, got)
+			}
+			if state == "idle" { // what tells the client that its target has gone has the target's id
+				c.quiet("HELLO", "3")
+				c.quiet("GET", state)
+				sink.nc.Close()
+				redistest.Eventually(t, patience, "the end of the target", func() bool { return admin.listOf()["sink"] == nil })
+				admin.quiet("SET", state, "v2")
+				if got, err := c.frame(); got != ">2\r\n$21\r\ntracking-redir-broken\r\n:"+id+"\r\n" || err != nil {
+					t.Errorf("%q, %v", got, err)
+				}
+			}
+			for _, p := range []*peer{sink, c} {
+				_ = p.nc.Close()
+			}
+			redistest.Eventually(t, patience, "the clients to be gone", func() bool { return len(admin.listOf()) == 1 })
+		}
+	})
+}
+
 // A CLIENT LIST keeps its place among the replies, however long it takes, and commands of others do not wait for it.
 func TestListOfManyClients(t *testing.T) {
 	eachEngine(t, func(t *testing.T, redis *redistest.Server, srv *Server) {

@@ -61,6 +61,7 @@ func (s *Session) cutOff() {
 }
 
 func (s *Session) giveUp() {
+	s.provided(0)
 	s.lastWords = nil
 	s.in.Forget()
 	if s.streaming {
@@ -75,7 +76,6 @@ func (s *Session) giveUp() {
 		unanswered = s.pin.expect
 		s.pin.discard()
 		s.pin, s.pending = nil, 0
-		s.ofPin.Store(nil)
 	}
 	if s.pending == 0 {
 		s.leaveLane()

@@ -29,6 +29,7 @@ type pinned struct {
 	waits    bool // a command that is not answered may be waiting for others: BLPOP, WAIT
 	frame    int  // bytes of a frame that the connection keeps until it is whole
 	unread   int  // commands sent since it is not read any more that are to be answered
+	asked    bool // Redis has been asked for its id
 	borrowed int  // others who are about to name the connection to Redis, and so must find this session on it
 
 	transaction
@@ -78,7 +79,6 @@ func (s *Session) deliverPin(conn *upstream.Pin, err error, reason string, login
 
 func (s *Session) setPin(conn *upstream.Pin, reason string, login bool) {
 	s.pin = &pinned{s: s, conn: conn, reason: reason, login: login, fresh: true}
-	s.ofPin.Store(conn)
 	s.env.stats.pinReasons.add(reason, 1)
 	conn.Observe(s.pin)
 	if conn.Name() != s.name {
@@ -87,11 +87,7 @@ func (s *Session) setPin(conn *upstream.Pin, reason string, login bool) {
 	}
 	if conn.ID() == 0 && conn.Connected() && s.ident.Authenticated() {
 		// It was connected by a client that had not authenticated, so Redis would not say its id.
-		s.forward(hello, &hook{s: s, muted: true, whole: true, done: func(reply []byte) {
-			if v, _, err := resp.Decode(reply); err == nil {
-				conn.Numbered(upstream.ConnectionID(v))
-			}
-		}}, 1)
+		s.askNumber()
 	}
 }
 
@@ -119,7 +115,6 @@ func (s *Session) releasePin() {
 		return
 	}
 	s.pin = nil
-	s.ofPin.Store(nil)
 	if p.spent {
 		p.discard()
 		return
@@ -192,7 +187,7 @@ func (p *pinned) broken() {
 	}
 	if s.pin == p {
 		s.pin = nil
-		s.ofPin.Store(nil)
+		s.provided(0)
 		p.discard()
 	}
 }

@@ -189,11 +189,12 @@ func (s *Session) subscriber() bool {
 // keepPin sends a command that may leave a trace on the connection. If that is what the client wants, the connection stays the
 // session's own from then on, unless Redis refuses the command.
 func (s *Session) keepPin(row *command, p policy, raw []byte) bool {
-	var redir redirection
 	if row.name == "client" && argument(s.args, 1) == "tracking" {
-		raw, redir = s.track(raw)
+		if target, at := s.redirectsTo(); target != nil {
+			return s.trackTo(target, at, raw)
+		}
 	}
-	return s.markPin(raw, &hook{s: s, muted: s.muted}, p != pinSpent, redir)
+	return s.markPin(raw, &hook{s: s, muted: s.muted}, p != pinSpent, redirection{})
 }
 
 // markPin sends such a command; h gets its reply. keep: the connection is the session's own if Redis accepts the command, which

@@ -2,7 +2,6 @@ package proxy
 
 import (
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"lockproxy/internal/lockcmds/losses"
@@ -80,10 +79,10 @@ type Session struct {
 	later   []func()            // to be run when the session is left
 
 	// For CLIENT LIST.
-	cmd   string                       // the last command
-	heard int64                        // env.clock when the client was last heard or spoken to
-	ofPin atomic.Pointer[upstream.Pin] // the connection of pin, for those who must not lock the session
-	redir redirection
+	cmd    string // the last command
+	heard  int64  // env.clock when the client was last heard or spoken to
+	redir  redirection
+	wanted []func(conn uint64) // by others who need to name the session's own connection to Redis
 
 	// Output.
 	output
@@ -255,6 +254,9 @@ func (s *Session) quiet() {
 	}
 	if s.pin != nil && s.pin.mode == readsFrames && !s.pin.subscribed() {
 		s.readReplies()
+	}
+	if s.wait == nothing {
+		s.serveWanted()
 	}
 	s.releasePin()
 	if s.pin != nil && s.pin.conn.Finished() {

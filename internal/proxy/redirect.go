@@ -1,0 +1,149 @@
+package proxy
+
+import (
+	"bytes"
+	"slices"
+	"strconv"
+
+	"lockproxy/internal/proxy/clients"
+	"lockproxy/internal/resp"
+	"lockproxy/internal/upstream"
+)
+
+// redirection is where CLIENT TRACKING sends invalidations: to the client with that id, whose connection at Redis is conn. The
+// zero value: nowhere, or to a client of Redis's.
+type redirection struct{ client, conn uint64 }
+
+// translate puts the client's id into a reply or push that ends with that of its connection.
+func (r redirection) translate(reply []byte) []byte {
+	if r.conn == 0 {
+		return reply
+	}
+	old := strconv.AppendUint([]byte(":"), r.conn, 10)
+	for _, prefix := range redirPrefixes {
+		at := bytes.Index(reply, slices.Concat([]byte(prefix), old, []byte("\r\n")))
+		if at < 0 || prefix == "" && at > 0 {
+			continue
+		}
+		at += len(prefix) + 1
+		return slices.Concat(reply[:at], strconv.AppendUint(nil, r.client, 10), reply[at+len(old)-1:])
+	}
+	return reply
+}
+
+// redirPrefixes stand before the id in the replies to CLIENT GETREDIR and TRACKINGINFO, and in the push that says that the
+// client has gone.
+var redirPrefixes = []string{"", "$8\r\nredirect\r\n", "$21\r\ntracking-redir-broken\r\n"}
+
+// redirectsTo is the client of the proxy to which the CLIENT TRACKING being routed redirects, and the place of its id among the
+// arguments; nil: it names none.
+func (s *Session) redirectsTo() (target *Session, at int) {
+	for i := 3; i+1 < len(s.args); i++ {
+		if argument(s.args, i) != "redirect" {
+			continue
+		}
+		id, err := strconv.ParseInt(string(s.args[i+1]), 10, 64)
+		if err != nil || clients.Foreign(id) {
+			return nil, 0
+		}
+		l, _ := s.env.clients.Get(uint64(id))
+		target, _ = l.(*Session)
+		return target, i + 1
+	}
+	return nil, 0
+}
+
+// trackTo sends a CLIENT TRACKING that redirects to a client of the proxy. Redis must be told of the connection that the client has
+// there for itself, and it gets one if it has none. The session waits for that.
+func (s *Session) trackTo(target *Session, at int, raw []byte) bool {
+	if (s.pin.inTx || s.pin.opening > 0) && !s.awaitQuiet() {
+		return false
+	}
+	args, pin, muted := resp.Split(bytes.Clone(raw), nil), s.pin, s.muted
+	s.wait = forReply
+	s.pending++
+	s.later = append(s.later, func() {
+		target.provide(func(conn uint64) {
+			defer s.host.Flush()
+			s.mu.Lock()
+			defer s.leave()
+			s.answered(1) // the session still waits
+			s.resume()
+			s.muted = muted
+			switch {
+			case s.over():
+			case s.pin != pin:
+				s.answer(noUpstream)
+			default:
+				var redir redirection
+				if conn != 0 { // else Redis says that there is no such client
+					redir = redirection{client: target.id, conn: conn}
+					args[at] = strconv.AppendUint(nil, conn, 10)
+				}
+				s.markPin(resp.AppendCommand(nil, args...), &hook{s: s, muted: muted}, true, redir)
+			}
+			s.advance()
+		})
+	})
+	return true
+}
+
+// provide gives the session a connection of its own for the rest of its life, because another client names it. then is called
+// once, without locks, with the connection's id at Redis; 0: there is none.
+func (s *Session) provide(then func(conn uint64)) {
+	defer s.host.Flush()
+	s.mu.Lock()
+	defer s.leave()
+	s.wanted = append(s.wanted, then)
+	switch {
+	case s.over(), s.pin == nil && s.wait != nothing && s.pending == 0:
+		s.provided(0) // it waits for a lock, say: Redis would know it, but it can have no connection now
+	case s.pin != nil && !s.pin.login, s.pending == 0:
+		s.serveWanted()
+	}
+}
+
+// serveWanted goes on with what others want of the session's connection, unless something is outstanding on its lane.
+func (s *Session) serveWanted() {
+	if len(s.wanted) == 0 || s.wait == forGoodbye {
+		return
+	}
+	if s.pin == nil {
+		conn := s.env.upstream.Acquire(upstream.Ask{ID: s.ident, Owner: s.owner})
+		if conn == nil {
+			s.provided(0)
+			return
+		}
+		s.setPin(conn, "client|tracking", false)
+	}
+	pin := s.pin
+	pin.keep = true
+	switch {
+	case pin.conn.ID() != 0:
+		s.provided(pin.conn.ID())
+	case pin.mode != readsReplies || pin.asked:
+		s.provided(0)
+	default:
+		s.askNumber()
+	}
+}
+
+// askNumber finds out what Redis calls the session's pin.
+func (s *Session) askNumber() {
+	pin := s.pin
+	pin.asked = true
+	s.forward(hello, &hook{s: s, muted: true, whole: true, done: func(reply []byte) {
+		if v, _, err := resp.Decode(reply); err == nil && s.pin == pin {
+			pin.conn.Numbered(upstream.ConnectionID(v))
+		}
+		s.serveWanted()
+	}}, 1)
+}
+
+// provided tells those who wanted to know.
+func (s *Session) provided(conn uint64) {
+	for _, then := range s.wanted {
+		s.later = append(s.later, func() { then(conn) })
+	}
+	s.wanted = nil
+}
