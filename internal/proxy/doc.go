@@ -4,6 +4,7 @@
 //	                                                   shared   ─▶ lane    (many sessions, one connection)
 //	                                                   pinned   ─▶ pin     (MULTI, BLPOP, SUBSCRIBE …)
 //	                                                   local    ─▶ answered here (CLIENT SETNAME, QUIT …)
+//	                                                   about    ─▶ an inquiry into all clients (CLIENT LIST …)
 //	                                                   lock     ─▶ lockcmds ─▶ script on the same lane or pin
 //	client ◀─bytes─ host.Flush ◀─ Session.out ◀─ Replies(bytes, n) from the lane's or pin's reader
 //
@@ -26,9 +27,13 @@
 //     their lanes (wire); such clients have no goroutine of their own;
 //   - conn.readLoop, one per client that no loop serves: reads the socket and feeds the session; it ends with the connection;
 //   - conn.drainOutput, only while a client does not take its replies: writes what a first, non-blocking write left over;
+//   - one for each CLIENT LIST, KILL or UNBLOCK, from Redis's answer to its own; it looks at all clients;
+//   - env.tick, which keeps the clock for idle times;
 //   - the readers of package upstream and the workers of package lockcmds call into sessions and never block there.
 //
 // # Locks
 //
-// A session's mutex guards its fields, never I/O. Order: Session.mu, then the mutexes of lockcmds, then those of upstream.
+// A session's mutex guards its fields, never I/O. Order: Session.mu, then the mutexes of lockcmds, then those of upstream and of
+// the directory of clients. Nobody holds two sessions' mutexes: whoever has to do with another session does it from Session.later
+// or from a goroutine.
 package proxy
