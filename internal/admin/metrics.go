@@ -24,6 +24,7 @@ var (
 	maxMemory     = desc("clients_memory_limit_bytes", "What it is limited to.")
 	refused       = desc("commands_refused_total", "Commands that were not sent to Redis, by error code.", "code")
 	lanes         = desc("lanes", "Connections to Redis that clients share.")
+	lanesAside    = desc("lanes_set_aside_total", "Times that a lane stood still and others went on without it.")
 	pins          = desc("pins", "Connections to Redis that single clients have for themselves, or had (idle).", "state")
 	logins        = desc("login_connections", "Connections to Redis on which it judges logins.", "state")
 	pinReasons    = desc("pins_by_command", "Pins in use, by the command that made each necessary.", "command")
@@ -42,7 +43,7 @@ var (
 // Describe is prometheus.Collector.
 func (collector) Describe(out chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
-		buildInfo, upstreamUp, clients, accepted, clientsClosed, memory, maxMemory, refused, lanes, pins, logins, pinReasons, pinWaits, pinTimeouts, loginsFailed,
+		buildInfo, upstreamUp, clients, accepted, clientsClosed, memory, maxMemory, refused, lanes, lanesAside, pins, logins, pinReasons, pinWaits, pinTimeouts, loginsFailed,
 		locksHeld, lockWaiters, lockWaits, handovers, attempts, lost, repaired,
 	} {
 		out <- d
@@ -76,6 +77,7 @@ func (c collector) Collect(out chan<- prometheus.Metric) {
 	gauge(maxMemory, int(s.MaxMemory))
 	counters(refused, s.Refused)
 	gauge(lanes, s.Lanes)
+	counter(lanesAside, s.LanesSetAside)
 	gauge(pins, s.PinsOpen-s.PinsIdle, "used")
 	gauge(pins, s.PinsIdle, "idle")
 	gauge(logins, s.LoginsOpen-s.LoginsIdle, "used")

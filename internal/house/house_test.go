@@ -42,8 +42,9 @@ var arrows = map[string][]string{
 	"internal/proxy/idchange":     {"internal/resp", "internal/upstream"},
 	"internal/redistest":          {},
 	"internal/resp":               {},
-	"internal/upstream":           {"internal/buffers", "internal/resp", "internal/upstream/admission"},
+	"internal/upstream":           {"internal/buffers", "internal/resp", "internal/upstream/admission", "internal/upstream/lineup"},
 	"internal/upstream/admission": {},
+	"internal/upstream/lineup":    {},
 	"internal/watchdog":           {},
 }
 

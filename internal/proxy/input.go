@@ -72,7 +72,7 @@ const maxKept = 32 << 10
 // consume routes the whole commands at the start of buf, as long as the session need not wait, and returns how many bytes
 // they had. Commands that may share the lane are sent together, one copy for all of them.
 func (s *Session) consume(buf []byte) int {
-	table := s.env.policies()
+	table, careful := s.env.policies(), s.careful()
 	off := 0
 	run := run{s: s, buf: buf}
 	var last *command // that of name; nil: there is none
@@ -109,7 +109,7 @@ func (s *Session) consume(buf []byte) int {
 				last = nil // an inline command's name does not stay where it is
 			}
 		}
-		if row.policy == shared && s.plain() {
+		if row.policy == shared && s.plain() && !careful {
 			if latest = row; row.subs != nil {
 				s.cmd, latest = row.title(f.Raw), nil
 			}

@@ -190,6 +190,7 @@ type scriptCall struct {
 // know it, and a call that is repeated would run behind what the client has sent after it.
 func (c *scriptCall) send() {
 	s := c.s
+	s.writes = true
 	c.byText = !s.notes().Has(c.call.Script.ID())
 	s.script = appendCall(s.script[:0], c.call, c.byText)
 	s.forward(s.script, c, 1)

@@ -77,7 +77,7 @@ func (s *Session) judged(c idchange.Change, target upstream.Identity, reply []by
 	lane := s.visited
 	s.visited = nil
 	s.leaveLane()
-	s.lane = lane
+	s.lane, s.role = lane, upstream.Reads
 	s.become(target)
 	if c.Name != nil {
 		s.rename(*c.Name, false)

@@ -161,6 +161,7 @@ type command struct {
 	listed bool                       // Redis lists it
 	shown  string                     // its name in CLIENT LIST; empty: Redis does not have it
 	subs   map[string]string          // the same for its subcommands, by their names; nil: it has none
+	writes bool                       // it may change data, so Redis may hold it back
 }
 
 // policyOf is the command's policy for these arguments.
@@ -191,12 +192,12 @@ var unlisted = &command{name: "unlisted", policy: pinAlive}
 func newPolicyTable(src *upstream.Table, verbs []string) *policyTable {
 	t := &policyTable{source: src, rows: make(map[string]*command, src.Len()+len(verbs))}
 	for _, c := range src.All() {
-		t.rows[c.Name] = &command{name: c.Name, policy: flagPolicy(c), listed: true, shown: c.Name, subs: subTitles(c)}
+		t.rows[c.Name] = &command{name: c.Name, policy: flagPolicy(c), listed: true, shown: c.Name, subs: subTitles(c), writes: c.Flags&upstream.Changes != 0}
 	}
 	for name, p := range overrides {
 		row := &command{name: name, policy: p}
 		if known := t.rows[name]; known != nil {
-			row.listed, row.shown, row.subs = true, known.shown, known.subs
+			row.listed, row.shown, row.subs, row.writes = true, known.shown, known.subs, known.writes
 		}
 		if p == bySub {
 			row.sub = subPolicies[name]
@@ -205,7 +206,7 @@ func newPolicyTable(src *upstream.Table, verbs []string) *policyTable {
 	}
 	for _, verb := range verbs {
 		name := strings.ToLower(verb)
-		t.rows[name] = &command{name: name, policy: locks, shown: name}
+		t.rows[name] = &command{name: name, policy: locks, shown: name, writes: true}
 	}
 	return t
 }

@@ -26,6 +26,7 @@ var (
 func (s *Session) route(row *command, raw []byte) bool {
 	s.args = resp.Split(raw, s.args[:0])
 	s.muted = s.reply != replyOn
+	s.writes = row.writes
 	skip := s.reply == replySkip
 	p := row.policyOf(s.args)
 	if p == identity && s.env.opts.ClientAuth == AuthNone {
@@ -76,6 +77,9 @@ func (s *Session) awaitQuiet() bool {
 
 // routeShared routes a command of a session that has no pin.
 func (s *Session) routeShared(row *command, p policy, raw []byte) bool {
+	if s.strays() && !s.awaitQuiet() {
+		return false
+	}
 	switch p {
 	case shared:
 		s.forward(raw, s.receiver(), 1)
@@ -166,7 +170,9 @@ func (s *Session) routePinned(row *command, p policy, raw []byte) bool {
 		to = h
 	case replica:
 		return s.replconf(raw)
-	case shared, pinOnce: // sent as it is
+	case pinOnce:
+		to = s.pauseHook(row, to)
+	case shared: // sent as it is
 	default:
 		return s.keepPin(row, p, raw)
 	}

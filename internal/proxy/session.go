@@ -58,6 +58,8 @@ type Session struct {
 	// Upstream side. A session uses its pin if it has one, else its lane.
 	ident   upstream.Identity
 	lane    *upstream.Lane // of ident; nil until first used
+	role    upstream.Role  // what the lane was asked for
+	writes  bool           // the command being routed may change data
 	pin     *pinned        // nil: none
 	pending int            // commands sent whose replies have not all arrived
 	owed    int            // bytes of commands sent since pending was last 0, with what it takes to remember them
@@ -197,22 +199,6 @@ func (s *Session) forward(raw []byte, to receiver, n int) {
 	}
 }
 
-// refusal is the reply to a command that was not sent.
-func (s *Session) refusal() []byte {
-	if s.pin == nil && s.lane != nil && s.lane.NoRoom() {
-		return noLaneFree
-	}
-	return noUpstream
-}
-
-// onLane returns the session's lane; it has one from its first command on.
-func (s *Session) onLane() *upstream.Lane {
-	if s.lane == nil {
-		s.lane = s.env.upstream.Lane(s.ident, s.host.Driver(), s.owner)
-	}
-	return s.lane
-}
-
 // notes are those of the connection that the next command goes to.
 func (s *Session) notes() *upstream.Notes {
 	if s.pin != nil {
@@ -261,13 +247,5 @@ func (s *Session) quiet() {
 	s.releasePin()
 	if s.pin != nil && s.pin.conn.Finished() {
 		s.cutOff() // what follows belongs on a connection that takes nothing more
-	}
-}
-
-func (s *Session) leaveLane() {
-	s.endVisit()
-	if s.lane != nil {
-		s.env.upstream.Leave(s.lane)
-		s.lane = nil
 	}
 }

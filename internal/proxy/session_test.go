@@ -18,19 +18,27 @@ import (
 type hand struct {
 	wire    *upstream.Wire
 	driving chan struct{} // closed when the wire is the test's
+	once    sync.Once
 	resumed int
 	hungup  bool
 }
 
-func (h *hand) Flush()                                 {}
-func (h *hand) Hangup()                                { h.hungup = true }
-func (h *hand) Resume()                                { h.resumed++ }
-func (h *hand) Driver() upstream.Driver                { return h }
-func (h *hand) Attach(w *upstream.Wire) upstream.Mover { h.wire = w; return h }
-func (h *hand) Ring()                                  {}
+func (h *hand) Flush()                  {}
+func (h *hand) Hangup()                 { h.hungup = true }
+func (h *hand) Resume()                 { h.resumed++ }
+func (h *hand) Driver() upstream.Driver { return h }
+
+// Attach is upstream.Driver. The test moves the first lane; a spare one stays idle.
+func (h *hand) Attach(w *upstream.Wire) upstream.Mover {
+	if h.wire == nil {
+		h.wire = w
+	}
+	return h
+}
+func (h *hand) Ring() {}
 
 func (h *hand) Drive(nc net.Conn, stop <-chan struct{}) error {
-	close(h.driving)
+	h.once.Do(func() { close(h.driving) })
 	<-stop
 	return nc.Close()
 }
@@ -48,7 +56,7 @@ func byHand(t *testing.T, limits Limits) (*Session, *hand) {
 	}
 	h := &hand{driving: make(chan struct{})}
 	s := newSession(1, "test", &env{opts: opts, upstream: up, budget: budget.New(int64(opts.Limits.Memory), nil)}, h)
-	s.lane = up.Lane(s.ident, h, "")
+	s.lane = up.Lane(s.ident, h, "", upstream.Reads)
 	<-h.driving
 	h.wire.Open()
 	t.Cleanup(func() {
@@ -184,7 +192,7 @@ func TestReadingPausesWhileTooMuchIsUnanswered(t *testing.T) {
 func TestPanicEndsOnlyItsSession(t *testing.T) {
 	s, h := byHand(t, Limits{})
 	other := newSession(2, "other", s.env, h)
-	other.lane = s.env.upstream.Lane(s.ident, h, "")
+	other.lane = s.env.upstream.Lane(s.ident, h, "", upstream.Reads)
 	defer other.Hungup()
 	s.mu.Lock()
 	s.forward([]byte("*1\r\n$4\r\nPING\r\n"), &hook{s: s, done: func([]byte) { panic("test") }}, 1)

@@ -58,6 +58,7 @@ type Stats struct {
 	Memory, MaxMemory int64 // bytes of buffers of all clients together, and the most they may have
 
 	Lanes                  int
+	LanesSetAside          int64 // since the start, because they stood still
 	PinsOpen, PinsIdle     int
 	LoginsOpen, LoginsIdle int            // connections on which Redis judges identity changes
 	PinReasons             map[string]int // pins in use, by the command that made each necessary
@@ -164,20 +165,21 @@ func (srv *Server) Stats() Stats {
 			"protocol_error": s.protocolErrors.Load(), "query_limit": s.queryLimit.Load(), "output_limit": s.outputLimit.Load(),
 			"slow_command": s.slowCommands.Load(), "memory_limit": s.memoryLimit.Load(), "panic": s.panics.Load(),
 		},
-		Refused:      map[string]int64{"NOUPSTREAM": s.refused.Load(), "OVERLOADED": s.pinTimeouts.Load() + s.waitRefused.Load()},
-		Memory:       e.budget.Used(),
-		MaxMemory:    e.budget.Limit(),
-		Lanes:        len(e.upstream.Lanes()),
-		PinReasons:   s.pinReasons.snapshot(),
-		PinWaits:     s.pinWaits.Load(),
-		PinTimeouts:  s.pinTimeouts.Load(),
-		LoginsFailed: s.loginsFailed.Load(),
-		Held:         e.locks.held(),
-		Waiting:      int(e.locks.waiting.Load()),
-		Waits:        map[string]Waits{},
-		HandedOver:   s.handovers.Load(),
-		Attempts:     s.attempts.Load(),
-		Lost:         map[string]int64{},
+		Refused:       map[string]int64{"NOUPSTREAM": s.refused.Load(), "OVERLOADED": s.pinTimeouts.Load() + s.waitRefused.Load()},
+		Memory:        e.budget.Used(),
+		MaxMemory:     e.budget.Limit(),
+		Lanes:         len(e.upstream.Lanes()),
+		LanesSetAside: e.upstream.SetAside(),
+		PinReasons:    s.pinReasons.snapshot(),
+		PinWaits:      s.pinWaits.Load(),
+		PinTimeouts:   s.pinTimeouts.Load(),
+		LoginsFailed:  s.loginsFailed.Load(),
+		Held:          e.locks.held(),
+		Waiting:       int(e.locks.waiting.Load()),
+		Waits:         map[string]Waits{},
+		HandedOver:    s.handovers.Load(),
+		Attempts:      s.attempts.Load(),
+		Lost:          map[string]int64{},
 
 		FencesRepaired: s.repaired.Load(),
 	}

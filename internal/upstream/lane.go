@@ -1,13 +1,17 @@
 package upstream
 
 import (
+	"errors"
 	"math/rand/v2"
 	"net"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"go.uber.org/zap"
+
+	"lockproxy/internal/resp"
 )
 
 // A Lane is a shared, ordered connection to Redis. Its sessions' commands are written in the order in which they were
@@ -16,22 +20,40 @@ import (
 // sent.
 type Lane struct {
 	id     Identity
-	key    laneKey
-	owner  string // on whose account it was opened
-	noRoom bool   // there was no place for it
-	mover  Mover  // nil: two goroutines move its bytes
+	noRoom bool  // there was no place for it
+	mover  Mover // nil: two goroutines move its bytes
 	stream *stream
 	stop   chan struct{} // closed by close
 	once   sync.Once
 
 	contact chan struct{} // size 1, never closed: Redis has been reached while the lane rested
 
-	rejected atomic.Bool // Redis has refused the credentials
+	rejected  atomic.Bool // Redis has refused the credentials
+	unsettled atomic.Bool // its users are to Move before their next command
+
+	refusal atomic.Pointer[[]byte] // see Refusal
+
+	set    *laneSet // immutable
+	number int      // in the set; immutable
 
 	// Guarded by Upstream.mu.
 	users  int
 	unused time.Time // since when users is 0
-	placed bool      // it has one of the places
+}
+
+func newLane(key laneKey, set *laneSet, number int) *Lane {
+	l := &Lane{
+		id: key.id, set: set, number: number, stream: newStream(), stop: make(chan struct{}), contact: make(chan struct{}, 1),
+		unused: time.Now(),
+	}
+	if set != nil {
+		l.stream.idle, l.stream.watch = true, set.watch
+	}
+	if key.driver != nil {
+		l.mover = key.driver.Attach(&Wire{l.stream})
+		l.stream.bell = l.mover.Ring
+	}
+	return l
 }
 
 // Identity of the lane's connection.
@@ -49,6 +71,29 @@ func (l *Lane) Notes() *Notes { return &l.stream.notes }
 // NoRoom reports whether the lane refuses everything because there was no place for it. The next call of Upstream.Lane may find
 // one.
 func (l *Lane) NoRoom() bool { return l.noRoom }
+
+// Refusal is Redis's own reply if the lane is not connected because Redis is busy with a script, else nil.
+func (l *Lane) Refusal() []byte {
+	if b := l.refusal.Load(); b != nil {
+		return *b
+	}
+	return nil
+}
+
+// noteRefusal is called before the lane's requests are told that it could not be connected.
+func (l *Lane) noteRefusal(err error) {
+	var refused *RefusedError
+	if errors.As(err, &refused) && strings.HasPrefix(refused.Reply, "BUSY ") {
+		b := resp.AppendRawError(nil, refused.Reply)
+		l.refusal.Store(&b)
+		return
+	}
+	l.refusal.Store(nil)
+}
+
+// Unsettled reports whether a user with nothing outstanding on the lane is to Move before the next command: the lane stands
+// still, or it does not take all commands at present. It costs one load.
+func (l *Lane) Unsettled() bool { return l.unsettled.Load() }
 
 // Rejected reports whether Redis has refused the identity's credentials. Such a lane is of no use any more; the next call of
 // Upstream.Lane asks Redis again.
@@ -97,10 +142,13 @@ func (l *Lane) run(u *Upstream) {
 			return
 		}
 		if err != nil {
+			l.noteRefusal(err)
 			l.stream.rest(err)
-			u.heard(err)
 			delay, pause := wait.next()
-			log.Warn("upstream not reachable", zap.Error(err), zap.Duration("retry_in", delay))
+			if u.inUse(l) {
+				u.heard(err)
+				log.Warn("upstream not reachable", zap.Error(err), zap.Duration("retry_in", delay))
+			}
 			l.rest(&u.reach, err, delay, pause)
 			continue
 		}

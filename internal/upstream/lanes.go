@@ -12,45 +12,46 @@ type laneKey struct {
 	driver Driver
 }
 
-// lanes are the lanes of an Upstream, guarded by its mu. The lanes of clients that have said nothing of themselves are always
+// lanes are the sets of lanes of an Upstream, guarded by its mu. The sets of clients that have said nothing of themselves are always
 // there; all others have places, and unused ones go when there are many.
 type lanes struct {
-	known   map[laneKey]*Lane
+	known   map[laneKey]*laneSet
 	retired map[*Lane]bool // in use, but not given out any more
 	places  *admission.Places
-	unused  *admission.Idle[laneKey, *Lane] // of those with places
+	unused  *admission.Idle[laneKey, *laneSet] // of those with places
+	paused  time.Time                          // writes are held back until then, as far as is known
 }
 
 func newLanes(size int) lanes {
 	return lanes{
-		known: map[laneKey]*Lane{}, retired: map[*Lane]bool{},
-		places: admission.NewPlaces(size, admission.Share(size)), unused: admission.NewIdle[laneKey, *Lane](),
+		known: map[laneKey]*laneSet{}, retired: map[*Lane]bool{},
+		places: admission.NewPlaces(size, admission.Share(size)), unused: admission.NewIdle[laneKey, *laneSet](),
 	}
 }
 
-// Of the lanes a quarter may be unused, and of these a quarter may have been opened by one address: who moves from identity to
+// Of the sets a quarter may be unused, and of these a quarter may have been opened by one address: who moves from identity to
 // identity leaves no more behind.
 func (ls *lanes) mayRest() int      { return max(1, ls.places.Total()/4) }
 func (ls *lanes) mayRestByOne() int { return max(1, ls.mayRest()/4) }
 
-// room takes a place for owner, for which an unused lane may have to go.
+// room takes a place for owner, for which an unused set may have to go.
 func (ls *lanes) room(owner string) bool {
 	for {
-		var l *Lane
+		var set *laneSet
 		var found bool
 		switch ls.places.Take(owner) {
 		case admission.Granted:
 			return true
 		case admission.OverShare:
-			l, found = ls.unused.EvictOf(owner)
+			set, found = ls.unused.EvictOf(owner)
 		default:
-			l, found = ls.unused.Evict(owner)
+			set, found = ls.unused.Evict(owner)
 		}
 		if !found {
 			return false
 		}
-		ls.remove(l)
-		l.close()
+		ls.remove(set)
+		set.close()
 	}
 }
 
@@ -66,66 +67,64 @@ func (ls *lanes) mayGet(owner string) bool {
 	}
 }
 
-// remove takes a lane out of those that are given out.
-func (ls *lanes) remove(l *Lane) {
-	if ls.known[l.key] != l {
+// remove takes a set out of those whose lanes are given out.
+func (ls *lanes) remove(set *laneSet) {
+	if ls.known[set.key] != set {
 		return
 	}
-	delete(ls.known, l.key)
-	if l.placed {
-		l.placed = false
-		ls.unused.Remove(l)
-		ls.places.Return(l.owner)
+	delete(ls.known, set.key)
+	if set.placed {
+		set.placed = false
+		ls.unused.Remove(set)
+		ls.places.Return(set.owner)
 	}
 }
 
-// rest notes that a lane is not used any more.
-func (ls *lanes) rest(l *Lane) {
-	if !l.placed {
+// rest notes that a set is not used any more.
+func (ls *lanes) rest(set *laneSet) {
+	if !set.placed {
 		return
 	}
-	ls.unused.Add(l.key, l, l.owner)
-	if ls.unused.CountOf(l.owner) > ls.mayRestByOne() {
-		ls.evict(ls.unused.EvictOf(l.owner))
+	ls.unused.Add(set.key, set, set.owner)
+	if ls.unused.CountOf(set.owner) > ls.mayRestByOne() {
+		ls.evict(ls.unused.EvictOf(set.owner))
 	}
 	if ls.unused.Len() > ls.mayRest() {
-		ls.evict(ls.unused.Evict(l.owner))
+		ls.evict(ls.unused.Evict(set.owner))
 	}
 }
 
-func (ls *lanes) evict(l *Lane, found bool) {
+func (ls *lanes) evict(set *laneSet, found bool) {
 	if found {
-		ls.remove(l)
-		l.close()
+		ls.remove(set)
+		set.close()
 	}
 }
 
-// Lane returns the lane of an identity that driver moves, connecting it if need be on owner's account. Goroutines move the lanes
+// Lane returns a lane of an identity that driver moves, connecting it if need be on owner's account. Goroutines move the lanes
 // of a nil driver, and all lanes over TLS. If all places are taken, the lane that is returned refuses everything (NoRoom). Each
 // call is paired with one of Leave.
-func (u *Upstream) Lane(id Identity, driver Driver, owner string) *Lane {
+func (u *Upstream) Lane(id Identity, driver Driver, owner string, r Role) *Lane {
 	key := u.laneKey(id, driver)
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	if l := u.lanes.known[key]; l != nil {
-		u.useLocked(l)
-		return l
+	set := u.lanes.known[key]
+	if set == nil {
+		placed := false
+		if !u.free(id) && !u.closed {
+			placed = u.lanes.room(owner)
+		}
+		if noRoom := !placed && !u.free(id); u.closed || noRoom {
+			l := newLane(laneKey{id: id}, nil, 0)
+			l.noRoom, l.stream.state = noRoom && !u.closed, down
+			l.users = 1
+			return l
+		}
+		set = newLaneSet(u, key, owner, placed)
+		u.lanes.known[key] = set
 	}
-	l := &Lane{id: id, key: key, owner: owner, stream: newStream(), stop: make(chan struct{}), contact: make(chan struct{}, 1), users: 1}
-	if free := u.free(id); !free && !u.closed {
-		l.placed = u.lanes.room(owner)
-		l.noRoom = !l.placed
-	}
-	if u.closed || l.noRoom {
-		l.stream.state = down
-		return l
-	}
-	if key.driver != nil {
-		l.mover = key.driver.Attach(&Wire{l.stream})
-		l.stream.bell = l.mover.Ring
-	}
-	u.lanes.known[key] = l
-	u.wg.Go(func() { l.run(u) })
+	l := set.pick(r)
+	set.join(l)
 	return l
 }
 
@@ -141,13 +140,6 @@ func (u *Upstream) laneKey(id Identity, driver Driver) laneKey {
 	return laneKey{id, driver}
 }
 
-func (u *Upstream) useLocked(l *Lane) {
-	if l.users == 0 {
-		u.lanes.unused.Remove(l)
-	}
-	l.users++
-}
-
 // RoomFor reports whether there is a lane of an identity, or a place for one on owner's account.
 func (u *Upstream) RoomFor(id Identity, driver Driver, owner string) bool {
 	u.mu.Lock()
@@ -155,23 +147,50 @@ func (u *Upstream) RoomFor(id Identity, driver Driver, owner string) bool {
 	return u.free(id) || u.lanes.known[u.laneKey(id, driver)] != nil || u.lanes.mayGet(owner)
 }
 
-// Join returns the lane of an identity if it is connected, else nil. Each call that returns one is paired with one of Leave.
+// Join returns the lane for reads of an identity if it is connected, else nil. Each call that returns one is paired with one of
+// Leave.
 func (u *Upstream) Join(id Identity, driver Driver) *Lane {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	l := u.lanes.known[u.laneKey(id, driver)]
-	if l == nil || !l.stream.isUp() {
+	set := u.lanes.known[u.laneKey(id, driver)]
+	if set == nil {
 		return nil
 	}
-	u.useLocked(l)
+	l := set.pick(Reads)
+	if !l.stream.isUp() {
+		return nil
+	}
+	set.join(l)
 	return l
+}
+
+// Move returns the lane that a user of l is to go on with, in place of l; it may be l itself. Nothing of the caller may be
+// outstanding on l.
+func (u *Upstream) Move(l *Lane, r Role) *Lane {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	set := l.set
+	if set == nil || u.closed || u.lanes.known[set.key] != set || set.lanes[l.number] != l {
+		return l
+	}
+	next := set.pick(r)
+	if next != l {
+		set.join(next)
+		u.leave(l)
+	}
+	return next
 }
 
 // forget takes a lane that is of no use out of what Lane returns.
 func (u *Upstream) forget(l *Lane) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	u.lanes.remove(l)
+	if set := l.set; set.lanes[l.number] == l {
+		set.drop(l.number)
+		if set.empty() {
+			u.lanes.remove(set)
+		}
+	}
 	if u.proven[l.id.User] == l.id.Password {
 		delete(u.proven, l.id.User)
 	}
@@ -181,16 +200,24 @@ func (u *Upstream) forget(l *Lane) {
 func (u *Upstream) Leave(l *Lane) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	if l.users--; l.users > 0 {
-		return
+	u.leave(l)
+}
+
+func (u *Upstream) leave(l *Lane) {
+	set := l.set
+	if set != nil {
+		set.users--
 	}
-	l.unused = time.Now()
-	if u.lanes.retired[l] {
-		delete(u.lanes.retired, l)
-		l.close()
-		return
+	if l.users--; l.users == 0 {
+		l.unused = time.Now()
+		if u.lanes.retired[l] {
+			delete(u.lanes.retired, l)
+			l.close()
+		}
 	}
-	u.lanes.rest(l)
+	if set != nil && set.users == 0 && u.lanes.known[set.key] == set {
+		u.lanes.rest(set)
+	}
 }
 
 // retireOpen lets lanes without credentials serve those who have them, and nobody else: Redis demands credentials from new
@@ -198,16 +225,22 @@ func (u *Upstream) Leave(l *Lane) {
 func (u *Upstream) retireOpen() {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	for key, l := range u.lanes.known {
+	for key, set := range u.lanes.known {
 		if key.id.Authenticated() {
 			continue
 		}
-		u.lanes.remove(l)
-		if l.users == 0 {
-			l.close()
-			continue
+		u.lanes.remove(set)
+		for i, l := range set.lanes {
+			if l == nil {
+				continue
+			}
+			set.drop(i)
+			if l.users == 0 {
+				l.close()
+				continue
+			}
+			u.lanes.retired[l] = true
 		}
-		u.lanes.retired[l] = true
 	}
 }
 

@@ -90,12 +90,12 @@ func TestLaneServesItsIdentity(t *testing.T) {
 	r := redistest.Start(t)
 	for _, addr := range []string{r.Addr(), "unix:" + r.Socket()} {
 		u := start(t, Options{Addr: addr})
-		l := u.Lane(Identity{DB: 3, Proto: 3}, nil, "")
+		l := u.Lane(Identity{DB: 3, Proto: 3}, nil, "", Reads)
 		ask(t, l, "SET", "k", "v")
 		if got := ask(t, l, "HGETALL", "none"); got != "%0\r\n" {
 			t.Errorf("HGETALL over %s = %q, want a RESP3 map", addr, got)
 		}
-		other := u.Lane(Identity{DB: 0, Proto: 2}, nil, "")
+		other := u.Lane(Identity{DB: 0, Proto: 2}, nil, "", Reads)
 		if got := ask(t, other, "GET", "k"); got != "$-1\r\n" {
 			t.Errorf("GET in db 0 = %q, want a null: the lanes must not share a database", got)
 		}
@@ -107,7 +107,7 @@ func TestLaneServesItsIdentity(t *testing.T) {
 func TestLaneReconnectsAndNeverSendsTwice(t *testing.T) {
 	r := redistest.Start(t)
 	u := start(t, Options{Addr: r.Addr()})
-	l := u.Lane(Identity{Proto: 2}, nil, "")
+	l := u.Lane(Identity{Proto: 2}, nil, "", Reads)
 	if got := ask(t, l, "INCR", "n"); got != ":1\r\n" {
 		t.Fatalf("INCR = %q", got)
 	}
@@ -259,7 +259,7 @@ func TestSnapshotIsRedisAnswer(t *testing.T) {
 			t.Errorf("%s: flags %b in the snapshot, %b in Redis", c.Name, s.Flags, c.Flags)
 		}
 	}
-	for name, want := range map[string]Flags{"blpop": Blocking, "get": 0, "wait": 0} {
+	for name, want := range map[string]Flags{"blpop": Blocking | Changes, "get": 0, "wait": 0, "publish": Changes, "eval": Changes, "function": Changes} {
 		if got := got.Lookup(name).Flags &^ NoMulti; got != want {
 			t.Errorf("%s: flags %b, want %b", name, got, want)
 		}
@@ -273,7 +273,7 @@ func TestPasswordSetLaterHoldsForNewcomersOnly(t *testing.T) {
 	r := redistest.Start(t)
 	u := start(t, Options{Addr: r.Addr(), authPeriod: 10 * time.Millisecond})
 	id := Identity{Proto: 2}
-	before := u.Lane(id, nil, "")
+	before := u.Lane(id, nil, "", Reads)
 	ask(t, before, "SET", "k", "v")
 	pin := u.Acquire(Ask{ID: id})
 	ask(t, pin, "PING")
@@ -286,7 +286,7 @@ func TestPasswordSetLaterHoldsForNewcomersOnly(t *testing.T) {
 		work, _ := u.Pins()
 		return work.Idle == 0
 	})
-	after := u.Lane(id, nil, "")
+	after := u.Lane(id, nil, "", Reads)
 	if got := ask(t, after, "GET", "k"); !strings.HasPrefix(got, "-NOAUTH") {
 		t.Errorf("a newcomer's GET = %q, want -NOAUTH", got)
 	}

@@ -3,6 +3,7 @@ package upstream
 import (
 	"errors"
 	"sync"
+	"sync/atomic"
 
 	"lockproxy/internal/buffers"
 	"lockproxy/internal/resp"
@@ -48,6 +49,7 @@ type stream struct {
 	wake chan struct{} // size 1, never closed: the writer has something to take
 	bell func()        // rung instead of wake; set before the stream is used
 
+	watch  func()        // told, without locks, when something is outstanding after nothing was; nil: nobody asks
 	wanted chan struct{} // size 1, never closed: a request waits for a stream that was resting
 
 	mu                    sync.Mutex
@@ -57,12 +59,17 @@ type stream struct {
 	flight                []span // requests taken by the writer and not yet claimed by the reader
 	asleep                bool   // the writer found nothing and waits on wake
 	total, taken, written int64  // bytes appended, taken by the writer and written, ever
+	asked                 uint64 // requests accepted since the connection began
+	idle                  bool   // nothing is outstanding and watch is to be told of the next request
 	fin                   bool   // nothing follows what has been appended
 	empty                 func() // called once by the writer when nothing is left to take; nil: nobody asks
 	mode                  mode
 	obs                   Observer
 
+	settled atomic.Uint64 // requests answered since the connection began; stored by the reader
+
 	// Owned by the reader.
+	done    uint64 // settled, to be
 	scan    resp.Scanner
 	claimed []span // taken from flight; next is claimed[head]
 	head    int
@@ -94,15 +101,32 @@ func (s *stream) append(b []byte, to Receiver, n int) error {
 	} else if n > 0 {
 		s.queue = append(s.queue, span{to, n, len(b)})
 	}
-	ring := s.asleep && s.state == up
+	s.asked += uint64(n)
+	ring, watch := s.asleep && s.state == up, s.idle
 	if ring {
 		s.asleep = false
+	}
+	if watch {
+		s.idle = false
 	}
 	s.mu.Unlock()
 	if ring {
 		s.ring()
 	}
+	if watch {
+		s.watch()
+	}
 	return nil
+}
+
+// moved returns how many requests have been accepted and how many of them are settled, and whether the stream is connected. If
+// all are settled, watch is told of the next one.
+func (s *stream) moved() (asked, settled uint64, connected bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	settled = s.settled.Load()
+	s.idle = s.asked == settled && s.watch != nil
+	return s.asked, settled, s.state == up
 }
 
 // want asks for a connection. It is called with mu held.
@@ -228,6 +252,8 @@ func (s *stream) end(err error, next state) {
 	obs := s.obs
 	s.state, s.mode, s.asleep = connecting, counted, true
 	s.out, s.queue, s.flight = nil, nil, nil
+	s.asked, s.done = 0, 0
+	s.settled.Store(0)
 	s.notes.forget()
 	s.mu.Unlock()
 
@@ -271,6 +297,9 @@ func (s *stream) keep(list []span, out []byte) (others []span) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.queue, s.out = append(kept, s.queue...), append(bytes, s.out...)
+	for _, sp := range kept {
+		s.asked += uint64(sp.n)
+	}
 	return others
 }
 
@@ -281,7 +310,7 @@ func (s *stream) settle(next state) (unsent []span, empty func(), more bool) {
 	defer s.mu.Unlock()
 	if next == down {
 		unsent = s.queue
-		s.out, s.queue = nil, nil
+		s.out, s.queue, s.asked = nil, nil, 0
 		if len(unsent) > 0 {
 			return unsent, nil, true
 		}
@@ -376,6 +405,7 @@ func (s *stream) feedRun(b []byte) (int, error) {
 	}
 	to := sp.to
 	sp.n -= done
+	s.done += uint64(done)
 	if sp.n == 0 {
 		*sp = span{}
 		s.head++
@@ -465,6 +495,7 @@ func (s *stream) claim() {
 }
 
 func (s *stream) flushTouched() {
+	s.settled.Store(s.done)
 	for i, to := range s.touched {
 		to.Flush()
 		s.touched[i] = nil

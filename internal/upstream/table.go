@@ -20,6 +20,7 @@ const (
 	Blocking Flags = 1 << iota // may wait: BLPOP, XREAD, WAIT …
 	Module                     // belongs to a module, which may block a client without announcing it
 	NoMulti                    // refused inside a transaction
+	Changes                    // it, or a subcommand, may change data, so Redis may hold it back (CLIENT PAUSE … WRITE)
 )
 
 // Command is what Redis says of one of its commands.
@@ -101,6 +102,9 @@ func parseCommand(v resp.Value) (*Command, error) {
 			c.Flags |= NoMulti
 		}
 	}
+	if slices.ContainsFunc(v.Elems[2].Elems, changes) || mayReplicate[c.Name] {
+		c.Flags |= Changes
+	}
 	if len(v.Elems) >= 7 && slices.ContainsFunc(v.Elems[6].Elems, func(v resp.Value) bool { return string(v.Str) == "@blocking" }) {
 		c.Flags |= Blocking // Redis 6 has no such flag yet
 	}
@@ -110,6 +114,9 @@ func parseCommand(v resp.Value) (*Command, error) {
 			if len(sub.Elems) == 0 {
 				return nil, errNoTable
 			}
+			if len(sub.Elems) > 2 && slices.ContainsFunc(sub.Elems[2].Elems, changes) {
+				c.Flags |= Changes
+			}
 			name := string(sub.Elems[0].Str)
 			if len(name) > len(c.Name)+1 {
 				c.Subcommands[name[len(c.Name)+1:]] = true
@@ -117,6 +124,15 @@ func parseCommand(v resp.Value) (*Command, error) {
 		}
 	}
 	return c, nil
+}
+
+// changes reports whether a flag says that a command may change data.
+func changes(flag resp.Value) bool { return string(flag.Str) == "write" }
+
+// mayReplicate are the commands besides those flagged write that Redis holds back with them, because they may have effects on
+// replicas. It does not list that flag.
+var mayReplicate = map[string]bool{
+	"eval": true, "evalsha": true, "fcall": true, "pfcount": true, "publish": true, "script": true, "spublish": true,
 }
 
 // fetchTable asks Redis on a connection of its own.

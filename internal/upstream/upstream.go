@@ -76,6 +76,7 @@ type Upstream struct {
 	wg      sync.WaitGroup
 	reach   reach
 	over    chan struct{} // closed by close
+	aside   atomic.Int64  // lanes set aside since the start
 
 	mu     sync.Mutex
 	lanes  lanes
@@ -265,14 +266,24 @@ func (u *Upstream) Lanes() []LaneStatus {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	list := make([]LaneStatus, 0, len(u.lanes.known))
-	for _, l := range u.lanes.known {
-		list = append(list, LaneStatus{Identity: l.id, Users: l.users})
+	for _, set := range u.lanes.known {
+		for _, l := range set.lanes {
+			if l != nil {
+				list = append(list, LaneStatus{Identity: l.id, Users: l.users})
+			}
+		}
 	}
 	return list
 }
 
 // Connections are this proxy's connections to Redis.
 func (u *Upstream) Connections() *Connections { return &u.conns }
+
+func (u *Upstream) inUse(l *Lane) bool {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return l.users > 0
+}
 
 func (u *Upstream) laneUp(reconnected bool) {
 	u.heard(nil)
@@ -285,10 +296,9 @@ func (u *Upstream) trim(t time.Time) {
 	u.pins.trim(t)
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	for _, l := range u.lanes.known {
-		if l.users == 0 && l.unused.Before(t) {
-			u.lanes.remove(l)
-			l.close()
+	for _, set := range u.lanes.known {
+		if set.trim(t); set.users == 0 && set.empty() {
+			u.lanes.remove(set)
 		}
 	}
 }
@@ -297,8 +307,8 @@ func (u *Upstream) close() {
 	close(u.over)
 	u.mu.Lock()
 	u.closed = true
-	for _, l := range u.lanes.known {
-		l.close()
+	for _, set := range u.lanes.known {
+		set.close()
 	}
 	for l := range u.lanes.retired {
 		l.close()

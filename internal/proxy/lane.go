@@ -1,0 +1,89 @@
+package proxy
+
+import (
+	"strconv"
+	"time"
+
+	"lockproxy/internal/upstream"
+)
+
+// A session stays on its lane while replies are outstanding there, so that its commands take effect in the order sent. With
+// none outstanding it moves to another when its lane stands still, or does not take all commands at present.
+
+// onLane returns the session's lane; it has one from its first command on.
+func (s *Session) onLane() *upstream.Lane {
+	switch {
+	case s.lane == nil:
+		s.role = s.wants()
+		s.lane = s.env.upstream.Lane(s.ident, s.host.Driver(), s.owner, s.role)
+	case s.pending == 0 && s.lane.Unsettled():
+		s.role = s.wants()
+		s.lane = s.env.upstream.Move(s.lane, s.role)
+	}
+	return s.lane
+}
+
+// wants is the role of the lane for the command being routed.
+func (s *Session) wants() upstream.Role {
+	if s.writes {
+		return upstream.Writes
+	}
+	return upstream.Reads
+}
+
+// careful reports whether commands are to be looked at one by one: it matters which of them write.
+func (s *Session) careful() bool { return s.lane == nil || s.lane.Unsettled() }
+
+// strays reports whether a command that writes would follow others of this session to a lane that is kept free of writes.
+func (s *Session) strays() bool {
+	return s.writes && s.pending > 0 && s.role == upstream.Reads && s.lane != nil && s.lane.Unsettled()
+}
+
+// refusal is the reply to a command that was not sent.
+func (s *Session) refusal() []byte {
+	if s.pin == nil && s.lane != nil {
+		if s.lane.NoRoom() {
+			return noLaneFree
+		}
+		if b := s.lane.Refusal(); b != nil {
+			return b
+		}
+	}
+	return noUpstream
+}
+
+func (s *Session) leaveLane() {
+	s.endVisit()
+	if s.lane != nil {
+		s.env.upstream.Leave(s.lane)
+		s.lane = nil
+	}
+}
+
+// pauseHook takes note of a CLIENT PAUSE or UNPAUSE, so that reads and writes part before the first write is held back. In place
+// of to, it is the receiver of other commands. A pause that begins elsewhere is noticed when a lane stands still.
+func (s *Session) pauseHook(row *command, to receiver) receiver {
+	if row.name != "client" || s.pin.inTx || s.pin.opening > 0 {
+		return to
+	}
+	var length time.Duration
+	switch argument(s.args, 1) {
+	case "pause":
+		ms, err := strconv.ParseInt(argument(s.args, 2), 10, 64)
+		if err != nil {
+			return to // Redis refuses it
+		}
+		length = time.Duration(min(ms, maxPause.Milliseconds())) * time.Millisecond
+	case "unpause":
+	default:
+		return to
+	}
+	return &hook{s: s, muted: s.muted, done: func(reply []byte) {
+		if isOK(reply) {
+			s.env.upstream.Paused(time.Now().Add(length))
+		}
+	}}
+}
+
+// maxPause bounds what is remembered of a pause, not the pause.
+const maxPause = 24 * time.Hour

@@ -1,0 +1,203 @@
+package proxy
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"lockproxy/internal/redistest"
+)
+
+// warm has n clients that have been served.
+func warm(t *testing.T, srv *Server, n int, setup ...string) []*peer {
+	t.Helper()
+	list := make([]*peer, n)
+	for i := range list {
+		list[i] = dialClient(t, address(srv))
+		if len(setup) > 0 {
+			list[i].quiet(setup...)
+		}
+		list[i].quiet("GET", "warm")
+	}
+	return list
+}
+
+// stalls has a client send a command with which its lane stands still, and waits until the lane has been set aside.
+func stalls(t *testing.T, srv *Server, c *peer, args ...string) {
+	t.Helper()
+	before := srv.env.upstream.SetAside()
+	c.send(args...)
+	waitFor(t, "the lane to be set aside", func() bool { return srv.env.upstream.SetAside() > before })
+}
+
+// blockedIn waits until Redis has blocked n clients.
+func blockedIn(t *testing.T, redis *redistest.Server, n int) {
+	t.Helper()
+	(&side{t: t, redis: redis}).awaitBlocked(n)
+}
+
+// Writes that are held back hold up nobody who reads, however many write.
+func TestHeldBackWritesHoldUpNoReads(t *testing.T) {
+	eachEngine(t, func(t *testing.T, redis *redistest.Server, srv *Server) {
+		readers, writers := warm(t, srv, 8), warm(t, srv, 20)
+		admin := dialClient(t, "unix:"+redis.Socket()) // the proxy does not see the pause begin
+		admin.quiet("CLIENT", "PAUSE", "600000", "WRITE")
+		stalls(t, srv, writers[0], "INCR", "n")
+		for _, c := range writers[1:] {
+			c.send("INCR", "n")
+		}
+		for i, c := range readers {
+			if b := c.quiet("GET", "n"); b != "$-1\r\n" {
+				t.Errorf("reader %d: %q", i, b)
+			}
+			c.raw(inline("GET n", "GET n"))
+			for range 2 {
+				if b, err := c.frame(); b != "$-1\r\n" {
+					t.Errorf("reader %d: %q %v", i, b, err)
+				}
+			}
+		}
+		// Of one client, nothing overtakes.
+		readers[0].raw(inline("GET n", "INCR mine", "GET mine"))
+		if b, err := readers[0].frame(); b != "$-1\r\n" {
+			t.Errorf("before the write: %q %v", b, err)
+		}
+		if b := readers[1].quiet("GET", "mine"); b != "$-1\r\n" {
+			t.Errorf("another reader: %q", b)
+		}
+		newcomer := dialClient(t, address(srv))
+		if b := newcomer.quiet("GET", "n"); b != "$-1\r\n" {
+			t.Errorf("newcomer: %q", b)
+		}
+		admin.quiet("CLIENT", "UNPAUSE")
+		for _, want := range []string{":1\r\n", "$1\r\n1\r\n"} {
+			if b, err := readers[0].frame(); b != want {
+				t.Errorf("%q %v, want %q", b, err, want)
+			}
+		}
+		for i, c := range writers {
+			if b, err := c.frame(); err != nil || b[0] != ':' {
+				t.Errorf("writer %d: %q %v", i, b, err)
+			}
+		}
+		waitFor(t, "one lane to take everything again", func() bool {
+			return writers[0].quiet("GET", "n") == "$2\r\n20\r\n" && !laneOf(srv, writers[0]).Unsettled()
+		})
+	})
+}
+
+// A pause that a client of this proxy asks for is known at once: not even the command next to the first write waits.
+func TestPauseThroughTheProxyIsKnownAtOnce(t *testing.T) {
+	eachEngine(t, func(t *testing.T, redis *redistest.Server, srv *Server) {
+		c := warm(t, srv, 3, "SELECT", "9")
+		if b := c[0].quiet("CLIENT", "PAUSE", "600000", "WRITE"); b != "+OK\r\n" {
+			t.Fatalf("CLIENT PAUSE: %q", b)
+		}
+		c[1].send("SET", "k", "v")
+		if b := c[2].quiet("GET", "k"); b != "$-1\r\n" {
+			t.Errorf("GET: %q", b)
+		}
+		blockedIn(t, redis, 1)
+		if b := c[0].quiet("CLIENT", "UNPAUSE"); b != "+OK\r\n" {
+			t.Errorf("CLIENT UNPAUSE: %q", b)
+		}
+		if b, err := c[1].frame(); b != "+OK\r\n" {
+			t.Errorf("SET: %q %v", b, err)
+		}
+	})
+}
+
+// While a script runs for too long, others are told so, in every database.
+func TestBusyScriptIsToldToOthers(t *testing.T) {
+	eachEngine(t, func(t *testing.T, redis *redistest.Server, srv *Server) {
+		c := warm(t, srv, 3, "SELECT", "9")
+		stalls(t, srv, c[0], "EVAL", "while true do end", "0")
+		for _, c := range c[1:] {
+			waitFor(t, "-BUSY", func() bool { return strings.HasPrefix(c.quiet("GET", "k"), "-BUSY ") })
+			if b := c.quiet("SET", "k", "v"); !strings.HasPrefix(b, "-BUSY ") {
+				t.Errorf("SET: %q", b)
+			}
+		}
+		dialClient(t, "unix:"+redis.Socket()).quiet("SCRIPT", "KILL")
+		if b, err := c[0].frame(); !strings.HasPrefix(b, "-ERR ") {
+			t.Errorf("EVAL: %q %v", b, err)
+		}
+		waitFor(t, "the end of the script", func() bool { return c[1].quiet("SET", "k", "v") == "+OK\r\n" })
+	}, "--busy-reply-threshold", "50")
+}
+
+// Lock commands travel on the same lanes.
+func TestLockBesideALaneThatStandsStill(t *testing.T) {
+	eachEngine(t, func(t *testing.T, redis *redistest.Server, srv *Server) {
+		c := warm(t, srv, 3)
+		fence := c[1].quiet("LOCK", "l")
+		admin := dialClient(t, "unix:"+redis.Socket())
+		admin.quiet("CLIENT", "PAUSE", "600000", "WRITE")
+		stalls(t, srv, c[0], "INCR", "n")
+		c[1].raw(inline("GET n", "UNLOCK l", "GET n"))
+		if b, err := c[1].frame(); b != "$-1\r\n" {
+			t.Errorf("GET before UNLOCK: %q %v", b, err)
+		}
+		c[2].send("LOCK", "l")
+		admin.quiet("CLIENT", "UNPAUSE")
+		for _, want := range []string{":1\r\n", "$1\r\n1\r\n"} {
+			if b, err := c[1].frame(); b != want {
+				t.Errorf("%q %v, want %q", b, err, want)
+			}
+		}
+		if b, err := c[2].frame(); err != nil || integer(t, b) <= integer(t, fence) {
+			t.Errorf("the next fence is %q %v after %q", b, err, fence)
+		}
+	})
+}
+
+// A client whose lane stands still keeps its order, whatever it goes on to send.
+func TestOrderOfOneClientWhoseLaneIsSetAside(t *testing.T) {
+	eachEngine(t, func(t *testing.T, redis *redistest.Server, srv *Server) {
+		c := warm(t, srv, 2)
+		admin := dialClient(t, "unix:"+redis.Socket())
+		for round := range 3 {
+			admin.quiet("CLIENT", "PAUSE", "600000", "WRITE")
+			stalls(t, srv, c[0], "INCR", "n")
+			c[0].raw(inline("GET n", "INCR n", "GET n"))
+			c[1].quiet("GET", "n")
+			admin.quiet("CLIENT", "UNPAUSE")
+			for i := range 4 {
+				n := 2*round + 1 + i/2
+				want := fmt.Sprintf(":%d\r\n", n)
+				if i%2 == 1 {
+					want = fmt.Sprintf("$1\r\n%d\r\n", n)
+				}
+				if b, err := c[0].frame(); b != want {
+					t.Errorf("%q %v, want %q", b, err, want)
+				}
+			}
+			waitFor(t, "the lane to be back", func() bool { c[1].quiet("GET", "n"); return !laneOf(srv, c[1]).Unsettled() })
+		}
+	})
+}
+
+// laneOf is the lane that a client's session uses.
+func laneOf(srv *Server, c *peer) interface{ Unsettled() bool } {
+	s := srv.sessionOf(c)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.lane
+}
+
+// How soon a lane is set aside decides how long others wait at most.
+func TestOthersWaitShortlyForALaneThatStandsStill(t *testing.T) {
+	eachEngine(t, func(t *testing.T, redis *redistest.Server, srv *Server) {
+		c := warm(t, srv, 2)
+		admin := dialClient(t, "unix:"+redis.Socket())
+		admin.quiet("CLIENT", "PAUSE", "600000", "WRITE")
+		begin := time.Now()
+		stalls(t, srv, c[0], "INCR", "n")
+		c[1].quiet("GET", "n")
+		if waited := time.Since(begin); waited > time.Second {
+			t.Errorf("served after %v", waited)
+		}
+		admin.quiet("CLIENT", "UNPAUSE")
+	})
+}

@@ -1,0 +1,168 @@
+package upstream
+
+import (
+	"time"
+
+	"lockproxy/internal/upstream/lineup"
+)
+
+// Role is what a session wants a lane for.
+type Role = lineup.Role
+
+// The roles of lanes.
+const (
+	Reads  = lineup.Reads  // commands that change no data
+	Writes = lineup.Writes // commands that may change data
+	Large  = lineup.Large  // commands of a session whose replies are large
+)
+
+// laneSet is the lanes of one identity that one driver moves. It is guarded by Upstream.mu.
+type laneSet struct {
+	u      *Upstream
+	key    laneKey
+	lineup lineup.Lineup
+	lanes  [lineup.Max]*Lane // nil: not open
+	users  int               // of all of them
+	owner  string            // on whose account it was opened
+	placed bool              // it has one of the places
+	looks  *time.Timer       // runs look; armed while commands are outstanding
+}
+
+// lookEvery is how often lanes with outstanding commands are looked at.
+const lookEvery = 5 * time.Millisecond
+
+func newLaneSet(u *Upstream, key laneKey, owner string, placed bool) *laneSet {
+	set := &laneSet{u: u, key: key, owner: owner, placed: placed}
+	set.looks = time.AfterFunc(time.Hour, set.look)
+	set.looks.Stop()
+	set.pause()
+	return set
+}
+
+// Paused says that Redis holds back the writes of all clients until then; a time that is over says that it does not.
+func (u *Upstream) Paused(until time.Time) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.lanes.paused = until
+	for _, set := range u.lanes.known {
+		set.pause()
+	}
+}
+
+// SetAside returns how many lanes have been set aside since the start because they stood still.
+func (u *Upstream) SetAside() int64 { return u.aside.Load() }
+
+func (set *laneSet) pause() {
+	set.lineup.Pause(set.u.lanes.paused, time.Now())
+	set.tell()
+	if set.lineup.Divided() {
+		set.looks.Reset(lookEvery)
+	}
+}
+
+// pick returns the lane for a role.
+func (set *laneSet) pick(r Role) *Lane {
+	i, open := set.lineup.Pick(r)
+	if open {
+		set.open(i)
+	}
+	set.tell()
+	return set.lanes[i]
+}
+
+// openSpare connects one more lane than is needed. When one stands still it may be too late: a Redis that is busy with a
+// script lets nobody SELECT.
+func (set *laneSet) openSpare() {
+	if i, open := set.lineup.Spare(); open {
+		set.open(i)
+		set.tell()
+	}
+}
+
+func (set *laneSet) open(i int) {
+	l := newLane(set.key, set, i)
+	set.lanes[i] = l
+	set.u.wg.Go(func() { l.run(set.u) })
+}
+
+func (set *laneSet) join(l *Lane) {
+	if set.users == 0 {
+		set.u.lanes.unused.Remove(set)
+	}
+	l.users++
+	if set.users++; set.users > 1 {
+		set.openSpare()
+	}
+}
+
+// drop forgets a lane. Who uses it stays.
+func (set *laneSet) drop(i int) {
+	set.lanes[i].unsettled.Store(false)
+	set.lanes[i] = nil
+	set.lineup.Close(i)
+}
+
+// tell has the users of each lane know whether they are to Move.
+func (set *laneSet) tell() {
+	for i, l := range set.lanes {
+		if l != nil {
+			l.unsettled.Store(!set.lineup.Settled(i))
+		}
+	}
+}
+
+// watch has the lanes looked at for as long as commands are outstanding. It is called without locks.
+func (set *laneSet) watch() { set.looks.Reset(lookEvery) }
+
+// look sets aside lanes that stand still.
+func (set *laneSet) look() {
+	u := set.u
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.closed {
+		return
+	}
+	busy := false
+	aside := set.lineup.Look(time.Now(), func(i int) (asked, settled uint64) {
+		asked, settled, connected := set.lanes[i].stream.moved()
+		busy = busy || asked != settled
+		if !connected { // another lane would have to connect as well
+			return settled, settled
+		}
+		return asked, settled
+	})
+	u.aside.Add(int64(aside))
+	set.tell()
+	if aside > 0 && set.users > 1 {
+		set.openSpare()
+	}
+	if busy || set.lineup.Divided() {
+		set.looks.Reset(lookEvery)
+	}
+}
+
+// trim closes lanes that nobody has used since t.
+func (set *laneSet) trim(t time.Time) {
+	spare := set.users < 2 // whether one has been found to stay
+	for i, l := range set.lanes {
+		switch {
+		case l == nil, l.users > 0, !l.unused.Before(t), set.users > 0 && !set.lineup.Unused(i):
+		case !spare:
+			spare = true
+		default:
+			set.drop(i)
+			l.close()
+		}
+	}
+}
+
+func (set *laneSet) empty() bool { return set.lanes == [lineup.Max]*Lane{} }
+
+func (set *laneSet) close() {
+	set.looks.Stop()
+	for _, l := range set.lanes {
+		if l != nil {
+			l.close()
+		}
+	}
+}

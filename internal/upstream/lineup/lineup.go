@@ -1,0 +1,208 @@
+// Package lineup decides which of an identity's lanes takes which commands, so that a lane that stands still holds up
+// nobody but those whose commands are on it. It is a state machine without I/O: it is told how far each lane has come, and
+// says which one is next.
+//
+//	Pick(role) ──► the role's lane, or one that is to be opened
+//	Look ──► a lane whose oldest command waits too long loses its role: it is set aside until that command and all that were
+//	         behind it have been answered. Meanwhile the lineup is divided: writes and reads have lanes of their own.
+//
+// It is divided because Redis may hold back the writes of all clients (CLIENT PAUSE … WRITE): the next lane would stand still
+// with the first write on it, and so on, and in the end nobody could read.
+package lineup
+
+import "time"
+
+// Max is how many lanes a lineup has at most.
+const Max = 6
+
+const (
+	// StandsStill is how long the oldest command of a lane waits before the lane is set aside.
+	StandsStill = 25 * time.Millisecond
+
+	// brisk is how many answers within that time show that a lane is not standing still but has much to do: another lane
+	// would be no faster.
+	brisk = 256
+)
+
+// Role is what a lane takes.
+type Role uint8
+
+// The roles. While a lineup is not divided, Reads takes writes as well.
+const (
+	Reads  Role = iota // commands that change no data
+	Writes             // commands that may change data
+	Large              // commands of sessions whose replies are large
+	roles
+)
+
+// Lineup is the lanes of one identity by number, 0 to Max-1. The zero value has none. It is not safe for concurrent use.
+type Lineup struct {
+	lanes  [Max]lane
+	holder [roles]int // number of the role's lane plus one; 0: none
+	until  time.Time  // writes are known to be held back until then
+	paused bool       // they were at the last look
+}
+
+type lane struct {
+	open  bool
+	aside bool
+	held  bool // it was set aside with a role other than Large
+
+	// Of its commands, when it was last seen to move.
+	since          time.Time // zero: none was outstanding
+	asked, settled uint64
+}
+
+// Pick returns the lane for a role. open: it is the caller's to open.
+func (l *Lineup) Pick(r Role) (i int, open bool) {
+	if r == Writes && !l.Divided() {
+		r = Reads
+	}
+	if h := l.holder[r]; h > 0 {
+		return h - 1, false
+	}
+	i, n := l.free()
+	if n < need(r) {
+		return l.Pick(Reads)
+	}
+	l.holder[r] = i + 1
+	open = !l.lanes[i].open
+	l.lanes[i].open = true
+	return i, open
+}
+
+// need is how many lanes without a role there must be for one to be given to a role: the last one is for reads.
+func need(r Role) int {
+	if r == Reads {
+		return 1
+	}
+	return 2
+}
+
+// free counts the lanes without a role and finds one, an open one if possible.
+func (l *Lineup) free() (best, n int) {
+	best = -1
+	for i := range l.lanes {
+		if l.lanes[i].aside || l.role(i) != roles {
+			continue
+		}
+		if n++; best < 0 || l.lanes[i].open && !l.lanes[best].open {
+			best = i
+		}
+	}
+	return best, n
+}
+
+// role of a lane; roles: it has none.
+func (l *Lineup) role(i int) Role {
+	for r, h := range l.holder {
+		if h == i+1 {
+			return Role(r)
+		}
+	}
+	return roles
+}
+
+// Spare returns a lane to be opened ahead of need, unless one without a role is open already or there is no room.
+func (l *Lineup) Spare() (i int, open bool) {
+	i, n := l.free()
+	if n == 0 || l.lanes[i].open {
+		return 0, false
+	}
+	l.lanes[i].open = true
+	return i, true
+}
+
+// Unused reports whether a lane has no role, now or when it has drained.
+func (l *Lineup) Unused(i int) bool { return !l.lanes[i].aside && l.role(i) == roles }
+
+// Settled reports whether who uses a lane need not Pick again before the next command.
+func (l *Lineup) Settled(i int) bool {
+	switch l.role(i) {
+	case Reads:
+		return !l.Divided()
+	case Large:
+		return true
+	default:
+		return false
+	}
+}
+
+// Divided reports whether writes travel on a lane of their own.
+func (l *Lineup) Divided() bool {
+	if l.paused {
+		return true
+	}
+	for i := range l.lanes {
+		if l.lanes[i].held {
+			return true
+		}
+	}
+	return false
+}
+
+// Pause says that Redis holds back writes until a time, as far as is known at present; a time that is over ends it.
+func (l *Lineup) Pause(until, now time.Time) {
+	l.until = until
+	l.pass(now)
+}
+
+// pass lets time pass.
+func (l *Lineup) pass(now time.Time) {
+	l.paused = now.Before(l.until)
+	if !l.Divided() {
+		l.holder[Writes] = 0
+	}
+}
+
+// Close says that a lane is closed.
+func (l *Lineup) Close(i int) {
+	if r := l.role(i); r != roles {
+		l.holder[r] = 0
+	}
+	l.lanes[i] = lane{}
+}
+
+// Look takes in how many commands each open lane has been asked and how many of them are settled. It returns how many lanes
+// it has set aside.
+func (l *Lineup) Look(now time.Time, progress func(i int) (asked, settled uint64)) (aside int) {
+	for i := range l.lanes {
+		n := &l.lanes[i]
+		if !n.open {
+			continue
+		}
+		asked, settled := progress(i)
+		switch {
+		case asked == settled:
+			*n = lane{open: true}
+		case n.since.IsZero() || asked < n.asked:
+			n.since, n.asked, n.settled = now, asked, settled
+		case settled >= n.asked || settled-n.settled >= brisk:
+			n.since, n.asked, n.settled = now, asked, settled
+			n.aside, n.held = false, false
+		case now.Sub(n.since) >= StandsStill && l.setAside(i):
+			aside++
+		}
+	}
+	l.pass(now)
+	return aside
+}
+
+// setAside takes its role from a lane, unless there are too few to replace it. Writes that are held back would stop one lane
+// after the other, so lanes are left for reads to move on to.
+func (l *Lineup) setAside(i int) bool {
+	r := l.role(i)
+	if r == roles {
+		return false
+	}
+	least := need(r)
+	if r != Reads {
+		least++
+	}
+	if _, n := l.free(); n < least {
+		return false
+	}
+	l.holder[r] = 0
+	l.lanes[i].aside, l.lanes[i].held = true, r != Large
+	return true
+}
