@@ -25,18 +25,31 @@ func (s *Session) onLane() *upstream.Lane {
 
 // wants is the role of the lane for the command being routed.
 func (s *Session) wants() upstream.Role {
-	if s.writes {
+	switch {
+	case s.bulky():
+		return upstream.Large
+	case s.writes:
 		return upstream.Writes
 	}
 	return upstream.Reads
 }
 
-// careful reports whether commands are to be looked at one by one: it matters which of them write.
-func (s *Session) careful() bool { return s.lane == nil || s.lane.Unsettled() }
+// careful reports whether commands are to be looked at one by one: it matters which of them write, or how many there are.
+func (s *Session) careful() bool {
+	return s.lane == nil || s.lane.Unsettled() || s.window > 0 || s.outgrown()
+}
+
+// mustWait reports whether the next command is to wait until nothing is outstanding, because it belongs on another lane, or may.
+func (s *Session) mustWait() bool {
+	return s.pending > 0 && (s.strays() || s.outgrown() || s.window > 0 && s.pending >= s.window && s.role != upstream.Large)
+}
+
+// outgrown reports whether the replies have become so large that further commands belong on another lane.
+func (s *Session) outgrown() bool { return s.burst >= largeBurst && s.role != upstream.Large }
 
 // strays reports whether a command that writes would follow others of this session to a lane that is kept free of writes.
 func (s *Session) strays() bool {
-	return s.writes && s.pending > 0 && s.role == upstream.Reads && s.lane != nil && s.lane.Unsettled()
+	return s.writes && s.role == upstream.Reads && s.lane != nil && s.lane.Unsettled()
 }
 
 // refusal is the reply to a command that was not sent.

@@ -3,6 +3,7 @@ package proxy
 import (
 	"fmt"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -200,4 +201,72 @@ func TestOthersWaitShortlyForALaneThatStandsStill(t *testing.T) {
 		}
 		admin.quiet("CLIENT", "UNPAUSE")
 	})
+}
+
+// A client whose replies are large does not cost others their connection when Redis closes the one that they come on.
+func TestLargeRepliesCostOnlyThoseWhoAskForThem(t *testing.T) {
+	const size = 1 << 20
+	eachEngine(t, func(t *testing.T, redis *redistest.Server, srv *Server) {
+		redis.Do(t, "SET", "big", strings.Repeat("x", size))
+		waitFor(t, "the limits to be known", srv.env.upstream.Tight)
+		small, greedy := warm(t, srv, 4), dialClient(t, address(srv))
+		stop := make(chan struct{})
+		var wg sync.WaitGroup
+		for i, c := range small {
+			c.side = &side{t: t}
+			wg.Go(func() {
+				for {
+					c.send("GET", "k")
+					if b, err := c.frame(); err != nil || b != "$-1\r\n" {
+						t.Errorf("client %d: %q %v", i, b, err)
+						return
+					}
+					select {
+					case <-stop:
+						return
+					default:
+					}
+				}
+			})
+		}
+		greedy.raw(strings.Repeat(inline("GET big"), 100)) // Redis closes the connection on which it gets this
+		greedy.side = &side{t: t}
+		got := 0
+		for ; got < 100; got++ {
+			if b, err := greedy.frame(); err != nil {
+				break
+			} else if len(b) != len("$1048576\r\n")+size+2 {
+				t.Fatalf("a reply of %d bytes", len(b))
+			}
+		}
+		if got == 100 {
+			t.Error("Redis has closed nothing")
+		}
+		close(stop)
+		wg.Wait()
+	}, "--client-output-buffer-limit", "normal 24mb 0 0")
+}
+
+// Replies make a session bulky at once, and ordinary again slowly.
+func TestWeightOfReplies(t *testing.T) {
+	w := weight{window: firstWindow}
+	for _, want := range []int{64, 256, 1024, 0, 0} {
+		if w.weigh() || w.window != want {
+			t.Fatalf("window %d, want %d", w.window, want)
+		}
+	}
+	w.burst = largeBurst
+	if !w.weigh() || !w.bulky() {
+		t.Error("a large burst changes nothing")
+	}
+	w.burst = largeBurst
+	if w.weigh() {
+		t.Error("the second one changes something")
+	}
+	for i := range calmBursts {
+		w.burst = largeBurst - 1
+		if w.weigh() != (i == calmBursts-1) {
+			t.Fatalf("after %d small bursts", i+1)
+		}
+	}
 }

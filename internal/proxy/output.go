@@ -195,6 +195,7 @@ func (s *Session) Replies(b []byte, n int, more bool) {
 }
 
 func (s *Session) take(b []byte, more bool) {
+	s.burst += len(b)
 	s.emit(b)
 	s.setMid(more)
 }

@@ -77,7 +77,7 @@ func (s *Session) awaitQuiet() bool {
 
 // routeShared routes a command of a session that has no pin.
 func (s *Session) routeShared(row *command, p policy, raw []byte) bool {
-	if s.strays() && !s.awaitQuiet() {
+	if s.mustWait() && !s.awaitQuiet() {
 		return false
 	}
 	switch p {

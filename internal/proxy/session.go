@@ -60,6 +60,7 @@ type Session struct {
 	lane    *upstream.Lane // of ident; nil until first used
 	role    upstream.Role  // what the lane was asked for
 	writes  bool           // the command being routed may change data
+	weight                 // of its replies
 	pin     *pinned        // nil: none
 	pending int            // commands sent whose replies have not all arrived
 	owed    int            // bytes of commands sent since pending was last 0, with what it takes to remember them
@@ -107,6 +108,9 @@ func newSession(id uint64, addr string, e *env, h host) *Session {
 	}
 	s.guard.Restrict(e.restricts(s.ident))
 	s.bill.Open(e.budget, s)
+	if e.upstream.Tight() {
+		s.window = firstWindow
+	}
 	return s
 }
 
@@ -224,6 +228,9 @@ func (s *Session) quiet() {
 	}
 	s.endVisit()
 	s.readOn()
+	if s.weigh() {
+		s.leaveLane()
+	}
 	switch {
 	case s.gone():
 		s.leaveLane()

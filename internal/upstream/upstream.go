@@ -73,6 +73,8 @@ type Upstream struct {
 	table   atomic.Pointer[Table]
 	refresh chan struct{} // size 1, never closed: the command table may have changed
 	guarded atomic.Bool   // clients must authenticate
+	tight   atomic.Bool   // see Tight
+	limits  [2]string     // settings of Redis, as Run last saw them
 	wg      sync.WaitGroup
 	reach   reach
 	over    chan struct{} // closed by close
@@ -160,6 +162,7 @@ func (u *Upstream) Run(ctx context.Context) error {
 			u.conns.trim(now.Add(-closedFor))
 		case <-looks.C:
 			u.lookAtAuth(ctx)
+			u.lookAtLimits(ctx)
 		}
 	}
 }
@@ -209,6 +212,7 @@ func (u *Upstream) refreshTable(ctx context.Context) {
 func (u *Upstream) inspect(ctx context.Context) {
 	u.lookAtAuth(ctx)
 	u.warnOfEviction(ctx)
+	u.lookAtLimits(ctx)
 	u.heard(nil)
 }
 
