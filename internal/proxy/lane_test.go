@@ -136,13 +136,13 @@ func TestLockBesideALaneThatStandsStill(t *testing.T) {
 		admin := dialClient(t, "unix:"+redis.Socket())
 		admin.quiet("CLIENT", "PAUSE", "600000", "WRITE")
 		stalls(t, srv, c[0], "INCR", "n")
-		c[1].raw(inline("GET n", "UNLOCK l", "GET n"))
+		c[1].raw(inline("GET own", "UNLOCK l", "INCR own", "GET own"))
 		if b, err := c[1].frame(); b != "$-1\r\n" {
 			t.Errorf("GET before UNLOCK: %q %v", b, err)
 		}
 		c[2].send("LOCK", "l")
 		admin.quiet("CLIENT", "UNPAUSE")
-		for _, want := range []string{":1\r\n", "$1\r\n1\r\n"} {
+		for _, want := range []string{":1\r\n", ":1\r\n", "$1\r\n1\r\n"} {
 			if b, err := c[1].frame(); b != want {
 				t.Errorf("%q %v, want %q", b, err, want)
 			}
