@@ -18,6 +18,7 @@ type instant struct {
 }
 
 func (s *instant) ID() uint64          { return 1 }
+func (s *instant) Token() string       { return "1" }
 func (s *instant) Proto() int          { return 2 }
 func (s *instant) Info() ClientInfo    { return ClientInfo{} }
 func (s *instant) Losses() *losses.Set { return s.lost }

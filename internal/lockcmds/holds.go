@@ -62,7 +62,7 @@ type holder struct {
 // client is what the engine keeps of one session. All fields but s, owner and lost are guarded by Engine.mu.
 type client struct {
 	s     Session
-	owner string // the session's own: "<UUID>:<ID>"
+	owner string // the session's own: "<UUID>:<token>"
 	ended bool
 	ask   *waiter // the acquire in progress
 	holds map[*hold]struct{}
@@ -84,7 +84,7 @@ func (h *hold) entry() watchdog.Entry {
 func (e *Engine) clientLocked(s Session) *client {
 	c := e.clients[s.ID()]
 	if c == nil {
-		c = &client{s: s, owner: e.opts.UUID + ":" + itoa(int64(s.ID())), lost: s.Losses()}
+		c = &client{s: s, owner: e.opts.UUID + ":" + s.Token(), lost: s.Losses()}
 		e.clients[s.ID()] = c
 	}
 	return c

@@ -82,6 +82,10 @@ func errOwner() error {
 	return &ParseError{"ERR owner must be 1 to 256 bytes without braces, and not 'fence' or 'mode'"}
 }
 
+func errDefaultOwner() error {
+	return &ParseError{"ERR OWNER cannot be the default owner of a connection"}
+}
+
 // option is a bit set, so that one given twice is seen.
 type option uint16
 
@@ -246,6 +250,8 @@ func (c *Command) set(opt option, value []byte, name string) error {
 		c.Owner = string(value)
 		if !validOwner(c.Owner) {
 			err = errOwner()
+		} else if isDefaultOwner(c.Owner) {
+			err = errDefaultOwner()
 		}
 	case optLease, optAcquire: // sets of options
 	}

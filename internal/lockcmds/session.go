@@ -18,8 +18,10 @@ var (
 // Session is what the lock commands see of one client connection. A session's lock is taken before any lock of this
 // package: the package calls Enter only while it holds none, and the other methods only where the session is locked.
 type Session interface {
-	// ID is unique in this process. The session's own owner is "<UUID>:<ID>".
+	// ID is unique in this process.
 	ID() uint64
+	// Token is what NewToken has made for this session. Its default owner is "<UUID>:<token>". Session locked.
+	Token() string
 	// Proto is the protocol version, 2 or 3. Session locked.
 	Proto() int
 	// Losses is what the session has lost in its present database and was not told by a reply. All engines that know the

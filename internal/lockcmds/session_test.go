@@ -122,6 +122,10 @@ func (p *proxy) session(proto int) *session {
 }
 
 func (s *session) ID() uint64 { return s.id }
+
+// Token is short and known to tests.
+func (s *session) Token() string { return itoa(int64(s.id)) }
+
 func (s *session) Proto() int { return s.proto }
 
 func (s *session) Losses() *losses.Set {

@@ -89,3 +89,41 @@ func TestClientMayHangUpBeforeItsListIsMade(t *testing.T) {
 		}
 	})
 }
+
+func TestDefaultOwnersCannotBeGuessedNorNamed(t *testing.T) {
+	onEachEngine(t, func(t *testing.T, redis *redistest.Server, srv *Server) {
+		ownerOf := func(c *peer, key string) string {
+			c.send("LOCK", key)
+			if got, err := c.frame(); err != nil || got[0] != ':' {
+				t.Fatalf("%q, %v", got, err)
+			}
+			fields, _ := redis.Do(t, "HKEYS", key).([]any)
+			for _, f := range fields {
+				if f != "fence" {
+					return f.(string)
+				}
+			}
+			t.Fatalf("no owner in %v", fields)
+			return ""
+		}
+		a, b := dialClient(t, address(srv)), dialClient(t, address(srv))
+		first, again, second := ownerOf(a, "one"), ownerOf(a, "two"), ownerOf(b, "three")
+		if first != again || first == second || len(first) != len(second) || first[:37] != second[:37] {
+			t.Errorf("owners %s and %s of one connection, %s of another", first, again, second)
+		}
+		id := a.do("CLIENT", "ID")
+		if suffix := first[37:]; len(suffix) != 19 || strings.Contains(id, suffix) {
+			t.Errorf("owner %s of the connection with the id %s", first, id)
+		}
+		for _, command := range []string{"UNLOCK one OWNER ", "EXTENDLOCK one PX 1 OWNER ", "LOCK one OWNER "} {
+			b.raw(command + first + "\r\n")
+			if got, err := b.frame(); err != nil || got != "-ERR OWNER cannot be the default owner of a connection\r\n" {
+				t.Errorf("%s: %q, %v", command, got, err)
+			}
+		}
+		a.send("UNLOCK", "one")
+		if got, err := a.frame(); err != nil || got != ":1\r\n" {
+			t.Errorf("%q, %v", got, err)
+		}
+	})
+}

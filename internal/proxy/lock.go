@@ -82,6 +82,14 @@ var _ lockcmds.Session = (*lockSession)(nil)
 
 func (l *lockSession) ID() uint64 { return l.id }
 
+// Token is made when it is first asked for: most sessions take no lock.
+func (l *lockSession) Token() string {
+	if l.token == "" {
+		l.token = lockcmds.NewToken()
+	}
+	return l.token
+}
+
 func (l *lockSession) Proto() int { return l.ident.Proto }
 
 // Losses is what the session has lost in its database.

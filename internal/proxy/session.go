@@ -77,6 +77,7 @@ type Session struct {
 	muted bool // the command being routed gets no reply
 
 	engines []*lockEngine       // those that know this session
+	token   string              // of its default owner as lock engines know it; empty: not made yet
 	losses  map[int]*losses.Set // of locks, by database
 	early   []byte              // the answer to a lock command, until the earlier commands have been answered
 	later   []func()            // to be run when the session is left

@@ -1,0 +1,46 @@
+package lockcmds
+
+import (
+	"crypto/rand"
+	"encoding/binary"
+	"strconv"
+	"strings"
+)
+
+// Who acts for an owner is who can name it. A session's default owner is "<UUID of the process>:<token>" in Redisson's form. The token
+// is random, so that nobody can guess it, and OWNER does not take it, so that nobody can use what LOCKINFO shows: the engine relies on
+// nobody else acting for a session's own owner.
+
+const (
+	uuidLength  = 36
+	tokenLength = 19
+	// leastToken is the first number of that many digits. Redisson's second part is a thread's number, a positive 64-bit integer too.
+	leastToken = 1_000_000_000_000_000_000
+)
+
+// NewToken makes the second part of a session's default owner: 19 digits, 62 bits of chance.
+func NewToken() string {
+	var b [8]byte
+	_, _ = rand.Read(b[:]) // it never fails
+	const span = 1<<63 - leastToken
+	return strconv.FormatUint(leastToken+binary.LittleEndian.Uint64(b[:])%span, 10)
+}
+
+// isDefaultOwner reports whether the owner has the form of a session's default owner, at this proxy or another.
+func isDefaultOwner(owner string) bool {
+	if len(owner) != uuidLength+1+tokenLength || owner[uuidLength] != ':' {
+		return false
+	}
+	for i, c := range []byte(owner) {
+		switch {
+		case i == uuidLength:
+		case i == 8 || i == 13 || i == 18 || i == 23:
+			if c != '-' {
+				return false
+			}
+		case i < uuidLength && !strings.ContainsRune("0123456789abcdefABCDEF", rune(c)), i > uuidLength && (c < '0' || c > '9'):
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,47 @@
+package lockcmds
+
+import (
+	"math"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+const someUUID = "0f8fad5b-d9cb-469f-a165-70867728950e"
+
+func TestTokensAreNumbersOfOneLengthAndDiffer(t *testing.T) {
+	seen := map[string]bool{}
+	for range 10_000 {
+		token := NewToken()
+		n, err := strconv.ParseInt(token, 10, 64)
+		if err != nil || len(token) != tokenLength || n < leastToken || n > math.MaxInt64 {
+			t.Fatalf("token %s: %v", token, err)
+		}
+		if seen[token] {
+			t.Fatalf("%s came twice", token)
+		}
+		seen[token] = true
+		if !isDefaultOwner(someUUID + ":" + token) {
+			t.Fatalf("%s is not known as a default owner", token)
+		}
+	}
+}
+
+func TestNobodyCanNameADefaultOwner(t *testing.T) {
+	owner := someUUID + ":" + NewToken()
+	for _, line := range []string{"LOCK k OWNER ", "TRYLOCK k OWNER ", "FAIRLOCK k OWNER ", "UNLOCK k OWNER ", "EXTENDLOCK k PX 1 OWNER "} {
+		if _, err := Parse(words(line + owner)); err == nil || err.Error() != "ERR OWNER cannot be the default owner of a connection" {
+			t.Errorf("%s: %v", line, err)
+		}
+	}
+	for _, other := range []string{
+		someUUID + ":17", // a thread of Redisson's
+		someUUID + ":1234567890123456789x", strings.ToUpper(someUUID[:35]) + "g:1234567890123456789",
+		someUUID + "-1234567890123456789", strings.Repeat("a", 56), "0f8fad5bxd9cb-469f-a165-70867728950e:1234567890123456789",
+		someUUID + ":123456789012345678a",
+	} {
+		if _, err := Parse(words("LOCK k OWNER " + other)); err != nil {
+			t.Errorf("OWNER %s: %v", other, err)
+		}
+	}
+}
