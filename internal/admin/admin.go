@@ -2,14 +2,18 @@
 //
 //	GET /metrics      Prometheus's text: what proxy.Stats has at that moment, the Go runtime, the process
 //	GET /healthz      200 while the process serves at all
-//	GET /readyz       200 if Redis answers on a connection of its own and the proxy takes clients, else 503 and why
-//	GET /debug/pprof  profiles
+//	GET /readyz       200 if Redis takes writes on a connection of its own and the proxy takes clients, else 503 and why
+//	GET /debug/pprof  profiles, if they are enabled
 //	GET /             clients, lanes, pins and why, held locks
 //
-// Nothing is counted here: every request reads the proxy's own counters. There is no authentication, and profiles and
-// lock names are not for everybody, so an address without a host is on the loopback interface only.
+// Nothing is counted here: every request reads the proxy's own counters. There is no authentication, and lock names are not for
+// everybody, so an address without a host is on the loopback interface only, and a request must ask for a known host.
 //
-// Goroutines: Run serves until its context ends; net/http has one for each connection, and Run waits for them briefly.
+// Every answer comes in bounded time, also when the proxy or Redis hangs: what takes locks or asks Redis is done by a goroutine
+// of type recent, and a request waits for it only so long.
+//
+// Goroutines: Run serves until its context ends; net/http has one for each connection, and each recent at most one. Run waits for
+// them briefly.
 package admin
 
 import (
@@ -19,7 +23,8 @@ import (
 	"net"
 	"net/http"
 	"net/http/pprof"
-	"sync"
+	rpprof "runtime/pprof"
+	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -32,7 +37,9 @@ import (
 
 // Options configure a Server. Listen and Proxy are required.
 type Options struct {
-	Listen string // host:port; without a host: loopback only
+	Listen string   // host:port; without a host: loopback only
+	Hosts  []string // names, besides localhost and that of Listen, under which requests may ask for the server
+	Pprof  bool     // serve profiles
 	Proxy  *proxy.Server
 	Logger *zap.Logger // nil: no log
 }
@@ -43,13 +50,27 @@ type Server struct {
 	log      *zap.Logger
 	listener net.Listener
 	http     http.Server
+	stop     context.CancelFunc // ends questions to Redis
 
-	probe sync.Mutex // one question to Redis at a time
+	stats     recent[proxy.Stats]
+	overview  recent[overview]
+	readiness recent[error]
 }
 
 const (
-	// headerLimit bounds a request's header; requests have no body.
-	headerLimit = 5 * time.Second
+	// headerLimit bounds a request's header; requests have no body. writeLimit bounds the answer, profileLimit that which is
+	// measured meanwhile, and idleLimit the time until the next request.
+	headerLimit  = 5 * time.Second
+	writeLimit   = 10 * time.Second
+	profileLimit = 5 * time.Minute
+	idleLimit    = 2 * time.Minute
+	// headerBytes bounds a request's header, too.
+	headerBytes = 16 << 10
+	// connectionLimit bounds the connections.
+	connectionLimit = 64
+	// answerLimit is how long a request waits for the proxy, and readyLimit for Redis.
+	answerLimit = 500 * time.Millisecond
+	readyLimit  = 900 * time.Millisecond
 	// closeLimit is how long requests may go on when Run is to end: a profile would take half a minute.
 	closeLimit = time.Second
 )
@@ -70,9 +91,14 @@ func New(opts Options) (*Server, error) {
 		opts.Logger = zap.NewNop()
 	}
 	s := &Server{proxy: opts.Proxy, log: opts.Logger}
+	var ctx context.Context
+	ctx, s.stop = context.WithCancel(context.Background())
+	s.stats.ask = s.proxy.Stats
+	s.overview.ask = s.look
+	s.readiness.ask = func() error { return s.proxy.Probe(ctx) }
 	metrics := prometheus.NewRegistry()
 	for _, c := range []prometheus.Collector{
-		collector{opts.Proxy}, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
+		collector{&s.stats}, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
 	} {
 		if err := metrics.Register(c); err != nil {
 			return nil, fmt.Errorf("admin: %w", err)
@@ -82,8 +108,13 @@ func New(opts Options) (*Server, error) {
 		return nil, fmt.Errorf("admin: %w", err)
 	}
 	s.http = http.Server{
-		Handler:           s.routes(promhttp.HandlerFor(metrics, promhttp.HandlerOpts{})),
+		Handler:           hostsFor(host, opts.Hosts).check(s.routes(promhttp.HandlerFor(metrics, promhttp.HandlerOpts{}), opts.Pprof)),
 		ReadHeaderTimeout: headerLimit,
+		ReadTimeout:       headerLimit,
+		WriteTimeout:      writeLimit,
+		IdleTimeout:       idleLimit,
+		MaxHeaderBytes:    headerBytes,
+		ConnState:         (&connections{most: connectionLimit}).track,
 		ErrorLog:          zap.NewStdLog(opts.Logger),
 	}
 	return s, nil
@@ -94,7 +125,9 @@ func (s *Server) Addr() net.Addr { return s.listener.Addr() }
 
 // Run answers requests until ctx ends.
 func (s *Server) Run(ctx context.Context) error {
+	defer s.stop()
 	s.log.Info("listening", zap.String("addr", s.Addr().String()))
+	s.stats.get(answerLimit)      // so that there is one, whatever happens later
 	served := make(chan error, 1) // the result of Serve
 	go func() { served <- s.http.Serve(s.listener) }()
 	select {
@@ -107,6 +140,10 @@ func (s *Server) Run(ctx context.Context) error {
 	if err := s.http.Shutdown(closing); err != nil {
 		_ = s.http.Close() // what is cut off is a profile, or a client that does not read
 	}
+	s.stop()
+	s.stats.settle(closeLimit)
+	s.overview.settle(closeLimit)
+	s.readiness.settle(closeLimit)
 	if err := <-served; !errors.Is(err, http.ErrServerClosed) {
 		return fmt.Errorf("admin: %w", err)
 	}
@@ -114,36 +151,52 @@ func (s *Server) Run(ctx context.Context) error {
 }
 
 // Close gives up a server that will not Run.
-func (s *Server) Close() error { return s.listener.Close() }
+func (s *Server) Close() error {
+	s.stop()
+	return s.listener.Close()
+}
 
-func (s *Server) routes(metrics http.Handler) http.Handler {
+func (s *Server) routes(metrics http.Handler, profiles bool) http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", metrics)
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { reply(w, http.StatusOK, "ok") })
 	mux.HandleFunc("GET /readyz", s.ready)
 	mux.HandleFunc("GET /{$}", s.page)
-	mux.HandleFunc("GET /debug/pprof/", pprof.Index)
-	mux.HandleFunc("GET /debug/pprof/cmdline", pprof.Cmdline)
-	mux.HandleFunc("GET /debug/pprof/profile", pprof.Profile)
-	mux.HandleFunc("GET /debug/pprof/symbol", pprof.Symbol)
-	mux.HandleFunc("GET /debug/pprof/trace", pprof.Trace)
+	if profiles { // not the command line, which may hold a password
+		mux.HandleFunc("GET /debug/pprof/{$}", profileList)
+		for _, p := range rpprof.Profiles() {
+			mux.Handle("GET /debug/pprof/"+p.Name(), slowly(pprof.Handler(p.Name()).ServeHTTP, profileLimit))
+		}
+		mux.HandleFunc("GET /debug/pprof/profile", slowly(pprof.Profile, profileLimit))
+		mux.HandleFunc("GET /debug/pprof/symbol", pprof.Symbol)
+		mux.HandleFunc("GET /debug/pprof/trace", slowly(pprof.Trace, profileLimit))
+	}
 	return mux
 }
 
+// profileList names the profiles.
+func profileList(w http.ResponseWriter, _ *http.Request) {
+	names := []string{"profile", "trace"}
+	for _, p := range rpprof.Profiles() {
+		names = append(names, p.Name())
+	}
+	reply(w, http.StatusOK, strings.Join(names, "\n"))
+}
+
 // ready asks Redis anew: what was last heard of it may be old when there are no clients.
-func (s *Server) ready(w http.ResponseWriter, r *http.Request) {
+func (s *Server) ready(w http.ResponseWriter, _ *http.Request) {
 	if s.proxy.Draining() {
 		reply(w, http.StatusServiceUnavailable, "draining")
 		return
 	}
-	s.probe.Lock()
-	err := s.proxy.Probe(r.Context())
-	s.probe.Unlock()
-	if err != nil {
+	switch err, _, fresh := s.readiness.get(readyLimit); {
+	case !fresh:
+		reply(w, http.StatusServiceUnavailable, "redis has not answered within "+readyLimit.String())
+	case err != nil:
 		reply(w, http.StatusServiceUnavailable, err.Error())
-		return
+	default:
+		reply(w, http.StatusOK, "ok")
 	}
-	reply(w, http.StatusOK, "ok")
 }
 
 func reply(w http.ResponseWriter, status int, text string) {

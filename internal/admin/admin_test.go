@@ -7,7 +7,9 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -32,20 +34,40 @@ type stand struct {
 	proxy *proxy.Server
 	admin *Server
 	http  *http.Client
-	stop  func() // ends the proxy, not the admin server
+	stop  func()       // ends the proxy, not the admin server
+	stuck sync.RWMutex // locked: the proxy does not answer
 }
 
-func newStand(t *testing.T) *stand {
+func (s *stand) whileStuck() {
+	s.stuck.RLock()
+	defer s.stuck.RUnlock()
+}
+
+func newStand(t *testing.T, change ...func(*Options)) *stand {
 	t.Helper()
-	s := &stand{t: t, redis: redistest.Start(t), http: &http.Client{Transport: &http.Transport{}, Timeout: 20 * time.Second}}
+	return newStandOf(t, redistest.Start(t), upstream.Options{}, change...)
+}
+
+// newStandOf has a proxy that is somebody at this Redis.
+func newStandOf(t *testing.T, redis *redistest.Server, up upstream.Options, change ...func(*Options)) *stand {
+	t.Helper()
+	up.Addr = redis.Addr()
+	s := &stand{t: t, redis: redis, http: &http.Client{Transport: &http.Transport{}, Timeout: 20 * time.Second}}
 	var err error
-	s.proxy, err = proxy.New(proxy.Options{Listen: []string{"127.0.0.1:0"}, Upstream: upstream.Options{Addr: s.redis.Addr()}, Version: "1.2.3", DrainTimeout: time.Millisecond})
+	s.proxy, err = proxy.New(proxy.Options{Listen: []string{"127.0.0.1:0"}, Upstream: up, Version: "1.2.3", DrainTimeout: time.Millisecond})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if s.admin, err = New(Options{Listen: ":0", Proxy: s.proxy}); err != nil {
+	opts := Options{Listen: ":0", Proxy: s.proxy}
+	for _, f := range change {
+		f(&opts)
+	}
+	if s.admin, err = New(opts); err != nil {
 		t.Fatal(err)
 	}
+	stats, look := s.admin.stats.ask, s.admin.overview.ask
+	s.admin.stats.ask = func() proxy.Stats { s.whileStuck(); return stats() }
+	s.admin.overview.ask = func() overview { s.whileStuck(); return look() }
 	stopAdmin := start(t, s.admin.Run)
 	s.stop = start(t, s.proxy.Run)
 	t.Cleanup(func() {
@@ -229,13 +251,24 @@ func TestPageShowsClientsLanesPinsAndLocks(t *testing.T) {
 	}
 }
 
-func TestProfilesAreServedAndNothingElse(t *testing.T) {
+func TestProfilesAreServedIfEnabledAndNothingElse(t *testing.T) {
+	profiles := []string{"/debug/pprof/", "/debug/pprof/goroutine?debug=1", "/debug/pprof/heap", "/debug/pprof/symbol", "/debug/pprof/trace?seconds=0.01"}
+	never := []string{"/debug/pprof/cmdline", "/debug/pprof/nosuch", "/debug/vars", "/other"}
 	s := newStand(t)
-	for path, want := range map[string]int{
-		"/debug/pprof/": http.StatusOK, "/debug/pprof/goroutine?debug=1": http.StatusOK, "/debug/pprof/cmdline": http.StatusOK, "/other": http.StatusNotFound,
-	} {
-		if status, _ := s.get(path); status != want {
-			t.Errorf("%s: %d, want %d", path, status, want)
+	for _, path := range append(profiles, never...) {
+		if status, _ := s.get(path); status != http.StatusNotFound {
+			t.Errorf("%s: %d although profiles are off", path, status)
+		}
+	}
+	s = newStand(t, func(o *Options) { o.Pprof = true })
+	for _, path := range profiles {
+		if status, _ := s.get(path); status != http.StatusOK {
+			t.Errorf("%s: %d", path, status)
+		}
+	}
+	for _, path := range never { // the command line may hold a password
+		if status, _ := s.get(path); status != http.StatusNotFound {
+			t.Errorf("%s: %d", path, status)
 		}
 	}
 	answer, err := s.http.Post("http://"+s.admin.Addr().String()+"/", "text/plain", strings.NewReader("x"))
@@ -258,5 +291,137 @@ func TestAddressWithoutHostIsLoopback(t *testing.T) {
 	}
 	if _, err := New(Options{Listen: s.admin.Addr().String(), Proxy: s.proxy}); err == nil {
 		t.Error("no error for an address that is taken")
+	}
+}
+
+// A page on the web can make its visitor's browser ask the address that its own name has been made to lead to.
+func TestOnlyKnownHostsAreAnswered(t *testing.T) {
+	s := newStand(t, func(o *Options) { o.Hosts = []string{"Proxy.example"} })
+	_, port, _ := net.SplitHostPort(s.admin.Addr().String())
+	for host, want := range map[string]int{
+		"127.0.0.1:" + port: http.StatusOK, "localhost:" + port: http.StatusOK, "LOCALHOST": http.StatusOK, "[::1]:" + port: http.StatusOK,
+		"10.1.2.3": http.StatusOK, "proxy.example:" + port: http.StatusOK, "proxy.example.": http.StatusOK,
+		"evil.example": http.StatusMisdirectedRequest, "evil.example:" + port: http.StatusMisdirectedRequest,
+		"127.0.0.1.evil.example": http.StatusMisdirectedRequest, "localhost.evil.example": http.StatusMisdirectedRequest,
+	} {
+		for _, path := range []string{"/metrics", "/", "/readyz", "/healthz"} {
+			request, err := http.NewRequest(http.MethodGet, "http://"+s.admin.Addr().String()+path, http.NoBody)
+			if err != nil {
+				t.Fatal(err)
+			}
+			request.Host = host
+			answer, err := s.http.Do(request)
+			if err != nil {
+				t.Fatal(err)
+			}
+			answer.Body.Close()
+			if answer.StatusCode != want {
+				t.Errorf("%s of %s: %d, want %d", path, host, answer.StatusCode, want)
+			}
+		}
+	}
+}
+
+// A proxy that hangs is what operators want to look at.
+func TestAnswersComeWhileTheProxyHangs(t *testing.T) {
+	s := newStand(t)
+	if status, _ := s.get("/"); status != http.StatusOK {
+		t.Fatal(status)
+	}
+	s.stuck.Lock()
+	begin := time.Now()
+	for range 3 {
+		for path, want := range map[string]string{"/metrics": "lockproxy_clients ", "/": "does not answer", "/readyz": "ok", "/healthz": "ok"} {
+			if status, body := s.get(path); status != http.StatusOK || !strings.Contains(body, want) {
+				t.Errorf("%s: %d %s", path, status, body)
+			}
+		}
+	}
+	if age, _ := strconv.ParseFloat(s.metric("lockproxy_stats_age_seconds"), 64); age <= 0 {
+		t.Errorf("what is shown is said to be %v seconds old", age)
+	}
+	if took := time.Since(begin); took > 15*time.Second { // 7 of them wait for half a second
+		t.Errorf("it took %s", took)
+	}
+	s.stuck.Unlock()
+	redistest.Eventually(t, 10*time.Second, "fresh numbers", func() bool { return s.metric("lockproxy_stats_age_seconds") == "0" })
+}
+
+func TestReadyMeansThatRedisTakesWrites(t *testing.T) {
+	s := newStand(t)
+	demand := func(want int, word string) {
+		t.Helper()
+		begin := time.Now()
+		status, body := s.get("/readyz")
+		if status != want || !strings.Contains(body, word) {
+			t.Errorf("%d %s, want %d with %s", status, body, want, word)
+		}
+		if took := time.Since(begin); took > 3*time.Second { // less than one on a machine that has time
+			t.Errorf("the answer took %s", took)
+		}
+	}
+	demand(http.StatusOK, "ok")
+	s.redis.Do(t, "REPLICAOF", "127.0.0.1", "1")
+	demand(http.StatusServiceUnavailable, "READONLY")
+	s.redis.Do(t, "CONFIG", "SET", "replica-serve-stale-data", "no")
+	demand(http.StatusServiceUnavailable, "MASTERDOWN")
+	s.redis.Do(t, "REPLICAOF", "NO", "ONE")
+	demand(http.StatusOK, "ok")
+	s.redis.Do(t, "CONFIG", "SET", "min-replicas-to-write", "1")
+	demand(http.StatusServiceUnavailable, "NOREPLICAS")
+	s.redis.Do(t, "CONFIG", "SET", "min-replicas-to-write", "0")
+	demand(http.StatusOK, "ok")
+	s.redis.Pause()
+	demand(http.StatusServiceUnavailable, "not answered")
+	demand(http.StatusServiceUnavailable, "not answered")
+	s.redis.Continue()
+	demand(http.StatusOK, "ok")
+}
+
+// The proxy's own user may be one that may do next to nothing.
+func TestReadyWithoutTheRightToWrite(t *testing.T) {
+	redis := redistest.Start(t)
+	for user, rights := range map[string][]any{"pings": {"-@all", "+ping"}, "asks": {"-@all", "+ping", "+role"}, "reads": {"~a:*", "+@all"}} {
+		redis.Do(t, append([]any{"ACL", "SETUSER", user, "on", ">pw"}, rights...)...)
+		s := newStandOf(t, redis, upstream.Options{User: user, Password: "pw"})
+		if status, body := s.get("/readyz"); status != http.StatusOK {
+			t.Errorf("%s: %d %s", user, status, body)
+		}
+		if user == "pings" {
+			continue // it cannot know
+		}
+		redis.Do(t, "REPLICAOF", "127.0.0.1", "1")
+		if status, body := s.get("/readyz"); status != http.StatusServiceUnavailable {
+			t.Errorf("%s: of a replica %d %s", user, status, body)
+		}
+		redis.Do(t, "REPLICAOF", "NO", "ONE")
+	}
+}
+
+// Whoever holds connections open does not keep others out.
+func TestConnectionsAreBounded(t *testing.T) {
+	s := newStand(t)
+	var silent []net.Conn
+	for range connectionLimit + 20 {
+		nc, err := net.Dial("tcp", s.admin.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { nc.Close() })
+		silent = append(silent, nc)
+	}
+	s.http.CloseIdleConnections()
+	if status, _ := s.get("/healthz"); status != http.StatusOK {
+		t.Errorf("/healthz: %d", status)
+	}
+	closed := 0
+	for _, nc := range silent[:20] {
+		_ = nc.SetReadDeadline(time.Now().Add(2 * time.Second))
+		if _, err := nc.Read(make([]byte, 1)); err == io.EOF {
+			closed++
+		}
+	}
+	if closed != 20 {
+		t.Errorf("%d of the 20 oldest connections beyond the limit were closed", closed)
 	}
 }

@@ -1,13 +1,15 @@
 package admin
 
 import (
+	"time"
+
 	"github.com/prometheus/client_golang/prometheus"
 
 	"lockproxy/internal/proxy"
 )
 
 // collector turns a snapshot of the proxy's counters into metrics, once for each scrape.
-type collector struct{ proxy *proxy.Server }
+type collector struct{ stats *recent[proxy.Stats] }
 
 func desc(name, help string, labels ...string) *prometheus.Desc {
 	return prometheus.NewDesc("lockproxy_"+name, help, labels, nil)
@@ -16,6 +18,7 @@ func desc(name, help string, labels ...string) *prometheus.Desc {
 // The metrics. Every label's values are from a closed set: reasons, error codes, verbs, and the names of Redis's commands.
 var (
 	buildInfo     = desc("build_info", "1, labelled with the version.", "version")
+	age           = desc("stats_age_seconds", "0, or, if the proxy does not answer, how old what is shown here is.")
 	upstreamUp    = desc("upstream_up", "1 if Redis was there when it was last heard of.")
 	clients       = desc("clients", "Client connections.")
 	accepted      = desc("connections_total", "Client connections accepted.")
@@ -43,6 +46,7 @@ var (
 // Describe is prometheus.Collector.
 func (collector) Describe(out chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
+		age,
 		buildInfo, upstreamUp, clients, accepted, clientsClosed, memory, maxMemory, refused, lanes, lanesAside, pins, logins, pinReasons, pinWaits, pinTimeouts, loginsFailed,
 		locksHeld, lockWaiters, lockWaits, handovers, attempts, lost, repaired,
 	} {
@@ -52,7 +56,12 @@ func (collector) Describe(out chan<- *prometheus.Desc) {
 
 // Collect is prometheus.Collector.
 func (c collector) Collect(out chan<- prometheus.Metric) {
-	s := c.proxy.Stats()
+	s, at, fresh := c.stats.get(answerLimit)
+	old := 0.0
+	if !fresh {
+		old = time.Since(at).Seconds()
+	}
+	out <- prometheus.MustNewConstMetric(age, prometheus.GaugeValue, old)
 	gauge := func(d *prometheus.Desc, v int, labels ...string) {
 		out <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, float64(v), labels...)
 	}

@@ -25,20 +25,33 @@ var pageTemplate = template.Must(template.New("page").Funcs(template.FuncMap{
 // overview is what the page shows.
 type overview struct {
 	proxy.Stats
+	At         time.Time // when this was; zero: now
 	Draining   bool
 	ClientList []proxy.ClientStatus
 	LaneList   []proxy.LaneStatus
 	LockList   []proxy.LockStatus
 }
 
-// page shows the proxy at this moment. It names no owners: who knows one may release its locks.
-func (s *Server) page(w http.ResponseWriter, _ *http.Request) {
-	var b bytes.Buffer
-	err := pageTemplate.Execute(&b, overview{
+// look takes locks of the proxy.
+func (s *Server) look() overview {
+	return overview{
 		Stats: s.proxy.Stats(), Draining: s.proxy.Draining(),
 		ClientList: s.proxy.Clients(most), LaneList: s.proxy.Lanes(), LockList: s.proxy.Locks(most),
-	})
-	if err != nil {
+	}
+}
+
+// page shows the proxy at this moment. It names no owners: who knows one may release its locks.
+func (s *Server) page(w http.ResponseWriter, _ *http.Request) {
+	view, at, fresh := s.overview.get(answerLimit)
+	switch {
+	case at.IsZero():
+		reply(w, http.StatusServiceUnavailable, "the proxy has not answered within "+answerLimit.String())
+		return
+	case !fresh:
+		view.At = at
+	}
+	var b bytes.Buffer
+	if err := pageTemplate.Execute(&b, view); err != nil {
 		s.log.Error("BUG: page", zap.Error(err))
 		reply(w, http.StatusInternalServerError, "the page could not be made")
 		return

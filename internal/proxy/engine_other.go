@@ -25,4 +25,4 @@ func newLoops(_ *Server, engine string) ([]*loop, error) {
 func (*loop) run()                                               {}
 func (*loop) discard()                                           {}
 func (*loop) stop()                                              {}
-func (*loop) adopt(net.Conn, string, time.Time, ...[]byte) error { return errors.ErrUnsupported }
+func (*loop) adopt(net.Conn, origin, time.Time, ...[]byte) error { return errors.ErrUnsupported }

@@ -223,24 +223,6 @@ func isRejected(err error) bool {
 // Addr is Redis's address for people.
 func (u *Upstream) Addr() string { return u.opts.Addr }
 
-// Probe asks Redis, on a connection of its own, whether it serves. That it demands authentication is as good an answer as
-// any.
-func (u *Upstream) Probe(ctx context.Context) error {
-	nc, err := u.dial(ctx, u.Own())
-	if err != nil {
-		return err
-	}
-	defer u.hangUp(nc)
-	reply, err := u.ask(nc, "PING")
-	if err != nil {
-		return err
-	}
-	if line := string(bytes.TrimSpace(reply)); line != "+PONG" && !strings.HasPrefix(line, "-NOAUTH ") && !strings.HasPrefix(line, "-NOPERM ") {
-		return &RefusedError{Reply: strings.TrimPrefix(line, "-")}
-	}
-	return nil
-}
-
 // Connect opens a bare connection for a client library that does its own handshake. When it is closed, the kernel drops what
 // it has not delivered: a script that was given up during a cut must not run when the cut is over, and queue, say, a waiter
 // that has left.

@@ -1,0 +1,101 @@
+package admin
+
+import (
+	"net"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+)
+
+// hosts is the names under which a request may ask for this server.
+type hosts []string
+
+// hostsFor allows the name that is listened on, localhost and what the configuration adds.
+func hostsFor(listen string, more []string) hosts {
+	h := hosts{"localhost", strings.ToLower(listen)}
+	for _, name := range more {
+		h = append(h, strings.ToLower(name))
+	}
+	return h
+}
+
+// check answers only requests for a known name. A page on the web can make its visitor's browser ask an address that its own
+// name has been made to lead to, and read the answer; then the request names the page's host. Addresses are nobody's name.
+func (h hosts) check(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !h.allow(r.Host) {
+			reply(w, http.StatusMisdirectedRequest, "this host name is not known here (admin-hosts)")
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+func (h hosts) allow(host string) bool {
+	if name, _, err := net.SplitHostPort(host); err == nil {
+		host = name
+	}
+	host = strings.TrimSuffix(strings.ToLower(host), ".")
+	if net.ParseIP(strings.Trim(host, "[]")) != nil {
+		return true
+	}
+	return host != "" && slices.Contains(h, host)
+}
+
+// connections keeps how many there are below a limit. One more takes the place of that which has been idle longest; if none is
+// idle it is closed itself.
+type connections struct {
+	most int // immutable
+
+	mu   sync.Mutex
+	all  map[net.Conn]bool // whether it is being answered
+	idle []net.Conn        // the others, that which has been idle longest first
+}
+
+// track is http.Server.ConnState.
+func (c *connections) track(nc net.Conn, state http.ConnState) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if i := slices.Index(c.idle, nc); i >= 0 {
+		c.idle = slices.Delete(c.idle, i, i+1)
+	}
+	switch state {
+	case http.StateNew:
+		if c.all == nil {
+			c.all = map[net.Conn]bool{}
+		}
+		if len(c.all) >= c.most && !c.evictLocked() {
+			_ = nc.Close() // the server notices, and reports StateClosed
+		}
+		c.all[nc] = false
+		c.idle = append(c.idle, nc)
+	case http.StateIdle:
+		c.all[nc] = false
+		c.idle = append(c.idle, nc)
+	case http.StateActive:
+		c.all[nc] = true
+	case http.StateClosed, http.StateHijacked:
+		delete(c.all, nc)
+	}
+}
+
+func (c *connections) evictLocked() bool {
+	if len(c.idle) == 0 {
+		return false
+	}
+	nc := c.idle[0]
+	c.idle = c.idle[1:]
+	delete(c.all, nc)
+	_ = nc.Close() // its handler ends, and reports StateClosed
+	return true
+}
+
+// slowly lets a handler take longer to answer than others.
+func slowly(next http.HandlerFunc, most time.Duration) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(most)) // no deadline can be set on a test's recorder
+		next(w, r)
+	}
+}

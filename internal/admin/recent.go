@@ -1,0 +1,71 @@
+package admin
+
+import (
+	"sync"
+	"time"
+)
+
+// recent asks for a value that may take arbitrarily long to get, because others hold locks or do not answer. Whoever wants it
+// waits only so long. At most one question is under way, so one that hangs costs one goroutine, however often it is asked for.
+type recent[T any] struct {
+	ask func() T // immutable
+
+	mu     sync.Mutex    // guards the fields below; never held while asking
+	asking chan struct{} // closed when the question under way is answered; nil: none is
+	value  T
+	at     time.Time // when the answer to value came; zero: there was none
+}
+
+// get asks, and waits for an answer to a question that was put after the call, at most so long. Then it returns the last answer
+// there was and when that came; fresh says that it is no older than the call.
+func (r *recent[T]) get(most time.Duration) (value T, at time.Time, fresh bool) {
+	deadline := time.NewTimer(most)
+	defer deadline.Stop()
+	begin := time.Now()
+	for {
+		r.mu.Lock()
+		asked := r.asking != nil
+		if !asked {
+			r.asking = make(chan struct{})
+			go r.run(r.asking)
+		}
+		answered := r.asking
+		r.mu.Unlock()
+		late := false
+		select {
+		case <-answered:
+		case <-deadline.C:
+			late = true
+		}
+		r.mu.Lock()
+		value, at = r.value, r.at
+		r.mu.Unlock()
+		if late || !asked {
+			return value, at, !late && !at.Before(begin)
+		}
+		// What was under way was asked before this call. The next answer is to a question put after it.
+	}
+}
+
+// settle waits until no question is under way, at most so long.
+func (r *recent[T]) settle(most time.Duration) {
+	r.mu.Lock()
+	asking := r.asking
+	r.mu.Unlock()
+	if asking == nil {
+		return
+	}
+	select {
+	case <-asking:
+	case <-time.After(most):
+	}
+}
+
+// run puts the question. It is the only writer of value.
+func (r *recent[T]) run(answered chan struct{}) {
+	value := r.ask()
+	r.mu.Lock()
+	r.value, r.at, r.asking = value, time.Now(), nil
+	r.mu.Unlock()
+	close(answered)
+}

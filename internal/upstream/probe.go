@@ -1,0 +1,56 @@
+package upstream
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"strings"
+)
+
+// errReplica says that Redis would refuse writes.
+var errReplica = errors.New("redis is a replica")
+
+// Probe asks Redis, on a connection of its own, whether it serves: whether it answers, and whether it takes writes. What the
+// proxy's own user may not ask counts as well, and that Redis demands authentication is as good an answer as any.
+func (u *Upstream) Probe(ctx context.Context) error {
+	nc, err := u.dial(ctx, u.Own())
+	if err != nil {
+		return err
+	}
+	defer u.hangUp(nc)
+	defer context.AfterFunc(ctx, func() { _ = nc.Close() })() // its only purpose is to end the questions
+	ask := func(args ...string) (string, error) {
+		reply, err := u.ask(nc, args...)
+		return string(bytes.TrimSpace(reply)), err
+	}
+	line, err := ask("PING")
+	switch {
+	case err != nil:
+		return err
+	case line != "+PONG" && !isDenied(line):
+		return &RefusedError{Reply: strings.TrimPrefix(line, "-")}
+	}
+	// A write that changes nothing is refused for all reasons for which others would be: a replica, too few replicas, a
+	// disk that is full.
+	if line, err = ask("PERSIST", "lockproxy:probe"); err != nil {
+		return err
+	}
+	code, _, _ := strings.Cut(line, " ")
+	switch code {
+	case "-LOADING", "-MASTERDOWN", "-READONLY", "-NOREPLICAS", "-MISCONF", "-CLUSTERDOWN", "-BUSY":
+		return &RefusedError{Reply: line[1:]}
+	case "-NOPERM":
+		if line, err = ask("ROLE"); err != nil {
+			return err
+		}
+		if strings.HasPrefix(line, "*5\r\n$5\r\nslave") {
+			return errReplica
+		}
+	}
+	return nil
+}
+
+// isDenied reports whether Redis does not tell this user.
+func isDenied(line string) bool {
+	return strings.HasPrefix(line, "-NOAUTH ") || strings.HasPrefix(line, "-NOPERM ")
+}
