@@ -32,34 +32,39 @@ type Config struct {
 
 	ProxyProtocol  string   `yaml:"proxy-protocol" help:"Whether connections over TCP begin with a PROXY header (v1 or v2) that names the client: off, optional or required."`
 	UnixSocketPerm FileMode `yaml:"unix-socket-perm" placeholder:"MODE" help:"Mode of unix sockets that are listened on, octal as in 700; unset: as the umask has it."`
-	AdminListen    string   `yaml:"admin-listen" placeholder:"HOST:PORT" help:"Where metrics, health, profiles and a status page are served over HTTP; without a host: loopback only. Unset: nowhere."`
+	AdminListen    string   `yaml:"admin-listen" placeholder:"HOST:PORT" help:"Where metrics, health and a status page are served over HTTP; without a host: loopback only. Unset: nowhere."`
+
+	AdminPprof bool     `yaml:"admin-pprof" help:"Serve profiles there as well."`
+	AdminHosts []string `yaml:"admin-hosts" placeholder:"NAME" help:"Host names, besides localhost and that of admin-listen, under which it is asked for. May be repeated. Addresses are always answered."`
 
 	DialTimeout         time.Duration `yaml:"dial-timeout" help:"Longest wait for a connection to the upstream."`
 	FirstCommandTimeout time.Duration `yaml:"first-command-timeout" help:"Close a client that has not sent its first whole command by then; 0 waits for ever."`
 	HandshakeTimeout    time.Duration `yaml:"handshake-timeout" help:"Longest TLS handshake of a client, its PROXY header included."`
-	MaxClients          int           `yaml:"max-clients" help:"Client connections; more are refused."`
+	MaxClients          Count         `yaml:"max-clients" help:"Client connections; more are refused."`
 	MaxMemory           MemoryLimit   `yaml:"max-memory" help:"Memory for the buffers of all clients together, as a size or as a share of what the machine or the container has; beyond it the clients that have most are closed."`
 	ClientOutputLimit   Size          `yaml:"client-output-limit" help:"Replies a client has not read yet; beyond it the client is closed. 0: no limit."`
 	ClientQueryLimit    Size          `yaml:"client-query-limit" help:"Requests read from a client and not yet sent on; beyond it the client is closed."`
 	ClientPendingLimit  Size          `yaml:"client-pending-limit" help:"Requests of a client that Redis has not answered; beyond it the client is not read until it has."`
 	ProtoMaxBulkLen     Size          `yaml:"proto-max-bulk-len" help:"One argument of a command; longer ones are a protocol error."`
-	MaxPins             int           `yaml:"max-pins" help:"Upstream connections that single clients have for themselves (MULTI, SUBSCRIBE, BLPOP ...)."`
+	MaxPins             Count         `yaml:"max-pins" help:"Upstream connections that single clients have for themselves (MULTI, SUBSCRIBE, BLPOP ...)."`
 	PinWait             time.Duration `yaml:"pin-wait" help:"Longest wait for a free one of those connections."`
-	MaxPinsPerAddress   int           `yaml:"max-pins-per-address" help:"How many of them the clients of one address may have; 0: three quarters of max-pins."`
-	MaxLogins           int           `yaml:"max-logins" help:"Upstream connections on which Redis judges AUTH, HELLO and SELECT."`
+	MaxPinsPerAddress   Count         `yaml:"max-pins-per-address" help:"How many of them the clients of one address may have; 0: three quarters of max-pins."`
+	MaxLogins           Count         `yaml:"max-logins" help:"Upstream connections on which Redis judges AUTH, HELLO and SELECT."`
 	LoginWait           time.Duration `yaml:"login-wait" help:"Longest wait for a free one of those connections."`
-	MaxLanes            int           `yaml:"max-lanes" help:"Upstream connections that clients share, one for each identity (user, database, protocol) in use."`
-	MaxLockEngines      int           `yaml:"max-lock-engines" help:"Lock engines, one for each user and database that uses lock commands; each has two upstream connections."`
+	MaxLanes            Count         `yaml:"max-lanes" help:"Upstream connections that clients share, one for each identity (user, database, protocol) in use."`
+	MaxLockEngines      Count         `yaml:"max-lock-engines" help:"Lock engines, one for each user and database that uses lock commands; each has two upstream connections."`
 	LargeCommandTimeout time.Duration `yaml:"large-command-timeout" help:"Close a client of whose large command less than 64kb has come within this time."`
-	MaxWaiters          int           `yaml:"max-waiters" help:"Clients that wait for locks, in total; more are refused."`
-	MaxWaitersPerLock   int           `yaml:"max-waiters-per-lock" help:"Clients that wait for one lock; more are refused."`
+	MaxWaiters          Count         `yaml:"max-waiters" help:"Clients that wait for locks, in total; more are refused."`
+	MaxWaitersPerLock   Count         `yaml:"max-waiters-per-lock" help:"Clients that wait for one lock; more are refused."`
 }
 
 // UpstreamConfig says where Redis is and who the proxy is there.
 type UpstreamConfig struct {
 	Address  string `yaml:"address" name:"upstream" help:"The Redis to serve from: host:port or unix:/path."`
-	User     string `yaml:"user" name:"upstream-user" help:"ACL user of the proxy's own connections."`
-	Password Secret `yaml:"password" name:"upstream-password" placeholder:"PASSWORD" help:"Password of the proxy's own connections. Better set in the environment or the file: arguments are visible to other users."`
+	User     Text   `yaml:"user" name:"upstream-user" help:"ACL user of the proxy's own connections."`
+	Password Secret `yaml:"password" name:"upstream-password" placeholder:"PASSWORD" help:"Password of the proxy's own connections. Better set by password-file, or in the environment: all users of a machine see arguments."`
+
+	PasswordFile string `yaml:"password-file" name:"upstream-password-file" placeholder:"FILE" help:"File that holds that password, without the line end behind it."`
 
 	TLS        bool   `yaml:"tls" name:"upstream-tls" help:"Connect to the Redis by TLS."`
 	CAFile     string `yaml:"ca-file" name:"upstream-ca-file" placeholder:"FILE" help:"Authorities (PEM) that may have signed its certificate; unset: the system's."`
@@ -153,7 +158,7 @@ func (c Config) Verify() error {
 	atLeast := func(key string, got, least time.Duration) {
 		check(got >= least, key, "%s is less than %s", got, least)
 	}
-	positive := func(key string, got int) {
+	positive := func(key string, got Count) {
 		check(got > 0, key, "%d is not a positive number", got)
 	}
 
@@ -173,6 +178,11 @@ func (c Config) Verify() error {
 	if c.AdminListen != "" {
 		network, _, err := splitAddress(c.AdminListen)
 		check(err == nil && network == "tcp", "admin-listen", "%q is not host:port", c.AdminListen)
+	}
+	check(!c.AdminPprof || c.AdminListen != "", "admin-pprof", "needs admin-listen")
+	check(len(c.AdminHosts) == 0 || c.AdminListen != "", "admin-hosts", "needs admin-listen")
+	for _, name := range c.AdminHosts {
+		check(name != "" && !strings.ContainsAny(name, ":/ "), "admin-hosts", "%q is not a host name", name)
 	}
 	_, _, err := splitAddress(c.Upstream.Address)
 	check(err == nil, "upstream.address", "%v", err)

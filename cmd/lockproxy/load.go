@@ -49,6 +49,9 @@ func load(args []string) (command, error) {
 			return command{}, err
 		}
 	}
+	if err := cmd.readSecrets(); err != nil {
+		return command{}, err
+	}
 	return cmd, cmd.Verify()
 }
 

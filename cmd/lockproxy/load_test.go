@@ -87,8 +87,8 @@ func inFile(key, value string) string {
 	switch {
 	case nested:
 		return fmt.Sprintf("%s:\n  %s: %s\n", section, name, value)
-	case key == "listen":
-		return fmt.Sprintf("listen: [%q]\n", value)
+	case key == "listen", key == "admin-hosts":
+		return fmt.Sprintf("%s: [%q]\n", key, value)
 	}
 	return fmt.Sprintf("%s: %s\n", key, value)
 }
@@ -106,7 +106,7 @@ func samples(key string) [3]string {
 		return [3]string{"debug", "warn", "error"}
 	case "log.format":
 		return [3]string{"console", "json", "console"}
-	case "embedded", "upstream.tls":
+	case "embedded", "upstream.tls", "admin-pprof":
 		return [3]string{"true", "false", "true"}
 	case "tls.auth-clients":
 		return [3]string{"no", "optional", "no"}
@@ -114,6 +114,10 @@ func samples(key string) [3]string {
 		return [3]string{"optional", "required", "optional"}
 	case "unix-socket-perm":
 		return [3]string{"700", "770", "777"}
+	case "admin-hosts":
+		return [3]string{"a.example", "b.example", "c.example"}
+	case "upstream.password-file":
+		return [3]string{"main.go", "load.go", "config.go"} // any files that exist
 	case "admin-listen":
 		return [3]string{":1001", "127.0.0.1:1002", ":1003"}
 	case "upstream.user", "upstream.password":
@@ -133,6 +137,8 @@ func samples(key string) [3]string {
 // needs are the settings without which one is not valid.
 var needs = map[string][][2]string{
 	"upstream.user":        {{"upstream.password", "x"}},
+	"admin-hosts":          {{"admin-listen", ":9121"}},
+	"admin-pprof":          {{"admin-listen", ":9121"}},
 	"upstream.ca-file":     {{"upstream.tls", "true"}},
 	"upstream.cert-file":   {{"upstream.tls", "true"}, {"upstream.key-file", "x"}},
 	"upstream.key-file":    {{"upstream.tls", "true"}, {"upstream.cert-file", "x"}},
@@ -283,6 +289,57 @@ func TestPasswordIsNotShown(t *testing.T) {
 	} {
 		if strings.Contains(text, secret) {
 			t.Errorf("%s shows the password:\n%s", name, text)
+		}
+	}
+}
+
+// What is written as a number of another kind is not rounded, and no text is read as a number first.
+func TestValuesAreTakenAsTheyAreWritten(t *testing.T) {
+	for _, key := range []string{"max-clients", "max-pins", "max-pins-per-address", "max-logins", "max-lanes", "max-lock-engines", "max-waiters", "max-waiters-per-lock"} {
+		for _, value := range []string{"1.5", "1.0", "1e3", "0x10", "0b1", "0o7", "010", "1_000", "+5", "99999999999999999999", "true", "ten", "[1]", "{a: 1}", "'1.5'", `""`, "1 000", "-1"} {
+			_, err := load([]string{"--config", writeFile(t, key+": "+value+"\n")})
+			if err == nil {
+				t.Errorf("%s: %s is accepted", key, value)
+			}
+			if strings.ContainsAny(value, "[{ ") {
+				continue
+			}
+			if _, err := load([]string{"--" + key + "=" + strings.Trim(value, `"'`)}); err == nil {
+				t.Errorf("--%s=%s is accepted", key, value)
+			}
+		}
+	}
+	for _, key := range []string{"dial-timeout", "drain:\n  timeout", "lock:\n  grace", "lock:\n  lease", "pin-wait"} {
+		for _, value := range []string{"5", "1.5", "'5'", "5 s", "5d", "9999999999h", "true", "[5s]", "0x5s", `""`} {
+			if _, err := load([]string{"--config", writeFile(t, key+": "+value+"\n")}); err == nil {
+				t.Errorf("%s: %s is accepted", key, value)
+			}
+		}
+	}
+	for _, value := range []string{"1.5", "1.5mb", "1e9", "-1", "64 mb", "99999999999999999999", "9999999999gb", "0x10", "1_000_000", `""`, "[64mb]"} {
+		if _, err := load([]string{"--config", writeFile(t, "client-query-limit: "+value+"\n")}); err == nil {
+			t.Errorf("client-query-limit: %s is accepted", value)
+		}
+	}
+	for _, file := range []string{"embedded: 1", "embedded: 'true'", "nosuch: 1", "lock:\n  nosuch: 1", "max-clients: 5\nmax-clients: 6", "listen: 5", "upstream: x"} {
+		if _, err := load([]string{"--config", writeFile(t, file+"\n")}); err == nil {
+			t.Errorf("%s is accepted", file)
+		}
+	}
+	for _, user := range []string{"007", "1.50", "0x10", "true", "1_0"} {
+		cmd, err := load([]string{"--config", writeFile(t, "upstream:\n  user: "+user+"\n  password: x\n")})
+		if err != nil || string(cmd.Upstream.User) != user {
+			t.Errorf("user %s is %q, %v", user, cmd.Upstream.User, err)
+		}
+	}
+}
+
+// An error in the file says where it is.
+func TestErrorsInTheFileHaveTheirPlace(t *testing.T) {
+	for _, line := range []string{"max-clients: 1.5", "max-memory: 200%", "client-query-limit: 1.5mb", "unix-socket-perm: 9", "dial-timeout: 5", "nosuch: 1"} {
+		_, err := load([]string{"--config", writeFile(t, "# a comment\n"+line+"\n")})
+		if err == nil || !strings.Contains(err.Error(), "[2:") {
+			t.Errorf("%s: %v", line, err)
 		}
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/KimMachineGun/automemlimit/memlimit"
+	"github.com/goccy/go-yaml/ast"
 	"go.uber.org/zap"
 )
 
@@ -35,6 +36,9 @@ func (m *MemoryLimit) UnmarshalText(text []byte) error {
 	*m = -MemoryLimit(n)
 	return nil
 }
+
+// UnmarshalYAML says where in the file it is wrong.
+func (m *MemoryLimit) UnmarshalYAML(node ast.Node) error { return unmarshalScalar(node, m) }
 
 // String is what UnmarshalText reads.
 func (m MemoryLimit) String() string {

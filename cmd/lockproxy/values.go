@@ -1,6 +1,7 @@
 package main
 
 import (
+	"encoding"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -66,6 +67,54 @@ func (s Size) String() string {
 	return strconv.FormatInt(int64(s), 10)
 }
 
+// UnmarshalYAML says where in the file a size is wrong.
+func (s *Size) UnmarshalYAML(node ast.Node) error { return unmarshalScalar(node, s) }
+
+// unmarshalScalar reads the text of a single value as it is written: what looks like a number of some kind is not turned into one
+// first. A key without a value keeps its default.
+func unmarshalScalar(node ast.Node, value encoding.TextUnmarshaler) error {
+	at := node.GetToken().Position
+	switch scalar := node.(type) {
+	case *ast.NullNode:
+		return nil
+	case ast.ScalarNode:
+		if err := value.UnmarshalText([]byte(scalar.GetToken().Value)); err != nil {
+			return fmt.Errorf("[%d:%d] %w", at.Line, at.Column, err)
+		}
+		return nil
+	}
+	return fmt.Errorf("[%d:%d] a single value is expected", at.Line, at.Column)
+}
+
+// Count is a whole number, written in decimal digits and nothing else.
+type Count int
+
+// UnmarshalText parses a count; fractions, exponents and overflowing ones are errors. Negative ones are for Verify to name.
+func (c *Count) UnmarshalText(text []byte) error {
+	digits := strings.TrimPrefix(string(text), "-")
+	n, err := strconv.ParseInt(string(text), 10, strconv.IntSize)
+	if err != nil || strings.HasPrefix(digits, "+") || len(digits) > 1 && digits[0] == '0' {
+		return fmt.Errorf("%q is not a whole number like 1000", text)
+	}
+	*c = Count(n)
+	return nil
+}
+
+// UnmarshalYAML reads 1.5, 1e3, 0x10 or 010 as they are written, and so refuses them.
+func (c *Count) UnmarshalYAML(node ast.Node) error { return unmarshalScalar(node, c) }
+
+// Text is a string that is taken as it is written: a bare 007 is a name, not the number 7.
+type Text string
+
+// UnmarshalText takes any text.
+func (t *Text) UnmarshalText(text []byte) error {
+	*t = Text(text)
+	return nil
+}
+
+// UnmarshalYAML keeps the text as it is written.
+func (t *Text) UnmarshalYAML(node ast.Node) error { return unmarshalScalar(node, t) }
+
 // FileMode is the permission bits of a file, in octal; 0: not set.
 type FileMode fs.FileMode
 
@@ -84,13 +133,7 @@ func (m *FileMode) UnmarshalText(text []byte) error {
 }
 
 // UnmarshalYAML reads a bare 700 or 0700 as octal digits, not as a number.
-func (m *FileMode) UnmarshalYAML(node ast.Node) error {
-	scalar, ok := node.(ast.ScalarNode)
-	if !ok {
-		return errors.New("a mode is octal digits")
-	}
-	return m.UnmarshalText([]byte(scalar.GetToken().Value))
-}
+func (m *FileMode) UnmarshalYAML(node ast.Node) error { return unmarshalScalar(node, m) }
 
 // String is the octal digits; empty if it is not set.
 func (m FileMode) String() string {

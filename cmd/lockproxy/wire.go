@@ -45,6 +45,9 @@ func (s *service) build(cfg Config) error {
 	if s.certs, err = certs.New(certOptions(cfg, s.log)); err != nil {
 		return err
 	}
+	if err := cfg.allowFiles(); err != nil {
+		return err
+	}
 	available, err := availableMemory()
 	if err != nil {
 		s.log.Warn("it is not known how much memory there is", zap.Error(err), zap.Uint64("assumed", available))
@@ -62,7 +65,9 @@ func (s *service) build(cfg Config) error {
 		return err
 	}
 	if cfg.AdminListen != "" {
-		s.admin, err = admin.New(admin.Options{Listen: cfg.AdminListen, Proxy: s.proxy, Logger: s.log.Named("admin")})
+		s.admin, err = admin.New(admin.Options{
+			Listen: cfg.AdminListen, Hosts: cfg.AdminHosts, Pprof: cfg.AdminPprof, Proxy: s.proxy, Logger: s.log.Named("admin"),
+		})
 	}
 	return err
 }
@@ -130,17 +135,17 @@ func proxyOptions(cfg Config, available uint64, store *certs.Store, log *zap.Log
 		Listen: cfg.Listen,
 		Upstream: upstream.Options{
 			Addr:              cfg.Upstream.Address,
-			User:              cfg.Upstream.User,
+			User:              string(cfg.Upstream.User),
 			Password:          string(cfg.Upstream.Password),
 			DialTimeout:       cfg.DialTimeout,
 			KeepAlive:         cfg.TCP.Keepalive,
 			UserTimeout:       cfg.TCP.UserTimeout,
-			MaxPins:           cfg.MaxPins,
+			MaxPins:           int(cfg.MaxPins),
 			PinWait:           cfg.PinWait,
-			MaxPinsPerAddress: cfg.MaxPinsPerAddress,
-			MaxLogins:         cfg.MaxLogins,
+			MaxPinsPerAddress: int(cfg.MaxPinsPerAddress),
+			MaxLogins:         int(cfg.MaxLogins),
 			LoginWait:         cfg.LoginWait,
-			MaxLanes:          cfg.MaxLanes,
+			MaxLanes:          int(cfg.MaxLanes),
 		},
 		Engine:         cfg.Engine,
 		TLS:            store.Server(),
@@ -151,13 +156,13 @@ func proxyOptions(cfg Config, available uint64, store *certs.Store, log *zap.Log
 			Lease:             cfg.Lock.Lease,
 			Grace:             cfg.Lock.Grace,
 			MaxHold:           cfg.Lock.MaxHold,
-			MaxEngines:        cfg.MaxLockEngines,
-			MaxWaiters:        cfg.MaxWaiters,
-			MaxWaitersPerLock: cfg.MaxWaitersPerLock,
+			MaxEngines:        int(cfg.MaxLockEngines),
+			MaxWaiters:        int(cfg.MaxWaiters),
+			MaxWaitersPerLock: int(cfg.MaxWaitersPerLock),
 		},
 		Limits: proxy.Limits{
 			Request:      resp.Limits{MaxBulk: int64(cfg.ProtoMaxBulkLen)},
-			Clients:      cfg.MaxClients,
+			Clients:      int(cfg.MaxClients),
 			Memory:       cfg.MaxMemory.of(available),
 			Query:        int(cfg.ClientQueryLimit),
 			Unanswered:   int(cfg.ClientPendingLimit),

@@ -1,0 +1,28 @@
+package main
+
+import "fmt"
+
+// ownFiles is how many file descriptors the process needs besides those of clients and Redis: the log, listeners, event loops,
+// operators' connections, files that are read again.
+const ownFiles = 128
+
+// checkFiles reports a limit of open file descriptors that is too low for this configuration.
+func (c Config) checkFiles(limit uint64) error {
+	needed := c.files()
+	if needed <= limit {
+		return nil
+	}
+	return fmt.Errorf("max-clients: %d clients and up to %d connections to Redis need %d file descriptors, and the limit is %d (ulimit -n)",
+		c.MaxClients, c.upstreamFiles(), needed, limit)
+}
+
+// files is how many file descriptors this configuration may need at once.
+func (c Config) files() uint64 {
+	return uint64(c.MaxClients) + uint64(c.upstreamFiles()) + ownFiles
+}
+
+// upstreamFiles is how many connections to Redis there may be.
+func (c Config) upstreamFiles() Count {
+	const perEngine = 2
+	return c.MaxPins + c.MaxLogins + c.MaxLanes + perEngine*c.MaxLockEngines
+}

@@ -1,0 +1,52 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+)
+
+// readSecrets reads the secrets that the configuration names files for. A secret in two places is an error: it would not be known
+// which one is meant.
+func (c *Config) readSecrets() error {
+	for _, s := range []struct {
+		key    string
+		secret *Secret
+		file   string
+	}{
+		{"upstream.password", &c.Upstream.Password, c.Upstream.PasswordFile},
+	} {
+		if s.file == "" {
+			continue
+		}
+		if *s.secret != "" {
+			return fmt.Errorf("%s-file: excludes %s", s.key, s.key)
+		}
+		text, err := readSecret(s.file)
+		if err != nil {
+			return fmt.Errorf("%s-file: %w", s.key, err)
+		}
+		*s.secret = text
+	}
+	return nil
+}
+
+// secretLimit is more than any password has. A larger file is one that was named by mistake.
+const secretLimit = 64 << 10
+
+// readSecret returns what is in a file, without the one line end that editors put behind it. No error shows any of it.
+func readSecret(name string) (Secret, error) {
+	text, err := os.ReadFile(name)
+	if err != nil {
+		return "", err
+	}
+	text = bytes.TrimSuffix(bytes.TrimSuffix(text, []byte("\n")), []byte("\r"))
+	switch {
+	case len(text) == 0:
+		return "", fmt.Errorf("%s is empty", name)
+	case len(text) > secretLimit:
+		return "", errors.New(name + " is too large for a password")
+	}
+	return Secret(text), nil
+}
