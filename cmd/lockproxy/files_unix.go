@@ -14,12 +14,12 @@ func (c Config) allowFiles() error {
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
 		return fmt.Errorf("ask for the limit of file descriptors: %w", err)
 	}
-	if uint64(limit.Cur) < n && uint64(limit.Max) > uint64(limit.Cur) {
-		raised := limit
-		raised.Cur = raised.Max
-		if err := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &raised); err == nil { // else the old limit counts
-			limit = raised
+	soft, hard := uint64(limit.Cur), uint64(limit.Max) //nolint:unconvert // they are signed on some systems
+	if soft < n && hard > soft {
+		limit.Cur = limit.Max
+		if err := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &limit); err == nil { // else the old limit counts
+			soft = hard
 		}
 	}
-	return c.checkFiles(uint64(limit.Cur))
+	return c.checkFiles(soft)
 }

@@ -3,6 +3,7 @@ package admin
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -417,7 +418,7 @@ func TestConnectionsAreBounded(t *testing.T) {
 	closed := 0
 	for _, nc := range silent[:20] {
 		_ = nc.SetReadDeadline(time.Now().Add(2 * time.Second))
-		if _, err := nc.Read(make([]byte, 1)); err == io.EOF {
+		if _, err := nc.Read(make([]byte, 1)); errors.Is(err, io.EOF) {
 			closed++
 		}
 	}
