@@ -16,8 +16,9 @@ const (
 	linger = 2 * time.Second
 	// Channels per command, so that one command stays small.
 	subscribeBatch = 256
-	// Pauses between attempts to connect grow from the first to the second, with jitter.
-	reconnectFirst, reconnectLast = 20 * time.Millisecond, 2 * time.Second
+	// Pauses between attempts to connect grow from the first to the second, with jitter. The second is how late waiters hear that
+	// Redis is back. While it is away the connections of all engines share their attempts, so more of them cost little.
+	reconnectFirst, reconnectLast = 20 * time.Millisecond, 200 * time.Millisecond
 )
 
 // topic is one wanted channel. All who listen to it share it by reference count, whatever lock they wait for: "a" and "{a}" have

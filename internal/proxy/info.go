@@ -27,6 +27,7 @@ func (e *env) info(proto int) []byte {
 	number("total_connections_received", e.stats.accepted.Load())
 	number("rejected_connections", e.stats.rejected.Load())
 	work, logins := e.upstream.Pins()
+	number("lanes_set_aside", e.upstream.SetAside())
 	number("pins_open", int64(work.Open))
 	number("pins_idle", int64(work.Idle))
 	number("logins_open", int64(logins.Open))
