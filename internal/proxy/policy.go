@@ -29,8 +29,8 @@ const (
 )
 
 // overrides are the commands that Redis's own flags do not describe well enough. Everything else is decided by the flags:
-// blocking and module commands are pinned once, commands that Redis does not list are pinned for the rest of the session,
-// all others are shared.
+// blocking and module commands are pinned once, commands that Redis does not list are pinned for the rest of the session once it
+// has accepted one, all others are shared.
 var overrides = map[string]policy{
 	"auth": identity, "hello": identity, "select": identity,
 	"reset": local, "quit": local,

@@ -95,6 +95,21 @@ func TestAStreamReadThatWaitsHoldsUpNobody(t *testing.T) {
 	})
 }
 
+// A prefix of CLIENT TRACKING may be called like the option behind it.
+func TestRedirectionBehindAPrefixOfThatName(t *testing.T) {
+	eachEngine(t, func(t *testing.T, _ *redistest.Server, srv *Server) {
+		a, b := dialClient(t, address(srv)), dialClient(t, address(srv))
+		id := strings.Trim(a.quiet("CLIENT", "ID"), ":\r\n")
+		a.quiet("SUBSCRIBE", "__redis__:invalidate")
+		if got := b.quiet("CLIENT", "TRACKING", "ON", "PREFIX", "redirect", "BCAST", "PREFIX", "prefix", "REDIRECT", id); got != "+OK\r\n" {
+			t.Errorf("CLIENT TRACKING: %q", got)
+		}
+		if got := b.quiet("CLIENT", "GETREDIR"); got != ":"+id+"\r\n" {
+			t.Errorf("redirected to %q, not to %s", got, id)
+		}
+	})
+}
+
 func TestKeywordsAreASCIIWordsInAnyCase(t *testing.T) {
 	for arg, want := range map[string]string{"SetName": "setname", "\u212aILL": "\u212aill", "SET\u0130NFO": "set\u0130nfo", strings.Repeat("a", 65): "?", "": ""} {
 		if got := argument([][]byte{[]byte(arg)}, 0); got != want {

@@ -39,7 +39,11 @@ var redirPrefixes = []string{"", "$8\r\nredirect\r\n", "$21\r\ntracking-redir-br
 // arguments; nil: it names none.
 func (s *Session) redirectsTo() (target *Session, at int) {
 	for i := 3; i+1 < len(s.args); i++ {
-		if argument(s.args, i) != "redirect" {
+		word := argument(s.args, i)
+		if word == "prefix" {
+			i++ // which may be any word
+		}
+		if word != "redirect" {
 			continue
 		}
 		id, err := strconv.ParseInt(string(s.args[i+1]), 10, 64)

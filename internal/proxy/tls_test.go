@@ -189,6 +189,23 @@ func TestEverythingReachesAnUpstreamByTLS(t *testing.T) {
 			t.Errorf("LOCK that waited: %q", got)
 		}
 		waiter.ask("UNLOCK k")
+
+		// The end of a client that waits in Redis reaches it too.
+		gone := dial(t, address(srv, 0))
+		gone.send("BLPOP l 0", "LOCK k")
+		blocked := func(n int) {
+			redistest.Eventually(t, 10*time.Second, fmt.Sprintf("%d blocked clients", n), func() bool {
+				info, _ := redisServer.Do(t, "INFO", "clients").(string)
+				return strings.Contains(info, fmt.Sprintf("\nblocked_clients:%d\r", n))
+			})
+		}
+		blocked(1)
+		_ = gone.Close()
+		blocked(0)
+		redisServer.Do(t, "RPUSH", "l", engine)
+		if got := redisServer.Do(t, "LPOP", "l"); got != engine {
+			t.Errorf("the list had %v", got)
+		}
 	}
 }
 
