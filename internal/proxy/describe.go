@@ -106,7 +106,8 @@ var (
 func (e *env) connected() []clients.Info {
 	all := e.clients.All()
 	list := make([]clients.Info, 0, len(all))
-	for _, l := range all {
+	for i, l := range all {
+		clients.Yield(i)
 		if c, ok := l.describe(); ok {
 			list = append(list, c)
 		}

@@ -222,7 +222,8 @@ func (q *inquiry) listIDs(reply, text []byte) {
 	e := q.s.env
 	found := map[uint64]*clients.Info{}
 	more := [][]byte{[]byte("CLIENT"), []byte("LIST"), []byte("ID")}
-	for _, word := range q.args[1:] {
+	for i, word := range q.args[1:] {
+		clients.Yield(i)
 		id, err := strconv.ParseUint(string(word), 10, 64)
 		if err != nil || found[id] != nil {
 			continue
@@ -341,7 +342,8 @@ func (q *inquiry) killOurs(f clients.Filter, killed int) {
 			}
 		}
 	} else {
-		for _, l := range e.clients.All() {
+		for i, l := range e.clients.All() {
+			clients.Yield(i)
 			l.killIf(match)
 		}
 	}

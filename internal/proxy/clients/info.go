@@ -51,7 +51,9 @@ const fixedMem = 1 << 10
 func (c *Info) flags(own Line) string {
 	letters := string(own.Field("flags"))
 	if own == nil {
-		letters = c.guessedFlags()
+		if letters = c.guessedFlags(); letters == "" && !c.Waits && !c.Closes && !c.Unix {
+			return "N"
+		}
 	}
 	letters = strings.Map(func(r rune) rune {
 		if r == 'U' || r == 'N' { // of the proxy's connection

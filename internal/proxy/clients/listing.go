@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"maps"
+	"runtime"
 	"slices"
 	"strconv"
 )
@@ -71,11 +72,16 @@ func (l *Listing) shape(known *Shape) *Shape {
 func (l *Listing) Text(proxys []Info, only Type, known *Shape, limit int) []byte {
 	slices.SortFunc(proxys, func(a, b Info) int { return cmp.Compare(a.ID, b.ID) })
 	shape := l.shape(known)
-	var b []byte
+	size := len(proxys) * typicalLine
+	for _, line := range l.Others {
+		size += len(line) + 1
+	}
+	b := make([]byte, 0, min(size, limit))
 	for _, line := range l.Others {
 		b = append(append(b, line...), '\n')
 	}
 	for i := range proxys {
+		Yield(i)
 		c := &proxys[i]
 		own := l.line(c)
 		if only != AnyType && c.Type(own) != only {
@@ -89,6 +95,17 @@ func (l *Listing) Text(proxys []Info, only Type, known *Shape, limit int) []byte
 	return b
 }
 
+// typicalLine is about what a line takes.
+const typicalLine = 320
+
+// Yield lets others run now and then in a loop over clients: where there are as many such loops as processors, event loops would
+// wait for a time slice of the scheduler, 10 ms.
+func Yield(i int) {
+	if i%64 == 63 {
+		runtime.Gosched()
+	}
+}
+
 // TextOf is the answer to CLIENT LIST ID: one line for each of the ids that is a client's, in their order. Clients of the proxy
 // are found with find.
 func (l *Listing) TextOf(ids [][]byte, find func(id uint64) (*Info, bool), known *Shape, limit int) []byte {
@@ -98,7 +115,8 @@ func (l *Listing) TextOf(ids [][]byte, find func(id uint64) (*Info, bool), known
 	}
 	shape := l.shape(known)
 	var b []byte
-	for _, word := range ids {
+	for i, word := range ids {
+		Yield(i)
 		id, err := strconv.ParseUint(string(word), 10, 64)
 		if err != nil || len(b) > limit {
 			continue
