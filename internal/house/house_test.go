@@ -28,6 +28,7 @@ var arrows = map[string][]string{
 	"internal/admin":              {"internal/proxy"}, // it reads the counters
 	"internal/buffers":            {},
 	"internal/certs":              {},
+	"internal/direct":             {},
 	"internal/embedded":           {},
 	"internal/house":              {},
 	"internal/lockcmds":           {"internal/lockcmds/glob", "internal/lockcmds/jobs", "internal/lockcmds/losses", "internal/lockcmds/turns", "internal/resp", "internal/watchdog"},
@@ -35,14 +36,14 @@ var arrows = map[string][]string{
 	"internal/lockcmds/jobs":      {},
 	"internal/lockcmds/losses":    {},
 	"internal/lockcmds/turns":     {},
-	"internal/proxy":              {"internal/buffers", "internal/lockcmds", "internal/lockcmds/jobs", "internal/lockcmds/losses", "internal/proxy/budget", "internal/proxy/clients", "internal/proxy/idchange", "internal/proxy/inbox", "internal/resp", "internal/upstream", "internal/upstream/admission"}, // jobs: one pool for all engines; losses: a session has them
+	"internal/proxy":              {"internal/buffers", "internal/direct", "internal/lockcmds", "internal/lockcmds/jobs", "internal/lockcmds/losses", "internal/proxy/budget", "internal/proxy/clients", "internal/proxy/idchange", "internal/proxy/inbox", "internal/resp", "internal/upstream", "internal/upstream/admission"}, // jobs: one pool for all engines; losses: a session has them
 	"internal/proxy/budget":       {},
 	"internal/proxy/clients":      {"internal/resp"},
 	"internal/proxy/inbox":        {"internal/buffers"},
 	"internal/proxy/idchange":     {"internal/resp", "internal/upstream"},
 	"internal/redistest":          {},
 	"internal/resp":               {},
-	"internal/upstream":           {"internal/buffers", "internal/resp", "internal/upstream/admission", "internal/upstream/lineup"},
+	"internal/upstream":           {"internal/buffers", "internal/direct", "internal/resp", "internal/upstream/admission", "internal/upstream/lineup"},
 	"internal/upstream/admission": {},
 	"internal/upstream/lineup":    {},
 	"internal/watchdog":           {},

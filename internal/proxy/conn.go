@@ -9,6 +9,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"lockproxy/internal/direct"
 	"lockproxy/internal/upstream"
 )
 
@@ -20,9 +21,9 @@ type conn struct {
 	server *Server
 	nc     net.Conn
 	sess   *Session
-	direct *directWriter // nil: output is always written by drainOutput
-	watch  *endWatch     // nil: a client's end is not seen while it is not read
-	resume chan struct{} // size 1, never closed: the session may be read again
+	direct *direct.Writer // nil: output is always written by drainOutput
+	watch  *endWatch      // nil: a client's end is not seen while it is not read
+	resume chan struct{}  // size 1, never closed: the session may be read again
 	once   sync.Once
 	output crew // drainOutput
 }
@@ -30,7 +31,7 @@ type conn struct {
 func newConn(srv *Server, nc net.Conn, from origin) *conn {
 	c := &conn{server: srv, nc: nc, resume: make(chan struct{}, 1)}
 	if sc, ok := nc.(syscall.Conn); ok {
-		c.direct = newDirectWriter(sc)
+		c.direct = direct.New(sc)
 	}
 	c.watch = newEndWatch(nc)
 	c.sess = newSession(from.id, from.addr, srv.env, c)
@@ -124,7 +125,7 @@ func (c *conn) Flush() {
 		n := 0
 		if c.direct != nil {
 			var err error
-			if n, err = c.direct.write(b); err != nil {
+			if n, err = c.direct.Write(b); err != nil {
 				c.sess.EndWrite(b)
 				c.Hangup()
 				return

@@ -258,7 +258,7 @@ func TestCommandsForAPinThatNeverWasAreRefusedInWords(t *testing.T) {
 			c.quiet("GET", "k")
 			s := srv.sessionOf(c)
 			s.mu.Lock()
-			if !s.takePin("test", false) {
+			if !s.takePin("test", pinOnce) {
 				t.Fatal("no pin")
 			}
 			waitFor(t, "the dial to fail", func() bool { return s.pin.conn.Append(nil, nil, 0) != nil })

@@ -30,6 +30,7 @@ func (e *env) info(proto int) []byte {
 	number("lanes_set_aside", e.upstream.SetAside())
 	number("pins_open", int64(work.Open))
 	number("pins_idle", int64(work.Idle))
+	number("pins_ready", int64(work.Ready))
 	number("logins_open", int64(logins.Open))
 	number("logins_idle", int64(logins.Idle))
 	text("pins_by_reason", e.stats.pinReasons.String())

@@ -36,10 +36,11 @@ type pinned struct {
 	subscriber
 }
 
-// takePin gives the session a connection of its own, for work or for a login. Nothing may be outstanding. false: the session
-// waits for one.
-func (s *Session) takePin(reason string, login bool) bool {
-	ask := upstream.Ask{ID: s.ident, Owner: s.owner, Login: login}
+// takePin gives the session a connection of its own for a command. Nothing may be outstanding. false: the session waits for one.
+func (s *Session) takePin(reason string, p policy) bool {
+	login := p == identity
+	// MONITOR shows everything that is connected later; it may be shown the connection of a new spare otherwise.
+	ask := upstream.Ask{ID: s.ident, Owner: s.owner, Login: login, Patient: p == pinRaw}
 	if conn := s.env.upstream.Acquire(ask); conn != nil {
 		s.setPin(conn, reason, login)
 		return true

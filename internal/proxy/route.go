@@ -105,7 +105,7 @@ func (s *Session) routeShared(row *command, p policy, raw []byte) bool {
 			return true
 		}
 		s.hasty = !row.mayWait(p)
-		return s.takePin(row.name, p == identity) && s.routePinned(row, p, raw)
+		return s.takePin(row.name, p) && s.routePinned(row, p, raw)
 	}
 }
 

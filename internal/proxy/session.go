@@ -140,6 +140,9 @@ func (s *Session) leave() {
 
 // unlock runs, without the session's lock, what was put off until then.
 func (s *Session) unlock() {
+	if s.pin != nil {
+		s.pin.conn.Send()
+	}
 	later := s.later
 	s.later = nil
 	s.charge()

@@ -56,7 +56,7 @@ func (s *Session) beginStream(table *policyTable) bool {
 	if row.policy != shared || s.pin != nil && s.pin.mode != readsReplies {
 		return false
 	}
-	if s.pin == nil && (!s.awaitQuiet() || s.noPin != nil || !s.takePin(row.name+" (large)", false)) {
+	if s.pin == nil && (!s.awaitQuiet() || s.noPin != nil || !s.takePin(row.name+" (large)", pinOnce)) {
 		return false
 	}
 	s.muted = s.reply != replyOn

@@ -154,7 +154,7 @@ func (l *Lane) run(u *Upstream) {
 		}
 		wait = backoff{}
 		since := time.Now()
-		u.laneUp(reconnected)
+		u.laneUp(l, reconnected)
 		reconnected = true
 		log.Debug("lane connected")
 		err = l.serve(nc)

@@ -4,7 +4,10 @@ import (
 	"net"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
+
+	"lockproxy/internal/direct"
 )
 
 // A Pin is a connection to Redis that one session has for itself while it is in a state that cannot be shared. Between
@@ -66,7 +69,11 @@ func (p *Pin) Named(name string, byCommand bool) {
 	p.free = p.free || byCommand
 }
 
-// Append sends n commands, b, on behalf of to. It copies b and does not block. ErrDown: the connection has ended.
+// Send writes what has been appended, without blocking: what the socket does not take now is written later.
+func (p *Pin) Send() { p.stream.send() }
+
+// Append has n commands, b, sent by the next Send on behalf of to. It copies b and does not block. ErrDown: the connection has
+// ended.
 func (p *Pin) Append(b []byte, to Receiver, n int) error { return p.stream.append(b, to, n) }
 
 // Progress returns how many bytes have been appended to the connection, and how many of them have been written or given up.
@@ -145,6 +152,9 @@ func (p *Pin) run(u *Upstream) {
 	p.nc = nc
 	p.number.Store(u.conns.id(nc))
 	p.up.Store(true)
+	if sc, ok := nc.(syscall.Conn); ok {
+		p.stream.writeDirectly(direct.New(sc))
+	}
 	err = serve(nc, p.stream, p.stop)
 	u.conns.closed(nc)
 	p.pins.died(p)

@@ -26,6 +26,9 @@ type Ask struct {
 	// Login asks for a connection on which Redis judges an identity change. These are few, and apart from all others, so that
 	// nobody who works keeps anybody from logging in.
 	Login bool
+
+	// Patient leaves the identity's spare pin to those who are in a hurry.
+	Patient bool
 }
 
 // pins are the bounded pools of pinned connections: one for work, and one for logins.
@@ -118,7 +121,11 @@ func (ps *pins) why(a Ask) error {
 
 // giveLocked hands out a pin for which a place has been taken.
 func (ps *pins) giveLocked(pool *pool, a Ask) *Pin {
-	p, ok := pool.idle.Take(a.ID)
+	var p *Pin
+	ok := false
+	if !a.Patient || pool.idle.Count(a.ID) > 1 || pool.open >= pool.max {
+		p, ok = pool.idle.Take(a.ID)
+	}
 	if !ok {
 		if pool.open >= pool.max {
 			ps.evictLocked(pool, a.Owner)
@@ -126,12 +133,34 @@ func (ps *pins) giveLocked(pool *pool, a Ask) *Pin {
 		p = ps.connectLocked(pool, a.ID)
 	}
 	p.owner, p.lent = a.Owner, true
+	if pool == &ps.work && !a.Patient {
+		ps.spareLocked(a.ID, a.Owner)
+	}
 	return p
+}
+
+// spare connects a pin ahead of need for an identity in use, if it has none that is idle: a command that blocks is then at Redis as
+// soon as it would be from a client that is connected there.
+func (ps *pins) spare(id Identity, owner string) {
+	ps.mu.Lock()
+	defer ps.mu.Unlock()
+	ps.spareLocked(id, owner)
+}
+
+func (ps *pins) spareLocked(id Identity, owner string) {
+	pool := &ps.work
+	if ps.closed || pool.open >= pool.max || pool.idle.Count(id) > 0 || pool.places.Beyond(owner, pool.idle.CountOf(owner)+1) {
+		return
+	}
+	p := ps.connectLocked(pool, id)
+	p.owner, p.since = owner, time.Now()
+	pool.idle.Add(id, p, owner)
 }
 
 func (ps *pins) connectLocked(pool *pool, id Identity) *Pin {
 	pool.open++
 	p := &Pin{pins: ps, pool: pool, id: id, stream: newStream(), stop: make(chan struct{})}
+	p.stream.lazy = true
 	ps.u.wg.Go(func() { p.run(ps.u) })
 	return p
 }
@@ -241,15 +270,23 @@ func (ps *pins) serveLocked(pool *pool) {
 	}
 }
 
-// trim closes pins that have been idle since before t.
-func (ps *pins) trim(t time.Time) {
-	ps.dropIdle(func(p *Pin) bool { return p.since.Before(t) })
+// trim closes pins that have been idle since before t, but for one of each identity in use.
+func (ps *pins) trim(t time.Time, inUse map[Identity]bool) {
+	ps.mu.Lock()
+	defer ps.mu.Unlock()
+	ps.dropIdleLocked(func(p *Pin) bool {
+		return p.since.Before(t) && (!inUse[p.id] || p.pool == &ps.logins || p.pool.idle.Count(p.id) > 1)
+	})
 }
 
 // dropIdle closes idle pins.
 func (ps *pins) dropIdle(which func(*Pin) bool) {
 	ps.mu.Lock()
 	defer ps.mu.Unlock()
+	ps.dropIdleLocked(which)
+}
+
+func (ps *pins) dropIdleLocked(which func(*Pin) bool) {
 	for _, pool := range []*pool{&ps.work, &ps.logins} {
 		for _, p := range pool.idle.Values() {
 			if which(p) {
@@ -269,8 +306,9 @@ func (ps *pins) close() {
 
 // PinStatus counts the connections of one kind.
 type PinStatus struct {
-	Open int // connections that exist
-	Idle int // of them, those that no session has
+	Open  int // connections that exist
+	Idle  int // of them, those that no session has
+	Ready int // of these, those on which a command is sent at once
 }
 
 // Pins counts the pins for work and those for logins.
@@ -278,5 +316,15 @@ func (u *Upstream) Pins() (work, logins PinStatus) {
 	ps := u.pins
 	ps.mu.Lock()
 	defer ps.mu.Unlock()
-	return PinStatus{ps.work.open, ps.work.idle.Len()}, PinStatus{ps.logins.open, ps.logins.idle.Len()}
+	return ps.work.status(), ps.logins.status()
+}
+
+func (p *pool) status() PinStatus {
+	s := PinStatus{Open: p.open, Idle: p.idle.Len()}
+	for _, pin := range p.idle.Values() {
+		if pin.stream.isReady() {
+			s.Ready++
+		}
+	}
+	return s
 }

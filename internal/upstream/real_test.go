@@ -83,6 +83,9 @@ func ask(t *testing.T, c appender, args ...string) string {
 	if err := c.Append(resp.AppendCommand(nil, args...), a, 1); err != nil {
 		return err.Error()
 	}
+	if p, ok := c.(*Pin); ok {
+		p.Send()
+	}
 	return a.next(t)
 }
 
@@ -193,6 +196,7 @@ func TestPinWithoutRedisReportsUnsent(t *testing.T) {
 	p := u.Acquire(Ask{ID: Identity{Proto: 2}})
 	a := newAnswers()
 	if err := p.Append(resp.AppendCommand(nil, "PING"), a, 1); err == nil {
+		p.Send()
 		if got, want := a.next(t), "lost sent=false"; got != want {
 			t.Errorf("got %q, want %q", got, want)
 		}

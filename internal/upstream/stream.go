@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 
 	"lockproxy/internal/buffers"
+	"lockproxy/internal/direct"
 	"lockproxy/internal/resp"
 )
 
@@ -54,15 +55,18 @@ type stream struct {
 
 	mu                    sync.Mutex
 	state                 state
-	out                   []byte // requests not yet taken by the writer
-	queue                 []span // the receivers of out, in order
-	flight                []span // requests taken by the writer and not yet claimed by the reader
-	asleep                bool   // the writer found nothing and waits on wake
-	total, taken, written int64  // bytes appended, taken by the writer and written, ever
-	asked                 uint64 // requests accepted since the connection began
-	idle                  bool   // nothing is outstanding and watch is to be told of the next request
-	fin                   bool   // nothing follows what has been appended
-	empty                 func() // called once by the writer when nothing is left to take; nil: nobody asks
+	out                   []byte         // requests not yet taken by the writer
+	queue                 []span         // the receivers of out, in order
+	flight                []span         // requests taken by the writer and not yet claimed by the reader
+	left                  []byte         // of bytes that send has taken and the socket has not
+	direct                *direct.Writer // for send; nil: the socket cannot be written so
+	lazy                  bool           // what is appended is written when send is called; set before the stream is used
+	asleep                bool           // the writer found nothing and waits on wake
+	total, taken, written int64          // bytes appended, taken by the writer and written, ever
+	asked                 uint64         // requests accepted since the connection began
+	idle                  bool           // nothing is outstanding and watch is to be told of the next request
+	fin                   bool           // nothing follows what has been appended
+	empty                 func()         // called once by the writer when nothing is left to take; nil: nobody asks
 	mode                  mode
 	obs                   Observer
 
@@ -102,7 +106,7 @@ func (s *stream) append(b []byte, to Receiver, n int) error {
 		s.queue = append(s.queue, span{to, n, len(b)})
 	}
 	s.asked += uint64(n)
-	ring, watch := s.asleep && s.state == up, s.idle
+	ring, watch := s.asleep && s.state == up && !s.lazy, s.idle
 	if ring {
 		s.asleep = false
 	}
@@ -219,6 +223,12 @@ func (s *stream) isUp() bool {
 // them back as spare in a later call.
 func (s *stream) take(spare []byte) []byte {
 	s.mu.Lock()
+	if len(s.left) > 0 {
+		defer s.mu.Unlock()
+		b := s.left
+		s.left = nil
+		return b
+	}
 	s.written = s.taken
 	if len(s.out) == 0 {
 		s.asleep = true
@@ -231,6 +241,11 @@ func (s *stream) take(spare []byte) []byte {
 		return nil
 	}
 	defer s.mu.Unlock()
+	return s.takeLocked(spare)
+}
+
+// takeLocked takes what there is.
+func (s *stream) takeLocked(spare []byte) []byte {
 	b := s.out
 	s.out = spare[:0]
 	s.taken = s.total
@@ -251,7 +266,7 @@ func (s *stream) end(err error, next state) {
 	unsent, out := s.queue, s.out
 	obs := s.obs
 	s.state, s.mode, s.asleep = connecting, counted, true
-	s.out, s.queue, s.flight = nil, nil, nil
+	s.out, s.left, s.queue, s.flight, s.direct = nil, nil, nil, nil, nil
 	s.asked, s.done = 0, 0
 	s.settled.Store(0)
 	s.notes.forget()

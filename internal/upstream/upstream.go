@@ -289,22 +289,27 @@ func (u *Upstream) inUse(l *Lane) bool {
 	return l.users > 0
 }
 
-func (u *Upstream) laneUp(reconnected bool) {
+func (u *Upstream) laneUp(l *Lane, reconnected bool) {
 	u.heard(nil)
+	u.pins.spare(l.id, l.set.owner)
 	if reconnected {
 		u.askRefresh()
 	}
 }
 
 func (u *Upstream) trim(t time.Time) {
-	u.pins.trim(t)
+	inUse := map[Identity]bool{}
 	u.mu.Lock()
-	defer u.mu.Unlock()
-	for _, set := range u.lanes.known {
+	for key, set := range u.lanes.known {
+		if set.users > 0 {
+			inUse[key.id] = true
+		}
 		if set.trim(t); set.users == 0 && set.empty() {
 			u.lanes.remove(set)
 		}
 	}
+	u.mu.Unlock()
+	u.pins.trim(t, inUse)
 }
 
 func (u *Upstream) close() {

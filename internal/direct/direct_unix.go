@@ -1,6 +1,6 @@
 //go:build unix
 
-package proxy
+package direct
 
 import (
 	"errors"
@@ -9,9 +9,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// directWriter writes to a socket as much as it takes at once. It is used by one goroutine at a time, and never while
+// Writer writes to a socket as much as it takes at once. It is used by one goroutine at a time, and never while
 // another write to the same socket is waiting.
-type directWriter struct {
+type Writer struct {
 	raw  syscall.RawConn
 	call func(fd uintptr) bool // made once: a closure for each write would be garbage
 
@@ -20,18 +20,19 @@ type directWriter struct {
 	err error
 }
 
-func newDirectWriter(sc syscall.Conn) *directWriter {
+// New returns a Writer for a socket; nil: it cannot be written so.
+func New(sc syscall.Conn) *Writer {
 	raw, err := sc.SyscallConn()
 	if err != nil {
 		return nil
 	}
-	w := &directWriter{raw: raw}
+	w := &Writer{raw: raw}
 	w.call = w.once
 	return w
 }
 
-// write returns how much of b the socket has taken.
-func (w *directWriter) write(b []byte) (int, error) {
+// Write returns how much of b the socket has taken. It does not keep b.
+func (w *Writer) Write(b []byte) (int, error) {
 	w.buf, w.n, w.err = b, 0, nil
 	if err := w.raw.Write(w.call); err != nil {
 		return 0, err
@@ -41,7 +42,7 @@ func (w *directWriter) write(b []byte) (int, error) {
 }
 
 // once makes one system call and never asks to be called again when the socket is ready.
-func (w *directWriter) once(fd uintptr) bool {
+func (w *Writer) once(fd uintptr) bool {
 	for {
 		n, err := unix.Write(int(fd), w.buf)
 		switch {

@@ -1,0 +1,81 @@
+package proxy
+
+import (
+	"strconv"
+	"strings"
+	"testing"
+
+	"lockproxy/internal/redistest"
+)
+
+// A command that blocks is at Redis before what another client sends after it, as on direct connections: nobody waits for a
+// sign that it is.
+func TestBlockingCommandIsAtRedisFirst(t *testing.T) {
+	redis := redistest.Start(t)
+	redis.Do(t, "ACL", "SETUSER", "app", "on", ">pw", "~*", "&*", "+@all")
+	onEngines(t, redis, func(t *testing.T, srv *Server) {
+		for _, login := range []string{"PING", "SELECT 9", "HELLO 3 AUTH app pw"} {
+			popper, pusher := dialClient(t, address(srv)), dialClient(t, address(srv))
+			for _, c := range []*peer{popper, pusher} {
+				c.raw(inline(login, "PING"))
+				for range 2 {
+					if _, err := c.frame(); err != nil {
+						t.Fatal(err)
+					}
+				}
+			}
+			redistest.Eventually(t, patience, "a spare pin", func() bool {
+				work, _ := srv.env.upstream.Pins()
+				return work.Idle > 0 && work.Ready == work.Idle
+			})
+			for i := range 20 {
+				list := "l" + strconv.Itoa(i)
+				popper.send("BLPOP", list, "0")
+				if srv.env.opts.Engine == EngineGoroutine {
+					// The readers of two clients may run in any order.
+					redistest.Eventually(t, patience, "the command to be read", func() bool { return srv.sessionHasPin(popper) })
+				}
+				pusher.raw(inline("LPUSH "+list+" v", "LLEN "+list))
+				popper.expectReply("*2")
+				pusher.expectReply(":1")
+				if got, err := pusher.frame(); err != nil || got != ":0\r\n" {
+					t.Fatalf("%s: the element was in the list when it was pushed: %q %v", login, got, err)
+				}
+			}
+		}
+	})
+}
+
+func (srv *Server) sessionHasPin(c *peer) bool {
+	s := srv.sessionOf(c)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.pin != nil
+}
+
+// The spares of identities are bounded with the other pins, and go for those who need a pin.
+func TestSparesMakeRoom(t *testing.T) {
+	redis := redistest.Start(t)
+	onEngines(t, redis, func(t *testing.T, srv *Server) {
+		var peers []*peer
+		for db := range 8 {
+			c := dialClient(t, address(srv))
+			c.raw(inline("SELECT "+strconv.Itoa(db), "PING"))
+			c.expectReply("+OK")
+			c.expectReply("+PONG")
+			peers = append(peers, c)
+		}
+		redistest.Eventually(t, patience, "spares", func() bool { return srv.Stats().PinsIdle == 4 })
+		for _, c := range peers[:4] {
+			c.send("MULTI")
+			c.expectReply("+OK")
+		}
+		if s := srv.Stats(); s.PinsOpen > 4 {
+			t.Errorf("%d pins of 4", s.PinsOpen)
+		}
+		peers[5].send("MULTI")
+		if got, _ := peers[5].frame(); !strings.HasPrefix(got, "-OVERLOADED") {
+			t.Errorf("a fifth pin of four: %q", got)
+		}
+	}, func(o *Options) { o.Upstream.MaxPins, o.Upstream.MaxPinsPerAddress, o.Upstream.PinWait = 4, 4, 50e6 })
+}
