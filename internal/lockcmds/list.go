@@ -10,6 +10,7 @@ import (
 
 	"lockproxy/internal/lockcmds/glob"
 	"lockproxy/internal/lockcmds/jobs"
+	"lockproxy/internal/resp"
 )
 
 // Listing costs as much as there are locks, and a client chooses when, how often and by what pattern. So it is done by a job, which
@@ -35,10 +36,21 @@ func (l *heldLocks) remove(h *hold) {
 	*l = (*l)[:last]
 }
 
-// startList executes LOCKLIST: what is held through this proxy, by key, as known here without asking Redis. A lock that several
-// sessions hold for one owner is shown once, with the session that acquired first; fair-waiters are those of this proxy.
-// Session locked.
+// startList executes LOCKLIST: what sessions of this identity hold through this proxy, by key, as known here. A lock that several
+// sessions hold for one owner is shown once, with the session that acquired first; fair-waiters are those of this proxy. Redis
+// is asked whether the session may use scripts at all, as lock commands do: it may have to authenticate first. Session locked.
 func (e *Engine) startList(s Session, cmd Command) {
+	e.script(s, Call{Script: e.scripts.ask, Done: func(reply resp.Value, err error) []byte {
+		if _, err := answerOf(reply, err); err != nil {
+			return appendFailure(nil, err)
+		}
+		e.submitList(s, cmd)
+		return nil
+	}})
+}
+
+// submitList has a job make the list. Session locked.
+func (e *Engine) submitList(s Session, cmd Command) {
 	proto := s.Proto()
 	e.tending.Add(1)
 	e.jobs.Submit(jobs.List, func() {

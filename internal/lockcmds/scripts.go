@@ -32,7 +32,7 @@ func (s *Script) SHA() string { return s.sha }
 
 // scripts holds one Script for each file.
 type scripts struct {
-	acquire, crowd, fair, leave, refresh, deadHead, release, handover, extend, renew, info, head, force, grace *Script
+	ask, acquire, crowd, fair, leave, refresh, deadHead, release, handover, extend, renew, info, head, force, grace *Script
 }
 
 // Functions that several scripts begin with.
@@ -66,6 +66,9 @@ var holderLua string
 
 //go:embed scripts/lib/wake.lua
 var wakeLua string
+
+//go:embed scripts/ask.lua
+var askLua string
 
 //go:embed scripts/acquire.lua
 var acquireLua string
@@ -122,6 +125,7 @@ func newScripts() *scripts {
 	queue := headOfLua + nl + freeLua
 	crowd := deadlineLua + nl + crowdPlaceLua
 	return &scripts{
+		ask:      next("ask", askLua),
 		acquire:  next("acquire", grantLua, keptForLua, acquireLua),
 		crowd:    next("crowd", grantLua, queue, takeTurnLua, keptForLua, crowd, crowdLua),
 		fair:     next("fair", grantLua, queue, takeTurnLua, deadlineLua, fairLua),

@@ -632,7 +632,7 @@ func TestEveryScriptFileIsEmbedded(t *testing.T) {
 	s := newScripts()
 	byName := map[string]*Script{}
 	for _, one := range []*Script{
-		s.acquire, s.crowd, s.fair, s.leave, s.refresh, s.deadHead, s.release, s.handover, s.extend, s.renew, s.info, s.head, s.force, s.grace,
+		s.acquire, s.crowd, s.fair, s.leave, s.refresh, s.deadHead, s.release, s.handover, s.extend, s.renew, s.info, s.head, s.force, s.grace, s.ask,
 	} {
 		byName[one.Name()] = one
 	}

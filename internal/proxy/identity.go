@@ -180,14 +180,27 @@ func (s *Session) disown(name string, raw []byte) []byte {
 			return nil
 		}
 	case "hello":
-		for i := 2; i+2 < len(s.args); i++ {
-			if argument(s.args, i) == "auth" {
-				s.args = append(s.args[:i], s.args[i+3:]...)
-				return resp.AppendCommand(nil, s.args...)
-			}
+		if kept := idchange.Disown(s.args); len(kept) < len(s.args) {
+			s.args = kept
+			return resp.AppendCommand(nil, s.args...)
 		}
 	}
 	return raw
+}
+
+// agree answers an AUTH of which nothing is left. In a transaction it is queued as something that answers OK.
+func (s *Session) agree() bool {
+	switch {
+	case !s.awaitQuiet():
+		return false
+	case s.subscriber():
+		return s.answer(notSubscribed("auth"))
+	case s.pin != nil && s.pin.inTx:
+		s.pin.queued++
+		s.forward(replyOnCommand, s.receiver(), 1)
+		return true
+	}
+	return s.answer(ok)
 }
 
 // become moves the session and its pin to another identity.

@@ -25,6 +25,10 @@ func (s *Session) feed(b []byte) (alive, output bool) {
 		s.unlock()
 	}()
 	defer s.contain()
+	if !s.known {
+		s.known = true
+		s.knock()
+	}
 	switch {
 	case s.over() || s.eof: // nothing more is executed
 	case s.in.Len() > 0:

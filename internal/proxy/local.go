@@ -91,6 +91,7 @@ func (s *Session) reset(raw []byte) bool {
 func (s *Session) resetState() {
 	s.reply, s.name = replyOn, ""
 	s.become(s.env.firstIdentity())
+	s.knock()
 }
 
 // resetPin is resetState for a session whose pin has been reset by Redis.

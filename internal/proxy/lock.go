@@ -44,7 +44,7 @@ func (s *Session) lock(raw []byte) bool {
 
 // lockEngine returns the lock engine of the session's identity, which knows the session from now on.
 func (s *Session) lockEngine() (*lockEngine, error) {
-	id := lockIDOf(s.ident)
+	id := lockIDOf(s.ident, s.era)
 	for _, e := range s.engines {
 		if e.id == id {
 			return e, nil

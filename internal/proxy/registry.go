@@ -23,9 +23,15 @@ import (
 type lockID struct {
 	user, password string
 	db             int
+	era            uint64 // of those without credentials: those who came before Redis demanded some keep their engine
 }
 
-func lockIDOf(id upstream.Identity) lockID { return lockID{id.User, id.Password, id.DB} }
+func lockIDOf(id upstream.Identity, era uint64) lockID {
+	if id.Authenticated() {
+		era = 0
+	}
+	return lockID{id.User, id.Password, id.DB, era}
+}
 
 // lockEngine is the lock engine of one identity.
 type lockEngine struct {

@@ -31,7 +31,7 @@ func (s *Session) route(row *command, raw []byte) bool {
 	p := row.policyOf(s.args)
 	if p == identity && s.env.opts.ClientAuth == AuthNone {
 		if raw = s.disown(row.name, raw); raw == nil {
-			return s.awaitQuiet() && s.answer(ok)
+			return s.agree()
 		}
 	}
 	var routed bool

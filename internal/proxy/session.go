@@ -21,6 +21,7 @@ const (
 	forReply        // the reply to the last command decides how the next one travels
 	forLock         // a lock command has not been answered
 	forList         // LOCKLIST has not been answered; unlike a wait for a lock it ends by itself
+	forDoor         // Redis has not said yet whether it lets in who comes without credentials
 	forGoodbye      // the last words are said when the outstanding replies are in; nothing is parsed any more
 )
 
@@ -68,6 +69,7 @@ type Session struct {
 	unpin   func() bool    // withdraws the request for a pin
 	hasty   bool           // the command that is to get the pin will not wait for others
 	noPin   error          // why the request for a pin has failed
+	era     uint64         // of Upstream.Knock: tells sessions without credentials apart
 	visited *upstream.Lane // on which Redis judges where the session may go; nil: none
 
 	// Client state kept here.
@@ -94,6 +96,7 @@ type Session struct {
 	memory
 
 	lastWords []byte // sent after the outstanding replies, then the connection closes
+	known     bool   // something has come
 	begun     bool   // a whole command has come
 	leaving   bool   // the client sends nothing more than what is still to be read
 	eof       bool   // the client sends nothing more

@@ -56,6 +56,7 @@ func byHand(t *testing.T, limits Limits) (*Session, *hand) {
 	}
 	h := &hand{driving: make(chan struct{})}
 	s := newSession(1, "test", &env{opts: opts, upstream: up, budget: budget.New(int64(opts.Limits.Memory), nil)}, h)
+	s.known = true // nobody answers at the door
 	s.lane = up.Lane(s.ident, h, "", upstream.Reads)
 	<-h.driving
 	h.wire.Open()
@@ -192,6 +193,7 @@ func TestReadingPausesWhileTooMuchIsUnanswered(t *testing.T) {
 func TestPanicEndsOnlyItsSession(t *testing.T) {
 	s, h := byHand(t, Limits{})
 	other := newSession(2, "other", s.env, h)
+	other.known = true // nobody answers at the door
 	other.lane = s.env.upstream.Lane(s.ident, h, "", upstream.Reads)
 	defer other.Hungup()
 	s.mu.Lock()

@@ -97,7 +97,7 @@ func TestQueueOfAnotherTypeIsNoQueue(t *testing.T) {
 			t.Parallel()
 			redis := redistest.Start(t)
 			srv := startProxy(t, redis, func(o *Options) { o.Engine, o.Locks.Lease = engine, 20*time.Second })
-			for _, key := range []string{"redisson_lock_queue:{k}", "redisson_lock_timeout:{k}"} {
+			for _, key := range []string{"redisson_lock_queue:{k}", "redisson_lock_timeout:{k}", "redisson_lock__channel:{k}"} {
 				for _, write := range [][]any{{"SET", key, "x"}, {"HSET", key, "x", "y"}, {"SADD", key, "x"}, {"XADD", key, "*", "x", "y"}} {
 					redis.Do(t, "FLUSHALL")
 					redis.Do(t, write...)

@@ -1,7 +1,6 @@
 package upstream
 
 import (
-	"bytes"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -77,6 +76,7 @@ type Upstream struct {
 	limits  [2]string     // settings of Redis, as Run last saw them
 	wg      sync.WaitGroup
 	reach   reach
+	door    door
 	over    chan struct{} // closed by close
 	aside   atomic.Int64  // lanes set aside since the start
 
@@ -239,10 +239,7 @@ func (u *Upstream) lookAtAuth(ctx context.Context) {
 	if err != nil {
 		return // as it was
 	}
-	if was := u.guarded.Swap(needed); needed && !was {
-		u.retireOpen()
-		u.pins.dropIdle(func(p *Pin) bool { return !p.id.Authenticated() })
-	}
+	u.sawDoor(needed)
 }
 
 // needsAuth asks Redis.
@@ -253,7 +250,7 @@ func (u *Upstream) needsAuth(ctx context.Context) (bool, error) {
 	}
 	defer u.hangUp(nc)
 	b, err := u.ask(nc, "PING")
-	return bytes.HasPrefix(b, []byte("-NOAUTH")), err
+	return isNoAuth(b), err
 }
 
 // Commands is the table of what Redis can do.
@@ -325,6 +322,7 @@ func (u *Upstream) close() {
 	u.mu.Unlock()
 	u.pins.close()
 	u.wg.Wait()
+	u.closeDoor()
 }
 
 // untilClosed returns a context that ends when stop is closed.

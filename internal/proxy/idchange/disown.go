@@ -1,0 +1,25 @@
+package idchange
+
+import (
+	"bytes"
+	"slices"
+)
+
+// Disown takes all credentials out of the arguments of a HELLO, by Redis's own grammar: an argument of SETNAME is no option.
+// What follows an option that Redis does not accept is left out too, so that nothing travels that was not read here; Redis
+// refuses the command at that option. It reuses args.
+func Disown(args [][]byte) [][]byte {
+	out := args[:min(2, len(args))]
+	for i := 2; i < len(args); i++ {
+		switch option := bytes.ToLower(args[i]); {
+		case slices.Equal(option, []byte("auth")) && i+2 < len(args):
+			i += 2
+		case slices.Equal(option, []byte("setname")) && i+1 < len(args):
+			out = append(out, args[i], args[i+1])
+			i++
+		default:
+			return append(out, args[i])
+		}
+	}
+	return out
+}

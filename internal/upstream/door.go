@@ -1,0 +1,149 @@
+package upstream
+
+import (
+	"bytes"
+	"context"
+	"net"
+	"sync"
+	"time"
+
+	"lockproxy/internal/resp"
+)
+
+// door finds out whether Redis lets connections in without credentials. On a direct connection Redis decides that when the
+// client connects, and tells nobody when it changes its mind. A shared connection that was let in says nothing about a client
+// that comes later, so Redis is asked for each client; all who come while one question is on its way share the next one.
+//
+// RESET makes a connection what it would be if it were new, so one connection serves for all questions.
+type door struct {
+	mu    sync.Mutex
+	queue []func(era uint64) // who has come since the latest question
+	busy  bool               // somebody asks
+	era   uint64             // how often the door was found shut after it had been open
+	shut  bool               // when Redis was last asked
+
+	nc net.Conn // owned by who has set busy; nil: none
+}
+
+// doorLimit bounds one question. Then what was known before stands.
+const doorLimit = 3 * time.Second
+
+// Knock finds out whether Redis lets a connection that is opened now do anything without credentials, and calls told from
+// another goroutine when lanes and pins without credentials are as they should be. Clients without credentials to which
+// another era was told have other rights.
+func (u *Upstream) Knock(told func(era uint64)) {
+	u.mu.Lock()
+	closed := u.closed
+	u.mu.Unlock()
+	d := &u.door
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.queue = append(d.queue, told)
+	if d.busy || closed {
+		return
+	}
+	d.busy = true
+	u.wg.Go(u.answerDoor)
+}
+
+// answerDoor asks as long as somebody knocks.
+func (u *Upstream) answerDoor() {
+	ctx, cancel := untilClosed(u.over)
+	defer cancel()
+	d := &u.door
+	for {
+		d.mu.Lock()
+		queue := d.queue
+		d.queue = nil
+		d.busy = len(queue) > 0
+		d.mu.Unlock()
+		if len(queue) == 0 {
+			return
+		}
+		shut, err := u.askDoor(ctx)
+		if err == nil {
+			u.sawDoor(shut)
+		}
+		d.mu.Lock()
+		era := d.era
+		d.mu.Unlock()
+		for _, told := range queue {
+			told(era)
+		}
+	}
+}
+
+var (
+	resetPing = append(resp.AppendCommand(nil, "RESET"), resp.AppendCommand(nil, "PING")...)
+	wasReset  = []byte("+RESET")
+)
+
+// askDoor reports whether Redis demands credentials of a new connection.
+func (u *Upstream) askDoor(ctx context.Context) (shut bool, err error) {
+	ctx, cancel := context.WithTimeout(ctx, doorLimit)
+	defer cancel()
+	d := &u.door
+	if d.nc != nil {
+		if shut, err = askReset(ctx, d.nc); err == nil {
+			return shut, nil
+		}
+		u.hangUp(d.nc)
+		d.nc = nil
+	}
+	nc, err := u.dial(ctx, Identity{Proto: 2})
+	if err != nil {
+		return false, err
+	}
+	if shut, err = askReset(ctx, nc); err == nil {
+		d.nc = nc
+		return shut, nil
+	}
+	u.hangUp(nc)
+	return u.needsAuth(ctx) // a Redis without RESET
+}
+
+// askReset asks on a connection that has been used before.
+func askReset(ctx context.Context, nc net.Conn) (shut bool, err error) {
+	stop := context.AfterFunc(ctx, func() { _ = nc.SetDeadline(time.Unix(1, 0)) })
+	defer stop()
+	if _, err := nc.Write(resetPing); err != nil {
+		return false, err
+	}
+	rd := replyReader{nc: nc}
+	b, err := rd.raw()
+	if err != nil {
+		return false, err
+	}
+	if !bytes.HasPrefix(b, wasReset) {
+		return false, &RefusedError{Reply: string(bytes.TrimSpace(b))}
+	}
+	b, err = rd.raw()
+	return isNoAuth(b), err
+}
+
+func isNoAuth(reply []byte) bool { return bytes.HasPrefix(reply, []byte("-NOAUTH ")) }
+
+// sawDoor notes what Redis does with connections without credentials. Those that were let in serve those who came before the
+// door was shut, and nobody else.
+func (u *Upstream) sawDoor(shut bool) {
+	u.door.mu.Lock()
+	was := u.door.shut
+	u.door.shut = shut
+	if shut && !was {
+		u.door.era++
+	}
+	u.door.mu.Unlock()
+	u.guarded.Store(shut)
+	if shut && !was {
+		u.retireOpen()
+		u.pins.dropIdle(func(p *Pin) bool { return !p.id.Authenticated() })
+	}
+}
+
+// closeDoor is called when nobody asks any more.
+func (u *Upstream) closeDoor() {
+	if u.door.nc != nil {
+		u.hangUp(u.door.nc)
+		u.door.nc = nil
+	}
+}
