@@ -162,6 +162,7 @@ func TestHugePipelineBeforeTheFirstRead(t *testing.T) {
 						t.Fatalf("%q, %v", got, err)
 					}
 				}
+				_ = c.nc.SetReadDeadline(time.Now().Add(time.Minute)) // that of a single frame is shorter
 				all, got := io.MultiReader(takeBuffer(c), c.nc), make([]byte, len(want))
 				for i := range n {
 					if _, err := io.ReadFull(all, got); err != nil {
@@ -185,7 +186,7 @@ func takeBuffer(c *peer) io.Reader {
 
 // A client that does not read its replies is cut off at its limit, and meanwhile others have theirs.
 func TestSlowReaderIsCutOffAndDelaysNobody(t *testing.T) {
-	b := newBench(t)
+	b := newBench(t, "--client-output-buffer-limit", "pubsub 0 0 0") // Redis has a limit of its own
 	b.redis.Do(t, "SET", "k", strings.Repeat("v", 100_000))
 	for _, engine := range engines() {
 		for _, first := range []string{"", "WATCH k", "SUBSCRIBE ch"} {
