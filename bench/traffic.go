@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"slices"
 	"strings"
 	"time"
 
@@ -82,7 +83,7 @@ func trafficScenarios(p plan) []scenario {
 	for _, rate := range p.rates {
 		all = append(all, openLoop(rate))
 	}
-	return append(all, slowReader(), storm(p.storm), idle(p.idle))
+	return append(all, slowReader(), storm(p.storm), helloStorm(p.storm), idle(p.idle))
 }
 
 // traffic is what scenarios about ordinary commands have in common.
@@ -275,13 +276,33 @@ func readSlowly(ctx context.Context, addr string) error {
 }
 
 func storm(n int) scenario {
-	return traffic(scenario{
-		name: "storm", title: fmt.Sprintf("%d clients connect at once", n), primary: "p99",
+	return stormOf(scenario{
+		name: "storm", title: fmt.Sprintf("%d clients connect at once", n),
 		about: "All connect and send PING in the same moment; latency is from the beginning of the connection to the reply. Rate is connections by the time that all have their reply.",
-		plot:  "from connecting to the first reply", columns: []column{colRate, colP50, colP99, colMax, colProxy, colRedis},
+	}, n, load.Command("PING"))
+}
+
+// helloStorm begins as client libraries do. Twemproxy does not know HELLO.
+func helloStorm(n int) scenario {
+	s := stormOf(scenario{
+		name: "storm-hello", title: fmt.Sprintf("%d clients connect at once and say HELLO 3", n),
+		about: "As `storm`, with the first command of a client library. One error reply ends the run.",
+	}, n, load.Command("HELLO", "3"))
+	isTwemproxy := func(name string) bool { return name == fleet.Twemproxy }
+	s.contestants = slices.DeleteFunc(slices.Clone(s.contestants), isTwemproxy)
+	s.servers = slices.DeleteFunc(slices.Clone(s.servers), isTwemproxy)
+	s.bases = slices.DeleteFunc(slices.Clone(s.bases), isTwemproxy)
+	return s
+}
+
+// stormOf is a storm of n clients, each with one command.
+func stormOf(s scenario, n int, command []byte) scenario {
+	s = traffic(scenario{
+		name: s.name, title: s.title, about: s.about, primary: "p99",
+		plot: "from connecting to the first reply", columns: []column{colRate, colP50, colP99, colMax, colProxy, colRedis},
 		run: func(ctx context.Context, b *bench, f *fleet.Fleet, who string) (sample, error) {
 			s := f.Servers[who]
-			w := &load.Once{Command: load.Command("PING")}
+			w := &load.Once{Command: command}
 			w.On, w.Hist = true, load.NewHistogram()
 			out := sample{values: map[string]float64{}, hist: w.Hist}
 			m, err := newMeter(ctx, s)
@@ -302,6 +323,7 @@ func storm(n int) scenario {
 			return out, err
 		},
 	})
+	return s
 }
 
 // connectLimit bounds the time for a crowd of clients to have its first replies.
