@@ -251,9 +251,10 @@ func (f *Fleet) haproxy(ctx context.Context, bin string, s *Server) (err error) 
 
 func (f *Fleet) lockproxy(ctx context.Context, opts Options, s *Server) (err error) {
 	engine := strings.TrimPrefix(s.Name, "lockproxy ")
+	const upstream = 2500 // files that its connections to Redis may take, which it refuses to start without
 	args := append([]string{
 		"--listen", s.Addr, "--upstream", s.RedisAddr, "--engine", engine,
-		"--max-clients", fmt.Sprint(f.fileLimit), "--log-level", "warn",
+		"--max-clients", fmt.Sprint(f.fileLimit-upstream), "--log-level", "warn",
 	}, opts.Lockproxy...)
 	if s.Metrics, err = f.freePort(); err != nil {
 		return err
