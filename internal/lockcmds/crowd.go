@@ -13,9 +13,9 @@ const turnLimit = 250 * time.Millisecond
 func (e *Engine) crowdCall(w *waiter) (keys, args []string) {
 	n := namesOf(w.key)
 	keys = []string{n.lock, n.queue, n.deadlines, n.fence, n.channel}
-	args = []string{w.owner, millis(w.lease), millis(e.opts.fairWait), n.placeOf(e.crowd), flag(w.stays), flag(w.enqueue)}
+	args = []string{w.owner, millis(w.lease), millis(e.opts.fairWait), n.placeOf(e.crowd), flag(w.stays), flag(w.enqueue), publish, ""}
 	if w.explicit {
-		args = append(args, publish, n.nameChannel(w.owner))
+		args[len(args)-1] = n.nameChannel(w.owner)
 	}
 	return keys, args
 }

@@ -1,8 +1,11 @@
 package lockcmds
 
 import (
+	"strings"
 	"testing"
 	"time"
+
+	"github.com/redis/go-redis/v9"
 
 	"lockproxy/internal/lockcmds/turns"
 	"lockproxy/internal/redistest"
@@ -11,7 +14,7 @@ import (
 // first is the first of the plain waiters of a proxy that asks, whose place stays in the queue or not.
 func (b *bench) first(owner string, stays, enqueue int) []int64 {
 	b.t.Helper()
-	return b.must(b.s.crowd, []string{b.n.lock, b.n.queue, b.n.deadlines, b.n.fence, b.n.channel}, owner, 30000, wait, crowd, stays, enqueue)
+	return b.must(b.s.crowd, []string{b.n.lock, b.n.queue, b.n.deadlines, b.n.fence, b.n.channel}, owner, 30000, wait, crowd, stays, enqueue, "PUBLISH", "")
 }
 
 func TestCrowdHasOnePlaceInTheQueue(t *testing.T) {
@@ -47,6 +50,7 @@ func TestCrowdHasOnePlaceInTheQueue(t *testing.T) {
 func TestFreeLockIsKeptForTheFirst(t *testing.T) {
 	onBoth(t, func(t *testing.T, b *bench) {
 		turn := b.n.channel
+		b.listen(b.n.nameChannel(ownerB), b.n.nameChannel(ownerC), b.n.nameChannel(crowd))
 		b.acquire(ownerA, 30000)
 		b.fair(ownerB, 30000, wait, 1)
 		b.fair(ownerC, 30000, wait, 1)
@@ -185,5 +189,105 @@ func TestEverybodyGetsAShare(t *testing.T) {
 			}
 		})
 		srv.Do(t, "FLUSHALL")
+	}
+}
+
+// Redisson's clients see the plain waiters of a proxy as one waiter, and wake it by name alone.
+func TestCrowdTakesTurnsWithRedisson(t *testing.T) {
+	srv := redistest.Start(t)
+	p := startProxy(t, srv, func(o *Options) { o.Lease, o.deadHead = time.Minute, time.Minute })
+	a, b, asks := p.session(2), p.session(2), p.session(2)
+	j, k := newRedisson(t, srv, 1, "k"), newRedisson(t, srv, 2, "k")
+	if got := j.fair(); got != nil {
+		t.Fatalf("redisson: %v", got)
+	}
+	for _, w := range []*session{a, b} {
+		w.send("LOCK k")
+		w.awaitWaiting()
+	}
+	p.awaitAttempts("k")
+	srv.Do(t, "PUBLISH", channelOf("k"), "0") // as when another proxy has been faster
+	queue := func() []string { return srv.Client(t).LRange(t.Context(), queueOf("k"), 0, -1).Val() }
+	redistest.Eventually(t, patience, "the place and its subscription", func() bool {
+		p.e.mu.Lock()
+		defer p.e.mu.Unlock()
+		r := p.e.rooms["k"]
+		return r.crowd.Queued() && r.place.ready && r.trying == nil
+	})
+	k.fair()
+	k.listen(namesOf("k").nameChannel(k.owner))
+	equal(t, "queue", queue(), []string{p.e.crowd, k.owner})
+	if info := asks.do("LOCKINFO k"); !strings.Contains(info, "fair-waiters :1 local-waiters :2") {
+		t.Errorf("LOCKINFO: %s", info)
+	}
+	j.fairRelease()
+	fenceIn(t, a.reply()) // long before a lease ends
+	if got := k.fair(); got == nil {
+		t.Fatal("redisson overtook")
+	}
+	a.want("UNLOCK k", ":1")
+	fenceIn(t, b.reply()) // the same turn
+	b.want("UNLOCK k", ":1")
+	k.awaitMessage()
+	if got := k.fair(); got != nil {
+		t.Fatalf("redisson: %v", got)
+	}
+	equal(t, "queue", queue(), []string{})
+}
+
+// A waiter that has died leaves a place behind. No lock is kept for it; nor, for long, for the plain waiters of a proxy that has died.
+func TestPlaceOfTheDeadHoldsUpNobody(t *testing.T) {
+	onBoth(t, func(t *testing.T, b *bench) {
+		left := "ffffffff-0000-4000-8000-000000000006:plain-1"
+		now := time.Now().UnixMilli()
+		b.acquire(ownerA, 30000)
+		b.fair(ownerB, 30000, wait, 1)
+		b.release(ownerA, 0, 0)
+		equal(t, "nobody listens for B", b.acquire(ownerA, 30000)[0], int64(1))
+		b.leave(ownerB)
+		b.c.RPush(t.Context(), b.n.queue, left)
+		b.c.ZAdd(t.Context(), b.n.deadlines, redis.Z{Score: float64(now + wait), Member: left})
+		b.release(ownerA, 0, 0)
+		equal(t, "it may be about to subscribe", b.first(ownerB, 1, 1), []int64{0, -2, int64(turns.Behind)})
+		b.c.Del(t.Context(), b.n.channel) // a moment later
+		equal(t, "it has not come", b.first(ownerB, 1, 1)[0], int64(1))
+		near(t, "the deadline of the dead", b.score(left), time.Now().UnixMilli()+8000)
+		b.c.ZAdd(t.Context(), b.n.deadlines, redis.Z{Score: float64(now - 1), Member: left}) // and later still
+		b.c.Del(t.Context(), b.n.lock)
+		equal(t, "the next time", b.first(ownerB, 1, 1)[0], int64(1))
+		equal(t, "queue", b.queue(), []string{crowd})
+		b.c.ZAdd(t.Context(), b.n.deadlines, redis.Z{Score: float64(now + 1), Member: crowd})
+		equal(t, "who is alive", b.first(ownerA, 1, 1)[0], int64(0))
+		near(t, "has a new deadline", b.score(crowd), now+2*wait)
+	})
+}
+
+// Who waits at a proxy that stops, or hangs up, leaves no place behind.
+func TestCrowdThatLeavesTakesItsPlaceAlong(t *testing.T) {
+	srv := redistest.Start(t)
+	minute := func(o *Options) { o.Lease, o.deadHead = time.Minute, time.Minute }
+	p, q := startProxy(t, srv, minute), startProxy(t, srv, minute)
+	holder, first := q.session(2), q.session(2)
+	holder.fence("LOCK k")
+	first.send("FAIRLOCK k")
+	first.awaitWaiting()
+	w, timed := p.session(2), p.session(2)
+	for _, s := range []*session{w, timed} {
+		s.send("LOCK k WAIT 600000")
+		s.awaitWaiting()
+	}
+	redistest.Eventually(t, patience, "the place", func() bool {
+		return srv.Client(t).LLen(t.Context(), queueOf("k")).Val() == 2
+	})
+	w.hangUp()
+	timed.hangUp()
+	redistest.Eventually(t, patience, "the place to go", func() bool {
+		return srv.Client(t).LLen(t.Context(), queueOf("k")).Val() == 1
+	})
+	holder.want("UNLOCK k", ":1")
+	fenceIn(t, first.reply())
+	first.want("UNLOCK k", ":1")
+	if n := srv.Client(t).Exists(t.Context(), "k", queueOf("k"), deadlinesOf("k")).Val(); n != 0 {
+		t.Errorf("%d keys left", n)
 	}
 }

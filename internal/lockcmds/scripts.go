@@ -52,6 +52,12 @@ var keptForLua string
 //go:embed scripts/lib/free.lua
 var freeLua string
 
+//go:embed scripts/lib/drop_late.lua
+var dropLateLua string
+
+//go:embed scripts/lib/next_turn.lua
+var nextTurnLua string
+
 //go:embed scripts/lib/crowd.lua
 var crowdPlaceLua string
 
@@ -127,12 +133,12 @@ func newScripts() *scripts {
 	return &scripts{
 		ask:      next("ask", askLua),
 		acquire:  next("acquire", grantLua, keptForLua, acquireLua),
-		crowd:    next("crowd", grantLua, queue, takeTurnLua, keptForLua, crowd, crowdLua),
-		fair:     next("fair", grantLua, queue, takeTurnLua, deadlineLua, fairLua),
-		leave:    next("leave", queue, leaveLua),
+		crowd:    next("crowd", grantLua, queue, takeTurnLua, keptForLua, crowd, dropLateLua, crowdLua),
+		fair:     next("fair", grantLua, queue, takeTurnLua, deadlineLua, dropLateLua, fairLua),
+		leave:    next("leave", queue, nextTurnLua, leaveLua),
 		refresh:  next("refresh", deadlineLua, refreshLua),
-		deadHead: next("dead_head", queue, takeTurnLua, deadHeadLua),
-		release:  next("release", giveBackLua, queue, wakeLua, releaseLua),
+		deadHead: next("dead_head", queue, nextTurnLua, takeTurnLua, deadHeadLua),
+		release:  next("release", giveBackLua, queue, releaseLua),
 		handover: next("handover", giveBackLua, queue, wakeLua, grantLua, takeTurnLua, crowd, handoverLua),
 		extend:   next("extend", headOfLua, wakeLua, extendLua),
 		renew:    next("renew", renewLua),

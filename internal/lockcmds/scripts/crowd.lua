@@ -14,8 +14,8 @@
 -- ARGV[4]  place      of the proxy's plain waiters
 -- ARGV[5]  stays      1: the place stays in the queue if the lock is acquired; 0: it leaves
 -- ARGV[6]  enqueue    1: take a place if the lock is not acquired; 0: only if others have one
--- ARGV[7]  publish    PUBLISH; absent: nobody waits for the same owner
--- ARGV[8]  tell       channel on which those who do are told of a first hold
+-- ARGV[7]  publish    PUBLISH
+-- ARGV[8]  tell       channel on which others who wait for the same owner are told of a first hold; empty: nobody does
 --
 -- Returns  {1, fence, holds, odd, place}  acquired; odd 1: the counter held no fence
 --          {0, pttl_ms, place}            not acquired; pttl -2: free, but kept for another
@@ -28,10 +28,19 @@ if pttl == -2 then
     if turn then
       redis.call('DEL', KEYS[5])
     end
-    if ARGV[7] then
+    local time = redis.call('TIME')
+    local head = head_of(KEYS[2], KEYS[1])
+    if head and head ~= ARGV[4] then
+      local now = time[1] * 1000 + math.floor(time[2] / 1000)
+      head = drop_late(ARGV[7], KEYS[5], KEYS[2], KEYS[3], KEYS[1], ARGV[4], now, tonumber(ARGV[3]))
+      if head and head ~= ARGV[4] then
+        crowd_passed(ARGV[7], KEYS[5], KEYS[3], head, now)
+      end
+    end
+    if ARGV[8] ~= '' then
       redis.call(ARGV[7], ARGV[8], '0')
     end
-    local fence, replaced = grant(KEYS[1], KEYS[4], ARGV[1], '1', ARGV[2], redis.call('TIME'))
+    local fence, replaced = grant(KEYS[1], KEYS[4], ARGV[1], '1', ARGV[2], time)
     return {1, fence, 1, replaced or 0, crowd_granted(KEYS[2], KEYS[3], KEYS[1], ARGV[4], ARGV[5])}
   end
 else

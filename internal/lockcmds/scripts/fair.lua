@@ -27,19 +27,7 @@ local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local head = head_of(KEYS[2], KEYS[1])
 local pttl = redis.call('PTTL', KEYS[1])
 if pttl == -2 then
-  while head and head ~= place do
-    local score = redis.call('ZSCORE', KEYS[3], head)
-    if score and tonumber(score) > now then
-      break
-    end
-    -- A head without a deadline would block Redisson for ever. One that is late may be alive: clocks jump.
-    if not score or redis.call(ARGV[5], KEYS[5] .. ':' .. head, '0') > 0 then
-      redis.call('ZADD', KEYS[3], deadline(KEYS[2], now, wait), head)
-      break
-    end
-    take_turn(KEYS[2], KEYS[3], head)
-    head = head_of(KEYS[2], KEYS[1])
-  end
+  head = drop_late(ARGV[5], KEYS[5], KEYS[2], KEYS[3], KEYS[1], place, now, wait)
   if not head or head == place then
     if head then
       take_turn(KEYS[2], KEYS[3], place)

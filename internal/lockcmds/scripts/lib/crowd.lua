@@ -7,12 +7,23 @@ local function crowd_joins(queue, deadlines, lock, place, wait)
   if type(score) == 'table' or type(redis.pcall('LLEN', queue)) == 'table' then
     return 0 -- not a queue, but something else: plain waiters can do without
   end
+  local time = redis.call('TIME')
+  local now = time[1] * 1000 + math.floor(time[2] / 1000)
+  if not score or tonumber(score) < now + wait / 2 then -- cut short, or not refreshed for long
+    redis.call('ZADD', deadlines, deadline(queue, now, wait), place)
+  end
   if not score then
-    local time = redis.call('TIME')
-    redis.call('ZADD', deadlines, deadline(queue, time[1] * 1000 + math.floor(time[2] / 1000), wait), place)
     redis.call('RPUSH', queue, place)
   end
   return head_of(queue, lock) == place and 1 or 2
+end
+
+-- crowd_passed: the first place has not come for the free lock in time. If it is of plain waiters and nobody listens, their proxy
+-- has eight seconds to say that it is there.
+local function crowd_passed(publish, channel, deadlines, head, now)
+  if string.find(head, ':plain-', 37, true) and redis.call(publish, channel .. ':' .. head, '0') == 0 then
+    redis.call('ZADD', deadlines, 'XX', 'LT', string.format('%.0f', now + 8000), head)
+  end
 end
 
 local function crowd_granted(queue, deadlines, lock, place, stays)

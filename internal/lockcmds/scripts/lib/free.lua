@@ -2,22 +2,19 @@
 
 local function keep_for_first(publish, channel, queue, lock)
   local head = head_of(queue, lock)
-  if head then
-    redis.call('SET', channel, head, 'PX', 250) -- see kept_for
-    redis.call(publish, channel .. ':' .. head, '0')
+  if not head then
+    return false
   end
-  return head
+  local listeners = redis.call(publish, channel .. ':' .. head, '0')
+  if listeners == 0 and not string.find(head, ':plain-', 37, true) then
+    return false -- it is not kept for the dead; but plain waiters have a place before they are subscribed by its name
+  end
+  redis.call('SET', channel, head, 'PX', 250) -- see kept_for
+  return true
 end
 
 local function free(publish, channel, queue, lock)
   redis.call('DEL', lock)
   redis.call(publish, channel, '0')
   keep_for_first(publish, channel, queue, lock)
-end
-
--- next_turn: the first in the fair queue has left it without the lock. If that is free, it is the turn of the next one.
-local function next_turn(publish, channel, queue, lock)
-  if redis.call('EXISTS', lock) == 0 and not keep_for_first(publish, channel, queue, lock) then
-    redis.call('DEL', channel)
-  end
 end

@@ -8,8 +8,3 @@ local function wake(publish, channel, queue, lock)
     redis.call(publish, channel .. ':' .. head, '0')
   end
 end
-
--- released: the answer when the lock was freed, a bare fence unless there is more to say.
-local function released(fence)
-  return no_queue and {1, fence, 1, no_queue} or fence
-end

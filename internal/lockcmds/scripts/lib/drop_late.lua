@@ -1,0 +1,22 @@
+-- drop_late: a free lock's queue without the first places whose deadline is over and for which nobody listens.
+--
+-- The caller's own place stays: it is alive. A place without a deadline would block Redisson for ever, and gets one. One
+-- that is late may be alive, because clocks jump: if somebody listens, it is woken by that and gets a new deadline.
+-- Returns the first place then, or nil.
+
+local function drop_late(publish, channel, queue, deadlines, lock, place, now, wait)
+  local head = head_of(queue, lock)
+  while head and head ~= place do
+    local score = redis.pcall('ZSCORE', deadlines, head)
+    if score and (tonumber(score) or now + 1) > now then
+      break -- or the key of the deadlines holds something else
+    end
+    if not score or redis.call(publish, channel .. ':' .. head, '0') > 0 then
+      redis.call('ZADD', deadlines, deadline(queue, now, wait), head)
+      break
+    end
+    take_turn(queue, deadlines, head)
+    head = head_of(queue, lock)
+  end
+  return head
+end
