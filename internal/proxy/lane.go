@@ -41,7 +41,7 @@ func (s *Session) careful() bool {
 
 // mustWait reports whether the next command is to wait until nothing is outstanding, because it belongs on another lane, or may.
 func (s *Session) mustWait() bool {
-	return s.pending > 0 && (s.strays() || s.outgrown() || s.window > 0 && s.pending >= s.window && s.role != upstream.Large)
+	return s.pending > 0 && (s.strays() || s.outgrown() || s.window > 0 && !s.writes && s.pending >= s.window && s.role != upstream.Large)
 }
 
 // outgrown reports whether the replies have become so large that further commands belong on another lane.

@@ -112,9 +112,7 @@ func newSession(id uint64, addr string, e *env, h host) *Session {
 	}
 	s.guard.Restrict(e.restricts(s.ident))
 	s.bill.Open(e.budget, s)
-	if e.upstream.Tight() {
-		s.window = firstWindow
-	}
+	s.window = firstWindow
 	return s
 }
 

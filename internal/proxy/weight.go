@@ -10,8 +10,8 @@ const (
 	// calmBursts is how many smaller bursts in a row make it ordinary again.
 	calmBursts = 64
 
-	// Where Redis has such limits, a session may not have more than a window of commands outstanding before it is known how large its
-	// replies are. The window grows fourfold each time that all have been answered, up to the last, and is open from then on.
+	// Before it is known how large its replies are, a session has no read sent beyond a window of commands outstanding. The window
+	// grows fourfold each time that all have been answered, up to the last, and is open from then on.
 	firstWindow, lastWindow = 16, 1024
 )
 
