@@ -198,7 +198,7 @@ const maxHeld = 16 << 20
 func (s *Session) hasEnough() bool {
 	limit := s.env.opts.Limits.Unanswered
 	if s.pending > 0 && s.owed >= min(limit, budget.Free) && !(s.pin != nil && s.pin.waits) {
-		return s.owed >= s.env.budget.Allowance(limit)
+		return s.owed+s.in.Len() >= s.env.budget.Allowance(limit) // what is in waits for the same answers
 	}
 	return s.wait != nothing && s.in.Len() >= budget.Free && s.in.Len() >= s.env.budget.Allowance(maxHeld)
 }
