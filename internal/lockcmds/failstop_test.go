@@ -1,0 +1,90 @@
+package lockcmds
+
+import (
+	"runtime"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+	"go.uber.org/zap/zaptest"
+
+	"lockproxy/internal/lockcmds/jobs"
+	"lockproxy/internal/redistest"
+)
+
+// exits takes the place of the end of the process.
+type exits struct {
+	ended chan string
+	leave bool // the goroutine goes no further, and what it has locked stays locked
+}
+
+func (e exits) OnWrite(entry *zapcore.CheckedEntry, _ []zapcore.Field) {
+	e.ended <- entry.Message
+	if e.leave {
+		runtime.Goexit()
+	}
+}
+
+func (e exits) await(t *testing.T) {
+	t.Helper()
+	select {
+	case <-e.ended:
+	case <-time.After(patience):
+		t.Fatal("the process goes on")
+	}
+}
+
+// failing is an engine whose process ends as e says. While broken is set, hand-overs panic under the engine's mutex.
+func failing(t *testing.T, srv *redistest.Server, e exits) (p *proxy, broken *atomic.Bool) {
+	broken = new(atomic.Bool)
+	return startProxy(t, srv, func(o *Options) {
+		o.Lease = time.Minute
+		o.Logger = zaptest.NewLogger(t, zaptest.WrapOptions(zap.WithFatalHook(e)))
+		o.Events.HandedOver = func() {
+			if broken.Load() {
+				panic("mistake")
+			}
+		}
+	}), broken
+}
+
+// A session recovers from its panics. One under the engine's mutex must not end there: the mutex stays locked, the loop of the
+// session waits for it for ever, and the leases of clients that have gone go on being renewed.
+func TestAPanicUnderTheEnginesMutexEndsTheProcess(t *testing.T) {
+	e := exits{ended: make(chan string, 10), leave: true}
+	p, broken := failing(t, redistest.Start(t), e)
+	holder, waiter := p.session(2), p.session(2)
+	holder.fence("LOCK k")
+	waiter.send("LOCK k")
+	waiter.awaitWaiting()
+	p.awaitAttempt("k")
+	broken.Store(true)
+	holder.send("UNLOCK k")
+	e.await(t)
+	if p.e.mu.TryLock() {
+		t.Error("the panic was not under the mutex")
+	}
+	broken.Store(false)
+	p.e.mu.Unlock() // for the end of the test
+}
+
+func TestAPanicOnAnyWayIntoTheEngineEndsTheProcess(t *testing.T) {
+	e := exits{ended: make(chan string, 10)}
+	p, _ := failing(t, redistest.Start(t), e)
+	s := p.session(2)
+	mistake := func() { panic("mistake") }
+	for where, provoke := range map[string]func(){
+		"a job":           func() { p.e.jobs.Submit(jobs.Attempt, mistake) },
+		"Enter":           func() { p.e.enter(s, mistake) },
+		"After":           func() { p.e.after(s, mistake) },
+		"Start":           func() { p.e.Start(s, Command{}) },
+		"a verdict":       func() { p.e.onLost(nil, "") },
+	} {
+		t.Run(where, func(t *testing.T) {
+			provoke()
+			e.await(t)
+		})
+	}
+}
