@@ -427,6 +427,35 @@ func TestClientSpeaksOfItself(t *testing.T) {
 	})
 }
 
+// The proxy's connections are not taken for clients where they have no addresses that tell them apart, nor when Redis would not
+// say their ids before a client logged in on them.
+func TestOwnConnectionsAreKnownByTheirIDs(t *testing.T) {
+	for _, engine := range engines() {
+		redis := redistest.Start(t, "--requirepass", "pw")
+		srv := startProxy(t, redis, func(o *Options) { o.Engine, o.Upstream.Addr = engine, "unix:"+redis.Socket() })
+		admin, c := dialClient(t, address(srv)), dialClient(t, address(srv))
+		for _, p := range []*peer{admin, c} {
+			if got := p.quiet("AUTH", "pw"); got != "+OK\r\n" {
+				t.Fatalf("AUTH: %q", got)
+			}
+			p.quiet("CLIENT", "SETNAME", "c"+p.id())
+		}
+		c.send("BLPOP", "empty", "0")
+		redistest.Eventually(t, patience, "the client to be blocked", func() bool {
+			return strings.Contains(admin.quiet("INFO", "clients"), "blocked_clients:1\r\n")
+		})
+		// One that only pings is the test's own.
+		known := regexp.MustCompile(`addr=\S+:0 .* cmd=(auth|hello|select|blpop|client\|\w+) `)
+		redistest.Eventually(t, patience, "no connection of the proxy to be listed", func() bool {
+			return !known.MatchString(admin.quiet("CLIENT", "LIST"))
+		})
+		if got := admin.quiet("CLIENT", "KILL", "TYPE", "normal"); got[0] != ':' {
+			t.Errorf("KILL: %q", got)
+		}
+		c.gone()
+	}
+}
+
 // CLIENT TRACKING may redirect to a client of the proxy, by the id that CLIENT ID says.
 func TestTrackingRedirectsToAClient(t *testing.T) {
 	eachEngine(t, func(t *testing.T, redis *redistest.Server, srv *Server) {

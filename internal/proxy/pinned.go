@@ -86,9 +86,8 @@ func (s *Session) setPin(conn *upstream.Pin, reason string, login bool) {
 		// The name shows in CLIENT LIST and CLIENT INFO of this connection, as it would on the client's own.
 		s.forward(resp.AppendCommand(nil, "CLIENT", "SETNAME", s.name), s.named(s.name), 1)
 	}
-	if conn.ID() == 0 && conn.Connected() && s.ident.Authenticated() {
-		// It was connected by a client that had not authenticated, so Redis would not say its id.
-		s.askNumber()
+	if s.pin.unnumbered() {
+		s.askNumber(false)
 	}
 }
 
@@ -113,6 +112,10 @@ func (s *Session) named(name string) *hook {
 func (s *Session) releasePin() {
 	p := s.pin
 	if p == nil || p.fresh || p.mode != readsReplies || s.streaming || p.keep || p.borrowed > 0 || p.inTx || p.watching || s.wait != nothing {
+		return
+	}
+	if !p.spent && s.pending == 0 && p.unnumbered() {
+		s.askNumber(true) // the pool is to know its connections
 		return
 	}
 	s.pin = nil

@@ -128,17 +128,29 @@ func (s *Session) serveWanted() {
 	case pin.mode != readsReplies || pin.asked:
 		s.provided(0)
 	default:
-		s.askNumber()
+		s.askNumber(false)
 	}
 }
 
-// askNumber finds out what Redis calls the session's pin.
-func (s *Session) askNumber() {
+// unnumbered reports whether it is not known what Redis calls the pin, because it was connected for a client that had not
+// authenticated: only now Redis would say.
+func (p *pinned) unnumbered() bool {
+	return p.conn.ID() == 0 && p.conn.Connected() && !p.asked && p.s.ident.Authenticated()
+}
+
+// askNumber finds out what Redis calls the session's pin. If the session is to wait for that, nothing is outstanding.
+func (s *Session) askNumber(wait bool) {
 	pin := s.pin
 	pin.asked = true
+	if wait {
+		s.wait = forReply
+	}
 	s.forward(hello, &hook{s: s, muted: true, whole: true, done: func(reply []byte) {
 		if v, _, err := resp.Decode(reply); err == nil && s.pin == pin {
 			pin.conn.Numbered(upstream.ConnectionID(v))
+		}
+		if wait {
+			s.resume()
 		}
 		s.serveWanted()
 	}}, 1)
