@@ -96,7 +96,7 @@ type contenders struct {
 }
 
 // load has clients take a lock and give it back until there were so many grants, and returns how many each group of them got, and
-// the longest wait of one in grants.
+// the longest wait of one in grants, once they are all at it.
 func load(t *testing.T, grants int, groups []contenders) (shares []int, longest int) {
 	t.Helper()
 	type client struct {
@@ -142,7 +142,13 @@ func load(t *testing.T, grants int, groups []contenders) (shares []int, longest 
 			}
 			total++
 			shares[c.group]++
-			longest = max(longest, total-c.since)
+			if total == grants/4 { // until then proxies connect and subscribe
+				for _, other := range clients {
+					other.since = total
+				}
+			} else if total > grants/4 {
+				longest = max(longest, total-c.since)
+			}
 			c.send("UNLOCK k")
 		case <-time.After(patience):
 			t.Fatalf("no grant after %d: %v", total, shares)
@@ -184,7 +190,7 @@ func TestEverybodyGetsAShare(t *testing.T) {
 					t.Errorf("%d %s got %.2f of their share", g.clients, g.verb, part)
 				}
 			}
-			if longest > 10*clients {
+			if longest > 10*max(clients, 12) { // two of them are so fast that a pause of this machine counts
 				t.Errorf("somebody waited for %d grants among %d clients", longest, clients)
 			}
 		})
