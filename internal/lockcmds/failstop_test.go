@@ -76,11 +76,11 @@ func TestAPanicOnAnyWayIntoTheEngineEndsTheProcess(t *testing.T) {
 	s := p.session(2)
 	mistake := func() { panic("mistake") }
 	for where, provoke := range map[string]func(){
-		"a job":           func() { p.e.jobs.Submit(jobs.Attempt, mistake) },
-		"Enter":           func() { p.e.enter(s, mistake) },
-		"After":           func() { p.e.after(s, mistake) },
-		"Start":           func() { p.e.Start(s, Command{}) },
-		"a verdict":       func() { p.e.onLost(nil, "") },
+		"a job":     func() { p.e.jobs.Submit(jobs.Attempt, mistake) },
+		"Enter":     func() { p.e.enter(s, mistake) },
+		"After":     func() { p.e.after(s, mistake) },
+		"Start":     func() { p.e.Start(s, Command{}) },
+		"a verdict": func() { p.e.onLost(nil, "") },
 	} {
 		t.Run(where, func(t *testing.T) {
 			provoke()
