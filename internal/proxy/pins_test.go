@@ -136,7 +136,7 @@ var traces = []string{
 	"HELLO 2 AUTH bob pw SETNAME n4", "HELLO 3 AUTH bob pw BAD", "HELLO 2 SETNAME n5 BAD", "CLIENT NO-EVICT on", "CLIENT NO-EVICT off", "CLIENT TRACKING ON", "CLIENT TRACKING ON BCAST NOLOOP", "CLIENT TRACKING OFF",
 	"SCRIPT DEBUG YES", "SCRIPT DEBUG NO", "CLIENT REPLY ON", "CLIENT REPLY SKIP", "SUBSCRIBE a", "PSUBSCRIBE b*", "SSUBSCRIBE c", "UNSUBSCRIBE", "PUNSUBSCRIBE", "SUNSUBSCRIBE", "MULTI", "EXEC", "DISCARD",
 	"WATCH k", "UNWATCH", "READONLY", "READWRITE", "ASKING", "CLIENT ID", "CLIENT CACHING YES", "CLIENT GETREDIR", "REPLCONF capa eof", "REPLCONF ACK 1", "MONITOR", "DEBUG SLEEP 0", "BLPOP l 0.001", "WAIT 0 0", "RESET", "GET k", "SET k v",
-	"NOSUCH", "CLIENT NOSUCH", "CLIENT SETINFO lib-name x", "LOCK lk", "UNLOCK lk", "CLIENT NO-TOUCH on", "SCRIPT LOAD return", "CLIENT UNPAUSE",
+	"NOSUCH", "CLIENT NOSUCH", "CLIENT SETINFO lib-name x", "TRYLOCK lk GRACE 0", "UNLOCK lk", "CLIENT NO-TOUCH on", "SCRIPT LOAD return", "CLIENT UNPAUSE",
 }
 
 // Whatever a client does to its connections, the next client finds them as if they were new.
@@ -147,11 +147,19 @@ func TestTheNextClientFindsAConnectionAsIfItWereNew(t *testing.T) {
 			redis.Do(t, "ACL", "SETUSER", "bob", "reset", "on", ">pw", "~*", "&*", "+@all", "-client|setname", "-client|no-evict")
 			redis.Do(t, "ACL", "SETUSER", "carol", "reset", "on", ">pw", "~*", "&*", "+@all")
 			srv := startProxy(t, redis, func(o *Options) { o.Engine = engine })
+			var drawn []string
+			t.Cleanup(func() {
+				if t.Failed() {
+					t.Logf("the last client's commands: %q", drawn)
+				}
+			})
 			rapid.Check(t, func(rt *rapid.T) {
 				a := dialClient(t, address(srv))
 				lines := rapid.SliceOfN(rapid.SampledFrom(traces), 1, 8).Draw(rt, "commands")
 				a.raw(inline(lines...) + inline("CLIENT REPLY ON"))
-				switch rapid.SampledFrom([]string{"close", "reset", "reset and close", "half-close"}).Draw(rt, "end") {
+				end := rapid.SampledFrom([]string{"close", "reset", "reset and close", "half-close"}).Draw(rt, "end")
+				drawn = append(lines, end)
+				switch end {
 				case "close":
 					_ = a.nc.Close()
 				case "half-close":
