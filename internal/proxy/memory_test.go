@@ -51,13 +51,13 @@ func measured(srv *Server) int {
 // What is sent behind a command that waits stays with the sender, and is executed when the wait is over.
 func TestInputBehindAWaitingCommandStaysInTheSockets(t *testing.T) {
 	redis := redistest.Start(t)
-	command := resp.AppendCommand(nil, "SETRANGE", "x", "0", strings.Repeat("v", 8<<10))
+	command := resp.AppendCommand(nil, "SETRANGE", "x", "0", strings.Repeat("v", 64<<10))
 	for _, engine := range engines() {
 		t.Run(engine, func(t *testing.T) {
 			srv := startProxy(t, redis, func(o *Options) { o.Engine = engine })
 			holder := dialClient(t, address(srv))
 			holder.do("LOCK", t.Name())
-			const waiters, total = 4, 64 << 20
+			const waiters, total = 3, 64 << 20
 			var all [waiters]*peer
 			var sent [waiters]int
 			for i := range all {
@@ -87,7 +87,7 @@ func TestInputBehindAWaitingCommandStaysInTheSockets(t *testing.T) {
 			for i, c := range all {
 				want := []string{"", ":1\r\n"}
 				for range (sent[i] + len(command) - 1) / len(command) {
-					want = append(want, ":8192\r\n")
+					want = append(want, ":65536\r\n")
 				}
 				for n, w := range want {
 					if got, err := c.frame(); err != nil || got != w && w != "" {
@@ -350,8 +350,8 @@ func TestIdleClientsKeepLittle(t *testing.T) {
 	redis := redistest.Start(t)
 	for _, engine := range engines() {
 		srv := startProxy(t, redis, func(o *Options) { o.Engine = engine })
-		many := strings.Split(strings.Repeat("a ", 200_000)+"a", " ")
-		long := engine + strings.Repeat("x", 2<<20)
+		many := strings.Split(strings.Repeat("a ", 30_000)+"a", " ")
+		long := engine + strings.Repeat("x", 1<<20)
 		for _, command := range [][]string{
 			append([]string{"LOCK"}, many...),
 			append([]string{"CLIENT"}, many...),
