@@ -112,7 +112,9 @@ func newSession(id uint64, addr string, e *env, h host) *Session {
 	}
 	s.guard.Restrict(e.restricts(s.ident))
 	s.bill.Open(e.budget, s)
-	s.window = firstWindow
+	if e.upstream.Tight() {
+		s.window = firstWindow
+	}
 	return s
 }
 

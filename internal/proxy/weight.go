@@ -10,8 +10,10 @@ const (
 	// calmBursts is how many smaller bursts in a row make it ordinary again.
 	calmBursts = 64
 
-	// Before it is known how large its replies are, a session has no read sent beyond a window of commands outstanding. The window
-	// grows fourfold each time that all have been answered, up to the last, and is open from then on.
+	// If Redis closes connections that have much to send, a new session sends no read beyond a window of outstanding commands,
+	// because the size of its replies is not known yet. The window grows fourfold each time that all commands have been
+	// answered, and is open after the last. Without such a limit there is no window: what Redis has been sent runs even if the
+	// client closes at once.
 	firstWindow, lastWindow = 16, 1024
 )
 
