@@ -14,8 +14,8 @@ import (
 	"go.uber.org/zap"
 )
 
-// MemoryLimit is an amount of memory: bytes, written as a Size, or, if it is negative, as many percent of what this process may
-// have, written as 50%.
+// MemoryLimit is an amount of memory: bytes, written as a Size, or, if it is negative, that many percent of the memory that this
+// process may have, written as 50%.
 type MemoryLimit int64
 
 // UnmarshalText parses a size or a share.
@@ -48,10 +48,10 @@ func (m MemoryLimit) String() string {
 	return Size(m).String()
 }
 
-// leastMemory is the smallest budget that serves anybody.
+// leastMemory is the smallest budget with which clients can be served.
 const leastMemory = 16 * mebibyte
 
-// of returns the limit in bytes for a process that may have available.
+// of returns the limit in bytes, if available is the number of bytes that the process may have.
 func (m MemoryLimit) of(available uint64) int {
 	if m >= 0 {
 		return int(m)
@@ -62,7 +62,7 @@ func (m MemoryLimit) of(available uint64) int {
 // unknownMemory stands for what this process may have where the system does not say.
 const unknownMemory = 2 << 30
 
-// availableMemory is what this process may have: the machine's memory, or less if its control group (version 1 or 2) is
+// availableMemory is the memory that this process may have, in bytes: the machine's memory, or less if its control group (version 1 or 2) is
 // limited, as in a container.
 func availableMemory() (uint64, error) {
 	available, err := memlimit.FromSystem()

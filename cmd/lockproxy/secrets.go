@@ -7,8 +7,8 @@ import (
 	"os"
 )
 
-// readSecrets reads the secrets that the configuration names files for. A secret in two places is an error: it would not be known
-// which one is meant.
+// readSecrets reads the secrets for which the configuration names files. A secret in two places is an error, because the two may
+// differ.
 func (c *Config) readSecrets() error {
 	for _, s := range []struct {
 		key    string
@@ -35,7 +35,7 @@ func (c *Config) readSecrets() error {
 // secretLimit is more than any password has. A larger file is one that was named by mistake.
 const secretLimit = 64 << 10
 
-// readSecret returns what is in a file, without the one line end that editors put behind it. No error shows any of it.
+// readSecret returns the content of a file, without the one line end that editors append. No error contains any part of it.
 func readSecret(name string) (Secret, error) {
 	text, err := os.ReadFile(name)
 	if err != nil {

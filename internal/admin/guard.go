@@ -21,8 +21,8 @@ func hostsFor(listen string, more []string) hosts {
 	return h
 }
 
-// check answers only requests for a known name. A page on the web can make its visitor's browser ask an address that its own
-// name has been made to lead to, and read the answer; then the request names the page's host. Addresses are nobody's name.
+// check answers only requests for a known name or for an IP address. A web page can make the name of its own host lead to this
+// server's address, have its visitor's browser send a request, and read the answer. Such a request names the page's host.
 func (h hosts) check(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !h.allow(r.Host) {
@@ -44,8 +44,8 @@ func (h hosts) allow(host string) bool {
 	return host != "" && slices.Contains(h, host)
 }
 
-// connections keeps how many there are below a limit. One more takes the place of that which has been idle longest; if none is
-// idle it is closed itself.
+// connections keeps the number of connections below a limit. A further one takes the place of the one that has been idle longest; if
+// none is idle, the further one is closed.
 type connections struct {
 	most int // immutable
 

@@ -5,8 +5,9 @@ import (
 	"time"
 )
 
-// recent asks for a value that may take arbitrarily long to get, because others hold locks or do not answer. Whoever wants it
-// waits only so long. At most one question is under way, so one that hangs costs one goroutine, however often it is asked for.
+// recent asks for a value that may take arbitrarily long to get, because of a lock that is held or a Redis that does not answer. The
+// caller waits for a bounded time. At most one question is under way, so a question that hangs costs one goroutine, however many
+// callers there are.
 type recent[T any] struct {
 	ask func() T // immutable
 
@@ -16,8 +17,8 @@ type recent[T any] struct {
 	at     time.Time // when the answer to value came; zero: there was none
 }
 
-// get asks, and waits for an answer to a question that was put after the call, at most so long. Then it returns the last answer
-// there was and when that came; fresh says that it is no older than the call.
+// get waits, at most for the given time, for the answer to a question that was put after the call. It returns the last answer and the
+// time of it; fresh reports that the answer is no older than the call.
 func (r *recent[T]) get(most time.Duration) (value T, at time.Time, fresh bool) {
 	deadline := time.NewTimer(most)
 	defer deadline.Stop()

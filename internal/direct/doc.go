@@ -1,2 +1,3 @@
-// Package direct writes to sockets from where nobody may wait: it writes what the socket takes at once, and says how much that was.
+// Package direct writes to sockets for callers that may not wait: it writes the bytes that the socket takes at once, and returns their
+// number.
 package direct

@@ -1,11 +1,16 @@
-// Package glob matches names against patterns as Redis's KEYS and SCAN do, at a cost that nobody can make explode.
+// Package glob matches names against patterns as Redis's KEYS and SCAN do, at a cost that grows with the product of their lengths and
+// no faster.
 //
 // A pattern becomes an automaton with one state for each of its characters. A match takes one step for each byte of the name, and
 // a step moves all states at once, 64 to a word. There is no backtracking: a name of n bytes against a pattern of m costs n × m/64
-// operations at most, whatever stars there are. A backtracking matcher takes exponential time.
+// operations at most, however many stars the pattern has. A backtracking matcher takes exponential time.
 //
-//   - any bytes, also none        [abc]   one of these        [a-c]   one of this range
-//     ?      one byte                    [^a]    one but these       \x      x itself
+//	?      one byte
+//	*      any bytes, or none
+//	[abc]  one of these bytes
+//	[a-c]  one byte of this range
+//	[^a]   any other byte
+//	\x     x itself
 package glob
 
 // Pattern is a compiled pattern. It may be used by several goroutines.

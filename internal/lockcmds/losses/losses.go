@@ -1,10 +1,9 @@
-// Package losses remembers which locks a session has lost until the session is told by a reply.
+// Package losses remembers the locks that a session has lost, until a reply has told the session.
 //
-// A session that has lost a lock must hear -LOSTLEASE, however many it has lost. What it makes the proxy remember is what
-// it has itself acquired, a few dozen bytes for each lost lock: names are kept as keyed hashes of 128 bits. Beyond a floor
-// the memory comes out of a budget that all sessions share. When that is spent, the session's oldest losses are dropped,
-// and from then on every lock that it does not hold counts as lost: it may hear of a loss that was none, never of none
-// where there was one.
+// A session gets -LOSTLEASE for every lost lock, however many there are. Each of them costs a few dozen bytes, because names are
+// kept as keyed hashes of 128 bits. Beyond a floor the memory comes out of a budget that all sessions share. When the budget is
+// spent, the session's oldest losses are dropped, and from then on every lock that it does not hold counts as lost. So a loss may be
+// reported that did not happen, but no loss stays unreported.
 package losses
 
 import (

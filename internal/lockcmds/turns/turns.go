@@ -7,12 +7,11 @@
 //	queue   fair 1 · crowd of proxy A (3) · fair 2 · crowd of proxy B (1)
 //	grants  1        1  1  1                1        1                     …
 //
-// A crowd whose place is at the head has its turn: so many grants as waiters wait when it begins, one after the other by
-// hand-over. With the last of them the place leaves the queue; the waiters that have come meanwhile take a new place at
-// the end. So each waiter, plain or fair, here or at another proxy, gets one grant a round, and the share of a crowd is
-// in proportion to its number.
+// A crowd whose place is at the head has its turn: one grant for each waiter that waits when the turn begins, by one hand-over
+// after the other. With the last grant the place leaves the queue. Waiters that have come meanwhile take a new place at the end.
+// So each waiter, plain or fair, at any proxy, gets one grant a round, and a crowd's share is in proportion to its number.
 //
-// A crowd whose lock nobody else waits for has no place: the queue is empty, and its hand-overs end with no turn.
+// A crowd has no place if no others wait for its lock. Then the queue is empty, and no turn ends its hand-overs.
 package turns
 
 import "time"
@@ -64,7 +63,7 @@ func (c *Crowd) Refused(now Place) {
 // Doubt notes that nobody knows whether a script was run: it may have taken a place.
 func (c *Crowd) Doubt() { c.queued = true }
 
-// A lock goes from hand to hand within one proxy at most so often, or for so long. Then it is released for everybody once:
+// Limits of the hand-overs of a lock within one proxy, by number and by time. Then the lock is released openly once, because
 // Redisson's plain waiters stand in no queue.
 const (
 	MaxHandOvers = 32

@@ -1,11 +1,11 @@
-// Package budget keeps the memory that all clients together take below one limit. It does no I/O and knows nothing of what
-// the memory is for.
+// Package budget keeps the memory of all clients together below one limit. It does no I/O and does not know the purpose of the
+// memory.
 //
 //	owner's memory changes ─▶ Account.Charge ─▶ Budget.used ── above the limit ─▶ reap ─▶ the largest owners are cut
 //	                                                        ── half used        ─▶ Allowance shrinks: owners are read less
 //
-// What a client has up to Free bytes is not charged, so an ordinary client costs one comparison and no shared memory is
-// touched. Beyond that, charges move in steps.
+// The first Free bytes of a client are not charged, so an ordinary client costs one comparison and touches no shared memory. Beyond
+// that, charges move in steps.
 package budget
 
 import (
@@ -22,7 +22,7 @@ const (
 	// step is what charges are rounded up to.
 	step = 32 << 10
 
-	// leastAllowance is what an owner may have even if nothing is left: one read of a client's socket.
+	// leastAllowance is the number of bytes that an owner may have even if nothing is left: one read of a client's socket.
 	leastAllowance = 64 << 10
 
 	// allowanceShare is how many owners may use up what is left of the first half of the budget.
@@ -31,11 +31,11 @@ const (
 
 // An Owner has memory that is charged to an Account. Its methods are called without locks of this package.
 type Owner interface {
-	// Measure charges what the owner has now, and returns it in bytes.
+	// Measure charges the owner's present memory, and returns it in bytes.
 	Measure() int
 
-	// Cut makes the owner give up what it has, because it has more than others and all together have too much. It charges
-	// what is left. Cutting twice does no harm.
+	// Cut makes the owner give up its memory, because it is the largest owner and the budget is exceeded. It charges the
+	// rest. Cutting twice does no harm.
 	Cut(bytes int)
 }
 
@@ -112,7 +112,7 @@ func (b *Budget) charged() []*Account {
 	return list
 }
 
-// An Account is what one owner has. Open makes it ready. Its methods are called by one goroutine at a time.
+// An Account is the charged memory of one owner. Open makes it ready. Its methods are called by one goroutine at a time.
 type Account struct {
 	budget *Budget
 	owner  Owner

@@ -1,3 +1,3 @@
-// Package idchange reads AUTH, HELLO and SELECT: what each does to the identity of its connection if Redis accepts it, and
-// whether it may be asked on a connection that others share. It does no I/O.
+// Package idchange reads AUTH, HELLO and SELECT. It says which identity each leads to if Redis accepts it, and whether a shared
+// connection may carry it. It does no I/O.
 package idchange

@@ -1,10 +1,10 @@
-// Package inbox holds what a client has sent and what cannot be worked off yet.
+// Package inbox holds the bytes that a client has sent and that cannot be worked off yet.
 package inbox
 
 import "lockproxy/internal/buffers"
 
-// An Inbox is bytes in the order in which they came. Taking n bytes off its start costs O(n) in the long run, however many
-// are behind them. The zero value is empty.
+// An Inbox is bytes in the order of their arrival. Taking n bytes off its start costs O(n) in the long run, however many bytes are
+// behind them. The zero value is empty.
 type Inbox struct {
 	buf []byte
 	off int // the first byte that has not been dropped
@@ -13,7 +13,7 @@ type Inbox struct {
 // kept is the capacity that an empty Inbox keeps for the next time.
 const kept = 4 << 10
 
-// Append adds b behind what is there. need is the length that is known to come, or 0.
+// Append adds b at the end. need is the number of bytes that are known to follow, or 0.
 func (q *Inbox) Append(b []byte, need int) {
 	if q.off > 0 && len(q.buf)+len(b) > cap(q.buf) {
 		q.compact()
@@ -21,7 +21,7 @@ func (q *Inbox) Append(b []byte, need int) {
 	q.buf = buffers.Append(q.buf, b, need)
 }
 
-// Bytes is what is there. It is valid until the next call of a method that changes the Inbox, and may be written to.
+// Bytes is the content. It is valid until the next call of a method that changes the Inbox, and may be written to.
 func (q *Inbox) Bytes() []byte { return q.buf[q.off:] }
 
 // Len is how many bytes there are.
@@ -59,5 +59,5 @@ func (q *Inbox) compact() {
 	q.off = 0
 }
 
-// Forget drops everything. Slices of it stay valid: who is in the middle of it may finish.
+// Forget drops everything. Slices of it stay valid, so a caller in the middle of one may finish.
 func (q *Inbox) Forget() { *q = Inbox{} }

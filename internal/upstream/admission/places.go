@@ -75,6 +75,5 @@ func (p *Places) Total() int { return p.total }
 // Taken is how many places are taken.
 func (p *Places) Taken() int { return p.taken }
 
-// Share is what one owner gets of total where nothing else is said: three quarters, rounded up, so that whoever comes from
-// elsewhere finds something.
+// Share is one owner's part of total by default: three quarters, rounded up, so that some places are left for other owners.
 func Share(total int) int { return (3*total + 3) / 4 }

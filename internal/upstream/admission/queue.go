@@ -2,8 +2,8 @@ package admission
 
 import "container/list"
 
-// Queue holds those who wait for places. Owners have their turns one after the other, and the requests of one owner are served
-// in the order in which they came, so an owner with many requests delays another owner's by one.
+// Queue holds the requests that wait for places. Owners have their turns one after the other, and the requests of one owner are
+// served in the order of their arrival. So an owner with many requests delays a request of another owner by one place.
 type Queue[T any] struct {
 	turns *list.List // of *line: the owners with requests
 	lines map[string]*line[T]
@@ -70,8 +70,7 @@ func (q *Queue[T]) take(l *line[T], at *list.Element) T {
 	return e.request
 }
 
-// Next takes out the request whose turn it is, of an owner that may have a place. At most as many owners are passed over as
-// may not.
+// Next takes out the next request of an owner that may have a place. It passes over only owners that may not.
 func (q *Queue[T]) Next(may func(owner string) bool) (request T, ok bool) {
 	for turn := q.turns.Front(); turn != nil; turn = turn.Next() {
 		l := turn.Value.(*line[T])

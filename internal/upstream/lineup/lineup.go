@@ -1,13 +1,12 @@
-// Package lineup decides which of an identity's lanes takes which commands, so that a lane that stands still holds up
-// nobody but those whose commands are on it. It is a state machine without I/O: it is told how far each lane has come, and
-// says which one is next.
+// Package lineup decides which of an identity's lanes takes which commands. A lane that stands still then holds up only the sessions
+// with commands on it. The lineup is a state machine without I/O: its input is the progress of each lane, its output the lane to use.
 //
 //	Pick(role) ──► the role's lane, or one that is to be opened
 //	Look ──► a lane whose oldest command waits too long loses its role: it is set aside until that command and all that were
 //	         behind it have been answered. Meanwhile the lineup is divided: writes and reads have lanes of their own.
 //
-// It is divided because Redis may hold back the writes of all clients (CLIENT PAUSE … WRITE): the next lane would stand still
-// with the first write on it, and so on, and in the end nobody could read.
+// It is divided because Redis may hold back the writes of all clients (CLIENT PAUSE … WRITE). Otherwise the next lane would stand still
+// with the first write on it, and so would each one after it, until there were no lane left to read on.
 package lineup
 
 import "time"
