@@ -7,22 +7,22 @@ import (
 	"go.uber.org/zap"
 )
 
-// Keys beside the locks are shared with everybody who may lock, and with Redisson's clients. What somebody else has written
-// there must not stop a lock command; the script says so in a fourth number of its answer.
+// Keys beside the locks are shared with every user that may lock, and with Redisson's clients. A foreign value there must not stop a
+// lock command; the script reports it in a fourth number of its answer.
 const (
 	counterReplaced = 1 // the fence counter held what cannot have been a fence
 	noQueue         = 2 // the key of the fair queue holds something else
 )
 
-// damageLogPeriod is how often damage is logged at most: whoever does it may do it all the time.
+// damageLogPeriod is the least time between two log entries about damage, because damage may be done all the time.
 const damageLogPeriod = time.Second
 
-// damage tells operators what scripts have found.
+// damage tells operators of the damage that scripts have found.
 type damage struct {
 	logged atomic.Int64 // Unix time in ns of the latest line
 }
 
-// note logs and counts what the answer of an acquire or a release says beside its own subject.
+// note logs and counts the damage that the answer of an acquire or a release reports.
 func (e *Engine) note(key string, a answer) {
 	if len(a) < 4 || a[3] == 0 {
 		return

@@ -6,13 +6,13 @@ import (
 	"time"
 )
 
-// Fair waiters that give up leave the queue in Redis together: one call for all of a lock that have gathered while the call before
-// was on its way. So the end of n of them costs one step each here, and one pass over the queue for every leaveBatch of them there.
+// Fair waiters that give up leave the queue in Redis together: one call takes out all waiters of a lock that have gathered while the
+// call before was on its way. So the end of n waiters costs n steps here, and one pass over the queue in Redis for each leaveBatch.
 
 const (
-	// leaveLimit is how long the answer of a client that has waited long enough is put off for its place in the queue.
+	// leaveLimit bounds the delay of the null that ends a wait: until then the answer waits for the place to leave the queue.
 	leaveLimit = 50 * time.Millisecond
-	// leaveBatch bounds one call: Redis serves nobody else meanwhile.
+	// leaveBatch bounds one call, because Redis serves no other client meanwhile.
 	leaveBatch = 1000
 )
 

@@ -6,12 +6,12 @@ import (
 	"go.uber.org/zap"
 )
 
-// The engine is fail-stop: a panic in it ends the process, and with that all renewals, so its locks end with their leases. To go on
-// would be worse. The panic may have left Engine.mu locked, or half of a change behind; then clients would hang, or be told what is not
-// so, while the leases of those who have gone went on being renewed.
+// The engine is fail-stop: a panic in it ends the process and thereby all renewals, so its locks end with their leases. Going on would
+// be worse. The panic may have left Engine.mu locked, or half of a change behind. Then clients would hang or get wrong answers, while the
+// leases of ended sessions were renewed for ever.
 //
-// Every way into the engine is guarded, because sessions and pools recover from panics: Start, Ended, Drain, what is run by a
-// session (script, enter, after), jobs, and the callbacks of the watchdog. Timers and the hub need no guard: nobody recovers there.
+// Every way into the engine is guarded, because sessions and pools recover from panics: Start, Ended, Drain, functions that a session
+// runs (script, enter, after), jobs, and the callbacks of the watchdog. Timers and the hub need no guard: no panic is recovered there.
 
 // failStop is deferred by every way into the engine.
 func (e *Engine) failStop() {

@@ -8,9 +8,9 @@ import (
 	"lockproxy/internal/watchdog"
 )
 
-// A session that has authenticated as somebody else belongs to another engine, but what it holds is still its own. So a
-// command about such a hold is done by the engine that has it: on the session's own connection, with the rights that the
-// session has now. Everything else, also waiting, is done by the session's present engine, its home.
+// A session that has authenticated as another user belongs to another engine, but its holds are still its own. So the engine that has
+// a hold carries out the commands about it, on the session's own connection and with the session's present rights. Everything else,
+// waiting too, is done by the session's present engine, its home.
 
 // Keeps reports whether the engine keeps a hold of the session that the command is about, or is giving one back.
 // Session locked.
@@ -48,7 +48,7 @@ func (e *Engine) StartFor(s Session, cmd Command, home *Engine) {
 	}
 }
 
-// goHome has an acquire started anew by the session's home, if that is another engine: there is no hold here that it could
+// goHome has the session's home start an acquire anew, if that is another engine: this engine has no hold that the acquire could
 // deepen. Session locked.
 func (e *Engine) goHome(w *waiter) bool {
 	if w.home == e {
@@ -64,8 +64,8 @@ func (e *Engine) goHome(w *waiter) bool {
 	return true
 }
 
-// runAs runs a script on the connection of the identity by whose rights a hold was acquired last, and if that one may not
-// or cannot any more, of the identity that acquired it first.
+// runAs runs a script on the connection of the identity that acquired a hold last. If that identity's rights or connection do not
+// suffice any more, the script runs on the connection of the identity that acquired it first.
 func (e *Engine) runAs(ctx context.Context, by *own, s *Script, keys, args []string) (answer, error) {
 	a, err := by.run(ctx, s, keys, args)
 	if by != e.own && (errors.Is(err, ErrUnsent) || isFinal(err)) {

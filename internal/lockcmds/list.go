@@ -13,8 +13,8 @@ import (
 	"lockproxy/internal/resp"
 )
 
-// Listing costs as much as there are locks, and a client chooses when, how often and by what pattern. So it is done by a job, which
-// holds Engine.mu for one slice at a time and matches, sorts and prints without it.
+// The cost of a list grows with the number of locks, and a client chooses the time, the number of lists and the pattern. So a job makes
+// the list. It holds Engine.mu for one slice at a time, and matches, sorts and prints without it.
 
 // listSlice is how many locks are looked at in one go.
 const listSlice = 256
@@ -36,9 +36,9 @@ func (l *heldLocks) remove(h *hold) {
 	*l = (*l)[:last]
 }
 
-// startList executes LOCKLIST: what sessions of this identity hold through this proxy, by key, as known here. A lock that several
-// sessions hold for one owner is shown once, with the session that acquired first; fair-waiters are those of this proxy. Redis
-// is asked whether the session may use scripts at all, as lock commands do: it may have to authenticate first. Session locked.
+// startList executes LOCKLIST: the locks that sessions of this identity hold through this proxy, by key, as known here. A lock that
+// several sessions hold for one owner is shown once, with the session that acquired first; fair-waiters are those of this proxy.
+// Redis is asked first whether the session may run scripts, as for every lock command: it may have to authenticate. Session locked.
 func (e *Engine) startList(s Session, cmd Command) {
 	e.script(s, Call{Script: e.scripts.ask, Done: func(reply resp.Value, err error) []byte {
 		if _, err := answerOf(reply, err); err != nil {

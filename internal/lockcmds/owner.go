@@ -7,14 +7,14 @@ import (
 	"strings"
 )
 
-// Who acts for an owner is who can name it. A session's default owner is "<UUID of the process>:<token>" in Redisson's form. The token
-// is random, so that nobody can guess it, and OWNER does not take it, so that nobody can use what LOCKINFO shows: the engine relies on
-// nobody else acting for a session's own owner.
+// Any session that can name an owner can act for it. A session's default owner is "<UUID of the process>:<token>" in Redisson's form.
+// The engine relies on no other session acting for it. So the token is random and cannot be guessed, and the option OWNER refuses a
+// default owner, because LOCKINFO shows them.
 
 const (
 	uuidLength  = 36
 	tokenLength = 19
-	// leastToken is the first number of that many digits. Redisson's second part is a thread's number, a positive 64-bit integer too.
+	// leastToken is the least number of that many digits. Redisson's second part, a thread's number, is a positive 64-bit integer too.
 	leastToken = 1_000_000_000_000_000_000
 )
 

@@ -7,8 +7,8 @@ import (
 	"lockproxy/internal/lockcmds/jobs"
 )
 
-// What happens to thousands at once, the end of a session with all its locks, say, is done in slices. Between two of them others get
-// Engine.mu, and the processor.
+// Work on thousands of waiters or holds at once, as at the end of a session with very many locks, is done in slices. Between two slices
+// other goroutines get Engine.mu and the processor.
 
 // sliceSize is how many waiters or holds are dealt with while Engine.mu is held once: about a tenth of a millisecond.
 const sliceSize = 128
@@ -27,8 +27,8 @@ func (e *Engine) eachWaiter(all []*waiter, f func(*waiter)) {
 	}
 }
 
-// endHolds takes a session that has ended out of its holds, which nobody else knows any more. A first slice is done at once; the rest
-// is left to a job that no backlog of clean-up holds up, because until then their leases go on being renewed. Session locked.
+// endHolds takes an ended session out of its holds, to which no one else has a reference any more. The first slice is done at once. The
+// rest is left to a job of a class without backlog, because the leases are renewed until then. Session locked.
 func (e *Engine) endHolds(c *client, holds map[*hold]struct{}) {
 	e.endSlice(c, holds)
 	if len(holds) == 0 {

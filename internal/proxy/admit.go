@@ -1,9 +1,9 @@
 package proxy
 
-// A client that has not authenticated has the rights that Redis gives a new connection at the moment it comes, as on a direct
-// connection: also RESET is such a moment. What Redis demands of those who come later does not change them.
+// A client without credentials has the rights that Redis gives to a new connection at the moment of the client's arrival or of its
+// RESET, as on a direct connection. Later demands of Redis on new connections do not change them.
 
-// knock has the session wait until Redis has said whether it lets in who comes now without credentials.
+// knock has the session wait for Redis's word on whether a new connection needs credentials now.
 func (s *Session) knock() {
 	if s.env.opts.lends() {
 		return

@@ -15,9 +15,8 @@ import (
 	"lockproxy/internal/upstream"
 )
 
-// AUTH, HELLO and SELECT lead the session to another identity. If there is a lane of that identity, the command is sent on it:
-// there it changes nothing, so Redis can judge it on a connection that is shared, and many clients that log in at once need no
-// connections of their own. The session visits that lane until Redis has answered, and moves to it if Redis agrees. Otherwise
+// AUTH, HELLO and SELECT lead the session to another identity. If there is a lane of that identity, the command is sent on it. It changes
+// nothing there, so Redis can judge it on a shared connection, and many clients that log in at once need no connections of their own. The session visits that lane until Redis has answered, and moves to it if Redis agrees. Otherwise
 // Redis judges on a connection that is taken for it from a small pool (reidentify).
 
 // visit sends an identity change of a session that has no pin on the lane of the identity to which it leads. Nothing is
@@ -94,11 +93,11 @@ func (s *Session) noteDenial(c idchange.Change, reply []byte) {
 	s.env.failedLogins.Warn("login failed", zap.String("client", s.addr), zap.String("user", user[:min(len(user), maxLoggedUser)]), zap.Int64("total", total))
 }
 
-// maxLoggedUser bounds how much of a user's name is logged: a client may say anything.
+// maxLoggedUser is the number of bytes of a user's name that are logged: a client may send any name.
 const maxLoggedUser = 64
 
-// loginsLogged is how many failed logins are logged in a second: who guesses passwords must not fill the log. The total in the
-// log tells of the others.
+// loginsLogged is the number of failed logins that are logged in a second, because guesses at passwords must not fill the log. The
+// total in the log counts the others too.
 const loginsLogged = 10
 
 // limited is log with at most loginsLogged of the same entries in a second.

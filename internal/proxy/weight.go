@@ -1,19 +1,19 @@
 package proxy
 
-// Redis keeps what a connection has not taken yet in its memory, and may close a connection that has much there
-// (client-output-buffer-limit, maxmemory-clients). On a shared lane that would cost others theirs, and small replies wait behind
-// large ones in any case. So a session whose replies are large uses a lane that only such sessions share.
+// Redis keeps unsent replies in its memory, and may close a connection with many of them (client-output-buffer-limit,
+// maxmemory-clients). The end of a shared lane ends the connections of other clients too, and on any lane small replies wait behind
+// large ones. So a session with large replies uses a lane that only such sessions share.
 const (
-	// largeBurst is how many bytes of replies between two moments without anything outstanding make a session one of those.
+	// largeBurst is the number of bytes of replies, between two moments without anything outstanding, that makes a session one of them.
 	largeBurst = 1 << 20
 
-	// calmBursts is how many smaller bursts in a row make it ordinary again.
+	// calmBursts is the number of smaller bursts in a row that makes it ordinary again.
 	calmBursts = 64
 
 	// If Redis closes connections that have much to send, a new session sends no read beyond a window of outstanding commands,
 	// because the size of its replies is not known yet. The window grows fourfold each time that all commands have been
-	// answered, and is open after the last. Without such a limit there is no window: what Redis has been sent runs even if the
-	// client closes at once.
+	// answered, and is open after the last. Without such a limit there is no window: commands that Redis has been sent run even if
+	// the client closes at once.
 	firstWindow, lastWindow = 16, 1024
 )
 

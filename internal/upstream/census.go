@@ -10,8 +10,8 @@ import (
 	"lockproxy/internal/resp"
 )
 
-// Connections tells this proxy's connections to Redis from everybody else's: by the id that Redis gave each, and by its address
-// for as long as the id is not known. All methods may be called from any goroutine.
+// Connections tells this proxy's connections to Redis from other connections: by the id that Redis gave each, and by the address as
+// long as the id is not known. All methods may be called from any goroutine.
 type Connections struct {
 	mu     sync.Mutex
 	open   map[net.Conn]connected
@@ -30,10 +30,10 @@ type connected struct {
 	ready bool // the handshake is over
 }
 
-// closedFor is how long a closed connection is remembered: Redis may not have noticed its end yet.
+// closedFor is the time for which a closed connection is remembered, because Redis may not have noticed its end yet.
 const closedFor = 5 * time.Second
 
-// leftFor is the same for one whose id is not known: its address may be another client's soon.
+// leftFor is the same for a connection without a known id: its address may soon be another client's.
 const leftFor = time.Second
 
 // Own reports whether Redis's client with this id and address is a connection of this proxy.

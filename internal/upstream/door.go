@@ -10,9 +10,9 @@ import (
 	"lockproxy/internal/resp"
 )
 
-// door finds out whether Redis lets connections in without credentials. On a direct connection Redis decides that when the
-// client connects, and tells nobody when it changes its mind. A shared connection that was let in says nothing about a client
-// that comes later, so Redis is asked for each client; all who come while one question is on its way share the next one.
+// door finds out whether Redis lets connections in without credentials. On a direct connection Redis decides that when the client
+// connects, and it announces no change. A shared connection that was let in says nothing about a later client, so Redis is asked for
+// each client. Clients that come while one question is on its way share the next one.
 //
 // RESET makes a connection what it would be if it were new, so one connection serves for all questions.
 type door struct {
@@ -25,7 +25,7 @@ type door struct {
 	nc net.Conn // owned by who has set busy; nil: none
 }
 
-// doorLimit bounds one question. Then what was known before stands.
+// doorLimit bounds one question. After that the last known answer stands.
 const doorLimit = 3 * time.Second
 
 // Knock finds out whether Redis lets a connection that is opened now do anything without credentials, and calls told from
@@ -46,7 +46,7 @@ func (u *Upstream) Knock(told func(era uint64)) {
 	u.wg.Go(u.answerDoor)
 }
 
-// answerDoor asks as long as somebody knocks.
+// answerDoor asks as long as there are calls of Knock to answer.
 func (u *Upstream) answerDoor() {
 	ctx, cancel := untilClosed(u.over)
 	defer cancel()

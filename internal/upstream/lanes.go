@@ -12,8 +12,8 @@ type laneKey struct {
 	driver Driver
 }
 
-// lanes are the sets of lanes of an Upstream, guarded by its mu. The sets of clients that have said nothing of themselves are always
-// there; all others have places, and unused ones go when there are many.
+// lanes are the sets of lanes of an Upstream, guarded by its mu. The sets of clients without credentials in database 0 are always
+// there. All other sets have places, and unused ones are closed when there are many.
 type lanes struct {
 	known   map[laneKey]*laneSet
 	retired map[*Lane]bool // in use, but not given out any more
@@ -29,7 +29,7 @@ func newLanes(size int) lanes {
 	}
 }
 
-// Of the sets a quarter may be unused, and of these a quarter may have been opened by one address: who moves from identity to
+// A quarter of the sets may be unused, and one address may have opened a quarter of those: a client that moves from identity to
 // identity leaves no more behind.
 func (ls *lanes) mayRest() int      { return max(1, ls.places.Total()/4) }
 func (ls *lanes) mayRestByOne() int { return max(1, ls.mayRest()/4) }

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// reach is what all connections to Redis know together of whether it can be reached. While it cannot, one attempt at a time
-// speaks for all of them, however many commands, lanes and pins ask; the first good contact ends the wait of all.
+// reach is the common knowledge of all connections on whether Redis can be reached. While it cannot, one attempt at a time speaks for
+// all of them, however many commands, lanes and pins ask. The first good contact ends the wait of all.
 type reach struct {
 	try   func(context.Context) error // connects, notes how that went, and hangs up
 	spawn func(func())                // runs a goroutine that somebody waits for
@@ -30,7 +30,7 @@ const (
 	// tryEvery is the least time between two attempts that speak for all.
 	tryEvery = 20 * time.Millisecond
 
-	// patience is how long anybody waits for one. The refusal of a command comes that late at the most while Redis is away.
+	// patience bounds the wait for one. While Redis is away, the refusal of a command is delayed by that at the most.
 	patience = 150 * time.Millisecond
 )
 

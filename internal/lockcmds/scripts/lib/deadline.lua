@@ -1,4 +1,4 @@
--- deadline: until when (epoch ms) a place in the fair queue is kept for a waiter that is heard of now.
+-- deadline: the time (epoch ms) until which a place in the fair queue is kept for a waiter that gives a sign of life now.
 --
 -- Redisson takes its wait off every deadline once for each of its waiters that leaves the queue, and only those ahead
 -- of a place can leave before it does. So a place gets one wait of its own and one for each place in the queue, and no

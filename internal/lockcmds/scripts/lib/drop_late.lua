@@ -1,4 +1,4 @@
--- drop_late: a free lock's queue without the first places whose deadline is over and for which nobody listens.
+-- drop_late: drop the first places of a free lock's queue whose deadline is over and whose channel has no subscriber.
 --
 -- The caller's own place stays: it is alive. A place without a deadline would block Redisson for ever, and gets one. One
 -- that is late may be alive, because clocks jump: if somebody listens, it is woken by that and gets a new deadline.

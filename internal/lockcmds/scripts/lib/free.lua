@@ -1,4 +1,4 @@
--- free: free a lock, keep it for the first in the fair queue for a moment, and wake those who wait.
+-- free: free a lock, keep it for the first in the fair queue for a moment, and wake the waiters.
 
 local function keep_for_first(publish, channel, queue, lock)
   local head = head_of(queue, lock)

@@ -1,10 +1,10 @@
--- head_of: the first in a fair queue that may wait for this lock; nil: nobody does.
+-- head_of: the first place in a fair queue that may wait for this lock; nil: there is none.
 --
--- Redisson's rule gives the locks "a" and "{a}" one queue. Places of those who wait for "{a}" through a proxy end in
--- "{}". One without that mark waits for "a", or is Redisson's and may wait for either: for "{a}" it is passed over while
--- "a" is held. O(1), unless both locks are waited for.
+-- Redisson's rule gives the locks "a" and "{a}" one queue. Places of waiters for "{a}" at a proxy end in "{}".
+-- A place without that mark waits for "a", or is Redisson's and may wait for either: for "{a}" it is passed over while "a"
+-- is held. O(1), unless both locks have waiters.
 --
--- A key of another type is no queue: whoever wrote it must not keep a lock from being released.
+-- A key of another type counts as an empty queue: it must not keep a lock from being released.
 
 local no_queue = nil
 
