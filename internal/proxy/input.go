@@ -177,15 +177,10 @@ func (r *run) send() {
 func (s *Session) MayRead() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	switch {
-	case s.ended:
+	if s.ended {
 		return true
-	case s.streaming && s.pin != nil:
-		s.paused = s.pin.conn.WhenEmpty(streamBacklog, s.unpause)
-		s.large.excused = s.large.excused || s.paused
-	default:
-		s.paused = s.hasEnough()
 	}
+	s.paused = s.hasEnough()
 	return !s.paused
 }
 
@@ -194,8 +189,14 @@ func (s *Session) MayRead() bool {
 const maxHeld = 16 << 20
 
 // hasEnough reports whether the session holds as much as it may of what its client has sent. Behind a command that may wait for
-// others it is not Redis that is waited for: reading goes on as long as what comes can be held, so that a hang-up is seen.
+// others it is not Redis that is waited for: reading goes on as long as what comes can be held, so that a hang-up is seen. Of a
+// large command only what its pin has not sent yet is held. The pin says when that is little again.
 func (s *Session) hasEnough() bool {
+	if s.streaming && s.pin != nil {
+		full := s.pin.conn.WhenEmpty(streamBacklog, s.unpause)
+		s.large.excused = s.large.excused || full
+		return full
+	}
 	limit := s.env.opts.Limits.Unanswered
 	if s.pending > 0 && s.owed >= min(limit, budget.Free) && !(s.pin != nil && s.pin.waits) {
 		return s.owed+s.in.Len() >= s.env.budget.Allowance(limit) // what is in waits for the same answers
@@ -203,9 +204,10 @@ func (s *Session) hasEnough() bool {
 	return s.wait != nothing && s.in.Len() >= budget.Free && s.in.Len() >= s.env.budget.Allowance(maxHeld)
 }
 
-// readOn ends a pause of the engine if there is room again.
+// readOn ends a pause of the engine if there is room again. A pause that began behind a command that waits may end in the middle
+// of a large one.
 func (s *Session) readOn() {
-	if s.paused && !s.streaming && !s.hasEnough() {
+	if s.paused && !s.hasEnough() {
 		s.paused = false
 		s.host.Resume()
 	}

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"lockproxy/internal/redistest"
+	"lockproxy/internal/resp"
 )
 
 // large is a value that is streamed: larger than what the proxies of these tests may hold of a client's requests.
@@ -87,5 +88,37 @@ func TestLargeCommandInATransactionIsQueued(t *testing.T) {
 				t.Fatalf("%s: reply %.60q, %v, want %q", engine, got, err, want)
 			}
 		}
+	}
+}
+
+// What was read behind a command that waits is the start of a large one. The rest is read when the wait is over.
+func TestLargeCommandBehindACommandThatWaits(t *testing.T) {
+	redis := redistest.Start(t)
+	for _, engine := range engines() {
+		t.Run(engine, func(t *testing.T) {
+			srv := startProxy(t, redis, func(o *Options) {
+				o.Engine = engine
+				o.Limits.Memory = 32 << 20 // so that little is read behind the command that waits
+			})
+			holder, c := dialClient(t, address(srv)), dialClient(t, address(srv))
+			holder.do("LOCK", t.Name())
+			c.send("LOCK", t.Name())
+			sent := make(chan error, 1)
+			go func() {
+				_, err := c.nc.Write(resp.AppendCommand(nil, "SET", "k", strings.Repeat("x", 8<<20)))
+				sent <- err
+			}()
+			redistest.Eventually(t, patience, "the client not to be read any more", func() bool { return pausedSessions(srv) == 1 })
+			holder.do("UNLOCK", t.Name())
+			if got, err := c.frame(); err != nil || !strings.HasPrefix(got, ":") {
+				t.Fatalf("LOCK = %q, %v", got, err)
+			}
+			if got, err := c.frame(); err != nil || got != "+OK\r\n" {
+				t.Fatalf("SET = %q, %v", got, err)
+			}
+			if err := <-sent; err != nil {
+				t.Error(err)
+			}
+		})
 	}
 }
