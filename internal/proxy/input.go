@@ -113,7 +113,7 @@ func (s *Session) consume(buf []byte) int {
 				last = nil // an inline command's name does not stay where it is
 			}
 		}
-		if row.policy == shared && s.plain() && !careful {
+		if row.policy == shared && !row.script && s.plain() && !careful {
 			if latest = row; row.subs != nil {
 				s.cmd, latest = row.title(f.Raw), nil
 			}
@@ -166,6 +166,7 @@ func (r *run) add(off int, raw []byte, n int) {
 
 func (r *run) send() {
 	if r.n > 0 {
+		r.s.scripts = false
 		r.s.forward(r.buf[r.start:r.end], r.s, r.n)
 		r.n = 0
 	}

@@ -16,7 +16,7 @@ func (s *Session) onLane() *upstream.Lane {
 	case s.lane == nil:
 		s.role = s.wants()
 		s.lane = s.env.upstream.Lane(s.ident, s.host.Driver(), s.owner, s.role)
-	case s.pending == 0 && s.lane.Unsettled():
+	case s.pending == 0 && (s.lane.Unsettled() || s.scripts && s.role == upstream.Reads):
 		s.role = s.wants()
 		s.lane = s.env.upstream.Move(s.lane, s.role)
 	}
@@ -28,6 +28,8 @@ func (s *Session) wants() upstream.Role {
 	switch {
 	case s.bulky():
 		return upstream.Large
+	case s.scripts:
+		return upstream.Scripts
 	case s.writes:
 		return upstream.Writes
 	}

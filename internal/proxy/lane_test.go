@@ -109,6 +109,47 @@ func TestPauseThroughTheProxyIsKnownAtOnce(t *testing.T) {
 	})
 }
 
+// Who comes right behind a script without an end is told so, and can end it.
+func TestScriptWithoutEndIsEndedByWhoComesNext(t *testing.T) {
+	eachEngine(t, func(t *testing.T, _ *redistest.Server, srv *Server) {
+		c := warm(t, srv, 2)
+		for range 10 {
+			c[0].send("EVAL", "while true do end", "0")
+			waitFor(t, "-BUSY", func() bool { return strings.HasPrefix(c[1].quiet("GET", "k"), "-BUSY ") })
+			if b := c[1].quiet("SCRIPT", "KILL"); b != "+OK\r\n" {
+				t.Errorf("SCRIPT KILL: %q", b)
+			}
+			if b, err := c[0].frame(); !strings.HasPrefix(b, "-ERR ") {
+				t.Errorf("EVAL: %q %v", b, err)
+			}
+		}
+	}, "--busy-reply-threshold", "20")
+}
+
+// Commands behind a script in one go keep their order, and so do those that come later.
+func TestOrderOfOneClientAroundScripts(t *testing.T) {
+	eachEngine(t, func(t *testing.T, _ *redistest.Server, srv *Server) {
+		c := warm(t, srv, 2)[0]
+		const incr = `"return redis.call('INCR','n')"`
+		want := 0
+		for range 20 {
+			c.raw(inline("INCR n", "EVAL "+incr+" 0", "INCR n"))
+			for range 3 {
+				want++
+				if b, err := c.frame(); b != fmt.Sprintf(":%d\r\n", want) {
+					t.Fatalf("%q %v, want %d", b, err, want)
+				}
+			}
+			for _, args := range [][]string{{"EVAL", "return redis.call('INCR','n')", "0"}, {"INCR", "n"}} {
+				want++
+				if b := c.quiet(args...); b != fmt.Sprintf(":%d\r\n", want) {
+					t.Fatalf("%q, want %d", b, want)
+				}
+			}
+		}
+	})
+}
+
 // While a script runs for too long, others are told so, in every database.
 func TestBusyScriptIsToldToOthers(t *testing.T) {
 	eachEngine(t, func(t *testing.T, redis *redistest.Server, srv *Server) {

@@ -162,6 +162,7 @@ type command struct {
 	shown  string                     // its name in CLIENT LIST; empty: Redis does not have it
 	subs   map[string]string          // the same for its subcommands, by their names; nil: it has none
 	writes bool                       // it may change data, so Redis may hold it back
+	script bool                       // it runs a script of the client's
 }
 
 // policyOf is the command's policy for these arguments.
@@ -192,7 +193,7 @@ var unlisted = &command{name: "unlisted", policy: pinAlive}
 func newPolicyTable(src *upstream.Table, verbs []string) *policyTable {
 	t := &policyTable{source: src, rows: make(map[string]*command, src.Len()+len(verbs))}
 	for _, c := range src.All() {
-		t.rows[c.Name] = &command{name: c.Name, policy: flagPolicy(c), listed: true, shown: c.Name, subs: subTitles(c), writes: c.Flags&upstream.Changes != 0}
+		t.rows[c.Name] = &command{name: c.Name, policy: flagPolicy(c), listed: true, shown: c.Name, subs: subTitles(c), writes: c.Flags&upstream.Changes != 0, script: runsScript[c.Name]}
 	}
 	for name, p := range overrides {
 		row := &command{name: name, policy: p}
@@ -209,6 +210,11 @@ func newPolicyTable(src *upstream.Table, verbs []string) *policyTable {
 		t.rows[name] = &command{name: name, policy: locks, shown: name, writes: true}
 	}
 	return t
+}
+
+// runsScript are the commands that run a script. Redis gives the same flags and categories to those that manage scripts.
+var runsScript = map[string]bool{
+	"eval": true, "evalsha": true, "eval_ro": true, "evalsha_ro": true, "fcall": true, "fcall_ro": true,
 }
 
 func flagPolicy(c *upstream.Command) policy {

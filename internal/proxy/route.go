@@ -26,7 +26,7 @@ var (
 func (s *Session) route(row *command, raw []byte) bool {
 	s.args = resp.Split(raw, s.args[:0])
 	s.muted = s.reply != replyOn
-	s.writes = row.writes
+	s.writes, s.scripts = row.writes, row.script
 	skip := s.reply == replySkip
 	p := row.policyOf(s.args)
 	if p == identity && s.env.opts.ClientAuth == AuthNone {

@@ -61,6 +61,7 @@ type Session struct {
 	lane    *upstream.Lane // of ident; nil until first used
 	role    upstream.Role  // what the lane was asked for
 	writes  bool           // the command being routed may change data
+	scripts bool           // it runs a script
 	weight                 // of its replies
 	pin     *pinned        // nil: none
 	pending int            // commands sent whose replies have not all arrived

@@ -11,9 +11,10 @@ type Role = lineup.Role
 
 // The roles of lanes.
 const (
-	Reads  = lineup.Reads  // commands that change no data
-	Writes = lineup.Writes // commands that may change data
-	Large  = lineup.Large  // commands of a session whose replies are large
+	Reads   = lineup.Reads   // commands that change no data
+	Writes  = lineup.Writes  // commands that may change data
+	Scripts = lineup.Scripts // scripts of clients
+	Large   = lineup.Large   // commands of a session whose replies are large
 )
 
 // laneSet is the lanes of one identity that one driver moves. It is guarded by Upstream.mu.

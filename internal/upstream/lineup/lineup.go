@@ -7,6 +7,9 @@
 //
 // It is divided because Redis may hold back the writes of all clients (CLIENT PAUSE … WRITE). Otherwise the next lane would stand still
 // with the first write on it, and so would each one after it, until there were no lane left to read on.
+//
+// Scripts have a lane of their own from the start. A command behind a script without an end gets no answer, not even -BUSY,
+// before the script is killed, and its client may be the one that is to kill the script.
 package lineup
 
 import "time"
@@ -28,9 +31,10 @@ type Role uint8
 
 // The roles. While a lineup is not divided, Reads takes writes as well.
 const (
-	Reads  Role = iota // commands that change no data
-	Writes             // commands that may change data
-	Large              // commands of sessions whose replies are large
+	Reads   Role = iota // commands that change no data
+	Writes              // commands that may change data
+	Scripts             // scripts of clients: how long one runs is not known
+	Large               // commands of sessions whose replies are large
 	roles
 )
 
@@ -45,7 +49,7 @@ type Lineup struct {
 type lane struct {
 	open  bool
 	aside bool
-	held  bool // it was set aside with a role other than Large
+	held  bool // it was set aside while it had the role Reads or Writes
 
 	// Of its commands, when it was last seen to move.
 	since          time.Time // zero: none was outstanding
@@ -202,6 +206,6 @@ func (l *Lineup) setAside(i int) bool {
 		return false
 	}
 	l.holder[r] = 0
-	l.lanes[i].aside, l.lanes[i].held = true, r != Large
+	l.lanes[i].aside, l.lanes[i].held = true, r == Reads || r == Writes
 	return true
 }
