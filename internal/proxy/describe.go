@@ -6,12 +6,12 @@ import (
 	"lockproxy/internal/proxy/clients"
 )
 
-// visible is a connected client as others see it. Its methods may be called from any goroutine that holds no session's lock.
+// visible is a connected client as other clients see it. Its methods may be called from any goroutine that holds no session's lock.
 type visible interface {
 	// describe says what CLIENT LIST shows. false: the client has gone.
 	describe() (clients.Info, bool)
 
-	// killIf ends the client if it is one that match is true for, and reports that.
+	// killIf ends the client if match is true for it, and reports that.
 	killIf(match func(*clients.Info) bool) bool
 }
 

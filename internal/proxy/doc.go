@@ -34,6 +34,6 @@
 // # Locks
 //
 // A session's mutex guards its fields, never I/O. Order: Session.mu, then the mutexes of lockcmds, then those of upstream and of
-// the directory of clients. Nobody holds two sessions' mutexes: whoever has to do with another session does it from Session.later
-// or from a goroutine.
+// the directory of clients. No goroutine holds two sessions' mutexes: work on another session is done from Session.later or
+// from a goroutine of its own.
 package proxy

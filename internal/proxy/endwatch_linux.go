@@ -11,8 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// endWatch sees the end of what a client sends although bytes before it have not been read. One goroutine waits at a time,
-// and nobody reads meanwhile.
+// endWatch sees the end of a client's input even if bytes before it have not been read. One goroutine waits at a time, and no goroutine
+// reads meanwhile.
 type endWatch struct {
 	nc  net.Conn // the socket
 	raw syscall.RawConn

@@ -9,9 +9,8 @@ import (
 )
 
 // inquiry is a CLIENT LIST, KILL or UNBLOCK on its way. Redis gets it first, or a harmless form of it, on the session's own
-// connection: it knows who may ask, and what is wrong with the words. Then the proxy's part is done by a goroutine, since
-// it looks at all clients, each of which has a lock of its own. The session waits meanwhile, and counts the inquiry as a
-// reply that is outstanding.
+// connection: Redis judges the rights and the syntax. Then a goroutine does the proxy's part, because it looks at all clients, each
+// of which has a lock of its own. The session waits meanwhile, and counts the inquiry as an outstanding reply.
 type inquiry struct {
 	s     *Session
 	args  [][]byte // behind the subcommand
@@ -206,7 +205,7 @@ func (q *inquiry) list(reply []byte) {
 	q.answer(text)
 }
 
-// own puts the command itself into the buffers of who sent it: Redis shows a client that asks this way.
+// own puts the command itself into the buffers of its sender, because Redis shows an asking client this way.
 func (q *inquiry) own(c *clients.Info) {
 	if c.ID == q.s.id {
 		c.Query += int64(q.size)
@@ -263,8 +262,8 @@ func (q *inquiry) listIDs(reply, text []byte) {
 	}, resp.AppendCommand(nil, more...))
 }
 
-// kill goes on with Redis's judgement of CLIENT KILL. Redis's own clients are killed one by one: it would take the filter for
-// one among the proxy's connections too.
+// kill goes on with Redis's judgement of CLIENT KILL. Redis's own clients are killed one by one, because Redis would apply the filter
+// to the proxy's connections too.
 func (q *inquiry) kill(reply []byte) {
 	f, ok := clients.ParseKill(q.args)
 	switch {
@@ -317,8 +316,8 @@ func (q *inquiry) killOthers(f clients.Filter, ids []uint64) {
 	}, commands...)
 }
 
-// killOurs kills the clients of the proxy that match. The connections that they had for themselves are ended by Redis before the
-// answer, as those of its own clients are: nothing that comes after may be served to a client that has gone.
+// killOurs kills the clients of the proxy that match. Redis ends their pins before the answer, as it does with its own clients: after
+// the answer a killed client must take nothing, such as an element of a list.
 func (q *inquiry) killOurs(f clients.Filter, killed int) {
 	e, me := q.s.env, false
 	var conns [][]byte

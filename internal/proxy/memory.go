@@ -15,8 +15,8 @@ type memory struct {
 	locking  int            // bytes of the lock command that has not been answered
 }
 
-// What small things take, structures and slices around them included. Tests compare nothing with these: they are there so that
-// what a client can have by the million counts.
+// Bytes that small things take, with the structures and slices around them. They are estimates, not compared by tests: they make
+// things count that a client can have by the million.
 const (
 	hookCost     = 256 // a hook or a script call
 	stepCost     = 128 // a txStep
@@ -24,7 +24,7 @@ const (
 	argCost      = 24  // a slice
 )
 
-// charge says what the session has now. Every entry into the session ends with it.
+// charge charges the session's present memory. Every entry into the session ends with it.
 func (s *Session) charge() {
 	s.bill.Charge(s.bytes())
 	if s.ended && s.pending == 0 {

@@ -92,8 +92,8 @@ func (s *Session) trackTo(target *Session, at int, raw []byte) bool {
 	return true
 }
 
-// provide gives the session a connection of its own for the rest of its life, because another client names it. then is called
-// once, without locks, with the connection's id at Redis; 0: there is none.
+// provide gives the session a connection of its own until the session's end, because another client names it. then is called once,
+// without locks, with the connection's id at Redis; 0: there is none.
 func (s *Session) provide(then func(conn uint64)) {
 	defer s.host.Flush()
 	s.mu.Lock()
@@ -132,13 +132,13 @@ func (s *Session) serveWanted() {
 	}
 }
 
-// unnumbered reports whether it is not known what Redis calls the pin, because it was connected for a client that had not
-// authenticated: only now Redis would say.
+// unnumbered reports whether the pin's id at Redis is unknown, because the pin was connected for a client without credentials: Redis
+// would tell it only now.
 func (p *pinned) unnumbered() bool {
 	return p.conn.ID() == 0 && p.conn.Connected() && !p.asked && p.s.ident.Authenticated()
 }
 
-// askNumber finds out what Redis calls the session's pin. If the session is to wait for that, nothing is outstanding.
+// askNumber asks for the id of the session's pin at Redis. If the session is to wait for that, nothing is outstanding.
 func (s *Session) askNumber(wait bool) {
 	pin := s.pin
 	pin.asked = true
@@ -156,7 +156,7 @@ func (s *Session) askNumber(wait bool) {
 	}}, 1)
 }
 
-// provided tells those who wanted to know.
+// provided tells the id to the callers of provide.
 func (s *Session) provided(conn uint64) {
 	for _, then := range s.wanted {
 		s.later = append(s.later, func() { then(conn) })

@@ -8,7 +8,7 @@
 // come out, the bytes that were read go in, and each reply is handed to the receiver whose request it answers. Two kinds
 // of connection are streams:
 //
-//   - a Lane is shared by all sessions of one Identity and reconnects for ever;
+//   - a Lane is shared by sessions of one Identity and reconnects for ever; a laneSet is the lanes of one Identity and Driver;
 //   - a Pin belongs to one session at a time (MULTI, BLPOP, SUBSCRIBE …), lives as long as its connection does, and
 //     returns to a bounded pool when its session no longer needs it.
 //
@@ -17,7 +17,10 @@
 //   - Lane.run (one per lane): dials, serves, backs off. Owns the connection.
 //   - readLoop and writeLoop (one each per live connection): the first owns the stream's reader state, the second its
 //     write buffer. Both end before the stream is told that it is broken.
-//   - Upstream.Run: refreshes the command table and closes what nobody uses.
+//   - Pin.run (one per pin) and one for each pin that is handed to a waiting session.
+//   - Upstream.Run: refreshes the command table, asks for settings that matter here, and closes unused connections.
+//   - answerDoor (at most one): asks whether a new connection needs credentials.
+//   - reach.make (at most one): attempts to connect while Redis cannot be reached.
 //
 // # Invariants
 //

@@ -71,8 +71,8 @@ func (set *laneSet) pick(r Role) *Lane {
 	return set.lanes[i]
 }
 
-// openSpare connects one more lane than is needed. When one stands still it may be too late: a Redis that is busy with a
-// script lets nobody SELECT.
+// openSpare connects one more lane than is needed. When a lane stands still it may be too late: a Redis that is busy with a script
+// refuses SELECT.
 func (set *laneSet) openSpare() {
 	if i, open := set.lineup.Spare(); open {
 		set.open(i)
@@ -96,7 +96,7 @@ func (set *laneSet) join(l *Lane) {
 	}
 }
 
-// drop forgets a lane. Who uses it stays.
+// drop forgets a lane. Its users stay on it.
 func (set *laneSet) drop(i int) {
 	set.lanes[i].unsettled.Store(false)
 	set.lanes[i] = nil

@@ -10,8 +10,8 @@ import (
 // errReplica says that Redis would refuse writes.
 var errReplica = errors.New("redis is a replica")
 
-// Probe asks Redis, on a connection of its own, whether it serves: whether it answers, and whether it takes writes. What the
-// proxy's own user may not ask counts as well, and that Redis demands authentication is as good an answer as any.
+// Probe asks Redis, on a connection of its own, whether it answers and takes writes. An error for missing rights or missing credentials
+// of the proxy's own user counts as a good answer.
 func (u *Upstream) Probe(ctx context.Context) error {
 	nc, err := u.dial(ctx, u.Own())
 	if err != nil {

@@ -2,11 +2,10 @@ package upstream
 
 import "lockproxy/internal/direct"
 
-// A pin's bytes are written by whoever sends them, as far as the socket takes them at once, so that they are at Redis as soon as
-// those of a client that is connected there directly. A writer goroutine would have to be woken for that first. What the socket
-// does not take is left to it.
+// The sending goroutine itself writes to a pin, as far as the socket takes the bytes at once. So they are at Redis as soon as those of a
+// directly connected client. A writer goroutine would have to be woken first; it writes only the bytes that the socket did not take.
 //
-// At any time either the writer goroutine or nobody (asleep) takes from a stream; send takes that part for a moment.
+// At most one goroutine takes from a stream: the writer, or, while the writer is asleep, send for a moment.
 
 // send writes what has been appended to a lazy stream.
 func (s *stream) send() {
@@ -39,7 +38,8 @@ func (s *stream) send() {
 	}
 }
 
-// maxDirect bounds what is written so: a large command takes the time of many, and is not waited for by the microsecond.
+// maxDirect bounds the bytes that are written so: a large command takes the time of many small ones, and a microsecond does not matter
+// to it.
 const maxDirect = 64 << 10
 
 // writeDirectly lets send write to a socket.

@@ -17,7 +17,7 @@ func Counted(args [][]byte) bool {
 	})
 }
 
-// Counts is what the proxy knows of the numbers in that section.
+// Counts is the proxy's part of the numbers in that section.
 type Counts struct {
 	Clients     int // of the proxy, connected
 	Connections int // of the proxy to Redis, which Redis counts as clients

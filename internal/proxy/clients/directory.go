@@ -5,8 +5,8 @@ import (
 	"sync/atomic"
 )
 
-// Directory finds clients by their ids. It is made so that a look at all of them does not hold up anybody: each of its shards
-// is locked for itself, and only as long as it takes to copy its few entries. The zero value is ready.
+// Directory finds clients by their ids. A look at all clients holds up no other user of it: each shard has a lock of its own, which is
+// held only while the shard's few entries are copied. The zero value is ready.
 type Directory[T any] struct {
 	shards [shardCount]shard[T]
 	len    atomic.Int64

@@ -65,9 +65,9 @@ func isNumber(b []byte) bool {
 	return err == nil
 }
 
-// Harmless is a CLIENT KILL that kills nobody and that Redis judges as it would the one with these arguments, which follow
-// KILL: by the user's rights, its syntax, and whether the user that it names exists. Its answer is an error in Redis's words
-// or says that nobody was killed.
+// Harmless is a CLIENT KILL that kills no client, and that Redis judges like the one with these arguments, which follow KILL: by the
+// user's rights, the syntax, and the existence of a named user. Its answer is an error in Redis's words or says that no client was
+// killed.
 func Harmless(args [][]byte) []byte {
 	words := [][]byte{[]byte("CLIENT"), []byte("KILL")}
 	switch len(args) {

@@ -5,8 +5,8 @@ import (
 	"sync/atomic"
 )
 
-// IDs gives each client of one proxy process an id. Redis counts its own from 1 and does not get as far as firstID while the
-// world stands, so an id says by itself whose it is. All ids can be held by a float64, as JavaScript needs it. The middle is
+// IDs gives each client of one proxy process an id. Redis counts its ids from 1 and never gets as far as firstID, so an id tells by
+// itself whether it is the proxy's or Redis's. All ids can be held by a float64, as JavaScript needs it. The middle is
 // random for each process: an id that another proxy has given away is not one of this proxy's, except once in a million.
 type IDs struct {
 	base uint64

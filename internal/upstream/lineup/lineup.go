@@ -21,8 +21,8 @@ const (
 	// StandsStill is how long the oldest command of a lane waits before the lane is set aside.
 	StandsStill = 25 * time.Millisecond
 
-	// brisk is how many answers within that time show that a lane is not standing still but has much to do: another lane
-	// would be no faster.
+	// brisk is the number of answers within that time that shows that a lane does not stand still but has much to do: another
+	// lane would be no faster.
 	brisk = 256
 )
 
@@ -119,7 +119,7 @@ func (l *Lineup) Spare() (i int, open bool) {
 // Unused reports whether a lane has no role, now or when it has drained.
 func (l *Lineup) Unused(i int) bool { return !l.lanes[i].aside && l.role(i) == roles }
 
-// Settled reports whether who uses a lane need not Pick again before the next command.
+// Settled reports whether the users of a lane need not Pick again before the next command.
 func (l *Lineup) Settled(i int) bool {
 	switch l.role(i) {
 	case Reads:
