@@ -148,7 +148,7 @@ func New(opts Options) (*Engine, error) {
 		leaving:   make(map[string]*departures),
 	}
 	e.jobs = opts.Jobs.NewQueue(e.crash)
-	e.crowd = fmt.Sprintf("%s:plain-%08x", opts.UUID, rand.Uint32())
+	e.crowd = fmt.Sprintf("%s%s%08x", opts.UUID, crowdMark, rand.Uint32())
 	e.life, e.end = context.WithCancel(context.Background())
 	e.hub = &hub{
 		own: e.own, log: opts.Logger, wake: make(chan struct{}, 1), topics: make(map[string]*topic),

@@ -26,6 +26,15 @@ func NewToken() string {
 	return strconv.FormatUint(leastToken+binary.LittleEndian.Uint64(b[:])%span, 10)
 }
 
+// crowdMark follows the UUID in the name of the place that a proxy's plain waiters share in a queue (Engine.crowd, and
+// scripts/lib/free.lua). OWNER refuses such a name: under it, FAIRLOCK would take the turn of those waiters.
+const crowdMark = ":plain-"
+
+// isCrowd reports whether the owner has the form of the place of plain waiters, at this proxy or another.
+func isCrowd(owner string) bool {
+	return len(owner) > uuidLength && strings.HasPrefix(owner[uuidLength:], crowdMark)
+}
+
 // isDefaultOwner reports whether the owner has the form of a session's default owner, at this proxy or another.
 func isDefaultOwner(owner string) bool {
 	if len(owner) != uuidLength+1+tokenLength || owner[uuidLength] != ':' {

@@ -44,3 +44,18 @@ func TestNobodyCanNameADefaultOwner(t *testing.T) {
 		}
 	}
 }
+
+func TestNobodyCanNameThePlaceOfPlainWaiters(t *testing.T) {
+	for _, owner := range []string{someUUID + ":plain-74c4048b", strings.ToUpper(someUUID) + ":plain-74c4048b", someUUID + ":plain-"} {
+		for _, line := range []string{"LOCK k OWNER ", "TRYLOCK k OWNER ", "FAIRLOCK k OWNER ", "UNLOCK k OWNER ", "EXTENDLOCK k PX 1 OWNER "} {
+			if _, err := Parse(words(line + owner)); err == nil || err.Error() != "ERR OWNER cannot be the place of a proxy's waiters" {
+				t.Errorf("%s%s: %v", line, owner, err)
+			}
+		}
+	}
+	for _, other := range []string{"plain-74c4048b", "job:plain-74c4048b", someUUID + "-plain-74c4048b", someUUID + "x:plain-1"} {
+		if _, err := Parse(words("FAIRLOCK k OWNER " + other)); err != nil {
+			t.Errorf("OWNER %s: %v", other, err)
+		}
+	}
+}

@@ -86,6 +86,10 @@ func errDefaultOwner() error {
 	return &ParseError{"ERR OWNER cannot be the default owner of a connection"}
 }
 
+func errCrowd() error {
+	return &ParseError{"ERR OWNER cannot be the place of a proxy's waiters"}
+}
+
 // option is a bit set, so that one given twice is seen.
 type option uint16
 
@@ -252,6 +256,8 @@ func (c *Command) set(opt option, value []byte, name string) error {
 			err = errOwner()
 		} else if isDefaultOwner(c.Owner) {
 			err = errDefaultOwner()
+		} else if isCrowd(c.Owner) {
+			err = errCrowd()
 		}
 	case optLease, optAcquire: // sets of options
 	}

@@ -6,7 +6,7 @@ local function keep_for_first(publish, channel, queue, lock)
     return false
   end
   local listeners = redis.call(publish, channel .. ':' .. head, '0')
-  if listeners == 0 and not string.find(head, ':plain-', 37, true) then
+  if listeners == 0 and string.sub(head, 37, 43) ~= ':plain-' then
     return false -- it is not kept for the dead; but plain waiters have a place before they are subscribed by its name
   end
   redis.call('SET', channel, head, 'PX', 250) -- see kept_for
