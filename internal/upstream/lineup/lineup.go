@@ -8,8 +8,8 @@
 // It is divided because Redis may hold back the writes of all clients (CLIENT PAUSE … WRITE). Otherwise the next lane would stand still
 // with the first write on it, and so would each one after it, until there were no lane left to read on.
 //
-// Scripts have a lane of their own from the start. A command behind a script without an end gets no answer, not even -BUSY,
-// before the script is killed, and its client may be the one that is to kill the script.
+// Scripts have a lane of their own from the start. A command behind an endless script gets no answer, not even -BUSY, before the
+// script is killed, and the command's client may be the one to kill it.
 package lineup
 
 import "time"
@@ -33,7 +33,7 @@ type Role uint8
 const (
 	Reads   Role = iota // commands that change no data
 	Writes              // commands that may change data
-	Scripts             // scripts of clients: how long one runs is not known
+	Scripts             // scripts of clients: their duration is unknown
 	Large               // commands of sessions whose replies are large
 	roles
 )
