@@ -65,6 +65,10 @@ func TestLargeCommandWithoutRedisIsReadToItsEnd(t *testing.T) {
 		c := dialClient(t, address(srv))
 		c.do("PING")
 		redis.Kill()
+		waitFor(t, "the end of all pins to be seen", func() bool {
+			pins, _ := srv.env.upstream.Pins()
+			return pins.Open == 0
+		})
 		c.raw(fmt.Sprintf("*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$%d\r\n", 8<<20))
 		c.raw(strings.Repeat("x", 8<<20) + "\r\n")
 		if got, err := c.frame(); err != nil || !strings.HasPrefix(got, "-NOUPSTREAM") {
