@@ -132,9 +132,11 @@ func (a *arrival) findFirst() error {
 			_, werr := a.stream.Write(resp.AppendRawError(nil, "ERR "+err.Error()))
 			return errors.Join(err, werr)
 		}
-		if n == 0 {
-			if len(a.buf) >= handOver {
-				// It need not be held whole: the session can send it on as it comes.
+		line := n > 0 && len(f.Raw) > 0 && a.buf[0] != '*'
+		if n == 0 || line && resp.Exceeds(resp.Split(f.Raw, nil)) {
+			if n > 0 || len(a.buf) >= handOver {
+				// It need not be held whole: the session can send it on as it comes. A long line is the session's as it is:
+				// as an array it might be refused.
 				a.first, a.given, a.early = placeholder, true, true
 				return nil
 			}

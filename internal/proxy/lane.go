@@ -38,12 +38,12 @@ func (s *Session) wants() upstream.Role {
 
 // careful reports whether commands are to be looked at one by one: it matters which of them write, or how many there are.
 func (s *Session) careful() bool {
-	return s.lane == nil || s.lane.Unsettled() || s.window > 0 || s.outgrown()
+	return s.lane == nil || s.lane.Unsettled() || s.window > 0 || s.outgrown() || s.guard.Restricted()
 }
 
 // mustWait reports whether the next command is to wait until nothing is outstanding, because it belongs on another lane, or may.
 func (s *Session) mustWait() bool {
-	return s.pending > 0 && (s.strays() || s.outgrown() || s.window > 0 && !s.writes && s.pending >= s.window && s.role != upstream.Large)
+	return s.pending > 0 && (s.strays() || s.guard.Restricted() && s.pending >= firstWindow || s.outgrown() || s.window > 0 && !s.writes && s.pending >= s.window && s.role != upstream.Large)
 }
 
 // outgrown reports whether the replies have become so large that further commands belong on another lane.

@@ -194,6 +194,9 @@ func (s *Session) forward(raw []byte, to receiver, n int) {
 	case s.pin != nil:
 		err = s.pin.conn.Append(raw, to, n)
 	default:
+		if s.guard.Restricted() {
+			raw = modest(raw, n)
+		}
 		err = s.onLane().Append(raw, to, n)
 	}
 	s.pending += n

@@ -73,6 +73,19 @@ func NewGuard(limits Limits) *Guard {
 // 10 arguments of 16 KiB.
 func (g *Guard) Restrict(on bool) { g.restricted = on }
 
+// Exceeds reports whether a whole command in array form has more than Redis grants a client before it has authenticated.
+func Exceeds(args [][]byte) bool {
+	for _, arg := range args {
+		if len(arg) > restrictedBulk {
+			return true
+		}
+	}
+	return len(args) > restrictedArgs
+}
+
+// Restricted reports what Restrict was told.
+func (g *Guard) Restricted() bool { return g.restricted }
+
 // Next looks for one whole command at the start of buf.
 //
 // n > 0: f is that command and took buf[:n]. f.Raw aliases buf; that of an inline command is the Guard's memory, valid

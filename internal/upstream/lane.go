@@ -157,6 +157,7 @@ func (l *Lane) run(u *Upstream) {
 		u.laneUp(l, reconnected)
 		reconnected = true
 		log.Debug("lane connected")
+		l.stream.makeMeek(!l.id.Authenticated() && u.NeedsAuth())
 		err = l.serve(nc)
 		u.conns.closed(nc)
 		if l.closed() {

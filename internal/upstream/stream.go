@@ -70,6 +70,8 @@ type stream struct {
 	mode                  mode
 	obs                   Observer
 
+	sent    uint64        // requests that takeMeek has taken since the connection began; guarded by mu
+	meek    atomic.Bool   // few requests may be outstanding
 	settled atomic.Uint64 // requests answered since the connection began; stored by the reader
 
 	// Owned by the reader.
@@ -241,6 +243,11 @@ func (s *stream) take(spare []byte) []byte {
 		return nil
 	}
 	defer s.mu.Unlock()
+	if s.meek.Load() {
+		b := s.takeMeek(spare)
+		s.asleep = b == nil
+		return b
+	}
 	return s.takeLocked(spare)
 }
 
@@ -267,7 +274,7 @@ func (s *stream) end(err error, next state) {
 	obs := s.obs
 	s.state, s.mode, s.asleep = connecting, counted, true
 	s.out, s.left, s.queue, s.flight, s.direct = nil, nil, nil, nil, nil
-	s.asked, s.done = 0, 0
+	s.asked, s.done, s.sent = 0, 0, 0
 	s.settled.Store(0)
 	s.notes.forget()
 	s.mu.Unlock()
@@ -511,6 +518,9 @@ func (s *stream) claim() {
 
 func (s *stream) flushTouched() {
 	s.settled.Store(s.done)
+	if s.meek.Load() {
+		s.relent()
+	}
 	for i, to := range s.touched {
 		to.Flush()
 		s.touched[i] = nil

@@ -1,0 +1,63 @@
+package proxy
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"lockproxy/internal/redistest"
+)
+
+// Clients that have not authenticated share a connection that Redis would close for too many refusals at once, or for one
+// command that is too large. None of them may bring that about.
+func TestStrangersKeepTheirLane(t *testing.T) {
+	redis := redistest.Start(t, "--requirepass", "secret")
+	long := strings.Repeat("k", 16<<10)
+	for _, engine := range engines() {
+		srv := startProxy(t, redis, func(o *Options) { o.Engine = engine })
+		for _, words := range [][]string{
+			{"FAIRLOCK", "z"},
+			{"FAIRLOCK", "z", "PX", "100", "OWNER", "a\r\nb"},
+			{"LOCK", long},
+			{"FAIRLOCK", long},
+			{"UNLOCK", long[1:]},
+			{"CLIENT", "KILL", "ID", "1", "ADDR", "a:1", "TYPE", "normal", "SKIPME", "no"},
+		} {
+			t.Run(engine+"/"+words[0]+" "+words[1][:1], func(t *testing.T) {
+				if got := dialClient(t, address(srv)).quiet(words...); !strings.HasPrefix(got, "-NOAUTH ") {
+					t.Errorf("%q", got)
+				}
+			})
+		}
+		for _, line := range []string{"MGET" + strings.Repeat(" k", 30), "MGET" + strings.Repeat(" k", 30_000), "SET k " + long + long} {
+			t.Run(fmt.Sprintf("%s/a line of %d", engine, len(line)), func(t *testing.T) {
+				c := dialClient(t, address(srv))
+				c.raw(inline(line, line, "AUTH secret"))
+				for _, want := range []string{"-NOAUTH ", "-NOAUTH ", "+OK"} {
+					if b, err := c.frame(); err != nil || !strings.HasPrefix(b, want) {
+						t.Errorf("%q, %v, want %s…", b, err, want)
+					}
+				}
+			})
+		}
+		t.Run(engine+"/crowd", func(t *testing.T) {
+			const clients, each = 200, 50
+			var crowd []*peer
+			for range clients {
+				c := dialClient(t, address(srv))
+				c.raw(strings.Repeat(inline("NOSUCH "+long[:200]), each) + inline("AUTH secret"))
+				crowd = append(crowd, c)
+			}
+			for i, c := range crowd {
+				for range each {
+					if b, err := c.frame(); err != nil || !strings.HasPrefix(b, "-ERR unknown command") {
+						t.Fatalf("client %d: %q, %v", i, b, err)
+					}
+				}
+				if b, err := c.frame(); err != nil || b != "+OK\r\n" {
+					t.Fatalf("client %d: AUTH: %q, %v", i, b, err)
+				}
+			}
+		})
+	}
+}

@@ -1,0 +1,49 @@
+package upstream
+
+// Redis (as of 2025) closes a connection that has not authenticated as soon as more than 16 KiB of refusals wait to be sent on it,
+// which happens when it is asked some 480 times at once. On a shared lane that would cost every client without credentials
+// its connection because of one of them, or because many come at once. So such a lane has few requests outstanding.
+
+// maxMeek bounds the requests that are outstanding on a lane without credentials, but for those of the last span: a refusal has
+// less than 350 bytes.
+const maxMeek = 24
+
+// makeMeek makes the stream one whose requests Redis refuses for want of credentials. It is called before the stream is opened.
+func (s *stream) makeMeek(on bool) { s.meek.Store(on) }
+
+// takeMeek takes as much as may be outstanding; nil: nothing for now, and relent has the writer woken.
+func (s *stream) takeMeek(spare []byte) []byte {
+	room := maxMeek - int(s.sent-s.settled.Load())
+	spans, size := 0, 0
+	for spans < len(s.queue) && room > 0 {
+		room -= s.queue[spans].n
+		size += s.queue[spans].size
+		spans++
+	}
+	if spans == 0 {
+		return nil
+	}
+	for _, sp := range s.queue[:spans] {
+		s.sent += uint64(sp.n)
+	}
+	b := append(spare[:0], s.out[:size]...)
+	s.out = s.out[size:]
+	s.taken += int64(size)
+	s.flight = append(s.flight, s.queue[:spans]...)
+	clear(s.queue[:spans])
+	s.queue = s.queue[spans:]
+	return b
+}
+
+// relent wakes the writer, which may have left something. It is called when requests have been answered.
+func (s *stream) relent() {
+	s.mu.Lock()
+	ring := s.asleep && s.state == up && len(s.out) > 0
+	if ring {
+		s.asleep = false
+	}
+	s.mu.Unlock()
+	if ring {
+		s.ring()
+	}
+}
