@@ -43,7 +43,15 @@ func (s *Session) careful() bool {
 
 // mustWait reports whether the next command is to wait until nothing is outstanding, because it belongs on another lane, or may.
 func (s *Session) mustWait() bool {
-	return s.pending > 0 && (s.strays() || s.guard.Restricted() && s.pending >= firstWindow || s.outgrown() || s.window > 0 && !s.writes && s.pending >= s.window && s.role != upstream.Large)
+	return s.pending > 0 && (s.strays() || s.outgrown() || s.fills())
+}
+
+// fills reports whether as much is outstanding as may be: see weight and the limits for who has not authenticated.
+func (s *Session) fills() bool {
+	if s.guard.Restricted() {
+		return s.pending >= firstWindow
+	}
+	return s.window > 0 && !s.writes && s.pending >= s.window && s.role != upstream.Large
 }
 
 // outgrown reports whether the replies have become so large that further commands belong on another lane.
