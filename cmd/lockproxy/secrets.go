@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 )
 
@@ -37,7 +38,12 @@ const secretLimit = 64 << 10
 
 // readSecret returns the content of a file, without the one line end that editors append. No error contains any part of it.
 func readSecret(name string) (Secret, error) {
-	text, err := os.ReadFile(name)
+	f, err := os.Open(name)
+	if err != nil {
+		return "", err
+	}
+	defer func() { _ = f.Close() }()                          // it was only read
+	text, err := io.ReadAll(io.LimitReader(f, secretLimit+3)) // a device may have no end
 	if err != nil {
 		return "", err
 	}

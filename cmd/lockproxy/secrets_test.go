@@ -29,6 +29,7 @@ func TestUselessPasswordFileIsAnError(t *testing.T) {
 		"no such file":               {"--upstream-password-file", "/nowhere/at/all"},
 		"is empty":                   {"--upstream-password-file", writeFile(t, "\n")},
 		"too large":                  {"--upstream-password-file", writeFile(t, strings.Repeat("hush", 100_000))},
+		"/dev/zero is too large":     {"--upstream-password-file", "/dev/zero"},
 		"excludes upstream.password": {"--upstream-password-file", writeFile(t, "hush"), "--upstream-password", "hush"},
 		"is a directory":             {"--upstream-password-file", t.TempDir()},
 	}
