@@ -16,7 +16,7 @@ func (s *Session) onLane() *upstream.Lane {
 	case s.lane == nil:
 		s.role = s.wants()
 		s.lane = s.env.upstream.Lane(s.ident, s.host.Driver(), s.owner, s.role)
-	case s.pending == 0 && (s.lane.Unsettled() || s.scripts && s.role == upstream.Reads):
+	case s.pending == 0 && (s.lane.Unsettled() || s.runsScripts() && s.role == upstream.Reads):
 		s.role = s.wants()
 		s.lane = s.env.upstream.Move(s.lane, s.role)
 	}
@@ -28,12 +28,23 @@ func (s *Session) wants() upstream.Role {
 	switch {
 	case s.bulky():
 		return upstream.Large
-	case s.scripts:
+	case s.runsScripts():
 		return upstream.Scripts
 	case s.writes:
 		return upstream.Writes
 	}
 	return upstream.Reads
+}
+
+// runsScripts reports whether the command being routed belongs on the lane for scripts.
+func (s *Session) runsScripts() bool { return s.scripts || s.mixed > 0 }
+
+// mix keeps a session that sends a script behind other commands on the lane for scripts: it waits for its replies once, not at
+// each script.
+func (s *Session) mix() {
+	if s.scripts && s.pending > 0 {
+		s.mixed = calmBursts
+	}
 }
 
 // careful reports whether commands are to be looked at one by one: it matters which of them write, or how many there are.
@@ -43,7 +54,7 @@ func (s *Session) careful() bool {
 
 // mustWait reports whether the next command is to wait until nothing is outstanding, because it belongs on another lane, or may.
 func (s *Session) mustWait() bool {
-	return s.pending > 0 && (s.strays() || s.outgrown() || s.fills())
+	return s.pending > 0 && (s.strays() || s.scripts && s.role == upstream.Reads || s.outgrown() || s.fills())
 }
 
 // fills reports whether as much is outstanding as may be: see weight and the limits for who has not authenticated.

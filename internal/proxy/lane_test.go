@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"lockproxy/internal/redistest"
+	"lockproxy/internal/resp"
 )
 
 // warm has n clients that have been served.
@@ -113,11 +114,18 @@ func TestPauseThroughTheProxyIsKnownAtOnce(t *testing.T) {
 func TestScriptWithoutEndIsEndedByWhoComesNext(t *testing.T) {
 	eachEngine(t, func(t *testing.T, _ *redistest.Server, srv *Server) {
 		c := warm(t, srv, 2)
-		for range 10 {
-			c[0].send("EVAL", "while true do end", "0")
+		for i := range 20 {
+			before := "" // or a command in front of the script in one go
+			if i%2 == 1 {
+				before = inline("GET k")
+			}
+			c[0].raw(before + string(resp.AppendCommand(nil, "EVAL", "while true do end", "0")))
 			waitFor(t, "-BUSY", func() bool { return strings.HasPrefix(c[1].quiet("GET", "k"), "-BUSY ") })
 			if b := c[1].quiet("SCRIPT", "KILL"); b != "+OK\r\n" {
 				t.Errorf("SCRIPT KILL: %q", b)
+			}
+			if before != "" {
+				c[0].expect(1)
 			}
 			if b, err := c[0].frame(); !strings.HasPrefix(b, "-ERR ") {
 				t.Errorf("EVAL: %q %v", b, err)

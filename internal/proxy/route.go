@@ -77,6 +77,7 @@ func (s *Session) awaitQuiet() bool {
 
 // routeShared routes a command of a session that has no pin.
 func (s *Session) routeShared(row *command, p policy, raw []byte) bool {
+	s.mix()
 	if s.mustWait() && !s.awaitQuiet() {
 		return false
 	}

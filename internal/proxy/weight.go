@@ -8,6 +8,7 @@ const (
 	largeBurst = 1 << 20
 
 	// calmBursts is the number of smaller bursts in a row that makes it ordinary again.
+	// It is also how many bursts a session that sends scripts among other commands stays on the lane for scripts.
 	calmBursts = 64
 
 	// If Redis closes connections that have much to send, a new session sends no read beyond a window of outstanding commands,
@@ -22,6 +23,7 @@ type weight struct {
 	burst  int // bytes since nothing was outstanding
 	calm   int // smaller bursts until the session is ordinary again; 0: it is
 	window int // 0: open
+	mixed  int // bursts for which the session stays on the lane for scripts
 }
 
 func (w *weight) bulky() bool { return w.calm > 0 }
@@ -30,6 +32,7 @@ func (w *weight) bulky() bool { return w.calm > 0 }
 func (w *weight) weigh() (changed bool) {
 	was, burst := w.bulky(), w.burst
 	w.burst = 0
+	w.mixed = max(0, w.mixed-1)
 	if w.window > 0 {
 		if w.window *= 4; w.window > lastWindow {
 			w.window = 0
