@@ -60,7 +60,7 @@ func (s *Session) mustWait() bool {
 // fills reports whether as much is outstanding as may be: see weight and the limits for who has not authenticated.
 func (s *Session) fills() bool {
 	if s.guard.Restricted() {
-		return s.pending >= firstWindow
+		return true // one at a time, because others are to be refused too
 	}
 	return s.window > 0 && !s.writes && s.pending >= s.window && s.role != upstream.Large
 }

@@ -1,12 +1,11 @@
 package upstream
 
-// Redis (as of 2025) closes a connection that has not authenticated as soon as more than 16 KiB of refusals wait to be sent on it,
-// which happens when it is asked some 480 times at once. On a shared lane that would cost every client without credentials
+// Redis (as of 2025) closes a connection that has not authenticated as soon as its replies do not fit into the buffer that it has for
+// them: 16 KiB, and after some seconds of little use 1 KiB. On a shared lane that would cost every client without credentials
 // its connection because of one of them, or because many come at once. So such a lane has few requests outstanding.
 
-// maxMeek bounds the requests that are outstanding on a lane without credentials, but for those of the last span: a refusal has
-// less than 350 bytes.
-const maxMeek = 24
+// maxMeek bounds the requests that are outstanding on a lane without credentials: a refusal has less than 340 bytes.
+const maxMeek = 3
 
 // makeMeek makes the stream one whose requests Redis refuses for want of credentials. It is called before the stream is opened.
 func (s *stream) makeMeek(on bool) { s.meek.Store(on) }
@@ -15,7 +14,7 @@ func (s *stream) makeMeek(on bool) { s.meek.Store(on) }
 func (s *stream) takeMeek(spare []byte) []byte {
 	room := maxMeek - int(s.sent-s.settled.Load())
 	spans, size := 0, 0
-	for spans < len(s.queue) && room > 0 {
+	for spans < len(s.queue) && (room >= s.queue[spans].n || room == maxMeek) {
 		room -= s.queue[spans].n
 		size += s.queue[spans].size
 		spans++
