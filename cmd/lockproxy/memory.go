@@ -80,12 +80,21 @@ func availableMemory() (uint64, error) {
 // process grow and be killed.
 const collectBelow = 0.9
 
-// limitMemory makes the runtime stay within available, unless GOMEMLIMIT already says what is right.
-func limitMemory(available uint64, log *zap.Logger) {
+// The process has its own needs beside the buffers of clients, and garbage in proportion to them: from clients * garbageShare +
+// ownMemory on the garbage collector works harder as well. Buffers grow by copying, so a limit close to them would make it work
+// without end.
+const (
+	garbageShare = 1.5
+	ownMemory    = 256 << 20
+)
+
+// limitMemory makes the runtime stay within available, and near clients, which is the limit of the buffers of all clients, unless
+// GOMEMLIMIT already says what is right. All are in bytes.
+func limitMemory(available, clients uint64, log *zap.Logger) {
 	if os.Getenv("GOMEMLIMIT") != "" {
 		return
 	}
-	soft := int64(float64(min(available, math.MaxInt64)) * collectBelow)
+	soft := int64(min(float64(min(available, math.MaxInt64))*collectBelow, float64(clients)*garbageShare+ownMemory))
 	debug.SetMemoryLimit(soft)
 	log.Debug("memory", zap.Uint64("available", available), zap.Int64("soft_limit", soft))
 }

@@ -54,12 +54,16 @@ func TestRuntimeStaysWithinTheAvailableMemory(t *testing.T) {
 		t.Fatalf("%d, %v", available, err)
 	}
 	t.Setenv("GOMEMLIMIT", "")
-	limitMemory(1<<30, zap.NewNop())
+	limitMemory(1<<30, 1<<29, zap.NewNop())
 	if got := debug.SetMemoryLimit(-1); got < 900<<20 || got > 1<<30 {
 		t.Errorf("of a GiB: %d", got)
 	}
+	limitMemory(1<<30, 1<<28, zap.NewNop())
+	if got := debug.SetMemoryLimit(-1); got != 640<<20 {
+		t.Errorf("with 256 MiB for clients: %d", got)
+	}
 	t.Setenv("GOMEMLIMIT", "5GiB")
-	limitMemory(2<<30, zap.NewNop())
+	limitMemory(2<<30, 1<<30, zap.NewNop())
 	if got := debug.SetMemoryLimit(-1); got > 1<<30 {
 		t.Errorf("GOMEMLIMIT was overruled by %d", got)
 	}

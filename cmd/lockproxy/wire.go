@@ -52,7 +52,7 @@ func (s *service) build(cfg Config) error {
 	if err != nil {
 		s.log.Warn("it is not known how much memory there is", zap.Error(err), zap.Uint64("assumed", available))
 	}
-	limitMemory(available, s.log)
+	limitMemory(available, uint64(cfg.MaxMemory.of(available)), s.log)
 	opts := proxyOptions(cfg, available, s.certs, s.log)
 	if cfg.Embedded {
 		if s.redis, err = embedded.Start(embedded.Options{}); err != nil {
