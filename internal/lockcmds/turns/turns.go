@@ -64,10 +64,11 @@ func (c *Crowd) Refused(now Place) {
 func (c *Crowd) Doubt() { c.queued = true }
 
 // Limits of the hand-overs of a lock within one proxy, by number and by time. Then the lock is released openly once, because
-// Redisson's plain waiters stand in no queue.
+// Redisson's plain waiters stand in no queue, and nor do those of another proxy before they have lost a race. They must not wait
+// for much longer than anybody else, also if there are few waiters and each holds the lock for milliseconds.
 const (
 	MaxHandOvers = 32
-	MaxChain     = 100 * time.Millisecond
+	MaxChain     = 25 * time.Millisecond
 )
 
 // Chain is the hand-overs by which a hold came about, since the lock was last free for everybody. The zero value: none.
