@@ -13,8 +13,7 @@ import (
 // that others share.
 func (s *Session) local(row *command, raw []byte) bool {
 	if row.name == "quit" {
-		s.quit()
-		return true
+		return s.quit(raw)
 	}
 	if row.name == "reset" {
 		return s.reset(raw)
@@ -52,13 +51,18 @@ func (s *Session) local(row *command, raw []byte) bool {
 	return true
 }
 
-// quit answers OK and closes the connection, as Redis still does.
-func (s *Session) quit() {
+// quit answers OK and closes the connection, as Redis still does. A session's own connection quits first: once the client has its
+// answer, no other client meets the rest of it at Redis, a subscription for example.
+func (s *Session) quit(raw []byte) bool {
 	words := ok
 	if s.muted {
 		words = words[:0]
 	}
+	if s.pin != nil && s.pin.mode != readsRaw {
+		s.forward(raw, discard{s}, 1)
+	}
 	s.goodbye(words)
+	return true
 }
 
 var resetReply = []byte("+RESET\r\n")

@@ -217,3 +217,21 @@ func TestPubSubWithLimitedRights(t *testing.T) {
 		c.expect(22)
 	})
 }
+
+// Once a client has the answer to QUIT, nothing of it is left at Redis.
+func TestQuitEndsSubscriptionsBeforeItIsAnswered(t *testing.T) {
+	eachEngine(t, func(t *testing.T, redis *redistest.Server, srv *Server) {
+		direct := dialClient(t, "unix:"+redis.Socket())
+		for i := range 100 {
+			c := dialClient(t, address(srv))
+			c.quiet("SUBSCRIBE", "news")
+			if b := c.quiet("QUIT"); b != "+OK\r\n" {
+				t.Fatalf("QUIT: %q", b)
+			}
+			if b := direct.quiet("PUBLISH", "news", "x"); b != ":0\r\n" {
+				t.Fatalf("after %d clients: %q", i+1, b)
+			}
+			c.gone()
+		}
+	})
+}
