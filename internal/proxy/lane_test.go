@@ -158,6 +158,21 @@ func TestOrderOfOneClientAroundScripts(t *testing.T) {
 	})
 }
 
+// INFO counts each client whose write is held back, though they share a connection to Redis.
+func TestHeldBackClientsAreCountedAsBlocked(t *testing.T) {
+	eachEngine(t, func(t *testing.T, _ *redistest.Server, srv *Server) {
+		c := warm(t, srv, 5)
+		if b := c[0].quiet("CLIENT", "PAUSE", "600000", "WRITE"); b != "+OK\r\n" {
+			t.Fatalf("CLIENT PAUSE: %q", b)
+		}
+		for i, writer := range c[1:] {
+			writer.send("PUBLISH", "a", "b")
+			want := fmt.Sprintf("blocked_clients:%d\r\n", i+1)
+			waitFor(t, want, func() bool { return strings.Contains(c[0].quiet("INFO", "clients"), want) })
+		}
+	})
+}
+
 // While a script runs for too long, others are told so, in every database.
 func TestBusyScriptIsToldToOthers(t *testing.T) {
 	eachEngine(t, func(t *testing.T, redis *redistest.Server, srv *Server) {

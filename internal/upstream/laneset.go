@@ -50,6 +50,27 @@ func (u *Upstream) Paused(until time.Time) {
 	}
 }
 
+// HeldBack estimates how many clients wait because Redis is known to hold back writes, beyond those that Redis counts as blocked: it
+// counts a lane once.
+func (u *Upstream) HeldBack() int {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if !time.Now().Before(u.lanes.paused) {
+		return 0
+	}
+	n := 0
+	for _, set := range u.lanes.known {
+		for i, l := range set.lanes {
+			if l == nil || !set.lineup.TakesWrites(i) {
+				continue
+			}
+			asked, settled, _ := l.stream.moved()
+			n += max(0, min(int(asked-settled), l.users)-1)
+		}
+	}
+	return n
+}
+
 // SetAside returns how many lanes have been set aside since the start because they stood still.
 func (u *Upstream) SetAside() int64 { return u.aside.Load() }
 

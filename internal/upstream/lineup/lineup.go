@@ -131,6 +131,9 @@ func (l *Lineup) Settled(i int) bool {
 	}
 }
 
+// TakesWrites reports whether a lane is for writes alone, or has been set aside with writes on it, perhaps.
+func (l *Lineup) TakesWrites(i int) bool { return l.lanes[i].held || l.role(i) == Writes }
+
 // Divided reports whether writes travel on a lane of their own.
 func (l *Lineup) Divided() bool {
 	if l.paused {
