@@ -94,29 +94,29 @@ func (s *Session) leaveLane() {
 	}
 }
 
-// pauseHook takes note of a CLIENT PAUSE or UNPAUSE, so that reads and writes part before the first write is held back. In place
-// of to, it is the receiver of other commands. A pause that begins elsewhere is noticed when a lane stands still.
-func (s *Session) pauseHook(row *command, to receiver) receiver {
-	if row.name != "client" || s.pin.inTx || s.pin.opening > 0 {
-		return to
+// pauseOf returns what is to happen when Redis has answered the command being routed, if that is a CLIENT PAUSE or UNPAUSE: reads and
+// writes part before the first write is held back. A pause that begins elsewhere is noticed when a lane stands still.
+func (s *Session) pauseOf(row *command) func(reply []byte) {
+	if row.name != "client" {
+		return nil
 	}
 	var length time.Duration
 	switch argument(s.args, 1) {
 	case "pause":
 		ms, err := strconv.ParseInt(argument(s.args, 2), 10, 64)
 		if err != nil {
-			return to // Redis refuses it
+			return nil // Redis refuses it
 		}
 		length = time.Duration(min(ms, maxPause.Milliseconds())) * time.Millisecond
 	case "unpause":
 	default:
-		return to
+		return nil
 	}
-	return &hook{s: s, muted: s.muted, done: func(reply []byte) {
+	return func(reply []byte) {
 		if isOK(reply) {
 			s.env.upstream.Paused(time.Now().Add(length))
 		}
-	}}
+	}
 }
 
 // maxPause bounds what is remembered of a pause, not the pause.

@@ -162,11 +162,17 @@ func TestOrderOfOneClientAroundScripts(t *testing.T) {
 func TestHeldBackClientsAreCountedAsBlocked(t *testing.T) {
 	eachEngine(t, func(t *testing.T, _ *redistest.Server, srv *Server) {
 		c := warm(t, srv, 5)
-		if b := c[0].quiet("CLIENT", "PAUSE", "600000", "WRITE"); b != "+OK\r\n" {
+		c[0].quiet("MULTI")
+		c[0].quiet("CLIENT", "PAUSE", "600000", "WRITE")
+		if b := c[0].quiet("EXEC"); b != "*1\r\n+OK\r\n" {
 			t.Fatalf("CLIENT PAUSE: %q", b)
 		}
 		for i, writer := range c[1:] {
-			writer.send("PUBLISH", "a", "b")
+			if i%2 == 0 {
+				writer.send("PUBLISH", "a", "b")
+			} else {
+				writer.send("EVAL", "return 1", "0")
+			}
 			want := fmt.Sprintf("blocked_clients:%d\r\n", i+1)
 			waitFor(t, want, func() bool { return strings.Contains(c[0].quiet("INFO", "clients"), want) })
 		}

@@ -172,7 +172,15 @@ func (s *Session) routePinned(row *command, p policy, raw []byte) bool {
 	case replica:
 		return s.replconf(raw)
 	case pinOnce:
-		to = s.pauseHook(row, to)
+		if done := s.pauseOf(row); done != nil {
+			if pin.inTx {
+				pin.fresh = false
+				pin.queue(txStep{apply: done})
+				s.forward(raw, to, 1)
+				return true
+			}
+			to = &hook{s: s, muted: s.muted, done: done}
+		}
 	case shared: // sent as it is
 	default:
 		return s.keepPin(row, p, raw)

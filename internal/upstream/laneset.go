@@ -61,7 +61,7 @@ func (u *Upstream) HeldBack() int {
 	n := 0
 	for _, set := range u.lanes.known {
 		for i, l := range set.lanes {
-			if l == nil || !set.lineup.TakesWrites(i) {
+			if l == nil || !set.lineup.MayBeHeld(i) {
 				continue
 			}
 			asked, settled, _ := l.stream.moved()

@@ -131,8 +131,11 @@ func (l *Lineup) Settled(i int) bool {
 	}
 }
 
-// TakesWrites reports whether a lane is for writes alone, or has been set aside with writes on it, perhaps.
-func (l *Lineup) TakesWrites(i int) bool { return l.lanes[i].held || l.role(i) == Writes }
+// MayBeHeld reports whether a lane stands still if Redis holds back writes: it is one for writes or scripts, or has been set aside.
+func (l *Lineup) MayBeHeld(i int) bool {
+	r := l.role(i)
+	return l.lanes[i].aside || r == Writes || r == Scripts
+}
 
 // Divided reports whether writes travel on a lane of their own.
 func (l *Lineup) Divided() bool {
