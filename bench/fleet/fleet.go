@@ -254,7 +254,7 @@ func (f *Fleet) lockproxy(ctx context.Context, opts Options, s *Server) (err err
 	const upstream = 2500 // files that its connections to Redis may take, which it refuses to start without
 	args := append([]string{
 		"--listen", s.Addr, "--upstream", s.RedisAddr, "--engine", engine,
-		"--max-clients", fmt.Sprint(f.fileLimit-upstream), "--log-level", "warn",
+		"--max-clients", fmt.Sprint(f.fileLimit - upstream), "--log-level", "warn",
 	}, opts.Lockproxy...)
 	if s.Metrics, err = f.freePort(); err != nil {
 		return err

@@ -1,0 +1,175 @@
+package upstream
+
+import (
+	"lockproxy/internal/resp"
+)
+
+// feed takes bytes that Redis sent and hands them on. Only the reader calls it.
+func (s *stream) feed(b []byte) error {
+	s.mu.Lock()
+	m, obs := s.mode, s.obs
+	s.mu.Unlock()
+	var err error
+	switch {
+	case m == raw:
+		if obs != nil {
+			obs.Push(b, 0)
+		}
+	case m == framed, m == verdict:
+		err = s.feedFrames(b, obs)
+	default:
+		err = s.feedReplies(b, obs)
+	}
+	if obs != nil {
+		obs.Flush()
+	}
+	return err
+}
+
+// feedReplies hands each run of replies to the receiver of its requests.
+func (s *stream) feedReplies(b []byte, obs Observer) error {
+	defer s.flushTouched()
+	for len(b) > 0 {
+		if s.head == len(s.claimed) {
+			s.claim()
+		}
+		if s.inPush || b[0] == '>' && !s.mid {
+			n, err := s.feedPush(b, obs)
+			if err != nil {
+				return err
+			}
+			b = b[n:]
+			continue
+		}
+		if s.head == len(s.claimed) {
+			return errUnexpected
+		}
+		n, err := s.feedRun(b)
+		if err != nil {
+			return err
+		}
+		b = b[n:]
+	}
+	return nil
+}
+
+// feedRun hands over as many bytes of b as belong to the receiver whose turn it is, at most up to the next push.
+func (s *stream) feedRun(b []byte) (int, error) {
+	sp := &s.claimed[s.head]
+	off, done := 0, 0
+	for off < len(b) && done < sp.n {
+		if b[off] == '>' && !s.mid {
+			break
+		}
+		n, whole, err := s.scan.Scan(b[off:])
+		if err != nil {
+			return off, err
+		}
+		s.mid = !whole
+		off += n
+		if whole {
+			done++
+		}
+	}
+	to := sp.to
+	sp.n -= done
+	s.done += uint64(done)
+	if sp.n == 0 {
+		*sp = span{}
+		s.head++
+	}
+	to.Replies(b[:off], done, s.mid)
+	if last := len(s.touched) - 1; last < 0 || s.touched[last] != to {
+		s.touched = append(s.touched, to)
+	}
+	return off, nil
+}
+
+// feedPush consumes bytes of one RESP3 push that stands between replies.
+func (s *stream) feedPush(b []byte, obs Observer) (int, error) {
+	n, whole, err := s.scan.Scan(b)
+	if err != nil {
+		return n, err
+	}
+	s.mid, s.inPush = !whole, !whole
+	s.emit(b[:n], whole, '>', obs)
+	return n, nil
+}
+
+// feedFrames hands whole frames to the observer, in verdict mode up to the first byte that is no refusal.
+func (s *stream) feedFrames(b []byte, obs Observer) error {
+	for len(b) > 0 {
+		if !s.mid && s.agreed(b[0]) {
+			if obs != nil {
+				obs.Push(b, 0)
+			}
+			return nil
+		}
+		push := s.inPush || !s.mid && b[0] == '>'
+		n, whole, err := s.scan.Scan(b)
+		if err != nil {
+			return err
+		}
+		s.mid, s.inPush = !whole, !whole && push
+		s.emit(b[:n], whole, s.scan.Kind(), obs)
+		b = b[n:]
+	}
+	return nil
+}
+
+// agreed ends verdict mode at the first byte of a reply, and reports whether what follows is raw. Pushes come in between.
+func (s *stream) agreed(first byte) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.mode != verdict || first == '>' {
+		return false
+	}
+	s.mode = raw
+	if first == '-' {
+		s.mode = framed
+	}
+	return s.mode == raw
+}
+
+// emit gives obs a frame once it is whole.
+func (s *stream) emit(b []byte, whole bool, kind resp.Kind, obs Observer) {
+	if obs == nil {
+		return
+	}
+	if !whole || len(s.frame) > 0 {
+		s.frame = append(s.frame, b...)
+		b = s.frame
+	}
+	if !whole {
+		obs.Holding(len(s.frame))
+		return
+	}
+	obs.Push(b, kind)
+	if cap(s.frame) > maxKeptFrame {
+		s.frame = nil
+	}
+	s.frame = s.frame[:0]
+}
+
+// maxKeptFrame bounds the memory a stream keeps for assembling frames after a large one has passed.
+const maxKeptFrame = 64 << 10
+
+// claim moves what the writer has taken to the reader's own list.
+func (s *stream) claim() {
+	s.mu.Lock()
+	s.claimed, s.flight = s.flight, s.claimed[:0]
+	s.mu.Unlock()
+	s.head = 0
+}
+
+func (s *stream) flushTouched() {
+	s.settled.Store(s.done)
+	if s.meek.Load() {
+		s.relent()
+	}
+	for i, to := range s.touched {
+		to.Flush()
+		s.touched[i] = nil
+	}
+	s.touched = s.touched[:0]
+}
