@@ -7,7 +7,7 @@
 -- KEYS[3]  queue     list of places of waiters, first to ask at the head
 -- ARGV[1]  owner     who holds it
 -- ARGV[2]  lease_ms  new lease length from now, > 0
--- ARGV[3]  publish   PUBLISH or SPUBLISH
+-- ARGV[3]  publish   PUBLISH
 --
 -- Returns  {1, fence, holds}  reset
 --          {-1}               the owner is not the holder

@@ -10,7 +10,7 @@
 -- ARGV[1]  owner     who held it
 -- ARGV[2]  fence     only the grant with this fence; 0: any
 -- ARGV[3]  grace_ms  what may be left of the lease; 0: release
--- ARGV[4]  publish   PUBLISH or SPUBLISH
+-- ARGV[4]  publish   PUBLISH
 -- ARGV[5]  holds     how many of the owner's holds are the caller's; 0: all
 -- ARGV[6]  lease_ms  least lease that goes on if holds are left; 0: its TTL stays
 --

@@ -6,7 +6,7 @@
 -- ARGV[1]  owner     who releases
 -- ARGV[2]  lease_ms  least lease that goes on if holds are left; 0: its TTL stays
 -- ARGV[3]  fence     release only the grant with this fence; 0: any
--- ARGV[4]  publish   PUBLISH or SPUBLISH
+-- ARGV[4]  publish   PUBLISH
 --
 -- Returns  fence              released; 0: it was taken without one
 --          {0, holds, fence}  still held, with so many holds left
