@@ -36,9 +36,10 @@ var arrows = map[string][]string{
 	"internal/lockcmds/jobs":      {},
 	"internal/lockcmds/losses":    {},
 	"internal/lockcmds/turns":     {},
-	"internal/proxy":              {"internal/buffers", "internal/direct", "internal/lockcmds", "internal/lockcmds/jobs", "internal/lockcmds/losses", "internal/proxy/budget", "internal/proxy/clients", "internal/proxy/idchange", "internal/proxy/inbox", "internal/resp", "internal/upstream", "internal/upstream/admission"}, // jobs: one pool for all engines; losses: a session has them
+	"internal/proxy":              {"internal/buffers", "internal/direct", "internal/lockcmds", "internal/lockcmds/jobs", "internal/lockcmds/losses", "internal/proxy/budget", "internal/proxy/clients", "internal/proxy/command", "internal/proxy/idchange", "internal/proxy/inbox", "internal/resp", "internal/upstream", "internal/upstream/admission"}, // jobs: one pool for all engines; losses: a session has them
 	"internal/proxy/budget":       {},
 	"internal/proxy/clients":      {"internal/resp"},
+	"internal/proxy/command":      {"internal/proxy/clients", "internal/resp", "internal/upstream"}, // upstream: the table of Redis's commands
 	"internal/proxy/inbox":        {"internal/buffers"},
 	"internal/proxy/idchange":     {"internal/resp", "internal/upstream"},
 	"internal/redistest":          {},

@@ -235,3 +235,38 @@ func TestReplicaOfTheProxy(t *testing.T) {
 		})
 	}
 }
+
+// A stream read that waits holds up nobody, whatever its group, consumer and streams are called.
+func TestAStreamReadThatWaitsHoldsUpNobody(t *testing.T) {
+	eachEngine(t, func(t *testing.T, redis *redistest.Server, srv *Server) {
+		other := dialClient(t, address(srv))
+		for i, cmd := range []string{
+			"XREADGROUP GROUP streams c BLOCK 0 STREAMS s >",
+			"XREADGROUP GROUP g streams BLOCK 0 STREAMS s >",
+			"XREADGROUP COUNT 7 GROUP streams streams NOACK BLOCK 0 STREAMS streams >",
+			"XREAD COUNT 3 BLOCK 0 STREAMS count block $ $",
+		} {
+			for _, key := range []string{"s", "streams"} {
+				for _, group := range []string{"g", "streams"} {
+					redis.Do(t, "XGROUP", "CREATE", key, group, "$", "MKSTREAM")
+				}
+			}
+			waiter := dialClient(t, address(srv))
+			waiter.raw(inline(cmd))
+			redistest.Eventually(t, patience, "the blocked client", func() bool {
+				info, _ := redis.Do(t, "INFO", "clients").(string)
+				return strings.Contains(info, "\nblocked_clients:1\r")
+			})
+			if got := other.quiet("SET", "k", strconv.Itoa(i)); got != "+OK\r\n" {
+				t.Errorf("%s: another client got %q", cmd, got)
+			}
+			for _, key := range []string{"s", "streams", "block"} {
+				redis.Do(t, "XADD", key, "*", "f", "v")
+			}
+			if b, err := waiter.frame(); err != nil || !strings.HasPrefix(b, "*1") {
+				t.Errorf("%s: %q, %v", cmd, b, err)
+			}
+			redis.Do(t, "FLUSHALL")
+		}
+	})
+}

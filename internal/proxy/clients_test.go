@@ -613,3 +613,18 @@ func TestClientsAskAndKillAtOnce(t *testing.T) {
 		recovers(t, srv)
 	})
 }
+
+// A prefix of CLIENT TRACKING may be called like the option behind it.
+func TestRedirectionBehindAPrefixOfThatName(t *testing.T) {
+	eachEngine(t, func(t *testing.T, _ *redistest.Server, srv *Server) {
+		a, b := dialClient(t, address(srv)), dialClient(t, address(srv))
+		id := strings.Trim(a.quiet("CLIENT", "ID"), ":\r\n")
+		a.quiet("SUBSCRIBE", "__redis__:invalidate")
+		if got := b.quiet("CLIENT", "TRACKING", "ON", "PREFIX", "redirect", "BCAST", "PREFIX", "prefix", "REDIRECT", id); got != "+OK\r\n" {
+			t.Errorf("CLIENT TRACKING: %q", got)
+		}
+		if got := b.quiet("CLIENT", "GETREDIR"); got != ":"+id+"\r\n" {
+			t.Errorf("redirected to %q, not to %s", got, id)
+		}
+	})
+}

@@ -11,6 +11,7 @@ import (
 	"lockproxy/internal/lockcmds"
 	"lockproxy/internal/proxy/budget"
 	"lockproxy/internal/proxy/clients"
+	"lockproxy/internal/proxy/command"
 	"lockproxy/internal/upstream"
 )
 
@@ -19,7 +20,7 @@ type env struct {
 	opts     Options
 	upstream *upstream.Upstream
 	locks    *lockRegistry
-	table    atomic.Pointer[policyTable]
+	table    atomic.Pointer[command.Table]
 	stats    stats
 	budget   *budget.Budget
 	started  time.Time
@@ -35,10 +36,10 @@ type env struct {
 }
 
 // policies is the policy table for the commands that Redis has now.
-func (e *env) policies() *policyTable {
+func (e *env) policies() *command.Table {
 	t := e.table.Load()
-	if src := e.upstream.Commands(); t == nil || t.source != src {
-		t = newPolicyTable(src, lockcmds.Verbs())
+	if src := e.upstream.Commands(); t == nil || !t.IsOf(src) {
+		t = command.NewTable(src, lockcmds.Verbs())
 		e.table.Store(t)
 	}
 	return t

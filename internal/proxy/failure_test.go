@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"lockproxy/internal/proxy/command"
 	"lockproxy/internal/redistest"
 )
 
@@ -258,7 +259,7 @@ func TestCommandsForAPinThatNeverWasAreRefusedInWords(t *testing.T) {
 			c.quiet("GET", "k")
 			s := srv.sessionOf(c)
 			s.mu.Lock()
-			if !s.takePin("test", pinOnce) {
+			if !s.takePin("test", command.PinOnce) {
 				t.Fatal("no pin")
 			}
 			waitFor(t, "the dial to fail", func() bool { return s.pin.conn.Append(nil, nil, 0) != nil })

@@ -5,6 +5,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"lockproxy/internal/resp"
 )
 
 // info is the section lockproxy of INFO, in Redis's shape for that version of the protocol.
@@ -53,8 +55,8 @@ func (e *env) info(proto int) []byte {
 	number("session_panics", e.stats.panics.Load())
 
 	if proto < 3 {
-		return appendText(nil, b.String())
+		return resp.AppendBulk(nil, b.String())
 	}
-	reply := appendHeader(nil, '=', len("txt:")+b.Len())
+	reply := resp.AppendHeader(nil, '=', len("txt:")+b.Len())
 	return append(append(append(reply, "txt:"...), b.String()...), '\r', '\n')
 }

@@ -5,6 +5,7 @@ import (
 
 	"lockproxy/internal/buffers"
 	"lockproxy/internal/proxy/budget"
+	"lockproxy/internal/proxy/command"
 )
 
 // Feed takes bytes that the client sent. It does not keep b. false: the session has ended, and the connection is to be closed.
@@ -79,9 +80,9 @@ func (s *Session) consume(buf []byte) int {
 	table, careful := s.env.policies(), s.careful()
 	off := 0
 	run := run{s: s, buf: buf}
-	var last *command // that of name; nil: there is none
+	var last *command.Row // that of name; nil: there is none
 	var name []byte
-	var latest *command // the last one of buf; nil: none, or it has been noted
+	var latest *command.Row // the last one of buf; nil: none, or it has been noted
 	for s.wait == nothing && !s.gone() {
 		f, n, err := s.guard.Next(buf[off:])
 		if err != nil {
@@ -108,14 +109,14 @@ func (s *Session) consume(buf []byte) int {
 		}
 		row := last
 		if row == nil || !bytes.Equal(name, f.Name) { // most commands of a pipeline have the same name
-			row = table.lookup(f.Name)
+			row = table.Lookup(f.Name)
 			if last, name = row, f.Name; &f.Raw[0] != &buf[off] {
 				last = nil // an inline command's name does not stay where it is
 			}
 		}
-		if row.policy == shared && !row.script && s.plain() && !careful {
-			if latest = row; row.subs != nil {
-				s.cmd, latest = row.title(f.Raw), nil
+		if row.Policy == command.Shared && !row.Script && s.plain() && !careful {
+			if latest = row; row.HasSubcommands() {
+				s.cmd, latest = row.TitleOf(f.Raw), nil
 			}
 			run.add(off, f.Raw, n)
 			off += n
@@ -125,7 +126,7 @@ func (s *Session) consume(buf []byte) int {
 		if s.wait != nothing {
 			break
 		}
-		s.cmd, latest = row.title(f.Raw), nil
+		s.cmd, latest = row.TitleOf(f.Raw), nil
 		if !s.route(row, f.Raw) {
 			break
 		}
@@ -134,7 +135,7 @@ func (s *Session) consume(buf []byte) int {
 	run.send()
 	s.guard.Trim()
 	if latest != nil {
-		s.cmd = latest.shown
+		s.cmd = latest.Title
 	}
 	return off
 }

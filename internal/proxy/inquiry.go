@@ -5,6 +5,7 @@ import (
 	"strconv"
 
 	"lockproxy/internal/proxy/clients"
+	"lockproxy/internal/proxy/command"
 	"lockproxy/internal/resp"
 )
 
@@ -30,7 +31,7 @@ func (s *Session) askAbout(raw []byte) bool {
 	s.wait = forReply
 	s.pending++
 	s.gathered = q.size
-	switch argument(s.args, 1) {
+	switch command.Keyword(s.args, 1) {
 	case "list":
 		q.ask(q.list, raw)
 	case "kill":
@@ -185,7 +186,7 @@ func (q *inquiry) list(reply []byte) {
 		q.answer(reply)
 		return
 	}
-	if len(q.args) > 0 && argument(q.args, 0) == "id" {
+	if len(q.args) > 0 && command.Keyword(q.args, 0) == "id" {
 		q.listIDs(reply, text)
 		return
 	}

@@ -5,6 +5,7 @@ import (
 	"strconv"
 
 	"lockproxy/internal/proxy/clients"
+	"lockproxy/internal/proxy/command"
 	"lockproxy/internal/resp"
 )
 
@@ -134,7 +135,7 @@ func (q *inquiry) unblock(reply []byte) {
 		q.answer(reply)
 		return
 	}
-	withError := argument(q.args, 1) == "error"
+	withError := command.Keyword(q.args, 1) == "error"
 	unblocked, pin := target.unblock(withError)
 	switch {
 	case unblocked:

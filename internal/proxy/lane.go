@@ -4,6 +4,7 @@ import (
 	"strconv"
 	"time"
 
+	"lockproxy/internal/proxy/command"
 	"lockproxy/internal/upstream"
 )
 
@@ -96,14 +97,14 @@ func (s *Session) leaveLane() {
 
 // pauseOf returns what is to happen when Redis has answered the command being routed, if that is a CLIENT PAUSE or UNPAUSE: reads and
 // writes part before the first write is held back. A pause that begins elsewhere is noticed when a lane stands still.
-func (s *Session) pauseOf(row *command) func(reply []byte) {
-	if row.name != "client" {
+func (s *Session) pauseOf(row *command.Row) func(reply []byte) {
+	if row.Name != "client" {
 		return nil
 	}
 	var length time.Duration
-	switch argument(s.args, 1) {
+	switch command.Keyword(s.args, 1) {
 	case "pause":
-		ms, err := strconv.ParseInt(argument(s.args, 2), 10, 64)
+		ms, err := strconv.ParseInt(command.Keyword(s.args, 2), 10, 64)
 		if err != nil {
 			return nil // Redis refuses it
 		}

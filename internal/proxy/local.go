@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strings"
 
+	"lockproxy/internal/proxy/command"
 	"lockproxy/internal/proxy/idchange"
 	"lockproxy/internal/resp"
 )
@@ -11,15 +12,15 @@ import (
 // local handles a command that is about the client and not about Redis's data. Nothing is outstanding. What is kept here is
 // still judged by Redis, which knows who may ask: it gets the command, or one like it that changes nothing on a connection
 // that others share.
-func (s *Session) local(row *command, raw []byte) bool {
-	if row.name == "quit" {
+func (s *Session) local(row *command.Row, raw []byte) bool {
+	if row.Name == "quit" {
 		return s.quit(raw)
 	}
-	if row.name == "reset" {
+	if row.Name == "reset" {
 		return s.reset(raw)
 	}
 	h := &hook{s: s, muted: s.muted}
-	switch argument(s.args, 1) {
+	switch command.Keyword(s.args, 1) {
 	case "setname":
 		if len(s.args) == 3 {
 			raw = s.setName(h, raw)
@@ -154,7 +155,7 @@ func (s *Session) nameFor(reply []byte) []byte {
 // setReplyMode is CLIENT REPLY ON|OFF|SKIP. Only ON is answered. It returns the command to send.
 func (s *Session) setReplyMode(h *hook, raw []byte) []byte {
 	var mode replyMode
-	switch argument(s.args, 2) {
+	switch command.Keyword(s.args, 2) {
 	case "on":
 		mode = replyOn
 	case "off":

@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"lockproxy/internal/proxy/command"
 	"lockproxy/internal/resp"
 	"lockproxy/internal/upstream"
 )
@@ -37,10 +38,10 @@ type pinned struct {
 }
 
 // takePin gives the session a connection of its own for a command. Nothing may be outstanding. false: the session waits for one.
-func (s *Session) takePin(reason string, p policy) bool {
-	login := p == identity
+func (s *Session) takePin(reason string, p command.Policy) bool {
+	login := p == command.Identity
 	// MONITOR shows everything that is connected later; it may be shown the connection of a new spare otherwise.
-	ask := upstream.Ask{ID: s.ident, Owner: s.owner, Login: login, Patient: p == pinRaw}
+	ask := upstream.Ask{ID: s.ident, Owner: s.owner, Login: login, Patient: p == command.PinRaw}
 	if conn := s.env.upstream.Acquire(ask); conn != nil {
 		s.setPin(conn, reason, login)
 		return true

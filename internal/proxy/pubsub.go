@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"strconv"
 
+	"lockproxy/internal/proxy/command"
 	"lockproxy/internal/resp"
 )
 
@@ -26,12 +27,12 @@ type expected struct {
 }
 
 // subscribe sends a subscription command. Its frames are looked at from then on.
-func (s *Session) subscribe(row *command, raw []byte) bool {
+func (s *Session) subscribe(row *command.Row, raw []byte) bool {
 	pin := s.pin
 	if (pin.mode != readsFrames || pin.inTx || pin.opening > 0) && !s.awaitQuiet() {
 		return false
 	}
-	e := expected{to: s.receiver(), verb: row.name, left: len(s.args) - 1}
+	e := expected{to: s.receiver(), verb: row.Name, left: len(s.args) - 1}
 	if pin.inTx {
 		pin.queue(txStep{verb: e.verb, left: e.left})
 		s.forward(raw, e.to, 1)

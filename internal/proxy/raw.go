@@ -3,6 +3,7 @@ package proxy
 import (
 	"slices"
 
+	"lockproxy/internal/proxy/command"
 	"lockproxy/internal/resp"
 )
 
@@ -58,7 +59,7 @@ func (s *Session) verdict(b []byte, kind resp.Kind) {
 func (s *Session) replconf(raw []byte) bool {
 	h := &hook{s: s, muted: s.muted}
 	for i := 1; i < len(s.args) && len(s.args)%2 == 1; i += 2 {
-		if word := argument(s.args, i); word == "ack" || word == "getack" {
+		if word := command.Keyword(s.args, i); word == "ack" || word == "getack" {
 			raw = resp.AppendCommand(nil, s.args[:i]...)
 			h.replace = func(reply []byte) []byte {
 				if isOK(reply) {
@@ -84,12 +85,12 @@ var replyCommands = map[replyMode][]byte{
 
 // routeRaw routes a command of a session whose pin is not read any more. The pin stays the session's until its end, so what
 // the command does to the connection need not be known here.
-func (s *Session) routeRaw(p policy, raw []byte) bool {
-	if p == locks {
+func (s *Session) routeRaw(p command.Policy, raw []byte) bool {
+	if p == command.Lock {
 		s.emit(monitorsCannotLock)
 		return true
 	}
-	if p == about {
+	if p == command.AboutClients {
 		s.emit(monitorsCannotAsk)
 		return true
 	}

@@ -6,6 +6,7 @@ import (
 	"strconv"
 
 	"lockproxy/internal/proxy/clients"
+	"lockproxy/internal/proxy/command"
 	"lockproxy/internal/resp"
 	"lockproxy/internal/upstream"
 )
@@ -39,7 +40,7 @@ var redirPrefixes = []string{"", "$8\r\nredirect\r\n", "$21\r\ntracking-redir-br
 // arguments; nil: it names none.
 func (s *Session) redirectsTo() (target *Session, at int) {
 	for i := 3; i+1 < len(s.args); i++ {
-		word := argument(s.args, i)
+		word := command.Keyword(s.args, i)
 		if word == "prefix" {
 			i++ // which may be any word
 		}

@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"lockproxy/internal/proxy/command"
 	"lockproxy/internal/proxy/idchange"
 	"lockproxy/internal/resp"
 )
@@ -23,14 +24,14 @@ var (
 
 // route sends one command where its policy says. false: not now; the session's wait says why, and the command is parsed
 // again when that is over.
-func (s *Session) route(row *command, raw []byte) bool {
+func (s *Session) route(row *command.Row, raw []byte) bool {
 	s.args = resp.Split(raw, s.args[:0])
 	s.muted = s.reply != replyOn
-	s.writes, s.scripts = row.writes, row.script
+	s.writes, s.scripts = row.Writes, row.Script
 	skip := s.reply == replySkip
-	p := row.policyOf(s.args)
-	if p == identity && s.env.opts.ClientAuth == AuthNone {
-		if raw = s.disown(row.name, raw); raw == nil {
+	p := row.PolicyFor(s.args)
+	if p == command.Identity && s.env.opts.ClientAuth == AuthNone {
+		if raw = s.disown(row.Name, raw); raw == nil {
 			return s.agree()
 		}
 	}
@@ -76,23 +77,23 @@ func (s *Session) awaitQuiet() bool {
 }
 
 // routeShared routes a command of a session that has no pin.
-func (s *Session) routeShared(row *command, p policy, raw []byte) bool {
+func (s *Session) routeShared(row *command.Row, p command.Policy, raw []byte) bool {
 	s.mix()
 	if s.mustWait() && !s.awaitQuiet() {
 		return false
 	}
 	switch p {
-	case shared:
+	case command.Shared:
 		s.forward(raw, s.receiver(), 1)
 		return true
-	case merged:
+	case command.Augmented:
 		s.forward(raw, s.mergeHook(row, len(raw)), 1)
 		return true
-	case about:
+	case command.AboutClients:
 		return s.awaitQuiet() && s.askAbout(raw)
-	case local:
+	case command.Local:
 		return s.awaitQuiet() && s.local(row, raw)
-	case locks:
+	case command.Lock:
 		return s.lock(raw)
 	default:
 		if !s.awaitQuiet() {
@@ -102,35 +103,35 @@ func (s *Session) routeShared(row *command, p policy, raw []byte) bool {
 			s.noPin = nil
 			return s.answer(noPinFree(err))
 		}
-		if p == identity && s.visit(row.name, raw) {
+		if p == command.Identity && s.visit(row.Name, raw) {
 			return true
 		}
-		s.hasty = !row.mayWait(p)
-		return s.takePin(row.name, p) && s.routePinned(row, p, raw)
+		s.hasty = !row.MayWait(p)
+		return s.takePin(row.Name, p) && s.routePinned(row, p, raw)
 	}
 }
 
 // routePinned routes a command of a session whose pin answers each command once.
-func (s *Session) routePinned(row *command, p policy, raw []byte) bool {
+func (s *Session) routePinned(row *command.Row, p command.Policy, raw []byte) bool {
 	pin, to := s.pin, s.receiver()
 	if pin.waits && s.owed >= s.env.opts.Limits.Unanswered && !s.awaitQuiet() {
 		return false
 	}
-	mayWait := row.mayWait(p)
+	mayWait := row.MayWait(p)
 	if mayWait && (pin.inTx || pin.opening > 0) && !s.awaitQuiet() {
 		return false // only Redis knows whether the transaction is open, where nothing waits
 	}
 	pin.waits = pin.waits || mayWait && !pin.inTx
 	switch p {
-	case tx:
-		return s.transact(row.name, raw)
-	case identity:
-		return s.reidentify(row.name, raw)
-	case pubsub:
+	case command.Transaction:
+		return s.transact(row.Name, raw)
+	case command.Identity:
+		return s.reidentify(row.Name, raw)
+	case command.PubSub:
 		return s.subscribe(row, raw)
-	case pinRaw:
+	case command.PinRaw:
 		return s.routeUnread(raw)
-	case offset:
+	case command.PinAfterWrite:
 		if pin.fresh {
 			// WAIT counts replicas from the end of the connection's last command, so a command on this connection after
 			// those on the lane makes it cover them. HELLO is one that no ACL refuses. Since 7.2, and in Valkey, only a
@@ -138,27 +139,27 @@ func (s *Session) routePinned(row *command, p policy, raw []byte) bool {
 			s.forward(hello, discard{s}, 1)
 			s.forward(mark, discard{s}, 1)
 		}
-	case locks, local, about:
+	case command.Lock, command.Local, command.AboutClients:
 		if !s.awaitQuiet() {
 			return false
 		}
 		switch {
 		case pin.inTx:
 			return s.queueLocal(row, p, raw)
-		case s.subscriber() && p == locks:
-			return s.answer(notSubscribed(row.name))
-		case s.subscriber() && row.name != "quit" && row.name != "reset":
+		case s.subscriber() && p == command.Lock:
+			return s.answer(notSubscribed(row.Name))
+		case s.subscriber() && row.Name != "quit" && row.Name != "reset":
 			s.forward(raw, to, 1)
 			return true
-		case p == locks:
+		case p == command.Lock:
 			return s.lock(raw)
-		case p == about:
+		case p == command.AboutClients:
 			return s.askAbout(raw)
 		}
 		return s.local(row, raw)
-	case merged:
+	case command.Augmented:
 		h := s.mergeHook(row, len(raw))
-		if (pin.inTx || pin.opening > 0) && row.name == "client" {
+		if (pin.inTx || pin.opening > 0) && row.Name == "client" {
 			if !s.awaitQuiet() {
 				return false
 			}
@@ -169,9 +170,9 @@ func (s *Session) routePinned(row *command, p policy, raw []byte) bool {
 			}
 		}
 		to = h
-	case replica:
+	case command.Replication:
 		return s.replconf(raw)
-	case pinOnce:
+	case command.PinOnce:
 		if done := s.pauseOf(row); done != nil {
 			if pin.inTx {
 				pin.fresh = false
@@ -181,7 +182,7 @@ func (s *Session) routePinned(row *command, p policy, raw []byte) bool {
 			}
 			to = &hook{s: s, muted: s.muted, done: done}
 		}
-	case shared: // sent as it is
+	case command.Shared: // sent as it is
 	default:
 		return s.keepPin(row, p, raw)
 	}
@@ -203,13 +204,13 @@ func (s *Session) subscriber() bool {
 
 // keepPin sends a command that may leave a trace on the connection. If that is what the client wants, the connection stays the
 // session's own from then on, unless Redis refuses the command.
-func (s *Session) keepPin(row *command, p policy, raw []byte) bool {
-	if row.name == "client" && argument(s.args, 1) == "tracking" {
+func (s *Session) keepPin(row *command.Row, p command.Policy, raw []byte) bool {
+	if row.Name == "client" && command.Keyword(s.args, 1) == "tracking" {
 		if target, at := s.redirectsTo(); target != nil {
 			return s.trackTo(target, at, raw)
 		}
 	}
-	return s.markPin(raw, &hook{s: s, muted: s.muted}, p != pinSpent, redirection{})
+	return s.markPin(raw, &hook{s: s, muted: s.muted}, p != command.PinSpent, redirection{})
 }
 
 // markPin sends such a command; h gets its reply. keep: the connection is the session's own if Redis accepts the command, which
@@ -247,14 +248,14 @@ func (p *pinned) marked(reply []byte, keep bool, redir redirection) {
 }
 
 // queueLocal is for commands answered here that come inside a transaction, where Redis would queue them.
-func (s *Session) queueLocal(row *command, p policy, raw []byte) bool {
+func (s *Session) queueLocal(row *command.Row, p command.Policy, raw []byte) bool {
 	switch {
-	case p == locks, p == about, row.name == "client" && argument(s.args, 1) == "reply":
+	case p == command.Lock, p == command.AboutClients, row.Name == "client" && command.Keyword(s.args, 1) == "reply":
 		s.poison(notInTx)
 		return true
-	case row.name == "reset", row.name == "quit":
+	case row.Name == "reset", row.Name == "quit":
 		return s.local(row, raw)
-	case argument(s.args, 1) == "setname" && len(s.args) == 3:
+	case command.Keyword(s.args, 1) == "setname" && len(s.args) == 3:
 		name := string(s.args[2])
 		s.pin.names += len(name)
 		s.pin.queue(txStep{apply: func(reply []byte) {
@@ -263,7 +264,7 @@ func (s *Session) queueLocal(row *command, p policy, raw []byte) bool {
 			}
 		}})
 	default:
-		s.pin.spent = s.pin.spent || argument(s.args, 1) != "getname" // what it does, it does in EXEC
+		s.pin.spent = s.pin.spent || command.Keyword(s.args, 1) != "getname" // what it does, it does in EXEC
 		s.pin.queued++
 	}
 	s.forward(raw, s.receiver(), 1)

@@ -4,10 +4,44 @@ import (
 	"bytes"
 
 	"lockproxy/internal/proxy/clients"
+	"lockproxy/internal/proxy/command"
+	"lockproxy/internal/resp"
 )
 
 // What CLIENT says of the client itself: Redis answers, on whatever connection the session uses, and what is the proxy's is
 // put in.
+
+// mergeHook is the receiver of the reply to the command being routed, of that many bytes, if its policy is merged.
+func (s *Session) mergeHook(row *command.Row, size int) *hook {
+	h := &hook{s: s, muted: s.muted}
+	if row.Name == "client" {
+		h.replace = s.aboutSelf(size)
+		return h
+	}
+	if row.Name == "info" && !command.IsOwnInfo(s.args) {
+		before := s.env.counts()
+		h.replace = func(reply []byte) []byte {
+			counts := s.env.counts()
+			counts.Connections = min(counts.Connections, before.Connections) // those that Redis has counted
+			return counts.Edit(reply)
+		}
+		return h
+	}
+	if row.Name == "info" {
+		h.replace = func(reply []byte) []byte {
+			if reply[0] != '$' && reply[0] != '=' {
+				return reply
+			}
+			return s.env.info(s.ident.Proto)
+		}
+		if !s.env.restricts(s.ident) { // when Redis is away is when its users look here
+			h.unsent = s.env.info(s.ident.Proto)
+		}
+		return h
+	}
+	h.replace = command.Merger(s.args, s.ident.Proto)
+	return h
+}
 
 // aboutSelf is what becomes of Redis's reply to CLIENT ID, INFO, GETREDIR or TRACKINGINFO, of that size.
 func (s *Session) aboutSelf(size int) func(reply []byte) []byte {
@@ -15,13 +49,13 @@ func (s *Session) aboutSelf(size int) func(reply []byte) []byte {
 	for _, arg := range s.args {
 		args += len(arg)
 	}
-	switch argument(s.args, 1) {
+	switch command.Keyword(s.args, 1) {
 	case "id":
 		return func(reply []byte) []byte {
 			if reply[0] != ':' {
 				return reply
 			}
-			return appendNumber(nil, int(s.id))
+			return resp.AppendInteger(nil, int(s.id))
 		}
 	case "info":
 		return func(reply []byte) []byte { return s.ownLine(reply, size, args) }

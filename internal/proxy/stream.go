@@ -4,6 +4,8 @@ import (
 	"time"
 
 	"go.uber.org/zap"
+
+	"lockproxy/internal/proxy/command"
 )
 
 // A large command need not be held whole: once its name is known and it is one that only carries data, the session takes a
@@ -30,7 +32,7 @@ type progress struct {
 
 // stream sends the start of a command that is not whole yet, if that is worth while and possible. It returns how many bytes
 // of buf it has dealt with.
-func (s *Session) stream(table *policyTable, buf []byte) int {
+func (s *Session) stream(table *command.Table, buf []byte) int {
 	if s.guard.Need() < streamFrom && s.guard.Checked() < streamFrom && !s.streaming || s.wait != nothing || s.ended {
 		return 0
 	}
@@ -47,23 +49,23 @@ func (s *Session) stream(table *policyTable, buf []byte) int {
 }
 
 // beginStream takes a pin for a large command. false: the command has to be held whole, or the session waits.
-func (s *Session) beginStream(table *policyTable) bool {
+func (s *Session) beginStream(table *command.Table) bool {
 	name, _, open := s.guard.Open()
 	if !open {
 		return false
 	}
-	row := table.lookup(name)
-	if row.policy != shared || s.pin != nil && s.pin.mode != readsReplies {
+	row := table.Lookup(name)
+	if row.Policy != command.Shared || s.pin != nil && s.pin.mode != readsReplies {
 		return false
 	}
-	if s.pin == nil && (!s.awaitQuiet() || s.noPin != nil || !s.takePin(row.name+" (large)", pinOnce)) {
+	if s.pin == nil && (!s.awaitQuiet() || s.noPin != nil || !s.takePin(row.Name+" (large)", command.PinOnce)) {
 		return false
 	}
 	s.muted = s.reply != replyOn
 	s.streaming = true
 	s.large = progress{}
 	s.large.timer = time.AfterFunc(s.env.opts.Limits.LargeCommand, s.checkStream)
-	s.cmd = row.shown
+	s.cmd = row.Title
 	s.pin.fresh = false
 	s.pin.queued++
 	return true

@@ -20,9 +20,7 @@ func AppendRawError(dst []byte, text string) []byte {
 func AppendCommand[T []byte | string](dst []byte, args ...T) []byte {
 	dst = redcon.AppendArray(dst, len(args))
 	for _, arg := range args {
-		dst = appendHeader(dst, '$', len(arg))
-		dst = append(dst, arg...)
-		dst = append(dst, '\r', '\n')
+		dst = AppendBulk(dst, arg)
 	}
 	return dst
 }
@@ -31,9 +29,9 @@ func AppendCommand[T []byte | string](dst []byte, args ...T) []byte {
 // version 2.
 func AppendMapHeader(dst []byte, proto, n int) []byte {
 	if proto >= 3 {
-		return appendHeader(dst, '%', n)
+		return AppendHeader(dst, '%', n)
 	}
-	return appendHeader(dst, '*', 2*n)
+	return AppendHeader(dst, '*', 2*n)
 }
 
 // AppendNull appends a null: "_" in protocol version 3, a null bulk string in version 2.
@@ -44,12 +42,31 @@ func AppendNull(dst []byte, proto int) []byte {
 	return redcon.AppendNull(dst)
 }
 
-// AppendPushHeader appends the header of a push of n elements. Pushes exist in protocol version 3 only.
-func AppendPushHeader(dst []byte, n int) []byte {
-	return appendHeader(dst, '>', n)
+// AppendSetHeader appends the header of a set of n elements: a set in protocol version 3, an array in version 2.
+func AppendSetHeader(dst []byte, proto, n int) []byte {
+	if proto >= 3 {
+		return AppendHeader(dst, '~', n)
+	}
+	return AppendHeader(dst, '*', n)
 }
 
-func appendHeader(dst []byte, kind byte, n int) []byte {
+// AppendBulk appends a bulk string.
+func AppendBulk[T []byte | string](dst []byte, s T) []byte {
+	dst = AppendHeader(dst, '$', len(s))
+	return append(append(dst, s...), '\r', '\n')
+}
+
+// AppendInteger appends an integer reply.
+func AppendInteger(dst []byte, n int) []byte { return AppendHeader(dst, ':', n) }
+
+// AppendPushHeader appends the header of a push of n elements. Pushes exist in protocol version 3 only.
+func AppendPushHeader(dst []byte, n int) []byte {
+	return AppendHeader(dst, '>', n)
+}
+
+// AppendHeader appends the first line of a frame: its kind, such as '*' for an array, and a number, the length of what follows. The
+// header of an integer is the whole frame.
+func AppendHeader(dst []byte, kind byte, n int) []byte {
 	dst = append(dst, kind)
 	dst = strconv.AppendInt(dst, int64(n), 10)
 	return append(dst, '\r', '\n')

@@ -280,11 +280,11 @@ func (g *Guard) nextInline(buf []byte) (f Frame, n int, err error) {
 	if argc == 0 {
 		return Frame{}, n, nil
 	}
-	raw := appendHeader(g.inline[:0], '*', argc)
+	raw := AppendHeader(g.inline[:0], '*', argc)
 	nameAt := 0
 	for i := range argc {
 		arg := g.tokens.token(i)
-		raw = appendHeader(raw, '$', len(arg))
+		raw = AppendHeader(raw, '$', len(arg))
 		if i == 0 {
 			nameAt = len(raw)
 		}

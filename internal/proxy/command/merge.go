@@ -1,4 +1,4 @@
-package proxy
+package command
 
 import (
 	"bytes"
@@ -16,63 +16,37 @@ import (
 // an error, or the QUEUED of a transaction, whose EXEC then answers without the lock commands.
 
 // commandPolicy: COMMAND's questions about commands that we have are answered with them.
-func commandPolicy(args [][]byte) policy {
-	sub := argument(args, 1)
+func commandPolicy(args [][]byte) Policy {
+	sub := Keyword(args, 1)
 	names := args[min(len(args), 2):]
 	switch sub {
 	case "", "count", "list":
-		return merged
+		return Augmented
 	case "getkeys", "getkeysandflags":
 		names = names[:min(len(names), 1)]
 	case "info", "docs":
 		if len(names) == 0 {
-			return merged
+			return Augmented
 		}
 	default:
-		return shared
+		return Shared
 	}
 	if slices.ContainsFunc(names, isLockName) {
-		return merged
+		return Augmented
 	}
-	return shared
+	return Shared
 }
 
-func isLockName(name []byte) bool { return lockEntryOf(strings.ToLower(string(name))) != nil }
+func isLockName(name []byte) bool { return entryOf(strings.ToLower(string(name))) != nil }
 
-// mergeHook is the receiver of the reply to the command being routed, of that many bytes, if its policy is merged.
-func (s *Session) mergeHook(row *command, size int) *hook {
-	h := &hook{s: s, muted: s.muted}
-	if row.name == "client" {
-		h.replace = s.aboutSelf(size)
-		return h
-	}
-	if row.name == "info" && !isOwnInfo(s.args) {
-		before := s.env.counts()
-		h.replace = func(reply []byte) []byte {
-			counts := s.env.counts()
-			counts.Connections = min(counts.Connections, before.Connections) // those that Redis has counted
-			return counts.Edit(reply)
-		}
-		return h
-	}
-	if row.name == "info" {
-		h.replace = func(reply []byte) []byte {
-			if reply[0] != '$' && reply[0] != '=' {
-				return reply
-			}
-			return s.env.info(s.ident.Proto)
-		}
-		if !s.env.restricts(s.ident) { // when Redis is away is when its users look here
-			h.unsent = s.env.info(s.ident.Proto)
-		}
-		return h
-	}
-	m := merger{sub: argument(s.args, 1), proto: s.ident.Proto}
-	for _, arg := range s.args[min(len(s.args), 2):] {
+// Merger returns what puts the lock commands into Redis's reply to a COMMAND with these arguments, for a client of that version of
+// the protocol.
+func Merger(args [][]byte, proto int) func(reply []byte) []byte {
+	m := merger{sub: Keyword(args, 1), proto: proto}
+	for _, arg := range args[min(len(args), 2):] {
 		m.args = append(m.args, string(arg))
 	}
-	h.replace = m.merge
-	return h
+	return m.merge
 }
 
 // merger puts the lock commands into the reply to one COMMAND.
@@ -102,16 +76,16 @@ func (m *merger) merge(reply []byte) []byte {
 			return reply
 		}
 		for i, name := range m.args {
-			if e := lockEntryOf(strings.ToLower(name)); e != nil {
+			if e := entryOf(strings.ToLower(name)); e != nil {
 				l.items[i] = m.item(e)
 			}
 		}
 	case m.sub == "docs" && len(m.args) > 0:
 		l.items = m.docs(l.items)
 	default:
-		l.items = slices.DeleteFunc(l.items, func(it listed) bool { return lockEntryOf(it.name) != nil })
-		for i := range lockEntries {
-			if e := &lockEntries[i]; m.wants(e) {
+		l.items = slices.DeleteFunc(l.items, func(it listed) bool { return entryOf(it.name) != nil })
+		for i := range entries {
+			if e := &entries[i]; m.wants(e) {
 				l.items = append(l.items, m.item(e))
 			}
 		}
@@ -129,7 +103,7 @@ func (m *merger) standIn(err []byte) []byte {
 	}
 	switch {
 	case m.sub == "count":
-		return appendNumber(nil, len(l.items))
+		return resp.AppendInteger(nil, len(l.items))
 	case m.sub == "info" && len(m.args) > 0:
 		all := l.items
 		l.items = nil
@@ -153,18 +127,18 @@ func (m *merger) standIn(err []byte) []byte {
 }
 
 // item is the entry as the subcommand shows it.
-func (m *merger) item(e *lockEntry) listed {
+func (m *merger) item(e *entry) listed {
 	switch m.sub {
 	case "docs":
 		return listed{e.name, e.appendDocs(nil, m.proto)}
 	case "list":
-		return listed{e.name, appendText(nil, e.name)}
+		return listed{e.name, resp.AppendBulk(nil, e.name)}
 	}
 	return listed{e.name, e.appendInfo(nil, m.proto)}
 }
 
 // wants reports whether the entry passes the filter of COMMAND LIST FILTERBY. Redis has checked the syntax.
-func (m *merger) wants(e *lockEntry) bool {
+func (m *merger) wants(e *entry) bool {
 	if m.sub != "list" || len(m.args) != 3 {
 		return true
 	}
@@ -185,7 +159,7 @@ func (m *merger) docs(theirs []listed) []listed {
 	for _, arg := range m.args {
 		name := strings.ToLower(arg)
 		known := len(theirs) > 0 && theirs[0].name == name
-		if e := lockEntryOf(name); e != nil {
+		if e := entryOf(name); e != nil {
 			all = append(all, m.item(e))
 		} else if known {
 			all = append(all, theirs[0])
@@ -203,7 +177,7 @@ func (m *merger) count(reply []byte) []byte {
 	if err != nil {
 		return reply
 	}
-	return appendNumber(nil, n+len(lockEntries))
+	return resp.AppendInteger(nil, n+len(entries))
 }
 
 var (
@@ -214,7 +188,7 @@ var (
 
 // keys answers COMMAND GETKEYS and GETKEYSANDFLAGS for a lock command, if Redis let the client ask.
 func (m *merger) keys(reply []byte) []byte {
-	e := lockEntryOf(strings.ToLower(m.args[0]))
+	e := entryOf(strings.ToLower(m.args[0]))
 	switch {
 	case reply[0] != '*' && !bytes.Equal(reply, invalidCommand):
 		return reply
@@ -223,11 +197,11 @@ func (m *merger) keys(reply []byte) []byte {
 	case !e.accepts(len(m.args)):
 		return wrongArguments
 	}
-	b := appendHeader(nil, '*', 1)
+	b := resp.AppendHeader(nil, '*', 1)
 	if m.sub == "getkeys" {
-		return appendText(b, m.args[1])
+		return resp.AppendBulk(b, m.args[1])
 	}
-	b = appendText(appendHeader(b, '*', 2), m.args[1])
+	b = resp.AppendBulk(resp.AppendHeader(b, '*', 2), m.args[1])
 	return appendWords(b, m.proto, "", e.access)
 }
 
@@ -275,7 +249,7 @@ func parseListing(reply []byte, pairs bool) (l listing, ok bool) {
 
 // append appends the listing as a reply.
 func (l listing) append(dst []byte) []byte {
-	dst = appendHeader(dst, l.kind, l.width*len(l.items))
+	dst = resp.AppendHeader(dst, l.kind, l.width*len(l.items))
 	for _, it := range l.items {
 		dst = append(dst, it.raw...)
 	}

@@ -1,4 +1,4 @@
-package proxy
+package command
 
 import (
 	"bytes"
@@ -7,15 +7,15 @@ import (
 	"lockproxy/internal/upstream"
 )
 
-// title is what CLIENT LIST says of a whole command in array form, as the client's last one; empty: Redis does not have it.
-func (c *command) title(raw []byte) string {
+// TitleOf is what CLIENT LIST says of a whole command in array form, as the client's last one; empty: Redis does not have it.
+func (c *Row) TitleOf(raw []byte) string {
 	if c.subs == nil {
-		return c.shown
+		return c.Title
 	}
 	sub, ok := secondArgument(raw)
 	switch {
 	case !ok:
-		return c.shown
+		return c.Title
 	case len(sub) > maxName:
 		return ""
 	}

@@ -1,0 +1,246 @@
+package command
+
+import (
+	"strings"
+
+	"lockproxy/internal/proxy/clients"
+	"lockproxy/internal/upstream"
+)
+
+// Policy says how a command may travel.
+type Policy uint8
+
+// The policies. A pin is a connection of the session's own.
+const (
+	Shared        Policy = iota // on the session's lane
+	PinOnce                     // on a pin, for this command
+	PinSpent                    // on a pin, for this command; the pin is closed then
+	PinForever                  // on a pin, for the rest of the session unless Redis refuses
+	PinRaw                      // on a pin whose bytes are not read any more, for the rest of the session unless Redis refuses
+	Replication                 // REPLCONF: as PinForever, but Redis does not answer all of it
+	PinAfterWrite               // on a pin whose last write is the session's: WAIT
+	Transaction                 // MULTI … EXEC, WATCH …: on a pin until the transaction ends
+	PubSub                      // on a pin until the last subscription ends
+	Identity                    // AUTH, HELLO, SELECT: on a pin, which then belongs to another identity
+	Local                       // session state, kept and answered here
+	AboutClients                // CLIENT LIST, KILL, UNBLOCK: about other clients of the proxy
+	Lock                        // the lock commands
+	Augmented                   // as Shared; the proxy puts its own part into the reply
+	byArguments                 // the arguments decide: see Row.decide
+)
+
+// overrides are the commands that Redis's own flags do not describe well enough. Everything else is decided by the flags:
+// blocking and module commands are pinned once, commands that Redis does not list are pinned for the rest of the session once it
+// has accepted one, all others are shared.
+var overrides = map[string]Policy{
+	"auth": Identity, "hello": Identity, "select": Identity,
+	"reset": Local, "quit": Local,
+	"multi": Transaction, "exec": Transaction, "discard": Transaction, "watch": Transaction, "unwatch": Transaction,
+	"subscribe": PubSub, "psubscribe": PubSub, "ssubscribe": PubSub,
+	"unsubscribe": PubSub, "punsubscribe": PubSub, "sunsubscribe": PubSub,
+	"wait": PinAfterWrite, "waitaof": PinAfterWrite,
+	"monitor": PinRaw, "sync": PinRaw, "psync": PinRaw, "replconf": Replication,
+	"asking": PinForever, "readonly": PinForever, "readwrite": PinForever, "himport": PinForever,
+	"shutdown": PinSpent, // it may wait for replicas
+	"debug":    PinSpent, // SLEEP, RELOAD: others are served, or told why not, meanwhile
+	"client":   byArguments, "xread": byArguments, "xreadgroup": byArguments, "script": byArguments, "function": byArguments, "info": byArguments, "command": byArguments,
+}
+
+// subPolicies decide where the arguments matter. args includes the command's name.
+var subPolicies = map[string]func(args [][]byte) Policy{
+	"client":     clientPolicy,
+	"xread":      streamReadPolicy,
+	"xreadgroup": streamReadPolicy,
+	"script":     scriptPolicy,
+	"function":   functionPolicy,
+	"info":       infoPolicy,
+	"command":    commandPolicy,
+}
+
+// clientPolicy keeps here what clients say of themselves, and speaks of the proxy's clients where Redis speaks of its own.
+// What is left is about the connection that says it, so that connection must be the session's own, unless it says what is
+// the case on every lane anyhow.
+func clientPolicy(args [][]byte) Policy {
+	switch sub := Keyword(args, 1); sub {
+	case "setname", "getname", "setinfo", "reply", "maint_notifications":
+		return Local
+	case "list", "kill", "unblock":
+		return AboutClients
+	case "id", "info", "getredir", "trackinginfo":
+		return Augmented
+	case "help", "", "caching":
+		return Shared
+	case "pause", "unpause":
+		return PinOnce // a paused lane must not hold up what ends the pause
+	case "tracking", "no-evict", "no-touch":
+		if len(args) == 3 && Keyword(args, 2) == "off" {
+			return Shared
+		}
+	}
+	return PinForever
+}
+
+// streamReadPolicy: XREAD and XREADGROUP wait only if they say BLOCK. Their options stand before STREAMS, in any order, and each
+// has a fixed number of arguments, which may be any words. Only a command whose options are all known not to wait is shared:
+// what is not known here may wait.
+func streamReadPolicy(args [][]byte) Policy {
+	for i := 1; i < len(args); i++ {
+		switch Keyword(args, i) {
+		case "count":
+			i++
+		case "group":
+			i += 2
+		case "noack":
+		case "streams":
+			return Shared
+		default:
+			return PinOnce
+		}
+	}
+	return PinOnce
+}
+
+// scriptPolicy: the debugger changes what EVAL does on that connection, and KILL must overtake the script that the lane may be
+// waiting for.
+func scriptPolicy(args [][]byte) Policy {
+	switch Keyword(args, 1) {
+	case "debug":
+		return PinForever
+	case "kill":
+		return PinOnce
+	}
+	return Shared
+}
+
+// functionPolicy: as for scripts.
+func functionPolicy(args [][]byte) Policy {
+	if Keyword(args, 1) == "kill" {
+		return PinOnce
+	}
+	return Shared
+}
+
+// infoPolicy: one section is ours, and one counts our clients. Redis is asked all the same, because it knows who may ask.
+func infoPolicy(args [][]byte) Policy {
+	if IsOwnInfo(args) || clients.Counted(args[1:]) {
+		return Augmented
+	}
+	return Shared
+}
+
+// IsOwnInfo reports whether an INFO asks for the proxy's own section.
+func IsOwnInfo(args [][]byte) bool { return len(args) == 2 && Keyword(args, 1) == "lockproxy" }
+
+// Keyword is the i-th argument as a keyword, in lower case, or "" if there is none. As in Redis, only ASCII letters have two
+// cases. What is longer than any keyword is "?", which is none.
+func Keyword(args [][]byte, i int) string {
+	if i >= len(args) {
+		return ""
+	}
+	if len(args[i]) > maxName {
+		return "?"
+	}
+	var lower [maxName]byte
+	return string(lowered(args[i], &lower))
+}
+
+// lowered puts a name of at most maxName bytes into lower case.
+func lowered(name []byte, lower *[maxName]byte) []byte {
+	for i, c := range name {
+		if 'A' <= c && c <= 'Z' {
+			c += 'a' - 'A'
+		}
+		lower[i] = c
+	}
+	return lower[:len(name)]
+}
+
+// Row is one row of the policy table.
+type Row struct {
+	Name   string // lower case
+	Policy Policy
+	decide func(args [][]byte) Policy // for byArguments
+	listed bool                       // Redis lists it
+	Title  string                     // its name in CLIENT LIST; empty: Redis does not have it
+	subs   map[string]string          // the same for its subcommands, by their names; nil: it has none
+	Writes bool                       // it may change data, so Redis may hold it back
+	Script bool                       // it runs a script of the client's
+}
+
+// PolicyFor is the command's policy for these arguments.
+func (c *Row) PolicyFor(args [][]byte) Policy {
+	if c.Policy == byArguments {
+		return c.decide(args)
+	}
+	return c.Policy
+}
+
+// HasSubcommands reports whether the command has subcommands.
+func (c *Row) HasSubcommands() bool { return c.subs != nil }
+
+// MayWait reports whether the command, which has policy p for its arguments, may wait for others before it is answered.
+func (c *Row) MayWait(p Policy) bool {
+	return p == PinOnce || p == PinSpent || p == PinAfterWrite || c == unlisted
+}
+
+// Table has a row for every command that Redis lists and for our own. It is immutable.
+type Table struct {
+	source *upstream.Table
+	rows   map[string]*Row
+}
+
+// maxName bounds the names that are looked up; longer ones are unknown.
+const maxName = 64
+
+// unlisted stands for every command that Redis does not list: it may change its connection in ways nobody here knows.
+var unlisted = &Row{Name: "unlisted", Policy: PinForever}
+
+// NewTable makes the table for a Redis that lists these commands. verbs are the names of the lock commands.
+func NewTable(src *upstream.Table, verbs []string) *Table {
+	t := &Table{source: src, rows: make(map[string]*Row, src.Len()+len(verbs))}
+	for _, c := range src.All() {
+		t.rows[c.Name] = &Row{Name: c.Name, Policy: flagPolicy(c), listed: true, Title: c.Name, subs: subTitles(c), Writes: c.Flags&upstream.Changes != 0, Script: runsScript[c.Name]}
+	}
+	for name, p := range overrides {
+		row := &Row{Name: name, Policy: p}
+		if known := t.rows[name]; known != nil {
+			row.listed, row.Title, row.subs, row.Writes = true, known.Title, known.subs, known.Writes
+		}
+		if p == byArguments {
+			row.decide = subPolicies[name]
+		}
+		t.rows[name] = row
+	}
+	for _, verb := range verbs {
+		name := strings.ToLower(verb)
+		t.rows[name] = &Row{Name: name, Policy: Lock, Title: name, Writes: true}
+	}
+	return t
+}
+
+// runsScript are the commands that run a script. Redis gives the same flags and categories to those that manage scripts.
+var runsScript = map[string]bool{
+	"eval": true, "evalsha": true, "eval_ro": true, "evalsha_ro": true, "fcall": true, "fcall_ro": true,
+}
+
+func flagPolicy(c *upstream.Command) Policy {
+	if c.Flags&(upstream.Blocking|upstream.Module) != 0 {
+		return PinOnce
+	}
+	return Shared
+}
+
+// IsOf reports whether the table was made from that of Redis.
+func (t *Table) IsOf(src *upstream.Table) bool { return t.source == src }
+
+// Lookup finds the row for a name in any case. It does not allocate.
+func (t *Table) Lookup(name []byte) *Row {
+	if len(name) > maxName {
+		return unlisted
+	}
+	var lower [maxName]byte
+	if c, ok := t.rows[string(lowered(name, &lower))]; ok {
+		return c
+	}
+	return unlisted
+}
