@@ -24,30 +24,33 @@ const root = "../.."
 // arrows names, for each package, what it may import of this module outside of tests. A new package needs a row, and
 // a reason for each arrow.
 var arrows = map[string][]string{
-	"cmd/lockproxy":               {"internal/admin", "internal/certs", "internal/embedded", "internal/proxy", "internal/resp", "internal/upstream"},
-	"internal/admin":              {"internal/proxy"}, // it reads the counters
-	"internal/buffers":            {},
-	"internal/certs":              {},
-	"internal/direct":             {},
-	"internal/embedded":           {},
-	"internal/house":              {},
-	"internal/lockcmds":           {"internal/lockcmds/glob", "internal/lockcmds/jobs", "internal/lockcmds/losses", "internal/lockcmds/turns", "internal/resp", "internal/watchdog"},
-	"internal/lockcmds/glob":      {},
-	"internal/lockcmds/jobs":      {},
-	"internal/lockcmds/losses":    {},
-	"internal/lockcmds/turns":     {},
-	"internal/proxy":              {"internal/buffers", "internal/direct", "internal/lockcmds", "internal/lockcmds/jobs", "internal/lockcmds/losses", "internal/proxy/budget", "internal/proxy/clients", "internal/proxy/command", "internal/proxy/idchange", "internal/proxy/inbox", "internal/resp", "internal/upstream", "internal/upstream/admission"}, // jobs: one pool for all engines; losses: a session has them
-	"internal/proxy/budget":       {},
-	"internal/proxy/clients":      {"internal/resp"},
-	"internal/proxy/command":      {"internal/proxy/clients", "internal/resp", "internal/upstream"}, // upstream: the table of Redis's commands
-	"internal/proxy/inbox":        {"internal/buffers"},
-	"internal/proxy/idchange":     {"internal/resp", "internal/upstream"},
-	"internal/redistest":          {},
-	"internal/resp":               {},
-	"internal/upstream":           {"internal/buffers", "internal/direct", "internal/resp", "internal/upstream/admission", "internal/upstream/lineup"},
-	"internal/upstream/admission": {},
-	"internal/upstream/lineup":    {},
-	"internal/watchdog":           {},
+	"cmd/lockproxy":                 {"internal/admin", "internal/certs", "internal/embedded", "internal/proxy", "internal/resp", "internal/upstream"},
+	"internal/admin":                {"internal/proxy"}, // it reads the counters
+	"internal/buffers":              {},
+	"internal/certs":                {},
+	"internal/direct":               {},
+	"internal/embedded":             {},
+	"internal/house":                {},
+	"internal/lockcmds":             {"internal/lockcmds/glob", "internal/lockcmds/grammar", "internal/lockcmds/jobs", "internal/lockcmds/losses", "internal/lockcmds/owners", "internal/lockcmds/turns", "internal/resp", "internal/watchdog"},
+	"internal/lockcmds/glob":        {},
+	"internal/lockcmds/grammar":     {"internal/lockcmds/owners"}, // OWNER refuses the names that proxies give out
+	"internal/lockcmds/grammar/gen": {"internal/lockcmds/grammar"},
+	"internal/lockcmds/jobs":        {},
+	"internal/lockcmds/losses":      {},
+	"internal/lockcmds/owners":      {},
+	"internal/lockcmds/turns":       {},
+	"internal/proxy":                {"internal/buffers", "internal/direct", "internal/lockcmds", "internal/lockcmds/grammar", "internal/lockcmds/jobs", "internal/lockcmds/losses", "internal/lockcmds/owners", "internal/proxy/budget", "internal/proxy/clients", "internal/proxy/command", "internal/proxy/idchange", "internal/proxy/inbox", "internal/resp", "internal/upstream", "internal/upstream/admission"}, // jobs: one pool for all engines; losses: a session has them
+	"internal/proxy/budget":         {},
+	"internal/proxy/clients":        {"internal/resp"},
+	"internal/proxy/command":        {"internal/lockcmds/grammar", "internal/proxy/clients", "internal/resp", "internal/upstream"}, // upstream: the table of Redis's commands
+	"internal/proxy/inbox":          {"internal/buffers"},
+	"internal/proxy/idchange":       {"internal/resp", "internal/upstream"},
+	"internal/redistest":            {},
+	"internal/resp":                 {},
+	"internal/upstream":             {"internal/buffers", "internal/direct", "internal/resp", "internal/upstream/admission", "internal/upstream/lineup"},
+	"internal/upstream/admission":   {},
+	"internal/upstream/lineup":      {},
+	"internal/watchdog":             {},
 }
 
 // packages parses the Go files of every package of the program, by directory relative to the root.

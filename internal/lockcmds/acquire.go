@@ -7,6 +7,7 @@ import (
 
 	"github.com/tidwall/redcon"
 
+	"lockproxy/internal/lockcmds/grammar"
 	"lockproxy/internal/lockcmds/turns"
 	"lockproxy/internal/resp"
 	"lockproxy/internal/watchdog"
@@ -16,7 +17,7 @@ import (
 type waiter struct {
 	// Immutable after startAcquire.
 	c        *client
-	verb     Verb
+	verb     grammar.Verb
 	key      string
 	owner    string
 	explicit bool // OWNER was given: other sessions, also of other proxies, may act for it
@@ -26,8 +27,8 @@ type waiter struct {
 	grace    time.Duration // negative: all
 	wait     time.Duration // negative: without a limit
 	began    time.Time
-	cmd      Command // what was asked for
-	home     *Engine // where the session belongs: another engine if it deepens a hold from before an AUTH
+	cmd      grammar.Command // what was asked for
+	home     *Engine         // where the session belongs: another engine if it deepens a hold from before an AUTH
 
 	// Guarded by Engine.mu.
 	state      waiterState
@@ -62,7 +63,7 @@ const (
 	stateDone                       // out of its room; who took it out answers
 )
 
-func (w *waiter) fair() bool { return w.verb == FairLock }
+func (w *waiter) fair() bool { return w.verb == grammar.FairLock }
 
 // listens reports whether the waiter is woken by name: in its turn, or with others of its owner.
 func (w *waiter) listens() bool { return w.fair() || w.explicit }
@@ -77,7 +78,7 @@ type grant struct {
 }
 
 // startAcquire starts an acquire that was asked for at that moment, by a session of the engine home. Session locked.
-func (e *Engine) startAcquire(s Session, cmd Command, began time.Time, home *Engine) {
+func (e *Engine) startAcquire(s Session, cmd grammar.Command, began time.Time, home *Engine) {
 	w := &waiter{
 		verb: cmd.Verb, key: cmd.Key, owner: cmd.Owner, explicit: cmd.Owner != "", wait: cmd.Wait, began: began,
 		lease: cmd.Lease, fixed: cmd.Lease > 0, maxHold: cmd.MaxHold, grace: cmd.Grace,

@@ -6,6 +6,7 @@ import (
 
 	"github.com/redis/rueidis"
 
+	"lockproxy/internal/lockcmds/grammar"
 	"lockproxy/internal/lockcmds/jobs"
 	"lockproxy/internal/lockcmds/losses"
 	"lockproxy/internal/resp"
@@ -53,7 +54,7 @@ func BenchmarkLockUnlock(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		for _, args := range [][][]byte{lock, unlock} {
-			c, err := Parse(args)
+			c, err := grammar.Parse(args)
 			if err != nil {
 				b.Fatal(err)
 			}

@@ -8,6 +8,7 @@ import (
 	"github.com/redis/rueidis"
 
 	"lockproxy/internal/lockcmds/jobs"
+	"lockproxy/internal/lockcmds/owners"
 )
 
 // Whoever is first in the queue of a free lock must take it, or all behind it wait. One of those behind looks after it:
@@ -58,7 +59,7 @@ func (e *Engine) watchHeadLocked(r *room) {
 // noteQueue remembers who is in the queue now: only they will have been there for long enough when a look is due. The time
 // counts from here; while Redis does not answer it does not begin.
 func (e *Engine) noteQueue(r *room) {
-	owners, err := e.queuedFor(r)
+	places, err := e.queuedFor(r)
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	switch {
@@ -69,12 +70,12 @@ func (e *Engine) noteQueue(r *room) {
 	case err != nil:
 		r.head.look = e.jobs.After(lookAgain, jobs.Attempt, func() { e.noteQueue(r) })
 	default:
-		if len(owners) > 0 {
-			e.tryOwnHeadLocked(r, owners[0])
+		if len(places) > 0 {
+			e.tryOwnHeadLocked(r, places[0])
 		}
-		r.head.seen = make(map[string]bool, len(owners))
-		for _, owner := range owners {
-			r.head.seen[owner] = true
+		r.head.seen = make(map[string]bool, len(places))
+		for _, place := range places {
+			r.head.seen[place] = true
 		}
 		r.head.look = e.jobs.After(e.opts.deadHead, jobs.Attempt, func() { e.lookAtHead(r) })
 	}
@@ -130,7 +131,7 @@ func (e *Engine) removeDeadHeads(r *room) (again bool) {
 			return false
 		}
 		deaf := "0"
-		if e.countDeaf(r, head) >= deafLooks || gone != "" && processOf(head) == gone {
+		if e.countDeaf(r, head) >= deafLooks || gone != "" && owners.Process(head) == gone {
 			deaf = "1"
 		}
 		a, err := e.own.run(ctx, e.scripts.deadHead, []string{r.lock, r.queue, r.deadlines, r.channel},
@@ -139,7 +140,7 @@ func (e *Engine) removeDeadHeads(r *room) (again bool) {
 			return err == nil && a.at(1) > 0 || err != nil && passing(err)
 		}
 		if a.at(1) > 0 {
-			gone = processOf(head)
+			gone = owners.Process(head)
 		}
 		e.log.Info("dead fair waiter removed", logKey(r.lock))
 	}
@@ -186,14 +187,4 @@ func (e *Engine) countDeaf(r *room, head string) int {
 	}
 	r.head.freed = false
 	return r.head.deaf
-}
-
-// processOf is the part of an owner's name that all owners of one process share, by our and Redisson's custom; empty: it
-// is named otherwise.
-func processOf(owner string) string {
-	const uuid = 36
-	if len(owner) > uuid && owner[uuid] == ':' {
-		return owner[:uuid]
-	}
-	return ""
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -12,7 +11,9 @@ import (
 	"github.com/redis/rueidis"
 	"go.uber.org/zap"
 
+	"lockproxy/internal/lockcmds/grammar"
 	"lockproxy/internal/lockcmds/jobs"
+	"lockproxy/internal/lockcmds/owners"
 	"lockproxy/internal/resp"
 	"lockproxy/internal/watchdog"
 )
@@ -56,10 +57,10 @@ type Options struct {
 
 // Events are called at what metrics count. They must not block; nil ones are skipped.
 type Events struct {
-	Granted    func(v Verb, waited time.Duration) // a lock was acquired, so long after it was asked for
-	HandedOver func()                             // by a release that granted in the same step
-	Attempt    func()                             // one script for a waiter
-	Refused    func()                             // somebody may not wait: too many do, or the proxy stops
+	Granted    func(v grammar.Verb, waited time.Duration) // a lock was acquired, so long after it was asked for
+	HandedOver func()                                     // by a release that granted in the same step
+	Attempt    func()                                     // one script for a waiter
+	Refused    func()                                     // somebody may not wait: too many do, or the proxy stops
 	Lost       func(reason string)
 	Repaired   func() // the fence counter was set to Redis's time, because it cannot have been a fence
 }
@@ -148,7 +149,7 @@ func New(opts Options) (*Engine, error) {
 		leaving:   make(map[string]*departures),
 	}
 	e.jobs = opts.Jobs.NewQueue(e.crash)
-	e.crowd = fmt.Sprintf("%s%s%08x", opts.UUID, crowdMark, rand.Uint32())
+	e.crowd = owners.NewShared(opts.UUID)
 	e.life, e.end = context.WithCancel(context.Background())
 	e.hub = &hub{
 		own: e.own, log: opts.Logger, wake: make(chan struct{}, 1), topics: make(map[string]*topic),
@@ -189,20 +190,20 @@ func (e *Engine) Run(ctx context.Context) error {
 }
 
 // Start executes a lock command: it calls s.Script and s.Answer, now or later. Session locked.
-func (e *Engine) Start(s Session, c Command) {
+func (e *Engine) Start(s Session, c grammar.Command) {
 	defer e.failStop()
 	switch c.Verb {
-	case Lock, TryLock, FairLock:
+	case grammar.Lock, grammar.TryLock, grammar.FairLock:
 		e.startAcquire(s, c, time.Now(), e)
-	case Unlock:
+	case grammar.Unlock:
 		e.startRelease(s, c)
-	case ExtendLock:
+	case grammar.ExtendLock:
 		e.startExtend(s, c)
-	case LockInfo:
+	case grammar.LockInfo:
 		e.startInfo(s, c)
-	case LockList:
+	case grammar.LockList:
 		e.startList(s, c)
-	case ForceUnlock:
+	case grammar.ForceUnlock:
 		e.startForce(s, c)
 	default:
 		panic("BUG: " + c.Verb.String() + " was not parsed")

@@ -5,11 +5,12 @@ import (
 
 	"github.com/tidwall/redcon"
 
+	"lockproxy/internal/lockcmds/grammar"
 	"lockproxy/internal/resp"
 	"lockproxy/internal/watchdog"
 )
 
-func (e *Engine) startExtend(s Session, cmd Command) {
+func (e *Engine) startExtend(s Session, cmd grammar.Command) {
 	owner := cmd.Owner
 	e.mu.Lock()
 	c := e.clientLocked(s)
@@ -111,7 +112,7 @@ func (e *Engine) extended(
 	return out
 }
 
-func (e *Engine) startForce(s Session, cmd Command) {
+func (e *Engine) startForce(s Session, cmd grammar.Command) {
 	e.script(s, Call{
 		Script: e.scripts.force,
 		Keys:   []string{cmd.Key, channelOf(cmd.Key), queueOf(cmd.Key)},

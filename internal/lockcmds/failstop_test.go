@@ -10,6 +10,7 @@ import (
 	"go.uber.org/zap/zapcore"
 	"go.uber.org/zap/zaptest"
 
+	"lockproxy/internal/lockcmds/grammar"
 	"lockproxy/internal/lockcmds/jobs"
 	"lockproxy/internal/redistest"
 )
@@ -79,7 +80,7 @@ func TestAPanicOnAnyWayIntoTheEngineEndsTheProcess(t *testing.T) {
 		"a job":     func() { p.e.jobs.Submit(jobs.Attempt, mistake) },
 		"Enter":     func() { p.e.enter(s, mistake) },
 		"After":     func() { p.e.after(s, mistake) },
-		"Start":     func() { p.e.Start(s, Command{}) },
+		"Start":     func() { p.e.Start(s, grammar.Command{}) },
 		"a verdict": func() { p.e.onLost(nil, "") },
 	} {
 		t.Run(where, func(t *testing.T) {

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"lockproxy/internal/lockcmds/losses"
+	"lockproxy/internal/lockcmds/owners"
 	"lockproxy/internal/lockcmds/turns"
 	"lockproxy/internal/watchdog"
 )
@@ -84,7 +85,7 @@ func (h *hold) entry() watchdog.Entry {
 func (e *Engine) clientLocked(s Session) *client {
 	c := e.clients[s.ID()]
 	if c == nil {
-		c = &client{s: s, owner: e.opts.UUID + ":" + s.Token(), lost: s.Losses()}
+		c = &client{s: s, owner: owners.Default(e.opts.UUID, s.Token()), lost: s.Losses()}
 		e.clients[s.ID()] = c
 	}
 	return c

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"lockproxy/internal/lockcmds/grammar"
 	"lockproxy/internal/watchdog"
 )
 
@@ -14,9 +15,9 @@ import (
 
 // Keeps reports whether the engine keeps a hold of the session that the command is about, or is giving one back.
 // Session locked.
-func (e *Engine) Keeps(s Session, cmd Command) bool {
+func (e *Engine) Keeps(s Session, cmd grammar.Command) bool {
 	switch cmd.Verb {
-	case Lock, TryLock, FairLock, Unlock, ExtendLock:
+	case grammar.Lock, grammar.TryLock, grammar.FairLock, grammar.Unlock, grammar.ExtendLock:
 	default:
 		return false
 	}
@@ -38,10 +39,10 @@ func (e *Engine) Keeps(s Session, cmd Command) bool {
 }
 
 // StartFor is Start for a session whose home is another engine of the same database by now. Session locked.
-func (e *Engine) StartFor(s Session, cmd Command, home *Engine) {
+func (e *Engine) StartFor(s Session, cmd grammar.Command, home *Engine) {
 	defer e.failStop()
 	switch cmd.Verb {
-	case Lock, TryLock, FairLock:
+	case grammar.Lock, grammar.TryLock, grammar.FairLock:
 		e.startAcquire(s, cmd, time.Now(), home)
 	default:
 		e.Start(s, cmd)

@@ -3,10 +3,11 @@ package lockcmds
 import (
 	"github.com/tidwall/redcon"
 
+	"lockproxy/internal/lockcmds/grammar"
 	"lockproxy/internal/resp"
 )
 
-func (e *Engine) startInfo(s Session, cmd Command) {
+func (e *Engine) startInfo(s Session, cmd grammar.Command) {
 	proto := s.Proto()
 	e.script(s, Call{
 		Script: e.scripts.info,

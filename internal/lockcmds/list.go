@@ -9,6 +9,7 @@ import (
 	"github.com/tidwall/redcon"
 
 	"lockproxy/internal/lockcmds/glob"
+	"lockproxy/internal/lockcmds/grammar"
 	"lockproxy/internal/lockcmds/jobs"
 	"lockproxy/internal/resp"
 )
@@ -39,7 +40,7 @@ func (l *heldLocks) remove(h *hold) {
 // startList executes LOCKLIST: the locks that sessions of this identity hold through this proxy, by key, as known here. A lock that
 // several sessions hold for one owner is shown once, with the session that acquired first; fair-waiters are those of this proxy.
 // Redis is asked first whether the session may run scripts, as for every lock command: it may have to authenticate. Session locked.
-func (e *Engine) startList(s Session, cmd Command) {
+func (e *Engine) startList(s Session, cmd grammar.Command) {
 	e.script(s, Call{Script: e.scripts.ask, Done: func(reply resp.Value, err error) []byte {
 		if _, err := answerOf(reply, err); err != nil {
 			return appendFailure(nil, err)
@@ -50,7 +51,7 @@ func (e *Engine) startList(s Session, cmd Command) {
 }
 
 // submitList has a job make the list. Session locked.
-func (e *Engine) submitList(s Session, cmd Command) {
+func (e *Engine) submitList(s Session, cmd grammar.Command) {
 	proto := s.Proto()
 	e.tending.Add(1)
 	e.jobs.Submit(jobs.List, func() {
@@ -60,7 +61,7 @@ func (e *Engine) submitList(s Session, cmd Command) {
 	})
 }
 
-func (e *Engine) list(proto int, cmd Command) []byte {
+func (e *Engine) list(proto int, cmd grammar.Command) []byte {
 	found := e.find(cmd.Match, cmd.Count)
 	out := redcon.AppendArray(nil, len(found))
 	for _, i := range found {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/tidwall/redcon"
 
+	"lockproxy/internal/lockcmds/grammar"
 	"lockproxy/internal/resp"
 	"lockproxy/internal/watchdog"
 )
@@ -14,7 +15,7 @@ import (
 // giving is one UNLOCK in progress.
 type giving struct {
 	c      *client
-	cmd    Command
+	cmd    grammar.Command
 	owner  string
 	h      *hold   // nil: no session of this proxy holds it for that owner
 	plain  *waiter // the first of those here, may get the lock in the same step; nil: there is none, or it may not
@@ -23,7 +24,7 @@ type giving struct {
 	sentAt time.Time
 }
 
-func (e *Engine) startRelease(s Session, cmd Command) {
+func (e *Engine) startRelease(s Session, cmd grammar.Command) {
 	g := &giving{cmd: cmd, owner: cmd.Owner}
 	e.mu.Lock()
 	g.c = e.clientLocked(s)
@@ -53,7 +54,7 @@ func (e *Engine) startRelease(s Session, cmd Command) {
 }
 
 // deferReleaseLocked puts a release off. Our part is taken off now: should the session end meanwhile, this one is cared for.
-func (e *Engine) deferReleaseLocked(r *returns, g *giving, cmd Command) {
+func (e *Engine) deferReleaseLocked(r *returns, g *giving, cmd grammar.Command) {
 	k := holdKey{cmd.Key, g.owner}
 	spent := e.spendLocked(g.c, k, cmd.Fence)
 	e.deferLocked(r, g.c.s, func() {

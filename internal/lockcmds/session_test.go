@@ -15,11 +15,24 @@ import (
 
 	"go.uber.org/zap/zaptest"
 
+	"lockproxy/internal/lockcmds/grammar"
 	"lockproxy/internal/lockcmds/jobs"
 	"lockproxy/internal/lockcmds/losses"
 	"lockproxy/internal/redistest"
 	"lockproxy/internal/resp"
 )
+
+// words splits a command into its arguments; ” is an empty one.
+func words(line string) [][]byte {
+	var args [][]byte
+	for w := range strings.SplitSeq(line, " ") {
+		if w == "''" {
+			w = ""
+		}
+		args = append(args, []byte(w))
+	}
+	return args
+}
 
 // patience is how long a test waits for what must happen.
 const patience = 10 * time.Second
@@ -106,7 +119,7 @@ type session struct {
 	ended   bool
 	busy    bool
 	pending int // scripts on their way
-	todo    []Command
+	todo    []grammar.Command
 	replies chan string // every reply, printed
 	pushes  chan string
 }
@@ -202,7 +215,7 @@ func (s *session) nextLocked() {
 // send starts a command, behind those sent before.
 func (s *session) send(line string) {
 	s.t.Helper()
-	c, err := Parse(words(line))
+	c, err := grammar.Parse(words(line))
 	if err != nil {
 		s.t.Fatalf("%s: %v", line, err)
 	}

@@ -16,7 +16,7 @@ import (
 	"github.com/redis/go-redis/v9/maintnotifications"
 
 	"lockproxy/internal/embedded"
-	"lockproxy/internal/lockcmds"
+	"lockproxy/internal/lockcmds/grammar"
 	"lockproxy/internal/proxy"
 	"lockproxy/internal/redistest"
 	"lockproxy/internal/resp"
@@ -32,15 +32,15 @@ func TestCommandIsRedisAnswerWithLockCommands(t *testing.T) {
 		question string
 		ours     []string
 	}{
-		{"COMMAND", lockcmds.Verbs()},
-		{"command info", lockcmds.Verbs()},
+		{"COMMAND", grammar.Verbs()},
+		{"command info", grammar.Verbs()},
 		{"COMMAND INFO get nope LOCK set Unlock lock config|get", []string{"lock", "unlock", "lock"}},
 		{"COMMAND INFO get nope lock|x", nil},
-		{"COMMAND DOCS", lockcmds.Verbs()},
+		{"COMMAND DOCS", grammar.Verbs()},
 		{"COMMAND DOCS trylock get nope fairLOCK set config|get", []string{"trylock", "fairlock"}},
 		{"COMMAND DOCS lock", []string{"lock"}},
 		{"COMMAND DOCS get nope", nil},
-		{"COMMAND LIST", lockcmds.Verbs()},
+		{"COMMAND LIST", grammar.Verbs()},
 		{"COMMAND LIST FILTERBY ACLCAT write", []string{"lock", "trylock", "fairlock", "unlock", "extendlock", "forceunlock"}},
 		{"COMMAND LIST FILTERBY aclcat BLOCKING", []string{"lock", "trylock", "fairlock"}},
 		{"COMMAND LIST FILTERBY ACLCAT nope", nil},
@@ -100,12 +100,12 @@ func withoutLocks(t *testing.T, reply []byte, question string) (rest []resp.Valu
 			name = string(v.Elems[i].Elems[0].Str)
 		}
 		switch asked := strings.Fields(question); {
-		case slices.Contains(lockcmds.Verbs(), name):
+		case slices.Contains(grammar.Verbs(), name):
 			ours = append(ours, name)
 			if strings.EqualFold(asked[min(1, len(asked)-1)], "docs") {
 				i++ // the description
 			}
-		case len(asked) > 2 && strings.EqualFold(asked[1], "info") && lockcmds.IsVerb([]byte(asked[2+i])):
+		case len(asked) > 2 && strings.EqualFold(asked[1], "info") && grammar.IsVerb([]byte(asked[2+i])):
 			// null, from Redis
 		default:
 			rest = append(rest, v.Elems[i])
@@ -143,7 +143,7 @@ func TestCommandListingsKeepTheOrderOfNames(t *testing.T) {
 func TestCommandCountsLockCommands(t *testing.T) {
 	srv := redistest.Start(t)
 	addr := proxyTo(t, srv.Addr())
-	want := decode(t, ask(t, srv.Addr(), "COMMAND COUNT")).Int + int64(len(lockcmds.Verbs()))
+	want := decode(t, ask(t, srv.Addr(), "COMMAND COUNT")).Int + int64(len(grammar.Verbs()))
 	if got := decode(t, ask(t, addr, "COMMAND COUNT")).Int; got != want {
 		t.Errorf("COMMAND COUNT answered %d, want %d", got, want)
 	}
@@ -240,7 +240,7 @@ func shapes(v resp.Value) map[string][]string {
 func TestLockEntriesAgreeWithTheGrammar(t *testing.T) {
 	addr := proxyTo(t, redistest.Start(t).Addr())
 	tokens := []string{"WAIT", "PX", "EX", "OWNER", "GRACE", "MAXHOLD", "FENCE", "MATCH", "COUNT"}
-	for _, verb := range lockcmds.Verbs() {
+	for _, verb := range grammar.Verbs() {
 		info := decode(t, ask(t, addr, "COMMAND INFO "+verb)).Elems[0].Elems
 		docs := string(ask(t, addr, "COMMAND DOCS "+verb))
 		arity, keyed := int(info[1].Int), info[3].Int == 1
@@ -284,7 +284,7 @@ func parse(args []string) error {
 	for _, a := range args {
 		raw = append(raw, []byte(a))
 	}
-	_, err := lockcmds.Parse(raw)
+	_, err := grammar.Parse(raw)
 	return err
 }
 
@@ -393,7 +393,7 @@ func TestEmbeddedRedisListsLockCommands(t *testing.T) {
 	addr := proxyTo(t, srv.Addr())
 	for _, hello := range []string{"HELLO 2", "HELLO 3"} {
 		_, ours := withoutLocks(t, ask(t, addr, hello, "COMMAND"), "COMMAND")
-		if diff := cmp.Diff(lockcmds.Verbs(), ours); diff != "" {
+		if diff := cmp.Diff(grammar.Verbs(), ours); diff != "" {
 			t.Errorf("%s: COMMAND (-want +got)\n%s", hello, diff)
 		}
 		v := decode(t, ask(t, addr, hello, "COMMAND INFO get LOCK nope"))
@@ -410,7 +410,7 @@ func TestEmbeddedRedisListsLockCommands(t *testing.T) {
 		if v := decode(t, ask(t, addr, hello, "COMMAND GETKEYS UNLOCK a")); len(v.Elems) != 1 || string(v.Elems[0].Str) != "a" {
 			t.Errorf("%s: COMMAND GETKEYS UNLOCK a is %v", hello, v)
 		}
-		if v := decode(t, ask(t, addr, hello, "COMMAND COUNT")); v.Int <= int64(len(lockcmds.Verbs())) {
+		if v := decode(t, ask(t, addr, hello, "COMMAND COUNT")); v.Int <= int64(len(grammar.Verbs())) {
 			t.Errorf("%s: COMMAND COUNT is %v", hello, v)
 		}
 	}

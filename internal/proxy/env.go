@@ -8,7 +8,7 @@ import (
 
 	"go.uber.org/zap"
 
-	"lockproxy/internal/lockcmds"
+	"lockproxy/internal/lockcmds/grammar"
 	"lockproxy/internal/proxy/budget"
 	"lockproxy/internal/proxy/clients"
 	"lockproxy/internal/proxy/command"
@@ -39,7 +39,7 @@ type env struct {
 func (e *env) policies() *command.Table {
 	t := e.table.Load()
 	if src := e.upstream.Commands(); t == nil || !t.IsOf(src) {
-		t = command.NewTable(src, lockcmds.Verbs())
+		t = command.NewTable(src, grammar.Verbs())
 		e.table.Store(t)
 	}
 	return t

@@ -9,14 +9,16 @@ import (
 	"github.com/tidwall/redcon"
 
 	"lockproxy/internal/lockcmds"
+	"lockproxy/internal/lockcmds/grammar"
 	"lockproxy/internal/lockcmds/losses"
+	"lockproxy/internal/lockcmds/owners"
 	"lockproxy/internal/resp"
 )
 
 // lock executes a lock command. The session goes on when it has been answered, or, if the command says so, when its script
 // has been sent.
 func (s *Session) lock(raw []byte) bool {
-	cmd, err := lockcmds.Parse(s.args)
+	cmd, err := grammar.Parse(s.args)
 	if err != nil {
 		return s.awaitQuiet() && s.answer(resp.AppendRawError(nil, err.Error()))
 	}
@@ -28,7 +30,7 @@ func (s *Session) lock(raw []byte) bool {
 		}
 		return s.awaitQuiet() && s.answer(words)
 	}
-	if s.wait = forLock; cmd.Verb == lockcmds.LockList {
+	if s.wait = forLock; cmd.Verb == grammar.LockList {
 		s.wait = forList
 	}
 	s.locking = len(raw)
@@ -85,7 +87,7 @@ func (l *lockSession) ID() uint64 { return l.id }
 // Token is made when it is first asked for: most sessions take no lock.
 func (l *lockSession) Token() string {
 	if l.token == "" {
-		l.token = lockcmds.NewToken()
+		l.token = owners.NewToken()
 	}
 	return l.token
 }

@@ -12,6 +12,7 @@ import (
 	"go.uber.org/zap"
 
 	"lockproxy/internal/lockcmds"
+	"lockproxy/internal/lockcmds/grammar"
 )
 
 // stats are counters for metrics and INFO lockproxy.
@@ -37,7 +38,7 @@ type stats struct {
 	pinTimeouts atomic.Int64 // and did not get one
 	pinReasons  tally
 
-	waits       [lockcmds.FairLock + 1]waits // by the verb that granted
+	waits       [grammar.FairLock + 1]waits // by the verb that granted
 	handovers   atomic.Int64
 	attempts    atomic.Int64
 	waitRefused atomic.Int64 // lock commands that may not wait
@@ -186,7 +187,7 @@ func (srv *Server) Stats() Stats {
 	out.UpstreamUp, _ = e.upstream.Ready()
 	work, logins := e.upstream.Pins()
 	out.PinsOpen, out.PinsIdle, out.LoginsOpen, out.LoginsIdle = work.Open, work.Idle, logins.Open, logins.Idle
-	for _, verb := range []lockcmds.Verb{lockcmds.Lock, lockcmds.TryLock, lockcmds.FairLock} {
+	for _, verb := range []grammar.Verb{grammar.Lock, grammar.TryLock, grammar.FairLock} {
 		out.Waits[strings.ToLower(verb.String())] = s.waits[verb].snapshot()
 	}
 	for _, reason := range lockcmds.LossReasons() {
@@ -201,7 +202,7 @@ func (srv *Server) Stats() Stats {
 // lockEvents are what the lock engines report.
 func (e *env) lockEvents() lockcmds.Events {
 	return lockcmds.Events{
-		Granted:    func(v lockcmds.Verb, waited time.Duration) { e.stats.waits[v].add(waited) },
+		Granted:    func(v grammar.Verb, waited time.Duration) { e.stats.waits[v].add(waited) },
 		HandedOver: func() { e.stats.handovers.Add(1) },
 		Attempt:    func() { e.stats.attempts.Add(1) },
 		Refused:    func() { e.stats.waitRefused.Add(1) },

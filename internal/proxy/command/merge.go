@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 
+	"lockproxy/internal/lockcmds/grammar"
 	"lockproxy/internal/resp"
 	"lockproxy/internal/upstream"
 )
@@ -31,13 +32,11 @@ func commandPolicy(args [][]byte) Policy {
 	default:
 		return Shared
 	}
-	if slices.ContainsFunc(names, isLockName) {
+	if slices.ContainsFunc(names, grammar.IsVerb) {
 		return Augmented
 	}
 	return Shared
 }
-
-func isLockName(name []byte) bool { return entryOf(strings.ToLower(string(name))) != nil }
 
 // Merger returns what puts the lock commands into Redis's reply to a COMMAND with these arguments, for a client of that version of
 // the protocol.
@@ -76,17 +75,17 @@ func (m *merger) merge(reply []byte) []byte {
 			return reply
 		}
 		for i, name := range m.args {
-			if e := entryOf(strings.ToLower(name)); e != nil {
-				l.items[i] = m.item(e)
+			if spec := grammar.Find(name); spec != nil {
+				l.items[i] = m.item(spec)
 			}
 		}
 	case m.sub == "docs" && len(m.args) > 0:
 		l.items = m.docs(l.items)
 	default:
-		l.items = slices.DeleteFunc(l.items, func(it listed) bool { return entryOf(it.name) != nil })
-		for i := range entries {
-			if e := &entries[i]; m.wants(e) {
-				l.items = append(l.items, m.item(e))
+		l.items = slices.DeleteFunc(l.items, func(it listed) bool { return grammar.Find(it.name) != nil })
+		for i := range grammar.Specs() {
+			if spec := &grammar.Specs()[i]; m.wants(spec) {
+				l.items = append(l.items, m.item(spec))
 			}
 		}
 	}
@@ -127,26 +126,26 @@ func (m *merger) standIn(err []byte) []byte {
 }
 
 // item is the entry as the subcommand shows it.
-func (m *merger) item(e *entry) listed {
+func (m *merger) item(spec *grammar.Spec) listed {
 	switch m.sub {
 	case "docs":
-		return listed{e.name, e.appendDocs(nil, m.proto)}
+		return listed{spec.Name, appendDocs(nil, spec, m.proto)}
 	case "list":
-		return listed{e.name, resp.AppendBulk(nil, e.name)}
+		return listed{spec.Name, resp.AppendBulk(nil, spec.Name)}
 	}
-	return listed{e.name, e.appendInfo(nil, m.proto)}
+	return listed{spec.Name, appendEntry(nil, spec, m.proto)}
 }
 
 // wants reports whether the entry passes the filter of COMMAND LIST FILTERBY. Redis has checked the syntax.
-func (m *merger) wants(e *entry) bool {
+func (m *merger) wants(spec *grammar.Spec) bool {
 	if m.sub != "list" || len(m.args) != 3 {
 		return true
 	}
 	switch by, arg := strings.ToLower(m.args[1]), strings.ToLower(m.args[2]); by {
 	case "aclcat":
-		return slices.Contains(e.categories, arg)
+		return slices.Contains(spec.Categories, arg)
 	case "pattern":
-		match, err := path.Match(arg, e.name) // the same language for names without a slash
+		match, err := path.Match(arg, spec.Name) // the same language for names without a slash
 		return match && err == nil
 	}
 	return false // of no module
@@ -159,8 +158,8 @@ func (m *merger) docs(theirs []listed) []listed {
 	for _, arg := range m.args {
 		name := strings.ToLower(arg)
 		known := len(theirs) > 0 && theirs[0].name == name
-		if e := entryOf(name); e != nil {
-			all = append(all, m.item(e))
+		if spec := grammar.Find(name); spec != nil {
+			all = append(all, m.item(spec))
 		} else if known {
 			all = append(all, theirs[0])
 		}
@@ -177,7 +176,7 @@ func (m *merger) count(reply []byte) []byte {
 	if err != nil {
 		return reply
 	}
-	return resp.AppendInteger(nil, n+len(entries))
+	return resp.AppendInteger(nil, n+len(grammar.Specs()))
 }
 
 var (
@@ -188,13 +187,13 @@ var (
 
 // keys answers COMMAND GETKEYS and GETKEYSANDFLAGS for a lock command, if Redis let the client ask.
 func (m *merger) keys(reply []byte) []byte {
-	e := entryOf(strings.ToLower(m.args[0]))
+	spec := grammar.Find(m.args[0])
 	switch {
 	case reply[0] != '*' && !bytes.Equal(reply, invalidCommand):
 		return reply
-	case e.access == nil:
+	case spec.Access == nil:
 		return noKeyArguments
-	case !e.accepts(len(m.args)):
+	case !spec.Accepts(len(m.args)):
 		return wrongArguments
 	}
 	b := resp.AppendHeader(nil, '*', 1)
@@ -202,7 +201,7 @@ func (m *merger) keys(reply []byte) []byte {
 		return resp.AppendBulk(b, m.args[1])
 	}
 	b = resp.AppendBulk(resp.AppendHeader(b, '*', 2), m.args[1])
-	return appendWords(b, m.proto, "", e.access)
+	return appendWords(b, m.proto, "", spec.Access)
 }
 
 // listing is an aggregate that Redis sent, cut into the parts that belong to one command each.

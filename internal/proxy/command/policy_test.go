@@ -4,13 +4,13 @@ import (
 	"strings"
 	"testing"
 
-	"lockproxy/internal/lockcmds"
+	"lockproxy/internal/lockcmds/grammar"
 	"lockproxy/internal/upstream"
 )
 
 // Names of groups, consumers and streams may be words of the command's own grammar.
 func TestOnlyAStreamReadThatCannotWaitIsShared(t *testing.T) {
-	table := NewTable(upstreamTable(t), lockcmds.Verbs())
+	table := NewTable(upstreamTable(t), grammar.Verbs())
 	for _, c := range []struct {
 		cmd  string
 		want Policy

@@ -1,10 +1,16 @@
-package lockcmds
+// Package grammar is the language of the lock commands. One table says which verbs there are and which options each takes. From it
+// come Parse, the entries of COMMAND and COMMAND DOCS, and the tables in README.md and docs/LOCKS.md (go generate).
+//
+// A new option is one Argument in the table, one bit of option, and one case in Command.set. The package does no I/O.
+package grammar
 
 import (
 	"math"
 	"strconv"
 	"strings"
 	"time"
+
+	"lockproxy/internal/lockcmds/owners"
 )
 
 // Verb is one of the lock commands.
@@ -36,9 +42,9 @@ const unset = time.Duration(-1)
 
 // String is the name of the command in lower case, as Redis prints it in errors.
 func (v Verb) String() string {
-	for _, g := range grammars {
-		if g.verb == v {
-			return g.name
+	for i := range table {
+		if table[i].Verb == v {
+			return table[i].Name
 		}
 	}
 	return "verb(" + strconv.Itoa(int(v)) + ")"
@@ -86,7 +92,7 @@ func errDefaultOwner() error {
 	return &ParseError{"ERR OWNER cannot be the default owner of a connection"}
 }
 
-func errCrowd() error {
+func errShared() error {
 	return &ParseError{"ERR OWNER cannot be the place of a proxy's waiters"}
 }
 
@@ -104,30 +110,8 @@ const (
 	optMatch
 	optCount
 
-	optLease   = optPX | optEX
-	optAcquire = optWait | optLease | optOwner | optGrace | optMaxHold
+	optLease = optPX | optEX // they exclude each other
 )
-
-// grammar is what one verb accepts.
-type grammar struct {
-	verb     Verb
-	name     string
-	keys     int    // 1: the first argument is the lock
-	options  option // allowed
-	required option // one of them must be given
-}
-
-// grammars is the one place that says what the lock commands look like. It is never written.
-var grammars = [...]grammar{
-	{verb: Lock, name: "lock", keys: 1, options: optAcquire},
-	{verb: TryLock, name: "trylock", keys: 1, options: optAcquire},
-	{verb: FairLock, name: "fairlock", keys: 1, options: optAcquire},
-	{verb: Unlock, name: "unlock", keys: 1, options: optOwner | optFence},
-	{verb: ExtendLock, name: "extendlock", keys: 1, options: optLease | optOwner, required: optLease},
-	{verb: LockInfo, name: "lockinfo", keys: 1},
-	{verb: LockList, name: "locklist", options: optMatch | optCount},
-	{verb: ForceUnlock, name: "forceunlock", keys: 1},
-}
 
 // optionOf finds an option by its name, in any case; each takes one value.
 func optionOf(name []byte) option {
@@ -155,65 +139,46 @@ func optionOf(name []byte) option {
 }
 
 // IsVerb reports whether name is a lock command, in any case. It does not allocate.
-func IsVerb(name []byte) bool {
-	_, ok := grammarOf(name)
-	return ok
-}
-
-func grammarOf(name []byte) (grammar, bool) {
-	if len(name) < len("lock") || len(name) > len("forceunlock") {
-		return grammar{}, false
-	}
-	for _, g := range grammars {
-		if foldEqual(name, g.name) {
-			return g, true
-		}
-	}
-	return grammar{}, false
-}
+func IsVerb(name []byte) bool { return Find(name) != nil }
 
 // Parse turns the arguments of a lock command, its name first, into a Command. The error is a *ParseError.
 func Parse(args [][]byte) (Command, error) {
 	if len(args) == 0 {
 		return Command{}, errSyntax()
 	}
-	g, ok := grammarOf(args[0])
-	if !ok {
+	s := Find(args[0])
+	if s == nil {
 		return Command{}, errSyntax()
 	}
-	c := Command{Verb: g.verb, Grace: unset, MaxHold: unset}
-	if g.verb == Lock || g.verb == FairLock {
+	c := Command{Verb: s.Verb, Grace: unset, MaxHold: unset}
+	if s.Verb == Lock || s.Verb == FairLock {
 		c.Wait = forever
 	}
-	minimum := 1 + g.keys
-	if g.required != 0 {
-		minimum += 2
+	if !s.Accepts(len(args)) {
+		return Command{}, errArity(s.Name)
 	}
-	if len(args) < minimum || (g.options == 0 && len(args) > minimum) {
-		return Command{}, errArity(g.name)
-	}
-	if g.keys > 0 {
+	if s.keys > 0 {
 		if len(args[1]) == 0 {
 			return Command{}, errSyntax()
 		}
 		c.Key = string(args[1])
 	}
 	var seen option
-	for rest := args[1+g.keys:]; len(rest) > 0; rest = rest[2:] {
+	for rest := args[1+s.keys:]; len(rest) > 0; rest = rest[2:] {
 		opt := optionOf(rest[0])
 		clash := opt
 		if opt&optLease != 0 {
-			clash = optLease // PX and EX exclude each other
+			clash = optLease
 		}
-		if opt&g.options == 0 || seen&clash != 0 || len(rest) < 2 {
+		if opt&s.options == 0 || seen&clash != 0 || len(rest) < 2 {
 			return Command{}, errSyntax()
 		}
 		seen |= opt
-		if err := c.set(opt, rest[1], g.name); err != nil {
+		if err := c.set(opt, rest[1], s.Name); err != nil {
 			return Command{}, err
 		}
 	}
-	if g.required != 0 && seen&g.required == 0 {
+	if s.required != 0 && seen&s.required == 0 {
 		return Command{}, errSyntax()
 	}
 	return c, nil
@@ -254,12 +219,12 @@ func (c *Command) set(opt option, value []byte, name string) error {
 		c.Owner = string(value)
 		if !validOwner(c.Owner) {
 			err = errOwner()
-		} else if isDefaultOwner(c.Owner) {
+		} else if owners.IsDefault(c.Owner) {
 			err = errDefaultOwner()
-		} else if isCrowd(c.Owner) {
-			err = errCrowd()
+		} else if owners.IsShared(c.Owner) {
+			err = errShared()
 		}
-	case optLease, optAcquire: // sets of options
+	case optLease: // a set of options
 	}
 	return err
 }
@@ -304,20 +269,4 @@ func integer(value []byte) (int64, error) {
 		return 0, errRange()
 	}
 	return n, nil
-}
-
-// foldEqual compares with a lower-case ASCII word, ignoring case.
-func foldEqual(b []byte, lower string) bool {
-	if len(b) != len(lower) {
-		return false
-	}
-	for i, c := range b {
-		if 'A' <= c && c <= 'Z' {
-			c += 'a' - 'A'
-		}
-		if c != lower[i] {
-			return false
-		}
-	}
-	return true
 }

@@ -1,4 +1,4 @@
-package lockcmds
+package grammar
 
 import (
 	"strings"
@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"lockproxy/internal/lockcmds/owners"
 )
 
 func words(line string) [][]byte {
@@ -123,14 +125,14 @@ func TestMistakesAreToldInRedissWords(t *testing.T) {
 }
 
 func TestOnlyTheLockCommandsAreVerbs(t *testing.T) {
-	for _, g := range grammars {
-		for _, name := range []string{g.name, strings.ToUpper(g.name), strings.ToUpper(g.name[:1]) + g.name[1:]} {
+	for _, s := range Specs() {
+		for _, name := range []string{s.Name, strings.ToUpper(s.Name), strings.ToUpper(s.Name[:1]) + s.Name[1:]} {
 			if !IsVerb([]byte(name)) {
 				t.Errorf("%s is no verb", name)
 			}
 		}
-		if g.verb.String() != g.name {
-			t.Errorf("%s prints as %s", g.name, g.verb)
+		if s.Verb.String() != s.Name {
+			t.Errorf("%s prints as %s", s.Name, s.Verb)
 		}
 	}
 	for _, name := range []string{"", "get", "loc", "lock ", "locks", "unlocked", "forceunlocks", "l\x0fck", "lock\x00"} {
@@ -144,16 +146,21 @@ func TestOnlyTheLockCommandsAreVerbs(t *testing.T) {
 	}
 }
 
-func TestNamesAreRedissons(t *testing.T) {
-	for _, c := range []struct{ key, channel, queue, deadlines string }{
-		{"foo", "redisson_lock__channel:{foo}", "redisson_lock_queue:{foo}", "redisson_lock_timeout:{foo}"},
-		{"{a}b", "redisson_lock__channel:{a}b", "redisson_lock_queue:{a}b", "redisson_lock_timeout:{a}b"},
-		{"x{a}y{b}", "redisson_lock__channel:x{a}y{b}", "redisson_lock_queue:x{a}y{b}", "redisson_lock_timeout:x{a}y{b}"},
+const someUUID = "0f8fad5b-d9cb-469f-a165-70867728950e"
+
+func TestNobodyCanNameAnOwnerThatProxiesGiveOut(t *testing.T) {
+	for owner, want := range map[string]string{
+		owners.Default(someUUID, owners.NewToken()): "ERR OWNER cannot be the default owner of a connection",
+		owners.NewShared(someUUID):                  "ERR OWNER cannot be the place of a proxy's waiters",
 	} {
-		n := namesOf(c.key)
-		if n.channel != c.channel || n.queue != c.queue || n.deadlines != c.deadlines || n.fence != "lockproxy:fence" || n.lock != c.key {
-			t.Errorf("%s: %+v", c.key, n)
+		for _, line := range []string{"LOCK k OWNER ", "TRYLOCK k OWNER ", "FAIRLOCK k OWNER ", "UNLOCK k OWNER ", "EXTENDLOCK k PX 1 OWNER "} {
+			if _, err := Parse(words(line + owner)); err == nil || err.Error() != want {
+				t.Errorf("%s%s: %v", line, owner, err)
+			}
 		}
+	}
+	if _, err := Parse(words("LOCK k OWNER " + someUUID + ":17")); err != nil {
+		t.Errorf("the owner of a thread of Redisson's is refused: %v", err)
 	}
 }
 

@@ -1,0 +1,150 @@
+package grammar
+
+import (
+	"bytes"
+	"fmt"
+	"strings"
+)
+
+//go:generate go run ./gen ../../../README.md ../../../docs/LOCKS.md
+
+// Syntax is the command with its arguments as the documents print it: "UNLOCK key [OWNER id] [FENCE n]".
+func (s *Spec) Syntax() string {
+	words := []string{strings.ToUpper(s.Name)}
+	for _, a := range s.Arguments {
+		words = append(words, a.syntax())
+	}
+	return strings.Join(words, " ")
+}
+
+func (a Argument) syntax() string {
+	text := a.bare()
+	if a.Optional {
+		return "[" + text + "]"
+	}
+	return text
+}
+
+// bare is the argument without the brackets of an optional one.
+func (a Argument) bare() string {
+	if a.OneOf == nil {
+		return strings.TrimSpace(a.Token + " " + a.Value)
+	}
+	return strings.Join(a.alternatives(), " | ")
+}
+
+func (a Argument) alternatives() []string {
+	if a.OneOf == nil {
+		return []string{a.bare()}
+	}
+	var all []string
+	for _, one := range a.OneOf {
+		all = append(all, one.bare())
+	}
+	return all
+}
+
+// sections are the parts of the documents that are generated, by the name in their marks.
+var sections = map[string]func() string{
+	"syntax": syntaxBlock, "verbs": verbTable, "options": optionTable, "waits": waitTable,
+}
+
+// Update returns a document with its generated sections as they should be. A section stands between two marks:
+//
+//	<!-- generated: verbs -->
+//	…
+//	<!-- end -->
+func Update(document []byte) ([]byte, error) {
+	const begin, closing, end = "<!-- generated: ", " -->\n", "<!-- end -->"
+	var out bytes.Buffer
+	for {
+		before, rest, found := bytes.Cut(document, []byte(begin))
+		out.Write(before)
+		if !found {
+			return out.Bytes(), nil
+		}
+		name, rest, _ := bytes.Cut(rest, []byte(closing))
+		_, after, closed := bytes.Cut(rest, []byte(end))
+		section := sections[string(name)]
+		if section == nil || !closed {
+			return nil, fmt.Errorf("section %.20q is unknown or has no end", name)
+		}
+		out.WriteString(begin + string(name) + closing + section() + end)
+		document = after
+	}
+}
+
+func syntaxBlock() string {
+	var b strings.Builder
+	b.WriteString("```\n")
+	for i := range table {
+		b.WriteString(table[i].Syntax() + "\n")
+	}
+	b.WriteString("```\n")
+	return b.String()
+}
+
+func verbTable() string {
+	rows := [][]string{{"Command", "Does", "Answers"}}
+	for _, s := range table {
+		rows = append(rows, []string{code(strings.ToUpper(s.Name)), s.Does, s.Replies})
+	}
+	return markdown(rows)
+}
+
+func waitTable() string {
+	rows := [][]string{{"", "waits", "order"}}
+	for _, s := range table {
+		if s.Waits != "" {
+			rows = append(rows, []string{code(strings.ToUpper(s.Name) + " key"), s.Waits, s.Order})
+		}
+	}
+	return markdown(rows)
+}
+
+func optionTable() string {
+	rows := [][]string{{"Option", "Means"}}
+	var seen option
+	for _, s := range table {
+		for _, a := range s.Arguments {
+			if a.Means == "" || seen&a.options() != 0 {
+				continue
+			}
+			seen |= a.options()
+			if a.Absent != "" {
+				var tokens []string
+				for _, one := range a.OneOf {
+					tokens = append(tokens, code(one.Token))
+				}
+				rows = append(rows, []string{"none of " + strings.Join(tokens, ", "), a.Absent})
+			}
+			var forms []string
+			for _, form := range a.alternatives() {
+				forms = append(forms, code(form))
+			}
+			rows = append(rows, []string{strings.Join(forms, ", "), a.Means})
+		}
+	}
+	return markdown(rows)
+}
+
+func code(text string) string { return "`" + text + "`" }
+
+// markdown prints a table whose first row is the header.
+func markdown(rows [][]string) string {
+	var b strings.Builder
+	for i, row := range rows {
+		for _, cell := range row {
+			b.WriteString("|")
+			if cell != "" {
+				b.WriteString(" " + cell)
+			}
+			b.WriteString(" ")
+		}
+		b.WriteString("|\n")
+		if i == 0 {
+			b.WriteString(strings.Repeat("|---", len(row)) + "|\n")
+		}
+	}
+	return b.String()
+}

@@ -1,0 +1,48 @@
+package grammar
+
+import (
+	"bytes"
+	"os"
+	"testing"
+)
+
+func TestDocumentsAreUpToDate(t *testing.T) {
+	for _, name := range []string{"../../../README.md", "../../../docs/LOCKS.md"} {
+		text, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want, err := Update(text)
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		if !bytes.Contains(text, []byte("<!-- generated: ")) || !bytes.Equal(text, want) {
+			t.Errorf("%s is stale: run go generate ./internal/lockcmds/grammar", name)
+		}
+	}
+}
+
+func TestUpdateRefusesUnknownSections(t *testing.T) {
+	for _, text := range []string{"<!-- generated: nope -->\n<!-- end -->", "<!-- generated: verbs -->\n", "<!-- generated: verbs"} {
+		if got, err := Update([]byte(text)); err == nil {
+			t.Errorf("%q became %q", text, got)
+		}
+	}
+}
+
+func TestSyntaxAndArityFollowFromTheArguments(t *testing.T) {
+	for _, c := range []struct {
+		verb, syntax string
+		arity        int
+	}{
+		{"fairlock", "FAIRLOCK key [WAIT ms] [PX ms | EX s] [OWNER id] [GRACE ms] [MAXHOLD ms]", -2},
+		{"EXTENDLOCK", "EXTENDLOCK key PX ms | EX s [OWNER id]", -4},
+		{"LockInfo", "LOCKINFO key", 2},
+		{"locklist", "LOCKLIST [MATCH pattern] [COUNT n]", -1},
+	} {
+		s := Find(c.verb)
+		if s.Syntax() != c.syntax || s.Arity() != c.arity {
+			t.Errorf("%s, arity %d; want %s, %d", s.Syntax(), s.Arity(), c.syntax, c.arity)
+		}
+	}
+}

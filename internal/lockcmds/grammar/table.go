@@ -1,0 +1,256 @@
+package grammar
+
+// Spec is everything that is to be known of one verb: what Parse accepts, what COMMAND and COMMAND DOCS answer, and what the
+// tables of the documents say. It is never written.
+type Spec struct {
+	Verb      Verb
+	Name      string // in lower case
+	Arguments []Argument
+
+	Flags      []string // Redis's words for how the command behaves
+	Categories []string // of the ACL, without '@'
+	Tips       []string
+	Access     []string // what it does to its key, the first argument; nil: it has no key
+	Summary    string
+	Complexity string
+
+	Does, Replies string // in README.md
+	Waits, Order  string // in docs/LOCKS.md; empty: it acquires nothing
+
+	// Made from Arguments.
+	keys     int
+	options  option // allowed
+	required option // one of them must be given
+}
+
+// Argument is one argument as COMMAND DOCS describes it. Option and its value are one argument.
+type Argument struct {
+	Name, Type string     // Type is one of Redis's argument types
+	Token      string     // the option's name; empty: a positional argument
+	Optional   bool       // it may be left out
+	OneOf      []Argument // the alternatives, for Type "oneof"
+
+	Value  string // the name of the value in Syntax
+	Means  string // in README.md
+	Absent string // the same without the option; empty: there is nothing to say
+
+	option option
+}
+
+// What COMMAND DOCS says of all lock commands. The group makes "help @lock" of redis-cli list them.
+const (
+	Group = "lock"
+	Since = "0.1.0" // of lockproxy
+)
+
+var (
+	argKey  = Argument{Name: "key", Type: "key", Value: "key"}
+	argWait = Argument{
+		Name: "milliseconds", Type: "integer", Token: "WAIT", Optional: true, Value: "ms", option: optWait,
+		Means: "how long to wait for the lock at most; 0: not at all",
+	}
+	argPX    = Argument{Name: "milliseconds", Type: "integer", Token: "PX", Value: "ms", option: optPX}
+	argEX    = Argument{Name: "seconds", Type: "integer", Token: "EX", Value: "s", option: optEX}
+	argLease = Argument{
+		Name: "lease", Type: "oneof", OneOf: []Argument{argPX, argEX},
+		Means:  "a fixed lease, never renewed",
+		Absent: "the watchdog's lease (`lock.lease`), renewed every third of it while the connection lives",
+	}
+	argOwner = Argument{
+		Name: "id", Type: "string", Token: "OWNER", Optional: true, Value: "id", option: optOwner,
+		Means: "the owner, 1-256 bytes; the default is the connection, whose own name is refused here. The same owner may acquire again " +
+			"(hold count + 1, same fence), and release from another connection",
+	}
+	argGrace = Argument{
+		Name: "milliseconds", Type: "integer", Token: "GRACE", Optional: true, Value: "ms", option: optGrace,
+		Means: "what is left of the lease at most once the connection has ended; 0 releases at once",
+	}
+	argMaxHold = Argument{
+		Name: "milliseconds", Type: "integer", Token: "MAXHOLD", Optional: true, Value: "ms", option: optMaxHold,
+		Means: "the watchdog lets the lock end by then, even if the client is connected but stuck",
+	}
+	argFence = Argument{
+		Name: "token", Type: "integer", Token: "FENCE", Optional: true, Value: "n", option: optFence,
+		Means: "release only the grant that has this fence",
+	}
+	argMatch = Argument{
+		Name: "pattern", Type: "pattern", Token: "MATCH", Optional: true, Value: "pattern", option: optMatch,
+		Means: "list only keys that match, as in `KEYS`; up to 64 KiB",
+	}
+	argCount = Argument{
+		Name: "count", Type: "integer", Token: "COUNT", Optional: true, Value: "n", option: optCount,
+		Means: "list at most so many locks",
+	}
+)
+
+// acquire is what the verbs that acquire have in common.
+var acquire = Spec{
+	Arguments: []Argument{argKey, argWait, optional(argLease), argOwner, argGrace, argMaxHold},
+	Flags:     []string{"write", "denyoom", "noscript", "blocking", "no_multi"}, Categories: []string{"write", "slow", "blocking", "scripting"},
+	Tips: []string{"nondeterministic_output"}, Access: []string{"RW", "access", "update"},
+}
+
+// table is the one place that says what the lock commands look like. A lock command is a script for Redis, so a user needs the
+// category scripting for it. It is refused inside a transaction and unknown to Redis's own scripts.
+var table = complete([]Spec{
+	acquire.with(Spec{
+		Verb: Lock, Name: "lock",
+		Summary: "Acquire a lock, waiting until it is free, and return its fencing token", Complexity: "O(1)",
+		Does:    "waits until the lock is held; `WAIT` limits the wait. Newcomers may overtake",
+		Replies: "the fencing token, an integer ≥ 1; null if not acquired in time",
+		Waits:   "until it has the lock, or for `WAIT ms`", Order: "in turns; a newcomer may overtake those who wait; throughput is best",
+	}),
+	acquire.with(Spec{
+		Verb: TryLock, Name: "trylock",
+		Summary: "Acquire a lock if it is free, and return its fencing token", Complexity: "O(1)",
+		Does: "does not wait unless `WAIT` is given", Replies: "the same",
+		Waits: "not at all, or for `WAIT ms`", Order: "as `LOCK`",
+	}),
+	acquire.with(Spec{
+		Verb: FairLock, Name: "fairlock",
+		Summary:    "Acquire a lock in the order of asking, and return its fencing token",
+		Complexity: "O(log(N)) with N being the number of fair waiters",
+		Does:       "as `LOCK`, first come, first served, across all proxies and Redisson clients", Replies: "the same",
+		Waits: "as `LOCK`", Order: "first come, first served, across all proxies and Redisson clients",
+	}),
+	{
+		Verb: Unlock, Name: "unlock", Arguments: []Argument{argKey, argOwner, argFence},
+		Flags: []string{"write", "noscript", "no_multi"}, Categories: []string{"write", "slow", "scripting"},
+		Access:  []string{"RW", "access", "delete"},
+		Summary: "Release one hold of a lock", Complexity: "O(1)",
+		Does: "releases one hold", Replies: "`1` released; `0` still held, one hold fewer; `-NOTHELD`; `-LOSTLEASE`",
+	},
+	{
+		Verb: ExtendLock, Name: "extendlock", Arguments: []Argument{argKey, argLease, argOwner},
+		Flags: []string{"write", "noscript", "no_multi"}, Categories: []string{"write", "slow", "scripting"},
+		Access:  []string{"RW", "access", "update"},
+		Summary: "Set how long a lock that is held lasts from now on", Complexity: "O(1)",
+		Does: "gives a held lock a new lease", Replies: "`1`, or the same errors",
+	},
+	{
+		Verb: LockInfo, Name: "lockinfo", Arguments: []Argument{argKey},
+		Flags: []string{"readonly", "noscript", "no_multi"}, Categories: []string{"read", "slow", "scripting"},
+		Tips: []string{"nondeterministic_output"}, Access: []string{"RO", "access"},
+		Summary:    "Describe the holder of a lock and those who wait for it",
+		Complexity: "O(N) with N being the number of fair waiters",
+		Does:       "shows the holder",
+		Replies:    "null if free; else `owner`, `holds`, `ttl-ms`, `fence`, `fair-waiters`, `local-waiters`",
+	},
+	{
+		Verb: LockList, Name: "locklist", Arguments: []Argument{argMatch, argCount},
+		Flags: []string{"noscript", "no_multi", "loading", "stale"}, Categories: []string{"slow"},
+		Tips:       []string{"nondeterministic_output"},
+		Summary:    "List the locks that are held through this proxy",
+		Complexity: "O(N) with N being the number of these locks",
+		Does:       "the locks that clients of the same user hold through this proxy in the same database, by key",
+		Replies:    "the same fields, with the client's address and name",
+	},
+	{
+		Verb: ForceUnlock, Name: "forceunlock", Arguments: []Argument{argKey},
+		Flags: []string{"write", "noscript", "no_multi"}, Categories: []string{"write", "slow", "scripting"},
+		Access:  []string{"RW", "access", "delete"},
+		Summary: "Remove a lock, whoever holds it", Complexity: "O(1)",
+		Does: "removes a lock of any holder; the holder is told", Replies: "`1`, or `0` if there was none",
+	},
+})
+
+// with returns the common part with the rest of a spec.
+func (s Spec) with(rest Spec) Spec {
+	rest.Arguments, rest.Flags, rest.Categories, rest.Tips, rest.Access = s.Arguments, s.Flags, s.Categories, s.Tips, s.Access
+	return rest
+}
+
+func optional(a Argument) Argument {
+	a.Optional = true
+	return a
+}
+
+// complete adds what follows from the arguments.
+func complete(specs []Spec) []Spec {
+	for i := range specs {
+		s := &specs[i]
+		for _, a := range s.Arguments {
+			options := a.options()
+			s.options |= options
+			switch {
+			case a.Type == "key":
+				s.keys++
+			case !a.Optional:
+				s.required |= options
+			}
+		}
+	}
+	return specs
+}
+
+// options is the options that the argument stands for.
+func (a Argument) options() option {
+	all := a.option
+	for _, one := range a.OneOf {
+		all |= one.option
+	}
+	return all
+}
+
+// Specs lists all verbs. The result must not be written to.
+func Specs() []Spec { return table }
+
+// Find returns the spec of a name in any case; nil: it is no lock command. It does not allocate.
+func Find[T string | []byte](name T) *Spec {
+	if len(name) < len("lock") || len(name) > len("forceunlock") {
+		return nil
+	}
+	for i := range table {
+		if foldEqual(name, table[i].Name) {
+			return &table[i]
+		}
+	}
+	return nil
+}
+
+// Verbs lists the names of the lock commands in lower case.
+func Verbs() []string {
+	names := make([]string, len(table))
+	for i := range table {
+		names[i] = table[i].Name
+	}
+	return names
+}
+
+// fewest is the least number of arguments, the name included.
+func (s *Spec) fewest() int {
+	if s.required != 0 {
+		return 1 + s.keys + 2
+	}
+	return 1 + s.keys
+}
+
+// Arity is the number of arguments with the name; negative: at least that many.
+func (s *Spec) Arity() int {
+	if s.options != 0 {
+		return -s.fewest()
+	}
+	return s.fewest()
+}
+
+// Accepts reports whether so many arguments, with the name, may be right.
+func (s *Spec) Accepts(argc int) bool {
+	return argc == s.fewest() || s.options != 0 && argc > s.fewest()
+}
+
+// foldEqual compares with a lower-case ASCII word, ignoring case.
+func foldEqual[T string | []byte](b T, lower string) bool {
+	if len(b) != len(lower) {
+		return false
+	}
+	for i := range len(b) {
+		c := b[i]
+		if 'A' <= c && c <= 'Z' {
+			c += 'a' - 'A'
+		}
+		if c != lower[i] {
+			return false
+		}
+	}
+	return true
+}
