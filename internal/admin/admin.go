@@ -1,6 +1,6 @@
 // Package admin serves what operators look at over HTTP: metrics, health, profiles, and a page of what is going on.
 //
-//	GET /metrics      Prometheus's text: what proxy.Stats has at that moment, the Go runtime, the process
+//	GET /metrics      Prometheus's text: what status.Stats has at that moment, the Go runtime, the process
 //	GET /healthz      200 while the process serves at all
 //	GET /readyz       200 if Redis takes writes on a connection of its own and the proxy takes clients, else 503 and why
 //	GET /debug/pprof  profiles, if they are enabled
@@ -33,6 +33,7 @@ import (
 	"go.uber.org/zap"
 
 	"lockproxy/internal/proxy"
+	"lockproxy/internal/proxy/status"
 )
 
 // Options configure a Server. Listen and Proxy are required.
@@ -52,7 +53,7 @@ type Server struct {
 	http     http.Server
 	stop     context.CancelFunc // ends questions to Redis
 
-	stats     recent[proxy.Stats]
+	stats     recent[status.Stats]
 	overview  recent[overview]
 	readiness recent[error]
 }

@@ -18,6 +18,7 @@ import (
 	"go.uber.org/goleak"
 
 	"lockproxy/internal/proxy"
+	"lockproxy/internal/proxy/status"
 	"lockproxy/internal/redistest"
 	"lockproxy/internal/resp"
 	"lockproxy/internal/upstream"
@@ -67,7 +68,7 @@ func newStandOf(t *testing.T, redis *redistest.Server, up upstream.Options, chan
 		t.Fatal(err)
 	}
 	stats, look := s.admin.stats.ask, s.admin.overview.ask
-	s.admin.stats.ask = func() proxy.Stats { s.whileStuck(); return stats() }
+	s.admin.stats.ask = func() status.Stats { s.whileStuck(); return stats() }
 	s.admin.overview.ask = func() overview { s.whileStuck(); return look() }
 	stopAdmin := start(t, s.admin.Run)
 	s.stop = start(t, s.proxy.Run)

@@ -3,13 +3,13 @@ package admin
 import (
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
+	"lockproxy/internal/proxy/status"
 
-	"lockproxy/internal/proxy"
+	"github.com/prometheus/client_golang/prometheus"
 )
 
 // collector turns a snapshot of the proxy's counters into metrics, once for each scrape.
-type collector struct{ stats *recent[proxy.Stats] }
+type collector struct{ stats *recent[status.Stats] }
 
 func desc(name, help string, labels ...string) *prometheus.Desc {
 	return prometheus.NewDesc("lockproxy_"+name, help, labels, nil)

@@ -10,6 +10,7 @@ import (
 	"go.uber.org/zap"
 
 	"lockproxy/internal/proxy"
+	"lockproxy/internal/proxy/status"
 )
 
 // most bounds each table of the page.
@@ -24,7 +25,7 @@ var pageTemplate = template.Must(template.New("page").Funcs(template.FuncMap{
 
 // overview is what the page shows.
 type overview struct {
-	proxy.Stats
+	status.Stats
 	At         time.Time // when this was; zero: now
 	Draining   bool
 	ClientList []proxy.ClientStatus

@@ -25,7 +25,7 @@ const root = "../.."
 // a reason for each arrow.
 var arrows = map[string][]string{
 	"cmd/lockproxy":                 {"internal/admin", "internal/certs", "internal/embedded", "internal/proxy", "internal/resp", "internal/upstream"},
-	"internal/admin":                {"internal/proxy"}, // it reads the counters
+	"internal/admin":                {"internal/proxy", "internal/proxy/status"}, // it reads the counters
 	"internal/buffers":              {},
 	"internal/certs":                {},
 	"internal/direct":               {},
@@ -39,12 +39,13 @@ var arrows = map[string][]string{
 	"internal/lockcmds/losses":      {},
 	"internal/lockcmds/owners":      {},
 	"internal/lockcmds/turns":       {},
-	"internal/proxy":                {"internal/buffers", "internal/direct", "internal/lockcmds", "internal/lockcmds/grammar", "internal/lockcmds/jobs", "internal/lockcmds/losses", "internal/lockcmds/owners", "internal/proxy/budget", "internal/proxy/clients", "internal/proxy/command", "internal/proxy/idchange", "internal/proxy/inbox", "internal/resp", "internal/upstream", "internal/upstream/admission"}, // jobs: one pool for all engines; losses: a session has them
+	"internal/proxy":                {"internal/buffers", "internal/direct", "internal/lockcmds", "internal/lockcmds/grammar", "internal/lockcmds/jobs", "internal/lockcmds/losses", "internal/lockcmds/owners", "internal/proxy/budget", "internal/proxy/clients", "internal/proxy/command", "internal/proxy/idchange", "internal/proxy/inbox", "internal/proxy/status", "internal/resp", "internal/upstream", "internal/upstream/admission"}, // jobs: one pool for all engines; losses: a session has them
 	"internal/proxy/budget":         {},
 	"internal/proxy/clients":        {"internal/resp"},
 	"internal/proxy/command":        {"internal/lockcmds/grammar", "internal/proxy/clients", "internal/resp", "internal/upstream"}, // upstream: the table of Redis's commands
 	"internal/proxy/inbox":          {"internal/buffers"},
 	"internal/proxy/idchange":       {"internal/resp", "internal/upstream"},
+	"internal/proxy/status":         {"internal/lockcmds", "internal/lockcmds/grammar", "internal/proxy/budget", "internal/resp", "internal/upstream"}, // it reads the counters of all of them
 	"internal/redistest":            {},
 	"internal/resp":                 {},
 	"internal/upstream":             {"internal/buffers", "internal/direct", "internal/resp", "internal/upstream/admission", "internal/upstream/lineup"},

@@ -119,7 +119,7 @@ func (a *arrival) failed(err error) {
 	if errors.Is(err, io.EOF) || errors.Is(err, net.ErrClosed) {
 		return
 	}
-	a.server.env.stats.handshakes.Add(1)
+	a.server.env.stats.Handshakes.Add(1)
 	a.server.env.opts.Logger.Info("client closed: no handshake", zap.String("client", a.addr), zap.Error(err))
 }
 
@@ -128,7 +128,7 @@ func (a *arrival) findFirst() error {
 	for len(a.buf) > 0 {
 		f, n, err := a.guard.Next(a.buf)
 		if err != nil {
-			a.server.env.stats.protocolErrors.Add(1)
+			a.server.env.stats.ProtocolErrors.Add(1)
 			_, werr := a.stream.Write(resp.AppendRawError(nil, "ERR "+err.Error()))
 			return errors.Join(err, werr)
 		}

@@ -7,7 +7,7 @@ import (
 
 // protocolError answers what the guard found, once everything before it has been answered, and closes the connection.
 func (s *Session) protocolError(err error) {
-	s.env.stats.protocolErrors.Add(1)
+	s.env.stats.ProtocolErrors.Add(1)
 	words := resp.AppendRawError(nil, "ERR "+err.Error())
 	if s.reply != replyOn {
 		words = words[:0]

@@ -12,6 +12,7 @@ import (
 	"lockproxy/internal/proxy/budget"
 	"lockproxy/internal/proxy/clients"
 	"lockproxy/internal/proxy/command"
+	"lockproxy/internal/proxy/status"
 	"lockproxy/internal/upstream"
 )
 
@@ -21,7 +22,8 @@ type env struct {
 	upstream *upstream.Upstream
 	locks    *lockRegistry
 	table    atomic.Pointer[command.Table]
-	stats    stats
+	stats    status.Counters
+	source   status.Source
 	budget   *budget.Budget
 	started  time.Time
 
@@ -48,7 +50,7 @@ func (e *env) policies() *command.Table {
 // panicked notes a panic on behalf of a client.
 func (e *env) panicked(client string, r any) {
 	e.opts.Logger.Error("BUG: panic in a session", zap.String("client", client), zap.Any("panic", r), zap.ByteString("stack", debug.Stack()))
-	e.stats.panics.Add(1)
+	e.stats.Panics.Add(1)
 }
 
 // lists reports whether Redis has a subcommand.
@@ -85,4 +87,16 @@ func (e *env) tick(stop <-chan struct{}) {
 			return
 		}
 	}
+}
+
+// firstTimeout counts and logs a client that is closed because its first command has not come in time.
+func (e *env) firstTimeout(client string) {
+	e.stats.FirstTimeouts.Add(1)
+	e.opts.Logger.Debug("client closed: no first command in time", zap.String("client", client))
+}
+
+// queryLimit counts and logs a client that is closed because what it has sent cannot be worked off.
+func (e *env) queryLimit(client string, n int) {
+	e.stats.QueryLimit.Add(1)
+	e.opts.Logger.Warn("client closed: query buffer limit", zap.String("client", client), zap.Int("bytes", n))
 }

@@ -59,7 +59,7 @@ func (s *Session) visitFor(c idchange.Change, raw []byte) bool {
 	s.pending++
 	s.owed += len(cmd)
 	if lane.Append(cmd, h, 1) != nil {
-		s.env.stats.refused.Add(1)
+		s.env.stats.Refused.Add(1)
 		s.lost(1, false, h)
 	}
 	return true
@@ -89,7 +89,7 @@ func (s *Session) noteDenial(c idchange.Change, reply []byte) {
 	if !denied {
 		return
 	}
-	total := s.env.stats.loginsFailed.Add(1)
+	total := s.env.stats.LoginsFailed.Add(1)
 	s.env.failedLogins.Warn("login failed", zap.String("client", s.addr), zap.String("user", user[:min(len(user), maxLoggedUser)]), zap.Int64("total", total))
 }
 

@@ -87,7 +87,7 @@ func (s *Session) Cut(bytes int) {
 
 // memoryLimit counts and logs a client that is closed because all clients together have too much and it has most.
 func (e *env) memoryLimit(client string, n int) {
-	e.stats.memoryLimit.Add(1)
+	e.stats.MemoryLimit.Add(1)
 	e.opts.Logger.Warn("client closed: it had most of the memory for all clients", zap.String("client", client), zap.Int("bytes", n),
 		zap.Int64("all", e.budget.Used()), zap.Int64("max_memory", e.budget.Limit()))
 }

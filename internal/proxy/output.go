@@ -53,7 +53,7 @@ func (s *Session) countUnread(n int) {
 	s.unread += n
 	if s.unread > s.env.opts.Limits.Output && !s.ended {
 		s.env.opts.Logger.Warn("client closed: output buffer limit", zap.String("client", s.addr), zap.Int("bytes", s.unread))
-		s.env.stats.outputLimit.Add(1)
+		s.env.stats.OutputLimit.Add(1)
 		s.end()
 	}
 }

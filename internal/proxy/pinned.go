@@ -47,7 +47,7 @@ func (s *Session) takePin(reason string, p command.Policy) bool {
 		return true
 	}
 	s.wait = forPin
-	s.env.stats.pinWaits.Add(1)
+	s.env.stats.PinWaits.Add(1)
 	s.unpin = s.env.upstream.AwaitPin(ask, func(conn *upstream.Pin, err error) {
 		if login && err != nil {
 			err = errLogins
@@ -72,7 +72,7 @@ func (s *Session) deliverPin(conn *upstream.Pin, err error, reason string, login
 	s.wait = nothing
 	if err != nil {
 		s.noPin = err
-		s.env.stats.pinTimeouts.Add(1)
+		s.env.stats.PinTimeouts.Add(1)
 	} else {
 		s.setPin(conn, reason, login)
 	}
@@ -81,7 +81,7 @@ func (s *Session) deliverPin(conn *upstream.Pin, err error, reason string, login
 
 func (s *Session) setPin(conn *upstream.Pin, reason string, login bool) {
 	s.pin = &pinned{s: s, conn: conn, reason: reason, login: login, fresh: true}
-	s.env.stats.pinReasons.add(reason, 1)
+	s.env.stats.PinReasons.Add(reason, 1)
 	conn.Observe(s.pin)
 	if conn.Name() != s.name {
 		// The name shows in CLIENT LIST and CLIENT INFO of this connection, as it would on the client's own.
@@ -124,13 +124,13 @@ func (s *Session) releasePin() {
 		p.discard()
 		return
 	}
-	s.env.stats.pinReasons.add(p.reason, -1)
+	s.env.stats.PinReasons.Add(p.reason, -1)
 	p.conn.Release()
 }
 
 // discard closes the connection of a pin that the session has given up.
 func (p *pinned) discard() {
-	p.s.env.stats.pinReasons.add(p.reason, -1)
+	p.s.env.stats.PinReasons.Add(p.reason, -1)
 	p.conn.Discard()
 }
 

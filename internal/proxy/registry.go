@@ -217,7 +217,7 @@ func (r *lockRegistry) options(id lockID) lockcmds.Options {
 		Waiting:           &r.waiting,
 		MaxWaitersPerLock: o.Locks.MaxWaitersPerLock,
 		Logger:            o.Logger.Named("locks"),
-		Events:            r.env.lockEvents(),
+		Events:            r.env.stats.LockEvents(),
 	}
 }
 
@@ -265,8 +265,8 @@ func (r *lockRegistry) close(ctx context.Context) error {
 	return first
 }
 
-// held is how many locks clients of this proxy hold.
-func (r *lockRegistry) held() int {
+// Held is how many locks clients of this proxy hold.
+func (r *lockRegistry) Held() int {
 	r.mu.Lock()
 	engines := r.all()
 	r.mu.Unlock()
@@ -276,6 +276,9 @@ func (r *lockRegistry) held() int {
 	}
 	return n
 }
+
+// Waiting is how many clients wait for a lock.
+func (r *lockRegistry) Waiting() int { return int(r.waiting.Load()) }
 
 // list is what clients of this proxy hold, at most so many of each engine.
 func (r *lockRegistry) list(most int) []lockcmds.Held {

@@ -32,10 +32,10 @@ func (s *Session) mergeHook(row *command.Row, size int) *hook {
 			if reply[0] != '$' && reply[0] != '=' {
 				return reply
 			}
-			return s.env.info(s.ident.Proto)
+			return s.env.source.Info(s.ident.Proto)
 		}
 		if !s.env.restricts(s.ident) { // when Redis is away is when its users look here
-			h.unsent = s.env.info(s.ident.Proto)
+			h.unsent = s.env.source.Info(s.ident.Proto)
 		}
 		return h
 	}

@@ -15,6 +15,7 @@ import (
 
 	"lockproxy/internal/proxy/budget"
 	"lockproxy/internal/proxy/clients"
+	"lockproxy/internal/proxy/status"
 	"lockproxy/internal/resp"
 	"lockproxy/internal/upstream"
 )
@@ -54,6 +55,10 @@ func New(opts Options) (*Server, error) {
 	}
 	srv := &Server{env: e, stop: make(chan struct{}), conns: map[client]struct{}{}}
 	e.budget = budget.New(int64(opts.Limits.Memory), srv.crew.start)
+	e.source = status.Source{
+		Version: opts.Version, UUID: opts.uuid, Started: e.started,
+		Counters: &e.stats, Upstream: up, Memory: e.budget, Locks: e.locks,
+	}
 	if srv.loops, err = newLoops(srv, opts.Engine); err != nil {
 		return nil, err
 	}
@@ -147,10 +152,10 @@ var tooManyClients = resp.AppendError(nil, resp.Err, "max number of clients reac
 
 // admit is called by redcon for every connection.
 func (srv *Server) admit(rc redcon.Conn) bool {
-	srv.env.stats.accepted.Add(1)
-	if n := srv.env.stats.clients.Add(1); n > int64(srv.env.opts.Limits.Clients) {
-		srv.env.stats.clients.Add(-1)
-		srv.env.stats.rejected.Add(1)
+	srv.env.stats.Accepted.Add(1)
+	if n := srv.env.stats.Clients.Add(1); n > int64(srv.env.opts.Limits.Clients) {
+		srv.env.stats.Clients.Add(-1)
+		srv.env.stats.Rejected.Add(1)
 		if a, ok := rc.NetConn().(*arrival); ok && !a.end.tls { // as in Redis: there was no handshake yet
 			_, _ = a.Write(tooManyClients) // a courtesy: the connection is closed anyway
 		}
@@ -166,7 +171,7 @@ func (srv *Server) admit(rc redcon.Conn) bool {
 // detached by handle.
 func (srv *Server) gone(rc redcon.Conn, _ error) {
 	if a, ok := rc.NetConn().(*arrival); ok && !a.detached {
-		srv.env.stats.clients.Add(-1)
+		srv.env.stats.Clients.Add(-1)
 		srv.env.clients.Remove(a.id)
 	}
 }
@@ -194,7 +199,7 @@ func (srv *Server) handle(rc redcon.Conn, cmd redcon.Command) {
 		if !errors.Is(err, errStopped) {
 			srv.env.opts.Logger.Warn("client closed: its socket could not be taken over", zap.Error(err))
 		}
-		srv.env.stats.clients.Add(-1)
+		srv.env.stats.Clients.Add(-1)
 		srv.env.clients.Remove(a.id)
 		_ = a.Conn.Close() // it may be closed already
 	}
@@ -248,7 +253,7 @@ func plain(nc net.Conn) bool {
 
 // forget is called when a connection has ended.
 func (srv *Server) forget(c client) {
-	srv.env.stats.clients.Add(-1)
+	srv.env.stats.Clients.Add(-1)
 	srv.env.clients.Remove(c.session().id)
 	srv.mu.Lock()
 	defer srv.mu.Unlock()

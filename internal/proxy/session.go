@@ -209,7 +209,7 @@ func (s *Session) forward(raw []byte, to receiver, n int) {
 		s.countBacklog(len(raw))
 	}
 	if err != nil {
-		s.env.stats.refused.Add(int64(n))
+		s.env.stats.Refused.Add(int64(n))
 		s.lost(n, false, to)
 	}
 }

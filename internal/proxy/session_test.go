@@ -204,7 +204,7 @@ func TestPanicEndsOnlyItsSession(t *testing.T) {
 	if !h.hungup || s.Feed([]byte("PING\r\n")) {
 		t.Error("the session goes on after a panic")
 	}
-	if n := s.env.stats.panics.Load(); n != 1 {
+	if n := s.env.stats.Panics.Load(); n != 1 {
 		t.Errorf("%d panics counted", n)
 	}
 	wantOutput(t, other, "$1\r\na\r\n", false)
@@ -249,7 +249,7 @@ func TestOutputBeyondItsLimitEndsTheSession(t *testing.T) {
 		t.Fatal("ended below the limit")
 	}
 	h.replies(t, "$1\r\nb\r\n")
-	if !h.hungup || s.env.stats.outputLimit.Load() != 1 {
+	if !h.hungup || s.env.stats.OutputLimit.Load() != 1 {
 		t.Error("not ended beyond the limit")
 	}
 }

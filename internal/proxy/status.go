@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"lockproxy/internal/lockcmds"
+	"lockproxy/internal/proxy/status"
 )
 
 // ClientStatus is one client connection, for people.
@@ -55,6 +56,9 @@ func (s *Session) status() ClientStatus {
 	}
 	return c
 }
+
+// Stats reads the counters, one after the other.
+func (srv *Server) Stats() status.Stats { return srv.env.source.Stats() }
 
 // LockStatus is one lock that clients of this proxy hold, for people.
 type LockStatus = lockcmds.Held

@@ -95,7 +95,7 @@ func (s *Session) checkStream() {
 	}
 	l := &s.large
 	if l.bytes-l.checked < streamLeast && !l.excused && !s.paused {
-		s.env.stats.slowCommands.Add(1)
+		s.env.stats.SlowCommands.Add(1)
 		s.env.opts.Logger.Warn("client closed: a large command did not come", zap.String("client", s.addr), zap.Int("bytes", l.bytes))
 		s.end()
 		return

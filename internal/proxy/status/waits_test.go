@@ -1,4 +1,4 @@
-package proxy
+package status
 
 import (
 	"testing"
@@ -6,7 +6,7 @@ import (
 )
 
 func TestWaitsAreCountedInTheirBuckets(t *testing.T) {
-	var w waits
+	var w histogram
 	for _, d := range []time.Duration{0, time.Millisecond, time.Millisecond + 1, time.Second, time.Hour} {
 		w.add(d)
 	}
@@ -23,19 +23,5 @@ func TestWaitsAreCountedInTheirBuckets(t *testing.T) {
 	}
 	if len(got.Buckets) != len(waitBounds) {
 		t.Errorf("%d buckets", len(got.Buckets))
-	}
-}
-
-func TestTallyForgetsWhatIsZero(t *testing.T) {
-	var c tally
-	c.add("multi", 2)
-	c.add("blpop", 1)
-	c.add("multi", -1)
-	if got := c.String(); got != "blpop=1,multi=1" || c.sum() != 2 {
-		t.Errorf("%s, %d in all", got, c.sum())
-	}
-	c.add("blpop", -1)
-	if got := c.String(); got != "multi=1" {
-		t.Error(got)
 	}
 }
