@@ -150,3 +150,104 @@ func TestBorrowedCredentialsCannotBeExchanged(t *testing.T) {
 		})
 	}
 }
+
+// TestWhoCameBeforeAPasswordWasSetMayLogIn has clients without credentials where Redis lets in no new connection as they are.
+func TestWhoCameBeforeAPasswordWasSetMayLogIn(t *testing.T) {
+	t.Parallel()
+	for _, engine := range engines() {
+		for state, script := range map[string][]string{
+			"database 0":        {"PING", "+PONG"},
+			"database 9":        {"SELECT 9", "+OK", "SET k v", "+OK"},
+			"RESP3":             {"HELLO 3", "%7"},
+			"RESP3, database 9": {"HELLO 3", "%7", "SELECT 9", "+OK"},
+			"a name":            {"SELECT 9", "+OK", "CLIENT SETNAME me", "+OK"},
+			"a lock":            {"SELECT 9", "+OK", "LOCK gone", ":", "UNLOCK gone", ":1"},
+		} {
+			t.Run(engine+"/"+state, func(t *testing.T) {
+				t.Parallel()
+				redis := redistest.Start(t)
+				srv := startProxy(t, redis, func(o *Options) { o.Engine = engine })
+				admin := dialClient(t, redis.Addr())
+				admin.script("ACL SETUSER app on >pw ~* &* +@all", "+OK", "ACL SETUSER poor on >pw ~* &* +@all -select", "+OK")
+				connect := func() *peer {
+					c := dialClient(t, address(srv))
+					c.script(append(script, "SET here 1", "+OK")...)
+					return c
+				}
+				logins := [][]string{
+					{"AUTH pw", "+OK"},
+					{"AUTH default pw", "+OK"},
+					{"AUTH app pw", "+OK"},
+					{"HELLO 2 AUTH default pw", "*14"},
+					{"HELLO 3 AUTH app pw SETNAME me", "%7"},
+					{"HELLO 3 SETNAME me AUTH app pw", "%7"},
+					{"HELLO 3 AUTH app wrong AUTH app pw", "-WRONGPASS", "AUTH app pw", "+OK"},
+				}
+				clients := make([]*peer, len(logins))
+				for i := range clients {
+					clients[i] = connect()
+				}
+				refused, reset, half, poor := connect(), connect(), connect(), connect()
+				admin.script("CONFIG SET requirepass pw", "+OK")
+				dialClient(t, address(srv)).script("GET here", "-NOAUTH") // the proxy knows now, and has closed spare connections
+				for i, c := range clients {
+					c.script("GET here", "$1", "AUTH wrong", "-WRONGPASS", "HELLO 2 AUTH app wrong SETNAME x", "-WRONGPASS", "GET here", "$1")
+					c.script(logins[i]...)
+					c.script("GET here", "$1", "MULTI", "+OK", "GET here", "+QUEUED", "EXEC", "*1", "LOCK l", ":", "UNLOCK l", ":1",
+						"BLPOP here 0", "-WRONGTYPE", "SELECT 7", "+OK", "ECHO x", "$1")
+				}
+				// A connection of its own is refused in Redis's words.
+				for _, cmd := range []string{"MULTI", "WATCH k", "BLPOP l 0", "SUBSCRIBE c", "SELECT 3", "HELLO 2", "HELLO 3", "MONITOR", "WAIT 0 0"} {
+					refused.script(cmd, "-NOAUTH", "GET here", "$1")
+				}
+				refused.script("AUTH app pw", "+OK", "MULTI", "+OK", "GET here", "+QUEUED", "EXEC", "*1")
+				reset.script("RESET", "+RESET", "GET here", "-NOAUTH", "SELECT 9", "-NOAUTH", "AUTH pw", "+OK", "SELECT 9", "+OK", "MULTI", "+OK")
+				// Redis has logged the client in, and refused the command.
+				half.script("HELLO 3 AUTH app pw BAD", "-ERR", "ACL WHOAMI", "$3\r\napp", "GET here", "$1")
+				if strings.Contains(state, "9") || state == "a name" || state == "a lock" {
+					// There can be no connection in this database for a user who may not SELECT.
+					poor.send("AUTH", "poor", "pw")
+					for {
+						got, err := poor.frame()
+						if err != nil {
+							break
+						}
+						if got != "+OK\r\n" {
+							t.Errorf("AUTH as a user who may not SELECT: %q", got)
+						}
+					}
+					return
+				}
+				poor.script("AUTH poor pw", "+OK", "GET here", "$1", "SELECT 1", "-NOPERM")
+			})
+		}
+	}
+}
+
+// TestLossOfARightDoesNotKeepFromLoggingIn takes away, while a user is connected, what a new connection like the user's would need.
+func TestLossOfARightDoesNotKeepFromLoggingIn(t *testing.T) {
+	t.Parallel()
+	for _, engine := range engines() {
+		for name, cmd := range map[string]string{
+			"SELECT": "ACL SETUSER app -select", "password": "ACL SETUSER app resetpass >other", "off": "ACL SETUSER app off",
+		} {
+			t.Run(engine+"/"+name, func(t *testing.T) {
+				t.Parallel()
+				redis := redistest.Start(t)
+				srv := startProxy(t, redis, func(o *Options) { o.Engine = engine })
+				admin := dialClient(t, redis.Addr())
+				admin.script("ACL SETUSER app on >pw ~* &* +@all", "+OK", "ACL SETUSER next on >pw ~* &* +@all", "+OK")
+				auth, hello := dialClient(t, address(srv)), dialClient(t, address(srv))
+				for _, c := range []*peer{auth, hello} {
+					c.script("AUTH app pw", "+OK", "SELECT 9", "+OK", "SET here 1", "+OK")
+				}
+				admin.script(cmd, "+OK")
+				if name == "SELECT" {
+					auth.script("SELECT 8", "-NOPERM", "GET here", "$1")
+				}
+				auth.script("AUTH next wrong", "-WRONGPASS", "ACL WHOAMI", "$3\r\napp", "AUTH next pw", "+OK", "ACL WHOAMI", "$4\r\nnext", "GET here", "$1", "MULTI", "+OK")
+				hello.script("HELLO 3 AUTH next pw", "%7", "ACL WHOAMI", "$4\r\nnext", "GET here", "$1", "MULTI", "+OK")
+			})
+		}
+	}
+}

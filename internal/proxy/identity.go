@@ -42,6 +42,12 @@ func (s *Session) reidentify(name string, raw []byte) bool {
 // identified notes what Redis made of an identity change.
 func (s *Session) identified(c idchange.Change, reply []byte) {
 	s.noteDenial(c, reply)
+	if s.pin.conn.Bare() {
+		s.pin.spent = true
+		if reply[0] == '-' && !c.MayHaveAuthenticated(reply) {
+			return // it says nothing of the client's own
+		}
+	}
 	switch {
 	case reply[0] != '-':
 		if c.Name != nil {
@@ -148,16 +154,20 @@ func isNoAuth(reply []byte) bool { return bytes.HasPrefix(reply, []byte("-NOAUTH
 // checkLogin keeps the session's pin if a refused HELLO may have logged in there. A client that is not logged in by then has no use
 // for it.
 func (s *Session) checkLogin() {
-	if s.ident.Authenticated() {
+	bare := s.pin.conn.Bare()
+	if s.ident.Authenticated() && !bare {
 		s.keepLogin()
 		return
 	}
 	s.inquire(hello, func(reply []byte) {
-		if isNoAuth(reply) {
+		switch {
+		case isNoAuth(reply):
 			s.pin.spent = true
-			return
+		case bare && s.ident.Authenticated():
+			s.cutOff() // it may be the new user's or nobody's, but not the old user's
+		default:
+			s.keepLogin()
 		}
-		s.keepLogin()
 	})
 }
 
@@ -165,10 +175,35 @@ func (s *Session) checkLogin() {
 // like it.
 func (s *Session) keepLogin() {
 	s.pin.keep = true
+	if s.pin.conn.Bare() && !s.pin.dressed {
+		s.pin.dress()
+		return
+	}
 	if !s.pin.conn.Keep() {
 		s.emit(noPinFree(upstream.ErrPins))
 		s.cutOff()
 	}
+}
+
+// dress gives a bare connection, on which the client has logged in, the protocol and the database of its session. The user may not be
+// allowed to select it; then there can be no connection that is as the client expects.
+func (p *pinned) dress() {
+	s := p.s
+	done := func(reply []byte) {
+		if reply[0] == '-' {
+			s.cutOff()
+			return
+		}
+		p.dressed = true
+		s.keepLogin()
+	}
+	s.inquire(resp.AppendCommand(nil, "HELLO", strconv.Itoa(s.ident.Proto)), func(reply []byte) {
+		if reply[0] == '-' || s.ident.DB == 0 {
+			done(reply)
+			return
+		}
+		s.inquire(resp.AppendCommand(nil, "SELECT", strconv.Itoa(s.ident.DB)), done)
+	})
 }
 
 // disown takes the credentials out of AUTH and HELLO where clients use the proxy's own, whatever they say. It returns the

@@ -76,7 +76,11 @@ func (s *Session) strays() bool {
 
 // refusal is the reply to a command that was not sent.
 func (s *Session) refusal() []byte {
-	if s.pin == nil && s.lane != nil {
+	if s.pin != nil {
+		if b := s.pin.conn.Refusal(); b != nil {
+			return b
+		}
+	} else if s.lane != nil {
 		if s.lane.NoRoom() {
 			return noLaneFree
 		}

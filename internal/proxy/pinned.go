@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"lockproxy/internal/proxy/command"
+	"lockproxy/internal/proxy/idchange"
 	"lockproxy/internal/resp"
 	"lockproxy/internal/upstream"
 )
@@ -18,14 +19,15 @@ const (
 
 // pinned is a session's own connection and why it has it. Its fields are guarded by the session.
 type pinned struct {
-	s      *Session
-	conn   *upstream.Pin
-	reason string // the command that made it necessary
-	login  bool   // it is for judging an identity change
-	mode   pinMode
-	fresh  bool // the command that made it necessary has not been sent yet
-	keep   bool // for the rest of the session
-	spent  bool // something may be left on it that is known neither here nor to its next session: it is closed, not given back
+	s       *Session
+	conn    *upstream.Pin
+	reason  string // the command that made it necessary
+	login   bool   // it is for judging an identity change
+	mode    pinMode
+	fresh   bool // the command that made it necessary has not been sent yet
+	keep    bool // for the rest of the session
+	dressed bool // it was bare, and is as the session needs it now
+	spent   bool // something may be left on it that is known neither here nor to its next session: it is closed, not given back
 
 	waits    bool // a command that is not answered may be waiting for others: BLPOP, WAIT
 	frame    int  // bytes of a frame that the connection keeps until it is whole
@@ -42,6 +44,9 @@ func (s *Session) takePin(reason string, p command.Policy) bool {
 	login := p == command.Identity
 	// MONITOR shows everything that is connected later; it may be shown the connection of a new spare otherwise.
 	ask := upstream.Ask{ID: s.ident, Owner: s.owner, Login: login, Patient: p == command.PinRaw}
+	if login {
+		ask.Anew = idchange.Read(reason, s.args).Auth
+	}
 	if conn := s.env.upstream.Acquire(ask); conn != nil {
 		s.setPin(conn, reason, login)
 		return true
@@ -185,7 +190,7 @@ func (p *pinned) broken() {
 		return
 	}
 	for range p.unread {
-		s.emit(noUpstream)
+		s.emit(s.refusal())
 	}
 	for len(p.expect) > 0 {
 		p.dequeue().to.refused(1)

@@ -8,7 +8,9 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"slices"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -22,6 +24,37 @@ type RefusedError struct {
 }
 
 func (e *RefusedError) Error() string { return "upstream refused the connection: " + e.Reply }
+
+// refusal is Redis's reply to a handshake where it is also the reply to every command that waits for the connection.
+type refusal struct{ words atomic.Pointer[[]byte] }
+
+func (r *refusal) get() []byte {
+	if b := r.words.Load(); b != nil {
+		return *b
+	}
+	return nil
+}
+
+// note keeps what a failed attempt to connect says. own: the credentials are the proxy's, whose rights are not the client's.
+func (r *refusal) note(err error, own bool) {
+	var refused *RefusedError
+	if errors.As(err, &refused) && !(own && isRejected(err)) && slices.Contains(passing, refused.code()) {
+		b := resp.AppendRawError(nil, refused.Reply)
+		r.words.Store(&b)
+		return
+	}
+	r.words.Store(nil)
+}
+
+// passing are the codes of replies that say the same of the command: a script does not end, the connection needs credentials, or the
+// user may not select the database.
+var passing = []string{"BUSY", "NOAUTH", "NOPERM"}
+
+// code is the first word of the error.
+func (e *RefusedError) code() string {
+	code, _, _ := strings.Cut(e.Reply, " ")
+	return code
+}
 
 // open is dial for those who have commands to send. While Redis is out of reach it does not dial, but waits with all others for
 // an attempt that speaks for them. A connection that Redis closes within the handshake has been closed on purpose (CLIENT
@@ -216,7 +249,7 @@ func isRejected(err error) bool {
 	if !errors.As(err, &refused) {
 		return false
 	}
-	code, _, _ := strings.Cut(refused.Reply, " ")
+	code := refused.code()
 	return code == "WRONGPASS" || code == "NOAUTH" || code == "NOPERM"
 }
 

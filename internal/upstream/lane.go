@@ -1,17 +1,13 @@
 package upstream
 
 import (
-	"errors"
 	"math/rand/v2"
 	"net"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"go.uber.org/zap"
-
-	"lockproxy/internal/resp"
 )
 
 // A Lane is a shared, ordered connection to Redis. Its sessions' commands are written in the order in which they were
@@ -31,7 +27,7 @@ type Lane struct {
 	rejected  atomic.Bool // Redis has refused the credentials
 	unsettled atomic.Bool // its users are to Move before their next command
 
-	refusal atomic.Pointer[[]byte] // see Refusal
+	refusal refusal
 
 	set    *laneSet // immutable
 	number int      // in the set; immutable
@@ -72,24 +68,9 @@ func (l *Lane) Notes() *Notes { return &l.stream.notes }
 // one.
 func (l *Lane) NoRoom() bool { return l.noRoom }
 
-// Refusal is Redis's own reply if the lane is not connected because Redis is busy with a script, else nil.
-func (l *Lane) Refusal() []byte {
-	if b := l.refusal.Load(); b != nil {
-		return *b
-	}
-	return nil
-}
-
-// noteRefusal is called before the lane's requests are told that it could not be connected.
-func (l *Lane) noteRefusal(err error) {
-	var refused *RefusedError
-	if errors.As(err, &refused) && strings.HasPrefix(refused.Reply, "BUSY ") {
-		b := resp.AppendRawError(nil, refused.Reply)
-		l.refusal.Store(&b)
-		return
-	}
-	l.refusal.Store(nil)
-}
+// Refusal is Redis's own reply if the lane is not connected because Redis did not let the connection do what the identity needs: it is
+// busy with a script, say. Else nil.
+func (l *Lane) Refusal() []byte { return l.refusal.get() }
 
 // Unsettled reports whether a user with nothing outstanding on the lane is to Move before the next command: the lane stands
 // still, or it does not take all commands at present. It costs one load.
@@ -142,7 +123,7 @@ func (l *Lane) run(u *Upstream) {
 			return
 		}
 		if err != nil {
-			l.noteRefusal(err)
+			l.refusal.note(err, u.own(l.id)) // before the lane's requests are told
 			l.stream.rest(err)
 			delay, pause := wait.next()
 			if u.inUse(l) {

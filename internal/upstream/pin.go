@@ -20,6 +20,9 @@ type Pin struct {
 	up     atomic.Bool // it has been connected
 
 	rejected atomic.Bool // Redis has refused the credentials
+	refusal  refusal
+	anew     atomic.Bool // Ask.Anew of the latest request
+	bare     atomic.Bool // see Bare; set before up
 	number   atomic.Uint64
 	nc       net.Conn // set before up
 
@@ -103,6 +106,13 @@ func (p *Pin) Keep() bool { return p.pins.keep(p) }
 // Rejected reports whether Redis has refused the identity's credentials.
 func (p *Pin) Rejected() bool { return p.rejected.Load() }
 
+// Refusal is Redis's own reply if it did not let the connection do what the identity needs, else nil.
+func (p *Pin) Refusal() []byte { return p.refusal.get() }
+
+// Bare reports whether the connection is not the identity's, but one without credentials, in database 0 and RESP2, because Redis did
+// not accept the identity. It is given to those only who have asked for it by Ask.Anew. It is of use once: Release closes it.
+func (p *Pin) Bare() bool { return p.bare.Load() }
+
 // Observe names who gets what arrives without being a reply.
 func (p *Pin) Observe(o Observer) { p.stream.observe(o) }
 
@@ -123,7 +133,7 @@ func (p *Pin) ReadRaw() { p.stream.setMode(raw) }
 // Release gives a clean connection back: nothing outstanding, no state on it but its identity and name. One whose name nobody may
 // take off again is closed.
 func (p *Pin) Release() {
-	if p.finished || p.name != "" && !p.free {
+	if p.finished || p.bare.Load() || p.name != "" && !p.free {
 		p.Discard()
 		return
 	}
@@ -142,9 +152,14 @@ func (p *Pin) Discard() {
 func (p *Pin) run(u *Upstream) {
 	ctx, cancel := untilClosed(p.stop)
 	nc, err := u.open(ctx, p.id)
+	if isRejected(err) && !u.own(p.id) && p.anew.Load() {
+		nc, err = u.open(ctx, Identity{Proto: 2})
+		p.bare.Store(err == nil)
+	}
 	cancel()
 	if err != nil {
-		p.rejected.Store(isRejected(err) && !u.own(p.id))
+		p.refusal.note(err, u.own(p.id))
+		p.rejected.Store(isRejected(err) && !u.own(p.id) && p.Refusal() == nil)
 		p.pins.died(p)
 		p.stream.refuse(err)
 		return

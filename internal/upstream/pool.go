@@ -27,6 +27,10 @@ type Ask struct {
 	// nobody who works keeps anybody from logging in.
 	Login bool
 
+	// Anew says that the identity change replaces the user. If Redis does not accept the present one any more, a connection without
+	// credentials will do (Pin.Bare).
+	Anew bool
+
 	// Patient leaves the identity's spare pin to those who are in a hurry.
 	Patient bool
 }
@@ -130,9 +134,10 @@ func (ps *pins) giveLocked(pool *pool, a Ask) *Pin {
 		if pool.open >= pool.max {
 			ps.evictLocked(pool, a.Owner)
 		}
-		p = ps.connectLocked(pool, a.ID)
+		p = ps.connectLocked(pool, a)
 	}
 	p.owner, p.lent = a.Owner, true
+	p.anew.Store(a.Anew)
 	if pool == &ps.work && !a.Patient {
 		ps.spareLocked(a.ID, a.Owner)
 	}
@@ -152,15 +157,16 @@ func (ps *pins) spareLocked(id Identity, owner string) {
 	if ps.closed || pool.open >= pool.max || pool.idle.Count(id) > 0 || pool.places.Beyond(owner, pool.idle.CountOf(owner)+1) {
 		return
 	}
-	p := ps.connectLocked(pool, id)
+	p := ps.connectLocked(pool, Ask{ID: id})
 	p.owner, p.since = owner, time.Now()
 	pool.idle.Add(id, p, owner)
 }
 
-func (ps *pins) connectLocked(pool *pool, id Identity) *Pin {
+func (ps *pins) connectLocked(pool *pool, a Ask) *Pin {
 	pool.open++
-	p := &Pin{pins: ps, pool: pool, id: id, stream: newStream(), stop: make(chan struct{})}
+	p := &Pin{pins: ps, pool: pool, id: a.ID, stream: newStream(), stop: make(chan struct{})}
 	p.stream.lazy = true
+	p.anew.Store(a.Anew)
 	ps.u.wg.Go(func() { p.run(ps.u) })
 	return p
 }
