@@ -7,6 +7,7 @@ import (
 
 	"github.com/tidwall/redcon"
 
+	"lockproxy/internal/lockcmds/clock"
 	"lockproxy/internal/lockcmds/grammar"
 	"lockproxy/internal/lockcmds/turns"
 	"lockproxy/internal/resp"
@@ -34,7 +35,7 @@ type waiter struct {
 	state      waiterState
 	room       *room
 	prev, next *waiter
-	timer      *time.Timer // its own deadline
+	timer      clock.Timer // its own deadline
 	topic      *topic      // by which it is woken by name; nil: it is not
 	paused     *hold       // the hold it re-enters; not renewed until the outcome is known
 	rest       rest        // what nobody holds any more of a grant that it was to deepen
@@ -165,7 +166,7 @@ func (e *Engine) sendAcquire(w *waiter) {
 	} else {
 		call.Keys, call.Args = plainCall(w)
 	}
-	w.sentAt = time.Now()
+	w.sentAt = e.clock.Now()
 	e.script(w.c.s, call)
 }
 
@@ -281,7 +282,7 @@ func (e *Engine) granted(w *waiter, g grant) []byte {
 		e.mu.Unlock()
 		return nil
 	}
-	if lost, late := e.deepensLostLocked(w, g), time.Since(g.sentAt) >= w.lease; lost || late {
+	if lost, late := e.deepensLostLocked(w, g), e.clock.Now().Sub(g.sentAt) >= w.lease; lost || late {
 		switch {
 		case lost:
 			w.rest = rest{w.grantOf(g), g.count, e.opts.Lease}
@@ -304,7 +305,7 @@ func (e *Engine) granted(w *waiter, g grant) []byte {
 	e.tell(told)
 	e.tell(forced)
 	if f := e.opts.Events.Granted; f != nil {
-		f(w.verb, time.Since(w.began))
+		f(w.verb, e.clock.Now().Sub(w.began))
 	}
 	return redcon.AppendInt(nil, g.fence)
 }

@@ -1,14 +1,13 @@
 package lockcmds
 
 import (
-	"context"
 	"sync"
 
-	"github.com/redis/rueidis"
 	"github.com/tidwall/redcon"
 	"go.uber.org/zap"
 
 	"lockproxy/internal/lockcmds/jobs"
+	"lockproxy/internal/lockcmds/redislink"
 	"lockproxy/internal/resp"
 )
 
@@ -74,20 +73,16 @@ func (a *announcements) take() []*loss {
 
 // publishLosses tells everybody else.
 func (e *Engine) publishLosses(batch []*loss) {
-	client, err := e.own.get()
-	if err != nil {
-		e.log.Debug("losses not published", zap.Int("locks", len(batch)), zap.Error(err))
-		return
+	messages := make(map[redislink.Node][]redislink.Message, 1)
+	for _, l := range batch {
+		node := e.own.Node(l.key)
+		messages[node] = append(messages[node], redislink.Message{
+			Channel: lostOf(l.key), Text: itoa(l.fence) + " " + string(l.reason),
+		})
 	}
-	ctx, cancel := context.WithTimeout(e.life, answerLimit)
-	defer cancel()
-	commands := make(rueidis.Commands, len(batch))
-	for i, l := range batch {
-		commands[i] = client.B().Publish().Channel(lostOf(l.key)).Message(itoa(l.fence) + " " + string(l.reason)).Build()
-	}
-	for i, answer := range client.DoMulti(ctx, commands...) {
-		if err := answer.Error(); err != nil {
-			e.log.Debug("loss not published", logKey(batch[i].key), zap.Error(err))
+	for node, some := range messages {
+		if err := node.Publish(e.life, some); err != nil {
+			e.log.Debug("losses not published", zap.Int("locks", len(some)), zap.Error(err))
 		}
 	}
 }

@@ -3,7 +3,6 @@ package lockcmds
 import (
 	"context"
 	"errors"
-	"math/rand/v2"
 	"time"
 
 	"lockproxy/internal/lockcmds/jobs"
@@ -12,12 +11,10 @@ import (
 
 // attempt is one script call for a waiter, as a job.
 func (e *Engine) attempt(w *waiter) {
-	ctx, cancel := context.WithTimeout(e.life, answerLimit)
-	defer cancel()
 	if f := e.opts.Events.Attempt; f != nil {
 		f()
 	}
-	a, sentAt, err := e.inquire(ctx, w)
+	a, sentAt, err := e.inquire(e.life, w)
 	e.mu.Lock()
 	w.sentAt = sentAt
 	after := e.settleLocked(w, a, err)
@@ -29,12 +26,12 @@ func (e *Engine) attempt(w *waiter) {
 
 // inquire asks for the lock, but first whether the owner has it already if an earlier attempt is in doubt.
 func (e *Engine) inquire(ctx context.Context, w *waiter) (a answer, sentAt time.Time, err error) {
-	sentAt = time.Now()
+	sentAt = e.clock.Now()
 	if w.doubt { // written only between attempts
 		a, err = e.ask(ctx, w)
 	}
 	if err == nil && (a == nil || a[0] != 1) {
-		sentAt = time.Now()
+		sentAt = e.clock.Now()
 		a, err = e.call(ctx, w)
 		e.note(w.key, a)
 	}
@@ -102,7 +99,7 @@ func (e *Engine) settleLocked(w *waiter, a answer, err error) (after func()) {
 		after = func() { e.turnAway(w, reply) }
 	case err != nil:
 		r.pause = min(max(2*r.pause, retryFirst), retryLast)
-		e.wakeInLocked(r, r.pause/2+rand.N(r.pause/2))
+		e.wakeInLocked(r, r.pause/2+e.clock.Random(r.pause/2))
 		return nil
 	default:
 		r.pause = 0
@@ -149,9 +146,7 @@ func (e *Engine) deliver(w *waiter, g grant) {
 func (e *Engine) tryAgainLocked(w *waiter, g grant, holds int64) {
 	e.unpauseLocked(w)
 	e.tend(func() {
-		ctx, cancel := context.WithTimeout(e.life, answerLimit)
-		err := e.takeOff(ctx, w.grantOf(g), holds)
-		cancel()
+		err := e.takeOff(e.life, w.grantOf(g), holds)
 		if isRefusal(err) {
 			e.finish(w)
 			e.turnAway(w, failed(err))
@@ -170,7 +165,7 @@ func (e *Engine) tryAgainLocked(w *waiter, g grant, holds int64) {
 // goOn has an acquire ask again whose first attempt has come to nothing: as a waiter, or once if it may not wait any longer.
 // Without locks, and not from a session.
 func (e *Engine) goOn(w *waiter) {
-	if w.wait == 0 || w.wait > 0 && time.Since(w.began) >= w.wait {
+	if w.wait == 0 || w.wait > 0 && e.clock.Now().Sub(w.began) >= w.wait {
 		e.tend(func() { e.tryOnce(w) })
 		return
 	}
@@ -202,9 +197,7 @@ func (e *Engine) tryOnce(w *waiter) {
 		e.leave(w, nil)
 		return
 	}
-	ctx, cancel := context.WithTimeout(e.life, answerLimit)
-	defer cancel()
-	a, sentAt, err := e.inquire(ctx, w)
+	a, sentAt, err := e.inquire(e.life, w)
 	switch {
 	case err != nil:
 		e.finish(w)

@@ -4,11 +4,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/redis/rueidis"
-
 	"lockproxy/internal/lockcmds/grammar"
 	"lockproxy/internal/lockcmds/jobs"
 	"lockproxy/internal/lockcmds/losses"
+	"lockproxy/internal/lockcmds/redislink"
 	"lockproxy/internal/resp"
 )
 
@@ -45,7 +44,7 @@ func BenchmarkLockUnlock(b *testing.B) {
 		b.Fatal(err)
 	}
 	defer func() { _ = pool.Close(time.Second) }()
-	e, err := New(Options{Redis: rueidis.ClientOption{InitAddress: []string{"127.0.0.1:1"}}, UUID: "u", Jobs: pool})
+	e, err := New(Options{Redis: linkTo(b, redislink.Options{Addr: "127.0.0.1:1"}), UUID: "u", Jobs: pool})
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -67,7 +67,7 @@ func (e *Engine) tend(task func()) {
 
 // persist runs a clean-up as jobs until it succeeds, Redis refuses it, or its limit has passed.
 func (e *Engine) persist(c cleanup) {
-	until := time.Now().Add(c.limit)
+	until := e.clock.Now().Add(c.limit)
 	pause := retryFirst
 	e.tending.Add(1)
 	end := func(err error) {
@@ -81,10 +81,8 @@ func (e *Engine) persist(c cleanup) {
 	}
 	var attempt func()
 	attempt = func() {
-		ctx, cancel := context.WithTimeout(e.life, answerLimit)
-		err := c.task(ctx)
-		cancel()
-		if err == nil || isFinal(err) || c.once && errors.Is(err, ErrInDoubt) || e.life.Err() != nil || time.Now().After(until) {
+		err := c.task(e.life)
+		if err == nil || isFinal(err) || c.once && errors.Is(err, ErrInDoubt) || e.life.Err() != nil || e.clock.Now().After(until) {
 			end(err)
 			return
 		}

@@ -7,6 +7,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"lockproxy/internal/lockcmds/clock"
 	"lockproxy/internal/lockcmds/jobs"
 	"lockproxy/internal/redistest"
 )
@@ -34,7 +35,7 @@ func TestPersistGivesUpAtItsLimitOrARefusal(t *testing.T) {
 		{ErrUnsent, true, true},
 		{ErrInDoubt, true, false},
 	} {
-		e := &Engine{log: zap.NewNop(), jobs: pool.NewQueue(func(r any) { t.Error(r) })}
+		e := &Engine{log: zap.NewNop(), clock: clock.System{}, jobs: pool.NewQueue(func(r any) { t.Error(r) })}
 		var cancel context.CancelFunc
 		e.life, cancel = context.WithCancel(t.Context())
 		calls, ended := make(chan struct{}, 100), make(chan bool, 1)

@@ -30,7 +30,7 @@ func (e *Engine) note(key string, a answer) {
 	if f := e.opts.Events.Repaired; f != nil && a[3] == counterReplaced {
 		f()
 	}
-	now := time.Now().UnixNano()
+	now := e.clock.Now().UnixNano()
 	if last := e.damage.logged.Load(); now-last < int64(damageLogPeriod) || !e.damage.logged.CompareAndSwap(last, now) {
 		return
 	}

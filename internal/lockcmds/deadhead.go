@@ -1,12 +1,9 @@
 package lockcmds
 
 import (
-	"context"
-	"errors"
 	"time"
 
-	"github.com/redis/rueidis"
-
+	"lockproxy/internal/lockcmds/clock"
 	"lockproxy/internal/lockcmds/jobs"
 	"lockproxy/internal/lockcmds/owners"
 )
@@ -32,7 +29,7 @@ const (
 
 // headWatch is what a room knows of a head that does not take a free lock.
 type headWatch struct {
-	look  *time.Timer     // a look is due, or under way
+	look  clock.Timer     // a look is due, or under way
 	seen  map[string]bool // who was in the queue when the watch began
 	woken string          // the head that the latest look has woken though somebody listens
 	deaf  int             // looks since then at which it had not come, though nobody was faster
@@ -59,7 +56,7 @@ func (e *Engine) watchHeadLocked(r *room) {
 // noteQueue remembers who is in the queue now: only they will have been there for long enough when a look is due. The time
 // counts from here; while Redis does not answer it does not begin.
 func (e *Engine) noteQueue(r *room) {
-	places, err := e.queuedFor(r)
+	places, err := e.own.Node(r.queue).List(e.life, r.queue, seenLimit)
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	switch {
@@ -81,24 +78,13 @@ func (e *Engine) noteQueue(r *room) {
 	}
 }
 
-// queuedFor asks Redis who waits for the lock.
-func (e *Engine) queuedFor(r *room) ([]string, error) {
-	client, err := e.own.get()
-	if err != nil {
-		return nil, err
+// headOf asks Redis whose place is the first in the queue; empty: nobody waits there.
+func (e *Engine) headOf(r *room) (string, error) {
+	reply, err := e.own.Node(r.lock).Eval(e.life, e.scripts.head, []string{r.lock, r.queue}, nil)
+	if err == nil && reply.IsError() {
+		err = redisError(reply.Str)
 	}
-	ctx, cancel := context.WithTimeout(e.life, answerLimit)
-	defer cancel()
-	return client.Do(ctx, client.B().Lrange().Key(r.queue).Start(0).Stop(seenLimit-1).Build()).AsStrSlice()
-}
-
-// headOf asks Redis whose place is the first in the queue. Nobody's is rueidis.Nil.
-func (e *Engine) headOf(ctx context.Context, r *room) (string, error) {
-	client, err := e.own.get()
-	if err != nil {
-		return "", err
-	}
-	return e.scripts.head.lua.Exec(ctx, client, []string{r.lock, r.queue}, nil).ToString()
+	return string(reply.Str), err
 }
 
 // lookAtHead removes dead heads and lets our first waiter ask how things stand; its outcome watches on if need be.
@@ -119,22 +105,20 @@ func (e *Engine) lookAtHead(r *room) {
 // removeDeadHeads goes on as long as the head is dead and has been seen for long enough. It reports whether to look again
 // soon: it has woken one that must react now, or Redis did not answer.
 func (e *Engine) removeDeadHeads(r *room) (again bool) {
-	ctx, cancel := context.WithTimeout(e.life, answerLimit)
-	defer cancel()
 	gone := "" // the process of a head that was removed though somebody listened for it: its other waiters are deaf too
 	for {
-		head, err := e.headOf(ctx, r)
+		head, err := e.headOf(r)
 		if err != nil {
 			return passing(err)
 		}
-		if !e.maySuspect(r, head) {
+		if head == "" || !e.maySuspect(r, head) {
 			return false
 		}
 		deaf := "0"
 		if e.countDeaf(r, head) >= deafLooks || gone != "" && owners.Process(head) == gone {
 			deaf = "1"
 		}
-		a, err := e.own.run(ctx, e.scripts.deadHead, []string{r.lock, r.queue, r.deadlines, r.channel},
+		a, err := e.own.run(e.life, e.scripts.deadHead, []string{r.lock, r.queue, r.deadlines, r.channel},
 			[]string{head, publish, deaf})
 		if err != nil || a[0] != 1 {
 			return err == nil && a.at(1) > 0 || err != nil && passing(err)
@@ -148,9 +132,8 @@ func (e *Engine) removeDeadHeads(r *room) (again bool) {
 
 // passing reports whether an error means that Redis did not answer, and not that it refused.
 func passing(err error) bool {
-	var refusal redisError
-	_, refused := rueidis.IsRedisErr(err)
-	return !refused && !rueidis.IsRedisNil(err) && !errors.As(err, &refusal)
+	_, refused := asRefusal(err)
+	return !refused
 }
 
 // maySuspect reports whether the head has been there for long enough, and waits elsewhere.

@@ -64,7 +64,7 @@ func (e *Engine) departLocked(w *waiter, done func()) {
 func (e *Engine) departPlaceLocked(key, place string, done func()) {
 	if done != nil {
 		done = sync.OnceFunc(done)
-		patience := time.AfterFunc(leaveLimit, done)
+		patience := e.clock.AfterFunc(leaveLimit, done)
 		answer := done
 		done = func() {
 			patience.Stop()

@@ -25,16 +25,16 @@ func (e *Engine) doubt(w *waiter) {
 	}
 	e.mu.Unlock()
 	e.tending.Add(1) // until lookInto has come to an end
-	e.jobs.Submit(jobs.Attempt, func() { e.lookInto(w, time.Now().Add(doubtLimit), retryFirst) })
+	e.jobs.Submit(jobs.Attempt, func() { e.lookInto(w, e.clock.Now().Add(doubtLimit), retryFirst) })
 }
 
 // lookInto asks Redis who the owner is, as often as it takes until limit, and answers accordingly.
 func (e *Engine) lookInto(w *waiter, limit time.Time, pause time.Duration) {
 	ctx, cancel := context.WithDeadline(e.life, limit)
-	asked := time.Now()
+	asked := e.clock.Now()
 	a, err := e.ask(ctx, w)
 	cancel()
-	if err != nil && e.life.Err() == nil && time.Now().Add(pause).Before(limit) && !isRefusal(err) {
+	if err != nil && e.life.Err() == nil && e.clock.Now().Add(pause).Before(limit) && !isRefusal(err) {
 		e.jobs.After(pause, jobs.Attempt, func() { e.lookInto(w, limit, min(2*pause, retryLast)) })
 		return
 	}
@@ -59,7 +59,7 @@ func (e *Engine) ask(ctx context.Context, w *waiter) (answer, error) {
 	lease := w.lease
 	e.mu.Lock()
 	if h := w.paused; h != nil && e.holds[h.holdKey] == h {
-		lease = max(lease, time.Until(h.lease.Deadline())) // if the attempt came to nothing, that is what the holder relies on
+		lease = max(lease, h.lease.Deadline().Sub(e.clock.Now())) // if the attempt came to nothing, that is what the holder relies on
 	}
 	e.mu.Unlock()
 	a, err := e.own.run(ctx, e.scripts.extend, []string{w.key, channelOf(w.key), queueOf(w.key)},
@@ -82,12 +82,8 @@ func (e *Engine) ask(ctx context.Context, w *waiter) (answer, error) {
 // askExplicit looks for an owner that may hold the lock by another session, here or elsewhere. If it does, nobody can
 // say whether this acquire is part of it.
 func (e *Engine) askExplicit(ctx context.Context, w *waiter) (answer, error) {
-	client, err := e.own.get()
-	if err != nil {
-		return nil, fmt.Errorf("look into an acquire: %w", ErrInDoubt)
-	}
-	holds, err := client.Do(ctx, client.B().Hexists().Key(w.key).Field(w.owner).Build()).AsBool()
-	if err != nil || holds {
+	reply, err := e.own.Node(w.key).Eval(ctx, e.scripts.info, []string{w.key, queueOf(w.key)}, nil)
+	if err != nil || reply.IsError() || len(reply.Elems) > 0 && string(reply.Elems[0].Str) == w.owner {
 		return nil, fmt.Errorf("look into an acquire: %w", ErrInDoubt)
 	}
 	return answer{0}, nil

@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"lockproxy/internal/lockcmds/redislink"
 	"lockproxy/internal/redistest"
 )
 
@@ -84,7 +85,7 @@ func TestWaiterInDoubtIsNotToldThatNothingHappened(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			srv.Do(t, "ACL", "SETUSER", "locker", "reset", "on", ">pw", "~*", "&*", "+@all")
 			p := startProxy(t, srv, func(o *Options) {
-				o.Redis.Username, o.Redis.Password, o.Lease = "locker", "pw", time.Minute
+				o.Redis, o.Lease = linkTo(t, redislink.Options{Addr: srv.Addr(), User: "locker", Password: "pw"}), time.Minute
 			})
 			a, b := p.session(2), p.session(2)
 			key := "k:" + name

@@ -5,11 +5,14 @@ import (
 	"time"
 
 	"github.com/alicebob/miniredis/v2"
+
+	"lockproxy/internal/lockcmds/redislink"
 )
 
 func TestEngineRunsOnTheEmbeddedRedis(t *testing.T) {
 	srv := miniredis.RunT(t)
-	p := startProxy(t, nil, func(o *Options) { o.Redis.InitAddress = []string{srv.Addr()} })
+	p := startProxy(t, nil, func(o *Options) { o.Redis = linkTo(t, redislink.Options{Addr: srv.Addr()}) })
+	p.addr = srv.Addr()
 	a, b, c := p.session(2), p.session(3), p.session(2)
 	for _, verb := range []string{"LOCK", "FAIRLOCK"} {
 		a.fence("LOCK k")

@@ -8,12 +8,13 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/redis/rueidis"
 	"go.uber.org/zap"
 
+	"lockproxy/internal/lockcmds/clock"
 	"lockproxy/internal/lockcmds/grammar"
 	"lockproxy/internal/lockcmds/jobs"
 	"lockproxy/internal/lockcmds/owners"
+	"lockproxy/internal/lockcmds/redislink"
 	"lockproxy/internal/resp"
 	"lockproxy/internal/watchdog"
 )
@@ -28,13 +29,14 @@ const (
 
 // Options configure an Engine. Redis, UUID and Jobs are required; zero values pick the defaults.
 type Options struct {
-	// Redis says where the engine's own client connects to, and as whom: address, credentials, db, TLS, dialer. How it
-	// behaves (one connection, no retries, no cache, small buffers) is set here.
-	Redis rueidis.ClientOption
+	// Redis is the engine's own connections: for attempts of waiters, renewals, clean-up and subscriptions. The engine closes them.
+	Redis redislink.Topology
 	// UUID of this process, 36 characters: the first part of the owner of every session.
 	UUID string
 	// Jobs runs attempts of waiters, renewals, clean-up. Several engines may share it.
-	Jobs *jobs.Pool
+	Jobs jobs.Source
+	// Clock is the time that the engine lives in; nil: the system's.
+	Clock clock.Clock
 
 	Lease   time.Duration  // renewed by the watchdog; 0: 30 s
 	Grace   *time.Duration // what may be left of a lease after the connection ends; nil: all of it
@@ -71,14 +73,14 @@ type Engine struct {
 	scripts *scripts // immutable
 	crowd   string   // immutable; the name of the place that plain waiters share in a fair queue
 	log     *zap.Logger
-	jobs    *jobs.Queue
+	jobs    jobs.Runner
 	losing  announcements
 	calls   jobs.Count   // scripts on sessions' connections whose outcome has not been dealt with
 	holding atomic.Int64 // len(held)
 	tending atomic.Int64 // those, doubts and clean-ups that have not come to an end
 	damage  damage
-	own     *own
-	hub     *hub
+	clock   clock.Clock
+	own     own
 	dog     *watchdog.Watchdog
 
 	life context.Context // of the engine's own work; ended by Close or with Run's context
@@ -88,6 +90,7 @@ type Engine struct {
 	mu      sync.Mutex // guards the fields below and all clients, holds, rooms and waiters
 	clients map[uint64]*client
 	holds   map[holdKey]*hold
+	hub     hub
 	// returning is whose holds are being given back.
 	returning map[holdKey]*returns
 	// owed is how many holds of a grant are being given back; unlike returning also while nobody waits for that any more.
@@ -104,8 +107,8 @@ type Engine struct {
 // New checks the options. It starts nothing: Run does.
 func New(opts Options) (*Engine, error) {
 	switch {
-	case len(opts.Redis.InitAddress) == 0:
-		return nil, errors.New("lockcmds: no address of redis")
+	case opts.Redis == nil:
+		return nil, errors.New("lockcmds: no redis")
 	case opts.UUID == "":
 		return nil, errors.New("lockcmds: no UUID")
 	case opts.Jobs == nil:
@@ -128,6 +131,9 @@ func New(opts Options) (*Engine, error) {
 	if opts.deferLimit == 0 {
 		opts.deferLimit = defaultDeferLimit
 	}
+	if opts.Clock == nil {
+		opts.Clock = clock.System{}
+	}
 	if opts.Logger == nil {
 		opts.Logger = zap.NewNop()
 	}
@@ -138,7 +144,8 @@ func New(opts Options) (*Engine, error) {
 		opts:      opts,
 		scripts:   newScripts(),
 		log:       opts.Logger,
-		own:       newOwn(opts.Redis),
+		clock:     opts.Clock,
+		own:       own{opts.Redis},
 		done:      make(chan struct{}),
 		clients:   make(map[uint64]*client),
 		holds:     make(map[holdKey]*hold),
@@ -148,15 +155,13 @@ func New(opts Options) (*Engine, error) {
 		rooms:     make(map[string]*room),
 		leaving:   make(map[string]*departures),
 	}
-	e.jobs = opts.Jobs.NewQueue(e.crash)
+	e.jobs = opts.Jobs.NewRunner(e.crash)
+	e.hub = hub{e: e, topics: make(map[string]*topic)}
+	e.own.Listen(&e.hub)
 	e.crowd = owners.NewShared(opts.UUID)
 	e.life, e.end = context.WithCancel(context.Background())
-	e.hub = &hub{
-		own: e.own, log: opts.Logger, wake: make(chan struct{}, 1), topics: make(map[string]*topic),
-		onReady: e.onReady, onMessage: e.onMessage, onRefused: e.onRefused,
-	}
 	dog, err := watchdog.New(watchdog.Options{
-		Renew: e.renew, OnLost: e.onLost, Logger: opts.Logger,
+		Renew: e.renew, OnLost: e.onLost, Logger: opts.Logger, Now: opts.Clock.Now,
 		Submit: func(job func()) error {
 			e.jobs.Submit(jobs.Renewal, job)
 			return nil
@@ -172,6 +177,10 @@ func New(opts Options) (*Engine, error) {
 // minLease leaves a renewal, which is due every third, some round trips.
 const minLease = 100 * time.Millisecond
 
+// Step does what Run does with leases, for a caller whose clock does not wait: it tells of what is lost by now and starts the
+// renewals that are due. It returns when the next step is due; false: nothing is held. A command, or an answer, may make it due earlier.
+func (e *Engine) Step() (due time.Time, ok bool) { return e.dog.Step(e.life) }
+
 // Run keeps leases and subscriptions alive until ctx ends or Close is called. Call it once. Commands started before it
 // wait for it only if they have to wait for a lock.
 func (e *Engine) Run(ctx context.Context) error {
@@ -181,11 +190,11 @@ func (e *Engine) Run(ctx context.Context) error {
 	defer close(e.done)
 	stop := context.AfterFunc(ctx, e.end)
 	defer stop()
-	var hub sync.WaitGroup
-	hub.Go(func() { e.hub.run(e.life) })
+	var link sync.WaitGroup
+	link.Go(func() { e.own.Run(e.life) })
 	err := e.dog.Run(e.life)
-	hub.Wait()
-	e.own.close()
+	link.Wait()
+	e.own.Close()
 	return err
 }
 
@@ -194,7 +203,7 @@ func (e *Engine) Start(s Session, c grammar.Command) {
 	defer e.failStop()
 	switch c.Verb {
 	case grammar.Lock, grammar.TryLock, grammar.FairLock:
-		e.startAcquire(s, c, time.Now(), e)
+		e.startAcquire(s, c, e.clock.Now(), e)
 	case grammar.Unlock:
 		e.startRelease(s, c)
 	case grammar.ExtendLock:
@@ -299,7 +308,7 @@ func (e *Engine) Close(ctx context.Context) error {
 	started := e.started
 	e.mu.Unlock()
 	if !started {
-		e.own.close()
+		e.own.Close()
 		return nil
 	}
 	select {

@@ -6,6 +6,7 @@ import (
 	"github.com/tidwall/redcon"
 
 	"lockproxy/internal/lockcmds/grammar"
+	"lockproxy/internal/lockcmds/redislink"
 	"lockproxy/internal/resp"
 	"lockproxy/internal/watchdog"
 )
@@ -36,7 +37,7 @@ func (e *Engine) startExtend(s Session, cmd grammar.Command) {
 			h.extending++
 			e.mu.Unlock()
 		}
-		sentAt := time.Now()
+		sentAt := e.clock.Now()
 		e.script(s, Call{
 			Script: e.scripts.extend,
 			Keys:   []string{cmd.Key, channelOf(cmd.Key), queueOf(cmd.Key)},
@@ -140,7 +141,7 @@ func (e *Engine) forced(g grantOf) {
 	told := e.endGrantLocked(g)
 	if g.fence != 0 {
 		e.forcedOff[g] = struct{}{} // it, or more of it, may be on its way to somebody here
-		time.AfterFunc(answerLimit, func() {
+		e.clock.AfterFunc(redislink.AnswerLimit, func() {
 			e.mu.Lock()
 			defer e.mu.Unlock()
 			delete(e.forcedOff, g)

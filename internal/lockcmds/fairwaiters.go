@@ -1,7 +1,6 @@
 package lockcmds
 
 import (
-	"context"
 	"slices"
 
 	"lockproxy/internal/lockcmds/jobs"
@@ -71,15 +70,13 @@ func (e *Engine) stillFairLocked(r *room, w *waiter, a answer) {
 
 // tryOwnHead finds out who the head is, and lets it try if it is one of ours.
 func (e *Engine) tryOwnHead(r *room) {
-	ctx, cancel := context.WithTimeout(e.life, answerLimit)
-	defer cancel()
-	head, err := e.headOf(ctx, r)
+	head, err := e.headOf(r)
 	if err != nil {
 		return // the watch over the head goes on
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.rooms[r.lock] == r {
+	if e.rooms[r.lock] == r && head != "" {
 		e.tryOwnHeadLocked(r, head)
 	}
 }
@@ -110,9 +107,7 @@ func (e *Engine) refreshNow(r *room) {
 	e.mu.Unlock()
 	lost := false
 	for batch := range slices.Chunk(places, refreshBatch) {
-		ctx, cancel := context.WithTimeout(e.life, answerLimit)
-		a, err := e.own.run(ctx, e.scripts.refresh, []string{r.queue, r.deadlines}, append([]string{millis(e.opts.fairWait)}, batch...))
-		cancel()
+		a, err := e.own.run(e.life, e.scripts.refresh, []string{r.queue, r.deadlines}, append([]string{millis(e.opts.fairWait)}, batch...))
 		if err != nil {
 			break
 		}

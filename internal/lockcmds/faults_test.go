@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"lockproxy/internal/lockcmds/jobs"
+	"lockproxy/internal/lockcmds/redislink"
 	"lockproxy/internal/redistest"
 )
 
@@ -62,7 +63,9 @@ func TestEngineWaitsForARedisThatIsDown(t *testing.T) {
 func TestRefusedSubscriptionIsTheWaitersAnswer(t *testing.T) {
 	srv := redistest.Start(t)
 	srv.Do(t, "ACL", "SETUSER", "locker", "on", ">pw", "~*", "+@all", "resetchannels")
-	p := startProxy(t, srv, func(o *Options) { o.Redis.Username, o.Redis.Password = "locker", "pw" })
+	p := startProxy(t, srv, func(o *Options) {
+		o.Redis = linkTo(t, redislink.Options{Addr: srv.Addr(), User: "locker", Password: "pw"})
+	})
 	a, b := p.session(2), p.session(2)
 	a.fence("LOCK k")
 	for _, verb := range []string{"LOCK", "FAIRLOCK"} {

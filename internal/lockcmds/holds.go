@@ -24,7 +24,7 @@ type hold struct {
 	fixed     bool          // PX or EX: never renewed
 	until     time.Time     // MAXHOLD; zero: none
 	lease     *watchdog.Lease
-	by        *own     // the connection of the identity that acquired it last: renewals and GRACE need its rights
+	by        own      // the connections of the identity that acquired it last: renewals and GRACE need its rights
 	holders   []holder // the sessions that hold it; it is renewed while there is one
 
 	explicit bool // OWNER was given: the owner may hold it through other proxies too
@@ -77,7 +77,7 @@ func (c *client) asks(k holdKey) bool { return c.ask != nil && holdKey{c.ask.key
 // entry is the hold as the watchdog knows it.
 func (h *hold) entry() watchdog.Entry {
 	return watchdog.Entry{
-		Key: h.key, Owner: h.owner, Fence: h.fence, TTL: h.ttl, Until: h.until, Fixed: h.fixed, Group: h.by,
+		Key: h.key, Owner: h.owner, Fence: h.fence, TTL: h.ttl, Until: h.until, Fixed: h.fixed, Group: h.by.Node(h.key),
 	}
 }
 

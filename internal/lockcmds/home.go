@@ -3,9 +3,9 @@ package lockcmds
 import (
 	"context"
 	"errors"
-	"time"
 
 	"lockproxy/internal/lockcmds/grammar"
+	"lockproxy/internal/lockcmds/redislink"
 	"lockproxy/internal/watchdog"
 )
 
@@ -43,7 +43,7 @@ func (e *Engine) StartFor(s Session, cmd grammar.Command, home *Engine) {
 	defer e.failStop()
 	switch cmd.Verb {
 	case grammar.Lock, grammar.TryLock, grammar.FairLock:
-		e.startAcquire(s, cmd, time.Now(), home)
+		e.startAcquire(s, cmd, e.clock.Now(), home)
 	default:
 		e.Start(s, cmd)
 	}
@@ -67,9 +67,9 @@ func (e *Engine) goHome(w *waiter) bool {
 
 // runAs runs a script on the connection of the identity that acquired a hold last. If that identity's rights or connection do not
 // suffice any more, the script runs on the connection of the identity that acquired it first.
-func (e *Engine) runAs(ctx context.Context, by *own, s *Script, keys, args []string) (answer, error) {
-	a, err := by.run(ctx, s, keys, args)
-	if by != e.own && (errors.Is(err, ErrUnsent) || isFinal(err)) {
+func (e *Engine) runAs(ctx context.Context, by redislink.Node, s *Script, keys, args []string) (answer, error) {
+	a, err := runOn(ctx, by, s, keys, args)
+	if by != e.own.Node(keys[0]) && (errors.Is(err, ErrUnsent) || isFinal(err)) {
 		return e.own.run(ctx, s, keys, args)
 	}
 	return a, err
@@ -77,7 +77,7 @@ func (e *Engine) runAs(ctx context.Context, by *own, s *Script, keys, args []str
 
 // renewSome renews a batch, or the halves of one that Redis refuses as a whole: a right that is missing for one lock must
 // not cost the others their lease. Renewals without a verdict are tried again.
-func (e *Engine) renewSome(ctx context.Context, by *own, batch []watchdog.Renewal, verdicts []watchdog.Verdict) error {
+func (e *Engine) renewSome(ctx context.Context, by redislink.Node, batch []watchdog.Renewal, verdicts []watchdog.Verdict) error {
 	err := e.renewAll(ctx, by, batch, verdicts)
 	if len(batch) == 1 || !isFinal(err) {
 		return err

@@ -97,7 +97,7 @@ func (e *Engine) find(pattern string, most int) []lockInfo {
 // Walked backwards, what is there all the time is seen though others come and go: the last one, which takes the place of one that
 // goes, has been seen already. It may be seen twice.
 func (e *Engine) heldSlice(slice []lockInfo, end int) ([]lockInfo, int) {
-	now := time.Now()
+	now := e.clock.Now()
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if end < 0 || end > len(e.held) {

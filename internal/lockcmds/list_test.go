@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"lockproxy/internal/lockcmds/jobs"
+	"lockproxy/internal/lockcmds/redislink"
 	"lockproxy/internal/watchdog"
 )
 
@@ -23,16 +24,14 @@ func stocked(t *testing.T, n int) (*Engine, []*hold) {
 			t.Error(err)
 		}
 	})
-	opts := Options{UUID: "u", Jobs: pool}
-	opts.Redis.InitAddress = []string{"unused:0"}
-	e, err := New(opts)
+	e, err := New(Options{UUID: "u", Jobs: pool, Redis: linkTo(t, redislink.Options{Addr: "unused:0"})})
 	if err != nil {
 		t.Fatal(err)
 	}
 	var all []*hold
 	for i := range n {
 		h := &hold{holdKey: holdKey{fmt.Sprintf("key:%05d", i), "o"}, count: 1, ttl: time.Minute}
-		h.lease = e.dog.Track(watchdog.Entry{Key: h.key, Owner: h.owner, TTL: h.ttl, Group: e.own}, time.Now())
+		h.lease = e.dog.Track(watchdog.Entry{Key: h.key, Owner: h.owner, TTL: h.ttl, Group: e.own.Node(h.key)}, time.Now())
 		e.holds[h.holdKey] = h
 		e.held.add(h)
 		e.holding.Add(1)

@@ -2,13 +2,13 @@ package lockcmds
 
 import (
 	"context"
-	"crypto/tls"
 	"net"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"lockproxy/internal/lockcmds/redislink"
 	"lockproxy/internal/redistest"
 )
 
@@ -220,10 +220,10 @@ func TestAbandonedReleaseIsOfTheGrantItNames(t *testing.T) {
 	var written atomic.Int64 // by the engine itself
 	p := startProxy(t, srv, func(o *Options) {
 		o.Lease = 6 * time.Second
-		o.Redis.DialCtxFn = func(ctx context.Context, addr string, d *net.Dialer, _ *tls.Config) (net.Conn, error) {
-			nc, err := d.DialContext(ctx, "tcp", addr)
+		o.Redis = linkTo(t, redislink.Options{Addr: srv.Addr(), Dial: func(ctx context.Context) (net.Conn, error) {
+			nc, err := new(net.Dialer).DialContext(ctx, "tcp", srv.Addr())
 			return countedConn{nc, &written}, err
-		}
+		}})
 	})
 	a, b := p.session(3), p.session(3)
 	a.fence("LOCK k OWNER me")

@@ -3,10 +3,9 @@ package lockcmds
 import (
 	"testing"
 
-	"github.com/redis/rueidis"
-
 	"lockproxy/internal/lockcmds/grammar"
 	"lockproxy/internal/lockcmds/jobs"
+	"lockproxy/internal/lockcmds/redislink"
 )
 
 // A fair waiter listens on two channels, and their confirmations come in any order.
@@ -19,7 +18,7 @@ func TestFairWaiterTriesAfterTheLastConfirmation(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, ownFirst := range []bool{true, false} {
-		e, err := New(Options{Redis: rueidis.ClientOption{InitAddress: []string{"unused:0"}}, UUID: "u", Jobs: pool})
+		e, err := New(Options{Redis: linkTo(t, redislink.Options{Addr: "unused:0"}), UUID: "u", Jobs: pool})
 		if err != nil {
 			t.Fatal(err)
 		}

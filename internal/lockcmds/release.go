@@ -92,7 +92,7 @@ func (e *Engine) sendRelease(s Session, g *giving) {
 		call.Keys = append(call.Keys, fenceKey, deadlinesOf(key))
 		call.Args = append(call.Args, e.nextArgs(g)...)
 	}
-	g.sentAt = time.Now()
+	g.sentAt = e.clock.Now()
 	e.script(s, call)
 }
 
@@ -124,7 +124,7 @@ func (e *Engine) nextLocked(h *hold) (plain, fair *waiter) {
 	if r == nil || h.count != 1 {
 		return nil, nil
 	}
-	next, ok := h.chain.Next(time.Now())
+	next, ok := h.chain.Next(e.clock.Now())
 	if !ok {
 		return nil, nil // its message gives everybody the same chance
 	}

@@ -4,20 +4,21 @@ import (
 	"context"
 	"fmt"
 
+	"lockproxy/internal/lockcmds/redislink"
 	"lockproxy/internal/watchdog"
 )
 
 // renew is the watchdog's round trip: one script for the whole batch, on the connection of one identity.
 func (e *Engine) renew(ctx context.Context, by any, batch []watchdog.Renewal) ([]watchdog.Verdict, error) {
 	verdicts := make([]watchdog.Verdict, len(batch))
-	if err := e.renewSome(ctx, by.(*own), batch, verdicts); err != nil {
+	if err := e.renewSome(ctx, by.(redislink.Node), batch, verdicts); err != nil {
 		return nil, err
 	}
 	return verdicts, nil
 }
 
 // renewAll is one script.
-func (e *Engine) renewAll(ctx context.Context, by *own, batch []watchdog.Renewal, verdicts []watchdog.Verdict) error {
+func (e *Engine) renewAll(ctx context.Context, by redislink.Node, batch []watchdog.Renewal, verdicts []watchdog.Verdict) error {
 	keys := make([]string, len(batch))
 	args := make([]string, 0, 3*len(batch))
 	for i, r := range batch {

@@ -30,7 +30,7 @@ func (e *Engine) giveBackLocked(g grantOf, holds int64, again bool, limit time.D
 	}
 	r.n++
 	e.owed[g] += holds
-	late := time.AfterFunc(e.opts.deferLimit, func() { e.startDeferred(g.holdKey, r) })
+	late := e.clock.AfterFunc(e.opts.deferLimit, func() { e.startDeferred(g.holdKey, r) })
 	e.persist(cleanup{
 		what: "give a lock back", key: g.key, limit: limit,
 		once: !again, // done twice it would take off what the owner holds by others
@@ -129,7 +129,7 @@ func (e *Engine) takeOff(ctx context.Context, g grantOf, holds int64) error {
 	e.mu.Lock()
 	lease := "0"
 	if h := e.holds[g.holdKey]; h != nil && h.fence == g.fence {
-		lease = millis(max(0, time.Until(h.lease.Deadline())))
+		lease = millis(max(0, h.lease.Deadline().Sub(e.clock.Now())))
 	}
 	e.mu.Unlock()
 	reply, err := e.own.run(ctx, e.scripts.grace, []string{g.key, channelOf(g.key), queueOf(g.key)},

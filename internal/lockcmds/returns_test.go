@@ -2,13 +2,13 @@ package lockcmds
 
 import (
 	"context"
-	"crypto/tls"
 	"net"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	"lockproxy/internal/lockcmds/redislink"
 	"lockproxy/internal/redistest"
 )
 
@@ -163,10 +163,10 @@ func startGated(t *testing.T, srv *redistest.Server) (p *proxy, gate *sync.RWMut
 	gate = new(sync.RWMutex)
 	p = startProxy(t, srv, func(o *Options) {
 		o.Lease = time.Minute
-		o.Redis.DialCtxFn = func(ctx context.Context, addr string, d *net.Dialer, _ *tls.Config) (net.Conn, error) {
-			nc, err := d.DialContext(ctx, "tcp", addr)
+		o.Redis = linkTo(t, redislink.Options{Addr: srv.Addr(), Dial: func(ctx context.Context) (net.Conn, error) {
+			nc, err := new(net.Dialer).DialContext(ctx, "tcp", srv.Addr())
 			return gated{nc, gate}, err
-		}
+		}})
 	})
 	if err := p.e.publish("x", "connected"); err != nil {
 		t.Fatal(err)
@@ -267,7 +267,9 @@ func TestPlaceOfTheSameOwnerAtAnotherProxyIsAskedForAgain(t *testing.T) {
 func TestLostGrantThatCannotBeGivenBackIsNotAskedForAgainAndAgain(t *testing.T) {
 	srv := redistest.Start(t)
 	srv.Do(t, "ACL", "SETUSER", "locker", "on", ">pw", "~*", "&*", "+@all")
-	p := startProxy(t, srv, func(o *Options) { o.Lease, o.Redis.Username, o.Redis.Password = time.Minute, "locker", "pw" })
+	p := startProxy(t, srv, func(o *Options) {
+		o.Lease, o.Redis = time.Minute, linkTo(t, redislink.Options{Addr: srv.Addr(), User: "locker", Password: "pw"})
+	})
 	a := p.session(2)
 	a.fence("LOCK k PX 60000")
 	p.e.mu.Lock()

@@ -5,8 +5,6 @@ import (
 	_ "embed" // the scripts are files
 	"encoding/hex"
 	"strings"
-
-	"github.com/redis/rueidis"
 )
 
 // Script is one of the embedded Lua scripts. It is immutable.
@@ -15,7 +13,6 @@ type Script struct {
 	id   int
 	text string
 	sha  string
-	lua  *rueidis.Lua // the same script on the engine's own client
 }
 
 // Name is the file name without ".lua".
@@ -152,5 +149,5 @@ func newScripts() *scripts {
 func newScript(name string, parts ...string) *Script {
 	text := strings.Join(parts, "\n")
 	sum := sha1.Sum([]byte(text)) // Redis names scripts by SHA-1
-	return &Script{name: name, text: text, sha: hex.EncodeToString(sum[:]), lua: rueidis.NewLuaScript(text)}
+	return &Script{name: name, text: text, sha: hex.EncodeToString(sum[:])}
 }

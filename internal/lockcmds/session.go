@@ -1,18 +1,17 @@
 package lockcmds
 
 import (
-	"errors"
-
 	"lockproxy/internal/lockcmds/losses"
+	"lockproxy/internal/lockcmds/redislink"
 	"lockproxy/internal/resp"
 )
 
 // Errors that a Call's Done may be given instead of an answer.
 var (
 	// ErrUnsent says that the script was never sent: nothing has happened.
-	ErrUnsent = errors.New("not sent")
+	ErrUnsent = redislink.ErrUnsent
 	// ErrInDoubt says that the script was sent and the connection was lost before the answer.
-	ErrInDoubt = errors.New("sent, but not answered")
+	ErrInDoubt = redislink.ErrInDoubt
 )
 
 // Session is what the lock commands see of one client connection. A session's lock is taken before any lock of this

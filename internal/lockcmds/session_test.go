@@ -18,6 +18,7 @@ import (
 	"lockproxy/internal/lockcmds/grammar"
 	"lockproxy/internal/lockcmds/jobs"
 	"lockproxy/internal/lockcmds/losses"
+	"lockproxy/internal/lockcmds/redislink"
 	"lockproxy/internal/redistest"
 	"lockproxy/internal/resp"
 )
@@ -42,6 +43,7 @@ type proxy struct {
 	t    testing.TB
 	srv  *redistest.Server
 	e    *Engine
+	addr string // of Redis
 	next atomic.Uint64
 	runs sync.WaitGroup
 	// counts of Events
@@ -62,7 +64,8 @@ func startProxy(t testing.TB, srv *redistest.Server, change func(*Options)) *pro
 		},
 	}
 	if srv != nil {
-		opts.Redis.InitAddress = []string{srv.Addr()}
+		p.addr = srv.Addr()
+		opts.Redis = linkTo(t, redislink.Options{Addr: srv.Addr()})
 	}
 	if testing.Verbose() {
 		opts.Logger = zaptest.NewLogger(t)
@@ -72,9 +75,11 @@ func startProxy(t testing.TB, srv *redistest.Server, change func(*Options)) *pro
 	}
 	var err error
 	if opts.Jobs == nil {
-		if opts.Jobs, err = jobs.New(64); err != nil {
+		pool, err := jobs.New(64)
+		if err != nil {
 			t.Fatal(err)
 		}
+		opts.Jobs = pool
 	}
 	if p.e, err = New(opts); err != nil {
 		t.Fatal(err)
@@ -91,7 +96,7 @@ func startProxy(t testing.TB, srv *redistest.Server, change func(*Options)) *pro
 			t.Error(err)
 		}
 		p.runs.Wait()
-		if err := opts.Jobs.Close(patience); err != nil {
+		if err := opts.Jobs.(*jobs.Pool).Close(patience); err != nil {
 			t.Error(err)
 		}
 	})
@@ -103,7 +108,7 @@ var proxies atomic.Int64
 // lane is a new connection to the engine's Redis.
 func (p *proxy) lane() *lane {
 	p.t.Helper()
-	return newLane(p.t, p.e.opts.Redis.InitAddress[0])
+	return newLane(p.t, p.addr)
 }
 
 // session is a client connection without a socket: commands in, replies out, and a lane of its own to a real Redis.
@@ -446,11 +451,14 @@ func readValue(in *bufio.Reader) (resp.Value, error) {
 
 // publish has the engine's own client connect.
 func (e *Engine) publish(channel, message string) error {
-	client, err := e.own.get()
+	return e.own.Node(channel).Publish(e.life, []redislink.Message{{Channel: channel, Text: message}})
+}
+
+func linkTo(t testing.TB, o redislink.Options) *redislink.Client {
+	t.Helper()
+	c, err := redislink.New(o)
 	if err != nil {
-		return err
+		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(e.life, answerLimit)
-	defer cancel()
-	return client.Do(ctx, client.B().Publish().Channel(channel).Message(message).Build()).Error()
+	return c
 }

@@ -68,7 +68,7 @@ func (e *Engine) applyGrace(h *hold, grace time.Duration, part int64) {
 			what: "apply grace", key: h.key, limit: h.ttl,
 			once: holds > 0 && grace == 0, // done twice it would take off what the owner holds by others
 			task: func(ctx context.Context) error {
-				_, err := e.runAs(ctx, h.by, e.scripts.grace, []string{h.key, channelOf(h.key), queueOf(h.key)},
+				_, err := e.runAs(ctx, h.by.Node(h.key), e.scripts.grace, []string{h.key, channelOf(h.key), queueOf(h.key)},
 					[]string{h.owner, itoa(h.fence), millis(grace), publish, itoa(holds), "0"})
 				return err
 			},

@@ -2,12 +2,12 @@ package lockcmds
 
 import (
 	"context"
-	"crypto/tls"
 	"net"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"lockproxy/internal/lockcmds/redislink"
 	"lockproxy/internal/redistest"
 )
 
@@ -34,10 +34,10 @@ func TestUnlockDoesNotWaitForARenewalOnASickConnection(t *testing.T) {
 	c := cut{off: new(atomic.Bool), lost: make(chan struct{}, 1)}
 	p := startProxy(t, srv, func(o *Options) {
 		o.Lease = 6 * time.Second
-		o.Redis.DialCtxFn = func(ctx context.Context, addr string, d *net.Dialer, _ *tls.Config) (net.Conn, error) {
-			conn, err := d.DialContext(ctx, "tcp", addr)
+		o.Redis = linkTo(t, redislink.Options{Addr: srv.Addr(), Dial: func(ctx context.Context) (net.Conn, error) {
+			conn, err := new(net.Dialer).DialContext(ctx, "tcp", srv.Addr())
 			return cut{conn, c.off, c.lost}, err
-		}
+		}})
 	})
 	a := p.session(3)
 	a.fence("LOCK once")

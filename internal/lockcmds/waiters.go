@@ -1,9 +1,9 @@
 package lockcmds
 
 import (
-	"math/rand/v2"
 	"time"
 
+	"lockproxy/internal/lockcmds/clock"
 	"lockproxy/internal/lockcmds/jobs"
 	"lockproxy/internal/lockcmds/turns"
 	"lockproxy/internal/resp"
@@ -64,10 +64,10 @@ type room struct {
 	crowd  turns.Crowd // of plain: the place in the queue in Redis
 	place  *topic      // of that place; nil: nobody has listened for it yet
 	woken  bool        // a message or a timer has come since the latest attempt of plain
-	timer  *time.Timer // the end of the holder's lease, or the pause after an error
+	timer  clock.Timer // the end of the holder's lease, or the pause after an error
 	pause  time.Duration
 
-	refresh *time.Timer // keeps the deadlines of fair waiters fresh
+	refresh clock.Timer // keeps the deadlines of fair waiters fresh
 	head    headWatch
 }
 
@@ -172,7 +172,7 @@ func (e *Engine) await(w *waiter, a answer) []byte {
 		e.armLocked(r, a.at(1))
 	}
 	if w.wait > 0 {
-		w.timer = time.AfterFunc(time.Until(w.began.Add(w.wait)), func() { e.expire(w) })
+		w.timer = e.clock.AfterFunc(w.began.Add(w.wait).Sub(e.clock.Now()), func() { e.expire(w) })
 	}
 	e.mu.Unlock()
 	return nil
@@ -218,7 +218,7 @@ func (e *Engine) exitLocked(w *waiter) {
 	if r.plain.len+r.fair.len > 0 {
 		return
 	}
-	for _, t := range []*time.Timer{r.timer, r.refresh, r.head.look} {
+	for _, t := range []clock.Timer{r.timer, r.refresh, r.head.look} {
 		if t != nil {
 			t.Stop()
 		}
@@ -367,11 +367,11 @@ func (r *room) waiters() []*waiter {
 func (e *Engine) armLocked(r *room, pttl int64) {
 	d := e.opts.Lease
 	if pttl == -2 {
-		d = turnLimit + rand.N(turnLimit/8)
+		d = turnLimit + e.clock.Random(turnLimit/8)
 	}
 	if pttl >= 0 {
 		// Redis still has the key in its last millisecond, and waiters elsewhere have been told the same instant.
-		d = min(d, time.Duration(pttl)*time.Millisecond+time.Millisecond+rand.N(3*time.Millisecond))
+		d = min(d, time.Duration(pttl)*time.Millisecond+time.Millisecond+e.clock.Random(3*time.Millisecond))
 	}
 	e.wakeInLocked(r, d)
 }
@@ -381,7 +381,7 @@ func (e *Engine) wakeInLocked(r *room, d time.Duration) {
 		r.timer.Stop()
 	}
 	key := r.lock
-	r.timer = time.AfterFunc(d, func() {
+	r.timer = e.clock.AfterFunc(d, func() {
 		e.mu.Lock()
 		defer e.mu.Unlock()
 		if e.rooms[key] == r {

@@ -278,7 +278,7 @@ func TestBadOptionsAreRefused(t *testing.T) {
 	srv := redistest.Start(t)
 	good := startProxy(t, srv, nil).e.opts
 	for name, change := range map[string]func(*Options){
-		"address":  func(o *Options) { o.Redis.InitAddress = nil },
+		"address":  func(o *Options) { o.Redis = nil },
 		"uuid":     func(o *Options) { o.UUID = "" },
 		"pool":     func(o *Options) { o.Jobs = nil },
 		"lease":    func(o *Options) { o.Lease = time.Millisecond },

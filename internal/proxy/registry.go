@@ -2,19 +2,17 @@ package proxy
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
-	"net"
 	"sync"
 	"sync/atomic"
 	"time"
 
-	"github.com/redis/rueidis"
 	"go.uber.org/zap"
 
 	"lockproxy/internal/lockcmds"
 	"lockproxy/internal/lockcmds/jobs"
 	"lockproxy/internal/lockcmds/losses"
+	"lockproxy/internal/lockcmds/redislink"
 	"lockproxy/internal/upstream"
 	"lockproxy/internal/upstream/admission"
 )
@@ -97,7 +95,7 @@ func (r *lockRegistry) join(id lockID, owner string) (*lockEngine, error) {
 	if !r.room(owner) {
 		return nil, errEngines
 	}
-	engine, err := lockcmds.New(r.options(id))
+	engine, err := r.newEngine(id)
 	if err != nil {
 		r.places.Return(owner)
 		return nil, err
@@ -204,10 +202,14 @@ func (r *lockRegistry) room(owner string) bool {
 // dropLimit bounds the end of an engine that has nothing to do.
 const dropLimit = 10 * time.Second
 
-func (r *lockRegistry) options(id lockID) lockcmds.Options {
+func (r *lockRegistry) newEngine(id lockID) (*lockcmds.Engine, error) {
 	o := r.env.opts
-	return lockcmds.Options{
-		Redis:             r.clientOption(id),
+	link, err := r.link(id)
+	if err != nil {
+		return nil, err
+	}
+	return lockcmds.New(lockcmds.Options{
+		Redis:             link,
 		UUID:              o.uuid,
 		Jobs:              r.jobs,
 		Lease:             o.Locks.Lease,
@@ -218,21 +220,16 @@ func (r *lockRegistry) options(id lockID) lockcmds.Options {
 		MaxWaitersPerLock: o.Locks.MaxWaitersPerLock,
 		Logger:            o.Logger.Named("locks"),
 		Events:            r.env.stats.LockEvents(),
-	}
+	})
 }
 
-// clientOption says where the engine's own client connects to, and as whom.
-func (r *lockRegistry) clientOption(id lockID) rueidis.ClientOption {
+// link is the engine's own way to Redis, as that identity.
+func (r *lockRegistry) link(id lockID) (*redislink.Client, error) {
 	u := r.env.upstream
-	return rueidis.ClientOption{
-		InitAddress: []string{u.Addr()},
-		DialCtxFn: func(ctx context.Context, _ string, _ *net.Dialer, _ *tls.Config) (net.Conn, error) {
-			return u.Connect(ctx)
-		},
-		Username: id.user,
-		Password: id.password,
-		SelectDB: id.db,
-	}
+	return redislink.New(redislink.Options{
+		Addr: u.Addr(), Dial: u.Connect, User: id.user, Password: id.password, DB: id.db,
+		Logger: r.env.opts.Logger.Named("locks"),
+	})
 }
 
 // drain refuses all waiters from now on.

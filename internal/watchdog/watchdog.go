@@ -2,7 +2,7 @@
 // Redis or of sessions: a RenewFunc does the round trip, OnLost hears the bad news.
 //
 //	Track, Resume ──► heap of leases by what is due next ◄── Pause, Forget
-//	                        │ Run: one scheduler for all
+//	                        │ Run or Step: one scheduler for all
 //	        past deadline ──┴── renewal due
 //	              │                  │ queue of its group
 //	            OnLost               ▼
@@ -102,6 +102,8 @@ type Options struct {
 	// OnLost is called from Run or from a job, holds no lock of this package and must not block.
 	OnLost func(*Lease, Reason) // nil: nobody asks
 	Logger *zap.Logger          // nil: silent
+	// Now tells the time, with a monotonic reading unless it is a test's. nil: time.Now.
+	Now func() time.Time
 
 	// Tests change these.
 	retryEvery time.Duration // after an error; 0: 1 s; a tenth of the TTL if that is less
@@ -114,6 +116,9 @@ type Watchdog struct {
 	opts Options       // immutable after New
 	base time.Time     // immutable; every instant below is a Duration since base
 	wake chan struct{} // size 1, never closed: something is due before Run's timer
+
+	losses []loss   // reused by step, which alone uses it
+	starts []*group // the same
 
 	batches sync.Pool      // of *batch
 	jobs    sync.WaitGroup // jobs handed to the pool
@@ -141,6 +146,9 @@ func New(opts Options) (*Watchdog, error) {
 	if opts.Logger == nil {
 		opts.Logger = zap.NewNop()
 	}
+	if opts.Now == nil {
+		opts.Now = time.Now
+	}
 	if opts.retryEvery == 0 {
 		opts.retryEvery = time.Second
 	}
@@ -151,7 +159,7 @@ func New(opts Options) (*Watchdog, error) {
 		opts.groupJobs = 4
 	}
 	w := &Watchdog{
-		opts: opts, base: time.Now(), wake: make(chan struct{}, 1), groups: make(map[any]*group),
+		opts: opts, base: opts.Now(), wake: make(chan struct{}, 1), groups: make(map[any]*group),
 	}
 	w.batches.New = func() any {
 		return &batch{leases: make([]*Lease, 0, opts.batchSize), renewals: make([]Renewal, 0, opts.batchSize)}
@@ -165,31 +173,9 @@ func (w *Watchdog) Run(ctx context.Context) error {
 	defer w.jobs.Wait()
 	timer := time.NewTimer(never)
 	defer timer.Stop()
-	var losses []loss
-	var starts []*group
 	for ctx.Err() == nil {
-		var more bool
-		w.mu.Lock()
-		losses, more = w.collectLocked(losses[:0])
-		starts = w.startsLocked(starts[:0])
-		w.armed = never
-		if len(w.heap) > 0 {
-			w.armed = w.heap[0].due
-		}
-		next := w.armed
-		w.mu.Unlock()
-
-		w.report(losses)
-		clear(losses)
-		refused := w.start(ctx, starts)
-		now := w.now() // only now: the callbacks and the pool may have taken their time
-		switch {
-		case more:
-			next = now
-		case refused:
-			next = min(next, now+refusedPause)
-		}
-		timer.Reset(max(0, next-now))
+		next := w.step(ctx)
+		timer.Reset(max(0, next-w.now())) // only now: the callbacks and the pool may have taken their time
 		select {
 		case <-timer.C:
 		case <-w.wake:
@@ -197,6 +183,48 @@ func (w *Watchdog) Run(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// Step is one turn of Run, for a caller that drives the watchdog by a clock of its own: losses are reported, and the renewals that are
+// due are handed to the pool. It returns when the next step is due; false: no lease is watched. Step and Run exclude each other.
+func (w *Watchdog) Step(ctx context.Context) (due time.Time, ok bool) {
+	w.step(ctx)
+	return w.Due()
+}
+
+// Due is when the next step is due; false: no lease is watched.
+func (w *Watchdog) Due() (due time.Time, ok bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if len(w.heap) == 0 {
+		return time.Time{}, false
+	}
+	return w.base.Add(w.heap[0].due), true
+}
+
+// step does what is due and returns when something is due next.
+func (w *Watchdog) step(ctx context.Context) (next time.Duration) {
+	w.mu.Lock()
+	losses, more := w.collectLocked(w.losses[:0])
+	starts := w.startsLocked(w.starts[:0])
+	w.armed = never
+	if len(w.heap) > 0 {
+		w.armed = w.heap[0].due
+	}
+	next = w.armed
+	w.mu.Unlock()
+
+	w.report(losses)
+	refused := w.start(ctx, starts)
+	clear(losses)
+	w.losses, w.starts = losses, starts
+	switch {
+	case more:
+		next = w.now()
+	case refused:
+		next = min(next, w.now()+refusedPause)
+	}
+	return next
 }
 
 // Len is the number of leases that are watched.
@@ -279,7 +307,7 @@ func (w *Watchdog) report(losses []loss) {
 	}
 }
 
-func (w *Watchdog) now() time.Duration { return time.Since(w.base) }
+func (w *Watchdog) now() time.Duration { return w.opts.Now().Sub(w.base) }
 
 // pokeLocked wakes Run if the instant comes before its timer.
 func (w *Watchdog) pokeLocked(due time.Duration) {

@@ -469,7 +469,7 @@ func TestJobThatComesPastTheDeadlineRenewsNothing(t *testing.T) {
 	}
 	w.Track(entry("k"), time.Now())
 	w.shift(lease / renewalsPerTTL)
-	w.step(t.Context(), nil)
+	w.step(t.Context())
 	if len(jobs) != 1 {
 		t.Fatalf("%d jobs, want 1", len(jobs))
 	}
@@ -505,4 +505,47 @@ func TestLeasesThatEndTogetherAreDealtWithInSlices(t *testing.T) {
 		cancel()
 		<-done
 	})
+}
+
+func TestStepDrivesLeasesOnAClockOfItsOwn(t *testing.T) {
+	now := time.Date(2100, 1, 1, 0, 0, 0, 0, time.UTC)
+	answer, renewed, lost := allRenewed, 0, 0
+	w, err := New(Options{
+		Now: func() time.Time { return now },
+		Renew: func(ctx context.Context, group any, batch []Renewal) ([]Verdict, error) {
+			renewed++
+			return answer(ctx, group, batch)
+		},
+		Submit: func(job func()) error { job(); return nil },
+		OnLost: func(*Lease, Reason) { lost++ },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, ok := w.Step(t.Context()); ok {
+		t.Error("something is due without a lease")
+	}
+	w.Track(entry("k"), now)
+	for range 10 {
+		due, ok := w.Due()
+		if want := now.Add(lease / renewalsPerTTL); !ok || !due.Equal(want) {
+			t.Fatalf("due %v, want %v", due, want)
+		}
+		now = due
+		w.Step(t.Context())
+	}
+	answer = down
+	for range 1000 {
+		if lost > 0 {
+			break
+		}
+		due, ok := w.Step(t.Context())
+		if !ok {
+			break
+		}
+		now = due
+	}
+	if renewed < 20 || lost != 1 {
+		t.Errorf("%d renewals and %d losses", renewed, lost)
+	}
 }

@@ -23,6 +23,8 @@ import (
 	"time"
 
 	"github.com/panjf2000/ants/v2"
+
+	"lockproxy/internal/lockcmds/clock"
 )
 
 // Class says what a task is for.
@@ -45,6 +47,22 @@ func sizes(workers int) [classes]int {
 		Renewal: workers / 2, Loss: workers / 16, HandOver: workers, Attempt: workers, CleanUp: workers / 4, List: workers / 64,
 	}
 }
+
+// Source gives each engine a Runner. A Pool is the Source of the product.
+type Source interface {
+	// NewRunner returns the runner of one engine. crashed is called with what a task has panicked with.
+	NewRunner(crashed func(any)) Runner
+}
+
+// Runner runs the tasks of one engine; see Queue, which is the Runner of the product.
+type Runner interface {
+	Submit(c Class, task func())
+	After(d time.Duration, c Class, task func()) clock.Timer
+	Wait(ctx context.Context)
+}
+
+// NewRunner implements Source.
+func (p *Pool) NewRunner(crashed func(any)) Runner { return p.NewQueue(crashed) }
 
 // Pool is the workers that all queues share.
 type Pool struct {
@@ -135,7 +153,7 @@ func (q *Queue) Submit(c Class, task func()) {
 }
 
 // After submits the task when d has passed. Wait does not wait for it until then.
-func (q *Queue) After(d time.Duration, c Class, task func()) *time.Timer {
+func (q *Queue) After(d time.Duration, c Class, task func()) clock.Timer {
 	return time.AfterFunc(d, func() { q.Submit(c, task) })
 }
 

@@ -1,0 +1,224 @@
+package redislink
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"sync"
+	"time"
+
+	"github.com/redis/rueidis"
+	"go.uber.org/zap"
+
+	"lockproxy/internal/resp"
+)
+
+const (
+	// AnswerLimit bounds one round trip; afterwards the connection counts as broken.
+	AnswerLimit = 5 * time.Second
+	// dialPause is how long a failed attempt to connect stands for the next ones, so that a worker per lock does not
+	// dial a dead server.
+	dialPause = 50 * time.Millisecond
+	// A connection carries scripts of a few hundred bytes and answers of a few dozen.
+	bufferSize = 16 << 10
+)
+
+// Options say where a Client connects to, and as whom. Addr is required.
+type Options struct {
+	Addr string // for messages and, without Dial, host:port
+	// Dial opens a connection. nil: TCP to Addr.
+	Dial           func(ctx context.Context) (net.Conn, error)
+	User, Password string
+	DB             int
+	Logger         *zap.Logger // nil: silent
+}
+
+// Client is the Topology of one server, and its only Node. It has one connection for commands and one for subscriptions. They are made
+// when they are first needed, because Redis may be down when the proxy starts, and made anew by themselves afterwards.
+type Client struct {
+	option rueidis.ClientOption // immutable
+	subs   subscriber
+
+	mu     sync.Mutex // held while connecting
+	client rueidis.Client
+	failed time.Time // of the latest failure to connect
+	err    error
+	closed bool
+}
+
+// New checks the options. It starts nothing.
+func New(opts Options) (*Client, error) {
+	if opts.Addr == "" {
+		return nil, errors.New("redislink: no address of redis")
+	}
+	if opts.Logger == nil {
+		opts.Logger = zap.NewNop()
+	}
+	option := rueidis.ClientOption{
+		InitAddress: []string{opts.Addr}, Username: opts.User, Password: opts.Password, SelectDB: opts.DB,
+		ForceSingleClient:   true,
+		DisableRetry:        true, // a script must never be repeated behind our back
+		DisableCache:        true,
+		PipelineMultiplex:   -1, // one connection, so that awaited calls keep their order
+		BlockingPoolSize:    2,  // the dedicated connection for subscriptions, and one more while it is replaced
+		RingScaleEachConn:   8,
+		ReadBufferEachConn:  bufferSize,
+		WriteBufferEachConn: bufferSize,
+		ConnWriteTimeout:    AnswerLimit,
+		ClientSetInfo:       rueidis.DisableClientSetInfo,
+	}
+	if dial := opts.Dial; dial != nil {
+		option.DialCtxFn = func(ctx context.Context, _ string, _ *net.Dialer, _ *tls.Config) (net.Conn, error) {
+			return dial(ctx)
+		}
+	}
+	c := &Client{option: option}
+	c.subs.init(c, opts.Logger)
+	return c, nil
+}
+
+// Node implements Topology: there is one.
+func (c *Client) Node(string) Node { return c }
+
+// Listen implements Topology.
+func (c *Client) Listen(l Listener) { c.subs.listener = l }
+
+// Run implements Topology.
+func (c *Client) Run(ctx context.Context) { c.subs.run(ctx) }
+
+// get returns the library's client. The error wraps ErrUnsent.
+func (c *Client) get() (rueidis.Client, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch {
+	case c.client != nil:
+		return c.client, nil
+	case c.closed:
+		return nil, fmt.Errorf("client is closed: %w", ErrUnsent)
+	case c.err != nil && time.Since(c.failed) < dialPause:
+		return nil, c.err
+	}
+	client, err := rueidis.NewClient(c.option)
+	if err != nil {
+		if client != nil {
+			client.Close()
+		}
+		c.failed, c.err = time.Now(), fmt.Errorf("connect: %w: %w", ErrUnsent, err)
+		return nil, c.err
+	}
+	c.client, c.err = client, nil
+	return client, nil
+}
+
+// Close implements Topology.
+func (c *Client) Close() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.closed = true
+	if c.client != nil {
+		c.client.Close()
+		c.client = nil
+	}
+}
+
+// Eval implements Node.
+func (c *Client) Eval(ctx context.Context, s Script, keys, args []string) (resp.Value, error) {
+	client, err := c.get()
+	if err != nil {
+		return resp.Value{}, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, AnswerLimit)
+	defer cancel()
+	n := int64(len(keys))
+	reply := client.Do(ctx, client.B().Evalsha().Sha1(s.SHA()).Numkeys(n).Key(keys...).Arg(args...).Build())
+	if refusal, ok := rueidis.IsRedisErr(reply.Error()); ok && refusal.IsNoScript() {
+		reply = client.Do(ctx, client.B().Eval().Script(s.Text()).Numkeys(n).Key(keys...).Arg(args...).Build())
+	}
+	return valueOf(reply)
+}
+
+// List implements Node.
+func (c *Client) List(ctx context.Context, key string, most int) ([]string, error) {
+	client, err := c.get()
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, AnswerLimit)
+	defer cancel()
+	list, err := client.Do(ctx, client.B().Lrange().Key(key).Start(0).Stop(int64(most)-1).Build()).AsStrSlice()
+	if err != nil {
+		return nil, classify(err)
+	}
+	return list, nil
+}
+
+// Publish implements Node.
+func (c *Client) Publish(ctx context.Context, messages []Message) error {
+	client, err := c.get()
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, AnswerLimit)
+	defer cancel()
+	commands := make(rueidis.Commands, len(messages))
+	for i, m := range messages {
+		commands[i] = client.B().Publish().Channel(m.Channel).Message(m.Text).Build()
+	}
+	var first error
+	for _, answer := range client.DoMulti(ctx, commands...) {
+		if err := answer.Error(); err != nil && first == nil {
+			first = classify(err)
+		}
+	}
+	return first
+}
+
+// classify sorts an error of the library into the three kinds that callers tell apart.
+func classify(err error) error {
+	if refusal, ok := rueidis.IsRedisErr(err); ok {
+		return Refusal(refusal.Error())
+	}
+	kind := ErrInDoubt
+	var op *net.OpError
+	if errors.Is(err, ErrUnsent) || errors.As(err, &op) && op.Op == "dial" {
+		kind = ErrUnsent
+	}
+	return fmt.Errorf("%w: %w", kind, err)
+}
+
+// valueOf turns what the library returns into a reply. An error reply of Redis is a reply.
+func valueOf(result rueidis.RedisResult) (resp.Value, error) {
+	message, err := result.ToMessage()
+	if refusal, ok := rueidis.IsRedisErr(err); ok {
+		if refusal.IsNil() {
+			return resp.Value{Kind: resp.Null, Null: true}, nil
+		}
+		return resp.Value{Kind: resp.SimpleError, Str: []byte(refusal.Error())}, nil
+	}
+	if err != nil {
+		return resp.Value{}, classify(err)
+	}
+	return decode(message), nil
+}
+
+// decode turns a message into a value. Scripts return nothing but integers, strings, and arrays of these.
+func decode(m rueidis.RedisMessage) resp.Value {
+	switch {
+	case m.IsInt64():
+		n, _ := m.AsInt64()
+		return resp.Value{Kind: resp.Integer, Int: n}
+	case m.IsArray():
+		list, _ := m.ToArray()
+		v := resp.Value{Kind: resp.Array, Elems: make([]resp.Value, len(list))}
+		for i, e := range list {
+			v.Elems[i] = decode(e)
+		}
+		return v
+	case m.IsNil():
+		return resp.Value{Kind: resp.Null, Null: true}
+	}
+	text, _ := m.ToString()
+	return resp.Value{Kind: resp.Bulk, Str: []byte(text)}
+}

@@ -1,0 +1,76 @@
+// Package redislink is the lock engine's own way to Redis: scripts for waiters, renewals and clean-up, and the subscriptions of
+// waiters. It alone imports the Redis client library. The engine sees interfaces without any type of that library, so a test can put
+// a model of Redis in its place.
+//
+//	engine ── Topology.Node(key) ──► Node.Eval, List, Publish ──► one connection for commands
+//	                                 Node.Subscribe, Unsubscribe ──► one connection for subscriptions
+//	engine ◄── Listener.Confirmed, Published, Refused ◄──┘ Topology.Run keeps it
+//
+// A script is never repeated by this package: the engine decides that, because it knows what a repetition means.
+package redislink
+
+import (
+	"context"
+	"errors"
+
+	"lockproxy/internal/resp"
+)
+
+// Errors of a command whose answer is not known.
+var (
+	// ErrUnsent says that the command was never sent: nothing has happened.
+	ErrUnsent = errors.New("not sent")
+	// ErrInDoubt says that the command was sent and the connection was lost before the answer.
+	ErrInDoubt = errors.New("sent, but not answered")
+)
+
+// Topology is the servers that keep the locks. Today there is one.
+type Topology interface {
+	// Node is the server that keeps the lock at key, with the other keys and channels of that lock.
+	Node(key string) Node
+	// Listen names the receiver of news about subscriptions. It is called once, before the first Subscribe.
+	Listen(l Listener)
+	// Run keeps the subscriptions until ctx ends.
+	Run(ctx context.Context)
+	// Close ends all connections. Commands on their way fail.
+	Close()
+}
+
+// Node is one server. Nodes may be compared: a batch of commands may be sent as one if it is for one node.
+type Node interface {
+	// Eval runs a script and returns Redis's reply, which may be an error reply. It waits for the reply until ctx ends, and for
+	// AnswerLimit at most. An error wraps ErrUnsent or ErrInDoubt.
+	Eval(ctx context.Context, s Script, keys, args []string) (resp.Value, error)
+	// List returns the first entries of a list, at most so many; see Eval. An error may also be a Refusal.
+	List(ctx context.Context, key string, most int) ([]string, error)
+	// Publish publishes messages in their order; see Eval. It returns the first error.
+	Publish(ctx context.Context, messages []Message) error
+	// Subscribe wants a channel. Listener.Confirmed follows now and after each new connection, until Unsubscribe. It does not block.
+	Subscribe(channel string)
+	// Unsubscribe gives a channel up. It does not block. A call to Listener about it may still be on its way.
+	Unsubscribe(channel string)
+}
+
+// Listener hears of subscriptions. Its methods are called one at a time for one node, and must not block.
+type Listener interface {
+	// Confirmed says that from now on messages of the channel arrive. Messages may have been missed before.
+	Confirmed(channel string)
+	// Published says that there was a message.
+	Published(channel string)
+	// Refused says that Redis does not let us listen. The channel counts as given up.
+	Refused(channel string, reason Refusal)
+}
+
+// Script is a Lua script. Its SHA is 40 lower-case hexadecimal digits.
+type Script interface {
+	Text() string
+	SHA() string
+}
+
+// Message is what Publish publishes.
+type Message struct{ Channel, Text string }
+
+// Refusal is an error reply of Redis, to be passed on as it is.
+type Refusal string
+
+func (e Refusal) Error() string { return string(e) }

@@ -1,0 +1,200 @@
+package redislink
+
+import (
+	"context"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/redis/rueidis"
+	"go.uber.org/zap"
+)
+
+const (
+	// Channels per command, so that one command stays small.
+	subscribeBatch = 256
+	// Pauses between attempts to connect grow from the first to the second, with jitter. The second is how late waiters hear that
+	// Redis is back. While it is away the connections of all engines share their attempts, so more of them cost little.
+	reconnectFirst, reconnectLast = 20 * time.Millisecond, 200 * time.Millisecond
+)
+
+// subscriber keeps one connection to Redis subscribed to all wanted channels.
+//
+//	Subscribe, Unsubscribe ──► wanted, todo ──► run: SUBSCRIBE, UNSUBSCRIBE in batches ──► Redis
+//	Listener ◄── reader of that connection ◄──────────────────────────────────────────────┘
+//
+// run is its only goroutine. Each command waits for its confirmation before the next one is sent. So a confirmation that arrives
+// belongs to the latest SUBSCRIBE of its channel.
+type subscriber struct {
+	// Immutable after init and Listen.
+	client   *Client
+	log      *zap.Logger
+	listener Listener
+	wake     chan struct{} // size 1, never closed: there is something to do
+
+	mu     sync.Mutex          // guards the fields below
+	wanted map[string]struct{} // channels
+	todo   []string            // channels to be subscribed, or unsubscribed if they are not wanted
+}
+
+func (s *subscriber) init(c *Client, log *zap.Logger) {
+	s.client, s.log = c, log
+	s.wake = make(chan struct{}, 1)
+	s.wanted = make(map[string]struct{})
+}
+
+// Subscribe implements Node.
+func (c *Client) Subscribe(channel string) { c.subs.change(channel, true) }
+
+// Unsubscribe implements Node.
+func (c *Client) Unsubscribe(channel string) { c.subs.change(channel, false) }
+
+func (s *subscriber) change(channel string, want bool) {
+	s.mu.Lock()
+	if want {
+		s.wanted[channel] = struct{}{}
+	} else {
+		delete(s.wanted, channel)
+	}
+	s.todo = append(s.todo, channel)
+	s.mu.Unlock()
+	select {
+	case s.wake <- struct{}{}:
+	default:
+	}
+}
+
+// run serves until ctx ends.
+func (s *subscriber) run(ctx context.Context) {
+	pause := reconnectFirst
+	for ctx.Err() == nil {
+		if !s.needed() {
+			select {
+			case <-s.wake:
+			case <-ctx.Done():
+			}
+			continue
+		}
+		confirmed := s.serve(ctx)
+		if confirmed {
+			pause = reconnectFirst
+		}
+		select {
+		case <-time.After(pause/2 + rand.N(pause)):
+		case <-ctx.Done():
+		}
+		pause = min(2*pause, reconnectLast)
+	}
+}
+
+func (s *subscriber) needed() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.wanted) > 0
+}
+
+// serve is the life of one connection. It reports whether anything was confirmed on it.
+func (s *subscriber) serve(ctx context.Context) (confirmed bool) {
+	client, err := s.client.get()
+	if err != nil {
+		s.log.Debug("subscriptions wait for redis", zap.Error(err))
+		return false
+	}
+	conn, _ := client.Dedicate()
+	defer conn.Close()
+	lost := conn.SetPubSubHooks(rueidis.PubSubHooks{OnMessage: s.message, OnSubscription: s.subscription})
+	s.mu.Lock()
+	s.todo = s.todo[:0]
+	for channel := range s.wanted {
+		s.todo = append(s.todo, channel)
+	}
+	s.mu.Unlock()
+	for {
+		if err := s.update(ctx, conn); err != nil {
+			s.log.Debug("subscriptions lost", zap.Error(err))
+			return confirmed
+		}
+		confirmed = true
+		select {
+		case <-s.wake:
+		case err := <-lost:
+			s.log.Debug("subscriptions lost", zap.Error(err))
+			return confirmed
+		case <-ctx.Done():
+			return confirmed
+		}
+	}
+}
+
+// update works off todo. The confirmations arrive at subscription.
+func (s *subscriber) update(ctx context.Context, conn rueidis.DedicatedClient) error {
+	for {
+		on, off := s.next()
+		if len(on)+len(off) == 0 {
+			return nil
+		}
+		if len(off) > 0 {
+			if err := conn.Do(ctx, conn.B().Unsubscribe().Channel(off...).Build()).Error(); err != nil {
+				return err
+			}
+		}
+		if err := s.subscribe(ctx, conn, on); err != nil {
+			return err
+		}
+	}
+}
+
+// next takes a batch off todo: the channels to subscribe and those to unsubscribe, each once.
+func (s *subscriber) next() (on, off []string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	n := min(len(s.todo), subscribeBatch)
+	batch := slices.Compact(slices.Sorted(slices.Values(s.todo[:n])))
+	s.todo = append(s.todo[:0], s.todo[n:]...)
+	for _, channel := range batch {
+		if _, wanted := s.wanted[channel]; wanted {
+			on = append(on, channel)
+		} else {
+			off = append(off, channel)
+		}
+	}
+	return on, off
+}
+
+func (s *subscriber) subscribe(ctx context.Context, conn rueidis.DedicatedClient, batch []string) error {
+	if len(batch) == 0 {
+		return nil
+	}
+	err := s.send(ctx, conn, batch)
+	if _, refused := rueidis.IsRedisErr(err); refused && len(batch) > 1 {
+		// One channel may be refused for another's sake.
+		for i := range batch {
+			if err = s.send(ctx, conn, batch[i:i+1]); err != nil {
+				break
+			}
+		}
+	}
+	return err
+}
+
+// send subscribes a batch. A single channel that Redis refuses is reported and is no error.
+func (s *subscriber) send(ctx context.Context, conn rueidis.DedicatedClient, batch []string) error {
+	err := conn.Do(ctx, conn.B().Subscribe().Channel(batch...).Build()).Error()
+	if refusal, ok := rueidis.IsRedisErr(err); ok && len(batch) == 1 {
+		s.mu.Lock()
+		delete(s.wanted, batch[0])
+		s.mu.Unlock()
+		s.listener.Refused(batch[0], Refusal(refusal.Error()))
+		return nil
+	}
+	return err
+}
+
+func (s *subscriber) message(m rueidis.PubSubMessage) { s.listener.Published(m.Channel) }
+
+func (s *subscriber) subscription(e rueidis.PubSubSubscription) {
+	if e.Kind == "subscribe" {
+		s.listener.Confirmed(e.Channel)
+	}
+}
