@@ -32,6 +32,7 @@ var arrows = map[string][]string{
 	"internal/embedded":             {},
 	"internal/house":                {},
 	"internal/lockcmds":             {"internal/lockcmds/clock", "internal/lockcmds/glob", "internal/lockcmds/grammar", "internal/lockcmds/jobs", "internal/lockcmds/losses", "internal/lockcmds/owners", "internal/lockcmds/redislink", "internal/lockcmds/turns", "internal/resp", "internal/watchdog"},
+	"internal/lockcmds/engines":     {"internal/lockcmds", "internal/lockcmds/jobs", "internal/lockcmds/losses", "internal/lockcmds/redislink", "internal/upstream/admission"}, // jobs: one pool for all engines; admission: places for them
 	"internal/lockcmds/clock":       {},
 	"internal/lockcmds/glob":        {},
 	"internal/lockcmds/grammar":     {"internal/lockcmds/owners"}, // OWNER refuses the names that proxies give out
@@ -41,7 +42,7 @@ var arrows = map[string][]string{
 	"internal/lockcmds/owners":      {},
 	"internal/lockcmds/redislink":   {"internal/resp"},
 	"internal/lockcmds/turns":       {},
-	"internal/proxy":                {"internal/buffers", "internal/direct", "internal/lockcmds", "internal/lockcmds/grammar", "internal/lockcmds/jobs", "internal/lockcmds/losses", "internal/lockcmds/owners", "internal/lockcmds/redislink", "internal/proxy/budget", "internal/proxy/clients", "internal/proxy/command", "internal/proxy/idchange", "internal/proxy/inbox", "internal/proxy/status", "internal/resp", "internal/upstream", "internal/upstream/admission"}, // jobs: one pool for all engines; losses: a session has them
+	"internal/proxy":                {"internal/buffers", "internal/direct", "internal/lockcmds", "internal/lockcmds/engines", "internal/lockcmds/grammar", "internal/lockcmds/losses", "internal/lockcmds/owners", "internal/proxy/budget", "internal/proxy/clients", "internal/proxy/command", "internal/proxy/idchange", "internal/proxy/inbox", "internal/proxy/status", "internal/resp", "internal/upstream"}, // losses: a session has them
 	"internal/proxy/budget":         {},
 	"internal/proxy/clients":        {"internal/resp"},
 	"internal/proxy/command":        {"internal/lockcmds/grammar", "internal/proxy/clients", "internal/resp", "internal/upstream"}, // upstream: the table of Redis's commands
@@ -162,10 +163,19 @@ func TestLinksInDocumentsLeadSomewhere(t *testing.T) {
 
 func TestEveryOptionOfTheLockCommandsIsSet(t *testing.T) {
 	set := map[string]bool{}
-	inspect(t, "internal/proxy/registry.go", func(n ast.Node) {
+	inspect(t, "internal/proxy/env.go", func(n ast.Node) { // what all engines have in common
 		if lit, ok := n.(*ast.CompositeLit); ok && selected(lit.Type) == "lockcmds.Options" {
 			for _, e := range lit.Elts {
 				set[e.(*ast.KeyValueExpr).Key.(*ast.Ident).Name] = true
+			}
+		}
+	})
+	inspect(t, "internal/lockcmds/engines/registry.go", func(n ast.Node) { // what each has of its own
+		if assign, ok := n.(*ast.AssignStmt); ok {
+			for _, e := range assign.Lhs {
+				if option, ok := strings.CutPrefix(selected(e), "opts."); ok {
+					set[option] = true
+				}
 			}
 		}
 	})

@@ -15,7 +15,7 @@ func TestWhoComesAfterAPasswordWasSetNeedsIt(t *testing.T) {
 		"password":    {"ACL", "SETUSER", "default", "resetpass", ">pw"},
 		"off":         {"ACL", "SETUSER", "default", "off"},
 	}
-	for _, engine := range engines() {
+	for _, engine := range engineNames() {
 		for name, cmd := range shut {
 			t.Run(engine+"/"+name, func(t *testing.T) {
 				t.Parallel()
@@ -83,7 +83,7 @@ func TestDoorIsAskedForAllWhoCome(t *testing.T) {
 // TestBorrowedCredentialsCannotBeExchanged tries to become somebody else where all clients are to use the proxy's user.
 func TestBorrowedCredentialsCannotBeExchanged(t *testing.T) {
 	t.Parallel()
-	for _, engine := range engines() {
+	for _, engine := range engineNames() {
 		t.Run(engine, func(t *testing.T) {
 			t.Parallel()
 			redis := redistest.Start(t)
@@ -154,7 +154,7 @@ func TestBorrowedCredentialsCannotBeExchanged(t *testing.T) {
 // TestWhoCameBeforeAPasswordWasSetMayLogIn has clients without credentials where Redis lets in no new connection as they are.
 func TestWhoCameBeforeAPasswordWasSetMayLogIn(t *testing.T) {
 	t.Parallel()
-	for _, engine := range engines() {
+	for _, engine := range engineNames() {
 		for state, script := range map[string][]string{
 			"database 0":        {"PING", "+PONG"},
 			"database 9":        {"SELECT 9", "+OK", "SET k v", "+OK"},
@@ -227,7 +227,7 @@ func TestWhoCameBeforeAPasswordWasSetMayLogIn(t *testing.T) {
 // TestLossOfARightDoesNotKeepFromLoggingIn takes away, while a user is connected, what a new connection like the user's would need.
 func TestLossOfARightDoesNotKeepFromLoggingIn(t *testing.T) {
 	t.Parallel()
-	for _, engine := range engines() {
+	for _, engine := range engineNames() {
 		for name, cmd := range map[string]string{
 			"SELECT": "ACL SETUSER app -select", "password": "ACL SETUSER app resetpass >other", "off": "ACL SETUSER app off",
 		} {

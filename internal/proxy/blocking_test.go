@@ -217,7 +217,7 @@ func TestWaitMeasuresTheSessionsOwnWrites(t *testing.T) {
 
 // A redis-server takes the proxy for its master: the replication stream passes as it is, in both directions.
 func TestReplicaOfTheProxy(t *testing.T) {
-	for _, engine := range engines() {
+	for _, engine := range engineNames() {
 		t.Run(engine, func(t *testing.T) {
 			master := redistest.Start(t)
 			srv := startProxy(t, master, func(o *Options) { o.Engine = engine })

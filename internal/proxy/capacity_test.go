@@ -11,7 +11,7 @@ import (
 // onEachEngine runs a test with a proxy of each engine.
 func onEachEngine(t *testing.T, f func(t *testing.T, redis *redistest.Server, srv *Server), change ...func(*Options)) {
 	t.Helper()
-	for _, engine := range engines() {
+	for _, engine := range engineNames() {
 		t.Run(engine, func(t *testing.T) {
 			t.Parallel()
 			redis := redistest.Start(t)

@@ -66,7 +66,7 @@ func TestCredentialsAreLentOnlyAsConfigured(t *testing.T) {
 			{"GET p:1", "$-1"},
 		}},
 	} {
-		for _, engine := range engines() {
+		for _, engine := range engineNames() {
 			t.Run(c.mode+"/"+engine, func(t *testing.T) {
 				core, logs := observer.New(zapcore.DebugLevel)
 				srv := startProxy(t, redis, func(o *Options) {

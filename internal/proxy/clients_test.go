@@ -430,7 +430,7 @@ func TestClientSpeaksOfItself(t *testing.T) {
 // The proxy's connections are not taken for clients where they have no addresses that tell them apart, nor when Redis would not
 // say their ids before a client logged in on them.
 func TestOwnConnectionsAreKnownByTheirIDs(t *testing.T) {
-	for _, engine := range engines() {
+	for _, engine := range engineNames() {
 		redis := redistest.Start(t, "--requirepass", "pw")
 		srv := startProxy(t, redis, func(o *Options) { o.Engine, o.Upstream.Addr = engine, "unix:"+redis.Socket() })
 		admin, c := dialClient(t, address(srv)), dialClient(t, address(srv))
@@ -503,7 +503,7 @@ func TestTrackingRedirectsToAClientWithoutAConnection(t *testing.T) {
 			case "waiting for a lock":
 				admin.quiet("LOCK", "l")
 				sink.send("LOCK", "l")
-				redistest.Eventually(t, patience, "the wait", func() bool { return srv.env.locks.waiting.Load() == 1 })
+				redistest.Eventually(t, patience, "the wait", func() bool { return srv.env.locks.Waiting() == 1 })
 				want = "-ERR The client ID you want redirect to does not exist\r\n"
 			case "gone":
 				sink.nc.Close()

@@ -14,7 +14,7 @@ import (
 // Each login that Redis refuses is counted. The log names the client and the user, never a password, and is not filled by whoever
 // guesses.
 func TestFailedLoginsAreCountedAndLogged(t *testing.T) {
-	for _, engine := range engines() {
+	for _, engine := range engineNames() {
 		t.Run(engine, func(t *testing.T) {
 			redis := redistest.Start(t, "--requirepass", "secret")
 			redis.Do(t, "ACL", "SETUSER", "alice", "reset", "on", ">pw", "+@all", "~*")

@@ -118,6 +118,6 @@ func (e *env) connected() []clients.Info {
 // counts are what INFO is to count of clients.
 func (e *env) counts() clients.Counts {
 	return clients.Counts{
-		Clients: e.clients.Len(), Connections: e.upstream.Connections().Count(), Waiting: int(e.locks.waiting.Load()) + e.upstream.HeldBack(),
+		Clients: e.clients.Len(), Connections: e.upstream.Connections().Count(), Waiting: e.locks.Waiting() + e.upstream.HeldBack(),
 	}
 }

@@ -82,7 +82,7 @@ func (s *Session) giveUp() {
 	}
 	for _, e := range s.engines {
 		e.Ended((*lockSession)(s))
-		s.env.locks.leave(e)
+		s.env.locks.Leave(e)
 	}
 	for _, l := range s.losses {
 		l.End()

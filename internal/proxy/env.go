@@ -8,6 +8,8 @@ import (
 
 	"go.uber.org/zap"
 
+	"lockproxy/internal/lockcmds"
+	"lockproxy/internal/lockcmds/engines"
 	"lockproxy/internal/lockcmds/grammar"
 	"lockproxy/internal/proxy/budget"
 	"lockproxy/internal/proxy/clients"
@@ -20,7 +22,7 @@ import (
 type env struct {
 	opts     Options
 	upstream *upstream.Upstream
-	locks    *lockRegistry
+	locks    *engines.Registry
 	table    atomic.Pointer[command.Table]
 	stats    status.Counters
 	source   status.Source
@@ -45,6 +47,25 @@ func (e *env) policies() *command.Table {
 		e.table.Store(t)
 	}
 	return t
+}
+
+// engineOptions are those of the lock engines.
+func (e *env) engineOptions() engines.Options {
+	locks := e.opts.Locks
+	return engines.Options{
+		Engine: lockcmds.Options{
+			UUID:              e.opts.uuid,
+			Lease:             locks.Lease,
+			Grace:             locks.Grace,
+			MaxHold:           locks.MaxHold,
+			MaxWaiters:        locks.MaxWaiters,
+			MaxWaitersPerLock: locks.MaxWaitersPerLock,
+			Logger:            e.opts.Logger.Named("locks"),
+			Events:            e.stats.LockEvents(),
+		},
+		Addr: e.upstream.Addr(), Connect: e.upstream.Connect,
+		Max: locks.MaxEngines, Idle: e.opts.lockIdle, Logger: e.opts.Logger,
+	}
 }
 
 // panicked notes a panic on behalf of a client.

@@ -99,7 +99,7 @@ func TestNothingIsExecutedBehindAWaitForALock(t *testing.T) {
 
 // A client that hangs up while no connection is free for its blocking command takes nothing from the list later.
 func TestAWaitForAPinEndsWithTheClient(t *testing.T) {
-	for _, engine := range engines() {
+	for _, engine := range engineNames() {
 		t.Run(engine, func(t *testing.T) {
 			redis := redistest.Start(t)
 			srv := startProxy(t, redis, func(o *Options) {
@@ -135,7 +135,7 @@ func TestAWaitForAPinEndsWithTheClient(t *testing.T) {
 // A hang-up is seen behind any number of commands that stand behind a blocking one, and more of them than may be unanswered
 // are held back, not lost.
 func TestAHangupIsSeenBehindManyCommandsThatWait(t *testing.T) {
-	for _, engine := range engines() {
+	for _, engine := range engineNames() {
 		t.Run(engine, func(t *testing.T) {
 			redis := redistest.Start(t)
 			srv := startProxy(t, redis, func(o *Options) {

@@ -77,13 +77,13 @@ func newBench(t testing.TB, redisArgs ...string) *bench {
 	t.Helper()
 	redisArgs = append([]string{"--slowlog-log-slower-than", "-1"}, redisArgs...) // what is slow is chance
 	b := &bench{redis: redistest.Start(t, redisArgs...), proxies: map[string]*Server{}}
-	for _, engine := range engines() {
+	for _, engine := range engineNames() {
 		b.proxies[engine] = startProxy(t, b.redis, func(o *Options) { o.Engine = engine })
 	}
 	return b
 }
 
-func engines() []string {
+func engineNames() []string {
 	if runtime.GOOS == "linux" {
 		return []string{EngineGoroutine, EngineEpoll}
 	}

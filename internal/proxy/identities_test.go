@@ -25,9 +25,7 @@ func TestAnyPasswordIsOneIdentity(t *testing.T) {
 		if n := len(srv.Lanes()); n > 6 {
 			t.Errorf("%d lanes: %v", n, srv.Lanes())
 		}
-		srv.env.locks.mu.Lock()
-		defer srv.env.locks.mu.Unlock()
-		if n := len(srv.env.locks.engines); n > 3 {
+		if n := srv.env.locks.Len(); n > 3 {
 			t.Errorf("%d lock engines", n)
 		}
 	})

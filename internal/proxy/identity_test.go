@@ -67,7 +67,7 @@ func TestHalfRefusedHelloIsNobodyElses(t *testing.T) {
 	redis := redistest.Start(t)
 	users(t, redis)
 	redis.Do(t, "ACL", "SETUSER", "default", "-acl|list")
-	for _, engine := range engines() {
+	for _, engine := range engineNames() {
 		srv := startProxy(t, redis, func(o *Options) { o.Engine, o.Upstream.MaxPins = engine, 1 })
 		for _, hello := range []string{
 			"HELLO 3 AUTH alice pw BAD", "HELLO 3 SETNAME thief BAD", `HELLO 3 AUTH alice pw SETNAME "bad name"`, "HELLO 3 AUTH alice pw AUTH bob wrong",
@@ -117,7 +117,7 @@ func TestNothingTravelsOnAnothersConnection(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for _, engine := range engines() {
+	for _, engine := range engineNames() {
 		srv := startProxy(t, redis, func(o *Options) { o.Engine, o.Upstream.MaxPins, o.Upstream.PinWait = engine, 8, patience })
 		var wg sync.WaitGroup
 		for i := range 32 {

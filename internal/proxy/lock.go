@@ -9,10 +9,12 @@ import (
 	"github.com/tidwall/redcon"
 
 	"lockproxy/internal/lockcmds"
+	"lockproxy/internal/lockcmds/engines"
 	"lockproxy/internal/lockcmds/grammar"
 	"lockproxy/internal/lockcmds/losses"
 	"lockproxy/internal/lockcmds/owners"
 	"lockproxy/internal/resp"
+	"lockproxy/internal/upstream"
 )
 
 // lock executes a lock command. The session goes on when it has been answered, or, if the command says so, when its script
@@ -25,7 +27,7 @@ func (s *Session) lock(raw []byte) bool {
 	engine, eerr := s.lockEngine()
 	if eerr != nil {
 		words := noUpstream
-		if errors.Is(eerr, errEngines) {
+		if errors.Is(eerr, engines.ErrFull) {
 			words = noEngineFree
 		}
 		return s.awaitQuiet() && s.answer(words)
@@ -35,7 +37,7 @@ func (s *Session) lock(raw []byte) bool {
 	}
 	s.locking = len(raw)
 	for _, other := range s.engines {
-		if other != engine && other.id.db == engine.id.db && other.Keeps((*lockSession)(s), cmd) {
+		if other != engine && other.ID().DB == engine.ID().DB && other.Keeps((*lockSession)(s), cmd) {
 			other.StartFor((*lockSession)(s), cmd, engine.Engine)
 			return true
 		}
@@ -44,18 +46,26 @@ func (s *Session) lock(raw []byte) bool {
 	return true
 }
 
+// lockIDOf is who the lock engine of a session is on Redis.
+func lockIDOf(id upstream.Identity, era uint64) engines.ID {
+	if id.Authenticated() {
+		era = 0
+	}
+	return engines.ID{User: id.User, Password: id.Password, DB: id.DB, Era: era}
+}
+
 // lockEngine returns the lock engine of the session's identity, which knows the session from now on.
-func (s *Session) lockEngine() (*lockEngine, error) {
+func (s *Session) lockEngine() (*engines.Engine, error) {
 	id := lockIDOf(s.ident, s.era)
 	for _, e := range s.engines {
-		if e.id == id {
+		if e.ID() == id {
 			return e, nil
 		}
 	}
 	if s.pending == 0 {
 		s.leaveEngines()
 	}
-	e, err := s.env.locks.join(id, s.owner)
+	e, err := s.env.locks.Join(id, s.owner)
 	if err == nil {
 		s.engines = append(s.engines, e)
 	}
@@ -65,17 +75,17 @@ func (s *Session) lockEngine() (*lockEngine, error) {
 // leaveEngines leaves those engines in which the session has nothing, so that a session that moves from identity to identity
 // keeps only those that it needs. Nothing is outstanding.
 func (s *Session) leaveEngines() {
-	s.engines = slices.DeleteFunc(s.engines, func(e *lockEngine) bool {
+	s.engines = slices.DeleteFunc(s.engines, func(e *engines.Engine) bool {
 		gone := e.Leave((*lockSession)(s))
 		if gone {
-			s.env.locks.leave(e)
+			s.env.locks.Leave(e)
 		}
 		return gone
 	})
 }
 
 // noEngineFree is the reply when there can be no lock engine for the session's identity.
-var noEngineFree = resp.AppendError(nil, resp.Overloaded, errEngines.Error()+" (max-lock-engines), nothing was sent")
+var noEngineFree = resp.AppendError(nil, resp.Overloaded, engines.ErrFull.Error()+" (max-lock-engines), nothing was sent")
 
 // lockSession is a Session as package lockcmds sees it.
 type lockSession Session
@@ -101,7 +111,7 @@ func (l *lockSession) Losses() *losses.Set {
 		if l.losses == nil {
 			l.losses = map[int]*losses.Set{}
 		}
-		set = losses.NewSet(l.env.locks.lost)
+		set = l.env.locks.NewLosses()
 		l.losses[l.ident.DB] = set
 	}
 	return set

@@ -15,7 +15,7 @@ import (
 // onEngines runs a test with a proxy of each engine in front of one Redis.
 func onEngines(t *testing.T, redis *redistest.Server, test func(t *testing.T, srv *Server), change ...func(*Options)) {
 	t.Helper()
-	for _, engine := range engines() {
+	for _, engine := range engineNames() {
 		t.Run(engine, func(t *testing.T) {
 			test(t, startProxy(t, redis, append(change, func(o *Options) { o.Engine = engine })...))
 		})

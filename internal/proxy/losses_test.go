@@ -13,7 +13,7 @@ import (
 func TestEveryLossIsTold(t *testing.T) {
 	t.Parallel()
 	const n = 3000
-	for _, engine := range engines() {
+	for _, engine := range engineNames() {
 		for _, how := range []string{"FLUSHALL", "FORCEUNLOCK", "deadline"} {
 			t.Run(engine+"/"+how, func(t *testing.T) {
 				t.Parallel()
@@ -63,7 +63,7 @@ func TestEveryLossIsTold(t *testing.T) {
 // TestHoldThatIsOverwrittenIsLost has another client write something else to the key of a lock.
 func TestHoldThatIsOverwrittenIsLost(t *testing.T) {
 	t.Parallel()
-	for _, engine := range engines() {
+	for _, engine := range engineNames() {
 		t.Run(engine, func(t *testing.T) {
 			t.Parallel()
 			redis := redistest.Start(t)
@@ -107,7 +107,7 @@ func TestHoldThatIsOverwrittenIsLost(t *testing.T) {
 // TestOverwrittenHoldIsToldByAPush needs no command of the client.
 func TestOverwrittenHoldIsToldByAPush(t *testing.T) {
 	t.Parallel()
-	for _, engine := range engines() {
+	for _, engine := range engineNames() {
 		t.Run(engine, func(t *testing.T) {
 			t.Parallel()
 			redis := redistest.Start(t)

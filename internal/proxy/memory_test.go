@@ -52,7 +52,7 @@ func measured(srv *Server) int {
 func TestInputBehindAWaitingCommandStaysInTheSockets(t *testing.T) {
 	redis := redistest.Start(t)
 	command := resp.AppendCommand(nil, "SETRANGE", "x", "0", strings.Repeat("v", 64<<10))
-	for _, engine := range engines() {
+	for _, engine := range engineNames() {
 		t.Run(engine, func(t *testing.T) {
 			srv := startProxy(t, redis, func(o *Options) { o.Engine = engine })
 			holder := dialClient(t, address(srv))
@@ -109,7 +109,7 @@ func TestHangupIsSeenBehindUnreadInput(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, engine := range append(engines(), "tls") {
+	for _, engine := range append(engineNames(), "tls") {
 		t.Run(engine, func(t *testing.T) {
 			srv := startProxy(t, redis, func(o *Options) {
 				o.Engine = engine
@@ -159,7 +159,7 @@ func TestHangupIsSeenBehindUnreadInput(t *testing.T) {
 // The same holds for a command that waits in Redis: no element of a list is given to a client that has gone.
 func TestHangupIsSeenBehindBlockingCommand(t *testing.T) {
 	redis := redistest.Start(t)
-	for _, engine := range engines() {
+	for _, engine := range engineNames() {
 		srv := startProxy(t, redis, func(o *Options) { o.Engine, o.Limits.Memory = engine, 1<<20 })
 		other, c := dialClient(t, address(srv)), dialClient(t, address(srv))
 		c.send("BLPOP", "list", "0")
@@ -181,7 +181,7 @@ func TestHangupIsSeenBehindBlockingCommand(t *testing.T) {
 // Much is still read behind a LOCK, so that its client's end is seen at once.
 func TestHangupIsSeenBehindMuchInput(t *testing.T) {
 	redis := redistest.Start(t)
-	for _, engine := range engines() {
+	for _, engine := range engineNames() {
 		srv := startProxy(t, redis, func(o *Options) { o.Engine = engine })
 		holder, c := dialClient(t, address(srv)), dialClient(t, address(srv))
 		holder.do("LOCK", t.Name())
@@ -211,7 +211,7 @@ func pausedSessions(srv *Server) (n int) {
 func TestLargeFirstCommandPassesWithoutBeingHeld(t *testing.T) {
 	redis := redistest.Start(t)
 	value := large()
-	for _, engine := range engines() {
+	for _, engine := range engineNames() {
 		t.Run(engine, func(t *testing.T) {
 			srv := startProxy(t, redis, func(o *Options) {
 				o.Engine = engine
@@ -232,7 +232,7 @@ func TestLargeFirstCommandPassesWithoutBeingHeld(t *testing.T) {
 // The limit for the first command holds for one that has begun.
 func TestLargeFirstCommandMustComeInTime(t *testing.T) {
 	redis := redistest.Start(t)
-	for _, engine := range engines() {
+	for _, engine := range engineNames() {
 		srv := startProxy(t, redis, func(o *Options) {
 			o.Engine = engine
 			o.Limits.FirstCommand = 500 * time.Millisecond
@@ -262,7 +262,7 @@ func TestLargeFirstCommandMustComeInTime(t *testing.T) {
 func TestLargestClientsAreCutWhenAllTogetherHaveTooMuch(t *testing.T) {
 	redis := redistest.Start(t)
 	redis.Do(t, "SET", "big", strings.Repeat("v", 1<<20))
-	for _, engine := range engines() {
+	for _, engine := range engineNames() {
 		t.Run(engine, func(t *testing.T) {
 			core, logs := observer.New(zap.WarnLevel)
 			srv := startProxy(t, redis, func(o *Options) {
@@ -298,7 +298,7 @@ func TestLargestClientsAreCutWhenAllTogetherHaveTooMuch(t *testing.T) {
 // Requests that Redis does not take are memory as well.
 func TestRequestsThatRedisDoesNotTakeAreCharged(t *testing.T) {
 	redis := redistest.Start(t)
-	for _, engine := range engines() {
+	for _, engine := range engineNames() {
 		t.Run(engine, func(t *testing.T) {
 			srv := startProxy(t, redis, func(o *Options) { o.Engine, o.Limits.Memory = engine, 32<<20 })
 			const clients = 24
@@ -348,7 +348,7 @@ func TestRequestsThatRedisDoesNotTakeAreCharged(t *testing.T) {
 // An idle client does not keep what one large command made the proxy take.
 func TestIdleClientsKeepLittle(t *testing.T) {
 	redis := redistest.Start(t)
-	for _, engine := range engines() {
+	for _, engine := range engineNames() {
 		srv := startProxy(t, redis, func(o *Options) { o.Engine = engine })
 		many := strings.Split(strings.Repeat("a ", 30_000)+"a", " ")
 		long := engine + strings.Repeat("x", 1<<20)
@@ -388,7 +388,7 @@ func TestIdleClientsKeepLittle(t *testing.T) {
 // Names are the client's choice.
 func TestNamesAreCharged(t *testing.T) {
 	redis := redistest.Start(t)
-	for _, engine := range engines() {
+	for _, engine := range engineNames() {
 		srv := startProxy(t, redis, func(o *Options) { o.Engine, o.Limits.Memory = engine, 16<<20 })
 		for range 12 {
 			c := dialClient(t, address(srv))

@@ -10,7 +10,7 @@ import (
 // TestEndOfAConnectionGivesBackItsHoldsOfASharedOwner has two connections hold for one owner, at one proxy and at two.
 func TestEndOfAConnectionGivesBackItsHoldsOfASharedOwner(t *testing.T) {
 	t.Parallel()
-	for _, engine := range engines() {
+	for _, engine := range engineNames() {
 		for n := 1; n <= 2; n++ {
 			t.Run(fmt.Sprintf("%s/%d", engine, n), func(t *testing.T) {
 				t.Parallel()

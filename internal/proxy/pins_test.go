@@ -14,7 +14,7 @@ import (
 // What Redis refuses keeps no connection: clients that may do nothing cannot take all of them.
 func TestARefusedCommandKeepsNoConnection(t *testing.T) {
 	const pins = 2
-	for _, engine := range engines() {
+	for _, engine := range engineNames() {
 		redis := redistest.Start(t, "--requirepass", "secret")
 		redis.Do(t, "ACL", "SETUSER", "poor", "reset", "on", ">pw", "~*", "&*", "+get", "+multi", "+exec")
 		srv := startProxy(t, redis, func(o *Options) { o.Engine, o.Upstream.MaxPins, o.Upstream.PinWait = engine, pins, patience })
@@ -141,7 +141,7 @@ var traces = []string{
 
 // Whatever a client does to its connections, the next client finds them as if they were new.
 func TestTheNextClientFindsAConnectionAsIfItWereNew(t *testing.T) {
-	for _, engine := range engines() {
+	for _, engine := range engineNames() {
 		t.Run(engine, func(t *testing.T) {
 			redis := redistest.Start(t, "--enable-debug-command", "yes")
 			redis.Do(t, "ACL", "SETUSER", "bob", "reset", "on", ">pw", "~*", "&*", "+@all", "-client|setname", "-client|no-evict")

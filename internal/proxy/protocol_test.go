@@ -188,7 +188,7 @@ func takeBuffer(c *peer) io.Reader {
 func TestSlowReaderIsCutOffAndDelaysNobody(t *testing.T) {
 	b := newBench(t, "--client-output-buffer-limit", "pubsub 0 0 0") // Redis has a limit of its own
 	b.redis.Do(t, "SET", "k", strings.Repeat("v", 100_000))
-	for _, engine := range engines() {
+	for _, engine := range engineNames() {
 		for _, first := range []string{"", "WATCH k", "SUBSCRIBE ch"} {
 			t.Run(engine+" "+first, func(t *testing.T) {
 				srv := startProxy(t, b.redis, func(o *Options) { o.Engine, o.Limits.Output = engine, 16<<20 })
@@ -255,7 +255,7 @@ func TestRedisCLIPipe(t *testing.T) {
 // executed all the same.
 func TestEndOfInputWhilePausedLosesNothing(t *testing.T) {
 	b := newBench(t)
-	for _, engine := range engines() {
+	for _, engine := range engineNames() {
 		t.Run(engine, func(t *testing.T) {
 			srv := startProxy(t, b.redis, func(o *Options) { o.Engine, o.Limits.Unanswered = engine, 1024 })
 			c := dialClient(t, address(srv))

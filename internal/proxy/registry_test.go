@@ -14,14 +14,6 @@ func TestUnusedLockEnginesAreDropped(t *testing.T) {
 	redis := redistest.Start(t)
 	redis.Do(t, "ACL", "SETUSER", "tenant", "on", ">pw", "~*", "&*", "+@all")
 	srv := startProxy(t, redis, func(o *Options) { o.lockIdle = 50 * time.Millisecond })
-	engines := func() (users []string) {
-		srv.env.locks.mu.Lock()
-		defer srv.env.locks.mu.Unlock()
-		for id := range srv.env.locks.engines {
-			users = append(users, id.user)
-		}
-		return users
-	}
 	connections := func() int { return strings.Count(redis.Do(t, "CLIENT", "LIST").(string), "user=tenant") }
 	login := func() *peer {
 		c := dialClient(t, address(srv))
@@ -40,16 +32,16 @@ func TestUnusedLockEnginesAreDropped(t *testing.T) {
 		redistest.Eventually(t, patience, "the waiter's subscription", func() bool {
 			return strings.Contains(redis.Do(t, "INFO", "stats").(string), "pubsub_channels:1\r")
 		})
-		if got := engines(); len(got) != 1 || got[0] != "tenant" {
-			t.Fatalf("engines %q", got)
+		if n := srv.env.locks.Len(); n != 1 {
+			t.Fatalf("%d engines", n)
 		}
 		_ = holder.nc.Close() // the lock goes on to the waiter
 		waiter.expectReply(":")
-		if len(engines()) != 1 {
+		if srv.env.locks.Len() != 1 {
 			t.Fatal("the engine of a holder was dropped")
 		}
 		_ = waiter.nc.Close()
-		redistest.Eventually(t, patience, "the engine to go", func() bool { return len(engines()) == 0 })
+		redistest.Eventually(t, patience, "the engine to go", func() bool { return srv.env.locks.Len() == 0 })
 		redistest.Eventually(t, patience, "its connections to close", func() bool { return connections() <= before })
 		redis.Do(t, "DEL", "a")
 	}
@@ -67,7 +59,7 @@ func (c *peer) expectReply(start string) {
 // A session that ends tells its lock engine that it will get no answers: whoever was to get the lock next must go on.
 func TestReleaseOfASubscriberThatHangsUpIsSettled(t *testing.T) {
 	redis := redistest.Start(t)
-	for _, engine := range engines() {
+	for _, engine := range engineNames() {
 		srv := startProxy(t, redis, func(o *Options) { o.Engine = engine })
 		holder, waiter := dialClient(t, address(srv)), dialClient(t, address(srv))
 		for _, args := range [][]string{{"HELLO", "3"}, {"SUBSCRIBE", "news"}, {"LOCK", "a"}} {
@@ -75,7 +67,7 @@ func TestReleaseOfASubscriberThatHangsUpIsSettled(t *testing.T) {
 			holder.expect(1)
 		}
 		waiter.send("LOCK", "a")
-		redistest.Eventually(t, patience, "the waiter to wait", func() bool { return srv.env.locks.waiting.Load() == 1 })
+		redistest.Eventually(t, patience, "the waiter to wait", func() bool { return srv.env.locks.Waiting() == 1 })
 		redis.Pause()
 		holder.send("UNLOCK", "a")
 		redistest.Eventually(t, patience, "the release to be sent", func() bool {

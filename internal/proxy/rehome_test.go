@@ -10,7 +10,7 @@ import (
 
 // tenants is a Redis on which alice and bob may do anything, and carol only what is about keys c:*. Each engine has a proxy.
 func tenants(t *testing.T, f func(t *testing.T, redis *redistest.Server, srv *Server)) {
-	for _, engine := range engines() {
+	for _, engine := range engineNames() {
 		t.Run(engine, func(t *testing.T) {
 			t.Parallel()
 			redis := redistest.Start(t)

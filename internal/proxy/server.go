@@ -13,6 +13,7 @@ import (
 	"go.uber.org/zap"
 	"golang.org/x/sync/errgroup"
 
+	"lockproxy/internal/lockcmds/engines"
 	"lockproxy/internal/proxy/budget"
 	"lockproxy/internal/proxy/clients"
 	"lockproxy/internal/proxy/status"
@@ -50,7 +51,7 @@ func New(opts Options) (*Server, error) {
 		return nil, err
 	}
 	e := &env{opts: opts, upstream: up, started: time.Now(), ids: clients.NewIDs(), failedLogins: limited(opts.Logger)}
-	if e.locks, err = newLockRegistry(e); err != nil {
+	if e.locks, err = engines.New(e.engineOptions()); err != nil {
 		return nil, err
 	}
 	srv := &Server{env: e, stop: make(chan struct{}), conns: map[client]struct{}{}}
@@ -79,7 +80,7 @@ func (srv *Server) Close() {
 	for _, l := range srv.loops {
 		l.discard()
 	}
-	_ = srv.env.locks.jobs.Close(dropLimit) // there are none
+	_ = srv.env.locks.Close(context.Background()) // there are none
 }
 
 // Addrs are the addresses that clients can connect to.
@@ -129,7 +130,7 @@ func (srv *Server) Run(ctx context.Context) error {
 	<-srv.whenEmpty()
 	closing, cancel := context.WithTimeout(context.Background(), srv.env.opts.Upstream.DialTimeout+time.Second)
 	defer cancel()
-	err = errors.Join(err, srv.env.locks.close(closing))
+	err = errors.Join(err, srv.env.locks.Close(closing))
 	stopUpstream()
 	<-upstreamDone
 	for _, l := range srv.loops {
@@ -265,7 +266,7 @@ func (srv *Server) forget(c client) {
 
 // drain lets clients that may hold locks finish, until ctx ends; the others are closed as soon as they have their replies.
 func (srv *Server) drain(ctx context.Context) {
-	srv.env.locks.drain()
+	srv.env.locks.Drain()
 	srv.mu.Lock()
 	var all []client
 	for c := range srv.conns {

@@ -4,6 +4,7 @@ import (
 	"sync"
 	"time"
 
+	"lockproxy/internal/lockcmds/engines"
 	"lockproxy/internal/lockcmds/losses"
 	"lockproxy/internal/proxy/budget"
 	"lockproxy/internal/proxy/inbox"
@@ -79,7 +80,7 @@ type Session struct {
 	reply replyMode
 	muted bool // the command being routed gets no reply
 
-	engines []*lockEngine       // those that know this session
+	engines []*engines.Engine   // those that know this session
 	token   string              // of its default owner as lock engines know it; empty: not made yet
 	losses  map[int]*losses.Set // of locks, by database
 	early   []byte              // the answer to a lock command, until the earlier commands have been answered

@@ -65,7 +65,7 @@ type LockStatus = lockcmds.Held
 
 // Locks lists the locks that clients of this proxy hold, by key, at most n.
 func (srv *Server) Locks(n int) []LockStatus {
-	list := srv.env.locks.list(n)
+	list := srv.env.locks.List(n)
 	slices.SortStableFunc(list, func(a, b LockStatus) int { return cmp.Compare(a.Key, b.Key) })
 	return list[:min(n, len(list))]
 }

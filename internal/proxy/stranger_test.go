@@ -13,7 +13,7 @@ import (
 func TestStrangersKeepTheirLane(t *testing.T) {
 	redis := redistest.Start(t, "--requirepass", "secret")
 	long := strings.Repeat("k", 16<<10)
-	for _, engine := range engines() {
+	for _, engine := range engineNames() {
 		srv := startProxy(t, redis, func(o *Options) { o.Engine = engine })
 		for _, words := range [][]string{
 			{"FAIRLOCK", "z"},

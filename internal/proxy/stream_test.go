@@ -23,7 +23,7 @@ func large() string {
 func TestLargeCommandPassesWithoutBeingHeld(t *testing.T) {
 	redis := redistest.Start(t)
 	value := large()
-	for _, engine := range engines() {
+	for _, engine := range engineNames() {
 		t.Run(engine, func(t *testing.T) {
 			srv := startProxy(t, redis, func(o *Options) {
 				o.Engine = engine
@@ -60,7 +60,7 @@ func TestLargeCommandPassesWithoutBeingHeld(t *testing.T) {
 
 func TestLargeCommandWithoutRedisIsReadToItsEnd(t *testing.T) {
 	redis := redistest.Start(t)
-	for _, engine := range engines() {
+	for _, engine := range engineNames() {
 		srv := startProxy(t, redis, func(o *Options) { o.Engine = engine })
 		c := dialClient(t, address(srv))
 		c.do("PING")
@@ -81,7 +81,7 @@ func TestLargeCommandWithoutRedisIsReadToItsEnd(t *testing.T) {
 
 func TestLargeCommandInATransactionIsQueued(t *testing.T) {
 	redis := redistest.Start(t)
-	for _, engine := range engines() {
+	for _, engine := range engineNames() {
 		c := dialClient(t, address(startProxy(t, redis, func(o *Options) { o.Engine = engine })))
 		c.send("MULTI")
 		c.send("SET", "k", strings.Repeat("x", 8<<20))
@@ -98,7 +98,7 @@ func TestLargeCommandInATransactionIsQueued(t *testing.T) {
 // What was read behind a command that waits is the start of a large one. The rest is read when the wait is over.
 func TestLargeCommandBehindACommandThatWaits(t *testing.T) {
 	redis := redistest.Start(t)
-	for _, engine := range engines() {
+	for _, engine := range engineNames() {
 		t.Run(engine, func(t *testing.T) {
 			srv := startProxy(t, redis, func(o *Options) {
 				o.Engine = engine

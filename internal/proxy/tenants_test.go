@@ -32,7 +32,7 @@ func tenantRules(prefix string) []any {
 // what would disturb the other.
 func TestTenantsDoNotReachEachOthersLocks(t *testing.T) {
 	t.Parallel()
-	for _, engine := range engines() {
+	for _, engine := range engineNames() {
 		t.Run(engine, func(t *testing.T) {
 			t.Parallel()
 			redis := redistest.Start(t)
@@ -92,7 +92,7 @@ func TestTenantsDoNotReachEachOthersLocks(t *testing.T) {
 // TestQueueOfAnotherTypeIsNoQueue writes something else to the keys of the fair queue.
 func TestQueueOfAnotherTypeIsNoQueue(t *testing.T) {
 	t.Parallel()
-	for _, engine := range engines() {
+	for _, engine := range engineNames() {
 		t.Run(engine, func(t *testing.T) {
 			t.Parallel()
 			redis := redistest.Start(t)
@@ -122,7 +122,7 @@ func TestQueueOfAnotherTypeIsNoQueue(t *testing.T) {
 // TestPoisonedFenceCounter writes what cannot be a fence to the counter, which everybody who locks may do.
 func TestPoisonedFenceCounter(t *testing.T) {
 	t.Parallel()
-	for _, engine := range engines() {
+	for _, engine := range engineNames() {
 		t.Run(engine, func(t *testing.T) {
 			t.Parallel()
 			redis := redistest.Start(t)

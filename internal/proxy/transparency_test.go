@@ -313,7 +313,7 @@ func TestEveryKindOfDataPassesUnchanged(t *testing.T) {
 
 // SHUTDOWN is Redis's to obey. A client that asked for it sees its connection end.
 func TestShutdownReachesRedis(t *testing.T) {
-	for _, engine := range engines() {
+	for _, engine := range engineNames() {
 		redis := redistest.Start(t)
 		srv := startProxy(t, redis, func(o *Options) { o.Engine = engine })
 		c := dialClient(t, address(srv))

@@ -1,8 +1,11 @@
-package proxy
+// Package engines keeps the lock engines of a proxy: one for each identity that uses lock commands, as long as it does. An engine has
+// connections of its own to Redis, so their number is bounded, and no client can take all of them.
+package engines
 
 import (
 	"context"
 	"errors"
+	"net"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -13,39 +16,47 @@ import (
 	"lockproxy/internal/lockcmds/jobs"
 	"lockproxy/internal/lockcmds/losses"
 	"lockproxy/internal/lockcmds/redislink"
-	"lockproxy/internal/upstream"
 	"lockproxy/internal/upstream/admission"
 )
 
-// lockID is who a lock engine is on Redis. The protocol version does not matter to it.
-type lockID struct {
-	user, password string
-	db             int
-	era            uint64 // of those without credentials: those who came before Redis demanded some keep their engine
+// ID says who an engine is on Redis. The protocol version does not matter to it.
+type ID struct {
+	User, Password string
+	DB             int
+	Era            uint64 // of those without credentials: those who came before Redis demanded some keep their engine
 }
 
-func lockIDOf(id upstream.Identity, era uint64) lockID {
-	if id.Authenticated() {
-		era = 0
-	}
-	return lockID{id.User, id.Password, id.DB, era}
-}
-
-// lockEngine is the lock engine of one identity.
-type lockEngine struct {
+// An Engine is the lock engine of one identity.
+type Engine struct {
 	*lockcmds.Engine
-	id    lockID // immutable
+	id    ID     // immutable
 	owner string // on whose account it was started; immutable
 
-	// Guarded by lockRegistry.mu.
+	// Guarded by Registry.mu.
 	users  int       // sessions that have used it and not ended
 	unused time.Time // since when users is 0
 }
 
-// lockRegistry has one lock engine for each identity that uses lock commands. One that is not used any more, and has nothing
+// ID says whose engine it is.
+func (e *Engine) ID() ID { return e.id }
+
+// Options configure a Registry. All fields are required.
+type Options struct {
+	// Engine is what all engines have in common. The Registry sets Redis, Jobs and Waiting.
+	Engine lockcmds.Options
+
+	Addr    string                                      // of Redis, for messages
+	Connect func(ctx context.Context) (net.Conn, error) // to Redis, for the engines' own clients
+
+	Max    int           // engines at once
+	Idle   time.Duration // how long an engine is kept that no session uses
+	Logger *zap.Logger
+}
+
+// Registry has one lock engine for each identity that uses lock commands. One that is not used any more, and has nothing
 // left to do, is dropped after a while: it has two connections to Redis.
-type lockRegistry struct {
-	env  *env
+type Registry struct {
+	opts Options
 	jobs *jobs.Pool
 	wg   sync.WaitGroup
 
@@ -53,9 +64,9 @@ type lockRegistry struct {
 	lost    *losses.Budget // of all sessions
 
 	mu       sync.Mutex
-	engines  map[lockID]*lockEngine
+	engines  map[ID]*Engine
 	places   *admission.Places
-	unused   *admission.Idle[lockID, *lockEngine]
+	unused   *admission.Idle[ID, *Engine]
 	draining bool
 	closed   bool
 }
@@ -64,24 +75,27 @@ type lockRegistry struct {
 // Redis, so a few hundred keep it busy.
 const lockWorkers = 256
 
-func newLockRegistry(e *env) (*lockRegistry, error) {
+// New makes a Registry without engines.
+func New(opts Options) (*Registry, error) {
 	pool, err := jobs.New(lockWorkers)
 	if err != nil {
 		return nil, err
 	}
-	size := e.opts.Locks.MaxEngines
-	return &lockRegistry{
-		env: e, jobs: pool, engines: map[lockID]*lockEngine{}, lost: losses.NewBudget(losses.DefaultBudget),
-		places: admission.NewPlaces(size, admission.Share(size)), unused: admission.NewIdle[lockID, *lockEngine](),
+	return &Registry{
+		opts: opts, jobs: pool, engines: map[ID]*Engine{}, lost: losses.NewBudget(losses.DefaultBudget),
+		places: admission.NewPlaces(opts.Max, admission.Share(opts.Max)), unused: admission.NewIdle[ID, *Engine](),
 	}, nil
 }
 
-// errEngines refuses a lock engine for want of a place.
-var errEngines = errors.New("no lock engine is free for this identity")
+// Why there is no engine for an identity.
+var (
+	ErrFull   = errors.New("no lock engine is free for this identity")
+	ErrClosed = errors.New("the lock engines have been closed")
+)
 
-// join returns the identity's engine for one more session, starting it on owner's account if need be. Each call is paired with
-// one of leave. It does not block.
-func (r *lockRegistry) join(id lockID, owner string) (*lockEngine, error) {
+// Join returns the identity's engine for one more session, starting it on owner's account if need be. Each call is paired with
+// one of Leave. It does not block.
+func (r *Registry) Join(id ID, owner string) (*Engine, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if e := r.engines[id]; e != nil {
@@ -90,20 +104,20 @@ func (r *lockRegistry) join(id lockID, owner string) (*lockEngine, error) {
 		return e, nil
 	}
 	if r.closed {
-		return nil, upstream.ErrDown
+		return nil, ErrClosed
 	}
 	if !r.room(owner) {
-		return nil, errEngines
+		return nil, ErrFull
 	}
 	engine, err := r.newEngine(id)
 	if err != nil {
 		r.places.Return(owner)
 		return nil, err
 	}
-	e := &lockEngine{Engine: engine, id: id, owner: owner, users: 1}
+	e := &Engine{Engine: engine, id: id, owner: owner, users: 1}
 	r.engines[id] = e
 	r.wg.Go(func() {
-		// Run ends when close says so; it reports nothing that its log lines have not said.
+		// Run ends when Close says so; it reports nothing that its log lines have not said.
 		_ = e.Run(context.Background())
 	})
 	if r.draining {
@@ -112,8 +126,8 @@ func (r *lockRegistry) join(id lockID, owner string) (*lockEngine, error) {
 	return e, nil
 }
 
-// leave counts a session out that has ended.
-func (r *lockRegistry) leave(e *lockEngine) {
+// Leave counts a session out that has ended.
+func (r *Registry) Leave(e *Engine) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if e.users--; e.users == 0 {
@@ -121,18 +135,18 @@ func (r *lockRegistry) leave(e *lockEngine) {
 		if r.engines[e.id] == e {
 			r.unused.Add(e.id, e, e.owner)
 		}
-		r.dropAfter(r.env.opts.lockIdle, e)
+		r.dropAfter(r.opts.Idle, e)
 	}
 }
 
-func (r *lockRegistry) dropAfter(d time.Duration, e *lockEngine) {
+func (r *Registry) dropAfter(d time.Duration, e *Engine) {
 	time.AfterFunc(d, func() { r.drop(e) })
 }
 
 // drop ends an engine that nobody has used for a while.
-func (r *lockRegistry) drop(e *lockEngine) {
+func (r *Registry) drop(e *Engine) {
 	r.mu.Lock()
-	idle := r.env.opts.lockIdle
+	idle := r.opts.Idle
 	switch {
 	case e.users > 0, r.engines[e.id] != e, r.closed, time.Since(e.unused) < idle:
 		r.mu.Unlock()
@@ -148,18 +162,18 @@ func (r *lockRegistry) drop(e *lockEngine) {
 }
 
 // forget takes an engine out of those that are given out. It is called with mu held.
-func (r *lockRegistry) forget(e *lockEngine) {
+func (r *Registry) forget(e *Engine) {
 	delete(r.engines, e.id)
 	r.unused.Remove(e)
 	r.places.Return(e.owner)
 }
 
 // end closes an engine that has nothing to do.
-func (r *lockRegistry) end(e *lockEngine) {
+func (r *Registry) end(e *Engine) {
 	ctx, cancel := context.WithTimeout(context.Background(), dropLimit)
 	defer cancel()
 	if err := e.Close(ctx); err != nil {
-		r.env.opts.Logger.Warn("unused lock engine", zap.Error(err))
+		r.opts.Logger.Warn("unused lock engine", zap.Error(err))
 	}
 }
 
@@ -168,15 +182,15 @@ const maxTries = 16
 
 // room takes a place for owner, for which an engine may have to go that nobody uses and that has nothing left to do. It is
 // called with mu held.
-func (r *lockRegistry) room(owner string) bool {
-	busy := map[*lockEngine]bool{}
+func (r *Registry) room(owner string) bool {
+	busy := map[*Engine]bool{}
 	defer func() {
 		for e := range busy {
 			r.unused.Add(e.id, e, e.owner)
 		}
 	}()
 	for range maxTries {
-		var e *lockEngine
+		var e *Engine
 		var found bool
 		switch r.places.Take(owner) {
 		case admission.Granted:
@@ -202,38 +216,21 @@ func (r *lockRegistry) room(owner string) bool {
 // dropLimit bounds the end of an engine that has nothing to do.
 const dropLimit = 10 * time.Second
 
-func (r *lockRegistry) newEngine(id lockID) (*lockcmds.Engine, error) {
-	o := r.env.opts
-	link, err := r.link(id)
+// newEngine makes the engine of an identity, with a way of its own to Redis.
+func (r *Registry) newEngine(id ID) (*lockcmds.Engine, error) {
+	link, err := redislink.New(redislink.Options{
+		Addr: r.opts.Addr, Dial: r.opts.Connect, User: id.User, Password: id.Password, DB: id.DB, Logger: r.opts.Engine.Logger,
+	})
 	if err != nil {
 		return nil, err
 	}
-	return lockcmds.New(lockcmds.Options{
-		Redis:             link,
-		UUID:              o.uuid,
-		Jobs:              r.jobs,
-		Lease:             o.Locks.Lease,
-		Grace:             o.Locks.Grace,
-		MaxHold:           o.Locks.MaxHold,
-		MaxWaiters:        o.Locks.MaxWaiters,
-		Waiting:           &r.waiting,
-		MaxWaitersPerLock: o.Locks.MaxWaitersPerLock,
-		Logger:            o.Logger.Named("locks"),
-		Events:            r.env.stats.LockEvents(),
-	})
+	opts := r.opts.Engine
+	opts.Redis, opts.Jobs, opts.Waiting = link, r.jobs, &r.waiting
+	return lockcmds.New(opts)
 }
 
-// link is the engine's own way to Redis, as that identity.
-func (r *lockRegistry) link(id lockID) (*redislink.Client, error) {
-	u := r.env.upstream
-	return redislink.New(redislink.Options{
-		Addr: u.Addr(), Dial: u.Connect, User: id.user, Password: id.password, DB: id.db,
-		Logger: r.env.opts.Logger.Named("locks"),
-	})
-}
-
-// drain refuses all waiters from now on.
-func (r *lockRegistry) drain() {
+// Drain refuses all waiters from now on.
+func (r *Registry) Drain() {
 	r.mu.Lock()
 	r.draining = true
 	engines := r.all()
@@ -243,8 +240,8 @@ func (r *lockRegistry) drain() {
 	}
 }
 
-// close ends all engines; sessions have ended.
-func (r *lockRegistry) close(ctx context.Context) error {
+// Close ends all engines; sessions have ended.
+func (r *Registry) Close(ctx context.Context) error {
 	r.mu.Lock()
 	r.closed = true
 	engines := r.all()
@@ -263,7 +260,7 @@ func (r *lockRegistry) close(ctx context.Context) error {
 }
 
 // Held is how many locks clients of this proxy hold.
-func (r *lockRegistry) Held() int {
+func (r *Registry) Held() int {
 	r.mu.Lock()
 	engines := r.all()
 	r.mu.Unlock()
@@ -275,10 +272,10 @@ func (r *lockRegistry) Held() int {
 }
 
 // Waiting is how many clients wait for a lock.
-func (r *lockRegistry) Waiting() int { return int(r.waiting.Load()) }
+func (r *Registry) Waiting() int { return int(r.waiting.Load()) }
 
-// list is what clients of this proxy hold, at most so many of each engine.
-func (r *lockRegistry) list(most int) []lockcmds.Held {
+// List is what clients of this proxy hold, at most so many of each engine.
+func (r *Registry) List(most int) []lockcmds.Held {
 	r.mu.Lock()
 	engines := r.all()
 	r.mu.Unlock()
@@ -289,9 +286,19 @@ func (r *lockRegistry) list(most int) []lockcmds.Held {
 	return list
 }
 
+// NewLosses is for the losses of a session, of one database.
+func (r *Registry) NewLosses() *losses.Set { return losses.NewSet(r.lost) }
+
+// Len is the number of engines.
+func (r *Registry) Len() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.engines)
+}
+
 // all is called with mu held.
-func (r *lockRegistry) all() []*lockEngine {
-	var list []*lockEngine
+func (r *Registry) all() []*Engine {
+	var list []*Engine
 	for _, e := range r.engines {
 		list = append(list, e)
 	}
