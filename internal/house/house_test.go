@@ -3,6 +3,7 @@
 package house
 
 import (
+	_ "embed" // arrows.txt
 	"go/ast"
 	"go/parser"
 	"go/token"
@@ -20,42 +21,6 @@ import (
 )
 
 const root = "../.."
-
-// arrows names, for each package, what it may import of this module outside of tests. A new package needs a row, and
-// a reason for each arrow.
-var arrows = map[string][]string{
-	"cmd/lockproxy":                 {"internal/admin", "internal/certs", "internal/embedded", "internal/proxy", "internal/resp", "internal/upstream"},
-	"internal/admin":                {"internal/proxy", "internal/proxy/status"}, // it reads the counters
-	"internal/buffers":              {},
-	"internal/certs":                {},
-	"internal/direct":               {},
-	"internal/embedded":             {},
-	"internal/house":                {},
-	"internal/lockcmds":             {"internal/lockcmds/clock", "internal/lockcmds/glob", "internal/lockcmds/grammar", "internal/lockcmds/jobs", "internal/lockcmds/losses", "internal/lockcmds/owners", "internal/lockcmds/redislink", "internal/lockcmds/turns", "internal/resp", "internal/watchdog"},
-	"internal/lockcmds/engines":     {"internal/lockcmds", "internal/lockcmds/jobs", "internal/lockcmds/losses", "internal/lockcmds/redislink", "internal/upstream/admission"}, // jobs: one pool for all engines; admission: places for them
-	"internal/lockcmds/clock":       {},
-	"internal/lockcmds/glob":        {},
-	"internal/lockcmds/grammar":     {"internal/lockcmds/owners"}, // OWNER refuses the names that proxies give out
-	"internal/lockcmds/grammar/gen": {"internal/lockcmds/grammar"},
-	"internal/lockcmds/jobs":        {"internal/lockcmds/clock"}, // tasks that begin later
-	"internal/lockcmds/losses":      {},
-	"internal/lockcmds/owners":      {},
-	"internal/lockcmds/redislink":   {"internal/resp"},
-	"internal/lockcmds/turns":       {},
-	"internal/proxy":                {"internal/buffers", "internal/direct", "internal/lockcmds", "internal/lockcmds/engines", "internal/lockcmds/grammar", "internal/lockcmds/losses", "internal/lockcmds/owners", "internal/proxy/budget", "internal/proxy/clients", "internal/proxy/command", "internal/proxy/idchange", "internal/proxy/inbox", "internal/proxy/status", "internal/resp", "internal/upstream"}, // losses: a session has them
-	"internal/proxy/budget":         {},
-	"internal/proxy/clients":        {"internal/resp"},
-	"internal/proxy/command":        {"internal/lockcmds/grammar", "internal/proxy/clients", "internal/resp", "internal/upstream"}, // upstream: the table of Redis's commands
-	"internal/proxy/inbox":          {"internal/buffers"},
-	"internal/proxy/idchange":       {"internal/resp", "internal/upstream"},
-	"internal/proxy/status":         {"internal/lockcmds", "internal/lockcmds/grammar", "internal/proxy/budget", "internal/resp", "internal/upstream"}, // it reads the counters of all of them
-	"internal/redistest":            {},
-	"internal/resp":                 {},
-	"internal/upstream":             {"internal/buffers", "internal/direct", "internal/resp", "internal/upstream/admission", "internal/upstream/lineup"},
-	"internal/upstream/admission":   {},
-	"internal/upstream/lineup":      {},
-	"internal/watchdog":             {},
-}
 
 // packages parses the Go files of every package of the program, by directory relative to the root.
 func packages(t *testing.T) map[string][]*ast.File {
@@ -102,20 +67,48 @@ func TestEveryPackageIsDocumented(t *testing.T) {
 	}
 }
 
+//go:embed arrows.txt
+var arrowsText string
+
+// arrow says that a package may import another. An empty target names a package that imports nothing.
+type arrow struct{ from, to string }
+
 func TestImportsFollowTheArrows(t *testing.T) {
-	for dir, files := range packages(t) {
-		allowed, ok := arrows[dir]
-		if !ok {
-			t.Errorf("%s has no row in the table of arrows", dir)
+	needed := map[arrow]bool{}
+	for line := range strings.Lines(arrowsText) {
+		line, _, _ = strings.Cut(line, "#")
+		if line = strings.TrimSpace(line); line == "" {
 			continue
 		}
+		from, to, ok := strings.Cut(line, "->")
+		if !ok {
+			t.Fatalf("arrows.txt: %q is no arrow", line)
+		}
+		needed[arrow{strings.TrimSpace(from), strings.TrimSpace(to)}] = false
+	}
+	check := func(a arrow) {
+		if _, ok := needed[a]; !ok {
+			t.Errorf("arrows.txt does not allow %s -> %s", a.from, a.to)
+		}
+		needed[a] = true
+	}
+	for dir, files := range packages(t) {
+		leaf := true
 		for _, file := range files {
 			for _, spec := range file.Imports {
-				target, ours := strings.CutPrefix(strings.Trim(spec.Path.Value, `"`), "lockproxy/")
-				if ours && !slices.Contains(allowed, target) {
-					t.Errorf("%s imports %s", dir, target)
+				if target, ours := strings.CutPrefix(strings.Trim(spec.Path.Value, `"`), "lockproxy/"); ours {
+					check(arrow{dir, target})
+					leaf = false
 				}
 			}
+		}
+		if leaf {
+			check(arrow{dir, ""})
+		}
+	}
+	for a, used := range needed {
+		if !used {
+			t.Errorf("arrows.txt: nothing needs %s -> %s", a.from, a.to)
 		}
 	}
 }

@@ -28,7 +28,7 @@ const (
 	maxPairs   = 33  // percent of the pairs of files of which one refers to the other; a third is within the limit
 
 	// The share of pairs says little about a small package. If two of three files refer to the third, the share is 67 %.
-	minFilesForPairs = 6
+	minFilesForPairs = 8
 )
 
 // A measure names a number that one of the limits applies to.

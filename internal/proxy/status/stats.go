@@ -1,6 +1,7 @@
 package status
 
 import (
+	"os"
 	"strings"
 	"time"
 
@@ -10,34 +11,37 @@ import (
 	"lockproxy/internal/upstream"
 )
 
-// Stats is a snapshot of what a server counts. Totals only grow. Labels are from closed sets.
+// Stats holds all numbers at one moment. Labels are from closed sets.
 type Stats struct {
-	Version    string
-	UpstreamUp bool // Redis was there when it was last heard of
+	Version, UUID string
+	Process       int           // id of the process
+	Uptime        time.Duration // since the start
+	UpstreamUp    bool          // Redis was reachable at the last contact
 
-	Clients  int64            // connected now
-	Accepted int64            // since the start
+	Clients  int64
+	Accepted int64
 	Closed   map[string]int64 // clients closed by the proxy, by reason
 	Refused  map[string]int64 // commands that were not sent, by error code
 
-	Memory, MaxMemory int64 // bytes of buffers of all clients together, and the most they may have
+	Memory, MaxMemory int64 // bytes in the buffers of all clients together, and their limit
 
-	Lanes                  int
-	LanesSetAside          int64 // since the start, because they stood still
-	PinsOpen, PinsIdle     int
-	LoginsOpen, LoginsIdle int            // connections on which Redis judges identity changes
-	PinReasons             map[string]int // pins in use, by the command that made each necessary
-	PinWaits, PinTimeouts  int64
-	LoginsFailed           int64 // credentials that Redis has refused
+	Lanes                         int
+	LanesSetAside                 int64            // since the start, because they stood still
+	PinsOpen, PinsIdle, PinsReady int              // PinsIdle of PinsOpen have no session; on PinsReady of these a command is sent at once
+	LoginsOpen, LoginsIdle        int              // connections on which Redis judges identity changes
+	PinReasons                    map[string]int64 // pins in use, by the command that made each necessary
+	PinWaits, PinTimeouts         int64
+	LoginsFailed                  int64
 
-	Held, Waiting        int
+	Held, Waiting        int // locks held through this proxy, clients that wait for locks
+	WaitsRefused         int64
 	Waits                map[string]Waits // grants, by verb
 	HandedOver, Attempts int64
-	Lost                 map[string]int64 // by reason
-	FencesRepaired       int64            // times the fence counter was set to Redis's time
+	Lost                 map[string]int64 // locks, by reason
+	FencesRepaired       int64
 }
 
-// A Source is where the numbers of one proxy come from.
+// A Source has everything that the numbers of one proxy are read from.
 type Source struct {
 	Version, UUID string
 	Started       time.Time
@@ -48,7 +52,7 @@ type Source struct {
 	Locks    LockEngines
 }
 
-// LockEngines is what a Source needs of the lock engines.
+// LockEngines counts for a Source.
 type LockEngines interface {
 	// Held is the number of locks that clients of this proxy hold.
 	Held() int
@@ -57,47 +61,52 @@ type LockEngines interface {
 	Waiting() int
 }
 
-// Stats reads the counters, one after the other.
+// Stats reads the numbers, one after the other.
 func (src *Source) Stats() Stats {
-	s := src.Counters
-	out := Stats{
-		Version:  src.Version,
-		Clients:  s.Clients.Load(),
-		Accepted: s.Accepted.Load(),
-		Closed: map[string]int64{
-			"max_clients": s.Rejected.Load(), "handshake": s.Handshakes.Load(), "first_command": s.FirstTimeouts.Load(),
-			"protocol_error": s.ProtocolErrors.Load(), "query_limit": s.QueryLimit.Load(), "output_limit": s.OutputLimit.Load(),
-			"slow_command": s.SlowCommands.Load(), "memory_limit": s.MemoryLimit.Load(), "panic": s.Panics.Load(),
-		},
-		Refused:       map[string]int64{"NOUPSTREAM": s.Refused.Load(), "OVERLOADED": s.PinTimeouts.Load() + s.waitRefused.Load()},
+	s := Stats{
+		Version:       src.Version,
+		UUID:          src.UUID,
+		Process:       os.Getpid(),
+		Uptime:        time.Since(src.Started),
 		Memory:        src.Memory.Used(),
 		MaxMemory:     src.Memory.Limit(),
 		Lanes:         len(src.Upstream.Lanes()),
 		LanesSetAside: src.Upstream.SetAside(),
-		PinReasons:    s.PinReasons.snapshot(),
-		PinWaits:      s.PinWaits.Load(),
-		PinTimeouts:   s.PinTimeouts.Load(),
-		LoginsFailed:  s.LoginsFailed.Load(),
 		Held:          src.Locks.Held(),
 		Waiting:       src.Locks.Waiting(),
-		Waits:         map[string]Waits{},
-		HandedOver:    s.handovers.Load(),
-		Attempts:      s.attempts.Load(),
-		Lost:          map[string]int64{},
-
-		FencesRepaired: s.repaired.Load(),
 	}
-	out.UpstreamUp, _ = src.Upstream.Ready()
+	s.UpstreamUp, _ = src.Upstream.Ready()
 	work, logins := src.Upstream.Pins()
-	out.PinsOpen, out.PinsIdle, out.LoginsOpen, out.LoginsIdle = work.Open, work.Idle, logins.Open, logins.Idle
+	s.PinsOpen, s.PinsIdle, s.PinsReady = work.Open, work.Idle, work.Ready
+	s.LoginsOpen, s.LoginsIdle = logins.Open, logins.Idle
+	src.Counters.read(&s)
+	return s
+}
+
+// read fills in the numbers that are counted.
+func (c *Counters) read(s *Stats) {
+	s.Clients = c.Clients.Load()
+	s.Accepted = c.Accepted.Load()
+	s.Closed = map[string]int64{
+		"max_clients": c.Rejected.Load(), "handshake": c.Handshakes.Load(), "first_command": c.FirstTimeouts.Load(),
+		"protocol_error": c.ProtocolErrors.Load(), "query_limit": c.QueryLimit.Load(), "output_limit": c.OutputLimit.Load(),
+		"slow_command": c.SlowCommands.Load(), "memory_limit": c.MemoryLimit.Load(), "panic": c.Panics.Load(),
+	}
+	s.Refused = map[string]int64{"NOUPSTREAM": c.Refused.Load(), "OVERLOADED": c.PinTimeouts.Load() + c.waitRefused.Load()}
+	s.PinReasons = c.PinReasons.snapshot()
+	s.PinWaits = c.PinWaits.Load()
+	s.PinTimeouts = c.PinTimeouts.Load()
+	s.LoginsFailed = c.LoginsFailed.Load()
+	s.WaitsRefused = c.waitRefused.Load()
+	s.Waits = map[string]Waits{}
 	for _, verb := range []grammar.Verb{grammar.Lock, grammar.TryLock, grammar.FairLock} {
-		out.Waits[strings.ToLower(verb.String())] = s.waits[verb].snapshot()
+		s.Waits[strings.ToLower(verb.String())] = c.waits[verb].snapshot()
 	}
+	s.HandedOver = c.handovers.Load()
+	s.Attempts = c.attempts.Load()
+	s.Lost = c.lost.snapshot()
 	for _, reason := range lockcmds.LossReasons() {
-		out.Lost[reason] = 0
+		s.Lost[reason] += 0 // a reason is shown before its first loss
 	}
-	for reason, n := range s.lost.snapshot() {
-		out.Lost[reason] = int64(n)
-	}
-	return out
+	s.FencesRepaired = c.repaired.Load()
 }

@@ -8,43 +8,45 @@ import (
 	"sync"
 )
 
-// tally counts by words of a closed set.
+// tally counts by labels from a closed set. A label whose count is zero is not shown. The zero value is ready.
 type tally struct {
 	mu    sync.Mutex
-	count map[string]int
+	count map[string]int64
 }
 
-func (t *tally) Add(word string, n int) {
+// Add changes the count of a label by n, which may be negative.
+func (t *tally) Add(label string, n int64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.count == nil {
-		t.count = map[string]int{}
+		t.count = map[string]int64{}
 	}
-	if t.count[word] += n; t.count[word] == 0 {
-		delete(t.count, word)
+	if t.count[label] += n; t.count[label] == 0 {
+		delete(t.count, label)
 	}
 }
 
-func (t *tally) snapshot() map[string]int {
+func (t *tally) snapshot() map[string]int64 {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return maps.Clone(t.count)
+	out := make(map[string]int64, len(t.count))
+	maps.Copy(out, t.count)
+	return out
 }
 
-func (t *tally) sum() int {
-	sum := 0
-	for _, n := range t.snapshot() {
+func total(byLabel map[string]int64) int64 {
+	var sum int64
+	for _, n := range byLabel {
 		sum += n
 	}
 	return sum
 }
 
-// String lists the counts that there are, "blpop=1,multi=2".
-func (t *tally) String() string {
-	count := t.snapshot()
+// joined lists counts by label, as in "blpop=1,multi=2".
+func joined(byLabel map[string]int64) string {
 	var parts []string
-	for _, word := range slices.Sorted(maps.Keys(count)) {
-		parts = append(parts, word+"="+strconv.Itoa(count[word]))
+	for _, label := range slices.Sorted(maps.Keys(byLabel)) {
+		parts = append(parts, label+"="+strconv.FormatInt(byLabel[label], 10))
 	}
 	return strings.Join(parts, ",")
 }

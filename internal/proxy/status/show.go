@@ -1,0 +1,85 @@
+package status
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	"lockproxy/internal/resp"
+)
+
+// Info is the section lockproxy of INFO, in Redis's shape for that version of the protocol.
+func (src *Source) Info(proto int) []byte {
+	text := src.Stats().info()
+	if proto < 3 {
+		return resp.AppendBulk(nil, text)
+	}
+	reply := resp.AppendHeader(nil, '=', len("txt:")+len(text))
+	return append(append(append(reply, "txt:"...), text...), '\r', '\n')
+}
+
+func (s Stats) info() string {
+	var b strings.Builder
+	b.WriteString("# Lockproxy\r\n")
+	for _, row := range Table {
+		if row.Info != "" {
+			b.WriteString(row.Info + ":" + row.text(&s) + "\r\n")
+		}
+	}
+	return b.String()
+}
+
+func (r *Row) text(s *Stats) string {
+	if r.Text != nil {
+		return r.Text(s)
+	}
+	return strconv.FormatInt(r.Number(s), 10)
+}
+
+// Headline is the first line of the status page, "3 clients · 1 lanes · …".
+func (s Stats) Headline() string {
+	var parts []string
+	for _, row := range Table {
+		if row.Page != "" {
+			parts = append(parts, row.text(&s)+" "+row.Page)
+		}
+	}
+	return strings.Join(parts, " · ")
+}
+
+// Document is the text of docs/COUNTERS.md.
+func Document() string {
+	var b strings.Builder
+	b.WriteString(documentHead)
+	for _, row := range Table {
+		metric := ""
+		if row.Metric != "" {
+			metric = "lockproxy_" + row.Metric
+			if row.Value != "" {
+				metric += fmt.Sprintf("{%s=%q}", row.Label, row.Value)
+			} else if row.Label != "" {
+				metric += "{" + row.Label + "}"
+			}
+		}
+		fmt.Fprintf(&b, "| %s | %s | %s | %s |\n", code(row.Info), code(metric), row.Kind, row.Help)
+	}
+	return b.String()
+}
+
+func code(s string) string {
+	if s == "" {
+		return ""
+	}
+	return "`" + s + "`"
+}
+
+const documentHead = `# Counters
+
+This file is written from the table in internal/proxy/status by ` + "`go test ./internal/proxy/status -update`" + `.
+
+INFO lockproxy and /metrics (` + "`admin-listen`" + `) show the same numbers. Counters begin at 0 when the proxy starts. The values of every
+label are from a closed set.
+
+| INFO lockproxy | /metrics | Kind | Meaning |
+|---|---|---|---|
+`

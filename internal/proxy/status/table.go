@@ -1,0 +1,198 @@
+package status
+
+// A Kind is the type of a number as Prometheus has it.
+type Kind string
+
+// The kinds of numbers.
+const (
+	Gauge   Kind = "gauge"   // may fall
+	Counter Kind = "counter" // grows until the process ends
+	Timing  Kind = "histogram"
+)
+
+// A Row is one number, or one number for each value of a label, and its names.
+type Row struct {
+	Info   string // its name in INFO lockproxy; empty: not shown there
+	Metric string // its name at /metrics behind "lockproxy_"; empty: not shown there
+	Label  string // the label of Metric; empty: none
+	Value  string // the value of Label. Empty with a Label: all that ByLabel or Waits have
+	Kind   Kind
+	Help   string // the meaning; rows of one metric have the same
+	Page   string // the words behind the number in the first line of the status page; empty: not shown there
+
+	// One or two of these read the row.
+	Number  func(*Stats) int64
+	Text    func(*Stats) string // INFO shows it instead of Number and ByLabel
+	ByLabel func(*Stats) map[string]int64
+	Waits   func(*Stats) map[string]Waits
+}
+
+const (
+	closedHelp  = "Client connections closed by the proxy, by reason."
+	refusedHelp = "Commands that were not sent to Redis, by error code."
+	pinsHelp    = "Connections to Redis of single clients (used), or kept for them (idle)."
+	loginsHelp  = "Connections to Redis on which it judges logins."
+)
+
+// Table has every number that the proxy shows, in the order of INFO lockproxy.
+var Table = []Row{
+	{
+		Info: "lockproxy_version", Metric: "build_info", Kind: Gauge, Help: "1, labelled with the version.", Label: "version",
+		ByLabel: func(s *Stats) map[string]int64 { return map[string]int64{s.Version: 1} },
+		Text:    func(s *Stats) string { return s.Version },
+	},
+	{
+		Info: "lockproxy_uuid", Help: "The proxy's part in the names of default owners.",
+		Text: func(s *Stats) string { return s.UUID },
+	},
+	{
+		Info: "process_id", Help: "The process, as the system numbers it.",
+		Number: func(s *Stats) int64 { return int64(s.Process) },
+	},
+	{
+		Info: "uptime_in_seconds", Help: "Seconds since the start.",
+		Number: func(s *Stats) int64 { return int64(s.Uptime.Seconds()) },
+	},
+	{
+		Info: "upstream", Metric: "upstream_up", Kind: Gauge, Help: "1 (up) if Redis was reachable at the last contact, else 0 (down).",
+		Number: func(s *Stats) int64 {
+			if s.UpstreamUp {
+				return 1
+			}
+			return 0
+		},
+		Text: func(s *Stats) string {
+			if s.UpstreamUp {
+				return "up"
+			}
+			return "down"
+		},
+	},
+	{
+		Info: "connected_clients", Metric: "clients", Kind: Gauge, Help: "Client connections that are open.", Page: "clients",
+		Number: func(s *Stats) int64 { return s.Clients },
+	},
+	{
+		Info: "total_connections_received", Metric: "connections_total", Kind: Counter, Help: "Client connections accepted.",
+		Number: func(s *Stats) int64 { return s.Accepted },
+	},
+	closed("rejected_connections", "max_clients"),
+	{
+		Info: "lanes", Metric: "lanes", Kind: Gauge, Help: "Connections to Redis that clients share.", Page: "lanes",
+		Number: func(s *Stats) int64 { return int64(s.Lanes) },
+	},
+	{
+		Info: "lanes_set_aside", Metric: "lanes_set_aside_total", Kind: Counter, Help: "Times that a lane stood still and its clients went on over another.",
+		Number: func(s *Stats) int64 { return s.LanesSetAside },
+	},
+	{
+		Info: "pins_open", Help: pinsHelp, Page: "pins",
+		Number: func(s *Stats) int64 { return int64(s.PinsOpen) },
+	},
+	{
+		Metric: "pins", Label: "state", Value: "used", Kind: Gauge, Help: pinsHelp,
+		Number: func(s *Stats) int64 { return int64(s.PinsOpen - s.PinsIdle) },
+	},
+	{
+		Info: "pins_idle", Metric: "pins", Label: "state", Value: "idle", Kind: Gauge, Help: pinsHelp, Page: "of them idle",
+		Number: func(s *Stats) int64 { return int64(s.PinsIdle) },
+	},
+	{
+		Info: "pins_ready", Help: "Idle pins on which a command is sent at once.",
+		Number: func(s *Stats) int64 { return int64(s.PinsReady) },
+	},
+	{
+		Info: "logins_open", Help: loginsHelp,
+		Number: func(s *Stats) int64 { return int64(s.LoginsOpen) },
+	},
+	{
+		Metric: "login_connections", Label: "state", Value: "used", Kind: Gauge, Help: loginsHelp,
+		Number: func(s *Stats) int64 { return int64(s.LoginsOpen - s.LoginsIdle) },
+	},
+	{
+		Info: "logins_idle", Metric: "login_connections", Label: "state", Value: "idle", Kind: Gauge, Help: loginsHelp,
+		Number: func(s *Stats) int64 { return int64(s.LoginsIdle) },
+	},
+	{
+		Info: "pins_by_reason", Metric: "pins_by_command", Label: "command", Kind: Gauge, Help: "Pins in use, by the command that made each necessary.",
+		ByLabel: func(s *Stats) map[string]int64 { return s.PinReasons },
+		Text:    func(s *Stats) string { return joined(s.PinReasons) },
+	},
+	{
+		Info: "pin_waits", Metric: "pin_waits_total", Kind: Counter, Help: "Commands that had to wait for a pin.",
+		Number: func(s *Stats) int64 { return s.PinWaits },
+	},
+	{
+		Info: "pin_timeouts", Metric: "pin_timeouts_total", Kind: Counter, Help: "Commands that waited for a pin and got none.",
+		Number: func(s *Stats) int64 { return s.PinTimeouts },
+	},
+	{
+		Info: "logins_failed", Metric: "logins_failed_total", Kind: Counter, Help: "Logins that Redis refused.",
+		Number: func(s *Stats) int64 { return s.LoginsFailed },
+	},
+	{
+		Info: "commands_refused_no_upstream", Metric: "commands_refused_total", Label: "code", Value: "NOUPSTREAM", Kind: Counter, Help: refusedHelp,
+		Number: func(s *Stats) int64 { return s.Refused["NOUPSTREAM"] },
+	},
+	{
+		Metric: "commands_refused_total", Label: "code", Value: "OVERLOADED", Kind: Counter, Help: refusedHelp,
+		Number: func(s *Stats) int64 { return s.Refused["OVERLOADED"] },
+	},
+	closed("clients_closed_no_handshake", "handshake"),
+	closed("clients_closed_no_first_command", "first_command"),
+	closed("clients_closed_protocol_error", "protocol_error"),
+	closed("clients_closed_query_limit", "query_limit"),
+	closed("clients_closed_output_limit", "output_limit"),
+	closed("clients_closed_slow_command", "slow_command"),
+	closed("clients_closed_memory_limit", "memory_limit"),
+	{
+		Info: "clients_memory", Metric: "clients_memory_bytes", Kind: Gauge, Help: "Bytes in the buffers of all clients together.",
+		Number: func(s *Stats) int64 { return s.Memory },
+	},
+	{
+		Info: "max_memory", Metric: "clients_memory_limit_bytes", Kind: Gauge, Help: "The limit of the bytes in the buffers of all clients together.",
+		Number: func(s *Stats) int64 { return s.MaxMemory },
+	},
+	{
+		Info: "locks_held", Metric: "locks_held", Kind: Gauge, Help: "Locks held by clients of this proxy.", Page: "locks held",
+		Number: func(s *Stats) int64 { return int64(s.Held) },
+	},
+	{
+		Info: "lock_waiters", Metric: "lock_waiters", Kind: Gauge, Help: "Clients that wait for locks.", Page: "clients wait for locks",
+		Number: func(s *Stats) int64 { return int64(s.Waiting) },
+	},
+	{
+		Metric: "lock_wait_seconds", Label: "verb", Kind: Timing, Help: "From the request to the grant, of locks that were granted.",
+		Waits: func(s *Stats) map[string]Waits { return s.Waits },
+	},
+	{
+		Info: "lock_waits_refused", Help: "Lock commands that found max-waiters or max-waiters-per-lock reached.",
+		Number: func(s *Stats) int64 { return s.WaitsRefused },
+	},
+	{
+		Info: "lock_attempts", Metric: "lock_attempts_total", Kind: Counter, Help: "Attempts to acquire on behalf of clients that wait.",
+		Number: func(s *Stats) int64 { return s.Attempts },
+	},
+	{
+		Info: "lock_handovers", Metric: "lock_handovers_total", Kind: Counter, Help: "Grants in the same step as a release.",
+		Number: func(s *Stats) int64 { return s.HandedOver },
+	},
+	{
+		Info: "locks_lost", Metric: "locks_lost_total", Label: "reason", Kind: Counter, Help: "Locks lost by clients of this proxy, by reason.",
+		ByLabel: func(s *Stats) map[string]int64 { return s.Lost },
+		Number:  func(s *Stats) int64 { return total(s.Lost) },
+	},
+	{
+		Info: "fence_counter_repairs", Metric: "fence_counter_repairs_total", Kind: Counter, Help: "Times that the fence counter held no possible fence and was set to Redis's time.",
+		Number: func(s *Stats) int64 { return s.FencesRepaired },
+	},
+	closed("session_panics", "panic"),
+}
+
+// closed is the row of one reason to close clients.
+func closed(info, reason string) Row {
+	return Row{
+		Info: info, Metric: "clients_closed_total", Label: "reason", Value: reason, Kind: Counter, Help: closedHelp,
+		Number: func(s *Stats) int64 { return s.Closed[reason] },
+	}
+}

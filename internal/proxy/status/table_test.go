@@ -1,0 +1,166 @@
+package status
+
+import (
+	"flag"
+	"os"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"lockproxy/internal/lockcmds/grammar"
+)
+
+var update = flag.Bool("update", false, "write docs/COUNTERS.md")
+
+const document = "../../../docs/COUNTERS.md"
+
+func TestDocumentIsTheTable(t *testing.T) {
+	if *update {
+		if err := os.WriteFile(document, []byte(Document()), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	text, err := os.ReadFile(document)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(Document(), string(text)); diff != "" {
+		t.Errorf("run go test ./internal/proxy/status -update (-table +document):\n%s", diff)
+	}
+}
+
+func TestRowsAreComplete(t *testing.T) {
+	series, info := map[string]bool{}, map[string]bool{}
+	help := map[string]Row{}
+	for _, row := range Table {
+		name := row.Info + "/" + row.Metric + "/" + row.Value
+		if row.Info != "" && (info[row.Info] || row.Number == nil && row.Text == nil) {
+			t.Errorf("%s: INFO cannot show it, or shows it twice", name)
+		}
+		info[row.Info] = true
+		if row.Help == "" || row.Info == "" && row.Metric == "" {
+			t.Errorf("%s has no meaning or no name", name)
+		}
+		if row.Page != "" && row.Number == nil {
+			t.Errorf("%s: the page cannot show it", name)
+		}
+		if row.Metric == "" {
+			continue
+		}
+		if series[row.Metric+row.Value] {
+			t.Errorf("%s is there twice", name)
+		}
+		series[row.Metric+row.Value] = true
+		if before, ok := help[row.Metric]; ok && (before.Help != row.Help || before.Kind != row.Kind || before.Label != row.Label) {
+			t.Errorf("%s differs from the other rows of its metric", name)
+		}
+		help[row.Metric] = row
+		if (row.Kind == Counter) != strings.HasSuffix(row.Metric, "_total") {
+			t.Errorf("%s is a %s", name, row.Kind)
+		}
+		labelled := row.ByLabel != nil || row.Waits != nil
+		if labelled != (row.Label != "" && row.Value == "") || !labelled && row.Number == nil {
+			t.Errorf("%s: its values do not fit its label", name)
+		}
+	}
+}
+
+// A counter that no row reads would be counted for nobody.
+func TestEveryNumberIsShown(t *testing.T) {
+	shown := func(s *Stats) string {
+		text := s.info()
+		for _, row := range Table {
+			switch {
+			case row.Waits != nil:
+				for label, w := range row.Waits(s) {
+					text += label + w.Sum.String()
+				}
+			case row.ByLabel != nil:
+				text += joined(row.ByLabel(s))
+			case row.Number != nil:
+				text += row.text(s)
+			}
+		}
+		return text
+	}
+	var zero Stats
+	var visit func(v reflect.Value, s *Stats, name string)
+	visit = func(v reflect.Value, s *Stats, name string) {
+		before := shown(&zero)
+		switch v.Kind() {
+		case reflect.Struct:
+			for i := range v.NumField() {
+				visit(v.Field(i), s, v.Type().Field(i).Name)
+			}
+			return
+		case reflect.Map:
+			label, value := "word", reflect.ValueOf(int64(4711))
+			switch name {
+			case "Closed":
+				label = "panic" // a label of its own has a row
+			case "Refused":
+				label = "OVERLOADED"
+			case "Waits":
+				value = reflect.ValueOf(Waits{Sum: time.Hour})
+			}
+			m := reflect.MakeMap(v.Type())
+			m.SetMapIndex(reflect.ValueOf(label), value)
+			v.Set(m)
+		case reflect.String:
+			v.SetString("4711")
+		case reflect.Bool:
+			v.SetBool(true)
+		default:
+			v.SetInt(int64(4711 * time.Second)) // whole seconds, if it is a duration
+		}
+		if shown(s) == before {
+			t.Errorf("no row shows %s", name)
+		}
+		v.SetZero()
+	}
+	var s Stats
+	visit(reflect.ValueOf(&s).Elem(), &s, "")
+}
+
+func TestEveryCounterIsShown(t *testing.T) {
+	var c Counters
+	v := reflect.ValueOf(&c).Elem()
+	for i := range v.NumField() {
+		var before, after Stats
+		c.read(&before)
+		switch field := reflect.NewAt(v.Type().Field(i).Type, v.Field(i).Addr().UnsafePointer()).Interface().(type) {
+		case interface{ Store(int64) }:
+			field.Store(4711)
+		case *tally:
+			field.Add("word", 1)
+		case *[grammar.FairLock + 1]histogram:
+			field[grammar.Lock].add(time.Second)
+		}
+		if c.read(&after); cmp.Equal(before, after) {
+			t.Errorf("Stats does not have %s", v.Type().Field(i).Name)
+		}
+	}
+}
+
+func TestInfoIsAnInfoSection(t *testing.T) {
+	s := Stats{
+		Version: "1.2.3", UpstreamUp: true, Held: 7,
+		PinReasons: map[string]int64{"multi": 2, "blpop": 1}, Lost: map[string]int64{"gone": 3, "forced": 1},
+	}
+	lines := strings.Split(s.info(), "\r\n")
+	if lines[0] != "# Lockproxy" || lines[len(lines)-1] != "" {
+		t.Errorf("%q", lines)
+	}
+	for _, want := range []string{"lockproxy_version:1.2.3", "upstream:up", "pins_by_reason:blpop=1,multi=2", "locks_lost:4", "locks_held:7"} {
+		if !slices.Contains(lines, want) {
+			t.Errorf("no %s", want)
+		}
+	}
+	if want := "0 clients · 0 lanes · 0 pins · 0 of them idle · 7 locks held · 0 clients wait for locks"; s.Headline() != want {
+		t.Error(s.Headline())
+	}
+}
