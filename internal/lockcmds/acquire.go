@@ -18,6 +18,7 @@ import (
 type waiter struct {
 	// Immutable after startAcquire.
 	c        *client
+	caller   Caller
 	verb     grammar.Verb
 	key      string
 	owner    string
@@ -79,11 +80,11 @@ type grant struct {
 }
 
 // startAcquire starts an acquire that was asked for at that moment, by a session of the engine home. Session locked.
-func (e *Engine) startAcquire(s Session, cmd grammar.Command, began time.Time, home *Engine) {
+func (e *Engine) startAcquire(s Caller, cmd grammar.Command, began time.Time, home *Engine) {
 	w := &waiter{
 		verb: cmd.Verb, key: cmd.Key, owner: cmd.Owner, explicit: cmd.Owner != "", wait: cmd.Wait, began: began,
 		lease: cmd.Lease, fixed: cmd.Lease > 0, maxHold: cmd.MaxHold, grace: cmd.Grace,
-		cmd: cmd, home: home,
+		cmd: cmd, home: home, caller: s,
 	}
 	if !w.fixed {
 		w.lease = e.opts.Lease
@@ -97,7 +98,6 @@ func (e *Engine) startAcquire(s Session, cmd grammar.Command, began time.Time, h
 	if w.grace < 0 && e.opts.Grace != nil {
 		w.grace = *e.opts.Grace
 	}
-	quiet := s.Quiet()
 	e.mu.Lock()
 	w.c = e.clientLocked(s)
 	if !w.explicit {
@@ -105,7 +105,7 @@ func (e *Engine) startAcquire(s Session, cmd grammar.Command, began time.Time, h
 	}
 	k := holdKey{w.key, w.owner}
 	if r := e.returning[k]; r != nil {
-		e.deferLocked(r, s, func() { e.startAcquire(s, cmd, began, home) }, nil)
+		e.deferLocked(r, s.Session, func() { e.startAcquire(s, cmd, began, home) }, nil)
 		e.mu.Unlock()
 		return
 	}
@@ -115,12 +115,12 @@ func (e *Engine) startAcquire(s Session, cmd grammar.Command, began time.Time, h
 		w.paused = h
 	}
 	w.heard = e.heardLocked(w)
-	queues := quiet && h == nil && home == e && e.mayQueueLocked(w)
+	queues := s.NothingPending && h == nil && home == e && e.mayQueueLocked(w)
 	e.mu.Unlock()
 	if queues {
 		w.heard = heard{} // if it turns out to be the first after all, it must ask
 		if reply := e.await(w, answer{0, -1}); reply != nil {
-			s.Answer(reply)
+			s.Reply(reply)
 		}
 		return
 	}
@@ -128,7 +128,7 @@ func (e *Engine) startAcquire(s Session, cmd grammar.Command, began time.Time, h
 		e.sendAcquire(w)
 		return
 	}
-	e.ordered(s, h.lease, func() { e.sendAcquire(w) }, func() { h.lease.Continue() })
+	e.ordered(s.Session, h.lease, func() { e.sendAcquire(w) }, func() { h.lease.Continue() })
 }
 
 // ordered runs send, with the session locked, when no renewal of the lease is on its way: at once, or later. If the
@@ -144,7 +144,7 @@ func (e *Engine) ordered(s Session, l *watchdog.Lease, send, abandoned func()) {
 		if state.CompareAndSwap(asking, free) {
 			return // still in Pause, on this goroutine or another: the session is locked already
 		}
-		if !e.enter(s, send) {
+		if !e.do(s, send) {
 			abandoned()
 		}
 	})
@@ -192,7 +192,7 @@ func (e *Engine) acquired(w *waiter, reply resp.Value, err error) []byte {
 	e.tell(told)
 	if w.wait == 0 {
 		e.finish(w)
-		return resp.AppendNull(nil, w.c.s.Proto())
+		return resp.AppendNull(nil, w.caller.Proto)
 	}
 	if e.goHome(w) {
 		return nil
@@ -262,7 +262,7 @@ func (e *Engine) unpauseLocked(w *waiter) {
 
 // reply answers a finished acquire from a job or a timer. Without locks.
 func (e *Engine) reply(w *waiter, build func(proto int) []byte) {
-	e.enter(w.c.s, func() { w.c.s.Answer(build(w.c.s.Proto())) })
+	e.do(w.c.s, func() { w.c.s.Reply(build(w.caller.Proto)) })
 }
 
 func null(proto int) []byte { return resp.AppendNull(nil, proto) }
@@ -274,7 +274,6 @@ func failed(err error) func(int) []byte {
 // granted turns a grant into the reply, with the lease watched from here on. Nil: the lease was over before the client
 // could be told; the waiter goes on, or is answered when the grant has been given back. Session locked, or ended.
 func (e *Engine) granted(w *waiter, g grant) []byte {
-	info := w.c.s.Info()
 	e.mu.Lock()
 	if w.c.ended {
 		e.finishLocked(w)
@@ -298,7 +297,7 @@ func (e *Engine) granted(w *waiter, g grant) []byte {
 		return nil
 	}
 	w.rest = rest{} // by now a grant that is over
-	told := e.holdLocked(w, g, info)
+	told := e.holdLocked(w, g)
 	forced := e.forcedOffLocked(w.grantOf(g))
 	e.finishLocked(w)
 	e.mu.Unlock()
@@ -332,7 +331,7 @@ func (e *Engine) deepensLostLocked(w *waiter, g grant) bool {
 
 // holdLocked records the grant and has its lease watched. It returns an older hold of the same owner that this grant
 // proves lost.
-func (e *Engine) holdLocked(w *waiter, g grant, info ClientInfo) (told *loss) {
+func (e *Engine) holdLocked(w *waiter, g grant) (told *loss) {
 	k := holdKey{w.key, w.owner}
 	h := e.holds[k]
 	if h != nil && h.fence > g.fence {
@@ -371,7 +370,7 @@ func (e *Engine) holdLocked(w *waiter, g grant, info ClientInfo) (told *loss) {
 			h.promiseLocked(g.sentAt)
 		}
 	}
-	h.joinLocked(w.c, w.grace, info)
+	h.joinLocked(w.c, w.grace, w.caller.Info)
 	switch {
 	case !news: // the lease is as a later command of another session has set it
 		if w.paused == h {

@@ -51,7 +51,7 @@ func (e *Engine) announce() {
 		e.log.Warn("lease lost", zap.String("key", l.key), zap.Int64("fence", l.fence), zap.String("reason", string(l.reason)))
 		push := appendLost(nil, l)
 		for _, c := range l.to {
-			e.enter(c.s, func() { c.s.Push(push) })
+			e.do(c.s, func() { c.s.Push(push) })
 		}
 	}
 	e.jobs.Submit(jobs.CleanUp, func() { e.publishLosses(batch) })

@@ -131,9 +131,9 @@ func (e *Engine) settleLocked(w *waiter, a answer, err error) (after func()) {
 
 // deliver tells the client. If it has gone, the lock goes back at once.
 func (e *Engine) deliver(w *waiter, g grant) {
-	ok := e.enter(w.c.s, func() {
+	ok := e.do(w.c.s, func() {
 		if reply := e.granted(w, g); reply != nil {
-			w.c.s.Answer(reply)
+			w.c.s.Reply(reply)
 		}
 	})
 	if !ok {
@@ -172,13 +172,13 @@ func (e *Engine) goOn(w *waiter) {
 	e.mu.Lock()
 	e.unpauseLocked(w)
 	e.mu.Unlock()
-	ok := e.enter(w.c.s, func() {
+	ok := e.do(w.c.s, func() {
 		if e.goHome(w) {
 			return
 		}
 		w.heard = heard{}
 		if reply := e.await(w, answer{0}); reply != nil {
-			w.c.s.Answer(reply)
+			w.c.s.Reply(reply)
 		}
 	})
 	if !ok {
@@ -248,10 +248,10 @@ func (e *Engine) dismissLocked(w *waiter, reply func(proto int) []byte) {
 
 // Unblock ends the wait of a session, as CLIENT UNBLOCK asks: as if its time were up, or with an error. It reports whether the
 // session was waiting. Session locked.
-func (e *Engine) Unblock(s Session, withError bool) bool {
+func (e *Engine) Unblock(session uint64, withError bool) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	c := e.clients[s.ID()]
+	c := e.clients[session]
 	if c == nil || c.ask == nil || c.ask.room == nil || c.ask.dismissal != nil {
 		return false
 	}

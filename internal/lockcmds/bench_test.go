@@ -17,16 +17,10 @@ type instant struct {
 	lost  *losses.Set
 }
 
-func (s *instant) ID() uint64          { return 1 }
-func (s *instant) Token() string       { return "1" }
-func (s *instant) Proto() int          { return 2 }
-func (s *instant) Info() ClientInfo    { return ClientInfo{} }
-func (s *instant) Losses() *losses.Set { return s.lost }
-func (s *instant) Quiet() bool         { return true }
-func (s *instant) After(f func())      { f() }
-func (s *instant) Enter(f func()) bool { f(); return true }
-func (s *instant) Answer([]byte)       {}
-func (s *instant) Push([]byte)         {}
+func (s *instant) Do(f func()) bool     { f(); return true }
+func (s *instant) AfterUnlock(f func()) { f() }
+func (s *instant) Reply([]byte)         {}
+func (s *instant) Push([]byte)          {}
 
 func (s *instant) Script(c Call) {
 	v := resp.Value{Kind: resp.Array, Elems: []resp.Value{{Int: 1}, {Int: s.fence}, {Int: 1}}}
@@ -57,7 +51,7 @@ func BenchmarkLockUnlock(b *testing.B) {
 			if err != nil {
 				b.Fatal(err)
 			}
-			e.Start(s, c)
+			e.Start(Caller{Session: s, ID: 1, Token: "1", Losses: s.lost, Proto: 2, NothingPending: true}, c)
 		}
 	}
 }

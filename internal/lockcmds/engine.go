@@ -199,7 +199,7 @@ func (e *Engine) Run(ctx context.Context) error {
 }
 
 // Start executes a lock command: it calls s.Script and s.Answer, now or later. Session locked.
-func (e *Engine) Start(s Session, c grammar.Command) {
+func (e *Engine) Start(s Caller, c grammar.Command) {
 	defer e.failStop()
 	switch c.Verb {
 	case grammar.Lock, grammar.TryLock, grammar.FairLock:
@@ -236,15 +236,15 @@ func (e *Engine) script(s Session, c Call) {
 
 // Ended is called once when the client connection has ended: its waiters leave, its leases are no longer renewed, and
 // GRACE applies. It does not block. Session locked.
-func (e *Engine) Ended(s Session) {
+func (e *Engine) Ended(session uint64) {
 	defer e.failStop()
 	e.mu.Lock()
-	c := e.clients[s.ID()]
+	c := e.clients[session]
 	if c == nil {
 		e.mu.Unlock()
 		return
 	}
-	delete(e.clients, s.ID())
+	delete(e.clients, session)
 	c.ended = true
 	if c.ask != nil {
 		e.abandonLocked(c.ask)
@@ -276,17 +276,17 @@ func (e *Engine) refuse(int) []byte {
 
 // Leave forgets a session that holds nothing here and waits for nothing. It reports whether it has; else the session stays known.
 // The session may come back. None of its commands is on its way.
-func (e *Engine) Leave(s Session) bool {
+func (e *Engine) Leave(session uint64) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	c := e.clients[s.ID()]
+	c := e.clients[session]
 	if c == nil {
 		return true
 	}
 	if c.ask != nil || len(c.holds) > 0 {
 		return false
 	}
-	delete(e.clients, s.ID())
+	delete(e.clients, session)
 	return true
 }
 

@@ -11,7 +11,7 @@ import (
 	"lockproxy/internal/watchdog"
 )
 
-func (e *Engine) startExtend(s Session, cmd grammar.Command) {
+func (e *Engine) startExtend(s Caller, cmd grammar.Command) {
 	owner := cmd.Owner
 	e.mu.Lock()
 	c := e.clientLocked(s)
@@ -21,11 +21,11 @@ func (e *Engine) startExtend(s Session, cmd grammar.Command) {
 	k := holdKey{cmd.Key, owner}
 	if e.knowsLossLocked(c, k) {
 		e.mu.Unlock()
-		s.Answer(lostLease())
+		s.Reply(lostLease())
 		return
 	}
 	if r := e.returning[k]; r != nil {
-		e.deferLocked(r, s, func() { e.startExtend(s, cmd) }, nil)
+		e.deferLocked(r, s.Session, func() { e.startExtend(s, cmd) }, nil)
 		e.mu.Unlock()
 		return
 	}
@@ -38,11 +38,11 @@ func (e *Engine) startExtend(s Session, cmd grammar.Command) {
 			e.mu.Unlock()
 		}
 		sentAt := e.clock.Now()
-		e.script(s, Call{
-			Script: e.scripts.extend,
-			Keys:   []string{cmd.Key, channelOf(cmd.Key), queueOf(cmd.Key)},
-			Args:   []string{owner, millis(cmd.Lease), publish},
-			GoOn:   true,
+		e.script(s.Session, Call{
+			Script:    e.scripts.extend,
+			Keys:      []string{cmd.Key, channelOf(cmd.Key), queueOf(cmd.Key)},
+			Args:      []string{owner, millis(cmd.Lease), publish},
+			Pipelined: true,
 			Done: func(reply resp.Value, err error) []byte {
 				a, err := answerOf(reply, err)
 				return e.extended(c, h, k, cmd.Lease, sentAt, a, err)
@@ -53,7 +53,7 @@ func (e *Engine) startExtend(s Session, cmd grammar.Command) {
 		send()
 		return
 	}
-	e.ordered(s, h.lease, send, func() { h.lease.Continue() })
+	e.ordered(s.Session, h.lease, send, func() { h.lease.Continue() })
 }
 
 // extended turns the answer of an extension into the reply. The watchdog goes on with the new length. Session locked.
@@ -113,12 +113,12 @@ func (e *Engine) extended(
 	return out
 }
 
-func (e *Engine) startForce(s Session, cmd grammar.Command) {
-	e.script(s, Call{
-		Script: e.scripts.force,
-		Keys:   []string{cmd.Key, channelOf(cmd.Key), queueOf(cmd.Key)},
-		Args:   []string{publish},
-		GoOn:   true,
+func (e *Engine) startForce(s Caller, cmd grammar.Command) {
+	e.script(s.Session, Call{
+		Script:    e.scripts.force,
+		Keys:      []string{cmd.Key, channelOf(cmd.Key), queueOf(cmd.Key)},
+		Args:      []string{publish},
+		Pipelined: true,
 		Done: func(reply resp.Value, err error) []byte {
 			switch {
 			case err != nil:

@@ -11,7 +11,7 @@ import (
 // leases of ended sessions were renewed for ever.
 //
 // Every way into the engine is guarded, because sessions and pools recover from panics: Start, Ended, Drain, functions that a session
-// runs (script, enter, after), jobs, and the callbacks of the watchdog. Timers and the hub need no guard: no panic is recovered there.
+// runs (script, do, afterUnlock), jobs, and the callbacks of the watchdog. Timers and the hub need no guard: no panic is recovered there.
 
 // failStop is deferred by every way into the engine.
 func (e *Engine) failStop() {
@@ -26,17 +26,17 @@ func (e *Engine) crash(r any) {
 		zap.Any("panic", r), zap.ByteString("stack", debug.Stack()))
 }
 
-// enter runs f with the session locked. It returns false, and does not run f, if the session has ended.
-func (e *Engine) enter(s Session, f func()) bool {
-	return s.Enter(func() {
+// do runs f with the session locked. It returns false, and does not run f, if the session has ended.
+func (e *Engine) do(s Session, f func()) bool {
+	return s.Do(func() {
 		defer e.failStop()
 		f()
 	})
 }
 
-// after has f run when the session is not locked any more. Session locked.
-func (e *Engine) after(s Session, f func()) {
-	s.After(func() {
+// afterUnlock has f run when the session is not locked any more. Session locked.
+func (e *Engine) afterUnlock(s Session, f func()) {
+	s.AfterUnlock(func() {
 		defer e.failStop()
 		f()
 	})

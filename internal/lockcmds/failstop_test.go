@@ -77,11 +77,11 @@ func TestAPanicOnAnyWayIntoTheEngineEndsTheProcess(t *testing.T) {
 	s := p.session(2)
 	mistake := func() { panic("mistake") }
 	for where, provoke := range map[string]func(){
-		"a job":     func() { p.e.jobs.Submit(jobs.Attempt, mistake) },
-		"Enter":     func() { p.e.enter(s, mistake) },
-		"After":     func() { p.e.after(s, mistake) },
-		"Start":     func() { p.e.Start(s, grammar.Command{}) },
-		"a verdict": func() { p.e.onLost(nil, "") },
+		"a job":       func() { p.e.jobs.Submit(jobs.Attempt, mistake) },
+		"Do":          func() { p.e.do(s, mistake) },
+		"AfterUnlock": func() { s.mu.Lock(); p.e.afterUnlock(s, mistake); s.unlock() },
+		"Start":       func() { p.e.Start(s.caller(), grammar.Command{}) },
+		"a verdict":   func() { p.e.onLost(nil, "") },
 	} {
 		t.Run(where, func(t *testing.T) {
 			provoke()

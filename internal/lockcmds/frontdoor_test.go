@@ -15,7 +15,7 @@ func TestEveryVerbCountsAsWorkUntilItIsAnswered(t *testing.T) {
 		s.send(line)
 		s.mu.Lock()
 		s.ended = true // what is known of the session must not be why there is work
-		p.e.Ended(s)
+		p.e.Ended(s.id)
 		s.mu.Unlock()
 		if p.e.Idle() {
 			t.Errorf("%s: nothing to do while its script is on its way", line)

@@ -82,11 +82,11 @@ func (h *hold) entry() watchdog.Entry {
 }
 
 // clientLocked returns what is kept of a session, from its first lock command on.
-func (e *Engine) clientLocked(s Session) *client {
-	c := e.clients[s.ID()]
+func (e *Engine) clientLocked(s Caller) *client {
+	c := e.clients[s.ID]
 	if c == nil {
-		c = &client{s: s, owner: owners.Default(e.opts.UUID, s.Token()), lost: s.Losses()}
-		e.clients[s.ID()] = c
+		c = &client{s: s.Session, owner: owners.Default(e.opts.UUID, s.Token), lost: s.Losses}
+		e.clients[s.ID] = c
 	}
 	return c
 }

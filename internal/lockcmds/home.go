@@ -15,7 +15,7 @@ import (
 
 // Keeps reports whether the engine keeps a hold of the session that the command is about, or is giving one back.
 // Session locked.
-func (e *Engine) Keeps(s Session, cmd grammar.Command) bool {
+func (e *Engine) Keeps(session uint64, cmd grammar.Command) bool {
 	switch cmd.Verb {
 	case grammar.Lock, grammar.TryLock, grammar.FairLock, grammar.Unlock, grammar.ExtendLock:
 	default:
@@ -23,7 +23,7 @@ func (e *Engine) Keeps(s Session, cmd grammar.Command) bool {
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	c := e.clients[s.ID()]
+	c := e.clients[session]
 	if c == nil {
 		return false
 	}
@@ -39,7 +39,7 @@ func (e *Engine) Keeps(s Session, cmd grammar.Command) bool {
 }
 
 // StartFor is Start for a session whose home is another engine of the same database by now. Session locked.
-func (e *Engine) StartFor(s Session, cmd grammar.Command, home *Engine) {
+func (e *Engine) StartFor(s Caller, cmd grammar.Command, home *Engine) {
 	defer e.failStop()
 	switch cmd.Verb {
 	case grammar.Lock, grammar.TryLock, grammar.FairLock:
@@ -60,7 +60,9 @@ func (e *Engine) goHome(w *waiter) bool {
 	e.finishLocked(w)
 	e.mu.Unlock()
 	if !ended {
-		w.home.startAcquire(w.c.s, w.cmd, w.began, w.home)
+		again := w.caller
+		again.NothingPending = false // the answer to this attempt is being dealt with
+		w.home.startAcquire(again, w.cmd, w.began, w.home)
 	}
 	return true
 }

@@ -7,12 +7,12 @@ import (
 	"lockproxy/internal/resp"
 )
 
-func (e *Engine) startInfo(s Session, cmd grammar.Command) {
-	proto := s.Proto()
-	e.script(s, Call{
-		Script: e.scripts.info,
-		Keys:   []string{cmd.Key, queueOf(cmd.Key)},
-		GoOn:   true,
+func (e *Engine) startInfo(s Caller, cmd grammar.Command) {
+	proto := s.Proto
+	e.script(s.Session, Call{
+		Script:    e.scripts.info,
+		Keys:      []string{cmd.Key, queueOf(cmd.Key)},
+		Pipelined: true,
 		Done: func(reply resp.Value, err error) []byte {
 			switch {
 			case err != nil:

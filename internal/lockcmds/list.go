@@ -40,8 +40,8 @@ func (l *heldLocks) remove(h *hold) {
 // startList executes LOCKLIST: the locks that sessions of this identity hold through this proxy, by key, as known here. A lock that
 // several sessions hold for one owner is shown once, with the session that acquired first; fair-waiters are those of this proxy.
 // Redis is asked first whether the session may run scripts, as for every lock command: it may have to authenticate. Session locked.
-func (e *Engine) startList(s Session, cmd grammar.Command) {
-	e.script(s, Call{Script: e.scripts.ask, Done: func(reply resp.Value, err error) []byte {
+func (e *Engine) startList(s Caller, cmd grammar.Command) {
+	e.script(s.Session, Call{Script: e.scripts.ask, Done: func(reply resp.Value, err error) []byte {
 		if _, err := answerOf(reply, err); err != nil {
 			return appendFailure(nil, err)
 		}
@@ -51,13 +51,13 @@ func (e *Engine) startList(s Session, cmd grammar.Command) {
 }
 
 // submitList has a job make the list. Session locked.
-func (e *Engine) submitList(s Session, cmd grammar.Command) {
-	proto := s.Proto()
+func (e *Engine) submitList(s Caller, cmd grammar.Command) {
+	proto := s.Proto
 	e.tending.Add(1)
 	e.jobs.Submit(jobs.List, func() {
 		defer e.tending.Add(-1)
 		reply := e.list(proto, cmd)
-		e.enter(s, func() { s.Answer(reply) })
+		e.do(s.Session, func() { s.Reply(reply) })
 	})
 }
 

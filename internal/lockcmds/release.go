@@ -15,6 +15,7 @@ import (
 // giving is one UNLOCK in progress.
 type giving struct {
 	c      *client
+	caller Caller
 	cmd    grammar.Command
 	owner  string
 	h      *hold   // nil: no session of this proxy holds it for that owner
@@ -24,8 +25,8 @@ type giving struct {
 	sentAt time.Time
 }
 
-func (e *Engine) startRelease(s Session, cmd grammar.Command) {
-	g := &giving{cmd: cmd, owner: cmd.Owner}
+func (e *Engine) startRelease(s Caller, cmd grammar.Command) {
+	g := &giving{caller: s, cmd: cmd, owner: cmd.Owner}
 	e.mu.Lock()
 	g.c = e.clientLocked(s)
 	if g.owner == "" {
@@ -34,7 +35,7 @@ func (e *Engine) startRelease(s Session, cmd grammar.Command) {
 	k := holdKey{cmd.Key, g.owner}
 	if e.knowsLossLocked(g.c, k) {
 		e.mu.Unlock()
-		s.Answer(lostLease())
+		s.Reply(lostLease())
 		return
 	}
 	if r := e.returning[k]; r != nil {
@@ -50,7 +51,7 @@ func (e *Engine) startRelease(s Session, cmd grammar.Command) {
 		// and fence, and what it says of a hold that is being released is no loss.
 		g.h.lease.Pause(nil)
 	}
-	e.sendRelease(s, g)
+	e.sendRelease(g)
 }
 
 // deferReleaseLocked puts a release off. Our part is taken off now: should the session end meanwhile, this one is cared for.
@@ -61,14 +62,14 @@ func (e *Engine) deferReleaseLocked(r *returns, g *giving, cmd grammar.Command) 
 		e.mu.Lock()
 		e.refundLocked(k, spent)
 		e.mu.Unlock()
-		e.startRelease(g.c.s, cmd)
+		e.startRelease(g.caller, cmd)
 	}, func() {
 		e.giveBack(grantOf{k, cmp.Or(cmd.Fence, spent.fence)}, 1, g.owner == g.c.owner)
 	})
 }
 
 // sendRelease sends the release, or the hand-over if a waiter here can have the lock next. Session locked.
-func (e *Engine) sendRelease(s Session, g *giving) {
+func (e *Engine) sendRelease(g *giving) {
 	lease := "0" // a fixed lease, or one that is not ours to judge, is left to run out as it was
 	e.mu.Lock()
 	if g.h != nil {
@@ -81,11 +82,11 @@ func (e *Engine) sendRelease(s Session, g *giving) {
 	e.mu.Unlock()
 	key := g.cmd.Key
 	call := Call{
-		Script: e.scripts.release,
-		Keys:   []string{key, channelOf(key), queueOf(key)},
-		Args:   []string{g.owner, lease, itoa(g.cmd.Fence), publish},
-		GoOn:   true,
-		Done:   func(reply resp.Value, err error) []byte { return e.released(g, reply, err) },
+		Script:    e.scripts.release,
+		Keys:      []string{key, channelOf(key), queueOf(key)},
+		Args:      []string{g.owner, lease, itoa(g.cmd.Fence), publish},
+		Pipelined: true,
+		Done:      func(reply resp.Value, err error) []byte { return e.released(g, reply, err) },
 	}
 	if g.plain != nil || g.fair != nil {
 		call.Script = e.scripts.handover
@@ -93,7 +94,7 @@ func (e *Engine) sendRelease(s Session, g *giving) {
 		call.Args = append(call.Args, e.nextArgs(g)...)
 	}
 	g.sentAt = e.clock.Now()
-	e.script(s, call)
+	e.script(g.c.s, call)
 }
 
 // nextArgs are the arguments of a hand-over that say to whom.
@@ -230,7 +231,7 @@ func (e *Engine) released(g *giving, reply resp.Value, err error) []byte {
 		e.giveBack(grantOf{k, g.spent.fence}, 1, g.owner == g.c.owner)
 	}
 	if after != nil {
-		e.after(g.c.s, after)
+		e.afterUnlock(g.c.s, after)
 	}
 	return out
 }

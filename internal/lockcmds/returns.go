@@ -57,9 +57,9 @@ func (e *Engine) refuseLateLocked(w *waiter, g grant) {
 		clean := r.n == 0 && !r.failed
 		e.mu.Unlock()
 		if clean {
-			w.c.s.Answer(null(w.c.s.Proto()))
+			w.c.s.Reply(null(w.caller.Proto))
 		} else {
-			w.c.s.Answer(appendFailure(nil, ErrInDoubt))
+			w.c.s.Reply(appendFailure(nil, ErrInDoubt))
 		}
 	}, nil)
 }
@@ -81,7 +81,7 @@ type returns struct {
 // gone runs instead, without locks; nil: nothing does.
 func (e *Engine) deferLocked(r *returns, s Session, start, gone func()) {
 	r.queue = append(r.queue, func() {
-		if !e.enter(s, start) && gone != nil {
+		if !e.do(s, start) && gone != nil {
 			gone()
 		}
 	})

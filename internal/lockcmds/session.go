@@ -14,35 +14,36 @@ var (
 	ErrInDoubt = redislink.ErrInDoubt
 )
 
-// Session is what the lock commands see of one client connection. A session's lock is taken before any lock of this
-// package: the package calls Enter only while it holds none, and the other methods only where the session is locked.
+// Session is what the lock commands ask of one client connection. A session's lock is taken before any lock of this
+// package: the package calls Do only while it holds none, and the other methods only where the session is locked.
 type Session interface {
-	// ID is unique in this process.
-	ID() uint64
-	// Token is what NewToken has made for this session. Its default owner is "<UUID>:<token>". Session locked.
-	Token() string
-	// Proto is the protocol version, 2 or 3. Session locked.
-	Proto() int
-	// Losses is what the session has lost in its present database and was not told by a reply. All engines that know the
-	// session in that database share it. Session locked.
-	Losses() *losses.Set
-	// Info is shown by LOCKLIST. Session locked.
-	Info() ClientInfo
-	// Quiet reports whether every command that the session has sent to Redis has been answered. Session locked.
-	Quiet() bool
-	// Enter runs f with the session locked. It returns false, and does not run f, if the session has ended.
-	Enter(f func()) bool
-	// After has f run by the same goroutine as soon as the session is not locked any more. f may enter other sessions, and
-	// must not block. Session locked.
-	After(f func())
+	// Do runs f with the session locked. It returns false, and does not run f, if the session has ended. Requires no locks.
+	Do(f func()) bool
+	// AfterUnlock has f run by the same goroutine as soon as the session is not locked any more. f may enter other sessions,
+	// and must not block. Requires the session lock.
+	AfterUnlock(f func())
 	// Script sends the call as the next command of the session's own lane or pin: with EVAL and Script.Text until that connection
-	// has run the script once, and again if it is forgotten. Session locked.
+	// has run the script once, and again if it is forgotten. Requires the session lock.
 	Script(c Call)
-	// Answer is the whole reply of the lock command in progress; the session goes on with its next command. Session
-	// locked.
-	Answer(reply []byte)
-	// Push is an out-of-band RESP3 push, ignored for RESP2. Session locked.
+	// Reply is the whole reply of the lock command in progress; the session goes on with its next command. Requires the session
+	// lock.
+	Reply(reply []byte)
+	// Push is an out-of-band RESP3 push, ignored for RESP2. Requires the session lock.
 	Push(b []byte)
+}
+
+// Caller is the session that sends a command, and the facts about its client at that moment.
+type Caller struct {
+	Session
+
+	ID    uint64 // of the session, unique in this process
+	Token string // what owners.NewToken has made for the session: its default owner is "<UUID>:<token>"
+	// Losses is what the session has lost in its present database and was not told by a reply. All engines that know the
+	// session in that database share it.
+	Losses         *losses.Set
+	Info           ClientInfo // shown by LOCKLIST
+	Proto          int        // the protocol version, 2 or 3
+	NothingPending bool       // every command that the session has sent to Redis has been answered
 }
 
 // ClientInfo names a client connection for people.
@@ -55,10 +56,10 @@ type ClientInfo struct {
 type Call struct {
 	Script     *Script
 	Keys, Args []string
-	// GoOn lets the session send its next commands right behind this one. Done must then return the reply.
-	GoOn bool
+	// Pipelined lets the session send its next commands right behind this one. Done must then return the reply.
+	Pipelined bool
 	// Done gets the answer, or ErrUnsent or ErrInDoubt, once, with the session locked. It is also called if the session
 	// has ended meanwhile: what was granted then must be given back. What it returns is the reply of the lock command;
-	// nil says that Answer follows. It does not keep reply.
+	// nil says that Session.Reply follows. It does not keep reply.
 	Done func(reply resp.Value, err error) []byte
 }

@@ -121,6 +121,7 @@ type session struct {
 	lost  *losses.Set
 
 	mu      sync.Mutex
+	later   []func()
 	ended   bool
 	busy    bool
 	pending int // scripts on their way
@@ -139,27 +140,20 @@ func (p *proxy) session(proto int) *session {
 	return s
 }
 
-func (s *session) ID() uint64 { return s.id }
-
-// Token is short and known to tests.
-func (s *session) Token() string { return itoa(int64(s.id)) }
-
-func (s *session) Proto() int { return s.proto }
-
-func (s *session) Losses() *losses.Set {
+// caller is the session with the facts about its client. Its token is short and known to tests. Called with mu held.
+func (s *session) caller() Caller {
 	if s.lost == nil {
 		s.lost = losses.NewSet(losses.NewBudget(losses.DefaultBudget))
 	}
-	return s.lost
+	return Caller{
+		Session: s, ID: s.id, Token: itoa(int64(s.id)), Losses: s.lost,
+		Info: ClientInfo{Addr: fmt.Sprintf("10.0.0.%d:1", s.id), Name: "test"}, Proto: s.proto, NothingPending: s.pending == 0,
+	}
 }
 
-func (s *session) Info() ClientInfo {
-	return ClientInfo{Addr: fmt.Sprintf("10.0.0.%d:1", s.id), Name: "test"}
-}
-
-func (s *session) Enter(f func()) bool {
+func (s *session) Do(f func()) bool {
 	s.mu.Lock()
-	defer s.mu.Unlock()
+	defer s.unlock()
 	if s.ended {
 		return false
 	}
@@ -167,34 +161,42 @@ func (s *session) Enter(f func()) bool {
 	return true
 }
 
-func (s *session) Quiet() bool { return s.pending == 0 }
+func (s *session) AfterUnlock(f func()) { s.later = append(s.later, f) }
 
-func (s *session) After(f func()) { go f() }
+// unlock unlocks mu, and then does what was put off until then.
+func (s *session) unlock() {
+	later := s.later
+	s.later = nil
+	s.mu.Unlock()
+	for _, f := range later {
+		f()
+	}
+}
 
 func (s *session) Script(c Call) {
 	s.pending++
 	s.lane.send(c, func(reply resp.Value, err error) {
 		s.mu.Lock()
-		defer s.mu.Unlock()
+		defer s.unlock()
 		s.pending--
 		out := c.Done(reply, err)
 		switch {
 		case s.ended:
 		case out != nil:
 			s.replies <- show(out)
-			if !c.GoOn {
+			if !c.Pipelined {
 				s.nextLocked()
 			}
-		case c.GoOn:
-			s.t.Errorf("%s: GoOn without a reply", c.Script.Name())
+		case c.Pipelined:
+			s.t.Errorf("%s: Pipelined without a reply", c.Script.Name())
 		}
 	})
-	if c.GoOn {
+	if c.Pipelined {
 		s.nextLocked()
 	}
 }
 
-func (s *session) Answer(reply []byte) {
+func (s *session) Reply(reply []byte) {
 	if len(reply) == 0 {
 		s.t.Error("empty answer")
 	}
@@ -213,7 +215,7 @@ func (s *session) nextLocked() {
 	if s.busy {
 		c := s.todo[0]
 		s.todo = s.todo[1:]
-		s.p.e.Start(s, c)
+		s.p.e.Start(s.caller(), c)
 	}
 }
 
@@ -225,7 +227,7 @@ func (s *session) send(line string) {
 		s.t.Fatalf("%s: %v", line, err)
 	}
 	s.mu.Lock()
-	defer s.mu.Unlock()
+	defer s.unlock()
 	s.todo = append(s.todo, c)
 	if !s.busy {
 		s.nextLocked()
@@ -297,12 +299,12 @@ func (s *session) quiet(d time.Duration) {
 
 func (s *session) hangUp() {
 	s.mu.Lock()
-	defer s.mu.Unlock()
+	defer s.unlock()
 	if s.ended {
 		return
 	}
 	s.ended = true
-	s.p.e.Ended(s)
+	s.p.e.Ended(s.id)
 	s.lane.close()
 }
 

@@ -25,7 +25,7 @@ func TestEndOfASessionWithManyLocksIsDoneInSlices(t *testing.T) {
 	}
 	gate := make(chan struct{})
 	e.jobs.Submit(jobs.Renewal, func() { <-gate }) // the only worker
-	e.Ended(s)
+	e.Ended(s.id)
 	if n := e.Holds(); n != many-sliceSize {
 		t.Errorf("the session's own goroutine has ended %d of %d holds", many-n, many)
 	}
@@ -45,7 +45,7 @@ func TestLossesOfManyLeasesAtOnceAreToldInOrder(t *testing.T) {
 	s.pushes = make(chan string, 1000)
 	s.mu.Unlock()
 	p.e.mu.Lock()
-	c := p.e.clientLocked(s)
+	c := p.e.clientLocked(s.caller())
 	p.e.mu.Unlock()
 	const many = 500
 	for i := range many {

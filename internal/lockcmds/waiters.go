@@ -144,7 +144,7 @@ func (e *Engine) await(w *waiter, a answer) []byte {
 		if full != "" {
 			e.refusedOne()
 		}
-		return reply(w.c.s.Proto())
+		return reply(w.caller.Proto)
 	}
 	r := e.roomLocked(w.key)
 	w.room, w.state = r, stateWaiting

@@ -153,7 +153,7 @@ func TestThousandsOfWaitersCostLittle(t *testing.T) {
 	for _, s := range sessions[1:] {
 		s.mu.Lock()
 		s.ended = true
-		p.e.Ended(s)
+		p.e.Ended(s.id)
 		s.mu.Unlock()
 	}
 	a.want("UNLOCK k", ":1")

@@ -81,7 +81,7 @@ func (s *Session) giveUp() {
 		s.leaveLane()
 	}
 	for _, e := range s.engines {
-		e.Ended((*lockSession)(s))
+		e.Ended(s.id)
 		s.env.locks.Leave(e)
 	}
 	for _, l := range s.losses {

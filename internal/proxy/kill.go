@@ -163,7 +163,7 @@ func (s *Session) unblock(withError bool) (done bool, waits *pinned) {
 	case s.gone():
 	case s.wait == forLock:
 		for _, e := range s.engines {
-			if e.Unblock((*lockSession)(s), withError) {
+			if e.Unblock(s.id, withError) {
 				return true, nil
 			}
 		}

@@ -37,12 +37,12 @@ func (s *Session) lock(raw []byte) bool {
 	}
 	s.locking = len(raw)
 	for _, other := range s.engines {
-		if other != engine && other.ID().DB == engine.ID().DB && other.Keeps((*lockSession)(s), cmd) {
-			other.StartFor((*lockSession)(s), cmd, engine.Engine)
+		if other != engine && other.ID().DB == engine.ID().DB && other.Keeps(s.id, cmd) {
+			other.StartFor((*lockSession)(s).caller(), cmd, engine.Engine)
 			return true
 		}
 	}
-	engine.Start((*lockSession)(s), cmd)
+	engine.Start((*lockSession)(s).caller(), cmd)
 	return true
 }
 
@@ -76,7 +76,7 @@ func (s *Session) lockEngine() (*engines.Engine, error) {
 // keeps only those that it needs. Nothing is outstanding.
 func (s *Session) leaveEngines() {
 	s.engines = slices.DeleteFunc(s.engines, func(e *engines.Engine) bool {
-		gone := e.Leave((*lockSession)(s))
+		gone := e.Leave(s.id)
 		if gone {
 			s.env.locks.Leave(e)
 		}
@@ -92,20 +92,20 @@ type lockSession Session
 
 var _ lockcmds.Session = (*lockSession)(nil)
 
-func (l *lockSession) ID() uint64 { return l.id }
-
-// Token is made when it is first asked for: most sessions take no lock.
-func (l *lockSession) Token() string {
-	if l.token == "" {
+// caller is the session with the facts about its client.
+func (l *lockSession) caller() lockcmds.Caller {
+	if l.token == "" { // made when it is first asked for: most sessions take no lock
 		l.token = owners.NewToken()
 	}
-	return l.token
+	return lockcmds.Caller{
+		Session: l, ID: l.id, Token: l.token, Losses: l.lossesHere(),
+		Info:  lockcmds.ClientInfo{Addr: l.addr, Name: l.name},
+		Proto: l.ident.Proto, NothingPending: l.pending == 0 && len(l.stalled) == 0,
+	}
 }
 
-func (l *lockSession) Proto() int { return l.ident.Proto }
-
-// Losses is what the session has lost in its database.
-func (l *lockSession) Losses() *losses.Set {
+// lossesHere is what the session has lost in its database.
+func (l *lockSession) lossesHere() *losses.Set {
 	set := l.losses[l.ident.DB]
 	if set == nil {
 		if l.losses == nil {
@@ -117,17 +117,11 @@ func (l *lockSession) Losses() *losses.Set {
 	return set
 }
 
-func (l *lockSession) Info() lockcmds.ClientInfo {
-	return lockcmds.ClientInfo{Addr: l.addr, Name: l.name}
-}
+// AfterUnlock has f run when the session is left.
+func (l *lockSession) AfterUnlock(f func()) { l.later = append(l.later, f) }
 
-func (l *lockSession) Quiet() bool { return l.pending == 0 && len(l.stalled) == 0 }
-
-// After has f run when the session is left.
-func (l *lockSession) After(f func()) { l.later = append(l.later, f) }
-
-// Enter runs f in the session, then lets it go on if f has made that possible.
-func (l *lockSession) Enter(f func()) bool {
+// Do runs f in the session, then lets it go on if f has made that possible.
+func (l *lockSession) Do(f func()) bool {
 	s := (*Session)(l)
 	alive := s.enter(f)
 	s.host.Flush()
@@ -145,8 +139,8 @@ func (s *Session) enter(f func()) bool {
 	return true
 }
 
-// Answer is the reply to the lock command in progress.
-func (l *lockSession) Answer(reply []byte) {
+// Reply is the reply to the lock command in progress.
+func (l *lockSession) Reply(reply []byte) {
 	s := (*Session)(l)
 	switch {
 	case s.gone():
@@ -188,7 +182,7 @@ func (l *lockSession) Push(b []byte) {
 func (l *lockSession) Script(c lockcmds.Call) {
 	s := (*Session)(l)
 	call := &scriptCall{s: s, call: c, muted: s.muted}
-	if c.GoOn {
+	if c.Pipelined {
 		call.free = true
 		s.wait, s.locking = nothing, 0
 	}

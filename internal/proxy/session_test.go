@@ -138,8 +138,8 @@ func TestRepliesWaitBehindAScriptThatIsRepeated(t *testing.T) {
 	s.notes().Add(0) // the connection has run the script before
 	feed(t, s, "GET a")
 	for _, answer := range []string{":1\r\n", ":2\r\n"} {
-		(*lockSession)(s).Enter(func() {
-			(*lockSession)(s).Script(lockcmds.Call{Script: &lockcmds.Script{}, GoOn: true, Done: func(resp.Value, error) []byte { return []byte(answer) }})
+		(*lockSession)(s).Do(func() {
+			(*lockSession)(s).Script(lockcmds.Call{Script: &lockcmds.Script{}, Pipelined: true, Done: func(resp.Value, error) []byte { return []byte(answer) }})
 		})
 		feed(t, s, "GET b")
 	}
@@ -156,7 +156,7 @@ func TestRepliesWaitBehindAScriptThatIsRepeated(t *testing.T) {
 func TestPushIsNotPutIntoAReply(t *testing.T) {
 	s, h := byHand(t, Limits{})
 	s.ident.Proto = 3
-	push := func(b string) { (*lockSession)(s).Enter(func() { (*lockSession)(s).Push([]byte(b)) }) }
+	push := func(b string) { (*lockSession)(s).Do(func() { (*lockSession)(s).Push([]byte(b)) }) }
 	push(">0\r\n")
 	feed(t, s, "GET a", "GET b")
 	h.replies(t, "$4\r\nab")
@@ -274,9 +274,9 @@ func TestNothingFollowsACutOff(t *testing.T) {
 func TestLockAnswerMadeAtOnceComesAfterEarlierReplies(t *testing.T) {
 	s, h := byHand(t, Limits{})
 	feed(t, s, "GET a")
-	(*lockSession)(s).Enter(func() {
+	(*lockSession)(s).Do(func() {
 		s.wait = forLock
-		(*lockSession)(s).Answer([]byte(":5\r\n"))
+		(*lockSession)(s).Reply([]byte(":5\r\n"))
 	})
 	feed(t, s, "GET b")
 	wantOutput(t, s, "", false)
