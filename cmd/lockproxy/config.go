@@ -10,18 +10,21 @@ import (
 
 	"lockproxy/internal/certs"
 	"lockproxy/internal/proxy"
+
+	"lockproxy/cmd/lockproxy/values"
 )
 
 // Config is every setting of the proxy. Each has three spellings: the key in the file (lock.lease), the flag
 // (--lock-lease) and the environment variable (LOCKPROXY_LOCK_LEASE). The flag is the key's path joined by dashes; only
 // upstream.address is shortened, to --upstream.
 //
-// NewConfig holds all defaults. configs/lockproxy.yml documents every key; a test keeps the two equal.
+// Config is the one table of settings. Its tags make the flags, the variables and the keys of the file; NewConfig has all defaults.
+// docs/SETTINGS.md is written from both, and tests compare configs/lockproxy.yml and the README with them.
 type Config struct {
-	Listen     []string `yaml:"listen" help:"Where clients connect: host:port, tls:host:port or unix:/path. May be repeated."`
+	Listen     []string `yaml:"listen" help:"Addresses for clients: host:port, tls:host:port or unix:/path. May be repeated."`
 	Embedded   bool     `yaml:"embedded" help:"Serve from an in-process Redis instead of an upstream. Nothing is persisted."`
-	ClientAuth string   `yaml:"client-auth" help:"Whose credentials a client's commands carry: upstream (its own), proxy (the proxy's until it authenticates) or none (always the proxy's)."`
-	Engine     string   `yaml:"engine" help:"What moves the bytes of clients: goroutine, epoll (Linux) or auto (epoll where it exists)."`
+	ClientAuth string   `yaml:"client-auth" help:"The credentials that a client's commands carry to Redis: upstream (the client's own), proxy (the proxy's, until the client authenticates) or none (always the proxy's)."`
+	Engine     string   `yaml:"engine" help:"The engine that moves the bytes of clients: goroutine, epoll (Linux) or auto (epoll where it exists)."`
 
 	Upstream UpstreamConfig `yaml:"upstream" embed:""`
 	Lock     LockConfig     `yaml:"lock" embed:"" prefix:"lock-"`
@@ -30,79 +33,79 @@ type Config struct {
 	TCP      TCPConfig      `yaml:"tcp" embed:"" prefix:"tcp-"`
 	TLS      TLSConfig      `yaml:"tls" embed:"" prefix:"tls-"`
 
-	ProxyProtocol  string   `yaml:"proxy-protocol" help:"Whether connections over TCP begin with a PROXY header (v1 or v2) that names the client: off, optional or required."`
-	UnixSocketPerm FileMode `yaml:"unix-socket-perm" placeholder:"MODE" help:"Mode of unix sockets that are listened on, octal as in 700; unset: as the umask has it."`
-	AdminListen    string   `yaml:"admin-listen" placeholder:"HOST:PORT" help:"Where metrics, health and a status page are served over HTTP; without a host: loopback only. Unset: nowhere."`
+	ProxyProtocol  string          `yaml:"proxy-protocol" help:"PROXY headers (v1 or v2) in front of TCP connections, which name the client: off, optional or required."`
+	UnixSocketPerm values.FileMode `yaml:"unix-socket-perm" placeholder:"MODE" help:"Mode of the unix sockets in listen, octal as in 700. Unset: the umask decides."`
+	AdminListen    string          `yaml:"admin-listen" placeholder:"HOST:PORT" help:"Address for metrics, health and a status page over HTTP. Without a host: loopback only. Unset: none."`
 
-	AdminPprof bool     `yaml:"admin-pprof" help:"Serve profiles there as well."`
-	AdminHosts []string `yaml:"admin-hosts" placeholder:"NAME" help:"Host names, besides localhost and that of admin-listen, under which it is asked for. May be repeated. Addresses are always answered."`
+	AdminPprof bool     `yaml:"admin-pprof" help:"Serve profiles at admin-listen as well."`
+	AdminHosts []string `yaml:"admin-hosts" placeholder:"NAME" help:"Host names under which admin-listen may be asked, besides localhost and its own. May be repeated. IP addresses are always answered."`
 
-	DialTimeout         time.Duration `yaml:"dial-timeout" help:"Longest wait for a connection to the upstream."`
-	FirstCommandTimeout time.Duration `yaml:"first-command-timeout" help:"Close a client that has not sent its first whole command by then; 0 waits for ever."`
-	HandshakeTimeout    time.Duration `yaml:"handshake-timeout" help:"Longest TLS handshake of a client, its PROXY header included."`
-	MaxClients          Count         `yaml:"max-clients" help:"Client connections; more are refused."`
-	MaxMemory           MemoryLimit   `yaml:"max-memory" help:"Memory for the buffers of all clients together, as a size or as a share of what the machine or the container has; beyond it the clients that have most are closed."`
-	ClientOutputLimit   Size          `yaml:"client-output-limit" help:"Replies a client has not read yet; beyond it the client is closed. 0: no limit."`
-	ClientQueryLimit    Size          `yaml:"client-query-limit" help:"Requests read from a client and not yet sent on; beyond it the client is closed."`
-	ClientPendingLimit  Size          `yaml:"client-pending-limit" help:"Requests of a client that Redis has not answered; beyond it the client is not read until it has."`
-	ProtoMaxBulkLen     Size          `yaml:"proto-max-bulk-len" help:"One argument of a command; longer ones are a protocol error."`
-	MaxPins             Count         `yaml:"max-pins" help:"Upstream connections that single clients have for themselves (MULTI, SUBSCRIBE, BLPOP ...)."`
-	PinWait             time.Duration `yaml:"pin-wait" help:"Longest wait for a free one of those connections."`
-	MaxPinsPerAddress   Count         `yaml:"max-pins-per-address" help:"How many of them the clients of one address may have; 0: three quarters of max-pins."`
-	MaxLogins           Count         `yaml:"max-logins" help:"Upstream connections on which Redis judges AUTH, HELLO and SELECT."`
-	LoginWait           time.Duration `yaml:"login-wait" help:"Longest wait for a free one of those connections."`
-	MaxLanes            Count         `yaml:"max-lanes" help:"Upstream connections that clients share, one for each identity (user, database, protocol) in use."`
-	MaxLockEngines      Count         `yaml:"max-lock-engines" help:"Lock engines, one for each user and database that uses lock commands; each has two upstream connections."`
-	LargeCommandTimeout time.Duration `yaml:"large-command-timeout" help:"Close a client of whose large command less than 64kb has come within this time."`
-	MaxWaiters          Count         `yaml:"max-waiters" help:"Clients that wait for locks, in total; more are refused."`
-	MaxWaitersPerLock   Count         `yaml:"max-waiters-per-lock" help:"Clients that wait for one lock; more are refused."`
+	DialTimeout         time.Duration      `yaml:"dial-timeout" help:"Longest wait for a connection to Redis."`
+	FirstCommandTimeout time.Duration      `yaml:"first-command-timeout" help:"Time in which a new client must send its first whole command, or be closed. 0: no limit."`
+	HandshakeTimeout    time.Duration      `yaml:"handshake-timeout" help:"Longest TLS handshake of a client, its PROXY header included."`
+	MaxClients          values.Count       `yaml:"max-clients" help:"Client connections. More are refused."`
+	MaxMemory           values.MemoryLimit `yaml:"max-memory" help:"Memory for the buffers of all clients together: a size, or a share of the memory of the machine or container. Beyond it the largest clients are closed."`
+	ClientOutputLimit   values.Size        `yaml:"client-output-limit" help:"Replies that a client has not read. Beyond it the client is closed. 0: no limit."`
+	ClientQueryLimit    values.Size        `yaml:"client-query-limit" help:"Requests read from a client and not yet sent on. Beyond it the client is closed."`
+	ClientPendingLimit  values.Size        `yaml:"client-pending-limit" help:"Requests of a client that Redis has not answered. Beyond it the client is not read."`
+	ProtoMaxBulkLen     values.Size        `yaml:"proto-max-bulk-len" help:"Longest argument of a command. A longer one is a protocol error."`
+	MaxPins             values.Count       `yaml:"max-pins" help:"Pins: connections to Redis for single clients (MULTI, SUBSCRIBE, BLPOP ...)."`
+	PinWait             time.Duration      `yaml:"pin-wait" help:"Longest wait for a free pin."`
+	MaxPinsPerAddress   values.Count       `yaml:"max-pins-per-address" help:"Pins for the clients of one address. 0: three quarters of max-pins."`
+	MaxLogins           values.Count       `yaml:"max-logins" help:"Connections to Redis on which it judges AUTH, HELLO and SELECT."`
+	LoginWait           time.Duration      `yaml:"login-wait" help:"Longest wait for a free connection of max-logins."`
+	MaxLanes            values.Count       `yaml:"max-lanes" help:"Lanes: connections to Redis that clients share, one for each identity (user, database, protocol) in use on each event loop."`
+	MaxLockEngines      values.Count       `yaml:"max-lock-engines" help:"Lock engines, one for each user and database that uses lock commands. Each has two connections to Redis."`
+	LargeCommandTimeout time.Duration      `yaml:"large-command-timeout" help:"Time in which a client must send another 64kb of a large command, or be closed."`
+	MaxWaiters          values.Count       `yaml:"max-waiters" help:"Clients that wait for locks, in total. More are refused."`
+	MaxWaitersPerLock   values.Count       `yaml:"max-waiters-per-lock" help:"Clients that wait for one lock. More are refused."`
 }
 
 // UpstreamConfig says where Redis is and who the proxy is there.
 type UpstreamConfig struct {
-	Address  string `yaml:"address" name:"upstream" help:"The Redis to serve from: host:port or unix:/path."`
-	User     Text   `yaml:"user" name:"upstream-user" help:"ACL user of the proxy's own connections."`
-	Password Secret `yaml:"password" name:"upstream-password" placeholder:"PASSWORD" help:"Password of the proxy's own connections. Better set by password-file, or in the environment: all users of a machine see arguments."`
+	Address  string        `yaml:"address" name:"upstream" help:"The Redis to serve from: host:port or unix:/path."`
+	User     values.Text   `yaml:"user" name:"upstream-user" help:"ACL user of the proxy's own connections."`
+	Password values.Secret `yaml:"password" name:"upstream-password" placeholder:"PASSWORD" help:"Password of the proxy's own connections. Better set by password-file or in the environment: all users of a machine see arguments."`
 
-	PasswordFile string `yaml:"password-file" name:"upstream-password-file" placeholder:"FILE" help:"File that holds that password, without the line end behind it."`
+	PasswordFile string `yaml:"password-file" name:"upstream-password-file" placeholder:"FILE" help:"File that holds the password. One line end at its end is ignored."`
 
-	TLS        bool   `yaml:"tls" name:"upstream-tls" help:"Connect to the Redis by TLS."`
-	CAFile     string `yaml:"ca-file" name:"upstream-ca-file" placeholder:"FILE" help:"Authorities (PEM) that may have signed its certificate; unset: the system's."`
-	CertFile   string `yaml:"cert-file" name:"upstream-cert-file" placeholder:"FILE" help:"Certificate (PEM) that is shown when it asks."`
-	KeyFile    string `yaml:"key-file" name:"upstream-key-file" placeholder:"FILE" help:"The certificate's key (PEM)."`
-	ServerName string `yaml:"server-name" name:"upstream-server-name" placeholder:"NAME" help:"What its certificate must be for; unset: the host of the address."`
+	TLS        bool   `yaml:"tls" name:"upstream-tls" help:"Connect to Redis by TLS."`
+	CAFile     string `yaml:"ca-file" name:"upstream-ca-file" placeholder:"FILE" help:"Authorities (PEM) that may have signed the Redis's certificate. Unset: the system's."`
+	CertFile   string `yaml:"cert-file" name:"upstream-cert-file" placeholder:"FILE" help:"Certificate (PEM) that is shown when Redis asks for one."`
+	KeyFile    string `yaml:"key-file" name:"upstream-key-file" placeholder:"FILE" help:"Key (PEM) of upstream.cert-file."`
+	ServerName string `yaml:"server-name" name:"upstream-server-name" placeholder:"NAME" help:"The name that the Redis's certificate must have. Unset: the host of the address."`
 }
 
 // TLSConfig is for the tls: addresses of Listen. The files are loaded again at SIGHUP.
 type TLSConfig struct {
-	CertFile    string `yaml:"cert-file" placeholder:"FILE" help:"Certificate (PEM), with its chain behind it."`
-	KeyFile     string `yaml:"key-file" placeholder:"FILE" help:"The certificate's key (PEM)."`
+	CertFile    string `yaml:"cert-file" placeholder:"FILE" help:"The proxy's certificate (PEM) for tls: addresses, with its chain behind it."`
+	KeyFile     string `yaml:"key-file" placeholder:"FILE" help:"Key (PEM) of tls.cert-file."`
 	CAFile      string `yaml:"ca-file" name:"ca-file" placeholder:"FILE" help:"Authorities (PEM) that may have signed clients' certificates."`
-	AuthClients string `yaml:"auth-clients" help:"Whether clients must show a certificate: yes, optional or no."`
+	AuthClients string `yaml:"auth-clients" help:"Certificates of clients: yes (required), optional (checked if shown) or no (not asked for)."`
 }
 
 // LockConfig holds the defaults of the lock commands.
 type LockConfig struct {
-	Lease   time.Duration  `yaml:"lease" help:"Lease of a lock taken without PX or EX; renewed every third of it while its client is connected."`
-	Grace   *time.Duration `yaml:"grace" placeholder:"DURATION" help:"What is left of a lease at most once its client has gone; 0s releases at once. Unset: the lease runs out by itself."`
-	MaxHold time.Duration  `yaml:"max-hold" help:"A lock is not renewed beyond this time after it was taken; 0s: no limit."`
+	Lease   time.Duration  `yaml:"lease" help:"Lease of a lock taken without PX or EX. It is renewed every third of this while the client is connected."`
+	Grace   *time.Duration `yaml:"grace" placeholder:"DURATION" help:"Most that is left of a lease after its client has gone. 0s releases the lock at once. Unset: the lease runs out by itself."`
+	MaxHold time.Duration  `yaml:"max-hold" help:"Longest hold of a renewed lock. 0s: no limit."`
 }
 
 // DrainConfig says how the proxy stops.
 type DrainConfig struct {
-	Timeout time.Duration `yaml:"timeout" help:"How long clients keep their connections after SIGTERM or SIGINT."`
+	Timeout time.Duration `yaml:"timeout" help:"Time for which clients keep their connections after SIGTERM or SIGINT."`
 }
 
 // LogConfig shapes the log, which goes to standard error.
 type LogConfig struct {
-	Level  string `yaml:"level" help:"Least level that is logged: debug, info, warn or error."`
+	Level  string `yaml:"level" help:"Lowest level that is logged: debug, info, warn or error."`
 	Format string `yaml:"format" help:"json or console."`
 }
 
 // TCPConfig decides how soon a dead peer is noticed, on client and upstream connections.
 type TCPConfig struct {
-	Keepalive   time.Duration `yaml:"keepalive" help:"Idle time before keepalive probes, of which there are three, a third of it apart."`
-	UserTimeout time.Duration `yaml:"user-timeout" help:"Close a connection whose sent data stays unacknowledged this long (Linux); 0s: the system's default."`
+	Keepalive   time.Duration `yaml:"keepalive" help:"Idle time before keepalive probes. There are three probes, a third of it apart."`
+	UserTimeout time.Duration `yaml:"user-timeout" help:"Time after which a connection with unacknowledged data is closed (Linux). 0s: the system's default."`
 }
 
 const defaultUpstream = "127.0.0.1:6379"
@@ -124,10 +127,10 @@ func NewConfig() Config {
 		HandshakeTimeout:    10 * time.Second,
 		MaxClients:          10_000,
 		MaxMemory:           -50, // percent
-		ClientOutputLimit:   gibibyte,
-		ClientQueryLimit:    gibibyte,
-		ClientPendingLimit:  64 * mebibyte,
-		ProtoMaxBulkLen:     512 * mebibyte,
+		ClientOutputLimit:   values.Gibibyte,
+		ClientQueryLimit:    values.Gibibyte,
+		ClientPendingLimit:  64 * values.Mebibyte,
+		ProtoMaxBulkLen:     512 * values.Mebibyte,
 		MaxPins:             1000,
 		PinWait:             time.Second,
 		MaxLogins:           16,
@@ -158,7 +161,7 @@ func (c Config) Verify() error {
 	atLeast := func(key string, got, least time.Duration) {
 		check(got >= least, key, "%s is less than %s", got, least)
 	}
-	positive := func(key string, got Count) {
+	positive := func(key string, got values.Count) {
 		check(got > 0, key, "%d is not a positive number", got)
 	}
 
@@ -217,10 +220,10 @@ func (c Config) Verify() error {
 	positive("max-lock-engines", c.MaxLockEngines)
 	positive("max-waiters", c.MaxWaiters)
 	positive("max-waiters-per-lock", c.MaxWaitersPerLock)
-	check(c.MaxMemory < 0 || c.MaxMemory >= MemoryLimit(leastMemory), "max-memory", "%s is less than %s", c.MaxMemory, leastMemory)
+	check(c.MaxMemory < 0 || c.MaxMemory >= values.MemoryLimit(values.LeastMemory), "max-memory", "%s is less than %s", c.MaxMemory, values.LeastMemory)
 	// Redis's own lower bounds for proto-max-bulk-len and client-query-buffer-limit.
-	check(c.ProtoMaxBulkLen >= mebibyte, "proto-max-bulk-len", "%s is less than 1mb", c.ProtoMaxBulkLen)
-	check(c.ClientQueryLimit >= mebibyte, "client-query-limit", "%s is less than 1mb", c.ClientQueryLimit)
+	check(c.ProtoMaxBulkLen >= values.Mebibyte, "proto-max-bulk-len", "%s is less than 1mb", c.ProtoMaxBulkLen)
+	check(c.ClientQueryLimit >= values.Mebibyte, "client-query-limit", "%s is less than 1mb", c.ClientQueryLimit)
 	check(c.ClientPendingLimit > 0, "client-pending-limit", "0 would read nothing")
 	check(!c.Embedded || !c.Upstream.TLS, "embedded", "excludes upstream.tls")
 	return errors.Join(errs...)

@@ -1,6 +1,10 @@
 package main
 
-import "fmt"
+import (
+	"fmt"
+
+	"lockproxy/cmd/lockproxy/values"
+)
 
 // ownFiles is how many file descriptors the process needs besides those of clients and Redis: the log, listeners, event loops,
 // operators' connections, files that are read again.
@@ -22,7 +26,7 @@ func (c Config) files() uint64 {
 }
 
 // upstreamFiles is how many connections to Redis there may be.
-func (c Config) upstreamFiles() Count {
+func (c Config) upstreamFiles() values.Count {
 	const perEngine = 2
 	return c.MaxPins + c.MaxLogins + c.MaxLanes + perEngine*c.MaxLockEngines
 }

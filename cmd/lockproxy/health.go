@@ -20,6 +20,7 @@ type probe struct {
 	address string      // host:port or unix:/path
 	header  bool        // begin with a PROXY header
 	tls     *tls.Config // nil: in the clear
+	timeout time.Duration
 }
 
 // probe picks the listener that asks least of whoever connects: a unix socket, then one in the clear, then TLS.
@@ -34,7 +35,11 @@ func (c Config) probe() probe {
 		return 1
 	}
 	easiest := slices.MinFunc(c.Listen, func(a, b string) int { return cmp.Compare(effort(a), effort(b)) })
-	p := probe{address: strings.TrimPrefix(easiest, tlsPrefix), header: effort(easiest) > 0 && c.ProxyProtocol != proxy.ProxyOff}
+	p := probe{
+		address: strings.TrimPrefix(easiest, tlsPrefix),
+		header:  effort(easiest) > 0 && c.ProxyProtocol != proxy.ProxyOff,
+		timeout: c.DialTimeout,
+	}
 	if effort(easiest) == 2 {
 		// Nothing is entrusted to the answer, and the certificate need not be for the address that is listened on. The
 		// proxy's own certificate serves as the client's, where its authority has signed it too.
@@ -48,12 +53,12 @@ func (c Config) probe() probe {
 
 // checkHealth asks the proxy for a PONG. A demand for authentication is as good an answer: it comes from a Redis that is
 // there.
-func checkHealth(ctx context.Context, p probe, timeout time.Duration) error {
+func checkHealth(ctx context.Context, p probe) error {
 	network, addr, err := splitAddress(p.address)
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(ctx, timeout)
+	ctx, cancel := context.WithTimeout(ctx, p.timeout)
 	defer cancel()
 	conn, err := new(net.Dialer).DialContext(ctx, network, addr) // an unspecified host is this machine
 	if err != nil {

@@ -14,7 +14,7 @@ import (
 func TestHealthOfARealRedis(t *testing.T) {
 	redis := redistest.Start(t)
 	for _, address := range []string{redis.Addr(), "unix:" + redis.Socket()} {
-		if err := checkHealth(t.Context(), probe{address: address}, 10*time.Second); err != nil {
+		if err := checkHealth(t.Context(), probe{address: address, timeout: 10 * time.Second}); err != nil {
 			t.Errorf("%s: %v", address, err)
 		}
 	}
@@ -22,7 +22,7 @@ func TestHealthOfARealRedis(t *testing.T) {
 
 func TestHealthOfARedisThatDemandsAPassword(t *testing.T) {
 	redis := redistest.Start(t, "--requirepass", "secret")
-	if err := checkHealth(t.Context(), probe{address: redis.Addr()}, 10*time.Second); err != nil {
+	if err := checkHealth(t.Context(), probe{address: redis.Addr(), timeout: 10 * time.Second}); err != nil {
 		t.Error(err)
 	}
 }
@@ -70,7 +70,7 @@ func TestHealthIsOnlyPongOrNoauth(t *testing.T) {
 		{"+PO", "read the answer to PING"},
 	}
 	for _, test := range tests {
-		err := checkHealth(t.Context(), probe{address: serveOnce(t, test.reply)}, 10*time.Second)
+		err := checkHealth(t.Context(), probe{address: serveOnce(t, test.reply), timeout: 10 * time.Second})
 		if test.want == "" && err != nil || test.want != "" && (err == nil || !strings.Contains(err.Error(), test.want)) {
 			t.Errorf("%.40q: got %v, want %q", test.reply, err, test.want)
 		}
@@ -78,7 +78,7 @@ func TestHealthIsOnlyPongOrNoauth(t *testing.T) {
 }
 
 func TestHealthDoesNotWaitForEver(t *testing.T) {
-	if err := checkHealth(t.Context(), probe{address: serveOnce(t, "")}, 50*time.Millisecond); err == nil {
+	if err := checkHealth(t.Context(), probe{address: serveOnce(t, ""), timeout: 50 * time.Millisecond}); err == nil {
 		t.Error("a silent server is healthy")
 	}
 }

@@ -11,6 +11,8 @@ import (
 
 	"github.com/alecthomas/kong"
 	"github.com/goccy/go-yaml"
+
+	"lockproxy/cmd/lockproxy/values"
 )
 
 // envPrefix starts the name of every environment variable that is read. Variables with this prefix that no setting has
@@ -99,7 +101,7 @@ func formatDefault(field reflect.Value) (text string, ok bool) {
 		field = field.Elem()
 	}
 	switch v := field.Interface().(type) {
-	case Secret:
+	case values.Secret:
 		return string(v), v != ""
 	case []string:
 		return kong.JoinEscaped(v, ','), len(v) > 0

@@ -11,6 +11,8 @@ import (
 
 	"github.com/goccy/go-yaml"
 	"github.com/google/go-cmp/cmp"
+
+	"lockproxy/cmd/lockproxy/values"
 )
 
 // settings lists the keys of Config, sections joined by dots.
@@ -126,9 +128,9 @@ func samples(key string) [3]string {
 	switch field := reflect.ValueOf(NewConfig()).FieldByIndex(fieldIndex(key)); field.Interface().(type) {
 	case time.Duration, *time.Duration:
 		return [3]string{"1s", "2s", "3s"}
-	case Size:
+	case values.Size:
 		return [3]string{"2mb", "3mb", "4mb"}
-	case MemoryLimit:
+	case values.MemoryLimit:
 		return [3]string{"20mb", "30mb", "40%"}
 	}
 	return [3]string{"1", "2", "3"}
@@ -167,7 +169,7 @@ func show(t *testing.T, args []string, key string) string {
 	}
 	value := reflect.ValueOf(cmd.Config).FieldByIndex(fieldIndex(key))
 	switch v := value.Interface().(type) {
-	case Secret:
+	case values.Secret:
 		return string(v)
 	case []string:
 		return strings.Join(v, ",")
@@ -340,6 +342,20 @@ func TestErrorsInTheFileHaveTheirPlace(t *testing.T) {
 		_, err := load([]string{"--config", writeFile(t, "# a comment\n"+line+"\n")})
 		if err == nil || !strings.Contains(err.Error(), "[2:") {
 			t.Errorf("%s: %v", line, err)
+		}
+	}
+}
+
+func TestModesAreOctalHoweverTheyAreWritten(t *testing.T) {
+	for text, want := range map[string]values.FileMode{"700": 0o700, "0700": 0o700, `"770"`: 0o770, `""`: 0, "777": 0o777} {
+		cfg, err := readFile(writeFile(t, "unix-socket-perm: "+text))
+		if err != nil || cfg.UnixSocketPerm != want {
+			t.Errorf("%s: got %o, %v; want %o", text, cfg.UnixSocketPerm, err, want)
+		}
+	}
+	for _, text := range []string{"800", "rwx", "-1", "1777", "0o700", "[700]"} {
+		if cfg, err := readFile(writeFile(t, "unix-socket-perm: "+text)); err == nil {
+			t.Errorf("%s is read as %o", text, cfg.UnixSocketPerm)
 		}
 	}
 }

@@ -56,7 +56,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		fmt.Fprintln(stdout, "configuration ok")
 		return exitOK
 	case cmd.Health:
-		if err := checkHealth(ctx, cmd.probe(), cmd.DialTimeout); err != nil {
+		if err := checkHealth(ctx, cmd.probe()); err != nil {
 			fmt.Fprintln(stderr, "lockproxy:", err)
 			return exitFailure
 		}

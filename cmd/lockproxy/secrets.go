@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"io"
 	"os"
+
+	"lockproxy/cmd/lockproxy/values"
 )
 
 // readSecrets reads the secrets for which the configuration names files. A secret in two places is an error, because the two may
@@ -13,7 +15,7 @@ import (
 func (c *Config) readSecrets() error {
 	for _, s := range []struct {
 		key    string
-		secret *Secret
+		secret *values.Secret
 		file   string
 	}{
 		{"upstream.password", &c.Upstream.Password, c.Upstream.PasswordFile},
@@ -37,7 +39,7 @@ func (c *Config) readSecrets() error {
 const secretLimit = 64 << 10
 
 // readSecret returns the content of a file, without the one line end that editors append. No error contains any part of it.
-func readSecret(name string) (Secret, error) {
+func readSecret(name string) (values.Secret, error) {
 	f, err := os.Open(name)
 	if err != nil {
 		return "", err
@@ -54,5 +56,5 @@ func readSecret(name string) (Secret, error) {
 	case len(text) > secretLimit:
 		return "", errors.New(name + " is too large for a password")
 	}
-	return Secret(text), nil
+	return values.Secret(text), nil
 }

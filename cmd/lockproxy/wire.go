@@ -52,7 +52,7 @@ func (s *service) build(cfg Config) error {
 	if err != nil {
 		s.log.Warn("it is not known how much memory there is", zap.Error(err), zap.Uint64("assumed", available))
 	}
-	limitMemory(available, uint64(cfg.MaxMemory.of(available)), s.log)
+	limitMemory(available, uint64(cfg.MaxMemory.Of(available)), s.log)
 	opts := proxyOptions(cfg, available, s.certs, s.log)
 	if cfg.Embedded {
 		if s.redis, err = embedded.Start(embedded.Options{}); err != nil {
@@ -163,7 +163,7 @@ func proxyOptions(cfg Config, available uint64, store *certs.Store, log *zap.Log
 		Limits: proxy.Limits{
 			Request:      resp.Limits{MaxBulk: int64(cfg.ProtoMaxBulkLen)},
 			Clients:      int(cfg.MaxClients),
-			Memory:       cfg.MaxMemory.of(available),
+			Memory:       cfg.MaxMemory.Of(available),
 			Query:        int(cfg.ClientQueryLimit),
 			Unanswered:   int(cfg.ClientPendingLimit),
 			Output:       int(cfg.ClientOutputLimit),

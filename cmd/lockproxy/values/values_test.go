@@ -1,4 +1,4 @@
-package main
+package values
 
 import "testing"
 
@@ -45,16 +45,41 @@ func TestBadSizesAreErrors(t *testing.T) {
 	}
 }
 
-func TestModesAreOctalHoweverTheyAreWritten(t *testing.T) {
-	for text, want := range map[string]FileMode{"700": 0o700, "0700": 0o700, `"770"`: 0o770, `""`: 0, "777": 0o777} {
-		cfg, err := readFile(writeFile(t, "unix-socket-perm: "+text))
-		if err != nil || cfg.UnixSocketPerm != want {
-			t.Errorf("%s: got %o, %v; want %o", text, cfg.UnixSocketPerm, err, want)
-		}
+func TestMemoryLimitIsASizeOrAShare(t *testing.T) {
+	tests := []struct {
+		text string
+		want int // of a GiB; -1: an error
+	}{
+		{"512mb", 512 << 20},
+		{"2g", 2e9},
+		{"50%", 1 << 29},
+		{"100%", 1 << 30},
+		{"1%", int(LeastMemory)},
+		{"0%", -1},
+		{"101%", -1},
+		{"-1%", -1},
+		{"1.5%", -1},
+		{"50 %", -1},
+		{"%", -1},
+		{"", -1},
+		{"1.5gb", -1},
+		{"-1", -1},
 	}
-	for _, text := range []string{"800", "rwx", "-1", "1777", "0o700", "[700]"} {
-		if cfg, err := readFile(writeFile(t, "unix-socket-perm: "+text)); err == nil {
-			t.Errorf("%s is read as %o", text, cfg.UnixSocketPerm)
+	for _, test := range tests {
+		var m MemoryLimit
+		err := m.UnmarshalText([]byte(test.text))
+		if (err != nil) != (test.want < 0) {
+			t.Errorf("%q: %v", test.text, err)
+		}
+		if err != nil {
+			continue
+		}
+		if got := m.Of(1 << 30); got/1000 != test.want/1000 && test.want-got > 100 {
+			t.Errorf("%q of a GiB is %d, want %d", test.text, got, test.want)
+		}
+		var again MemoryLimit
+		if err := again.UnmarshalText([]byte(m.String())); err != nil || again != m {
+			t.Errorf("%q is written as %q, which reads as %v, %v", test.text, m, again, err)
 		}
 	}
 }

@@ -1,4 +1,6 @@
-package main
+// Package values has the types of settings that are written in a way of their own: sizes, counts, shares of memory, file modes and
+// secrets. Each type reads one form, in the file, in the environment and as a flag, and writes the same.
+package values
 
 import (
 	"encoding"
@@ -15,10 +17,11 @@ import (
 // Size is a number of bytes, written as in redis.conf: 1k is 1000, 1kb is 1024, likewise m, mb, g, gb; no unit is bytes.
 type Size int64
 
+// The units of a size that redis.conf calls kb, mb and gb.
 const (
-	kibibyte Size = 1 << 10
-	mebibyte Size = 1 << 20
-	gibibyte Size = 1 << 30
+	Kibibyte Size = 1 << 10
+	Mebibyte Size = 1 << 20
+	Gibibyte Size = 1 << 30
 )
 
 // sizeUnits is ordered so that no unit hides a longer one that ends like it.
@@ -26,9 +29,9 @@ var sizeUnits = []struct {
 	suffix string
 	bytes  Size
 }{
-	{"kb", kibibyte},
-	{"mb", mebibyte},
-	{"gb", gibibyte},
+	{"kb", Kibibyte},
+	{"mb", Mebibyte},
+	{"gb", Gibibyte},
 	{"b", 1},
 	{"k", 1e3},
 	{"m", 1e6},
@@ -57,12 +60,12 @@ func (s *Size) UnmarshalText(text []byte) error {
 // String prints the size in the largest unit that divides it.
 func (s Size) String() string {
 	switch {
-	case s > 0 && s%gibibyte == 0:
-		return fmt.Sprintf("%dgb", s/gibibyte)
-	case s > 0 && s%mebibyte == 0:
-		return fmt.Sprintf("%dmb", s/mebibyte)
-	case s > 0 && s%kibibyte == 0:
-		return fmt.Sprintf("%dkb", s/kibibyte)
+	case s > 0 && s%Gibibyte == 0:
+		return fmt.Sprintf("%dgb", s/Gibibyte)
+	case s > 0 && s%Mebibyte == 0:
+		return fmt.Sprintf("%dmb", s/Mebibyte)
+	case s > 0 && s%Kibibyte == 0:
+		return fmt.Sprintf("%dkb", s/Kibibyte)
 	}
 	return strconv.FormatInt(int64(s), 10)
 }
