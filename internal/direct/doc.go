@@ -1,3 +1,16 @@
-// Package direct writes to sockets for callers that may not wait: it writes the bytes that the socket takes at once, and returns their
-// number.
+// Package direct does with sockets what package net does not: it writes the bytes that a socket takes at once and returns their number,
+// and it sees the end of a client's input before the bytes in front of it have been read.
 package direct
+
+import "net"
+
+// Socket is the socket under nc, or nc itself: under TLS, for example.
+func Socket(nc net.Conn) net.Conn {
+	for {
+		under, ok := nc.(interface{ NetConn() net.Conn })
+		if !ok {
+			return nc
+		}
+		nc = under.NetConn()
+	}
+}

@@ -148,7 +148,7 @@ func (a *arrival) findFirst() error {
 			return nil
 		}
 	}
-	chunk := make([]byte, readSize)
+	chunk := make([]byte, handOver)
 	n, err := a.stream.Read(chunk)
 	a.buf = append(a.buf, chunk[:n]...)
 	if n > 0 {
@@ -160,8 +160,8 @@ func (a *arrival) findFirst() error {
 	return err
 }
 
-// handOver is how much of a first command is read before the session takes over.
-const handOver = readSize
+// handOver is how much of a first command is read before the session takes over, and how much one read may bring.
+const handOver = 16 << 10
 
 // placeholder is what redcon parses then.
 var placeholder = resp.AppendCommand(nil, "PING")
@@ -171,6 +171,9 @@ type prefixed struct {
 	net.Conn
 	rest []byte
 }
+
+// NetConn is the connection that is read from.
+func (p *prefixed) NetConn() net.Conn { return p.Conn }
 
 func (p *prefixed) Read(b []byte) (int, error) {
 	if len(p.rest) == 0 {

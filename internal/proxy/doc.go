@@ -1,16 +1,15 @@
 // Package proxy is the client side of lockproxy: listeners, sessions, and what happens to each command.
 //
-//	client ─bytes─▶ conn or loop  ─▶ Session.Feed ─▶ resp.Guard ─▶ route, by the policy table:
+//	client ─bytes─▶ engine        ─▶ Session.Feed ─▶ resp.Guard ─▶ route, by the policy table:
 //	                                                   shared   ─▶ lane    (many sessions, one connection)
 //	                                                   pinned   ─▶ pin     (MULTI, BLPOP, SUBSCRIBE …)
 //	                                                   local    ─▶ answered here (CLIENT SETNAME, QUIT …)
 //	                                                   about    ─▶ an inquiry into all clients (CLIENT LIST …)
 //	                                                   lock     ─▶ lockcmds ─▶ script on the same lane or pin
-//	client ◀─bytes─ host.Flush ◀─ Session.out ◀─ Replies(bytes, n) from the lane's or pin's reader
+//	client ◀─bytes─ engine ◀─ Session.BeginWrite ◀─ Replies(bytes, n) from the lane's or pin's reader
 //
 // A Session is one client connection as a state machine without I/O: events go in (bytes of the client, replies, a lock's
-// result, a hang-up), bytes to send come out. Two engines can drive it: a conn moves the bytes between one
-// Session and its socket with goroutines, a loop those of many with epoll.
+// result, a hang-up), bytes to send come out. Package engine moves the bytes between sessions and sockets.
 //
 // # Order
 //
@@ -23,10 +22,7 @@
 //
 //   - redcon's accept loop, one per listener, and one of redcon's per client until its first command arrives, which
 //     also reads the PROXY header and the TLS handshake;
-//   - loop.run, on Linux: one event loop for two processors, which moves the bytes of its plain clients (remote) and of
-//     their lanes (wire); such clients have no goroutine of their own;
-//   - conn.readLoop, one per client that no loop serves: reads the socket and feeds the session; it ends with the connection;
-//   - conn.drainOutput, only while a client does not take its replies: writes what a first, non-blocking write left over;
+//   - those of package engine, which call into sessions;
 //   - one for each CLIENT LIST, KILL or UNBLOCK, from Redis's answer to its own; it looks at all clients;
 //   - env.tick, which keeps the clock for idle times;
 //   - the readers of package upstream and the workers of package lockcmds call into sessions and never block there.

@@ -15,6 +15,7 @@ import (
 	"lockproxy/internal/proxy/clients"
 	"lockproxy/internal/proxy/command"
 	"lockproxy/internal/proxy/status"
+	"lockproxy/internal/proxy/tasks"
 	"lockproxy/internal/upstream"
 )
 
@@ -35,7 +36,7 @@ type env struct {
 	clients   clients.Directory[visible] // everybody who is connected
 	shape     atomic.Pointer[clients.Shape]
 	clock     atomic.Int64 // milliseconds since started, as far as idle times need it
-	inquiries crew         // answers to CLIENT LIST and the like that are being made
+	inquiries tasks.Group  // answers to CLIENT LIST and the like that are being made
 	listing   sync.Mutex   // held while one of them is, so that many at once cost the memory of one
 }
 

@@ -98,8 +98,7 @@ func pendingOf(srv *Server) int {
 	srv.mu.Lock()
 	defer srv.mu.Unlock()
 	n := 0
-	for c := range srv.conns {
-		s := c.session()
+	for _, s := range srv.conns {
 		s.mu.Lock()
 		n += s.pending
 		s.mu.Unlock()

@@ -134,7 +134,7 @@ func (q *question) came(n int) {
 		return
 	}
 	s.later = append(s.later, func() {
-		started := s.env.inquiries.start(func() {
+		started := s.env.inquiries.Start(func() {
 			defer func() {
 				if r := recover(); r != nil {
 					s.env.panicked(s.addr, r)

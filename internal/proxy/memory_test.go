@@ -42,8 +42,8 @@ func measured(srv *Server) int {
 	srv.mu.Lock()
 	defer srv.mu.Unlock()
 	sum := 0
-	for c := range srv.conns {
-		sum += c.session().Measure()
+	for _, s := range srv.conns {
+		sum += s.Measure()
 	}
 	return sum
 }
@@ -197,8 +197,7 @@ func TestHangupIsSeenBehindMuchInput(t *testing.T) {
 func pausedSessions(srv *Server) (n int) {
 	srv.mu.Lock()
 	defer srv.mu.Unlock()
-	for c := range srv.conns {
-		s := c.session()
+	for _, s := range srv.conns {
 		s.mu.Lock()
 		if s.paused {
 			n++
@@ -373,8 +372,7 @@ func TestIdleClientsKeepLittle(t *testing.T) {
 		c.raw(strings.Repeat(`"" `, 20_000) + "\r\n")
 		_, _ = c.frame()
 		srv.mu.Lock()
-		for c := range srv.conns {
-			s := c.session()
+		for _, s := range srv.conns {
 			s.mu.Lock()
 			if kept := s.guard.Kept(); kept > 16<<10 {
 				t.Errorf("%s: %d bytes of an inline command are kept", engine, kept)

@@ -10,6 +10,7 @@ import (
 	"github.com/google/uuid"
 	"go.uber.org/zap"
 
+	"lockproxy/internal/proxy/engine"
 	"lockproxy/internal/resp"
 	"lockproxy/internal/upstream"
 )
@@ -27,11 +28,11 @@ const (
 // What moves the bytes of clients.
 const (
 	// EngineAuto is the event loops where they exist, and goroutines elsewhere.
-	EngineAuto = "auto"
+	EngineAuto = engine.Auto
 	// EngineGoroutine gives each client a goroutine.
-	EngineGoroutine = "goroutine"
+	EngineGoroutine = engine.Goroutine
 	// EngineEpoll serves plain sockets from event loops; TLS still has goroutines. Linux only.
-	EngineEpoll = "epoll"
+	EngineEpoll = engine.Epoll
 )
 
 // Options configure a Server. Listen and Upstream are required; zero values pick the defaults.

@@ -92,8 +92,8 @@ func TestReleaseOfASubscriberThatHangsUpIsSettled(t *testing.T) {
 func (srv *Server) sessionOf(c *peer) *Session {
 	srv.mu.Lock()
 	defer srv.mu.Unlock()
-	for client := range srv.conns {
-		if s := client.session(); s.addr == c.nc.LocalAddr().String() {
+	for _, s := range srv.conns {
+		if s.addr == c.nc.LocalAddr().String() {
 			return s
 		}
 	}

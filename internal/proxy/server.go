@@ -4,9 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/tidwall/redcon"
@@ -16,7 +16,9 @@ import (
 	"lockproxy/internal/lockcmds/engines"
 	"lockproxy/internal/proxy/budget"
 	"lockproxy/internal/proxy/clients"
+	"lockproxy/internal/proxy/engine"
 	"lockproxy/internal/proxy/status"
+	"lockproxy/internal/proxy/tasks"
 	"lockproxy/internal/resp"
 	"lockproxy/internal/upstream"
 )
@@ -26,19 +28,12 @@ type Server struct {
 	env       *env
 	listeners []*endpoint
 	stop      chan struct{} // closed when the server stops accepting
-	crew      crew          // read loops and connections that are being shut
-	loops     []*loop       // empty: goroutines serve all clients
-	nextLoop  atomic.Uint64
+	engine    *engine.Engine
+	tasks     tasks.Group // read loops and connections that are being shut
 
 	mu    sync.Mutex
-	conns map[client]struct{}
+	conns map[engine.Client]*Session
 	empty chan struct{} // closed when the last of conns goes; nil until somebody waits for that, when no more are added
-}
-
-// client is one connection as an engine has it.
-type client interface {
-	host
-	session() *Session
 }
 
 // New checks opts and opens the listeners, so that clients can connect as soon as it returns. Run serves them.
@@ -54,13 +49,13 @@ func New(opts Options) (*Server, error) {
 	if e.locks, err = engines.New(e.engineOptions()); err != nil {
 		return nil, err
 	}
-	srv := &Server{env: e, stop: make(chan struct{}), conns: map[client]struct{}{}}
-	e.budget = budget.New(int64(opts.Limits.Memory), srv.crew.start)
+	srv := &Server{env: e, stop: make(chan struct{}), conns: map[engine.Client]*Session{}}
+	e.budget = budget.New(int64(opts.Limits.Memory), srv.tasks.Start)
 	e.source = status.Source{
 		Version: opts.Version, UUID: opts.uuid, Started: e.started,
 		Counters: &e.stats, Upstream: up, Memory: e.budget, Locks: e.locks,
 	}
-	if srv.loops, err = newLoops(srv, opts.Engine); err != nil {
+	if srv.engine, err = engine.New(engine.Options{Kind: opts.Engine, Tasks: &srv.tasks, Logger: opts.Logger}); err != nil {
 		return nil, err
 	}
 	for _, addr := range opts.Listen {
@@ -77,9 +72,7 @@ func New(opts Options) (*Server, error) {
 // Close gives up a server that will not Run.
 func (srv *Server) Close() {
 	srv.closeListeners()
-	for _, l := range srv.loops {
-		l.discard()
-	}
+	srv.engine.Discard()
 	_ = srv.env.locks.Close(context.Background()) // there are none
 }
 
@@ -100,10 +93,8 @@ func (srv *Server) Ready() (bool, error) { return srv.env.upstream.Ready() }
 func (srv *Server) Run(ctx context.Context) error {
 	upstreamCtx, stopUpstream := context.WithCancel(context.Background())
 	defer stopUpstream()
-	for _, l := range srv.loops {
-		go l.run() // stop waits for it
-	}
-	srv.crew.start(func() { srv.env.tick(srv.stop) })
+	srv.engine.Run()
+	srv.tasks.Start(func() { srv.env.tick(srv.stop) })
 	upstreamDone := make(chan struct{})
 	go func() {
 		defer close(upstreamDone)
@@ -125,17 +116,15 @@ func (srv *Server) Run(ctx context.Context) error {
 	defer cancel()
 	srv.drain(deadline)
 	srv.closeConns()
-	srv.crew.wait()
-	srv.env.inquiries.wait()
+	srv.tasks.Wait()
+	srv.env.inquiries.Wait()
 	<-srv.whenEmpty()
 	closing, cancel := context.WithTimeout(context.Background(), srv.env.opts.Upstream.DialTimeout+time.Second)
 	defer cancel()
 	err = errors.Join(err, srv.env.locks.Close(closing))
 	stopUpstream()
 	<-upstreamDone
-	for _, l := range srv.loops {
-		l.stop()
-	}
+	srv.engine.Stop()
 	srv.env.opts.Logger.Info("stopped")
 	return err
 }
@@ -206,58 +195,46 @@ func (srv *Server) handle(rc redcon.Conn, cmd redcon.Command) {
 	}
 }
 
-// serve makes a client of what has arrived.
+// serve has the engine serve a client. Its first command must be whole by then; zero: at any time.
 func (srv *Server) serve(a *arrival, by time.Time, first []byte) error {
-	if l := srv.loopFor(a.stream); l != nil {
-		return l.adopt(a.stream, a.origin, by, first, a.buf)
-	}
-	c := newConn(srv, a.stream, a.origin)
-	if !srv.enlist(c) {
-		return errStopped
-	}
-	c.sess.expectFirst(by)
-	srv.crew.start(func() { c.readLoop(first, a.buf) })
-	return nil
+	return srv.engine.Adopt(engine.Arrival{
+		Conn: a.stream, Addr: a.addr, Read: [][]byte{first, a.buf},
+		Open: func(c engine.Client, fd int) (engine.Session, error) {
+			s := newSession(a.origin, srv.env, c)
+			if fd != 0 {
+				s.fd = fd
+			}
+			if !srv.enlist(c, s) {
+				return nil, errStopped
+			}
+			s.expectFirst(by)
+			return s, nil
+		},
+		Closed: srv.forget,
+	})
 }
 
 // errStopped refuses a connection whose first command has come while the server stops.
 var errStopped = errors.New("the server has stopped accepting")
 
 // enlist notes a connection until forget. It reports false when the server waits for the last one to end already.
-func (srv *Server) enlist(c client) bool {
+func (srv *Server) enlist(c engine.Client, s *Session) bool {
 	srv.mu.Lock()
 	defer srv.mu.Unlock()
 	if srv.empty != nil {
 		return false
 	}
-	srv.conns[c] = struct{}{}
-	srv.env.clients.Put(c.session().id, c.session())
+	srv.conns[c] = s
+	srv.env.clients.Put(s.id, s)
 	return true
 }
 
-// loopFor picks the event loop for a connection; nil: goroutines serve it.
-func (srv *Server) loopFor(nc net.Conn) *loop {
-	if len(srv.loops) == 0 || !plain(nc) {
-		return nil
-	}
-	return srv.loops[srv.nextLoop.Add(1)%uint64(len(srv.loops))]
-}
-
-// plain reports whether nc is a socket whose bytes are the protocol's.
-func plain(nc net.Conn) bool {
-	switch nc.(type) {
-	case *net.TCPConn, *net.UnixConn:
-		return true
-	}
-	return false
-}
-
 // forget is called when a connection has ended.
-func (srv *Server) forget(c client) {
-	srv.env.stats.Clients.Add(-1)
-	srv.env.clients.Remove(c.session().id)
+func (srv *Server) forget(c engine.Client) {
 	srv.mu.Lock()
 	defer srv.mu.Unlock()
+	srv.env.stats.Clients.Add(-1)
+	srv.env.clients.Remove(srv.conns[c].id)
 	delete(srv.conns, c)
 	if srv.empty != nil && len(srv.conns) == 0 {
 		close(srv.empty)
@@ -268,13 +245,10 @@ func (srv *Server) forget(c client) {
 func (srv *Server) drain(ctx context.Context) {
 	srv.env.locks.Drain()
 	srv.mu.Lock()
-	var all []client
-	for c := range srv.conns {
-		all = append(all, c)
-	}
+	all := maps.Clone(srv.conns)
 	srv.mu.Unlock()
-	for _, c := range all {
-		c.session().Drain()
+	for c, s := range all {
+		s.Drain()
 		c.Flush()
 	}
 	select {

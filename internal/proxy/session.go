@@ -7,6 +7,7 @@ import (
 	"lockproxy/internal/lockcmds/engines"
 	"lockproxy/internal/lockcmds/losses"
 	"lockproxy/internal/proxy/budget"
+	"lockproxy/internal/proxy/engine"
 	"lockproxy/internal/proxy/inbox"
 	"lockproxy/internal/resp"
 	"lockproxy/internal/upstream"
@@ -26,27 +27,12 @@ const (
 	forGoodbye      // the last words are said when the outstanding replies are in; nothing is parsed any more
 )
 
-// host is what a session needs of the engine that drives it.
-type host interface {
-	// Flush moves the session's output to the client, without blocking. It is called without the session's lock.
-	Flush()
-
-	// Hangup closes the client's connection without blocking. It may be called with the session's lock held.
-	Hangup()
-
-	// Driver moves the bytes of the session's lane; nil: goroutines do.
-	Driver() upstream.Driver
-
-	// Resume ends a pause that MayRead has asked for. It may be called with the session's lock held.
-	Resume()
-}
-
 // A Session is one client connection without its I/O. All methods may be called from any goroutine.
 type Session struct {
 	origin
 	owner string // on whose account its connections to Redis go
 	env   *env
-	host  host
+	host  engine.Client
 
 	mu sync.Mutex
 
@@ -107,9 +93,9 @@ type Session struct {
 	ended     bool
 }
 
-func newSession(id uint64, addr string, e *env, h host) *Session {
+func newSession(from origin, e *env, h engine.Client) *Session {
 	s := &Session{
-		origin: origin{id: id, addr: addr, since: time.Now()}, owner: account(addr), env: e, host: h,
+		origin: from, owner: account(from.addr), env: e, host: h,
 		guard: resp.NewGuard(e.opts.Limits.Request), ident: e.firstIdentity(),
 	}
 	s.guard.Restrict(e.restricts(s.ident))

@@ -55,7 +55,7 @@ func byHand(t *testing.T, limits Limits) (*Session, *hand) {
 		t.Fatal(err)
 	}
 	h := &hand{driving: make(chan struct{})}
-	s := newSession(1, "test", &env{opts: opts, upstream: up, budget: budget.New(int64(opts.Limits.Memory), nil)}, h)
+	s := newSession(origin{id: 1, addr: "test"}, &env{opts: opts, upstream: up, budget: budget.New(int64(opts.Limits.Memory), nil)}, h)
 	s.known = true // nobody answers at the door
 	s.lane = up.Lane(s.ident, h, "", upstream.Reads)
 	<-h.driving
@@ -192,7 +192,7 @@ func TestReadingPausesWhileTooMuchIsUnanswered(t *testing.T) {
 
 func TestPanicEndsOnlyItsSession(t *testing.T) {
 	s, h := byHand(t, Limits{})
-	other := newSession(2, "other", s.env, h)
+	other := newSession(origin{id: 2, addr: "other"}, s.env, h)
 	other.known = true // nobody answers at the door
 	other.lane = s.env.upstream.Lane(s.ident, h, "", upstream.Reads)
 	defer other.Hungup()

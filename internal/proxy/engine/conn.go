@@ -1,4 +1,4 @@
-package proxy
+package engine
 
 import (
 	"errors"
@@ -10,37 +10,42 @@ import (
 	"go.uber.org/zap"
 
 	"lockproxy/internal/direct"
+	"lockproxy/internal/proxy/tasks"
 	"lockproxy/internal/upstream"
 )
 
 // readSize is how much one read from a client may bring.
 const readSize = 16 << 10
 
-// conn moves bytes between one client's socket and its Session: the engine for any system and any kind of socket.
+// conn moves bytes between one client's socket and its session with goroutines.
 type conn struct {
-	server *Server
-	nc     net.Conn
-	sess   *Session
-	direct *direct.Writer // nil: output is always written by drainOutput
-	watch  *endWatch      // nil: a client's end is not seen while it is not read
-	resume chan struct{}  // size 1, never closed: the session may be read again
-	once   sync.Once
-	output crew // drainOutput
+	opts    Options
+	arrival Arrival
+	nc      net.Conn
+	sess    Session
+	direct  *direct.Writer   // nil: output is always written by drainOutput
+	watch   *direct.EndWatch // nil: a client's end is not seen while it is not read
+	resume  chan struct{}    // size 1, never closed: the session may be read again
+	once    sync.Once
+	output  tasks.Group // drainOutput
 }
 
-func newConn(srv *Server, nc net.Conn, from origin) *conn {
-	c := &conn{server: srv, nc: nc, resume: make(chan struct{}, 1)}
-	if sc, ok := nc.(syscall.Conn); ok {
+// serve makes a conn of what has arrived.
+func serve(opts Options, a Arrival) error {
+	c := &conn{opts: opts, arrival: a, nc: a.Conn, resume: make(chan struct{}, 1), watch: direct.NewEndWatch(a.Conn)}
+	if sc, ok := a.Conn.(syscall.Conn); ok {
 		c.direct = direct.New(sc)
 	}
-	c.watch = newEndWatch(nc)
-	c.sess = newSession(from.id, from.addr, srv.env, c)
-	c.sess.origin = from
-	return c
+	var err error
+	if c.sess, err = a.Open(c, 0); err != nil {
+		return err
+	}
+	opts.Tasks.Start(func() { c.readLoop(a.Read) })
+	return nil
 }
 
-// readLoop feeds the session until the client is gone. first is what was read before the conn existed.
-func (c *conn) readLoop(first ...[]byte) {
+// readLoop feeds the session until the client is gone. first was read before the conn existed.
+func (c *conn) readLoop(first [][]byte) {
 	for _, b := range first {
 		if !c.sess.Feed(b) {
 			c.shut()
@@ -56,7 +61,7 @@ func (c *conn) readLoop(first ...[]byte) {
 			return
 		}
 	case err != nil && !errors.Is(err, net.ErrClosed):
-		c.server.env.opts.Logger.Debug("client connection ended", zap.String("client", c.sess.addr), zap.Error(err))
+		c.opts.Logger.Debug("client connection ended", zap.String("client", c.arrival.Addr), zap.Error(err))
 	}
 	c.shut()
 }
@@ -85,21 +90,18 @@ func (c *conn) pause() error {
 		<-c.resume
 		return nil
 	}
-	left, err := c.watch.await()
+	left, err := c.watch.Await()
 	if errors.Is(err, net.ErrClosed) || left && !c.sess.Leaving() {
 		return net.ErrClosed
 	}
 	<-c.resume
-	return c.watch.reset()
+	return c.watch.Reset()
 }
 
-// session is client.
-func (c *conn) session() *Session { return c.sess }
-
-// Resume is host.
+// Resume is Client.
 func (c *conn) Resume() {
 	if c.watch != nil {
-		c.watch.interrupt()
+		c.watch.Interrupt()
 	}
 	select {
 	case c.resume <- struct{}{}:
@@ -107,10 +109,10 @@ func (c *conn) Resume() {
 	}
 }
 
-// Driver is host: lanes have goroutines of their own.
+// Driver is Client: lanes have goroutines of their own.
 func (c *conn) Driver() upstream.Driver { return nil }
 
-// Flush is host. Most output fits the socket at once and is written here, by whoever produced it: the client's own reader or
+// Flush is Client. Most output fits the socket at once and is written here, by whoever produced it: the client's own reader or
 // the reader of its lane, which saves a switch of goroutines for each reply. What does not fit is left to a goroutine, so a
 // client that does not read never holds up its lane.
 func (c *conn) Flush() {
@@ -131,7 +133,7 @@ func (c *conn) Flush() {
 				return
 			}
 		}
-		if n < len(b) && c.output.start(func() { c.drainOutput(b, n) }) {
+		if n < len(b) && c.output.Start(func() { c.drainOutput(b, n) }) {
 			return
 		}
 		c.sess.EndWrite(b) // written, or of no use to anybody: the connection has been shut
@@ -158,19 +160,15 @@ func (c *conn) drainOutput(b []byte, n int) {
 	}
 }
 
-// Hangup is host: it ends the connection's reads and writes, and readLoop does the rest.
+// Hangup is Client: it ends the connection's reads and writes, and readLoop does the rest.
 func (c *conn) Hangup() {
-	nc := c.nc
-	if t, ok := nc.(interface{ NetConn() net.Conn }); ok {
-		nc = t.NetConn() // closing TLS politely may block
-	}
-	_ = nc.Close() // its error would be of no use to anybody
+	_ = direct.Socket(c.nc).Close() // closing TLS politely may block; the error would be of no use to anybody
 	c.shutLater()
 }
 
 // shutLater ends the connection from where a session may be locked.
 func (c *conn) shutLater() {
-	c.server.crew.start(c.shut) // when the crew is over it has been shut
+	c.opts.Tasks.Start(c.shut) // when the group is over it has been shut
 }
 
 // shut ends everything, once.
@@ -179,9 +177,9 @@ func (c *conn) shut() {
 		c.sess.Hungup()
 		_ = c.nc.Close() // the client is gone or told all there was
 		c.Resume()
-		c.output.wait()
-		c.server.forget(c)
+		c.output.Wait()
+		c.arrival.Closed(c)
 	})
 }
 
-var _ client = (*conn)(nil)
+var _ Client = (*conn)(nil)

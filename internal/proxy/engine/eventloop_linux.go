@@ -1,19 +1,19 @@
-package proxy
+package engine
 
 import (
 	"errors"
 	"fmt"
 	"net"
+	"runtime"
 	"sync"
 	"syscall"
-	"time"
 
 	"golang.org/x/sys/unix"
 
 	"lockproxy/internal/upstream"
 )
 
-// loop is the engine for plain sockets on Linux: one goroutine that waits on epoll, and moves the bytes of its clients and
+// eventLoop is the engine for plain sockets on Linux: one goroutine that waits on epoll, and moves the bytes of its clients and
 // of its own lanes. There is no goroutine and no buffer per client. One round is
 //
 //	wait ─▶ read every ready client into its session and every ready lane into its receivers
@@ -21,11 +21,10 @@ import (
 //	     ─▶ write each client that got replies, once
 //
 // so that the more clients are ready together, the fewer system calls each costs.
-type loop struct {
-	server *Server
-	epfd   int
-	evfd   int // written to by others to end a wait
-	done   chan struct{}
+type eventLoop struct {
+	epfd int
+	evfd int // written to by others to end a wait
+	done chan struct{}
 
 	// Owned by run.
 	sockets []socket // by file descriptor; nil: none
@@ -33,9 +32,9 @@ type loop struct {
 	events  []unix.EpollEvent
 
 	mu     sync.Mutex
-	asleep bool      // run waits, or is about to
-	dirty  []*remote // clients that have something for run to do
-	rung   []*wire   // lanes that have requests to write
+	asleep bool           // run waits, or is about to
+	dirty  []*epollClient // clients that have something for run to do
+	rung   []*epollLane   // lanes that have requests to write
 	jobs   []func()
 	closed bool // run has ended: nothing is taken any more
 }
@@ -54,7 +53,19 @@ const loopReadSize = 256 << 10
 // the same at depth 1; 8 gave a fifth less at depth 1.
 const eventsPerWait = 32
 
-func newLoop(srv *Server) (*loop, error) {
+// newEventLoops makes one loop for two processors: the other processor is Redis's, or another proxy's, or the lock engine's.
+func newEventLoops(string) ([]*eventLoop, error) {
+	loops := make([]*eventLoop, max(1, runtime.GOMAXPROCS(0)/2))
+	for i := range loops {
+		var err error
+		if loops[i], err = newEventLoop(); err != nil {
+			return nil, err
+		}
+	}
+	return loops, nil
+}
+
+func newEventLoop() (*eventLoop, error) {
 	epfd, err := unix.EpollCreate1(unix.EPOLL_CLOEXEC)
 	if err != nil {
 		return nil, fmt.Errorf("epoll_create: %w", err)
@@ -63,7 +74,7 @@ func newLoop(srv *Server) (*loop, error) {
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("eventfd: %w", err), unix.Close(epfd))
 	}
-	l := &loop{server: srv, epfd: epfd, evfd: evfd, done: make(chan struct{}), buf: make([]byte, loopReadSize), events: make([]unix.EpollEvent, eventsPerWait)}
+	l := &eventLoop{epfd: epfd, evfd: evfd, done: make(chan struct{}), buf: make([]byte, loopReadSize), events: make([]unix.EpollEvent, eventsPerWait)}
 	if err := l.watch(evfd, unix.EPOLLIN, unix.EPOLL_CTL_ADD); err != nil {
 		return nil, errors.Join(err, unix.Close(evfd), unix.Close(epfd))
 	}
@@ -71,7 +82,7 @@ func newLoop(srv *Server) (*loop, error) {
 }
 
 // run moves bytes until stop has been called and everything is closed.
-func (l *loop) run() {
+func (l *eventLoop) run() {
 	defer close(l.done)
 	for {
 		timeout := 0
@@ -97,14 +108,14 @@ func (l *loop) run() {
 }
 
 // mayWait reports whether nothing is left to do. From then on others end the wait when they add something.
-func (l *loop) mayWait() bool {
+func (l *eventLoop) mayWait() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.asleep = len(l.dirty)+len(l.rung)+len(l.jobs) == 0
 	return l.asleep
 }
 
-func (l *loop) wake() {
+func (l *eventLoop) wake() {
 	l.mu.Lock()
 	l.asleep = false
 	l.mu.Unlock()
@@ -112,7 +123,7 @@ func (l *loop) wake() {
 
 // settle does what has come up: jobs, then lanes, so that requests are on their way while clients are written. false: the
 // loop has been stopped.
-func (l *loop) settle() bool {
+func (l *eventLoop) settle() bool {
 	l.mu.Lock()
 	jobs, rung, dirty := l.jobs, l.rung, l.dirty
 	l.jobs, l.rung, l.dirty = nil, nil, nil
@@ -139,7 +150,7 @@ func (l *loop) settle() bool {
 }
 
 // post runs job on run's goroutine. false: the loop has ended and job will not run.
-func (l *loop) post(job func()) bool {
+func (l *eventLoop) post(job func()) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.closed {
@@ -151,7 +162,7 @@ func (l *loop) post(job func()) bool {
 }
 
 // interruptLocked ends a wait.
-func (l *loop) interruptLocked() {
+func (l *eventLoop) interruptLocked() {
 	if !l.asleep {
 		return
 	}
@@ -160,13 +171,13 @@ func (l *loop) interruptLocked() {
 	_, _ = unix.Write(l.evfd, one[:]) // it can only fail if it is already readable
 }
 
-func (l *loop) drainEvent() {
+func (l *eventLoop) drainEvent() {
 	var b [8]byte
 	_, _ = unix.Read(l.evfd, b[:]) // reading resets it; there is nothing else to know
 }
 
 // stop ends run. Clients and lanes have been closed.
-func (l *loop) stop() {
+func (l *eventLoop) stop() {
 	l.post(func() {
 		l.mu.Lock()
 		l.closed = true
@@ -177,13 +188,13 @@ func (l *loop) stop() {
 }
 
 // discard gives up a loop that does not run.
-func (l *loop) discard() {
+func (l *eventLoop) discard() {
 	_ = unix.Close(l.evfd)
 	_ = unix.Close(l.epfd)
 }
 
 // watch tells epoll which events of fd matter.
-func (l *loop) watch(fd int, events uint32, op int) error {
+func (l *eventLoop) watch(fd int, events uint32, op int) error {
 	err := unix.EpollCtl(l.epfd, op, fd, &unix.EpollEvent{Events: events, Fd: int32(fd)})
 	if err != nil {
 		return fmt.Errorf("epoll_ctl: %w", err)
@@ -192,7 +203,7 @@ func (l *loop) watch(fd int, events uint32, op int) error {
 }
 
 // enter makes the loop handle fd's events.
-func (l *loop) enter(fd int, s socket, events uint32) error {
+func (l *eventLoop) enter(fd int, s socket, events uint32) error {
 	if err := l.watch(fd, events, unix.EPOLL_CTL_ADD); err != nil {
 		return err
 	}
@@ -205,7 +216,7 @@ func (l *loop) enter(fd int, s socket, events uint32) error {
 
 // leave forgets fd and closes it. It runs in settle, when no event of this round is left that could be taken for one of
 // another socket with the same number.
-func (l *loop) leave(fd int) {
+func (l *eventLoop) leave(fd int) {
 	l.sockets[fd] = nil
 	_ = unix.Close(fd) // this also takes it out of epoll
 }
@@ -236,27 +247,25 @@ func takeover(nc net.Conn) (int, error) {
 // again reports whether a system call should be tried later.
 func again(err error) bool { return errors.Is(err, unix.EAGAIN) || errors.Is(err, unix.EINTR) }
 
-// adopt takes over a client, which has sent what is in first. Its first command must be whole by then, if that is a time.
-func (l *loop) adopt(nc net.Conn, from origin, by time.Time, first ...[]byte) error {
-	fd, err := takeover(nc)
+// adopt takes over a client.
+func (l *eventLoop) adopt(a Arrival) error {
+	fd, err := takeover(a.Conn)
 	if err != nil {
 		return err
 	}
-	r := &remote{loop: l, fd: fd}
-	r.sess = newSession(from.id, from.addr, l.server.env, r)
-	r.sess.origin = from
-	r.sess.fd = fd
-	if !l.server.enlist(r) {
-		return errors.Join(errStopped, unix.Close(fd))
+	r := &epollClient{loop: l, fd: fd, closed: a.Closed}
+	if r.sess, err = a.Open(r, fd); err != nil {
+		return errors.Join(err, unix.Close(fd))
 	}
-	r.sess.expectFirst(by)
-	if !l.post(func() { r.begin(first) }) {
+	if !l.post(func() { r.begin(a.Read) }) {
 		return errors.Join(net.ErrClosed, unix.Close(fd))
 	}
 	return nil
 }
 
 // Attach is upstream.Driver.
-func (l *loop) Attach(w *upstream.Wire) upstream.Mover { return &wire{loop: l, wire: w, fd: -1} }
+func (l *eventLoop) Attach(w *upstream.Wire) upstream.Mover {
+	return &epollLane{loop: l, wire: w, fd: -1}
+}
 
-var _ upstream.Driver = (*loop)(nil)
+var _ upstream.Driver = (*eventLoop)(nil)

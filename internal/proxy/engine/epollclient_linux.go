@@ -1,4 +1,4 @@
-package proxy
+package engine
 
 import (
 	"golang.org/x/sys/unix"
@@ -12,26 +12,27 @@ const (
 	watchInput  = unix.EPOLLIN | watchHangup
 )
 
-// remote is a client on a loop.
-type remote struct {
-	loop *loop
-	fd   int
-	sess *Session
+// epollClient is a client on a loop.
+type epollClient struct {
+	loop   *eventLoop
+	fd     int
+	sess   Session
+	closed func(Client)
 
-	// Owned by loop.run.
+	// Owned by eventLoop.run.
 	events uint32 // what epoll watches
 	out    []byte // being written
 	off    int    // how much of it has been
 	shut   bool
 
-	// Guarded by loop.mu.
-	queued  bool // in loop.dirty
+	// Guarded by eventLoop.mu.
+	queued  bool // in eventLoop.dirty
 	hungup  bool // to be closed
 	resumed bool // to be read again
 }
 
 // begin makes the client known to epoll and handles what it has already sent.
-func (r *remote) begin(first [][]byte) {
+func (r *epollClient) begin(first [][]byte) {
 	r.events = watchInput
 	if err := r.loop.enter(r.fd, r, r.events); err != nil {
 		r.close()
@@ -45,7 +46,7 @@ func (r *remote) begin(first [][]byte) {
 }
 
 // ready is socket.
-func (r *remote) ready(events uint32) {
+func (r *epollClient) ready(events uint32) {
 	switch {
 	case events&unix.EPOLLIN != 0:
 		r.read()
@@ -64,7 +65,7 @@ func (r *remote) ready(events uint32) {
 	}
 }
 
-func (r *remote) read() {
+func (r *epollClient) read() {
 	n, err := unix.Read(r.fd, r.loop.buf)
 	switch {
 	case n > 0:
@@ -81,7 +82,7 @@ func (r *remote) read() {
 }
 
 // ended handles the end of what the client sends.
-func (r *remote) ended(events uint32) {
+func (r *epollClient) ended(events uint32) {
 	if events&(unix.EPOLLHUP|unix.EPOLLERR) == 0 && r.sess.EOF() {
 		r.watch(r.events &^ watchInput) // its end would be announced for ever
 		r.Flush()
@@ -90,7 +91,7 @@ func (r *remote) ended(events uint32) {
 	r.close()
 }
 
-func (r *remote) watch(events uint32) {
+func (r *epollClient) watch(events uint32) {
 	if r.shut || r.events == events {
 		return
 	}
@@ -101,7 +102,7 @@ func (r *remote) watch(events uint32) {
 }
 
 // settle does what others have asked for, and writes what there is to write.
-func (r *remote) settle() {
+func (r *epollClient) settle() {
 	r.loop.mu.Lock()
 	hungup, resumed := r.hungup, r.resumed
 	r.queued, r.resumed = false, false
@@ -122,7 +123,7 @@ func (r *remote) settle() {
 }
 
 // write writes output until there is no more or the socket is full.
-func (r *remote) write() {
+func (r *epollClient) write() {
 	for !r.shut {
 		if r.out == nil {
 			b, last := r.sess.BeginWrite()
@@ -154,8 +155,8 @@ func (r *remote) write() {
 	}
 }
 
-// close ends the connection. It runs on loop.run's goroutine.
-func (r *remote) close() {
+// close ends the connection. It runs on eventLoop.run's goroutine.
+func (r *epollClient) close() {
 	if r.shut {
 		return
 	}
@@ -166,11 +167,11 @@ func (r *remote) close() {
 		r.out = nil
 	}
 	r.loop.leave(r.fd)
-	r.loop.server.forget(r)
+	r.closed(r)
 }
 
 // mark has settle called.
-func (r *remote) markLocked() {
+func (r *epollClient) markLocked() {
 	if !r.queued {
 		r.queued = true
 		r.loop.dirty = append(r.loop.dirty, r)
@@ -178,32 +179,30 @@ func (r *remote) markLocked() {
 	}
 }
 
-// Flush is host.
-func (r *remote) Flush() {
+// Flush is Client.
+func (r *epollClient) Flush() {
 	r.loop.mu.Lock()
 	r.markLocked()
 	r.loop.mu.Unlock()
 }
 
-// Hangup is host.
-func (r *remote) Hangup() {
+// Hangup is Client.
+func (r *epollClient) Hangup() {
 	r.loop.mu.Lock()
 	r.hungup = true
 	r.markLocked()
 	r.loop.mu.Unlock()
 }
 
-// Resume is host.
-func (r *remote) Resume() {
+// Resume is Client.
+func (r *epollClient) Resume() {
 	r.loop.mu.Lock()
 	r.resumed = true
 	r.markLocked()
 	r.loop.mu.Unlock()
 }
 
-// Driver is host: the loop moves its clients' lanes too.
-func (r *remote) Driver() upstream.Driver { return r.loop }
+// Driver is Client: the loop moves its clients' lanes too.
+func (r *epollClient) Driver() upstream.Driver { return r.loop }
 
-func (r *remote) session() *Session { return r.sess }
-
-var _ client = (*remote)(nil)
+var _ Client = (*epollClient)(nil)

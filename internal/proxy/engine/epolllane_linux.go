@@ -1,4 +1,4 @@
-package proxy
+package engine
 
 import (
 	"errors"
@@ -10,12 +10,12 @@ import (
 	"lockproxy/internal/upstream"
 )
 
-// wire is a lane on a loop.
-type wire struct {
-	loop *loop
+// epollLane is a lane on a loop.
+type epollLane struct {
+	loop *eventLoop
 	wire *upstream.Wire
 
-	// Owned by loop.run.
+	// Owned by eventLoop.run.
 	fd      int    // -1: not connected
 	blocked bool   // waits until the socket takes more
 	out     []byte // being written
@@ -23,11 +23,11 @@ type wire struct {
 	spare   []byte
 	ended   chan<- error // size 1: told once when the connection has ended
 
-	queued bool // in loop.rung; guarded by loop.mu
+	queued bool // in eventLoop.rung; guarded by eventLoop.mu
 }
 
 // Ring is upstream.Mover.
-func (w *wire) Ring() {
+func (w *epollLane) Ring() {
 	w.loop.mu.Lock()
 	defer w.loop.mu.Unlock()
 	if !w.queued {
@@ -38,7 +38,7 @@ func (w *wire) Ring() {
 }
 
 // Drive is upstream.Mover.
-func (w *wire) Drive(nc net.Conn, stop <-chan struct{}) error {
+func (w *epollLane) Drive(nc net.Conn, stop <-chan struct{}) error {
 	fd, err := takeover(nc)
 	if err != nil {
 		return err
@@ -58,7 +58,7 @@ func (w *wire) Drive(nc net.Conn, stop <-chan struct{}) error {
 	return net.ErrClosed
 }
 
-func (w *wire) begin(fd int, ended chan<- error) {
+func (w *epollLane) begin(fd int, ended chan<- error) {
 	w.fd, w.ended, w.blocked = fd, ended, false
 	if err := w.loop.enter(fd, w, unix.EPOLLIN); err != nil {
 		w.end(err)
@@ -68,7 +68,7 @@ func (w *wire) begin(fd int, ended chan<- error) {
 }
 
 // end closes the connection and says so.
-func (w *wire) end(err error) {
+func (w *epollLane) end(err error) {
 	if w.fd < 0 {
 		return
 	}
@@ -81,7 +81,7 @@ func (w *wire) end(err error) {
 }
 
 // ready is socket.
-func (w *wire) ready(events uint32) {
+func (w *epollLane) ready(events uint32) {
 	if events&unix.EPOLLOUT != 0 {
 		w.blocked = false
 		if err := w.loop.watch(w.fd, unix.EPOLLIN, unix.EPOLL_CTL_MOD); err != nil {
@@ -107,7 +107,7 @@ func (w *wire) ready(events uint32) {
 }
 
 // write is called once in each round in which requests have come.
-func (w *wire) write() {
+func (w *epollLane) write() {
 	w.loop.mu.Lock()
 	w.queued = false
 	w.loop.mu.Unlock()
@@ -117,7 +117,7 @@ func (w *wire) write() {
 }
 
 // flush writes requests until there are no more or the socket is full.
-func (w *wire) flush() {
+func (w *epollLane) flush() {
 	for {
 		if w.out == nil {
 			if w.out = w.wire.Take(w.spare); w.out == nil {
@@ -131,7 +131,7 @@ func (w *wire) flush() {
 		}
 		switch {
 		case w.off == len(w.out):
-			w.spare = shrink(w.out)
+			w.spare = emptied(w.out)
 			w.out = nil
 		case err == nil:
 		case again(err):
@@ -147,4 +147,4 @@ func (w *wire) flush() {
 	}
 }
 
-var _ upstream.Mover = (*wire)(nil)
+var _ upstream.Mover = (*epollLane)(nil)

@@ -1,0 +1,166 @@
+// Package engine moves the bytes of clients. It knows sockets, a few methods of a session, and upstream's Wire; it does not know what the
+// bytes mean.
+//
+//	conn:        goroutines    one client of any kind of socket, on any system
+//	eventLoop:   epoll, Linux  many clients on plain sockets (epollClient), and their lanes (epollLane)
+//
+// # Goroutines
+//
+//   - eventLoop.run, one for two processors: it moves the bytes of its clients and of their lanes, which have no goroutines of their own;
+//   - conn.readLoop, one for each client that no loop serves: it reads the socket and feeds the session; it ends with the connection;
+//   - conn.drainOutput, only while a client does not take its replies: it writes what a first, non-blocking write left over.
+package engine
+
+import (
+	"fmt"
+	"net"
+	"sync/atomic"
+
+	"go.uber.org/zap"
+
+	"lockproxy/internal/buffers"
+	"lockproxy/internal/proxy/tasks"
+	"lockproxy/internal/upstream"
+)
+
+// What moves the bytes of clients.
+const (
+	Auto      = "auto"      // event loops where they exist, goroutines elsewhere
+	Goroutine = "goroutine" // a goroutine for each client
+	Epoll     = "epoll"     // event loops for plain sockets, goroutines for TLS; Linux only
+)
+
+// A Session is one client as an engine sees it. Its methods do not block.
+type Session interface {
+	// Feed takes bytes that the client sent. It does not keep b. false: the session has ended, and the connection is to be closed.
+	Feed(b []byte) bool
+
+	// MayRead reports whether the engine may read from the client. false: Client.Resume says when.
+	MayRead() bool
+
+	// EOF says that the client will send nothing more, although it may still read. false: the session has ended.
+	EOF() bool
+
+	// Leaving says that the client will send nothing more, although not all that it has sent has been read. Reading goes on when
+	// Client.Resume says so. false: the session has ended.
+	Leaving() bool
+
+	// Hungup says that the client's connection is gone.
+	Hungup()
+
+	// BeginWrite hands the output to the engine, which must call EndWrite when it has written it; meanwhile it is the only writer.
+	// nil: there is nothing to write, or somebody else is writing. last: after this the connection is to be closed.
+	BeginWrite() (b []byte, last bool)
+
+	// EndWrite gives the buffer back.
+	EndWrite(b []byte)
+}
+
+// A Client is one connection as its session sees it. Its methods do not block.
+type Client interface {
+	// Flush moves the session's output to the client. The session must not be locked.
+	Flush()
+
+	// Hangup closes the client's connection. The session may be locked.
+	Hangup()
+
+	// Resume ends a pause that Session.MayRead has asked for. The session may be locked.
+	Resume()
+
+	// Driver moves the bytes of the session's lane; nil: goroutines do.
+	Driver() upstream.Driver
+}
+
+// An Arrival is a connection on which a client has begun to speak.
+type Arrival struct {
+	Conn net.Conn // what the protocol travels on
+	Addr string   // of the client, for the log
+	Read [][]byte // what has been read from it, in order
+
+	// Open makes the session of the client. fd is its file descriptor if that is another one now, else 0. An error refuses the client;
+	// its connection is closed then.
+	Open func(c Client, fd int) (Session, error)
+
+	// Closed is called once, after the connection of a client with a session has been closed.
+	Closed func(c Client)
+}
+
+// Options configure an Engine. All fields are required.
+type Options struct {
+	Kind   string       // Auto, Goroutine or Epoll
+	Tasks  *tasks.Group // for goroutines that end when their client's connection has been closed
+	Logger *zap.Logger
+}
+
+// An Engine moves the bytes of all clients of a server.
+type Engine struct {
+	opts  Options
+	loops []*eventLoop // empty: goroutines serve all clients
+	next  atomic.Uint64
+}
+
+// New makes an Engine. Run starts it, or Discard gives it up.
+func New(opts Options) (*Engine, error) {
+	switch opts.Kind {
+	case Auto, Goroutine, Epoll:
+	default:
+		return nil, fmt.Errorf("proxy: engine %q is none of auto, goroutine, epoll", opts.Kind)
+	}
+	e := &Engine{opts: opts}
+	if opts.Kind == Goroutine {
+		return e, nil
+	}
+	var err error
+	e.loops, err = newEventLoops(opts.Kind)
+	return e, err
+}
+
+// Run starts the event loops. Stop waits for them.
+func (e *Engine) Run() {
+	for _, l := range e.loops {
+		go l.run()
+	}
+}
+
+// Stop ends the engine. All connections have been closed.
+func (e *Engine) Stop() {
+	for _, l := range e.loops {
+		l.stop()
+	}
+}
+
+// Discard gives up an engine that does not Run.
+func (e *Engine) Discard() {
+	for _, l := range e.loops {
+		l.discard()
+	}
+}
+
+// Adopt serves a client from now on. After an error the caller closes the connection.
+func (e *Engine) Adopt(a Arrival) error {
+	if len(e.loops) > 0 && plain(a.Conn) {
+		return e.loops[e.next.Add(1)%uint64(len(e.loops))].adopt(a)
+	}
+	return serve(e.opts, a)
+}
+
+// plain reports whether nc is a socket whose bytes are the protocol's.
+func plain(nc net.Conn) bool {
+	switch nc.(type) {
+	case *net.TCPConn, *net.UnixConn:
+		return true
+	}
+	return false
+}
+
+// keptBuffer bounds the buffers that are kept for the next time.
+const keptBuffer = 32 << 10
+
+// emptied empties a buffer that has been written. It drops one that has grown large.
+func emptied(b []byte) []byte {
+	if cap(b) > keptBuffer {
+		buffers.Free(b)
+		return nil
+	}
+	return b[:0]
+}

@@ -1,0 +1,20 @@
+//go:build !linux
+
+package engine
+
+import "errors"
+
+// eventLoop exists on Linux only.
+type eventLoop struct{}
+
+func newEventLoops(kind string) ([]*eventLoop, error) {
+	if kind == Epoll {
+		return nil, errors.New("proxy: engine epoll exists on Linux only")
+	}
+	return nil, nil
+}
+
+func (*eventLoop) run()                {}
+func (*eventLoop) discard()            {}
+func (*eventLoop) stop()               {}
+func (*eventLoop) adopt(Arrival) error { return errors.ErrUnsupported }
