@@ -1,0 +1,213 @@
+package house
+
+import (
+	_ "embed" // words.txt
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"unicode"
+)
+
+// A bannedWord is a word that this project used in a meaning of its own, or a form of sentence that is hard to read.
+type bannedWord struct {
+	prose *regexp.Regexp // in comments, documents and texts of the program; nil: allowed there
+	names []string       // words of an identifier, in lower case
+	use   string         // the field's word, or the better form
+}
+
+func prose(pattern string) *regexp.Regexp { return regexp.MustCompile(`(?i)\b(?:` + pattern + `)\b`) }
+
+// bannedWords lists the old vocabulary. docs/GLOSSARY.md has the words that replace it.
+var bannedWords = []bannedWord{
+	// Words with a meaning known to nobody else, where the field has its own.
+	{prose("rooms?"), []string{"room", "rooms"}, "wait queue; of memory: space"},
+	{prose("topics?"), []string{"topic", "topics"}, "subscription, channel"},
+	{nil, []string{"hub"}, "subscriber"},
+	{prose("dogs?"), []string{"dog"}, "watchdog"},
+	{prose("remainders?"), []string{"remainder", "remainders"}, "field of a session"},
+	{prose("g(?:ive|ives|iven|iving|ave) (?:\\w+ ){0,3}back|tak(?:e|es|en|ing) (?:\\w+ )?off|took (?:\\w+ )?off"), []string{"giving"}, "roll back, release, drop; to a pool: return"},
+	{prose("owed"), []string{"owed"}, "unanswered; of holds: rollback"},
+	{nil, []string{"returning", "returned"}, "rollback"},
+	{nil, []string{"heard", "news"}, "sequence number"},
+	{prose("dead.?heads?|deaf"), []string{"deadhead", "deadheads", "deaf"}, "stale waiter, reaper"},
+	{prose("kick(?:s|ed|ing)?|pok(?:e|es|ed|ing)"), []string{"kick", "poke"}, "wake"},
+	{prose("bells?"), []string{"bell"}, "wake"},
+	{nil, []string{"tend", "persist"}, "background job, retry"},
+	{prose("turn(?:s|ed|ing)? (?:\\w+ )?away"), []string{"dismiss", "dismissal"}, "remove with an outcome"},
+	{prose("crews?"), []string{"crew"}, "task group"},
+	{prose("last words"), []string{"forsake"}, "abandon"},
+	{prose("ghosts?"), nil, "stale waiter"},
+
+	// Forms that make a sentence hard to read. The subject is a noun.
+	{prose("somebody|nobody|everybody|anybody|whoever|someone|everyone|anyone"), nil, "name the party: a client, a session, no other session"},
+	{prose("(?:at most )?so many|for so long|at most so long|so often"), nil, "name the number: at most n"},
+	{prose("(?:of )?what (?:came|was|is|has|had|it has|they have) been|what there is|those that there are"), nil, "a noun"},
+	{regexp.MustCompile(`(?:^|[.:;!?] )(?:Who|Others|What) (?:\w+s|\w+ed|is|has|was|may|can|must|will) `), nil, "begin with a noun"},
+	{prose("none of (?:his|hers)|told once|said once|of use to"), nil, "once: reported once"},
+}
+
+// unclean lists the files that still have banned words. The list only shrinks.
+//
+//go:embed unclean.txt
+var unclean string
+
+func TestWordsAreTheFields(t *testing.T) {
+	exceptions := map[string]bool{} // by path; true: needed
+	moved := map[string]bool{}      // names of excepted files that are not there any more, and so may have been moved
+	for line := range strings.Lines(unclean) {
+		if line = strings.TrimSpace(line); line == "" || strings.HasPrefix(line, "#") {
+			continue
+		}
+		exceptions[line] = false
+		if _, err := os.Stat(filepath.Join(root, line)); err != nil {
+			moved[path.Base(line)] = true
+		}
+	}
+	for _, name := range texts(t) {
+		found := findings(t, name)
+		_, excepted := exceptions[name]
+		switch {
+		case len(found) > 0 && excepted:
+			exceptions[name] = true
+		case len(found) > 0 && moved[path.Base(name)]:
+		case len(found) > 0:
+			t.Errorf("%s", strings.Join(found, "\n"))
+		}
+	}
+	for name, needed := range exceptions {
+		if !needed {
+			t.Logf("%s is clean: delete it from unclean.txt", name)
+		}
+	}
+}
+
+// texts lists the files that are written in the project's language. Tests, records of decisions and the changelog are history.
+func texts(t *testing.T) []string {
+	t.Helper()
+	var list []string
+	for _, top := range []string{"README.md", "CONTRIBUTING.md", "cmd", "internal", "bench", "configs", "docs", "examples", "interop/README.md", "test/locks/README.md"} {
+		if _, err := os.Stat(filepath.Join(root, top)); err != nil {
+			continue
+		}
+		err := filepath.WalkDir(filepath.Join(root, top), func(name string, entry fs.DirEntry, err error) error {
+			if err != nil {
+				return err
+			}
+			rel, err := filepath.Rel(root, name)
+			if err != nil {
+				return err
+			}
+			rel = filepath.ToSlash(rel)
+			switch {
+			case entry.IsDir() && slices.Contains([]string{"docs/adr", "bench/results", "internal/house"}, rel), entry.IsDir() && entry.Name() == "testdata":
+				return filepath.SkipDir
+			case entry.IsDir(), strings.HasSuffix(rel, "_test.go"):
+			case slices.Contains([]string{".go", ".lua", ".md", ".yml", ".html"}, path.Ext(rel)):
+				list = append(list, rel)
+			}
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	return list
+}
+
+// findings lists the banned words of a file with their lines.
+func findings(t *testing.T, name string) []string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(root, name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var found []string
+	inProse := func(line int, text string) {
+		for _, word := range bannedWords {
+			if word.prose == nil {
+				continue
+			}
+			for _, match := range word.prose.FindAllString(text, -1) {
+				found = append(found, name+":"+strconv.Itoa(line)+": "+strconv.Quote(strings.TrimSpace(match))+": use "+word.use)
+			}
+		}
+	}
+	if path.Ext(name) != ".go" {
+		for i, line := range strings.Split(string(text), "\n") {
+			inProse(i+1, strings.TrimLeft(line, "-#*> "))
+		}
+		return found
+	}
+	files := token.NewFileSet()
+	parsed, err := parser.ParseFile(files, name, text, parser.ParseComments|parser.SkipObjectResolution)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, group := range parsed.Comments {
+		for _, comment := range group.List {
+			inProse(files.Position(comment.Pos()).Line, strings.TrimLeft(strings.TrimPrefix(comment.Text, "//"), "/* \t"))
+		}
+	}
+	seen := map[string]bool{}
+	ast.Inspect(parsed, func(n ast.Node) bool {
+		switch n := n.(type) {
+		case *ast.ImportSpec:
+			return false
+		case *ast.BasicLit:
+			if value, err := strconv.Unquote(n.Value); n.Kind == token.STRING && err == nil && strings.Contains(value, " ") {
+				inProse(files.Position(n.Pos()).Line, value)
+			}
+		case *ast.Ident:
+			if seen[n.Name] {
+				return true
+			}
+			seen[n.Name] = true
+			for _, word := range bannedWords {
+				for _, part := range nameWords(n.Name) {
+					if slices.Contains(word.names, part) {
+						found = append(found, name+":"+strconv.Itoa(files.Position(n.Pos()).Line)+": "+n.Name+": use "+word.use)
+					}
+				}
+			}
+		}
+		return true
+	})
+	return found
+}
+
+// nameWords splits an identifier at its capitals, "kickSameLocked" into "kick", "same" and "locked".
+func nameWords(name string) []string {
+	var parts []string
+	start := 0
+	for i, r := range name {
+		if i > 0 && unicode.IsUpper(r) {
+			parts, start = append(parts, strings.ToLower(name[start:i])), i
+		}
+	}
+	return append(parts, strings.ToLower(name[start:]))
+}
+
+func TestBannedWordsAreFound(t *testing.T) {
+	for _, text := range []string{"the room of a lock", "Nobody waits", "is given back later", "turned it away", "he is deaf"} {
+		if !slices.ContainsFunc(bannedWords, func(w bannedWord) bool { return w.prose != nil && w.prose.MatchString(text) }) {
+			t.Errorf("%q has no banned word", text)
+		}
+	}
+	for _, text := range []string{"a mushroom", "the hold is rolled back", "what a lease promises"} {
+		if slices.ContainsFunc(bannedWords, func(w bannedWord) bool { return w.prose != nil && w.prose.MatchString(text) }) {
+			t.Errorf("%q has a banned word", text)
+		}
+	}
+	if got := nameWords("kickSameLocked"); !slices.Equal(got, []string{"kick", "same", "locked"}) {
+		t.Error(got)
+	}
+}
