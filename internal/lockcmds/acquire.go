@@ -9,6 +9,7 @@ import (
 
 	"lockproxy/internal/lockcmds/clock"
 	"lockproxy/internal/lockcmds/grammar"
+	"lockproxy/internal/lockcmds/script"
 	"lockproxy/internal/lockcmds/turns"
 	"lockproxy/internal/resp"
 	"lockproxy/internal/watchdog"
@@ -119,7 +120,7 @@ func (e *Engine) startAcquire(s Caller, cmd grammar.Command, began time.Time, ho
 	e.mu.Unlock()
 	if queues {
 		w.heard = heard{} // if it turns out to be the first after all, it must ask
-		if reply := e.await(w, answer{0, -1}); reply != nil {
+		if reply := e.await(w, script.Acquired{PTTL: script.NoTTL}); reply != nil {
 			s.Reply(reply)
 		}
 		return
@@ -156,23 +157,19 @@ func (e *Engine) ordered(s Session, l *watchdog.Lease, send, abandoned func()) {
 // sendAcquire makes the first attempt. A fair one takes its place in the queue in the same step, so that the order is
 // that in which Redis hears of them. Session locked.
 func (e *Engine) sendAcquire(w *waiter) {
-	call := Call{
-		Script: e.scripts.acquire,
-		Done:   func(reply resp.Value, err error) []byte { return e.acquired(w, reply, err) },
-	}
+	call := w.plainCall().Call()
 	if w.fair() {
-		call.Script = e.scripts.fair
-		call.Keys, call.Args = e.fairCall(w)
-	} else {
-		call.Keys, call.Args = plainCall(w)
+		call = e.fairCall(w).Call()
 	}
 	w.sentAt = e.clock.Now()
-	e.script(w.c.s, call)
+	e.script(w.c.s, Call{Call: call, Done: func(reply resp.Value, err error) []byte {
+		a, err := decoded(reply, err, script.DecodeAcquired)
+		return e.acquired(w, a, err)
+	}})
 }
 
 // acquired is the outcome of the first attempt. Session locked.
-func (e *Engine) acquired(w *waiter, reply resp.Value, err error) []byte {
-	a, err := answerOf(reply, err)
+func (e *Engine) acquired(w *waiter, a script.Acquired, err error) []byte {
 	switch {
 	case errors.Is(err, ErrInDoubt):
 		e.doubt(w)
@@ -182,9 +179,9 @@ func (e *Engine) acquired(w *waiter, reply resp.Value, err error) []byte {
 	case err != nil:
 		e.finish(w)
 		return appendFailure(nil, err)
-	case a[0] == 1:
-		e.note(w.key, a)
-		return e.granted(w, grant{fence: a.at(1), count: a.at(2), sentAt: w.sentAt})
+	case a.Granted:
+		e.note(w.key, a.Damage)
+		return e.granted(w, grant{fence: a.Fence, count: a.Holds, sentAt: w.sentAt})
 	}
 	e.mu.Lock()
 	told := e.overtakenLocked(w)

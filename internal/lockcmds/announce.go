@@ -8,6 +8,7 @@ import (
 
 	"lockproxy/internal/lockcmds/jobs"
 	"lockproxy/internal/lockcmds/redislink"
+	"lockproxy/internal/lockcmds/script"
 	"lockproxy/internal/resp"
 )
 
@@ -77,7 +78,7 @@ func (e *Engine) publishLosses(batch []*loss) {
 	for _, l := range batch {
 		node := e.own.Node(l.key)
 		messages[node] = append(messages[node], redislink.Message{
-			Channel: lostOf(l.key), Text: itoa(l.fence) + " " + string(l.reason),
+			Channel: script.LostOf(l.key), Text: itoa(l.fence) + " " + string(l.reason),
 		})
 	}
 	for node, some := range messages {

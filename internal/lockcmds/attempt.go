@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"lockproxy/internal/lockcmds/jobs"
+	"lockproxy/internal/lockcmds/script"
 	"lockproxy/internal/resp"
 )
 
@@ -25,36 +26,34 @@ func (e *Engine) attempt(w *waiter) {
 }
 
 // inquire asks for the lock, but first whether the owner has it already if an earlier attempt is in doubt.
-func (e *Engine) inquire(ctx context.Context, w *waiter) (a answer, sentAt time.Time, err error) {
+func (e *Engine) inquire(ctx context.Context, w *waiter) (a script.Acquired, sentAt time.Time, err error) {
 	sentAt = e.clock.Now()
 	if w.doubt { // written only between attempts
 		a, err = e.ask(ctx, w)
 	}
-	if err == nil && (a == nil || a[0] != 1) {
+	if err == nil && !a.Granted {
 		sentAt = e.clock.Now()
 		a, err = e.call(ctx, w)
-		e.note(w.key, a)
+		e.note(w.key, a.Damage)
 	}
 	return a, sentAt, err
 }
 
 // call asks for the lock on the engine's own connection.
-func (e *Engine) call(ctx context.Context, w *waiter) (answer, error) {
-	if w.fair() {
-		keys, args := e.fairCall(w)
-		return e.own.run(ctx, e.scripts.fair, keys, args)
+func (e *Engine) call(ctx context.Context, w *waiter) (script.Acquired, error) {
+	switch {
+	case w.fair():
+		return runFor(ctx, e.own, e.fairCall(w).Call(), script.DecodeAcquired)
+	case w.first: // written only between attempts
+		return runFor(ctx, e.own, e.crowdCall(w).Call(), script.DecodeCrowd)
+	default:
+		return runFor(ctx, e.own, w.plainCall().Call(), script.DecodeAcquired)
 	}
-	if w.first { // written only between attempts
-		keys, args := e.crowdCall(w)
-		return e.own.run(ctx, e.scripts.crowd, keys, args)
-	}
-	keys, args := plainCall(w)
-	return e.own.run(ctx, e.scripts.acquire, keys, args)
 }
 
 // settleLocked is what the outcome of an attempt, or of a hand-over, means for the waiter. What it returns is to be
 // run without locks, and not from a session.
-func (e *Engine) settleLocked(w *waiter, a answer, err error) (after func()) {
+func (e *Engine) settleLocked(w *waiter, a script.Acquired, err error) (after func()) {
 	r := w.room
 	if r.trying == w {
 		r.trying = nil
@@ -65,19 +64,19 @@ func (e *Engine) settleLocked(w *waiter, a answer, err error) (after func()) {
 	case err != nil:
 		r.crowd.Doubt()
 		e.listenForPlaceLocked(r)
-	case a[0] == 1:
-		e.crowdGrantedLocked(r, a.at(4))
-	case len(a) > 2:
-		e.crowdRefusedLocked(r, a.at(2))
+	case a.Granted:
+		e.crowdGrantedLocked(r, a.Place)
+	case a.Placed:
+		e.crowdRefusedLocked(r, a.Place)
 	}
 	w.first = false
 	w.doubt = err != nil && (w.doubt || errors.Is(err, ErrInDoubt))
-	var refusal redisError
+	var refusal script.Error
 	switch {
-	case err == nil && a[0] == 1:
-		g := grant{fence: a.at(1), count: a.at(2), sentAt: w.sentAt}
+	case err == nil && a.Granted:
+		g := grant{fence: a.Fence, count: a.Holds, sentAt: w.sentAt}
 		after = func() { e.deliver(w, g) }
-		e.armLocked(r, w.lease.Milliseconds())
+		e.armLocked(r, w.lease)
 		if w.again { // the message may have been about the end of this very grant
 			defer e.kickLocked(w.key)
 		}
@@ -111,8 +110,8 @@ func (e *Engine) settleLocked(w *waiter, a answer, err error) (after func()) {
 			e.stillFairLocked(r, w, a)
 			return nil
 		}
-		e.armLocked(r, a.at(1))
-		if a.at(1) == -2 {
+		e.armLocked(r, a.PTTL)
+		if a.PTTL == script.Kept {
 			e.watchHeadLocked(r)
 		}
 		return nil
@@ -122,7 +121,7 @@ func (e *Engine) settleLocked(w *waiter, a answer, err error) (after func()) {
 	if w.timer != nil {
 		w.timer.Stop()
 	}
-	if err != nil || a[0] != 1 {
+	if err != nil || !a.Granted {
 		e.finishLocked(w)
 		e.kickLocked(w.key)
 	}
@@ -177,7 +176,7 @@ func (e *Engine) goOn(w *waiter) {
 			return
 		}
 		w.heard = heard{}
-		if reply := e.await(w, answer{0}); reply != nil {
+		if reply := e.await(w, script.Acquired{}); reply != nil {
 			w.c.s.Reply(reply)
 		}
 	})
@@ -202,8 +201,8 @@ func (e *Engine) tryOnce(w *waiter) {
 	case err != nil:
 		e.finish(w)
 		e.turnAway(w, failed(err))
-	case a[0] == 1:
-		e.deliver(w, grant{fence: a.at(1), count: a.at(2), sentAt: sentAt})
+	case a.Granted:
+		e.deliver(w, grant{fence: a.Fence, count: a.Holds, sentAt: sentAt})
 	default:
 		e.mu.Lock()
 		told := e.overtakenLocked(w)

@@ -9,6 +9,7 @@ import (
 
 	"lockproxy/internal/lockcmds/clock"
 	"lockproxy/internal/lockcmds/jobs"
+	"lockproxy/internal/lockcmds/script"
 	"lockproxy/internal/redistest"
 )
 
@@ -29,8 +30,8 @@ func TestPersistGivesUpAtItsLimitOrARefusal(t *testing.T) {
 	}{
 		{ErrUnsent, false, true},
 		{ErrInDoubt, false, true},
-		{redisError("NOPERM no"), false, false},
-		{redisError("LOADING Redis is loading the dataset in memory"), true, true},
+		{script.Error("NOPERM no"), false, false},
+		{script.Error("LOADING Redis is loading the dataset in memory"), true, true},
 		{nil, false, false},
 		{ErrUnsent, true, true},
 		{ErrInDoubt, true, false},
@@ -67,7 +68,7 @@ func TestPersistGivesUpAtItsLimitOrARefusal(t *testing.T) {
 // queued is how many entries the fair queue of a lock has in Redis.
 func queued(t *testing.T, srv *redistest.Server, key string) int64 {
 	t.Helper()
-	return srv.Client(t).LLen(t.Context(), queueOf(key)).Val() + srv.Client(t).ZCard(t.Context(), deadlinesOf(key)).Val()
+	return srv.Client(t).LLen(t.Context(), script.QueueOf(key)).Val() + srv.Client(t).ZCard(t.Context(), script.DeadlinesOf(key)).Val()
 }
 
 func TestFairWaitersThatHangUpTogetherLeaveTogether(t *testing.T) {

@@ -3,28 +3,16 @@ package lockcmds
 import (
 	"time"
 
+	"lockproxy/internal/lockcmds/script"
 	"lockproxy/internal/lockcmds/turns"
 )
 
-// turnLimit is for how long a free lock is kept for the first in the queue: scripts/lib/free.lua.
+// turnLimit is for how long a free lock is kept for the first in the queue: script/lib/free.lua.
 const turnLimit = 250 * time.Millisecond
 
 // crowdCall is the script call of the first plain waiter of a room.
-func (e *Engine) crowdCall(w *waiter) (keys, args []string) {
-	n := namesOf(w.key)
-	keys = []string{n.lock, n.queue, n.deadlines, n.fence, n.channel}
-	args = []string{w.owner, millis(w.lease), millis(e.opts.fairWait), n.placeOf(e.crowd), flag(w.stays), flag(w.enqueue), publish, ""}
-	if w.explicit {
-		args[len(args)-1] = n.nameChannel(w.owner)
-	}
-	return keys, args
-}
-
-func flag(b bool) string {
-	if b {
-		return "1"
-	}
-	return "0"
+func (e *Engine) crowdCall(w *waiter) script.Crowd {
+	return script.Crowd{Acquire: w.plainCall(), Wait: e.opts.fairWait, Crowd: e.crowd, Stays: w.stays, Enqueue: w.enqueue}
 }
 
 // crowdGrantedLocked notes that a plain waiter, which is still in the room, has been granted the lock, and where the place is now.
@@ -45,7 +33,7 @@ func (e *Engine) listenForPlaceLocked(r *room) {
 	if !r.crowd.Queued() || r.place != nil {
 		return
 	}
-	r.place = e.hub.join(r.nameChannel(e.crowd))
+	r.place = e.hub.join(r.NameChannel(e.crowd))
 	r.place.rooms[r] = struct{}{}
 	if r.refresh == nil {
 		e.refreshInLocked(r)
@@ -63,6 +51,6 @@ func (e *Engine) crowdEmptyLocked(r *room) {
 	queued := r.crowd.Queued()
 	r.crowd = turns.Crowd{}
 	if queued {
-		e.departPlaceLocked(r.lock, r.placeOf(e.crowd), nil)
+		e.departPlaceLocked(r.Lock, r.PlaceOf(e.crowd), nil)
 	}
 }

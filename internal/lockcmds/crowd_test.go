@@ -7,6 +7,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"lockproxy/internal/lockcmds/script"
 	"lockproxy/internal/lockcmds/turns"
 	"lockproxy/internal/redistest"
 )
@@ -14,7 +15,7 @@ import (
 // first is the first of the plain waiters of a proxy that asks, whose place stays in the queue or not.
 func (b *bench) first(owner string, stays, enqueue int) []int64 {
 	b.t.Helper()
-	return b.must(b.s.crowd, []string{b.n.lock, b.n.queue, b.n.deadlines, b.n.fence, b.n.channel}, owner, 30000, wait, crowd, stays, enqueue, "PUBLISH", "")
+	return b.must(b.s["crowd"], []string{b.n.Lock, b.n.Queue, b.n.Deadlines, b.n.Fence, b.n.Channel}, owner, 30000, wait, crowd, stays, enqueue, "PUBLISH", "")
 }
 
 func TestCrowdHasOnePlaceInTheQueue(t *testing.T) {
@@ -49,8 +50,8 @@ func TestCrowdHasOnePlaceInTheQueue(t *testing.T) {
 // A free lock is kept for the first in the queue for a moment: newcomers would always be faster.
 func TestFreeLockIsKeptForTheFirst(t *testing.T) {
 	onBoth(t, func(t *testing.T, b *bench) {
-		turn := b.n.channel
-		b.listen(b.n.nameChannel(ownerB), b.n.nameChannel(ownerC), b.n.nameChannel(crowd))
+		turn := b.n.Channel
+		b.listen(b.n.NameChannel(ownerB), b.n.NameChannel(ownerC), b.n.NameChannel(crowd))
 		b.acquire(ownerA, 30000)
 		b.fair(ownerB, 30000, wait, 1)
 		b.fair(ownerC, 30000, wait, 1)
@@ -78,13 +79,13 @@ func TestFreeLockIsKeptForTheFirst(t *testing.T) {
 
 func TestQueueOfAnotherTypeStopsNoPlainLock(t *testing.T) {
 	onBoth(t, func(t *testing.T, b *bench) {
-		b.c.Set(t.Context(), b.n.queue, "x", 0)
+		b.c.Set(t.Context(), b.n.Queue, "x", 0)
 		fence := b.acquire(ownerA, 30000)[1]
 		equal(t, "a waiter", b.first(ownerB, 1, 1)[2], int64(turns.None))
 		got := b.handoverOf(ownerA, ownerB, 30000, "", crowd, 1)
 		equal(t, "hand-over", []int64{got[0], got[2], got[5]}, []int64{2, fence, int64(turns.None)})
 		equal(t, "release", b.release(ownerB, 0, 0)[0], int64(1))
-		equal(t, "deadlines", b.c.Exists(t.Context(), b.n.deadlines).Val(), int64(0))
+		equal(t, "deadlines", b.c.Exists(t.Context(), b.n.Deadlines).Val(), int64(0))
 	})
 }
 
@@ -212,8 +213,8 @@ func TestCrowdTakesTurnsWithRedisson(t *testing.T) {
 		w.awaitWaiting()
 	}
 	p.awaitAttempts("k")
-	srv.Do(t, "PUBLISH", channelOf("k"), "0") // as when another proxy has been faster
-	queue := func() []string { return srv.Client(t).LRange(t.Context(), queueOf("k"), 0, -1).Val() }
+	srv.Do(t, "PUBLISH", script.ChannelOf("k"), "0") // as when another proxy has been faster
+	queue := func() []string { return srv.Client(t).LRange(t.Context(), script.QueueOf("k"), 0, -1).Val() }
 	redistest.Eventually(t, patience, "the place and its subscription", func() bool {
 		p.e.mu.Lock()
 		defer p.e.mu.Unlock()
@@ -221,7 +222,7 @@ func TestCrowdTakesTurnsWithRedisson(t *testing.T) {
 		return r.crowd.Queued() && r.place.ready && r.trying == nil
 	})
 	k.fair()
-	k.listen(namesOf("k").nameChannel(k.owner))
+	k.listen(script.NamesOf("k").NameChannel(k.owner))
 	equal(t, "queue", queue(), []string{p.e.crowd, k.owner})
 	if info := asks.do("LOCKINFO k"); !strings.Contains(info, "fair-waiters :1 local-waiters :2") {
 		t.Errorf("LOCKINFO: %s", info)
@@ -251,18 +252,18 @@ func TestPlaceOfTheDeadHoldsUpNobody(t *testing.T) {
 		b.release(ownerA, 0, 0)
 		equal(t, "nobody listens for B", b.acquire(ownerA, 30000)[0], int64(1))
 		b.leave(ownerB)
-		b.c.RPush(t.Context(), b.n.queue, left)
-		b.c.ZAdd(t.Context(), b.n.deadlines, redis.Z{Score: float64(now + wait), Member: left})
+		b.c.RPush(t.Context(), b.n.Queue, left)
+		b.c.ZAdd(t.Context(), b.n.Deadlines, redis.Z{Score: float64(now + wait), Member: left})
 		b.release(ownerA, 0, 0)
 		equal(t, "it may be about to subscribe", b.first(ownerB, 1, 1), []int64{0, -2, int64(turns.Behind)})
-		b.c.Del(t.Context(), b.n.channel) // a moment later
+		b.c.Del(t.Context(), b.n.Channel) // a moment later
 		equal(t, "it has not come", b.first(ownerB, 1, 1)[0], int64(1))
 		near(t, "the deadline of the dead", b.score(left), time.Now().UnixMilli()+8000)
-		b.c.ZAdd(t.Context(), b.n.deadlines, redis.Z{Score: float64(now - 1), Member: left}) // and later still
-		b.c.Del(t.Context(), b.n.lock)
+		b.c.ZAdd(t.Context(), b.n.Deadlines, redis.Z{Score: float64(now - 1), Member: left}) // and later still
+		b.c.Del(t.Context(), b.n.Lock)
 		equal(t, "the next time", b.first(ownerB, 1, 1)[0], int64(1))
 		equal(t, "queue", b.queue(), []string{crowd})
-		b.c.ZAdd(t.Context(), b.n.deadlines, redis.Z{Score: float64(now + 1), Member: crowd})
+		b.c.ZAdd(t.Context(), b.n.Deadlines, redis.Z{Score: float64(now + 1), Member: crowd})
 		equal(t, "who is alive", b.first(ownerA, 1, 1)[0], int64(0))
 		near(t, "has a new deadline", b.score(crowd), now+2*wait)
 	})
@@ -283,17 +284,17 @@ func TestCrowdThatLeavesTakesItsPlaceAlong(t *testing.T) {
 		s.awaitWaiting()
 	}
 	redistest.Eventually(t, patience, "the place", func() bool {
-		return srv.Client(t).LLen(t.Context(), queueOf("k")).Val() == 2
+		return srv.Client(t).LLen(t.Context(), script.QueueOf("k")).Val() == 2
 	})
 	w.hangUp()
 	timed.hangUp()
 	redistest.Eventually(t, patience, "the place to go", func() bool {
-		return srv.Client(t).LLen(t.Context(), queueOf("k")).Val() == 1
+		return srv.Client(t).LLen(t.Context(), script.QueueOf("k")).Val() == 1
 	})
 	holder.want("UNLOCK k", ":1")
 	fenceIn(t, first.reply())
 	first.want("UNLOCK k", ":1")
-	if n := srv.Client(t).Exists(t.Context(), "k", queueOf("k"), deadlinesOf("k")).Val(); n != 0 {
+	if n := srv.Client(t).Exists(t.Context(), "k", script.QueueOf("k"), script.DeadlinesOf("k")).Val(); n != 0 {
 		t.Errorf("%d keys left", n)
 	}
 }

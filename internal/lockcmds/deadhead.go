@@ -6,6 +6,7 @@ import (
 	"lockproxy/internal/lockcmds/clock"
 	"lockproxy/internal/lockcmds/jobs"
 	"lockproxy/internal/lockcmds/owners"
+	"lockproxy/internal/lockcmds/script"
 )
 
 // Whoever is first in the queue of a free lock must take it, or all behind it wait. One of those behind looks after it:
@@ -56,11 +57,11 @@ func (e *Engine) watchHeadLocked(r *room) {
 // noteQueue remembers who is in the queue now: only they will have been there for long enough when a look is due. The time
 // counts from here; while Redis does not answer it does not begin.
 func (e *Engine) noteQueue(r *room) {
-	places, err := e.own.Node(r.queue).List(e.life, r.queue, seenLimit)
+	places, err := e.own.Node(r.Queue).List(e.life, r.Queue, seenLimit)
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	switch {
-	case e.rooms[r.lock] != r || !r.queuedLocked():
+	case e.rooms[r.Lock] != r || !r.queuedLocked():
 		r.head.look = nil
 	case err != nil && !passing(err):
 		r.head.look = nil
@@ -80,11 +81,7 @@ func (e *Engine) noteQueue(r *room) {
 
 // headOf asks Redis whose place is the first in the queue; empty: nobody waits there.
 func (e *Engine) headOf(r *room) (string, error) {
-	reply, err := e.own.Node(r.lock).Eval(e.life, e.scripts.head, []string{r.lock, r.queue}, nil)
-	if err == nil && reply.IsError() {
-		err = redisError(reply.Str)
-	}
-	return string(reply.Str), err
+	return runFor(e.life, e.own, script.Head{Key: r.Lock}.Call(), script.DecodeHead)
 }
 
 // lookAtHead removes dead heads and lets our first waiter ask how things stand; its outcome watches on if need be.
@@ -93,13 +90,13 @@ func (e *Engine) lookAtHead(r *room) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	r.head.look = nil
-	if e.rooms[r.lock] != r || !r.queuedLocked() {
+	if e.rooms[r.Lock] != r || !r.queuedLocked() {
 		return
 	}
 	if again {
 		r.head.look = e.jobs.After(lookAgain, jobs.Attempt, func() { e.lookAtHead(r) })
 	}
-	e.kickLocked(r.lock)
+	e.kickLocked(r.Lock)
 }
 
 // removeDeadHeads goes on as long as the head is dead and has been seen for long enough. It reports whether to look again
@@ -114,19 +111,15 @@ func (e *Engine) removeDeadHeads(r *room) (again bool) {
 		if head == "" || !e.maySuspect(r, head) {
 			return false
 		}
-		deaf := "0"
-		if e.countDeaf(r, head) >= deafLooks || gone != "" && owners.Process(head) == gone {
-			deaf = "1"
+		deaf := e.countDeaf(r, head) >= deafLooks || gone != "" && owners.Process(head) == gone
+		a, err := runFor(e.life, e.own, script.DeadHead{Key: r.Lock, Place: head, Deaf: deaf}.Call(), script.DecodeDeadHead)
+		if err != nil || !a.Removed {
+			return err == nil && a.Receivers > 0 || err != nil && passing(err)
 		}
-		a, err := e.own.run(e.life, e.scripts.deadHead, []string{r.lock, r.queue, r.deadlines, r.channel},
-			[]string{head, publish, deaf})
-		if err != nil || a[0] != 1 {
-			return err == nil && a.at(1) > 0 || err != nil && passing(err)
-		}
-		if a.at(1) > 0 {
+		if a.Receivers > 0 {
 			gone = owners.Process(head)
 		}
-		e.log.Info("dead fair waiter removed", logKey(r.lock))
+		e.log.Info("dead fair waiter removed", logKey(r.Lock))
 	}
 }
 
@@ -140,13 +133,13 @@ func passing(err error) bool {
 func (e *Engine) maySuspect(r *room, head string) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return e.rooms[r.lock] == r && !e.tryOwnHeadLocked(r, head) && r.head.seen[head]
+	return e.rooms[r.Lock] == r && !e.tryOwnHeadLocked(r, head) && r.head.seen[head]
 }
 
 // tryOwnHeadLocked lets the head of the queue try if it waits here, and reports whether it does. It need not be the first one
 // here: in Redis the order is that in which it heard of them, here that in which its answers came.
 func (e *Engine) tryOwnHeadLocked(r *room, head string) bool {
-	if head == r.placeOf(e.crowd) && r.plain.first != nil {
+	if head == r.PlaceOf(e.crowd) && r.plain.first != nil {
 		e.tryPlainLocked(r)
 		return true
 	}

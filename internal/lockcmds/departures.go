@@ -4,6 +4,8 @@ import (
 	"context"
 	"sync"
 	"time"
+
+	"lockproxy/internal/lockcmds/script"
 )
 
 // Fair waiters that give up leave the queue in Redis together: one call takes out all waiters of a lock that have gathered while the
@@ -18,7 +20,7 @@ const (
 
 // departures are the waiters of one lock that are to leave its queue. They are guarded by Engine.mu and exist while there are any.
 type departures struct {
-	names
+	key  string
 	list []departure
 }
 
@@ -43,13 +45,13 @@ func (e *Engine) leave(w *waiter, done func()) {
 
 // leavesLocked reports whether a waiter has a place in the queue in Redis that nobody else here waits in for the same owner.
 func (e *Engine) leavesLocked(w *waiter) bool {
-	return w.fair() && w.wait != 0 && !e.queuesLocked(w.key, namesOf(w.key).placeOf(w.owner))
+	return w.fair() && w.wait != 0 && !e.queuesLocked(w.key, script.NamesOf(w.key).PlaceOf(w.owner))
 }
 
 // queuesLocked reports whether somebody here waits at that place.
 func (e *Engine) queuesLocked(key, place string) bool {
 	r := e.rooms[key]
-	if r != nil && place == r.placeOf(e.crowd) {
+	if r != nil && place == r.PlaceOf(e.crowd) {
 		return r.crowd.Queued()
 	}
 	return r != nil && e.fairOfLocked(r, place) != nil
@@ -57,7 +59,7 @@ func (e *Engine) queuesLocked(key, place string) bool {
 
 // departLocked has a waiter leave the queue in Redis.
 func (e *Engine) departLocked(w *waiter, done func()) {
-	e.departPlaceLocked(w.key, namesOf(w.key).placeOf(w.owner), done)
+	e.departPlaceLocked(w.key, script.NamesOf(w.key).PlaceOf(w.owner), done)
 }
 
 // departPlaceLocked takes a place out of the queue of a lock.
@@ -74,7 +76,7 @@ func (e *Engine) departPlaceLocked(key, place string, done func()) {
 	d := e.leaving[key]
 	first := d == nil
 	if first {
-		d = &departures{names: namesOf(key)}
+		d = &departures{key: key}
 		e.leaving[key] = d
 	}
 	d.list = append(d.list, departure{place, done})
@@ -87,7 +89,7 @@ func (e *Engine) departPlaceLocked(key, place string, done func()) {
 func (e *Engine) departNow(d *departures) {
 	var batch []departure
 	e.persist(cleanup{
-		what: "leave the fair queue", key: d.lock, limit: e.opts.fairWait,
+		what: "leave the fair queue", key: d.key, limit: e.opts.fairWait,
 		task: func(ctx context.Context) error {
 			if batch == nil { // what has gathered when it is this job's turn
 				batch = e.takeDepartures(d)
@@ -103,7 +105,7 @@ func (e *Engine) departNow(d *departures) {
 			e.mu.Lock()
 			more := len(d.list) > 0
 			if !more {
-				delete(e.leaving, d.lock)
+				delete(e.leaving, d.key)
 			}
 			e.mu.Unlock()
 			if more {
@@ -124,18 +126,17 @@ func (e *Engine) takeDepartures(d *departures) []departure {
 
 // depart takes a batch out of the queue, but for owners that have come back: their places are not for us to take.
 func (e *Engine) depart(ctx context.Context, d *departures, batch []departure) error {
-	args := make([]string, 1, 1+len(batch))
-	args[0] = publish
+	places := make([]string, 0, len(batch))
 	e.mu.Lock()
 	for _, gone := range batch {
-		if !e.queuesLocked(d.lock, gone.place) {
-			args = append(args, gone.place)
+		if !e.queuesLocked(d.key, gone.place) {
+			places = append(places, gone.place)
 		}
 	}
 	e.mu.Unlock()
-	if len(args) == 1 {
+	if len(places) == 0 {
 		return nil
 	}
-	_, err := e.own.run(ctx, e.scripts.leave, []string{d.queue, d.deadlines, d.lock, d.channel}, args)
+	_, err := runFor(ctx, e.own, script.Leave{Key: d.key, Places: places}.Call(), script.DecodeCount)
 	return err
 }

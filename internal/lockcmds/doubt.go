@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"lockproxy/internal/lockcmds/jobs"
+	"lockproxy/internal/lockcmds/script"
 )
 
 // doubtLimit is how long an outcome in doubt is looked into before the client is told that it is.
@@ -43,8 +44,8 @@ func (e *Engine) lookInto(w *waiter, limit time.Time, pause time.Duration) {
 	case err != nil:
 		e.finish(w)
 		e.turnAway(w, failed(ErrInDoubt))
-	case a[0] == 1:
-		e.deliver(w, grant{fence: a.at(1), count: a.at(2), sentAt: asked})
+	case a.Granted:
+		e.deliver(w, grant{fence: a.Fence, count: a.Holds, sentAt: asked})
 	default:
 		e.goOn(w)
 	}
@@ -52,7 +53,7 @@ func (e *Engine) lookInto(w *waiter, limit time.Time, pause time.Duration) {
 
 // ask finds out whether an attempt whose answer was lost has acquired the lock: {1, fence, holds} or {0}. If it has,
 // the lease starts anew, because nobody knows how much of it is left. The error wraps ErrInDoubt if Redis cannot tell.
-func (e *Engine) ask(ctx context.Context, w *waiter) (answer, error) {
+func (e *Engine) ask(ctx context.Context, w *waiter) (script.Acquired, error) {
 	if w.explicit {
 		return e.askExplicit(ctx, w)
 	}
@@ -62,31 +63,30 @@ func (e *Engine) ask(ctx context.Context, w *waiter) (answer, error) {
 		lease = max(lease, h.lease.Deadline().Sub(e.clock.Now())) // if the attempt came to nothing, that is what the holder relies on
 	}
 	e.mu.Unlock()
-	a, err := e.own.run(ctx, e.scripts.extend, []string{w.key, channelOf(w.key), queueOf(w.key)},
-		[]string{w.owner, millis(lease), publish})
+	a, err := runFor(ctx, e.own, script.Extend{Key: w.key, Owner: w.owner, Lease: lease}.Call(), script.DecodeExtended)
 	switch {
 	case isRefusal(err):
-		return nil, fmt.Errorf("look into an acquire: %w: %w", ErrInDoubt, err)
+		return script.Acquired{}, fmt.Errorf("look into an acquire: %w: %w", ErrInDoubt, err)
 	case err != nil:
-		return nil, fmt.Errorf("look into an acquire: %w", ErrInDoubt)
-	case a[0] != 1:
-		return answer{0}, nil
-	case a.at(1) != w.before.fence || a.at(2) > w.before.holds:
-		return a, nil
+		return script.Acquired{}, fmt.Errorf("look into an acquire: %w", ErrInDoubt)
+	case !a.Held:
+		return script.Acquired{}, nil
+	case a.Fence != w.before.fence || a.Holds > w.before.holds:
+		return script.Acquired{Granted: true, Fence: a.Fence, Holds: a.Holds}, nil
 	case w.before.unclear:
-		return nil, fmt.Errorf("look into an acquire behind a release: %w", ErrInDoubt)
+		return script.Acquired{}, fmt.Errorf("look into an acquire behind a release: %w", ErrInDoubt)
 	}
-	return answer{0}, nil
+	return script.Acquired{}, nil
 }
 
 // askExplicit looks for an owner that may hold the lock by another session, here or elsewhere. If it does, nobody can
 // say whether this acquire is part of it.
-func (e *Engine) askExplicit(ctx context.Context, w *waiter) (answer, error) {
-	reply, err := e.own.Node(w.key).Eval(ctx, e.scripts.info, []string{w.key, queueOf(w.key)}, nil)
-	if err != nil || reply.IsError() || len(reply.Elems) > 0 && string(reply.Elems[0].Str) == w.owner {
-		return nil, fmt.Errorf("look into an acquire: %w", ErrInDoubt)
+func (e *Engine) askExplicit(ctx context.Context, w *waiter) (script.Acquired, error) {
+	a, err := runFor(ctx, e.own, script.Info{Key: w.key}.Call(), script.DecodeHolder)
+	if err != nil || a.Held && a.Owner == w.owner {
+		return script.Acquired{}, fmt.Errorf("look into an acquire: %w", ErrInDoubt)
 	}
-	return answer{0}, nil
+	return script.Acquired{}, nil
 }
 
 func isRefusal(err error) bool {

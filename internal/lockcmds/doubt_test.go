@@ -164,7 +164,7 @@ func TestLookingIntoAReentryLeavesTheLeaseOfTheHold(t *testing.T) {
 		c: p.e.clients[a.id], key: "k", owner: h.owner, lease: time.Second, paused: h, before: before{fence: h.fence, holds: 1},
 	}
 	p.e.mu.Unlock()
-	if got, err := p.e.ask(t.Context(), w); err != nil || got[0] != 0 {
+	if got, err := p.e.ask(t.Context(), w); err != nil || got.Granted {
 		t.Fatal(got, err)
 	}
 	if ttl := srv.Client(t).PTTL(t.Context(), "k").Val(); ttl < 30*time.Second {

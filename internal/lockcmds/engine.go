@@ -69,9 +69,8 @@ type Events struct {
 
 // Engine runs the lock commands of all sessions of one identity.
 type Engine struct {
-	opts    Options  // immutable after New
-	scripts *scripts // immutable
-	crowd   string   // immutable; the name of the place that plain waiters share in a fair queue
+	opts    Options // immutable after New
+	crowd   string  // immutable; the name of the place that plain waiters share in a fair queue
 	log     *zap.Logger
 	jobs    jobs.Runner
 	losing  announcements
@@ -142,7 +141,6 @@ func New(opts Options) (*Engine, error) {
 	}
 	e := &Engine{
 		opts:      opts,
-		scripts:   newScripts(),
 		log:       opts.Logger,
 		clock:     opts.Clock,
 		own:       own{opts.Redis},

@@ -7,6 +7,7 @@ import (
 
 	"lockproxy/internal/lockcmds/grammar"
 	"lockproxy/internal/lockcmds/redislink"
+	"lockproxy/internal/lockcmds/script"
 	"lockproxy/internal/resp"
 	"lockproxy/internal/watchdog"
 )
@@ -39,12 +40,10 @@ func (e *Engine) startExtend(s Caller, cmd grammar.Command) {
 		}
 		sentAt := e.clock.Now()
 		e.script(s.Session, Call{
-			Script:    e.scripts.extend,
-			Keys:      []string{cmd.Key, channelOf(cmd.Key), queueOf(cmd.Key)},
-			Args:      []string{owner, millis(cmd.Lease), publish},
+			Call:      script.Extend{Key: cmd.Key, Owner: owner, Lease: cmd.Lease}.Call(),
 			Pipelined: true,
 			Done: func(reply resp.Value, err error) []byte {
-				a, err := answerOf(reply, err)
+				a, err := decoded(reply, err, script.DecodeExtended)
 				return e.extended(c, h, k, cmd.Lease, sentAt, a, err)
 			},
 		})
@@ -58,10 +57,10 @@ func (e *Engine) startExtend(s Caller, cmd grammar.Command) {
 
 // extended turns the answer of an extension into the reply. The watchdog goes on with the new length. Session locked.
 func (e *Engine) extended(
-	c *client, h *hold, k holdKey, lease time.Duration, sentAt time.Time, a answer, err error,
+	c *client, h *hold, k holdKey, lease time.Duration, sentAt time.Time, a script.Extended, err error,
 ) (out []byte) {
 	if h != nil && isOverwritten(err) {
-		a, err = answer{-1}, nil
+		a, err = script.Extended{}, nil
 	}
 	var told *loss
 	e.mu.Lock()
@@ -81,8 +80,8 @@ func (e *Engine) extended(
 			e.restLocked(c, asked, asked.count, lease)
 		}
 		out = appendFailure(nil, err)
-	case a[0] == 1:
-		if h != nil && h.fence == a.at(1) && h.counted(a.at(2), sentAt) {
+	case a.Held:
+		if h != nil && h.fence == a.Fence && h.counted(a.Holds, sentAt) {
 			h.ttl = lease
 			h.promiseLocked(sentAt)
 			if !h.lease.Resume(sentAt, h.entry()) {
@@ -94,8 +93,8 @@ func (e *Engine) extended(
 		if out = redcon.AppendInt(nil, 1); h != nil {
 			c.lost.Forget(k.key, k.owner)
 		} else {
-			if lost && asked.fence == a.at(1) { // nobody watches the lease
-				e.restLocked(c, asked, a.at(2), lease)
+			if lost && asked.fence == a.Fence { // nobody watches the lease
+				e.restLocked(c, asked, a.Holds, lease)
 			}
 			out = e.tellLostLocked(c, k, lost, out)
 		}
@@ -115,20 +114,17 @@ func (e *Engine) extended(
 
 func (e *Engine) startForce(s Caller, cmd grammar.Command) {
 	e.script(s.Session, Call{
-		Script:    e.scripts.force,
-		Keys:      []string{cmd.Key, channelOf(cmd.Key), queueOf(cmd.Key)},
-		Args:      []string{publish},
+		Call:      script.Force{Key: cmd.Key}.Call(),
 		Pipelined: true,
 		Done: func(reply resp.Value, err error) []byte {
+			a, err := decoded(reply, err, script.DecodeForced)
 			switch {
 			case err != nil:
 				return appendFailure(nil, err)
-			case reply.IsError():
-				return appendFailure(nil, redisError(reply.Str))
-			case len(reply.Elems) < 2:
+			case !a.Held:
 				return redcon.AppendInt(nil, 0)
 			}
-			e.forced(grantOf{holdKey{cmd.Key, string(reply.Elems[0].Str)}, reply.Elems[1].Int})
+			e.forced(grantOf{holdKey{cmd.Key, a.Owner}, a.Fence})
 			return redcon.AppendInt(nil, 1)
 		},
 	})

@@ -19,7 +19,7 @@ func near(t *testing.T, what string, got, want int64) {
 
 func TestFairQueueIsFirstComeFirstServed(t *testing.T) {
 	onBoth(t, func(t *testing.T, b *bench) {
-		heard := b.listen(b.n.channel, b.n.nameChannel(ownerB), b.n.nameChannel(ownerC))
+		heard := b.listen(b.n.Channel, b.n.NameChannel(ownerB), b.n.NameChannel(ownerC))
 		now := time.Now().UnixMilli()
 		fence := b.fair(ownerA, 30000, wait, 1)[1]
 		got := b.fair(ownerB, 30000, wait, 1)
@@ -72,7 +72,7 @@ func TestFairGrantTouchesNobodyElse(t *testing.T) {
 		b.fair(ownerB, 30000, wait, 1)
 		equal(t, "leave", b.leave(ownerB), []int64{1})
 		same("leave")
-		equal(t, "refresh", b.must(b.s.refresh, []string{b.n.queue, b.n.deadlines}, wait, ownerB), []int64{0})
+		equal(t, "refresh", b.must(b.s["refresh"], []string{b.n.Queue, b.n.Deadlines}, wait, ownerB), []int64{0})
 		same("refresh")
 	})
 }
@@ -89,17 +89,17 @@ func TestFairLeaveTakesOnlyTheCallerOut(t *testing.T) {
 		equal(t, "the head", b.leave(ownerB), []int64{1})
 		equal(t, "replayed", b.leave(ownerB), []int64{0})
 		equal(t, "queue", b.queue(), []string{ownerD})
-		if err := b.c.ZScore(t.Context(), b.n.deadlines, ownerB).Err(); !errors.Is(err, redis.Nil) {
+		if err := b.c.ZScore(t.Context(), b.n.Deadlines, ownerB).Err(); !errors.Is(err, redis.Nil) {
 			t.Fatalf("B still has a deadline: %v", err)
 		}
 		equal(t, "the last", b.leave(ownerD), []int64{1})
-		equal(t, "keys", b.c.Exists(t.Context(), b.n.queue, b.n.deadlines).Val(), int64(0))
+		equal(t, "keys", b.c.Exists(t.Context(), b.n.Queue, b.n.Deadlines).Val(), int64(0))
 	})
 }
 
 func TestFairHeadThatLeavesAFreeLockWakesTheNext(t *testing.T) {
 	onBoth(t, func(t *testing.T, b *bench) {
-		heard := b.listen(b.n.nameChannel(ownerB), b.n.nameChannel(ownerC), b.n.nameChannel(ownerD))
+		heard := b.listen(b.n.NameChannel(ownerB), b.n.NameChannel(ownerC), b.n.NameChannel(ownerD))
 		b.acquire(ownerA, 30000)
 		for _, owner := range []string{ownerB, ownerC, ownerD} {
 			b.fair(owner, 30000, wait, 1)
@@ -107,7 +107,7 @@ func TestFairHeadThatLeavesAFreeLockWakesTheNext(t *testing.T) {
 		to := func(owner string) string { return "redisson_lock__channel:{foo}:" + owner + " 0" }
 		b.leave(ownerB)
 		equal(t, "lock held: who may wait elsewhere for the same owner", heard(), []string{to(ownerB)})
-		b.c.Del(t.Context(), b.n.lock)
+		b.c.Del(t.Context(), b.n.Lock)
 		b.leave(ownerD)
 		equal(t, "not the head", heard(), []string{to(ownerD)})
 		b.fair(ownerD, 30000, wait, 1)
@@ -124,19 +124,19 @@ func TestFairDropsOverdueHeadsThatNobodyListensFor(t *testing.T) {
 		}
 		past := float64(time.Now().Add(-time.Hour).UnixMilli())
 		overdue := func(owner string) {
-			b.c.ZAdd(t.Context(), b.n.deadlines, redis.Z{Score: past, Member: owner})
+			b.c.ZAdd(t.Context(), b.n.Deadlines, redis.Z{Score: past, Member: owner})
 		}
 		overdue(ownerB)
 		b.fair(ownerD, 30000, wait, 1)
 		equal(t, "queue while the lock is held", b.queue(), []string{ownerB, ownerC, ownerD})
-		b.c.Del(t.Context(), b.n.lock)
+		b.c.Del(t.Context(), b.n.Lock)
 		equal(t, "B, overdue and alive, acquires", b.fair(ownerB, 30000, wait, 1)[0], int64(1))
 		b.release(ownerB, 0, 0)
 
-		heard := b.listen(b.n.nameChannel(ownerC))
+		heard := b.listen(b.n.NameChannel(ownerC))
 		overdue(ownerC)
 		equal(t, "C is overdue and listens: not D's turn", b.fair(ownerD, 30000, wait, 1), []int64{0, -2})
-		equal(t, "C is woken", heard(), []string{b.n.nameChannel(ownerC) + " 0"})
+		equal(t, "C is woken", heard(), []string{b.n.NameChannel(ownerC) + " 0"})
 		equal(t, "queue", b.queue(), []string{ownerC, ownerD})
 		near(t, "C's deadline", b.score(ownerC), time.Now().UnixMilli()+3*wait)
 		equal(t, "C", b.fair(ownerC, 30000, wait, 1)[0], int64(1))
@@ -150,7 +150,7 @@ func TestFairDropsOverdueHeadsThatNobodyListensFor(t *testing.T) {
 
 func TestFairGivesAHeadWithoutADeadlineOne(t *testing.T) {
 	onBoth(t, func(t *testing.T, b *bench) {
-		b.c.RPush(t.Context(), b.n.queue, ownerB)
+		b.c.RPush(t.Context(), b.n.Queue, ownerB)
 		equal(t, "C asks", b.fair(ownerC, 30000, wait, 1), []int64{0, -2})
 		near(t, "B's deadline", b.score(ownerB), time.Now().UnixMilli()+2*wait)
 	})
@@ -159,7 +159,7 @@ func TestFairGivesAHeadWithoutADeadlineOne(t *testing.T) {
 func TestFairRepairsAPlaceWithoutListEntry(t *testing.T) {
 	onBoth(t, func(t *testing.T, b *bench) {
 		b.acquire(ownerA, 30000)
-		b.c.ZAdd(t.Context(), b.n.deadlines, redis.Z{Score: 1, Member: ownerB})
+		b.c.ZAdd(t.Context(), b.n.Deadlines, redis.Z{Score: 1, Member: ownerB})
 		equal(t, "B asks", b.fair(ownerB, 30000, wait, 1)[0], int64(0))
 		equal(t, "queue", b.queue(), []string{ownerB})
 		near(t, "B's deadline", b.score(ownerB), time.Now().UnixMilli()+330000)
@@ -169,12 +169,12 @@ func TestFairRepairsAPlaceWithoutListEntry(t *testing.T) {
 func TestRefreshKeepsPlacesAheadOfTheClock(t *testing.T) {
 	onBoth(t, func(t *testing.T, b *bench) {
 		now := time.Now().UnixMilli()
-		b.c.RPush(t.Context(), b.n.queue, ownerA, ownerB, ownerC)
+		b.c.RPush(t.Context(), b.n.Queue, ownerA, ownerB, ownerC)
 		for i, owner := range []string{ownerA, ownerB, ownerC} {
-			b.c.ZAdd(t.Context(), b.n.deadlines, redis.Z{Score: float64(now + 10*wait*int64(i)), Member: owner})
+			b.c.ZAdd(t.Context(), b.n.Deadlines, redis.Z{Score: float64(now + 10*wait*int64(i)), Member: owner})
 		}
 		refresh := func(owners ...any) []int64 {
-			return b.must(b.s.refresh, []string{b.n.queue, b.n.deadlines}, append([]any{wait}, owners...)...)
+			return b.must(b.s["refresh"], []string{b.n.Queue, b.n.Deadlines}, append([]any{wait}, owners...)...)
 		}
 		equal(t, "present", refresh(ownerA, ownerC, "nobody"), []int64{2})
 		near(t, "A", b.score(ownerA), now+4*wait)
@@ -186,15 +186,15 @@ func TestRefreshKeepsPlacesAheadOfTheClock(t *testing.T) {
 func TestRefreshPutsRightWhatWasChangedByHand(t *testing.T) {
 	onBoth(t, func(t *testing.T, b *bench) {
 		now := time.Now().UnixMilli()
-		b.c.RPush(t.Context(), b.n.queue, ownerA, ownerB, ownerC)
+		b.c.RPush(t.Context(), b.n.Queue, ownerA, ownerB, ownerC)
 		for _, owner := range []string{ownerA, ownerD} {
-			b.c.ZAdd(t.Context(), b.n.deadlines, redis.Z{Score: float64(now), Member: owner})
+			b.c.ZAdd(t.Context(), b.n.Deadlines, redis.Z{Score: float64(now), Member: owner})
 		}
-		equal(t, "present: A and B, but not D", b.must(b.s.refresh, []string{b.n.queue, b.n.deadlines}, wait, ownerA, ownerB, ownerD), []int64{2})
+		equal(t, "present: A and B, but not D", b.must(b.s["refresh"], []string{b.n.Queue, b.n.Deadlines}, wait, ownerA, ownerB, ownerD), []int64{2})
 		near(t, "B gets a deadline", b.score(ownerB), now+4*wait)
 		near(t, "so does C, who is not spoken for", b.score(ownerC), now+4*wait)
-		equal(t, "D has no place", b.c.ZCard(t.Context(), b.n.deadlines).Val(), int64(3))
-		b.c.HSet(t.Context(), b.n.lock, "x", 1)
+		equal(t, "D has no place", b.c.ZCard(t.Context(), b.n.Deadlines).Val(), int64(3))
+		b.c.HSet(t.Context(), b.n.Lock, "x", 1)
 		b.fair(ownerD, 30000, wait, 1)
 		equal(t, "and gets one", b.queue(), []string{ownerA, ownerB, ownerC, ownerD})
 	})
@@ -202,29 +202,29 @@ func TestRefreshPutsRightWhatWasChangedByHand(t *testing.T) {
 
 func TestDeadHeadIsRemovedOnlyIfNobodyListens(t *testing.T) {
 	onBoth(t, func(t *testing.T, b *bench) {
-		keys := []string{b.n.lock, b.n.queue, b.n.deadlines, b.n.channel}
+		keys := []string{b.n.Lock, b.n.Queue, b.n.Deadlines, b.n.Channel}
 		deaf := 0
-		dead := func(head string) []int64 { return b.must(b.s.deadHead, keys, head, "PUBLISH", deaf) }
-		to := func(owner string) string { return b.n.nameChannel(owner) + " 0" }
+		dead := func(head string) []int64 { return b.must(b.s["dead_head"], keys, head, "PUBLISH", deaf) }
+		to := func(owner string) string { return b.n.NameChannel(owner) + " 0" }
 		b.acquire(ownerA, 30000)
 		for _, owner := range []string{ownerD, ownerB, ownerC} {
 			b.fair(owner, 30000, wait, 1)
 		}
 		c := b.score(ownerC)
-		heard := b.listen(b.n.nameChannel(ownerC))
+		heard := b.listen(b.n.NameChannel(ownerC))
 		equal(t, "not the head", dead(ownerC), []int64{0, 0})
 		equal(t, "nobody listens, though the lock is held", dead(ownerD), []int64{1, 0})
 		equal(t, "the next is not woken", heard(), []string(nil))
-		b.c.Del(t.Context(), b.n.lock)
+		b.c.Del(t.Context(), b.n.Lock)
 		equal(t, "dead", dead(ownerB), []int64{1, 0})
 		equal(t, "the next is woken", heard(), []string{to(ownerC)})
 		equal(t, "C's deadline", b.score(ownerC), c)
 		equal(t, "alive", dead(ownerC), []int64{0, 1})
 		equal(t, "queue", b.queue(), []string{ownerC})
 		deaf = 1
-		b.c.HSet(t.Context(), b.n.lock, ownerA, 1)
+		b.c.HSet(t.Context(), b.n.Lock, ownerA, 1)
 		equal(t, "lock held", dead(ownerC), []int64{0, 0})
-		b.c.Del(t.Context(), b.n.lock)
+		b.c.Del(t.Context(), b.n.Lock)
 		equal(t, "deaf", dead(ownerC), []int64{1, 1})
 		equal(t, "woken as well", heard(), []string{to(ownerC), to(ownerC), to(ownerC)})
 		equal(t, "queue", b.queue(), []string{})
@@ -243,7 +243,7 @@ func TestManyLeaveInOneCall(t *testing.T) {
 		all := owners(100, 110)
 		var channels []string
 		for _, owner := range all {
-			channels = append(channels, b.n.nameChannel(owner))
+			channels = append(channels, b.n.NameChannel(owner))
 		}
 		heard := b.listen(channels...)
 		for _, gone := range []int{2, 8} { // one by one, and by a pass over the queue
@@ -251,7 +251,7 @@ func TestManyLeaveInOneCall(t *testing.T) {
 			for _, owner := range all {
 				b.fair(owner, 30000, wait, 1)
 			}
-			b.c.Del(t.Context(), b.n.lock)
+			b.c.Del(t.Context(), b.n.Lock)
 			heard()
 			equal(t, "leave", b.leave(append([]string{"nobody"}, all[:gone]...)...), []int64{int64(gone)})
 			equal(t, "woken", len(heard()), gone+1) // the last is the new head
@@ -260,7 +260,7 @@ func TestManyLeaveInOneCall(t *testing.T) {
 			equal(t, "the middle", b.leave(all[gone+1]), []int64{1})
 			equal(t, "nobody but that", len(heard()), 1)
 			equal(t, "all", b.leave(all...), []int64{int64(len(all) - gone - 1)})
-			equal(t, "nothing left", b.c.Exists(t.Context(), b.n.queue, b.n.deadlines).Val(), int64(0))
+			equal(t, "nothing left", b.c.Exists(t.Context(), b.n.Queue, b.n.Deadlines).Val(), int64(0))
 		}
 	})
 }

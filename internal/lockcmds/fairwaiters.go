@@ -4,29 +4,17 @@ import (
 	"slices"
 
 	"lockproxy/internal/lockcmds/jobs"
+	"lockproxy/internal/lockcmds/script"
 )
 
 // plainCall is the script call of a plain acquire.
-func plainCall(w *waiter) (keys, args []string) {
-	keys, args = []string{w.key, fenceKey, channelOf(w.key)}, []string{w.owner, millis(w.lease)}
-	if w.explicit {
-		args = append(args, publish, namesOf(w.key).nameChannel(w.owner))
-	}
-	return keys, args
+func (w *waiter) plainCall() script.Acquire {
+	return script.Acquire{Key: w.key, Owner: w.owner, Lease: w.lease, Shared: w.explicit}
 }
 
 // fairCall is the script call of a fair waiter: it takes or keeps its place in the queue, unless it does not wait.
-func (e *Engine) fairCall(w *waiter) (keys, args []string) {
-	n := namesOf(w.key)
-	enqueue, tell := "1", "0"
-	if w.wait == 0 {
-		enqueue = "0"
-	}
-	if w.explicit {
-		tell = "1"
-	}
-	return []string{n.lock, n.queue, n.deadlines, n.fence, n.channel},
-		[]string{w.owner, millis(w.lease), millis(e.opts.fairWait), enqueue, publish, n.placeOf(w.owner), tell}
+func (e *Engine) fairCall(w *waiter) script.Fair {
+	return script.Fair{Acquire: w.plainCall(), Wait: e.opts.fairWait, Enqueue: w.wait != 0}
 }
 
 // enterFairLocked takes the waiter into the queue here.
@@ -39,7 +27,7 @@ func (e *Engine) enterFairLocked(r *room, w *waiter) {
 
 // fairOfLocked returns the fair waiter here that stands in the queue by that name; nil: there is none.
 func (e *Engine) fairOfLocked(r *room, place string) *waiter {
-	if t := e.hub.find(r.channel + ":" + place); t != nil {
+	if t := e.hub.find(r.Channel + ":" + place); t != nil {
 		for w := range t.waiters {
 			if w.room == r && w.fair() {
 				return w
@@ -54,12 +42,12 @@ func (r *room) queuedLocked() bool { return r.fair.first != nil || r.crowd.Queue
 
 // stillFairLocked is the outcome "not your turn". The first one here watches for the rest: the end of the holder's
 // lease, and a free lock that its head does not take.
-func (e *Engine) stillFairLocked(r *room, w *waiter, a answer) {
+func (e *Engine) stillFairLocked(r *room, w *waiter, a script.Acquired) {
 	if w != r.fair.first {
 		return
 	}
-	if pttl := a.at(1); pttl != -2 {
-		e.armLocked(r, pttl)
+	if a.PTTL != script.Kept {
+		e.armLocked(r, a.PTTL)
 		return
 	}
 	e.watchHeadLocked(r)
@@ -76,7 +64,7 @@ func (e *Engine) tryOwnHead(r *room) {
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.rooms[r.lock] == r && head != "" {
+	if e.rooms[r.Lock] == r && head != "" {
 		e.tryOwnHeadLocked(r, head)
 	}
 }
@@ -91,15 +79,15 @@ const refreshBatch = 1000
 
 func (e *Engine) refreshNow(r *room) {
 	e.mu.Lock()
-	here := e.rooms[r.lock] == r && r.queuedLocked()
+	here := e.rooms[r.Lock] == r && r.queuedLocked()
 	var places []string
 	if here {
 		e.refreshInLocked(r)
 		if r.crowd.Queued() {
-			places = append(places, r.placeOf(e.crowd))
+			places = append(places, r.PlaceOf(e.crowd))
 		}
 		for w := r.fair.first; w != nil; w = w.next {
-			places = append(places, r.placeOf(w.owner))
+			places = append(places, r.PlaceOf(w.owner))
 		}
 	} else {
 		r.refresh = nil
@@ -107,11 +95,11 @@ func (e *Engine) refreshNow(r *room) {
 	e.mu.Unlock()
 	lost := false
 	for batch := range slices.Chunk(places, refreshBatch) {
-		a, err := e.own.run(e.life, e.scripts.refresh, []string{r.queue, r.deadlines}, append([]string{millis(e.opts.fairWait)}, batch...))
+		kept, err := runFor(e.life, e.own, script.Refresh{Key: r.Lock, Wait: e.opts.fairWait, Places: batch}.Call(), script.DecodeCount)
 		if err != nil {
 			break
 		}
-		lost = lost || a[0] < int64(len(batch))
+		lost = lost || kept < len(batch)
 	}
 	if !lost {
 		return

@@ -6,6 +6,8 @@ import (
 
 	"lockproxy/internal/lockcmds/grammar"
 	"lockproxy/internal/lockcmds/redislink"
+	"lockproxy/internal/lockcmds/script"
+	"lockproxy/internal/resp"
 	"lockproxy/internal/watchdog"
 )
 
@@ -69,12 +71,12 @@ func (e *Engine) goHome(w *waiter) bool {
 
 // runAs runs a script on the connection of the identity that acquired a hold last. If that identity's rights or connection do not
 // suffice any more, the script runs on the connection of the identity that acquired it first.
-func (e *Engine) runAs(ctx context.Context, by redislink.Node, s *Script, keys, args []string) (answer, error) {
-	a, err := runOn(ctx, by, s, keys, args)
-	if by != e.own.Node(keys[0]) && (errors.Is(err, ErrUnsent) || isFinal(err)) {
-		return e.own.run(ctx, s, keys, args)
+func (e *Engine) runAs(ctx context.Context, by redislink.Node, c script.Call) (resp.Value, error) {
+	v, err := runOn(ctx, by, c)
+	if by != e.own.Node(c.Keys[0]) && (errors.Is(err, ErrUnsent) || v.IsError() && isFinal(script.Error(v.Str))) {
+		return e.own.run(ctx, c)
 	}
-	return a, err
+	return v, err
 }
 
 // renewSome renews a batch, or the halves of one that Redis refuses as a whole: a right that is missing for one lock must

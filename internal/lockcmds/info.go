@@ -4,27 +4,25 @@ import (
 	"github.com/tidwall/redcon"
 
 	"lockproxy/internal/lockcmds/grammar"
+	"lockproxy/internal/lockcmds/script"
 	"lockproxy/internal/resp"
 )
 
 func (e *Engine) startInfo(s Caller, cmd grammar.Command) {
 	proto := s.Proto
 	e.script(s.Session, Call{
-		Script:    e.scripts.info,
-		Keys:      []string{cmd.Key, queueOf(cmd.Key)},
+		Call:      script.Info{Key: cmd.Key}.Call(),
 		Pipelined: true,
 		Done: func(reply resp.Value, err error) []byte {
+			a, err := decoded(reply, err, script.DecodeHolder)
 			switch {
 			case err != nil:
 				return appendFailure(nil, err)
-			case reply.IsError():
-				return appendFailure(nil, redisError(reply.Str))
-			case len(reply.Elems) < 5:
+			case !a.Held:
 				return resp.AppendNull(nil, proto)
 			}
-			f := reply.Elems
 			return appendInfo(nil, proto, lockInfo{
-				owner: string(f[0].Str), holds: f[1].Int, ttl: f[2].Int, fence: f[3].Int, fair: f[4].Int,
+				owner: a.Owner, holds: a.Holds, ttl: a.PTTL.Milliseconds(), fence: a.Fence, fair: a.FairWaiters,
 				local: e.localWaiters(cmd.Key),
 			})
 		},

@@ -11,6 +11,7 @@ import (
 	"lockproxy/internal/lockcmds/glob"
 	"lockproxy/internal/lockcmds/grammar"
 	"lockproxy/internal/lockcmds/jobs"
+	"lockproxy/internal/lockcmds/script"
 	"lockproxy/internal/resp"
 )
 
@@ -41,8 +42,11 @@ func (l *heldLocks) remove(h *hold) {
 // several sessions hold for one owner is shown once, with the session that acquired first; fair-waiters are those of this proxy.
 // Redis is asked first whether the session may run scripts, as for every lock command: it may have to authenticate. Session locked.
 func (e *Engine) startList(s Caller, cmd grammar.Command) {
-	e.script(s.Session, Call{Script: e.scripts.ask, Done: func(reply resp.Value, err error) []byte {
-		if _, err := answerOf(reply, err); err != nil {
+	e.script(s.Session, Call{Call: script.Ask{}.Call(), Done: func(reply resp.Value, err error) []byte {
+		if err == nil {
+			err = script.DecodeAsk(reply)
+		}
+		if err != nil {
 			return appendFailure(nil, err)
 		}
 		e.submitList(s, cmd)

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"lockproxy/internal/lockcmds/redislink"
+	"lockproxy/internal/lockcmds/script"
 	"lockproxy/internal/redistest"
 )
 
@@ -179,7 +180,7 @@ func TestPlaceOfTheSameOwnerIsAskedForAgain(t *testing.T) {
 	answer()
 	b.awaitWaiting()
 	redistest.Eventually(t, patience, "b in the queue", func() bool {
-		return len(srv.Client(t).LRange(context.Background(), queueOf("k"), 0, -1).Val()) == 1
+		return len(srv.Client(t).LRange(context.Background(), script.QueueOf("k"), 0, -1).Val()) == 1
 	})
 	holder.want("UNLOCK k", ":1")
 	fenceIn(t, b.reply())

@@ -11,13 +11,14 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"lockproxy/internal/lockcmds/script"
 	"lockproxy/internal/redistest"
 )
 
 // giveUp is what a Redisson client does when its time to wait is over: it takes its wait off everybody behind it.
 func (r *redisson) giveUp() {
 	r.t.Helper()
-	n := namesOf(r.key)
+	n := script.NamesOf(r.key)
 	r.eval(`
 		local queue, found = redis.call('lrange', KEYS[1], 0, -1), false
 		for _, owner in ipairs(queue) do
@@ -25,14 +26,14 @@ func (r *redisson) giveUp() {
 			found = found or owner == ARGV[1]
 		end
 		redis.call('zrem', KEYS[2], ARGV[1])
-		redis.call('lrem', KEYS[1], 0, ARGV[1])`, []string{n.queue, n.deadlines}, r.owner, wait)
+		redis.call('lrem', KEYS[1], 0, ARGV[1])`, []string{n.Queue, n.Deadlines}, r.owner, wait)
 }
 
 // Redisson's clients take their wait off all deadlines when one of them leaves the queue, and drop a head that is late. No
 // place of ours is lost by that, nor one of theirs by what we do, in whatever order they come and go.
 func TestPlacesOutliveRedissonsArithmetic(t *testing.T) {
 	srv := redistest.Start(t)
-	b := &bench{t: t, c: srv.Client(t), s: newScripts(), n: namesOf("foo")}
+	b := &bench{t: t, c: srv.Client(t), s: scripts(), n: script.NamesOf("foo")}
 	rng := rand.New(rand.NewPCG(7, 11))
 	const members = 12
 	their := make(map[string]*redisson)
@@ -98,12 +99,12 @@ func TestPlacesOutliveRedissonsArithmetic(t *testing.T) {
 		if got := b.queue(); !slices.Equal(got, queue) {
 			t.Fatalf("step %d: %s %s\nqueue %v\nwant  %v", step, owner, did, got, queue)
 		}
-		if n := b.c.ZCard(t.Context(), b.n.deadlines).Val(); n != int64(len(queue)) {
+		if n := b.c.ZCard(t.Context(), b.n.Deadlines).Val(); n != int64(len(queue)) {
 			t.Fatalf("step %d: %s %s: %d deadlines for %d places", step, owner, did, n, len(queue))
 		}
 	}
 	now := time.Now().UnixMilli()
-	for _, z := range b.c.ZRangeWithScores(t.Context(), b.n.deadlines, 0, -1).Val() {
+	for _, z := range b.c.ZRangeWithScores(t.Context(), b.n.Deadlines, 0, -1).Val() {
 		if z.Score < float64(now) || z.Score > float64(now+2*members*wait) {
 			t.Errorf("the deadline of %v is %v ahead", z.Member, time.Duration(z.Score-float64(now))*time.Millisecond)
 		}
@@ -127,11 +128,11 @@ func TestClockThatJumpsTakesNoPlaceOfTheLiving(t *testing.T) {
 	for _, p := range []*proxy{p, q} {
 		p.awaitAttempts("k")
 	}
-	n := namesOf("k")
-	before := c.LRange(t.Context(), n.queue, 0, -1).Val()
-	c.LPush(t.Context(), n.queue, "dead")
+	n := script.NamesOf("k")
+	before := c.LRange(t.Context(), n.Queue, 0, -1).Val()
+	c.LPush(t.Context(), n.Queue, "dead")
 	for _, owner := range append(before, "dead") {
-		c.ZAdd(t.Context(), n.deadlines, redis.Z{Score: float64(time.Now().Add(-time.Hour).UnixMilli()), Member: owner})
+		c.ZAdd(t.Context(), n.Deadlines, redis.Z{Score: float64(time.Now().Add(-time.Hour).UnixMilli()), Member: owner})
 	}
 	newcomer := p.session(2)
 	newcomer.want("FAIRLOCK k WAIT 0", "(nil)")

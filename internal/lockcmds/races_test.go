@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"lockproxy/internal/lockcmds/script"
 	"lockproxy/internal/redistest"
 	"lockproxy/internal/watchdog"
 )
@@ -65,7 +66,7 @@ func TestMessageDuringAnAttemptCausesAnother(t *testing.T) {
 		return w.again
 	})
 	q.e.mu.Lock()
-	q.e.settleLocked(w, answer{0, 60000}, nil)
+	q.e.settleLocked(w, script.Acquired{PTTL: time.Minute}, nil)
 	q.e.mu.Unlock()
 	fenceIn(t, b.reply())
 }

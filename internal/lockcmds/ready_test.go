@@ -25,7 +25,7 @@ func TestFairWaiterTriesAfterTheLastConfirmation(t *testing.T) {
 		e.mu.Lock()
 		r := e.roomLocked("a")
 		w := &waiter{verb: grammar.FairLock, key: "a", owner: "me", state: stateWaiting, room: r, c: &client{}}
-		w.topic = e.hub.join(r.nameChannel(w.owner))
+		w.topic = e.hub.join(r.NameChannel(w.owner))
 		w.topic.waiters[w] = struct{}{}
 		r.fair.push(w)
 		e.mu.Unlock()

@@ -6,18 +6,15 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
-	"time"
 
 	"lockproxy/internal/lockcmds/redislink"
+	"lockproxy/internal/lockcmds/script"
 	"lockproxy/internal/resp"
 )
 
-// redisError is an error reply of Redis, to be passed on as it is.
-type redisError = redislink.Refusal
-
 // asRefusal finds the error reply of Redis in err.
-func asRefusal(err error) (redisError, bool) {
-	var refusal redisError
+func asRefusal(err error) (script.Error, bool) {
+	var refusal script.Error
 	ok := errors.As(err, &refusal)
 	return refusal, ok
 }
@@ -31,56 +28,32 @@ func isOverwritten(err error) bool {
 // own is an engine's own connections.
 type own struct{ redislink.Topology }
 
-// run runs a script on the node of its keys. Errors are a redisError, or wrap ErrUnsent or ErrInDoubt.
-func (o own) run(ctx context.Context, s *Script, keys, args []string) (answer, error) {
-	return runOn(ctx, o.Node(keys[0]), s, keys, args)
+// run runs a script on the node of its keys. Errors wrap ErrUnsent or ErrInDoubt; the reply may be Redis's refusal.
+func (o own) run(ctx context.Context, c script.Call) (resp.Value, error) {
+	return runOn(ctx, o.Node(c.Keys[0]), c)
 }
 
 // runOn runs a script on a node.
-func runOn(ctx context.Context, node redislink.Node, s *Script, keys, args []string) (answer, error) {
-	a, err := answerOf(node.Eval(ctx, s, keys, args))
+func runOn(ctx context.Context, node redislink.Node, c script.Call) (resp.Value, error) {
+	v, err := node.Eval(ctx, c.Script, c.Keys, c.Args)
 	if err != nil {
-		if refusal, refused := asRefusal(err); refused {
-			return nil, refusal
-		}
-		return nil, fmt.Errorf("run %s: %w", s.name, err)
+		err = fmt.Errorf("run %s: %w", c.Name(), err)
 	}
-	return a, nil
+	return v, err
 }
 
-// answer is what every script but info.lua returns: integers, status first. The usual end of an acquire or a release comes
-// as a bare fence, short for {1, fence, 1}: an array costs Redis a microsecond more.
-type answer []int64
-
-const errStrange = redisError("ERR unexpected answer of a lock script")
-
-// answerOf turns what a Call's Done is given into an answer or an error as own.run has them.
-func answerOf(reply resp.Value, err error) (answer, error) {
-	if err != nil {
-		return nil, err
-	}
-	if reply.IsError() {
-		return nil, redisError(reply.Str)
-	}
-	if reply.Kind == resp.Integer {
-		return answer{1, reply.Int, 1}, nil
-	}
-	out := make(answer, len(reply.Elems))
-	for i, e := range reply.Elems {
-		out[i] = e.Int
-	}
-	if len(out) == 0 {
-		return nil, errStrange
-	}
-	return out, nil
+// runFor runs a script on the node of its keys and decodes its answer. Errors are a script.Error, or those of run.
+func runFor[A any](ctx context.Context, o own, c script.Call, decode func(resp.Value) (A, error)) (A, error) {
+	v, err := o.run(ctx, c)
+	return decoded(v, err, decode)
 }
 
-// at returns the number at position i, 0 behind the end.
-func (a answer) at(i int) int64 {
-	if i < len(a) {
-		return a[i]
+// decoded is the answer in a reply. Errors are a script.Error, or the one that came instead of a reply.
+func decoded[A any](v resp.Value, err error, decode func(resp.Value) (A, error)) (a A, _ error) {
+	if err != nil {
+		return a, err
 	}
-	return 0
+	return decode(v)
 }
 
 // appendFailure appends the error reply for a script that failed.
@@ -97,11 +70,3 @@ func appendFailure(dst []byte, err error) []byte {
 }
 
 func itoa(n int64) string { return strconv.FormatInt(n, 10) }
-
-// millis is a length of time for a script, at least 1 unless it is 0.
-func millis(d time.Duration) string {
-	if d > 0 && d < time.Millisecond {
-		d = time.Millisecond
-	}
-	return itoa(d.Milliseconds())
-}

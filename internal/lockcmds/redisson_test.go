@@ -8,6 +8,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"lockproxy/internal/lockcmds/script"
 	"lockproxy/internal/redistest"
 )
 
@@ -56,7 +57,7 @@ func (r *redisson) release() any {
 		end
 		redis.call('del', KEYS[1])
 		redis.call('publish', KEYS[2], '0')
-		return 1`, []string{r.key, channelOf(r.key)}, 30000, r.owner)
+		return 1`, []string{r.key, script.ChannelOf(r.key)}, 30000, r.owner)
 }
 
 const dropStale = `
@@ -72,7 +73,7 @@ const dropStale = `
 // fair asks in order; nil: acquired.
 func (r *redisson) fair() any {
 	r.t.Helper()
-	n := namesOf(r.key)
+	n := script.NamesOf(r.key)
 	return r.eval(dropStale+`
 		if redis.call('exists', KEYS[1]) == 0
 			and (redis.call('exists', KEYS[2]) == 0 or redis.call('lindex', KEYS[2], 0) == ARGV[2]) then
@@ -100,12 +101,12 @@ func (r *redisson) fair() any {
 		if redis.call('zadd', KEYS[3], ttl + tonumber(ARGV[3]) + tonumber(ARGV[4]), ARGV[2]) == 1 then
 			redis.call('rpush', KEYS[2], ARGV[2])
 		end
-		return ttl`, []string{n.lock, n.queue, n.deadlines}, 30000, r.owner, wait, time.Now().UnixMilli())
+		return ttl`, []string{n.Lock, n.Queue, n.Deadlines}, 30000, r.owner, wait, time.Now().UnixMilli())
 }
 
 func (r *redisson) fairRelease() any {
 	r.t.Helper()
-	n := namesOf(r.key)
+	n := script.NamesOf(r.key)
 	return r.eval(dropStale+`
 		local head = redis.call('lindex', KEYS[2], 0)
 		if redis.call('exists', KEYS[1]) == 0 then
@@ -119,7 +120,7 @@ func (r *redisson) fairRelease() any {
 		end
 		redis.call('del', KEYS[1])
 		if head then redis.call('publish', KEYS[5] .. ':' .. head, '0') end
-		return 1`, []string{n.lock, n.queue, n.deadlines, "unused", n.channel}, 30000, r.owner, 0, time.Now().UnixMilli())
+		return 1`, []string{n.Lock, n.Queue, n.Deadlines, "unused", n.Channel}, 30000, r.owner, 0, time.Now().UnixMilli())
 }
 
 // listen subscribes as a waiter does; awaitMessage returns when it is woken.
@@ -160,7 +161,7 @@ func TestRedissonAndWeExcludeAndWakeEachOther(t *testing.T) {
 		t.Fatalf("redisson is told %d ms", ttl)
 	}
 	equal(t, "redisson is not the holder", j.release(), any(nil))
-	j.listen(channelOf("k"))
+	j.listen(script.ChannelOf("k"))
 	a.want("UNLOCK k", ":1")
 	j.awaitMessage()
 	if got := j.acquire(); got != nil {
@@ -191,7 +192,7 @@ func TestFairQueueIsSharedWithRedisson(t *testing.T) {
 	a.send("FAIRLOCK k")
 	a.awaitWaiting()
 	k.fair()
-	k.listen(namesOf("k").nameChannel(k.owner))
+	k.listen(script.NamesOf("k").NameChannel(k.owner))
 	b.send("FAIRLOCK k")
 	b.awaitWaiting()
 	b.quiet(50 * time.Millisecond)
@@ -234,7 +235,7 @@ func TestLiveFairHeadKeepsItsTurn(t *testing.T) {
 	holder, a, j := p.session(2), p.session(2), newRedisson(t, srv, 1, "k")
 	holder.fence("LOCK k")
 	j.fair()
-	j.listen(namesOf("k").nameChannel(j.owner))
+	j.listen(script.NamesOf("k").NameChannel(j.owner))
 	a.send("FAIRLOCK k")
 	a.awaitWaiting()
 	holder.want("UNLOCK k", ":1")
@@ -257,7 +258,7 @@ func TestSubscribedFairHeadsThatDoNotReactAreRemoved(t *testing.T) {
 		j := newRedisson(t, srv, 1, "k")
 		j.owner = j.owner[:37] + itoa(int64(n))
 		j.fair()
-		j.listen(namesOf("k").nameChannel(j.owner))
+		j.listen(script.NamesOf("k").NameChannel(j.owner))
 		cutOff = append(cutOff, j)
 	}
 	a.send("FAIRLOCK k")
@@ -283,7 +284,7 @@ func TestSlowFairHeadKeepsItsTurn(t *testing.T) {
 	holder, a, j := p.session(2), p.session(2), newRedisson(t, srv, 1, "k")
 	holder.fence("LOCK k")
 	j.fair()
-	j.listen(namesOf("k").nameChannel(j.owner))
+	j.listen(script.NamesOf("k").NameChannel(j.owner))
 	a.send("FAIRLOCK k")
 	a.awaitWaiting()
 	start := time.Now()
@@ -309,7 +310,7 @@ func TestFairHeadThatIsOvertakenIsNotTakenForDead(t *testing.T) {
 	holder, a, j := q.session(2), p.session(2), newRedisson(t, srv, 1, "k")
 	holder.fence("LOCK k")
 	j.fair()
-	j.listen(namesOf("k").nameChannel(j.owner))
+	j.listen(script.NamesOf("k").NameChannel(j.owner))
 	a.send("FAIRLOCK k")
 	a.awaitWaiting()
 	holder.want("UNLOCK k", ":1")

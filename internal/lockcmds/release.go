@@ -8,6 +8,7 @@ import (
 	"github.com/tidwall/redcon"
 
 	"lockproxy/internal/lockcmds/grammar"
+	"lockproxy/internal/lockcmds/script"
 	"lockproxy/internal/resp"
 	"lockproxy/internal/watchdog"
 )
@@ -70,52 +71,40 @@ func (e *Engine) deferReleaseLocked(r *returns, g *giving, cmd grammar.Command) 
 
 // sendRelease sends the release, or the hand-over if a waiter here can have the lock next. Session locked.
 func (e *Engine) sendRelease(g *giving) {
-	lease := "0" // a fixed lease, or one that is not ours to judge, is left to run out as it was
+	lease := time.Duration(0) // a fixed lease, or one that is not ours to judge, is left to run out as it was
 	e.mu.Lock()
 	if g.h != nil {
 		if !g.h.fixed {
-			lease = millis(g.h.ttl)
+			lease = g.h.ttl
 		}
 		g.h.releasing++
 		g.plain, g.fair = e.nextLocked(g.h)
 	}
 	e.mu.Unlock()
-	key := g.cmd.Key
-	call := Call{
-		Script:    e.scripts.release,
-		Keys:      []string{key, channelOf(key), queueOf(key)},
-		Args:      []string{g.owner, lease, itoa(g.cmd.Fence), publish},
-		Pipelined: true,
-		Done:      func(reply resp.Value, err error) []byte { return e.released(g, reply, err) },
-	}
+	release := script.Release{Key: g.cmd.Key, Owner: g.owner, Lease: lease, Fence: g.cmd.Fence}
+	call := release.Call()
 	if g.plain != nil || g.fair != nil {
-		call.Script = e.scripts.handover
-		call.Keys = append(call.Keys, fenceKey, deadlinesOf(key))
-		call.Args = append(call.Args, e.nextArgs(g)...)
+		call = e.handOver(g, release).Call()
 	}
 	g.sentAt = e.clock.Now()
-	e.script(g.c.s, call)
+	e.script(g.c.s, Call{Call: call, Pipelined: true, Done: func(reply resp.Value, err error) []byte {
+		a, err := decoded(reply, err, script.DecodeReleased)
+		return e.released(g, a, err)
+	}})
 }
 
-// nextArgs are the arguments of a hand-over that say to whom.
-func (e *Engine) nextArgs(g *giving) []string {
-	n := namesOf(g.cmd.Key)
-	who := func(w *waiter) []string {
+// handOver is the call of a release that says who may have the lock next.
+func (e *Engine) handOver(g *giving, release script.Release) script.HandOver {
+	who := func(w *waiter) *script.Next {
 		if w == nil {
-			return []string{"", "", ""}
+			return nil
 		}
-		tell := ""
-		if w.explicit {
-			tell = n.nameChannel(w.owner)
-		}
-		return []string{w.owner, millis(w.lease), tell}
+		return &script.Next{Owner: w.owner, Lease: w.lease, Shared: w.explicit}
 	}
-	args := append([]string{millis(e.opts.fairWait)}, who(g.plain)...)
-	args = append(args, n.placeOf(e.crowd), flag(g.plain != nil && g.plain.stays))
-	if g.fair != nil {
-		args = append(append(args, who(g.fair)...), n.placeOf(g.fair.owner))
+	return script.HandOver{
+		Release: release, Wait: e.opts.fairWait, Crowd: e.crowd, Stays: g.plain != nil && g.plain.stays,
+		Plain: who(g.plain), Fair: who(g.fair),
 	}
-	return args
 }
 
 // nextLocked takes the waiters of which one gets the lock by a hand-over, if the script finds that it is its turn. It must be the
@@ -141,12 +130,11 @@ func (e *Engine) nextLocked(h *hold) (plain, fair *waiter) {
 }
 
 // released turns the answer of a release into the reply. Session locked.
-func (e *Engine) released(g *giving, reply resp.Value, err error) []byte {
-	a, err := answerOf(reply, err)
+func (e *Engine) released(g *giving, a script.Released, err error) []byte {
 	if g.h != nil && isOverwritten(err) {
-		a, err = answer{-1}, nil
+		a, err = script.Released{Status: script.NotHolder}, nil
 	}
-	e.note(g.cmd.Key, a)
+	e.note(g.cmd.Key, a.Damage)
 	var told *loss
 	var after func()
 	e.mu.Lock()
@@ -166,7 +154,7 @@ func (e *Engine) released(g *giving, reply resp.Value, err error) []byte {
 	// The session's end has left this hold to the release. Of the session's own owner nobody else has a hold, so it may be given
 	// back although the release may have been done.
 	orphaned := err != nil && g.c.ended && g.spent.fence != 0 && (unsent || errors.Is(err, ErrInDoubt) && g.owner == g.c.owner)
-	if !orphaned && (unsent || err == nil && a[0] < 0) {
+	if !orphaned && (unsent || err == nil && (a.Status == script.NotHolder || a.Status == script.OtherGrant)) {
 		e.refundLocked(k, g.spent)
 	}
 	var out []byte
@@ -181,25 +169,21 @@ func (e *Engine) released(g *giving, reply resp.Value, err error) []byte {
 			e.restLocked(g.c, g.h, g.h.count, g.h.ttl)
 		}
 		out = appendFailure(nil, err)
-	case a[0] == 1 || a[0] == 2:
-		fence := a.at(1)
-		if a[0] == 2 {
-			fence = a.at(2)
-		}
-		if h != nil && h.fence <= fence {
+	case a.Status == script.Freed || a.Status == script.HandedOver:
+		if h != nil && h.fence <= a.Fence {
 			e.dropLocked(h)
 		} else if h != nil {
 			h.lease.Continue()
 		}
 		g.c.lost.Forget(k.key, k.owner)
 		out = redcon.AppendInt(nil, 1)
-	case a[0] == 0 && lost && g.h.fence == a.at(2) && g.h.releasing < a.at(1):
-		e.restLocked(g.c, g.h, a.at(1), g.h.ttl) // Redis judges later than our clock
+	case a.Status == script.StillHeld && lost && g.h.fence == a.Fence && g.h.releasing < a.Holds:
+		e.restLocked(g.c, g.h, a.Holds, g.h.ttl) // Redis judges later than our clock
 		g.c.lost.Forget(k.key, k.owner)
 		out = lostLease()
-	case a[0] == 0:
-		if h != nil && h.fence == a.at(2) {
-			if !h.counted(a.at(1), g.sentAt) || h.fixed {
+	case a.Status == script.StillHeld:
+		if h != nil && h.fence == a.Fence {
+			if !h.counted(a.Holds, g.sentAt) || h.fixed {
 				h.lease.Continue()
 			} else if !h.lease.Resume(g.sentAt, h.entry()) {
 				h.lease = e.dog.Track(h.entry(), g.sentAt)
@@ -211,7 +195,7 @@ func (e *Engine) released(g *giving, reply resp.Value, err error) []byte {
 		out = redcon.AppendInt(nil, 0)
 	default:
 		// Not the holder, or not by the grant that was named.
-		mine := h != nil && (a[0] == -1 || h.fence < a.at(1))
+		mine := h != nil && (a.Status == script.NotHolder || h.fence < a.Fence)
 		if mine && !h.givenUp() {
 			told = e.loseLocked(h, watchdog.ReasonGone, g.c)
 			out = lostLease()
@@ -259,29 +243,29 @@ func notHeld() []byte {
 }
 
 // handedLocked settles the waiters of which one was to get the lock, and returns what has to be done without locks.
-func (e *Engine) handedLocked(g *giving, a answer, err error) (after func()) {
-	granted, missed, to := answer(nil), answer{0, -1}, int64(0)
+func (e *Engine) handedLocked(g *giving, a script.Released, err error) (after func()) {
+	granted, missed := script.Acquired{}, script.Acquired{PTTL: script.NoTTL}
 	switch {
 	case err != nil && !errors.Is(err, ErrInDoubt):
 		err = ErrUnsent // the release was refused: nothing happened to the waiters
-	case err == nil && (a[0] == 1 || a[0] == 2):
-		to = a.at(4)
-		granted, missed = answer{1, a.at(1), 1, 0, a.at(5)}, answer{0, -1, a.at(5)}
+	case err == nil && (a.Status == script.Freed || a.Status == script.HandedOver):
+		granted = script.Acquired{Granted: true, Fence: a.Granted, Holds: 1, Placed: true, Place: a.Place}
+		missed.Placed, missed.Place = true, a.Place
 	}
-	if to != 0 && e.opts.Events.HandedOver != nil {
+	if a.To != script.ToNobody && e.opts.Events.HandedOver != nil {
 		e.opts.Events.HandedOver()
 	}
 	var settled []func()
-	for i, w := range []*waiter{1: g.plain, 2: g.fair} {
+	for i, w := range []*waiter{script.ToPlain: g.plain, script.ToFair: g.fair} {
 		if w == nil {
 			continue
 		}
 		w.sentAt = g.sentAt
 		outcome := granted
-		if to != int64(i) {
+		if a.To != int64(i) {
 			// If the lock was freed, its message wakes the waiter along with everybody else; if it was handed to another, its turn will
 			// come; else the next attempt tells how things stand.
-			outcome, w.again = missed, w.again || err == nil && len(missed) == 2
+			outcome, w.again = missed, w.again || err == nil && !missed.Placed
 		}
 		if f := e.settleLocked(w, outcome, err); f != nil {
 			settled = append(settled, f)

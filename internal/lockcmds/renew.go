@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"lockproxy/internal/lockcmds/redislink"
+	"lockproxy/internal/lockcmds/script"
 	"lockproxy/internal/watchdog"
 )
 
@@ -19,22 +20,24 @@ func (e *Engine) renew(ctx context.Context, by any, batch []watchdog.Renewal) ([
 
 // renewAll is one script.
 func (e *Engine) renewAll(ctx context.Context, by redislink.Node, batch []watchdog.Renewal, verdicts []watchdog.Verdict) error {
-	keys := make([]string, len(batch))
-	args := make([]string, 0, 3*len(batch))
+	call := make(script.Renew, len(batch))
 	for i, r := range batch {
-		keys[i] = r.Key
-		args = append(args, r.Owner, itoa(r.Fence), millis(r.TTL))
+		call[i] = script.Renewal{Key: r.Key, Owner: r.Owner, Fence: r.Fence, Lease: r.TTL}
 	}
-	a, err := e.runAs(ctx, by, e.scripts.renew, keys, args)
+	v, err := e.runAs(ctx, by, call.Call())
 	if err != nil {
 		return err
 	}
-	if len(a) != len(batch) {
-		return fmt.Errorf("%d answers for %d renewals", len(a), len(batch))
+	all, err := script.DecodeRenewed(v)
+	if err != nil {
+		return err
 	}
-	for i, renewed := range a {
+	if len(all) != len(batch) {
+		return fmt.Errorf("%d answers for %d renewals", len(all), len(batch))
+	}
+	for i, renewed := range all {
 		verdicts[i] = watchdog.Gone
-		if renewed == 1 {
+		if renewed {
 			verdicts[i] = watchdog.Renewed
 		}
 	}

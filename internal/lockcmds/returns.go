@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"lockproxy/internal/lockcmds/script"
 	"lockproxy/internal/watchdog"
 )
 
@@ -127,14 +128,14 @@ func run(tasks []func()) {
 // on: the acquire that is given back may have set a shorter one.
 func (e *Engine) takeOff(ctx context.Context, g grantOf, holds int64) error {
 	e.mu.Lock()
-	lease := "0"
+	lease := time.Duration(0)
 	if h := e.holds[g.holdKey]; h != nil && h.fence == g.fence {
-		lease = millis(max(0, h.lease.Deadline().Sub(e.clock.Now())))
+		lease = max(0, h.lease.Deadline().Sub(e.clock.Now()))
 	}
 	e.mu.Unlock()
-	reply, err := e.own.run(ctx, e.scripts.grace, []string{g.key, channelOf(g.key), queueOf(g.key)},
-		[]string{g.owner, itoa(g.fence), "0", publish, itoa(holds), lease})
-	if err != nil || reply[0] != 0 || g.fence == 0 {
+	held, err := runFor(ctx, e.own,
+		script.Grace{Key: g.key, Owner: g.owner, Fence: g.fence, Holds: holds, Lease: lease}.Call(), script.DecodeGrace)
+	if err != nil || held || g.fence == 0 {
 		return err
 	}
 	e.mu.Lock()

@@ -14,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/redis/go-redis/v9"
 
+	"lockproxy/internal/lockcmds/script"
 	"lockproxy/internal/lockcmds/turns"
 	"lockproxy/internal/redistest"
 )
@@ -30,8 +31,17 @@ const (
 type bench struct {
 	t *testing.T
 	c *redis.Client
-	s *scripts
-	n names
+	s map[string]*script.Script
+	n script.Names
+}
+
+// scripts are all scripts by name.
+func scripts() map[string]*script.Script {
+	all := map[string]*script.Script{}
+	for _, s := range script.All() {
+		all[s.Name()] = s
+	}
+	return all
 }
 
 // onBoth runs a test against a real redis-server and against miniredis, which serves the embedded mode.
@@ -39,17 +49,17 @@ func onBoth(t *testing.T, f func(t *testing.T, b *bench)) {
 	t.Helper()
 	t.Run("redis", func(t *testing.T) {
 		srv := redistest.Start(t)
-		f(t, &bench{t: t, c: srv.Client(t), s: newScripts(), n: namesOf("foo")})
+		f(t, &bench{t: t, c: srv.Client(t), s: scripts(), n: script.NamesOf("foo")})
 	})
 	t.Run("miniredis", func(t *testing.T) {
 		srv := miniredis.RunT(t)
 		c := redis.NewClient(&redis.Options{Addr: srv.Addr(), Protocol: 2, MaintNotificationsConfig: nil})
 		t.Cleanup(func() { _ = c.Close() })
-		f(t, &bench{t: t, c: c, s: newScripts(), n: namesOf("foo")})
+		f(t, &bench{t: t, c: c, s: scripts(), n: script.NamesOf("foo")})
 	})
 }
 
-func (b *bench) eval(s *Script, keys []string, args ...any) ([]int64, error) {
+func (b *bench) eval(s *script.Script, keys []string, args ...any) ([]int64, error) {
 	b.t.Helper()
 	v, err := b.c.Eval(b.t.Context(), s.Text(), keys, args...).Result()
 	if err != nil {
@@ -73,7 +83,7 @@ func (b *bench) eval(s *Script, keys []string, args ...any) ([]int64, error) {
 	return out, nil
 }
 
-func (b *bench) must(s *Script, keys []string, args ...any) []int64 {
+func (b *bench) must(s *script.Script, keys []string, args ...any) []int64 {
 	b.t.Helper()
 	out, err := b.eval(s, keys, args...)
 	if err != nil {
@@ -84,31 +94,31 @@ func (b *bench) must(s *Script, keys []string, args ...any) []int64 {
 
 func (b *bench) acquire(owner string, lease int64) []int64 {
 	b.t.Helper()
-	return b.must(b.s.acquire, []string{b.n.lock, b.n.fence, b.n.channel}, owner, lease)
+	return b.must(b.s["acquire"], []string{b.n.Lock, b.n.Fence, b.n.Channel}, owner, lease)
 }
 
 func (b *bench) fair(owner string, lease, wait int64, enqueue int) []int64 {
 	b.t.Helper()
-	return b.must(b.s.fair, []string{b.n.lock, b.n.queue, b.n.deadlines, b.n.fence, b.n.channel}, owner, lease, wait, enqueue, "PUBLISH", b.n.placeOf(owner), 0)
+	return b.must(b.s["fair"], []string{b.n.Lock, b.n.Queue, b.n.Deadlines, b.n.Fence, b.n.Channel}, owner, lease, wait, enqueue, "PUBLISH", b.n.PlaceOf(owner), 0)
 }
 
 func (b *bench) release(owner string, lease, fence int64) []int64 {
 	b.t.Helper()
-	return b.must(b.s.release, []string{b.n.lock, b.n.channel, b.n.queue}, owner, lease, fence, "PUBLISH")
+	return b.must(b.s["release"], []string{b.n.Lock, b.n.Channel, b.n.Queue}, owner, lease, fence, "PUBLISH")
 }
 
 func (b *bench) leave(owners ...string) []int64 {
 	b.t.Helper()
 	args := []any{"PUBLISH"}
 	for _, owner := range owners {
-		args = append(args, b.n.placeOf(owner))
+		args = append(args, b.n.PlaceOf(owner))
 	}
-	return b.must(b.s.leave, []string{b.n.queue, b.n.deadlines, b.n.lock, b.n.channel}, args...)
+	return b.must(b.s["leave"], []string{b.n.Queue, b.n.Deadlines, b.n.Lock, b.n.Channel}, args...)
 }
 
 func (b *bench) hash() map[string]string {
 	b.t.Helper()
-	m, err := b.c.HGetAll(b.t.Context(), b.n.lock).Result()
+	m, err := b.c.HGetAll(b.t.Context(), b.n.Lock).Result()
 	if err != nil {
 		b.t.Fatal(err)
 	}
@@ -117,17 +127,17 @@ func (b *bench) hash() map[string]string {
 
 func (b *bench) pttl() time.Duration {
 	b.t.Helper()
-	return b.c.PTTL(b.t.Context(), b.n.lock).Val()
+	return b.c.PTTL(b.t.Context(), b.n.Lock).Val()
 }
 
 func (b *bench) queue() []string {
 	b.t.Helper()
-	return b.c.LRange(b.t.Context(), b.n.queue, 0, -1).Val()
+	return b.c.LRange(b.t.Context(), b.n.Queue, 0, -1).Val()
 }
 
 func (b *bench) score(owner string) int64 {
 	b.t.Helper()
-	v, err := b.c.ZScore(b.t.Context(), b.n.deadlines, owner).Result()
+	v, err := b.c.ZScore(b.t.Context(), b.n.Deadlines, owner).Result()
 	if err != nil {
 		b.t.Fatalf("score of %s: %v", owner, err)
 	}
@@ -177,7 +187,7 @@ func equal(t *testing.T, what string, got, want any) {
 
 func TestAcquireAndReleaseFollowTheContract(t *testing.T) {
 	onBoth(t, func(t *testing.T, b *bench) {
-		heard := b.listen(b.n.channel)
+		heard := b.listen(b.n.Channel)
 		first := b.acquire(ownerA, 30000)
 		equal(t, "status and holds", []int64{first[0], first[2]}, []int64{1, 1})
 		if now := time.Now().UnixMicro(); first[1] > now || first[1] < now-5_000_000 {
@@ -225,15 +235,15 @@ func TestPartialReleaseMayKeepTheTTL(t *testing.T) {
 
 func TestHeldWithoutTTLIsBusy(t *testing.T) {
 	onBoth(t, func(t *testing.T, b *bench) {
-		b.c.HSet(t.Context(), b.n.lock, ownerB, 1)
+		b.c.HSet(t.Context(), b.n.Lock, ownerB, 1)
 		equal(t, "acquire", b.acquire(ownerA, 30000), []int64{0, -1})
 	})
 }
 
 func TestHoldOfRedissonGetsAFence(t *testing.T) {
 	onBoth(t, func(t *testing.T, b *bench) {
-		b.c.HSet(t.Context(), b.n.lock, ownerA, 1)
-		b.c.PExpire(t.Context(), b.n.lock, time.Minute)
+		b.c.HSet(t.Context(), b.n.Lock, ownerA, 1)
+		b.c.PExpire(t.Context(), b.n.Lock, time.Minute)
 		equal(t, "release by fence", b.release(ownerA, 0, 7), []int64{-2, 0})
 		got := b.acquire(ownerA, 30000)
 		if got[0] != 1 || got[1] == 0 || got[2] != 2 {
@@ -246,12 +256,12 @@ func TestHoldOfRedissonGetsAFence(t *testing.T) {
 func TestFenceGrowsWhenTheClockDoesNot(t *testing.T) {
 	onBoth(t, func(t *testing.T, b *bench) {
 		const ahead = 4_000_000_000_000_000 // in the year 2096
-		b.c.Set(t.Context(), b.n.fence, ahead, 0)
+		b.c.Set(t.Context(), b.n.Fence, ahead, 0)
 		equal(t, "acquire", b.acquire(ownerA, 30000), []int64{1, ahead + 1, 1})
 		b.release(ownerA, 0, 0)
 		equal(t, "fair", b.fair(ownerB, 30000, 300000, 1), []int64{1, ahead + 2, 1})
 		equal(t, "hand-over", b.handover(ownerB, ownerC), []int64{2, ahead + 3, ahead + 2, 0, 1, 0})
-		equal(t, "counter", b.c.Get(t.Context(), b.n.fence).Val(), "4000000000000003")
+		equal(t, "counter", b.c.Get(t.Context(), b.n.Fence).Val(), "4000000000000003")
 	})
 }
 
@@ -260,13 +270,13 @@ func TestCounterThatHoldsNoFenceIsSetToTheTime(t *testing.T) {
 		last := int64(0)
 		grown := func(what string, got []int64, at int) {
 			t.Helper()
-			if len(got) < 4 || got[3] != counterReplaced || got[at] <= last || got[at] > 1<<53 {
+			if len(got) < 4 || got[3] != int64(script.CounterReplaced) || got[at] <= last || got[at] > 1<<53 {
 				t.Errorf("%s: %v after %d", what, got, last)
 			}
 			last = got[at]
 		}
 		for _, poison := range []string{"1e300", "inf", "nan", "text", "-5", "1.5", "9007199254740992", "9223372036854775807"} {
-			poisoned := func() { b.c.Set(t.Context(), b.n.fence, poison, 0) }
+			poisoned := func() { b.c.Set(t.Context(), b.n.Fence, poison, 0) }
 			poisoned()
 			grown(poison, b.acquire(ownerA, 30000), 1)
 			poisoned()
@@ -276,12 +286,12 @@ func TestCounterThatHoldsNoFenceIsSetToTheTime(t *testing.T) {
 			grown(poison+" fair", b.fair(ownerB, 30000, 300000, 1), 1)
 			b.release(ownerB, 0, 0)
 		}
-		b.c.Del(t.Context(), b.n.fence)
-		b.c.HSet(t.Context(), b.n.fence, "a", "b")
+		b.c.Del(t.Context(), b.n.Fence)
+		b.c.HSet(t.Context(), b.n.Fence, "a", "b")
 		grown("hash", b.acquire(ownerA, 30000), 1)
-		b.c.HDel(t.Context(), b.n.lock, "fence")
-		b.c.Del(t.Context(), b.n.fence)
-		b.c.RPush(t.Context(), b.n.fence, "a")
+		b.c.HDel(t.Context(), b.n.Lock, "fence")
+		b.c.Del(t.Context(), b.n.Fence)
+		b.c.RPush(t.Context(), b.n.Fence, "a")
 		grown("list, at a re-entry", b.acquire(ownerA, 30000), 1)
 	})
 }
@@ -289,11 +299,11 @@ func TestCounterThatHoldsNoFenceIsSetToTheTime(t *testing.T) {
 func TestQueueOfAnotherTypeDoesNotStopARelease(t *testing.T) {
 	onBoth(t, func(t *testing.T, b *bench) {
 		fence := b.acquire(ownerA, 30000)[1]
-		b.c.Set(t.Context(), b.n.queue, "x", 0)
-		equal(t, "release", b.release(ownerA, 0, 0), []int64{1, fence, 1, noQueue})
+		b.c.Set(t.Context(), b.n.Queue, "x", 0)
+		equal(t, "release", b.release(ownerA, 0, 0), []int64{1, fence, 1, int64(script.NoQueue)})
 		fence = b.acquire(ownerA, 30000)[1]
 		got := b.handover(ownerA, ownerC)
-		equal(t, "hand-over", got, []int64{2, got[1], fence, noQueue, 1, int64(turns.None)})
+		equal(t, "hand-over", got, []int64{2, got[1], fence, int64(script.NoQueue), 1, int64(turns.None)})
 	})
 }
 
@@ -309,21 +319,21 @@ func TestFenceGrowsOverFlushAll(t *testing.T) {
 
 func TestScriptsPassWrongTypeThrough(t *testing.T) {
 	onBoth(t, func(t *testing.T, b *bench) {
-		b.c.Set(t.Context(), b.n.lock, "x", 0)
+		b.c.Set(t.Context(), b.n.Lock, "x", 0)
 		n := b.n
 		for _, call := range []struct {
-			s    *Script
+			s    *script.Script
 			keys []string
 			args []any
 		}{
-			{b.s.acquire, []string{n.lock, n.fence, n.channel}, []any{ownerA, 1000}},
-			{b.s.fair, []string{n.lock, n.queue, n.deadlines, n.fence, n.channel}, []any{ownerA, 1000, 1000, 1, "PUBLISH", ownerA, 0}},
-			{b.s.release, []string{n.lock, n.channel, n.queue}, []any{ownerA, 1000, 0, "PUBLISH"}},
-			{b.s.handover, []string{n.lock, n.channel, n.queue, n.fence}, []any{ownerA, 1000, 0, "PUBLISH", 1000, ownerB, 1000, "", crowd, 0}},
-			{b.s.extend, []string{n.lock, n.channel, n.queue}, []any{ownerA, 1000, "PUBLISH"}},
-			{b.s.info, []string{n.lock, n.queue}, nil},
-			{b.s.force, []string{n.lock, n.channel, n.queue}, []any{"PUBLISH"}},
-			{b.s.grace, []string{n.lock, n.channel, n.queue}, []any{ownerA, 0, 0, "PUBLISH", 0, 0}},
+			{b.s["acquire"], []string{n.Lock, n.Fence, n.Channel}, []any{ownerA, 1000}},
+			{b.s["fair"], []string{n.Lock, n.Queue, n.Deadlines, n.Fence, n.Channel}, []any{ownerA, 1000, 1000, 1, "PUBLISH", ownerA, 0}},
+			{b.s["release"], []string{n.Lock, n.Channel, n.Queue}, []any{ownerA, 1000, 0, "PUBLISH"}},
+			{b.s["handover"], []string{n.Lock, n.Channel, n.Queue, n.Fence}, []any{ownerA, 1000, 0, "PUBLISH", 1000, ownerB, 1000, "", crowd, 0}},
+			{b.s["extend"], []string{n.Lock, n.Channel, n.Queue}, []any{ownerA, 1000, "PUBLISH"}},
+			{b.s["info"], []string{n.Lock, n.Queue}, nil},
+			{b.s["force"], []string{n.Lock, n.Channel, n.Queue}, []any{"PUBLISH"}},
+			{b.s["grace"], []string{n.Lock, n.Channel, n.Queue}, []any{ownerA, 0, 0, "PUBLISH", 0, 0}},
 		} {
 			_, err := b.eval(call.s, call.keys, call.args...)
 			const want = "WRONGTYPE Operation against a key holding the wrong kind of value"
@@ -331,9 +341,9 @@ func TestScriptsPassWrongTypeThrough(t *testing.T) {
 				t.Errorf("%s: %v, want %s", call.s.Name(), err, want)
 			}
 		}
-		equal(t, "renew", b.must(b.s.renew, []string{n.lock}, ownerA, 0, 1000), []int64{0})
-		equal(t, "the string", b.c.Get(t.Context(), n.lock).Val(), "x")
-		if b.c.Exists(t.Context(), n.queue, n.deadlines).Val() != 0 {
+		equal(t, "renew", b.must(b.s["renew"], []string{n.Lock}, ownerA, 0, 1000), []int64{0})
+		equal(t, "the string", b.c.Get(t.Context(), n.Lock).Val(), "x")
+		if b.c.Exists(t.Context(), n.Queue, n.Deadlines).Val() != 0 {
 			t.Error("a refused fair acquire left a queue behind")
 		}
 	})
@@ -351,20 +361,20 @@ func (b *bench) handoverTo(owner, next string, lease int64, fair int) []int64 {
 	b.t.Helper()
 	who := []any{next, lease, "", crowd, 0}
 	if fair == 1 {
-		who = []any{"", "", "", crowd, 0, next, lease, "", b.n.placeOf(next)}
+		who = []any{"", "", "", crowd, 0, next, lease, "", b.n.PlaceOf(next)}
 	}
 	return b.handoverOf(owner, who...)
 }
 
 func (b *bench) handoverOf(owner string, who ...any) []int64 {
 	b.t.Helper()
-	return b.must(b.s.handover, []string{b.n.lock, b.n.channel, b.n.queue, b.n.fence, b.n.deadlines},
+	return b.must(b.s["handover"], []string{b.n.Lock, b.n.Channel, b.n.Queue, b.n.Fence, b.n.Deadlines},
 		append([]any{owner, 30000, 0, "PUBLISH", 300000}, who...)...)
 }
 
 func TestHandOverGrantsInOneStep(t *testing.T) {
 	onBoth(t, func(t *testing.T, b *bench) {
-		heard := b.listen(b.n.channel, b.n.nameChannel(ownerC))
+		heard := b.listen(b.n.Channel, b.n.NameChannel(ownerC))
 		fence := b.acquire(ownerA, 30000)[1]
 		b.acquire(ownerA, 30000)
 		equal(t, "by a stranger", b.handover(ownerB, ownerC), []int64{-1})
@@ -389,7 +399,7 @@ func TestHandOverGrantsInOneStep(t *testing.T) {
 func TestHandOverToAFairWaiterIsItsTurn(t *testing.T) {
 	onBoth(t, func(t *testing.T, b *bench) {
 		const wait = 300_000
-		heard := b.listen(b.n.channel, b.n.nameChannel(ownerB))
+		heard := b.listen(b.n.Channel, b.n.NameChannel(ownerB))
 		b.acquire(ownerA, 30000)
 		b.fair(ownerB, 30000, wait, 1)
 		b.fair(ownerC, 30000, wait, 1)
@@ -409,7 +419,7 @@ func TestHandOverToAFairWaiterIsItsTurn(t *testing.T) {
 		equal(t, "queue", b.queue(), []string{ownerC, ownerD})
 		equal(t, "hash", b.hash(), map[string]string{})
 
-		b.c.Del(t.Context(), b.n.queue, b.n.deadlines, b.n.channel)
+		b.c.Del(t.Context(), b.n.Queue, b.n.Deadlines, b.n.Channel)
 		b.acquire(ownerA, 30000)
 		equal(t, "with nobody queued", b.handoverTo(ownerA, ownerB, 40000, 1)[0], int64(2))
 	})
@@ -418,7 +428,7 @@ func TestHandOverToAFairWaiterIsItsTurn(t *testing.T) {
 // Those who wait elsewhere have been told when the lease ends.
 func TestHandOverForAShorterLeaseIsTold(t *testing.T) {
 	onBoth(t, func(t *testing.T, b *bench) {
-		heard := b.listen(b.n.channel, b.n.nameChannel(ownerC))
+		heard := b.listen(b.n.Channel, b.n.NameChannel(ownerC))
 		b.acquire(ownerA, 30000)
 		b.handoverTo(ownerA, ownerB, 30000, 0)
 		equal(t, "the same length", heard(), []string(nil))
@@ -433,9 +443,9 @@ func TestHandOverForAShorterLeaseIsTold(t *testing.T) {
 
 func TestExtendNeedsTheHolder(t *testing.T) {
 	onBoth(t, func(t *testing.T, b *bench) {
-		heard := b.listen(b.n.channel, b.n.nameChannel(ownerB))
+		heard := b.listen(b.n.Channel, b.n.NameChannel(ownerB))
 		extend := func(owner string, lease int) []int64 {
-			return b.must(b.s.extend, []string{b.n.lock, b.n.channel, b.n.queue}, owner, lease, "PUBLISH")
+			return b.must(b.s["extend"], []string{b.n.Lock, b.n.Channel, b.n.Queue}, owner, lease, "PUBLISH")
 		}
 		equal(t, "free", extend(ownerA, 90000), []int64{-1})
 		fence := b.acquire(ownerA, 30000)[1]
@@ -455,21 +465,21 @@ func TestRenewRenewsOnlyWhatIsOurs(t *testing.T) {
 	onBoth(t, func(t *testing.T, b *bench) {
 		k := []string{"k1", "k2", "k3", "k4", "k5"}
 		grant := func(key, owner string) int64 {
-			return b.must(b.s.acquire, []string{key, b.n.fence, b.n.channel}, owner, 10000)[1]
+			return b.must(b.s["acquire"], []string{key, b.n.Fence, b.n.Channel}, owner, 10000)[1]
 		}
 		f1 := grant("k1", ownerA)
 		grant("k2", ownerB)
 		f4 := grant("k4", ownerA)
 		b.c.Set(t.Context(), "k5", "x", time.Minute)
-		got := b.must(b.s.renew, k, ownerA, f1, 30000, ownerA, 0, 30000, ownerA, 0, 30000, ownerA, f4+1, 30000, ownerA, 0, 1000)
+		got := b.must(b.s["renew"], k, ownerA, f1, 30000, ownerA, 0, 30000, ownerA, 0, 30000, ownerA, f4+1, 30000, ownerA, 0, 1000)
 		equal(t, "verdicts", got, []int64{1, 0, 0, 0, 0})
 		for key, lease := range map[string]int64{"k1": 30000, "k2": 10000, "k4": 10000, "k5": 60000} {
 			if ttl := b.c.PTTL(t.Context(), key).Val(); !within(ttl, lease) {
 				t.Errorf("%s: ttl %v, want about %d ms", key, ttl, lease)
 			}
 		}
-		equal(t, "any fence", b.must(b.s.renew, k[3:4], ownerA, 0, 30000), []int64{1})
-		equal(t, "longer than that", b.must(b.s.renew, k[3:4], ownerA, 0, 20000), []int64{1})
+		equal(t, "any fence", b.must(b.s["renew"], k[3:4], ownerA, 0, 30000), []int64{1})
+		equal(t, "longer than that", b.must(b.s["renew"], k[3:4], ownerA, 0, 20000), []int64{1})
 		if ttl := b.c.PTTL(t.Context(), "k4").Val(); !within(ttl, 30000) {
 			t.Errorf("a renewal has shortened a lease to %v", ttl)
 		}
@@ -478,11 +488,11 @@ func TestRenewRenewsOnlyWhatIsOurs(t *testing.T) {
 
 func TestForceFreesAndWakes(t *testing.T) {
 	onBoth(t, func(t *testing.T, b *bench) {
-		heard := b.listen(b.n.channel, b.n.nameChannel(ownerB))
-		keys := []string{b.n.lock, b.n.channel, b.n.queue}
+		heard := b.listen(b.n.Channel, b.n.NameChannel(ownerB))
+		keys := []string{b.n.Lock, b.n.Channel, b.n.Queue}
 		force := func() any {
 			t.Helper()
-			v, err := b.c.Eval(t.Context(), b.s.force.Text(), keys, "PUBLISH").Result()
+			v, err := b.c.Eval(t.Context(), b.s["force"].Text(), keys, "PUBLISH").Result()
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -494,29 +504,29 @@ func TestForceFreesAndWakes(t *testing.T) {
 		equal(t, "held", force(), any([]any{ownerA, fence}))
 		equal(t, "messages", heard(), []string{"redisson_lock__channel:{foo} 0", "redisson_lock__channel:{foo}:" + ownerB + " 0"})
 		equal(t, "again", force(), any([]any{}))
-		b.c.HSet(t.Context(), b.n.lock, "mode", "write", ownerA, 1)
+		b.c.HSet(t.Context(), b.n.Lock, "mode", "write", ownerA, 1)
 		equal(t, "without a fence", force(), any([]any{ownerA, int64(0)}))
 	})
 }
 
 func TestGraceShortensOrReleases(t *testing.T) {
 	onBoth(t, func(t *testing.T, b *bench) {
-		heard := b.listen(b.n.channel)
-		keys := []string{b.n.lock, b.n.channel, b.n.queue}
+		heard := b.listen(b.n.Channel)
+		keys := []string{b.n.Lock, b.n.Channel, b.n.Queue}
 		fence := b.acquire(ownerA, 30000)[1]
 		b.acquire(ownerA, 30000)
-		equal(t, "stranger", b.must(b.s.grace, keys, ownerB, 0, 0, "PUBLISH", 0, 0), []int64{0})
-		equal(t, "other grant", b.must(b.s.grace, keys, ownerA, fence+1, 0, "PUBLISH", 0, 0), []int64{0})
-		b.must(b.s.grace, keys, ownerA, fence, 60000, "PUBLISH", 0, 0)
+		equal(t, "stranger", b.must(b.s["grace"], keys, ownerB, 0, 0, "PUBLISH", 0, 0), []int64{0})
+		equal(t, "other grant", b.must(b.s["grace"], keys, ownerA, fence+1, 0, "PUBLISH", 0, 0), []int64{0})
+		b.must(b.s["grace"], keys, ownerA, fence, 60000, "PUBLISH", 0, 0)
 		if !within(b.pttl(), 30000) {
 			t.Fatalf("a long grace left ttl %v", b.pttl())
 		}
-		equal(t, "grace", b.must(b.s.grace, keys, ownerA, fence, 10000, "PUBLISH", 0, 0), []int64{1})
+		equal(t, "grace", b.must(b.s["grace"], keys, ownerA, fence, 10000, "PUBLISH", 0, 0), []int64{1})
 		if !within(b.pttl(), 10000) {
 			t.Fatalf("grace left ttl %v", b.pttl())
 		}
 		equal(t, "waiters are told that it ends earlier", heard(), []string{"redisson_lock__channel:{foo} 0"})
-		equal(t, "none", b.must(b.s.grace, keys, ownerA, fence, 0, "PUBLISH", 0, 0), []int64{1})
+		equal(t, "none", b.must(b.s["grace"], keys, ownerA, fence, 0, "PUBLISH", 0, 0), []int64{1})
 		equal(t, "messages", heard(), []string{"redisson_lock__channel:{foo} 0"})
 		equal(t, "hash", b.hash(), map[string]string{})
 	})
@@ -524,9 +534,9 @@ func TestGraceShortensOrReleases(t *testing.T) {
 
 func TestGraceOfACountedOwnerLeavesItsOtherHolds(t *testing.T) {
 	onBoth(t, func(t *testing.T, b *bench) {
-		heard := b.listen(b.n.channel, b.n.nameChannel(ownerB))
+		heard := b.listen(b.n.Channel, b.n.NameChannel(ownerB))
 		grace := func(fence, ms, holds int64) []int64 {
-			return b.must(b.s.grace, []string{b.n.lock, b.n.channel, b.n.queue}, ownerA, fence, ms, "PUBLISH", holds, 0)
+			return b.must(b.s["grace"], []string{b.n.Lock, b.n.Channel, b.n.Queue}, ownerA, fence, ms, "PUBLISH", holds, 0)
 		}
 		fence := b.acquire(ownerA, 30000)[1]
 		for range 3 {
@@ -557,7 +567,7 @@ func TestGraceOfACountedOwnerLeavesItsOtherHolds(t *testing.T) {
 func TestInfoTellsTheHolder(t *testing.T) {
 	onBoth(t, func(t *testing.T, b *bench) {
 		info := func() []any {
-			v, err := b.c.Eval(t.Context(), b.s.info.Text(), []string{b.n.lock, b.n.queue}).Slice()
+			v, err := b.c.Eval(t.Context(), b.s["info"].Text(), []string{b.n.Lock, b.n.Queue}).Slice()
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -576,7 +586,7 @@ func TestInfoTellsTheHolder(t *testing.T) {
 }
 
 func TestScriptHeadersNameKeysArgumentsAndReturns(t *testing.T) {
-	files, err := filepath.Glob("scripts/*.lua")
+	files, err := filepath.Glob("script/*.lua")
 	if err != nil || len(files) == 0 {
 		t.Fatal("no scripts", err)
 	}
@@ -629,14 +639,8 @@ func TestScriptHeadersNameKeysArgumentsAndReturns(t *testing.T) {
 }
 
 func TestEveryScriptFileIsEmbedded(t *testing.T) {
-	s := newScripts()
-	byName := map[string]*Script{}
-	for _, one := range []*Script{
-		s.acquire, s.crowd, s.fair, s.leave, s.refresh, s.deadHead, s.release, s.handover, s.extend, s.renew, s.info, s.head, s.force, s.grace, s.ask,
-	} {
-		byName[one.Name()] = one
-	}
-	files, _ := filepath.Glob("scripts/*.lua")
+	byName := scripts()
+	files, _ := filepath.Glob("script/*.lua")
 	for _, file := range files {
 		text, err := os.ReadFile(file)
 		if err != nil {
@@ -648,11 +652,14 @@ func TestEveryScriptFileIsEmbedded(t *testing.T) {
 		}
 	}
 	equal(t, "scripts", len(byName), len(files))
+	for id, s := range script.All() {
+		equal(t, s.Name(), s.ID(), id)
+	}
 }
 
 func TestSHAIsTheNameRedisGives(t *testing.T) {
 	srv := redistest.Start(t)
-	s := newScripts().acquire
+	s := scripts()["acquire"]
 	got, err := srv.Client(t).ScriptLoad(t.Context(), s.Text()).Result()
 	if err != nil || got != s.SHA() {
 		t.Fatalf("SCRIPT LOAD says %s, %v; want %s", got, err, s.SHA())

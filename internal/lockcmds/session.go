@@ -3,6 +3,7 @@ package lockcmds
 import (
 	"lockproxy/internal/lockcmds/losses"
 	"lockproxy/internal/lockcmds/redislink"
+	"lockproxy/internal/lockcmds/script"
 	"lockproxy/internal/resp"
 )
 
@@ -54,8 +55,7 @@ type ClientInfo struct {
 
 // Call is one script on a session's own connection to Redis.
 type Call struct {
-	Script     *Script
-	Keys, Args []string
+	script.Call
 	// Pipelined lets the session send its next commands right behind this one. Done must then return the reply.
 	Pipelined bool
 	// Done gets the answer, or ErrUnsent or ErrInDoubt, once, with the session locked. It is also called if the session

@@ -3,6 +3,8 @@ package lockcmds
 import (
 	"context"
 	"time"
+
+	"lockproxy/internal/lockcmds/script"
 )
 
 // An explicit owner may hold a lock through several sessions at once, here and at other proxies, and Redis has one count
@@ -68,8 +70,8 @@ func (e *Engine) applyGrace(h *hold, grace time.Duration, part int64) {
 			what: "apply grace", key: h.key, limit: h.ttl,
 			once: holds > 0 && grace == 0, // done twice it would take off what the owner holds by others
 			task: func(ctx context.Context) error {
-				_, err := e.runAs(ctx, h.by.Node(h.key), e.scripts.grace, []string{h.key, channelOf(h.key), queueOf(h.key)},
-					[]string{h.owner, itoa(h.fence), millis(grace), publish, itoa(holds), "0"})
+				v, err := e.runAs(ctx, h.by.Node(h.key), script.Grace{Key: h.key, Owner: h.owner, Fence: h.fence, Grace: grace, Holds: holds}.Call())
+				_, err = decoded(v, err, script.DecodeGrace)
 				return err
 			},
 		})

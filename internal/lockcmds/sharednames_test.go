@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"lockproxy/internal/lockcmds/script"
 	"lockproxy/internal/redistest"
 )
 
@@ -53,7 +54,7 @@ func TestLocksThatShareNamesWakeTheirOwnWaiters(t *testing.T) {
 			}
 		}
 	}
-	if n := srv.Client(t).Exists(t.Context(), queueOf("a"), deadlinesOf("a")).Val(); n != 0 {
+	if n := srv.Client(t).Exists(t.Context(), script.QueueOf("a"), script.DeadlinesOf("a")).Val(); n != 0 {
 		t.Errorf("%d keys left", n)
 	}
 }
@@ -70,7 +71,7 @@ func TestQueuesThatShareAKeyDoNotJudgeEachOther(t *testing.T) {
 			holder.fence("LOCK " + held)
 			first.send("FAIRLOCK " + held)
 			first.awaitWaiting()
-			place := srv.Client(t).LRange(t.Context(), queueOf("a"), 0, -1).Val()
+			place := srv.Client(t).LRange(t.Context(), script.QueueOf("a"), 0, -1).Val()
 			for range 3 { // free, though the first in the queue waits
 				w := p.session(2)
 				start := time.Now()
@@ -86,7 +87,7 @@ func TestQueuesThatShareAKeyDoNotJudgeEachOther(t *testing.T) {
 				}
 			}
 			first.quiet((deafLooks + 1) * lookAgain / 4)
-			equal(t, "queue", srv.Client(t).LRange(t.Context(), queueOf("a"), 0, -1).Val(), place)
+			equal(t, "queue", srv.Client(t).LRange(t.Context(), script.QueueOf("a"), 0, -1).Val(), place)
 			holder.want("UNLOCK "+held, ":1")
 			fenceIn(t, first.reply())
 		})

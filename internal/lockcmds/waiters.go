@@ -5,6 +5,7 @@ import (
 
 	"lockproxy/internal/lockcmds/clock"
 	"lockproxy/internal/lockcmds/jobs"
+	"lockproxy/internal/lockcmds/script"
 	"lockproxy/internal/lockcmds/turns"
 	"lockproxy/internal/resp"
 )
@@ -54,7 +55,7 @@ func (q *queue) remove(w *waiter) {
 
 // room is where the waiters of one lock wait; it exists while there are any. All fields are guarded by Engine.mu.
 type room struct {
-	names
+	script.Names
 	plain queue // only the first one tries, one attempt at a time
 	fair  queue // each has its place in Redis, and is woken by name
 
@@ -75,8 +76,8 @@ type room struct {
 func (e *Engine) roomLocked(key string) *room {
 	r := e.rooms[key]
 	if r == nil {
-		r = &room{names: namesOf(key)}
-		r.topic = e.hub.join(r.channel)
+		r = &room{Names: script.NamesOf(key)}
+		r.topic = e.hub.join(r.Channel)
 		r.topic.rooms[r] = struct{}{}
 		e.rooms[key] = r
 	}
@@ -104,7 +105,7 @@ func (e *Engine) heardLocked(w *waiter) (h heard) {
 	}
 	h = heard{base: r.topic, baseNews: r.topic.news}
 	if w.listens() {
-		h.own = e.hub.find(r.nameChannel(w.owner))
+		h.own = e.hub.find(r.NameChannel(w.owner))
 		if h.own == nil || !h.own.ready {
 			return heard{}
 		}
@@ -121,7 +122,7 @@ func (h heard) newsLocked(r *room, own *topic) bool {
 
 // await makes a busy acquire a waiter; a is the answer to its attempt. It returns the reply if it must not wait, else nil.
 // Session locked.
-func (e *Engine) await(w *waiter, a answer) []byte {
+func (e *Engine) await(w *waiter, a script.Acquired) []byte {
 	e.mu.Lock()
 	if w.c.ended {
 		e.finishLocked(w)
@@ -150,7 +151,7 @@ func (e *Engine) await(w *waiter, a answer) []byte {
 	w.room, w.state = r, stateWaiting
 	e.opts.Waiting.Add(1)
 	if w.listens() {
-		w.topic = e.hub.join(r.nameChannel(w.owner))
+		w.topic = e.hub.join(r.NameChannel(w.owner))
 		w.topic.waiters[w] = struct{}{}
 	}
 	if w.fair() {
@@ -163,13 +164,13 @@ func (e *Engine) await(w *waiter, a answer) []byte {
 		e.tryLocked(w)
 	case w.fair():
 		e.stillFairLocked(r, w, a)
-	case r.plain.first == w && (news || a.at(1) == -2): // a free lock is had by who is in the queue
+	case r.plain.first == w && (news || a.PTTL == script.Kept): // a free lock is had by who is in the queue
 		e.tryPlainLocked(r)
 	case r.plain.first == w && r.pause == 0:
-		e.armLocked(r, a.at(1))
+		e.armLocked(r, a.PTTL)
 	}
 	if r.timer == nil {
-		e.armLocked(r, a.at(1))
+		e.armLocked(r, a.PTTL)
 	}
 	if w.wait > 0 {
 		w.timer = e.clock.AfterFunc(w.began.Add(w.wait).Sub(e.clock.Now()), func() { e.expire(w) })
@@ -225,7 +226,7 @@ func (e *Engine) exitLocked(w *waiter) {
 	}
 	delete(r.topic.rooms, r)
 	e.hub.leave(r.topic)
-	delete(e.rooms, r.lock)
+	delete(e.rooms, r.Lock)
 }
 
 // kickLocked lets the first plain waiter and the first fair one try, if they are here.
@@ -335,7 +336,7 @@ func (e *Engine) wakeNamedLocked(t *topic) {
 }
 
 // onRefused answers those who wait for a channel that Redis does not let us listen to.
-func (e *Engine) onRefused(t *topic, refusal redisError) {
+func (e *Engine) onRefused(t *topic, refusal script.Error) {
 	var refused []*waiter
 	e.mu.Lock()
 	for r := range t.rooms {
@@ -364,14 +365,14 @@ func (r *room) waiters() []*waiter {
 
 // armLocked has the first waiters try again when the holder's lease is over: nothing announces that. Nor that a key was deleted
 // by hand, or a lease shortened by a re-entry: so the lock is looked at once per lease of ours in any case.
-func (e *Engine) armLocked(r *room, pttl int64) {
+func (e *Engine) armLocked(r *room, pttl time.Duration) {
 	d := e.opts.Lease
-	if pttl == -2 {
+	if pttl == script.Kept {
 		d = turnLimit + e.clock.Random(turnLimit/8)
 	}
 	if pttl >= 0 {
 		// Redis still has the key in its last millisecond, and waiters elsewhere have been told the same instant.
-		d = min(d, time.Duration(pttl)*time.Millisecond+time.Millisecond+e.clock.Random(3*time.Millisecond))
+		d = min(d, pttl+time.Millisecond+e.clock.Random(3*time.Millisecond))
 	}
 	e.wakeInLocked(r, d)
 }
@@ -380,7 +381,7 @@ func (e *Engine) wakeInLocked(r *room, d time.Duration) {
 	if r.timer != nil {
 		r.timer.Stop()
 	}
-	key := r.lock
+	key := r.Lock
 	r.timer = e.clock.AfterFunc(d, func() {
 		e.mu.Lock()
 		defer e.mu.Unlock()

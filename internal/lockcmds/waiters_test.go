@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"lockproxy/internal/lockcmds/script"
 	"lockproxy/internal/lockcmds/turns"
 	"lockproxy/internal/redistest"
 )
@@ -196,7 +197,7 @@ func TestAcquireThatWasCountedTwiceIsCorrected(t *testing.T) {
 	a := p.session(2)
 	owner := p.e.opts.UUID + ":1"
 	// The acquire of a command whose outcome could not be found out arrives late.
-	srv.Do(t, "EVAL", p.e.scripts.acquire.Text(), 3, "k", "lockproxy:fence", channelOf("k"), owner, 3000)
+	srv.Do(t, "EVAL", scripts()["acquire"].Text(), 3, "k", "lockproxy:fence", script.ChannelOf("k"), owner, 3000)
 	a.fence("LOCK k")
 	redistest.Eventually(t, patience, "one hold", func() bool { return srv.Client(t).HGet(t.Context(), "k", owner).Val() == "1" })
 	a.want("UNLOCK k", ":1")

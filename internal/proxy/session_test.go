@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"lockproxy/internal/lockcmds"
+	"lockproxy/internal/lockcmds/script"
 	"lockproxy/internal/proxy/budget"
 	"lockproxy/internal/resp"
 	"lockproxy/internal/upstream"
@@ -139,7 +140,7 @@ func TestRepliesWaitBehindAScriptThatIsRepeated(t *testing.T) {
 	feed(t, s, "GET a")
 	for _, answer := range []string{":1\r\n", ":2\r\n"} {
 		(*lockSession)(s).Do(func() {
-			(*lockSession)(s).Script(lockcmds.Call{Script: &lockcmds.Script{}, Pipelined: true, Done: func(resp.Value, error) []byte { return []byte(answer) }})
+			(*lockSession)(s).Script(lockcmds.Call{Call: script.Call{Script: &script.Script{}}, Pipelined: true, Done: func(resp.Value, error) []byte { return []byte(answer) }})
 		})
 		feed(t, s, "GET b")
 	}

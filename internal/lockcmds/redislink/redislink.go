@@ -13,6 +13,7 @@ import (
 	"context"
 	"errors"
 
+	"lockproxy/internal/lockcmds/script"
 	"lockproxy/internal/resp"
 )
 
@@ -71,6 +72,4 @@ type Script interface {
 type Message struct{ Channel, Text string }
 
 // Refusal is an error reply of Redis, to be passed on as it is.
-type Refusal string
-
-func (e Refusal) Error() string { return string(e) }
+type Refusal = script.Error

@@ -16,7 +16,7 @@ package turns
 
 import "time"
 
-// Place is where the place of a crowd is, as the scripts tell (scripts/lib/crowd.lua).
+// Place is where the place of a crowd is, as the scripts tell (script/lib/crowd.lua).
 type Place int64
 
 // Values of Place.

@@ -1,4 +1,4 @@
-package lockcmds
+package script
 
 import "testing"
 
@@ -8,8 +8,8 @@ func TestNamesAreRedissons(t *testing.T) {
 		{"{a}b", "redisson_lock__channel:{a}b", "redisson_lock_queue:{a}b", "redisson_lock_timeout:{a}b"},
 		{"x{a}y{b}", "redisson_lock__channel:x{a}y{b}", "redisson_lock_queue:x{a}y{b}", "redisson_lock_timeout:x{a}y{b}"},
 	} {
-		n := namesOf(c.key)
-		if n.channel != c.channel || n.queue != c.queue || n.deadlines != c.deadlines || n.fence != "lockproxy:fence" || n.lock != c.key {
+		n := NamesOf(c.key)
+		if n.Channel != c.channel || n.Queue != c.queue || n.Deadlines != c.deadlines || n.Fence != "lockproxy:fence" || n.Lock != c.key {
 			t.Errorf("%s: %+v", c.key, n)
 		}
 	}

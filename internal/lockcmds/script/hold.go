@@ -1,0 +1,268 @@
+package script
+
+import (
+	"time"
+
+	"lockproxy/internal/resp"
+)
+
+// Release gives back one hold.
+type Release struct {
+	Key, Owner string
+	Lease      time.Duration // least lease that goes on if holds are left; 0: its TTL stays
+	Fence      int64         // only of the grant with this fence; 0: of any
+}
+
+// Call is the call of release.lua.
+func (r Release) Call() Call {
+	return Call{
+		release,
+		[]string{r.Key, ChannelOf(r.Key), QueueOf(r.Key)},
+		[]string{r.Owner, millis(r.Lease), itoa(r.Fence), publish},
+	}
+}
+
+// HandOver is a Release that grants the lock in the same step to the waiter whose turn it is.
+type HandOver struct {
+	Release
+	Wait  time.Duration // what deadlines in the queue are counted in
+	Crowd string        // the name under which the plain waiters of the proxy stand in queues
+	Stays bool          // the place of the plain waiters stays in the queue after a grant to them
+	Plain *Next         // the first of the plain waiters here; nil: there is none
+	Fair  *Next         // the first of the fair ones
+}
+
+// Next is a waiter that may be granted the lock by a HandOver.
+type Next struct {
+	Owner  string
+	Lease  time.Duration
+	Shared bool // as in Acquire
+}
+
+// Call is the call of handover.lua.
+func (h HandOver) Call() Call {
+	n := NamesOf(h.Key)
+	who := func(w *Next) []string {
+		if w == nil {
+			return []string{"", "", ""}
+		}
+		tell := ""
+		if w.Shared {
+			tell = n.NameChannel(w.Owner)
+		}
+		return []string{w.Owner, millis(w.Lease), tell}
+	}
+	args := []string{h.Owner, millis(h.Lease), itoa(h.Fence), publish, millis(h.Wait)}
+	args = append(append(args, who(h.Plain)...), n.PlaceOf(h.Crowd), flag(h.Stays))
+	if h.Fair != nil {
+		args = append(append(args, who(h.Fair)...), n.PlaceOf(h.Fair.Owner))
+	}
+	return Call{handover, []string{n.Lock, n.Channel, n.Queue, n.Fence, n.Deadlines}, args}
+}
+
+// ReleaseStatus says what has become of a Release.
+type ReleaseStatus uint8
+
+// Values of ReleaseStatus.
+const (
+	Freed      ReleaseStatus = iota // it was the last hold
+	HandedOver                      // it was the last hold, and a waiter has the lock
+	StillHeld                       // holds are left
+	NotHolder                       // the owner does not hold the lock
+	OtherGrant                      // it does, but by a grant with another fence
+)
+
+// Waiters that a HandOver may have granted the lock to.
+const (
+	ToNobody = iota
+	ToPlain
+	ToFair
+)
+
+// Released is the answer to Release and HandOver.
+type Released struct {
+	Status  ReleaseStatus
+	Fence   int64 // of the grant; 0: it was taken without one
+	Holds   int64 // that are left
+	To      int64 // ToNobody, ToPlain or ToFair
+	Granted int64 // fence of that waiter's grant
+	Placed  bool  // Place is known
+	Place   int64 // of the plain waiters, as in package turns
+	Damage  Damage
+}
+
+// DecodeReleased decodes the answer of release.lua and handover.lua.
+func DecodeReleased(v resp.Value) (Released, error) {
+	n, err := numbersOf(v)
+	if err != nil {
+		return Released{}, err
+	}
+	switch n[0] {
+	case 2:
+		return Released{
+			Status: HandedOver, Granted: n.at(1), Fence: n.at(2), Damage: Damage(n.at(3)), To: n.at(4), Placed: true, Place: n.at(5),
+		}, nil
+	case 1:
+		return Released{Status: Freed, Fence: n.at(1), Damage: Damage(n.at(3)), Placed: len(n) > 5, Place: n.at(5)}, nil
+	case 0:
+		return Released{Status: StillHeld, Holds: n.at(1), Fence: n.at(2)}, nil
+	case -1:
+		return Released{Status: NotHolder}, nil
+	case -2:
+		return Released{Status: OtherGrant, Fence: n.at(1)}, nil
+	}
+	return Released{}, errStrange
+}
+
+// Grace ends a part in a lock: it shortens what is left of the lease, or releases holds at once.
+type Grace struct {
+	Key, Owner string
+	Fence      int64         // only of the grant with this fence; 0: of any
+	Grace      time.Duration // what may be left of the lease; 0: release
+	Holds      int64         // how many of the owner's holds are the caller's; 0: all
+	Lease      time.Duration // least lease that goes on if holds are left; 0: its TTL stays
+}
+
+// Call is the call of grace.lua.
+func (g Grace) Call() Call {
+	return Call{
+		grace,
+		[]string{g.Key, ChannelOf(g.Key), QueueOf(g.Key)},
+		[]string{g.Owner, itoa(g.Fence), millis(g.Grace), publish, itoa(g.Holds), millis(g.Lease)},
+	}
+}
+
+// DecodeGrace decodes the answer of grace.lua. It reports whether the owner was the holder by that grant.
+func DecodeGrace(v resp.Value) (held bool, err error) {
+	n, err := numbersOf(v)
+	return err == nil && n[0] != 0, err
+}
+
+// Force frees a lock whoever holds it.
+type Force struct{ Key string }
+
+// Call is the call of force.lua.
+func (f Force) Call() Call {
+	return Call{force, []string{f.Key, ChannelOf(f.Key), QueueOf(f.Key)}, []string{publish}}
+}
+
+// Forced is the answer to Force.
+type Forced struct {
+	Held  bool   // somebody held the lock
+	Owner string // whose grant was ended
+	Fence int64  // 0: it was taken without one
+}
+
+// DecodeForced decodes the answer of force.lua.
+func DecodeForced(v resp.Value) (Forced, error) {
+	if v.IsError() {
+		return Forced{}, Error(v.Str)
+	}
+	if len(v.Elems) < 2 {
+		return Forced{}, nil
+	}
+	return Forced{true, string(v.Elems[0].Str), v.Elems[1].Int}, nil
+}
+
+// Extend resets the lease of a lock that its owner holds.
+type Extend struct {
+	Key, Owner string
+	Lease      time.Duration // from now, > 0
+}
+
+// Call is the call of extend.lua.
+func (x Extend) Call() Call {
+	return Call{extend, []string{x.Key, ChannelOf(x.Key), QueueOf(x.Key)}, []string{x.Owner, millis(x.Lease), publish}}
+}
+
+// Extended is the answer to Extend.
+type Extended struct {
+	Held         bool // the owner is the holder
+	Fence, Holds int64
+}
+
+// DecodeExtended decodes the answer of extend.lua.
+func DecodeExtended(v resp.Value) (Extended, error) {
+	n, err := numbersOf(v)
+	if err != nil || n[0] != 1 {
+		return Extended{}, err
+	}
+	return Extended{true, n.at(1), n.at(2)}, nil
+}
+
+// Renewal is one lease of a Renew.
+type Renewal struct {
+	Key, Owner string
+	Fence      int64 // of the grant; 0: any
+	Lease      time.Duration
+}
+
+// Renew renews leases that are still ours.
+type Renew []Renewal
+
+// Call is the call of renew.lua.
+func (r Renew) Call() Call {
+	keys := make([]string, len(r))
+	args := make([]string, 0, 3*len(r))
+	for i, one := range r {
+		keys[i] = one.Key
+		args = append(args, one.Owner, itoa(one.Fence), millis(one.Lease))
+	}
+	return Call{renew, keys, args}
+}
+
+// DecodeRenewed decodes the answer of renew.lua: for each lease, whether it was renewed or is not ours any more.
+func DecodeRenewed(v resp.Value) ([]bool, error) {
+	n, err := numbersOf(v)
+	if err != nil {
+		return nil, err
+	}
+	renewed := make([]bool, len(n))
+	for i := range n {
+		renewed[i] = n[i] == 1
+	}
+	return renewed, nil
+}
+
+// Ask asks whether a client may run scripts.
+type Ask struct{}
+
+// Call is the call of ask.lua.
+func (Ask) Call() Call { return Call{Script: ask} }
+
+// DecodeAsk decodes the answer of ask.lua: nil, or Redis's refusal.
+func DecodeAsk(v resp.Value) error {
+	_, err := numbersOf(v)
+	return err
+}
+
+// Info asks who holds a lock.
+type Info struct{ Key string }
+
+// Call is the call of info.lua.
+func (i Info) Call() Call { return Call{info, []string{i.Key, QueueOf(i.Key)}, nil} }
+
+// Holder is the answer to Info.
+type Holder struct {
+	Held        bool
+	Owner       string
+	Holds       int64
+	PTTL        time.Duration // what is left of the lease, or NoTTL
+	Fence       int64         // 0: it was taken without one
+	FairWaiters int64
+}
+
+// DecodeHolder decodes the answer of info.lua.
+func DecodeHolder(v resp.Value) (Holder, error) {
+	if v.IsError() {
+		return Holder{}, Error(v.Str)
+	}
+	f := v.Elems
+	if len(f) < 5 {
+		return Holder{}, nil
+	}
+	return Holder{
+		Held: true, Owner: string(f[0].Str), Holds: f[1].Int, PTTL: time.Duration(f[2].Int) * time.Millisecond,
+		Fence: f[3].Int, FairWaiters: f[4].Int,
+	}, nil
+}

@@ -1,0 +1,83 @@
+package script
+
+import (
+	"time"
+
+	"lockproxy/internal/resp"
+)
+
+// Leave takes places out of the queue of a lock.
+type Leave struct {
+	Key    string
+	Places []string
+}
+
+// Call is the call of leave.lua.
+func (l Leave) Call() Call {
+	n := NamesOf(l.Key)
+	return Call{
+		leave,
+		[]string{n.Queue, n.Deadlines, n.Lock, n.Channel},
+		append(append(make([]string, 0, 1+len(l.Places)), publish), l.Places...),
+	}
+}
+
+// Refresh keeps the deadlines of live waiters ahead of the clock.
+type Refresh struct {
+	Key    string
+	Wait   time.Duration // what a deadline is counted in
+	Places []string      // a thousand at most
+}
+
+// Call is the call of refresh.lua.
+func (r Refresh) Call() Call {
+	return Call{
+		refresh,
+		[]string{QueueOf(r.Key), DeadlinesOf(r.Key)},
+		append(append(make([]string, 0, 1+len(r.Places)), millis(r.Wait)), r.Places...),
+	}
+}
+
+// DecodeCount decodes the answer of leave.lua and refresh.lua: how many of the places were in the queue.
+func DecodeCount(v resp.Value) (int, error) {
+	n, err := numbersOf(v)
+	return int(n.at(0)), err
+}
+
+// Head asks for the first place in the queue of a lock.
+type Head struct{ Key string }
+
+// Call is the call of head.lua.
+func (h Head) Call() Call { return Call{head, []string{h.Key, QueueOf(h.Key)}, nil} }
+
+// DecodeHead decodes the answer of head.lua; empty: nobody waits.
+func DecodeHead(v resp.Value) (place string, err error) {
+	if v.IsError() {
+		return "", Error(v.Str)
+	}
+	return string(v.Str), nil
+}
+
+// DeadHead removes the first place in the queue of a lock if its waiter is dead.
+type DeadHead struct {
+	Key, Place string
+	Deaf       bool // also if somebody listens: it was woken often enough
+}
+
+// Call is the call of dead_head.lua.
+func (d DeadHead) Call() Call {
+	n := NamesOf(d.Key)
+	return Call{deadHead, []string{n.Lock, n.Queue, n.Deadlines, n.Channel}, []string{d.Place, publish, flag(d.Deaf)}}
+}
+
+// DeadHeadRemoved is the answer to DeadHead.
+type DeadHeadRemoved struct {
+	Removed   bool
+	Receivers int64 // how many listen for the place
+}
+
+// DecodeDeadHead decodes the answer of dead_head.lua.
+func DecodeDeadHead(v resp.Value) (DeadHeadRemoved, error) {
+	n, err := numbersOf(v)
+	return DeadHeadRemoved{n.at(0) == 1, n.at(1)}, err
+}

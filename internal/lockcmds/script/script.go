@@ -1,0 +1,166 @@
+// Package script is what the locks are in Redis: the Lua scripts, the names of keys and channels, and for each script a typed
+// call and one decoded answer. It does no I/O and keeps no state.
+//
+//	Acquire{…}.Call() ──► keys and arguments ──► EVALSHA ──► reply ──► DecodeAcquired ──► Acquired{Granted, Fence, Holds, …}
+//
+// A call can travel on the connection of a session or on the lock engine's own; its answer is decoded alike.
+package script
+
+import (
+	"crypto/sha1"
+	"embed"
+	"encoding/hex"
+	"strconv"
+	"strings"
+	"time"
+
+	"lockproxy/internal/resp"
+)
+
+// Script is one of the embedded Lua scripts. It is immutable.
+type Script struct {
+	name string
+	id   int
+	text string
+	sha  string
+}
+
+// Name is the file name without ".lua".
+func (s *Script) Name() string { return s.name }
+
+// ID is a small number: the place in All.
+func (s *Script) ID() int { return s.id }
+
+// Text is the whole script, for EVAL.
+func (s *Script) Text() string { return s.text }
+
+// SHA is the name of the script for EVALSHA: 40 lower-case hexadecimal digits.
+func (s *Script) SHA() string { return s.sha }
+
+// Call is one run of a script.
+type Call struct {
+	*Script
+	Keys, Args []string
+}
+
+//go:embed *.lua lib/*.lua
+var files embed.FS
+
+// all is in the order of IDs.
+var all []*Script
+
+// The scripts, each with the functions of lib that it begins with. A function stands behind those that it calls.
+var (
+	ask      = load("ask")
+	acquire  = load("acquire", "grant", "turn")
+	crowd    = load("crowd", "grant", "head", "free", "take_turn", "turn", "deadline", "crowd", "drop_late")
+	fair     = load("fair", "grant", "head", "free", "take_turn", "deadline", "drop_late")
+	leave    = load("leave", "head", "free", "next_turn")
+	refresh  = load("refresh", "deadline")
+	deadHead = load("dead_head", "head", "free", "next_turn", "take_turn")
+	release  = load("release", "give_back", "head", "free")
+	handover = load("handover", "give_back", "head", "free", "wake", "grant", "take_turn", "deadline", "crowd")
+	extend   = load("extend", "head", "wake")
+	renew    = load("renew")
+	info     = load("info", "holder")
+	head     = load("head", "head")
+	force    = load("force", "holder", "head", "free")
+	grace    = load("grace", "head", "free", "wake")
+)
+
+// All returns the scripts in the order of their IDs.
+func All() []*Script { return all }
+
+func load(name string, lib ...string) *Script {
+	var text strings.Builder
+	for _, part := range lib {
+		text.WriteString(read("lib/" + part))
+		text.WriteByte('\n')
+	}
+	text.WriteString(read(name))
+	sum := sha1.Sum([]byte(text.String())) // Redis names scripts by SHA-1
+	s := &Script{name: name, id: len(all), text: text.String(), sha: hex.EncodeToString(sum[:])}
+	all = append(all, s)
+	return s
+}
+
+func read(name string) string {
+	text, err := files.ReadFile(name + ".lua")
+	if err != nil {
+		panic("BUG: " + err.Error())
+	}
+	return string(text)
+}
+
+// Error is an error reply of Redis, to be passed on as it is.
+type Error string
+
+func (e Error) Error() string { return string(e) }
+
+// errStrange is for an answer that no script of ours gives.
+const errStrange = Error("ERR unexpected answer of a lock script")
+
+// Damage is what a script found wrong with a key beside the lock. Such keys are shared with every user that may lock, and with
+// Redisson's clients. A foreign value there does not stop a lock command.
+type Damage int64
+
+// Values of Damage.
+const (
+	NoDamage        Damage = iota
+	CounterReplaced        // the fence counter held what cannot have been a fence
+	NoQueue                // the key of the fair queue holds something else
+)
+
+// PTTLs that stand for something else than a length of time.
+const (
+	NoTTL = -1 * time.Millisecond // the key has none
+	Kept  = -2 * time.Millisecond // the lock is free, but kept for another
+)
+
+// numbers is what most scripts return: integers, status first. The usual end of an acquire or a release comes as a bare fence,
+// short for {1, fence, 1}: an array costs Redis a microsecond more.
+type numbers []int64
+
+func numbersOf(v resp.Value) (numbers, error) {
+	if v.IsError() {
+		return nil, Error(v.Str)
+	}
+	if v.Kind == resp.Integer {
+		return numbers{1, v.Int, 1}, nil
+	}
+	if len(v.Elems) == 0 {
+		return nil, errStrange
+	}
+	out := make(numbers, len(v.Elems))
+	for i, e := range v.Elems {
+		out[i] = e.Int
+	}
+	return out, nil
+}
+
+// at returns the number at position i, 0 behind the end.
+func (n numbers) at(i int) int64 {
+	if i < len(n) {
+		return n[i]
+	}
+	return 0
+}
+
+func (n numbers) duration(i int) time.Duration { return time.Duration(n.at(i)) * time.Millisecond }
+
+func itoa(n int64) string { return strconv.FormatInt(n, 10) }
+
+// millis is a length of time for a script, at least 1 unless it is 0.
+func millis(d time.Duration) string {
+	if d > 0 && d < time.Millisecond {
+		d = time.Millisecond
+	}
+	return itoa(d.Milliseconds())
+}
+
+func flag(b bool) string {
+	if b {
+		return "1"
+	}
+	return "0"
+}
