@@ -156,7 +156,7 @@ func TestLinksInDocumentsLeadSomewhere(t *testing.T) {
 
 func TestEveryOptionOfTheLockCommandsIsSet(t *testing.T) {
 	set := map[string]bool{}
-	inspect(t, "internal/proxy/env.go", func(n ast.Node) { // what all engines have in common
+	inspect(t, "internal/proxy/options.go", func(n ast.Node) { // what all engines have in common
 		if lit, ok := n.(*ast.CompositeLit); ok && selected(lit.Type) == "lockcmds.Options" {
 			for _, e := range lit.Elts {
 				set[e.(*ast.KeyValueExpr).Key.(*ast.Ident).Name] = true

@@ -42,8 +42,8 @@ type arrival struct {
 
 func (srv *Server) newArrival(nc net.Conn, end *endpoint) *arrival {
 	a := &arrival{
-		Conn: nc, end: end, server: srv, origin: originOf(nc, srv.env.ids.Next()),
-		guard: resp.NewGuard(srv.env.opts.Limits.Request),
+		Conn: nc, end: end, server: srv, origin: originOf(nc, srv.ids.Next()),
+		guard: resp.NewGuard(srv.opts.Limits.Request),
 	}
 	a.guard.Restrict(srv.env.restricts(srv.env.firstIdentity()))
 	return a
@@ -73,7 +73,7 @@ func (a *arrival) Read(p []byte) (int, error) {
 // open reads what comes before the protocol. The limit for it covers writing as well: a client need not take our half of
 // a handshake.
 func (a *arrival) open() error {
-	limits := a.server.env.opts.Limits
+	limits := a.server.opts.Limits
 	if a.end.header || a.end.tls {
 		limit := limits.Handshake
 		if limits.FirstCommand > 0 {
@@ -84,7 +84,7 @@ func (a *arrival) open() error {
 		}
 	}
 	if a.end.header {
-		addr, rest, err := readHeader(a.Conn, a.server.env.opts.ProxyProtocol == ProxyRequired)
+		addr, rest, err := readHeader(a.Conn, a.server.opts.ProxyProtocol == ProxyRequired)
 		if err != nil {
 			return err
 		}
@@ -95,7 +95,7 @@ func (a *arrival) open() error {
 	}
 	stream := a.Conn
 	if a.end.tls {
-		secure := tls.Server(&prefixed{Conn: a.Conn, rest: a.buf}, a.server.env.opts.TLS)
+		secure := tls.Server(&prefixed{Conn: a.Conn, rest: a.buf}, a.server.opts.TLS)
 		a.buf = nil
 		if err := secure.Handshake(); err != nil {
 			return fmt.Errorf("tls handshake: %w", err)
@@ -120,7 +120,7 @@ func (a *arrival) failed(err error) {
 		return
 	}
 	a.server.env.stats.Handshakes.Add(1)
-	a.server.env.opts.Logger.Info("client closed: no handshake", zap.String("client", a.addr), zap.Error(err))
+	a.server.opts.Logger.Info("client closed: no handshake", zap.String("client", a.addr), zap.Error(err))
 }
 
 // findFirst looks for a whole command in what has been read, and reads more if there is none.

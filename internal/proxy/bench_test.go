@@ -76,7 +76,7 @@ func newDesk(tb testing.TB) *desk {
 		tb.Fatal(err)
 	}
 	d := &desk{ready: make(chan struct{})}
-	d.sess = newSession(origin{id: 1, addr: "bench"}, &env{opts: opts, upstream: up, budget: budget.New(int64(opts.Limits.Memory), nil)}, d)
+	d.sess = newSession(origin{id: 1, addr: "bench"}, &env{opts: opts.forSessions(), upstream: up, budget: budget.New(int64(opts.Limits.Memory), nil)}, d)
 	d.sess.known = true // nobody answers at the door
 	d.sess.lane = up.Lane(d.sess.ident, d, "", upstream.Reads)
 	if err := <-answered; err != nil {

@@ -8,7 +8,6 @@ import (
 
 	"go.uber.org/zap"
 
-	"lockproxy/internal/lockcmds"
 	"lockproxy/internal/lockcmds/engines"
 	"lockproxy/internal/lockcmds/grammar"
 	"lockproxy/internal/proxy/budget"
@@ -16,12 +15,32 @@ import (
 	"lockproxy/internal/proxy/command"
 	"lockproxy/internal/proxy/status"
 	"lockproxy/internal/proxy/tasks"
+	"lockproxy/internal/resp"
 	"lockproxy/internal/upstream"
 )
 
+// settings are what the configuration says of sessions.
+type settings struct {
+	ClientAuth string // AuthUpstream, AuthProxy or AuthNone
+	Limits     sessionLimits
+	Logger     *zap.Logger
+}
+
+// sessionLimits bound what one client can make its session hold.
+type sessionLimits struct {
+	Request      resp.Limits
+	Query        int           // bytes read and not yet parsed
+	Unanswered   int           // bytes of commands without a reply after which the client is not read
+	Output       int           // bytes of replies that the client has not taken
+	LargeCommand time.Duration // in which another 64 KiB of a command that is streamed must come
+}
+
+// lends reports whether clients begin with the proxy's own credentials.
+func (o *settings) lends() bool { return o.ClientAuth != AuthUpstream }
+
 // env is what all sessions of a server share.
 type env struct {
-	opts     Options
+	opts     settings
 	upstream *upstream.Upstream
 	locks    *engines.Registry
 	table    atomic.Pointer[command.Table]
@@ -32,7 +51,6 @@ type env struct {
 
 	failedLogins *zap.Logger // the log, as far as a flood of them may fill it
 
-	ids       *clients.IDs
 	clients   clients.Directory[visible] // everybody who is connected
 	shape     atomic.Pointer[clients.Shape]
 	clock     atomic.Int64 // milliseconds since started, as far as idle times need it
@@ -48,25 +66,6 @@ func (e *env) policies() *command.Table {
 		e.table.Store(t)
 	}
 	return t
-}
-
-// engineOptions are those of the lock engines.
-func (e *env) engineOptions() engines.Options {
-	locks := e.opts.Locks
-	return engines.Options{
-		Engine: lockcmds.Options{
-			UUID:              e.opts.uuid,
-			Lease:             locks.Lease,
-			Grace:             locks.Grace,
-			MaxHold:           locks.MaxHold,
-			MaxWaiters:        locks.MaxWaiters,
-			MaxWaitersPerLock: locks.MaxWaitersPerLock,
-			Logger:            e.opts.Logger.Named("locks"),
-			Events:            e.stats.LockEvents(),
-		},
-		Addr: e.upstream.Addr(), Connect: e.upstream.Connect,
-		Max: locks.MaxEngines, Idle: e.opts.lockIdle, Logger: e.opts.Logger,
-	}
 }
 
 // panicked notes a panic on behalf of a client.

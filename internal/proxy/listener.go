@@ -58,7 +58,7 @@ func (l *guardedListener) Accept() (net.Conn, error) {
 		if errors.Is(err, net.ErrClosed) {
 			return nil, err
 		}
-		l.server.env.opts.Logger.Warn("accept", zap.Error(err), zap.Duration("retry_in", delay))
+		l.server.opts.Logger.Warn("accept", zap.Error(err), zap.Duration("retry_in", delay))
 		select {
 		case <-time.After(delay):
 			delay = min(2*delay, last)

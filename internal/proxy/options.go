@@ -10,7 +10,10 @@ import (
 	"github.com/google/uuid"
 	"go.uber.org/zap"
 
+	"lockproxy/internal/lockcmds"
+	"lockproxy/internal/lockcmds/engines"
 	"lockproxy/internal/proxy/engine"
+	"lockproxy/internal/proxy/status"
 	"lockproxy/internal/resp"
 	"lockproxy/internal/upstream"
 )
@@ -143,5 +146,32 @@ func orElse[T comparable](v *T, def T) {
 	}
 }
 
-// lends reports whether clients begin with the proxy's own credentials.
-func (o *Options) lends() bool { return o.ClientAuth != AuthUpstream }
+// forSessions is what a session needs of the options.
+func (o *Options) forSessions() settings {
+	l := o.Limits
+	return settings{
+		ClientAuth: o.ClientAuth,
+		Limits: sessionLimits{
+			Request: l.Request, Query: l.Query, Unanswered: l.Unanswered, Output: l.Output, LargeCommand: l.LargeCommand,
+		},
+		Logger: o.Logger,
+	}
+}
+
+// forEngines is what the lock engines need of the options.
+func (o *Options) forEngines(up *upstream.Upstream, counters *status.Counters) engines.Options {
+	return engines.Options{
+		Engine: lockcmds.Options{
+			UUID:              o.uuid,
+			Lease:             o.Locks.Lease,
+			Grace:             o.Locks.Grace,
+			MaxHold:           o.Locks.MaxHold,
+			MaxWaiters:        o.Locks.MaxWaiters,
+			MaxWaitersPerLock: o.Locks.MaxWaitersPerLock,
+			Logger:            o.Logger.Named("locks"),
+			Events:            counters.LockEvents(),
+		},
+		Addr: up.Addr(), Connect: up.Connect,
+		Max: o.Locks.MaxEngines, Idle: o.lockIdle, Logger: o.Logger,
+	}
+}

@@ -25,8 +25,10 @@ import (
 
 // Server accepts clients and serves them from one Redis.
 type Server struct {
+	opts      Options
 	env       *env
 	listeners []*endpoint
+	ids       *clients.IDs
 	stop      chan struct{} // closed when the server stops accepting
 	engine    *engine.Engine
 	tasks     tasks.Group // read loops and connections that are being shut
@@ -45,11 +47,11 @@ func New(opts Options) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	e := &env{opts: opts, upstream: up, started: time.Now(), ids: clients.NewIDs(), failedLogins: limited(opts.Logger)}
-	if e.locks, err = engines.New(e.engineOptions()); err != nil {
+	e := &env{opts: opts.forSessions(), upstream: up, started: time.Now(), failedLogins: limited(opts.Logger)}
+	if e.locks, err = engines.New(opts.forEngines(up, &e.stats)); err != nil {
 		return nil, err
 	}
-	srv := &Server{env: e, stop: make(chan struct{}), conns: map[engine.Client]*Session{}}
+	srv := &Server{opts: opts, env: e, ids: clients.NewIDs(), stop: make(chan struct{}), conns: map[engine.Client]*Session{}}
 	e.budget = budget.New(int64(opts.Limits.Memory), srv.tasks.Start)
 	e.source = status.Source{
 		Version: opts.Version, UUID: opts.uuid, Started: e.started,
@@ -104,28 +106,28 @@ func (srv *Server) Run(ctx context.Context) error {
 	accepting, ctx := errgroup.WithContext(ctx)
 	for _, ln := range srv.listeners {
 		accepting.Go(func() error { return srv.accept(ln) })
-		srv.env.opts.Logger.Info("listening", zap.String("addr", ln.Addr().String()))
+		srv.opts.Logger.Info("listening", zap.String("addr", ln.Addr().String()))
 	}
 	<-ctx.Done()
-	srv.env.opts.Logger.Info("draining", zap.Duration("timeout", srv.env.opts.DrainTimeout))
+	srv.opts.Logger.Info("draining", zap.Duration("timeout", srv.opts.DrainTimeout))
 	close(srv.stop)
 	srv.closeListeners()
 	err := accepting.Wait()
 
-	deadline, cancel := context.WithTimeout(context.Background(), srv.env.opts.DrainTimeout)
+	deadline, cancel := context.WithTimeout(context.Background(), srv.opts.DrainTimeout)
 	defer cancel()
 	srv.drain(deadline)
 	srv.closeConns()
 	srv.tasks.Wait()
 	srv.env.inquiries.Wait()
 	<-srv.whenEmpty()
-	closing, cancel := context.WithTimeout(context.Background(), srv.env.opts.Upstream.DialTimeout+time.Second)
+	closing, cancel := context.WithTimeout(context.Background(), srv.opts.Upstream.DialTimeout+time.Second)
 	defer cancel()
 	err = errors.Join(err, srv.env.locks.Close(closing))
 	stopUpstream()
 	<-upstreamDone
 	srv.engine.Stop()
-	srv.env.opts.Logger.Info("stopped")
+	srv.opts.Logger.Info("stopped")
 	return err
 }
 
@@ -143,7 +145,7 @@ var tooManyClients = resp.AppendError(nil, resp.Err, "max number of clients reac
 // admit is called by redcon for every connection.
 func (srv *Server) admit(rc redcon.Conn) bool {
 	srv.env.stats.Accepted.Add(1)
-	if n := srv.env.stats.Clients.Add(1); n > int64(srv.env.opts.Limits.Clients) {
+	if n := srv.env.stats.Clients.Add(1); n > int64(srv.opts.Limits.Clients) {
 		srv.env.stats.Clients.Add(-1)
 		srv.env.stats.Rejected.Add(1)
 		if a, ok := rc.NetConn().(*arrival); ok && !a.end.tls { // as in Redis: there was no handshake yet
@@ -175,19 +177,19 @@ func (srv *Server) handle(rc redcon.Conn, cmd redcon.Command) {
 	rc.Detach()
 	a.detached = true
 	if err := a.SetReadDeadline(time.Time{}); err != nil {
-		srv.env.opts.Logger.Debug("client connection ended", zap.Error(err))
+		srv.opts.Logger.Debug("client connection ended", zap.Error(err))
 	}
 	first := cmd.Raw
 	var by time.Time // when the first command must be whole
 	if a.early {
 		first = nil
-		if limit := srv.env.opts.Limits.FirstCommand; limit > 0 {
+		if limit := srv.opts.Limits.FirstCommand; limit > 0 {
 			by = a.since.Add(limit)
 		}
 	}
 	if err := srv.serve(a, by, first); err != nil {
 		if !errors.Is(err, errStopped) {
-			srv.env.opts.Logger.Warn("client closed: its socket could not be taken over", zap.Error(err))
+			srv.opts.Logger.Warn("client closed: its socket could not be taken over", zap.Error(err))
 		}
 		srv.env.stats.Clients.Add(-1)
 		srv.env.clients.Remove(a.id)
@@ -290,11 +292,11 @@ func (srv *Server) tune(nc net.Conn) {
 	if !ok {
 		return
 	}
-	idle := srv.env.opts.KeepAlive
+	idle := srv.opts.KeepAlive
 	err := errors.Join(
 		tc.SetKeepAliveConfig(net.KeepAliveConfig{Enable: true, Idle: idle, Interval: idle / 3, Count: 3}),
-		upstream.SetUserTimeout(tc, srv.env.opts.UserTimeout))
+		upstream.SetUserTimeout(tc, srv.opts.UserTimeout))
 	if err != nil {
-		srv.env.opts.Logger.Debug("tune client connection", zap.Error(err))
+		srv.opts.Logger.Debug("tune client connection", zap.Error(err))
 	}
 }

@@ -56,7 +56,7 @@ func byHand(t *testing.T, limits Limits) (*Session, *hand) {
 		t.Fatal(err)
 	}
 	h := &hand{driving: make(chan struct{})}
-	s := newSession(origin{id: 1, addr: "test"}, &env{opts: opts, upstream: up, budget: budget.New(int64(opts.Limits.Memory), nil)}, h)
+	s := newSession(origin{id: 1, addr: "test"}, &env{opts: opts.forSessions(), upstream: up, budget: budget.New(int64(opts.Limits.Memory), nil)}, h)
 	s.known = true // nobody answers at the door
 	s.lane = up.Lane(s.ident, h, "", upstream.Reads)
 	<-h.driving

@@ -31,7 +31,7 @@ func TestBlockingCommandIsAtRedisFirst(t *testing.T) {
 			for i := range 20 {
 				list := "l" + strconv.Itoa(i)
 				popper.send("BLPOP", list, "0")
-				if srv.env.opts.Engine == EngineGoroutine {
+				if srv.opts.Engine == EngineGoroutine {
 					// The readers of two clients may run in any order.
 					redistest.Eventually(t, patience, "the command to be read", func() bool { return srv.sessionHasPin(popper) })
 				}
