@@ -22,7 +22,7 @@ const (
 
 const lease = 30_000 // ms, for those that have none by default
 
-// The scripts that everybody knows: take the key if it is free, remove it if it is mine.
+// The two well-known scripts: take the key if it is free; remove it if it is mine.
 const (
 	acquireScript = `if redis.call('set', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[2]) then return 1 else return 0 end`
 	releaseScript = `if redis.call('get', KEYS[1]) == ARGV[1] then return redis.call('del', KEYS[1]) else return 0 end`

@@ -84,7 +84,7 @@ func TestExamples(t *testing.T) {
 				equal(t, do(t, lock, "FORCEUNLOCK", "report"), int64(1))
 				receive(t, ended).want(t, exampleLost, `^fence \d+\nlost: `)
 			})
-			t.Run("somebody else has it meanwhile", func(t *testing.T) {
+			t.Run("another client has it meanwhile", func(t *testing.T) {
 				ended := start("2500")
 				taken(t, lock)
 				do(t, lock, "FORCEUNLOCK", "report")

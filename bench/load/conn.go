@@ -120,7 +120,7 @@ func (c *Conn) read(buf []byte) error {
 
 func (c *Conn) replied(head []byte) {
 	if c.first == len(c.sent) {
-		c.loop.Fail(fmt.Errorf("a reply that nobody asked for: %.40q", head))
+		c.loop.Fail(fmt.Errorf("a reply without a request: %.40q", head))
 		return
 	}
 	s := c.sent[c.first]

@@ -1,7 +1,7 @@
 // Command go does a piece of work under the lock "report", with go-redis.
 //
 // LOCKPROXY_URL says where lockproxy is; the work takes WORK_MS milliseconds. Exit codes: 0 done, 1 the lock was lost and
-// the work does not count, 75 somebody else has the lock.
+// the work does not count, 75 another client has the lock.
 package main
 
 import (
@@ -16,12 +16,11 @@ import (
 )
 
 var (
-	errBusy = errors.New("busy: somebody else has the lock")
+	errBusy = errors.New("busy: another client has the lock")
 	errLost = errors.New("lost")
 )
 
-// write compares fences, as whatever stores a result should: a write of somebody who has lost the lock in the meantime
-// is refused.
+// write compares fences, as every store of a result should. It refuses the write of a client that has lost the lock meanwhile.
 var write = redis.NewScript(`
 local seen = tonumber(redis.call('HGET', KEYS[1], 'fence') or 0)
 if tonumber(ARGV[1]) < seen then return 0 end
@@ -89,7 +88,7 @@ func work(ctx context.Context, conn *redis.Conn, fence int64) error {
 		return fmt.Errorf("write: %w", err)
 	}
 	if !written {
-		return fmt.Errorf("%w: somebody with a larger fence has written", errLost)
+		return fmt.Errorf("%w: a client with a larger fence has written", errLost)
 	}
 	return nil
 }

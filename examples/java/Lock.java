@@ -11,11 +11,11 @@ import redis.clients.jedis.exceptions.JedisDataException;
  * Does a piece of work under the lock "report". Needs redis.clients:jedis.
  *
  * <p>LOCKPROXY_URL says where lockproxy is; the work takes WORK_MS milliseconds. Exit codes: 0 done, 1 the lock was lost
- * and the work does not count, 75 somebody else has the lock.
+ * and the work does not count, 75 another client has the lock.
  */
 public final class Lock {
   /**
-   * Whatever stores the result compares fences: a write of somebody who has lost the lock in the meantime is refused.
+   * The store of the result compares fences, and refuses the write of a client that has lost the lock meanwhile.
    */
   private static final String WRITE = """
       local seen = tonumber(redis.call('HGET', KEYS[1], 'fence') or 0)
@@ -43,7 +43,7 @@ public final class Lock {
       // WAIT stays well below the socket timeout. GRACE 0: if this process dies, the lock is free at once.
       Object fence = command(connection, "LOCK", "report", "WAIT", "2000", "GRACE", "0");
       if (fence == null) {
-        System.err.println("busy: somebody else has the lock");
+        System.err.println("busy: another client has the lock");
         return 75;
       }
       System.out.println("fence " + fence);
@@ -52,7 +52,7 @@ public final class Lock {
           Thread.sleep(Long.parseLong(env.getOrDefault("WORK_MS", "500"))); // the work
           Object written = command(connection, "EVAL", WRITE, "1", "report:result", fence.toString(), "java");
           if (written.equals(0L)) {
-            throw new Lost("somebody with a larger fence has written");
+            throw new Lost("a client with a larger fence has written");
           }
         } finally {
           release(connection);

@@ -1,12 +1,12 @@
 // Does a piece of work under the lock "report". Needs: npm install redis
 //
 // LOCKPROXY_URL says where lockproxy is; the work takes WORK_MS milliseconds.
-// Exit codes: 0 done, 1 the lock was lost and the work does not count, 75 somebody else has the lock.
+// Exit codes: 0 done, 1 the lock was lost and the work does not count, 75 another client has the lock.
 
 import { setTimeout as sleep } from 'node:timers/promises';
 import { createClient } from 'redis';
 
-// Whatever stores the result compares fences: a write of somebody who has lost the lock in the meantime is refused.
+// The store of the result compares fences, and refuses the write of a client that has lost the lock meanwhile.
 const WRITE = `
 local seen = tonumber(redis.call('HGET', KEYS[1], 'fence') or 0)
 if tonumber(ARGV[1]) < seen then return 0 end
@@ -37,7 +37,7 @@ await client.connect();
 // GRACE 0: if this process dies, the lock is free at once.
 const fence = await client.sendCommand(['LOCK', 'report', 'WAIT', '2000', 'GRACE', '0']);
 if (fence === null) {
-  console.error('busy: somebody else has the lock');
+  console.error('busy: another client has the lock');
   process.exit(75);
 }
 console.log('fence', fence);
@@ -45,7 +45,7 @@ try {
   try {
     await work();
     if (!(await client.eval(WRITE, { keys: ['report:result'], arguments: [String(fence), 'node'] }))) {
-      throw new Lost('somebody with a larger fence has written');
+      throw new Lost('a client with a larger fence has written');
     }
   } finally {
     await release(client);

@@ -1,7 +1,7 @@
 """Does a piece of work under the lock "report". Needs: pip install redis
 
 LOCKPROXY_URL says where lockproxy is; the work takes WORK_MS milliseconds.
-Exit codes: 0 done, 1 the lock was lost and the work does not count, 75 somebody else has the lock.
+Exit codes: 0 done, 1 the lock was lost and the work does not count, 75 another client has the lock.
 """
 
 import os
@@ -12,7 +12,7 @@ import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
-# Whatever stores the result compares fences: a write of somebody who has lost the lock in the meantime is refused.
+# The store of the result compares fences, and refuses the write of a client that has lost the lock meanwhile.
 WRITE = """
 local seen = tonumber(redis.call('HGET', KEYS[1], 'fence') or 0)
 if tonumber(ARGV[1]) < seen then return 0 end
@@ -40,14 +40,14 @@ def main():
     # GRACE 0: if this process dies, the lock is free at once.
     fence = client.execute_command("LOCK", "report", "WAIT", 2000, "GRACE", 0)
     if fence is None:
-        print("busy: somebody else has the lock", file=sys.stderr)
+        print("busy: another client has the lock", file=sys.stderr)
         return 75
     print("fence", fence)
     try:
         try:
             work()
             if not client.eval(WRITE, 1, "report:result", fence, "python"):
-                raise Lost("somebody with a larger fence has written")
+                raise Lost("a client with a larger fence has written")
         finally:
             try:
                 client.execute_command("UNLOCK", "report")

@@ -1,7 +1,7 @@
 #!/bin/sh
 # Does a piece of work under the lock "report": lock.sh
 # Needs redis-cli 7. LOCKPROXY_URL says where lockproxy is; the work takes WORK_MS milliseconds.
-# Exit codes: 0 done, 1 the lock was lost and the work does not count, 75 somebody else has the lock.
+# Exit codes: 0 done, 1 the lock was lost and the work does not count, 75 another client has the lock.
 set -eu
 
 url=${LOCKPROXY_URL:-redis://127.0.0.1:7379}
@@ -14,7 +14,7 @@ owner="$(uname -n):$$:$(date +%s)"
 fence=$(redis LOCK report WAIT 2000 PX 30000 GRACE 30000 OWNER "$owner")
 case $fence in
 '')
-	echo "busy: somebody else has the lock" >&2
+	echo "busy: another client has the lock" >&2
 	exit 75
 	;;
 *[!0-9]*)
@@ -26,7 +26,7 @@ echo "fence $fence"
 
 sleep "$(awk "BEGIN { print $work_ms / 1000 }")" # the work
 
-# Whatever stores the result compares fences: a write of somebody who has lost the lock in the meantime is refused.
+# The store of the result compares fences, and refuses the write of a client that has lost the lock meanwhile.
 write="local seen = tonumber(redis.call('HGET', KEYS[1], 'fence') or 0)
 if tonumber(ARGV[1]) < seen then return 0 end
 redis.call('HSET', KEYS[1], 'fence', ARGV[1], 'by', ARGV[2])
@@ -36,7 +36,7 @@ written=$(redis EVAL "$write" 1 report:result "$fence" shell)
 released=$(redis UNLOCK report OWNER "$owner")
 case $written:$released in
 1:1) echo done ;;
-1:LOSTLEASE* | 1:NOTHELD*) # the write came before anybody else's, but nobody may build on that
+1:LOSTLEASE* | 1:NOTHELD*) # the write came before any other client's, but the lock no longer protects it
 	echo "lost: the lease ended before the work" >&2
 	exit 1
 	;;
