@@ -26,7 +26,7 @@ func (s *Session) admitted(era uint64) {
 		s.leaveLane()
 	}
 	s.guard.Restrict(s.env.restricts(s.ident))
-	if s.pending == 0 {
+	if s.slots.Due() == 0 {
 		s.releasePin()
 	}
 	s.advance()

@@ -13,10 +13,12 @@
 //
 // # Order
 //
-// A session uses one upstream connection at a time, its lane or its pin, and both answer in the order of asking. So a
-// session needs only one number, pending, to keep its replies in order: whatever must not overtake (an answer of our own,
-// a move between lane and pin, a change of identity) waits until pending is 0. A session that waits is not parsed further,
-// but it is still read, so that a hang-up is seen.
+// Each command has a slot for its reply, in the order of the commands (package replies). A lane, a pin, a lock engine or the
+// session itself may answer it, at any time: replies leave in the order of the slots. A run of ordinary commands has one slot.
+//
+// Commands take effect in the order sent because a session uses one upstream connection at a time, its lane or its pin. What must
+// not overtake (a move between lane and pin, a change of identity) waits until no reply is due. A session that waits is not parsed
+// further, but it is still read, so that a hang-up is seen.
 //
 // # Goroutines
 //

@@ -1,7 +1,6 @@
 package proxy
 
 import (
-	"lockproxy/internal/lockcmds"
 	"lockproxy/internal/resp"
 )
 
@@ -17,17 +16,11 @@ func (s *Session) protocolError(err error) {
 
 // goodbye sends the last reply after the outstanding ones and closes the connection.
 func (s *Session) goodbye(words []byte) {
-	s.lastWords = words
+	s.say(words)
 	s.wait = forGoodbye
-	if s.pending == 0 {
-		s.sayGoodbye()
+	if s.slots.Due() == 0 {
+		s.closeAfterOutput()
 	}
-}
-
-func (s *Session) sayGoodbye() {
-	s.emit(s.lastWords)
-	s.lastWords = nil
-	s.closeAfterOutput()
 }
 
 // Hungup says that the client's connection is gone.
@@ -62,7 +55,7 @@ func (s *Session) cutOff() {
 
 func (s *Session) giveUp() {
 	s.provided(0)
-	s.lastWords = nil
+	s.slots.Forget()
 	s.in.Forget()
 	if s.streaming {
 		s.large.timer.Stop()
@@ -71,13 +64,12 @@ func (s *Session) giveUp() {
 		s.unpin()
 		s.unpin = nil
 	}
-	var unanswered []expected
-	if s.pin != nil {
-		unanswered = s.pin.expect
-		s.pin.discard()
-		s.pin, s.pending = nil, 0
+	pin := s.pin
+	if pin != nil {
+		pin.discard()
+		s.pin = nil
 	}
-	if s.pending == 0 {
+	if s.slots.Due() == 0 {
 		s.leaveLane()
 	}
 	for _, e := range s.engines {
@@ -88,8 +80,8 @@ func (s *Session) giveUp() {
 		l.End()
 	}
 	s.engines, s.losses = nil, nil
-	for _, e := range unanswered {
-		forsake(e.to, lockcmds.ErrInDoubt)
+	if pin != nil && pin.mode != readsReplies {
+		s.loseFrames(pin, true)
 	}
 }
 
@@ -126,25 +118,25 @@ func (s *Session) atEOF() {
 	switch {
 	case s.streaming:
 		s.cutOff() // the large command stays incomplete
-	case s.wait == forLock && s.pending == 0:
+	case s.wait == forLock && s.slots.Due() == 0:
 		s.end()
 	case s.wait == forPin && !s.hasty:
 		s.end() // on a direct connection it would be waiting by now, or have been answered
 	case s.pin != nil && s.pin.waits:
 		s.pin.conn.CloseWrite() // as below, although more commands are to follow
 	case s.wait != nothing:
-	case s.pin != nil && (s.pending > 0 || s.pin.mode == readsRaw):
+	case s.pin != nil && (s.slots.Due() > 0 || s.pin.mode == readsRaw):
 		// Only Redis knows whether this is a command that waits. It sees the end as if the client were connected there:
 		// it executes what it has got, answers what it can, and closes.
 		s.pin.conn.CloseWrite()
 	default:
-		s.goodbye([]byte{})
+		s.goodbye(nil)
 	}
 }
 
 // awaitsOthers reports whether the session waits for something that other clients do.
 func (s *Session) awaitsOthers() bool {
-	return s.wait == forLock && s.pending == 0 || s.wait == forPin && !s.hasty || s.pin != nil && s.pin.waits
+	return s.wait == forLock && s.slots.Due() == 0 || s.wait == forPin && !s.hasty || s.pin != nil && s.pin.waits
 }
 
 // Drain ends the session when it has its replies, unless it has used a lock command and so may hold a lock. One that waits
@@ -157,6 +149,6 @@ func (s *Session) Drain() {
 	case s.wait == forPin, s.pin != nil && (s.pin.mode != readsReplies || s.pin.waits):
 		s.end()
 	default:
-		s.goodbye([]byte{})
+		s.goodbye(nil)
 	}
 }

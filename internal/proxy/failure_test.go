@@ -100,7 +100,7 @@ func pendingOf(srv *Server) int {
 	n := 0
 	for _, s := range srv.conns {
 		s.mu.Lock()
-		n += s.pending
+		n += s.slots.Due()
 		s.mu.Unlock()
 	}
 	return n
@@ -261,7 +261,7 @@ func TestCommandsForAPinThatNeverWasAreRefusedInWords(t *testing.T) {
 			if !s.takePin("test", command.PinOnce) {
 				t.Fatal("no pin")
 			}
-			waitFor(t, "the dial to fail", func() bool { return s.pin.conn.Append(nil, nil, 0) != nil })
+			waitFor(t, "the dial to fail", func() bool { return s.pin.conn.Append(nil, nil, 0, 0) != nil })
 			s.consume([]byte(inline(cmd, "GET k")))
 			s.unlock()
 			s.host.Flush()

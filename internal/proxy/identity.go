@@ -17,18 +17,18 @@ func (s *Session) reidentify(name string, raw []byte) bool {
 		return false
 	}
 	change := idchange.Read(name, s.args)
-	if pin.fresh && s.pending == 0 && s.visitFromPin(change, raw) {
+	if pin.fresh && s.slots.Due() == 0 && s.visitFromPin(change, raw) {
 		return true
 	}
 	pin.fresh = false
 	if pin.inTx {
 		pin.queue(txStep{apply: func(reply []byte) { s.identified(change, reply) }})
-		s.forward(raw, s.receiver(), 1)
+		s.forward(raw, s.handler(), 1)
 		return true
 	}
 	pin.queued++
 	s.wait = forReply // what follows must travel under the identity that this leads to
-	h := &hook{s: s, muted: s.muted, done: func(reply []byte) {
+	h := &replyHandler{s: s, muted: s.muted, done: func(reply []byte) {
 		s.resume()
 		s.identified(change, reply)
 	}}
@@ -125,7 +125,7 @@ func (s *Session) arrive(target upstream.Identity) {
 func (s *Session) inquire(cmd []byte, then func(reply []byte)) {
 	pin := s.pin
 	s.wait = forReply
-	s.forward(cmd, &hook{s: s, muted: true, done: func(reply []byte) {
+	s.forward(cmd, &replyHandler{s: s, muted: true, done: func(reply []byte) {
 		s.resume()
 		if s.pin == pin {
 			then(reply)
@@ -180,7 +180,7 @@ func (s *Session) keepLogin() {
 		return
 	}
 	if !s.pin.conn.Keep() {
-		s.emit(noPinFree(upstream.ErrPins))
+		s.say(noPinFree(upstream.ErrPins))
 		s.cutOff()
 	}
 }
@@ -232,7 +232,7 @@ func (s *Session) agree() bool {
 		return s.answer(notSubscribed("auth"))
 	case s.pin != nil && s.pin.inTx:
 		s.pin.queued++
-		s.forward(replyOnCommand, s.receiver(), 1)
+		s.forward(replyOnCommand, s.handler(), 1)
 		return true
 	}
 	return s.answer(ok)

@@ -155,7 +155,7 @@ type run struct {
 func (r *run) add(off int, raw []byte, n int) {
 	if len(raw) != n || &raw[0] != &r.buf[off] { // an inline command, rewritten elsewhere
 		r.send()
-		r.s.forward(raw, r.s, 1)
+		r.s.forward(raw, nil, 1)
 		return
 	}
 	if r.n == 0 {
@@ -168,7 +168,7 @@ func (r *run) add(off int, raw []byte, n int) {
 func (r *run) send() {
 	if r.n > 0 {
 		r.s.scripts = false
-		r.s.forward(r.buf[r.start:r.end], r.s, r.n)
+		r.s.forward(r.buf[r.start:r.end], nil, r.n)
 		r.n = 0
 	}
 }
@@ -200,7 +200,7 @@ func (s *Session) hasEnough() bool {
 		return full
 	}
 	limit := s.env.opts.Limits.Unanswered
-	if s.pending > 0 && s.owed >= min(limit, budget.Free) && !(s.pin != nil && s.pin.waits) {
+	if s.slots.Due() > 0 && s.owed >= min(limit, budget.Free) && !(s.pin != nil && s.pin.waits) {
 		return s.owed+s.in.Len() >= s.env.budget.Allowance(limit) // what is in waits for the same answers
 	}
 	return s.wait != nothing && s.in.Len() >= budget.Free && s.in.Len() >= s.env.budget.Allowance(maxHeld)

@@ -6,16 +6,18 @@ import (
 
 	"lockproxy/internal/proxy/clients"
 	"lockproxy/internal/proxy/command"
+	"lockproxy/internal/proxy/replies"
 	"lockproxy/internal/resp"
 )
 
 // inquiry is a CLIENT LIST, KILL or UNBLOCK on its way. Redis gets it first, or a harmless form of it, on the session's own
 // connection: Redis judges the rights and the syntax. Then a goroutine does the proxy's part, because it looks at all clients, each
-// of which has a lock of its own. The session waits meanwhile, and counts the inquiry as an outstanding reply.
+// of which has a lock of its own. The session waits meanwhile, and a slot is held for the reply.
 type inquiry struct {
 	s     *Session
-	args  [][]byte // behind the subcommand
-	size  int      // of the command
+	at    replies.ID // of the reply
+	args  [][]byte   // behind the subcommand
+	size  int        // of the command
 	muted bool
 	done  bool   // it has been answered; session locked
 	after func() // runs, without locks, when it has been; nil: nothing
@@ -29,7 +31,7 @@ func (s *Session) askAbout(raw []byte) bool {
 		s.pin.queued++
 	}
 	s.wait = forReply
-	s.pending++
+	q.at = s.slots.Hold()
 	s.gathered = q.size
 	switch command.Keyword(s.args, 1) {
 	case "list":
@@ -82,18 +84,18 @@ func (q *inquiry) finish(reply []byte) {
 	}
 	q.done = true
 	s := q.s
-	if !s.gone() && !q.muted && reply != nil {
-		s.emit(reply)
+	if !q.muted && reply != nil {
+		s.put(q.at, reply, false)
 	}
 	if q.after != nil {
 		s.later = append(s.later, q.after)
 	}
 	s.gathered = 0
 	s.resume()
-	s.answered(1)
+	s.answered(q.at, 1)
 }
 
-// question is the receiver of what Redis answers to an inquiry.
+// question is the handler of what Redis answers to an inquiry.
 type question struct {
 	q       *inquiry
 	left    int
@@ -101,26 +103,12 @@ type question struct {
 	next    func(replies []byte)
 }
 
-func (q *question) Replies(b []byte, n int, more bool) {
-	s := q.q.s
-	s.mu.Lock()
-	defer s.leave()
-	q.gather(b)
-	q.came(n)
-	s.answered(n)
-	s.advance()
-}
-
-func (q *question) take(b []byte, more bool) {
-	q.gather(b)
-	if !more {
-		q.came(1)
-	}
-}
-
-func (q *question) gather(b []byte) {
+// take is handler.
+func (q *question) take(_ replies.ID, b []byte, n int, _ bool) int {
 	q.replies = append(q.replies, b...)
 	q.q.s.gathered += len(b)
+	q.came(n)
+	return n
 }
 
 // came counts replies. With the last one the inquiry goes on, without locks.
@@ -150,24 +138,16 @@ func (q *question) came(n int) {
 	})
 }
 
-func (q *question) Lost(n int, sent bool) {
-	s := q.q.s
-	s.mu.Lock()
-	defer s.leave()
-	s.lost(n, sent, q)
-	s.advance()
-}
-
-func (q *question) refused(n int) {
+// lost is handler. The inquiry ends.
+func (q *question) lost(replies.ID, int, bool) {
+	if q.q.s.gone() {
+		q.q.finish(nil)
+		return
+	}
 	q.q.finish(noUpstream)
-	q.q.s.answered(n)
 }
 
-func (q *question) Keeps() bool { return q.q.s.Keeps() }
-
-func (q *question) Flush() { q.q.s.host.Flush() }
-
-var _ receiver = (*question)(nil)
+var _ handler = (*question)(nil)
 
 // parse reads a listing of Redis's, and notes the shape of its lines.
 func (e *env) parse(text []byte) clients.Listing {

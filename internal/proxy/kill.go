@@ -113,9 +113,9 @@ func (q *inquiry) finishLast(reply []byte) {
 		reply = reply[:0]
 	}
 	if s := q.s; !s.gone() {
-		s.goodbye(reply)
+		s.goodbye(nil)
 	}
-	q.finish(nil)
+	q.finish(reply)
 }
 
 // unblock goes on with Redis's answer to CLIENT UNBLOCK, which does not know the clients of the proxy.
@@ -177,7 +177,7 @@ func (s *Session) unblock(withError bool) (done bool, waits *pinned) {
 func (s *Session) unborrow(p *pinned) {
 	s.mu.Lock()
 	defer s.leave()
-	if p.borrowed--; s.pin == p && s.pending == 0 {
+	if p.borrowed--; s.pin == p && s.slots.Due() == 0 {
 		s.releasePin()
 	}
 }

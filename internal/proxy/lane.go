@@ -17,7 +17,7 @@ func (s *Session) onLane() *upstream.Lane {
 	case s.lane == nil:
 		s.role = s.wants()
 		s.lane = s.env.upstream.Lane(s.ident, s.host.Driver(), s.owner, s.role)
-	case s.pending == 0 && (s.lane.Unsettled() || s.runsScripts() && s.role == upstream.Reads):
+	case s.slots.Due() == 0 && (s.lane.Unsettled() || s.runsScripts() && s.role == upstream.Reads):
 		s.role = s.wants()
 		s.lane = s.env.upstream.Move(s.lane, s.role)
 	}
@@ -43,7 +43,7 @@ func (s *Session) runsScripts() bool { return s.scripts || s.mixed > 0 }
 // mix keeps a session that sends a script behind other commands on the lane for scripts: it waits for its replies once, not at
 // each script.
 func (s *Session) mix() {
-	if s.scripts && s.pending > 0 {
+	if s.scripts && s.slots.Due() > 0 {
 		s.mixed = calmBursts
 	}
 }
@@ -55,7 +55,7 @@ func (s *Session) careful() bool {
 
 // mustWait reports whether the next command is to wait until nothing is outstanding, because it belongs on another lane, or may.
 func (s *Session) mustWait() bool {
-	return s.pending > 0 && (s.strays() || s.scripts && s.role == upstream.Reads || s.outgrown() || s.fills())
+	return s.slots.Due() > 0 && (s.strays() || s.scripts && s.role == upstream.Reads || s.outgrown() || s.fills())
 }
 
 // fills reports whether as much is outstanding as may be: see weight and the limits for who has not authenticated.
@@ -63,7 +63,7 @@ func (s *Session) fills() bool {
 	if s.guard.Restricted() {
 		return true // one at a time, because others are to be refused too
 	}
-	return s.window > 0 && !s.writes && s.pending >= s.window && s.role != upstream.Large
+	return s.window > 0 && !s.writes && s.slots.Due() >= s.window && s.role != upstream.Large
 }
 
 // outgrown reports whether the replies have become so large that further commands belong on another lane.

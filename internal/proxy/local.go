@@ -19,7 +19,7 @@ func (s *Session) local(row *command.Row, raw []byte) bool {
 	if row.Name == "reset" {
 		return s.reset(raw)
 	}
-	h := &hook{s: s, muted: s.muted}
+	h := &replyHandler{s: s, muted: s.muted}
 	switch command.Keyword(s.args, 1) {
 	case "setname":
 		if len(s.args) == 3 {
@@ -60,7 +60,7 @@ func (s *Session) quit(raw []byte) bool {
 		words = words[:0]
 	}
 	if s.pin != nil && s.pin.mode != readsRaw {
-		s.forward(raw, discard{s}, 1)
+		s.forward(raw, discard{}, 1)
 	}
 	s.goodbye(words)
 	return true
@@ -73,7 +73,7 @@ func (s *Session) reset(raw []byte) bool {
 	muted := s.reply == replySkip // RESET ends the other kind of silence before it answers
 	if s.pin == nil {
 		if len(s.args) != 1 {
-			s.forward(raw, s.receiver(), 1)
+			s.forward(raw, s.handler(), 1)
 			return true
 		}
 		s.resetState()
@@ -84,7 +84,7 @@ func (s *Session) reset(raw []byte) bool {
 		muted = s.muted
 	}
 	s.wait = forReply
-	s.forward(raw, &hook{s: s, muted: muted, done: func(reply []byte) {
+	s.forward(raw, &replyHandler{s: s, muted: muted, done: func(reply []byte) {
 		s.resume()
 		if string(reply) == string(resetReply) {
 			s.resetPin()
@@ -112,7 +112,7 @@ func (s *Session) resetPin() {
 }
 
 // setName is CLIENT SETNAME. It returns the command to send.
-func (s *Session) setName(h *hook, raw []byte) []byte {
+func (s *Session) setName(h *replyHandler, raw []byte) []byte {
 	name := string(s.args[2])
 	h.done = func(reply []byte) {
 		if isOK(reply) {
@@ -127,7 +127,7 @@ func (s *Session) setName(h *hook, raw []byte) []byte {
 
 // setInfo is CLIENT SETINFO with a value that Redis would take. It returns the command to send: no connection is told the value,
 // since it may be another client's tomorrow.
-func (s *Session) setInfo(h *hook) []byte {
+func (s *Session) setInfo(h *replyHandler) []byte {
 	option, value := string(s.args[2]), string(s.args[3])
 	i := slices.IndexFunc(libOptions, func(name string) bool { return strings.EqualFold(name, option) })
 	h.done = func(reply []byte) {
@@ -153,7 +153,7 @@ func (s *Session) nameFor(reply []byte) []byte {
 }
 
 // setReplyMode is CLIENT REPLY ON|OFF|SKIP. Only ON is answered. It returns the command to send.
-func (s *Session) setReplyMode(h *hook, raw []byte) []byte {
+func (s *Session) setReplyMode(h *replyHandler, raw []byte) []byte {
 	var mode replyMode
 	switch command.Keyword(s.args, 2) {
 	case "on":

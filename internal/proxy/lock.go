@@ -13,6 +13,7 @@ import (
 	"lockproxy/internal/lockcmds/grammar"
 	"lockproxy/internal/lockcmds/losses"
 	"lockproxy/internal/lockcmds/owners"
+	"lockproxy/internal/proxy/replies"
 	"lockproxy/internal/resp"
 	"lockproxy/internal/upstream"
 )
@@ -62,7 +63,7 @@ func (s *Session) lockEngine() (*engines.Engine, error) {
 			return e, nil
 		}
 	}
-	if s.pending == 0 {
+	if s.slots.Due() == 0 {
 		s.leaveEngines()
 	}
 	e, err := s.env.locks.Join(id, s.owner)
@@ -100,7 +101,7 @@ func (l *lockSession) caller() lockcmds.Caller {
 	return lockcmds.Caller{
 		Session: l, ID: l.id, Token: l.token, Losses: l.lossesHere(),
 		Info:  lockcmds.ClientInfo{Addr: l.addr, Name: l.name},
-		Proto: l.ident.Proto, NothingPending: l.pending == 0 && len(l.stalled) == 0,
+		Proto: l.ident.Proto, NothingPending: l.slots.Due() == 0,
 	}
 }
 
@@ -139,22 +140,16 @@ func (s *Session) enter(f func()) bool {
 	return true
 }
 
-// Reply is the reply to the lock command in progress.
+// Reply is the reply to the lock command in progress. If earlier commands have not been answered, because Redis was not asked
+// about this one, it waits for its turn.
 func (l *lockSession) Reply(reply []byte) {
 	s := (*Session)(l)
-	switch {
-	case s.gone():
-	case s.pending > 0:
-		// It was made without asking Redis, and earlier commands have not been answered.
-		s.early = reply
-	default:
-		s.giveAnswer(reply)
+	if s.gone() {
+		return
 	}
-}
-
-func (s *Session) giveAnswer(reply []byte) {
-	if !s.muted {
-		s.emit(reply)
+	s.answer(reply)
+	if s.slots.Due() > 0 {
+		s.owed += s.locking
 	}
 	s.lockDone()
 }
@@ -165,7 +160,7 @@ func (s *Session) lockDone() {
 		s.wait = nothing
 	}
 	s.locking = 0
-	if s.pending == 0 {
+	if s.slots.Due() == 0 {
 		s.releasePin()
 	}
 }
@@ -186,128 +181,92 @@ func (l *lockSession) Script(c lockcmds.Call) {
 		call.free = true
 		s.wait, s.locking = nothing, 0
 	}
-	call.send()
-}
-
-// scriptCall is the receiver of one script's reply.
-type scriptCall struct {
-	s       *Session
-	call    lockcmds.Call
-	muted   bool
-	free    bool   // the session has gone on
-	reply   []byte // so far
-	byText  bool   // it was sent with the text of the script
-	stalled bool   // the session's output waits for this reply
-}
-
-// send puts the call on the wire, by the script's hash if the connection has run it before, else by its text: Redis may not
-// know it, and a call that is repeated would run behind what the client has sent after it.
-func (c *scriptCall) send() {
-	s := c.s
 	s.writes = true
-	c.byText = !s.notes().Has(c.call.Script.ID())
-	s.script = appendCall(s.script[:0], c.call, c.byText)
-	s.forward(s.script, c, 1)
+	s.forward(call.build(s.conn()), call, 1)
 	s.script = shrink(s.script)
 }
 
-func (c *scriptCall) Replies(b []byte, n int, more bool) {
-	s := c.s
-	s.mu.Lock()
-	defer s.leave()
-	c.take(b, more)
-	s.answered(n)
-	s.advance()
+// scriptCall is the handler of one script's reply.
+type scriptCall struct {
+	s      *Session
+	call   lockcmds.Call
+	muted  bool
+	free   bool   // the session has gone on
+	reply  []byte // so far
+	byText bool   // it was sent with the text of the script
+	told   bool   // the engine knows the outcome
 }
 
-func (c *scriptCall) take(b []byte, more bool) {
+// build makes the command in the session's scratch: by the script's hash if the connection has run it before, else by its text.
+// Redis may not know the script, and a call that is repeated would run behind what the client has sent after it.
+func (c *scriptCall) build(conn connection) []byte {
+	c.byText = !conn.Notes().Has(c.call.Script.ID())
+	c.s.script = appendCall(c.s.script[:0], c.call, c.byText)
+	return c.s.script
+}
+
+// take is handler.
+func (c *scriptCall) take(at replies.ID, b []byte, n int, more bool) int {
 	c.reply = append(c.reply, b...)
-	if !more {
-		c.complete(c.reply)
+	if more {
+		return n
 	}
-}
-
-// complete handles the whole reply, with the session locked.
-func (c *scriptCall) complete(reply []byte) {
-	s := c.s
-	if bytes.HasPrefix(reply, []byte("-NOSCRIPT")) && !c.byText && !s.gone() {
-		s.notes().Remove(c.call.Script.ID()) // SCRIPT FLUSH
-		c.reply = nil
-		if c.free {
-			// Replies to what the session has sent behind this call are on their way; they must come after its own.
-			c.stalled = true
-			s.stall(c)
-		}
-		c.send()
-		return
+	if bytes.HasPrefix(c.reply, []byte("-NOSCRIPT")) && !c.byText && !c.s.gone() {
+		c.repeat(at)
+		return 0
 	}
-	v, _, err := resp.Decode(reply)
+	v, _, err := resp.Decode(c.reply)
 	if err != nil {
 		panic("BUG: undecodable reply to a script: " + err.Error())
 	}
-	if c.byText && !v.IsError() && !s.gone() {
-		s.notes().Add(c.call.Script.ID())
+	if c.byText && !v.IsError() && !c.s.gone() {
+		c.s.conn().Notes().Add(c.call.Script.ID())
 	}
-	c.finish(v, nil)
+	c.finish(at, v, nil)
+	return n
 }
 
-// finish gives the engine the outcome and the client the answer.
-func (c *scriptCall) finish(v resp.Value, err error) {
+// repeat sends the call once more: Redis has forgotten the script, after a SCRIPT FLUSH. The reply keeps its slot. Replies to
+// commands that the session has sent behind the call wait there.
+func (c *scriptCall) repeat(at replies.ID) {
 	s := c.s
-	answer := c.call.Done(v, err)
-	if s.gone() {
+	conn := s.conn()
+	conn.Notes().Remove(c.call.Script.ID())
+	c.reply = nil
+	s.slots.Again(at)
+	s.transmit(conn, c.build(conn), at, 1)
+	s.script = shrink(s.script)
+}
+
+// finish gives the engine the outcome, once: somebody may wait for the lock that the call was to free. The client gets the answer.
+func (c *scriptCall) finish(at replies.ID, v resp.Value, err error) {
+	if c.told {
 		return
 	}
-	done := answer != nil
-	if c.muted {
-		answer = nil
+	c.told = true
+	s := c.s
+	answer := c.call.Done(v, err)
+	if answer == nil || s.gone() {
+		return
 	}
-	switch {
-	case c.stalled:
-		s.unstall(c, answer)
-	case c.free:
-		s.emit(answer)
-	case done:
-		s.emit(answer)
+	if !c.muted {
+		s.put(at, answer, false)
+	}
+	if !c.free {
 		s.lockDone()
 	}
 }
 
-func (c *scriptCall) Lost(n int, sent bool) {
-	s := c.s
-	s.mu.Lock()
-	defer s.leave()
+// lost is handler.
+func (c *scriptCall) lost(at replies.ID, _ int, sent bool) {
 	if sent {
-		c.finish(resp.Value{}, lockcmds.ErrInDoubt)
+		c.finish(at, resp.Value{}, lockcmds.ErrInDoubt)
 	} else {
-		c.finish(resp.Value{}, lockcmds.ErrUnsent)
-	}
-	s.answered(n)
-	s.advance()
-}
-
-func (c *scriptCall) Keeps() bool { return c.s.Keeps() }
-
-// refused is called with the session locked.
-func (c *scriptCall) refused(n int) {
-	c.finish(resp.Value{}, lockcmds.ErrUnsent)
-	c.s.answered(n)
-}
-
-// forsake gives a script call whose answer the session will not get its outcome. Its engine must hear of each exactly once:
-// somebody may wait for the lock that it was to free. An inquiry ends. Other receivers have nobody to tell.
-func forsake(to receiver, err error) {
-	switch to := to.(type) {
-	case *scriptCall:
-		to.finish(resp.Value{}, err)
-	case *question:
-		to.q.finish(nil)
+		c.finish(at, resp.Value{}, lockcmds.ErrUnsent)
 	}
 }
 
-func (c *scriptCall) Flush() { c.s.host.Flush() }
-
-var _ receiver = (*scriptCall)(nil)
+var _ handler = (*scriptCall)(nil)
 
 // appendCall builds the command that runs a script by its hash, or by its text.
 func appendCall(dst []byte, c lockcmds.Call, text bool) []byte {

@@ -52,16 +52,11 @@ func (s *Session) visitFor(c idchange.Change, raw []byte) bool {
 	}
 	s.visited = lane
 	s.wait = forReply // what follows must travel under the identity that this leads to
-	h := &hook{s: s, muted: s.muted, done: func(reply []byte) { s.judged(c, target, reply) }}
+	h := &replyHandler{s: s, muted: s.muted, done: func(reply []byte) { s.judged(c, target, reply) }}
 	if c.Hello {
 		h.replace = s.ownID
 	}
-	s.pending++
-	s.owed += len(cmd)
-	if lane.Append(cmd, h, 1) != nil {
-		s.env.stats.Refused.Add(1)
-		s.lost(1, false, h)
-	}
+	s.transmit(lane, cmd, s.slots.Add(lane, h, 1), 1)
 	return true
 }
 

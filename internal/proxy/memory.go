@@ -10,7 +10,6 @@ import (
 type memory struct {
 	bill     budget.Account
 	backlog  budget.Backlog // bytes appended to the lane or pin that are still here
-	hooks    int            // commands whose replies mean something to the session, sent since pending was last 0
 	gathered int            // bytes of a reply that is needed whole
 	locking  int            // bytes of the lock command that has not been answered
 }
@@ -18,7 +17,7 @@ type memory struct {
 // Bytes that small things take, with the structures and slices around them. They are estimates, not compared by tests: they make
 // things count that a client can have by the million.
 const (
-	hookCost     = 256 // a hook or a script call
+	slotCost     = 256 // a slot and its handler
 	stepCost     = 128 // a txStep
 	expectedCost = 128 // an expected
 	argCost      = 24  // a slice
@@ -27,21 +26,21 @@ const (
 // charge charges the session's present memory. Every entry into the session ends with it.
 func (s *Session) charge() {
 	s.bill.Charge(s.bytes())
-	if s.ended && s.pending == 0 {
+	if s.ended && s.slots.Due() == 0 {
 		s.bill.Close()
 	}
 }
 
 // bytes is the memory that the session takes on behalf of its client.
 func (s *Session) bytes() int {
-	n := s.backlog.Bytes() + s.hooks*hookCost
+	n := s.backlog.Bytes() + s.slots.Slots()*slotCost
 	if s.ended {
 		return n
 	}
 	n += s.in.Cap() + cap(s.script) + cap(s.args)*argCost + s.unread + cap(s.spare) + s.gathered + s.locking +
 		len(s.name) + len(s.lib[0]) + len(s.lib[1]) + len(s.ident.User) + len(s.ident.Password)
 	if p := s.pin; p != nil {
-		n += len(p.steps)*stepCost + p.names + len(p.expect)*expectedCost + p.frame
+		n += len(p.steps)*stepCost + p.names + p.execution.expects()*expectedCost + p.frame
 	}
 	return n
 }
@@ -58,8 +57,8 @@ func (s *Session) progress() (appended, written int64) {
 }
 
 // countBacklog notes n bytes that have just been appended.
-func (s *Session) countBacklog(n int) {
-	appended, written := s.progress()
+func (s *Session) countBacklog(conn connection, n int) {
+	appended, written := conn.Progress()
 	s.backlog.Add(n, appended, written)
 }
 

@@ -97,11 +97,11 @@ func (s *Session) setPin(conn *upstream.Pin, reason string, login bool) {
 	}
 }
 
-// named is the receiver of the answer to the CLIENT SETNAME that gives a connection the name of its session. A user who may not do
+// named is the handler of the answer to the CLIENT SETNAME that gives a connection the name of its session. A user who may not do
 // that may have the connection, but nobody after it.
-func (s *Session) named(name string) *hook {
+func (s *Session) named(name string) *replyHandler {
 	pin := s.pin
-	return &hook{s: s, muted: true, done: func(reply []byte) {
+	return &replyHandler{s: s, muted: true, done: func(reply []byte) {
 		if isOK(reply) {
 			pin.conn.Named(name, true)
 		} else if pin.conn.Name() != "" {
@@ -120,7 +120,7 @@ func (s *Session) releasePin() {
 	if p == nil || p.fresh || p.mode != readsReplies || s.streaming || p.keep || p.borrowed > 0 || p.inTx || p.watching || s.wait != nothing {
 		return
 	}
-	if !p.spent && s.pending == 0 && p.unnumbered() {
+	if !p.spent && s.slots.Due() == 0 && p.unnumbered() {
 		s.askNumber(true) // the pool is to know its connections
 		return
 	}
@@ -190,11 +190,9 @@ func (p *pinned) broken() {
 		return
 	}
 	for range p.unread {
-		s.emit(s.refusal())
+		s.say(s.refusal())
 	}
-	for len(p.expect) > 0 {
-		p.dequeue().to.refused(1)
-	}
+	s.loseFrames(p, false)
 	if s.pin == p {
 		s.pin = nil
 		s.provided(0)

@@ -5,6 +5,7 @@ import (
 	"strconv"
 
 	"lockproxy/internal/proxy/command"
+	"lockproxy/internal/proxy/replies"
 	"lockproxy/internal/resp"
 )
 
@@ -14,16 +15,22 @@ import (
 // each point of the stream the session knows what Redis knows, and which frames can come.
 type subscriber struct {
 	channels, patterns, shards int64
-	expect                     []expected // commands sent in this mode and not yet answered, in order
+	execution                  *frames // of the last EXEC with subscription commands; nil: there was none
 }
 
-// expected is one of them.
+// frames is the handler of a command that any number of frames answers: a subscription command, or an EXEC with such commands.
+type frames struct {
+	s     *Session
+	muted bool          // the client is not to see replies; it gets confirmations all the same, as from Redis
+	exec  *replyHandler // handles the array that is the reply to an EXEC; nil: it has come, or there is none
+	list  []expected    // what the frames answer, in order; of an EXEC, behind that
+}
+
+// expected is one command that frames answer.
 type expected struct {
-	to    receiver // of a reply that is no confirmation; nil inside a transaction: it has been passed on
-	verb  string   // of a subscription command; ""
-	left  int      // confirmations still to come, for those; 0: as many as there are subscriptions of its kind
+	verb  string // of a subscription command; ""
+	left  int    // confirmations still to come, for those; 0: as many as there are subscriptions of its kind
 	apply func(reply []byte)
-	tx    []expected // for EXEC: what it executes
 }
 
 // subscribe sends a subscription command. Its frames are looked at from then on.
@@ -32,15 +39,15 @@ func (s *Session) subscribe(row *command.Row, raw []byte) bool {
 	if (pin.mode != readsFrames || pin.inTx || pin.opening > 0) && !s.awaitQuiet() {
 		return false
 	}
-	e := expected{to: s.receiver(), verb: row.Name, left: len(s.args) - 1}
+	e := expected{verb: row.Name, left: len(s.args) - 1}
 	if pin.inTx {
 		pin.queue(txStep{verb: e.verb, left: e.left})
-		s.forward(raw, e.to, 1)
+		s.forward(raw, s.handler(), 1)
 		return true
 	}
 	s.readFrames()
 	pin.queued++
-	s.await(raw, e)
+	s.forward(raw, &frames{s: s, muted: s.muted, list: []expected{e}}, 1)
 	return true
 }
 
@@ -61,83 +68,134 @@ func (s *Session) readReplies() {
 	s.pin.conn.ReadReplies()
 }
 
-// await sends a command in pub/sub mode.
-func (s *Session) await(raw []byte, e expected) {
-	s.pin.expect = append(s.pin.expect, e)
-	s.pending++
-	s.owed += len(raw)
-	if s.pin.conn.Append(raw, nil, 0) != nil {
-		s.pin.broken()
-	}
-}
-
 func (p *pinned) subscribed() bool { return p.channels+p.patterns+p.shards > 0 }
 
 // frame handles one whole frame in pub/sub mode.
-func (s *Session) frame(b []byte, kind resp.Kind) { s.account(b, kind, true) }
-
-// account gives a frame to the command that it answers. pass: it has not been given to the client yet.
-func (s *Session) account(b []byte, kind resp.Kind, pass bool) {
+func (s *Session) frame(b []byte, kind resp.Kind) {
 	pin := s.pin
 	verb, count := pubsubFrame(b)
-	var head *expected
-	if len(pin.expect) > 0 {
-		head = &pin.expect[0]
-	}
+	at, h, due := s.slots.First(pin.conn)
+	f, _ := h.(*frames)
 	switch {
-	case head != nil && head.verb != "" && head.verb == verb:
-		if head.left == 0 {
-			head.left = int(max(1, pin.subscriptions(verb)))
-		}
-		pin.count(verb, count)
-		if pass {
-			s.emit(b)
-		}
-		if head.left--; head.left == 0 {
-			pin.dequeue()
-			s.answered(1)
-		}
-	case kind == resp.Push, pin.subscribed() && isMessage(verb), head == nil:
+	case f != nil && f.awaits(verb):
+		f.confirm(pin, verb, count)
+		s.put(at, b, false)
+		s.answered(at, f.done())
+	case kind == resp.Push, pin.subscribed() && isMessage(verb), !due:
 		pin.count(verb, count) // Redis ends subscriptions by itself when a slot moves away
-		if pass {
-			s.push(b)
-		}
-		if head == nil && s.pending == 0 {
+		s.push(b)
+		if s.slots.Due() == 0 {
 			s.quiet()
 		}
-	case len(head.tx) > 0 && kind == resp.Array:
-		s.executedFrames(b, pin.dequeue())
 	default:
-		e := pin.dequeue()
-		if e.apply != nil {
-			e.apply(b)
-		}
-		if pass {
-			e.to.take(b, false)
-		}
-		s.answered(1)
+		s.receive(at, b, 1, false)
 	}
 }
 
-func (p *pinned) dequeue() expected {
-	e := p.expect[0]
-	p.expect[0] = expected{}
-	p.expect = p.expect[1:]
-	return e
+// loseFrames deals with the commands on a pin in pub/sub mode that get no reply.
+func (s *Session) loseFrames(p *pinned, sent bool) {
+	for {
+		at, _, due := s.slots.First(p.conn)
+		if !due {
+			return
+		}
+		s.lose(at, 1, sent)
+	}
 }
 
-// executedFrames handles the reply to an EXEC with subscription commands. They answer with any number of frames where one
+// awaits reports whether the next frame may be a confirmation of that kind.
+func (f *frames) awaits(verb string) bool {
+	return f.exec == nil && len(f.list) > 0 && verb != "" && f.list[0].verb == verb
+}
+
+// confirm takes a confirmation.
+func (f *frames) confirm(pin *pinned, verb string, count int64) {
+	head := &f.list[0]
+	if head.left == 0 {
+		head.left = int(max(1, pin.subscriptions(verb)))
+	}
+	pin.count(verb, count)
+	if head.left--; head.left == 0 {
+		f.list = f.list[1:]
+	}
+}
+
+// done is the number of commands of the client that have been answered in full.
+func (f *frames) done() int {
+	if f.exec == nil && len(f.list) == 0 {
+		return 1
+	}
+	return 0
+}
+
+// take is handler: b is a whole frame, and no confirmation.
+func (f *frames) take(at replies.ID, b []byte, n int, _ bool) int {
+	if f.exec == nil {
+		f.reply(b)
+		if !f.muted {
+			f.s.put(at, b, false)
+		}
+		return f.done()
+	}
+	exec := f.exec
+	f.exec = nil
+	exec.take(at, b, n, false)
+	if b[0] != '*' || b[1] == '-' { // nothing has been executed
+		f.list = nil
+		return n
+	}
+	f.executed(b)
+	return f.done()
+}
+
+// executed goes through the array that is the reply to an EXEC. Subscription commands answer with any number of frames where one
 // element belongs, so what follows the array may still belong to the transaction.
-func (s *Session) executedFrames(b []byte, exec expected) {
-	pin := s.pin
-	exec.to.take(b, false)
-	pin.expect = append(exec.tx, pin.expect...)
-	s.pending += len(exec.tx)
+func (f *frames) executed(b []byte) {
+	pin := f.s.pin
 	for _, elem := range elements(b) {
-		s.account(elem, resp.Kind(elem[0]), false)
+		verb, count := pubsubFrame(elem)
+		switch {
+		case f.awaits(verb):
+			f.confirm(pin, verb, count)
+		case elem[0] == '>', pin.subscribed() && isMessage(verb):
+			pin.count(verb, count)
+		default:
+			f.reply(elem)
+		}
 	}
-	s.answered(1)
 }
+
+// reply takes the reply to a command that is no subscription command, or was refused.
+func (f *frames) reply(b []byte) {
+	if len(f.list) == 0 {
+		return
+	}
+	if apply := f.list[0].apply; apply != nil {
+		apply(b)
+	}
+	f.list = f.list[1:]
+}
+
+// lost is handler.
+func (f *frames) lost(at replies.ID, _ int, _ bool) {
+	switch {
+	case f.s.gone():
+	case f.exec != nil:
+		f.exec.lost(at, 1, false)
+	case !f.muted:
+		f.s.refuse(at, len(f.list))
+	}
+}
+
+// expects is the number of commands whose frames have not come.
+func (f *frames) expects() int {
+	if f == nil {
+		return 0
+	}
+	return len(f.list)
+}
+
+var _ handler = (*frames)(nil)
 
 // subscriptions is how many there are of the kind that a verb ends.
 func (p *pinned) subscriptions(verb string) int64 {

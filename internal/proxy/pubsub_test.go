@@ -79,8 +79,8 @@ func TestPubSubIsRedisOwn(t *testing.T) {
 			a.raw(inline("MULTI", "SUBSCRIBE a", "DISCARD", "MULTI", "SUBSCRIBE a", "BAD", "EXEC", "WATCH k"))
 			a.expect(8)
 			b.do("SET", "k", "v")
-			a.raw(inline("MULTI", "SUBSCRIBE a", "EXEC", "GET k"))
-			a.expect(4)
+			a.raw(inline("MULTI", "SUBSCRIBE a", "EXEC", "GET k", "SELECT 1", "GET k")) // WATCH has seen the change
+			a.expect(6)
 			b.do("PUBLISH", "a", "m")
 		},
 		"publish to oneself": func(s *side, proto int) {

@@ -19,7 +19,7 @@ func (s *Session) routeUnread(raw []byte) bool {
 	case pin.inTx || s.subscriber():
 		pin.queued++
 		pin.spent = true // Redis refuses or queues it; what EXEC makes of it is not looked at
-		s.forward(raw, s.receiver(), 1)
+		s.forward(raw, s.handler(), 1)
 	case s.muted:
 		// There will be no reply to judge by. Redis keeps the reply mode too from here on.
 		pin.mode = readsRaw
@@ -31,11 +31,11 @@ func (s *Session) routeUnread(raw []byte) bool {
 		pin.mode = readsVerdict
 		pin.waits = true // a replica may have to wait for its copy
 		pin.conn.ReadVerdict()
-		s.await(raw, expected{to: &hook{s: s, done: func(reply []byte) {
+		s.forward(raw, &replyHandler{s: s, done: func(reply []byte) {
 			pin.mode = readsFrames
 			pin.marked(reply, false, redirection{})
 			s.resume()
-		}}})
+		}}, 1)
 	}
 	return true
 }
@@ -47,17 +47,18 @@ func (s *Session) verdict(b []byte, kind resp.Kind) {
 		return
 	}
 	s.pin.mode = readsRaw
-	s.pin.dequeue()
 	s.resume()
-	s.emit(b)
-	s.answered(1)
+	if at, _, due := s.slots.First(s.pin.conn); due {
+		s.put(at, b, false)
+		s.answered(at, 1)
+	}
 }
 
 // replconf sends REPLCONF, which prepares a connection for replication. Redis answers nothing to ACK and GETACK and what stands
 // behind them, which mean something only where replication goes on already; so Redis gets what stands before, and only a refusal is
 // passed on.
 func (s *Session) replconf(raw []byte) bool {
-	h := &hook{s: s, muted: s.muted}
+	h := &replyHandler{s: s, muted: s.muted}
 	for i := 1; i < len(s.args) && len(s.args)%2 == 1; i += 2 {
 		if word := command.Keyword(s.args, i); word == "ack" || word == "getack" {
 			raw = resp.AppendCommand(nil, s.args[:i]...)
@@ -87,11 +88,11 @@ var replyCommands = map[replyMode][]byte{
 // the command does to the connection need not be known here.
 func (s *Session) routeRaw(p command.Policy, raw []byte) bool {
 	if p == command.Lock {
-		s.emit(monitorsCannotLock)
+		s.say(monitorsCannotLock)
 		return true
 	}
 	if p == command.AboutClients {
-		s.emit(monitorsCannotAsk)
+		s.say(monitorsCannotAsk)
 		return true
 	}
 	s.sendUnread(raw)
@@ -102,7 +103,7 @@ func (s *Session) sendUnread(raw []byte) {
 	if !s.muted {
 		s.pin.unread++
 	}
-	if s.pin.conn.Append(raw, nil, 0) != nil {
+	if s.pin.conn.Append(raw, nil, 0, 0) != nil {
 		s.pin.broken()
 	}
 }

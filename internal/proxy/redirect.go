@@ -66,13 +66,13 @@ func (s *Session) trackTo(target *Session, at int, raw []byte) bool {
 	}
 	args, pin, muted := resp.Split(bytes.Clone(raw), nil), s.pin, s.muted
 	s.wait = forReply
-	s.pending++
+	held := s.slots.Hold()
 	s.later = append(s.later, func() {
 		target.provide(func(conn uint64) {
 			defer s.host.Flush()
 			s.mu.Lock()
 			defer s.leave()
-			s.answered(1) // the session still waits
+			s.answered(held, 1) // the session still waits
 			s.resume()
 			s.muted = muted
 			switch {
@@ -85,7 +85,7 @@ func (s *Session) trackTo(target *Session, at int, raw []byte) bool {
 					redir = redirection{client: target.id, conn: conn}
 					args[at] = strconv.AppendUint(nil, conn, 10)
 				}
-				s.markPin(resp.AppendCommand(nil, args...), &hook{s: s, muted: muted}, true, redir)
+				s.markPin(resp.AppendCommand(nil, args...), &replyHandler{s: s, muted: muted}, true, redir)
 			}
 			s.advance()
 		})
@@ -101,9 +101,9 @@ func (s *Session) provide(then func(conn uint64)) {
 	defer s.leave()
 	s.wanted = append(s.wanted, then)
 	switch {
-	case s.over(), s.pin == nil && s.wait != nothing && s.pending == 0:
+	case s.over(), s.pin == nil && s.wait != nothing && s.slots.Due() == 0:
 		s.provided(0) // it waits for a lock, say: Redis would know it, but it can have no connection now
-	case s.pin != nil && !s.pin.login, s.pending == 0:
+	case s.pin != nil && !s.pin.login, s.slots.Due() == 0:
 		s.serveWanted()
 	}
 }
@@ -146,7 +146,7 @@ func (s *Session) askNumber(wait bool) {
 	if wait {
 		s.wait = forReply
 	}
-	s.forward(hello, &hook{s: s, muted: true, whole: true, done: func(reply []byte) {
+	s.forward(hello, &replyHandler{s: s, muted: true, whole: true, done: func(reply []byte) {
 		if v, _, err := resp.Decode(reply); err == nil && s.pin == pin {
 			pin.conn.Numbered(upstream.ConnectionID(v))
 		}

@@ -74,7 +74,7 @@ func TestReleaseOfASubscriberThatHangsUpIsSettled(t *testing.T) {
 			s := srv.sessionOf(holder)
 			s.mu.Lock()
 			defer s.mu.Unlock()
-			return s.pending == 1
+			return s.slots.Due() == 1
 		})
 		if err := holder.nc.(*net.TCPConn).SetLinger(0); err != nil {
 			t.Fatal(err)

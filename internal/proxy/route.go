@@ -51,25 +51,25 @@ func (s *Session) route(row *command.Row, raw []byte) bool {
 	return routed
 }
 
-// receiver is who gets a reply that passes as it is.
-func (s *Session) receiver() receiver {
+// handler handles a reply that passes as it is.
+func (s *Session) handler() handler {
 	if s.muted {
-		return discard{s}
+		return discard{}
 	}
-	return s
+	return nil
 }
 
-// answer is the reply, made here, to the command being routed. Nothing is outstanding.
+// answer is the reply, made here, to the command being routed.
 func (s *Session) answer(b []byte) bool {
 	if !s.muted {
-		s.emit(b)
+		s.say(b)
 	}
 	return true
 }
 
 // awaitQuiet makes the session wait until nothing is outstanding; true if nothing is.
 func (s *Session) awaitQuiet() bool {
-	if s.pending == 0 {
+	if s.slots.Due() == 0 {
 		return true
 	}
 	s.wait = forQuiet
@@ -84,10 +84,10 @@ func (s *Session) routeShared(row *command.Row, p command.Policy, raw []byte) bo
 	}
 	switch p {
 	case command.Shared:
-		s.forward(raw, s.receiver(), 1)
+		s.forward(raw, s.handler(), 1)
 		return true
 	case command.Augmented:
-		s.forward(raw, s.mergeHook(row, len(raw)), 1)
+		s.forward(raw, s.augment(row, len(raw)), 1)
 		return true
 	case command.AboutClients:
 		return s.awaitQuiet() && s.askAbout(raw)
@@ -113,7 +113,7 @@ func (s *Session) routeShared(row *command.Row, p command.Policy, raw []byte) bo
 
 // routePinned routes a command of a session whose pin answers each command once.
 func (s *Session) routePinned(row *command.Row, p command.Policy, raw []byte) bool {
-	pin, to := s.pin, s.receiver()
+	pin, to := s.pin, s.handler()
 	if pin.waits && s.owed >= s.env.opts.Limits.Unanswered && !s.awaitQuiet() {
 		return false
 	}
@@ -136,8 +136,8 @@ func (s *Session) routePinned(row *command.Row, p command.Policy, raw []byte) bo
 			// WAIT counts replicas from the end of the connection's last command, so a command on this connection after
 			// those on the lane makes it cover them. HELLO is one that no ACL refuses. Since 7.2, and in Valkey, only a
 			// command counts that goes to the replicas: PUBLISH does, and changes nothing. Nobody listens.
-			s.forward(hello, discard{s}, 1)
-			s.forward(mark, discard{s}, 1)
+			s.forward(hello, discard{}, 1)
+			s.forward(mark, discard{}, 1)
 		}
 	case command.Lock, command.Local, command.AboutClients:
 		if !s.awaitQuiet() {
@@ -158,7 +158,7 @@ func (s *Session) routePinned(row *command.Row, p command.Policy, raw []byte) bo
 		}
 		return s.local(row, raw)
 	case command.Augmented:
-		h := s.mergeHook(row, len(raw))
+		h := s.augment(row, len(raw))
 		if (pin.inTx || pin.opening > 0) && row.Name == "client" {
 			if !s.awaitQuiet() {
 				return false
@@ -180,7 +180,7 @@ func (s *Session) routePinned(row *command.Row, p command.Policy, raw []byte) bo
 				s.forward(raw, to, 1)
 				return true
 			}
-			to = &hook{s: s, muted: s.muted, done: done}
+			to = &replyHandler{s: s, muted: s.muted, done: done}
 		}
 	case command.Shared: // sent as it is
 	default:
@@ -210,12 +210,12 @@ func (s *Session) keepPin(row *command.Row, p command.Policy, raw []byte) bool {
 			return s.trackTo(target, at, raw)
 		}
 	}
-	return s.markPin(raw, &hook{s: s, muted: s.muted}, p != command.PinSpent, redirection{})
+	return s.markPin(raw, &replyHandler{s: s, muted: s.muted}, p != command.PinSpent, redirection{})
 }
 
 // markPin sends such a command; h gets its reply. keep: the connection is the session's own if Redis accepts the command, which
 // redirects invalidations as given.
-func (s *Session) markPin(raw []byte, h *hook, keep bool, redir redirection) bool {
+func (s *Session) markPin(raw []byte, h *replyHandler, keep bool, redir redirection) bool {
 	pin := s.pin
 	if (pin.inTx || pin.opening > 0) && !s.awaitQuiet() {
 		return false
@@ -224,7 +224,7 @@ func (s *Session) markPin(raw []byte, h *hook, keep bool, redir redirection) boo
 	h.done = func(reply []byte) { pin.marked(reply, keep, redir) }
 	if pin.inTx {
 		pin.queue(txStep{apply: h.done})
-		s.forward(raw, s.receiver(), 1)
+		s.forward(raw, s.handler(), 1)
 		return true
 	}
 	pin.queued++
@@ -267,13 +267,13 @@ func (s *Session) queueLocal(row *command.Row, p command.Policy, raw []byte) boo
 		s.pin.spent = s.pin.spent || command.Keyword(s.args, 1) != "getname" // what it does, it does in EXEC
 		s.pin.queued++
 	}
-	s.forward(raw, s.receiver(), 1)
+	s.forward(raw, s.handler(), 1)
 	return true
 }
 
 // poison answers err and makes the open transaction fail, as a command does that Redis refuses to queue.
 func (s *Session) poison(err []byte) {
-	s.forward(malformed, &hook{s: s, muted: s.muted, replace: func([]byte) []byte { return err }}, 1)
+	s.forward(malformed, &replyHandler{s: s, muted: s.muted, replace: func([]byte) []byte { return err }}, 1)
 }
 
 // malformed is refused by every Redis before it does anything.

@@ -11,9 +11,9 @@ import (
 // What CLIENT says of the client itself: Redis answers, on whatever connection the session uses, and what is the proxy's is
 // put in.
 
-// mergeHook is the receiver of the reply to the command being routed, of that many bytes, if its policy is merged.
-func (s *Session) mergeHook(row *command.Row, size int) *hook {
-	h := &hook{s: s, muted: s.muted}
+// augment is the handler of the reply to the command being routed, of that many bytes, if its policy is Augmented.
+func (s *Session) augment(row *command.Row, size int) *replyHandler {
+	h := &replyHandler{s: s, muted: s.muted}
 	if row.Name == "client" {
 		h.replace = s.aboutSelf(size)
 		return h

@@ -9,6 +9,7 @@ import (
 	"lockproxy/internal/proxy/budget"
 	"lockproxy/internal/proxy/engine"
 	"lockproxy/internal/proxy/inbox"
+	"lockproxy/internal/proxy/replies"
 	"lockproxy/internal/resp"
 	"lockproxy/internal/upstream"
 )
@@ -24,7 +25,7 @@ const (
 	forLock         // a lock command has not been answered
 	forList         // LOCKLIST has not been answered; unlike a wait for a lock it ends by itself
 	forDoor         // Redis has not said yet whether it lets in who comes without credentials
-	forGoodbye      // the last words are said when the outstanding replies are in; nothing is parsed any more
+	forGoodbye      // the connection closes when the outstanding replies are in; nothing is parsed any more
 )
 
 // A Session is one client connection without its I/O. All methods may be called from any goroutine.
@@ -51,8 +52,7 @@ type Session struct {
 	scripts bool           // it runs a script
 	weight                 // of its replies
 	pin     *pinned        // nil: none
-	pending int            // commands sent whose replies have not all arrived
-	owed    int            // bytes of commands sent since pending was last 0, with what it takes to remember them
+	owed    int            // bytes of commands sent since no reply was due, with what it takes to remember them
 	paused  bool           // the engine waits for Resume
 	unpin   func() bool    // withdraws the request for a pin
 	hasty   bool           // the command that is to get the pin will not wait for others
@@ -69,7 +69,6 @@ type Session struct {
 	engines []*engines.Engine   // those that know this session
 	token   string              // of its default owner as lock engines know it; empty: not made yet
 	losses  map[int]*losses.Set // of locks, by database
-	early   []byte              // the answer to a lock command, until the earlier commands have been answered
 	later   []func()            // to be run when the session is left
 
 	// For CLIENT LIST.
@@ -79,16 +78,16 @@ type Session struct {
 	wanted []func(conn uint64) // by others who need to name the session's own connection to Redis
 
 	// Output.
+	slots replies.Queue[connection, handler] // of the replies, in the order of the commands
 	output
 
 	memory
 
-	lastWords []byte // sent after the outstanding replies, then the connection closes
-	known     bool   // something has come
-	begun     bool   // a whole command has come
-	leaving   bool   // the client sends nothing more than what is still to be read
-	eof       bool   // the client sends nothing more
-	streaming bool   // the start of a large command has been sent on the pin, or thrown away if there is none any more
+	known     bool // something has come
+	begun     bool // a whole command has come
+	leaving   bool // the client sends nothing more than what is still to be read
+	eof       bool // the client sends nothing more
+	streaming bool // the start of a large command has been sent on the pin, or thrown away if there is none any more
 	large     progress
 	ended     bool
 }
@@ -171,42 +170,55 @@ func (s *Session) over() bool { return s.ended || s.wait == forGoodbye }
 // gone reports whether the client gets nothing more than what is in the output.
 func (s *Session) gone() bool { return s.ended || s.closing }
 
-// forward sends n commands on the pin or the lane, for a receiver that reports back to this session.
-func (s *Session) forward(raw []byte, to receiver, n int) {
-	var err error
-	switch {
-	case s.pin != nil && s.pin.mode == readsFrames:
-		s.await(raw, expected{to: to})
-		return
-	case s.pin != nil:
-		err = s.pin.conn.Append(raw, to, n)
-	default:
-		if s.guard.Restricted() {
-			raw = modest(raw, n)
-		}
-		err = s.onLane().Append(raw, to, n)
-	}
-	s.pending += n
-	s.owed += len(raw)
-	if to != receiver(s) {
-		s.owed += hookCost
-		s.hooks++
-	}
-	if s.owed > budget.Free {
-		s.countBacklog(len(raw))
-	}
-	if err != nil {
-		s.env.stats.Refused.Add(int64(n))
-		s.lost(n, false, to)
-	}
+// connection is what commands are sent on: a lane or a pin.
+type connection interface {
+	Append(b []byte, to upstream.Receiver, tag uint64, n int) error
+	Progress() (appended, written int64)
+	Notes() *upstream.Notes
+	Rejected() bool
 }
 
-// notes are those of the connection that the next command goes to.
-func (s *Session) notes() *upstream.Notes {
+// conn returns the connection of the next command.
+func (s *Session) conn() connection {
 	if s.pin != nil {
-		return s.pin.conn.Notes()
+		return s.pin.conn
 	}
-	return s.onLane().Notes()
+	return s.onLane()
+}
+
+// forward sends n commands on the pin or the lane. h handles their replies; nil: they pass to the client.
+func (s *Session) forward(raw []byte, h handler, n int) {
+	conn := s.conn()
+	if s.pin == nil && s.guard.Restricted() {
+		raw = modest(raw, n)
+	}
+	at := s.slots.Add(conn, h, n)
+	if h != nil {
+		s.owed += slotCost
+	}
+	s.transmit(conn, raw, at, n)
+}
+
+// transmit sends the n commands of a slot.
+func (s *Session) transmit(conn connection, raw []byte, at replies.ID, n int) {
+	var err error
+	framed := s.pin != nil && s.pin.mode != readsReplies
+	if framed {
+		err = conn.Append(raw, nil, 0, 0)
+	} else {
+		err = conn.Append(raw, s, uint64(at), n)
+	}
+	if s.owed += len(raw); s.owed > budget.Free {
+		s.countBacklog(conn, len(raw))
+	}
+	switch {
+	case err == nil:
+	case framed:
+		s.pin.broken()
+	default:
+		s.env.stats.Refused.Add(int64(n))
+		s.lose(at, n, false)
+	}
 }
 
 // rejected reports whether Redis does not accept the session's credentials any more: its user has been deleted, say. Redis
@@ -220,7 +232,7 @@ func (s *Session) rejected() bool {
 
 // quiet is called when nothing is outstanding any more.
 func (s *Session) quiet() {
-	s.owed, s.hooks, s.backlog = 0, 0, budget.Backlog{}
+	s.owed, s.backlog = 0, budget.Backlog{}
 	if s.pin != nil {
 		s.pin.waits = false
 	}
@@ -233,15 +245,11 @@ func (s *Session) quiet() {
 	case s.gone():
 		s.leaveLane()
 		return
-	case s.wait == forGoodbye && s.lastWords != nil:
-		s.sayGoodbye()
+	case s.wait == forGoodbye:
+		s.closeAfterOutput()
 		return
 	case s.wait == forQuiet:
 		s.wait = nothing
-	case s.early != nil:
-		reply := s.early
-		s.early = nil
-		s.giveAnswer(reply)
 	}
 	if s.pin != nil && s.pin.mode == readsFrames && !s.pin.subscribed() {
 		s.readReplies()

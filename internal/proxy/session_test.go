@@ -136,7 +136,7 @@ func wantOutput(t *testing.T, s *Session, want string, wantLast bool) {
 
 func TestRepliesWaitBehindAScriptThatIsRepeated(t *testing.T) {
 	s, h := byHand(t, Limits{})
-	s.notes().Add(0) // the connection has run the script before
+	s.conn().Notes().Add(0) // the connection has run the script before
 	feed(t, s, "GET a")
 	for _, answer := range []string{":1\r\n", ":2\r\n"} {
 		(*lockSession)(s).Do(func() {
@@ -198,7 +198,7 @@ func TestPanicEndsOnlyItsSession(t *testing.T) {
 	other.lane = s.env.upstream.Lane(s.ident, h, "", upstream.Reads)
 	defer other.Hungup()
 	s.mu.Lock()
-	s.forward([]byte("*1\r\n$4\r\nPING\r\n"), &hook{s: s, done: func([]byte) { panic("test") }}, 1)
+	s.forward([]byte("*1\r\n$4\r\nPING\r\n"), &replyHandler{s: s, done: func([]byte) { panic("test") }}, 1)
 	s.mu.Unlock()
 	feed(t, other, "GET a")
 	h.replies(t, "+PONG\r\n$1\r\na\r\n")
@@ -259,9 +259,9 @@ func TestOutputBeyondItsLimitEndsTheSession(t *testing.T) {
 func TestNothingFollowsACutOff(t *testing.T) {
 	s, _ := byHand(t, Limits{})
 	feed(t, s, "GET a", "GET b")
-	s.Replies([]byte("$1\r\na\r\n"), 1, false)
-	s.Lost(1, true)
-	s.Replies([]byte("$1\r\nb\r\n"), 1, false)
+	s.Replies(1, []byte("$1\r\na\r\n"), 1, false)
+	s.Lost(1, 1, true)
+	s.Replies(1, []byte("$1\r\nb\r\n"), 1, false)
 	if !s.Feed([]byte("GET c\r\n")) {
 		t.Error("the connection ends before its last output")
 	}

@@ -49,7 +49,7 @@ func (s *Session) status() ClientStatus {
 	defer s.mu.Unlock()
 	c := ClientStatus{
 		ID: s.id, Addr: s.addr, Name: s.name, Identity: s.ident.String(), Since: s.since,
-		State: waitNames[s.wait], Unanswered: s.pending, Unread: s.unread,
+		State: waitNames[s.wait], Unanswered: s.slots.Due(), Unread: s.unread,
 	}
 	if s.pin != nil {
 		c.Pin = s.pin.reason

@@ -40,7 +40,7 @@ func (s *Session) stream(table *command.Table, buf []byte) int {
 	if !s.streaming && !s.beginStream(table) {
 		return 0
 	}
-	if s.pin != nil && s.pin.conn.Append(buf[:n], nil, 0) != nil {
+	if s.pin != nil && s.pin.conn.Append(buf[:n], nil, 0, 0) != nil {
 		s.end()
 	}
 	s.guard.Discard(n)
@@ -83,7 +83,7 @@ func (s *Session) endStream(rest []byte) {
 		s.answer(noUpstream)
 		return
 	}
-	s.forward(rest, s.receiver(), 1)
+	s.forward(rest, s.handler(), 1)
 }
 
 // checkStream ends a client whose large command does not come along.

@@ -53,7 +53,7 @@ func (s *Session) transact(name string, raw []byte) bool {
 		return s.execSubscriptions(raw)
 	}
 	pin.fresh = false
-	h := &hook{s: s, muted: s.muted}
+	h := &replyHandler{s: s, muted: s.muted}
 	switch name {
 	case "multi":
 		pin.opening++
@@ -159,14 +159,12 @@ func (s *Session) execSubscriptions(raw []byte) bool {
 	for _, step := range pin.steps {
 		list[step.index] = expected{verb: step.verb, left: step.left, apply: step.apply}
 	}
-	for i := range list {
-		list[i].to = s.receiver() // of what does not come inside the array
-	}
 	s.readFrames()
-	s.await(raw, expected{to: &hook{s: s, muted: s.muted, done: func(reply []byte) {
+	pin.execution = &frames{s: s, muted: s.muted, list: list, exec: &replyHandler{s: s, muted: s.muted, done: func(reply []byte) {
 		if !bytes.HasPrefix(reply, []byte("-")) || bytes.HasPrefix(reply, []byte("-EXECABORT")) {
 			pin.end()
 		}
-	}}, tx: list})
+	}}}
+	s.forward(raw, pin.execution, 1)
 	return true
 }

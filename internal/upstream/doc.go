@@ -1,8 +1,8 @@
 // Package upstream is the Redis side of lockproxy: the connections that ordinary commands, pinned sessions and
 // scripts travel on. It is the only package that knows where Redis is.
 //
-//	session ──Append(raw bytes, receiver, n)──▶ stream ──take──▶ write loop ──▶ Redis
-//	session ◀──Replies(bytes, n whole replies)── stream ◀──feed── read loop ◀── Redis
+//	session ──Append(raw, receiver, tag, n)──▶ stream ──take──▶ write loop ──▶ Redis
+//	session ◀──Replies(tag, bytes, n)────────── stream ◀──feed── read loop ◀── Redis
 //
 // A stream is the state machine of one ordered connection, without I/O of its own: requests go in, the bytes to write
 // come out, the bytes that were read go in, and each reply is handed to the receiver whose request it answers. Two kinds

@@ -71,14 +71,14 @@ func (s *stream) feedRun(b []byte) (int, error) {
 			done++
 		}
 	}
-	to := sp.to
+	to, tag := sp.to, sp.tag
 	sp.n -= done
 	s.done += uint64(done)
 	if sp.n == 0 {
 		*sp = span{}
 		s.head++
 	}
-	to.Replies(b[:off], done, s.mid)
+	to.Replies(tag, b[:off], done, s.mid)
 	if last := len(s.touched) - 1; last < 0 || s.touched[last] != to {
 		s.touched = append(s.touched, to)
 	}

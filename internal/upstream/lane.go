@@ -55,8 +55,11 @@ func newLane(key laneKey, set *laneSet, number int) *Lane {
 // Identity of the lane's connection.
 func (l *Lane) Identity() Identity { return l.id }
 
-// Append sends n commands, b, on behalf of to. It copies b and does not block. ErrDown means that nothing was sent.
-func (l *Lane) Append(b []byte, to Receiver, n int) error { return l.stream.append(b, to, n) }
+// Append sends n commands, b, on behalf of to, which gets the tag back with the replies. It copies b and does not block. ErrDown
+// means that nothing was sent.
+func (l *Lane) Append(b []byte, to Receiver, tag uint64, n int) error {
+	return l.stream.append(b, to, tag, n)
+}
 
 // Progress returns how many bytes all sessions have appended, and how many of them have been written or given up.
 func (l *Lane) Progress() (appended, written int64) { return l.stream.progress() }

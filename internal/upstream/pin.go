@@ -75,9 +75,11 @@ func (p *Pin) Named(name string, byCommand bool) {
 // Send writes what has been appended, without blocking: what the socket does not take now is written later.
 func (p *Pin) Send() { p.stream.send() }
 
-// Append has n commands, b, sent by the next Send on behalf of to. It copies b and does not block. ErrDown: the connection has
-// ended.
-func (p *Pin) Append(b []byte, to Receiver, n int) error { return p.stream.append(b, to, n) }
+// Append has n commands, b, sent by the next Send on behalf of to, which gets the tag back with the replies. It copies b and does
+// not block. ErrDown: the connection has ended.
+func (p *Pin) Append(b []byte, to Receiver, tag uint64, n int) error {
+	return p.stream.append(b, to, tag, n)
+}
 
 // Progress returns how many bytes have been appended to the connection, and how many of them have been written or given up.
 func (p *Pin) Progress() (appended, written int64) { return p.stream.progress() }

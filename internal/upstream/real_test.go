@@ -41,7 +41,7 @@ type answers struct {
 
 func newAnswers() *answers { return &answers{got: make(chan string, 100)} }
 
-func (a *answers) Replies(b []byte, n int, more bool) {
+func (a *answers) Replies(_ uint64, b []byte, n int, more bool) {
 	a.part = append(a.part, b...)
 	if n > 1 {
 		panic("the tests ask one by one")
@@ -52,7 +52,7 @@ func (a *answers) Replies(b []byte, n int, more bool) {
 	}
 }
 
-func (a *answers) Lost(n int, sent bool) {
+func (a *answers) Lost(_ uint64, n int, sent bool) {
 	for range n {
 		a.got <- fmt.Sprintf("lost sent=%v", sent)
 	}
@@ -74,13 +74,13 @@ func (a *answers) next(t *testing.T) string {
 }
 
 type appender interface {
-	Append(b []byte, to Receiver, n int) error
+	Append(b []byte, to Receiver, tag uint64, n int) error
 }
 
 func ask(t *testing.T, c appender, args ...string) string {
 	t.Helper()
 	a := newAnswers()
-	if err := c.Append(resp.AppendCommand(nil, args...), a, 1); err != nil {
+	if err := c.Append(resp.AppendCommand(nil, args...), a, 0, 1); err != nil {
 		return err.Error()
 	}
 	if p, ok := c.(*Pin); ok {
@@ -116,7 +116,7 @@ func TestLaneReconnectsAndNeverSendsTwice(t *testing.T) {
 	}
 	r.Pause()
 	a := newAnswers()
-	if err := l.Append(resp.AppendCommand(nil, "INCR", "n"), a, 1); err != nil {
+	if err := l.Append(resp.AppendCommand(nil, "INCR", "n"), a, 0, 1); err != nil {
 		t.Fatal(err)
 	}
 	r.Kill()
@@ -195,7 +195,7 @@ func TestPinWithoutRedisReportsUnsent(t *testing.T) {
 	r.Kill()
 	p := u.Acquire(Ask{ID: Identity{Proto: 2}})
 	a := newAnswers()
-	if err := p.Append(resp.AppendCommand(nil, "PING"), a, 1); err == nil {
+	if err := p.Append(resp.AppendCommand(nil, "PING"), a, 0, 1); err == nil {
 		p.Send()
 		if got, want := a.next(t), "lost sent=false"; got != want {
 			t.Errorf("got %q, want %q", got, want)
@@ -300,6 +300,6 @@ func TestPasswordSetLaterHoldsForNewcomersOnly(t *testing.T) {
 	u.Leave(before)
 	u.Leave(after)
 	redistest.Eventually(t, 10*time.Second, "the lane of before is closed", func() bool {
-		return before.Append(resp.AppendCommand(nil, "PING"), newAnswers(), 1) != nil
+		return before.Append(resp.AppendCommand(nil, "PING"), newAnswers(), 0, 1) != nil
 	})
 }

@@ -2,15 +2,15 @@ package upstream
 
 import "lockproxy/internal/resp"
 
-// A Receiver gets the replies to the requests it appended. Its methods are called by one goroutine at a time, without
-// any lock of this package; they must not block.
+// A Receiver gets the replies to the requests it appended. Each request has a tag of the receiver's choice, which comes back with
+// its replies. A connection calls the methods from one goroutine at a time, without any lock of this package; they must not block.
 type Receiver interface {
-	// Replies hands over reply bytes, valid only during the call, in which n whole replies end. b may begin in the
-	// middle of a reply; if more is set it also ends in the middle of one.
-	Replies(b []byte, n int, more bool)
+	// Replies hands over bytes of the replies to requests of one tag, valid only during the call, in which n whole replies end. b
+	// may begin in the middle of a reply; if more is set it also ends in the middle of one.
+	Replies(tag uint64, b []byte, n int, more bool)
 
-	// Lost says that n requests will get no (further) reply. sent is false if none of their bytes were written.
-	Lost(n int, sent bool)
+	// Lost says that n requests of one tag will get no (further) reply. sent is false if none of their bytes were written.
+	Lost(tag uint64, n int, sent bool)
 
 	// Keeps reports whether requests of which nothing has been written when their connection ends are to wait for the next
 	// one, if a lane makes one at once. Else they are lost. It is called after all that was sent has been reported.

@@ -26,9 +26,10 @@ const (
 	raw                 // bytes go to the observer unread, as with MONITOR and replication
 )
 
-// span is a run of requests of one receiver.
+// span is a run of requests of one receiver and tag.
 type span struct {
 	to   Receiver
+	tag  uint64
 	n    int
 	size int // bytes; of no meaning once the requests have been taken
 }
@@ -90,7 +91,7 @@ func newStream() *stream {
 }
 
 // append accepts n requests in b for one receiver, or returns ErrDown. It copies b.
-func (s *stream) append(b []byte, to Receiver, n int) error {
+func (s *stream) append(b []byte, to Receiver, tag uint64, n int) error {
 	s.mu.Lock()
 	if s.state == down {
 		s.mu.Unlock()
@@ -101,11 +102,11 @@ func (s *stream) append(b []byte, to Receiver, n int) error {
 	}
 	s.out = buffers.Append(s.out, b, 0)
 	s.total += int64(len(b))
-	if last := len(s.queue) - 1; last >= 0 && s.queue[last].to == to {
+	if last := len(s.queue) - 1; last >= 0 && s.queue[last].tag == tag && s.queue[last].to == to {
 		s.queue[last].n += n
 		s.queue[last].size += len(b)
 	} else if n > 0 {
-		s.queue = append(s.queue, span{to, n, len(b)})
+		s.queue = append(s.queue, span{to, tag, n, len(b)})
 	}
 	s.asked += uint64(n)
 	ring, watch := s.asleep && s.state == up && !s.lazy, s.idle
@@ -282,7 +283,7 @@ func (s *stream) end(err error, next state) {
 	s.claimed, s.head, s.frame, s.mid, s.inPush = nil, 0, nil, false, false
 	s.scan.Reset()
 	for _, sp := range sent {
-		sp.to.Lost(sp.n, true)
+		sp.to.Lost(sp.tag, sp.n, true)
 		sp.to.Flush()
 	}
 	if next == connecting {
@@ -291,7 +292,7 @@ func (s *stream) end(err error, next state) {
 	var empty func()
 	for more := true; more; unsent, empty, more = s.settle(next) {
 		for _, sp := range unsent {
-			sp.to.Lost(sp.n, false)
+			sp.to.Lost(sp.tag, sp.n, false)
 			sp.to.Flush()
 		}
 	}

@@ -26,17 +26,17 @@ func (r *recorder) note(format string, args ...any) {
 	*r.log = append(*r.log, r.name+" "+fmt.Sprintf(format, args...))
 }
 
-func (r *recorder) Replies(b []byte, n int, more bool) {
+func (r *recorder) Replies(_ uint64, b []byte, n int, more bool) {
 	r.bytes.Write(b)
 	r.n += n
 	r.note("%d replies %q more=%v", n, b, more)
 }
-func (r *recorder) Lost(n int, sent bool)         { r.note("lost %d sent=%v", n, sent) }
-func (r *recorder) Flush()                        {}
-func (r *recorder) Keeps() bool                   { return r.keeps }
-func (r *recorder) Holding(n int)                 { r.held = n }
-func (r *recorder) Push(b []byte, kind resp.Kind) { r.note("push %q", b) }
-func (r *recorder) Closed(err error)              { r.note("closed %v", err) }
+func (r *recorder) Lost(_ uint64, n int, sent bool) { r.note("lost %d sent=%v", n, sent) }
+func (r *recorder) Flush()                          {}
+func (r *recorder) Keeps() bool                     { return r.keeps }
+func (r *recorder) Holding(n int)                   { r.held = n }
+func (r *recorder) Push(b []byte, kind resp.Kind)   { r.note("push %q", b) }
+func (r *recorder) Closed(err error)                { r.note("closed %v", err) }
 
 // streamUnderTest is an open stream with recorders a and b.
 func streamUnderTest(t *testing.T) (s *stream, a, b *recorder, log *[]string) {
@@ -49,7 +49,7 @@ func streamUnderTest(t *testing.T) (s *stream, a, b *recorder, log *[]string) {
 
 func send(t *testing.T, s *stream, raw string, to Receiver, n int) {
 	t.Helper()
-	if err := s.append([]byte(raw), to, n); err != nil {
+	if err := s.append([]byte(raw), to, 0, n); err != nil {
 		t.Fatalf("append: %v", err)
 	}
 }
@@ -76,6 +76,43 @@ func TestRepliesGoToWhoAskedInOrder(t *testing.T) {
 		`a 2 replies "+1\r\n+2\r\n" more=false`,
 		`b 1 replies "$2\r\nB1\r\n" more=false`,
 		`a 1 replies ":3\r\n" more=false`)
+}
+
+// tagged is a Receiver that writes down what comes with each tag.
+type tagged struct {
+	sink
+	log *[]string
+}
+
+func (r tagged) Replies(tag uint64, b []byte, n int, _ bool) {
+	*r.log = append(*r.log, fmt.Sprintf("%d: %d replies %q", tag, n, b))
+}
+
+func (r tagged) Lost(tag uint64, n int, sent bool) {
+	*r.log = append(*r.log, fmt.Sprintf("%d: lost %d sent=%v", tag, n, sent))
+}
+
+func TestTagsComeBackWithTheirReplies(t *testing.T) {
+	s, _, _, log := streamUnderTest(t)
+	to := tagged{log: log}
+	for i, tag := range []uint64{7, 7, 8, 7} {
+		if err := s.append([]byte{'A' + byte(i)}, to, tag, 1); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.take(nil)
+	if err := s.feed([]byte("+1\r\n+2\r\n+3\r\n")); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.append([]byte("E"), to, 9, 1); err != nil {
+		t.Fatal(err)
+	}
+	s.end(errors.New("cut"), down)
+	wantLog(t, log,
+		`7: 2 replies "+1\r\n+2\r\n"`,
+		`8: 1 replies "+3\r\n"`,
+		`7: lost 1 sent=true`,
+		`9: lost 1 sent=false`)
 }
 
 func TestPartialReplyIsHandedOnAtOnce(t *testing.T) {
@@ -146,7 +183,7 @@ func TestEndTellsSentFromUnsent(t *testing.T) {
 		"b lost 1 sent=true",
 		"a lost 1 sent=false",
 		"b closed broken")
-	if err := s.append([]byte("A5"), a, 1); !errors.Is(err, ErrDown) {
+	if err := s.append([]byte("A5"), a, 0, 1); !errors.Is(err, ErrDown) {
 		t.Errorf("append after the end = %v, want %v", err, ErrDown)
 	}
 }
@@ -157,19 +194,19 @@ type late struct {
 	again func() error
 }
 
-func (l late) Lost(n int, sent bool) {
-	l.recorder.Lost(n, sent)
+func (l late) Lost(tag uint64, n int, sent bool) {
+	l.recorder.Lost(tag, n, sent)
 	l.note("asks again: %v", l.again())
 }
 
 func TestRequestsDuringTheEndAreToldAfterEarlierOnes(t *testing.T) {
 	s, a, b, log := streamUnderTest(t)
-	send(t, s, "A1", late{b, func() error { return s.append([]byte("A3"), a, 1) }}, 1)
+	send(t, s, "A1", late{b, func() error { return s.append([]byte("A3"), a, 0, 1) }}, 1)
 	s.take(nil)
 	send(t, s, "A2", a, 1)
 	s.end(errors.New("x"), down)
 	wantLog(t, log, "b lost 1 sent=true", "b asks again: <nil>", "a lost 1 sent=false", "a lost 1 sent=false")
-	if err := s.append([]byte("A4"), a, 1); !errors.Is(err, ErrDown) {
+	if err := s.append([]byte("A4"), a, 0, 1); !errors.Is(err, ErrDown) {
 		t.Errorf("append after the end: %v", err)
 	}
 }
@@ -196,7 +233,7 @@ func TestUnsentRequestsWaitForTheNextConnectionInOrder(t *testing.T) {
 	wantLog(t, log, `b 1 replies "+1\r\n" more=false`, `b 3 replies "+2\r\n+3\r\n+4\r\n" more=false`)
 	send(t, s, "B5", b, 1)
 	s.end(errors.New("x"), down)
-	if err := s.append([]byte("B6"), b, 1); !errors.Is(err, ErrDown) {
+	if err := s.append([]byte("B6"), b, 0, 1); !errors.Is(err, ErrDown) {
 		t.Errorf("append after the end: %v", err)
 	}
 }
@@ -259,15 +296,15 @@ func TestProgressIsOfWhatWasWritten(t *testing.T) {
 			t.Errorf("appended %d, written %d, want %d and %d", x, y, appended, written)
 		}
 	}
-	_ = s.append([]byte("12345"), a, 1)
+	_ = s.append([]byte("12345"), a, 0, 1)
 	b := s.take(nil)
 	want(5, 0) // it is being written
-	_ = s.append([]byte("678"), a, 1)
+	_ = s.append([]byte("678"), a, 0, 1)
 	b = s.take(b)
 	want(8, 5)
 	s.take(b)
 	want(8, 8)
-	_ = s.append([]byte("9"), a, 1)
+	_ = s.append([]byte("9"), a, 0, 1)
 	s.end(ErrDown, down)
 	want(9, 9)
 }
@@ -358,7 +395,7 @@ func TestCutsDoNotMatter(t *testing.T) {
 		for range rapid.IntRange(1, 20).Draw(t, "runs") {
 			i := rapid.IntRange(0, len(receivers)-1).Draw(t, "receiver")
 			n := rapid.IntRange(1, 4).Draw(t, "requests")
-			if err := s.append([]byte("x"), receivers[i], n); err != nil {
+			if err := s.append([]byte("x"), receivers[i], 0, n); err != nil {
 				t.Fatal(err)
 			}
 			for range n {
@@ -389,10 +426,10 @@ func TestCutsDoNotMatter(t *testing.T) {
 // sink is a Receiver that does nothing.
 type sink struct{}
 
-func (sink) Replies([]byte, int, bool) {}
-func (sink) Lost(int, bool)            {}
-func (sink) Flush()                    {}
-func (sink) Keeps() bool               { return false }
+func (sink) Replies(uint64, []byte, int, bool) {}
+func (sink) Lost(uint64, int, bool)            {}
+func (sink) Flush()                            {}
+func (sink) Keeps() bool                       { return false }
 
 func TestStreamDoesNotAllocate(t *testing.T) {
 	s := newStream()
@@ -401,7 +438,7 @@ func TestStreamDoesNotAllocate(t *testing.T) {
 	request, reply := []byte("*1\r\n$4\r\nPING\r\n"), []byte("+PONG\r\n")
 	var spare []byte
 	round := func() {
-		if err := s.append(request, to, 1); err != nil {
+		if err := s.append(request, to, 0, 1); err != nil {
 			t.Fatal(err)
 		}
 		spare = s.take(spare)
@@ -428,7 +465,7 @@ func BenchmarkStream(b *testing.B) {
 			var spare []byte
 			b.ReportAllocs()
 			for b.Loop() {
-				if err := s.append(request, to, depth); err != nil {
+				if err := s.append(request, to, 0, depth); err != nil {
 					b.Fatal(err)
 				}
 				spare = s.take(spare)
