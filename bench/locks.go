@@ -121,7 +121,7 @@ func oneKey(clients int) scenario {
 	return scenario{
 		name: fmt.Sprintf("lock-one-%d", clients), title: fmt.Sprintf("One key, %d contenders", clients),
 		about: "All ask for the same lock, release it at once, and ask again. A hand-over is a grant to another client than the one before: " +
-			"who takes a lock back from himself serves nobody. Waits that have not ended with the run count with the time they have taken so far. " +
+			"a client that takes the lock twice in a row makes no hand-over. Waits that have not ended with the run count with the time they have taken so far. " +
 			"Share is the fewest grants that a client got, as a part of the mean. Calls are commands that Redis executed per grant, in scripts too.",
 		plot: "from asking to holding", primary: "handovers",
 		columns: []column{

@@ -61,7 +61,7 @@ type Config struct {
 	MaxWaitersPerLock   values.Count       `yaml:"max-waiters-per-lock" help:"Clients that wait for one lock. More are refused."`
 }
 
-// UpstreamConfig says where Redis is and who the proxy is there.
+// UpstreamConfig has the address of Redis and the proxy's credentials there.
 type UpstreamConfig struct {
 	Address  string        `yaml:"address" name:"upstream" help:"The Redis to serve from: host:port or unix:/path."`
 	User     values.Text   `yaml:"user" name:"upstream-user" help:"ACL user of the proxy's own connections."`
@@ -229,7 +229,7 @@ func (c Config) Verify() error {
 	return errors.Join(errs...)
 }
 
-// validateTLS reports settings that would have no effect as well: whoever names an authority expects to be protected.
+// validateTLS also reports settings that have no effect: an operator who names an authority expects protection.
 func (u UpstreamConfig) validateTLS(check func(ok bool, key, format string, args ...any)) {
 	check((u.CertFile == "") == (u.KeyFile == ""), "upstream.cert-file", "needs upstream.key-file, and the other way round")
 	if u.TLS {

@@ -6,7 +6,7 @@ import (
 	"lockproxy/cmd/lockproxy/values"
 )
 
-// ownFiles is how many file descriptors the process needs besides those of clients and Redis: the log, listeners, event loops,
+// ownFiles is the number of file descriptors that the process needs besides those of clients and Redis: the log, listeners, event loops,
 // operators' connections, files that are read again.
 const ownFiles = 128
 
@@ -20,12 +20,12 @@ func (c Config) checkFiles(limit uint64) error {
 		c.MaxClients, c.upstreamFiles(), needed, limit)
 }
 
-// files is how many file descriptors this configuration may need at once.
+// files is the number of file descriptors that this configuration may need at once.
 func (c Config) files() uint64 {
 	return uint64(c.MaxClients) + uint64(c.upstreamFiles()) + ownFiles
 }
 
-// upstreamFiles is how many connections to Redis there may be.
+// upstreamFiles is the largest number of connections to Redis.
 func (c Config) upstreamFiles() values.Count {
 	const perEngine = 2
 	return c.MaxPins + c.MaxLogins + c.MaxLanes + perEngine*c.MaxLockEngines

@@ -15,7 +15,7 @@ import (
 	"lockproxy/internal/proxy"
 )
 
-// probe says how the running proxy is asked whether it is well.
+// probe says how to ask the running proxy for its health.
 type probe struct {
 	address string      // host:port or unix:/path
 	header  bool        // begin with a PROXY header
@@ -23,7 +23,7 @@ type probe struct {
 	timeout time.Duration
 }
 
-// probe picks the listener that asks least of whoever connects: a unix socket, then one in the clear, then TLS.
+// probe picks the listener that is easiest to connect to: a unix socket, then one in the clear, then TLS.
 func (c Config) probe() probe {
 	effort := func(address string) int {
 		switch {
@@ -41,7 +41,7 @@ func (c Config) probe() probe {
 		timeout: c.DialTimeout,
 	}
 	if effort(easiest) == 2 {
-		// Nothing is entrusted to the answer, and the certificate need not be for the address that is listened on. The
+		// The answer is no secret, and the certificate need not be for the address of the listener. The
 		// proxy's own certificate serves as the client's, where its authority has signed it too.
 		p.tls = &tls.Config{InsecureSkipVerify: true}
 		if cert, err := tls.LoadX509KeyPair(c.TLS.CertFile, c.TLS.KeyFile); err == nil {
@@ -51,8 +51,8 @@ func (c Config) probe() probe {
 	return p
 }
 
-// checkHealth asks the proxy for a PONG. A demand for authentication is as good an answer: it comes from a Redis that is
-// there.
+// checkHealth asks the proxy for a PONG. A demand for authentication is as good an answer, because it comes from
+// Redis.
 func checkHealth(ctx context.Context, p probe) error {
 	network, addr, err := splitAddress(p.address)
 	if err != nil {
@@ -70,7 +70,7 @@ func checkHealth(ctx context.Context, p probe) error {
 			return fmt.Errorf("health: %w", err)
 		}
 	}
-	if p.header { // for nobody but itself
+	if p.header { // it names no client
 		if _, err := conn.Write([]byte("PROXY UNKNOWN\r\n")); err != nil {
 			return fmt.Errorf("health: send the PROXY header: %w", err)
 		}

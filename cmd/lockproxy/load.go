@@ -20,7 +20,7 @@ import (
 // service is called lockproxy.
 const envPrefix = "LOCKPROXY"
 
-// command is one invocation: what to do, and the configuration to do it with.
+// command is one invocation of the program with its configuration.
 type command struct {
 	Config
 
@@ -58,7 +58,7 @@ func load(args []string) (command, error) {
 }
 
 // parse applies environment and arguments to cmd. Kong resets every field to the default in its tag before it parses;
-// so that what is already in the fields survives (the defaults, or the file), that is made kong's default.
+// so the present values (the defaults, or the file's) become kong's defaults first.
 func (cmd *command) parse(args []string) error {
 	var help bytes.Buffer
 	parser, err := kong.New(cmd,

@@ -34,7 +34,7 @@ func main() {
 	os.Exit(run(context.Background(), os.Args[1:], os.Stdout, os.Stderr))
 }
 
-// run is the program: it returns the exit code. Logs and errors go to stderr, what was asked for goes to stdout.
+// run is the program: it returns the exit code. Logs and errors go to stderr, the answers of --help, --version and --check go to stdout.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	cmd, err := load(args)
 	if err != nil {

@@ -11,12 +11,12 @@ import (
 	"go.uber.org/zap"
 )
 
-// server is the proxy as this file sees it. Run serves until ctx ends, then drains, and returns nil; it returns early
+// server is the interface of the proxy that serve needs. Run serves until ctx ends, then drains, and returns nil; it returns early
 // with an error if it cannot serve.
 type server interface {
 	Run(ctx context.Context) error
 
-	// Reload takes up what can change while it runs. It may be called while Run runs.
+	// Reload reads the files again that can change while the proxy runs. It may be called while Run runs.
 	Reload()
 }
 
@@ -27,7 +27,7 @@ func start(ctx context.Context, cfg Config, stderr io.Writer) int {
 		fmt.Fprintln(stderr, "lockproxy:", err)
 		return exitUsage
 	}
-	signals := make(chan os.Signal, 2) // room for the one that drains and the one that kills
+	signals := make(chan os.Signal, 2) // one signal drains, the second one kills
 	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM)
 	defer signal.Stop(signals)
 	hangups := make(chan os.Signal, 1) // one reload serves all that came before it

@@ -19,7 +19,7 @@ import (
 	"lockproxy/internal/upstream"
 )
 
-// service is the proxy with all that runs beside it.
+// service is the proxy with the servers beside it.
 type service struct {
 	proxy *proxy.Server
 	certs *certs.Store
@@ -82,7 +82,7 @@ func (s *service) abandon() {
 	}
 }
 
-// Run serves until ctx ends. Operators can look on until the last client has gone.
+// Run serves until ctx ends. The server for operators runs until the last client has gone.
 func (s *service) Run(ctx context.Context) error {
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
@@ -106,13 +106,13 @@ func (s *service) Run(ctx context.Context) error {
 	return errors.Join(err, adminErr)
 }
 
-// Reload loads certificates again, for connections to come. What it has to say, it logs.
+// Reload loads certificates again, for connections to come. It logs its outcome.
 func (s *service) Reload() {
 	s.log.Info("reloading certificates")
 	_ = s.certs.Reload() // it has been logged, and the old ones stay
 }
 
-// certOptions says which files are needed.
+// certOptions names the files that are needed.
 func certOptions(cfg Config, log *zap.Logger) certs.Options {
 	opts := certs.Options{Logger: log.Named("certs")}
 	if cfg.servesTLS() {

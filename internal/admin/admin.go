@@ -1,16 +1,16 @@
-// Package admin serves what operators look at over HTTP: metrics, health, profiles, and a page of what is going on.
+// Package admin serves operators over HTTP: metrics, health, profiles, and a page that shows the present state.
 //
-//	GET /metrics      Prometheus's text: what status.Stats has at that moment, the Go runtime, the process
+//	GET /metrics      Prometheus's text: the numbers of status.Stats, the Go runtime, the process
 //	GET /healthz      200 while the process serves at all
 //	GET /readyz       200 if Redis takes writes on a connection of its own and the proxy takes clients, else 503 and why
 //	GET /debug/pprof  profiles, if they are enabled
 //	GET /             clients, lanes, pins and why, held locks
 //
-// Nothing is counted here: every request reads the proxy's own counters. There is no authentication, and lock names are not for
-// everybody, so an address without a host is on the loopback interface only, and a request must ask for a known host.
+// This package counts nothing: every request reads the proxy's own counters. There is no authentication, and lock names may be
+// secret. So an address without a host is on the loopback interface only, and a request must ask for a known host.
 //
-// Every answer comes in bounded time, also when the proxy or Redis hangs: what takes locks or asks Redis is done by a goroutine
-// of type recent, and a request waits for it only so long.
+// Every answer comes in bounded time, even if the proxy or Redis hangs. A goroutine of type recent takes locks or asks Redis, and a
+// request waits for it for a limited time.
 //
 // Goroutines: Run serves until its context ends; net/http has one for each connection, and each recent at most one. Run waits for
 // them briefly.
@@ -59,8 +59,8 @@ type Server struct {
 }
 
 const (
-	// headerLimit bounds a request's header; requests have no body. writeLimit bounds the answer, profileLimit that which is
-	// measured meanwhile, and idleLimit the time until the next request.
+	// headerLimit bounds a request's header; requests have no body. writeLimit bounds the answer, profileLimit a profile with
+	// its measurement, and idleLimit the time until the next request.
 	headerLimit  = 5 * time.Second
 	writeLimit   = 10 * time.Second
 	profileLimit = 5 * time.Minute
@@ -72,7 +72,7 @@ const (
 	// answerLimit is how long a request waits for the proxy, and readyLimit for Redis.
 	answerLimit = 500 * time.Millisecond
 	readyLimit  = 900 * time.Millisecond
-	// closeLimit is how long requests may go on when Run is to end: a profile would take half a minute.
+	// closeLimit is the time that requests have to finish when Run ends. A profile would take half a minute.
 	closeLimit = time.Second
 )
 
@@ -128,7 +128,7 @@ func (s *Server) Addr() net.Addr { return s.listener.Addr() }
 func (s *Server) Run(ctx context.Context) error {
 	defer s.stop()
 	s.log.Info("listening", zap.String("addr", s.Addr().String()))
-	s.stats.get(answerLimit)      // so that there is one, whatever happens later
+	s.stats.get(answerLimit)      // so that there is a snapshot to show if the proxy hangs later
 	served := make(chan error, 1) // the result of Serve
 	go func() { served <- s.http.Serve(s.listener) }()
 	select {
@@ -139,7 +139,7 @@ func (s *Server) Run(ctx context.Context) error {
 	closing, cancel := context.WithTimeout(context.Background(), closeLimit)
 	defer cancel()
 	if err := s.http.Shutdown(closing); err != nil {
-		_ = s.http.Close() // what is cut off is a profile, or a client that does not read
+		_ = s.http.Close() // this cuts off a profile, or a client that does not read
 	}
 	s.stop()
 	s.stats.settle(closeLimit)
@@ -184,7 +184,7 @@ func profileList(w http.ResponseWriter, _ *http.Request) {
 	reply(w, http.StatusOK, strings.Join(names, "\n"))
 }
 
-// ready asks Redis anew: what was last heard of it may be old when there are no clients.
+// ready asks Redis anew. Without clients, the last contact may be old.
 func (s *Server) ready(w http.ResponseWriter, _ *http.Request) {
 	if s.proxy.Draining() {
 		reply(w, http.StatusServiceUnavailable, "draining")
@@ -203,5 +203,5 @@ func (s *Server) ready(w http.ResponseWriter, _ *http.Request) {
 func reply(w http.ResponseWriter, status int, text string) {
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	w.WriteHeader(status)
-	_, _ = w.Write([]byte(text + "\n")) // who asked may be gone
+	_, _ = w.Write([]byte(text + "\n")) // the client may be gone
 }

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// hosts is the names under which a request may ask for this server.
+// hosts has the names under which a request may ask for this server.
 type hosts []string
 
 // hostsFor allows the name that is listened on, localhost and what the configuration adds.
@@ -44,14 +44,14 @@ func (h hosts) allow(host string) bool {
 	return host != "" && slices.Contains(h, host)
 }
 
-// connections keeps the number of connections below a limit. A further one takes the place of the one that has been idle longest; if
-// none is idle, the further one is closed.
+// connections keeps the number of connections below a limit. A new connection takes the place of the one that has been idle longest. If
+// none is idle, the new one is closed.
 type connections struct {
 	most int // immutable
 
 	mu   sync.Mutex
 	all  map[net.Conn]bool // whether it is being answered
-	idle []net.Conn        // the others, that which has been idle longest first
+	idle []net.Conn        // the other connections, the longest idle first
 }
 
 // track is http.Server.ConnState.

@@ -23,7 +23,7 @@ var pageTemplate = template.Must(template.New("page").Funcs(template.FuncMap{
 	"since": func(t time.Time) time.Duration { return time.Since(t).Truncate(time.Second) },
 }).Parse(pageText))
 
-// overview is what the page shows.
+// overview is the content of the page.
 type overview struct {
 	status.Stats
 	At         time.Time // when this was; zero: now
@@ -41,7 +41,7 @@ func (s *Server) look() overview {
 	}
 }
 
-// page shows the proxy at this moment. It names no owners: who knows one may release its locks.
+// page shows the present state of the proxy. It names no owners, because the name of an owner is enough to release its locks.
 func (s *Server) page(w http.ResponseWriter, _ *http.Request) {
 	view, at, fresh := s.overview.get(answerLimit)
 	switch {
@@ -59,5 +59,5 @@ func (s *Server) page(w http.ResponseWriter, _ *http.Request) {
 	}
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
 	w.Header().Set("Content-Security-Policy", "default-src 'none'; style-src 'unsafe-inline'")
-	_, _ = w.Write(b.Bytes()) // who asked may be gone
+	_, _ = w.Write(b.Bytes()) // the client may be gone
 }

@@ -44,11 +44,11 @@ func (r *recent[T]) get(most time.Duration) (value T, at time.Time, fresh bool) 
 		if late || !asked {
 			return value, at, !late && !at.Before(begin)
 		}
-		// What was under way was asked before this call. The next answer is to a question put after it.
+		// The question under way was put before this call. The next answer is to a question put after it.
 	}
 }
 
-// settle waits until no question is under way, at most so long.
+// settle waits until no question is under way, at most for the given time.
 func (r *recent[T]) settle(most time.Duration) {
 	r.mu.Lock()
 	asking := r.asking

@@ -3,7 +3,7 @@
 //
 //	dst = buffers.Append(dst, b, announced) ─▶ … ─▶ buffers.Free(dst)
 //
-// A slice belongs to one owner at a time. Who frees it must not use it any more, nor any slice of it.
+// A slice belongs to one owner at a time. After Free, its owner uses neither the slice nor any part of it.
 package buffers
 
 import (
@@ -21,7 +21,7 @@ const (
 // classes are the pools, by power of two: 64 KiB, 128 KiB … Large.
 var classes [7]sync.Pool
 
-// class is the pool whose slices have room for n bytes; -1: none.
+// class is the pool whose slices have space for n bytes; -1: none.
 func class(n int) int {
 	if n <= Small || n > Large {
 		return -1
@@ -29,7 +29,7 @@ func class(n int) int {
 	return bits.Len(uint(n-1)) - bits.Len(uint(Small))
 }
 
-// Get returns an empty slice with room for n bytes at least.
+// Get returns an empty slice with space for at least n bytes.
 func Get(n int) []byte {
 	c := class(n)
 	if c < 0 {
@@ -41,25 +41,25 @@ func Get(n int) []byte {
 	return make([]byte, 0, Small<<(c+1))
 }
 
-// Append appends b to dst, which it may free. If dst must grow beyond Small, it gets room for announced bytes at once, up to
-// Large: announced is what is known to follow, or 0. It grows in proportion, so that many small pieces cost no more than
-// their bytes.
+// Append appends b to dst, which it may free. If dst must grow beyond Small, it gets space for announced bytes at once, up to
+// Large. announced is the number of bytes that are known to follow, or 0. The slice grows in proportion, so that many small pieces
+// cost no more than their bytes.
 func Append(dst, b []byte, announced int) []byte {
 	n := len(dst) + len(b)
 	if n <= cap(dst) || n <= Small {
 		return append(dst, b...)
 	}
-	room := min(2*cap(dst), Large)
+	space := min(2*cap(dst), Large)
 	if n > Large {
-		room = n + n/4
+		space = n + n/4
 	}
-	grown := Get(max(n, min(announced, Large), room))
+	grown := Get(max(n, min(announced, Large), space))
 	grown = append(append(grown, dst...), b...)
 	Free(dst)
 	return grown
 }
 
-// Free gives a slice back. Small ones and those that no pool keeps are left to the garbage collector.
+// Free returns a slice to its pool. Small slices, and slices without a pool, are left to the garbage collector.
 func Free(b []byte) {
 	c := class(cap(b))
 	if c < 0 || cap(b) != Small<<(c+1) {

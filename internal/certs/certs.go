@@ -5,8 +5,7 @@
 //	           │
 //	           └─ one bad file: nothing is swapped
 //
-// It starts no goroutines. Invariant: what a connection is given was loaded by one call of New or Reload, never half by
-// one and half by another.
+// It starts no goroutines. Invariant: the files of one connection were all loaded by one call of New or Reload.
 package certs
 
 import (
@@ -24,9 +23,9 @@ import (
 
 // Whether clients show certificates, in the words of Redis's tls-auth-clients.
 const (
-	AuthNo       = "no"       // they are not asked
-	AuthOptional = "optional" // they need not, but a certificate that is shown must be good
-	AuthYes      = "yes"      // they must
+	AuthNo       = "no"       // no certificate is asked for
+	AuthOptional = "optional" // a client may show none; a certificate that is shown must be good
+	AuthYes      = "yes"      // a certificate is required
 )
 
 // Options name the files. A side that is nil has no TLS.
@@ -40,18 +39,18 @@ type Options struct {
 type ServerOptions struct {
 	CertFile    string // certificate and, behind it, the chain; required
 	KeyFile     string // its key; required
-	CAFile      string // who signs clients' certificates; required unless AuthClients is AuthNo
+	CAFile      string // the authorities for clients' certificates; required unless AuthClients is AuthNo
 	AuthClients string // AuthYes (default, as in Redis), AuthOptional or AuthNo
 }
 
 // UpstreamOptions are for connections to Redis. All files are PEM.
 type UpstreamOptions struct {
-	CAFile            string // who signs Redis's certificate; empty: the system's authorities
+	CAFile            string // the authorities for Redis's certificate; empty: the system's authorities
 	CertFile, KeyFile string // shown when Redis asks; both or none
-	ServerName        string // what Redis's certificate must be for; empty: the host that is dialled
+	ServerName        string // the name that Redis's certificate must have; empty: the host that is dialled
 }
 
-// Store holds what was last loaded. All methods may be called from any goroutine.
+// Store holds the files of the last load. All methods may be called from any goroutine.
 type Store struct {
 	opts   Options     // immutable after New
 	server *tls.Config // immutable: sends every handshake to current
@@ -72,7 +71,7 @@ func New(opts Options) (*Store, error) {
 	if opts.Server != nil {
 		s.server = &tls.Config{
 			MinVersion: tls.VersionTLS12,
-			// A session is resumed only if what is current then would accept its certificates.
+			// A session is resumed only if the current authorities accept its certificates.
 			GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) { return s.current.Load().server, nil },
 		}
 	}
@@ -82,13 +81,13 @@ func New(opts Options) (*Store, error) {
 	return s, nil
 }
 
-// Server is for connections of clients; each handshake uses what is current then. nil: that side has no TLS.
+// Server is for connections of clients; each handshake uses the current files. nil: that side has no TLS.
 func (s *Store) Server() *tls.Config { return s.server }
 
 // Upstream is for the next connection to Redis. nil: that side has no TLS. The caller must not change it.
 func (s *Store) Upstream() *tls.Config { return s.current.Load().upstream }
 
-// Reload loads all files again, for connections to come. If one of them is bad, everything stays as it was.
+// Reload loads all files again, for connections to come. If one of them is bad, nothing changes.
 func (s *Store) Reload() error {
 	s.reload.Lock()
 	defer s.reload.Unlock()

@@ -1,4 +1,4 @@
-// Package direct does with sockets what package net does not: it writes the bytes that a socket takes at once and returns their number,
+// Package direct adds two operations on sockets to those of package net: it writes the bytes that a socket takes at once and returns their number,
 // and it sees the end of a client's input before the bytes in front of it have been read.
 package direct
 

@@ -39,6 +39,6 @@ func (a *aging) step() {
 	a.redis.Unlock() // FastForward takes it itself
 	a.redis.FastForward(passed)
 	a.last = now
-	// A step that was only interrupted says little of the next one, so the estimate grows by small factors.
+	// A step that was interrupted says little about the next step, so the estimate grows by small factors.
 	a.cost = min(time.Since(now), 2*a.cost+10*time.Microsecond)
 }

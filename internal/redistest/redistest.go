@@ -128,7 +128,7 @@ func (s *Server) Kill() {
 	s.end(syscall.SIGKILL)
 }
 
-// Stop ends the server in its own good order (SIGTERM: it saves if persistence is on) and returns when it is gone.
+// Stop ends the server in order (SIGTERM: it saves if persistence is on) and returns when it is gone.
 func (s *Server) Stop() {
 	s.t.Helper()
 	s.end(syscall.SIGTERM)
@@ -204,8 +204,8 @@ func (s *Server) awaitReady(p *process) error {
 	}
 }
 
-// answers reports whether a PING gets a reply that is not LOADING. NOAUTH is an answer too, but says nothing about loading, so a
-// password that is known is given.
+// answers reports whether a PING gets a reply that is not LOADING. NOAUTH is an answer too, but says nothing about loading, so
+// a known password is sent.
 func (s *Server) answers() bool {
 	c, err := net.Dial("unix", s.socket)
 	if err != nil {
@@ -261,7 +261,7 @@ func (s *Server) end(sig syscall.Signal) {
 	if p == nil {
 		return
 	}
-	// A process that is gone by now is what we want, so the errors say nothing. A paused one must go on to see SIGTERM.
+	// The process may be gone by now, so the errors say nothing. A paused process must go on to see SIGTERM.
 	_ = p.cmd.Process.Signal(sig)
 	_ = p.cmd.Process.Signal(syscall.SIGCONT)
 	limit := time.NewTimer(startLimit)

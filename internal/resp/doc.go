@@ -1,5 +1,5 @@
-// Package resp is the bytes of the Redis protocol: it finds where a request or a reply ends, and builds what the
-// proxy says itself. It does no I/O, starts no goroutine and imports nothing else of this module.
+// Package resp is the bytes of the Redis protocol: it finds the end of a request or a reply, and builds the proxy's own
+// replies. It does no I/O, starts no goroutine and imports nothing else of this module.
 //
 //	client bytes ─▶ Guard.Next ─▶ Frame (one whole, checked command) ─▶ Split ─▶ arguments
 //	                    └───────▶ *ProtocolError (answer it, close this client)
@@ -28,12 +28,12 @@
 //
 // The Scanner covers RESP2 and RESP3 including attributes, pushes and the streamed types. It keeps a count of
 // outstanding elements instead of a stack, so nesting costs nothing: a Lua script may return tables thousands of levels
-// deep before Redis stops it. Only counts and lengths must be numbers. A scalar's line is text up to its end: Redis passes on
-// what a script calls a big number, "(abc" for one, and a reply that one client asked for must not end what others share.
+// deep before Redis stops it. Only counts and lengths must be numbers. A scalar's line is text up to its end. Redis passes on
+// a script's big number such as "(abc" unchecked, and the reply to one client must not end a connection that other clients share.
 //
 // # Invariants
 //
-//   - What Next returns as a Frame parses in redcon without panic or error, to the same arguments Redis would see.
+//   - A Frame from Next parses in redcon without panic or error, to the same arguments that Redis would see.
 //   - Next and Scan give the same results however the bytes are cut, and look at no byte twice (a bulk's bytes: never).
 //   - No heap allocation per array-form command, per inline command after the first, or per reply.
 package resp

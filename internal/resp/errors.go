@@ -3,7 +3,7 @@ package resp
 // Code is the first word of an error reply.
 type Code string
 
-// The closed list of codes that the proxy itself may answer with; every other word belongs to Redis and is only passed
+// The closed list of codes that the proxy itself may answer with; every other code belongs to Redis and is only passed
 // on. Each code says whether anything happened.
 const (
 	Err        Code = "ERR"        // misuse: arity, syntax, a bad number; nothing happened

@@ -312,10 +312,10 @@ func (g *Guard) lineEnd(buf []byte) (end int, found bool) {
 	return g.scanned, found
 }
 
-// Kept is how many bytes the Guard keeps for inline commands.
+// Kept is the number of bytes that the Guard keeps for inline commands.
 func (g *Guard) Kept() int { return cap(g.inline) + cap(g.tokens.text) + 8*cap(g.tokens.ends) }
 
-// Trim gives back what a long inline command has made large. The last Frame is not valid any more.
+// Trim releases the memory that a long inline command has taken. The last Frame is no longer valid.
 func (g *Guard) Trim() {
 	if g.Kept() > keepInline {
 		g.tokens, g.inline = tokens{}, nil

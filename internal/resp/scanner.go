@@ -89,7 +89,7 @@ func (s *Scanner) Kind() Kind { return s.kind }
 // Reset forgets everything, for a new connection.
 func (s *Scanner) Reset() { *s = Scanner{streams: s.streams[:0]} }
 
-// Scan takes bytes of one reply from b: n bytes belong to it, and done says that it ends there. What follows belongs to
+// Scan takes bytes of one reply from b: n bytes belong to it, and done says that it ends there. The bytes behind them belong to
 // the next reply and the next call. b is not kept. An error says that the stream cannot be understood any more; it stays.
 func (s *Scanner) Scan(b []byte) (n int, done bool, err error) {
 	if s.err != nil {
@@ -192,7 +192,7 @@ func (s *Scanner) begin(typ byte) {
 		// Elements of an attribute in front come while more than the reply itself is outstanding.
 		s.kind = Kind(typ)
 	}
-	if s.pending == 0 { // the next item of a streamed aggregate, whose number nobody knows
+	if s.pending == 0 { // the next item of a streamed aggregate, whose number is not known
 		top := &s.streams[len(s.streams)-1]
 		top.odd = top.isMap && !top.odd
 		s.pending = 1

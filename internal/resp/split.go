@@ -3,7 +3,7 @@ package resp
 import "github.com/tidwall/redcon"
 
 // Split appends the arguments of a whole command in array form, as found in Frame.Raw, to dst. They alias raw. It does
-// not allocate when dst has room. Anything but a whole command appends nothing.
+// not allocate if dst has enough capacity. Anything but a whole command appends nothing.
 func Split(raw []byte, dst [][]byte) [][]byte {
 	// ReadNextCommand overwrites its buffer from the start, so it gets the free part of dst; appending what it
 	// found there to dst is then a copy onto itself.

@@ -47,7 +47,7 @@ func (w *Watchdog) leaveLocked(g *group) {
 	}
 }
 
-// push queues a due renewal. Room in front of a queue that never runs empty is used again.
+// push queues a due renewal. Space in front of a queue that never runs empty is reused.
 func (g *group) push(l *Lease) {
 	if len(g.ready) == cap(g.ready) && g.head > len(g.ready)/2 {
 		n := copy(g.ready, g.ready[g.head:])

@@ -150,7 +150,7 @@ func (l *Lease) planLocked() {
 		due = min(due, l.next)
 	}
 	l.w.heap.fix(l, due)
-	l.w.pokeLocked(due)
+	l.w.wakeLocked(due)
 }
 
 // renewableLocked reports whether a renewal may be started when it is due. A lease that reaches its limit already

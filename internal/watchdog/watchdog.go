@@ -100,7 +100,7 @@ type Options struct {
 	// again shortly after; a job that is not refused must run. The Submit of a non-blocking ants pool does.
 	Submit func(job func()) error
 	// OnLost is called from Run or from a job, holds no lock of this package and must not block.
-	OnLost func(*Lease, Reason) // nil: nobody asks
+	OnLost func(*Lease, Reason) // nil: losses are not reported
 	Logger *zap.Logger          // nil: silent
 	// Now tells the time, with a monotonic reading unless it is a test's. nil: time.Now.
 	Now func() time.Time
@@ -309,8 +309,8 @@ func (w *Watchdog) report(losses []loss) {
 
 func (w *Watchdog) now() time.Duration { return w.opts.Now().Sub(w.base) }
 
-// pokeLocked wakes Run if the instant comes before its timer.
-func (w *Watchdog) pokeLocked(due time.Duration) {
+// wakeLocked wakes Run if the instant comes before its timer.
+func (w *Watchdog) wakeLocked(due time.Duration) {
 	if due >= w.armed {
 		return
 	}
