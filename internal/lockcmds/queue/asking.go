@@ -1,0 +1,238 @@
+package queue
+
+import (
+	"time"
+
+	"lockproxy/internal/lockcmds/turns"
+)
+
+// Answer is what came of an attempt, or of a hand-over.
+type Answer struct {
+	Status Status
+	Err    error // of Refused
+	// If Granted: the length of the lease. If Busy: what is left to the holder, NoTTL or Kept.
+	TTL    time.Duration
+	Placed bool        // if Busy: Place is known
+	Place  turns.Place // where the shared place is now, if the attempt was made there
+	Again  bool        // if Busy: the answer says nothing of now; ask again at once
+}
+
+// Status says how an attempt ended.
+type Status uint8
+
+// The values of Status. The last three are failures.
+const (
+	Busy    Status = iota // somebody else holds the lock, or it is kept for somebody else
+	Held                  // granted
+	Refused               // an error reply of Redis
+	Unsent                // nothing happened
+	InDoubt               // sent, and not answered
+)
+
+// TTLs that stand for something else than a length of time.
+const (
+	NoTTL = -1 * time.Millisecond // the key has none, or it is not known
+	Kept  = -2 * time.Millisecond // the lock is free, but kept for the first in Redis's queue
+)
+
+// Join makes a waiter of an acquire that Redis has answered with Busy. m is what was noted before that attempt.
+func (s *Set) Join(w *Waiter, n Names, m Mark, a Answer) {
+	q := s.queues[n.Key]
+	if q == nil {
+		q = &Queue{set: s, names: n, places: make(map[string]*line[*Waiter])}
+		q.base = s.listen(n.Channel)
+		q.base.queues.push(&q.inBase, q)
+		s.queues[n.Key] = q
+		s.order.push(&q.inSet, q)
+	}
+	w.queue, w.state, w.pending, w.err = q, waiting, None, nil
+	if w.named() {
+		w.sub = s.listen(w.Wake)
+		w.sub.waiters.push(&w.inSub, w)
+	}
+	q.line(w.Kind).push(&w.inLine, w)
+	if w.Kind.OwnPlace {
+		q.takePlace(w)
+		q.refresh()
+	}
+	first := q.shared.first() == w
+	switch news := m.stale(q, w.sub); {
+	case w.named() && news:
+		s.try(w)
+	case w.Kind.OwnPlace:
+		q.notYet(w, a)
+	case first && (news || a.TTL == Kept): // a free lock is had by who is in the queue
+		q.tryShared()
+	case first && q.pause == 0:
+		q.expect(a.TTL)
+	}
+	if !q.timed {
+		q.expect(a.TTL)
+	}
+}
+
+// Wake lets the first waiters of a lock ask: it may be free.
+func (s *Set) Wake(key string) {
+	if q := s.queues[key]; q != nil {
+		q.wake()
+	}
+}
+
+func (q *Queue) wake() {
+	q.tryShared()
+	if w := q.own.first(); w != nil {
+		q.set.try(w)
+	}
+}
+
+func (q *Queue) tryShared() {
+	if w := q.shared.first(); w != nil {
+		q.set.try(w)
+	}
+}
+
+// try has one waiter ask, or notes that it must ask again after the attempt on its way. Before its subscriptions are confirmed it does
+// not ask: the confirmation lets it.
+func (s *Set) try(w *Waiter) {
+	q := w.queue
+	switch {
+	case w.state == asking:
+		w.woken = true
+		return
+	case w.state != waiting || !q.base.ready || w.sub != nil && !w.sub.ready:
+		return
+	}
+	q.begin(w)
+	s.emit(Effect{Op: Attempt, Waiter: w, Queue: q, Urgent: q.line(w.Kind).first() == w})
+}
+
+// begin notes that an attempt of the waiter, or a hand-over to it, is on its way.
+func (q *Queue) begin(w *Waiter) {
+	w.state, w.woken, w.turn = asking, false, turn{}
+	if q.shared.first() == w {
+		w.turn = turn{first: true, stays: q.place.Stays(q.shared.len), enqueue: q.woken}
+		q.woken = false
+	}
+}
+
+// Offer takes the waiters of which one gets the lock by a hand-over, if Redis finds that it is its turn. owner is who hands it over. The
+// outcome of each is told by Answered.
+func (s *Set) Offer(key, owner string) (shared, own *Waiter) {
+	q := s.queues[key]
+	if q == nil {
+		return nil, nil
+	}
+	take := func(l *line[*Waiter]) *Waiter {
+		w := l.first()
+		if w == nil || w.state != waiting || w.Owner == owner || w.doubt {
+			return nil
+		}
+		q.begin(w)
+		return w
+	}
+	return take(&q.shared), take(&q.own)
+}
+
+// Answered is the outcome of an attempt, or of a hand-over. w is in a queue until then.
+func (s *Set) Answered(w *Waiter, a Answer) {
+	q := w.queue
+	w.state = waiting
+	first := q.shared.first() == w && !w.turn.first // it has become the first meanwhile
+	q.placed(w, a)
+	failed := a.Status >= Refused
+	w.doubt = failed && (w.doubt || a.Status == InDoubt)
+	switch {
+	case a.Status == Held:
+		q.expect(a.TTL)
+		woken, sub := w.woken, w.sub
+		s.remove(w, Granted, nil)
+		if w.Shared { // others of the owner only deepen the hold, and need not wait to be told
+			s.each(sub.waiters.all(), s.try)
+		}
+		if woken { // the message may have been about the end of this very grant
+			s.Wake(q.names.Key)
+		}
+	case a.Status == Refused && w.pending <= Null:
+		s.remove(w, Error, a.Err)
+		s.Wake(q.names.Key)
+	case w.pending != None:
+		s.remove(w, w.pending, w.err)
+		s.Wake(q.names.Key)
+	case failed:
+		q.pause = min(max(2*q.pause, retryFirst), retryLast)
+		q.setTimer(Expiry, q.pause/2, q.pause/2)
+	default:
+		q.pause = 0
+		switch {
+		case w.woken || a.Again || first && a.TTL == Kept: // perhaps for the shared place
+			s.try(w)
+		case w.Kind.OwnPlace:
+			q.notYet(w, a)
+		default:
+			q.expect(a.TTL)
+			if a.TTL == Kept {
+				q.watchHead()
+			}
+		}
+	}
+}
+
+// Pauses between attempts while Redis does not answer.
+const (
+	retryFirst = 20 * time.Millisecond
+	retryLast  = time.Second
+)
+
+// placed notes what became of the shared place by an attempt of its first waiter.
+func (q *Queue) placed(w *Waiter, a Answer) {
+	first := w.turn.first
+	w.turn = turn{}
+	switch {
+	case !first:
+		return
+	case a.Status == InDoubt:
+		q.place.Doubt()
+	case a.Status == Held:
+		q.place.Granted(q.shared.len, a.Place)
+	case a.Status == Busy && a.Placed:
+		q.place.Refused(a.Place)
+	}
+	if q.place.Queued() && q.byName == nil {
+		// Redisson's clients wake the first by name alone, and a place that nobody listens for is removed.
+		q.byName = q.set.listen(q.names.Wake)
+		q.byName.byName.push(&q.inByName, q)
+		q.refresh()
+	}
+}
+
+// notYet is the outcome "not your turn". The first one here watches for the rest: the end of the holder's lease, and a free lock that
+// its head does not take.
+func (q *Queue) notYet(w *Waiter, a Answer) {
+	switch {
+	case q.own.first() != w:
+	case a.TTL != Kept:
+		q.expect(a.TTL)
+	default:
+		q.watchHead()
+		if q.own.len > 1 {
+			q.set.emit(Effect{Op: AskHead, Queue: q})
+		}
+	}
+}
+
+// expect has the first waiters ask again when the holder's lease is over: nothing announces that. Nor that a key was deleted by hand,
+// or a lease shortened by a re-entry: so the lock is looked at once per lease of ours in any case.
+func (q *Queue) expect(ttl time.Duration) {
+	switch {
+	case ttl == Kept:
+		q.setTimer(Expiry, turnLimit, turnLimit/8)
+	case ttl < 0:
+		q.setTimer(Expiry, q.set.config.Lease, 0)
+	default:
+		// Redis still has the key in its last millisecond, and waiters elsewhere have been told the same instant.
+		q.setTimer(Expiry, min(q.set.config.Lease, ttl+time.Millisecond), 3*time.Millisecond)
+	}
+}
+
+// turnLimit is for how long a free lock is kept for the first in Redis's queue: scripts/lib/free.lua.
+const turnLimit = 250 * time.Millisecond

@@ -1,0 +1,280 @@
+package queue
+
+import (
+	"time"
+
+	"lockproxy/internal/lockcmds/turns"
+)
+
+// TimedOut is the end of a waiter's own wait.
+func (s *Set) TimedOut(w *Waiter) { s.Dismiss(w, Null, nil) }
+
+// Left says that the waiter's client has gone.
+func (s *Set) Left(w *Waiter) { s.Dismiss(w, Gone, nil) }
+
+// Dismiss takes a waiter out with that outcome: Null, Error or Gone. If its attempt is on its way, the outcome is for the case that the
+// attempt comes to nothing. It reports whether that has changed how the waiter leaves.
+func (s *Set) Dismiss(w *Waiter, o Outcome, err error) bool {
+	switch {
+	case w.queue == nil:
+		return false
+	case w.state == asking:
+		before := w.pending
+		if o >= before {
+			w.pending, w.err = o, err
+		}
+		return o > before
+	}
+	s.remove(w, o, err)
+	return true
+}
+
+// DismissAll takes out all waiters of all locks: the proxy stops.
+func (s *Set) DismissAll(err error) {
+	var all []*Waiter
+	for n := s.order.head; n != nil; n = n.next {
+		all = n.value.appendAll(all)
+	}
+	s.each(all, func(w *Waiter) { s.Dismiss(w, Error, err) })
+}
+
+func (q *Queue) appendAll(all []*Waiter) []*Waiter { return q.own.appendTo(q.shared.appendTo(all)) }
+
+// Withdraw is for a waiter that does not join after all. Its place in Redis, if it has taken one, is given up.
+func (s *Set) Withdraw(w *Waiter, key string, o Outcome, err error) {
+	s.reply(w, key, o, err)
+}
+
+// remove takes a waiter out of its queue.
+func (s *Set) remove(w *Waiter, o Outcome, err error) {
+	q := w.queue
+	w.queue, w.state = nil, outside
+	if w.sub != nil {
+		w.sub.waiters.remove(&w.inSub)
+		s.unlisten(w.sub)
+		w.sub = nil
+	}
+	q.line(w.Kind).remove(&w.inLine)
+	if w.Kind.OwnPlace {
+		q.givePlace(w)
+	} else if q.shared.len == 0 {
+		q.abandonPlace()
+	}
+	if q.shared.len+q.own.len == 0 {
+		q.end()
+	}
+	s.reply(w, q.names.Key, o, err)
+}
+
+// abandonPlace gives the shared place up when the last of its waiters has gone.
+func (q *Queue) abandonPlace() {
+	if q.byName == nil {
+		return
+	}
+	q.byName.byName.remove(&q.inByName)
+	q.set.unlisten(q.byName)
+	queued := q.place.Queued()
+	q.byName, q.place = nil, turns.Crowd{}
+	if queued {
+		q.set.depart(q.names.Key, departure{place: q.names.Place})
+	}
+}
+
+// end ends a queue without waiters.
+func (q *Queue) end() {
+	q.ended = true
+	q.base.queues.remove(&q.inBase)
+	q.set.unlisten(q.base)
+	q.set.order.remove(&q.inSet)
+	delete(q.set.queues, q.names.Key)
+	q.set.emit(Effect{Op: StopTimers, Queue: q})
+}
+
+func (q *Queue) takePlace(w *Waiter) {
+	l := q.places[w.Place]
+	if l == nil {
+		l = &line[*Waiter]{}
+		q.places[w.Place] = l
+	}
+	l.push(&w.inPlace, w)
+}
+
+func (q *Queue) givePlace(w *Waiter) {
+	l := q.places[w.Place]
+	if l.remove(&w.inPlace); l.len == 0 {
+		delete(q.places, w.Place)
+	}
+}
+
+// occupied reports whether somebody here waits at that place.
+func (s *Set) occupied(key, place string) bool {
+	q := s.queues[key]
+	return q != nil && (q.places[place] != nil || place == q.names.Place && q.place.Queued())
+}
+
+// Waiters with places of their own leave the queue in Redis together: one call takes out all waiters of a lock that have gathered while
+// the call before was on its way. So the end of n waiters costs n steps here, and one pass over the queue in Redis for each batch.
+
+const (
+	// patience bounds the delay of a reply that waits for a place to leave the queue: it is between half of it and all of it.
+	patience = 50 * time.Millisecond
+	// leaveBatch bounds one call, because Redis serves no other client meanwhile.
+	leaveBatch = 1000
+)
+
+// departures are the places of one lock that are to leave its queue in Redis. They exist while there are any.
+type departures struct {
+	list, batch []departure // batch is those of the call on its way
+	replies     []*late     // those of an earlier round first
+	round       int
+	timed       bool // PatienceDue follows
+}
+
+type departure struct {
+	place string
+	reply *late // nil: nobody waits for the place to leave
+}
+
+// late is a reply that is given when the place has left, or when the waiter has been put off for long enough.
+type late struct {
+	effect Effect
+	round  int
+	sent   bool
+}
+
+// reply replies to a waiter that is out of its queue, after its place has left the queue in Redis: a client that asks again at once must
+// not be taken out by the clean-up of its earlier wait.
+func (s *Set) reply(w *Waiter, key string, o Outcome, err error) {
+	e := Effect{Op: Reply, Waiter: w, Outcome: o, Err: err, Doubt: w.doubt}
+	if o == Granted || !w.Kind.OwnPlace || !w.Placed || s.occupied(key, w.Place) {
+		s.emit(e)
+		return
+	}
+	if o == Gone {
+		s.emit(e)
+		s.depart(key, departure{place: w.Place})
+		return
+	}
+	s.depart(key, departure{w.Place, &late{effect: e}})
+}
+
+// depart has a place leave the queue in Redis.
+func (s *Set) depart(key string, one departure) {
+	d := s.leaving[key]
+	if d == nil {
+		d = &departures{}
+		s.leaving[key] = d
+		s.emit(Effect{Op: RemovePlaces, Key: key})
+	}
+	d.list = append(d.list, one)
+	if one.reply == nil {
+		return
+	}
+	one.reply.round = d.round
+	d.replies = append(d.replies, one.reply)
+	if !d.timed {
+		d.timed = true
+		s.emit(Effect{Op: Patience, Key: key, Delay: patience / 2})
+	}
+}
+
+// PatienceDue says that the timer of the effect Patience has run out. Who has waited for a whole round gets its reply.
+func (s *Set) PatienceDue(key string) {
+	d := s.leaving[key]
+	if d == nil {
+		return
+	}
+	n := 0
+	for n < len(d.replies) && d.replies[n].round < d.round {
+		n++
+	}
+	for _, l := range d.replies[:n] {
+		s.send(l)
+	}
+	d.replies = d.replies[n:]
+	d.round++
+	if d.timed = len(d.replies) > 0; d.timed {
+		s.emit(Effect{Op: Patience, Key: key, Delay: patience / 2})
+	}
+}
+
+// send gives a reply, unless it has been given.
+func (s *Set) send(l *late) {
+	if l != nil && !l.sent {
+		l.sent = true
+		s.emit(l.effect)
+	}
+}
+
+// Departing returns the places that the call for the effect RemovePlaces is to take out: those that have gathered when it begins, without
+// those whose waiters have come back. A call that is repeated asks again.
+func (s *Set) Departing(key string) []string {
+	d := s.leaving[key]
+	if d == nil {
+		return nil
+	}
+	if d.batch == nil {
+		n := min(len(d.list), leaveBatch)
+		d.batch, d.list = d.list[:n:n], d.list[n:]
+	}
+	places := make([]string, 0, len(d.batch))
+	for _, one := range d.batch {
+		if !s.occupied(key, one.place) {
+			places = append(places, one.place)
+		}
+	}
+	return places
+}
+
+// Departed says that the call for the effect RemovePlaces has ended.
+func (s *Set) Departed(key string) {
+	d := s.leaving[key]
+	if d == nil {
+		return
+	}
+	for _, one := range d.batch {
+		s.send(one.reply)
+	}
+	if d.batch = nil; len(d.list) == 0 {
+		delete(s.leaving, key)
+		return
+	}
+	s.emit(Effect{Op: RemovePlaces, Key: key})
+}
+
+// Leaving is how many locks have places that are to leave the queue in Redis.
+func (s *Set) Leaving() int { return len(s.leaving) }
+
+// refresh keeps the deadlines of our places ahead of Redis's clock, three times per wait.
+func (q *Queue) refresh() {
+	if !q.refreshing {
+		q.refreshing = true
+		q.setTimer(Freshen, q.set.config.Wait/3, 0)
+	}
+}
+
+func (q *Queue) refreshDue() {
+	if q.refreshing = q.queued(); !q.refreshing {
+		return
+	}
+	q.setTimer(Freshen, q.set.config.Wait/3, 0)
+	places := make([]string, 0, len(q.places)+1)
+	if q.place.Queued() {
+		places = append(places, q.names.Place)
+	}
+	for n := q.own.head; n != nil; n = n.next {
+		places = append(places, n.value.Place)
+	}
+	q.set.emit(Effect{Op: Refresh, Queue: q, Places: places})
+}
+
+// Refreshed is the answer to the effect Refresh. lost says that places were not there any more: a client of Redisson has dropped them.
+// The next attempt takes new ones.
+func (q *Queue) Refreshed(lost bool) {
+	if q.ended || !lost {
+		return
+	}
+	q.woken = true
+	q.tryShared()
+	q.set.each(q.own.all(), q.set.try)
+}

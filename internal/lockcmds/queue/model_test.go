@@ -1,0 +1,355 @@
+package queue
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"lockproxy/internal/lockcmds/turns"
+)
+
+// tester is what testing.T and rapid.T have in common.
+type tester interface {
+	Helper()
+	Fatalf(format string, args ...any)
+}
+
+// world is one lock in a model of Redis, the machine, and a caller that carries out its effects when a test says so.
+type world struct {
+	t     tester
+	s     *Set
+	names Names
+
+	// Redis.
+	holder string
+	queue  []string // places
+
+	clients   []*client
+	confirmed map[string]bool // channels that Redis has confirmed
+	wanted    []string        // channels to be confirmed
+	messages  []string        // channels with a message on its way
+	attempts  []*client       // on their way
+	timers    map[Timer]bool
+	patience  bool
+	leaving   bool
+	places    [][]string // to be refreshed
+	listing   bool
+	heads     []bool // questions for the head on their way; true: the reaper's
+	goOn      bool
+	faulty    bool // Redis has failed to answer, or a message was lost
+	most      int  // effects of one event
+}
+
+type client struct {
+	Waiter
+	n       int
+	outcome Outcome // None: it waits
+	asking  bool
+}
+
+func newWorld(t tester) *world {
+	return &world{
+		t: t, s: New(Config{Lease: 30 * time.Second, Wait: 300 * time.Second, DeadHead: 8 * time.Second}),
+		names:     Names{Key: "k", Channel: "c", Place: "all", Wake: "c:all"},
+		confirmed: map[string]bool{}, timers: map[Timer]bool{},
+	}
+}
+
+// ask is a client's first attempt; it joins if the lock is not to be had.
+func (w *world) ask(k *Kind, owner string) *client {
+	w.t.Helper()
+	c := &client{n: len(w.clients)}
+	c.Kind, c.Shared = k, owner != ""
+	if c.Owner = owner; owner == "" {
+		c.Owner = fmt.Sprint("o", c.n)
+	}
+	c.Place, c.Wake, c.Tag, c.Placed = c.Owner, "c:"+c.Owner, c, true
+	w.clients = append(w.clients, c)
+	mark := w.s.Mark(&c.Waiter, w.names.Key)
+	a := w.script(c, turn{})
+	if a.Status == Held {
+		c.outcome = Granted
+		return c
+	}
+	w.s.Join(&c.Waiter, w.names, mark, a)
+	w.effects()
+	return c
+}
+
+// script is the attempt of a waiter as the scripts have it.
+func (w *world) script(c *client, at turn) Answer {
+	place := c.Place
+	if !c.Kind.OwnPlace {
+		place = w.names.Place
+	}
+	where := func() turns.Place { return w.where(place) }
+	mine := len(w.queue) == 0 || w.queue[0] == place && (c.Kind.OwnPlace || at.first)
+	switch {
+	case w.holder == c.Owner, w.holder == "" && mine:
+		deeper := w.holder != ""
+		w.holder = c.Owner
+		if c.Kind.OwnPlace || at.first && !at.stays {
+			w.queue = slices.DeleteFunc(w.queue, func(p string) bool { return p == place })
+		}
+		if c.Shared && !deeper {
+			w.messages = append(w.messages, c.Wake)
+		}
+		return Answer{Status: Held, TTL: 30 * time.Second, Place: where()}
+	case c.Kind.OwnPlace || at.first && (at.enqueue || len(w.queue) > 0):
+		if where() == turns.None {
+			w.queue = append(w.queue, place)
+		}
+	}
+	ttl := 10 * time.Second
+	if w.holder == "" {
+		ttl = Kept
+	}
+	return Answer{Status: Busy, TTL: ttl, Placed: at.first, Place: where()}
+}
+
+// release frees the lock, by a hand-over if the machine offers somebody.
+func (w *world) release(handOver bool) {
+	w.t.Helper()
+	owner := w.holder
+	w.holder = ""
+	var shared, own *Waiter
+	if handOver {
+		shared, own = w.s.Offer(w.names.Key, owner)
+	}
+	next := func(o *Waiter, place string) bool {
+		return o != nil && w.holder == "" && (len(w.queue) == 0 || w.queue[0] == place)
+	}
+	for _, o := range []*Waiter{own, shared} {
+		if o == nil {
+			continue
+		}
+		c := o.Tag.(*client)
+		c.asking = true
+		place := w.names.Place
+		if o.Kind.OwnPlace {
+			place = o.Place
+		}
+		if next(o, place) {
+			w.answer(c, w.script(c, o.turn))
+			continue
+		}
+		w.answer(c, Answer{Status: Busy, TTL: NoTTL, Placed: !o.Kind.OwnPlace, Place: w.where(w.names.Place)})
+	}
+	if w.holder != "" {
+		return
+	}
+	w.messages = append(w.messages, w.names.Channel)
+	w.wakeHead()
+}
+
+func (w *world) where(place string) turns.Place {
+	switch slices.Index(w.queue, place) {
+	case -1:
+		return turns.None
+	case 0:
+		return turns.Head
+	}
+	return turns.Behind
+}
+
+func (w *world) wakeHead() {
+	if len(w.queue) > 0 {
+		w.messages = append(w.messages, "c:"+w.queue[0])
+	}
+}
+
+func (w *world) answer(c *client, a Answer) {
+	w.t.Helper()
+	if !c.asking || !c.Waits() {
+		w.t.Fatalf("client %d has no attempt on its way", c.n)
+	}
+	c.asking = false
+	w.s.Answered(&c.Waiter, a)
+	w.effects()
+}
+
+// effects notes what the machine wants, and checks it.
+func (w *world) effects() {
+	w.t.Helper()
+	effects := w.s.Effects()
+	w.most = max(w.most, len(effects))
+	for _, e := range effects {
+		switch e.Op {
+		case Attempt:
+			c := e.Waiter.Tag.(*client)
+			switch {
+			case c.outcome != None || !c.Waits():
+				w.t.Fatalf("client %d asks after its reply", c.n)
+			case c.asking:
+				w.t.Fatalf("client %d has two attempts on their way", c.n)
+			case !w.confirmed[w.names.Channel] || c.named() && !w.confirmed[c.Wake]:
+				w.t.Fatalf("client %d asks before its subscription is confirmed", c.n)
+			}
+			c.asking = true
+			w.attempts = append(w.attempts, c)
+		case Reply:
+			c := e.Waiter.Tag.(*client)
+			if c.outcome != None || e.Outcome == None {
+				w.t.Fatalf("client %d gets %d after %d", c.n, e.Outcome, c.outcome)
+			}
+			c.outcome = e.Outcome
+		case Subscribe:
+			w.wanted = append(w.wanted, e.Channel)
+		case Unsubscribe:
+			w.wanted = slices.DeleteFunc(w.wanted, func(channel string) bool { return channel == e.Channel })
+			delete(w.confirmed, e.Channel)
+		case SetTimer:
+			w.timers[e.Timer] = true
+		case StopTimers:
+			clear(w.timers)
+		case Patience:
+			w.patience = true
+		case RemovePlaces:
+			w.leaving = true
+		case Refresh:
+			w.places = append(w.places, e.Places)
+		case ListPlaces:
+			w.listing = true
+		case AskHead:
+			w.heads = append(w.heads, e.Look)
+		case RemoveHead:
+			w.t.Fatalf("the head %s is ours, or alive", e.Place)
+		case GoOn:
+			w.goOn = true
+		case Tidy:
+		}
+	}
+	w.s.Done(effects)
+}
+
+// progress does one thing that is on its way, by its number, and reports whether there was any. Timers are none.
+func (w *world) progress(pick int) bool {
+	w.t.Helper()
+	var can []func()
+	if n := len(w.wanted); n > 0 {
+		can = append(can, func() {
+			channel := w.wanted[pick%n]
+			w.wanted = slices.Delete(w.wanted, pick%n, pick%n+1)
+			w.confirmed[channel] = true
+			w.s.Subscribed(channel)
+			w.effects()
+		})
+	}
+	if len(w.messages) > 0 {
+		can = append(can, func() {
+			channel := w.messages[0]
+			w.messages = w.messages[1:]
+			if w.confirmed[channel] {
+				w.s.Published(channel)
+				w.effects()
+			}
+		})
+	}
+	if n := len(w.attempts); n > 0 {
+		can = append(can, func() {
+			c := w.attempts[pick%n]
+			w.attempts = slices.Delete(w.attempts, pick%n, pick%n+1)
+			w.answer(c, w.script(c, c.turn))
+		})
+	}
+	if w.leaving {
+		can = append(can, func() {
+			w.leaving = false
+			free := w.holder == "" && len(w.queue) > 0
+			head := ""
+			if free {
+				head = w.queue[0]
+			}
+			for _, place := range w.s.Departing(w.names.Key) {
+				w.queue = slices.DeleteFunc(w.queue, func(p string) bool { return p == place })
+			}
+			if free && len(w.queue) > 0 && w.queue[0] != head { // leave.lua wakes the next
+				w.wakeHead()
+			} else if free && len(w.queue) == 0 {
+				w.messages = append(w.messages, w.names.Channel)
+			}
+			w.s.Departed(w.names.Key)
+			w.effects()
+		})
+	}
+	if len(w.places) > 0 {
+		can = append(can, func() {
+			lost := slices.ContainsFunc(w.places[0], func(p string) bool { return !slices.Contains(w.queue, p) })
+			w.places = w.places[1:]
+			if q := w.s.Find(w.names.Key); q != nil {
+				q.Refreshed(lost)
+				w.effects()
+			}
+		})
+	}
+	if w.listing {
+		can = append(can, func() {
+			w.listing = false
+			if q := w.s.Find(w.names.Key); q != nil {
+				q.PlacesListed(w.queue, OK)
+				w.effects()
+			}
+		})
+	}
+	if len(w.heads) > 0 {
+		can = append(can, func() {
+			look := w.heads[0]
+			w.heads = w.heads[1:]
+			head := ""
+			if len(w.queue) > 0 {
+				head = w.queue[0]
+			}
+			if q := w.s.Find(w.names.Key); q != nil {
+				q.HeadTold(look, head, OK)
+				w.effects()
+			}
+		})
+	}
+	if w.goOn {
+		can = append(can, func() {
+			w.goOn = false
+			w.s.Continue()
+			w.effects()
+		})
+	}
+	if len(can) == 0 {
+		return false
+	}
+	can[pick%len(can)]()
+	return true
+}
+
+// settle lets everything happen that is on its way.
+func (w *world) settle() {
+	w.t.Helper()
+	for n := 0; w.progress(n * 7); n++ {
+		if n > 1_000_000 {
+			w.t.Fatalf("there is no end")
+		}
+	}
+}
+
+// drain releases the lock until nobody waits.
+func (w *world) drain() {
+	w.t.Helper()
+	for n := 0; ; n++ {
+		w.settle()
+		switch {
+		case w.s.Find(w.names.Key) == nil && w.holder == "":
+			if w.s.Len() != 0 || w.s.Leaving() != 0 {
+				w.t.Fatalf("%d queues, %d departures are left", w.s.Len(), w.s.Leaving())
+			}
+			return
+		case w.holder == "" && w.faulty && n < 10_000: // then the timers help
+			for timer := range w.timers {
+				w.s.Find("k").TimerDue(timer)
+				w.effects()
+				break
+			}
+		case w.holder == "":
+			w.t.Fatalf("the lock is free, and nobody asks; in Redis wait %v", w.queue)
+		default:
+			w.release(n%2 == 0)
+		}
+	}
+}

@@ -1,0 +1,199 @@
+// Package queue decides which waiter asks for its lock, and when. It is a state machine: events come in as calls of the methods of
+// Set, and effects go out through Set.Effects. The package does no I/O, has no mutex and reads no clock.
+//
+//	Join ──► Queue, one for each lock ──► Attempt ──► the caller asks Redis ──► Answered ──► Reply
+//	            ▲ a message, the end of the holder's lease, a release here
+//
+// A kind says how waiters take turns. Waiters of a kind with own places stand in the queue in Redis, each by its own name, and are
+// woken by that name. The others share one place there, and only the first of them asks.
+//
+// The caller serializes all calls. It carries out the effects in their order, and may do so later. An answer for a queue that has
+// ended is ignored.
+//
+// Invariants:
+//   - Each waiter that has joined gets one Reply, and no effect after it.
+//   - A waiter has at most one attempt on its way. If it is woken meanwhile, another attempt follows.
+//   - No attempt begins before the waiter's subscriptions are confirmed. The confirmation causes one.
+//   - Waiters of one kind ask in the order in which they joined, but for those that are woken by name.
+//   - Each event costs O(1), or O(1) for each waiter that it concerns. What concerns many is done in slices: Continue.
+package queue
+
+import (
+	"time"
+
+	"lockproxy/internal/lockcmds/turns"
+)
+
+// Kind is one sort of lock as far as waiting goes.
+type Kind struct {
+	// OwnPlace: each waiter has a place of its own in the queue in Redis. Otherwise the waiters here share one place.
+	OwnPlace bool
+}
+
+// The kinds.
+var (
+	Plain = &Kind{}
+	Fair  = &Kind{OwnPlace: true}
+)
+
+// Names are the names of one lock that waiting needs.
+type Names struct {
+	Key     string
+	Channel string // on which a release is announced
+	Place   string // the place that the waiters here share in the queue in Redis
+	Wake    string // the channel on which the first in Redis's queue is woken, if that is Place
+}
+
+// Waiter is one acquire that waits, or may have to. The caller sets the exported fields before its first event.
+type Waiter struct {
+	Kind   *Kind
+	Owner  string
+	Shared bool   // other sessions may hold the lock for the same owner: the waiter is woken by the owner's name too
+	Place  string // under which the owner stands in the queue in Redis
+	Wake   string // the channel on which it is woken by name
+	Placed bool   // it may have taken its own place in Redis
+	Tag    any    // the caller's own
+
+	queue   *Queue // nil: it has not joined, or has been removed
+	sub     *subscription
+	state   state
+	woken   bool    // while an attempt was on its way
+	doubt   bool    // an attempt was not answered: nobody knows whether it has the lock
+	pending Outcome // how it leaves if the attempt on its way comes to nothing
+	err     error   // of pending
+	turn    turn    // of the attempt on its way
+
+	inLine, inSub, inPlace node[*Waiter]
+}
+
+// state says what may happen to a waiter.
+type state uint8
+
+const (
+	outside state = iota // of every queue
+	waiting              // wake-ups, its deadline, the end of its client
+	asking               // an attempt is on its way, or it may be the next in a hand-over
+)
+
+// turn is what an attempt of the first waiter at the shared place does for all of them.
+type turn struct {
+	first   bool // it is such an attempt
+	stays   bool // the place stays in the queue if the lock is granted
+	enqueue bool // the place is taken if the lock is not granted
+}
+
+// named reports whether the waiter is woken by name: in its turn, or with others of its owner.
+func (w *Waiter) named() bool { return w.Kind.OwnPlace || w.Shared }
+
+// Waits reports whether the waiter is in a queue.
+func (w *Waiter) Waits() bool { return w.queue != nil }
+
+// InDoubt reports whether an attempt of the waiter was not answered.
+func (w *Waiter) InDoubt() bool { return w.doubt }
+
+// First reports whether its attempt on its way is made at the shared place; stays and enqueue say what becomes of the place if the
+// lock is granted, and if it is not.
+func (w *Waiter) First() (first, stays, enqueue bool) {
+	return w.turn.first, w.turn.stays, w.turn.enqueue
+}
+
+// Outcome is how a waiter leaves its queue.
+type Outcome uint8
+
+// The outcomes.
+const (
+	None    Outcome = iota // it waits
+	Granted                // it has the lock
+	Null                   // it may not wait any longer
+	Error                  // the same, with an error for the reason
+	Gone                   // its client has gone: there is nobody to reply to
+)
+
+// Queue is the waiters of one lock. It exists while there are any.
+type Queue struct {
+	set   *Set
+	names Names
+	Tag   any // the caller's own
+
+	shared line[*Waiter] // of those who share a place: only the first asks, one attempt at a time
+	own    line[*Waiter] // of those with places of their own
+
+	base   *subscription // of Names.Channel
+	denied error         // why Redis does not let us listen to it; nil: it does
+	place  turns.Crowd   // the shared place in Redis
+	byName *subscription // of Names.Wake; nil: nobody has listened for it yet
+	woken  bool          // a message or a timer has come since the latest attempt of shared
+	timed  bool          // the timer Expiry has been set
+	pause  time.Duration // after an error; 0: the latest attempt was answered
+
+	places     map[string]*line[*Waiter] // of own: the waiters by place
+	refreshing bool                      // the timer Refresh is set, or its answer is on its way
+	reaper     reaper
+	ended      bool
+
+	inSet, inBase, inByName node[*Queue]
+}
+
+// Names returns the names of the lock.
+func (q *Queue) Names() Names { return q.names }
+
+// Len is how many waiters there are, and how many of them have places of their own.
+func (q *Queue) Len() (all, own int) { return q.shared.len + q.own.len, q.own.len }
+
+// queued reports whether somebody here has a place in Redis.
+func (q *Queue) queued() bool { return q.own.len > 0 || q.place.Queued() }
+
+func (q *Queue) line(k *Kind) *line[*Waiter] {
+	if k.OwnPlace {
+		return &q.own
+	}
+	return &q.shared
+}
+
+// Config is what the machine is told once. All fields are required.
+type Config struct {
+	Lease    time.Duration // a lock is looked at once in that time in any case
+	Wait     time.Duration // what deadlines of places in Redis are counted in
+	DeadHead time.Duration // how long the head of a free lock's queue may be deaf
+}
+
+// Set is the queues of all locks of one engine.
+type Set struct {
+	config  Config
+	queues  map[string]*Queue
+	subs    map[string]*subscription
+	leaving map[string]*departures
+	order   line[*Queue] // the queues, in the order in which they began
+	idle    idleSubscriptions
+	backlog []task
+	going   bool // Continue is on its way
+	effects []Effect
+}
+
+// New returns a set without queues.
+func New(c Config) *Set {
+	return &Set{
+		config: c, queues: make(map[string]*Queue), subs: make(map[string]*subscription), leaving: make(map[string]*departures),
+	}
+}
+
+// Find returns the queue of a lock; nil: nobody waits for it here.
+func (s *Set) Find(key string) *Queue { return s.queues[key] }
+
+// Len is how many queues there are.
+func (s *Set) Len() int { return len(s.queues) }
+
+// Denied is the error with which Redis refuses to let anybody wait for the lock; nil: it does not.
+func (s *Set) Denied(key string) error {
+	if q := s.queues[key]; q != nil {
+		return q.denied
+	}
+	return nil
+}
+
+// MayJoin reports whether a waiter may join those who share the place without asking Redis first: they go before it, and what
+// wakes them will wake it when its turn comes.
+func (s *Set) MayJoin(key string, k *Kind) bool {
+	q := s.queues[key]
+	return !k.OwnPlace && q != nil && q.shared.len > 0 && q.base.ready && q.pause == 0
+}

@@ -1,0 +1,504 @@
+package queue
+
+import (
+	"errors"
+	"slices"
+	"testing"
+
+	"pgregory.net/rapid"
+)
+
+// history is a random one: clients ask, hang up, time out, release; answers, messages and confirmations arrive in any order.
+func history(t *rapid.T, w *world, faults bool) (asked []*client) {
+	kinds := []*Kind{Plain, Fair}
+	pick := rapid.IntRange(0, 1000)
+	waiter := func() *client {
+		for _, c := range w.clients[pick.Draw(t, "client")%max(1, len(w.clients)):] {
+			if c.Waits() {
+				return c
+			}
+		}
+		return nil
+	}
+	actions := map[string]func(*rapid.T){
+		"ask": func(t *rapid.T) {
+			owner := rapid.SampledFrom([]string{"", "", "", "job"}).Draw(t, "owner")
+			asked = append(asked, w.ask(kinds[pick.Draw(t, "kind")%2], owner))
+		},
+		"progress": func(t *rapid.T) {
+			for range 3 {
+				w.progress(pick.Draw(t, "what"))
+			}
+		},
+		"release": func(t *rapid.T) {
+			if w.holder != "" {
+				w.release(rapid.Bool().Draw(t, "hand over"))
+			}
+		},
+		"leave": func(*rapid.T) {
+			if c := waiter(); c != nil {
+				w.s.Left(&c.Waiter)
+				w.effects()
+			}
+		},
+		"time out": func(*rapid.T) {
+			if c := waiter(); c != nil {
+				w.s.TimedOut(&c.Waiter)
+				w.effects()
+			}
+		},
+		"patience": func(*rapid.T) {
+			if w.patience {
+				w.patience = false
+				w.s.PatienceDue(w.names.Key)
+				w.effects()
+			}
+		},
+		"timer": func(t *rapid.T) {
+			q := w.s.Find(w.names.Key)
+			timer := Timer(pick.Draw(t, "timer") % int(TimersCount))
+			if q != nil && w.timers[timer] && timer != Look {
+				delete(w.timers, timer)
+				q.TimerDue(timer)
+				w.effects()
+			}
+		},
+	}
+	if faults {
+		actions["no answer"] = func(t *rapid.T) {
+			if n := len(w.attempts); n > 0 {
+				w.faulty = true
+				c := w.attempts[n-1]
+				w.attempts = w.attempts[:n-1]
+				status := Unsent
+				if rapid.Bool().Draw(t, "in doubt") {
+					status = InDoubt
+					if a := w.script(c, c.turn); a.Status == Held {
+						w.holder = "" // its lease ends one day
+						w.messages = append(w.messages, w.names.Channel)
+					}
+				}
+				w.answer(c, Answer{Status: status})
+			}
+		}
+		actions["new connection"] = func(*rapid.T) {
+			w.faulty = true
+			w.messages = nil
+			for channel := range w.confirmed {
+				w.wanted = append(w.wanted, channel)
+			}
+			slices.Sort(w.wanted)
+		}
+		actions["place lost"] = func(*rapid.T) {
+			if len(w.queue) > 0 {
+				w.faulty = true
+				w.queue = w.queue[1:]
+				w.wakeHead()
+			}
+		}
+	}
+	t.Repeat(actions)
+	return asked
+}
+
+func TestEachWaiterIsAnsweredOnceAndNoneIsForgotten(t *testing.T) {
+	for name, faults := range map[string]bool{"Redis answers": false, "Redis fails at times": true} {
+		t.Run(name, func(t *testing.T) {
+			rapid.Check(t, func(t *rapid.T) {
+				w := newWorld(t)
+				asked := history(t, w, faults)
+				w.drain()
+				for _, c := range asked {
+					if c.outcome == None {
+						t.Fatalf("client %d was forgotten", c.n)
+					}
+				}
+			})
+		})
+	}
+}
+
+func TestFairWaitersAreServedInTheOrderOfAsking(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		w := newWorld(t)
+		w.ask(Plain, "")
+		n := rapid.IntRange(1, 20).Draw(t, "waiters")
+		for range n {
+			w.ask(Fair, "")
+			w.progress(rapid.IntRange(0, 100).Draw(t, "what"))
+		}
+		for k := 1; k <= n; k++ {
+			w.settle()
+			w.release(rapid.Bool().Draw(t, "hand over"))
+			w.settle()
+			if w.holder != w.clients[k].Owner {
+				t.Fatalf("grant %d went to %s, not to %s", k, w.holder, w.clients[k].Owner)
+			}
+		}
+		w.release(false)
+		w.drain()
+	})
+}
+
+func TestPlainWaitersAreServedInTheirOrder(t *testing.T) {
+	w := newWorld(t)
+	for range 10 {
+		w.ask(Plain, "")
+	}
+	for k := 1; k < 10; k++ {
+		w.settle()
+		w.release(k%3 == 0)
+		w.settle()
+		if w.holder != w.clients[k].Owner {
+			t.Fatalf("grant %d went to %s, not to %s", k, w.holder, w.clients[k].Owner)
+		}
+	}
+	w.release(false)
+	w.drain()
+}
+
+func TestNobodyAsksBeforeTheConfirmation(t *testing.T) {
+	for _, k := range []*Kind{Plain, Fair} {
+		w := newWorld(t)
+		w.ask(Plain, "")
+		c := w.ask(k, "")
+		w.release(false)
+		w.s.Wake("k")
+		w.s.Find("k").TimerDue(Expiry)
+		w.effects() // fails if it asks
+		if len(w.attempts) > 0 {
+			t.Fatal("it asks")
+		}
+		w.settle()
+		if c.outcome != Granted {
+			t.Fatalf("outcome %d after the confirmation", c.outcome)
+		}
+	}
+}
+
+func TestTheDecidingAttemptIsSavedIfTheSubscriptionStood(t *testing.T) {
+	w := newWorld(t)
+	w.ask(Plain, "")
+	w.ask(Plain, "")
+	w.settle()
+	w.ask(Plain, "")
+	if len(w.attempts) > 0 {
+		t.Fatal("another waiter behind the first asks")
+	}
+	if !w.s.MayJoin("k", Plain) || w.s.MayJoin("k", Fair) || w.s.MayJoin("other", Plain) {
+		t.Fatal("who may join unasked")
+	}
+}
+
+func TestWokenWhileAskingAsksAgain(t *testing.T) {
+	w := newWorld(t)
+	w.ask(Plain, "")
+	c := w.ask(Plain, "")
+	w.settle()
+	w.s.Wake("k")
+	w.effects()
+	w.s.Published("c")
+	w.effects()
+	if len(w.attempts) != 1 {
+		t.Fatalf("%d attempts", len(w.attempts))
+	}
+	w.attempts = nil
+	w.answer(c, Answer{Status: Busy, TTL: NoTTL})
+	if len(w.attempts) != 1 {
+		t.Fatal("the message was forgotten")
+	}
+}
+
+var errTest = errors.New("no")
+
+func TestDismissalWaitsForTheAttempt(t *testing.T) {
+	for _, granted := range []bool{false, true} {
+		w := newWorld(t)
+		w.ask(Plain, "")
+		c := w.ask(Fair, "")
+		w.settle()
+		w.s.Wake("k")
+		w.effects()
+		if !w.s.Dismiss(&c.Waiter, Null, nil) || w.s.Dismiss(&c.Waiter, Null, nil) || !w.s.Dismiss(&c.Waiter, Error, errTest) {
+			t.Fatal("what a dismissal reports")
+		}
+		w.effects()
+		if c.outcome != None {
+			t.Fatal("it is answered although an attempt is on its way")
+		}
+		want := Error
+		if granted {
+			w.holder, want = "", Granted
+		}
+		w.settle()
+		if c.outcome != want {
+			t.Fatalf("granted %t: outcome %d", granted, c.outcome)
+		}
+	}
+}
+
+func TestWaiterInDoubtIsToldSo(t *testing.T) {
+	w := newWorld(t)
+	w.ask(Plain, "")
+	c := w.ask(Plain, "")
+	w.confirmed["c"] = true
+	w.s.Subscribed("c")
+	w.effects()
+	w.attempts = nil
+	w.answer(c, Answer{Status: InDoubt})
+	if _, own := w.s.Offer("k", ""); own != nil || c.state == asking {
+		t.Fatal("a waiter in doubt is offered the lock")
+	}
+	w.s.TimedOut(&c.Waiter)
+	effects := w.s.Effects()
+	i := slices.IndexFunc(effects, func(e Effect) bool { return e.Op == Reply })
+	if i < 0 || !effects[i].Doubt || effects[i].Outcome != Null {
+		t.Fatalf("%+v", effects)
+	}
+}
+
+func TestRefusedSubscriptionEndsTheWait(t *testing.T) {
+	w := newWorld(t)
+	w.ask(Plain, "")
+	plain, fair := w.ask(Plain, ""), w.ask(Fair, "")
+	w.s.SubscriptionRefused("c", errTest)
+	w.effects()
+	w.settle()
+	if plain.outcome != Error || fair.outcome != Error {
+		t.Fatalf("outcomes %d, %d", plain.outcome, fair.outcome)
+	}
+	c := w.ask(Plain, "") // a new queue tries anew
+	w.settle()
+	if c.outcome != None || w.s.Denied("k") != nil {
+		t.Fatal("the next one is refused unasked")
+	}
+}
+
+func TestManyWaitersAreDealtWithInSlices(t *testing.T) {
+	const many = 10_000
+	for name, event := range map[string]func(w *world){
+		"confirmation": func(w *world) { w.s.Subscribed("c") },
+		"end":          func(w *world) { w.s.DismissAll(errTest) },
+		"refusal":      func(w *world) { w.s.SubscriptionRefused("c", errTest) },
+		"same owner":   func(w *world) { w.s.Published("c:job") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			w.ask(Plain, "")
+			for range many {
+				w.ask(Fair, "job")
+			}
+			w.confirmed["c"], w.confirmed["c:job"] = true, true
+			w.s.Subscribed("c:job")
+			if name == "same owner" {
+				w.s.Subscribed("c")
+			}
+			for w.effects(); w.goOn; {
+				w.goOn = false
+				w.s.Continue()
+				w.effects()
+			}
+			w.most = 0
+			event(w)
+			slices := 0
+			for w.effects(); w.goOn; slices++ {
+				w.goOn = false
+				w.s.Continue()
+				w.effects()
+			}
+			if slices < many/sliceSize-1 && name != "same owner" || w.most > 2*sliceSize {
+				t.Fatalf("%d slices of up to %d effects", slices, w.most)
+			}
+		})
+	}
+}
+
+func TestAGrantWakesTheOthersOfTheOwner(t *testing.T) {
+	w := newWorld(t)
+	w.ask(Plain, "")
+	first, second := w.ask(Fair, "job"), w.ask(Plain, "job")
+	w.settle()
+	w.s.Wake("k")
+	w.effects()
+	w.attempts = nil
+	w.answer(second, Answer{Status: Busy, TTL: NoTTL})
+	w.holder = ""
+	w.answer(first, w.script(first, first.turn))
+	w.messages = nil // the machine need not be told what it did itself
+	w.settle()
+	if first.outcome != Granted || second.outcome != Granted {
+		t.Fatalf("outcomes %d, %d", first.outcome, second.outcome)
+	}
+}
+
+func TestWaitersLeaveTheQueueInRedisTogether(t *testing.T) {
+	w := newWorld(t)
+	w.ask(Plain, "")
+	for range 5 {
+		w.ask(Fair, "")
+	}
+	w.settle()
+	for _, c := range w.clients[1:5] {
+		w.s.TimedOut(&c.Waiter)
+	}
+	back := &client{n: 9}
+	back.Kind, back.Owner, back.Place, back.Wake, back.Placed, back.Tag = Fair, "o4", "o4", "c:o4", true, back
+	w.s.Join(&back.Waiter, w.names, Mark{}, Answer{})
+	w.effects()
+	if got := w.s.Departing("k"); !slices.Equal(got, []string{"o1", "o2", "o3"}) {
+		t.Fatalf("%v leave; o4 has come back", got)
+	}
+	if w.clients[1].outcome != None {
+		t.Fatal("the reply has not waited")
+	}
+	w.s.PatienceDue("k")
+	w.effects()
+	if w.clients[1].outcome != None {
+		t.Fatal("the reply has waited for less than a round")
+	}
+	w.s.PatienceDue("k")
+	w.effects()
+	w.s.TimedOut(&w.clients[5].Waiter)
+	w.s.Departed("k")
+	w.effects()
+	for _, c := range w.clients[1:5] {
+		if c.outcome != Null {
+			t.Fatalf("client %d: outcome %d", c.n, c.outcome)
+		}
+	}
+	if got := w.s.Departing("k"); !slices.Equal(got, []string{"o5"}) {
+		t.Fatalf("%v leave behind the first batch", got)
+	}
+	w.s.Departed("k")
+	w.effects()
+	if w.clients[5].outcome != Null || w.s.Leaving() != 0 {
+		t.Fatal("the last one is forgotten")
+	}
+}
+
+func TestChannelsStayForAWhile(t *testing.T) {
+	w := newWorld(t)
+	w.ask(Plain, "")
+	c := w.ask(Plain, "")
+	w.settle()
+	w.s.Left(&c.Waiter)
+	w.effects()
+	w.s.TidyDue()
+	w.effects()
+	if !w.confirmed["c"] {
+		t.Fatal("given up in the round in which it was left")
+	}
+	w.s.TidyDue()
+	w.effects()
+	if w.confirmed["c"] || len(w.s.subs) > 0 || w.s.idle.timed {
+		t.Fatal("it stays for ever")
+	}
+	w.ask(Plain, "")
+	if !slices.Equal(w.wanted, []string{"c"}) {
+		t.Fatalf("%v wanted", w.wanted)
+	}
+}
+
+// watched is a queue whose reaper looks at the heads of a foreign queue.
+func watched(t *testing.T, heads ...string) (w *world, q *Queue, expect func(op Op) Effect) {
+	w = newWorld(t)
+	w.ask(Plain, "")
+	w.ask(Fair, "")
+	w.settle()
+	q = w.s.Find("k")
+	expect = func(op Op) Effect {
+		t.Helper()
+		effects := w.s.Effects()
+		i := slices.IndexFunc(effects, func(e Effect) bool { return e.Op == op })
+		if i < 0 {
+			t.Fatalf("no effect %d among %+v", op, effects)
+		}
+		return effects[i]
+	}
+	w.s.Published("c")
+	expect(ListPlaces)
+	q.PlacesListed(heads, OK)
+	if e := expect(SetTimer); e.Timer != Look || e.Delay != w.s.config.DeadHead {
+		t.Fatalf("%+v", e)
+	}
+	return w, q, expect
+}
+
+func TestDeadHeadsAreRemoved(t *testing.T) {
+	_, q, expect := watched(t, "dead", "other", "o1")
+	q.TimerDue(Look)
+	expect(AskHead)
+	q.HeadTold(true, "dead", OK)
+	if e := expect(RemoveHead); e.Place != "dead" || e.Deaf {
+		t.Fatalf("%+v", e)
+	}
+	q.HeadRemoved("dead", true, 0, OK)
+	expect(AskHead)
+	q.HeadTold(true, "newcomer", OK) // it was not there when the watch began
+	if q.reaper.phase != asleep {
+		t.Fatal("who has come lately is suspected")
+	}
+}
+
+func TestDeafHeadsAreRemovedAfterSomeLooks(t *testing.T) {
+	const process = "0f8fad5b-d9cb-469f-a165-70867728950e"
+	w, q, expect := watched(t, process+":1", process+":2", "o1")
+	for look := range deafLooks + 1 {
+		q.TimerDue(Look)
+		expect(AskHead)
+		q.HeadTold(true, process+":1", OK)
+		if e := expect(RemoveHead); e.Deaf != (look == deafLooks) {
+			t.Fatalf("look %d: %+v", look, e)
+		}
+		if look < deafLooks {
+			q.HeadRemoved(process+":1", false, 1, OK)
+			if e := expect(SetTimer); e.Delay != lookAgain {
+				t.Fatalf("%+v", e)
+			}
+		}
+	}
+	q.HeadRemoved(process+":1", true, 1, OK)
+	expect(AskHead)
+	q.HeadTold(true, process+":2", OK)
+	if e := expect(RemoveHead); !e.Deaf {
+		t.Fatal("another waiter of a deaf process is given more time")
+	}
+}
+
+func TestALiveHeadThatWasOvertakenIsNotDeaf(t *testing.T) {
+	w, q, expect := watched(t, "slow", "o1")
+	for range 3 * deafLooks {
+		q.TimerDue(Look)
+		expect(AskHead)
+		q.HeadTold(true, "slow", OK)
+		if e := expect(RemoveHead); e.Deaf {
+			t.Fatal("it counts as deaf")
+		}
+		q.HeadRemoved("slow", false, 1, OK)
+		w.s.Published("c") // somebody else was faster, and has released
+		w.s.Effects()
+	}
+}
+
+func TestReaperWaitsWhileRedisDoesNotAnswer(t *testing.T) {
+	w, q, expect := watched(t, "dead", "o1")
+	q.TimerDue(Look)
+	q.HeadTold(true, "", Passing)
+	if e := expect(SetTimer); e.Timer != Look || e.Delay != lookAgain {
+		t.Fatalf("%+v", e)
+	}
+	q.TimerDue(Look)
+	q.HeadTold(true, "", Final)
+	if q.reaper.phase != asleep {
+		t.Fatal("it asks again what Redis refuses")
+	}
+}
+
+func TestOwnHeadIsWoken(t *testing.T) {
+	w, q, _ := watched(t, "o1")
+	q.TimerDue(Look)
+	q.HeadTold(true, "o1", OK)
+	if c := w.clients[1]; c.state != asking || !c.woken || q.reaper.phase != asleep {
+		t.Fatalf("%+v", c)
+	}
+}
