@@ -442,7 +442,7 @@ func TestDeadHeadsAreRemoved(t *testing.T) {
 
 func TestDeafHeadsAreRemovedAfterSomeLooks(t *testing.T) {
 	const process = "0f8fad5b-d9cb-469f-a165-70867728950e"
-	w, q, expect := watched(t, process+":1", process+":2", "o1")
+	_, q, expect := watched(t, process+":1", process+":2", "o1")
 	for look := range deafLooks + 1 {
 		q.TimerDue(Look)
 		expect(AskHead)
@@ -481,7 +481,7 @@ func TestALiveHeadThatWasOvertakenIsNotDeaf(t *testing.T) {
 }
 
 func TestReaperWaitsWhileRedisDoesNotAnswer(t *testing.T) {
-	w, q, expect := watched(t, "dead", "o1")
+	_, q, expect := watched(t, "dead", "o1")
 	q.TimerDue(Look)
 	q.HeadTold(true, "", Passing)
 	if e := expect(SetTimer); e.Timer != Look || e.Delay != lookAgain {
