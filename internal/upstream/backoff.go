@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Reconnect delays double from the first to the last, each with up to half of it taken off at random, so that the proxies
+// Reconnect delays double from the first to the last, each shortened by up to a half at random, so that the proxies
 // and lanes in front of one Redis do not all come back at the same instant.
 const (
 	firstDelay = 50 * time.Millisecond

@@ -215,7 +215,7 @@ func ConnectionID(v resp.Value) uint64 {
 type lent struct {
 	net.Conn
 	census *Connections
-	head   []byte // what has been read, while the id is looked for
+	head   []byte // the bytes read so far, while the id is looked for
 	seen   bool   // the id was found, or is not going to come
 }
 

@@ -120,7 +120,7 @@ func (u *Upstream) try(ctx context.Context) error {
 // hangUp closes a connection that was opened by dial or connect.
 func (u *Upstream) hangUp(nc net.Conn) {
 	u.conns.closed(nc)
-	_ = nc.Close() // it is of no use to anybody any more
+	_ = nc.Close() // no session needs it any more
 }
 
 func (u *Upstream) connect(ctx context.Context) (net.Conn, error) {

@@ -25,7 +25,7 @@
 // # Invariants
 //
 //   - Replies reach receivers in the order in which their requests were appended.
-//   - A request is written at most once. What was not written when a connection ends is reported as unsent, everything
+//   - A request is written at most once. A request that was not written when a connection ends is reported as unsent, everything
 //     else as sent; nothing is sent again.
 //   - A stream never holds its mutex while it calls a Receiver. Lock order: session, then stream.
 package upstream

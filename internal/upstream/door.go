@@ -18,7 +18,7 @@ import (
 type door struct {
 	mu    sync.Mutex
 	queue []func(era uint64) // who has come since the latest question
-	busy  bool               // somebody asks
+	busy  bool               // a session asks
 	era   uint64             // how often the door was found shut after it had been open
 	shut  bool               // when Redis was last asked
 
@@ -124,7 +124,7 @@ func askReset(ctx context.Context, nc net.Conn) (shut bool, err error) {
 func isNoAuth(reply []byte) bool { return bytes.HasPrefix(reply, []byte("-NOAUTH ")) }
 
 // sawDoor notes what Redis does with connections without credentials. Those that were let in serve those who came before the
-// door was shut, and nobody else.
+// door was shut, and no other session.
 func (u *Upstream) sawDoor(shut bool) {
 	u.door.mu.Lock()
 	was := u.door.shut
@@ -140,7 +140,7 @@ func (u *Upstream) sawDoor(shut bool) {
 	}
 }
 
-// closeDoor is called when nobody asks any more.
+// closeDoor is called when no session asks any more.
 func (u *Upstream) closeDoor() {
 	if u.door.nc != nil {
 		u.hangUp(u.door.nc)

@@ -25,7 +25,7 @@ type Wire struct{ stream *stream }
 // Open says that the connection is ready. If requests are waiting already, Ring is called.
 func (w *Wire) Open() { w.stream.open() }
 
-// Take returns the bytes to write next, or nil, after which Ring announces more. The caller owns the bytes and gives them back
+// Take returns the bytes to write next, or nil, after which Ring announces more. The caller owns the bytes and returns them
 // as spare in a later call.
 func (w *Wire) Take(spare []byte) []byte { return w.stream.take(spare) }
 

@@ -14,7 +14,7 @@ import (
 func (u *Upstream) warnOfEviction(ctx context.Context) {
 	nc, err := u.dial(ctx, u.Own())
 	if err != nil {
-		return // whoever needs Redis says that it is away
+		return // a session that needs Redis reports that it is away
 	}
 	defer u.hangUp(nc)
 	b, err := u.ask(nc, "INFO", "memory")

@@ -154,7 +154,7 @@ func (l *Lane) run(u *Upstream) {
 	l.stream.refuse(ErrDown)
 }
 
-// spread is the time over which lanes that nobody waits for come back after an outage.
+// spread is the time over which lanes without waiting commands come back after an outage.
 const spread = 50 * time.Millisecond
 
 // rest waits until it is time for the next attempt: after delay; after pause if a command waits for it; or soon after a good

@@ -220,7 +220,7 @@ func (u *Upstream) leave(l *Lane) {
 	}
 }
 
-// retireOpen lets lanes without credentials serve those who have them, and nobody else: Redis demands credentials from new
+// retireOpen lets lanes without credentials serve the sessions that have them, and no new ones: Redis demands credentials from new
 // connections now, and leaves open ones alone.
 func (u *Upstream) retireOpen() {
 	u.mu.Lock()

@@ -163,7 +163,7 @@ func (set *laneSet) look() {
 	}
 }
 
-// trim closes lanes that nobody has used since t.
+// trim closes lanes that no session has used since t.
 func (set *laneSet) trim(t time.Time) {
 	spare := set.users < 2 // whether one has been found to stay
 	for i, l := range set.lanes {

@@ -18,7 +18,7 @@ const roomy = 1 << 30
 func (u *Upstream) lookAtLimits(ctx context.Context) {
 	nc, err := u.dial(ctx, u.Own())
 	if err != nil {
-		return // whoever needs Redis says that it is away
+		return // a session that needs Redis reports that it is away
 	}
 	defer u.hangUp(nc)
 	var settings [2]string

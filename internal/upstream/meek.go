@@ -12,10 +12,10 @@ func (s *stream) makeMeek(on bool) { s.meek.Store(on) }
 
 // takeMeek takes as much as may be outstanding; nil: nothing for now, and relent has the writer woken.
 func (s *stream) takeMeek(spare []byte) []byte {
-	room := maxMeek - int(s.sent-s.settled.Load())
+	space := maxMeek - int(s.sent-s.settled.Load())
 	spans, size := 0, 0
-	for spans < len(s.queue) && (room >= s.queue[spans].n || room == maxMeek) {
-		room -= s.queue[spans].n
+	for spans < len(s.queue) && (space >= s.queue[spans].n || space == maxMeek) {
+		space -= s.queue[spans].n
 		size += s.queue[spans].size
 		spans++
 	}

@@ -72,7 +72,7 @@ func (p *Pin) Named(name string, byCommand bool) {
 	p.free = p.free || byCommand
 }
 
-// Send writes what has been appended, without blocking: what the socket does not take now is written later.
+// Send writes the appended bytes without blocking. Bytes that the socket does not take now are written later.
 func (p *Pin) Send() { p.stream.send() }
 
 // Append has n commands, b, sent by the next Send on behalf of to, which gets the tag back with the replies. It copies b and does
@@ -132,8 +132,8 @@ func (p *Pin) ReadVerdict() { p.stream.setMode(verdict) }
 // ReadRaw passes all bytes to the Observer, for ever. Nothing may be outstanding.
 func (p *Pin) ReadRaw() { p.stream.setMode(raw) }
 
-// Release gives a clean connection back: nothing outstanding, no state on it but its identity and name. One whose name nobody may
-// take off again is closed.
+// Release returns a clean connection to the pool: nothing outstanding, no state on it but its identity and name. A connection whose
+// name cannot be removed is closed.
 func (p *Pin) Release() {
 	if p.finished || p.bare.Load() || p.name != "" && !p.free {
 		p.Discard()

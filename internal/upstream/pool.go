@@ -24,7 +24,7 @@ type Ask struct {
 	Owner string
 
 	// Login asks for a connection on which Redis judges an identity change. These are few, and apart from all others, so that
-	// nobody who works keeps anybody from logging in.
+	// work never keeps a client from logging in.
 	Login bool
 
 	// Anew says that the identity change replaces the user. If Redis does not accept the present one any more, a connection without
@@ -171,7 +171,7 @@ func (ps *pins) connectLocked(pool *pool, a Ask) *Pin {
 	return p
 }
 
-// evictLocked closes an idle pin to make room. There is one if all connections exist and a place was free.
+// evictLocked closes an idle pin to free a place. There is one if all connections exist and a place was free.
 func (ps *pins) evictLocked(pool *pool, owner string) {
 	if p, ok := pool.idle.Evict(owner); ok {
 		ps.closeLocked(p)
@@ -229,7 +229,7 @@ func (ps *pins) died(p *Pin) {
 	ps.serveLocked(p.pool)
 }
 
-// keep makes a login's connection one of those for work, because its session will not give it back soon. false: there is no
+// keep makes a login's connection one of those for work, because its session will keep it for long. false: there is no
 // place for it.
 func (ps *pins) keep(p *Pin) bool {
 	ps.mu.Lock()

@@ -10,7 +10,7 @@ import (
 // all of them, however many commands, lanes and pins ask. The first good contact ends the wait of all.
 type reach struct {
 	try   func(context.Context) error // connects, notes how that went, and hangs up
-	spawn func(func())                // runs a goroutine that somebody waits for
+	spawn func(func())                // runs a goroutine, for which the end of Run waits
 	stop  <-chan struct{}             // closed when no attempt is of use any more
 
 	mu      sync.Mutex
@@ -95,7 +95,7 @@ func (r *reach) note(err error) {
 	}
 }
 
-// rest has every good contact told on a channel with room for one, until wake. It reports false if there has been one since
+// rest has every good contact told on a channel of capacity one, until wake. It reports false if there has been one since
 // err, the outcome of an attempt.
 func (r *reach) rest(tell chan<- struct{}, err error) bool {
 	r.mu.Lock()

@@ -7,7 +7,7 @@ import "lockproxy/internal/direct"
 //
 // At most one goroutine takes from a stream: the writer, or, while the writer is asleep, send for a moment.
 
-// send writes what has been appended to a lazy stream.
+// send writes the appended bytes of a lazy stream.
 func (s *stream) send() {
 	s.mu.Lock()
 	if s.state != up || !s.asleep || len(s.out) == 0 {

@@ -30,7 +30,7 @@ func serve(nc net.Conn, s *stream, stop <-chan struct{}) error {
 	return err
 }
 
-// closeOn ends the connection when somebody asks for it.
+// closeOn ends the connection when it is asked to.
 func closeOn(stop, done <-chan struct{}, nc net.Conn) {
 	select {
 	case <-stop:

@@ -13,7 +13,7 @@ import (
 // ErrDown says that a request was not accepted because its connection to Redis is down: nothing was sent.
 var ErrDown = errors.New("upstream is down")
 
-// errUnexpected says that Redis sent a reply that nobody asked for; the connection cannot be trusted any more.
+// errUnexpected says that Redis sent a reply without a request. The connection cannot be trusted any more.
 var errUnexpected = errors.New("upstream: reply without a request")
 
 // mode says how a stream reads what arrives.
@@ -51,7 +51,7 @@ type stream struct {
 	wake chan struct{} // size 1, never closed: the writer has something to take
 	bell func()        // rung instead of wake; set before the stream is used
 
-	watch  func()        // told, without locks, when something is outstanding after nothing was; nil: nobody asks
+	watch  func()        // told, without locks, when something is outstanding after nothing was; nil: not called
 	wanted chan struct{} // size 1, never closed: a request waits for a stream that was resting
 
 	mu                    sync.Mutex
@@ -66,8 +66,8 @@ type stream struct {
 	total, taken, written int64          // bytes appended, taken by the writer and written, ever
 	asked                 uint64         // requests accepted since the connection began
 	idle                  bool           // nothing is outstanding and watch is to be told of the next request
-	fin                   bool           // nothing follows what has been appended
-	empty                 func()         // called once by the writer when nothing is left to take; nil: nobody asks
+	fin                   bool           // nothing follows the appended bytes
+	empty                 func()         // called once by the writer when nothing is left to take; nil: not called
 	mode                  mode
 	obs                   Observer
 
@@ -175,7 +175,7 @@ func (s *stream) progress() (appended, written int64) {
 	return s.total, s.written
 }
 
-// finish says that nothing more will be appended: the writer ends its direction of the connection after what there is.
+// finish says that nothing more will be appended: the writer ends its direction of the connection behind the appended bytes.
 func (s *stream) finish() {
 	s.mu.Lock()
 	done := s.fin || s.state == down
@@ -252,7 +252,7 @@ func (s *stream) take(spare []byte) []byte {
 	return s.takeLocked(spare)
 }
 
-// takeLocked takes what there is.
+// takeLocked takes the appended bytes.
 func (s *stream) takeLocked(spare []byte) []byte {
 	b := s.out
 	s.out = spare[:0]
@@ -350,7 +350,7 @@ func (s *stream) settle(next state) (unsent []span, empty func(), more bool) {
 // refuse turns a stream that has no connection into one that is down.
 func (s *stream) refuse(err error) { s.end(err, down) }
 
-// rest says that an attempt to connect has failed. What has waited for it is told that it was not sent.
+// rest says that an attempt to connect has failed. The commands that waited for it are reported as unsent.
 func (s *stream) rest(err error) {
 	select {
 	case <-s.wanted: // by requests that this refuses

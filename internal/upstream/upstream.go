@@ -142,7 +142,7 @@ const (
 	trimPeriod = 15 * time.Second
 )
 
-// Run keeps the command table fresh and closes what nobody uses, until ctx ends; then it closes everything. Sessions have
+// Run keeps the command table fresh and closes unused connections, until ctx ends; then it closes everything. Sessions have
 // ended by then.
 func (u *Upstream) Run(ctx context.Context) error {
 	defer u.close()
@@ -233,7 +233,7 @@ func (u *Upstream) heard(err error) {
 // (re)connect and every authPeriod.
 func (u *Upstream) NeedsAuth() bool { return u.guarded.Load() }
 
-// lookAtAuth finds out whether clients must authenticate. Redis tells nobody when that changes.
+// lookAtAuth finds out whether clients must authenticate. Redis does not announce a change.
 func (u *Upstream) lookAtAuth(ctx context.Context) {
 	needed, err := u.needsAuth(ctx)
 	if err != nil {

@@ -143,7 +143,7 @@ func (r *Registry) dropAfter(d time.Duration, e *Engine) {
 	time.AfterFunc(d, func() { r.drop(e) })
 }
 
-// drop ends an engine that nobody has used for a while.
+// drop ends an engine that no session has used for a while.
 func (r *Registry) drop(e *Engine) {
 	r.mu.Lock()
 	idle := r.opts.Idle
@@ -274,7 +274,7 @@ func (r *Registry) Held() int {
 // Waiting is how many clients wait for a lock.
 func (r *Registry) Waiting() int { return int(r.waiting.Load()) }
 
-// List is what clients of this proxy hold, at most so many of each engine.
+// List lists the locks that clients of this proxy hold, at most that number of each engine.
 func (r *Registry) List(most int) []lockcmds.Held {
 	r.mu.Lock()
 	engines := r.all()

@@ -61,7 +61,7 @@ type Command struct {
 	MaxHold time.Duration // when the watchdog stops renewing; 0: never, negative: as configured
 	Fence   int64         // UNLOCK: only the grant with this fence; 0: any
 	Match   string        // LOCKLIST: only keys that match this glob; empty: all
-	Count   int           // LOCKLIST: at most so many; 0: all
+	Count   int           // LOCKLIST: the most locks to list; 0: all
 }
 
 // ParseError is what a client gets for arguments that are not a lock command.

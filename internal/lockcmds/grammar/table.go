@@ -79,7 +79,7 @@ var (
 	}
 	argCount = Argument{
 		Name: "count", Type: "integer", Token: "COUNT", Optional: true, Value: "n", option: optCount,
-		Means: "list at most so many locks",
+		Means: "list at most n locks",
 	}
 )
 
@@ -149,7 +149,7 @@ var table = complete([]Spec{
 		Verb: ForceUnlock, Name: "forceunlock", Arguments: []Argument{argKey},
 		Flags: []string{"write", "noscript", "no_multi"}, Categories: []string{"write", "slow", "scripting"},
 		Access:  []string{"RW", "access", "delete"},
-		Summary: "Remove a lock, whoever holds it", Complexity: "O(1)",
+		Summary: "Remove a lock of any holder", Complexity: "O(1)",
 		Does: "removes a lock of any holder; the holder is told", Replies: "`1`, or `0` if there was none",
 	},
 })
@@ -233,7 +233,7 @@ func (s *Spec) Arity() int {
 	return s.fewest()
 }
 
-// Accepts reports whether so many arguments, with the name, may be right.
+// Accepts reports whether a command may have n arguments, its name included.
 func (s *Spec) Accepts(argc int) bool {
 	return argc == s.fewest() || s.options != 0 && argc > s.fewest()
 }

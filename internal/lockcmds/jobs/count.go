@@ -5,11 +5,11 @@ import (
 	"sync"
 )
 
-// Count counts work that is under way, and lets somebody wait until there is none. The zero value counts none.
+// Count counts the work under way. A goroutine can wait until there is none. The zero value counts none.
 type Count struct {
 	mu   sync.Mutex
 	n    int
-	idle chan struct{} // closed when n is 0; nil: nobody waits for that
+	idle chan struct{} // closed when n is 0; nil: no goroutine waits for that
 }
 
 // Begin counts one piece of work until End.

@@ -6,7 +6,7 @@ type fifo[T any] struct {
 	head  int // items before it have been taken
 }
 
-// kept is how much room an empty fifo keeps: a burst must not keep its memory.
+// kept is the capacity that an empty fifo keeps, so that a burst does not keep its memory.
 const kept = 64
 
 func (f *fifo[T]) len() int { return len(f.items) - f.head }

@@ -36,12 +36,12 @@ const (
 	Loss                  // tells of lost leases
 	HandOver              // an attempt of a waiter whose turn it may be
 	Attempt               // other attempts, and questions about outcomes in doubt
-	CleanUp               // gives back what clients have left behind
+	CleanUp               // releases the locks and places that clients have left behind
 	List                  // lists locks
 	classes
 )
 
-// sizes is how many workers the classes of a pool have that has so many for attempts.
+// sizes is the number of workers of each class of a pool, from the number for attempts.
 func sizes(workers int) [classes]int {
 	return [classes]int{
 		Renewal: workers / 2, Loss: workers / 16, HandOver: workers, Attempt: workers, CleanUp: workers / 4, List: workers / 64,
@@ -98,7 +98,7 @@ type Queue struct {
 	lines   [classes]line // guarded by Pool.mu
 }
 
-// New makes a pool with so many workers for attempts, and in proportion for the other classes; every class has one at least.
+// New makes a pool with that number of workers for attempts. The other classes have workers in proportion, at least one each.
 func New(workers int) (*Pool, error) {
 	p := &Pool{}
 	total := 0

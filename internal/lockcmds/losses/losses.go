@@ -24,14 +24,14 @@ type Budget struct {
 	seed [2]maphash.Seed
 }
 
-// NewBudget returns a budget of so many losses.
+// NewBudget returns a budget of n losses.
 func NewBudget(n int64) *Budget {
 	b := &Budget{seed: [2]maphash.Seed{maphash.MakeSeed(), maphash.MakeSeed()}}
 	b.left.Store(n)
 	return b
 }
 
-// Left is how many losses there is room for beyond the floors.
+// Left is the number of further losses that fit beyond the floors.
 func (b *Budget) Left() int64 { return b.left.Load() }
 
 func (b *Budget) take() bool {
@@ -83,7 +83,7 @@ func (s *Set) Add(key, owner string, fence int64) {
 	if s.recent == nil {
 		s.recent = make(map[name]int64)
 	}
-	if _, known := s.recent[n]; !known && !s.room() {
+	if _, known := s.recent[n]; !known && !s.fits() {
 		if s.older = nil; s.vague {
 			s.older = s.recent // a few, of late
 		}
@@ -93,8 +93,8 @@ func (s *Set) Add(key, owner string, fence int64) {
 	s.settle()
 }
 
-// room reports whether one loss more may be remembered. Called with mu held.
-func (s *Set) room() bool {
+// fits reports whether one loss more may be remembered. Requires s.mu.
+func (s *Set) fits() bool {
 	n := int64(len(s.recent) + len(s.older))
 	if s.vague {
 		return len(s.recent) < Floor/2
@@ -109,7 +109,7 @@ func (s *Set) room() bool {
 	return true
 }
 
-// settle gives back to the budget what is not needed any more. Called with mu held.
+// settle returns to the budget what is no longer needed. Requires s.mu.
 func (s *Set) settle() {
 	need := max(0, int64(len(s.recent)+len(s.older))-Floor)
 	if s.ended || s.vague {

@@ -35,11 +35,11 @@ type Crowd struct {
 // Queued reports whether the crowd has a place in the queue, as far as is known.
 func (c *Crowd) Queued() bool { return c.queued }
 
-// Stays reports whether the place is to stay where it is after the next grant, with so many waiting, the one that asks
-// included. It leaves with the last grant of a turn, and when nobody is left who waits.
+// Stays reports whether the place stays where it is after the next grant. waiting is the number of waiters, the one that asks
+// included. The place is given up with the last grant of a turn, and with the last waiter.
 func (c *Crowd) Stays(waiting int) bool { return waiting > 1 && c.left != 1 }
 
-// Granted notes a grant to one of so many, and where the place is now.
+// Granted notes a grant to one of that number of waiters, and where the place is now.
 func (c *Crowd) Granted(waiting int, now Place) {
 	c.queued = now != None
 	switch {
@@ -60,18 +60,18 @@ func (c *Crowd) Refused(now Place) {
 	}
 }
 
-// Doubt notes that nobody knows whether a script was run: it may have taken a place.
+// Doubt notes that it is unknown whether a script ran: it may have taken a place.
 func (c *Crowd) Doubt() { c.queued = true }
 
 // Limits of the hand-overs of a lock within one proxy, by number and by time. Then the lock is released openly once, because
 // Redisson's plain waiters stand in no queue, and nor do those of another proxy before they have lost a race. They must not wait
-// for much longer than anybody else, also if there are few waiters and each holds the lock for milliseconds.
+// for much longer than any other waiter, even if there are few waiters and each holds the lock for milliseconds.
 const (
 	MaxHandOvers = 32
 	MaxChain     = 25 * time.Millisecond
 )
 
-// Chain is the hand-overs by which a hold came about, since the lock was last free for everybody. The zero value: none.
+// Chain counts the hand-overs since the lock was last free for all waiters. The zero value: none.
 type Chain struct {
 	n     int
 	since time.Time // the first of them

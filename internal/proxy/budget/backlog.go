@@ -21,7 +21,7 @@ func (b *Backlog) Add(n int, end, written int64) {
 	b.recentEnd = end
 }
 
-// Settle takes off what has left, when the connection has written everything before written.
+// Settle subtracts the bytes that the connection has written. They end at written.
 func (b *Backlog) Settle(written int64) {
 	if b.old > 0 && written >= b.oldEnd {
 		b.old, b.oldEnd = b.recent, b.recentEnd

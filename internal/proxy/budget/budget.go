@@ -76,7 +76,7 @@ func (b *Budget) reap() {
 	b.reaping.Store(false)
 }
 
-// cutLargest reports false if nobody is left to be cut.
+// cutLargest reports false if no client is left to be cut.
 func (b *Budget) cutLargest() bool {
 	type share struct {
 		owner Owner

@@ -100,19 +100,19 @@ func TestFlags(t *testing.T) {
 
 func words(line string) [][]byte { return bytes.Fields([]byte(line)) }
 
-// Whatever is asked, what Redis gets kills nobody: the filter has an address that no client has, and it is the last one.
+// Whatever is asked, what Redis gets kills no client: the filter has an address that no client has, and it is the last one.
 func TestHarmlessKillsNobody(t *testing.T) {
 	for _, test := range []struct{ args, want string }{
 		{"", "CLIENT KILL"},
-		{"1.2.3.4:5", "CLIENT KILL " + nobody},
-		{"TYPE normal", "CLIENT KILL ADDR " + nobody + " TYPE normal"},
-		{"ADDR 1.2.3.4:5", "CLIENT KILL ADDR " + nobody + " ADDR " + nobody},
-		{"addr 1.2.3.4:5 skipme no Addr 6", "CLIENT KILL ADDR " + nobody + " addr " + nobody + " skipme no Addr " + nobody},
-		{"USER addr ADDR 1.2.3.4:5", "CLIENT KILL ADDR " + nobody + " USER addr ADDR " + nobody},
-		{"ID 1 2 3 ADDR 4", "CLIENT KILL ADDR " + nobody + " ID 1 2 3 ADDR " + nobody},
-		{"ID 10 wrong_arg", "CLIENT KILL ADDR " + nobody + " ID 10 wrong_arg"},
-		{"ID 10 ADDR", "CLIENT KILL ADDR " + nobody + " ID 10 ADDR"},
-		{"wrong 1 ADDR 2", "CLIENT KILL ADDR " + nobody + " wrong 1 ADDR " + nobody},
+		{"1.2.3.4:5", "CLIENT KILL " + noClient},
+		{"TYPE normal", "CLIENT KILL ADDR " + noClient + " TYPE normal"},
+		{"ADDR 1.2.3.4:5", "CLIENT KILL ADDR " + noClient + " ADDR " + noClient},
+		{"addr 1.2.3.4:5 skipme no Addr 6", "CLIENT KILL ADDR " + noClient + " addr " + noClient + " skipme no Addr " + noClient},
+		{"USER addr ADDR 1.2.3.4:5", "CLIENT KILL ADDR " + noClient + " USER addr ADDR " + noClient},
+		{"ID 1 2 3 ADDR 4", "CLIENT KILL ADDR " + noClient + " ID 1 2 3 ADDR " + noClient},
+		{"ID 10 wrong_arg", "CLIENT KILL ADDR " + noClient + " ID 10 wrong_arg"},
+		{"ID 10 ADDR", "CLIENT KILL ADDR " + noClient + " ID 10 ADDR"},
+		{"wrong 1 ADDR 2", "CLIENT KILL ADDR " + noClient + " wrong 1 ADDR " + noClient},
 	} {
 		var got []string
 		for line := range strings.Lines(string(Harmless(words(test.args)))) {

@@ -9,8 +9,8 @@ import (
 	"lockproxy/internal/resp"
 )
 
-// nobody is an address that no client has: with it, CLIENT KILL is judged by Redis and kills none.
-const nobody = "lockproxy:nobody"
+// noClient is an address that no client has. With it, Redis judges a CLIENT KILL that kills no client.
+const noClient = "lockproxy:nobody"
 
 // Filter chooses among clients as CLIENT KILL does. Its zero value chooses all.
 type Filter struct {
@@ -18,7 +18,7 @@ type Filter struct {
 	Type        Type
 	Addr, LAddr *string
 	User        *string
-	MaxAge      int64 // chosen are those at least so many seconds old; 0: any
+	MaxAge      int64 // least age in seconds; 0: any
 	SkipMe      bool
 	Old         bool // the form with nothing but an address: answered OK
 }
@@ -74,14 +74,14 @@ func Harmless(args [][]byte) []byte {
 	case 0:
 		return resp.AppendCommand(nil, words...)
 	case 1:
-		return resp.AppendCommand(nil, append(words, []byte(nobody))...)
+		return resp.AppendCommand(nil, append(words, []byte(noClient))...)
 	}
-	words = append(words, []byte("ADDR"), []byte(nobody))
+	words = append(words, []byte("ADDR"), []byte(noClient))
 	list, rest, _ := options(args)
 	for _, o := range list {
 		words = append(words, o.raw)
 		if o.name == "addr" { // the last one counts
-			words = append(words, []byte(nobody))
+			words = append(words, []byte(noClient))
 			continue
 		}
 		words = append(words, o.values...)
@@ -168,7 +168,7 @@ func (f *Filter) matchID(id uint64) bool {
 	return found
 }
 
-// Reply answers a CLIENT KILL that has killed so many.
+// Reply answers a CLIENT KILL that has killed n clients.
 func (f *Filter) Reply(killed int) []byte {
 	switch {
 	case !f.Old:

@@ -13,7 +13,7 @@ import (
 )
 
 // COMMAND and INFO are answered by Redis, as its ACL says, and the lock commands and the proxy's own section are put into
-// its answer. What is not ours stays as Redis sent it, byte for byte. A reply that is not of the known shape passes whole:
+// its answer. All other bytes stay as Redis sent them. A reply that is not of the known shape passes whole:
 // an error, or the QUEUED of a transaction, whose EXEC then answers without the lock commands.
 
 // commandPolicy: COMMAND's questions about commands that we have are answered with them.

@@ -58,7 +58,7 @@ var subPolicies = map[string]func(args [][]byte) Policy{
 }
 
 // clientPolicy keeps here what clients say of themselves, and speaks of the proxy's clients where Redis speaks of its own.
-// What is left is about the connection that says it, so that connection must be the session's own, unless it says what is
+// The other subcommands concern the connection that they are sent on. So it must be the session's own, unless they say what is
 // the case on every lane anyhow.
 func clientPolicy(args [][]byte) Policy {
 	switch sub := Keyword(args, 1); sub {
@@ -132,7 +132,7 @@ func infoPolicy(args [][]byte) Policy {
 func IsOwnInfo(args [][]byte) bool { return len(args) == 2 && Keyword(args, 1) == "lockproxy" }
 
 // Keyword is the i-th argument as a keyword, in lower case, or "" if there is none. As in Redis, only ASCII letters have two
-// cases. What is longer than any keyword is "?", which is none.
+// cases. An argument longer than any keyword becomes "?", which is no keyword.
 func Keyword(args [][]byte, i int) string {
 	if i >= len(args) {
 		return ""
@@ -192,7 +192,7 @@ type Table struct {
 // maxName bounds the names that are looked up; longer ones are unknown.
 const maxName = 64
 
-// unlisted stands for every command that Redis does not list: it may change its connection in ways nobody here knows.
+// unlisted stands for every command that Redis does not list: it may change its connection in unknown ways.
 var unlisted = &Row{Name: "unlisted", Policy: PinForever}
 
 // NewTable makes the table for a Redis that lists these commands. verbs are the names of the lock commands.

@@ -116,7 +116,7 @@ func (c *Change) Shared(raw []byte, args [][]byte) []byte {
 	switch {
 	case c.odd:
 		return nil
-	case c.Name != nil: // a name would be everybody's
+	case c.Name != nil: // all clients of the connection would have the name
 		i := slices.IndexFunc(args[2:], func(a []byte) bool { return bytes.EqualFold(a, []byte("setname")) })
 		if c.Auth {
 			i = 3 // behind AUTH user password, which may be any words
@@ -139,7 +139,7 @@ func Untouched(reply []byte) bool {
 }
 
 // MayHaveAuthenticated reports whether a command that was refused may have logged in all the same: Redis acts on HELLO's options
-// one after another, so a bad one may follow an AUTH that went well. Such a connection must never serve anybody else.
+// one after another, so a bad one may follow an AUTH that went well. Such a connection must never serve another session.
 func (c *Change) MayHaveAuthenticated(reply []byte) bool {
 	return c.Hello && c.Auth && c.looked(reply) && !(c.auths == 1 && bytes.HasPrefix(reply, []byte("-WRONGPASS ")))
 }

@@ -6,7 +6,7 @@ import (
 )
 
 // Disown takes all credentials out of the arguments of a HELLO, by Redis's own grammar: an argument of SETNAME is no option.
-// What follows an option that Redis does not accept is left out too, so that nothing travels that was not read here; Redis
+// The arguments behind an option that Redis does not accept are left out too, so that no unread argument travels; Redis
 // refuses the command at that option. It reuses args.
 func Disown(args [][]byte) [][]byte {
 	out := args[:min(2, len(args))]

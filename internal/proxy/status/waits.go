@@ -5,20 +5,20 @@ import (
 	"time"
 )
 
-// Waits says how long granted locks were waited for.
+// Waits says how long the waits took that ended with a grant.
 type Waits struct {
 	Count   uint64
 	Sum     time.Duration
-	Buckets map[time.Duration]uint64 // how many took at most so long
+	Buckets map[time.Duration]uint64 // the number of waits that took at most the key
 }
 
-// waitBounds are the upper bounds of all buckets but the last: from one round trip to a wait that somebody notices.
+// waitBounds are the upper bounds of all buckets but the last: from one round trip to a wait that a person notices.
 var waitBounds = [...]time.Duration{
 	time.Millisecond, 5 * time.Millisecond, 20 * time.Millisecond, 100 * time.Millisecond, 500 * time.Millisecond,
 	time.Second, 5 * time.Second, 30 * time.Second, 2 * time.Minute,
 }
 
-// histogram is a histogram.
+// histogram counts durations by the bounds of their buckets.
 type histogram struct {
 	buckets [len(waitBounds) + 1]atomic.Uint64
 	sum     atomic.Int64 // nanoseconds

@@ -9,7 +9,7 @@ type Group struct {
 	mu   sync.Mutex // guards the fields below
 	n    int
 	over bool
-	idle chan struct{} // closed when over; nil: nobody waits
+	idle chan struct{} // closed when over; nil: no goroutine waits
 }
 
 // Start runs the task in a goroutine. If the group is over, it returns false and the task does not run.

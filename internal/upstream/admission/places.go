@@ -50,7 +50,7 @@ func (p *Places) Force(owner string) {
 	p.by[owner]++
 }
 
-// Return gives back a place that owner has taken.
+// Return frees a place that owner has taken.
 func (p *Places) Return(owner string) {
 	switch p.by[owner] {
 	case 0:
@@ -63,7 +63,7 @@ func (p *Places) Return(owner string) {
 	p.taken--
 }
 
-// Full reports whether nobody can take a place.
+// Full reports whether no owner can take a place.
 func (p *Places) Full() bool { return p.taken >= p.total }
 
 // Beyond reports whether owner would have more than its share if it had n places more.

@@ -106,7 +106,7 @@ func (l *Lineup) role(i int) Role {
 	return roles
 }
 
-// Spare returns a lane to be opened ahead of need, unless one without a role is open already or there is no room.
+// Spare returns a lane to be opened ahead of need, unless one without a role is open already or the set is full.
 func (l *Lineup) Spare() (i int, open bool) {
 	i, n := l.free()
 	if n == 0 || l.lanes[i].open {
