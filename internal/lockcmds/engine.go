@@ -156,7 +156,7 @@ func New(opts Options) (*Engine, error) {
 	e.jobs = opts.Jobs.NewRunner(e.crash)
 	e.hub = hub{e: e, topics: make(map[string]*topic)}
 	e.own.Listen(&e.hub)
-	e.crowd = owners.NewShared(opts.UUID)
+	e.crowd = owners.Shared(opts.UUID, uint32(e.clock.Random(1<<32)))
 	e.life, e.end = context.WithCancel(context.Background())
 	dog, err := watchdog.New(watchdog.Options{
 		Renew: e.renew, OnLost: e.onLost, Logger: opts.Logger, Now: opts.Clock.Now,

@@ -46,8 +46,9 @@ func (e *Engine) stillFairLocked(r *room, w *waiter, a script.Acquired) {
 	if w != r.fair.first {
 		return
 	}
+	// Also for a free lock: whoever is first there may let its lease run out, and nothing would announce that.
+	e.armLocked(r, a.PTTL)
 	if a.PTTL != script.Kept {
-		e.armLocked(r, a.PTTL)
 		return
 	}
 	e.watchHeadLocked(r)

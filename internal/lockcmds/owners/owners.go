@@ -9,7 +9,6 @@ import (
 	"crypto/rand"
 	"encoding/binary"
 	"fmt"
-	mathrand "math/rand/v2"
 	"strconv"
 	"strings"
 )
@@ -36,9 +35,9 @@ func Default(uuid, token string) string { return uuid + ":" + token }
 // OWNER refuses such a name: under it, FAIRLOCK would take the turn of those waiters.
 const sharedMark = ":plain-"
 
-// NewShared makes the name of the place that the plain waiters of one engine share in a wait queue.
-func NewShared(uuid string) string {
-	return fmt.Sprintf("%s%s%08x", uuid, sharedMark, mathrand.Uint32())
+// Shared is the name of the place that the plain waiters of one engine share in a wait queue. number is the engine's own, at random.
+func Shared(uuid string, number uint32) string {
+	return fmt.Sprintf("%s%s%08x", uuid, sharedMark, number)
 }
 
 // IsShared reports whether the name has the form of a shared place, of this proxy or another.

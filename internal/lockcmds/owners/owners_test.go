@@ -40,7 +40,7 @@ func TestOtherNamesAreNoDefaultOwners(t *testing.T) {
 }
 
 func TestSharedPlacesAreRecognized(t *testing.T) {
-	for _, name := range []string{NewShared(someUUID), someUUID + ":plain-74c4048b", strings.ToUpper(someUUID) + ":plain-74c4048b", someUUID + ":plain-"} {
+	for _, name := range []string{Shared(someUUID, 7), someUUID + ":plain-74c4048b", strings.ToUpper(someUUID) + ":plain-74c4048b", someUUID + ":plain-"} {
 		if !IsShared(name) {
 			t.Errorf("%s is not taken for a shared place", name)
 		}
@@ -54,7 +54,7 @@ func TestSharedPlacesAreRecognized(t *testing.T) {
 
 func TestProcessIsTheUUID(t *testing.T) {
 	for name, want := range map[string]string{
-		Default(someUUID, NewToken()): someUUID, someUUID + ":17": someUUID, NewShared(someUUID): someUUID,
+		Default(someUUID, NewToken()): someUUID, someUUID + ":17": someUUID, Shared(someUUID, 7): someUUID,
 		someUUID: "", "job-4711": "", someUUID + "x:1": "",
 	} {
 		if got := Process(name); got != want {

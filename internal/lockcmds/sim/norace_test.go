@@ -1,0 +1,6 @@
+//go:build !race
+
+package sim
+
+// fixed is how many histories are played each time.
+const fixed = 2000

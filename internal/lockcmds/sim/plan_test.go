@@ -1,0 +1,388 @@
+package sim
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"time"
+
+	"lockproxy/internal/lockcmds/grammar"
+)
+
+// plan is what a seed decides in advance: who there is, and what comes to them from outside. It can be made smaller while the history
+// still breaks its rule.
+type plan struct {
+	seed    uint64
+	proxies int
+	clients int
+	calm    bool
+	length  time.Duration
+	actions []action
+}
+
+// action is one command or one fault.
+type action struct {
+	at    time.Duration
+	kind  string // "send" or a fault
+	who   int    // slot of a client, or number of a proxy
+	line  string // of send; the key of some faults
+	d, d2 time.Duration
+	n     int
+}
+
+func (a action) String() string {
+	if a.kind == "send" {
+		return fmt.Sprintf("%10s  client %d: %s", a.at, a.who, a.line)
+	}
+	return fmt.Sprintf("%10s  %s %d %s %v %v %d", a.at, a.kind, a.who, a.line, a.d, a.d2, a.n)
+}
+
+var keys = []string{"a", "b", "f"}
+
+// newPlan makes the plan of a seed.
+func newPlan(seed uint64) *plan {
+	rng := rand.New(rand.NewPCG(seed, 1))
+	pick := func(list ...string) string { return list[rng.IntN(len(list))] }
+	between := func(from, to time.Duration) time.Duration { return from + time.Duration(rng.Int64N(int64(to-from))) }
+	p := &plan{seed: seed, proxies: 1 + rng.IntN(3), clients: 2 + rng.IntN(5)}
+	var faults []string
+	convoy := false
+	switch rng.IntN(8) {
+	case 0:
+		p.calm = true
+	case 1:
+		p.calm = true
+		faults = []string{"hang up"}
+	case 2:
+		p.calm, convoy = true, true
+		p.clients += 4
+	case 3:
+		faults = []string{"cut lane", "cut own", "cut own", "cut sub", "stall lane", "stall own", "hang up"}
+	case 4:
+		faults = []string{"kill", "pause", "hang up", "cut lane"}
+	case 5:
+		faults = []string{"step", "evict", "flush", "force"}
+	case 6:
+		faults = []string{"cut own", "stall own", "outage"}
+	default:
+		faults = []string{"cut lane", "cut own", "cut sub", "stall lane", "stall own", "kill", "pause", "hang up", "step", "evict", "flush", "force", "outage"}
+	}
+	back := rng.IntN(2) == 0 // the clock is set back in this history; then fences are not lost in it
+	p.length = between(50*time.Millisecond, 8*time.Second)
+	if convoy {
+		p.length = between(20*time.Millisecond, 300*time.Millisecond)
+	}
+	spread := func() time.Duration {
+		if rng.IntN(3) == 0 {
+			return between(0, min(p.length, 20*time.Millisecond))
+		}
+		return between(0, p.length)
+	}
+	used := keys[:1+rng.IntN(len(keys))]
+	if rng.IntN(6) == 0 {
+		used = keys[2:]
+	}
+	explicit := rng.IntN(3) == 0 // some lock for an owner that several sessions share
+	for n := 10 + rng.IntN(30); n > 0; n-- {
+		a := action{at: spread(), kind: "send", who: rng.IntN(p.clients)}
+		key := used[rng.IntN(len(used))]
+		verb := "FAIRLOCK"
+		if key != "f" {
+			verb = pick("LOCK", "LOCK", "TRYLOCK", "FAIRLOCK")
+		}
+		line := verb + " " + key
+		if rng.IntN(3) == 0 {
+			line += fmt.Sprintf(" WAIT %d", rng.IntN(500))
+		} else if verb != "TRYLOCK" && rng.IntN(2) == 0 {
+			line += fmt.Sprintf(" WAIT %d", 1000+rng.IntN(9000))
+		}
+		if rng.IntN(5) == 0 {
+			line += fmt.Sprintf(" PX %d", 50+rng.IntN(4000))
+		}
+		if rng.IntN(5) == 0 {
+			line += fmt.Sprintf(" GRACE %d", rng.IntN(2)*rng.IntN(1000))
+		}
+		if rng.IntN(8) == 0 {
+			line += fmt.Sprintf(" MAXHOLD %d", 200+rng.IntN(5000))
+		}
+		unlock := "UNLOCK " + key
+		if explicit && key != "f" && rng.IntN(2) == 0 {
+			owner := fmt.Sprintf(" OWNER o%d", rng.IntN(2))
+			line += owner
+			unlock += owner
+		}
+		a.line = line
+		p.actions = append(p.actions, a)
+		if rng.IntN(6) == 0 { // deepens
+			a.at += between(0, 20*time.Millisecond)
+			p.actions = append(p.actions, a)
+		}
+		if rng.IntN(10) == 0 {
+			p.actions = append(p.actions, action{
+				at: a.at + between(0, 100*time.Millisecond), kind: "send", who: a.who, line: fmt.Sprintf("EXTENDLOCK %s PX %d", key, 100+rng.IntN(5000)),
+			})
+		}
+		if rng.IntN(8) > 0 {
+			a.at += between(0, 30*time.Millisecond)
+			if !convoy && rng.IntN(3) == 0 {
+				a.at += between(0, 4*time.Second)
+			}
+			a.line = unlock
+			if rng.IntN(3) == 0 {
+				a.n = 1 // pipelined
+			}
+			p.actions = append(p.actions, a)
+		}
+	}
+	if len(faults) > 0 {
+		for n := 1 + rng.IntN(6); n > 0; n-- {
+			a := action{at: spread(), kind: faults[rng.IntN(len(faults))], d: between(time.Millisecond, 300*time.Millisecond), n: rng.IntN(3)}
+			switch a.kind {
+			case "hang up":
+				a.who = rng.IntN(p.clients)
+			case "evict", "force":
+				a.line = pick("a", "b", "f", "redisson_lock_queue:{f}", "redisson_lock_queue:{a}", "redisson_lock_timeout:{f}")
+				if a.kind == "force" {
+					a.line = pick("a", "b", "f")
+				}
+			case "flush":
+				if back {
+					continue
+				}
+			case "step":
+				a.d = between(-5*time.Second, 5*time.Second)
+				if !back {
+					a.d = max(a.d, -a.d)
+				}
+			case "pause":
+				a.who = rng.IntN(p.proxies)
+				a.d = between(10*time.Millisecond, 5*time.Second)
+			case "outage":
+				a.d = between(100*time.Millisecond, 8*time.Second)
+			default:
+				a.who = rng.IntN(p.proxies)
+				if rng.IntN(3) == 0 {
+					a.d *= 20 // long enough for leases to end
+				}
+			}
+			a.d2 = between(0, 4*time.Second)
+			if rng.IntN(2) == 0 {
+				a.d2 = between(0, 5*time.Millisecond)
+			}
+			p.actions = append(p.actions, a)
+		}
+	}
+	slices.SortStableFunc(p.actions, func(a, b action) int { return int(a.at - b.at) })
+	return p
+}
+
+// do lets an action happen.
+func (w *world) do(a action) {
+	if a.kind != "send" {
+		w.note("--- %s %d %s %v %v %d", a.kind, a.who, a.line, a.d.Round(time.Millisecond), a.d2.Round(time.Millisecond), a.n)
+	}
+	proxy := w.proxies[a.who%len(w.proxies)]
+	switch a.kind {
+	case "send":
+		w.clients[a.who].send(parsed(a.line, a.n == 1))
+	case "hang up":
+		w.replace(a.who)
+	case "cut lane":
+		proxy.lane.cut(a.n, a.d2, a.d)
+	case "cut own":
+		proxy.link.own.cut(a.n, a.d2, a.d)
+	case "cut sub":
+		proxy.link.cutSubscriptions(a.d, a.d2)
+	case "outage":
+		for _, p := range w.proxies {
+			p.lane.cut(a.n, a.d2/100, a.d)
+			p.link.own.cut(a.n, a.d2/100, a.d)
+			p.link.cutSubscriptions(a.d, 0)
+		}
+	case "stall lane":
+		proxy.lane.stall(a.d)
+	case "stall own":
+		proxy.link.own.stall(a.d)
+	case "pause":
+		proxy.pausedUntil = w.now + a.d
+	case "kill":
+		proxy.kill(a.n, a.d2)
+		w.proxies[a.who%len(w.proxies)] = w.newProxy()
+		for i, c := range w.clients {
+			if c.p == proxy {
+				w.replace(i)
+			}
+		}
+	case "step":
+		w.stepped += a.d
+		w.rules.disturb(keys...)
+	case "evict":
+		w.rules.disturb(keys...)
+		w.rules.torn = w.rules.torn || len(a.line) > 1
+		w.redis.do("DEL", []string{a.line})
+	case "force":
+		w.rules.disturb(a.line)
+		for _, c := range w.clients {
+			if c.current == nil && len(c.slots) == 0 {
+				c.send(parsed("FORCEUNLOCK "+a.line, false))
+				break
+			}
+		}
+	case "flush":
+		w.rules.disturb(keys...)
+		w.redis.do("FLUSHALL", nil)
+	default:
+		panic(a.kind)
+	}
+}
+
+// replace ends a client, and has another one come in its place.
+func (w *world) replace(slot int) {
+	old := w.clients[slot]
+	p := old.p
+	if p.killed {
+		old.ended = true
+		for _, other := range w.proxies {
+			p = other
+		}
+	} else {
+		old.hangUp()
+	}
+	w.seat(slot, p)
+}
+
+func (w *world) seat(slot int, p *proxy) {
+	c := w.newClient(slot, p, 2+int(w.ids%3)/2+int(w.ids%2))
+	c.proto = min(c.proto, 3)
+	w.clients[slot] = c
+	w.all = append(w.all, c)
+}
+
+func parsed(line string, pipelined bool) order {
+	fields := strings.Fields(line)
+	args := make([][]byte, len(fields))
+	for i, f := range fields {
+		args[i] = []byte(f)
+	}
+	cmd, err := grammar.Parse(args)
+	if err != nil {
+		panic(fmt.Sprintf("%s: %v", line, err))
+	}
+	return order{line, cmd, pipelined}
+}
+
+// play lets a history happen. It returns what broke a rule, if anything did.
+func (p *plan) play(keep bool) (w *world) {
+	w = &world{chance: rand.New(rand.NewPCG(p.seed, 2)), calm: p.calm, keep: keep}
+	w.subs = subscriptions{links: map[string][]*link{}, ghosts: map[string]int{}}
+	w.redis = newRedis(func() int64 { return epoch.Add(w.now + w.stepped).UnixMicro() }, w.publish)
+	w.rules = newRules(w, keys)
+	for range p.proxies {
+		w.proxies = append(w.proxies, w.newProxy())
+	}
+	w.clients = make([]*client, p.clients)
+	for i := range w.clients {
+		w.seat(i, w.proxies[i%len(w.proxies)])
+	}
+	for _, a := range p.actions {
+		w.in(a.at, nil, func() { w.do(a) })
+	}
+	last := time.Duration(0)
+	if len(p.actions) > 0 {
+		last = p.actions[len(p.actions)-1].at
+	}
+	w.run(last + time.Millisecond)
+	w.settle()
+	w.end()
+	return w
+}
+
+// Bounds of the end of a history, without faults.
+const (
+	healed   = 12 * time.Second // cut connections are up again, what was late has come, and leases of nobody have ended
+	answered = 90 * time.Second
+	cleaned  = 330 * time.Second // a place in a queue that could not be left at once has its deadline after 300 s
+)
+
+// settle is the end of a history: nothing is broken any more, and everything must come to its end.
+func (w *world) settle() {
+	w.note("--- no more faults")
+	for _, p := range w.proxies {
+		p.pausedUntil = min(p.pausedUntil, w.now)
+	}
+	for _, c := range w.clients {
+		c.todo = nil
+	}
+	start := w.now
+	w.run(start + healed)
+	w.quiet, w.rules.settled = true, w.now
+	w.compare()
+	w.note("--- everybody gives back what is held")
+	for busy := true; busy && w.broken == ""; {
+		busy = false
+		for _, c := range w.clients {
+			w.unlockAll(c)
+			if len(c.slots) > 0 && c.holdsAny() && w.now > start+healed+10*time.Second {
+				w.replace(c.slot) // it waits for itself, or for one that waits for it
+				break
+			}
+			busy = busy || len(c.slots) > 0 || len(c.todo) > 0 || c.pending > 0 || c.holdsAny()
+		}
+		if busy && w.now > start+healed+answered {
+			for _, c := range w.clients {
+				for _, s := range c.slots {
+					w.fail("a command without an end", "%s: %s", c, s.line)
+				}
+			}
+			w.fail("no end", "clients still hold or wait")
+		}
+		w.run(w.now + 20*time.Millisecond)
+	}
+	w.run(w.now + healed)
+	w.compare()
+	if w.broken != "" {
+		return
+	}
+	w.note("--- everybody goes")
+	for _, c := range w.clients {
+		c.hangUp()
+	}
+	w.run(w.now + cleaned)
+	if w.broken == "" {
+		w.rules.gone()
+	}
+}
+
+// compare waits until nothing is on its way, and compares what everybody knows.
+func (w *world) compare() {
+	for range 1000 {
+		busy := false
+		for _, p := range w.proxies {
+			busy = busy || len(p.lane.waiting)+len(p.link.own.waiting) > 0
+		}
+		if !busy {
+			break
+		}
+		w.step(w.now + time.Second)
+	}
+	if w.broken == "" {
+		w.rules.agree()
+	}
+}
+
+// unlockAll has a client that is not busy give back what it knows to hold.
+func (w *world) unlockAll(c *client) {
+	if len(c.slots) > 0 || len(c.todo) > 0 {
+		return
+	}
+	for _, key := range keys {
+		if b := c.holds[key]; b != nil {
+			c.send(parsed("UNLOCK "+key, false))
+			return
+		}
+	}
+	if len(c.shared) > 0 {
+		c.send(parsed(fmt.Sprintf("UNLOCK %s OWNER %s", c.shared[0].key, c.shared[0].owner), false))
+	}
+}

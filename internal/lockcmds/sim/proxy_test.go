@@ -1,0 +1,424 @@
+package sim
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"lockproxy/internal/lockcmds"
+	"lockproxy/internal/lockcmds/grammar"
+	"lockproxy/internal/lockcmds/losses"
+	"lockproxy/internal/resp"
+)
+
+// lease is the watchdog's lease of all engines.
+const lease = 3 * time.Second
+
+// proxy is one process: an engine, its own connections, and the lane that its sessions share.
+type proxy struct {
+	w      *world
+	uuid   string
+	name   string
+	engine *lockcmds.Engine
+	link   *link
+	lane   *conn
+
+	waiting     atomic.Int64
+	killed      bool
+	pausedUntil time.Duration
+	next        *event // of the watchdog
+}
+
+func (p *proxy) String() string { return p.name }
+
+func (w *world) newProxy() *proxy {
+	w.born++
+	p := &proxy{w: w, uuid: uuidOf(w.born), name: fmt.Sprintf("p%d", w.born)}
+	p.link = newLink(p)
+	p.lane = &conn{w: w, p: p, name: "lane", up: true}
+	engine, err := lockcmds.New(lockcmds.Options{
+		Redis: p.link, UUID: p.uuid, Jobs: tasks{p}, Clock: proxyClock{p}, Lease: lease, Waiting: &p.waiting,
+	})
+	if err != nil {
+		panic(err)
+	}
+	p.engine = engine
+	return p
+}
+
+// watch lets the watchdog do what is due.
+func (p *proxy) watch() {
+	w := p.w
+	if p.killed || p.pausedUntil > w.now {
+		return
+	}
+	due, ok := p.engine.Step()
+	if !ok {
+		return
+	}
+	at := max(due.Sub(epoch), w.now+time.Microsecond)
+	if p.next != nil && !p.next.dead && p.next.at <= at && p.next.at > w.now {
+		return
+	}
+	if p.next != nil {
+		p.next.dead = true
+	}
+	p.next = w.in(at-w.now, p, func() {})
+}
+
+// kill ends the process. What it has sent may arrive all the same.
+func (p *proxy) kill(keep int, late time.Duration) {
+	w := p.w
+	p.killed = true
+	gone := w.subs.drop(p.link)
+	w.subs.haunt(w, gone, late)
+	p.lane.cut(keep, late, 0)
+	p.link.own.cut(keep, late, 0)
+	p.link.sub.cut(0, 0, 0)
+}
+
+// stop ends what the engine has begun.
+func (p *proxy) stop() { p.engine.Drain() }
+
+// client is one connection of a client, as a session of its proxy.
+type client struct {
+	w     *world
+	p     *proxy
+	slot  int
+	id    uint64
+	token string
+	proto int
+	lost  *losses.Set
+	ended bool
+
+	locked bool
+	after  []func()
+
+	todo    []order
+	current *slot   // the command that the session works on
+	slots   []*slot // commands without a reply, in order
+	pending int     // scripts on their way
+	waits   bool    // a start is due
+
+	holds  map[string]*belief  // by key: what the client knows to hold, as its own owner
+	over   map[string]struct{} // key and fence of what it knows to hold no more
+	told   map[string]int      // pushes, by key and fence
+	shared []shared            // what it may hold for owners that others may be as well
+	// blurred is the keys of which the client does not know what it holds: of a command in doubt.
+	blurred map[string]bool
+}
+
+// shared is a lock, and an owner that several sessions are.
+type shared struct{ key, owner string }
+
+// belief is what a client knows of a lock that it holds.
+type belief struct {
+	fence, count int64
+	since        time.Duration
+	releasing    bool // an UNLOCK is on its way
+	vague        bool // there may be other holds, or none: a reply was -INDOUBT
+}
+
+// order is a command that a client is to send.
+type order struct {
+	line      string
+	cmd       grammar.Command
+	pipelined bool // without waiting for the reply before
+}
+
+// slot is a command whose reply is due.
+type slot struct {
+	order
+	sent  time.Duration
+	reply []byte
+}
+
+func (w *world) newClient(n int, p *proxy, proto int) *client {
+	w.ids++
+	return &client{
+		w: w, p: p, slot: n, id: w.ids, token: fmt.Sprintf("%d", w.ids), proto: proto, lost: losses.NewSet(losses.NewBudget(losses.DefaultBudget)),
+		holds: map[string]*belief{}, over: map[string]struct{}{}, told: map[string]int{}, blurred: map[string]bool{},
+	}
+}
+
+func (c *client) String() string { return fmt.Sprintf("%s.c%d", c.p, c.id) }
+
+func (c *client) owner() string { return c.p.uuid + ":" + c.token }
+
+// lock runs f with the session locked.
+func (c *client) lock(f func()) {
+	if c.locked {
+		panic("the session is locked already")
+	}
+	c.locked = true
+	f()
+	c.locked = false
+	for len(c.after) > 0 {
+		f := c.after[0]
+		c.after = c.after[1:]
+		f()
+	}
+}
+
+// send gives the client a command to send, behind those before.
+func (c *client) send(o order) {
+	c.todo = append(c.todo, o)
+	c.start(0)
+}
+
+// start sends the next command soon, if it may be sent.
+func (c *client) start(d time.Duration) {
+	if c.waits || c.ended {
+		return
+	}
+	c.waits = true
+	c.w.in(d, c.p, func() {
+		c.waits = false
+		if c.ended || c.current != nil || len(c.todo) == 0 || len(c.slots) > 0 && !c.todo[0].pipelined {
+			return
+		}
+		s := &slot{order: c.todo[0], sent: c.w.now}
+		c.todo = c.todo[1:]
+		c.current = s
+		c.slots = append(c.slots, s)
+		c.w.note("%s > %s", c, s.line)
+		c.sending(s)
+		c.lock(func() {
+			c.p.engine.Start(lockcmds.Caller{
+				Session: c, ID: c.id, Token: c.token, Losses: c.lost, Proto: c.proto, NothingPending: c.pending == 0,
+				Info: lockcmds.ClientInfo{Addr: c.token},
+			}, s.cmd)
+		})
+	})
+}
+
+// Do, AfterUnlock, Script, Reply and Push make a lockcmds.Session.
+func (c *client) Do(f func()) bool {
+	if c.ended {
+		return false
+	}
+	c.lock(f)
+	return true
+}
+
+func (c *client) AfterUnlock(f func()) {
+	c.mustBeLocked("AfterUnlock")
+	c.after = append(c.after, f)
+}
+
+func (c *client) mustBeLocked(what string) {
+	if !c.locked {
+		panic(what + " without the session's lock")
+	}
+}
+
+func (c *client) Script(call lockcmds.Call) {
+	c.mustBeLocked("Script")
+	s := c.current
+	c.pending++
+	c.p.lane.send(func() resp.Value {
+		return c.w.eval(c.p, call.Script, call.Keys, call.Args)
+	}, func(v resp.Value, err error) {
+		c.lock(func() {
+			c.pending--
+			out := call.Done(v, err)
+			switch {
+			case c.ended:
+			case out != nil:
+				c.answer(s, out)
+			case call.Pipelined:
+				c.w.fail("no reply", "%s: %s", c, s.line)
+			}
+		})
+	})
+	if call.Pipelined {
+		c.current = nil
+		c.start(0)
+	}
+}
+
+func (c *client) Reply(b []byte) {
+	c.mustBeLocked("Reply")
+	if c.current == nil {
+		c.w.fail("a reply too many", "%s: %q", c, b)
+		return
+	}
+	c.answer(c.current, b)
+}
+
+func (c *client) Push(b []byte) {
+	c.mustBeLocked("Push")
+	if c.ended {
+		c.w.fail("a push to a session that has ended", "%s", c)
+		return
+	}
+	v, _, err := resp.Decode(b)
+	if err != nil || len(v.Elems) < 4 {
+		c.w.fail("a bad push", "%q", b)
+		return
+	}
+	if c.proto == 3 {
+		c.w.note("%s < push %s", c, show(v))
+	}
+	key, fence := string(v.Elems[1].Str), v.Elems[2].Int
+	id := fmt.Sprintf("%s %d", key, fence)
+	if c.told[id]++; c.told[id] > 1 {
+		c.w.fail("a loss is told twice", "%s: %s", c, id)
+	}
+	c.finished(key, fence)
+}
+
+// answer gives a command its reply. Replies are delivered in the order of the commands.
+func (c *client) answer(s *slot, b []byte) {
+	if s.reply != nil {
+		c.w.fail("a reply too many", "%s: %s: %q after %q", c, s.line, b, s.reply)
+		return
+	}
+	if len(b) == 0 {
+		c.w.fail("an empty reply", "%s: %s", c, s.line)
+		return
+	}
+	s.reply = slices.Clone(b)
+	if c.current == s {
+		c.current = nil
+	}
+	for len(c.slots) > 0 && c.slots[0].reply != nil {
+		s := c.slots[0]
+		c.slots = c.slots[1:]
+		v, n, err := resp.Decode(s.reply)
+		if err != nil || n != len(s.reply) {
+			c.w.fail("a bad reply", "%s: %s: %q", c, s.line, s.reply)
+			return
+		}
+		c.w.note("%s < %s  (%s)", c, show(v), s.line)
+		c.received(s, v)
+	}
+	c.start(c.w.latency())
+}
+
+// sending is what the client knows when it sends a command.
+func (c *client) sending(s *slot) {
+	b := c.holds[s.cmd.Key]
+	if b != nil && s.cmd.Verb == grammar.Unlock && s.cmd.Owner == "" {
+		b.releasing = true
+	}
+}
+
+// received is what the client learns from a reply.
+func (c *client) received(s *slot, v resp.Value) {
+	if s.cmd.Owner != "" {
+		c.receivedShared(s, v)
+		return
+	}
+	key, b := s.cmd.Key, c.holds[s.cmd.Key]
+	text := string(v.Str)
+	if v.IsError() && strings.HasPrefix(text, "INDOUBT") {
+		c.blurred[key] = true
+		if b != nil {
+			b.vague, b.releasing = true, false
+		}
+		return
+	}
+	switch s.cmd.Verb {
+	case grammar.Lock, grammar.TryLock, grammar.FairLock:
+		switch {
+		case v.Kind != resp.Integer:
+		case b != nil && b.fence == v.Int:
+			b.count++
+		default:
+			if b != nil && v.Int < b.fence {
+				c.w.fail("a fence went back", "%s: %s: %d after %d", c, s.line, v.Int, b.fence)
+			}
+			if _, known := c.over[fmt.Sprintf("%s %d", key, v.Int)]; known {
+				c.w.fail("a grant came back", "%s: %s: fence %d was over", c, s.line, v.Int)
+			}
+			c.holds[key] = &belief{fence: v.Int, count: 1, since: c.w.now, vague: c.blurred[key]}
+		}
+	case grammar.Unlock:
+		if b != nil {
+			b.releasing = false
+		}
+		switch {
+		case v.Kind == resp.Integer && v.Int == 0 && b != nil:
+			b.count--
+		case v.Kind == resp.Integer && v.Int == 0 && !c.blurred[key]:
+			c.w.fail("the ledger is wrong", "%s: %s: still held, but not known to", c, s.line)
+		case v.Kind == resp.Integer && v.Int == 1:
+			if b != nil && b.count != 1 && !c.blurred[key] {
+				c.w.fail("the ledger is wrong", "%s: %s: free, but %d holds were known", c, s.line, b.count)
+			}
+			c.finishedAny(key)
+		case strings.HasPrefix(text, "NOTHELD"), strings.HasPrefix(text, "LOSTLEASE"):
+			c.finishedAny(key)
+		}
+	case grammar.ExtendLock:
+		if strings.HasPrefix(text, "NOTHELD") || strings.HasPrefix(text, "LOSTLEASE") {
+			c.finishedAny(key)
+		}
+	default:
+	}
+	if strings.HasPrefix(text, "LOSTLEASE") {
+		c.finishedAny(key)
+	}
+}
+
+// receivedShared is what it learns from a reply about an owner that others may be as well: whether it may have to give something back.
+func (c *client) receivedShared(s *slot, v resp.Value) {
+	k := shared{s.cmd.Key, s.cmd.Owner}
+	switch {
+	case acquires(s.cmd.Verb) && v.Kind == resp.Integer:
+		delete(c.told, fmt.Sprintf("%s %d", k.key, v.Int)) // other sessions have kept it: it may be lost again
+		if !slices.Contains(c.shared, k) {
+			c.shared = append(c.shared, k)
+		}
+	case s.cmd.Verb == grammar.Unlock && (v.Int == 1 || strings.HasPrefix(string(v.Str), "NOTHELD") || strings.HasPrefix(string(v.Str), "LOSTLEASE")):
+		c.shared = slices.DeleteFunc(c.shared, func(o shared) bool { return o == k })
+	}
+}
+
+// holdsAny reports whether the client may hold anything.
+func (c *client) holdsAny() bool { return len(c.holds)+len(c.shared) > 0 }
+
+func (c *client) finishedAny(key string) {
+	if b := c.holds[key]; b != nil {
+		c.finished(key, b.fence)
+	}
+}
+
+// finished notes that a grant is over, as the client knows.
+func (c *client) finished(key string, fence int64) {
+	c.over[fmt.Sprintf("%s %d", key, fence)] = struct{}{}
+	if b := c.holds[key]; b != nil && b.fence == fence {
+		delete(c.holds, key)
+	}
+}
+
+// hangUp ends the client's connection.
+func (c *client) hangUp() {
+	if c.ended {
+		return
+	}
+	c.w.note("%s hangs up", c)
+	c.ended = true
+	c.lock(func() { c.p.engine.Ended(c.id) })
+}
+
+func show(v resp.Value) string {
+	switch {
+	case v.Null:
+		return "(nil)"
+	case v.IsError():
+		return "-" + string(v.Str)
+	case v.Kind == resp.Integer:
+		return fmt.Sprintf(":%d", v.Int)
+	case v.Kind == resp.Array || v.Kind == resp.Map || v.Kind == resp.Push:
+		parts := make([]string, len(v.Elems))
+		for i, e := range v.Elems {
+			parts[i] = show(e)
+		}
+		return "[" + strings.Join(parts, " ") + "]"
+	}
+	return string(v.Str)
+}

@@ -1,0 +1,390 @@
+package sim
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"lockproxy/internal/lockcmds/grammar"
+	"lockproxy/internal/lockcmds/redislink"
+	"lockproxy/internal/lockcmds/turns"
+	"lockproxy/internal/resp"
+)
+
+// rules is what must be true after each step of a history.
+type rules struct {
+	w       *world
+	keys    []string                 // of locks
+	fence   map[string]int64         // the largest granted, by key
+	ok      map[string]int64         // by proxy, key and fence: until when it may be renewed, as Redis's own clock says, in ms
+	chains  map[string]chain         // hand-overs in a row, by key
+	free    map[string]freedom       // by key
+	debts   []debt                   // losses that must be told soon
+	upset   map[string]time.Duration // by key: when somebody from outside took a lock away, or a clock jumped
+	settled time.Duration
+	short   map[string]time.Duration // by key: until when waiters may not know that its lease was made shorter
+	torn    bool                     // one of the two keys of a queue was evicted: a place may be in it twice, and is found to be dead later
+}
+
+type chain struct {
+	n     int
+	since time.Duration
+	p     *proxy
+}
+
+type freedom struct {
+	free  bool
+	since time.Duration
+}
+
+// debt is a client that counts on a lock that Redis has given to another.
+type debt struct {
+	c     *client
+	key   string
+	fence int64
+	due   time.Duration
+}
+
+func newRules(w *world, keys []string) *rules {
+	return &rules{
+		w: w, keys: keys, fence: map[string]int64{}, ok: map[string]int64{}, chains: map[string]chain{},
+		free: map[string]freedom{}, upset: map[string]time.Duration{}, short: map[string]time.Duration{},
+	}
+}
+
+// holder is what Redis has of a lock.
+type holder struct {
+	owner        string
+	holds, fence int64
+	owners       int
+	expire       int64
+	exists       bool
+}
+
+// notOwners are the fields of a lock's hash that are no owners.
+func isOwner(field string) bool {
+	return field != "fence" && field != "mode" && !strings.HasPrefix(field, "by:")
+}
+
+func (r *rules) holder(key string) (h holder) {
+	e := r.w.redis.get(key)
+	if e == nil || e.kind != 'h' {
+		return h
+	}
+	h.exists, h.expire = true, e.expire
+	for i := 0; i < len(e.hash); i += 2 {
+		switch n, _ := strconv.ParseInt(e.hash[i+1], 10, 64); {
+		case e.hash[i] == "fence":
+			h.fence = n
+		case isOwner(e.hash[i]):
+			h.owner, h.holds = e.hash[i], n
+			h.owners++
+		}
+	}
+	return h
+}
+
+func (r *rules) queue(key string) []string {
+	if e := r.w.redis.get("redisson_lock_queue:{" + key + "}"); e != nil {
+		return e.list
+	}
+	return nil
+}
+
+// lua runs the scripts of all histories.
+var interpreted = newInterpreter()
+
+// eval executes a script for a proxy, and checks what it has done.
+func (w *world) eval(p *proxy, s redislink.Script, keys, args []string) resp.Value {
+	r := w.rules
+	before := make([]holder, len(r.keys))
+	for i, key := range r.keys {
+		before[i] = r.holder(key)
+	}
+	queues := make([][]string, len(r.keys))
+	for i, key := range r.keys {
+		queues[i] = slices.Clone(r.queue(key))
+	}
+	name := s.(interface{ Name() string }).Name()
+	v := interpreted.run(w.redis, s, keys, args)
+	if w.keep {
+		w.calls = append(w.calls, call{s, keys, args, v})
+		w.note("      redis %s %s %s %q = %s", p, name, strings.Join(keys[:min(1, len(keys))], " "), args, show(v))
+	}
+	for i, key := range r.keys {
+		r.executed(p, name, args, key, before[i], r.holder(key), queues[i])
+	}
+	return v
+}
+
+// executed judges what one script has done to one lock.
+func (r *rules) executed(p *proxy, name string, args []string, key string, before, after holder, queue []string) {
+	w := r.w
+	if before == after {
+		return
+	}
+	if after.owners > 1 {
+		w.fail("two holders", "%s: %d owners", key, after.owners)
+	}
+	if after.exists && after.expire == 0 {
+		w.fail("a lock without TTL", "%s after %s", key, name)
+	}
+	if before.owner != "" && name != "force" && !slices.Contains(args, before.owner) {
+		switch {
+		case after.owner != before.owner:
+			w.fail("a lock was taken away", "%s from %s by %s", key, before.owner, name)
+		case after.holds != before.holds:
+			w.fail("holds were changed by another", "%s of %s by %s", key, before.owner, name)
+		}
+	}
+	granted := after.owner != "" && after.fence != before.fence
+	if granted {
+		if after.fence <= r.fence[key] {
+			w.fail("a fence went back", "%s: %d after %d", key, after.fence, r.fence[key])
+		}
+		r.fence[key] = max(r.fence[key], after.fence)
+		r.overtaken(key, after.owner, queue)
+		r.counted(key, after)
+	}
+	r.chain(p, key, before, after)
+	if after.owner == before.owner && after.expire < before.expire {
+		r.short[key] = w.now + lease // waiters look at the lock once per lease, because nobody tells them that
+	}
+	if name != "renew" && after.owner != "" {
+		id := fmt.Sprintf("%s %s %d", p, key, after.fence)
+		r.ok[id] = max(r.ok[id], after.expire)
+	}
+}
+
+// overtaken judges the order of fair waiters: who was granted the lock must have been the first of those who still wait.
+func (r *rules) overtaken(key, owner string, queue []string) {
+	if !strings.HasPrefix(key, "f") {
+		return
+	}
+	left := r.queue(key)
+	for _, place := range queue {
+		if place == owner {
+			return
+		}
+		if slices.Contains(left, place) {
+			r.w.fail("a fair waiter was overtaken", "%s: %s waits before %s", key, place, owner)
+		}
+	}
+}
+
+// counted notes who counts on the lock though it is somebody else's now.
+func (r *rules) counted(key string, now holder) {
+	for _, c := range r.w.clients {
+		b := c.holds[key]
+		if b == nil || b.releasing || b.vague || c.ended || c.p.killed || b.fence >= now.fence || c.owner() == now.owner {
+			continue
+		}
+		if at, upset := r.upset[key]; upset && at >= b.since-lease {
+			continue
+		}
+		r.debts = append(r.debts, debt{c, key, b.fence, r.w.now + 100*time.Millisecond})
+	}
+}
+
+func (r *rules) chain(p *proxy, key string, before, after holder) {
+	c := r.chains[key]
+	switch {
+	case before.owner == after.owner:
+		return
+	case before.owner == "" || after.owner == "":
+		c = chain{p: p}
+	default:
+		if c.n++; c.n == 1 {
+			c.since = r.w.now
+		}
+	}
+	r.chains[key] = c
+	if c.n > turns.MaxHandOvers || c.n > 1 && r.w.now-c.since > turns.MaxChain+100*time.Millisecond {
+		r.w.fail("too many hand-overs in a row", "%s: %d in %v", key, c.n, r.w.now-c.since)
+	}
+}
+
+// sent judges a script that an engine sends by itself.
+func (r *rules) sent(p *proxy, name string, keys, args []string) {
+	if name != "renew" {
+		return
+	}
+	for i, key := range keys {
+		owner, fence := args[3*i], args[3*i+1]
+		n, _ := strconv.ParseInt(fence, 10, 64)
+		id := fmt.Sprintf("%s %s %d", p, key, n)
+		if until, known := r.ok[id]; known && r.w.redis.ms() > until+1 && r.w.stepped == 0 {
+			r.w.fail("renewed after the deadline", "%s of %s, fence %s, %d ms after it", key, owner, fence, r.w.redis.ms()-until)
+		}
+		token, ours := strings.CutPrefix(owner, p.uuid+":")
+		if !ours {
+			continue
+		}
+		for _, c := range r.w.all {
+			if c.token != token {
+				continue
+			}
+			if c.ended {
+				r.w.fail("renewed after the end", "%s of %s, fence %s", key, owner, fence)
+			}
+			if _, over := c.over[fmt.Sprintf("%s %s", key, fence)]; over {
+				r.w.fail("renewed after a release or a loss", "%s of %s, fence %s", key, owner, fence)
+			}
+		}
+	}
+}
+
+// answered learns from the answer to a script that an engine has sent by itself.
+func (r *rules) answered(p *proxy, name string, keys, args []string, sent time.Duration, v resp.Value) {
+	if name != "renew" || len(v.Elems) != len(keys) {
+		return
+	}
+	for i, key := range keys {
+		if v.Elems[i].Int != 1 {
+			continue
+		}
+		ttl, _ := strconv.ParseInt(args[3*i+2], 10, 64)
+		n, _ := strconv.ParseInt(args[3*i+1], 10, 64)
+		id := fmt.Sprintf("%s %s %d", p, key, n)
+		r.ok[id] = max(r.ok[id], (epoch.UnixMicro()+sent.Microseconds())/1000+ttl+1)
+	}
+}
+
+// disturb notes that a lock was taken away from outside, or a clock has jumped.
+func (r *rules) disturb(keys ...string) {
+	for _, key := range keys {
+		r.upset[key] = r.w.now
+	}
+}
+
+// check is run after each step.
+func (r *rules) check() {
+	w := r.w
+	for len(r.debts) > 0 && r.debts[0].due <= w.now {
+		d := r.debts[0]
+		r.debts = r.debts[1:]
+		b := d.c.holds[d.key]
+		if b == nil || b.fence != d.fence || b.releasing || d.c.ended || d.c.p.killed {
+			continue
+		}
+		if d.c.p.pausedUntil+100*time.Millisecond > w.now {
+			d.due = d.c.p.pausedUntil + 100*time.Millisecond
+			r.debts = append(r.debts, d)
+			continue
+		}
+		w.fail("two clients count on one lock", "%s of %s, fence %d; redis has %s", d.key, d.c, d.fence, r.holder(d.key).owner)
+	}
+	for _, p := range w.proxies {
+		if n := p.waiting.Load(); n < 0 {
+			w.fail("a waiter was removed twice", "%s counts %d", p, n)
+		}
+	}
+	if w.calm || w.quiet {
+		r.progress()
+	}
+}
+
+// idleLimit is how long a lock may be free while somebody waits for it and nothing is broken.
+const idleLimit = 2 * time.Second
+
+func (r *rules) progress() {
+	w := r.w
+	for _, key := range r.keys {
+		f := r.free[key]
+		free := w.redis.get(key) == nil
+		if free != f.free {
+			f = freedom{free, w.now}
+			r.free[key] = f
+		}
+		if !free {
+			continue
+		}
+		for _, c := range w.clients {
+			s := c.current
+			if s == nil || c.ended || s.cmd.Key != key || !acquires(s.cmd.Verb) {
+				continue
+			}
+			since := max(f.since, s.sent, r.settled, r.short[key])
+			if w.now-since > idleLimit && w.calm {
+				w.fail("a waiter was forgotten", "%s: %s, free for %v", c, s.line, w.now-since)
+			}
+		}
+	}
+}
+
+func acquires(v grammar.Verb) bool {
+	return v == grammar.Lock || v == grammar.TryLock || v == grammar.FairLock
+}
+
+// agree judges whether clients, engines and Redis tell the same, at a moment when nothing is on its way.
+func (r *rules) agree() {
+	w := r.w
+	for _, key := range r.keys {
+		h := r.holder(key)
+		believers := 0
+		for _, c := range w.clients {
+			b := c.holds[key]
+			if b == nil || c.ended || b.vague {
+				continue
+			}
+			believers++
+			if h.owner != c.owner() || h.fence != b.fence || h.holds != b.count {
+				w.fail("the ledger is wrong", "%s: %s knows %d holds with fence %d, redis has %d of %s with fence %d", key, c, b.count, b.fence, h.holds, h.owner, h.fence)
+			}
+		}
+		held := 0
+		for _, p := range w.proxies {
+			for _, l := range p.engine.Held(0) {
+				if l.Key != key {
+					continue
+				}
+				held++
+				if strings.HasPrefix(l.Owner, "o") {
+					continue // it may hold the lock through other proxies too
+				}
+				if l.Owner != h.owner || l.Fence != h.fence || l.Holds != h.holds {
+					w.fail("the ledger is wrong", "%s: %s knows %d holds of %s with fence %d, redis has %d of %s with fence %d", key, p, l.Holds, l.Owner, l.Fence, h.holds, h.owner, h.fence)
+				}
+			}
+		}
+		if h.exists && held == 0 {
+			w.fail("the ledger is wrong", "%s: redis has %d holds of %s, and no engine knows", key, h.holds, h.owner)
+		}
+		if believers > 1 {
+			w.fail("two clients count on one lock", "%s", key)
+		}
+	}
+}
+
+// gone judges whether nothing is left when all clients have gone.
+func (r *rules) gone() {
+	w := r.w
+	for _, p := range w.proxies {
+		if !p.engine.Idle() {
+			w.fail("an engine is not idle", "%s", p)
+		}
+		if n := p.waiting.Load(); n != 0 {
+			w.fail("waiters are counted that are not there", "%s counts %d", p, n)
+		}
+		if len(p.link.wanted) > 0 {
+			w.fail("a subscription was left behind", "%s: %q", p, p.link.wanted)
+		}
+	}
+	for _, key := range r.keys {
+		if w.redis.get(key) != nil {
+			w.fail("a lock was left behind", "%s of %s", key, r.holder(key).owner)
+		}
+		if r.torn {
+			continue
+		}
+		for _, place := range r.queue(key) {
+			for _, p := range w.proxies {
+				if strings.HasPrefix(place, p.uuid) {
+					w.fail("a place was left behind", "%s in the queue of %s", place, key)
+				}
+			}
+		}
+	}
+}

@@ -1,0 +1,121 @@
+package sim
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/panjf2000/ants/v2"
+)
+
+var (
+	seedFlag = flag.Uint64("sim.seed", 0, "play the history of one seed and print it")
+	timeFlag = flag.Duration("sim.time", 0, "play histories of new seeds for so long")
+)
+
+func TestMain(m *testing.M) {
+	ants.Release() // importing ants starts a pool of its own
+	os.Exit(m.Run())
+}
+
+// regressions are seeds that broke a rule once.
+var regressions = []uint64{}
+
+func TestHistories(t *testing.T) {
+	if *seedFlag != 0 {
+		w := newPlan(*seedFlag).play(true)
+		fmt.Println(strings.Join(w.lines, "\n"))
+		if w.broken != "" {
+			t.Fatal(w.broken)
+		}
+		return
+	}
+	start, played, steps := time.Now(), 0, 0
+	play := func(seed uint64) bool {
+		w := newPlan(seed).play(false)
+		played++
+		steps += w.steps
+		if w.broken != "" {
+			report(t, newPlan(seed), w.broken)
+		}
+		return w.broken == ""
+	}
+	for _, seed := range regressions {
+		play(seed)
+	}
+	if *timeFlag == 0 {
+		for seed := range uint64(fixed) {
+			if !play(seed + 1) {
+				break
+			}
+		}
+	} else {
+		for seed := uint64(start.UnixNano()); time.Since(start) < *timeFlag; seed++ {
+			if !play(seed) {
+				break
+			}
+		}
+	}
+	d := time.Since(start)
+	t.Logf("%d histories, %d steps in %v: %.0f histories a second", played, steps, d.Round(time.Millisecond), float64(played)/d.Seconds())
+}
+
+// report prints the smallest plan that breaks the same rule, and its history.
+func report(t *testing.T, p *plan, broken string) {
+	t.Helper()
+	small := p.minimised(rule(broken))
+	w := small.play(true)
+	lines := w.lines
+	var plan strings.Builder
+	for _, a := range small.actions {
+		fmt.Fprintln(&plan, a)
+	}
+	t.Errorf("seed %d: %s\n\nThe smallest plan that breaks the rule:\n%s\nIts history:\n%s\n\nPlay it again: go test ./internal/lockcmds/sim -run TestHistories -sim.seed=%s",
+		p.seed, broken, plan.String(), strings.Join(lines, "\n"), strconv.FormatUint(p.seed, 10))
+}
+
+func rule(broken string) string { name, _, _ := strings.Cut(broken, ":"); return name }
+
+// minimised returns a plan with as few actions as possible that breaks the same rule: halves, quarters, and so on are left out as long
+// as it does.
+func (p *plan) minimised(name string) *plan {
+	best := *p
+	tries := 0
+	for size := max(1, len(best.actions)/2); ; size /= 2 {
+		size = max(size, 1)
+		removed := false
+		for from := 0; from < len(best.actions) && tries < 2000; {
+			try := best
+			try.actions = append(append([]action{}, best.actions[:from]...), best.actions[min(from+size, len(best.actions)):]...)
+			tries++
+			if rule(try.play(false).broken) == name {
+				best, removed = try, true
+			} else {
+				from += size
+			}
+		}
+		if size == 1 && !removed {
+			return &best
+		}
+	}
+}
+
+// The same seed gives the same history, to the last line.
+func TestASeedDecidesAHistory(t *testing.T) {
+	for seed := range min(100, uint64(fixed)/2) {
+		if slices.ContainsFunc(newPlan(seed).actions, func(a action) bool { return strings.Contains(a.line, "OWNER") }) {
+			continue // waiters of one owner are woken in no order
+		}
+		first, second := newPlan(seed).play(true).lines, newPlan(seed).play(true).lines
+		for i := range first {
+			if i >= len(second) || first[i] != second[i] {
+				t.Fatalf("seed %d: line %d: %s\n%s", seed, i, first[i], strings.Join(second[max(0, i-3):min(len(second), i+1)], "\n"))
+			}
+		}
+	}
+}
