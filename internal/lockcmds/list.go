@@ -67,11 +67,26 @@ func (e *Engine) submitList(s Caller, cmd grammar.Command) {
 
 func (e *Engine) list(proto int, cmd grammar.Command) []byte {
 	found := e.find(cmd.Match, cmd.Count)
-	out := redcon.AppendArray(nil, len(found))
+	size := 0
 	for _, i := range found {
+		size += typicalInfo + len(i.key) + len(i.owner) + len(i.client.Addr) + len(i.client.Name)
+	}
+	out := redcon.AppendArray(make([]byte, 0, size), len(found))
+	for n, i := range found {
 		out = appendInfo(out, proto, i)
+		yield(n)
 	}
 	return out
+}
+
+// typicalInfo is what a lock takes in a list besides its names: little more than that.
+const typicalInfo = 256
+
+// yield lets whoever moves the bytes of clients go first, now and then in a loop that makes a list.
+func yield(i int) {
+	if i%listSlice == listSlice-1 {
+		runtime.Gosched()
+	}
 }
 
 // find lists the locks held through this engine whose key matches the pattern, by key and at most so many; an empty pattern
@@ -82,6 +97,9 @@ func (e *Engine) find(pattern string, most int) []lockInfo {
 		matches = glob.Compile(pattern).Match
 	}
 	var found, slice []lockInfo
+	if pattern == "" && most == 0 {
+		found = make([]lockInfo, 0, e.Holds())
+	}
 	for end := -1; end != 0; {
 		slice, end = e.heldSlice(slice[:0], end)
 		for _, i := range slice {
@@ -92,7 +110,7 @@ func (e *Engine) find(pattern string, most int) []lockInfo {
 		if most > 0 && len(found) >= 2*most+listSlice {
 			found = firstByKey(found, most)
 		}
-		runtime.Gosched() // whoever moves the bytes of clients goes first
+		runtime.Gosched() // as yield does
 	}
 	return firstByKey(found, most)
 }
@@ -124,16 +142,33 @@ func (e *Engine) heldSlice(slice []lockInfo, end int) ([]lockInfo, int) {
 	return slice, begin
 }
 
-// firstByKey sorts what was found and returns the first of it, each once.
+// firstByKey returns what was found by key, each once and at most so many; 0 is no limit.
 func firstByKey(found []lockInfo, most int) []lockInfo {
-	slices.SortFunc(found, func(a, b lockInfo) int {
-		return cmp.Or(cmp.Compare(a.key, b.key), cmp.Compare(a.owner, b.owner))
-	})
-	found = slices.CompactFunc(found, func(a, b lockInfo) bool { return a.key == b.key && a.owner == b.owner })
-	if most > 0 && len(found) > most {
-		found = found[:most]
+	order := make([]int, len(found)) // cheaper to move than what was found
+	for i := range order {
+		order[i] = i
 	}
-	return found
+	steps := 0
+	slices.SortFunc(order, func(a, b int) int {
+		yield(steps)
+		steps++
+		return cmp.Or(cmp.Compare(found[a].key, found[b].key), cmp.Compare(found[a].owner, found[b].owner))
+	})
+	if most == 0 {
+		most = len(found)
+	}
+	first := make([]lockInfo, 0, min(most, len(found)))
+	for n, i := range order {
+		if last := len(first) - 1; last >= 0 && first[last].key == found[i].key && first[last].owner == found[i].owner {
+			continue
+		}
+		if len(first) == most {
+			break
+		}
+		first = append(first, found[i])
+		yield(n)
+	}
+	return first
 }
 
 // Held is one lock that is held through an engine.

@@ -36,20 +36,28 @@ func (s *Session) countUnread(n int) {
 	}
 }
 
-// place appends bytes that are counted.
-func (s *Session) place(b []byte) {
-	switch {
-	case s.out == nil:
-		s.out, s.spare = s.spare, nil
-	case len(s.out)+len(b) > chunkSize && len(s.out) > chunkSize/2:
-		// A client that does not read makes more chunks, and nothing is copied again.
-		s.full = append(s.full, s.out)
-		s.out = nil
+// place appends bytes that are counted. Very many become chunks, each of which is written and given back by itself.
+func (o *output) place(b []byte) {
+	for len(b) > 2*chunkSize {
+		o.append(b[:chunkSize])
+		b = b[chunkSize:]
 	}
-	s.out = buffers.Append(s.out, b, 0)
+	o.append(b)
 }
 
-// chunkSize is how much output is written at once at the most, unless a single piece has more.
+func (o *output) append(b []byte) {
+	switch {
+	case o.out == nil:
+		o.out, o.spare = o.spare, nil
+	case len(o.out)+len(b) > chunkSize && len(o.out) > chunkSize/2:
+		// A client that does not read makes more chunks, and nothing is copied again.
+		o.full = append(o.full, o.out)
+		o.out = nil
+	}
+	o.out = buffers.Append(o.out, b, 0)
+}
+
+// chunkSize is how much output is written at once, more or less.
 const chunkSize = 256 << 10
 
 // put adds bytes to the replies of a slot; more: they end within one.

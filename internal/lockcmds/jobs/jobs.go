@@ -41,10 +41,11 @@ const (
 	classes
 )
 
-// sizes is the number of workers of each class of a pool, from the number for attempts.
+// sizes is the number of workers of each class of a pool, from the number for attempts. Lists are made one at a time: each takes much
+// computing, and as many workers as processors would leave the event loops none.
 func sizes(workers int) [classes]int {
 	return [classes]int{
-		Renewal: workers / 2, Loss: workers / 16, HandOver: workers, Attempt: workers, CleanUp: workers / 4, List: workers / 64,
+		Renewal: workers / 2, Loss: workers / 16, HandOver: workers, Attempt: workers, CleanUp: workers / 4, List: 1,
 	}
 }
 

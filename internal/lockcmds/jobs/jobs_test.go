@@ -5,6 +5,7 @@ import (
 	"runtime"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -61,6 +62,31 @@ func TestTasksOfOneClassBeginInOrder(t *testing.T) {
 	drained(t, q)
 	if len(order) != 1000 || !slices.IsSorted(order) {
 		t.Fatalf("order %v", order)
+	}
+}
+
+func TestListsAreMadeOneAtATime(t *testing.T) {
+	p := newPool(t, 1024)
+	var running, most atomic.Int32
+	var queues []*Queue
+	for range 4 {
+		q := newQueue(t, p)
+		queues = append(queues, q)
+		for range 50 {
+			q.Submit(List, func() {
+				if n := running.Add(1); n > most.Load() {
+					most.Store(n)
+				}
+				runtime.Gosched()
+				running.Add(-1)
+			})
+		}
+	}
+	for _, q := range queues {
+		drained(t, q)
+	}
+	if n := most.Load(); n != 1 {
+		t.Errorf("%d at once", n)
 	}
 }
 

@@ -115,8 +115,9 @@ func (c *conn) Driver() upstream.Driver { return nil }
 // Flush is Client. Most output fits the socket at once and is written here, by whoever produced it: the client's own reader or
 // the reader of its lane, which saves a switch of goroutines for each reply. What does not fit is left to a goroutine, so a
 // client that does not read never holds up its lane.
+// Neither does one that reads as fast as it is written to.
 func (c *conn) Flush() {
-	for {
+	for left := turn; ; {
 		b, last := c.sess.BeginWrite()
 		if b == nil {
 			if last {
@@ -125,14 +126,15 @@ func (c *conn) Flush() {
 			return
 		}
 		n := 0
-		if c.direct != nil {
+		if c.direct != nil && left > 0 {
 			var err error
-			if n, err = c.direct.Write(b); err != nil {
+			if n, err = c.direct.Write(b[:min(left, len(b))]); err != nil {
 				c.sess.EndWrite(b)
 				c.Hangup()
 				return
 			}
 		}
+		left -= n
 		if n < len(b) && c.output.Start(func() { c.drainOutput(b, n) }) {
 			return
 		}

@@ -153,6 +153,10 @@ func plain(nc net.Conn) bool {
 	return false
 }
 
+// turn is how many bytes of output are written for one client before others have their turn. A client that reads as fast as it is written
+// to would keep an event loop, or the reader of a lane, to itself.
+const turn = 512 << 10
+
 // keptBuffer bounds the buffers that are kept for the next time.
 const keptBuffer = 32 << 10
 

@@ -122,9 +122,9 @@ func (r *epollClient) settle() {
 	}
 }
 
-// write writes output until there is no more or the socket is full.
+// write writes output until there is no more, the socket is full or the turn is over.
 func (r *epollClient) write() {
-	for !r.shut {
+	for left := turn; !r.shut; {
 		if r.out == nil {
 			b, last := r.sess.BeginWrite()
 			if b == nil {
@@ -137,9 +137,14 @@ func (r *epollClient) write() {
 			}
 			r.out, r.off = b, 0
 		}
-		n, err := unix.Write(r.fd, r.out[r.off:])
+		if left <= 0 {
+			r.writeLater()
+			return
+		}
+		n, err := unix.Write(r.fd, r.out[r.off:min(r.off+left, len(r.out))])
 		if n > 0 {
 			r.off += n
+			left -= n
 		}
 		switch {
 		case r.off == len(r.out):
@@ -152,6 +157,13 @@ func (r *epollClient) write() {
 		default:
 			r.close()
 		}
+	}
+}
+
+// writeLater has write called in the next round.
+func (r *epollClient) writeLater() {
+	if r.events&unix.EPOLLOUT == 0 { // else epoll sees to that
+		r.Flush()
 	}
 }
 

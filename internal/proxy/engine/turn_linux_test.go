@@ -1,0 +1,84 @@
+package engine
+
+import (
+	"io"
+	"net"
+	"testing"
+	"time"
+)
+
+// flood is a session whose client is owed bytes without end.
+type flood struct {
+	chunk   []byte
+	written int // in this turn
+}
+
+func (f *flood) Feed([]byte) bool { return true }
+func (f *flood) MayRead() bool    { return true }
+func (f *flood) EOF() bool        { return true }
+func (f *flood) Leaving() bool    { return true }
+func (f *flood) Hungup()          {}
+
+func (f *flood) BeginWrite() ([]byte, bool) { return f.chunk, false }
+func (f *flood) EndWrite(b []byte)          { f.written += len(b) }
+
+// flooded connects a client that reads whatever comes, and returns the other end. It takes more than turn at once.
+func flooded(t *testing.T) *net.TCPConn {
+	t.Helper()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = ln.Close() }()
+	client, err := net.Dial("tcp", ln.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		_, _ = io.Copy(io.Discard, client)
+	}()
+	t.Cleanup(func() {
+		_ = client.Close()
+		<-done
+	})
+	nc, err := ln.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = nc.Close() })
+	return nc.(*net.TCPConn)
+}
+
+// A client that takes all that it is sent does not keep an event loop to itself.
+func TestLoopWritesInTurns(t *testing.T) {
+	l, err := newEventLoop()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(l.discard)
+	fd, err := takeover(flooded(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := &flood{chunk: make([]byte, turn/4)}
+	r := &epollClient{loop: l, fd: fd, sess: f, closed: func(Client) {}}
+	if err := l.enter(fd, r, 0); err != nil {
+		t.Fatal(err)
+	}
+	defer r.close()
+	for deadline := time.Now().Add(10 * time.Second); f.written < 4*turn; {
+		before := f.written
+		r.write()
+		if n := f.written - before; n > turn {
+			t.Fatalf("%d bytes in one turn", n)
+		}
+		if time.Now().After(deadline) {
+			t.Fatal("the client gets no more")
+		}
+		if f.written > before && len(l.dirty) == 0 && r.events == 0 {
+			t.Fatal("nothing brings about the next turn")
+		}
+	}
+}
