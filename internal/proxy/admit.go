@@ -8,7 +8,7 @@ func (s *Session) knock() {
 	if s.env.opts.lends() {
 		return
 	}
-	s.wait = forDoor
+	s.wait = waitDoor
 	s.env.upstream.Knock(s.admitted)
 }
 
@@ -16,11 +16,11 @@ func (s *Session) knock() {
 func (s *Session) admitted(era uint64) {
 	s.mu.Lock()
 	defer s.host.Flush()
-	defer s.leave()
-	if s.wait != forDoor || s.gone() {
+	defer s.exit()
+	if s.wait != waitDoor || s.gone() {
 		return
 	}
-	s.wait = nothing
+	s.wait = waitNone
 	if s.era != era { // after a RESET: the lane is that of those who came before the door was shut
 		s.era = era
 		s.leaveLane()

@@ -68,7 +68,7 @@ func (s *Session) described() clients.Info {
 		Idle: max(s.env.clock.Load()-s.heard, 0) / 1000,
 		Name: s.name, LibName: s.lib[0], LibVer: s.lib[1], Cmd: s.cmd,
 		User: userOf(s.ident.User), DB: s.ident.DB, Resp: s.ident.Proto, Multi: -1,
-		Waits: s.wait == forLock && s.slots.Due() == 0, Closes: s.closing || s.wait == forGoodbye,
+		Waits: s.wait == waitLock && s.slots.Due() == 0, Closes: s.closing || s.wait == waitGoodbye,
 		Query: int64(s.in.Len()), QueryFree: int64(s.in.Cap() - s.in.Len()), Total: int64(s.bytes()),
 		Out: int64(len(s.out)), OutFree: int64(cap(s.out) - len(s.out) + cap(s.spare)), Chunks: int64(len(s.full)),
 		Unread: int64(s.unread), Writing: s.writing,
@@ -89,7 +89,7 @@ func (s *Session) described() clients.Info {
 
 func (s *Session) killIf(match func(*clients.Info) bool) bool {
 	s.mu.Lock()
-	defer s.leave()
+	defer s.exit()
 	if c := s.described(); s.ended || !match(&c) {
 		return false
 	}

@@ -17,7 +17,7 @@ func (s *Session) protocolError(err error) {
 // goodbye sends the last reply after the outstanding ones and closes the connection.
 func (s *Session) goodbye(words []byte) {
 	s.say(words)
-	s.wait = forGoodbye
+	s.wait = waitGoodbye
 	if s.slots.Due() == 0 {
 		s.closeAfterOutput()
 	}
@@ -26,7 +26,7 @@ func (s *Session) goodbye(words []byte) {
 // Hungup says that the client's connection is gone.
 func (s *Session) Hungup() {
 	s.mu.Lock()
-	defer s.leave()
+	defer s.exit()
 	s.end()
 }
 
@@ -48,7 +48,7 @@ func (s *Session) cutOff() {
 	if s.gone() {
 		return
 	}
-	s.wait = forGoodbye
+	s.wait = waitGoodbye
 	s.closeAfterOutput()
 	s.giveUp()
 }
@@ -60,9 +60,9 @@ func (s *Session) giveUp() {
 	if s.streaming {
 		s.large.timer.Stop()
 	}
-	if s.unpin != nil {
-		s.unpin()
-		s.unpin = nil
+	if s.cancelPinWait != nil {
+		s.cancelPinWait()
+		s.cancelPinWait = nil
 	}
 	pin := s.pin
 	if pin != nil {
@@ -89,7 +89,7 @@ func (s *Session) giveUp() {
 // answered up to the first command that has to wait for others. It returns false if the session has ended.
 func (s *Session) EOF() bool {
 	s.mu.Lock()
-	defer s.leave()
+	defer s.exit()
 	s.eof = true
 	s.atEOF()
 	return !s.ended
@@ -100,7 +100,7 @@ func (s *Session) EOF() bool {
 // sent behind that.
 func (s *Session) Leaving() bool {
 	s.mu.Lock()
-	defer s.leave()
+	defer s.exit()
 	s.leaving = true
 	s.atEOF()
 	return !s.ended
@@ -118,13 +118,13 @@ func (s *Session) atEOF() {
 	switch {
 	case s.streaming:
 		s.cutOff() // the large command stays incomplete
-	case s.wait == forLock && s.slots.Due() == 0:
+	case s.wait == waitLock && s.slots.Due() == 0:
 		s.end()
-	case s.wait == forPin && !s.hasty:
+	case s.wait == waitPin && !s.hasty:
 		s.end() // on a direct connection it would be waiting by now, or have been answered
 	case s.pin != nil && s.pin.waits:
 		s.pin.conn.CloseWrite() // as below, although more commands are to follow
-	case s.wait != nothing:
+	case s.wait != waitNone:
 	case s.pin != nil && (s.slots.Due() > 0 || s.pin.mode == readsRaw):
 		// Only Redis knows whether this is a command that waits. It sees the end as if the client were connected there:
 		// it executes what it has got, answers what it can, and closes.
@@ -136,17 +136,17 @@ func (s *Session) atEOF() {
 
 // awaitsOthers reports whether the session waits for something that other clients do.
 func (s *Session) awaitsOthers() bool {
-	return s.wait == forLock && s.slots.Due() == 0 || s.wait == forPin && !s.hasty || s.pin != nil && s.pin.waits
+	return s.wait == waitLock && s.slots.Due() == 0 || s.wait == waitPin && !s.hasty || s.pin != nil && s.pin.waits
 }
 
 // Drain ends the session when it has its replies, unless it has used a lock command and so may hold a lock. One that waits
 // for others, on a list or a channel, ends at once.
 func (s *Session) Drain() {
 	s.mu.Lock()
-	defer s.leave()
+	defer s.exit()
 	switch {
-	case s.ended, len(s.engines) > 0, s.wait == forGoodbye && (s.pin == nil || !s.pin.waits):
-	case s.wait == forPin, s.pin != nil && (s.pin.mode != readsReplies || s.pin.waits):
+	case s.ended, len(s.engines) > 0, s.wait == waitGoodbye && (s.pin == nil || !s.pin.waits):
+	case s.wait == waitPin, s.pin != nil && (s.pin.mode != readsReplies || s.pin.waits):
 		s.end()
 	default:
 		s.goodbye(nil)

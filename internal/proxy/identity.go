@@ -27,7 +27,7 @@ func (s *Session) reidentify(name string, raw []byte) bool {
 		return true
 	}
 	pin.queued++
-	s.wait = forReply // what follows must travel under the identity that this leads to
+	s.wait = waitReply // what follows must travel under the identity that this leads to
 	h := &replyHandler{s: s, muted: s.muted, done: func(reply []byte) {
 		s.resume()
 		s.identified(change, reply)
@@ -84,7 +84,7 @@ func (s *Session) accepted(c idchange.Change) {
 	known, ok := s.env.upstream.Proven(target.User)
 	if !ok || known == target.Password {
 		s.env.upstream.Prove(target.User, target.Password)
-		s.settle(target)
+		s.selectDatabase(target)
 		return
 	}
 	s.inquire(resp.AppendCommand(nil, "AUTH", target.User, known), func(reply []byte) {
@@ -93,12 +93,12 @@ func (s *Session) accepted(c idchange.Change) {
 		} else {
 			s.env.upstream.Prove(target.User, target.Password)
 		}
-		s.settle(target)
+		s.selectDatabase(target)
 	})
 }
 
-// settle is the second half of accepted.
-func (s *Session) settle(target upstream.Identity) {
+// selectDatabase is the second half of accepted.
+func (s *Session) selectDatabase(target upstream.Identity) {
 	if target.DB == 0 {
 		s.arrive(target)
 		return
@@ -124,7 +124,7 @@ func (s *Session) arrive(target upstream.Identity) {
 // inquire sends a command of the proxy's own on the session's pin. Nothing of the client's is sent until its reply has come.
 func (s *Session) inquire(cmd []byte, then func(reply []byte)) {
 	pin := s.pin
-	s.wait = forReply
+	s.wait = waitReply
 	s.forward(cmd, &replyHandler{s: s, muted: true, done: func(reply []byte) {
 		s.resume()
 		if s.pin == pin {
@@ -235,7 +235,7 @@ func (s *Session) agree() bool {
 		s.forward(replyOnCommand, s.handler(), 1)
 		return true
 	}
-	return s.answer(ok)
+	return s.answer(okReply)
 }
 
 // become moves the session and its pin to another identity.

@@ -50,7 +50,7 @@ func (s *Session) feed(b []byte) (alive, output bool) {
 // advance goes on with the input that has been held back.
 func (s *Session) advance() {
 	defer s.atEOF()
-	if s.in.Len() == 0 || s.wait != nothing || s.gone() {
+	if s.in.Len() == 0 || s.wait != waitNone || s.gone() {
 		return
 	}
 	n := s.consume(s.in.Bytes())
@@ -83,7 +83,7 @@ func (s *Session) consume(buf []byte) int {
 	var last *command.Row // that of name; nil: there is none
 	var name []byte
 	var latest *command.Row // the last one of buf; nil: none, or it has been noted
-	for s.wait == nothing && !s.gone() {
+	for s.wait == waitNone && !s.gone() {
 		f, n, err := s.guard.Next(buf[off:])
 		if err != nil {
 			run.send()
@@ -123,7 +123,7 @@ func (s *Session) consume(buf []byte) int {
 			continue
 		}
 		run.send()
-		if s.wait != nothing {
+		if s.wait != waitNone {
 			break
 		}
 		s.cmd, latest = row.TitleOf(f.Raw), nil
@@ -200,10 +200,10 @@ func (s *Session) hasEnough() bool {
 		return full
 	}
 	limit := s.env.opts.Limits.Unanswered
-	if s.slots.Due() > 0 && s.owed >= min(limit, budget.Free) && !(s.pin != nil && s.pin.waits) {
-		return s.owed+s.in.Len() >= s.env.budget.Allowance(limit) // what is in waits for the same answers
+	if s.slots.Due() > 0 && s.unanswered >= min(limit, budget.Free) && !(s.pin != nil && s.pin.waits) {
+		return s.unanswered+s.in.Len() >= s.env.budget.Allowance(limit) // what is in waits for the same answers
 	}
-	return s.wait != nothing && s.in.Len() >= budget.Free && s.in.Len() >= s.env.budget.Allowance(maxHeld)
+	return s.wait != waitNone && s.in.Len() >= budget.Free && s.in.Len() >= s.env.budget.Allowance(maxHeld)
 }
 
 // readOn ends a pause of the engine if there is room again. A pause that began behind a command that waits may end in the middle
@@ -218,7 +218,7 @@ func (s *Session) readOn() {
 // unpause ends a pause of the engine.
 func (s *Session) unpause() {
 	s.mu.Lock()
-	defer s.leave()
+	defer s.exit()
 	if s.paused {
 		s.paused = false
 		s.host.Resume()

@@ -30,7 +30,7 @@ func (s *Session) askAbout(raw []byte) bool {
 		s.pin.fresh = false
 		s.pin.queued++
 	}
-	s.wait = forReply
+	s.wait = waitReply
 	q.at = s.slots.Hold()
 	s.gathered = q.size
 	switch command.Keyword(s.args, 1) {
@@ -55,7 +55,7 @@ func (q *inquiry) ask(next func(replies []byte), commands ...[]byte) {
 // askAgain is ask for the inquiry's goroutine.
 func (q *inquiry) askAgain(next func(replies []byte), commands ...[]byte) {
 	q.s.mu.Lock()
-	defer q.s.leave()
+	defer q.s.exit()
 	if q.s.gone() {
 		q.finish(nil)
 		return
@@ -72,7 +72,7 @@ func (q *inquiry) conclude(finish func()) {
 	s := q.s
 	defer s.host.Flush()
 	s.mu.Lock()
-	defer s.leave()
+	defer s.exit()
 	finish()
 	s.advance()
 }
@@ -88,7 +88,7 @@ func (q *inquiry) finish(reply []byte) {
 		s.put(q.at, reply, false)
 	}
 	if q.after != nil {
-		s.later = append(s.later, q.after)
+		s.afterUnlock = append(s.afterUnlock, q.after)
 	}
 	s.gathered = 0
 	s.resume()
@@ -121,7 +121,7 @@ func (q *question) came(n int) {
 		q.q.finish(nil)
 		return
 	}
-	s.later = append(s.later, func() {
+	s.afterUnlock = append(s.afterUnlock, func() {
 		started := s.env.inquiries.Start(func() {
 			defer func() {
 				if r := recover(); r != nil {

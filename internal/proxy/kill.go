@@ -158,10 +158,10 @@ var one = []byte(":1\r\n")
 // returned, and the session keeps it until unborrow.
 func (s *Session) unblock(withError bool) (done bool, waits *pinned) {
 	s.mu.Lock()
-	defer s.leave()
+	defer s.exit()
 	switch {
 	case s.gone():
-	case s.wait == forLock:
+	case s.wait == waitLock:
 		for _, e := range s.engines {
 			if e.Unblock(s.id, withError) {
 				return true, nil
@@ -176,7 +176,7 @@ func (s *Session) unblock(withError bool) (done bool, waits *pinned) {
 
 func (s *Session) unborrow(p *pinned) {
 	s.mu.Lock()
-	defer s.leave()
+	defer s.exit()
 	if p.borrowed--; s.pin == p && s.slots.Due() == 0 {
 		s.releasePin()
 	}

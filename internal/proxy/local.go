@@ -55,7 +55,7 @@ func (s *Session) local(row *command.Row, raw []byte) bool {
 // quit answers OK and closes the connection, as Redis still does. A session's own connection quits first: once the client has its
 // answer, no other client meets the rest of it at Redis, a subscription for example.
 func (s *Session) quit(raw []byte) bool {
-	words := ok
+	words := okReply
 	if s.muted {
 		words = words[:0]
 	}
@@ -83,7 +83,7 @@ func (s *Session) reset(raw []byte) bool {
 	if len(s.args) != 1 {
 		muted = s.muted
 	}
-	s.wait = forReply
+	s.wait = waitReply
 	s.forward(raw, &replyHandler{s: s, muted: muted, done: func(reply []byte) {
 		s.resume()
 		if string(reply) == string(resetReply) {
@@ -184,7 +184,7 @@ func (s *Session) setReplyMode(h *replyHandler, raw []byte) []byte {
 		}
 		return nil
 	}
-	s.wait = forReply // the next command's reply depends on it
+	s.wait = waitReply // the next command's reply depends on it
 	return replyOnCommand
 }
 
@@ -192,7 +192,7 @@ var replyOnCommand = resp.AppendCommand(nil, "CLIENT", "REPLY", "ON")
 
 // resume ends a wait for a reply that decides how the next command travels.
 func (s *Session) resume() {
-	if s.wait == forReply {
-		s.wait = nothing
+	if s.wait == waitReply {
+		s.wait = waitNone
 	}
 }

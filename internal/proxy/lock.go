@@ -33,8 +33,8 @@ func (s *Session) lock(raw []byte) bool {
 		}
 		return s.awaitQuiet() && s.answer(words)
 	}
-	if s.wait = forLock; cmd.Verb == grammar.LockList {
-		s.wait = forList
+	if s.wait = waitLock; cmd.Verb == grammar.LockList {
+		s.wait = waitList
 	}
 	s.locking = len(raw)
 	for _, other := range s.engines {
@@ -119,7 +119,7 @@ func (l *lockSession) lossesHere() *losses.Set {
 }
 
 // AfterUnlock has f run when the session is left.
-func (l *lockSession) AfterUnlock(f func()) { l.later = append(l.later, f) }
+func (l *lockSession) AfterUnlock(f func()) { l.afterUnlock = append(l.afterUnlock, f) }
 
 // Do runs f in the session, then lets it go on if f has made that possible.
 func (l *lockSession) Do(f func()) bool {
@@ -131,7 +131,7 @@ func (l *lockSession) Do(f func()) bool {
 
 func (s *Session) enter(f func()) bool {
 	s.mu.Lock()
-	defer s.leave()
+	defer s.exit()
 	if s.gone() {
 		return false
 	}
@@ -149,15 +149,15 @@ func (l *lockSession) Reply(reply []byte) {
 	}
 	s.answer(reply)
 	if s.slots.Due() > 0 {
-		s.owed += s.locking
+		s.unanswered += s.locking
 	}
 	s.lockDone()
 }
 
 // lockDone lets the session go on after a lock command.
 func (s *Session) lockDone() {
-	if s.wait == forLock || s.wait == forList {
-		s.wait = nothing
+	if s.wait == waitLock || s.wait == waitList {
+		s.wait = waitNone
 	}
 	s.locking = 0
 	if s.slots.Due() == 0 {
@@ -179,7 +179,7 @@ func (l *lockSession) Script(c lockcmds.Call) {
 	call := &scriptCall{s: s, call: c, muted: s.muted}
 	if c.Pipelined {
 		call.free = true
-		s.wait, s.locking = nothing, 0
+		s.wait, s.locking = waitNone, 0
 	}
 	s.writes = true
 	s.forward(call.build(s.conn()), call, 1)
@@ -200,7 +200,7 @@ type scriptCall struct {
 // build makes the command in the session's scratch: by the script's hash if the connection has run it before, else by its text.
 // Redis may not know the script, and a call that is repeated would run behind what the client has sent after it.
 func (c *scriptCall) build(conn connection) []byte {
-	c.byText = !conn.Notes().Has(c.call.Script.ID())
+	c.byText = !conn.Scripts().Has(c.call.Script.ID())
 	c.s.script = appendCall(c.s.script[:0], c.call, c.byText)
 	return c.s.script
 }
@@ -220,7 +220,7 @@ func (c *scriptCall) take(at replies.ID, b []byte, n int, more bool) int {
 		panic("BUG: undecodable reply to a script: " + err.Error())
 	}
 	if c.byText && !v.IsError() && !c.s.gone() {
-		c.s.conn().Notes().Add(c.call.Script.ID())
+		c.s.conn().Scripts().Add(c.call.Script.ID())
 	}
 	c.finish(at, v, nil)
 	return n
@@ -231,7 +231,7 @@ func (c *scriptCall) take(at replies.ID, b []byte, n int, more bool) int {
 func (c *scriptCall) repeat(at replies.ID) {
 	s := c.s
 	conn := s.conn()
-	conn.Notes().Remove(c.call.Script.ID())
+	conn.Scripts().Remove(c.call.Script.ID())
 	c.reply = nil
 	s.slots.Again(at)
 	s.transmit(conn, c.build(conn), at, 1)

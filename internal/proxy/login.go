@@ -34,9 +34,9 @@ func (s *Session) visitFromPin(c idchange.Change, raw []byte) bool {
 	if !s.pin.login || !s.visitFor(c, raw) {
 		return false
 	}
-	s.wait, s.pin.fresh = nothing, false
+	s.wait, s.pin.fresh = waitNone, false
 	s.releasePin()
-	s.wait = forReply
+	s.wait = waitReply
 	return true
 }
 
@@ -51,7 +51,7 @@ func (s *Session) visitFor(c idchange.Change, raw []byte) bool {
 		return false
 	}
 	s.visited = lane
-	s.wait = forReply // what follows must travel under the identity that this leads to
+	s.wait = waitReply // what follows must travel under the identity that this leads to
 	h := &replyHandler{s: s, muted: s.muted, done: func(reply []byte) { s.judged(c, target, reply) }}
 	if c.Hello {
 		h.replace = s.ownID

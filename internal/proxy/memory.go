@@ -65,7 +65,7 @@ func (s *Session) countBacklog(conn connection, n int) {
 // Measure is budget.Owner.
 func (s *Session) Measure() int {
 	s.mu.Lock()
-	defer s.leave()
+	defer s.exit()
 	if _, written := s.progress(); s.backlog.Bytes() > 0 {
 		s.backlog.Settle(written)
 	}
@@ -75,7 +75,7 @@ func (s *Session) Measure() int {
 // Cut is budget.Owner.
 func (s *Session) Cut(bytes int) {
 	s.mu.Lock()
-	defer s.leave()
+	defer s.exit()
 	if s.ended {
 		return
 	}

@@ -51,9 +51,9 @@ func (s *Session) takePin(reason string, p command.Policy) bool {
 		s.setPin(conn, reason, login)
 		return true
 	}
-	s.wait = forPin
+	s.wait = waitPin
 	s.env.stats.PinWaits.Add(1)
-	s.unpin = s.env.upstream.AwaitPin(ask, func(conn *upstream.Pin, err error) {
+	s.cancelPinWait = s.env.upstream.AwaitPin(ask, func(conn *upstream.Pin, err error) {
 		if login && err != nil {
 			err = errLogins
 		}
@@ -66,17 +66,17 @@ func (s *Session) takePin(reason string, p command.Policy) bool {
 func (s *Session) deliverPin(conn *upstream.Pin, err error, reason string, login bool) {
 	s.mu.Lock()
 	defer s.host.Flush()
-	defer s.leave()
+	defer s.exit()
 	if s.over() {
 		if conn != nil {
 			conn.Release()
 		}
 		return
 	}
-	s.unpin = nil
-	s.wait = nothing
+	s.cancelPinWait = nil
+	s.wait = waitNone
 	if err != nil {
-		s.noPin = err
+		s.pinTimedOut = err
 		s.env.stats.PinTimeouts.Add(1)
 	} else {
 		s.setPin(conn, reason, login)
@@ -117,7 +117,7 @@ func (s *Session) named(name string) *replyHandler {
 // whose trace is known (local); transactions, subscriptions and identities, whose state is read from Redis's answers.
 func (s *Session) releasePin() {
 	p := s.pin
-	if p == nil || p.fresh || p.mode != readsReplies || s.streaming || p.keep || p.borrowed > 0 || p.inTx || p.watching || s.wait != nothing {
+	if p == nil || p.fresh || p.mode != readsReplies || s.streaming || p.keep || p.borrowed > 0 || p.inTx || p.watching || s.wait != waitNone {
 		return
 	}
 	if !p.spent && s.slots.Due() == 0 && p.unnumbered() {
@@ -143,7 +143,7 @@ func (p *pinned) discard() {
 func (p *pinned) Push(b []byte, kind resp.Kind) {
 	s := p.s
 	s.mu.Lock()
-	defer s.leave()
+	defer s.exit()
 	p.frame = 0
 	if s.gone() || s.pin != p {
 		return
@@ -164,7 +164,7 @@ func (p *pinned) Push(b []byte, kind resp.Kind) {
 // Holding is upstream.Observer.
 func (p *pinned) Holding(n int) {
 	p.s.mu.Lock()
-	defer p.s.leave()
+	defer p.s.exit()
 	p.frame = n
 }
 
@@ -173,7 +173,7 @@ func (p *pinned) Closed(error) {
 	s := p.s
 	s.mu.Lock()
 	defer s.host.Flush()
-	defer s.leave()
+	defer s.exit()
 	if s.gone() || s.pin != p {
 		return
 	}

@@ -26,7 +26,7 @@ func (s *Session) routeUnread(raw []byte) bool {
 		pin.conn.ReadRaw()
 		s.sendUnread(slices.Concat(replyCommands[s.reply], raw))
 	default:
-		s.wait = forReply
+		s.wait = waitReply
 		s.readFrames()
 		pin.mode = readsVerdict
 		pin.waits = true // a replica may have to wait for its copy

@@ -91,7 +91,7 @@ var _ handler = (*replyHandler)(nil)
 // Replies is upstream.Receiver.
 func (s *Session) Replies(tag uint64, b []byte, n int, more bool) {
 	s.mu.Lock()
-	defer s.leave()
+	defer s.exit()
 	s.receive(replies.ID(tag), b, n, more)
 	s.advance()
 }
@@ -127,7 +127,7 @@ func (s *Session) answered(at replies.ID, n int) {
 // Lost is upstream.Receiver.
 func (s *Session) Lost(tag uint64, n int, sent bool) {
 	s.mu.Lock()
-	defer s.leave()
+	defer s.exit()
 	s.lose(replies.ID(tag), n, sent)
 	s.advance()
 }

@@ -65,13 +65,13 @@ func (s *Session) trackTo(target *Session, at int, raw []byte) bool {
 		return false
 	}
 	args, pin, muted := resp.Split(bytes.Clone(raw), nil), s.pin, s.muted
-	s.wait = forReply
+	s.wait = waitReply
 	held := s.slots.Hold()
-	s.later = append(s.later, func() {
+	s.afterUnlock = append(s.afterUnlock, func() {
 		target.provide(func(conn uint64) {
 			defer s.host.Flush()
 			s.mu.Lock()
-			defer s.leave()
+			defer s.exit()
 			s.answered(held, 1) // the session still waits
 			s.resume()
 			s.muted = muted
@@ -98,10 +98,10 @@ func (s *Session) trackTo(target *Session, at int, raw []byte) bool {
 func (s *Session) provide(then func(conn uint64)) {
 	defer s.host.Flush()
 	s.mu.Lock()
-	defer s.leave()
+	defer s.exit()
 	s.wanted = append(s.wanted, then)
 	switch {
-	case s.over(), s.pin == nil && s.wait != nothing && s.slots.Due() == 0:
+	case s.over(), s.pin == nil && s.wait != waitNone && s.slots.Due() == 0:
 		s.provided(0) // it waits for a lock, say: Redis would know it, but it can have no connection now
 	case s.pin != nil && !s.pin.login, s.slots.Due() == 0:
 		s.serveWanted()
@@ -110,7 +110,7 @@ func (s *Session) provide(then func(conn uint64)) {
 
 // serveWanted goes on with what others want of the session's connection, unless something is outstanding on its lane.
 func (s *Session) serveWanted() {
-	if len(s.wanted) == 0 || s.wait == forGoodbye {
+	if len(s.wanted) == 0 || s.wait == waitGoodbye {
 		return
 	}
 	if s.pin == nil {
@@ -144,7 +144,7 @@ func (s *Session) askNumber(wait bool) {
 	pin := s.pin
 	pin.asked = true
 	if wait {
-		s.wait = forReply
+		s.wait = waitReply
 	}
 	s.forward(hello, &replyHandler{s: s, muted: true, whole: true, done: func(reply []byte) {
 		if v, _, err := resp.Decode(reply); err == nil && s.pin == pin {
@@ -160,7 +160,7 @@ func (s *Session) askNumber(wait bool) {
 // provided tells the id to the callers of provide.
 func (s *Session) provided(conn uint64) {
 	for _, then := range s.wanted {
-		s.later = append(s.later, func() { then(conn) })
+		s.afterUnlock = append(s.afterUnlock, func() { then(conn) })
 	}
 	s.wanted = nil
 }

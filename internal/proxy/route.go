@@ -17,7 +17,7 @@ const (
 
 // Replies of our own that never vary.
 var (
-	ok         = []byte("+OK\r\n")
+	okReply    = []byte("+OK\r\n")
 	noUpstream = resp.AppendError(nil, resp.NoUpstream, "upstream is not reachable, nothing was sent")
 	notInTx    = resp.AppendError(nil, resp.Err, "Command not allowed inside a transaction")
 )
@@ -72,7 +72,7 @@ func (s *Session) awaitQuiet() bool {
 	if s.slots.Due() == 0 {
 		return true
 	}
-	s.wait = forQuiet
+	s.wait = waitQuiet
 	return false
 }
 
@@ -99,8 +99,8 @@ func (s *Session) routeShared(row *command.Row, p command.Policy, raw []byte) bo
 		if !s.awaitQuiet() {
 			return false
 		}
-		if err := s.noPin; err != nil {
-			s.noPin = nil
+		if err := s.pinTimedOut; err != nil {
+			s.pinTimedOut = nil
 			return s.answer(noPinFree(err))
 		}
 		if p == command.Identity && s.visit(row.Name, raw) {
@@ -114,7 +114,7 @@ func (s *Session) routeShared(row *command.Row, p command.Policy, raw []byte) bo
 // routePinned routes a command of a session whose pin answers each command once.
 func (s *Session) routePinned(row *command.Row, p command.Policy, raw []byte) bool {
 	pin, to := s.pin, s.handler()
-	if pin.waits && s.owed >= s.env.opts.Limits.Unanswered && !s.awaitQuiet() {
+	if pin.waits && s.unanswered >= s.env.opts.Limits.Unanswered && !s.awaitQuiet() {
 		return false
 	}
 	mayWait := row.MayWait(p)

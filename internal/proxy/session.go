@@ -18,14 +18,14 @@ import (
 type wait uint8
 
 const (
-	nothing    wait = iota
-	forQuiet        // replies are outstanding that must come first
-	forPin          // no pin was free
-	forReply        // the reply to the last command decides how the next one travels
-	forLock         // a lock command has not been answered
-	forList         // LOCKLIST has not been answered; unlike a wait for a lock it ends by itself
-	forDoor         // Redis has not said yet whether it lets in who comes without credentials
-	forGoodbye      // the connection closes when the outstanding replies are in; nothing is parsed any more
+	waitNone    wait = iota
+	waitQuiet        // replies are outstanding that must come first
+	waitPin          // no pin was free
+	waitReply        // the reply to the last command decides how the next one travels
+	waitLock         // a lock command has not been answered
+	waitList         // LOCKLIST has not been answered; unlike a wait for a lock it ends by itself
+	waitDoor         // Redis has not said yet whether it lets in who comes without credentials
+	waitGoodbye      // the connection closes when the outstanding replies are in; nothing is parsed any more
 )
 
 // A Session is one client connection without its I/O. All methods may be called from any goroutine.
@@ -45,20 +45,20 @@ type Session struct {
 	wait   wait
 
 	// Upstream side. A session uses its pin if it has one, else its lane.
-	ident   upstream.Identity
-	lane    *upstream.Lane // of ident; nil until first used
-	role    upstream.Role  // what the lane was asked for
-	writes  bool           // the command being routed may change data
-	scripts bool           // it runs a script
-	weight                 // of its replies
-	pin     *pinned        // nil: none
-	owed    int            // bytes of commands sent since no reply was due, with what it takes to remember them
-	paused  bool           // the engine waits for Resume
-	unpin   func() bool    // withdraws the request for a pin
-	hasty   bool           // the command that is to get the pin will not wait for others
-	noPin   error          // why the request for a pin has failed
-	era     uint64         // of Upstream.Knock: tells sessions without credentials apart
-	visited *upstream.Lane // on which Redis judges where the session may go; nil: none
+	ident         upstream.Identity
+	lane          *upstream.Lane // of ident; nil until first used
+	role          upstream.Role  // what the lane was asked for
+	writes        bool           // the command being routed may change data
+	scripts       bool           // it runs a script
+	weight                       // of its replies
+	pin           *pinned        // nil: none
+	unanswered    int            // bytes of commands sent since no reply was due, with what it takes to remember them
+	paused        bool           // the engine waits for Resume
+	cancelPinWait func() bool    // withdraws the request for a pin
+	hasty         bool           // the command that is to get the pin will not wait for others
+	pinTimedOut   error          // why the request for a pin has failed
+	era           uint64         // of Upstream.Knock: tells sessions without credentials apart
+	visited       *upstream.Lane // on which Redis judges where the session may go; nil: none
 
 	// Client state kept here.
 	name  string    // CLIENT SETNAME
@@ -66,10 +66,10 @@ type Session struct {
 	reply replyMode
 	muted bool // the command being routed gets no reply
 
-	engines []*engines.Engine   // those that know this session
-	token   string              // of its default owner as lock engines know it; empty: not made yet
-	losses  map[int]*losses.Set // of locks, by database
-	later   []func()            // to be run when the session is left
+	engines     []*engines.Engine   // those that know this session
+	token       string              // of its default owner as lock engines know it; empty: not made yet
+	losses      map[int]*losses.Set // of locks, by database
+	afterUnlock []func()            // to be run when the session is left
 
 	// For CLIENT LIST.
 	cmd    string // the last command
@@ -112,7 +112,7 @@ func (s *Session) expectFirst(by time.Time) {
 	}
 	time.AfterFunc(time.Until(by), func() {
 		s.mu.Lock()
-		defer s.leave()
+		defer s.exit()
 		if !s.begun && !s.ended {
 			s.env.firstTimeout(s.addr)
 			s.end()
@@ -120,8 +120,8 @@ func (s *Session) expectFirst(by time.Time) {
 	})
 }
 
-// leave ends every entry into a session.
-func (s *Session) leave() {
+// exit ends every entry into a session.
+func (s *Session) exit() {
 	if r := recover(); r != nil {
 		s.crashed(r)
 	}
@@ -133,16 +133,16 @@ func (s *Session) unlock() {
 	if s.pin != nil {
 		s.pin.conn.Send()
 	}
-	later := s.later
-	s.later = nil
+	deferred := s.afterUnlock
+	s.afterUnlock = nil
 	s.charge()
 	s.mu.Unlock()
-	for _, f := range later {
-		s.runLater(f)
+	for _, f := range deferred {
+		s.runDeferred(f)
 	}
 }
 
-func (s *Session) runLater(f func()) {
+func (s *Session) runDeferred(f func()) {
 	defer func() {
 		if r := recover(); r != nil {
 			s.env.panicked(s.addr, r)
@@ -165,7 +165,7 @@ func (s *Session) crashed(r any) {
 }
 
 // over reports whether no further command of this client will be executed.
-func (s *Session) over() bool { return s.ended || s.wait == forGoodbye }
+func (s *Session) over() bool { return s.ended || s.wait == waitGoodbye }
 
 // gone reports whether the client gets nothing more than what is in the output.
 func (s *Session) gone() bool { return s.ended || s.closing }
@@ -174,7 +174,7 @@ func (s *Session) gone() bool { return s.ended || s.closing }
 type connection interface {
 	Append(b []byte, to upstream.Receiver, tag uint64, n int) error
 	Progress() (appended, written int64)
-	Notes() *upstream.Notes
+	Scripts() *upstream.ScriptSet
 	Rejected() bool
 }
 
@@ -194,7 +194,7 @@ func (s *Session) forward(raw []byte, h handler, n int) {
 	}
 	at := s.slots.Add(conn, h, n)
 	if h != nil {
-		s.owed += slotCost
+		s.unanswered += slotCost
 	}
 	s.transmit(conn, raw, at, n)
 }
@@ -208,7 +208,7 @@ func (s *Session) transmit(conn connection, raw []byte, at replies.ID, n int) {
 	} else {
 		err = conn.Append(raw, s, uint64(at), n)
 	}
-	if s.owed += len(raw); s.owed > budget.Free {
+	if s.unanswered += len(raw); s.unanswered > budget.Free {
 		s.countBacklog(conn, len(raw))
 	}
 	switch {
@@ -232,7 +232,7 @@ func (s *Session) rejected() bool {
 
 // quiet is called when nothing is outstanding any more.
 func (s *Session) quiet() {
-	s.owed, s.backlog = 0, budget.Backlog{}
+	s.unanswered, s.backlog = 0, budget.Backlog{}
 	if s.pin != nil {
 		s.pin.waits = false
 	}
@@ -245,16 +245,16 @@ func (s *Session) quiet() {
 	case s.gone():
 		s.leaveLane()
 		return
-	case s.wait == forGoodbye:
+	case s.wait == waitGoodbye:
 		s.closeAfterOutput()
 		return
-	case s.wait == forQuiet:
-		s.wait = nothing
+	case s.wait == waitQuiet:
+		s.wait = waitNone
 	}
 	if s.pin != nil && s.pin.mode == readsFrames && !s.pin.subscribed() {
 		s.readReplies()
 	}
-	if s.wait == nothing {
+	if s.wait == waitNone {
 		s.serveWanted()
 	}
 	s.releasePin()

@@ -136,7 +136,7 @@ func wantOutput(t *testing.T, s *Session, want string, wantLast bool) {
 
 func TestRepliesWaitBehindAScriptThatIsRepeated(t *testing.T) {
 	s, h := byHand(t, Limits{})
-	s.conn().Notes().Add(0) // the connection has run the script before
+	s.conn().Scripts().Add(0) // the connection has run the script before
 	feed(t, s, "GET a")
 	for _, answer := range []string{":1\r\n", ":2\r\n"} {
 		(*lockSession)(s).Do(func() {
@@ -276,11 +276,14 @@ func TestLockAnswerMadeAtOnceComesAfterEarlierReplies(t *testing.T) {
 	s, h := byHand(t, Limits{})
 	feed(t, s, "GET a")
 	(*lockSession)(s).Do(func() {
-		s.wait = forLock
+		s.wait = waitLock
 		(*lockSession)(s).Reply([]byte(":5\r\n"))
 	})
 	feed(t, s, "GET b")
 	wantOutput(t, s, "", false)
+	if n := s.slots.Due(); n != 2 {
+		t.Errorf("%d replies are due, want 2: a command behind the answer need not wait", n)
+	}
 	h.replies(t, "$1\r\na\r\n")
 	wantOutput(t, s, "$1\r\na\r\n:5\r\n", false)
 	h.replies(t, "$1\r\nb\r\n")

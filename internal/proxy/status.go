@@ -24,7 +24,7 @@ type ClientStatus struct {
 
 // waitNames say for people why a session does not go on.
 var waitNames = [...]string{
-	nothing: "", forQuiet: "replies", forPin: "pin", forReply: "reply", forLock: "lock", forList: "list", forDoor: "admission", forGoodbye: "closing",
+	waitNone: "", waitQuiet: "replies", waitPin: "pin", waitReply: "reply", waitLock: "lock", waitList: "list", waitDoor: "admission", waitGoodbye: "closing",
 }
 
 // Clients lists the clients in the order in which they came, at most n. Those that have not sent a command are not known

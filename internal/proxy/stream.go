@@ -33,7 +33,7 @@ type progress struct {
 // stream sends the start of a command that is not whole yet, if that is worth while and possible. It returns how many bytes
 // of buf it has dealt with.
 func (s *Session) stream(table *command.Table, buf []byte) int {
-	if s.guard.Need() < streamFrom && s.guard.Checked() < streamFrom && !s.streaming || s.wait != nothing || s.ended {
+	if s.guard.Need() < streamFrom && s.guard.Checked() < streamFrom && !s.streaming || s.wait != waitNone || s.ended {
 		return 0
 	}
 	n := s.guard.Checked()
@@ -58,7 +58,7 @@ func (s *Session) beginStream(table *command.Table) bool {
 	if row.Policy != command.Shared || s.pin != nil && s.pin.mode != readsReplies {
 		return false
 	}
-	if s.pin == nil && (!s.awaitQuiet() || s.noPin != nil || !s.takePin(row.Name+" (large)", command.PinOnce)) {
+	if s.pin == nil && (!s.awaitQuiet() || s.pinTimedOut != nil || !s.takePin(row.Name+" (large)", command.PinOnce)) {
 		return false
 	}
 	s.muted = s.reply != replyOn
@@ -89,7 +89,7 @@ func (s *Session) endStream(rest []byte) {
 // checkStream ends a client whose large command does not come along.
 func (s *Session) checkStream() {
 	s.mu.Lock()
-	defer s.leave()
+	defer s.exit()
 	if !s.streaming || s.ended {
 		return
 	}

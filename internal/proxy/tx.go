@@ -114,7 +114,7 @@ func rewritten(reply []byte, steps []txStep) []byte {
 	return slices.Concat(reply[:bytes.IndexByte(reply, '\n')+1], bytes.Join(elems, nil))
 }
 
-func isOK(reply []byte) bool { return bytes.HasPrefix(reply, ok) }
+func isOK(reply []byte) bool { return bytes.HasPrefix(reply, okReply) }
 
 // executed notes what EXEC did. reply is the start of its reply at least, and all of it if a step matters.
 func (s *Session) executed(pin *pinned, reply []byte) {

@@ -64,8 +64,8 @@ func (l *Lane) Append(b []byte, to Receiver, tag uint64, n int) error {
 // Progress returns how many bytes all sessions have appended, and how many of them have been written or given up.
 func (l *Lane) Progress() (appended, written int64) { return l.stream.progress() }
 
-// Notes of the lane's connection.
-func (l *Lane) Notes() *Notes { return &l.stream.notes }
+// Scripts that the lane's connection has run.
+func (l *Lane) Scripts() *ScriptSet { return &l.stream.scripts }
 
 // NoRoom reports whether the lane refuses everything because there was no place for it. The next call of Upstream.Lane may find
 // one.

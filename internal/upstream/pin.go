@@ -84,8 +84,8 @@ func (p *Pin) Append(b []byte, to Receiver, tag uint64, n int) error {
 // Progress returns how many bytes have been appended to the connection, and how many of them have been written or given up.
 func (p *Pin) Progress() (appended, written int64) { return p.stream.progress() }
 
-// Notes of the connection.
-func (p *Pin) Notes() *Notes { return &p.stream.notes }
+// Scripts that the connection has run.
+func (p *Pin) Scripts() *ScriptSet { return &p.stream.scripts }
 
 // WhenEmpty asks for one call of f, from another goroutine and without locks, when the connection has taken everything
 // appended, if more than n bytes are still waiting. false: no more than n bytes are waiting, and f is not called.

@@ -46,7 +46,7 @@ const (
 
 // stream is one ordered connection to Redis without its I/O.
 type stream struct {
-	notes Notes
+	scripts ScriptSet
 
 	wake chan struct{} // size 1, never closed: the writer has something to take
 	bell func()        // rung instead of wake; set before the stream is used
@@ -277,7 +277,7 @@ func (s *stream) end(err error, next state) {
 	s.out, s.left, s.queue, s.flight, s.direct = nil, nil, nil, nil, nil
 	s.asked, s.done, s.sent = 0, 0, 0
 	s.settled.Store(0)
-	s.notes.forget()
+	s.scripts.clear()
 	s.mu.Unlock()
 
 	s.claimed, s.head, s.frame, s.mid, s.inPush = nil, 0, nil, false, false

@@ -240,14 +240,14 @@ func TestUnsentRequestsWaitForTheNextConnectionInOrder(t *testing.T) {
 
 func TestNotesLastAsLongAsTheConnection(t *testing.T) {
 	s, _, _, _ := streamUnderTest(t)
-	s.notes.Add(3)
-	s.notes.Add(63)
-	s.notes.Remove(3)
-	if s.notes.Has(3) || !s.notes.Has(63) {
+	s.scripts.Add(3)
+	s.scripts.Add(63)
+	s.scripts.Remove(3)
+	if s.scripts.Has(3) || !s.scripts.Has(63) {
 		t.Error("not what was noted")
 	}
 	s.end(errors.New("x"), connecting)
-	if s.notes.Has(63) {
+	if s.scripts.Has(63) {
 		t.Error("kept over the end of the connection")
 	}
 }
