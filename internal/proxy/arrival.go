@@ -12,6 +12,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"lockproxy/internal/proxy/clients"
 	"lockproxy/internal/resp"
 )
 
@@ -25,7 +26,7 @@ type arrival struct {
 	end      *endpoint
 	server   *Server
 	guard    *resp.Guard
-	origin
+	clients.Origin
 	stream net.Conn // what the protocol travels on: the socket, or TLS on it; nil until open
 	buf    []byte   // read from the client and not yet given to redcon
 	first  []byte   // what redcon has not yet taken of the first command
@@ -42,10 +43,10 @@ type arrival struct {
 
 func (srv *Server) newArrival(nc net.Conn, end *endpoint) *arrival {
 	a := &arrival{
-		Conn: nc, end: end, server: srv, origin: originOf(nc, srv.ids.Next()),
+		Conn: nc, end: end, server: srv, Origin: clients.OriginOf(nc, srv.ids.Next()),
 		guard: resp.NewGuard(srv.opts.Limits.Request),
 	}
-	a.guard.Restrict(srv.env.restricts(srv.env.firstIdentity()))
+	a.guard.Restrict(srv.shared.Restricts(srv.shared.FirstIdentity()))
 	return a
 }
 
@@ -79,7 +80,7 @@ func (a *arrival) open() error {
 		if limits.FirstCommand > 0 {
 			limit = min(limit, limits.FirstCommand)
 		}
-		if err := a.SetDeadline(a.since.Add(limit)); err != nil {
+		if err := a.SetDeadline(a.Since.Add(limit)); err != nil {
 			return err
 		}
 	}
@@ -89,7 +90,7 @@ func (a *arrival) open() error {
 			return err
 		}
 		a.mu.Lock()
-		a.addr = addr
+		a.Addr = addr
 		a.mu.Unlock()
 		a.buf = rest
 	}
@@ -106,7 +107,7 @@ func (a *arrival) open() error {
 		return err
 	}
 	if limits.FirstCommand > 0 {
-		if err := a.SetReadDeadline(a.since.Add(limits.FirstCommand)); err != nil {
+		if err := a.SetReadDeadline(a.Since.Add(limits.FirstCommand)); err != nil {
 			return err
 		}
 	}
@@ -119,8 +120,8 @@ func (a *arrival) failed(err error) {
 	if errors.Is(err, io.EOF) || errors.Is(err, net.ErrClosed) {
 		return
 	}
-	a.server.env.stats.Handshakes.Add(1)
-	a.server.opts.Logger.Info("client closed: no handshake", zap.String("client", a.addr), zap.Error(err))
+	a.server.shared.Counters.Handshakes.Add(1)
+	a.server.opts.Logger.Info("client closed: no handshake", zap.String("client", a.Addr), zap.Error(err))
 }
 
 // findFirst looks for a whole command in what has been read, and reads more if there is none.
@@ -128,7 +129,7 @@ func (a *arrival) findFirst() error {
 	for len(a.buf) > 0 {
 		f, n, err := a.guard.Next(a.buf)
 		if err != nil {
-			a.server.env.stats.ProtocolErrors.Add(1)
+			a.server.shared.Counters.ProtocolErrors.Add(1)
 			_, werr := a.stream.Write(resp.AppendRawError(nil, "ERR "+err.Error()))
 			return errors.Join(err, werr)
 		}
@@ -155,7 +156,7 @@ func (a *arrival) findFirst() error {
 		return nil
 	}
 	if errors.Is(err, os.ErrDeadlineExceeded) {
-		a.server.env.firstTimeout(a.addr)
+		a.server.shared.FirstTimeout(a.Addr)
 	}
 	return err
 }
@@ -183,3 +184,33 @@ func (p *prefixed) Read(b []byte) (int, error) {
 	p.rest = p.rest[n:]
 	return n, nil
 }
+
+// Describe is visible: a client that has not sent a command yet.
+func (a *arrival) Describe() (clients.Info, bool) {
+	a.mu.Lock()
+	from, killed := a.Origin, a.killed
+	a.mu.Unlock()
+	first := a.server.shared.FirstIdentity()
+	c := clients.Info{User: clients.UserOf(first.User), Resp: first.Proto, DB: first.DB, Multi: -1}
+	from.DescribeTo(&c)
+	c.Idle = c.Age
+	return c, !killed
+}
+
+func (a *arrival) KillIf(match func(*clients.Info) bool) bool {
+	c, here := a.Describe()
+	if !here || !match(&c) {
+		return false
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.killed {
+		return false
+	}
+	a.killed = true
+	a.server.shared.Clients.Remove(a.ID)
+	_ = a.Conn.Close() // redcon sees that
+	return true
+}
+
+var _ clients.Visible = (*arrival)(nil)

@@ -131,7 +131,7 @@ func TestClientListShowsTheProxysClients(t *testing.T) {
 				t.Errorf("%s: CLIENT ID is %s, in the list %s", c.label, got, want)
 			}
 		}
-		if pins, _ := srv.env.upstream.Pins(); pins.Open-pins.Idle > 5 {
+		if pins, _ := srv.shared.Upstream.Pins(); pins.Open-pins.Idle > 5 {
 			t.Errorf("%d pins", pins.Open-pins.Idle)
 		}
 		for typ, want := range map[string][]string{
@@ -410,7 +410,7 @@ func TestClientSpeaksOfItself(t *testing.T) {
 		}
 		for _, sub := range []string{"LIST", "KILL", "UNBLOCK"} {
 			c.quiet("MULTI")
-			if got := c.quiet("CLIENT", sub, "ID", "1"); got != string(notInTx) {
+			if got := c.quiet("CLIENT", sub, "ID", "1"); got != "-ERR Command not allowed inside a transaction\r\n" {
 				t.Errorf("CLIENT %s in a transaction: %q", sub, got)
 			}
 			if got := c.quiet("EXEC"); !strings.HasPrefix(got, "-EXECABORT") {
@@ -503,7 +503,7 @@ func TestTrackingRedirectsToAClientWithoutAConnection(t *testing.T) {
 			case "waiting for a lock":
 				admin.quiet("LOCK", "l")
 				sink.send("LOCK", "l")
-				redistest.Eventually(t, patience, "the wait", func() bool { return srv.env.locks.Waiting() == 1 })
+				redistest.Eventually(t, patience, "the wait", func() bool { return srv.shared.Locks.Waiting() == 1 })
 				want = "-ERR The client ID you want redirect to does not exist\r\n"
 			case "gone":
 				sink.nc.Close()
@@ -554,7 +554,7 @@ func TestListOfManyClients(t *testing.T) {
 			defer c.nc.Close()
 		}
 		admin := dialClient(t, address(srv))
-		redistest.Eventually(t, patience, "all to be there", func() bool { return srv.env.clients.Len() == n+1 })
+		redistest.Eventually(t, patience, "all to be there", func() bool { return srv.shared.Clients.Len() == n+1 })
 		var ids []string
 		for _, l := range admin.listOf() {
 			ids = append(ids, string(l.Field("id")))

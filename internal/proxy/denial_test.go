@@ -8,6 +8,7 @@ import (
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
 
+	"lockproxy/internal/proxy/shared"
 	"lockproxy/internal/redistest"
 )
 
@@ -80,7 +81,7 @@ func TestFailedLoginsAreCountedAndLogged(t *testing.T) {
 			if got := srv.Stats().LoginsFailed; got != int64(len(users)+flood) {
 				t.Errorf("%d failed logins are counted, want %d", got, len(users)+flood)
 			}
-			most := loginsLogged * (2 + int(time.Since(since)/time.Second))
+			most := shared.LoginsLogged * (2 + int(time.Since(since)/time.Second))
 			if got := logs.FilterMessage("login failed").Len() - len(users); got > most {
 				t.Errorf("%d of %d failed logins are logged, want at most %d", got, flood, most)
 			}

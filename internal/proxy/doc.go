@@ -1,37 +1,15 @@
-// Package proxy is the client side of lockproxy: listeners, sessions, and what happens to each command.
+// Package proxy is the server: it accepts clients, hands each to an engine with a session of its own, and drains.
 //
-//	client ─bytes─▶ engine        ─▶ Session.Feed ─▶ resp.Guard ─▶ route, by the policy table:
-//	                                                   shared   ─▶ lane    (many sessions, one connection)
-//	                                                   pinned   ─▶ pin     (MULTI, BLPOP, SUBSCRIBE …)
-//	                                                   local    ─▶ answered here (CLIENT SETNAME, QUIT …)
-//	                                                   about    ─▶ an inquiry into all clients (CLIENT LIST …)
-//	                                                   lock     ─▶ lockcmds ─▶ script on the same lane or pin
-//	client ◀─bytes─ engine ◀─ Session.BeginWrite ◀─ Replies(bytes, n) from the lane's or pin's reader
-//
-// A Session is one client connection as a state machine without I/O: events go in (bytes of the client, replies, a lock's
-// result, a hang-up), bytes to send come out. Package engine moves the bytes between sessions and sockets.
-//
-// # Order
-//
-// Each command has a slot for its reply, in the order of the commands (package replies). A lane, a pin, a lock engine or the
-// session itself may answer it, at any time: replies leave in the order of the slots. A run of ordinary commands has one slot.
-//
-// Commands take effect in the order sent because a session uses one upstream connection at a time, its lane or its pin. What must
-// not overtake (a move between lane and pin, a change of identity) waits until no reply is due. A session that waits is not parsed
-// further, but it is still read, so that a hang-up is seen.
+//	listener ─▶ arrival (PROXY header, TLS, first command) ─▶ engine ─bytes─▶ session ─▶ lane, pin or lock engine
 //
 // # Goroutines
 //
 //   - redcon's accept loop, one per listener, and one of redcon's per client until its first command arrives, which
 //     also reads the PROXY header and the TLS handshake;
 //   - those of package engine, which call into sessions;
-//   - one for each CLIENT LIST, KILL or UNBLOCK, from Redis's answer to its own; it looks at all clients;
-//   - env.tick, which keeps the clock for idle times;
-//   - the readers of package upstream and the workers of package lockcmds call into sessions and never block there.
+//   - shared.Proxy.Tick, which keeps the clock for idle times.
 //
 // # Locks
 //
-// A session's mutex guards its fields, never I/O. Order: Session.mu, then the mutexes of lockcmds, then those of upstream and of
-// the directory of clients. No goroutine holds two sessions' mutexes: work on another session is done from Session.afterUnlock or
-// from a goroutine of its own.
+// Server.mu guards the list of connections; sessions are entered without it.
 package proxy

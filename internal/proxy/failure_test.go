@@ -9,7 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"lockproxy/internal/proxy/command"
 	"lockproxy/internal/redistest"
 )
 
@@ -99,9 +98,7 @@ func pendingOf(srv *Server) int {
 	defer srv.mu.Unlock()
 	n := 0
 	for _, s := range srv.conns {
-		s.mu.Lock()
-		n += s.slots.Due()
-		s.mu.Unlock()
+		n += s.Status().Unanswered
 	}
 	return n
 }
@@ -247,31 +244,6 @@ func TestLoadingPassesThrough(t *testing.T) {
 		}
 		waitFor(t, "the end of loading", func() bool { return other.quiet("GET", "key:1") == "$7\r\nvalue:1\r\n" })
 	}, "--enable-debug-command", "yes")
-}
-
-// The dial may have failed before the command is put on its connection.
-func TestCommandsForAPinThatNeverWasAreRefusedInWords(t *testing.T) {
-	eachEngine(t, func(t *testing.T, redis *redistest.Server, srv *Server) {
-		redis.Kill()
-		for _, cmd := range []string{"SUBSCRIBE a", "MONITOR", "MULTI", "BLPOP l 0"} {
-			c := dialClient(t, address(srv))
-			c.quiet("GET", "k")
-			s := srv.sessionOf(c)
-			s.mu.Lock()
-			if !s.takePin("test", command.PinOnce) {
-				t.Fatal("no pin")
-			}
-			waitFor(t, "the dial to fail", func() bool { return s.pin.conn.Append(nil, nil, 0, 0) != nil })
-			s.consume([]byte(inline(cmd, "GET k")))
-			s.unlock()
-			s.host.Flush()
-			for range 2 {
-				if got, err := c.frame(); got != unreachable {
-					t.Errorf("%s: %q %v", cmd, got, err)
-				}
-			}
-		}
-	})
 }
 
 // A Redis that closes connections is there: what has not been sent waits for the next one.

@@ -55,7 +55,7 @@ func startProxy(t testing.TB, redis *redistest.Server, change ...func(*Options))
 		if err := <-done; err != nil {
 			t.Errorf("the server ended with %v", err)
 		}
-		if n := srv.env.stats.Panics.Load(); n > 0 {
+		if n := srv.shared.Counters.Panics.Load(); n > 0 {
 			t.Errorf("%d panics in sessions", n)
 		}
 	})

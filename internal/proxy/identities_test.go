@@ -25,7 +25,7 @@ func TestAnyPasswordIsOneIdentity(t *testing.T) {
 		if n := len(srv.Lanes()); n > 6 {
 			t.Errorf("%d lanes: %v", n, srv.Lanes())
 		}
-		if n := srv.env.locks.Len(); n > 3 {
+		if n := srv.shared.Locks.Len(); n > 3 {
 			t.Errorf("%d lock engines", n)
 		}
 	})

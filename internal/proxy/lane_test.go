@@ -28,9 +28,9 @@ func warm(t *testing.T, srv *Server, n int, setup ...string) []*peer {
 // stalls has a client send a command with which its lane stands still, and waits until the lane has been set aside.
 func stalls(t *testing.T, srv *Server, c *peer, args ...string) {
 	t.Helper()
-	before := srv.env.upstream.SetAside()
+	before := srv.shared.Upstream.SetAside()
 	c.send(args...)
-	waitFor(t, "the lane to be set aside", func() bool { return srv.env.upstream.SetAside() > before })
+	waitFor(t, "the lane to be set aside", func() bool { return srv.shared.Upstream.SetAside() > before })
 }
 
 // blockedIn waits until Redis has blocked n clients.
@@ -84,7 +84,7 @@ func TestHeldBackWritesHoldUpNoReads(t *testing.T) {
 			}
 		}
 		waitFor(t, "one lane to take everything again", func() bool {
-			return writers[0].quiet("GET", "n") == "$2\r\n20\r\n" && !laneOf(srv, writers[0]).Unsettled()
+			return writers[0].quiet("GET", "n") == "$2\r\n20\r\n" && !setAside(srv, writers[0])
 		})
 	})
 }
@@ -244,18 +244,13 @@ func TestOrderOfOneClientWhoseLaneIsSetAside(t *testing.T) {
 					t.Errorf("%q %v, want %q", b, err, want)
 				}
 			}
-			waitFor(t, "the lane to be back", func() bool { c[1].quiet("GET", "n"); return !laneOf(srv, c[1]).Unsettled() })
+			waitFor(t, "the lane to be back", func() bool { c[1].quiet("GET", "n"); return !setAside(srv, c[1]) })
 		}
 	})
 }
 
-// laneOf is the lane that a client's session uses.
-func laneOf(srv *Server, c *peer) interface{ Unsettled() bool } {
-	s := srv.sessionOf(c)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.lane
-}
+// setAside reports whether the lane of a client's session stands still.
+func setAside(srv *Server, c *peer) bool { return srv.sessionOf(c).Status().SetAside }
 
 // How soon a lane is set aside decides how long others wait at most.
 func TestOthersWaitShortlyForALaneThatStandsStill(t *testing.T) {
@@ -278,7 +273,7 @@ func TestLargeRepliesCostOnlyThoseWhoAskForThem(t *testing.T) {
 	const size = 1 << 20
 	eachEngine(t, func(t *testing.T, redis *redistest.Server, srv *Server) {
 		redis.Do(t, "SET", "big", strings.Repeat("x", size))
-		waitFor(t, "the limits to be known", srv.env.upstream.Tight)
+		waitFor(t, "the limits to be known", srv.shared.Upstream.Tight)
 		small, greedy := warm(t, srv, 4), dialClient(t, address(srv))
 		stop := make(chan struct{})
 		var wg sync.WaitGroup
@@ -315,28 +310,4 @@ func TestLargeRepliesCostOnlyThoseWhoAskForThem(t *testing.T) {
 		close(stop)
 		wg.Wait()
 	}, "--client-output-buffer-limit", "normal 24mb 0 0")
-}
-
-// Replies make a session bulky at once, and ordinary again slowly.
-func TestWeightOfReplies(t *testing.T) {
-	w := weight{window: firstWindow}
-	for _, want := range []int{64, 256, 1024, 0, 0} {
-		if w.weigh() || w.window != want {
-			t.Fatalf("window %d, want %d", w.window, want)
-		}
-	}
-	w.burst = largeBurst
-	if !w.weigh() || !w.bulky() {
-		t.Error("a large burst changes nothing")
-	}
-	w.burst = largeBurst
-	if w.weigh() {
-		t.Error("the second one changes something")
-	}
-	for i := range calmBursts {
-		w.burst = largeBurst - 1
-		if w.weigh() != (i == calmBursts-1) {
-			t.Fatalf("after %d small bursts", i+1)
-		}
-	}
 }

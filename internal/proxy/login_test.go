@@ -172,10 +172,10 @@ func TestWrongPasswordsDoNotHoldUpLogins(t *testing.T) {
 			c.expectReply("%")
 			_ = c.nc.Close()
 		}
-		if work, logins := srv.env.upstream.Pins(); logins.Open > 4 {
+		if work, logins := srv.shared.Upstream.Pins(); logins.Open > 4 {
 			t.Errorf("%+v and %+v connections, of which 4 may be for logins", work, logins)
 		}
-		if n := len(srv.env.upstream.Lanes()); n > 2 {
+		if n := len(srv.shared.Upstream.Lanes()); n > 2 {
 			t.Errorf("%d lanes", n)
 		}
 	}, func(o *Options) { o.Upstream.MaxLogins = 4 })
@@ -192,12 +192,7 @@ func TestVisitorThatGoesAway(t *testing.T) {
 		visitor.send("SELECT", "4")
 		redistest.Eventually(t, patience, "the visit", func() bool {
 			s := srv.sessionOf(visitor)
-			if s == nil {
-				return false
-			}
-			s.mu.Lock()
-			defer s.mu.Unlock()
-			return s.visited != nil
+			return s != nil && s.Status().State == "reply"
 		})
 		if err := visitor.nc.(*net.TCPConn).SetLinger(0); err != nil {
 			t.Fatal(err)
@@ -206,7 +201,7 @@ func TestVisitorThatGoesAway(t *testing.T) {
 		redistest.Eventually(t, patience, "the session to end", func() bool { return srv.sessionOf(visitor) == nil })
 		redis.Continue()
 		redistest.Eventually(t, patience, "the visitor to have left the lane", func() bool {
-			for _, l := range srv.env.upstream.Lanes() {
+			for _, l := range srv.shared.Upstream.Lanes() {
 				if (l.Identity == upstream.Identity{DB: 4, Proto: 2}) && l.Users == 1 {
 					return true
 				}

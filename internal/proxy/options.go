@@ -13,6 +13,7 @@ import (
 	"lockproxy/internal/lockcmds"
 	"lockproxy/internal/lockcmds/engines"
 	"lockproxy/internal/proxy/engine"
+	"lockproxy/internal/proxy/shared"
 	"lockproxy/internal/proxy/status"
 	"lockproxy/internal/resp"
 	"lockproxy/internal/upstream"
@@ -21,11 +22,11 @@ import (
 // How clients authenticate.
 const (
 	// AuthUpstream passes clients' credentials to Redis, which judges them. Nothing is lent.
-	AuthUpstream = "upstream"
+	AuthUpstream = shared.AuthUpstream
 	// AuthProxy lends the proxy's own credentials to a client until it authenticates itself.
-	AuthProxy = "proxy"
+	AuthProxy = shared.AuthProxy
 	// AuthNone lends the proxy's own credentials to every client, whatever it says of itself.
-	AuthNone = "none"
+	AuthNone = shared.AuthNone
 )
 
 // What moves the bytes of clients.
@@ -147,11 +148,11 @@ func orElse[T comparable](v *T, def T) {
 }
 
 // forSessions is what a session needs of the options.
-func (o *Options) forSessions() settings {
+func (o *Options) forSessions() shared.Settings {
 	l := o.Limits
-	return settings{
+	return shared.Settings{
 		ClientAuth: o.ClientAuth,
-		Limits: sessionLimits{
+		Limits: shared.Limits{
 			Request: l.Request, Query: l.Query, Unanswered: l.Unanswered, Output: l.Output, LargeCommand: l.LargeCommand,
 		},
 		Logger: o.Logger,

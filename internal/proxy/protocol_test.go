@@ -208,7 +208,7 @@ func TestSlowReaderIsCutOffAndDelaysNobody(t *testing.T) {
 					if d := time.Since(start); d > patience {
 						t.Fatalf("a good client waited %v", d)
 					}
-					if srv.env.stats.OutputLimit.Load() > 0 {
+					if srv.shared.Counters.OutputLimit.Load() > 0 {
 						return
 					}
 				}

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"lockproxy/internal/proxy/session"
 	"lockproxy/internal/redistest"
 )
 
@@ -32,16 +33,16 @@ func TestUnusedLockEnginesAreDropped(t *testing.T) {
 		redistest.Eventually(t, patience, "the waiter's subscription", func() bool {
 			return strings.Contains(redis.Do(t, "INFO", "stats").(string), "pubsub_channels:1\r")
 		})
-		if n := srv.env.locks.Len(); n != 1 {
+		if n := srv.shared.Locks.Len(); n != 1 {
 			t.Fatalf("%d engines", n)
 		}
 		_ = holder.nc.Close() // the lock goes on to the waiter
 		waiter.expectReply(":")
-		if srv.env.locks.Len() != 1 {
+		if srv.shared.Locks.Len() != 1 {
 			t.Fatal("the engine of a holder was dropped")
 		}
 		_ = waiter.nc.Close()
-		redistest.Eventually(t, patience, "the engine to go", func() bool { return srv.env.locks.Len() == 0 })
+		redistest.Eventually(t, patience, "the engine to go", func() bool { return srv.shared.Locks.Len() == 0 })
 		redistest.Eventually(t, patience, "its connections to close", func() bool { return connections() <= before })
 		redis.Do(t, "DEL", "a")
 	}
@@ -67,14 +68,11 @@ func TestReleaseOfASubscriberThatHangsUpIsSettled(t *testing.T) {
 			holder.expect(1)
 		}
 		waiter.send("LOCK", "a")
-		redistest.Eventually(t, patience, "the waiter to wait", func() bool { return srv.env.locks.Waiting() == 1 })
+		redistest.Eventually(t, patience, "the waiter to wait", func() bool { return srv.shared.Locks.Waiting() == 1 })
 		redis.Pause()
 		holder.send("UNLOCK", "a")
 		redistest.Eventually(t, patience, "the release to be sent", func() bool {
-			s := srv.sessionOf(holder)
-			s.mu.Lock()
-			defer s.mu.Unlock()
-			return s.slots.Due() == 1
+			return srv.sessionOf(holder).Status().Unanswered == 1
 		})
 		if err := holder.nc.(*net.TCPConn).SetLinger(0); err != nil {
 			t.Fatal(err)
@@ -89,11 +87,11 @@ func TestReleaseOfASubscriberThatHangsUpIsSettled(t *testing.T) {
 }
 
 // sessionOf finds the session of a client; nil: it has ended.
-func (srv *Server) sessionOf(c *peer) *Session {
+func (srv *Server) sessionOf(c *peer) *session.Session {
 	srv.mu.Lock()
 	defer srv.mu.Unlock()
 	for _, s := range srv.conns {
-		if s.addr == c.nc.LocalAddr().String() {
+		if s.Addr == c.nc.LocalAddr().String() {
 			return s
 		}
 	}

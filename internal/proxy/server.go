@@ -17,6 +17,8 @@ import (
 	"lockproxy/internal/proxy/budget"
 	"lockproxy/internal/proxy/clients"
 	"lockproxy/internal/proxy/engine"
+	"lockproxy/internal/proxy/session"
+	"lockproxy/internal/proxy/shared"
 	"lockproxy/internal/proxy/status"
 	"lockproxy/internal/proxy/tasks"
 	"lockproxy/internal/resp"
@@ -26,7 +28,7 @@ import (
 // Server accepts clients and serves them from one Redis.
 type Server struct {
 	opts      Options
-	env       *env
+	shared    *shared.Proxy
 	listeners []*endpoint
 	ids       *clients.IDs
 	stop      chan struct{} // closed when the server stops accepting
@@ -34,7 +36,7 @@ type Server struct {
 	tasks     tasks.Group // read loops and connections that are being shut
 
 	mu    sync.Mutex
-	conns map[engine.Client]*Session
+	conns map[engine.Client]*session.Session
 	empty chan struct{} // closed when the last of conns goes; nil until somebody waits for that, when no more are added
 }
 
@@ -47,15 +49,15 @@ func New(opts Options) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	e := &env{opts: opts.forSessions(), upstream: up, started: time.Now(), failedLogins: limited(opts.Logger)}
-	if e.locks, err = engines.New(opts.forEngines(up, &e.stats)); err != nil {
+	e := &shared.Proxy{Settings: opts.forSessions(), Upstream: up, Started: time.Now(), FailedLogins: shared.Limited(opts.Logger)}
+	if e.Locks, err = engines.New(opts.forEngines(up, &e.Counters)); err != nil {
 		return nil, err
 	}
-	srv := &Server{opts: opts, env: e, ids: clients.NewIDs(), stop: make(chan struct{}), conns: map[engine.Client]*Session{}}
-	e.budget = budget.New(int64(opts.Limits.Memory), srv.tasks.Start)
-	e.source = status.Source{
-		Version: opts.Version, UUID: opts.uuid, Started: e.started,
-		Counters: &e.stats, Upstream: up, Memory: e.budget, Locks: e.locks,
+	srv := &Server{opts: opts, shared: e, ids: clients.NewIDs(), stop: make(chan struct{}), conns: map[engine.Client]*session.Session{}}
+	e.Budget = budget.New(int64(opts.Limits.Memory), srv.tasks.Start)
+	e.Numbers = status.Source{
+		Version: opts.Version, UUID: opts.uuid, Started: e.Started,
+		Counters: &e.Counters, Upstream: up, Memory: e.Budget, Locks: e.Locks,
 	}
 	if srv.engine, err = engine.New(engine.Options{Kind: opts.Engine, Tasks: &srv.tasks, Logger: opts.Logger}); err != nil {
 		return nil, err
@@ -75,7 +77,7 @@ func New(opts Options) (*Server, error) {
 func (srv *Server) Close() {
 	srv.closeListeners()
 	srv.engine.Discard()
-	_ = srv.env.locks.Close(context.Background()) // there are none
+	_ = srv.shared.Locks.Close(context.Background()) // there are none
 }
 
 // Addrs are the addresses that clients can connect to.
@@ -88,7 +90,7 @@ func (srv *Server) Addrs() []net.Addr {
 }
 
 // Ready reports whether Redis was there when it was last heard of, and if not why.
-func (srv *Server) Ready() (bool, error) { return srv.env.upstream.Ready() }
+func (srv *Server) Ready() (bool, error) { return srv.shared.Upstream.Ready() }
 
 // Run serves clients until ctx ends, then drains: it stops accepting, refuses those who wait for locks, and lets those who
 // hold locks go on for up to DrainTimeout. Senders stop before receivers: clients, locks, upstream.
@@ -96,11 +98,11 @@ func (srv *Server) Run(ctx context.Context) error {
 	upstreamCtx, stopUpstream := context.WithCancel(context.Background())
 	defer stopUpstream()
 	srv.engine.Run()
-	srv.tasks.Start(func() { srv.env.tick(srv.stop) })
+	srv.tasks.Start(func() { srv.shared.Tick(srv.stop) })
 	upstreamDone := make(chan struct{})
 	go func() {
 		defer close(upstreamDone)
-		_ = srv.env.upstream.Run(upstreamCtx) // it only ends when it is told to
+		_ = srv.shared.Upstream.Run(upstreamCtx) // it only ends when it is told to
 	}()
 
 	accepting, ctx := errgroup.WithContext(ctx)
@@ -119,11 +121,11 @@ func (srv *Server) Run(ctx context.Context) error {
 	srv.drain(deadline)
 	srv.closeConns()
 	srv.tasks.Wait()
-	srv.env.inquiries.Wait()
+	srv.shared.Inquiries.Wait()
 	<-srv.whenEmpty()
 	closing, cancel := context.WithTimeout(context.Background(), srv.opts.Upstream.DialTimeout+time.Second)
 	defer cancel()
-	err = errors.Join(err, srv.env.locks.Close(closing))
+	err = errors.Join(err, srv.shared.Locks.Close(closing))
 	stopUpstream()
 	<-upstreamDone
 	srv.engine.Stop()
@@ -144,17 +146,17 @@ var tooManyClients = resp.AppendError(nil, resp.Err, "max number of clients reac
 
 // admit is called by redcon for every connection.
 func (srv *Server) admit(rc redcon.Conn) bool {
-	srv.env.stats.Accepted.Add(1)
-	if n := srv.env.stats.Clients.Add(1); n > int64(srv.opts.Limits.Clients) {
-		srv.env.stats.Clients.Add(-1)
-		srv.env.stats.Rejected.Add(1)
+	srv.shared.Counters.Accepted.Add(1)
+	if n := srv.shared.Counters.Clients.Add(1); n > int64(srv.opts.Limits.Clients) {
+		srv.shared.Counters.Clients.Add(-1)
+		srv.shared.Counters.Rejected.Add(1)
 		if a, ok := rc.NetConn().(*arrival); ok && !a.end.tls { // as in Redis: there was no handshake yet
 			_, _ = a.Write(tooManyClients) // a courtesy: the connection is closed anyway
 		}
 		return false
 	}
 	if a, ok := rc.NetConn().(*arrival); ok {
-		srv.env.clients.Put(a.id, a)
+		srv.shared.Clients.Put(a.ID, a)
 	}
 	return true
 }
@@ -163,8 +165,8 @@ func (srv *Server) admit(rc redcon.Conn) bool {
 // detached by handle.
 func (srv *Server) gone(rc redcon.Conn, _ error) {
 	if a, ok := rc.NetConn().(*arrival); ok && !a.detached {
-		srv.env.stats.Clients.Add(-1)
-		srv.env.clients.Remove(a.id)
+		srv.shared.Counters.Clients.Add(-1)
+		srv.shared.Clients.Remove(a.ID)
 	}
 }
 
@@ -184,15 +186,15 @@ func (srv *Server) handle(rc redcon.Conn, cmd redcon.Command) {
 	if a.early {
 		first = nil
 		if limit := srv.opts.Limits.FirstCommand; limit > 0 {
-			by = a.since.Add(limit)
+			by = a.Since.Add(limit)
 		}
 	}
 	if err := srv.serve(a, by, first); err != nil {
 		if !errors.Is(err, errStopped) {
 			srv.opts.Logger.Warn("client closed: its socket could not be taken over", zap.Error(err))
 		}
-		srv.env.stats.Clients.Add(-1)
-		srv.env.clients.Remove(a.id)
+		srv.shared.Counters.Clients.Add(-1)
+		srv.shared.Clients.Remove(a.ID)
 		_ = a.Conn.Close() // it may be closed already
 	}
 }
@@ -200,16 +202,16 @@ func (srv *Server) handle(rc redcon.Conn, cmd redcon.Command) {
 // serve has the engine serve a client. Its first command must be whole by then; zero: at any time.
 func (srv *Server) serve(a *arrival, by time.Time, first []byte) error {
 	return srv.engine.Adopt(engine.Arrival{
-		Conn: a.stream, Addr: a.addr, Read: [][]byte{first, a.buf},
+		Conn: a.stream, Addr: a.Addr, Read: [][]byte{first, a.buf},
 		Open: func(c engine.Client, fd int) (engine.Session, error) {
-			s := newSession(a.origin, srv.env, c)
+			s := session.New(a.Origin, srv.shared, c)
 			if fd != 0 {
-				s.fd = fd
+				s.FD = fd
 			}
 			if !srv.enlist(c, s) {
 				return nil, errStopped
 			}
-			s.expectFirst(by)
+			s.ExpectFirst(by)
 			return s, nil
 		},
 		Closed: srv.forget,
@@ -220,14 +222,14 @@ func (srv *Server) serve(a *arrival, by time.Time, first []byte) error {
 var errStopped = errors.New("the server has stopped accepting")
 
 // enlist notes a connection until forget. It reports false when the server waits for the last one to end already.
-func (srv *Server) enlist(c engine.Client, s *Session) bool {
+func (srv *Server) enlist(c engine.Client, s *session.Session) bool {
 	srv.mu.Lock()
 	defer srv.mu.Unlock()
 	if srv.empty != nil {
 		return false
 	}
 	srv.conns[c] = s
-	srv.env.clients.Put(s.id, s)
+	srv.shared.Clients.Put(s.ID, s)
 	return true
 }
 
@@ -235,8 +237,8 @@ func (srv *Server) enlist(c engine.Client, s *Session) bool {
 func (srv *Server) forget(c engine.Client) {
 	srv.mu.Lock()
 	defer srv.mu.Unlock()
-	srv.env.stats.Clients.Add(-1)
-	srv.env.clients.Remove(srv.conns[c].id)
+	srv.shared.Counters.Clients.Add(-1)
+	srv.shared.Clients.Remove(srv.conns[c].ID)
 	delete(srv.conns, c)
 	if srv.empty != nil && len(srv.conns) == 0 {
 		close(srv.empty)
@@ -245,7 +247,7 @@ func (srv *Server) forget(c engine.Client) {
 
 // drain lets clients that may hold locks finish, until ctx ends; the others are closed as soon as they have their replies.
 func (srv *Server) drain(ctx context.Context) {
-	srv.env.locks.Drain()
+	srv.shared.Locks.Drain()
 	srv.mu.Lock()
 	all := maps.Clone(srv.conns)
 	srv.mu.Unlock()

@@ -4,18 +4,23 @@ import (
 	"testing"
 
 	"lockproxy/internal/proxy/engine"
+	"lockproxy/internal/proxy/session"
+	"lockproxy/internal/proxy/shared"
 )
 
 func TestServerThatWaitsForTheLastClientTakesNoMore(t *testing.T) {
-	srv := &Server{env: &env{}, conns: map[engine.Client]*Session{}}
-	first := &hand{}
-	if !srv.enlist(first, &Session{}) {
+	srv := &Server{shared: &shared.Proxy{}, conns: map[engine.Client]*session.Session{}}
+	first := &nobody{}
+	if !srv.enlist(first, &session.Session{}) {
 		t.Error("refused")
 	}
 	empty := srv.whenEmpty()
-	if srv.enlist(&hand{}, &Session{}) {
+	if srv.enlist(&nobody{}, &session.Session{}) {
 		t.Error("accepted while the end of the last one is waited for")
 	}
 	srv.forget(first)
 	<-empty
 }
+
+// nobody is a client that nothing is done with.
+type nobody struct{ engine.Client }

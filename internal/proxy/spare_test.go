@@ -25,7 +25,7 @@ func TestBlockingCommandIsAtRedisFirst(t *testing.T) {
 				}
 			}
 			redistest.Eventually(t, patience, "a spare pin", func() bool {
-				work, _ := srv.env.upstream.Pins()
+				work, _ := srv.shared.Upstream.Pins()
 				return work.Idle > 0 && work.Ready == work.Idle
 			})
 			for i := range 20 {
@@ -47,10 +47,7 @@ func TestBlockingCommandIsAtRedisFirst(t *testing.T) {
 }
 
 func (srv *Server) sessionHasPin(c *peer) bool {
-	s := srv.sessionOf(c)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.pin != nil
+	return srv.sessionOf(c).Status().Pin != ""
 }
 
 // The spares of identities are bounded with the other pins, and go for those who need a pin.

@@ -66,7 +66,7 @@ func TestLargeCommandWithoutRedisIsReadToItsEnd(t *testing.T) {
 		c.do("PING")
 		redis.Kill()
 		waitFor(t, "the end of all pins to be seen", func() bool {
-			pins, _ := srv.env.upstream.Pins()
+			pins, _ := srv.shared.Upstream.Pins()
 			return pins.Open == 0
 		})
 		c.raw(fmt.Sprintf("*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$%d\r\n", 8<<20))

@@ -6,6 +6,12 @@ import (
 	"github.com/tidwall/redcon"
 )
 
+// OK is the reply of a command that has nothing else to say.
+const OK = "+OK\r\n"
+
+// IsOK reports whether a reply begins with OK.
+func IsOK(reply []byte) bool { return len(reply) >= len(OK) && string(reply[:len(OK)]) == OK }
+
 // AppendError appends an error reply, "-CODE text\r\n". Line breaks in text become spaces.
 func AppendError(dst []byte, code Code, text string) []byte {
 	return AppendRawError(dst, string(code)+" "+text)

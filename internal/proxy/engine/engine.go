@@ -18,7 +18,6 @@ import (
 
 	"go.uber.org/zap"
 
-	"lockproxy/internal/buffers"
 	"lockproxy/internal/proxy/tasks"
 	"lockproxy/internal/upstream"
 )
@@ -156,15 +155,3 @@ func plain(nc net.Conn) bool {
 // turn is how many bytes of output are written for one client before others have their turn. A client that reads as fast as it is written
 // to would keep an event loop, or the reader of a lane, to itself.
 const turn = 512 << 10
-
-// keptBuffer bounds the buffers that are kept for the next time.
-const keptBuffer = 32 << 10
-
-// emptied empties a buffer that has been written. It drops one that has grown large.
-func emptied(b []byte) []byte {
-	if cap(b) > keptBuffer {
-		buffers.Free(b)
-		return nil
-	}
-	return b[:0]
-}

@@ -7,6 +7,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"lockproxy/internal/buffers"
 	"lockproxy/internal/upstream"
 )
 
@@ -131,7 +132,7 @@ func (w *epollLane) flush() {
 		}
 		switch {
 		case w.off == len(w.out):
-			w.spare = emptied(w.out)
+			w.spare = buffers.Empty(w.out)
 			w.out = nil
 		case err == nil:
 		case again(err):

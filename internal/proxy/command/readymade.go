@@ -1,0 +1,12 @@
+package command
+
+import "lockproxy/internal/resp"
+
+// Commands that sessions send on their own account. They must not be changed.
+var (
+	Hello     = resp.AppendCommand(nil, "HELLO")
+	GetName   = resp.AppendCommand(nil, "CLIENT", "GETNAME")
+	ReplyOn   = resp.AppendCommand(nil, "CLIENT", "REPLY", "ON")         // answers OK, whoever sends it
+	Mark      = resp.AppendCommand(nil, "PUBLISH", "lockproxy:wait", "") // goes to replicas and changes nothing; nobody listens
+	Malformed = resp.AppendCommand(nil, "EVALSHA")                       // every Redis refuses it before it does anything
+)

@@ -1,0 +1,34 @@
+// Package session is one client connection as a state machine without I/O, and what happens to each command.
+//
+//	client ─bytes─▶ engine        ─▶ Session.Feed ─▶ resp.Guard ─▶ route, by the policy table:
+//	                                                   shared   ─▶ lane    (many sessions, one connection)
+//	                                                   pinned   ─▶ pin     (MULTI, BLPOP, SUBSCRIBE …)
+//	                                                   local    ─▶ answered here (CLIENT SETNAME, QUIT …)
+//	                                                   about    ─▶ an inquiry into all clients (CLIENT LIST …)
+//	                                                   lock     ─▶ lockcmds ─▶ script on the same lane or pin
+//	client ◀─bytes─ engine ◀─ Session.BeginWrite ◀─ Replies(bytes, n) from the lane's or pin's reader
+//
+// Events go in (bytes of the client, replies, a lock's result, a hang-up), bytes to send come out. A session knows the engine that
+// moves its bytes as a Host.
+//
+// # Order
+//
+// Each command has a slot for its reply, in the order of the commands (package replies). A lane, a pin, a lock engine or the
+// session itself may answer it, at any time: replies leave in the order of the slots. A run of ordinary commands has one slot.
+//
+// Commands take effect in the order sent because a session uses one upstream connection at a time, its lane or its pin. What must
+// not overtake (a move between lane and pin, a change of identity) waits until no reply is due. A session that waits is not parsed
+// further, but it is still read, so that a hang-up is seen.
+//
+// # Goroutines
+//
+//   - the engine's call Feed, BeginWrite and the like;
+//   - the readers of package upstream and the workers of package lockcmds call into sessions and never block there;
+//   - one for each CLIENT LIST, KILL or UNBLOCK, from Redis's answer to its own; it looks at all clients.
+//
+// # Locks
+//
+// A session's mutex guards its fields, never I/O. Order: Session.mu, then the mutexes of lockcmds, then those of upstream and of
+// the directory of clients. No goroutine holds two sessions' mutexes: work on another session is done from Session.afterUnlock or
+// from a goroutine of its own.
+package session

@@ -1,0 +1,261 @@
+package session
+
+import (
+	"bytes"
+	"strconv"
+
+	"lockproxy/internal/proxy/command"
+	"lockproxy/internal/proxy/idchange"
+	"lockproxy/internal/proxy/pubsub"
+	"lockproxy/internal/proxy/shared"
+	"lockproxy/internal/proxy/transaction"
+	"lockproxy/internal/resp"
+	"lockproxy/internal/upstream"
+)
+
+// reidentify sends AUTH, HELLO or SELECT on the session's pin: Redis judges it, its answer goes to the client, and if Redis
+// agreed, the pin and the session belong to another identity from then on.
+func (s *Session) reidentify(name string, raw []byte) bool {
+	pin := s.pin
+	if (pin.InTx || pin.Opening > 0) && !s.awaitQuiet() {
+		return false
+	}
+	change := idchange.Read(name, s.args)
+	if pin.fresh && s.slots.Due() == 0 && s.visitFromPin(change, raw) {
+		return true
+	}
+	pin.fresh = false
+	if pin.InTx {
+		pin.Queue(transaction.Step{Apply: func(reply []byte) { s.identified(change, reply) }})
+		s.forward(raw, s.handler(), 1)
+		return true
+	}
+	pin.Queued++
+	s.wait = waitReply // what follows must travel under the identity that this leads to
+	h := &replyHandler{s: s, muted: s.muted, done: func(reply []byte) {
+		s.resume()
+		s.identified(change, reply)
+	}}
+	if change.Hello {
+		h.replace = s.ownID
+	}
+	s.forward(raw, h, 1)
+	return true
+}
+
+// identified notes what Redis made of an identity change.
+func (s *Session) identified(c idchange.Change, reply []byte) {
+	s.noteDenial(c, reply)
+	if s.pin.conn.Bare() {
+		s.pin.spent = true
+		if reply[0] == '-' && !c.MayHaveAuthenticated(reply) {
+			return // it says nothing of the client's own
+		}
+	}
+	switch {
+	case reply[0] != '-':
+		if c.Name != nil {
+			s.rename(*c.Name, false)
+		}
+		s.accepted(c)
+	case c.MayHaveAuthenticated(reply):
+		s.checkLogin()
+	case c.MayHaveNamed(reply):
+		s.askName()
+	}
+}
+
+// accepted moves the session to the identity that Redis has agreed to, as soon as two things are known of it.
+//
+// A user may have several passwords, or accept any: the rights are the same. So that such a user's clients share their lanes,
+// Redis is asked whether a password that it has accepted before is still good, and if so that one stands for all. And a user
+// who may not SELECT stays in the database that was selected before: no other connection can be made like this one, so the
+// session keeps it.
+func (s *Session) accepted(c idchange.Change) {
+	target := c.Apply(s.ident)
+	switch {
+	case c.Nameless(), c.Auth && s.pin.InTx && target.DB != 0: // in a transaction there is no time to ask
+		s.become(target)
+		s.keepLogin()
+		return
+	case s.pin.InTx:
+		s.become(target)
+		return
+	case !c.Auth:
+		s.arrive(target)
+		return
+	}
+	known, ok := s.proxy.Upstream.Proven(target.User)
+	if !ok || known == target.Password {
+		s.proxy.Upstream.Prove(target.User, target.Password)
+		s.selectDatabase(target)
+		return
+	}
+	s.inquire(resp.AppendCommand(nil, "AUTH", target.User, known), func(reply []byte) {
+		if resp.IsOK(reply) {
+			target.Password = known
+		} else {
+			s.proxy.Upstream.Prove(target.User, target.Password)
+		}
+		s.selectDatabase(target)
+	})
+}
+
+// selectDatabase is the second half of accepted.
+func (s *Session) selectDatabase(target upstream.Identity) {
+	if target.DB == 0 {
+		s.arrive(target)
+		return
+	}
+	s.inquire(resp.AppendCommand(nil, "SELECT", strconv.Itoa(target.DB)), func(reply []byte) {
+		if resp.IsOK(reply) {
+			s.arrive(target)
+			return
+		}
+		s.become(target)
+		s.keepLogin()
+	})
+}
+
+// arrive ends an identity change. The lane is opened at once, so that clients behind this one can be judged on it.
+func (s *Session) arrive(target upstream.Identity) {
+	s.become(target)
+	if s.pin.login {
+		s.onLane()
+	}
+}
+
+// inquire sends a command of the proxy's own on the session's pin. Nothing of the client's is sent until its reply has come.
+func (s *Session) inquire(cmd []byte, then func(reply []byte)) {
+	pin := s.pin
+	s.wait = waitReply
+	s.forward(cmd, &replyHandler{s: s, muted: true, done: func(reply []byte) {
+		s.resume()
+		if s.pin == pin {
+			then(reply)
+		}
+	}}, 1)
+}
+
+// askName finds out what name a refused HELLO has left on the session's pin.
+func (s *Session) askName() {
+	s.inquire(command.GetName, func(reply []byte) {
+		switch v, _, err := resp.Decode(reply); {
+		case err == nil && !v.IsError():
+			s.rename(string(v.Str), false)
+		case isNoAuth(reply):
+			s.pin.spent = true
+		default: // it may be long, or the user may not ask
+			s.keepLogin()
+		}
+	})
+}
+
+func isNoAuth(reply []byte) bool { return bytes.HasPrefix(reply, []byte("-NOAUTH ")) }
+
+// checkLogin keeps the session's pin if a refused HELLO may have logged in there. A client that is not logged in by then has no use
+// for it.
+func (s *Session) checkLogin() {
+	bare := s.pin.conn.Bare()
+	if s.ident.Authenticated() && !bare {
+		s.keepLogin()
+		return
+	}
+	s.inquire(command.Hello, func(reply []byte) {
+		switch {
+		case isNoAuth(reply):
+			s.pin.spent = true
+		case bare && s.ident.Authenticated():
+			s.cutOff() // it may be the new user's or nobody's, but not the old user's
+		default:
+			s.keepLogin()
+		}
+	})
+}
+
+// keepLogin keeps the session's pin for the rest of the session: nobody else may have it, and no other connection can be made
+// like it.
+func (s *Session) keepLogin() {
+	s.pin.keep = true
+	if s.pin.conn.Bare() && !s.pin.dressed {
+		s.pin.dress()
+		return
+	}
+	if !s.pin.conn.Keep() {
+		s.say(shared.NoPinFree(upstream.ErrPins))
+		s.cutOff()
+	}
+}
+
+// dress gives a bare connection, on which the client has logged in, the protocol and the database of its session. The user may not be
+// allowed to select it; then there can be no connection that is as the client expects.
+func (p *pinned) dress() {
+	s := p.s
+	done := func(reply []byte) {
+		if reply[0] == '-' {
+			s.cutOff()
+			return
+		}
+		p.dressed = true
+		s.keepLogin()
+	}
+	s.inquire(resp.AppendCommand(nil, "HELLO", strconv.Itoa(s.ident.Proto)), func(reply []byte) {
+		if reply[0] == '-' || s.ident.DB == 0 {
+			done(reply)
+			return
+		}
+		s.inquire(resp.AppendCommand(nil, "SELECT", strconv.Itoa(s.ident.DB)), done)
+	})
+}
+
+// disown takes the credentials out of AUTH and HELLO where clients use the proxy's own, whatever they say. It returns the
+// command to send instead, with s.args to match, or nil if there is nothing left of it.
+func (s *Session) disown(name string, raw []byte) []byte {
+	switch name {
+	case "auth":
+		if len(s.args) == 2 || len(s.args) == 3 {
+			return nil
+		}
+	case "hello":
+		if kept := idchange.Disown(s.args); len(kept) < len(s.args) {
+			s.args = kept
+			return resp.AppendCommand(nil, s.args...)
+		}
+	}
+	return raw
+}
+
+// agree answers an AUTH of which nothing is left. In a transaction it is queued as something that answers OK.
+func (s *Session) agree() bool {
+	switch {
+	case !s.awaitQuiet():
+		return false
+	case s.subscriber():
+		return s.answer(pubsub.Refusal("auth"))
+	case s.pin != nil && s.pin.InTx:
+		s.pin.Queued++
+		s.forward(command.ReplyOn, s.handler(), 1)
+		return true
+	}
+	return s.answer([]byte(resp.OK))
+}
+
+// become moves the session and its pin to another identity.
+func (s *Session) become(id upstream.Identity) {
+	s.ident = id
+	s.guard.Restrict(s.proxy.Restricts(id))
+	if s.pin != nil {
+		s.pin.conn.Became(id)
+	}
+	if s.lane != nil && s.lane.Identity() != id {
+		s.leaveLane()
+	}
+}
+
+// rename keeps the client's name. byCommand: CLIENT SETNAME has given it.
+func (s *Session) rename(name string, byCommand bool) {
+	s.name = name
+	if s.pin != nil {
+		s.pin.conn.Named(name, byCommand)
+	}
+}

@@ -1,0 +1,213 @@
+package session
+
+import (
+	"bytes"
+
+	"lockproxy/internal/proxy/budget"
+	"lockproxy/internal/proxy/command"
+)
+
+// Feed takes bytes that the client sent. It does not keep b. false: the session has ended, and the connection is to be closed.
+func (s *Session) Feed(b []byte) bool {
+	alive, output := s.feed(b)
+	if output {
+		s.host.Flush()
+	}
+	return alive
+}
+
+// feed reports whether the session goes on, and whether it has something for the client.
+func (s *Session) feed(b []byte) (alive, output bool) {
+	s.mu.Lock()
+	s.heard = s.proxy.Clock.Load()
+	defer func() {
+		alive, output = !s.ended, !s.out.Empty() || s.closing
+		s.unlock()
+	}()
+	defer s.contain()
+	if !s.known {
+		s.known = true
+		s.knock()
+	}
+	switch {
+	case s.over() || s.eof: // nothing more is executed
+	case s.in.Len() > 0:
+		s.in.Append(b, s.guard.Need())
+		s.advance()
+	default:
+		if n := s.consume(b); n < len(b) && !s.over() {
+			s.in.Append(b[n:], s.guard.Need())
+		}
+	}
+	if s.in.Len() > s.proxy.Settings.Limits.Query {
+		s.proxy.QueryLimit(s.Addr, s.in.Len())
+		s.end()
+	}
+	return alive, output
+}
+
+// advance goes on with the input that has been held back.
+func (s *Session) advance() {
+	defer s.atEOF()
+	if s.in.Len() == 0 || s.wait != waitNone || s.gone() {
+		return
+	}
+	n := s.consume(s.in.Bytes())
+	if s.over() {
+		s.in.Forget()
+		return
+	}
+	s.in.Drop(n)
+	s.readOn()
+}
+
+// consume routes the whole commands at the start of buf, as long as the session need not wait, and returns how many bytes
+// they had. Commands that may share the lane are sent together, one copy for all of them.
+func (s *Session) consume(buf []byte) int {
+	table, careful := s.proxy.Policies(), s.careful()
+	off := 0
+	run := run{s: s, buf: buf}
+	var last *command.Row // that of name; nil: there is none
+	var name []byte
+	var latest *command.Row // the last one of buf; nil: none, or it has been noted
+	for s.wait == waitNone && !s.gone() {
+		f, n, err := s.guard.Next(buf[off:])
+		if err != nil {
+			run.send()
+			s.protocolError(err)
+			break
+		}
+		if n == 0 {
+			run.send()
+			off += s.stream(table, buf[off:])
+			break
+		}
+		s.begun = true
+		if s.streaming {
+			run.send()
+			s.endStream(f.Raw)
+			off += n
+			continue
+		}
+		if len(f.Raw) == 0 { // an empty command, which Redis ignores
+			run.send()
+			off += n
+			continue
+		}
+		row := last
+		if row == nil || !bytes.Equal(name, f.Name) { // most commands of a pipeline have the same name
+			row = table.Lookup(f.Name)
+			if last, name = row, f.Name; &f.Raw[0] != &buf[off] {
+				last = nil // an inline command's name does not stay where it is
+			}
+		}
+		if row.Policy == command.Shared && !row.Script && s.plain() && !careful {
+			if latest = row; row.HasSubcommands() {
+				s.cmd, latest = row.TitleOf(f.Raw), nil
+			}
+			run.add(off, f.Raw, n)
+			off += n
+			continue
+		}
+		run.send()
+		if s.wait != waitNone {
+			break
+		}
+		s.cmd, latest = row.TitleOf(f.Raw), nil
+		if !s.route(row, f.Raw) {
+			break
+		}
+		off += n
+	}
+	run.send()
+	s.guard.Trim()
+	if latest != nil {
+		s.cmd = latest.Title
+	}
+	return off
+}
+
+// plain reports whether a shared command may simply join the lane: the hot path.
+func (s *Session) plain() bool { return s.pin == nil && s.reply == replyOn }
+
+// run is a stretch of buf that holds n whole commands for the lane.
+type run struct {
+	s          *Session
+	buf        []byte
+	start, end int
+	n          int
+}
+
+// add appends the command that takes n bytes at off.
+func (r *run) add(off int, raw []byte, n int) {
+	if len(raw) != n || &raw[0] != &r.buf[off] { // an inline command, rewritten elsewhere
+		r.send()
+		r.s.forward(raw, nil, 1)
+		return
+	}
+	if r.n == 0 {
+		r.start = off
+	}
+	r.n++
+	r.end = off + n
+}
+
+func (r *run) send() {
+	if r.n > 0 {
+		r.s.scripts = false
+		r.s.forward(r.buf[r.start:r.end], nil, r.n)
+		r.n = 0
+	}
+}
+
+// MayRead reports whether the engine may read from the client: not while too many bytes of its commands are unanswered, or are
+// held behind a command that waits. Then Resume follows. The wait is never for the client, so two sides that only send cannot
+// block each other.
+func (s *Session) MayRead() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.ended {
+		return true
+	}
+	s.paused = s.hasEnough()
+	return !s.paused
+}
+
+// maxHeld is how many bytes are read behind a command that waits. What the client sends beyond them stays in the sockets. It is
+// that much because the end of a client is only seen when what it has sent before fits in here and in the sockets.
+const maxHeld = 16 << 20
+
+// hasEnough reports whether the session holds as much as it may of what its client has sent. Behind a command that may wait for
+// others it is not Redis that is waited for: reading goes on as long as what comes can be held, so that a hang-up is seen. Of a
+// large command only what its pin has not sent yet is held. The pin says when that is little again.
+func (s *Session) hasEnough() bool {
+	if s.streaming && s.pin != nil {
+		full := s.pin.conn.WhenEmpty(streamBacklog, s.unpause)
+		s.large.excused = s.large.excused || full
+		return full
+	}
+	limit := s.proxy.Settings.Limits.Unanswered
+	if s.slots.Due() > 0 && s.unanswered >= min(limit, budget.Free) && !(s.pin != nil && s.pin.waits) {
+		return s.unanswered+s.in.Len() >= s.proxy.Budget.Allowance(limit) // what is in waits for the same answers
+	}
+	return s.wait != waitNone && s.in.Len() >= budget.Free && s.in.Len() >= s.proxy.Budget.Allowance(maxHeld)
+}
+
+// readOn ends a pause of the engine if there is room again. A pause that began behind a command that waits may end in the middle
+// of a large one.
+func (s *Session) readOn() {
+	if s.paused && !s.hasEnough() {
+		s.paused = false
+		s.host.Resume()
+	}
+}
+
+// unpause ends a pause of the engine.
+func (s *Session) unpause() {
+	s.mu.Lock()
+	defer s.exit()
+	if s.paused {
+		s.paused = false
+		s.host.Resume()
+	}
+}

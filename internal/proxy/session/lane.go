@@ -1,0 +1,131 @@
+package session
+
+import (
+	"strconv"
+	"time"
+
+	"lockproxy/internal/proxy/command"
+	"lockproxy/internal/proxy/shared"
+	"lockproxy/internal/proxy/weight"
+	"lockproxy/internal/resp"
+	"lockproxy/internal/upstream"
+)
+
+// A session stays on its lane while replies are outstanding there, so that its commands take effect in the order sent. With
+// none outstanding it moves to another when its lane stands still, or does not take all commands at present.
+
+// onLane returns the session's lane; it has one from its first command on.
+func (s *Session) onLane() *upstream.Lane {
+	switch {
+	case s.lane == nil:
+		s.role = s.wants()
+		s.lane = s.proxy.Upstream.Lane(s.ident, s.host.Driver(), s.owner, s.role)
+	case s.slots.Due() == 0 && (s.lane.Unsettled() || s.runsScripts() && s.role == upstream.Reads):
+		s.role = s.wants()
+		s.lane = s.proxy.Upstream.Move(s.lane, s.role)
+	}
+	return s.lane
+}
+
+// wants is the role of the lane for the command being routed.
+func (s *Session) wants() upstream.Role {
+	switch {
+	case s.Bulky():
+		return upstream.Large
+	case s.runsScripts():
+		return upstream.Scripts
+	case s.writes:
+		return upstream.Writes
+	}
+	return upstream.Reads
+}
+
+// runsScripts reports whether the command being routed belongs on the lane for scripts.
+func (s *Session) runsScripts() bool { return s.scripts || s.Mixed > 0 }
+
+// mix keeps a session that sends a script behind other commands on the lane for scripts: it waits for its replies once, not at
+// each script.
+func (s *Session) mix() {
+	if s.scripts && s.slots.Due() > 0 {
+		s.Mixed = weight.CalmBursts
+	}
+}
+
+// careful reports whether commands are to be looked at one by one: it matters which of them write, or how many there are.
+func (s *Session) careful() bool {
+	return s.lane == nil || s.lane.Unsettled() || s.Window > 0 || s.outgrown() || s.guard.Restricted()
+}
+
+// mustWait reports whether the next command is to wait until nothing is outstanding, because it belongs on another lane, or may.
+func (s *Session) mustWait() bool {
+	return s.slots.Due() > 0 && (s.strays() || s.scripts && s.role == upstream.Reads || s.outgrown() || s.fills())
+}
+
+// fills reports whether as much is outstanding as may be: see weight and the limits for who has not authenticated.
+func (s *Session) fills() bool {
+	if s.guard.Restricted() {
+		return true // one at a time, because others are to be refused too
+	}
+	return s.Window > 0 && !s.writes && s.slots.Due() >= s.Window && s.role != upstream.Large
+}
+
+// outgrown reports whether the replies have become so large that further commands belong on another lane.
+func (s *Session) outgrown() bool { return s.Burst >= weight.LargeBurst && s.role != upstream.Large }
+
+// strays reports whether a command that writes would follow others of this session to a lane that is kept free of writes.
+func (s *Session) strays() bool {
+	return s.writes && s.role == upstream.Reads && s.lane != nil && s.lane.Unsettled()
+}
+
+// refusal is the reply to a command that was not sent.
+func (s *Session) refusal() []byte {
+	if s.pin != nil {
+		if b := s.pin.conn.Refusal(); b != nil {
+			return b
+		}
+	} else if s.lane != nil {
+		if s.lane.NoRoom() {
+			return shared.NoLaneFree
+		}
+		if b := s.lane.Refusal(); b != nil {
+			return b
+		}
+	}
+	return shared.NoUpstream
+}
+
+func (s *Session) leaveLane() {
+	s.endVisit()
+	if s.lane != nil {
+		s.proxy.Upstream.Leave(s.lane)
+		s.lane = nil
+	}
+}
+
+// pauseOf returns what is to happen when Redis has answered the command being routed, if that is a CLIENT PAUSE or UNPAUSE: reads and
+// writes part before the first write is held back. A pause that begins elsewhere is noticed when a lane stands still.
+func (s *Session) pauseOf(row *command.Row) func(reply []byte) {
+	if row.Name != "client" {
+		return nil
+	}
+	var length time.Duration
+	switch command.Keyword(s.args, 1) {
+	case "pause":
+		ms, err := strconv.ParseInt(command.Keyword(s.args, 2), 10, 64)
+		if err != nil {
+			return nil // Redis refuses it
+		}
+		length = time.Duration(min(ms, maxPause.Milliseconds())) * time.Millisecond
+	case "unpause":
+	default:
+		return nil
+	}
+	return func(reply []byte) {
+		if resp.IsOK(reply) {
+			s.proxy.Upstream.Paused(time.Now().Add(length))
+		}
+	}
+}
+
+// maxPause bounds what is remembered of a pause, not the pause.
+const maxPause = 24 * time.Hour

@@ -1,0 +1,106 @@
+package session
+
+import (
+	"time"
+
+	"go.uber.org/zap"
+
+	"lockproxy/internal/proxy/command"
+	"lockproxy/internal/proxy/shared"
+)
+
+// A large command need not be held whole: once its name is known and it is one that only carries data, the session takes a
+// pin and sends what has arrived, piece by piece. The lane stays free for others meanwhile.
+const (
+	// streamFrom is how large a command must announce itself to be streamed. Smaller ones are cheaper on the lane.
+	streamFrom = 4 << 20
+
+	// streamBacklog is how much of it may wait for Redis before the client is not read any more.
+	streamBacklog = 1 << 20
+
+	// streamLeast is how much of it must come within each Limits.LargeCommand. A client that announces a large command and
+	// then sends nothing, or next to nothing, is not to keep its pin.
+	streamLeast = 64 << 10
+)
+
+// progress says how a large command comes along.
+type progress struct {
+	timer   *time.Timer
+	bytes   int  // that have come
+	checked int  // of them, those that had come at the last look
+	excused bool // the client was not read all the time since then
+}
+
+// stream sends the start of a command that is not whole yet, if that is worth while and possible. It returns how many bytes
+// of buf it has dealt with.
+func (s *Session) stream(table *command.Table, buf []byte) int {
+	if s.guard.Need() < streamFrom && s.guard.Checked() < streamFrom && !s.streaming || s.wait != waitNone || s.ended {
+		return 0
+	}
+	n := s.guard.Checked()
+	if !s.streaming && !s.beginStream(table) {
+		return 0
+	}
+	if s.pin != nil && s.pin.conn.Append(buf[:n], nil, 0, 0) != nil {
+		s.end()
+	}
+	s.guard.Discard(n)
+	s.large.bytes += n
+	return n
+}
+
+// beginStream takes a pin for a large command. false: the command has to be held whole, or the session waits.
+func (s *Session) beginStream(table *command.Table) bool {
+	name, _, open := s.guard.Open()
+	if !open {
+		return false
+	}
+	row := table.Lookup(name)
+	if row.Policy != command.Shared || s.pin != nil && s.pin.mode != readsReplies {
+		return false
+	}
+	if s.pin == nil && (!s.awaitQuiet() || s.pinTimedOut != nil || !s.takePin(row.Name+" (large)", command.PinOnce)) {
+		return false
+	}
+	s.muted = s.reply != replyOn
+	s.streaming = true
+	s.large = progress{}
+	s.large.timer = time.AfterFunc(s.proxy.Settings.Limits.LargeCommand, s.checkStream)
+	s.cmd = row.Title
+	s.pin.fresh = false
+	s.pin.Queued++
+	return true
+}
+
+// endStream sends the last piece of a large command. If its pin was lost before anything reached Redis, the command has been
+// read to its end for nothing.
+func (s *Session) endStream(rest []byte) {
+	s.streaming = false
+	s.large.timer.Stop()
+	if s.reply == replySkip {
+		s.reply = replyOn
+	}
+	if s.pin == nil {
+		s.answer(shared.NoUpstream)
+		return
+	}
+	s.forward(rest, s.handler(), 1)
+}
+
+// checkStream ends a client whose large command does not come along.
+func (s *Session) checkStream() {
+	s.mu.Lock()
+	defer s.exit()
+	if !s.streaming || s.ended {
+		return
+	}
+	l := &s.large
+	if l.bytes-l.checked < streamLeast && !l.excused && !s.paused {
+		s.proxy.Counters.SlowCommands.Add(1)
+		s.proxy.Settings.Logger.Warn("client closed: a large command did not come", zap.String("client", s.Addr), zap.Int("bytes", l.bytes))
+		s.end()
+		return
+	}
+	l.checked, l.excused = l.bytes, false
+	l.timer.Reset(s.proxy.Settings.Limits.LargeCommand)
+}

@@ -1,0 +1,196 @@
+package session
+
+import (
+	"slices"
+	"strings"
+
+	"lockproxy/internal/proxy/command"
+	"lockproxy/internal/proxy/idchange"
+	"lockproxy/internal/resp"
+)
+
+// local handles a command that is about the client and not about Redis's data. Nothing is outstanding. What is kept here is
+// still judged by Redis, which knows who may ask: it gets the command, or one like it that changes nothing on a connection
+// that others share.
+func (s *Session) local(row *command.Row, raw []byte) bool {
+	if row.Name == "quit" {
+		return s.quit(raw)
+	}
+	if row.Name == "reset" {
+		return s.reset(raw)
+	}
+	h := &replyHandler{s: s, muted: s.muted}
+	switch command.Keyword(s.args, 1) {
+	case "setname":
+		if len(s.args) == 3 {
+			raw = s.setName(h, raw)
+		}
+	case "getname":
+		if s.pin == nil {
+			h.replace = s.nameFor
+		}
+	case "setinfo":
+		if len(s.args) == 4 && idchange.ValidName(s.args[3]) {
+			raw = s.setInfo(h)
+		}
+	case "reply":
+		if len(s.args) == 3 {
+			raw = s.setReplyMode(h, raw)
+		}
+	case "maint_notifications":
+		// Notifications of an upstream's maintenance concern the proxy's connections, not the client's. Clients ask on
+		// connect and accept this answer.
+		if s.proxy.Lists("client", "maint_notifications") {
+			return s.answer(resp.AppendError(nil, resp.Err, "unknown subcommand '"+string(s.args[1])+"'. Try CLIENT HELP."))
+		}
+	}
+	if s.pin != nil {
+		s.pin.fresh = false
+		s.pin.Queued++
+	}
+	s.forward(raw, h, 1)
+	return true
+}
+
+// quit answers OK and closes the connection, as Redis still does. A session's own connection quits first: once the client has its
+// answer, no other client meets the rest of it at Redis, a subscription for example.
+func (s *Session) quit(raw []byte) bool {
+	words := []byte(resp.OK)
+	if s.muted {
+		words = words[:0]
+	}
+	if s.pin != nil && s.pin.mode != readsRaw {
+		s.forward(raw, discard{}, 1)
+	}
+	s.goodbye(words)
+	return true
+}
+
+var resetReply = []byte("+RESET\r\n")
+
+// reset makes the session, and its pin if it has one, what it was when the client connected.
+func (s *Session) reset(raw []byte) bool {
+	muted := s.reply == replySkip // RESET ends the other kind of silence before it answers
+	if s.pin == nil {
+		if len(s.args) != 1 {
+			s.forward(raw, s.handler(), 1)
+			return true
+		}
+		s.resetState()
+		s.muted = muted
+		return s.answer(resetReply)
+	}
+	if len(s.args) != 1 {
+		muted = s.muted
+	}
+	s.wait = waitReply
+	s.forward(raw, &replyHandler{s: s, muted: muted, done: func(reply []byte) {
+		s.resume()
+		if string(reply) == string(resetReply) {
+			s.resetPin()
+		}
+	}}, 1)
+	return true
+}
+
+func (s *Session) resetState() {
+	s.reply, s.name = replyOn, ""
+	s.become(s.proxy.FirstIdentity())
+	s.knock()
+}
+
+// resetPin is resetState for a session whose pin has been reset by Redis.
+func (s *Session) resetPin() {
+	p := s.pin
+	p.End()
+	p.Channels, p.Patterns, p.Shards = 0, 0, 0
+	s.resetState()
+	p.conn.Named("", false)
+	p.keep = false
+	// RESET takes the proxy's own credentials off a connection, so where they are lent it is of no use any more.
+	p.spent = p.spent || s.proxy.Settings.Lends()
+}
+
+// setName is CLIENT SETNAME. It returns the command to send.
+func (s *Session) setName(h *replyHandler, raw []byte) []byte {
+	name := string(s.args[2])
+	h.done = func(reply []byte) {
+		if resp.IsOK(reply) {
+			s.rename(name, true)
+		}
+	}
+	if s.pin == nil && idchange.ValidName(s.args[2]) {
+		return resp.AppendCommand(nil, "CLIENT", "SETNAME", "")
+	}
+	return raw
+}
+
+// setInfo is CLIENT SETINFO with a value that Redis would take. It returns the command to send: no connection is told the value,
+// since it may be another client's tomorrow.
+func (s *Session) setInfo(h *replyHandler) []byte {
+	option, value := string(s.args[2]), string(s.args[3])
+	i := slices.IndexFunc(libOptions, func(name string) bool { return strings.EqualFold(name, option) })
+	h.done = func(reply []byte) {
+		if resp.IsOK(reply) && i >= 0 {
+			s.lib[i] = value
+		}
+	}
+	return resp.AppendCommand(nil, "CLIENT", "SETINFO", option, "")
+}
+
+// libOptions are the options of CLIENT SETINFO, in the order of Session.lib.
+var libOptions = []string{"lib-name", "lib-ver"}
+
+// nameFor is the reply to CLIENT GETNAME if Redis has answered it.
+func (s *Session) nameFor(reply []byte) []byte {
+	switch {
+	case reply[0] == '-':
+		return reply
+	case s.name == "":
+		return resp.AppendNull(nil, s.ident.Proto)
+	}
+	return resp.AppendCommand(nil, s.name)[len("*1\r\n"):]
+}
+
+// setReplyMode is CLIENT REPLY ON|OFF|SKIP. Only ON is answered. It returns the command to send.
+func (s *Session) setReplyMode(h *replyHandler, raw []byte) []byte {
+	var mode replyMode
+	switch command.Keyword(s.args, 2) {
+	case "on":
+		mode = replyOn
+	case "off":
+		mode = replyOff
+	case "skip":
+		mode = replySkip
+	default:
+		return raw
+	}
+	muted := s.muted
+	h.muted = false
+	h.replace = func(reply []byte) []byte {
+		s.resume()
+		switch {
+		case !resp.IsOK(reply):
+			if muted {
+				return nil
+			}
+			return reply
+		case mode == replySkip && s.reply == replyOff:
+			return nil
+		}
+		s.reply = mode
+		if mode == replyOn {
+			return reply
+		}
+		return nil
+	}
+	s.wait = waitReply // the next command's reply depends on it
+	return command.ReplyOn
+}
+
+// resume ends a wait for a reply that decides how the next command travels.
+func (s *Session) resume() {
+	if s.wait == waitReply {
+		s.wait = waitNone
+	}
+}

@@ -1,0 +1,287 @@
+package session
+
+import (
+	"bytes"
+	"errors"
+	"slices"
+	"strconv"
+
+	"github.com/tidwall/redcon"
+
+	"lockproxy/internal/buffers"
+	"lockproxy/internal/lockcmds"
+	"lockproxy/internal/lockcmds/engines"
+	"lockproxy/internal/lockcmds/grammar"
+	"lockproxy/internal/lockcmds/losses"
+	"lockproxy/internal/lockcmds/owners"
+	"lockproxy/internal/proxy/replies"
+	"lockproxy/internal/proxy/shared"
+	"lockproxy/internal/resp"
+	"lockproxy/internal/upstream"
+)
+
+// lock executes a lock command. The session goes on when it has been answered, or, if the command says so, when its script
+// has been sent.
+func (s *Session) lock(raw []byte) bool {
+	cmd, err := grammar.Parse(s.args)
+	if err != nil {
+		return s.awaitQuiet() && s.answer(resp.AppendRawError(nil, err.Error()))
+	}
+	engine, eerr := s.lockEngine()
+	if eerr != nil {
+		words := shared.NoUpstream
+		if errors.Is(eerr, engines.ErrFull) {
+			words = shared.NoEngineFree
+		}
+		return s.awaitQuiet() && s.answer(words)
+	}
+	if s.wait = waitLock; cmd.Verb == grammar.LockList {
+		s.wait = waitList
+	}
+	s.locking = len(raw)
+	for _, other := range s.engines {
+		if other != engine && other.ID().DB == engine.ID().DB && other.Keeps(s.ID, cmd) {
+			other.StartFor((*lockSession)(s).caller(), cmd, engine.Engine)
+			return true
+		}
+	}
+	engine.Start((*lockSession)(s).caller(), cmd)
+	return true
+}
+
+// lockIDOf is who the lock engine of a session is on Redis.
+func lockIDOf(id upstream.Identity, era uint64) engines.ID {
+	if id.Authenticated() {
+		era = 0
+	}
+	return engines.ID{User: id.User, Password: id.Password, DB: id.DB, Era: era}
+}
+
+// lockEngine returns the lock engine of the session's identity, which knows the session from now on.
+func (s *Session) lockEngine() (*engines.Engine, error) {
+	id := lockIDOf(s.ident, s.era)
+	for _, e := range s.engines {
+		if e.ID() == id {
+			return e, nil
+		}
+	}
+	if s.slots.Due() == 0 {
+		s.leaveEngines()
+	}
+	e, err := s.proxy.Locks.Join(id, s.owner)
+	if err == nil {
+		s.engines = append(s.engines, e)
+	}
+	return e, err
+}
+
+// leaveEngines leaves those engines in which the session has nothing, so that a session that moves from identity to identity
+// keeps only those that it needs. Nothing is outstanding.
+func (s *Session) leaveEngines() {
+	s.engines = slices.DeleteFunc(s.engines, func(e *engines.Engine) bool {
+		gone := e.Leave(s.ID)
+		if gone {
+			s.proxy.Locks.Leave(e)
+		}
+		return gone
+	})
+}
+
+// lockSession is a Session as package lockcmds sees it.
+type lockSession Session
+
+var _ lockcmds.Session = (*lockSession)(nil)
+
+// caller is the session with the facts about its client.
+func (l *lockSession) caller() lockcmds.Caller {
+	if l.token == "" { // made when it is first asked for: most sessions take no lock
+		l.token = owners.NewToken()
+	}
+	return lockcmds.Caller{
+		Session: l, ID: l.ID, Token: l.token, Losses: l.lossesHere(),
+		Info:  lockcmds.ClientInfo{Addr: l.Addr, Name: l.name},
+		Proto: l.ident.Proto, NothingPending: l.slots.Due() == 0,
+	}
+}
+
+// lossesHere is what the session has lost in its database.
+func (l *lockSession) lossesHere() *losses.Set {
+	set := l.losses[l.ident.DB]
+	if set == nil {
+		if l.losses == nil {
+			l.losses = map[int]*losses.Set{}
+		}
+		set = l.proxy.Locks.NewLosses()
+		l.losses[l.ident.DB] = set
+	}
+	return set
+}
+
+// AfterUnlock has f run when the session is left.
+func (l *lockSession) AfterUnlock(f func()) { l.afterUnlock = append(l.afterUnlock, f) }
+
+// Do runs f in the session, then lets it go on if f has made that possible.
+func (l *lockSession) Do(f func()) bool {
+	s := (*Session)(l)
+	alive := s.enter(f)
+	s.host.Flush()
+	return alive
+}
+
+func (s *Session) enter(f func()) bool {
+	s.mu.Lock()
+	defer s.exit()
+	if s.gone() {
+		return false
+	}
+	f()
+	s.advance()
+	return true
+}
+
+// Reply is the reply to the lock command in progress. If earlier commands have not been answered, because Redis was not asked
+// about this one, it waits for its turn.
+func (l *lockSession) Reply(reply []byte) {
+	s := (*Session)(l)
+	if s.gone() {
+		return
+	}
+	s.answer(reply)
+	if s.slots.Due() > 0 {
+		s.unanswered += s.locking
+	}
+	s.lockDone()
+}
+
+// lockDone lets the session go on after a lock command.
+func (s *Session) lockDone() {
+	if s.wait == waitLock || s.wait == waitList {
+		s.wait = waitNone
+	}
+	s.locking = 0
+	if s.slots.Due() == 0 {
+		s.releasePin()
+	}
+}
+
+// Push is an out-of-band message to the client.
+func (l *lockSession) Push(b []byte) {
+	s := (*Session)(l)
+	if s.ident.Proto == 3 && !s.gone() {
+		s.push(b)
+	}
+}
+
+// Script puts a script call on the session's own connection.
+func (l *lockSession) Script(c lockcmds.Call) {
+	s := (*Session)(l)
+	call := &scriptCall{s: s, call: c, muted: s.muted}
+	if c.Pipelined {
+		call.free = true
+		s.wait, s.locking = waitNone, 0
+	}
+	s.writes = true
+	s.forward(call.build(s.conn()), call, 1)
+	s.script = buffers.Empty(s.script)
+}
+
+// scriptCall is the handler of one script's reply.
+type scriptCall struct {
+	s      *Session
+	call   lockcmds.Call
+	muted  bool
+	free   bool   // the session has gone on
+	reply  []byte // so far
+	byText bool   // it was sent with the text of the script
+	told   bool   // the engine knows the outcome
+}
+
+// build makes the command in the session's scratch: by the script's hash if the connection has run it before, else by its text.
+// Redis may not know the script, and a call that is repeated would run behind what the client has sent after it.
+func (c *scriptCall) build(conn connection) []byte {
+	c.byText = !conn.Scripts().Has(c.call.Script.ID())
+	c.s.script = appendCall(c.s.script[:0], c.call, c.byText)
+	return c.s.script
+}
+
+// take is handler.
+func (c *scriptCall) take(at replies.ID, b []byte, n int, more bool) int {
+	c.reply = append(c.reply, b...)
+	if more {
+		return n
+	}
+	if bytes.HasPrefix(c.reply, []byte("-NOSCRIPT")) && !c.byText && !c.s.gone() {
+		c.repeat(at)
+		return 0
+	}
+	v, _, err := resp.Decode(c.reply)
+	if err != nil {
+		panic("BUG: undecodable reply to a script: " + err.Error())
+	}
+	if c.byText && !v.IsError() && !c.s.gone() {
+		c.s.conn().Scripts().Add(c.call.Script.ID())
+	}
+	c.finish(at, v, nil)
+	return n
+}
+
+// repeat sends the call once more: Redis has forgotten the script, after a SCRIPT FLUSH. The reply keeps its slot. Replies to
+// commands that the session has sent behind the call wait there.
+func (c *scriptCall) repeat(at replies.ID) {
+	s := c.s
+	conn := s.conn()
+	conn.Scripts().Remove(c.call.Script.ID())
+	c.reply = nil
+	s.slots.Again(at)
+	s.transmit(conn, c.build(conn), at, 1)
+	s.script = buffers.Empty(s.script)
+}
+
+// finish gives the engine the outcome, once: somebody may wait for the lock that the call was to free. The client gets the answer.
+func (c *scriptCall) finish(at replies.ID, v resp.Value, err error) {
+	if c.told {
+		return
+	}
+	c.told = true
+	s := c.s
+	answer := c.call.Done(v, err)
+	if answer == nil || s.gone() {
+		return
+	}
+	if !c.muted {
+		s.put(at, answer, false)
+	}
+	if !c.free {
+		s.lockDone()
+	}
+}
+
+// lost is handler.
+func (c *scriptCall) lost(at replies.ID, _ int, sent bool) {
+	if sent {
+		c.finish(at, resp.Value{}, lockcmds.ErrInDoubt)
+	} else {
+		c.finish(at, resp.Value{}, lockcmds.ErrUnsent)
+	}
+}
+
+var _ handler = (*scriptCall)(nil)
+
+// appendCall builds the command that runs a script by its hash, or by its text.
+func appendCall(dst []byte, c lockcmds.Call, text bool) []byte {
+	verb, script := "EVALSHA", c.Script.SHA()
+	if text {
+		verb, script = "EVAL", c.Script.Text()
+	}
+	dst = redcon.AppendArray(dst, 3+len(c.Keys)+len(c.Args))
+	dst = redcon.AppendBulkString(dst, verb)
+	dst = redcon.AppendBulkString(dst, script)
+	dst = redcon.AppendBulkString(dst, strconv.Itoa(len(c.Keys)))
+	for _, key := range c.Keys {
+		dst = redcon.AppendBulkString(dst, key)
+	}
+	for _, arg := range c.Args {
+		dst = redcon.AppendBulkString(dst, arg)
+	}
+	return dst
+}

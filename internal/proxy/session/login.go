@@ -1,0 +1,118 @@
+package session
+
+import (
+	"bytes"
+	"strconv"
+
+	"go.uber.org/zap"
+
+	"lockproxy/internal/proxy/idchange"
+	"lockproxy/internal/proxy/shared"
+	"lockproxy/internal/upstream"
+)
+
+// AUTH, HELLO and SELECT lead the session to another identity. If there is a lane of that identity, the command is sent on it. It changes
+// nothing there, so Redis can judge it on a shared connection, and many clients that log in at once need no connections of their own. The session visits that lane until Redis has answered, and moves to it if Redis agrees. Otherwise
+// Redis judges on a connection that is taken for it from a small pool (reidentify).
+
+// visit sends an identity change of a session that has no pin on the lane of the identity to which it leads. Nothing is
+// outstanding. It is refused if there could be no such lane. false: it has to be judged elsewhere.
+func (s *Session) visit(name string, raw []byte) bool {
+	c := idchange.Read(name, s.args)
+	if s.visitFor(c, raw) {
+		return true
+	}
+	return c.Shared(raw, s.args) != nil && !s.hasRoom(c) && s.answer(shared.NoLaneFree)
+}
+
+// visitFromPin is visit for a session that had to wait for its pin. The lane that leads on may be there now.
+func (s *Session) visitFromPin(c idchange.Change, raw []byte) bool {
+	if !s.pin.login || !s.visitFor(c, raw) {
+		return false
+	}
+	s.wait, s.pin.fresh = waitNone, false
+	s.releasePin()
+	s.wait = waitReply
+	return true
+}
+
+func (s *Session) visitFor(c idchange.Change, raw []byte) bool {
+	cmd := c.Shared(raw, s.args)
+	if cmd == nil {
+		return false
+	}
+	target := c.Apply(s.ident)
+	lane := s.proxy.Upstream.Join(target, s.host.Driver())
+	if lane == nil {
+		return false
+	}
+	s.visited = lane
+	s.wait = waitReply // what follows must travel under the identity that this leads to
+	h := &replyHandler{s: s, muted: s.muted, done: func(reply []byte) { s.judged(c, target, reply) }}
+	if c.Hello {
+		h.replace = s.ownID
+	}
+	s.transmit(lane, cmd, s.slots.Add(lane, h, 1), 1)
+	return true
+}
+
+// judged ends a visit with Redis's answer.
+func (s *Session) judged(c idchange.Change, target upstream.Identity, reply []byte) {
+	s.resume()
+	s.noteDenial(c, reply)
+	if reply[0] == '-' {
+		s.endVisit()
+		return
+	}
+	lane := s.visited
+	s.visited = nil
+	s.leaveLane()
+	s.lane, s.role = lane, upstream.Reads
+	s.become(target)
+	if c.Name != nil {
+		s.rename(*c.Name, false)
+	}
+}
+
+// noteDenial counts and logs a login that Redis has refused.
+func (s *Session) noteDenial(c idchange.Change, reply []byte) {
+	user, denied := c.Denied(reply)
+	if !denied {
+		return
+	}
+	total := s.proxy.Counters.LoginsFailed.Add(1)
+	s.proxy.FailedLogins.Warn("login failed", zap.String("client", s.Addr), zap.String("user", user[:min(len(user), maxLoggedUser)]), zap.Int64("total", total))
+}
+
+// maxLoggedUser is the number of bytes of a user's name that are logged: a client may send any name.
+const maxLoggedUser = 64
+
+// endVisit leaves the lane that the session visits.
+func (s *Session) endVisit() {
+	if s.visited != nil {
+		s.proxy.Upstream.Leave(s.visited)
+		s.visited = nil
+	}
+}
+
+var helloID = []byte("$2\r\nid\r\n:")
+
+// ownID puts the session's own number into a reply to HELLO, in place of the lane's. A refusal has none.
+func (s *Session) ownID(reply []byte) []byte {
+	i := bytes.Index(reply, helloID)
+	if i < 0 {
+		return reply
+	}
+	head, rest := reply[:i+len(helloID)], reply[i+len(helloID):]
+	end := bytes.IndexByte(rest, '\r')
+	return append(strconv.AppendUint(bytes.Clone(head), s.ID, 10), rest[end:]...)
+}
+
+// hasRoom reports whether the session can go on if Redis agrees to an identity change.
+func (s *Session) hasRoom(c idchange.Change) bool {
+	target := c.Apply(s.ident)
+	if known, ok := s.proxy.Upstream.Proven(target.User); c.Auth && ok {
+		target.Password = known // the lane that it will share if that is still good
+	}
+	return s.proxy.Upstream.RoomFor(target, s.host.Driver(), s.owner)
+}

@@ -1,0 +1,97 @@
+package session
+
+import (
+	"lockproxy/internal/proxy/budget"
+)
+
+// memory is what a session knows of the memory that it takes besides its buffers.
+type memory struct {
+	bill     budget.Account
+	backlog  budget.Backlog // bytes appended to the lane or pin that are still here
+	gathered int            // bytes of a reply that is needed whole
+	locking  int            // bytes of the lock command that has not been answered
+}
+
+// Bytes that small things take, with the structures and slices around them. They are estimates, not compared by tests: they make
+// things count that a client can have by the million.
+const (
+	slotCost     = 256 // a slot and its handler
+	stepCost     = 128 // a txStep
+	expectedCost = 128 // an expected
+	argCost      = 24  // a slice
+)
+
+// charge charges the session's present memory. Every entry into the session ends with it.
+func (s *Session) charge() {
+	s.bill.Charge(s.bytes())
+	if s.ended && s.slots.Due() == 0 {
+		s.bill.Close()
+	}
+}
+
+// bytes is the memory that the session takes on behalf of its client.
+func (s *Session) bytes() int {
+	n := s.backlog.Bytes() + s.slots.Slots()*slotCost
+	if s.ended {
+		return n
+	}
+	n += s.in.Cap() + cap(s.script) + cap(s.args)*argCost + s.unread + s.out.Spare() + s.gathered + s.locking +
+		len(s.name) + len(s.lib[0]) + len(s.lib[1]) + len(s.ident.User) + len(s.ident.Password)
+	if p := s.pin; p != nil {
+		n += len(p.Steps)*stepCost + p.Names + p.execution.expects()*expectedCost + p.frame
+	}
+	return n
+}
+
+// progress is of the connection that the session's commands go to.
+func (s *Session) progress() (appended, written int64) {
+	switch {
+	case s.pin != nil:
+		return s.pin.conn.Progress()
+	case s.lane != nil:
+		return s.lane.Progress()
+	}
+	return 0, 0
+}
+
+// countBacklog notes n bytes that have just been appended.
+func (s *Session) countBacklog(conn connection, n int) {
+	appended, written := conn.Progress()
+	s.backlog.Add(n, appended, written)
+}
+
+// Measure is budget.Owner.
+func (s *Session) Measure() int {
+	s.mu.Lock()
+	defer s.exit()
+	if _, written := s.progress(); s.backlog.Bytes() > 0 {
+		s.backlog.Settle(written)
+	}
+	return s.bytes()
+}
+
+// Cut is budget.Owner.
+func (s *Session) Cut(bytes int) {
+	s.mu.Lock()
+	defer s.exit()
+	if s.ended {
+		return
+	}
+	s.proxy.MemoryLimit(s.Addr, bytes)
+	s.bill.Condemn()
+	s.end()
+}
+
+// emptied makes scratch for arguments ready for the next command. It drops what a command of many has made large.
+func emptied(args [][]byte) [][]byte {
+	if cap(args) > maxKeptArgs {
+		return nil
+	}
+	clear(args) // they would keep the buffer alive from which they were cut
+	return args[:0]
+}
+
+// maxKeptArgs bounds the scratch that an idle session keeps.
+const maxKeptArgs = 64
+
+var _ budget.Owner = (*Session)(nil)

@@ -1,0 +1,210 @@
+package session
+
+import (
+	"lockproxy/internal/proxy/command"
+	"lockproxy/internal/proxy/idchange"
+	"lockproxy/internal/proxy/pubsub"
+	"lockproxy/internal/proxy/shared"
+	"lockproxy/internal/proxy/transaction"
+	"lockproxy/internal/resp"
+	"lockproxy/internal/upstream"
+)
+
+// pinMode says how the session reads its pin.
+type pinMode uint8
+
+const (
+	readsReplies pinMode = iota // one reply for each command
+	readsFrames                 // frames that the connection cannot count: pub/sub
+	readsVerdict                // as readsRaw unless Redis refuses the command that has been sent
+	readsRaw                    // bytes that nobody here reads: MONITOR, replication
+)
+
+// pinned is a session's own connection and why it has it. Its fields are guarded by the session.
+type pinned struct {
+	s       *Session
+	conn    *upstream.Pin
+	reason  string // the command that made it necessary
+	login   bool   // it is for judging an identity change
+	mode    pinMode
+	fresh   bool // the command that made it necessary has not been sent yet
+	keep    bool // for the rest of the session
+	dressed bool // it was bare, and is as the session needs it now
+	spent   bool // something may be left on it that is known neither here nor to its next session: it is closed, not given back
+
+	waits    bool // a command that is not answered may be waiting for others: BLPOP, WAIT
+	frame    int  // bytes of a frame that the connection keeps until it is whole
+	unread   int  // commands sent since it is not read any more that are to be answered
+	asked    bool // Redis has been asked for its id
+	borrowed int  // others who are about to name the connection to Redis, and so must find this session on it
+
+	transaction.State
+	pubsub.Subscriptions
+	execution *frames // of the last EXEC with subscription commands; nil: there was none
+}
+
+// takePin gives the session a connection of its own for a command. Nothing may be outstanding. false: the session waits for one.
+func (s *Session) takePin(reason string, p command.Policy) bool {
+	login := p == command.Identity
+	// MONITOR shows everything that is connected later; it may be shown the connection of a new spare otherwise.
+	ask := upstream.Ask{ID: s.ident, Owner: s.owner, Login: login, Patient: p == command.PinRaw}
+	if login {
+		ask.Anew = idchange.Read(reason, s.args).Auth
+	}
+	if conn := s.proxy.Upstream.Acquire(ask); conn != nil {
+		s.setPin(conn, reason, login)
+		return true
+	}
+	s.wait = waitPin
+	s.proxy.Counters.PinWaits.Add(1)
+	s.cancelPinWait = s.proxy.Upstream.AwaitPin(ask, func(conn *upstream.Pin, err error) {
+		if login && err != nil {
+			err = shared.ErrLogins
+		}
+		s.deliverPin(conn, err, reason, login)
+	})
+	return false
+}
+
+// deliverPin ends the wait for a pin, or says why none came in time.
+func (s *Session) deliverPin(conn *upstream.Pin, err error, reason string, login bool) {
+	s.mu.Lock()
+	defer s.host.Flush()
+	defer s.exit()
+	if s.over() {
+		if conn != nil {
+			conn.Release()
+		}
+		return
+	}
+	s.cancelPinWait = nil
+	s.wait = waitNone
+	if err != nil {
+		s.pinTimedOut = err
+		s.proxy.Counters.PinTimeouts.Add(1)
+	} else {
+		s.setPin(conn, reason, login)
+	}
+	s.advance()
+}
+
+func (s *Session) setPin(conn *upstream.Pin, reason string, login bool) {
+	s.pin = &pinned{s: s, conn: conn, reason: reason, login: login, fresh: true}
+	s.proxy.Counters.PinReasons.Add(reason, 1)
+	conn.Observe(s.pin)
+	if conn.Name() != s.name {
+		// The name shows in CLIENT LIST and CLIENT INFO of this connection, as it would on the client's own.
+		s.forward(resp.AppendCommand(nil, "CLIENT", "SETNAME", s.name), s.named(s.name), 1)
+	}
+	if s.pin.unnumbered() {
+		s.askNumber(false)
+	}
+}
+
+// named is the handler of the answer to the CLIENT SETNAME that gives a connection the name of its session. A user who may not do
+// that may have the connection, but nobody after it.
+func (s *Session) named(name string) *replyHandler {
+	pin := s.pin
+	return &replyHandler{s: s, muted: true, done: func(reply []byte) {
+		if resp.IsOK(reply) {
+			pin.conn.Named(name, true)
+		} else if pin.conn.Name() != "" {
+			pin.spent = true
+		}
+	}}
+}
+
+// releasePin gives the pin back if nothing ties the session to it. Nothing is outstanding.
+//
+// Whoever gets the connection next must find it as if it were new. That holds because everything that is sent on a pin is on one of
+// these lists, or makes the pin spent: commands whose policy is known to leave no trace (routePinned); the session's own commands,
+// whose trace is known (local); transactions, subscriptions and identities, whose state is read from Redis's answers.
+func (s *Session) releasePin() {
+	p := s.pin
+	if p == nil || p.fresh || p.mode != readsReplies || s.streaming || p.keep || p.borrowed > 0 || p.InTx || p.Watching || s.wait != waitNone {
+		return
+	}
+	if !p.spent && s.slots.Due() == 0 && p.unnumbered() {
+		s.askNumber(true) // the pool is to know its connections
+		return
+	}
+	s.pin = nil
+	if p.spent {
+		p.discard()
+		return
+	}
+	s.proxy.Counters.PinReasons.Add(p.reason, -1)
+	p.conn.Release()
+}
+
+// discard closes the connection of a pin that the session has given up.
+func (p *pinned) discard() {
+	p.s.proxy.Counters.PinReasons.Add(p.reason, -1)
+	p.conn.Discard()
+}
+
+// Push is upstream.Observer.
+func (p *pinned) Push(b []byte, kind resp.Kind) {
+	s := p.s
+	s.mu.Lock()
+	defer s.exit()
+	p.frame = 0
+	if s.gone() || s.pin != p {
+		return
+	}
+	switch p.mode {
+	case readsFrames:
+		s.frame(s.redir.Translate(b), kind)
+	case readsVerdict:
+		s.verdict(b, kind)
+	case readsRaw:
+		s.emit(b)
+	default:
+		s.push(s.redir.Translate(b))
+	}
+	s.advance()
+}
+
+// Holding is upstream.Observer.
+func (p *pinned) Holding(n int) {
+	p.s.mu.Lock()
+	defer p.s.exit()
+	p.frame = n
+}
+
+// Closed is upstream.Observer.
+func (p *pinned) Closed(error) {
+	s := p.s
+	s.mu.Lock()
+	defer s.host.Flush()
+	defer s.exit()
+	if s.gone() || s.pin != p {
+		return
+	}
+	p.broken()
+	s.advance()
+}
+
+// broken handles the end of the connection. What the session had there is gone, so the client's connection ends too, unless it
+// had nothing there yet: then what it has sent is refused in words.
+func (p *pinned) broken() {
+	s := p.s
+	if p.conn.Connected() && (p.mode != readsReplies || p.InTx || p.Watching || p.keep || s.streaming || s.eof) || s.rejected() {
+		s.cutOff()
+		return
+	}
+	for range p.unread {
+		s.say(s.refusal())
+	}
+	s.loseFrames(p, false)
+	if s.pin == p {
+		s.pin = nil
+		s.provided(0)
+		p.discard()
+	}
+}
+
+// Flush is upstream.Observer.
+func (p *pinned) Flush() { p.s.host.Flush() }
+
+var _ upstream.Observer = (*pinned)(nil)

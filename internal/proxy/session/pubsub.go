@@ -1,0 +1,191 @@
+package session
+
+import (
+	"lockproxy/internal/proxy/command"
+	"lockproxy/internal/proxy/pubsub"
+	"lockproxy/internal/proxy/replies"
+	"lockproxy/internal/proxy/transaction"
+	"lockproxy/internal/resp"
+)
+
+// On a pin in pub/sub mode replies cannot be counted by the connection: SUBSCRIBE answers once per channel, UNSUBSCRIBE once per
+// channel there was, and in RESP2 messages look like replies. So every frame is looked at and given to the command that it answers,
+// or to none. Redis counts a client's subscriptions in its confirmations, so at each point of the stream the session knows what Redis
+// knows, and which frames can come.
+
+// frames is the handler of a command that any number of frames answers: a subscription command, or an EXEC with such commands.
+type frames struct {
+	s     *Session
+	muted bool          // the client is not to see replies; it gets confirmations all the same, as from Redis
+	exec  *replyHandler // handles the array that is the reply to an EXEC; nil: it has come, or there is none
+	list  []expected    // what the frames answer, in order; of an EXEC, behind that
+}
+
+// expected is one command that frames answer.
+type expected struct {
+	verb  string // of a subscription command; ""
+	left  int    // confirmations still to come, for those; 0: as many as there are subscriptions of its kind
+	apply func(reply []byte)
+}
+
+// subscribe sends a subscription command. Its frames are looked at from then on.
+func (s *Session) subscribe(row *command.Row, raw []byte) bool {
+	pin := s.pin
+	if (pin.mode != readsFrames || pin.InTx || pin.Opening > 0) && !s.awaitQuiet() {
+		return false
+	}
+	e := expected{verb: row.Name, left: len(s.args) - 1}
+	if pin.InTx {
+		pin.Queue(transaction.Step{Verb: e.verb, Left: e.left})
+		s.forward(raw, s.handler(), 1)
+		return true
+	}
+	s.readFrames()
+	pin.Queued++
+	s.forward(raw, &frames{s: s, muted: s.muted, list: []expected{e}}, 1)
+	return true
+}
+
+func (s *Session) readFrames() {
+	if s.pin.mode == readsReplies {
+		s.pin.mode = readsFrames
+		s.pin.fresh = false
+		// Redis keeps the hash tables of a connection's subscriptions at the size that they had, which shows in the order of
+		// the replies to an UNSUBSCRIBE of everything.
+		s.pin.spent = true
+		s.pin.conn.ReadFrames()
+	}
+}
+
+// readReplies leaves pub/sub mode. Nothing is outstanding.
+func (s *Session) readReplies() {
+	s.pin.mode = readsReplies
+	s.pin.conn.ReadReplies()
+}
+
+// frame handles one whole frame in pub/sub mode.
+func (s *Session) frame(b []byte, kind resp.Kind) {
+	pin := s.pin
+	verb, count := pubsub.ReadFrame(b)
+	at, h, due := s.slots.First(pin.conn)
+	f, _ := h.(*frames)
+	switch {
+	case f != nil && f.awaits(verb):
+		f.confirm(pin, verb, count)
+		s.put(at, b, false)
+		s.answered(at, f.done())
+	case kind == resp.Push, pin.Subscribed() && pubsub.IsMessage(verb), !due:
+		pin.Confirm(verb, count) // Redis ends subscriptions by itself when a slot moves away
+		s.push(b)
+		if s.slots.Due() == 0 {
+			s.quiet()
+		}
+	default:
+		s.receive(at, b, 1, false)
+	}
+}
+
+// loseFrames deals with the commands on a pin in pub/sub mode that get no reply.
+func (s *Session) loseFrames(p *pinned, sent bool) {
+	for {
+		at, _, due := s.slots.First(p.conn)
+		if !due {
+			return
+		}
+		s.lose(at, 1, sent)
+	}
+}
+
+// awaits reports whether the next frame may be a confirmation of that kind.
+func (f *frames) awaits(verb string) bool {
+	return f.exec == nil && len(f.list) > 0 && verb != "" && f.list[0].verb == verb
+}
+
+// confirm takes a confirmation.
+func (f *frames) confirm(pin *pinned, verb string, count int64) {
+	head := &f.list[0]
+	if head.left == 0 {
+		head.left = int(max(1, pin.CountOf(verb)))
+	}
+	pin.Confirm(verb, count)
+	if head.left--; head.left == 0 {
+		f.list = f.list[1:]
+	}
+}
+
+// done is the number of commands of the client that have been answered in full.
+func (f *frames) done() int {
+	if f.exec == nil && len(f.list) == 0 {
+		return 1
+	}
+	return 0
+}
+
+// take is handler: b is a whole frame, and no confirmation.
+func (f *frames) take(at replies.ID, b []byte, n int, _ bool) int {
+	if f.exec == nil {
+		f.reply(b)
+		if !f.muted {
+			f.s.put(at, b, false)
+		}
+		return f.done()
+	}
+	exec := f.exec
+	f.exec = nil
+	exec.take(at, b, n, false)
+	if b[0] != '*' || b[1] == '-' { // nothing has been executed
+		f.list = nil
+		return n
+	}
+	f.executed(b)
+	return f.done()
+}
+
+// executed goes through the array that is the reply to an EXEC. Subscription commands answer with any number of frames where one
+// element belongs, so what follows the array may still belong to the transaction.
+func (f *frames) executed(b []byte) {
+	pin := f.s.pin
+	for _, elem := range transaction.Elements(b) {
+		verb, count := pubsub.ReadFrame(elem)
+		switch {
+		case f.awaits(verb):
+			f.confirm(pin, verb, count)
+		case elem[0] == '>', pin.Subscribed() && pubsub.IsMessage(verb):
+			pin.Confirm(verb, count)
+		default:
+			f.reply(elem)
+		}
+	}
+}
+
+// reply takes the reply to a command that is no subscription command, or was refused.
+func (f *frames) reply(b []byte) {
+	if len(f.list) == 0 {
+		return
+	}
+	if apply := f.list[0].apply; apply != nil {
+		apply(b)
+	}
+	f.list = f.list[1:]
+}
+
+// lost is handler.
+func (f *frames) lost(at replies.ID, _ int, _ bool) {
+	switch {
+	case f.s.gone():
+	case f.exec != nil:
+		f.exec.lost(at, 1, false)
+	case !f.muted:
+		f.s.refuse(at, len(f.list))
+	}
+}
+
+// expects is the number of commands whose frames have not come.
+func (f *frames) expects() int {
+	if f == nil {
+		return 0
+	}
+	return len(f.list)
+}
+
+var _ handler = (*frames)(nil)

@@ -1,0 +1,141 @@
+package session
+
+import (
+	"bytes"
+	"strconv"
+
+	"lockproxy/internal/proxy/clients"
+	"lockproxy/internal/proxy/command"
+	"lockproxy/internal/proxy/shared"
+	"lockproxy/internal/resp"
+	"lockproxy/internal/upstream"
+)
+
+// redirectsTo is the client of the proxy to which the CLIENT TRACKING being routed redirects, and the place of its id among the
+// arguments; nil: it names none.
+func (s *Session) redirectsTo() (target *Session, at int) {
+	for i := 3; i+1 < len(s.args); i++ {
+		word := command.Keyword(s.args, i)
+		if word == "prefix" {
+			i++ // which may be any word
+		}
+		if word != "redirect" {
+			continue
+		}
+		id, err := strconv.ParseInt(string(s.args[i+1]), 10, 64)
+		if err != nil || clients.Foreign(id) {
+			return nil, 0
+		}
+		l, _ := s.proxy.Clients.Get(uint64(id))
+		target, _ = l.(*Session)
+		return target, i + 1
+	}
+	return nil, 0
+}
+
+// trackTo sends a CLIENT TRACKING that redirects to a client of the proxy. Redis must be told of the connection that the client has
+// there for itself, and it gets one if it has none. The session waits for that.
+func (s *Session) trackTo(target *Session, at int, raw []byte) bool {
+	if (s.pin.InTx || s.pin.Opening > 0) && !s.awaitQuiet() {
+		return false
+	}
+	args, pin, muted := resp.Split(bytes.Clone(raw), nil), s.pin, s.muted
+	s.wait = waitReply
+	held := s.slots.Hold()
+	s.afterUnlock = append(s.afterUnlock, func() {
+		target.provide(func(conn uint64) {
+			defer s.host.Flush()
+			s.mu.Lock()
+			defer s.exit()
+			s.answered(held, 1) // the session still waits
+			s.resume()
+			s.muted = muted
+			switch {
+			case s.over():
+			case s.pin != pin:
+				s.answer(shared.NoUpstream)
+			default:
+				var redir clients.Redirection
+				if conn != 0 { // else Redis says that there is no such client
+					redir = clients.Redirection{Client: target.ID, Conn: conn}
+					args[at] = strconv.AppendUint(nil, conn, 10)
+				}
+				s.markPin(resp.AppendCommand(nil, args...), &replyHandler{s: s, muted: muted}, true, redir)
+			}
+			s.advance()
+		})
+	})
+	return true
+}
+
+// provide gives the session a connection of its own until the session's end, because another client names it. then is called once,
+// without locks, with the connection's id at Redis; 0: there is none.
+func (s *Session) provide(then func(conn uint64)) {
+	defer s.host.Flush()
+	s.mu.Lock()
+	defer s.exit()
+	s.wanted = append(s.wanted, then)
+	switch {
+	case s.over(), s.pin == nil && s.wait != waitNone && s.slots.Due() == 0:
+		s.provided(0) // it waits for a lock, say: Redis would know it, but it can have no connection now
+	case s.pin != nil && !s.pin.login, s.slots.Due() == 0:
+		s.serveWanted()
+	}
+}
+
+// serveWanted goes on with what others want of the session's connection, unless something is outstanding on its lane.
+func (s *Session) serveWanted() {
+	if len(s.wanted) == 0 || s.wait == waitGoodbye {
+		return
+	}
+	if s.pin == nil {
+		conn := s.proxy.Upstream.Acquire(upstream.Ask{ID: s.ident, Owner: s.owner})
+		if conn == nil {
+			s.provided(0)
+			return
+		}
+		s.setPin(conn, "client|tracking", false)
+	}
+	pin := s.pin
+	pin.keep = true
+	switch {
+	case pin.conn.ID() != 0:
+		s.provided(pin.conn.ID())
+	case pin.mode != readsReplies || pin.asked:
+		s.provided(0)
+	default:
+		s.askNumber(false)
+	}
+}
+
+// unnumbered reports whether the pin's id at Redis is unknown, because the pin was connected for a client without credentials: Redis
+// would tell it only now.
+func (p *pinned) unnumbered() bool {
+	return p.conn.ID() == 0 && p.conn.Connected() && !p.asked && p.s.ident.Authenticated()
+}
+
+// askNumber asks for the id of the session's pin at Redis. If the session is to wait for that, nothing is outstanding.
+func (s *Session) askNumber(wait bool) {
+	pin := s.pin
+	pin.asked = true
+	if wait {
+		s.wait = waitReply
+	}
+	s.forward(command.Hello, &replyHandler{s: s, muted: true, whole: true, done: func(reply []byte) {
+		if v, _, err := resp.Decode(reply); err == nil && s.pin == pin {
+			pin.conn.Numbered(upstream.ConnectionID(v))
+		}
+		if wait {
+			s.resume()
+		}
+		s.serveWanted()
+	}}, 1)
+}
+
+// provided tells the id to the callers of provide.
+func (s *Session) provided(conn uint64) {
+	for _, then := range s.wanted {
+		s.afterUnlock = append(s.afterUnlock, func() { then(conn) })
+	}
+	s.wanted = nil
+}

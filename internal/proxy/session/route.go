@@ -1,0 +1,272 @@
+package session
+
+import (
+	"lockproxy/internal/proxy/clients"
+	"lockproxy/internal/proxy/command"
+	"lockproxy/internal/proxy/idchange"
+	"lockproxy/internal/proxy/pubsub"
+	"lockproxy/internal/proxy/shared"
+	"lockproxy/internal/proxy/transaction"
+	"lockproxy/internal/resp"
+)
+
+// replyMode is what CLIENT REPLY was told.
+type replyMode uint8
+
+const (
+	replyOn replyMode = iota
+	replyOff
+	replySkip // the next command gets no reply
+)
+
+// notInTx refuses a command that a transaction cannot have.
+var notInTx = resp.AppendError(nil, resp.Err, "Command not allowed inside a transaction")
+
+// route sends one command where its policy says. false: not now; the session's wait says why, and the command is parsed
+// again when that is over.
+func (s *Session) route(row *command.Row, raw []byte) bool {
+	s.args = resp.Split(raw, s.args[:0])
+	s.muted = s.reply != replyOn
+	s.writes, s.scripts = row.Writes, row.Script
+	skip := s.reply == replySkip
+	p := row.PolicyFor(s.args)
+	if p == command.Identity && s.proxy.Settings.ClientAuth == shared.AuthNone {
+		if raw = s.disown(row.Name, raw); raw == nil {
+			return s.agree()
+		}
+	}
+	var routed bool
+	switch {
+	case s.pin == nil:
+		routed = s.routeShared(row, p, raw)
+	case s.pin.mode == readsRaw:
+		routed = s.routeRaw(p, raw)
+	default:
+		routed = s.routePinned(row, p, raw)
+	}
+	if routed && skip {
+		s.reply = replyOn
+	}
+	s.args = emptied(s.args)
+	return routed
+}
+
+// handler handles a reply that passes as it is.
+func (s *Session) handler() handler {
+	if s.muted {
+		return discard{}
+	}
+	return nil
+}
+
+// answer is the reply, made here, to the command being routed.
+func (s *Session) answer(b []byte) bool {
+	if !s.muted {
+		s.say(b)
+	}
+	return true
+}
+
+// awaitQuiet makes the session wait until nothing is outstanding; true if nothing is.
+func (s *Session) awaitQuiet() bool {
+	if s.slots.Due() == 0 {
+		return true
+	}
+	s.wait = waitQuiet
+	return false
+}
+
+// routeShared routes a command of a session that has no pin.
+func (s *Session) routeShared(row *command.Row, p command.Policy, raw []byte) bool {
+	s.mix()
+	if s.mustWait() && !s.awaitQuiet() {
+		return false
+	}
+	switch p {
+	case command.Shared:
+		s.forward(raw, s.handler(), 1)
+		return true
+	case command.Augmented:
+		s.forward(raw, s.augment(row, len(raw)), 1)
+		return true
+	case command.AboutClients:
+		return s.awaitQuiet() && s.askAbout(raw)
+	case command.Local:
+		return s.awaitQuiet() && s.local(row, raw)
+	case command.Lock:
+		return s.lock(raw)
+	default:
+		if !s.awaitQuiet() {
+			return false
+		}
+		if err := s.pinTimedOut; err != nil {
+			s.pinTimedOut = nil
+			return s.answer(shared.NoPinFree(err))
+		}
+		if p == command.Identity && s.visit(row.Name, raw) {
+			return true
+		}
+		s.hasty = !row.MayWait(p)
+		return s.takePin(row.Name, p) && s.routePinned(row, p, raw)
+	}
+}
+
+// routePinned routes a command of a session whose pin answers each command once.
+func (s *Session) routePinned(row *command.Row, p command.Policy, raw []byte) bool {
+	pin, to := s.pin, s.handler()
+	if pin.waits && s.unanswered >= s.proxy.Settings.Limits.Unanswered && !s.awaitQuiet() {
+		return false
+	}
+	mayWait := row.MayWait(p)
+	if mayWait && (pin.InTx || pin.Opening > 0) && !s.awaitQuiet() {
+		return false // only Redis knows whether the transaction is open, where nothing waits
+	}
+	pin.waits = pin.waits || mayWait && !pin.InTx
+	switch p {
+	case command.Transaction:
+		return s.transact(row.Name, raw)
+	case command.Identity:
+		return s.reidentify(row.Name, raw)
+	case command.PubSub:
+		return s.subscribe(row, raw)
+	case command.PinRaw:
+		return s.routeUnread(raw)
+	case command.PinAfterWrite:
+		if pin.fresh {
+			// WAIT counts replicas from the end of the connection's last command, so a command on this connection after
+			// those on the lane makes it cover them. HELLO is one that no ACL refuses. Since 7.2, and in Valkey, only a
+			// command counts that goes to the replicas: PUBLISH does, and changes nothing. Nobody listens.
+			s.forward(command.Hello, discard{}, 1)
+			s.forward(command.Mark, discard{}, 1)
+		}
+	case command.Lock, command.Local, command.AboutClients:
+		if !s.awaitQuiet() {
+			return false
+		}
+		switch {
+		case pin.InTx:
+			return s.queueLocal(row, p, raw)
+		case s.subscriber() && p == command.Lock:
+			return s.answer(pubsub.Refusal(row.Name))
+		case s.subscriber() && row.Name != "quit" && row.Name != "reset":
+			s.forward(raw, to, 1)
+			return true
+		case p == command.Lock:
+			return s.lock(raw)
+		case p == command.AboutClients:
+			return s.askAbout(raw)
+		}
+		return s.local(row, raw)
+	case command.Augmented:
+		h := s.augment(row, len(raw))
+		if (pin.InTx || pin.Opening > 0) && row.Name == "client" {
+			if !s.awaitQuiet() {
+				return false
+			}
+			if pin.InTx {
+				pin.Queue(transaction.Step{Rewrite: h.replace})
+				s.forward(raw, to, 1)
+				return true
+			}
+		}
+		to = h
+	case command.Replication:
+		return s.replconf(raw)
+	case command.PinOnce:
+		if done := s.pauseOf(row); done != nil {
+			if pin.InTx {
+				pin.fresh = false
+				pin.Queue(transaction.Step{Apply: done})
+				s.forward(raw, to, 1)
+				return true
+			}
+			to = &replyHandler{s: s, muted: s.muted, done: done}
+		}
+	case command.Shared: // sent as it is
+	default:
+		return s.keepPin(row, p, raw)
+	}
+	pin.fresh = false
+	pin.Queued++
+	s.forward(raw, to, 1)
+	return true
+}
+
+// subscriber reports whether Redis refuses all but a few commands because of subscriptions. Nothing is outstanding.
+func (s *Session) subscriber() bool {
+	return s.pin != nil && s.pin.mode == readsFrames && s.pin.Subscribed() && s.ident.Proto == 2
+}
+
+// keepPin sends a command that may leave a trace on the connection. If that is what the client wants, the connection stays the
+// session's own from then on, unless Redis refuses the command.
+func (s *Session) keepPin(row *command.Row, p command.Policy, raw []byte) bool {
+	if row.Name == "client" && command.Keyword(s.args, 1) == "tracking" {
+		if target, at := s.redirectsTo(); target != nil {
+			return s.trackTo(target, at, raw)
+		}
+	}
+	return s.markPin(raw, &replyHandler{s: s, muted: s.muted}, p != command.PinSpent, clients.Redirection{})
+}
+
+// markPin sends such a command; h gets its reply. keep: the connection is the session's own if Redis accepts the command, which
+// redirects invalidations as given.
+func (s *Session) markPin(raw []byte, h *replyHandler, keep bool, redir clients.Redirection) bool {
+	pin := s.pin
+	if (pin.InTx || pin.Opening > 0) && !s.awaitQuiet() {
+		return false
+	}
+	pin.fresh = false
+	h.done = func(reply []byte) { pin.marked(reply, keep, redir) }
+	if pin.InTx {
+		pin.Queue(transaction.Step{Apply: h.done})
+		s.forward(raw, s.handler(), 1)
+		return true
+	}
+	pin.Queued++
+	s.forward(raw, h, 1)
+	return true
+}
+
+// marked notes what Redis made of such a command.
+func (p *pinned) marked(reply []byte, keep bool, redir clients.Redirection) {
+	if idchange.Untouched(reply) {
+		return
+	}
+	p.spent = true
+	if reply[0] == '-' {
+		return
+	}
+	p.keep = p.keep || keep
+	if redir.Conn != 0 {
+		p.s.redir = redir
+	}
+}
+
+// queueLocal is for commands answered here that come inside a transaction, where Redis would queue them.
+func (s *Session) queueLocal(row *command.Row, p command.Policy, raw []byte) bool {
+	switch {
+	case p == command.Lock, p == command.AboutClients, row.Name == "client" && command.Keyword(s.args, 1) == "reply":
+		s.poison(notInTx)
+		return true
+	case row.Name == "reset", row.Name == "quit":
+		return s.local(row, raw)
+	case command.Keyword(s.args, 1) == "setname" && len(s.args) == 3:
+		name := string(s.args[2])
+		s.pin.Names += len(name)
+		s.pin.Queue(transaction.Step{Apply: func(reply []byte) {
+			if resp.IsOK(reply) {
+				s.rename(name, true)
+			}
+		}})
+	default:
+		s.pin.spent = s.pin.spent || command.Keyword(s.args, 1) != "getname" // what it does, it does in EXEC
+		s.pin.Queued++
+	}
+	s.forward(raw, s.handler(), 1)
+	return true
+}
+
+// poison answers err and makes the open transaction fail, as a command does that Redis refuses to queue.
+func (s *Session) poison(err []byte) {
+	s.forward(command.Malformed, &replyHandler{s: s, muted: s.muted, replace: func([]byte) []byte { return err }}, 1)
+}

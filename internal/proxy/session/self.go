@@ -1,0 +1,83 @@
+package session
+
+import (
+	"bytes"
+
+	"lockproxy/internal/proxy/clients"
+	"lockproxy/internal/proxy/command"
+	"lockproxy/internal/resp"
+)
+
+// What CLIENT says of the client itself: Redis answers, on whatever connection the session uses, and what is the proxy's is
+// put in.
+
+// augment is the handler of the reply to the command being routed, of that many bytes, if its policy is Augmented.
+func (s *Session) augment(row *command.Row, size int) *replyHandler {
+	h := &replyHandler{s: s, muted: s.muted}
+	if row.Name == "client" {
+		h.replace = s.aboutSelf(size)
+		return h
+	}
+	if row.Name == "info" && !command.IsOwnInfo(s.args) {
+		before := s.proxy.Counts()
+		h.replace = func(reply []byte) []byte {
+			counts := s.proxy.Counts()
+			counts.Connections = min(counts.Connections, before.Connections) // those that Redis has counted
+			return counts.Edit(reply)
+		}
+		return h
+	}
+	if row.Name == "info" {
+		h.replace = func(reply []byte) []byte {
+			if reply[0] != '$' && reply[0] != '=' {
+				return reply
+			}
+			return s.proxy.Numbers.Info(s.ident.Proto)
+		}
+		if !s.proxy.Restricts(s.ident) { // when Redis is away is when its users look here
+			h.unsent = s.proxy.Numbers.Info(s.ident.Proto)
+		}
+		return h
+	}
+	h.replace = command.Merger(s.args, s.ident.Proto)
+	return h
+}
+
+// aboutSelf is what becomes of Redis's reply to CLIENT ID, INFO, GETREDIR or TRACKINGINFO, of that size.
+func (s *Session) aboutSelf(size int) func(reply []byte) []byte {
+	args := 0
+	for _, arg := range s.args {
+		args += len(arg)
+	}
+	switch command.Keyword(s.args, 1) {
+	case "id":
+		return func(reply []byte) []byte {
+			if reply[0] != ':' {
+				return reply
+			}
+			return resp.AppendInteger(nil, int(s.ID))
+		}
+	case "info":
+		return func(reply []byte) []byte { return s.ownLine(reply, size, args) }
+	}
+	return s.redir.Translate
+}
+
+// ownLine is the answer to CLIENT INFO.
+func (s *Session) ownLine(reply []byte, size, args int) []byte {
+	text, ok := clients.Text(reply)
+	if !ok {
+		return reply
+	}
+	line := clients.Line(bytes.TrimRight(text, "\r\n"))
+	shape := clients.ShapeOf(line)
+	s.proxy.Shape.Store(shape)
+	c := s.described()
+	c.Query += int64(size)
+	c.Args = int64(args)
+	var own clients.Line
+	if s.pin != nil {
+		own = line
+	}
+	return clients.AppendText(nil, reply, append(c.Append(nil, shape, own), '\n'))
+}

@@ -1,0 +1,283 @@
+package session
+
+import (
+	"sync"
+	"time"
+
+	"lockproxy/internal/lockcmds/engines"
+	"lockproxy/internal/lockcmds/losses"
+	"lockproxy/internal/proxy/budget"
+	"lockproxy/internal/proxy/clients"
+	"lockproxy/internal/proxy/command"
+	"lockproxy/internal/proxy/inbox"
+	"lockproxy/internal/proxy/replies"
+	"lockproxy/internal/proxy/shared"
+	"lockproxy/internal/proxy/weight"
+	"lockproxy/internal/resp"
+	"lockproxy/internal/upstream"
+)
+
+// wait is why a session does not go on with its next command.
+type wait uint8
+
+const (
+	waitNone    wait = iota
+	waitQuiet        // replies are outstanding that must come first
+	waitPin          // no pin was free
+	waitReply        // the reply to the last command decides how the next one travels
+	waitLock         // a lock command has not been answered
+	waitList         // LOCKLIST has not been answered; unlike a wait for a lock it ends by itself
+	waitDoor         // Redis has not said yet whether it lets in who comes without credentials
+	waitGoodbye      // the connection closes when the outstanding replies are in; nothing is parsed any more
+)
+
+// A Host is what a session needs of the engine that moves its bytes. Its methods do not block.
+type Host interface {
+	// Flush moves the session's output to the client. The session must not be locked.
+	Flush()
+
+	// Hangup closes the client's connection. The session may be locked.
+	Hangup()
+
+	// Driver moves the bytes of the session's lane; nil: goroutines do.
+	Driver() upstream.Driver
+
+	// Resume ends a pause that MayRead has asked for. The session may be locked.
+	Resume()
+}
+
+// A Session is one client connection without its I/O. All methods may be called from any goroutine.
+type Session struct {
+	clients.Origin
+	owner string // on whose account its connections to Redis go
+	proxy *shared.Proxy
+	host  Host
+
+	mu sync.Mutex
+
+	// Input.
+	guard  *resp.Guard
+	in     inbox.Inbox // read, but not yet parsed
+	args   [][]byte    // scratch: arguments of the command being routed
+	script []byte      // scratch: the script call being sent
+	wait   wait
+
+	// Upstream side. A session uses its pin if it has one, else its lane.
+	ident         upstream.Identity
+	lane          *upstream.Lane // of ident; nil until first used
+	role          upstream.Role  // what the lane was asked for
+	writes        bool           // the command being routed may change data
+	scripts       bool           // it runs a script
+	weight.Weight                // of its replies
+	pin           *pinned        // nil: none
+	unanswered    int            // bytes of commands sent since no reply was due, with what it takes to remember them
+	paused        bool           // the engine waits for Resume
+	cancelPinWait func() bool    // withdraws the request for a pin
+	hasty         bool           // the command that is to get the pin will not wait for others
+	pinTimedOut   error          // why the request for a pin has failed
+	era           uint64         // of Upstream.Knock: tells sessions without credentials apart
+	visited       *upstream.Lane // on which Redis judges where the session may go; nil: none
+
+	// Client state kept here.
+	name  string    // CLIENT SETNAME
+	lib   [2]string // CLIENT SETINFO: LIB-NAME, LIB-VER
+	reply replyMode
+	muted bool // the command being routed gets no reply
+
+	engines     []*engines.Engine   // those that know this session
+	token       string              // of its default owner as lock engines know it; empty: not made yet
+	losses      map[int]*losses.Set // of locks, by database
+	afterUnlock []func()            // to be run when the session is left
+
+	// For CLIENT LIST.
+	cmd    string // the last command
+	heard  int64  // env.clock when the client was last heard or spoken to
+	redir  clients.Redirection
+	wanted []func(conn uint64) // by others who need to name the session's own connection to Redis
+
+	// Output.
+	slots replies.Queue[connection, handler] // of the replies, in the order of the commands
+	output
+
+	memory
+
+	known     bool // something has come
+	begun     bool // a whole command has come
+	leaving   bool // the client sends nothing more than what is still to be read
+	eof       bool // the client sends nothing more
+	streaming bool // the start of a large command has been sent on the pin, or thrown away if there is none any more
+	large     progress
+	ended     bool
+}
+
+// New makes the session of a client.
+func New(from clients.Origin, e *shared.Proxy, h Host) *Session {
+	s := &Session{
+		Origin: from, owner: clients.Account(from.Addr), proxy: e, host: h,
+		guard: resp.NewGuard(e.Settings.Limits.Request), ident: e.FirstIdentity(),
+	}
+	s.guard.Restrict(e.Restricts(s.ident))
+	s.bill.Open(e.Budget, s)
+	if e.Upstream.Tight() {
+		s.Window = weight.FirstWindow
+	}
+	return s
+}
+
+// ExpectFirst closes the client if its first command is not whole at a time; zero: never.
+func (s *Session) ExpectFirst(by time.Time) {
+	if by.IsZero() {
+		return
+	}
+	time.AfterFunc(time.Until(by), func() {
+		s.mu.Lock()
+		defer s.exit()
+		if !s.begun && !s.ended {
+			s.proxy.FirstTimeout(s.Addr)
+			s.end()
+		}
+	})
+}
+
+// exit ends every entry into a session.
+func (s *Session) exit() {
+	if r := recover(); r != nil {
+		s.crashed(r)
+	}
+	s.unlock()
+}
+
+// unlock runs, without the session's lock, what was put off until then.
+func (s *Session) unlock() {
+	if s.pin != nil {
+		s.pin.conn.Send()
+	}
+	deferred := s.afterUnlock
+	s.afterUnlock = nil
+	s.charge()
+	s.mu.Unlock()
+	for _, f := range deferred {
+		s.runDeferred(f)
+	}
+}
+
+func (s *Session) runDeferred(f func()) {
+	defer func() {
+		if r := recover(); r != nil {
+			s.proxy.Panicked(s.Addr, r)
+		}
+	}()
+	f()
+}
+
+// contain ends the session if it panics.
+func (s *Session) contain() {
+	if r := recover(); r != nil {
+		s.crashed(r)
+	}
+}
+
+// crashed ends this session, and only this one, after a panic in it.
+func (s *Session) crashed(r any) {
+	s.proxy.Panicked(s.Addr, r)
+	s.end()
+}
+
+// over reports whether no further command of this client will be executed.
+func (s *Session) over() bool { return s.ended || s.wait == waitGoodbye }
+
+// gone reports whether the client gets nothing more than what is in the output.
+func (s *Session) gone() bool { return s.ended || s.closing }
+
+// connection is what commands are sent on: a lane or a pin.
+type connection interface {
+	Append(b []byte, to upstream.Receiver, tag uint64, n int) error
+	Progress() (appended, written int64)
+	Scripts() *upstream.ScriptSet
+	Rejected() bool
+}
+
+// conn returns the connection of the next command.
+func (s *Session) conn() connection {
+	if s.pin != nil {
+		return s.pin.conn
+	}
+	return s.onLane()
+}
+
+// forward sends n commands on the pin or the lane. h handles their replies; nil: they pass to the client.
+func (s *Session) forward(raw []byte, h handler, n int) {
+	conn := s.conn()
+	if s.pin == nil && s.guard.Restricted() {
+		raw = command.Modest(raw, n)
+	}
+	at := s.slots.Add(conn, h, n)
+	if h != nil {
+		s.unanswered += slotCost
+	}
+	s.transmit(conn, raw, at, n)
+}
+
+// transmit sends the n commands of a slot.
+func (s *Session) transmit(conn connection, raw []byte, at replies.ID, n int) {
+	var err error
+	framed := s.pin != nil && s.pin.mode != readsReplies
+	if framed {
+		err = conn.Append(raw, nil, 0, 0)
+	} else {
+		err = conn.Append(raw, s, uint64(at), n)
+	}
+	if s.unanswered += len(raw); s.unanswered > budget.Free {
+		s.countBacklog(conn, len(raw))
+	}
+	switch {
+	case err == nil:
+	case framed:
+		s.pin.broken()
+	default:
+		s.proxy.Counters.Refused.Add(int64(n))
+		s.lose(at, n, false)
+	}
+}
+
+// rejected reports whether Redis does not accept the session's credentials any more: its user has been deleted, say. Redis
+// itself closes the connections of such a user.
+func (s *Session) rejected() bool {
+	if s.pin != nil {
+		return s.pin.conn.Rejected()
+	}
+	return s.lane != nil && s.lane.Rejected()
+}
+
+// quiet is called when nothing is outstanding any more.
+func (s *Session) quiet() {
+	s.unanswered, s.backlog = 0, budget.Backlog{}
+	if s.pin != nil {
+		s.pin.waits = false
+	}
+	s.endVisit()
+	s.readOn()
+	if s.Weigh() {
+		s.leaveLane()
+	}
+	switch {
+	case s.gone():
+		s.leaveLane()
+		return
+	case s.wait == waitGoodbye:
+		s.closeAfterOutput()
+		return
+	case s.wait == waitQuiet:
+		s.wait = waitNone
+	}
+	if s.pin != nil && s.pin.mode == readsFrames && !s.pin.Subscribed() {
+		s.readReplies()
+	}
+	if s.wait == waitNone {
+		s.serveWanted()
+	}
+	s.releasePin()
+	if s.pin != nil && s.pin.conn.Finished() {
+		s.cutOff() // what follows belongs on a connection that takes nothing more
+	}
+}

@@ -1,0 +1,340 @@
+package session
+
+import (
+	"cmp"
+	"context"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/zap"
+
+	"lockproxy/internal/lockcmds"
+	"lockproxy/internal/lockcmds/script"
+	"lockproxy/internal/proxy/budget"
+	"lockproxy/internal/proxy/clients"
+	"lockproxy/internal/proxy/command"
+	"lockproxy/internal/proxy/shared"
+	"lockproxy/internal/redistest"
+	"lockproxy/internal/resp"
+	"lockproxy/internal/upstream"
+)
+
+// hand is a host and a driver moved by hand: there are no sockets between a session and its lane, and none to its client.
+type hand struct {
+	socket  string // of the greeter
+	wire    *upstream.Wire
+	driving chan struct{} // closed when the wire is the test's
+	once    sync.Once
+	resumed int
+	hungup  bool
+}
+
+func (h *hand) Flush()                  {}
+func (h *hand) Hangup()                 { h.hungup = true }
+func (h *hand) Resume()                 { h.resumed++ }
+func (h *hand) Driver() upstream.Driver { return h }
+
+// Attach is upstream.Driver. The test moves the first lane; a spare one stays idle.
+func (h *hand) Attach(w *upstream.Wire) upstream.Mover {
+	if h.wire == nil {
+		h.wire = w
+	}
+	return h
+}
+func (h *hand) Ring() {}
+
+func (h *hand) Drive(nc net.Conn, stop <-chan struct{}) error {
+	h.once.Do(func() { close(h.driving) })
+	<-stop
+	return nc.Close()
+}
+
+// byHand returns a session whose client and lane are the test.
+func byHand(t *testing.T, limits shared.Limits) (*Session, *hand) {
+	t.Helper()
+	socket := greeter(t)
+	e := testEnv(t, "unix:"+socket, limits)
+	up := e.Upstream
+	h := &hand{driving: make(chan struct{}), socket: socket}
+	s := New(clients.Origin{ID: 1, Addr: "test"}, e, h)
+	s.known = true // nobody answers at the door
+	s.lane = up.Lane(s.ident, h, "", upstream.Reads)
+	<-h.driving
+	h.wire.Open()
+	t.Cleanup(func() {
+		s.Hungup()
+		ctx, cancel := context.WithCancel(context.Background())
+		cancel()
+		_ = up.Run(ctx) // closes its lanes
+	})
+	return s, h
+}
+
+// testEnv is what sessions share in front of a Redis at that address.
+func testEnv(tb testing.TB, addr string, limits shared.Limits) *shared.Proxy {
+	tb.Helper()
+	for _, limit := range []*int{&limits.Query, &limits.Unanswered, &limits.Output} {
+		*limit = cmp.Or(*limit, 1<<30)
+	}
+	limits.LargeCommand = cmp.Or(limits.LargeCommand, 10*time.Second)
+	up, err := upstream.New(upstream.Options{Addr: addr})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return &shared.Proxy{Settings: shared.Settings{Limits: limits, ClientAuth: shared.AuthUpstream, Logger: zap.NewNop()}, Upstream: up, Budget: budget.New(1<<30, nil)}
+}
+
+// greeter accepts connections and answers their handshakes, and refuses everything else.
+func greeter(t *testing.T) string {
+	t.Helper()
+	addr := filepath.Join(t.TempDir(), "s")
+	ln, err := net.Listen("unix", addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		for {
+			nc, err := ln.Accept()
+			if err != nil {
+				return
+			}
+			wg.Go(func() {
+				defer nc.Close()
+				answer, buf := "+PONG\r\n", make([]byte, 1024)
+				for {
+					if _, err := nc.Read(buf); err != nil {
+						return
+					}
+					if _, err := nc.Write([]byte(answer)); err != nil {
+						return
+					}
+					answer = "-ERR refused\r\n"
+				}
+			})
+		}
+	})
+	t.Cleanup(func() {
+		_ = ln.Close()
+		wg.Wait()
+	})
+	return addr
+}
+
+func feed(t *testing.T, s *Session, lines ...string) {
+	t.Helper()
+	if !s.Feed([]byte(typed(lines...))) {
+		t.Fatalf("the session ended at %q", lines)
+	}
+}
+
+func (h *hand) replies(t *testing.T, b string) {
+	t.Helper()
+	h.wire.Take(nil)
+	if err := h.wire.Feed([]byte(b)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// wantOutput takes what the client would get.
+func wantOutput(t *testing.T, s *Session, want string, wantLast bool) {
+	t.Helper()
+	b, last := s.BeginWrite()
+	if string(b) != want || last != wantLast {
+		t.Errorf("output %q, last %v, want %q, %v", b, last, want, wantLast)
+	}
+	if b != nil {
+		s.EndWrite(b)
+	}
+}
+
+func TestRepliesWaitBehindAScriptThatIsRepeated(t *testing.T) {
+	s, h := byHand(t, shared.Limits{})
+	s.conn().Scripts().Add(0) // the connection has run the script before
+	feed(t, s, "GET a")
+	for _, answer := range []string{":1\r\n", ":2\r\n"} {
+		(*lockSession)(s).Do(func() {
+			(*lockSession)(s).Script(lockcmds.Call{Call: script.Call{Script: &script.Script{}}, Pipelined: true, Done: func(resp.Value, error) []byte { return []byte(answer) }})
+		})
+		feed(t, s, "GET b")
+	}
+	h.replies(t, "$1\r\na\r\n-NOSCRIPT x\r\n$2\r\nb")
+	wantOutput(t, s, "$1\r\na\r\n", false)
+	h.replies(t, "1\r\n-NOSCRIPT x\r\n$2\r\nb2\r\n")
+	wantOutput(t, s, "", false)
+	h.replies(t, ":7\r\n")
+	wantOutput(t, s, ":1\r\n$2\r\nb1\r\n", false)
+	h.replies(t, ":7\r\n")
+	wantOutput(t, s, ":2\r\n$2\r\nb2\r\n", false)
+}
+
+func TestPushIsNotPutIntoAReply(t *testing.T) {
+	s, h := byHand(t, shared.Limits{})
+	s.ident.Proto = 3
+	push := func(b string) { (*lockSession)(s).Do(func() { (*lockSession)(s).Push([]byte(b)) }) }
+	push(">0\r\n")
+	feed(t, s, "GET a", "GET b")
+	h.replies(t, "$4\r\nab")
+	push(">1\r\n+x\r\n")
+	wantOutput(t, s, ">0\r\n$4\r\nab", false)
+	h.replies(t, "cd\r\n_\r")
+	push(">1\r\n+y\r\n")
+	wantOutput(t, s, "cd\r\n_\r", false)
+	h.replies(t, "\n")
+	wantOutput(t, s, "\n>1\r\n+x\r\n>1\r\n+y\r\n", false)
+}
+
+func TestReadingPausesWhileTooMuchIsUnanswered(t *testing.T) {
+	s, h := byHand(t, shared.Limits{Unanswered: 100})
+	feed(t, s, "GET a")
+	if !s.MayRead() {
+		t.Error("paused for one small command")
+	}
+	feed(t, s, "SET a "+strings.Repeat("x", 100))
+	if s.MayRead() {
+		t.Error("not paused")
+	}
+	h.replies(t, "$-1\r\n")
+	if h.resumed != 0 {
+		t.Error("resumed while commands are outstanding")
+	}
+	h.replies(t, "+OK\r\n")
+	feed(t, s, "GET a")
+	if h.resumed != 1 || !s.MayRead() {
+		t.Errorf("resumed %d times, or paused for what has been answered", h.resumed)
+	}
+}
+
+func TestPanicEndsOnlyItsSession(t *testing.T) {
+	s, h := byHand(t, shared.Limits{})
+	other := New(clients.Origin{ID: 2, Addr: "other"}, s.proxy, h)
+	other.known = true // nobody answers at the door
+	other.lane = s.proxy.Upstream.Lane(s.ident, h, "", upstream.Reads)
+	defer other.Hungup()
+	s.mu.Lock()
+	s.forward([]byte("*1\r\n$4\r\nPING\r\n"), &replyHandler{s: s, done: func([]byte) { panic("test") }}, 1)
+	s.mu.Unlock()
+	feed(t, other, "GET a")
+	h.replies(t, "+PONG\r\n$1\r\na\r\n")
+	if !h.hungup || s.Feed([]byte("PING\r\n")) {
+		t.Error("the session goes on after a panic")
+	}
+	if n := s.proxy.Counters.Panics.Load(); n != 1 {
+		t.Errorf("%d panics counted", n)
+	}
+	wantOutput(t, other, "$1\r\na\r\n", false)
+}
+
+func TestEndOfInputWaitsForReplies(t *testing.T) {
+	s, h := byHand(t, shared.Limits{})
+	feed(t, s, "GET a", "GET b")
+	if !s.EOF() {
+		t.Fatal("ended with replies outstanding")
+	}
+	h.replies(t, "$1\r\na\r\n")
+	wantOutput(t, s, "$1\r\na\r\n", false)
+	h.replies(t, "$1\r\nb\r\n")
+	b, last := s.BeginWrite()
+	if string(b) != "$1\r\nb\r\n" || !last {
+		t.Errorf("%q, last %v", b, last)
+	}
+	s.EndWrite(b)
+	wantOutput(t, s, "", true)
+}
+
+func TestLastWordsFollowTheReplies(t *testing.T) {
+	for last, words := range map[string]string{"QUIT": "+OK\r\n", "*x": "-ERR Protocol error: invalid multibulk length\r\n"} {
+		s, h := byHand(t, shared.Limits{})
+		feed(t, s, "GET a", last, "GET b")
+		wantOutput(t, s, "", false)
+		h.replies(t, "$1\r\na\r\n")
+		b, done := s.BeginWrite()
+		if want := "$1\r\na\r\n" + words; string(b) != want || !done {
+			t.Errorf("%s: %q, last %v, want %q", last, b, done, want)
+		}
+		s.EndWrite(b)
+	}
+}
+
+func TestOutputBeyondItsLimitEndsTheSession(t *testing.T) {
+	s, h := byHand(t, shared.Limits{Output: 100})
+	feed(t, s, "GET a", "GET b")
+	h.replies(t, "$90\r\n"+strings.Repeat("a", 90)+"\r\n")
+	if h.hungup {
+		t.Fatal("ended below the limit")
+	}
+	h.replies(t, "$1\r\nb\r\n")
+	if !h.hungup || s.proxy.Counters.OutputLimit.Load() != 1 {
+		t.Error("not ended beyond the limit")
+	}
+}
+
+// Replies that come after a session has been cut off go nowhere.
+func TestNothingFollowsACutOff(t *testing.T) {
+	s, _ := byHand(t, shared.Limits{})
+	feed(t, s, "GET a", "GET b")
+	s.Replies(1, []byte("$1\r\na\r\n"), 1, false)
+	s.Lost(1, 1, true)
+	s.Replies(1, []byte("$1\r\nb\r\n"), 1, false)
+	if !s.Feed([]byte("GET c\r\n")) {
+		t.Error("the connection ends before its last output")
+	}
+	b, last := s.BeginWrite()
+	if string(b) != "$1\r\na\r\n" || !last {
+		t.Errorf("%q, last %v", b, last)
+	}
+	s.EndWrite(b)
+}
+
+func TestLockAnswerMadeAtOnceComesAfterEarlierReplies(t *testing.T) {
+	s, h := byHand(t, shared.Limits{})
+	feed(t, s, "GET a")
+	(*lockSession)(s).Do(func() {
+		s.wait = waitLock
+		(*lockSession)(s).Reply([]byte(":5\r\n"))
+	})
+	feed(t, s, "GET b")
+	wantOutput(t, s, "", false)
+	if n := s.slots.Due(); n != 2 {
+		t.Errorf("%d replies are due, want 2: a command behind the answer need not wait", n)
+	}
+	h.replies(t, "$1\r\na\r\n")
+	wantOutput(t, s, "$1\r\na\r\n:5\r\n", false)
+	h.replies(t, "$1\r\nb\r\n")
+	wantOutput(t, s, "$1\r\nb\r\n", false)
+}
+
+func TestLongLineIsNotKept(t *testing.T) {
+	s, _ := byHand(t, shared.Limits{})
+	feed(t, s, strings.Repeat(`"" `, 20_000))
+	if kept := s.guard.Kept(); kept > 16<<10 {
+		t.Errorf("%d bytes are kept", kept)
+	}
+}
+
+// The dial may have failed before the command is put on its connection.
+func TestCommandsForAPinThatNeverWasAreRefusedInWords(t *testing.T) {
+	for _, cmd := range []string{"SUBSCRIBE a", "MONITOR", "MULTI", "BLPOP l 0"} {
+		s, h := byHand(t, shared.Limits{})
+		if err := os.Remove(h.socket); err != nil {
+			t.Fatal(err)
+		}
+		s.mu.Lock()
+		if !s.takePin("test", command.PinOnce) {
+			t.Fatal("no pin")
+		}
+		redistest.Eventually(t, 10*time.Second, "the dial to fail", func() bool { return s.pin.conn.Append(nil, nil, 0, 0) != nil })
+		s.consume([]byte(typed(cmd, "GET k")))
+		s.unlock()
+		h.replies(t, "$-1\r\n")
+		wantOutput(t, s, string(shared.NoUpstream)+"$-1\r\n", false)
+	}
+}
+
+// typed joins lines as a telnet user would type them.
+func typed(lines ...string) string { return strings.Join(lines, "\r\n") + "\r\n" }

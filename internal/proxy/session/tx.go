@@ -1,0 +1,97 @@
+package session
+
+import (
+	"bytes"
+
+	"lockproxy/internal/proxy/transaction"
+	"lockproxy/internal/resp"
+)
+
+// transact sends one of MULTI, EXEC, DISCARD, WATCH, UNWATCH. What it did to the transaction is read from its reply, so
+// the session is in a transaction exactly when Redis says so.
+func (s *Session) transact(name string, raw []byte) bool {
+	pin := s.pin
+	if name == "exec" && pin.Subscribes() {
+		return s.execSubscriptions(raw)
+	}
+	pin.fresh = false
+	h := &replyHandler{s: s, muted: s.muted}
+	switch name {
+	case "multi":
+		pin.Opening++
+		base := pin.Queued
+		h.done = func(reply []byte) {
+			pin.Opening--
+			if resp.IsOK(reply) {
+				pin.InTx, pin.Base, pin.Steps, pin.Names = true, base, nil, 0
+			}
+		}
+	case "exec":
+		// The reply may be large: it is only kept whole if something in it matters here.
+		h.whole = len(pin.Steps) > 0
+		if pin.Rewrites() {
+			steps := pin.Steps
+			h.replace = func(reply []byte) []byte { return transaction.Rewritten(reply, steps) }
+		}
+		h.done = func(reply []byte) { s.executed(pin, reply) }
+	case "discard":
+		h.done = func(reply []byte) {
+			if resp.IsOK(reply) {
+				pin.End()
+			}
+		}
+	case "watch":
+		h.done = func(reply []byte) {
+			if resp.IsOK(reply) {
+				pin.Watching = true
+			}
+		}
+	case "unwatch":
+		pin.Queued++
+		h.done = func(reply []byte) {
+			if resp.IsOK(reply) {
+				pin.Watching = false
+			}
+		}
+	}
+	s.forward(raw, h, 1)
+	return true
+}
+
+// executed notes what EXEC did. reply is the start of its reply at least, and all of it if a step matters.
+func (s *Session) executed(pin *pinned, reply []byte) {
+	if bytes.HasPrefix(reply, []byte("-")) && !bytes.HasPrefix(reply, []byte("-EXECABORT")) {
+		return // EXEC without MULTI
+	}
+	steps := pin.Steps
+	pin.End()
+	if len(steps) == 0 || reply[0] != '*' {
+		return
+	}
+	elems := transaction.Elements(reply)
+	for _, step := range steps {
+		if step.Apply != nil && step.Index < len(elems) {
+			step.Apply(elems[step.Index])
+		}
+	}
+}
+
+// execSubscriptions sends an EXEC whose transaction holds subscription commands.
+func (s *Session) execSubscriptions(raw []byte) bool {
+	if !s.awaitQuiet() {
+		return false
+	}
+	pin := s.pin
+	list := make([]expected, pin.Queued-pin.Base)
+	for _, step := range pin.Steps {
+		list[step.Index] = expected{verb: step.Verb, left: step.Left, apply: step.Apply}
+	}
+	s.readFrames()
+	pin.execution = &frames{s: s, muted: s.muted, list: list, exec: &replyHandler{s: s, muted: s.muted, done: func(reply []byte) {
+		if !bytes.HasPrefix(reply, []byte("-")) || bytes.HasPrefix(reply, []byte("-EXECABORT")) {
+			pin.End()
+		}
+	}}}
+	s.forward(raw, pin.execution, 1)
+	return true
+}

@@ -1,0 +1,180 @@
+// Package shared is what all sessions of one proxy have in common: settings, counters, the connections to Redis, the lock engines, the
+// directory of clients, and the replies of the proxy's own that never vary.
+package shared
+
+import (
+	"runtime/debug"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+
+	"lockproxy/internal/lockcmds/engines"
+	"lockproxy/internal/lockcmds/grammar"
+	"lockproxy/internal/proxy/budget"
+	"lockproxy/internal/proxy/clients"
+	"lockproxy/internal/proxy/command"
+	"lockproxy/internal/proxy/status"
+	"lockproxy/internal/proxy/tasks"
+	"lockproxy/internal/resp"
+	"lockproxy/internal/upstream"
+)
+
+// How clients authenticate.
+const (
+	AuthUpstream = "upstream" // Redis judges what they say
+	AuthProxy    = "proxy"    // the proxy's own credentials are lent to a client until it authenticates
+	AuthNone     = "none"     // the proxy's own credentials are lent to every client, whatever it says
+)
+
+// Settings are what the configuration says of sessions.
+type Settings struct {
+	ClientAuth string // see above
+	Limits     Limits
+	Logger     *zap.Logger
+}
+
+// Limits bound what one client can make its session hold.
+type Limits struct {
+	Request      resp.Limits
+	Query        int           // bytes read and not yet parsed
+	Unanswered   int           // bytes of commands without a reply after which the client is not read
+	Output       int           // bytes of replies that the client has not taken
+	LargeCommand time.Duration // in which another 64 KiB of a command that is streamed must come
+}
+
+// Lends reports whether clients begin with the proxy's own credentials.
+func (o *Settings) Lends() bool { return o.ClientAuth != AuthUpstream }
+
+// Proxy is what all sessions of a server share.
+type Proxy struct {
+	Settings Settings
+	Upstream *upstream.Upstream
+	Locks    *engines.Registry
+	table    atomic.Pointer[command.Table]
+	Counters status.Counters
+	Numbers  status.Source
+	Budget   *budget.Budget
+	Started  time.Time
+
+	FailedLogins *zap.Logger // the log, as far as a flood of them may fill it
+
+	Clients   clients.Directory[clients.Visible] // everybody who is connected
+	Shape     atomic.Pointer[clients.Shape]
+	Clock     atomic.Int64 // milliseconds since started, as far as idle times need it
+	Inquiries tasks.Group  // answers to CLIENT LIST and the like that are being made
+	Listing   sync.Mutex   // held while one of them is, so that many at once cost the memory of one
+}
+
+// Policies is the policy table for the commands that Redis has now.
+func (e *Proxy) Policies() *command.Table {
+	t := e.table.Load()
+	if src := e.Upstream.Commands(); t == nil || !t.IsOf(src) {
+		t = command.NewTable(src, grammar.Verbs())
+		e.table.Store(t)
+	}
+	return t
+}
+
+// Panicked notes a panic on behalf of a client.
+func (e *Proxy) Panicked(client string, r any) {
+	e.Settings.Logger.Error("BUG: panic in a session", zap.String("client", client), zap.Any("panic", r), zap.ByteString("stack", debug.Stack()))
+	e.Counters.Panics.Add(1)
+}
+
+// Lists reports whether Redis has a subcommand.
+func (e *Proxy) Lists(command, sub string) bool {
+	c := e.Upstream.Commands().Lookup(command)
+	return c != nil && c.Subcommands[sub]
+}
+
+// FirstIdentity is what a client is before it says anything.
+func (e *Proxy) FirstIdentity() upstream.Identity {
+	if e.Settings.Lends() {
+		return e.Upstream.Own()
+	}
+	return upstream.Identity{Proto: 2}
+}
+
+// Restricts reports whether Redis's narrower limits for clients that must authenticate first apply to an identity.
+func (e *Proxy) Restricts(id upstream.Identity) bool {
+	return !id.Authenticated() && e.Upstream.NeedsAuth()
+}
+
+// clockPeriod is how exact idle times are. Asking the system for the time at each command would cost more than the command.
+const clockPeriod = 250 * time.Millisecond
+
+// Tick keeps the clock until stop is closed.
+func (e *Proxy) Tick(stop <-chan struct{}) {
+	ticker := time.NewTicker(clockPeriod)
+	defer ticker.Stop()
+	for {
+		select {
+		case now := <-ticker.C:
+			e.Clock.Store(now.Sub(e.Started).Milliseconds())
+		case <-stop:
+			return
+		}
+	}
+}
+
+// FirstTimeout counts and logs a client that is closed because its first command has not come in time.
+func (e *Proxy) FirstTimeout(client string) {
+	e.Counters.FirstTimeouts.Add(1)
+	e.Settings.Logger.Debug("client closed: no first command in time", zap.String("client", client))
+}
+
+// QueryLimit counts and logs a client that is closed because what it has sent cannot be worked off.
+func (e *Proxy) QueryLimit(client string, n int) {
+	e.Counters.QueryLimit.Add(1)
+	e.Settings.Logger.Warn("client closed: query buffer limit", zap.String("client", client), zap.Int("bytes", n))
+}
+
+// Connected describes all clients. It may take a while and is not for event loops.
+func (e *Proxy) Connected() []clients.Info {
+	all := e.Clients.All()
+	list := make([]clients.Info, 0, len(all))
+	for i, l := range all {
+		clients.Yield(i)
+		if c, ok := l.Describe(); ok {
+			list = append(list, c)
+		}
+	}
+	return list
+}
+
+// Counts are what INFO is to count of clients.
+func (e *Proxy) Counts() clients.Counts {
+	return clients.Counts{
+		Clients: e.Clients.Len(), Connections: e.Upstream.Connections().Count(), Waiting: e.Locks.Waiting() + e.Upstream.HeldBack(),
+	}
+}
+
+// MemoryLimit counts and logs a client that is closed because all clients together have too much and it has most.
+func (e *Proxy) MemoryLimit(client string, n int) {
+	e.Counters.MemoryLimit.Add(1)
+	e.Settings.Logger.Warn("client closed: it had most of the memory for all clients", zap.String("client", client), zap.Int("bytes", n),
+		zap.Int64("all", e.Budget.Used()), zap.Int64("max_memory", e.Budget.Limit()))
+}
+
+// ParseListing reads a listing of Redis's, and notes the shape of its lines.
+func (e *Proxy) ParseListing(text []byte) clients.Listing {
+	l := clients.ParseListing(text, e.Upstream.Connections().Own)
+	if l.Shape != nil {
+		e.Shape.Store(l.Shape)
+	}
+	return l
+}
+
+// LoginsLogged is the number of failed logins that are logged in a second, because guesses at passwords must not fill the log. The
+// total in the log counts the others too.
+const LoginsLogged = 10
+
+// Limited is log with at most loginsLogged of the same entries in a second.
+func Limited(log *zap.Logger) *zap.Logger {
+	return log.WithOptions(zap.WrapCore(func(core zapcore.Core) zapcore.Core {
+		return zapcore.NewSamplerWithOptions(core, time.Second, LoginsLogged, 0)
+	}))
+}

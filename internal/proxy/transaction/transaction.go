@@ -1,0 +1,84 @@
+// Package transaction follows a transaction of one connection, as far as Redis has confirmed it, and reads the reply to EXEC. It does
+// no I/O.
+package transaction
+
+import (
+	"bytes"
+	"slices"
+
+	"lockproxy/internal/resp"
+)
+
+// A Step is a queued command that matters to the session: what it does, it does when EXEC gets to it.
+type Step struct {
+	Index   int                       // position among the queued commands
+	Apply   func(reply []byte)        // what it does to the session; nil: nothing
+	Rewrite func(reply []byte) []byte // what the client is to see of its reply; nil: all
+	Verb    string                    // of a subscription command; ""
+	Left    int                       // its confirmations
+}
+
+// State is what a pin knows of the transaction that is open on it, as far as Redis has confirmed it.
+type State struct {
+	InTx     bool
+	Watching bool
+	Opening  int // MULTIs without an answer yet
+	Queued   int // commands sent that a transaction would queue, ever
+	Base     int // queued when this transaction began
+	Steps    []Step
+	Names    int // bytes of the names in steps
+}
+
+// Queue notes the command that is sent next.
+func (tx *State) Queue(step Step) {
+	step.Index = tx.Queued - tx.Base
+	tx.Queued++
+	tx.Steps = append(tx.Steps, step)
+}
+
+// Subscribes reports whether a subscription command has been queued.
+func (tx *State) Subscribes() bool {
+	for _, step := range tx.Steps {
+		if step.Verb != "" {
+			return true
+		}
+	}
+	return false
+}
+
+// End notes that the transaction is over.
+func (tx *State) End() { tx.InTx, tx.Watching, tx.Steps, tx.Names = false, false, nil, 0 }
+
+// Rewrites reports whether the client is to see another reply to EXEC than the one from Redis.
+func (tx *State) Rewrites() bool {
+	return slices.ContainsFunc(tx.Steps, func(step Step) bool { return step.Rewrite != nil })
+}
+
+// Rewritten is the reply to EXEC as the client is to see it.
+func Rewritten(reply []byte, steps []Step) []byte {
+	if reply[0] != '*' || reply[1] == '-' {
+		return reply
+	}
+	elems := Elements(reply)
+	for _, step := range steps {
+		if step.Rewrite != nil && step.Index < len(elems) {
+			elems[step.Index] = step.Rewrite(elems[step.Index])
+		}
+	}
+	return slices.Concat(reply[:bytes.IndexByte(reply, '\n')+1], bytes.Join(elems, nil))
+}
+
+// Elements splits an array reply.
+func Elements(b []byte) [][]byte {
+	var all [][]byte
+	var scan resp.Scanner
+	for rest := b[bytes.IndexByte(b, '\n')+1:]; len(rest) > 0; {
+		n, whole, err := scan.Scan(rest)
+		if err != nil || !whole {
+			panic("BUG: an element of a whole reply is not whole")
+		}
+		all = append(all, rest[:n])
+		rest = rest[n:]
+	}
+	return all
+}
