@@ -42,9 +42,9 @@ var limits = map[string]int{"files": maxFiles, "lines": maxLines, "methods": max
 // exceptions lists the measures that exceed their limit today, each with the largest number that it may have. The list
 // only shrinks: the test fails if a number grows beyond its exception, and also if an exception is no longer needed.
 var exceptions = map[measure]int{
-	{"internal/lockcmds", "files"}:                30,
+	{"internal/lockcmds", "files"}:                25,
 	{"internal/lockcmds", "pairs"}:                43,
-	{"internal/lockcmds.Engine", "methods"}:       150,
+	{"internal/lockcmds.Engine", "methods"}:       117,
 	{"internal/proxy/session", "files"}:           24,
 	{"internal/proxy/session", "pairs"}:           43,
 	{"internal/proxy/session.Session", "methods"}: 154,

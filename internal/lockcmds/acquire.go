@@ -9,6 +9,7 @@ import (
 
 	"lockproxy/internal/lockcmds/clock"
 	"lockproxy/internal/lockcmds/grammar"
+	"lockproxy/internal/lockcmds/queue"
 	"lockproxy/internal/lockcmds/script"
 	"lockproxy/internal/lockcmds/turns"
 	"lockproxy/internal/resp"
@@ -17,62 +18,36 @@ import (
 
 // waiter is one acquire in progress, from its first attempt on the session's own connection to its answer.
 type waiter struct {
+	queue.Waiter // its state in the wait queue; guarded by Engine.mu
+
 	// Immutable after startAcquire.
-	c        *client
-	caller   Caller
-	verb     grammar.Verb
-	key      string
-	owner    string
-	explicit bool // OWNER was given: other sessions, also of other proxies, may act for it
-	lease    time.Duration
-	fixed    bool
-	maxHold  time.Duration // 0: none
-	grace    time.Duration // negative: all
-	wait     time.Duration // negative: without a limit
-	began    time.Time
-	cmd      grammar.Command // what was asked for
-	home     *Engine         // where the session belongs: another engine if it deepens a hold from before an AUTH
+	kind    *kind
+	c       *client
+	caller  Caller
+	verb    grammar.Verb
+	key     string
+	lease   time.Duration
+	fixed   bool
+	maxHold time.Duration // 0: none
+	grace   time.Duration // negative: all
+	wait    time.Duration // negative: without a limit
+	began   time.Time
+	cmd     grammar.Command // what was asked for
+	home    *Engine         // where the session belongs: another engine if it deepens a hold from before an AUTH
 
 	// Guarded by Engine.mu.
-	state      waiterState
-	room       *room
-	prev, next *waiter
-	timer      clock.Timer // its own deadline
-	topic      *topic      // by which it is woken by name; nil: it is not
-	paused     *hold       // the hold it re-enters; not renewed until the outcome is known
-	rest       rest        // what nobody holds any more of a grant that it was to deepen
-	dead       int64       // fence of a grant that the session has been told to have lost
-	sentAt     time.Time   // before the latest attempt was sent
-	heard      heard       // before the first attempt
-	again      bool        // woken while an attempt was on its way
-	expired    bool        // its wait ended while an attempt was on its way
-	doubt      bool        // an attempt was not answered: ask before the next one
-	before     before      // of an attempt in doubt
-	chain      turns.Chain // of the hand-over on its way
-	first      bool        // its attempt on its way is that of the first plain waiter, for all of them
-	stays      bool        // whose place stays in the queue if it is granted
-	enqueue    bool        // or is taken if it is not
-	// dismissal is the reply if the attempt on its way comes to nothing: it may not wait any more. nil: it may.
-	dismissal func(proto int) []byte
+	timer  clock.Timer // its own deadline
+	paused *hold       // the hold it re-enters; not renewed until the outcome is known
+	rest   rest        // what nobody holds any more of a grant that it was to deepen
+	dead   int64       // fence of a grant that the session has been told to have lost
+	sentAt time.Time   // before the latest attempt was sent
+	mark   queue.Mark  // before the first attempt
+	before before      // of an attempt in doubt
+	chain  turns.Chain // of the hand-over on its way
 }
 
-// waiterState says who may act on a waiter.
-type waiterState uint8
-
-const (
-	stateSent    waiterState = iota // the first attempt is on its way, or in doubt: its outcome decides
-	stateWaiting                    // in its room: wake-ups, its deadline, a hang-up
-	stateTrying                     // in its room, with an attempt on its way or the next in a hand-over
-	stateDone                       // out of its room; who took it out answers
-)
-
-func (w *waiter) fair() bool { return w.verb == grammar.FairLock }
-
-// listens reports whether the waiter is woken by name: in its turn, or with others of its owner.
-func (w *waiter) listens() bool { return w.fair() || w.explicit }
-
 // grantOf names the grant.
-func (w *waiter) grantOf(g grant) grantOf { return grantOf{holdKey{w.key, w.owner}, g.fence} }
+func (w *waiter) grantOf(g grant) grantOf { return grantOf{holdKey{w.key, w.Owner}, g.fence} }
 
 // grant is Redis's word that a waiter's owner holds the lock.
 type grant struct {
@@ -83,7 +58,7 @@ type grant struct {
 // startAcquire starts an acquire that was asked for at that moment, by a session of the engine home. Session locked.
 func (e *Engine) startAcquire(s Caller, cmd grammar.Command, began time.Time, home *Engine) {
 	w := &waiter{
-		verb: cmd.Verb, key: cmd.Key, owner: cmd.Owner, explicit: cmd.Owner != "", wait: cmd.Wait, began: began,
+		kind: kindOf(cmd.Verb), verb: cmd.Verb, key: cmd.Key, wait: cmd.Wait, began: began,
 		lease: cmd.Lease, fixed: cmd.Lease > 0, maxHold: cmd.MaxHold, grace: cmd.Grace,
 		cmd: cmd, home: home, caller: s,
 	}
@@ -101,10 +76,15 @@ func (e *Engine) startAcquire(s Caller, cmd grammar.Command, began time.Time, ho
 	}
 	e.mu.Lock()
 	w.c = e.clientLocked(s)
-	if !w.explicit {
-		w.owner = w.c.owner
+	w.Waiter = queue.Waiter{Kind: w.kind.waits, Owner: cmd.Owner, Shared: cmd.Owner != "", Placed: cmd.Wait != 0, Tag: w}
+	if !w.Shared {
+		w.Owner = w.c.owner
 	}
-	k := holdKey{w.key, w.owner}
+	if w.Named() {
+		n := script.NamesOf(w.key)
+		w.Place, w.Wake = n.PlaceOf(w.Owner), n.NameChannel(w.Owner)
+	}
+	k := holdKey{w.key, w.Owner}
 	if r := e.returning[k]; r != nil {
 		e.deferLocked(r, s.Session, func() { e.startAcquire(s, cmd, began, home) }, nil)
 		e.mu.Unlock()
@@ -115,11 +95,13 @@ func (e *Engine) startAcquire(s Caller, cmd grammar.Command, began time.Time, ho
 	if h != nil {
 		w.paused = h
 	}
-	w.heard = e.heardLocked(w)
-	queues := s.NothingPending && h == nil && home == e && e.mayQueueLocked(w)
+	if w.wait != 0 {
+		w.mark = e.queues.Mark(&w.Waiter, w.key)
+	}
+	queues := s.NothingPending && h == nil && home == e && w.wait != 0 && !w.Shared && e.queues.MayJoin(w.key, w.Kind)
 	e.mu.Unlock()
 	if queues {
-		w.heard = heard{} // if it turns out to be the first after all, it must ask
+		w.mark = queue.Mark{} // if it turns out to be the first after all, it must ask
 		if reply := e.await(w, script.Acquired{PTTL: script.NoTTL}); reply != nil {
 			s.Reply(reply)
 		}
@@ -157,13 +139,10 @@ func (e *Engine) ordered(s Session, l *watchdog.Lease, send, abandoned func()) {
 // sendAcquire makes the first attempt. A fair one takes its place in the queue in the same step, so that the order is
 // that in which Redis hears of them. Session locked.
 func (e *Engine) sendAcquire(w *waiter) {
-	call := w.plainCall().Call()
-	if w.fair() {
-		call = e.fairCall(w).Call()
-	}
+	q := w.kind.ask(e, w)
 	w.sentAt = e.clock.Now()
-	e.script(w.c.s, Call{Call: call, Done: func(reply resp.Value, err error) []byte {
-		a, err := decoded(reply, err, script.DecodeAcquired)
+	e.script(w.c.s, Call{Call: q.Call, Done: func(reply resp.Value, err error) []byte {
+		a, err := decoded(reply, err, q.decode)
 		return e.acquired(w, a, err)
 	}})
 }
@@ -212,7 +191,7 @@ func (e *Engine) overtakenLocked(w *waiter) *loss {
 func (e *Engine) overwritten(w *waiter) bool {
 	e.mu.Lock()
 	h := w.paused
-	lost := w.c.lost.Forget(w.key, w.owner)
+	lost := w.c.lost.Forget(w.key, w.Owner)
 	var told *loss
 	if h != nil && e.holds[h.holdKey] == h {
 		w.paused = nil
@@ -235,7 +214,6 @@ func (e *Engine) finish(w *waiter) {
 }
 
 func (e *Engine) finishLocked(w *waiter) {
-	w.state = stateDone
 	if w.timer != nil {
 		w.timer.Stop()
 	}
@@ -274,7 +252,7 @@ func (e *Engine) granted(w *waiter, g grant) []byte {
 	e.mu.Lock()
 	if w.c.ended {
 		e.finishLocked(w)
-		e.giveBackLocked(w.grantOf(g), 1, !w.explicit, e.opts.Lease)
+		e.giveBackLocked(w.grantOf(g), 1, !w.Shared, e.opts.Lease)
 		e.mu.Unlock()
 		return nil
 	}
@@ -310,10 +288,10 @@ func (e *Engine) granted(w *waiter, g grant) []byte {
 // back: our clock judges earlier than Redis's. Who was not listening would count on its earlier holds if it got the same fence
 // again. To an explicit owner it may still belong, by another session.
 func (e *Engine) deepensLostLocked(w *waiter, g grant) bool {
-	if w.explicit {
+	if w.Shared {
 		return false
 	}
-	k := holdKey{w.key, w.owner}
+	k := holdKey{w.key, w.Owner}
 	if h := w.paused; h != nil && h.lost {
 		w.dead = h.fence
 	}
@@ -329,7 +307,7 @@ func (e *Engine) deepensLostLocked(w *waiter, g grant) bool {
 // holdLocked records the grant and has its lease watched. It returns an older hold of the same owner that this grant
 // proves lost.
 func (e *Engine) holdLocked(w *waiter, g grant) (told *loss) {
-	k := holdKey{w.key, w.owner}
+	k := holdKey{w.key, w.Owner}
 	h := e.holds[k]
 	if h != nil && h.fence > g.fence {
 		return nil // another session of this owner has released this grant and acquired again meanwhile
@@ -345,7 +323,7 @@ func (e *Engine) holdLocked(w *waiter, g grant) (told *loss) {
 		e.held.add(h)
 		e.holding.Add(1)
 	}
-	if !w.explicit {
+	if !w.Shared {
 		// Only this session acts for its own owner: if Redis counts more, that is an acquire whose answer was lost, or what is being
 		// given back.
 		known := h.count + 1
@@ -357,7 +335,7 @@ func (e *Engine) holdLocked(w *waiter, g grant) (told *loss) {
 		}
 	}
 	h.by = w.home.own
-	h.explicit = h.explicit || w.explicit
+	h.explicit = h.explicit || w.Shared
 	news := h.counted(g.count, g.sentAt)
 	if news {
 		h.ttl, h.fixed = w.lease, w.fixed

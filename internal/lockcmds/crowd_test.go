@@ -7,6 +7,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"lockproxy/internal/lockcmds/queue"
 	"lockproxy/internal/lockcmds/script"
 	"lockproxy/internal/lockcmds/turns"
 	"lockproxy/internal/redistest"
@@ -69,7 +70,7 @@ func TestFreeLockIsKeptForTheFirst(t *testing.T) {
 		equal(t, "nobody waits", b.acquire(ownerA, 30000)[0], int64(1))
 		b.fair(ownerB, 30000, wait, 1)
 		b.release(ownerA, 0, 0)
-		if d := b.c.PTTL(t.Context(), turn).Val(); d <= 0 || d > turnLimit {
+		if d := b.c.PTTL(t.Context(), turn).Val(); d <= 0 || d > queue.TurnLimit {
 			t.Fatalf("it is kept for %v", d)
 		}
 		b.c.Del(t.Context(), turn) // as when it has not come
@@ -218,12 +219,12 @@ func TestCrowdTakesTurnsWithRedisson(t *testing.T) {
 	redistest.Eventually(t, patience, "the place and its subscription", func() bool {
 		p.e.mu.Lock()
 		defer p.e.mu.Unlock()
-		r := p.e.rooms["k"]
-		return r.crowd.Queued() && r.place.ready && r.trying == nil
+		q := p.e.queues.Find("k")
+		return q.Queued() && q.Settled()
 	})
 	k.fair()
 	k.listen(script.NamesOf("k").NameChannel(k.owner))
-	equal(t, "queue", queue(), []string{p.e.crowd, k.owner})
+	equal(t, "queue", queue(), []string{p.e.place, k.owner})
 	if info := asks.do("LOCKINFO k"); !strings.Contains(info, "fair-waiters :1 local-waiters :2") {
 		t.Errorf("LOCKINFO: %s", info)
 	}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"lockproxy/internal/lockcmds/jobs"
+	"lockproxy/internal/lockcmds/queue"
 	"lockproxy/internal/lockcmds/script"
 )
 
@@ -42,8 +43,7 @@ func (e *Engine) lookInto(w *waiter, limit time.Time, pause time.Duration) {
 	defer e.tending.Add(-1)
 	switch {
 	case err != nil:
-		e.finish(w)
-		e.turnAway(w, failed(ErrInDoubt))
+		e.turnAway(w, queue.Error, ErrInDoubt)
 	case a.Granted:
 		e.deliver(w, grant{fence: a.Fence, count: a.Holds, sentAt: asked})
 	default:
@@ -54,7 +54,7 @@ func (e *Engine) lookInto(w *waiter, limit time.Time, pause time.Duration) {
 // ask finds out whether an attempt whose answer was lost has acquired the lock: {1, fence, holds} or {0}. If it has,
 // the lease starts anew, because nobody knows how much of it is left. The error wraps ErrInDoubt if Redis cannot tell.
 func (e *Engine) ask(ctx context.Context, w *waiter) (script.Acquired, error) {
-	if w.explicit {
+	if w.Shared {
 		return e.askExplicit(ctx, w)
 	}
 	lease := w.lease
@@ -63,7 +63,7 @@ func (e *Engine) ask(ctx context.Context, w *waiter) (script.Acquired, error) {
 		lease = max(lease, h.lease.Deadline().Sub(e.clock.Now())) // if the attempt came to nothing, that is what the holder relies on
 	}
 	e.mu.Unlock()
-	a, err := runFor(ctx, e.own, script.Extend{Key: w.key, Owner: w.owner, Lease: lease}.Call(), script.DecodeExtended)
+	a, err := runFor(ctx, e.own, script.Extend{Key: w.key, Owner: w.Owner, Lease: lease}.Call(), script.DecodeExtended)
 	switch {
 	case isRefusal(err):
 		return script.Acquired{}, fmt.Errorf("look into an acquire: %w: %w", ErrInDoubt, err)
@@ -83,7 +83,7 @@ func (e *Engine) ask(ctx context.Context, w *waiter) (script.Acquired, error) {
 // say whether this acquire is part of it.
 func (e *Engine) askExplicit(ctx context.Context, w *waiter) (script.Acquired, error) {
 	a, err := runFor(ctx, e.own, script.Info{Key: w.key}.Call(), script.DecodeHolder)
-	if err != nil || a.Held && a.Owner == w.owner {
+	if err != nil || a.Held && a.Owner == w.Owner {
 		return script.Acquired{}, fmt.Errorf("look into an acquire: %w", ErrInDoubt)
 	}
 	return script.Acquired{}, nil

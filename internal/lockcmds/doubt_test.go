@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"lockproxy/internal/lockcmds/queue"
 	"lockproxy/internal/lockcmds/redislink"
 	"lockproxy/internal/redistest"
 )
@@ -161,7 +162,7 @@ func TestLookingIntoAReentryLeavesTheLeaseOfTheHold(t *testing.T) {
 	p.e.mu.Lock()
 	h := p.e.holds[holdKey{"k", p.ownerOf(a)}]
 	w := &waiter{
-		c: p.e.clients[a.id], key: "k", owner: h.owner, lease: time.Second, paused: h, before: before{fence: h.fence, holds: 1},
+		Waiter: queue.Waiter{Owner: h.owner}, c: p.e.clients[a.id], key: "k", lease: time.Second, paused: h, before: before{fence: h.fence, holds: 1},
 	}
 	p.e.mu.Unlock()
 	if got, err := p.e.ask(t.Context(), w); err != nil || got.Granted {

@@ -14,6 +14,7 @@ import (
 	"lockproxy/internal/lockcmds/grammar"
 	"lockproxy/internal/lockcmds/jobs"
 	"lockproxy/internal/lockcmds/owners"
+	"lockproxy/internal/lockcmds/queue"
 	"lockproxy/internal/lockcmds/redislink"
 	"lockproxy/internal/resp"
 	"lockproxy/internal/watchdog"
@@ -70,7 +71,7 @@ type Events struct {
 // Engine runs the lock commands of all sessions of one identity.
 type Engine struct {
 	opts    Options // immutable after New
-	crowd   string  // immutable; the name of the place that plain waiters share in a fair queue
+	place   string  // immutable; the name of the place that plain waiters share in a fair queue
 	log     *zap.Logger
 	jobs    jobs.Runner
 	losing  announcements
@@ -86,10 +87,9 @@ type Engine struct {
 	end  context.CancelFunc
 	done chan struct{} // closed when Run has returned
 
-	mu      sync.Mutex // guards the fields below and all clients, holds, rooms and waiters
+	mu      sync.Mutex // guards the fields below and all clients, holds and waiters
 	clients map[uint64]*client
 	holds   map[holdKey]*hold
-	hub     hub
 	// returning is whose holds are being given back.
 	returning map[holdKey]*returns
 	// owed is how many holds of a grant are being given back; unlike returning also while nobody waits for that any more.
@@ -97,8 +97,8 @@ type Engine struct {
 	// forcedOff is the grants that FORCEUNLOCK has ended of late: their answers may not have arrived here yet.
 	forcedOff map[grantOf]struct{}
 	held      heldLocks
-	rooms     map[string]*room
-	leaving   map[string]*departures // by lock
+	queues    *queue.Set
+	waiting   int64 // queues.Waiters(), as Options.Waiting counts it
 	draining  bool
 	started   bool
 }
@@ -150,13 +150,11 @@ func New(opts Options) (*Engine, error) {
 		returning: make(map[holdKey]*returns),
 		owed:      make(map[grantOf]int64),
 		forcedOff: make(map[grantOf]struct{}),
-		rooms:     make(map[string]*room),
-		leaving:   make(map[string]*departures),
+		queues:    queue.New(queue.Config{Lease: opts.Lease, Wait: opts.fairWait, DeadHead: opts.deadHead}),
 	}
 	e.jobs = opts.Jobs.NewRunner(e.crash)
-	e.hub = hub{e: e, topics: make(map[string]*topic)}
-	e.own.Listen(&e.hub)
-	e.crowd = owners.Shared(opts.UUID, uint32(e.clock.Random(1<<32)))
+	e.own.Listen(news{e})
+	e.place = owners.Shared(opts.UUID, uint32(e.clock.Random(1<<32)))
 	e.life, e.end = context.WithCancel(context.Background())
 	dog, err := watchdog.New(watchdog.Options{
 		Renew: e.renew, OnLost: e.onLost, Logger: opts.Logger, Now: opts.Clock.Now,
@@ -245,7 +243,7 @@ func (e *Engine) Ended(session uint64) {
 	delete(e.clients, session)
 	c.ended = true
 	if c.ask != nil {
-		e.abandonLocked(c.ask)
+		e.stepLocked(func(q *queue.Set) { q.Left(&c.ask.Waiter) })
 	}
 	holds := c.holds
 	c.holds = nil
@@ -256,20 +254,10 @@ func (e *Engine) Ended(session uint64) {
 // Drain refuses all waiters, and those to come, with -OVERLOADED. Holders keep their leases.
 func (e *Engine) Drain() {
 	defer e.failStop()
-	var all []*waiter
 	e.mu.Lock()
+	defer e.mu.Unlock()
 	e.draining = true
-	for _, r := range e.rooms {
-		all = append(all, r.waiters()...)
-	}
-	e.mu.Unlock()
-	e.eachWaiter(all, func(w *waiter) { e.dismissLocked(w, e.refuse) })
-}
-
-// refuse is the reply to a waiter when draining begins.
-func (e *Engine) refuse(int) []byte {
-	e.refusedOne()
-	return resp.AppendError(nil, resp.Overloaded, "draining")
+	e.stepLocked(func(q *queue.Set) { q.DismissAll(errDraining) })
 }
 
 // Leave forgets a session that holds nothing here and waits for nothing. It reports whether it has; else the session stays known.
@@ -292,7 +280,7 @@ func (e *Engine) Leave(session uint64) bool {
 func (e *Engine) Idle() bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return len(e.clients)+len(e.holds)+len(e.rooms) == 0 && e.tending.Load() == 0
+	return len(e.clients)+len(e.holds)+e.queues.Len() == 0 && e.tending.Load() == 0
 }
 
 // Close refuses waiters, lets clean-up that is on its way finish, ends Run and waits for it, all until ctx ends. Leases

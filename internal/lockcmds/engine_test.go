@@ -121,7 +121,7 @@ func (s *session) awaitWaiting() {
 		s.p.e.mu.Lock()
 		defer s.p.e.mu.Unlock()
 		c := s.p.e.clients[s.id]
-		return c != nil && c.ask != nil && c.ask.room != nil
+		return c != nil && c.ask != nil && c.ask.Waits()
 	})
 }
 

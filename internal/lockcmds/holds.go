@@ -72,7 +72,7 @@ type client struct {
 }
 
 // asks reports whether an acquire of the session for that hold is on its way.
-func (c *client) asks(k holdKey) bool { return c.ask != nil && holdKey{c.ask.key, c.ask.owner} == k }
+func (c *client) asks(k holdKey) bool { return c.ask != nil && holdKey{c.ask.key, c.ask.Owner} == k }
 
 // entry is the hold as the watchdog knows it.
 func (h *hold) entry() watchdog.Entry {

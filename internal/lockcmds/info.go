@@ -32,10 +32,7 @@ func (e *Engine) startInfo(s Caller, cmd grammar.Command) {
 func (e *Engine) localWaiters(key string) int64 {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if r := e.rooms[key]; r != nil {
-		return int64(r.plain.len + r.fair.len)
-	}
-	return 0
+	return e.waitersLocked(key)
 }
 
 // lockInfo is what LOCKINFO and LOCKLIST show of one lock.

@@ -131,8 +131,9 @@ func (e *Engine) heldSlice(slice []lockInfo, end int) ([]lockInfo, int) {
 			key: h.key, owner: h.owner, holds: h.count, fence: h.fence,
 			ttl: max(0, h.lease.Deadline().Sub(now).Milliseconds()),
 		}
-		if r := e.rooms[h.key]; r != nil {
-			i.fair, i.local = int64(r.fair.len), int64(r.plain.len+r.fair.len)
+		if q := e.queues.Find(h.key); q != nil {
+			all, own := q.Len()
+			i.fair, i.local = int64(own), int64(all)
 		}
 		if len(h.holders) > 0 {
 			i.client = h.holders[0].info

@@ -152,7 +152,8 @@ func TestEndOfAGrantThatIsNotAnsweredYetWakesTheNext(t *testing.T) {
 	redistest.Eventually(t, patience, "the message", func() bool {
 		p.e.mu.Lock()
 		defer p.e.mu.Unlock()
-		return p.e.rooms["k"].plain.first.again
+		_, again := p.e.clients[b.id].ask.Asks()
+		return again
 	})
 	answer()
 	equal(t, "unlock", a.reply(), ":1")
@@ -169,8 +170,8 @@ func TestPlaceOfTheSameOwnerIsAskedForAgain(t *testing.T) {
 	redistest.Eventually(t, patience, "a's subscriptions", func() bool {
 		p.e.mu.Lock()
 		defer p.e.mu.Unlock()
-		r := p.e.rooms["k"]
-		return r != nil && r.topic.ready && r.fair.first.topic.ready && r.fair.first.state == stateWaiting
+		q := p.e.queues.Find("k")
+		return q != nil && q.Settled()
 	})
 	answer := b.lane.holdBack()
 	b.send("FAIRLOCK k OWNER o") // finds a's place
@@ -408,7 +409,7 @@ func TestSameOwnerIsLetInBeforeAMessageIsHeeded(t *testing.T) {
 	holder.send("UNLOCK k") // hands over to the first
 	holder.executed(2)
 	p.e.mu.Lock()
-	p.e.rooms["k"].plain.first.again = true // as if a message had come
+	p.e.wakeLocked("k") // as if a message had come
 	p.e.mu.Unlock()
 	answer()
 	equal(t, "unlock", holder.reply(), ":1")

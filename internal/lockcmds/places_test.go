@@ -155,10 +155,8 @@ func (p *proxy) awaitAttempts(key string) {
 	redistest.Eventually(p.t, patience, "the deciding attempts", func() bool {
 		p.e.mu.Lock()
 		defer p.e.mu.Unlock()
-		r := p.e.rooms[key]
-		return r != nil && !slices.ContainsFunc(r.waiters(), func(w *waiter) bool {
-			return w.state != stateWaiting || !r.topic.ready || w.topic != nil && !w.topic.ready
-		})
+		q := p.e.queues.Find(key)
+		return q != nil && q.Settled()
 	})
 }
 

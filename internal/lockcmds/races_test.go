@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"lockproxy/internal/lockcmds/script"
+	"lockproxy/internal/lockcmds/queue"
 	"lockproxy/internal/redistest"
 	"lockproxy/internal/watchdog"
 )
@@ -42,8 +42,8 @@ func (p *proxy) awaitAttempt(key string) {
 func (p *proxy) settled(key string) bool {
 	p.e.mu.Lock()
 	defer p.e.mu.Unlock()
-	r := p.e.rooms[key]
-	return r != nil && r.trying == nil
+	q := p.e.queues.Find(key)
+	return q != nil && q.Settled()
 }
 
 func TestMessageDuringAnAttemptCausesAnother(t *testing.T) {
@@ -54,20 +54,19 @@ func TestMessageDuringAnAttemptCausesAnother(t *testing.T) {
 	b.send("LOCK k")
 	b.awaitWaiting()
 	q.awaitAttempt("k")
-	q.e.mu.Lock()
-	r := q.e.rooms["k"]
-	w := r.plain.first
-	r.trying, w.state = w, stateTrying // as if an attempt were on its way that finds the lock held
-	q.e.mu.Unlock()
+	var w *waiter
+	q.e.step(func(s *queue.Set) { // as if an attempt were on its way that finds the lock held
+		shared, _ := s.Offer("k", "")
+		w = waiterOf(shared)
+	})
 	a.want("UNLOCK k", ":1")
 	redistest.Eventually(t, patience, "the message", func() bool {
 		q.e.mu.Lock()
 		defer q.e.mu.Unlock()
-		return w.again
+		_, again := w.Asks()
+		return again
 	})
-	q.e.mu.Lock()
-	q.e.settleLocked(w, script.Acquired{PTTL: time.Minute}, nil)
-	q.e.mu.Unlock()
+	q.e.step(func(s *queue.Set) { s.Answered(&w.Waiter, queue.Answer{TTL: time.Minute}) })
 	fenceIn(t, b.reply())
 }
 

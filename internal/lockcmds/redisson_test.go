@@ -8,6 +8,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"lockproxy/internal/lockcmds/queue"
 	"lockproxy/internal/lockcmds/script"
 	"lockproxy/internal/redistest"
 )
@@ -294,7 +295,7 @@ func TestSlowFairHeadKeepsItsTurn(t *testing.T) {
 	case <-time.After(2500 * time.Millisecond):
 	}
 	if got := j.fair(); got != nil {
-		if time.Since(start) > deafLooks*lookAgain {
+		if time.Since(start) > queue.DeafLooks*queue.LookAgain {
 			t.Skip("the machine stood still for longer than a live head may")
 		}
 		t.Fatalf("redisson: %v", got)

@@ -8,6 +8,7 @@ import (
 	"github.com/tidwall/redcon"
 
 	"lockproxy/internal/lockcmds/grammar"
+	"lockproxy/internal/lockcmds/queue"
 	"lockproxy/internal/lockcmds/script"
 	"lockproxy/internal/resp"
 	"lockproxy/internal/watchdog"
@@ -99,34 +100,37 @@ func (e *Engine) handOver(g *giving, release script.Release) script.HandOver {
 		if w == nil {
 			return nil
 		}
-		return &script.Next{Owner: w.owner, Lease: w.lease, Shared: w.explicit}
+		return &script.Next{Owner: w.Owner, Lease: w.lease, Shared: w.Shared}
 	}
-	return script.HandOver{
-		Release: release, Wait: e.opts.fairWait, Crowd: e.crowd, Stays: g.plain != nil && g.plain.stays,
-		Plain: who(g.plain), Fair: who(g.fair),
+	h := script.HandOver{Release: release, Wait: e.opts.fairWait, Crowd: e.place, Plain: who(g.plain), Fair: who(g.fair)}
+	if g.plain != nil {
+		_, h.Stays, _ = g.plain.First()
 	}
+	return h
 }
 
 // nextLocked takes the waiters of which one gets the lock by a hand-over, if the script finds that it is its turn. It must be the
 // last hold, or there is nothing to hand over.
 func (e *Engine) nextLocked(h *hold) (plain, fair *waiter) {
-	r := e.rooms[h.key]
-	if r == nil || h.count != 1 {
+	if h.count != 1 || e.queues.Find(h.key) == nil {
 		return nil, nil
 	}
 	next, ok := h.chain.Next(e.clock.Now())
 	if !ok {
 		return nil, nil // its message gives everybody the same chance
 	}
-	take := func(w *waiter) *waiter {
-		if w == nil || w.state != stateWaiting || w.owner == h.owner || w.doubt {
-			return nil
+	e.stepLocked(func(q *queue.Set) {
+		shared, own := q.Offer(h.key, h.owner)
+		if shared != nil {
+			plain = waiterOf(shared)
+			plain.chain = next
 		}
-		e.beginLocked(r, w)
-		w.chain = next
-		return w
-	}
-	return take(r.plain.first), take(r.fair.first)
+		if own != nil {
+			fair = waiterOf(own)
+			fair.chain = next
+		}
+	})
+	return plain, fair
 }
 
 // released turns the answer of a release into the reply. Session locked.
@@ -260,14 +264,14 @@ func (e *Engine) handedLocked(g *giving, a script.Released, err error) (after fu
 		if w == nil {
 			continue
 		}
-		w.sentAt = g.sentAt
-		outcome := granted
+		outcome, answer := granted, answerOf(w, granted, err)
 		if a.To != int64(i) {
 			// If the lock was freed, its message wakes the waiter along with everybody else; if it was handed to another, its turn will
 			// come; else the next attempt tells how things stand.
-			outcome, w.again = missed, w.again || err == nil && !missed.Placed
+			outcome, answer = missed, answerOf(w, missed, err)
+			answer.Again = err == nil && !missed.Placed
 		}
-		if f := e.settleLocked(w, outcome, err); f != nil {
+		if f := e.answeredLocked(w, outcome, g.sentAt, answer); f != nil {
 			settled = append(settled, f)
 		}
 	}

@@ -52,7 +52,7 @@ func (e *Engine) giveBackLocked(g grantOf, holds int64, again bool, limit time.D
 // it is left, also to who goes on for the same owner at another proxy.
 func (e *Engine) refuseLateLocked(w *waiter, g grant) {
 	e.giveBackLocked(w.grantOf(g), 1, false, e.opts.Lease)
-	r := e.returning[holdKey{w.key, w.owner}]
+	r := e.returning[holdKey{w.key, w.Owner}]
 	e.deferLocked(r, w.c.s, func() {
 		e.mu.Lock()
 		clean := r.n == 0 && !r.failed

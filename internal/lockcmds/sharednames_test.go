@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"lockproxy/internal/lockcmds/queue"
 	"lockproxy/internal/lockcmds/script"
 	"lockproxy/internal/redistest"
 )
@@ -82,11 +83,11 @@ func TestQueuesThatShareAKeyDoNotJudgeEachOther(t *testing.T) {
 				w.want("UNLOCK "+free+" FENCE "+itoa(fence), ":1")
 				fenceIn(t, next.reply())
 				next.want("UNLOCK "+free, ":1")
-				if took := time.Since(start); took > lookAgain {
+				if took := time.Since(start); took > queue.LookAgain {
 					t.Errorf("granted after %v", took)
 				}
 			}
-			first.quiet((deafLooks + 1) * lookAgain / 4)
+			first.quiet((queue.DeafLooks + 1) * queue.LookAgain / 4)
 			equal(t, "queue", srv.Client(t).LRange(t.Context(), script.QueueOf("a"), 0, -1).Val(), place)
 			holder.want("UNLOCK "+held, ":1")
 			fenceIn(t, first.reply())

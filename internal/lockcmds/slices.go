@@ -2,7 +2,6 @@ package lockcmds
 
 import (
 	"runtime"
-	"slices"
 
 	"lockproxy/internal/lockcmds/jobs"
 )
@@ -12,20 +11,6 @@ import (
 
 // sliceSize is how many waiters or holds are dealt with while Engine.mu is held once: about a tenth of a millisecond.
 const sliceSize = 128
-
-// eachWaiter calls f, which requires e.mu, for those of the waiters that still wait. Without locks.
-func (e *Engine) eachWaiter(all []*waiter, f func(*waiter)) {
-	for some := range slices.Chunk(all, sliceSize) {
-		e.mu.Lock()
-		for _, w := range some {
-			if w.room != nil {
-				f(w)
-			}
-		}
-		e.mu.Unlock()
-		runtime.Gosched()
-	}
-}
 
 // endHolds takes an ended session out of its holds, to which no one else has a reference any more. The first slice is done at once. The
 // rest is left to a job of a class without backlog, because the leases are renewed until then. Session locked.

@@ -12,34 +12,6 @@ import (
 	"lockproxy/internal/redistest"
 )
 
-func TestQueueRemovesFromAnywhere(t *testing.T) {
-	var q queue
-	w := make([]*waiter, 5)
-	for i := range w {
-		w[i] = &waiter{wait: time.Duration(i)}
-		q.push(w[i])
-	}
-	for _, i := range []int{2, 0, 4} {
-		q.remove(w[i])
-	}
-	q.pushFirst(w[4])
-	var forward, backward []time.Duration
-	for one := q.first; one != nil; one = one.next {
-		forward = append(forward, one.wait)
-	}
-	for one := q.last; one != nil; one = one.prev {
-		backward = append(backward, one.wait)
-	}
-	equal(t, "forward", forward, []time.Duration{4, 1, 3})
-	equal(t, "backward", backward, []time.Duration{3, 1, 4})
-	for _, i := range []int{1, 3, 4} {
-		q.remove(w[i])
-	}
-	if q.first != nil || q.last != nil || q.len != 0 {
-		t.Fatal("not empty")
-	}
-}
-
 func TestReleaseBetweenAttemptAndSubscriptionIsNotLost(t *testing.T) {
 	srv := redistest.Start(t)
 	minute := func(o *Options) { o.Lease, o.deadHead = time.Minute, time.Minute }
@@ -162,8 +134,8 @@ func TestThousandsOfWaitersCostLittle(t *testing.T) {
 	sessions[0].want("UNLOCK k", ":1")
 	p.e.mu.Lock()
 	defer p.e.mu.Unlock()
-	if len(p.e.rooms) != 0 || p.e.opts.Waiting.Load() != 0 {
-		t.Errorf("%d rooms, %d waiters left", len(p.e.rooms), p.e.opts.Waiting.Load())
+	if n := p.e.queues.Len(); n != 0 || p.e.opts.Waiting.Load() != 0 {
+		t.Errorf("%d wait queues, %d waiters left", n, p.e.opts.Waiting.Load())
 	}
 }
 
@@ -233,10 +205,10 @@ func TestOtherSessionsOfAnOwnerGetInWithTheFirst(t *testing.T) {
 			return srv.Client(t).Exists(t.Context(), "k").Val() == 1
 		})
 		a.want("FORCEUNLOCK k", ":1")
-		redistest.Eventually(t, patience, "the room to be empty", func() bool {
+		redistest.Eventually(t, patience, "the wait queue to be empty", func() bool {
 			p.e.mu.Lock()
 			defer p.e.mu.Unlock()
-			return len(p.e.rooms) == 0
+			return p.e.queues.Len() == 0
 		})
 		a.do("FORCEUNLOCK k")
 	}
@@ -443,18 +415,13 @@ func TestFairWaitersOfOneProxyMayStandInAnotherOrder(t *testing.T) {
 	redistest.Eventually(t, patience, "the deciding attempts", func() bool {
 		p.e.mu.Lock()
 		defer p.e.mu.Unlock()
-		for _, w := range p.e.rooms["k"].waiters() {
-			if w.state != stateWaiting || !w.topic.ready {
-				return false
-			}
-		}
-		return p.attempts.Load() >= 2
+		return p.e.queues.Find("k").Settled() && p.attempts.Load() >= 2
 	})
 	first := srv.Do(t, "LPOP", "redisson_lock_queue:{k}")
 	srv.Do(t, "RPUSH", "redisson_lock_queue:{k}", first)
 	srv.Do(t, "DEL", "k")
 	p.e.mu.Lock()
-	p.e.kickLocked("k") // as when the holder's lease has ended
+	p.e.wakeLocked("k") // as when the holder's lease has ended
 	p.e.mu.Unlock()
 	fenceIn(t, b.reply())
 	b.want("UNLOCK k", ":1")

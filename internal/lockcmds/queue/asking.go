@@ -45,8 +45,9 @@ func (s *Set) Join(w *Waiter, n Names, m Mark, a Answer) {
 		s.queues[n.Key] = q
 		s.order.push(&q.inSet, q)
 	}
+	s.waiters++
 	w.queue, w.state, w.pending, w.err = q, waiting, None, nil
-	if w.named() {
+	if w.Named() {
 		w.sub = s.listen(w.Wake)
 		w.sub.waiters.push(&w.inSub, w)
 	}
@@ -57,7 +58,7 @@ func (s *Set) Join(w *Waiter, n Names, m Mark, a Answer) {
 	}
 	first := q.shared.first() == w
 	switch news := m.stale(q, w.sub); {
-	case w.named() && news:
+	case w.Named() && news:
 		s.try(w)
 	case w.Kind.OwnPlace:
 		q.notYet(w, a)
@@ -225,7 +226,7 @@ func (q *Queue) notYet(w *Waiter, a Answer) {
 func (q *Queue) expect(ttl time.Duration) {
 	switch {
 	case ttl == Kept:
-		q.setTimer(Expiry, turnLimit, turnLimit/8)
+		q.setTimer(Expiry, TurnLimit, TurnLimit/8)
 	case ttl < 0:
 		q.setTimer(Expiry, q.set.config.Lease, 0)
 	default:
@@ -234,5 +235,5 @@ func (q *Queue) expect(ttl time.Duration) {
 	}
 }
 
-// turnLimit is for how long a free lock is kept for the first in Redis's queue: scripts/lib/free.lua.
-const turnLimit = 250 * time.Millisecond
+// TurnLimit is for how long a free lock is kept for the first in Redis's queue: scripts/lib/free.lua.
+const TurnLimit = 250 * time.Millisecond

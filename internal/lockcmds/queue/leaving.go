@@ -40,14 +40,20 @@ func (s *Set) DismissAll(err error) {
 
 func (q *Queue) appendAll(all []*Waiter) []*Waiter { return q.own.appendTo(q.shared.appendTo(all)) }
 
-// Withdraw is for a waiter that does not join after all. Its place in Redis, if it has taken one, is given up.
+// Withdraw is for a waiter that does not join after all. Its place in Redis, if it has taken one, is given up, and a Reply follows unless
+// the outcome is Gone.
 func (s *Set) Withdraw(w *Waiter, key string, o Outcome, err error) {
-	s.reply(w, key, o, err)
+	if o != Gone {
+		s.reply(w, key, o, err)
+	} else if s.abandons(w, key) {
+		s.depart(key, departure{place: w.Place})
+	}
 }
 
 // remove takes a waiter out of its queue.
 func (s *Set) remove(w *Waiter, o Outcome, err error) {
 	q := w.queue
+	s.waiters--
 	w.queue, w.state = nil, outside
 	if w.sub != nil {
 		w.sub.waiters.remove(&w.inSub)
@@ -146,7 +152,7 @@ type late struct {
 // not be taken out by the clean-up of its earlier wait.
 func (s *Set) reply(w *Waiter, key string, o Outcome, err error) {
 	e := Effect{Op: Reply, Waiter: w, Outcome: o, Err: err, Doubt: w.doubt}
-	if o == Granted || !w.Kind.OwnPlace || !w.Placed || s.occupied(key, w.Place) {
+	if o == Granted || !s.abandons(w, key) {
 		s.emit(e)
 		return
 	}
@@ -156,6 +162,11 @@ func (s *Set) reply(w *Waiter, key string, o Outcome, err error) {
 		return
 	}
 	s.depart(key, departure{w.Place, &late{effect: e}})
+}
+
+// abandons reports whether a waiter outside has a place in Redis that nobody else here waits in for the same owner.
+func (s *Set) abandons(w *Waiter, key string) bool {
+	return w.Kind.OwnPlace && w.Placed && !s.occupied(key, w.Place)
 }
 
 // depart has a place leave the queue in Redis.

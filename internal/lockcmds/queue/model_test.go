@@ -182,7 +182,7 @@ func (w *world) effects() {
 				w.t.Fatalf("client %d asks after its reply", c.n)
 			case c.asking:
 				w.t.Fatalf("client %d has two attempts on their way", c.n)
-			case !w.confirmed[w.names.Channel] || c.named() && !w.confirmed[c.Wake]:
+			case !w.confirmed[w.names.Channel] || c.Named() && !w.confirmed[c.Wake]:
 				w.t.Fatalf("client %d asks before its subscription is confirmed", c.n)
 			}
 			c.asking = true

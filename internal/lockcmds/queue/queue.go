@@ -82,11 +82,17 @@ type turn struct {
 	enqueue bool // the place is taken if the lock is not granted
 }
 
-// named reports whether the waiter is woken by name: in its turn, or with others of its owner.
-func (w *Waiter) named() bool { return w.Kind.OwnPlace || w.Shared }
+// Named reports whether the waiter is woken by name: in its turn, or with others of its owner.
+func (w *Waiter) Named() bool { return w.Kind.OwnPlace || w.Shared }
 
 // Waits reports whether the waiter is in a queue.
 func (w *Waiter) Waits() bool { return w.queue != nil }
+
+// Asks reports whether an attempt of the waiter is on its way, and whether another follows.
+func (w *Waiter) Asks() (asks, again bool) { return w.state == asking, w.woken }
+
+// SetDoubt says whether an attempt that the machine has not been told of was not answered. It is called before Join.
+func (w *Waiter) SetDoubt(doubt bool) { w.doubt = doubt }
 
 // InDoubt reports whether an attempt of the waiter was not answered.
 func (w *Waiter) InDoubt() bool { return w.doubt }
@@ -140,6 +146,19 @@ func (q *Queue) Names() Names { return q.names }
 // Len is how many waiters there are, and how many of them have places of their own.
 func (q *Queue) Len() (all, own int) { return q.shared.len + q.own.len, q.own.len }
 
+// Settled reports whether all subscriptions are confirmed and nobody asks.
+func (q *Queue) Settled() bool {
+	for _, w := range q.appendAll(nil) {
+		if w.state == asking || w.sub != nil && !w.sub.ready {
+			return false
+		}
+	}
+	return q.base.ready && (q.byName == nil || q.byName.ready)
+}
+
+// Queued reports whether the shared place is in the queue in Redis, as far as is known.
+func (q *Queue) Queued() bool { return q.place.Queued() }
+
 // queued reports whether somebody here has a place in Redis.
 func (q *Queue) queued() bool { return q.own.len > 0 || q.place.Queued() }
 
@@ -163,6 +182,7 @@ type Set struct {
 	queues  map[string]*Queue
 	subs    map[string]*subscription
 	leaving map[string]*departures
+	waiters int
 	order   line[*Queue] // the queues, in the order in which they began
 	idle    idleSubscriptions
 	backlog []task
@@ -182,6 +202,9 @@ func (s *Set) Find(key string) *Queue { return s.queues[key] }
 
 // Len is how many queues there are.
 func (s *Set) Len() int { return len(s.queues) }
+
+// Waiters is how many waiters there are in all queues.
+func (s *Set) Waiters() int { return s.waiters }
 
 // Denied is the error with which Redis refuses to let anybody wait for the lock; nil: it does not.
 func (s *Set) Denied(key string) error {

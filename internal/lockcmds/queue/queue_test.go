@@ -443,16 +443,16 @@ func TestDeadHeadsAreRemoved(t *testing.T) {
 func TestDeafHeadsAreRemovedAfterSomeLooks(t *testing.T) {
 	const process = "0f8fad5b-d9cb-469f-a165-70867728950e"
 	_, q, expect := watched(t, process+":1", process+":2", "o1")
-	for look := range deafLooks + 1 {
+	for look := range DeafLooks + 1 {
 		q.TimerDue(Look)
 		expect(AskHead)
 		q.HeadTold(true, process+":1", OK)
-		if e := expect(RemoveHead); e.Deaf != (look == deafLooks) {
+		if e := expect(RemoveHead); e.Deaf != (look == DeafLooks) {
 			t.Fatalf("look %d: %+v", look, e)
 		}
-		if look < deafLooks {
+		if look < DeafLooks {
 			q.HeadRemoved(process+":1", false, 1, OK)
-			if e := expect(SetTimer); e.Delay != lookAgain {
+			if e := expect(SetTimer); e.Delay != LookAgain {
 				t.Fatalf("%+v", e)
 			}
 		}
@@ -467,7 +467,7 @@ func TestDeafHeadsAreRemovedAfterSomeLooks(t *testing.T) {
 
 func TestALiveHeadThatWasOvertakenIsNotDeaf(t *testing.T) {
 	w, q, expect := watched(t, "slow", "o1")
-	for range 3 * deafLooks {
+	for range 3 * DeafLooks {
 		q.TimerDue(Look)
 		expect(AskHead)
 		q.HeadTold(true, "slow", OK)
@@ -484,7 +484,7 @@ func TestReaperWaitsWhileRedisDoesNotAnswer(t *testing.T) {
 	_, q, expect := watched(t, "dead", "o1")
 	q.TimerDue(Look)
 	q.HeadTold(true, "", Passing)
-	if e := expect(SetTimer); e.Timer != Look || e.Delay != lookAgain {
+	if e := expect(SetTimer); e.Timer != Look || e.Delay != LookAgain {
 		t.Fatalf("%+v", e)
 	}
 	q.TimerDue(Look)

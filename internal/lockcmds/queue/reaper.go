@@ -11,17 +11,17 @@ import (
 //
 //	free, and not ours ──DeadHead──► look: wake the head by name
 //	                                   │ nobody listens: dead, removed; the next one is looked at
-//	                                   │ somebody listens ──1 s──► look again ──► … deafLooks without a reaction: removed
+//	                                   │ somebody listens ──1 s──► look again ──► … DeafLooks without a reaction: removed
 //	                                   ▼
 //	                                 taken: the lease of whoever took it is waited for
 //
 // Redis counts a connection that was cut off silently as a listener until TCP gives it up, hence the second way. Who was
 // removed and comes back takes a new place.
 const (
-	// lookAgain is how long a head that was woken by name has to react before it is woken again.
-	lookAgain = time.Second
-	// deafLooks times lookAgain is longer than a live client is paused for, to collect garbage or the like.
-	deafLooks = 3
+	// LookAgain is how long a head that was woken by name has to react before it is woken again.
+	LookAgain = time.Second
+	// DeafLooks times LookAgain is longer than a live client is paused for, to collect garbage or the like.
+	DeafLooks = 3
 )
 
 // SeenLimit bounds how many places of a foreign queue are looked at in one go.
@@ -83,7 +83,7 @@ func (q *Queue) PlacesListed(places []string, f Failure) {
 	case !q.queued() || f == Final:
 		r.phase = asleep
 	case f == Passing:
-		q.setTimer(Look, lookAgain, 0)
+		q.setTimer(Look, LookAgain, 0)
 	default:
 		if len(places) > 0 {
 			q.tryHead(places[0])
@@ -124,7 +124,7 @@ func (q *Queue) HeadTold(look bool, head string, f Failure) {
 		q.looked(false)
 	default:
 		process := owners.Process(head)
-		deaf := r.countDeaf(head) >= deafLooks || r.gone != "" && process == r.gone
+		deaf := r.countDeaf(head) >= DeafLooks || r.gone != "" && process == r.gone
 		q.set.emit(Effect{Op: RemoveHead, Queue: q, Place: head, Deaf: deaf})
 	}
 }
@@ -156,7 +156,7 @@ func (q *Queue) looked(again bool) {
 	}
 	if again {
 		r.phase = idling
-		q.setTimer(Look, lookAgain, 0)
+		q.setTimer(Look, LookAgain, 0)
 	}
 	q.wake()
 }

@@ -114,7 +114,7 @@ func (s *Set) Subscribed(channel string) {
 }
 
 func (s *Set) tryNamed(w *Waiter) {
-	if w.named() {
+	if w.Named() {
 		s.try(w)
 	}
 }
@@ -179,7 +179,7 @@ func (s *Set) Mark(w *Waiter, key string) (m Mark) {
 		return Mark{}
 	}
 	m = Mark{base: q.base, baseSeq: q.base.seq}
-	if w.named() {
+	if w.Named() {
 		m.own = s.subs[w.Wake]
 		if m.own == nil || !m.own.ready {
 			return Mark{}
