@@ -19,8 +19,8 @@ import (
 // arrival is a client connection until its first command. redcon reads from it, and never sees a byte that the guard has
 // not checked: exactly one whole command, in array form. Then the session takes over.
 //
-// What comes before the first command, the PROXY header and the TLS handshake, is read by the client's own goroutine, so
-// that a client that is slow with it holds up nobody. To redcon's accept loop an arrival is its bare socket.
+// The client's own goroutine reads the bytes before the first command: the PROXY header and the TLS handshake. So a slow
+// client delays no other client. To redcon's accept loop an arrival is its bare socket.
 type arrival struct {
 	net.Conn // the socket
 	end      *endpoint
@@ -124,7 +124,7 @@ func (a *arrival) failed(err error) {
 	a.server.opts.Logger.Info("client closed: no handshake", zap.String("client", a.Addr), zap.Error(err))
 }
 
-// findFirst looks for a whole command in what has been read, and reads more if there is none.
+// findFirst looks for a whole command in the bytes read so far, and reads more if there is none.
 func (a *arrival) findFirst() error {
 	for len(a.buf) > 0 {
 		f, n, err := a.guard.Next(a.buf)

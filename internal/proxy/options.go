@@ -29,7 +29,7 @@ const (
 	AuthNone = shared.AuthNone
 )
 
-// What moves the bytes of clients.
+// The engines that move the bytes of clients.
 const (
 	// EngineAuto is the event loops where they exist, and goroutines elsewhere.
 	EngineAuto = engine.Auto

@@ -12,7 +12,7 @@ import (
 )
 
 // Whether connections begin with a PROXY protocol header, version 1 or 2, in which a load balancer says for whom it has
-// connected. Unix sockets never have one. Whoever can connect can claim to be anybody: the address is shown and logged, and
+// connected. Unix sockets never have one. Any peer can claim any address. The address is shown and logged, and
 // decides nothing.
 const (
 	ProxyOff      = "off"
@@ -54,7 +54,7 @@ func announcesHeader(r *bufio.Reader) (bool, error) {
 		b, err := r.Peek(n)
 		switch {
 		case errors.Is(err, io.EOF) && len(b) > 0:
-			return false, nil // what there is may still be a command
+			return false, nil // the bytes so far may still be a command
 		case err != nil:
 			return false, err
 		case bytes.Equal(b, proxyproto.SIGV1), bytes.Equal(b, proxyproto.SIGV2):

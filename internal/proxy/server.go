@@ -37,7 +37,7 @@ type Server struct {
 
 	mu    sync.Mutex
 	conns map[engine.Client]*session.Session
-	empty chan struct{} // closed when the last of conns goes; nil until somebody waits for that, when no more are added
+	empty chan struct{} // closed when the last of conns goes; nil until the drain waits for that; then no more are added
 }
 
 // New checks opts and opens the listeners, so that clients can connect as soon as it returns. Run serves them.

@@ -40,7 +40,7 @@ func bindUnix(path string, perm fs.FileMode) (net.Listener, error) {
 	return ln, nil
 }
 
-// stale reports whether path is a socket on which nobody listens.
+// stale reports whether path is a socket without a listener.
 func stale(path string) bool {
 	info, err := os.Lstat(path)
 	if err != nil || info.Mode().Type() != fs.ModeSocket {
@@ -48,7 +48,7 @@ func stale(path string) bool {
 	}
 	nc, err := net.Dial("unix", path)
 	if err == nil {
-		_ = nc.Close() // somebody is there
+		_ = nc.Close() // a process listens there
 		return false
 	}
 	return errors.Is(err, syscall.ECONNREFUSED)

@@ -16,7 +16,7 @@ import (
 // sent.
 type Lane struct {
 	id     Identity
-	noRoom bool  // there was no place for it
+	full   bool  // there was no place for it
 	mover  Mover // nil: two goroutines move its bytes
 	stream *stream
 	stop   chan struct{} // closed by close
@@ -47,7 +47,7 @@ func newLane(key laneKey, set *laneSet, number int) *Lane {
 	}
 	if key.driver != nil {
 		l.mover = key.driver.Attach(&Wire{l.stream})
-		l.stream.bell = l.mover.Ring
+		l.stream.onAppend = l.mover.Ring
 	}
 	return l
 }
@@ -67,9 +67,9 @@ func (l *Lane) Progress() (appended, written int64) { return l.stream.progress()
 // Scripts that the lane's connection has run.
 func (l *Lane) Scripts() *ScriptSet { return &l.stream.scripts }
 
-// NoRoom reports whether the lane refuses everything because there was no place for it. The next call of Upstream.Lane may find
+// Full reports whether the lane refuses everything because there was no place for it. The next call of Upstream.Lane may find
 // one.
-func (l *Lane) NoRoom() bool { return l.noRoom }
+func (l *Lane) Full() bool { return l.full }
 
 // Refusal is Redis's own reply if the lane is not connected because Redis did not let the connection do what the identity needs: it is
 // busy with a script, say. Else nil.
@@ -130,7 +130,7 @@ func (l *Lane) run(u *Upstream) {
 			l.stream.rest(err)
 			delay, pause := wait.next()
 			if u.inUse(l) {
-				u.heard(err)
+				u.contact(err)
 				log.Warn("upstream not reachable", zap.Error(err), zap.Duration("retry_in", delay))
 			}
 			l.rest(&u.reach, err, delay, pause)

@@ -34,8 +34,8 @@ func newLanes(size int) lanes {
 func (ls *lanes) mayRest() int      { return max(1, ls.places.Total()/4) }
 func (ls *lanes) mayRestByOne() int { return max(1, ls.mayRest()/4) }
 
-// room takes a place for owner, for which an unused set may have to go.
-func (ls *lanes) room(owner string) bool {
+// place takes a place for owner. An unused set may be closed for it.
+func (ls *lanes) place(owner string) bool {
 	for {
 		var set *laneSet
 		var found bool
@@ -55,7 +55,7 @@ func (ls *lanes) room(owner string) bool {
 	}
 }
 
-// mayGet reports whether room would find a place.
+// mayGet reports whether place would find one.
 func (ls *lanes) mayGet(owner string) bool {
 	switch ls.places.Ask(owner) {
 	case admission.Granted:
@@ -102,7 +102,7 @@ func (ls *lanes) evict(set *laneSet, found bool) {
 }
 
 // Lane returns a lane of an identity that driver moves, connecting it if need be on owner's account. Goroutines move the lanes
-// of a nil driver, and all lanes over TLS. If all places are taken, the lane that is returned refuses everything (NoRoom). Each
+// of a nil driver, and all lanes over TLS. If all places are taken, the lane that is returned refuses everything (Full). Each
 // call is paired with one of Leave.
 func (u *Upstream) Lane(id Identity, driver Driver, owner string, r Role) *Lane {
 	key := u.laneKey(id, driver)
@@ -112,11 +112,11 @@ func (u *Upstream) Lane(id Identity, driver Driver, owner string, r Role) *Lane 
 	if set == nil {
 		placed := false
 		if !u.free(id) && !u.closed {
-			placed = u.lanes.room(owner)
+			placed = u.lanes.place(owner)
 		}
-		if noRoom := !placed && !u.free(id); u.closed || noRoom {
+		if full := !placed && !u.free(id); u.closed || full {
 			l := newLane(laneKey{id: id}, nil, 0)
-			l.noRoom, l.stream.state = noRoom && !u.closed, down
+			l.full, l.stream.state = full && !u.closed, down
 			l.users = 1
 			return l
 		}
@@ -140,8 +140,8 @@ func (u *Upstream) laneKey(id Identity, driver Driver) laneKey {
 	return laneKey{id, driver}
 }
 
-// RoomFor reports whether there is a lane of an identity, or a place for one on owner's account.
-func (u *Upstream) RoomFor(id Identity, driver Driver, owner string) bool {
+// HasPlace reports whether there is a lane of an identity, or a place for one on owner's account.
+func (u *Upstream) HasPlace(id Identity, driver Driver, owner string) bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	return u.free(id) || u.lanes.known[u.laneKey(id, driver)] != nil || u.lanes.mayGet(owner)

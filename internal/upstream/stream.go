@@ -48,8 +48,8 @@ const (
 type stream struct {
 	scripts ScriptSet
 
-	wake chan struct{} // size 1, never closed: the writer has something to take
-	bell func()        // rung instead of wake; set before the stream is used
+	wake     chan struct{} // size 1, never closed: the writer has something to take
+	onAppend func()        // rung instead of wake; set before the stream is used
 
 	watch  func()        // told, without locks, when something is outstanding after nothing was; nil: not called
 	wanted chan struct{} // size 1, never closed: a request waits for a stream that was resting
@@ -146,8 +146,8 @@ func (s *stream) want() {
 }
 
 func (s *stream) ring() {
-	if s.bell != nil {
-		s.bell()
+	if s.onAppend != nil {
+		s.onAppend()
 		return
 	}
 	select {

@@ -196,7 +196,7 @@ func (u *Upstream) refreshTable(ctx context.Context) {
 			return
 		}
 		delay, _ := wait.next()
-		u.heard(err)
+		u.contact(err)
 		u.opts.Logger.Warn("upstream not reachable", zap.String("addr", u.opts.Addr), zap.Error(err), zap.Duration("retry_in", delay))
 		u.reach.rest(contact, err)
 		select {
@@ -213,7 +213,7 @@ func (u *Upstream) inspect(ctx context.Context) {
 	u.lookAtAuth(ctx)
 	u.warnOfEviction(ctx)
 	u.lookAtLimits(ctx)
-	u.heard(nil)
+	u.contact(nil)
 }
 
 // Ready reports whether Redis was there when it was last heard of, and if not why.
@@ -223,7 +223,7 @@ func (u *Upstream) Ready() (bool, error) {
 	return u.ready, u.cause
 }
 
-func (u *Upstream) heard(err error) {
+func (u *Upstream) contact(err error) {
 	u.mu.Lock()
 	u.ready, u.cause = err == nil, err
 	u.mu.Unlock()
@@ -287,7 +287,7 @@ func (u *Upstream) inUse(l *Lane) bool {
 }
 
 func (u *Upstream) laneUp(l *Lane, reconnected bool) {
-	u.heard(nil)
+	u.contact(nil)
 	u.pins.spare(l.id, l.set.owner)
 	if reconnected {
 		u.askRefresh()

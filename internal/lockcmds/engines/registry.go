@@ -106,7 +106,7 @@ func (r *Registry) Join(id ID, owner string) (*Engine, error) {
 	if r.closed {
 		return nil, ErrClosed
 	}
-	if !r.room(owner) {
+	if !r.place(owner) {
 		return nil, ErrFull
 	}
 	engine, err := r.newEngine(id)
@@ -180,9 +180,9 @@ func (r *Registry) end(e *Engine) {
 // maxTries bounds how many engines are looked at to find one that can go.
 const maxTries = 16
 
-// room takes a place for owner, for which an engine may have to go that nobody uses and that has nothing left to do. It is
+// place takes a place for owner. An unused engine with nothing left to do may be ended for it. It is
 // called with mu held.
-func (r *Registry) room(owner string) bool {
+func (r *Registry) place(owner string) bool {
 	busy := map[*Engine]bool{}
 	defer func() {
 		for e := range busy {

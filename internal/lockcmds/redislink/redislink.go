@@ -42,7 +42,7 @@ type Node interface {
 	// Eval runs a script and returns Redis's reply, which may be an error reply. It waits for the reply until ctx ends, and for
 	// AnswerLimit at most. An error wraps ErrUnsent or ErrInDoubt.
 	Eval(ctx context.Context, s Script, keys, args []string) (resp.Value, error)
-	// List returns the first entries of a list, at most so many; see Eval. An error may also be a Refusal.
+	// List returns the first n entries of a list; see Eval. An error may also be a Refusal.
 	List(ctx context.Context, key string, most int) ([]string, error)
 	// Publish publishes messages in their order; see Eval. It returns the first error.
 	Publish(ctx context.Context, messages []Message) error

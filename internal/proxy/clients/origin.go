@@ -20,13 +20,13 @@ type Origin struct {
 func OriginOf(nc net.Conn, id uint64) Origin {
 	o := Origin{ID: id, Addr: nc.RemoteAddr().String(), LAddr: nc.LocalAddr().String(), Since: time.Now()}
 	if _, ok := nc.(*net.UnixConn); ok {
-		// Nobody but the server has a name there. Redis says it this way.
+		// Only the server has a name there. Redis shows it this way.
 		o.LAddr += ":0"
 		o.Addr, o.unix = o.LAddr, true
 	}
 	if sc, ok := nc.(syscall.Conn); ok {
 		if raw, err := sc.SyscallConn(); err == nil {
-			_ = raw.Control(func(fd uintptr) { o.FD = int(fd) }) // it fails if the connection is closed, and then nobody asks
+			_ = raw.Control(func(fd uintptr) { o.FD = int(fd) }) // it fails if the connection is closed, and then the number is not needed
 		}
 	}
 	return o

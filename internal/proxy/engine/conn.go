@@ -112,8 +112,8 @@ func (c *conn) Resume() {
 // Driver is Client: lanes have goroutines of their own.
 func (c *conn) Driver() upstream.Driver { return nil }
 
-// Flush is Client. Most output fits the socket at once and is written here, by whoever produced it: the client's own reader or
-// the reader of its lane, which saves a switch of goroutines for each reply. What does not fit is left to a goroutine, so a
+// Flush is Client. Most output fits the socket at once and is written here, by the goroutine that produced it: the client's own reader or
+// the reader of its lane, which saves a switch of goroutines for each reply. A goroutine writes the rest, so a
 // client that does not read never holds up its lane.
 // Neither does one that reads as fast as it is written to.
 func (c *conn) Flush() {
@@ -138,7 +138,7 @@ func (c *conn) Flush() {
 		if n < len(b) && c.output.Start(func() { c.drainOutput(b, n) }) {
 			return
 		}
-		c.sess.EndWrite(b) // written, or of no use to anybody: the connection has been shut
+		c.sess.EndWrite(b) // written, or useless: the connection has been shut
 	}
 }
 
@@ -164,7 +164,7 @@ func (c *conn) drainOutput(b []byte, n int) {
 
 // Hangup is Client: it ends the connection's reads and writes, and readLoop does the rest.
 func (c *conn) Hangup() {
-	_ = direct.Socket(c.nc).Close() // closing TLS politely may block; the error would be of no use to anybody
+	_ = direct.Socket(c.nc).Close() // closing TLS politely may block; the error would have no reader
 	c.shutLater()
 }
 

@@ -22,7 +22,7 @@ import (
 	"lockproxy/internal/upstream"
 )
 
-// What moves the bytes of clients.
+// The engines that move the bytes of clients.
 const (
 	Auto      = "auto"      // event loops where they exist, goroutines elsewhere
 	Goroutine = "goroutine" // a goroutine for each client
@@ -48,10 +48,10 @@ type Session interface {
 	Hungup()
 
 	// BeginWrite hands the output to the engine, which must call EndWrite when it has written it; meanwhile it is the only writer.
-	// nil: there is nothing to write, or somebody else is writing. last: after this the connection is to be closed.
+	// nil: there is nothing to write, or another goroutine is writing. last: after this the connection is to be closed.
 	BeginWrite() (b []byte, last bool)
 
-	// EndWrite gives the buffer back.
+	// EndWrite returns the buffer.
 	EndWrite(b []byte)
 }
 
@@ -74,7 +74,7 @@ type Client interface {
 type Arrival struct {
 	Conn net.Conn // what the protocol travels on
 	Addr string   // of the client, for the log
-	Read [][]byte // what has been read from it, in order
+	Read [][]byte // the bytes read from it, in order
 
 	// Open makes the session of the client. fd is its file descriptor if that is another one now, else 0. An error refuses the client;
 	// its connection is closed then.

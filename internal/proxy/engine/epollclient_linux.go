@@ -101,7 +101,7 @@ func (r *epollClient) watch(events uint32) {
 	}
 }
 
-// settle does what others have asked for, and writes what there is to write.
+// settle does what other goroutines have asked for, and writes the output.
 func (r *epollClient) settle() {
 	r.loop.mu.Lock()
 	hungup, resumed := r.hungup, r.resumed

@@ -22,7 +22,7 @@ type epollLane struct {
 	out     []byte // being written
 	off     int    // how much of it has been
 	spare   []byte
-	ended   chan<- error // size 1: told once when the connection has ended
+	ended   chan<- error // size 1: gets one value when the connection has ended
 
 	queued bool // in eventLoop.rung; guarded by eventLoop.mu
 }

@@ -203,7 +203,7 @@ func (q *Queue[C, H]) Next() []byte {
 const maxKept = 16
 
 // First returns the slot that a connection answers next, if it answers in the order of asking. It serves connections that do not
-// give IDs back. False: nothing is due from that connection.
+// return IDs. False: nothing is due from that connection.
 func (q *Queue[C, H]) First(from C) (id ID, handler H, ok bool) {
 	best, found, again := -1, false, q.again
 	for i := q.head; i < len(q.slots) && !(found && again == 0); i++ {

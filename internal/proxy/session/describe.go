@@ -16,7 +16,7 @@ func (s *Session) Describe() (clients.Info, bool) {
 // described is describe with the session locked.
 func (s *Session) described() clients.Info {
 	c := clients.Info{
-		Idle: max(s.proxy.Clock.Load()-s.heard, 0) / 1000,
+		Idle: max(s.proxy.Clock.Load()-s.active, 0) / 1000,
 		Name: s.name, LibName: s.lib[0], LibVer: s.lib[1], Cmd: s.cmd,
 		User: clients.UserOf(s.ident.User), DB: s.ident.DB, Resp: s.ident.Proto, Multi: -1,
 		Waits: s.wait == waitLock && s.slots.Due() == 0, Closes: s.closing || s.wait == waitGoodbye,

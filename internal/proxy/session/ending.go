@@ -107,7 +107,7 @@ func (s *Session) Leaving() bool {
 }
 
 // atEOF ends a session whose client sends nothing more, when nothing is left to execute. What the session waits for others for
-// is withdrawn, whatever stands behind it: nobody could use a lock or an element of a list.
+// is withdrawn with everything behind it: no client is left to use a lock or an element of a list.
 func (s *Session) atEOF() {
 	if s.leaving && s.awaitsOthers() {
 		s.eof = true // what has not been read would not be executed

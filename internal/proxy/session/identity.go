@@ -166,14 +166,14 @@ func (s *Session) checkLogin() {
 		case isNoAuth(reply):
 			s.pin.spent = true
 		case bare && s.ident.Authenticated():
-			s.cutOff() // it may be the new user's or nobody's, but not the old user's
+			s.cutOff() // the connection may be the new user's or none's, but not the old user's
 		default:
 			s.keepLogin()
 		}
 	})
 }
 
-// keepLogin keeps the session's pin for the rest of the session: nobody else may have it, and no other connection can be made
+// keepLogin keeps the session's pin for the rest of the session: no other session may have it, and no other connection can be made
 // like it.
 func (s *Session) keepLogin() {
 	s.pin.keep = true

@@ -19,7 +19,7 @@ func (s *Session) Feed(b []byte) bool {
 // feed reports whether the session goes on, and whether it has something for the client.
 func (s *Session) feed(b []byte) (alive, output bool) {
 	s.mu.Lock()
-	s.heard = s.proxy.Clock.Load()
+	s.active = s.proxy.Clock.Load()
 	defer func() {
 		alive, output = !s.ended, !s.out.Empty() || s.closing
 		s.unlock()
@@ -193,7 +193,7 @@ func (s *Session) hasEnough() bool {
 	return s.wait != waitNone && s.in.Len() >= budget.Free && s.in.Len() >= s.proxy.Budget.Allowance(maxHeld)
 }
 
-// readOn ends a pause of the engine if there is room again. A pause that began behind a command that waits may end in the middle
+// readOn ends a pause of the engine if there is space again. A pause that began behind a command that waits may end in the middle
 // of a large one.
 func (s *Session) readOn() {
 	if s.paused && !s.hasEnough() {

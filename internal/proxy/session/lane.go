@@ -84,7 +84,7 @@ func (s *Session) refusal() []byte {
 			return b
 		}
 	} else if s.lane != nil {
-		if s.lane.NoRoom() {
+		if s.lane.Full() {
 			return shared.NoLaneFree
 		}
 		if b := s.lane.Refusal(); b != nil {

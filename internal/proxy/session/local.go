@@ -9,7 +9,7 @@ import (
 	"lockproxy/internal/resp"
 )
 
-// local handles a command that is about the client and not about Redis's data. Nothing is outstanding. What is kept here is
+// local handles a command about the client, not about Redis's data. Nothing is outstanding. The state kept here is
 // still judged by Redis, which knows who may ask: it gets the command, or one like it that changes nothing on a connection
 // that others share.
 func (s *Session) local(row *command.Row, raw []byte) bool {

@@ -237,7 +237,7 @@ func (c *scriptCall) repeat(at replies.ID) {
 	s.script = buffers.Empty(s.script)
 }
 
-// finish gives the engine the outcome, once: somebody may wait for the lock that the call was to free. The client gets the answer.
+// finish gives the engine the outcome, once: a waiter may depend on the lock that the call was to free. The client gets the answer.
 func (c *scriptCall) finish(at replies.ID, v resp.Value, err error) {
 	if c.told {
 		return

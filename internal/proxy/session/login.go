@@ -22,7 +22,7 @@ func (s *Session) visit(name string, raw []byte) bool {
 	if s.visitFor(c, raw) {
 		return true
 	}
-	return c.Shared(raw, s.args) != nil && !s.hasRoom(c) && s.answer(shared.NoLaneFree)
+	return c.Shared(raw, s.args) != nil && !s.hasPlace(c) && s.answer(shared.NoLaneFree)
 }
 
 // visitFromPin is visit for a session that had to wait for its pin. The lane that leads on may be there now.
@@ -108,11 +108,11 @@ func (s *Session) ownID(reply []byte) []byte {
 	return append(strconv.AppendUint(bytes.Clone(head), s.ID, 10), rest[end:]...)
 }
 
-// hasRoom reports whether the session can go on if Redis agrees to an identity change.
-func (s *Session) hasRoom(c idchange.Change) bool {
+// hasPlace reports whether the session can go on if Redis agrees to an identity change.
+func (s *Session) hasPlace(c idchange.Change) bool {
 	target := c.Apply(s.ident)
 	if known, ok := s.proxy.Upstream.Proven(target.User); c.Auth && ok {
 		target.Password = known // the lane that it will share if that is still good
 	}
-	return s.proxy.Upstream.RoomFor(target, s.host.Driver(), s.owner)
+	return s.proxy.Upstream.HasPlace(target, s.host.Driver(), s.owner)
 }

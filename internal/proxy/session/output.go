@@ -78,18 +78,18 @@ func (s *Session) closeAfterOutput() {
 }
 
 // BeginWrite hands the output to the engine, which must call EndWrite when it has written it; meanwhile it is the only
-// writer. nil: there is nothing to write, or somebody else is writing. last: after this the connection is to be closed.
+// writer. nil: there is nothing to write, or another goroutine is writing. last: after this the connection is to be closed.
 func (s *Session) BeginWrite() (b []byte, last bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if b = s.out.Begin(); b == nil {
 		return nil, s.closing && !s.out.Writing()
 	}
-	s.heard = s.proxy.Clock.Load()
+	s.active = s.proxy.Clock.Load()
 	return b, s.closing
 }
 
-// EndWrite gives the buffer back.
+// EndWrite returns the buffer.
 func (s *Session) EndWrite(b []byte) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

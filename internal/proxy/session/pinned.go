@@ -17,7 +17,7 @@ const (
 	readsReplies pinMode = iota // one reply for each command
 	readsFrames                 // frames that the connection cannot count: pub/sub
 	readsVerdict                // as readsRaw unless Redis refuses the command that has been sent
-	readsRaw                    // bytes that nobody here reads: MONITOR, replication
+	readsRaw                    // bytes that the session does not read: MONITOR, replication
 )
 
 // pinned is a session's own connection and why it has it. Its fields are guarded by the session.
@@ -30,7 +30,7 @@ type pinned struct {
 	fresh   bool // the command that made it necessary has not been sent yet
 	keep    bool // for the rest of the session
 	dressed bool // it was bare, and is as the session needs it now
-	spent   bool // something may be left on it that is known neither here nor to its next session: it is closed, not given back
+	spent   bool // something may be left on it that is known neither here nor to its next session: it is closed, not returned to the pool
 
 	waits    bool // a command that is not answered may be waiting for others: BLPOP, WAIT
 	frame    int  // bytes of a frame that the connection keeps until it is whole
@@ -102,7 +102,7 @@ func (s *Session) setPin(conn *upstream.Pin, reason string, login bool) {
 }
 
 // named is the handler of the answer to the CLIENT SETNAME that gives a connection the name of its session. A user who may not do
-// that may have the connection, but nobody after it.
+// that may have the connection, but no later session may.
 func (s *Session) named(name string) *replyHandler {
 	pin := s.pin
 	return &replyHandler{s: s, muted: true, done: func(reply []byte) {
@@ -114,9 +114,9 @@ func (s *Session) named(name string) *replyHandler {
 	}}
 }
 
-// releasePin gives the pin back if nothing ties the session to it. Nothing is outstanding.
+// releasePin returns the pin to the pool if nothing ties the session to it. Nothing is outstanding.
 //
-// Whoever gets the connection next must find it as if it were new. That holds because everything that is sent on a pin is on one of
+// The next session must find the connection as if it were new. That holds because everything that is sent on a pin is on one of
 // these lists, or makes the pin spent: commands whose policy is known to leave no trace (routePinned); the session's own commands,
 // whose trace is known (local); transactions, subscriptions and identities, whose state is read from Redis's answers.
 func (s *Session) releasePin() {

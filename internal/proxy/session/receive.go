@@ -6,7 +6,7 @@ import (
 )
 
 // A session is the only receiver of what is sent for it, on its lane and on its pin. Each command has a slot for its reply, whose
-// ID travels as the tag. What is to be done with the reply, besides passing it on, is the slot's handler.
+// ID travels as the tag. The slot's handler does what is to be done with the reply besides passing it on.
 
 // handler handles the replies of a slot. The session is locked. The session may have ended.
 type handler interface {
@@ -51,8 +51,8 @@ func (h *replyHandler) take(at replies.ID, b []byte, n int, more bool) int {
 	if h.whole || h.replace != nil {
 		h.head = append(h.head, b...)
 		s.gathered = len(h.head)
-	} else if room := enoughHead - len(h.head); room > 0 {
-		h.head = append(h.head, b[:min(room, len(b))]...)
+	} else if space := enoughHead - len(h.head); space > 0 {
+		h.head = append(h.head, b[:min(space, len(b))]...)
 	}
 	if !h.muted && h.replace == nil {
 		s.put(at, b, more)

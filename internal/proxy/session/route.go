@@ -135,7 +135,7 @@ func (s *Session) routePinned(row *command.Row, p command.Policy, raw []byte) bo
 		if pin.fresh {
 			// WAIT counts replicas from the end of the connection's last command, so a command on this connection after
 			// those on the lane makes it cover them. HELLO is one that no ACL refuses. Since 7.2, and in Valkey, only a
-			// command counts that goes to the replicas: PUBLISH does, and changes nothing. Nobody listens.
+			// command counts that goes to the replicas: PUBLISH does, and changes nothing. The channel has no subscriber.
 			s.forward(command.Hello, discard{}, 1)
 			s.forward(command.Mark, discard{}, 1)
 		}

@@ -91,7 +91,7 @@ type Session struct {
 
 	// For CLIENT LIST.
 	cmd    string // the last command
-	heard  int64  // env.clock when the client was last heard or spoken to
+	active int64  // env.clock at the last bytes from or to the client
 	redir  clients.Redirection
 	wanted []func(conn uint64) // by others who need to name the session's own connection to Redis
 
