@@ -55,7 +55,7 @@ type grant struct {
 	sentAt       time.Time
 }
 
-// startAcquire starts an acquire that was asked for at that moment, by a session of the engine home. Session locked.
+// startAcquire starts an acquire that was asked for at that moment, by a session of the engine home. Requires the session lock.
 func (e *Engine) startAcquire(s Caller, cmd grammar.Command, began time.Time, home *Engine) {
 	w := &waiter{
 		kind: kindOf(cmd.Verb), verb: cmd.Verb, key: cmd.Key, wait: cmd.Wait, began: began,
@@ -137,7 +137,7 @@ func (e *Engine) ordered(s Session, l *watchdog.Lease, send, abandoned func()) {
 }
 
 // sendAcquire makes the first attempt. A fair one takes its place in the queue in the same step, so that the order is
-// that in which Redis hears of them. Session locked.
+// that in which Redis hears of them. Requires the session lock.
 func (e *Engine) sendAcquire(w *waiter) {
 	q := w.kind.ask(e, w)
 	w.sentAt = e.clock.Now()
@@ -147,7 +147,7 @@ func (e *Engine) sendAcquire(w *waiter) {
 	}})
 }
 
-// acquired is the outcome of the first attempt. Session locked.
+// acquired is the outcome of the first attempt. Requires the session lock.
 func (e *Engine) acquired(w *waiter, a script.Acquired, err error) []byte {
 	switch {
 	case errors.Is(err, ErrInDoubt):
@@ -235,7 +235,7 @@ func (e *Engine) unpauseLocked(w *waiter) {
 	}
 }
 
-// reply answers a finished acquire from a job or a timer. Without locks.
+// reply answers a finished acquire from a job or a timer. Requires no locks.
 func (e *Engine) reply(w *waiter, build func(proto int) []byte) {
 	e.do(w.c.s, func() { w.c.s.Reply(build(w.caller.Proto)) })
 }

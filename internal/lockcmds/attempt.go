@@ -81,7 +81,7 @@ func (e *Engine) tryAgainLocked(w *waiter, g grant, holds int64) {
 }
 
 // goOn has an acquire ask again whose first attempt has come to nothing: as a waiter, or once if it may not wait any longer.
-// Without locks, and not from a session.
+// Requires no locks.
 func (e *Engine) goOn(w *waiter) {
 	if w.wait == 0 || w.wait > 0 && e.clock.Now().Sub(w.began) >= w.wait {
 		e.tend(func() { e.tryOnce(w) })
@@ -129,7 +129,7 @@ func (e *Engine) tryOnce(w *waiter) {
 }
 
 // Unblock ends the wait of a session, as CLIENT UNBLOCK asks: as if its time were up, or with an error. It reports whether the
-// session was waiting. Session locked.
+// session was waiting. Requires the session lock.
 func (e *Engine) Unblock(session uint64, withError bool) (waited bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -157,7 +157,7 @@ func (e *Engine) giveUpLocked(w *waiter) {
 }
 
 // turnAway ends an acquire that is in no wait queue, with that outcome. The reply comes when its place has left the queue in Redis: a client
-// that asks again at once must not be taken out by the clean-up of its earlier wait. Without locks.
+// that asks again at once must not be taken out by the clean-up of its earlier wait. Requires no locks.
 func (e *Engine) turnAway(w *waiter, o queue.Outcome, err error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -194,7 +194,7 @@ func (e *Engine) Run(ctx context.Context) error {
 	return err
 }
 
-// Start executes a lock command: it calls s.Script and s.Answer, now or later. Session locked.
+// Start executes a lock command: it calls s.Script and s.Answer, now or later. Requires the session lock.
 func (e *Engine) Start(s Caller, c grammar.Command) {
 	defer e.failStop()
 	switch c.Verb {
@@ -216,7 +216,7 @@ func (e *Engine) Start(s Caller, c grammar.Command) {
 }
 
 // script puts a call on the session's connection. Until its outcome has been dealt with there is something to do here, though
-// the session may have ended. Session locked.
+// the session may have ended. Requires the session lock.
 func (e *Engine) script(s Session, c Call) {
 	e.tending.Add(1)
 	e.calls.Begin()
@@ -231,7 +231,7 @@ func (e *Engine) script(s Session, c Call) {
 }
 
 // Ended is called once when the client connection has ended: its waiters leave, its leases are no longer renewed, and
-// GRACE applies. It does not block. Session locked.
+// GRACE applies. It does not block. Requires the session lock.
 func (e *Engine) Ended(session uint64) {
 	defer e.failStop()
 	e.mu.Lock()

@@ -55,7 +55,7 @@ func (e *Engine) startExtend(s Caller, cmd grammar.Command) {
 	e.ordered(s.Session, h.lease, send, func() { h.lease.Continue() })
 }
 
-// extended turns the answer of an extension into the reply. The watchdog goes on with the new length. Session locked.
+// extended turns the answer of an extension into the reply. The watchdog goes on with the new length. Requires the session lock.
 func (e *Engine) extended(
 	c *client, h *hold, k holdKey, lease time.Duration, sentAt time.Time, a script.Extended, err error,
 ) (out []byte) {

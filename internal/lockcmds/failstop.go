@@ -34,7 +34,7 @@ func (e *Engine) do(s Session, f func()) bool {
 	})
 }
 
-// afterUnlock has f run when the session is not locked any more. Session locked.
+// afterUnlock has f run when the session is not locked any more. Requires the session lock.
 func (e *Engine) afterUnlock(s Session, f func()) {
 	s.AfterUnlock(func() {
 		defer e.failStop()

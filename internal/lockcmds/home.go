@@ -16,7 +16,7 @@ import (
 // waiting too, is done by the session's present engine, its home.
 
 // Keeps reports whether the engine keeps a hold of the session that the command is about, or is giving one back.
-// Session locked.
+// Requires the session lock.
 func (e *Engine) Keeps(session uint64, cmd grammar.Command) bool {
 	switch cmd.Verb {
 	case grammar.Lock, grammar.TryLock, grammar.FairLock, grammar.Unlock, grammar.ExtendLock:
@@ -40,7 +40,7 @@ func (e *Engine) Keeps(session uint64, cmd grammar.Command) bool {
 	return k.owner == c.owner && e.returning[k] != nil
 }
 
-// StartFor is Start for a session whose home is another engine of the same database by now. Session locked.
+// StartFor is Start for a session whose home is another engine of the same database by now. Requires the session lock.
 func (e *Engine) StartFor(s Caller, cmd grammar.Command, home *Engine) {
 	defer e.failStop()
 	switch cmd.Verb {
@@ -52,7 +52,7 @@ func (e *Engine) StartFor(s Caller, cmd grammar.Command, home *Engine) {
 }
 
 // goHome has the session's home start an acquire anew, if that is another engine: this engine has no hold that the acquire could
-// deepen. Session locked.
+// deepen. Requires the session lock.
 func (e *Engine) goHome(w *waiter) bool {
 	if w.home == e {
 		return false

@@ -40,7 +40,7 @@ func (l *heldLocks) remove(h *hold) {
 
 // startList executes LOCKLIST: the locks that sessions of this identity hold through this proxy, by key, as known here. A lock that
 // several sessions hold for one owner is shown once, with the session that acquired first; fair-waiters are those of this proxy.
-// Redis is asked first whether the session may run scripts, as for every lock command: it may have to authenticate. Session locked.
+// Redis is asked first whether the session may run scripts, as for every lock command: it may have to authenticate. Requires the session lock.
 func (e *Engine) startList(s Caller, cmd grammar.Command) {
 	e.script(s.Session, Call{Call: script.Ask{}.Call(), Done: func(reply resp.Value, err error) []byte {
 		if err == nil {
@@ -54,7 +54,7 @@ func (e *Engine) startList(s Caller, cmd grammar.Command) {
 	}})
 }
 
-// submitList has a job make the list. Session locked.
+// submitList has a job make the list. Requires the session lock.
 func (e *Engine) submitList(s Caller, cmd grammar.Command) {
 	proto := s.Proto
 	e.tending.Add(1)
@@ -90,7 +90,7 @@ func yield(i int) {
 }
 
 // find lists the locks held through this engine whose key matches the pattern, by key and at most so many; an empty pattern
-// matches all, and 0 is no limit. A lock that is taken or let go meanwhile may be in the list or not. Without locks.
+// matches all, and 0 is no limit. A lock that is taken or let go meanwhile may be in the list or not. Requires no locks.
 func (e *Engine) find(pattern string, most int) []lockInfo {
 	matches := func(string) bool { return true }
 	if pattern != "" {

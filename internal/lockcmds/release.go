@@ -70,7 +70,7 @@ func (e *Engine) deferReleaseLocked(r *returns, g *giving, cmd grammar.Command) 
 	})
 }
 
-// sendRelease sends the release, or the hand-over if a waiter here can have the lock next. Session locked.
+// sendRelease sends the release, or the hand-over if a waiter here can have the lock next. Requires the session lock.
 func (e *Engine) sendRelease(g *giving) {
 	lease := time.Duration(0) // a fixed lease, or one that is not ours to judge, is left to run out as it was
 	e.mu.Lock()
@@ -133,7 +133,7 @@ func (e *Engine) nextLocked(h *hold) (plain, fair *waiter) {
 	return plain, fair
 }
 
-// released turns the answer of a release into the reply. Session locked.
+// released turns the answer of a release into the reply. Requires the session lock.
 func (e *Engine) released(g *giving, a script.Released, err error) []byte {
 	if g.h != nil && isOverwritten(err) {
 		a, err = script.Released{Status: script.NotHolder}, nil

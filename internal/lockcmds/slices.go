@@ -13,7 +13,7 @@ import (
 const sliceSize = 128
 
 // endHolds takes an ended session out of its holds, to which no one else has a reference any more. The first slice is done at once. The
-// rest is left to a job of a class without backlog, because the leases are renewed until then. Session locked.
+// rest is left to a job of a class without backlog, because the leases are renewed until then. Requires the session lock.
 func (e *Engine) endHolds(c *client, holds map[*hold]struct{}) {
 	e.endSlice(c, holds)
 	if len(holds) == 0 {

@@ -7,7 +7,7 @@ import (
 )
 
 // await makes a busy acquire a waiter; a is the answer to its attempt. It returns the reply if it must not wait, else nil.
-// Session locked.
+// Requires the session lock.
 func (e *Engine) await(w *waiter, a script.Acquired) []byte {
 	e.mu.Lock()
 	defer e.mu.Unlock()

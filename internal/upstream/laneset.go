@@ -133,7 +133,7 @@ func (set *laneSet) tell() {
 	}
 }
 
-// watch has the lanes looked at for as long as commands are outstanding. It is called without locks.
+// watch looks at the lanes while commands are outstanding. Requires no locks.
 func (set *laneSet) watch() { set.looks.Reset(lookEvery) }
 
 // look sets aside lanes that stand still.

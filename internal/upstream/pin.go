@@ -87,7 +87,7 @@ func (p *Pin) Progress() (appended, written int64) { return p.stream.progress() 
 // Scripts that the connection has run.
 func (p *Pin) Scripts() *ScriptSet { return &p.stream.scripts }
 
-// WhenEmpty asks for one call of f, from another goroutine and without locks, when the connection has taken everything
+// WhenEmpty asks for one call of f, from another goroutine that holds no locks, when the connection has taken everything
 // appended, if more than n bytes are still waiting. false: no more than n bytes are waiting, and f is not called.
 func (p *Pin) WhenEmpty(n int, f func()) bool { return p.stream.whenEmpty(n, f) }
 

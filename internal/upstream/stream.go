@@ -51,7 +51,7 @@ type stream struct {
 	wake     chan struct{} // size 1, never closed: the writer has something to take
 	onAppend func()        // rung instead of wake; set before the stream is used
 
-	watch  func()        // told, without locks, when something is outstanding after nothing was; nil: not called
+	watch  func()        // called when something is outstanding after nothing was; requires no locks; nil: not called
 	wanted chan struct{} // size 1, never closed: a request waits for a stream that was resting
 
 	mu                    sync.Mutex
@@ -136,7 +136,7 @@ func (s *stream) moved() (asked, settled uint64, connected bool) {
 	return s.asked, settled, s.state == up
 }
 
-// want asks for a connection. It is called with mu held.
+// want asks for a connection. Requires s.mu.
 func (s *stream) want() {
 	s.state = connecting
 	select {

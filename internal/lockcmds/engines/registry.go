@@ -161,7 +161,7 @@ func (r *Registry) drop(e *Engine) {
 	r.end(e)
 }
 
-// forget takes an engine out of those that are given out. It is called with mu held.
+// forget removes an engine from those that sessions may join. Requires r.mu.
 func (r *Registry) forget(e *Engine) {
 	delete(r.engines, e.id)
 	r.unused.Remove(e)
@@ -180,8 +180,8 @@ func (r *Registry) end(e *Engine) {
 // maxTries bounds how many engines are looked at to find one that can go.
 const maxTries = 16
 
-// place takes a place for owner. An unused engine with nothing left to do may be ended for it. It is
-// called with mu held.
+// place takes a place for owner. An unused engine with nothing left to do may be ended for it. Requires
+// r.mu.
 func (r *Registry) place(owner string) bool {
 	busy := map[*Engine]bool{}
 	defer func() {
@@ -296,7 +296,7 @@ func (r *Registry) Len() int {
 	return len(r.engines)
 }
 
-// all is called with mu held.
+// all lists the engines. Requires r.mu.
 func (r *Registry) all() []*Engine {
 	var list []*Engine
 	for _, e := range r.engines {

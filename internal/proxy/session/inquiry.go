@@ -20,8 +20,8 @@ type inquiry struct {
 	args  [][]byte   // behind the subcommand
 	size  int        // of the command
 	muted bool
-	done  bool   // it has been answered; session locked
-	after func() // runs, without locks, when it has been; nil: nothing
+	done  bool   // it has been answered
+	after func() // called when it has been answered; requires no locks; nil: not called
 }
 
 // askAbout starts an inquiry. Nothing is outstanding.
@@ -45,7 +45,7 @@ func (s *Session) askAbout(raw []byte) bool {
 	return true
 }
 
-// ask sends commands to Redis, and has next run with all their replies, one after the other. Session locked.
+// ask sends commands to Redis, and has next run with all their replies, one after the other. Requires the session lock.
 func (q *inquiry) ask(next func(replies []byte), commands ...[]byte) {
 	to := &question{q: q, left: len(commands), next: next}
 	for _, raw := range commands {
@@ -78,7 +78,7 @@ func (q *inquiry) conclude(finish func()) {
 	s.advance()
 }
 
-// finish is answer with the session locked; nil: there is none.
+// finish returns the answer; nil: there is none. Requires the session lock.
 func (q *inquiry) finish(reply []byte) {
 	if q.done {
 		return
@@ -112,7 +112,7 @@ func (q *question) take(_ replies.ID, b []byte, n int, _ bool) int {
 	return n
 }
 
-// came counts replies. With the last one the inquiry goes on, without locks.
+// came counts replies. With the last one the inquiry goes on. Requires no locks.
 func (q *question) came(n int) {
 	if q.left -= n; q.left > 0 || q.q.done {
 		return

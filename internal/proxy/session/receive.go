@@ -8,7 +8,7 @@ import (
 // A session is the only receiver of what is sent for it, on its lane and on its pin. Each command has a slot for its reply, whose
 // ID travels as the tag. The slot's handler does what is to be done with the reply besides passing it on.
 
-// handler handles the replies of a slot. The session is locked. The session may have ended.
+// handler handles the replies of a slot. The session may have ended. Requires the session lock.
 type handler interface {
 	// take handles bytes of the replies to commands of the slot, in which n of them end; more: they end within one. It returns how
 	// many commands that answers.
