@@ -50,7 +50,7 @@ func (s *service) build(cfg Config) error {
 	}
 	available, err := availableMemory()
 	if err != nil {
-		s.log.Warn("it is not known how much memory there is", zap.Error(err), zap.Uint64("assumed", available))
+		s.log.Warn("the memory of the machine is unknown", zap.Error(err), zap.Uint64("assumed", available))
 	}
 	limitMemory(available, uint64(cfg.MaxMemory.Of(available)), s.log)
 	opts := proxyOptions(cfg, available, s.certs, s.log)

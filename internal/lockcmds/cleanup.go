@@ -72,7 +72,7 @@ func (e *Engine) persist(c cleanup) {
 	e.tending.Add(1)
 	end := func(err error) {
 		if err != nil {
-			e.log.Warn("clean-up given up", zap.String("task", c.what), logKey(c.key), zap.Error(err))
+			e.log.Warn("clean-up failed", zap.String("task", c.what), logKey(c.key), zap.Error(err))
 		}
 		if c.done != nil {
 			c.done(err == nil)

@@ -32,8 +32,8 @@ func (e *Engine) note(key string, found script.Damage) {
 	switch found {
 	case script.NoDamage:
 	case script.CounterReplaced:
-		e.log.Warn("the fence counter held what cannot be a fence, and was set to Redis's time", zap.String("counter", script.FenceKey), logKey(key))
+		e.log.Warn("the fence counter held no possible fence and was set to Redis's time", zap.String("counter", script.FenceKey), logKey(key))
 	case script.NoQueue:
-		e.log.Warn("the key of the fair queue holds something else, and is taken for no queue", zap.String("queue", script.QueueOf(key)), logKey(key))
+		e.log.Warn("the key of the fair queue has another type and counts as an empty queue", zap.String("queue", script.QueueOf(key)), logKey(key))
 	}
 }

@@ -247,7 +247,7 @@ func (e *Engine) removeHead(q *queue.Queue, place string, deaf bool) {
 	key := q.Names().Key
 	a, err := runFor(e.life, e.own, script.DeadHead{Key: key, Place: place, Deaf: deaf}.Call(), script.DecodeDeadHead)
 	if a.Removed {
-		e.log.Info("dead fair waiter removed", logKey(key))
+		e.log.Info("stale fair waiter removed", logKey(key))
 	}
 	e.step(func(*queue.Set) { q.HeadRemoved(place, a.Removed, a.Receivers, failureOf(err)) })
 }

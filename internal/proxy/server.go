@@ -299,6 +299,6 @@ func (srv *Server) tune(nc net.Conn) {
 		tc.SetKeepAliveConfig(net.KeepAliveConfig{Enable: true, Idle: idle, Interval: idle / 3, Count: 3}),
 		upstream.SetUserTimeout(tc, srv.opts.UserTimeout))
 	if err != nil {
-		srv.opts.Logger.Debug("tune client connection", zap.Error(err))
+		srv.opts.Logger.Debug("setting the options of a client connection failed", zap.Error(err))
 	}
 }

@@ -119,7 +119,7 @@ func (l *Lane) run(u *Upstream) {
 			break
 		}
 		if isRejected(err) && !u.own(l.id) {
-			log.Warn("upstream does not accept the identity any more", zap.Error(err))
+			log.Warn("upstream refuses the identity", zap.Error(err))
 			u.forget(l)
 			l.rejected.Store(true)
 			l.stream.refuse(err)

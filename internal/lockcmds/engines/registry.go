@@ -173,7 +173,7 @@ func (r *Registry) end(e *Engine) {
 	ctx, cancel := context.WithTimeout(context.Background(), dropLimit)
 	defer cancel()
 	if err := e.Close(ctx); err != nil {
-		r.opts.Logger.Warn("unused lock engine", zap.Error(err))
+		r.opts.Logger.Warn("closing an unused lock engine failed", zap.Error(err))
 	}
 }
 

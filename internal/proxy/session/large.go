@@ -97,7 +97,7 @@ func (s *Session) checkStream() {
 	l := &s.large
 	if l.bytes-l.checked < streamLeast && !l.excused && !s.paused {
 		s.proxy.Counters.SlowCommands.Add(1)
-		s.proxy.Settings.Logger.Warn("client closed: a large command did not come", zap.String("client", s.Addr), zap.Int("bytes", l.bytes))
+		s.proxy.Settings.Logger.Warn("client closed: its large command came too slowly", zap.String("client", s.Addr), zap.Int("bytes", l.bytes))
 		s.end()
 		return
 	}
