@@ -1,6 +1,22 @@
 package upstream
 
-import "net"
+import (
+	"net"
+
+	"lockproxy/internal/upstream/stream"
+)
+
+// What a session is for the connections that it uses, and what it may know of them.
+type (
+	// Receiver gets the replies to a session's requests.
+	Receiver = stream.Receiver
+
+	// Observer gets what arrives on a pin besides counted replies.
+	Observer = stream.Observer
+
+	// ScriptSet records which scripts a connection has run.
+	ScriptSet = stream.ScriptSet
+)
 
 // A Driver moves the bytes of lanes in place of this package's goroutines: an event loop, for one. It is comparable.
 type Driver interface {
@@ -20,14 +36,14 @@ type Mover interface {
 }
 
 // Wire is a lane's side toward its connection, for a Mover. Take and Feed are each used by one goroutine at a time.
-type Wire struct{ stream *stream }
+type Wire struct{ stream *stream.Stream }
 
 // Open says that the connection is ready. If requests are waiting already, Ring is called.
-func (w *Wire) Open() { w.stream.open() }
+func (w *Wire) Open() { w.stream.Open() }
 
 // Take returns the bytes to write next, or nil, after which Ring announces more. The caller owns the bytes and returns them
 // as spare in a later call.
-func (w *Wire) Take(spare []byte) []byte { return w.stream.take(spare) }
+func (w *Wire) Take(spare []byte) []byte { return w.stream.Take(spare) }
 
 // Feed takes bytes that Redis sent and hands the replies on. After an error the connection is useless.
-func (w *Wire) Feed(b []byte) error { return w.stream.feed(b) }
+func (w *Wire) Feed(b []byte) error { return w.stream.Feed(b) }

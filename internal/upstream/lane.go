@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"go.uber.org/zap"
+
+	"lockproxy/internal/upstream/stream"
 )
 
 // A Lane is a shared, ordered connection to Redis. Its sessions' commands are written in the order in which they were
@@ -18,7 +20,7 @@ type Lane struct {
 	id     Identity
 	full   bool  // there was no place for it
 	mover  Mover // nil: two goroutines move its bytes
-	stream *stream
+	stream *stream.Stream
 	stop   chan struct{} // closed by close
 	once   sync.Once
 
@@ -39,15 +41,15 @@ type Lane struct {
 
 func newLane(key laneKey, set *laneSet, number int) *Lane {
 	l := &Lane{
-		id: key.id, set: set, number: number, stream: newStream(), stop: make(chan struct{}), contact: make(chan struct{}, 1),
+		id: key.id, set: set, number: number, stream: stream.New(), stop: make(chan struct{}), contact: make(chan struct{}, 1),
 		unused: time.Now(),
 	}
 	if set != nil {
-		l.stream.idle, l.stream.watch = true, set.watch
+		l.stream.OnBusy(set.watch)
 	}
 	if key.driver != nil {
 		l.mover = key.driver.Attach(&Wire{l.stream})
-		l.stream.onAppend = l.mover.Ring
+		l.stream.OnAppend(l.mover.Ring)
 	}
 	return l
 }
@@ -58,14 +60,14 @@ func (l *Lane) Identity() Identity { return l.id }
 // Append sends n commands, b, on behalf of to, which gets the tag back with the replies. It copies b and does not block. ErrDown
 // means that nothing was sent.
 func (l *Lane) Append(b []byte, to Receiver, tag uint64, n int) error {
-	return l.stream.append(b, to, tag, n)
+	return l.stream.Append(b, to, tag, n)
 }
 
 // Progress returns how many bytes all sessions have appended, and how many of them have been written or given up.
-func (l *Lane) Progress() (appended, written int64) { return l.stream.progress() }
+func (l *Lane) Progress() (appended, written int64) { return l.stream.Progress() }
 
 // Scripts that the lane's connection has run.
-func (l *Lane) Scripts() *ScriptSet { return &l.stream.scripts }
+func (l *Lane) Scripts() *ScriptSet { return l.stream.Scripts() }
 
 // Full reports whether the lane refuses everything because there was no place for it. The next call of Upstream.Lane may find
 // one.
@@ -122,12 +124,12 @@ func (l *Lane) run(u *Upstream) {
 			log.Warn("upstream refuses the identity", zap.Error(err))
 			u.forget(l)
 			l.rejected.Store(true)
-			l.stream.refuse(err)
+			l.stream.Refuse(err)
 			return
 		}
 		if err != nil {
 			l.refusal.note(err, u.own(l.id)) // before the lane's requests are told
-			l.stream.rest(err)
+			l.stream.Rest(err)
 			delay, pause := wait.next()
 			if u.inUse(l) {
 				u.contact(err)
@@ -141,17 +143,17 @@ func (l *Lane) run(u *Upstream) {
 		u.laneUp(l, reconnected)
 		reconnected = true
 		log.Debug("lane connected")
-		l.stream.makeMeek(!l.id.Authenticated() && u.NeedsAuth())
+		l.stream.MakeMeek(!l.id.Authenticated() && u.NeedsAuth())
 		err = l.serve(nc)
 		u.conns.closed(nc)
 		if l.closed() {
 			break
 		}
 		log.Warn("lane lost its connection", zap.Error(err))
-		l.stream.end(err, connecting)
+		l.stream.Reconnect(err)
 		l.sleep(fix.after(time.Since(since)), nil)
 	}
-	l.stream.refuse(ErrDown)
+	l.stream.Refuse(stream.ErrDown)
 }
 
 // spread is the time over which lanes without waiting commands come back after an outage.
@@ -166,7 +168,7 @@ func (l *Lane) rest(r *reach, err error, delay, pause time.Duration) {
 		l.sleep(pause, nil)
 		return
 	}
-	wanted := l.stream.wanted
+	wanted := l.stream.Wanted()
 	late, early := time.NewTimer(delay), time.NewTimer(pause)
 	defer late.Stop()
 	defer early.Stop()

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"lockproxy/internal/upstream/admission"
+	"lockproxy/internal/upstream/stream"
 )
 
 // laneKey: an engine that moves bytes itself has lanes of its own.
@@ -116,7 +117,8 @@ func (u *Upstream) Lane(id Identity, driver Driver, owner string, r Role) *Lane 
 		}
 		if full := !placed && !u.free(id); u.closed || full {
 			l := newLane(laneKey{id: id}, nil, 0)
-			l.full, l.stream.state = full && !u.closed, down
+			l.full = full && !u.closed
+			l.stream.Refuse(stream.ErrDown)
 			l.users = 1
 			return l
 		}
@@ -157,7 +159,7 @@ func (u *Upstream) Join(id Identity, driver Driver) *Lane {
 		return nil
 	}
 	l := set.pick(Reads)
-	if !l.stream.isUp() {
+	if !l.stream.IsUp() {
 		return nil
 	}
 	set.join(l)

@@ -64,7 +64,7 @@ func (u *Upstream) HeldBack() int {
 			if l == nil || !set.lineup.MayBeHeld(i) {
 				continue
 			}
-			asked, settled, _ := l.stream.moved()
+			asked, settled, _ := l.stream.Moved()
 			n += max(0, min(int(asked-settled), l.users)-1)
 		}
 	}
@@ -146,7 +146,7 @@ func (set *laneSet) look() {
 	}
 	busy := false
 	aside := set.lineup.Look(time.Now(), func(i int) (asked, settled uint64) {
-		asked, settled, connected := set.lanes[i].stream.moved()
+		asked, settled, connected := set.lanes[i].stream.Moved()
 		busy = busy || asked != settled
 		if !connected { // another lane would have to connect as well
 			return settled, settled

@@ -8,13 +8,14 @@ import (
 	"time"
 
 	"lockproxy/internal/direct"
+	"lockproxy/internal/upstream/stream"
 )
 
 // A Pin is a connection to Redis that one session has for itself while it is in a state that cannot be shared. Between
 // sessions it waits in the pool. It belongs to the session from Acquire to Release or Discard; only that session may use it.
 type Pin struct {
 	pins   *pins
-	stream *stream
+	stream *stream.Stream
 	stop   chan struct{} // closed by Discard
 	once   sync.Once
 	up     atomic.Bool // it has been connected
@@ -73,29 +74,29 @@ func (p *Pin) Named(name string, byCommand bool) {
 }
 
 // Send writes the appended bytes without blocking. Bytes that the socket does not take now are written later.
-func (p *Pin) Send() { p.stream.send() }
+func (p *Pin) Send() { p.stream.Send() }
 
 // Append has n commands, b, sent by the next Send on behalf of to, which gets the tag back with the replies. It copies b and does
 // not block. ErrDown: the connection has ended.
 func (p *Pin) Append(b []byte, to Receiver, tag uint64, n int) error {
-	return p.stream.append(b, to, tag, n)
+	return p.stream.Append(b, to, tag, n)
 }
 
 // Progress returns how many bytes have been appended to the connection, and how many of them have been written or given up.
-func (p *Pin) Progress() (appended, written int64) { return p.stream.progress() }
+func (p *Pin) Progress() (appended, written int64) { return p.stream.Progress() }
 
 // Scripts that the connection has run.
-func (p *Pin) Scripts() *ScriptSet { return &p.stream.scripts }
+func (p *Pin) Scripts() *ScriptSet { return p.stream.Scripts() }
 
 // WhenEmpty asks for one call of f, from another goroutine that holds no locks, when the connection has taken everything
 // appended, if more than n bytes are still waiting. false: no more than n bytes are waiting, and f is not called.
-func (p *Pin) WhenEmpty(n int, f func()) bool { return p.stream.whenEmpty(n, f) }
+func (p *Pin) WhenEmpty(n int, f func()) bool { return p.stream.WhenEmpty(n, f) }
 
 // CloseWrite says that nothing more will be appended: when Redis has read everything, it sees the end of its client. Replies
 // may still come.
 func (p *Pin) CloseWrite() {
 	p.finished = true
-	p.stream.finish()
+	p.stream.Finish()
 }
 
 // Finished reports whether CloseWrite was called.
@@ -116,21 +117,21 @@ func (p *Pin) Refusal() []byte { return p.refusal.get() }
 func (p *Pin) Bare() bool { return p.bare.Load() }
 
 // Observe names who gets what arrives without being a reply.
-func (p *Pin) Observe(o Observer) { p.stream.observe(o) }
+func (p *Pin) Observe(o Observer) { p.stream.Observe(o) }
 
 // ReadFrames makes every frame an Observer.Push from now on, because replies cannot be counted. Nothing may be outstanding.
-func (p *Pin) ReadFrames() { p.stream.setMode(framed) }
+func (p *Pin) ReadFrames() { p.stream.SetMode(stream.Framed) }
 
 // ReadReplies goes back to counting replies. Nothing may be outstanding.
-func (p *Pin) ReadReplies() { p.stream.setMode(counted) }
+func (p *Pin) ReadReplies() { p.stream.SetMode(stream.Counted) }
 
 // ReadVerdict leaves it to Redis how the connection is read after the next command. If the reply is an error, it is an
 // Observer.Push of its kind and ReadFrames is in force. Otherwise the reply and all bytes behind it pass as with ReadRaw. Nothing
 // may be outstanding.
-func (p *Pin) ReadVerdict() { p.stream.setMode(verdict) }
+func (p *Pin) ReadVerdict() { p.stream.SetMode(stream.Verdict) }
 
 // ReadRaw passes all bytes to the Observer, for ever. Nothing may be outstanding.
-func (p *Pin) ReadRaw() { p.stream.setMode(raw) }
+func (p *Pin) ReadRaw() { p.stream.SetMode(stream.Raw) }
 
 // Release returns a clean connection to the pool: nothing outstanding, no state on it but its identity and name. A connection whose
 // name cannot be removed is closed.
@@ -139,13 +140,13 @@ func (p *Pin) Release() {
 		p.Discard()
 		return
 	}
-	p.stream.observe(nil)
+	p.stream.Observe(nil)
 	p.pins.put(p)
 }
 
 // Discard closes the connection. Receivers of outstanding requests are told that they are lost, the Observer nothing.
 func (p *Pin) Discard() {
-	p.stream.observe(nil)
+	p.stream.Observe(nil)
 	p.once.Do(func() { close(p.stop) })
 	p.pins.drop(p)
 }
@@ -163,17 +164,17 @@ func (p *Pin) run(u *Upstream) {
 		p.refusal.note(err, u.own(p.id))
 		p.rejected.Store(isRejected(err) && !u.own(p.id) && p.Refusal() == nil)
 		p.pins.died(p)
-		p.stream.refuse(err)
+		p.stream.Refuse(err)
 		return
 	}
 	p.nc = nc
 	p.number.Store(u.conns.id(nc))
 	p.up.Store(true)
 	if sc, ok := nc.(syscall.Conn); ok {
-		p.stream.writeDirectly(direct.New(sc))
+		p.stream.WriteDirectly(direct.New(sc))
 	}
 	err = serve(nc, p.stream, p.stop)
 	u.conns.closed(nc)
 	p.pins.died(p)
-	p.stream.end(err, down)
+	p.stream.Refuse(err)
 }

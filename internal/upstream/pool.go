@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"lockproxy/internal/upstream/admission"
+	"lockproxy/internal/upstream/stream"
 )
 
 // Why a session gets no pin.
@@ -164,8 +165,7 @@ func (ps *pins) spareLocked(id Identity, owner string) {
 
 func (ps *pins) connectLocked(pool *pool, a Ask) *Pin {
 	pool.open++
-	p := &Pin{pins: ps, pool: pool, id: a.ID, stream: newStream(), stop: make(chan struct{})}
-	p.stream.lazy = true
+	p := &Pin{pins: ps, pool: pool, id: a.ID, stream: stream.NewLazy(), stop: make(chan struct{})}
 	p.anew.Store(a.Anew)
 	ps.u.wg.Go(func() { p.run(ps.u) })
 	return p
@@ -328,7 +328,7 @@ func (u *Upstream) Pins() (work, logins PinStatus) {
 func (p *pool) status() PinStatus {
 	s := PinStatus{Open: p.open, Idle: p.idle.Len()}
 	for _, pin := range p.idle.Values() {
-		if pin.stream.isReady() {
+		if pin.stream.IsReady() {
 			s.Ready++
 		}
 	}

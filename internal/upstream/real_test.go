@@ -12,6 +12,7 @@ import (
 
 	"lockproxy/internal/redistest"
 	"lockproxy/internal/resp"
+	"lockproxy/internal/upstream/stream"
 )
 
 // start runs an Upstream in front of a real Redis until the test ends.
@@ -125,7 +126,7 @@ func TestLaneReconnectsAndNeverSendsTwice(t *testing.T) {
 	}
 	redistest.Eventually(t, 10*time.Second, "the lane refuses at once while Redis is down", func() bool {
 		got := ask(t, l, "PING")
-		return got == ErrDown.Error() || got == "lost sent=false"
+		return got == stream.ErrDown.Error() || got == "lost sent=false"
 	})
 	r.Restart()
 	redistest.Eventually(t, 10*time.Second, "the lane serves again", func() bool { return ask(t, l, "PING") == "+PONG\r\n" })
@@ -200,7 +201,7 @@ func TestPinWithoutRedisReportsUnsent(t *testing.T) {
 		if got, want := a.next(t), "lost sent=false"; got != want {
 			t.Errorf("got %q, want %q", got, want)
 		}
-	} else if !errors.Is(err, ErrDown) {
+	} else if !errors.Is(err, stream.ErrDown) {
 		t.Errorf("Append = %v", err)
 	}
 	p.Discard()

@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	"lockproxy/internal/buffers"
+	"lockproxy/internal/upstream/stream"
 )
 
 // readSize is how much one read from Redis may bring. At 16 KiB deep pipelines cost four times the system calls.
@@ -14,12 +15,12 @@ const readSize = 64 << 10
 
 // serve moves a stream's bytes until its connection fails or stop is closed, then closes the connection. Both of its
 // loops have ended when it returns.
-func serve(nc net.Conn, s *stream, stop <-chan struct{}) error {
+func serve(nc net.Conn, s *stream.Stream, stop <-chan struct{}) error {
 	w := &writer{nc: nc, stream: s, done: make(chan struct{})}
 	var wg sync.WaitGroup
 	wg.Go(w.loop)
 	wg.Go(func() { closeOn(stop, w.done, nc) })
-	s.open()
+	s.Open()
 	err := readLoop(nc, s)
 	close(w.done)
 	abort(nc)
@@ -57,12 +58,12 @@ func bare(nc net.Conn) net.Conn {
 	return nc
 }
 
-func readLoop(nc net.Conn, s *stream) error {
+func readLoop(nc net.Conn, s *stream.Stream) error {
 	buf := make([]byte, readSize)
 	for {
 		n, err := nc.Read(buf)
 		if n > 0 {
-			if ferr := s.feed(buf[:n]); ferr != nil {
+			if ferr := s.Feed(buf[:n]); ferr != nil {
 				return ferr
 			}
 		}
@@ -75,7 +76,7 @@ func readLoop(nc net.Conn, s *stream) error {
 // writer writes what sessions have appended to a stream.
 type writer struct {
 	nc     net.Conn
-	stream *stream
+	stream *stream.Stream
 	done   chan struct{} // closed when the reader has ended
 	err    error         // owned by loop until it returns
 }
@@ -84,7 +85,7 @@ func (w *writer) loop() {
 	var spare []byte
 	for {
 		select {
-		case <-w.stream.wake:
+		case <-w.stream.Wake():
 		case <-w.done:
 			return
 		}
@@ -92,7 +93,7 @@ func (w *writer) loop() {
 		// depth 1 on two cores it cut the processor time per command, here and in Redis, by a third.
 		runtime.Gosched()
 		for {
-			b := w.stream.take(spare)
+			b := w.stream.Take(spare)
 			if b == nil {
 				break
 			}
@@ -107,7 +108,7 @@ func (w *writer) loop() {
 				spare = nil
 			}
 		}
-		if w.stream.finished() {
+		if w.stream.Finished() {
 			w.closeWrite()
 			return
 		}

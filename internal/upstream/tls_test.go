@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"lockproxy/internal/redistest"
+	"lockproxy/internal/upstream/stream"
 )
 
 // clientConfig trusts a and shows a certificate of it.
@@ -58,7 +59,7 @@ func TestUpstreamThatCannotBeTrustedIsNotSpokenTo(t *testing.T) {
 	lane := u.Lane(Identity{Proto: 2}, nil, "", Reads)
 	defer u.Leave(lane)
 	// It is refused at once if the lane has tried before.
-	if got := ask(t, lane, "SET", "k", "v"); got != "lost sent=false" && got != ErrDown.Error() {
+	if got := ask(t, lane, "SET", "k", "v"); got != "lost sent=false" && got != stream.ErrDown.Error() {
 		t.Errorf("lane: %q", got)
 	}
 }

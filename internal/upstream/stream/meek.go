@@ -1,4 +1,4 @@
-package upstream
+package stream
 
 // Redis (as of 2025) closes a connection that has not authenticated as soon as its replies do not fit into the buffer that it has for
 // them: 16 KiB, and after some seconds of little use 1 KiB. On a shared lane that would cost every client without credentials
@@ -7,11 +7,11 @@ package upstream
 // maxMeek bounds the requests that are outstanding on a lane without credentials: a refusal has less than 340 bytes.
 const maxMeek = 3
 
-// makeMeek makes the stream one whose requests Redis refuses for want of credentials. It is called before the stream is opened.
-func (s *stream) makeMeek(on bool) { s.meek.Store(on) }
+// MakeMeek makes the stream one whose requests Redis refuses for want of credentials. It is called before the stream is opened.
+func (s *Stream) MakeMeek(on bool) { s.meek.Store(on) }
 
 // takeMeek takes as much as may be outstanding; nil: nothing for now, and relent has the writer woken.
-func (s *stream) takeMeek(spare []byte) []byte {
+func (s *Stream) takeMeek(spare []byte) []byte {
 	space := maxMeek - int(s.sent-s.settled.Load())
 	spans, size := 0, 0
 	for spans < len(s.queue) && (space >= s.queue[spans].n || space == maxMeek) {
@@ -32,17 +32,4 @@ func (s *stream) takeMeek(spare []byte) []byte {
 	clear(s.queue[:spans])
 	s.queue = s.queue[spans:]
 	return b
-}
-
-// relent wakes the writer, which may have left something. It is called when requests have been answered.
-func (s *stream) relent() {
-	s.mu.Lock()
-	ring := s.asleep && s.state == up && len(s.out) > 0
-	if ring {
-		s.asleep = false
-	}
-	s.mu.Unlock()
-	if ring {
-		s.ring()
-	}
 }

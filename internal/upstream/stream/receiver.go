@@ -1,4 +1,4 @@
-package upstream
+package stream
 
 import "lockproxy/internal/resp"
 

@@ -1,4 +1,4 @@
-package upstream
+package stream
 
 import (
 	"errors"
@@ -16,14 +16,15 @@ var ErrDown = errors.New("upstream is down")
 // errUnexpected says that Redis sent a reply without a request. The connection cannot be trusted any more.
 var errUnexpected = errors.New("upstream: reply without a request")
 
-// mode says how a stream reads what arrives.
-type mode uint8
+// Mode says how a stream reads what arrives.
+type Mode uint8
 
+// The modes.
 const (
-	counted mode = iota // each request has one reply; pushes are out of band
-	framed              // whole frames go to the observer, as with RESP2 subscribers whose replies cannot be counted
-	verdict             // as framed after a refusal, which comes as a frame, and as raw after any other reply
-	raw                 // bytes go to the observer unread, as with MONITOR and replication
+	Counted Mode = iota // each request has one reply; pushes are out of band
+	Framed              // whole frames go to the observer, as with RESP2 subscribers whose replies cannot be counted
+	Verdict             // as framed after a refusal, which comes as a frame, and as raw after any other reply
+	Raw                 // bytes go to the observer unread, as with MONITOR and replication
 )
 
 // span is a run of requests of one receiver and tag.
@@ -44,8 +45,8 @@ const (
 	down    // requests are refused
 )
 
-// stream is one ordered connection to Redis without its I/O.
-type stream struct {
+// A Stream is one ordered connection to Redis without its I/O.
+type Stream struct {
 	scripts ScriptSet
 
 	wake     chan struct{} // size 1, never closed: the writer has something to take
@@ -68,7 +69,7 @@ type stream struct {
 	idle                  bool           // nothing is outstanding and watch is to be told of the next request
 	fin                   bool           // nothing follows the appended bytes
 	empty                 func()         // called once by the writer when nothing is left to take; nil: not called
-	mode                  mode
+	mode                  Mode
 	obs                   Observer
 
 	sent    uint64        // requests that takeMeek has taken since the connection began; guarded by mu
@@ -86,12 +87,35 @@ type stream struct {
 	touched []Receiver
 }
 
-func newStream() *stream {
-	return &stream{wake: make(chan struct{}, 1), wanted: make(chan struct{}, 1), asleep: true}
+// New returns a stream without a connection.
+func New() *Stream {
+	return &Stream{wake: make(chan struct{}, 1), wanted: make(chan struct{}, 1), asleep: true}
 }
 
-// append accepts n requests in b for one receiver, or returns ErrDown. It copies b.
-func (s *stream) append(b []byte, to Receiver, tag uint64, n int) error {
+// NewLazy is New for a stream whose bytes are written when Send is called.
+func NewLazy() *Stream {
+	s := New()
+	s.lazy = true
+	return s
+}
+
+// OnAppend has f called when there is something to take. Without it Wake tells. It is called before the stream is used.
+func (s *Stream) OnAppend(f func()) { s.onAppend = f }
+
+// OnBusy has f called when something is outstanding after nothing was. f is called without locks. OnBusy comes before the first use of the stream.
+func (s *Stream) OnBusy(f func()) { s.idle, s.watch = true, f }
+
+// Wake has something when there is something to take. It is never closed.
+func (s *Stream) Wake() <-chan struct{} { return s.wake }
+
+// Wanted has something when a request waits for a stream that was resting. It is never closed.
+func (s *Stream) Wanted() <-chan struct{} { return s.wanted }
+
+// Scripts are those that the connection has run.
+func (s *Stream) Scripts() *ScriptSet { return &s.scripts }
+
+// Append accepts n requests in b for one receiver, or returns ErrDown. It copies b.
+func (s *Stream) Append(b []byte, to Receiver, tag uint64, n int) error {
 	s.mu.Lock()
 	if s.state == down {
 		s.mu.Unlock()
@@ -126,9 +150,9 @@ func (s *stream) append(b []byte, to Receiver, tag uint64, n int) error {
 	return nil
 }
 
-// moved returns how many requests have been accepted and how many of them are settled, and whether the stream is connected. If
+// Moved returns how many requests have been accepted and how many of them are settled, and whether the stream is connected. If
 // all are settled, watch is told of the next one.
-func (s *stream) moved() (asked, settled uint64, connected bool) {
+func (s *Stream) Moved() (asked, settled uint64, connected bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	settled = s.settled.Load()
@@ -137,7 +161,7 @@ func (s *stream) moved() (asked, settled uint64, connected bool) {
 }
 
 // want asks for a connection. Requires s.mu.
-func (s *stream) want() {
+func (s *Stream) want() {
 	s.state = connecting
 	select {
 	case s.wanted <- struct{}{}:
@@ -145,7 +169,7 @@ func (s *stream) want() {
 	}
 }
 
-func (s *stream) ring() {
+func (s *Stream) ring() {
 	if s.onAppend != nil {
 		s.onAppend()
 		return
@@ -156,9 +180,9 @@ func (s *stream) ring() {
 	}
 }
 
-// whenEmpty asks for a call of f, from another goroutine, when everything appended has been taken, if more than n bytes have
+// WhenEmpty asks for a call of f, from another goroutine, when everything appended has been taken, if more than n bytes have
 // not been. It reports whether f will be called, or the stream's end told.
-func (s *stream) whenEmpty(n int, f func()) bool {
+func (s *Stream) WhenEmpty(n int, f func()) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if len(s.out) <= n || s.state == down {
@@ -168,15 +192,15 @@ func (s *stream) whenEmpty(n int, f func()) bool {
 	return true
 }
 
-// progress returns how many bytes have been appended, and how many of them have been written or given up.
-func (s *stream) progress() (appended, written int64) {
+// Progress returns how many bytes have been appended, and how many of them have been written or given up.
+func (s *Stream) Progress() (appended, written int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.total, s.written
 }
 
-// finish says that nothing more will be appended: the writer ends its direction of the connection behind the appended bytes.
-func (s *stream) finish() {
+// Finish says that nothing more will be appended: the writer ends its direction of the connection behind the appended bytes.
+func (s *Stream) Finish() {
 	s.mu.Lock()
 	done := s.fin || s.state == down
 	s.fin = true
@@ -186,29 +210,29 @@ func (s *stream) finish() {
 	}
 }
 
-// finished reports whether the writer has written everything there will be.
-func (s *stream) finished() bool {
+// Finished reports whether the writer has written everything there will be.
+func (s *Stream) Finished() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.fin && len(s.out) == 0
 }
 
-// setMode switches how further bytes are read. The caller has made sure that no reply is outstanding.
-func (s *stream) setMode(m mode) {
+// SetMode switches how further bytes are read. The caller has made sure that no reply is outstanding.
+func (s *Stream) SetMode(m Mode) {
 	s.mu.Lock()
 	s.mode = m
 	s.mu.Unlock()
 }
 
-// observe names who gets out-of-band data; nil drops it.
-func (s *stream) observe(o Observer) {
+// Observe names who gets out-of-band data; nil drops it.
+func (s *Stream) Observe(o Observer) {
 	s.mu.Lock()
 	s.obs = o
 	s.mu.Unlock()
 }
 
-// open says that the connection is ready: what waited may be written.
-func (s *stream) open() {
+// Open says that the connection is ready: what waited may be written.
+func (s *Stream) Open() {
 	s.mu.Lock()
 	s.state = up
 	s.asleep = false
@@ -216,15 +240,16 @@ func (s *stream) open() {
 	s.ring()
 }
 
-func (s *stream) isUp() bool {
+// IsUp reports whether the stream has a connection.
+func (s *Stream) IsUp() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.state == up
 }
 
-// take returns the bytes to write next, or nil after which the writer waits on wake. The caller owns the bytes and gives
+// Take returns the bytes to write next, or nil after which the writer waits on wake. The caller owns the bytes and gives
 // them back as spare in a later call.
-func (s *stream) take(spare []byte) []byte {
+func (s *Stream) Take(spare []byte) []byte {
 	s.mu.Lock()
 	if len(s.left) > 0 {
 		defer s.mu.Unlock()
@@ -253,7 +278,7 @@ func (s *stream) take(spare []byte) []byte {
 }
 
 // takeLocked takes the appended bytes.
-func (s *stream) takeLocked(spare []byte) []byte {
+func (s *Stream) takeLocked(spare []byte) []byte {
 	b := s.out
 	s.out = spare[:0]
 	s.taken = s.total
@@ -261,100 +286,4 @@ func (s *stream) takeLocked(spare []byte) []byte {
 	clear(s.queue)
 	s.queue = s.queue[:0]
 	return b
-}
-
-// end marks the stream broken and tells every receiver and the observer. The reader and the writer have returned.
-// next is the state afterwards: down, connecting if an attempt to reconnect follows at once, or resting.
-//
-// Requests that have not been taken wait for the next connection if one follows at once and their receivers want that. Others
-// are refused only when the outcome of all earlier ones has been told: a receiver answers in the order in which it hears of them.
-func (s *stream) end(err error, next state) {
-	s.mu.Lock()
-	sent := append(s.claimed[s.head:], s.flight...)
-	unsent, out := s.queue, s.out
-	obs := s.obs
-	s.state, s.mode, s.asleep = connecting, counted, true
-	s.out, s.left, s.queue, s.flight, s.direct = nil, nil, nil, nil, nil
-	s.asked, s.done, s.sent = 0, 0, 0
-	s.settled.Store(0)
-	s.scripts.clear()
-	s.mu.Unlock()
-
-	s.claimed, s.head, s.frame, s.mid, s.inPush = nil, 0, nil, false, false
-	s.scan.Reset()
-	for _, sp := range sent {
-		sp.to.Lost(sp.tag, sp.n, true)
-		sp.to.Flush()
-	}
-	if next == connecting {
-		unsent = s.keep(unsent, out)
-	}
-	var empty func()
-	for more := true; more; unsent, empty, more = s.settle(next) {
-		for _, sp := range unsent {
-			sp.to.Lost(sp.tag, sp.n, false)
-			sp.to.Flush()
-		}
-	}
-	if obs != nil {
-		obs.Closed(err)
-	}
-	if empty != nil {
-		empty()
-	}
-}
-
-// keep puts requests whose receivers want them to wait back before those that have come meanwhile, and returns the others.
-func (s *stream) keep(list []span, out []byte) (others []span) {
-	var kept []span
-	var bytes []byte
-	for _, sp := range list {
-		if sp.to.Keeps() {
-			kept = append(kept, sp)
-			bytes = append(bytes, out[:sp.size]...)
-		} else {
-			others = append(others, sp)
-		}
-		out = out[sp.size:]
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.queue, s.out = append(kept, s.queue...), append(bytes, s.out...)
-	for _, sp := range kept {
-		s.asked += uint64(sp.n)
-	}
-	return others
-}
-
-// settle enters the state that follows the end, unless it is down and requests have been accepted meanwhile: then it returns
-// them, to be told first. At last it returns who waits for everything to have been taken.
-func (s *stream) settle(next state) (unsent []span, empty func(), more bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if next == down {
-		unsent = s.queue
-		s.out, s.queue, s.asked = nil, nil, 0
-		if len(unsent) > 0 {
-			return unsent, nil, true
-		}
-	}
-	s.taken = s.total - int64(len(s.out))
-	s.written = s.taken
-	if s.state = next; next == resting && len(s.queue) > 0 {
-		s.want()
-	}
-	empty, s.empty = s.empty, nil
-	return nil, empty, false
-}
-
-// refuse turns a stream that has no connection into one that is down.
-func (s *stream) refuse(err error) { s.end(err, down) }
-
-// rest says that an attempt to connect has failed. The commands that waited for it are reported as unsent.
-func (s *stream) rest(err error) {
-	select {
-	case <-s.wanted: // by requests that this refuses
-	default:
-	}
-	s.end(err, resting)
 }

@@ -1,4 +1,4 @@
-package upstream
+package stream
 
 import (
 	"errors"
@@ -39,17 +39,17 @@ func (r *recorder) Push(b []byte, kind resp.Kind)   { r.note("push %q", b) }
 func (r *recorder) Closed(err error)                { r.note("closed %v", err) }
 
 // streamUnderTest is an open stream with recorders a and b.
-func streamUnderTest(t *testing.T) (s *stream, a, b *recorder, log *[]string) {
+func streamUnderTest(t *testing.T) (s *Stream, a, b *recorder, log *[]string) {
 	t.Helper()
 	log = new([]string)
-	s = newStream()
-	s.open()
+	s = New()
+	s.Open()
 	return s, &recorder{name: "a", log: log}, &recorder{name: "b", log: log}, log
 }
 
-func send(t *testing.T, s *stream, raw string, to Receiver, n int) {
+func send(t *testing.T, s *Stream, raw string, to Receiver, n int) {
 	t.Helper()
-	if err := s.append([]byte(raw), to, 0, n); err != nil {
+	if err := s.Append([]byte(raw), to, 0, n); err != nil {
 		t.Fatalf("append: %v", err)
 	}
 }
@@ -66,10 +66,10 @@ func TestRepliesGoToWhoAskedInOrder(t *testing.T) {
 	send(t, s, "A1A2", a, 2)
 	send(t, s, "B1", b, 1)
 	send(t, s, "A3", a, 1)
-	if got, want := string(s.take(nil)), "A1A2B1A3"; got != want {
+	if got, want := string(s.Take(nil)), "A1A2B1A3"; got != want {
 		t.Fatalf("take = %q, want %q", got, want)
 	}
-	if err := s.feed([]byte("+1\r\n+2\r\n$2\r\nB1\r\n:3\r\n")); err != nil {
+	if err := s.Feed([]byte("+1\r\n+2\r\n$2\r\nB1\r\n:3\r\n")); err != nil {
 		t.Fatal(err)
 	}
 	wantLog(t, log,
@@ -96,18 +96,18 @@ func TestTagsComeBackWithTheirReplies(t *testing.T) {
 	s, _, _, log := streamUnderTest(t)
 	to := tagged{log: log}
 	for i, tag := range []uint64{7, 7, 8, 7} {
-		if err := s.append([]byte{'A' + byte(i)}, to, tag, 1); err != nil {
+		if err := s.Append([]byte{'A' + byte(i)}, to, tag, 1); err != nil {
 			t.Fatal(err)
 		}
 	}
-	s.take(nil)
-	if err := s.feed([]byte("+1\r\n+2\r\n+3\r\n")); err != nil {
+	s.Take(nil)
+	if err := s.Feed([]byte("+1\r\n+2\r\n+3\r\n")); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.append([]byte("E"), to, 9, 1); err != nil {
+	if err := s.Append([]byte("E"), to, 9, 1); err != nil {
 		t.Fatal(err)
 	}
-	s.end(errors.New("cut"), down)
+	s.Refuse(errors.New("cut"))
 	wantLog(t, log,
 		`7: 2 replies "+1\r\n+2\r\n"`,
 		`8: 1 replies "+3\r\n"`,
@@ -118,9 +118,9 @@ func TestTagsComeBackWithTheirReplies(t *testing.T) {
 func TestPartialReplyIsHandedOnAtOnce(t *testing.T) {
 	s, a, _, log := streamUnderTest(t)
 	send(t, s, "A1A2", a, 2)
-	s.take(nil)
+	s.Take(nil)
 	for _, chunk := range []string{"+OK\r\n$10\r\n01234", "56789\r", "\n"} {
-		if err := s.feed([]byte(chunk)); err != nil {
+		if err := s.Feed([]byte(chunk)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -132,11 +132,11 @@ func TestPartialReplyIsHandedOnAtOnce(t *testing.T) {
 
 func TestPushBetweenRepliesGoesToTheObserver(t *testing.T) {
 	s, a, b, log := streamUnderTest(t)
-	s.observe(b)
+	s.Observe(b)
 	send(t, s, "A1A2", a, 2)
-	s.take(nil)
+	s.Take(nil)
 	for _, chunk := range []string{"+1\r\n>2\r\n+inv", "alidate\r\n_\r\n+2\r\n>1\r\n+x\r\n"} {
-		if err := s.feed([]byte(chunk)); err != nil {
+		if err := s.Feed([]byte(chunk)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -150,8 +150,8 @@ func TestPushBetweenRepliesGoesToTheObserver(t *testing.T) {
 func TestPushWithoutAnObserverIsDropped(t *testing.T) {
 	s, a, _, log := streamUnderTest(t)
 	send(t, s, "A1", a, 1)
-	s.take(nil)
-	if err := s.feed([]byte(">1\r\n+x\r\n+1\r\n")); err != nil {
+	s.Take(nil)
+	if err := s.Feed([]byte(">1\r\n+x\r\n+1\r\n")); err != nil {
 		t.Fatal(err)
 	}
 	wantLog(t, log, `a 1 replies "+1\r\n" more=false`)
@@ -159,31 +159,31 @@ func TestPushWithoutAnObserverIsDropped(t *testing.T) {
 
 func TestReplyThatNobodyAskedForIsAnError(t *testing.T) {
 	s, _, _, _ := streamUnderTest(t)
-	if err := s.feed([]byte("+OK\r\n")); !errors.Is(err, errUnexpected) {
+	if err := s.Feed([]byte("+OK\r\n")); !errors.Is(err, errUnexpected) {
 		t.Errorf("feed = %v, want %v", err, errUnexpected)
 	}
 }
 
 func TestEndTellsSentFromUnsent(t *testing.T) {
 	s, a, b, log := streamUnderTest(t)
-	s.observe(b)
+	s.Observe(b)
 	send(t, s, "A1A2A3", a, 3)
-	s.take(nil)
-	if err := s.feed([]byte("+1\r\n+par")); err != nil {
+	s.Take(nil)
+	if err := s.Feed([]byte("+1\r\n+par")); err != nil {
 		t.Fatal(err)
 	}
 	send(t, s, "B1", b, 1)
-	s.take(nil)
+	s.Take(nil)
 	send(t, s, "A4", a, 1)
 	broken := errors.New("broken")
-	s.end(broken, down)
+	s.Refuse(broken)
 	wantLog(t, log,
 		`a 1 replies "+1\r\n+par" more=true`,
 		"a lost 2 sent=true",
 		"b lost 1 sent=true",
 		"a lost 1 sent=false",
 		"b closed broken")
-	if err := s.append([]byte("A5"), a, 0, 1); !errors.Is(err, ErrDown) {
+	if err := s.Append([]byte("A5"), a, 0, 1); !errors.Is(err, ErrDown) {
 		t.Errorf("append after the end = %v, want %v", err, ErrDown)
 	}
 }
@@ -201,12 +201,12 @@ func (l late) Lost(tag uint64, n int, sent bool) {
 
 func TestRequestsDuringTheEndAreToldAfterEarlierOnes(t *testing.T) {
 	s, a, b, log := streamUnderTest(t)
-	send(t, s, "A1", late{b, func() error { return s.append([]byte("A3"), a, 0, 1) }}, 1)
-	s.take(nil)
+	send(t, s, "A1", late{b, func() error { return s.Append([]byte("A3"), a, 0, 1) }}, 1)
+	s.Take(nil)
 	send(t, s, "A2", a, 1)
-	s.end(errors.New("x"), down)
+	s.Refuse(errors.New("x"))
 	wantLog(t, log, "b lost 1 sent=true", "b asks again: <nil>", "a lost 1 sent=false", "a lost 1 sent=false")
-	if err := s.append([]byte("A4"), a, 0, 1); !errors.Is(err, ErrDown) {
+	if err := s.Append([]byte("A4"), a, 0, 1); !errors.Is(err, ErrDown) {
 		t.Errorf("append after the end: %v", err)
 	}
 }
@@ -214,26 +214,26 @@ func TestRequestsDuringTheEndAreToldAfterEarlierOnes(t *testing.T) {
 func TestUnsentRequestsWaitForTheNextConnectionInOrder(t *testing.T) {
 	s, a, b, log := streamUnderTest(t)
 	send(t, s, "A1", a, 1)
-	s.take(nil)
+	s.Take(nil)
 	b.keeps = true
 	send(t, s, "B1", b, 1)
 	send(t, s, "A2", a, 1)
 	send(t, s, "B2B3", b, 2)
-	s.end(errors.New("x"), connecting)
+	s.Reconnect(errors.New("x"))
 	wantLog(t, log, "a lost 1 sent=true", "a lost 1 sent=false")
 	send(t, s, "B4", b, 1)
-	s.open()
-	if got := string(s.take(nil)); got != "B1B2B3B4" {
+	s.Open()
+	if got := string(s.Take(nil)); got != "B1B2B3B4" {
 		t.Fatalf("take = %q, want what was not sent, and not lost", got)
 	}
 	*log = nil
-	if err := s.feed([]byte("+1\r\n+2\r\n+3\r\n+4\r\n")); err != nil {
+	if err := s.Feed([]byte("+1\r\n+2\r\n+3\r\n+4\r\n")); err != nil {
 		t.Fatal(err)
 	}
 	wantLog(t, log, `b 1 replies "+1\r\n" more=false`, `b 3 replies "+2\r\n+3\r\n+4\r\n" more=false`)
 	send(t, s, "B5", b, 1)
-	s.end(errors.New("x"), down)
-	if err := s.append([]byte("B6"), b, 0, 1); !errors.Is(err, ErrDown) {
+	s.Refuse(errors.New("x"))
+	if err := s.Append([]byte("B6"), b, 0, 1); !errors.Is(err, ErrDown) {
 		t.Errorf("append after the end: %v", err)
 	}
 }
@@ -246,7 +246,7 @@ func TestNotesLastAsLongAsTheConnection(t *testing.T) {
 	if s.scripts.Has(3) || !s.scripts.Has(63) {
 		t.Error("not what was noted")
 	}
-	s.end(errors.New("x"), connecting)
+	s.Reconnect(errors.New("x"))
 	if s.scripts.Has(63) {
 		t.Error("kept over the end of the connection")
 	}
@@ -255,18 +255,18 @@ func TestNotesLastAsLongAsTheConnection(t *testing.T) {
 func TestStreamWorksAgainAfterReconnecting(t *testing.T) {
 	s, a, _, log := streamUnderTest(t)
 	send(t, s, "A1", a, 1)
-	s.take(nil)
-	if err := s.feed([]byte("$5\r\nab")); err != nil {
+	s.Take(nil)
+	if err := s.Feed([]byte("$5\r\nab")); err != nil {
 		t.Fatal(err)
 	}
-	s.end(errors.New("broken"), connecting)
+	s.Reconnect(errors.New("broken"))
 	*log = nil
 	send(t, s, "A2", a, 1) // waits for the connection
-	s.open()
-	if got := string(s.take(nil)); got != "A2" {
+	s.Open()
+	if got := string(s.Take(nil)); got != "A2" {
 		t.Fatalf("take = %q, want A2 only: nothing is sent twice", got)
 	}
-	if err := s.feed([]byte("+2\r\n")); err != nil {
+	if err := s.Feed([]byte("+2\r\n")); err != nil {
 		t.Fatal(err)
 	}
 	wantLog(t, log, `a 1 replies "+2\r\n" more=false`)
@@ -274,10 +274,10 @@ func TestStreamWorksAgainAfterReconnecting(t *testing.T) {
 
 func TestFramedModeHandsOverWholeFrames(t *testing.T) {
 	s, _, b, log := streamUnderTest(t)
-	s.observe(b)
-	s.setMode(framed)
+	s.Observe(b)
+	s.SetMode(Framed)
 	for _, chunk := range []string{"*3\r\n$9\r\nsubscribe\r\n$1\r\na\r", "\n:1\r\n+PONG\r\n"} {
-		if err := s.feed([]byte(chunk)); err != nil {
+		if err := s.Feed([]byte(chunk)); err != nil {
 			t.Fatal(err)
 		}
 		if b.held == 0 {
@@ -292,28 +292,28 @@ func TestProgressIsOfWhatWasWritten(t *testing.T) {
 	s, a, _, _ := streamUnderTest(t)
 	want := func(appended, written int64) {
 		t.Helper()
-		if x, y := s.progress(); x != appended || y != written {
+		if x, y := s.Progress(); x != appended || y != written {
 			t.Errorf("appended %d, written %d, want %d and %d", x, y, appended, written)
 		}
 	}
-	_ = s.append([]byte("12345"), a, 0, 1)
-	b := s.take(nil)
+	_ = s.Append([]byte("12345"), a, 0, 1)
+	b := s.Take(nil)
 	want(5, 0) // it is being written
-	_ = s.append([]byte("678"), a, 0, 1)
-	b = s.take(b)
+	_ = s.Append([]byte("678"), a, 0, 1)
+	b = s.Take(b)
 	want(8, 5)
-	s.take(b)
+	s.Take(b)
 	want(8, 8)
-	_ = s.append([]byte("9"), a, 0, 1)
-	s.end(ErrDown, down)
+	_ = s.Append([]byte("9"), a, 0, 1)
+	s.Refuse(ErrDown)
 	want(9, 9)
 }
 
 func TestRawModeHandsOverBytes(t *testing.T) {
 	s, _, b, log := streamUnderTest(t)
-	s.observe(b)
-	s.setMode(raw)
-	if err := s.feed([]byte("\x00not RESP")); err != nil {
+	s.Observe(b)
+	s.SetMode(Raw)
+	if err := s.Feed([]byte("\x00not RESP")); err != nil {
 		t.Fatal(err)
 	}
 	wantLog(t, log, `b push "\x00not RESP"`)
@@ -324,20 +324,20 @@ func TestVerdictModeIsFramedAfterARefusalAndRawOtherwise(t *testing.T) {
 	for _, c := range []struct {
 		bytes string
 		want  string // what the observer gets
-		mode  mode
+		mode  Mode
 	}{
-		{push + "-NOAUTH no\r\n+frame\r\n" + push, "kind > kind - kind + kind > ", framed},
-		{"+OK\r\n+17 GET", "raw ", raw},
-		{push + "+FULLRESYNC id 0\r\n$3\r\nRDB*1\r\n$4\r\nPING\r\n-x", "kind > raw ", raw},
-		{"\n\n$5\r\n-NO\r\n", "raw ", raw},
+		{push + "-NOAUTH no\r\n+frame\r\n" + push, "kind > kind - kind + kind > ", Framed},
+		{"+OK\r\n+17 GET", "raw ", Raw},
+		{push + "+FULLRESYNC id 0\r\n$3\r\nRDB*1\r\n$4\r\nPING\r\n-x", "kind > raw ", Raw},
+		{"\n\n$5\r\n-NO\r\n", "raw ", Raw},
 	} {
 		for _, size := range []int{len(c.bytes), 1, 3} {
 			s, _, _, _ := streamUnderTest(t)
 			var o kinds
-			s.observe(&o)
-			s.setMode(verdict)
+			s.Observe(&o)
+			s.SetMode(Verdict)
 			for at := 0; at < len(c.bytes); at += size {
-				if err := s.feed([]byte(c.bytes[at:min(len(c.bytes), at+size)])); err != nil {
+				if err := s.Feed([]byte(c.bytes[at:min(len(c.bytes), at+size)])); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -367,16 +367,16 @@ func TestWhenEmptyIsCalledOnce(t *testing.T) {
 	s, a, _, _ := streamUnderTest(t)
 	calls := 0
 	count := func() { calls++ }
-	if s.whenEmpty(0, count) {
+	if s.WhenEmpty(0, count) {
 		t.Error("whenEmpty promised a call though nothing waits")
 	}
 	send(t, s, "A1", a, 1)
-	if !s.whenEmpty(0, count) {
+	if !s.WhenEmpty(0, count) {
 		t.Fatal("whenEmpty refused though a request waits")
 	}
-	s.take(nil)
-	s.take(nil)
-	s.take(nil)
+	s.Take(nil)
+	s.Take(nil)
+	s.Take(nil)
 	if calls != 1 {
 		t.Errorf("%d calls, want 1", calls)
 	}
@@ -389,13 +389,13 @@ func TestCutsDoNotMatter(t *testing.T) {
 		log := new([]string)
 		receivers := []*recorder{{name: "a", log: log}, {name: "b", log: log}, {name: "c", log: log}}
 		want := make([]string, len(receivers))
-		s := newStream()
-		s.open()
+		s := New()
+		s.Open()
 		var wire string
 		for range rapid.IntRange(1, 20).Draw(t, "runs") {
 			i := rapid.IntRange(0, len(receivers)-1).Draw(t, "receiver")
 			n := rapid.IntRange(1, 4).Draw(t, "requests")
-			if err := s.append([]byte("x"), receivers[i], 0, n); err != nil {
+			if err := s.Append([]byte("x"), receivers[i], 0, n); err != nil {
 				t.Fatal(err)
 			}
 			for range n {
@@ -407,10 +407,10 @@ func TestCutsDoNotMatter(t *testing.T) {
 				wire += ">1\r\n+push\r\n"
 			}
 		}
-		s.take(nil)
+		s.Take(nil)
 		for len(wire) > 0 {
 			n := rapid.IntRange(1, len(wire)).Draw(t, "cut")
-			if err := s.feed([]byte(wire[:n])); err != nil {
+			if err := s.Feed([]byte(wire[:n])); err != nil {
 				t.Fatal(err)
 			}
 			wire = wire[n:]
@@ -432,17 +432,17 @@ func (sink) Flush()                            {}
 func (sink) Keeps() bool                       { return false }
 
 func TestStreamDoesNotAllocate(t *testing.T) {
-	s := newStream()
-	s.open()
+	s := New()
+	s.Open()
 	to := Receiver(sink{})
 	request, reply := []byte("*1\r\n$4\r\nPING\r\n"), []byte("+PONG\r\n")
 	var spare []byte
 	round := func() {
-		if err := s.append(request, to, 0, 1); err != nil {
+		if err := s.Append(request, to, 0, 1); err != nil {
 			t.Fatal(err)
 		}
-		spare = s.take(spare)
-		if err := s.feed(reply); err != nil {
+		spare = s.Take(spare)
+		if err := s.Feed(reply); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -457,19 +457,19 @@ func TestStreamDoesNotAllocate(t *testing.T) {
 func BenchmarkStream(b *testing.B) {
 	for _, depth := range []int{1, 16} {
 		b.Run(fmt.Sprintf("depth=%d", depth), func(b *testing.B) {
-			s := newStream()
-			s.open()
+			s := New()
+			s.Open()
 			to := Receiver(sink{})
 			request := []byte(strings.Repeat("*2\r\n$3\r\nGET\r\n$3\r\nkey\r\n", depth))
 			reply := []byte(strings.Repeat("$3\r\nfoo\r\n", depth))
 			var spare []byte
 			b.ReportAllocs()
 			for b.Loop() {
-				if err := s.append(request, to, 0, depth); err != nil {
+				if err := s.Append(request, to, 0, depth); err != nil {
 					b.Fatal(err)
 				}
-				spare = s.take(spare)
-				if err := s.feed(reply); err != nil {
+				spare = s.Take(spare)
+				if err := s.Feed(reply); err != nil {
 					b.Fatal(err)
 				}
 			}

@@ -1,4 +1,4 @@
-package upstream
+package stream
 
 import "lockproxy/internal/direct"
 
@@ -7,8 +7,8 @@ import "lockproxy/internal/direct"
 //
 // At most one goroutine takes from a stream: the writer, or, while the writer is asleep, send for a moment.
 
-// send writes the appended bytes of a lazy stream.
-func (s *stream) send() {
+// Send writes the appended bytes of a lazy stream.
+func (s *Stream) Send() {
 	s.mu.Lock()
 	if s.state != up || !s.asleep || len(s.out) == 0 {
 		s.mu.Unlock()
@@ -42,15 +42,15 @@ func (s *stream) send() {
 // to it.
 const maxDirect = 64 << 10
 
-// writeDirectly lets send write to a socket.
-func (s *stream) writeDirectly(w *direct.Writer) {
+// WriteDirectly lets send write to a socket.
+func (s *Stream) WriteDirectly(w *direct.Writer) {
 	s.mu.Lock()
 	s.direct = w
 	s.mu.Unlock()
 }
 
-// isReady reports whether send would write at once.
-func (s *stream) isReady() bool {
+// IsReady reports whether send would write at once.
+func (s *Stream) IsReady() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.state == up && s.asleep

@@ -1,21 +1,21 @@
-package upstream
+package stream
 
 import (
 	"lockproxy/internal/resp"
 )
 
-// feed takes bytes that Redis sent and hands them on. Only the reader calls it.
-func (s *stream) feed(b []byte) error {
+// Feed takes bytes that Redis sent and hands them on. Only the reader calls it.
+func (s *Stream) Feed(b []byte) error {
 	s.mu.Lock()
 	m, obs := s.mode, s.obs
 	s.mu.Unlock()
 	var err error
 	switch {
-	case m == raw:
+	case m == Raw:
 		if obs != nil {
 			obs.Push(b, 0)
 		}
-	case m == framed, m == verdict:
+	case m == Framed, m == Verdict:
 		err = s.feedFrames(b, obs)
 	default:
 		err = s.feedReplies(b, obs)
@@ -27,7 +27,7 @@ func (s *stream) feed(b []byte) error {
 }
 
 // feedReplies hands each run of replies to the receiver of its requests.
-func (s *stream) feedReplies(b []byte, obs Observer) error {
+func (s *Stream) feedReplies(b []byte, obs Observer) error {
 	defer s.flushTouched()
 	for len(b) > 0 {
 		if s.head == len(s.claimed) {
@@ -54,7 +54,7 @@ func (s *stream) feedReplies(b []byte, obs Observer) error {
 }
 
 // feedRun hands over as many bytes of b as belong to the receiver whose turn it is, at most up to the next push.
-func (s *stream) feedRun(b []byte) (int, error) {
+func (s *Stream) feedRun(b []byte) (int, error) {
 	sp := &s.claimed[s.head]
 	off, done := 0, 0
 	for off < len(b) && done < sp.n {
@@ -86,7 +86,7 @@ func (s *stream) feedRun(b []byte) (int, error) {
 }
 
 // feedPush consumes bytes of one RESP3 push that stands between replies.
-func (s *stream) feedPush(b []byte, obs Observer) (int, error) {
+func (s *Stream) feedPush(b []byte, obs Observer) (int, error) {
 	n, whole, err := s.scan.Scan(b)
 	if err != nil {
 		return n, err
@@ -97,7 +97,7 @@ func (s *stream) feedPush(b []byte, obs Observer) (int, error) {
 }
 
 // feedFrames hands whole frames to the observer, in verdict mode up to the first byte that is no refusal.
-func (s *stream) feedFrames(b []byte, obs Observer) error {
+func (s *Stream) feedFrames(b []byte, obs Observer) error {
 	for len(b) > 0 {
 		if !s.mid && s.agreed(b[0]) {
 			if obs != nil {
@@ -118,21 +118,21 @@ func (s *stream) feedFrames(b []byte, obs Observer) error {
 }
 
 // agreed ends verdict mode at the first byte of a reply, and reports whether what follows is raw. Pushes come in between.
-func (s *stream) agreed(first byte) bool {
+func (s *Stream) agreed(first byte) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.mode != verdict || first == '>' {
+	if s.mode != Verdict || first == '>' {
 		return false
 	}
-	s.mode = raw
+	s.mode = Raw
 	if first == '-' {
-		s.mode = framed
+		s.mode = Framed
 	}
-	return s.mode == raw
+	return s.mode == Raw
 }
 
 // emit gives obs a frame once it is whole.
-func (s *stream) emit(b []byte, whole bool, kind resp.Kind, obs Observer) {
+func (s *Stream) emit(b []byte, whole bool, kind resp.Kind, obs Observer) {
 	if obs == nil {
 		return
 	}
@@ -155,14 +155,14 @@ func (s *stream) emit(b []byte, whole bool, kind resp.Kind, obs Observer) {
 const maxKeptFrame = 64 << 10
 
 // claim moves what the writer has taken to the reader's own list.
-func (s *stream) claim() {
+func (s *Stream) claim() {
 	s.mu.Lock()
 	s.claimed, s.flight = s.flight, s.claimed[:0]
 	s.mu.Unlock()
 	s.head = 0
 }
 
-func (s *stream) flushTouched() {
+func (s *Stream) flushTouched() {
 	s.settled.Store(s.done)
 	if s.meek.Load() {
 		s.relent()
@@ -172,4 +172,17 @@ func (s *stream) flushTouched() {
 		s.touched[i] = nil
 	}
 	s.touched = s.touched[:0]
+}
+
+// relent wakes the writer of a meek stream, which may have left something. It is called when requests have been answered.
+func (s *Stream) relent() {
+	s.mu.Lock()
+	ring := s.asleep && s.state == up && len(s.out) > 0
+	if ring {
+		s.asleep = false
+	}
+	s.mu.Unlock()
+	if ring {
+		s.ring()
+	}
 }

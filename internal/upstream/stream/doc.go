@@ -1,0 +1,19 @@
+// Package stream is the state machine of one ordered connection to Redis, without I/O of its own: requests go in, the bytes to write
+// come out, the bytes that were read go in, and each reply is handed to the receiver whose request it answers.
+//
+//	session ──Append(raw, receiver, tag, n)──▶ Stream ──Take──▶ write loop ──▶ Redis
+//	session ◀──Replies(tag, bytes, n)────────── Stream ◀──Feed── read loop ◀── Redis
+//
+// # Invariants
+//
+//   - Replies reach receivers in the order in which their requests were appended.
+//   - A request is taken at most once. What was not taken when a connection ends is reported as unsent, everything else as sent;
+//     nothing is sent again.
+//   - A stream never holds its mutex while it calls a Receiver or an Observer. Lock order: session, then stream.
+//
+// # Goroutines
+//
+// The package starts none. One goroutine at a time takes (the writer, or for a lazy stream the one that calls Send), and one feeds
+// (the reader). Append may be called from any. When both have returned, the keeper of the connection says what follows its end:
+// Reconnect, Rest or Refuse.
+package stream

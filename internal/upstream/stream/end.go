@@ -1,0 +1,100 @@
+package stream
+
+// end marks the stream broken and tells every receiver and the observer. The reader and the writer have returned.
+// next is the state afterwards: down, connecting if an attempt to reconnect follows at once, or resting.
+//
+// Requests that have not been taken wait for the next connection if one follows at once and their receivers want that. Others
+// are refused only when the outcome of all earlier ones has been told: a receiver answers in the order in which it hears of them.
+func (s *Stream) end(err error, next state) {
+	s.mu.Lock()
+	sent := append(s.claimed[s.head:], s.flight...)
+	unsent, out := s.queue, s.out
+	obs := s.obs
+	s.state, s.mode, s.asleep = connecting, Counted, true
+	s.out, s.left, s.queue, s.flight, s.direct = nil, nil, nil, nil, nil
+	s.asked, s.done, s.sent = 0, 0, 0
+	s.settled.Store(0)
+	s.scripts.clear()
+	s.mu.Unlock()
+
+	s.claimed, s.head, s.frame, s.mid, s.inPush = nil, 0, nil, false, false
+	s.scan.Reset()
+	for _, sp := range sent {
+		sp.to.Lost(sp.tag, sp.n, true)
+		sp.to.Flush()
+	}
+	if next == connecting {
+		unsent = s.keep(unsent, out)
+	}
+	var empty func()
+	for more := true; more; unsent, empty, more = s.enter(next) {
+		for _, sp := range unsent {
+			sp.to.Lost(sp.tag, sp.n, false)
+			sp.to.Flush()
+		}
+	}
+	if obs != nil {
+		obs.Closed(err)
+	}
+	if empty != nil {
+		empty()
+	}
+}
+
+// keep puts requests whose receivers want them to wait back before those that have come meanwhile, and returns the others.
+func (s *Stream) keep(list []span, out []byte) (others []span) {
+	var kept []span
+	var bytes []byte
+	for _, sp := range list {
+		if sp.to.Keeps() {
+			kept = append(kept, sp)
+			bytes = append(bytes, out[:sp.size]...)
+		} else {
+			others = append(others, sp)
+		}
+		out = out[sp.size:]
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.queue, s.out = append(kept, s.queue...), append(bytes, s.out...)
+	for _, sp := range kept {
+		s.asked += uint64(sp.n)
+	}
+	return others
+}
+
+// enter enters the state that follows the end, unless it is down and requests have been accepted meanwhile: then it returns
+// them, to be told first. At last it returns who waits for everything to have been taken.
+func (s *Stream) enter(next state) (unsent []span, empty func(), more bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if next == down {
+		unsent = s.queue
+		s.out, s.queue, s.asked = nil, nil, 0
+		if len(unsent) > 0 {
+			return unsent, nil, true
+		}
+	}
+	s.taken = s.total - int64(len(s.out))
+	s.written = s.taken
+	if s.state = next; next == resting && len(s.queue) > 0 {
+		s.want()
+	}
+	empty, s.empty = s.empty, nil
+	return nil, empty, false
+}
+
+// Reconnect says that the connection has ended, and that an attempt to make another follows at once.
+func (s *Stream) Reconnect(err error) { s.end(err, connecting) }
+
+// Refuse turns a stream that has no connection into one that is down.
+func (s *Stream) Refuse(err error) { s.end(err, down) }
+
+// Rest says that an attempt to connect has failed. The commands that waited for it are reported as unsent.
+func (s *Stream) Rest(err error) {
+	select {
+	case <-s.wanted: // by requests that this refuses
+	default:
+	}
+	s.end(err, resting)
+}
