@@ -315,7 +315,11 @@ func (w *world) settle() {
 		c.todo = nil
 	}
 	start := w.now
-	w.run(start + healed)
+	if w.calm {
+		w.run(start + healed/2)
+	} else {
+		w.run(start + healed)
+	}
 	w.quiet, w.rules.settled = true, w.now
 	w.compare()
 	w.note("--- everybody gives back what is held")
@@ -339,7 +343,12 @@ func (w *world) settle() {
 		}
 		w.run(w.now + 20*time.Millisecond)
 	}
-	w.run(w.now + healed)
+	for _, c := range w.clients {
+		if c.ended || len(c.blurred) > 0 {
+			w.run(w.now + healed)
+			break
+		}
+	}
 	w.compare()
 	if w.broken != "" {
 		return

@@ -4,6 +4,7 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"runtime/debug"
 	"slices"
 	"strconv"
 	"strings"
@@ -19,7 +20,8 @@ var (
 )
 
 func TestMain(m *testing.M) {
-	ants.Release() // importing ants starts a pool of its own
+	ants.Release()           // importing ants starts a pool of its own
+	debug.SetGCPercent(1000) // histories leave much garbage, and little else
 	os.Exit(m.Run())
 }
 
