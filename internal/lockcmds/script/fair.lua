@@ -44,6 +44,9 @@ else
     return held
   end
   if held[1] then
+    if ARGV[7] == '1' and type(redis.pcall('ZSCORE', KEYS[3], place)) == 'string' then
+      take_turn(KEYS[2], KEYS[3], place) -- it waited, and another session of the owner has got the lock
+    end
     local holds = redis.call('HINCRBY', KEYS[1], owner, 1)
     local fence, replaced = held[2] and tonumber(held[2]), nil
     if fence then

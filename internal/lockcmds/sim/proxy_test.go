@@ -378,6 +378,11 @@ func (c *client) receivedShared(s *slot, v resp.Value) {
 	}
 }
 
+// asks reports whether a command about that lock is on its way.
+func (c *client) asks(key string) bool {
+	return slices.ContainsFunc(c.slots, func(s *slot) bool { return s.cmd.Key == key })
+}
+
 // holdsAny reports whether the client may hold anything.
 func (c *client) holdsAny() bool { return len(c.holds)+len(c.shared) > 0 }
 

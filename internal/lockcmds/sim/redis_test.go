@@ -38,6 +38,7 @@ type redis struct {
 	micros  func() int64 // the clock of the server
 	publish func(channel, message string) (receivers int64)
 	keys    map[string]*entry
+	expired func(key string) // nil: nobody asks
 }
 
 func newRedis(micros func() int64, publish func(channel, message string) int64) *redis {
@@ -51,6 +52,9 @@ func (r *redis) get(key string) *entry {
 	e := r.keys[key]
 	if e != nil && e.expire != 0 && e.expire <= r.ms() {
 		delete(r.keys, key)
+		if r.expired != nil {
+			r.expired(key)
+		}
 		return nil
 	}
 	return e

@@ -21,7 +21,7 @@ end
 -- crowd_passed: the first place has not come for the free lock in time. If it is a place of plain waiters without a subscriber, their
 -- proxy has eight seconds to give a sign of life.
 local function crowd_passed(publish, channel, deadlines, head, now)
-  if string.find(head, ':plain-', 37, true) and redis.call(publish, channel .. ':' .. head, '0') == 0 then
+  if string.sub(head, 37, 43) == ':plain-' and redis.call(publish, channel .. ':' .. head, '0') == 0 then
     redis.call('ZADD', deadlines, 'XX', 'LT', string.format('%.0f', now + 8000), head)
   end
 end
