@@ -209,15 +209,17 @@ func (q *Queue) placed(w *Waiter, a Answer) {
 // notYet is the outcome "not your turn". The first one here watches for the rest: the end of the holder's lease, and a free lock that
 // its head does not take.
 func (q *Queue) notYet(w *Waiter, a Answer) {
-	switch {
-	case q.own.first() != w:
-	case a.TTL != Kept:
-		q.expect(a.TTL)
-	default:
-		q.watchHead()
-		if q.own.len > 1 {
-			q.set.emit(Effect{Op: AskHead, Queue: q})
-		}
+	if q.own.first() != w {
+		return
+	}
+	// Also if the lock is free: the first in Redis's queue may let its lease run out, and nothing announces that.
+	q.expect(a.TTL)
+	if a.TTL != Kept {
+		return
+	}
+	q.watchHead()
+	if q.own.len > 1 {
+		q.set.emit(Effect{Op: AskHead, Queue: q})
 	}
 }
 

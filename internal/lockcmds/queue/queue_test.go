@@ -399,6 +399,24 @@ func TestChannelsStayForAWhile(t *testing.T) {
 	}
 }
 
+// The first in Redis's queue takes the free lock and lets its lease run out. Nobody would announce that.
+func TestAFreeLockIsLookedAtAgainSoon(t *testing.T) {
+	w := newWorld(t)
+	w.ask(Plain, "")
+	w.ask(Fair, "")
+	w.settle()
+	q := w.s.Find("k")
+	q.wake()
+	w.s.Effects()
+	w.s.Answered(q.own.first(), Answer{TTL: Kept})
+	for _, e := range w.s.Effects() {
+		if e.Op == SetTimer && e.Timer == Expiry && e.Delay == TurnLimit {
+			return
+		}
+	}
+	t.Error("no timer")
+}
+
 // watched is a queue whose reaper looks at the heads of a foreign queue.
 func watched(t *testing.T, heads ...string) (w *world, q *Queue, expect func(op Op) Effect) {
 	w = newWorld(t)

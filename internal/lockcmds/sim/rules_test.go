@@ -199,7 +199,7 @@ func (r *rules) chain(p *proxy, key string, before, after holder) {
 	case before.owner == "" || after.owner == "":
 		c = chain{p: p}
 	default:
-		if c.p != p {
+		if c.p != p || !owned(before.owner) { // such an owner may have got the lock elsewhere
 			c = chain{p: p}
 		}
 		if c.n++; c.n == 1 {
@@ -207,7 +207,7 @@ func (r *rules) chain(p *proxy, key string, before, after holder) {
 		}
 	}
 	r.chains[key] = c
-	if c.n > turns.MaxHandOvers || r.w.calm && owned(before.owner, after.owner) && c.n > 1 && r.w.now-c.since > turns.MaxChain+100*time.Millisecond {
+	if c.n > turns.MaxHandOvers || r.w.calm && c.n > 1 && r.w.now-c.since > turns.MaxChain+100*time.Millisecond {
 		r.w.fail("too many hand-overs in a row", "%s: %d in %v", key, c.n, r.w.now-c.since)
 	}
 }
