@@ -96,9 +96,9 @@ func (e *Engine) startAcquire(s Caller, cmd grammar.Command, began time.Time, ho
 		w.paused = h
 	}
 	if w.wait != 0 {
-		w.mark = e.queues.Mark(&w.Waiter, w.key)
+		w.mark = e.waits.set.Mark(&w.Waiter, w.key)
 	}
-	queues := s.NothingPending && h == nil && home == e && w.wait != 0 && !w.Shared && e.queues.MayJoin(w.key, w.Kind)
+	queues := s.NothingPending && h == nil && home == e && w.wait != 0 && !w.Shared && e.waits.set.MayJoin(w.key, w.Kind)
 	e.mu.Unlock()
 	if queues {
 		w.mark = queue.Mark{} // if it turns out to be the first after all, it must ask

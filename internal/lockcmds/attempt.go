@@ -26,7 +26,7 @@ func (e *Engine) attempt(w *waiter) {
 // be run without locks, and not from a session.
 func (e *Engine) answeredLocked(w *waiter, a script.Acquired, sentAt time.Time, answer queue.Answer) (deliver func()) {
 	w.sentAt = sentAt
-	e.stepLocked(func(q *queue.Set) { q.Answered(&w.Waiter, answer) })
+	e.waits.stepLocked(func(q *queue.Set) { q.Answered(&w.Waiter, answer) })
 	if answer.Status != queue.Held {
 		return nil
 	}
@@ -137,7 +137,7 @@ func (e *Engine) Unblock(session uint64, withError bool) (waited bool) {
 	if c == nil || c.ask == nil {
 		return false
 	}
-	e.stepLocked(func(q *queue.Set) {
+	e.waits.stepLocked(func(q *queue.Set) {
 		if withError {
 			waited = q.Dismiss(&c.ask.Waiter, queue.Error, errUnblocked)
 		} else {
@@ -162,7 +162,7 @@ func (e *Engine) turnAway(w *waiter, o queue.Outcome, err error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.finishLocked(w)
-	e.stepLocked(func(q *queue.Set) { q.Withdraw(&w.Waiter, w.key, o, err) })
+	e.waits.stepLocked(func(q *queue.Set) { q.Withdraw(&w.Waiter, w.key, o, err) })
 }
 
 // refusedOne tells metrics.

@@ -95,7 +95,7 @@ func TestFairWaitersThatHangUpTogetherLeaveTogether(t *testing.T) {
 		t.Errorf("%d script calls took %d waiters out of the queue", n, many)
 	}
 	p.e.mu.Lock()
-	left := p.e.queues.Leaving()
+	left := p.e.waits.set.Leaving()
 	p.e.mu.Unlock()
 	if left > 1 {
 		t.Errorf("%d locks with departures", left)

@@ -219,12 +219,12 @@ func TestCrowdTakesTurnsWithRedisson(t *testing.T) {
 	redistest.Eventually(t, patience, "the place and its subscription", func() bool {
 		p.e.mu.Lock()
 		defer p.e.mu.Unlock()
-		q := p.e.queues.Find("k")
+		q := p.e.waits.set.Find("k")
 		return q.Queued() && q.Settled()
 	})
 	k.fair()
 	k.listen(script.NamesOf("k").NameChannel(k.owner))
-	equal(t, "queue", queue(), []string{p.e.place, k.owner})
+	equal(t, "queue", queue(), []string{p.e.waits.place, k.owner})
 	if info := asks.do("LOCKINFO k"); !strings.Contains(info, "fair-waiters :1 local-waiters :2") {
 		t.Errorf("LOCKINFO: %s", info)
 	}

@@ -71,7 +71,6 @@ type Events struct {
 // Engine runs the lock commands of all sessions of one identity.
 type Engine struct {
 	opts    Options // immutable after New
-	place   string  // immutable; the name of the place that plain waiters share in a fair queue
 	log     *zap.Logger
 	jobs    jobs.Runner
 	losing  announcements
@@ -97,8 +96,7 @@ type Engine struct {
 	// forcedOff is the grants that FORCEUNLOCK has ended of late: their answers may not have arrived here yet.
 	forcedOff map[grantOf]struct{}
 	held      heldLocks
-	queues    *queue.Set
-	waiting   int64 // queues.Waiters(), as Options.Waiting counts it
+	waits     waitQueues
 	draining  bool
 	started   bool
 }
@@ -150,11 +148,13 @@ func New(opts Options) (*Engine, error) {
 		returning: make(map[holdKey]*returns),
 		owed:      make(map[grantOf]int64),
 		forcedOff: make(map[grantOf]struct{}),
-		queues:    queue.New(queue.Config{Lease: opts.Lease, Wait: opts.fairWait, DeadHead: opts.deadHead}),
 	}
 	e.jobs = opts.Jobs.NewRunner(e.crash)
-	e.own.Listen(news{e})
-	e.place = owners.Shared(opts.UUID, uint32(e.clock.Random(1<<32)))
+	e.waits = waitQueues{
+		e: e, place: owners.Shared(opts.UUID, uint32(e.clock.Random(1<<32))),
+		set: queue.New(queue.Config{Lease: opts.Lease, Wait: opts.fairWait, DeadHead: opts.deadHead}),
+	}
+	e.own.Listen(&e.waits)
 	e.life, e.end = context.WithCancel(context.Background())
 	dog, err := watchdog.New(watchdog.Options{
 		Renew: e.renew, OnLost: e.onLost, Logger: opts.Logger, Now: opts.Clock.Now,
@@ -194,7 +194,7 @@ func (e *Engine) Run(ctx context.Context) error {
 	return err
 }
 
-// Start executes a lock command: it calls s.Script and s.Answer, now or later. Requires the session lock.
+// Start executes a lock command: it calls s.Script and s.Reply, now or later. Requires the session lock.
 func (e *Engine) Start(s Caller, c grammar.Command) {
 	defer e.failStop()
 	switch c.Verb {
@@ -243,7 +243,7 @@ func (e *Engine) Ended(session uint64) {
 	delete(e.clients, session)
 	c.ended = true
 	if c.ask != nil {
-		e.stepLocked(func(q *queue.Set) { q.Left(&c.ask.Waiter) })
+		e.waits.stepLocked(func(q *queue.Set) { q.Left(&c.ask.Waiter) })
 	}
 	holds := c.holds
 	c.holds = nil
@@ -257,7 +257,7 @@ func (e *Engine) Drain() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.draining = true
-	e.stepLocked(func(q *queue.Set) { q.DismissAll(errDraining) })
+	e.waits.stepLocked(func(q *queue.Set) { q.DismissAll(errDraining) })
 }
 
 // Leave forgets a session that holds nothing here and waits for nothing. It reports whether it has; else the session stays known.
@@ -280,7 +280,7 @@ func (e *Engine) Leave(session uint64) bool {
 func (e *Engine) Idle() bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return len(e.clients)+len(e.holds)+e.queues.Len() == 0 && e.tending.Load() == 0
+	return len(e.clients)+len(e.holds)+e.waits.set.Len() == 0 && e.tending.Load() == 0
 }
 
 // Close refuses waiters, lets clean-up that is on its way finish, ends Run and waits for it, all until ctx ends. Leases

@@ -143,7 +143,7 @@ func (e *Engine) forced(g grantOf) {
 			delete(e.forcedOff, g)
 		})
 	}
-	e.wakeLocked(g.key)
+	e.waits.wakeLocked(g.key)
 	e.mu.Unlock()
 	e.tell(told)
 }

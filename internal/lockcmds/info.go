@@ -32,7 +32,7 @@ func (e *Engine) startInfo(s Caller, cmd grammar.Command) {
 func (e *Engine) localWaiters(key string) int64 {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return e.waitersLocked(key)
+	return e.waits.lenLocked(key)
 }
 
 // lockInfo is what LOCKINFO and LOCKLIST show of one lock.

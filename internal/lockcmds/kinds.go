@@ -46,7 +46,7 @@ func askPlain(_ *Engine, w *waiter) question {
 func leadPlain(e *Engine, w *waiter) question {
 	_, stays, enqueue := w.First()
 	return question{
-		script.Crowd{Acquire: w.acquire(), Wait: e.opts.fairWait, Crowd: e.place, Stays: stays, Enqueue: enqueue}.Call(),
+		script.Crowd{Acquire: w.acquire(), Wait: e.opts.fairWait, Crowd: e.waits.place, Stays: stays, Enqueue: enqueue}.Call(),
 		script.DecodeCrowd,
 	}
 }

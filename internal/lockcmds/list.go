@@ -131,7 +131,7 @@ func (e *Engine) heldSlice(slice []lockInfo, end int) ([]lockInfo, int) {
 			key: h.key, owner: h.owner, holds: h.count, fence: h.fence,
 			ttl: max(0, h.lease.Deadline().Sub(now).Milliseconds()),
 		}
-		if q := e.queues.Find(h.key); q != nil {
+		if q := e.waits.set.Find(h.key); q != nil {
 			all, own := q.Len()
 			i.fair, i.local = int64(own), int64(all)
 		}

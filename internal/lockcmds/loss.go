@@ -32,7 +32,7 @@ func (e *Engine) onLost(l *watchdog.Lease, reason watchdog.Reason) {
 		e.restLocked(h.holders[0].c, h, h.count, h.ttl)
 	}
 	told := e.loseLocked(h, reason, nil)
-	e.wakeLocked(entry.Key)
+	e.waits.wakeLocked(entry.Key)
 	e.mu.Unlock()
 	e.tell(told)
 }

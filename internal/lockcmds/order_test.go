@@ -170,7 +170,7 @@ func TestPlaceOfTheSameOwnerIsAskedForAgain(t *testing.T) {
 	redistest.Eventually(t, patience, "a's subscriptions", func() bool {
 		p.e.mu.Lock()
 		defer p.e.mu.Unlock()
-		q := p.e.queues.Find("k")
+		q := p.e.waits.set.Find("k")
 		return q != nil && q.Settled()
 	})
 	answer := b.lane.holdBack()
@@ -409,7 +409,7 @@ func TestSameOwnerIsLetInBeforeAMessageIsHeeded(t *testing.T) {
 	holder.send("UNLOCK k") // hands over to the first
 	holder.executed(2)
 	p.e.mu.Lock()
-	p.e.wakeLocked("k") // as if a message had come
+	p.e.waits.wakeLocked("k") // as if a message had come
 	p.e.mu.Unlock()
 	answer()
 	equal(t, "unlock", holder.reply(), ":1")

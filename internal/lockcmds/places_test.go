@@ -155,7 +155,7 @@ func (p *proxy) awaitAttempts(key string) {
 	redistest.Eventually(p.t, patience, "the deciding attempts", func() bool {
 		p.e.mu.Lock()
 		defer p.e.mu.Unlock()
-		q := p.e.queues.Find(key)
+		q := p.e.waits.set.Find(key)
 		return q != nil && q.Settled()
 	})
 }

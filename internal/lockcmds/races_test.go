@@ -42,7 +42,7 @@ func (p *proxy) awaitAttempt(key string) {
 func (p *proxy) settled(key string) bool {
 	p.e.mu.Lock()
 	defer p.e.mu.Unlock()
-	q := p.e.queues.Find(key)
+	q := p.e.waits.set.Find(key)
 	return q != nil && q.Settled()
 }
 
@@ -55,7 +55,7 @@ func TestMessageDuringAnAttemptCausesAnother(t *testing.T) {
 	b.awaitWaiting()
 	q.awaitAttempt("k")
 	var w *waiter
-	q.e.step(func(s *queue.Set) { // as if an attempt were on its way that finds the lock held
+	q.e.waits.step(func(s *queue.Set) { // as if an attempt were on its way that finds the lock held
 		shared, _ := s.Offer("k", "")
 		w = waiterOf(shared)
 	})
@@ -66,7 +66,7 @@ func TestMessageDuringAnAttemptCausesAnother(t *testing.T) {
 		_, again := w.Asks()
 		return again
 	})
-	q.e.step(func(s *queue.Set) { s.Answered(&w.Waiter, queue.Answer{TTL: time.Minute}) })
+	q.e.waits.step(func(s *queue.Set) { s.Answered(&w.Waiter, queue.Answer{TTL: time.Minute}) })
 	fenceIn(t, b.reply())
 }
 

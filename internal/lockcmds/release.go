@@ -102,7 +102,7 @@ func (e *Engine) handOver(g *giving, release script.Release) script.HandOver {
 		}
 		return &script.Next{Owner: w.Owner, Lease: w.lease, Shared: w.Shared}
 	}
-	h := script.HandOver{Release: release, Wait: e.opts.fairWait, Crowd: e.place, Plain: who(g.plain), Fair: who(g.fair)}
+	h := script.HandOver{Release: release, Wait: e.opts.fairWait, Crowd: e.waits.place, Plain: who(g.plain), Fair: who(g.fair)}
 	if g.plain != nil {
 		_, h.Stays, _ = g.plain.First()
 	}
@@ -112,14 +112,14 @@ func (e *Engine) handOver(g *giving, release script.Release) script.HandOver {
 // nextLocked takes the waiters of which one gets the lock by a hand-over, if the script finds that it is its turn. It must be the
 // last hold, or there is nothing to hand over.
 func (e *Engine) nextLocked(h *hold) (plain, fair *waiter) {
-	if h.count != 1 || e.queues.Find(h.key) == nil {
+	if h.count != 1 || e.waits.set.Find(h.key) == nil {
 		return nil, nil
 	}
 	next, ok := h.chain.Next(e.clock.Now())
 	if !ok {
 		return nil, nil // its message gives everybody the same chance
 	}
-	e.stepLocked(func(q *queue.Set) {
+	e.waits.stepLocked(func(q *queue.Set) {
 		shared, own := q.Offer(h.key, h.owner)
 		if shared != nil {
 			plain = waiterOf(shared)

@@ -134,7 +134,7 @@ func TestThousandsOfWaitersCostLittle(t *testing.T) {
 	sessions[0].want("UNLOCK k", ":1")
 	p.e.mu.Lock()
 	defer p.e.mu.Unlock()
-	if n := p.e.queues.Len(); n != 0 || p.e.opts.Waiting.Load() != 0 {
+	if n := p.e.waits.set.Len(); n != 0 || p.e.opts.Waiting.Load() != 0 {
 		t.Errorf("%d wait queues, %d waiters left", n, p.e.opts.Waiting.Load())
 	}
 }
@@ -208,7 +208,7 @@ func TestOtherSessionsOfAnOwnerGetInWithTheFirst(t *testing.T) {
 		redistest.Eventually(t, patience, "the wait queue to be empty", func() bool {
 			p.e.mu.Lock()
 			defer p.e.mu.Unlock()
-			return p.e.queues.Len() == 0
+			return p.e.waits.set.Len() == 0
 		})
 		a.do("FORCEUNLOCK k")
 	}
@@ -415,13 +415,13 @@ func TestFairWaitersOfOneProxyMayStandInAnotherOrder(t *testing.T) {
 	redistest.Eventually(t, patience, "the deciding attempts", func() bool {
 		p.e.mu.Lock()
 		defer p.e.mu.Unlock()
-		return p.e.queues.Find("k").Settled() && p.attempts.Load() >= 2
+		return p.e.waits.set.Find("k").Settled() && p.attempts.Load() >= 2
 	})
 	first := srv.Do(t, "LPOP", "redisson_lock_queue:{k}")
 	srv.Do(t, "RPUSH", "redisson_lock_queue:{k}", first)
 	srv.Do(t, "DEL", "k")
 	p.e.mu.Lock()
-	p.e.wakeLocked("k") // as when the holder's lease has ended
+	p.e.waits.wakeLocked("k") // as when the holder's lease has ended
 	p.e.mu.Unlock()
 	fenceIn(t, b.reply())
 	b.want("UNLOCK k", ":1")

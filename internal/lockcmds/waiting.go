@@ -1,6 +1,9 @@
 package lockcmds
 
 import (
+	"errors"
+
+	"lockproxy/internal/lockcmds/jobs"
 	"lockproxy/internal/lockcmds/queue"
 	"lockproxy/internal/lockcmds/script"
 	"lockproxy/internal/resp"
@@ -11,16 +14,16 @@ import (
 func (e *Engine) await(w *waiter, a script.Acquired) []byte {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	refusal, full := e.queues.Denied(w.key), e.fullLocked(w.key)
+	refusal, full := e.waits.set.Denied(w.key), e.fullLocked(w.key)
 	switch {
 	case w.c.ended, refusal != nil, full != "":
 		e.finishLocked(w)
-		e.stepLocked(func(q *queue.Set) { q.Withdraw(&w.Waiter, w.key, queue.Gone, nil) })
+		e.waits.stepLocked(func(q *queue.Set) { q.Withdraw(&w.Waiter, w.key, queue.Gone, nil) })
 	default:
-		e.stepLocked(func(q *queue.Set) { q.Join(&w.Waiter, e.namesOf(w.key), w.mark, answerOf(w, a, nil)) })
+		e.waits.stepLocked(func(q *queue.Set) { q.Join(&w.Waiter, e.waits.namesOf(w.key), w.mark, answerOf(w, a, nil)) })
 		if w.wait > 0 {
 			left := w.began.Add(w.wait).Sub(e.clock.Now())
-			w.timer = e.clock.AfterFunc(left, func() { e.step(func(q *queue.Set) { q.TimedOut(&w.Waiter) }) })
+			w.timer = e.clock.AfterFunc(left, func() { e.waits.step(func(q *queue.Set) { q.TimedOut(&w.Waiter) }) })
 		}
 		return nil
 	}
@@ -37,12 +40,6 @@ func (e *Engine) await(w *waiter, a script.Acquired) []byte {
 	return resp.AppendError(nil, resp.Overloaded, full)
 }
 
-// namesOf is what waiting for a lock needs.
-func (e *Engine) namesOf(key string) queue.Names {
-	n := script.NamesOf(key)
-	return queue.Names{Key: key, Channel: n.Channel, Place: n.PlaceOf(e.place), Wake: n.NameChannel(e.place)}
-}
-
 // fullLocked says why nobody may wait for this lock now; empty: one may.
 func (e *Engine) fullLocked(key string) string {
 	switch {
@@ -50,17 +47,45 @@ func (e *Engine) fullLocked(key string) string {
 		return "draining"
 	case e.opts.MaxWaiters > 0 && e.opts.Waiting.Load() >= int64(e.opts.MaxWaiters):
 		return "too many waiters"
-	case e.opts.MaxWaitersPerLock > 0 && int(e.waitersLocked(key)) >= e.opts.MaxWaitersPerLock:
+	case e.opts.MaxWaitersPerLock > 0 && int(e.waits.lenLocked(key)) >= e.opts.MaxWaitersPerLock:
 		return "too many waiters for this lock"
 	}
 	return ""
 }
 
-// waitersLocked is how many waiters a lock has here. Requires e.mu.
-func (e *Engine) waitersLocked(key string) int64 {
-	if q := e.queues.Find(key); q != nil {
-		all, _ := q.Len()
-		return int64(all)
+// leftLocked ends an acquire that has left its wait queue. One that was granted the lock goes on: its attempt delivers the grant.
+// Requires e.mu.
+func (e *Engine) leftLocked(w *waiter, f queue.Effect) {
+	if w.timer != nil {
+		w.timer.Stop()
 	}
-	return 0
+	if f.Outcome == queue.Granted {
+		return
+	}
+	if f.Outcome == queue.Gone && f.Doubt {
+		e.giveUpLocked(w)
+	}
+	e.finishLocked(w)
+	if f.Outcome != queue.Gone {
+		e.jobs.Submit(jobs.Attempt, func() { e.reply(w, e.replyTo(f.Outcome, f.Err, f.Doubt)) })
+	}
 }
+
+// replyTo is the reply to an acquire that has to go without the lock.
+func (e *Engine) replyTo(o queue.Outcome, err error, doubt bool) func(proto int) []byte {
+	switch {
+	case doubt: // nobody knows whether it has the lock, so that is what it is told
+		return failed(ErrInDoubt)
+	case errors.Is(err, errDraining):
+		e.refusedOne()
+		return func(int) []byte { return resp.AppendError(nil, resp.Overloaded, errDraining.Error()) }
+	case o == queue.Error:
+		return failed(err)
+	}
+	return null
+}
+
+var (
+	errDraining  = errors.New("draining")
+	errUnblocked = script.Error("UNBLOCKED client unblocked via CLIENT UNBLOCK")
+)
