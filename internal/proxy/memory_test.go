@@ -105,6 +105,52 @@ func TestInputBehindAWaitingCommandStaysInTheSockets(t *testing.T) {
 
 const budgetFree = 64 << 10
 
+// Nor does what is sent behind a command that waits at Redis take the memory of all: nobody is closed for it.
+func TestInputBehindABlockedCommandClosesNobody(t *testing.T) {
+	redis := redistest.Start(t)
+	command := resp.AppendCommand(nil, "SETRANGE", "x", "0", strings.Repeat("v", 64<<10))
+	for _, engine := range engineNames() {
+		t.Run(engine, func(t *testing.T) {
+			srv := startProxy(t, redis, func(o *Options) { o.Engine, o.Limits.Memory = engine, 16<<20 })
+			const waiters, total = 3, 24 << 20
+			var all [waiters]*peer
+			var sent [waiters]int
+			for i := range all {
+				all[i] = dialClient(t, address(srv))
+				all[i].send("BLPOP", t.Name(), "0")
+				redistest.Eventually(t, patience, "the client to block", func() bool {
+					info, _ := redis.Do(t, "INFO", "clients").(string)
+					return strings.Contains(info, fmt.Sprintf("blocked_clients:%d\r", i+1))
+				})
+				if sent[i] = pour(t, all[i].nc, command, total); sent[i] >= total {
+					t.Errorf("all %d MiB were taken behind a command that waits", sent[i]>>20)
+				}
+			}
+			for range all {
+				redis.Do(t, "RPUSH", t.Name(), "element")
+			}
+			for i, c := range all {
+				if rest := sent[i] % len(command); rest > 0 {
+					go func() { _, _ = c.nc.Write(command[rest:]) }()
+				}
+			}
+			for i, c := range all {
+				if got, err := c.frame(); err != nil || !strings.HasPrefix(got, "*2\r\n") {
+					t.Fatalf("waiter %d: %q, %v", i, got, err)
+				}
+				for n := range (sent[i] + len(command) - 1) / len(command) {
+					if got, err := c.frame(); err != nil || got != ":65536\r\n" {
+						t.Fatalf("waiter %d, reply %d: %q, %v", i, n, got, err)
+					}
+				}
+			}
+			if n := srv.Stats().Closed["memory_limit"]; n > 0 {
+				t.Errorf("%d clients closed", n)
+			}
+		})
+	}
+}
+
 // A client that hangs up waits no longer, whatever it has sent behind its LOCK.
 func TestHangupIsSeenBehindUnreadInput(t *testing.T) {
 	redis := redistest.Start(t)

@@ -177,6 +177,9 @@ func (s *Session) MayRead() bool {
 // that much because the end of a client is only seen when what it has sent before fits in here and in the sockets.
 const maxHeld = 16 << 20
 
+// mayHold is how much is held behind a command that waits: here, or on the way to Redis if that command is there.
+func mayHold(b *budget.Budget, unanswered int) int { return b.Allowance(min(maxHeld, unanswered)) }
+
 // hasEnough reports whether the session holds as much as it may of what its client has sent. Behind a command that may wait for
 // others it is not Redis that is waited for: reading goes on as long as what comes can be held, so that a hang-up is seen. Of a
 // large command only what its pin has not sent yet is held. The pin says when that is little again.
@@ -190,7 +193,7 @@ func (s *Session) hasEnough() bool {
 	if s.slots.Due() > 0 && s.unanswered >= min(limit, budget.Free) && !(s.pin != nil && s.pin.waits) {
 		return s.unanswered+s.in.Len() >= s.proxy.Budget.Allowance(limit) // what is in waits for the same answers
 	}
-	return s.wait != waitNone && s.in.Len() >= budget.Free && s.in.Len() >= s.proxy.Budget.Allowance(maxHeld)
+	return s.wait != waitNone && s.in.Len() >= budget.Free && s.unanswered+s.in.Len() >= mayHold(s.proxy.Budget, s.proxy.Settings.Limits.Unanswered)
 }
 
 // readOn ends a pause of the engine if there is space again. A pause that began behind a command that waits may end in the middle

@@ -114,7 +114,7 @@ func (s *Session) routeShared(row *command.Row, p command.Policy, raw []byte) bo
 // routePinned routes a command of a session whose pin answers each command once.
 func (s *Session) routePinned(row *command.Row, p command.Policy, raw []byte) bool {
 	pin, to := s.pin, s.handler()
-	if pin.waits && s.unanswered >= s.proxy.Settings.Limits.Unanswered && !s.awaitQuiet() {
+	if pin.waits && s.unanswered >= mayHold(s.proxy.Budget, s.proxy.Settings.Limits.Unanswered) && !s.awaitQuiet() {
 		return false
 	}
 	mayWait := row.MayWait(p)
