@@ -139,9 +139,9 @@ func (e *Engine) Unblock(session uint64, withError bool) (waited bool) {
 	}
 	e.waits.stepLocked(func(q *queue.Set) {
 		if withError {
-			waited = q.Dismiss(&c.ask.Waiter, queue.Error, errUnblocked)
+			waited = q.Remove(&c.ask.Waiter, queue.Error, errUnblocked)
 		} else {
-			waited = q.Dismiss(&c.ask.Waiter, queue.Null, nil)
+			waited = q.Remove(&c.ask.Waiter, queue.Null, nil)
 		}
 	})
 	return waited

@@ -165,7 +165,7 @@ func load(t *testing.T, grants int, groups []contenders) (shares []int, longest 
 func TestEverybodyGetsAShare(t *testing.T) {
 	type groups = []contenders
 	srv := redistest.Start(t)
-	minute := func(o *Options) { o.Lease, o.deadHead = time.Minute, time.Minute }
+	minute := func(o *Options) { o.Lease, o.staleHead = time.Minute, time.Minute }
 	for name, of := range map[string]func(p, q *proxy) groups{
 		"two proxies":          func(p, q *proxy) groups { return groups{{p, "LOCK", 16}, {q, "LOCK", 16}} },
 		"one client at each":   func(p, q *proxy) groups { return groups{{p, "LOCK", 1}, {q, "LOCK", 1}} },
@@ -203,7 +203,7 @@ func TestEverybodyGetsAShare(t *testing.T) {
 // Redisson's clients see the plain waiters of a proxy as one waiter, and wake it by name alone.
 func TestCrowdTakesTurnsWithRedisson(t *testing.T) {
 	srv := redistest.Start(t)
-	p := startProxy(t, srv, func(o *Options) { o.Lease, o.deadHead = time.Minute, time.Minute })
+	p := startProxy(t, srv, func(o *Options) { o.Lease, o.staleHead = time.Minute, time.Minute })
 	a, b, asks := p.session(2), p.session(2), p.session(2)
 	j, k := newRedisson(t, srv, 1, "k"), newRedisson(t, srv, 2, "k")
 	if got := j.fair(); got != nil {
@@ -273,7 +273,7 @@ func TestPlaceOfTheDeadHoldsUpNobody(t *testing.T) {
 // Who waits at a proxy that stops, or hangs up, leaves no place behind.
 func TestCrowdThatLeavesTakesItsPlaceAlong(t *testing.T) {
 	srv := redistest.Start(t)
-	minute := func(o *Options) { o.Lease, o.deadHead = time.Minute, time.Minute }
+	minute := func(o *Options) { o.Lease, o.staleHead = time.Minute, time.Minute }
 	p, q := startProxy(t, srv, minute), startProxy(t, srv, minute)
 	holder, first := q.session(2), q.session(2)
 	holder.fence("LOCK k")

@@ -24,8 +24,8 @@ import (
 const (
 	defaultLease    = 30 * time.Second
 	defaultFairWait = 300 * time.Second
-	// defaultDeadHead is longer than a live Redisson client takes to subscribe after queueing: 7.5 s.
-	defaultDeadHead = 8 * time.Second
+	// defaultStaleHead is longer than a live Redisson client takes to subscribe after queueing: 7.5 s.
+	defaultStaleHead = 8 * time.Second
 )
 
 // Options configure an Engine. Redis, UUID and Jobs are required; zero values pick the defaults.
@@ -45,7 +45,7 @@ type Options struct {
 
 	// Tests change these.
 	fairWait   time.Duration // what deadlines in the fair queue are counted in; 0: 300 s, Redisson's default
-	deadHead   time.Duration // how long the head of a free lock's fair queue may be deaf; 0: 8 s
+	staleHead  time.Duration // after this time the head of a free lock's fair queue without a subscriber is stale; 0: 8 s
 	deferLimit time.Duration // how long commands wait for a give-back; 0: 1 s
 
 	MaxWaiters        int // 0: no limit
@@ -110,7 +110,7 @@ func New(opts Options) (*Engine, error) {
 		return nil, errors.New("lockcmds: no UUID")
 	case opts.Jobs == nil:
 		return nil, errors.New("lockcmds: no pool of jobs")
-	case opts.Lease < 0, opts.MaxHold < 0, opts.fairWait < 0, opts.deadHead < 0, opts.MaxWaiters < 0,
+	case opts.Lease < 0, opts.MaxHold < 0, opts.fairWait < 0, opts.staleHead < 0, opts.MaxWaiters < 0,
 		opts.MaxWaitersPerLock < 0, opts.Grace != nil && *opts.Grace < 0:
 		return nil, errors.New("lockcmds: negative option")
 	case opts.Lease > 0 && opts.Lease < minLease:
@@ -122,8 +122,8 @@ func New(opts Options) (*Engine, error) {
 	if opts.fairWait == 0 {
 		opts.fairWait = defaultFairWait
 	}
-	if opts.deadHead == 0 {
-		opts.deadHead = defaultDeadHead
+	if opts.staleHead == 0 {
+		opts.staleHead = defaultStaleHead
 	}
 	if opts.deferLimit == 0 {
 		opts.deferLimit = defaultDeferLimit
@@ -152,7 +152,7 @@ func New(opts Options) (*Engine, error) {
 	e.jobs = opts.Jobs.NewRunner(e.crash)
 	e.waits = waitQueues{
 		e: e, place: owners.Shared(opts.UUID, uint32(e.clock.Random(1<<32))),
-		set: queue.New(queue.Config{Lease: opts.Lease, Wait: opts.fairWait, DeadHead: opts.deadHead}),
+		set: queue.New(queue.Config{Lease: opts.Lease, Wait: opts.fairWait, StaleHead: opts.staleHead}),
 	}
 	e.own.Listen(&e.waits)
 	e.life, e.end = context.WithCancel(context.Background())
@@ -257,7 +257,7 @@ func (e *Engine) Drain() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.draining = true
-	e.waits.stepLocked(func(q *queue.Set) { q.DismissAll(errDraining) })
+	e.waits.stepLocked(func(q *queue.Set) { q.RemoveAll(errDraining) })
 }
 
 // Leave forgets a session that holds nothing here and waits for nothing. It reports whether it has; else the session stays known.

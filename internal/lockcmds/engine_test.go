@@ -52,7 +52,7 @@ func TestRedissonHashIsWhatOthersSee(t *testing.T) {
 
 func TestWaiterIsWokenByReleaseHereAndElsewhere(t *testing.T) {
 	srv := redistest.Start(t)
-	minute := func(o *Options) { o.Lease, o.deadHead = time.Minute, time.Minute }
+	minute := func(o *Options) { o.Lease, o.staleHead = time.Minute, time.Minute }
 	p, q := startProxy(t, srv, minute), startProxy(t, srv, minute)
 	a := p.session(2)
 	for _, verb := range []string{"LOCK", "FAIRLOCK"} {
@@ -533,7 +533,7 @@ func TestWrongTypeIsRedissOwnError(t *testing.T) {
 
 func TestWaitersSurviveALostSubscription(t *testing.T) {
 	srv := redistest.Start(t)
-	minute := func(o *Options) { o.Lease, o.deadHead = time.Minute, time.Minute }
+	minute := func(o *Options) { o.Lease, o.staleHead = time.Minute, time.Minute }
 	p, q := startProxy(t, srv, minute), startProxy(t, srv, minute)
 	for _, verb := range []string{"LOCK", "FAIRLOCK"} {
 		a, b := p.session(2), q.session(2)

@@ -114,7 +114,7 @@ func TestPlacesOutliveRedissonsArithmetic(t *testing.T) {
 // A clock that jumps an hour ahead makes every deadline an hour late.
 func TestClockThatJumpsTakesNoPlaceOfTheLiving(t *testing.T) {
 	srv := redistest.Start(t)
-	minute := func(o *Options) { o.Lease, o.deadHead = time.Minute, time.Minute }
+	minute := func(o *Options) { o.Lease, o.staleHead = time.Minute, time.Minute }
 	p, q := startProxy(t, srv, minute), startProxy(t, srv, minute)
 	holder, c := p.session(2), srv.Client(t)
 	holder.fence("FAIRLOCK k")

@@ -115,7 +115,7 @@ func TestCommandsOnALeaseWaitForItsRenewal(t *testing.T) {
 // b's channels are subscribed already when it asks, so that its first attempt decides, unless they have told something since.
 func TestMessageBetweenADecidingFirstAttemptAndTheRoomIsNotLost(t *testing.T) {
 	srv := redistest.Start(t)
-	p, q := startProxy(t, srv, func(o *Options) { o.Lease, o.deadHead = time.Minute, time.Minute }), startProxy(t, srv, nil)
+	p, q := startProxy(t, srv, func(o *Options) { o.Lease, o.staleHead = time.Minute, time.Minute }), startProxy(t, srv, nil)
 	a, b, c := q.session(2), p.session(2), p.session(2)
 	a.fence("LOCK k")
 	b.send("FAIRLOCK k")

@@ -184,7 +184,7 @@ func TestRedissonOwnerTakesOverItsHoldThroughUs(t *testing.T) {
 
 func TestFairQueueIsSharedWithRedisson(t *testing.T) {
 	srv := redistest.Start(t)
-	p := startProxy(t, srv, func(o *Options) { o.deadHead = time.Minute })
+	p := startProxy(t, srv, func(o *Options) { o.staleHead = time.Minute })
 	a, b := p.session(2), p.session(2)
 	j, k := newRedisson(t, srv, 1, "k"), newRedisson(t, srv, 2, "k")
 	if got := j.fair(); got != nil {
@@ -214,7 +214,7 @@ func TestFairQueueIsSharedWithRedisson(t *testing.T) {
 
 func TestDeadFairHeadIsRemovedAfterAWhile(t *testing.T) {
 	srv := redistest.Start(t)
-	p := startProxy(t, srv, func(o *Options) { o.deadHead = 300 * time.Millisecond })
+	p := startProxy(t, srv, func(o *Options) { o.staleHead = 300 * time.Millisecond })
 	holder, a := p.session(2), p.session(2)
 	holder.fence("LOCK k")
 	for n := range 3 {
@@ -232,7 +232,7 @@ func TestDeadFairHeadIsRemovedAfterAWhile(t *testing.T) {
 
 func TestLiveFairHeadKeepsItsTurn(t *testing.T) {
 	srv := redistest.Start(t)
-	p := startProxy(t, srv, func(o *Options) { o.deadHead = 100 * time.Millisecond })
+	p := startProxy(t, srv, func(o *Options) { o.staleHead = 100 * time.Millisecond })
 	holder, a, j := p.session(2), p.session(2), newRedisson(t, srv, 1, "k")
 	holder.fence("LOCK k")
 	j.fair()
@@ -251,7 +251,7 @@ func TestLiveFairHeadKeepsItsTurn(t *testing.T) {
 func TestSubscribedFairHeadsThatDoNotReactAreRemoved(t *testing.T) {
 	t.Parallel()
 	srv := redistest.Start(t)
-	p := startProxy(t, srv, func(o *Options) { o.deadHead = 100 * time.Millisecond })
+	p := startProxy(t, srv, func(o *Options) { o.staleHead = 100 * time.Millisecond })
 	holder, a, b := p.session(2), p.session(2), p.session(2)
 	holder.fence("LOCK k")
 	var cutOff []*redisson
@@ -281,7 +281,7 @@ func TestSubscribedFairHeadsThatDoNotReactAreRemoved(t *testing.T) {
 
 func TestSlowFairHeadKeepsItsTurn(t *testing.T) {
 	srv := redistest.Start(t)
-	p := startProxy(t, srv, func(o *Options) { o.deadHead = 100 * time.Millisecond })
+	p := startProxy(t, srv, func(o *Options) { o.staleHead = 100 * time.Millisecond })
 	holder, a, j := p.session(2), p.session(2), newRedisson(t, srv, 1, "k")
 	holder.fence("LOCK k")
 	j.fair()
@@ -295,7 +295,7 @@ func TestSlowFairHeadKeepsItsTurn(t *testing.T) {
 	case <-time.After(2500 * time.Millisecond):
 	}
 	if got := j.fair(); got != nil {
-		if time.Since(start) > queue.DeafLooks*queue.LookAgain {
+		if time.Since(start) > queue.MaxLooks*queue.LookAgain {
 			t.Skip("the machine stood still for longer than a live head may")
 		}
 		t.Fatalf("redisson: %v", got)
@@ -307,7 +307,7 @@ func TestSlowFairHeadKeepsItsTurn(t *testing.T) {
 func TestFairHeadThatIsOvertakenIsNotTakenForDead(t *testing.T) {
 	t.Parallel()
 	srv := redistest.Start(t)
-	p, q := startProxy(t, srv, func(o *Options) { o.deadHead = 100 * time.Millisecond }), startProxy(t, srv, nil)
+	p, q := startProxy(t, srv, func(o *Options) { o.staleHead = 100 * time.Millisecond }), startProxy(t, srv, nil)
 	holder, a, j := q.session(2), p.session(2), newRedisson(t, srv, 1, "k")
 	holder.fence("LOCK k")
 	j.fair()

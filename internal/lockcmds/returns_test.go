@@ -251,7 +251,7 @@ func TestRestOfALostHoldIsGivenBackThoughTheAcquireFails(t *testing.T) {
 
 func TestPlaceOfTheSameOwnerAtAnotherProxyIsAskedForAgain(t *testing.T) {
 	srv := redistest.Start(t)
-	p, q := startProxy(t, srv, nil), startProxy(t, srv, func(o *Options) { o.Lease, o.deadHead = time.Minute, time.Minute })
+	p, q := startProxy(t, srv, nil), startProxy(t, srv, func(o *Options) { o.Lease, o.staleHead = time.Minute, time.Minute })
 	holder, a, b := p.session(2), p.session(2), q.session(2)
 	holder.fence("LOCK k PX 60000")
 	a.send("FAIRLOCK k OWNER me")

@@ -13,7 +13,7 @@ import (
 // waits for "a". Each of these pairs waits here for two locks that are held elsewhere.
 func TestLocksThatShareNamesWakeTheirOwnWaiters(t *testing.T) {
 	srv := redistest.Start(t)
-	minute := func(o *Options) { o.Lease, o.deadHead = time.Minute, time.Minute }
+	minute := func(o *Options) { o.Lease, o.staleHead = time.Minute, time.Minute }
 	p, q := startProxy(t, srv, minute), startProxy(t, srv, minute)
 	holder := q.session(2)
 	for _, pair := range [][2]string{
@@ -66,7 +66,7 @@ func TestQueuesThatShareAKeyDoNotJudgeEachOther(t *testing.T) {
 		t.Run(pair[0], func(t *testing.T) {
 			t.Parallel()
 			srv := redistest.Start(t)
-			p, q := startProxy(t, srv, func(o *Options) { o.deadHead = 10 * time.Millisecond }), startProxy(t, srv, nil)
+			p, q := startProxy(t, srv, func(o *Options) { o.staleHead = 10 * time.Millisecond }), startProxy(t, srv, nil)
 			free, held := pair[0], pair[1]
 			holder, first := q.session(2), q.session(2)
 			holder.fence("LOCK " + held)
@@ -87,7 +87,7 @@ func TestQueuesThatShareAKeyDoNotJudgeEachOther(t *testing.T) {
 					t.Errorf("granted after %v", took)
 				}
 			}
-			first.quiet((queue.DeafLooks + 1) * queue.LookAgain / 4)
+			first.quiet((queue.MaxLooks + 1) * queue.LookAgain / 4)
 			equal(t, "queue", srv.Client(t).LRange(t.Context(), script.QueueOf("a"), 0, -1).Val(), place)
 			holder.want("UNLOCK "+held, ":1")
 			fenceIn(t, first.reply())
@@ -98,7 +98,7 @@ func TestQueuesThatShareAKeyDoNotJudgeEachOther(t *testing.T) {
 // One rule for the waiters of one owner, wherever they wait: when the owner is granted the lock, all of them are.
 func TestWaitersOfOneOwnerAreLetInTogether(t *testing.T) {
 	srv := redistest.Start(t)
-	minute := func(o *Options) { o.Lease, o.deadHead = time.Minute, time.Minute }
+	minute := func(o *Options) { o.Lease, o.staleHead = time.Minute, time.Minute }
 	p, q := startProxy(t, srv, minute), startProxy(t, srv, minute)
 	for _, at := range [][]*proxy{{p, p}, {p, q}} {
 		for _, verbs := range [][]string{{"LOCK", "LOCK"}, {"FAIRLOCK", "FAIRLOCK"}, {"LOCK", "FAIRLOCK"}, {"FAIRLOCK", "LOCK"}} {
@@ -131,7 +131,7 @@ func TestWaitersOfOneOwnerAreLetInTogether(t *testing.T) {
 // Nor need it be a waiter that is granted.
 func TestNewcomerLetsInTheWaitersOfItsOwner(t *testing.T) {
 	srv := redistest.Start(t)
-	minute := func(o *Options) { o.Lease, o.deadHead = time.Minute, time.Minute }
+	minute := func(o *Options) { o.Lease, o.staleHead = time.Minute, time.Minute }
 	p, q := startProxy(t, srv, minute), startProxy(t, srv, minute)
 	for _, verb := range []string{"LOCK", "FAIRLOCK"} {
 		srv.Do(t, "HSET", "k", "somebody", "1")

@@ -14,7 +14,7 @@ import (
 
 func TestReleaseBetweenAttemptAndSubscriptionIsNotLost(t *testing.T) {
 	srv := redistest.Start(t)
-	minute := func(o *Options) { o.Lease, o.deadHead = time.Minute, time.Minute }
+	minute := func(o *Options) { o.Lease, o.staleHead = time.Minute, time.Minute }
 	p, q := startProxy(t, srv, minute), startProxy(t, srv, minute)
 	for _, verb := range []string{"LOCK", "FAIRLOCK"} {
 		a, b := p.session(2), q.session(2)

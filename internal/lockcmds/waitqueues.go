@@ -96,8 +96,8 @@ func (x *waitQueues) carryOutLocked(f *queue.Effect) {
 		}
 		x.e.jobs.Submit(class, func() { x.askHead(q, look) })
 	case queue.RemoveHead:
-		place, deaf := f.Place, f.Deaf
-		x.e.jobs.Submit(jobs.Attempt, func() { x.removeHead(q, place, deaf) })
+		place, force := f.Place, f.Force
+		x.e.jobs.Submit(jobs.Attempt, func() { x.removeHead(q, place, force) })
 	case queue.GoOn: // a class without backlog
 		x.e.jobs.Submit(jobs.Renewal, func() {
 			runtime.Gosched()
@@ -213,9 +213,9 @@ func (x *waitQueues) askHead(q *queue.Queue, look bool) {
 }
 
 // removeHead removes the first place if its waiter is dead.
-func (x *waitQueues) removeHead(q *queue.Queue, place string, deaf bool) {
+func (x *waitQueues) removeHead(q *queue.Queue, place string, force bool) {
 	key := q.Names().Key
-	a, err := runFor(x.e.life, x.e.own, script.DeadHead{Key: key, Place: place, Deaf: deaf}.Call(), script.DecodeDeadHead)
+	a, err := runFor(x.e.life, x.e.own, script.DeadHead{Key: key, Place: place, Deaf: force}.Call(), script.DecodeDeadHead)
 	if a.Removed {
 		x.e.log.Info("stale fair waiter removed", logKey(key))
 	}

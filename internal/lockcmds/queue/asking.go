@@ -22,7 +22,7 @@ type Status uint8
 
 // The values of Status. The last three are failures.
 const (
-	Busy    Status = iota // somebody else holds the lock, or it is kept for somebody else
+	Busy    Status = iota // another owner holds the lock, or it is reserved for another waiter
 	Held                  // granted
 	Refused               // an error reply of Redis
 	Unsent                // nothing happened
@@ -57,12 +57,12 @@ func (s *Set) Join(w *Waiter, n Names, m Mark, a Answer) {
 		q.refresh()
 	}
 	first := q.shared.first() == w
-	switch news := m.stale(q, w.sub); {
-	case w.Named() && news:
+	switch missed := m.stale(q, w.sub); {
+	case w.Named() && missed:
 		s.try(w)
 	case w.Kind.OwnPlace:
 		q.notYet(w, a)
-	case first && (news || a.TTL == Kept): // a free lock is had by who is in the queue
+	case first && (missed || a.TTL == Kept): // a free lock is had by who is in the queue
 		q.tryShared()
 	case first && q.pause == 0:
 		q.expect(a.TTL)
@@ -199,7 +199,7 @@ func (q *Queue) placed(w *Waiter, a Answer) {
 		q.place.Refused(a.Place)
 	}
 	if q.place.Queued() && q.byName == nil {
-		// Redisson's clients wake the first by name alone, and a place that nobody listens for is removed.
+		// Redisson's clients wake the first by name alone, and a place without a subscriber is removed.
 		q.byName = q.set.listen(q.names.Wake)
 		q.byName.byName.push(&q.inByName, q)
 		q.refresh()

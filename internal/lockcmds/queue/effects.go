@@ -19,7 +19,7 @@ const (
 	Refresh                // put off the deadlines of places in Redis (Queue, Places; Refreshed)
 	ListPlaces             // ask for the queue in Redis (Queue; PlacesListed)
 	AskHead                // ask for its first place (Queue, Look; HeadTold)
-	RemoveHead             // remove its first place if the waiter there is dead (Queue, Place, Deaf; HeadRemoved)
+	RemoveHead             // remove its first place if the waiter there is stale (Queue, Place, Force; HeadRemoved)
 	GoOn                   // call Continue, when others have had their turn
 )
 
@@ -34,14 +34,14 @@ type Effect struct {
 
 	Outcome Outcome
 	Err     error // of the outcome Error
-	Doubt   bool  // whatever the outcome, nobody knows whether the waiter's owner has the lock
+	Doubt   bool  // whatever the outcome, it is unknown whether the waiter's owner has the lock
 
 	Timer         Timer
 	Delay, Spread time.Duration // the delay, and a random length of time up to Spread more
 
 	Urgent bool // the attempt is the first waiter's
 	Look   bool // the question is the reaper's
-	Deaf   bool // the waiter at the head was woken often enough
+	Force  bool // the waiter at the head was woken often enough
 }
 
 // Timer is one of a queue's timers.

@@ -7,14 +7,14 @@ import (
 )
 
 // TimedOut is the end of a waiter's own wait.
-func (s *Set) TimedOut(w *Waiter) { s.Dismiss(w, Null, nil) }
+func (s *Set) TimedOut(w *Waiter) { s.Remove(w, Null, nil) }
 
 // Left says that the waiter's client has gone.
-func (s *Set) Left(w *Waiter) { s.Dismiss(w, Gone, nil) }
+func (s *Set) Left(w *Waiter) { s.Remove(w, Gone, nil) }
 
-// Dismiss takes a waiter out with that outcome: Null, Error or Gone. If its attempt is on its way, the outcome is for the case that the
+// Remove takes a waiter out with that outcome: Null, Error or Gone. If its attempt is on its way, the outcome is for the case that the
 // attempt comes to nothing. It reports whether that has changed how the waiter leaves.
-func (s *Set) Dismiss(w *Waiter, o Outcome, err error) bool {
+func (s *Set) Remove(w *Waiter, o Outcome, err error) bool {
 	switch {
 	case w.queue == nil:
 		return false
@@ -29,13 +29,13 @@ func (s *Set) Dismiss(w *Waiter, o Outcome, err error) bool {
 	return true
 }
 
-// DismissAll takes out all waiters of all locks: the proxy stops.
-func (s *Set) DismissAll(err error) {
+// RemoveAll takes out all waiters of all locks: the proxy stops.
+func (s *Set) RemoveAll(err error) {
 	var all []*Waiter
 	for n := s.order.head; n != nil; n = n.next {
 		all = n.value.appendAll(all)
 	}
-	s.each(all, func(w *Waiter) { s.Dismiss(w, Error, err) })
+	s.each(all, func(w *Waiter) { s.Remove(w, Error, err) })
 }
 
 func (q *Queue) appendAll(all []*Waiter) []*Waiter { return q.own.appendTo(q.shared.appendTo(all)) }
@@ -112,7 +112,7 @@ func (q *Queue) givePlace(w *Waiter) {
 	}
 }
 
-// occupied reports whether somebody here waits at that place.
+// occupied reports whether a waiter here has that place.
 func (s *Set) occupied(key, place string) bool {
 	q := s.queues[key]
 	return q != nil && (q.places[place] != nil || place == q.names.Place && q.place.Queued())
@@ -138,7 +138,7 @@ type departures struct {
 
 type departure struct {
 	place string
-	reply *late // nil: nobody waits for the place to leave
+	reply *late // nil: no reply waits until the place is left
 }
 
 // late is a reply that is given when the place has left, or when the waiter has been put off for long enough.
@@ -164,7 +164,7 @@ func (s *Set) reply(w *Waiter, key string, o Outcome, err error) {
 	s.depart(key, departure{w.Place, &late{effect: e}})
 }
 
-// abandons reports whether a waiter outside has a place in Redis that nobody else here waits in for the same owner.
+// abandons reports whether a waiter outside has a place in Redis that no other waiter here has for the same owner.
 func (s *Set) abandons(w *Waiter, key string) bool {
 	return w.Kind.OwnPlace && w.Placed && !s.occupied(key, w.Place)
 }
@@ -189,7 +189,7 @@ func (s *Set) depart(key string, one departure) {
 	}
 }
 
-// PatienceDue says that the timer of the effect Patience has run out. Who has waited for a whole round gets its reply.
+// PatienceDue says that the timer of the effect Patience has run out. A waiter that has waited for a whole round gets its reply.
 func (s *Set) PatienceDue(key string) {
 	d := s.leaving[key]
 	if d == nil {

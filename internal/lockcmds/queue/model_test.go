@@ -49,7 +49,7 @@ type client struct {
 
 func newWorld(t tester) *world {
 	return &world{
-		t: t, s: New(Config{Lease: 30 * time.Second, Wait: 300 * time.Second, DeadHead: 8 * time.Second}),
+		t: t, s: New(Config{Lease: 30 * time.Second, Wait: 300 * time.Second, StaleHead: 8 * time.Second}),
 		names:     Names{Key: "k", Channel: "c", Place: "all", Wake: "c:all"},
 		confirmed: map[string]bool{}, timers: map[Timer]bool{},
 	}

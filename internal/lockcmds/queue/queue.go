@@ -15,7 +15,7 @@
 //   - A waiter has at most one attempt on its way. If it is woken meanwhile, another attempt follows.
 //   - No attempt begins before the waiter's subscriptions are confirmed. The confirmation causes one.
 //   - Waiters of one kind ask in the order in which they joined, but for those that are woken by name.
-//   - Each event costs O(1), or O(1) for each waiter that it concerns. What concerns many is done in slices: Continue.
+//   - Each event costs O(1), or O(1) for each waiter that it concerns. Work for many waiters is done in slices: Continue.
 package queue
 
 import (
@@ -58,7 +58,7 @@ type Waiter struct {
 	sub     *subscription
 	state   state
 	woken   bool    // while an attempt was on its way
-	doubt   bool    // an attempt was not answered: nobody knows whether it has the lock
+	doubt   bool    // an attempt was not answered: it is unknown whether the waiter has the lock
 	pending Outcome // how it leaves if the attempt on its way comes to nothing
 	err     error   // of pending
 	turn    turn    // of the attempt on its way
@@ -112,7 +112,7 @@ const (
 	Granted                // it has the lock
 	Null                   // it may not wait any longer
 	Error                  // the same, with an error for the reason
-	Gone                   // its client has gone: there is nobody to reply to
+	Gone                   // its client has gone: no reply is sent
 )
 
 // Queue is the waiters of one lock. It exists while there are any.
@@ -127,7 +127,7 @@ type Queue struct {
 	base   *subscription // of Names.Channel
 	denied error         // why Redis does not let us listen to it; nil: it does
 	place  turns.Crowd   // the shared place in Redis
-	byName *subscription // of Names.Wake; nil: nobody has listened for it yet
+	byName *subscription // of Names.Wake; nil: it was not needed yet
 	woken  bool          // a message or a timer has come since the latest attempt of shared
 	timed  bool          // the timer Expiry has been set
 	pause  time.Duration // after an error; 0: the latest attempt was answered
@@ -146,7 +146,7 @@ func (q *Queue) Names() Names { return q.names }
 // Len is how many waiters there are, and how many of them have places of their own.
 func (q *Queue) Len() (all, own int) { return q.shared.len + q.own.len, q.own.len }
 
-// Settled reports whether all subscriptions are confirmed and nobody asks.
+// Settled reports whether all subscriptions are confirmed and no waiter asks.
 func (q *Queue) Settled() bool {
 	for _, w := range q.appendAll(nil) {
 		if w.state == asking || w.sub != nil && !w.sub.ready {
@@ -159,7 +159,7 @@ func (q *Queue) Settled() bool {
 // Queued reports whether the shared place is in the queue in Redis, as far as is known.
 func (q *Queue) Queued() bool { return q.place.Queued() }
 
-// queued reports whether somebody here has a place in Redis.
+// queued reports whether a waiter here has a place in Redis.
 func (q *Queue) queued() bool { return q.own.len > 0 || q.place.Queued() }
 
 func (q *Queue) line(k *Kind) *line[*Waiter] {
@@ -169,11 +169,11 @@ func (q *Queue) line(k *Kind) *line[*Waiter] {
 	return &q.shared
 }
 
-// Config is what the machine is told once. All fields are required.
+// Config configures a Set. All fields are required.
 type Config struct {
-	Lease    time.Duration // a lock is looked at once in that time in any case
-	Wait     time.Duration // what deadlines of places in Redis are counted in
-	DeadHead time.Duration // how long the head of a free lock's queue may be deaf
+	Lease     time.Duration // a lock is looked at once in that time in any case
+	Wait      time.Duration // what deadlines of places in Redis are counted in
+	StaleHead time.Duration // after this time the head of a free lock's queue without a subscriber is stale
 }
 
 // Set is the queues of all locks of one engine.
@@ -197,7 +197,7 @@ func New(c Config) *Set {
 	}
 }
 
-// Find returns the queue of a lock; nil: nobody waits for it here.
+// Find returns the queue of a lock; nil: no waiter is here.
 func (s *Set) Find(key string) *Queue { return s.queues[key] }
 
 // Len is how many queues there are.
@@ -206,7 +206,7 @@ func (s *Set) Len() int { return len(s.queues) }
 // Waiters is how many waiters there are in all queues.
 func (s *Set) Waiters() int { return s.waiters }
 
-// Denied is the error with which Redis refuses to let anybody wait for the lock; nil: it does not.
+// Denied is the error with which Redis refuses the subscriptions of the lock; nil: it does not.
 func (s *Set) Denied(key string) error {
 	if q := s.queues[key]; q != nil {
 		return q.denied

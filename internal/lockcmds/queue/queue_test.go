@@ -219,7 +219,7 @@ func TestDismissalWaitsForTheAttempt(t *testing.T) {
 		w.settle()
 		w.s.Wake("k")
 		w.effects()
-		if !w.s.Dismiss(&c.Waiter, Null, nil) || w.s.Dismiss(&c.Waiter, Null, nil) || !w.s.Dismiss(&c.Waiter, Error, errTest) {
+		if !w.s.Remove(&c.Waiter, Null, nil) || w.s.Remove(&c.Waiter, Null, nil) || !w.s.Remove(&c.Waiter, Error, errTest) {
 			t.Fatal("what a dismissal reports")
 		}
 		w.effects()
@@ -278,7 +278,7 @@ func TestManyWaitersAreDealtWithInSlices(t *testing.T) {
 	const many = 10_000
 	for name, event := range map[string]func(w *world){
 		"confirmation": func(w *world) { w.s.Subscribed("c") },
-		"end":          func(w *world) { w.s.DismissAll(errTest) },
+		"end":          func(w *world) { w.s.RemoveAll(errTest) },
 		"refusal":      func(w *world) { w.s.SubscriptionRefused("c", errTest) },
 		"same owner":   func(w *world) { w.s.Published("c:job") },
 	} {
@@ -436,7 +436,7 @@ func watched(t *testing.T, heads ...string) (w *world, q *Queue, expect func(op 
 	w.s.Published("c")
 	expect(ListPlaces)
 	q.PlacesListed(heads, OK)
-	if e := expect(SetTimer); e.Timer != Look || e.Delay != w.s.config.DeadHead {
+	if e := expect(SetTimer); e.Timer != Look || e.Delay != w.s.config.StaleHead {
 		t.Fatalf("%+v", e)
 	}
 	return w, q, expect
@@ -447,7 +447,7 @@ func TestDeadHeadsAreRemoved(t *testing.T) {
 	q.TimerDue(Look)
 	expect(AskHead)
 	q.HeadTold(true, "dead", OK)
-	if e := expect(RemoveHead); e.Place != "dead" || e.Deaf {
+	if e := expect(RemoveHead); e.Place != "dead" || e.Force {
 		t.Fatalf("%+v", e)
 	}
 	q.HeadRemoved("dead", true, 0, OK)
@@ -461,14 +461,14 @@ func TestDeadHeadsAreRemoved(t *testing.T) {
 func TestDeafHeadsAreRemovedAfterSomeLooks(t *testing.T) {
 	const process = "0f8fad5b-d9cb-469f-a165-70867728950e"
 	_, q, expect := watched(t, process+":1", process+":2", "o1")
-	for look := range DeafLooks + 1 {
+	for look := range MaxLooks + 1 {
 		q.TimerDue(Look)
 		expect(AskHead)
 		q.HeadTold(true, process+":1", OK)
-		if e := expect(RemoveHead); e.Deaf != (look == DeafLooks) {
+		if e := expect(RemoveHead); e.Force != (look == MaxLooks) {
 			t.Fatalf("look %d: %+v", look, e)
 		}
-		if look < DeafLooks {
+		if look < MaxLooks {
 			q.HeadRemoved(process+":1", false, 1, OK)
 			if e := expect(SetTimer); e.Delay != LookAgain {
 				t.Fatalf("%+v", e)
@@ -478,19 +478,19 @@ func TestDeafHeadsAreRemovedAfterSomeLooks(t *testing.T) {
 	q.HeadRemoved(process+":1", true, 1, OK)
 	expect(AskHead)
 	q.HeadTold(true, process+":2", OK)
-	if e := expect(RemoveHead); !e.Deaf {
-		t.Fatal("another waiter of a deaf process is given more time")
+	if e := expect(RemoveHead); !e.Force {
+		t.Fatal("another waiter of a ignored process is given more time")
 	}
 }
 
 func TestALiveHeadThatWasOvertakenIsNotDeaf(t *testing.T) {
 	w, q, expect := watched(t, "slow", "o1")
-	for range 3 * DeafLooks {
+	for range 3 * MaxLooks {
 		q.TimerDue(Look)
 		expect(AskHead)
 		q.HeadTold(true, "slow", OK)
-		if e := expect(RemoveHead); e.Deaf {
-			t.Fatal("it counts as deaf")
+		if e := expect(RemoveHead); e.Force {
+			t.Fatal("it counts as ignored")
 		}
 		q.HeadRemoved("slow", false, 1, OK)
 		w.s.Published("c") // somebody else was faster, and has released

@@ -6,22 +6,22 @@ import (
 	"lockproxy/internal/lockcmds/owners"
 )
 
-// Whoever is first in the queue of a free lock must take it, or all behind it wait. The reaper of a proxy that waits behind looks after
-// it:
+// The first waiter in the queue of a free lock must take it, or all waiters behind it wait. The reaper of a proxy with a waiter behind
+// it watches that:
 //
-//	free, and not ours ──DeadHead──► look: wake the head by name
-//	                                   │ nobody listens: dead, removed; the next one is looked at
-//	                                   │ somebody listens ──1 s──► look again ──► … DeafLooks without a reaction: removed
+//	free, and not ours ──StaleHead──► look: wake the head by name
+//	                                   │ no subscriber: stale, removed; the next one is looked at
+//	                                   │ a subscriber ──1 s──► look again ──► … MaxLooks without a reaction: removed
 //	                                   ▼
-//	                                 taken: the lease of whoever took it is waited for
+//	                                 taken: the new lease is waited for
 //
-// Redis counts a connection that was cut off silently as a listener until TCP gives it up, hence the second way. Who was
+// Redis counts a connection that was cut off silently as a subscriber until TCP gives it up, hence the second way. A waiter that was
 // removed and comes back takes a new place.
 const (
 	// LookAgain is how long a head that was woken by name has to react before it is woken again.
 	LookAgain = time.Second
-	// DeafLooks times LookAgain is longer than a live client is paused for, to collect garbage or the like.
-	DeafLooks = 3
+	// MaxLooks times LookAgain is longer than a live client is paused for, to collect garbage or the like.
+	MaxLooks = 3
 )
 
 // SeenLimit bounds how many places of a foreign queue are looked at in one go.
@@ -29,12 +29,12 @@ const SeenLimit = 1000
 
 // reaper is what a queue knows of a head that does not take a free lock.
 type reaper struct {
-	phase phase
-	seen  map[string]bool // who was in the queue in Redis when the watch began
-	woken string          // the head that the latest look has woken though somebody listens
-	deaf  int             // looks since then at which it had not come, though nobody was faster
-	freed bool            // the lock was taken and released by somebody else since the latest look
-	gone  string          // the process of a head that was removed though somebody listened for it: its other waiters are deaf too
+	phase   phase
+	seen    map[string]bool // the places in the queue in Redis when the watch began
+	woken   string          // the head that the latest look has woken, and that has a subscriber
+	ignored int             // looks since then without a reaction, though no other waiter was faster
+	freed   bool            // another owner has taken and released the lock since the latest look
+	gone    string          // the process of a head that was removed although it had a subscriber: its other waiters are stale too
 }
 
 // phase is what the reaper does.
@@ -42,13 +42,13 @@ type phase uint8
 
 const (
 	asleep  phase = iota
-	listing       // it asks who is in the queue, or is about to ask again
+	listing       // it asks for the places in the queue, or is about to ask again
 	idling        // it waits until a look is due
 	looking       // it looks at one head after the other
 )
 
-// released is a message on the base channel. The head in Redis is woken by name; if it is not ours and does not react, nobody would
-// tell us.
+// released is a message on the base channel. The head in Redis is woken by name; if it is not ours and does not react, no message
+// would come.
 func (q *Queue) released() {
 	q.reaper.freed = true
 	if q.queued() {
@@ -93,7 +93,7 @@ func (q *Queue) PlacesListed(places []string, f Failure) {
 			r.seen[place] = true
 		}
 		r.phase = idling
-		q.setTimer(Look, q.set.config.DeadHead, 0)
+		q.setTimer(Look, q.set.config.StaleHead, 0)
 	}
 }
 
@@ -108,7 +108,7 @@ func (q *Queue) lookDue() {
 	}
 }
 
-// HeadTold is the answer to the effect AskHead: the first place in the queue in Redis; empty: nobody waits there. look is that of the
+// HeadTold is the answer to the effect AskHead: the first place in the queue in Redis; empty: the queue is empty. look is that of the
 // effect.
 func (q *Queue) HeadTold(look bool, head string, f Failure) {
 	r := &q.reaper
@@ -124,8 +124,8 @@ func (q *Queue) HeadTold(look bool, head string, f Failure) {
 		q.looked(false)
 	default:
 		process := owners.Process(head)
-		deaf := r.countDeaf(head) >= DeafLooks || r.gone != "" && process == r.gone
-		q.set.emit(Effect{Op: RemoveHead, Queue: q, Place: head, Deaf: deaf})
+		ignored := r.countLook(head) >= MaxLooks || r.gone != "" && process == r.gone
+		q.set.emit(Effect{Op: RemoveHead, Queue: q, Place: head, Force: ignored})
 	}
 }
 
@@ -175,15 +175,15 @@ func (q *Queue) tryHead(head string) bool {
 	return l != nil
 }
 
-// countDeaf returns at how many looks the head has not come since it was first woken. If the lock was taken and released in between, it
+// countLook returns at how many looks the head has not come since it was first woken. If the lock was taken and released in between, it
 // may have come and have been too late: that look does not count.
-func (r *reaper) countDeaf(head string) int {
+func (r *reaper) countLook(head string) int {
 	switch {
 	case r.woken != head:
-		r.woken, r.deaf = head, 0
+		r.woken, r.ignored = head, 0
 	case !r.freed:
-		r.deaf++
+		r.ignored++
 	}
 	r.freed = false
-	return r.deaf
+	return r.ignored
 }

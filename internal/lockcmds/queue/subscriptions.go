@@ -2,7 +2,7 @@ package queue
 
 import "time"
 
-// linger is how long a channel that nobody wants stays subscribed at least: a contended lock would else subscribe and unsubscribe with
+// linger is the least time for which an unused channel stays subscribed: a contended lock would else subscribe and unsubscribe with
 // every hand-over.
 const linger = 2 * time.Second
 
@@ -62,7 +62,7 @@ type idleSubscriptions struct {
 // tidySlice is how many idle subscriptions one event deals with.
 const tidySlice = 256
 
-// TidyDue says that the timer of the effect Tidy has run out. Channels that nobody has wanted for a whole round are given up. A round
+// TidyDue says that the timer of the effect Tidy has run out. Channels that were unused for a whole round are unsubscribed. A round
 // lasts for linger.
 func (s *Set) TidyDue() {
 	i := &s.idle
@@ -107,7 +107,7 @@ func (s *Set) Subscribed(channel string) {
 		q.woken = q.woken || missed
 		q.tryShared()
 	})
-	// Confirmations come in any order. Who is woken by name and whose own channel was confirmed first has waited for this one.
+	// Confirmations come in any order. A waiter that is woken by name, and whose own channel was confirmed first, has waited for this one.
 	for n := sub.queues.head; n != nil; n = n.next {
 		s.each(n.value.appendAll(nil), s.tryNamed)
 	}
@@ -163,7 +163,7 @@ func (s *Set) SubscriptionRefused(channel string, err error) {
 		n.value.denied = err
 		all = n.value.appendAll(all)
 	}
-	s.each(all, func(w *Waiter) { s.Dismiss(w, Error, err) })
+	s.each(all, func(w *Waiter) { s.Remove(w, Error, err) })
 }
 
 // Mark is how much a waiter's channels had told when it was noted; the zero value: they were not subscribed.

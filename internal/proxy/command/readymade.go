@@ -6,7 +6,7 @@ import "lockproxy/internal/resp"
 var (
 	Hello     = resp.AppendCommand(nil, "HELLO")
 	GetName   = resp.AppendCommand(nil, "CLIENT", "GETNAME")
-	ReplyOn   = resp.AppendCommand(nil, "CLIENT", "REPLY", "ON")         // answers OK, whoever sends it
-	Mark      = resp.AppendCommand(nil, "PUBLISH", "lockproxy:wait", "") // goes to replicas and changes nothing; nobody listens
+	ReplyOn   = resp.AppendCommand(nil, "CLIENT", "REPLY", "ON")         // answers OK to every sender
+	Mark      = resp.AppendCommand(nil, "PUBLISH", "lockproxy:wait", "") // goes to replicas and changes nothing; the channel has no subscriber
 	Malformed = resp.AppendCommand(nil, "EVALSHA")                       // every Redis refuses it before it does anything
 )

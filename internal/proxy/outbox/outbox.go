@@ -14,7 +14,7 @@ type Outbox struct {
 // chunkSize is how much is written at once, more or less.
 const chunkSize = 256 << 10
 
-// Append adds b at the end. It does not keep b. Very many bytes become chunks, each of which is written and given back by itself.
+// Append adds b at the end. It does not keep b. Very many bytes become chunks, each of which is written and returned by itself.
 func (o *Outbox) Append(b []byte) {
 	for len(b) > 2*chunkSize {
 		o.append(b[:chunkSize])
@@ -35,7 +35,7 @@ func (o *Outbox) append(b []byte) {
 	o.last = buffers.Append(o.last, b, 0)
 }
 
-// Begin takes the oldest bytes, which are the caller's until End. nil: there are none, or somebody else is writing.
+// Begin takes the oldest bytes, which are the caller's until End. nil: there are none, or another goroutine is writing.
 func (o *Outbox) Begin() (b []byte) {
 	switch {
 	case o.writing:
@@ -55,7 +55,7 @@ func (o *Outbox) Begin() (b []byte) {
 	return b
 }
 
-// End gives back what Begin has returned. keep: it may be used again.
+// End returns the bytes of Begin. keep: their buffer may be used again.
 func (o *Outbox) End(b []byte, keep bool) {
 	o.writing = false
 	if !keep {
@@ -69,7 +69,7 @@ func (o *Outbox) End(b []byte, keep bool) {
 // Empty reports whether there is nothing to take.
 func (o *Outbox) Empty() bool { return len(o.last) == 0 }
 
-// Writing reports whether somebody is writing what has been taken.
+// Writing reports whether the bytes of Begin are being written.
 func (o *Outbox) Writing() bool { return o.writing }
 
 // Spare is the memory of the emptied buffer.

@@ -61,7 +61,7 @@ type Proxy struct {
 
 	FailedLogins *zap.Logger // the log, as far as a flood of them may fill it
 
-	Clients   clients.Directory[clients.Visible] // everybody who is connected
+	Clients   clients.Directory[clients.Visible] // all connected clients
 	Shape     atomic.Pointer[clients.Shape]
 	Clock     atomic.Int64 // milliseconds since started, as far as idle times need it
 	Inquiries tasks.Group  // answers to CLIENT LIST and the like that are being made
