@@ -104,6 +104,10 @@ chaos: deps ## two minutes of faults under the locks; LOCKPROXY_SEED= repeats a 
 chaos-bugs: deps ## plant deliberate bugs in a copy of the tree and demand that the tests catch them
 	LOCKPROXY_REQUIRE_REDIS=1 $(GO) test -tags bugs -run TestEveryBugIsCaught -count=1 -v -timeout 60m ./test/locks/
 
+.PHONY: sim-bugs
+sim-bugs: ## plant deliberate bugs in a copy of the tree and demand that the simulation finds each within a minute
+	$(GO) test -tags bugs -run TestEveryBugIsFound -count=1 -v -timeout 60m ./internal/lockcmds/sim/
+
 .PHONY: soak
 soak: deps ## run the long tests for SOAKTIME; the seed is printed
 	CGO_ENABLED=1 LOCKPROXY_REQUIRE_REDIS=1 LOCKPROXY_SOAK_TIME=$(SOAKTIME) $(GO) test -tags soak -run Soak -count=1 -v -timeout 0 $(PKG)
