@@ -191,10 +191,10 @@ func classify(err error) error {
 // valueOf turns what the library returns into a reply. An error reply of Redis is a reply.
 func valueOf(result rueidis.RedisResult) (resp.Value, error) {
 	message, err := result.ToMessage()
+	if rueidis.IsRedisNil(err) {
+		return resp.Value{Kind: resp.Null, Null: true}, nil
+	}
 	if refusal, ok := rueidis.IsRedisErr(err); ok {
-		if refusal.IsNil() {
-			return resp.Value{Kind: resp.Null, Null: true}, nil
-		}
 		return resp.Value{Kind: resp.SimpleError, Str: []byte(refusal.Error())}, nil
 	}
 	if err != nil {

@@ -1,0 +1,168 @@
+package redislink
+
+import (
+	"context"
+	"crypto/sha1"
+	"encoding/hex"
+	"errors"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"lockproxy/internal/redistest"
+	"lockproxy/internal/resp"
+)
+
+const patience = 10 * time.Second
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+type text string
+
+func (s text) Text() string { return string(s) }
+
+func (s text) SHA() string {
+	sum := sha1.Sum([]byte(s))
+	return hex.EncodeToString(sum[:])
+}
+
+// heard collects what a Listener is told.
+type heard chan string
+
+func (h heard) Confirmed(channel string)          { h <- "confirmed " + channel }
+func (h heard) Published(channel string)          { h <- "published " + channel }
+func (h heard) Refused(channel string, _ Refusal) { h <- "refused " + channel }
+func (h heard) want(t *testing.T, news ...string) {
+	t.Helper()
+	left := map[string]int{}
+	for _, n := range news {
+		left[n]++
+	}
+	for range news {
+		select {
+		case n := <-h:
+			if left[n]--; left[n] < 0 {
+				t.Fatalf("heard %q, want %q", n, news)
+			}
+		case <-time.After(patience):
+			t.Fatalf("not heard all of %q", news)
+		}
+	}
+}
+
+// start runs a client until the test ends.
+func start(t *testing.T, opts Options) (*Client, heard) {
+	t.Helper()
+	c, err := New(opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := make(heard, 100)
+	c.Listen(h)
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		c.Run(ctx)
+	}()
+	t.Cleanup(func() {
+		cancel()
+		<-done
+		c.Close()
+	})
+	return c, h
+}
+
+func TestScriptsAreSentWithTheirTextWhenRedisDoesNotKnowThem(t *testing.T) {
+	srv := redistest.Start(t)
+	c, _ := start(t, Options{Addr: srv.Addr()})
+	s := text("return {1, KEYS[1], ARGV[1], false, {2}}")
+	for range 2 {
+		v, err := c.Node("k").Eval(t.Context(), s, []string{"k"}, []string{"a"})
+		if err != nil || len(v.Elems) != 5 || v.Elems[0].Int != 1 || string(v.Elems[1].Str) != "k" || string(v.Elems[2].Str) != "a" || !v.Elems[3].Null {
+			t.Fatalf("%+v, %v", v, err)
+		}
+		srv.Do(t, "SCRIPT", "FLUSH")
+	}
+	v, err := c.Eval(t.Context(), text("return redis.call('GET', KEYS[1], 'x')"), []string{"k"}, nil)
+	if err != nil || !v.IsError() {
+		t.Errorf("an error reply: %+v, %v", v, err)
+	}
+	if v, err := c.Eval(t.Context(), text("return false"), nil, nil); err != nil || !v.Null {
+		t.Errorf("null: %+v, %v", v, err)
+	}
+	if v, err := c.Eval(t.Context(), text("return 7"), nil, nil); err != nil || v.Kind != resp.Integer || v.Int != 7 {
+		t.Errorf("7: %+v, %v", v, err)
+	}
+}
+
+func TestErrorsSayWhetherAnythingWasSent(t *testing.T) {
+	srv := redistest.Start(t)
+	c, _ := start(t, Options{Addr: srv.Addr()})
+	if err := c.Publish(t.Context(), []Message{{"c", "m"}}); err != nil {
+		t.Fatal(err)
+	}
+	srv.Pause()
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	if _, err := c.Eval(ctx, text("return 1"), nil, nil); !errors.Is(err, ErrInDoubt) {
+		t.Errorf("no answer in time: %v", err)
+	}
+	srv.Continue()
+	down, _ := start(t, Options{Addr: "127.0.0.1:1"})
+	if _, err := down.List(t.Context(), "l", 1); !errors.Is(err, ErrUnsent) {
+		t.Errorf("nobody there: %v", err)
+	}
+	c.Close()
+	if _, err := c.Eval(t.Context(), text("return 1"), nil, nil); !errors.Is(err, ErrUnsent) {
+		t.Errorf("closed: %v", err)
+	}
+	if _, err := New(Options{}); err == nil {
+		t.Error("no address is no error")
+	}
+}
+
+func TestListsAndRefusals(t *testing.T) {
+	srv := redistest.Start(t)
+	c, _ := start(t, Options{Addr: srv.Addr()})
+	srv.Do(t, "RPUSH", "l", "a", "b", "c")
+	list, err := c.List(t.Context(), "l", 2)
+	if err != nil || len(list) != 2 || list[1] != "b" {
+		t.Errorf("%q, %v", list, err)
+	}
+	srv.Do(t, "SET", "s", "x")
+	var refusal Refusal
+	if _, err := c.List(t.Context(), "s", 2); !errors.As(err, &refusal) {
+		t.Errorf("a string: %v", err)
+	}
+}
+
+func TestSubscriptionsAreKept(t *testing.T) {
+	srv := redistest.Start(t)
+	c, h := start(t, Options{Addr: srv.Addr()})
+	c.Subscribe("a")
+	c.Subscribe("b")
+	h.want(t, "confirmed a", "confirmed b")
+	if err := c.Publish(t.Context(), []Message{{"a", "0"}, {"none", "0"}, {"b", "0"}}); err != nil {
+		t.Fatal(err)
+	}
+	h.want(t, "published a", "published b")
+	c.Unsubscribe("b")
+	c.Subscribe("c")
+	h.want(t, "confirmed c") // after the command that gave b up, on one connection
+	srv.Kill()
+	srv.Restart()
+	h.want(t, "confirmed a", "confirmed c")
+	c.Subscribe("b")
+	h.want(t, "confirmed b")
+}
+
+func TestARefusedChannelIsGivenUp(t *testing.T) {
+	srv := redistest.Start(t)
+	srv.Do(t, "ACL", "SETUSER", "u", "on", ">pw", "~*", "+@all", "resetchannels", "&ours:*")
+	c, h := start(t, Options{Addr: srv.Addr(), User: "u", Password: "pw"})
+	c.Subscribe("theirs")
+	c.Subscribe("ours:1")
+	h.want(t, "refused theirs", "confirmed ours:1")
+}
