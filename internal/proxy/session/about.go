@@ -10,7 +10,7 @@ import (
 	"lockproxy/internal/resp"
 )
 
-// asking is a session with a CLIENT LIST, KILL or UNBLOCK on its way. The session waits meanwhile, and a slot is held for the reply.
+// asking is a CLIENT LIST, KILL or UNBLOCK on its way. The session waits meanwhile, and a slot is held for the reply.
 type asking struct {
 	s     *Session
 	at    replies.ID // of the reply
@@ -95,7 +95,7 @@ func (q *asking) finish(reply []byte) {
 	s.answered(q.at, 1)
 }
 
-// question is the handler of what Redis answers to an inquiry.
+// question is the handler of Redis's replies to an inquiry.
 type question struct {
 	q       *asking
 	left    int
@@ -154,7 +154,7 @@ func (q *asking) AnswerLast(reply []byte) {
 	q.conclude(func() { q.finishLast(reply) })
 }
 
-// finishLast is finish for a client that has killed itself: the reply is the last it gets.
+// finishLast is finish for a client that has killed itself: the reply is its last one.
 func (q *asking) finishLast(reply []byte) {
 	if q.muted {
 		reply = reply[:0]

@@ -3,7 +3,7 @@ package session
 // A client without credentials has the rights that Redis gives to a new connection at the moment of the client's arrival or of its
 // RESET, as on a direct connection. Later demands of Redis on new connections do not change them.
 
-// knock has the session wait for Redis's word on whether a new connection needs credentials now.
+// knock makes the session wait until Redis has said whether a new connection needs credentials now.
 func (s *Session) knock() {
 	if s.proxy.Settings.Lends() {
 		return
@@ -21,7 +21,7 @@ func (s *Session) admitted(era uint64) {
 		return
 	}
 	s.wait = waitNone
-	if s.era != era { // after a RESET: the lane is that of those who came before the door was shut
+	if s.era != era { // after a RESET: the lane belongs to clients that came before Redis asked for credentials
 		s.era = era
 		s.leaveLane()
 	}

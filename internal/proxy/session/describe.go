@@ -52,13 +52,13 @@ func (s *Session) KillIf(match func(*clients.Info) bool) bool {
 
 var _ clients.Visible = (*Session)(nil)
 
-// Status is one client connection, for people.
+// Status describes one client connection for people.
 type Status struct {
 	ID         uint64
 	Addr, Name string
 	Identity   string // without its password
 	Since      time.Time
-	State      string // what it waits for; empty: nothing
+	State      string // the reason of its wait; empty: it does not wait
 	Pin        string // the command that made a pin necessary; empty: it has none
 	Unanswered int    // commands sent to Redis whose replies have not come
 	Unread     int    // bytes that the client has not taken
@@ -66,12 +66,12 @@ type Status struct {
 	SetAside   bool   // its lane stands still
 }
 
-// waitNames say for people why a session does not go on.
+// waitNames are the reasons of a wait for people.
 var waitNames = [...]string{
 	waitNone: "", waitQuiet: "replies", waitPin: "pin", waitReply: "reply", waitLock: "lock", waitList: "list", waitDoor: "admission", waitGoodbye: "closing",
 }
 
-// Status says how the client is.
+// Status describes the client.
 func (s *Session) Status() Status {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -16,8 +16,8 @@
 // Each command has a slot for its reply, in the order of the commands (package replies). A lane, a pin, a lock engine or the
 // session itself may answer it, at any time: replies leave in the order of the slots. A run of ordinary commands has one slot.
 //
-// Commands take effect in the order sent because a session uses one upstream connection at a time, its lane or its pin. What must
-// not overtake (a move between lane and pin, a change of identity) waits until no reply is due. A session that waits is not parsed
+// Commands take effect in the order sent because a session uses one upstream connection at a time, its lane or its pin. A
+// move between lane and pin, or a change of identity, waits until no reply is due. A session that waits is not parsed
 // further, but it is still read, so that a hang-up is seen.
 //
 // # Goroutines

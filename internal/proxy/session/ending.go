@@ -4,7 +4,7 @@ import (
 	"lockproxy/internal/resp"
 )
 
-// protocolError answers what the guard found, once everything before it has been answered, and closes the connection.
+// protocolError answers the guard's error behind all earlier replies, and closes the connection.
 func (s *Session) protocolError(err error) {
 	s.proxy.Counters.ProtocolErrors.Add(1)
 	words := resp.AppendRawError(nil, "ERR "+err.Error())
@@ -30,7 +30,7 @@ func (s *Session) Hungup() {
 	s.end()
 }
 
-// end gives up everything the session has. Replies still outstanding on a lane are thrown away as they come.
+// end releases everything that the session has. Replies that are still outstanding on a lane are dropped as they come.
 func (s *Session) end() {
 	if s.ended {
 		return
@@ -42,8 +42,8 @@ func (s *Session) end() {
 	s.host.Hangup()
 }
 
-// cutOff ends a session whose connection to Redis is gone: the client gets the replies that there were, and its connection
-// closes, as if it had been connected there itself.
+// cutOff ends a session whose connection to Redis is gone. The client gets the replies so far, and its connection closes, as a
+// direct connection would.
 func (s *Session) cutOff() {
 	if s.gone() {
 		return
@@ -85,8 +85,8 @@ func (s *Session) giveUp() {
 	}
 }
 
-// EOF says that the client will send nothing more, although it may still read. As with Redis, what it has sent is executed and
-// answered up to the first command that has to wait for others. It returns false if the session has ended.
+// EOF says that the client has ended its side, although it may still read. As in Redis, its commands run and are answered up to
+// the first one that must wait for other clients. It returns false if the session has ended.
 func (s *Session) EOF() bool {
 	s.mu.Lock()
 	defer s.exit()
@@ -95,9 +95,8 @@ func (s *Session) EOF() bool {
 	return !s.ended
 }
 
-// Leaving says that the client will send nothing more, although not all that it has sent has been read. Reading goes on when
-// Resume says so. It returns false if the session has ended: a client that waits for others waits no longer, whatever it has
-// sent behind that.
+// Leaving says that the client has ended its side before all its bytes have been read. Reading continues after Resume. It returns
+// false if the session has ended: a client that waits for other clients waits no longer, even if commands follow.
 func (s *Session) Leaving() bool {
 	s.mu.Lock()
 	defer s.exit()
@@ -106,11 +105,11 @@ func (s *Session) Leaving() bool {
 	return !s.ended
 }
 
-// atEOF ends a session whose client sends nothing more, when nothing is left to execute. What the session waits for others for
+// atEOF ends a session whose client has ended its side, when no command is left to run. A wait for other clients
 // is withdrawn with everything behind it: no client is left to use a lock or an element of a list.
 func (s *Session) atEOF() {
 	if s.leaving && s.awaitsOthers() {
-		s.eof = true // what has not been read would not be executed
+		s.eof = true // commands that have not been read would not run
 	}
 	if !s.eof || s.gone() {
 		return
@@ -134,13 +133,13 @@ func (s *Session) atEOF() {
 	}
 }
 
-// awaitsOthers reports whether the session waits for something that other clients do.
+// awaitsOthers reports whether the session waits for an action of other clients.
 func (s *Session) awaitsOthers() bool {
 	return s.wait == waitLock && s.slots.Due() == 0 || s.wait == waitPin && !s.hasty || s.pin != nil && s.pin.waits
 }
 
-// Drain ends the session when it has its replies, unless it has used a lock command and so may hold a lock. One that waits
-// for others, on a list or a channel, ends at once.
+// Drain ends the session when it has its replies, unless it has used a lock command and so may hold a lock. A session that waits
+// for other clients, on a list or a channel, ends at once.
 func (s *Session) Drain() {
 	s.mu.Lock()
 	defer s.exit()

@@ -13,8 +13,8 @@ import (
 	"lockproxy/internal/upstream"
 )
 
-// reidentify sends AUTH, HELLO or SELECT on the session's pin: Redis judges it, its answer goes to the client, and if Redis
-// agreed, the pin and the session belong to another identity from then on.
+// reidentify sends AUTH, HELLO or SELECT on the session's pin: Redis judges it, and its answer goes to the client. If Redis
+// agrees, the pin and the session belong to another identity from then on.
 func (s *Session) reidentify(name string, raw []byte) bool {
 	pin := s.pin
 	if (pin.InTx || pin.Opening > 0) && !s.awaitQuiet() {
@@ -31,7 +31,7 @@ func (s *Session) reidentify(name string, raw []byte) bool {
 		return true
 	}
 	pin.Queued++
-	s.wait = waitReply // what follows must travel under the identity that this leads to
+	s.wait = waitReply // the next commands must travel under the new identity
 	h := &replyHandler{s: s, muted: s.muted, done: func(reply []byte) {
 		s.resume()
 		s.identified(change, reply)
@@ -43,7 +43,7 @@ func (s *Session) reidentify(name string, raw []byte) bool {
 	return true
 }
 
-// identified notes what Redis made of an identity change.
+// identified notes the outcome of an identity change.
 func (s *Session) identified(c idchange.Change, reply []byte) {
 	s.noteDenial(c, reply)
 	if s.pin.conn.Bare() {
@@ -65,11 +65,11 @@ func (s *Session) identified(c idchange.Change, reply []byte) {
 	}
 }
 
-// accepted moves the session to the identity that Redis has agreed to, as soon as two things are known of it.
+// accepted moves the session to the identity that Redis has accepted, as soon as two facts are known.
 //
-// A user may have several passwords, or accept any: the rights are the same. So that such a user's clients share their lanes,
-// Redis is asked whether a password that it has accepted before is still good, and if so that one stands for all. And a user
-// who may not SELECT stays in the database that was selected before: no other connection can be made like this one, so the
+// A user may have several passwords, or accept any: the rights are the same. The clients of such a user share their lanes.
+// Therefore Redis is asked whether a password that it has accepted before is still good; if so, that password serves for all. A
+// user who may not SELECT stays in the database that was selected before. No other connection can be made like this one, so the
 // session keeps it.
 func (s *Session) accepted(c idchange.Change) {
 	target := c.Apply(s.ident)
@@ -125,7 +125,7 @@ func (s *Session) arrive(target upstream.Identity) {
 	}
 }
 
-// inquire sends a command of the proxy's own on the session's pin. Nothing of the client's is sent until its reply has come.
+// inquire sends a command of the proxy itself on the session's pin. The client's commands wait for its reply.
 func (s *Session) inquire(cmd []byte, then func(reply []byte)) {
 	pin := s.pin
 	s.wait = waitReply
@@ -137,7 +137,7 @@ func (s *Session) inquire(cmd []byte, then func(reply []byte)) {
 	}}, 1)
 }
 
-// askName finds out what name a refused HELLO has left on the session's pin.
+// askName asks for the name that a refused HELLO has left on the session's pin.
 func (s *Session) askName() {
 	s.inquire(command.GetName, func(reply []byte) {
 		switch v, _, err := resp.Decode(reply); {
@@ -145,7 +145,7 @@ func (s *Session) askName() {
 			s.rename(string(v.Str), false)
 		case isNoAuth(reply):
 			s.pin.spent = true
-		default: // it may be long, or the user may not ask
+		default: // the name may be long, or the user may not ask for it
 			s.keepLogin()
 		}
 	})
@@ -153,8 +153,8 @@ func (s *Session) askName() {
 
 func isNoAuth(reply []byte) bool { return bytes.HasPrefix(reply, []byte("-NOAUTH ")) }
 
-// checkLogin keeps the session's pin if a refused HELLO may have logged in there. A client that is not logged in by then has no use
-// for it.
+// checkLogin keeps the session's pin if a refused HELLO may have logged in there. A client that is not logged in by then does not
+// need it.
 func (s *Session) checkLogin() {
 	bare := s.pin.conn.Bare()
 	if s.ident.Authenticated() && !bare {
@@ -187,8 +187,8 @@ func (s *Session) keepLogin() {
 	}
 }
 
-// dress gives a bare connection, on which the client has logged in, the protocol and the database of its session. The user may not be
-// allowed to select it; then there can be no connection that is as the client expects.
+// dress gives a bare connection, on which the client has logged in, the protocol and the database of its session. If the user may
+// not select it, no connection can be what the client expects.
 func (p *pinned) dress() {
 	s := p.s
 	done := func(reply []byte) {
@@ -208,8 +208,8 @@ func (p *pinned) dress() {
 	})
 }
 
-// disown takes the credentials out of AUTH and HELLO where clients use the proxy's own, whatever they say. It returns the
-// command to send instead, with s.args to match, or nil if there is nothing left of it.
+// disown removes the credentials from AUTH and HELLO where all clients use the proxy's own. It returns the command to send
+// instead, with s.args to match, or nil if no part of it is left.
 func (s *Session) disown(name string, raw []byte) []byte {
 	switch name {
 	case "auth":
@@ -225,7 +225,7 @@ func (s *Session) disown(name string, raw []byte) []byte {
 	return raw
 }
 
-// agree answers an AUTH of which nothing is left. In a transaction it is queued as something that answers OK.
+// agree answers an AUTH of which no part is left. In a transaction a command that answers OK is queued for it.
 func (s *Session) agree() bool {
 	switch {
 	case !s.awaitQuiet():

@@ -7,7 +7,7 @@ import (
 	"lockproxy/internal/proxy/command"
 )
 
-// Feed takes bytes that the client sent. It does not keep b. false: the session has ended, and the connection is to be closed.
+// Feed takes bytes from the client. It does not keep b. false: the session has ended, and the connection is to be closed.
 func (s *Session) Feed(b []byte) bool {
 	alive, output := s.feed(b)
 	if output {
@@ -30,7 +30,7 @@ func (s *Session) feed(b []byte) (alive, output bool) {
 		s.knock()
 	}
 	switch {
-	case s.over() || s.eof: // nothing more is executed
+	case s.over() || s.eof: // no further command runs
 	case s.in.Len() > 0:
 		s.in.Append(b, s.guard.Need())
 		s.advance()
@@ -46,7 +46,7 @@ func (s *Session) feed(b []byte) (alive, output bool) {
 	return alive, output
 }
 
-// advance goes on with the input that has been held back.
+// advance continues with the input that was held back.
 func (s *Session) advance() {
 	defer s.atEOF()
 	if s.in.Len() == 0 || s.wait != waitNone || s.gone() {
@@ -61,8 +61,8 @@ func (s *Session) advance() {
 	s.readOn()
 }
 
-// consume routes the whole commands at the start of buf, as long as the session need not wait, and returns how many bytes
-// they had. Commands that may share the lane are sent together, one copy for all of them.
+// consume routes the whole commands at the start of buf until the session must wait, and returns the number of their bytes.
+// Consecutive commands for the lane are sent together, with one copy.
 func (s *Session) consume(buf []byte) int {
 	table, careful := s.proxy.Policies(), s.careful()
 	off := 0
@@ -130,7 +130,7 @@ func (s *Session) consume(buf []byte) int {
 // plain reports whether a shared command may simply join the lane: the hot path.
 func (s *Session) plain() bool { return s.pin == nil && s.reply == replyOn }
 
-// run is a stretch of buf that holds n whole commands for the lane.
+// run is a part of buf with n whole commands for the lane.
 type run struct {
 	s          *Session
 	buf        []byte
@@ -160,9 +160,9 @@ func (r *run) send() {
 	}
 }
 
-// MayRead reports whether the engine may read from the client: not while too many bytes of its commands are unanswered, or are
-// held behind a command that waits. Then Resume follows. The wait is never for the client, so two sides that only send cannot
-// block each other.
+// MayRead reports whether the engine may read from the client. It may not while too many bytes of commands are unanswered, or held
+// behind a command that waits. Then Resume follows. The session never waits for the client, so two sides that only send cannot block
+// each other.
 func (s *Session) MayRead() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -173,16 +173,16 @@ func (s *Session) MayRead() bool {
 	return !s.paused
 }
 
-// maxHeld is how many bytes are read behind a command that waits. What the client sends beyond them stays in the sockets. It is
-// that much because the end of a client is only seen when what it has sent before fits in here and in the sockets.
+// maxHeld is the number of bytes that are read behind a command that waits. Further bytes stay in the sockets. It is large, because
+// the end of a client is seen only if all bytes before it fit in here and in the sockets.
 const maxHeld = 16 << 20
 
-// mayHold is how much is held behind a command that waits: here, or on the way to Redis if that command is there.
+// mayHold is the number of bytes that may be held behind a command that waits: here, or on the way to Redis if that command is there.
 func mayHold(b *budget.Budget, unanswered int) int { return b.Allowance(min(maxHeld, unanswered)) }
 
-// hasEnough reports whether the session holds as much as it may of what its client has sent. Behind a command that may wait for
-// others it is not Redis that is waited for: reading goes on as long as what comes can be held, so that a hang-up is seen. Of a
-// large command only what its pin has not sent yet is held. The pin says when that is little again.
+// hasEnough reports whether the session holds as many bytes of its client as it may. Behind a command that waits for other clients,
+// reading continues as long as the bytes can be held, so that a hang-up is seen. Of a large command, only the bytes that its pin
+// has not sent are held. The pin says when these are few again.
 func (s *Session) hasEnough() bool {
 	if s.streaming && s.pin != nil {
 		full := s.pin.conn.WhenEmpty(streamBacklog, s.unpause)
@@ -191,7 +191,7 @@ func (s *Session) hasEnough() bool {
 	}
 	limit := s.proxy.Settings.Limits.Unanswered
 	if s.slots.Due() > 0 && s.unanswered >= min(limit, budget.Free) && !(s.pin != nil && s.pin.waits) {
-		return s.unanswered+s.in.Len() >= s.proxy.Budget.Allowance(limit) // what is in waits for the same answers
+		return s.unanswered+s.in.Len() >= s.proxy.Budget.Allowance(limit) // the bytes of s.in wait for the same answers
 	}
 	return s.wait != waitNone && s.in.Len() >= budget.Free && s.unanswered+s.in.Len() >= mayHold(s.proxy.Budget, s.proxy.Settings.Limits.Unanswered)
 }

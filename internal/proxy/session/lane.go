@@ -12,7 +12,7 @@ import (
 )
 
 // A session stays on its lane while replies are outstanding there, so that its commands take effect in the order sent. With
-// none outstanding it moves to another when its lane stands still, or does not take all commands at present.
+// none outstanding it moves to another lane if its lane stands still, or does not take all commands at present.
 
 // onLane returns the session's lane; it has one from its first command on.
 func (s *Session) onLane() *upstream.Lane {
@@ -51,20 +51,20 @@ func (s *Session) mix() {
 	}
 }
 
-// careful reports whether commands are to be looked at one by one: it matters which of them write, or how many there are.
+// careful reports whether commands must be examined one by one, because it matters which of them write, or how many they are.
 func (s *Session) careful() bool {
 	return s.lane == nil || s.lane.Unsettled() || s.Window > 0 || s.outgrown() || s.guard.Restricted()
 }
 
-// mustWait reports whether the next command is to wait until nothing is outstanding, because it belongs on another lane, or may.
+// mustWait reports whether the next command must wait until nothing is outstanding, because it belongs on another lane, or may.
 func (s *Session) mustWait() bool {
 	return s.slots.Due() > 0 && (s.strays() || s.scripts && s.role == upstream.Reads || s.outgrown() || s.fills())
 }
 
-// fills reports whether as much is outstanding as may be: see weight and the limits for who has not authenticated.
+// fills reports whether as many commands are outstanding as allowed: see weight, and the limits of clients that have not authenticated.
 func (s *Session) fills() bool {
 	if s.guard.Restricted() {
-		return true // one at a time, because others are to be refused too
+		return true // one at a time, because the next ones will be refused too
 	}
 	return s.Window > 0 && !s.writes && s.slots.Due() >= s.Window && s.role != upstream.Large
 }
@@ -72,7 +72,7 @@ func (s *Session) fills() bool {
 // outgrown reports whether the replies have become so large that further commands belong on another lane.
 func (s *Session) outgrown() bool { return s.Burst >= weight.LargeBurst && s.role != upstream.Large }
 
-// strays reports whether a command that writes would follow others of this session to a lane that is kept free of writes.
+// strays reports whether a command that writes would follow reads of this session to a lane that is kept free of writes.
 func (s *Session) strays() bool {
 	return s.writes && s.role == upstream.Reads && s.lane != nil && s.lane.Unsettled()
 }
@@ -102,8 +102,8 @@ func (s *Session) leaveLane() {
 	}
 }
 
-// pauseOf returns what is to happen when Redis has answered the command being routed, if that is a CLIENT PAUSE or UNPAUSE: reads and
-// writes part before the first write is held back. A pause that begins elsewhere is noticed when a lane stands still.
+// pauseOf returns the action behind Redis's answer to a CLIENT PAUSE or UNPAUSE: reads and writes separate before the first write is
+// held back. A pause from another client of Redis is noticed when a lane stands still.
 func (s *Session) pauseOf(row *command.Row) func(reply []byte) {
 	if row.Name != "client" {
 		return nil
@@ -127,5 +127,5 @@ func (s *Session) pauseOf(row *command.Row) func(reply []byte) {
 	}
 }
 
-// maxPause bounds what is remembered of a pause, not the pause.
+// maxPause bounds the time for which a pause is remembered, not the pause.
 const maxPause = 24 * time.Hour

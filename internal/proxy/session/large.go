@@ -9,30 +9,30 @@ import (
 	"lockproxy/internal/proxy/shared"
 )
 
-// A large command need not be held whole: once its name is known and it is one that only carries data, the session takes a
-// pin and sends what has arrived, piece by piece. The lane stays free for others meanwhile.
+// A large command need not be held whole. If its name is known, and it only carries data, the session takes a pin and sends the
+// bytes as they come. The lane stays free for other sessions meanwhile.
 const (
-	// streamFrom is how large a command must announce itself to be streamed. Smaller ones are cheaper on the lane.
+	// streamFrom is the announced size from which a command is streamed. Smaller commands are cheaper on the lane.
 	streamFrom = 4 << 20
 
-	// streamBacklog is how much of it may wait for Redis before the client is not read any more.
+	// streamBacklog is the number of its bytes that may wait for Redis. Beyond it the client is not read.
 	streamBacklog = 1 << 20
 
-	// streamLeast is how much of it must come within each Limits.LargeCommand. A client that announces a large command and
-	// then sends nothing, or next to nothing, is not to keep its pin.
+	// streamLeast is the number of its bytes that must come within each Limits.LargeCommand. A client that announces a large command
+	// and then sends little of it loses its pin.
 	streamLeast = 64 << 10
 )
 
-// progress says how a large command comes along.
+// progress measures a large command.
 type progress struct {
 	timer   *time.Timer
-	bytes   int  // that have come
-	checked int  // of them, those that had come at the last look
+	bytes   int  // received
+	checked int  // received at the last check
 	excused bool // the client was not read all the time since then
 }
 
-// stream sends the start of a command that is not whole yet, if that is worth while and possible. It returns how many bytes
-// of buf it has dealt with.
+// stream sends the start of a command that is not whole yet, if the command is large and may be streamed. It returns the number of
+// bytes of buf that it has consumed.
 func (s *Session) stream(table *command.Table, buf []byte) int {
 	if s.guard.Need() < streamFrom && s.guard.Checked() < streamFrom && !s.streaming || s.wait != waitNone || s.ended {
 		return 0
@@ -49,7 +49,7 @@ func (s *Session) stream(table *command.Table, buf []byte) int {
 	return n
 }
 
-// beginStream takes a pin for a large command. false: the command has to be held whole, or the session waits.
+// beginStream takes a pin for a large command. false: the command must be held whole, or the session waits.
 func (s *Session) beginStream(table *command.Table) bool {
 	name, _, open := s.guard.Open()
 	if !open {
@@ -72,8 +72,7 @@ func (s *Session) beginStream(table *command.Table) bool {
 	return true
 }
 
-// endStream sends the last piece of a large command. If its pin was lost before anything reached Redis, the command has been
-// read to its end for nothing.
+// endStream sends the last part of a large command. If its pin was lost before any byte reached Redis, the command is refused.
 func (s *Session) endStream(rest []byte) {
 	s.streaming = false
 	s.large.timer.Stop()
@@ -87,7 +86,7 @@ func (s *Session) endStream(rest []byte) {
 	s.forward(rest, s.handler(), 1)
 }
 
-// checkStream ends a client whose large command does not come along.
+// checkStream ends a client whose large command comes too slowly.
 func (s *Session) checkStream() {
 	s.mu.Lock()
 	defer s.exit()

@@ -9,9 +9,8 @@ import (
 	"lockproxy/internal/resp"
 )
 
-// local handles a command about the client, not about Redis's data. Nothing is outstanding. The state kept here is
-// still judged by Redis, which knows who may ask: it gets the command, or one like it that changes nothing on a connection
-// that others share.
+// local handles a command about the client, not about Redis's data. Nothing is outstanding. Redis still judges
+// the right to the command: it gets the command, or a similar one that changes nothing on a connection that other sessions share.
 func (s *Session) local(row *command.Row, raw []byte) bool {
 	if row.Name == "quit" {
 		return s.quit(raw)
@@ -53,7 +52,7 @@ func (s *Session) local(row *command.Row, raw []byte) bool {
 }
 
 // quit answers OK and closes the connection, as Redis still does. A session's own connection quits first: once the client has its
-// answer, no other client meets the rest of it at Redis, a subscription for example.
+// answer, no trace of it is left at Redis, such as a subscription.
 func (s *Session) quit(raw []byte) bool {
 	words := []byte(resp.OK)
 	if s.muted {
@@ -68,7 +67,7 @@ func (s *Session) quit(raw []byte) bool {
 
 var resetReply = []byte("+RESET\r\n")
 
-// reset makes the session, and its pin if it has one, what it was when the client connected.
+// reset brings the session, and its pin if it has one, back to the state of a new client.
 func (s *Session) reset(raw []byte) bool {
 	muted := s.reply == replySkip // RESET ends the other kind of silence before it answers
 	if s.pin == nil {
@@ -107,7 +106,7 @@ func (s *Session) resetPin() {
 	s.resetState()
 	p.conn.Named("", false)
 	p.keep = false
-	// RESET takes the proxy's own credentials off a connection, so where they are lent it is of no use any more.
+	// RESET removes the proxy's credentials from a connection. Where clients use them, the connection has no further use.
 	p.spent = p.spent || s.proxy.Settings.Lends()
 }
 
@@ -125,8 +124,8 @@ func (s *Session) setName(h *replyHandler, raw []byte) []byte {
 	return raw
 }
 
-// setInfo is CLIENT SETINFO with a value that Redis would take. It returns the command to send: no connection is told the value,
-// since it may be another client's tomorrow.
+// setInfo is CLIENT SETINFO with a value that Redis would accept. It returns the command to send. The value itself is sent on no
+// connection, because the connection may serve another client later.
 func (s *Session) setInfo(h *replyHandler) []byte {
 	option, value := string(s.args[2]), string(s.args[3])
 	i := slices.IndexFunc(libOptions, func(name string) bool { return strings.EqualFold(name, option) })
@@ -188,7 +187,7 @@ func (s *Session) setReplyMode(h *replyHandler, raw []byte) []byte {
 	return command.ReplyOn
 }
 
-// resume ends a wait for a reply that decides how the next command travels.
+// resume ends the wait for a reply that decides how the next command travels.
 func (s *Session) resume() {
 	if s.wait == waitReply {
 		s.wait = waitNone

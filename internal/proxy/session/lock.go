@@ -49,7 +49,7 @@ func (s *Session) lock(raw []byte) bool {
 	return true
 }
 
-// lockIDOf is who the lock engine of a session is on Redis.
+// lockIDOf is the identity of a session's lock engine at Redis.
 func lockIDOf(id upstream.Identity, era uint64) engines.ID {
 	if id.Authenticated() {
 		era = 0
@@ -75,8 +75,8 @@ func (s *Session) lockEngine() (*engines.Engine, error) {
 	return e, err
 }
 
-// leaveEngines leaves those engines in which the session has nothing, so that a session that moves from identity to identity
-// keeps only those that it needs. Nothing is outstanding.
+// leaveEngines leaves the engines in which the session has no hold and no wait. So a session that moves from identity to identity
+// keeps only the engines that it needs. Nothing is outstanding.
 func (s *Session) leaveEngines() {
 	s.engines = slices.DeleteFunc(s.engines, func(e *engines.Engine) bool {
 		gone := e.Leave(s.ID)
@@ -94,7 +94,7 @@ var _ lockcmds.Session = (*lockSession)(nil)
 
 // caller is the session with the facts about its client.
 func (l *lockSession) caller() lockcmds.Caller {
-	if l.token == "" { // made when it is first asked for: most sessions take no lock
+	if l.token == "" { // made at the first lock command: most sessions use none
 		l.token = owners.NewToken()
 	}
 	return lockcmds.Caller{
@@ -104,7 +104,7 @@ func (l *lockSession) caller() lockcmds.Caller {
 	}
 }
 
-// lossesHere is what the session has lost in its database.
+// lossesHere is the set of the session's losses in its database.
 func (l *lockSession) lossesHere() *losses.Set {
 	set := l.losses[l.ident.DB]
 	if set == nil {
@@ -117,10 +117,10 @@ func (l *lockSession) lossesHere() *losses.Set {
 	return set
 }
 
-// AfterUnlock has f run when the session is left.
+// AfterUnlock runs f when the session is unlocked.
 func (l *lockSession) AfterUnlock(f func()) { l.afterUnlock = append(l.afterUnlock, f) }
 
-// Do runs f in the session, then lets it go on if f has made that possible.
+// Do runs f with the session locked. Then the session takes its next command if f has ended its wait.
 func (l *lockSession) Do(f func()) bool {
 	s := (*Session)(l)
 	alive := s.enter(f)
@@ -139,8 +139,8 @@ func (s *Session) enter(f func()) bool {
 	return true
 }
 
-// Reply is the reply to the lock command in progress. If earlier commands have not been answered, because Redis was not asked
-// about this one, it waits for its turn.
+// Reply is the reply to the lock command in progress. It waits for its turn behind the replies to
+// earlier commands.
 func (l *lockSession) Reply(reply []byte) {
 	s := (*Session)(l)
 	if s.gone() {
@@ -153,7 +153,7 @@ func (l *lockSession) Reply(reply []byte) {
 	s.lockDone()
 }
 
-// lockDone lets the session go on after a lock command.
+// lockDone ends the wait for a lock command.
 func (s *Session) lockDone() {
 	if s.wait == waitLock || s.wait == waitList {
 		s.wait = waitNone
@@ -190,14 +190,14 @@ type scriptCall struct {
 	s      *Session
 	call   lockcmds.Call
 	muted  bool
-	free   bool   // the session has gone on
+	free   bool   // the session does not wait for it
 	reply  []byte // so far
 	byText bool   // it was sent with the text of the script
-	told   bool   // the engine knows the outcome
+	told   bool   // the engine has the outcome
 }
 
 // build makes the command in the session's scratch: by the script's hash if the connection has run it before, else by its text.
-// Redis may not know the script, and a call that is repeated would run behind what the client has sent after it.
+// Redis may not know the script, and a repeated call would run behind the client's later commands.
 func (c *scriptCall) build(conn connection) []byte {
 	c.byText = !conn.Scripts().Has(c.call.Script.ID())
 	c.s.script = appendCall(c.s.script[:0], c.call, c.byText)

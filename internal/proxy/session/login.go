@@ -12,11 +12,12 @@ import (
 )
 
 // AUTH, HELLO and SELECT lead the session to another identity. If there is a lane of that identity, the command is sent on it. It changes
-// nothing there, so Redis can judge it on a shared connection, and many clients that log in at once need no connections of their own. The session visits that lane until Redis has answered, and moves to it if Redis agrees. Otherwise
-// Redis judges on a connection that is taken for it from a small pool (reidentify).
+// nothing there, so Redis can judge it on a shared connection, and many clients that log in at once need no connections of their
+// own. The session visits that lane until Redis has answered, and moves to it if Redis agrees. Without such a lane, Redis judges the
+// command on a connection from a small pool (reidentify).
 
 // visit sends an identity change of a session that has no pin on the lane of the identity to which it leads. Nothing is
-// outstanding. It is refused if there could be no such lane. false: it has to be judged elsewhere.
+// outstanding. It is refused if no such lane is possible. false: the command must be judged on a pin.
 func (s *Session) visit(name string, raw []byte) bool {
 	c := idchange.Read(name, s.args)
 	if s.visitFor(c, raw) {
@@ -25,7 +26,7 @@ func (s *Session) visit(name string, raw []byte) bool {
 	return c.Shared(raw, s.args) != nil && !s.hasPlace(c) && s.answer(shared.NoLaneFree)
 }
 
-// visitFromPin is visit for a session that had to wait for its pin. The lane that leads on may be there now.
+// visitFromPin is visit for a session that had to wait for its pin. The lane may exist now.
 func (s *Session) visitFromPin(c idchange.Change, raw []byte) bool {
 	if !s.pin.login || !s.visitFor(c, raw) {
 		return false
@@ -112,7 +113,7 @@ func (s *Session) ownID(reply []byte) []byte {
 func (s *Session) hasPlace(c idchange.Change) bool {
 	target := c.Apply(s.ident)
 	if known, ok := s.proxy.Upstream.Proven(target.User); c.Auth && ok {
-		target.Password = known // the lane that it will share if that is still good
+		target.Password = known // the lane that it will share if the known password is still good
 	}
 	return s.proxy.Upstream.HasPlace(target, s.host.Driver(), s.owner)
 }

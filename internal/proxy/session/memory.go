@@ -4,15 +4,15 @@ import (
 	"lockproxy/internal/proxy/budget"
 )
 
-// memory is what a session knows of the memory that it takes besides its buffers.
+// memory counts the memory of a session besides its buffers.
 type memory struct {
 	bill     budget.Account
 	backlog  budget.Backlog // bytes appended to the lane or pin that are still here
-	gathered int            // bytes of a reply that is needed whole
+	gathered int            // bytes of a reply that must be held whole
 	locking  int            // bytes of the lock command that has not been answered
 }
 
-// Bytes that small things take, with the structures and slices around them. They are estimates, not compared by tests: they make
+// Bytes that small things take, with the structures and slices around them. They are estimates, which no test checks. They make
 // things count that a client can have by the million.
 const (
 	slotCost     = 256 // a slot and its handler
@@ -82,7 +82,8 @@ func (s *Session) Cut(bytes int) {
 	s.end()
 }
 
-// emptied makes scratch for arguments ready for the next command. It drops what a command of many has made large.
+// emptied makes the scratch for arguments ready for the next command. It drops a scratch that a command of many arguments has made
+// large.
 func emptied(args [][]byte) [][]byte {
 	if cap(args) > maxKeptArgs {
 		return nil

@@ -7,7 +7,7 @@ import (
 	"lockproxy/internal/proxy/replies"
 )
 
-// output is the session's side toward the client: bytes in the order in which the client gets them.
+// output has the bytes for the client, in the order in which it gets them.
 type output struct {
 	out     outbox.Outbox
 	closing bool // the connection closes when all output is written
@@ -23,7 +23,7 @@ func (s *Session) emit(b []byte) {
 	s.countUnread(len(b))
 }
 
-// countUnread counts bytes until they are written, and ends a client that lets them pile up.
+// countUnread counts bytes until they are written, and ends a client that leaves too many unread.
 func (s *Session) countUnread(n int) {
 	s.unread += n
 	if s.unread > s.proxy.Settings.Limits.Output && !s.ended {
@@ -44,7 +44,7 @@ func (s *Session) put(at replies.ID, b []byte, more bool) {
 	s.countUnread(len(b))
 }
 
-// say is a reply made here to the last command.
+// say gives the proxy's own reply to the last command.
 func (s *Session) say(b []byte) {
 	if s.gone() || len(b) == 0 {
 		return

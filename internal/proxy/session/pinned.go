@@ -30,13 +30,13 @@ type pinned struct {
 	fresh   bool // the command that made it necessary has not been sent yet
 	keep    bool // for the rest of the session
 	dressed bool // it was bare, and is as the session needs it now
-	spent   bool // something may be left on it that is known neither here nor to its next session: it is closed, not returned to the pool
+	spent   bool // it may bear a trace that this session does not know: it is closed, not returned to the pool
 
-	waits    bool // a command that is not answered may be waiting for others: BLPOP, WAIT
+	waits    bool // an unanswered command may wait for other clients: BLPOP, WAIT
 	frame    int  // bytes of a frame that the connection keeps until it is whole
 	unread   int  // commands sent since it is not read any more that are to be answered
 	asked    bool // Redis has been asked for its id
-	borrowed int  // others who are about to name the connection to Redis, and so must find this session on it
+	borrowed int  // the number of sessions that are about to name this connection to Redis, and so must find this session on it
 
 	transaction.State
 	pubsub.Subscriptions
@@ -46,7 +46,7 @@ type pinned struct {
 // takePin gives the session a connection of its own for a command. Nothing may be outstanding. false: the session waits for one.
 func (s *Session) takePin(reason string, p command.Policy) bool {
 	login := p == command.Identity
-	// MONITOR shows everything that is connected later; it may be shown the connection of a new spare otherwise.
+	// MONITOR shows all later connections. A patient request keeps the connection of a new spare out of its view.
 	ask := upstream.Ask{ID: s.ident, Owner: s.owner, Login: login, Patient: p == command.PinRaw}
 	if login {
 		ask.Anew = idchange.Read(reason, s.args).Auth
@@ -66,7 +66,7 @@ func (s *Session) takePin(reason string, p command.Policy) bool {
 	return false
 }
 
-// deliverPin ends the wait for a pin, or says why none came in time.
+// deliverPin ends the wait for a pin. err says why none came in time.
 func (s *Session) deliverPin(conn *upstream.Pin, err error, reason string, login bool) {
 	s.mu.Lock()
 	defer s.host.Flush()
@@ -116,7 +116,7 @@ func (s *Session) named(name string) *replyHandler {
 
 // releasePin returns the pin to the pool if nothing ties the session to it. Nothing is outstanding.
 //
-// The next session must find the connection as if it were new. That holds because everything that is sent on a pin is on one of
+// The next session must find the connection as if it were new. That holds because every command on a pin is on one of
 // these lists, or makes the pin spent: commands whose policy is known to leave no trace (routePinned); the session's own commands,
 // whose trace is known (local); transactions, subscriptions and identities, whose state is read from Redis's answers.
 func (s *Session) releasePin() {
@@ -125,7 +125,7 @@ func (s *Session) releasePin() {
 		return
 	}
 	if !p.spent && s.slots.Due() == 0 && p.unnumbered() {
-		s.askNumber(true) // the pool is to know its connections
+		s.askNumber(true) // the pool must know the ids of its connections
 		return
 	}
 	s.pin = nil
@@ -185,8 +185,8 @@ func (p *pinned) Closed(error) {
 	s.advance()
 }
 
-// broken handles the end of the connection. What the session had there is gone, so the client's connection ends too, unless it
-// had nothing there yet: then what it has sent is refused in words.
+// broken handles the end of the connection. The session's state there is lost, so the client's connection ends too. If it had no state
+// there yet, its commands are refused with an error reply.
 func (p *pinned) broken() {
 	s := p.s
 	if p.conn.Connected() && (p.mode != readsReplies || p.InTx || p.Watching || p.keep || s.streaming || s.eof) || s.rejected() {

@@ -9,16 +9,16 @@ import (
 )
 
 // On a pin in pub/sub mode replies cannot be counted by the connection: SUBSCRIBE answers once per channel, UNSUBSCRIBE once per
-// channel there was, and in RESP2 messages look like replies. So every frame is looked at and given to the command that it answers,
-// or to none. Redis counts a client's subscriptions in its confirmations, so at each point of the stream the session knows what Redis
+// channel there was, and in RESP2 messages look like replies. So the session examines every frame, and assigns it to the command that it answers, or to
+// none. Redis counts a client's subscriptions in its confirmations, so at each point of the stream the session knows what Redis
 // knows, and which frames can come.
 
 // frames is the handler of a command that any number of frames answers: a subscription command, or an EXEC with such commands.
 type frames struct {
 	s     *Session
-	muted bool          // the client is not to see replies; it gets confirmations all the same, as from Redis
+	muted bool          // the client sees no replies; it gets confirmations all the same, as from Redis
 	exec  *replyHandler // handles the array that is the reply to an EXEC; nil: it has come, or there is none
-	list  []expected    // what the frames answer, in order; of an EXEC, behind that
+	list  []expected    // the commands that the frames answer, in order; of an EXEC, those behind its array
 }
 
 // expected is one command that frames answer.
@@ -28,7 +28,7 @@ type expected struct {
 	apply func(reply []byte)
 }
 
-// subscribe sends a subscription command. Its frames are looked at from then on.
+// subscribe sends a subscription command. Its frames are examined from then on.
 func (s *Session) subscribe(row *command.Row, raw []byte) bool {
 	pin := s.pin
 	if (pin.mode != readsFrames || pin.InTx || pin.Opening > 0) && !s.awaitQuiet() {
@@ -141,8 +141,8 @@ func (f *frames) take(at replies.ID, b []byte, n int, _ bool) int {
 	return f.done()
 }
 
-// executed goes through the array that is the reply to an EXEC. Subscription commands answer with any number of frames where one
-// element belongs, so what follows the array may still belong to the transaction.
+// executed reads the array of the reply to an EXEC. Subscription commands answer with any number of frames in the place of one
+// element, so frames behind the array may still belong to the transaction.
 func (f *frames) executed(b []byte) {
 	pin := f.s.pin
 	for _, elem := range transaction.Elements(b) {

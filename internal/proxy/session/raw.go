@@ -8,8 +8,8 @@ import (
 	"lockproxy/internal/resp"
 )
 
-// routeUnread sends MONITOR, SYNC or PSYNC: if Redis accepts it, what follows on that connection is not requests and replies any
-// more, so from then on bytes go both ways unread. If Redis refuses it, the session goes on as before.
+// routeUnread sends MONITOR, SYNC or PSYNC: if Redis accepts it, the connection carries requests and replies no longer, and bytes
+// pass both ways unread. If Redis refuses it, the session continues as before.
 func (s *Session) routeUnread(raw []byte) bool {
 	if !s.awaitQuiet() {
 		return false
@@ -19,10 +19,10 @@ func (s *Session) routeUnread(raw []byte) bool {
 	switch {
 	case pin.InTx || s.subscriber():
 		pin.Queued++
-		pin.spent = true // Redis refuses or queues it; what EXEC makes of it is not looked at
+		pin.spent = true // Redis refuses or queues it; its effect at EXEC is not examined
 		s.forward(raw, s.handler(), 1)
 	case s.muted:
-		// There will be no reply to judge by. Redis keeps the reply mode too from here on.
+		// No reply will show the outcome. Redis keeps the reply mode too from now on.
 		pin.mode = readsRaw
 		pin.conn.ReadRaw()
 		s.sendUnread(slices.Concat(replyCommands[s.reply], raw))
@@ -41,7 +41,7 @@ func (s *Session) routeUnread(raw []byte) bool {
 	return true
 }
 
-// verdict handles what comes while Redis has not said whether it accepts MONITOR, SYNC or PSYNC.
+// verdict handles the bytes before Redis's answer to MONITOR, SYNC or PSYNC.
 func (s *Session) verdict(b []byte, kind resp.Kind) {
 	if kind != 0 {
 		s.frame(b, kind) // the refusal, or a push
@@ -55,9 +55,9 @@ func (s *Session) verdict(b []byte, kind resp.Kind) {
 	}
 }
 
-// replconf sends REPLCONF, which prepares a connection for replication. Redis answers nothing to ACK and GETACK and what stands
-// behind them, which mean something only where replication goes on already; so Redis gets what stands before, and only a refusal is
-// passed on.
+// replconf sends REPLCONF, which prepares a connection for replication. Redis does not answer ACK and GETACK and the
+// arguments behind them, which have a meaning only during replication. So Redis gets the arguments before them, and only a refusal
+// is passed on.
 func (s *Session) replconf(raw []byte) bool {
 	h := &replyHandler{s: s, muted: s.muted}
 	for i := 1; i < len(s.args) && len(s.args)%2 == 1; i += 2 {
@@ -85,8 +85,8 @@ var replyCommands = map[replyMode][]byte{
 	replySkip: resp.AppendCommand(nil, "CLIENT", "REPLY", "SKIP"),
 }
 
-// routeRaw routes a command of a session whose pin is not read any more. The pin stays the session's until its end, so what
-// the command does to the connection need not be known here.
+// routeRaw routes a command of a session whose pin is not read any more. The pin stays the session's until its end, so the
+// command's effect on the connection does not matter.
 func (s *Session) routeRaw(p command.Policy, raw []byte) bool {
 	if p == command.Lock {
 		s.say(monitorsCannotLock)

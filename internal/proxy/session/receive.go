@@ -5,20 +5,20 @@ import (
 	"lockproxy/internal/upstream"
 )
 
-// A session is the only receiver of what is sent for it, on its lane and on its pin. Each command has a slot for its reply, whose
-// ID travels as the tag. The slot's handler does what is to be done with the reply besides passing it on.
+// A session receives all replies to its commands, from its lane and from its pin. Each command has a slot for its reply, whose
+// ID travels as the tag. The slot's handler does any work with the reply besides passing it on.
 
 // handler handles the replies of a slot. The session may have ended. Requires the session lock.
 type handler interface {
-	// take handles bytes of the replies to commands of the slot, in which n of them end; more: they end within one. It returns how
-	// many commands that answers.
+	// take handles bytes of the replies to commands of the slot, in which n of them end; more: they end within one. It returns the
+	// number of commands that they answer.
 	take(at replies.ID, b []byte, n int, more bool) (answered int)
 
 	// lost says that n commands get no reply: they were not sent, or, if sent is set, may have been executed.
 	lost(at replies.ID, n int, sent bool)
 }
 
-// discard handles replies that the client is not to see.
+// discard handles replies that the client does not see.
 type discard struct{}
 
 func (discard) take(_ replies.ID, _ []byte, n int, _ bool) int { return n }
@@ -27,19 +27,19 @@ func (discard) lost(replies.ID, int, bool) {}
 
 var _ handler = discard{}
 
-// A replyHandler is the handler of one command whose reply means something to the session. The reply goes on to the client as it
-// is, unless replace is set.
+// A replyHandler handles the reply to one command that changes the session. The reply passes to the client unchanged, unless replace is
+// set.
 type replyHandler struct {
 	s       *Session
-	muted   bool                      // the client is not to see the reply
+	muted   bool                      // the client does not see the reply
 	whole   bool                      // done and replace get the whole reply, not just its start
-	done    func(reply []byte)        // session locked; reply is valid during the call
+	done    func(reply []byte)        // requires the session lock; reply is valid during the call
 	replace func(reply []byte) []byte // nil: the reply passes; implies whole
 	unsent  []byte                    // the reply if the command cannot be sent; nil: the refusal
 	head    []byte                    // the reply so far
 }
 
-// enoughHead is how much of a reply tells success from each failure that matters here.
+// enoughHead is the number of bytes of a reply that tell success from each failure that matters.
 const enoughHead = 64
 
 // take is handler.
@@ -100,7 +100,7 @@ func (s *Session) Replies(tag uint64, b []byte, n int, more bool) {
 func (s *Session) receive(at replies.ID, b []byte, n int, more bool) {
 	h, due := s.slots.Handler(at)
 	switch {
-	case !due: // it has been given up
+	case !due: // the slot has been given up
 		return
 	case h != nil:
 		n = h.take(at, b, n, more)
@@ -132,8 +132,8 @@ func (s *Session) Lost(tag uint64, n int, sent bool) {
 	s.advance()
 }
 
-// lose deals with n commands that get no reply. Those that were never sent are refused in words. For one that may have been
-// executed the connection closes, as it would have if Redis itself had died; only the outcome of a script call is looked up.
+// lose handles n commands without a reply. A command that was never sent is refused with an error. For a command that may have run, the
+// connection closes, as a dying Redis would close it. The lock engine decides about a script call.
 func (s *Session) lose(at replies.ID, n int, sent bool) {
 	h, due := s.slots.Handler(at)
 	if !due {

@@ -11,7 +11,7 @@ import (
 	"lockproxy/internal/upstream"
 )
 
-// redirectsTo is the client of the proxy to which the CLIENT TRACKING being routed redirects, and the place of its id among the
+// redirectsTo returns the client of the proxy to which the CLIENT TRACKING being routed redirects, and the index of its id among the
 // arguments; nil: it names none.
 func (s *Session) redirectsTo() (target *Session, at int) {
 	for i := 3; i+1 < len(s.args); i++ {
@@ -33,8 +33,8 @@ func (s *Session) redirectsTo() (target *Session, at int) {
 	return nil, 0
 }
 
-// trackTo sends a CLIENT TRACKING that redirects to a client of the proxy. Redis must be told of the connection that the client has
-// there for itself, and it gets one if it has none. The session waits for that.
+// trackTo sends a CLIENT TRACKING that redirects to a client of the proxy. Redis must know the client's own connection, so the client
+// gets a pin if it has none. The session waits for that.
 func (s *Session) trackTo(target *Session, at int, raw []byte) bool {
 	if (s.pin.InTx || s.pin.Opening > 0) && !s.awaitQuiet() {
 		return false
@@ -56,7 +56,7 @@ func (s *Session) trackTo(target *Session, at int, raw []byte) bool {
 				s.answer(shared.NoUpstream)
 			default:
 				var redir clients.Redirection
-				if conn != 0 { // else Redis says that there is no such client
+				if conn != 0 { // else Redis answers that there is no such client
 					redir = clients.Redirection{Client: target.ID, Conn: conn}
 					args[at] = strconv.AppendUint(nil, conn, 10)
 				}
@@ -68,8 +68,8 @@ func (s *Session) trackTo(target *Session, at int, raw []byte) bool {
 	return true
 }
 
-// provide gives the session a connection of its own until the session's end, because another client names it. then is called once,
-// without locks, with the connection's id at Redis; 0: there is none.
+// provide gives the session a connection of its own until the session's end, because another client names it. then is called once with
+// the connection's id at Redis; 0: there is none. then requires no locks.
 func (s *Session) provide(then func(conn uint64)) {
 	defer s.host.Flush()
 	s.mu.Lock()
@@ -77,13 +77,13 @@ func (s *Session) provide(then func(conn uint64)) {
 	s.wanted = append(s.wanted, then)
 	switch {
 	case s.over(), s.pin == nil && s.wait != waitNone && s.slots.Due() == 0:
-		s.provided(0) // it waits for a lock, say: Redis would know it, but it can have no connection now
+		s.provided(0) // it waits, for a lock for example, and can have no connection now
 	case s.pin != nil && !s.pin.login, s.slots.Due() == 0:
 		s.serveWanted()
 	}
 }
 
-// serveWanted goes on with what others want of the session's connection, unless something is outstanding on its lane.
+// serveWanted serves the sessions that want to name this session's connection, unless a reply is outstanding on its lane.
 func (s *Session) serveWanted() {
 	if len(s.wanted) == 0 || s.wait == waitGoodbye {
 		return
@@ -114,7 +114,7 @@ func (p *pinned) unnumbered() bool {
 	return p.conn.ID() == 0 && p.conn.Connected() && !p.asked && p.s.ident.Authenticated()
 }
 
-// askNumber asks for the id of the session's pin at Redis. If the session is to wait for that, nothing is outstanding.
+// askNumber asks for the id of the session's pin at Redis. If the session waits for the answer, nothing is outstanding.
 func (s *Session) askNumber(wait bool) {
 	pin := s.pin
 	pin.asked = true

@@ -10,7 +10,7 @@ import (
 	"lockproxy/internal/resp"
 )
 
-// replyMode is what CLIENT REPLY was told.
+// replyMode is the setting of CLIENT REPLY.
 type replyMode uint8
 
 const (
@@ -19,11 +19,11 @@ const (
 	replySkip // the next command gets no reply
 )
 
-// notInTx refuses a command that a transaction cannot have.
+// notInTx refuses a command that is not possible in a transaction.
 var notInTx = resp.AppendError(nil, resp.Err, "Command not allowed inside a transaction")
 
-// route sends one command where its policy says. false: not now; the session's wait says why, and the command is parsed
-// again when that is over.
+// route sends one command as its policy says. false: not now. The session's wait has the reason, and the command is parsed again
+// after the wait.
 func (s *Session) route(row *command.Row, raw []byte) bool {
 	s.args = resp.Split(raw, s.args[:0])
 	s.muted = s.reply != replyOn
@@ -59,7 +59,7 @@ func (s *Session) handler() handler {
 	return nil
 }
 
-// answer is the reply, made here, to the command being routed.
+// answer gives the proxy's own reply to the command being routed.
 func (s *Session) answer(b []byte) bool {
 	if !s.muted {
 		s.say(b)
@@ -119,7 +119,7 @@ func (s *Session) routePinned(row *command.Row, p command.Policy, raw []byte) bo
 	}
 	mayWait := row.MayWait(p)
 	if mayWait && (pin.InTx || pin.Opening > 0) && !s.awaitQuiet() {
-		return false // only Redis knows whether the transaction is open, where nothing waits
+		return false // only Redis knows whether the transaction is open, in which no command waits
 	}
 	pin.waits = pin.waits || mayWait && !pin.InTx
 	switch p {
@@ -134,8 +134,8 @@ func (s *Session) routePinned(row *command.Row, p command.Policy, raw []byte) bo
 	case command.PinAfterWrite:
 		if pin.fresh {
 			// WAIT counts replicas from the end of the connection's last command, so a command on this connection after
-			// those on the lane makes it cover them. HELLO is one that no ACL refuses. Since 7.2, and in Valkey, only a
-			// command counts that goes to the replicas: PUBLISH does, and changes nothing. The channel has no subscriber.
+			// those on the lane makes it cover them. No ACL refuses HELLO. Since 7.2, and in Valkey, only commands
+			// count that go to the replicas. PUBLISH does, and changes nothing. The channel has no subscriber.
 			s.forward(command.Hello, discard{}, 1)
 			s.forward(command.Mark, discard{}, 1)
 		}
@@ -197,8 +197,8 @@ func (s *Session) subscriber() bool {
 	return s.pin != nil && s.pin.mode == readsFrames && s.pin.Subscribed() && s.ident.Proto == 2
 }
 
-// keepPin sends a command that may leave a trace on the connection. If that is what the client wants, the connection stays the
-// session's own from then on, unless Redis refuses the command.
+// keepPin sends a command that may leave a trace on the connection. The connection then stays the session's own, unless Redis refuses
+// the command.
 func (s *Session) keepPin(row *command.Row, p command.Policy, raw []byte) bool {
 	if row.Name == "client" && command.Keyword(s.args, 1) == "tracking" {
 		if target, at := s.redirectsTo(); target != nil {
@@ -208,8 +208,8 @@ func (s *Session) keepPin(row *command.Row, p command.Policy, raw []byte) bool {
 	return s.markPin(raw, &replyHandler{s: s, muted: s.muted}, p != command.PinSpent, clients.Redirection{})
 }
 
-// markPin sends such a command; h gets its reply. keep: the connection is the session's own if Redis accepts the command, which
-// redirects invalidations as given.
+// markPin sends such a command. h gets its reply. keep: the connection becomes the session's own if Redis accepts the command. redir
+// says where it sends invalidations.
 func (s *Session) markPin(raw []byte, h *replyHandler, keep bool, redir clients.Redirection) bool {
 	pin := s.pin
 	if (pin.InTx || pin.Opening > 0) && !s.awaitQuiet() {
@@ -227,7 +227,7 @@ func (s *Session) markPin(raw []byte, h *replyHandler, keep bool, redir clients.
 	return true
 }
 
-// marked notes what Redis made of such a command.
+// marked notes the outcome of such a command.
 func (p *pinned) marked(reply []byte, keep bool, redir clients.Redirection) {
 	if idchange.Untouched(reply) {
 		return
@@ -242,7 +242,7 @@ func (p *pinned) marked(reply []byte, keep bool, redir clients.Redirection) {
 	}
 }
 
-// queueLocal is for commands answered here that come inside a transaction, where Redis would queue them.
+// queueLocal handles commands of the proxy inside a transaction, where Redis would queue them.
 func (s *Session) queueLocal(row *command.Row, p command.Policy, raw []byte) bool {
 	switch {
 	case p == command.Lock, p == command.AboutClients, row.Name == "client" && command.Keyword(s.args, 1) == "reply":
@@ -259,14 +259,14 @@ func (s *Session) queueLocal(row *command.Row, p command.Policy, raw []byte) boo
 			}
 		}})
 	default:
-		s.pin.spent = s.pin.spent || command.Keyword(s.args, 1) != "getname" // what it does, it does in EXEC
+		s.pin.spent = s.pin.spent || command.Keyword(s.args, 1) != "getname" // its effect comes with EXEC
 		s.pin.Queued++
 	}
 	s.forward(raw, s.handler(), 1)
 	return true
 }
 
-// poison answers err and makes the open transaction fail, as a command does that Redis refuses to queue.
+// poison answers err and makes the open transaction fail, like a command that Redis refuses to queue.
 func (s *Session) poison(err []byte) {
 	s.forward(command.Malformed, &replyHandler{s: s, muted: s.muted, replace: func([]byte) []byte { return err }}, 1)
 }

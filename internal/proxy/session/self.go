@@ -8,10 +8,10 @@ import (
 	"lockproxy/internal/resp"
 )
 
-// What CLIENT says of the client itself: Redis answers, on whatever connection the session uses, and what is the proxy's is
-// put in.
+// CLIENT subcommands about the client itself: Redis answers on the connection that the session uses, and the proxy replaces the parts
+// that it knows better.
 
-// augment is the handler of the reply to the command being routed, of that many bytes, if its policy is Augmented.
+// augment is the handler of the reply to the command being routed, which has size bytes, if its policy is Augmented.
 func (s *Session) augment(row *command.Row, size int) *replyHandler {
 	h := &replyHandler{s: s, muted: s.muted}
 	if row.Name == "client" {
@@ -22,7 +22,7 @@ func (s *Session) augment(row *command.Row, size int) *replyHandler {
 		before := s.proxy.Counts()
 		h.replace = func(reply []byte) []byte {
 			counts := s.proxy.Counts()
-			counts.Connections = min(counts.Connections, before.Connections) // those that Redis has counted
+			counts.Connections = min(counts.Connections, before.Connections) // the connections that Redis has counted
 			return counts.Edit(reply)
 		}
 		return h
@@ -34,7 +34,7 @@ func (s *Session) augment(row *command.Row, size int) *replyHandler {
 			}
 			return s.proxy.Numbers.Info(s.ident.Proto)
 		}
-		if !s.proxy.Restricts(s.ident) { // when Redis is away is when its users look here
+		if !s.proxy.Restricts(s.ident) { // operators look here when Redis is away
 			h.unsent = s.proxy.Numbers.Info(s.ident.Proto)
 		}
 		return h
@@ -43,7 +43,7 @@ func (s *Session) augment(row *command.Row, size int) *replyHandler {
 	return h
 }
 
-// aboutSelf is what becomes of Redis's reply to CLIENT ID, INFO, GETREDIR or TRACKINGINFO, of that size.
+// aboutSelf returns the function that edits Redis's reply to CLIENT ID, INFO, GETREDIR or TRACKINGINFO. size is that of the command.
 func (s *Session) aboutSelf(size int) func(reply []byte) []byte {
 	args := 0
 	for _, arg := range s.args {

@@ -17,7 +17,7 @@ import (
 	"lockproxy/internal/upstream"
 )
 
-// wait is why a session does not go on with its next command.
+// wait is the reason why a session does not take its next command.
 type wait uint8
 
 const (
@@ -27,7 +27,7 @@ const (
 	waitReply        // the reply to the last command decides how the next one travels
 	waitLock         // a lock command has not been answered
 	waitList         // LOCKLIST has not been answered; unlike a wait for a lock it ends by itself
-	waitDoor         // Redis has not said yet whether it lets in who comes without credentials
+	waitDoor         // Redis has not said yet whether it accepts clients without credentials
 	waitGoodbye      // the connection closes when the outstanding replies are in; nothing is parsed any more
 )
 
@@ -49,7 +49,7 @@ type Host interface {
 // A Session is one client connection without its I/O. All methods may be called from any goroutine.
 type Session struct {
 	clients.Origin
-	owner string // on whose account its connections to Redis go
+	owner string // the account of its connections to Redis: the client's address
 	proxy *shared.Proxy
 	host  Host
 
@@ -65,18 +65,18 @@ type Session struct {
 	// Upstream side. A session uses its pin if it has one, else its lane.
 	ident         upstream.Identity
 	lane          *upstream.Lane // of ident; nil until first used
-	role          upstream.Role  // what the lane was asked for
+	role          upstream.Role  // the role for which the lane was asked
 	writes        bool           // the command being routed may change data
 	scripts       bool           // it runs a script
 	weight.Weight                // of its replies
 	pin           *pinned        // nil: none
-	unanswered    int            // bytes of commands sent since no reply was due, with what it takes to remember them
+	unanswered    int            // bytes of the commands sent since no reply was due, and of their slots
 	paused        bool           // the engine waits for Resume
 	cancelPinWait func() bool    // withdraws the request for a pin
-	hasty         bool           // the command that is to get the pin will not wait for others
+	hasty         bool           // the command that gets the pin does not wait for other clients
 	pinTimedOut   error          // why the request for a pin has failed
 	era           uint64         // of Upstream.Knock: tells sessions without credentials apart
-	visited       *upstream.Lane // on which Redis judges where the session may go; nil: none
+	visited       *upstream.Lane // the lane on which Redis judges an identity change; nil: none
 
 	// Client state kept here.
 	name  string    // CLIENT SETNAME
@@ -84,16 +84,16 @@ type Session struct {
 	reply replyMode
 	muted bool // the command being routed gets no reply
 
-	engines     []*engines.Engine   // those that know this session
+	engines     []*engines.Engine   // the engines that know this session
 	token       string              // of its default owner as lock engines know it; empty: not made yet
 	losses      map[int]*losses.Set // of locks, by database
-	afterUnlock []func()            // to be run when the session is left
+	afterUnlock []func()            // run when the session is unlocked
 
 	// For CLIENT LIST.
 	cmd    string // the last command
 	active int64  // env.clock at the last bytes from or to the client
 	redir  clients.Redirection
-	wanted []func(conn uint64) // by others who need to name the session's own connection to Redis
+	wanted []func(conn uint64) // by other sessions that need to name this session's own connection to Redis
 
 	// Output.
 	slots replies.Queue[connection, handler] // of the replies, in the order of the commands
@@ -101,11 +101,11 @@ type Session struct {
 
 	memory
 
-	known     bool // something has come
+	known     bool // a byte has come
 	begun     bool // a whole command has come
-	leaving   bool // the client sends nothing more than what is still to be read
-	eof       bool // the client sends nothing more
-	streaming bool // the start of a large command has been sent on the pin, or thrown away if there is none any more
+	leaving   bool // the client has ended its side; some of its bytes are still to be read
+	eof       bool // the client has ended its side, and all its bytes have been read
+	streaming bool // the start of a large command has been sent on the pin, or dropped if the pin is gone
 	large     progress
 	ended     bool
 }
@@ -147,7 +147,7 @@ func (s *Session) exit() {
 	s.unlock()
 }
 
-// unlock runs, without the session's lock, what was put off until then.
+// unlock unlocks the session and runs the functions of afterUnlock.
 func (s *Session) unlock() {
 	if s.pin != nil {
 		s.pin.conn.Send()
@@ -186,10 +186,10 @@ func (s *Session) crashed(r any) {
 // over reports whether no further command of this client will be executed.
 func (s *Session) over() bool { return s.ended || s.wait == waitGoodbye }
 
-// gone reports whether the client gets nothing more than what is in the output.
+// gone reports whether the client gets no more than the output so far.
 func (s *Session) gone() bool { return s.ended || s.closing }
 
-// connection is what commands are sent on: a lane or a pin.
+// connection is a lane or a pin.
 type connection interface {
 	Append(b []byte, to upstream.Receiver, tag uint64, n int) error
 	Progress() (appended, written int64)
@@ -240,7 +240,7 @@ func (s *Session) transmit(conn connection, raw []byte, at replies.ID, n int) {
 	}
 }
 
-// rejected reports whether Redis does not accept the session's credentials any more: its user has been deleted, say. Redis
+// rejected reports whether Redis no longer accepts the session's credentials, because its user has been deleted for example. Redis
 // itself closes the connections of such a user.
 func (s *Session) rejected() bool {
 	if s.pin != nil {
@@ -278,6 +278,6 @@ func (s *Session) quiet() {
 	}
 	s.releasePin()
 	if s.pin != nil && s.pin.conn.Finished() {
-		s.cutOff() // what follows belongs on a connection that takes nothing more
+		s.cutOff() // the next commands belong on a connection that takes no more commands
 	}
 }
