@@ -1,0 +1,40 @@
+package house
+
+import (
+	"go/types"
+	"os"
+	"path/filepath"
+	"regexp"
+	"testing"
+)
+
+// drawn lists the types whose values are the states of a diagram in docs/DIAGRAMS.md.
+var drawn = map[string][]string{
+	"internal/proxy/session":  {"wait", "pinMode"},
+	"internal/lockcmds/queue": {"Outcome"},
+}
+
+func TestDiagramsHaveEveryState(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join(root, "docs/DIAGRAMS.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range listed(t) {
+		for _, name := range drawn[p.name] {
+			values := 0
+			for id, object := range p.info.Defs {
+				value, ok := object.(*types.Const)
+				if !ok || value.Type().String() != "lockproxy/"+p.name+"."+name {
+					continue
+				}
+				values++
+				if !regexp.MustCompile(`\b` + id.Name + `\b`).Match(text) {
+					t.Errorf("docs/DIAGRAMS.md does not have %s of %s.%s", id.Name, p.name, name)
+				}
+			}
+			if values == 0 {
+				t.Errorf("%s has no values of a type %s", p.name, name)
+			}
+		}
+	}
+}
