@@ -8,6 +8,7 @@ import (
 	"lockproxy/internal/lockcmds/jobs"
 	"lockproxy/internal/lockcmds/losses"
 	"lockproxy/internal/lockcmds/redislink"
+	"lockproxy/internal/locktest"
 	"lockproxy/internal/resp"
 )
 
@@ -43,7 +44,7 @@ func BenchmarkLockUnlock(b *testing.B) {
 		b.Fatal(err)
 	}
 	s := &instant{lost: losses.NewSet(losses.NewBudget(0))}
-	lock, unlock := words("LOCK job:17"), words("UNLOCK job:17")
+	lock, unlock := locktest.Words("LOCK job:17"), locktest.Words("UNLOCK job:17")
 	b.ReportAllocs()
 	for b.Loop() {
 		for _, args := range [][][]byte{lock, unlock} {

@@ -119,7 +119,7 @@ func load(t *testing.T, grants int, groups []contenders) (shares []int, longest 
 		go func() {
 			for {
 				select {
-				case reply := <-c.replies:
+				case reply := <-c.Replies:
 					c.wantsLock = reply != ":1"
 					select {
 					case replies <- c:

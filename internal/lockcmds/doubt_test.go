@@ -14,7 +14,7 @@ import (
 const inDoubtReply = "-INDOUBT sent, but no answer came"
 
 // breaks has commands fail that are sent from now on: Redis never sees them.
-func (s *session) breaks() { _ = s.lane.conn.Close() }
+func (s *session) breaks() { _ = s.Lane.Conn.Close() }
 
 func TestAcquireInDoubtBehindARelease(t *testing.T) {
 	srv := redistest.Start(t)
@@ -22,12 +22,12 @@ func TestAcquireInDoubtBehindARelease(t *testing.T) {
 		p := startProxy(t, srv, nil)
 		a, b := p.session(2), p.session(2)
 		first := a.fence("LOCK k")
-		answer := a.lane.holdBack()
+		answer := a.Lane.HoldBack()
 		a.send("UNLOCK k")
-		a.lane.failing(ErrInDoubt)
+		a.Lane.Fail(ErrInDoubt)
 		a.send(verb + " k")
 		a.executed(2)
-		a.lane.failing(nil)
+		a.Lane.Fail(nil)
 		answer()
 		equal(t, "unlock", a.reply(), ":1")
 		if second := fenceIn(t, a.reply()); second <= first {
@@ -47,7 +47,7 @@ func TestAcquireAndReleaseInDoubtMakeNoDifference(t *testing.T) {
 	a := p.session(2)
 	a.fence("LOCK k")
 	a.fence("LOCK k")
-	a.lane.failing(ErrInDoubt)
+	a.Lane.Fail(ErrInDoubt)
 	a.want("UNLOCK k", inDoubtReply)
 	a.want("TRYLOCK k", inDoubtReply)
 }
@@ -59,7 +59,7 @@ func TestAcquireInDoubtOfASharedOwnerIsNotClaimed(t *testing.T) {
 	a, b := p.session(2), p.session(2)
 	a.fence("LOCK k OWNER me")
 	b.fence("LOCK k OWNER me")
-	a.lane.failing(ErrInDoubt)
+	a.Lane.Fail(ErrInDoubt)
 	a.want("TRYLOCK k OWNER me", inDoubtReply)
 }
 
@@ -69,9 +69,9 @@ func TestLossBehindAReleaseInDoubtIsTold(t *testing.T) {
 	a := p.session(3)
 	a.fence("LOCK k")
 	fence := itoa(a.fence("LOCK k"))
-	a.lane.failing(ErrInDoubt)
+	a.Lane.Fail(ErrInDoubt)
 	a.want("UNLOCK k", inDoubtReply)
-	a.lane.failing(nil)
+	a.Lane.Fail(nil)
 	srv.Do(t, "DEL", "k")
 	equal(t, "push", a.push(), ">[lock-lost k :"+fence+" gone]")
 	a.want("UNLOCK k", lostLeaseReply)
@@ -93,8 +93,8 @@ func TestWaiterInDoubtIsNotToldThatNothingHappened(t *testing.T) {
 			a.fence("LOCK " + key)
 			b.send("LOCK " + key)
 			p.awaitAttempt(key)
-			a.lane.failing(ErrInDoubt)
-			answer := a.lane.holdBack()
+			a.Lane.Fail(ErrInDoubt)
+			answer := a.Lane.HoldBack()
 			a.send("UNLOCK " + key)
 			a.executed(2)
 			end(p)
@@ -110,8 +110,8 @@ func TestExtensionInDoubtAfterTheDeadlineLeavesNothing(t *testing.T) {
 	p := startProxy(t, srv, nil)
 	a := p.session(3)
 	a.fence("LOCK k PX 2000")
-	a.lane.failing(ErrInDoubt)
-	answer := a.lane.holdBack()
+	a.Lane.Fail(ErrInDoubt)
+	answer := a.Lane.HoldBack()
 	a.send("EXTENDLOCK k PX 3600000")
 	a.push()
 	answer()
@@ -162,7 +162,7 @@ func TestLookingIntoAReentryLeavesTheLeaseOfTheHold(t *testing.T) {
 	p.e.mu.Lock()
 	h := p.e.holds[holdKey{"k", p.ownerOf(a)}]
 	w := &waiter{
-		Waiter: queue.Waiter{Owner: h.owner}, c: p.e.clients[a.id], key: "k", lease: time.Second, paused: h, before: before{fence: h.fence, holds: 1},
+		Waiter: queue.Waiter{Owner: h.owner}, c: p.e.clients[a.ID], key: "k", lease: time.Second, paused: h, before: before{fence: h.fence, holds: 1},
 	}
 	p.e.mu.Unlock()
 	if got, err := p.e.ask(t.Context(), w); err != nil || got.Granted {

@@ -120,7 +120,7 @@ func (s *session) awaitWaiting() {
 	redistest.Eventually(s.t, patience, "the acquire to wait", func() bool {
 		s.p.e.mu.Lock()
 		defer s.p.e.mu.Unlock()
-		c := s.p.e.clients[s.id]
+		c := s.p.e.clients[s.ID]
 		return c != nil && c.ask != nil && c.ask.Waits()
 	})
 }
@@ -145,7 +145,7 @@ func TestFairLockIsGrantedInOrderOfAskingAcrossProxies(t *testing.T) {
 		holder.want("UNLOCK k", ":1")
 		fenceIn(t, w.reply())
 		for _, later := range waiters[i+1:] {
-			if len(later.replies) > 0 {
+			if len(later.Replies) > 0 {
 				t.Fatalf("waiter %d overtook", i)
 			}
 		}
@@ -229,7 +229,7 @@ func TestGrantToAClientThatHungUpIsGivenBack(t *testing.T) {
 	srv := redistest.Start(t)
 	p := startProxy(t, srv, func(o *Options) { o.Lease = time.Minute })
 	a, b := p.session(2), p.session(2)
-	release := a.lane.holdBack()
+	release := a.Lane.HoldBack()
 	a.send("LOCK k")
 	redistest.Eventually(t, patience, "the grant", func() bool { return srv.Client(t).Exists(t.Context(), "k").Val() == 1 })
 	b.send("LOCK k")
@@ -339,7 +339,7 @@ func TestLossIsToldOnceByEveryWay(t *testing.T) {
 				a.want("UNLOCK k", lostLeaseReply)
 				a.want("UNLOCK k", notHeldReply)
 			}
-			if n := p.losses.Load(); n != 1 || len(a.pushes) != 0 {
+			if n := p.losses.Load(); n != 1 || len(a.Pushes) != 0 {
 				t.Errorf("told %d times", n)
 			}
 		})
@@ -472,7 +472,7 @@ func TestForceUnlockLeavesTheNextGrantAlone(t *testing.T) {
 	fence := itoa(a.fence("LOCK k"))
 	b.send("LOCK k")
 	b.awaitWaiting()
-	answer := c.lane.holdBack()
+	answer := c.Lane.HoldBack()
 	c.send("FORCEUNLOCK k")
 	next := itoa(fenceIn(t, b.reply()))
 	answer()
@@ -568,11 +568,11 @@ func TestUnsentCommandsSaySo(t *testing.T) {
 	p := startProxy(t, srv, nil)
 	a := p.session(2)
 	a.fence("LOCK k")
-	a.lane.failing(ErrUnsent)
+	a.Lane.Fail(ErrUnsent)
 	for _, line := range []string{"LOCK k", "LOCK j", "FAIRLOCK j", "UNLOCK k", "EXTENDLOCK k PX 5", "LOCKINFO k", "FORCEUNLOCK k"} {
 		a.want(line, "-NOUPSTREAM nothing was sent")
 	}
-	a.lane.failing(nil)
+	a.Lane.Fail(nil)
 	a.want("UNLOCK k", ":1")
 }
 
@@ -580,7 +580,7 @@ func TestAcquireInDoubtIsLookedUp(t *testing.T) {
 	srv := redistest.Start(t)
 	p := startProxy(t, srv, nil)
 	a, b := p.session(2), p.session(2)
-	a.lane.failing(ErrInDoubt)
+	a.Lane.Fail(ErrInDoubt)
 	first := a.fence("LOCK k")
 	if got := srv.Client(t).HGet(t.Context(), "k", p.e.opts.UUID+":1").Val(); got != "1" {
 		t.Fatalf("holds %s", got)
@@ -588,13 +588,13 @@ func TestAcquireInDoubtIsLookedUp(t *testing.T) {
 	if again := a.fence("LOCK k"); again != first {
 		t.Fatalf("re-entry in doubt: fence %d after %d", again, first)
 	}
-	b.lane.failing(ErrInDoubt)
+	b.Lane.Fail(ErrInDoubt)
 	b.want("TRYLOCK k", "(nil)")
 	b.want("FAIRLOCK k WAIT 2000", "(nil)")
 	b.want("TRYLOCK k OWNER other", "(nil)")
 	b.send("LOCK k")
 	b.quiet(100 * time.Millisecond)
-	a.lane.failing(nil)
+	a.Lane.Fail(nil)
 	a.want("UNLOCK k", ":0")
 	a.want("UNLOCK k", ":1")
 	fenceIn(t, b.reply())
@@ -606,12 +606,12 @@ func TestReleaseInDoubtIsNoLoss(t *testing.T) {
 	p := startProxy(t, srv, func(o *Options) { o.Lease = 2 * time.Second })
 	a := p.session(3)
 	a.fence("LOCK k")
-	a.lane.failing(ErrInDoubt)
+	a.Lane.Fail(ErrInDoubt)
 	a.want("UNLOCK k", "-INDOUBT sent, but no answer came")
 	redistest.Eventually(t, patience, "the watchdog to find out", func() bool { return p.e.dog.Len() == 0 })
-	a.lane.failing(nil)
+	a.Lane.Fail(nil)
 	a.want("UNLOCK k", notHeldReply)
-	if p.losses.Load() != 0 || len(a.pushes) != 0 {
+	if p.losses.Load() != 0 || len(a.Pushes) != 0 {
 		t.Error("a release counts as a loss")
 	}
 }

@@ -79,8 +79,8 @@ func TestAPanicOnAnyWayIntoTheEngineEndsTheProcess(t *testing.T) {
 	for where, provoke := range map[string]func(){
 		"a job":       func() { p.e.jobs.Submit(jobs.Attempt, mistake) },
 		"Do":          func() { p.e.do(s, mistake) },
-		"AfterUnlock": func() { s.mu.Lock(); p.e.afterUnlock(s, mistake); s.unlock() },
-		"Start":       func() { p.e.Start(s.caller(), grammar.Command{}) },
+		"AfterUnlock": func() { s.Lock(); p.e.afterUnlock(s, mistake); s.Unlock() },
+		"Start":       func() { p.e.Start(s.Caller(), grammar.Command{}) },
 		"a verdict":   func() { p.e.onLost(nil, "") },
 	} {
 		t.Run(where, func(t *testing.T) {

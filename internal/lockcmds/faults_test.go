@@ -53,7 +53,7 @@ func TestEngineWaitsForARedisThatIsDown(t *testing.T) {
 	a, b := p.session(2), p.session(2)
 	a.fence("LOCK k PX 60000") // before the engine's own client has ever connected
 	srv.Kill()
-	b.lane.failing(ErrInDoubt)
+	b.Lane.Fail(ErrInDoubt)
 	b.send("LOCK k WAIT 60000") // its lane has broken: the outcome is in doubt
 	b.quiet(200 * time.Millisecond)
 	srv.Restart()

@@ -11,17 +11,16 @@ func TestEveryVerbCountsAsWorkUntilItIsAnswered(t *testing.T) {
 	for _, line := range []string{"LOCKINFO k", "FORCEUNLOCK k", "EXTENDLOCK k PX 1000", "UNLOCK k", "TRYLOCK k"} {
 		p := startProxy(t, srv, nil)
 		s := p.session(2)
-		answer := s.lane.holdBack()
+		answer := s.Lane.HoldBack()
 		s.send(line)
-		s.mu.Lock()
-		s.ended = true // what is known of the session must not be why there is work
-		p.e.Ended(s.id)
-		s.mu.Unlock()
+		s.Lock()
+		s.End() // what is known of the session must not be why there is work
+		s.Unlock()
 		if p.e.Idle() {
 			t.Errorf("%s: nothing to do while its script is on its way", line)
 		}
 		answer()
 		redistest.Eventually(t, patience, line+" to end", p.e.Idle)
-		s.lane.close()
+		s.Lane.Close()
 	}
 }

@@ -18,7 +18,7 @@ import (
 // executed waits until Redis has answered n scripts of the session, whether or not the session has been told.
 func (s *session) executed(n int64) {
 	s.t.Helper()
-	redistest.Eventually(s.t, patience, "redis to answer", func() bool { return s.lane.answered.Load() == n })
+	redistest.Eventually(s.t, patience, "redis to answer", func() bool { return s.Lane.Answered.Load() == n })
 }
 
 // eventuallyHeld waits until Redis counts so many holds of an owner; empty: the lock is free.
@@ -27,7 +27,7 @@ func (p *proxy) eventuallyHeld(key, owner, holds string) {
 	redistest.Eventually(p.t, patience, "holds: "+holds, func() bool { return p.holds(key, owner) == holds })
 }
 
-func (p *proxy) ownerOf(s *session) string { return p.e.opts.UUID + ":" + itoa(int64(s.id)) }
+func (p *proxy) ownerOf(s *session) string { return p.e.opts.UUID + ":" + itoa(int64(s.ID)) }
 
 func TestReentryThatIsAnsweredAfterTheDeadline(t *testing.T) {
 	t.Parallel()
@@ -37,8 +37,8 @@ func TestReentryThatIsAnsweredAfterTheDeadline(t *testing.T) {
 	for i, verb := range []string{"LOCK", "TRYLOCK"} {
 		fence := a.fence("LOCK k PX 2000")
 		a.fence("LOCK k PX 2000")
-		answer := a.lane.holdBack()
-		executed := a.lane.answered.Load() + 1
+		answer := a.Lane.HoldBack()
+		executed := a.Lane.Answered.Load() + 1
 		a.send(verb + " k PX 60000")
 		a.executed(executed)
 		equal(t, "push", a.push(), ">[lock-lost k :"+itoa(fence)+" expired]")
@@ -71,7 +71,7 @@ func TestReleaseThatIsAnsweredAfterTheDeadline(t *testing.T) {
 				a.fence("LOCK k PX 2000")
 			}
 			srv.Do(t, "PEXPIRE", "k", 60000) // Redis judges later
-			answer := a.lane.holdBack()
+			answer := a.Lane.HoldBack()
 			a.send("UNLOCK k")
 			redistest.Eventually(t, patience, "the deadline", func() bool { return p.e.Holds() == 0 })
 			answer()
@@ -90,7 +90,7 @@ func TestExtensionThatIsAnsweredAfterTheDeadline(t *testing.T) {
 	p := startProxy(t, srv, nil)
 	a, b := p.session(3), p.session(2)
 	fence := itoa(a.fence("LOCK k OWNER me PX 2000"))
-	answer := a.lane.holdBack()
+	answer := a.Lane.HoldBack()
 	a.send("EXTENDLOCK k OWNER me PX 60000")
 	a.executed(2)
 	equal(t, "push", a.push(), ">[lock-lost k :"+fence+" expired]")
@@ -104,7 +104,7 @@ func TestForceUnlockIsFasterThanTheGrantItEnds(t *testing.T) {
 	srv := redistest.Start(t)
 	p := startProxy(t, srv, nil)
 	a, b, c := p.session(3), p.session(2), p.session(2)
-	answer := a.lane.holdBack()
+	answer := a.Lane.HoldBack()
 	a.send("LOCK k PX 60000")
 	a.executed(1)
 	c.want("FORCEUNLOCK k", ":1")
@@ -121,10 +121,10 @@ func TestForceUnlockIsToldToThoseWhoRelease(t *testing.T) {
 	a, b, c := p.session(3), p.session(3), p.session(2)
 	fence := itoa(a.fence("LOCK k OWNER me"))
 	b.fence("LOCK k OWNER me")
-	forced := c.lane.holdBack()
+	forced := c.Lane.HoldBack()
 	c.send("FORCEUNLOCK k")
 	c.executed(1)
-	released := a.lane.holdBack()
+	released := a.Lane.HoldBack()
 	a.send("UNLOCK k OWNER me")
 	a.executed(2)
 	forced()
@@ -145,14 +145,14 @@ func TestEndOfAGrantThatIsNotAnsweredYetWakesTheNext(t *testing.T) {
 	p.awaitAttempt("k")
 	c.send("LOCK k")
 	c.awaitWaiting()
-	answer := a.lane.holdBack()
+	answer := a.Lane.HoldBack()
 	a.send("UNLOCK k") // hands over to b
 	a.executed(2)
 	elsewhere.want("FORCEUNLOCK k", ":1")
 	redistest.Eventually(t, patience, "the message", func() bool {
 		p.e.mu.Lock()
 		defer p.e.mu.Unlock()
-		_, again := p.e.clients[b.id].ask.Asks()
+		_, again := p.e.clients[b.ID].ask.Asks()
 		return again
 	})
 	answer()
@@ -173,7 +173,7 @@ func TestPlaceOfTheSameOwnerIsAskedForAgain(t *testing.T) {
 		q := p.e.waits.set.Find("k")
 		return q != nil && q.Settled()
 	})
-	answer := b.lane.holdBack()
+	answer := b.Lane.HoldBack()
 	b.send("FAIRLOCK k OWNER o") // finds a's place
 	b.executed(1)
 	a.hangUp() // takes it away
@@ -192,7 +192,7 @@ func TestReleaseOfASharedOwnerIsNotLost(t *testing.T) {
 	p := startProxy(t, srv, nil)
 	a, b := p.session(3), p.session(3)
 	a.fence("LOCK k OWNER me")
-	answer := a.lane.holdBack()
+	answer := a.Lane.HoldBack()
 	a.send("UNLOCK k OWNER me")
 	a.executed(2)
 	b.want("UNLOCK k OWNER me", notHeldReply) // nobody has taken it away
@@ -206,7 +206,7 @@ func TestReentryOfASharedOwnerLeavesTheExtendedPartBehind(t *testing.T) {
 	p := startProxy(t, srv, nil)
 	a := p.session(3)
 	a.fence("LOCK k OWNER me PX 2000")
-	answer := a.lane.holdBack()
+	answer := a.Lane.HoldBack()
 	a.send("EXTENDLOCK k OWNER me PX 60000")
 	a.send("LOCK k OWNER me PX 60000")
 	a.push()
@@ -277,7 +277,7 @@ func TestHoldsAreCountedInTheOrderOfAsking(t *testing.T) {
 	p := startProxy(t, srv, nil)
 	a, b := p.session(2), p.session(2)
 	a.fence("LOCK k OWNER me")
-	answer := b.lane.holdBack()
+	answer := b.Lane.HoldBack()
 	b.send("LOCK k OWNER me")
 	b.executed(1)
 	a.want("UNLOCK k OWNER me", ":0")
@@ -293,7 +293,7 @@ func TestExtensionAndReentryThatAreAnsweredAfterTheDeadline(t *testing.T) {
 	p := startProxy(t, srv, nil)
 	a, b := p.session(3), p.session(2)
 	fence := a.fence("LOCK k PX 2000")
-	answer := a.lane.holdBack()
+	answer := a.Lane.HoldBack()
 	a.send("EXTENDLOCK k PX 60000")
 	a.send("LOCK k PX 60000")
 	equal(t, "push", a.push(), ">[lock-lost k :"+itoa(fence)+" expired]")
@@ -314,7 +314,7 @@ func TestExtensionsAfterTheDeadlineLeaveWhatTheOwnerHoldsElsewhere(t *testing.T)
 	a.fence("LOCK k OWNER me PX 2000")
 	b.fence("LOCK k OWNER me PX 2000")
 	elsewhere.fence("LOCK k OWNER me PX 60000")
-	first, second := a.lane.holdBack(), b.lane.holdBack()
+	first, second := a.Lane.HoldBack(), b.Lane.HoldBack()
 	a.send("EXTENDLOCK k OWNER me PX 60000")
 	b.send("EXTENDLOCK k OWNER me PX 60000")
 	a.push()
@@ -333,7 +333,7 @@ func TestForceUnlockIsFasterThanTheReentryItEnds(t *testing.T) {
 	p := startProxy(t, srv, nil)
 	a, b, c := p.session(3), p.session(2), p.session(2)
 	fence := a.fence("LOCK k PX 60000")
-	answer := a.lane.holdBack()
+	answer := a.Lane.HoldBack()
 	a.send("LOCK k PX 60000")
 	a.executed(2)
 	c.want("FORCEUNLOCK k", ":1")
@@ -352,7 +352,7 @@ func TestLossDuringAReleaseIsNotRememberedForOthers(t *testing.T) {
 	p, q := startProxy(t, srv, nil), startProxy(t, srv, nil)
 	a, b, holder, elsewhere := p.session(2), p.session(2), p.session(2), q.session(2)
 	holder.fence("LOCK k OWNER me")
-	answer := a.lane.holdBack()
+	answer := a.Lane.HoldBack()
 	a.send("UNLOCK k OWNER me")
 	a.executed(1)
 	b.fence("LOCK k OWNER me") // proves the first grant to be over
@@ -369,7 +369,7 @@ func TestReleasesOfAllHoldsAreAnsweredAfterTheDeadline(t *testing.T) {
 	a := p.session(3)
 	a.fence("LOCK k PX 2000")
 	a.fence("LOCK k PX 2000")
-	answer := a.lane.holdBack()
+	answer := a.Lane.HoldBack()
 	a.send("UNLOCK k")
 	a.send("UNLOCK k")
 	redistest.Eventually(t, patience, "the deadline", func() bool { return p.e.Holds() == 0 })
@@ -385,7 +385,7 @@ func TestOlderAnswerDoesNotProlongALease(t *testing.T) {
 	p := startProxy(t, srv, nil)
 	a, b := p.session(3), p.session(3)
 	fence := itoa(a.fence("LOCK k OWNER me PX 60000"))
-	answer := b.lane.holdBack()
+	answer := b.Lane.HoldBack()
 	b.send("EXTENDLOCK k OWNER me PX 60000")
 	b.executed(1)
 	a.fence("LOCK k OWNER me PX 3000")
@@ -405,7 +405,7 @@ func TestSameOwnerIsLetInBeforeAMessageIsHeeded(t *testing.T) {
 		w.awaitWaiting()
 	}
 	redistest.Eventually(t, patience, "the deciding attempt", func() bool { return p.attempts.Load() >= 1 && p.settled("k") })
-	answer := holder.lane.holdBack()
+	answer := holder.Lane.HoldBack()
 	holder.send("UNLOCK k") // hands over to the first
 	holder.executed(2)
 	p.e.mu.Lock()

@@ -141,7 +141,7 @@ func TestClockThatJumpsTakesNoPlaceOfTheLiving(t *testing.T) {
 	for i, w := range waiters {
 		fenceIn(t, w.reply())
 		for _, later := range waiters[i+1:] {
-			if len(later.replies) > 0 {
+			if len(later.Replies) > 0 {
 				t.Fatalf("waiter %d was overtaken", i)
 			}
 		}
@@ -165,7 +165,7 @@ func granted(t *testing.T, waiters []*session) (holder *session) {
 	t.Helper()
 	redistest.Eventually(t, patience, "a grant", func() bool {
 		for _, w := range waiters {
-			if len(w.replies) > 0 {
+			if len(w.Replies) > 0 {
 				fenceIn(t, w.reply())
 				holder = w
 			}

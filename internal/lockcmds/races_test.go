@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"lockproxy/internal/lockcmds/queue"
+	"lockproxy/internal/locktest"
 	"lockproxy/internal/redistest"
 	"lockproxy/internal/watchdog"
 )
@@ -18,9 +19,9 @@ func TestHandOverToAClientThatHungUpIsGivenBack(t *testing.T) {
 	b.send("LOCK k")
 	b.awaitWaiting()
 	p.awaitAttempt("k")
-	answer := a.lane.holdBack()
+	answer := a.Lane.HoldBack()
 	a.send("UNLOCK k")
-	redistest.Eventually(t, patience, "redis to answer", func() bool { return a.lane.answered.Load() == 2 })
+	redistest.Eventually(t, patience, "redis to answer", func() bool { return a.Lane.Answered.Load() == 2 })
 	b.hangUp()
 	c.send("LOCK k")
 	c.awaitWaiting()
@@ -92,11 +93,11 @@ func TestCommandsOnALeaseWaitForItsRenewal(t *testing.T) {
 	defer func() { cancel(); <-stopped }()
 	l := dog.Track(watchdog.Entry{Key: "k", Owner: "o", Fence: 1, TTL: 3 * time.Second}, time.Now())
 	<-sent
-	e, s := &Engine{}, &session{t: t}
+	e, s := &Engine{}, locktest.New(t, nil, 1, 2, nil)
 	done := make(chan struct{})
-	s.mu.Lock()
+	s.Lock()
 	e.ordered(s, l, func() { close(done) }, func() { t.Error("abandoned") })
-	s.mu.Unlock()
+	s.Unlock()
 	select {
 	case <-done:
 		t.Error("sent while a renewal was on its way")
@@ -125,8 +126,8 @@ func TestMessageBetweenADecidingFirstAttemptAndTheRoomIsNotLost(t *testing.T) {
 	a.want("UNLOCK k", ":1")
 	winner, other := b, c
 	select {
-	case <-b.replies:
-	case <-c.replies: // it may overtake
+	case <-b.Replies:
+	case <-c.Replies: // it may overtake
 		winner, other = c, b
 	case <-time.After(patience):
 		t.Fatal("nobody got it")
@@ -144,10 +145,10 @@ func TestMessageBetweenADecidingFirstAttemptAndTheRoomIsNotLost(t *testing.T) {
 	keeper.awaitWaiting()
 	redistest.Eventually(t, patience, "the deciding attempt", func() bool { return p.settled("k") })
 
-	answered := b.lane.answered.Load()
-	answer := b.lane.holdBack()
+	answered := b.Lane.Answered.Load()
+	answer := b.Lane.HoldBack()
 	b.send("FAIRLOCK k") // is told that the lock is busy, but not before it has been released twice
-	redistest.Eventually(t, patience, "redis to answer", func() bool { return b.lane.answered.Load() == answered+1 })
+	redistest.Eventually(t, patience, "redis to answer", func() bool { return b.Lane.Answered.Load() == answered+1 })
 	c.want("UNLOCK k", ":1")
 	fenceIn(t, keeper.reply())
 	keeper.want("UNLOCK k", ":1")

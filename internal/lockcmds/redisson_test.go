@@ -291,7 +291,7 @@ func TestSlowFairHeadKeepsItsTurn(t *testing.T) {
 	start := time.Now()
 	holder.want("UNLOCK k", ":1")
 	select {
-	case <-a.replies:
+	case <-a.Replies:
 	case <-time.After(2500 * time.Millisecond):
 	}
 	if got := j.fair(); got != nil {

@@ -30,10 +30,10 @@ func TestCommandsWaitForWhatIsBeingGivenBack(t *testing.T) {
 		{"LOCK k", ":"}, {"LOCK k", ":"}, {"EXTENDLOCK k PX 60000", ":1"}, {"UNLOCK k", ":0"}, {"UNLOCK k", ":1"},
 	} {
 		returning()
-		sent := a.lane.answered.Load()
+		sent := a.Lane.Answered.Load()
 		a.send(step.cmd)
 		a.quiet(10 * time.Millisecond)
-		equal(t, "scripts before it may", a.lane.answered.Load(), sent)
+		equal(t, "scripts before it may", a.Lane.Answered.Load(), sent)
 		b.want("UNLOCK k", notHeldReply) // others need not wait
 		p.e.returned(k, r, true)
 		if got := a.reply(); !strings.HasPrefix(got, step.reply) {
@@ -78,9 +78,9 @@ func TestNobodyWaitsLongForAGiveBack(t *testing.T) {
 	a.send("TRYLOCK k WAIT 100")
 	a.send("LOCKLIST")
 	redistest.Eventually(t, patience, "the deferred acquire", func() bool {
-		a.mu.Lock()
-		defer a.mu.Unlock()
-		return a.pending == 1
+		a.Lock()
+		defer a.Unlock()
+		return a.Pending() == 1
 	})
 	srv.Continue()
 	a.reply()
@@ -90,12 +90,12 @@ func TestNobodyWaitsLongForAGiveBack(t *testing.T) {
 // sendTooLate has Redis execute an acquire, and its answer arrive when the lease has passed, after what happens meanwhile.
 func (s *session) sendTooLate(line string, meanwhile func()) {
 	s.t.Helper()
-	answer := s.lane.holdBack()
-	executed := s.lane.answered.Load() + 1
+	answer := s.Lane.HoldBack()
+	executed := s.Lane.Answered.Load() + 1
 	s.send(line)
 	s.executed(executed)
 	s.p.e.mu.Lock()
-	s.p.e.clients[s.id].ask.lease = 0 // has passed
+	s.p.e.clients[s.ID].ask.lease = 0 // has passed
 	s.p.e.mu.Unlock()
 	meanwhile()
 	answer()
@@ -236,7 +236,7 @@ func TestRestOfALostHoldIsGivenBackThoughTheAcquireFails(t *testing.T) {
 	p := startProxy(t, srv, nil)
 	a := p.session(3)
 	a.fence("LOCK k PX 2000")
-	answer := a.lane.holdBack()
+	answer := a.Lane.HoldBack()
 	a.send("EXTENDLOCK k PX 600000")
 	a.executed(2)
 	srv.Do(t, "CONFIG", "SET", "maxmemory", "1")

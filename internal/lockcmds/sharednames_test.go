@@ -6,6 +6,7 @@ import (
 
 	"lockproxy/internal/lockcmds/queue"
 	"lockproxy/internal/lockcmds/script"
+	"lockproxy/internal/locktest"
 	"lockproxy/internal/redistest"
 )
 
@@ -31,7 +32,7 @@ func TestLocksThatShareNamesWakeTheirOwnWaiters(t *testing.T) {
 				var keys, owners [2]string
 				var waiters [2]*session
 				for i, line := range pair {
-					args := words(line)
+					args := locktest.Words(line)
 					keys[i] = string(args[1])
 					if len(args) > 3 {
 						owners[i] = " OWNER " + string(args[3])

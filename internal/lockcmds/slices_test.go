@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"lockproxy/internal/lockcmds/jobs"
+	"lockproxy/internal/locktest"
 	"lockproxy/internal/redistest"
 	"lockproxy/internal/resp"
 	"lockproxy/internal/watchdog"
@@ -16,16 +17,16 @@ import (
 func TestEndOfASessionWithManyLocksIsDoneInSlices(t *testing.T) {
 	const many = 20_000
 	e, all := stocked(t, many)
-	s := &session{t: t, id: 1}
+	s := locktest.New(t, e, 1, 2, nil)
 	c := &client{s: s, owner: "o", holds: map[*hold]struct{}{}}
-	e.clients[s.id] = c
+	e.clients[s.ID] = c
 	for _, h := range all {
 		h.holders = []holder{{c: c, grace: -1}}
 		c.holds[h] = struct{}{}
 	}
 	gate := make(chan struct{})
 	e.jobs.Submit(jobs.Renewal, func() { <-gate }) // the only worker
-	e.Ended(s.id)
+	e.Ended(s.ID)
 	if n := e.Holds(); n != many-sliceSize {
 		t.Errorf("the session's own goroutine has ended %d of %d holds", many-n, many)
 	}
@@ -41,11 +42,11 @@ func TestLossesOfManyLeasesAtOnceAreToldInOrder(t *testing.T) {
 	if _, err := sub.Receive(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	s.mu.Lock()
-	s.pushes = make(chan string, 1000)
-	s.mu.Unlock()
+	s.Lock()
+	s.Pushes = make(chan string, 1000)
+	s.Unlock()
 	p.e.mu.Lock()
-	c := p.e.clientLocked(s.caller())
+	c := p.e.clientLocked(s.Caller())
 	p.e.mu.Unlock()
 	const many = 500
 	for i := range many {

@@ -9,6 +9,7 @@ import (
 
 	"lockproxy/internal/lockcmds/script"
 	"lockproxy/internal/lockcmds/turns"
+	"lockproxy/internal/locktest"
 	"lockproxy/internal/redistest"
 )
 
@@ -19,9 +20,9 @@ func TestReleaseBetweenAttemptAndSubscriptionIsNotLost(t *testing.T) {
 	for _, verb := range []string{"LOCK", "FAIRLOCK"} {
 		a, b := p.session(2), q.session(2)
 		a.fence("LOCK k")
-		answer := b.lane.holdBack()
+		answer := b.Lane.HoldBack()
 		b.send(verb + " k") // is told that the lock is busy for a minute, but not before the release
-		redistest.Eventually(t, patience, "redis to answer", func() bool { return b.lane.answered.Load() == 1 })
+		redistest.Eventually(t, patience, "redis to answer", func() bool { return b.Lane.Answered.Load() == 1 })
 		a.want("UNLOCK k", ":1")
 		answer()
 		fenceIn(t, b.reply())
@@ -95,11 +96,11 @@ func TestThousandsOfWaitersCostLittle(t *testing.T) {
 	const n = 10_000
 	sessions := make([]*session, n)
 	shared := p.lane()
-	t.Cleanup(shared.close)
+	t.Cleanup(shared.Close)
 	for i := range sessions {
-		sessions[i] = &session{
-			t: t, p: p, id: p.next.Add(1), proto: 2, lane: shared, replies: make(chan string, 2), pushes: make(chan string, 1),
-		}
+		s := locktest.New(t, p.e, p.next.Add(1), 2, shared)
+		s.Replies, s.Pushes = make(chan string, 2), make(chan string, 1)
+		sessions[i] = &session{s, t, p}
 	}
 	goroutines := runtime.NumGoroutine()
 	var before, after runtime.MemStats
@@ -107,8 +108,8 @@ func TestThousandsOfWaitersCostLittle(t *testing.T) {
 	runtime.ReadMemStats(&before)
 	for _, s := range sessions {
 		s.send("LOCK k")
-		if shared.backlog() > 500 {
-			redistest.Eventually(t, patience, "the lane to catch up", func() bool { return shared.backlog() == 0 })
+		if shared.Backlog() > 500 {
+			redistest.Eventually(t, patience, "the lane to catch up", func() bool { return shared.Backlog() == 0 })
 		}
 	}
 	sessions[n-1].awaitWaiting()
@@ -124,10 +125,9 @@ func TestThousandsOfWaitersCostLittle(t *testing.T) {
 	}
 	// All but the first hang up; the first gets the lock.
 	for _, s := range sessions[1:] {
-		s.mu.Lock()
-		s.ended = true
-		p.e.Ended(s.id)
-		s.mu.Unlock()
+		s.Lock()
+		s.End()
+		s.Unlock()
 	}
 	a.want("UNLOCK k", ":1")
 	fenceIn(t, sessions[0].reply())
@@ -139,21 +139,19 @@ func TestThousandsOfWaitersCostLittle(t *testing.T) {
 	}
 }
 
-func (l *lane) backlog() int { return len(l.work) }
-
 func TestGrantThatComesTooLateIsGivenBack(t *testing.T) {
 	t.Parallel()
 	srv := redistest.Start(t)
 	p := startProxy(t, srv, func(o *Options) { o.Lease = 3 * time.Second })
 	a := p.session(2)
 	for _, line := range []string{"TRYLOCK k", "LOCK k PX 3000"} {
-		answer := a.lane.holdBack()
+		answer := a.Lane.HoldBack()
 		a.send(line)
 		a.quiet(3100 * time.Millisecond)
 		answer()
 		equal(t, line, a.reply(), "(nil)")
 	}
-	answer := a.lane.holdBack()
+	answer := a.Lane.HoldBack()
 	a.send("LOCK k")
 	a.quiet(3100 * time.Millisecond)
 	answer()
@@ -278,7 +276,7 @@ func TestNewcomersJoinTheQueueWithoutAsking(t *testing.T) {
 		w := p.session(2)
 		w.send(line)
 		w.awaitWaiting()
-		if n := w.lane.answered.Load(); n != 0 {
+		if n := w.Lane.Answered.Load(); n != 0 {
 			t.Errorf("%s with others waiting: %d scripts", line, n)
 		}
 		waiters = append(waiters, w)
@@ -288,13 +286,13 @@ func TestNewcomersJoinTheQueueWithoutAsking(t *testing.T) {
 	other.fence("LOCK k OWNER team")
 	other.want("UNLOCK k OWNER team", ":0")
 	// Behind a command that is on its way, its place is behind it.
-	answer := other.lane.holdBack()
+	answer := other.Lane.HoldBack()
 	other.send("UNLOCK j")
 	other.send("LOCK k")
 	answer()
 	equal(t, "UNLOCK j", other.reply(), "-NOTHELD the owner does not hold this lock")
 	other.awaitWaiting()
-	equal(t, "scripts", other.lane.answered.Load(), int64(5))
+	equal(t, "scripts", other.Lane.Answered.Load(), int64(5))
 	holder.want("UNLOCK k OWNER team", ":1")
 	for _, w := range append([]*session{first}, append(waiters, other)...) {
 		fenceIn(t, w.reply())
@@ -366,7 +364,7 @@ func TestHandOversAmongTwoLetOthersIn(t *testing.T) {
 	elsewhere.send("LOCK k")
 	elsewhere.awaitWaiting()
 	q.awaitAttempt("k")
-	for turn := 0; len(elsewhere.replies) == 0; turn++ {
+	for turn := 0; len(elsewhere.Replies) == 0; turn++ {
 		if turn == 50*turns.MaxHandOvers {
 			t.Fatal("the lock never went elsewhere")
 		}
@@ -374,10 +372,10 @@ func TestHandOversAmongTwoLetOthersIn(t *testing.T) {
 		next.awaitWaiting()
 		holder.want("UNLOCK k", ":1")
 		select {
-		case reply := <-next.replies:
+		case reply := <-next.Replies:
 			fenceIn(t, reply)
-		case reply := <-elsewhere.replies:
-			elsewhere.replies <- reply
+		case reply := <-elsewhere.Replies:
+			elsewhere.Replies <- reply
 		case <-time.After(patience):
 			t.Fatal("nobody has it")
 		}
@@ -435,9 +433,9 @@ func TestEngineWithAnAnswerOutstandingIsNotIdle(t *testing.T) {
 		t.Error("a new engine has something to do")
 	}
 	s := p.session(2)
-	answer := s.lane.holdBack()
+	answer := s.Lane.HoldBack()
 	s.send("LOCK k PX 600000")
-	redistest.Eventually(t, patience, "redis to answer", func() bool { return s.lane.answered.Load() == 1 })
+	redistest.Eventually(t, patience, "redis to answer", func() bool { return s.Lane.Answered.Load() == 1 })
 	s.hangUp()
 	if p.e.Idle() {
 		t.Error("idle though nobody knows yet whether the lock was granted")

@@ -15,6 +15,7 @@ import (
 
 	"lockproxy/internal/lockcmds"
 	"lockproxy/internal/lockcmds/script"
+	"lockproxy/internal/locktest"
 	"lockproxy/internal/proxy/budget"
 	"lockproxy/internal/proxy/clients"
 	"lockproxy/internal/proxy/command"
@@ -151,6 +152,11 @@ func wantOutput(t *testing.T, s *Session, want string, wantLast bool) {
 	if b != nil {
 		s.EndWrite(b)
 	}
+}
+
+func TestSessionKeepsTheContractWithTheLockCommands(t *testing.T) {
+	s, _ := byHand(t, shared.Limits{})
+	locktest.CheckSession(t, (*lockSession)(s), func() { s.Hungup() })
 }
 
 func TestRepliesWaitBehindAScriptThatIsRepeated(t *testing.T) {

@@ -1,0 +1,67 @@
+// Package contract is what the lock commands and the sessions that send them demand of each other. Package lockcmds takes its types from
+// here, the sessions of the proxy keep the contract, and so does the test double in package locktest.
+package contract
+
+import (
+	"lockproxy/internal/lockcmds/losses"
+	"lockproxy/internal/lockcmds/redislink"
+	"lockproxy/internal/lockcmds/script"
+	"lockproxy/internal/resp"
+)
+
+// Errors that a Call's Done may be given instead of an answer.
+var (
+	// ErrUnsent says that the script was never sent: nothing has happened.
+	ErrUnsent = redislink.ErrUnsent
+	// ErrInDoubt says that the script was sent and the connection was lost before the answer.
+	ErrInDoubt = redislink.ErrInDoubt
+)
+
+// Session is what the lock commands ask of one client connection. A session's lock is taken before any lock of the lock
+// engine: the engine calls Do only while it holds none, and the other methods only where the session is locked.
+type Session interface {
+	// Do runs f with the session locked. It returns false, and does not run f, if the session has ended. Requires no locks.
+	Do(f func()) bool
+	// AfterUnlock has f run by the same goroutine as soon as the session is not locked any more. f may enter other sessions,
+	// and must not block. Requires the session lock.
+	AfterUnlock(f func())
+	// Script sends the call as the next command of the session's own lane or pin: with EVAL and Script.Text until that connection
+	// has run the script once, and again if it is forgotten. Requires the session lock.
+	Script(c Call)
+	// Reply is the whole reply of the lock command in progress; the session goes on with its next command. Requires the session
+	// lock.
+	Reply(reply []byte)
+	// Push is an out-of-band RESP3 push, ignored for RESP2. Requires the session lock.
+	Push(b []byte)
+}
+
+// Caller is the session that sends a command, and the facts about its client at that moment.
+type Caller struct {
+	Session
+
+	ID    uint64 // of the session, unique in this process
+	Token string // what owners.NewToken has made for the session: its default owner is "<UUID>:<token>"
+	// Losses is what the session has lost in its present database and was not told by a reply. All engines that know the
+	// session in that database share it.
+	Losses         *losses.Set
+	Info           ClientInfo // shown by LOCKLIST
+	Proto          int        // the protocol version, 2 or 3
+	NothingPending bool       // every command that the session has sent to Redis has been answered
+}
+
+// ClientInfo names a client connection for people.
+type ClientInfo struct {
+	Addr string
+	Name string // of CLIENT SETNAME; may be empty
+}
+
+// Call is one script on a session's own connection to Redis.
+type Call struct {
+	script.Call
+	// Pipelined lets the session send its next commands right behind this one. Done must then return the reply.
+	Pipelined bool
+	// Done gets the answer, or ErrUnsent or ErrInDoubt, once, with the session locked. It is also called if the session
+	// has ended meanwhile: what was granted then must be given back. What it returns is the reply of the lock command;
+	// nil says that Session.Reply follows. It does not keep reply.
+	Done func(reply resp.Value, err error) []byte
+}

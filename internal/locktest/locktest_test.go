@@ -1,0 +1,22 @@
+package locktest
+
+import (
+	"testing"
+
+	"lockproxy/internal/lockcmds/contract"
+	"lockproxy/internal/lockcmds/grammar"
+)
+
+type noEngine struct{}
+
+func (noEngine) Start(contract.Caller, grammar.Command) {}
+func (noEngine) Ended(uint64)                           {}
+
+func TestTheDoubleKeepsTheContract(t *testing.T) {
+	s := New(t, noEngine{}, 1, 3, nil)
+	CheckSession(t, s, func() {
+		s.Lock()
+		defer s.Unlock()
+		s.End()
+	})
+}
