@@ -27,16 +27,16 @@ type arrival struct {
 	server   *Server
 	guard    *resp.Guard
 	clients.Origin
-	stream net.Conn // what the protocol travels on: the socket, or TLS on it; nil until open
+	stream net.Conn // the socket, or TLS on it; nil until open
 	buf    []byte   // read from the client and not yet given to redcon
-	first  []byte   // what redcon has not yet taken of the first command
+	first  []byte   // the rest of the first command for redcon
 	given  bool     // the first command has been found
-	early  bool     // what redcon gets stands for a first command that is not whole; buf has all that was read
+	early  bool     // redcon gets a placeholder for a first command that is not whole; buf has all bytes read so far
 
 	detached bool // the session has taken over
 
-	// Those who list and kill clients meet it before it has a session. mu guards what they see, addr, which the PROXY header
-	// sets, and what they do.
+	// CLIENT LIST and KILL find an arrival before it has a session. mu guards the fields that they use: the origin, whose address the
+	// PROXY header sets, and killed.
 	mu     sync.Mutex
 	killed bool
 }
@@ -71,8 +71,8 @@ func (a *arrival) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// open reads what comes before the protocol. The limit for it covers writing as well: a client need not take our half of
-// a handshake.
+// open reads the bytes before the protocol. Its time limit covers writing as well, because a client may not read our half of a
+// handshake.
 func (a *arrival) open() error {
 	limits := a.server.opts.Limits
 	if a.end.header || a.end.tls {
@@ -115,7 +115,7 @@ func (a *arrival) open() error {
 	return nil
 }
 
-// failed counts and logs a client that did not get as far as the protocol, unless it just went away.
+// failed counts and logs a client that has not reached the protocol, unless it has just hung up.
 func (a *arrival) failed(err error) {
 	if errors.Is(err, io.EOF) || errors.Is(err, net.ErrClosed) {
 		return
@@ -136,7 +136,7 @@ func (a *arrival) findFirst() error {
 		line := n > 0 && len(f.Raw) > 0 && a.buf[0] != '*'
 		if n == 0 || line && resp.Exceeds(resp.Split(f.Raw, nil)) {
 			if n > 0 || len(a.buf) >= handOver {
-				// It need not be held whole: the session can send it on as it comes. A long line is the session's as it is:
+				// It need not be held whole: the session can send it on as it comes. A long line passes to the session unchanged:
 				// as an array it might be refused.
 				a.first, a.given, a.early = placeholder, true, true
 				return nil
@@ -161,10 +161,10 @@ func (a *arrival) findFirst() error {
 	return err
 }
 
-// handOver is how much of a first command is read before the session takes over, and how much one read may bring.
+// handOver is the number of bytes of a first command that are read before the session takes over, and the size of one read.
 const handOver = 16 << 10
 
-// placeholder is what redcon parses then.
+// placeholder is the command that redcon parses in its place.
 var placeholder = resp.AppendCommand(nil, "PING")
 
 // prefixed is a connection of which some bytes have been read already.

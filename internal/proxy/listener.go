@@ -14,7 +14,7 @@ import (
 type endpoint struct {
 	net.Listener
 	tls    bool // clients speak TLS
-	header bool // their first bytes may say, as PROXY protocol, who they are
+	header bool // their first bytes may be a PROXY header that names the client
 }
 
 // listen opens one address: host:port, tls:host:port or unix:/path.
@@ -44,8 +44,8 @@ type guardedListener struct {
 	stop   <-chan struct{}
 }
 
-// Accept never hands a passing error to redcon, which would call again at once and burn a processor while the process is
-// out of file descriptors.
+// Accept never returns a temporary error to redcon, which would call again at once and keep a processor busy while the process has
+// no file descriptors left.
 func (l *guardedListener) Accept() (net.Conn, error) {
 	const first, last = 5 * time.Millisecond, time.Second
 	delay := first

@@ -25,7 +25,7 @@ const (
 	AuthUpstream = shared.AuthUpstream
 	// AuthProxy lends the proxy's own credentials to a client until it authenticates itself.
 	AuthProxy = shared.AuthProxy
-	// AuthNone lends the proxy's own credentials to every client, whatever it says of itself.
+	// AuthNone lends the proxy's own credentials to every client, even after its own AUTH.
 	AuthNone = shared.AuthNone
 )
 
@@ -61,32 +61,32 @@ type Options struct {
 	Locks      Locks
 	Limits     Limits
 
-	// KeepAlive and UserTimeout find out about clients that have vanished without a word. 0: 30 s and 20 s.
+	// KeepAlive and UserTimeout detect clients that have vanished without closing the connection. 0: 30 s and 20 s.
 	KeepAlive, UserTimeout time.Duration
 
-	// DrainTimeout is how long a stopping server lets clients finish. 0: 10 s.
+	// DrainTimeout is the time that clients of a stopping server have to finish. 0: 10 s.
 	DrainTimeout time.Duration
 
 	Logger  *zap.Logger // nil: no log
 	Version string
 
 	uuid string
-	// lockIdle is how long a lock engine is kept that no session uses. 0: a minute. Tests shorten it.
+	// lockIdle is the time for which an unused lock engine is kept. 0: a minute. Tests shorten it.
 	lockIdle time.Duration
 }
 
 // Locks are the defaults of the lock commands.
 type Locks struct {
 	Lease   time.Duration  // renewed by the watchdog; 0: 30 s
-	Grace   *time.Duration // what is left of a lease when its connection ends; nil: all of it
-	MaxHold time.Duration  // how long the watchdog renews; 0: without a limit
+	Grace   *time.Duration // the most that is left of a lease when its connection ends; nil: all of it
+	MaxHold time.Duration  // the time for which the watchdog renews; 0: no limit
 
 	MaxEngines        int // lock engines, one for each user and database that uses lock commands; 0: 256
 	MaxWaiters        int // 0: 100,000
 	MaxWaitersPerLock int // 0: 20,000
 }
 
-// Limits bound what clients can make the proxy hold.
+// Limits bound the state that the proxy holds for clients.
 type Limits struct {
 	Request resp.Limits
 
@@ -147,7 +147,7 @@ func orElse[T comparable](v *T, def T) {
 	}
 }
 
-// forSessions is what a session needs of the options.
+// forSessions returns the options of sessions.
 func (o *Options) forSessions() shared.Settings {
 	l := o.Limits
 	return shared.Settings{
@@ -159,7 +159,7 @@ func (o *Options) forSessions() shared.Settings {
 	}
 }
 
-// forEngines is what the lock engines need of the options.
+// forEngines returns the options of the lock engines.
 func (o *Options) forEngines(up *upstream.Upstream, counters *status.Counters) engines.Options {
 	return engines.Options{
 		Engine: lockcmds.Options{

@@ -11,12 +11,12 @@ import (
 	"github.com/pires/go-proxyproto"
 )
 
-// Whether connections begin with a PROXY protocol header, version 1 or 2, in which a load balancer says for whom it has
-// connected. Unix sockets never have one. Any peer can claim any address. The address is shown and logged, and
+// Whether connections begin with a PROXY protocol header, version 1 or 2, in which a load balancer names
+// its client. Unix sockets never have one. Any peer can claim any address. The address is shown and logged, and
 // decides nothing.
 const (
 	ProxyOff      = "off"
-	ProxyOptional = "optional" // where there is none, the client is who has connected
+	ProxyOptional = "optional" // without a header, the client is the peer
 	ProxyRequired = "required" // a connection without one is closed
 )
 
@@ -47,8 +47,8 @@ func readHeader(nc net.Conn, required bool) (addr string, rest []byte, err error
 	return addr, bytes.Clone(rest), err
 }
 
-// announcesHeader reports whether a header begins here. It asks for no byte more than it takes to tell: a client that
-// sends a short inline command waits for its reply before it sends anything else.
+// announcesHeader reports whether a header begins here. It reads no byte more than it needs for the answer: a client that
+// sends a short inline command waits for its reply before it sends more.
 func announcesHeader(r *bufio.Reader) (bool, error) {
 	for n := 1; ; n++ {
 		b, err := r.Peek(n)

@@ -92,8 +92,8 @@ func (srv *Server) Addrs() []net.Addr {
 // Ready reports whether Redis was there when it was last heard of, and if not why.
 func (srv *Server) Ready() (bool, error) { return srv.shared.Upstream.Ready() }
 
-// Run serves clients until ctx ends, then drains: it stops accepting, refuses those who wait for locks, and lets those who
-// hold locks go on for up to DrainTimeout. Senders stop before receivers: clients, locks, upstream.
+// Run serves clients until ctx ends, then drains: it stops accepting, refuses clients that wait for locks, and lets clients
+// that hold locks continue for up to DrainTimeout. Senders stop before receivers: clients, locks, upstream.
 func (srv *Server) Run(ctx context.Context) error {
 	upstreamCtx, stopUpstream := context.WithCancel(context.Background())
 	defer stopUpstream()
@@ -102,7 +102,7 @@ func (srv *Server) Run(ctx context.Context) error {
 	upstreamDone := make(chan struct{})
 	go func() {
 		defer close(upstreamDone)
-		_ = srv.shared.Upstream.Run(upstreamCtx) // it only ends when it is told to
+		_ = srv.shared.Upstream.Run(upstreamCtx) // it ends only when its context ends
 	}()
 
 	accepting, ctx := errgroup.WithContext(ctx)
@@ -151,7 +151,7 @@ func (srv *Server) admit(rc redcon.Conn) bool {
 		srv.shared.Counters.Clients.Add(-1)
 		srv.shared.Counters.Rejected.Add(1)
 		if a, ok := rc.NetConn().(*arrival); ok && !a.end.tls { // as in Redis: there was no handshake yet
-			_, _ = a.Write(tooManyClients) // a courtesy: the connection is closed anyway
+			_, _ = a.Write(tooManyClients) // the connection is closed in any case
 		}
 		return false
 	}
@@ -161,7 +161,7 @@ func (srv *Server) admit(rc redcon.Conn) bool {
 	return true
 }
 
-// gone is called by redcon, under its mutex, when a connection leaves its hands: closed before its first command, or
+// gone is called by redcon, under its mutex, when redcon is done with a connection: it was closed before its first command, or
 // detached by handle.
 func (srv *Server) gone(rc redcon.Conn, _ error) {
 	if a, ok := rc.NetConn().(*arrival); ok && !a.detached {
@@ -199,7 +199,7 @@ func (srv *Server) handle(rc redcon.Conn, cmd redcon.Command) {
 	}
 }
 
-// serve has the engine serve a client. Its first command must be whole by then; zero: at any time.
+// serve gives a client to the engine. Its first command must be whole by that time; zero: at any time.
 func (srv *Server) serve(a *arrival, by time.Time, first []byte) error {
 	return srv.engine.Adopt(engine.Arrival{
 		Conn: a.stream, Addr: a.Addr, Read: [][]byte{first, a.buf},
@@ -288,7 +288,7 @@ func (srv *Server) closeListeners() {
 	}
 }
 
-// tune sets what finds out about clients that have vanished.
+// tune sets the options that detect clients that have vanished.
 func (srv *Server) tune(nc net.Conn) {
 	tc, ok := nc.(*net.TCPConn)
 	if !ok {

@@ -10,11 +10,10 @@ import (
 	"lockproxy/internal/proxy/status"
 )
 
-// ClientStatus is one client connection, for people.
+// ClientStatus describes one client connection for people.
 type ClientStatus = session.Status
 
-// Clients lists the clients in the order in which they came, at most n. Those that have not sent a command are not known
-// yet.
+// Clients lists at most n clients in the order of their arrival. Clients that have not sent a command are left out.
 func (srv *Server) Clients(n int) []ClientStatus {
 	var all []*session.Session
 	for _, l := range srv.shared.Clients.All() {
@@ -33,7 +32,7 @@ func (srv *Server) Clients(n int) []ClientStatus {
 // Stats reads the counters, one after the other.
 func (srv *Server) Stats() status.Stats { return srv.shared.Numbers.Stats() }
 
-// LockStatus is one lock that clients of this proxy hold, for people.
+// LockStatus describes one lock that clients of this proxy hold, for people.
 type LockStatus = lockcmds.Held
 
 // Locks lists the locks that clients of this proxy hold, by key, at most n.
@@ -43,7 +42,7 @@ func (srv *Server) Locks(n int) []LockStatus {
 	return list[:min(n, len(list))]
 }
 
-// LaneStatus is one connection to Redis that clients share, for people.
+// LaneStatus describes one connection to Redis that clients share, for people.
 type LaneStatus struct {
 	Identity string // without its password
 	Clients  int

@@ -10,8 +10,8 @@ import (
 	"syscall"
 )
 
-// listenUnix opens a unix socket. A file that a process has left there which is gone is replaced; closing the listener
-// removes it. perm is the file's mode; 0: as the umask has it.
+// listenUnix opens a unix socket. The file of a process that is gone is replaced. Closing the listener
+// removes the file. perm is the file's mode; 0: the umask decides.
 func listenUnix(path string, perm fs.FileMode) (net.Listener, error) {
 	ln, err := bindUnix(path, perm)
 	if errors.Is(err, syscall.EADDRINUSE) && stale(path) {

@@ -9,7 +9,7 @@ import (
 	"go.uber.org/zap"
 )
 
-// group is the leases whose renewals may share a batch. Its fields are guarded by Watchdog.mu.
+// group has the leases whose renewals may share a batch. Its fields are guarded by Watchdog.mu.
 type group struct {
 	key     any
 	leases  int      // tracked leases; at 0 the group leaves Watchdog.groups
@@ -40,7 +40,7 @@ func (w *Watchdog) joinLocked(key any) *group {
 	return g
 }
 
-// leaveLocked counts a lease out; the group's last one takes the group along.
+// leaveLocked removes a lease from the count. The last lease removes the group.
 func (w *Watchdog) leaveLocked(g *group) {
 	if g.leases--; g.leases == 0 {
 		delete(w.groups, g.key)
@@ -107,7 +107,7 @@ func (w *Watchdog) take(ctx context.Context, g *group, b *batch) bool {
 	return true
 }
 
-// renew is one guarded call of Options.Renew: whatever goes wrong in it is an error, and so tried again.
+// renew is one guarded call of Options.Renew: a panic in it is an error, and so tried again.
 func (w *Watchdog) renew(ctx context.Context, key any, renewals []Renewal) (verdicts []Verdict, err error) {
 	defer func() {
 		if r := recover(); r != nil {
@@ -121,7 +121,7 @@ func (w *Watchdog) renew(ctx context.Context, key any, renewals []Renewal) (verd
 	return verdicts, err
 }
 
-// settle writes the verdicts into the leases, reports losses, and lets those go on who waited for the answer.
+// settle writes the verdicts into the leases, reports losses, and continues the calls that waited for the answer.
 func (w *Watchdog) settle(ctx context.Context, g *group, b *batch, verdicts []Verdict, err error) {
 	w.mu.Lock()
 	now := w.now()

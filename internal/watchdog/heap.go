@@ -20,7 +20,7 @@ func (h *heap) push(l *Lease, due time.Duration) {
 	h.up(l.index)
 }
 
-// fix moves the lease to where its new instant belongs.
+// fix moves the lease to the place of its new instant.
 func (h *heap) fix(l *Lease, due time.Duration) {
 	(*h)[l.index].due = due
 	if !h.up(l.index) {

@@ -6,7 +6,7 @@ import "time"
 type Lease struct {
 	w *Watchdog // immutable
 
-	// All below is guarded by w.mu.
+	// w.mu guards the fields below.
 	key, owner string
 	fence      int64
 	ttl        time.Duration

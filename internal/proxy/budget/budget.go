@@ -16,20 +16,20 @@ import (
 )
 
 const (
-	// Free is how many bytes an owner may have without being charged.
+	// Free is the number of bytes that an owner has without a charge.
 	Free = 32 << 10
 
-	// step is what charges are rounded up to.
+	// step is the unit to which charges are rounded up.
 	step = 32 << 10
 
 	// leastAllowance is the number of bytes that an owner may have even if nothing is left: one read of a client's socket.
 	leastAllowance = 64 << 10
 
-	// allowanceShare is how many owners may use up what is left of the first half of the budget.
+	// allowanceShare is the number of owners that may use up the rest of the first half of the budget.
 	allowanceShare = 32
 )
 
-// An Owner has memory that is charged to an Account. Its methods are called without locks of this package.
+// An Owner has memory that is charged to an Account. Its methods require no locks of this package.
 type Owner interface {
 	// Measure charges the owner's present memory, and returns it in bytes.
 	Measure() int
@@ -48,7 +48,7 @@ type Budget struct {
 	reaping atomic.Bool
 
 	mu       sync.Mutex
-	accounts map[*Account]struct{} // those that have been charged
+	accounts map[*Account]struct{} // the accounts with a charge
 }
 
 // New returns a budget of limit bytes. start runs a task in a goroutine, or returns false if there will be no more of them.
@@ -56,20 +56,20 @@ func New(limit int64, start func(task func()) bool) *Budget {
 	return &Budget{limit: limit, start: start, accounts: map[*Account]struct{}{}}
 }
 
-// Limit is how many bytes all owners together may have.
+// Limit is the number of bytes that all owners together may have.
 func (b *Budget) Limit() int64 { return b.limit }
 
-// Used is how many bytes are charged. It may be above the limit for a moment.
+// Used is the number of charged bytes. It may exceed the limit for a moment.
 func (b *Budget) Used() int64 { return b.used.Load() }
 
-// Allowance is how many bytes an owner may have of something whose growth can be stopped, at most most. It shrinks as the
-// first half of the budget is used up; the other half is for what cannot be stopped.
+// Allowance is the number of bytes, at most most, that an owner may have of memory whose growth can be stopped. It shrinks as the
+// first half of the budget is used up. The other half is for growth that cannot be stopped.
 func (b *Budget) Allowance(most int) int {
 	left := (b.limit/2 - b.used.Load()) / allowanceShare
 	return int(min(int64(most), max(left, leastAllowance)))
 }
 
-// reap cuts the largest owners until what is left fits.
+// reap cuts the largest owners until the others fit.
 func (b *Budget) reap() {
 	for b.used.Load() > b.limit && b.cutLargest() {
 	}
@@ -84,7 +84,7 @@ func (b *Budget) cutLargest() bool {
 	}
 	var shares []share
 	for _, a := range b.charged() {
-		// A charge may be out of date: what it stands for has left since.
+		// A charge may be too high by now.
 		if n := a.owner.Measure(); n > Free && !a.cut.Load() {
 			shares = append(shares, share{a.owner, n})
 			continue
@@ -124,7 +124,7 @@ type Account struct {
 // Open ties the account to its budget and its owner.
 func (a *Account) Open(b *Budget, owner Owner) { a.budget, a.owner = b, owner }
 
-// Charge says how many bytes the owner has now. Above the limit it has the largest owners cut, from another goroutine.
+// Charge sets the number of bytes that the owner has now. Above the limit, another goroutine cuts the largest owners.
 func (a *Account) Charge(bytes int) {
 	was := a.charge.Load()
 	if bytes <= Free && was == 0 {
@@ -151,13 +151,13 @@ func (a *Account) Charge(bytes int) {
 	}
 }
 
-// Bytes is what is charged.
+// Bytes is the charge.
 func (a *Account) Bytes() int { return int(a.charge.Load()) }
 
-// Condemn says that the owner has been cut: whatever is still charged leaves by itself.
+// Condemn says that the owner has been cut. The rest of its charge leaves by itself.
 func (a *Account) Condemn() { a.cut.Store(true) }
 
-// Close takes everything back.
+// Close removes the charge.
 func (a *Account) Close() {
 	a.budget.used.Add(-a.charge.Swap(0))
 	if a.known {

@@ -21,7 +21,7 @@ func Counted(args [][]byte) bool {
 type Counts struct {
 	Clients     int // of the proxy, connected
 	Connections int // of the proxy to Redis, which Redis counts as clients
-	Waiting     int // clients of the proxy that wait without Redis counting them as blocked: for locks, or behind others on a lane
+	Waiting     int // clients of the proxy that wait and that Redis does not count as blocked: for locks, or behind other commands on a lane
 }
 
 // Edit puts the proxy's clients into the section Clients of a reply to INFO. All other bytes stay. Clients that are blocked,

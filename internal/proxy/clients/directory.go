@@ -5,8 +5,8 @@ import (
 	"sync/atomic"
 )
 
-// Directory finds clients by their ids. A look at all clients holds up no other user of it: each shard has a lock of its own, which is
-// held only while the shard's few entries are copied. The zero value is ready.
+// Directory finds clients by their ids. A listing of all clients delays no other user: each shard has a mutex of its own,
+// which is held only while the shard's few entries are copied. The zero value is ready.
 type Directory[T any] struct {
 	shards [shardCount]shard[T]
 	len    atomic.Int64
@@ -55,10 +55,10 @@ func (d *Directory[T]) Get(id uint64) (c T, ok bool) {
 	return c, ok
 }
 
-// Len is how many clients there are.
+// Len is the number of clients.
 func (d *Directory[T]) Len() int { return int(d.len.Load()) }
 
-// All returns the clients that there were during the call, in no order.
+// All returns the clients at the time of the call, in no order.
 func (d *Directory[T]) All() []T {
 	all := make([]T, 0, d.Len()+shardCount)
 	for i := range d.shards {

@@ -30,8 +30,8 @@ type option struct {
 	values [][]byte
 }
 
-// options cuts what follows KILL. An ID may have several values, if Redis has that. whole is false if there is something that
-// does not look like an option with its values: it is for Redis to say what is wrong with it.
+// options cuts what follows KILL. An ID may have several values, if Redis has that. whole is false if a part does
+// not look like an option with its values. Redis then says what is wrong with it.
 func options(args [][]byte) (list []option, rest [][]byte, whole bool) {
 	for len(args) > 1 {
 		o := option{name: strings.ToLower(string(args[0])), raw: args[0], values: args[1:2]}
@@ -96,7 +96,7 @@ func Killed(reply []byte) bool {
 
 var noSuchClient = []byte("-ERR No such client\r\n")
 
-// ParseKill reads what follows KILL. Redis has found nothing wrong with it; false: it says something that is not known here.
+// ParseKill reads the arguments behind KILL, which Redis has accepted. false: they have an option that the proxy does not know.
 func ParseKill(args [][]byte) (f Filter, ok bool) {
 	if len(args) == 1 {
 		addr := string(args[0])

@@ -7,7 +7,7 @@ import (
 
 // IDs gives each client of one proxy process an id. Redis counts its ids from 1 and never gets as far as firstID, so an id tells by
 // itself whether it is the proxy's or Redis's. All ids can be held by a float64, as JavaScript needs it. The middle is
-// random for each process: an id that another proxy has given away is not one of this proxy's, except once in a million.
+// random for each process: the id of another proxy's client is not one of this proxy's, except once in a million.
 type IDs struct {
 	base uint64
 	n    atomic.Uint64
@@ -24,7 +24,7 @@ func NewIDs() *IDs {
 	return &IDs{base: firstID + rand.Uint64N((endID-firstID)/perIDs)*perIDs}
 }
 
-// Next returns an id that was not given away before; each is larger than the one before.
+// Next returns a new id. Each is larger than the one before.
 func (s *IDs) Next() uint64 { return s.base + s.n.Add(1) }
 
 // Foreign reports whether an id may be one of Redis's own: no proxy gives it to a client.

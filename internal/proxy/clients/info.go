@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// Info is one client of the proxy, as far as the proxy knows. What else a line shows is Redis's word about the connection
-// that the client has there for itself, if it has one.
+// Info describes one client of the proxy, as far as the proxy knows. The other fields of a line come from Redis's line about the
+// client's own connection there, if it has one.
 type Info struct {
 	ID          uint64
 	Addr, LAddr string // host:port, or path:0
@@ -21,7 +21,7 @@ type Info struct {
 	LibName     string
 	LibVer      string
 
-	// State. Redis's word goes before, where there is one.
+	// State. Redis's line has precedence, if there is one.
 	Subs, Patterns, Shards int64
 	Multi                  int // commands queued in a transaction; negative: there is none
 	Replicates             bool
@@ -41,10 +41,10 @@ type Info struct {
 	Chunks                 int64 // full pieces before them
 	Unread                 int64 // in all, also what is being written
 	Writing                bool
-	Total                  int64 // all that is kept for the client
+	Total                  int64 // all memory of the client
 }
 
-// fixedMem is about what a client costs without its buffers.
+// fixedMem is about the memory of a client without its buffers.
 const fixedMem = 1 << 10
 
 // flags are Redis's letters for the client. own is Redis's line about the connection that it has for itself; nil: none.
@@ -120,7 +120,7 @@ func (c *Info) Append(dst []byte, s *Shape, own Line) []byte {
 	return dst
 }
 
-// appendValue appends what one field shows.
+// appendValue appends the value of one field.
 func (c *Info) appendValue(dst []byte, f shapeField, own Line) []byte {
 	number := func(n int64) []byte { return strconv.AppendInt(dst, n, 10) }
 	orOwn := func(n int64) []byte {

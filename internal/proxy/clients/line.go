@@ -61,7 +61,7 @@ func (l Line) number(name string) int64 {
 	return n
 }
 
-// Type is what Redis would say of a client with these flags.
+// Type is the type that Redis assigns to a client with these flags.
 func (l Line) Type() Type { return typeOf(string(l.Field("flags"))) }
 
 // Type is the class of a client that filters choose by.
@@ -96,7 +96,7 @@ func typeOf(flags string) Type {
 	return Normal
 }
 
-// Shape is which fields a version of Redis shows of a client, in their order.
+// Shape has the fields that a version of Redis shows of a client, in their order.
 type Shape struct{ fields []shapeField }
 
 type shapeField struct {

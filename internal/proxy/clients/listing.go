@@ -9,8 +9,8 @@ import (
 	"strconv"
 )
 
-// Listing is Redis's answer to CLIENT LIST: its own clients, and the connections of this proxy, of which each that a client
-// has for itself says something about that client.
+// Listing is Redis's answer to CLIENT LIST: its own clients, and the connections of this proxy. The line of a client's own connection
+// has facts about that client.
 type Listing struct {
 	Others []Line          // clients that are not this proxy's, in Redis's order
 	Own    map[uint64]Line // connections of this proxy, by their ids at Redis
@@ -39,7 +39,7 @@ func ParseListing(text []byte, own func(id uint64, addr string) bool) Listing {
 	return l
 }
 
-// Add puts in what another listing says of the proxy's connections.
+// Add adds the lines of another listing about the proxy's connections.
 func (l *Listing) Add(other Listing) {
 	maps.Copy(l.Own, other.Own)
 	if l.Shape == nil {
@@ -95,11 +95,11 @@ func (l *Listing) Text(proxys []Info, only Type, known *Shape, limit int) []byte
 	return b
 }
 
-// typicalLine is about what a line takes.
+// typicalLine is about the number of bytes of a line.
 const typicalLine = 320
 
-// Yield lets others run now and then in a loop over clients: where there are as many such loops as processors, event loops would
-// wait for a time slice of the scheduler, 10 ms.
+// Yield lets other goroutines run now and then in a loop over clients. With as many such loops as processors, event loops would wait
+// for a time slice of the scheduler, 10 ms.
 func Yield(i int) {
 	if i%64 == 63 {
 		runtime.Gosched()

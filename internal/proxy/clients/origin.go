@@ -32,7 +32,7 @@ func OriginOf(nc net.Conn, id uint64) Origin {
 	return o
 }
 
-// DescribeTo says what is known of a client from the start.
+// DescribeTo fills in the facts that are known from the start.
 func (o *Origin) DescribeTo(c *Info) {
 	c.ID, c.Addr, c.LAddr, c.Unix, c.FD = o.ID, o.Addr, o.LAddr, o.unix, o.FD
 	c.Age = int64(time.Since(o.Since) / time.Second)
@@ -40,7 +40,7 @@ func (o *Origin) DescribeTo(c *Info) {
 
 // Visible is a connected client as other clients see it. Its methods may be called from any goroutine that holds no session's lock.
 type Visible interface {
-	// Describe says what CLIENT LIST shows. false: the client has gone.
+	// Describe returns the facts for CLIENT LIST. false: the client has gone.
 	Describe() (Info, bool)
 
 	// KillIf ends the client if match is true for it, and reports that.
@@ -55,7 +55,7 @@ func UserOf(user string) string {
 	return user
 }
 
-// Account is on whose account a client's connections to Redis go: its address, or what one subscriber has of IPv6 addresses.
+// Account is the account of a client's connections to Redis: its address, or for IPv6 the network of one subscriber.
 func Account(addr string) string {
 	ap, err := netip.ParseAddrPort(addr)
 	if err != nil {

@@ -6,8 +6,8 @@ import (
 	"strconv"
 )
 
-// Redirection is where CLIENT TRACKING sends invalidations: to the client with that id, whose connection at Redis is conn. The
-// zero value: nowhere, or to a client of Redis's.
+// Redirection is the target of CLIENT TRACKING's invalidations: the client with that id, whose connection at Redis is conn. The zero
+// value: none, or a client of Redis itself.
 type Redirection struct{ Client, Conn uint64 }
 
 // Translate puts the client's id into a reply or push that ends with that of its connection.

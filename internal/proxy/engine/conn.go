@@ -14,7 +14,7 @@ import (
 	"lockproxy/internal/upstream"
 )
 
-// readSize is how much one read from a client may bring.
+// readSize is the largest number of bytes of one read from a client.
 const readSize = 16 << 10
 
 // conn moves bytes between one client's socket and its session with goroutines.
@@ -30,7 +30,7 @@ type conn struct {
 	output  tasks.Group // drainOutput
 }
 
-// serve makes a conn of what has arrived.
+// serve makes a conn of an arrival.
 func serve(opts Options, a Arrival) error {
 	c := &conn{opts: opts, arrival: a, nc: a.Conn, resume: make(chan struct{}, 1), watch: direct.NewEndWatch(a.Conn)}
 	if sc, ok := a.Conn.(syscall.Conn); ok {
@@ -55,7 +55,7 @@ func (c *conn) readLoop(first [][]byte) {
 	err := c.read()
 	switch {
 	case errors.Is(err, io.EOF):
-		// The client will send nothing more. What it has asked for is still answered, unless it would have to be waited for.
+		// The client has ended its side. Its commands are still answered, up to the first one that must wait for other clients.
 		if c.sess.EOF() {
 			c.Flush()
 			return
@@ -84,7 +84,7 @@ func (c *conn) read() error {
 	}
 }
 
-// pause waits until the session may be read again, and meanwhile looks out for the client's end.
+// pause waits until the session may be read again, and watches for the client's end meanwhile.
 func (c *conn) pause() error {
 	if c.watch == nil {
 		<-c.resume
@@ -115,7 +115,7 @@ func (c *conn) Driver() upstream.Driver { return nil }
 // Flush is Client. Most output fits the socket at once and is written here, by the goroutine that produced it: the client's own reader or
 // the reader of its lane, which saves a switch of goroutines for each reply. A goroutine writes the rest, so a
 // client that does not read never holds up its lane.
-// Neither does one that reads as fast as it is written to.
+// A client that reads as fast as it is written to does not, either.
 func (c *conn) Flush() {
 	for left := turn; ; {
 		b, last := c.sess.BeginWrite()
@@ -142,7 +142,7 @@ func (c *conn) Flush() {
 	}
 }
 
-// drainOutput writes b from n on, waiting for the client as long as it takes, and then whatever has come meanwhile.
+// drainOutput writes b from n on, however long the client takes, and then the output that has come meanwhile.
 func (c *conn) drainOutput(b []byte, n int) {
 	for {
 		_, err := c.nc.Write(b[n:])
@@ -168,7 +168,7 @@ func (c *conn) Hangup() {
 	c.shutLater()
 }
 
-// shutLater ends the connection from where a session may be locked.
+// shutLater ends the connection for a caller that may have locked a session.
 func (c *conn) shutLater() {
 	c.opts.Tasks.Start(c.shut) // when the group is over it has been shut
 }
@@ -177,7 +177,7 @@ func (c *conn) shutLater() {
 func (c *conn) shut() {
 	c.once.Do(func() {
 		c.sess.Hungup()
-		_ = c.nc.Close() // the client is gone or told all there was
+		_ = c.nc.Close() // the client has gone or has all its replies
 		c.Resume()
 		c.output.Wait()
 		c.arrival.Closed(c)

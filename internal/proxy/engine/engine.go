@@ -1,5 +1,5 @@
-// Package engine moves the bytes of clients. It knows sockets, a few methods of a session, and upstream's Wire; it does not know what the
-// bytes mean.
+// Package engine moves the bytes of clients. It knows sockets, a few methods of a session, and upstream's Wire; it does not know the
+// meaning of the bytes.
 //
 //	conn:        goroutines    one client of any kind of socket, on any system
 //	eventLoop:   epoll, Linux  many clients on plain sockets (epollClient), and their lanes (epollLane)
@@ -29,19 +29,19 @@ const (
 	Epoll     = "epoll"     // event loops for plain sockets, goroutines for TLS; Linux only
 )
 
-// A Session is one client as an engine sees it. Its methods do not block.
+// A Session is an engine's view of one client. Its methods do not block.
 type Session interface {
-	// Feed takes bytes that the client sent. It does not keep b. false: the session has ended, and the connection is to be closed.
+	// Feed takes bytes of the client. It does not keep b. false: the session has ended, and the connection is to be closed.
 	Feed(b []byte) bool
 
 	// MayRead reports whether the engine may read from the client. false: Client.Resume says when.
 	MayRead() bool
 
-	// EOF says that the client will send nothing more, although it may still read. false: the session has ended.
+	// EOF says that the client has ended its side, although it may still read. false: the session has ended.
 	EOF() bool
 
-	// Leaving says that the client will send nothing more, although not all that it has sent has been read. Reading goes on when
-	// Client.Resume says so. false: the session has ended.
+	// Leaving says that the client has ended its side before all its bytes have been read. Reading continues after
+	// Client.Resume. false: the session has ended.
 	Leaving() bool
 
 	// Hungup says that the client's connection is gone.
@@ -55,7 +55,7 @@ type Session interface {
 	EndWrite(b []byte)
 }
 
-// A Client is one connection as its session sees it. Its methods do not block.
+// A Client is a session's view of its connection. Its methods do not block.
 type Client interface {
 	// Flush moves the session's output to the client. The session must not be locked.
 	Flush()
@@ -152,6 +152,6 @@ func plain(nc net.Conn) bool {
 	return false
 }
 
-// turn is how many bytes of output are written for one client before others have their turn. A client that reads as fast as it is written
-// to would keep an event loop, or the reader of a lane, to itself.
+// turn is the number of bytes of output that are written for one client before the next client's turn. Otherwise a client that reads as fast
+// as it is written to would occupy an event loop, or the reader of a lane.
 const turn = 512 << 10

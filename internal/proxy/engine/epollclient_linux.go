@@ -6,7 +6,7 @@ import (
 	"lockproxy/internal/upstream"
 )
 
-// What epoll watches for a client: its commands, and always its hang-up.
+// The events that epoll watches for a client: its commands, and always its hang-up.
 const (
 	watchHangup = unix.EPOLLRDHUP
 	watchInput  = unix.EPOLLIN | watchHangup
@@ -22,7 +22,7 @@ type epollClient struct {
 	// Owned by eventLoop.run.
 	events uint32 // what epoll watches
 	out    []byte // being written
-	off    int    // how much of it has been
+	off    int    // the number of bytes of out that have been written
 	shut   bool
 
 	// Guarded by eventLoop.mu.
@@ -31,7 +31,7 @@ type epollClient struct {
 	resumed bool // to be read again
 }
 
-// begin makes the client known to epoll and handles what it has already sent.
+// begin adds the client to epoll and handles the bytes that it has already sent.
 func (r *epollClient) begin(first [][]byte) {
 	r.events = watchInput
 	if err := r.loop.enter(r.fd, r, r.events); err != nil {
@@ -57,7 +57,7 @@ func (r *epollClient) ready(events uint32) {
 			r.close()
 			return
 		}
-		// It is not being read. What it sent before its end is still to come.
+		// The client is not being read. The bytes before its end are still to come.
 		r.watch(r.events &^ watchHangup)
 	}
 	if events&unix.EPOLLOUT != 0 && !r.shut {
@@ -81,10 +81,10 @@ func (r *epollClient) read() {
 	}
 }
 
-// ended handles the end of what the client sends.
+// ended handles the end of the client's input.
 func (r *epollClient) ended(events uint32) {
 	if events&(unix.EPOLLHUP|unix.EPOLLERR) == 0 && r.sess.EOF() {
-		r.watch(r.events &^ watchInput) // its end would be announced for ever
+		r.watch(r.events &^ watchInput) // epoll would announce its end again and again
 		r.Flush()
 		return
 	}
@@ -160,7 +160,7 @@ func (r *epollClient) write() {
 	}
 }
 
-// writeLater has write called in the next round.
+// writeLater schedules write for the next round.
 func (r *epollClient) writeLater() {
 	if r.events&unix.EPOLLOUT == 0 { // else epoll sees to that
 		r.Flush()
@@ -182,7 +182,7 @@ func (r *epollClient) close() {
 	r.closed(r)
 }
 
-// mark has settle called.
+// mark schedules settle.
 func (r *epollClient) markLocked() {
 	if !r.queued {
 		r.queued = true

@@ -68,13 +68,13 @@ func (w *epollLane) begin(fd int, ended chan<- error) {
 	w.wire.Open()
 }
 
-// end closes the connection and says so.
+// end closes the connection and reports its end.
 func (w *epollLane) end(err error) {
 	if w.fd < 0 {
 		return
 	}
-	// The kernel is to drop what it has not delivered: a request that is given up must not reach Redis after its outcome has
-	// been looked up on another connection.
+	// The kernel drops the bytes that it has not delivered: a request that was given up must not reach Redis after its repetition on
+	// another connection.
 	_ = unix.SetsockoptLinger(w.fd, unix.SOL_SOCKET, unix.SO_LINGER, &unix.Linger{Onoff: 1}) // unix sockets have no such thing
 	w.loop.leave(w.fd)
 	w.fd, w.out = -1, nil

@@ -23,12 +23,12 @@ import (
 // so that the more clients are ready together, the fewer system calls each costs.
 type eventLoop struct {
 	epfd int
-	evfd int // written to by others to end a wait
+	evfd int // written to by other goroutines to end a wait
 	done chan struct{}
 
 	// Owned by run.
 	sockets []socket // by file descriptor; nil: none
-	buf     []byte   // what one read may bring
+	buf     []byte   // the bytes of one read
 	events  []unix.EpollEvent
 
 	mu     sync.Mutex
@@ -45,7 +45,7 @@ type socket interface {
 	ready(events uint32)
 }
 
-// loopReadSize is how much one read may bring; the buffer is shared by all sockets of a loop.
+// loopReadSize is the largest number of bytes of one read. All sockets of a loop share the buffer.
 const loopReadSize = 256 << 10
 
 // eventsPerWait bounds one round, so that Redis and the clients of this round work while the next one is read. Side by side on
@@ -107,7 +107,7 @@ func (l *eventLoop) run() {
 	}
 }
 
-// mayWait reports whether nothing is left to do. From then on others end the wait when they add something.
+// mayWait reports whether nothing is left to do. From then on other goroutines end the wait when they add work.
 func (l *eventLoop) mayWait() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -121,8 +121,8 @@ func (l *eventLoop) wake() {
 	l.mu.Unlock()
 }
 
-// settle does what has come up: jobs, then lanes, so that requests are on their way while clients are written. false: the
-// loop has been stopped.
+// settle does the work of a round: jobs, then lanes, so that requests are on their way while clients are written. false: the loop has
+// been stopped.
 func (l *eventLoop) settle() bool {
 	l.mu.Lock()
 	jobs, rung, dirty := l.jobs, l.rung, l.dirty
@@ -173,7 +173,7 @@ func (l *eventLoop) interruptLocked() {
 
 func (l *eventLoop) drainEvent() {
 	var b [8]byte
-	_, _ = unix.Read(l.evfd, b[:]) // reading resets it; there is nothing else to know
+	_, _ = unix.Read(l.evfd, b[:]) // reading resets it
 }
 
 // stop ends run. Clients and lanes have been closed.

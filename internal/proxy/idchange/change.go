@@ -10,13 +10,13 @@ import (
 	"lockproxy/internal/upstream"
 )
 
-// Change is what AUTH, HELLO or SELECT does if Redis accepts it.
+// Change is the effect of AUTH, HELLO or SELECT if Redis accepts it.
 type Change struct {
 	Name   *string // client name that it sets, if any
 	Auth   bool    // it carries credentials
 	Select bool    // it is SELECT
 	Hello  bool    // it is HELLO
-	auths  int     // how many AUTH options a HELLO has
+	auths  int     // the number of AUTH options of a HELLO
 
 	db, proto      int
 	user, password string
@@ -86,8 +86,8 @@ func credentials(args [][]byte) (user, password string) {
 	}
 }
 
-// nameless stands for the user with the empty name, which Redis may have: where a user is written down, no name means the
-// default user. No connection can be made for it, so a session that is this user keeps the one it has.
+// nameless stands for the user with the empty name, which Redis may have. In an identity, an empty name means the default user. No
+// connection can be made for that user, so its session keeps the connection that it has.
 const nameless = "\x00"
 
 // Nameless reports whether it authenticates the user with the empty name.
@@ -111,7 +111,7 @@ func (c *Change) Apply(id upstream.Identity) upstream.Identity {
 }
 
 // Shared returns the command to send on a shared connection that has the identity to which the change leads. There it changes
-// nothing, whether Redis accepts it or not. nil: it is not known to be so.
+// nothing, whether Redis accepts it or not. nil: there may be a change.
 func (c *Change) Shared(raw []byte, args [][]byte) []byte {
 	switch {
 	case c.odd:
@@ -126,7 +126,7 @@ func (c *Change) Shared(raw []byte, args [][]byte) []byte {
 	return raw
 }
 
-// refusals are how Redis refuses a command before it does anything.
+// refusals are Redis's errors for a command that it has not begun.
 var refusals = [][]byte{
 	[]byte("-ERR unknown command"), []byte("-ERR unknown subcommand"), []byte("-ERR wrong number of arguments"),
 	[]byte("-NOAUTH "), []byte("-NOPERM "),
@@ -169,8 +169,8 @@ func (c *Change) Denied(reply []byte) (user string, denied bool) {
 	return c.user, denied
 }
 
-// denials are how Redis refuses credentials: a wrong pair, in the words of Redis 6 and of those before, and a password where there is
-// none.
+// denials are Redis's errors for refused credentials: a wrong pair, in the words of Redis 6 and of older ones, and a password for a
+// user without one.
 var denials = []string{"-WRONGPASS ", "-ERR invalid password", "-ERR AUTH ", "-ERR Client sent AUTH"}
 
 // ValidName reports whether Redis accepts b as a client name: printable ASCII without spaces.

@@ -1,4 +1,4 @@
-// Package inbox holds the bytes that a client has sent and that cannot be worked off yet.
+// Package inbox holds the bytes of a client that must wait.
 package inbox
 
 import "lockproxy/internal/buffers"
@@ -24,10 +24,10 @@ func (q *Inbox) Append(b []byte, need int) {
 // Bytes is the content. It is valid until the next call of a method that changes the Inbox, and may be written to.
 func (q *Inbox) Bytes() []byte { return q.buf[q.off:] }
 
-// Len is how many bytes there are.
+// Len is the number of bytes.
 func (q *Inbox) Len() int { return len(q.buf) - q.off }
 
-// Cap is how much memory they take.
+// Cap is the memory that they take, in bytes.
 func (q *Inbox) Cap() int { return cap(q.buf) }
 
 // Drop takes n bytes off the start.

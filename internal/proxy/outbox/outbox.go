@@ -1,4 +1,4 @@
-// Package outbox holds the bytes that a client is to get, in order, until an engine has written them.
+// Package outbox holds the bytes for a client, in order, until an engine has written them.
 package outbox
 
 import "lockproxy/internal/buffers"
@@ -11,7 +11,7 @@ type Outbox struct {
 	writing bool     // a writer has what it has taken
 }
 
-// chunkSize is how much is written at once, more or less.
+// chunkSize is about the number of bytes of one write.
 const chunkSize = 256 << 10
 
 // Append adds b at the end. It does not keep b. Very many bytes become chunks, each of which is written and returned by itself.

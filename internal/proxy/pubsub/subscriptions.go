@@ -8,7 +8,7 @@ import (
 	"lockproxy/internal/resp"
 )
 
-// Subscriptions counts those of one connection. Redis says their number in each confirmation.
+// Subscriptions counts the subscriptions of one connection. Each confirmation of Redis has their number.
 type Subscriptions struct {
 	Channels, Patterns, Shards int64
 }
@@ -16,7 +16,7 @@ type Subscriptions struct {
 // Subscribed reports whether there is any.
 func (p *Subscriptions) Subscribed() bool { return p.Channels+p.Patterns+p.Shards > 0 }
 
-// CountOf is how many there are of the kind that a verb ends.
+// CountOf is the number of subscriptions of the kind that a verb ends.
 func (p *Subscriptions) CountOf(verb string) int64 {
 	switch verb {
 	case "unsubscribe":
@@ -41,7 +41,7 @@ func (p *Subscriptions) Confirm(verb string, n int64) {
 	}
 }
 
-// IsMessage reports whether a frame that begins with that word may come without having been asked for.
+// IsMessage reports whether a frame that begins with that word may come without a request.
 func IsMessage(verb string) bool {
 	switch verb {
 	case "message", "pmessage", "smessage", "sunsubscribe":

@@ -1,11 +1,11 @@
 // Package replies keeps the replies to one client in the order of its commands. The commands may be answered by several
 // connections, by the proxy itself, and in any order.
 //
-//	Add(connection, handler, n)   n commands take the last slot; the connection gives the slot's ID back with the replies
+//	Add(connection, handler, n)   n commands take the last slot; the connection returns the slot's ID with the replies
 //	Hold, Say                     the proxy itself answers: later, or at once
 //	Put, Answer                   bytes of a reply have come, replies have become whole
 //	Push                          out-of-band bytes go out between two replies
-//	Next                          the bytes whose turn it is now
+//	Next                          the bytes that may leave now
 //
 // A slot stands for a run of commands: those that one connection answers and one handler handles. So a pipeline takes one slot,
 // and an ordinary command costs no allocation. The bytes of the first slot go out at once; the bytes of a later slot wait in it.
@@ -16,8 +16,8 @@ package replies
 // ID names a slot. A queue never uses an ID again, so an answer that comes too late finds no slot.
 type ID uint64
 
-// A Queue is the replies that one client is to get. The zero value is empty. C is what answers commands: a connection. H is what
-// handles replies; replies pass to the client unhandled if it is the zero value.
+// A Queue holds the replies for one client. The zero value is empty. C is the type of a connection, which answers commands. H is the type
+// of a handler; replies without a handler pass to the client unchanged.
 type Queue[C, H comparable] struct {
 	slots  []slot[C, H] // in the order of the commands; those before head have left
 	head   int
@@ -31,7 +31,7 @@ type Queue[C, H comparable] struct {
 
 // slot is the place of the replies to a run of commands.
 type slot[C, H comparable] struct {
-	from    C // who answers; the zero value: the proxy itself
+	from    C // the connection that answers; the zero value: the proxy itself
 	handler H
 	n       int    // replies still to come
 	asked   uint64 // when the first of the commands was sent, in the order of sending
@@ -59,7 +59,7 @@ func (q *Queue[C, H]) Hold() ID {
 	return q.append(slot[C, H]{n: 1})
 }
 
-// Say takes a place for a reply that is known. True: it is the reply's turn at once, and the caller sends it.
+// Say takes a place for a known reply. True: the reply may leave at once, and the caller sends it.
 func (q *Queue[C, H]) Say(b []byte) (now bool) {
 	last := len(q.slots) - 1
 	if last < q.head {
@@ -98,7 +98,7 @@ func (q *Queue[C, H]) slot(id ID) (*slot[C, H], int) {
 	return &q.slots[i], i
 }
 
-// Handler returns what handles the replies in a slot. False: nothing is due there any more.
+// Handler returns the handler of the replies in a slot. False: no reply is due there any more.
 func (q *Queue[C, H]) Handler(id ID) (h H, ok bool) {
 	s, _ := q.slot(id)
 	if s == nil {
@@ -107,7 +107,7 @@ func (q *Queue[C, H]) Handler(id ID) (h H, ok bool) {
 	return s.handler, true
 }
 
-// Put adds bytes to a slot's replies; more: they end within one. True: it is their turn, and the caller sends them. Otherwise the
+// Put adds bytes to a slot's replies; more: they end within one. True: they may leave at once, and the caller sends them. Otherwise the
 // queue keeps a copy. Nothing may be due to go out: see Next.
 func (q *Queue[C, H]) Put(id ID, b []byte, more bool) (now bool) {
 	s, i := q.slot(id)
@@ -166,10 +166,10 @@ func (q *Queue[C, H]) Push(b []byte) (now bool) {
 	return false
 }
 
-// Mid reports whether what has gone out ends within a reply.
+// Mid reports whether the bytes that have left end within a reply.
 func (q *Queue[C, H]) Mid() bool { return q.head < len(q.slots) && q.slots[q.head].mid }
 
-// Next returns bytes whose turn has come, nil if there are none left. They are the caller's.
+// Next returns bytes that may leave now; nil: there are none. They are the caller's.
 func (q *Queue[C, H]) Next() []byte {
 	if len(q.pushes) > 0 && !q.Mid() {
 		b := q.pushes
@@ -233,7 +233,7 @@ func (q *Queue[C, H]) Due() int { return q.due }
 // Slots is the number of slots in use.
 func (q *Queue[C, H]) Slots() int { return len(q.slots) - q.head }
 
-// Forget drops the bytes that wait: the client gets nothing any more. Replies stay due.
+// Forget drops the bytes that wait: the client gets no more replies. Replies stay due.
 func (q *Queue[C, H]) Forget() {
 	q.pushes = nil
 	for i := q.head; i < len(q.slots); i++ {

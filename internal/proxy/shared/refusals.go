@@ -14,7 +14,7 @@ var NoUpstream = resp.AppendError(nil, resp.NoUpstream, "upstream is not reachab
 // NoLaneFree is the reply when the session's identity cannot have a lane.
 var NoLaneFree = resp.AppendError(nil, resp.Overloaded, "no connection to share is free for this identity (max-lanes), nothing was sent")
 
-// NoEngineFree is the reply when there can be no lock engine for the session's identity.
+// NoEngineFree is the reply when the session's identity cannot have a lock engine.
 var NoEngineFree = resp.AppendError(nil, resp.Overloaded, engines.ErrFull.Error()+" (max-lock-engines), nothing was sent")
 
 // ErrLogins refuses a connection for judging an identity change.

@@ -1,4 +1,4 @@
-// Package shared is what all sessions of one proxy have in common: settings, counters, the connections to Redis, the lock engines, the
+// Package shared has the things that all sessions of one proxy share: settings, counters, the connections to Redis, the lock engines, the
 // directory of clients, and the replies of the proxy's own that never vary.
 package shared
 
@@ -24,19 +24,19 @@ import (
 
 // How clients authenticate.
 const (
-	AuthUpstream = "upstream" // Redis judges what they say
+	AuthUpstream = "upstream" // Redis judges the clients' credentials
 	AuthProxy    = "proxy"    // the proxy's own credentials are lent to a client until it authenticates
-	AuthNone     = "none"     // the proxy's own credentials are lent to every client, whatever it says
+	AuthNone     = "none"     // the proxy's own credentials are lent to every client, even after its own AUTH
 )
 
-// Settings are what the configuration says of sessions.
+// Settings are the configuration of sessions.
 type Settings struct {
 	ClientAuth string // see above
 	Limits     Limits
 	Logger     *zap.Logger
 }
 
-// Limits bound what one client can make its session hold.
+// Limits bound the state that a session holds for its client.
 type Limits struct {
 	Request      resp.Limits
 	Query        int           // bytes read and not yet parsed
@@ -48,7 +48,7 @@ type Limits struct {
 // Lends reports whether clients begin with the proxy's own credentials.
 func (o *Settings) Lends() bool { return o.ClientAuth != AuthUpstream }
 
-// Proxy is what all sessions of a server share.
+// Proxy has the things that all sessions of a server share.
 type Proxy struct {
 	Settings Settings
 	Upstream *upstream.Upstream
@@ -59,13 +59,13 @@ type Proxy struct {
 	Budget   *budget.Budget
 	Started  time.Time
 
-	FailedLogins *zap.Logger // the log, as far as a flood of them may fill it
+	FailedLogins *zap.Logger // the log, limited so that a flood cannot fill it
 
 	Clients   clients.Directory[clients.Visible] // all connected clients
 	Shape     atomic.Pointer[clients.Shape]
 	Clock     atomic.Int64 // milliseconds since started, as far as idle times need it
-	Inquiries tasks.Group  // answers to CLIENT LIST and the like that are being made
-	Listing   sync.Mutex   // held while one of them is, so that many at once cost the memory of one
+	Inquiries tasks.Group  // goroutines that answer CLIENT LIST and the like
+	Listing   sync.Mutex   // held by the one of them that collects lines, so that many at once cost the memory of one
 }
 
 // Policies is the policy table for the commands that Redis has now.
@@ -90,7 +90,7 @@ func (e *Proxy) Lists(command, sub string) bool {
 	return c != nil && c.Subcommands[sub]
 }
 
-// FirstIdentity is what a client is before it says anything.
+// FirstIdentity is the identity of a new client.
 func (e *Proxy) FirstIdentity() upstream.Identity {
 	if e.Settings.Lends() {
 		return e.Upstream.Own()
@@ -103,7 +103,7 @@ func (e *Proxy) Restricts(id upstream.Identity) bool {
 	return !id.Authenticated() && e.Upstream.NeedsAuth()
 }
 
-// clockPeriod is how exact idle times are. Asking the system for the time at each command would cost more than the command.
+// clockPeriod is the resolution of idle times. Reading the system's clock at each command would cost more than the command.
 const clockPeriod = 250 * time.Millisecond
 
 // Tick keeps the clock until stop is closed.
@@ -126,7 +126,7 @@ func (e *Proxy) FirstTimeout(client string) {
 	e.Settings.Logger.Debug("client closed: no first command in time", zap.String("client", client))
 }
 
-// QueryLimit counts and logs a client that is closed because what it has sent cannot be worked off.
+// QueryLimit counts and logs a client that is closed because too much of its input waits.
 func (e *Proxy) QueryLimit(client string, n int) {
 	e.Counters.QueryLimit.Add(1)
 	e.Settings.Logger.Warn("client closed: query buffer limit", zap.String("client", client), zap.Int("bytes", n))
@@ -145,14 +145,14 @@ func (e *Proxy) Connected() []clients.Info {
 	return list
 }
 
-// Counts are what INFO is to count of clients.
+// Counts are the proxy's numbers for the section Clients of INFO.
 func (e *Proxy) Counts() clients.Counts {
 	return clients.Counts{
 		Clients: e.Clients.Len(), Connections: e.Upstream.Connections().Count(), Waiting: e.Locks.Waiting() + e.Upstream.HeldBack(),
 	}
 }
 
-// MemoryLimit counts and logs a client that is closed because all clients together have too much and it has most.
+// MemoryLimit counts and logs a client that is closed because all clients together have too much memory and it has the most.
 func (e *Proxy) MemoryLimit(client string, n int) {
 	e.Counters.MemoryLimit.Add(1)
 	e.Settings.Logger.Warn("client closed: it had most of the memory for all clients", zap.String("client", client), zap.Int("bytes", n),

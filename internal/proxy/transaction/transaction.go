@@ -9,16 +9,16 @@ import (
 	"lockproxy/internal/resp"
 )
 
-// A Step is a queued command that matters to the session: what it does, it does when EXEC gets to it.
+// A Step is a queued command that changes the session. Its change happens when EXEC runs it.
 type Step struct {
 	Index   int                       // position among the queued commands
-	Apply   func(reply []byte)        // what it does to the session; nil: nothing
-	Rewrite func(reply []byte) []byte // what the client is to see of its reply; nil: all
+	Apply   func(reply []byte)        // changes the session; nil: no change
+	Rewrite func(reply []byte) []byte // the reply as the client sees it; nil: unchanged
 	Verb    string                    // of a subscription command; ""
 	Left    int                       // its confirmations
 }
 
-// State is what a pin knows of the transaction that is open on it, as far as Redis has confirmed it.
+// State describes the open transaction of a pin, as far as Redis has confirmed it.
 type State struct {
 	InTx     bool
 	Watching bool
@@ -49,12 +49,12 @@ func (tx *State) Subscribes() bool {
 // End notes that the transaction is over.
 func (tx *State) End() { tx.InTx, tx.Watching, tx.Steps, tx.Names = false, false, nil, 0 }
 
-// Rewrites reports whether the client is to see another reply to EXEC than the one from Redis.
+// Rewrites reports whether the client sees another reply to EXEC than Redis's.
 func (tx *State) Rewrites() bool {
 	return slices.ContainsFunc(tx.Steps, func(step Step) bool { return step.Rewrite != nil })
 }
 
-// Rewritten is the reply to EXEC as the client is to see it.
+// Rewritten is the reply to EXEC as the client sees it.
 func Rewritten(reply []byte, steps []Step) []byte {
 	if reply[0] != '*' || reply[1] == '-' {
 		return reply

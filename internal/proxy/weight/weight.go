@@ -1,4 +1,4 @@
-// Package weight says which sessions have large replies, and how many commands a session may have outstanding until that is known.
+// Package weight tells which sessions have large replies, and bounds the outstanding commands of a session whose replies are unknown.
 //
 // Redis keeps unsent replies in its memory, and may close a connection with many of them (client-output-buffer-limit,
 // maxmemory-clients). The end of a shared lane ends the connections of other clients too, and on any lane small replies wait behind
@@ -7,7 +7,7 @@ package weight
 
 // The bounds.
 const (
-	// LargeBurst is the number of bytes of replies, between two moments without anything outstanding, that makes a session one of them.
+	// LargeBurst is the number of bytes of replies, between two moments without anything outstanding, that makes a session bulky.
 	LargeBurst = 1 << 20
 
 	// CalmBursts is the number of smaller bursts in a row that makes it ordinary again.
@@ -21,7 +21,7 @@ const (
 	FirstWindow, lastWindow = 16, 1024
 )
 
-// Weight is what is known of the size of a session's replies.
+// Weight measures the size of a session's replies.
 type Weight struct {
 	Burst  int // bytes since nothing was outstanding
 	calm   int // smaller bursts until the session is ordinary again; 0: it is
