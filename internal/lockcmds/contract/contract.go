@@ -61,7 +61,7 @@ type Call struct {
 	// Pipelined lets the session send its next commands right behind this one. Done must then return the reply.
 	Pipelined bool
 	// Done gets the answer, or ErrUnsent or ErrInDoubt, once, with the session locked. It is also called if the session
-	// has ended meanwhile: what was granted then must be given back. What it returns is the reply of the lock command;
+	// has ended meanwhile: a grant must then be rolled back. It returns the reply of the lock command;
 	// nil says that Session.Reply follows. It does not keep reply.
 	Done func(reply resp.Value, err error) []byte
 }

@@ -7,7 +7,7 @@
 // # Invariants
 //
 //   - Replies reach receivers in the order in which their requests were appended.
-//   - A request is taken at most once. What was not taken when a connection ends is reported as unsent, everything else as sent;
+//   - A request is taken at most once. A request that was not taken when a connection ends is reported as unsent, all others as sent;
 //     nothing is sent again.
 //   - A stream never holds its mutex while it calls a Receiver or an Observer. Lock order: session, then stream.
 //
