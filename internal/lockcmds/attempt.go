@@ -131,6 +131,7 @@ func (e *Engine) tryOnce(w *waiter) {
 // Unblock ends the wait of a session, as CLIENT UNBLOCK asks: as if its time were up, or with an error. It reports whether the
 // session was waiting. Requires the session lock.
 func (e *Engine) Unblock(session uint64, withError bool) (waited bool) {
+	defer e.failStop()
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	c := e.clients[session]

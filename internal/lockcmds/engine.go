@@ -263,6 +263,7 @@ func (e *Engine) Drain() {
 // Leave forgets a session that holds nothing here and waits for nothing. It reports whether it has; else the session stays known.
 // The session may come back. None of its commands is on its way.
 func (e *Engine) Leave(session uint64) bool {
+	defer e.failStop()
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	c := e.clients[session]

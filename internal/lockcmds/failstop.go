@@ -10,8 +10,9 @@ import (
 // be worse. The panic may have left Engine.mu locked, or half of a change behind. Then clients would hang or get wrong answers, while the
 // leases of ended sessions were renewed for ever.
 //
-// Every way into the engine is guarded, because sessions and pools recover from panics: Start, Ended, Drain, functions that a session
-// runs (script, do, afterUnlock), jobs, and the callbacks of the watchdog. Timers and the hub need no guard: no panic is recovered there.
+// Every way into the engine is guarded, because sessions and pools recover from panics: what a session calls (Start, StartFor, Keeps,
+// Leave, Unblock, Ended), Drain, functions that a session runs (script, do, afterUnlock), jobs, and the callbacks of the watchdog. Timers
+// and the link to Redis need no guard: no panic is recovered there.
 
 // failStop is deferred by every way into the engine.
 func (e *Engine) failStop() {

@@ -18,6 +18,7 @@ import (
 // Keeps reports whether the engine keeps a hold of the session that the command is about, or is giving one back.
 // Requires the session lock.
 func (e *Engine) Keeps(session uint64, cmd grammar.Command) bool {
+	defer e.failStop()
 	switch cmd.Verb {
 	case grammar.Lock, grammar.TryLock, grammar.FairLock, grammar.Unlock, grammar.ExtendLock:
 	default:
