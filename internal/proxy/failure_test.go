@@ -9,6 +9,9 @@ import (
 	"testing"
 	"time"
 
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
+
 	"lockproxy/internal/redistest"
 )
 
@@ -173,22 +176,29 @@ func traffic(t *testing.T, srv *Server, id int, stop <-chan struct{}, served *at
 	}
 }
 
-// Redis closes the lane and a pin: a client with nothing outstanding does not notice.
+// Redis closes the lane and a pin: a client with nothing outstanding does not notice, unless it sends before the proxy knows.
 func TestClosedLaneIsReplacedAtOnce(t *testing.T) {
-	eachEngine(t, func(t *testing.T, redis *redistest.Server, srv *Server) {
-		c := dialClient(t, address(srv))
-		for i := range 5 {
-			c.quiet("SET", "k", fmt.Sprint(i))
-			c.quiet("SELECT", "0") // and a pin in the pool
-			redis.Do(t, "CLIENT", "KILL", "TYPE", "normal")
-			waitFor(t, "the proxy's new connection", func() bool {
-				list, _ := redis.Do(t, "CLIENT", "LIST").(string)
-				return strings.Count(list, "\n") > 1
-			})
-			waitFor(t, "the client to be served", func() bool { return c.quiet("GET", "k") == fmt.Sprintf("$1\r\n%d\r\n", i) })
-			waitFor(t, "the client to get a pin", func() bool { return c.quiet("SELECT", "0") == "+OK\r\n" })
-		}
-	})
+	redis := redistest.Start(t)
+	for _, engine := range engineNames() {
+		t.Run(engine, func(t *testing.T) {
+			core, logs := observer.New(zap.DebugLevel)
+			srv := startProxy(t, redis, func(o *Options) { o.Engine, o.Logger = engine, zap.New(core) })
+			count := func(message string) int { return logs.FilterMessage(message).Len() }
+			c := dialClient(t, address(srv))
+			for i := range 5 {
+				c.quiet("SET", "k", fmt.Sprint(i))
+				c.quiet("SELECT", "0") // and a pin in the pool
+				waitFor(t, "all lanes to be connected", func() bool {
+					return count("lane connected") == count("lane lost its connection")+len(srv.Lanes())
+				})
+				lost := count("lane lost its connection") + len(srv.Lanes())
+				redis.Do(t, "CLIENT", "KILL", "TYPE", "normal")
+				waitFor(t, "the proxy to know", func() bool { return count("lane lost its connection") == lost })
+				waitFor(t, "the client to be served", func() bool { return c.quiet("GET", "k") == fmt.Sprintf("$1\r\n%d\r\n", i) })
+				waitFor(t, "the client to get a pin", func() bool { return c.quiet("SELECT", "0") == "+OK\r\n" })
+			}
+		})
+	}
 }
 
 // A Redis that has too many clients is reported as unreachable, is not stormed, and is used again when it has room.
