@@ -58,7 +58,17 @@ func newWorld(t tester) *world {
 // ask is a client's first attempt; it joins if the lock is not to be had.
 func (w *world) ask(k *Kind, owner string) *client {
 	w.t.Helper()
-	c := &client{n: len(w.clients)}
+	c, join := w.request(k, owner)
+	if join != nil {
+		join()
+	}
+	return c
+}
+
+// request is a client's first attempt. join is what the answer causes, when it arrives; nil: the lock was granted.
+func (w *world) request(k *Kind, owner string) (c *client, join func()) {
+	w.t.Helper()
+	c = &client{n: len(w.clients)}
 	c.Kind, c.Shared = k, owner != ""
 	if c.Owner = owner; owner == "" {
 		c.Owner = fmt.Sprint("o", c.n)
@@ -69,11 +79,12 @@ func (w *world) ask(k *Kind, owner string) *client {
 	a := w.script(c, turn{})
 	if a.Status == Held {
 		c.outcome = Granted
-		return c
+		return c, nil
 	}
-	w.s.Join(&c.Waiter, w.names, mark, a)
-	w.effects()
-	return c
+	return c, func() {
+		w.s.Join(&c.Waiter, w.names, mark, a)
+		w.effects()
+	}
 }
 
 // script is the attempt of a waiter as the scripts have it.
@@ -261,6 +272,9 @@ func (w *world) progress(pick int) bool {
 				head = w.queue[0]
 			}
 			for _, place := range w.s.Departing(w.names.Key) {
+				if slices.Contains(w.queue, place) { // a waiter of that owner elsewhere has lost its place
+					w.messages = append(w.messages, "c:"+place)
+				}
 				w.queue = slices.DeleteFunc(w.queue, func(p string) bool { return p == place })
 			}
 			if free && len(w.queue) > 0 && w.queue[0] != head { // leave.lua wakes the next
@@ -336,8 +350,8 @@ func (w *world) drain() {
 		w.settle()
 		switch {
 		case w.s.Find(w.names.Key) == nil && w.holder == "":
-			if w.s.Len() != 0 || w.s.Leaving() != 0 {
-				w.t.Fatalf("%d queues, %d departures are left", w.s.Len(), w.s.Leaving())
+			if w.s.Len() != 0 || w.s.Leaving() != 0 || w.s.Waiters() != 0 {
+				w.t.Fatalf("%d queues, %d departures, %d waiters are left", w.s.Len(), w.s.Leaving(), w.s.Waiters())
 			}
 			return
 		case w.holder == "" && w.faulty && n < 10_000: // then the timers help

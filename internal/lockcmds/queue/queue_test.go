@@ -20,7 +20,22 @@ func history(t *rapid.T, w *world, faults bool) (asked []*client) {
 		}
 		return nil
 	}
+	var joins []func() // answers to first attempts on their way
 	actions := map[string]func(*rapid.T){
+		"ask slowly": func(t *rapid.T) {
+			owner := rapid.SampledFrom([]string{"", "job"}).Draw(t, "owner")
+			c, join := w.request(kinds[pick.Draw(t, "kind")%2], owner)
+			asked = append(asked, c)
+			if join != nil {
+				joins = append(joins, join)
+			}
+		},
+		"answer": func(*rapid.T) {
+			if len(joins) > 0 {
+				joins[0]()
+				joins = joins[1:]
+			}
+		},
 		"ask": func(t *rapid.T) {
 			owner := rapid.SampledFrom([]string{"", "", "", "job"}).Draw(t, "owner")
 			asked = append(asked, w.ask(kinds[pick.Draw(t, "kind")%2], owner))
@@ -98,6 +113,9 @@ func history(t *rapid.T, w *world, faults bool) (asked []*client) {
 		}
 	}
 	t.Repeat(actions)
+	for _, join := range joins {
+		join()
+	}
 	return asked
 }
 
@@ -518,5 +536,111 @@ func TestOwnHeadIsWoken(t *testing.T) {
 	q.HeadTold(true, "o1", OK)
 	if c := w.clients[1]; c.state != asking || !c.woken || q.reaper.phase != asleep {
 		t.Fatalf("%+v", c)
+	}
+}
+
+// effect returns the effect of that kind of the latest events.
+func (w *world) effect(t *testing.T, op Op) Effect {
+	t.Helper()
+	effects := w.s.Effects()
+	i := slices.IndexFunc(effects, func(e Effect) bool { return e.Op == op })
+	if i < 0 {
+		t.Fatalf("no effect %d among %+v", op, effects)
+	}
+	return effects[i]
+}
+
+func TestAMessageBeforeTheWaiterJoinsCausesAnAttempt(t *testing.T) {
+	for owner, k := range map[string]*Kind{"": Plain, "job": Fair} {
+		w := newWorld(t)
+		w.ask(Plain, "")
+		other := w.ask(k, owner) // has the channels confirmed
+		w.settle()
+		c, join := w.request(k, owner)
+		w.s.Left(&other.Waiter)
+		w.s.Published("c")
+		w.effects()
+		join()
+		if len(w.attempts) != 1 || w.attempts[0] != c {
+			t.Errorf("own place %t: %d attempts", k.OwnPlace, len(w.attempts))
+		}
+	}
+}
+
+func TestAFreeLockThatIsKeptForAnotherIsAskedForFromTheQueue(t *testing.T) {
+	w := newWorld(t)
+	w.ask(Plain, "")
+	other := w.ask(Plain, "")
+	w.settle()
+	w.holder, w.queue = "", []string{"foreign"}
+	c, join := w.request(Plain, "")
+	w.s.Left(&other.Waiter)
+	w.effects()
+	join()
+	if len(w.attempts) != 1 || w.attempts[0] != c {
+		t.Fatalf("%d attempts", len(w.attempts))
+	}
+	w.attempts = nil
+	c.asking = false
+	w.s.Answered(&c.Waiter, Answer{TTL: Kept, Placed: true, Place: 2})
+	w.effect(t, ListPlaces) // the one before it may be dead
+}
+
+func TestAMessageDuringAnAttemptThatSucceedsIsForTheNext(t *testing.T) {
+	w := newWorld(t)
+	w.ask(Plain, "")
+	c, next := w.ask(Plain, ""), w.ask(Plain, "")
+	w.settle()
+	w.s.Wake("k")
+	w.s.Published("c") // perhaps about the end of the very grant that the attempt is about to get
+	w.effects()
+	w.attempts = nil
+	w.answer(c, Answer{Status: Held, TTL: 1})
+	if len(w.attempts) != 1 || w.attempts[0] != next {
+		t.Fatalf("%d attempts", len(w.attempts))
+	}
+}
+
+func TestAHeadThatIsNotTheFirstHereIsLookedFor(t *testing.T) {
+	w := newWorld(t)
+	w.ask(Plain, "")
+	first, second := w.ask(Fair, ""), w.ask(Fair, "")
+	w.settle()
+	w.s.Wake("k")
+	w.effects()
+	first.asking = false
+	w.s.Answered(&first.Waiter, Answer{TTL: Kept})
+	if e := w.effect(t, AskHead); e.Look {
+		t.Fatal("the reaper asks")
+	}
+	w.s.Find("k").HeadTold(false, "o2", OK)
+	if e := w.effect(t, Attempt); e.Waiter != &second.Waiter {
+		t.Fatal("another one asks")
+	}
+}
+
+func TestAnAttemptThatFailsIsRepeatedLater(t *testing.T) {
+	w := newWorld(t)
+	w.ask(Plain, "")
+	c := w.ask(Plain, "")
+	w.settle()
+	for pause := retryFirst; pause <= retryLast; pause *= 2 {
+		w.s.Wake("k")
+		w.s.Effects()
+		w.s.Answered(&c.Waiter, Answer{Status: Unsent})
+		if e := w.effect(t, SetTimer); e.Timer != Expiry || e.Delay != pause/2 || e.Spread != pause/2 {
+			t.Fatalf("%+v", e)
+		}
+	}
+}
+
+func TestAPlaceThatAnotherWaiterOfTheOwnerNeedsStays(t *testing.T) {
+	w := newWorld(t)
+	w.ask(Plain, "")
+	c, _ := w.ask(Fair, "job"), w.ask(Fair, "job")
+	w.settle()
+	w.s.TimedOut(&c.Waiter)
+	if e := w.effect(t, Reply); e.Outcome != Null || w.s.Leaving() != 0 {
+		t.Fatalf("%+v", e)
 	}
 }
