@@ -12,7 +12,7 @@ const (
 	lastDelay  = 2 * time.Second
 )
 
-// A command that finds its lane resting has it try again earlier, but not before a pause that doubles up to lastPause.
+// A command that finds its lane resting brings the next attempt forward, but not before a pause that doubles up to lastPause.
 const (
 	firstPause = 5 * time.Millisecond
 	lastPause  = 50 * time.Millisecond
@@ -29,11 +29,11 @@ func (b *backoff) next() (delay, pause time.Duration) {
 	return b.delay - rand.N(b.delay/2), b.pause
 }
 
-// steady is how long a connection must have lasted for its loss to be nothing unusual.
+// steady is the age from which the loss of a connection is nothing unusual.
 const steady = time.Second
 
 // repair yields the pauses before a lane that has lost its connection connects again. A Redis that closes single connections
-// is there, so the first attempt follows at once; one that closes each of them is asked less and less often. The zero value
+// is reachable, so the first attempt follows at once. A Redis that closes each connection is asked less and less often. The zero value
 // starts anew.
 type repair struct{ pause time.Duration }
 

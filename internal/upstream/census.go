@@ -48,7 +48,7 @@ func (c *Connections) Own(id uint64, addr string) bool {
 	return known && time.Since(left) < leftFor
 }
 
-// Any is the id of one that is open; 0: none is known.
+// Any is the id of an open connection; 0: none is known.
 func (c *Connections) Any() uint64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -60,15 +60,15 @@ func (c *Connections) Any() uint64 {
 	return 0
 }
 
-// Count is how many are open and past their handshake, so that Redis has counted them.
+// Count is the number of open connections past their handshake, which Redis counts.
 func (c *Connections) Count() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.count
 }
 
-// Settle waits until the attempts to open a connection that are on their way now are over, but not for long. Redis may know
-// such a connection before this side has heard of it.
+// Settle waits, for a bounded time, until the present attempts to open a connection are over. Redis may know such a connection before
+// the proxy does.
 func (c *Connections) Settle() {
 	c.mu.Lock()
 	var all []chan struct{}
@@ -87,7 +87,7 @@ func (c *Connections) Settle() {
 	}
 }
 
-// settleLimit bounds Settle: an attempt takes so long only if Redis does not answer it, and then it does not know it either.
+// settleLimit bounds Settle. A longer attempt is one that Redis does not answer, and so does not know.
 const settleLimit = 200 * time.Millisecond
 
 // attempt says that a connection is being opened, until over is called.
@@ -108,8 +108,8 @@ func (c *Connections) attempt() (over func()) {
 }
 
 func (c *Connections) opened(nc net.Conn) {
-	local := ""                                     // no address that Redis shows
-	if a, ok := nc.LocalAddr().(*net.TCPAddr); ok { // by unix sockets all have the same
+	local := ""                                     // Redis shows no address
+	if a, ok := nc.LocalAddr().(*net.TCPAddr); ok { // all unix sockets have the same address
 		local = a.String()
 	}
 	c.mu.Lock()
@@ -122,7 +122,7 @@ func (c *Connections) opened(nc net.Conn) {
 	c.locals[local]++
 }
 
-// replaced says that a connection goes on under another type: TLS on it.
+// replaced says that a connection continues under another type, TLS on it.
 func (c *Connections) replaced(old, nc net.Conn) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -210,8 +210,8 @@ func ConnectionID(v resp.Value) uint64 {
 	return 0
 }
 
-// lent is a connection in the hands of a library that does its own handshake. It reads along until Redis has said, in answer
-// to HELLO, what the connection's id is.
+// lent is a connection in the hands of a library that does its own handshake. It reads along until Redis has answered
+// HELLO with the connection's id.
 type lent struct {
 	net.Conn
 	census *Connections
@@ -219,7 +219,7 @@ type lent struct {
 	seen   bool   // the id was found, or is not going to come
 }
 
-// lentHead is how much of what Redis says may come before the id.
+// lentHead is the largest number of Redis's bytes before the id.
 const lentHead = 4 << 10
 
 var idField = []byte("$2\r\nid\r\n:")

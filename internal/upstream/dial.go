@@ -35,7 +35,7 @@ func (r *refusal) get() []byte {
 	return nil
 }
 
-// note keeps what a failed attempt to connect says. own: the credentials are the proxy's, whose rights are not the client's.
+// note keeps the reason of a failed attempt to connect. own: the credentials are the proxy's, whose rights are not the client's.
 func (r *refusal) note(err error, own bool) {
 	var refused *RefusedError
 	if errors.As(err, &refused) && !(own && isRejected(err)) && slices.Contains(passing, refused.code()) {
@@ -46,7 +46,7 @@ func (r *refusal) note(err error, own bool) {
 	r.words.Store(nil)
 }
 
-// passing are the codes of replies that say the same of the command: a script does not end, the connection needs credentials, or the
+// passing are the codes of replies that also apply to the command: a script does not end, the connection needs credentials, or the
 // user may not select the database.
 var passing = []string{"BUSY", "NOAUTH", "NOPERM"}
 
@@ -56,9 +56,9 @@ func (e *RefusedError) code() string {
 	return code
 }
 
-// open is dial for those who have commands to send. While Redis is out of reach it does not dial, but waits with all others for
-// an attempt that speaks for them. A connection that Redis closes within the handshake has been closed on purpose (CLIENT
-// KILL), so it is not the last word.
+// open is dial for connections with waiting commands. While Redis cannot be reached, it does not dial, but waits for the common attempt
+// of all connections. A connection that Redis closes within the handshake has been closed on purpose (CLIENT KILL), so open tries
+// again.
 func (u *Upstream) open(ctx context.Context, id Identity) (net.Conn, error) {
 	limit := time.Now().Add(patience)
 	for {
@@ -78,7 +78,7 @@ func (u *Upstream) open(ctx context.Context, id Identity) (net.Conn, error) {
 	}
 }
 
-// dial opens a connection and makes it id's. On an error nothing stays open.
+// dial opens a connection of identity id. After an error no connection stays open.
 func (u *Upstream) dial(ctx context.Context, id Identity) (net.Conn, error) {
 	nc, err := u.connectAs(ctx, id)
 	if ctx.Err() == nil {
@@ -98,14 +98,14 @@ func (u *Upstream) connectAs(ctx context.Context, id Identity) (net.Conn, error)
 	number, err := shake(ctx, nc, id.handshake())
 	if err != nil {
 		u.conns.closed(nc)
-		abort(nc) // so that failed logins, as many as there may be, leave no ports that wait
+		abort(nc) // so that failed logins leave no ports in TIME_WAIT, however many they are
 		return nil, err
 	}
 	u.conns.identified(nc, number)
 	return nc, nil
 }
 
-// try looks whether Redis can be reached. That it refuses the connection is as good an answer as any.
+// try finds out whether Redis can be reached. A refusal of the connection counts as reached.
 func (u *Upstream) try(ctx context.Context) error {
 	nc, err := u.dial(ctx, Identity{Proto: 2})
 	if err == nil {
@@ -232,7 +232,7 @@ func (r *replyReader) raw() ([]byte, error) {
 	}
 }
 
-// isRefused reports whether Redis itself turned the connection down.
+// isRefused reports whether Redis itself refused the connection.
 func isRefused(err error) bool {
 	var refused *RefusedError
 	return errors.As(err, &refused)
@@ -243,7 +243,7 @@ func isCut(err error) bool {
 	return errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE)
 }
 
-// isRejected reports whether Redis turned down who the connection said it was.
+// isRejected reports whether Redis refused the connection's credentials.
 func isRejected(err error) bool {
 	var refused *RefusedError
 	if !errors.As(err, &refused) {
@@ -257,8 +257,8 @@ func isRejected(err error) bool {
 func (u *Upstream) Addr() string { return u.opts.Addr }
 
 // Connect opens a bare connection for a client library that does its own handshake. When it is closed, the kernel drops what
-// it has not delivered: a script that was given up during a cut must not run when the cut is over, and queue, say, a waiter
-// that has left.
+// it has not delivered: a script that was given up during a cut must not run when the cut is over, and for example queue a
+// waiter that has left.
 func (u *Upstream) Connect(ctx context.Context) (net.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, u.opts.DialTimeout)
 	defer cancel()

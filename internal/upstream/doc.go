@@ -1,9 +1,9 @@
 // Package upstream is the Redis side of lockproxy: the connections that ordinary commands, pinned sessions and
-// scripts travel on. It is the only package that knows where Redis is.
+// scripts travel on. Only this package knows the address of Redis.
 //
 // Each connection is a stream (package stream): the sessions append requests to it, and get the replies. There are two kinds:
 //
-//   - a Lane is shared by sessions of one Identity and reconnects for ever; a laneSet is the lanes of one Identity and Driver;
+//   - a Lane is shared by sessions of one Identity and reconnects until it is closed; a laneSet is the lanes of one Identity and Driver;
 //   - a Pin belongs to one session at a time (MULTI, BLPOP, SUBSCRIBE …), lives as long as its connection does, and
 //     returns to a bounded pool when its session no longer needs it.
 //

@@ -10,26 +10,26 @@ import (
 	"lockproxy/internal/resp"
 )
 
-// door finds out whether Redis lets connections in without credentials. On a direct connection Redis decides that when the client
-// connects, and it announces no change. A shared connection that was let in says nothing about a later client, so Redis is asked for
-// each client. Clients that come while one question is on its way share the next one.
+// door finds out whether Redis accepts connections without credentials. On a direct connection Redis decides that when the client
+// connects, and it announces no change. A shared connection that was accepted says nothing about a later client, so Redis is asked for each
+// client. Clients that come while one question is on its way share the next one.
 //
-// RESET makes a connection what it would be if it were new, so one connection serves for all questions.
+// RESET brings a connection back to the state of a new one, so one connection serves for all questions.
 type door struct {
 	mu    sync.Mutex
-	queue []func(era uint64) // who has come since the latest question
+	queue []func(era uint64) // the callers since the latest question
 	busy  bool               // a session asks
-	era   uint64             // how often the door was found shut after it had been open
+	era   uint64             // the number of times that the door was found shut after it had been open
 	shut  bool               // when Redis was last asked
 
-	nc net.Conn // owned by who has set busy; nil: none
+	nc net.Conn // owned by the goroutine that has set busy; nil: none
 }
 
 // doorLimit bounds one question. After that the last known answer stands.
 const doorLimit = 3 * time.Second
 
-// Knock finds out whether Redis lets a connection that is opened now do anything without credentials, and calls told from
-// another goroutine when lanes and pins without credentials are as they should be. Clients without credentials to which
+// Knock finds out whether Redis now serves a new connection without credentials. It calls told from another goroutine when lanes and pins
+// without credentials have the same rights. Clients without credentials to which
 // another era was told have other rights.
 func (u *Upstream) Knock(told func(era uint64)) {
 	u.mu.Lock()
@@ -123,8 +123,8 @@ func askReset(ctx context.Context, nc net.Conn) (shut bool, err error) {
 
 func isNoAuth(reply []byte) bool { return bytes.HasPrefix(reply, []byte("-NOAUTH ")) }
 
-// sawDoor notes what Redis does with connections without credentials. Those that were let in serve those who came before the
-// door was shut, and no other session.
+// sawDoor notes what Redis does with connections without credentials. Connections that were accepted serve the sessions from
+// before the door was shut, and no others.
 func (u *Upstream) sawDoor(shut bool) {
 	u.door.mu.Lock()
 	was := u.door.shut

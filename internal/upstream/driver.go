@@ -6,12 +6,12 @@ import (
 	"lockproxy/internal/upstream/stream"
 )
 
-// What a session is for the connections that it uses, and what it may know of them.
+// The types of package stream that sessions use.
 type (
 	// Receiver gets the replies to a session's requests.
 	Receiver = stream.Receiver
 
-	// Observer gets what arrives on a pin besides counted replies.
+	// Observer gets the bytes on a pin that are no counted replies.
 	Observer = stream.Observer
 
 	// ScriptSet records which scripts a connection has run.
@@ -31,7 +31,7 @@ type Mover interface {
 	Ring()
 
 	// Drive moves bytes between nc and the wire until the connection fails or stop is closed. It closes nc, and returns
-	// when it will touch neither any more.
+	// when it uses neither any more.
 	Drive(nc net.Conn, stop <-chan struct{}) error
 }
 

@@ -44,7 +44,7 @@ type step struct {
 	hello    bool // its reply has the connection's id
 }
 
-// handshake lists what a new connection must say before it is this identity's.
+// handshake lists the commands that give a new connection this identity.
 func (id Identity) handshake() []step {
 	var steps []step
 	switch {
@@ -58,7 +58,7 @@ func (id Identity) handshake() []step {
 		steps = append(steps, step{cmd: resp.AppendCommand(nil, "AUTH", id.User, id.Password)})
 	}
 	if id.Proto != 3 {
-		// Something must be asked in any case: a Redis that has too many clients says so in answer to the first command.
+		// At least one command is needed: a Redis with too many clients says so in answer to the first command.
 		steps = append(steps, step{cmd: resp.AppendCommand(nil, "HELLO"), optional: true, hello: true})
 	}
 	if id.DB != 0 {
@@ -67,7 +67,7 @@ func (id Identity) handshake() []step {
 	return steps
 }
 
-// userName is the user that a password alone stands for.
+// userName is the user of a password without a user name.
 func (id Identity) userName() string {
 	if id.User == "" {
 		return "default"

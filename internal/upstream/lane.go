@@ -14,8 +14,7 @@ import (
 
 // A Lane is a shared, ordered connection to Redis. Its sessions' commands are written in the order in which they were
 // appended, many at a time, and each reply goes to the session that asked. It reconnects by itself. While it has no connection,
-// commands wait for the outcome of the next attempt, which they bring about; if that fails they are told that they were not
-// sent.
+// commands wait for the outcome of the next attempt, which they bring forward. If it fails, they are reported as unsent.
 type Lane struct {
 	id     Identity
 	full   bool  // there was no place for it
@@ -27,7 +26,7 @@ type Lane struct {
 	contact chan struct{} // size 1, never closed: Redis has been reached while the lane rested
 
 	rejected  atomic.Bool // Redis has refused the credentials
-	unsettled atomic.Bool // its users are to Move before their next command
+	unsettled atomic.Bool // its users must Move before their next command
 
 	refusal refusal
 
@@ -63,7 +62,7 @@ func (l *Lane) Append(b []byte, to Receiver, tag uint64, n int) error {
 	return l.stream.Append(b, to, tag, n)
 }
 
-// Progress returns how many bytes all sessions have appended, and how many of them have been written or given up.
+// Progress returns the number of bytes that all sessions have appended, and the number of these that have been written or given up.
 func (l *Lane) Progress() (appended, written int64) { return l.stream.Progress() }
 
 // Scripts that the lane's connection has run.
@@ -73,15 +72,15 @@ func (l *Lane) Scripts() *ScriptSet { return l.stream.Scripts() }
 // one.
 func (l *Lane) Full() bool { return l.full }
 
-// Refusal is Redis's own reply if the lane is not connected because Redis did not let the connection do what the identity needs: it is
-// busy with a script, say. Else nil.
+// Refusal is Redis's own reply if the lane is not connected because Redis refused a step of the handshake, being busy with a
+// script for example. Else nil.
 func (l *Lane) Refusal() []byte { return l.refusal.get() }
 
-// Unsettled reports whether a user with nothing outstanding on the lane is to Move before the next command: the lane stands
+// Unsettled reports whether a user with nothing outstanding on the lane must Move before the next command: the lane stands
 // still, or it does not take all commands at present. It costs one load.
 func (l *Lane) Unsettled() bool { return l.unsettled.Load() }
 
-// Rejected reports whether Redis has refused the identity's credentials. Such a lane is of no use any more; the next call of
+// Rejected reports whether Redis has refused the identity's credentials. Such a lane has no further use. The next call of
 // Upstream.Lane asks Redis again.
 func (l *Lane) Rejected() bool { return l.rejected.Load() }
 
@@ -128,7 +127,7 @@ func (l *Lane) run(u *Upstream) {
 			return
 		}
 		if err != nil {
-			l.refusal.note(err, u.own(l.id)) // before the lane's requests are told
+			l.refusal.note(err, u.own(l.id)) // before the lane's requests are reported
 			l.stream.Rest(err)
 			delay, pause := wait.next()
 			if u.inUse(l) {
@@ -159,8 +158,8 @@ func (l *Lane) run(u *Upstream) {
 // spread is the time over which lanes without waiting commands come back after an outage.
 const spread = 50 * time.Millisecond
 
-// rest waits until it is time for the next attempt: after delay; after pause if a command waits for it; or soon after a good
-// contact of some other connection.
+// rest waits for the time of the next attempt: after delay; after pause if a command waits for it; or soon after a successful contact
+// of another connection.
 func (l *Lane) rest(r *reach, err error, delay, pause time.Duration) {
 	unreached := r.rest(l.contact, err)
 	defer r.wake(l.contact)

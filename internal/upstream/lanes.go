@@ -17,10 +17,10 @@ type laneKey struct {
 // there. All other sets have places, and unused ones are closed when there are many.
 type lanes struct {
 	known   map[laneKey]*laneSet
-	retired map[*Lane]bool // in use, but not given out any more
+	retired map[*Lane]bool // in use, but not returned by Lane any more
 	places  *admission.Places
 	unused  *admission.Idle[laneKey, *laneSet] // of those with places
-	paused  time.Time                          // writes are held back until then, as far as is known
+	paused  time.Time                          // writes are known to be held back until then
 }
 
 func newLanes(size int) lanes {
@@ -68,7 +68,7 @@ func (ls *lanes) mayGet(owner string) bool {
 	}
 }
 
-// remove takes a set out of those whose lanes are given out.
+// remove removes a set from those whose lanes Lane returns.
 func (ls *lanes) remove(set *laneSet) {
 	if ls.known[set.key] != set {
 		return
@@ -81,7 +81,7 @@ func (ls *lanes) remove(set *laneSet) {
 	}
 }
 
-// rest notes that a set is not used any more.
+// rest notes that a set is unused.
 func (ls *lanes) rest(set *laneSet) {
 	if !set.placed {
 		return
@@ -130,7 +130,7 @@ func (u *Upstream) Lane(id Identity, driver Driver, owner string, r Role) *Lane 
 	return l
 }
 
-// free reports whether the lane of an identity needs no place, because it is what a client has that says nothing of itself.
+// free reports whether the lane of an identity needs no place, because it is the identity of a new client.
 func (u *Upstream) free(id Identity) bool {
 	return id.DB == 0 && (!id.Authenticated() || u.own(id))
 }
@@ -166,8 +166,7 @@ func (u *Upstream) Join(id Identity, driver Driver) *Lane {
 	return l
 }
 
-// Move returns the lane that a user of l is to go on with, in place of l; it may be l itself. Nothing of the caller may be
-// outstanding on l.
+// Move returns the lane that a user of l uses next. It may be l itself. No command of the caller may be outstanding on l.
 func (u *Upstream) Move(l *Lane, r Role) *Lane {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -183,7 +182,7 @@ func (u *Upstream) Move(l *Lane, r Role) *Lane {
 	return next
 }
 
-// forget takes a lane that is of no use out of what Lane returns.
+// forget removes a useless lane from those that Lane returns.
 func (u *Upstream) forget(l *Lane) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -198,7 +197,7 @@ func (u *Upstream) forget(l *Lane) {
 	}
 }
 
-// Leave says that a caller of Lane has no further use for it. Nothing of the caller may be outstanding on it.
+// Leave says that a caller of Lane does not use it any more. No command of the caller may be outstanding on it.
 func (u *Upstream) Leave(l *Lane) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -246,7 +245,7 @@ func (u *Upstream) retireOpen() {
 	}
 }
 
-// maxProven bounds what is remembered of users. Redis has fewer, as a rule; forgetting one costs a lane.
+// maxProven bounds the remembered passwords. Redis has fewer users, as a rule. A forgotten password costs a lane.
 const maxProven = 4096
 
 // Proven returns a password of a user that Redis has accepted before, if there is one.

@@ -6,7 +6,7 @@ import (
 	"lockproxy/internal/upstream/lineup"
 )
 
-// Role is what a session wants a lane for.
+// Role is the use that a session has for a lane.
 type Role = lineup.Role
 
 // The roles of lanes.
@@ -24,12 +24,12 @@ type laneSet struct {
 	lineup lineup.Lineup
 	lanes  [lineup.Max]*Lane // nil: not open
 	users  int               // of all of them
-	owner  string            // on whose account it was opened
+	owner  string            // the account on which it was opened
 	placed bool              // it has one of the places
 	looks  *time.Timer       // runs look; armed while commands are outstanding
 }
 
-// lookEvery is how often lanes with outstanding commands are looked at.
+// lookEvery is the period in which lanes with outstanding commands are checked.
 const lookEvery = 5 * time.Millisecond
 
 func newLaneSet(u *Upstream, key laneKey, owner string, placed bool) *laneSet {
@@ -50,8 +50,8 @@ func (u *Upstream) Paused(until time.Time) {
 	}
 }
 
-// HeldBack estimates how many clients wait because Redis is known to hold back writes, beyond those that Redis counts as blocked: it
-// counts a lane once.
+// HeldBack estimates the number of clients that wait because Redis holds back writes, beyond those that Redis counts as blocked. Redis counts a
+// lane once.
 func (u *Upstream) HeldBack() int {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -92,8 +92,8 @@ func (set *laneSet) pick(r Role) *Lane {
 	return set.lanes[i]
 }
 
-// openSpare connects one more lane than is needed. When a lane stands still it may be too late: a Redis that is busy with a script
-// refuses SELECT.
+// openSpare connects one lane ahead of need. When a lane stands still, it may be too late: a Redis that is busy with a script refuses
+// SELECT.
 func (set *laneSet) openSpare() {
 	if i, open := set.lineup.Spare(); open {
 		set.open(i)
@@ -124,7 +124,7 @@ func (set *laneSet) drop(i int) {
 	set.lineup.Close(i)
 }
 
-// tell has the users of each lane know whether they are to Move.
+// tell tells the users of each lane whether they must Move.
 func (set *laneSet) tell() {
 	for i, l := range set.lanes {
 		if l != nil {
@@ -148,7 +148,7 @@ func (set *laneSet) look() {
 	aside := set.lineup.Look(time.Now(), func(i int) (asked, settled uint64) {
 		asked, settled, connected := set.lanes[i].stream.Moved()
 		busy = busy || asked != settled
-		if !connected { // another lane would have to connect as well
+		if !connected { // another lane could not connect either
 			return settled, settled
 		}
 		return asked, settled
@@ -165,7 +165,7 @@ func (set *laneSet) look() {
 
 // trim closes lanes that no session has used since t.
 func (set *laneSet) trim(t time.Time) {
-	spare := set.users < 2 // whether one has been found to stay
+	spare := set.users < 2 // whether a spare lane has been found
 	for i, l := range set.lanes {
 		switch {
 		case l == nil, l.users > 0, !l.unused.Before(t), set.users > 0 && !set.lineup.Unused(i):

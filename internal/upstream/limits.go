@@ -13,8 +13,8 @@ import (
 // roomy is a limit of Redis for the memory of one connection, in bytes, that clients who share it are not expected to reach.
 const roomy = 1 << 30
 
-// lookAtLimits finds out whether Redis closes connections, each of which many clients may share, because of replies that have not
-// been taken yet. It says so once for each setting. A Redis that does not tell is taken to have no limits.
+// lookAtLimits finds out whether Redis closes connections because of unread replies. Many clients may share such a connection. It logs each
+// setting once. A Redis that does not tell its limits counts as one without limits.
 func (u *Upstream) lookAtLimits(ctx context.Context) {
 	nc, err := u.dial(ctx, u.Own())
 	if err != nil {
@@ -29,7 +29,7 @@ func (u *Upstream) lookAtLimits(ctx context.Context) {
 		}
 		v, _, err := resp.Decode(b)
 		if err != nil || v.IsError() || len(v.Elems) < 2 {
-			continue // not allowed to know, or an older Redis without the setting
+			continue // no right to ask, or an older Redis without the setting
 		}
 		settings[i] = string(v.Elems[1].Str)
 	}
@@ -63,5 +63,5 @@ func tightBytes(s string) bool {
 	return err == nil && n > 0 && n < roomy
 }
 
-// Tight reports whether Redis closes connections that have much to send, as far as it is known.
+// Tight reports whether Redis is known to close connections with much output.
 func (u *Upstream) Tight() bool { return u.tight.Load() }

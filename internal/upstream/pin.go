@@ -11,7 +11,7 @@ import (
 	"lockproxy/internal/upstream/stream"
 )
 
-// A Pin is a connection to Redis that one session has for itself while it is in a state that cannot be shared. Between
+// A Pin is a connection to Redis of a single session, while that session is in a state that cannot be shared. Between
 // sessions it waits in the pool. It belongs to the session from Acquire to Release or Discard; only that session may use it.
 type Pin struct {
 	pins   *pins
@@ -35,8 +35,8 @@ type Pin struct {
 	finished bool // CloseWrite was called
 
 	// Guarded by pins.mu.
-	pool  *pool     // whose connection it is
-	owner string    // who has it, or has used it last
+	pool  *pool     // the pool of the connection
+	owner string    // the account that has it, or had it last
 	lent  bool      // a session has it
 	dead  bool      // its connection has ended
 	since time.Time // when it became idle
@@ -102,8 +102,8 @@ func (p *Pin) CloseWrite() {
 // Finished reports whether CloseWrite was called.
 func (p *Pin) Finished() bool { return p.finished }
 
-// Keep says that the session will have the pin for long, whatever it was acquired for. false: no place is left for that, and
-// the session has to give it up.
+// Keep says that the session will have the pin for long, even if it was acquired for a login. false: no place is left for that, and the
+// session must release it.
 func (p *Pin) Keep() bool { return p.pins.keep(p) }
 
 // Rejected reports whether Redis has refused the identity's credentials.
@@ -113,16 +113,16 @@ func (p *Pin) Rejected() bool { return p.rejected.Load() }
 func (p *Pin) Refusal() []byte { return p.refusal.get() }
 
 // Bare reports whether the connection is not the identity's, but one without credentials, in database 0 and RESP2, because Redis did
-// not accept the identity. It is given to those only who have asked for it by Ask.Anew. It is of use once: Release closes it.
+// not accept the identity. Only a request with Ask.Anew gets such a pin. It serves once: Release closes it.
 func (p *Pin) Bare() bool { return p.bare.Load() }
 
-// Observe names who gets what arrives without being a reply.
+// Observe names the receiver of the bytes that are no replies.
 func (p *Pin) Observe(o Observer) { p.stream.Observe(o) }
 
 // ReadFrames makes every frame an Observer.Push from now on, because replies cannot be counted. Nothing may be outstanding.
 func (p *Pin) ReadFrames() { p.stream.SetMode(stream.Framed) }
 
-// ReadReplies goes back to counting replies. Nothing may be outstanding.
+// ReadReplies returns to counting replies. Nothing may be outstanding.
 func (p *Pin) ReadReplies() { p.stream.SetMode(stream.Counted) }
 
 // ReadVerdict leaves it to Redis how the connection is read after the next command. If the reply is an error, it is an
@@ -130,7 +130,7 @@ func (p *Pin) ReadReplies() { p.stream.SetMode(stream.Counted) }
 // may be outstanding.
 func (p *Pin) ReadVerdict() { p.stream.SetMode(stream.Verdict) }
 
-// ReadRaw passes all bytes to the Observer, for ever. Nothing may be outstanding.
+// ReadRaw passes all bytes to the Observer until the connection ends. Nothing may be outstanding.
 func (p *Pin) ReadRaw() { p.stream.SetMode(stream.Raw) }
 
 // Release returns a clean connection to the pool: nothing outstanding, no state on it but its identity and name. A connection whose
@@ -144,7 +144,7 @@ func (p *Pin) Release() {
 	p.pins.put(p)
 }
 
-// Discard closes the connection. Receivers of outstanding requests are told that they are lost, the Observer nothing.
+// Discard closes the connection. The receivers of outstanding requests are told that they are lost. The Observer is told nothing.
 func (p *Pin) Discard() {
 	p.stream.Observe(nil)
 	p.once.Do(func() { close(p.stop) })

@@ -9,11 +9,11 @@ import (
 	"lockproxy/internal/upstream/stream"
 )
 
-// Why a session gets no pin.
+// The reasons why a session gets no pin.
 var (
-	// ErrPins: all are in use.
+	// ErrPins says that all pins are in use.
 	ErrPins = errors.New("no upstream connection is free")
-	// ErrPinShare: clients of the same address have as many as one address may have.
+	// ErrPinShare says that the clients of the address have its whole share.
 	ErrPinShare = errors.New("the clients of this address have all upstream connections that one address may have")
 )
 
@@ -21,7 +21,7 @@ var (
 type Ask struct {
 	ID Identity
 
-	// Owner is on whose account the pin goes: the client's address.
+	// Owner is the account of the pin: the client's address.
 	Owner string
 
 	// Login asks for a connection on which Redis judges an identity change. These are few, and apart from all others, so that
@@ -32,7 +32,7 @@ type Ask struct {
 	// credentials will do (Pin.Bare).
 	Anew bool
 
-	// Patient leaves the identity's spare pin to those who are in a hurry.
+	// Patient leaves the identity's spare pin to other requests.
 	Patient bool
 }
 
@@ -70,8 +70,8 @@ type pinWait struct {
 	timer   *time.Timer
 }
 
-// Acquire returns a pin, or nil if there is none now for who asks. The pin may still be connecting: what is appended waits for
-// it, and is reported as lost and unsent if Redis cannot be reached.
+// Acquire returns a pin, or nil if there is none for the request now. The pin may still be connecting. Its requests wait, and are reported as
+// lost and unsent if Redis cannot be reached.
 func (u *Upstream) Acquire(a Ask) *Pin {
 	ps := u.pins
 	ps.mu.Lock()
@@ -83,7 +83,7 @@ func (u *Upstream) Acquire(a Ask) *Pin {
 	return ps.giveLocked(p, a)
 }
 
-// AwaitPin queues for a pin; addresses have their turns one after the other. deliver is called once, from another goroutine:
+// AwaitPin queues for a pin. Waiting addresses take turns. deliver is called once, from another goroutine:
 // with the pin, or, after the wait limit, with the reason why there is none. The returned function withdraws the request; it
 // reports false if deliver has been or is being called.
 func (u *Upstream) AwaitPin(a Ask, deliver func(*Pin, error)) (withdraw func() bool) {
@@ -114,7 +114,7 @@ func (ps *pins) of(a Ask) *pool {
 	return &ps.work
 }
 
-// why says what is in the way of a request.
+// why returns the reason why a request gets no pin.
 func (ps *pins) why(a Ask) error {
 	ps.mu.Lock()
 	defer ps.mu.Unlock()
@@ -124,7 +124,7 @@ func (ps *pins) why(a Ask) error {
 	return ErrPins
 }
 
-// giveLocked hands out a pin for which a place has been taken.
+// giveLocked returns a pin for which a place has been taken.
 func (ps *pins) giveLocked(pool *pool, a Ask) *Pin {
 	var p *Pin
 	ok := false
@@ -187,7 +187,7 @@ func (ps *pins) closeLocked(p *Pin) {
 	p.once.Do(func() { close(p.stop) })
 }
 
-// returnLocked takes a pin's place back from its session.
+// returnLocked frees the place of a pin.
 func (ps *pins) returnLocked(p *Pin) {
 	if p.lent {
 		p.lent = false
@@ -195,7 +195,7 @@ func (ps *pins) returnLocked(p *Pin) {
 	}
 }
 
-// put takes a clean pin back.
+// put returns a clean pin to the pool.
 func (ps *pins) put(p *Pin) {
 	ps.mu.Lock()
 	ps.returnLocked(p)
@@ -253,7 +253,7 @@ func (ps *pins) keep(p *Pin) bool {
 	return true
 }
 
-// serveLocked gives pins to those who wait, unlocks, and tells them.
+// serveLocked gives pins to waiting sessions, unlocks, and tells them.
 func (ps *pins) serveLocked(pool *pool) {
 	type gift struct {
 		w *pinWait
@@ -313,8 +313,8 @@ func (ps *pins) close() {
 // PinStatus counts the connections of one kind.
 type PinStatus struct {
 	Open  int // connections that exist
-	Idle  int // of them, those that no session has
-	Ready int // of these, those on which a command is sent at once
+	Idle  int // idle ones among them
+	Ready int // idle ones on which a command is sent at once
 }
 
 // Pins counts the pins for work and those for logins.

@@ -18,7 +18,7 @@ func (u *Upstream) Probe(ctx context.Context) error {
 		return err
 	}
 	defer u.hangUp(nc)
-	defer context.AfterFunc(ctx, func() { _ = nc.Close() })() // its only purpose is to end the questions
+	defer context.AfterFunc(ctx, func() { _ = nc.Close() })() // ends the questions
 	ask := func(args ...string) (string, error) {
 		reply, err := u.ask(nc, args...)
 		return string(bytes.TrimSpace(reply)), err
@@ -30,8 +30,8 @@ func (u *Upstream) Probe(ctx context.Context) error {
 	case line != "+PONG" && !isDenied(line):
 		return &RefusedError{Reply: strings.TrimPrefix(line, "-")}
 	}
-	// A write that changes nothing is refused for all reasons for which others would be: a replica, too few replicas, a
-	// disk that is full.
+	// Redis refuses a write that changes nothing for the same reasons as other writes: it is a replica, there are too few replicas, the disk is
+	// full.
 	if line, err = ask("PERSIST", "lockproxy:probe"); err != nil {
 		return err
 	}

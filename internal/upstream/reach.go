@@ -6,35 +6,35 @@ import (
 	"time"
 )
 
-// reach is the common knowledge of all connections on whether Redis can be reached. While it cannot, one attempt at a time speaks for
-// all of them, however many commands, lanes and pins ask. The first good contact ends the wait of all.
+// reach tells all connections whether Redis can be reached. While it cannot, one attempt at a time serves all of them, however many commands,
+// lanes and pins ask. The first successful contact ends the wait of all.
 type reach struct {
-	try   func(context.Context) error // connects, notes how that went, and hangs up
+	try   func(context.Context) error // connects, notes the outcome, and hangs up
 	spawn func(func())                // runs a goroutine, for which the end of Run waits
-	stop  <-chan struct{}             // closed when no attempt is of use any more
+	stop  <-chan struct{}             // closed when no attempt is needed any more
 
 	mu      sync.Mutex
-	cause   error    // why the last attempt failed on its way; nil: Redis is there, as far as is known
+	cause   error    // why the last attempt did not reach Redis; nil: Redis is reachable, as far as is known
 	attempt *attempt // the one in flight; nil: none
 	last    time.Time
-	resting map[chan<- struct{}]bool // who wants to hear of a good contact
+	resting map[chan<- struct{}]bool // told of a successful contact
 }
 
-// attempt is one try that several wait for.
+// attempt is one try for which several connections wait.
 type attempt struct {
 	done chan struct{} // closed when err is set
 	err  error
 }
 
 const (
-	// tryEvery is the least time between two attempts that speak for all.
+	// tryEvery is the least time between two common attempts.
 	tryEvery = 20 * time.Millisecond
 
-	// patience bounds the wait for one. While Redis is away, the refusal of a command is delayed by that at the most.
+	// patience bounds the wait for one. While Redis is away, it is the largest delay of a command's refusal.
 	patience = 150 * time.Millisecond
 )
 
-// pass returns nil at once if Redis is there as far as is known. Else it has an attempt made, and returns how that went.
+// pass returns nil at once if Redis is reachable as far as is known. Else it asks for an attempt, and returns its outcome.
 func (r *reach) pass(ctx context.Context) error {
 	r.mu.Lock()
 	cause := r.cause
@@ -62,7 +62,7 @@ func (r *reach) pass(ctx context.Context) error {
 	}
 }
 
-// make carries an attempt out, not before the time given.
+// make makes an attempt, not before the given time.
 func (r *reach) make(a *attempt, begin time.Time) {
 	ctx, cancel := untilClosed(r.stop)
 	defer cancel()
@@ -78,7 +78,7 @@ func (r *reach) make(a *attempt, begin time.Time) {
 	close(a.done)
 }
 
-// note takes in how an attempt to connect went. A Redis that refuses a connection has been reached.
+// note notes the outcome of an attempt to connect. A Redis that refuses a connection has been reached.
 func (r *reach) note(err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -10,7 +10,7 @@ import (
 	"lockproxy/internal/upstream/stream"
 )
 
-// readSize is how much one read from Redis may bring. At 16 KiB deep pipelines cost four times the system calls.
+// readSize is the largest number of bytes of one read from Redis. At 16 KiB, deep pipelines cost four times the system calls.
 const readSize = 64 << 10
 
 // serve moves a stream's bytes until its connection fails or stop is closed, then closes the connection. Both of its
@@ -35,13 +35,13 @@ func serve(nc net.Conn, s *stream.Stream, stop <-chan struct{}) error {
 func closeOn(stop, done <-chan struct{}, nc net.Conn) {
 	select {
 	case <-stop:
-		_ = bare(nc).Close() // its only purpose is to end the reader
+		_ = bare(nc).Close() // ends the reader
 	case <-done:
 	}
 }
 
 // abort closes a connection so that the kernel drops what it has not delivered: bytes of a request that was given up must
-// not reach Redis after its outcome has been looked up on another connection.
+// not reach Redis after its repetition on another connection.
 func abort(nc net.Conn) {
 	nc = bare(nc)
 	if tc, ok := nc.(*net.TCPConn); ok {
@@ -73,7 +73,7 @@ func readLoop(nc net.Conn, s *stream.Stream) error {
 	}
 }
 
-// writer writes what sessions have appended to a stream.
+// writer writes the appended bytes of a stream.
 type writer struct {
 	nc     net.Conn
 	stream *stream.Stream

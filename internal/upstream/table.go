@@ -23,7 +23,7 @@ const (
 	Changes                    // it, or a subcommand, may change data, so Redis may hold it back (CLIENT PAUSE … WRITE)
 )
 
-// Command is what Redis says of one of its commands.
+// Command is Redis's description of one of its commands.
 type Command struct {
 	Name  string // lower case
 	Arity int    // arguments with the name; negative: at least that many
@@ -48,13 +48,13 @@ func (t *Table) Len() int { return len(t.order) }
 // All lists the commands in Redis's order. The caller must not change them.
 func (t *Table) All() []*Command { return t.order }
 
-// snapshotRESP is the answer of a Redis 7.0.15 to COMMAND in RESP2. It stands in where the upstream's own cannot be had: its
-// ACL refuses COMMAND, or it is a stand-in itself and lists nothing. TestSnapshotIsRedisAnswer rewrites it with -update.
+// snapshotRESP is the answer of a Redis 7.0.15 to COMMAND in RESP2. It is used if the upstream's own table is not available: its
+// ACL refuses COMMAND, or the upstream is a stand-in that lists no commands. TestSnapshotIsRedisAnswer rewrites it with -update.
 //
 //go:embed snapshot.resp
 var snapshotRESP []byte
 
-// Snapshot is that answer, for clients of an upstream that does not know COMMAND. The caller must not change it.
+// Snapshot is the stored answer, for clients of an upstream without COMMAND. The caller must not change it.
 func Snapshot() []byte { return snapshotRESP }
 
 func snapshot() *Table {
@@ -130,7 +130,7 @@ func parseCommand(v resp.Value) (*Command, error) {
 func changes(flag resp.Value) bool { return string(flag.Str) == "write" }
 
 // mayReplicate are the commands besides those flagged write that Redis holds back with them, because they may have effects on
-// replicas. It does not list that flag.
+// replicas. COMMAND does not list that flag.
 var mayReplicate = map[string]bool{
 	"eval": true, "evalsha": true, "fcall": true, "pfcount": true, "publish": true, "script": true, "spublish": true,
 }

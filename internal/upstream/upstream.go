@@ -23,8 +23,8 @@ type Options struct {
 	// configuration lends them to clients, for theirs. A password without a user is the default user's.
 	User, Password string
 
-	// TLS, if set, makes every connection TLS. It is asked anew for each, so that certificates can change, and the caller
-	// is not to change what it has returned. A config without ServerName expects the host of Addr.
+	// TLS, if set, makes every connection TLS. It is called for each connection, so that certificates can change. The caller must
+	// not change the config that it has returned. A config without ServerName expects the host of Addr.
 	TLS func() *tls.Config
 
 	// DialTimeout bounds connecting and the handshake together. 0: 3 s.
@@ -33,30 +33,30 @@ type Options struct {
 	// KeepAlive is the idle time before TCP keepalive probes. 0: 30 s.
 	KeepAlive time.Duration
 
-	// UserTimeout bounds how long written bytes may stay unacknowledged (Linux). 0: 20 s, negative: the system's.
+	// UserTimeout bounds the time for which written bytes may stay unacknowledged (Linux). 0: 20 s, negative: the system's.
 	UserTimeout time.Duration
 
-	// authPeriod is how often Redis is asked whether clients must authenticate, which may change while it runs. 0: 5 s.
-	// Tests shorten it.
+	// authPeriod is the period of the question whether clients must authenticate, which may change while Redis runs. 0: 5 s. Tests
+	// shorten it.
 	authPeriod time.Duration
 
-	// MaxPins bounds the connections that sessions may have for themselves. 0: 1000.
+	// MaxPins bounds the pins in use. 0: 1000.
 	MaxPins int
 
-	// MaxPinsPerAddress bounds how many of them the clients of one address may have. 0: three quarters of MaxPins.
+	// MaxPinsPerAddress bounds the pins of the clients of one address. 0: three quarters of MaxPins.
 	MaxPinsPerAddress int
 
 	// MaxLogins bounds the connections on which Redis judges identity changes. 0: 16.
 	MaxLogins int
 
-	// LoginWait is how long a session waits for one of them. 0: 10 s.
+	// LoginWait is the longest wait of a session for one of them. 0: 10 s.
 	LoginWait time.Duration
 
 	// MaxLanes bounds the connections that sessions share: one for each identity in use and each Driver. 0: 256. The clients
 	// of one address open three quarters of them at most.
 	MaxLanes int
 
-	// PinWait is how long a session waits for one of them. 0: 1 s.
+	// PinWait is the longest wait of a session for a pin. 0: 1 s.
 	PinWait time.Duration
 
 	Logger *zap.Logger // nil: no log
@@ -84,7 +84,7 @@ type Upstream struct {
 	lanes  lanes
 	proven map[string]string // the password of a user that Redis has accepted, by the user's name
 	closed bool
-	ready  bool  // the last thing heard of Redis was good
+	ready  bool  // the last contact with Redis was successful
 	cause  error // why not
 }
 
@@ -131,7 +131,7 @@ func (u *Upstream) Own() Identity {
 	return Identity{User: u.opts.User, Password: u.opts.Password, Proto: 2}
 }
 
-// own reports whether an identity has the proxy's own credentials, which are the operator's to put right.
+// own reports whether an identity has the proxy's own credentials. The operator must correct these.
 func (u *Upstream) own(id Identity) bool {
 	return u.opts.Password != "" && id.User == u.opts.User && id.Password == u.opts.Password
 }
@@ -174,7 +174,7 @@ func (u *Upstream) askRefresh() {
 	}
 }
 
-// refreshTable asks Redis what commands it has, until it answers or cannot.
+// refreshTable asks Redis for its commands, until it answers or cannot.
 func (u *Upstream) refreshTable(ctx context.Context) {
 	var wait backoff
 	contact := make(chan struct{}, 1)
@@ -208,7 +208,7 @@ func (u *Upstream) refreshTable(ctx context.Context) {
 	}
 }
 
-// inspect looks at what of Redis's configuration matters here.
+// inspect reads the settings of Redis that matter to the proxy.
 func (u *Upstream) inspect(ctx context.Context) {
 	u.lookAtAuth(ctx)
 	u.warnOfEviction(ctx)
@@ -216,7 +216,7 @@ func (u *Upstream) inspect(ctx context.Context) {
 	u.contact(nil)
 }
 
-// Ready reports whether Redis was there when it was last heard of, and if not why.
+// Ready reports whether Redis was reachable at the last contact, and if not why.
 func (u *Upstream) Ready() (bool, error) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -237,7 +237,7 @@ func (u *Upstream) NeedsAuth() bool { return u.guarded.Load() }
 func (u *Upstream) lookAtAuth(ctx context.Context) {
 	needed, err := u.needsAuth(ctx)
 	if err != nil {
-		return // as it was
+		return // unchanged
 	}
 	u.sawDoor(needed)
 }
@@ -253,10 +253,10 @@ func (u *Upstream) needsAuth(ctx context.Context) (bool, error) {
 	return isNoAuth(b), err
 }
 
-// Commands is the table of what Redis can do.
+// Commands is the table of Redis's commands.
 func (u *Upstream) Commands() *Table { return u.table.Load() }
 
-// LaneStatus is one lane, for people.
+// LaneStatus describes one lane for people.
 type LaneStatus struct {
 	Identity Identity
 	Users    int // sessions

@@ -7,8 +7,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// SetUserTimeout bounds how long written bytes may stay unacknowledged before the kernel gives the connection up. Without
-// it Linux retries for about a quarter of an hour when the peer has vanished without a word.
+// SetUserTimeout bounds the time for which written bytes may stay unacknowledged before the kernel gives the connection up. Without it,
+// Linux retries for about a quarter of an hour after the peer has vanished.
 func SetUserTimeout(c *net.TCPConn, d time.Duration) error {
 	if d <= 0 {
 		return nil

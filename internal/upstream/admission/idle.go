@@ -19,18 +19,18 @@ type unused[K, V comparable] struct {
 	owner string
 }
 
-// NewIdle returns an empty one.
+// NewIdle returns an empty Idle.
 func NewIdle[K, V comparable]() *Idle[K, V] {
 	return &Idle[K, V]{order: list.New(), at: map[V]*list.Element{}, byKey: map[K][]V{}, count: map[string]int{}}
 }
 
-// Len is how many things there are.
+// Len is the number of things.
 func (s *Idle[K, V]) Len() int { return s.order.Len() }
 
-// Count is how many there are of key.
+// Count is the number of things of key.
 func (s *Idle[K, V]) Count(key K) int { return len(s.byKey[key]) }
 
-// Add puts v in as the most recently used. owner is who has used it.
+// Add puts v in as the most recently used. owner has used it last.
 func (s *Idle[K, V]) Add(key K, v V, owner string) {
 	s.at[v] = s.order.PushBack(unused[K, V]{key, v, owner})
 	s.byKey[key] = append(s.byKey[key], v)
@@ -69,7 +69,7 @@ func (s *Idle[K, V]) Remove(v V) bool {
 	return true
 }
 
-// CountOf is how many owner has used last.
+// CountOf is the number of things that owner has used last.
 func (s *Idle[K, V]) CountOf(owner string) int { return s.count[owner] }
 
 // Evict takes out one thing to free a place for owner: the owner's own oldest one, else the oldest of all. So an owner that uses much

@@ -24,7 +24,7 @@ func NewPlaces(total, share int) *Places {
 	return &Places{total: total, share: share, by: map[string]int{}}
 }
 
-// Ask says what Take would.
+// Ask returns the verdict that Take would return.
 func (p *Places) Ask(owner string) Verdict {
 	switch {
 	case p.Full():
@@ -69,10 +69,10 @@ func (p *Places) Full() bool { return p.taken >= p.total }
 // Beyond reports whether owner would have more than its share if it had n places more.
 func (p *Places) Beyond(owner string, n int) bool { return p.by[owner]+n > p.share }
 
-// Total is how many places there are.
+// Total is the number of places.
 func (p *Places) Total() int { return p.total }
 
-// Taken is how many places are taken.
+// Taken is the number of taken places.
 func (p *Places) Taken() int { return p.taken }
 
 // Share is one owner's part of total by default: three quarters, rounded up, so that some places are left for other owners.

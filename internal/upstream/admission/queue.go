@@ -28,7 +28,7 @@ func NewQueue[T any]() *Queue[T] {
 	return &Queue[T]{turns: list.New(), lines: map[string]*line[T]{}}
 }
 
-// Len is how many requests wait.
+// Len is the number of waiting requests.
 func (q *Queue[T]) Len() int { return q.n }
 
 // Add queues a request.

@@ -14,11 +14,11 @@ package lineup
 
 import "time"
 
-// Max is how many lanes a lineup has at most.
+// Max is the largest number of lanes of a lineup.
 const Max = 6
 
 const (
-	// StandsStill is how long the oldest command of a lane waits before the lane is set aside.
+	// StandsStill is the time that the oldest command of a lane waits before the lane is set aside.
 	StandsStill = 25 * time.Millisecond
 
 	// brisk is the number of answers within that time that shows that a lane does not stand still but has much to do: another
@@ -26,7 +26,7 @@ const (
 	brisk = 256
 )
 
-// Role is what a lane takes.
+// Role is the kind of commands that a lane takes.
 type Role uint8
 
 // The roles. While a lineup is not divided, Reads takes writes as well.
@@ -74,7 +74,7 @@ func (l *Lineup) Pick(r Role) (i int, open bool) {
 	return i, open
 }
 
-// need is how many lanes without a role there must be for one to be given to a role: the last one is for reads.
+// need is the number of lanes without a role that must exist before one gets a role: the last one is for reads.
 func need(r Role) int {
 	if r == Reads {
 		return 1

@@ -14,6 +14,6 @@
 // # Goroutines
 //
 // The package starts none. One goroutine at a time takes (the writer, or for a lazy stream the one that calls Send), and one feeds
-// (the reader). Append may be called from any. When both have returned, the keeper of the connection says what follows its end:
-// Reconnect, Rest or Refuse.
+// (the reader). Append may be called from any. When both have returned, the keeper of the connection ends it with Reconnect, Rest or
+// Refuse.
 package stream

@@ -3,8 +3,8 @@ package stream
 // end marks the stream broken and tells every receiver and the observer. The reader and the writer have returned.
 // next is the state afterwards: down, connecting if an attempt to reconnect follows at once, or resting.
 //
-// Requests that have not been taken wait for the next connection if one follows at once and their receivers want that. Others
-// are refused only when the outcome of all earlier ones has been told: a receiver answers in the order in which it hears of them.
+// Requests that have not been taken wait for the next connection if one follows at once and their receivers want that. Other requests
+// are refused after the outcome of all earlier ones has been reported, because a receiver answers in the order of the reports.
 func (s *Stream) end(err error, next state) {
 	s.mu.Lock()
 	sent := append(s.claimed[s.head:], s.flight...)
@@ -64,7 +64,7 @@ func (s *Stream) keep(list []span, out []byte) (others []span) {
 }
 
 // enter enters the state that follows the end, unless it is down and requests have been accepted meanwhile: then it returns
-// them, to be told first. At last it returns who waits for everything to have been taken.
+// them, to be told first. Last, it returns the function that waits until all bytes have been taken.
 func (s *Stream) enter(next state) (unsent []span, empty func(), more bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -53,7 +53,7 @@ func (s *Stream) feedReplies(b []byte, obs Observer) error {
 	return nil
 }
 
-// feedRun hands over as many bytes of b as belong to the receiver whose turn it is, at most up to the next push.
+// feedRun hands over the bytes of b that belong to the first receiver, at most up to the next push.
 func (s *Stream) feedRun(b []byte) (int, error) {
 	sp := &s.claimed[s.head]
 	off, done := 0, 0
@@ -117,7 +117,7 @@ func (s *Stream) feedFrames(b []byte, obs Observer) error {
 	return nil
 }
 
-// agreed ends verdict mode at the first byte of a reply, and reports whether what follows is raw. Pushes come in between.
+// agreed ends verdict mode at the first byte of a reply, and reports whether the next bytes are raw. Pushes come in between.
 func (s *Stream) agreed(first byte) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -174,7 +174,7 @@ func (s *Stream) flushTouched() {
 	s.touched = s.touched[:0]
 }
 
-// relent wakes the writer of a meek stream, which may have left something. It is called when requests have been answered.
+// relent wakes the writer of a meek stream, which may have left bytes. It is called when requests have been answered.
 func (s *Stream) relent() {
 	s.mu.Lock()
 	ring := s.asleep && s.state == up && len(s.out) > 0

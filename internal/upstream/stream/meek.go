@@ -7,10 +7,10 @@ package stream
 // maxMeek bounds the requests that are outstanding on a lane without credentials: a refusal has less than 340 bytes.
 const maxMeek = 3
 
-// MakeMeek makes the stream one whose requests Redis refuses for want of credentials. It is called before the stream is opened.
+// MakeMeek says that Redis refuses the stream's requests for want of credentials. It is called before the stream is opened.
 func (s *Stream) MakeMeek(on bool) { s.meek.Store(on) }
 
-// takeMeek takes as much as may be outstanding; nil: nothing for now, and relent has the writer woken.
+// takeMeek takes the requests that may be outstanding; nil: none for now, and relent wakes the writer.
 func (s *Stream) takeMeek(spare []byte) []byte {
 	space := maxMeek - int(s.sent-s.settled.Load())
 	spans, size := 0, 0

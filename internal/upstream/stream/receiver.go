@@ -12,21 +12,21 @@ type Receiver interface {
 	// Lost says that n requests of one tag will get no (further) reply. sent is false if none of their bytes were written.
 	Lost(tag uint64, n int, sent bool)
 
-	// Keeps reports whether requests of which nothing has been written when their connection ends are to wait for the next
-	// one, if a lane makes one at once. Else they are lost. It is called after all that was sent has been reported.
+	// Keeps reports whether unwritten requests wait for the next connection, if a lane makes one at once. Else they are lost. It is called
+	// after all sent requests have been reported.
 	Keeps() bool
 
 	// Flush follows one or more calls of Replies or Lost when the connection has nothing more for now.
 	Flush()
 }
 
-// An Observer gets what arrives on a pinned connection besides counted replies.
+// An Observer gets the bytes on a pinned connection that are no counted replies.
 type Observer interface {
 	// Push hands over bytes of out-of-band data, valid only during the call: RESP3 pushes in counted mode, every
 	// frame in framed mode, any bytes in raw mode. Except in raw mode, where kind is 0, b is one whole frame.
 	Push(b []byte, kind resp.Kind)
 
-	// Holding says how many bytes of a frame that is not whole the connection keeps. Push of that frame ends it.
+	// Holding reports the number of bytes of an incomplete frame that the connection keeps. Push of that frame ends it.
 	Holding(n int)
 
 	// Flush follows one or more calls of Push.

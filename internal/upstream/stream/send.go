@@ -30,7 +30,7 @@ func (s *Stream) Send() {
 		s.asleep, s.written = true, s.taken
 		s.out = b[:0]
 	} else {
-		s.left = b[n:] // the writer goroutine finds out what is wrong
+		s.left = b[n:] // the writer goroutine sees the error
 	}
 	s.mu.Unlock()
 	if !done {

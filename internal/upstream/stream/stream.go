@@ -16,7 +16,7 @@ var ErrDown = errors.New("upstream is down")
 // errUnexpected says that Redis sent a reply without a request. The connection cannot be trusted any more.
 var errUnexpected = errors.New("upstream: reply without a request")
 
-// Mode says how a stream reads what arrives.
+// Mode says how a stream reads the bytes from Redis.
 type Mode uint8
 
 // The modes.
@@ -39,7 +39,7 @@ type span struct {
 type state uint8
 
 const (
-	connecting state = iota // requests are accepted and wait for the connection
+	connecting state = iota // requests are accepted, and wait for the connection
 	up
 	resting // the next attempt to connect is some time away; a request asks for it, and waits
 	down    // requests are refused
@@ -50,7 +50,7 @@ type Stream struct {
 	scripts ScriptSet
 
 	wake     chan struct{} // size 1, never closed: the writer has something to take
-	onAppend func()        // rung instead of wake; set before the stream is used
+	onAppend func()        // called in place of wake; set before the stream is used
 
 	watch  func()        // called when something is outstanding after nothing was; requires no locks; nil: not called
 	wanted chan struct{} // size 1, never closed: a request waits for a stream that was resting
@@ -99,19 +99,21 @@ func NewLazy() *Stream {
 	return s
 }
 
-// OnAppend has f called when there is something to take. Without it Wake tells. It is called before the stream is used.
+// OnAppend sets the function that is called when there are bytes to take. Without it, Wake has a value then. It is called before the
+// stream is used.
 func (s *Stream) OnAppend(f func()) { s.onAppend = f }
 
-// OnBusy has f called when something is outstanding after nothing was. f is called without locks. OnBusy comes before the first use of the stream.
+// OnBusy sets the function that is called when a request is outstanding after none was. f requires no locks. OnBusy is called before
+// the stream is used.
 func (s *Stream) OnBusy(f func()) { s.idle, s.watch = true, f }
 
-// Wake has something when there is something to take. It is never closed.
+// Wake has a value when there are bytes to take. It is never closed.
 func (s *Stream) Wake() <-chan struct{} { return s.wake }
 
-// Wanted has something when a request waits for a stream that was resting. It is never closed.
+// Wanted has a value when a request waits for a stream that was resting. It is never closed.
 func (s *Stream) Wanted() <-chan struct{} { return s.wanted }
 
-// Scripts are those that the connection has run.
+// Scripts are the scripts that the connection has run.
 func (s *Stream) Scripts() *ScriptSet { return &s.scripts }
 
 // Append accepts n requests in b for one receiver, or returns ErrDown. It copies b.
@@ -150,8 +152,8 @@ func (s *Stream) Append(b []byte, to Receiver, tag uint64, n int) error {
 	return nil
 }
 
-// Moved returns how many requests have been accepted and how many of them are settled, and whether the stream is connected. If
-// all are settled, watch is told of the next one.
+// Moved returns the number of accepted requests, the number of these that are settled, and whether the stream is connected. If all are
+// settled, watch is called for the next one.
 func (s *Stream) Moved() (asked, settled uint64, connected bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -192,7 +194,7 @@ func (s *Stream) WhenEmpty(n int, f func()) bool {
 	return true
 }
 
-// Progress returns how many bytes have been appended, and how many of them have been written or given up.
+// Progress returns the number of appended bytes, and the number of these that have been written or given up.
 func (s *Stream) Progress() (appended, written int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -210,7 +212,7 @@ func (s *Stream) Finish() {
 	}
 }
 
-// Finished reports whether the writer has written everything there will be.
+// Finished reports whether the writer has written all bytes, and no more follow.
 func (s *Stream) Finished() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -224,14 +226,14 @@ func (s *Stream) SetMode(m Mode) {
 	s.mu.Unlock()
 }
 
-// Observe names who gets out-of-band data; nil drops it.
+// Observe names the receiver of out-of-band data; nil drops it.
 func (s *Stream) Observe(o Observer) {
 	s.mu.Lock()
 	s.obs = o
 	s.mu.Unlock()
 }
 
-// Open says that the connection is ready: what waited may be written.
+// Open says that the connection is ready: the waiting requests may be written.
 func (s *Stream) Open() {
 	s.mu.Lock()
 	s.state = up
@@ -247,8 +249,8 @@ func (s *Stream) IsUp() bool {
 	return s.state == up
 }
 
-// Take returns the bytes to write next, or nil after which the writer waits on wake. The caller owns the bytes and gives
-// them back as spare in a later call.
+// Take returns the bytes to write next, or nil after which the writer waits on wake. The caller owns the bytes and
+// returns them as spare in a later call.
 func (s *Stream) Take(spare []byte) []byte {
 	s.mu.Lock()
 	if len(s.left) > 0 {
