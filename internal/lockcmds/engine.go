@@ -10,6 +10,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"lockproxy/internal/lockcmds/announce"
 	"lockproxy/internal/lockcmds/clock"
 	"lockproxy/internal/lockcmds/grammar"
 	"lockproxy/internal/lockcmds/jobs"
@@ -73,7 +74,7 @@ type Engine struct {
 	opts    Options // immutable after New
 	log     *zap.Logger
 	jobs    jobs.Runner
-	losing  announcements
+	losses  *announce.Announcer
 	calls   jobs.Count   // scripts on sessions' connections whose outcome has not been dealt with
 	holding atomic.Int64 // len(held)
 	tending atomic.Int64 // those, doubts and clean-ups that have not come to an end
@@ -156,6 +157,7 @@ func New(opts Options) (*Engine, error) {
 	}
 	e.own.Listen(&e.waits)
 	e.life, e.end = context.WithCancel(context.Background())
+	e.losses = announce.New(announce.Options{Jobs: e.jobs, Redis: opts.Redis, Life: e.life, Logger: opts.Logger})
 	dog, err := watchdog.New(watchdog.Options{
 		Renew: e.renew, OnLost: e.onLost, Logger: opts.Logger, Now: opts.Clock.Now,
 		Submit: func(job func()) error {

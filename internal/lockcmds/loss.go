@@ -3,6 +3,7 @@ package lockcmds
 import (
 	"time"
 
+	"lockproxy/internal/lockcmds/announce"
 	"lockproxy/internal/watchdog"
 )
 
@@ -70,6 +71,22 @@ type loss struct {
 	fence  int64
 	reason watchdog.Reason
 	to     []*client
+}
+
+// tell announces a loss: to metrics, to the log, to the holders by a push, to everybody by a channel. nil: there is nothing to tell. It
+// leaves the work to a job. Requires no locks.
+func (e *Engine) tell(l *loss) {
+	if l == nil {
+		return
+	}
+	if f := e.opts.Events.Lost; f != nil {
+		f(string(l.reason))
+	}
+	e.losses.Tell(announce.Loss{Key: l.key, Fence: l.fence, Reason: string(l.reason), Push: func(push []byte) {
+		for _, c := range l.to {
+			e.do(c.s, func() { c.s.Push(push) })
+		}
+	}})
 }
 
 // loseLocked ends a hold that is no longer ours and returns whom to tell. The session that learns it by its own reply

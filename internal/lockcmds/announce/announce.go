@@ -1,0 +1,113 @@
+// Package announce tells of lost leases: the holders by a push, all others on a Redis channel, operators by the log.
+package announce
+
+import (
+	"context"
+	"strconv"
+	"sync"
+
+	"github.com/tidwall/redcon"
+	"go.uber.org/zap"
+
+	"lockproxy/internal/lockcmds/jobs"
+	"lockproxy/internal/lockcmds/redislink"
+	"lockproxy/internal/lockcmds/script"
+	"lockproxy/internal/resp"
+)
+
+// Loss is what there is to be told about one lost hold.
+type Loss struct {
+	Key    string
+	Fence  int64
+	Reason string
+	// Push sends a push to the sessions that held it. Requires no locks.
+	Push func(push []byte)
+}
+
+// Options configure an Announcer. All fields are required.
+type Options struct {
+	Jobs   jobs.Runner
+	Redis  redislink.Topology
+	Life   context.Context // what has not been published when it ends is not published
+	Logger *zap.Logger
+}
+
+// Announcer tells of losses in their order. One job at a time tells them, batch in a go.
+type Announcer struct {
+	opts Options
+
+	mu   sync.Mutex
+	list []Loss // not told yet
+	busy bool   // a job tells them
+}
+
+// batch bounds what is published in one go.
+const batch = 128
+
+// New returns an Announcer without losses.
+func New(opts Options) *Announcer { return &Announcer{opts: opts} }
+
+// Tell announces a loss. It leaves the work to a job. Requires no session lock.
+func (a *Announcer) Tell(l Loss) {
+	a.mu.Lock()
+	a.list = append(a.list, l)
+	start := !a.busy
+	a.busy = true
+	a.mu.Unlock()
+	if start {
+		a.opts.Jobs.Submit(jobs.Loss, a.announce)
+	}
+}
+
+// announce is the job. Holders are told at once; what is published needs Redis, which may be why the leases were lost.
+func (a *Announcer) announce() {
+	some := a.take()
+	if len(some) == 0 {
+		return
+	}
+	for i := range some {
+		l := &some[i]
+		a.opts.Logger.Warn("lease lost", zap.String("key", l.Key), zap.Int64("fence", l.Fence), zap.String("reason", l.Reason))
+		l.Push(appendPush(nil, l))
+	}
+	a.opts.Jobs.Submit(jobs.CleanUp, func() { a.publish(some) })
+	a.opts.Jobs.Submit(jobs.Loss, a.announce)
+}
+
+// take returns the losses to be told next; none: the job is over.
+func (a *Announcer) take() []Loss {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	n := min(len(a.list), batch)
+	some := a.list[:n:n]
+	if a.list = a.list[n:]; len(a.list) == 0 {
+		a.list = nil // a burst must not keep its memory
+	}
+	a.busy = n > 0
+	return some
+}
+
+// publish tells everybody else.
+func (a *Announcer) publish(losses []Loss) {
+	messages := make(map[redislink.Node][]redislink.Message, 1)
+	for _, l := range losses {
+		node := a.opts.Redis.Node(l.Key)
+		messages[node] = append(messages[node], redislink.Message{
+			Channel: script.LostOf(l.Key), Text: strconv.FormatInt(l.Fence, 10) + " " + l.Reason,
+		})
+	}
+	for node, some := range messages {
+		if err := node.Publish(a.opts.Life, some); err != nil {
+			a.opts.Logger.Debug("losses not published", zap.Int("locks", len(some)), zap.Error(err))
+		}
+	}
+}
+
+// appendPush appends the push "lock-lost key fence reason".
+func appendPush(dst []byte, l *Loss) []byte {
+	dst = resp.AppendPushHeader(dst, 4)
+	dst = redcon.AppendBulkString(dst, "lock-lost")
+	dst = redcon.AppendBulkString(dst, l.Key)
+	dst = redcon.AppendInt(dst, l.Fence)
+	return redcon.AppendBulkString(dst, l.Reason)
+}
