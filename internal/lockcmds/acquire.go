@@ -36,23 +36,34 @@ type waiter struct {
 	home    *Engine         // where the session belongs: another engine if it deepens a hold from before an AUTH
 
 	// Guarded by Engine.mu.
-	timer  clock.Timer // its own deadline
-	paused *hold       // the hold it re-enters; not renewed until the outcome is known
-	rest   rest        // what nobody holds any more of a grant that it was to deepen
-	dead   int64       // fence of a grant that the session has been told to have lost
-	sentAt time.Time   // before the latest attempt was sent
-	mark   queue.Mark  // before the first attempt
-	before before      // of an attempt in doubt
-	chain  turns.Chain // of the hand-over on its way
+	timer   clock.Timer // its own deadline
+	paused  *hold       // the hold it re-enters; not renewed until the outcome is known
+	request int64       // number of the acquire: all copies of it, and all its attempts, have the same
+	fence   int64       // of the grant that it deepens; 0: none
+	holds   int64       // of the session afterwards, if it is that grant
+	mark    queue.Mark  // before the first attempt
+	chain   turns.Chain // of the hand-over on its way
 }
 
-// grantOf names the grant.
-func (w *waiter) grantOf(g grant) grantOf { return grantOf{holdKey{w.key, w.Owner}, g.fence} }
+// part is what the acquire writes about its session's part in the lock.
+func (w *waiter) part() script.Part {
+	p := script.Part{Owner: w.Owner, Request: w.request, Fence: w.fence, Holds: w.holds}
+	if w.Shared {
+		p.Session = w.c.owner
+	}
+	return p
+}
 
 // grant is Redis's word that a waiter's owner holds the lock.
 type grant struct {
-	fence, count int64
-	sentAt       time.Time
+	fence  int64
+	count  int64 // holds of the owner
+	mine   int64 // of the session
+	sentAt time.Time
+}
+
+func grantOf(a script.Acquired, sentAt time.Time) grant {
+	return grant{fence: a.Fence, count: a.Holds, mine: a.Mine, sentAt: sentAt}
 }
 
 // startAcquire starts an acquire that was asked for at that moment, by a session of the engine home. Requires the session lock.
@@ -84,16 +95,14 @@ func (e *Engine) startAcquire(s Caller, cmd grammar.Command, began time.Time, ho
 		n := script.NamesOf(w.key)
 		w.Place, w.Wake = n.PlaceOf(w.Owner), n.NameChannel(w.Owner)
 	}
-	k := holdKey{w.key, w.Owner}
-	if r := e.returning[k]; r != nil {
-		e.deferLocked(r, s.Session, func() { e.startAcquire(s, cmd, began, home) }, nil)
-		e.mu.Unlock()
-		return
-	}
 	w.c.ask = w
-	h := e.holds[k]
+	w.request, w.holds = e.nextRequest(), 1
+	h := e.holds[holdKey{w.key, w.Owner}]
 	if h != nil {
 		w.paused = h
+		if o := h.holderLocked(w.c); o != nil {
+			w.fence, w.holds = h.fence, o.holds+1
+		}
 	}
 	if w.wait != 0 {
 		w.mark = e.waits.set.Mark(&w.Waiter, w.key)
@@ -107,11 +116,15 @@ func (e *Engine) startAcquire(s Caller, cmd grammar.Command, began time.Time, ho
 		}
 		return
 	}
-	if h == nil {
+	switch {
+	case h == nil:
 		e.sendAcquire(w)
-		return
+	case w.lease >= h.ttl: // a renewal on its way cannot give the lock a longer lease than this
+		h.lease.Pause(nil)
+		e.sendAcquire(w)
+	default:
+		e.ordered(s.Session, h.lease, func() { e.sendAcquire(w) }, func() { h.lease.Continue() })
 	}
-	e.ordered(s.Session, h.lease, func() { e.sendAcquire(w) }, func() { h.lease.Continue() })
 }
 
 // ordered runs send, with the session locked, when no renewal of the lease is on its way: at once, or later. If the
@@ -140,18 +153,16 @@ func (e *Engine) ordered(s Session, l *watchdog.Lease, send, abandoned func()) {
 // that in which Redis hears of them. Requires the session lock.
 func (e *Engine) sendAcquire(w *waiter) {
 	q := w.kind.ask(e, w)
-	w.sentAt = e.clock.Now()
-	e.script(w.c.s, Call{Call: q.Call, Done: func(reply resp.Value, err error) []byte {
-		a, err := decoded(reply, err, q.decode)
-		return e.acquired(w, a, err)
-	}})
+	e.send(&request{s: w.c.s, call: q.Call, again: &q.Call, done: func(o outcome) []byte { return e.acquired(w, o) }})
 }
 
-// acquired is the outcome of the first attempt. Requires the session lock.
-func (e *Engine) acquired(w *waiter, a script.Acquired, err error) []byte {
+// acquired is the outcome of the first attempt. Requires the session lock, or that the session has ended.
+func (e *Engine) acquired(w *waiter, o outcome) []byte {
+	a, err := decoded(o.reply, o.err, script.DecodeAcquired)
 	switch {
 	case errors.Is(err, ErrInDoubt):
-		e.doubt(w)
+		e.rollBackAcquire(w, 0, nil)
+		e.turnAway(w, queue.Error, err) // it may have a place in the queue
 		return nil
 	case isOverwritten(err) && e.overwritten(w):
 		return lostLease()
@@ -160,7 +171,7 @@ func (e *Engine) acquired(w *waiter, a script.Acquired, err error) []byte {
 		return appendFailure(nil, err)
 	case a.Granted:
 		e.note(w.key, a.Damage)
-		return e.granted(w, grant{fence: a.Fence, count: a.Holds, sentAt: w.sentAt})
+		return e.granted(w, grantOf(a, o.sentAt))
 	}
 	e.mu.Lock()
 	told := e.overtakenLocked(w)
@@ -221,10 +232,6 @@ func (e *Engine) finishLocked(w *waiter) {
 		w.c.ask = nil
 	}
 	e.unpauseLocked(w)
-	if left := w.rest; left.holds > 0 {
-		w.rest = rest{}
-		e.giveBackLocked(left.grantOf, left.holds, true, left.lease)
-	}
 }
 
 // unpauseLocked lets the hold that the acquire was to deepen be renewed again.
@@ -246,62 +253,63 @@ func failed(err error) func(int) []byte {
 	return func(int) []byte { return appendFailure(nil, err) }
 }
 
-// granted turns a grant into the reply, with the lease watched from here on. Nil: the lease was over before the client
-// could be told; the waiter goes on, or is answered when the grant has been given back. Session locked, or ended.
+// granted turns a grant into the reply, with the lease watched from here on. Nil: the client cannot use the grant; the waiter goes on,
+// or is answered when the grant has been rolled back. Requires the session lock, or that the session has ended.
 func (e *Engine) granted(w *waiter, g grant) []byte {
 	e.mu.Lock()
 	if w.c.ended {
 		e.finishLocked(w)
-		e.giveBackLocked(w.grantOf(g), 1, !w.Shared, e.opts.Lease)
 		e.mu.Unlock()
+		e.rollBackAcquire(w, g.fence, nil)
 		return nil
 	}
-	if lost, late := e.deepensLostLocked(w, g), e.clock.Now().Sub(g.sentAt) >= w.lease; lost || late {
-		switch {
-		case lost:
-			w.rest = rest{w.grantOf(g), g.count, e.opts.Lease}
-			e.tryAgainLocked(w, g, g.count)
-		case w.wait != 0 && !w.fixed:
-			e.tryAgainLocked(w, g, 1)
-		default:
-			e.finishLocked(w)
-			e.refuseLateLocked(w, g)
+	lost, late := e.deepensLostLocked(w, g), e.clock.Now().Sub(g.sentAt) >= w.lease
+	if !lost && !late {
+		told := e.holdLocked(w, g)
+		e.finishLocked(w)
+		e.mu.Unlock()
+		e.tell(told)
+		if f := e.opts.Events.Granted; f != nil {
+			f(w.verb, e.clock.Now().Sub(w.began))
 		}
-		e.mu.Unlock()
-		e.log.Warn("a grant came too late to be used", logKey(w.key))
+		return redcon.AppendInt(nil, g.fence)
+	}
+	e.mu.Unlock()
+	e.log.Warn("a grant came too late to be used", logKey(w.key))
+	if lost || w.wait != 0 && !w.fixed {
+		e.rollBackAcquire(w, g.fence, nil)
+		e.beginAnew(w)
 		return nil
 	}
-	w.rest = rest{} // by now a grant that is over
-	told := e.holdLocked(w, g)
-	forced := e.forcedOffLocked(w.grantOf(g))
-	e.finishLocked(w)
-	e.mu.Unlock()
-	e.tell(told)
-	e.tell(forced)
-	if f := e.opts.Events.Granted; f != nil {
-		f(w.verb, e.clock.Now().Sub(w.began))
-	}
-	return redcon.AppendInt(nil, g.fence)
+	e.finish(w)
+	e.rollBackAcquire(w, g.fence, e.onceWithin(doubtLimit, func(ok bool) {
+		if ok {
+			e.reply(w, null)
+		} else {
+			e.reply(w, failed(ErrInDoubt))
+		}
+	}))
+	return nil
 }
 
-// deepensLostLocked reports whether the grant is one that the session's own owner was told to have lost, or that is being given
-// back: our clock judges earlier than Redis's. Who was not listening would count on its earlier holds if it got the same fence
-// again. To an explicit owner it may still belong, by another session.
+// beginAnew has an acquire ask once more whose grant cannot be used: what Redis has of that grant is replaced in the same step, or
+// rolled back before.
+func (e *Engine) beginAnew(w *waiter) {
+	e.mu.Lock()
+	e.unpauseLocked(w)
+	w.request, w.fence, w.holds = e.nextRequest(), 0, 1
+	e.mu.Unlock()
+	e.tend(func() { e.goOn(w) })
+}
+
+// deepensLostLocked reports whether the grant is one that the session was told to have lost while the acquire was on its way: our clock
+// judges earlier than Redis's. A client that was not listening would count on its earlier holds if it got the same fence again.
 func (e *Engine) deepensLostLocked(w *waiter, g grant) bool {
-	if w.Shared {
+	if w.fence == 0 || g.fence != w.fence {
 		return false
 	}
-	k := holdKey{w.key, w.Owner}
-	if h := w.paused; h != nil && h.lost {
-		w.dead = h.fence
-	}
-	if fence := w.c.lost.Fence(k.key, k.owner); fence != 0 {
-		w.dead = fence
-	}
-	if e.owed[grantOf{k, g.fence}] > 0 && e.holds[k] == nil {
-		w.dead = g.fence
-	}
-	return w.dead != 0 && g.fence == w.dead
+	h := e.holds[holdKey{w.key, w.Owner}]
+	return h == nil || h.fence != g.fence || h.holderLocked(w.c) == nil
 }
 
 // holdLocked records the grant and has its lease watched. It returns an older hold of the same owner that this grant
@@ -323,17 +331,6 @@ func (e *Engine) holdLocked(w *waiter, g grant) (told *loss) {
 		e.held.add(h)
 		e.holding.Add(1)
 	}
-	if !w.Shared {
-		// Only this session acts for its own owner: if Redis counts more, that is an acquire whose answer was lost, or what is being
-		// given back.
-		known := h.count + 1
-		if extra := g.count - known; extra > 0 {
-			g.count = known
-			if extra -= e.owed[w.grantOf(g)]; extra > 0 {
-				e.giveBackLocked(w.grantOf(g), extra, false, e.opts.Lease)
-			}
-		}
-	}
 	h.by = w.home.own
 	h.explicit = h.explicit || w.Shared
 	news := h.counted(g.count, g.sentAt)
@@ -345,7 +342,7 @@ func (e *Engine) holdLocked(w *waiter, g grant) (told *loss) {
 			h.promiseLocked(g.sentAt)
 		}
 	}
-	h.joinLocked(w.c, w.grace, w.caller.Info)
+	h.joinLocked(w.c, g.mine, w.grace, w.caller.Info)
 	switch {
 	case !news: // the lease is as a later command of another session has set it
 		if w.paused == h {

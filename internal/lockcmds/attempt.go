@@ -1,7 +1,7 @@
 package lockcmds
 
 import (
-	"context"
+	"errors"
 	"time"
 
 	"lockproxy/internal/lockcmds/queue"
@@ -13,7 +13,7 @@ func (e *Engine) attempt(w *waiter) {
 	if f := e.opts.Events.Attempt; f != nil {
 		f()
 	}
-	a, sentAt, err := e.inquire(e.life, w)
+	a, sentAt, err := e.call(w)
 	e.mu.Lock()
 	deliver := e.answeredLocked(w, a, sentAt, answerOf(w, a, err))
 	e.mu.Unlock()
@@ -25,26 +25,19 @@ func (e *Engine) attempt(w *waiter) {
 // answeredLocked tells the wait queue of the outcome of an attempt, or of a hand-over. It returns what tells the client of a grant: it is to
 // be run without locks, and not from a session.
 func (e *Engine) answeredLocked(w *waiter, a script.Acquired, sentAt time.Time, answer queue.Answer) (deliver func()) {
-	w.sentAt = sentAt
 	e.waits.stepLocked(func(q *queue.Set) { q.Answered(&w.Waiter, answer) })
 	if answer.Status != queue.Held {
 		return nil
 	}
-	return func() { e.deliver(w, grant{fence: a.Fence, count: a.Holds, sentAt: sentAt}) }
+	return func() { e.deliver(w, grantOf(a, sentAt)) }
 }
 
-// inquire asks for the lock, but first whether the owner has it already if an earlier attempt is in doubt.
-func (e *Engine) inquire(ctx context.Context, w *waiter) (a script.Acquired, sentAt time.Time, err error) {
+// call asks for the lock on the engine's own connection.
+func (e *Engine) call(w *waiter) (a script.Acquired, sentAt time.Time, err error) {
 	sentAt = e.clock.Now()
-	if w.InDoubt() { // written only between attempts
-		a, err = e.ask(ctx, w)
-	}
-	if err == nil && !a.Granted {
-		sentAt = e.clock.Now()
-		q := e.question(w)
-		a, err = runFor(ctx, e.own, q.Call, q.decode)
-		e.note(w.key, a.Damage)
-	}
+	q := e.question(w)
+	a, err = runFor(e.life, e.own, q.Call, q.decode)
+	e.note(w.key, a.Damage)
 	return a, sentAt, err
 }
 
@@ -57,27 +50,8 @@ func (e *Engine) deliver(w *waiter, g grant) {
 	})
 	if !ok {
 		e.finish(w)
-		e.giveBack(w.grantOf(g), 1, !w.Shared)
+		e.rollBackAcquire(w, g.fence, nil)
 	}
-}
-
-// tryAgainLocked has an acquire start anew whose grant came too late. So many holds of it are given back first.
-func (e *Engine) tryAgainLocked(w *waiter, g grant, holds int64) {
-	e.unpauseLocked(w)
-	e.tend(func() {
-		err := e.takeOff(e.life, w.grantOf(g), holds)
-		if isRefusal(err) {
-			e.turnAway(w, queue.Error, err)
-			return
-		}
-		e.mu.Lock()
-		w.SetDoubt(err != nil)
-		if err == nil {
-			w.rest = rest{}
-		}
-		e.mu.Unlock()
-		e.goOn(w)
-	})
 }
 
 // goOn has an acquire ask again whose first attempt has come to nothing: as a waiter, or once if it may not wait any longer.
@@ -113,12 +87,15 @@ func (e *Engine) tryOnce(w *waiter) {
 		e.turnAway(w, queue.Gone, nil)
 		return
 	}
-	a, sentAt, err := e.inquire(e.life, w)
+	a, sentAt, err := e.call(w)
 	switch {
 	case err != nil:
+		e.mu.Lock()
+		w.SetDoubt(errors.Is(err, ErrInDoubt))
+		e.mu.Unlock()
 		e.turnAway(w, queue.Error, err)
 	case a.Granted:
-		e.deliver(w, grant{fence: a.Fence, count: a.Holds, sentAt: sentAt})
+		e.deliver(w, grantOf(a, sentAt))
 	default:
 		e.mu.Lock()
 		told := e.overtakenLocked(w)
@@ -146,15 +123,6 @@ func (e *Engine) Unblock(session uint64, withError bool) (waited bool) {
 		}
 	})
 	return waited
-}
-
-// giveUpLocked gives back what a waiter that has gone may have been granted by an attempt in doubt. For an explicit owner it is left
-// to run out: others may hold it.
-func (e *Engine) giveUpLocked(w *waiter) {
-	k := holdKey{w.key, w.Owner}
-	if !w.Shared && e.holds[k] == nil {
-		e.giveBackLocked(w.grantOf(grant{}), 1, true, e.opts.Lease)
-	}
 }
 
 // turnAway ends an acquire that is in no wait queue, with that outcome. The reply comes when its place has left the queue in Redis: a client

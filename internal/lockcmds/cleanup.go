@@ -2,7 +2,6 @@ package lockcmds
 
 import (
 	"context"
-	"errors"
 	"slices"
 	"strings"
 	"time"
@@ -10,41 +9,36 @@ import (
 	"go.uber.org/zap"
 
 	"lockproxy/internal/lockcmds/jobs"
+	"lockproxy/internal/lockcmds/script"
 )
 
-// orphan is a hold whose last session has ended.
-type orphan struct {
-	h     *hold
-	grace time.Duration
-	part  int64 // of that session
-}
-
-// partLocked takes a session that has ended out of a hold, and reports whether it was the last. What it has acquired with
-// GRACE 0 is given back also while others go on.
-func (e *Engine) partLocked(h *hold, c *client) (o orphan, last bool) {
+// partLocked takes a session that has ended out of a hold. What it returns is to be rolled back: with GRACE the session's part, and of a
+// named owner whose other sessions go on, also the field of a session that has no holds. nil: nothing is.
+func (e *Engine) partLocked(h *hold, c *client) *rollback {
 	i := slices.IndexFunc(h.holders, func(o holder) bool { return o.c == c })
 	if i < 0 {
-		return orphan{}, false // it was lost or let go meanwhile
+		return nil // it was lost or let go meanwhile
 	}
-	o = orphan{h, h.holders[i].grace, h.holders[i].part}
+	o := h.holders[i]
 	h.holders = slices.Delete(h.holders, i, i+1)
-	if len(h.holders) == 0 {
+	last := len(h.holders) == 0
+	if last {
 		e.dropLocked(h)
-		return o, true
 	}
-	if o.grace == 0 && o.part > 0 {
-		h.count -= o.part
-		e.giveBackLocked(grantOf{h.holdKey, h.fence}, o.part, false, h.ttl)
+	private, grace := h.owner == c.owner, o.grace
+	switch {
+	case !private && o.holds == 0:
+		grace = 0
+	case grace < 0, !last && grace > 0:
+		return nil
+	case !last:
+		h.count -= o.holds
 	}
-	return o, false
-}
-
-// settleOrphan applies GRACE.
-func (e *Engine) settleOrphan(o orphan) {
-	if o.grace < 0 {
-		return
+	r := &rollback{
+		Drop: script.Drop{Key: h.key, Part: e.partOf(c, h.owner), Grace: grace}, by: h.by.Node(h.key), after: h.lease, limit: h.ttl,
 	}
-	e.applyGrace(o.h, o.grace, o.part)
+	r.Fence = h.fence
+	return r
 }
 
 // cleanup is something that has to be done in Redis though no client asks for it.
@@ -52,7 +46,6 @@ type cleanup struct {
 	what, key string
 	task      func(context.Context) error
 	limit     time.Duration // of trying: by then the lease it is about has run out
-	once      bool          // not to be repeated when it may have been done
 	done      func(ok bool) // the end; without locks. nil: nobody wants to know
 }
 
@@ -82,7 +75,7 @@ func (e *Engine) persist(c cleanup) {
 	var attempt func()
 	attempt = func() {
 		err := c.task(e.life)
-		if err == nil || isFinal(err) || c.once && errors.Is(err, ErrInDoubt) || e.life.Err() != nil || e.clock.Now().After(until) {
+		if err == nil || isFinal(err) || e.life.Err() != nil || e.clock.Now().After(until) {
 			end(err)
 			return
 		}

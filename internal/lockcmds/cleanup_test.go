@@ -25,23 +25,20 @@ func TestPersistGivesUpAtItsLimitOrARefusal(t *testing.T) {
 	}()
 	for _, c := range []struct {
 		err  error
-		once bool
 		more bool
 	}{
-		{ErrUnsent, false, true},
-		{ErrInDoubt, false, true},
-		{script.Error("NOPERM no"), false, false},
-		{script.Error("LOADING Redis is loading the dataset in memory"), true, true},
-		{nil, false, false},
-		{ErrUnsent, true, true},
-		{ErrInDoubt, true, false},
+		{ErrUnsent, true},
+		{ErrInDoubt, true},
+		{script.Error("NOPERM no"), false},
+		{script.Error("LOADING Redis is loading the dataset in memory"), true},
+		{nil, false},
 	} {
 		e := &Engine{log: zap.NewNop(), clock: clock.System{}, jobs: pool.NewQueue(func(r any) { t.Error(r) })}
 		var cancel context.CancelFunc
 		e.life, cancel = context.WithCancel(t.Context())
 		calls, ended := make(chan struct{}, 100), make(chan bool, 1)
 		e.persist(cleanup{
-			what: "test", key: "k", limit: patience, once: c.once,
+			what: "test", key: "k", limit: patience,
 			task: func(context.Context) error {
 				calls <- struct{}{}
 				return c.err
@@ -52,14 +49,14 @@ func TestPersistGivesUpAtItsLimitOrARefusal(t *testing.T) {
 		select {
 		case <-calls:
 			if !c.more {
-				t.Errorf("%v, once %v: tried again", c.err, c.once)
+				t.Errorf("%v: tried again", c.err)
 			}
 		case ok := <-ended:
 			if c.more || ok != (c.err == nil) {
-				t.Errorf("%v, once %v: ended with %v", c.err, c.once, ok)
+				t.Errorf("%v: ended with %v", c.err, ok)
 			}
 		case <-time.After(patience):
-			t.Errorf("%v, once %v: neither tried again nor ended", c.err, c.once)
+			t.Errorf("%v: neither tried again nor ended", c.err)
 		}
 		cancel()
 	}

@@ -45,15 +45,17 @@ type Options struct {
 	MaxHold time.Duration  // how long the watchdog renews; 0: without a limit
 
 	// Tests change these.
-	fairWait   time.Duration // what deadlines in the fair queue are counted in; 0: 300 s, Redisson's default
-	staleHead  time.Duration // after this time the head of a free lock's fair queue without a subscriber is stale; 0: 8 s
-	deferLimit time.Duration // how long commands wait for a give-back; 0: 1 s
+	fairWait  time.Duration // what deadlines in the fair queue are counted in; 0: 300 s, Redisson's default
+	staleHead time.Duration // after this time the head of a free lock's fair queue without a subscriber is stale; 0: 8 s
 
 	MaxWaiters        int // 0: no limit
 	MaxWaitersPerLock int // 0: no limit
 
 	// Waiting counts the waiters of all engines that share it, which MaxWaiters bounds together. nil: of this one.
 	Waiting *atomic.Int64
+
+	// Requests numbers the calls of sessions. Engines that may serve the same session share it. nil: of this one.
+	Requests *atomic.Int64
 
 	Logger *zap.Logger // nil: silent
 	Events Events
@@ -87,19 +89,13 @@ type Engine struct {
 	end  context.CancelFunc
 	done chan struct{} // closed when Run has returned
 
-	mu      sync.Mutex // guards the fields below and all clients, holds and waiters
-	clients map[uint64]*client
-	holds   map[holdKey]*hold
-	// returning is whose holds are being given back.
-	returning map[holdKey]*returns
-	// owed is how many holds of a grant are being given back; unlike returning also while nobody waits for that any more.
-	owed map[grantOf]int64
-	// forcedOff is the grants that FORCEUNLOCK has ended of late: their answers may not have arrived here yet.
-	forcedOff map[grantOf]struct{}
-	held      heldLocks
-	waits     waitQueues
-	draining  bool
-	started   bool
+	mu       sync.Mutex // guards the fields below and all clients, holds and waiters
+	clients  map[uint64]*client
+	holds    map[holdKey]*hold
+	held     heldLocks
+	waits    waitQueues
+	draining bool
+	started  bool
 }
 
 // New checks the options. It starts nothing: Run does.
@@ -126,9 +122,6 @@ func New(opts Options) (*Engine, error) {
 	if opts.staleHead == 0 {
 		opts.staleHead = defaultStaleHead
 	}
-	if opts.deferLimit == 0 {
-		opts.deferLimit = defaultDeferLimit
-	}
 	if opts.Clock == nil {
 		opts.Clock = clock.System{}
 	}
@@ -138,17 +131,17 @@ func New(opts Options) (*Engine, error) {
 	if opts.Waiting == nil {
 		opts.Waiting = new(atomic.Int64)
 	}
+	if opts.Requests == nil {
+		opts.Requests = new(atomic.Int64)
+	}
 	e := &Engine{
-		opts:      opts,
-		log:       opts.Logger,
-		clock:     opts.Clock,
-		own:       own{opts.Redis},
-		done:      make(chan struct{}),
-		clients:   make(map[uint64]*client),
-		holds:     make(map[holdKey]*hold),
-		returning: make(map[holdKey]*returns),
-		owed:      make(map[grantOf]int64),
-		forcedOff: make(map[grantOf]struct{}),
+		opts:    opts,
+		log:     opts.Logger,
+		clock:   opts.Clock,
+		own:     own{opts.Redis},
+		done:    make(chan struct{}),
+		clients: make(map[uint64]*client),
+		holds:   make(map[holdKey]*hold),
 	}
 	e.jobs = opts.Jobs.NewRunner(e.crash)
 	e.waits = waitQueues{

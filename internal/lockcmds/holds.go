@@ -1,11 +1,11 @@
 package lockcmds
 
 import (
-	"slices"
 	"time"
 
 	"lockproxy/internal/lockcmds/losses"
 	"lockproxy/internal/lockcmds/owners"
+	"lockproxy/internal/lockcmds/script"
 	"lockproxy/internal/lockcmds/turns"
 	"lockproxy/internal/watchdog"
 )
@@ -33,10 +33,8 @@ type hold struct {
 	releasing int64 // on their way
 	doubts    int64 // sent, and not answered
 
-	extending int   // EXTENDLOCKs on their way
-	lost      bool  // it ended as a loss
-	place     int   // in Engine.held
-	parts     int64 // of its holders when it was dropped
+	lost  bool // it ended as a loss
+	place int  // in Engine.held
 }
 
 // givenUp reports whether the hold may have ended by the releases of those who held it: they need not be told.
@@ -55,7 +53,7 @@ func (h *hold) counted(n int64, sentAt time.Time) (news bool) {
 // holder is one session's part in a hold.
 type holder struct {
 	c     *client
-	part  int64         // its acquires that were not released
+	holds int64         // as the session writes them: its acquires less its releases, those on their way included
 	grace time.Duration // what may be left of the lease when it ends, if nobody else holds it; negative: all
 	info  ClientInfo
 }
@@ -70,9 +68,6 @@ type client struct {
 	// lost remembers, until it is told by -LOSTLEASE or taken again, what this session held and lost. It guards itself.
 	lost *losses.Set
 }
-
-// asks reports whether an acquire of the session for that hold is on its way.
-func (c *client) asks(k holdKey) bool { return c.ask != nil && holdKey{c.ask.key, c.ask.Owner} == k }
 
 // entry is the hold as the watchdog knows it.
 func (h *hold) entry() watchdog.Entry {
@@ -99,20 +94,43 @@ func (h *hold) promiseLocked(sentAt time.Time) {
 	}
 }
 
-// joinLocked adds one acquire of c.
-func (h *hold) joinLocked(c *client, grace time.Duration, info ClientInfo) {
-	i := slices.IndexFunc(h.holders, func(o holder) bool { return o.c == c })
-	if i < 0 {
-		i = len(h.holders)
-		h.holders = append(h.holders, holder{})
+// holderLocked returns a session's part in the hold; nil: it has none.
+func (h *hold) holderLocked(c *client) *holder {
+	for i := range h.holders {
+		if h.holders[i].c == c {
+			return &h.holders[i]
+		}
 	}
-	h.holders[i] = holder{c: c, part: h.holders[i].part + 1, grace: grace, info: info}
+	return nil
+}
+
+// joinLocked notes how many holds c has after an acquire.
+func (h *hold) joinLocked(c *client, holds int64, grace time.Duration, info ClientInfo) {
+	o := h.holderLocked(c)
+	if o == nil {
+		h.holders = append(h.holders, holder{})
+		o = &h.holders[len(h.holders)-1]
+	}
+	*o = holder{c: c, holds: holds, grace: grace, info: info}
 	if c.holds == nil {
 		c.holds = make(map[*hold]struct{})
 	}
 	c.holds[h] = struct{}{}
 	c.lost.Forget(h.key, h.owner)
 }
+
+// partOf is what a session writes about its part in a lock of that owner: the number of the call and, if it is not the owner's only
+// session, its name.
+func (e *Engine) partOf(c *client, owner string) script.Part {
+	p := script.Part{Owner: owner, Request: e.nextRequest()}
+	if owner != c.owner {
+		p.Session = c.owner
+	}
+	return p
+}
+
+// nextRequest is the number of a call. It grows, also for a session that moves to another engine.
+func (e *Engine) nextRequest() int64 { return e.opts.Requests.Add(1) }
 
 // dropLocked forgets a hold, because it was released, lost, or given up.
 func (e *Engine) dropLocked(h *hold) {
@@ -123,7 +141,6 @@ func (e *Engine) dropLocked(h *hold) {
 	}
 	for _, o := range h.holders {
 		delete(o.c.holds, h)
-		h.parts += o.part
 	}
 	h.holders = nil
 	h.lease.Forget()

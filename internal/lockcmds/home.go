@@ -15,7 +15,7 @@ import (
 // a hold carries out the commands about it, on the session's own connection and with the session's present rights. Everything else,
 // waiting too, is done by the session's present engine, its home.
 
-// Keeps reports whether the engine keeps a hold of the session that the command is about, or is giving one back.
+// Keeps reports whether the engine keeps a hold of the session that the command is about.
 // Requires the session lock.
 func (e *Engine) Keeps(session uint64, cmd grammar.Command) bool {
 	defer e.failStop()
@@ -38,7 +38,7 @@ func (e *Engine) Keeps(session uint64, cmd grammar.Command) bool {
 		_, holds := c.holds[h]
 		return holds
 	}
-	return k.owner == c.owner && e.returning[k] != nil
+	return false
 }
 
 // StartFor is Start for a session whose home is another engine of the same database by now. Requires the session lock.

@@ -10,11 +10,11 @@ import (
 
 func (e *Engine) startInfo(s Caller, cmd grammar.Command) {
 	proto := s.Proto
-	e.script(s.Session, Call{
-		Call:      script.Info{Key: cmd.Key}.Call(),
-		Pipelined: true,
-		Done: func(reply resp.Value, err error) []byte {
-			a, err := decoded(reply, err, script.DecodeHolder)
+	call := script.Info{Key: cmd.Key}.Call()
+	e.send(&request{
+		s: s.Session, call: call, again: &call, pipelined: true,
+		done: func(o outcome) []byte {
+			a, err := decoded(o.reply, o.err, script.DecodeHolder)
 			switch {
 			case err != nil:
 				return appendFailure(nil, err)

@@ -36,7 +36,7 @@ func kindOf(v grammar.Verb) *kind {
 }
 
 func (w *waiter) acquire() script.Acquire {
-	return script.Acquire{Key: w.key, Owner: w.Owner, Lease: w.lease, Shared: w.Shared}
+	return script.Acquire{Key: w.key, Part: w.part(), Lease: w.lease}
 }
 
 func askPlain(_ *Engine, w *waiter) question {

@@ -1,9 +1,8 @@
 package lockcmds
 
 import (
-	"time"
-
 	"lockproxy/internal/lockcmds/announce"
+	"lockproxy/internal/lockcmds/script"
 	"lockproxy/internal/watchdog"
 )
 
@@ -27,42 +26,30 @@ func (e *Engine) onLost(l *watchdog.Lease, reason watchdog.Reason) {
 		e.mu.Unlock()
 		return
 	}
-	private := len(h.holders) == 1 && h.owner == h.holders[0].c.owner
-	if private && h.extending == 0 && reason != watchdog.ReasonGone {
-		// Our clock, not Redis, says that the lease is over. The holder is told, so nobody needs what may be left of it.
-		e.restLocked(h.holders[0].c, h, h.count, h.ttl)
+	var rest []rollback
+	if reason != watchdog.ReasonGone {
+		// Our clock, not Redis, says that the lease is over. The sessions are told, so what Redis may have left of their holds is of no
+		// use to them.
+		rest = e.staleLocked(h)
 	}
 	told := e.loseLocked(h, reason, nil)
 	e.waits.wakeLocked(entry.Key)
 	e.mu.Unlock()
 	e.tell(told)
-}
-
-// restLocked gives back what Redis may have left, for as long as lease, of a hold that was lost by our clock: so many holds of the
-// session's own owner, of an explicit one not more than the parts of the sessions here.
-func (e *Engine) restLocked(c *client, h *hold, left int64, lease time.Duration) {
-	private := h.owner == c.owner
-	switch {
-	case private && c.asks(h.holdKey):
-		// That acquire may be granted more of it. It gives all of that back, or if it comes to nothing:
-		c.ask.rest = rest{grantOf{h.holdKey, h.fence}, left - h.releasing, max(lease, e.opts.Lease)}
-		return
-	case private:
-		left -= h.releasing // they are answered later
-	default: // releases on their way have been taken off the parts
-		left = min(left, h.parts)
-		h.parts = 0
-	}
-	if left > 0 {
-		e.giveBackLocked(grantOf{h.holdKey, h.fence}, left, private, max(lease, e.opts.Lease))
+	for _, r := range rest {
+		e.rollBack(r)
 	}
 }
 
-// rest is so many holds of a lost grant, to be given back for as long as lease.
-type rest struct {
-	grantOf
-	holds int64
-	lease time.Duration
+// staleLocked is the rollbacks of a hold that the sessions here have lost, for as long as Redis may have something of it.
+func (e *Engine) staleLocked(h *hold) []rollback {
+	all := make([]rollback, 0, len(h.holders))
+	for _, o := range h.holders {
+		part := e.partOf(o.c, h.owner)
+		part.Fence = h.fence
+		all = append(all, rollback{Drop: script.Drop{Key: h.key, Part: part}, by: h.by.Node(h.key), limit: max(h.ttl, e.opts.Lease)})
+	}
+	return all
 }
 
 // loss is what there is to be told about one lost hold.

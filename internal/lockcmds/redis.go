@@ -19,6 +19,11 @@ func asRefusal(err error) (script.Error, bool) {
 	return refusal, ok
 }
 
+func isRefusal(err error) bool {
+	_, ok := asRefusal(err)
+	return ok
+}
+
 // isOverwritten reports whether the key holds no lock but something else: who held a lock there has lost it.
 func isOverwritten(err error) bool {
 	refusal, _ := asRefusal(err)

@@ -3,7 +3,6 @@ package lockcmds
 import (
 	"cmp"
 	"errors"
-	"time"
 
 	"github.com/tidwall/redcon"
 
@@ -14,97 +13,95 @@ import (
 	"lockproxy/internal/watchdog"
 )
 
-// giving is one UNLOCK in progress.
-type giving struct {
-	c      *client
-	caller Caller
-	cmd    grammar.Command
-	owner  string
-	h      *hold   // nil: no session of this proxy holds it for that owner
-	plain  *waiter // the first of those here, may get the lock in the same step; nil: there is none, or it may not
-	fair   *waiter // the same of the fair ones
-	spent  charge  // where it was taken off
-	sentAt time.Time
+// release is one UNLOCK in progress.
+type release struct {
+	c     *client
+	cmd   grammar.Command
+	call  script.Release
+	h     *hold   // nil: no session of this proxy holds the lock for that owner
+	spent bool    // the session had a hold, and has one fewer now
+	plain *waiter // the first of those here, may get the lock in the same step; nil: there is none, or it may not
+	fair  *waiter // the same of the fair ones
+	q     *request
 }
 
+func (r *release) key() holdKey { return holdKey{r.cmd.Key, r.call.Owner} }
+
 func (e *Engine) startRelease(s Caller, cmd grammar.Command) {
-	g := &giving{caller: s, cmd: cmd, owner: cmd.Owner}
+	r := &release{cmd: cmd}
 	e.mu.Lock()
-	g.c = e.clientLocked(s)
-	if g.owner == "" {
-		g.owner = g.c.owner
-	}
-	k := holdKey{cmd.Key, g.owner}
-	if e.knowsLossLocked(g.c, k) {
+	r.c = e.clientLocked(s)
+	owner := cmp.Or(cmd.Owner, r.c.owner)
+	k := holdKey{cmd.Key, owner}
+	if e.knowsLossLocked(r.c, k) {
 		e.mu.Unlock()
 		s.Reply(lostLease())
 		return
 	}
-	if r := e.returning[k]; r != nil {
-		e.deferReleaseLocked(r, g, cmd)
-		e.mu.Unlock()
-		return
-	}
-	g.h = e.holds[k]
-	g.spent = e.spendLocked(g.c, k, cmd.Fence)
-	e.mu.Unlock()
-	if g.h != nil {
+	r.call = script.Release{Key: cmd.Key, Part: e.partOf(r.c, owner)}
+	r.call.Fence = cmd.Fence
+	if r.h = e.holds[k]; r.h != nil {
+		e.spendLocked(r)
 		// A renewal that is on its way, perhaps on a sick connection, is not waited for: behind the release Redis refuses it by owner
 		// and fence, and what it says of a hold that is being released is no loss.
-		g.h.lease.Pause(nil)
+		r.h.lease.Pause(nil)
+		if !r.h.fixed { // a fixed lease, or one that is not ours to judge, is left to run out as it was
+			r.call.Lease = r.h.ttl
+		}
+		r.h.releasing++
+		r.plain, r.fair = e.nextLocked(r.h)
 	}
-	e.sendRelease(g)
+	e.mu.Unlock()
+	e.sendRelease(s.Session, r)
 }
 
-// deferReleaseLocked puts a release off. Our part is taken off now: should the session end meanwhile, this one is cared for.
-func (e *Engine) deferReleaseLocked(r *returns, g *giving, cmd grammar.Command) {
-	k := holdKey{cmd.Key, g.owner}
-	spent := e.spendLocked(g.c, k, cmd.Fence)
-	e.deferLocked(r, g.c.s, func() {
-		e.mu.Lock()
-		e.refundLocked(k, spent)
-		e.mu.Unlock()
-		e.startRelease(g.caller, cmd)
-	}, func() {
-		e.giveBack(grantOf{k, cmp.Or(cmd.Fence, spent.fence)}, 1, g.owner == g.c.owner)
-	})
+// spendLocked takes one hold off the session, before the release is sent. If the session has none, the release counts for another one of
+// the owner, if possible for one at this proxy.
+func (e *Engine) spendLocked(r *release) {
+	if r.cmd.Fence != 0 && r.cmd.Fence != r.h.fence {
+		return
+	}
+	r.call.Fence = r.h.fence
+	for i := range r.h.holders {
+		switch o := &r.h.holders[i]; {
+		case o.holds == 0:
+		case o.c == r.c:
+			o.holds--
+			r.call.Holds, r.spent = o.holds, true
+			return
+		default:
+			r.call.From = o.c.owner
+		}
+	}
 }
 
 // sendRelease sends the release, or the hand-over if a waiter here can have the lock next. Requires the session lock.
-func (e *Engine) sendRelease(g *giving) {
-	lease := time.Duration(0) // a fixed lease, or one that is not ours to judge, is left to run out as it was
-	e.mu.Lock()
-	if g.h != nil {
-		if !g.h.fixed {
-			lease = g.h.ttl
-		}
-		g.h.releasing++
-		g.plain, g.fair = e.nextLocked(g.h)
+func (e *Engine) sendRelease(s Session, r *release) {
+	call := r.call.Call()
+	q := &request{s: s, call: call, pipelined: true, done: func(o outcome) []byte { return e.released(r, o) }}
+	r.q = q
+	if r.plain != nil || r.fair != nil {
+		q.call = e.handOver(r).Call()
+		q.doubted = func() { e.handed(r, script.Released{}, ErrInDoubt) }
 	}
-	e.mu.Unlock()
-	release := script.Release{Key: g.cmd.Key, Owner: g.owner, Lease: lease, Fence: g.cmd.Fence}
-	call := release.Call()
-	if g.plain != nil || g.fair != nil {
-		call = e.handOver(g, release).Call()
+	if r.call.Session == "" || r.call.Fence != 0 { // else a copy could find a later grant of the owner
+		q.again = &call
 	}
-	g.sentAt = e.clock.Now()
-	e.script(g.c.s, Call{Call: call, Pipelined: true, Done: func(reply resp.Value, err error) []byte {
-		a, err := decoded(reply, err, script.DecodeReleased)
-		return e.released(g, a, err)
-	}})
+	e.send(q)
 }
 
 // handOver is the call of a release that says who may have the lock next.
-func (e *Engine) handOver(g *giving, release script.Release) script.HandOver {
-	who := func(w *waiter) *script.Next {
+func (e *Engine) handOver(r *release) script.HandOver {
+	who := func(w *waiter) *script.Acquire {
 		if w == nil {
 			return nil
 		}
-		return &script.Next{Owner: w.Owner, Lease: w.lease, Shared: w.Shared}
+		a := w.acquire()
+		return &a
 	}
-	h := script.HandOver{Release: release, Wait: e.opts.fairWait, Crowd: e.waits.place, Plain: who(g.plain), Fair: who(g.fair)}
-	if g.plain != nil {
-		_, h.Stays, _ = g.plain.First()
+	h := script.HandOver{Release: r.call, Wait: e.opts.fairWait, Crowd: e.waits.place, Plain: who(r.plain), Fair: who(r.fair)}
+	if r.plain != nil {
+		_, h.Stays, _ = r.plain.First()
 	}
 	return h
 }
@@ -133,16 +130,19 @@ func (e *Engine) nextLocked(h *hold) (plain, fair *waiter) {
 	return plain, fair
 }
 
-// released turns the answer of a release into the reply. Requires the session lock.
-func (e *Engine) released(g *giving, a script.Released, err error) []byte {
-	if g.h != nil && isOverwritten(err) {
+// released turns the outcome of a release into the reply. Requires the session lock, or that the session has ended.
+func (e *Engine) released(r *release, o outcome) []byte {
+	a, err := decoded(o.reply, o.err, script.DecodeReleased)
+	if r.h != nil && isOverwritten(err) {
 		a, err = script.Released{Status: script.NotHolder}, nil
 	}
-	e.note(g.cmd.Key, a.Damage)
+	e.note(r.cmd.Key, a.Damage)
+	if !o.repeated {
+		e.handed(r, a, err)
+	}
 	var told *loss
-	var after func()
 	e.mu.Lock()
-	h := g.h
+	h := r.h
 	if h != nil {
 		h.releasing--
 	}
@@ -150,27 +150,17 @@ func (e *Engine) released(g *giving, a script.Released, err error) []byte {
 	if h != nil && e.holds[h.holdKey] != h {
 		h = nil // lost or dropped meanwhile
 	}
-	k := holdKey{g.cmd.Key, g.owner}
-	if g.plain != nil || g.fair != nil {
-		after = e.handedLocked(g, a, err)
-	}
-	unsent := err != nil && !errors.Is(err, ErrInDoubt)
-	// The session's end has left this hold to the release. Of the session's own owner nobody else has a hold, so it may be given
-	// back although the release may have been done.
-	orphaned := err != nil && g.c.ended && g.spent.fence != 0 && (unsent || errors.Is(err, ErrInDoubt) && g.owner == g.c.owner)
-	if !orphaned && (unsent || err == nil && (a.Status == script.NotHolder || a.Status == script.OtherGrant)) {
-		e.refundLocked(k, g.spent)
+	if r.spent && (err != nil && !errors.Is(err, ErrInDoubt) || err == nil && a.Status == script.OtherGrant) {
+		e.refundLocked(r)
 	}
 	var out []byte
 	switch {
 	case err != nil:
 		if h != nil {
-			if !unsent {
+			if errors.Is(err, ErrInDoubt) {
 				h.doubts++
 			}
 			h.lease.Continue()
-		} else if lost {
-			e.restLocked(g.c, g.h, g.h.count, g.h.ttl)
 		}
 		out = appendFailure(nil, err)
 	case a.Status == script.Freed || a.Status == script.HandedOver:
@@ -179,29 +169,40 @@ func (e *Engine) released(g *giving, a script.Released, err error) []byte {
 		} else if h != nil {
 			h.lease.Continue()
 		}
-		g.c.lost.Forget(k.key, k.owner)
+		r.c.lost.Forget(r.cmd.Key, r.call.Owner)
 		out = redcon.AppendInt(nil, 1)
-	case a.Status == script.StillHeld && lost && g.h.fence == a.Fence && g.h.releasing < a.Holds:
-		e.restLocked(g.c, g.h, a.Holds, g.h.ttl) // Redis judges later than our clock
-		g.c.lost.Forget(k.key, k.owner)
-		out = lostLease()
 	case a.Status == script.StillHeld:
-		if h != nil && h.fence == a.Fence {
-			if !h.counted(a.Holds, g.sentAt) || h.fixed {
-				h.lease.Continue()
-			} else if !h.lease.Resume(g.sentAt, h.entry()) {
-				h.lease = e.dog.Track(h.entry(), g.sentAt)
+		out = redcon.AppendInt(nil, 0)
+		switch {
+		case h != nil && h.fence == a.Fence && h.counted(a.Holds, o.sentAt) && !h.fixed:
+			if !h.lease.Resume(o.sentAt, h.entry()) {
+				h.lease = e.dog.Track(h.entry(), o.sentAt)
 			}
+		case h != nil:
+			h.lease.Continue()
+		case lost && r.h.fence == a.Fence && r.h.releasing < a.Holds: // Redis judges later than our clock
+			out = lostLease()
+		}
+		r.c.lost.Forget(r.cmd.Key, r.call.Owner)
+	case a.Status == script.OtherGrant && r.call.Session != "" && r.cmd.Fence == 0 && r.call.Fence < a.Fence:
+		// Another session of the owner has released the grant and acquired the lock again: this UNLOCK is for the new grant.
+		if h != nil {
+			e.dropLocked(h)
+		}
+		e.releaseNewerLocked(r, a.Fence)
+	case o.repeated:
+		// An earlier copy has released the grant, or it was lost before: only the end of it is certain.
+		if h != nil && (a.Status == script.NotHolder || h.fence < a.Fence) {
+			e.dropLocked(h)
 		} else if h != nil {
 			h.lease.Continue()
 		}
-		g.c.lost.Forget(k.key, k.owner)
-		out = redcon.AppendInt(nil, 0)
+		out = appendFailure(nil, ErrInDoubt)
 	default:
 		// Not the holder, or not by the grant that was named.
 		mine := h != nil && (a.Status == script.NotHolder || h.fence < a.Fence)
 		if mine && !h.givenUp() {
-			told = e.loseLocked(h, watchdog.ReasonGone, g.c)
+			told = e.loseLocked(h, watchdog.ReasonGone, r.c)
 			out = lostLease()
 		} else if mine {
 			e.dropLocked(h)
@@ -210,18 +211,37 @@ func (e *Engine) released(g *giving, a script.Released, err error) []byte {
 			if h != nil {
 				h.lease.Continue()
 			}
-			out = e.tellLostLocked(g.c, k, lost, notHeld())
+			out = e.tellLostLocked(r.c, r.key(), lost, notHeld())
 		}
 	}
+	ended := r.c.ended && err != nil && r.spent
 	e.mu.Unlock()
 	e.tell(told)
-	if orphaned {
-		e.giveBack(grantOf{k, g.spent.fence}, 1, g.owner == g.c.owner)
-	}
-	if after != nil {
-		e.afterUnlock(g.c.s, after)
+	if ended { // the session's end has left this hold to the release
+		part := r.call.Part
+		part.Request = e.nextRequest()
+		e.rollBack(rollback{Drop: script.Drop{Key: r.cmd.Key, Part: part}, limit: e.opts.Lease})
 	}
 	return out
+}
+
+// refundLocked is for a release that did not happen.
+func (e *Engine) refundLocked(r *release) {
+	if e.holds[r.key()] != r.h {
+		return
+	}
+	if o := r.h.holderLocked(r.c); o != nil {
+		o.holds++
+	}
+}
+
+// releaseNewerLocked sends a release once more, for a later grant of the owner than this proxy knew. The session has no hold of it.
+func (e *Engine) releaseNewerLocked(r *release, fence int64) {
+	next := &release{c: r.c, cmd: r.cmd, q: r.q, call: script.Release{Key: r.cmd.Key, Part: e.partOf(r.c, r.call.Owner)}}
+	next.call.Fence = fence
+	call := next.call.Call()
+	r.q.again, r.q.done = &call, func(o outcome) []byte { return e.released(next, o) }
+	e.repeat(r.q)
 }
 
 // knowsLossLocked reports that the session has lost this lock, and forgets it: the answer is to be -LOSTLEASE, and
@@ -246,21 +266,33 @@ func notHeld() []byte {
 	return resp.AppendError(nil, resp.NotHeld, "the owner does not hold this lock")
 }
 
-// handedLocked settles the waiters of which one was to get the lock, and returns what has to be done without locks.
-func (e *Engine) handedLocked(g *giving, a script.Released, err error) (after func()) {
+// handed settles the waiters of which one was to get the lock. Requires the session lock.
+func (e *Engine) handed(r *release, a script.Released, err error) {
+	if r.plain == nil && r.fair == nil {
+		return
+	}
+	e.mu.Lock()
+	after := e.handedLocked(r, a, err)
+	e.mu.Unlock()
+	if len(after) > 0 {
+		e.afterUnlock(r.q.s, func() { run(after) })
+	}
+}
+
+// handedLocked returns what has to be done without locks.
+func (e *Engine) handedLocked(r *release, a script.Released, err error) (after []func()) {
 	granted, missed := script.Acquired{}, script.Acquired{PTTL: script.NoTTL}
 	switch {
 	case err != nil && !errors.Is(err, ErrInDoubt):
 		err = ErrUnsent // the release was refused: nothing happened to the waiters
 	case err == nil && (a.Status == script.Freed || a.Status == script.HandedOver):
-		granted = script.Acquired{Granted: true, Fence: a.Granted, Holds: 1, Placed: true, Place: a.Place}
+		granted = script.Acquired{Granted: true, Fence: a.Granted, Holds: 1, Mine: 1, Placed: true, Place: a.Place}
 		missed.Placed, missed.Place = true, a.Place
 	}
 	if a.To != script.ToNobody && e.opts.Events.HandedOver != nil {
 		e.opts.Events.HandedOver()
 	}
-	var settled []func()
-	for i, w := range []*waiter{script.ToPlain: g.plain, script.ToFair: g.fair} {
+	for i, w := range []*waiter{script.ToPlain: r.plain, script.ToFair: r.fair} {
 		if w == nil {
 			continue
 		}
@@ -271,12 +303,9 @@ func (e *Engine) handedLocked(g *giving, a script.Released, err error) (after fu
 			outcome, answer = missed, answerOf(w, missed, err)
 			answer.Again = err == nil && !missed.Placed
 		}
-		if f := e.answeredLocked(w, outcome, g.sentAt, answer); f != nil {
-			settled = append(settled, f)
+		if f := e.answeredLocked(w, outcome, r.q.sentAt, answer); f != nil {
+			after = append(after, f)
 		}
 	}
-	if len(settled) == 0 {
-		return nil
-	}
-	return func() { run(settled) }
+	return after
 }

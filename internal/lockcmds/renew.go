@@ -35,9 +35,9 @@ func (e *Engine) renewAll(ctx context.Context, by redislink.Node, batch []watchd
 	if len(all) != len(batch) {
 		return fmt.Errorf("%d answers for %d renewals", len(all), len(batch))
 	}
-	for i, renewed := range all {
+	for i, holds := range all {
 		verdicts[i] = watchdog.Gone
-		if renewed {
+		if holds > 0 {
 			verdicts[i] = watchdog.Renewed
 		}
 	}

@@ -33,7 +33,13 @@ type bench struct {
 	c *redis.Client
 	s map[string]*script.Script
 	n script.Names
+
+	request int64 // of the latest call
+	mine    map[string]belief
 }
+
+// belief is what an owner's only session knows of its hold.
+type belief struct{ fence, holds int64 }
 
 // scripts are all scripts by name.
 func scripts() map[string]*script.Script {
@@ -94,17 +100,57 @@ func (b *bench) must(s *script.Script, keys []string, args ...any) []int64 {
 
 func (b *bench) acquire(owner string, lease int64) []int64 {
 	b.t.Helper()
-	return b.must(b.s["acquire"], []string{b.n.Lock, b.n.Fence, b.n.Channel}, owner, lease)
+	return b.grants(owner, b.must(b.s["acquire"], []string{b.n.Lock, b.n.Fence, b.n.Channel}, b.asks(owner, lease)...))
 }
 
 func (b *bench) fair(owner string, lease, wait int64, enqueue int) []int64 {
 	b.t.Helper()
-	return b.must(b.s["fair"], []string{b.n.Lock, b.n.Queue, b.n.Deadlines, b.n.Fence, b.n.Channel}, owner, lease, wait, enqueue, "PUBLISH", b.n.PlaceOf(owner), 0)
+	return b.grants(owner, b.must(b.s["fair"], []string{b.n.Lock, b.n.Queue, b.n.Deadlines, b.n.Fence, b.n.Channel},
+		append(b.asks(owner, lease), "", wait, enqueue, "PUBLISH", b.n.PlaceOf(owner), 0)...))
 }
 
 func (b *bench) release(owner string, lease, fence int64) []int64 {
 	b.t.Helper()
-	return b.must(b.s["release"], []string{b.n.Lock, b.n.Channel, b.n.Queue}, owner, lease, fence, "PUBLISH")
+	out := b.must(b.s["release"], []string{b.n.Lock, b.n.Channel, b.n.Queue}, owner, fence, b.releases(owner), "PUBLISH", b.next(), lease)
+	b.released(owner, out)
+	return out
+}
+
+func (b *bench) next() int64 {
+	b.request++
+	return b.request
+}
+
+// asks are the first arguments of an acquire, but for the field.
+func (b *bench) asks(owner string, lease int64) []any {
+	return []any{owner, lease, b.next(), b.mine[owner].fence, b.mine[owner].holds + 1}
+}
+
+// grants notes the answer to an acquire, and returns its first three numbers, or four if the counter was replaced.
+func (b *bench) grants(owner string, out []int64) []int64 {
+	if out[0] != 1 {
+		return out
+	}
+	if b.mine == nil {
+		b.mine = map[string]belief{}
+	}
+	b.mine[owner] = belief{out[1], out[2]}
+	if len(out) > 3 && out[3] == 0 {
+		return out[:3]
+	}
+	return out[:min(len(out), 4)]
+}
+
+// releases is how many holds a session has after it has released one.
+func (b *bench) releases(owner string) int64 { return max(b.mine[owner].holds-1, 0) }
+
+func (b *bench) released(owner string, out []int64) {
+	switch {
+	case out[0] > 0:
+		delete(b.mine, owner)
+	case out[0] == 0:
+		b.mine[owner] = belief{b.mine[owner].fence, out[1]}
+	}
 }
 
 func (b *bench) leave(owners ...string) []int64 {
@@ -245,11 +291,13 @@ func TestHoldOfRedissonGetsAFence(t *testing.T) {
 		b.c.HSet(t.Context(), b.n.Lock, ownerA, 1)
 		b.c.PExpire(t.Context(), b.n.Lock, time.Minute)
 		equal(t, "release by fence", b.release(ownerA, 0, 7), []int64{-2, 0})
-		got := b.acquire(ownerA, 30000)
+		keys := []string{b.n.Lock, b.n.Fence, b.n.Channel}
+		got := b.must(b.s["acquire"], keys, ownerA, 30000, 1, 0, 1, "{s}", "PUBLISH", "x")
 		if got[0] != 1 || got[1] == 0 || got[2] != 2 {
 			t.Fatalf("re-entry: %v", got)
 		}
-		equal(t, "again", b.acquire(ownerA, 30000), []int64{1, got[1], 3})
+		again := b.must(b.s["acquire"], keys, ownerA, 30000, 2, got[1], 2, "{s}", "PUBLISH", "x")
+		equal(t, "again", again, []int64{1, got[1], 3, 0, 0, 2})
 	})
 }
 
@@ -289,7 +337,7 @@ func TestCounterThatHoldsNoFenceIsSetToTheTime(t *testing.T) {
 		b.c.Del(t.Context(), b.n.Fence)
 		b.c.HSet(t.Context(), b.n.Fence, "a", "b")
 		grown("hash", b.acquire(ownerA, 30000), 1)
-		b.c.HDel(t.Context(), b.n.Lock, "fence")
+		b.c.HDel(t.Context(), b.n.Lock, "fence", "{request}")
 		b.c.Del(t.Context(), b.n.Fence)
 		b.c.RPush(t.Context(), b.n.Fence, "a")
 		grown("list, at a re-entry", b.acquire(ownerA, 30000), 1)
@@ -326,14 +374,14 @@ func TestScriptsPassWrongTypeThrough(t *testing.T) {
 			keys []string
 			args []any
 		}{
-			{b.s["acquire"], []string{n.Lock, n.Fence, n.Channel}, []any{ownerA, 1000}},
-			{b.s["fair"], []string{n.Lock, n.Queue, n.Deadlines, n.Fence, n.Channel}, []any{ownerA, 1000, 1000, 1, "PUBLISH", ownerA, 0}},
-			{b.s["release"], []string{n.Lock, n.Channel, n.Queue}, []any{ownerA, 1000, 0, "PUBLISH"}},
-			{b.s["handover"], []string{n.Lock, n.Channel, n.Queue, n.Fence}, []any{ownerA, 1000, 0, "PUBLISH", 1000, ownerB, 1000, "", crowd, 0}},
-			{b.s["extend"], []string{n.Lock, n.Channel, n.Queue}, []any{ownerA, 1000, "PUBLISH"}},
+			{b.s["acquire"], []string{n.Lock, n.Fence, n.Channel}, []any{ownerA, 1000, 1}},
+			{b.s["fair"], []string{n.Lock, n.Queue, n.Deadlines, n.Fence, n.Channel}, []any{ownerA, 1000, 1, 0, 1, "", 1000, 1, "PUBLISH", ownerA, 0}},
+			{b.s["release"], []string{n.Lock, n.Channel, n.Queue}, []any{ownerA, 0, 0, "PUBLISH", 1}},
+			{b.s["handover"], []string{n.Lock, n.Channel, n.Queue, n.Fence}, []any{ownerA, 0, 0, "PUBLISH", 1, 1000, "", "", 1000, crowd, 0, ownerB, 1000, 1, "", ""}},
+			{b.s["extend"], []string{n.Lock, n.Channel, n.Queue}, []any{ownerA, 1000, "PUBLISH", 1, ""}},
 			{b.s["info"], []string{n.Lock, n.Queue}, nil},
 			{b.s["force"], []string{n.Lock, n.Channel, n.Queue}, []any{"PUBLISH"}},
-			{b.s["grace"], []string{n.Lock, n.Channel, n.Queue}, []any{ownerA, 0, 0, "PUBLISH", 0, 0}},
+			{b.s["drop"], []string{n.Lock, n.Channel, n.Queue}, []any{ownerA, 0, 0, "PUBLISH", 1, 0, "", 0}},
 		} {
 			_, err := b.eval(call.s, call.keys, call.args...)
 			const want = "WRONGTYPE Operation against a key holding the wrong kind of value"
@@ -366,10 +414,20 @@ func (b *bench) handoverTo(owner, next string, lease int64, fair int) []int64 {
 	return b.handoverOf(owner, who...)
 }
 
+// handoverOf takes, for the plain waiter, its owner, lease and channel, the place of the plain waiters, whether it stays; for the fair one
+// its owner, lease, channel and place.
 func (b *bench) handoverOf(owner string, who ...any) []int64 {
 	b.t.Helper()
-	return b.must(b.s["handover"], []string{b.n.Lock, b.n.Channel, b.n.Queue, b.n.Fence, b.n.Deadlines},
-		append([]any{owner, 30000, 0, "PUBLISH", 300000}, who...)...)
+	args := []any{owner, 0, b.releases(owner), "PUBLISH", b.next(), 30000, "", "", 300000, who[3], who[4], who[0], who[1], b.next(), "", who[2]}
+	if len(who) > 5 {
+		args = append(args, who[5], who[6], b.next(), "", who[7], who[8])
+	}
+	out := b.must(b.s["handover"], []string{b.n.Lock, b.n.Channel, b.n.Queue, b.n.Fence, b.n.Deadlines}, args...)
+	b.released(owner, out)
+	if out[0] == 2 {
+		b.grants(fmt.Sprint(who[5*(out[4]-1)]), []int64{1, out[1], 1})
+	}
+	return out
 }
 
 func TestHandOverGrantsInOneStep(t *testing.T) {
@@ -384,7 +442,7 @@ func TestHandOverGrantsInOneStep(t *testing.T) {
 			t.Fatalf("hand-over: %v after fence %d", got, fence)
 		}
 		equal(t, "owner", b.hash()[ownerB], "1")
-		equal(t, "fields", len(b.hash()), 2)
+		equal(t, "fields", len(b.hash()), 3)
 		if !within(b.pttl(), 40000) {
 			t.Fatalf("ttl %v", b.pttl())
 		}
@@ -445,7 +503,7 @@ func TestExtendNeedsTheHolder(t *testing.T) {
 	onBoth(t, func(t *testing.T, b *bench) {
 		heard := b.listen(b.n.Channel, b.n.NameChannel(ownerB))
 		extend := func(owner string, lease int) []int64 {
-			return b.must(b.s["extend"], []string{b.n.Lock, b.n.Channel, b.n.Queue}, owner, lease, "PUBLISH")
+			return b.must(b.s["extend"], []string{b.n.Lock, b.n.Channel, b.n.Queue}, owner, lease, "PUBLISH", b.next(), "")
 		}
 		equal(t, "free", extend(ownerA, 90000), []int64{-1})
 		fence := b.acquire(ownerA, 30000)[1]
@@ -465,7 +523,7 @@ func TestRenewRenewsOnlyWhatIsOurs(t *testing.T) {
 	onBoth(t, func(t *testing.T, b *bench) {
 		k := []string{"k1", "k2", "k3", "k4", "k5"}
 		grant := func(key, owner string) int64 {
-			return b.must(b.s["acquire"], []string{key, b.n.Fence, b.n.Channel}, owner, 10000)[1]
+			return b.must(b.s["acquire"], []string{key, b.n.Fence, b.n.Channel}, owner, 10000, 1)[1]
 		}
 		f1 := grant("k1", ownerA)
 		grant("k2", ownerB)
@@ -509,58 +567,28 @@ func TestForceFreesAndWakes(t *testing.T) {
 	})
 }
 
-func TestGraceShortensOrReleases(t *testing.T) {
+func TestDropShortensOrReleases(t *testing.T) {
 	onBoth(t, func(t *testing.T, b *bench) {
 		heard := b.listen(b.n.Channel)
-		keys := []string{b.n.Lock, b.n.Channel, b.n.Queue}
+		drop := func(owner string, fence, grace int64) []int64 {
+			return b.must(b.s["drop"], []string{b.n.Lock, b.n.Channel, b.n.Queue}, owner, fence, 0, "PUBLISH", b.next(), grace, "", 0)
+		}
 		fence := b.acquire(ownerA, 30000)[1]
 		b.acquire(ownerA, 30000)
-		equal(t, "stranger", b.must(b.s["grace"], keys, ownerB, 0, 0, "PUBLISH", 0, 0), []int64{0})
-		equal(t, "other grant", b.must(b.s["grace"], keys, ownerA, fence+1, 0, "PUBLISH", 0, 0), []int64{0})
-		b.must(b.s["grace"], keys, ownerA, fence, 60000, "PUBLISH", 0, 0)
+		equal(t, "stranger", drop(ownerB, 0, 0), []int64{0})
+		equal(t, "other grant", drop(ownerA, fence+1, 0), []int64{0})
+		drop(ownerA, fence, 60000)
 		if !within(b.pttl(), 30000) {
 			t.Fatalf("a long grace left ttl %v", b.pttl())
 		}
-		equal(t, "grace", b.must(b.s["grace"], keys, ownerA, fence, 10000, "PUBLISH", 0, 0), []int64{1})
+		equal(t, "grace", drop(ownerA, fence, 10000), []int64{1})
 		if !within(b.pttl(), 10000) {
 			t.Fatalf("grace left ttl %v", b.pttl())
 		}
 		equal(t, "waiters are told that it ends earlier", heard(), []string{"redisson_lock__channel:{foo} 0"})
-		equal(t, "none", b.must(b.s["grace"], keys, ownerA, fence, 0, "PUBLISH", 0, 0), []int64{1})
+		equal(t, "none", drop(ownerA, fence, 0), []int64{1})
 		equal(t, "messages", heard(), []string{"redisson_lock__channel:{foo} 0"})
 		equal(t, "hash", b.hash(), map[string]string{})
-	})
-}
-
-func TestGraceOfACountedOwnerLeavesItsOtherHolds(t *testing.T) {
-	onBoth(t, func(t *testing.T, b *bench) {
-		heard := b.listen(b.n.Channel, b.n.NameChannel(ownerB))
-		grace := func(fence, ms, holds int64) []int64 {
-			return b.must(b.s["grace"], []string{b.n.Lock, b.n.Channel, b.n.Queue}, ownerA, fence, ms, "PUBLISH", holds, 0)
-		}
-		fence := b.acquire(ownerA, 30000)[1]
-		for range 3 {
-			b.acquire(ownerA, 30000)
-		}
-		b.fair(ownerB, 30000, wait, 1)
-		equal(t, "shorten, with others", grace(fence, 10000, 3), []int64{2})
-		equal(t, "release, with others", grace(fence, 0, 3), []int64{2})
-		equal(t, "holds", b.hash(), map[string]string{ownerA: "1", "fence": itoa(fence)})
-		if !within(b.pttl(), 30000) {
-			t.Fatalf("ttl %v", b.pttl())
-		}
-		equal(t, "messages", heard(), []string(nil))
-		b.acquire(ownerA, 30000)
-		equal(t, "shorten, alone", grace(fence, 10000, 2), []int64{1})
-		if !within(b.pttl(), 10000) {
-			t.Fatalf("ttl %v", b.pttl())
-		}
-		equal(t, "more than there are", grace(fence, 0, 3), []int64{1})
-		equal(t, "hash", b.hash(), map[string]string{})
-		equal(t, "messages", heard(), []string{
-			"redisson_lock__channel:{foo} 0", "redisson_lock__channel:{foo}:" + ownerB + " 0",
-			"redisson_lock__channel:{foo} 0", "redisson_lock__channel:{foo}:" + ownerB + " 0",
-		})
 	})
 }
 
@@ -664,7 +692,7 @@ func TestSHAIsTheNameRedisGives(t *testing.T) {
 	if err != nil || got != s.SHA() {
 		t.Fatalf("SCRIPT LOAD says %s, %v; want %s", got, err, s.SHA())
 	}
-	_, err = srv.Client(t).EvalSha(t.Context(), s.SHA(), []string{"k", "f", "c"}, "o", 1000).Result()
+	_, err = srv.Client(t).EvalSha(t.Context(), s.SHA(), []string{"k", "f", "c"}, "o", 1000, 1).Result()
 	if err != nil || errors.Is(err, redis.Nil) {
 		t.Fatal(err)
 	}

@@ -39,15 +39,15 @@ func (e *Engine) endSlice(c *client, holds map[*hold]struct{}) {
 		some = append(some, h)
 		delete(holds, h)
 	}
-	orphans := make([]orphan, 0, len(some))
+	rollbacks := make([]rollback, 0, len(some))
 	e.mu.Lock()
 	for _, h := range some {
-		if o, last := e.partLocked(h, c); last {
-			orphans = append(orphans, o)
+		if r := e.partLocked(h, c); r != nil {
+			rollbacks = append(rollbacks, *r)
 		}
 	}
 	e.mu.Unlock()
-	for _, o := range orphans {
-		e.settleOrphan(o)
+	for _, r := range rollbacks {
+		e.rollBack(r)
 	}
 }

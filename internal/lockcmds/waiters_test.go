@@ -161,15 +161,18 @@ func TestGrantThatComesTooLateIsGivenBack(t *testing.T) {
 	a.want("UNLOCK k", ":1")
 }
 
-func TestAcquireThatWasCountedTwiceIsCorrected(t *testing.T) {
+func TestHoldThatALateCopyHasLeftIsReplaced(t *testing.T) {
 	srv := redistest.Start(t)
 	p := startProxy(t, srv, nil)
 	a := p.session(2)
 	owner := p.e.opts.UUID + ":1"
 	// The acquire of a command whose outcome could not be found out arrives late.
-	srv.Do(t, "EVAL", scripts()["acquire"].Text(), 3, "k", "lockproxy:fence", script.ChannelOf("k"), owner, 3000)
-	a.fence("LOCK k")
-	redistest.Eventually(t, patience, "one hold", func() bool { return srv.Client(t).HGet(t.Context(), "k", owner).Val() == "1" })
+	srv.Do(t, "EVAL", scripts()["acquire"].Text(), 3, "k", "lockproxy:fence", script.ChannelOf("k"), owner, 3000, 0)
+	left := srv.Client(t).HGet(t.Context(), "k", "fence").Val()
+	if fence := itoa(a.fence("LOCK k")); fence <= left {
+		t.Errorf("fence %s after %s", fence, left)
+	}
+	equal(t, "holds", p.holds("k", owner), "1")
 	a.want("UNLOCK k", ":1")
 }
 

@@ -3,7 +3,6 @@ package lockcmds
 import (
 	"errors"
 
-	"lockproxy/internal/lockcmds/jobs"
 	"lockproxy/internal/lockcmds/queue"
 	"lockproxy/internal/lockcmds/script"
 	"lockproxy/internal/resp"
@@ -31,12 +30,9 @@ func (e *Engine) await(w *waiter, a script.Acquired) []byte {
 	case w.c.ended:
 		return nil
 	case refusal != nil:
-		return e.replyTo(queue.Error, refusal, w.InDoubt())(w.caller.Proto)
+		return e.replyTo(queue.Error, refusal)(w.caller.Proto)
 	}
 	e.refusedOne()
-	if w.InDoubt() {
-		return appendFailure(nil, ErrInDoubt)
-	}
 	return resp.AppendError(nil, resp.Overloaded, full)
 }
 
@@ -62,20 +58,35 @@ func (e *Engine) leftLocked(w *waiter, f queue.Effect) {
 	if f.Outcome == queue.Granted {
 		return
 	}
-	if f.Outcome == queue.Gone && f.Doubt {
-		e.giveUpLocked(w)
-	}
 	e.finishLocked(w)
-	if f.Outcome != queue.Gone {
-		e.jobs.Submit(jobs.Attempt, func() { e.reply(w, e.replyTo(f.Outcome, f.Err, f.Doubt)) })
+	if f.Outcome == queue.Gone && !f.Doubt {
+		return
+	}
+	e.tend(func() { e.without(w, f) })
+}
+
+// without answers an acquire that has left its wait queue and has not got the lock. If an attempt was not answered, the lock may have been
+// granted: then that is rolled back first, because a null says that the client does not hold the lock. Requires no locks.
+func (e *Engine) without(w *waiter, f queue.Effect) {
+	switch {
+	case f.Outcome == queue.Gone:
+		e.rollBackAcquire(w, 0, nil)
+	case f.Doubt:
+		e.rollBackAcquire(w, 0, e.onceWithin(doubtLimit, func(ok bool) {
+			if ok {
+				e.reply(w, e.replyTo(f.Outcome, f.Err))
+			} else {
+				e.reply(w, failed(ErrInDoubt))
+			}
+		}))
+	default:
+		e.reply(w, e.replyTo(f.Outcome, f.Err))
 	}
 }
 
 // replyTo is the reply to an acquire that has to go without the lock.
-func (e *Engine) replyTo(o queue.Outcome, err error, doubt bool) func(proto int) []byte {
+func (e *Engine) replyTo(o queue.Outcome, err error) func(proto int) []byte {
 	switch {
-	case doubt: // nobody knows whether it has the lock, so that is what it is told
-		return failed(ErrInDoubt)
 	case errors.Is(err, errDraining):
 		e.refusedOne()
 		return func(int) []byte { return resp.AppendError(nil, resp.Overloaded, errDraining.Error()) }

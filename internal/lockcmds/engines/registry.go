@@ -60,8 +60,9 @@ type Registry struct {
 	jobs *jobs.Pool
 	wg   sync.WaitGroup
 
-	waiting atomic.Int64   // of all engines
-	lost    *losses.Budget // of all sessions
+	waiting  atomic.Int64   // of all engines
+	requests atomic.Int64   // numbers the calls of all sessions
+	lost     *losses.Budget // of all sessions
 
 	mu       sync.Mutex
 	engines  map[ID]*Engine
@@ -226,6 +227,7 @@ func (r *Registry) newEngine(id ID) (*lockcmds.Engine, error) {
 	}
 	opts := r.opts.Engine
 	opts.Redis, opts.Jobs, opts.Waiting = link, r.jobs, &r.waiting
+	opts.Requests = &r.requests
 	return lockcmds.New(opts)
 }
 

@@ -6,20 +6,50 @@ import (
 	"lockproxy/internal/resp"
 )
 
+// Part is one session's part in a lock, as a call of that session writes it.
+type Part struct {
+	Owner string
+	// Session is the session's own owner, if Owner was named by OWNER: other sessions may hold the lock for it. Empty: none may.
+	Session string
+	// Request is the number of this call, larger than those of all earlier calls of the session. A copy has the same number.
+	Request int64
+	Fence   int64 // of the grant that the session has or means; 0: none, or any
+	Holds   int64 // of the session, after this call
+}
+
+// field is the session's field in the hash; empty: it needs none.
+func (p Part) field() string {
+	if p.Session == "" {
+		return ""
+	}
+	return "{" + p.Session + "}"
+}
+
 // Acquire asks for a lock without a place in the queue.
 type Acquire struct {
-	Key, Owner string
-	Lease      time.Duration // > 0
-	Shared     bool          // others may wait for the same owner; they are told of a first hold
+	Key string
+	Part
+	Lease time.Duration // > 0
 }
+
+// shared reports whether others may wait for the same owner. They are told of a first hold.
+func (a Acquire) shared() bool { return a.Session != "" }
 
 // Call is the call of acquire.lua.
 func (a Acquire) Call() Call {
-	c := Call{acquire, []string{a.Key, FenceKey, ChannelOf(a.Key)}, []string{a.Owner, millis(a.Lease)}}
-	if a.Shared {
-		c.Args = append(c.Args, publish, NamesOf(a.Key).NameChannel(a.Owner))
+	c := Call{acquire, []string{a.Key, FenceKey, ChannelOf(a.Key)}, []string{a.Owner, millis(a.Lease), itoa(a.Request)}}
+	switch {
+	case a.shared():
+		c.Args = append(c.Args, itoa(a.Fence), itoa(a.Holds), a.field(), publish, NamesOf(a.Key).NameChannel(a.Owner))
+	case a.Fence != 0:
+		c.Args = append(c.Args, itoa(a.Fence), itoa(a.Holds))
 	}
 	return c
+}
+
+// args are the first arguments of fair.lua and crowd.lua.
+func (a Acquire) args() []string {
+	return []string{a.Owner, millis(a.Lease), itoa(a.Request), itoa(a.Fence), itoa(a.Holds), a.field()}
 }
 
 // Fair asks for a lock in its turn.
@@ -35,7 +65,7 @@ func (a Fair) Call() Call {
 	return Call{
 		fair,
 		[]string{n.Lock, n.Queue, n.Deadlines, n.Fence, n.Channel},
-		[]string{a.Owner, millis(a.Lease), millis(a.Wait), flag(a.Enqueue), publish, n.PlaceOf(a.Owner), flag(a.Shared)},
+		append(a.args(), millis(a.Wait), flag(a.Enqueue), publish, n.PlaceOf(a.Owner), flag(a.shared())),
 	}
 }
 
@@ -52,20 +82,21 @@ type Crowd struct {
 func (a Crowd) Call() Call {
 	n := NamesOf(a.Key)
 	tell := ""
-	if a.Shared {
+	if a.shared() {
 		tell = n.NameChannel(a.Owner)
 	}
 	return Call{
 		crowd,
 		[]string{n.Lock, n.Queue, n.Deadlines, n.Fence, n.Channel},
-		[]string{a.Owner, millis(a.Lease), millis(a.Wait), n.PlaceOf(a.Crowd), flag(a.Stays), flag(a.Enqueue), publish, tell},
+		append(a.args(), millis(a.Wait), n.PlaceOf(a.Crowd), flag(a.Stays), flag(a.Enqueue), publish, tell),
 	}
 }
 
 // Acquired is the answer to Acquire, Fair and Crowd, and what a Released with a hand-over means to a waiter.
 type Acquired struct {
 	Granted      bool
-	Fence, Holds int64         // if granted
+	Fence, Holds int64         // if granted: of the owner
+	Mine         int64         // if granted: holds of the session
 	PTTL         time.Duration // if not: what is left to the holder, NoTTL or Kept
 	Damage       Damage
 	Placed       bool  // Place is known: the call was Crowd or a hand-over
@@ -78,7 +109,11 @@ func DecodeAcquired(v resp.Value) (Acquired, error) {
 	if err != nil || n[0] != 1 {
 		return Acquired{PTTL: n.duration(1)}, err
 	}
-	return Acquired{Granted: true, Fence: n.at(1), Holds: n.at(2), Damage: Damage(n.at(3))}, nil
+	a := Acquired{Granted: true, Fence: n.at(1), Holds: n.at(2), Mine: 1, Damage: Damage(n.at(3))}
+	if len(n) > 5 {
+		a.Mine = n[5]
+	}
+	return a, nil
 }
 
 // DecodeCrowd decodes the answer of crowd.lua.
@@ -87,5 +122,7 @@ func DecodeCrowd(v resp.Value) (Acquired, error) {
 	if err != nil || n[0] != 1 {
 		return Acquired{PTTL: n.duration(1), Placed: err == nil, Place: n.at(2)}, err
 	}
-	return Acquired{Granted: true, Fence: n.at(1), Holds: n.at(2), Damage: Damage(n.at(3)), Placed: true, Place: n.at(4)}, nil
+	return Acquired{
+		Granted: true, Fence: n.at(1), Holds: n.at(2), Mine: n.at(5), Damage: Damage(n.at(3)), Placed: true, Place: n.at(4),
+	}, nil
 }

@@ -3,7 +3,7 @@
 -- A live waiter subscribes within seconds of queueing. The caller has seen it in the queue for that long.
 -- The message that asks is also a wake-up, so a live one that missed its turn takes it now. O(log n) of the places.
 --
--- KEYS[1]  lock       hash {owner: holds, fence: n}; exists only while held
+-- KEYS[1]  lock       hash, see lib/hash.lua; exists only while held
 -- KEYS[2]  queue      list of places of waiters, first to ask at the head
 -- KEYS[3]  deadlines  zset place -> epoch ms after which it may be dropped
 -- KEYS[4]  channel    base channel of the lock; a waiter listens on channel:place

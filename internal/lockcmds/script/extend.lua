@@ -1,27 +1,45 @@
 -- extend.lua: reset the lease of a lock its owner holds.
 --
--- Waiters are woken if it ends earlier now than they had been told.
+-- Waiters are woken if it ends earlier now than they had been told. Run again, or overtaken by a later call of the
+-- session, the script changes nothing, if the session has holds; a session of a named owner that has none resets the
+-- lease again.
 --
--- KEYS[1]  lock      hash {owner: holds, fence: n}; exists only while held
+-- KEYS[1]  lock      hash, see lib/hash.lua; exists only while held
 -- KEYS[2]  channel   base channel of the lock; a fair waiter listens on channel:place
 -- KEYS[3]  queue     list of places of waiters, first to ask at the head
 -- ARGV[1]  owner     who holds it
 -- ARGV[2]  lease_ms  new lease length from now, > 0
 -- ARGV[3]  publish   PUBLISH
+-- ARGV[4]  request   number of this call, larger than those of earlier calls of the session
+-- ARGV[5]  field     of the session, for a named owner; empty: the owner has one session
 --
--- Returns  {1, fence, holds}  reset
+-- Returns  {1, fence, holds}  reset, or done before
 --          {-1}               the owner is not the holder
 
-local held = redis.pcall('HMGET', KEYS[1], ARGV[1], 'fence')
+local field = ARGV[5]
+local held = redis.pcall('HMGET', KEYS[1], ARGV[1], 'fence', field == '' and '{request}' or field)
 if held.err then
   return held
 end
 if not held[1] then
   return {-1}
 end
-local pttl = redis.call('PTTL', KEYS[1])
-redis.call('PEXPIRE', KEYS[1], ARGV[2])
-if pttl < 0 or pttl > tonumber(ARGV[2]) then
-  wake(ARGV[3], KEYS[2], KEYS[3], KEYS[1])
+local n, last, taken = nil, tonumber(held[3] or 0), nil
+if field ~= '' then
+  n, last, taken = field_of(held[3])
+end
+if last < tonumber(ARGV[4]) then
+  if field == '' then
+    redis.call('HSET', KEYS[1], '{request}', ARGV[4])
+  elseif held[3] then
+    redis.call('HSET', KEYS[1], field, n .. ' ' .. ARGV[4] .. ' ' .. taken)
+  end
+  local pttl = redis.call('PTTL', KEYS[1])
+  redis.call('PEXPIRE', KEYS[1], ARGV[2])
+  if pttl < 0 or pttl > tonumber(ARGV[2]) then
+    wake(ARGV[3], KEYS[2], KEYS[3], KEYS[1])
+  end
+elseif last == tonumber(ARGV[4]) then
+  lengthen(KEYS[1], ARGV[2])
 end
 return {1, tonumber(held[2] or 0), tonumber(held[1])}

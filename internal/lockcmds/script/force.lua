@@ -1,6 +1,6 @@
 -- force.lua: free a lock whoever holds it, and wake plain waiters and the fair head.
 --
--- KEYS[1]  lock     hash {owner: holds, fence: n}; exists only while held
+-- KEYS[1]  lock     hash, see lib/hash.lua; exists only while held
 -- KEYS[2]  channel  base channel of the lock; a fair waiter listens on channel:place
 -- KEYS[3]  queue    list of places of waiters, first to ask at the head
 -- ARGV[1]  publish  PUBLISH

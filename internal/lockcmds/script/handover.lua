@@ -6,25 +6,36 @@
 -- one. A lock that is handed over is never free, so nobody is woken, unless its lease ends earlier now than they were
 -- told.
 --
--- KEYS[1]  lock         hash {owner: holds, fence: n}; exists only while held
--- KEYS[2]  channel      base channel of the lock; a waiter listens on channel:place
--- KEYS[3]  queue        list of places of waiters, first to ask at the head
--- KEYS[4]  fence        counter of all locks; never expires, never goes back
--- KEYS[5]  deadlines    zset place -> epoch ms after which it may be dropped
--- ARGV[1]  owner        who releases
--- ARGV[2]  lease_ms     least lease that goes on if holds are left; 0: its TTL stays
--- ARGV[3]  fence        release only the grant with this fence; 0: any
--- ARGV[4]  publish      PUBLISH
--- ARGV[5]  wait_ms      what a deadline is counted in, > 0
--- ARGV[6]  plain_owner  first of the plain waiters, another owner; empty: there is none
--- ARGV[7]  plain_lease  its lease length in ms, > 0
--- ARGV[8]  plain_tell   channel on which others who wait for that owner are told; empty: nobody does
--- ARGV[9]  crowd        place of the plain waiters
--- ARGV[10] stays        1: that place stays in the queue after a grant to them; 0: it leaves
--- ARGV[11] fair_owner   first of the fair waiters, another owner; absent: there is none
--- ARGV[12] fair_lease   its lease length in ms, > 0
--- ARGV[13] fair_tell    as plain_tell
--- ARGV[14] fair_place   its place
+-- Run again, or overtaken by a later call of the session, the script finds another owner, or changes nothing. A
+-- waiter that was granted the lock asks for it with the number of its acquire, and finds its grant.
+--
+-- KEYS[1]  lock           hash, see lib/hash.lua; exists only while held
+-- KEYS[2]  channel        base channel of the lock; a waiter listens on channel:place
+-- KEYS[3]  queue          list of places of waiters, first to ask at the head
+-- KEYS[4]  fence          counter of all locks; never expires, never goes back
+-- KEYS[5]  deadlines      zset place -> epoch ms after which it may be dropped
+-- ARGV[1]  owner          who releases
+-- ARGV[2]  fence          release only the grant with this fence; 0: any
+-- ARGV[3]  holds          of the session, after this
+-- ARGV[4]  publish        PUBLISH
+-- ARGV[5]  request        number of this call, larger than those of earlier calls of the session
+-- ARGV[6]  lease_ms       least lease that goes on if holds are left; 0: its TTL stays
+-- ARGV[7]  field          of the session, for a named owner; empty: the owner has one session
+-- ARGV[8]  from           field from which a session without holds takes one if it can; empty: any
+-- ARGV[9]  wait_ms        what a deadline is counted in, > 0
+-- ARGV[10] crowd          place of the plain waiters
+-- ARGV[11] stays          1: that place stays in the queue after a grant to them; 0: it leaves
+-- ARGV[12] plain_owner    first of the plain waiters, another owner; empty: there is none
+-- ARGV[13] plain_lease    its lease length in ms, > 0
+-- ARGV[14] plain_request  number of its acquire
+-- ARGV[15] plain_field    field of its session, for a named owner; empty: the owner has one session
+-- ARGV[16] plain_tell     channel on which others who wait for that owner are told; empty: nobody does
+-- ARGV[17] fair_owner     first of the fair waiters, another owner; absent: there is none
+-- ARGV[18] fair_lease     its lease length in ms, > 0
+-- ARGV[19] fair_request   number of its acquire
+-- ARGV[20] fair_field     as plain_field
+-- ARGV[21] fair_tell      as plain_tell
+-- ARGV[22] fair_place     its place
 --
 -- Returns  {2, new fence, fence, odd, who, place}  released, and granted to who: 1 the plain waiter, 2 the fair one
 --          {1, fence, 1, odd, 0, place}            released; fence 0: it was taken without one
@@ -34,22 +45,22 @@
 --          odd: 1 the counter held no fence; 2 the key of the queue holds something else; else 0
 --          place: of the plain waiters, 0 not in the queue, 1 at its head, 2 behind others
 
-local fence, answer = give_back(KEYS[1], ARGV[1], ARGV[2], ARGV[3])
+local fence, answer = lower(KEYS[1], ARGV[1], ARGV[2], ARGV[3], ARGV[5], ARGV[6], ARGV[7], ARGV[8])
 if answer then
   return answer
 end
-local plain, fair = ARGV[6] ~= '', ARGV[11]
+local plain, fair = ARGV[12] ~= '', ARGV[17]
 local head = head_of(KEYS[3], KEYS[1])
 local who, place = 0, 0
 if not head then
   who = fair and 2 or 1
-elseif plain and head == ARGV[9] then
+elseif plain and head == ARGV[10] then
   who = 1
-elseif fair and head == ARGV[14] then
+elseif fair and head == ARGV[22] then
   who = 2
 end
-local next = who == 1 and 6 or 11
-local lease, tell = ARGV[next + 1], ARGV[next + 2]
+local next = who == 1 and 12 or 17
+local lease, tell = ARGV[next + 1], ARGV[next + 4]
 local new, replaced
 if who == 0 then
   free(ARGV[4], KEYS[2], KEYS[3], KEYS[1])
@@ -59,7 +70,7 @@ else
   if who == 2 and head then
     take_turn(KEYS[3], KEYS[5], head)
   end
-  new, replaced = grant(KEYS[1], KEYS[4], ARGV[next], '1', lease, redis.call('TIME'))
+  new, replaced = grant(KEYS[1], KEYS[4], ARGV[next], lease, redis.call('TIME'), ARGV[next + 2], ARGV[next + 3])
   if left < 0 or left > tonumber(lease) then
     wake(ARGV[4], KEYS[2], KEYS[3], KEYS[1])
   end
@@ -69,9 +80,9 @@ else
 end
 if head and plain then
   if who == 1 then
-    place = crowd_granted(KEYS[3], KEYS[5], KEYS[1], ARGV[9], ARGV[10])
+    place = crowd_granted(KEYS[3], KEYS[5], KEYS[1], ARGV[10], ARGV[11])
   else
-    place = crowd_joins(KEYS[3], KEYS[5], KEYS[1], ARGV[9], tonumber(ARGV[5]))
+    place = crowd_joins(KEYS[3], KEYS[5], KEYS[1], ARGV[10], tonumber(ARGV[9]))
   end
 end
 local odd = replaced or no_queue or 0

@@ -1,6 +1,6 @@
 -- head.lua: who is first in the fair queue of a lock.
 --
--- KEYS[1]  lock   hash {owner: holds, fence: n}; exists only while held
+-- KEYS[1]  lock   hash, see lib/hash.lua; exists only while held
 -- KEYS[2]  queue  list of places of waiters, first to ask at the head
 --
 -- Returns  place  the first one; text

@@ -6,19 +6,26 @@ import (
 	"lockproxy/internal/resp"
 )
 
-// Release gives back one hold.
+// Release releases one hold.
 type Release struct {
-	Key, Owner string
-	Lease      time.Duration // least lease that goes on if holds are left; 0: its TTL stays
-	Fence      int64         // only of the grant with this fence; 0: of any
+	Key string
+	Part
+	Lease time.Duration // least lease that goes on if holds are left; 0: its TTL stays
+	From  string        // session from which a session without holds of its own takes one if it can; empty: any
 }
 
 // Call is the call of release.lua.
 func (r Release) Call() Call {
-	return Call{
-		release,
-		[]string{r.Key, ChannelOf(r.Key), QueueOf(r.Key)},
-		[]string{r.Owner, millis(r.Lease), itoa(r.Fence), publish},
+	c := Call{release, []string{r.Key, ChannelOf(r.Key), QueueOf(r.Key)}, r.args()}
+	if r.Session == "" && r.Holds == 0 {
+		c.Args = c.Args[:5] // the ordinary case: what follows says nothing
+	}
+	return c
+}
+
+func (r Release) args() []string {
+	return []string{
+		r.Owner, itoa(r.Fence), itoa(r.Holds), publish, itoa(r.Request), millis(r.Lease), r.field(), Part{Session: r.From}.field(),
 	}
 }
 
@@ -28,32 +35,25 @@ type HandOver struct {
 	Wait  time.Duration // what deadlines in the queue are counted in
 	Crowd string        // the name under which the plain waiters of the proxy stand in queues
 	Stays bool          // the place of the plain waiters stays in the queue after a grant to them
-	Plain *Next         // the first of the plain waiters here; nil: there is none
-	Fair  *Next         // the first of the fair ones
-}
-
-// Next is a waiter that may be granted the lock by a HandOver.
-type Next struct {
-	Owner  string
-	Lease  time.Duration
-	Shared bool // as in Acquire
+	Plain *Acquire      // of the first of the plain waiters here; nil: there is none
+	Fair  *Acquire      // of the first of the fair ones
 }
 
 // Call is the call of handover.lua.
 func (h HandOver) Call() Call {
 	n := NamesOf(h.Key)
-	who := func(w *Next) []string {
+	who := func(w *Acquire) []string {
 		if w == nil {
-			return []string{"", "", ""}
+			return []string{"", "", "", "", ""}
 		}
 		tell := ""
-		if w.Shared {
+		if w.shared() {
 			tell = n.NameChannel(w.Owner)
 		}
-		return []string{w.Owner, millis(w.Lease), tell}
+		return []string{w.Owner, millis(w.Lease), itoa(w.Request), w.field(), tell}
 	}
-	args := []string{h.Owner, millis(h.Lease), itoa(h.Fence), publish, millis(h.Wait)}
-	args = append(append(args, who(h.Plain)...), n.PlaceOf(h.Crowd), flag(h.Stays))
+	args := append(h.args(), millis(h.Wait), n.PlaceOf(h.Crowd), flag(h.Stays))
+	args = append(args, who(h.Plain)...)
 	if h.Fair != nil {
 		args = append(append(args, who(h.Fair)...), n.PlaceOf(h.Fair.Owner))
 	}
@@ -83,7 +83,7 @@ const (
 type Released struct {
 	Status  ReleaseStatus
 	Fence   int64 // of the grant; 0: it was taken without one
-	Holds   int64 // that are left
+	Holds   int64 // of the owner that are left
 	To      int64 // ToNobody, ToPlain or ToFair
 	Granted int64 // fence of that waiter's grant
 	Placed  bool  // Place is known
@@ -114,26 +114,27 @@ func DecodeReleased(v resp.Value) (Released, error) {
 	return Released{}, errStrange
 }
 
-// Grace ends a part in a lock: it shortens what is left of the lease, or releases holds at once.
-type Grace struct {
-	Key, Owner string
-	Fence      int64         // only of the grant with this fence; 0: of any
-	Grace      time.Duration // what may be left of the lease; 0: release
-	Holds      int64         // how many of the owner's holds are the caller's; 0: all
-	Lease      time.Duration // least lease that goes on if holds are left; 0: its TTL stays
+// Drop ends a session's part in a grant: it releases holds at once, or shortens what is left of the lease.
+type Drop struct {
+	Key string
+	Part
+	Grace time.Duration // what may be left of the lease; 0: release
+	Lease time.Duration // least lease that goes on if holds are left; 0: its TTL stays
 }
 
-// Call is the call of grace.lua.
-func (g Grace) Call() Call {
+// Call is the call of drop.lua.
+func (d Drop) Call() Call {
 	return Call{
-		grace,
-		[]string{g.Key, ChannelOf(g.Key), QueueOf(g.Key)},
-		[]string{g.Owner, itoa(g.Fence), millis(g.Grace), publish, itoa(g.Holds), millis(g.Lease)},
+		drop,
+		[]string{d.Key, ChannelOf(d.Key), QueueOf(d.Key)},
+		[]string{
+			d.Owner, itoa(d.Fence), itoa(d.Holds), publish, itoa(d.Request), millis(d.Grace), d.field(), millis(d.Lease),
+		},
 	}
 }
 
-// DecodeGrace decodes the answer of grace.lua. It reports whether the owner was the holder by that grant.
-func DecodeGrace(v resp.Value) (held bool, err error) {
+// DecodeDropped decodes the answer of drop.lua. It reports whether the session had a part in that grant.
+func DecodeDropped(v resp.Value) (held bool, err error) {
 	n, err := numbersOf(v)
 	return err == nil && n[0] != 0, err
 }
@@ -164,15 +165,20 @@ func DecodeForced(v resp.Value) (Forced, error) {
 	return Forced{true, string(v.Elems[0].Str), v.Elems[1].Int}, nil
 }
 
-// Extend resets the lease of a lock that its owner holds.
+// Extend resets the lease of a lock that its owner holds. Of its Part Owner, Session and Request count.
 type Extend struct {
-	Key, Owner string
-	Lease      time.Duration // from now, > 0
+	Key string
+	Part
+	Lease time.Duration // from now, > 0
 }
 
 // Call is the call of extend.lua.
 func (x Extend) Call() Call {
-	return Call{extend, []string{x.Key, ChannelOf(x.Key), QueueOf(x.Key)}, []string{x.Owner, millis(x.Lease), publish}}
+	return Call{
+		extend,
+		[]string{x.Key, ChannelOf(x.Key), QueueOf(x.Key)},
+		[]string{x.Owner, millis(x.Lease), publish, itoa(x.Request), x.field()},
+	}
 }
 
 // Extended is the answer to Extend.
@@ -211,17 +217,10 @@ func (r Renew) Call() Call {
 	return Call{renew, keys, args}
 }
 
-// DecodeRenewed decodes the answer of renew.lua: for each lease, whether it was renewed or is not ours any more.
-func DecodeRenewed(v resp.Value) ([]bool, error) {
+// DecodeRenewed decodes the answer of renew.lua: for each lease how many holds the owner has, 0: it is not ours any more.
+func DecodeRenewed(v resp.Value) ([]int64, error) {
 	n, err := numbersOf(v)
-	if err != nil {
-		return nil, err
-	}
-	renewed := make([]bool, len(n))
-	for i := range n {
-		renewed[i] = n[i] == 1
-	}
-	return renewed, nil
+	return n, err
 }
 
 // Ask asks whether a client may run scripts.

@@ -3,7 +3,7 @@
 -- The places that plain waiters share, one for each proxy, are no fair waiters. Beyond 1,000 places they count all the
 -- same, so that the question stays cheap.
 --
--- KEYS[1]  lock   hash {owner: holds, fence: n}; exists only while held
+-- KEYS[1]  lock   hash, see lib/hash.lua; exists only while held
 -- KEYS[2]  queue  list of places of waiters, first to ask at the head
 --
 -- Returns  {owner, holds, pttl_ms, fence, fair_waiters}  held; the owner is text; fence 0: it was taken without one

@@ -1,11 +1,11 @@
 -- leave.lua: fair waiters give up their places in the queue.
 --
--- If the first of a free lock is among them, the next one is woken: nobody else would do it. So is a waiter of the same
--- owner elsewhere, which has lost its place. One pass over the queue, however many they are.
+-- If the first of a free lock is among them, the next one is woken: nobody else would do it. So is a waiter of the
+-- same owner elsewhere, which has lost its place. One pass over the queue, however many they are.
 --
 -- KEYS[1]   queue      list of places of waiters, first to ask at the head
 -- KEYS[2]   deadlines  zset place -> epoch ms after which it may be dropped
--- KEYS[3]   lock       hash {owner: holds, fence: n}; exists only while held
+-- KEYS[3]   lock       hash, see lib/hash.lua; exists only while held
 -- KEYS[4]   channel    base channel of the lock; a waiter listens on channel:place
 -- ARGV[1]   publish    PUBLISH
 -- ARGV[2..] places     whose

@@ -1,20 +1,28 @@
--- release.lua: give back one hold; with the last one free the lock and wake plain waiters and the fair head.
+-- release.lua: release one hold; with the last one free the lock and wake plain waiters and the fair head.
 --
--- KEYS[1]  lock      hash {owner: holds, fence: n}; exists only while held
+-- The session writes how many holds it has then. A session without holds of its own, of a named owner, releases one of
+-- another session. Run again, or overtaken by a later call of the session, the script changes nothing; of a grant that
+-- is over it finds none.
+--
+-- KEYS[1]  lock      hash, see lib/hash.lua; exists only while held
 -- KEYS[2]  channel   base channel of the lock; a fair waiter listens on channel:place
 -- KEYS[3]  queue     list of places of waiters, first to ask at the head
 -- ARGV[1]  owner     who releases
--- ARGV[2]  lease_ms  least lease that goes on if holds are left; 0: its TTL stays
--- ARGV[3]  fence     release only the grant with this fence; 0: any
+-- ARGV[2]  fence     release only the grant with this fence; 0: any
+-- ARGV[3]  holds     of the session, after this
 -- ARGV[4]  publish   PUBLISH
+-- ARGV[5]  request   number of this call, larger than those of earlier calls of the session
+-- ARGV[6]  lease_ms  least lease that goes on if holds are left; 0 or absent: its TTL stays
+-- ARGV[7]  field     of the session, for a named owner; empty or absent: the owner has one session
+-- ARGV[8]  from      field from which a session without holds takes one if it can; absent: any
 --
 -- Returns  fence              released; 0: it was taken without one
---          {0, holds, fence}  still held, with so many holds left
+--          {0, holds, fence}  still held, the owner has so many holds
 --          {-1}               the owner is not the holder
 --          {-2, fence}        it is, but by a grant with another fence
 -- The first may be {1, fence, 1, 2}: the key of the queue holds something else.
 
-local fence, answer = give_back(KEYS[1], ARGV[1], ARGV[2], ARGV[3])
+local fence, answer = lower(KEYS[1], ARGV[1], ARGV[2], ARGV[3], ARGV[5], ARGV[6] or '0', ARGV[7] or '', ARGV[8] or '')
 if answer then
   return answer
 end

@@ -1,19 +1,20 @@
 -- renew.lua: renew leases that are still ours, a batch in one call.
 --
 -- A lease that goes on for longer stays: another proxy may have promised it to the same owner.
+-- Run again the script does the same. It writes no counts, and tells how they are.
 -- A key that is no lock hash counts as not ours: one bad key must not cost the others their lease.
 --
--- KEYS[1..n]  locks  hashes {owner: holds, fence: n}; exist only while held
+-- KEYS[1..n]  locks  hashes, see lib/hash.lua; exist only while held
 -- ARGV[1..3n] owner, fence, lease_ms for each lock; fence 0: any
 --
--- Returns  {1 or 0, ...}  for each lock: renewed, or not ours any more
+-- Returns  {holds or 0, ...}  for each lock: renewed, how many holds its owner has; or 0, not ours any more
 
 local renewed = {}
 for i, lock in ipairs(KEYS) do
   local owner, fence, lease = ARGV[3 * i - 2], ARGV[3 * i - 1], ARGV[3 * i]
   local held = redis.pcall('HMGET', lock, owner, 'fence')
   if not held.err and held[1] and (fence == '0' or held[2] == fence) then
-    renewed[i] = 1
+    renewed[i] = math.max(tonumber(held[1]) or 1, 1)
     if redis.call('PTTL', lock) < tonumber(lease) then
       redis.call('PEXPIRE', lock, lease)
     end

@@ -1,6 +1,10 @@
 // Package script is what the locks are in Redis: the Lua scripts, the names of keys and channels, and for each script a typed
 // call and one decoded answer. It does no I/O and keeps no state.
 //
+// Invariant: every number in a lock's hash has one writer, who writes it as it is to be, for the grant that it knows by its fence.
+// A script that is run twice leaves what it leaves when it is run once. So a call whose answer was lost may be sent again. lib/hash.lua
+// says how.
+//
 //	Acquire{…}.Call() ──► keys and arguments ──► EVALSHA ──► reply ──► DecodeAcquired ──► Acquired{Granted, Fence, Holds, …}
 //
 // A call can travel on the connection of a session or on the lock engine's own; its answer is decoded alike.
@@ -52,20 +56,20 @@ var all []*Script
 // The scripts, each with the functions of lib that it begins with. A function stands behind those that it calls.
 var (
 	ask      = load("ask")
-	acquire  = load("acquire", "grant", "turn")
-	crowd    = load("crowd", "grant", "head", "free", "take_turn", "turn", "deadline", "crowd", "drop_late")
-	fair     = load("fair", "grant", "head", "free", "take_turn", "deadline", "drop_late")
+	acquire  = load("acquire", "hash", "grant", "deepen", "turn")
+	crowd    = load("crowd", "hash", "grant", "deepen", "head", "free", "take_turn", "turn", "deadline", "crowd", "drop_late")
+	fair     = load("fair", "hash", "grant", "deepen", "head", "free", "take_turn", "deadline", "drop_late")
 	leave    = load("leave", "head", "free", "next_turn")
 	refresh  = load("refresh", "deadline")
 	deadHead = load("dead_head", "head", "free", "next_turn", "take_turn")
-	release  = load("release", "give_back", "head", "free")
-	handover = load("handover", "give_back", "head", "free", "wake", "grant", "take_turn", "deadline", "crowd")
-	extend   = load("extend", "head", "wake")
+	release  = load("release", "hash", "lower", "head", "free")
+	handover = load("handover", "hash", "lower", "head", "free", "wake", "grant", "take_turn", "deadline", "crowd")
+	extend   = load("extend", "hash", "head", "wake")
 	renew    = load("renew")
 	info     = load("info", "holder")
 	head     = load("head", "head")
 	force    = load("force", "holder", "head", "free")
-	grace    = load("grace", "head", "free", "wake")
+	drop     = load("drop", "hash", "head", "free", "wake")
 )
 
 // All returns the scripts in the order of their IDs.

@@ -229,7 +229,10 @@ func (c *client) Script(call lockcmds.Call) {
 			case out != nil:
 				c.answer(s, out)
 			case call.Pipelined:
-				c.w.fail("no reply", "%s: %s", c, s.line)
+				call.Late(func(reply []byte) {
+					c.mustBeLocked("Late")
+					c.answer(s, reply)
+				})
 			}
 		})
 	})

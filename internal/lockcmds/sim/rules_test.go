@@ -63,9 +63,9 @@ type holder struct {
 	exists       bool
 }
 
-// notOwners are the fields of a lock's hash that are no owners.
+// isOwner reports whether a field of a lock's hash is its owner's; see script/lib/hash.lua.
 func isOwner(field string) bool {
-	return field != "fence" && field != "mode" && !strings.HasPrefix(field, "by:")
+	return field != "fence" && field != "mode" && !strings.HasPrefix(field, "{")
 }
 
 func (r *rules) holder(key string) (h holder) {
@@ -248,7 +248,7 @@ func (r *rules) answered(p *proxy, name string, keys, args []string, sent time.D
 		return
 	}
 	for i, key := range keys {
-		if v.Elems[i].Int != 1 {
+		if v.Elems[i].Int == 0 {
 			continue
 		}
 		ttl, _ := strconv.ParseInt(args[3*i+2], 10, 64)

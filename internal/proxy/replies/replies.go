@@ -3,6 +3,7 @@
 //
 //	Add(connection, handler, n)   n commands take the last slot; the connection returns the slot's ID with the replies
 //	Hold, Say                     the proxy itself answers: later, or at once
+//	Keep                          the proxy itself answers in place of the connection
 //	Put, Answer                   bytes of a reply have come, replies have become whole
 //	Push                          out-of-band bytes go out between two replies
 //	Next                          the bytes that may leave now
@@ -155,6 +156,20 @@ func (q *Queue[C, H]) Again(id ID) {
 	q.asked++
 	s.asked = q.asked
 	q.sealed = true // a command that joins the last slot would be answered after this one
+}
+
+// Keep says that the proxy itself gives the reply to the only command of a slot, later. The connection owes it no more.
+func (q *Queue[C, H]) Keep(id ID) {
+	s, _ := q.slot(id)
+	if s == nil {
+		return
+	}
+	if s.n != 1 {
+		panic("BUG: which of several commands is kept?")
+	}
+	var nobody C
+	s.from = nobody
+	q.sealed = true
 }
 
 // Push returns whether out-of-band bytes may go out at once. Otherwise they wait for the end of a reply.

@@ -194,6 +194,7 @@ type scriptCall struct {
 	reply  []byte // so far
 	byText bool   // it was sent with the text of the script
 	told   bool   // the engine has the outcome
+	late   bool   // the engine gives the reply later
 }
 
 // build makes the command in the session's scratch: by the script's hash if the connection has run it before, else by its text.
@@ -222,6 +223,9 @@ func (c *scriptCall) take(at replies.ID, b []byte, n int, more bool) int {
 		c.s.conn().Scripts().Add(c.call.Script.ID())
 	}
 	c.finish(at, v, nil)
+	if c.late {
+		return 0
+	}
 	return n
 }
 
@@ -245,7 +249,13 @@ func (c *scriptCall) finish(at replies.ID, v resp.Value, err error) {
 	c.told = true
 	s := c.s
 	answer := c.call.Done(v, err)
-	if answer == nil || s.gone() {
+	if s.gone() {
+		return
+	}
+	if answer == nil {
+		if c.free {
+			c.keep(at)
+		}
 		return
 	}
 	if !c.muted {
@@ -254,6 +264,18 @@ func (c *scriptCall) finish(at replies.ID, v resp.Value, err error) {
 	if !c.free {
 		s.lockDone()
 	}
+}
+
+// keep has the slot of a call that the session has gone on behind wait for a reply of the engine.
+func (c *scriptCall) keep(at replies.ID) {
+	c.late = true
+	c.s.slots.Keep(at)
+	c.call.Late(func(reply []byte) {
+		if !c.muted {
+			c.s.put(at, reply, false)
+		}
+		c.s.answered(at, 1)
+	})
 }
 
 // lost is handler.

@@ -147,7 +147,9 @@ func (s *Session) lose(at replies.ID, n int, sent bool) {
 	} else {
 		s.refuse(at, n)
 	}
-	s.answered(at, n)
+	if call, ok := h.(*scriptCall); !ok || !call.late {
+		s.answered(at, n)
+	}
 }
 
 // refuse answers n commands that were never sent.

@@ -1,7 +1,8 @@
 -- grant: write a hold into the lock with a new fence, larger than every earlier one of this hash slot.
 --
 -- The fence is Redis's time in microseconds, or one more than the last: it also grows after FLUSHALL, a restart without
--- persistence, and the promotion of a stale replica. lease is in ms; time is what TIME returned.
+-- persistence, and the promotion of a stale replica. lease is in ms; time is what TIME returned. request is the number of the
+-- call; field is the session's field, empty for the owner's only session.
 --
 -- Whoever may lock may write the counter, with anything. What cannot have been a fence, because it is no whole number or
 -- lies two centuries ahead of the clock, is replaced by the time. A fence that is less far ahead, as after a clock jumped
@@ -9,7 +10,7 @@
 --
 -- Returns the fence, and 1 if the counter was replaced, else nil.
 
-local function grant(lock, counter, owner, holds, lease, time)
+local function next_fence(counter, time)
   local fence = time[1] * 1000000 + time[2]
   local text = string.format('%.0f', fence)
   local last, replaced = redis.pcall('SET', counter, text, 'GET'), nil
@@ -25,7 +26,16 @@ local function grant(lock, counter, owner, holds, lease, time)
       redis.call('SET', counter, text)
     end
   end
-  redis.call('HSET', lock, owner, holds, 'fence', text)
+  return fence, text, replaced
+end
+
+local function grant(lock, counter, owner, lease, time, request, field)
+  local fence, text, replaced = next_fence(counter, time)
+  if field == '' then
+    redis.call('HSET', lock, owner, '1', 'fence', text, '{request}', request)
+  else
+    redis.call('HSET', lock, owner, '1', 'fence', text, '{ours}', '1', field, '1 ' .. request .. ' 0')
+  end
   redis.call('PEXPIRE', lock, lease)
   return fence, replaced
 end

@@ -11,7 +11,7 @@ local function holder(lock)
   for i = 1, #fields, 2 do
     if fields[i] == 'fence' then
       fence = tonumber(fields[i + 1])
-    elseif fields[i] ~= 'mode' and not owner then
+    elseif fields[i] ~= 'mode' and string.sub(fields[i], 1, 1) ~= '{' and not owner then
       owner, holds = fields[i], tonumber(fields[i + 1])
     end
   end

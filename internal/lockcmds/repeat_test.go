@@ -1,0 +1,320 @@
+package lockcmds
+
+import (
+	"context"
+	"net"
+	"sync"
+	"testing"
+	"time"
+
+	"lockproxy/internal/lockcmds/redislink"
+	"lockproxy/internal/redistest"
+)
+
+// A call whose answer was lost with its connection is sent again, and what no client relies on is rolled back.
+
+const inDoubtReply = "-INDOUBT sent, but no answer came"
+
+// breaks has commands fail that are sent from now on: Redis never sees them.
+func (s *session) breaks() { _ = s.Lane.Conn.Close() }
+
+func TestAcquireInDoubtBehindARelease(t *testing.T) {
+	srv := redistest.Start(t)
+	for _, verb := range []string{"LOCK", "TRYLOCK"} {
+		p := startProxy(t, srv, nil)
+		a, b := p.session(2), p.session(2)
+		first := a.fence("LOCK k")
+		answer := a.Lane.HoldBack()
+		a.send("UNLOCK k")
+		a.Lane.Fail(ErrInDoubt)
+		a.send(verb + " k")
+		a.executed(2)
+		a.Lane.Fail(nil)
+		answer()
+		equal(t, "unlock", a.reply(), ":1")
+		if second := fenceIn(t, a.reply()); second <= first {
+			t.Errorf("%s: fence %d after %d", verb, second, first)
+		}
+		equal(t, "holds", p.holds("k", p.ownerOf(a)), "1")
+		a.want("UNLOCK k", ":1")
+		b.fence("LOCK k")
+		b.want("UNLOCK k", ":1")
+	}
+}
+
+func TestEveryAnswerThatIsLostIsAskedForAgain(t *testing.T) {
+	srv := redistest.Start(t)
+	p := startProxy(t, srv, func(o *Options) { o.Lease = time.Minute })
+	a, b := p.session(2), p.session(2)
+	for _, owner := range []string{"", " OWNER me"} {
+		a.Lane.Fail(ErrInDoubt) // Redis executes every command, and no answer arrives
+		fence := a.fence("LOCK k" + owner)
+		equal(t, "re-entry", a.fence("LOCK k"+owner), fence)
+		a.want("EXTENDLOCK k PX 60000"+owner, ":1")
+		name := p.ownerOf(a)
+		if owner != "" {
+			name = "me"
+		}
+		equal(t, "holds", p.holds("k", name), "2")
+		a.want("UNLOCK k"+owner, ":0")
+		equal(t, "holds", p.holds("k", name), "1")
+		a.want("UNLOCK k"+owner, inDoubtReply) // the lock is gone: by this release, or lost before
+		a.Lane.Fail(nil)
+		b.fence("TRYLOCK k")
+		b.want("UNLOCK k", ":1")
+	}
+}
+
+func TestAcquireInDoubtOfASharedOwnerIsClaimed(t *testing.T) {
+	srv := redistest.Start(t)
+	p := startProxy(t, srv, func(o *Options) { o.Lease = time.Minute })
+	a, b := p.session(2), p.session(2)
+	fence := a.fence("LOCK k OWNER me")
+	b.Lane.Fail(ErrInDoubt)
+	equal(t, "the owner's fence", b.fence("TRYLOCK k OWNER me"), fence)
+	equal(t, "holds", p.holds("k", "me"), "2")
+	b.want("UNLOCK k OWNER me", ":0")
+	a.want("UNLOCK k OWNER me", ":1")
+}
+
+func TestReleaseOfAnotherSessionsHoldIsRepeatable(t *testing.T) {
+	srv := redistest.Start(t)
+	p, q := startProxy(t, srv, func(o *Options) { o.Lease = time.Minute }), startProxy(t, srv, nil)
+	a, b, c := p.session(2), p.session(2), q.session(2)
+	for range 3 {
+		a.fence("LOCK k OWNER me")
+	}
+	b.Lane.Fail(ErrInDoubt)
+	b.want("UNLOCK k OWNER me", ":0")
+	equal(t, "holds", p.holds("k", "me"), "2")
+	c.Lane.Fail(ErrInDoubt) // its proxy does not know the grant, so a copy could find a later one
+	c.want("UNLOCK k OWNER me", inDoubtReply)
+	equal(t, "holds", p.holds("k", "me"), "1")
+	a.want("UNLOCK k OWNER me", ":1")
+}
+
+func TestUnlockIsForTheOwnersPresentGrant(t *testing.T) {
+	srv := redistest.Start(t)
+	p, q := startProxy(t, srv, func(o *Options) { o.Lease = time.Minute }), startProxy(t, srv, nil)
+	a, b := p.session(2), q.session(2)
+	a.fence("LOCK k OWNER me")
+	b.want("UNLOCK k OWNER me", ":1")
+	b.fence("LOCK k OWNER me")
+	a.want("UNLOCK k OWNER me", ":1") // a pool sends it by any connection
+	b.want("UNLOCK k OWNER me", lostLeaseReply)
+}
+
+func TestReleaseIsRepeatedWhenRedisIsBack(t *testing.T) {
+	srv := redistest.Start(t)
+	p := startProxy(t, srv, func(o *Options) { o.Lease = time.Minute })
+	if err := p.e.publish("x", "connected"); err != nil {
+		t.Fatal(err)
+	}
+	a, b := p.session(2), p.session(2)
+	a.fence("LOCK k")
+	srv.Pause()
+	a.breaks()
+	a.send("UNLOCK k")
+	a.quiet(50 * time.Millisecond)
+	srv.Continue()
+	equal(t, "unlock", a.reply(), ":1")
+	b.fence("TRYLOCK k")
+}
+
+func TestExtensionInDoubtAfterTheDeadlineLeavesNothing(t *testing.T) {
+	srv := redistest.Start(t)
+	p := startProxy(t, srv, nil)
+	a := p.session(3)
+	a.fence("LOCK k PX 2000")
+	a.Lane.Fail(ErrInDoubt)
+	answer := a.Lane.HoldBack()
+	a.send("EXTENDLOCK k PX 3600000")
+	a.push()
+	answer()
+	equal(t, "extend", a.reply(), lostLeaseReply)
+	p.eventuallyHeld("k", p.ownerOf(a), "")
+}
+
+func TestAcquireThatRedisNeverSawIsMadeAgain(t *testing.T) {
+	srv := redistest.Start(t)
+	p := startProxy(t, srv, nil)
+	a, b := p.session(2), p.session(2)
+	a.breaks()
+	a.fence("TRYLOCK k")
+	fence := a.fence("LOCK own")
+	equal(t, "re-entry", a.fence("TRYLOCK own"), fence)
+	equal(t, "holds", p.holds("own", p.ownerOf(a)), "2")
+	b.breaks()
+	b.want("TRYLOCK k", "(nil)")
+	b.want("FAIRLOCK k WAIT 0", "(nil)")
+}
+
+func TestAcquireThatRedisNeverSawIsMadeAgainAfterItsWait(t *testing.T) {
+	srv := redistest.Start(t)
+	p := startProxy(t, srv, func(o *Options) { o.Lease = time.Minute })
+	if err := p.e.publish("x", "connected"); err != nil {
+		t.Fatal(err)
+	}
+	a := p.session(2)
+	for _, verb := range []string{"LOCK", "FAIRLOCK"} {
+		srv.Pause()
+		a.breaks()
+		a.send(verb + " k WAIT 20")
+		a.quiet(50 * time.Millisecond)
+		srv.Continue()
+		fenceIn(t, a.reply())
+		if err := srv.Client(t).Del(t.Context(), "k").Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	equal(t, "waiters left", srv.Client(t).Exists(t.Context(), "redisson_lock_queue:{k}").Val(), int64(0))
+}
+
+func TestWaiterInDoubtIsRolledBackBeforeItIsToldNull(t *testing.T) {
+	srv := redistest.Start(t)
+	for name, end := range map[string]func(p *proxy, b *session){
+		"drain":   func(p *proxy, _ *session) { p.e.Drain() },
+		"unblock": func(p *proxy, b *session) { p.e.Unblock(b.ID, false) },
+	} {
+		p := startProxy(t, srv, func(o *Options) { o.Lease = time.Minute })
+		a, b, c := p.session(2), p.session(2), p.session(2)
+		key := "k:" + name
+		a.fence("LOCK " + key)
+		b.send("LOCK " + key)
+		p.awaitAttempt(key)
+		a.Lane.Fail(ErrInDoubt)
+		answer := a.Lane.HoldBack()
+		a.send("UNLOCK " + key) // hands the lock over
+		a.executed(2)
+		end(p, b)
+		answer()
+		a.reply()
+		if got := b.reply(); name == "unblock" && got != "(nil)" || name == "drain" && got != "-OVERLOADED draining" {
+			t.Errorf("%s: waiter: %s", name, got)
+		}
+		c.fence("TRYLOCK " + key)
+	}
+}
+
+// sendTooLate has Redis execute an acquire, and its answer arrive when the lease has passed, after what happens meanwhile.
+func (s *session) sendTooLate(line string, meanwhile func()) {
+	s.t.Helper()
+	answer := s.Lane.HoldBack()
+	executed := s.Lane.Answered.Load() + 1
+	s.send(line)
+	s.executed(executed)
+	s.p.e.mu.Lock()
+	s.p.e.clients[s.ID].ask.lease = 0 // has passed
+	s.p.e.mu.Unlock()
+	meanwhile()
+	answer()
+}
+
+func TestAcquireThatCameTooLateIsRefusedWhenNothingIsLeft(t *testing.T) {
+	srv := redistest.Start(t)
+	q := startProxy(t, srv, nil)
+	elsewhere := q.session(2)
+	elsewhere.fence("LOCK k OWNER me PX 60000")
+	p := startProxy(t, srv, nil)
+	a := p.session(2)
+	a.sendTooLate("TRYLOCK k OWNER me PX 60000", srv.Pause)
+	a.quiet(50 * time.Millisecond)
+	srv.Continue()
+	equal(t, "acquire", a.reply(), "(nil)")
+	equal(t, "holds", p.holds("k", "me"), "1")
+	elsewhere.want("UNLOCK k OWNER me", ":1")
+}
+
+func TestReentryThatCameTooLateLeavesTheLeaseOfTheHold(t *testing.T) {
+	srv := redistest.Start(t)
+	p := startProxy(t, srv, nil)
+	a := p.session(3)
+	a.fence("LOCK k PX 60000")
+	a.sendTooLate("TRYLOCK k PX 5000", func() {})
+	equal(t, "re-entry", a.reply(), "(nil)")
+	if ttl := srv.Client(t).PTTL(t.Context(), "k").Val(); ttl < 30*time.Second {
+		t.Errorf("the hold is left with a lease of %v", ttl)
+	}
+	a.want("UNLOCK k", ":1")
+}
+
+// gated is a connection that may stand still.
+type gated struct {
+	net.Conn
+	gate *sync.RWMutex
+}
+
+func (g gated) Write(b []byte) (int, error) {
+	g.gate.RLock()
+	defer g.gate.RUnlock()
+	return g.Conn.Write(b)
+}
+
+// startGated runs an engine whose own connection stands still while the gate is locked.
+func startGated(t *testing.T, srv *redistest.Server) (p *proxy, gate *sync.RWMutex) {
+	t.Helper()
+	gate = new(sync.RWMutex)
+	p = startProxy(t, srv, func(o *Options) {
+		o.Lease = time.Minute
+		o.Redis = linkTo(t, redislink.Options{Addr: srv.Addr(), Dial: func(ctx context.Context) (net.Conn, error) {
+			nc, err := new(net.Dialer).DialContext(ctx, "tcp", srv.Addr())
+			return gated{nc, gate}, err
+		}})
+	})
+	if err := p.e.publish("x", "connected"); err != nil {
+		t.Fatal(err)
+	}
+	return p, gate
+}
+
+func TestGrantThatIsBeingRolledBackIsReplacedByANewOne(t *testing.T) {
+	srv := redistest.Start(t)
+	p, gate := startGated(t, srv)
+	a := p.session(3)
+	fence := a.fence("LOCK k PX 2000")
+	srv.Do(t, "PEXPIRE", "k", 60000) // Redis judges later
+	gate.Lock()
+	a.push()
+	a.want("UNLOCK k", lostLeaseReply)
+	a.send("LOCK k PX 60000")
+	a.executed(2)
+	gate.Unlock()
+	if again := fenceIn(t, a.reply()); again <= fence {
+		t.Errorf("fence %d for a lock that was lost with fence %d", again, fence)
+	}
+	p.cleanedUp()
+	equal(t, "holds", p.holds("k", p.ownerOf(a)), "1")
+	a.want("UNLOCK k", ":1")
+}
+
+func TestLostGrantIsNotTakenForANewOne(t *testing.T) {
+	srv := redistest.Start(t)
+	p := startProxy(t, srv, func(o *Options) { o.Lease = time.Minute })
+	a := p.session(2) // hears no pushes
+	fence := a.fence("LOCK k PX 60000")
+	p.e.mu.Lock()
+	h := p.e.holds[holdKey{"k", p.ownerOf(a)}]
+	told := p.e.loseLocked(h, ReasonForced, nil) // and Redis does not know yet
+	p.e.mu.Unlock()
+	p.e.tell(told)
+	if again := a.fence("LOCK k"); again <= fence {
+		t.Errorf("fence %d for a lock that was lost with fence %d", again, fence)
+	}
+	equal(t, "holds", p.holds("k", p.ownerOf(a)), "1")
+	a.want("UNLOCK k", ":1")
+}
+
+func TestPlaceOfTheSameOwnerAtAnotherProxyIsAskedForAgain(t *testing.T) {
+	srv := redistest.Start(t)
+	p, q := startProxy(t, srv, nil), startProxy(t, srv, func(o *Options) { o.Lease, o.staleHead = time.Minute, time.Minute })
+	holder, a, b := p.session(2), p.session(2), q.session(2)
+	holder.fence("LOCK k PX 60000")
+	a.send("FAIRLOCK k OWNER me")
+	a.awaitWaiting()
+	b.send("FAIRLOCK k OWNER me") // by a client library that has reconnected
+	b.awaitWaiting()
+	a.hangUp()
+	p.cleanedUp()
+	holder.want("UNLOCK k", ":1")
+	fenceIn(t, b.reply())
+}

@@ -1,0 +1,73 @@
+-- drop.lua: a session's part in a grant is over, or it was not told of it: release its holds at once, or shorten the
+-- lease.
+--
+-- Unlike a release it takes nothing from others, and may find that there is nothing to do. Waiters are woken if the
+-- lock is free then, or the lease ends earlier than they had been told. If others hold the lock for the same owner,
+-- the lease stays. Run again, or overtaken by a later call of the session, the script changes nothing.
+--
+-- KEYS[1]  lock      hash, see lib/hash.lua; exists only while held
+-- KEYS[2]  channel   base channel of the lock; a fair waiter listens on channel:place
+-- KEYS[3]  queue     list of places of waiters, first to ask at the head
+-- ARGV[1]  owner     who held it
+-- ARGV[2]  fence     only the grant with this fence; 0: any
+-- ARGV[3]  holds     how many holds the session keeps
+-- ARGV[4]  publish   PUBLISH
+-- ARGV[5]  request   number of this call, larger than those of earlier calls of the session
+-- ARGV[6]  grace_ms  what may be left of the lease; 0: release
+-- ARGV[7]  field     of the session, for a named owner; empty: the owner has one session
+-- ARGV[8]  lease_ms  least lease that goes on if holds are left; 0: its TTL stays
+--
+-- Returns  {1}  released, shortened, or short enough already
+--          {2}  the owner has other holds: they and the lease stay
+--          {0}  nothing to do: the session has no such grant, or a later call of it was faster
+
+local lock, owner, field, keep = KEYS[1], ARGV[1], ARGV[7], tonumber(ARGV[3])
+local held = redis.pcall('HMGET', lock, owner, 'fence', field == '' and '{request}' or field, '{ours}')
+if held.err then
+  return held
+end
+if not held[1] or ARGV[2] ~= '0' and held[2] ~= ARGV[2] or field ~= '' and not held[3] then
+  return {0}
+end
+local sum, ours, mine, last, taken = tonumber(held[1]) or 0, tonumber(held[4] or 0) or 0, nil, nil, 0
+if field == '' then
+  mine, last = sum, tonumber(held[3] or 0) or 0
+else
+  mine, last, taken = field_of(held[3])
+end
+if last >= tonumber(ARGV[5]) then
+  return {0}
+end
+local less = math.max(mine - taken - math.max(keep - taken, 0), 0)
+local rest = sum - less
+if field ~= '' then
+  rest = math.max(rest, ours - less)
+end
+if rest > 0 then
+  if ARGV[6] == '0' then
+    if field == '' then
+      redis.call('HSET', lock, owner, rest, '{request}', ARGV[5])
+    else
+      redis.call('HSET', lock, owner, rest, '{ours}', ours - less)
+      if keep > 0 then
+        redis.call('HSET', lock, field, keep .. ' ' .. ARGV[5] .. ' ' .. taken)
+      else
+        redis.call('HDEL', lock, field)
+      end
+    end
+  end
+  if ARGV[8] ~= '0' then
+    lengthen(lock, ARGV[8])
+  end
+  return {2}
+end
+if ARGV[6] == '0' then
+  free(ARGV[4], KEYS[2], KEYS[3], lock)
+  return {1}
+end
+local pttl = redis.call('PTTL', lock)
+if pttl < 0 or pttl > tonumber(ARGV[6]) then
+  redis.call('PEXPIRE', lock, ARGV[6])
+  wake(ARGV[4], KEYS[2], KEYS[3], lock)
+end
+return {1}

@@ -1,0 +1,79 @@
+-- lower: a session releases one hold, and writes how many it has then.
+--
+-- While holds are left the lock stays, for lease ms at least; '0': its TTL stays. fence is the grant's; '0': any.
+-- A session of a named owner that has no hold itself releases one of another session: from is the field to look at first;
+-- empty: any. Its own field remembers that, so a copy of the call takes nothing.
+--
+-- Returns the fence, 0 for a lock taken without one, when it was the last hold and the lock is to be freed; else nil and
+-- the script's answer.
+
+local function take(lock, from)
+  local text = redis.call('HGET', lock, from)
+  local n, last, taken = field_of(text)
+  if n <= taken then
+    from = nil
+    local fields = redis.call('HGETALL', lock)
+    for i = 1, #fields, 2 do
+      if string.sub(fields[i], 1, 1) == '{' then
+        text = fields[i + 1]
+        n, last, taken = field_of(text)
+        if n > taken then
+          from = fields[i]
+          break
+        end
+      end
+    end
+  end
+  if from then
+    redis.call('HSET', lock, from, string.match(text, '^%d+ %d+ ') .. taken + 1)
+  end
+  return from
+end
+
+local function lower(lock, owner, fence, holds, request, lease, field, from)
+  local held = redis.pcall('HMGET', lock, owner, 'fence', field == '' and '{request}' or field, '{ours}')
+  if held.err then
+    return nil, held
+  end
+  if not held[1] then
+    return nil, {-1}
+  end
+  local sum, by, new = tonumber(held[1]) or 0, tonumber(held[2] or 0) or 0, tonumber(request)
+  if fence ~= '0' and by ~= tonumber(fence) then
+    return nil, {-2, by}
+  end
+  if field == '' then
+    if (tonumber(held[3] or 0) or 0) >= new then
+      return nil, {0, sum, by}
+    end
+    if holds == '0' then
+      return by
+    end
+    redis.call('HSET', lock, owner, holds, '{request}', request)
+    sum = tonumber(holds)
+  else
+    local n, last, taken = field_of(held[3])
+    if last >= new then
+      return nil, {0, sum, by}
+    end
+    local ours, less = tonumber(held[4] or 0) or 0, 1
+    if n > taken then
+      less = math.max(n - taken - math.max(tonumber(holds) - taken, 0), 0)
+      ours = ours - less
+    else
+      taken = tonumber(holds)
+      if take(lock, from) then
+        ours = ours - 1
+      end
+    end
+    sum = math.max(sum - less, ours)
+    if sum <= 0 then
+      return by
+    end
+    redis.call('HSET', lock, owner, sum, '{ours}', ours, field, holds .. ' ' .. request .. ' ' .. taken)
+  end
+  if lease ~= '0' then
+    lengthen(lock, lease)
+  end
+  return nil, {0, sum, by}
+end

@@ -1,0 +1,269 @@
+package script_test
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/redis/go-redis/v9"
+
+	"lockproxy/internal/lockcmds/script"
+	"lockproxy/internal/redistest"
+	"lockproxy/internal/resp"
+)
+
+// A script that runs twice leaves what it leaves when it runs once, and so does an older copy of a call that arrives after a later
+// call of its session.
+
+const (
+	key     = "k"
+	me      = "aaaaaaaa-0000-4000-8000-000000000001:11"
+	other   = "bbbbbbbb-0000-4000-8000-000000000002:22"
+	third   = "cccccccc-0000-4000-8000-000000000003:33"
+	place   = "eeeeeeee-0000-4000-8000-000000000005:plain-1"
+	named   = "job-4711"
+	fence   = 1000
+	newest  = 100 // number of the call under test; those before it are smaller
+	leaseMS = 20_000
+)
+
+// table runs calls on a real Redis.
+type table struct {
+	t *testing.T
+	c *redis.Client
+}
+
+func (b table) run(c script.Call) resp.Value {
+	b.t.Helper()
+	args := make([]any, len(c.Args))
+	for i, a := range c.Args {
+		args[i] = a
+	}
+	v, err := b.c.Eval(b.t.Context(), c.Text(), c.Keys, args...).Result()
+	if err != nil && !errors.Is(err, redis.Nil) {
+		b.t.Fatalf("%s %v: %v", c.Name(), c.Args, err)
+	}
+	return value(v)
+}
+
+func value(v any) resp.Value {
+	switch v := v.(type) {
+	case int64:
+		return resp.Value{Kind: resp.Integer, Int: v}
+	case string:
+		return resp.Value{Kind: resp.Bulk, Str: []byte(v)}
+	case []any:
+		list := resp.Value{Kind: resp.Array}
+		for _, e := range v {
+			list.Elems = append(list.Elems, value(e))
+		}
+		return list
+	}
+	return resp.Value{Kind: resp.Null, Null: true}
+}
+
+// state is what Redis has of the lock, in words. Leases are compared to the second.
+func (b table) state() string {
+	b.t.Helper()
+	hash, err := b.c.HGetAll(b.t.Context(), key).Result()
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	var out strings.Builder
+	for _, field := range slices.Sorted(maps.Keys(hash)) {
+		fmt.Fprintf(&out, "%s=%s\n", field, hash[field])
+	}
+	n := script.NamesOf(key)
+	lease := b.c.PTTL(b.t.Context(), key).Val().Round(5 * time.Second)
+	fmt.Fprintln(&out, "lease", lease, "queue", b.c.LRange(b.t.Context(), n.Queue, 0, -1).Val(), "places", b.c.ZCard(b.t.Context(), n.Deadlines).Val())
+	return out.String()
+}
+
+func (b table) reset(hash []any, queue ...string) {
+	b.t.Helper()
+	b.c.FlushDB(b.t.Context())
+	n := script.NamesOf(key)
+	if len(hash) > 0 {
+		b.c.HSet(b.t.Context(), key, hash...)
+		b.c.PExpire(b.t.Context(), key, leaseMS*time.Millisecond)
+	}
+	for _, p := range queue {
+		b.c.RPush(b.t.Context(), n.Queue, p)
+		b.c.ZAdd(b.t.Context(), n.Deadlines, redis.Z{Score: float64(time.Now().Add(time.Hour).UnixMilli()), Member: p})
+	}
+}
+
+func fieldOf(session string) string { return "{" + session + "}" }
+
+// states are hashes by name: those of an owner with one session, those of a named owner, and those of others.
+var states = map[string][]any{
+	"free":                     nil,
+	"mine":                     {me, 1, "fence", fence, "{request}", 5},
+	"mine twice":               {me, 2, "fence", fence, "{request}", 5},
+	"mine, by another grant":   {me, 1, "fence", fence - 1, "{request}", 5},
+	"another owner's":          {other, 1, "fence", fence, "{request}", 5},
+	"named, mine alone":        {named, 1, "fence", fence, "{ours}", 1, fieldOf(me), "1 5 0"},
+	"named, mine twice":        {named, 2, "fence", fence, "{ours}", 2, fieldOf(me), "2 5 0"},
+	"named, another session's": {named, 1, "fence", fence, "{ours}", 1, fieldOf(other), "1 5 0"},
+	"named, of two sessions":   {named, 3, "fence", fence, "{ours}", 3, fieldOf(me), "2 5 0", fieldOf(other), "1 7 0"},
+	"named, taken from me":     {named, 1, "fence", fence, "{ours}", 1, fieldOf(me), "1 5 1", fieldOf(other), "1 7 0"},
+	"named, nothing is mine":   {named, 1, "fence", fence, "{ours}", 1, fieldOf(me), "0 5 0", fieldOf(other), "1 7 0"},
+	"named, by another grant":  {named, 2, "fence", fence - 1, "{ours}", 2, fieldOf(me), "1 5 0", fieldOf(other), "1 7 0"},
+	"named, Redisson has more": {named, 4, "fence", fence, "{ours}", 1, fieldOf(me), "1 5 0"},
+	"named, Redisson has less": {named, 1, "fence", fence, "{ours}", 3, fieldOf(me), "2 5 0", fieldOf(other), "1 7 0"},
+	"named, of a version back": {named, 2, "fence", fence},
+	"named, Redisson's alone":  {named, 2},
+}
+
+var queues = map[string][]string{"nobody queues": nil, "a stranger is first": {third}, "I am first": {me, third}, "plain waiters are first": {place, third}}
+
+// part is my part in the lock as I know it, and how many holds I have after the call.
+func part(owner string, request, holds int64) script.Part {
+	p := script.Part{Owner: owner, Request: request, Fence: fence, Holds: holds}
+	if owner == named {
+		p.Session = me
+	}
+	return p
+}
+
+// calls are the calls under test, by name. Each is one of mine with that number.
+func calls(owner string, request int64) map[string]script.Call {
+	acquire := script.Acquire{Key: key, Part: part(owner, request, 3), Lease: 30 * time.Second}
+	first := acquire
+	first.Fence, first.Holds = 0, 1
+	release := script.Release{Key: key, Part: part(owner, request, 0), Lease: 30 * time.Second}
+	partly := release
+	partly.Holds = 1
+	any := release
+	any.Fence = 0
+	from := release
+	from.From = other
+	waiter := &script.Acquire{Key: key, Part: script.Part{Owner: third, Request: 3, Holds: 1}, Lease: 30 * time.Second}
+	drop := script.Drop{Key: key, Part: part(owner, request, 0)}
+	keep, grace := drop, drop
+	keep.Holds = 1
+	grace.Grace = 10 * time.Second
+	return map[string]script.Call{
+		"acquire":                  first.Call(),
+		"acquire again":            acquire.Call(),
+		"fair":                     script.Fair{Acquire: first, Wait: time.Minute, Enqueue: true}.Call(),
+		"fair again":               script.Fair{Acquire: acquire, Wait: time.Minute, Enqueue: true}.Call(),
+		"crowd":                    script.Crowd{Acquire: first, Wait: time.Minute, Crowd: place, Enqueue: true}.Call(),
+		"crowd stays":              script.Crowd{Acquire: acquire, Wait: time.Minute, Crowd: place, Stays: true}.Call(),
+		"release":                  release.Call(),
+		"release one":              partly.Call(),
+		"release any grant":        any.Call(),
+		"release of another's":     from.Call(),
+		"hand over":                script.HandOver{Release: release, Wait: time.Minute, Crowd: place, Plain: waiter}.Call(),
+		"hand over to a fair one":  script.HandOver{Release: release, Wait: time.Minute, Crowd: place, Fair: waiter}.Call(),
+		"extend":                   script.Extend{Key: key, Part: part(owner, request, 0), Lease: 60 * time.Second}.Call(),
+		"drop":                     drop.Call(),
+		"drop but one":             keep.Call(),
+		"drop with grace":          grace.Call(),
+		"renew":                    script.Renew{{Key: key, Owner: owner, Fence: fence, Lease: 30 * time.Second}}.Call(),
+		"info":                     script.Info{Key: key}.Call(),
+		"force, where nobody is":   script.Force{Key: "unheld"}.Call(),
+		"leave":                    script.Leave{Key: key, Places: []string{me}}.Call(),
+		"refresh":                  script.Refresh{Key: key, Wait: time.Minute, Places: []string{me}}.Call(),
+		"dead head, but it is not": script.DeadHead{Key: key, Place: "nobody"}.Call(),
+	}
+}
+
+// asks reports whether a call may make a grant out of nothing.
+func asks(name string) bool {
+	verb, _, _ := strings.Cut(name, " ")
+	return verb == "acquire" || verb == "fair" || verb == "crowd"
+}
+
+func eachCase(t *testing.T, f func(b table, owner, name, what string, reset func())) {
+	b := table{t, redistest.Start(t).Client(t)}
+	for _, owner := range []string{me, named} {
+		for state, hash := range states {
+			if len(hash) > 0 && (owner == named) != (hash[0] == named) && hash[0] != other {
+				continue
+			}
+			for q, queue := range queues {
+				for name := range calls(owner, newest) {
+					f(b, owner, name, fmt.Sprintf("%s, of %s, %s, %s", name, owner, state, q), func() { b.reset(hash, queue...) })
+				}
+			}
+		}
+	}
+}
+
+func TestAScriptThatRunsTwiceLeavesWhatItLeavesOnce(t *testing.T) {
+	t.Parallel()
+	eachCase(t, func(b table, owner, name, what string, reset func()) {
+		call := calls(owner, newest)[name]
+		reset()
+		answer := b.run(call)
+		once := b.state()
+		again := b.run(call)
+		if diff := cmp.Diff(once, b.state()); diff != "" {
+			t.Errorf("%s: a copy changes (-once +twice):\n%s", what, diff)
+		}
+		if !asks(name) {
+			return
+		}
+		decode := script.DecodeAcquired
+		if strings.HasPrefix(name, "crowd") {
+			decode = script.DecodeCrowd
+		}
+		first, _ := decode(answer)
+		second, _ := decode(again)
+		first.Damage, second.Damage, first.PTTL, second.PTTL = 0, 0, 0, 0
+		if diff := cmp.Diff(first, second); diff != "" {
+			t.Errorf("%s: a copy is answered otherwise (-once +twice):\n%s", what, diff)
+		}
+	})
+}
+
+// TestAnOlderCopyChangesNothing also says what is left to a late first copy: an acquire that runs after the lock was released leaves a
+// hold, which the session's next acquire replaces, and a drop with a larger number removes.
+func TestAnOlderCopyChangesNothing(t *testing.T) {
+	t.Parallel()
+	later := []string{"acquire", "acquire again", "release one", "release", "extend"}
+	eachCase(t, func(b table, owner, name, what string, reset func()) {
+		switch name {
+		case "renew", "leave", "refresh", "info", "force, where nobody is", "dead head, but it is not":
+			return // they carry no number: they write no counts
+		}
+		for _, next := range later {
+			reset()
+			b.run(calls(owner, newest)[name])
+			b.run(calls(owner, newest+1)[next])
+			before := b.state()
+			held := b.c.HExists(t.Context(), key, owner).Val()
+			mine := owner != named || b.c.HExists(t.Context(), key, fieldOf(me)).Val()
+			b.run(calls(owner, newest)[name])
+			if !asks(name) || held && mine {
+				if diff := cmp.Diff(before, b.state()); diff != "" && !(held && !mine && !asks(name)) {
+					t.Errorf("%s, then %s: an older copy changes (-before +after):\n%s", what, next, diff)
+				}
+				continue
+			}
+			left, _ := script.DecodeAcquired(b.run(script.Acquire{
+				Key: key, Part: script.Part{Owner: owner, Session: calls2(owner), Request: newest + 2, Holds: 1}, Lease: 30 * time.Second,
+			}.Call()))
+			if left.Granted && left.Mine != 1 {
+				t.Errorf("%s, then %s: the next acquire has %d holds", what, next, left.Mine)
+			}
+			b.run(script.Drop{Key: key, Part: script.Part{Owner: owner, Session: calls2(owner), Request: newest + 3}}.Call())
+			if owner == me && b.c.HExists(t.Context(), key, me).Val() {
+				t.Errorf("%s, then %s: a drop leaves the hold of a late copy", what, next)
+			}
+		}
+	})
+}
+
+func calls2(owner string) string {
+	if owner == named {
+		return me
+	}
+	return ""
+}
