@@ -5,10 +5,10 @@
 //	                        │ others wait already      │ busy, and it may wait
 //	                        └──────────────────────────┤
 //	                                                   ▼
-//	                                  room: one queue per lock, one subscription ◄── hub ◄── Redis: "released"
-//	                                                   │ head of the queue only      ◄── the holder's TTL is over
+//	                      package queue: one wait queue per lock ◄── Redis: "released" (package redislink)
+//	                                                   │ effects ◄── the holder's TTL is over
 //	                                                   ▼
-//	                               one script on the engine's own connection (a job on the pool) ──► Answer
+//	                      one script on the engine's own connection (a job on the pool) ──► Reply
 //
 //	UNLOCK with local waiters: one script releases and grants to the next, and its answer feeds both clients.
 //	watchdog ──► renew (batches) ──► lost? ──► push, channel, -LOSTLEASE on the next UNLOCK
@@ -17,10 +17,10 @@
 // connection, with that session's rights and in its place among the session's other commands. Work that belongs to no command in
 // flight (waiters' attempts, renewals, clean-up, doubts) runs on the engine's own connection.
 //
-// Goroutines: Run's hub (subscriptions) and watchdog (scheduler). All else is jobs on the pool, each at most one round
+// Goroutines: Run's link (subscriptions) and watchdog (scheduler). All else is jobs on the pool, each at most one round
 // trip long, and timers. Waiters are data.
 //
-// Locks: a session's lock before Engine.mu before hub.mu and the watchdog's. No session method, Redis call or callback
+// Locks: a session's lock before Engine.mu before the watchdog's and the subscriptions'. No session method, Redis call or callback
 // runs under Engine.mu.
 //
 // Invariants:
