@@ -167,33 +167,4 @@ func (q *asking) finishLast(reply []byte) {
 
 var _ inquiry.Session = (*asking)(nil)
 
-// Unblock is inquiry.Waiter.
-func (s *Session) Unblock(withError bool) (done bool, conn uint64, release func()) {
-	s.mu.Lock()
-	defer s.exit()
-	switch {
-	case s.gone():
-	case s.wait == waitLock:
-		for _, e := range s.engines {
-			if e.Unblock(s.ID, withError) {
-				return true, 0, nil
-			}
-		}
-	case s.pin != nil && s.pin.conn.ID() != 0:
-		s.pin.borrowed++
-		pin := s.pin
-		return false, pin.conn.ID(), func() { s.unborrow(pin) }
-	}
-	return false, 0, nil
-}
-
-// unborrow ends a time for which the session has kept its pin.
-func (s *Session) unborrow(p *pinned) {
-	s.mu.Lock()
-	defer s.exit()
-	if p.borrowed--; s.pin == p && s.slots.Due() == 0 {
-		s.releasePin()
-	}
-}
-
 var _ inquiry.Waiter = (*Session)(nil)

@@ -15,7 +15,8 @@ import (
 
 // reidentify sends AUTH, HELLO or SELECT on the session's pin: Redis judges it, and its answer goes to the client. If Redis
 // agrees, the pin and the session belong to another identity from then on.
-func (s *Session) reidentify(name string, raw []byte) bool {
+func (l *logins) reidentify(name string, raw []byte) bool {
+	s := l.s
 	pin := s.pin
 	if (pin.InTx || pin.Opening > 0) && !s.awaitQuiet() {
 		return false
@@ -44,7 +45,8 @@ func (s *Session) reidentify(name string, raw []byte) bool {
 }
 
 // identified notes the outcome of an identity change.
-func (s *Session) identified(c idchange.Change, reply []byte) {
+func (l *logins) identified(c idchange.Change, reply []byte) {
+	s := l.s
 	s.noteDenial(c, reply)
 	if s.pin.conn.Bare() {
 		s.pin.spent = true
@@ -71,7 +73,8 @@ func (s *Session) identified(c idchange.Change, reply []byte) {
 // Therefore Redis is asked whether a password that it has accepted before is still good; if so, that password serves for all. A
 // user who may not SELECT stays in the database that was selected before. No other connection can be made like this one, so the
 // session keeps it.
-func (s *Session) accepted(c idchange.Change) {
+func (l *logins) accepted(c idchange.Change) {
+	s := l.s
 	target := c.Apply(s.ident)
 	switch {
 	case c.Nameless(), c.Auth && s.pin.InTx && target.DB != 0: // in a transaction there is no time to ask
@@ -102,7 +105,8 @@ func (s *Session) accepted(c idchange.Change) {
 }
 
 // selectDatabase is the second half of accepted.
-func (s *Session) selectDatabase(target upstream.Identity) {
+func (l *logins) selectDatabase(target upstream.Identity) {
+	s := l.s
 	if target.DB == 0 {
 		s.arrive(target)
 		return
@@ -118,7 +122,8 @@ func (s *Session) selectDatabase(target upstream.Identity) {
 }
 
 // arrive ends an identity change. The lane is opened at once, so that clients behind this one can be judged on it.
-func (s *Session) arrive(target upstream.Identity) {
+func (l *logins) arrive(target upstream.Identity) {
+	s := l.s
 	s.become(target)
 	if s.pin.login {
 		s.onLane()
@@ -126,7 +131,8 @@ func (s *Session) arrive(target upstream.Identity) {
 }
 
 // inquire sends a command of the proxy itself on the session's pin. The client's commands wait for its reply.
-func (s *Session) inquire(cmd []byte, then func(reply []byte)) {
+func (l *logins) inquire(cmd []byte, then func(reply []byte)) {
+	s := l.s
 	pin := s.pin
 	s.wait = waitReply
 	s.forward(cmd, &replyHandler{s: s, muted: true, done: func(reply []byte) {
@@ -138,7 +144,8 @@ func (s *Session) inquire(cmd []byte, then func(reply []byte)) {
 }
 
 // askName asks for the name that a refused HELLO has left on the session's pin.
-func (s *Session) askName() {
+func (l *logins) askName() {
+	s := l.s
 	s.inquire(command.GetName, func(reply []byte) {
 		switch v, _, err := resp.Decode(reply); {
 		case err == nil && !v.IsError():
@@ -155,7 +162,8 @@ func isNoAuth(reply []byte) bool { return bytes.HasPrefix(reply, []byte("-NOAUTH
 
 // checkLogin keeps the session's pin if a refused HELLO may have logged in there. A client that is not logged in by then does not
 // need it.
-func (s *Session) checkLogin() {
+func (l *logins) checkLogin() {
+	s := l.s
 	bare := s.pin.conn.Bare()
 	if s.ident.Authenticated() && !bare {
 		s.keepLogin()
@@ -175,7 +183,8 @@ func (s *Session) checkLogin() {
 
 // keepLogin keeps the session's pin for the rest of the session: no other session may have it, and no other connection can be made
 // like it.
-func (s *Session) keepLogin() {
+func (l *logins) keepLogin() {
+	s := l.s
 	s.pin.keep = true
 	if s.pin.conn.Bare() && !s.pin.dressed {
 		s.pin.dress()
@@ -210,7 +219,8 @@ func (p *pinned) dress() {
 
 // disown removes the credentials from AUTH and HELLO where all clients use the proxy's own. It returns the command to send
 // instead, with s.args to match, or nil if no part of it is left.
-func (s *Session) disown(name string, raw []byte) []byte {
+func (l *logins) disown(name string, raw []byte) []byte {
+	s := l.s
 	switch name {
 	case "auth":
 		if len(s.args) == 2 || len(s.args) == 3 {
@@ -226,7 +236,8 @@ func (s *Session) disown(name string, raw []byte) []byte {
 }
 
 // agree answers an AUTH of which no part is left. In a transaction a command that answers OK is queued for it.
-func (s *Session) agree() bool {
+func (l *logins) agree() bool {
+	s := l.s
 	switch {
 	case !s.awaitQuiet():
 		return false
@@ -240,8 +251,16 @@ func (s *Session) agree() bool {
 	return s.answer([]byte(resp.OK))
 }
 
+// startOver makes the session the identity that a new client has.
+func (l *logins) startOver() {
+	s := l.s
+	s.become(s.proxy.FirstIdentity())
+	s.knock()
+}
+
 // become moves the session and its pin to another identity.
-func (s *Session) become(id upstream.Identity) {
+func (l *logins) become(id upstream.Identity) {
+	s := l.s
 	s.ident = id
 	s.guard.Restrict(s.proxy.Restricts(id))
 	if s.pin != nil {
@@ -253,7 +272,8 @@ func (s *Session) become(id upstream.Identity) {
 }
 
 // rename keeps the client's name. byCommand: CLIENT SETNAME has given it.
-func (s *Session) rename(name string, byCommand bool) {
+func (l *logins) rename(name string, byCommand bool) {
+	s := l.s
 	s.name = name
 	if s.pin != nil {
 		s.pin.conn.Named(name, byCommand)

@@ -8,7 +8,8 @@ import (
 )
 
 // Feed takes bytes from the client. It does not keep b. false: the session has ended, and the connection is to be closed.
-func (s *Session) Feed(b []byte) bool {
+func (i *input) Feed(b []byte) bool {
+	s := i.s
 	alive, output := s.feed(b)
 	if output {
 		s.host.Flush()
@@ -17,7 +18,8 @@ func (s *Session) Feed(b []byte) bool {
 }
 
 // feed reports whether the session goes on, and whether it has something for the client.
-func (s *Session) feed(b []byte) (alive, output bool) {
+func (i *input) feed(b []byte) (alive, output bool) {
+	s := i.s
 	s.mu.Lock()
 	s.active = s.proxy.Clock.Load()
 	defer func() {
@@ -46,51 +48,37 @@ func (s *Session) feed(b []byte) (alive, output bool) {
 	return alive, output
 }
 
-// advance continues with the input that was held back.
-func (s *Session) advance() {
-	defer s.atEOF()
-	if s.in.Len() == 0 || s.wait != waitNone || s.gone() {
-		return
-	}
-	n := s.consume(s.in.Bytes())
-	if s.over() {
-		s.in.Forget()
-		return
-	}
-	s.in.Drop(n)
-	s.readOn()
-}
-
 // consume routes the whole commands at the start of buf until the session must wait, and returns the number of their bytes.
 // Consecutive commands for the lane are sent together, with one copy.
-func (s *Session) consume(buf []byte) int {
+func (i *input) consume(buf []byte) int {
+	s := i.s
 	table, careful := s.proxy.Policies(), s.careful()
 	off := 0
-	run := run{s: s, buf: buf}
+	batch := batch{s: s, buf: buf}
 	var last *command.Row // that of name; nil: there is none
 	var name []byte
 	var latest *command.Row // the last one of buf; nil: none, or it has been noted
 	for s.wait == waitNone && !s.gone() {
 		f, n, err := s.guard.Next(buf[off:])
 		if err != nil {
-			run.send()
+			batch.send()
 			s.protocolError(err)
 			break
 		}
 		if n == 0 {
-			run.send()
+			batch.send()
 			off += s.stream(table, buf[off:])
 			break
 		}
 		s.begun = true
 		if s.streaming {
-			run.send()
+			batch.send()
 			s.endStream(f.Raw)
 			off += n
 			continue
 		}
 		if len(f.Raw) == 0 { // an empty command, which Redis ignores
-			run.send()
+			batch.send()
 			off += n
 			continue
 		}
@@ -105,11 +93,11 @@ func (s *Session) consume(buf []byte) int {
 			if latest = row; row.HasSubcommands() {
 				s.cmd, latest = row.TitleOf(f.Raw), nil
 			}
-			run.add(off, f.Raw, n)
+			batch.add(off, f.Raw, n)
 			off += n
 			continue
 		}
-		run.send()
+		batch.send()
 		if s.wait != waitNone {
 			break
 		}
@@ -119,7 +107,7 @@ func (s *Session) consume(buf []byte) int {
 		}
 		off += n
 	}
-	run.send()
+	batch.send()
 	s.guard.Trim()
 	if latest != nil {
 		s.cmd = latest.Title
@@ -128,10 +116,13 @@ func (s *Session) consume(buf []byte) int {
 }
 
 // plain reports whether a shared command may simply join the lane: the hot path.
-func (s *Session) plain() bool { return s.pin == nil && s.reply == replyOn }
+func (i *input) plain() bool {
+	s := i.s
+	return s.pin == nil && s.reply == replyOn
+}
 
-// run is a part of buf with n whole commands for the lane.
-type run struct {
+// batch is a part of buf with n whole commands for the lane.
+type batch struct {
 	s          *Session
 	buf        []byte
 	start, end int
@@ -139,7 +130,7 @@ type run struct {
 }
 
 // add appends the command that takes n bytes at off.
-func (r *run) add(off int, raw []byte, n int) {
+func (r *batch) add(off int, raw []byte, n int) {
 	if len(raw) != n || &raw[0] != &r.buf[off] { // an inline command, rewritten elsewhere
 		r.send()
 		r.s.forward(raw, nil, 1)
@@ -152,7 +143,7 @@ func (r *run) add(off int, raw []byte, n int) {
 	r.end = off + n
 }
 
-func (r *run) send() {
+func (r *batch) send() {
 	if r.n > 0 {
 		r.s.scripts = false
 		r.s.forward(r.buf[r.start:r.end], nil, r.n)
@@ -163,7 +154,8 @@ func (r *run) send() {
 // MayRead reports whether the engine may read from the client. It may not while too many bytes of commands are unanswered, or held
 // behind a command that waits. Then Resume follows. The session never waits for the client, so two sides that only send cannot block
 // each other.
-func (s *Session) MayRead() bool {
+func (i *input) MayRead() bool {
+	s := i.s
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.ended {
@@ -183,7 +175,8 @@ func mayHold(b *budget.Budget, unanswered int) int { return b.Allowance(min(maxH
 // hasEnough reports whether the session holds as many bytes of its client as it may. Behind a command that waits for other clients,
 // reading continues as long as the bytes can be held, so that a hang-up is seen. Of a large command, only the bytes that its pin
 // has not sent are held. The pin says when these are few again.
-func (s *Session) hasEnough() bool {
+func (i *input) hasEnough() bool {
+	s := i.s
 	if s.streaming && s.pin != nil {
 		full := s.pin.conn.WhenEmpty(streamBacklog, s.unpause)
 		s.large.excused = s.large.excused || full
@@ -198,7 +191,8 @@ func (s *Session) hasEnough() bool {
 
 // readOn ends a pause of the engine if there is space again. A pause that began behind a command that waits may end in the middle
 // of a large one.
-func (s *Session) readOn() {
+func (i *input) readOn() {
+	s := i.s
 	if s.paused && !s.hasEnough() {
 		s.paused = false
 		s.host.Resume()
@@ -206,11 +200,40 @@ func (s *Session) readOn() {
 }
 
 // unpause ends a pause of the engine.
-func (s *Session) unpause() {
+func (i *input) unpause() {
+	s := i.s
 	s.mu.Lock()
 	defer s.exit()
 	if s.paused {
 		s.paused = false
 		s.host.Resume()
+	}
+}
+
+// BeginWrite hands the output to the engine, which must call EndWrite when it has written it; meanwhile it is the only
+// writer. nil: there is nothing to write, or another goroutine is writing. last: after this the connection is to be closed.
+func (o *output) BeginWrite() (b []byte, last bool) {
+	s := o.s
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if b = s.out.Begin(); b == nil {
+		return nil, s.closing && !s.out.Writing()
+	}
+	s.active = s.proxy.Clock.Load()
+	return b, s.closing
+}
+
+// EndWrite returns the buffer.
+func (o *output) EndWrite(b []byte) {
+	s := o.s
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.out.End(b, !s.ended)
+	if s.ended {
+		return
+	}
+	s.unread -= len(b)
+	if s.bill.Bytes() > 0 {
+		s.charge()
 	}
 }

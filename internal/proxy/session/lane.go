@@ -15,7 +15,8 @@ import (
 // none outstanding it moves to another lane if its lane stands still, or does not take all commands at present.
 
 // onLane returns the session's lane; it has one from its first command on.
-func (s *Session) onLane() *upstream.Lane {
+func (l *lanes) onLane() *upstream.Lane {
+	s := l.s
 	switch {
 	case s.lane == nil:
 		s.role = s.wants()
@@ -28,7 +29,8 @@ func (s *Session) onLane() *upstream.Lane {
 }
 
 // wants is the role of the lane for the command being routed.
-func (s *Session) wants() upstream.Role {
+func (l *lanes) wants() upstream.Role {
+	s := l.s
 	switch {
 	case s.Bulky():
 		return upstream.Large
@@ -41,28 +43,35 @@ func (s *Session) wants() upstream.Role {
 }
 
 // runsScripts reports whether the command being routed belongs on the lane for scripts.
-func (s *Session) runsScripts() bool { return s.scripts || s.Mixed > 0 }
+func (l *lanes) runsScripts() bool {
+	s := l.s
+	return s.scripts || s.Mixed > 0
+}
 
 // mix keeps a session that sends a script behind other commands on the lane for scripts: it waits for its replies once, not at
 // each script.
-func (s *Session) mix() {
+func (l *lanes) mix() {
+	s := l.s
 	if s.scripts && s.slots.Due() > 0 {
 		s.Mixed = weight.CalmBursts
 	}
 }
 
 // careful reports whether commands must be examined one by one, because it matters which of them write, or how many they are.
-func (s *Session) careful() bool {
+func (l *lanes) careful() bool {
+	s := l.s
 	return s.lane == nil || s.lane.Unsettled() || s.Window > 0 || s.outgrown() || s.guard.Restricted()
 }
 
 // mustWait reports whether the next command must wait until nothing is outstanding, because it belongs on another lane, or may.
-func (s *Session) mustWait() bool {
+func (l *lanes) mustWait() bool {
+	s := l.s
 	return s.slots.Due() > 0 && (s.strays() || s.scripts && s.role == upstream.Reads || s.outgrown() || s.fills())
 }
 
 // fills reports whether as many commands are outstanding as allowed: see weight, and the limits of clients that have not authenticated.
-func (s *Session) fills() bool {
+func (l *lanes) fills() bool {
+	s := l.s
 	if s.guard.Restricted() {
 		return true // one at a time, because the next ones will be refused too
 	}
@@ -70,15 +79,20 @@ func (s *Session) fills() bool {
 }
 
 // outgrown reports whether the replies have become so large that further commands belong on another lane.
-func (s *Session) outgrown() bool { return s.Burst >= weight.LargeBurst && s.role != upstream.Large }
+func (l *lanes) outgrown() bool {
+	s := l.s
+	return s.Burst >= weight.LargeBurst && s.role != upstream.Large
+}
 
 // strays reports whether a command that writes would follow reads of this session to a lane that is kept free of writes.
-func (s *Session) strays() bool {
+func (l *lanes) strays() bool {
+	s := l.s
 	return s.writes && s.role == upstream.Reads && s.lane != nil && s.lane.Unsettled()
 }
 
 // refusal is the reply to a command that was not sent.
-func (s *Session) refusal() []byte {
+func (l *lanes) refusal() []byte {
+	s := l.s
 	if s.pin != nil {
 		if b := s.pin.conn.Refusal(); b != nil {
 			return b
@@ -94,7 +108,8 @@ func (s *Session) refusal() []byte {
 	return shared.NoUpstream
 }
 
-func (s *Session) leaveLane() {
+func (l *lanes) leaveLane() {
+	s := l.s
 	s.endVisit()
 	if s.lane != nil {
 		s.proxy.Upstream.Leave(s.lane)
@@ -104,7 +119,8 @@ func (s *Session) leaveLane() {
 
 // pauseOf returns the action behind Redis's answer to a CLIENT PAUSE or UNPAUSE: reads and writes separate before the first write is
 // held back. A pause from another client of Redis is noticed when a lane stands still.
-func (s *Session) pauseOf(row *command.Row) func(reply []byte) {
+func (l *lanes) pauseOf(row *command.Row) func(reply []byte) {
+	s := l.s
 	if row.Name != "client" {
 		return nil
 	}

@@ -23,17 +23,10 @@ const (
 	streamLeast = 64 << 10
 )
 
-// progress measures a large command.
-type progress struct {
-	timer   *time.Timer
-	bytes   int  // received
-	checked int  // received at the last check
-	excused bool // the client was not read all the time since then
-}
-
 // stream sends the start of a command that is not whole yet, if the command is large and may be streamed. It returns the number of
 // bytes of buf that it has consumed.
-func (s *Session) stream(table *command.Table, buf []byte) int {
+func (i *input) stream(table *command.Table, buf []byte) int {
+	s := i.s
 	if s.guard.Need() < streamFrom && s.guard.Checked() < streamFrom && !s.streaming || s.wait != waitNone || s.ended {
 		return 0
 	}
@@ -50,7 +43,8 @@ func (s *Session) stream(table *command.Table, buf []byte) int {
 }
 
 // beginStream takes a pin for a large command. false: the command must be held whole, or the session waits.
-func (s *Session) beginStream(table *command.Table) bool {
+func (i *input) beginStream(table *command.Table) bool {
+	s := i.s
 	name, _, open := s.guard.Open()
 	if !open {
 		return false
@@ -73,7 +67,8 @@ func (s *Session) beginStream(table *command.Table) bool {
 }
 
 // endStream sends the last part of a large command. If its pin was lost before any byte reached Redis, the command is refused.
-func (s *Session) endStream(rest []byte) {
+func (i *input) endStream(rest []byte) {
+	s := i.s
 	s.streaming = false
 	s.large.timer.Stop()
 	if s.reply == replySkip {
@@ -87,7 +82,8 @@ func (s *Session) endStream(rest []byte) {
 }
 
 // checkStream ends a client whose large command comes too slowly.
-func (s *Session) checkStream() {
+func (i *input) checkStream() {
+	s := i.s
 	s.mu.Lock()
 	defer s.exit()
 	if !s.streaming || s.ended {

@@ -11,7 +11,8 @@ import (
 
 // local handles a command about the client, not about Redis's data. Nothing is outstanding. Redis still judges
 // the right to the command: it gets the command, or a similar one that changes nothing on a connection that other sessions share.
-func (s *Session) local(row *command.Row, raw []byte) bool {
+func (f *profile) local(row *command.Row, raw []byte) bool {
+	s := f.s
 	if row.Name == "quit" {
 		return s.quit(raw)
 	}
@@ -53,7 +54,8 @@ func (s *Session) local(row *command.Row, raw []byte) bool {
 
 // quit answers OK and closes the connection, as Redis still does. A session's own connection quits first: once the client has its
 // answer, no trace of it is left at Redis, such as a subscription.
-func (s *Session) quit(raw []byte) bool {
+func (f *profile) quit(raw []byte) bool {
+	s := f.s
 	words := []byte(resp.OK)
 	if s.muted {
 		words = words[:0]
@@ -68,7 +70,8 @@ func (s *Session) quit(raw []byte) bool {
 var resetReply = []byte("+RESET\r\n")
 
 // reset brings the session, and its pin if it has one, back to the state of a new client.
-func (s *Session) reset(raw []byte) bool {
+func (f *profile) reset(raw []byte) bool {
+	s := f.s
 	muted := s.reply == replySkip // RESET ends the other kind of silence before it answers
 	if s.pin == nil {
 		if len(s.args) != 1 {
@@ -92,14 +95,15 @@ func (s *Session) reset(raw []byte) bool {
 	return true
 }
 
-func (s *Session) resetState() {
+func (f *profile) resetState() {
+	s := f.s
 	s.reply, s.name = replyOn, ""
-	s.become(s.proxy.FirstIdentity())
-	s.knock()
+	s.startOver()
 }
 
 // resetPin is resetState for a session whose pin has been reset by Redis.
-func (s *Session) resetPin() {
+func (f *profile) resetPin() {
+	s := f.s
 	p := s.pin
 	p.End()
 	p.Channels, p.Patterns, p.Shards = 0, 0, 0
@@ -111,7 +115,8 @@ func (s *Session) resetPin() {
 }
 
 // setName is CLIENT SETNAME. It returns the command to send.
-func (s *Session) setName(h *replyHandler, raw []byte) []byte {
+func (f *profile) setName(h *replyHandler, raw []byte) []byte {
+	s := f.s
 	name := string(s.args[2])
 	h.done = func(reply []byte) {
 		if resp.IsOK(reply) {
@@ -126,7 +131,8 @@ func (s *Session) setName(h *replyHandler, raw []byte) []byte {
 
 // setInfo is CLIENT SETINFO with a value that Redis would accept. It returns the command to send. The value itself is sent on no
 // connection, because the connection may serve another client later.
-func (s *Session) setInfo(h *replyHandler) []byte {
+func (f *profile) setInfo(h *replyHandler) []byte {
+	s := f.s
 	option, value := string(s.args[2]), string(s.args[3])
 	i := slices.IndexFunc(libOptions, func(name string) bool { return strings.EqualFold(name, option) })
 	h.done = func(reply []byte) {
@@ -141,7 +147,8 @@ func (s *Session) setInfo(h *replyHandler) []byte {
 var libOptions = []string{"lib-name", "lib-ver"}
 
 // nameFor is the reply to CLIENT GETNAME if Redis has answered it.
-func (s *Session) nameFor(reply []byte) []byte {
+func (f *profile) nameFor(reply []byte) []byte {
+	s := f.s
 	switch {
 	case reply[0] == '-':
 		return reply
@@ -152,7 +159,8 @@ func (s *Session) nameFor(reply []byte) []byte {
 }
 
 // setReplyMode is CLIENT REPLY ON|OFF|SKIP. Only ON is answered. It returns the command to send.
-func (s *Session) setReplyMode(h *replyHandler, raw []byte) []byte {
+func (f *profile) setReplyMode(h *replyHandler, raw []byte) []byte {
+	s := f.s
 	var mode replyMode
 	switch command.Keyword(s.args, 2) {
 	case "on":
@@ -185,11 +193,4 @@ func (s *Session) setReplyMode(h *replyHandler, raw []byte) []byte {
 	}
 	s.wait = waitReply // the next command's reply depends on it
 	return command.ReplyOn
-}
-
-// resume ends the wait for a reply that decides how the next command travels.
-func (s *Session) resume() {
-	if s.wait == waitReply {
-		s.wait = waitNone
-	}
 }

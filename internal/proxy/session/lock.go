@@ -22,7 +22,8 @@ import (
 
 // lock executes a lock command. The session goes on when it has been answered, or, if the command says so, when its script
 // has been sent.
-func (s *Session) lock(raw []byte) bool {
+func (l *locker) lock(raw []byte) bool {
+	s := l.s
 	cmd, err := grammar.Parse(s.args)
 	if err != nil {
 		return s.awaitQuiet() && s.answer(resp.AppendRawError(nil, err.Error()))
@@ -58,7 +59,8 @@ func lockIDOf(id upstream.Identity, era uint64) engines.ID {
 }
 
 // lockEngine returns the lock engine of the session's identity, which knows the session from now on.
-func (s *Session) lockEngine() (*engines.Engine, error) {
+func (l *locker) lockEngine() (*engines.Engine, error) {
+	s := l.s
 	id := lockIDOf(s.ident, s.era)
 	for _, e := range s.engines {
 		if e.ID() == id {
@@ -77,7 +79,8 @@ func (s *Session) lockEngine() (*engines.Engine, error) {
 
 // leaveEngines leaves the engines in which the session has no hold and no wait. So a session that moves from identity to identity
 // keeps only the engines that it needs. Nothing is outstanding.
-func (s *Session) leaveEngines() {
+func (l *locker) leaveEngines() {
+	s := l.s
 	s.engines = slices.DeleteFunc(s.engines, func(e *engines.Engine) bool {
 		gone := e.Leave(s.ID)
 		if gone {
@@ -128,7 +131,8 @@ func (l *lockSession) Do(f func()) bool {
 	return alive
 }
 
-func (s *Session) enter(f func()) bool {
+func (l *locker) enter(f func()) bool {
+	s := l.s
 	s.mu.Lock()
 	defer s.exit()
 	if s.gone() {
@@ -154,7 +158,8 @@ func (l *lockSession) Reply(reply []byte) {
 }
 
 // lockDone ends the wait for a lock command.
-func (s *Session) lockDone() {
+func (l *locker) lockDone() {
+	s := l.s
 	if s.wait == waitLock || s.wait == waitList {
 		s.wait = waitNone
 	}

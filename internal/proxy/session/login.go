@@ -18,7 +18,8 @@ import (
 
 // visit sends an identity change of a session that has no pin on the lane of the identity to which it leads. Nothing is
 // outstanding. It is refused if no such lane is possible. false: the command must be judged on a pin.
-func (s *Session) visit(name string, raw []byte) bool {
+func (l *logins) visit(name string, raw []byte) bool {
+	s := l.s
 	c := idchange.Read(name, s.args)
 	if s.visitFor(c, raw) {
 		return true
@@ -27,7 +28,8 @@ func (s *Session) visit(name string, raw []byte) bool {
 }
 
 // visitFromPin is visit for a session that had to wait for its pin. The lane may exist now.
-func (s *Session) visitFromPin(c idchange.Change, raw []byte) bool {
+func (l *logins) visitFromPin(c idchange.Change, raw []byte) bool {
+	s := l.s
 	if !s.pin.login || !s.visitFor(c, raw) {
 		return false
 	}
@@ -37,7 +39,8 @@ func (s *Session) visitFromPin(c idchange.Change, raw []byte) bool {
 	return true
 }
 
-func (s *Session) visitFor(c idchange.Change, raw []byte) bool {
+func (l *logins) visitFor(c idchange.Change, raw []byte) bool {
+	s := l.s
 	cmd := c.Shared(raw, s.args)
 	if cmd == nil {
 		return false
@@ -58,7 +61,8 @@ func (s *Session) visitFor(c idchange.Change, raw []byte) bool {
 }
 
 // judged ends a visit with Redis's answer.
-func (s *Session) judged(c idchange.Change, target upstream.Identity, reply []byte) {
+func (l *logins) judged(c idchange.Change, target upstream.Identity, reply []byte) {
+	s := l.s
 	s.resume()
 	s.noteDenial(c, reply)
 	if reply[0] == '-' {
@@ -76,7 +80,8 @@ func (s *Session) judged(c idchange.Change, target upstream.Identity, reply []by
 }
 
 // noteDenial counts and logs a login that Redis has refused.
-func (s *Session) noteDenial(c idchange.Change, reply []byte) {
+func (l *logins) noteDenial(c idchange.Change, reply []byte) {
+	s := l.s
 	user, denied := c.Denied(reply)
 	if !denied {
 		return
@@ -89,7 +94,8 @@ func (s *Session) noteDenial(c idchange.Change, reply []byte) {
 const maxLoggedUser = 64
 
 // endVisit leaves the lane that the session visits.
-func (s *Session) endVisit() {
+func (l *logins) endVisit() {
+	s := l.s
 	if s.visited != nil {
 		s.proxy.Upstream.Leave(s.visited)
 		s.visited = nil
@@ -99,7 +105,8 @@ func (s *Session) endVisit() {
 var helloID = []byte("$2\r\nid\r\n:")
 
 // ownID puts the session's own number into a reply to HELLO, in place of the lane's. A refusal has none.
-func (s *Session) ownID(reply []byte) []byte {
+func (l *logins) ownID(reply []byte) []byte {
+	s := l.s
 	i := bytes.Index(reply, helloID)
 	if i < 0 {
 		return reply
@@ -116,4 +123,38 @@ func (s *Session) hasPlace(c idchange.Change) bool {
 		target.Password = known // the lane that it will share if the known password is still good
 	}
 	return s.proxy.Upstream.HasPlace(target, s.host.Driver(), s.owner)
+}
+
+// A client without credentials has the rights that Redis gives to a new connection at the moment of the client's arrival or of its
+// RESET, as on a direct connection. Later demands of Redis on new connections do not change them.
+
+// knock makes the session wait until Redis has said whether a new connection needs credentials now.
+func (l *logins) knock() {
+	s := l.s
+	if s.proxy.Settings.Lends() {
+		return
+	}
+	s.wait = waitDoor
+	s.proxy.Upstream.Knock(s.admitted)
+}
+
+// admitted ends the wait.
+func (l *logins) admitted(era uint64) {
+	s := l.s
+	s.mu.Lock()
+	defer s.host.Flush()
+	defer s.exit()
+	if s.wait != waitDoor || s.gone() {
+		return
+	}
+	s.wait = waitNone
+	if s.era != era { // after a RESET: the lane belongs to clients that came before Redis asked for credentials
+		s.era = era
+		s.leaveLane()
+	}
+	s.guard.Restrict(s.proxy.Restricts(s.ident))
+	if s.slots.Due() == 0 {
+		s.releasePin()
+	}
+	s.advance()
 }

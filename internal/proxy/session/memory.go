@@ -4,14 +4,6 @@ import (
 	"lockproxy/internal/proxy/budget"
 )
 
-// memory counts the memory of a session besides its buffers.
-type memory struct {
-	bill     budget.Account
-	backlog  budget.Backlog // bytes appended to the lane or pin that are still here
-	gathered int            // bytes of a reply that must be held whole
-	locking  int            // bytes of the lock command that has not been answered
-}
-
 // Bytes that small things take, with the structures and slices around them. They are estimates, which no test checks. They make
 // things count that a client can have by the million.
 const (
@@ -22,7 +14,8 @@ const (
 )
 
 // charge charges the session's present memory. Every entry into the session ends with it.
-func (s *Session) charge() {
+func (m *memory) charge() {
+	s := m.s
 	s.bill.Charge(s.bytes())
 	if s.ended && s.slots.Due() == 0 {
 		s.bill.Close()
@@ -30,7 +23,8 @@ func (s *Session) charge() {
 }
 
 // bytes is the memory that the session takes on behalf of its client.
-func (s *Session) bytes() int {
+func (m *memory) bytes() int {
+	s := m.s
 	n := s.backlog.Bytes() + s.slots.Slots()*slotCost
 	if s.ended {
 		return n
@@ -44,7 +38,8 @@ func (s *Session) bytes() int {
 }
 
 // progress is of the connection that the session's commands go to.
-func (s *Session) progress() (appended, written int64) {
+func (m *memory) progress() (appended, written int64) {
+	s := m.s
 	switch {
 	case s.pin != nil:
 		return s.pin.conn.Progress()
@@ -55,13 +50,15 @@ func (s *Session) progress() (appended, written int64) {
 }
 
 // countBacklog notes n bytes that have just been appended.
-func (s *Session) countBacklog(conn connection, n int) {
+func (m *memory) countBacklog(conn connection, n int) {
+	s := m.s
 	appended, written := conn.Progress()
 	s.backlog.Add(n, appended, written)
 }
 
 // Measure is budget.Owner.
-func (s *Session) Measure() int {
+func (m *memory) Measure() int {
+	s := m.s
 	s.mu.Lock()
 	defer s.exit()
 	if _, written := s.progress(); s.backlog.Bytes() > 0 {
@@ -71,7 +68,8 @@ func (s *Session) Measure() int {
 }
 
 // Cut is budget.Owner.
-func (s *Session) Cut(bytes int) {
+func (m *memory) Cut(bytes int) {
+	s := m.s
 	s.mu.Lock()
 	defer s.exit()
 	if s.ended {
@@ -81,18 +79,5 @@ func (s *Session) Cut(bytes int) {
 	s.bill.Condemn()
 	s.end()
 }
-
-// emptied makes the scratch for arguments ready for the next command. It drops a scratch that a command of many arguments has made
-// large.
-func emptied(args [][]byte) [][]byte {
-	if cap(args) > maxKeptArgs {
-		return nil
-	}
-	clear(args) // they would keep the buffer alive from which they were cut
-	return args[:0]
-}
-
-// maxKeptArgs bounds the scratch that an idle session keeps.
-const maxKeptArgs = 64
 
 var _ budget.Owner = (*Session)(nil)

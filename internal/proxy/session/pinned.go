@@ -3,48 +3,14 @@ package session
 import (
 	"lockproxy/internal/proxy/command"
 	"lockproxy/internal/proxy/idchange"
-	"lockproxy/internal/proxy/pubsub"
 	"lockproxy/internal/proxy/shared"
-	"lockproxy/internal/proxy/transaction"
 	"lockproxy/internal/resp"
 	"lockproxy/internal/upstream"
 )
 
-// pinMode says how the session reads its pin.
-type pinMode uint8
-
-const (
-	readsReplies pinMode = iota // one reply for each command
-	readsFrames                 // frames that the connection cannot count: pub/sub
-	readsVerdict                // as readsRaw unless Redis refuses the command that has been sent
-	readsRaw                    // bytes that the session does not read: MONITOR, replication
-)
-
-// pinned is a session's own connection and why it has it. Its fields are guarded by the session.
-type pinned struct {
-	s       *Session
-	conn    *upstream.Pin
-	reason  string // the command that made it necessary
-	login   bool   // it is for judging an identity change
-	mode    pinMode
-	fresh   bool // the command that made it necessary has not been sent yet
-	keep    bool // for the rest of the session
-	dressed bool // it was bare, and is as the session needs it now
-	spent   bool // it may bear a trace that this session does not know: it is closed, not returned to the pool
-
-	waits    bool // an unanswered command may wait for other clients: BLPOP, WAIT
-	frame    int  // bytes of a frame that the connection keeps until it is whole
-	unread   int  // commands sent since it is not read any more that are to be answered
-	asked    bool // Redis has been asked for its id
-	borrowed int  // the number of sessions that are about to name this connection to Redis, and so must find this session on it
-
-	transaction.State
-	pubsub.Subscriptions
-	execution *frames // of the last EXEC with subscription commands; nil: there was none
-}
-
 // takePin gives the session a connection of its own for a command. Nothing may be outstanding. false: the session waits for one.
-func (s *Session) takePin(reason string, p command.Policy) bool {
+func (u *pinning) takePin(reason string, p command.Policy) bool {
+	s := u.s
 	login := p == command.Identity
 	// MONITOR shows all later connections. A patient request keeps the connection of a new spare out of its view.
 	ask := upstream.Ask{ID: s.ident, Owner: s.owner, Login: login, Patient: p == command.PinRaw}
@@ -67,7 +33,8 @@ func (s *Session) takePin(reason string, p command.Policy) bool {
 }
 
 // deliverPin ends the wait for a pin. err says why none came in time.
-func (s *Session) deliverPin(conn *upstream.Pin, err error, reason string, login bool) {
+func (u *pinning) deliverPin(conn *upstream.Pin, err error, reason string, login bool) {
+	s := u.s
 	s.mu.Lock()
 	defer s.host.Flush()
 	defer s.exit()
@@ -88,7 +55,8 @@ func (s *Session) deliverPin(conn *upstream.Pin, err error, reason string, login
 	s.advance()
 }
 
-func (s *Session) setPin(conn *upstream.Pin, reason string, login bool) {
+func (u *pinning) setPin(conn *upstream.Pin, reason string, login bool) {
+	s := u.s
 	s.pin = &pinned{s: s, conn: conn, reason: reason, login: login, fresh: true}
 	s.proxy.Counters.PinReasons.Add(reason, 1)
 	conn.Observe(s.pin)
@@ -103,7 +71,8 @@ func (s *Session) setPin(conn *upstream.Pin, reason string, login bool) {
 
 // named is the handler of the answer to the CLIENT SETNAME that gives a connection the name of its session. A user who may not do
 // that may have the connection, but no later session may.
-func (s *Session) named(name string) *replyHandler {
+func (u *pinning) named(name string) *replyHandler {
+	s := u.s
 	pin := s.pin
 	return &replyHandler{s: s, muted: true, done: func(reply []byte) {
 		if resp.IsOK(reply) {
@@ -119,7 +88,8 @@ func (s *Session) named(name string) *replyHandler {
 // The next session must find the connection as if it were new. That holds because every command on a pin is on one of
 // these lists, or makes the pin spent: commands whose policy is known to leave no trace (routePinned); the session's own commands,
 // whose trace is known (local); transactions, subscriptions and identities, whose state is read from Redis's answers.
-func (s *Session) releasePin() {
+func (u *pinning) releasePin() {
+	s := u.s
 	p := s.pin
 	if p == nil || p.fresh || p.mode != readsReplies || s.streaming || p.keep || p.borrowed > 0 || p.InTx || p.Watching || s.wait != waitNone {
 		return
@@ -135,6 +105,31 @@ func (s *Session) releasePin() {
 	}
 	s.proxy.Counters.PinReasons.Add(p.reason, -1)
 	p.conn.Release()
+}
+
+// dropConnections gives up the session's pin, which it returns, and its lane unless replies are due there.
+func (u *pinning) dropConnections() (pin *pinned) {
+	s := u.s
+	s.provided(0)
+	if s.cancelPinWait != nil {
+		s.cancelPinWait()
+		s.cancelPinWait = nil
+	}
+	if pin = s.pin; pin != nil {
+		pin.discard()
+		s.pin = nil
+	}
+	if s.slots.Due() == 0 {
+		s.leaveLane()
+	}
+	return pin
+}
+
+// abandon deals with the commands on a pin that has been discarded. Where the connection does not count replies, nobody else does.
+func (p *pinned) abandon() {
+	if p.mode != readsReplies {
+		p.s.loseFrames(p, true)
+	}
 }
 
 // discard closes the connection of a pin that the session has given up.
@@ -208,3 +203,34 @@ func (p *pinned) broken() {
 func (p *pinned) Flush() { p.s.host.Flush() }
 
 var _ upstream.Observer = (*pinned)(nil)
+
+// Unblock is inquiry.Waiter.
+func (u *pinning) Unblock(withError bool) (done bool, conn uint64, release func()) {
+	s := u.s
+	s.mu.Lock()
+	defer s.exit()
+	switch {
+	case s.gone():
+	case s.wait == waitLock:
+		for _, e := range s.engines {
+			if e.Unblock(s.ID, withError) {
+				return true, 0, nil
+			}
+		}
+	case s.pin != nil && s.pin.conn.ID() != 0:
+		s.pin.borrowed++
+		pin := s.pin
+		return false, pin.conn.ID(), func() { s.unborrow(pin) }
+	}
+	return false, 0, nil
+}
+
+// unborrow ends a time for which the session has kept its pin.
+func (u *pinning) unborrow(p *pinned) {
+	s := u.s
+	s.mu.Lock()
+	defer s.exit()
+	if p.borrowed--; s.pin == p && s.slots.Due() == 0 {
+		s.releasePin()
+	}
+}

@@ -13,7 +13,8 @@ import (
 
 // redirectsTo returns the client of the proxy to which the CLIENT TRACKING being routed redirects, and the index of its id among the
 // arguments; nil: it names none.
-func (s *Session) redirectsTo() (target *Session, at int) {
+func (u *pinning) redirectsTo() (target *Session, at int) {
+	s := u.s
 	for i := 3; i+1 < len(s.args); i++ {
 		word := command.Keyword(s.args, i)
 		if word == "prefix" {
@@ -35,7 +36,8 @@ func (s *Session) redirectsTo() (target *Session, at int) {
 
 // trackTo sends a CLIENT TRACKING that redirects to a client of the proxy. Redis must know the client's own connection, so the client
 // gets a pin if it has none. The session waits for that.
-func (s *Session) trackTo(target *Session, at int, raw []byte) bool {
+func (u *pinning) trackTo(target *Session, at int, raw []byte) bool {
+	s := u.s
 	if (s.pin.InTx || s.pin.Opening > 0) && !s.awaitQuiet() {
 		return false
 	}
@@ -70,7 +72,8 @@ func (s *Session) trackTo(target *Session, at int, raw []byte) bool {
 
 // provide gives the session a connection of its own until the session's end, because another client names it. then is called once with
 // the connection's id at Redis; 0: there is none. then requires no locks.
-func (s *Session) provide(then func(conn uint64)) {
+func (u *pinning) provide(then func(conn uint64)) {
+	s := u.s
 	defer s.host.Flush()
 	s.mu.Lock()
 	defer s.exit()
@@ -84,7 +87,8 @@ func (s *Session) provide(then func(conn uint64)) {
 }
 
 // serveWanted serves the sessions that want to name this session's connection, unless a reply is outstanding on its lane.
-func (s *Session) serveWanted() {
+func (u *pinning) serveWanted() {
+	s := u.s
 	if len(s.wanted) == 0 || s.wait == waitGoodbye {
 		return
 	}
@@ -115,7 +119,8 @@ func (p *pinned) unnumbered() bool {
 }
 
 // askNumber asks for the id of the session's pin at Redis. If the session waits for the answer, nothing is outstanding.
-func (s *Session) askNumber(wait bool) {
+func (u *pinning) askNumber(wait bool) {
+	s := u.s
 	pin := s.pin
 	pin.asked = true
 	if wait {
@@ -133,7 +138,8 @@ func (s *Session) askNumber(wait bool) {
 }
 
 // provided tells the id to the callers of provide.
-func (s *Session) provided(conn uint64) {
+func (u *pinning) provided(conn uint64) {
+	s := u.s
 	for _, then := range s.wanted {
 		s.afterUnlock = append(s.afterUnlock, func() { then(conn) })
 	}

@@ -10,15 +10,6 @@ import (
 	"lockproxy/internal/resp"
 )
 
-// replyMode is the setting of CLIENT REPLY.
-type replyMode uint8
-
-const (
-	replyOn replyMode = iota
-	replyOff
-	replySkip // the next command gets no reply
-)
-
 // notInTx refuses a command that is not possible in a transaction.
 var notInTx = resp.AppendError(nil, resp.Err, "Command not allowed inside a transaction")
 
@@ -49,31 +40,6 @@ func (s *Session) route(row *command.Row, raw []byte) bool {
 	}
 	s.args = emptied(s.args)
 	return routed
-}
-
-// handler handles a reply that passes as it is.
-func (s *Session) handler() handler {
-	if s.muted {
-		return discard{}
-	}
-	return nil
-}
-
-// answer gives the proxy's own reply to the command being routed.
-func (s *Session) answer(b []byte) bool {
-	if !s.muted {
-		s.say(b)
-	}
-	return true
-}
-
-// awaitQuiet makes the session wait until nothing is outstanding; true if nothing is.
-func (s *Session) awaitQuiet() bool {
-	if s.slots.Due() == 0 {
-		return true
-	}
-	s.wait = waitQuiet
-	return false
 }
 
 // routeShared routes a command of a session that has no pin.
@@ -112,7 +78,8 @@ func (s *Session) routeShared(row *command.Row, p command.Policy, raw []byte) bo
 }
 
 // routePinned routes a command of a session whose pin answers each command once.
-func (s *Session) routePinned(row *command.Row, p command.Policy, raw []byte) bool {
+func (u *pinning) routePinned(row *command.Row, p command.Policy, raw []byte) bool {
+	s := u.s
 	pin, to := s.pin, s.handler()
 	if pin.waits && s.unanswered >= mayHold(s.proxy.Budget, s.proxy.Settings.Limits.Unanswered) && !s.awaitQuiet() {
 		return false
@@ -193,13 +160,15 @@ func (s *Session) routePinned(row *command.Row, p command.Policy, raw []byte) bo
 }
 
 // subscriber reports whether Redis refuses all but a few commands because of subscriptions. Nothing is outstanding.
-func (s *Session) subscriber() bool {
+func (u *pinning) subscriber() bool {
+	s := u.s
 	return s.pin != nil && s.pin.mode == readsFrames && s.pin.Subscribed() && s.ident.Proto == 2
 }
 
 // keepPin sends a command that may leave a trace on the connection. The connection then stays the session's own, unless Redis refuses
 // the command.
-func (s *Session) keepPin(row *command.Row, p command.Policy, raw []byte) bool {
+func (u *pinning) keepPin(row *command.Row, p command.Policy, raw []byte) bool {
+	s := u.s
 	if row.Name == "client" && command.Keyword(s.args, 1) == "tracking" {
 		if target, at := s.redirectsTo(); target != nil {
 			return s.trackTo(target, at, raw)
@@ -210,7 +179,8 @@ func (s *Session) keepPin(row *command.Row, p command.Policy, raw []byte) bool {
 
 // markPin sends such a command. h gets its reply. keep: the connection becomes the session's own if Redis accepts the command. redir
 // says where it sends invalidations.
-func (s *Session) markPin(raw []byte, h *replyHandler, keep bool, redir clients.Redirection) bool {
+func (u *pinning) markPin(raw []byte, h *replyHandler, keep bool, redir clients.Redirection) bool {
+	s := u.s
 	pin := s.pin
 	if (pin.InTx || pin.Opening > 0) && !s.awaitQuiet() {
 		return false
@@ -243,7 +213,8 @@ func (p *pinned) marked(reply []byte, keep bool, redir clients.Redirection) {
 }
 
 // queueLocal handles commands of the proxy inside a transaction, where Redis would queue them.
-func (s *Session) queueLocal(row *command.Row, p command.Policy, raw []byte) bool {
+func (u *pinning) queueLocal(row *command.Row, p command.Policy, raw []byte) bool {
+	s := u.s
 	switch {
 	case p == command.Lock, p == command.AboutClients, row.Name == "client" && command.Keyword(s.args, 1) == "reply":
 		s.poison(notInTx)
@@ -267,6 +238,20 @@ func (s *Session) queueLocal(row *command.Row, p command.Policy, raw []byte) boo
 }
 
 // poison answers err and makes the open transaction fail, like a command that Redis refuses to queue.
-func (s *Session) poison(err []byte) {
+func (u *pinning) poison(err []byte) {
+	s := u.s
 	s.forward(command.Malformed, &replyHandler{s: s, muted: s.muted, replace: func([]byte) []byte { return err }}, 1)
 }
+
+// emptied makes the scratch for arguments ready for the next command. It drops a scratch that a command of many arguments has made
+// large.
+func emptied(args [][]byte) [][]byte {
+	if cap(args) > maxKeptArgs {
+		return nil
+	}
+	clear(args) // they would keep the buffer alive from which they were cut
+	return args[:0]
+}
+
+// maxKeptArgs bounds the scratch that an idle session keeps.
+const maxKeptArgs = 64

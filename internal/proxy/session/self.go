@@ -12,7 +12,8 @@ import (
 // that it knows better.
 
 // augment is the handler of the reply to the command being routed, which has size bytes, if its policy is Augmented.
-func (s *Session) augment(row *command.Row, size int) *replyHandler {
+func (f *profile) augment(row *command.Row, size int) *replyHandler {
+	s := f.s
 	h := &replyHandler{s: s, muted: s.muted}
 	if row.Name == "client" {
 		h.replace = s.aboutSelf(size)
@@ -44,7 +45,8 @@ func (s *Session) augment(row *command.Row, size int) *replyHandler {
 }
 
 // aboutSelf returns the function that edits Redis's reply to CLIENT ID, INFO, GETREDIR or TRACKINGINFO. size is that of the command.
-func (s *Session) aboutSelf(size int) func(reply []byte) []byte {
+func (f *profile) aboutSelf(size int) func(reply []byte) []byte {
+	s := f.s
 	args := 0
 	for _, arg := range s.args {
 		args += len(arg)
@@ -64,7 +66,8 @@ func (s *Session) aboutSelf(size int) func(reply []byte) []byte {
 }
 
 // ownLine is the answer to CLIENT INFO.
-func (s *Session) ownLine(reply []byte, size, args int) []byte {
+func (f *profile) ownLine(reply []byte, size, args int) []byte {
+	s := f.s
 	text, ok := clients.Text(reply)
 	if !ok {
 		return reply

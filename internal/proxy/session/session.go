@@ -10,8 +10,11 @@ import (
 	"lockproxy/internal/proxy/clients"
 	"lockproxy/internal/proxy/command"
 	"lockproxy/internal/proxy/inbox"
+	"lockproxy/internal/proxy/outbox"
+	"lockproxy/internal/proxy/pubsub"
 	"lockproxy/internal/proxy/replies"
 	"lockproxy/internal/proxy/shared"
+	"lockproxy/internal/proxy/transaction"
 	"lockproxy/internal/proxy/weight"
 	"lockproxy/internal/resp"
 	"lockproxy/internal/upstream"
@@ -46,97 +49,192 @@ type Host interface {
 	Resume()
 }
 
-// A Session is one client connection without its I/O. All methods may be called from any goroutine.
+// A Session is one client connection without its I/O. All methods may be called from any goroutine. Its state is that of its parts, which
+// know the session that they are of; its mutex guards all of them.
 type Session struct {
 	clients.Origin
 	owner string // the account of its connections to Redis: the client's address
 	proxy *shared.Proxy
 	host  Host
 
-	mu sync.Mutex
+	mu          sync.Mutex
+	wait        wait
+	ended       bool
+	slots       replies.Queue[connection, handler] // of the replies, in the order of the commands
+	afterUnlock []func()                           // run when the session is unlocked
 
-	// Input.
-	guard  *resp.Guard
-	in     inbox.Inbox // read, but not yet parsed
-	args   [][]byte    // scratch: arguments of the command being routed
-	script []byte      // scratch: the script call being sent
-	wait   wait
+	args  [][]byte // scratch: arguments of the command being routed
+	muted bool     // it gets no reply
+	cmd   string   // the last command, for CLIENT LIST
 
-	// Upstream side. A session uses its pin if it has one, else its lane.
-	ident         upstream.Identity
-	lane          *upstream.Lane // of ident; nil until first used
+	input
+	output
+	lanes
+	pinning
+	logins
+	profile
+	locker
+	memory
+}
+
+// input is the session's side from the client.
+type input struct {
+	s       *Session
+	guard   *resp.Guard
+	in      inbox.Inbox // read, but not yet parsed
+	active  int64       // shared.Proxy.Clock at the last bytes from or to the client
+	known   bool        // a byte has come
+	begun   bool        // a whole command has come
+	paused  bool        // the engine waits for Resume
+	leaving bool        // the client has ended its side; some of its bytes are still to be read
+	eof     bool        // the client has ended its side, and all its bytes have been read
+
+	streaming bool // the start of a large command has been sent on the pin, or dropped if the pin is gone
+	large     progress
+}
+
+// progress measures a large command.
+type progress struct {
+	timer   *time.Timer
+	bytes   int  // received
+	checked int  // received at the last check
+	excused bool // the client was not read all the time since then
+}
+
+// output has the bytes for the client, in the order in which it gets them.
+type output struct {
+	s       *Session
+	out     outbox.Outbox
+	closing bool // the connection closes when all output is written
+	unread  int  // bytes in all of these, and those that an engine has taken and not yet written
+}
+
+// lanes is the session's use of connections that it shares. It uses its pin if it has one, else its lane.
+type lanes struct {
+	s             *Session
+	lane          *upstream.Lane // of the session's identity; nil until first used
 	role          upstream.Role  // the role for which the lane was asked
 	writes        bool           // the command being routed may change data
 	scripts       bool           // it runs a script
-	weight.Weight                // of its replies
-	pin           *pinned        // nil: none
+	weight.Weight                // of the replies
 	unanswered    int            // bytes of the commands sent since no reply was due, and of their slots
-	paused        bool           // the engine waits for Resume
-	cancelPinWait func() bool    // withdraws the request for a pin
-	hasty         bool           // the command that gets the pin does not wait for other clients
-	pinTimedOut   error          // why the request for a pin has failed
-	era           uint64         // of Upstream.Knock: tells sessions without credentials apart
-	visited       *upstream.Lane // the lane on which Redis judges an identity change; nil: none
+}
 
-	// Client state kept here.
+// pinning is the session's use of connections of its own.
+type pinning struct {
+	s             *Session
+	pin           *pinned     // nil: none
+	cancelPinWait func() bool // withdraws the request for a pin
+	hasty         bool        // the command that gets the pin does not wait for other clients
+	pinTimedOut   error       // why the request for a pin has failed
+	redir         clients.Redirection
+	wanted        []func(conn uint64) // by other sessions that need to name this session's own connection to Redis
+}
+
+// pinned is a session's own connection and why it has it. Its fields are guarded by the session.
+type pinned struct {
+	s       *Session
+	conn    *upstream.Pin
+	reason  string // the command that made it necessary
+	login   bool   // it is for judging an identity change
+	mode    pinMode
+	fresh   bool // the command that made it necessary has not been sent yet
+	keep    bool // for the rest of the session
+	dressed bool // it was bare, and is as the session needs it now
+	spent   bool // it may bear a trace that this session does not know: it is closed, not returned to the pool
+
+	waits    bool // an unanswered command may wait for other clients: BLPOP, WAIT
+	frame    int  // bytes of a frame that the connection keeps until it is whole
+	unread   int  // commands sent since it is not read any more that are to be answered
+	asked    bool // Redis has been asked for its id
+	borrowed int  // the number of sessions that are about to name this connection to Redis, and so must find this session on it
+
+	transaction.State
+	pubsub.Subscriptions
+	execution *frames // of the last EXEC with subscription commands; nil: there was none
+}
+
+// pinMode says how the session reads its pin.
+type pinMode uint8
+
+const (
+	readsReplies pinMode = iota // one reply for each command
+	readsFrames                 // frames that the connection cannot count: pub/sub
+	readsVerdict                // as readsRaw unless Redis refuses the command that has been sent
+	readsRaw                    // bytes that the session does not read: MONITOR, replication
+)
+
+// logins is who the session is at Redis, and how it becomes another.
+type logins struct {
+	s       *Session
+	ident   upstream.Identity
+	era     uint64         // of Upstream.Knock: tells sessions without credentials apart
+	visited *upstream.Lane // the lane on which Redis judges an identity change; nil: none
+}
+
+// profile is what the client has said of itself.
+type profile struct {
+	s     *Session
 	name  string    // CLIENT SETNAME
 	lib   [2]string // CLIENT SETINFO: LIB-NAME, LIB-VER
 	reply replyMode
-	muted bool // the command being routed gets no reply
-
-	engines     []*engines.Engine   // the engines that know this session
-	token       string              // of its default owner as lock engines know it; empty: not made yet
-	losses      map[int]*losses.Set // of locks, by database
-	afterUnlock []func()            // run when the session is unlocked
-
-	// For CLIENT LIST.
-	cmd    string // the last command
-	active int64  // env.clock at the last bytes from or to the client
-	redir  clients.Redirection
-	wanted []func(conn uint64) // by other sessions that need to name this session's own connection to Redis
-
-	// Output.
-	slots replies.Queue[connection, handler] // of the replies, in the order of the commands
-	output
-
-	memory
-
-	known     bool // a byte has come
-	begun     bool // a whole command has come
-	leaving   bool // the client has ended its side; some of its bytes are still to be read
-	eof       bool // the client has ended its side, and all its bytes have been read
-	streaming bool // the start of a large command has been sent on the pin, or dropped if the pin is gone
-	large     progress
-	ended     bool
 }
 
-// New makes the session of a client.
-func New(from clients.Origin, e *shared.Proxy, h Host) *Session {
-	s := &Session{
-		Origin: from, owner: clients.Account(from.Addr), proxy: e, host: h,
-		guard: resp.NewGuard(e.Settings.Limits.Request), ident: e.FirstIdentity(),
-	}
-	s.guard.Restrict(e.Restricts(s.ident))
-	s.bill.Open(e.Budget, s)
-	if e.Upstream.Tight() {
-		s.Window = weight.FirstWindow
-	}
-	return s
+// replyMode is the setting of CLIENT REPLY.
+type replyMode uint8
+
+const (
+	replyOn replyMode = iota
+	replyOff
+	replySkip // the next command gets no reply
+)
+
+// locker is the session's use of lock commands.
+type locker struct {
+	s       *Session
+	engines []*engines.Engine   // the engines that know this session
+	token   string              // of its default owner as lock engines know it; empty: not made yet
+	losses  map[int]*losses.Set // of locks, by database
+	script  []byte              // scratch: the script call being sent
 }
 
-// ExpectFirst closes the client if its first command is not whole at a time; zero: never.
-func (s *Session) ExpectFirst(by time.Time) {
-	if by.IsZero() {
-		return
-	}
-	time.AfterFunc(time.Until(by), func() {
-		s.mu.Lock()
-		defer s.exit()
-		if !s.begun && !s.ended {
-			s.proxy.FirstTimeout(s.Addr)
-			s.end()
-		}
-	})
+// memory counts the memory of a session besides its buffers.
+type memory struct {
+	s        *Session
+	bill     budget.Account
+	backlog  budget.Backlog // bytes appended to the lane or pin that are still here
+	gathered int            // bytes of a reply that must be held whole
+	locking  int            // bytes of the lock command that has not been answered
+}
+
+// connection is a lane or a pin.
+type connection interface {
+	Append(b []byte, to upstream.Receiver, tag uint64, n int) error
+	Progress() (appended, written int64)
+	Scripts() *upstream.ScriptSet
+	Rejected() bool
+}
+
+// handler handles the replies of a slot. The session may have ended. Requires the session lock.
+type handler interface {
+	// take handles bytes of the replies to commands of the slot, in which n of them end; more: they end within one. It returns the
+	// number of commands that they answer.
+	take(at replies.ID, b []byte, n int, more bool) (answered int)
+
+	// lost says that n commands get no reply: they were not sent, or, if sent is set, may have been executed.
+	lost(at replies.ID, n int, sent bool)
+}
+
+// A replyHandler handles the reply to one command that changes the session. The reply passes to the client unchanged, unless replace is
+// set.
+type replyHandler struct {
+	s       *Session
+	muted   bool                      // the client does not see the reply
+	whole   bool                      // done and replace get the whole reply, not just its start
+	done    func(reply []byte)        // requires the session lock; reply is valid during the call
+	replace func(reply []byte) []byte // nil: the reply passes; implies whole
+	unsent  []byte                    // the reply if the command cannot be sent; nil: the refusal
+	head    []byte                    // the reply so far
 }
 
 // exit ends every entry into a session.
@@ -147,62 +245,74 @@ func (s *Session) exit() {
 	s.unlock()
 }
 
-// unlock unlocks the session and runs the functions of afterUnlock.
-func (s *Session) unlock() {
-	if s.pin != nil {
-		s.pin.conn.Send()
-	}
-	deferred := s.afterUnlock
-	s.afterUnlock = nil
-	s.charge()
-	s.mu.Unlock()
-	for _, f := range deferred {
-		s.runDeferred(f)
-	}
-}
-
-func (s *Session) runDeferred(f func()) {
-	defer func() {
-		if r := recover(); r != nil {
-			s.proxy.Panicked(s.Addr, r)
-		}
-	}()
-	f()
-}
-
-// contain ends the session if it panics.
-func (s *Session) contain() {
-	if r := recover(); r != nil {
-		s.crashed(r)
-	}
-}
-
-// crashed ends this session, and only this one, after a panic in it.
-func (s *Session) crashed(r any) {
-	s.proxy.Panicked(s.Addr, r)
-	s.end()
-}
-
 // over reports whether no further command of this client will be executed.
 func (s *Session) over() bool { return s.ended || s.wait == waitGoodbye }
 
 // gone reports whether the client gets no more than the output so far.
 func (s *Session) gone() bool { return s.ended || s.closing }
 
-// connection is a lane or a pin.
-type connection interface {
-	Append(b []byte, to upstream.Receiver, tag uint64, n int) error
-	Progress() (appended, written int64)
-	Scripts() *upstream.ScriptSet
-	Rejected() bool
+// end releases everything that the session has. Replies that are still outstanding on a lane are dropped as they come.
+func (s *Session) end() {
+	if s.ended {
+		return
+	}
+	s.ended = true
+	s.proxy.Clients.Remove(s.ID)
+	s.giveUp()
+	s.forget()
+	s.host.Hangup()
 }
 
-// conn returns the connection of the next command.
-func (s *Session) conn() connection {
-	if s.pin != nil {
-		return s.pin.conn
+// cutOff ends a session whose connection to Redis is gone. The client gets the replies so far, and its connection closes, as a
+// direct connection would.
+func (s *Session) cutOff() {
+	if s.gone() {
+		return
 	}
-	return s.onLane()
+	s.wait = waitGoodbye
+	s.closing = true
+	s.giveUp()
+}
+
+// goodbye sends the last reply after the outstanding ones and closes the connection.
+func (s *Session) goodbye(words []byte) {
+	s.say(words)
+	s.wait = waitGoodbye
+	if s.slots.Due() == 0 {
+		s.closing = true
+	}
+}
+
+// awaitQuiet makes the session wait until nothing is outstanding; true if nothing is.
+func (s *Session) awaitQuiet() bool {
+	if s.slots.Due() == 0 {
+		return true
+	}
+	s.wait = waitQuiet
+	return false
+}
+
+// resume ends the wait for a reply that decides how the next command travels.
+func (s *Session) resume() {
+	if s.wait == waitReply {
+		s.wait = waitNone
+	}
+}
+
+// advance continues with the input that was held back.
+func (i *input) advance() {
+	s := i.s
+	defer s.atEOF()
+	if s.in.Len() == 0 || s.wait != waitNone || s.gone() {
+		return
+	}
+	n := s.consume(s.in.Bytes())
+	if s.over() {
+		s.in.Forget()
+		return
+	}
+	s.in.Drop(n)
+	s.readOn()
 }
 
 // forward sends n commands on the pin or the lane. h handles their replies; nil: they pass to the client.
@@ -218,66 +328,64 @@ func (s *Session) forward(raw []byte, h handler, n int) {
 	s.transmit(conn, raw, at, n)
 }
 
-// transmit sends the n commands of a slot.
-func (s *Session) transmit(conn connection, raw []byte, at replies.ID, n int) {
-	var err error
-	framed := s.pin != nil && s.pin.mode != readsReplies
-	if framed {
-		err = conn.Append(raw, nil, 0, 0)
-	} else {
-		err = conn.Append(raw, s, uint64(at), n)
+// handler handles a reply that passes as it is.
+func (s *Session) handler() handler {
+	if s.muted {
+		return discard{}
 	}
-	if s.unanswered += len(raw); s.unanswered > budget.Free {
-		s.countBacklog(conn, len(raw))
-	}
-	switch {
-	case err == nil:
-	case framed:
-		s.pin.broken()
-	default:
-		s.proxy.Counters.Refused.Add(int64(n))
-		s.lose(at, n, false)
-	}
+	return nil
 }
 
-// rejected reports whether Redis no longer accepts the session's credentials, because its user has been deleted for example. Redis
-// itself closes the connections of such a user.
-func (s *Session) rejected() bool {
-	if s.pin != nil {
-		return s.pin.conn.Rejected()
+// answer gives the proxy's own reply to the command being routed.
+func (s *Session) answer(b []byte) bool {
+	if !s.muted {
+		s.say(b)
 	}
-	return s.lane != nil && s.lane.Rejected()
+	return true
 }
 
-// quiet is called when nothing is outstanding any more.
-func (s *Session) quiet() {
-	s.unanswered, s.backlog = 0, budget.Backlog{}
-	if s.pin != nil {
-		s.pin.waits = false
-	}
-	s.endVisit()
-	s.readOn()
-	if s.Weigh() {
-		s.leaveLane()
-	}
-	switch {
-	case s.gone():
-		s.leaveLane()
+// say gives the proxy's own reply to the last command.
+func (o *output) say(b []byte) {
+	s := o.s
+	if s.gone() || len(b) == 0 {
 		return
-	case s.wait == waitGoodbye:
-		s.closeAfterOutput()
+	}
+	if s.slots.Say(b) {
+		s.out.Append(b)
+	}
+	s.countUnread(len(b))
+}
+
+// put adds bytes to the replies of a slot; more: they end within one.
+func (o *output) put(at replies.ID, b []byte, more bool) {
+	s := o.s
+	if s.gone() {
 		return
-	case s.wait == waitQuiet:
-		s.wait = waitNone
 	}
-	if s.pin != nil && s.pin.mode == readsFrames && !s.pin.Subscribed() {
-		s.readReplies()
+	if s.slots.Put(at, b, more) {
+		s.out.Append(b)
 	}
-	if s.wait == waitNone {
-		s.serveWanted()
+	s.countUnread(len(b))
+}
+
+// push sends out-of-band data between replies.
+func (o *output) push(b []byte) {
+	s := o.s
+	if s.gone() {
+		return
 	}
-	s.releasePin()
-	if s.pin != nil && s.pin.conn.Finished() {
-		s.cutOff() // the next commands belong on a connection that takes no more commands
+	if s.slots.Push(b) {
+		s.out.Append(b)
 	}
+	s.countUnread(len(b))
+}
+
+// emit appends bytes to the output.
+func (o *output) emit(b []byte) {
+	s := o.s
+	if s.gone() {
+		return
+	}
+	s.out.Append(b)
+	s.countUnread(len(b))
 }

@@ -20,7 +20,6 @@ import (
 	"lockproxy/internal/proxy/clients"
 	"lockproxy/internal/proxy/command"
 	"lockproxy/internal/proxy/shared"
-	"lockproxy/internal/redistest"
 	"lockproxy/internal/resp"
 	"lockproxy/internal/upstream"
 )
@@ -330,16 +329,26 @@ func TestCommandsForAPinThatNeverWasAreRefusedInWords(t *testing.T) {
 		if err := os.Remove(h.socket); err != nil {
 			t.Fatal(err)
 		}
-		s.mu.Lock()
-		if !s.takePin("test", command.PinOnce) {
-			t.Fatal("no pin")
-		}
-		redistest.Eventually(t, 10*time.Second, "the dial to fail", func() bool { return s.pin.conn.Append(nil, nil, 0, 0) != nil })
+		s.mu.Lock()                                                          // so that the session is not told yet
+		failed := s.takePin("test", command.PinRaw) && dialFails(s.pin.conn) // not the spare, which is connected
 		s.consume([]byte(typed(cmd, "GET k")))
 		s.unlock()
+		if !failed {
+			t.Fatal("no pin whose dial has failed")
+		}
 		h.replies(t, "$-1\r\n")
 		wantOutput(t, s, string(shared.NoUpstream)+"$-1\r\n", false)
 	}
+}
+
+// dialFails waits until a pin cannot be connected.
+func dialFails(pin *upstream.Pin) bool {
+	for end := time.Now().Add(10 * time.Second); time.Now().Before(end); time.Sleep(time.Millisecond) {
+		if pin.Append(nil, nil, 0, 0) != nil {
+			return true
+		}
+	}
+	return false
 }
 
 // typed joins lines as a telnet user would type them.

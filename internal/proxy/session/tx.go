@@ -9,7 +9,8 @@ import (
 
 // transact sends one of MULTI, EXEC, DISCARD, WATCH, UNWATCH. What it did to the transaction is read from its reply, so
 // the session is in a transaction exactly when Redis says so.
-func (s *Session) transact(name string, raw []byte) bool {
+func (u *pinning) transact(name string, raw []byte) bool {
+	s := u.s
 	pin := s.pin
 	if name == "exec" && pin.Subscribes() {
 		return s.execSubscriptions(raw)
@@ -59,7 +60,7 @@ func (s *Session) transact(name string, raw []byte) bool {
 }
 
 // executed notes what EXEC did. reply is the start of its reply at least, and all of it if a step matters.
-func (s *Session) executed(pin *pinned, reply []byte) {
+func (u *pinning) executed(pin *pinned, reply []byte) {
 	if bytes.HasPrefix(reply, []byte("-")) && !bytes.HasPrefix(reply, []byte("-EXECABORT")) {
 		return // EXEC without MULTI
 	}
@@ -77,7 +78,8 @@ func (s *Session) executed(pin *pinned, reply []byte) {
 }
 
 // execSubscriptions sends an EXEC whose transaction holds subscription commands.
-func (s *Session) execSubscriptions(raw []byte) bool {
+func (u *pinning) execSubscriptions(raw []byte) bool {
+	s := u.s
 	if !s.awaitQuiet() {
 		return false
 	}

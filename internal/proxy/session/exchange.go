@@ -1,22 +1,13 @@
 package session
 
 import (
+	"lockproxy/internal/proxy/budget"
 	"lockproxy/internal/proxy/replies"
 	"lockproxy/internal/upstream"
 )
 
 // A session receives all replies to its commands, from its lane and from its pin. Each command has a slot for its reply, whose
 // ID travels as the tag. The slot's handler does any work with the reply besides passing it on.
-
-// handler handles the replies of a slot. The session may have ended. Requires the session lock.
-type handler interface {
-	// take handles bytes of the replies to commands of the slot, in which n of them end; more: they end within one. It returns the
-	// number of commands that they answer.
-	take(at replies.ID, b []byte, n int, more bool) (answered int)
-
-	// lost says that n commands get no reply: they were not sent, or, if sent is set, may have been executed.
-	lost(at replies.ID, n int, sent bool)
-}
 
 // discard handles replies that the client does not see.
 type discard struct{}
@@ -26,18 +17,6 @@ func (discard) take(_ replies.ID, _ []byte, n int, _ bool) int { return n }
 func (discard) lost(replies.ID, int, bool) {}
 
 var _ handler = discard{}
-
-// A replyHandler handles the reply to one command that changes the session. The reply passes to the client unchanged, unless replace is
-// set.
-type replyHandler struct {
-	s       *Session
-	muted   bool                      // the client does not see the reply
-	whole   bool                      // done and replace get the whole reply, not just its start
-	done    func(reply []byte)        // requires the session lock; reply is valid during the call
-	replace func(reply []byte) []byte // nil: the reply passes; implies whole
-	unsent  []byte                    // the reply if the command cannot be sent; nil: the refusal
-	head    []byte                    // the reply so far
-}
 
 // enoughHead is the number of bytes of a reply that tell success from each failure that matters.
 const enoughHead = 64
@@ -171,3 +150,76 @@ func (s *Session) Keeps() bool {
 func (s *Session) Flush() { s.host.Flush() }
 
 var _ upstream.Receiver = (*Session)(nil)
+
+// rejected reports whether Redis no longer accepts the session's credentials, because its user has been deleted for example. Redis
+// itself closes the connections of such a user.
+func (u *pinning) rejected() bool {
+	s := u.s
+	if s.pin != nil {
+		return s.pin.conn.Rejected()
+	}
+	return s.lane != nil && s.lane.Rejected()
+}
+
+// quiet is called when nothing is outstanding any more.
+func (s *Session) quiet() {
+	s.unanswered, s.backlog = 0, budget.Backlog{}
+	if s.pin != nil {
+		s.pin.waits = false
+	}
+	s.endVisit()
+	s.readOn()
+	if s.Weigh() {
+		s.leaveLane()
+	}
+	switch {
+	case s.gone():
+		s.leaveLane()
+		return
+	case s.wait == waitGoodbye:
+		s.closing = true
+		return
+	case s.wait == waitQuiet:
+		s.wait = waitNone
+	}
+	if s.pin != nil && s.pin.mode == readsFrames && !s.pin.Subscribed() {
+		s.readReplies()
+	}
+	if s.wait == waitNone {
+		s.serveWanted()
+	}
+	s.releasePin()
+	if s.pin != nil && s.pin.conn.Finished() {
+		s.cutOff() // the next commands belong on a connection that takes no more commands
+	}
+}
+
+// conn returns the connection of the next command.
+func (s *Session) conn() connection {
+	if s.pin != nil {
+		return s.pin.conn
+	}
+	return s.onLane()
+}
+
+// transmit sends the n commands of a slot.
+func (s *Session) transmit(conn connection, raw []byte, at replies.ID, n int) {
+	var err error
+	framed := s.pin != nil && s.pin.mode != readsReplies
+	if framed {
+		err = conn.Append(raw, nil, 0, 0)
+	} else {
+		err = conn.Append(raw, s, uint64(at), n)
+	}
+	if s.unanswered += len(raw); s.unanswered > budget.Free {
+		s.countBacklog(conn, len(raw))
+	}
+	switch {
+	case err == nil:
+	case framed:
+		s.pin.broken()
+	default:
+		s.proxy.Counters.Refused.Add(int64(n))
+		s.lose(at, n, false)
+	}
+}

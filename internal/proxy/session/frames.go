@@ -1,6 +1,9 @@
 package session
 
 import (
+	"slices"
+
+	"lockproxy/internal/proxy/clients"
 	"lockproxy/internal/proxy/command"
 	"lockproxy/internal/proxy/pubsub"
 	"lockproxy/internal/proxy/replies"
@@ -29,7 +32,8 @@ type expected struct {
 }
 
 // subscribe sends a subscription command. Its frames are examined from then on.
-func (s *Session) subscribe(row *command.Row, raw []byte) bool {
+func (u *pinning) subscribe(row *command.Row, raw []byte) bool {
+	s := u.s
 	pin := s.pin
 	if (pin.mode != readsFrames || pin.InTx || pin.Opening > 0) && !s.awaitQuiet() {
 		return false
@@ -46,7 +50,8 @@ func (s *Session) subscribe(row *command.Row, raw []byte) bool {
 	return true
 }
 
-func (s *Session) readFrames() {
+func (u *pinning) readFrames() {
+	s := u.s
 	if s.pin.mode == readsReplies {
 		s.pin.mode = readsFrames
 		s.pin.fresh = false
@@ -58,13 +63,15 @@ func (s *Session) readFrames() {
 }
 
 // readReplies leaves pub/sub mode. Nothing is outstanding.
-func (s *Session) readReplies() {
+func (u *pinning) readReplies() {
+	s := u.s
 	s.pin.mode = readsReplies
 	s.pin.conn.ReadReplies()
 }
 
 // frame handles one whole frame in pub/sub mode.
-func (s *Session) frame(b []byte, kind resp.Kind) {
+func (u *pinning) frame(b []byte, kind resp.Kind) {
+	s := u.s
 	pin := s.pin
 	verb, count := pubsub.ReadFrame(b)
 	at, h, due := s.slots.First(pin.conn)
@@ -86,7 +93,8 @@ func (s *Session) frame(b []byte, kind resp.Kind) {
 }
 
 // loseFrames deals with the commands on a pin in pub/sub mode that get no reply.
-func (s *Session) loseFrames(p *pinned, sent bool) {
+func (u *pinning) loseFrames(p *pinned, sent bool) {
+	s := u.s
 	for {
 		at, _, due := s.slots.First(p.conn)
 		if !due {
@@ -189,3 +197,109 @@ func (f *frames) expects() int {
 }
 
 var _ handler = (*frames)(nil)
+
+// routeUnread sends MONITOR, SYNC or PSYNC: if Redis accepts it, the connection carries requests and replies no longer, and bytes
+// pass both ways unread. If Redis refuses it, the session continues as before.
+func (u *pinning) routeUnread(raw []byte) bool {
+	s := u.s
+	if !s.awaitQuiet() {
+		return false
+	}
+	pin := s.pin
+	pin.fresh = false
+	switch {
+	case pin.InTx || s.subscriber():
+		pin.Queued++
+		pin.spent = true // Redis refuses or queues it; its effect at EXEC is not examined
+		s.forward(raw, s.handler(), 1)
+	case s.muted:
+		// No reply will show the outcome. Redis keeps the reply mode too from now on.
+		pin.mode = readsRaw
+		pin.conn.ReadRaw()
+		s.sendUnread(slices.Concat(replyCommands[s.reply], raw))
+	default:
+		s.wait = waitReply
+		s.readFrames()
+		pin.mode = readsVerdict
+		pin.waits = true // a replica may have to wait for its copy
+		pin.conn.ReadVerdict()
+		s.forward(raw, &replyHandler{s: s, done: func(reply []byte) {
+			pin.mode = readsFrames
+			pin.marked(reply, false, clients.Redirection{})
+			s.resume()
+		}}, 1)
+	}
+	return true
+}
+
+// verdict handles the bytes before Redis's answer to MONITOR, SYNC or PSYNC.
+func (u *pinning) verdict(b []byte, kind resp.Kind) {
+	s := u.s
+	if kind != 0 {
+		s.frame(b, kind) // the refusal, or a push
+		return
+	}
+	s.pin.mode = readsRaw
+	s.resume()
+	if at, _, due := s.slots.First(s.pin.conn); due {
+		s.put(at, b, false)
+		s.answered(at, 1)
+	}
+}
+
+// replconf sends REPLCONF, which prepares a connection for replication. Redis does not answer ACK and GETACK and the
+// arguments behind them, which have a meaning only during replication. So Redis gets the arguments before them, and only a refusal
+// is passed on.
+func (u *pinning) replconf(raw []byte) bool {
+	s := u.s
+	h := &replyHandler{s: s, muted: s.muted}
+	for i := 1; i < len(s.args) && len(s.args)%2 == 1; i += 2 {
+		if word := command.Keyword(s.args, i); word == "ack" || word == "getack" {
+			raw = resp.AppendCommand(nil, s.args[:i]...)
+			h.replace = func(reply []byte) []byte {
+				if resp.IsOK(reply) {
+					return nil
+				}
+				return reply
+			}
+			break
+		}
+	}
+	return s.markPin(raw, h, true, clients.Redirection{})
+}
+
+var monitorsCannotLock = resp.AppendError(nil, resp.Err, "lock commands are not possible on a connection that monitors or replicates")
+
+var monitorsCannotAsk = resp.AppendError(nil, resp.Err, "CLIENT LIST, KILL and UNBLOCK are not possible on a connection that monitors or replicates")
+
+// replyCommands put a connection into a reply mode without an answer.
+var replyCommands = map[replyMode][]byte{
+	replyOff:  resp.AppendCommand(nil, "CLIENT", "REPLY", "OFF"),
+	replySkip: resp.AppendCommand(nil, "CLIENT", "REPLY", "SKIP"),
+}
+
+// routeRaw routes a command of a session whose pin is not read any more. The pin stays the session's until its end, so the
+// command's effect on the connection does not matter.
+func (u *pinning) routeRaw(p command.Policy, raw []byte) bool {
+	s := u.s
+	if p == command.Lock {
+		s.say(monitorsCannotLock)
+		return true
+	}
+	if p == command.AboutClients {
+		s.say(monitorsCannotAsk)
+		return true
+	}
+	s.sendUnread(raw)
+	return true
+}
+
+func (u *pinning) sendUnread(raw []byte) {
+	s := u.s
+	if !s.muted {
+		s.pin.unread++
+	}
+	if s.pin.conn.Append(raw, nil, 0, 0) != nil {
+		s.pin.broken()
+	}
+}
