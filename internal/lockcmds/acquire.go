@@ -299,7 +299,7 @@ func (e *Engine) beginAnew(w *waiter) {
 	e.unpauseLocked(w)
 	w.request, w.fence, w.holds = e.nextRequest(), 0, 1
 	e.mu.Unlock()
-	e.tend(func() { e.goOn(w) })
+	e.background(func() { e.goOn(w) })
 }
 
 // deepensLostLocked reports whether the grant is one that the session was told to have lost while the acquire was on its way: our clock
@@ -333,8 +333,8 @@ func (e *Engine) holdLocked(w *waiter, g grant) (told *loss) {
 	}
 	h.by = w.home.own
 	h.explicit = h.explicit || w.Shared
-	news := h.counted(g.count, g.sentAt)
-	if news {
+	newer := h.counted(g.count, g.sentAt)
+	if newer {
 		h.ttl, h.fixed = w.lease, w.fixed
 		if w.maxHold > 0 {
 			h.until = g.sentAt.Add(w.maxHold)
@@ -344,19 +344,19 @@ func (e *Engine) holdLocked(w *waiter, g grant) (told *loss) {
 	}
 	h.joinLocked(w.c, g.mine, w.grace, w.caller.Info)
 	switch {
-	case !news: // the lease is as a later command of another session has set it
+	case !newer: // the lease is as a later command of another session has set it
 		if w.paused == h {
 			h.lease.Continue()
 			w.paused = nil
 		}
 	case fresh:
-		h.lease = e.dog.Track(h.entry(), g.sentAt)
+		h.lease = e.watchdog.Track(h.entry(), g.sentAt)
 	default:
 		if w.paused != h {
 			h.lease.Pause(nil) // Resume ends exactly one pause
 		}
 		if !h.lease.Resume(g.sentAt, h.entry()) {
-			h.lease = e.dog.Track(h.entry(), g.sentAt)
+			h.lease = e.watchdog.Track(h.entry(), g.sentAt)
 		}
 		w.paused = nil
 	}

@@ -58,7 +58,7 @@ func (e *Engine) deliver(w *waiter, g grant) {
 // Requires no locks.
 func (e *Engine) goOn(w *waiter) {
 	if w.wait == 0 || w.wait > 0 && e.clock.Now().Sub(w.began) >= w.wait {
-		e.tend(func() { e.tryOnce(w) })
+		e.background(func() { e.tryOnce(w) })
 		return
 	}
 	e.mu.Lock()

@@ -46,11 +46,11 @@ type cleanup struct {
 	what, key string
 	task      func(context.Context) error
 	limit     time.Duration // of trying: by then the lease it is about has run out
-	done      func(ok bool) // the end; without locks. nil: nobody wants to know
+	done      func(ok bool) // the end; without locks. nil: no caller waits for it
 }
 
-// tend runs a task as a job that Close waits for.
-func (e *Engine) tend(task func()) {
+// background runs a task as a job that Close waits for.
+func (e *Engine) background(task func()) {
 	e.tending.Add(1)
 	e.jobs.Submit(jobs.Attempt, func() {
 		defer e.tending.Add(-1)
@@ -58,8 +58,8 @@ func (e *Engine) tend(task func()) {
 	})
 }
 
-// persist runs a clean-up as jobs until it succeeds, Redis refuses it, or its limit has passed.
-func (e *Engine) persist(c cleanup) {
+// retry runs a clean-up as jobs until it succeeds, Redis refuses it, or its limit has passed.
+func (e *Engine) retry(c cleanup) {
 	until := e.clock.Now().Add(c.limit)
 	pause := retryFirst
 	e.tending.Add(1)

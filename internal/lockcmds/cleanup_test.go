@@ -37,7 +37,7 @@ func TestPersistGivesUpAtItsLimitOrARefusal(t *testing.T) {
 		var cancel context.CancelFunc
 		e.life, cancel = context.WithCancel(t.Context())
 		calls, ended := make(chan struct{}, 100), make(chan bool, 1)
-		e.persist(cleanup{
+		e.retry(cleanup{
 			what: "test", key: "k", limit: patience,
 			task: func(context.Context) error {
 				calls <- struct{}{}
@@ -104,8 +104,8 @@ func TestABacklogOfCleanUpDoesNotStarveRenewals(t *testing.T) {
 	p := startProxy(t, srv, func(o *Options) { o.Lease = time.Second })
 	gate := make(chan struct{})
 	for range 1000 {
-		p.e.tend(func() { <-gate })
-		p.e.persist(cleanup{what: "wait", key: "k", limit: patience, task: func(context.Context) error { <-gate; return nil }})
+		p.e.background(func() { <-gate })
+		p.e.retry(cleanup{what: "wait", key: "k", limit: patience, task: func(context.Context) error { <-gate; return nil }})
 	}
 	defer close(gate)
 	a := p.session(2)

@@ -66,24 +66,24 @@ type Events struct {
 	Granted    func(v grammar.Verb, waited time.Duration) // a lock was acquired, so long after it was asked for
 	HandedOver func()                                     // by a release that granted in the same step
 	Attempt    func()                                     // one script for a waiter
-	Refused    func()                                     // somebody may not wait: too many do, or the proxy stops
+	Refused    func()                                     // a client may not wait: too many do, or the proxy stops
 	Lost       func(reason string)
 	Repaired   func() // the fence counter was set to Redis's time, because it cannot have been a fence
 }
 
 // Engine runs the lock commands of all sessions of one identity.
 type Engine struct {
-	opts    Options // immutable after New
-	log     *zap.Logger
-	jobs    jobs.Runner
-	losses  *announce.Announcer
-	calls   jobs.Count   // scripts on sessions' connections whose outcome has not been dealt with
-	holding atomic.Int64 // len(held)
-	tending atomic.Int64 // those, doubts and clean-ups that have not come to an end
-	damage  damage
-	clock   clock.Clock
-	own     own
-	dog     *watchdog.Watchdog
+	opts     Options // immutable after New
+	log      *zap.Logger
+	jobs     jobs.Runner
+	losses   *announce.Announcer
+	calls    jobs.Count   // scripts on sessions' connections whose outcome has not been dealt with
+	holding  atomic.Int64 // len(held)
+	tending  atomic.Int64 // those, doubts and clean-ups that have not come to an end
+	damage   damage
+	clock    clock.Clock
+	own      own
+	watchdog *watchdog.Watchdog
 
 	life context.Context // of the engine's own work; ended by Close or with Run's context
 	end  context.CancelFunc
@@ -151,7 +151,7 @@ func New(opts Options) (*Engine, error) {
 	e.own.Listen(&e.waits)
 	e.life, e.end = context.WithCancel(context.Background())
 	e.losses = announce.New(announce.Options{Jobs: e.jobs, Redis: opts.Redis, Life: e.life, Logger: opts.Logger})
-	dog, err := watchdog.New(watchdog.Options{
+	renewals, err := watchdog.New(watchdog.Options{
 		Renew: e.renew, OnLost: e.onLost, Logger: opts.Logger, Now: opts.Clock.Now,
 		Submit: func(job func()) error {
 			e.jobs.Submit(jobs.Renewal, job)
@@ -161,7 +161,7 @@ func New(opts Options) (*Engine, error) {
 	if err != nil {
 		return nil, fmt.Errorf("lockcmds: %w", err)
 	}
-	e.dog = dog
+	e.watchdog = renewals
 	return e, nil
 }
 
@@ -170,7 +170,7 @@ const minLease = 100 * time.Millisecond
 
 // Step does what Run does with leases, for a caller whose clock does not wait: it tells of what is lost by now and starts the
 // renewals that are due. It returns when the next step is due; false: nothing is held. A command, or an answer, may make it due earlier.
-func (e *Engine) Step() (due time.Time, ok bool) { return e.dog.Step(e.life) }
+func (e *Engine) Step() (due time.Time, ok bool) { return e.watchdog.Step(e.life) }
 
 // Run keeps leases and subscriptions alive until ctx ends or Close is called. Call it once. Commands started before it
 // wait for it only if they have to wait for a lock.
@@ -183,7 +183,7 @@ func (e *Engine) Run(ctx context.Context) error {
 	defer stop()
 	var link sync.WaitGroup
 	link.Go(func() { e.own.Run(e.life) })
-	err := e.dog.Run(e.life)
+	err := e.watchdog.Run(e.life)
 	link.Wait()
 	e.own.Close()
 	return err

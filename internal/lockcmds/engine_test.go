@@ -608,7 +608,7 @@ func TestReleaseInDoubtIsNoLoss(t *testing.T) {
 	a.fence("LOCK k")
 	a.Lane.Fail(ErrInDoubt)
 	a.want("UNLOCK k", "-INDOUBT sent, but no answer came")
-	redistest.Eventually(t, patience, "the watchdog to find out", func() bool { return p.e.dog.Len() == 0 })
+	redistest.Eventually(t, patience, "the watchdog to find out", func() bool { return p.e.watchdog.Len() == 0 })
 	a.Lane.Fail(nil)
 	a.want("UNLOCK k", notHeldReply)
 	if p.losses.Load() != 0 || len(a.Pushes) != 0 {
@@ -696,7 +696,7 @@ func TestPipelinedUnlockAndLockKeepTheirOrder(t *testing.T) {
 		equal(t, "unlock", a.reply(), ":1")
 	}
 	a.want("UNLOCK k", notHeldReply)
-	if p.e.dog.Len() != 0 || p.losses.Load() != 0 {
-		t.Errorf("%d leases, %d losses", p.e.dog.Len(), p.losses.Load())
+	if p.e.watchdog.Len() != 0 || p.losses.Load() != 0 {
+		t.Errorf("%d leases, %d losses", p.e.watchdog.Len(), p.losses.Load())
 	}
 }

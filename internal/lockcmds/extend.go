@@ -68,7 +68,7 @@ func (e *Engine) extended(
 			h.ttl = lease
 			h.promiseLocked(sentAt)
 			if !h.lease.Resume(sentAt, h.entry()) {
-				h.lease = e.dog.Track(h.entry(), sentAt)
+				h.lease = e.watchdog.Track(h.entry(), sentAt)
 			}
 		} else if h != nil {
 			h.lease.Continue()

@@ -204,7 +204,7 @@ func TestDeadHeadIsRemovedOnlyIfNobodyListens(t *testing.T) {
 	onBoth(t, func(t *testing.T, b *bench) {
 		keys := []string{b.n.Lock, b.n.Queue, b.n.Deadlines, b.n.Channel}
 		deaf := 0
-		dead := func(head string) []int64 { return b.must(b.s["dead_head"], keys, head, "PUBLISH", deaf) }
+		dead := func(head string) []int64 { return b.must(b.s["remove_head"], keys, head, "PUBLISH", deaf) }
 		to := func(owner string) string { return b.n.NameChannel(owner) + " 0" }
 		b.acquire(ownerA, 30000)
 		for _, owner := range []string{ownerD, ownerB, ownerC} {

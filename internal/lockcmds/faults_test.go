@@ -151,7 +151,7 @@ func contend(t *testing.T, proxies []*proxy, clients, keys int, d time.Duration,
 		return err == nil && len(left) == 0
 	})
 	for _, p := range proxies {
-		redistest.Eventually(t, patience, "no lease to be watched", func() bool { return p.e.dog.Len() == 0 })
+		redistest.Eventually(t, patience, "no lease to be watched", func() bool { return p.e.watchdog.Len() == 0 })
 	}
 	return total.Load()
 }

@@ -42,7 +42,7 @@ func (h *hold) givenUp() bool { return h.releasing+h.doubts >= h.count }
 
 // counted notes how many holds there are, as Redis answered a command sent at that instant. Several sessions of one owner
 // may hear the answers in another order; an older one says nothing about the lease either.
-func (h *hold) counted(n int64, sentAt time.Time) (news bool) {
+func (h *hold) counted(n int64, sentAt time.Time) (newer bool) {
 	if sentAt.Before(h.countedAt) {
 		return false
 	}
@@ -54,7 +54,7 @@ func (h *hold) counted(n int64, sentAt time.Time) (news bool) {
 type holder struct {
 	c     *client
 	holds int64         // as the session writes them: its acquires less its releases, those on their way included
-	grace time.Duration // what may be left of the lease when it ends, if nobody else holds it; negative: all
+	grace time.Duration // the most that is left of the lease when the session ends, if no other session holds it; negative: all
 	info  ClientInfo
 }
 

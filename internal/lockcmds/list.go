@@ -82,14 +82,14 @@ func (e *Engine) list(proto int, cmd grammar.Command) []byte {
 // typicalInfo is what a lock takes in a list besides its names: little more than that.
 const typicalInfo = 256
 
-// yield lets whoever moves the bytes of clients go first, now and then in a loop that makes a list.
+// yield lets the engines that move bytes go first, now and then in a loop that makes a list.
 func yield(i int) {
 	if i%listSlice == listSlice-1 {
 		runtime.Gosched()
 	}
 }
 
-// find lists the locks held through this engine whose key matches the pattern, by key and at most so many; an empty pattern
+// find lists the locks held through this engine whose key matches the pattern, by key, and at most most of them; an empty pattern
 // matches all, and 0 is no limit. A lock that is taken or let go meanwhile may be in the list or not. Requires no locks.
 func (e *Engine) find(pattern string, most int) []lockInfo {
 	matches := func(string) bool { return true }
@@ -143,7 +143,7 @@ func (e *Engine) heldSlice(slice []lockInfo, end int) ([]lockInfo, int) {
 	return slice, begin
 }
 
-// firstByKey returns what was found by key, each once and at most so many; 0 is no limit.
+// firstByKey returns the first of the locks by key, each once; 0 is no limit.
 func firstByKey(found []lockInfo, most int) []lockInfo {
 	order := make([]int, len(found)) // cheaper to move than what was found
 	for i := range order {
@@ -181,7 +181,7 @@ type Held struct {
 	Client       ClientInfo    // of those that hold it for this owner, the first
 }
 
-// Held lists the locks that are held through this engine, by key and at most so many. Not for an event loop: it looks at all.
+// Held lists the locks that are held through this engine, by key. It returns the first of them; 0 is no limit. Not for an event loop: it looks at all locks.
 func (e *Engine) Held(most int) []Held {
 	var list []Held
 	for _, i := range e.find("", most) {

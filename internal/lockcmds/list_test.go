@@ -31,7 +31,7 @@ func stocked(t *testing.T, n int) (*Engine, []*hold) {
 	var all []*hold
 	for i := range n {
 		h := &hold{holdKey: holdKey{fmt.Sprintf("key:%05d", i), "o"}, count: 1, ttl: time.Minute}
-		h.lease = e.dog.Track(watchdog.Entry{Key: h.key, Owner: h.owner, TTL: h.ttl, Group: e.own.Node(h.key)}, time.Now())
+		h.lease = e.watchdog.Track(watchdog.Entry{Key: h.key, Owner: h.owner, TTL: h.ttl, Group: e.own.Node(h.key)}, time.Now())
 		e.holds[h.holdKey] = h
 		e.held.add(h)
 		e.holding.Add(1)

@@ -52,7 +52,7 @@ func (e *Engine) staleLocked(h *hold) []rollback {
 	return all
 }
 
-// loss is what there is to be told about one lost hold.
+// loss is the report of one lost hold.
 type loss struct {
 	key    string
 	fence  int64
@@ -60,7 +60,7 @@ type loss struct {
 	to     []*client
 }
 
-// tell announces a loss: to metrics, to the log, to the holders by a push, to everybody by a channel. nil: there is nothing to tell. It
+// tell announces a loss: to metrics, to the log, to the holders by a push, to subscribers by a channel. nil: there is nothing to tell. It
 // leaves the work to a job. Requires no locks.
 func (e *Engine) tell(l *loss) {
 	if l == nil {

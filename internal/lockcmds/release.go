@@ -114,7 +114,7 @@ func (e *Engine) nextLocked(h *hold) (plain, fair *waiter) {
 	}
 	next, ok := h.chain.Next(e.clock.Now())
 	if !ok {
-		return nil, nil // its message gives everybody the same chance
+		return nil, nil // its message gives all waiters the same chance
 	}
 	e.waits.stepLocked(func(q *queue.Set) {
 		shared, own := q.Offer(h.key, h.owner)
@@ -176,7 +176,7 @@ func (e *Engine) released(r *release, o outcome) []byte {
 		switch {
 		case h != nil && h.fence == a.Fence && h.counted(a.Holds, o.sentAt) && !h.fixed:
 			if !h.lease.Resume(o.sentAt, h.entry()) {
-				h.lease = e.dog.Track(h.entry(), o.sentAt)
+				h.lease = e.watchdog.Track(h.entry(), o.sentAt)
 			}
 		case h != nil:
 			h.lease.Continue()
@@ -298,7 +298,7 @@ func (e *Engine) handedLocked(r *release, a script.Released, err error) (after [
 		}
 		outcome, answer := granted, answerOf(w, granted, err)
 		if a.To != int64(i) {
-			// If the lock was freed, its message wakes the waiter along with everybody else; if it was handed to another, its turn will
+			// If the lock was freed, its message wakes the waiter along with the others; if it was handed to another, its turn will
 			// come; else the next attempt tells how things stand.
 			outcome, answer = missed, answerOf(w, missed, err)
 			answer.Again = err == nil && !missed.Placed

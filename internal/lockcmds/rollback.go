@@ -27,7 +27,7 @@ func (e *Engine) rollBack(r rollback) {
 		lease.Pause(func() { e.rollBack(r) })
 		return
 	}
-	e.persist(cleanup{
+	e.retry(cleanup{
 		what: "roll a hold back", key: r.Key, limit: r.limit, done: r.done,
 		task: func(ctx context.Context) error {
 			by := r.by
@@ -41,8 +41,8 @@ func (e *Engine) rollBack(r rollback) {
 	})
 }
 
-// rollBackAcquire undoes what copies of an acquire have done, or may still do. fence is of the grant; 0: it is not known. What is left
-// of the session is what it held before.
+// rollBackAcquire undoes what copies of an acquire have done, or may still do. fence is of the grant; 0: it is not known. The session
+// keeps the holds that it had before.
 func (e *Engine) rollBackAcquire(w *waiter, fence int64, done func(ok bool)) {
 	part := w.part()
 	part.Request, part.Fence = e.nextRequest(), fence

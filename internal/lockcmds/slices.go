@@ -29,7 +29,7 @@ func (e *Engine) endHolds(c *client, holds map[*hold]struct{}) {
 	})
 }
 
-// endSlice takes some of the holds off the map, and ends those that nobody else has.
+// endSlice removes some of the holds from the map, and ends those that no other session has.
 func (e *Engine) endSlice(c *client, holds map[*hold]struct{}) {
 	some := make([]*hold, 0, min(len(holds), sliceSize))
 	for h := range holds {

@@ -31,7 +31,7 @@ func TestEndOfASessionWithManyLocksIsDoneInSlices(t *testing.T) {
 		t.Errorf("the session's own goroutine has ended %d of %d holds", many-n, many)
 	}
 	close(gate)
-	redistest.Eventually(t, patience, "all holds to end", func() bool { return e.Holds() == 0 && e.dog.Len() == 0 && e.Idle() })
+	redistest.Eventually(t, patience, "all holds to end", func() bool { return e.Holds() == 0 && e.watchdog.Len() == 0 && e.Idle() })
 }
 
 func TestLossesOfManyLeasesAtOnceAreToldInOrder(t *testing.T) {

@@ -36,7 +36,7 @@ func (e *Engine) await(w *waiter, a script.Acquired) []byte {
 	return resp.AppendError(nil, resp.Overloaded, full)
 }
 
-// fullLocked says why nobody may wait for this lock now; empty: one may.
+// fullLocked says why no further client may wait for this lock now; empty: one may.
 func (e *Engine) fullLocked(key string) string {
 	switch {
 	case e.draining:
@@ -62,7 +62,7 @@ func (e *Engine) leftLocked(w *waiter, f queue.Effect) {
 	if f.Outcome == queue.Gone && !f.Doubt {
 		return
 	}
-	e.tend(func() { e.without(w, f) })
+	e.background(func() { e.without(w, f) })
 }
 
 // without answers an acquire that has left its wait queue and has not got the lock. If an attempt was not answered, the lock may have been

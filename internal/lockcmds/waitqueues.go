@@ -167,7 +167,7 @@ func failureOf(err error) queue.Failure {
 
 // removePlaces takes places out of the queue in Redis.
 func (x *waitQueues) removePlaces(key string) {
-	x.e.persist(cleanup{
+	x.e.retry(cleanup{
 		what: "leave the fair queue", key: key, limit: x.e.opts.fairWait,
 		task: func(ctx context.Context) error {
 			var places []string
@@ -215,7 +215,7 @@ func (x *waitQueues) askHead(q *queue.Queue, look bool) {
 // removeHead removes the first place if its waiter is dead.
 func (x *waitQueues) removeHead(q *queue.Queue, place string, force bool) {
 	key := q.Names().Key
-	a, err := runFor(x.e.life, x.e.own, script.DeadHead{Key: key, Place: place, Deaf: force}.Call(), script.DecodeDeadHead)
+	a, err := runFor(x.e.life, x.e.own, script.RemoveHead{Key: key, Place: place, Force: force}.Call(), script.DecodeHeadRemoved)
 	if a.Removed {
 		x.e.log.Info("stale fair waiter removed", logKey(key))
 	}

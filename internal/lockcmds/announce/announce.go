@@ -15,7 +15,7 @@ import (
 	"lockproxy/internal/resp"
 )
 
-// Loss is what there is to be told about one lost hold.
+// Loss is the report of one lost hold.
 type Loss struct {
 	Key    string
 	Fence  int64
@@ -87,7 +87,7 @@ func (a *Announcer) take() []Loss {
 	return some
 }
 
-// publish tells everybody else.
+// publish tells the channel.
 func (a *Announcer) publish(losses []Loss) {
 	messages := make(map[redislink.Node][]redislink.Message, 1)
 	for _, l := range losses {

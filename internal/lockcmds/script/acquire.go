@@ -75,7 +75,7 @@ type Crowd struct {
 	Wait    time.Duration // what deadlines in the queue are counted in
 	Crowd   string        // the name under which the plain waiters of the proxy stand in queues
 	Stays   bool          // the place stays in the queue if the lock is acquired
-	Enqueue bool          // take a place if the lock is not acquired, also if nobody else has one
+	Enqueue bool          // take a place if the lock is not acquired, even if no other place is taken
 }
 
 // Call is the call of crowd.lua.

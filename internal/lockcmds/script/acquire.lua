@@ -1,4 +1,4 @@
--- acquire.lua: take a free lock that is kept for nobody, or deepen a hold its owner already has.
+-- acquire.lua: take a free lock that is not reserved, or deepen a hold of the owner.
 --
 -- Run again, or overtaken by a later call of the session, the script answers with the grant as it is. See
 -- lib/hash.lua.
@@ -12,7 +12,7 @@
 -- ARGV[4]  fence     of the grant that the session has; 0 or absent: none
 -- ARGV[5]  holds     of the session after this, if that is the grant; absent: 1
 -- ARGV[6]  field     of the session, for a named owner; empty or absent: the owner has one session
--- ARGV[7]  publish   PUBLISH; absent: nobody waits for the same owner
+-- ARGV[7]  publish   PUBLISH; absent: no other session waits for the same owner
 -- ARGV[8]  tell      channel on which those who do are told of a first hold
 --
 -- Returns  {1, fence, holds, odd, 0, mine}  acquired; mine: the holds of the session

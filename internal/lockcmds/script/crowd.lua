@@ -1,6 +1,6 @@
 -- crowd.lua: acquire for the first of the plain waiters of a proxy, which share one place in the fair queue.
 --
--- A free lock that is kept for nobody is taken, whoever is first in the queue: it was freed by the end of a lease, or
+-- A free lock that is not reserved is taken, even if another place is first: it was freed by the end of a lease, or
 -- the first has not come for it. Run again, or overtaken by a later call of the session, the script answers with the
 -- grant as it is.
 --
@@ -20,7 +20,7 @@
 -- ARGV[9]  stays      1: the place stays in the queue if the lock is acquired; 0: it leaves
 -- ARGV[10] enqueue    1: take a place if the lock is not acquired; 0: only if others have one
 -- ARGV[11] publish    PUBLISH
--- ARGV[12] tell       channel on which others who wait for the same owner are told of a first hold; empty: nobody does
+-- ARGV[12] tell       channel on which other waiters of the owner are told of a first hold; empty: there are none
 --
 -- Returns  {1, fence, holds, odd, place, mine}  acquired; odd 1: the counter held no fence
 --          {0, pttl_ms, place}                  not acquired; pttl -2: free, but kept for another

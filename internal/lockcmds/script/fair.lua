@@ -1,12 +1,12 @@
 -- fair.lua: acquire in order of asking: take a lock that is free and whose turn it is, deepen a hold, or queue.
 --
 -- Scores are epoch milliseconds by Redis TIME, so that Redisson's clients can share the queue: they drop a head whose
--- deadline is over. Here a head loses its place only if nobody listens on its channel either. O(log n) of the places,
+-- deadline is over. Here a head loses its place only if its channel has no subscriber either. O(log n) of the places,
 -- and as much for each head that is dropped.
 --
 -- Run again, or overtaken by a later call of the session, the script answers with the grant as it is, and a place in
--- the queue is not taken twice. A copy that arrives after the waiter has left takes a place that nobody comes for;
--- see dead_head.lua.
+-- the queue is not taken twice. A copy that arrives after the waiter has left takes a place without a waiter;
+-- see remove_head.lua.
 --
 -- KEYS[1]  lock       hash, see lib/hash.lua; exists only while held
 -- KEYS[2]  queue      list of places of waiters, first to ask at the head
@@ -23,7 +23,7 @@
 -- ARGV[8]  enqueue    1: wait in the queue if it is not our turn; 0: do not
 -- ARGV[9]  publish    PUBLISH
 -- ARGV[10] place      the owner's name in the queue
--- ARGV[11] tell       1: others may wait for the same owner, and are told of a first hold; 0: nobody does
+-- ARGV[11] tell       1: other waiters of the owner are told of a first hold; 0: there are none
 --
 -- Returns  {1, fence, holds, odd, 0, mine}  acquired; mine: the holds of the session
 --          fence                            acquired, a first hold; or {1, fence, 1, 1}: the counter held no fence

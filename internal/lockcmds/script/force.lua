@@ -1,4 +1,4 @@
--- force.lua: free a lock whoever holds it, and wake plain waiters and the fair head.
+-- force.lua: free a lock of any holder, and wake plain waiters and the fair head.
 --
 -- KEYS[1]  lock     hash, see lib/hash.lua; exists only while held
 -- KEYS[2]  channel  base channel of the lock; a fair waiter listens on channel:place
@@ -6,7 +6,7 @@
 -- ARGV[1]  publish  PUBLISH
 --
 -- Returns  {owner, fence}  whose grant was ended; the owner is text; fence 0: it was taken without one
---          {}              nobody's
+--          {}              it was free
 
 local held = holder(KEYS[1])
 if #held == 0 then

@@ -1,10 +1,10 @@
 -- handover.lua: release, and grant to a waiter of the same proxy in one step, if its turn has come.
 --
--- The proxy names the first of its plain waiters, the first of its fair ones, or both. The lock goes to the one whose
--- place is first in the queue. If nobody is queued, it goes to the fair one, which has lost its place, or to the plain
--- one. If the first place is somebody else's, this is a plain release. The plain waiters take a place when others have
--- one. A lock that is handed over is never free, so nobody is woken, unless its lease ends earlier now than they were
--- told.
+-- The proxy names the first of its plain waiters, the first of its fair waiters, or both. The lock goes to the one
+-- whose place is first in the queue. If the queue is empty, it goes to the fair one, which has lost its place, or to
+-- the plain one. If the first place is another waiter's, this is a plain release. The plain waiters take a place when
+-- other waiters have one. A lock that is handed over is never free, so no waiter is woken, unless its lease ends
+-- earlier now than the waiters were told.
 --
 -- Run again, or overtaken by a later call of the session, the script finds another owner, or changes nothing. A
 -- waiter that was granted the lock asks for it with the number of its acquire, and finds its grant.
@@ -29,7 +29,7 @@
 -- ARGV[13] plain_lease    its lease length in ms, > 0
 -- ARGV[14] plain_request  number of its acquire
 -- ARGV[15] plain_field    field of its session, for a named owner; empty: the owner has one session
--- ARGV[16] plain_tell     channel on which others who wait for that owner are told; empty: nobody does
+-- ARGV[16] plain_tell     channel on which other waiters of that owner are told; empty: there are none
 -- ARGV[17] fair_owner     first of the fair waiters, another owner; absent: there is none
 -- ARGV[18] fair_lease     its lease length in ms, > 0
 -- ARGV[19] fair_request   number of its acquire
@@ -39,7 +39,7 @@
 --
 -- Returns  {2, new fence, fence, odd, who, place}  released, and granted to who: 1 the plain waiter, 2 the fair one
 --          {1, fence, 1, odd, 0, place}            released; fence 0: it was taken without one
---          {0, holds, fence}                       still held, with so many holds left
+--          {0, holds, fence}                       still held; the number of holds left
 --          {-1}                                    the owner is not the holder
 --          {-2, fence}                             it is, but by a grant with another fence
 --          odd: 1 the counter held no fence; 2 the key of the queue holds something else; else 0

@@ -4,6 +4,6 @@
 -- KEYS[2]  queue  list of places of waiters, first to ask at the head
 --
 -- Returns  place  the first one; text
---          nil    nobody waits
+--          nil    the queue is empty
 
 return head_of(KEYS[2], KEYS[1]) or false

@@ -139,7 +139,7 @@ func DecodeDropped(v resp.Value) (held bool, err error) {
 	return err == nil && n[0] != 0, err
 }
 
-// Force frees a lock whoever holds it.
+// Force frees a lock of any holder.
 type Force struct{ Key string }
 
 // Call is the call of force.lua.
@@ -149,7 +149,7 @@ func (f Force) Call() Call {
 
 // Forced is the answer to Force.
 type Forced struct {
-	Held  bool   // somebody held the lock
+	Held  bool   // the lock was held
 	Owner string // whose grant was ended
 	Fence int64  // 0: it was taken without one
 }

@@ -1,6 +1,6 @@
 -- leave.lua: fair waiters give up their places in the queue.
 --
--- If the first of a free lock is among them, the next one is woken: nobody else would do it. So is a waiter of the
+-- If the first of a free lock is among them, the next one is woken: no other script does it. So is a waiter of the
 -- same owner elsewhere, which has lost its place. One pass over the queue, however many they are.
 --
 -- KEYS[1]   queue      list of places of waiters, first to ask at the head

@@ -50,7 +50,7 @@ type Head struct{ Key string }
 // Call is the call of head.lua.
 func (h Head) Call() Call { return Call{head, []string{h.Key, QueueOf(h.Key)}, nil} }
 
-// DecodeHead decodes the answer of head.lua; empty: nobody waits.
+// DecodeHead decodes the answer of head.lua; empty: the queue is empty.
 func DecodeHead(v resp.Value) (place string, err error) {
 	if v.IsError() {
 		return "", Error(v.Str)
@@ -58,26 +58,26 @@ func DecodeHead(v resp.Value) (place string, err error) {
 	return string(v.Str), nil
 }
 
-// DeadHead removes the first place in the queue of a lock if its waiter is dead.
-type DeadHead struct {
+// RemoveHead removes the first place in the queue of a lock if its waiter is stale.
+type RemoveHead struct {
 	Key, Place string
-	Deaf       bool // also if somebody listens: it was woken often enough
+	Force      bool // even if it has a subscriber: it was woken often enough
 }
 
-// Call is the call of dead_head.lua.
-func (d DeadHead) Call() Call {
+// Call is the call of remove_head.lua.
+func (d RemoveHead) Call() Call {
 	n := NamesOf(d.Key)
-	return Call{deadHead, []string{n.Lock, n.Queue, n.Deadlines, n.Channel}, []string{d.Place, publish, flag(d.Deaf)}}
+	return Call{removeHead, []string{n.Lock, n.Queue, n.Deadlines, n.Channel}, []string{d.Place, publish, flag(d.Force)}}
 }
 
-// DeadHeadRemoved is the answer to DeadHead.
-type DeadHeadRemoved struct {
+// HeadRemoved is the answer to RemoveHead.
+type HeadRemoved struct {
 	Removed   bool
 	Receivers int64 // how many listen for the place
 }
 
-// DecodeDeadHead decodes the answer of dead_head.lua.
-func DecodeDeadHead(v resp.Value) (DeadHeadRemoved, error) {
+// DecodeHeadRemoved decodes the answer of remove_head.lua.
+func DecodeHeadRemoved(v resp.Value) (HeadRemoved, error) {
 	n, err := numbersOf(v)
-	return DeadHeadRemoved{n.at(0) == 1, n.at(1)}, err
+	return HeadRemoved{n.at(0) == 1, n.at(1)}, err
 }

@@ -17,7 +17,7 @@
 -- ARGV[8]  from      field from which a session without holds takes one if it can; absent: any
 --
 -- Returns  fence              released; 0: it was taken without one
---          {0, holds, fence}  still held, the owner has so many holds
+--          {0, holds, fence}  still held; the number of holds of the owner
 --          {-1}               the owner is not the holder
 --          {-2, fence}        it is, but by a grant with another fence
 -- The first may be {1, fence, 1, 2}: the key of the queue holds something else.

@@ -170,7 +170,7 @@ func calls(owner string, request int64) map[string]script.Call {
 		"force, where nobody is":   script.Force{Key: "unheld"}.Call(),
 		"leave":                    script.Leave{Key: key, Places: []string{me}}.Call(),
 		"refresh":                  script.Refresh{Key: key, Wait: time.Minute, Places: []string{me}}.Call(),
-		"dead head, but it is not": script.DeadHead{Key: key, Place: "nobody"}.Call(),
+		"dead head, but it is not": script.RemoveHead{Key: key, Place: "nobody"}.Call(),
 	}
 }
 

@@ -1,7 +1,7 @@
 -- drop_late: drop the first places of a free lock's queue whose deadline is over and whose channel has no subscriber.
 --
 -- The caller's own place stays: it is alive. A place without a deadline would block Redisson for ever, and gets one. One
--- that is late may be alive, because clocks jump: if somebody listens, it is woken by that and gets a new deadline.
+-- that is late may be alive, because clocks jump: if its channel has a subscriber, the message wakes it, and it gets a new deadline.
 -- Returns the first place then, or nil.
 
 local function drop_late(publish, channel, queue, deadlines, lock, place, now, wait)

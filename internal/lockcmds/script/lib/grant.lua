@@ -4,7 +4,7 @@
 -- persistence, and the promotion of a stale replica. lease is in ms; time is what TIME returned. request is the number of the
 -- call; field is the session's field, empty for the owner's only session.
 --
--- Whoever may lock may write the counter, with anything. What cannot have been a fence, because it is no whole number or
+-- Every user of locks may write any value to the counter. What cannot have been a fence, because it is no whole number or
 -- lies two centuries ahead of the clock, is replaced by the time. A fence that is less far ahead, as after a clock jumped
 -- back, can never come to lie further ahead: grants are slower than one in a microsecond.
 --

@@ -1,6 +1,6 @@
 -- holder: who holds a lock.
 --
--- Returns {owner, holds, fence}, fence 0: it was taken without one; {} if nobody does; or Redis's error.
+-- Returns {owner, holds, fence}, fence 0: it was taken without one; {} if the lock is free; or Redis's error.
 
 local function holder(lock)
   local fields = redis.pcall('HGETALL', lock)

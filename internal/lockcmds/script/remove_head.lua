@@ -1,4 +1,4 @@
--- dead_head.lua: remove the first in a queue if nobody listens on its channel, or it does not take the free lock.
+-- remove_head.lua: remove the first place in a queue if it has no subscriber, or its waiter ignores the free lock.
 --
 -- A live waiter subscribes within seconds of queueing. The caller has seen it in the queue for that long.
 -- The message that asks is also a wake-up, so a live one that missed its turn takes it now. O(log n) of the places.
@@ -9,7 +9,7 @@
 -- KEYS[4]  channel    base channel of the lock; a waiter listens on channel:place
 -- ARGV[1]  place      of the waiter that is believed dead
 -- ARGV[2]  publish    PUBLISH
--- ARGV[3]  deaf       1: remove it though somebody listens: it was woken often enough, and its turn is over
+-- ARGV[3]  force      1: remove it although it has a subscriber: it was woken often enough, and its turn is over
 --
 -- Returns  {1, receivers}  removed, and the next one woken
 --          {0, receivers}  nothing done: not the first any more, or alive (receivers > 0); 0 if the lock is held
