@@ -163,6 +163,9 @@ func (e *Engine) released(r *release, o outcome) []byte {
 			h.lease.Continue()
 		}
 		out = appendFailure(nil, err)
+		if h == nil && lost && !errors.Is(err, ErrInDoubt) {
+			out = lostLease() // nothing was released, and the loss was not told because this release was on its way
+		}
 	case a.Status == script.Freed || a.Status == script.HandedOver:
 		if h != nil && h.fence <= a.Fence {
 			e.dropLocked(h)

@@ -64,7 +64,7 @@ func (e *Engine) repeat(r *request) {
 	var attempt func()
 	attempt = func() {
 		sentAt := e.clock.Now()
-		ctx, cancel := context.WithTimeout(e.life, max(until.Sub(sentAt), pause))
+		ctx, cancel := context.WithDeadline(e.life, later(until, sentAt.Add(pause)))
 		v, err := e.own.run(ctx, *r.again)
 		cancel()
 		if !resolves(v, err) {
@@ -92,6 +92,13 @@ func (e *Engine) repeat(r *request) {
 		}
 	}
 	e.jobs.Submit(jobs.Attempt, attempt)
+}
+
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
 }
 
 // resolves reports whether the answer to a copy says what has become of the call. A refusal does not, because it speaks of the copy

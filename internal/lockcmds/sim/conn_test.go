@@ -24,9 +24,6 @@ type conn struct {
 	reconnect func()        // when it is up again
 }
 
-// lateCopies lets requests on a connection that was cut run later. The scripts do not bear that yet.
-const lateCopies = false
-
 type request struct {
 	gen   int
 	exec  func() resp.Value
@@ -69,6 +66,7 @@ func (c *conn) arrive(q *request) {
 	q.ran = true
 	if q.gen != c.gen {
 		c.w.note("%s %s: late, from a connection that was cut:", c.p, c.name)
+		c.w.rules.torn = true
 	}
 	v := q.exec()
 	if q.gen != c.gen {
@@ -97,7 +95,7 @@ func (c *conn) cut(keep int, late, down time.Duration) {
 		if q.ran {
 			continue
 		}
-		if q.late = -1; keep > 0 && lateCopies {
+		if q.late = -1; keep > 0 {
 			keep--
 			q.late = late
 		}
@@ -114,9 +112,9 @@ func (c *conn) cut(keep int, late, down time.Duration) {
 	})
 }
 
-// stall has everything on the connection take longer once.
+// stall has everything on the connection take longer once, and the engine's patience end at times.
 func (c *conn) stall(d time.Duration) {
-	c.there = max(c.there, c.w.now) + d
+	c.there = min(max(c.there, c.w.now)+d, c.w.now+redislink.AnswerLimit+time.Second)
 }
 
 // link is a proxy's own way to Redis: redislink.Topology and Node.

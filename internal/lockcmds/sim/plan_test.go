@@ -205,7 +205,7 @@ func (w *world) do(a action) {
 	case "stall own":
 		proxy.link.own.stall(a.d)
 	case "pause":
-		proxy.pausedUntil = w.now + a.d
+		proxy.pausedUntil = max(proxy.pausedUntil, w.now+a.d)
 	case "kill":
 		proxy.kill(a.n, a.d2)
 		w.proxies[a.who%len(w.proxies)] = w.newProxy()
@@ -304,7 +304,7 @@ func (p *plan) play(keep bool) (w *world) {
 
 // Bounds of the end of a history, without faults.
 const (
-	healed   = 9 * time.Second // cut connections are up again, what was late has come, and leases of nobody have ended
+	healed   = 14 * time.Second // cut connections are up again, what was late has come, and leases of nobody have ended
 	answered = 90 * time.Second
 	cleaned  = 330 * time.Second // a place in a queue that could not be left at once has its deadline after 300 s
 )
@@ -320,7 +320,7 @@ func (w *world) settle() {
 		start = max(start, p.pausedUntil, p.lane.there, p.link.own.there, p.link.sub.there)
 	}
 	if w.calm {
-		w.run(start + healed/2)
+		w.run(start + healed/3)
 	} else {
 		w.run(start + healed)
 	}

@@ -341,7 +341,7 @@ func (c *client) received(s *slot, v resp.Value) {
 		}
 	case grammar.Unlock:
 		if b != nil {
-			b.releasing = false
+			b.releasing = slices.ContainsFunc(c.slots, func(s *slot) bool { return s.cmd.Verb == grammar.Unlock && s.cmd.Key == key })
 		}
 		switch {
 		case v.Kind == resp.Integer && v.Int == 0 && b != nil:

@@ -25,7 +25,7 @@ type rules struct {
 	upset   map[string]time.Duration // by key: when somebody from outside took a lock away, or a clock jumped
 	settled time.Duration
 	short   map[string]time.Duration // by key: until when waiters may not know that its lease was made shorter
-	torn    bool                     // one of the two keys of a queue was evicted: a place may be in it twice, and is found to be dead later
+	torn    bool                     // a place may be left in a queue, and is reaped later: a copy came late, or one of the two keys was evicted
 }
 
 type chain struct {
@@ -59,6 +59,8 @@ type holder struct {
 	owner        string
 	holds, fence int64
 	owners       int
+	ours         int64  // {ours}: what sessions hold for an owner that several of them are
+	sessions     string // their fields
 	expire       int64
 	exists       bool
 }
@@ -78,6 +80,10 @@ func (r *rules) holder(key string) (h holder) {
 		switch n, _ := strconv.ParseInt(e.hash[i+1], 10, 64); {
 		case e.hash[i] == "fence":
 			h.fence = n
+		case e.hash[i] == "{ours}":
+			h.ours = n
+		case e.hash[i][0] == '{' && strings.Contains(e.hash[i+1], " "):
+			h.sessions += e.hash[i] + " " + e.hash[i+1] + "\n"
 		case isOwner(e.hash[i]):
 			h.owner, h.holds = e.hash[i], n
 			h.owners++
@@ -142,13 +148,19 @@ func (r *rules) executed(p *proxy, name string, args []string, key string, befor
 			w.fail("holds were changed by another", "%s of %s by %s", key, before.owner, name)
 		}
 	}
+	if name == "drop" && args[1] != "0" && args[1] != strconv.FormatInt(before.fence, 10) {
+		w.fail("a rollback of another grant", "%s of %s: fence %d, not %s", key, before.owner, before.fence, args[1])
+	}
+	r.sessions(name, args, key, before, after)
 	granted := after.owner != "" && after.fence != before.fence
 	if granted {
 		if after.fence <= r.fence[key] {
 			w.fail("a fence went back", "%s: %d after %d", key, after.fence, r.fence[key])
 		}
 		r.fence[key] = max(r.fence[key], after.fence)
-		r.overtaken(key, after.owner, queue)
+		if after.owner != before.owner { // else it replaces what is left of a grant that was not used
+			r.overtaken(key, after.owner, queue)
+		}
 		r.counted(key, after)
 	}
 	r.chain(p, key, before, after)
@@ -158,6 +170,35 @@ func (r *rules) executed(p *proxy, name string, args []string, key string, befor
 	if name != "renew" && after.owner != "" {
 		id := fmt.Sprintf("%s %s %d", p, key, after.fence)
 		r.ok[id] = max(r.ok[id], after.expire)
+	}
+}
+
+// sessions judges the fields of the sessions of one owner: each is written by its own session alone, but for what others have taken of
+// its holds, and together they say what {ours} says.
+func (r *rules) sessions(name string, args []string, key string, before, after holder) {
+	if before.sessions == after.sessions && before.ours == after.ours {
+		return
+	}
+	was := map[string]string{} // holds, by field
+	for line := range strings.Lines(before.sessions) {
+		f := strings.Fields(line)
+		was[f[0]] = f[1]
+	}
+	var sum int64
+	for line := range strings.Lines(after.sessions) {
+		f := strings.Fields(line)
+		holds, _ := strconv.ParseInt(f[1], 10, 64)
+		taken, _ := strconv.ParseInt(f[3], 10, 64)
+		sum += max(holds-taken, 0)
+		if f[1] != was[f[0]] && !slices.Contains(args, f[0]) {
+			r.w.fail("holds were written by another session", "%s: %s of %s, by %s", key, f[0], after.owner, name)
+		}
+	}
+	if after.sessions != "" && sum != after.ours {
+		r.w.fail("the sum of the sessions is wrong", "%s of %s: %d, but the sessions hold %d, by %s", key, after.owner, after.ours, sum, name)
+	}
+	if after.sessions != "" && after.holds < after.ours {
+		r.w.fail("the sum of the sessions is wrong", "%s of %s: %d holds, but the sessions hold %d, by %s", key, after.owner, after.holds, after.ours, name)
 	}
 }
 

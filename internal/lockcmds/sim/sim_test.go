@@ -24,9 +24,6 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// regressions are seeds that broke a rule once.
-var regressions = []uint64{}
-
 func TestHistories(t *testing.T) {
 	if *seedFlag != 0 {
 		w := newPlan(*seedFlag).play(true)
@@ -46,9 +43,6 @@ func TestHistories(t *testing.T) {
 			report(t, newPlan(seed), w.broken)
 		}
 		return w.broken == ""
-	}
-	for _, seed := range regressions {
-		play(seed)
 	}
 	if *timeFlag == 0 {
 		for seed := range uint64(fixed) {

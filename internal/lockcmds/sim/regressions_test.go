@@ -1,0 +1,49 @@
+package sim
+
+import (
+	"testing"
+	"time"
+)
+
+const ms = time.Millisecond
+
+// regressions are the smallest plans of histories that broke a rule once.
+var regressions = map[string]*plan{
+	"a lease that ran out while a free lock was kept let the next fair waiter sleep": {
+		proxies: 3, clients: 6, calm: true,
+		actions: []action{
+			{at: 7 * ms, kind: "send", who: 1, line: "FAIRLOCK f MAXHOLD 330"},
+			{at: 10 * ms, kind: "send", who: 3, line: "FAIRLOCK f WAIT 9879 PX 85"},
+			{at: 80 * ms, kind: "send", who: 1, line: "EXTENDLOCK f PX 2884"},
+			{at: 377 * ms, kind: "send", who: 4, line: "FAIRLOCK f"},
+			{at: 548 * ms, kind: "send", who: 0, line: "FAIRLOCK f WAIT 4097"},
+		},
+	},
+	"the place of a named owner stayed in the queue when another session of it was granted the lock": {
+		proxies: 2, clients: 4, calm: true,
+		actions: []action{
+			{at: 1 * ms, kind: "send", who: 0, line: "LOCK a"},
+			{at: 10 * ms, kind: "send", who: 1, line: "LOCK a OWNER o1"},
+			{at: 20 * ms, kind: "send", who: 3, line: "FAIRLOCK a OWNER o1"},
+			{at: 30 * ms, kind: "send", who: 2, line: "FAIRLOCK a"},
+			{at: 50 * ms, kind: "send", who: 0, line: "UNLOCK a"},
+			{at: 60 * ms, kind: "send", who: 1, line: "UNLOCK a OWNER o1"},
+			{at: 70 * ms, kind: "send", who: 3, line: "UNLOCK a OWNER o1"},
+		},
+	},
+}
+
+func TestRegressions(t *testing.T) {
+	for name, p := range regressions {
+		t.Run(name, func(t *testing.T) {
+			for seed := range uint64(50) { // latencies decide as well
+				try := *p
+				try.seed = seed
+				if w := try.play(false); w.broken != "" {
+					report(t, &try, w.broken)
+					return
+				}
+			}
+		})
+	}
+}
