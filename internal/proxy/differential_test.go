@@ -15,6 +15,7 @@ import (
 	"lockproxy/internal/redistest"
 	"lockproxy/internal/resp"
 	"lockproxy/internal/upstream"
+	"lockproxy/internal/upstream/commands"
 )
 
 // How long TestDifferential runs, and where it starts. By default it is a fixed number of rounds of a fixed seed.
@@ -123,7 +124,7 @@ func (r *round) play(c *peer, cut bool) string {
 
 // generator makes commands.
 type generator struct {
-	commands []*upstream.Command
+	commands []*commands.Command
 }
 
 // left out are commands that stop or stall the server, change how it serves everybody, or answer with what differs from run
@@ -259,7 +260,7 @@ func mapKeys[V any](m map[string]V) func(func(string) bool) {
 }
 
 // tame keeps a command from waiting for ever, and from letting Redis or the clock choose.
-func tame(r *rand.Rand, c *upstream.Command, args []string) []string {
+func tame(r *rand.Rand, c *commands.Command, args []string) []string {
 	switch c.Name {
 	case "blpop", "brpop", "blmove", "brpoplpush", "bzpopmin", "bzpopmax":
 		args[len(args)-1] = "0.001"

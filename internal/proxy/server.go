@@ -13,6 +13,7 @@ import (
 	"go.uber.org/zap"
 	"golang.org/x/sync/errgroup"
 
+	"lockproxy/internal/direct"
 	"lockproxy/internal/lockcmds/engines"
 	"lockproxy/internal/proxy/budget"
 	"lockproxy/internal/proxy/clients"
@@ -297,7 +298,7 @@ func (srv *Server) tune(nc net.Conn) {
 	idle := srv.opts.KeepAlive
 	err := errors.Join(
 		tc.SetKeepAliveConfig(net.KeepAliveConfig{Enable: true, Idle: idle, Interval: idle / 3, Count: 3}),
-		upstream.SetUserTimeout(tc, srv.opts.UserTimeout))
+		direct.SetUserTimeout(tc, srv.opts.UserTimeout))
 	if err != nil {
 		srv.opts.Logger.Debug("setting the options of a client connection failed", zap.Error(err))
 	}

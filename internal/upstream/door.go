@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"lockproxy/internal/resp"
+	"lockproxy/internal/upstream/dial"
+	"lockproxy/internal/upstream/questions"
 )
 
 // door finds out whether Redis accepts connections without credentials. On a direct connection Redis decides that when the client
@@ -48,7 +50,7 @@ func (u *Upstream) Knock(told func(era uint64)) {
 
 // answerDoor asks as long as there are calls of Knock to answer.
 func (u *Upstream) answerDoor() {
-	ctx, cancel := untilClosed(u.over)
+	ctx, cancel := dial.UntilClosed(u.over)
 	defer cancel()
 	d := &u.door
 	for {
@@ -87,10 +89,10 @@ func (u *Upstream) askDoor(ctx context.Context) (shut bool, err error) {
 		if shut, err = askReset(ctx, d.nc); err == nil {
 			return shut, nil
 		}
-		u.hangUp(d.nc)
+		u.dialer.HangUp(d.nc)
 		d.nc = nil
 	}
-	nc, err := u.dial(ctx, Identity{Proto: 2})
+	nc, err := u.dialer.Dial(ctx, dial.Target{At: u.servers.For(nil), ID: Identity{Proto: 2}})
 	if err != nil {
 		return false, err
 	}
@@ -98,8 +100,8 @@ func (u *Upstream) askDoor(ctx context.Context) (shut bool, err error) {
 		d.nc = nc
 		return shut, nil
 	}
-	u.hangUp(nc)
-	return u.needsAuth(ctx) // a Redis without RESET
+	u.dialer.HangUp(nc)
+	return u.asker.NeedsAuth(ctx) // a Redis without RESET
 }
 
 // askReset asks on a connection that has been used before.
@@ -109,19 +111,17 @@ func askReset(ctx context.Context, nc net.Conn) (shut bool, err error) {
 	if _, err := nc.Write(resetPing); err != nil {
 		return false, err
 	}
-	rd := replyReader{nc: nc}
-	b, err := rd.raw()
+	rd := dial.NewReader(nc)
+	b, err := rd.Raw()
 	if err != nil {
 		return false, err
 	}
 	if !bytes.HasPrefix(b, wasReset) {
-		return false, &RefusedError{Reply: string(bytes.TrimSpace(b))}
+		return false, &dial.RefusedError{Reply: string(bytes.TrimSpace(b))}
 	}
-	b, err = rd.raw()
-	return isNoAuth(b), err
+	b, err = rd.Raw()
+	return questions.IsNoAuth(b), err
 }
-
-func isNoAuth(reply []byte) bool { return bytes.HasPrefix(reply, []byte("-NOAUTH ")) }
 
 // sawDoor notes what Redis does with connections without credentials. Connections that were accepted serve the sessions from
 // before the door was shut, and no others.
@@ -136,14 +136,14 @@ func (u *Upstream) sawDoor(shut bool) {
 	u.guarded.Store(shut)
 	if shut && !was {
 		u.retireOpen()
-		u.pins.dropIdle(func(p *Pin) bool { return !p.id.Authenticated() })
+		u.pins.DropBare()
 	}
 }
 
 // closeDoor is called when no session asks any more.
 func (u *Upstream) closeDoor() {
 	if u.door.nc != nil {
-		u.hangUp(u.door.nc)
+		u.dialer.HangUp(u.door.nc)
 		u.door.nc = nil
 	}
 }

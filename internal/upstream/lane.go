@@ -9,16 +9,18 @@ import (
 
 	"go.uber.org/zap"
 
+	"lockproxy/internal/upstream/dial"
 	"lockproxy/internal/upstream/stream"
+	"lockproxy/internal/upstream/wire"
 )
 
 // A Lane is a shared, ordered connection to Redis. Its sessions' commands are written in the order in which they were
 // appended, many at a time, and each reply goes to the session that asked. It reconnects by itself. While it has no connection,
 // commands wait for the outcome of the next attempt, which they bring forward. If it fails, they are reported as unsent.
 type Lane struct {
-	id     Identity
-	full   bool  // there was no place for it
-	mover  Mover // nil: two goroutines move its bytes
+	target dial.Target // immutable
+	full   bool        // there was no place for it
+	mover  wire.Mover  // nil: two goroutines move its bytes
 	stream *stream.Stream
 	stop   chan struct{} // closed by close
 	once   sync.Once
@@ -28,7 +30,7 @@ type Lane struct {
 	rejected  atomic.Bool // Redis has refused the credentials
 	unsettled atomic.Bool // its users must Move before their next command
 
-	refusal refusal
+	refusal dial.Refusal
 
 	set    *laneSet // immutable
 	number int      // in the set; immutable
@@ -40,21 +42,21 @@ type Lane struct {
 
 func newLane(key laneKey, set *laneSet, number int) *Lane {
 	l := &Lane{
-		id: key.id, set: set, number: number, stream: stream.New(), stop: make(chan struct{}), contact: make(chan struct{}, 1),
+		target: key.target, set: set, number: number, stream: stream.New(), stop: make(chan struct{}), contact: make(chan struct{}, 1),
 		unused: time.Now(),
 	}
 	if set != nil {
 		l.stream.OnBusy(set.watch)
 	}
 	if key.driver != nil {
-		l.mover = key.driver.Attach(&Wire{l.stream})
+		l.mover = key.driver.Attach(wire.New(l.stream))
 		l.stream.OnAppend(l.mover.Ring)
 	}
 	return l
 }
 
 // Identity of the lane's connection.
-func (l *Lane) Identity() Identity { return l.id }
+func (l *Lane) Identity() Identity { return l.target.ID }
 
 // Append sends n commands, b, on behalf of to, which gets the tag back with the replies. It copies b and does not block. ErrDown
 // means that nothing was sent.
@@ -74,7 +76,7 @@ func (l *Lane) Full() bool { return l.full }
 
 // Refusal is Redis's own reply if the lane is not connected because Redis refused a step of the handshake, being busy with a
 // script for example. Else nil.
-func (l *Lane) Refusal() []byte { return l.refusal.get() }
+func (l *Lane) Refusal() []byte { return l.refusal.Get() }
 
 // Unsettled reports whether a user with nothing outstanding on the lane must Move before the next command: the lane stands
 // still, or it does not take all commands at present. It costs one load.
@@ -98,28 +100,28 @@ func (l *Lane) close() { l.once.Do(func() { close(l.stop) }) }
 // serve moves the lane's bytes until its connection ends, and closes it.
 func (l *Lane) serve(nc net.Conn) error {
 	if l.mover == nil {
-		return serve(nc, l.stream, l.stop)
+		return wire.Serve(nc, l.stream, l.stop)
 	}
 	return l.mover.Drive(nc, l.stop)
 }
 
 // run keeps the lane connected until it is closed.
 func (l *Lane) run(u *Upstream) {
-	ctx, cancel := untilClosed(l.stop)
+	ctx, cancel := dial.UntilClosed(l.stop)
 	defer cancel()
-	log := u.opts.Logger.With(zap.Stringer("identity", l.id))
-	var wait backoff
-	var fix repair
+	log := u.opts.Logger.With(zap.Stringer("identity", l.target.ID))
+	var wait dial.Backoff
+	var fix dial.Repair
 	reconnected := false
 	for !l.closed() {
-		nc, err := u.open(ctx, l.id)
+		nc, err := u.dialer.Open(ctx, l.target)
 		if l.closed() {
 			if err == nil {
-				u.hangUp(nc) // the lane was closed while it connected
+				u.dialer.HangUp(nc) // the lane was closed while it connected
 			}
 			break
 		}
-		if isRejected(err) && !u.own(l.id) {
+		if dial.IsRejected(err) && !u.own(l.target.ID) {
 			log.Warn("upstream refuses the identity", zap.Error(err))
 			u.forget(l)
 			l.rejected.Store(true)
@@ -127,30 +129,30 @@ func (l *Lane) run(u *Upstream) {
 			return
 		}
 		if err != nil {
-			l.refusal.note(err, u.own(l.id)) // before the lane's requests are reported
+			l.refusal.Note(err, u.own(l.target.ID)) // before the lane's requests are reported
 			l.stream.Rest(err)
-			delay, pause := wait.next()
+			delay, pause := wait.Next()
 			if u.inUse(l) {
 				u.contact(err)
 				log.Warn("upstream not reachable", zap.Error(err), zap.Duration("retry_in", delay))
 			}
-			l.rest(&u.reach, err, delay, pause)
+			l.rest(u.dialer, err, delay, pause)
 			continue
 		}
-		wait = backoff{}
+		wait = dial.Backoff{}
 		since := time.Now()
 		u.laneUp(l, reconnected)
 		reconnected = true
 		log.Debug("lane connected")
-		l.stream.MakeMeek(!l.id.Authenticated() && u.NeedsAuth())
+		l.stream.MakeMeek(!l.target.ID.Authenticated() && u.NeedsAuth())
 		err = l.serve(nc)
-		u.conns.closed(nc)
+		u.dialer.Census().Closed(nc)
 		if l.closed() {
 			break
 		}
 		log.Warn("lane lost its connection", zap.Error(err))
 		l.stream.Reconnect(err)
-		l.sleep(fix.after(time.Since(since)), nil)
+		l.sleep(fix.After(time.Since(since)), nil)
 	}
 	l.stream.Refuse(stream.ErrDown)
 }
@@ -160,9 +162,9 @@ const spread = 50 * time.Millisecond
 
 // rest waits for the time of the next attempt: after delay; after pause if a command waits for it; or soon after a successful contact
 // of another connection.
-func (l *Lane) rest(r *reach, err error, delay, pause time.Duration) {
-	unreached := r.rest(l.contact, err)
-	defer r.wake(l.contact)
+func (l *Lane) rest(d *dial.Dialer, err error, delay, pause time.Duration) {
+	unreached := d.Await(l.contact, err)
+	defer d.Forget(l.contact)
 	if !unreached {
 		l.sleep(pause, nil)
 		return

@@ -4,12 +4,13 @@ import (
 	"time"
 
 	"lockproxy/internal/upstream/admission"
+	"lockproxy/internal/upstream/dial"
 	"lockproxy/internal/upstream/stream"
 )
 
 // laneKey: an engine that moves bytes itself has lanes of its own.
 type laneKey struct {
-	id     Identity
+	target dial.Target
 	driver Driver
 }
 
@@ -102,28 +103,28 @@ func (ls *lanes) evict(set *laneSet, found bool) {
 	}
 }
 
-// Lane returns a lane of an identity that driver moves, connecting it if need be on owner's account. Goroutines move the lanes
+// Lane returns a lane of an identity to the server of a key that driver moves, connecting it if need be on owner's account. Goroutines move the lanes
 // of a nil driver, and all lanes over TLS. If all places are taken, the lane that is returned refuses everything (Full). Each
 // call is paired with one of Leave.
-func (u *Upstream) Lane(id Identity, driver Driver, owner string, r Role) *Lane {
-	key := u.laneKey(id, driver)
+func (u *Upstream) Lane(id Identity, key []byte, driver Driver, owner string, r Role) *Lane {
+	k := u.laneKey(id, key, driver)
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	set := u.lanes.known[key]
+	set := u.lanes.known[k]
 	if set == nil {
 		placed := false
 		if !u.free(id) && !u.closed {
 			placed = u.lanes.place(owner)
 		}
 		if full := !placed && !u.free(id); u.closed || full {
-			l := newLane(laneKey{id: id}, nil, 0)
+			l := newLane(laneKey{target: k.target}, nil, 0)
 			l.full = full && !u.closed
 			l.stream.Refuse(stream.ErrDown)
 			l.users = 1
 			return l
 		}
-		set = newLaneSet(u, key, owner, placed)
-		u.lanes.known[key] = set
+		set = newLaneSet(u, k, owner, placed)
+		u.lanes.known[k] = set
 	}
 	l := set.pick(r)
 	set.join(l)
@@ -135,26 +136,26 @@ func (u *Upstream) free(id Identity) bool {
 	return id.DB == 0 && (!id.Authenticated() || u.own(id))
 }
 
-func (u *Upstream) laneKey(id Identity, driver Driver) laneKey {
+func (u *Upstream) laneKey(id Identity, key []byte, driver Driver) laneKey {
 	if u.opts.TLS != nil {
 		driver = nil
 	}
-	return laneKey{id, driver}
+	return laneKey{dial.Target{At: u.servers.For(key), ID: id}, driver}
 }
 
 // HasPlace reports whether there is a lane of an identity, or a place for one on owner's account.
-func (u *Upstream) HasPlace(id Identity, driver Driver, owner string) bool {
+func (u *Upstream) HasPlace(id Identity, key []byte, driver Driver, owner string) bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	return u.free(id) || u.lanes.known[u.laneKey(id, driver)] != nil || u.lanes.mayGet(owner)
+	return u.free(id) || u.lanes.known[u.laneKey(id, key, driver)] != nil || u.lanes.mayGet(owner)
 }
 
 // Join returns the lane for reads of an identity if it is connected, else nil. Each call that returns one is paired with one of
 // Leave.
-func (u *Upstream) Join(id Identity, driver Driver) *Lane {
+func (u *Upstream) Join(id Identity, key []byte, driver Driver) *Lane {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	set := u.lanes.known[u.laneKey(id, driver)]
+	set := u.lanes.known[u.laneKey(id, key, driver)]
 	if set == nil {
 		return nil
 	}
@@ -192,8 +193,8 @@ func (u *Upstream) forget(l *Lane) {
 			u.lanes.remove(set)
 		}
 	}
-	if u.proven[l.id.User] == l.id.Password {
-		delete(u.proven, l.id.User)
+	if u.proven[l.target.ID.User] == l.target.ID.Password {
+		delete(u.proven, l.target.ID.User)
 	}
 }
 
@@ -227,7 +228,7 @@ func (u *Upstream) retireOpen() {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	for key, set := range u.lanes.known {
-		if key.id.Authenticated() {
+		if key.target.ID.Authenticated() {
 			continue
 		}
 		u.lanes.remove(set)

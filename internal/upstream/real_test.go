@@ -12,6 +12,8 @@ import (
 
 	"lockproxy/internal/redistest"
 	"lockproxy/internal/resp"
+	"lockproxy/internal/upstream/commands"
+	"lockproxy/internal/upstream/dial"
 	"lockproxy/internal/upstream/stream"
 )
 
@@ -94,12 +96,12 @@ func TestLaneServesItsIdentity(t *testing.T) {
 	r := redistest.Start(t)
 	for _, addr := range []string{r.Addr(), "unix:" + r.Socket()} {
 		u := start(t, Options{Addr: addr})
-		l := u.Lane(Identity{DB: 3, Proto: 3}, nil, "", Reads)
+		l := u.Lane(Identity{DB: 3, Proto: 3}, nil, nil, "", Reads)
 		ask(t, l, "SET", "k", "v")
 		if got := ask(t, l, "HGETALL", "none"); got != "%0\r\n" {
 			t.Errorf("HGETALL over %s = %q, want a RESP3 map", addr, got)
 		}
-		other := u.Lane(Identity{DB: 0, Proto: 2}, nil, "", Reads)
+		other := u.Lane(Identity{DB: 0, Proto: 2}, nil, nil, "", Reads)
 		if got := ask(t, other, "GET", "k"); got != "$-1\r\n" {
 			t.Errorf("GET in db 0 = %q, want a null: the lanes must not share a database", got)
 		}
@@ -111,7 +113,7 @@ func TestLaneServesItsIdentity(t *testing.T) {
 func TestLaneReconnectsAndNeverSendsTwice(t *testing.T) {
 	r := redistest.Start(t)
 	u := start(t, Options{Addr: r.Addr()})
-	l := u.Lane(Identity{Proto: 2}, nil, "", Reads)
+	l := u.Lane(Identity{Proto: 2}, nil, nil, "", Reads)
 	if got := ask(t, l, "INCR", "n"); got != ":1\r\n" {
 		t.Fatalf("INCR = %q", got)
 	}
@@ -241,31 +243,31 @@ var update = flag.Bool("update", false, "rewrite snapshot.resp from the redis-se
 func TestSnapshotIsRedisAnswer(t *testing.T) {
 	r := redistest.Start(t)
 	u := start(t, Options{Addr: r.Addr()})
-	nc, err := u.dial(t.Context(), Identity{Proto: 2})
+	nc, err := u.dialer.Dial(t.Context(), dial.Target{At: u.servers.For(nil), ID: Identity{Proto: 2}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer nc.Close()
-	b, err := u.ask(nc, "COMMAND")
+	b, err := u.dialer.Ask(nc, "COMMAND")
 	if err != nil {
 		t.Fatal(err)
 	}
 	if *update {
-		if err := os.WriteFile("snapshot.resp", b, 0o644); err != nil {
+		if err := os.WriteFile("commands/snapshot.resp", b, 0o644); err != nil {
 			t.Fatal(err)
 		}
 	}
-	got, err := parseTable(b)
+	got, err := commands.Parse(b)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, c := range got.All() {
-		if s := snapshot().Lookup(c.Name); s != nil && s.Flags != c.Flags {
+		if s := commands.BuiltIn().Lookup(c.Name); s != nil && s.Flags != c.Flags {
 			t.Errorf("%s: flags %b in the snapshot, %b in Redis", c.Name, s.Flags, c.Flags)
 		}
 	}
-	for name, want := range map[string]Flags{"blpop": Blocking | Changes, "get": 0, "wait": 0, "publish": Changes, "eval": Changes, "function": Changes} {
-		if got := got.Lookup(name).Flags &^ NoMulti; got != want {
+	for name, want := range map[string]commands.Flags{"blpop": commands.Blocking | commands.Changes, "get": 0, "wait": 0, "publish": commands.Changes, "eval": commands.Changes, "function": commands.Changes} {
+		if got := got.Lookup(name).Flags &^ commands.NoMulti; got != want {
 			t.Errorf("%s: flags %b, want %b", name, got, want)
 		}
 	}
@@ -278,7 +280,7 @@ func TestPasswordSetLaterHoldsForNewcomersOnly(t *testing.T) {
 	r := redistest.Start(t)
 	u := start(t, Options{Addr: r.Addr(), authPeriod: 10 * time.Millisecond})
 	id := Identity{Proto: 2}
-	before := u.Lane(id, nil, "", Reads)
+	before := u.Lane(id, nil, nil, "", Reads)
 	ask(t, before, "SET", "k", "v")
 	pin := u.Acquire(Ask{ID: id})
 	ask(t, pin, "PING")
@@ -291,7 +293,7 @@ func TestPasswordSetLaterHoldsForNewcomersOnly(t *testing.T) {
 		work, _ := u.Pins()
 		return work.Idle == 0
 	})
-	after := u.Lane(id, nil, "", Reads)
+	after := u.Lane(id, nil, nil, "", Reads)
 	if got := ask(t, after, "GET", "k"); !strings.HasPrefix(got, "-NOAUTH") {
 		t.Errorf("a newcomer's GET = %q, want -NOAUTH", got)
 	}

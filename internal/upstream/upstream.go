@@ -3,8 +3,8 @@ package upstream
 import (
 	"context"
 	"crypto/tls"
-	"errors"
-	"strings"
+	"fmt"
+	"net"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -12,6 +12,12 @@ import (
 	"go.uber.org/zap"
 
 	"lockproxy/internal/upstream/admission"
+	"lockproxy/internal/upstream/census"
+	"lockproxy/internal/upstream/commands"
+	"lockproxy/internal/upstream/dial"
+	"lockproxy/internal/upstream/pins"
+	"lockproxy/internal/upstream/questions"
+	"lockproxy/internal/upstream/topology"
 )
 
 // Options configure an Upstream. Zero values pick the defaults.
@@ -62,20 +68,26 @@ type Options struct {
 	Logger *zap.Logger // nil: no log
 }
 
+// servers is the topology: which server serves a key, and where it is.
+type servers interface {
+	dial.Resolver
+
+	// For returns the server that serves a key; nil asks for any server.
+	For(key []byte) topology.Node
+}
+
 // Upstream is one Redis, with all connections to it.
 type Upstream struct {
 	opts    Options // immutable after New
-	network string
-	address string
-	pins    *pins
-	conns   Connections
-	table   atomic.Pointer[Table]
+	servers servers
+	dialer  *dial.Dialer
+	asker   *questions.Asker
+	pins    *pins.Pins
+	table   atomic.Pointer[commands.Table]
 	refresh chan struct{} // size 1, never closed: the command table may have changed
 	guarded atomic.Bool   // clients must authenticate
 	tight   atomic.Bool   // see Tight
-	limits  [2]string     // settings of Redis, as Run last saw them
 	wg      sync.WaitGroup
-	reach   reach
 	door    door
 	over    chan struct{} // closed by close
 	aside   atomic.Int64  // lanes set aside since the start
@@ -90,8 +102,9 @@ type Upstream struct {
 
 // New checks opts. Nothing is connected before a lane or pin is asked for.
 func New(opts Options) (*Upstream, error) {
-	if opts.Addr == "" {
-		return nil, errors.New("upstream: no address")
+	server, err := topology.NewSingle(opts.Addr)
+	if err != nil {
+		return nil, fmt.Errorf("upstream: %w", err)
 	}
 	setDefault(&opts.DialTimeout, 3*time.Second)
 	setDefault(&opts.KeepAlive, 30*time.Second)
@@ -106,16 +119,17 @@ func New(opts Options) (*Upstream, error) {
 	if opts.Logger == nil {
 		opts.Logger = zap.NewNop()
 	}
-	u := &Upstream{opts: opts, network: "tcp", address: opts.Addr, refresh: make(chan struct{}, 1), lanes: newLanes(opts.MaxLanes), over: make(chan struct{})}
-	u.reach.try, u.reach.spawn, u.reach.stop = u.try, u.wg.Go, u.over
-	if path, ok := strings.CutPrefix(opts.Addr, "unix:"); ok {
-		u.network, u.address = "unix", path
-	}
-	u.pins = &pins{
-		u: u, work: newPool(opts.MaxPins, opts.MaxPinsPerAddress, opts.PinWait),
-		logins: newPool(opts.MaxLogins, admission.Share(opts.MaxLogins), opts.LoginWait),
-	}
-	u.table.Store(snapshot())
+	u := &Upstream{opts: opts, servers: server, refresh: make(chan struct{}, 1), lanes: newLanes(opts.MaxLanes), over: make(chan struct{})}
+	u.dialer = dial.New(dial.Options{
+		Resolver: server, TLS: opts.TLS, Timeout: opts.DialTimeout, KeepAlive: opts.KeepAlive, UserTimeout: opts.UserTimeout,
+		Probe: server.For(nil), Spawn: u.wg.Go, Stop: u.over,
+	})
+	u.asker = &questions.Asker{Dialer: u.dialer, Server: server.For(nil), Own: u.Own(), Logger: opts.Logger}
+	u.pins = pins.New(pins.Options{
+		Dialer: u.dialer, Server: server.For, Own: u.own, Spawn: u.wg.Go, Max: opts.MaxPins, MaxPerOwner: opts.MaxPinsPerAddress,
+		Wait: opts.PinWait, MaxLogins: opts.MaxLogins, LoginWait: opts.LoginWait,
+	})
+	u.table.Store(commands.BuiltIn())
 	return u, nil
 }
 
@@ -124,6 +138,14 @@ func setDefault[T comparable](v *T, def T) {
 	if *v == zero {
 		*v = def
 	}
+}
+
+// Addr is Redis's address for people.
+func (u *Upstream) Addr() string { return u.opts.Addr }
+
+// Connect opens a bare connection for a client library that does its own handshake, and that serves any key.
+func (u *Upstream) Connect(ctx context.Context) (net.Conn, error) {
+	return u.dialer.Connect(ctx, u.servers.For(nil))
 }
 
 // Own is the identity of the proxy's own credentials.
@@ -159,7 +181,7 @@ func (u *Upstream) Run(ctx context.Context) error {
 			u.refreshTable(ctx)
 		case now := <-ticks.C:
 			u.trim(now.Add(-idleFor))
-			u.conns.trim(now.Add(-closedFor))
+			u.dialer.Census().Trim(now.Add(-census.ClosedFor))
 		case <-looks.C:
 			u.lookAtAuth(ctx)
 			u.lookAtLimits(ctx)
@@ -176,11 +198,11 @@ func (u *Upstream) askRefresh() {
 
 // refreshTable asks Redis for its commands, until it answers or cannot.
 func (u *Upstream) refreshTable(ctx context.Context) {
-	var wait backoff
+	var wait dial.Backoff
 	contact := make(chan struct{}, 1)
-	defer u.reach.wake(contact)
+	defer u.dialer.Forget(contact)
 	for {
-		table, err := u.fetchTable(ctx)
+		table, err := u.asker.Commands(ctx)
 		if err == nil {
 			u.table.Store(table)
 			u.inspect(ctx)
@@ -190,15 +212,15 @@ func (u *Upstream) refreshTable(ctx context.Context) {
 		if ctx.Err() != nil {
 			return
 		}
-		if isRefused(err) {
+		if dial.IsRefused(err) {
 			u.inspect(ctx)
 			u.opts.Logger.Info("upstream does not list its commands, using a built-in table", zap.Error(err))
 			return
 		}
-		delay, _ := wait.next()
+		delay, _ := wait.Next()
 		u.contact(err)
 		u.opts.Logger.Warn("upstream not reachable", zap.String("addr", u.opts.Addr), zap.Error(err), zap.Duration("retry_in", delay))
-		u.reach.rest(contact, err)
+		u.dialer.Await(contact, err)
 		select {
 		case <-ctx.Done():
 			return
@@ -211,7 +233,7 @@ func (u *Upstream) refreshTable(ctx context.Context) {
 // inspect reads the settings of Redis that matter to the proxy.
 func (u *Upstream) inspect(ctx context.Context) {
 	u.lookAtAuth(ctx)
-	u.warnOfEviction(ctx)
+	u.asker.WarnOfEviction(ctx)
 	u.lookAtLimits(ctx)
 	u.contact(nil)
 }
@@ -235,26 +257,29 @@ func (u *Upstream) NeedsAuth() bool { return u.guarded.Load() }
 
 // lookAtAuth finds out whether clients must authenticate. Redis does not announce a change.
 func (u *Upstream) lookAtAuth(ctx context.Context) {
-	needed, err := u.needsAuth(ctx)
+	needed, err := u.asker.NeedsAuth(ctx)
 	if err != nil {
 		return // unchanged
 	}
 	u.sawDoor(needed)
 }
 
-// needsAuth asks Redis.
-func (u *Upstream) needsAuth(ctx context.Context) (bool, error) {
-	nc, err := u.dial(ctx, Identity{Proto: 2})
-	if err != nil {
-		return false, err
+// Probe asks Redis, on a connection of its own, whether it answers and takes writes. An error for missing rights or missing credentials
+// of the proxy's own user counts as a good answer.
+func (u *Upstream) Probe(ctx context.Context) error { return u.asker.Probe(ctx) }
+
+// lookAtLimits finds out whether Redis closes connections that have much to send.
+func (u *Upstream) lookAtLimits(ctx context.Context) {
+	if tight, known := u.asker.Tight(ctx); known {
+		u.tight.Store(tight)
 	}
-	defer u.hangUp(nc)
-	b, err := u.ask(nc, "PING")
-	return isNoAuth(b), err
 }
 
+// Tight reports whether Redis is known to close connections with much output.
+func (u *Upstream) Tight() bool { return u.tight.Load() }
+
 // Commands is the table of Redis's commands.
-func (u *Upstream) Commands() *Table { return u.table.Load() }
+func (u *Upstream) Commands() *commands.Table { return u.table.Load() }
 
 // LaneStatus describes one lane for people.
 type LaneStatus struct {
@@ -270,7 +295,7 @@ func (u *Upstream) Lanes() []LaneStatus {
 	for _, set := range u.lanes.known {
 		for _, l := range set.lanes {
 			if l != nil {
-				list = append(list, LaneStatus{Identity: l.id, Users: l.users})
+				list = append(list, LaneStatus{Identity: l.target.ID, Users: l.users})
 			}
 		}
 	}
@@ -278,7 +303,7 @@ func (u *Upstream) Lanes() []LaneStatus {
 }
 
 // Connections are this proxy's connections to Redis.
-func (u *Upstream) Connections() *Connections { return &u.conns }
+func (u *Upstream) Connections() *census.Connections { return u.dialer.Census() }
 
 func (u *Upstream) inUse(l *Lane) bool {
 	u.mu.Lock()
@@ -288,25 +313,25 @@ func (u *Upstream) inUse(l *Lane) bool {
 
 func (u *Upstream) laneUp(l *Lane, reconnected bool) {
 	u.contact(nil)
-	u.pins.spare(l.id, l.set.owner)
+	u.pins.Spare(l.target, l.set.owner)
 	if reconnected {
 		u.askRefresh()
 	}
 }
 
 func (u *Upstream) trim(t time.Time) {
-	inUse := map[Identity]bool{}
+	inUse := map[dial.Target]bool{}
 	u.mu.Lock()
 	for key, set := range u.lanes.known {
 		if set.users > 0 {
-			inUse[key.id] = true
+			inUse[key.target] = true
 		}
 		if set.trim(t); set.users == 0 && set.empty() {
 			u.lanes.remove(set)
 		}
 	}
 	u.mu.Unlock()
-	u.pins.trim(t, inUse)
+	u.pins.Trim(t, inUse)
 }
 
 func (u *Upstream) close() {
@@ -320,20 +345,7 @@ func (u *Upstream) close() {
 		l.close()
 	}
 	u.mu.Unlock()
-	u.pins.close()
+	u.pins.Close()
 	u.wg.Wait()
 	u.closeDoor()
-}
-
-// untilClosed returns a context that ends when stop is closed.
-func untilClosed(stop <-chan struct{}) (context.Context, context.CancelFunc) {
-	ctx, cancel := context.WithCancel(context.Background())
-	go func() {
-		select {
-		case <-stop:
-			cancel()
-		case <-ctx.Done():
-		}
-	}()
-	return ctx, cancel
 }

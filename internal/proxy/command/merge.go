@@ -9,7 +9,7 @@ import (
 
 	"lockproxy/internal/lockcmds/grammar"
 	"lockproxy/internal/resp"
-	"lockproxy/internal/upstream"
+	"lockproxy/internal/upstream/commands"
 )
 
 // COMMAND and INFO are answered by Redis, as its ACL says, and the lock commands and the proxy's own section are put into
@@ -96,7 +96,7 @@ func (m *merger) merge(reply []byte) []byte {
 // itself routes its commands. There are no descriptions in it. The error stays where they are asked for in general, so that
 // redis-cli falls back to those it brings along and takes from COMMAND what it does not know.
 func (m *merger) standIn(err []byte) []byte {
-	l, ok := parseListing(upstream.Snapshot(), false)
+	l, ok := parseListing(commands.Snapshot(), false)
 	if !ok {
 		panic("BUG: command snapshot is no listing")
 	}

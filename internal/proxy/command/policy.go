@@ -4,7 +4,7 @@ import (
 	"strings"
 
 	"lockproxy/internal/proxy/clients"
-	"lockproxy/internal/upstream"
+	"lockproxy/internal/upstream/commands"
 )
 
 // Policy says how a command may travel.
@@ -185,7 +185,7 @@ func (c *Row) MayWait(p Policy) bool {
 
 // Table has a row for every command that Redis lists and for our own. It is immutable.
 type Table struct {
-	source *upstream.Table
+	source *commands.Table
 	rows   map[string]*Row
 }
 
@@ -196,10 +196,10 @@ const maxName = 64
 var unlisted = &Row{Name: "unlisted", Policy: PinForever}
 
 // NewTable makes the table for a Redis that lists these commands. verbs are the names of the lock commands.
-func NewTable(src *upstream.Table, verbs []string) *Table {
+func NewTable(src *commands.Table, verbs []string) *Table {
 	t := &Table{source: src, rows: make(map[string]*Row, src.Len()+len(verbs))}
 	for _, c := range src.All() {
-		t.rows[c.Name] = &Row{Name: c.Name, Policy: flagPolicy(c), listed: true, Title: c.Name, subs: subTitles(c), Writes: c.Flags&upstream.Changes != 0, Script: runsScript[c.Name]}
+		t.rows[c.Name] = &Row{Name: c.Name, Policy: flagPolicy(c), listed: true, Title: c.Name, subs: subTitles(c), Writes: c.Flags&commands.Changes != 0, Script: runsScript[c.Name]}
 	}
 	for name, p := range overrides {
 		row := &Row{Name: name, Policy: p}
@@ -223,15 +223,15 @@ var runsScript = map[string]bool{
 	"eval": true, "evalsha": true, "eval_ro": true, "evalsha_ro": true, "fcall": true, "fcall_ro": true,
 }
 
-func flagPolicy(c *upstream.Command) Policy {
-	if c.Flags&(upstream.Blocking|upstream.Module) != 0 {
+func flagPolicy(c *commands.Command) Policy {
+	if c.Flags&(commands.Blocking|commands.Module) != 0 {
 		return PinOnce
 	}
 	return Shared
 }
 
 // IsOf reports whether the table was made from that of Redis.
-func (t *Table) IsOf(src *upstream.Table) bool { return t.source == src }
+func (t *Table) IsOf(src *commands.Table) bool { return t.source == src }
 
 // Lookup finds the row for a name in any case. It does not allocate.
 func (t *Table) Lookup(name []byte) *Row {

@@ -6,6 +6,7 @@ import (
 
 	"lockproxy/internal/lockcmds/grammar"
 	"lockproxy/internal/upstream"
+	"lockproxy/internal/upstream/commands"
 )
 
 // Names of groups, consumers and streams may be words of the command's own grammar.
@@ -49,7 +50,7 @@ func TestOnlyAStreamReadThatCannotWaitIsShared(t *testing.T) {
 }
 
 // upstreamTable is what a Redis lists that does not list its commands.
-func upstreamTable(t testing.TB) *upstream.Table {
+func upstreamTable(t testing.TB) *commands.Table {
 	t.Helper()
 	u, err := upstream.New(upstream.Options{Addr: "127.0.0.1:1"})
 	if err != nil {

@@ -4,7 +4,7 @@ import (
 	"bytes"
 	"strconv"
 
-	"lockproxy/internal/upstream"
+	"lockproxy/internal/upstream/commands"
 )
 
 // TitleOf is what CLIENT LIST says of a whole command in array form, as the client's last one; empty: Redis does not have it.
@@ -39,7 +39,7 @@ func secondArgument(raw []byte) (arg []byte, ok bool) {
 }
 
 // subTitles are Redis's full names of a command's subcommands; nil: it has none.
-func subTitles(c *upstream.Command) map[string]string {
+func subTitles(c *commands.Command) map[string]string {
 	if len(c.Subcommands) == 0 {
 		return nil
 	}

@@ -14,13 +14,16 @@ import (
 // A session stays on its lane while replies are outstanding there, so that its commands take effect in the order sent. With
 // none outstanding it moves to another lane if its lane stands still, or does not take all commands at present.
 
+// anyKey stands for the key that the command being routed is about. One server serves all keys, so nobody looks for it.
+var anyKey []byte
+
 // onLane returns the session's lane; it has one from its first command on.
 func (l *lanes) onLane() *upstream.Lane {
 	s := l.s
 	switch {
 	case s.lane == nil:
 		s.role = s.wants()
-		s.lane = s.proxy.Upstream.Lane(s.ident, s.host.Driver(), s.owner, s.role)
+		s.lane = s.proxy.Upstream.Lane(s.ident, anyKey, s.host.Driver(), s.owner, s.role)
 	case s.slots.Due() == 0 && (s.lane.Unsettled() || s.runsScripts() && s.role == upstream.Reads):
 		s.role = s.wants()
 		s.lane = s.proxy.Upstream.Move(s.lane, s.role)

@@ -128,7 +128,7 @@ func (u *pinning) askNumber(wait bool) {
 	}
 	s.forward(command.Hello, &replyHandler{s: s, muted: true, whole: true, done: func(reply []byte) {
 		if v, _, err := resp.Decode(reply); err == nil && s.pin == pin {
-			pin.conn.Numbered(upstream.ConnectionID(v))
+			pin.conn.Greeted(v)
 		}
 		if wait {
 			s.resume()

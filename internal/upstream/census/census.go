@@ -1,4 +1,5 @@
-package upstream
+// Package census knows which of Redis's clients are this proxy's own connections.
+package census
 
 import (
 	"bytes"
@@ -30,8 +31,8 @@ type connected struct {
 	ready bool // the handshake is over
 }
 
-// closedFor is the time for which a closed connection is remembered, because Redis may not have noticed its end yet.
-const closedFor = 5 * time.Second
+// ClosedFor is the time for which a closed connection is remembered, because Redis may not have noticed its end yet.
+const ClosedFor = 5 * time.Second
 
 // leftFor is the same for a connection without a known id: its address may soon be another client's.
 const leftFor = time.Second
@@ -41,7 +42,7 @@ func (c *Connections) Own(id uint64, addr string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	closed, known := c.ids[id]
-	if known && (closed.IsZero() || time.Since(closed) < closedFor) || c.locals[addr] > 0 {
+	if known && (closed.IsZero() || time.Since(closed) < ClosedFor) || c.locals[addr] > 0 {
 		return true
 	}
 	left, known := c.left[addr]
@@ -90,8 +91,8 @@ func (c *Connections) Settle() {
 // settleLimit bounds Settle. A longer attempt is one that Redis does not answer, and so does not know.
 const settleLimit = 200 * time.Millisecond
 
-// attempt says that a connection is being opened, until over is called.
-func (c *Connections) attempt() (over func()) {
+// Attempt says that a connection is being opened, until over is called.
+func (c *Connections) Attempt() (over func()) {
 	done := make(chan struct{})
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -107,7 +108,8 @@ func (c *Connections) attempt() (over func()) {
 	}
 }
 
-func (c *Connections) opened(nc net.Conn) {
+// Opened notes a connection that is before its handshake.
+func (c *Connections) Opened(nc net.Conn) {
 	local := ""                                     // Redis shows no address
 	if a, ok := nc.LocalAddr().(*net.TCPAddr); ok { // all unix sockets have the same address
 		local = a.String()
@@ -122,16 +124,16 @@ func (c *Connections) opened(nc net.Conn) {
 	c.locals[local]++
 }
 
-// replaced says that a connection continues under another type, TLS on it.
-func (c *Connections) replaced(old, nc net.Conn) {
+// Replaced says that a connection continues under another type, TLS on it.
+func (c *Connections) Replaced(old, nc net.Conn) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.open[nc] = c.open[old]
 	delete(c.open, old)
 }
 
-// identified says that a connection is past its handshake, and the id that Redis gave it; 0: it is not known.
-func (c *Connections) identified(nc net.Conn, id uint64) {
+// Identified says that a connection is past its handshake, and the id that Redis gave it; 0: it is not known.
+func (c *Connections) Identified(nc net.Conn, id uint64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	known, ok := c.open[nc]
@@ -149,15 +151,15 @@ func (c *Connections) identified(nc net.Conn, id uint64) {
 	c.open[nc] = known
 }
 
-// id of a connection; 0: it is not known.
-func (c *Connections) id(nc net.Conn) uint64 {
+// IDOf of a connection; 0: it is not known.
+func (c *Connections) IDOf(nc net.Conn) uint64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.open[nc].id
 }
 
-// closed forgets a connection, now or when it may be called again.
-func (c *Connections) closed(nc net.Conn) {
+// Closed forgets a connection, now or when it may be called again.
+func (c *Connections) Closed(nc net.Conn) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	known, ok := c.open[nc]
@@ -184,8 +186,8 @@ func (c *Connections) forgetLocalLocked(local string) {
 	}
 }
 
-// trim forgets what was closed before t.
-func (c *Connections) trim(t time.Time) {
+// Trim forgets what was closed before t.
+func (c *Connections) Trim(t time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for id, at := range c.ids {
@@ -219,6 +221,9 @@ type lent struct {
 	seen   bool   // the id was found, or is not going to come
 }
 
+// Lend returns a connection for a library that does its own handshake.
+func (c *Connections) Lend(nc net.Conn) net.Conn { return &lent{Conn: nc, census: c} }
+
 // lentHead is the largest number of Redis's bytes before the id.
 const lentHead = 4 << 10
 
@@ -238,19 +243,19 @@ func (l *lent) look(b []byte) {
 	if _, after, found := bytes.Cut(l.head, idField); found {
 		if number, _, whole := bytes.Cut(after, []byte("\r\n")); whole {
 			id, _ := strconv.ParseUint(string(number), 10, 64)
-			l.census.identified(l.Conn, id)
+			l.census.Identified(l.Conn, id)
 			l.seen, l.head = true, nil
 			return
 		}
 	}
 	if len(l.head) > lentHead {
-		l.census.identified(l.Conn, 0)
+		l.census.Identified(l.Conn, 0)
 		l.seen, l.head = true, nil
 	}
 }
 
 // Close is net.Conn.
 func (l *lent) Close() error {
-	l.census.closed(l.Conn)
+	l.census.Closed(l.Conn)
 	return l.Conn.Close()
 }

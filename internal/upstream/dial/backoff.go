@@ -1,4 +1,4 @@
-package upstream
+package dial
 
 import (
 	"math/rand/v2"
@@ -18,12 +18,12 @@ const (
 	lastPause  = 50 * time.Millisecond
 )
 
-// backoff yields the delays between attempts to connect, and the pauses that commands must leave between them. The zero
+// Backoff yields the delays between attempts to connect, and the pauses that commands must leave between them. The zero
 // value starts anew.
-type backoff struct{ delay, pause time.Duration }
+type Backoff struct{ delay, pause time.Duration }
 
-// next is called after each attempt that failed.
-func (b *backoff) next() (delay, pause time.Duration) {
+// Next is called after each attempt that failed.
+func (b *Backoff) Next() (delay, pause time.Duration) {
 	b.delay = min(max(2*b.delay, firstDelay), lastDelay)
 	b.pause = min(max(2*b.pause, firstPause), lastPause)
 	return b.delay - rand.N(b.delay/2), b.pause
@@ -32,15 +32,15 @@ func (b *backoff) next() (delay, pause time.Duration) {
 // steady is the age from which the loss of a connection is nothing unusual.
 const steady = time.Second
 
-// repair yields the pauses before a lane that has lost its connection connects again. A Redis that closes single connections
+// Repair yields the pauses before a lane that has lost its connection connects again. A Redis that closes single connections
 // is reachable, so the first attempt follows at once. A Redis that closes each connection is asked less and less often. The zero value
 // starts anew.
-type repair struct{ pause time.Duration }
+type Repair struct{ pause time.Duration }
 
-// after is called when a connection is lost.
-func (r *repair) after(lasted time.Duration) time.Duration {
+// After is called when a connection is lost.
+func (r *Repair) After(lasted time.Duration) time.Duration {
 	if lasted >= steady {
-		*r = repair{}
+		*r = Repair{}
 	}
 	pause := r.pause
 	r.pause = min(max(2*pause, firstPause), lastPause)

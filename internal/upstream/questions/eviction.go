@@ -1,4 +1,4 @@
-package upstream
+package questions
 
 import (
 	"context"
@@ -9,15 +9,15 @@ import (
 	"lockproxy/internal/resp"
 )
 
-// warnOfEviction logs if Redis may evict locks when its memory is full: every policy but noeviction can pick a key with a
+// WarnOfEviction logs if Redis may evict locks when its memory is full: every policy but noeviction can pick a key with a
 // TTL, and all locks have one. It asks INFO, since CONFIG is often refused.
-func (u *Upstream) warnOfEviction(ctx context.Context) {
-	nc, err := u.dial(ctx, u.Own())
+func (a *Asker) WarnOfEviction(ctx context.Context) {
+	nc, err := a.connect(ctx)
 	if err != nil {
 		return // a session that needs Redis reports that it is away
 	}
-	defer u.hangUp(nc)
-	b, err := u.ask(nc, "INFO", "memory")
+	defer a.Dialer.HangUp(nc)
+	b, err := a.Dialer.Ask(nc, "INFO", "memory")
 	if err != nil {
 		return
 	}
@@ -26,7 +26,7 @@ func (u *Upstream) warnOfEviction(ctx context.Context) {
 		return // not allowed to know
 	}
 	if limit, policy := infoField(v.Str, "maxmemory"), infoField(v.Str, "maxmemory_policy"); evicts(limit, policy) {
-		u.opts.Logger.Warn("redis may evict locks when its memory is full: set maxmemory-policy noeviction",
+		a.Logger.Warn("redis may evict locks when its memory is full: set maxmemory-policy noeviction",
 			zap.String("maxmemory", limit), zap.String("maxmemory_policy", policy))
 	}
 }

@@ -1,21 +1,12 @@
-package upstream
+// Package wire moves the bytes between a stream and its socket. Goroutines do it (Serve), or an event loop (Driver).
+//
+// Serve has three goroutines: the caller reads, one writes, and one closes the connection when it is asked to.
+package wire
 
 import (
 	"net"
 
 	"lockproxy/internal/upstream/stream"
-)
-
-// The types of package stream that sessions use.
-type (
-	// Receiver gets the replies to a session's requests.
-	Receiver = stream.Receiver
-
-	// Observer gets the bytes on a pin that are no counted replies.
-	Observer = stream.Observer
-
-	// ScriptSet records which scripts a connection has run.
-	ScriptSet = stream.ScriptSet
 )
 
 // A Driver moves the bytes of lanes in place of this package's goroutines: an event loop, for one. It is comparable.
@@ -37,6 +28,9 @@ type Mover interface {
 
 // Wire is a lane's side toward its connection, for a Mover. Take and Feed are each used by one goroutine at a time.
 type Wire struct{ stream *stream.Stream }
+
+// New returns the wire of a stream.
+func New(s *stream.Stream) *Wire { return &Wire{s} }
 
 // Open says that the connection is ready. If requests are waiting already, Ring is called.
 func (w *Wire) Open() { w.stream.Open() }

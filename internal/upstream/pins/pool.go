@@ -1,4 +1,9 @@
-package upstream
+// Package pins is the bounded pools of connections that one session at a time has for itself: one pool for work, and one for logins.
+//
+// # Goroutines
+//
+// Pin.run, one for each pin, connects it and serves it until it ends; another one hands a pin to a session that has waited.
+package pins
 
 import (
 	"errors"
@@ -6,20 +11,25 @@ import (
 	"time"
 
 	"lockproxy/internal/upstream/admission"
+	"lockproxy/internal/upstream/dial"
 	"lockproxy/internal/upstream/stream"
+	"lockproxy/internal/upstream/topology"
 )
 
-// The reasons why a session gets no pin.
+// Why a session gets no pin.
 var (
-	// ErrPins says that all pins are in use.
-	ErrPins = errors.New("no upstream connection is free")
-	// ErrPinShare says that the clients of the address have its whole share.
-	ErrPinShare = errors.New("the clients of this address have all upstream connections that one address may have")
+	// ErrNone says that all pins are in use.
+	ErrNone = errors.New("no upstream connection is free")
+	// ErrShare says that the clients of the address have its whole share.
+	ErrShare = errors.New("the clients of this address have all upstream connections that one address may have")
 )
 
 // An Ask is a request for a pin.
 type Ask struct {
-	ID Identity
+	ID dial.Identity
+
+	// Key is one that the session's commands are about; nil: any server will do.
+	Key []byte
 
 	// Owner is the account of the pin: the client's address.
 	Owner string
@@ -36,9 +46,22 @@ type Ask struct {
 	Patient bool
 }
 
-// pins are the bounded pools of pinned connections: one for work, and one for logins.
-type pins struct {
-	u *Upstream
+// Options say how many pins there may be. All are required.
+type Options struct {
+	Dialer *dial.Dialer
+	Server func(key []byte) topology.Node // that serves a key; nil: any
+	Own    func(dial.Identity) bool       // the credentials are the proxy's own
+	Spawn  func(func())                   // runs a goroutine and waits for its end
+
+	Max, MaxPerOwner int           // pins for work
+	Wait             time.Duration // for one of them
+	MaxLogins        int
+	LoginWait        time.Duration
+}
+
+// Pins are all pins of a proxy. All methods may be called from any goroutine.
+type Pins struct {
+	opts Options // immutable
 
 	mu     sync.Mutex
 	work   pool
@@ -46,20 +69,28 @@ type pins struct {
 	closed bool
 }
 
-// pool is one of them. Its fields are guarded by pins.mu.
+// New returns pools without connections.
+func New(opts Options) *Pins {
+	return &Pins{
+		opts: opts, work: newPool(opts.Max, opts.MaxPerOwner, opts.Wait),
+		logins: newPool(opts.MaxLogins, admission.Share(opts.MaxLogins), opts.LoginWait),
+	}
+}
+
+// pool is one of them. Its fields are guarded by Pins.mu.
 type pool struct {
 	max      int
 	patience time.Duration
 	open     int               // connections that exist, idle ones included
 	places   *admission.Places // of pins that sessions have
-	idle     *admission.Idle[Identity, *Pin]
+	idle     *admission.Idle[dial.Target, *Pin]
 	waiting  *admission.Queue[*pinWait]
 }
 
 func newPool(size, share int, patience time.Duration) pool {
 	return pool{
 		max: size, patience: patience, places: admission.NewPlaces(size, share),
-		idle: admission.NewIdle[Identity, *Pin](), waiting: admission.NewQueue[*pinWait](),
+		idle: admission.NewIdle[dial.Target, *Pin](), waiting: admission.NewQueue[*pinWait](),
 	}
 }
 
@@ -72,8 +103,7 @@ type pinWait struct {
 
 // Acquire returns a pin, or nil if there is none for the request now. The pin may still be connecting. Its requests wait, and are reported as
 // lost and unsent if Redis cannot be reached.
-func (u *Upstream) Acquire(a Ask) *Pin {
-	ps := u.pins
+func (ps *Pins) Acquire(a Ask) *Pin {
 	ps.mu.Lock()
 	defer ps.mu.Unlock()
 	p := ps.of(a)
@@ -83,11 +113,10 @@ func (u *Upstream) Acquire(a Ask) *Pin {
 	return ps.giveLocked(p, a)
 }
 
-// AwaitPin queues for a pin. Waiting addresses take turns. deliver is called once, from another goroutine:
+// Await queues for a pin; addresses have their turns one after the other. deliver is called once, from another goroutine:
 // with the pin, or, after the wait limit, with the reason why there is none. The returned function withdraws the request; it
 // reports false if deliver has been or is being called.
-func (u *Upstream) AwaitPin(a Ask, deliver func(*Pin, error)) (withdraw func() bool) {
-	ps := u.pins
+func (ps *Pins) Await(a Ask, deliver func(*Pin, error)) (withdraw func() bool) {
 	w := &pinWait{ask: a, deliver: deliver}
 	ps.mu.Lock()
 	defer ps.mu.Unlock()
@@ -107,7 +136,10 @@ func (u *Upstream) AwaitPin(a Ask, deliver func(*Pin, error)) (withdraw func() b
 	return withdraw
 }
 
-func (ps *pins) of(a Ask) *pool {
+// target is what the pin of a request is for.
+func (ps *Pins) target(a Ask) dial.Target { return dial.Target{At: ps.opts.Server(a.Key), ID: a.ID} }
+
+func (ps *Pins) of(a Ask) *pool {
 	if a.Login {
 		return &ps.logins
 	}
@@ -115,71 +147,71 @@ func (ps *pins) of(a Ask) *pool {
 }
 
 // why returns the reason why a request gets no pin.
-func (ps *pins) why(a Ask) error {
+func (ps *Pins) why(a Ask) error {
 	ps.mu.Lock()
 	defer ps.mu.Unlock()
 	if ps.of(a).places.Ask(a.Owner) == admission.OverShare {
-		return ErrPinShare
+		return ErrShare
 	}
-	return ErrPins
+	return ErrNone
 }
 
 // giveLocked returns a pin for which a place has been taken.
-func (ps *pins) giveLocked(pool *pool, a Ask) *Pin {
+func (ps *Pins) giveLocked(pool *pool, a Ask) *Pin {
 	var p *Pin
-	ok := false
-	if !a.Patient || pool.idle.Count(a.ID) > 1 || pool.open >= pool.max {
-		p, ok = pool.idle.Take(a.ID)
+	ok, t := false, ps.target(a)
+	if !a.Patient || pool.idle.Count(t) > 1 || pool.open >= pool.max {
+		p, ok = pool.idle.Take(t)
 	}
 	if !ok {
 		if pool.open >= pool.max {
 			ps.evictLocked(pool, a.Owner)
 		}
-		p = ps.connectLocked(pool, a)
+		p = ps.connectLocked(pool, t, a.Anew)
 	}
 	p.owner, p.lent = a.Owner, true
 	p.anew.Store(a.Anew)
 	if pool == &ps.work && !a.Patient {
-		ps.spareLocked(a.ID, a.Owner)
+		ps.spareLocked(t, a.Owner)
 	}
 	return p
 }
 
-// spare connects a pin ahead of need for an identity in use, if it has none that is idle: a command that blocks is then at Redis as
+// Spare connects a pin ahead of need for an identity in use, if it has none that is idle: a command that blocks is then at Redis as
 // soon as it would be from a client that is connected there.
-func (ps *pins) spare(id Identity, owner string) {
+func (ps *Pins) Spare(t dial.Target, owner string) {
 	ps.mu.Lock()
 	defer ps.mu.Unlock()
-	ps.spareLocked(id, owner)
+	ps.spareLocked(t, owner)
 }
 
-func (ps *pins) spareLocked(id Identity, owner string) {
+func (ps *Pins) spareLocked(t dial.Target, owner string) {
 	pool := &ps.work
-	if ps.closed || pool.open >= pool.max || pool.idle.Count(id) > 0 || pool.places.Beyond(owner, pool.idle.CountOf(owner)+1) {
+	if ps.closed || pool.open >= pool.max || pool.idle.Count(t) > 0 || pool.places.Beyond(owner, pool.idle.CountOf(owner)+1) {
 		return
 	}
-	p := ps.connectLocked(pool, Ask{ID: id})
+	p := ps.connectLocked(pool, t, false)
 	p.owner, p.since = owner, time.Now()
-	pool.idle.Add(id, p, owner)
+	pool.idle.Add(t, p, owner)
 }
 
-func (ps *pins) connectLocked(pool *pool, a Ask) *Pin {
+func (ps *Pins) connectLocked(pool *pool, t dial.Target, anew bool) *Pin {
 	pool.open++
-	p := &Pin{pins: ps, pool: pool, id: a.ID, stream: stream.NewLazy(), stop: make(chan struct{})}
-	p.anew.Store(a.Anew)
-	ps.u.wg.Go(func() { p.run(ps.u) })
+	p := &Pin{pins: ps, pool: pool, target: t, stream: stream.NewLazy(), stop: make(chan struct{})}
+	p.anew.Store(anew)
+	ps.opts.Spawn(func() { p.run() })
 	return p
 }
 
 // evictLocked closes an idle pin to free a place. There is one if all connections exist and a place was free.
-func (ps *pins) evictLocked(pool *pool, owner string) {
+func (ps *Pins) evictLocked(pool *pool, owner string) {
 	if p, ok := pool.idle.Evict(owner); ok {
 		ps.closeLocked(p)
 	}
 }
 
 // closeLocked ends a pin that is not in the idle list.
-func (ps *pins) closeLocked(p *Pin) {
+func (ps *Pins) closeLocked(p *Pin) {
 	if !p.dead {
 		p.dead = true
 		p.pool.open--
@@ -188,7 +220,7 @@ func (ps *pins) closeLocked(p *Pin) {
 }
 
 // returnLocked frees the place of a pin.
-func (ps *pins) returnLocked(p *Pin) {
+func (ps *Pins) returnLocked(p *Pin) {
 	if p.lent {
 		p.lent = false
 		p.pool.places.Return(p.owner)
@@ -196,7 +228,7 @@ func (ps *pins) returnLocked(p *Pin) {
 }
 
 // put returns a clean pin to the pool.
-func (ps *pins) put(p *Pin) {
+func (ps *Pins) put(p *Pin) {
 	ps.mu.Lock()
 	ps.returnLocked(p)
 	switch {
@@ -205,7 +237,7 @@ func (ps *pins) put(p *Pin) {
 		ps.closeLocked(p)
 	default:
 		p.since = time.Now()
-		p.pool.idle.Add(p.id, p, p.owner)
+		p.pool.idle.Add(p.target, p, p.owner)
 		if idle := p.pool.idle; p.pool.places.Beyond(p.owner, idle.CountOf(p.owner)) {
 			ps.evictLocked(p.pool, p.owner)
 		}
@@ -214,7 +246,7 @@ func (ps *pins) put(p *Pin) {
 }
 
 // drop forgets a pin that its session has closed.
-func (ps *pins) drop(p *Pin) {
+func (ps *Pins) drop(p *Pin) {
 	ps.mu.Lock()
 	ps.returnLocked(p)
 	ps.closeLocked(p)
@@ -222,7 +254,7 @@ func (ps *pins) drop(p *Pin) {
 }
 
 // died forgets a pin whose connection has ended by itself.
-func (ps *pins) died(p *Pin) {
+func (ps *Pins) died(p *Pin) {
 	ps.mu.Lock()
 	p.pool.idle.Remove(p)
 	ps.closeLocked(p)
@@ -231,7 +263,7 @@ func (ps *pins) died(p *Pin) {
 
 // keep makes a login's connection one of those for work, because its session will keep it for long. false: there is no
 // place for it.
-func (ps *pins) keep(p *Pin) bool {
+func (ps *Pins) keep(p *Pin) bool {
 	ps.mu.Lock()
 	from, to := p.pool, &ps.work
 	if from == to {
@@ -254,7 +286,7 @@ func (ps *pins) keep(p *Pin) bool {
 }
 
 // serveLocked gives pins to waiting sessions, unlocks, and tells them.
-func (ps *pins) serveLocked(pool *pool) {
+func (ps *Pins) serveLocked(pool *pool) {
 	type gift struct {
 		w *pinWait
 		p *Pin
@@ -272,27 +304,32 @@ func (ps *pins) serveLocked(pool *pool) {
 	ps.mu.Unlock()
 	for _, g := range gifts {
 		// A goroutine of its own, since the caller may hold a session's lock and the receiver takes another's.
-		ps.u.wg.Go(func() { g.w.deliver(g.p, nil) })
+		ps.opts.Spawn(func() { g.w.deliver(g.p, nil) })
 	}
 }
 
-// trim closes pins that have been idle since before t, but for one of each identity in use.
-func (ps *pins) trim(t time.Time, inUse map[Identity]bool) {
+// Trim closes pins that have been idle since before t, but for one of each identity in use.
+func (ps *Pins) Trim(t time.Time, inUse map[dial.Target]bool) {
 	ps.mu.Lock()
 	defer ps.mu.Unlock()
 	ps.dropIdleLocked(func(p *Pin) bool {
-		return p.since.Before(t) && (!inUse[p.id] || p.pool == &ps.logins || p.pool.idle.Count(p.id) > 1)
+		return p.since.Before(t) && (!inUse[p.target] || p.pool == &ps.logins || p.pool.idle.Count(p.target) > 1)
 	})
 }
 
 // dropIdle closes idle pins.
-func (ps *pins) dropIdle(which func(*Pin) bool) {
+func (ps *Pins) dropIdle(which func(*Pin) bool) {
 	ps.mu.Lock()
 	defer ps.mu.Unlock()
 	ps.dropIdleLocked(which)
 }
 
-func (ps *pins) dropIdleLocked(which func(*Pin) bool) {
+// DropBare closes idle pins without credentials.
+func (ps *Pins) DropBare() {
+	ps.dropIdle(func(p *Pin) bool { return !p.target.ID.Authenticated() })
+}
+
+func (ps *Pins) dropIdleLocked(which func(*Pin) bool) {
 	for _, pool := range []*pool{&ps.work, &ps.logins} {
 		for _, p := range pool.idle.Values() {
 			if which(p) {
@@ -303,30 +340,30 @@ func (ps *pins) dropIdleLocked(which func(*Pin) bool) {
 	}
 }
 
-func (ps *pins) close() {
+// Close ends idle pins; others end when their sessions give them back.
+func (ps *Pins) Close() {
 	ps.mu.Lock()
 	ps.closed = true
 	ps.mu.Unlock()
 	ps.dropIdle(func(*Pin) bool { return true })
 }
 
-// PinStatus counts the connections of one kind.
-type PinStatus struct {
+// Status counts the connections of one kind.
+type Status struct {
 	Open  int // connections that exist
 	Idle  int // idle ones among them
 	Ready int // idle ones on which a command is sent at once
 }
 
-// Pins counts the pins for work and those for logins.
-func (u *Upstream) Pins() (work, logins PinStatus) {
-	ps := u.pins
+// Status counts the pins for work and those for logins.
+func (ps *Pins) Status() (work, logins Status) {
 	ps.mu.Lock()
 	defer ps.mu.Unlock()
 	return ps.work.status(), ps.logins.status()
 }
 
-func (p *pool) status() PinStatus {
-	s := PinStatus{Open: p.open, Idle: p.idle.Len()}
+func (p *pool) status() Status {
+	s := Status{Open: p.open, Idle: p.idle.Len()}
 	for _, pin := range p.idle.Values() {
 		if pin.stream.IsReady() {
 			s.Ready++

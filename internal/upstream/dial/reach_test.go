@@ -1,4 +1,4 @@
-package upstream
+package dial
 
 import (
 	"context"
@@ -103,10 +103,10 @@ func TestAGoodContactEndsTheWaitOfAll(t *testing.T) {
 }
 
 func TestAConnectionThatIsLostAgainAndAgainIsRepairedMoreSlowly(t *testing.T) {
-	var r repair
+	var r Repair
 	var got []time.Duration
 	for _, lasted := range []time.Duration{time.Hour, 0, 0, 0, 0, 0, 0, 0, steady, 0} {
-		got = append(got, r.after(lasted).Truncate(time.Millisecond)/time.Millisecond)
+		got = append(got, r.After(lasted).Truncate(time.Millisecond)/time.Millisecond)
 	}
 	want := []time.Duration{0, 5, 10, 20, 40, 50, 50, 50, 0, 5}
 	for i := range want {

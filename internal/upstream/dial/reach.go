@@ -1,4 +1,4 @@
-package upstream
+package dial
 
 import (
 	"context"
@@ -64,7 +64,7 @@ func (r *reach) pass(ctx context.Context) error {
 
 // make makes an attempt, not before the given time.
 func (r *reach) make(a *attempt, begin time.Time) {
-	ctx, cancel := untilClosed(r.stop)
+	ctx, cancel := UntilClosed(r.stop)
 	defer cancel()
 	select {
 	case <-time.After(time.Until(begin)):
@@ -82,7 +82,7 @@ func (r *reach) make(a *attempt, begin time.Time) {
 func (r *reach) note(err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if err != nil && !isRefused(err) {
+	if err != nil && !IsRefused(err) {
 		r.cause = err
 		return
 	}
@@ -104,11 +104,24 @@ func (r *reach) rest(tell chan<- struct{}, err error) bool {
 		r.resting = map[chan<- struct{}]bool{}
 	}
 	r.resting[tell] = true
-	return r.cause != nil || isRefused(err)
+	return r.cause != nil || IsRefused(err)
 }
 
 func (r *reach) wake(tell chan<- struct{}) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.resting, tell)
+}
+
+// UntilClosed returns a context that ends when stop is closed.
+func UntilClosed(stop <-chan struct{}) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancel(context.Background())
+	go func() {
+		select {
+		case <-stop:
+			cancel()
+		case <-ctx.Done():
+		}
+	}()
+	return ctx, cancel
 }

@@ -1,4 +1,4 @@
-package upstream
+package questions
 
 import (
 	"context"
@@ -13,19 +13,19 @@ import (
 // roomy is a limit of Redis for the memory of one connection, in bytes, that clients who share it are not expected to reach.
 const roomy = 1 << 30
 
-// lookAtLimits finds out whether Redis closes connections because of unread replies. Many clients may share such a connection. It logs each
-// setting once. A Redis that does not tell its limits counts as one without limits.
-func (u *Upstream) lookAtLimits(ctx context.Context) {
-	nc, err := u.dial(ctx, u.Own())
+// Tight finds out whether Redis closes connections because of unread replies. Many clients may share such a connection. It logs each
+// setting once. A Redis that does not tell its limits counts as one without limits. Without an answer, nothing is known.
+func (a *Asker) Tight(ctx context.Context) (tight, known bool) {
+	nc, err := a.connect(ctx)
 	if err != nil {
-		return // a session that needs Redis reports that it is away
+		return false, false // a session that needs Redis reports that it is away
 	}
-	defer u.hangUp(nc)
+	defer a.Dialer.HangUp(nc)
 	var settings [2]string
 	for i, name := range []string{"client-output-buffer-limit", "maxmemory-clients"} {
-		b, err := u.ask(nc, "CONFIG", "GET", name)
+		b, err := a.Dialer.Ask(nc, "CONFIG", "GET", name)
 		if err != nil {
-			return
+			return false, false
 		}
 		v, _, err := resp.Decode(b)
 		if err != nil || v.IsError() || len(v.Elems) < 2 {
@@ -33,13 +33,13 @@ func (u *Upstream) lookAtLimits(ctx context.Context) {
 		}
 		settings[i] = string(v.Elems[1].Str)
 	}
-	tight := tightOutput(settings[0]) || tightTotal(settings[1])
-	u.tight.Store(tight)
-	if tight && settings != u.limits {
-		u.opts.Logger.Warn("redis closes connections whose replies take much memory, and all clients that share one lose theirs",
+	tight = tightOutput(settings[0]) || tightTotal(settings[1])
+	if tight && settings != a.limits {
+		a.Logger.Warn("redis closes connections whose replies take much memory, and all clients that share one lose theirs",
 			zap.String("client-output-buffer-limit", settings[0]), zap.String("maxmemory-clients", settings[1]))
 	}
-	u.limits = settings
+	a.limits = settings
+	return tight, true
 }
 
 // tightOutput reads the limits of ordinary clients: "normal hard soft seconds slave …".
@@ -62,6 +62,3 @@ func tightBytes(s string) bool {
 	n, err := strconv.ParseInt(s, 10, 64)
 	return err == nil && n > 0 && n < roomy
 }
-
-// Tight reports whether Redis is known to close connections with much output.
-func (u *Upstream) Tight() bool { return u.tight.Load() }

@@ -1,21 +1,21 @@
-package upstream
+package wire
 
 import (
-	"crypto/tls"
 	"net"
 	"runtime"
 	"sync"
 
 	"lockproxy/internal/buffers"
+	"lockproxy/internal/upstream/dial"
 	"lockproxy/internal/upstream/stream"
 )
 
 // readSize is the largest number of bytes of one read from Redis. At 16 KiB, deep pipelines cost four times the system calls.
 const readSize = 64 << 10
 
-// serve moves a stream's bytes until its connection fails or stop is closed, then closes the connection. Both of its
+// Serve moves a stream's bytes until its connection fails or stop is closed, then closes the connection. Both of its
 // loops have ended when it returns.
-func serve(nc net.Conn, s *stream.Stream, stop <-chan struct{}) error {
+func Serve(nc net.Conn, s *stream.Stream, stop <-chan struct{}) error {
 	w := &writer{nc: nc, stream: s, done: make(chan struct{})}
 	var wg sync.WaitGroup
 	wg.Go(w.loop)
@@ -23,7 +23,7 @@ func serve(nc net.Conn, s *stream.Stream, stop <-chan struct{}) error {
 	s.Open()
 	err := readLoop(nc, s)
 	close(w.done)
-	abort(nc)
+	dial.Abort(nc)
 	wg.Wait()
 	if w.err != nil {
 		return w.err
@@ -35,27 +35,9 @@ func serve(nc net.Conn, s *stream.Stream, stop <-chan struct{}) error {
 func closeOn(stop, done <-chan struct{}, nc net.Conn) {
 	select {
 	case <-stop:
-		_ = bare(nc).Close() // ends the reader
+		_ = dial.Bare(nc).Close() // ends the reader
 	case <-done:
 	}
-}
-
-// abort closes a connection so that the kernel drops what it has not delivered: bytes of a request that was given up must
-// not reach Redis after its repetition on another connection.
-func abort(nc net.Conn) {
-	nc = bare(nc)
-	if tc, ok := nc.(*net.TCPConn); ok {
-		_ = tc.SetLinger(0) // best effort: the connection may be gone already
-	}
-	_ = nc.Close()
-}
-
-// bare is the socket under TLS. Closing TLS in due form would write once more, and wait for a Redis that does not read.
-func bare(nc net.Conn) net.Conn {
-	if t, ok := nc.(*tls.Conn); ok {
-		return t.NetConn()
-	}
-	return nc
 }
 
 func readLoop(nc net.Conn, s *stream.Stream) error {

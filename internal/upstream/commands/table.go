@@ -1,13 +1,10 @@
-package upstream
+// Package commands knows what Redis says of its commands: the table that decides how each may travel.
+package commands
 
 import (
-	"context"
 	_ "embed" // the snapshot
 	"errors"
-	"fmt"
-	"net"
 	"slices"
-	"time"
 
 	"lockproxy/internal/resp"
 )
@@ -57,8 +54,9 @@ var snapshotRESP []byte
 // Snapshot is the stored answer, for clients of an upstream without COMMAND. The caller must not change it.
 func Snapshot() []byte { return snapshotRESP }
 
-func snapshot() *Table {
-	t, err := parseTable(snapshotRESP)
+// BuiltIn is the table that the snapshot makes.
+func BuiltIn() *Table {
+	t, err := Parse(snapshotRESP)
 	if err != nil {
 		panic("BUG: command snapshot: " + err.Error())
 	}
@@ -67,8 +65,8 @@ func snapshot() *Table {
 
 var errNoTable = errors.New("not a list of commands")
 
-// parseTable reads the answer to COMMAND in RESP2.
-func parseTable(b []byte) (*Table, error) {
+// Parse reads the answer to COMMAND in RESP2.
+func Parse(b []byte) (*Table, error) {
 	v, _, err := resp.Decode(b)
 	if err != nil {
 		return nil, err
@@ -133,37 +131,4 @@ func changes(flag resp.Value) bool { return string(flag.Str) == "write" }
 // replicas. COMMAND does not list that flag.
 var mayReplicate = map[string]bool{
 	"eval": true, "evalsha": true, "fcall": true, "pfcount": true, "publish": true, "script": true, "spublish": true,
-}
-
-// fetchTable asks Redis on a connection of its own.
-func (u *Upstream) fetchTable(ctx context.Context) (*Table, error) {
-	nc, err := u.dial(ctx, u.Own())
-	if err != nil {
-		return nil, err
-	}
-	defer u.hangUp(nc)
-	b, err := u.ask(nc, "COMMAND")
-	if err != nil {
-		return nil, err
-	}
-	if len(b) > 0 && b[0] == '-' {
-		return nil, &RefusedError{Reply: string(b[1 : len(b)-2])}
-	}
-	t, err := parseTable(b)
-	if err != nil || t.Lookup("get") == nil {
-		return snapshot(), nil //nolint:nilerr // a Redis that cannot list its commands is served with the snapshot's
-	}
-	return t, nil
-}
-
-// ask sends one command and returns the whole raw reply.
-func (u *Upstream) ask(nc net.Conn, args ...string) ([]byte, error) {
-	if err := nc.SetDeadline(time.Now().Add(u.opts.DialTimeout)); err != nil {
-		return nil, err
-	}
-	if _, err := nc.Write(resp.AppendCommand(nil, args...)); err != nil {
-		return nil, fmt.Errorf("ask %s: %w", args[0], err)
-	}
-	rd := replyReader{nc: nc}
-	return rd.raw()
 }

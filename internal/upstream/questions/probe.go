@@ -1,10 +1,12 @@
-package upstream
+package questions
 
 import (
 	"bytes"
 	"context"
 	"errors"
 	"strings"
+
+	"lockproxy/internal/upstream/dial"
 )
 
 // errReplica says that Redis would refuse writes.
@@ -12,15 +14,15 @@ var errReplica = errors.New("redis is a replica")
 
 // Probe asks Redis, on a connection of its own, whether it answers and takes writes. An error for missing rights or missing credentials
 // of the proxy's own user counts as a good answer.
-func (u *Upstream) Probe(ctx context.Context) error {
-	nc, err := u.dial(ctx, u.Own())
+func (a *Asker) Probe(ctx context.Context) error {
+	nc, err := a.connect(ctx)
 	if err != nil {
 		return err
 	}
-	defer u.hangUp(nc)
+	defer a.Dialer.HangUp(nc)
 	defer context.AfterFunc(ctx, func() { _ = nc.Close() })() // ends the questions
 	ask := func(args ...string) (string, error) {
-		reply, err := u.ask(nc, args...)
+		reply, err := a.Dialer.Ask(nc, args...)
 		return string(bytes.TrimSpace(reply)), err
 	}
 	line, err := ask("PING")
@@ -28,7 +30,7 @@ func (u *Upstream) Probe(ctx context.Context) error {
 	case err != nil:
 		return err
 	case line != "+PONG" && !isDenied(line):
-		return &RefusedError{Reply: strings.TrimPrefix(line, "-")}
+		return &dial.RefusedError{Reply: strings.TrimPrefix(line, "-")}
 	}
 	// Redis refuses a write that changes nothing for the same reasons as other writes: it is a replica, there are too few replicas, the disk is
 	// full.
@@ -38,7 +40,7 @@ func (u *Upstream) Probe(ctx context.Context) error {
 	code, _, _ := strings.Cut(line, " ")
 	switch code {
 	case "-LOADING", "-MASTERDOWN", "-READONLY", "-NOREPLICAS", "-MISCONF", "-CLUSTERDOWN", "-BUSY":
-		return &RefusedError{Reply: line[1:]}
+		return &dial.RefusedError{Reply: line[1:]}
 	case "-NOPERM":
 		if line, err = ask("ROLE"); err != nil {
 			return err

@@ -1,4 +1,4 @@
-package upstream
+package pins
 
 import (
 	"net"
@@ -8,33 +8,37 @@ import (
 	"time"
 
 	"lockproxy/internal/direct"
+	"lockproxy/internal/resp"
+	"lockproxy/internal/upstream/census"
+	"lockproxy/internal/upstream/dial"
 	"lockproxy/internal/upstream/stream"
+	"lockproxy/internal/upstream/wire"
 )
 
 // A Pin is a connection to Redis of a single session, while that session is in a state that cannot be shared. Between
 // sessions it waits in the pool. It belongs to the session from Acquire to Release or Discard; only that session may use it.
 type Pin struct {
-	pins   *pins
+	pins   *Pins
 	stream *stream.Stream
 	stop   chan struct{} // closed by Discard
 	once   sync.Once
 	up     atomic.Bool // it has been connected
 
 	rejected atomic.Bool // Redis has refused the credentials
-	refusal  refusal
+	refusal  dial.Refusal
 	anew     atomic.Bool // Ask.Anew of the latest request
 	bare     atomic.Bool // see Bare; set before up
 	number   atomic.Uint64
 	nc       net.Conn // set before up
 
 	// Owned by the session; by the pool between sessions.
-	id   Identity
-	name string // the connection's in CLIENT LIST
-	free bool   // the connection's user may change that by CLIENT SETNAME, as far as is known
+	target dial.Target
+	name   string // the connection's in CLIENT LIST
+	free   bool   // the connection's user may change that by CLIENT SETNAME, as far as is known
 
 	finished bool // CloseWrite was called
 
-	// Guarded by pins.mu.
+	// Guarded by Pins.mu.
 	pool  *pool     // the pool of the connection
 	owner string    // the account that has it, or had it last
 	lent  bool      // a session has it
@@ -43,14 +47,16 @@ type Pin struct {
 }
 
 // Identity of the connection. A session that changes it (AUTH, HELLO, SELECT) says so by Became.
-func (p *Pin) Identity() Identity { return p.id }
+func (p *Pin) Identity() dial.Identity { return p.target.ID }
 
 // ID is the id that Redis gave the connection; 0: it is not connected yet, or Redis did not say.
 func (p *Pin) ID() uint64 { return p.number.Load() }
 
-// Numbered records the id of a connection that is Connected, and could not be asked for it before it was authenticated.
-func (p *Pin) Numbered(id uint64) {
-	p.pins.u.conns.identified(p.nc, id)
+// Greeted takes the answer to a HELLO on a connection that is Connected: the connection could not be asked for its id before it was
+// authenticated.
+func (p *Pin) Greeted(hello resp.Value) {
+	id := census.ConnectionID(hello)
+	p.pins.opts.Dialer.Census().Identified(p.nc, id)
 	p.number.Store(id)
 }
 
@@ -58,9 +64,9 @@ func (p *Pin) Numbered(id uint64) {
 func (p *Pin) Connected() bool { return p.up.Load() }
 
 // Became records that the session has moved the connection to another identity.
-func (p *Pin) Became(id Identity) {
-	p.free = p.free && p.id.User == id.User && p.id.Password == id.Password
-	p.id = id
+func (p *Pin) Became(id dial.Identity) {
+	p.free = p.free && p.target.ID.User == id.User && p.target.ID.Password == id.Password
+	p.target.ID = id
 }
 
 // Name is the client name that the connection has in Redis.
@@ -78,7 +84,7 @@ func (p *Pin) Send() { p.stream.Send() }
 
 // Append has n commands, b, sent by the next Send on behalf of to, which gets the tag back with the replies. It copies b and does
 // not block. ErrDown: the connection has ended.
-func (p *Pin) Append(b []byte, to Receiver, tag uint64, n int) error {
+func (p *Pin) Append(b []byte, to stream.Receiver, tag uint64, n int) error {
 	return p.stream.Append(b, to, tag, n)
 }
 
@@ -86,7 +92,7 @@ func (p *Pin) Append(b []byte, to Receiver, tag uint64, n int) error {
 func (p *Pin) Progress() (appended, written int64) { return p.stream.Progress() }
 
 // Scripts that the connection has run.
-func (p *Pin) Scripts() *ScriptSet { return p.stream.Scripts() }
+func (p *Pin) Scripts() *stream.ScriptSet { return p.stream.Scripts() }
 
 // WhenEmpty asks for one call of f, from another goroutine that holds no locks, when the connection has taken everything
 // appended, if more than n bytes are still waiting. false: no more than n bytes are waiting, and f is not called.
@@ -110,14 +116,14 @@ func (p *Pin) Keep() bool { return p.pins.keep(p) }
 func (p *Pin) Rejected() bool { return p.rejected.Load() }
 
 // Refusal is Redis's own reply if it did not let the connection do what the identity needs, else nil.
-func (p *Pin) Refusal() []byte { return p.refusal.get() }
+func (p *Pin) Refusal() []byte { return p.refusal.Get() }
 
 // Bare reports whether the connection is not the identity's, but one without credentials, in database 0 and RESP2, because Redis did
 // not accept the identity. Only a request with Ask.Anew gets such a pin. It serves once: Release closes it.
 func (p *Pin) Bare() bool { return p.bare.Load() }
 
 // Observe names the receiver of the bytes that are no replies.
-func (p *Pin) Observe(o Observer) { p.stream.Observe(o) }
+func (p *Pin) Observe(o stream.Observer) { p.stream.Observe(o) }
 
 // ReadFrames makes every frame an Observer.Push from now on, because replies cannot be counted. Nothing may be outstanding.
 func (p *Pin) ReadFrames() { p.stream.SetMode(stream.Framed) }
@@ -152,29 +158,30 @@ func (p *Pin) Discard() {
 }
 
 // run serves the pin's connection until it ends.
-func (p *Pin) run(u *Upstream) {
-	ctx, cancel := untilClosed(p.stop)
-	nc, err := u.open(ctx, p.id)
-	if isRejected(err) && !u.own(p.id) && p.anew.Load() {
-		nc, err = u.open(ctx, Identity{Proto: 2})
+func (p *Pin) run() {
+	dialer, own := p.pins.opts.Dialer, p.pins.opts.Own
+	ctx, cancel := dial.UntilClosed(p.stop)
+	nc, err := dialer.Open(ctx, p.target)
+	if dial.IsRejected(err) && !own(p.target.ID) && p.anew.Load() {
+		nc, err = dialer.Open(ctx, dial.Target{At: p.target.At, ID: dial.Identity{Proto: 2}})
 		p.bare.Store(err == nil)
 	}
 	cancel()
 	if err != nil {
-		p.refusal.note(err, u.own(p.id))
-		p.rejected.Store(isRejected(err) && !u.own(p.id) && p.Refusal() == nil)
+		p.refusal.Note(err, own(p.target.ID))
+		p.rejected.Store(dial.IsRejected(err) && !own(p.target.ID) && p.Refusal() == nil)
 		p.pins.died(p)
 		p.stream.Refuse(err)
 		return
 	}
 	p.nc = nc
-	p.number.Store(u.conns.id(nc))
+	p.number.Store(dialer.Census().IDOf(nc))
 	p.up.Store(true)
 	if sc, ok := nc.(syscall.Conn); ok {
 		p.stream.WriteDirectly(direct.New(sc))
 	}
-	err = serve(nc, p.stream, p.stop)
-	u.conns.closed(nc)
+	err = wire.Serve(nc, p.stream, p.stop)
+	dialer.Census().Closed(nc)
 	p.pins.died(p)
 	p.stream.Refuse(err)
 }

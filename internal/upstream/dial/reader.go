@@ -1,0 +1,66 @@
+package dial
+
+import (
+	"fmt"
+	"net"
+	"time"
+
+	"lockproxy/internal/resp"
+)
+
+// Reader reads whole replies one after another: for handshakes and questions, not for traffic.
+type Reader struct {
+	nc   net.Conn
+	buf  []byte
+	scan resp.Scanner
+}
+
+// next reads one reply, skipping pushes.
+func (r *Reader) next() (resp.Value, error) {
+	b, err := r.Raw()
+	if err != nil {
+		return resp.Value{}, err
+	}
+	v, _, err := resp.Decode(b)
+	return v, err
+}
+
+// Raw reads the bytes of one reply, skipping pushes.
+func (r *Reader) Raw() ([]byte, error) {
+	end := 0
+	for {
+		n, whole, err := r.scan.Scan(r.buf[end:])
+		if err != nil {
+			return nil, err
+		}
+		end += n
+		if whole {
+			b := r.buf[:end]
+			r.buf, end = r.buf[end:], 0
+			if r.scan.Kind() != '>' {
+				return b, nil
+			}
+			continue
+		}
+		chunk := make([]byte, 16<<10)
+		got, err := r.nc.Read(chunk)
+		r.buf = append(r.buf, chunk[:got]...)
+		if err != nil && got == 0 {
+			return nil, err
+		}
+	}
+}
+
+// NewReader reads from a connection that has no other reader.
+func NewReader(nc net.Conn) *Reader { return &Reader{nc: nc} }
+
+// Ask sends one command on a connection that nobody else uses, and returns the whole raw reply.
+func (d *Dialer) Ask(nc net.Conn, args ...string) ([]byte, error) {
+	if err := nc.SetDeadline(time.Now().Add(d.opts.Timeout)); err != nil {
+		return nil, err
+	}
+	if _, err := nc.Write(resp.AppendCommand(nil, args...)); err != nil {
+		return nil, fmt.Errorf("ask %s: %w", args[0], err)
+	}
+	return NewReader(nc).Raw()
+}

@@ -1,0 +1,25 @@
+package topology
+
+import "testing"
+
+func TestOneServerServesAllKeysAtOneAddress(t *testing.T) {
+	for addr, want := range map[string][2]string{
+		"redis.example:6379": {"tcp", "redis.example:6379"},
+		"unix:/run/redis":    {"unix", "/run/redis"},
+	} {
+		s, err := NewSingle(addr)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if s.For(nil) != s.For([]byte("k")) || s.For([]byte("a")) != s.For([]byte("b")) {
+			t.Errorf("%s: keys have different servers", addr)
+		}
+		network, address, err := s.Resolve(t.Context(), s.For(nil))
+		if network != want[0] || address != want[1] || err != nil {
+			t.Errorf("%s is at %s %s (%v), want %v", addr, network, address, err, want)
+		}
+	}
+	if _, err := NewSingle(""); err == nil {
+		t.Error("no address is accepted")
+	}
+}
