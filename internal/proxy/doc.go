@@ -1,6 +1,6 @@
 // Package proxy is the server: it accepts clients, hands each to an engine with a session of its own, and drains.
 //
-//	listener ─▶ arrival (PROXY header, TLS, first command) ─▶ engine ─bytes─▶ session ─▶ lane, pin or lock engine
+//	listener ─▶ pendingConn (PROXY header, TLS, first command) ─▶ engine ─bytes─▶ session ─▶ lane, pin or lock engine
 //
 // # Goroutines
 //

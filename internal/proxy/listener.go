@@ -53,7 +53,7 @@ func (l *guardedListener) Accept() (net.Conn, error) {
 		nc, err := l.Listener.Accept()
 		if err == nil {
 			l.server.tune(nc)
-			return l.server.newArrival(nc, l.endpoint), nil
+			return l.server.newPendingConn(nc, l.endpoint), nil
 		}
 		if errors.Is(err, net.ErrClosed) {
 			return nil, err

@@ -151,12 +151,12 @@ func (srv *Server) admit(rc redcon.Conn) bool {
 	if n := srv.shared.Counters.Clients.Add(1); n > int64(srv.opts.Limits.Clients) {
 		srv.shared.Counters.Clients.Add(-1)
 		srv.shared.Counters.Rejected.Add(1)
-		if a, ok := rc.NetConn().(*arrival); ok && !a.end.tls { // as in Redis: there was no handshake yet
+		if a, ok := rc.NetConn().(*pendingConn); ok && !a.end.tls { // as in Redis: there was no handshake yet
 			_, _ = a.Write(tooManyClients) // the connection is closed in any case
 		}
 		return false
 	}
-	if a, ok := rc.NetConn().(*arrival); ok {
+	if a, ok := rc.NetConn().(*pendingConn); ok {
 		srv.shared.Clients.Put(a.ID, a)
 	}
 	return true
@@ -165,7 +165,7 @@ func (srv *Server) admit(rc redcon.Conn) bool {
 // gone is called by redcon, under its mutex, when redcon is done with a connection: it was closed before its first command, or
 // detached by handle.
 func (srv *Server) gone(rc redcon.Conn, _ error) {
-	if a, ok := rc.NetConn().(*arrival); ok && !a.detached {
+	if a, ok := rc.NetConn().(*pendingConn); ok && !a.detached {
 		srv.shared.Counters.Clients.Add(-1)
 		srv.shared.Clients.Remove(a.ID)
 	}
@@ -173,7 +173,7 @@ func (srv *Server) gone(rc redcon.Conn, _ error) {
 
 // handle is called by redcon with a client's first command. From here on the connection is the session's.
 func (srv *Server) handle(rc redcon.Conn, cmd redcon.Command) {
-	a, ok := rc.NetConn().(*arrival)
+	a, ok := rc.NetConn().(*pendingConn)
 	if !ok {
 		panic("BUG: a connection without a guard")
 	}
@@ -201,7 +201,7 @@ func (srv *Server) handle(rc redcon.Conn, cmd redcon.Command) {
 }
 
 // serve gives a client to the engine. Its first command must be whole by that time; zero: at any time.
-func (srv *Server) serve(a *arrival, by time.Time, first []byte) error {
+func (srv *Server) serve(a *pendingConn, by time.Time, first []byte) error {
 	return srv.engine.Adopt(engine.Arrival{
 		Conn: a.stream, Addr: a.Addr, Read: [][]byte{first, a.buf},
 		Open: func(c engine.Client, fd int) (engine.Session, error) {

@@ -16,12 +16,12 @@ import (
 	"lockproxy/internal/resp"
 )
 
-// arrival is a client connection until its first command. redcon reads from it, and never sees a byte that the guard has
+// pendingConn is a client connection until its first command. redcon reads from it, and never sees a byte that the guard has
 // not checked: exactly one whole command, in array form. Then the session takes over.
 //
 // The client's own goroutine reads the bytes before the first command: the PROXY header and the TLS handshake. So a slow
-// client delays no other client. To redcon's accept loop an arrival is its bare socket.
-type arrival struct {
+// client delays no other client. To redcon's accept loop a pendingConn is its bare socket.
+type pendingConn struct {
 	net.Conn // the socket
 	end      *endpoint
 	server   *Server
@@ -35,14 +35,14 @@ type arrival struct {
 
 	detached bool // the session has taken over
 
-	// CLIENT LIST and KILL find an arrival before it has a session. mu guards the fields that they use: the origin, whose address the
+	// CLIENT LIST and KILL find a client before it has a session. mu guards the fields that they use: the origin, whose address the
 	// PROXY header sets, and killed.
 	mu     sync.Mutex
 	killed bool
 }
 
-func (srv *Server) newArrival(nc net.Conn, end *endpoint) *arrival {
-	a := &arrival{
+func (srv *Server) newPendingConn(nc net.Conn, end *endpoint) *pendingConn {
+	a := &pendingConn{
 		Conn: nc, end: end, server: srv, Origin: clients.OriginOf(nc, srv.ids.Next()),
 		guard: resp.NewGuard(srv.opts.Limits.Request),
 	}
@@ -51,7 +51,7 @@ func (srv *Server) newArrival(nc net.Conn, end *endpoint) *arrival {
 }
 
 // Read gives redcon the first command.
-func (a *arrival) Read(p []byte) (int, error) {
+func (a *pendingConn) Read(p []byte) (int, error) {
 	if a.stream == nil {
 		if err := a.open(); err != nil {
 			a.failed(err)
@@ -73,7 +73,7 @@ func (a *arrival) Read(p []byte) (int, error) {
 
 // open reads the bytes before the protocol. Its time limit covers writing as well, because a client may not read our half of a
 // handshake.
-func (a *arrival) open() error {
+func (a *pendingConn) open() error {
 	limits := a.server.opts.Limits
 	if a.end.header || a.end.tls {
 		limit := limits.Handshake
@@ -116,7 +116,7 @@ func (a *arrival) open() error {
 }
 
 // failed counts and logs a client that has not reached the protocol, unless it has just hung up.
-func (a *arrival) failed(err error) {
+func (a *pendingConn) failed(err error) {
 	if errors.Is(err, io.EOF) || errors.Is(err, net.ErrClosed) {
 		return
 	}
@@ -125,7 +125,7 @@ func (a *arrival) failed(err error) {
 }
 
 // findFirst looks for a whole command in the bytes read so far, and reads more if there is none.
-func (a *arrival) findFirst() error {
+func (a *pendingConn) findFirst() error {
 	for len(a.buf) > 0 {
 		f, n, err := a.guard.Next(a.buf)
 		if err != nil {
@@ -186,7 +186,7 @@ func (p *prefixed) Read(b []byte) (int, error) {
 }
 
 // Describe is visible: a client that has not sent a command yet.
-func (a *arrival) Describe() (clients.Info, bool) {
+func (a *pendingConn) Describe() (clients.Info, bool) {
 	a.mu.Lock()
 	from, killed := a.Origin, a.killed
 	a.mu.Unlock()
@@ -197,7 +197,7 @@ func (a *arrival) Describe() (clients.Info, bool) {
 	return c, !killed
 }
 
-func (a *arrival) KillIf(match func(*clients.Info) bool) bool {
+func (a *pendingConn) KillIf(match func(*clients.Info) bool) bool {
 	c, here := a.Describe()
 	if !here || !match(&c) {
 		return false
@@ -213,4 +213,4 @@ func (a *arrival) KillIf(match func(*clients.Info) bool) bool {
 	return true
 }
 
-var _ clients.Visible = (*arrival)(nil)
+var _ clients.Visible = (*pendingConn)(nil)

@@ -1,0 +1,45 @@
+package transaction
+
+import (
+	"bytes"
+	"testing"
+)
+
+func TestExecAnswersQueuedCommandsByTheirPosition(t *testing.T) {
+	var tx State
+	tx.InTx, tx.Base = true, 3
+	tx.Queued = 3
+	tx.Queued++ // an ordinary command
+	tx.Queue(Step{Rewrite: func(reply []byte) []byte { return append([]byte("+new "), reply[1:]...) }})
+	tx.Queued++
+	tx.Queue(Step{Verb: "subscribe", Left: 1})
+	if !tx.Rewrites() || !tx.Subscribes() {
+		t.Error("the steps are not known")
+	}
+	reply := []byte("*4\r\n$2\r\na\r\r\n+old\r\n*1\r\n:1\r\n:4\r\n")
+	if got, want := string(Rewritten(reply, tx.Steps)), "*4\r\n$2\r\na\r\r\n+new old\r\n*1\r\n:1\r\n:4\r\n"; got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+	for _, unchanged := range []string{"*-1\r\n", "-EXECABORT x\r\n", "_\r\n"} {
+		if got := Rewritten([]byte(unchanged), tx.Steps); string(got) != unchanged {
+			t.Errorf("%q became %q", unchanged, got)
+		}
+	}
+	tx.End()
+	if tx.InTx || tx.Rewrites() || tx.Subscribes() {
+		t.Error("the steps outlive the transaction")
+	}
+}
+
+func TestElementsAreWholeFrames(t *testing.T) {
+	want := [][]byte{[]byte("$3\r\n\r\nx\r\n"), []byte("*2\r\n:1\r\n*0\r\n"), []byte("_\r\n")}
+	got := Elements(append([]byte("*3\r\n"), bytes.Join(want, nil)...))
+	if len(got) != len(want) {
+		t.Fatalf("%q", got)
+	}
+	for i := range want {
+		if !bytes.Equal(got[i], want[i]) {
+			t.Errorf("element %d: %q, want %q", i, got[i], want[i])
+		}
+	}
+}
