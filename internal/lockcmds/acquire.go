@@ -128,7 +128,7 @@ func (e *Engine) startAcquire(s Caller, cmd grammar.Command, began time.Time, ho
 }
 
 // ordered runs send, with the session locked, when no renewal of the lease is on its way: at once, or later. If the
-// session ends before that, abandoned runs instead. The caller has the session locked.
+// session ends before that, abandoned runs instead. Requires the session lock.
 func (e *Engine) ordered(s Session, l *watchdog.Lease, send, abandoned func()) {
 	const (
 		asking  = iota

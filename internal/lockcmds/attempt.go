@@ -22,8 +22,8 @@ func (e *Engine) attempt(w *waiter) {
 	}
 }
 
-// answeredLocked tells the wait queue of the outcome of an attempt, or of a hand-over. It returns what tells the client of a grant: it is to
-// be run without locks, and not from a session.
+// answeredLocked tells the wait queue of the outcome of an attempt, or of a hand-over. It returns the function
+// that tells the client of a grant. That function requires no locks. Requires e.mu.
 func (e *Engine) answeredLocked(w *waiter, a script.Acquired, sentAt time.Time, answer queue.Answer) (deliver func()) {
 	e.waits.stepLocked(func(q *queue.Set) { q.Answered(&w.Waiter, answer) })
 	if answer.Status != queue.Held {

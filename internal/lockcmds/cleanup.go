@@ -46,7 +46,7 @@ type cleanup struct {
 	what, key string
 	task      func(context.Context) error
 	limit     time.Duration // of trying: by then the lease it is about has run out
-	done      func(ok bool) // the end; without locks. nil: no caller waits for it
+	done      func(ok bool) // the end; requires no locks. nil: no caller waits for it
 }
 
 // background runs a task as a job that Close waits for.

@@ -282,7 +282,7 @@ func (e *Engine) handed(r *release, a script.Released, err error) {
 	}
 }
 
-// handedLocked returns what has to be done without locks.
+// handedLocked returns work that requires no locks.
 func (e *Engine) handedLocked(r *release, a script.Released, err error) (after []func()) {
 	granted, missed := script.Acquired{}, script.Acquired{PTTL: script.NoTTL}
 	switch {

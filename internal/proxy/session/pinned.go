@@ -125,7 +125,7 @@ func (u *pinning) dropConnections() (pin *pinned) {
 	return pin
 }
 
-// abandon deals with the commands on a pin that has been discarded. Where the connection does not count replies, nobody else does.
+// abandon ends the commands on a pin that has been discarded, if the connection does not count replies.
 func (p *pinned) abandon() {
 	if p.mode != readsReplies {
 		p.s.loseFrames(p, true)
