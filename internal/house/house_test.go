@@ -8,6 +8,7 @@ import (
 	"go/parser"
 	"go/token"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -110,6 +111,23 @@ func TestImportsFollowTheArrows(t *testing.T) {
 		if !used {
 			t.Errorf("arrows.txt: nothing needs %s -> %s", a.from, a.to)
 		}
+	}
+}
+
+// tablePackages are the packages in the first column of the document's table.
+var tablePackages = regexp.MustCompile("(?m)^\\| `((?:cmd|internal)/[^`]+)` \\|")
+
+func TestArchitectureNamesEveryPackage(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join(root, "docs/ARCHITECTURE.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var documented []string
+	for _, match := range tablePackages.FindAllSubmatch(text, -1) {
+		documented = append(documented, string(match[1]))
+	}
+	if diff := cmp.Diff(slices.Sorted(maps.Keys(packages(t))), documented); diff != "" {
+		t.Errorf("docs/ARCHITECTURE.md, sorted (-packages +document):\n%s", diff)
 	}
 }
 
