@@ -12,6 +12,5 @@
 //
 //   - Lane.run (one per lane): dials, serves, backs off. Owns the connection.
 //   - Upstream.Run: refreshes the command table, asks for settings that matter here, and closes unused connections.
-//   - answerDoor (at most one): asks whether a new connection needs credentials.
-//   - those of packages dial, pins and wire.
+//   - those of packages dial, door, pins and wire.
 package upstream

@@ -193,9 +193,7 @@ func (u *Upstream) forget(l *Lane) {
 			u.lanes.remove(set)
 		}
 	}
-	if u.proven[l.target.ID.User] == l.target.ID.Password {
-		delete(u.proven, l.target.ID.User)
-	}
+	u.disprove(l.target.ID.User, l.target.ID.Password)
 }
 
 // Leave says that a caller of Lane does not use it any more. No command of the caller may be outstanding on it.
@@ -244,28 +242,4 @@ func (u *Upstream) retireOpen() {
 			u.lanes.retired[l] = true
 		}
 	}
-}
-
-// maxProven bounds the remembered passwords. Redis has fewer users, as a rule. A forgotten password costs a lane.
-const maxProven = 4096
-
-// Proven returns a password of a user that Redis has accepted before, if there is one.
-func (u *Upstream) Proven(user string) (password string, ok bool) {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	password, ok = u.proven[user]
-	return password, ok
-}
-
-// Prove notes that Redis has accepted a user's password just now.
-func (u *Upstream) Prove(user, password string) {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	if len(u.proven) >= maxProven {
-		u.proven = nil
-	}
-	if u.proven == nil {
-		u.proven = map[string]string{}
-	}
-	u.proven[user] = password
 }

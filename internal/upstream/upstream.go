@@ -15,6 +15,7 @@ import (
 	"lockproxy/internal/upstream/census"
 	"lockproxy/internal/upstream/commands"
 	"lockproxy/internal/upstream/dial"
+	"lockproxy/internal/upstream/door"
 	"lockproxy/internal/upstream/pins"
 	"lockproxy/internal/upstream/questions"
 	"lockproxy/internal/upstream/topology"
@@ -85,16 +86,16 @@ type Upstream struct {
 	pins    *pins.Pins
 	table   atomic.Pointer[commands.Table]
 	refresh chan struct{} // size 1, never closed: the command table may have changed
-	guarded atomic.Bool   // clients must authenticate
 	tight   atomic.Bool   // see Tight
 	wg      sync.WaitGroup
-	door    door
+	door    *door.Door
 	over    chan struct{} // closed by close
 	aside   atomic.Int64  // lanes set aside since the start
 
+	proofs
+
 	mu     sync.Mutex
 	lanes  lanes
-	proven map[string]string // the password of a user that Redis has accepted, by the user's name
 	closed bool
 	ready  bool  // the last contact with Redis was successful
 	cause  error // why not
@@ -129,6 +130,10 @@ func New(opts Options) (*Upstream, error) {
 		Dialer: u.dialer, Server: server.For, Own: u.own, Spawn: u.wg.Go, Max: opts.MaxPins, MaxPerOwner: opts.MaxPinsPerAddress,
 		Wait: opts.PinWait, MaxLogins: opts.MaxLogins, LoginWait: opts.LoginWait,
 	})
+	u.door = door.New(door.Options{Dialer: u.dialer, Asker: u.asker, Spawn: u.wg.Go, Stop: u.over, Shut: func() {
+		u.retireOpen()
+		u.pins.DropBare()
+	}})
 	u.table.Store(commands.BuiltIn())
 	return u, nil
 }
@@ -253,7 +258,11 @@ func (u *Upstream) contact(err error) {
 
 // NeedsAuth reports whether Redis refused to serve a connection without credentials when the proxy last looked: at every
 // (re)connect and every authPeriod.
-func (u *Upstream) NeedsAuth() bool { return u.guarded.Load() }
+func (u *Upstream) NeedsAuth() bool { return u.door.Shut() }
+
+// Knock finds out whether Redis now serves a new connection without credentials. It calls told from another goroutine when lanes and pins
+// without credentials have the same rights. Clients without credentials to which another era was told have other rights.
+func (u *Upstream) Knock(told func(era uint64)) { u.door.Knock(told) }
 
 // lookAtAuth finds out whether clients must authenticate. Redis does not announce a change.
 func (u *Upstream) lookAtAuth(ctx context.Context) {
@@ -261,7 +270,7 @@ func (u *Upstream) lookAtAuth(ctx context.Context) {
 	if err != nil {
 		return // unchanged
 	}
-	u.sawDoor(needed)
+	u.door.Saw(needed)
 }
 
 // Probe asks Redis, on a connection of its own, whether it answers and takes writes. An error for missing rights or missing credentials
@@ -347,5 +356,5 @@ func (u *Upstream) close() {
 	u.mu.Unlock()
 	u.pins.Close()
 	u.wg.Wait()
-	u.closeDoor()
+	u.door.Close()
 }
