@@ -21,6 +21,7 @@ type waiter struct {
 	queue.Waiter // its state in the wait queue; guarded by Engine.mu
 
 	// Immutable after startAcquire.
+	e       *Engine
 	kind    *kind
 	c       *client
 	caller  Caller
@@ -69,7 +70,7 @@ func grantOf(a script.Acquired, sentAt time.Time) grant {
 // startAcquire starts an acquire that was asked for at that moment, by a session of the engine home. Requires the session lock.
 func (e *Engine) startAcquire(s Caller, cmd grammar.Command, began time.Time, home *Engine) {
 	w := &waiter{
-		kind: kindOf(cmd.Verb), verb: cmd.Verb, key: cmd.Key, wait: cmd.Wait, began: began,
+		e: e, kind: kindOf(cmd.Verb), verb: cmd.Verb, key: cmd.Key, wait: cmd.Wait, began: began,
 		lease: cmd.Lease, fixed: cmd.Lease > 0, maxHold: cmd.MaxHold, grace: cmd.Grace,
 		cmd: cmd, home: home, caller: s,
 	}
@@ -111,19 +112,19 @@ func (e *Engine) startAcquire(s Caller, cmd grammar.Command, began time.Time, ho
 	e.mu.Unlock()
 	if queues {
 		w.mark = queue.Mark{} // if it turns out to be the first after all, it must ask
-		if reply := e.await(w, script.Acquired{PTTL: script.NoTTL}); reply != nil {
+		if reply := w.await(script.Acquired{PTTL: script.NoTTL}); reply != nil {
 			s.Reply(reply)
 		}
 		return
 	}
 	switch {
 	case h == nil:
-		e.sendAcquire(w)
+		w.sendAcquire()
 	case w.lease >= h.ttl: // a renewal on its way cannot give the lock a longer lease than this
 		h.lease.Pause(nil)
-		e.sendAcquire(w)
+		w.sendAcquire()
 	default:
-		e.ordered(s.Session, h.lease, func() { e.sendAcquire(w) }, func() { h.lease.Continue() })
+		e.ordered(s.Session, h.lease, w.sendAcquire, func() { h.lease.Continue() })
 	}
 }
 
@@ -151,91 +152,91 @@ func (e *Engine) ordered(s Session, l *watchdog.Lease, send, abandoned func()) {
 
 // sendAcquire makes the first attempt. A fair one takes its place in the queue in the same step, so that the order is
 // that in which Redis hears of them. Requires the session lock.
-func (e *Engine) sendAcquire(w *waiter) {
-	q := w.kind.ask(e, w)
-	e.send(&request{s: w.c.s, call: q.Call, again: &q.Call, done: func(o outcome) []byte { return e.acquired(w, o) }})
+func (w *waiter) sendAcquire() {
+	q := w.kind.ask(w)
+	w.e.send(&request{s: w.c.s, call: q.Call, again: &q.Call, done: w.acquired})
 }
 
 // acquired is the outcome of the first attempt. Requires the session lock, or that the session has ended.
-func (e *Engine) acquired(w *waiter, o outcome) []byte {
+func (w *waiter) acquired(o outcome) []byte {
 	a, err := decoded(o.reply, o.err, script.DecodeAcquired)
 	switch {
 	case errors.Is(err, ErrInDoubt):
-		e.rollBackAcquire(w, 0, nil)
-		e.turnAway(w, queue.Error, err) // it may have a place in the queue
+		w.rollBackAcquire(0, nil)
+		w.turnAway(queue.Error, err) // it may have a place in the queue
 		return nil
-	case isOverwritten(err) && e.overwritten(w):
+	case isOverwritten(err) && w.overwritten():
 		return lostLease()
 	case err != nil:
-		e.finish(w)
+		w.finish()
 		return appendFailure(nil, err)
 	case a.Granted:
-		e.note(w.key, a.Damage)
-		return e.granted(w, grantOf(a, o.sentAt))
+		w.e.note(w.key, a.Damage)
+		return w.granted(grantOf(a, o.sentAt))
 	}
-	e.mu.Lock()
-	told := e.overtakenLocked(w)
-	e.mu.Unlock()
-	e.tell(told)
+	w.e.mu.Lock()
+	told := w.overtakenLocked()
+	w.e.mu.Unlock()
+	w.e.tell(told)
 	if w.wait == 0 {
-		e.finish(w)
+		w.finish()
 		return resp.AppendNull(nil, w.caller.Proto)
 	}
-	if e.goHome(w) {
+	if w.goHome() {
 		return nil
 	}
-	return e.await(w, a)
+	return w.await(a)
 }
 
 // overtakenLocked ends the hold that an acquire was to deepen, when Redis says that another owner has the lock.
-func (e *Engine) overtakenLocked(w *waiter) *loss {
+func (w *waiter) overtakenLocked() *loss {
 	h := w.paused
 	w.paused = nil
-	if h == nil || e.holds[h.holdKey] != h {
+	if h == nil || w.e.holds[h.holdKey] != h {
 		return nil
 	}
-	return e.loseLocked(h, watchdog.ReasonGone, nil)
+	return w.e.loseLocked(h, watchdog.ReasonGone, nil)
 }
 
 // overwritten ends an acquire of a key that holds something else than a lock, if the session held one there: that it was
 // lost is the answer.
-func (e *Engine) overwritten(w *waiter) bool {
-	e.mu.Lock()
+func (w *waiter) overwritten() bool {
+	w.e.mu.Lock()
 	h := w.paused
 	lost := w.c.lost.Forget(w.key, w.Owner)
 	var told *loss
-	if h != nil && e.holds[h.holdKey] == h {
+	if h != nil && w.e.holds[h.holdKey] == h {
 		w.paused = nil
-		told = e.loseLocked(h, watchdog.ReasonGone, w.c)
+		told = w.e.loseLocked(h, watchdog.ReasonGone, w.c)
 		lost = true
 	}
 	if lost {
-		e.finishLocked(w)
+		w.finishLocked()
 	}
-	e.mu.Unlock()
-	e.tell(told)
+	w.e.mu.Unlock()
+	w.e.tell(told)
 	return lost
 }
 
 // finish ends an acquire that came to nothing.
-func (e *Engine) finish(w *waiter) {
-	e.mu.Lock()
-	e.finishLocked(w)
-	e.mu.Unlock()
+func (w *waiter) finish() {
+	w.e.mu.Lock()
+	w.finishLocked()
+	w.e.mu.Unlock()
 }
 
-func (e *Engine) finishLocked(w *waiter) {
+func (w *waiter) finishLocked() {
 	if w.timer != nil {
 		w.timer.Stop()
 	}
 	if w.c.ask == w {
 		w.c.ask = nil
 	}
-	e.unpauseLocked(w)
+	w.unpauseLocked()
 }
 
 // unpauseLocked lets the hold that the acquire was to deepen be renewed again.
-func (e *Engine) unpauseLocked(w *waiter) {
+func (w *waiter) unpauseLocked() {
 	if w.paused != nil {
 		w.paused.lease.Continue()
 		w.paused = nil
@@ -243,8 +244,8 @@ func (e *Engine) unpauseLocked(w *waiter) {
 }
 
 // reply answers a finished acquire from a job or a timer. Requires no locks.
-func (e *Engine) reply(w *waiter, build func(proto int) []byte) {
-	e.do(w.c.s, func() { w.c.s.Reply(build(w.caller.Proto)) })
+func (w *waiter) reply(build func(proto int) []byte) {
+	w.e.do(w.c.s, func() { w.c.s.Reply(build(w.caller.Proto)) })
 }
 
 func null(proto int) []byte { return resp.AppendNull(nil, proto) }
@@ -255,38 +256,38 @@ func failed(err error) func(int) []byte {
 
 // granted turns a grant into the reply, with the lease watched from here on. Nil: the client cannot use the grant; the waiter goes on,
 // or is answered when the grant has been rolled back. Requires the session lock, or that the session has ended.
-func (e *Engine) granted(w *waiter, g grant) []byte {
-	e.mu.Lock()
+func (w *waiter) granted(g grant) []byte {
+	w.e.mu.Lock()
 	if w.c.ended {
-		e.finishLocked(w)
-		e.mu.Unlock()
-		e.rollBackAcquire(w, g.fence, nil)
+		w.finishLocked()
+		w.e.mu.Unlock()
+		w.rollBackAcquire(g.fence, nil)
 		return nil
 	}
-	lost, late := e.deepensLostLocked(w, g), e.clock.Now().Sub(g.sentAt) >= w.lease
+	lost, late := w.deepensLostLocked(g), w.e.clock.Now().Sub(g.sentAt) >= w.lease
 	if !lost && !late {
-		told := e.holdLocked(w, g)
-		e.finishLocked(w)
-		e.mu.Unlock()
-		e.tell(told)
-		if f := e.opts.Events.Granted; f != nil {
-			f(w.verb, e.clock.Now().Sub(w.began))
+		told := w.holdLocked(g)
+		w.finishLocked()
+		w.e.mu.Unlock()
+		w.e.tell(told)
+		if f := w.e.opts.Events.Granted; f != nil {
+			f(w.verb, w.e.clock.Now().Sub(w.began))
 		}
 		return redcon.AppendInt(nil, g.fence)
 	}
-	e.mu.Unlock()
-	e.log.Warn("a grant came too late to be used", logKey(w.key))
+	w.e.mu.Unlock()
+	w.e.log.Warn("a grant came too late to be used", logKey(w.key))
 	if lost || w.wait != 0 && !w.fixed {
-		e.rollBackAcquire(w, g.fence, nil)
-		e.beginAnew(w)
+		w.rollBackAcquire(g.fence, nil)
+		w.beginAnew()
 		return nil
 	}
-	e.finish(w)
-	e.rollBackAcquire(w, g.fence, e.onceWithin(doubtLimit, func(ok bool) {
+	w.finish()
+	w.rollBackAcquire(g.fence, w.e.onceWithin(doubtLimit, func(ok bool) {
 		if ok {
-			e.reply(w, null)
+			w.reply(null)
 		} else {
-			e.reply(w, failed(ErrInDoubt))
+			w.reply(failed(ErrInDoubt))
 		}
 	}))
 	return nil
@@ -294,42 +295,42 @@ func (e *Engine) granted(w *waiter, g grant) []byte {
 
 // beginAnew has an acquire ask once more whose grant cannot be used: what Redis has of that grant is replaced in the same step, or
 // rolled back before.
-func (e *Engine) beginAnew(w *waiter) {
-	e.mu.Lock()
-	e.unpauseLocked(w)
-	w.request, w.fence, w.holds = e.nextRequest(), 0, 1
-	e.mu.Unlock()
-	e.background(func() { e.goOn(w) })
+func (w *waiter) beginAnew() {
+	w.e.mu.Lock()
+	w.unpauseLocked()
+	w.request, w.fence, w.holds = w.e.nextRequest(), 0, 1
+	w.e.mu.Unlock()
+	w.e.background(w.goOn)
 }
 
 // deepensLostLocked reports whether the grant is one that the session was told to have lost while the acquire was on its way: our clock
 // judges earlier than Redis's. A client that was not listening would count on its earlier holds if it got the same fence again.
-func (e *Engine) deepensLostLocked(w *waiter, g grant) bool {
+func (w *waiter) deepensLostLocked(g grant) bool {
 	if w.fence == 0 || g.fence != w.fence {
 		return false
 	}
-	h := e.holds[holdKey{w.key, w.Owner}]
+	h := w.e.holds[holdKey{w.key, w.Owner}]
 	return h == nil || h.fence != g.fence || h.holderLocked(w.c) == nil
 }
 
 // holdLocked records the grant and has its lease watched. It returns an older hold of the same owner that this grant
 // proves lost.
-func (e *Engine) holdLocked(w *waiter, g grant) (told *loss) {
+func (w *waiter) holdLocked(g grant) (told *loss) {
 	k := holdKey{w.key, w.Owner}
-	h := e.holds[k]
+	h := w.e.holds[k]
 	if h != nil && h.fence > g.fence {
 		return nil // another session of this owner has released this grant and acquired again meanwhile
 	}
 	if h != nil && h.fence < g.fence {
-		told = e.loseLocked(h, watchdog.ReasonGone, nil)
+		told = w.e.loseLocked(h, watchdog.ReasonGone, nil)
 		h = nil
 	}
 	fresh := h == nil
 	if fresh {
 		h = &hold{holdKey: k, fence: g.fence, chain: w.chain}
-		e.holds[k] = h
-		e.held.add(h)
-		e.holding.Add(1)
+		w.e.holds[k] = h
+		w.e.held.add(h)
+		w.e.holding.Add(1)
 	}
 	h.by = w.home.own
 	h.explicit = h.explicit || w.Shared
@@ -350,13 +351,13 @@ func (e *Engine) holdLocked(w *waiter, g grant) (told *loss) {
 			w.paused = nil
 		}
 	case fresh:
-		h.lease = e.watchdog.Track(h.entry(), g.sentAt)
+		h.lease = w.e.watchdog.Track(h.entry(), g.sentAt)
 	default:
 		if w.paused != h {
 			h.lease.Pause(nil) // Resume ends exactly one pause
 		}
 		if !h.lease.Resume(g.sentAt, h.entry()) {
-			h.lease = e.watchdog.Track(h.entry(), g.sentAt)
+			h.lease = w.e.watchdog.Track(h.entry(), g.sentAt)
 		}
 		w.paused = nil
 	}

@@ -9,14 +9,14 @@ import (
 )
 
 // attempt is one script call for a waiter, as a job.
-func (e *Engine) attempt(w *waiter) {
-	if f := e.opts.Events.Attempt; f != nil {
+func (w *waiter) attempt() {
+	if f := w.e.opts.Events.Attempt; f != nil {
 		f()
 	}
-	a, sentAt, err := e.call(w)
-	e.mu.Lock()
-	deliver := e.answeredLocked(w, a, sentAt, answerOf(w, a, err))
-	e.mu.Unlock()
+	a, sentAt, err := w.call()
+	w.e.mu.Lock()
+	deliver := w.answeredLocked(a, sentAt, answerOf(w, a, err))
+	w.e.mu.Unlock()
 	if deliver != nil {
 		deliver()
 	}
@@ -24,84 +24,84 @@ func (e *Engine) attempt(w *waiter) {
 
 // answeredLocked tells the wait queue of the outcome of an attempt, or of a hand-over. It returns the function
 // that tells the client of a grant. That function requires no locks. Requires e.mu.
-func (e *Engine) answeredLocked(w *waiter, a script.Acquired, sentAt time.Time, answer queue.Answer) (deliver func()) {
-	e.waits.stepLocked(func(q *queue.Set) { q.Answered(&w.Waiter, answer) })
+func (w *waiter) answeredLocked(a script.Acquired, sentAt time.Time, answer queue.Answer) (deliver func()) {
+	w.e.waits.stepLocked(func(q *queue.Set) { q.Answered(&w.Waiter, answer) })
 	if answer.Status != queue.Held {
 		return nil
 	}
-	return func() { e.deliver(w, grantOf(a, sentAt)) }
+	return func() { w.deliver(grantOf(a, sentAt)) }
 }
 
 // call asks for the lock on the engine's own connection.
-func (e *Engine) call(w *waiter) (a script.Acquired, sentAt time.Time, err error) {
-	sentAt = e.clock.Now()
-	q := e.question(w)
-	a, err = runFor(e.life, e.own, q.Call, q.decode)
-	e.note(w.key, a.Damage)
+func (w *waiter) call() (a script.Acquired, sentAt time.Time, err error) {
+	sentAt = w.e.clock.Now()
+	q := w.question()
+	a, err = runFor(w.e.life, w.e.own, q.Call, q.decode)
+	w.e.note(w.key, a.Damage)
 	return a, sentAt, err
 }
 
 // deliver tells the client. If it has gone, the lock goes back at once.
-func (e *Engine) deliver(w *waiter, g grant) {
-	ok := e.do(w.c.s, func() {
-		if reply := e.granted(w, g); reply != nil {
+func (w *waiter) deliver(g grant) {
+	ok := w.e.do(w.c.s, func() {
+		if reply := w.granted(g); reply != nil {
 			w.c.s.Reply(reply)
 		}
 	})
 	if !ok {
-		e.finish(w)
-		e.rollBackAcquire(w, g.fence, nil)
+		w.finish()
+		w.rollBackAcquire(g.fence, nil)
 	}
 }
 
 // goOn has an acquire ask again whose first attempt has come to nothing: as a waiter, or once if it may not wait any longer.
 // Requires no locks.
-func (e *Engine) goOn(w *waiter) {
-	if w.wait == 0 || w.wait > 0 && e.clock.Now().Sub(w.began) >= w.wait {
-		e.background(func() { e.tryOnce(w) })
+func (w *waiter) goOn() {
+	if w.wait == 0 || w.wait > 0 && w.e.clock.Now().Sub(w.began) >= w.wait {
+		w.e.background(w.tryOnce)
 		return
 	}
-	e.mu.Lock()
-	e.unpauseLocked(w)
-	e.mu.Unlock()
-	ok := e.do(w.c.s, func() {
-		if e.goHome(w) {
+	w.e.mu.Lock()
+	w.unpauseLocked()
+	w.e.mu.Unlock()
+	ok := w.e.do(w.c.s, func() {
+		if w.goHome() {
 			return
 		}
 		w.mark = queue.Mark{}
-		if reply := e.await(w, script.Acquired{}); reply != nil {
+		if reply := w.await(script.Acquired{}); reply != nil {
 			w.c.s.Reply(reply)
 		}
 	})
 	if !ok {
-		e.turnAway(w, queue.Gone, nil)
+		w.turnAway(queue.Gone, nil)
 	}
 }
 
 // tryOnce is the last attempt of an acquire that may not wait.
-func (e *Engine) tryOnce(w *waiter) {
-	e.mu.Lock()
+func (w *waiter) tryOnce() {
+	w.e.mu.Lock()
 	ended := w.c.ended
-	e.mu.Unlock()
+	w.e.mu.Unlock()
 	if ended {
-		e.turnAway(w, queue.Gone, nil)
+		w.turnAway(queue.Gone, nil)
 		return
 	}
-	a, sentAt, err := e.call(w)
+	a, sentAt, err := w.call()
 	switch {
 	case err != nil:
-		e.mu.Lock()
+		w.e.mu.Lock()
 		w.SetDoubt(errors.Is(err, ErrInDoubt))
-		e.mu.Unlock()
-		e.turnAway(w, queue.Error, err)
+		w.e.mu.Unlock()
+		w.turnAway(queue.Error, err)
 	case a.Granted:
-		e.deliver(w, grantOf(a, sentAt))
+		w.deliver(grantOf(a, sentAt))
 	default:
-		e.mu.Lock()
-		told := e.overtakenLocked(w)
-		e.mu.Unlock()
-		e.tell(told)
-		e.turnAway(w, queue.Null, nil)
+		w.e.mu.Lock()
+		told := w.overtakenLocked()
+		w.e.mu.Unlock()
+		w.e.tell(told)
+		w.turnAway(queue.Null, nil)
 	}
 }
 
@@ -127,11 +127,11 @@ func (e *Engine) Unblock(session uint64, withError bool) (waited bool) {
 
 // turnAway ends an acquire that is in no wait queue, with that outcome. The reply comes when its place has left the queue in Redis: a client
 // that asks again at once must not be taken out by the clean-up of its earlier wait. Requires no locks.
-func (e *Engine) turnAway(w *waiter, o queue.Outcome, err error) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.finishLocked(w)
-	e.waits.stepLocked(func(q *queue.Set) { q.Withdraw(&w.Waiter, w.key, o, err) })
+func (w *waiter) turnAway(o queue.Outcome, err error) {
+	w.e.mu.Lock()
+	defer w.e.mu.Unlock()
+	w.finishLocked()
+	w.e.waits.stepLocked(func(q *queue.Set) { q.Withdraw(&w.Waiter, w.key, o, err) })
 }
 
 // refusedOne tells metrics.

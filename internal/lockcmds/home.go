@@ -54,14 +54,14 @@ func (e *Engine) StartFor(s Caller, cmd grammar.Command, home *Engine) {
 
 // goHome has the session's home start an acquire anew, if that is another engine: this engine has no hold that the acquire could
 // deepen. Requires the session lock.
-func (e *Engine) goHome(w *waiter) bool {
-	if w.home == e {
+func (w *waiter) goHome() bool {
+	if w.home == w.e {
 		return false
 	}
-	e.mu.Lock()
+	w.e.mu.Lock()
 	ended := w.c.ended
-	e.finishLocked(w)
-	e.mu.Unlock()
+	w.finishLocked()
+	w.e.mu.Unlock()
 	if !ended {
 		again := w.caller
 		again.NothingPending = false // the answer to this attempt is being dealt with

@@ -11,9 +11,9 @@ import (
 type kind struct {
 	waits *queue.Kind
 	// ask is an attempt of one waiter.
-	ask func(e *Engine, w *waiter) question
+	ask func(w *waiter) question
 	// lead is an attempt of the first of the waiters that share a place in the queue, made for all of them; nil: each has its own place.
-	lead func(e *Engine, w *waiter) question
+	lead func(w *waiter) question
 }
 
 // question is a script that asks for a lock.
@@ -39,30 +39,30 @@ func (w *waiter) acquire() script.Acquire {
 	return script.Acquire{Key: w.key, Part: w.part(), Lease: w.lease}
 }
 
-func askPlain(_ *Engine, w *waiter) question {
+func askPlain(w *waiter) question {
 	return question{w.acquire().Call(), script.DecodeAcquired}
 }
 
-func leadPlain(e *Engine, w *waiter) question {
+func leadPlain(w *waiter) question {
 	_, stays, enqueue := w.First()
 	return question{
-		script.Crowd{Acquire: w.acquire(), Wait: e.opts.fairWait, Crowd: e.waits.place, Stays: stays, Enqueue: enqueue}.Call(),
+		script.Crowd{Acquire: w.acquire(), Wait: w.e.opts.fairWait, Crowd: w.e.waits.place, Stays: stays, Enqueue: enqueue}.Call(),
 		script.DecodeCrowd,
 	}
 }
 
 // askFair takes or keeps the waiter's place in the queue, unless it does not wait.
-func askFair(e *Engine, w *waiter) question {
+func askFair(w *waiter) question {
 	return question{
-		script.Fair{Acquire: w.acquire(), Wait: e.opts.fairWait, Enqueue: w.wait != 0}.Call(),
+		script.Fair{Acquire: w.acquire(), Wait: w.e.opts.fairWait, Enqueue: w.wait != 0}.Call(),
 		script.DecodeAcquired,
 	}
 }
 
 // question is the script of the waiter's next attempt.
-func (e *Engine) question(w *waiter) question {
+func (w *waiter) question() question {
 	if first, _, _ := w.First(); first && w.kind.lead != nil {
-		return w.kind.lead(e, w)
+		return w.kind.lead(w)
 	}
-	return w.kind.ask(e, w)
+	return w.kind.ask(w)
 }

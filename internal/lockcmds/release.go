@@ -15,6 +15,7 @@ import (
 
 // release is one UNLOCK in progress.
 type release struct {
+	e     *Engine
 	c     *client
 	cmd   grammar.Command
 	call  script.Release
@@ -28,7 +29,7 @@ type release struct {
 func (r *release) key() holdKey { return holdKey{r.cmd.Key, r.call.Owner} }
 
 func (e *Engine) startRelease(s Caller, cmd grammar.Command) {
-	r := &release{cmd: cmd}
+	r := &release{e: e, cmd: cmd}
 	e.mu.Lock()
 	r.c = e.clientLocked(s)
 	owner := cmp.Or(cmd.Owner, r.c.owner)
@@ -41,7 +42,7 @@ func (e *Engine) startRelease(s Caller, cmd grammar.Command) {
 	r.call = script.Release{Key: cmd.Key, Part: e.partOf(r.c, owner)}
 	r.call.Fence = cmd.Fence
 	if r.h = e.holds[k]; r.h != nil {
-		e.spendLocked(r)
+		r.spendLocked()
 		// A renewal that is on its way, perhaps on a sick connection, is not waited for: behind the release Redis refuses it by owner
 		// and fence, and what it says of a hold that is being released is no loss.
 		r.h.lease.Pause(nil)
@@ -52,12 +53,12 @@ func (e *Engine) startRelease(s Caller, cmd grammar.Command) {
 		r.plain, r.fair = e.nextLocked(r.h)
 	}
 	e.mu.Unlock()
-	e.sendRelease(s.Session, r)
+	r.send(s.Session)
 }
 
 // spendLocked takes one hold off the session, before the release is sent. If the session has none, the release counts for another one of
 // the owner, if possible for one at this proxy.
-func (e *Engine) spendLocked(r *release) {
+func (r *release) spendLocked() {
 	if r.cmd.Fence != 0 && r.cmd.Fence != r.h.fence {
 		return
 	}
@@ -75,23 +76,23 @@ func (e *Engine) spendLocked(r *release) {
 	}
 }
 
-// sendRelease sends the release, or the hand-over if a waiter here can have the lock next. Requires the session lock.
-func (e *Engine) sendRelease(s Session, r *release) {
+// send sends the release, or the hand-over if a waiter here can have the lock next. Requires the session lock.
+func (r *release) send(s Session) {
 	call := r.call.Call()
-	q := &request{s: s, call: call, pipelined: true, done: func(o outcome) []byte { return e.released(r, o) }}
+	q := &request{s: s, call: call, pipelined: true, done: r.released}
 	r.q = q
 	if r.plain != nil || r.fair != nil {
-		q.call = e.handOver(r).Call()
-		q.doubted = func() { e.handed(r, script.Released{}, ErrInDoubt) }
+		q.call = r.handOver().Call()
+		q.doubted = func() { r.handed(script.Released{}, ErrInDoubt) }
 	}
 	if r.call.Session == "" || r.call.Fence != 0 { // else a copy could find a later grant of the owner
 		q.again = &call
 	}
-	e.send(q)
+	r.e.send(q)
 }
 
 // handOver is the call of a release that says who may have the lock next.
-func (e *Engine) handOver(r *release) script.HandOver {
+func (r *release) handOver() script.HandOver {
 	who := func(w *waiter) *script.Acquire {
 		if w == nil {
 			return nil
@@ -99,7 +100,7 @@ func (e *Engine) handOver(r *release) script.HandOver {
 		a := w.acquire()
 		return &a
 	}
-	h := script.HandOver{Release: r.call, Wait: e.opts.fairWait, Crowd: e.waits.place, Plain: who(r.plain), Fair: who(r.fair)}
+	h := script.HandOver{Release: r.call, Wait: r.e.opts.fairWait, Crowd: r.e.waits.place, Plain: who(r.plain), Fair: who(r.fair)}
 	if r.plain != nil {
 		_, h.Stays, _ = r.plain.First()
 	}
@@ -131,27 +132,27 @@ func (e *Engine) nextLocked(h *hold) (plain, fair *waiter) {
 }
 
 // released turns the outcome of a release into the reply. Requires the session lock, or that the session has ended.
-func (e *Engine) released(r *release, o outcome) []byte {
+func (r *release) released(o outcome) []byte {
 	a, err := decoded(o.reply, o.err, script.DecodeReleased)
 	if r.h != nil && isOverwritten(err) {
 		a, err = script.Released{Status: script.NotHolder}, nil
 	}
-	e.note(r.cmd.Key, a.Damage)
+	r.e.note(r.cmd.Key, a.Damage)
 	if !o.repeated {
-		e.handed(r, a, err)
+		r.handed(a, err)
 	}
 	var told *loss
-	e.mu.Lock()
+	r.e.mu.Lock()
 	h := r.h
 	if h != nil {
 		h.releasing--
 	}
 	lost := h != nil && h.lost
-	if h != nil && e.holds[h.holdKey] != h {
+	if h != nil && r.e.holds[h.holdKey] != h {
 		h = nil // lost or dropped meanwhile
 	}
 	if r.spent && (err != nil && !errors.Is(err, ErrInDoubt) || err == nil && a.Status == script.OtherGrant) {
-		e.refundLocked(r)
+		r.refundLocked()
 	}
 	var out []byte
 	switch {
@@ -168,7 +169,7 @@ func (e *Engine) released(r *release, o outcome) []byte {
 		}
 	case a.Status == script.Freed || a.Status == script.HandedOver:
 		if h != nil && h.fence <= a.Fence {
-			e.dropLocked(h)
+			r.e.dropLocked(h)
 		} else if h != nil {
 			h.lease.Continue()
 		}
@@ -179,7 +180,7 @@ func (e *Engine) released(r *release, o outcome) []byte {
 		switch {
 		case h != nil && h.fence == a.Fence && h.counted(a.Holds, o.sentAt) && !h.fixed:
 			if !h.lease.Resume(o.sentAt, h.entry()) {
-				h.lease = e.watchdog.Track(h.entry(), o.sentAt)
+				h.lease = r.e.watchdog.Track(h.entry(), o.sentAt)
 			}
 		case h != nil:
 			h.lease.Continue()
@@ -190,13 +191,13 @@ func (e *Engine) released(r *release, o outcome) []byte {
 	case a.Status == script.OtherGrant && r.call.Session != "" && r.cmd.Fence == 0 && r.call.Fence < a.Fence:
 		// Another session of the owner has released the grant and acquired the lock again: this UNLOCK is for the new grant.
 		if h != nil {
-			e.dropLocked(h)
+			r.e.dropLocked(h)
 		}
-		e.releaseNewerLocked(r, a.Fence)
+		r.releaseNewerLocked(a.Fence)
 	case o.repeated:
 		// An earlier copy has released the grant, or it was lost before: only the end of it is certain.
 		if h != nil && (a.Status == script.NotHolder || h.fence < a.Fence) {
-			e.dropLocked(h)
+			r.e.dropLocked(h)
 		} else if h != nil {
 			h.lease.Continue()
 		}
@@ -205,32 +206,32 @@ func (e *Engine) released(r *release, o outcome) []byte {
 		// Not the holder, or not by the grant that was named.
 		mine := h != nil && (a.Status == script.NotHolder || h.fence < a.Fence)
 		if mine && !h.givenUp() {
-			told = e.loseLocked(h, watchdog.ReasonGone, r.c)
+			told = r.e.loseLocked(h, watchdog.ReasonGone, r.c)
 			out = lostLease()
 		} else if mine {
-			e.dropLocked(h)
+			r.e.dropLocked(h)
 			out = notHeld()
 		} else {
 			if h != nil {
 				h.lease.Continue()
 			}
-			out = e.tellLostLocked(r.c, r.key(), lost, notHeld())
+			out = r.e.tellLostLocked(r.c, r.key(), lost, notHeld())
 		}
 	}
 	ended := r.c.ended && err != nil && r.spent
-	e.mu.Unlock()
-	e.tell(told)
+	r.e.mu.Unlock()
+	r.e.tell(told)
 	if ended { // the session's end has left this hold to the release
 		part := r.call.Part
-		part.Request = e.nextRequest()
-		e.rollBack(rollback{Drop: script.Drop{Key: r.cmd.Key, Part: part}, limit: e.opts.Lease})
+		part.Request = r.e.nextRequest()
+		r.e.rollBack(rollback{Drop: script.Drop{Key: r.cmd.Key, Part: part}, limit: r.e.opts.Lease})
 	}
 	return out
 }
 
 // refundLocked is for a release that did not happen.
-func (e *Engine) refundLocked(r *release) {
-	if e.holds[r.key()] != r.h {
+func (r *release) refundLocked() {
+	if r.e.holds[r.key()] != r.h {
 		return
 	}
 	if o := r.h.holderLocked(r.c); o != nil {
@@ -239,12 +240,12 @@ func (e *Engine) refundLocked(r *release) {
 }
 
 // releaseNewerLocked sends a release once more, for a later grant of the owner than this proxy knew. The session has no hold of it.
-func (e *Engine) releaseNewerLocked(r *release, fence int64) {
-	next := &release{c: r.c, cmd: r.cmd, q: r.q, call: script.Release{Key: r.cmd.Key, Part: e.partOf(r.c, r.call.Owner)}}
+func (r *release) releaseNewerLocked(fence int64) {
+	next := &release{e: r.e, c: r.c, cmd: r.cmd, q: r.q, call: script.Release{Key: r.cmd.Key, Part: r.e.partOf(r.c, r.call.Owner)}}
 	next.call.Fence = fence
 	call := next.call.Call()
-	r.q.again, r.q.done = &call, func(o outcome) []byte { return e.released(next, o) }
-	e.repeat(r.q)
+	r.q.again, r.q.done = &call, next.released
+	r.e.repeat(r.q)
 }
 
 // knowsLossLocked reports that the session has lost this lock, and forgets it: the answer is to be -LOSTLEASE, and
@@ -270,20 +271,20 @@ func notHeld() []byte {
 }
 
 // handed settles the waiters of which one was to get the lock. Requires the session lock.
-func (e *Engine) handed(r *release, a script.Released, err error) {
+func (r *release) handed(a script.Released, err error) {
 	if r.plain == nil && r.fair == nil {
 		return
 	}
-	e.mu.Lock()
-	after := e.handedLocked(r, a, err)
-	e.mu.Unlock()
+	r.e.mu.Lock()
+	after := r.handedLocked(a, err)
+	r.e.mu.Unlock()
 	if len(after) > 0 {
-		e.afterUnlock(r.q.s, func() { run(after) })
+		r.e.afterUnlock(r.q.s, func() { run(after) })
 	}
 }
 
 // handedLocked returns work that requires no locks.
-func (e *Engine) handedLocked(r *release, a script.Released, err error) (after []func()) {
+func (r *release) handedLocked(a script.Released, err error) (after []func()) {
 	granted, missed := script.Acquired{}, script.Acquired{PTTL: script.NoTTL}
 	switch {
 	case err != nil && !errors.Is(err, ErrInDoubt):
@@ -292,8 +293,8 @@ func (e *Engine) handedLocked(r *release, a script.Released, err error) (after [
 		granted = script.Acquired{Granted: true, Fence: a.Granted, Holds: 1, Mine: 1, Placed: true, Place: a.Place}
 		missed.Placed, missed.Place = true, a.Place
 	}
-	if a.To != script.ToNobody && e.opts.Events.HandedOver != nil {
-		e.opts.Events.HandedOver()
+	if a.To != script.ToNobody && r.e.opts.Events.HandedOver != nil {
+		r.e.opts.Events.HandedOver()
 	}
 	for i, w := range []*waiter{script.ToPlain: r.plain, script.ToFair: r.fair} {
 		if w == nil {
@@ -306,7 +307,7 @@ func (e *Engine) handedLocked(r *release, a script.Released, err error) (after [
 			outcome, answer = missed, answerOf(w, missed, err)
 			answer.Again = err == nil && !missed.Placed
 		}
-		if f := e.answeredLocked(w, outcome, r.q.sentAt, answer); f != nil {
+		if f := w.answeredLocked(outcome, r.q.sentAt, answer); f != nil {
 			after = append(after, f)
 		}
 	}

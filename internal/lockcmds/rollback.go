@@ -43,26 +43,26 @@ func (e *Engine) rollBack(r rollback) {
 
 // rollBackAcquire undoes what copies of an acquire have done, or may still do. fence is of the grant; 0: it is not known. The session
 // keeps the holds that it had before.
-func (e *Engine) rollBackAcquire(w *waiter, fence int64, done func(ok bool)) {
+func (w *waiter) rollBackAcquire(fence int64, done func(ok bool)) {
 	part := w.part()
-	part.Request, part.Fence = e.nextRequest(), fence
+	part.Request, part.Fence = w.e.nextRequest(), fence
 	if part.Holds--; fence != 0 && fence != w.fence {
 		part.Holds = 0
 	}
-	e.rollBack(rollback{
-		Drop: script.Drop{Key: w.key, Part: part, Lease: e.leaseLeft(w)}, limit: max(w.lease, e.opts.Lease), done: done,
+	w.e.rollBack(rollback{
+		Drop: script.Drop{Key: w.key, Part: part, Lease: w.leaseLeft()}, limit: max(w.lease, w.e.opts.Lease), done: done,
 	})
 }
 
 // leaseLeft is what sessions of this engine rely on of the lease that the acquire may have made shorter.
-func (e *Engine) leaseLeft(w *waiter) time.Duration {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	h := e.holds[holdKey{w.key, w.Owner}]
+func (w *waiter) leaseLeft() time.Duration {
+	w.e.mu.Lock()
+	defer w.e.mu.Unlock()
+	h := w.e.holds[holdKey{w.key, w.Owner}]
 	if h == nil {
 		return 0
 	}
-	return max(0, h.lease.Deadline().Sub(e.clock.Now()))
+	return max(0, h.lease.Deadline().Sub(w.e.clock.Now()))
 }
 
 // onceWithin returns a function that runs f once: with what it is called with, or with false when the time is over.

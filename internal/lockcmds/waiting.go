@@ -10,19 +10,19 @@ import (
 
 // await makes a busy acquire a waiter; a is the answer to its attempt. It returns the reply if it must not wait, else nil.
 // Requires the session lock.
-func (e *Engine) await(w *waiter, a script.Acquired) []byte {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	refusal, full := e.waits.set.Denied(w.key), e.fullLocked(w.key)
+func (w *waiter) await(a script.Acquired) []byte {
+	w.e.mu.Lock()
+	defer w.e.mu.Unlock()
+	refusal, full := w.e.waits.set.Denied(w.key), w.e.fullLocked(w.key)
 	switch {
 	case w.c.ended, refusal != nil, full != "":
-		e.finishLocked(w)
-		e.waits.stepLocked(func(q *queue.Set) { q.Withdraw(&w.Waiter, w.key, queue.Gone, nil) })
+		w.finishLocked()
+		w.e.waits.stepLocked(func(q *queue.Set) { q.Withdraw(&w.Waiter, w.key, queue.Gone, nil) })
 	default:
-		e.waits.stepLocked(func(q *queue.Set) { q.Join(&w.Waiter, e.waits.namesOf(w.key), w.mark, answerOf(w, a, nil)) })
+		w.e.waits.stepLocked(func(q *queue.Set) { q.Join(&w.Waiter, w.e.waits.namesOf(w.key), w.mark, answerOf(w, a, nil)) })
 		if w.wait > 0 {
-			left := w.began.Add(w.wait).Sub(e.clock.Now())
-			w.timer = e.clock.AfterFunc(left, func() { e.waits.step(func(q *queue.Set) { q.TimedOut(&w.Waiter) }) })
+			left := w.began.Add(w.wait).Sub(w.e.clock.Now())
+			w.timer = w.e.clock.AfterFunc(left, func() { w.e.waits.step(func(q *queue.Set) { q.TimedOut(&w.Waiter) }) })
 		}
 		return nil
 	}
@@ -30,9 +30,9 @@ func (e *Engine) await(w *waiter, a script.Acquired) []byte {
 	case w.c.ended:
 		return nil
 	case refusal != nil:
-		return e.replyTo(queue.Error, refusal)(w.caller.Proto)
+		return w.e.replyTo(queue.Error, refusal)(w.caller.Proto)
 	}
-	e.refusedOne()
+	w.e.refusedOne()
 	return resp.AppendError(nil, resp.Overloaded, full)
 }
 
@@ -51,36 +51,36 @@ func (e *Engine) fullLocked(key string) string {
 
 // leftLocked ends an acquire that has left its wait queue. One that was granted the lock goes on: its attempt delivers the grant.
 // Requires e.mu.
-func (e *Engine) leftLocked(w *waiter, f queue.Effect) {
+func (w *waiter) leftLocked(f queue.Effect) {
 	if w.timer != nil {
 		w.timer.Stop()
 	}
 	if f.Outcome == queue.Granted {
 		return
 	}
-	e.finishLocked(w)
+	w.finishLocked()
 	if f.Outcome == queue.Gone && !f.Doubt {
 		return
 	}
-	e.background(func() { e.without(w, f) })
+	w.e.background(func() { w.without(f) })
 }
 
 // without answers an acquire that has left its wait queue and has not got the lock. If an attempt was not answered, the lock may have been
 // granted: then that is rolled back first, because a null says that the client does not hold the lock. Requires no locks.
-func (e *Engine) without(w *waiter, f queue.Effect) {
+func (w *waiter) without(f queue.Effect) {
 	switch {
 	case f.Outcome == queue.Gone:
-		e.rollBackAcquire(w, 0, nil)
+		w.rollBackAcquire(0, nil)
 	case f.Doubt:
-		e.rollBackAcquire(w, 0, e.onceWithin(doubtLimit, func(ok bool) {
+		w.rollBackAcquire(0, w.e.onceWithin(doubtLimit, func(ok bool) {
 			if ok {
-				e.reply(w, e.replyTo(f.Outcome, f.Err))
+				w.reply(w.e.replyTo(f.Outcome, f.Err))
 			} else {
-				e.reply(w, failed(ErrInDoubt))
+				w.reply(failed(ErrInDoubt))
 			}
 		}))
 	default:
-		e.reply(w, e.replyTo(f.Outcome, f.Err))
+		w.reply(w.e.replyTo(f.Outcome, f.Err))
 	}
 }
 

@@ -67,9 +67,9 @@ func (x *waitQueues) carryOutLocked(f *queue.Effect) {
 		if f.Urgent {
 			class = jobs.HandOver
 		}
-		x.e.jobs.Submit(class, func() { x.e.attempt(w) })
+		x.e.jobs.Submit(class, w.attempt)
 	case queue.Reply:
-		x.e.leftLocked(waiterOf(f.Waiter), *f)
+		waiterOf(f.Waiter).leftLocked(*f)
 	case queue.Subscribe:
 		x.e.own.Node(channel).Subscribe(channel)
 	case queue.Unsubscribe:
