@@ -172,6 +172,29 @@ func TestLinksInDocumentsLeadSomewhere(t *testing.T) {
 	}
 }
 
+func TestRecordsAreNumberedOnce(t *testing.T) {
+	records, err := filepath.Glob(filepath.Join(root, "docs/adr/*.md"))
+	if err != nil || len(records) == 0 {
+		t.Fatal("no records", err)
+	}
+	taken := map[string]string{}
+	for _, name := range records {
+		base := filepath.Base(name)
+		number, _, _ := strings.Cut(base, "-")
+		if other, ok := taken[number]; ok {
+			t.Errorf("%s and %s have one number", other, base)
+		}
+		taken[number] = base
+		text, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if want := "# " + strings.TrimLeft(number, "0") + ". "; !strings.HasPrefix(string(text), want) {
+			t.Errorf("%s does not begin with %q", base, want)
+		}
+	}
+}
+
 func TestEveryOptionOfTheLockCommandsIsSet(t *testing.T) {
 	set := map[string]bool{}
 	inspect(t, "internal/proxy/options.go", func(n ast.Node) { // what all engines have in common

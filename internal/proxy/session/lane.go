@@ -14,7 +14,7 @@ import (
 // A session stays on its lane while replies are outstanding there, so that its commands take effect in the order sent. With
 // none outstanding it moves to another lane if its lane stands still, or does not take all commands at present.
 
-// anyKey stands for the key that the command being routed is about. One server serves all keys, so nobody looks for it.
+// anyKey stands for the key that the command being routed is about. One server serves all keys, so the key is not searched.
 var anyKey []byte
 
 // onLane returns the session's lane; it has one from its first command on.

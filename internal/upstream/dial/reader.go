@@ -54,7 +54,7 @@ func (r *Reader) Raw() ([]byte, error) {
 // NewReader reads from a connection that has no other reader.
 func NewReader(nc net.Conn) *Reader { return &Reader{nc: nc} }
 
-// Ask sends one command on a connection that nobody else uses, and returns the whole raw reply.
+// Ask sends one command on a connection without other users, and returns the whole raw reply.
 func (d *Dialer) Ask(nc net.Conn, args ...string) ([]byte, error) {
 	if err := nc.SetDeadline(time.Now().Add(d.opts.Timeout)); err != nil {
 		return nil, err

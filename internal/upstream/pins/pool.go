@@ -340,7 +340,7 @@ func (ps *Pins) dropIdleLocked(which func(*Pin) bool) {
 	}
 }
 
-// Close ends idle pins; others end when their sessions give them back.
+// Close ends idle pins. The other pins end when their sessions release them.
 func (ps *Pins) Close() {
 	ps.mu.Lock()
 	ps.closed = true
