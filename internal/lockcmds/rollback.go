@@ -42,27 +42,21 @@ func (e *Engine) rollBack(r rollback) {
 }
 
 // rollBackAcquire undoes what copies of an acquire have done, or may still do. fence is of the grant; 0: it is not known. The session
-// keeps the holds that it had before.
+// keeps the holds that it has besides.
 func (w *waiter) rollBackAcquire(fence int64, done func(ok bool)) {
-	part := w.part()
-	part.Request, part.Fence = w.e.nextRequest(), fence
-	if part.Holds--; fence != 0 && fence != w.fence {
-		part.Holds = 0
+	e, part := w.e, w.part()
+	part.Request, part.Fence, part.Holds = e.nextRequest(), fence, 0
+	r := rollback{limit: max(w.lease, e.opts.Lease), done: done}
+	e.mu.Lock()
+	if h := e.holds[holdKey{w.key, w.Owner}]; h != nil {
+		if o := h.holderLocked(w.c); o != nil && (fence == 0 || fence == h.fence) {
+			part.Holds = o.holds
+		}
+		r.Lease = max(0, h.lease.Deadline().Sub(e.clock.Now())) // the acquire may have made the lease shorter
 	}
-	w.e.rollBack(rollback{
-		Drop: script.Drop{Key: w.key, Part: part, Lease: w.leaseLeft()}, limit: max(w.lease, w.e.opts.Lease), done: done,
-	})
-}
-
-// leaseLeft is what sessions of this engine rely on of the lease that the acquire may have made shorter.
-func (w *waiter) leaseLeft() time.Duration {
-	w.e.mu.Lock()
-	defer w.e.mu.Unlock()
-	h := w.e.holds[holdKey{w.key, w.Owner}]
-	if h == nil {
-		return 0
-	}
-	return max(0, h.lease.Deadline().Sub(w.e.clock.Now()))
+	e.mu.Unlock()
+	r.Key, r.Part = w.key, part
+	e.rollBack(r)
 }
 
 // onceWithin returns a function that runs f once: with what it is called with, or with false when the time is over.
