@@ -29,4 +29,8 @@ if pttl == -2 then
   end
   return first(grant(KEYS[1], KEYS[2], ARGV[1], ARGV[2], redis.call('TIME'), ARGV[3], ARGV[6] or ''))
 end
+
+-- The usual way ends here: the functions behind it are not even made.
+--@ hash
+--@ deepen
 return deepen(KEYS[1], KEYS[2], ARGV[1], ARGV[2], ARGV[3], ARGV[4] or '0', ARGV[5] or '1', ARGV[6] or '') or {0, pttl}

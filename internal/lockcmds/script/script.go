@@ -14,6 +14,7 @@ import (
 	"crypto/sha1"
 	"embed"
 	"encoding/hex"
+	"regexp"
 	"strconv"
 	"strings"
 	"time"
@@ -56,14 +57,14 @@ var all []*Script
 // The scripts, each with the functions of lib that it begins with. A function stands behind those that it calls.
 var (
 	ask        = load("ask")
-	acquire    = load("acquire", "hash", "grant", "deepen", "turn")
+	acquire    = load("acquire", "grant", "turn")
 	crowd      = load("crowd", "hash", "grant", "deepen", "head", "free", "take_turn", "turn", "deadline", "crowd", "drop_late")
 	fair       = load("fair", "hash", "grant", "deepen", "head", "free", "take_turn", "deadline", "drop_late")
 	leave      = load("leave", "head", "free", "next_turn")
 	refresh    = load("refresh", "deadline")
 	removeHead = load("remove_head", "head", "free", "next_turn", "take_turn")
-	release    = load("release", "hash", "lower", "head", "free")
-	handover   = load("handover", "hash", "lower", "head", "free", "wake", "grant", "take_turn", "deadline", "crowd")
+	release    = load("release", "lower", "head", "free")
+	handover   = load("handover", "lower", "head", "free", "wake", "grant", "take_turn", "deadline", "crowd")
 	extend     = load("extend", "hash", "head", "wake")
 	renew      = load("renew")
 	info       = load("info", "holder")
@@ -82,11 +83,18 @@ func load(name string, lib ...string) *Script {
 		text.WriteByte('\n')
 	}
 	text.WriteString(read(name))
-	sum := sha1.Sum([]byte(text.String())) // Redis names scripts by SHA-1
-	s := &Script{name: name, id: len(all), text: text.String(), sha: hex.EncodeToString(sum[:])}
+	s := &Script{name: name, id: len(all), text: includes.ReplaceAllStringFunc(text.String(), func(line string) string {
+		return read("lib/" + strings.TrimSpace(line)[len("--@ "):])
+	})}
+	sum := sha1.Sum([]byte(s.text)) // Redis names scripts by SHA-1
+	s.sha = hex.EncodeToString(sum[:])
 	all = append(all, s)
 	return s
 }
+
+// includes are lines that stand for a file of lib, where its functions are needed only from there on: Redis makes the functions of a
+// script anew each time it runs.
+var includes = regexp.MustCompile(`(?m)^ *--@ [a-z_]+\n`)
 
 func read(name string) string {
 	text, err := files.ReadFile(name + ".lua")

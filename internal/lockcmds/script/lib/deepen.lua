@@ -49,11 +49,12 @@ local function deepen(lock, counter, owner, lease, request, fence, holds, field)
   end
   ours = ours + n - taken - before
   sum = math.max(sum + n - taken - before, ours)
-  local text = held[2]
-  if not old then -- taken without one, by Redisson
-    old, text, replaced = next_fence(counter, redis.call('TIME'))
+  local mine = n .. ' ' .. request .. ' ' .. taken
+  if old then
+    redis.call('HSET', lock, owner, sum, '{ours}', ours, field, mine)
+    redis.call('PEXPIRE', lock, lease)
+  else -- taken without a fence, by Redisson
+    old, replaced = grant(lock, counter, owner, lease, redis.call('TIME'), request, field, sum, ours, mine)
   end
-  redis.call('HSET', lock, owner, sum, 'fence', text, '{ours}', ours, field, n .. ' ' .. request .. ' ' .. taken)
-  redis.call('PEXPIRE', lock, lease)
   return {1, old, sum, replaced or 0, 0, n}
 end

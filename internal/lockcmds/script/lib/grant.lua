@@ -2,7 +2,8 @@
 --
 -- The fence is Redis's time in microseconds, or one more than the last: it also grows after FLUSHALL, a restart without
 -- persistence, and the promotion of a stale replica. lease is in ms; time is what TIME returned. request is the number of the
--- call; field is the session's field, empty for the owner's only session.
+-- call; field is the session's field, empty for the owner's only session. holds, ours and mine are what the fields of a named
+-- owner say then, if the lock was held already, without a fence; absent: it is a first hold.
 --
 -- Every user of locks may write any value to the counter. What cannot have been a fence, because it is no whole number or
 -- lies two centuries ahead of the clock, is replaced by the time. A fence that is less far ahead, as after a clock jumped
@@ -10,7 +11,7 @@
 --
 -- Returns the fence, and 1 if the counter was replaced, else nil.
 
-local function next_fence(counter, time)
+local function grant(lock, counter, owner, lease, time, request, field, holds, ours, mine)
   local fence = time[1] * 1000000 + time[2]
   local text = string.format('%.0f', fence)
   local last, replaced = redis.pcall('SET', counter, text, 'GET'), nil
@@ -26,15 +27,11 @@ local function next_fence(counter, time)
       redis.call('SET', counter, text)
     end
   end
-  return fence, text, replaced
-end
-
-local function grant(lock, counter, owner, lease, time, request, field)
-  local fence, text, replaced = next_fence(counter, time)
   if field == '' then
     redis.call('HSET', lock, owner, '1', 'fence', text, '{request}', request)
   else
-    redis.call('HSET', lock, owner, '1', 'fence', text, '{ours}', '1', field, '1 ' .. request .. ' 0')
+    mine = mine or '1 ' .. request .. ' 0'
+    redis.call('HSET', lock, owner, holds or '1', 'fence', text, '{ours}', ours or '1', field, mine)
   end
   redis.call('PEXPIRE', lock, lease)
   return fence, replaced

@@ -7,48 +7,57 @@
 -- Returns the fence, 0 for a lock taken without one, when it was the last hold and the lock is to be freed; else nil and
 -- the script's answer.
 
-local function take(lock, from)
-  local text = redis.call('HGET', lock, from)
-  local n, last, taken = field_of(text)
-  if n <= taken then
-    from = nil
-    local fields = redis.call('HGETALL', lock)
-    for i = 1, #fields, 2 do
-      if string.sub(fields[i], 1, 1) == '{' then
-        text = fields[i + 1]
-        n, last, taken = field_of(text)
-        if n > taken then
-          from = fields[i]
-          break
-        end
-      end
-    end
-  end
-  if from then
-    redis.call('HSET', lock, from, string.match(text, '^%d+ %d+ ') .. taken + 1)
-  end
-  return from
-end
-
 local function lower(lock, owner, fence, holds, request, lease, field, from)
-  local held = redis.pcall('HMGET', lock, owner, 'fence', field == '' and '{request}' or field, '{ours}')
+  local held
+  if field == '' then
+    held = redis.pcall('HMGET', lock, owner, 'fence', '{request}')
+  else
+    held = redis.pcall('HMGET', lock, owner, 'fence', field, '{ours}')
+  end
   if held.err then
     return nil, held
   end
   if not held[1] then
     return nil, {-1}
   end
-  local sum, by, new = tonumber(held[1]) or 0, tonumber(held[2] or 0) or 0, tonumber(request)
-  if fence ~= '0' and by ~= tonumber(fence) then
+  local by, new = tonumber(held[2] or 0) or 0, tonumber(request)
+  if held[2] ~= fence and fence ~= '0' and by ~= tonumber(fence) then
     return nil, {-2, by}
   end
+  local sum = tonumber(held[1]) or 0
+  if field == '' and (tonumber(held[3] or 0) or 0) >= new then
+    return nil, {0, sum, by}
+  end
+  if field == '' and holds == '0' then
+    return by
+  end
+
+  -- The usual way ends here: the functions behind it are not even made.
+  --@ hash
+  local function take(lock, from)
+    local text = redis.call('HGET', lock, from)
+    local n, last, taken = field_of(text)
+    if n <= taken then
+      from = nil
+      local fields = redis.call('HGETALL', lock)
+      for i = 1, #fields, 2 do
+        if string.sub(fields[i], 1, 1) == '{' then
+          text = fields[i + 1]
+          n, last, taken = field_of(text)
+          if n > taken then
+            from = fields[i]
+            break
+          end
+        end
+      end
+    end
+    if from then
+      redis.call('HSET', lock, from, string.match(text, '^%d+ %d+ ') .. taken + 1)
+    end
+    return from
+  end
+
   if field == '' then
-    if (tonumber(held[3] or 0) or 0) >= new then
-      return nil, {0, sum, by}
-    end
-    if holds == '0' then
-      return by
-    end
     redis.call('HSET', lock, owner, holds, '{request}', request)
     sum = tonumber(holds)
   else
