@@ -47,23 +47,23 @@ var (
 	argKey  = Argument{Name: "key", Type: "key", Value: "key"}
 	argWait = Argument{
 		Name: "milliseconds", Type: "integer", Token: "WAIT", Optional: true, Value: "ms", option: optWait,
-		Means: "how long to wait for the lock at most; 0: not at all",
+		Means: "the longest wait for the lock; 0: no wait",
 	}
 	argPX    = Argument{Name: "milliseconds", Type: "integer", Token: "PX", Value: "ms", option: optPX}
 	argEX    = Argument{Name: "seconds", Type: "integer", Token: "EX", Value: "s", option: optEX}
 	argLease = Argument{
 		Name: "lease", Type: "oneof", OneOf: []Argument{argPX, argEX},
 		Means:  "a fixed lease, never renewed",
-		Absent: "the watchdog's lease (`lock.lease`), renewed every third of it while the connection lives",
+		Absent: "the watchdog's lease (`lock.lease`), renewed every third of it while the connection is open",
 	}
 	argOwner = Argument{
 		Name: "id", Type: "string", Token: "OWNER", Optional: true, Value: "id", option: optOwner,
-		Means: "the owner, 1-256 bytes; the default is the connection, whose own name is refused here. The same owner may acquire again " +
+		Means: "the owner, 1-256 bytes; by default the connection, whose name is refused here. The same owner may acquire again " +
 			"(hold count + 1, same fence), and release from another connection",
 	}
 	argGrace = Argument{
 		Name: "milliseconds", Type: "integer", Token: "GRACE", Optional: true, Value: "ms", option: optGrace,
-		Means: "what is left of the lease at most once the connection has ended; 0 releases at once",
+		Means: "the most that is left of the lease after the connection has ended; 0 releases at once",
 	}
 	argMaxHold = Argument{
 		Name: "milliseconds", Type: "integer", Token: "MAXHOLD", Optional: true, Value: "ms", option: optMaxHold,
@@ -96,19 +96,19 @@ var table = complete([]Spec{
 	acquire.with(Spec{
 		Verb: Lock, Name: "lock",
 		Summary: "Acquire a lock, waiting until it is free, and return its fencing token", Complexity: "O(1)",
-		Does:    "waits until the lock is held; `WAIT` limits the wait. Newcomers may overtake",
-		Replies: "the fencing token, an integer ≥ 1; null if not acquired in time",
-		Waits:   "until it has the lock, or for `WAIT ms`", Order: "in turns; a newcomer may overtake those who wait; throughput is best",
+		Does:    "acquires the lock, and waits until it is granted; `WAIT` limits the wait. Newcomers may overtake",
+		Replies: "the fencing token, an integer ≥ 1; null if the lock was not granted in time",
+		Waits:   "until the lock is granted, or for `WAIT ms`", Order: "in turns; a newcomer may overtake waiters; throughput is best",
 	}),
 	acquire.with(Spec{
 		Verb: TryLock, Name: "trylock",
 		Summary: "Acquire a lock if it is free, and return its fencing token", Complexity: "O(1)",
-		Does: "does not wait unless `WAIT` is given", Replies: "the same",
+		Does: "as `LOCK`, but does not wait unless `WAIT` is given", Replies: "the same",
 		Waits: "not at all, or for `WAIT ms`", Order: "as `LOCK`",
 	}),
 	acquire.with(Spec{
 		Verb: FairLock, Name: "fairlock",
-		Summary:    "Acquire a lock in the order of asking, and return its fencing token",
+		Summary:    "Acquire a lock in the order of requests, and return its fencing token",
 		Complexity: "O(log(N)) with N being the number of fair waiters",
 		Does:       "as `LOCK`, first come, first served, across all proxies and Redisson clients", Replies: "the same",
 		Waits: "as `LOCK`", Order: "first come, first served, across all proxies and Redisson clients",
@@ -124,16 +124,16 @@ var table = complete([]Spec{
 		Verb: ExtendLock, Name: "extendlock", Arguments: []Argument{argKey, argLease, argOwner},
 		Flags: []string{"write", "noscript", "no_multi"}, Categories: []string{"write", "slow", "scripting"},
 		Access:  []string{"RW", "access", "update"},
-		Summary: "Set how long a lock that is held lasts from now on", Complexity: "O(1)",
+		Summary: "Set a new lease for a lock that is held", Complexity: "O(1)",
 		Does: "gives a held lock a new lease", Replies: "`1`, or the same errors",
 	},
 	{
 		Verb: LockInfo, Name: "lockinfo", Arguments: []Argument{argKey},
 		Flags: []string{"readonly", "noscript", "no_multi"}, Categories: []string{"read", "slow", "scripting"},
 		Tips: []string{"nondeterministic_output"}, Access: []string{"RO", "access"},
-		Summary:    "Describe the holder of a lock and those who wait for it",
+		Summary:    "Describe the holder and the waiters of a lock",
 		Complexity: "O(N) with N being the number of fair waiters",
-		Does:       "shows the holder",
+		Does:       "describes the holder and the waiters",
 		Replies:    "null if free; else `owner`, `holds`, `ttl-ms`, `fence`, `fair-waiters`, `local-waiters`",
 	},
 	{
@@ -142,8 +142,8 @@ var table = complete([]Spec{
 		Tips:       []string{"nondeterministic_output"},
 		Summary:    "List the locks that are held through this proxy",
 		Complexity: "O(N) with N being the number of these locks",
-		Does:       "the locks that clients of the same user hold through this proxy in the same database, by key",
-		Replies:    "the same fields, with the client's address and name",
+		Does:       "lists the locks that clients of the same user hold through this proxy in the same database, by key",
+		Replies:    "the same fields, with the address and name of the client",
 	},
 	{
 		Verb: ForceUnlock, Name: "forceunlock", Arguments: []Argument{argKey},
