@@ -47,7 +47,7 @@ func newPlan(seed uint64) *plan {
 	between := func(from, to time.Duration) time.Duration { return from + time.Duration(rng.Int64N(int64(to-from))) }
 	p := &plan{seed: seed, proxies: 1 + rng.IntN(3), clients: 2 + rng.IntN(5)}
 	var faults []string
-	convoy := false
+	convoy, narrow := false, false
 	switch rng.IntN(8) {
 	case 0:
 		p.calm = true
@@ -65,6 +65,10 @@ func newPlan(seed uint64) *plan {
 		faults = []string{"step", "evict", "flush", "force"}
 	case 6:
 		faults = []string{"cut own", "stall own", "outage"}
+		if narrow = rng.IntN(2) == 0; narrow { // calls of one session meet
+			p.proxies, p.clients = 1, 1+rng.IntN(2)
+			faults = []string{"cut own", "stall own", "cut lane"}
+		}
 	default:
 		faults = []string{"cut lane", "cut own", "cut sub", "stall lane", "stall own", "kill", "pause", "hang up", "step", "evict", "flush", "force", "outage"}
 	}
@@ -82,6 +86,9 @@ func newPlan(seed uint64) *plan {
 	used := keys[:1+rng.IntN(len(keys))]
 	if rng.IntN(6) == 0 {
 		used = keys[2:]
+	}
+	if narrow {
+		used = keys[:1]
 	}
 	explicit := rng.IntN(3) == 0 // some lock for an owner that several sessions share
 	for n := 5 + rng.IntN(25); n > 0; n-- {
