@@ -143,7 +143,11 @@ func newPlan(seed uint64) *plan {
 		}
 	}
 	if len(faults) > 0 {
-		for n := 1 + rng.IntN(6); n > 0; n-- {
+		most := 6
+		if narrow {
+			most = 15
+		}
+		for n := 1 + rng.IntN(most); n > 0; n-- {
 			a := action{at: spread(), kind: faults[rng.IntN(len(faults))], d: between(time.Millisecond, 300*time.Millisecond), n: rng.IntN(3)}
 			switch a.kind {
 			case "hang up":
@@ -174,6 +178,9 @@ func newPlan(seed uint64) *plan {
 				}
 			}
 			a.d2 = between(0, 4*time.Second)
+			if narrow {
+				a.n = 2
+			}
 			if rng.IntN(2) == 0 {
 				a.d2 = between(0, 5*time.Millisecond)
 			}
