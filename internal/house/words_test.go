@@ -64,31 +64,23 @@ var bannedWords = []bannedWord{
 var unclean string
 
 func TestWordsAreTheFields(t *testing.T) {
-	exceptions := map[string]bool{} // by path; true: needed
-	moved := map[string]bool{}      // names of excepted files that are not there any more, and so may have been moved
+	needed := map[string]bool{} // by excepted file
 	for line := range strings.Lines(unclean) {
-		if line = strings.TrimSpace(line); line == "" || strings.HasPrefix(line, "#") {
-			continue
-		}
-		exceptions[line] = false
-		if _, err := os.Stat(filepath.Join(root, line)); err != nil {
-			moved[path.Base(line)] = true
+		if line = strings.TrimSpace(line); line != "" && !strings.HasPrefix(line, "#") {
+			needed[line] = false
 		}
 	}
 	for _, name := range texts(t) {
 		found := findings(t, name)
-		_, excepted := exceptions[name]
-		switch {
-		case len(found) > 0 && excepted:
-			exceptions[name] = true
-		case len(found) > 0 && moved[path.Base(name)]:
-		case len(found) > 0:
-			t.Logf("%s", strings.Join(found, "\n"))
+		if _, excepted := needed[name]; excepted {
+			needed[name] = len(found) > 0
+		} else if len(found) > 0 {
+			t.Errorf("%s", strings.Join(found, "\n"))
 		}
 	}
-	for name, needed := range exceptions {
-		if !needed {
-			t.Logf("%s is clean: delete it from unclean.txt", name)
+	for name, ok := range needed {
+		if !ok {
+			t.Errorf("%s is clean, or not there: delete it from unclean.txt", name)
 		}
 	}
 }
