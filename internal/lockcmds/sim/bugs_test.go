@@ -9,7 +9,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -19,9 +18,6 @@ const root = "../../.."
 
 // hunt is how long the simulation has to find a bug.
 const hunt = 55 * time.Second
-
-// notHere are the bugs of test/locks that are not in the engine or the scripts, or that only a real client can see.
-var notHere = []string{}
 
 var brokenRule = regexp.MustCompile(`seed (\d+): ([^:\n]+):`)
 
@@ -39,9 +35,6 @@ func TestEveryBugIsFound(t *testing.T) {
 	rows := map[string]string{}
 	for _, path := range patches {
 		name := strings.TrimSuffix(filepath.Base(path), ".patch")
-		if slices.Contains(notHere, name) {
-			continue
-		}
 		t.Run(name, func(t *testing.T) {
 			what := title(t, path)
 			rule, seed, took := find(t, path)

@@ -146,6 +146,13 @@ func (r *redis) do(name string, a []string) reply {
 			e.expire = r.ms() + ms
 		}
 		return int64(1)
+	case "PERSIST": // of a deliberate bug
+		e := r.get(a[0])
+		if e == nil || e.expire == 0 {
+			return int64(0)
+		}
+		e.expire = 0
+		return int64(1)
 	case "TYPE":
 		e := r.get(a[0])
 		if e == nil {
