@@ -131,10 +131,11 @@ func TestLockIsTheHashOfRedisson(t *testing.T) {
 	for i := 0; i+1 < len(fields); i += 2 {
 		got[fields[i].(string)] = fields[i+1].(string)
 	}
-	if len(got) != 2 || got["fence"] != fmt.Sprint(fence) {
-		t.Fatalf("hash %v, want an owner and fence %d", got, fence)
+	if len(got) != 3 || got["fence"] != fmt.Sprint(fence) || got["{request}"] == "" {
+		t.Fatalf("hash %v, want an owner, the number of its request, and fence %d", got, fence)
 	}
 	delete(got, "fence")
+	delete(got, "{request}")
 	for owner, holds := range got {
 		uuid, id, _ := strings.Cut(owner, ":")
 		if len(uuid) != 36 || id == "" || holds != "2" {
