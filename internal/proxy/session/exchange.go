@@ -155,8 +155,8 @@ var _ upstream.Receiver = (*Session)(nil)
 // itself closes the connections of such a user.
 func (u *pinning) rejected() bool {
 	s := u.s
-	if s.pin != nil {
-		return s.pin.conn.Rejected()
+	if u.pin != nil {
+		return u.pin.conn.Rejected()
 	}
 	return s.lane != nil && s.lane.Rejected()
 }

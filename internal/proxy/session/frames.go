@@ -34,7 +34,7 @@ type expected struct {
 // subscribe sends a subscription command. Its frames are examined from then on.
 func (u *pinning) subscribe(row *command.Row, raw []byte) bool {
 	s := u.s
-	pin := s.pin
+	pin := u.pin
 	if (pin.mode != readsFrames || pin.InTx || pin.Opening > 0) && !s.awaitQuiet() {
 		return false
 	}
@@ -44,35 +44,33 @@ func (u *pinning) subscribe(row *command.Row, raw []byte) bool {
 		s.forward(raw, s.handler(), 1)
 		return true
 	}
-	s.readFrames()
+	u.readFrames()
 	pin.Queued++
 	s.forward(raw, &frames{s: s, muted: s.muted, list: []expected{e}}, 1)
 	return true
 }
 
 func (u *pinning) readFrames() {
-	s := u.s
-	if s.pin.mode == readsReplies {
-		s.pin.mode = readsFrames
-		s.pin.fresh = false
+	if u.pin.mode == readsReplies {
+		u.pin.mode = readsFrames
+		u.pin.fresh = false
 		// Redis keeps the hash tables of a connection's subscriptions at the size that they had, which shows in the order of
 		// the replies to an UNSUBSCRIBE of everything.
-		s.pin.spent = true
-		s.pin.conn.ReadFrames()
+		u.pin.spent = true
+		u.pin.conn.ReadFrames()
 	}
 }
 
 // readReplies leaves pub/sub mode. Nothing is outstanding.
 func (u *pinning) readReplies() {
-	s := u.s
-	s.pin.mode = readsReplies
-	s.pin.conn.ReadReplies()
+	u.pin.mode = readsReplies
+	u.pin.conn.ReadReplies()
 }
 
 // frame handles one whole frame in pub/sub mode.
 func (u *pinning) frame(b []byte, kind resp.Kind) {
 	s := u.s
-	pin := s.pin
+	pin := u.pin
 	verb, count := pubsub.ReadFrame(b)
 	at, h, due := s.slots.First(pin.conn)
 	f, _ := h.(*frames)
@@ -205,10 +203,10 @@ func (u *pinning) routeUnread(raw []byte) bool {
 	if !s.awaitQuiet() {
 		return false
 	}
-	pin := s.pin
+	pin := u.pin
 	pin.fresh = false
 	switch {
-	case pin.InTx || s.subscriber():
+	case pin.InTx || u.subscriber():
 		pin.Queued++
 		pin.spent = true // Redis refuses or queues it; its effect at EXEC is not examined
 		s.forward(raw, s.handler(), 1)
@@ -216,10 +214,10 @@ func (u *pinning) routeUnread(raw []byte) bool {
 		// No reply will show the outcome. Redis keeps the reply mode too from now on.
 		pin.mode = readsRaw
 		pin.conn.ReadRaw()
-		s.sendUnread(slices.Concat(replyCommands[s.reply], raw))
+		u.sendUnread(slices.Concat(replyCommands[s.reply], raw))
 	default:
 		s.wait = waitReply
-		s.readFrames()
+		u.readFrames()
 		pin.mode = readsVerdict
 		pin.waits = true // a replica may have to wait for its copy
 		pin.conn.ReadVerdict()
@@ -236,12 +234,12 @@ func (u *pinning) routeUnread(raw []byte) bool {
 func (u *pinning) verdict(b []byte, kind resp.Kind) {
 	s := u.s
 	if kind != 0 {
-		s.frame(b, kind) // the refusal, or a push
+		u.frame(b, kind) // the refusal, or a push
 		return
 	}
-	s.pin.mode = readsRaw
+	u.pin.mode = readsRaw
 	s.resume()
-	if at, _, due := s.slots.First(s.pin.conn); due {
+	if at, _, due := s.slots.First(u.pin.conn); due {
 		s.put(at, b, false)
 		s.answered(at, 1)
 	}
@@ -265,7 +263,7 @@ func (u *pinning) replconf(raw []byte) bool {
 			break
 		}
 	}
-	return s.markPin(raw, h, true, clients.Redirection{})
+	return u.markPin(raw, h, true, clients.Redirection{})
 }
 
 var monitorsCannotLock = resp.AppendError(nil, resp.Err, "lock commands are not possible on a connection that monitors or replicates")
@@ -290,16 +288,16 @@ func (u *pinning) routeRaw(p command.Policy, raw []byte) bool {
 		s.say(monitorsCannotAsk)
 		return true
 	}
-	s.sendUnread(raw)
+	u.sendUnread(raw)
 	return true
 }
 
 func (u *pinning) sendUnread(raw []byte) {
 	s := u.s
 	if !s.muted {
-		s.pin.unread++
+		u.pin.unread++
 	}
-	if s.pin.conn.Append(raw, nil, 0, 0) != nil {
-		s.pin.broken()
+	if u.pin.conn.Append(raw, nil, 0, 0) != nil {
+		u.pin.broken()
 	}
 }

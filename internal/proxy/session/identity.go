@@ -22,12 +22,12 @@ func (l *logins) reidentify(name string, raw []byte) bool {
 		return false
 	}
 	change := idchange.Read(name, s.args)
-	if pin.fresh && s.slots.Due() == 0 && s.visitFromPin(change, raw) {
+	if pin.fresh && s.slots.Due() == 0 && l.visitFromPin(change, raw) {
 		return true
 	}
 	pin.fresh = false
 	if pin.InTx {
-		pin.Queue(transaction.Step{Apply: func(reply []byte) { s.identified(change, reply) }})
+		pin.Queue(transaction.Step{Apply: func(reply []byte) { l.identified(change, reply) }})
 		s.forward(raw, s.handler(), 1)
 		return true
 	}
@@ -35,10 +35,10 @@ func (l *logins) reidentify(name string, raw []byte) bool {
 	s.wait = waitReply // the next commands must travel under the new identity
 	h := &replyHandler{s: s, muted: s.muted, done: func(reply []byte) {
 		s.resume()
-		s.identified(change, reply)
+		l.identified(change, reply)
 	}}
 	if change.Hello {
-		h.replace = s.ownID
+		h.replace = l.ownID
 	}
 	s.forward(raw, h, 1)
 	return true
@@ -47,7 +47,7 @@ func (l *logins) reidentify(name string, raw []byte) bool {
 // identified notes the outcome of an identity change.
 func (l *logins) identified(c idchange.Change, reply []byte) {
 	s := l.s
-	s.noteDenial(c, reply)
+	l.noteDenial(c, reply)
 	if s.pin.conn.Bare() {
 		s.pin.spent = true
 		if reply[0] == '-' && !c.MayHaveAuthenticated(reply) {
@@ -57,13 +57,13 @@ func (l *logins) identified(c idchange.Change, reply []byte) {
 	switch {
 	case reply[0] != '-':
 		if c.Name != nil {
-			s.rename(*c.Name, false)
+			l.rename(*c.Name, false)
 		}
-		s.accepted(c)
+		l.accepted(c)
 	case c.MayHaveAuthenticated(reply):
-		s.checkLogin()
+		l.checkLogin()
 	case c.MayHaveNamed(reply):
-		s.askName()
+		l.askName()
 	}
 }
 
@@ -75,56 +75,55 @@ func (l *logins) identified(c idchange.Change, reply []byte) {
 // session keeps it.
 func (l *logins) accepted(c idchange.Change) {
 	s := l.s
-	target := c.Apply(s.ident)
+	target := c.Apply(l.ident)
 	switch {
 	case c.Nameless(), c.Auth && s.pin.InTx && target.DB != 0: // in a transaction there is no time to ask
-		s.become(target)
-		s.keepLogin()
+		l.become(target)
+		l.keepLogin()
 		return
 	case s.pin.InTx:
-		s.become(target)
+		l.become(target)
 		return
 	case !c.Auth:
-		s.arrive(target)
+		l.arrive(target)
 		return
 	}
 	known, ok := s.proxy.Upstream.Proven(target.User)
 	if !ok || known == target.Password {
 		s.proxy.Upstream.Prove(target.User, target.Password)
-		s.selectDatabase(target)
+		l.selectDatabase(target)
 		return
 	}
-	s.inquire(resp.AppendCommand(nil, "AUTH", target.User, known), func(reply []byte) {
+	l.inquire(resp.AppendCommand(nil, "AUTH", target.User, known), func(reply []byte) {
 		if resp.IsOK(reply) {
 			target.Password = known
 		} else {
 			s.proxy.Upstream.Prove(target.User, target.Password)
 		}
-		s.selectDatabase(target)
+		l.selectDatabase(target)
 	})
 }
 
 // selectDatabase is the second half of accepted.
 func (l *logins) selectDatabase(target upstream.Identity) {
-	s := l.s
 	if target.DB == 0 {
-		s.arrive(target)
+		l.arrive(target)
 		return
 	}
-	s.inquire(resp.AppendCommand(nil, "SELECT", strconv.Itoa(target.DB)), func(reply []byte) {
+	l.inquire(resp.AppendCommand(nil, "SELECT", strconv.Itoa(target.DB)), func(reply []byte) {
 		if resp.IsOK(reply) {
-			s.arrive(target)
+			l.arrive(target)
 			return
 		}
-		s.become(target)
-		s.keepLogin()
+		l.become(target)
+		l.keepLogin()
 	})
 }
 
 // arrive ends an identity change. The lane is opened at once, so that clients behind this one can be judged on it.
 func (l *logins) arrive(target upstream.Identity) {
 	s := l.s
-	s.become(target)
+	l.become(target)
 	if s.pin.login {
 		s.onLane()
 	}
@@ -146,14 +145,14 @@ func (l *logins) inquire(cmd []byte, then func(reply []byte)) {
 // askName asks for the name that a refused HELLO has left on the session's pin.
 func (l *logins) askName() {
 	s := l.s
-	s.inquire(command.GetName, func(reply []byte) {
+	l.inquire(command.GetName, func(reply []byte) {
 		switch v, _, err := resp.Decode(reply); {
 		case err == nil && !v.IsError():
-			s.rename(string(v.Str), false)
+			l.rename(string(v.Str), false)
 		case isNoAuth(reply):
 			s.pin.spent = true
 		default: // the name may be long, or the user may not ask for it
-			s.keepLogin()
+			l.keepLogin()
 		}
 	})
 }
@@ -165,18 +164,18 @@ func isNoAuth(reply []byte) bool { return bytes.HasPrefix(reply, []byte("-NOAUTH
 func (l *logins) checkLogin() {
 	s := l.s
 	bare := s.pin.conn.Bare()
-	if s.ident.Authenticated() && !bare {
-		s.keepLogin()
+	if l.ident.Authenticated() && !bare {
+		l.keepLogin()
 		return
 	}
-	s.inquire(command.Hello, func(reply []byte) {
+	l.inquire(command.Hello, func(reply []byte) {
 		switch {
 		case isNoAuth(reply):
 			s.pin.spent = true
-		case bare && s.ident.Authenticated():
+		case bare && l.ident.Authenticated():
 			s.cutOff() // the connection may be the new user's or none's, but not the old user's
 		default:
-			s.keepLogin()
+			l.keepLogin()
 		}
 	})
 }
@@ -254,14 +253,14 @@ func (l *logins) agree() bool {
 // startOver makes the session the identity that a new client has.
 func (l *logins) startOver() {
 	s := l.s
-	s.become(s.proxy.FirstIdentity())
-	s.knock()
+	l.become(s.proxy.FirstIdentity())
+	l.knock()
 }
 
 // become moves the session and its pin to another identity.
 func (l *logins) become(id upstream.Identity) {
 	s := l.s
-	s.ident = id
+	l.ident = id
 	s.guard.Restrict(s.proxy.Restricts(id))
 	if s.pin != nil {
 		s.pin.conn.Became(id)

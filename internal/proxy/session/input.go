@@ -10,7 +10,7 @@ import (
 // Feed takes bytes from the client. It does not keep b. false: the session has ended, and the connection is to be closed.
 func (i *input) Feed(b []byte) bool {
 	s := i.s
-	alive, output := s.feed(b)
+	alive, output := i.feed(b)
 	if output {
 		s.host.Flush()
 	}
@@ -21,28 +21,28 @@ func (i *input) Feed(b []byte) bool {
 func (i *input) feed(b []byte) (alive, output bool) {
 	s := i.s
 	s.mu.Lock()
-	s.active = s.proxy.Clock.Load()
+	i.active = s.proxy.Clock.Load()
 	defer func() {
 		alive, output = !s.ended, !s.out.Empty() || s.closing
 		s.unlock()
 	}()
 	defer s.contain()
-	if !s.known {
-		s.known = true
+	if !i.known {
+		i.known = true
 		s.knock()
 	}
 	switch {
-	case s.over() || s.eof: // no further command runs
-	case s.in.Len() > 0:
-		s.in.Append(b, s.guard.Need())
-		s.advance()
+	case s.over() || i.eof: // no further command runs
+	case i.in.Len() > 0:
+		i.in.Append(b, i.guard.Need())
+		i.advance()
 	default:
-		if n := s.consume(b); n < len(b) && !s.over() {
-			s.in.Append(b[n:], s.guard.Need())
+		if n := i.consume(b); n < len(b) && !s.over() {
+			i.in.Append(b[n:], i.guard.Need())
 		}
 	}
-	if s.in.Len() > s.proxy.Settings.Limits.Query {
-		s.proxy.QueryLimit(s.Addr, s.in.Len())
+	if i.in.Len() > s.proxy.Settings.Limits.Query {
+		s.proxy.QueryLimit(s.Addr, i.in.Len())
 		s.end()
 	}
 	return alive, output
@@ -59,7 +59,7 @@ func (i *input) consume(buf []byte) int {
 	var name []byte
 	var latest *command.Row // the last one of buf; nil: none, or it has been noted
 	for s.wait == waitNone && !s.gone() {
-		f, n, err := s.guard.Next(buf[off:])
+		f, n, err := i.guard.Next(buf[off:])
 		if err != nil {
 			batch.send()
 			s.protocolError(err)
@@ -67,13 +67,13 @@ func (i *input) consume(buf []byte) int {
 		}
 		if n == 0 {
 			batch.send()
-			off += s.stream(table, buf[off:])
+			off += i.stream(table, buf[off:])
 			break
 		}
-		s.begun = true
-		if s.streaming {
+		i.begun = true
+		if i.streaming {
 			batch.send()
-			s.endStream(f.Raw)
+			i.endStream(f.Raw)
 			off += n
 			continue
 		}
@@ -89,7 +89,7 @@ func (i *input) consume(buf []byte) int {
 				last = nil // an inline command's name does not stay where it is
 			}
 		}
-		if row.Policy == command.Shared && !row.Script && s.plain() && !careful {
+		if row.Policy == command.Shared && !row.Script && i.plain() && !careful {
 			if latest = row; row.HasSubcommands() {
 				s.cmd, latest = row.TitleOf(f.Raw), nil
 			}
@@ -108,7 +108,7 @@ func (i *input) consume(buf []byte) int {
 		off += n
 	}
 	batch.send()
-	s.guard.Trim()
+	i.guard.Trim()
 	if latest != nil {
 		s.cmd = latest.Title
 	}
@@ -161,8 +161,8 @@ func (i *input) MayRead() bool {
 	if s.ended {
 		return true
 	}
-	s.paused = s.hasEnough()
-	return !s.paused
+	i.paused = i.hasEnough()
+	return !i.paused
 }
 
 // maxHeld is the number of bytes that are read behind a command that waits. Further bytes stay in the sockets. It is large, because
@@ -177,24 +177,24 @@ func mayHold(b *budget.Budget, unanswered int) int { return b.Allowance(min(maxH
 // has not sent are held. The pin says when these are few again.
 func (i *input) hasEnough() bool {
 	s := i.s
-	if s.streaming && s.pin != nil {
-		full := s.pin.conn.WhenEmpty(streamBacklog, s.unpause)
-		s.large.excused = s.large.excused || full
+	if i.streaming && s.pin != nil {
+		full := s.pin.conn.WhenEmpty(streamBacklog, i.unpause)
+		i.large.excused = i.large.excused || full
 		return full
 	}
 	limit := s.proxy.Settings.Limits.Unanswered
 	if s.slots.Due() > 0 && s.unanswered >= min(limit, budget.Free) && !(s.pin != nil && s.pin.waits) {
-		return s.unanswered+s.in.Len() >= s.proxy.Budget.Allowance(limit) // the bytes of s.in wait for the same answers
+		return s.unanswered+i.in.Len() >= s.proxy.Budget.Allowance(limit) // the bytes of s.in wait for the same answers
 	}
-	return s.wait != waitNone && s.in.Len() >= budget.Free && s.unanswered+s.in.Len() >= mayHold(s.proxy.Budget, s.proxy.Settings.Limits.Unanswered)
+	return s.wait != waitNone && i.in.Len() >= budget.Free && s.unanswered+i.in.Len() >= mayHold(s.proxy.Budget, s.proxy.Settings.Limits.Unanswered)
 }
 
 // readOn ends a pause of the engine if there is space again. A pause that began behind a command that waits may end in the middle
 // of a large one.
 func (i *input) readOn() {
 	s := i.s
-	if s.paused && !s.hasEnough() {
-		s.paused = false
+	if i.paused && !i.hasEnough() {
+		i.paused = false
 		s.host.Resume()
 	}
 }
@@ -204,8 +204,8 @@ func (i *input) unpause() {
 	s := i.s
 	s.mu.Lock()
 	defer s.exit()
-	if s.paused {
-		s.paused = false
+	if i.paused {
+		i.paused = false
 		s.host.Resume()
 	}
 }
@@ -216,11 +216,11 @@ func (o *output) BeginWrite() (b []byte, last bool) {
 	s := o.s
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if b = s.out.Begin(); b == nil {
-		return nil, s.closing && !s.out.Writing()
+	if b = o.out.Begin(); b == nil {
+		return nil, o.closing && !o.out.Writing()
 	}
 	s.active = s.proxy.Clock.Load()
-	return b, s.closing
+	return b, o.closing
 }
 
 // EndWrite returns the buffer.
@@ -228,11 +228,11 @@ func (o *output) EndWrite(b []byte) {
 	s := o.s
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.out.End(b, !s.ended)
+	o.out.End(b, !s.ended)
 	if s.ended {
 		return
 	}
-	s.unread -= len(b)
+	o.unread -= len(b)
 	if s.bill.Bytes() > 0 {
 		s.charge()
 	}

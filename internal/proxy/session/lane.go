@@ -21,25 +21,24 @@ var anyKey []byte
 func (l *lanes) onLane() *upstream.Lane {
 	s := l.s
 	switch {
-	case s.lane == nil:
-		s.role = s.wants()
-		s.lane = s.proxy.Upstream.Lane(s.ident, anyKey, s.host.Driver(), s.owner, s.role)
-	case s.slots.Due() == 0 && (s.lane.Unsettled() || s.runsScripts() && s.role == upstream.Reads):
-		s.role = s.wants()
-		s.lane = s.proxy.Upstream.Move(s.lane, s.role)
+	case l.lane == nil:
+		l.role = l.wants()
+		l.lane = s.proxy.Upstream.Lane(s.ident, anyKey, s.host.Driver(), s.owner, l.role)
+	case s.slots.Due() == 0 && (l.lane.Unsettled() || l.runsScripts() && l.role == upstream.Reads):
+		l.role = l.wants()
+		l.lane = s.proxy.Upstream.Move(l.lane, l.role)
 	}
-	return s.lane
+	return l.lane
 }
 
 // wants is the role of the lane for the command being routed.
 func (l *lanes) wants() upstream.Role {
-	s := l.s
 	switch {
-	case s.Bulky():
+	case l.Bulky():
 		return upstream.Large
-	case s.runsScripts():
+	case l.runsScripts():
 		return upstream.Scripts
-	case s.writes:
+	case l.writes:
 		return upstream.Writes
 	}
 	return upstream.Reads
@@ -47,29 +46,28 @@ func (l *lanes) wants() upstream.Role {
 
 // runsScripts reports whether the command being routed belongs on the lane for scripts.
 func (l *lanes) runsScripts() bool {
-	s := l.s
-	return s.scripts || s.Mixed > 0
+	return l.scripts || l.Mixed > 0
 }
 
 // mix keeps a session that sends a script behind other commands on the lane for scripts: it waits for its replies once, not at
 // each script.
 func (l *lanes) mix() {
 	s := l.s
-	if s.scripts && s.slots.Due() > 0 {
-		s.Mixed = weight.CalmBursts
+	if l.scripts && s.slots.Due() > 0 {
+		l.Mixed = weight.CalmBursts
 	}
 }
 
 // careful reports whether commands must be examined one by one, because it matters which of them write, or how many they are.
 func (l *lanes) careful() bool {
 	s := l.s
-	return s.lane == nil || s.lane.Unsettled() || s.Window > 0 || s.outgrown() || s.guard.Restricted()
+	return l.lane == nil || l.lane.Unsettled() || l.Window > 0 || l.outgrown() || s.guard.Restricted()
 }
 
 // mustWait reports whether the next command must wait until nothing is outstanding, because it belongs on another lane, or may.
 func (l *lanes) mustWait() bool {
 	s := l.s
-	return s.slots.Due() > 0 && (s.strays() || s.scripts && s.role == upstream.Reads || s.outgrown() || s.fills())
+	return s.slots.Due() > 0 && (l.strays() || l.scripts && l.role == upstream.Reads || l.outgrown() || l.fills())
 }
 
 // fills reports whether as many commands are outstanding as allowed: see weight, and the limits of clients that have not authenticated.
@@ -78,19 +76,17 @@ func (l *lanes) fills() bool {
 	if s.guard.Restricted() {
 		return true // one at a time, because the next ones will be refused too
 	}
-	return s.Window > 0 && !s.writes && s.slots.Due() >= s.Window && s.role != upstream.Large
+	return l.Window > 0 && !l.writes && s.slots.Due() >= l.Window && l.role != upstream.Large
 }
 
 // outgrown reports whether the replies have become so large that further commands belong on another lane.
 func (l *lanes) outgrown() bool {
-	s := l.s
-	return s.Burst >= weight.LargeBurst && s.role != upstream.Large
+	return l.Burst >= weight.LargeBurst && l.role != upstream.Large
 }
 
 // strays reports whether a command that writes would follow reads of this session to a lane that is kept free of writes.
 func (l *lanes) strays() bool {
-	s := l.s
-	return s.writes && s.role == upstream.Reads && s.lane != nil && s.lane.Unsettled()
+	return l.writes && l.role == upstream.Reads && l.lane != nil && l.lane.Unsettled()
 }
 
 // refusal is the reply to a command that was not sent.
@@ -100,11 +96,11 @@ func (l *lanes) refusal() []byte {
 		if b := s.pin.conn.Refusal(); b != nil {
 			return b
 		}
-	} else if s.lane != nil {
-		if s.lane.Full() {
+	} else if l.lane != nil {
+		if l.lane.Full() {
 			return shared.NoLaneFree
 		}
-		if b := s.lane.Refusal(); b != nil {
+		if b := l.lane.Refusal(); b != nil {
 			return b
 		}
 	}
@@ -114,9 +110,9 @@ func (l *lanes) refusal() []byte {
 func (l *lanes) leaveLane() {
 	s := l.s
 	s.endVisit()
-	if s.lane != nil {
-		s.proxy.Upstream.Leave(s.lane)
-		s.lane = nil
+	if l.lane != nil {
+		s.proxy.Upstream.Leave(l.lane)
+		l.lane = nil
 	}
 }
 

@@ -27,25 +27,25 @@ const (
 // bytes of buf that it has consumed.
 func (i *input) stream(table *command.Table, buf []byte) int {
 	s := i.s
-	if s.guard.Need() < streamFrom && s.guard.Checked() < streamFrom && !s.streaming || s.wait != waitNone || s.ended {
+	if i.guard.Need() < streamFrom && i.guard.Checked() < streamFrom && !i.streaming || s.wait != waitNone || s.ended {
 		return 0
 	}
-	n := s.guard.Checked()
-	if !s.streaming && !s.beginStream(table) {
+	n := i.guard.Checked()
+	if !i.streaming && !i.beginStream(table) {
 		return 0
 	}
 	if s.pin != nil && s.pin.conn.Append(buf[:n], nil, 0, 0) != nil {
 		s.end()
 	}
-	s.guard.Discard(n)
-	s.large.bytes += n
+	i.guard.Discard(n)
+	i.large.bytes += n
 	return n
 }
 
 // beginStream takes a pin for a large command. false: the command must be held whole, or the session waits.
 func (i *input) beginStream(table *command.Table) bool {
 	s := i.s
-	name, _, open := s.guard.Open()
+	name, _, open := i.guard.Open()
 	if !open {
 		return false
 	}
@@ -57,9 +57,9 @@ func (i *input) beginStream(table *command.Table) bool {
 		return false
 	}
 	s.muted = s.reply != replyOn
-	s.streaming = true
-	s.large = progress{}
-	s.large.timer = time.AfterFunc(s.proxy.Settings.Limits.LargeCommand, s.checkStream)
+	i.streaming = true
+	i.large = progress{}
+	i.large.timer = time.AfterFunc(s.proxy.Settings.Limits.LargeCommand, i.checkStream)
 	s.cmd = row.Title
 	s.pin.fresh = false
 	s.pin.Queued++
@@ -69,8 +69,8 @@ func (i *input) beginStream(table *command.Table) bool {
 // endStream sends the last part of a large command. If its pin was lost before any byte reached Redis, the command is refused.
 func (i *input) endStream(rest []byte) {
 	s := i.s
-	s.streaming = false
-	s.large.timer.Stop()
+	i.streaming = false
+	i.large.timer.Stop()
 	if s.reply == replySkip {
 		s.reply = replyOn
 	}
@@ -86,11 +86,11 @@ func (i *input) checkStream() {
 	s := i.s
 	s.mu.Lock()
 	defer s.exit()
-	if !s.streaming || s.ended {
+	if !i.streaming || s.ended {
 		return
 	}
-	l := &s.large
-	if l.bytes-l.checked < streamLeast && !l.excused && !s.paused {
+	l := &i.large
+	if l.bytes-l.checked < streamLeast && !l.excused && !i.paused {
 		s.proxy.Counters.SlowCommands.Add(1)
 		s.proxy.Settings.Logger.Warn("client closed: its large command came too slowly", zap.String("client", s.Addr), zap.Int("bytes", l.bytes))
 		s.end()

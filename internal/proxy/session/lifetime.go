@@ -80,9 +80,9 @@ func (s *Session) crashed(r any) {
 // countUnread counts bytes until they are written, and ends a client that leaves too many unread.
 func (o *output) countUnread(n int) {
 	s := o.s
-	s.unread += n
-	if s.unread > s.proxy.Settings.Limits.Output && !s.ended {
-		s.proxy.Settings.Logger.Warn("client closed: output buffer limit", zap.String("client", s.Addr), zap.Int("bytes", s.unread))
+	o.unread += n
+	if o.unread > s.proxy.Settings.Limits.Output && !s.ended {
+		s.proxy.Settings.Logger.Warn("client closed: output buffer limit", zap.String("client", s.Addr), zap.Int("bytes", o.unread))
 		s.proxy.Counters.OutputLimit.Add(1)
 		s.end()
 	}
@@ -111,8 +111,8 @@ func (i *input) EOF() bool {
 	s := i.s
 	s.mu.Lock()
 	defer s.exit()
-	s.eof = true
-	s.atEOF()
+	i.eof = true
+	i.atEOF()
 	return !s.ended
 }
 
@@ -122,8 +122,8 @@ func (i *input) Leaving() bool {
 	s := i.s
 	s.mu.Lock()
 	defer s.exit()
-	s.leaving = true
-	s.atEOF()
+	i.leaving = true
+	i.atEOF()
 	return !s.ended
 }
 
@@ -131,14 +131,14 @@ func (i *input) Leaving() bool {
 // is withdrawn with everything behind it: no client is left to use a lock or an element of a list.
 func (i *input) atEOF() {
 	s := i.s
-	if s.leaving && s.awaitsOthers() {
-		s.eof = true // commands that have not been read would not run
+	if i.leaving && i.awaitsOthers() {
+		i.eof = true // commands that have not been read would not run
 	}
-	if !s.eof || s.gone() {
+	if !i.eof || s.gone() {
 		return
 	}
 	switch {
-	case s.streaming:
+	case i.streaming:
 		s.cutOff() // the large command stays incomplete
 	case s.wait == waitLock && s.slots.Due() == 0:
 		s.end()

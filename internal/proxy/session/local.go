@@ -14,28 +14,28 @@ import (
 func (f *profile) local(row *command.Row, raw []byte) bool {
 	s := f.s
 	if row.Name == "quit" {
-		return s.quit(raw)
+		return f.quit(raw)
 	}
 	if row.Name == "reset" {
-		return s.reset(raw)
+		return f.reset(raw)
 	}
 	h := &replyHandler{s: s, muted: s.muted}
 	switch command.Keyword(s.args, 1) {
 	case "setname":
 		if len(s.args) == 3 {
-			raw = s.setName(h, raw)
+			raw = f.setName(h, raw)
 		}
 	case "getname":
 		if s.pin == nil {
-			h.replace = s.nameFor
+			h.replace = f.nameFor
 		}
 	case "setinfo":
 		if len(s.args) == 4 && idchange.ValidName(s.args[3]) {
-			raw = s.setInfo(h)
+			raw = f.setInfo(h)
 		}
 	case "reply":
 		if len(s.args) == 3 {
-			raw = s.setReplyMode(h, raw)
+			raw = f.setReplyMode(h, raw)
 		}
 	case "maint_notifications":
 		// Notifications of an upstream's maintenance concern the proxy's connections, not the client's. Clients ask on
@@ -72,13 +72,13 @@ var resetReply = []byte("+RESET\r\n")
 // reset brings the session, and its pin if it has one, back to the state of a new client.
 func (f *profile) reset(raw []byte) bool {
 	s := f.s
-	muted := s.reply == replySkip // RESET ends the other kind of silence before it answers
+	muted := f.reply == replySkip // RESET ends the other kind of silence before it answers
 	if s.pin == nil {
 		if len(s.args) != 1 {
 			s.forward(raw, s.handler(), 1)
 			return true
 		}
-		s.resetState()
+		f.resetState()
 		s.muted = muted
 		return s.answer(resetReply)
 	}
@@ -89,7 +89,7 @@ func (f *profile) reset(raw []byte) bool {
 	s.forward(raw, &replyHandler{s: s, muted: muted, done: func(reply []byte) {
 		s.resume()
 		if string(reply) == string(resetReply) {
-			s.resetPin()
+			f.resetPin()
 		}
 	}}, 1)
 	return true
@@ -97,7 +97,7 @@ func (f *profile) reset(raw []byte) bool {
 
 func (f *profile) resetState() {
 	s := f.s
-	s.reply, s.name = replyOn, ""
+	f.reply, f.name = replyOn, ""
 	s.startOver()
 }
 
@@ -107,7 +107,7 @@ func (f *profile) resetPin() {
 	p := s.pin
 	p.End()
 	p.Channels, p.Patterns, p.Shards = 0, 0, 0
-	s.resetState()
+	f.resetState()
 	p.conn.Named("", false)
 	p.keep = false
 	// RESET removes the proxy's credentials from a connection. Where clients use them, the connection has no further use.
@@ -137,7 +137,7 @@ func (f *profile) setInfo(h *replyHandler) []byte {
 	i := slices.IndexFunc(libOptions, func(name string) bool { return strings.EqualFold(name, option) })
 	h.done = func(reply []byte) {
 		if resp.IsOK(reply) && i >= 0 {
-			s.lib[i] = value
+			f.lib[i] = value
 		}
 	}
 	return resp.AppendCommand(nil, "CLIENT", "SETINFO", option, "")
@@ -152,10 +152,10 @@ func (f *profile) nameFor(reply []byte) []byte {
 	switch {
 	case reply[0] == '-':
 		return reply
-	case s.name == "":
+	case f.name == "":
 		return resp.AppendNull(nil, s.ident.Proto)
 	}
-	return resp.AppendCommand(nil, s.name)[len("*1\r\n"):]
+	return resp.AppendCommand(nil, f.name)[len("*1\r\n"):]
 }
 
 // setReplyMode is CLIENT REPLY ON|OFF|SKIP. Only ON is answered. It returns the command to send.
@@ -182,10 +182,10 @@ func (f *profile) setReplyMode(h *replyHandler, raw []byte) []byte {
 				return nil
 			}
 			return reply
-		case mode == replySkip && s.reply == replyOff:
+		case mode == replySkip && f.reply == replyOff:
 			return nil
 		}
-		s.reply = mode
+		f.reply = mode
 		if mode == replyOn {
 			return reply
 		}

@@ -28,7 +28,7 @@ func (l *locker) lock(raw []byte) bool {
 	if err != nil {
 		return s.awaitQuiet() && s.answer(resp.AppendRawError(nil, err.Error()))
 	}
-	engine, eerr := s.lockEngine()
+	engine, eerr := l.lockEngine()
 	if eerr != nil {
 		words := shared.NoUpstream
 		if errors.Is(eerr, engines.ErrFull) {
@@ -40,7 +40,7 @@ func (l *locker) lock(raw []byte) bool {
 		s.wait = waitList
 	}
 	s.locking = len(raw)
-	for _, other := range s.engines {
+	for _, other := range l.engines {
 		if other != engine && other.ID().DB == engine.ID().DB && other.Keeps(s.ID, cmd) {
 			other.StartFor((*lockSession)(s).caller(), cmd, engine.Engine)
 			return true
@@ -62,17 +62,17 @@ func lockIDOf(id upstream.Identity, era uint64) engines.ID {
 func (l *locker) lockEngine() (*engines.Engine, error) {
 	s := l.s
 	id := lockIDOf(s.ident, s.era)
-	for _, e := range s.engines {
+	for _, e := range l.engines {
 		if e.ID() == id {
 			return e, nil
 		}
 	}
 	if s.slots.Due() == 0 {
-		s.leaveEngines()
+		l.leaveEngines()
 	}
 	e, err := s.proxy.Locks.Join(id, s.owner)
 	if err == nil {
-		s.engines = append(s.engines, e)
+		l.engines = append(l.engines, e)
 	}
 	return e, err
 }
@@ -81,7 +81,7 @@ func (l *locker) lockEngine() (*engines.Engine, error) {
 // keeps only the engines that it needs. Nothing is outstanding.
 func (l *locker) leaveEngines() {
 	s := l.s
-	s.engines = slices.DeleteFunc(s.engines, func(e *engines.Engine) bool {
+	l.engines = slices.DeleteFunc(l.engines, func(e *engines.Engine) bool {
 		gone := e.Leave(s.ID)
 		if gone {
 			s.proxy.Locks.Leave(e)

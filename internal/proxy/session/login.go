@@ -21,7 +21,7 @@ import (
 func (l *logins) visit(name string, raw []byte) bool {
 	s := l.s
 	c := idchange.Read(name, s.args)
-	if s.visitFor(c, raw) {
+	if l.visitFor(c, raw) {
 		return true
 	}
 	return c.Shared(raw, s.args) != nil && !s.hasPlace(c) && s.answer(shared.NoLaneFree)
@@ -30,7 +30,7 @@ func (l *logins) visit(name string, raw []byte) bool {
 // visitFromPin is visit for a session that had to wait for its pin. The lane may exist now.
 func (l *logins) visitFromPin(c idchange.Change, raw []byte) bool {
 	s := l.s
-	if !s.pin.login || !s.visitFor(c, raw) {
+	if !s.pin.login || !l.visitFor(c, raw) {
 		return false
 	}
 	s.wait, s.pin.fresh = waitNone, false
@@ -45,16 +45,16 @@ func (l *logins) visitFor(c idchange.Change, raw []byte) bool {
 	if cmd == nil {
 		return false
 	}
-	target := c.Apply(s.ident)
+	target := c.Apply(l.ident)
 	lane := s.proxy.Upstream.Join(target, anyKey, s.host.Driver())
 	if lane == nil {
 		return false
 	}
-	s.visited = lane
+	l.visited = lane
 	s.wait = waitReply // what follows must travel under the identity that this leads to
-	h := &replyHandler{s: s, muted: s.muted, done: func(reply []byte) { s.judged(c, target, reply) }}
+	h := &replyHandler{s: s, muted: s.muted, done: func(reply []byte) { l.judged(c, target, reply) }}
 	if c.Hello {
-		h.replace = s.ownID
+		h.replace = l.ownID
 	}
 	s.transmit(lane, cmd, s.slots.Add(lane, h, 1), 1)
 	return true
@@ -64,18 +64,18 @@ func (l *logins) visitFor(c idchange.Change, raw []byte) bool {
 func (l *logins) judged(c idchange.Change, target upstream.Identity, reply []byte) {
 	s := l.s
 	s.resume()
-	s.noteDenial(c, reply)
+	l.noteDenial(c, reply)
 	if reply[0] == '-' {
-		s.endVisit()
+		l.endVisit()
 		return
 	}
-	lane := s.visited
-	s.visited = nil
+	lane := l.visited
+	l.visited = nil
 	s.leaveLane()
 	s.lane, s.role = lane, upstream.Reads
-	s.become(target)
+	l.become(target)
 	if c.Name != nil {
-		s.rename(*c.Name, false)
+		l.rename(*c.Name, false)
 	}
 }
 
@@ -96,9 +96,9 @@ const maxLoggedUser = 64
 // endVisit leaves the lane that the session visits.
 func (l *logins) endVisit() {
 	s := l.s
-	if s.visited != nil {
-		s.proxy.Upstream.Leave(s.visited)
-		s.visited = nil
+	if l.visited != nil {
+		s.proxy.Upstream.Leave(l.visited)
+		l.visited = nil
 	}
 }
 
@@ -135,7 +135,7 @@ func (l *logins) knock() {
 		return
 	}
 	s.wait = waitDoor
-	s.proxy.Upstream.Knock(s.admitted)
+	s.proxy.Upstream.Knock(l.admitted)
 }
 
 // admitted ends the wait.
@@ -148,11 +148,11 @@ func (l *logins) admitted(era uint64) {
 		return
 	}
 	s.wait = waitNone
-	if s.era != era { // after a RESET: the lane belongs to clients that came before Redis asked for credentials
-		s.era = era
+	if l.era != era { // after a RESET: the lane belongs to clients that came before Redis asked for credentials
+		l.era = era
 		s.leaveLane()
 	}
-	s.guard.Restrict(s.proxy.Restricts(s.ident))
+	s.guard.Restrict(s.proxy.Restricts(l.ident))
 	if s.slots.Due() == 0 {
 		s.releasePin()
 	}

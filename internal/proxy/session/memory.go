@@ -16,20 +16,20 @@ const (
 // charge charges the session's present memory. Every entry into the session ends with it.
 func (m *memory) charge() {
 	s := m.s
-	s.bill.Charge(s.bytes())
+	m.bill.Charge(m.bytes())
 	if s.ended && s.slots.Due() == 0 {
-		s.bill.Close()
+		m.bill.Close()
 	}
 }
 
 // bytes is the memory that the session takes on behalf of its client.
 func (m *memory) bytes() int {
 	s := m.s
-	n := s.backlog.Bytes() + s.slots.Slots()*slotCost
+	n := m.backlog.Bytes() + s.slots.Slots()*slotCost
 	if s.ended {
 		return n
 	}
-	n += s.in.Cap() + cap(s.script) + cap(s.args)*argCost + s.unread + s.out.Spare() + s.gathered + s.locking +
+	n += s.in.Cap() + cap(s.script) + cap(s.args)*argCost + s.unread + s.out.Spare() + m.gathered + m.locking +
 		len(s.name) + len(s.lib[0]) + len(s.lib[1]) + len(s.ident.User) + len(s.ident.Password)
 	if p := s.pin; p != nil {
 		n += len(p.Steps)*stepCost + p.Names + p.execution.expects()*expectedCost + p.frame
@@ -51,9 +51,8 @@ func (m *memory) progress() (appended, written int64) {
 
 // countBacklog notes n bytes that have just been appended.
 func (m *memory) countBacklog(conn connection, n int) {
-	s := m.s
 	appended, written := conn.Progress()
-	s.backlog.Add(n, appended, written)
+	m.backlog.Add(n, appended, written)
 }
 
 // Measure is budget.Owner.
@@ -61,10 +60,10 @@ func (m *memory) Measure() int {
 	s := m.s
 	s.mu.Lock()
 	defer s.exit()
-	if _, written := s.progress(); s.backlog.Bytes() > 0 {
-		s.backlog.Settle(written)
+	if _, written := m.progress(); m.backlog.Bytes() > 0 {
+		m.backlog.Settle(written)
 	}
-	return s.bytes()
+	return m.bytes()
 }
 
 // Cut is budget.Owner.
@@ -76,7 +75,7 @@ func (m *memory) Cut(bytes int) {
 		return
 	}
 	s.proxy.MemoryLimit(s.Addr, bytes)
-	s.bill.Condemn()
+	m.bill.Condemn()
 	s.end()
 }
 

@@ -18,16 +18,16 @@ func (u *pinning) takePin(reason string, p command.Policy) bool {
 		ask.Anew = idchange.Read(reason, s.args).Auth
 	}
 	if conn := s.proxy.Upstream.Acquire(ask); conn != nil {
-		s.setPin(conn, reason, login)
+		u.setPin(conn, reason, login)
 		return true
 	}
 	s.wait = waitPin
 	s.proxy.Counters.PinWaits.Add(1)
-	s.cancelPinWait = s.proxy.Upstream.AwaitPin(ask, func(conn *upstream.Pin, err error) {
+	u.cancelPinWait = s.proxy.Upstream.AwaitPin(ask, func(conn *upstream.Pin, err error) {
 		if login && err != nil {
 			err = shared.ErrLogins
 		}
-		s.deliverPin(conn, err, reason, login)
+		u.deliverPin(conn, err, reason, login)
 	})
 	return false
 }
@@ -44,28 +44,28 @@ func (u *pinning) deliverPin(conn *upstream.Pin, err error, reason string, login
 		}
 		return
 	}
-	s.cancelPinWait = nil
+	u.cancelPinWait = nil
 	s.wait = waitNone
 	if err != nil {
-		s.pinTimedOut = err
+		u.pinTimedOut = err
 		s.proxy.Counters.PinTimeouts.Add(1)
 	} else {
-		s.setPin(conn, reason, login)
+		u.setPin(conn, reason, login)
 	}
 	s.advance()
 }
 
 func (u *pinning) setPin(conn *upstream.Pin, reason string, login bool) {
 	s := u.s
-	s.pin = &pinned{s: s, conn: conn, reason: reason, login: login, fresh: true}
+	u.pin = &pinned{s: s, conn: conn, reason: reason, login: login, fresh: true}
 	s.proxy.Counters.PinReasons.Add(reason, 1)
-	conn.Observe(s.pin)
+	conn.Observe(u.pin)
 	if conn.Name() != s.name {
 		// The name shows in CLIENT LIST and CLIENT INFO of this connection, as it would on the client's own.
-		s.forward(resp.AppendCommand(nil, "CLIENT", "SETNAME", s.name), s.named(s.name), 1)
+		s.forward(resp.AppendCommand(nil, "CLIENT", "SETNAME", s.name), u.named(s.name), 1)
 	}
-	if s.pin.unnumbered() {
-		s.askNumber(false)
+	if u.pin.unnumbered() {
+		u.askNumber(false)
 	}
 }
 
@@ -73,7 +73,7 @@ func (u *pinning) setPin(conn *upstream.Pin, reason string, login bool) {
 // that may have the connection, but no later session may.
 func (u *pinning) named(name string) *replyHandler {
 	s := u.s
-	pin := s.pin
+	pin := u.pin
 	return &replyHandler{s: s, muted: true, done: func(reply []byte) {
 		if resp.IsOK(reply) {
 			pin.conn.Named(name, true)
@@ -90,15 +90,15 @@ func (u *pinning) named(name string) *replyHandler {
 // whose trace is known (local); transactions, subscriptions and identities, whose state is read from Redis's answers.
 func (u *pinning) releasePin() {
 	s := u.s
-	p := s.pin
+	p := u.pin
 	if p == nil || p.fresh || p.mode != readsReplies || s.streaming || p.keep || p.borrowed > 0 || p.InTx || p.Watching || s.wait != waitNone {
 		return
 	}
 	if !p.spent && s.slots.Due() == 0 && p.unnumbered() {
-		s.askNumber(true) // the pool must know the ids of its connections
+		u.askNumber(true) // the pool must know the ids of its connections
 		return
 	}
-	s.pin = nil
+	u.pin = nil
 	if p.spent {
 		p.discard()
 		return
@@ -110,14 +110,14 @@ func (u *pinning) releasePin() {
 // dropConnections gives up the session's pin, which it returns, and its lane unless replies are due there.
 func (u *pinning) dropConnections() (pin *pinned) {
 	s := u.s
-	s.provided(0)
-	if s.cancelPinWait != nil {
-		s.cancelPinWait()
-		s.cancelPinWait = nil
+	u.provided(0)
+	if u.cancelPinWait != nil {
+		u.cancelPinWait()
+		u.cancelPinWait = nil
 	}
-	if pin = s.pin; pin != nil {
+	if pin = u.pin; pin != nil {
 		pin.discard()
-		s.pin = nil
+		u.pin = nil
 	}
 	if s.slots.Due() == 0 {
 		s.leaveLane()
@@ -217,10 +217,10 @@ func (u *pinning) Unblock(withError bool) (done bool, conn uint64, release func(
 				return true, 0, nil
 			}
 		}
-	case s.pin != nil && s.pin.conn.ID() != 0:
-		s.pin.borrowed++
-		pin := s.pin
-		return false, pin.conn.ID(), func() { s.unborrow(pin) }
+	case u.pin != nil && u.pin.conn.ID() != 0:
+		u.pin.borrowed++
+		pin := u.pin
+		return false, pin.conn.ID(), func() { u.unborrow(pin) }
 	}
 	return false, 0, nil
 }
@@ -230,7 +230,7 @@ func (u *pinning) unborrow(p *pinned) {
 	s := u.s
 	s.mu.Lock()
 	defer s.exit()
-	if p.borrowed--; s.pin == p && s.slots.Due() == 0 {
-		s.releasePin()
+	if p.borrowed--; u.pin == p && s.slots.Due() == 0 {
+		u.releasePin()
 	}
 }

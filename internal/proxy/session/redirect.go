@@ -38,10 +38,10 @@ func (u *pinning) redirectsTo() (target *Session, at int) {
 // gets a pin if it has none. The session waits for that.
 func (u *pinning) trackTo(target *Session, at int, raw []byte) bool {
 	s := u.s
-	if (s.pin.InTx || s.pin.Opening > 0) && !s.awaitQuiet() {
+	if (u.pin.InTx || u.pin.Opening > 0) && !s.awaitQuiet() {
 		return false
 	}
-	args, pin, muted := resp.Split(bytes.Clone(raw), nil), s.pin, s.muted
+	args, pin, muted := resp.Split(bytes.Clone(raw), nil), u.pin, s.muted
 	s.wait = waitReply
 	held := s.slots.Hold()
 	s.afterUnlock = append(s.afterUnlock, func() {
@@ -54,7 +54,7 @@ func (u *pinning) trackTo(target *Session, at int, raw []byte) bool {
 			s.muted = muted
 			switch {
 			case s.over():
-			case s.pin != pin:
+			case u.pin != pin:
 				s.answer(shared.NoUpstream)
 			default:
 				var redir clients.Redirection
@@ -62,7 +62,7 @@ func (u *pinning) trackTo(target *Session, at int, raw []byte) bool {
 					redir = clients.Redirection{Client: target.ID, Conn: conn}
 					args[at] = strconv.AppendUint(nil, conn, 10)
 				}
-				s.markPin(resp.AppendCommand(nil, args...), &replyHandler{s: s, muted: muted}, true, redir)
+				u.markPin(resp.AppendCommand(nil, args...), &replyHandler{s: s, muted: muted}, true, redir)
 			}
 			s.advance()
 		})
@@ -77,38 +77,38 @@ func (u *pinning) provide(then func(conn uint64)) {
 	defer s.host.Flush()
 	s.mu.Lock()
 	defer s.exit()
-	s.wanted = append(s.wanted, then)
+	u.wanted = append(u.wanted, then)
 	switch {
-	case s.over(), s.pin == nil && s.wait != waitNone && s.slots.Due() == 0:
-		s.provided(0) // it waits, for a lock for example, and can have no connection now
-	case s.pin != nil && !s.pin.login, s.slots.Due() == 0:
-		s.serveWanted()
+	case s.over(), u.pin == nil && s.wait != waitNone && s.slots.Due() == 0:
+		u.provided(0) // it waits, for a lock for example, and can have no connection now
+	case u.pin != nil && !u.pin.login, s.slots.Due() == 0:
+		u.serveWanted()
 	}
 }
 
 // serveWanted serves the sessions that want to name this session's connection, unless a reply is outstanding on its lane.
 func (u *pinning) serveWanted() {
 	s := u.s
-	if len(s.wanted) == 0 || s.wait == waitGoodbye {
+	if len(u.wanted) == 0 || s.wait == waitGoodbye {
 		return
 	}
-	if s.pin == nil {
+	if u.pin == nil {
 		conn := s.proxy.Upstream.Acquire(upstream.Ask{ID: s.ident, Owner: s.owner})
 		if conn == nil {
-			s.provided(0)
+			u.provided(0)
 			return
 		}
-		s.setPin(conn, "client|tracking", false)
+		u.setPin(conn, "client|tracking", false)
 	}
-	pin := s.pin
+	pin := u.pin
 	pin.keep = true
 	switch {
 	case pin.conn.ID() != 0:
-		s.provided(pin.conn.ID())
+		u.provided(pin.conn.ID())
 	case pin.mode != readsReplies || pin.asked:
-		s.provided(0)
+		u.provided(0)
 	default:
-		s.askNumber(false)
+		u.askNumber(false)
 	}
 }
 
@@ -121,27 +121,27 @@ func (p *pinned) unnumbered() bool {
 // askNumber asks for the id of the session's pin at Redis. If the session waits for the answer, nothing is outstanding.
 func (u *pinning) askNumber(wait bool) {
 	s := u.s
-	pin := s.pin
+	pin := u.pin
 	pin.asked = true
 	if wait {
 		s.wait = waitReply
 	}
 	s.forward(command.Hello, &replyHandler{s: s, muted: true, whole: true, done: func(reply []byte) {
-		if v, _, err := resp.Decode(reply); err == nil && s.pin == pin {
+		if v, _, err := resp.Decode(reply); err == nil && u.pin == pin {
 			pin.conn.Greeted(v)
 		}
 		if wait {
 			s.resume()
 		}
-		s.serveWanted()
+		u.serveWanted()
 	}}, 1)
 }
 
 // provided tells the id to the callers of provide.
 func (u *pinning) provided(conn uint64) {
 	s := u.s
-	for _, then := range s.wanted {
+	for _, then := range u.wanted {
 		s.afterUnlock = append(s.afterUnlock, func() { then(conn) })
 	}
-	s.wanted = nil
+	u.wanted = nil
 }

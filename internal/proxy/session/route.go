@@ -80,7 +80,7 @@ func (s *Session) routeShared(row *command.Row, p command.Policy, raw []byte) bo
 // routePinned routes a command of a session whose pin answers each command once.
 func (u *pinning) routePinned(row *command.Row, p command.Policy, raw []byte) bool {
 	s := u.s
-	pin, to := s.pin, s.handler()
+	pin, to := u.pin, s.handler()
 	if pin.waits && s.unanswered >= mayHold(s.proxy.Budget, s.proxy.Settings.Limits.Unanswered) && !s.awaitQuiet() {
 		return false
 	}
@@ -91,13 +91,13 @@ func (u *pinning) routePinned(row *command.Row, p command.Policy, raw []byte) bo
 	pin.waits = pin.waits || mayWait && !pin.InTx
 	switch p {
 	case command.Transaction:
-		return s.transact(row.Name, raw)
+		return u.transact(row.Name, raw)
 	case command.Identity:
 		return s.reidentify(row.Name, raw)
 	case command.PubSub:
-		return s.subscribe(row, raw)
+		return u.subscribe(row, raw)
 	case command.PinRaw:
-		return s.routeUnread(raw)
+		return u.routeUnread(raw)
 	case command.PinAfterWrite:
 		if pin.fresh {
 			// WAIT counts replicas from the end of the connection's last command, so a command on this connection after
@@ -112,10 +112,10 @@ func (u *pinning) routePinned(row *command.Row, p command.Policy, raw []byte) bo
 		}
 		switch {
 		case pin.InTx:
-			return s.queueLocal(row, p, raw)
-		case s.subscriber() && p == command.Lock:
+			return u.queueLocal(row, p, raw)
+		case u.subscriber() && p == command.Lock:
 			return s.answer(pubsub.Refusal(row.Name))
-		case s.subscriber() && row.Name != "quit" && row.Name != "reset":
+		case u.subscriber() && row.Name != "quit" && row.Name != "reset":
 			s.forward(raw, to, 1)
 			return true
 		case p == command.Lock:
@@ -138,7 +138,7 @@ func (u *pinning) routePinned(row *command.Row, p command.Policy, raw []byte) bo
 		}
 		to = h
 	case command.Replication:
-		return s.replconf(raw)
+		return u.replconf(raw)
 	case command.PinOnce:
 		if done := s.pauseOf(row); done != nil {
 			if pin.InTx {
@@ -151,7 +151,7 @@ func (u *pinning) routePinned(row *command.Row, p command.Policy, raw []byte) bo
 		}
 	case command.Shared: // sent as it is
 	default:
-		return s.keepPin(row, p, raw)
+		return u.keepPin(row, p, raw)
 	}
 	pin.fresh = false
 	pin.Queued++
@@ -162,7 +162,7 @@ func (u *pinning) routePinned(row *command.Row, p command.Policy, raw []byte) bo
 // subscriber reports whether Redis refuses all but a few commands because of subscriptions. Nothing is outstanding.
 func (u *pinning) subscriber() bool {
 	s := u.s
-	return s.pin != nil && s.pin.mode == readsFrames && s.pin.Subscribed() && s.ident.Proto == 2
+	return u.pin != nil && u.pin.mode == readsFrames && u.pin.Subscribed() && s.ident.Proto == 2
 }
 
 // keepPin sends a command that may leave a trace on the connection. The connection then stays the session's own, unless Redis refuses
@@ -170,18 +170,18 @@ func (u *pinning) subscriber() bool {
 func (u *pinning) keepPin(row *command.Row, p command.Policy, raw []byte) bool {
 	s := u.s
 	if row.Name == "client" && command.Keyword(s.args, 1) == "tracking" {
-		if target, at := s.redirectsTo(); target != nil {
-			return s.trackTo(target, at, raw)
+		if target, at := u.redirectsTo(); target != nil {
+			return u.trackTo(target, at, raw)
 		}
 	}
-	return s.markPin(raw, &replyHandler{s: s, muted: s.muted}, p != command.PinSpent, clients.Redirection{})
+	return u.markPin(raw, &replyHandler{s: s, muted: s.muted}, p != command.PinSpent, clients.Redirection{})
 }
 
 // markPin sends such a command. h gets its reply. keep: the connection becomes the session's own if Redis accepts the command. redir
 // says where it sends invalidations.
 func (u *pinning) markPin(raw []byte, h *replyHandler, keep bool, redir clients.Redirection) bool {
 	s := u.s
-	pin := s.pin
+	pin := u.pin
 	if (pin.InTx || pin.Opening > 0) && !s.awaitQuiet() {
 		return false
 	}
@@ -217,21 +217,21 @@ func (u *pinning) queueLocal(row *command.Row, p command.Policy, raw []byte) boo
 	s := u.s
 	switch {
 	case p == command.Lock, p == command.AboutClients, row.Name == "client" && command.Keyword(s.args, 1) == "reply":
-		s.poison(notInTx)
+		u.poison(notInTx)
 		return true
 	case row.Name == "reset", row.Name == "quit":
 		return s.local(row, raw)
 	case command.Keyword(s.args, 1) == "setname" && len(s.args) == 3:
 		name := string(s.args[2])
-		s.pin.Names += len(name)
-		s.pin.Queue(transaction.Step{Apply: func(reply []byte) {
+		u.pin.Names += len(name)
+		u.pin.Queue(transaction.Step{Apply: func(reply []byte) {
 			if resp.IsOK(reply) {
 				s.rename(name, true)
 			}
 		}})
 	default:
-		s.pin.spent = s.pin.spent || command.Keyword(s.args, 1) != "getname" // its effect comes with EXEC
-		s.pin.Queued++
+		u.pin.spent = u.pin.spent || command.Keyword(s.args, 1) != "getname" // its effect comes with EXEC
+		u.pin.Queued++
 	}
 	s.forward(raw, s.handler(), 1)
 	return true

@@ -16,7 +16,7 @@ func (f *profile) augment(row *command.Row, size int) *replyHandler {
 	s := f.s
 	h := &replyHandler{s: s, muted: s.muted}
 	if row.Name == "client" {
-		h.replace = s.aboutSelf(size)
+		h.replace = f.aboutSelf(size)
 		return h
 	}
 	if row.Name == "info" && !command.IsOwnInfo(s.args) {
@@ -60,7 +60,7 @@ func (f *profile) aboutSelf(size int) func(reply []byte) []byte {
 			return resp.AppendInteger(nil, int(s.ID))
 		}
 	case "info":
-		return func(reply []byte) []byte { return s.ownLine(reply, size, args) }
+		return func(reply []byte) []byte { return f.ownLine(reply, size, args) }
 	}
 	return s.redir.Translate
 }

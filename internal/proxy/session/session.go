@@ -302,17 +302,17 @@ func (s *Session) resume() {
 // advance continues with the input that was held back.
 func (i *input) advance() {
 	s := i.s
-	defer s.atEOF()
-	if s.in.Len() == 0 || s.wait != waitNone || s.gone() {
+	defer i.atEOF()
+	if i.in.Len() == 0 || s.wait != waitNone || s.gone() {
 		return
 	}
-	n := s.consume(s.in.Bytes())
+	n := i.consume(i.in.Bytes())
 	if s.over() {
-		s.in.Forget()
+		i.in.Forget()
 		return
 	}
-	s.in.Drop(n)
-	s.readOn()
+	i.in.Drop(n)
+	i.readOn()
 }
 
 // forward sends n commands on the pin or the lane. h handles their replies; nil: they pass to the client.
@@ -351,9 +351,9 @@ func (o *output) say(b []byte) {
 		return
 	}
 	if s.slots.Say(b) {
-		s.out.Append(b)
+		o.out.Append(b)
 	}
-	s.countUnread(len(b))
+	o.countUnread(len(b))
 }
 
 // put adds bytes to the replies of a slot; more: they end within one.
@@ -363,9 +363,9 @@ func (o *output) put(at replies.ID, b []byte, more bool) {
 		return
 	}
 	if s.slots.Put(at, b, more) {
-		s.out.Append(b)
+		o.out.Append(b)
 	}
-	s.countUnread(len(b))
+	o.countUnread(len(b))
 }
 
 // push sends out-of-band data between replies.
@@ -375,9 +375,9 @@ func (o *output) push(b []byte) {
 		return
 	}
 	if s.slots.Push(b) {
-		s.out.Append(b)
+		o.out.Append(b)
 	}
-	s.countUnread(len(b))
+	o.countUnread(len(b))
 }
 
 // emit appends bytes to the output.
@@ -386,6 +386,6 @@ func (o *output) emit(b []byte) {
 	if s.gone() {
 		return
 	}
-	s.out.Append(b)
-	s.countUnread(len(b))
+	o.out.Append(b)
+	o.countUnread(len(b))
 }

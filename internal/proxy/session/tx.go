@@ -11,9 +11,9 @@ import (
 // the session is in a transaction exactly when Redis says so.
 func (u *pinning) transact(name string, raw []byte) bool {
 	s := u.s
-	pin := s.pin
+	pin := u.pin
 	if name == "exec" && pin.Subscribes() {
-		return s.execSubscriptions(raw)
+		return u.execSubscriptions(raw)
 	}
 	pin.fresh = false
 	h := &replyHandler{s: s, muted: s.muted}
@@ -34,7 +34,7 @@ func (u *pinning) transact(name string, raw []byte) bool {
 			steps := pin.Steps
 			h.replace = func(reply []byte) []byte { return transaction.Rewritten(reply, steps) }
 		}
-		h.done = func(reply []byte) { s.executed(pin, reply) }
+		h.done = func(reply []byte) { u.executed(pin, reply) }
 	case "discard":
 		h.done = func(reply []byte) {
 			if resp.IsOK(reply) {
@@ -83,12 +83,12 @@ func (u *pinning) execSubscriptions(raw []byte) bool {
 	if !s.awaitQuiet() {
 		return false
 	}
-	pin := s.pin
+	pin := u.pin
 	list := make([]expected, pin.Queued-pin.Base)
 	for _, step := range pin.Steps {
 		list[step.Index] = expected{verb: step.Verb, left: step.Left, apply: step.Apply}
 	}
-	s.readFrames()
+	u.readFrames()
 	pin.execution = &frames{s: s, muted: s.muted, list: list, exec: &replyHandler{s: s, muted: s.muted, done: func(reply []byte) {
 		if !bytes.HasPrefix(reply, []byte("-")) || bytes.HasPrefix(reply, []byte("-EXECABORT")) {
 			pin.End()
