@@ -171,7 +171,7 @@ func (w *waiter) acquired(o outcome) []byte {
 		w.finish()
 		return appendFailure(nil, err)
 	case a.Granted:
-		w.e.note(w.key, a.Damage)
+		w.e.damage.Note(w.key, a.Damage)
 		return w.granted(grantOf(a, o.sentAt))
 	}
 	w.e.mu.Lock()
@@ -362,4 +362,22 @@ func (w *waiter) holdLocked(g grant) (told *loss) {
 		w.paused = nil
 	}
 	return told
+}
+
+// goHome has the session's home start an acquire anew, if that is another engine: this engine has no hold that the acquire could
+// deepen. Requires the session lock.
+func (w *waiter) goHome() bool {
+	if w.home == w.e {
+		return false
+	}
+	w.e.mu.Lock()
+	ended := w.c.ended
+	w.finishLocked()
+	w.e.mu.Unlock()
+	if !ended {
+		again := w.caller
+		again.NothingPending = false // the answer to this attempt is being dealt with
+		w.home.startAcquire(again, w.cmd, w.began, w.home)
+	}
+	return true
 }

@@ -37,7 +37,7 @@ func (w *waiter) call() (a script.Acquired, sentAt time.Time, err error) {
 	sentAt = w.e.clock.Now()
 	q := w.question()
 	a, err = runFor(w.e.life, w.e.own, q.Call, q.decode)
-	w.e.note(w.key, a.Damage)
+	w.e.damage.Note(w.key, a.Damage)
 	return a, sentAt, err
 }
 

@@ -12,6 +12,7 @@ import (
 
 	"lockproxy/internal/lockcmds/announce"
 	"lockproxy/internal/lockcmds/clock"
+	"lockproxy/internal/lockcmds/damage"
 	"lockproxy/internal/lockcmds/grammar"
 	"lockproxy/internal/lockcmds/jobs"
 	"lockproxy/internal/lockcmds/owners"
@@ -80,7 +81,7 @@ type Engine struct {
 	calls    jobs.Count   // scripts on sessions' connections whose outcome has not been dealt with
 	holding  atomic.Int64 // len(held)
 	tending  atomic.Int64 // those, doubts and clean-ups that have not come to an end
-	damage   damage
+	damage   damage.Reporter
 	clock    clock.Clock
 	own      own
 	watchdog *watchdog.Watchdog
@@ -150,6 +151,7 @@ func New(opts Options) (*Engine, error) {
 	}
 	e.own.Listen(&e.waits)
 	e.life, e.end = context.WithCancel(context.Background())
+	e.damage.Clock, e.damage.Logger, e.damage.Repaired = opts.Clock, opts.Logger, opts.Events.Repaired
 	e.losses = announce.New(announce.Options{Jobs: e.jobs, Redis: opts.Redis, Life: e.life, Logger: opts.Logger})
 	renewals, err := watchdog.New(watchdog.Options{
 		Renew: e.renew, OnLost: e.onLost, Logger: opts.Logger, Now: opts.Clock.Now,
@@ -207,6 +209,47 @@ func (e *Engine) Start(s Caller, c grammar.Command) {
 		e.startForce(s, c)
 	default:
 		panic("BUG: " + c.Verb.String() + " was not parsed")
+	}
+}
+
+// A session that has authenticated as another user belongs to another engine, but its holds are still its own. So the engine that has
+// a hold carries out the commands about it, on the session's own connection and with the session's present rights. Everything else,
+// waiting too, is done by the session's present engine, its home.
+
+// Keeps reports whether the engine keeps a hold of the session that the command is about.
+// Requires the session lock.
+func (e *Engine) Keeps(session uint64, cmd grammar.Command) bool {
+	defer e.failStop()
+	switch cmd.Verb {
+	case grammar.Lock, grammar.TryLock, grammar.FairLock, grammar.Unlock, grammar.ExtendLock:
+	default:
+		return false
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	c := e.clients[session]
+	if c == nil {
+		return false
+	}
+	k := holdKey{cmd.Key, cmd.Owner}
+	if k.owner == "" {
+		k.owner = c.owner
+	}
+	if h := e.holds[k]; h != nil {
+		_, holds := c.holds[h]
+		return holds
+	}
+	return false
+}
+
+// StartFor is Start for a session whose home is another engine of the same database by now. Requires the session lock.
+func (e *Engine) StartFor(s Caller, cmd grammar.Command, home *Engine) {
+	defer e.failStop()
+	switch cmd.Verb {
+	case grammar.Lock, grammar.TryLock, grammar.FairLock:
+		e.startAcquire(s, cmd, e.clock.Now(), home)
+	default:
+		e.Start(s, cmd)
 	}
 }
 

@@ -137,7 +137,7 @@ func (r *release) released(o outcome) []byte {
 	if r.h != nil && isOverwritten(err) {
 		a, err = script.Released{Status: script.NotHolder}, nil
 	}
-	r.e.note(r.cmd.Key, a.Damage)
+	r.e.damage.Note(r.cmd.Key, a.Damage)
 	if !o.repeated {
 		r.handed(a, err)
 	}
