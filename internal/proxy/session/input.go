@@ -41,7 +41,7 @@ func (i *input) feed(b []byte) (alive, output bool) {
 			i.in.Append(b[n:], i.guard.Need())
 		}
 	}
-	if i.in.Len() > s.proxy.Settings.Limits.Query {
+	if i.in.Len() > s.proxy.Settings.Limits.Query && !i.pausesAtQuery() {
 		s.proxy.QueryLimit(s.Addr, i.in.Len())
 		s.end()
 	}
@@ -172,6 +172,13 @@ const maxHeld = 16 << 20
 // mayHold is the number of bytes that may be held behind a command that waits: here, or on the way to Redis if that command is there.
 func mayHold(b *budget.Budget, unanswered int) int { return b.Allowance(min(maxHeld, unanswered)) }
 
+// pausesAtQuery reports whether the session waits for something that comes by itself, such as a pin. Then the client has done
+// nothing wrong: reading pauses at the limit of the query buffer. Everywhere else the limit closes the client, as Redis does.
+func (i *input) pausesAtQuery() bool {
+	s := i.s
+	return s.wait != waitNone && s.wait != waitLock && !(s.pin != nil && s.pin.waits)
+}
+
 // hasEnough reports whether the session holds as many bytes of its client as it may. Behind a command that waits for other clients,
 // reading continues as long as the bytes can be held, so that a hang-up is seen. Of a large command, only the bytes that its pin
 // has not sent are held. The pin says when these are few again.
@@ -185,6 +192,9 @@ func (i *input) hasEnough() bool {
 	limit := s.proxy.Settings.Limits.Unanswered
 	if s.slots.Due() > 0 && s.unanswered >= min(limit, budget.Free) && !(s.pin != nil && s.pin.waits) {
 		return s.unanswered+i.in.Len() >= s.proxy.Budget.Allowance(limit) // the bytes of s.in wait for the same answers
+	}
+	if i.pausesAtQuery() && i.in.Len() >= s.proxy.Settings.Limits.Query {
+		return true
 	}
 	return s.wait != waitNone && i.in.Len() >= budget.Free && s.unanswered+i.in.Len() >= mayHold(s.proxy.Budget, s.proxy.Settings.Limits.Unanswered)
 }
