@@ -19,11 +19,14 @@
 --          fence                            acquired, a first hold; or {1, fence, 1, 1}: the counter held no fence
 --          {0, pttl_ms}                     held by another owner; -1: without a TTL; -2: free, but kept for a waiter
 
-local pttl = redis.call('PTTL', KEYS[1])
-if pttl == -2 then
-  if kept_for(KEYS[3], KEYS[1]) then
+local pttl = -2
+if redis.call('EXISTS', KEYS[1], KEYS[3]) > 0 then -- usually neither exists, and this is one call less
+  pttl = redis.call('PTTL', KEYS[1])
+  if pttl == -2 and kept_for(KEYS[3], KEYS[1]) then
     return {0, -2}
   end
+end
+if pttl == -2 then
   if ARGV[7] then
     redis.call(ARGV[7], ARGV[8], '0')
   end

@@ -11,6 +11,9 @@ local function lower(lock, owner, fence, holds, request, lease, field, from)
   local held
   if field == '' then
     held = redis.pcall('HMGET', lock, owner, 'fence', '{request}')
+    if holds == '0' and held[1] and held[2] == fence and (tonumber(held[3]) or 0) < tonumber(request) then
+      return tonumber(fence) -- the usual way, without a look at anything else
+    end
   else
     held = redis.pcall('HMGET', lock, owner, 'fence', field, '{ours}')
   end
