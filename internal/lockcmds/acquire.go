@@ -6,13 +6,17 @@ import (
 	"time"
 
 	"github.com/tidwall/redcon"
+	"go.uber.org/zap"
 
+	"lockproxy/internal/lockcmds/calls"
 	"lockproxy/internal/lockcmds/clock"
+	"lockproxy/internal/lockcmds/contract"
 	"lockproxy/internal/lockcmds/grammar"
+	"lockproxy/internal/lockcmds/jobs"
 	"lockproxy/internal/lockcmds/queue"
+	"lockproxy/internal/lockcmds/replies"
 	"lockproxy/internal/lockcmds/script"
 	"lockproxy/internal/lockcmds/turns"
-	"lockproxy/internal/resp"
 	"lockproxy/internal/watchdog"
 )
 
@@ -24,7 +28,7 @@ type waiter struct {
 	e       *Engine
 	kind    *kind
 	c       *client
-	caller  Caller
+	caller  contract.Caller
 	verb    grammar.Verb
 	key     string
 	lease   time.Duration
@@ -68,7 +72,7 @@ func grantOf(a script.Acquired, sentAt time.Time) grant {
 }
 
 // startAcquire starts an acquire that was asked for at that moment, by a session of the engine home. Requires the session lock.
-func (e *Engine) startAcquire(s Caller, cmd grammar.Command, began time.Time, home *Engine) {
+func (e *Engine) startAcquire(s contract.Caller, cmd grammar.Command, began time.Time, home *Engine) {
 	w := &waiter{
 		e: e, kind: kindOf(cmd.Verb), verb: cmd.Verb, key: cmd.Key, wait: cmd.Wait, began: began,
 		lease: cmd.Lease, fixed: cmd.Lease > 0, maxHold: cmd.MaxHold, grace: cmd.Grace,
@@ -130,7 +134,7 @@ func (e *Engine) startAcquire(s Caller, cmd grammar.Command, began time.Time, ho
 
 // ordered runs send, with the session locked, when no renewal of the lease is on its way: at once, or later. If the
 // session ends before that, abandoned runs instead. Requires the session lock.
-func (e *Engine) ordered(s Session, l *watchdog.Lease, send, abandoned func()) {
+func (e *Engine) ordered(s contract.Session, l *watchdog.Lease, send, abandoned func()) {
 	const (
 		asking  = iota
 		free    // no renewal is on its way
@@ -141,7 +145,7 @@ func (e *Engine) ordered(s Session, l *watchdog.Lease, send, abandoned func()) {
 		if state.CompareAndSwap(asking, free) {
 			return // still in Pause, on this goroutine or another: the session is locked already
 		}
-		if !e.do(s, send) {
+		if !e.guard.Do(s, send) {
 			abandoned()
 		}
 	})
@@ -154,25 +158,25 @@ func (e *Engine) ordered(s Session, l *watchdog.Lease, send, abandoned func()) {
 // that in which Redis hears of them. Requires the session lock.
 func (w *waiter) sendAcquire() {
 	q := w.kind.ask(w)
-	w.e.send(&request{s: w.c.s, call: q.Call, again: &q.Call, done: w.acquired})
+	w.e.calls.Send(&calls.Request{Session: w.c.s, Call: q.Call, Again: &q.Call, Done: w.acquired})
 }
 
 // acquired is the outcome of the first attempt. Requires the session lock, or that the session has ended.
-func (w *waiter) acquired(o outcome) []byte {
-	a, err := decoded(o.reply, o.err, script.DecodeAcquired)
+func (w *waiter) acquired(o calls.Outcome) []byte {
+	a, err := calls.Decoded(o.Reply, o.Err, script.DecodeAcquired)
 	switch {
-	case errors.Is(err, ErrInDoubt):
+	case errors.Is(err, contract.ErrInDoubt):
 		w.rollBackAcquire(0, nil)
 		w.turnAway(queue.Error, err) // it may have a place in the queue
 		return nil
-	case isOverwritten(err) && w.overwritten():
-		return lostLease()
+	case calls.IsOverwritten(err) && w.overwritten():
+		return replies.LostLease()
 	case err != nil:
 		w.finish()
-		return appendFailure(nil, err)
+		return replies.Failure(err)
 	case a.Granted:
 		w.e.damage.Note(w.key, a.Damage)
-		return w.granted(grantOf(a, o.sentAt))
+		return w.granted(grantOf(a, o.SentAt))
 	}
 	w.e.mu.Lock()
 	told := w.overtakenLocked()
@@ -180,7 +184,7 @@ func (w *waiter) acquired(o outcome) []byte {
 	w.e.tell(told)
 	if w.wait == 0 {
 		w.finish()
-		return resp.AppendNull(nil, w.caller.Proto)
+		return replies.Null(w.caller.Proto)
 	}
 	if w.goHome() {
 		return nil
@@ -245,13 +249,7 @@ func (w *waiter) unpauseLocked() {
 
 // reply answers a finished acquire from a job or a timer. Requires no locks.
 func (w *waiter) reply(build func(proto int) []byte) {
-	w.e.do(w.c.s, func() { w.c.s.Reply(build(w.caller.Proto)) })
-}
-
-func null(proto int) []byte { return resp.AppendNull(nil, proto) }
-
-func failed(err error) func(int) []byte {
-	return func(int) []byte { return appendFailure(nil, err) }
+	w.e.guard.Do(w.c.s, func() { w.c.s.Reply(build(w.caller.Proto)) })
 }
 
 // granted turns a grant into the reply, with the lease watched from here on. Nil: the client cannot use the grant; the waiter goes on,
@@ -276,18 +274,18 @@ func (w *waiter) granted(g grant) []byte {
 		return redcon.AppendInt(nil, g.fence)
 	}
 	w.e.mu.Unlock()
-	w.e.log.Warn("a grant came too late to be used", logKey(w.key))
+	w.e.log.Warn("a grant came too late to be used", zap.String("key", w.key))
 	if lost || w.wait != 0 && !w.fixed {
 		w.rollBackAcquire(g.fence, nil)
 		w.beginAnew()
 		return nil
 	}
 	w.finish()
-	w.rollBackAcquire(g.fence, w.e.onceWithin(doubtLimit, func(ok bool) {
+	w.rollBackAcquire(g.fence, w.e.calls.OnceWithin(calls.DoubtLimit, func(ok bool) {
 		if ok {
-			w.reply(null)
+			w.reply(replies.Null)
 		} else {
-			w.reply(failed(ErrInDoubt))
+			w.reply(replies.Failed(contract.ErrInDoubt))
 		}
 	}))
 	return nil
@@ -300,7 +298,7 @@ func (w *waiter) beginAnew() {
 	w.unpauseLocked()
 	w.request, w.fence, w.holds = w.e.nextRequest(), 0, 1
 	w.e.mu.Unlock()
-	w.e.background(w.goOn)
+	w.e.calls.Background(jobs.Attempt, w.goOn)
 }
 
 // deepensLostLocked reports whether the grant is one that the session was told to have lost while the acquire was on its way: our clock

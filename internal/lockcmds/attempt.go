@@ -4,6 +4,9 @@ import (
 	"errors"
 	"time"
 
+	"lockproxy/internal/lockcmds/calls"
+	"lockproxy/internal/lockcmds/contract"
+	"lockproxy/internal/lockcmds/jobs"
 	"lockproxy/internal/lockcmds/queue"
 	"lockproxy/internal/lockcmds/script"
 )
@@ -36,14 +39,14 @@ func (w *waiter) answeredLocked(a script.Acquired, sentAt time.Time, answer queu
 func (w *waiter) call() (a script.Acquired, sentAt time.Time, err error) {
 	sentAt = w.e.clock.Now()
 	q := w.question()
-	a, err = runFor(w.e.life, w.e.own, q.Call, q.decode)
+	a, err = calls.RunFor(w.e.life, w.e.own, q.Call, q.decode)
 	w.e.damage.Note(w.key, a.Damage)
 	return a, sentAt, err
 }
 
 // deliver tells the client. If it has gone, the lock goes back at once.
 func (w *waiter) deliver(g grant) {
-	ok := w.e.do(w.c.s, func() {
+	ok := w.e.guard.Do(w.c.s, func() {
 		if reply := w.granted(g); reply != nil {
 			w.c.s.Reply(reply)
 		}
@@ -58,13 +61,13 @@ func (w *waiter) deliver(g grant) {
 // Requires no locks.
 func (w *waiter) goOn() {
 	if w.wait == 0 || w.wait > 0 && w.e.clock.Now().Sub(w.began) >= w.wait {
-		w.e.background(w.tryOnce)
+		w.e.calls.Background(jobs.Attempt, w.tryOnce)
 		return
 	}
 	w.e.mu.Lock()
 	w.unpauseLocked()
 	w.e.mu.Unlock()
-	ok := w.e.do(w.c.s, func() {
+	ok := w.e.guard.Do(w.c.s, func() {
 		if w.goHome() {
 			return
 		}
@@ -91,7 +94,7 @@ func (w *waiter) tryOnce() {
 	switch {
 	case err != nil:
 		w.e.mu.Lock()
-		w.SetDoubt(errors.Is(err, ErrInDoubt))
+		w.SetDoubt(errors.Is(err, contract.ErrInDoubt))
 		w.e.mu.Unlock()
 		w.turnAway(queue.Error, err)
 	case a.Granted:
@@ -108,7 +111,7 @@ func (w *waiter) tryOnce() {
 // Unblock ends the wait of a session, as CLIENT UNBLOCK asks: as if its time were up, or with an error. It reports whether the
 // session was waiting. Requires the session lock.
 func (e *Engine) Unblock(session uint64, withError bool) (waited bool) {
-	defer e.failStop()
+	defer e.guard.Stop()
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	c := e.clients[session]
@@ -132,11 +135,4 @@ func (w *waiter) turnAway(o queue.Outcome, err error) {
 	defer w.e.mu.Unlock()
 	w.finishLocked()
 	w.e.waits.stepLocked(func(q *queue.Set) { q.Withdraw(&w.Waiter, w.key, o, err) })
-}
-
-// refusedOne tells metrics.
-func (e *Engine) refusedOne() {
-	if f := e.opts.Events.Refused; f != nil {
-		f()
-	}
 }

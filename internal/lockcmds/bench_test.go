@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"lockproxy/internal/lockcmds/contract"
 	"lockproxy/internal/lockcmds/grammar"
 	"lockproxy/internal/lockcmds/jobs"
 	"lockproxy/internal/lockcmds/losses"
@@ -23,7 +24,7 @@ func (s *instant) AfterUnlock(f func()) { f() }
 func (s *instant) Reply([]byte)         {}
 func (s *instant) Push([]byte)          {}
 
-func (s *instant) Script(c Call) {
+func (s *instant) Script(c contract.Call) {
 	v := resp.Value{Kind: resp.Array, Elems: []resp.Value{{Int: 1}, {Int: s.fence}, {Int: 1}}}
 	if c.Script.Name() == "acquire" {
 		s.fence++
@@ -52,7 +53,7 @@ func BenchmarkLockUnlock(b *testing.B) {
 			if err != nil {
 				b.Fatal(err)
 			}
-			e.Start(Caller{Session: s, ID: 1, Token: "1", Losses: s.lost, Proto: 2, NothingPending: true}, c)
+			e.Start(contract.Caller{Session: s, ID: 1, Token: "1", Losses: s.lost, Proto: 2, NothingPending: true}, c)
 		}
 	}
 }

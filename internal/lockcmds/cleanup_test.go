@@ -5,62 +5,11 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/zap"
-
-	"lockproxy/internal/lockcmds/clock"
+	"lockproxy/internal/lockcmds/calls"
 	"lockproxy/internal/lockcmds/jobs"
 	"lockproxy/internal/lockcmds/script"
 	"lockproxy/internal/redistest"
 )
-
-func TestPersistGivesUpAtItsLimitOrARefusal(t *testing.T) {
-	pool, err := jobs.New(1)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() {
-		if err := pool.Close(patience); err != nil {
-			t.Error(err)
-		}
-	}()
-	for _, c := range []struct {
-		err  error
-		more bool
-	}{
-		{ErrUnsent, true},
-		{ErrInDoubt, true},
-		{script.Error("NOPERM no"), false},
-		{script.Error("LOADING Redis is loading the dataset in memory"), true},
-		{nil, false},
-	} {
-		e := &Engine{log: zap.NewNop(), clock: clock.System{}, jobs: pool.NewQueue(func(r any) { t.Error(r) })}
-		var cancel context.CancelFunc
-		e.life, cancel = context.WithCancel(t.Context())
-		calls, ended := make(chan struct{}, 100), make(chan bool, 1)
-		e.retry(cleanup{
-			what: "test", key: "k", limit: patience,
-			task: func(context.Context) error {
-				calls <- struct{}{}
-				return c.err
-			},
-			done: func(ok bool) { ended <- ok },
-		})
-		<-calls
-		select {
-		case <-calls:
-			if !c.more {
-				t.Errorf("%v: tried again", c.err)
-			}
-		case ok := <-ended:
-			if c.more || ok != (c.err == nil) {
-				t.Errorf("%v: ended with %v", c.err, ok)
-			}
-		case <-time.After(patience):
-			t.Errorf("%v: neither tried again nor ended", c.err)
-		}
-		cancel()
-	}
-}
 
 // queued is how many entries the fair queue of a lock has in Redis.
 func queued(t *testing.T, srv *redistest.Server, key string) int64 {
@@ -104,8 +53,8 @@ func TestABacklogOfCleanUpDoesNotStarveRenewals(t *testing.T) {
 	p := startProxy(t, srv, func(o *Options) { o.Lease = time.Second })
 	gate := make(chan struct{})
 	for range 1000 {
-		p.e.background(func() { <-gate })
-		p.e.retry(cleanup{what: "wait", key: "k", limit: patience, task: func(context.Context) error { <-gate; return nil }})
+		p.e.calls.Background(jobs.Attempt, func() { <-gate })
+		p.e.calls.Retry(calls.Cleanup{What: "wait", Key: "k", Limit: patience, Task: func(context.Context) error { <-gate; return nil }})
 	}
 	defer close(gate)
 	a := p.session(2)

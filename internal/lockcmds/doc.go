@@ -11,11 +11,12 @@
 //	                      one script on the engine's own connection (a job on the pool) ──► Reply
 //
 //	UNLOCK with local waiters: one script releases and grants to the next, and its answer feeds both clients.
-//	watchdog ──► renew (batches) ──► lost? ──► push, channel, -LOSTLEASE on the next UNLOCK
+//	watchdog ──► calls.Own.Renew (batches) ──► lost? ──► push, channel, -LOSTLEASE on the next UNLOCK
 //
 // An Engine serves all sessions of one identity (ACL user, password, db), and the holds of former ones. A command runs on its
 // session's own connection, with that session's rights and in its place among the session's other commands. Work that belongs to no
-// command in flight runs on the engine's own connection: attempts of waiters, renewals, rollbacks, and calls that are sent again.
+// command in flight runs on the engine's own connection: attempts of waiters, renewals, rollbacks, and calls that are sent again
+// (package calls).
 //
 // Goroutines: Run's link (subscriptions) and watchdog (scheduler). All other work is done by timers and by jobs on the pool, each at
 // most one round trip long. Waiters are data.

@@ -11,14 +11,16 @@ import (
 	"go.uber.org/zap"
 
 	"lockproxy/internal/lockcmds/announce"
+	"lockproxy/internal/lockcmds/calls"
 	"lockproxy/internal/lockcmds/clock"
+	"lockproxy/internal/lockcmds/contract"
 	"lockproxy/internal/lockcmds/damage"
+	"lockproxy/internal/lockcmds/failstop"
 	"lockproxy/internal/lockcmds/grammar"
 	"lockproxy/internal/lockcmds/jobs"
 	"lockproxy/internal/lockcmds/owners"
 	"lockproxy/internal/lockcmds/queue"
 	"lockproxy/internal/lockcmds/redislink"
-	"lockproxy/internal/resp"
 	"lockproxy/internal/watchdog"
 )
 
@@ -78,25 +80,24 @@ type Engine struct {
 	log      *zap.Logger
 	jobs     jobs.Runner
 	losses   *announce.Announcer
-	calls    jobs.Count   // scripts on sessions' connections whose outcome has not been dealt with
+	calls    *calls.Calls
+	guard    failstop.Guard
 	holding  atomic.Int64 // len(held)
-	tending  atomic.Int64 // those, doubts and clean-ups that have not come to an end
 	damage   damage.Reporter
 	clock    clock.Clock
-	own      own
+	own      calls.Own
 	watchdog *watchdog.Watchdog
 
 	life context.Context // of the engine's own work; ended by Close or with Run's context
 	end  context.CancelFunc
 	done chan struct{} // closed when Run has returned
 
-	mu       sync.Mutex // guards the fields below and all clients, holds and waiters
-	clients  map[uint64]*client
-	holds    map[holdKey]*hold
-	held     heldLocks
-	waits    waitQueues
-	draining bool
-	started  bool
+	mu      sync.Mutex // guards the fields below and all clients, holds and waiters
+	clients map[uint64]*client
+	holds   map[holdKey]*hold
+	held    heldLocks
+	waits   waitQueues
+	started bool
 }
 
 // New checks the options. It starts nothing: Run does.
@@ -139,22 +140,24 @@ func New(opts Options) (*Engine, error) {
 		opts:    opts,
 		log:     opts.Logger,
 		clock:   opts.Clock,
-		own:     own{opts.Redis},
+		own:     calls.Own{Topology: opts.Redis},
+		guard:   failstop.Guard{Log: opts.Logger},
 		done:    make(chan struct{}),
 		clients: make(map[uint64]*client),
 		holds:   make(map[holdKey]*hold),
 	}
-	e.jobs = opts.Jobs.NewRunner(e.crash)
+	e.jobs = opts.Jobs.NewRunner(e.guard.Crash)
 	e.waits = waitQueues{
 		e: e, place: owners.Shared(opts.UUID, uint32(e.clock.Random(1<<32))),
 		set: queue.New(queue.Config{Lease: opts.Lease, Wait: opts.fairWait, StaleHead: opts.staleHead}),
 	}
 	e.own.Listen(&e.waits)
 	e.life, e.end = context.WithCancel(context.Background())
+	e.calls = calls.New(calls.Options{Own: e.own, Jobs: e.jobs, Clock: e.clock, Life: e.life, Log: e.log, Guard: e.guard})
 	e.damage.Clock, e.damage.Logger, e.damage.Repaired = opts.Clock, opts.Logger, opts.Events.Repaired
 	e.losses = announce.New(announce.Options{Jobs: e.jobs, Redis: opts.Redis, Life: e.life, Logger: opts.Logger})
 	renewals, err := watchdog.New(watchdog.Options{
-		Renew: e.renew, OnLost: e.onLost, Logger: opts.Logger, Now: opts.Clock.Now,
+		Renew: e.own.Renew, OnLost: e.onLost, Logger: opts.Logger, Now: opts.Clock.Now,
 		Submit: func(job func()) error {
 			e.jobs.Submit(jobs.Renewal, job)
 			return nil
@@ -192,8 +195,8 @@ func (e *Engine) Run(ctx context.Context) error {
 }
 
 // Start executes a lock command: it calls s.Script and s.Reply, now or later. Requires the session lock.
-func (e *Engine) Start(s Caller, c grammar.Command) {
-	defer e.failStop()
+func (e *Engine) Start(s contract.Caller, c grammar.Command) {
+	defer e.guard.Stop()
 	switch c.Verb {
 	case grammar.Lock, grammar.TryLock, grammar.FairLock:
 		e.startAcquire(s, c, e.clock.Now(), e)
@@ -219,7 +222,7 @@ func (e *Engine) Start(s Caller, c grammar.Command) {
 // Keeps reports whether the engine keeps a hold of the session that the command is about.
 // Requires the session lock.
 func (e *Engine) Keeps(session uint64, cmd grammar.Command) bool {
-	defer e.failStop()
+	defer e.guard.Stop()
 	switch cmd.Verb {
 	case grammar.Lock, grammar.TryLock, grammar.FairLock, grammar.Unlock, grammar.ExtendLock:
 	default:
@@ -243,8 +246,8 @@ func (e *Engine) Keeps(session uint64, cmd grammar.Command) bool {
 }
 
 // StartFor is Start for a session whose home is another engine of the same database by now. Requires the session lock.
-func (e *Engine) StartFor(s Caller, cmd grammar.Command, home *Engine) {
-	defer e.failStop()
+func (e *Engine) StartFor(s contract.Caller, cmd grammar.Command, home *Engine) {
+	defer e.guard.Stop()
 	switch cmd.Verb {
 	case grammar.Lock, grammar.TryLock, grammar.FairLock:
 		e.startAcquire(s, cmd, e.clock.Now(), home)
@@ -253,25 +256,10 @@ func (e *Engine) StartFor(s Caller, cmd grammar.Command, home *Engine) {
 	}
 }
 
-// script puts a call on the session's connection. Until its outcome has been dealt with there is something to do here, though
-// the session may have ended. Requires the session lock.
-func (e *Engine) script(s Session, c Call) {
-	e.tending.Add(1)
-	e.calls.Begin()
-	done := c.Done
-	c.Done = func(reply resp.Value, err error) []byte {
-		defer e.failStop()
-		defer e.calls.End()
-		defer e.tending.Add(-1)
-		return done(reply, err)
-	}
-	s.Script(c)
-}
-
 // Ended is called once when the client connection has ended: its waiters leave, its leases are no longer renewed, and
 // GRACE applies. It does not block. Requires the session lock.
 func (e *Engine) Ended(session uint64) {
-	defer e.failStop()
+	defer e.guard.Stop()
 	e.mu.Lock()
 	c := e.clients[session]
 	if c == nil {
@@ -291,17 +279,17 @@ func (e *Engine) Ended(session uint64) {
 
 // Drain refuses all waiters, and those to come, with -OVERLOADED. Holders keep their leases.
 func (e *Engine) Drain() {
-	defer e.failStop()
+	defer e.guard.Stop()
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.draining = true
+	e.waits.draining = true
 	e.waits.stepLocked(func(q *queue.Set) { q.RemoveAll(errDraining) })
 }
 
 // Leave forgets a session that holds nothing here and waits for nothing. It reports whether it has; else the session stays known.
 // The session may come back. None of its commands is on its way.
 func (e *Engine) Leave(session uint64) bool {
-	defer e.failStop()
+	defer e.guard.Stop()
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	c := e.clients[session]
@@ -319,14 +307,14 @@ func (e *Engine) Leave(session uint64) bool {
 func (e *Engine) Idle() bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return len(e.clients)+len(e.holds)+e.waits.set.Len() == 0 && e.tending.Load() == 0
+	return len(e.clients)+len(e.holds)+e.waits.set.Len() == 0 && !e.calls.Busy()
 }
 
 // Close refuses waiters, lets clean-up that is on its way finish, ends Run and waits for it, all until ctx ends. Leases
 // are left to run out.
 func (e *Engine) Close(ctx context.Context) error {
 	e.Drain()
-	e.calls.Wait(ctx) // they may leave something to clean up
+	e.calls.WaitSent(ctx) // they may leave something to clean up
 	e.jobs.Wait(ctx)
 	e.end()
 	e.mu.Lock()

@@ -9,6 +9,7 @@ import (
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
 
+	"lockproxy/internal/lockcmds/contract"
 	"lockproxy/internal/redistest"
 )
 
@@ -568,7 +569,7 @@ func TestUnsentCommandsSaySo(t *testing.T) {
 	p := startProxy(t, srv, nil)
 	a := p.session(2)
 	a.fence("LOCK k")
-	a.Lane.Fail(ErrUnsent)
+	a.Lane.Fail(contract.ErrUnsent)
 	for _, line := range []string{"LOCK k", "LOCK j", "FAIRLOCK j", "UNLOCK k", "EXTENDLOCK k PX 5", "LOCKINFO k", "FORCEUNLOCK k"} {
 		a.want(line, "-NOUPSTREAM nothing was sent")
 	}
@@ -580,7 +581,7 @@ func TestAcquireInDoubtIsLookedUp(t *testing.T) {
 	srv := redistest.Start(t)
 	p := startProxy(t, srv, nil)
 	a, b := p.session(2), p.session(2)
-	a.Lane.Fail(ErrInDoubt)
+	a.Lane.Fail(contract.ErrInDoubt)
 	first := a.fence("LOCK k")
 	if got := srv.Client(t).HGet(t.Context(), "k", p.e.opts.UUID+":1").Val(); got != "1" {
 		t.Fatalf("holds %s", got)
@@ -588,7 +589,7 @@ func TestAcquireInDoubtIsLookedUp(t *testing.T) {
 	if again := a.fence("LOCK k"); again != first {
 		t.Fatalf("re-entry in doubt: fence %d after %d", again, first)
 	}
-	b.Lane.Fail(ErrInDoubt)
+	b.Lane.Fail(contract.ErrInDoubt)
 	b.want("TRYLOCK k", "(nil)")
 	b.want("FAIRLOCK k WAIT 2000", "(nil)")
 	b.want("TRYLOCK k OWNER other", "(nil)")
@@ -606,7 +607,7 @@ func TestReleaseInDoubtIsNoLoss(t *testing.T) {
 	p := startProxy(t, srv, func(o *Options) { o.Lease = 2 * time.Second })
 	a := p.session(3)
 	a.fence("LOCK k")
-	a.Lane.Fail(ErrInDoubt)
+	a.Lane.Fail(contract.ErrInDoubt)
 	a.want("UNLOCK k", "-INDOUBT sent, but no answer came")
 	redistest.Eventually(t, patience, "the watchdog to find out", func() bool { return p.e.watchdog.Len() == 0 })
 	a.Lane.Fail(nil)

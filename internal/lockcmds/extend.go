@@ -6,27 +6,30 @@ import (
 
 	"github.com/tidwall/redcon"
 
+	"lockproxy/internal/lockcmds/calls"
+	"lockproxy/internal/lockcmds/contract"
 	"lockproxy/internal/lockcmds/grammar"
+	"lockproxy/internal/lockcmds/replies"
 	"lockproxy/internal/lockcmds/script"
 	"lockproxy/internal/watchdog"
 )
 
-func (e *Engine) startExtend(s Caller, cmd grammar.Command) {
+func (e *Engine) startExtend(s contract.Caller, cmd grammar.Command) {
 	e.mu.Lock()
 	c := e.clientLocked(s)
 	k := holdKey{cmd.Key, cmp.Or(cmd.Owner, c.owner)}
 	if e.knowsLossLocked(c, k) {
 		e.mu.Unlock()
-		s.Reply(lostLease())
+		s.Reply(replies.LostLease())
 		return
 	}
 	h := e.holds[k]
 	call := script.Extend{Key: cmd.Key, Part: e.partOf(c, k.owner), Lease: cmd.Lease}.Call()
 	e.mu.Unlock()
 	send := func() {
-		e.send(&request{s: s.Session, call: call, again: &call, pipelined: true, done: func(o outcome) []byte {
-			a, err := decoded(o.reply, o.err, script.DecodeExtended)
-			return e.extended(c, h, k, cmd.Lease, o.sentAt, a, err)
+		e.calls.Send(&calls.Request{Session: s.Session, Call: call, Again: &call, Pipelined: true, Done: func(o calls.Outcome) []byte {
+			a, err := calls.Decoded(o.Reply, o.Err, script.DecodeExtended)
+			return e.extended(c, h, k, cmd.Lease, o.SentAt, a, err)
 		}})
 	}
 	switch {
@@ -45,7 +48,7 @@ func (e *Engine) startExtend(s Caller, cmd grammar.Command) {
 func (e *Engine) extended(
 	c *client, h *hold, k holdKey, lease time.Duration, sentAt time.Time, a script.Extended, err error,
 ) (out []byte) {
-	if h != nil && isOverwritten(err) {
+	if h != nil && calls.IsOverwritten(err) {
 		a, err = script.Extended{}, nil
 	}
 	var told *loss
@@ -62,7 +65,7 @@ func (e *Engine) extended(
 		if h != nil {
 			h.lease.Continue()
 		}
-		out = appendFailure(nil, err)
+		out = replies.Failure(err)
 	case a.Held:
 		if h != nil && h.fence == a.Fence && h.counted(a.Holds, sentAt) {
 			h.ttl = lease
@@ -80,12 +83,12 @@ func (e *Engine) extended(
 		}
 	case h != nil && !h.givenUp():
 		told = e.loseLocked(h, watchdog.ReasonGone, c)
-		out = lostLease()
+		out = replies.LostLease()
 	case h != nil:
 		e.dropLocked(h)
-		out = notHeld()
+		out = replies.NotHeld()
 	default:
-		out = e.tellLostLocked(c, k, lost, notHeld())
+		out = e.tellLostLocked(c, k, lost, replies.NotHeld())
 	}
 	e.mu.Unlock()
 	e.tell(told)

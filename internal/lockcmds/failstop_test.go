@@ -77,11 +77,11 @@ func TestAPanicOnAnyWayIntoTheEngineEndsTheProcess(t *testing.T) {
 	s := p.session(2)
 	mistake := func() { panic("mistake") }
 	// An engine without most of what it needs.
-	halved := func(c *client) *Engine { return &Engine{log: p.e.log, clients: map[uint64]*client{1: c}} }
+	halved := func(c *client) *Engine { return &Engine{guard: p.e.guard, clients: map[uint64]*client{1: c}} }
 	for where, provoke := range map[string]func(){
 		"a job":       func() { p.e.jobs.Submit(jobs.Attempt, mistake) },
-		"Do":          func() { p.e.do(s, mistake) },
-		"AfterUnlock": func() { s.Lock(); p.e.afterUnlock(s, mistake); s.Unlock() },
+		"Do":          func() { p.e.guard.Do(s, mistake) },
+		"AfterUnlock": func() { s.Lock(); p.e.guard.AfterUnlock(s, mistake); s.Unlock() },
 		"Start":       func() { p.e.Start(s.Caller(), grammar.Command{}) },
 		"StartFor":    func() { halved(nil).StartFor(s.Caller(), grammar.Command{Verb: grammar.Lock}, p.e) },
 		"Ended":       func() { halved(&client{holds: map[*hold]struct{}{nil: {}}}).Ended(1) },

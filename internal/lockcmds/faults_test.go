@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"lockproxy/internal/lockcmds/contract"
 	"lockproxy/internal/lockcmds/jobs"
 	"lockproxy/internal/lockcmds/redislink"
 	"lockproxy/internal/redistest"
@@ -53,7 +54,7 @@ func TestEngineWaitsForARedisThatIsDown(t *testing.T) {
 	a, b := p.session(2), p.session(2)
 	a.fence("LOCK k PX 60000") // before the engine's own client has ever connected
 	srv.Kill()
-	b.Lane.Fail(ErrInDoubt)
+	b.Lane.Fail(contract.ErrInDoubt)
 	b.send("LOCK k WAIT 60000") // its lane has broken: the outcome is in doubt
 	b.quiet(200 * time.Millisecond)
 	srv.Restart()

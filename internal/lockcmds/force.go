@@ -3,17 +3,20 @@ package lockcmds
 import (
 	"github.com/tidwall/redcon"
 
+	"lockproxy/internal/lockcmds/calls"
+	"lockproxy/internal/lockcmds/contract"
 	"lockproxy/internal/lockcmds/grammar"
+	"lockproxy/internal/lockcmds/replies"
 	"lockproxy/internal/lockcmds/script"
 )
 
 // startForce executes FORCEUNLOCK. It is not repeated: a copy could end a later grant.
-func (e *Engine) startForce(s Caller, cmd grammar.Command) {
-	e.send(&request{s: s.Session, call: script.Force{Key: cmd.Key}.Call(), pipelined: true, done: func(o outcome) []byte {
-		a, err := decoded(o.reply, o.err, script.DecodeForced)
+func (e *Engine) startForce(s contract.Caller, cmd grammar.Command) {
+	e.calls.Send(&calls.Request{Session: s.Session, Call: script.Force{Key: cmd.Key}.Call(), Pipelined: true, Done: func(o calls.Outcome) []byte {
+		a, err := calls.Decoded(o.Reply, o.Err, script.DecodeForced)
 		switch {
 		case err != nil:
-			return appendFailure(nil, err)
+			return replies.Failure(err)
 		case !a.Held:
 			return redcon.AppendInt(nil, 0)
 		}

@@ -3,6 +3,8 @@ package lockcmds
 import (
 	"time"
 
+	"lockproxy/internal/lockcmds/calls"
+	"lockproxy/internal/lockcmds/contract"
 	"lockproxy/internal/lockcmds/losses"
 	"lockproxy/internal/lockcmds/owners"
 	"lockproxy/internal/lockcmds/script"
@@ -24,8 +26,8 @@ type hold struct {
 	fixed     bool          // PX or EX: never renewed
 	until     time.Time     // MAXHOLD; zero: none
 	lease     *watchdog.Lease
-	by        own      // the connections of the identity that acquired it last: renewals and GRACE need its rights
-	holders   []holder // the sessions that hold it; it is renewed while there is one
+	by        calls.Own // the connections of the identity that acquired it last: renewals and GRACE need its rights
+	holders   []holder  // the sessions that hold it; it is renewed while there is one
 
 	explicit bool // OWNER was given: the owner may hold it through other proxies too
 	chain    turns.Chain
@@ -50,17 +52,34 @@ func (h *hold) counted(n int64, sentAt time.Time) (newer bool) {
 	return true
 }
 
+// heldLocks is the holds of an engine in no order, so that they can be walked in slices. It is guarded by Engine.mu.
+type heldLocks []*hold
+
+func (l *heldLocks) add(h *hold) {
+	h.place = len(*l)
+	*l = append(*l, h)
+}
+
+// remove has the last one take the place of h.
+func (l *heldLocks) remove(h *hold) {
+	last := len(*l) - 1
+	moved := (*l)[last]
+	(*l)[h.place], moved.place = moved, h.place
+	(*l)[last] = nil
+	*l = (*l)[:last]
+}
+
 // holder is one session's part in a hold.
 type holder struct {
 	c     *client
 	holds int64         // as the session writes them: its acquires less its releases, those on their way included
 	grace time.Duration // the most that is left of the lease when the session ends, if no other session holds it; negative: all
-	info  ClientInfo
+	info  contract.ClientInfo
 }
 
 // client is what the engine keeps of one session. All fields but s, owner and lost are guarded by Engine.mu.
 type client struct {
-	s     Session
+	s     contract.Session
 	owner string // the session's own: "<UUID>:<token>"
 	ended bool
 	ask   *waiter // the acquire in progress
@@ -77,7 +96,7 @@ func (h *hold) entry() watchdog.Entry {
 }
 
 // clientLocked returns what is kept of a session, from its first lock command on.
-func (e *Engine) clientLocked(s Caller) *client {
+func (e *Engine) clientLocked(s contract.Caller) *client {
 	c := e.clients[s.ID]
 	if c == nil {
 		c = &client{s: s.Session, owner: owners.Default(e.opts.UUID, s.Token), lost: s.Losses}
@@ -105,7 +124,7 @@ func (h *hold) holderLocked(c *client) *holder {
 }
 
 // joinLocked notes how many holds c has after an acquire.
-func (h *hold) joinLocked(c *client, holds int64, grace time.Duration, info ClientInfo) {
+func (h *hold) joinLocked(c *client, holds int64, grace time.Duration, info contract.ClientInfo) {
 	o := h.holderLocked(c)
 	if o == nil {
 		h.holders = append(h.holders, holder{})

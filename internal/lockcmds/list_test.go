@@ -8,7 +8,9 @@ import (
 	"time"
 
 	"lockproxy/internal/lockcmds/jobs"
+	"lockproxy/internal/lockcmds/listing"
 	"lockproxy/internal/lockcmds/redislink"
+	"lockproxy/internal/lockcmds/replies"
 	"lockproxy/internal/watchdog"
 )
 
@@ -48,8 +50,8 @@ func TestListIsTheFirstByKey(t *testing.T) {
 			want = min(most, 2000)
 		}
 		found := e.find("key:*", most)
-		if len(found) != want || found[0].key != "key:00000" || found[want-1].key != fmt.Sprintf("key:%05d", want-1) {
-			t.Errorf("at most %d: %d, the first %s, the last %s", most, len(found), found[0].key, found[len(found)-1].key)
+		if len(found) != want || found[0].Key != "key:00000" || found[want-1].Key != fmt.Sprintf("key:%05d", want-1) {
+			t.Errorf("at most %d: %d, the first %s, the last %s", most, len(found), found[0].Key, found[len(found)-1].Key)
 		}
 	}
 	if found := e.find("key:0199?", 0); len(found) != 10 {
@@ -59,14 +61,14 @@ func TestListIsTheFirstByKey(t *testing.T) {
 
 // Between two slices locks come and go. What is there all the time must be in the list, once.
 func TestListHasWhatIsThereAllTheTime(t *testing.T) {
-	e, all := stocked(t, 5*listSlice)
+	e, all := stocked(t, 5*listing.Slice)
 	seen := map[string]int{}
 	gone := map[string]bool{}
-	var slice []lockInfo
+	var slice []replies.Info
 	for end, turn := -1, 0; end != 0; turn++ {
 		slice, end = e.heldSlice(slice[:0], end)
 		for _, i := range slice {
-			seen[i.key]++
+			seen[i.Key]++
 		}
 		e.mu.Lock()
 		for i := turn; i < len(all); i += 7 { // from everywhere
@@ -85,7 +87,7 @@ func TestListHasWhatIsThereAllTheTime(t *testing.T) {
 	if n := len(all) - len(gone); len(e.held) != n || e.Holds() != n {
 		t.Errorf("%d held, %d counted, want %d", len(e.held), e.Holds(), n)
 	}
-	if found := firstByKey(append(slices.Clone(slice), slice...), 0); len(found) != len(slice) {
+	if found := listing.FirstByKey(append(slices.Clone(slice), slice...), 0); len(found) != len(slice) {
 		t.Errorf("%d of %d, each seen twice", len(found), len(slice))
 	}
 }

@@ -2,6 +2,7 @@ package lockcmds
 
 import (
 	"lockproxy/internal/lockcmds/announce"
+	"lockproxy/internal/lockcmds/calls"
 	"lockproxy/internal/lockcmds/script"
 	"lockproxy/internal/watchdog"
 )
@@ -18,7 +19,7 @@ func LossReasons() []string {
 
 // onLost is the watchdog's verdict. It is called at most once per lease.
 func (e *Engine) onLost(l *watchdog.Lease, reason watchdog.Reason) {
-	defer e.failStop()
+	defer e.guard.Stop()
 	entry := l.Entry()
 	e.mu.Lock()
 	h := e.holds[holdKey{entry.Key, entry.Owner}]
@@ -26,7 +27,7 @@ func (e *Engine) onLost(l *watchdog.Lease, reason watchdog.Reason) {
 		e.mu.Unlock()
 		return
 	}
-	var rest []rollback
+	var rest []calls.Rollback
 	if reason != watchdog.ReasonGone {
 		// Our clock, not Redis, says that the lease is over. The sessions are told, so what Redis may have left of their holds is of no
 		// use to them.
@@ -37,17 +38,17 @@ func (e *Engine) onLost(l *watchdog.Lease, reason watchdog.Reason) {
 	e.mu.Unlock()
 	e.tell(told)
 	for _, r := range rest {
-		e.rollBack(r)
+		e.calls.RollBack(r)
 	}
 }
 
 // staleLocked is the rollbacks of a hold that the sessions here have lost, for as long as Redis may have something of it.
-func (e *Engine) staleLocked(h *hold) []rollback {
-	all := make([]rollback, 0, len(h.holders))
+func (e *Engine) staleLocked(h *hold) []calls.Rollback {
+	all := make([]calls.Rollback, 0, len(h.holders))
 	for _, o := range h.holders {
 		part := e.partOf(o.c, h.owner)
 		part.Fence = h.fence
-		all = append(all, rollback{Drop: script.Drop{Key: h.key, Part: part}, by: h.by.Node(h.key), limit: max(h.ttl, e.opts.Lease)})
+		all = append(all, calls.Rollback{Drop: script.Drop{Key: h.key, Part: part}, By: h.by.Node(h.key), Limit: max(h.ttl, e.opts.Lease)})
 	}
 	return all
 }
@@ -71,7 +72,7 @@ func (e *Engine) tell(l *loss) {
 	}
 	e.losses.Tell(announce.Loss{Key: l.key, Fence: l.fence, Reason: string(l.reason), Push: func(push []byte) {
 		for _, c := range l.to {
-			e.do(c.s, func() { c.s.Push(push) })
+			e.guard.Do(c.s, func() { c.s.Push(push) })
 		}
 	}})
 }

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"lockproxy/internal/lockcmds/contract"
 	"lockproxy/internal/redistest"
 )
 
@@ -180,7 +181,7 @@ func TestReleaseThatCouldNotBeSentBeforeTheHangUpIsDone(t *testing.T) {
 	p := startProxy(t, srv, func(o *Options) { o.Lease = time.Minute })
 	a, b := p.session(2), p.session(2)
 	a.fence("LOCK k OWNER me GRACE 0")
-	a.Lane.Fail(ErrUnsent)
+	a.Lane.Fail(contract.ErrUnsent)
 	a.send("UNLOCK k OWNER me")
 	a.hangUp()
 	b.fence("LOCK k WAIT 5000")
@@ -192,7 +193,7 @@ func TestRefusedReleaseStaysOurs(t *testing.T) {
 	a, b := p.session(2), p.session(2)
 	a.fence("LOCK k OWNER me GRACE 0")
 	a.want("UNLOCK k OWNER me FENCE 12", notHeldReply)
-	a.Lane.Fail(ErrUnsent)
+	a.Lane.Fail(contract.ErrUnsent)
 	a.want("UNLOCK k OWNER me", "-NOUPSTREAM nothing was sent")
 	a.hangUp()
 	p.cleanedUp()

@@ -6,10 +6,12 @@ import (
 
 	"github.com/tidwall/redcon"
 
+	"lockproxy/internal/lockcmds/calls"
+	"lockproxy/internal/lockcmds/contract"
 	"lockproxy/internal/lockcmds/grammar"
 	"lockproxy/internal/lockcmds/queue"
+	"lockproxy/internal/lockcmds/replies"
 	"lockproxy/internal/lockcmds/script"
-	"lockproxy/internal/resp"
 	"lockproxy/internal/watchdog"
 )
 
@@ -23,12 +25,12 @@ type release struct {
 	spent bool    // the session had a hold, and has one fewer now
 	plain *waiter // the first of those here, may get the lock in the same step; nil: there is none, or it may not
 	fair  *waiter // the same of the fair ones
-	q     *request
+	q     *calls.Request
 }
 
 func (r *release) key() holdKey { return holdKey{r.cmd.Key, r.call.Owner} }
 
-func (e *Engine) startRelease(s Caller, cmd grammar.Command) {
+func (e *Engine) startRelease(s contract.Caller, cmd grammar.Command) {
 	r := &release{e: e, cmd: cmd}
 	e.mu.Lock()
 	r.c = e.clientLocked(s)
@@ -36,7 +38,7 @@ func (e *Engine) startRelease(s Caller, cmd grammar.Command) {
 	k := holdKey{cmd.Key, owner}
 	if e.knowsLossLocked(r.c, k) {
 		e.mu.Unlock()
-		s.Reply(lostLease())
+		s.Reply(replies.LostLease())
 		return
 	}
 	r.call = script.Release{Key: cmd.Key, Part: e.partOf(r.c, owner)}
@@ -77,18 +79,18 @@ func (r *release) spendLocked() {
 }
 
 // send sends the release, or the hand-over if a waiter here can have the lock next. Requires the session lock.
-func (r *release) send(s Session) {
+func (r *release) send(s contract.Session) {
 	call := r.call.Call()
-	q := &request{s: s, call: call, pipelined: true, done: r.released}
+	q := &calls.Request{Session: s, Call: call, Pipelined: true, Done: r.released}
 	r.q = q
 	if r.plain != nil || r.fair != nil {
-		q.call = r.handOver().Call()
-		q.doubted = func() { r.handed(script.Released{}, ErrInDoubt) }
+		q.Call = r.handOver().Call()
+		q.Doubted = func() { r.handed(script.Released{}, contract.ErrInDoubt) }
 	}
 	if r.call.Session == "" || r.call.Fence != 0 { // else a copy could find a later grant of the owner
-		q.again = &call
+		q.Again = &call
 	}
-	r.e.send(q)
+	r.e.calls.Send(q)
 }
 
 // handOver is the call of a release that says who may have the lock next.
@@ -132,13 +134,13 @@ func (e *Engine) nextLocked(h *hold) (plain, fair *waiter) {
 }
 
 // released turns the outcome of a release into the reply. Requires the session lock, or that the session has ended.
-func (r *release) released(o outcome) []byte {
-	a, err := decoded(o.reply, o.err, script.DecodeReleased)
-	if r.h != nil && isOverwritten(err) {
+func (r *release) released(o calls.Outcome) []byte {
+	a, err := calls.Decoded(o.Reply, o.Err, script.DecodeReleased)
+	if r.h != nil && calls.IsOverwritten(err) {
 		a, err = script.Released{Status: script.NotHolder}, nil
 	}
 	r.e.damage.Note(r.cmd.Key, a.Damage)
-	if !o.repeated {
+	if !o.Repeated {
 		r.handed(a, err)
 	}
 	var told *loss
@@ -151,21 +153,21 @@ func (r *release) released(o outcome) []byte {
 	if h != nil && r.e.holds[h.holdKey] != h {
 		h = nil // lost or dropped meanwhile
 	}
-	if r.spent && (err != nil && !errors.Is(err, ErrInDoubt) || err == nil && a.Status == script.OtherGrant) {
+	if r.spent && (err != nil && !errors.Is(err, contract.ErrInDoubt) || err == nil && a.Status == script.OtherGrant) {
 		r.refundLocked()
 	}
 	var out []byte
 	switch {
 	case err != nil:
 		if h != nil {
-			if errors.Is(err, ErrInDoubt) {
+			if errors.Is(err, contract.ErrInDoubt) {
 				h.doubts++
 			}
 			h.lease.Continue()
 		}
-		out = appendFailure(nil, err)
-		if h == nil && lost && !errors.Is(err, ErrInDoubt) {
-			out = lostLease() // nothing was released, and the loss was not told because this release was on its way
+		out = replies.Failure(err)
+		if h == nil && lost && !errors.Is(err, contract.ErrInDoubt) {
+			out = replies.LostLease() // nothing was released, and the loss was not told because this release was on its way
 		}
 	case a.Status == script.Freed || a.Status == script.HandedOver:
 		if h != nil && h.fence <= a.Fence {
@@ -178,14 +180,14 @@ func (r *release) released(o outcome) []byte {
 	case a.Status == script.StillHeld:
 		out = redcon.AppendInt(nil, 0)
 		switch {
-		case h != nil && h.fence == a.Fence && h.counted(a.Holds, o.sentAt) && !h.fixed:
-			if !h.lease.Resume(o.sentAt, h.entry()) {
-				h.lease = r.e.watchdog.Track(h.entry(), o.sentAt)
+		case h != nil && h.fence == a.Fence && h.counted(a.Holds, o.SentAt) && !h.fixed:
+			if !h.lease.Resume(o.SentAt, h.entry()) {
+				h.lease = r.e.watchdog.Track(h.entry(), o.SentAt)
 			}
 		case h != nil:
 			h.lease.Continue()
 		case lost && r.h.fence == a.Fence && r.h.releasing < a.Holds: // Redis judges later than our clock
-			out = lostLease()
+			out = replies.LostLease()
 		}
 		r.c.lost.Forget(r.cmd.Key, r.call.Owner)
 	case a.Status == script.OtherGrant && r.call.Session != "" && r.cmd.Fence == 0 && r.call.Fence < a.Fence:
@@ -194,28 +196,28 @@ func (r *release) released(o outcome) []byte {
 			r.e.dropLocked(h)
 		}
 		r.releaseNewerLocked(a.Fence)
-	case o.repeated:
+	case o.Repeated:
 		// An earlier copy has released the grant, or it was lost before: only the end of it is certain.
 		if h != nil && (a.Status == script.NotHolder || h.fence < a.Fence) {
 			r.e.dropLocked(h)
 		} else if h != nil {
 			h.lease.Continue()
 		}
-		out = appendFailure(nil, ErrInDoubt)
+		out = replies.Failure(contract.ErrInDoubt)
 	default:
 		// Not the holder, or not by the grant that was named.
 		mine := h != nil && (a.Status == script.NotHolder || h.fence < a.Fence)
 		if mine && !h.givenUp() {
 			told = r.e.loseLocked(h, watchdog.ReasonGone, r.c)
-			out = lostLease()
+			out = replies.LostLease()
 		} else if mine {
 			r.e.dropLocked(h)
-			out = notHeld()
+			out = replies.NotHeld()
 		} else {
 			if h != nil {
 				h.lease.Continue()
 			}
-			out = r.e.tellLostLocked(r.c, r.key(), lost, notHeld())
+			out = r.e.tellLostLocked(r.c, r.key(), lost, replies.NotHeld())
 		}
 	}
 	ended := r.c.ended && err != nil && r.spent
@@ -224,7 +226,7 @@ func (r *release) released(o outcome) []byte {
 	if ended { // the session's end has left this hold to the release
 		part := r.call.Part
 		part.Request = r.e.nextRequest()
-		r.e.rollBack(rollback{Drop: script.Drop{Key: r.cmd.Key, Part: part}, limit: r.e.opts.Lease})
+		r.e.calls.RollBack(calls.Rollback{Drop: script.Drop{Key: r.cmd.Key, Part: part}, Limit: r.e.opts.Lease})
 	}
 	return out
 }
@@ -244,8 +246,8 @@ func (r *release) releaseNewerLocked(fence int64) {
 	next := &release{e: r.e, c: r.c, cmd: r.cmd, q: r.q, call: script.Release{Key: r.cmd.Key, Part: r.e.partOf(r.c, r.call.Owner)}}
 	next.call.Fence = fence
 	call := next.call.Call()
-	r.q.again, r.q.done = &call, next.released
-	r.e.repeat(r.q)
+	r.q.Again, r.q.Done = &call, next.released
+	r.e.calls.Repeat(r.q)
 }
 
 // knowsLossLocked reports that the session has lost this lock, and forgets it: the answer is to be -LOSTLEASE, and
@@ -259,15 +261,9 @@ func (e *Engine) knowsLossLocked(c *client, k holdKey) bool {
 // was not told by a reply yet.
 func (e *Engine) tellLostLocked(c *client, k holdKey, lost bool, reply []byte) []byte {
 	if c.lost.Forget(k.key, k.owner) || lost || c.lost.Vague() {
-		return lostLease()
+		return replies.LostLease()
 	}
 	return reply
-}
-
-func lostLease() []byte { return resp.AppendError(nil, resp.LostLease, "the lease has ended before") }
-
-func notHeld() []byte {
-	return resp.AppendError(nil, resp.NotHeld, "the owner does not hold this lock")
 }
 
 // handed settles the waiters of which one was to get the lock. Requires the session lock.
@@ -279,7 +275,11 @@ func (r *release) handed(a script.Released, err error) {
 	after := r.handedLocked(a, err)
 	r.e.mu.Unlock()
 	if len(after) > 0 {
-		r.e.afterUnlock(r.q.s, func() { run(after) })
+		r.e.guard.AfterUnlock(r.q.Session, func() {
+			for _, f := range after {
+				f()
+			}
+		})
 	}
 }
 
@@ -287,8 +287,8 @@ func (r *release) handed(a script.Released, err error) {
 func (r *release) handedLocked(a script.Released, err error) (after []func()) {
 	granted, missed := script.Acquired{}, script.Acquired{PTTL: script.NoTTL}
 	switch {
-	case err != nil && !errors.Is(err, ErrInDoubt):
-		err = ErrUnsent // the release was refused: nothing happened to the waiters
+	case err != nil && !errors.Is(err, contract.ErrInDoubt):
+		err = contract.ErrUnsent // the release was refused: nothing happened to the waiters
 	case err == nil && (a.Status == script.Freed || a.Status == script.HandedOver):
 		granted = script.Acquired{Granted: true, Fence: a.Granted, Holds: 1, Mine: 1, Placed: true, Place: a.Place}
 		missed.Placed, missed.Place = true, a.Place
@@ -307,7 +307,7 @@ func (r *release) handedLocked(a script.Released, err error) (after []func()) {
 			outcome, answer = missed, answerOf(w, missed, err)
 			answer.Again = err == nil && !missed.Placed
 		}
-		if f := w.answeredLocked(outcome, r.q.sentAt, answer); f != nil {
+		if f := w.answeredLocked(outcome, r.q.SentAt, answer); f != nil {
 			after = append(after, f)
 		}
 	}

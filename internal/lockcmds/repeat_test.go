@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"lockproxy/internal/lockcmds/contract"
 	"lockproxy/internal/lockcmds/redislink"
 	"lockproxy/internal/redistest"
 )
@@ -26,7 +27,7 @@ func TestAcquireInDoubtBehindARelease(t *testing.T) {
 		first := a.fence("LOCK k")
 		answer := a.Lane.HoldBack()
 		a.send("UNLOCK k")
-		a.Lane.Fail(ErrInDoubt)
+		a.Lane.Fail(contract.ErrInDoubt)
 		a.send(verb + " k")
 		a.executed(2)
 		a.Lane.Fail(nil)
@@ -47,7 +48,7 @@ func TestEveryAnswerThatIsLostIsAskedForAgain(t *testing.T) {
 	p := startProxy(t, srv, func(o *Options) { o.Lease = time.Minute })
 	a, b := p.session(2), p.session(2)
 	for _, owner := range []string{"", " OWNER me"} {
-		a.Lane.Fail(ErrInDoubt) // Redis executes every command, and no answer arrives
+		a.Lane.Fail(contract.ErrInDoubt) // Redis executes every command, and no answer arrives
 		fence := a.fence("LOCK k" + owner)
 		equal(t, "re-entry", a.fence("LOCK k"+owner), fence)
 		a.want("EXTENDLOCK k PX 60000"+owner, ":1")
@@ -70,7 +71,7 @@ func TestAcquireInDoubtOfASharedOwnerIsClaimed(t *testing.T) {
 	p := startProxy(t, srv, func(o *Options) { o.Lease = time.Minute })
 	a, b := p.session(2), p.session(2)
 	fence := a.fence("LOCK k OWNER me")
-	b.Lane.Fail(ErrInDoubt)
+	b.Lane.Fail(contract.ErrInDoubt)
 	equal(t, "the owner's fence", b.fence("TRYLOCK k OWNER me"), fence)
 	equal(t, "holds", p.holds("k", "me"), "2")
 	b.want("UNLOCK k OWNER me", ":0")
@@ -84,10 +85,10 @@ func TestReleaseOfAnotherSessionsHoldIsRepeatable(t *testing.T) {
 	for range 3 {
 		a.fence("LOCK k OWNER me")
 	}
-	b.Lane.Fail(ErrInDoubt)
+	b.Lane.Fail(contract.ErrInDoubt)
 	b.want("UNLOCK k OWNER me", ":0")
 	equal(t, "holds", p.holds("k", "me"), "2")
-	c.Lane.Fail(ErrInDoubt) // its proxy does not know the grant, so a copy could find a later one
+	c.Lane.Fail(contract.ErrInDoubt) // its proxy does not know the grant, so a copy could find a later one
 	c.want("UNLOCK k OWNER me", inDoubtReply)
 	equal(t, "holds", p.holds("k", "me"), "1")
 	a.want("UNLOCK k OWNER me", ":1")
@@ -126,7 +127,7 @@ func TestExtensionInDoubtAfterTheDeadlineLeavesNothing(t *testing.T) {
 	p := startProxy(t, srv, nil)
 	a := p.session(3)
 	a.fence("LOCK k PX 2000")
-	a.Lane.Fail(ErrInDoubt)
+	a.Lane.Fail(contract.ErrInDoubt)
 	answer := a.Lane.HoldBack()
 	a.send("EXTENDLOCK k PX 3600000")
 	a.push()
@@ -182,7 +183,7 @@ func TestWaiterInDoubtIsRolledBackBeforeItIsToldNull(t *testing.T) {
 		a.fence("LOCK " + key)
 		b.send("LOCK " + key)
 		p.awaitAttempt(key)
-		a.Lane.Fail(ErrInDoubt)
+		a.Lane.Fail(contract.ErrInDoubt)
 		answer := a.Lane.HoldBack()
 		a.send("UNLOCK " + key) // hands the lock over
 		a.executed(2)

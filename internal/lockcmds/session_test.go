@@ -3,6 +3,7 @@ package lockcmds
 import (
 	"context"
 	"fmt"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -173,3 +174,5 @@ func linkTo(t testing.TB, o redislink.Options) *redislink.Client {
 	}
 	return c
 }
+
+func itoa(n int64) string { return strconv.FormatInt(n, 10) }

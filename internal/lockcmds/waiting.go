@@ -3,9 +3,12 @@ package lockcmds
 import (
 	"errors"
 
+	"lockproxy/internal/lockcmds/calls"
+	"lockproxy/internal/lockcmds/contract"
+	"lockproxy/internal/lockcmds/jobs"
 	"lockproxy/internal/lockcmds/queue"
+	"lockproxy/internal/lockcmds/replies"
 	"lockproxy/internal/lockcmds/script"
-	"lockproxy/internal/resp"
 )
 
 // await makes a busy acquire a waiter; a is the answer to its attempt. It returns the reply if it must not wait, else nil.
@@ -13,7 +16,7 @@ import (
 func (w *waiter) await(a script.Acquired) []byte {
 	w.e.mu.Lock()
 	defer w.e.mu.Unlock()
-	refusal, full := w.e.waits.set.Denied(w.key), w.e.fullLocked(w.key)
+	refusal, full := w.e.waits.set.Denied(w.key), w.e.waits.full(w.key)
 	switch {
 	case w.c.ended, refusal != nil, full != "":
 		w.finishLocked()
@@ -30,23 +33,10 @@ func (w *waiter) await(a script.Acquired) []byte {
 	case w.c.ended:
 		return nil
 	case refusal != nil:
-		return w.e.replyTo(queue.Error, refusal)(w.caller.Proto)
+		return w.replyTo(queue.Error, refusal)(w.caller.Proto)
 	}
-	w.e.refusedOne()
-	return resp.AppendError(nil, resp.Overloaded, full)
-}
-
-// fullLocked says why no further client may wait for this lock now; empty: one may.
-func (e *Engine) fullLocked(key string) string {
-	switch {
-	case e.draining:
-		return "draining"
-	case e.opts.MaxWaiters > 0 && e.opts.Waiting.Load() >= int64(e.opts.MaxWaiters):
-		return "too many waiters"
-	case e.opts.MaxWaitersPerLock > 0 && int(e.waits.lenLocked(key)) >= e.opts.MaxWaitersPerLock:
-		return "too many waiters for this lock"
-	}
-	return ""
+	w.refused()
+	return replies.Overloaded(full)
 }
 
 // leftLocked ends an acquire that has left its wait queue. One that was granted the lock goes on: its attempt delivers the grant.
@@ -62,7 +52,7 @@ func (w *waiter) leftLocked(f queue.Effect) {
 	if f.Outcome == queue.Gone && !f.Doubt {
 		return
 	}
-	w.e.background(func() { w.without(f) })
+	w.e.calls.Background(jobs.Attempt, func() { w.without(f) })
 }
 
 // without answers an acquire that has left its wait queue and has not got the lock. If an attempt was not answered, the lock may have been
@@ -72,28 +62,53 @@ func (w *waiter) without(f queue.Effect) {
 	case f.Outcome == queue.Gone:
 		w.rollBackAcquire(0, nil)
 	case f.Doubt:
-		w.rollBackAcquire(0, w.e.onceWithin(doubtLimit, func(ok bool) {
+		w.rollBackAcquire(0, w.e.calls.OnceWithin(calls.DoubtLimit, func(ok bool) {
 			if ok {
-				w.reply(w.e.replyTo(f.Outcome, f.Err))
+				w.reply(w.replyTo(f.Outcome, f.Err))
 			} else {
-				w.reply(failed(ErrInDoubt))
+				w.reply(replies.Failed(contract.ErrInDoubt))
 			}
 		}))
 	default:
-		w.reply(w.e.replyTo(f.Outcome, f.Err))
+		w.reply(w.replyTo(f.Outcome, f.Err))
 	}
 }
 
 // replyTo is the reply to an acquire that has to go without the lock.
-func (e *Engine) replyTo(o queue.Outcome, err error) func(proto int) []byte {
+func (w *waiter) replyTo(o queue.Outcome, err error) func(proto int) []byte {
 	switch {
 	case errors.Is(err, errDraining):
-		e.refusedOne()
-		return func(int) []byte { return resp.AppendError(nil, resp.Overloaded, errDraining.Error()) }
+		w.refused()
+		return func(int) []byte { return replies.Overloaded(errDraining.Error()) }
 	case o == queue.Error:
-		return failed(err)
+		return replies.Failed(err)
 	}
-	return null
+	return replies.Null
+}
+
+// refused tells metrics that the client may not wait.
+func (w *waiter) refused() {
+	if f := w.e.opts.Events.Refused; f != nil {
+		f()
+	}
+}
+
+// rollBackAcquire undoes what copies of an acquire have done, or may still do. fence is of the grant; 0: it is not known. The session
+// keeps the holds that it has besides.
+func (w *waiter) rollBackAcquire(fence int64, done func(ok bool)) {
+	e, part := w.e, w.part()
+	part.Request, part.Fence, part.Holds = e.nextRequest(), fence, 0
+	r := calls.Rollback{Limit: max(w.lease, e.opts.Lease), Done: done}
+	e.mu.Lock()
+	if h := e.holds[holdKey{w.key, w.Owner}]; h != nil {
+		if o := h.holderLocked(w.c); o != nil && (fence == 0 || fence == h.fence) {
+			part.Holds = o.holds
+		}
+		r.Lease = max(0, h.lease.Deadline().Sub(e.clock.Now())) // the acquire may have made the lease shorter
+	}
+	e.mu.Unlock()
+	r.Key, r.Part = w.key, part
+	e.calls.RollBack(r)
 }
 
 var (

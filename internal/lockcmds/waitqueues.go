@@ -6,7 +6,11 @@ import (
 	"runtime"
 	"slices"
 
+	"go.uber.org/zap"
+
+	"lockproxy/internal/lockcmds/calls"
 	"lockproxy/internal/lockcmds/clock"
+	"lockproxy/internal/lockcmds/contract"
 	"lockproxy/internal/lockcmds/jobs"
 	"lockproxy/internal/lockcmds/queue"
 	"lockproxy/internal/lockcmds/redislink"
@@ -19,10 +23,11 @@ import (
 
 // waitQueues is the wait queues of one engine, with what carries out their effects. Its fields are guarded by Engine.mu.
 type waitQueues struct {
-	e       *Engine // immutable
-	place   string  // immutable; the name of the place that plain waiters share in a queue in Redis
-	set     *queue.Set
-	waiting int64 // set.Waiters(), as Options.Waiting counts it
+	e        *Engine // immutable
+	place    string  // immutable; the name of the place that plain waiters share in a queue in Redis
+	set      *queue.Set
+	draining bool  // no client may begin to wait
+	waiting  int64 // set.Waiters(), as Options.Waiting counts it
 }
 
 // step tells the wait queues of an event. Requires no locks.
@@ -140,11 +145,10 @@ func stopTimers(q *queue.Queue) {
 
 // answerOf is what the outcome of an attempt means to the wait queue.
 func answerOf(w *waiter, a script.Acquired, err error) queue.Answer {
-	var refusal script.Error
-	switch {
-	case errors.As(err, &refusal):
+	switch _, refused := calls.AsRefusal(err); {
+	case refused:
 		return queue.Answer{Status: queue.Refused, Err: err}
-	case errors.Is(err, ErrInDoubt):
+	case errors.Is(err, contract.ErrInDoubt):
 		return queue.Answer{Status: queue.InDoubt}
 	case err != nil:
 		return queue.Answer{Status: queue.Unsent}
@@ -154,12 +158,25 @@ func answerOf(w *waiter, a script.Acquired, err error) queue.Answer {
 	return queue.Answer{TTL: a.PTTL, Placed: a.Placed, Place: turns.Place(a.Place)}
 }
 
+// full says why no further client may wait for this lock now; empty: one may. Requires e.mu.
+func (x *waitQueues) full(key string) string {
+	switch {
+	case x.draining:
+		return "draining"
+	case x.e.opts.MaxWaiters > 0 && x.e.opts.Waiting.Load() >= int64(x.e.opts.MaxWaiters):
+		return "too many waiters"
+	case x.e.opts.MaxWaitersPerLock > 0 && int(x.lenLocked(key)) >= x.e.opts.MaxWaitersPerLock:
+		return "too many waiters for this lock"
+	}
+	return ""
+}
+
 // failureOf is how a question to Redis about the queue has ended.
 func failureOf(err error) queue.Failure {
-	switch {
-	case err == nil:
+	if err == nil {
 		return queue.OK
-	case isRefusal(err):
+	}
+	if _, refused := calls.AsRefusal(err); refused {
 		return queue.Final
 	}
 	return queue.Passing
@@ -167,18 +184,18 @@ func failureOf(err error) queue.Failure {
 
 // removePlaces takes places out of the queue in Redis.
 func (x *waitQueues) removePlaces(key string) {
-	x.e.retry(cleanup{
-		what: "leave the fair queue", key: key, limit: x.e.opts.fairWait,
-		task: func(ctx context.Context) error {
+	x.e.calls.Retry(calls.Cleanup{
+		What: "leave the fair queue", Key: key, Limit: x.e.opts.fairWait,
+		Task: func(ctx context.Context) error {
 			var places []string
 			x.step(func(q *queue.Set) { places = q.Departing(key) })
 			if len(places) == 0 {
 				return nil
 			}
-			_, err := runFor(ctx, x.e.own, script.Leave{Key: key, Places: places}.Call(), script.DecodeCount)
+			_, err := calls.RunFor(ctx, x.e.own, script.Leave{Key: key, Places: places}.Call(), script.DecodeCount)
 			return err
 		},
-		done: func(bool) { x.step(func(q *queue.Set) { q.Departed(key) }) },
+		Done: func(bool) { x.step(func(q *queue.Set) { q.Departed(key) }) },
 	})
 }
 
@@ -189,7 +206,7 @@ const refreshBatch = 1000
 func (x *waitQueues) refresh(q *queue.Queue, places []string) {
 	lost := false
 	for batch := range slices.Chunk(places, refreshBatch) {
-		n, err := runFor(
+		n, err := calls.RunFor(
 			x.e.life, x.e.own, script.Refresh{Key: q.Names().Key, Wait: x.e.opts.fairWait, Places: batch}.Call(), script.DecodeCount)
 		if err != nil {
 			break
@@ -208,16 +225,16 @@ func (x *waitQueues) listPlaces(q *queue.Queue) {
 
 // askHead asks Redis whose place is the first.
 func (x *waitQueues) askHead(q *queue.Queue, look bool) {
-	place, err := runFor(x.e.life, x.e.own, script.Head{Key: q.Names().Key}.Call(), script.DecodeHead)
+	place, err := calls.RunFor(x.e.life, x.e.own, script.Head{Key: q.Names().Key}.Call(), script.DecodeHead)
 	x.step(func(*queue.Set) { q.HeadTold(look, place, failureOf(err)) })
 }
 
 // removeHead removes the first place if its waiter is dead.
 func (x *waitQueues) removeHead(q *queue.Queue, place string, force bool) {
 	key := q.Names().Key
-	a, err := runFor(x.e.life, x.e.own, script.RemoveHead{Key: key, Place: place, Force: force}.Call(), script.DecodeHeadRemoved)
+	a, err := calls.RunFor(x.e.life, x.e.own, script.RemoveHead{Key: key, Place: place, Force: force}.Call(), script.DecodeHeadRemoved)
 	if a.Removed {
-		x.e.log.Info("stale fair waiter removed", logKey(key))
+		x.e.log.Info("stale fair waiter removed", zap.String("key", key))
 	}
 	x.step(func(*queue.Set) { q.HeadRemoved(place, a.Removed, a.Receivers, failureOf(err)) })
 }
@@ -250,4 +267,11 @@ func (x *waitQueues) lenLocked(key string) int64 {
 		return int64(all)
 	}
 	return 0
+}
+
+// count is lenLocked. Requires no locks.
+func (x *waitQueues) count(key string) int64 {
+	x.e.mu.Lock()
+	defer x.e.mu.Unlock()
+	return x.lenLocked(key)
 }

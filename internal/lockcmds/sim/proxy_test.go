@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"lockproxy/internal/lockcmds"
+	"lockproxy/internal/lockcmds/contract"
 	"lockproxy/internal/lockcmds/grammar"
 	"lockproxy/internal/lockcmds/losses"
 	"lockproxy/internal/resp"
@@ -186,15 +187,15 @@ func (c *client) start(d time.Duration) {
 		c.w.note("%s > %s", c, s.line)
 		c.sending(s)
 		c.lock(func() {
-			c.p.engine.Start(lockcmds.Caller{
+			c.p.engine.Start(contract.Caller{
 				Session: c, ID: c.id, Token: c.token, Losses: c.lost, Proto: c.proto, NothingPending: c.pending == 0,
-				Info: lockcmds.ClientInfo{Addr: c.token},
+				Info: contract.ClientInfo{Addr: c.token},
 			}, s.cmd)
 		})
 	})
 }
 
-// Do, AfterUnlock, Script, Reply and Push make a lockcmds.Session.
+// Do, AfterUnlock, Script, Reply and Push make a contract.Session.
 func (c *client) Do(f func()) bool {
 	if c.ended {
 		return false
@@ -214,7 +215,7 @@ func (c *client) mustBeLocked(what string) {
 	}
 }
 
-func (c *client) Script(call lockcmds.Call) {
+func (c *client) Script(call contract.Call) {
 	c.mustBeLocked("Script")
 	s := c.current
 	c.pending++

@@ -9,7 +9,7 @@ import (
 	"github.com/tidwall/redcon"
 
 	"lockproxy/internal/buffers"
-	"lockproxy/internal/lockcmds"
+	"lockproxy/internal/lockcmds/contract"
 	"lockproxy/internal/lockcmds/engines"
 	"lockproxy/internal/lockcmds/grammar"
 	"lockproxy/internal/lockcmds/losses"
@@ -93,16 +93,16 @@ func (l *locker) leaveEngines() {
 // lockSession is a Session as package lockcmds sees it.
 type lockSession Session
 
-var _ lockcmds.Session = (*lockSession)(nil)
+var _ contract.Session = (*lockSession)(nil)
 
 // caller is the session with the facts about its client.
-func (l *lockSession) caller() lockcmds.Caller {
+func (l *lockSession) caller() contract.Caller {
 	if l.token == "" { // made at the first lock command: most sessions use none
 		l.token = owners.NewToken()
 	}
-	return lockcmds.Caller{
+	return contract.Caller{
 		Session: l, ID: l.ID, Token: l.token, Losses: l.lossesHere(),
-		Info:  lockcmds.ClientInfo{Addr: l.Addr, Name: l.name},
+		Info:  contract.ClientInfo{Addr: l.Addr, Name: l.name},
 		Proto: l.ident.Proto, NothingPending: l.slots.Due() == 0,
 	}
 }
@@ -178,7 +178,7 @@ func (l *lockSession) Push(b []byte) {
 }
 
 // Script puts a script call on the session's own connection.
-func (l *lockSession) Script(c lockcmds.Call) {
+func (l *lockSession) Script(c contract.Call) {
 	s := (*Session)(l)
 	call := &scriptCall{s: s, call: c, muted: s.muted}
 	if c.Pipelined {
@@ -193,7 +193,7 @@ func (l *lockSession) Script(c lockcmds.Call) {
 // scriptCall is the handler of one script's reply.
 type scriptCall struct {
 	s      *Session
-	call   lockcmds.Call
+	call   contract.Call
 	muted  bool
 	free   bool   // the session does not wait for it
 	reply  []byte // so far
@@ -286,16 +286,16 @@ func (c *scriptCall) keep(at replies.ID) {
 // lost is handler.
 func (c *scriptCall) lost(at replies.ID, _ int, sent bool) {
 	if sent {
-		c.finish(at, resp.Value{}, lockcmds.ErrInDoubt)
+		c.finish(at, resp.Value{}, contract.ErrInDoubt)
 	} else {
-		c.finish(at, resp.Value{}, lockcmds.ErrUnsent)
+		c.finish(at, resp.Value{}, contract.ErrUnsent)
 	}
 }
 
 var _ handler = (*scriptCall)(nil)
 
 // appendCall builds the command that runs a script by its hash, or by its text.
-func appendCall(dst []byte, c lockcmds.Call, text bool) []byte {
+func appendCall(dst []byte, c contract.Call, text bool) []byte {
 	verb, script := "EVALSHA", c.Script.SHA()
 	if text {
 		verb, script = "EVAL", c.Script.Text()

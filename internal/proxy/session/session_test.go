@@ -13,7 +13,7 @@ import (
 
 	"go.uber.org/zap"
 
-	"lockproxy/internal/lockcmds"
+	"lockproxy/internal/lockcmds/contract"
 	"lockproxy/internal/lockcmds/script"
 	"lockproxy/internal/locktest"
 	"lockproxy/internal/proxy/budget"
@@ -164,7 +164,7 @@ func TestRepliesWaitBehindAScriptThatIsRepeated(t *testing.T) {
 	feed(t, s, "GET a")
 	for _, answer := range []string{":1\r\n", ":2\r\n"} {
 		(*lockSession)(s).Do(func() {
-			(*lockSession)(s).Script(lockcmds.Call{Call: script.Call{Script: &script.Script{}}, Pipelined: true, Done: func(resp.Value, error) []byte { return []byte(answer) }})
+			(*lockSession)(s).Script(contract.Call{Call: script.Call{Script: &script.Script{}}, Pipelined: true, Done: func(resp.Value, error) []byte { return []byte(answer) }})
 		})
 		feed(t, s, "GET b")
 	}

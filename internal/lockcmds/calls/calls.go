@@ -1,0 +1,117 @@
+// Package calls carries the scripts of a lock engine to Redis. It knows by whose connection a script goes, when it is sent again, and
+// when to give up. It does not know who holds what.
+//
+//	a session's command ──► Send ──► the session's own lane or pin ──answer lost──► Repeat ──► the engine's own connection
+//	leases              ──► Own.Renew ──► the connection of the identity that acquired last
+//	rollbacks           ──► RollBack ──► Retry ──► the same, until Redis answers
+//	other work          ──► RunFor   ──► the engine's own connection
+//
+// A call whose answer is lost is sent again, for DoubtLimit at most, until Redis answers. A script that runs twice leaves what it leaves
+// when it runs once. Nothing here blocks but RunFor and Renew, which are for jobs.
+package calls
+
+import (
+	"context"
+	"sync/atomic"
+	"time"
+
+	"go.uber.org/zap"
+
+	"lockproxy/internal/lockcmds/clock"
+	"lockproxy/internal/lockcmds/contract"
+	"lockproxy/internal/lockcmds/failstop"
+	"lockproxy/internal/lockcmds/jobs"
+	"lockproxy/internal/resp"
+)
+
+// Options of Calls. All are required.
+type Options struct {
+	Own   Own
+	Jobs  jobs.Runner
+	Clock clock.Clock
+	Life  context.Context // of the engine's own work
+	Log   *zap.Logger
+	Guard failstop.Guard
+}
+
+// Calls is the calls of one engine. Its methods may be called from any goroutine.
+type Calls struct {
+	Options
+
+	sent    jobs.Count   // on sessions' connections, and their outcome has not been dealt with
+	tending atomic.Int64 // those, doubts, clean-ups and background tasks that have not come to an end
+}
+
+// New returns the calls of one engine.
+func New(o Options) *Calls { return &Calls{Options: o} }
+
+// Busy reports whether a call, a doubt, a clean-up or a background task has not come to an end.
+func (c *Calls) Busy() bool { return c.tending.Load() != 0 }
+
+// WaitSent returns when the outcome of every call on a session's connection has been dealt with, or ctx ends.
+func (c *Calls) WaitSent(ctx context.Context) { c.sent.Wait(ctx) }
+
+// Script puts a call on the session's connection. Until its outcome has been dealt with the engine is busy, though the session may
+// have ended. Requires the session lock.
+func (c *Calls) Script(s contract.Session, call contract.Call) {
+	c.tending.Add(1)
+	c.sent.Begin()
+	done := call.Done
+	call.Done = func(reply resp.Value, err error) []byte {
+		defer c.Guard.Stop()
+		defer c.sent.End()
+		defer c.tending.Add(-1)
+		return done(reply, err)
+	}
+	s.Script(call)
+}
+
+// Background runs a task as a job, and keeps the engine busy until its end.
+func (c *Calls) Background(class jobs.Class, task func()) {
+	c.tending.Add(1)
+	c.Jobs.Submit(class, func() {
+		defer c.tending.Add(-1)
+		task()
+	})
+}
+
+// Cleanup is something that has to be done in Redis though no client asks for it.
+type Cleanup struct {
+	What, Key string
+	Task      func(context.Context) error
+	Limit     time.Duration // of trying: by then the lease it is about has run out
+	Done      func(ok bool) // the end; requires no locks. nil: no caller waits for it
+}
+
+// Retry runs a clean-up as jobs until it succeeds, Redis refuses it, or its limit has passed.
+func (c *Calls) Retry(u Cleanup) {
+	until := c.Clock.Now().Add(u.Limit)
+	pause := retryFirst
+	c.tending.Add(1)
+	end := func(err error) {
+		if err != nil {
+			c.Log.Warn("clean-up failed", zap.String("task", u.What), zap.String("key", u.Key), zap.Error(err))
+		}
+		if u.Done != nil {
+			u.Done(err == nil)
+		}
+		c.tending.Add(-1)
+	}
+	var attempt func()
+	attempt = func() {
+		err := u.Task(c.Life)
+		if err == nil || isFinal(err) || c.Life.Err() != nil || c.Clock.Now().After(until) {
+			end(err)
+			return
+		}
+		c.Jobs.After(pause, jobs.CleanUp, attempt)
+		pause = min(2*pause, retryLast)
+	}
+	c.Jobs.Submit(jobs.CleanUp, attempt)
+}
+
+// Pauses between attempts while Redis does not answer.
+const (
+	retryFirst = 20 * time.Millisecond
+	retryLast  = time.Second
+)

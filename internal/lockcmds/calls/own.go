@@ -1,0 +1,77 @@
+package calls
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"lockproxy/internal/lockcmds/contract"
+	"lockproxy/internal/lockcmds/redislink"
+	"lockproxy/internal/lockcmds/script"
+	"lockproxy/internal/resp"
+)
+
+// Own is an engine's own connections.
+type Own struct{ redislink.Topology }
+
+// run runs a script on the node of its keys. Errors wrap ErrUnsent or ErrInDoubt; the reply may be Redis's refusal.
+func (o Own) run(ctx context.Context, c script.Call) (resp.Value, error) {
+	return runOn(ctx, o.Node(c.Keys[0]), c)
+}
+
+// runAs runs a script on the connection of the identity that acquired a hold last. If that identity's rights or connection do not
+// suffice any more, the script runs on the engine's own connection: that of the identity that acquired the hold first.
+func (o Own) runAs(ctx context.Context, by redislink.Node, c script.Call) (resp.Value, error) {
+	v, err := runOn(ctx, by, c)
+	if by != o.Node(c.Keys[0]) && (errors.Is(err, contract.ErrUnsent) || v.IsError() && isFinal(script.Error(v.Str))) {
+		return o.run(ctx, c)
+	}
+	return v, err
+}
+
+func runOn(ctx context.Context, node redislink.Node, c script.Call) (resp.Value, error) {
+	v, err := node.Eval(ctx, c.Script, c.Keys, c.Args)
+	if err != nil {
+		err = fmt.Errorf("run %s: %w", c.Name(), err)
+	}
+	return v, err
+}
+
+// RunFor runs a script on the node of its keys and decodes its answer. Errors are a script.Error, or wrap ErrUnsent or ErrInDoubt.
+func RunFor[A any](ctx context.Context, o Own, c script.Call, decode func(resp.Value) (A, error)) (A, error) {
+	v, err := o.run(ctx, c)
+	return Decoded(v, err, decode)
+}
+
+// Decoded is the answer in a reply. Errors are a script.Error, or the one that came instead of a reply.
+func Decoded[A any](v resp.Value, err error, decode func(resp.Value) (A, error)) (a A, _ error) {
+	if err != nil {
+		return a, err
+	}
+	return decode(v)
+}
+
+// AsRefusal finds the error reply of Redis in err.
+func AsRefusal(err error) (script.Error, bool) {
+	var refusal script.Error
+	ok := errors.As(err, &refusal)
+	return refusal, ok
+}
+
+// IsOverwritten reports whether the key holds no lock but something else. A session that held a lock there has lost it.
+func IsOverwritten(err error) bool {
+	refusal, _ := AsRefusal(err)
+	return strings.HasPrefix(string(refusal), "WRONGTYPE ")
+}
+
+// isFinal reports whether Redis refuses something for good, and not because of a state that passes.
+func isFinal(err error) bool {
+	refusal, refused := AsRefusal(err)
+	code, _, _ := strings.Cut(string(refusal), " ")
+	switch code {
+	case "LOADING", "BUSY", "MASTERDOWN", "READONLY", "MISCONF", "NOREPLICAS", "OOM", "CLUSTERDOWN", "TRYAGAIN":
+		return false
+	}
+	return refused
+}

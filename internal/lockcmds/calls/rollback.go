@@ -1,0 +1,53 @@
+package calls
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"lockproxy/internal/lockcmds/redislink"
+	"lockproxy/internal/lockcmds/script"
+	"lockproxy/internal/watchdog"
+)
+
+// Rollback ends a session's part in a grant that no client relies on: the client was not told of it, was told that it is lost, or
+// has gone. No command waits for it: a later call of the session has a larger number, and then the rollback changes nothing.
+type Rollback struct {
+	script.Drop
+	By    redislink.Node  // nil: the engine's own
+	After *watchdog.Lease // whose renewal on its way is waited for, because it could make the lease longer again; nil: none
+	Limit time.Duration   // of trying: by then the lease has run out
+	Done  func(ok bool)   // the end; requires no locks. nil: not of interest
+}
+
+// RollBack sends a rollback until Redis answers. It does not block.
+func (c *Calls) RollBack(r Rollback) {
+	if lease := r.After; lease != nil {
+		r.After = nil
+		lease.Pause(func() { c.RollBack(r) })
+		return
+	}
+	c.Retry(Cleanup{
+		What: "roll a hold back", Key: r.Key, Limit: r.Limit, Done: r.Done,
+		Task: func(ctx context.Context) error {
+			by := r.By
+			if by == nil {
+				by = c.Own.Node(r.Key)
+			}
+			v, err := c.Own.runAs(ctx, by, r.Call())
+			_, err = Decoded(v, err, script.DecodeDropped)
+			return err
+		},
+	})
+}
+
+// OnceWithin returns a function that runs f once: with what it is called with, or with false when the time is over.
+func (c *Calls) OnceWithin(limit time.Duration, f func(ok bool)) func(ok bool) {
+	var once sync.Once
+	run := func(ok bool) { once.Do(func() { f(ok) }) }
+	late := c.Clock.AfterFunc(limit, func() { run(false) })
+	return func(ok bool) {
+		late.Stop()
+		run(ok)
+	}
+}
