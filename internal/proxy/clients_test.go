@@ -408,6 +408,15 @@ func TestClientSpeaksOfItself(t *testing.T) {
 		if got := c.quiet("EXEC"); !strings.HasPrefix(got, "*3\r\n:"+id+"\r\n$") || !strings.Contains(got, "\r\nid="+id+" addr="+c.nc.LocalAddr().String()) || !strings.HasSuffix(got, "+OK\r\n") {
 			t.Errorf("EXEC: %q", got)
 		}
+		for _, more := range []string{"PING", "UNSUBSCRIBE"} {
+			c.quiet("MULTI")
+			c.quiet("HELLO", "2")
+			c.quiet(more)
+			c.quiet("CLIENT", "ID")
+			if got := c.quiet("EXEC"); !strings.Contains(got, "$2\r\nid\r\n:"+id+"\r\n") || !strings.HasSuffix(got, "\r\n:"+id+"\r\n") {
+				t.Errorf("EXEC of HELLO, %s and CLIENT ID: %q", more, got)
+			}
+		}
 		for _, sub := range []string{"LIST", "KILL", "UNBLOCK"} {
 			c.quiet("MULTI")
 			if got := c.quiet("CLIENT", sub, "ID", "1"); got != "-ERR Command not allowed inside a transaction\r\n" {
@@ -479,6 +488,28 @@ func TestTrackingRedirectsToAClient(t *testing.T) {
 		for name, l := range map[string]clients.Line{"LIST": admin.listOf()["c"], "LIST ID": admin.listOf("ID", c.id())["c"]} {
 			if got := string(l.Field("redir")); got != id || string(l.Field("flags")) != "t" {
 				t.Errorf("%s: redir=%s, want %s: %s", name, got, id, l)
+			}
+		}
+	})
+}
+
+// The id is the client's even in the answers to commands that were sent before the redirection was answered.
+func TestRedirectionIsKnownInAPipeline(t *testing.T) {
+	eachEngine(t, func(t *testing.T, _ *redistest.Server, srv *Server) {
+		for _, tx := range [][2]string{{"PING", "PING"}, {"MULTI", "EXEC"}} {
+			c := dialClient(t, address(srv))
+			id := c.id()
+			c.raw(inline(tx[0], "CLIENT TRACKING ON REDIRECT "+id, "CLIENT TRACKINGINFO", "CLIENT GETREDIR", tx[1], "ECHO end"))
+			var got string
+			for !strings.Contains(got, "end\r\n") {
+				b, err := c.frame()
+				if err != nil {
+					t.Fatal(err)
+				}
+				got += b
+			}
+			if !strings.Contains(got, "redirect\r\n:"+id+"\r\n") || strings.Count(got, ":"+id+"\r\n") != 2 {
+				t.Errorf("%s: %q, the id is %s", tx[0], got, id)
 			}
 		}
 	})

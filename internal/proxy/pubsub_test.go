@@ -198,6 +198,11 @@ func TestPubSubIsRedisOwn(t *testing.T) {
 			a.raw(inline("CLIENT REPLY SKIP", "SUBSCRIBE a", "SUBSCRIBE b", "UNSUBSCRIBE", "PING end"))
 			a.until("end")
 		},
+		"transaction while reply off": func(s *side, proto int) {
+			a := s.speaking("a", proto)
+			a.raw(inline("CLIENT REPLY OFF", "MULTI", "SUBSCRIBE a", "GET k", "PUBLISH a m", "UNSUBSCRIBE a", "EXEC", "CLIENT REPLY ON", "PING end"))
+			a.until("end")
+		},
 	}
 	for name, script := range scripts {
 		t.Run(name, func(t *testing.T) { b.both(t, script) })

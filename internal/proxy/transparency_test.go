@@ -37,6 +37,12 @@ func TestReplyModesAreRedisOwn(t *testing.T) {
 		"skip then off": func(s *side, _ int) {
 			s.client("a").steps(inline("CLIENT REPLY SKIP", "CLIENT REPLY OFF", "PING 1", "CLIENT REPLY SKIP", "PING 2", "CLIENT REPLY ON", "PING 3"), 2)
 		},
+		"an empty command is skipped": func(s *side, _ int) {
+			c := s.client("a")
+			for _, empty := range []string{"\r\n", "*0\r\n", "*-1\r\n"} {
+				c.steps(inline("CLIENT REPLY SKIP")+empty+inline("PING 1", "PING 2"), 2)
+			}
+		},
 		"reset while off":  func(s *side, _ int) { s.client("a").steps(inline("CLIENT REPLY OFF", "PING 1", "RESET", "PING 2"), 2) },
 		"reset while skip": func(s *side, _ int) { s.client("a").steps(inline("CLIENT REPLY SKIP", "RESET", "PING 2"), 1) },
 		"monitor while off": func(s *side, _ int) {

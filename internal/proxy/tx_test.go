@@ -1,6 +1,9 @@
 package proxy
 
-import "testing"
+import (
+	"strconv"
+	"testing"
+)
 
 func TestTransactionsAreRedisOwn(t *testing.T) {
 	b := newBench(t)
@@ -109,6 +112,20 @@ func TestTransactionsAreRedisOwn(t *testing.T) {
 			c.raw(inline("MULTI", "CLIENT SETNAME within", "CLIENT GETNAME", "EXEC", "CLIENT GETNAME", "MULTI", "QUIT"))
 			c.expect(6)
 			c.end()
+		},
+		// The proxy's own questions after a change of identity stay out of the next transaction, even if that one waits.
+		"identity inside, and a transaction behind it": func(s *side, proto int) {
+			s.hideHelloID()
+			s.redis.Do(s.t, "ACL", "SETUSER", "tx", "on", ">pw1", ">pw2", "~*", "&*", "+@all")
+			c := s.speaking("a", proto)
+			c.raw(inline(`HELLO 3 AUTH tx pw1`, "HELLO "+strconv.Itoa(proto)))
+			c.expect(2)
+			for _, change := range []string{`HELLO 3 SETNAME "a b"`, "HELLO 3 SETNAME n NOSUCHOPTION", "AUTH tx pw2", "SELECT 1", "CLIENT SETNAME n"} {
+				for _, more := range []string{"PING 0", "UNSUBSCRIBE a"} {
+					c.raw(inline("MULTI", change, more, "EXEC", "MULTI", "PING 1", "CLIENT GETNAME", "PING 2", "CLIENT GETNAME", "EXEC", "ECHO end"))
+					c.until("end")
+				}
+			}
 		},
 		"scripts and functions inside": func(s *side, proto int) {
 			c := s.speaking("a", proto)

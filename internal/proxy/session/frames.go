@@ -1,6 +1,7 @@
 package session
 
 import (
+	"bytes"
 	"slices"
 
 	"lockproxy/internal/proxy/clients"
@@ -26,9 +27,11 @@ type frames struct {
 
 // expected is one command that frames answer.
 type expected struct {
-	verb  string // of a subscription command; ""
-	left  int    // confirmations still to come, for those; 0: as many as there are subscriptions of its kind
-	apply func(reply []byte)
+	verb string // of a subscription command; ""
+	left int    // confirmations still to come, for those; 0: as many as there are subscriptions of its kind
+
+	apply   func(reply []byte)        // as in transaction.Step
+	rewrite func(reply []byte) []byte // as in transaction.Step
 }
 
 // subscribe sends a subscription command. Its frames are examined from then on.
@@ -130,27 +133,32 @@ func (f *frames) done() int {
 // take is handler: b is a whole frame, and no confirmation.
 func (f *frames) take(at replies.ID, b []byte, n int, _ bool) int {
 	if f.exec == nil {
-		f.reply(b)
-		if !f.muted {
+		if b = f.reply(b); !f.muted {
 			f.s.put(at, b, false)
 		}
 		return f.done()
 	}
 	exec := f.exec
 	f.exec = nil
-	exec.take(at, b, n, false)
 	if b[0] != '*' || b[1] == '-' { // nothing has been executed
 		f.list = nil
-		return n
+		return exec.take(at, b, n, false)
 	}
-	f.executed(b)
+	exec.done(b)
+	if words := f.executed(b); len(words) > 0 {
+		f.s.put(at, words, false)
+	}
 	return f.done()
 }
 
-// executed reads the array of the reply to an EXEC. Subscription commands answer with any number of frames in the place of one
-// element, so frames behind the array may still belong to the transaction.
-func (f *frames) executed(b []byte) {
+// executed reads the array of the reply to an EXEC, and returns what the client gets of it. Subscription commands answer with any
+// number of frames in the place of one element, so frames behind the array may still belong to the transaction. A client that sees no
+// replies gets the confirmations and the messages in the array.
+func (f *frames) executed(b []byte) (seen []byte) {
 	pin := f.s.pin
+	if !f.muted {
+		seen = append(seen, b[:bytes.IndexByte(b, '\n')+1]...)
+	}
 	for _, elem := range transaction.Elements(b) {
 		verb, count := pubsub.ReadFrame(elem)
 		switch {
@@ -159,20 +167,29 @@ func (f *frames) executed(b []byte) {
 		case elem[0] == '>', pin.Subscribed() && pubsub.IsMessage(verb):
 			pin.Confirm(verb, count)
 		default:
-			f.reply(elem)
+			if elem = f.reply(elem); f.muted {
+				continue
+			}
 		}
+		seen = append(seen, elem...)
 	}
+	return seen
 }
 
-// reply takes the reply to a command that is no subscription command, or was refused.
-func (f *frames) reply(b []byte) {
+// reply takes the reply to a command that is no subscription command, or was refused. It returns the reply as the client sees it.
+func (f *frames) reply(b []byte) []byte {
 	if len(f.list) == 0 {
-		return
+		return b
 	}
-	if apply := f.list[0].apply; apply != nil {
-		apply(b)
-	}
+	head := f.list[0]
 	f.list = f.list[1:]
+	if head.apply != nil {
+		head.apply(b)
+	}
+	if head.rewrite != nil {
+		b = head.rewrite(b)
+	}
+	return b
 }
 
 // lost is handler.

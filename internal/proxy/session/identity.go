@@ -27,7 +27,11 @@ func (l *logins) reidentify(name string, raw []byte) bool {
 	}
 	pin.fresh = false
 	if pin.InTx {
-		pin.Queue(transaction.Step{Apply: func(reply []byte) { l.identified(change, reply) }})
+		step := transaction.Step{Apply: func(reply []byte) { l.identified(change, reply) }}
+		if change.Hello {
+			step.Rewrite = l.ownID
+		}
+		pin.Queue(step)
 		s.forward(raw, s.handler(), 1)
 		return true
 	}

@@ -79,6 +79,9 @@ func (i *input) consume(buf []byte) int {
 		}
 		if len(f.Raw) == 0 { // an empty command, which Redis ignores
 			batch.send()
+			if s.reply == replySkip {
+				s.reply = replyOn // it counts as the command that gets no reply
+			}
 			off += n
 			continue
 		}

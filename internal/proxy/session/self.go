@@ -62,7 +62,7 @@ func (f *profile) aboutSelf(size int) func(reply []byte) []byte {
 	case "info":
 		return func(reply []byte) []byte { return f.ownLine(reply, size, args) }
 	}
-	return s.redir.Translate
+	return func(reply []byte) []byte { return s.redir.Translate(reply) } // a command that is not answered yet may change the redirection
 }
 
 // ownLine is the answer to CLIENT INFO.

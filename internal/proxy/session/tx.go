@@ -34,7 +34,11 @@ func (u *pinning) transact(name string, raw []byte) bool {
 			steps := pin.Steps
 			h.replace = func(reply []byte) []byte { return transaction.Rewritten(reply, steps) }
 		}
-		h.done = func(reply []byte) { u.executed(pin, reply) }
+		h.done = func(reply []byte) {
+			s.resume()
+			u.executed(pin, reply)
+		}
+		u.awaitExec()
 	case "discard":
 		h.done = func(reply []byte) {
 			if resp.IsOK(reply) {
@@ -86,14 +90,27 @@ func (u *pinning) execSubscriptions(raw []byte) bool {
 	pin := u.pin
 	list := make([]expected, pin.Queued-pin.Base)
 	for _, step := range pin.Steps {
-		list[step.Index] = expected{verb: step.Verb, left: step.Left, apply: step.Apply}
+		list[step.Index] = expected{verb: step.Verb, left: step.Left, apply: step.Apply, rewrite: step.Rewrite}
 	}
 	u.readFrames()
 	pin.execution = &frames{s: s, muted: s.muted, list: list, exec: &replyHandler{s: s, muted: s.muted, done: func(reply []byte) {
+		s.resume()
 		if !bytes.HasPrefix(reply, []byte("-")) || bytes.HasPrefix(reply, []byte("-EXECABORT")) {
 			pin.End()
 		}
 	}}}
+	u.awaitExec()
 	s.forward(raw, pin.execution, 1)
 	return true
+}
+
+// awaitExec makes the next commands wait for the reply to the EXEC that is sent now, if that reply may change the session. The session
+// may then have to ask Redis on the same connection, where a command of its own must not get into the client's next transaction.
+func (u *pinning) awaitExec() {
+	for _, step := range u.pin.Steps {
+		if step.Apply != nil {
+			u.s.wait = waitReply
+			return
+		}
+	}
 }
