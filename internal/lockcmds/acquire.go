@@ -158,7 +158,7 @@ func (e *Engine) ordered(s contract.Session, l *watchdog.Lease, send, abandoned 
 // that in which Redis hears of them. Requires the session lock.
 func (w *waiter) sendAcquire() {
 	q := w.kind.ask(w)
-	w.e.calls.Send(&calls.Request{Session: w.c.s, Call: q.Call, Again: &q.Call, Done: w.acquired})
+	w.e.calls.Send(&calls.Request{Session: w.c.s, Call: q.Call, Again: q.Call, Done: w.acquired})
 }
 
 // acquired is the outcome of the first attempt. Requires the session lock, or that the session has ended.

@@ -27,7 +27,7 @@ func (e *Engine) startExtend(s contract.Caller, cmd grammar.Command) {
 	call := script.Extend{Key: cmd.Key, Part: e.partOf(c, k.owner), Lease: cmd.Lease}.Call()
 	e.mu.Unlock()
 	send := func() {
-		e.calls.Send(&calls.Request{Session: s.Session, Call: call, Again: &call, Pipelined: true, Done: func(o calls.Outcome) []byte {
+		e.calls.Send(&calls.Request{Session: s.Session, Call: call, Again: call, Pipelined: true, Done: func(o calls.Outcome) []byte {
 			a, err := calls.Decoded(o.Reply, o.Err, script.DecodeExtended)
 			return e.extended(c, h, k, cmd.Lease, o.SentAt, a, err)
 		}})

@@ -17,9 +17,10 @@ import (
 // several sessions hold for one owner is shown once, with the session that acquired first; fair-waiters are those of this proxy.
 // Redis is asked first whether the session may run scripts, as for every lock command: it may have to authenticate. Requires the session lock.
 func (e *Engine) startList(s contract.Caller, cmd grammar.Command) {
-	e.calls.Script(s.Session, contract.Call{Call: script.Ask{}.Call(), Done: func(reply resp.Value, err error) []byte {
+	e.calls.Send(&calls.Request{Session: s.Session, Call: script.Ask{}.Call(), Done: func(o calls.Outcome) []byte {
+		err := o.Err
 		if err == nil {
-			err = script.DecodeAsk(reply)
+			err = script.DecodeAsk(o.Reply)
 		}
 		if err != nil {
 			return replies.Failure(err)
@@ -92,7 +93,7 @@ func (e *Engine) startInfo(s contract.Caller, cmd grammar.Command) {
 	proto := s.Proto
 	call := script.Info{Key: cmd.Key}.Call()
 	e.calls.Send(&calls.Request{
-		Session: s.Session, Call: call, Again: &call, Pipelined: true,
+		Session: s.Session, Call: call, Again: call, Pipelined: true,
 		Done: func(o calls.Outcome) []byte {
 			a, err := calls.Decoded(o.Reply, o.Err, script.DecodeHolder)
 			switch {

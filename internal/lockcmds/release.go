@@ -88,7 +88,7 @@ func (r *release) send(s contract.Session) {
 		q.Doubted = func() { r.handed(script.Released{}, contract.ErrInDoubt) }
 	}
 	if r.call.Session == "" || r.call.Fence != 0 { // else a copy could find a later grant of the owner
-		q.Again = &call
+		q.Again = call
 	}
 	r.e.calls.Send(q)
 }
@@ -246,7 +246,7 @@ func (r *release) releaseNewerLocked(fence int64) {
 	next := &release{e: r.e, c: r.c, cmd: r.cmd, q: r.q, call: script.Release{Key: r.cmd.Key, Part: r.e.partOf(r.c, r.call.Owner)}}
 	next.call.Fence = fence
 	call := next.call.Call()
-	r.q.Again, r.q.Done = &call, next.released
+	r.q.Again, r.q.Done = call, next.released
 	r.e.calls.Repeat(r.q)
 }
 

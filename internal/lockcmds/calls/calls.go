@@ -18,10 +18,8 @@ import (
 	"go.uber.org/zap"
 
 	"lockproxy/internal/lockcmds/clock"
-	"lockproxy/internal/lockcmds/contract"
 	"lockproxy/internal/lockcmds/failstop"
 	"lockproxy/internal/lockcmds/jobs"
-	"lockproxy/internal/resp"
 )
 
 // Options of Calls. All are required.
@@ -50,21 +48,6 @@ func (c *Calls) Busy() bool { return c.tending.Load() != 0 }
 
 // WaitSent returns when the outcome of every call on a session's connection has been dealt with, or ctx ends.
 func (c *Calls) WaitSent(ctx context.Context) { c.sent.Wait(ctx) }
-
-// Script puts a call on the session's connection. Until its outcome has been dealt with the engine is busy, though the session may
-// have ended. Requires the session lock.
-func (c *Calls) Script(s contract.Session, call contract.Call) {
-	c.tending.Add(1)
-	c.sent.Begin()
-	done := call.Done
-	call.Done = func(reply resp.Value, err error) []byte {
-		defer c.Guard.Stop()
-		defer c.sent.End()
-		defer c.tending.Add(-1)
-		return done(reply, err)
-	}
-	s.Script(call)
-}
 
 // Background runs a task as a job, and keeps the engine busy until its end.
 func (c *Calls) Background(class jobs.Class, task func()) {

@@ -54,6 +54,9 @@ func Decoded[A any](v resp.Value, err error, decode func(resp.Value) (A, error))
 
 // AsRefusal finds the error reply of Redis in err.
 func AsRefusal(err error) (script.Error, bool) {
+	if err == nil {
+		return "", false // without an allocation
+	}
 	var refusal script.Error
 	ok := errors.As(err, &refusal)
 	return refusal, ok

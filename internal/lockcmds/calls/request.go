@@ -19,9 +19,9 @@ const DoubtLimit = 5 * time.Second
 type Request struct {
 	Session   contract.Session
 	Call      script.Call
-	Pipelined bool         // as in contract.Call
-	Again     *script.Call // the copy; nil: the call cannot be repeated
-	Doubted   func()       // the answer is lost and the copy is about to be sent; the session is locked. nil: not of interest
+	Pipelined bool        // as in contract.Call
+	Again     script.Call // the copy; without a script: the call cannot be repeated
+	Doubted   func()      // the answer is lost and the copy is about to be sent; the session is locked. nil: not of interest
 	// Done is called once. It requires the session lock, or that the session has ended. It returns the reply; nil: Session.Reply
 	// follows, or the request was handed to Repeat.
 	Done func(o Outcome) []byte
@@ -41,20 +41,25 @@ type Outcome struct {
 // Send puts a request on the session's connection. Requires the session lock.
 func (c *Calls) Send(r *Request) {
 	r.SentAt = c.Clock.Now()
-	c.Script(r.Session, contract.Call{
-		Call: r.Call, Pipelined: r.Pipelined,
-		Late: func(reply func([]byte)) { r.late = reply },
-		Done: func(v resp.Value, err error) []byte {
-			if !errors.Is(err, contract.ErrInDoubt) || r.Again == nil {
-				return r.Done(Outcome{Reply: v, Err: err, SentAt: r.SentAt})
-			}
-			if r.Doubted != nil {
-				r.Doubted()
-			}
-			c.Repeat(r)
-			return nil
-		},
-	})
+	c.tending.Add(1) // until the outcome has been dealt with, though the session may have ended
+	c.sent.Begin()
+	call := contract.Call{Call: r.Call, Pipelined: r.Pipelined, Done: func(v resp.Value, err error) []byte {
+		defer c.Guard.Stop()
+		defer c.sent.End()
+		defer c.tending.Add(-1)
+		if !errors.Is(err, contract.ErrInDoubt) || r.Again.Script == nil {
+			return r.Done(Outcome{Reply: v, Err: err, SentAt: r.SentAt})
+		}
+		if r.Doubted != nil {
+			r.Doubted()
+		}
+		c.Repeat(r)
+		return nil
+	}}
+	if r.Pipelined {
+		call.Late = func(reply func([]byte)) { r.late = reply }
+	}
+	r.Session.Script(call)
 }
 
 // Repeat sends the copy of a request until Redis answers it, for DoubtLimit at most.
@@ -66,7 +71,7 @@ func (c *Calls) Repeat(r *Request) {
 	attempt = func() {
 		sentAt := c.Clock.Now()
 		ctx, cancel := context.WithDeadline(c.Life, later(until, sentAt.Add(pause)))
-		v, err := c.Own.run(ctx, *r.Again)
+		v, err := c.Own.run(ctx, r.Again)
 		cancel()
 		if !resolves(v, err) {
 			if !isFinal(refusalOf(v)) && c.Life.Err() == nil && c.Clock.Now().Add(pause).Before(until) {

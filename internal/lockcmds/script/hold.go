@@ -16,9 +16,13 @@ type Release struct {
 
 // Call is the call of release.lua.
 func (r Release) Call() Call {
-	c := Call{release, []string{r.Key, ChannelOf(r.Key), QueueOf(r.Key)}, r.args()}
-	if r.Session == "" && r.Holds == 0 {
-		c.Args = c.Args[:5] // the ordinary case: what follows says nothing
+	channel, queue := channelAndQueueOf(r.Key)
+	c := Call{Script: release, Keys: []string{r.Key, channel, queue}}
+	if r.Session == "" && r.Holds == 0 { // the ordinary case: what would follow says nothing
+		fence, request := twoNumbers(r.Fence, r.Request)
+		c.Args = []string{r.Owner, fence, "0", publish, request}
+	} else {
+		c.Args = r.args()
 	}
 	return c
 }

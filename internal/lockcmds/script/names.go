@@ -15,6 +15,12 @@ type Names struct {
 // FenceKey counts the fences of all locks.
 const FenceKey = "lockproxy:fence"
 
+// Beginnings of names.
+const (
+	channelPrefix = "redisson_lock__channel"
+	queuePrefix   = "redisson_lock_queue"
+)
+
 // publish is the command by which the scripts wake waiters.
 const publish = "PUBLISH"
 
@@ -30,10 +36,21 @@ func NamesOf(key string) Names {
 }
 
 // ChannelOf is the base channel of a lock.
-func ChannelOf(key string) string { return tagged("redisson_lock__channel", key) }
+func ChannelOf(key string) string { return tagged(channelPrefix, key) }
 
 // QueueOf is the fair queue of a lock.
-func QueueOf(key string) string { return tagged("redisson_lock_queue", key) }
+func QueueOf(key string) string { return tagged(queuePrefix, key) }
+
+// channelAndQueueOf is ChannelOf and QueueOf, with one allocation.
+func channelAndQueueOf(key string) (channel, queue string) {
+	left, right := "{", "}"
+	if strings.Contains(key, "{") {
+		left, right = "", ""
+	}
+	both := channelPrefix + ":" + left + key + right + queuePrefix + ":" + left + key + right
+	n := len(channelPrefix) + 1 + len(left) + len(key) + len(right)
+	return both[:n], both[n:]
+}
 
 // DeadlinesOf is the deadlines of the places in that queue.
 func DeadlinesOf(key string) string { return tagged("redisson_lock_timeout", key) }
