@@ -34,7 +34,7 @@ func (e *Engine) partLocked(h *hold, c *client) *calls.Rollback {
 	r := &calls.Rollback{
 		Drop: script.Drop{Key: h.key, Part: e.partOf(c, h.owner), Grace: grace}, By: h.by.Node(h.key), After: h.lease, Limit: h.ttl,
 	}
-	r.Fence = h.fence
+	r.Fence, r.Remember = h.fence, c.releasing > 0
 	return r
 }
 

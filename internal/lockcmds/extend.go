@@ -2,7 +2,6 @@ package lockcmds
 
 import (
 	"cmp"
-	"time"
 
 	"github.com/tidwall/redcon"
 
@@ -24,14 +23,12 @@ func (e *Engine) startExtend(s contract.Caller, cmd grammar.Command) {
 		return
 	}
 	h := e.holds[k]
-	call := script.Extend{Key: cmd.Key, Part: e.partOf(c, k.owner), Lease: cmd.Lease}.Call()
-	e.mu.Unlock()
-	send := func() {
-		e.calls.Send(&calls.Request{Session: s.Session, Call: call, Again: call, Pipelined: true, Done: func(o calls.Outcome) []byte {
-			a, err := calls.Decoded(o.Reply, o.Err, script.DecodeExtended)
-			return e.extended(c, h, k, cmd.Lease, o.SentAt, a, err)
-		}})
+	x := &extension{e: e, c: c, h: h, call: script.Extend{Key: cmd.Key, Part: e.partOf(c, k.owner), Lease: cmd.Lease}}
+	if h != nil && x.call.Session != "" {
+		x.call.Fence = h.fence
 	}
+	e.mu.Unlock()
+	send := func() { x.send(s.Session) }
 	switch {
 	case h == nil:
 		send()
@@ -43,11 +40,49 @@ func (e *Engine) startExtend(s contract.Caller, cmd grammar.Command) {
 	}
 }
 
-// extended turns the answer of an extension into the reply. The watchdog goes on with the new length. Requires the session lock, or that
-// the session has ended.
-func (e *Engine) extended(
-	c *client, h *hold, k holdKey, lease time.Duration, sentAt time.Time, a script.Extended, err error,
-) (out []byte) {
+// extension is one EXTENDLOCK in progress.
+type extension struct {
+	e    *Engine
+	c    *client
+	h    *hold // nil: no session of this proxy holds the lock for that owner
+	call script.Extend
+	q    *calls.Request
+}
+
+// send sends the extension. Requires the session lock.
+func (x *extension) send(s contract.Session) {
+	call := x.call.Call()
+	x.q = &calls.Request{Session: s, Call: call, Pipelined: true, Done: x.answered}
+	if x.call.Session == "" || x.call.Fence != 0 { // else a copy could find a later grant of the owner
+		x.q.Again = call
+	}
+	x.e.calls.Send(x.q)
+}
+
+// answered is the end of an extension, or sends it once more: for a later grant of the owner than this proxy knew. Requires the session
+// lock, or that the session has ended.
+func (x *extension) answered(o calls.Outcome) []byte {
+	a, err := calls.Decoded(o.Reply, o.Err, script.DecodeExtended)
+	if !a.Other {
+		return x.extended(a, err)
+	}
+	x.e.mu.Lock()
+	if h := x.h; x.e.holds[h.holdKey] == h {
+		x.e.dropLocked(h)
+	}
+	x.h = nil
+	x.call.Request, x.call.Fence = x.e.nextRequest(), a.Fence
+	x.e.mu.Unlock()
+	call := x.call.Call()
+	x.q.Again, x.q.Once = call, a.Fence == 0
+	x.e.calls.Repeat(x.q)
+	return nil
+}
+
+// extended turns the answer of an extension into the reply. The watchdog goes on with the new length. What the answer says of the lease
+// is true from the first copy on: that one may have set it. Requires the session lock, or that the session has ended.
+func (x *extension) extended(a script.Extended, err error) (out []byte) {
+	e, c, h, k, lease, sentAt := x.e, x.c, x.h, holdKey{x.call.Key, x.call.Owner}, x.call.Lease, x.q.SentAt
 	if h != nil && calls.IsOverwritten(err) {
 		a, err = script.Extended{}, nil
 	}

@@ -83,7 +83,9 @@ type client struct {
 	owner string // the session's own: "<UUID>:<token>"
 	ended bool
 	ask   *waiter // the acquire in progress
-	holds map[*hold]struct{}
+	// releasing is how many of its releases are on their way, or in doubt: a copy of them may still be sent.
+	releasing int
+	holds     map[*hold]struct{}
 	// lost remembers, until it is told by -LOSTLEASE or taken again, what this session held and lost. It guards itself.
 	lost *losses.Set
 }

@@ -43,6 +43,7 @@ func (e *Engine) startRelease(s contract.Caller, cmd grammar.Command) {
 	}
 	r.call = script.Release{Key: cmd.Key, Part: e.partOf(r.c, owner)}
 	r.call.Fence = cmd.Fence
+	r.c.releasing++
 	if r.h = e.holds[k]; r.h != nil {
 		r.spendLocked()
 		// A renewal that is on its way, perhaps on a sick connection, is not waited for: behind the release Redis refuses it by owner
@@ -146,6 +147,7 @@ func (r *release) released(o calls.Outcome) []byte {
 	var told *loss
 	r.e.mu.Lock()
 	h := r.h
+	r.c.releasing--
 	if h != nil {
 		h.releasing--
 	}
@@ -180,9 +182,9 @@ func (r *release) released(o calls.Outcome) []byte {
 	case a.Status == script.StillHeld:
 		out = redcon.AppendInt(nil, 0)
 		switch {
-		case h != nil && h.fence == a.Fence && h.counted(a.Holds, o.SentAt) && !h.fixed:
-			if !h.lease.Resume(o.SentAt, h.entry()) {
-				h.lease = r.e.watchdog.Track(h.entry(), o.SentAt)
+		case h != nil && h.fence == a.Fence && h.counted(a.Holds, r.q.SentAt) && !h.fixed: // the first copy may have set the lease
+			if !h.lease.Resume(r.q.SentAt, h.entry()) {
+				h.lease = r.e.watchdog.Track(h.entry(), r.q.SentAt)
 			}
 		case h != nil:
 			h.lease.Continue()
@@ -190,8 +192,9 @@ func (r *release) released(o calls.Outcome) []byte {
 			out = replies.LostLease()
 		}
 		r.c.lost.Forget(r.cmd.Key, r.call.Owner)
-	case a.Status == script.OtherGrant && r.call.Session != "" && r.cmd.Fence == 0 && r.call.Fence < a.Fence:
-		// Another session of the owner has released the grant and acquired the lock again: this UNLOCK is for the new grant.
+	case a.Status == script.OtherGrant && r.call.Session != "" && r.cmd.Fence == 0 && (r.call.Fence < a.Fence || a.Fence == 0):
+		// Another session of the owner has released the grant, and one, or Redisson, has acquired the lock again: this UNLOCK is for
+		// the new grant.
 		if h != nil {
 			r.e.dropLocked(h)
 		}
@@ -243,10 +246,11 @@ func (r *release) refundLocked() {
 
 // releaseNewerLocked sends a release once more, for a later grant of the owner than this proxy knew. The session has no hold of it.
 func (r *release) releaseNewerLocked(fence int64) {
+	r.c.releasing++
 	next := &release{e: r.e, c: r.c, cmd: r.cmd, q: r.q, call: script.Release{Key: r.cmd.Key, Part: r.e.partOf(r.c, r.call.Owner)}}
 	next.call.Fence = fence
 	call := next.call.Call()
-	r.q.Again, r.q.Done = call, next.released
+	r.q.Again, r.q.Once, r.q.Done = call, fence == 0, next.released
 	r.e.calls.Repeat(r.q)
 }
 

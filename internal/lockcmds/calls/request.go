@@ -21,6 +21,7 @@ type Request struct {
 	Call      script.Call
 	Pipelined bool        // as in contract.Call
 	Again     script.Call // the copy; without a script: the call cannot be repeated
+	Once      bool        // the copy is sent once, because a later one could find another grant
 	Doubted   func()      // the answer is lost and the copy is about to be sent; the session is locked. nil: not of interest
 	// Done is called once. It requires the session lock, or that the session has ended. It returns the reply; nil: Session.Reply
 	// follows, or the request was handed to Repeat.
@@ -74,7 +75,7 @@ func (c *Calls) Repeat(r *Request) {
 		v, err := c.Own.run(ctx, r.Again)
 		cancel()
 		if !resolves(v, err) {
-			if !isFinal(refusalOf(v)) && c.Life.Err() == nil && c.Clock.Now().Add(pause).Before(until) {
+			if !r.Once && !isFinal(refusalOf(v)) && c.Life.Err() == nil && c.Clock.Now().Add(pause).Before(until) {
 				c.Jobs.After(pause, jobs.Attempt, attempt)
 				pause = min(2*pause, retryLast)
 				return

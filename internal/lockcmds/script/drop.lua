@@ -16,6 +16,7 @@
 -- ARGV[6]  grace_ms  what may be left of the lease; 0: release
 -- ARGV[7]  field     of the session, for a named owner; empty: the owner has one session
 -- ARGV[8]  lease_ms  least lease that goes on if holds are left; 0: its TTL stays
+-- ARGV[9]  remember  1: the field stays although the session has no holds then; 0: it goes
 --
 -- Returns  {1}  released, shortened, or short enough already
 --          {2}  the owner has other holds: they and the lease stay
@@ -49,8 +50,8 @@ if rest > 0 then
       redis.call('HSET', lock, owner, rest, '{request}', ARGV[5])
     else
       redis.call('HSET', lock, owner, rest, '{ours}', ours - less)
-      if keep > 0 then
-        redis.call('HSET', lock, field, keep .. ' ' .. ARGV[5] .. ' ' .. taken)
+      if keep > 0 or ARGV[9] == '1' then
+        redis.call('HSET', lock, field, keep .. ' ' .. ARGV[5] .. ' ' .. math.min(taken, keep))
       else
         redis.call('HDEL', lock, field)
       end

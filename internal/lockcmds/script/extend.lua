@@ -2,7 +2,7 @@
 --
 -- Waiters are woken if it ends earlier now than they had been told. Run again, or overtaken by a later call of the
 -- session, the script changes nothing, if the session has holds; a session of a named owner that has none resets the
--- lease again.
+-- lease of the same grant again.
 --
 -- KEYS[1]  lock      hash, see lib/hash.lua; exists only while held
 -- KEYS[2]  channel   base channel of the lock; a fair waiter listens on channel:place
@@ -12,9 +12,11 @@
 -- ARGV[3]  publish   PUBLISH
 -- ARGV[4]  request   number of this call, larger than those of earlier calls of the session
 -- ARGV[5]  field     of the session, for a named owner; empty: the owner has one session
+-- ARGV[6]  fence     only the grant with this fence; 0 or absent: any
 --
 -- Returns  {1, fence, holds}  reset, or done before
 --          {-1}               the owner is not the holder
+--          {-2, fence}        it is, but by a grant with another fence
 
 local field = ARGV[5]
 local held = redis.pcall('HMGET', KEYS[1], ARGV[1], 'fence', field == '' and '{request}' or field)
@@ -24,18 +26,21 @@ end
 if not held[1] then
   return {-1}
 end
+if (ARGV[6] or '0') ~= '0' and held[2] ~= ARGV[6] then
+  return {-2, tonumber(held[2] or 0)}
+end
 local n, last, taken = nil, tonumber(held[3] or 0), nil
 if field ~= '' then
   n, last, taken = field_of(held[3])
 end
 if last < tonumber(ARGV[4]) then
+  local pttl = redis.call('PTTL', KEYS[1])
+  redis.call('PEXPIRE', KEYS[1], ARGV[2]) -- first: a Redis out of memory refuses a script that begins with HSET
   if field == '' then
     redis.call('HSET', KEYS[1], '{request}', ARGV[4])
   elseif held[3] then
     redis.call('HSET', KEYS[1], field, n .. ' ' .. ARGV[4] .. ' ' .. taken)
   end
-  local pttl = redis.call('PTTL', KEYS[1])
-  redis.call('PEXPIRE', KEYS[1], ARGV[2])
   if pttl < 0 or pttl > tonumber(ARGV[2]) then
     wake(ARGV[3], KEYS[2], KEYS[3], KEYS[1])
   end

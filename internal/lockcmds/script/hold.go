@@ -124,6 +124,8 @@ type Drop struct {
 	Part
 	Grace time.Duration // what may be left of the lease; 0: release
 	Lease time.Duration // least lease that goes on if holds are left; 0: its TTL stays
+	// Remember keeps the number of the call, although the session has no holds then: a copy of an older call may still arrive.
+	Remember bool
 }
 
 // Call is the call of drop.lua.
@@ -132,7 +134,7 @@ func (d Drop) Call() Call {
 		drop,
 		[]string{d.Key, ChannelOf(d.Key), QueueOf(d.Key)},
 		[]string{
-			d.Owner, itoa(d.Fence), itoa(d.Holds), publish, itoa(d.Request), millis(d.Grace), d.field(), millis(d.Lease),
+			d.Owner, itoa(d.Fence), itoa(d.Holds), publish, itoa(d.Request), millis(d.Grace), d.field(), millis(d.Lease), flag(d.Remember),
 		},
 	}
 }
@@ -169,7 +171,7 @@ func DecodeForced(v resp.Value) (Forced, error) {
 	return Forced{true, string(v.Elems[0].Str), v.Elems[1].Int}, nil
 }
 
-// Extend resets the lease of a lock that its owner holds. Of its Part Owner, Session and Request count.
+// Extend resets the lease of a lock that its owner holds. Of its Part Owner, Session, Request and Fence count.
 type Extend struct {
 	Key string
 	Part
@@ -181,23 +183,24 @@ func (x Extend) Call() Call {
 	return Call{
 		extend,
 		[]string{x.Key, ChannelOf(x.Key), QueueOf(x.Key)},
-		[]string{x.Owner, millis(x.Lease), publish, itoa(x.Request), x.field()},
+		[]string{x.Owner, millis(x.Lease), publish, itoa(x.Request), x.field(), itoa(x.Fence)},
 	}
 }
 
 // Extended is the answer to Extend.
 type Extended struct {
-	Held         bool // the owner is the holder
+	Held         bool // the owner is the holder, by the grant that was meant
+	Other        bool // it is, but by a grant with another fence
 	Fence, Holds int64
 }
 
 // DecodeExtended decodes the answer of extend.lua.
 func DecodeExtended(v resp.Value) (Extended, error) {
 	n, err := numbersOf(v)
-	if err != nil || n[0] != 1 {
+	if err != nil || n[0] != 1 && n[0] != -2 {
 		return Extended{}, err
 	}
-	return Extended{true, n.at(1), n.at(2)}, nil
+	return Extended{Held: n[0] == 1, Other: n[0] == -2, Fence: n.at(1), Holds: n.at(2)}, nil
 }
 
 // Renewal is one lease of a Renew.

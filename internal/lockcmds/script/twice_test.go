@@ -145,9 +145,10 @@ func calls(owner string, request int64) map[string]script.Call {
 	from.From = other
 	waiter := &script.Acquire{Key: key, Part: script.Part{Owner: third, Request: 3, Holds: 1}, Lease: 30 * time.Second}
 	drop := script.Drop{Key: key, Part: part(owner, request, 0)}
-	keep, grace := drop, drop
+	keep, grace, remember := drop, drop, drop
 	keep.Holds = 1
 	grace.Grace = 10 * time.Second
+	remember.Remember = true
 	return map[string]script.Call{
 		"acquire":                  first.Call(),
 		"acquire again":            acquire.Call(),
@@ -165,6 +166,7 @@ func calls(owner string, request int64) map[string]script.Call {
 		"drop":                     drop.Call(),
 		"drop but one":             keep.Call(),
 		"drop with grace":          grace.Call(),
+		"drop, but remember":       remember.Call(),
 		"renew":                    script.Renew{{Key: key, Owner: owner, Fence: fence, Lease: 30 * time.Second}}.Call(),
 		"info":                     script.Info{Key: key}.Call(),
 		"force, where nobody is":   script.Force{Key: "unheld"}.Call(),
