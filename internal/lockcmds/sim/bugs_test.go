@@ -46,7 +46,7 @@ func TestEveryBugIsFound(t *testing.T) {
 			rows[path] = fmt.Sprintf("| `%s` | %s | %s | %.1f s |\n", filepath.Base(path), what, rule, took.Seconds())
 		})
 	}
-	if t.Failed() {
+	if t.Failed() || len(rows) < len(patches) { // -run may have named some of them only
 		return
 	}
 	table := "| Patch | Bug | Rule that it breaks | Found after |\n|---|---|---|---|\n"

@@ -16,6 +16,8 @@ type conn struct {
 	p    *proxy
 	name string
 
+	slowThere time.Duration // what a request takes longer on its way, at most
+	slowBack  time.Duration // what an answer does
 	up        bool
 	gen       int           // counts cuts
 	there     time.Duration // when the latest request arrives
@@ -48,7 +50,7 @@ func (c *conn) send(exec func() resp.Value, done func(resp.Value, error)) *reque
 		return q
 	}
 	c.waiting = append(c.waiting, q)
-	c.there = max(c.there, c.w.now+c.w.latency())
+	c.there = max(c.there, c.w.now+c.w.latency()+c.w.upTo(c.slowThere))
 	c.w.in(c.there-c.w.now, nil, func() { c.arrive(q) })
 	return q
 }
@@ -72,7 +74,7 @@ func (c *conn) arrive(q *request) {
 	if q.gen != c.gen {
 		return
 	}
-	c.back = max(c.back, c.w.now+c.w.latency())
+	c.back = max(c.back, c.w.now+c.w.latency()+c.w.upTo(c.slowBack))
 	c.w.in(c.back-c.w.now, c.p, func() {
 		if q.gen != c.gen {
 			return
@@ -127,6 +129,7 @@ type link struct {
 
 func newLink(p *proxy) *link {
 	l := &link{p: p, own: &conn{w: p.w, p: p, name: "own", up: true}, sub: &conn{w: p.w, p: p, name: "sub", up: true}}
+	l.sub.slowThere, l.own.slowBack = p.w.slowSub, p.w.slowOwn
 	l.sub.reconnect = func() {
 		for _, channel := range l.wanted {
 			l.subscribe(channel)

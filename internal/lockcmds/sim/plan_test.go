@@ -18,6 +18,8 @@ type plan struct {
 	clients int
 	calm    bool
 	length  time.Duration
+	slowSub time.Duration // what subscribing takes longer, at most; a release may come meanwhile
+	slowOwn time.Duration // what an answer on an engine's own connection takes longer, at most
 	actions []action
 }
 
@@ -187,6 +189,12 @@ func newPlan(seed uint64) *plan {
 			p.actions = append(p.actions, a)
 		}
 	}
+	switch rng.IntN(4) {
+	case 0:
+		p.slowSub = between(5*time.Millisecond, 100*time.Millisecond)
+	case 1:
+		p.slowOwn = between(time.Millisecond, 30*time.Millisecond)
+	}
 	slices.SortStableFunc(p.actions, func(a, b action) int { return int(a.at - b.at) })
 	return p
 }
@@ -288,7 +296,7 @@ func parsed(line string, pipelined bool) order {
 
 // play lets a history happen. It returns what broke a rule, if anything did.
 func (p *plan) play(keep bool) (w *world) {
-	w = &world{chance: rand.New(rand.NewPCG(p.seed, 2)), calm: p.calm, keep: keep}
+	w = &world{chance: rand.New(rand.NewPCG(p.seed, 2)), calm: p.calm, slowSub: p.slowSub, slowOwn: p.slowOwn, keep: keep}
 	w.subs = subscriptions{links: map[string][]*link{}, ghosts: map[string]int{}}
 	w.redis = newRedis(func() int64 { return epoch.Add(w.now + w.stepped).UnixMicro() }, w.publish)
 	w.rules = newRules(w, keys)

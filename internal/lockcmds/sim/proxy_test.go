@@ -85,14 +85,15 @@ func (p *proxy) stop() { p.engine.Drain() }
 
 // client is one connection of a client, as a session of its proxy.
 type client struct {
-	w     *world
-	p     *proxy
-	slot  int
-	id    uint64
-	token string
-	proto int
-	lost  *losses.Set
-	ended bool
+	w       *world
+	p       *proxy
+	slot    int
+	id      uint64
+	token   string
+	proto   int
+	lost    *losses.Set
+	ended   bool
+	endedAt time.Duration
 
 	locked bool
 	after  []func()
@@ -310,6 +311,17 @@ func (c *client) sending(s *slot) {
 	}
 }
 
+// doubtLimit is how long an engine asks Redis at least for the outcome of a call whose answer was lost: five seconds, less the last pause.
+const doubtLimit = 4*time.Second - 10*time.Millisecond
+
+// wasTold reports whether the client was given the reply to that grant, also if it has not read it.
+func (c *client) wasTold(key string, fence int64) bool {
+	if _, over := c.over[fmt.Sprintf("%s %d", key, fence)]; over || c.holds[key] != nil && c.holds[key].fence == fence {
+		return true
+	}
+	return slices.ContainsFunc(c.slots, func(s *slot) bool { return s.cmd.Key == key && string(s.reply) == fmt.Sprintf(":%d\r\n", fence) })
+}
+
 // received is what the client learns from a reply.
 func (c *client) received(s *slot, v resp.Value) {
 	if s.cmd.Owner != "" {
@@ -319,6 +331,9 @@ func (c *client) received(s *slot, v resp.Value) {
 	key, b := s.cmd.Key, c.holds[s.cmd.Key]
 	text := string(v.Str)
 	if v.IsError() && strings.HasPrefix(text, "INDOUBT") {
+		if acquires(s.cmd.Verb) && b == nil && !strings.Contains(s.line, "WAIT") && c.w.now-s.sent < doubtLimit {
+			c.w.fail("in doubt too soon", "%s: %s, after %v", c, s.line, c.w.now-s.sent)
+		}
 		c.blurred[key] = true
 		if b != nil {
 			b.vague, b.releasing = true, false
@@ -410,7 +425,7 @@ func (c *client) hangUp() {
 		return
 	}
 	c.w.note("%s hangs up", c)
-	c.ended = true
+	c.ended, c.endedAt = true, c.w.now
 	c.lock(func() { c.p.engine.Ended(c.id) })
 }
 

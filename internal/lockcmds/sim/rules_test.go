@@ -25,6 +25,7 @@ type rules struct {
 	upset   map[string]time.Duration // by key: when somebody from outside took a lock away, or a clock jumped
 	settled time.Duration
 	short   map[string]time.Duration // by key: until when waiters may not know that its lease was made shorter
+	granted map[string]time.Duration // by key: when Redis granted it last
 	torn    bool                     // a place may be left in a queue, and is reaped later: a copy came late, or one of the two keys was evicted
 }
 
@@ -50,7 +51,7 @@ type debt struct {
 func newRules(w *world, keys []string) *rules {
 	return &rules{
 		w: w, keys: keys, fence: map[string]int64{}, ok: map[string]int64{}, chains: map[string]chain{},
-		free: map[string]freedom{}, upset: map[string]time.Duration{}, short: map[string]time.Duration{},
+		free: map[string]freedom{}, upset: map[string]time.Duration{}, short: map[string]time.Duration{}, granted: map[string]time.Duration{},
 	}
 }
 
@@ -58,6 +59,7 @@ func newRules(w *world, keys []string) *rules {
 type holder struct {
 	owner        string
 	holds, fence int64
+	request      int64 // {request}: the number of the last call, of an owner that is one session
 	owners       int
 	ours         int64  // {ours}: what sessions hold for an owner that several of them are
 	sessions     string // their fields
@@ -82,6 +84,8 @@ func (r *rules) holder(key string) (h holder) {
 			h.fence = n
 		case e.hash[i] == "{ours}":
 			h.ours = n
+		case e.hash[i] == "{request}":
+			h.request = n
 		case e.hash[i][0] == '{' && strings.Contains(e.hash[i+1], " "):
 			h.sessions += e.hash[i] + " " + e.hash[i+1] + "\n"
 		case isOwner(e.hash[i]):
@@ -152,12 +156,14 @@ func (r *rules) executed(p *proxy, name string, args []string, key string, befor
 		w.fail("a rollback of another grant", "%s of %s: fence %d, not %s", key, before.owner, before.fence, args[1])
 	}
 	r.sessions(name, args, key, before, after)
+	r.again(name, args, key, before, after)
 	granted := after.owner != "" && after.fence != before.fence
 	if granted {
 		if after.fence <= r.fence[key] {
 			w.fail("a fence went back", "%s: %d after %d", key, after.fence, r.fence[key])
 		}
 		r.fence[key] = max(r.fence[key], after.fence)
+		r.granted[key] = w.now
 		if after.owner != before.owner { // else it replaces what is left of a grant that was not used
 			r.overtaken(key, after.owner, queue)
 		}
@@ -170,6 +176,21 @@ func (r *rules) executed(p *proxy, name string, args []string, key string, befor
 	if name != "renew" && after.owner != "" {
 		id := fmt.Sprintf("%s %s %d", p, key, after.fence)
 		r.ok[id] = max(r.ok[id], after.expire)
+	}
+}
+
+// numbered is where a script has the number of its call, among its arguments.
+var numbered = map[string]int{"acquire": 2, "fair": 2, "crowd": 2, "extend": 3, "release": 4, "handover": 4, "drop": 4}
+
+// again judges a copy of a call that was applied already, or is older than one that was: it changes no count and makes no grant.
+func (r *rules) again(name string, args []string, key string, before, after holder) {
+	i, ok := numbered[name]
+	if !ok || before.request == 0 || args[0] != before.owner {
+		return
+	}
+	n, _ := strconv.ParseInt(args[i], 10, 64)
+	if n <= before.request && (after.owner != before.owner || after.fence != before.fence || after.holds != before.holds) {
+		r.w.fail("a copy was carried out again", "%s of %s: %s with number %d, after %d", key, before.owner, name, n, before.request)
 	}
 }
 
@@ -333,8 +354,29 @@ func (r *rules) check() {
 			w.fail("a waiter was removed twice", "%s counts %d", p, n)
 		}
 	}
+	if w.calm && len(w.all) > len(w.clients) {
+		r.unused()
+	}
 	if w.calm || w.quiet {
 		r.progress()
+	}
+}
+
+// goneLimit is how long a lock may stay with a session that had ended when it was granted, while nothing is broken. Its lease is longer.
+const goneLimit = 500 * time.Millisecond
+
+// unused judges that a grant of which its session was not told, because it has ended, goes back at once.
+func (r *rules) unused() {
+	for _, key := range r.keys {
+		if r.w.now-r.granted[key] < goneLimit {
+			continue
+		}
+		h := r.holder(key)
+		for _, c := range r.w.all {
+			if h.exists && c.ended && c.owner() == h.owner && r.w.now-c.endedAt > goneLimit && !c.wasTold(key, h.fence) {
+				r.w.fail("a grant to a session that has ended was kept", "%s of %s, fence %d", key, c, h.fence)
+			}
+		}
 	}
 }
 

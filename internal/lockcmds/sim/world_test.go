@@ -34,7 +34,9 @@ type world struct {
 	all     []*client     // also those that have ended
 	ids     uint64
 
-	calm     bool // there are no faults
+	calm     bool          // there are no faults
+	slowSub  time.Duration // as in plan
+	slowOwn  time.Duration
 	quiet    bool // the time of faults is over
 	rules    *rules
 	keep     bool // lines
@@ -256,6 +258,14 @@ func (w *world) end() {
 	for _, p := range w.proxies {
 		p.stop()
 	}
+}
+
+// upTo is a part of d by chance; 0 if d is.
+func (w *world) upTo(d time.Duration) time.Duration {
+	if d == 0 {
+		return 0
+	}
+	return time.Duration(w.chance.Int64N(int64(d)))
 }
 
 // latency is how long something takes on its way: mostly a part of a millisecond.
