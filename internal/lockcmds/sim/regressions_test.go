@@ -19,6 +19,16 @@ var regressions = map[string]*plan{
 			{at: 548 * ms, kind: "send", who: 0, line: "FAIRLOCK f WAIT 4097"},
 		},
 	},
+	"the lease of a release in doubt was counted from its copy, but the first copy had set it": {
+		proxies: 1, clients: 2,
+		actions: []action{
+			{at: 1 * ms, kind: "send", who: 1, line: "TRYLOCK a"},
+			{at: 2 * ms, kind: "send", who: 1, line: "LOCK a"},
+			{at: 20 * ms, kind: "cut own", d: 1500 * ms, n: 1},
+			{at: 30 * ms, kind: "send", who: 1, line: "UNLOCK a"},
+			{at: 30*ms + 100*time.Microsecond, kind: "cut lane", d: 400 * ms, d2: 10 * ms, n: 1},
+		},
+	},
 	"the place of a named owner stayed in the queue when another session of it was granted the lock": {
 		proxies: 2, clients: 4, calm: true,
 		actions: []action{
