@@ -71,4 +71,10 @@ if pttl < 0 or pttl > tonumber(ARGV[6]) then
   redis.call('PEXPIRE', lock, ARGV[6])
   wake(ARGV[4], KEYS[2], KEYS[3], lock)
 end
+-- A late copy of an earlier call must not make the lease longer again. Without memory Redis refuses the number alone.
+if field == '' then
+  redis.pcall('HSET', lock, '{request}', ARGV[5])
+else
+  redis.pcall('HSET', lock, field, mine .. ' ' .. ARGV[5] .. ' ' .. taken)
+end
 return {1}

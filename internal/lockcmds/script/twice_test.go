@@ -263,6 +263,23 @@ func TestAnOlderCopyChangesNothing(t *testing.T) {
 	})
 }
 
+// A copy of a call of a session that runs after the session has gone does not undo its GRACE.
+func TestALateCopyDoesNotUndoGrace(t *testing.T) {
+	t.Parallel()
+	b := table{t, redistest.Start(t).Client(t)}
+	for owner, state := range map[string]string{me: "mine", named: "named, mine alone"} {
+		for _, late := range []string{"acquire again", "fair again", "extend", "release one"} {
+			b.reset(states[state])
+			b.run(calls(owner, newest)[late])
+			b.run(script.Drop{Key: key, Part: part(owner, newest+1, 0), Grace: 2 * time.Second}.Call())
+			b.run(calls(owner, newest)[late])
+			if left := b.c.PTTL(t.Context(), key).Val(); left > 2*time.Second {
+				t.Errorf("%s of %s: a lease of %v after a late copy", late, owner, left)
+			}
+		}
+	}
+}
+
 func calls2(owner string) string {
 	if owner == named {
 		return me
