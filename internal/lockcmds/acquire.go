@@ -2,7 +2,6 @@ package lockcmds
 
 import (
 	"errors"
-	"sync/atomic"
 	"time"
 
 	"github.com/tidwall/redcon"
@@ -13,11 +12,11 @@ import (
 	"lockproxy/internal/lockcmds/contract"
 	"lockproxy/internal/lockcmds/grammar"
 	"lockproxy/internal/lockcmds/jobs"
+	"lockproxy/internal/lockcmds/ledger"
 	"lockproxy/internal/lockcmds/queue"
 	"lockproxy/internal/lockcmds/replies"
 	"lockproxy/internal/lockcmds/script"
 	"lockproxy/internal/lockcmds/turns"
-	"lockproxy/internal/watchdog"
 )
 
 // waiter is one acquire in progress, from its first attempt on the session's own connection to its answer.
@@ -54,10 +53,13 @@ type waiter struct {
 func (w *waiter) part() script.Part {
 	p := script.Part{Owner: w.Owner, Request: w.request, Fence: w.fence, Holds: w.holds}
 	if w.Shared {
-		p.Session = w.c.owner
+		p.Session = w.c.Name
 	}
 	return p
 }
+
+// hold names the hold that the waiter asks for.
+func (w *waiter) hold() ledger.Key { return ledger.Key{Lock: w.key, Owner: w.Owner} }
 
 // grant is Redis's word that a waiter's owner holds the lock.
 type grant struct {
@@ -91,22 +93,20 @@ func (e *Engine) startAcquire(s contract.Caller, cmd grammar.Command, began time
 		w.grace = *e.opts.Grace
 	}
 	e.mu.Lock()
-	w.c = e.clientLocked(s)
-	w.Waiter = queue.Waiter{Kind: w.kind.waits, Owner: cmd.Owner, Shared: cmd.Owner != "", Placed: cmd.Wait != 0, Tag: w}
-	if !w.Shared {
-		w.Owner = w.c.owner
-	}
+	c, k, _ := e.beginLocked(s, cmd)
+	w.c = c
+	w.Waiter = queue.Waiter{Kind: w.kind.waits, Owner: k.Owner, Shared: cmd.Owner != "", Placed: cmd.Wait != 0, Tag: w}
 	if w.Named() {
 		n := script.NamesOf(w.key)
 		w.Place, w.Wake = n.PlaceOf(w.Owner), n.NameChannel(w.Owner)
 	}
 	w.c.ask = w
 	w.request, w.holds = e.nextRequest(), 1
-	h := e.holds[holdKey{w.key, w.Owner}]
+	h := holdOf(e.ledger.Find(k))
 	if h != nil {
 		w.paused = h
-		if o := h.holderLocked(w.c); o != nil {
-			w.fence, w.holds = h.fence, o.holds+1
+		if o := h.HolderOf(&c.Session); o != nil {
+			w.fence, w.holds = h.Fence, o.Holds+1
 		}
 	}
 	if w.wait != 0 {
@@ -121,37 +121,11 @@ func (e *Engine) startAcquire(s contract.Caller, cmd grammar.Command, began time
 		}
 		return
 	}
-	switch {
-	case h == nil:
+	if h == nil {
 		w.sendAcquire()
-	case w.lease >= h.ttl: // a renewal on its way cannot give the lock a longer lease than this
-		h.lease.Pause(nil)
-		w.sendAcquire()
-	default:
-		e.ordered(s.Session, h.lease, w.sendAcquire, func() { h.lease.Continue() })
+		return
 	}
-}
-
-// ordered runs send, with the session locked, when no renewal of the lease is on its way: at once, or later. If the
-// session ends before that, abandoned runs instead. Requires the session lock.
-func (e *Engine) ordered(s contract.Session, l *watchdog.Lease, send, abandoned func()) {
-	const (
-		asking  = iota
-		free    // no renewal is on its way
-		waiting // Pause has returned and send waits for the renewal
-	)
-	var state atomic.Int32
-	l.Pause(func() {
-		if state.CompareAndSwap(asking, free) {
-			return // still in Pause, on this goroutine or another: the session is locked already
-		}
-		if !e.guard.Do(s, send) {
-			abandoned()
-		}
-	})
-	if !state.CompareAndSwap(asking, waiting) {
-		send()
-	}
+	e.paused(s.Session, h, w.lease, w.sendAcquire)
 }
 
 // sendAcquire makes the first attempt. A fair one takes its place in the queue in the same step, so that the order is
@@ -193,13 +167,14 @@ func (w *waiter) acquired(o calls.Outcome) []byte {
 }
 
 // overtakenLocked ends the hold that an acquire was to deepen, when Redis says that another owner has the lock.
-func (w *waiter) overtakenLocked() *loss {
+func (w *waiter) overtakenLocked() *ledger.Loss {
 	h := w.paused
 	w.paused = nil
-	if h == nil || w.e.holds[h.holdKey] != h {
+	if h == nil || !w.e.ledger.Knows(&h.Hold) {
 		return nil
 	}
-	return w.e.loseLocked(h, watchdog.ReasonGone, nil)
+	w.e.ledger.Lost(&h.Hold, ledger.Gone, false, nil)
+	return w.e.settleLocked()
 }
 
 // overwritten ends an acquire of a key that holds something else than a lock, if the session held one there: that it was
@@ -207,11 +182,12 @@ func (w *waiter) overtakenLocked() *loss {
 func (w *waiter) overwritten() bool {
 	w.e.mu.Lock()
 	h := w.paused
-	lost := w.c.lost.Forget(w.key, w.Owner)
-	var told *loss
-	if h != nil && w.e.holds[h.holdKey] == h {
+	lost := w.c.Losses.Forget(w.key, w.Owner)
+	var told *ledger.Loss
+	if h != nil && w.e.ledger.Knows(&h.Hold) {
 		w.paused = nil
-		told = w.e.loseLocked(h, watchdog.ReasonGone, w.c)
+		w.e.ledger.Lost(&h.Hold, ledger.Gone, false, &w.c.Session)
+		told = w.e.settleLocked()
 		lost = true
 	}
 	if lost {
@@ -304,62 +280,30 @@ func (w *waiter) beginAnew() {
 // deepensLostLocked reports whether the grant is one that the session was told to have lost while the acquire was on its way: our clock
 // judges earlier than Redis's. A client that was not listening would count on its earlier holds if it got the same fence again.
 func (w *waiter) deepensLostLocked(g grant) bool {
-	if w.fence == 0 || g.fence != w.fence {
-		return false
-	}
-	h := w.e.holds[holdKey{w.key, w.Owner}]
-	return h == nil || h.fence != g.fence || h.holderLocked(w.c) == nil
+	return w.fence != 0 && g.fence == w.fence && !w.e.ledger.Deepens(&w.c.Session, w.hold(), g.fence)
 }
 
 // holdLocked records the grant and has its lease watched. It returns an older hold of the same owner that this grant
 // proves lost.
-func (w *waiter) holdLocked(g grant) (told *loss) {
-	k := holdKey{w.key, w.Owner}
-	h := w.e.holds[k]
-	if h != nil && h.fence > g.fence {
-		return nil // another session of this owner has released this grant and acquired again meanwhile
+func (w *waiter) holdLocked(g grant) (told *ledger.Loss) {
+	grant := ledger.Grant{
+		By: &w.c.Session, Key: w.hold(), Fence: g.fence, Count: g.count, Mine: g.mine, SentAt: g.sentAt,
+		TTL: w.lease, Fixed: w.fixed, MaxHold: w.maxHold, Grace: w.grace, Client: ledger.Client(w.caller.Info),
 	}
-	if h != nil && h.fence < g.fence {
-		told = w.e.loseLocked(h, watchdog.ReasonGone, nil)
-		h = nil
+	if w.paused != nil {
+		grant.Paused = &w.paused.Hold
 	}
-	fresh := h == nil
-	if fresh {
-		h = &hold{holdKey: k, fence: g.fence, chain: w.chain}
-		w.e.holds[k] = h
-		w.e.held.add(h)
-		w.e.holding.Add(1)
-	}
-	h.by = w.home.own
-	h.explicit = h.explicit || w.Shared
-	newer := h.counted(g.count, g.sentAt)
-	if newer {
-		h.ttl, h.fixed = w.lease, w.fixed
-		if w.maxHold > 0 {
-			h.until = g.sentAt.Add(w.maxHold)
-		} else {
-			h.promiseLocked(g.sentAt)
+	held, fresh := w.e.ledger.Granted(grant)
+	if h := holdOf(held); h != nil {
+		h.by = w.home.own
+		if fresh {
+			h.chain = w.chain
 		}
-	}
-	h.joinLocked(w.c, g.mine, w.grace, w.caller.Info)
-	switch {
-	case !newer: // the lease is as a later command of another session has set it
 		if w.paused == h {
-			h.lease.Continue()
-			w.paused = nil
+			w.paused = nil // the ledger has ended the pause
 		}
-	case fresh:
-		h.lease = w.e.watchdog.Track(h.entry(), g.sentAt)
-	default:
-		if w.paused != h {
-			h.lease.Pause(nil) // Resume ends exactly one pause
-		}
-		if !h.lease.Resume(g.sentAt, h.entry()) {
-			h.lease = w.e.watchdog.Track(h.entry(), g.sentAt)
-		}
-		w.paused = nil
 	}
-	return told
+	return w.e.settleLocked()
 }
 
 // goHome has the session's home start an acquire anew, if that is another engine: this engine has no hold that the acquire could

@@ -70,9 +70,9 @@ func TestABacklogOfCleanUpDoesNotStarveRenewals(t *testing.T) {
 func (p *proxy) deadline(key string) time.Time {
 	p.e.mu.Lock()
 	defer p.e.mu.Unlock()
-	for k, h := range p.e.holds {
-		if k.key == key {
-			return h.lease.Deadline()
+	for _, h := range p.e.ledger.List() {
+		if h.Lock == key {
+			return holdOf(h).lease.Deadline()
 		}
 	}
 	return time.Time{}

@@ -11,6 +11,7 @@
 //	                      one script on the engine's own connection (a job on the pool) ──► Reply
 //
 //	UNLOCK with local waiters: one script releases and grants to the next, and its answer feeds both clients.
+//	answers ──► package ledger: which session holds what ──► effects: leases watched, losses told
 //	watchdog ──► calls.Own.Renew (batches) ──► lost? ──► push, channel, -LOSTLEASE on the next UNLOCK
 //
 // An Engine serves all sessions of one identity (ACL user, password, db), and the holds of former ones. A command runs on its

@@ -2,41 +2,12 @@ package lockcmds
 
 import (
 	"runtime"
-	"slices"
 
 	"lockproxy/internal/lockcmds/calls"
 	"lockproxy/internal/lockcmds/jobs"
+	"lockproxy/internal/lockcmds/ledger"
 	"lockproxy/internal/lockcmds/script"
 )
-
-// partLocked takes a session that has ended out of a hold. What it returns is to be rolled back: with GRACE the session's part, and of a
-// named owner whose other sessions go on, also the field of a session that has no holds. nil: nothing is.
-func (e *Engine) partLocked(h *hold, c *client) *calls.Rollback {
-	i := slices.IndexFunc(h.holders, func(o holder) bool { return o.c == c })
-	if i < 0 {
-		return nil // it was lost or let go meanwhile
-	}
-	o := h.holders[i]
-	h.holders = slices.Delete(h.holders, i, i+1)
-	last := len(h.holders) == 0
-	if last {
-		e.dropLocked(h)
-	}
-	private, grace := h.owner == c.owner, o.grace
-	switch {
-	case !private && o.holds == 0:
-		grace = 0
-	case grace < 0, !last && grace > 0:
-		return nil
-	case !last:
-		h.count -= o.holds
-	}
-	r := &calls.Rollback{
-		Drop: script.Drop{Key: h.key, Part: e.partOf(c, h.owner), Grace: grace}, By: h.by.Node(h.key), After: h.lease, Limit: h.ttl,
-	}
-	r.Fence, r.Remember = h.fence, c.releasing > 0
-	return r
-}
 
 // Work on thousands of waiters or holds at once, as at the end of a session with very many locks, is done in slices. Between two slices
 // other goroutines get Engine.mu and the processor.
@@ -46,7 +17,7 @@ const sliceSize = 128
 
 // endHolds takes an ended session out of its holds, to which no one else has a reference any more. The first slice is done at once. The
 // rest is left to a job of a class without backlog, because the leases are renewed until then. Requires the session lock.
-func (e *Engine) endHolds(c *client, holds map[*hold]struct{}) {
+func (e *Engine) endHolds(c *client, holds map[*ledger.Hold]struct{}) {
 	e.endSlice(c, holds)
 	if len(holds) == 0 {
 		return
@@ -60,8 +31,8 @@ func (e *Engine) endHolds(c *client, holds map[*hold]struct{}) {
 }
 
 // endSlice removes some of the holds from the map, and ends those that no other session has.
-func (e *Engine) endSlice(c *client, holds map[*hold]struct{}) {
-	some := make([]*hold, 0, min(len(holds), sliceSize))
+func (e *Engine) endSlice(c *client, holds map[*ledger.Hold]struct{}) {
+	some := make([]*ledger.Hold, 0, min(len(holds), sliceSize))
 	for h := range holds {
 		if len(some) == cap(some) {
 			break
@@ -72,12 +43,23 @@ func (e *Engine) endSlice(c *client, holds map[*hold]struct{}) {
 	rollbacks := make([]calls.Rollback, 0, len(some))
 	e.mu.Lock()
 	for _, h := range some {
-		if r := e.partLocked(h, c); r != nil {
-			rollbacks = append(rollbacks, *r)
+		if rest, ok := e.ledger.Part(h, &c.Session); ok {
+			rollbacks = append(rollbacks, e.restLocked(rest, c))
 		}
 	}
+	e.settleLocked()
 	e.mu.Unlock()
 	for _, r := range rollbacks {
 		e.calls.RollBack(r)
+	}
+}
+
+// restLocked is the rollback of what a session that has ended may have left of a hold.
+func (e *Engine) restLocked(rest ledger.Rest, c *client) calls.Rollback {
+	h := holdOf(rest.Hold)
+	part := e.partOf(&c.Session, h.Owner)
+	part.Fence = h.Fence
+	return calls.Rollback{
+		Drop: script.Drop{Key: h.Lock, Part: part, Grace: rest.Grace, Remember: rest.Remember}, By: h.by.Node(h.Lock), After: h.lease, Limit: h.TTL,
 	}
 }

@@ -1,6 +1,7 @@
 package lockcmds
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -18,6 +19,7 @@ import (
 	"lockproxy/internal/lockcmds/failstop"
 	"lockproxy/internal/lockcmds/grammar"
 	"lockproxy/internal/lockcmds/jobs"
+	"lockproxy/internal/lockcmds/ledger"
 	"lockproxy/internal/lockcmds/owners"
 	"lockproxy/internal/lockcmds/queue"
 	"lockproxy/internal/lockcmds/redislink"
@@ -82,7 +84,7 @@ type Engine struct {
 	losses   *announce.Announcer
 	calls    *calls.Calls
 	guard    failstop.Guard
-	holding  atomic.Int64 // len(held)
+	holding  atomic.Int64 // ledger.Len()
 	damage   damage.Reporter
 	clock    clock.Clock
 	own      calls.Own
@@ -94,8 +96,7 @@ type Engine struct {
 
 	mu      sync.Mutex // guards the fields below and all clients, holds and waiters
 	clients map[uint64]*client
-	holds   map[holdKey]*hold
-	held    heldLocks
+	ledger  *ledger.Ledger
 	waits   waitQueues
 	started bool
 }
@@ -144,7 +145,7 @@ func New(opts Options) (*Engine, error) {
 		guard:   failstop.Guard{Log: opts.Logger},
 		done:    make(chan struct{}),
 		clients: make(map[uint64]*client),
-		holds:   make(map[holdKey]*hold),
+		ledger:  ledger.New(newHold),
 	}
 	e.jobs = opts.Jobs.NewRunner(e.guard.Crash)
 	e.waits = waitQueues{
@@ -234,15 +235,8 @@ func (e *Engine) Keeps(session uint64, cmd grammar.Command) bool {
 	if c == nil {
 		return false
 	}
-	k := holdKey{cmd.Key, cmd.Owner}
-	if k.owner == "" {
-		k.owner = c.owner
-	}
-	if h := e.holds[k]; h != nil {
-		_, holds := c.holds[h]
-		return holds
-	}
-	return false
+	h := e.ledger.Find(ledger.Key{Lock: cmd.Key, Owner: cmp.Or(cmd.Owner, c.Name)})
+	return h != nil && c.Has(h)
 }
 
 // StartFor is Start for a session whose home is another engine of the same database by now. Requires the session lock.
@@ -271,8 +265,7 @@ func (e *Engine) Ended(session uint64) {
 	if c.ask != nil {
 		e.waits.stepLocked(func(q *queue.Set) { q.Left(&c.ask.Waiter) })
 	}
-	holds := c.holds
-	c.holds = nil
+	holds := c.Leave()
 	e.mu.Unlock()
 	e.endHolds(c, holds)
 }
@@ -296,7 +289,7 @@ func (e *Engine) Leave(session uint64) bool {
 	if c == nil {
 		return true
 	}
-	if c.ask != nil || len(c.holds) > 0 {
+	if c.ask != nil || c.Holding() > 0 {
 		return false
 	}
 	delete(e.clients, session)
@@ -307,7 +300,7 @@ func (e *Engine) Leave(session uint64) bool {
 func (e *Engine) Idle() bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return len(e.clients)+len(e.holds)+e.waits.set.Len() == 0 && !e.calls.Busy()
+	return len(e.clients)+e.ledger.Len()+e.waits.set.Len() == 0 && !e.calls.Busy()
 }
 
 // Close refuses waiters, lets clean-up that is on its way finish, ends Run and waits for it, all until ctx ends. Leases

@@ -84,7 +84,7 @@ func TestAPanicOnAnyWayIntoTheEngineEndsTheProcess(t *testing.T) {
 		"AfterUnlock": func() { s.Lock(); p.e.guard.AfterUnlock(s, mistake); s.Unlock() },
 		"Start":       func() { p.e.Start(s.Caller(), grammar.Command{}) },
 		"StartFor":    func() { halved(nil).StartFor(s.Caller(), grammar.Command{Verb: grammar.Lock}, p.e) },
-		"Ended":       func() { halved(&client{holds: map[*hold]struct{}{nil: {}}}).Ended(1) },
+		"Ended":       func() { halved(&client{ask: &waiter{}}).Ended(1) },
 		"Unblock":     func() { halved(&client{ask: &waiter{}}).Unblock(1, true) },
 		"Drain":       func() { halved(nil).Drain() },
 		"a verdict":   func() { p.e.onLost(nil, "") },

@@ -6,6 +6,7 @@ import (
 	"lockproxy/internal/lockcmds/calls"
 	"lockproxy/internal/lockcmds/contract"
 	"lockproxy/internal/lockcmds/grammar"
+	"lockproxy/internal/lockcmds/ledger"
 	"lockproxy/internal/lockcmds/replies"
 	"lockproxy/internal/lockcmds/script"
 )
@@ -20,20 +21,7 @@ func (e *Engine) startForce(s contract.Caller, cmd grammar.Command) {
 		case !a.Held:
 			return redcon.AppendInt(nil, 0)
 		}
-		e.forced(holdKey{cmd.Key, a.Owner}, a.Fence)
+		e.forced(ledger.Key{Lock: cmd.Key, Owner: a.Owner}, a.Fence)
 		return redcon.AppendInt(nil, 1)
 	}})
-}
-
-// forced tells the holder of the grant that was ended, if it is here, and wakes the waiters here. A holder elsewhere, or one whose
-// grant is still on its way here, learns it from its next renewal.
-func (e *Engine) forced(k holdKey, fence int64) {
-	var told *loss
-	e.mu.Lock()
-	if h := e.holds[k]; h != nil && h.fence == fence {
-		told = e.loseLocked(h, ReasonForced, nil)
-	}
-	e.waits.wakeLocked(k.key)
-	e.mu.Unlock()
-	e.tell(told)
 }

@@ -1,151 +1,79 @@
 package lockcmds
 
 import (
+	"cmp"
+	"sync/atomic"
 	"time"
 
+	"lockproxy/internal/lockcmds/announce"
 	"lockproxy/internal/lockcmds/calls"
 	"lockproxy/internal/lockcmds/contract"
-	"lockproxy/internal/lockcmds/losses"
+	"lockproxy/internal/lockcmds/grammar"
+	"lockproxy/internal/lockcmds/ledger"
 	"lockproxy/internal/lockcmds/owners"
 	"lockproxy/internal/lockcmds/script"
 	"lockproxy/internal/lockcmds/turns"
 	"lockproxy/internal/watchdog"
 )
 
-// holdKey names a hold: at most one owner holds a lock in Redis, but an old hold may still be known here when the next
-// owner's answer arrives.
-type holdKey struct{ key, owner string }
+// Which session holds what is a state machine without I/O: package ledger. Here the engine carries out its effects on leases, and tells of
+// losses.
 
-// hold is a lock that sessions of this engine hold for one owner, by one grant. All fields are guarded by Engine.mu.
+// hold is a hold of the ledger with what watches its lease. Its fields are guarded by Engine.mu.
 type hold struct {
-	holdKey
-	fence     int64
-	count     int64         // acquires not yet released, as Redis said
-	countedAt time.Time     // when the command was sent that it said so to
-	ttl       time.Duration // length of the lease
-	fixed     bool          // PX or EX: never renewed
-	until     time.Time     // MAXHOLD; zero: none
-	lease     *watchdog.Lease
-	by        calls.Own // the connections of the identity that acquired it last: renewals and GRACE need its rights
-	holders   []holder  // the sessions that hold it; it is renewed while there is one
-
-	explicit bool // OWNER was given: the owner may hold it through other proxies too
-	chain    turns.Chain
-	// Releases by sessions here that Redis has not confirmed: a loss may be no more than them.
-	releasing int64 // on their way
-	doubts    int64 // sent, and not answered
-
-	lost  bool // it ended as a loss
-	place int  // in Engine.held
+	ledger.Hold
+	lease *watchdog.Lease
+	by    calls.Own // the connections of the identity that acquired it last: renewals and GRACE need its rights
+	chain turns.Chain
 }
 
-// givenUp reports whether the hold may have ended by the releases of those who held it: they need not be told.
-func (h *hold) givenUp() bool { return h.releasing+h.doubts >= h.count }
+func newHold() *ledger.Hold {
+	h := &hold{}
+	h.Tag = h
+	return &h.Hold
+}
 
-// counted notes how many holds there are, as Redis answered a command sent at that instant. Several sessions of one owner
-// may hear the answers in another order; an older one says nothing about the lease either.
-func (h *hold) counted(n int64, sentAt time.Time) (newer bool) {
-	if sentAt.Before(h.countedAt) {
-		return false
+// holdOf is the hold of an entry of the ledger, or nil.
+func holdOf(h *ledger.Hold) *hold {
+	if h == nil {
+		return nil
 	}
-	h.count, h.countedAt, h.doubts = n, sentAt, 0
-	return true
-}
-
-// heldLocks is the holds of an engine in no order, so that they can be walked in slices. It is guarded by Engine.mu.
-type heldLocks []*hold
-
-func (l *heldLocks) add(h *hold) {
-	h.place = len(*l)
-	*l = append(*l, h)
-}
-
-// remove has the last one take the place of h.
-func (l *heldLocks) remove(h *hold) {
-	last := len(*l) - 1
-	moved := (*l)[last]
-	(*l)[h.place], moved.place = moved, h.place
-	(*l)[last] = nil
-	*l = (*l)[:last]
-}
-
-// holder is one session's part in a hold.
-type holder struct {
-	c     *client
-	holds int64         // as the session writes them: its acquires less its releases, those on their way included
-	grace time.Duration // the most that is left of the lease when the session ends, if no other session holds it; negative: all
-	info  contract.ClientInfo
-}
-
-// client is what the engine keeps of one session. All fields but s, owner and lost are guarded by Engine.mu.
-type client struct {
-	s     contract.Session
-	owner string // the session's own: "<UUID>:<token>"
-	ended bool
-	ask   *waiter // the acquire in progress
-	// releasing is how many of its releases are on their way, or in doubt: a copy of them may still be sent.
-	releasing int
-	holds     map[*hold]struct{}
-	// lost remembers, until it is told by -LOSTLEASE or taken again, what this session held and lost. It guards itself.
-	lost *losses.Set
+	return h.Tag.(*hold)
 }
 
 // entry is the hold as the watchdog knows it.
 func (h *hold) entry() watchdog.Entry {
 	return watchdog.Entry{
-		Key: h.key, Owner: h.owner, Fence: h.fence, TTL: h.ttl, Until: h.until, Fixed: h.fixed, Group: h.by.Node(h.key),
+		Key: h.Lock, Owner: h.Owner, Fence: h.Fence, TTL: h.TTL, Until: h.Until, Fixed: h.Fixed, Group: h.by.Node(h.Lock),
 	}
+}
+
+// client is what the engine keeps of one session. All fields but s, Name and Losses are guarded by Engine.mu.
+type client struct {
+	ledger.Session // Name is "<UUID>:<token>"
+
+	s     contract.Session
+	ended bool
+	ask   *waiter // the acquire in progress
 }
 
 // clientLocked returns what is kept of a session, from its first lock command on.
 func (e *Engine) clientLocked(s contract.Caller) *client {
 	c := e.clients[s.ID]
 	if c == nil {
-		c = &client{s: s.Session, owner: owners.Default(e.opts.UUID, s.Token), lost: s.Losses}
+		c = &client{s: s.Session}
+		c.Name, c.Losses, c.Tag = owners.Default(e.opts.UUID, s.Token), s.Losses, c
 		e.clients[s.ID] = c
 	}
 	return c
 }
 
-// promiseLocked puts the limit of an earlier MAXHOLD off to the end of the lease that was set by a command sent at that instant:
-// a client may rely on what it was given last.
-func (h *hold) promiseLocked(sentAt time.Time) {
-	if end := sentAt.Add(h.ttl); !h.until.IsZero() && end.After(h.until) {
-		h.until = end
-	}
-}
-
-// holderLocked returns a session's part in the hold; nil: it has none.
-func (h *hold) holderLocked(c *client) *holder {
-	for i := range h.holders {
-		if h.holders[i].c == c {
-			return &h.holders[i]
-		}
-	}
-	return nil
-}
-
-// joinLocked notes how many holds c has after an acquire.
-func (h *hold) joinLocked(c *client, holds int64, grace time.Duration, info contract.ClientInfo) {
-	o := h.holderLocked(c)
-	if o == nil {
-		h.holders = append(h.holders, holder{})
-		o = &h.holders[len(h.holders)-1]
-	}
-	*o = holder{c: c, holds: holds, grace: grace, info: info}
-	if c.holds == nil {
-		c.holds = make(map[*hold]struct{})
-	}
-	c.holds[h] = struct{}{}
-	c.lost.Forget(h.key, h.owner)
-}
-
 // partOf is what a session writes about its part in a lock of that owner: the number of the call and, if it is not the owner's only
 // session, its name.
-func (e *Engine) partOf(c *client, owner string) script.Part {
+func (e *Engine) partOf(c *ledger.Session, owner string) script.Part {
 	p := script.Part{Owner: owner, Request: e.nextRequest()}
-	if owner != c.owner {
-		p.Session = c.owner
+	if owner != c.Name {
+		p.Session = c.Name
 	}
 	return p
 }
@@ -153,16 +81,149 @@ func (e *Engine) partOf(c *client, owner string) script.Part {
 // nextRequest is the number of a call. It grows, also for a session that moves to another engine.
 func (e *Engine) nextRequest() int64 { return e.opts.Requests.Add(1) }
 
-// dropLocked forgets a hold, because it was released, lost, or given up.
-func (e *Engine) dropLocked(h *hold) {
-	if e.holds[h.holdKey] == h {
-		delete(e.holds, h.holdKey)
-		e.held.remove(h)
-		e.holding.Add(-1)
+// beginLocked begins a command of a session about a lock that it may hold: it finds the session and the owner, which is the session's own
+// if the command names none. lost: the session has lost the lock before, and is to be told so by the reply.
+func (e *Engine) beginLocked(s contract.Caller, cmd grammar.Command) (c *client, k ledger.Key, lost bool) {
+	c = e.clientLocked(s)
+	k = ledger.Key{Lock: cmd.Key, Owner: cmp.Or(cmd.Owner, c.Name)}
+	return c, k, cmd.Verb != grammar.Lock && cmd.Verb != grammar.TryLock && cmd.Verb != grammar.FairLock && e.ledger.KnowsLoss(&c.Session, k)
+}
+
+// paused pauses the lease of a hold for a command that sets it to that length, and runs send with the session locked. h is nil: there is
+// no hold, and nothing to pause. A renewal on its way is waited for only if it could give the lock a longer lease than the command. Requires
+// the session lock.
+func (e *Engine) paused(s contract.Session, h *hold, lease time.Duration, send func()) {
+	switch {
+	case h == nil:
+		send()
+	case lease >= h.TTL:
+		h.lease.Pause(nil)
+		send()
+	default:
+		e.ordered(s, h.lease, send)
 	}
-	for _, o := range h.holders {
-		delete(o.c.holds, h)
+}
+
+// ordered runs send, with the session locked, when no renewal of the lease is on its way: at once, or later. If the session ends before
+// that, the lease goes on as it was. Requires the session lock.
+func (e *Engine) ordered(s contract.Session, l *watchdog.Lease, send func()) {
+	const (
+		asking  = iota
+		free    // no renewal is on its way
+		waiting // Pause has returned and send waits for the renewal
+	)
+	var state atomic.Int32
+	l.Pause(func() {
+		if state.CompareAndSwap(asking, free) {
+			return // still in Pause, on this goroutine or another: the session is locked already
+		}
+		if !e.guard.Do(s, send) {
+			l.Continue()
+		}
+	})
+	if !state.CompareAndSwap(asking, waiting) {
+		send()
 	}
-	h.holders = nil
-	h.lease.Forget()
+}
+
+// settleLocked carries out the effects of the ledger. It returns the loss that is to be told without locks; nil: there is none.
+func (e *Engine) settleLocked() (told *ledger.Loss) {
+	for _, f := range e.ledger.Effects() {
+		h := holdOf(f.Hold)
+		switch f.Op {
+		case ledger.Track:
+			h.lease = e.watchdog.Track(h.entry(), f.SentAt)
+		case ledger.Pause:
+			h.lease.Pause(nil)
+		case ledger.Resume:
+			if !h.lease.Resume(f.SentAt, h.entry()) {
+				h.lease = e.watchdog.Track(h.entry(), f.SentAt)
+			}
+		case ledger.Continue:
+			h.lease.Continue()
+		case ledger.Forget:
+			h.lease.Forget()
+		case ledger.Tell:
+			told = f.Loss
+		}
+	}
+	e.holding.Store(int64(e.ledger.Len()))
+	return told
+}
+
+// ReasonForced is the reason of a loss by FORCEUNLOCK through this proxy; the watchdog knows the others.
+const ReasonForced watchdog.Reason = "forced"
+
+// LossReasons lists what Events.Lost may be given.
+func LossReasons() []string {
+	return []string{
+		string(watchdog.ReasonGone), string(watchdog.ReasonDeadline), string(watchdog.ReasonExpired), string(watchdog.ReasonMaxHold), string(ReasonForced),
+	}
+}
+
+// onLost is the watchdog's verdict. It is called at most once per lease.
+func (e *Engine) onLost(l *watchdog.Lease, reason watchdog.Reason) {
+	defer e.guard.Stop()
+	entry := l.Entry()
+	e.mu.Lock()
+	h := holdOf(e.ledger.Find(ledger.Key{Lock: entry.Key, Owner: entry.Owner}))
+	if h == nil || h.lease != l {
+		e.mu.Unlock()
+		return
+	}
+	var rest []calls.Rollback
+	if reason != watchdog.ReasonGone {
+		// Our clock, not Redis, says that the lease is over. The sessions are told, so what Redis may have left of their holds is of no
+		// use to them.
+		rest = e.staleLocked(h)
+	}
+	e.ledger.Lost(&h.Hold, string(reason), false, nil)
+	told := e.settleLocked()
+	e.waits.wakeLocked(entry.Key)
+	e.mu.Unlock()
+	e.tell(told)
+	for _, r := range rest {
+		e.calls.RollBack(r)
+	}
+}
+
+// staleLocked is the rollbacks of a hold that the sessions here have lost, for as long as Redis may have something of it.
+func (e *Engine) staleLocked(h *hold) []calls.Rollback {
+	all := make([]calls.Rollback, 0, len(h.Holders()))
+	for _, o := range h.Holders() {
+		part := e.partOf(o.Session, h.Owner)
+		part.Fence = h.Fence
+		all = append(all, calls.Rollback{Drop: script.Drop{Key: h.Lock, Part: part}, By: h.by.Node(h.Lock), Limit: max(h.TTL, e.opts.Lease)})
+	}
+	return all
+}
+
+// forced tells the holder of the grant that was ended, if it is here, and wakes the waiters here. A holder elsewhere, or one whose grant
+// is still on its way here, learns it from its next renewal.
+func (e *Engine) forced(k ledger.Key, fence int64) {
+	e.mu.Lock()
+	if h := e.ledger.Find(k); h != nil && h.Fence == fence {
+		e.ledger.Lost(h, string(ReasonForced), true, nil)
+	}
+	told := e.settleLocked()
+	e.waits.wakeLocked(k.Lock)
+	e.mu.Unlock()
+	e.tell(told)
+}
+
+// tell announces a loss: to metrics, to the log, to the holders by a push, to subscribers by a channel. nil: there is nothing to tell. It
+// leaves the work to a job. Requires no locks.
+func (e *Engine) tell(l *ledger.Loss) {
+	if l == nil {
+		return
+	}
+	if f := e.opts.Events.Lost; f != nil {
+		f(l.Reason)
+	}
+	e.losses.Tell(announce.Loss{Key: l.Key.Lock, Fence: l.Fence, Reason: l.Reason, Push: func(push []byte) {
+		for _, c := range l.To {
+			s := c.Tag.(*client).s
+			e.guard.Do(s, func() { s.Push(push) })
+		}
+	}})
 }

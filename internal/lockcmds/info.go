@@ -44,21 +44,23 @@ func (e *Engine) heldSlice(slice []replies.Info, end int) ([]replies.Info, int) 
 	now := e.clock.Now()
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if end < 0 || end > len(e.held) {
-		end = len(e.held)
+	held := e.ledger.List()
+	if end < 0 || end > len(held) {
+		end = len(held)
 	}
 	begin := max(0, end-listing.Slice)
-	for _, h := range e.held[begin:end] {
+	for _, entry := range held[begin:end] {
+		h := holdOf(entry)
 		i := replies.Info{
-			Key: h.key, Owner: h.owner, Holds: h.count, Fence: h.fence,
+			Key: h.Lock, Owner: h.Owner, Holds: h.Count, Fence: h.Fence,
 			TTL: max(0, h.lease.Deadline().Sub(now).Milliseconds()),
 		}
-		if q := e.waits.set.Find(h.key); q != nil {
+		if q := e.waits.set.Find(h.Lock); q != nil {
 			all, own := q.Len()
 			i.Fair, i.Local = int64(own), int64(all)
 		}
-		if len(h.holders) > 0 {
-			i.Client = h.holders[0].info
+		if len(h.Holders()) > 0 {
+			i.Client = contract.ClientInfo(h.Holders()[0].Client)
 		}
 		slice = append(slice, i)
 	}

@@ -8,14 +8,15 @@ import (
 	"time"
 
 	"lockproxy/internal/lockcmds/jobs"
+	"lockproxy/internal/lockcmds/ledger"
 	"lockproxy/internal/lockcmds/listing"
+	"lockproxy/internal/lockcmds/losses"
 	"lockproxy/internal/lockcmds/redislink"
 	"lockproxy/internal/lockcmds/replies"
-	"lockproxy/internal/watchdog"
 )
 
-// stocked is an engine that holds n locks, and does not run.
-func stocked(t *testing.T, n int) (*Engine, []*hold) {
+// stocked is an engine that holds n locks for one session, and does not run.
+func stocked(t *testing.T, n int) (*Engine, *client, []*ledger.Hold) {
 	t.Helper()
 	pool, err := jobs.New(1)
 	if err != nil {
@@ -30,20 +31,23 @@ func stocked(t *testing.T, n int) (*Engine, []*hold) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var all []*hold
+	c := &client{}
+	c.Name, c.Losses, c.Tag = "o", losses.NewSet(losses.NewBudget(1000)), c
+	var all []*ledger.Hold
 	for i := range n {
-		h := &hold{holdKey: holdKey{fmt.Sprintf("key:%05d", i), "o"}, count: 1, ttl: time.Minute}
-		h.lease = e.watchdog.Track(watchdog.Entry{Key: h.key, Owner: h.owner, TTL: h.ttl, Group: e.own.Node(h.key)}, time.Now())
-		e.holds[h.holdKey] = h
-		e.held.add(h)
-		e.holding.Add(1)
+		h, _ := e.ledger.Granted(ledger.Grant{
+			By: &c.Session, Key: ledger.Key{Lock: fmt.Sprintf("key:%05d", i), Owner: "o"}, Fence: 1, Count: 1, Mine: 1, TTL: time.Minute,
+			SentAt: time.Now(), Grace: -1,
+		})
+		holdOf(h).by = e.own
 		all = append(all, h)
+		e.settleLocked()
 	}
-	return e, all
+	return e, c, all
 }
 
 func TestListIsTheFirstByKey(t *testing.T) {
-	e, _ := stocked(t, 2000)
+	e, _, _ := stocked(t, 2000)
 	for _, most := range []int{0, 1, 7, 300, 5000} {
 		want := 2000
 		if most > 0 {
@@ -61,7 +65,7 @@ func TestListIsTheFirstByKey(t *testing.T) {
 
 // Between two slices locks come and go. What is there all the time must be in the list, once.
 func TestListHasWhatIsThereAllTheTime(t *testing.T) {
-	e, all := stocked(t, 5*listing.Slice)
+	e, _, all := stocked(t, 5*listing.Slice)
 	seen := map[string]int{}
 	gone := map[string]bool{}
 	var slice []replies.Info
@@ -72,20 +76,21 @@ func TestListHasWhatIsThereAllTheTime(t *testing.T) {
 		}
 		e.mu.Lock()
 		for i := turn; i < len(all); i += 7 { // from everywhere
-			if h := all[i]; !gone[h.key] {
-				gone[h.key] = true
-				e.dropLocked(h)
+			if h := all[i]; !gone[h.Lock] {
+				gone[h.Lock] = true
+				e.ledger.Drop(h)
 			}
 		}
+		e.settleLocked()
 		e.mu.Unlock()
 	}
 	for _, h := range all {
-		if !gone[h.key] && seen[h.key] == 0 {
-			t.Errorf("%s was there all the time and is not in the list", h.key)
+		if !gone[h.Lock] && seen[h.Lock] == 0 {
+			t.Errorf("%s was there all the time and is not in the list", h.Lock)
 		}
 	}
-	if n := len(all) - len(gone); len(e.held) != n || e.Holds() != n {
-		t.Errorf("%d held, %d counted, want %d", len(e.held), e.Holds(), n)
+	if n := len(all) - len(gone); e.ledger.Len() != n || e.Holds() != n {
+		t.Errorf("%d held, %d counted, want %d", e.ledger.Len(), e.Holds(), n)
 	}
 	if found := listing.FirstByKey(append(slices.Clone(slice), slice...), 0); len(found) != len(slice) {
 		t.Errorf("%d of %d, each seen twice", len(found), len(slice))
@@ -94,7 +99,7 @@ func TestListHasWhatIsThereAllTheTime(t *testing.T) {
 
 // While a list of many locks is made, others get the engine between its slices.
 func TestListHoldsTheEngineForOneSliceAtATime(t *testing.T) {
-	e, _ := stocked(t, 50_000)
+	e, _, _ := stocked(t, 50_000)
 	done := make(chan struct{})
 	go func() {
 		defer close(done)

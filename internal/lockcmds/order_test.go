@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"lockproxy/internal/lockcmds/ledger"
 	"lockproxy/internal/lockcmds/redislink"
 	"lockproxy/internal/lockcmds/script"
 	"lockproxy/internal/redistest"
@@ -238,7 +239,7 @@ func TestAbandonedReleaseIsOfTheGrantItNames(t *testing.T) {
 	b.send("UNLOCK k OWNER me FENCE 12")
 	b.hangUp()
 	p.e.mu.Lock()
-	lease := p.e.holds[holdKey{"k", "me"}].lease
+	lease := holdOf(p.e.ledger.Find(ledger.Key{Lock: "k", Owner: "me"})).lease
 	p.e.mu.Unlock()
 	renewed := make(chan struct{})
 	lease.Pause(func() { close(renewed) }) // behind the release

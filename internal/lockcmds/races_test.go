@@ -96,7 +96,7 @@ func TestCommandsOnALeaseWaitForItsRenewal(t *testing.T) {
 	e, s := &Engine{}, locktest.New(t, nil, 1, 2, nil)
 	done := make(chan struct{})
 	s.Lock()
-	e.ordered(s, l, func() { close(done) }, func() { t.Error("abandoned") })
+	e.ordered(s, l, func() { close(done) })
 	s.Unlock()
 	select {
 	case <-done:
@@ -106,7 +106,7 @@ func TestCommandsOnALeaseWaitForItsRenewal(t *testing.T) {
 	close(answer)
 	<-done
 	now := false
-	e.ordered(s, l, func() { now = true }, nil)
+	e.ordered(s, l, func() { now = true })
 	if !now {
 		t.Fatal("not sent at once though no renewal was on its way")
 	}

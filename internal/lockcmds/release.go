@@ -1,82 +1,50 @@
 package lockcmds
 
 import (
-	"cmp"
 	"errors"
-
-	"github.com/tidwall/redcon"
 
 	"lockproxy/internal/lockcmds/calls"
 	"lockproxy/internal/lockcmds/contract"
 	"lockproxy/internal/lockcmds/grammar"
+	"lockproxy/internal/lockcmds/ledger"
 	"lockproxy/internal/lockcmds/queue"
 	"lockproxy/internal/lockcmds/replies"
 	"lockproxy/internal/lockcmds/script"
-	"lockproxy/internal/watchdog"
 )
 
 // release is one UNLOCK in progress.
 type release struct {
+	ledger.Release
+
 	e     *Engine
 	c     *client
-	cmd   grammar.Command
 	call  script.Release
-	h     *hold   // nil: no session of this proxy holds the lock for that owner
-	spent bool    // the session had a hold, and has one fewer now
 	plain *waiter // the first of those here, may get the lock in the same step; nil: there is none, or it may not
 	fair  *waiter // the same of the fair ones
 	q     *calls.Request
 }
 
-func (r *release) key() holdKey { return holdKey{r.cmd.Key, r.call.Owner} }
-
+// startRelease executes UNLOCK. Requires the session lock.
 func (e *Engine) startRelease(s contract.Caller, cmd grammar.Command) {
-	r := &release{e: e, cmd: cmd}
 	e.mu.Lock()
-	r.c = e.clientLocked(s)
-	owner := cmp.Or(cmd.Owner, r.c.owner)
-	k := holdKey{cmd.Key, owner}
-	if e.knowsLossLocked(r.c, k) {
+	c, k, lost := e.beginLocked(s, cmd)
+	if lost {
 		e.mu.Unlock()
 		s.Reply(replies.LostLease())
 		return
 	}
-	r.call = script.Release{Key: cmd.Key, Part: e.partOf(r.c, owner)}
-	r.call.Fence = cmd.Fence
-	r.c.releasing++
-	if r.h = e.holds[k]; r.h != nil {
-		r.spendLocked()
-		// A renewal that is on its way, perhaps on a sick connection, is not waited for: behind the release Redis refuses it by owner
-		// and fence, and what it says of a hold that is being released is no loss.
-		r.h.lease.Pause(nil)
-		if !r.h.fixed { // a fixed lease, or one that is not ours to judge, is left to run out as it was
-			r.call.Lease = r.h.ttl
+	r := &release{e: e, c: c, Release: e.ledger.Release(&c.Session, k, cmd.Fence)}
+	e.settleLocked()
+	r.call = script.Release{Key: cmd.Key, Part: e.partOf(&c.Session, k.Owner), From: r.From}
+	r.call.Fence, r.call.Holds = r.Fence, r.Holds
+	if h := holdOf(r.Hold); h != nil {
+		if !h.Fixed { // a fixed lease, or one that is not ours to judge, is left to run out as it was
+			r.call.Lease = h.TTL
 		}
-		r.h.releasing++
-		r.plain, r.fair = e.nextLocked(r.h)
+		r.plain, r.fair = e.nextLocked(h)
 	}
 	e.mu.Unlock()
 	r.send(s.Session)
-}
-
-// spendLocked takes one hold off the session, before the release is sent. If the session has none, the release counts for another one of
-// the owner, if possible for one at this proxy.
-func (r *release) spendLocked() {
-	if r.cmd.Fence != 0 && r.cmd.Fence != r.h.fence {
-		return
-	}
-	r.call.Fence = r.h.fence
-	for i := range r.h.holders {
-		switch o := &r.h.holders[i]; {
-		case o.holds == 0:
-		case o.c == r.c:
-			o.holds--
-			r.call.Holds, r.spent = o.holds, true
-			return
-		default:
-			r.call.From = o.c.owner
-		}
-	}
 }
 
 // send sends the release, or the hand-over if a waiter here can have the lock next. Requires the session lock.
@@ -113,7 +81,7 @@ func (r *release) handOver() script.HandOver {
 // nextLocked takes the waiters of which one gets the lock by a hand-over, if the script finds that it is its turn. It must be the
 // last hold, or there is nothing to hand over.
 func (e *Engine) nextLocked(h *hold) (plain, fair *waiter) {
-	if h.count != 1 || e.waits.set.Find(h.key) == nil {
+	if h.Count != 1 || e.waits.set.Find(h.Lock) == nil {
 		return nil, nil
 	}
 	next, ok := h.chain.Next(e.clock.Now())
@@ -121,7 +89,7 @@ func (e *Engine) nextLocked(h *hold) (plain, fair *waiter) {
 		return nil, nil // its message gives all waiters the same chance
 	}
 	e.waits.stepLocked(func(q *queue.Set) {
-		shared, own := q.Offer(h.key, h.owner)
+		shared, own := q.Offer(h.Lock, h.Owner)
 		if shared != nil {
 			plain = waiterOf(shared)
 			plain.chain = next
@@ -137,137 +105,60 @@ func (e *Engine) nextLocked(h *hold) (plain, fair *waiter) {
 // released turns the outcome of a release into the reply. Requires the session lock, or that the session has ended.
 func (r *release) released(o calls.Outcome) []byte {
 	a, err := calls.Decoded(o.Reply, o.Err, script.DecodeReleased)
-	if r.h != nil && calls.IsOverwritten(err) {
+	if r.Hold != nil && calls.IsOverwritten(err) {
 		a, err = script.Released{Status: script.NotHolder}, nil
 	}
-	r.e.damage.Note(r.cmd.Key, a.Damage)
+	r.e.damage.Note(r.Key.Lock, a.Damage)
 	if !o.Repeated {
 		r.handed(a, err)
 	}
-	var told *loss
 	r.e.mu.Lock()
-	h := r.h
-	r.c.releasing--
-	if h != nil {
-		h.releasing--
+	reply := r.e.ledger.Released(&r.Release, ledger.Answer{
+		Status: statusOf(a, err), Fence: a.Fence, Holds: a.Holds, SentAt: r.q.SentAt, Repeated: o.Repeated,
+	})
+	told := r.e.settleLocked()
+	if reply == ledger.Newer {
+		r.againLocked(a.Fence)
 	}
-	lost := h != nil && h.lost
-	if h != nil && r.e.holds[h.holdKey] != h {
-		h = nil // lost or dropped meanwhile
-	}
-	if r.spent && (err != nil && !errors.Is(err, contract.ErrInDoubt) || err == nil && a.Status == script.OtherGrant) {
-		r.refundLocked()
-	}
-	var out []byte
-	switch {
-	case err != nil:
-		if h != nil {
-			if errors.Is(err, contract.ErrInDoubt) {
-				h.doubts++
-			}
-			h.lease.Continue()
-		}
-		out = replies.Failure(err)
-		if h == nil && lost && !errors.Is(err, contract.ErrInDoubt) {
-			out = replies.LostLease() // nothing was released, and the loss was not told because this release was on its way
-		}
-	case a.Status == script.Freed || a.Status == script.HandedOver:
-		if h != nil && h.fence <= a.Fence {
-			r.e.dropLocked(h)
-		} else if h != nil {
-			h.lease.Continue()
-		}
-		r.c.lost.Forget(r.cmd.Key, r.call.Owner)
-		out = redcon.AppendInt(nil, 1)
-	case a.Status == script.StillHeld:
-		out = redcon.AppendInt(nil, 0)
-		switch {
-		case h != nil && h.fence == a.Fence && h.counted(a.Holds, r.q.SentAt) && !h.fixed: // the first copy may have set the lease
-			if !h.lease.Resume(r.q.SentAt, h.entry()) {
-				h.lease = r.e.watchdog.Track(h.entry(), r.q.SentAt)
-			}
-		case h != nil:
-			h.lease.Continue()
-		case lost && r.h.fence == a.Fence && r.h.releasing < a.Holds: // Redis judges later than our clock
-			out = replies.LostLease()
-		}
-		r.c.lost.Forget(r.cmd.Key, r.call.Owner)
-	case a.Status == script.OtherGrant && r.call.Session != "" && r.cmd.Fence == 0 && (r.call.Fence < a.Fence || a.Fence == 0):
-		// Another session of the owner has released the grant, and one, or Redisson, has acquired the lock again: this UNLOCK is for
-		// the new grant.
-		if h != nil {
-			r.e.dropLocked(h)
-		}
-		r.releaseNewerLocked(a.Fence)
-	case o.Repeated:
-		// An earlier copy has released the grant, or it was lost before: only the end of it is certain.
-		if h != nil && (a.Status == script.NotHolder || h.fence < a.Fence) {
-			r.e.dropLocked(h)
-		} else if h != nil {
-			h.lease.Continue()
-		}
-		out = replies.Failure(contract.ErrInDoubt)
-	default:
-		// Not the holder, or not by the grant that was named.
-		mine := h != nil && (a.Status == script.NotHolder || h.fence < a.Fence)
-		if mine && !h.givenUp() {
-			told = r.e.loseLocked(h, watchdog.ReasonGone, r.c)
-			out = replies.LostLease()
-		} else if mine {
-			r.e.dropLocked(h)
-			out = replies.NotHeld()
-		} else {
-			if h != nil {
-				h.lease.Continue()
-			}
-			out = r.e.tellLostLocked(r.c, r.key(), lost, replies.NotHeld())
-		}
-	}
-	ended := r.c.ended && err != nil && r.spent
+	ended := r.c.ended && err != nil && r.Spent
 	r.e.mu.Unlock()
 	r.e.tell(told)
 	if ended { // the session's end has left this hold to the release
 		part := r.call.Part
 		part.Request = r.e.nextRequest()
-		r.e.calls.RollBack(calls.Rollback{Drop: script.Drop{Key: r.cmd.Key, Part: part}, Limit: r.e.opts.Lease})
+		r.e.calls.RollBack(calls.Rollback{Drop: script.Drop{Key: r.Key.Lock, Part: part}, Limit: r.e.opts.Lease})
 	}
-	return out
+	return replyOf(reply, err)
 }
 
-// refundLocked is for a release that did not happen.
-func (r *release) refundLocked() {
-	if r.e.holds[r.key()] != r.h {
-		return
+// statusOf is what the answer to a release means to the ledger.
+func statusOf(a script.Released, err error) ledger.Status {
+	switch {
+	case errors.Is(err, contract.ErrInDoubt):
+		return ledger.InDoubt
+	case err != nil:
+		return ledger.Failed
 	}
-	if o := r.h.holderLocked(r.c); o != nil {
-		o.holds++
+	switch a.Status {
+	case script.Freed, script.HandedOver:
+		return ledger.Freed
+	case script.StillHeld:
+		return ledger.Held
+	case script.OtherGrant:
+		return ledger.OtherGrant
+	default:
+		return ledger.NotHolder
 	}
 }
 
-// releaseNewerLocked sends a release once more, for a later grant of the owner than this proxy knew. The session has no hold of it.
-func (r *release) releaseNewerLocked(fence int64) {
-	r.c.releasing++
-	next := &release{e: r.e, c: r.c, cmd: r.cmd, q: r.q, call: script.Release{Key: r.cmd.Key, Part: r.e.partOf(r.c, r.call.Owner)}}
+// againLocked sends a release once more, for a later grant of the owner than this proxy knew. The session has no hold of it.
+func (r *release) againLocked(fence int64) {
+	next := &release{e: r.e, c: r.c, q: r.q, Release: r.e.ledger.Again(&r.Release, fence)}
+	next.call = script.Release{Key: r.Key.Lock, Part: r.e.partOf(&r.c.Session, r.Key.Owner)}
 	next.call.Fence = fence
 	call := next.call.Call()
 	r.q.Again, r.q.Once, r.q.Done = call, fence == 0, next.released
 	r.e.calls.Repeat(r.q)
-}
-
-// knowsLossLocked reports that the session has lost this lock, and forgets it: the answer is to be -LOSTLEASE, and
-// nothing may be sent. Redis may have the key for an instant more, or for the same owner by another session, and who
-// was told of the loss must not act on it unawares.
-func (e *Engine) knowsLossLocked(c *client, k holdKey) bool {
-	return e.holds[k] == nil && c.lost.Forget(k.key, k.owner)
-}
-
-// tellLostLocked replaces the reply if the lock was lost while the command was on its way, or the session has lost it before and
-// was not told by a reply yet.
-func (e *Engine) tellLostLocked(c *client, k holdKey, lost bool, reply []byte) []byte {
-	if c.lost.Forget(k.key, k.owner) || lost || c.lost.Vague() {
-		return replies.LostLease()
-	}
-	return reply
 }
 
 // handed settles the waiters of which one was to get the lock. Requires the session lock.

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"lockproxy/internal/lockcmds/contract"
+	"lockproxy/internal/lockcmds/ledger"
 	"lockproxy/internal/lockcmds/redislink"
 	"lockproxy/internal/redistest"
 )
@@ -294,8 +295,9 @@ func TestLostGrantIsNotTakenForANewOne(t *testing.T) {
 	a := p.session(2) // hears no pushes
 	fence := a.fence("LOCK k PX 60000")
 	p.e.mu.Lock()
-	h := p.e.holds[holdKey{"k", p.ownerOf(a)}]
-	told := p.e.loseLocked(h, ReasonForced, nil) // and Redis does not know yet
+	h := p.e.ledger.Find(ledger.Key{Lock: "k", Owner: p.ownerOf(a)})
+	p.e.ledger.Lost(h, string(ReasonForced), true, nil) // and Redis does not know yet
+	told := p.e.settleLocked()
 	p.e.mu.Unlock()
 	p.e.tell(told)
 	if again := a.fence("LOCK k"); again <= fence {

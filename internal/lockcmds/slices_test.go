@@ -7,23 +7,19 @@ import (
 	"time"
 
 	"lockproxy/internal/lockcmds/jobs"
+	"lockproxy/internal/lockcmds/ledger"
 	"lockproxy/internal/locktest"
 	"lockproxy/internal/redistest"
 	"lockproxy/internal/resp"
-	"lockproxy/internal/watchdog"
 )
 
 // The end of a session with very many locks must not hold up the loop that it is told on, nor the engine.
 func TestEndOfASessionWithManyLocksIsDoneInSlices(t *testing.T) {
 	const many = 20_000
-	e, all := stocked(t, many)
+	e, c, _ := stocked(t, many)
 	s := locktest.New(t, e, 1, 2, nil)
-	c := &client{s: s, owner: "o", holds: map[*hold]struct{}{}}
+	c.s = s
 	e.clients[s.ID] = c
-	for _, h := range all {
-		h.holders = []holder{{c: c, grace: -1}}
-		c.holds[h] = struct{}{}
-	}
 	gate := make(chan struct{})
 	e.jobs.Submit(jobs.Renewal, func() { <-gate }) // the only worker
 	e.Ended(s.ID)
@@ -50,7 +46,7 @@ func TestLossesOfManyLeasesAtOnceAreToldInOrder(t *testing.T) {
 	p.e.mu.Unlock()
 	const many = 500
 	for i := range many {
-		p.e.tell(&loss{key: itoa(int64(i)), fence: int64(i), reason: watchdog.ReasonGone, to: []*client{c}})
+		p.e.tell(&ledger.Loss{Key: ledger.Key{Lock: itoa(int64(i))}, Fence: int64(i), Reason: ledger.Gone, To: []*ledger.Session{&c.Session}})
 	}
 	for i := range many {
 		n := itoa(int64(i))

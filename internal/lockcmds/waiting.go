@@ -100,9 +100,9 @@ func (w *waiter) rollBackAcquire(fence int64, done func(ok bool)) {
 	part.Request, part.Fence, part.Holds = e.nextRequest(), fence, 0
 	r := calls.Rollback{Limit: max(w.lease, e.opts.Lease), Done: done}
 	e.mu.Lock()
-	if h := e.holds[holdKey{w.key, w.Owner}]; h != nil {
-		if o := h.holderLocked(w.c); o != nil && (fence == 0 || fence == h.fence) {
-			part.Holds = o.holds
+	if h := holdOf(e.ledger.Find(w.hold())); h != nil {
+		if o := h.HolderOf(&w.c.Session); o != nil && (fence == 0 || fence == h.Fence) {
+			part.Holds = o.Holds
 		}
 		r.Lease = max(0, h.lease.Deadline().Sub(e.clock.Now())) // the acquire may have made the lease shorter
 	}

@@ -1,0 +1,155 @@
+package ledger
+
+import "time"
+
+// Status is what Redis has answered, or why there is no answer.
+type Status uint8
+
+// The statuses.
+const (
+	Failed     Status = iota // refused or not sent: nothing has happened
+	InDoubt                  // sent, and not answered
+	Freed                    // the last hold was released; the lock may have another owner by now
+	Held                     // the owner holds the lock, after a release or an extension
+	NotHolder                // the owner does not hold the lock
+	OtherGrant               // the owner holds the lock by another grant than the one that was named
+)
+
+// Answer is the outcome of a release or an extension.
+type Answer struct {
+	Status   Status
+	Fence    int64     // of the owner's grant
+	Holds    int64     // that the owner has left
+	SentAt   time.Time // before the first copy was sent: that one may have set the lease
+	Repeated bool      // an earlier copy of the command may have been executed, or may still be
+}
+
+// Reply is what the client is told.
+type Reply uint8
+
+// The replies.
+const (
+	Failure   Reply = iota // as the status says: Redis's refusal, not sent, or in doubt
+	Unknown                // in doubt, though a copy was answered
+	Yes                    // released for good, or extended
+	Left                   // released, and holds are left
+	LostLease              // the session has lost the lock
+	NotHeld                // the owner does not hold the lock
+	Newer                  // none yet: the command is for a later grant of the owner, and is to be sent again for it
+)
+
+// Grant is Redis's word that an owner holds a lock.
+type Grant struct {
+	By      *Session
+	Key     Key
+	Fence   int64
+	Count   int64 // holds of the owner
+	Mine    int64 // of the session
+	SentAt  time.Time
+	TTL     time.Duration
+	Fixed   bool
+	MaxHold time.Duration // the limit of renewals; 0: none
+	Grace   time.Duration // as in Holder
+	Client  Client
+	Paused  *Hold // whose lease the acquire has paused; nil: none
+}
+
+// Deepens reports whether an acquire that was sent to deepen the grant of that fence still can: the session has a part in it.
+func (l *Ledger) Deepens(s *Session, k Key, fence int64) bool {
+	h := l.holds[k]
+	return h != nil && h.Fence == fence && h.HolderOf(s) != nil
+}
+
+// Granted records a grant. An older hold of the same owner is lost by it. nil: another session of this owner has released this grant and
+// acquired again meanwhile. If the grant is of the paused hold, its Pause is ended.
+func (l *Ledger) Granted(g Grant) (h *Hold, fresh bool) {
+	h = l.holds[g.Key]
+	if h != nil && h.Fence > g.Fence {
+		return nil, false
+	}
+	if h != nil && h.Fence < g.Fence {
+		l.Lost(h, Gone, false, nil)
+		h = nil
+	}
+	fresh = h == nil
+	if fresh {
+		h = l.add(g.Key, g.Fence)
+	}
+	newer := h.counted(g.Count, g.SentAt)
+	if newer {
+		h.TTL, h.Fixed = g.TTL, g.Fixed
+		if g.MaxHold > 0 {
+			h.Until = g.SentAt.Add(g.MaxHold)
+		} else {
+			h.promise(g.SentAt)
+		}
+	}
+	l.join(h, g)
+	switch {
+	case !newer: // the lease is as a later command of another session has set it
+		if g.Paused == h {
+			l.goOn(h)
+		}
+	case fresh:
+		l.effect(Effect{Op: Track, Hold: h, SentAt: g.SentAt})
+	default:
+		if g.Paused != h {
+			l.effect(Effect{Op: Pause, Hold: h}) // Resume ends exactly one
+		}
+		l.effect(Effect{Op: Resume, Hold: h, SentAt: g.SentAt})
+	}
+	return h, fresh
+}
+
+// join notes how many holds the session has after an acquire.
+func (l *Ledger) join(h *Hold, g Grant) {
+	o := h.HolderOf(g.By)
+	if o == nil {
+		h.holders = append(h.holders, Holder{})
+		o = &h.holders[len(h.holders)-1]
+	}
+	*o = Holder{Session: g.By, Holds: g.Mine, Grace: g.Grace, Client: g.Client}
+	if g.By.holds == nil {
+		g.By.holds = make(map[*Hold]struct{})
+	}
+	g.By.holds[h] = struct{}{}
+	g.By.Losses.Forget(h.Lock, h.Owner)
+}
+
+// Extended takes the answer to an extension of h to that length. The extension has paused the lease of h; nil: it found no hold.
+func (l *Ledger) Extended(s *Session, k Key, h *Hold, ttl time.Duration, a Answer) Reply {
+	lost := h != nil && h.lost
+	if h != nil && !l.Knows(h) {
+		h = nil
+	}
+	switch {
+	case a.Status == Failed || a.Status == InDoubt:
+		if h != nil {
+			l.goOn(h)
+		}
+		return Failure
+	case a.Status == Held:
+		if h == nil {
+			return l.tellLost(s, k, lost, Yes)
+		}
+		if h.Fence == a.Fence && h.counted(a.Holds, a.SentAt) {
+			h.TTL = ttl
+			h.promise(a.SentAt)
+			l.effect(Effect{Op: Resume, Hold: h, SentAt: a.SentAt})
+		} else {
+			l.goOn(h)
+		}
+		s.Losses.Forget(k.Lock, k.Owner)
+		return Yes
+	case a.Status == OtherGrant: // another session of the owner has acquired the lock again
+		l.settle(h, true)
+		return Newer
+	case h != nil && !h.givenUp():
+		l.Lost(h, Gone, false, s)
+		return LostLease
+	case h != nil:
+		l.Drop(h)
+		return NotHeld
+	}
+	return l.tellLost(s, k, lost, NotHeld)
+}

@@ -1,0 +1,82 @@
+package ledger
+
+import "time"
+
+// Op is what an effect asks for.
+type Op uint8
+
+// The effects.
+const (
+	Track    Op = iota // watch the lease, which counts from SentAt
+	Pause              // no renewal begins until Resume or Continue
+	Resume             // ends a Pause: the lease was set anew, by a command that was sent at SentAt
+	Continue           // ends a Pause: the lease goes on as it was
+	Forget             // the hold has ended: its lease is watched no more
+	Tell               // tell the sessions of a loss
+)
+
+// Effect is what the caller does after an event, in this order. No event has more than one Tell.
+type Effect struct {
+	Op     Op
+	Hold   *Hold
+	SentAt time.Time // of Track and Resume
+	Loss   *Loss     // of Tell
+}
+
+// Loss is the report of one lost hold.
+type Loss struct {
+	Key    Key
+	Fence  int64
+	Reason string
+	To     []*Session
+}
+
+// Effects returns the effects of the events since the last call. They are valid until the next event.
+func (l *Ledger) Effects() []Effect {
+	effects := l.effects
+	l.effects = l.effects[:0]
+	return effects
+}
+
+func (l *Ledger) effect(f Effect) { l.effects = append(l.effects, f) }
+
+func (l *Ledger) goOn(h *Hold) { l.effect(Effect{Op: Continue, Hold: h}) }
+
+// Gone is the reason of a loss of which Redis's answer tells.
+const Gone = "gone"
+
+// Lost ends a hold that is not ours any more. The session that learns it by its own reply is left out. certain: the releases that are on
+// their way cannot have ended it.
+func (l *Ledger) Lost(h *Hold, reason string, certain bool, except *Session) {
+	h.lost = true
+	if h.givenUp() && !certain {
+		l.Drop(h)
+		return // the answers to the releases say whether they came in time
+	}
+	told := &Loss{Key: h.Key, Fence: h.Fence, Reason: reason}
+	for _, o := range h.holders {
+		if o.Session == except {
+			continue
+		}
+		o.Session.Losses.Add(h.Lock, h.Owner, h.Fence)
+		told.To = append(told.To, o.Session)
+	}
+	l.Drop(h)
+	l.effect(Effect{Op: Tell, Loss: told})
+}
+
+// KnowsLoss reports that the session has lost this lock, and forgets it: the answer is to be LostLease, and nothing may be sent. Redis may
+// have the key for an instant more, or for the same owner by another session. A session that was told of the loss must not act on it
+// unawares.
+func (l *Ledger) KnowsLoss(s *Session, k Key) bool {
+	return l.holds[k] == nil && s.Losses.Forget(k.Lock, k.Owner)
+}
+
+// tellLost replaces the reply if the lock was lost while the command was on its way, or the session has lost it before and was not told
+// by a reply yet.
+func (l *Ledger) tellLost(s *Session, k Key, lost bool, reply Reply) Reply {
+	if s.Losses.Forget(k.Lock, k.Owner) || lost || s.Losses.Vague() {
+		return LostLease
+	}
+	return reply
+}

@@ -1,0 +1,204 @@
+// Package ledger is the record of which owner holds which lock by which sessions of this proxy: a state machine without I/O, clock or
+// mutex. Events go in, effects come out, and the lock engine carries the effects out.
+//
+//	Granted, Release, Released, Extended, Lost, Part ──► Ledger ──► Effects: watch a lease, go on with it, end it, tell of a loss
+//
+// Redis decides about every lock. The ledger knows what Redis has said, and the instant before the command was sent that Redis answered.
+//
+// Invariants:
+//   - A hold has at least one session as long as the ledger finds it.
+//   - Each Pause of a lease is ended by exactly one Resume or Continue, or by the Forget of its hold.
+//   - An answer to an older command changes neither the count nor the lease that an answer to a later one has set.
+//   - A session is told of a loss once: by Tell, or by the reply LostLease.
+//   - No loss is told if the releases that are on their way, or whose outcome is in doubt, may have ended the hold.
+package ledger
+
+import (
+	"slices"
+	"time"
+)
+
+// Key names a hold: at most one owner holds a lock in Redis, but an old hold may still be known here when the next owner's answer
+// arrives.
+type Key struct{ Lock, Owner string }
+
+// Client names a client connection for people.
+type Client struct{ Addr, Name string }
+
+// Losses remembers what a session has lost and was not told of by a reply; see package losses.
+type Losses interface {
+	Add(key, owner string, fence int64)
+	Forget(key, owner string) bool
+	Vague() bool
+}
+
+// Session is the ledger's part of one session. The caller sets Name, Losses and Tag before its first use.
+type Session struct {
+	Name   string // its own, unique: also the owner for which it holds locks if it names none
+	Losses Losses
+	Tag    any // the caller's
+
+	holds map[*Hold]struct{}
+	// releasing is how many of its releases are on their way, or in doubt: a copy of them may still be sent.
+	releasing int
+}
+
+// Has reports whether the session has a part in the hold.
+func (s *Session) Has(h *Hold) bool {
+	_, ok := s.holds[h]
+	return ok
+}
+
+// Holding is how many holds the session has a part in.
+func (s *Session) Holding() int { return len(s.holds) }
+
+// Leave returns the holds of a session that has ended, for Part. Later losses are not told to it.
+func (s *Session) Leave() map[*Hold]struct{} {
+	holds := s.holds
+	s.holds = nil
+	return holds
+}
+
+// Hold is a lock that sessions of this proxy hold for one owner, by one grant. The caller reads the exported fields; the ledger alone
+// changes them, but for Tag.
+type Hold struct {
+	Key
+	Fence int64
+	Count int64         // acquires not yet released, as Redis said
+	TTL   time.Duration // length of the lease
+	Fixed bool          // the client has set the length: never renewed
+	Until time.Time     // the limit of renewals; zero: none
+	Tag   any           // the caller's
+
+	countedAt time.Time // when the command was sent that Redis said Count to
+	holders   []Holder
+	// Releases by sessions here that Redis has not confirmed: a loss may be no more than them.
+	releasing int64 // on their way
+	doubts    int64 // sent, and not answered
+	lost      bool  // it ended as a loss
+	place     int   // in Ledger.list
+}
+
+// Holder is one session's part in a hold.
+type Holder struct {
+	Session *Session
+	Holds   int64         // as the session writes them: its acquires less its releases, those on their way included
+	Grace   time.Duration // the most that is left of the lease when the session ends, if no other session holds it; negative: all
+	Client  Client
+}
+
+// Holders are the sessions that have a part in the hold, the first one first. The caller does not change or keep them.
+func (h *Hold) Holders() []Holder { return h.holders }
+
+// HolderOf returns a session's part in the hold; nil: it has none.
+func (h *Hold) HolderOf(s *Session) *Holder {
+	for i := range h.holders {
+		if h.holders[i].Session == s {
+			return &h.holders[i]
+		}
+	}
+	return nil
+}
+
+// givenUp reports whether the hold may have ended by the releases of its sessions: they need not be told.
+func (h *Hold) givenUp() bool { return h.releasing+h.doubts >= h.Count }
+
+// counted notes how many holds there are, as Redis answered a command sent at that instant. Several sessions of one owner may hear the
+// answers in another order; an older one says nothing about the lease either.
+func (h *Hold) counted(n int64, sentAt time.Time) (newer bool) {
+	if sentAt.Before(h.countedAt) {
+		return false
+	}
+	h.Count, h.countedAt, h.doubts = n, sentAt, 0
+	return true
+}
+
+// promise puts the limit of renewals off to the end of the lease that was set by a command sent at that instant: a client may rely on
+// what it was given last.
+func (h *Hold) promise(sentAt time.Time) {
+	if end := sentAt.Add(h.TTL); !h.Until.IsZero() && end.After(h.Until) {
+		h.Until = end
+	}
+}
+
+// Ledger is the holds of one engine. Its methods are called one at a time.
+type Ledger struct {
+	make    func() *Hold
+	holds   map[Key]*Hold
+	list    []*Hold // the same in no order, so that they can be walked in slices
+	effects []Effect
+}
+
+// New returns an empty ledger. It calls make for each new hold, so that the caller may keep a hold within a value of its own.
+func New(make func() *Hold) *Ledger { return &Ledger{make: make, holds: map[Key]*Hold{}} }
+
+// Find returns the hold of that name; nil: there is none.
+func (l *Ledger) Find(k Key) *Hold { return l.holds[k] }
+
+// Knows reports whether the hold has not ended.
+func (l *Ledger) Knows(h *Hold) bool { return l.holds[h.Key] == h }
+
+// Len is how many holds there are.
+func (l *Ledger) Len() int { return len(l.list) }
+
+// List is the holds in no order, for callers that walk them backwards in slices. If a hold ends, the last one takes its place.
+func (l *Ledger) List() []*Hold { return l.list }
+
+// add records a new hold.
+func (l *Ledger) add(k Key, fence int64) *Hold {
+	h := l.make()
+	h.Key, h.Fence, h.place = k, fence, len(l.list)
+	l.holds[k] = h
+	l.list = append(l.list, h)
+	return h
+}
+
+// Drop forgets a hold, because it was released, lost, or given up.
+func (l *Ledger) Drop(h *Hold) {
+	if l.Knows(h) {
+		delete(l.holds, h.Key)
+		last := len(l.list) - 1
+		moved := l.list[last]
+		l.list[h.place], moved.place = moved, h.place
+		l.list[last] = nil
+		l.list = l.list[:last]
+	}
+	for _, o := range h.holders {
+		delete(o.Session.holds, h)
+	}
+	h.holders = nil
+	l.effect(Effect{Op: Forget, Hold: h})
+}
+
+// Rest is what a session that has ended may have left of a hold in Redis, to be rolled back.
+type Rest struct {
+	Hold  *Hold
+	Grace time.Duration // what may be left of the lease
+	// Remember keeps the number of the call in Redis: a copy of an older release of the session may still arrive.
+	Remember bool
+}
+
+// Part takes a session that has ended out of a hold. false: nothing is to be rolled back. With GRACE the session's part is, and of a
+// named owner whose other sessions go on, also the field of a session that has no holds.
+func (l *Ledger) Part(h *Hold, s *Session) (Rest, bool) {
+	i := slices.IndexFunc(h.holders, func(o Holder) bool { return o.Session == s })
+	if i < 0 {
+		return Rest{}, false // it was lost or let go meanwhile
+	}
+	o := h.holders[i]
+	h.holders = slices.Delete(h.holders, i, i+1)
+	last := len(h.holders) == 0
+	if last {
+		l.Drop(h)
+	}
+	private, grace := h.Owner == s.Name, o.Grace
+	switch {
+	case !private && o.Holds == 0:
+		grace = 0
+	case grace < 0, !last && grace > 0:
+		return Rest{}, false
+	case !last:
+		h.Count -= o.Holds
+	}
+	return Rest{Hold: h, Grace: grace, Remember: s.releasing > 0}, true
+}

@@ -1,0 +1,334 @@
+package ledger_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"lockproxy/internal/lockcmds/ledger"
+	"lockproxy/internal/lockcmds/losses"
+)
+
+var start = time.Unix(1000, 0)
+
+// at is the instant so many seconds after the start.
+func at(s int) time.Time { return start.Add(time.Duration(s) * time.Second) }
+
+// book is a ledger with the leases as its effects make them.
+type book struct {
+	*ledger.Ledger
+
+	paused  map[*ledger.Hold]int // pauses of the leases that are watched
+	tracked []*ledger.Hold
+	told    []*ledger.Loss
+}
+
+func newBook() *book {
+	return &book{Ledger: ledger.New(func() *ledger.Hold { return &ledger.Hold{} }), paused: map[*ledger.Hold]int{}}
+}
+
+func session(name string) *ledger.Session {
+	return &ledger.Session{Name: name, Losses: losses.NewSet(losses.NewBudget(1000))}
+}
+
+// settle carries out the effects, and returns the losses that are told.
+func (b *book) settle(t interface{ Fatalf(string, ...any) }) (told int) {
+	for _, f := range b.Effects() {
+		n, watched := b.paused[f.Hold]
+		switch f.Op {
+		case ledger.Track:
+			if watched {
+				t.Fatalf("%v is watched twice", f.Hold.Key)
+			}
+			b.paused[f.Hold] = 0
+			b.tracked = append(b.tracked, f.Hold)
+		case ledger.Pause:
+			b.paused[f.Hold] = n + 1
+		case ledger.Resume, ledger.Continue:
+			if n < 1 {
+				t.Fatalf("%v goes on without a pause", f.Hold.Key)
+			}
+			b.paused[f.Hold] = n - 1
+		case ledger.Forget:
+			delete(b.paused, f.Hold)
+		case ledger.Tell:
+			told++
+			b.told = append(b.told, f.Loss)
+		}
+	}
+	if told > 1 {
+		t.Fatalf("one event tells of %d losses", told)
+	}
+	return told
+}
+
+func (b *book) grant(s *ledger.Session, owner string, fence, count, mine int64, sent int) *ledger.Hold {
+	h, _ := b.Granted(ledger.Grant{
+		By: s, Key: ledger.Key{Lock: "k", Owner: owner}, Fence: fence, Count: count, Mine: mine, SentAt: at(sent), TTL: time.Minute, Grace: -1,
+	})
+	return h
+}
+
+func TestReleasedByStatus(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		count  int64 // holds before
+		fence  int64 // of the answer; the grant's is 5
+		answer ledger.Answer
+		want   ledger.Reply
+		held   bool // afterwards
+	}{
+		{"the last", 1, 5, ledger.Answer{Status: ledger.Freed}, ledger.Yes, false},
+		{"a release of a newer grant", 1, 6, ledger.Answer{Status: ledger.Freed}, ledger.Yes, false},
+		{"a release of an older grant", 1, 4, ledger.Answer{Status: ledger.Freed}, ledger.Yes, true},
+		{"one of two", 2, 5, ledger.Answer{Status: ledger.Held, Holds: 1}, ledger.Left, true},
+		{"refused", 1, 0, ledger.Answer{Status: ledger.Failed}, ledger.Failure, true},
+		{"in doubt", 1, 0, ledger.Answer{Status: ledger.InDoubt}, ledger.Failure, true},
+		{"not held", 1, 0, ledger.Answer{Status: ledger.NotHolder}, ledger.LostLease, false},
+		{"not held, though two holds were left", 2, 0, ledger.Answer{Status: ledger.NotHolder}, ledger.LostLease, false},
+		{"another grant of a private owner", 2, 6, ledger.Answer{Status: ledger.OtherGrant}, ledger.LostLease, false},
+		{"a copy finds no hold", 1, 0, ledger.Answer{Status: ledger.NotHolder, Repeated: true}, ledger.Unknown, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			b, s := newBook(), session("s")
+			h := b.grant(s, "s", 5, c.count, c.count, 1)
+			b.settle(t)
+			r := b.Release(s, h.Key, 0)
+			if !r.Spent || r.Fence != 5 || r.Holds != c.count-1 {
+				t.Errorf("the release is sent as %+v", r)
+			}
+			c.answer.Fence, c.answer.SentAt = c.fence, at(2)
+			if got := b.Released(&r, c.answer); got != c.want {
+				t.Errorf("reply %d, want %d", got, c.want)
+			}
+			b.settle(t)
+			if got := b.Find(h.Key) != nil; got != c.held || s.Has(h) != c.held || b.Len() != len(b.paused) {
+				t.Errorf("held: %v, by the session: %v, %d holds, %d leases", got, s.Has(h), b.Len(), len(b.paused))
+			}
+			if n := b.paused[h]; n != 0 {
+				t.Errorf("the lease is paused %d times", n)
+			}
+		})
+	}
+}
+
+// A release that was refused has not happened: the session can release once more.
+func TestARefusedReleaseIsRefunded(t *testing.T) {
+	b, s := newBook(), session("s")
+	h := b.grant(s, "s", 5, 1, 1, 1)
+	for range 3 {
+		r := b.Release(s, h.Key, 0)
+		b.Released(&r, ledger.Answer{Status: ledger.Failed})
+		if o := h.HolderOf(s); o.Holds != 1 {
+			t.Fatalf("%d holds are left", o.Holds)
+		}
+	}
+}
+
+// A release whose outcome is in doubt may have ended the hold: that it has ended is no loss then.
+func TestNotHeldAfterADoubtIsNoLoss(t *testing.T) {
+	b, s := newBook(), session("s")
+	h := b.grant(s, "s", 5, 1, 1, 1)
+	r := b.Release(s, h.Key, 0)
+	b.Released(&r, ledger.Answer{Status: ledger.InDoubt})
+	r = b.Release(s, h.Key, 0)
+	if got := b.Released(&r, ledger.Answer{Status: ledger.NotHolder}); got != ledger.NotHeld {
+		t.Errorf("reply %d", got)
+	}
+	if b.settle(t) != 0 || b.Len() != 0 {
+		t.Errorf("%d losses, %d holds", len(b.told), b.Len())
+	}
+}
+
+func TestAnOlderAnswerChangesNothing(t *testing.T) {
+	b, s, o := newBook(), session("s"), session("o")
+	h := b.grant(s, "shared", 5, 2, 1, 3)
+	b.grant(o, "shared", 5, 1, 1, 2)
+	b.settle(t)
+	if h.Count != 2 || len(h.Holders()) != 2 || b.paused[h] != 0 {
+		t.Errorf("%d holds of %d sessions, paused %d times", h.Count, len(h.Holders()), b.paused[h])
+	}
+	if older := b.grant(o, "shared", 4, 1, 1, 4); older != nil {
+		t.Errorf("a grant with an older fence has become %+v", older)
+	}
+}
+
+func TestALaterGrantTellsThatTheOlderIsLost(t *testing.T) {
+	b, s, o := newBook(), session("s"), session("o")
+	old := b.grant(s, "shared", 5, 1, 1, 1)
+	b.grant(o, "shared", 6, 1, 1, 2)
+	if b.settle(t) != 1 || b.told[0].Fence != 5 || len(b.told[0].To) != 1 || b.told[0].To[0] != s || s.Has(old) {
+		t.Errorf("told: %+v", b.told)
+	}
+	k := ledger.Key{Lock: "k", Owner: "shared"}
+	if b.KnowsLoss(s, k) {
+		t.Error("the owner holds the lock again")
+	}
+}
+
+// An extension that finds a later grant is sent again for it. It may find a still later one then, and no hold is known here.
+func TestExtendedByAnotherGrant(t *testing.T) {
+	b, s := newBook(), session("s")
+	h := b.grant(s, "shared", 5, 1, 1, 1)
+	b.settle(t)
+	for _, fence := range []int64{6, 7} {
+		if got := b.Extended(s, h.Key, h, time.Minute, ledger.Answer{Status: ledger.OtherGrant, Fence: fence}); got != ledger.Newer {
+			t.Fatalf("reply %d", got)
+		}
+		b.settle(t)
+		if b.Len() != 0 {
+			t.Fatal("the hold has not ended")
+		}
+		k := h.Key
+		h = nil
+		if got := b.Extended(s, k, h, time.Minute, ledger.Answer{Status: ledger.OtherGrant, Fence: fence + 10}); got != ledger.Newer {
+			t.Fatalf("reply %d", got)
+		}
+		h = b.grant(s, "shared", fence, 1, 1, 3)
+		b.settle(t)
+	}
+}
+
+func TestPartByGrace(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		owner  string
+		grace  time.Duration
+		others bool
+		rest   bool
+	}{
+		{"the rest of the lease is left", "s", -1, false, false},
+		{"nothing is left", "s", 0, false, true},
+		{"a second is left", "s", time.Second, false, true},
+		{"others go on, and a second is left", "shared", time.Second, true, false},
+		{"others go on, and nothing is left", "shared", 0, true, true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			b, s, o := newBook(), session("s"), session("o")
+			k := ledger.Key{Lock: "k", Owner: c.owner}
+			g := ledger.Grant{By: s, Key: k, Fence: 5, Count: 1, Mine: 1, SentAt: at(1), TTL: time.Minute, Grace: c.grace}
+			h, _ := b.Granted(g)
+			if c.others {
+				g.By, g.Count, g.SentAt = o, 2, at(2)
+				b.Granted(g)
+			}
+			for left := range s.Leave() {
+				rest, ok := b.Part(left, s)
+				if ok != c.rest || ok && rest.Grace != c.grace {
+					t.Errorf("%+v %v", rest, ok)
+				}
+			}
+			b.settle(t)
+			if b.Knows(h) != c.others {
+				t.Errorf("the hold is known: %v", b.Knows(h))
+			}
+		})
+	}
+}
+
+// Whatever happens in whatever order: the ledger, the sessions and the leases agree, each pause of a lease is ended once, and nobody is
+// told of more losses than there are grants.
+func TestLedgerAgreesWithItselfWhateverHappens(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		b := newBook()
+		var sessions []*ledger.Session
+		for i := range 3 {
+			sessions = append(sessions, session(fmt.Sprint("s", i)))
+		}
+		type extension struct {
+			by *ledger.Session
+			k  ledger.Key
+			h  *ledger.Hold
+		}
+		var releases []ledger.Release
+		var extensions []extension
+		fence, now := int64(1), 0
+		key := func(s *ledger.Session) ledger.Key {
+			return ledger.Key{Lock: rapid.SampledFrom([]string{"a", "b"}).Draw(t, "lock"), Owner: rapid.SampledFrom([]string{s.Name, "shared"}).Draw(t, "owner")}
+		}
+		answer := func() ledger.Answer {
+			return ledger.Answer{
+				Status: ledger.Status(rapid.IntRange(int(ledger.Failed), int(ledger.OtherGrant)).Draw(t, "status")),
+				Fence:  rapid.Int64Range(max(0, fence-2), fence).Draw(t, "answered fence"), Holds: rapid.Int64Range(1, 3).Draw(t, "left"),
+				SentAt: at(rapid.IntRange(max(0, now-3), now).Draw(t, "sent")), Repeated: rapid.Bool().Draw(t, "repeated"),
+			}
+		}
+		for range rapid.IntRange(20, 80).Draw(t, "events") {
+			now++
+			s := rapid.SampledFrom(sessions).Draw(t, "session")
+			switch rapid.IntRange(0, 6).Draw(t, "event") {
+			case 0, 1:
+				fence += int64(rapid.IntRange(0, 1).Draw(t, "new"))
+				mine := rapid.Int64Range(1, 2).Draw(t, "mine")
+				b.Granted(ledger.Grant{By: s, Key: key(s), Fence: fence, Count: mine, Mine: mine, SentAt: at(now), TTL: time.Minute, Grace: -1})
+			case 2:
+				releases = append(releases, b.Release(s, key(s), 0))
+			case 3:
+				if len(releases) == 0 {
+					continue
+				}
+				i := rapid.IntRange(0, len(releases)-1).Draw(t, "release")
+				a := answer()
+				if b.Released(&releases[i], a) == ledger.Newer {
+					releases = append(releases, b.Again(&releases[i], a.Fence))
+				}
+				releases = append(releases[:i], releases[i+1:]...)
+			case 4:
+				k := key(s)
+				x := extension{s, k, b.Find(k)}
+				if x.h != nil {
+					b.paused[x.h]++ // by the caller
+				}
+				extensions = append(extensions, x)
+			case 5:
+				if len(extensions) == 0 {
+					continue
+				}
+				x := extensions[0]
+				extensions = extensions[1:]
+				b.Extended(x.by, x.k, x.h, time.Second, answer())
+			case 6:
+				if h := b.Find(key(s)); h != nil {
+					b.Lost(h, ledger.Gone, rapid.Bool().Draw(t, "certain"), nil)
+				}
+			}
+			b.settle(t)
+			if b.Len() != len(b.paused) {
+				t.Fatalf("%d holds, %d leases", b.Len(), len(b.paused))
+			}
+			parts := 0
+			for _, h := range b.List() {
+				if b.Find(h.Key) != h || len(h.Holders()) == 0 {
+					t.Fatalf("%v is in the list, and not to be found, or held by no session", h.Key)
+				}
+				parts += len(h.Holders())
+				for _, o := range h.Holders() {
+					if !o.Session.Has(h) || o.Holds < 0 {
+						t.Fatalf("%s does not know its part in %v: %d", o.Session.Name, h.Key, o.Holds)
+					}
+				}
+			}
+			for _, s := range sessions {
+				parts -= s.Holding()
+			}
+			if parts != 0 || len(b.told) > len(b.tracked) {
+				t.Fatalf("%d parts too many, %d losses of %d grants", parts, len(b.told), len(b.tracked))
+			}
+		}
+		for i := 0; i < len(releases); i++ { // an end to everything on its way
+			b.Released(&releases[i], ledger.Answer{Status: ledger.Failed})
+			b.settle(t)
+		}
+		for _, x := range extensions {
+			b.Extended(x.by, x.k, x.h, time.Second, ledger.Answer{Status: ledger.Failed})
+			b.settle(t)
+		}
+		for h, n := range b.paused {
+			if n != 0 {
+				t.Fatalf("%v stays paused %d times", h.Key, n)
+			}
+		}
+	})
+}

@@ -1,0 +1,142 @@
+package ledger
+
+// Release is one release on its way.
+type Release struct {
+	By    *Session
+	Key   Key
+	Named int64  // the fence that the client has named; 0: none
+	Hold  *Hold  // nil: no session of this proxy holds the lock for that owner
+	Spent bool   // the session had a hold, and has one fewer now
+	Fence int64  // to be sent; 0: not known
+	Holds int64  // that the session has left
+	From  string // the session whose hold is released, if not this one; empty: any
+}
+
+// Release begins a release: it takes one hold off the session, and pauses the lease. If the session has none, the release counts for
+// another one of the owner, if possible for one at this proxy.
+//
+// A renewal that is on its way, perhaps on a sick connection, is not waited for. Behind the release Redis refuses it by owner and fence,
+// and what it says of a hold that is being released is no loss.
+func (l *Ledger) Release(by *Session, k Key, named int64) Release {
+	r := Release{By: by, Key: k, Named: named, Fence: named, Hold: l.holds[k]}
+	by.releasing++
+	if r.Hold == nil {
+		return r
+	}
+	l.effect(Effect{Op: Pause, Hold: r.Hold})
+	r.Hold.releasing++
+	if named != 0 && named != r.Hold.Fence {
+		return r
+	}
+	r.Fence = r.Hold.Fence
+	for i := range r.Hold.holders {
+		switch o := &r.Hold.holders[i]; {
+		case o.Holds == 0:
+		case o.Session == by:
+			o.Holds--
+			r.Holds, r.Spent = o.Holds, true
+			return r
+		default:
+			r.From = o.Session.Name
+		}
+	}
+	return r
+}
+
+// Again is the release that follows the reply Newer, for the grant of that fence. The session has no hold of it.
+func (l *Ledger) Again(r *Release, fence int64) Release {
+	r.By.releasing++
+	return Release{By: r.By, Key: r.Key, Named: r.Named, Fence: fence}
+}
+
+// Released takes the answer to a release.
+func (l *Ledger) Released(r *Release, a Answer) Reply {
+	h := r.Hold
+	r.By.releasing--
+	if h != nil {
+		h.releasing--
+	}
+	lost := h != nil && h.lost
+	if h != nil && !l.Knows(h) {
+		h = nil // lost or dropped meanwhile
+	}
+	if r.Spent && (a.Status == Failed || a.Status == OtherGrant) {
+		l.refund(r)
+	}
+	switch {
+	case a.Status == Failed:
+		if h != nil {
+			l.goOn(h)
+		} else if lost {
+			return LostLease // nothing was released, and the loss was not told because this release was on its way
+		}
+		return Failure
+	case a.Status == InDoubt:
+		if h != nil {
+			h.doubts++
+			l.goOn(h)
+		}
+		return Failure
+	case a.Status == Freed:
+		l.settle(h, h != nil && h.Fence <= a.Fence)
+		r.By.Losses.Forget(r.Key.Lock, r.Key.Owner)
+		return Yes
+	case a.Status == Held:
+		return l.stillHeld(r, h, lost, a)
+	case a.Status == OtherGrant && r.Key.Owner != r.By.Name && r.Named == 0 && (r.Fence < a.Fence || a.Fence == 0):
+		// Another session of the owner has released the grant, and one, or Redisson, has acquired the lock again: this release is for
+		// the new grant.
+		l.settle(h, true)
+		return Newer
+	}
+	over := h != nil && (a.Status == NotHolder || h.Fence < a.Fence)
+	switch {
+	case a.Repeated: // an earlier copy has released the grant, or it was lost before: only the end of it is certain
+		l.settle(h, over)
+		return Unknown
+	case over && !h.givenUp():
+		l.Lost(h, Gone, false, r.By)
+		return LostLease
+	case over:
+		l.Drop(h)
+		return NotHeld
+	}
+	l.settle(h, false)
+	return l.tellLost(r.By, r.Key, lost, NotHeld)
+}
+
+// stillHeld is Released with holds left.
+func (l *Ledger) stillHeld(r *Release, h *Hold, lost bool, a Answer) Reply {
+	reply := Left
+	switch {
+	case h != nil && h.Fence == a.Fence && h.counted(a.Holds, a.SentAt) && !h.Fixed:
+		l.effect(Effect{Op: Resume, Hold: h, SentAt: a.SentAt})
+	case h != nil:
+		l.goOn(h)
+	case lost && r.Hold.Fence == a.Fence && r.Hold.releasing < a.Holds: // Redis judges later than our clock
+		reply = LostLease
+	}
+	r.By.Losses.Forget(r.Key.Lock, r.Key.Owner)
+	return reply
+}
+
+// settle ends a hold, or the Pause of its lease. nil: there is none.
+func (l *Ledger) settle(h *Hold, over bool) {
+	switch {
+	case h == nil:
+	case over:
+		l.Drop(h)
+	default:
+		l.goOn(h)
+	}
+}
+
+// refund is for a release that did not happen.
+func (l *Ledger) refund(r *Release) {
+	if !l.Knows(r.Hold) {
+		return
+	}
+	if o := r.Hold.HolderOf(r.By); o != nil {
+		o.Holds++
+	}
+}
