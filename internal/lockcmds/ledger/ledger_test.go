@@ -228,6 +228,22 @@ func TestPartByGrace(t *testing.T) {
 	}
 }
 
+// A copy of a release that is on its way may reach Redis after the end of the session. So the number of the rollback must stay there.
+func TestPartRemembersReleasesOnTheirWay(t *testing.T) {
+	for _, onTheWay := range []bool{false, true} {
+		b, s := newBook(), session("s")
+		g := ledger.Grant{By: s, Key: ledger.Key{Lock: "k", Owner: "s"}, Fence: 5, Count: 2, Mine: 2, SentAt: at(1), TTL: time.Minute}
+		h, _ := b.Granted(g)
+		r := b.Release(s, h.Key, 0)
+		if !onTheWay {
+			b.Released(&r, ledger.Answer{Status: ledger.Held, Fence: 5, Holds: 1, SentAt: at(2)})
+		}
+		if rest, ok := b.Part(h, s); !ok || rest.Remember != onTheWay {
+			t.Errorf("on the way: %v: %+v %v", onTheWay, rest, ok)
+		}
+	}
+}
+
 // Whatever happens in whatever order: the ledger, the sessions and the leases agree, each pause of a lease is ended once, and nobody is
 // told of more losses than there are grants.
 func TestLedgerAgreesWithItselfWhateverHappens(t *testing.T) {
