@@ -59,7 +59,11 @@ func (e *Engine) restLocked(rest ledger.Rest, c *client) calls.Rollback {
 	h := holdOf(rest.Hold)
 	part := e.partOf(&c.Session, h.Owner)
 	part.Fence = h.Fence
-	return calls.Rollback{
-		Drop: script.Drop{Key: h.Lock, Part: part, Grace: rest.Grace, Remember: rest.Remember}, By: h.by.Node(h.Lock), After: h.lease, Limit: h.TTL,
+	r := calls.Rollback{
+		Drop: script.Drop{Key: h.Lock, Part: part, Grace: rest.Grace, Remember: rest.Remember}, By: h.by.Node(h.Lock), Limit: h.TTL,
 	}
+	if !e.ledger.Knows(rest.Hold) { // else the lease goes on for the other sessions, and no Continue would end the pause
+		r.After = h.lease
+	}
+	return r
 }

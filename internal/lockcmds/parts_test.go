@@ -234,3 +234,22 @@ func TestUnlockThatReleasesSaysSoInSpiteOfAnEarlierLoss(t *testing.T) {
 		a.want("UNLOCK k OWNER me", notHeldReply) // the loss is not told any more
 	}
 }
+
+// The end of a session without holds, or with GRACE 0, leaves the lease of the owner's other sessions renewed.
+func TestTheOthersLeaseIsRenewedBehindASessionsEnd(t *testing.T) {
+	srv := redistest.Start(t)
+	p := startProxy(t, srv, func(o *Options) { o.Lease = 600 * time.Millisecond })
+	third := p.session(2)
+	third.fence("LOCK k OWNER me")
+	for _, options := range []string{"", " GRACE 0"} {
+		a := p.session(2)
+		a.fence("LOCK k OWNER me" + options)
+		if options == "" {
+			a.want("UNLOCK k OWNER me", ":0")
+		}
+		a.hangUp()
+		p.cleanedUp()
+		before := p.deadline("k")
+		redistest.Eventually(t, patience, "a renewal"+options, func() bool { return p.deadline("k").After(before) })
+	}
+}
