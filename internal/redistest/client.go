@@ -22,13 +22,22 @@ func (s *Server) Client(t testing.TB) *redis.Client {
 // reply or a lost connection fails the test.
 func (s *Server) Do(t testing.TB, args ...any) any {
 	t.Helper()
-	c := s.newClient()
-	defer c.Close()
-	v, err := c.Do(t.Context(), args...).Result()
-	if err != nil && !errors.Is(err, redis.Nil) {
+	v, err := s.ask(args...)
+	if err != nil {
 		t.Fatalf("redistest: %v: %v", args, err)
 	}
 	return v
+}
+
+// ask is Do for answers that may be errors.
+func (s *Server) ask(args ...any) (any, error) {
+	c := s.newClient()
+	defer c.Close()
+	v, err := c.Do(s.t.Context(), args...).Result()
+	if errors.Is(err, redis.Nil) {
+		return nil, nil
+	}
+	return v, err
 }
 
 func (s *Server) newClient() *redis.Client {

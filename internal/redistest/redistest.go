@@ -1,4 +1,4 @@
-// Package redistest runs real redis-servers for tests, and signs certificates for them. It is a leaf: it imports nothing
+// Package redistest runs real redis-servers, Sentinels and clusters for tests, and signs certificates for them. It is a leaf: it imports nothing
 // of this module, and only tests import it.
 //
 //	Start ──► free port + own directory ──► redis-server ──► PING answered on the unix socket
@@ -27,6 +27,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -50,8 +51,10 @@ type Server struct {
 	t      testing.TB // immutable
 	bin    string     // immutable
 	dir    string     // immutable; holds socket, log and data; survives Restart
+	conf   []string   // immutable; what comes before all options: nothing, or the file of a Sentinel
 	port   int        // fixed once Start has returned
 	socket string     // immutable
+	paused atomic.Bool
 
 	mu   sync.Mutex // guards the fields below
 	args []string   // extra arguments of the latest start
@@ -69,24 +72,44 @@ type process struct {
 // redis-server command line ("--appendonly", "yes") and win over the defaults. The server is killed when t ends.
 func Start(t testing.TB, args ...string) *Server {
 	t.Helper()
+	s := newServer(t)
+	s.launch(args)
+	return s
+}
+
+// newServer has a directory and a port, and is down.
+func newServer(t testing.TB) *Server {
+	t.Helper()
 	s := &Server{t: t, bin: binary(t)}
 	s.dir, s.socket = socketDir(t)
 	t.Cleanup(s.cleanup)
+	s.draw()
+	return s
+}
+
+// launch starts a server for the first time. Its port may change: another process may take it between the look and the start.
+func (s *Server) launch(args []string) {
+	s.t.Helper()
 	var err error
-	for range 10 { // another process may take the port between the look and the start
-		if s.port, err = freePort(); err != nil {
-			t.Fatalf("redistest: %v", err)
-		}
+	for range 10 {
 		if err = s.start(args); err == nil {
-			return s
+			return
 		}
 		if !strings.Contains(s.logTail(), "Address already in use") {
 			break
 		}
 		_ = os.Remove(s.logFile())
+		s.draw()
 	}
-	t.Fatalf("redistest: start %s: %v\n%s", s.bin, err, s.logTail())
-	return nil
+	s.t.Fatalf("redistest: start %s: %v\n%s", s.bin, err, s.logTail())
+}
+
+func (s *Server) draw() {
+	s.t.Helper()
+	var err error
+	if s.port, err = freePort(); err != nil {
+		s.t.Fatalf("redistest: %v", err)
+	}
 }
 
 // StartReplica runs a replica of the given server and returns when its link is up and the first copy is complete.
@@ -152,6 +175,7 @@ func (s *Server) Restart(args ...string) {
 // Pause stops the process where it is (SIGSTOP): connections stay open and nothing is answered until Continue.
 func (s *Server) Pause() {
 	s.t.Helper()
+	s.paused.Store(true)
 	s.signal(syscall.SIGSTOP)
 }
 
@@ -159,14 +183,15 @@ func (s *Server) Pause() {
 func (s *Server) Continue() {
 	s.t.Helper()
 	s.signal(syscall.SIGCONT)
+	s.paused.Store(false)
 }
 
 func (s *Server) start(args []string) error {
-	argv := append([]string{
+	argv := slices.Concat(s.conf, []string{
 		"--port", strconv.Itoa(s.port), "--bind", "127.0.0.1", "--unixsocket", s.socket, "--dir", s.dir,
 		"--logfile", s.logFile(), "--save", "", "--appendonly", "no", "--daemonize", "no",
 		"--repl-diskless-sync-delay", "0", // replicas need not wait 5 s for others to join them
-	}, args...)
+	}, args)
 	cmd := exec.Command(s.bin, argv...)
 	cmd.Dir = s.dir
 	cmd.SysProcAttr = processAttributes()
@@ -179,6 +204,7 @@ func (s *Server) start(args []string) error {
 	s.mu.Lock()
 	s.args, s.run = slices.Clone(args), p
 	s.mu.Unlock()
+	s.paused.Store(false)
 	return s.awaitReady(p)
 }
 

@@ -1,0 +1,215 @@
+package redistest
+
+import (
+	"net"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+)
+
+// Slots is the number of hash slots of a cluster.
+const Slots = 16384
+
+// Cluster is a Redis Cluster whose slots are spread evenly over its primaries. Each node is a Server of its own: it can be killed, paused
+// and restarted.
+type Cluster struct {
+	// Nodes are all nodes: first those that began as primaries, by ascending slots, then replicas. Node Primaries+i began as a replica of
+	// node i % Primaries. The caller must not change it.
+	Nodes []*Server
+
+	// Primaries is the number of primaries.
+	Primaries int
+
+	t   testing.TB
+	ids map[*Server]string // immutable; ids survive everything but CLUSTER RESET HARD
+}
+
+// NodeTimeout is the time after which a node takes a silent node for down.
+const NodeTimeout = time.Second
+
+// StartCluster runs a cluster of primaries, each with the given number of replicas, and returns when all nodes agree on it and all replicas
+// have their first copy. Extra arguments are for each node. A Redis of version 7.0 or later is needed.
+func StartCluster(t testing.TB, primaries, replicasEach int, args ...string) *Cluster {
+	t.Helper()
+	c := &Cluster{t: t, Primaries: primaries, ids: map[*Server]string{}}
+	for range primaries * (1 + replicasEach) {
+		bus, err := freePort()
+		if err != nil {
+			t.Fatalf("redistest: %v", err)
+		}
+		node := Start(t, append([]string{
+			"--cluster-enabled", "yes", "--cluster-port", strconv.Itoa(bus), "--cluster-node-timeout", strconv.FormatInt(NodeTimeout.Milliseconds(), 10),
+		}, args...)...)
+		c.Nodes = append(c.Nodes, node)
+		c.ids[node], _ = node.Do(t, "CLUSTER", "MYID").(string)
+	}
+	for i, node := range c.Nodes {
+		node.Do(t, "CLUSTER", "SET-CONFIG-EPOCH", i+1) // else nodes find out one by one that their epochs are equal
+		if i < primaries {
+			node.Do(t, "CLUSTER", "ADDSLOTSRANGE", i*Slots/primaries, (i+1)*Slots/primaries-1)
+		}
+		for _, other := range c.Nodes {
+			if other != node {
+				node.Do(t, "CLUSTER", "MEET", "127.0.0.1", other.port, c.busOf(other))
+			}
+		}
+	}
+	for i, node := range c.Nodes[primaries:] {
+		primary := c.Nodes[i%primaries]
+		Eventually(t, startLimit, "a replica to know its primary", func() bool {
+			_, err := node.ask("CLUSTER", "REPLICATE", c.ids[primary])
+			return err == nil
+		})
+	}
+	c.AwaitReady()
+	return c
+}
+
+func (c *Cluster) busOf(node *Server) string {
+	port, _ := node.Do(c.t, "CONFIG", "GET", "cluster-port").([]any)[1].(string)
+	return port
+}
+
+// Addrs are the addresses of all nodes, separated by commas.
+func (c *Cluster) Addrs() string {
+	addrs := make([]string, len(c.Nodes))
+	for i, node := range c.Nodes {
+		addrs[i] = node.Addr()
+	}
+	return strings.Join(addrs, ",")
+}
+
+// ID is the id of a node in the cluster.
+func (c *Cluster) ID(node *Server) string { return c.ids[node] }
+
+// AwaitReady returns when all nodes that run find the cluster complete and well: each slot has an owner, all nodes know each other, and each
+// replica has its copy.
+func (c *Cluster) AwaitReady() {
+	c.t.Helper()
+	for _, node := range c.Nodes {
+		if node.Pid() != 0 && !node.paused.Load() {
+			Eventually(c.t, startLimit, "a node to find the cluster complete", func() bool { return c.complete(node) })
+		}
+	}
+}
+
+func (c *Cluster) complete(node *Server) bool {
+	state, _ := node.Do(c.t, "CLUSTER", "INFO").(string)
+	if !strings.Contains(state, "cluster_state:ok") || !strings.Contains(state, "cluster_slots_ok:"+strconv.Itoa(Slots)) {
+		return false
+	}
+	up, replicas := 0, 0
+	for _, n := range c.view(node) {
+		if n.connected && !n.failing {
+			up++
+		}
+		if n.replica {
+			replicas++
+		}
+	}
+	if up < c.running() || replicas != len(c.Nodes)-c.Primaries {
+		return false
+	}
+	info, _ := node.Do(c.t, "INFO", "replication").(string)
+	return strings.Contains(info, "role:master") || strings.Contains(info, "master_link_status:up")
+}
+
+func (c *Cluster) running() (n int) {
+	for _, node := range c.Nodes {
+		if node.Pid() != 0 && !node.paused.Load() {
+			n++
+		}
+	}
+	return n
+}
+
+// Owner is the primary that serves a slot, as the first node says that runs and knows; nil: no node knows.
+func (c *Cluster) Owner(slot int) *Server {
+	c.t.Helper()
+	for _, node := range c.Nodes {
+		if node.Pid() == 0 || node.paused.Load() {
+			continue
+		}
+		for _, n := range c.view(node) {
+			if !n.replica && !n.failing && n.owns(slot) {
+				return c.at(n.addr)
+			}
+		}
+	}
+	return nil
+}
+
+// Failover makes a replica take over the slots of its primary in order, and returns when all nodes know it.
+func (c *Cluster) Failover(replica *Server) {
+	c.t.Helper()
+	replica.Do(c.t, "CLUSTER", "FAILOVER")
+	Eventually(c.t, startLimit, "the replica to be a primary for all nodes", func() bool {
+		for _, node := range c.Nodes {
+			if node.Pid() == 0 || node.paused.Load() {
+				continue
+			}
+			for _, n := range c.view(node) {
+				if c.at(n.addr) == replica && n.replica {
+					return false
+				}
+			}
+		}
+		return true
+	})
+}
+
+func (c *Cluster) at(addr string) *Server {
+	for _, node := range c.Nodes {
+		if node.Addr() == addr {
+			return node
+		}
+	}
+	return nil
+}
+
+// seen is one line of CLUSTER NODES.
+type seen struct {
+	addr                        string
+	replica, failing, connected bool
+	slots                       []string // "7" or "0-99"
+}
+
+func (n seen) owns(slot int) bool {
+	for _, part := range n.slots {
+		first, last, many := strings.Cut(part, "-")
+		from, err := strconv.Atoi(first)
+		if err != nil {
+			continue // a slot that migrates is listed once more in brackets
+		}
+		to := from
+		if many {
+			to, _ = strconv.Atoi(last)
+		}
+		if from <= slot && slot <= to {
+			return true
+		}
+	}
+	return false
+}
+
+// view is the cluster as one node sees it.
+func (c *Cluster) view(node *Server) []seen {
+	reply, _ := node.Do(c.t, "CLUSTER", "NODES").(string)
+	var all []seen
+	for line := range strings.Lines(reply) {
+		f := strings.Fields(line)
+		if len(f) < 8 {
+			continue
+		}
+		addr, _, _ := strings.Cut(f[1], "@")
+		if host, port, err := net.SplitHostPort(addr); err == nil && host == "" {
+			addr = net.JoinHostPort("127.0.0.1", port) // the node itself, which does not know its address yet
+		}
+		all = append(all, seen{
+			addr: addr, replica: strings.Contains(f[2], "slave"), failing: strings.Contains(f[2], "fail") || strings.Contains(f[2], "handshake"),
+			connected: f[7] == "connected", slots: f[8:],
+		})
+	}
+	return all
+}

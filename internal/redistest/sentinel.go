@@ -1,0 +1,192 @@
+package redistest
+
+import (
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+)
+
+// Sentinels watch one primary and its replicas, and promote a replica if a majority of them finds the primary down. Each is a Server of
+// its own: it can be killed, paused and restarted.
+type Sentinels struct {
+	// Name is the name under which they know the primary.
+	Name string
+
+	// All are the Sentinels, in no order. The caller must not change it.
+	All []*Server
+
+	t       testing.TB
+	servers []*Server // the primary and its replicas
+}
+
+// DownAfter is the time after which a Sentinel takes a silent primary for down.
+const DownAfter = time.Second
+
+// StartSentinels runs n Sentinels that watch a primary and its replicas under the name mymaster, and returns when all of them are ready to
+// fail over. Options are lines of their file without the name: "down-after-milliseconds 500".
+func StartSentinels(t testing.TB, n int, primary *Server, replicas []*Server, options ...string) *Sentinels {
+	t.Helper()
+	s := &Sentinels{Name: "mymaster", t: t, servers: append([]*Server{primary}, replicas...)}
+	ids := make([]string, n)
+	for i := range ids {
+		ids[i] = runID(t)
+		s.All = append(s.All, newServer(t))
+	}
+	for i, one := range s.All {
+		file := filepath.Join(one.dir, "sentinel.conf") // Sentinel rewrites it: no two may share it
+		if err := os.WriteFile(file, []byte(s.file(i, ids, options)), 0o600); err != nil {
+			t.Fatalf("redistest: %v", err)
+		}
+		one.conf = []string{file, "--sentinel"}
+		one.launch(nil)
+	}
+	for _, one := range s.All {
+		Eventually(t, startLimit, "a Sentinel to know all servers and Sentinels", func() bool { return s.complete(one) })
+	}
+	return s
+}
+
+// file is the configuration of Sentinel i, with all that it would find out by itself within seconds.
+func (s *Sentinels) file(i int, ids, options []string) string {
+	primary := s.servers[0]
+	lines := []string{
+		"sentinel myid " + ids[i],
+		fmt.Sprintf("sentinel monitor %s 127.0.0.1 %d %d", s.Name, primary.port, len(ids)/2+1),
+		fmt.Sprintf("sentinel down-after-milliseconds %s %d", s.Name, DownAfter.Milliseconds()),
+		fmt.Sprintf("sentinel failover-timeout %s 3000", s.Name), // the next failover is twice that later at the earliest
+	}
+	if password := primary.password(); password != "" {
+		lines = append(lines, fmt.Sprintf("sentinel auth-pass %s %s", s.Name, password))
+	}
+	for _, replica := range s.servers[1:] {
+		lines = append(lines, fmt.Sprintf("sentinel known-replica %s 127.0.0.1 %d", s.Name, replica.port))
+	}
+	for j, other := range s.All {
+		if j != i {
+			lines = append(lines, fmt.Sprintf("sentinel known-sentinel %s 127.0.0.1 %d %s", s.Name, other.port, ids[j]))
+		}
+	}
+	for _, option := range options {
+		key, value, _ := strings.Cut(option, " ")
+		if strings.HasPrefix(key, "requirepass") || strings.HasPrefix(key, "sentinel-") || strings.HasPrefix(key, "tls-") {
+			lines = append(lines, option) // of the Sentinel itself
+			continue
+		}
+		lines = append(lines, fmt.Sprintf("sentinel %s %s %s", key, s.Name, value))
+	}
+	return strings.Join(lines, "\n") + "\n"
+}
+
+// complete reports whether a Sentinel is connected with all servers and all other Sentinels, and finds none of them down.
+func (s *Sentinels) complete(one *Server) bool {
+	peers := append(rows(one.Do(s.t, "SENTINEL", "REPLICAS", s.Name)), rows(one.Do(s.t, "SENTINEL", "SENTINELS", s.Name))...)
+	if len(peers) != len(s.servers)-1+len(s.All)-1 {
+		return false
+	}
+	for _, row := range append(peers, fields(one.Do(s.t, "SENTINEL", "MASTER", s.Name))) {
+		if flags := row["flags"]; strings.Contains(flags, "disconnected") || strings.Contains(flags, "down") || row["role-reported"] == "slave" && row["master-link-status"] != "ok" {
+			return false
+		}
+	}
+	return true
+}
+
+// Addrs are the addresses of the Sentinels, separated by commas.
+func (s *Sentinels) Addrs() string {
+	addrs := make([]string, len(s.All))
+	for i, one := range s.All {
+		addrs[i] = one.Addr()
+	}
+	return strings.Join(addrs, ",")
+}
+
+// Primary is the server that the Sentinels which run name as the primary; nil while they do not agree.
+func (s *Sentinels) Primary() *Server {
+	s.t.Helper()
+	named := ""
+	for _, one := range s.All {
+		if one.Pid() == 0 || one.paused.Load() {
+			continue
+		}
+		reply, err := one.ask("SENTINEL", "GET-MASTER-ADDR-BY-NAME", s.Name)
+		pair, _ := reply.([]any)
+		if err != nil || len(pair) != 2 {
+			return nil
+		}
+		port, _ := pair[1].(string)
+		if named != "" && named != port {
+			return nil
+		}
+		named = port
+	}
+	for _, server := range s.servers {
+		if strconv.Itoa(server.port) == named {
+			return server
+		}
+	}
+	return nil
+}
+
+// Failover makes the Sentinels promote a replica although the primary is well, and returns the new primary when they agree on it.
+func (s *Sentinels) Failover() *Server {
+	s.t.Helper()
+	before := s.Primary()
+	var err error
+	for _, one := range s.All {
+		if one.Pid() == 0 || one.paused.Load() {
+			continue
+		}
+		if _, err = one.ask("SENTINEL", "FAILOVER", s.Name); err == nil {
+			return s.AwaitOther(before)
+		}
+	}
+	s.t.Fatalf("redistest: no Sentinel fails over: %v", errors.Join(err, errors.New("the last one's answer")))
+	return nil
+}
+
+// AwaitOther returns the new primary when all Sentinels that run name a primary other than the given one.
+func (s *Sentinels) AwaitOther(than *Server) *Server {
+	s.t.Helper()
+	var now *Server
+	Eventually(s.t, startLimit, "the Sentinels to name another primary", func() bool {
+		now = s.Primary()
+		return now != nil && now != than
+	})
+	return now
+}
+
+func runID(t testing.TB) string {
+	t.Helper()
+	b := make([]byte, 20)
+	if _, err := rand.Read(b); err != nil {
+		t.Fatalf("redistest: %v", err)
+	}
+	return hex.EncodeToString(b)
+}
+
+func rows(reply any) []map[string]string {
+	list, _ := reply.([]any)
+	all := make([]map[string]string, 0, len(list))
+	for _, row := range list {
+		all = append(all, fields(row))
+	}
+	return all
+}
+
+// fields reads names and values that alternate.
+func fields(reply any) map[string]string {
+	list, _ := reply.([]any)
+	row := make(map[string]string, len(list)/2)
+	for i := 0; i+1 < len(list); i += 2 {
+		name, _ := list[i].(string)
+		row[name], _ = list[i+1].(string)
+	}
+	return row
+}

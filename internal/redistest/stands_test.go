@@ -1,0 +1,52 @@
+package redistest_test
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"lockproxy/internal/redistest"
+)
+
+func TestSentinelsFailOver(t *testing.T) {
+	t.Parallel()
+	primary := redistest.Start(t, "--requirepass", "secret", "--masterauth", "secret")
+	replicas := []*redistest.Server{redistest.StartReplica(t, primary), redistest.StartReplica(t, primary)}
+	begin := time.Now()
+	s := redistest.StartSentinels(t, 3, primary, replicas)
+	t.Logf("Sentinels are ready after %v", time.Since(begin))
+	if got := s.Primary(); got != primary {
+		t.Fatalf("the Sentinels name %v, want %s", got, primary.Addr())
+	}
+	promoted := s.Failover()
+	if !slices.Contains(replicas, promoted) {
+		t.Fatalf("a planned failover leads to %s", promoted.Addr())
+	}
+	promoted.Do(t, "SET", "k", "v")
+	promoted.Kill()
+	s.All[0].Pause()
+	if got := s.AwaitOther(promoted); !slices.Contains(replicas, got) && got != primary {
+		t.Fatalf("after a crash the primary is %s", got.Addr())
+	}
+	s.All[0].Continue()
+}
+
+func TestClusterFailsOver(t *testing.T) {
+	t.Parallel()
+	begin := time.Now()
+	c := redistest.StartCluster(t, 3, 1)
+	t.Logf("the cluster is ready after %v", time.Since(begin))
+	for i, slot := range []int{0, 8000, redistest.Slots - 1} {
+		if got := c.Owner(slot); got != c.Nodes[i] {
+			t.Fatalf("slot %d belongs to %v, want node %d", slot, got, i)
+		}
+	}
+	c.Failover(c.Nodes[3])
+	if got := c.Owner(0); got != c.Nodes[3] {
+		t.Fatalf("after a failover slot 0 belongs to %v", got)
+	}
+	c.Nodes[1].Kill()
+	redistest.Eventually(t, 20*time.Second, "the replica of a killed node to own its slots", func() bool { return c.Owner(8000) == c.Nodes[4] })
+	c.Nodes[1].Restart()
+	c.AwaitReady()
+}
