@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"io"
 	"net"
 	"strings"
 	"testing"
@@ -168,4 +169,29 @@ func TestAHangupIsSeenBehindManyCommandsThatWait(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A client may end its side behind its last command, as a pipe into nc does. All that Redis serves at once is done and answered, however
+// closely the end of the client follows.
+func TestCommandsInFrontOfTheEndAreServed(t *testing.T) {
+	const rounds = 100
+	eachEngine(t, func(t *testing.T, redis *redistest.Server, srv *Server) {
+		for _, c := range []struct{ lines, want string }{
+			{inline("RPUSH l a", "BLPOP l 0", "SET k v", "GET k"), ":1\r\n*2\r\n$1\r\nl\r\n$1\r\na\r\n+OK\r\n$1\r\nv\r\n"},
+			{inline("RPUSH l a b", "BLPOP l 0", "CLIENT SETNAME x", "BLPOP l 0", "CLIENT GETNAME"), ":2\r\n*2\r\n$1\r\nl\r\n$1\r\na\r\n+OK\r\n*2\r\n$1\r\nl\r\n$1\r\nb\r\n$1\r\nx\r\n"},
+			{inline("MULTI", "RPUSH l a", "EXEC", "BLPOP l 0", "RESET", "GET k"), "+OK\r\n+QUEUED\r\n*1\r\n:1\r\n*2\r\n$1\r\nl\r\n$1\r\na\r\n+RESET\r\n$-1\r\n"},
+		} {
+			for round := range rounds {
+				p := dialClient(t, address(srv))
+				p.raw(c.lines)
+				p.halfClose()
+				got, err := io.ReadAll(p.nc)
+				_ = p.nc.Close()
+				if string(got) != c.want || err != nil {
+					t.Fatalf("round %d: %q\ngot %q, %v", round, c.lines, got, err)
+				}
+				redis.Do(t, "DEL", "k", "l")
+			}
+		}
+	})
 }

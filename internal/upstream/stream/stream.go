@@ -204,19 +204,22 @@ func (s *Stream) Progress() (appended, written int64) {
 // Finish says that nothing more will be appended: the writer ends its direction of the connection behind the appended bytes.
 func (s *Stream) Finish() {
 	s.mu.Lock()
-	done := s.fin || s.state == down
 	s.fin = true
+	ring := s.asleep && s.state == up // else the next Take comes without it
+	if ring {
+		s.asleep = false
+	}
 	s.mu.Unlock()
-	if !done {
+	if ring {
 		s.ring()
 	}
 }
 
-// Finished reports whether the writer has written all bytes, and no more follow.
+// Finished reports whether all bytes have been written, and no more follow. The writer asks after a Take without bytes.
 func (s *Stream) Finished() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.fin && len(s.out) == 0
+	return s.fin && s.asleep && len(s.out) == 0 // not asleep: Send is writing
 }
 
 // SetMode switches how further bytes are read. The caller has made sure that no reply is outstanding.

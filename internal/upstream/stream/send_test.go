@@ -1,0 +1,126 @@
+//go:build unix
+
+package stream
+
+import (
+	"net"
+	"syscall"
+	"testing"
+
+	"lockproxy/internal/direct"
+)
+
+// hooked is a socket that calls before in front of each write.
+type hooked struct {
+	syscall.RawConn
+	before func()
+}
+
+func (h *hooked) SyscallConn() (syscall.RawConn, error) { return h, nil }
+
+func (h *hooked) Write(f func(fd uintptr) bool) error {
+	h.before()
+	return h.RawConn.Write(f)
+}
+
+// lazyOn is an open stream whose writer is asleep, and the two ends of its connection.
+func lazyOn(t *testing.T, before func()) (s *Stream, redis net.Conn) {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	own, err := net.Dial("tcp", l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = own.Close() })
+	if redis, err = l.Accept(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = redis.Close() })
+	raw, err := own.(*net.TCPConn).SyscallConn()
+	if err != nil {
+		t.Fatal(err)
+	}
+	s = NewLazy()
+	s.WriteDirectly(direct.New(&hooked{raw, before}))
+	s.Open()
+	<-s.Wake()
+	if b := s.Take(nil); b != nil || s.Finished() {
+		t.Fatalf("a new stream: %q, finished %v", b, s.Finished())
+	}
+	return s, redis
+}
+
+// awake reports whether the writer has been woken.
+func awake(s *Stream) bool {
+	select {
+	case <-s.Wake():
+		return true
+	default:
+		return false
+	}
+}
+
+// The end of the input does not overtake bytes that Send is writing.
+func TestTheEndComesBehindBytesOnTheirWay(t *testing.T) {
+	var s *Stream
+	s, redis := lazyOn(t, func() {
+		s.Finish()
+		if awake(s) {
+			t.Errorf("the writer is woken while Send writes: it takes %q, finished %v", s.Take(nil), s.Finished())
+		}
+	})
+	send(t, s, "A1", sink{}, 1)
+	s.Send()
+	if !awake(s) {
+		t.Fatal("the writer is not woken for the end")
+	}
+	if b := s.Take(nil); b != nil || !s.Finished() {
+		t.Errorf("after Send: %q, finished %v", b, s.Finished())
+	}
+	b := make([]byte, 8)
+	if n, err := redis.Read(b); string(b[:n]) != "A1" {
+		t.Errorf("Redis read %q, %v", b[:n], err)
+	}
+}
+
+// Bytes in front of the end of the input have one writer: after Finish it is not Send.
+func TestBytesInFrontOfTheEndHaveOneWriter(t *testing.T) {
+	s, _ := lazyOn(t, func() { t.Error("Send writes, and the writer has been woken") })
+	send(t, s, "A1", sink{}, 1)
+	s.Finish()
+	s.Send()
+	if !awake(s) {
+		t.Fatal("the writer is not woken")
+	}
+	if b := s.Take(nil); string(b) != "A1" || s.Finished() {
+		t.Errorf("the writer takes %q, finished %v", b, s.Finished())
+	}
+	if b := s.Take(nil); b != nil || !s.Finished() {
+		t.Errorf("then %q, finished %v", b, s.Finished())
+	}
+}
+
+// A connection that is not ready yet ends behind the bytes that wait for it.
+func TestTheEndWaitsForTheConnection(t *testing.T) {
+	s := NewLazy()
+	send(t, s, "A1", sink{}, 1)
+	s.Finish()
+	s.Send()
+	if awake(s) {
+		t.Error("the writer is woken without a connection")
+	}
+	s.Open()
+	if !awake(s) {
+		t.Fatal("the writer is not woken")
+	}
+	if b := s.Take(nil); string(b) != "A1" || s.Finished() {
+		t.Errorf("the writer takes %q, finished %v", b, s.Finished())
+	}
+	if b := s.Take(nil); b != nil || !s.Finished() {
+		t.Errorf("then %q, finished %v", b, s.Finished())
+	}
+}
