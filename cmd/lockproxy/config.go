@@ -10,6 +10,7 @@ import (
 
 	"lockproxy/internal/certs"
 	"lockproxy/internal/proxy"
+	"lockproxy/internal/upstream/address"
 
 	"lockproxy/cmd/lockproxy/values"
 )
@@ -187,8 +188,9 @@ func (c Config) Verify() error {
 	for _, name := range c.AdminHosts {
 		check(name != "" && !strings.ContainsAny(name, ":/ "), "admin-hosts", "%q is not a host name", name)
 	}
-	_, _, err := splitAddress(c.Upstream.Address)
+	upstream, err := address.Parse(c.Upstream.Address)
 	check(err == nil, "upstream.address", "%v", err)
+	check(upstream.Kind == address.Single, "upstream.address", "%q: this version serves from one server, without Sentinels and clusters", c.Upstream.Address)
 	check(!c.Embedded || c.Upstream.Address == defaultUpstream, "embedded", "excludes upstream.address")
 	oneOf("client-auth", c.ClientAuth, proxy.AuthUpstream, proxy.AuthProxy, proxy.AuthNone)
 	oneOf("engine", c.Engine, proxy.EngineAuto, proxy.EngineGoroutine, proxy.EngineEpoll)

@@ -11,6 +11,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"lockproxy/internal/upstream/address"
 	"lockproxy/internal/upstream/admission"
 	"lockproxy/internal/upstream/census"
 	"lockproxy/internal/upstream/commands"
@@ -103,7 +104,11 @@ type Upstream struct {
 
 // New checks opts. Nothing is connected before a lane or pin is asked for.
 func New(opts Options) (*Upstream, error) {
-	server, err := topology.NewSingle(opts.Addr)
+	addr, err := address.Parse(opts.Addr)
+	if err != nil {
+		return nil, fmt.Errorf("upstream: %w", err)
+	}
+	server, err := topology.NewSingle(addr)
 	if err != nil {
 		return nil, fmt.Errorf("upstream: %w", err)
 	}

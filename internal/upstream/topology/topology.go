@@ -6,8 +6,9 @@ package topology
 
 import (
 	"context"
-	"errors"
-	"strings"
+	"fmt"
+
+	"lockproxy/internal/upstream/address"
 )
 
 // A Node names one Redis server. The server keeps its name when its address changes.
@@ -19,15 +20,12 @@ type Single struct {
 	network, address string
 }
 
-// NewSingle reads an address: host:port, or unix:/path.
-func NewSingle(addr string) (*Single, error) {
-	if addr == "" {
-		return nil, errors.New("no address")
+// NewSingle returns the topology of one server.
+func NewSingle(a address.Address) (*Single, error) {
+	if a.Kind != address.Single {
+		return nil, fmt.Errorf("%s is not one server", a)
 	}
-	if path, ok := strings.CutPrefix(addr, "unix:"); ok {
-		return &Single{node: Node(addr), network: "unix", address: path}, nil
-	}
-	return &Single{node: Node(addr), network: "tcp", address: addr}, nil
+	return &Single{node: Node(a.String()), network: a.Servers[0].Network, address: a.Servers[0].Addr}, nil
 }
 
 // For returns the server that serves a key. Nil asks for any server.

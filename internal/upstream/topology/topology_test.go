@@ -1,13 +1,21 @@
 package topology
 
-import "testing"
+import (
+	"testing"
+
+	"lockproxy/internal/upstream/address"
+)
 
 func TestOneServerServesAllKeysAtOneAddress(t *testing.T) {
 	for addr, want := range map[string][2]string{
 		"redis.example:6379": {"tcp", "redis.example:6379"},
 		"unix:/run/redis":    {"unix", "/run/redis"},
 	} {
-		s, err := NewSingle(addr)
+		a, err := address.Parse(addr)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s, err := NewSingle(a)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -19,7 +27,7 @@ func TestOneServerServesAllKeysAtOneAddress(t *testing.T) {
 			t.Errorf("%s is at %s %s (%v), want %v", addr, network, address, err, want)
 		}
 	}
-	if _, err := NewSingle(""); err == nil {
-		t.Error("no address is accepted")
+	if _, err := NewSingle(address.Address{Kind: address.Cluster}); err == nil {
+		t.Error("a cluster is taken for one server")
 	}
 }

@@ -1,0 +1,149 @@
+// Package address reads the addresses of Redis as operators write them. It knows four forms and connects to nothing.
+//
+//	host:port                    one server
+//	unix:/path                   one server on this machine
+//	sentinel://h:p,h:p/name      the primary that Sentinels know under a name
+//	cluster://h:p,h:p            a Redis Cluster, by some of its nodes
+package address
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"slices"
+	"strings"
+)
+
+// Kind of an address.
+type Kind int
+
+// The kinds.
+const (
+	Single   Kind = iota // one server
+	Sentinel             // Sentinels that know where the primary is
+	Cluster              // nodes of a cluster
+)
+
+// Address says where Redis is.
+type Address struct {
+	Kind Kind
+
+	// Servers are the server, the Sentinels, or the nodes of the cluster to ask first. There is at least one.
+	Servers []Server
+
+	// Name is the Sentinels' name for the primary.
+	Name string
+
+	text string
+}
+
+// Server is where one process listens, in the form of net.Dial.
+type Server struct{ Network, Addr string }
+
+// String is the address as it was written.
+func (a Address) String() string { return a.text }
+
+const (
+	unixPrefix     = "unix:"
+	sentinelScheme = "sentinel://"
+	clusterScheme  = "cluster://"
+)
+
+// Forms lists what Parse reads.
+const Forms = "host:port, unix:/path, sentinel://host:port,host:port/name or cluster://host:port,host:port"
+
+// Parse reads an address. Its errors say what to write.
+func Parse(text string) (Address, error) {
+	a := Address{text: text}
+	var err error
+	switch {
+	case text == "":
+		return a, errors.New("no address")
+	case strings.HasPrefix(text, unixPrefix):
+		path := strings.TrimPrefix(text, unixPrefix)
+		if path == "" {
+			return a, fmt.Errorf("%q has no path", text)
+		}
+		a.Servers = []Server{{"unix", path}}
+	case strings.HasPrefix(text, sentinelScheme):
+		a.Kind = Sentinel
+		hosts, name, _ := strings.Cut(strings.TrimPrefix(text, sentinelScheme), "/")
+		if a.Servers, err = servers(hosts); err != nil {
+			return a, fmt.Errorf("%q: %w", text, err)
+		}
+		if a.Name = name; !goodName(name) {
+			return a, fmt.Errorf("%q: behind the Sentinels and a slash comes the name of the primary in their configuration, as in /mymaster", text)
+		}
+	case strings.HasPrefix(text, clusterScheme):
+		a.Kind = Cluster
+		hosts, path, slash := strings.Cut(strings.TrimPrefix(text, clusterScheme), "/")
+		if slash {
+			return a, fmt.Errorf("%q: nothing comes behind the nodes of a cluster, which has no name or database (found %q)", text, "/"+path)
+		}
+		if a.Servers, err = servers(hosts); err != nil {
+			return a, fmt.Errorf("%q: %w", text, err)
+		}
+	case strings.Contains(text, "://"):
+		return a, fmt.Errorf("%q is no address of Redis here: it is %s. User, password and TLS are settings of their own", withoutPassword(text), Forms)
+	case strings.Contains(text, ","):
+		return a, fmt.Errorf("%q has several servers: write sentinel://%s/name for Sentinels, or cluster://%s for a cluster", text, text, text)
+	default:
+		if _, _, err := net.SplitHostPort(text); err != nil {
+			return a, fmt.Errorf("%q is neither host:port nor unix:/path", text)
+		}
+		if err := hostPort(text); err != nil {
+			return a, err
+		}
+		a.Servers = []Server{{"tcp", text}}
+	}
+	return a, nil
+}
+
+// servers reads host:port,host:port.
+func servers(text string) ([]Server, error) {
+	var all []Server
+	for one := range strings.SplitSeq(text, ",") {
+		if strings.Contains(one, "@") {
+			return nil, errors.New("user and password are settings of their own, not part of the address")
+		}
+		if err := hostPort(one); err != nil {
+			return nil, err
+		}
+		if server := (Server{"tcp", one}); !slices.Contains(all, server) {
+			all = append(all, server)
+		} else {
+			return nil, fmt.Errorf("%s is listed twice", one)
+		}
+	}
+	return all, nil
+}
+
+func hostPort(text string) error {
+	host, port, err := net.SplitHostPort(text)
+	if err != nil {
+		return fmt.Errorf("%q is not host:port", text)
+	}
+	if n, err := net.LookupPort("tcp", port); err != nil || n == 0 {
+		return fmt.Errorf("%q has no valid port", text)
+	}
+	if strings.ContainsAny(host, "/@ \t") {
+		return fmt.Errorf("%q has no valid host", text)
+	}
+	return nil
+}
+
+// goodName reports whether Sentinel would accept the name of a primary.
+func goodName(name string) bool {
+	return name != "" && strings.Trim(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.-_") == ""
+}
+
+// withoutPassword is for messages: a URL that another client takes may hold a password.
+func withoutPassword(text string) string {
+	u, err := url.Parse(text)
+	if err != nil {
+		scheme, _, _ := strings.Cut(text, "://")
+		return scheme + "://..."
+	}
+	return u.Redacted()
+}
