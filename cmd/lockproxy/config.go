@@ -89,6 +89,7 @@ type TLSConfig struct {
 type LockConfig struct {
 	Lease   time.Duration  `yaml:"lease" help:"Lease of a lock taken without PX or EX. It is renewed every third of this while the client is connected."`
 	Grace   *time.Duration `yaml:"grace" placeholder:"DURATION" help:"Most that is left of a lease after its client has gone. 0s releases the lock at once. Unset: the lease runs out by itself."`
+	Reentry string         `yaml:"reentry" help:"The owners that may acquire a lock again while they hold it: connection (also a connection that names no OWNER) or owner (only a named OWNER: safe with shared connections)."`
 	MaxHold time.Duration  `yaml:"max-hold" help:"Longest hold of a renewed lock. 0s: no limit."`
 }
 
@@ -118,7 +119,7 @@ func NewConfig() Config {
 		ClientAuth:          proxy.AuthUpstream,
 		Engine:              proxy.EngineAuto,
 		Upstream:            UpstreamConfig{Address: defaultUpstream},
-		Lock:                LockConfig{Lease: 30 * time.Second},
+		Lock:                LockConfig{Lease: 30 * time.Second, Reentry: proxy.ReentryConnection},
 		Drain:               DrainConfig{Timeout: 10 * time.Second},
 		Log:                 LogConfig{Level: "info", Format: "json"},
 		TCP:                 TCPConfig{Keepalive: 15 * time.Second, UserTimeout: 20 * time.Second},
@@ -201,6 +202,7 @@ func (c Config) Verify() error {
 	if c.Lock.Grace != nil {
 		atLeast("lock.grace", *c.Lock.Grace, 0)
 	}
+	oneOf("lock.reentry", c.Lock.Reentry, proxy.ReentryConnection, proxy.ReentryOwner)
 	atLeast("lock.max-hold", c.Lock.MaxHold, 0)
 	atLeast("drain.timeout", c.Drain.Timeout, 0)
 	atLeast("tcp.keepalive", c.TCP.Keepalive, time.Second)

@@ -58,6 +58,7 @@ func TestValidateNamesTheKey(t *testing.T) {
 		{"handshake-timeout: 0s is less than 1ms", func(c *Config) { c.HandshakeTimeout = 0 }},
 		{"client-pending-limit: 0 would read nothing", func(c *Config) { c.ClientPendingLimit = 0 }},
 		{"max-clients: 0 is not a positive number", func(c *Config) { c.MaxClients = 0 }},
+		{`lock.reentry: "never" is not one of connection, owner`, func(c *Config) { c.Lock.Reentry = "never" }},
 		{"max-pins: -1 is not a positive number", func(c *Config) { c.MaxPins = -1 }},
 		{"max-pins-per-address: -1 is negative", func(c *Config) { c.MaxPinsPerAddress = -1 }},
 		{"max-logins: 0 is not a positive number", func(c *Config) { c.MaxLogins = 0 }},

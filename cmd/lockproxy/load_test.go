@@ -104,6 +104,8 @@ func samples(key string) [3]string {
 		return [3]string{"none", "proxy", "none"}
 	case "engine":
 		return [3]string{"epoll", "auto", "goroutine"}
+	case "lock.reentry":
+		return [3]string{"owner", "connection", "owner"}
 	case "log.level":
 		return [3]string{"debug", "warn", "error"}
 	case "log.format":

@@ -156,6 +156,7 @@ func proxyOptions(cfg Config, available uint64, store *certs.Store, log *zap.Log
 			Lease:             cfg.Lock.Lease,
 			Grace:             cfg.Lock.Grace,
 			MaxHold:           cfg.Lock.MaxHold,
+			Reentry:           cfg.Lock.Reentry,
 			MaxEngines:        int(cfg.MaxLockEngines),
 			MaxWaiters:        int(cfg.MaxWaiters),
 			MaxWaitersPerLock: int(cfg.MaxWaitersPerLock),

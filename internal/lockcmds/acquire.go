@@ -94,6 +94,13 @@ func (e *Engine) startAcquire(s contract.Caller, cmd grammar.Command, began time
 	}
 	e.mu.Lock()
 	c, k, _ := e.beginLocked(s, cmd)
+	h := holdOf(e.ledger.Find(k))
+	if cmd.Owner == "" && e.opts.Reentry.Refuses() && h.heldBy(c) {
+		e.mu.Unlock()
+		e.opts.Reentry.Note(s, cmd.Key, true)
+		s.Reply(replies.NoReentry(cmd.Verb, s.Proto))
+		return
+	}
 	w.c = c
 	w.Waiter = queue.Waiter{Kind: w.kind.waits, Owner: k.Owner, Shared: cmd.Owner != "", Placed: cmd.Wait != 0, Tag: w}
 	if w.Named() {
@@ -102,7 +109,6 @@ func (e *Engine) startAcquire(s contract.Caller, cmd grammar.Command, began time
 	}
 	w.c.ask = w
 	w.request, w.holds = e.nextRequest(), 1
-	h := holdOf(e.ledger.Find(k))
 	if h != nil {
 		w.paused = h
 		if o := h.HolderOf(&c.Session); o != nil {
@@ -244,6 +250,9 @@ func (w *waiter) granted(g grant) []byte {
 		w.finishLocked()
 		w.e.mu.Unlock()
 		w.e.tell(told)
+		if g.mine > 1 && !w.Shared {
+			w.e.opts.Reentry.Note(w.caller, w.key, false)
+		}
 		if f := w.e.opts.Events.Granted; f != nil {
 			f(w.verb, w.e.clock.Now().Sub(w.began))
 		}

@@ -23,6 +23,7 @@ import (
 	"lockproxy/internal/lockcmds/owners"
 	"lockproxy/internal/lockcmds/queue"
 	"lockproxy/internal/lockcmds/redislink"
+	"lockproxy/internal/lockcmds/reentry"
 	"lockproxy/internal/watchdog"
 )
 
@@ -55,6 +56,9 @@ type Options struct {
 
 	MaxWaiters        int // 0: no limit
 	MaxWaitersPerLock int // 0: no limit
+
+	// Reentry is the rule about a connection that acquires again without OWNER. nil: it may.
+	Reentry *reentry.Rule
 
 	// Waiting counts the waiters of all engines that share it, which MaxWaiters bounds together. nil: of this one.
 	Waiting *atomic.Int64

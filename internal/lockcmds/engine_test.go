@@ -14,7 +14,9 @@ import (
 )
 
 const (
-	notHeldReply   = "-NOTHELD the owner does not hold this lock"
+	notHeldReply   = "-NOTHELD this connection does not hold the lock (is it pooled or shared? use OWNER)"
+	notOwnerReply  = "-NOTHELD this OWNER does not hold the lock"
+	otherFence     = "-NOTHELD the lock is not held with this fence"
 	lostLeaseReply = "-LOSTLEASE the lease has ended before"
 )
 
@@ -33,7 +35,7 @@ func TestAcquireExcludesOtherSessions(t *testing.T) {
 		t.Fatalf("re-entry changed the fence from %d to %d", first, again)
 	}
 	a.want("UNLOCK k", ":0")
-	a.want("UNLOCK k FENCE 12", notHeldReply)
+	a.want("UNLOCK k FENCE 12", otherFence)
 	a.want("UNLOCK k", ":1")
 	a.want("UNLOCK k", notHeldReply)
 	if next := c.fence("TRYLOCK k"); next <= first {

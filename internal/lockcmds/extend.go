@@ -72,7 +72,7 @@ func (x *extension) extended(o calls.Outcome) []byte {
 	if reply == ledger.Newer {
 		x.again(a.Fence)
 	}
-	return replyOf(reply, err)
+	return replyOf(reply, err, x.call.Session != "", 0)
 }
 
 // again sends the extension for a later grant of the owner, of which this proxy has no hold.
@@ -83,8 +83,8 @@ func (x *extension) again(fence int64) {
 	x.e.calls.Repeat(x.q)
 }
 
-// replyOf is the reply to a release or an extension; nil: there is none yet.
-func replyOf(r ledger.Reply, err error) []byte {
+// replyOf is the reply to a release or an extension; nil: there is none yet. named and fence: what the command names.
+func replyOf(r ledger.Reply, err error, named bool, fence int64) []byte {
 	switch r {
 	case ledger.Failure:
 		return replies.Failure(err)
@@ -97,7 +97,7 @@ func replyOf(r ledger.Reply, err error) []byte {
 	case ledger.LostLease:
 		return replies.LostLease()
 	case ledger.NotHeld:
-		return replies.NotHeld()
+		return replies.NotHeld(named, fence)
 	default:
 		return nil
 	}

@@ -41,6 +41,15 @@ func holdOf(h *ledger.Hold) *hold {
 	return h.Tag.(*hold)
 }
 
+// heldBy reports whether the session has holds that it has not begun to release. Requires Engine.mu.
+func (h *hold) heldBy(c *client) bool {
+	if h == nil {
+		return false
+	}
+	o := h.HolderOf(&c.Session)
+	return o != nil && o.Holds > 0
+}
+
 // entry is the hold as the watchdog knows it.
 func (h *hold) entry() watchdog.Entry {
 	return watchdog.Entry{

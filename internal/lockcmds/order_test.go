@@ -196,7 +196,7 @@ func TestReleaseOfASharedOwnerIsNotLost(t *testing.T) {
 	answer := a.Lane.HoldBack()
 	a.send("UNLOCK k OWNER me")
 	a.executed(2)
-	b.want("UNLOCK k OWNER me", notHeldReply) // nobody has taken it away
+	b.want("UNLOCK k OWNER me", notOwnerReply) // nobody has taken it away
 	answer()
 	equal(t, "unlock", a.reply(), ":1")
 	equal(t, "losses", p.losses.Load(), int64(0))

@@ -192,7 +192,7 @@ func TestRefusedReleaseStaysOurs(t *testing.T) {
 	p := startProxy(t, srv, nil)
 	a, b := p.session(2), p.session(2)
 	a.fence("LOCK k OWNER me GRACE 0")
-	a.want("UNLOCK k OWNER me FENCE 12", notHeldReply)
+	a.want("UNLOCK k OWNER me FENCE 12", otherFence)
 	a.Lane.Fail(contract.ErrUnsent)
 	a.want("UNLOCK k OWNER me", "-NOUPSTREAM nothing was sent")
 	a.hangUp()
@@ -231,7 +231,7 @@ func TestUnlockThatReleasesSaysSoInSpiteOfAnEarlierLoss(t *testing.T) {
 		}
 		a.want(c.line, c.reply)
 		b.do("FORCEUNLOCK k")
-		a.want("UNLOCK k OWNER me", notHeldReply) // the loss is not told any more
+		a.want("UNLOCK k OWNER me", notOwnerReply) // the loss is not told any more
 	}
 }
 

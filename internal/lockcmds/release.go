@@ -128,7 +128,7 @@ func (r *release) released(o calls.Outcome) []byte {
 		part.Request = r.e.nextRequest()
 		r.e.calls.RollBack(calls.Rollback{Drop: script.Drop{Key: r.Key.Lock, Part: part}, Limit: r.e.opts.Lease})
 	}
-	return replyOf(reply, err)
+	return replyOf(reply, err, r.Key.Owner != r.c.Name, r.Named)
 }
 
 // statusOf is what the answer to a release means to the ledger.

@@ -12,6 +12,7 @@ import (
 
 	"lockproxy/internal/lockcmds"
 	"lockproxy/internal/lockcmds/engines"
+	"lockproxy/internal/lockcmds/reentry"
 	"lockproxy/internal/proxy/engine"
 	"lockproxy/internal/proxy/shared"
 	"lockproxy/internal/proxy/status"
@@ -75,11 +76,19 @@ type Options struct {
 	lockIdle time.Duration
 }
 
+// Values of Locks.Reentry.
+const (
+	ReentryConnection = "connection" // also a connection that names no OWNER
+	ReentryOwner      = "owner"      // only an OWNER
+)
+
 // Locks are the defaults of the lock commands.
 type Locks struct {
 	Lease   time.Duration  // renewed by the watchdog; 0: 30 s
 	Grace   *time.Duration // the most that is left of a lease when its connection ends; nil: all of it
 	MaxHold time.Duration  // the time for which the watchdog renews; 0: no limit
+
+	Reentry string // who may acquire again while holding the lock: a Reentry constant; empty: ReentryConnection
 
 	MaxEngines        int // lock engines, one for each user and database that uses lock commands; 0: 256
 	MaxWaiters        int // 0: 100,000
@@ -117,6 +126,12 @@ func (o *Options) setDefaults() error {
 	case ProxyOff, ProxyOptional, ProxyRequired:
 	default:
 		return fmt.Errorf("proxy: proxy-protocol %q is none of off, optional, required", o.ProxyProtocol)
+	}
+	orElse(&o.Locks.Reentry, ReentryConnection)
+	switch o.Locks.Reentry {
+	case ReentryConnection, ReentryOwner:
+	default:
+		return fmt.Errorf("proxy: lock.reentry %q is none of connection, owner", o.Locks.Reentry)
 	}
 	if o.Logger == nil {
 		o.Logger = zap.NewNop()
@@ -171,6 +186,7 @@ func (o *Options) forEngines(up *upstream.Upstream, counters *status.Counters) e
 			MaxWaitersPerLock: o.Locks.MaxWaitersPerLock,
 			Logger:            o.Logger.Named("locks"),
 			Events:            counters.LockEvents(),
+			Reentry:           &reentry.Rule{OwnersOnly: o.Locks.Reentry == ReentryOwner, Counted: counters.Reentered, Logger: o.Logger.Named("locks")},
 		},
 		Addr: up.Addr(), Connect: up.Connect,
 		Max: o.Locks.MaxEngines, Idle: o.lockIdle, Logger: o.Logger,

@@ -45,6 +45,7 @@ type Caller struct {
 	// session in that database share it.
 	Losses         *losses.Set
 	Info           ClientInfo // shown by LOCKLIST
+	Library        string     // of CLIENT SETINFO LIB-NAME; may be empty
 	Proto          int        // the protocol version, 2 or 3
 	NothingPending bool       // every command that the session has sent to Redis has been answered
 }

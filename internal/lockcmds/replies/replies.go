@@ -7,6 +7,7 @@ import (
 	"github.com/tidwall/redcon"
 
 	"lockproxy/internal/lockcmds/contract"
+	"lockproxy/internal/lockcmds/grammar"
 	"lockproxy/internal/lockcmds/script"
 	"lockproxy/internal/resp"
 )
@@ -35,9 +36,24 @@ func Failed(err error) func(proto int) []byte {
 // LostLease says that the session lost the lock before.
 func LostLease() []byte { return resp.AppendError(nil, resp.LostLease, "the lease has ended before") }
 
-// NotHeld says that the owner does not hold the lock.
-func NotHeld() []byte {
-	return resp.AppendError(nil, resp.NotHeld, "the owner does not hold this lock")
+// NotHeld says that the owner does not hold the lock: the connection, or an OWNER that the command names. With a fence it says that the
+// owner does not hold it by that grant.
+func NotHeld(named bool, fence int64) []byte {
+	switch {
+	case fence != 0:
+		return resp.AppendError(nil, resp.NotHeld, "the lock is not held with this fence")
+	case named:
+		return resp.AppendError(nil, resp.NotHeld, "this OWNER does not hold the lock")
+	}
+	return resp.AppendError(nil, resp.NotHeld, "this connection does not hold the lock (is it pooled or shared? use OWNER)")
+}
+
+// NoReentry is the reply to a connection that holds the lock already, and may not acquire it again without OWNER.
+func NoReentry(v grammar.Verb, proto int) []byte {
+	if v == grammar.TryLock {
+		return Null(proto)
+	}
+	return resp.AppendError(nil, resp.Err, "this connection holds the lock already; threads that share a connection need OWNER (lock.reentry is owner)")
 }
 
 // Overloaded says why the client may not wait.

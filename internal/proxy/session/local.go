@@ -140,8 +140,14 @@ func (f *profile) setInfo(h *replyHandler) []byte {
 			f.lib[i] = value
 		}
 	}
+	if i == 0 {
+		f.library = value[:min(len(value), longestLibrary)]
+	}
 	return resp.AppendCommand(nil, "CLIENT", "SETINFO", option, "")
 }
+
+// longestLibrary is how much of a library's name is kept for the log, in bytes.
+const longestLibrary = 64
 
 // libOptions are the options of CLIENT SETINFO, in the order of Session.lib.
 var libOptions = []string{"lib-name", "lib-ver"}

@@ -102,7 +102,7 @@ func (l *lockSession) caller() contract.Caller {
 	}
 	return contract.Caller{
 		Session: l, ID: l.ID, Token: l.token, Losses: l.lossesHere(),
-		Info:  contract.ClientInfo{Addr: l.Addr, Name: l.name},
+		Info: contract.ClientInfo{Addr: l.Addr, Name: l.name}, Library: l.library,
 		Proto: l.ident.Proto, NothingPending: l.slots.Due() == 0,
 	}
 }

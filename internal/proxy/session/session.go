@@ -178,6 +178,8 @@ type profile struct {
 	name  string    // CLIENT SETNAME
 	lib   [2]string // CLIENT SETINFO: LIB-NAME, LIB-VER
 	reply replyMode
+
+	library string // the LIB-NAME that it has announced, also to a Redis that does not know SETINFO
 }
 
 // replyMode is the setting of CLIENT REPLY.

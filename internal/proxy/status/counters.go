@@ -48,6 +48,8 @@ type Counters struct {
 	handovers   atomic.Int64                    // grants in the same step as a release
 	attempts    atomic.Int64                    // attempts on behalf of waiters
 	waitRefused atomic.Int64                    // lock commands that found too many waiters
+	reentered   atomic.Int64                    // acquires by a connection that held the lock already, without OWNER
+	noReentry   atomic.Int64                    // the same, refused
 	lost        tally                           // locks, by reason
 	repaired    atomic.Int64                    // fence counters
 }
@@ -61,5 +63,14 @@ func (c *Counters) LockEvents() lockcmds.Events {
 		Refused:    func() { c.waitRefused.Add(1) },
 		Lost:       func(reason string) { c.lost.Add(reason, 1) },
 		Repaired:   func() { c.repaired.Add(1) },
+	}
+}
+
+// Reentered counts an acquire by a connection that held the lock already, without OWNER.
+func (c *Counters) Reentered(refused bool) {
+	if refused {
+		c.noReentry.Add(1)
+	} else {
+		c.reentered.Add(1)
 	}
 }

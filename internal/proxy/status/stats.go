@@ -39,6 +39,7 @@ type Stats struct {
 	HandedOver, Attempts int64
 	Lost                 map[string]int64 // locks, by reason
 	FencesRepaired       int64
+	Reentries            map[string]int64 // acquires by a connection that held the lock already, without OWNER, by outcome
 }
 
 // A Source has everything that the numbers of one proxy are read from.
@@ -109,4 +110,5 @@ func (c *Counters) read(s *Stats) {
 		s.Lost[reason] += 0 // a reason is shown before its first loss
 	}
 	s.FencesRepaired = c.repaired.Load()
+	s.Reentries = map[string]int64{"granted": c.reentered.Load(), "refused": c.noReentry.Load()}
 }

@@ -178,6 +178,12 @@ var Table = []Row{
 		Number: func(s *Stats) int64 { return s.HandedOver },
 	},
 	{
+		Info: "lock_reentries_by_connection", Metric: "lock_reentries_by_connection_total", Label: "outcome", Kind: Counter,
+		Help:    "Acquires by a connection that held the lock already, without OWNER: re-entries, or threads that share a connection.",
+		ByLabel: func(s *Stats) map[string]int64 { return s.Reentries },
+		Text:    func(s *Stats) string { return joined(s.Reentries) },
+	},
+	{
 		Info: "locks_lost", Metric: "locks_lost_total", Label: "reason", Kind: Counter, Help: "Locks lost by clients of this proxy, by reason.",
 		ByLabel: func(s *Stats) map[string]int64 { return s.Lost },
 		Number:  func(s *Stats) int64 { return total(s.Lost) },

@@ -1,0 +1,74 @@
+// Package reentry is the rule about a connection that acquires a lock which it holds already, and names no OWNER.
+//
+// Such an acquire is a re-entry: the connection is the owner. But a library that shares connections between threads or tasks sends two
+// tasks' acquires on one connection. Then both tasks have the lock. So each re-entry is counted, a library that has announced itself is
+// named in the log, and the rule may refuse re-entry without OWNER altogether.
+//
+// The package starts no goroutine.
+package reentry
+
+import (
+	"sync"
+
+	"go.uber.org/zap"
+
+	"lockproxy/internal/lockcmds/contract"
+)
+
+// Rule is shared by all lock engines of a proxy. The zero value allows re-entry by connection. Its fields do not change after the first
+// use; its methods may be called from any goroutine, and nil is the zero value.
+type Rule struct {
+	OwnersOnly bool               // only a named OWNER may acquire again
+	Counted    func(refused bool) // of each re-entry; nil: nothing counts them
+	Logger     *zap.Logger        // nil: silent
+
+	mu    sync.Mutex
+	named map[string]struct{} // clients that the log has named
+}
+
+// A client chooses its names, so the number and the length of those that are remembered are limited.
+const (
+	mostNames   = 256
+	longestName = 64 // bytes
+)
+
+// Refuses reports whether a connection may not acquire again.
+func (r *Rule) Refuses() bool { return r != nil && r.OwnersOnly }
+
+// Note counts a re-entry, and logs the first one of each client name if the client's library has announced itself. A client without
+// a name goes by the name of its library.
+func (r *Rule) Note(c contract.Caller, key string, refused bool) {
+	if r == nil {
+		return
+	}
+	if r.Counted != nil {
+		r.Counted(refused)
+	}
+	if r.Logger == nil || c.Library == "" || !r.first(c) {
+		return
+	}
+	r.Logger.Warn("a connection acquires a lock that it holds already: threads or tasks that share a connection are one owner "+
+		"unless each names an OWNER", zap.String("library", clipped(c.Library)), zap.String("name", clipped(c.Info.Name)),
+		zap.String("client", c.Info.Addr), zap.String("key", clipped(key)), zap.Bool("refused", refused))
+}
+
+// first reports whether the client's name is a new one.
+func (r *Rule) first(c contract.Caller) bool {
+	name := "library " + clipped(c.Library)
+	if c.Info.Name != "" {
+		name = "name " + clipped(c.Info.Name)
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if _, known := r.named[name]; known || len(r.named) == mostNames {
+		return false
+	}
+	if r.named == nil {
+		r.named = map[string]struct{}{}
+	}
+	r.named[name] = struct{}{}
+	return true
+}
+
+// clipped is a client's text, no longer than the log and the memory of names allow.
+func clipped(s string) string { return s[:min(len(s), longestName)] }
