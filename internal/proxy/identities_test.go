@@ -157,6 +157,43 @@ func TestDatabaseSelectedBeforeAuth(t *testing.T) {
 	}
 }
 
+// EXEC runs several identity changes at once. Those behind an AUTH must hold, although the session has questions to Redis about the AUTH.
+func TestIdentityChangesOfOneTransaction(t *testing.T) {
+	b := newBench(t)
+	b.redis.Do(t, "ACL", "SETUSER", "open", "reset", "on", "nopass", "~*", "&*", "+@all")
+	b.redis.Do(t, "ACL", "SETUSER", "stay", "reset", "on", "nopass", "~*", "&*", "+@all", "-select")
+	after := inline("HSET h f v", "HGETALL h", "UNSUBSCRIBE", "CLIENT GETNAME", "ACL WHOAMI", "DBSIZE", "HELLO", "ECHO the-end")
+	transactions := [][]string{
+		{"AUTH open x", "HELLO 3"},
+		{"AUTH open x", "HELLO 2"},
+		{"AUTH open x", "SELECT 0"},
+		{"AUTH open x", "SELECT 2", "HELLO 3 SETNAME n"},
+		{"AUTH open x", "AUTH default y"},
+		{"HELLO 3 AUTH open x BAD", "AUTH default y", "HELLO 2"},
+		{"AUTH open x", "HELLO 3 AUTH stay y", "HELLO 2"},
+		{"AUTH open x", "HELLO 2 SETNAME n BAD", "SELECT 0"},
+		{"AUTH open x", "SUBSCRIBE c", "HELLO 3"},
+		{"HELLO 3", "AUTH open x", "SUBSCRIBE c", "HELLO 2", "UNSUBSCRIBE c", "SELECT 0"},
+		{"AUTH open x", "RESET"},
+	}
+	for _, before := range []string{"PING", "SELECT 1", "HELLO 3\r\nSELECT 1", "AUTH open other\r\nHELLO 3\r\nSELECT 1"} {
+		t.Run(before, func(t *testing.T) {
+			b.compare(t, func(s *side) {
+				s.hideHelloID()
+				b.redis.Do(t, "FLUSHALL")
+				for _, changes := range transactions {
+					name := strings.Join(changes, ", ")
+					first, second := s.client(name), s.client("behind "+name)
+					first.raw(inline(before, "MULTI") + inline(changes...) + inline("EXEC") + after)
+					first.until("the-end")
+					second.raw(inline(before) + after) // it may get the connection of the first
+					second.until("the-end")
+				}
+			})
+		})
+	}
+}
+
 // The user with the empty name is not the default user.
 func TestUserWithoutAName(t *testing.T) {
 	redis := redistest.Start(t)

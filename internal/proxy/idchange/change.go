@@ -31,7 +31,7 @@ func Read(name string, args [][]byte) Change {
 	case "auth":
 		c := Change{Auth: true, odd: len(args) != 2 && len(args) != 3}
 		c.user, c.password = credentials(args[1:])
-		c.odd = c.odd || c.Nameless()
+		c.odd = c.odd || c.nameless()
 		return c
 	}
 	return readHello(args)
@@ -60,7 +60,7 @@ func readHello(args [][]byte) Change {
 			c.Auth = true
 			c.auths++
 			c.user, c.password = credentials(args[i+1 : i+3])
-			c.odd = c.odd || c.Nameless()
+			c.odd = c.odd || c.nameless()
 			i += 2
 		case option == "setname" && i+1 < len(args):
 			name := string(args[i+1])
@@ -90,8 +90,11 @@ func credentials(args [][]byte) (user, password string) {
 // connection can be made for that user, so its session keeps the connection that it has.
 const nameless = "\x00"
 
-// Nameless reports whether it authenticates the user with the empty name.
-func (c *Change) Nameless() bool { return c.Auth && c.user == "" }
+// nameless reports whether it authenticates the user with the empty name.
+func (c *Change) nameless() bool { return c.Auth && c.user == "" }
+
+// Nameless reports whether an identity is that of the user with the empty name.
+func Nameless(id upstream.Identity) bool { return id.User == nameless }
 
 // Apply is the identity that the change leads to from another.
 func (c *Change) Apply(id upstream.Identity) upstream.Identity {

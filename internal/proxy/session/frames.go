@@ -122,12 +122,13 @@ func (f *frames) confirm(pin *pinned, verb string, count int64) {
 	}
 }
 
-// done is the number of commands of the client that have been answered in full.
+// done is the number of commands of the client that have been answered in full. The session settles behind them.
 func (f *frames) done() int {
-	if f.exec == nil && len(f.list) == 0 {
-		return 1
+	if f.exec != nil || len(f.list) > 0 {
+		return 0
 	}
-	return 0
+	f.s.settle()
+	return 1
 }
 
 // take is handler: b is a whole frame, and no confirmation.

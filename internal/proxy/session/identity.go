@@ -27,7 +27,7 @@ func (l *logins) reidentify(name string, raw []byte) bool {
 	}
 	pin.fresh = false
 	if pin.InTx {
-		step := transaction.Step{Apply: func(reply []byte) { l.identified(change, reply) }}
+		step := transaction.Step{Apply: func(reply []byte) { l.judge(change, reply) }}
 		if change.Hello {
 			step.Rewrite = l.ownID
 		}
@@ -39,7 +39,8 @@ func (l *logins) reidentify(name string, raw []byte) bool {
 	s.wait = waitReply // the next commands must travel under the new identity
 	h := &replyHandler{s: s, muted: s.muted, done: func(reply []byte) {
 		s.resume()
-		l.identified(change, reply)
+		l.judge(change, reply)
+		l.settle()
 	}}
 	if change.Hello {
 		h.replace = l.ownID
@@ -48,8 +49,18 @@ func (l *logins) reidentify(name string, raw []byte) bool {
 	return true
 }
 
-// identified notes the outcome of an identity change.
-func (l *logins) identified(c idchange.Change, reply []byte) {
+// An outcome is Redis's answers to the identity changes that have run on a pin since the session last settled: to one, or to all of an
+// EXEC. Questions to Redis wait until all of them have run, because the later ones change what there is to ask about.
+type outcome struct {
+	target        upstream.Identity // of the connection now, as far as the answers tell
+	changed       bool              // target differs from the session's identity, or its user has logged in anew
+	authenticated bool              // it carries new credentials
+	doubtful      bool              // a refused HELLO may have logged in
+	named         bool              // a refused HELLO may have left a name
+}
+
+// judge notes the outcome of an identity change.
+func (l *logins) judge(c idchange.Change, reply []byte) {
 	s := l.s
 	l.noteDenial(c, reply)
 	if s.pin.conn.Bare() {
@@ -58,57 +69,74 @@ func (l *logins) identified(c idchange.Change, reply []byte) {
 			return // it says nothing of the client's own
 		}
 	}
+	o := &s.pin.outcome
 	switch {
 	case reply[0] != '-':
 		if c.Name != nil {
 			l.rename(*c.Name, false)
 		}
-		l.accepted(c)
+		if !o.changed {
+			o.target, o.changed = l.ident, true
+		}
+		o.target = c.Apply(o.target)
+		if c.Auth {
+			o.authenticated, o.doubtful = true, false
+		}
 	case c.MayHaveAuthenticated(reply):
-		l.checkLogin()
+		o.doubtful = true
 	case c.MayHaveNamed(reply):
-		l.askName()
+		o.named = true
 	}
 }
 
-// accepted moves the session to the identity that Redis has accepted, as soon as two facts are known.
+// settle moves the session to the identity that Redis has accepted, as soon as all facts are known.
 //
 // A user may have several passwords, or accept any: the rights are the same. The clients of such a user share their lanes.
 // Therefore Redis is asked whether a password that it has accepted before is still good; if so, that password serves for all. A
 // user who may not SELECT stays in the database that was selected before. No other connection can be made like this one, so the
 // session keeps it.
-func (l *logins) accepted(c idchange.Change) {
+func (l *logins) settle() {
 	s := l.s
-	target := c.Apply(l.ident)
+	pin := s.pin
+	o := pin.outcome
+	pin.outcome = outcome{}
 	switch {
-	case c.Nameless(), c.Auth && s.pin.InTx && target.DB != 0: // in a transaction there is no time to ask
-		l.become(target)
-		l.keepLogin()
-		return
-	case s.pin.InTx:
-		l.become(target)
-		return
-	case !c.Auth:
-		l.arrive(target)
-		return
-	}
-	known, ok := s.proxy.Upstream.Proven(target.User)
-	if !ok || known == target.Password {
-		s.proxy.Upstream.Prove(target.User, target.Password)
-		l.selectDatabase(target)
-		return
-	}
-	l.inquire(resp.AppendCommand(nil, "AUTH", target.User, known), func(reply []byte) {
-		if resp.IsOK(reply) {
-			target.Password = known
-		} else {
-			s.proxy.Upstream.Prove(target.User, target.Password)
+	case o.doubtful:
+		if o.changed {
+			l.become(o.target)
 		}
-		l.selectDatabase(target)
-	})
+		l.checkLogin()
+	case o.named:
+		o.named = false
+		l.askName(func() {
+			pin.outcome = o
+			l.settle()
+		})
+	case !o.changed:
+	case idchange.Nameless(o.target):
+		l.become(o.target)
+		l.keepLogin()
+	case !o.authenticated:
+		l.arrive(o.target)
+	default:
+		known, ok := s.proxy.Upstream.Proven(o.target.User)
+		if !ok || known == o.target.Password {
+			s.proxy.Upstream.Prove(o.target.User, o.target.Password)
+			l.selectDatabase(o.target)
+			return
+		}
+		l.inquire(resp.AppendCommand(nil, "AUTH", o.target.User, known), func(reply []byte) {
+			if resp.IsOK(reply) {
+				o.target.Password = known
+			} else {
+				s.proxy.Upstream.Prove(o.target.User, o.target.Password)
+			}
+			l.selectDatabase(o.target)
+		})
+	}
 }
 
-// selectDatabase is the second half of accepted.
+// selectDatabase is the second half of settle. It finds out whether the user may SELECT.
 func (l *logins) selectDatabase(target upstream.Identity) {
 	if target.DB == 0 {
 		l.arrive(target)
@@ -146,8 +174,8 @@ func (l *logins) inquire(cmd []byte, then func(reply []byte)) {
 	}}, 1)
 }
 
-// askName asks for the name that a refused HELLO has left on the session's pin.
-func (l *logins) askName() {
+// askName asks for the name that a refused HELLO has left on the session's pin. then follows if the session goes on as before.
+func (l *logins) askName(then func()) {
 	s := l.s
 	l.inquire(command.GetName, func(reply []byte) {
 		switch v, _, err := resp.Decode(reply); {
@@ -157,6 +185,9 @@ func (l *logins) askName() {
 			s.pin.spent = true
 		default: // the name may be long, or the user may not ask for it
 			l.keepLogin()
+		}
+		if !s.gone() {
+			then()
 		}
 	})
 }

@@ -79,6 +79,7 @@ func (u *pinning) executed(pin *pinned, reply []byte) {
 			step.Apply(elems[step.Index])
 		}
 	}
+	u.s.settle()
 }
 
 // execSubscriptions sends an EXEC whose transaction holds subscription commands.
