@@ -111,7 +111,7 @@ func (b *bench) fair(owner string, lease, wait int64, enqueue int) []int64 {
 
 func (b *bench) release(owner string, lease, fence int64) []int64 {
 	b.t.Helper()
-	out := b.must(b.s["release"], []string{b.n.Lock, b.n.Channel, b.n.Queue}, owner, fence, b.releases(owner), "PUBLISH", b.next(), lease)
+	out := b.must(b.s["release"], []string{b.n.Lock, b.n.Channel, b.n.Queue}, owner, fence, b.next(), "PUBLISH", b.releases(owner), lease)
 	b.released(owner, out)
 	return out
 }
@@ -376,8 +376,8 @@ func TestScriptsPassWrongTypeThrough(t *testing.T) {
 		}{
 			{b.s["acquire"], []string{n.Lock, n.Fence, n.Channel}, []any{ownerA, 1000, 1}},
 			{b.s["fair"], []string{n.Lock, n.Queue, n.Deadlines, n.Fence, n.Channel}, []any{ownerA, 1000, 1, 0, 1, "", 1000, 1, "PUBLISH", ownerA, 0}},
-			{b.s["release"], []string{n.Lock, n.Channel, n.Queue}, []any{ownerA, 0, 0, "PUBLISH", 1}},
-			{b.s["handover"], []string{n.Lock, n.Channel, n.Queue, n.Fence}, []any{ownerA, 0, 0, "PUBLISH", 1, 1000, "", "", 1000, crowd, 0, ownerB, 1000, 1, "", ""}},
+			{b.s["release"], []string{n.Lock, n.Channel, n.Queue}, []any{ownerA, 0, 1, "PUBLISH", 0}},
+			{b.s["handover"], []string{n.Lock, n.Channel, n.Queue, n.Fence}, []any{ownerA, 0, 1, "PUBLISH", 0, 1000, "", "", 1000, crowd, 0, ownerB, 1000, 1, "", ""}},
 			{b.s["extend"], []string{n.Lock, n.Channel, n.Queue}, []any{ownerA, 1000, "PUBLISH", 1, ""}},
 			{b.s["info"], []string{n.Lock, n.Queue}, nil},
 			{b.s["force"], []string{n.Lock, n.Channel, n.Queue}, []any{"PUBLISH"}},
@@ -418,7 +418,7 @@ func (b *bench) handoverTo(owner, next string, lease int64, fair int) []int64 {
 // its owner, lease, channel and place.
 func (b *bench) handoverOf(owner string, who ...any) []int64 {
 	b.t.Helper()
-	args := []any{owner, 0, b.releases(owner), "PUBLISH", b.next(), 30000, "", "", 300000, who[3], who[4], who[0], who[1], b.next(), "", who[2]}
+	args := []any{owner, 0, b.next(), "PUBLISH", b.releases(owner), 30000, "", "", 300000, who[3], who[4], who[0], who[1], b.next(), "", who[2]}
 	if len(who) > 5 {
 		args = append(args, who[5], who[6], b.next(), "", who[7], who[8])
 	}

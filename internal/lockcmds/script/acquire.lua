@@ -21,6 +21,7 @@
 
 local pttl = -2
 if redis.call('EXISTS', KEYS[1], KEYS[3]) > 0 then -- usually neither exists, and this is one call less
+  --@ turn
   pttl = redis.call('PTTL', KEYS[1])
   if pttl == -2 and kept_for(KEYS[3], KEYS[1]) then
     return {0, -2}
@@ -30,7 +31,8 @@ if pttl == -2 then
   if ARGV[7] then
     redis.call(ARGV[7], ARGV[8], '0')
   end
-  return first(grant(KEYS[1], KEYS[2], ARGV[1], ARGV[2], redis.call('TIME'), ARGV[3], ARGV[6] or ''))
+  local fence, odd = grant(KEYS[1], KEYS[2], ARGV[1], ARGV[2], redis.call('TIME'), ARGV[3], ARGV[6] or '')
+  return odd and {1, fence, 1, odd} or fence
 end
 
 -- The usual way ends here: the functions behind it are not even made.

@@ -44,7 +44,8 @@ if pttl == -2 then
     if ARGV[11] == '1' then
       redis.call(ARGV[9], KEYS[5] .. ':' .. place, '0')
     end
-    return first(grant(KEYS[1], KEYS[4], owner, ARGV[2], time, ARGV[3], ARGV[6]))
+    local fence, odd = grant(KEYS[1], KEYS[4], owner, ARGV[2], time, ARGV[3], ARGV[6])
+    return odd and {1, fence, 1, odd} or fence
   end
 else
   local answer = deepen(KEYS[1], KEYS[4], owner, ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6])

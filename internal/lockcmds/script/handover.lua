@@ -16,9 +16,9 @@
 -- KEYS[5]  deadlines      zset place -> epoch ms after which it may be dropped
 -- ARGV[1]  owner          who releases
 -- ARGV[2]  fence          release only the grant with this fence; 0: any
--- ARGV[3]  holds          of the session, after this
+-- ARGV[3]  request        number of this call, larger than those of earlier calls of the session
 -- ARGV[4]  publish        PUBLISH
--- ARGV[5]  request        number of this call, larger than those of earlier calls of the session
+-- ARGV[5]  holds          of the session, after this
 -- ARGV[6]  lease_ms       least lease that goes on if holds are left; 0: its TTL stays
 -- ARGV[7]  field          of the session, for a named owner; empty: the owner has one session
 -- ARGV[8]  from           field from which a session without holds takes one if it can; empty: any
@@ -45,7 +45,7 @@
 --          odd: 1 the counter held no fence; 2 the key of the queue holds something else; else 0
 --          place: of the plain waiters, 0 not in the queue, 1 at its head, 2 behind others
 
-local fence, answer = lower(KEYS[1], ARGV[1], ARGV[2], ARGV[3], ARGV[5], ARGV[6], ARGV[7], ARGV[8])
+local fence, answer = lower(KEYS[1], ARGV[1], ARGV[2], ARGV[5], ARGV[3], ARGV[6], ARGV[7], ARGV[8])
 if answer then
   return answer
 end

@@ -20,7 +20,7 @@ func (r Release) Call() Call {
 	c := Call{Script: release, Keys: []string{r.Key, channel, queue}}
 	if r.Session == "" && r.Holds == 0 { // the ordinary case: what would follow says nothing
 		fence, request := twoNumbers(r.Fence, r.Request)
-		c.Args = []string{r.Owner, fence, "0", publish, request}
+		c.Args = []string{r.Owner, fence, request, publish}
 	} else {
 		c.Args = r.args()
 	}
@@ -29,7 +29,7 @@ func (r Release) Call() Call {
 
 func (r Release) args() []string {
 	return []string{
-		r.Owner, itoa(r.Fence), itoa(r.Holds), publish, itoa(r.Request), millis(r.Lease), r.field(), Part{Session: r.From}.field(),
+		r.Owner, itoa(r.Fence), itoa(r.Request), publish, itoa(r.Holds), millis(r.Lease), r.field(), Part{Session: r.From}.field(),
 	}
 }
 

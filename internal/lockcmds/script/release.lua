@@ -9,12 +9,12 @@
 -- KEYS[3]  queue     list of places of waiters, first to ask at the head
 -- ARGV[1]  owner     who releases
 -- ARGV[2]  fence     release only the grant with this fence; 0: any
--- ARGV[3]  holds     of the session, after this
+-- ARGV[3]  request   number of this call, larger than those of earlier calls of the session
 -- ARGV[4]  publish   PUBLISH
--- ARGV[5]  request   number of this call, larger than those of earlier calls of the session
--- ARGV[6]  lease_ms  least lease that goes on if holds are left; 0 or absent: its TTL stays
--- ARGV[7]  field     of the session, for a named owner; empty or absent: the owner has one session
--- ARGV[8]  from      field from which a session without holds takes one if it can; absent: any
+-- ARGV[5]  holds     of the session, after this; absent: none, and the owner has one session
+-- ARGV[6]  lease_ms  least lease that goes on if holds are left; 0: its TTL stays
+-- ARGV[7]  field     of the session, for a named owner; empty: the owner has one session
+-- ARGV[8]  from      field from which a session without holds takes one if it can; empty: any
 --
 -- Returns  fence              released; 0: it was taken without one
 --          {0, holds, fence}  still held; the number of holds of the owner
@@ -22,9 +22,30 @@
 --          {-2, fence}        it is, but by a grant with another fence
 -- The first may be {1, fence, 1, 2}: the key of the queue holds something else.
 
-local fence, answer = lower(KEYS[1], ARGV[1], ARGV[2], ARGV[3], ARGV[5], ARGV[6] or '0', ARGV[7] or '', ARGV[8] or '')
-if answer then
-  return answer
+local fence = nil
+if not ARGV[5] then -- usually it is the last hold, of the grant that the session knows
+  local held = redis.pcall('HMGET', KEYS[1], ARGV[1], 'fence', '{request}')
+  if held[1] and held[2] == ARGV[2] and (tonumber(held[3]) or 0) < tonumber(ARGV[3]) then
+    fence = tonumber(ARGV[2])
+  end
 end
-free(ARGV[4], KEYS[2], KEYS[3], KEYS[1])
+if not fence then
+  --@ lower
+  local by, answer =
+    lower(KEYS[1], ARGV[1], ARGV[2], ARGV[5] or '0', ARGV[3], ARGV[6] or '0', ARGV[7] or '', ARGV[8] or '')
+  if answer then
+    return answer
+  end
+  fence = by
+end
+redis.call('DEL', KEYS[1])
+redis.call(ARGV[4], KEYS[2], '0')
+if not redis.pcall('LINDEX', KEYS[3], 0) then
+  return fence
+end
+
+-- The usual way ends here: the functions behind it are not even made.
+--@ head
+--@ keep
+keep_for_first(ARGV[4], KEYS[2], KEYS[3], KEYS[1])
 return no_queue and {1, fence, 1, no_queue} or fence

@@ -57,20 +57,20 @@ var all []*Script
 // The scripts, each with the functions of lib that it begins with. A function stands behind those that it calls.
 var (
 	ask        = load("ask")
-	acquire    = load("acquire", "grant", "turn")
-	crowd      = load("crowd", "hash", "grant", "deepen", "head", "free", "take_turn", "turn", "deadline", "crowd", "drop_late")
-	fair       = load("fair", "hash", "grant", "deepen", "head", "free", "take_turn", "deadline", "drop_late")
-	leave      = load("leave", "head", "free", "next_turn")
+	acquire    = load("acquire", "grant")
+	crowd      = load("crowd", "hash", "grant", "deepen", "head", "take_turn", "turn", "deadline", "crowd", "drop_late")
+	fair       = load("fair", "hash", "grant", "deepen", "head", "take_turn", "deadline", "drop_late")
+	leave      = load("leave", "head", "keep", "next_turn")
 	refresh    = load("refresh", "deadline")
-	removeHead = load("remove_head", "head", "free", "next_turn", "take_turn")
-	release    = load("release", "lower", "head", "free")
-	handover   = load("handover", "lower", "head", "free", "wake", "grant", "take_turn", "deadline", "crowd")
+	removeHead = load("remove_head", "head", "keep", "next_turn", "take_turn")
+	release    = load("release")
+	handover   = load("handover", "lower", "head", "keep", "free", "wake", "grant", "take_turn", "deadline", "crowd")
 	extend     = load("extend", "hash", "head", "wake")
 	renew      = load("renew")
 	info       = load("info", "holder")
 	head       = load("head", "head")
-	force      = load("force", "holder", "head", "free")
-	drop       = load("drop", "hash", "head", "free", "wake")
+	force      = load("force", "holder", "head", "keep", "free")
+	drop       = load("drop", "hash", "head", "keep", "free", "wake")
 )
 
 // All returns the scripts in the order of their IDs.
@@ -83,9 +83,7 @@ func load(name string, lib ...string) *Script {
 		text.WriteByte('\n')
 	}
 	text.WriteString(read(name))
-	s := &Script{name: name, id: len(all), text: includes.ReplaceAllStringFunc(text.String(), func(line string) string {
-		return read("lib/" + strings.TrimSpace(line)[len("--@ "):])
-	})}
+	s := &Script{name: name, id: len(all), text: included(text.String())}
 	sum := sha1.Sum([]byte(s.text)) // Redis names scripts by SHA-1
 	s.sha = hex.EncodeToString(sum[:])
 	all = append(all, s)
@@ -95,6 +93,12 @@ func load(name string, lib ...string) *Script {
 // includes are lines that stand for a file of lib, where its functions are needed only from there on: Redis makes the functions of a
 // script anew each time it runs.
 var includes = regexp.MustCompile(`(?m)^ *--@ [a-z_]+\n`)
+
+func included(text string) string {
+	return includes.ReplaceAllStringFunc(text, func(line string) string {
+		return included(read("lib/" + strings.TrimSpace(line)[len("--@ "):]))
+	})
+}
 
 func read(name string) string {
 	text, err := files.ReadFile(name + ".lua")

@@ -180,7 +180,7 @@ func (r *rules) executed(p *proxy, name string, args []string, key string, befor
 }
 
 // numbered is where a script has the number of its call, among its arguments.
-var numbered = map[string]int{"acquire": 2, "fair": 2, "crowd": 2, "extend": 3, "release": 4, "handover": 4, "drop": 4}
+var numbered = map[string]int{"acquire": 2, "fair": 2, "crowd": 2, "extend": 3, "release": 2, "handover": 2, "drop": 4}
 
 // again judges a copy of a call that was applied already, or is older than one that was: it changes no count and makes no grant.
 func (r *rules) again(name string, args []string, key string, before, after holder) {

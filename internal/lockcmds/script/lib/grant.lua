@@ -36,8 +36,3 @@ local function grant(lock, counter, owner, lease, time, request, field, holds, o
   redis.call('PEXPIRE', lock, lease)
   return fence, replaced
 end
-
--- first: the answer to a first hold, a bare fence unless there is more to say.
-local function first(fence, replaced)
-  return replaced and {1, fence, 1, replaced} or fence
-end

@@ -8,15 +8,7 @@
 -- the script's answer.
 
 local function lower(lock, owner, fence, holds, request, lease, field, from)
-  local held
-  if field == '' then
-    held = redis.pcall('HMGET', lock, owner, 'fence', '{request}')
-    if holds == '0' and held[1] and held[2] == fence and (tonumber(held[3]) or 0) < tonumber(request) then
-      return tonumber(fence) -- the usual way, without a look at anything else
-    end
-  else
-    held = redis.pcall('HMGET', lock, owner, 'fence', field, '{ours}')
-  end
+  local held = redis.pcall('HMGET', lock, owner, 'fence', field == '' and '{request}' or field, '{ours}')
   if held.err then
     return nil, held
   end
@@ -35,7 +27,7 @@ local function lower(lock, owner, fence, holds, request, lease, field, from)
     return by
   end
 
-  -- The usual way ends here: the functions behind it are not even made.
+  -- The last hold of an owner's only session ends here: the functions behind it are not even made.
   --@ hash
   local function take(lock, from)
     local text = redis.call('HGET', lock, from)
