@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"slices"
 
-	"lockproxy/internal/proxy/clients"
 	"lockproxy/internal/proxy/command"
 	"lockproxy/internal/proxy/pubsub"
 	"lockproxy/internal/proxy/replies"
@@ -241,7 +240,7 @@ func (u *pinning) routeUnread(raw []byte) bool {
 		pin.conn.ReadVerdict()
 		s.forward(raw, &replyHandler{s: s, done: func(reply []byte) {
 			pin.mode = readsFrames
-			pin.marked(reply, false, clients.Redirection{})
+			pin.marked(reply, false, nil)
 			s.resume()
 		}}, 1)
 	}
@@ -281,7 +280,7 @@ func (u *pinning) replconf(raw []byte) bool {
 			break
 		}
 	}
-	return u.markPin(raw, h, true, clients.Redirection{})
+	return u.markPin(raw, h, true, nil)
 }
 
 var monitorsCannotLock = resp.AppendError(nil, resp.Err, "lock commands are not possible on a connection that monitors or replicates")

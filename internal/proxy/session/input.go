@@ -179,7 +179,13 @@ func mayHold(b *budget.Budget, unanswered int) int { return b.Allowance(min(maxH
 // nothing wrong: reading pauses at the limit of the query buffer. Everywhere else the limit closes the client, as Redis does.
 func (i *input) pausesAtQuery() bool {
 	s := i.s
-	return s.wait != waitNone && s.wait != waitLock && !(s.pin != nil && s.pin.waits)
+	return s.wait != waitNone && s.wait != waitLock && !s.pinWaits()
+}
+
+// pinWaits reports whether an unanswered command on the pin may wait for other clients, or for the client itself: Redis must see the
+// client's end.
+func (u *pinning) pinWaits() bool {
+	return u.pin != nil && (u.pin.waits || u.pin.debugs && u.s.slots.Due() > 0)
 }
 
 // hasEnough reports whether the session holds as many bytes of its client as it may. Behind a command that waits for other clients,
@@ -193,7 +199,7 @@ func (i *input) hasEnough() bool {
 		return full
 	}
 	limit := s.proxy.Settings.Limits.Unanswered
-	if s.slots.Due() > 0 && s.unanswered >= min(limit, budget.Free) && !(s.pin != nil && s.pin.waits) {
+	if s.slots.Due() > 0 && s.unanswered >= min(limit, budget.Free) && !s.pinWaits() {
 		return s.unanswered+i.in.Len() >= s.proxy.Budget.Allowance(limit) // the bytes of s.in wait for the same answers
 	}
 	if i.pausesAtQuery() && i.in.Len() >= s.proxy.Settings.Limits.Query {

@@ -144,7 +144,7 @@ func (i *input) atEOF() {
 		s.end()
 	case s.wait == waitPin && !s.hasty:
 		s.end() // on a direct connection it would be waiting by now, or have been answered
-	case s.pin != nil && s.pin.waits:
+	case s.pinWaits():
 		s.pin.conn.CloseWrite() // as below, although more commands are to follow
 	case s.wait != waitNone:
 	case s.pin != nil && (s.slots.Due() > 0 || s.pin.mode == readsRaw):
@@ -159,7 +159,7 @@ func (i *input) atEOF() {
 // awaitsOthers reports whether the session waits for an action of other clients.
 func (i *input) awaitsOthers() bool {
 	s := i.s
-	return s.wait == waitLock && s.slots.Due() == 0 || s.wait == waitPin && !s.hasty || s.pin != nil && s.pin.waits
+	return s.wait == waitLock && s.slots.Due() == 0 || s.wait == waitPin && !s.hasty || s.pinWaits()
 }
 
 // Drain ends the session when it has its replies, unless it has used a lock command and so may hold a lock. A session that waits
@@ -168,8 +168,8 @@ func (s *Session) Drain() {
 	s.mu.Lock()
 	defer s.exit()
 	switch {
-	case s.ended, len(s.engines) > 0, s.wait == waitGoodbye && (s.pin == nil || !s.pin.waits):
-	case s.wait == waitPin, s.pin != nil && (s.pin.mode != readsReplies || s.pin.waits):
+	case s.ended, len(s.engines) > 0, s.wait == waitGoodbye && !s.pinWaits():
+	case s.wait == waitPin, s.pin != nil && s.pin.mode != readsReplies, s.pinWaits():
 		s.end()
 	default:
 		s.goodbye(nil)

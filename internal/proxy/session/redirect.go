@@ -57,12 +57,12 @@ func (u *pinning) trackTo(target *Session, at int, raw []byte) bool {
 			case u.pin != pin:
 				s.answer(shared.NoUpstream)
 			default:
-				var redir clients.Redirection
+				var accepted func()
 				if conn != 0 { // else Redis answers that there is no such client
-					redir = clients.Redirection{Client: target.ID, Conn: conn}
+					accepted = func() { s.redir = clients.Redirection{Client: target.ID, Conn: conn} }
 					args[at] = strconv.AppendUint(nil, conn, 10)
 				}
-				u.markPin(resp.AppendCommand(nil, args...), &replyHandler{s: s, muted: muted}, true, redir)
+				u.markPin(resp.AppendCommand(nil, args...), &replyHandler{s: s, muted: muted}, true, accepted)
 			}
 			s.advance()
 		})

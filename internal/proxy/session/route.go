@@ -1,7 +1,6 @@
 package session
 
 import (
-	"lockproxy/internal/proxy/clients"
 	"lockproxy/internal/proxy/command"
 	"lockproxy/internal/proxy/idchange"
 	"lockproxy/internal/proxy/pubsub"
@@ -81,7 +80,7 @@ func (s *Session) routeShared(row *command.Row, p command.Policy, raw []byte) bo
 func (u *pinning) routePinned(row *command.Row, p command.Policy, raw []byte) bool {
 	s := u.s
 	pin, to := u.pin, s.handler()
-	if pin.waits && s.unanswered >= mayHold(s.proxy.Budget, s.proxy.Settings.Limits.Unanswered) && !s.awaitQuiet() {
+	if u.pinWaits() && s.unanswered >= mayHold(s.proxy.Budget, s.proxy.Settings.Limits.Unanswered) && !s.awaitQuiet() {
 		return false
 	}
 	mayWait := row.MayWait(p)
@@ -174,19 +173,24 @@ func (u *pinning) keepPin(row *command.Row, p command.Policy, raw []byte) bool {
 			return u.trackTo(target, at, raw)
 		}
 	}
-	return u.markPin(raw, &replyHandler{s: s, muted: s.muted}, p != command.PinSpent, clients.Redirection{})
+	var accepted func()
+	if row.Name == "script" { // SCRIPT DEBUG
+		pin, on := u.pin, command.Keyword(s.args, 2) != "no"
+		accepted = func() { pin.debugs = on }
+	}
+	return u.markPin(raw, &replyHandler{s: s, muted: s.muted}, p != command.PinSpent, accepted)
 }
 
-// markPin sends such a command. h gets its reply. keep: the connection becomes the session's own if Redis accepts the command. redir
-// says where it sends invalidations.
-func (u *pinning) markPin(raw []byte, h *replyHandler, keep bool, redir clients.Redirection) bool {
+// markPin sends such a command. h gets its reply. keep: the connection becomes the session's own if Redis accepts the command; then
+// accepted is called, if it is not nil.
+func (u *pinning) markPin(raw []byte, h *replyHandler, keep bool, accepted func()) bool {
 	s := u.s
 	pin := u.pin
 	if (pin.InTx || pin.Opening > 0) && !s.awaitQuiet() {
 		return false
 	}
 	pin.fresh = false
-	h.done = func(reply []byte) { pin.marked(reply, keep, redir) }
+	h.done = func(reply []byte) { pin.marked(reply, keep, accepted) }
 	if pin.InTx {
 		pin.Queue(transaction.Step{Apply: h.done})
 		s.forward(raw, s.handler(), 1)
@@ -198,7 +202,7 @@ func (u *pinning) markPin(raw []byte, h *replyHandler, keep bool, redir clients.
 }
 
 // marked notes the outcome of such a command.
-func (p *pinned) marked(reply []byte, keep bool, redir clients.Redirection) {
+func (p *pinned) marked(reply []byte, keep bool, accepted func()) {
 	if idchange.Untouched(reply) {
 		return
 	}
@@ -207,8 +211,8 @@ func (p *pinned) marked(reply []byte, keep bool, redir clients.Redirection) {
 		return
 	}
 	p.keep = p.keep || keep
-	if redir.Conn != 0 {
-		p.s.redir = redir
+	if accepted != nil {
+		accepted()
 	}
 }
 

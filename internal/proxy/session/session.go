@@ -144,6 +144,7 @@ type pinned struct {
 	spent   bool // it may bear a trace that this session does not know: it is closed, not returned to the pool
 
 	waits    bool // an unanswered command may wait for other clients: BLPOP, WAIT
+	debugs   bool // after SCRIPT DEBUG: an unanswered command may wait for the client's next words
 	frame    int  // bytes of a frame that the connection keeps until it is whole
 	unread   int  // commands sent since it is not read any more that are to be answered
 	asked    bool // Redis has been asked for its id
