@@ -188,6 +188,11 @@ func (s *Session) quiet() {
 	if s.wait == waitNone {
 		s.serveWanted()
 	}
+	if s.pin != nil && s.pin.conclude != nil {
+		conclude := s.pin.conclude
+		s.pin.conclude = nil
+		conclude()
+	}
 	s.releasePin()
 	if s.pin != nil && s.pin.conn.Finished() {
 		s.cutOff() // the next commands belong on a connection that takes no more commands

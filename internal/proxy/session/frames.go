@@ -121,13 +121,12 @@ func (f *frames) confirm(pin *pinned, verb string, count int64) {
 	}
 }
 
-// done is the number of commands of the client that have been answered in full. The session settles behind them.
+// done is the number of commands of the client that have been answered in full.
 func (f *frames) done() int {
-	if f.exec != nil || len(f.list) > 0 {
-		return 0
+	if f.exec == nil && len(f.list) == 0 {
+		return 1
 	}
-	f.s.settle()
-	return 1
+	return 0
 }
 
 // take is handler: b is a whole frame, and no confirmation.

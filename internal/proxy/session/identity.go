@@ -40,7 +40,6 @@ func (l *logins) reidentify(name string, raw []byte) bool {
 	h := &replyHandler{s: s, muted: s.muted, done: func(reply []byte) {
 		s.resume()
 		l.judge(change, reply)
-		l.settle()
 	}}
 	if change.Hello {
 		h.replace = l.ownID
@@ -50,7 +49,7 @@ func (l *logins) reidentify(name string, raw []byte) bool {
 }
 
 // An outcome is Redis's answers to the identity changes that have run on a pin since the session last settled: to one, or to all of an
-// EXEC. Questions to Redis wait until all of them have run, because the later ones change what there is to ask about.
+// EXEC. Questions to Redis wait until nothing is outstanding, because the later changes decide the questions.
 type outcome struct {
 	target        upstream.Identity // of the connection now, as far as the answers tell
 	changed       bool              // target differs from the session's identity, or its user has logged in anew
@@ -69,6 +68,7 @@ func (l *logins) judge(c idchange.Change, reply []byte) {
 			return // it says nothing of the client's own
 		}
 	}
+	s.pin.conclude = l.settle
 	o := &s.pin.outcome
 	switch {
 	case reply[0] != '-':
@@ -94,7 +94,7 @@ func (l *logins) judge(c idchange.Change, reply []byte) {
 // A user may have several passwords, or accept any: the rights are the same. The clients of such a user share their lanes.
 // Therefore Redis is asked whether a password that it has accepted before is still good; if so, that password serves for all. A
 // user who may not SELECT stays in the database that was selected before. No other connection can be made like this one, so the
-// session keeps it.
+// session keeps it. Nothing is outstanding.
 func (l *logins) settle() {
 	s := l.s
 	pin := s.pin

@@ -116,6 +116,15 @@ func (l *lanes) leaveLane() {
 	}
 }
 
+// endVisit leaves the lane that the session visits.
+func (l *logins) endVisit() {
+	s := l.s
+	if l.visited != nil {
+		s.proxy.Upstream.Leave(l.visited)
+		l.visited = nil
+	}
+}
+
 // pauseOf returns the action behind Redis's answer to a CLIENT PAUSE or UNPAUSE: reads and writes separate before the first write is
 // held back. A pause from another client of Redis is noticed when a lane stands still.
 func (l *lanes) pauseOf(row *command.Row) func(reply []byte) {

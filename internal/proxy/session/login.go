@@ -93,15 +93,6 @@ func (l *logins) noteDenial(c idchange.Change, reply []byte) {
 // maxLoggedUser is the number of bytes of a user's name that are logged: a client may send any name.
 const maxLoggedUser = 64
 
-// endVisit leaves the lane that the session visits.
-func (l *logins) endVisit() {
-	s := l.s
-	if l.visited != nil {
-		s.proxy.Upstream.Leave(l.visited)
-		l.visited = nil
-	}
-}
-
 var helloID = []byte("$2\r\nid\r\n:")
 
 // ownID puts the session's own number into a reply to HELLO, in place of the lane's. A refusal has none.

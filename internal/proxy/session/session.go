@@ -150,7 +150,8 @@ type pinned struct {
 	asked    bool // Redis has been asked for its id
 	borrowed int  // the number of sessions that are about to name this connection to Redis, and so must find this session on it
 
-	outcome outcome // of identity changes after which the session has not settled
+	outcome  outcome // of identity changes after which the session has not settled
+	conclude func()  // runs once, as soon as nothing is outstanding
 	transaction.State
 	pubsub.Subscriptions
 	execution *frames // of the last EXEC with subscription commands; nil: there was none

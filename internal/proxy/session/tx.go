@@ -79,7 +79,6 @@ func (u *pinning) executed(pin *pinned, reply []byte) {
 			step.Apply(elems[step.Index])
 		}
 	}
-	u.s.settle()
 }
 
 // execSubscriptions sends an EXEC whose transaction holds subscription commands.
