@@ -1,27 +1,13 @@
 package locks
 
 import (
-	"os/exec"
-	"path/filepath"
 	"testing"
+
+	"lockproxy/internal/planted"
 )
 
 // TestBugsCanBePlanted keeps the patches in step with the code: planting them, and seeing them caught, takes long and is done
 // now and then.
 func TestBugsCanBePlanted(t *testing.T) {
-	patches, err := filepath.Glob("bugs/*.patch")
-	if err != nil || len(patches) < 10 {
-		t.Fatalf("%d patches: %v", len(patches), err)
-	}
-	git, err := exec.LookPath("git")
-	if err != nil {
-		t.Skip("no git")
-	}
-	for _, path := range patches {
-		cmd := exec.CommandContext(t.Context(), git, "apply", "--check", filepath.Join("test", "locks", path))
-		cmd.Dir = root
-		if out, err := cmd.CombinedOutput(); err != nil {
-			t.Errorf("%s: %v\n%s", path, err, out)
-		}
-	}
+	planted.Fits(t, root, planted.Patches(t, 10, "bugs"))
 }
