@@ -44,8 +44,10 @@ func StartCluster(t testing.TB, primaries, replicasEach int, args ...string) *Cl
 		c.Nodes = append(c.Nodes, node)
 		c.ids[node], _ = node.Do(t, "CLUSTER", "MYID").(string)
 	}
-	for i, node := range c.Nodes {
+	for i, node := range c.Nodes { // before any node knows another
 		node.Do(t, "CLUSTER", "SET-CONFIG-EPOCH", i+1) // else nodes find out one by one that their epochs are equal
+	}
+	for i, node := range c.Nodes {
 		if i < primaries {
 			node.Do(t, "CLUSTER", "ADDSLOTSRANGE", i*Slots/primaries, (i+1)*Slots/primaries-1)
 		}
