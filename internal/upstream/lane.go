@@ -55,6 +55,9 @@ func newLane(key laneKey, set *laneSet, number int) *Lane {
 	return l
 }
 
+// At is the server that the lane leads to.
+func (l *Lane) At() Node { return l.target.At }
+
 // Identity of the lane's connection.
 func (l *Lane) Identity() Identity { return l.target.ID }
 
@@ -163,8 +166,8 @@ const spread = 50 * time.Millisecond
 // rest waits for the time of the next attempt: after delay; after pause if a command waits for it; or soon after a successful contact
 // of another connection.
 func (l *Lane) rest(d *dial.Dialer, err error, delay, pause time.Duration) {
-	unreached := d.Await(l.contact, err)
-	defer d.Forget(l.contact)
+	unreached := d.Await(l.target.At, l.contact, err)
+	defer d.Forget(l.target.At, l.contact)
 	if !unreached {
 		l.sleep(pause, nil)
 		return

@@ -103,11 +103,11 @@ func (ls *lanes) evict(set *laneSet, found bool) {
 	}
 }
 
-// Lane returns a lane of an identity to the server of a key that driver moves, connecting it if need be on owner's account. Goroutines move the lanes
+// Lane returns a lane of an identity to a server that driver moves, connecting it if need be on owner's account. Goroutines move the lanes
 // of a nil driver, and all lanes over TLS. If all places are taken, the lane that is returned refuses everything (Full). Each
 // call is paired with one of Leave.
-func (u *Upstream) Lane(id Identity, key []byte, driver Driver, owner string, r Role) *Lane {
-	k := u.laneKey(id, key, driver)
+func (u *Upstream) Lane(id Identity, at Node, driver Driver, owner string, r Role) *Lane {
+	k := u.laneKey(id, at, driver)
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	set := u.lanes.known[k]
@@ -136,26 +136,26 @@ func (u *Upstream) free(id Identity) bool {
 	return id.DB == 0 && (!id.Authenticated() || u.own(id))
 }
 
-func (u *Upstream) laneKey(id Identity, key []byte, driver Driver) laneKey {
+func (u *Upstream) laneKey(id Identity, at Node, driver Driver) laneKey {
 	if u.opts.TLS != nil {
 		driver = nil
 	}
-	return laneKey{dial.Target{At: u.servers.For(key), ID: id}, driver}
+	return laneKey{dial.Target{At: at, ID: id}, driver}
 }
 
 // HasPlace reports whether there is a lane of an identity, or a place for one on owner's account.
-func (u *Upstream) HasPlace(id Identity, key []byte, driver Driver, owner string) bool {
+func (u *Upstream) HasPlace(id Identity, at Node, driver Driver, owner string) bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	return u.free(id) || u.lanes.known[u.laneKey(id, key, driver)] != nil || u.lanes.mayGet(owner)
+	return u.free(id) || u.lanes.known[u.laneKey(id, at, driver)] != nil || u.lanes.mayGet(owner)
 }
 
 // Join returns the lane for reads of an identity if it is connected, else nil. Each call that returns one is paired with one of
 // Leave.
-func (u *Upstream) Join(id Identity, key []byte, driver Driver) *Lane {
+func (u *Upstream) Join(id Identity, at Node, driver Driver) *Lane {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	set := u.lanes.known[u.laneKey(id, key, driver)]
+	set := u.lanes.known[u.laneKey(id, at, driver)]
 	if set == nil {
 		return nil
 	}

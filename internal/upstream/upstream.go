@@ -19,6 +19,7 @@ import (
 	"lockproxy/internal/upstream/door"
 	"lockproxy/internal/upstream/pins"
 	"lockproxy/internal/upstream/questions"
+	"lockproxy/internal/upstream/refresh"
 	"lockproxy/internal/upstream/topology"
 )
 
@@ -70,18 +71,11 @@ type Options struct {
 	Logger *zap.Logger // nil: no log
 }
 
-// servers is the topology: which server serves a key, and where it is.
-type servers interface {
-	dial.Resolver
-
-	// For returns the server that serves a key; nil asks for any server.
-	For(key []byte) topology.Node
-}
-
 // Upstream is one Redis, with all connections to it.
 type Upstream struct {
-	opts    Options // immutable after New
-	servers servers
+	opts    Options            // immutable after New
+	cluster *topology.Cluster  // nil: one server
+	views   *refresh.Refresher // of the cluster; nil: one server
 	dialer  *dial.Dialer
 	asker   *questions.Asker
 	pins    *pins.Pins
@@ -108,7 +102,7 @@ func New(opts Options) (*Upstream, error) {
 	if err != nil {
 		return nil, fmt.Errorf("upstream: %w", err)
 	}
-	server, err := topology.NewSingle(addr)
+	servers, nodes, err := topologyOf(addr)
 	if err != nil {
 		return nil, fmt.Errorf("upstream: %w", err)
 	}
@@ -125,22 +119,35 @@ func New(opts Options) (*Upstream, error) {
 	if opts.Logger == nil {
 		opts.Logger = zap.NewNop()
 	}
-	u := &Upstream{opts: opts, servers: server, refresh: make(chan struct{}, 1), lanes: newLanes(opts.MaxLanes), over: make(chan struct{})}
+	u := &Upstream{opts: opts, cluster: nodes, refresh: make(chan struct{}, 1), lanes: newLanes(opts.MaxLanes), over: make(chan struct{})}
 	u.dialer = dial.New(dial.Options{
-		Resolver: server, TLS: opts.TLS, Timeout: opts.DialTimeout, KeepAlive: opts.KeepAlive, UserTimeout: opts.UserTimeout,
-		Probe: server.For(nil), Spawn: u.wg.Go, Stop: u.over,
+		Resolver: servers, TLS: opts.TLS, Timeout: opts.DialTimeout, KeepAlive: opts.KeepAlive, UserTimeout: opts.UserTimeout,
+		Spawn: u.wg.Go, Stop: u.over,
 	})
-	u.asker = &questions.Asker{Dialer: u.dialer, Server: server.For(nil), Own: u.Own(), Logger: opts.Logger}
+	u.asker = &questions.Asker{Dialer: u.dialer, Server: topology.Any, Own: u.Own(), Logger: opts.Logger}
 	u.pins = pins.New(pins.Options{
-		Dialer: u.dialer, Server: server.For, Own: u.own, Spawn: u.wg.Go, Max: opts.MaxPins, MaxPerOwner: opts.MaxPinsPerAddress,
+		Dialer: u.dialer, Own: u.own, Spawn: u.wg.Go, Max: opts.MaxPins, MaxPerOwner: opts.MaxPinsPerAddress,
 		Wait: opts.PinWait, MaxLogins: opts.MaxLogins, LoginWait: opts.LoginWait,
 	})
 	u.door = door.New(door.Options{Dialer: u.dialer, Asker: u.asker, Spawn: u.wg.Go, Stop: u.over, Shut: func() {
 		u.retireOpen()
 		u.pins.DropBare()
 	}})
+	if nodes != nil {
+		u.views = refresh.New(refresh.Options{Dialer: u.dialer, Cluster: nodes, Own: u.Own(), Logger: opts.Logger, Changed: u.viewChanged})
+	}
 	u.table.Store(commands.BuiltIn())
 	return u, nil
+}
+
+// topologyOf returns the servers at an address; nodes is nil unless they are a cluster.
+func topologyOf(a address.Address) (servers dial.Resolver, nodes *topology.Cluster, err error) {
+	if a.Kind == address.Cluster {
+		nodes, err = topology.NewCluster(a)
+		return nodes, nodes, err
+	}
+	servers, err = topology.NewSingle(a)
+	return servers, nil, err
 }
 
 func setDefault[T comparable](v *T, def T) {
@@ -155,7 +162,7 @@ func (u *Upstream) Addr() string { return u.opts.Addr }
 
 // Connect opens a bare connection for a client library that does its own handshake, and that serves any key.
 func (u *Upstream) Connect(ctx context.Context) (net.Conn, error) {
-	return u.dialer.Connect(ctx, u.servers.For(nil))
+	return u.dialer.Connect(ctx, topology.Any)
 }
 
 // Own is the identity of the proxy's own credentials.
@@ -178,6 +185,9 @@ const (
 // ended by then.
 func (u *Upstream) Run(ctx context.Context) error {
 	defer u.close()
+	if u.views != nil {
+		u.wg.Go(func() { u.views.Run(ctx) })
+	}
 	ticks := time.NewTicker(trimPeriod)
 	defer ticks.Stop()
 	looks := time.NewTicker(u.opts.authPeriod)
@@ -210,7 +220,7 @@ func (u *Upstream) askRefresh() {
 func (u *Upstream) refreshTable(ctx context.Context) {
 	var wait dial.Backoff
 	contact := make(chan struct{}, 1)
-	defer u.dialer.Forget(contact)
+	defer u.dialer.Forget(topology.Any, contact)
 	for {
 		table, err := u.asker.Commands(ctx)
 		if err == nil {
@@ -230,7 +240,7 @@ func (u *Upstream) refreshTable(ctx context.Context) {
 		delay, _ := wait.Next()
 		u.contact(err)
 		u.opts.Logger.Warn("upstream not reachable", zap.String("addr", u.opts.Addr), zap.Error(err), zap.Duration("retry_in", delay))
-		u.dialer.Await(contact, err)
+		u.dialer.Await(topology.Any, contact, err)
 		select {
 		case <-ctx.Done():
 			return

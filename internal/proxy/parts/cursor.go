@@ -3,6 +3,7 @@ package parts
 import (
 	"bytes"
 	"hash/fnv"
+	"slices"
 	"strconv"
 
 	"lockproxy/internal/resp"
@@ -104,4 +105,11 @@ func ownCursor(reply []byte) (own uint64, rest []byte, ok bool) {
 	text, rest, _ := bytes.Cut(rest, []byte("\r\n"))
 	own, err := strconv.ParseUint(string(text), 10, 64)
 	return own, rest, err == nil
+}
+
+// WithCursor is the SCAN of these arguments for one server.
+func WithCursor(args [][]byte, own uint64) []byte {
+	args = slices.Clone(args)
+	args[1] = strconv.AppendUint(nil, own, 10)
+	return resp.AppendCommand(nil, args...)
 }

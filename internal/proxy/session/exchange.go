@@ -72,6 +72,7 @@ func (s *Session) Replies(tag uint64, b []byte, n int, more bool) {
 	s.mu.Lock()
 	defer s.exit()
 	s.receive(replies.ID(tag), b, n, more)
+	s.goOn()
 	s.advance()
 }
 
@@ -108,6 +109,7 @@ func (s *Session) Lost(tag uint64, n int, sent bool) {
 	s.mu.Lock()
 	defer s.exit()
 	s.lose(replies.ID(tag), n, sent)
+	s.goOn()
 	s.advance()
 }
 
@@ -117,6 +119,11 @@ func (s *Session) lose(at replies.ID, n int, sent bool) {
 	h, due := s.slots.Handler(at)
 	if !due {
 		return
+	}
+	if e, ok := h.(*errand); ok {
+		if n = 1; !sent && e.unsent() { // with ASKING it counts as two
+			return
+		}
 	}
 	if _, call := h.(*scriptCall); sent && !call || !sent && s.rejected() {
 		s.cutOff()

@@ -14,16 +14,13 @@ import (
 // A session stays on its lane while replies are outstanding there, so that its commands take effect in the order sent. With
 // none outstanding it moves to another lane if its lane stands still, or does not take all commands at present.
 
-// anyKey stands for the key that the command being routed is about. One server serves all keys, so the key is not searched.
-var anyKey []byte
-
 // onLane returns the session's lane; it has one from its first command on.
 func (l *lanes) onLane() *upstream.Lane {
 	s := l.s
 	switch {
 	case l.lane == nil:
 		l.role = l.wants()
-		l.lane = s.proxy.Upstream.Lane(s.ident, anyKey, s.host.Driver(), s.owner, l.role)
+		l.lane = s.proxy.Upstream.Lane(s.ident, s.target, s.host.Driver(), s.owner, l.role)
 	case s.slots.Due() == 0 && (l.lane.Unsettled() || l.runsScripts() && l.role == upstream.Reads):
 		l.role = l.wants()
 		l.lane = s.proxy.Upstream.Move(l.lane, l.role)
@@ -61,7 +58,7 @@ func (l *lanes) mix() {
 // careful reports whether commands must be examined one by one, because it matters which of them write, or how many they are.
 func (l *lanes) careful() bool {
 	s := l.s
-	return l.lane == nil || l.lane.Unsettled() || l.Window > 0 || l.outgrown() || s.guard.Restricted()
+	return s.view != nil || l.lane == nil || l.lane.Unsettled() || l.Window > 0 || l.outgrown() || s.guard.Restricted()
 }
 
 // mustWait reports whether the next command must wait until nothing is outstanding, because it belongs on another lane, or may.
@@ -114,6 +111,7 @@ func (l *lanes) leaveLane() {
 		s.proxy.Upstream.Leave(l.lane)
 		l.lane = nil
 	}
+	s.leaveOthers()
 }
 
 // endVisit leaves the lane that the session visits.

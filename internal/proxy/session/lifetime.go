@@ -16,7 +16,8 @@ func New(from clients.Origin, e *shared.Proxy, h Host) *Session {
 	s := &Session{
 		Origin: from, owner: clients.Account(from.Addr), proxy: e, host: h,
 	}
-	s.input.s, s.output.s, s.lanes.s, s.pinning.s, s.logins.s, s.profile.s, s.locker.s, s.memory.s = s, s, s, s, s, s, s, s
+	s.input.s, s.output.s, s.nodes.s, s.lanes.s, s.pinning.s, s.logins.s, s.profile.s, s.locker.s, s.memory.s = s, s, s, s, s, s, s, s, s
+	s.view = e.Upstream.View()
 	s.guard, s.ident = resp.NewGuard(e.Settings.Limits.Request), e.FirstIdentity()
 	s.guard.Restrict(e.Restricts(s.ident))
 	s.bill.Open(e.Budget, s)
@@ -182,6 +183,7 @@ func (s *Session) giveUp() {
 	if s.streaming {
 		s.large.timer.Stop()
 	}
+	s.dropErrands()
 	pin := s.dropConnections()
 	for _, e := range s.engines {
 		e.Ended(s.ID)

@@ -46,7 +46,7 @@ func (l *logins) visitFor(c idchange.Change, raw []byte) bool {
 		return false
 	}
 	target := c.Apply(l.ident)
-	lane := s.proxy.Upstream.Join(target, anyKey, s.host.Driver())
+	lane := s.proxy.Upstream.Join(target, s.home(), s.host.Driver())
 	if lane == nil {
 		return false
 	}
@@ -113,7 +113,7 @@ func (s *Session) hasPlace(c idchange.Change) bool {
 	if known, ok := s.proxy.Upstream.Proven(target.User); c.Auth && ok {
 		target.Password = known // the lane that it will share if the known password is still good
 	}
-	return s.proxy.Upstream.HasPlace(target, anyKey, s.host.Driver(), s.owner)
+	return s.proxy.Upstream.HasPlace(target, s.home(), s.host.Driver(), s.owner)
 }
 
 // A client without credentials has the rights that Redis gives to a new connection at the moment of the client's arrival or of its

@@ -13,7 +13,7 @@ func (u *pinning) takePin(reason string, p command.Policy) bool {
 	s := u.s
 	login := p == command.Identity
 	// MONITOR shows all later connections. A patient request keeps the connection of a new spare out of its view.
-	ask := upstream.Ask{ID: s.ident, Owner: s.owner, Login: login, Patient: p == command.PinRaw}
+	ask := upstream.Ask{ID: s.ident, At: s.target, Owner: s.owner, Login: login, Patient: p == command.PinRaw}
 	if login {
 		ask.Anew = idchange.Read(reason, s.args).Auth
 	}

@@ -93,7 +93,7 @@ func (u *pinning) serveWanted() {
 		return
 	}
 	if u.pin == nil {
-		conn := s.proxy.Upstream.Acquire(upstream.Ask{ID: s.ident, Owner: s.owner})
+		conn := s.proxy.Upstream.Acquire(upstream.Ask{ID: s.ident, At: s.home(), Owner: s.owner})
 		if conn == nil {
 			u.provided(0)
 			return

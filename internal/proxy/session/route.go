@@ -43,6 +43,14 @@ func (s *Session) route(row *command.Row, raw []byte) bool {
 
 // routeShared routes a command of a session that has no pin.
 func (s *Session) routeShared(row *command.Row, p command.Policy, raw []byte) bool {
+	if s.view != nil {
+		if !s.aim(row) {
+			return false
+		}
+		if handled, done := s.whole(row, raw); handled {
+			return done
+		}
+	}
 	s.mix()
 	if s.mustWait() && !s.awaitQuiet() {
 		return false

@@ -69,6 +69,7 @@ type Session struct {
 
 	input
 	output
+	nodes
 	lanes
 	pinning
 	logins
@@ -308,6 +309,9 @@ func (s *Session) resume() {
 func (i *input) advance() {
 	s := i.s
 	defer i.atEOF()
+	if s.repeated != nil && !s.repeat() {
+		return
+	}
 	if i.in.Len() == 0 || s.wait != waitNone || s.gone() {
 		return
 	}
@@ -322,6 +326,10 @@ func (i *input) advance() {
 
 // forward sends n commands on the pin or the lane. h handles their replies; nil: they pass to the client.
 func (s *Session) forward(raw []byte, h handler, n int) {
+	if s.view != nil && s.pin == nil {
+		s.send(raw, h)
+		return
+	}
 	conn := s.conn()
 	if s.pin == nil && s.guard.Restricted() {
 		raw = command.Modest(raw, n)

@@ -63,7 +63,7 @@ func byHand(t *testing.T, limits shared.Limits) (*Session, *hand) {
 	h := &hand{driving: make(chan struct{}), socket: socket}
 	s := New(clients.Origin{ID: 1, Addr: "test"}, e, h)
 	s.known = true // nobody answers at the door
-	s.lane = up.Lane(s.ident, anyKey, h, "", upstream.Reads)
+	s.lane = up.Lane(s.ident, upstream.AnyNode, h, "", upstream.Reads)
 	<-h.driving
 	h.wire.Open()
 	t.Cleanup(func() {
@@ -219,7 +219,7 @@ func TestPanicEndsOnlyItsSession(t *testing.T) {
 	s, h := byHand(t, shared.Limits{})
 	other := New(clients.Origin{ID: 2, Addr: "other"}, s.proxy, h)
 	other.known = true // nobody answers at the door
-	other.lane = s.proxy.Upstream.Lane(s.ident, anyKey, h, "", upstream.Reads)
+	other.lane = s.proxy.Upstream.Lane(s.ident, upstream.AnyNode, h, "", upstream.Reads)
 	defer other.Hungup()
 	s.mu.Lock()
 	s.forward([]byte("*1\r\n$4\r\nPING\r\n"), &replyHandler{s: s, done: func([]byte) { panic("test") }}, 1)

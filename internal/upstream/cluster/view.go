@@ -162,11 +162,22 @@ func (v *View) At(address string) *Node {
 	return nil
 }
 
-// Primary returns the primary of that ID; nil: there is none.
-func (v *View) Primary(id string) *Node {
-	i, found := slices.BinarySearchFunc(v.nodes, id, func(n Node, id string) int { return strings.Compare(n.ID, id) })
-	if !found {
-		return nil
+// Primary returns the primary with slots that has that ID; nil: there is none.
+func (v *View) Primary(id string) *Node { return byID(v.nodes, id) }
+
+// Server returns the server of that ID; nil: there is none.
+func (v *View) Server(id string) *Node {
+	if n := byID(v.nodes, id); n != nil {
+		return n
 	}
-	return &v.nodes[i]
+	return byID(v.replicas, id)
+}
+
+func byID(list []Node, id string) *Node {
+	for i := range list {
+		if list[i].ID == id {
+			return &list[i]
+		}
+	}
+	return nil
 }

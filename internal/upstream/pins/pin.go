@@ -12,6 +12,7 @@ import (
 	"lockproxy/internal/upstream/census"
 	"lockproxy/internal/upstream/dial"
 	"lockproxy/internal/upstream/stream"
+	"lockproxy/internal/upstream/topology"
 	"lockproxy/internal/upstream/wire"
 )
 
@@ -45,6 +46,9 @@ type Pin struct {
 	dead  bool      // its connection has ended
 	since time.Time // when it became idle
 }
+
+// At is the server that the connection leads to.
+func (p *Pin) At() topology.Node { return p.target.At }
 
 // Identity of the connection. A session that changes it (AUTH, HELLO, SELECT) says so by Became.
 func (p *Pin) Identity() dial.Identity { return p.target.ID }

@@ -1,0 +1,399 @@
+package session
+
+import (
+	"bytes"
+	"slices"
+	"time"
+
+	"lockproxy/internal/proxy/command"
+	"lockproxy/internal/proxy/parts"
+	"lockproxy/internal/proxy/replies"
+	"lockproxy/internal/proxy/shared"
+	"lockproxy/internal/upstream"
+	"lockproxy/internal/upstream/cluster"
+)
+
+// An errand is a command on its way to a server of a cluster. If a server refuses it because another one serves its slot, or because it cannot
+// be carried out yet, the errand is parked. When nothing else is on its way, the parked errands are sent again, one after the other, in the order
+// of the commands. Their replies keep their slots.
+//
+// Only a command that has certainly not run is sent again: a server refused it in Redis's own words, or it has not been written. A script may
+// answer with such words. So a redirection must be of the command's own slot and is only a hint to look at the cluster anew. The command goes to a
+// server that the cluster itself names, or nowhere.
+type errand struct {
+	s      *Session
+	h      handler // of its reply; nil: it passes to the client
+	at     replies.ID
+	raw    []byte        // the command
+	slot   int           // of its first key; -1: it has none
+	node   upstream.Node // where it is sent
+	fixed  bool          // it goes to that node and no other
+	script bool
+
+	// Of the reply.
+	skips  bool   // that to ASKING comes first
+	begun  bool   // bytes of it have come
+	failed []byte // the reply so far, if it is an error
+
+	// Of refusals.
+	since  time.Time // of the first one
+	tries  int
+	rests  bool // it is sent again when the view has been refreshed
+	asking bool // it is sent behind an ASKING
+	moved  bool // it was refused by a redirection
+}
+
+// failoverWait is the time for which a command is sent again.
+const failoverWait = time.Second
+
+// send sends the command being routed on a lane to the target.
+func (n *nodes) send(raw []byte, h handler) {
+	s := n.s
+	e := n.newErrand()
+	e.h, e.slot, e.node, e.fixed, e.script = h, n.slot, n.target, n.fixed, s.scripts
+	e.raw = append(e.raw, raw...)
+	n.kept += len(raw)
+	var conn connection
+	if n.target != upstream.AnyNode {
+		n.turnTo(n.target)
+		conn = s.onLane()
+	}
+	e.at = s.slots.Add(conn, e, 1)
+	s.unanswered += slotCost
+	e.depart()
+	n.goOn()
+}
+
+func (n *nodes) newErrand() *errand {
+	if last := len(n.spare) - 1; last >= 0 {
+		e := n.spare[last]
+		n.spare = n.spare[:last]
+		return e
+	}
+	return &errand{s: n.s}
+}
+
+// maxSpare bounds the errands that an idle session keeps, and the bytes that each keeps.
+const maxSpare, maxSpareRaw = 32, 512
+
+// over drops an errand that has been answered.
+func (e *errand) over() {
+	n := &e.s.nodes
+	n.kept -= len(e.raw)
+	if len(n.spare) < maxSpare && cap(e.raw) <= maxSpareRaw {
+		*e = errand{s: e.s, raw: e.raw[:0], failed: e.failed[:0]}
+		n.spare = append(n.spare, e)
+	}
+}
+
+// depart sends the errand to its node.
+func (e *errand) depart() {
+	s := e.s
+	s.flying++
+	if e.node == upstream.AnyNode {
+		s.lose(e.at, 1, false)
+		return
+	}
+	s.turnTo(e.node)
+	lane := s.onLane()
+	e.begun, e.failed = false, e.failed[:0]
+	if e.skips = e.asking; e.asking {
+		e.asking = false
+		s.script = append(append(s.script[:0], command.Asking...), e.raw...)
+		s.transmit(lane, s.script, e.at, 2)
+		return
+	}
+	s.transmit(lane, e.raw, e.at, 1)
+}
+
+// take is handler.
+func (e *errand) take(at replies.ID, b []byte, n int, more bool) int {
+	s := e.s
+	if e.skips {
+		end := bytes.IndexByte(b, '\n')
+		if end < 0 {
+			return 0
+		}
+		e.skips, b, n = false, b[end+1:], n-1
+		if len(b) == 0 {
+			return 0
+		}
+	}
+	if !e.begun {
+		e.begun = true
+		if b[0] == '-' {
+			e.failed = append(e.failed, b...)
+			b = e.failed
+		}
+	} else if len(e.failed) > 0 {
+		e.failed = append(e.failed, b...)
+		b = e.failed
+	}
+	if len(e.failed) > 0 {
+		if more {
+			return 0
+		}
+		if e.refused() {
+			return 0
+		}
+	}
+	if more {
+		return e.pass(at, b, n, more)
+	}
+	s.flying--
+	n = e.pass(at, b, n, more)
+	e.over()
+	return n
+}
+
+// pass hands bytes of the reply on.
+func (e *errand) pass(at replies.ID, b []byte, n int, more bool) int {
+	if e.h != nil {
+		return e.h.take(at, b, n, more)
+	}
+	e.s.Burst += len(b)
+	e.s.put(at, b, more)
+	return n
+}
+
+// refused parks the errand if the error that it was answered with says that it has not run.
+func (e *errand) refused() bool {
+	s := e.s
+	r := cluster.Read(e.failed)
+	if r.Reason == cluster.Done || s.gone() || r.Reason != cluster.TryLate && r.Slot != e.slot {
+		return false
+	}
+	if e.tired() {
+		if r.Reason != cluster.TryLate {
+			e.failed = append(e.failed[:0], shared.NoUpstream...)
+		}
+		return false
+	}
+	hint := s.view.At(r.Address)
+	e.rests, e.moved = true, r.Reason == cluster.Moved
+	if r.Reason == cluster.Asking && hint != nil {
+		e.rests, e.asking, e.node = false, true, upstream.Node(hint.ID)
+	} else if hint != nil {
+		s.proxy.Upstream.Refresh(upstream.Node(hint.ID), nil)
+	}
+	e.park()
+	return true
+}
+
+// tired reports whether the errand has been refused for too long.
+func (e *errand) tired() bool {
+	if e.tries++; e.tries == 1 {
+		e.since = time.Now()
+	}
+	return time.Since(e.since) > failoverWait
+}
+
+// unsent parks the errand if it could not be sent.
+func (e *errand) unsent() bool {
+	s := e.s
+	if s.gone() || s.lane != nil && (s.lane.Full() || s.lane.Rejected() || s.lane.Refusal() != nil) || e.tired() {
+		return false
+	}
+	e.rests = true
+	e.park()
+	return true
+}
+
+func (e *errand) park() {
+	n := &e.s.nodes
+	n.flying--
+	i, _ := slices.BinarySearchFunc(n.parked, e.at, func(p *errand, at replies.ID) int { return int(p.at) - int(at) })
+	n.parked = slices.Insert(n.parked, i, e)
+	if e.s.wait == waitNone {
+		e.s.wait = waitQuiet // nothing may overtake it
+	}
+}
+
+// lost is handler.
+func (e *errand) lost(at replies.ID, n int, sent bool) {
+	e.s.flying--
+	if e.h != nil {
+		e.h.lost(at, 1, sent)
+	} else {
+		e.s.refuse(at, 1)
+	}
+	e.over()
+}
+
+// goOn sends the parked errands again when nothing is on its way.
+func (n *nodes) goOn() {
+	s := n.s
+	for len(n.parked) > 0 && n.flying == 0 && !n.resting && !s.gone() {
+		e := n.parked[0]
+		if e.rests {
+			n.rest(e)
+			return
+		}
+		n.parked = slices.Delete(n.parked, 0, 1)
+		if !e.asking && !e.fixed {
+			n.adopt()
+			from := e.node
+			if e.node = n.owner(e.slot); e.slot < 0 {
+				e.node = n.chance()
+			}
+			if e.script && e.moved && e.node == from { // the server that refused it serves its slot: the script made up its reply
+				s.flying++
+				s.receiveLate(e)
+				continue
+			}
+		}
+		e.moved = false
+		n.leaveIf(func(at upstream.Node) bool { return at == e.node }) // the lane may be closed for good
+		e.depart()
+	}
+}
+
+// receiveLate hands on a reply that was taken for a refusal.
+func (s *Session) receiveLate(e *errand) {
+	at := e.at
+	s.flying--
+	n := e.pass(at, e.failed, 1, false)
+	e.over()
+	s.answered(at, n)
+}
+
+// rest has the parked errands sent again when the view has been refreshed. The first one's number of attempts says how soon.
+func (n *nodes) rest(e *errand) {
+	n.resting = true
+	n.refreshed(e.node, backoff(e.tries), func() {
+		n.resting = false
+		for _, p := range n.parked {
+			p.rests = false
+		}
+		n.goOn()
+	})
+}
+
+// backoff is the pause before an attempt.
+func backoff(tries int) time.Duration {
+	if tries <= 1 {
+		return 0
+	}
+	return min(5*time.Millisecond<<min(tries-2, 8), 100*time.Millisecond)
+}
+
+// refreshed has f called after a pause and a refresh of the view. f requires the session lock.
+func (n *nodes) refreshed(hint upstream.Node, pause time.Duration, f func()) {
+	s := n.s
+	then := func() {
+		defer s.host.Flush()
+		s.mu.Lock()
+		defer s.exit()
+		if !s.gone() {
+			f()
+			s.advance()
+		}
+	}
+	if pause == 0 {
+		s.proxy.Upstream.Refresh(hint, then)
+		return
+	}
+	time.AfterFunc(pause, func() { s.proxy.Upstream.Refresh(hint, then) })
+}
+
+// dropErrands gives up the parked errands of a session that has ended.
+func (n *nodes) dropErrands() {
+	for _, e := range n.parked {
+		n.s.slots.Answer(e.at, 1)
+		n.kept -= len(e.raw)
+	}
+	n.parked, n.repeated = nil, nil
+}
+
+var _ handler = (*errand)(nil)
+
+// A repetition is a command that its pin's server has refused, as with errands. It is routed anew.
+type repetition struct {
+	row    *command.Row
+	raw    []byte
+	asking upstream.Node // the server that has the key already; AnyNode: none
+	tries  int
+	since  time.Time
+}
+
+// repeat routes the command again. false: not now.
+func (n *nodes) repeat() bool {
+	s := n.s
+	if s.wait != waitNone || s.gone() {
+		return false
+	}
+	r := n.repeated
+	if !s.route(r.row, r.raw) {
+		return false
+	}
+	if n.repeated == r {
+		r.asking = upstream.AnyNode
+	}
+	return s.wait == waitNone
+}
+
+// gathering collects the replies to the parts of a command. The session waits meanwhile, and a slot is held for the joined reply.
+type gathering struct {
+	s       *Session
+	at      replies.ID
+	muted   bool
+	join    parts.Join
+	edit    func([]byte) []byte // of the joined reply; nil: it stays
+	replies [][]byte
+	left    int
+}
+
+// part handles the reply to one part.
+type part struct {
+	*gathering
+	i int
+}
+
+// gather begins a command of n parts. Nothing is outstanding.
+func (n *nodes) gather(count int, join parts.Join) *gathering {
+	s := n.s
+	s.wait = waitReply
+	return &gathering{s: s, at: s.slots.Hold(), muted: s.muted, join: join, replies: make([][]byte, count), left: count}
+}
+
+func (g *gathering) part(i int) *part { return &part{g, i} }
+
+// take is handler.
+func (p *part) take(_ replies.ID, b []byte, n int, more bool) int {
+	p.replies[p.i] = append(p.replies[p.i], b...)
+	p.s.gathered += len(b)
+	if !more {
+		p.came()
+	}
+	return n
+}
+
+// lost is handler.
+func (p *part) lost(replies.ID, int, bool) {
+	p.replies[p.i] = append(p.replies[p.i][:0], p.s.refusal()...)
+	p.came()
+}
+
+// came counts replies; with the last one the command is answered.
+func (g *gathering) came() {
+	if g.left--; g.left > 0 {
+		return
+	}
+	s := g.s
+	s.gathered = 0
+	if s.gone() {
+		s.slots.Answer(g.at, 1)
+		return
+	}
+	reply := g.join(g.replies)
+	if g.edit != nil {
+		reply = g.edit(reply)
+	}
+	if !g.muted {
+		s.put(g.at, reply, false)
+	}
+	s.resume()
+	s.answered(g.at, 1)
+}
+
+var _ handler = (*part)(nil)

@@ -1,0 +1,243 @@
+package session
+
+import (
+	"math/rand/v2"
+	"slices"
+
+	"lockproxy/internal/proxy/command"
+	"lockproxy/internal/proxy/parts"
+	"lockproxy/internal/proxy/shared"
+	"lockproxy/internal/resp"
+	"lockproxy/internal/upstream"
+	"lockproxy/internal/upstream/cluster"
+	"lockproxy/internal/upstream/slots"
+)
+
+// In a cluster the session uses a lane to each server that it needs. Commands that it has sent and that are not answered are all on one
+// lane: a command for another server waits until nothing is outstanding. So the commands take effect in the order sent. Only the parts of one
+// divided command are on several lanes at a time.
+//
+// The session routes by one view of the cluster, and by the next one when nothing is on its way. Otherwise a command could overtake one that the
+// old owner of its slot refuses.
+
+// nodes is the session's use of the servers of a cluster. In front of one server all of it stays empty.
+type nodes struct {
+	s      *Session
+	view   *cluster.View // nil: there is no cluster
+	others []heldLane    // lanes to servers that are not the present one
+
+	// Of the command being routed.
+	target upstream.Node
+	slot   int  // of its first key; -1: it has none
+	fixed  bool // it concerns the target, whatever happens
+	asks   bool // it is sent behind an ASKING
+
+	flying  int       // errands that have been sent and are not answered
+	parked  []*errand // refused ones, in the order of their slots for the replies
+	resting bool      // they wait for a new view
+	spare   []*errand
+	kept    int // bytes of the commands that are on their way or parked
+
+	repeated *repetition // nil: none
+}
+
+// heldLane is a lane that the session has joined.
+type heldLane struct {
+	lane *upstream.Lane
+	role upstream.Role
+}
+
+// aim finds the server of the command being routed, and makes the session wait if commands are outstanding at another one. false: it waits.
+func (n *nodes) aim(row *command.Row) bool {
+	s := n.s
+	if s.slots.Due() == 0 {
+		n.adopt()
+	}
+	n.slot, n.fixed, n.asks = -1, false, false
+	if i := row.Keys.First(s.args); i > 0 {
+		n.slot = slots.Of(s.args[i])
+	}
+	n.target = n.owner(n.slot)
+	if r := n.repeated; r != nil && r.asking != upstream.AnyNode {
+		n.target, n.asks = r.asking, true
+	}
+	if s.slots.Due() == 0 {
+		return true
+	}
+	if s.lane != nil && s.lane.At() == n.target && len(n.parked) == 0 && !row.Barrier {
+		return true
+	}
+	return s.awaitQuiet()
+}
+
+// owner is the server of a slot; AnyNode: none is known. A command without a key goes where the session is.
+func (n *nodes) owner(slot int) upstream.Node {
+	if slot < 0 {
+		return n.home()
+	}
+	if node := n.view.Owner(slot); node != nil {
+		return upstream.Node(node.ID)
+	}
+	return upstream.AnyNode
+}
+
+// home is the server for commands without a key.
+func (n *nodes) home() upstream.Node {
+	s := n.s
+	if n.view == nil {
+		return upstream.AnyNode
+	}
+	if s.lane != nil && s.lane.At() != upstream.AnyNode {
+		return s.lane.At()
+	}
+	return n.chance()
+}
+
+// chance is one of the servers; AnyNode: none is known.
+func (n *nodes) chance() upstream.Node {
+	list := n.view.Nodes()
+	if len(list) == 0 {
+		return upstream.AnyNode
+	}
+	return upstream.Node(list[rand.IntN(len(list))].ID)
+}
+
+// adopt takes over the present view of the cluster. No errand is on its way. Lanes to servers that serve no slots any more are left.
+func (n *nodes) adopt() {
+	s := n.s
+	if n.view == nil || n.view == s.proxy.Upstream.View() {
+		return
+	}
+	n.view = s.proxy.Upstream.View()
+	n.leaveIf(func(at upstream.Node) bool { return n.view.Primary(string(at)) == nil })
+}
+
+// leaveIf leaves lanes on which nothing is outstanding.
+func (n *nodes) leaveIf(which func(at upstream.Node) bool) {
+	s := n.s
+	if s.lane != nil && which(s.lane.At()) {
+		s.proxy.Upstream.Leave(s.lane)
+		s.lane = nil
+	}
+	n.others = slices.DeleteFunc(n.others, func(h heldLane) bool {
+		gone := which(h.lane.At())
+		if gone {
+			s.proxy.Upstream.Leave(h.lane)
+		}
+		return gone
+	})
+}
+
+// leaveOthers leaves all lanes but the present one.
+func (n *nodes) leaveOthers() {
+	for i, h := range n.others {
+		n.s.proxy.Upstream.Leave(h.lane)
+		n.others[i] = heldLane{}
+	}
+	n.others = n.others[:0]
+}
+
+// turnTo makes the lane to a server the present one.
+func (n *nodes) turnTo(at upstream.Node) {
+	s := n.s
+	n.target = at
+	if s.lane != nil && s.lane.At() == at {
+		return
+	}
+	present := heldLane{s.lane, s.role}
+	s.lane = nil
+	for i, h := range n.others {
+		if h.lane.At() == at {
+			s.lane, s.role = h.lane, h.role
+			n.others = slices.Delete(n.others, i, i+1)
+			break
+		}
+	}
+	if present.lane != nil {
+		n.others = append(n.others, present)
+	}
+}
+
+var (
+	noCluster   = resp.AppendError(nil, resp.Err, "This instance has cluster support disabled")
+	noLocksHere = resp.AppendError(nil, resp.Err, "lock commands are not available in front of a cluster")
+)
+
+// whole handles a command that concerns the cluster, not one server of it. handled is false for other commands. done is false if the command must
+// wait.
+func (n *nodes) whole(row *command.Row, raw []byte) (handled, done bool) {
+	s := n.s
+	switch row.Name {
+	case "cluster", "readonly", "readwrite", "asking": // as a server that is no part of a cluster
+		return true, s.awaitQuiet() && s.answer(noCluster)
+	case "scan":
+		return n.scan(raw)
+	}
+	if row.Policy == command.Lock {
+		return true, s.awaitQuiet() && s.answer(noLocksHere)
+	}
+	if split, join := parts.Split(row.Name, s.args); split != nil {
+		if !s.awaitQuiet() {
+			return true, false
+		}
+		g := n.gather(len(split), join)
+		for i, part := range split {
+			n.slot = part.Slot
+			n.target = n.owner(part.Slot)
+			s.send(part.Raw, g.part(i))
+		}
+		return true, true
+	}
+	if command.IsOwnInfo(s.args) {
+		return false, false
+	}
+	if join := parts.Everywhere(row.Name, command.Keyword(s.args, 1)); join != nil {
+		if !s.awaitQuiet() {
+			return true, false
+		}
+		return true, n.everywhere(row, raw, join)
+	}
+	return false, false
+}
+
+// everywhere sends a command to all servers. Nothing is outstanding.
+func (n *nodes) everywhere(row *command.Row, raw []byte, join parts.Join) bool {
+	s := n.s
+	list := n.view.Nodes()
+	if len(list) == 0 {
+		return s.answer(shared.NoUpstream)
+	}
+	g := n.gather(len(list), join)
+	if row.Name == "info" {
+		g.edit = s.augment(row, len(raw)).replace
+	}
+	n.slot, n.fixed = -1, true
+	for i, node := range list {
+		n.target = upstream.Node(node.ID)
+		s.send(raw, g.part(i))
+	}
+	return true
+}
+
+// scan sends a SCAN to the server that its cursor names.
+func (n *nodes) scan(raw []byte) (handled, done bool) {
+	s := n.s
+	if len(s.args) < 2 {
+		return false, false
+	}
+	cursor, ok := parts.ReadCursor(s.args[1])
+	if !ok {
+		return false, false
+	}
+	if !s.awaitQuiet() {
+		return true, false
+	}
+	view := n.view
+	node, own := cursor.At(view)
+	if node == nil {
+		return true, s.answer(shared.NoUpstream)
+	}
+	n.target, n.slot, n.fixed = upstream.Node(node.ID), -1, true
+	s.send(parts.WithCursor(s.args, own), &replyHandler{s: s, muted: s.muted, replace: func(reply []byte) []byte { return cursor.Follow(view, reply) }})
+	return true, true
+}

@@ -1,0 +1,74 @@
+package topology
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync/atomic"
+
+	"lockproxy/internal/upstream/address"
+	"lockproxy/internal/upstream/cluster"
+)
+
+// Cluster is the servers of a Redis Cluster. The name of a server is the ID that the cluster gave it. All methods may be called from any
+// goroutine.
+type Cluster struct {
+	seeds []string // addresses that the operator named
+	view  atomic.Pointer[cluster.View]
+	turns atomic.Uint32 // of the servers that stand for Any
+}
+
+// NewCluster returns the topology of a cluster of which nothing is known but some addresses.
+func NewCluster(a address.Address) (*Cluster, error) {
+	if a.Kind != address.Cluster {
+		return nil, fmt.Errorf("%s is no cluster", a)
+	}
+	c := &Cluster{}
+	for _, s := range a.Servers {
+		c.seeds = append(c.seeds, s.Addr)
+	}
+	c.view.Store(&cluster.View{})
+	return c, nil
+}
+
+// View is what is known of the cluster at present.
+func (c *Cluster) View() *cluster.View { return c.view.Load() }
+
+// Show replaces the view. Only one goroutine calls it.
+func (c *Cluster) Show(v *cluster.View) { c.view.Store(v) }
+
+// seedPrefix marks the names of servers that are known by their addresses only.
+const seedPrefix = "at "
+
+// Seeds name the servers whose addresses the operator has written down.
+func (c *Cluster) Seeds() []Node {
+	all := make([]Node, len(c.seeds))
+	for i, s := range c.seeds {
+		all[i] = Node(seedPrefix + s)
+	}
+	return all
+}
+
+var errGone = errors.New("the server is no longer part of the cluster")
+
+// Resolve returns where a server is now, for net.Dialer. It is asked before every attempt to connect. Any is one primary after the other; if none
+// is known, one seed after the other.
+func (c *Cluster) Resolve(_ context.Context, at Node) (network, address string, err error) {
+	v := c.View()
+	if at == Any {
+		turn := int(c.turns.Add(1))
+		if nodes := v.Nodes(); len(nodes) > 0 {
+			return "tcp", nodes[turn%len(nodes)].Address, nil
+		}
+		return "tcp", c.seeds[turn%len(c.seeds)], nil
+	}
+	if addr, ok := strings.CutPrefix(string(at), seedPrefix); ok {
+		return "tcp", addr, nil
+	}
+	n := v.Server(string(at))
+	if n == nil {
+		return "", "", errGone
+	}
+	return "tcp", n.Address, nil
+}
