@@ -25,8 +25,11 @@ var splits = map[string]struct {
 // Redis will refuse it. The order of the keys of one slot stays.
 func Split(name string, args [][]byte) ([]Part, Join) {
 	how, ok := splits[name]
-	if !ok || len(args) <= how.step || (len(args)-1)%how.step != 0 || inOneSlot(args, how.step) {
+	if !ok || len(args) <= how.step || inOneSlot(args, how.step) {
 		return nil, nil
+	}
+	if (len(args)-1)%how.step != 0 { // Redis would look at the slots before it counts the arguments
+		return []Part{{Raw: resp.AppendCommand(nil, args[:2]...), Slot: slots.Of(args[1])}}, first
 	}
 	var groups [][][]byte // the arguments of each part
 	var all []Part

@@ -169,7 +169,9 @@ func (n *nodes) whole(row *command.Row, raw []byte) (handled, done bool) {
 	s := n.s
 	switch row.Name {
 	case "cluster", "readonly", "readwrite", "asking": // as a server that is no part of a cluster
-		return true, s.awaitQuiet() && s.answer(noCluster)
+		if row.Name != "cluster" || len(s.args) > 1 {
+			return true, s.awaitQuiet() && s.answer(noCluster)
+		}
 	case "scan":
 		return n.scan(raw)
 	}

@@ -1,0 +1,286 @@
+package proxy
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"lockproxy/internal/redistest"
+)
+
+// startOverCluster runs one proxy for each engine in front of a cluster.
+func startOverCluster(t testing.TB, c *redistest.Cluster) map[string]*Server {
+	t.Helper()
+	proxies := map[string]*Server{}
+	for _, engine := range engineNames() {
+		proxies[engine] = startProxy(t, c.Nodes[0], func(o *Options) {
+			o.Engine = engine
+			o.Upstream.Addr = "cluster://" + c.Addrs()
+		})
+	}
+	return proxies
+}
+
+// sameAsAlone runs a script against one Redis and against each proxy in front of a cluster, and compares what the clients got.
+func sameAsAlone(t *testing.T, alone *redistest.Server, c *redistest.Cluster, proxies map[string]*Server, script func(s *side)) {
+	t.Helper()
+	run := func(title, addr string) []string {
+		for _, node := range append([]*redistest.Server{alone}, c.Nodes[:c.Primaries]...) {
+			node.Do(t, "FLUSHALL")
+			node.Do(t, "SCRIPT", "FLUSH")
+			node.Do(t, "FUNCTION", "FLUSH")
+		}
+		s := &side{t: t, redis: alone, addr: addr, title: title}
+		script(s)
+		s.close()
+		return s.transcript
+	}
+	direct := run("alone", alone.Addr())
+	for engine, srv := range proxies {
+		if diff := cmp.Diff(direct, run(engine, address(srv))); diff != "" {
+			t.Errorf("replies differ (-alone +%s):\n%s", engine, diff)
+		}
+	}
+}
+
+// sorted is an array reply with its elements in order.
+func sorted(reply string) string {
+	lines := strings.Split(strings.TrimSpace(reply), "\r\n")
+	slices.Sort(lines)
+	return strings.Join(lines, " ")
+}
+
+func TestAClusterAnswersAsOneServer(t *testing.T) {
+	c := redistest.StartCluster(t, 3, 0)
+	alone := redistest.Start(t)
+	proxies := startOverCluster(t, c)
+	for proto := 2; proto <= 3; proto++ {
+		t.Run(fmt.Sprintf("RESP%d", proto), func(t *testing.T) {
+			sameAsAlone(t, alone, c, proxies, func(s *side) {
+				a := s.speaking("a", proto)
+				for _, line := range []string{
+					"PING", "SET a 1", "SET b 2", "SET c 3", "INCR a", "MGET a b c missing a", "MSET d 4 e 5 f 6 d 7", "MGET d e f", "EXISTS a b c x a", "TOUCH a b x",
+					"DEL a b x", "UNLINK c d x", "DBSIZE", "MSET k", "MSET k 1 j", "MGET", "EXISTS", "GET", "LPUSH l 1 2 3", "MGET l e",
+					"EVAL return{KEYS[1],ARGV[1]} 1 e x", "EVAL return{1,2} 0", "SCRIPT LOAD return{7}", "SCRIPT EXISTS 00 5a4ddbd8e4a85c1a0ae9c2f8b0ad0dd0e2b3ae06",
+					"EVALSHA 00 0", "RANDOMKEY x", "OBJECT ENCODING e", "TYPE l", "ZADD z 1 a 2 b", "ZUNION 1 z", "RENAME e {e}2", "SORT l", "XADD st 1-1 f v", "XREAD STREAMS st 0",
+					"XRANGE st - +", "BITOP AND {q}1 {q}2", "CLUSTER INFO", "CLUSTER", "READONLY", "ECHO x", "SCAN x", "PUBLISH ch m", "PUBSUB NUMSUB ch", "PUBSUB NUMPAT",
+					"FLUSHALL", "DBSIZE", "RANDOMKEY", "KEYS *", "CONFIG SET slowlog-max-len 100", "CONFIG GET slowlog-max-len", "NOSUCH a b", "BLPOP l 0.01", "SPUBLISH ch m",
+				} {
+					a.do(strings.Fields(line)...)
+				}
+			})
+		})
+	}
+}
+
+func TestPipelinesOverAClusterAreAnsweredInOrder(t *testing.T) {
+	c := redistest.StartCluster(t, 3, 0)
+	for engine, srv := range startOverCluster(t, c) {
+		t.Run(engine, func(t *testing.T) {
+			p := dialClient(t, address(srv))
+			const n = 3000
+			var in strings.Builder
+			for i := range n {
+				fmt.Fprintf(&in, "SET %s:%d %d\r\nGET %s:%d\r\n", engine, i, i, engine, i)
+			}
+			go p.raw(in.String())
+			for i := range n {
+				for _, want := range []string{"+OK\r\n", fmt.Sprintf("$%d\r\n%d\r\n", len(fmt.Sprint(i)), i)} {
+					if got, err := p.frame(); got != want || err != nil {
+						t.Fatalf("key %d: %q (%v), want %q", i, got, err, want)
+					}
+				}
+			}
+			if got := p.quiet("DBSIZE"); got == ":0\r\n" {
+				t.Error("no keys")
+			}
+		})
+	}
+}
+
+func TestScanOfAClusterFindsEachKey(t *testing.T) {
+	c := redistest.StartCluster(t, 3, 0)
+	srv := startOverCluster(t, c)[EngineGoroutine]
+	p := dialClient(t, address(srv))
+	const n = 1000
+	for i := range n {
+		p.send("SET", fmt.Sprint("key:", i), "x")
+	}
+	for range n {
+		if got, err := p.frame(); got != "+OK\r\n" {
+			t.Fatal(got, err)
+		}
+	}
+	found, cursor := map[string]bool{}, "0"
+	for range 10 * n {
+		reply := p.quiet("SCAN", cursor, "COUNT", "50")
+		lines := strings.Split(reply, "\r\n")
+		cursor = lines[2]
+		for i := 5; i < len(lines); i += 2 {
+			found[lines[i]] = true
+		}
+		if cursor == "0" {
+			break
+		}
+	}
+	if len(found) != n {
+		t.Errorf("%d keys, want %d", len(found), n)
+	}
+	if got := p.quiet("KEYS", "key:*"); !strings.HasPrefix(got, fmt.Sprintf("*%d\r\n", n)) {
+		t.Errorf("KEYS: %.20q", got)
+	}
+	if got := p.quiet("DBSIZE"); got != fmt.Sprintf(":%d\r\n", n) {
+		t.Errorf("DBSIZE: %q", got)
+	}
+}
+
+// A mover moves slots from node to node, as redis-cli does.
+type mover struct {
+	t     testing.TB
+	c     *redistest.Cluster
+	owner [redistest.Slots]int
+}
+
+func newMover(t testing.TB, c *redistest.Cluster) *mover {
+	m := &mover{t: t, c: c}
+	for slot := range m.owner {
+		m.owner[slot] = slot * c.Primaries / redistest.Slots
+	}
+	return m
+}
+
+// begin makes a slot importing and migrating.
+func (m *mover) begin(slot, to int) {
+	from, target := m.c.Nodes[m.owner[slot]], m.c.Nodes[to]
+	target.Do(m.t, "CLUSTER", "SETSLOT", slot, "IMPORTING", m.c.ID(from))
+	from.Do(m.t, "CLUSTER", "SETSLOT", slot, "MIGRATING", m.c.ID(target))
+}
+
+// keys moves the keys of a slot.
+func (m *mover) keys(slot, to int) {
+	from, target := m.c.Nodes[m.owner[slot]], m.c.Nodes[to]
+	host, port, _ := strings.Cut(target.Addr(), ":")
+	for {
+		keys := from.Do(m.t, "CLUSTER", "GETKEYSINSLOT", slot, 10).([]any)
+		if len(keys) == 0 {
+			return
+		}
+		from.Do(m.t, append([]any{"MIGRATE", host, port, "", 0, 5000, "KEYS"}, keys...)...)
+	}
+}
+
+// end makes the target the owner of a slot.
+func (m *mover) end(slot, to int) {
+	from, target := m.c.Nodes[m.owner[slot]], m.c.Nodes[to]
+	target.Do(m.t, "CLUSTER", "SETSLOT", slot, "NODE", m.c.ID(target))
+	from.Do(m.t, "CLUSTER", "SETSLOT", slot, "NODE", m.c.ID(target))
+	m.owner[slot] = to
+}
+
+func (m *mover) move(slot, to int) {
+	if m.owner[slot] == to {
+		return
+	}
+	m.begin(slot, to)
+	m.keys(slot, to)
+	m.end(slot, to)
+}
+
+// load increments counters over the proxies until stop is closed, each counter by one client. It returns the counts that were acknowledged.
+func load(t testing.TB, proxies map[string]*Server, stop <-chan struct{}) (acknowledged func() map[string]int) {
+	counts := map[string]int{}
+	var mu sync.Mutex
+	var wg sync.WaitGroup
+	for engine, srv := range proxies {
+		for i := range 4 {
+			p := dialClient(t, address(srv))
+			wg.Go(func() {
+				done := map[string]int{}
+				longest, last := time.Duration(0), time.Now()
+				defer func() {
+					mu.Lock()
+					defer mu.Unlock()
+					maps.Copy(counts, done)
+					t.Logf("longest gap: %v", longest)
+				}()
+				for round := 0; ; round++ {
+					select {
+					case <-stop:
+						return
+					default:
+					}
+					// A single command, a pipeline, and a divided command in turn.
+					keys := make([]string, 5)
+					for k := range keys {
+						keys[k] = fmt.Sprintf("%s:%d:%d", engine, i, (round*5+k)%200)
+						p.send("INCR", keys[k])
+					}
+					for _, key := range keys {
+						done[key]++
+						longest, last = max(longest, time.Since(last)), time.Now()
+						if got, err := p.frame(); got != fmt.Sprintf(":%d\r\n", done[key]) || err != nil {
+							t.Errorf("INCR %s: %q (%v), want %d", key, got, err, done[key])
+							return
+						}
+					}
+					if got := p.quiet(append([]string{"MGET"}, keys...)...); !strings.HasPrefix(got, "*5\r\n") || strings.Contains(got, "$-1") {
+						t.Errorf("MGET: %q", got)
+						return
+					}
+				}
+			})
+		}
+	}
+	return func() map[string]int {
+		wg.Wait()
+		return counts
+	}
+}
+
+// counted compares what was acknowledged with what there is.
+func counted(t testing.TB, srv *Server, counts map[string]int) {
+	t.Helper()
+	p := dialClient(t, address(srv))
+	total := 0
+	for key, want := range counts {
+		total += want
+		if got := p.quiet("GET", key); !strings.HasSuffix(got, fmt.Sprintf("\r\n%d\r\n", want)) {
+			t.Errorf("%s: %q, want %d", key, got, want)
+		}
+	}
+	t.Logf("%d increments", total)
+	if total == 0 {
+		t.Error("no increments")
+	}
+}
+
+func TestSlotsMoveUnderLoadWithoutAnError(t *testing.T) {
+	c := redistest.StartCluster(t, 3, 0)
+	proxies := startOverCluster(t, c)
+	stop := make(chan struct{})
+	acknowledged := load(t, proxies, stop)
+	m := newMover(t, c)
+	for slot := 0; slot < redistest.Slots; slot += 30 {
+		m.move(slot, (m.owner[slot]+1)%3)
+	}
+	close(stop)
+	counted(t, proxies[EngineGoroutine], acknowledged())
+}
+
+func TestAFailoverOnRequestIsNoError(t *testing.T) {
+	c := redistest.StartCluster(t, 3, 1)
+	proxies := startOverCluster(t, c)
+	stop := make(chan struct{})
+	acknowledged := load(t, proxies, stop)
+	for i := range 3 {
+		c.Failover(c.Nodes[3+i])
+	}
+	close(stop)
+	counted(t, proxies[EngineGoroutine], acknowledged())
+}
