@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -75,6 +76,77 @@ func TestAClusterAnswersAsOneServer(t *testing.T) {
 					a.do(strings.Fields(line)...)
 				}
 			})
+		})
+	}
+}
+
+func TestTransactionsAndWaitsOverAClusterAreAsOnOneServer(t *testing.T) {
+	c := redistest.StartCluster(t, 3, 0)
+	alone := redistest.Start(t)
+	proxies := startOverCluster(t, c)
+	for proto := 2; proto <= 3; proto++ {
+		t.Run(fmt.Sprintf("RESP%d", proto), func(t *testing.T) {
+			sameAsAlone(t, alone, c, proxies, func(s *side) {
+				s.hideHelloID()
+				a, b := s.speaking("a", proto), s.speaking("b", proto)
+				lines := func(p *peer, all string) {
+					for line := range strings.SplitSeq(all, "\n") {
+						p.do(strings.Fields(line)...)
+					}
+				}
+				for _, key := range []string{"a", "b", "c", "d", "e"} { // on all servers
+					lines(a, strings.ReplaceAll("MULTI\nSET K 1\nPING\nINCR K\nEXEC\nMULTI\nPING\nSET K 5\nDISCARD\nGET K\nWATCH K\nGET K\nMULTI\nINCR K\nEXEC", "K", key))
+					lines(a, strings.ReplaceAll("WATCH K\nGET K", "K", key))
+					b.do("SET", key, "9")
+					lines(a, strings.ReplaceAll("MULTI\nINCR K\nEXEC\nMULTI\nINCR K\nNOSUCH\nEXEC\nEXEC\nMULTI\nMULTI\nEXEC\nMULTI\nPING\nEXEC", "K", key))
+					lines(a, strings.ReplaceAll("WATCH K\nGET other\nSET other x\nUNWATCH\nWATCH K\nGET other2\nMULTI\nGET K\nEXEC", "K", key))
+					a.raw(strings.ReplaceAll("MULTI\r\nSET K 3\r\nINCR K\r\nEXEC\r\nGET K\r\nMULTI\r\nGET K\r\nDISCARD\r\nGET z\r\n", "K", key))
+					a.expect(9)
+					b.send("BLPOP", "list"+key, "0")
+					redistest.Eventually(t, patience, "a blocked client", func() bool { return blocked(t, alone, c) == 1 })
+					a.do("RPUSH", "list"+key, "v")
+					b.expect(1)
+					b.do("BLPOP", "list"+key, "0.01")
+					lines(b, strings.ReplaceAll("XADD sK 1-1 f v\nXREAD BLOCK 10 STREAMS sK 0\nXREAD BLOCK 10 STREAMS sK $\nBLMOVE xK{K} K{K} LEFT LEFT 0.01\nXGROUP CREATE sK g 0", "K", key))
+				}
+				a.do("WAIT", "0", "10")
+				a.do("HELLO")
+				a.do("HELLO", strconv.Itoa(proto))
+			})
+		})
+	}
+}
+
+// blocked is the number of clients that wait in Redis.
+func blocked(t testing.TB, alone *redistest.Server, c *redistest.Cluster) (n int) {
+	for _, node := range append([]*redistest.Server{alone}, c.Nodes...) {
+		info, _ := node.Do(t, "INFO", "clients").(string)
+		_, rest, _ := strings.Cut(info, "blocked_clients:")
+		count, _, _ := strings.Cut(rest, "\r\n")
+		one, _ := strconv.Atoi(count)
+		n += one
+	}
+	return n
+}
+
+func TestMessagesCrossACluster(t *testing.T) {
+	c := redistest.StartCluster(t, 3, 0)
+	for engine, srv := range startOverCluster(t, c) {
+		t.Run(engine, func(t *testing.T) {
+			sub, shard, pub := dialClient(t, address(srv)), dialClient(t, address(srv)), dialClient(t, address(srv))
+			sub.quiet("PSUBSCRIBE", "ch*")
+			shard.quiet("SSUBSCRIBE", "sh")
+			for i := range 10 {
+				pub.quiet("SET", fmt.Sprint("k", i), "x") // moves to all servers
+				pub.quiet("PUBLISH", fmt.Sprint("ch", i), "m")
+				pub.quiet("SPUBLISH", "sh", "m")
+				if got, err := sub.frame(); err != nil || !strings.Contains(got, fmt.Sprint("ch", i)) {
+					t.Fatal(got, err)
+				}
+				if got, err := shard.frame(); err != nil || !strings.Contains(got, "smessage") {
+					t.Fatal(got, err)
+				}
+			}
 		})
 	}
 }

@@ -9,5 +9,6 @@ var (
 	ReplyOn   = resp.AppendCommand(nil, "CLIENT", "REPLY", "ON")         // answers OK to every sender
 	Mark      = resp.AppendCommand(nil, "PUBLISH", "lockproxy:wait", "") // goes to replicas and changes nothing; the channel has no subscriber
 	Asking    = resp.AppendCommand(nil, "ASKING")
+	Discard   = resp.AppendCommand(nil, "DISCARD")
 	Malformed = resp.AppendCommand(nil, "EVALSHA") // every Redis refuses it before it does anything
 )

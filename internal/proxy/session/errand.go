@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"lockproxy/internal/proxy/command"
-	"lockproxy/internal/proxy/parts"
 	"lockproxy/internal/proxy/replies"
 	"lockproxy/internal/proxy/shared"
 	"lockproxy/internal/upstream"
@@ -233,7 +232,7 @@ func (n *nodes) goOn() {
 		if !e.asking && !e.fixed {
 			n.adopt()
 			from := e.node
-			if e.node = n.owner(e.slot); e.slot < 0 {
+			if e.node = n.serverOf(e.slot); e.slot < 0 {
 				e.node = n.chance()
 			}
 			if e.script && e.moved && e.node == from { // the server that refused it serves its slot: the script made up its reply
@@ -307,93 +306,43 @@ func (n *nodes) dropErrands() {
 
 var _ handler = (*errand)(nil)
 
-// A repetition is a command that its pin's server has refused, as with errands. It is routed anew.
+// A repetition is a command on a pin that the pin's server has refused, as with errands. It is routed anew.
 type repetition struct {
 	row    *command.Row
 	raw    []byte
 	asking upstream.Node // the server that has the key already; AnyNode: none
 	tries  int
-	since  time.Time
+	since  time.Time // of the first refusal
 }
 
-// repeat routes the command again. false: not now.
+// repeat routes the command again. false: the session waits.
 func (n *nodes) repeat() bool {
 	s := n.s
-	if s.wait != waitNone || s.gone() {
+	if s.wait != waitNone || s.gone() || !s.route(n.repeated.row, n.repeated.raw) {
 		return false
 	}
-	r := n.repeated
-	if !s.route(r.row, r.raw) {
-		return false
-	}
-	if n.repeated == r {
-		r.asking = upstream.AnyNode
-	}
+	n.repeated = nil
 	return s.wait == waitNone
 }
 
-// gathering collects the replies to the parts of a command. The session waits meanwhile, and a slot is held for the joined reply.
-type gathering struct {
-	s       *Session
-	at      replies.ID
-	muted   bool
-	join    parts.Join
-	edit    func([]byte) []byte // of the joined reply; nil: it stays
-	replies [][]byte
-	left    int
-}
-
-// part handles the reply to one part.
-type part struct {
-	*gathering
-	i int
-}
-
-// gather begins a command of n parts. Nothing is outstanding.
-func (n *nodes) gather(count int, join parts.Join) *gathering {
+// again has a command routed anew when the view has been refreshed. false: it has been refused for too long.
+func (n *nodes) again(r *repetition, from upstream.Node, why cluster.Refusal) bool {
 	s := n.s
+	if r.tries++; r.tries == 1 {
+		r.since = time.Now()
+	}
+	if s.gone() || time.Since(r.since) > failoverWait {
+		return false
+	}
+	r.asking = upstream.AnyNode
+	if hint := n.view.At(why.Address); hint != nil {
+		if why.Reason == cluster.Asking {
+			r.asking = upstream.Node(hint.ID)
+		}
+		s.proxy.Upstream.Refresh(upstream.Node(hint.ID), nil)
+	}
+	n.repeated = r
 	s.wait = waitReply
-	return &gathering{s: s, at: s.slots.Hold(), muted: s.muted, join: join, replies: make([][]byte, count), left: count}
+	n.refreshed(from, backoff(r.tries), s.resume)
+	return true
 }
-
-func (g *gathering) part(i int) *part { return &part{g, i} }
-
-// take is handler.
-func (p *part) take(_ replies.ID, b []byte, n int, more bool) int {
-	p.replies[p.i] = append(p.replies[p.i], b...)
-	p.s.gathered += len(b)
-	if !more {
-		p.came()
-	}
-	return n
-}
-
-// lost is handler.
-func (p *part) lost(replies.ID, int, bool) {
-	p.replies[p.i] = append(p.replies[p.i][:0], p.s.refusal()...)
-	p.came()
-}
-
-// came counts replies; with the last one the command is answered.
-func (g *gathering) came() {
-	if g.left--; g.left > 0 {
-		return
-	}
-	s := g.s
-	s.gathered = 0
-	if s.gone() {
-		s.slots.Answer(g.at, 1)
-		return
-	}
-	reply := g.join(g.replies)
-	if g.edit != nil {
-		reply = g.edit(reply)
-	}
-	if !g.muted {
-		s.put(g.at, reply, false)
-	}
-	s.resume()
-	s.answered(g.at, 1)
-}
-
-var _ handler = (*part)(nil)

@@ -173,6 +173,9 @@ func (s *Session) quiet() {
 	s.unanswered, s.backlog = 0, budget.Backlog{}
 	if s.pin != nil {
 		s.pin.waits = false
+		if s.pin.size > 0 && !s.pin.InTx {
+			s.pin.forgetTx()
+		}
 	}
 	s.endVisit()
 	s.readOn()

@@ -40,6 +40,11 @@ func (u *pinning) subscribe(row *command.Row, raw []byte) bool {
 	if (pin.mode != readsFrames || pin.InTx || pin.Opening > 0) && !s.awaitQuiet() {
 		return false
 	}
+	if s.view != nil && row.Name == "ssubscribe" {
+		if s.look(row); s.slot >= 0 && s.serverOf(s.slot) != pin.conn.At() && !pin.fresh {
+			return s.awaitQuiet() && s.answer(crossSlot)
+		}
+	}
 	e := expected{verb: row.Name, left: len(s.args) - 1}
 	if pin.InTx {
 		pin.Queue(transaction.Step{Verb: e.verb, Left: e.left})

@@ -7,6 +7,7 @@ import (
 	"go.uber.org/zap"
 
 	"lockproxy/internal/proxy/idchange"
+	"lockproxy/internal/proxy/parts"
 	"lockproxy/internal/proxy/shared"
 	"lockproxy/internal/upstream"
 )
@@ -98,6 +99,9 @@ var helloID = []byte("$2\r\nid\r\n:")
 // ownID puts the session's own number into a reply to HELLO, in place of the lane's. A refusal has none.
 func (l *logins) ownID(reply []byte) []byte {
 	s := l.s
+	if s.view != nil {
+		reply = parts.Greeting(reply)
+	}
 	i := bytes.Index(reply, helloID)
 	if i < 0 {
 		return reply

@@ -6,6 +6,7 @@ import (
 
 	"lockproxy/internal/proxy/command"
 	"lockproxy/internal/proxy/parts"
+	"lockproxy/internal/proxy/replies"
 	"lockproxy/internal/proxy/shared"
 	"lockproxy/internal/resp"
 	"lockproxy/internal/upstream"
@@ -53,11 +54,8 @@ func (n *nodes) aim(row *command.Row) bool {
 	if s.slots.Due() == 0 {
 		n.adopt()
 	}
-	n.slot, n.fixed, n.asks = -1, false, false
-	if i := row.Keys.First(s.args); i > 0 {
-		n.slot = slots.Of(s.args[i])
-	}
-	n.target = n.owner(n.slot)
+	n.look(row)
+	n.target = n.serverOf(n.slot)
 	if r := n.repeated; r != nil && r.asking != upstream.AnyNode {
 		n.target, n.asks = r.asking, true
 	}
@@ -70,8 +68,16 @@ func (n *nodes) aim(row *command.Row) bool {
 	return s.awaitQuiet()
 }
 
-// owner is the server of a slot; AnyNode: none is known. A command without a key goes where the session is.
-func (n *nodes) owner(slot int) upstream.Node {
+// look finds the slot of the command being routed.
+func (n *nodes) look(row *command.Row) {
+	n.slot, n.fixed, n.asks = -1, false, false
+	if i := row.Keys.First(n.s.args); i > 0 {
+		n.slot = slots.Of(n.s.args[i])
+	}
+}
+
+// serverOf is the server of a slot; AnyNode: none is known. A command without a key goes where the session is.
+func (n *nodes) serverOf(slot int) upstream.Node {
 	if slot < 0 {
 		return n.home()
 	}
@@ -165,7 +171,7 @@ var (
 
 // whole handles a command that concerns the cluster, not one server of it. handled is false for other commands. done is false if the command must
 // wait.
-func (n *nodes) whole(row *command.Row, raw []byte) (handled, done bool) {
+func (n *nodes) whole(row *command.Row, p command.Policy, raw []byte) (handled, done bool) {
 	s := n.s
 	switch row.Name {
 	case "cluster", "readonly", "readwrite", "asking": // as a server that is no part of a cluster
@@ -175,8 +181,11 @@ func (n *nodes) whole(row *command.Row, raw []byte) (handled, done bool) {
 	case "scan":
 		return n.scan(raw)
 	}
-	if row.Policy == command.Lock {
+	switch {
+	case p == command.Lock:
 		return true, s.awaitQuiet() && s.answer(noLocksHere)
+	case (p == command.PinForever || p == command.PinRaw || p == command.Replication) && row.Title != "": // its state would be that of one server
+		return true, s.awaitQuiet() && s.answer(resp.AppendError(nil, resp.Err, row.Name+" is not available in front of a cluster"))
 	}
 	if split, join := parts.Split(row.Name, s.args); split != nil {
 		if !s.awaitQuiet() {
@@ -185,7 +194,7 @@ func (n *nodes) whole(row *command.Row, raw []byte) (handled, done bool) {
 		g := n.gather(len(split), join)
 		for i, part := range split {
 			n.slot = part.Slot
-			n.target = n.owner(part.Slot)
+			n.target = n.serverOf(part.Slot)
 			s.send(part.Raw, g.part(i))
 		}
 		return true, true
@@ -243,3 +252,69 @@ func (n *nodes) scan(raw []byte) (handled, done bool) {
 	s.send(parts.WithCursor(s.args, own), &replyHandler{s: s, muted: s.muted, replace: func(reply []byte) []byte { return cursor.Follow(view, reply) }})
 	return true, true
 }
+
+// gathering collects the replies to the parts of a command. The session waits meanwhile, and a slot is held for the joined reply.
+type gathering struct {
+	s       *Session
+	at      replies.ID
+	muted   bool
+	join    parts.Join
+	edit    func([]byte) []byte // of the joined reply; nil: it stays
+	replies [][]byte
+	left    int
+}
+
+// part handles the reply to one part.
+type part struct {
+	*gathering
+	i int
+}
+
+// gather begins a command of n parts. Nothing is outstanding.
+func (n *nodes) gather(count int, join parts.Join) *gathering {
+	s := n.s
+	s.wait = waitReply
+	return &gathering{s: s, at: s.slots.Hold(), muted: s.muted, join: join, replies: make([][]byte, count), left: count}
+}
+
+func (g *gathering) part(i int) *part { return &part{g, i} }
+
+// take is handler.
+func (p *part) take(_ replies.ID, b []byte, n int, more bool) int {
+	p.replies[p.i] = append(p.replies[p.i], b...)
+	p.s.gathered += len(b)
+	if !more {
+		p.came()
+	}
+	return n
+}
+
+// lost is handler.
+func (p *part) lost(replies.ID, int, bool) {
+	p.replies[p.i] = append(p.replies[p.i][:0], p.s.refusal()...)
+	p.came()
+}
+
+// came counts replies; with the last one the command is answered.
+func (g *gathering) came() {
+	if g.left--; g.left > 0 {
+		return
+	}
+	s := g.s
+	s.gathered = 0
+	if s.gone() {
+		s.slots.Answer(g.at, 1)
+		return
+	}
+	reply := g.join(g.replies)
+	if g.edit != nil {
+		reply = g.edit(reply)
+	}
+	if !g.muted {
+		s.put(g.at, reply, false)
+	}
+	s.resume()
+	s.answered(g.at, 1)
+}
+
+var _ handler = (*part)(nil)

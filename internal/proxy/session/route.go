@@ -47,7 +47,10 @@ func (s *Session) routeShared(row *command.Row, p command.Policy, raw []byte) bo
 		if !s.aim(row) {
 			return false
 		}
-		if handled, done := s.whole(row, raw); handled {
+		if s.replay != nil {
+			return s.resumeTx(row, p, raw)
+		}
+		if handled, done := s.whole(row, p, raw); handled {
 			return done
 		}
 	}
@@ -87,6 +90,11 @@ func (s *Session) routeShared(row *command.Row, p command.Policy, raw []byte) bo
 // routePinned routes a command of a session whose pin answers each command once.
 func (u *pinning) routePinned(row *command.Row, p command.Policy, raw []byte) bool {
 	s := u.s
+	if s.view != nil && u.pin.mode == readsReplies {
+		if done, handled := u.routeAt(row, p, raw); handled {
+			return done
+		}
+	}
 	pin, to := u.pin, s.handler()
 	if u.pinWaits() && s.unanswered >= mayHold(s.proxy.Budget, s.proxy.Settings.Limits.Unanswered) && !s.awaitQuiet() {
 		return false
@@ -98,7 +106,7 @@ func (u *pinning) routePinned(row *command.Row, p command.Policy, raw []byte) bo
 	pin.waits = pin.waits || mayWait && !pin.InTx
 	switch p {
 	case command.Transaction:
-		return u.transact(row.Name, raw)
+		return u.transact(row, raw)
 	case command.Identity:
 		return s.reidentify(row.Name, raw)
 	case command.PubSub:
@@ -162,7 +170,7 @@ func (u *pinning) routePinned(row *command.Row, p command.Policy, raw []byte) bo
 	}
 	pin.fresh = false
 	pin.Queued++
-	s.forward(raw, to, 1)
+	s.forward(raw, u.watchOver(row, p, raw, to), 1)
 	return true
 }
 

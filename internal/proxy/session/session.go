@@ -130,6 +130,7 @@ type pinning struct {
 	pinTimedOut   error       // why the request for a pin has failed
 	redir         clients.Redirection
 	wanted        []func(conn uint64) // by other sessions that need to name this session's own connection to Redis
+	replay        *replay             // a transaction that goes on at another server; nil: none
 }
 
 // pinned is a session's own connection and why it has it. Its fields are guarded by the session.
@@ -155,6 +156,7 @@ type pinned struct {
 	conclude func()  // runs once, as soon as nothing is outstanding
 	transaction.State
 	pubsub.Subscriptions
+	placement         // of the transaction in a cluster
 	execution *frames // of the last EXEC with subscription commands; nil: there was none
 }
 

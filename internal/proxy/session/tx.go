@@ -3,13 +3,15 @@ package session
 import (
 	"bytes"
 
+	"lockproxy/internal/proxy/command"
 	"lockproxy/internal/proxy/transaction"
 	"lockproxy/internal/resp"
 )
 
 // transact sends one of MULTI, EXEC, DISCARD, WATCH, UNWATCH. What it did to the transaction is read from its reply, so
 // the session is in a transaction exactly when Redis says so.
-func (u *pinning) transact(name string, raw []byte) bool {
+func (u *pinning) transact(row *command.Row, raw []byte) bool {
+	name := row.Name
 	s := u.s
 	pin := u.pin
 	if name == "exec" && pin.Subscribes() {
@@ -17,8 +19,10 @@ func (u *pinning) transact(name string, raw []byte) bool {
 	}
 	pin.fresh = false
 	h := &replyHandler{s: s, muted: s.muted}
+	to := handler(h)
 	switch name {
 	case "multi":
+		pin.begin(raw)
 		pin.Opening++
 		base := pin.Queued
 		h.done = func(reply []byte) {
@@ -39,6 +43,7 @@ func (u *pinning) transact(name string, raw []byte) bool {
 			u.executed(pin, reply)
 		}
 		u.awaitExec()
+		to = u.watchOverExec(row, raw, h)
 	case "discard":
 		h.done = func(reply []byte) {
 			if resp.IsOK(reply) {
@@ -46,6 +51,7 @@ func (u *pinning) transact(name string, raw []byte) bool {
 			}
 		}
 	case "watch":
+		to = u.watchOver(row, command.Transaction, raw, h)
 		h.done = func(reply []byte) {
 			if resp.IsOK(reply) {
 				pin.Watching = true
@@ -59,7 +65,7 @@ func (u *pinning) transact(name string, raw []byte) bool {
 			}
 		}
 	}
-	s.forward(raw, h, 1)
+	s.forward(raw, to, 1)
 	return true
 }
 
