@@ -301,6 +301,36 @@ func load(t testing.TB, proxies map[string]*Server, stop <-chan struct{}) (ackno
 							return
 						}
 					}
+					// A transaction, a script of two keys, and a command that waits, on another slot in each round.
+					tag := fmt.Sprintf("{%s:%d:%d}", engine, i, round%200)
+					done[tag+"t"]++
+					p.raw("MULTI\r\n")
+					for _, want := range []string{"+OK\r\n", "+QUEUED\r\n", "+QUEUED\r\n", fmt.Sprintf("*2\r\n:%d\r\n+PONG\r\n", done[tag+"t"])} {
+						if got, err := p.frame(); got != want || err != nil {
+							t.Errorf("transaction of %s: %q (%v), want %q", tag, got, err, want)
+							return
+						}
+						switch want {
+						case "+OK\r\n":
+							p.send("INCR", tag+"t")
+							p.send("PING")
+							p.send("EXEC")
+						}
+					}
+					done[tag+"e"]++
+					if got, want := p.quiet("EVAL", "redis.call('get', KEYS[2]) return redis.call('incr', KEYS[1])", "2", tag+"e", tag+"t"), fmt.Sprintf(":%d\r\n", done[tag+"e"]); got != want {
+						t.Errorf("script of %s: %q, want %q", tag, got, want)
+						return
+					}
+					list := fmt.Sprintf("%sl%d", tag, round)
+					if got := p.quiet("RPUSH", list, "x"); got != ":1\r\n" {
+						t.Errorf("RPUSH: %q", got)
+						return
+					}
+					if got := p.quiet("BLPOP", list, "1"); !strings.HasSuffix(got, "\r\nx\r\n") {
+						t.Errorf("BLPOP: %q", got)
+						return
+					}
 					if got := p.quiet(append([]string{"MGET"}, keys...)...); !strings.HasPrefix(got, "*5\r\n") || strings.Contains(got, "$-1") {
 						t.Errorf("MGET: %q", got)
 						return
