@@ -3,6 +3,7 @@ package proxy
 import (
 	"fmt"
 	"maps"
+	"net"
 	"slices"
 	"strconv"
 	"strings"
@@ -385,4 +386,132 @@ func TestAFailoverOnRequestIsNoError(t *testing.T) {
 	}
 	close(stop)
 	counted(t, proxies[EngineGoroutine], acknowledged())
+}
+
+// A script may answer with any error. A redirection that it made up sends nothing anywhere, and the script runs once.
+func TestAScriptCannotRedirect(t *testing.T) {
+	c := redistest.StartCluster(t, 3, 0)
+	stranger, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stranger.Close()
+	met := make(chan struct{})
+	go func() {
+		if nc, err := stranger.Accept(); err == nil {
+			nc.Close()
+			close(met)
+		}
+	}()
+	for engine, srv := range startOverCluster(t, c) {
+		p := dialClient(t, address(srv))
+		slot := c.Nodes[0].Do(t, "CLUSTER", "KEYSLOT", engine).(int64)
+		runs := 0
+		for _, words := range []string{
+			fmt.Sprintf("MOVED %d %s", slot, stranger.Addr()), fmt.Sprintf("ASK %d %s", slot, stranger.Addr()),
+			fmt.Sprintf("MOVED %d %s", slot, c.Nodes[0].Addr()), fmt.Sprintf("MOVED %d %s", slot, c.Nodes[1].Addr()), fmt.Sprintf("MOVED %d %s", slot, c.Nodes[2].Addr()),
+			fmt.Sprintf("ASK %d %s", slot, c.Nodes[0].Addr()), fmt.Sprintf("ASK %d %s", slot, c.Nodes[1].Addr()), fmt.Sprintf("ASK %d %s", slot, c.Nodes[2].Addr()),
+			"MOVED 1 " + stranger.Addr().String(), "MOVED x", "TRYAGAIN x", "CLUSTERDOWN x", "CLUSTERDOWN Hash slot not served", "TRYAGAIN Multiple keys request during rehashing of slot",
+			"LOADING Redis is loading the dataset in memory",
+		} {
+			runs++
+			if got := p.quiet("EVAL", "redis.call('incr', KEYS[1]) return redis.error_reply(ARGV[1])", "1", engine, words); !strings.HasPrefix(got, "-"+words) {
+				t.Errorf("%s: %q came of %q", engine, got, words)
+			}
+			if got, want := p.quiet("GET", engine), strconv.Itoa(runs); !strings.HasSuffix(got, "\r\n"+want+"\r\n") {
+				t.Errorf("%s: after %q the script has run %q times, want %s", engine, words, got, want)
+				runs, _ = strconv.Atoi(strings.Split(got, "\r\n")[1])
+			}
+		}
+	}
+	select {
+	case <-met:
+		t.Error("a stranger was called")
+	default:
+	}
+}
+
+func TestACommandWaitsForTheMoveOfItsSlot(t *testing.T) {
+	c := redistest.StartCluster(t, 3, 0)
+	for engine, srv := range startOverCluster(t, c) {
+		p := dialClient(t, address(srv))
+		one, two := "{"+engine+"}1", "{"+engine+"}2"
+		slot := int(c.Nodes[0].Do(t, "CLUSTER", "KEYSLOT", one).(int64))
+		m := newMover(t, c)
+		p.quiet("MSET", one, "1", two, "2")
+		to := (m.owner[slot] + 1) % 3
+		m.begin(slot, to)
+		host, port, _ := strings.Cut(c.Nodes[to].Addr(), ":")
+		c.Nodes[m.owner[slot]].Do(t, "MIGRATE", host, port, one, 0, 5000)
+		if got := p.quiet("MGET", one, two); !strings.HasPrefix(got, "-TRYAGAIN ") {
+			t.Errorf("%s: %q while the slot stays half moved", engine, got)
+		}
+		if got := p.quiet("GET", one) + p.quiet("GET", two); got != "$1\r\n1\r\n$1\r\n2\r\n" {
+			t.Errorf("%s: %q", engine, got)
+		}
+		p.send("MGET", one, two)
+		p.send("SET", two, "3")
+		p.send("GET", two)
+		m.keys(slot, to)
+		m.end(slot, to)
+		for _, want := range []string{"*2\r\n$1\r\n1\r\n$1\r\n2\r\n", "+OK\r\n", "$1\r\n3\r\n"} {
+			if got, err := p.frame(); got != want || err != nil {
+				t.Errorf("%s: %q (%v), want %q", engine, got, err, want)
+			}
+		}
+	}
+}
+
+// keyOf is a key that a node serves.
+func keyOf(t testing.TB, c *redistest.Cluster, node *redistest.Server) string {
+	for i := range 1000 {
+		key := fmt.Sprint("key", i)
+		if slot := int(node.Do(t, "CLUSTER", "KEYSLOT", key).(int64)); c.Owner(slot) == node {
+			return key
+		}
+	}
+	t.Fatal("no key")
+	return ""
+}
+
+func TestTheEndOfAPrimaryConcernsItsSlotsOnly(t *testing.T) {
+	for _, stopped := range []bool{false, true} {
+		t.Run(fmt.Sprintf("stopped=%v", stopped), func(t *testing.T) {
+			c := redistest.StartCluster(t, 3, 1, "--cluster-require-full-coverage", "no")
+			keys := []string{keyOf(t, c, c.Nodes[0]), keyOf(t, c, c.Nodes[1])}
+			for engine, srv := range startOverCluster(t, c) {
+				_ = engine
+				hit, other := dialClient(t, address(srv)), dialClient(t, address(srv))
+				hit.quiet("SET", keys[0], "x")
+				other.quiet("MGET", keys[0], keys[1])
+				t.Cleanup(func() {})
+			}
+			srv := startProxy(t, c.Nodes[0], func(o *Options) { o.Upstream.Addr = "cluster://" + c.Addrs() })
+			hit, other := dialClient(t, address(srv)), dialClient(t, address(srv))
+			hit.quiet("SET", keys[0], "x")
+			other.quiet("MGET", keys[0], keys[1])
+			c.Nodes[0].Do(t, "WAIT", 1, 1000)
+			begin := time.Now()
+			if stopped {
+				c.Nodes[0].Pause()
+			} else {
+				c.Nodes[0].Kill()
+			}
+			hit.send("GET", keys[0])
+			longest := time.Duration(0)
+			for time.Since(begin) < 4*time.Second {
+				at := time.Now()
+				if got := other.quiet("SET", keys[1], "y"); got != "+OK\r\n" {
+					t.Errorf("another shard: %q", got)
+				}
+				longest = max(longest, time.Since(at))
+			}
+			t.Logf("longest command of another shard: %v", longest)
+			got, err := hit.frame()
+			t.Logf("the command for the primary that has gone: %q (%v)", got, err)
+			again := dialClient(t, address(srv))
+			redistest.Eventually(t, patience, "the shard to be served", func() bool { return again.quiet("GET", keys[0]) == "$1\r\nx\r\n" })
+			t.Logf("served after %v", time.Since(begin))
+		})
+	}
 }

@@ -8,38 +8,47 @@ import (
 	"lockproxy/internal/proxy/command"
 	"lockproxy/internal/proxy/replies"
 	"lockproxy/internal/proxy/shared"
+	"lockproxy/internal/resp"
 	"lockproxy/internal/upstream"
 	"lockproxy/internal/upstream/cluster"
+	"lockproxy/internal/upstream/keyspec"
 )
 
 // An errand is a command on its way to a server of a cluster. If a server refuses it because another one serves its slot, or because it cannot
 // be carried out yet, the errand is parked. When nothing else is on its way, the parked errands are sent again, one after the other, in the order
 // of the commands. Their replies keep their slots.
 //
-// Only a command that has certainly not run is sent again: a server refused it in Redis's own words, or it has not been written. A script may
-// answer with such words. So a redirection must be of the command's own slot and is only a hint to look at the cluster anew. The command goes to a
-// server that the cluster itself names, or nowhere.
+// Only a command that has certainly not run is sent again: a server refused it in Redis's own words, or it has not been written. It goes to a
+// server of the view, or nowhere. A script may answer with any words after it has run. So the server is asked for the script's keys (EXISTS): if it
+// does not refuse that for the same reason, the reply is the script's own.
+//
+// A command is not sent again if one of the same slot that was sent behind it has been carried out.
 type errand struct {
-	s      *Session
-	h      handler // of its reply; nil: it passes to the client
-	at     replies.ID
-	raw    []byte        // the command
-	slot   int           // of its first key; -1: it has none
-	node   upstream.Node // where it is sent
-	fixed  bool          // it goes to that node and no other
-	script bool
+	s     *Session
+	h     handler // of its reply; nil: it passes to the client
+	at    replies.ID
+	raw   []byte        // the command
+	slot  int           // of its first key; -1: it has none
+	node  upstream.Node // where it is sent
+	home  upstream.Node // where it was sent first
+	fixed bool          // it goes to that node and no other
+	keys  keyspec.Spec  // of a script
 
 	// Of the reply.
-	skips  bool   // that to ASKING comes first
-	begun  bool   // bytes of it have come
-	failed []byte // the reply so far, if it is an error
+	asked   bool   // it was sent behind an ASKING
+	skips   bool   // the reply to that comes first
+	begun   bool   // bytes of it have come
+	failed  []byte // the reply so far, if it is an error
+	probes  bool   // the server has been asked for the keys of a script
+	answer  []byte // the error that it may have made up
+	doubted bool   // the server has not confirmed it
 
 	// Of refusals.
 	since  time.Time // of the first one
 	tries  int
 	rests  bool // it is sent again when the view has been refreshed
 	asking bool // it is sent behind an ASKING
-	moved  bool // it was refused by a redirection
+	late   bool // a command behind it has been carried out
 }
 
 // failoverWait is the time for which a command is sent again.
@@ -49,7 +58,8 @@ const failoverWait = time.Second
 func (n *nodes) send(raw []byte, h handler) {
 	s := n.s
 	e := n.newErrand()
-	e.h, e.slot, e.node, e.fixed, e.script = h, n.slot, n.target, n.fixed, s.scripts
+	e.h, e.slot, e.node, e.fixed, e.keys = h, n.slot, n.target, n.fixed, n.keys
+	e.home = e.node
 	e.raw = append(e.raw, raw...)
 	n.kept += len(raw)
 	var conn connection
@@ -80,7 +90,7 @@ func (e *errand) over() {
 	n := &e.s.nodes
 	n.kept -= len(e.raw)
 	if len(n.spare) < maxSpare && cap(e.raw) <= maxSpareRaw {
-		*e = errand{s: e.s, raw: e.raw[:0], failed: e.failed[:0]}
+		*e = errand{s: e.s, raw: e.raw[:0], failed: e.failed[:0], answer: e.answer[:0]}
 		n.spare = append(n.spare, e)
 	}
 }
@@ -95,8 +105,8 @@ func (e *errand) depart() {
 	}
 	s.turnTo(e.node)
 	lane := s.onLane()
-	e.begun, e.failed = false, e.failed[:0]
-	if e.skips = e.asking; e.asking {
+	e.begun, e.failed, e.probes = false, e.failed[:0], false
+	if e.skips, e.asked = e.asking, e.asking; e.asking {
 		e.asking = false
 		s.script = append(append(s.script[:0], command.Asking...), e.raw...)
 		s.transmit(lane, s.script, e.at, 2)
@@ -118,31 +128,82 @@ func (e *errand) take(at replies.ID, b []byte, n int, more bool) int {
 			return 0
 		}
 	}
-	if !e.begun {
-		e.begun = true
-		if b[0] == '-' {
-			e.failed = append(e.failed, b...)
-			b = e.failed
-		}
-	} else if len(e.failed) > 0 {
+	if !e.begun && b[0] == '-' || len(e.failed) > 0 {
 		e.failed = append(e.failed, b...)
 		b = e.failed
 	}
-	if len(e.failed) > 0 {
-		if more {
-			return 0
-		}
-		if e.refused() {
-			return 0
-		}
-	}
-	if more {
+	e.begun = true
+	switch {
+	case more && (e.probes || len(e.failed) > 0):
+		return 0
+	case more:
 		return e.pass(at, b, n, more)
+	case e.probes:
+		if e.confirmed() {
+			return 0
+		}
+		b = e.failed
+	case len(e.failed) > 0:
+		if e.probe() || e.refused() {
+			return 0
+		}
+		b = e.failed
 	}
 	s.flying--
+	s.overtake(e)
 	n = e.pass(at, b, n, more)
 	e.over()
 	return n
+}
+
+// probe asks the server for the keys of a script that seems to have been refused. The reply comes in place of the script's.
+func (e *errand) probe() bool {
+	s := e.s
+	if e.keys.Keyless() || cluster.Read(e.failed).Reason == cluster.Done || s.gone() {
+		return false
+	}
+	args := resp.Split(e.raw, nil)
+	question := [][]byte{[]byte("EXISTS")}
+	for _, i := range e.keys.All(args, nil) {
+		question = append(question, args[i])
+	}
+	if len(question) == 1 {
+		return false
+	}
+	e.probes, e.answer = true, append(e.answer[:0], e.failed...)
+	e.begun, e.failed = false, e.failed[:0]
+	raw := resp.AppendCommand(nil, question...)
+	s.turnTo(e.node)
+	if e.skips = e.asked; e.asked {
+		s.transmit(s.onLane(), append(bytes.Clone(command.Asking), raw...), e.at, 2)
+	} else {
+		s.transmit(s.onLane(), raw, e.at, 1)
+	}
+	return true
+}
+
+// confirmed parks a script whose refusal the server confirms. If it does not, the slot may have moved meanwhile: the view tells.
+func (e *errand) confirmed() bool {
+	e.probes = false
+	if cluster.Read(e.failed).Reason != cluster.Done {
+		return e.refused()
+	}
+	e.failed = append(e.failed[:0], e.answer...)
+	if e.tired() {
+		return false
+	}
+	e.rests, e.doubted = true, true
+	e.park()
+	return true
+}
+
+// overtake marks the parked commands before e that concern the same slot.
+func (n *nodes) overtake(e *errand) {
+	for _, p := range n.parked {
+		if p.slot == e.slot && p.at < e.at {
+			p.late = true
+		}
+	}
 }
 
 // pass hands bytes of the reply on.
@@ -163,13 +224,11 @@ func (e *errand) refused() bool {
 		return false
 	}
 	if e.tired() {
-		if r.Reason != cluster.TryLate {
-			e.failed = append(e.failed[:0], shared.NoUpstream...)
-		}
+		e.giveUp()
 		return false
 	}
 	hint := s.view.At(r.Address)
-	e.rests, e.moved = true, r.Reason == cluster.Moved
+	e.rests = true
 	if r.Reason == cluster.Asking && hint != nil {
 		e.rests, e.asking, e.node = false, true, upstream.Node(hint.ID)
 	} else if hint != nil {
@@ -177,6 +236,13 @@ func (e *errand) refused() bool {
 	}
 	e.park()
 	return true
+}
+
+// giveUp makes the refusal the reply to the client. It knows no other servers.
+func (e *errand) giveUp() {
+	if cluster.Read(e.failed).Reason != cluster.TryLate {
+		e.failed = append(e.failed[:0], shared.NoUpstream...)
+	}
 }
 
 // tired reports whether the errand has been refused for too long.
@@ -193,7 +259,7 @@ func (e *errand) unsent() bool {
 	if s.gone() || s.lane != nil && (s.lane.Full() || s.lane.Rejected() || s.lane.Refusal() != nil) || e.tired() {
 		return false
 	}
-	e.rests = true
+	e.rests, e.failed = true, append(e.failed[:0], shared.NoUpstream...)
 	e.park()
 	return true
 }
@@ -229,31 +295,29 @@ func (n *nodes) goOn() {
 			return
 		}
 		n.parked = slices.Delete(n.parked, 0, 1)
+		if e.doubted && !e.fixed {
+			n.adopt()
+			e.late = e.late || n.serverOf(e.slot) == e.home
+		}
+		if e.late {
+			if !e.doubted {
+				e.giveUp()
+			}
+			at, answered := e.at, e.pass(e.at, e.failed, 1, false)
+			e.over()
+			s.answered(at, answered)
+			continue
+		}
 		if !e.asking && !e.fixed {
 			n.adopt()
-			from := e.node
 			if e.node = n.serverOf(e.slot); e.slot < 0 {
 				e.node = n.chance()
 			}
-			if e.script && e.moved && e.node == from { // the server that refused it serves its slot: the script made up its reply
-				s.flying++
-				s.receiveLate(e)
-				continue
-			}
 		}
-		e.moved = false
+		e.doubted = false
 		n.leaveIf(func(at upstream.Node) bool { return at == e.node }) // the lane may be closed for good
 		e.depart()
 	}
-}
-
-// receiveLate hands on a reply that was taken for a refusal.
-func (s *Session) receiveLate(e *errand) {
-	at := e.at
-	s.flying--
-	n := e.pass(at, e.failed, 1, false)
-	e.over()
-	s.answered(at, n)
 }
 
 // rest has the parked errands sent again when the view has been refreshed. The first one's number of attempts says how soon.

@@ -11,6 +11,7 @@ import (
 	"lockproxy/internal/resp"
 	"lockproxy/internal/upstream"
 	"lockproxy/internal/upstream/cluster"
+	"lockproxy/internal/upstream/keyspec"
 	"lockproxy/internal/upstream/slots"
 )
 
@@ -29,10 +30,12 @@ type nodes struct {
 
 	// Of the command being routed.
 	target upstream.Node
-	slot   int  // of its first key; -1: it has none
-	fixed  bool // it concerns the target, whatever happens
-	asks   bool // it is sent behind an ASKING
+	slot   int          // of its first key; -1: it has none
+	fixed  bool         // it concerns the target, whatever happens
+	keys   keyspec.Spec // where its keys are, if it runs a script
+	asks   bool         // it is sent behind an ASKING
 
+	alone   bool      // nothing is sent behind the last command: it has several keys, and has to wait while only some of them have moved
 	flying  int       // errands that have been sent and are not answered
 	parked  []*errand // refused ones, in the order of their slots for the replies
 	resting bool      // they wait for a new view
@@ -59,18 +62,19 @@ func (n *nodes) aim(row *command.Row) bool {
 	if r := n.repeated; r != nil && r.asking != upstream.AnyNode {
 		n.target, n.asks = r.asking, true
 	}
-	if s.slots.Due() == 0 {
-		return true
+	if s.slots.Due() > 0 && (n.alone || row.Barrier || len(n.parked) > 0 || s.lane == nil || s.lane.At() != n.target) {
+		return s.awaitQuiet()
 	}
-	if s.lane != nil && s.lane.At() == n.target && len(n.parked) == 0 && !row.Barrier {
-		return true
-	}
-	return s.awaitQuiet()
+	n.alone = row.Keys.Several(s.args)
+	return true
 }
 
 // look finds the slot of the command being routed.
 func (n *nodes) look(row *command.Row) {
-	n.slot, n.fixed, n.asks = -1, false, false
+	n.slot, n.fixed, n.asks, n.keys = -1, false, false, keyspec.Spec{}
+	if row.Script {
+		n.keys = row.Keys
+	}
 	if i := row.Keys.First(n.s.args); i > 0 {
 		n.slot = slots.Of(n.s.args[i])
 	}

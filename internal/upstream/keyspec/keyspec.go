@@ -116,6 +116,17 @@ func (s Spec) First(args [][]byte) int {
 	return 0
 }
 
+// Several reports whether there is more than one key.
+func (s Spec) Several(args [][]byte) bool {
+	n := 0
+	for i := range s.places {
+		if first, last, step := s.places[i].find(args); first <= last {
+			n += 1 + (last-first)/step
+		}
+	}
+	return n > 1
+}
+
 // All appends the indexes of all keys.
 func (s Spec) All(args [][]byte, dst []int) []int {
 	for i := range s.places {

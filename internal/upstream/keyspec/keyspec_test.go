@@ -87,6 +87,9 @@ func TestKeysAreThoseThatRedisFinds(t *testing.T) {
 		if name == "sort" || name == "spublish" || name == "ssubscribe" || name == "georadius" || name == "migrate" {
 			continue // not all of their keys can be found
 		}
+		if several := all[name].Several(split); several != (len(found) > 1) {
+			t.Errorf("%s: several keys: %v", line, several)
+		}
 		if !slices.Equal(found, want) {
 			t.Errorf("%s: keys %q, want %q", line, found, want)
 		}
