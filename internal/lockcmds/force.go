@@ -13,7 +13,8 @@ import (
 
 // startForce executes FORCEUNLOCK. It is not repeated: a copy could end a later grant.
 func (e *Engine) startForce(s contract.Caller, cmd grammar.Command) {
-	e.calls.Send(&calls.Request{Session: s.Session, Call: script.Force{Key: cmd.Key}.Call(), Pipelined: true, Done: func(o calls.Outcome) []byte {
+	call := script.Force{Key: cmd.Key}.Call()
+	e.calls.Send(call, &calls.Request{Session: s.Session, Pipelined: true, For: calls.Plain{Reply: func(o calls.Outcome) []byte {
 		a, err := calls.Decoded(o.Reply, o.Err, script.DecodeForced)
 		switch {
 		case err != nil:
@@ -23,5 +24,5 @@ func (e *Engine) startForce(s contract.Caller, cmd grammar.Command) {
 		}
 		e.forced(ledger.Key{Lock: cmd.Key, Owner: a.Owner}, a.Fence)
 		return redcon.AppendInt(nil, 1)
-	}})
+	}}})
 }

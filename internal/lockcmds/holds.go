@@ -11,6 +11,7 @@ import (
 	"lockproxy/internal/lockcmds/grammar"
 	"lockproxy/internal/lockcmds/ledger"
 	"lockproxy/internal/lockcmds/owners"
+	"lockproxy/internal/lockcmds/reentry"
 	"lockproxy/internal/lockcmds/script"
 	"lockproxy/internal/lockcmds/turns"
 	"lockproxy/internal/watchdog"
@@ -57,11 +58,17 @@ func (h *hold) entry() watchdog.Entry {
 	}
 }
 
-// client is what the engine keeps of one session. All fields but s, Name and Losses are guarded by Engine.mu.
+// client is what the engine keeps of one session.
 type client struct {
-	ledger.Session // Name is "<UUID>:<token>"
+	ledger.Session // Name is "<UUID>:<token>"; Name and Losses are immutable, the rest is guarded by Engine.mu
 
-	s     contract.Session
+	s contract.Session // immutable
+
+	// As the session has sent its last acquire. Guarded by the session's lock.
+	client reentry.Client
+	proto  int
+
+	// Guarded by Engine.mu.
 	ended bool
 	ask   *waiter // the acquire in progress
 }

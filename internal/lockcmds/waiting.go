@@ -33,7 +33,7 @@ func (w *waiter) await(a script.Acquired) []byte {
 	case w.c.ended:
 		return nil
 	case refusal != nil:
-		return w.replyTo(queue.Error, refusal)(w.caller.Proto)
+		return w.replyTo(queue.Error, refusal)(w.c.proto)
 	}
 	w.refused()
 	return replies.Overloaded(full)

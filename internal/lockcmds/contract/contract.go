@@ -61,11 +61,16 @@ type Call struct {
 	script.Call
 	// Pipelined lets the session send its next commands right behind this one.
 	Pipelined bool
+	For       Asker
+}
+
+// Asker gets the outcome of a Call.
+type Asker interface {
 	// Done gets the answer, or ErrUnsent or ErrInDoubt, once, with the session locked. It is also called if the session
 	// has ended meanwhile: a grant must then be rolled back. It returns the reply of the lock command;
 	// nil says that Session.Reply follows. It does not keep reply.
-	Done func(reply resp.Value, err error) []byte
+	Done(reply resp.Value, err error) []byte
 	// Late follows Done if the call is pipelined and Done has returned nil: reply gives the reply of this very call. Replies to later
 	// commands wait for it. Requires the session lock, and so does reply.
-	Late func(reply func([]byte))
+	Late(reply func([]byte))
 }
