@@ -236,10 +236,14 @@ func (e *Engine) tell(l *ledger.Loss) {
 	if f := e.opts.Events.Lost; f != nil {
 		f(l.Reason)
 	}
-	e.losses.Tell(announce.Loss{Key: l.Key.Lock, Fence: l.Fence, Reason: l.Reason, Push: func(push []byte) {
-		for _, c := range l.To {
-			s := c.Tag.(*client).s
-			e.guard.Do(s, func() { s.Push(push) })
-		}
-	}})
+	e.losses.Tell(announce.Loss{
+		Key: l.Key.Lock, Owner: l.Key.Owner, Fence: l.Fence, Reason: l.Reason, Expired: l.Reason == string(watchdog.ReasonExpired),
+		Held: e.clock.Now().Sub(l.Since), Client: contract.ClientInfo(l.Client),
+		Push: func(push []byte) {
+			for _, c := range l.To {
+				s := c.Tag.(*client).s
+				e.guard.Do(s, func() { s.Push(push) })
+			}
+		},
+	})
 }

@@ -15,7 +15,6 @@ import (
 	"lockproxy/internal/lockcmds/reentry"
 	"lockproxy/internal/proxy/engine"
 	"lockproxy/internal/proxy/shared"
-	"lockproxy/internal/proxy/status"
 	"lockproxy/internal/resp"
 	"lockproxy/internal/upstream"
 )
@@ -175,7 +174,14 @@ func (o *Options) forSessions() shared.Settings {
 }
 
 // forEngines returns the options of the lock engines.
-func (o *Options) forEngines(up *upstream.Upstream, counters *status.Counters) engines.Options {
+func (o *Options) forEngines(up *upstream.Upstream, e *shared.Proxy) engines.Options {
+	counters := &e.Counters
+	events := counters.LockEvents()
+	counted := events.Refused
+	events.Refused = func(limit, client string) {
+		counted(limit, client)
+		e.WaitRefused(limit, client)
+	}
 	return engines.Options{
 		Engine: lockcmds.Options{
 			UUID:              o.uuid,
@@ -185,7 +191,7 @@ func (o *Options) forEngines(up *upstream.Upstream, counters *status.Counters) e
 			MaxWaiters:        o.Locks.MaxWaiters,
 			MaxWaitersPerLock: o.Locks.MaxWaitersPerLock,
 			Logger:            o.Logger.Named("locks"),
-			Events:            counters.LockEvents(),
+			Events:            events,
 			Reentry:           &reentry.Rule{OwnersOnly: o.Locks.Reentry == ReentryOwner, Counted: counters.Reentered, Logger: o.Logger.Named("locks")},
 		},
 		Addr: up.Addr(), Connect: up.Connect,

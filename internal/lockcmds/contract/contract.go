@@ -17,6 +17,14 @@ var (
 	ErrInDoubt = redislink.ErrInDoubt
 )
 
+// UnsentError is ErrUnsent with the reply of the session to any command that it could not send.
+type UnsentError struct{ Reply []byte }
+
+func (*UnsentError) Error() string { return ErrUnsent.Error() }
+
+// Unwrap says that it is ErrUnsent.
+func (*UnsentError) Unwrap() error { return ErrUnsent }
+
 // Session is what the lock commands ask of one client connection. A session's lock is taken before any lock of the lock
 // engine: the engine calls Do only while it holds none, and the other methods only where the session is locked.
 type Session interface {

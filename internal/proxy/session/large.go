@@ -3,8 +3,6 @@ package session
 import (
 	"time"
 
-	"go.uber.org/zap"
-
 	"lockproxy/internal/proxy/command"
 	"lockproxy/internal/proxy/shared"
 )
@@ -91,8 +89,7 @@ func (i *input) checkStream() {
 	}
 	l := &i.large
 	if l.bytes-l.checked < streamLeast && !l.excused && !i.paused {
-		s.proxy.Counters.SlowCommands.Add(1)
-		s.proxy.Settings.Logger.Warn("client closed: its large command came too slowly", zap.String("client", s.Addr), zap.Int("bytes", l.bytes))
+		s.proxy.SlowCommand(s.Addr, l.bytes)
 		s.end()
 		return
 	}

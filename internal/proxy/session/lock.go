@@ -32,7 +32,7 @@ func (l *locker) lock(raw []byte) bool {
 	if eerr != nil {
 		words := shared.NoUpstream
 		if errors.Is(eerr, engines.ErrFull) {
-			words = shared.NoEngineFree
+			words = s.proxy.Refuse(shared.NoEngineFree, "max-lock-engines", s.Addr)
 		}
 		return s.awaitQuiet() && s.answer(words)
 	}
@@ -291,7 +291,7 @@ func (c *scriptCall) lost(at replies.ID, _ int, sent bool) {
 	if sent {
 		c.finish(at, resp.Value{}, contract.ErrInDoubt)
 	} else {
-		c.finish(at, resp.Value{}, contract.ErrUnsent)
+		c.finish(at, resp.Value{}, &contract.UnsentError{Reply: c.s.refusal()})
 	}
 }
 
