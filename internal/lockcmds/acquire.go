@@ -145,11 +145,11 @@ func (e *Engine) startAcquire(s contract.Caller, cmd grammar.Command, began time
 		}
 		return
 	}
-	if h == nil {
+	if pause(h, w.lease) {
 		w.sendAcquire()
 		return
 	}
-	e.paused(s.Session, h, w.lease, w.sendAcquire)
+	e.ordered(s.Session, h.lease, w.sendAcquire)
 }
 
 // sendAcquire makes the first attempt. A fair one takes its place in the queue in the same step, so that the order is

@@ -26,7 +26,11 @@ func (e *Engine) startExtend(s contract.Caller, cmd grammar.Command) {
 		x.call.Fence = h.Fence
 	}
 	e.mu.Unlock()
-	e.paused(s.Session, holdOf(h), cmd.Lease, func() { x.send(s.Session) })
+	if pause(holdOf(h), cmd.Lease) {
+		x.send(s.Session)
+		return
+	}
+	e.ordered(s.Session, holdOf(h).lease, func() { x.send(s.Session) })
 }
 
 // extension is one EXTENDLOCK in progress.

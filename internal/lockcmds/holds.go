@@ -105,23 +105,18 @@ func (e *Engine) beginLocked(s contract.Caller, cmd grammar.Command) (c *client,
 	return c, k, cmd.Verb != grammar.Lock && cmd.Verb != grammar.TryLock && cmd.Verb != grammar.FairLock && e.ledger.KnowsLoss(&c.Session, k)
 }
 
-// paused pauses the lease of a hold for a command that sets it to that length, and runs send with the session locked. h is nil: there is
-// no hold, and nothing to pause. A renewal on its way is waited for only if it could give the lock a longer lease than the command. Requires
-// the session lock.
-func (e *Engine) paused(s contract.Session, h *hold, lease time.Duration, send func()) {
-	switch {
-	case h == nil:
-		send()
-	case lease >= h.TTL:
+// pause pauses the lease of a hold for a command that sets it to that length. It reports whether the command may be sent at once: a renewal
+// on its way is waited for, by ordered, only if it could give the lock a longer lease than the command. h is nil: there is no hold, and
+// nothing to pause. Requires the session lock.
+func pause(h *hold, lease time.Duration) (now bool) {
+	if h != nil && lease >= h.TTL {
 		h.lease.Pause(nil)
-		send()
-	default:
-		e.ordered(s, h.lease, send)
 	}
+	return h == nil || lease >= h.TTL
 }
 
-// ordered runs send, with the session locked, when no renewal of the lease is on its way: at once, or later. If the session ends before
-// that, the lease goes on as it was. Requires the session lock.
+// ordered pauses a lease and runs send, with the session locked, when no renewal of the lease is on its way: at once, or later. If the
+// session ends before that, the lease goes on as it was. Requires the session lock.
 func (e *Engine) ordered(s contract.Session, l *watchdog.Lease, send func()) {
 	const (
 		asking  = iota

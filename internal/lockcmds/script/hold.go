@@ -31,7 +31,7 @@ func (r Release) Call() Call {
 	texts := string(b)
 	all := []string{
 		r.Key, texts[:channel], texts[channel:queue],
-		r.Owner, texts[queue:fence], texts[fence:], publish, // what would follow says nothing
+		r.Owner, texts[queue:fence], texts[fence:], publish, // the rest would say nothing
 	}
 	return Call{release, all[:3:3], all[3:]}
 }
