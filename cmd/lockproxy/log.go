@@ -6,9 +6,11 @@ import (
 
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
+
+	"lockproxy/internal/logging"
 )
 
-// newLogger returns the process's log. It writes to w, unsampled; the parts name their own sub-loggers.
+// newLogger returns the process's log. It writes to w; the parts name their own sub-loggers. Durations are numbers of seconds.
 func newLogger(cfg LogConfig, w io.Writer) (*zap.Logger, error) {
 	level, err := zapcore.ParseLevel(cfg.Level)
 	if err != nil {
@@ -17,11 +19,15 @@ func newLogger(cfg LogConfig, w io.Writer) (*zap.Logger, error) {
 	encoding := zap.NewProductionEncoderConfig()
 	encoding.TimeKey = "time"
 	encoding.EncodeTime = zapcore.RFC3339NanoTimeEncoder
-	encoding.EncodeDuration = zapcore.StringDurationEncoder
+	encoding.EncodeDuration = zapcore.SecondsDurationEncoder
+	encoding.EncodeLevel = logging.EncodeLevel
 	encoder := zapcore.NewJSONEncoder(encoding)
 	if cfg.Format == "console" {
-		encoding.EncodeTime = zapcore.TimeEncoderOfLayout("15:04:05.000")
+		encoding.EncodeTime = zapcore.TimeEncoderOfLayout("2006-01-02 15:04:05.000")
 		encoder = zapcore.NewConsoleEncoder(encoding)
 	}
-	return zap.New(zapcore.NewCore(encoder, zapcore.Lock(zapcore.AddSync(w)), level)), nil
+	return zap.New(zapcore.NewCore(encoder, zapcore.Lock(zapcore.AddSync(unsynced{w})), level)), nil
 }
+
+// unsynced hides the Sync of a file. Entries above the level error would have it called for each.
+type unsynced struct{ io.Writer }

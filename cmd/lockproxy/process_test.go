@@ -182,7 +182,7 @@ func TestHealthOfEveryKindOfListener(t *testing.T) {
 			if strings.HasPrefix(listener, tlsPrefix) {
 				addr = tlsPrefix + addr
 			}
-			p.awaitLog(1, "upstream is there")
+			p.awaitLog(1, "connected to upstream")
 			var out strings.Builder
 			if code := run(t.Context(), append(args, "--health", "--listen", addr), &out, &out); code != exitOK {
 				t.Errorf("%s, PROXY header %s: %s", listener, header, &out)

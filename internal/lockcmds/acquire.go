@@ -14,6 +14,7 @@ import (
 	"lockproxy/internal/lockcmds/jobs"
 	"lockproxy/internal/lockcmds/ledger"
 	"lockproxy/internal/lockcmds/queue"
+	"lockproxy/internal/lockcmds/reentry"
 	"lockproxy/internal/lockcmds/replies"
 	"lockproxy/internal/lockcmds/script"
 	"lockproxy/internal/lockcmds/turns"
@@ -27,17 +28,16 @@ type waiter struct {
 	e       *Engine
 	kind    *kind
 	c       *client
-	caller  contract.Caller
-	verb    grammar.Verb
 	key     string
-	lease   time.Duration
+	verb    grammar.Verb
 	fixed   bool
+	lease   time.Duration
 	maxHold time.Duration // 0: none
 	grace   time.Duration // negative: all
 	wait    time.Duration // negative: without a limit
 	began   time.Time
-	cmd     grammar.Command // what was asked for
-	home    *Engine         // where the session belongs: another engine if it deepens a hold from before an AUTH
+	visit   *visit        // nil: the session's home is this engine
+	sent    calls.Request // the first attempt
 
 	// Guarded by Engine.mu.
 	timer   clock.Timer // its own deadline
@@ -47,6 +47,21 @@ type waiter struct {
 	holds   int64       // of the session afterwards, if it is that grant
 	mark    queue.Mark  // before the first attempt
 	chain   turns.Chain // of the hand-over on its way
+}
+
+// visit is an acquire of a session whose home is another engine: it is to deepen a hold from before an AUTH.
+type visit struct {
+	home   *Engine
+	caller contract.Caller
+	cmd    grammar.Command // what was asked for
+}
+
+// home is the engine where the session belongs.
+func (w *waiter) home() *Engine {
+	if w.visit != nil {
+		return w.visit.home
+	}
+	return w.e
 }
 
 // part is what the acquire writes about its session's part in the lock.
@@ -78,7 +93,9 @@ func (e *Engine) startAcquire(s contract.Caller, cmd grammar.Command, began time
 	w := &waiter{
 		e: e, kind: kindOf(cmd.Verb), verb: cmd.Verb, key: cmd.Key, wait: cmd.Wait, began: began,
 		lease: cmd.Lease, fixed: cmd.Lease > 0, maxHold: cmd.MaxHold, grace: cmd.Grace,
-		cmd: cmd, home: home, caller: s,
+	}
+	if home != e {
+		w.visit = &visit{home: home, caller: s, cmd: cmd}
 	}
 	if !w.fixed {
 		w.lease = e.opts.Lease
@@ -94,10 +111,11 @@ func (e *Engine) startAcquire(s contract.Caller, cmd grammar.Command, began time
 	}
 	e.mu.Lock()
 	c, k, _ := e.beginLocked(s, cmd)
+	c.client, c.proto = reentry.Client{ClientInfo: s.Info, Library: s.Library}, s.Proto
 	h := holdOf(e.ledger.Find(k))
 	if cmd.Owner == "" && e.opts.Reentry.Refuses() && h.heldBy(c) {
 		e.mu.Unlock()
-		e.opts.Reentry.Note(s, cmd.Key, true)
+		e.opts.Reentry.Note(c.client, cmd.Key, true)
 		s.Reply(replies.NoReentry(cmd.Verb, s.Proto))
 		return
 	}
@@ -127,22 +145,22 @@ func (e *Engine) startAcquire(s contract.Caller, cmd grammar.Command, began time
 		}
 		return
 	}
-	if h == nil {
+	if pause(h, w.lease) {
 		w.sendAcquire()
 		return
 	}
-	e.paused(s.Session, h, w.lease, w.sendAcquire)
+	e.ordered(s.Session, h.lease, w.sendAcquire)
 }
 
 // sendAcquire makes the first attempt. A fair one takes its place in the queue in the same step, so that the order is
 // that in which Redis hears of them. Requires the session lock.
 func (w *waiter) sendAcquire() {
-	q := w.kind.ask(w)
-	w.e.calls.Send(&calls.Request{Session: w.c.s, Call: q.Call, Again: q.Call, Done: w.acquired})
+	w.sent = calls.Request{Session: w.c.s, For: w}
+	w.e.calls.Send(w.kind.ask(w).Call, &w.sent)
 }
 
-// acquired is the outcome of the first attempt. Requires the session lock, or that the session has ended.
-func (w *waiter) acquired(o calls.Outcome) []byte {
+// Answered is the outcome of the first attempt. Requires the session lock, or that the session has ended.
+func (w *waiter) Answered(o calls.Outcome) []byte {
 	a, err := calls.Decoded(o.Reply, o.Err, script.DecodeAcquired)
 	switch {
 	case errors.Is(err, contract.ErrInDoubt):
@@ -164,7 +182,7 @@ func (w *waiter) acquired(o calls.Outcome) []byte {
 	w.e.tell(told)
 	if w.wait == 0 {
 		w.finish()
-		return replies.Null(w.caller.Proto)
+		return replies.Null(w.c.proto)
 	}
 	if w.goHome() {
 		return nil
@@ -204,6 +222,12 @@ func (w *waiter) overwritten() bool {
 	return lost
 }
 
+// Again implements calls.Asker.
+func (w *waiter) Again() (script.Call, bool) { return w.kind.ask(w).Call, true }
+
+// Doubted implements calls.Asker.
+func (w *waiter) Doubted() {}
+
 // finish ends an acquire that came to nothing.
 func (w *waiter) finish() {
 	w.e.mu.Lock()
@@ -231,7 +255,7 @@ func (w *waiter) unpauseLocked() {
 
 // reply answers a finished acquire from a job or a timer. Requires no locks.
 func (w *waiter) reply(build func(proto int) []byte) {
-	w.e.guard.Do(w.c.s, func() { w.c.s.Reply(build(w.caller.Proto)) })
+	w.e.guard.Do(w.c.s, func() { w.c.s.Reply(build(w.c.proto)) })
 }
 
 // granted turns a grant into the reply, with the lease watched from here on. Nil: the client cannot use the grant; the waiter goes on,
@@ -251,7 +275,7 @@ func (w *waiter) granted(g grant) []byte {
 		w.e.mu.Unlock()
 		w.e.tell(told)
 		if g.mine > 1 && !w.Shared {
-			w.e.opts.Reentry.Note(w.caller, w.key, false)
+			w.e.opts.Reentry.Note(w.c.client, w.key, false)
 		}
 		if f := w.e.opts.Events.Granted; f != nil {
 			f(w.verb, w.e.clock.Now().Sub(w.began))
@@ -297,14 +321,14 @@ func (w *waiter) deepensLostLocked(g grant) bool {
 func (w *waiter) holdLocked(g grant) (told *ledger.Loss) {
 	grant := ledger.Grant{
 		By: &w.c.Session, Key: w.hold(), Fence: g.fence, Count: g.count, Mine: g.mine, SentAt: g.sentAt,
-		TTL: w.lease, Fixed: w.fixed, MaxHold: w.maxHold, Grace: w.grace, Client: ledger.Client(w.caller.Info),
+		TTL: w.lease, Fixed: w.fixed, MaxHold: w.maxHold, Grace: w.grace, Client: ledger.Client(w.c.client.ClientInfo),
 	}
 	if w.paused != nil {
 		grant.Paused = &w.paused.Hold
 	}
 	held, fresh := w.e.ledger.Granted(grant)
 	if h := holdOf(held); h != nil {
-		h.by = w.home.own
+		h.by = w.home().own
 		if fresh {
 			h.chain = w.chain
 		}
@@ -318,7 +342,8 @@ func (w *waiter) holdLocked(g grant) (told *ledger.Loss) {
 // goHome has the session's home start an acquire anew, if that is another engine: this engine has no hold that the acquire could
 // deepen. Requires the session lock.
 func (w *waiter) goHome() bool {
-	if w.home == w.e {
+	v := w.visit
+	if v == nil {
 		return false
 	}
 	w.e.mu.Lock()
@@ -326,9 +351,9 @@ func (w *waiter) goHome() bool {
 	w.finishLocked()
 	w.e.mu.Unlock()
 	if !ended {
-		again := w.caller
+		again := v.caller
 		again.NothingPending = false // the answer to this attempt is being dealt with
-		w.home.startAcquire(again, w.cmd, w.began, w.home)
+		v.home.startAcquire(again, v.cmd, w.began, v.home)
 	}
 	return true
 }

@@ -30,7 +30,7 @@ func (s *instant) Script(c contract.Call) {
 		s.fence++
 		v.Elems[1].Int = s.fence
 	}
-	c.Done(v, nil)
+	c.For.Done(v, nil)
 }
 
 // BenchmarkLockUnlock is the cost of a pair of commands here, without Redis and without the session.

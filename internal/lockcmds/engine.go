@@ -67,6 +67,7 @@ type Options struct {
 	Requests *atomic.Int64
 
 	Logger *zap.Logger // nil: silent
+	User   string      // the ACL user of the engine's sessions, for the log; empty: the default user
 	Events Events
 }
 
@@ -75,9 +76,10 @@ type Events struct {
 	Granted    func(v grammar.Verb, waited time.Duration) // a lock was acquired, so long after it was asked for
 	HandedOver func()                                     // by a release that granted in the same step
 	Attempt    func()                                     // one script for a waiter
-	Refused    func()                                     // a client may not wait: too many do, or the proxy stops
-	Lost       func(reason string)
-	Repaired   func() // the fence counter was set to Redis's time, because it cannot have been a fence
+	// Refused: a client may not wait. limit is the setting that too many waiters have reached; empty: the proxy stops.
+	Refused  func(limit, client string)
+	Lost     func(reason string)
+	Repaired func() // the fence counter was set to Redis's time, because it cannot have been a fence
 }
 
 // Engine runs the lock commands of all sessions of one identity.
@@ -196,6 +198,7 @@ func (e *Engine) Run(ctx context.Context) error {
 	err := e.watchdog.Run(e.life)
 	link.Wait()
 	e.own.Close()
+	e.losses.Close()
 	return err
 }
 

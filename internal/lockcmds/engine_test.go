@@ -362,7 +362,13 @@ func TestLossIsLoggedOnceWithKeyAndReason(t *testing.T) {
 	if len(lines) != 1 {
 		t.Fatalf("%d lines: %v", len(lines), lines)
 	}
-	equal(t, "fields", lines[0].ContextMap(), map[string]any{"key": "k", "fence": fence, "reason": "gone"})
+	fields := lines[0].ContextMap()
+	if held, ok := fields["held_seconds"].(float64); !ok || held <= 0 {
+		t.Errorf("held_seconds is %v", fields["held_seconds"])
+	}
+	delete(fields, "held_seconds")
+	delete(fields, "owner")
+	equal(t, "fields", fields, map[string]any{"key": "k", "fence": fence, "reason": "gone", "client": "10.0.0.1:1", "client_name": "test"})
 }
 
 func TestUnlockOfALeaseThatEndedSaysSo(t *testing.T) {
@@ -645,7 +651,7 @@ func TestWaitersAreLimited(t *testing.T) {
 	var refused atomic.Int64
 	p := startProxy(t, srv, func(o *Options) {
 		o.MaxWaitersPerLock, o.MaxWaiters = 1, 2
-		o.Events.Refused = func() { refused.Add(1) }
+		o.Events.Refused = func(string, string) { refused.Add(1) }
 	})
 	a, b, c := p.session(2), p.session(2), p.session(2)
 	a.fence("LOCK k")

@@ -26,7 +26,11 @@ func (e *Engine) startExtend(s contract.Caller, cmd grammar.Command) {
 		x.call.Fence = h.Fence
 	}
 	e.mu.Unlock()
-	e.paused(s.Session, holdOf(h), cmd.Lease, func() { x.send(s.Session) })
+	if pause(holdOf(h), cmd.Lease) {
+		x.send(s.Session)
+		return
+	}
+	e.ordered(s.Session, holdOf(h).lease, func() { x.send(s.Session) })
 }
 
 // extension is one EXTENDLOCK in progress.
@@ -35,22 +39,26 @@ type extension struct {
 	c    *client
 	h    *ledger.Hold // nil: no session of this proxy holds the lock for that owner
 	call script.Extend
-	q    *calls.Request
+	q    calls.Request
 }
 
 // send sends the extension. Requires the session lock.
 func (x *extension) send(s contract.Session) {
-	call := x.call.Call()
-	x.q = &calls.Request{Session: s, Call: call, Pipelined: true, Done: x.extended}
-	if x.call.Session == "" || x.call.Fence != 0 { // else a copy could find a later grant of the owner
-		x.q.Again = call
-	}
-	x.e.calls.Send(x.q)
+	x.q = calls.Request{Session: s, Pipelined: true, For: x}
+	x.e.calls.Send(x.call.Call(), &x.q)
 }
 
-// extended turns the answer of an extension into the reply, or sends it once more: for a later grant of the owner than this proxy knew.
+// Again implements calls.Asker. The copy for a named owner names the grant, else it could find a later one.
+func (x *extension) Again() (script.Call, bool) {
+	return x.call.Call(), x.call.Session == "" || x.call.Fence != 0
+}
+
+// Doubted implements calls.Asker.
+func (x *extension) Doubted() {}
+
+// Answered turns the answer of an extension into the reply, or sends it once more: for a later grant of the owner than this proxy knew.
 // Requires the session lock, or that the session has ended.
-func (x *extension) extended(o calls.Outcome) []byte {
+func (x *extension) Answered(o calls.Outcome) []byte {
 	a, err := calls.Decoded(o.Reply, o.Err, script.DecodeExtended)
 	if x.h != nil && calls.IsOverwritten(err) {
 		a, err = script.Extended{}, nil
@@ -70,17 +78,17 @@ func (x *extension) extended(o calls.Outcome) []byte {
 	x.e.mu.Unlock()
 	x.e.tell(told)
 	if reply == ledger.Newer {
-		x.again(a.Fence)
+		x.anew(a.Fence)
 	}
 	return replyOf(reply, err, x.call.Session != "", 0)
 }
 
-// again sends the extension for a later grant of the owner, of which this proxy has no hold.
-func (x *extension) again(fence int64) {
+// anew sends the extension for a later grant of the owner, of which this proxy has no hold.
+func (x *extension) anew(fence int64) {
 	x.h = nil
 	x.call.Request, x.call.Fence = x.e.nextRequest(), fence
-	x.q.Again, x.q.Once = x.call.Call(), fence == 0
-	x.e.calls.Repeat(x.q)
+	x.q.Once = fence == 0
+	x.e.calls.Repeat(&x.q, x.call.Call())
 }
 
 // replyOf is the reply to a release or an extension; nil: there is none yet. named and fence: what the command names.

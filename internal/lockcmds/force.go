@@ -1,7 +1,10 @@
 package lockcmds
 
 import (
+	"cmp"
+
 	"github.com/tidwall/redcon"
+	"go.uber.org/zap"
 
 	"lockproxy/internal/lockcmds/calls"
 	"lockproxy/internal/lockcmds/contract"
@@ -9,11 +12,13 @@ import (
 	"lockproxy/internal/lockcmds/ledger"
 	"lockproxy/internal/lockcmds/replies"
 	"lockproxy/internal/lockcmds/script"
+	"lockproxy/internal/logging"
 )
 
 // startForce executes FORCEUNLOCK. It is not repeated: a copy could end a later grant.
 func (e *Engine) startForce(s contract.Caller, cmd grammar.Command) {
-	e.calls.Send(&calls.Request{Session: s.Session, Call: script.Force{Key: cmd.Key}.Call(), Pipelined: true, Done: func(o calls.Outcome) []byte {
+	call := script.Force{Key: cmd.Key}.Call()
+	e.calls.Send(call, &calls.Request{Session: s.Session, Pipelined: true, For: calls.Plain{Reply: func(o calls.Outcome) []byte {
 		a, err := calls.Decoded(o.Reply, o.Err, script.DecodeForced)
 		switch {
 		case err != nil:
@@ -21,7 +26,9 @@ func (e *Engine) startForce(s contract.Caller, cmd grammar.Command) {
 		case !a.Held:
 			return redcon.AppendInt(nil, 0)
 		}
+		e.log.Log(logging.Audit, "lock ended by FORCEUNLOCK", zap.String("key", cmd.Key), zap.String("owner", a.Owner), zap.Int64("fence", a.Fence),
+			zap.String("client", s.Info.Addr), zap.String("client_name", s.Info.Name), zap.String("user", cmp.Or(e.opts.User, "default")))
 		e.forced(ledger.Key{Lock: cmd.Key, Owner: a.Owner}, a.Fence)
 		return redcon.AppendInt(nil, 1)
-	}})
+	}}})
 }

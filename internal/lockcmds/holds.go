@@ -11,6 +11,7 @@ import (
 	"lockproxy/internal/lockcmds/grammar"
 	"lockproxy/internal/lockcmds/ledger"
 	"lockproxy/internal/lockcmds/owners"
+	"lockproxy/internal/lockcmds/reentry"
 	"lockproxy/internal/lockcmds/script"
 	"lockproxy/internal/lockcmds/turns"
 	"lockproxy/internal/watchdog"
@@ -57,11 +58,17 @@ func (h *hold) entry() watchdog.Entry {
 	}
 }
 
-// client is what the engine keeps of one session. All fields but s, Name and Losses are guarded by Engine.mu.
+// client is what the engine keeps of one session.
 type client struct {
-	ledger.Session // Name is "<UUID>:<token>"
+	ledger.Session // Name is "<UUID>:<token>"; Name and Losses are immutable, the rest is guarded by Engine.mu
 
-	s     contract.Session
+	s contract.Session // immutable
+
+	// As the session has sent its last acquire. Guarded by the session's lock.
+	client reentry.Client
+	proto  int
+
+	// Guarded by Engine.mu.
 	ended bool
 	ask   *waiter // the acquire in progress
 }
@@ -98,23 +105,18 @@ func (e *Engine) beginLocked(s contract.Caller, cmd grammar.Command) (c *client,
 	return c, k, cmd.Verb != grammar.Lock && cmd.Verb != grammar.TryLock && cmd.Verb != grammar.FairLock && e.ledger.KnowsLoss(&c.Session, k)
 }
 
-// paused pauses the lease of a hold for a command that sets it to that length, and runs send with the session locked. h is nil: there is
-// no hold, and nothing to pause. A renewal on its way is waited for only if it could give the lock a longer lease than the command. Requires
-// the session lock.
-func (e *Engine) paused(s contract.Session, h *hold, lease time.Duration, send func()) {
-	switch {
-	case h == nil:
-		send()
-	case lease >= h.TTL:
+// pause pauses the lease of a hold for a command that sets it to that length. It reports whether the command may be sent at once: a renewal
+// on its way is waited for, by ordered, only if it could give the lock a longer lease than the command. h is nil: there is no hold, and
+// nothing to pause. Requires the session lock.
+func pause(h *hold, lease time.Duration) (now bool) {
+	if h != nil && lease >= h.TTL {
 		h.lease.Pause(nil)
-		send()
-	default:
-		e.ordered(s, h.lease, send)
 	}
+	return h == nil || lease >= h.TTL
 }
 
-// ordered runs send, with the session locked, when no renewal of the lease is on its way: at once, or later. If the session ends before
-// that, the lease goes on as it was. Requires the session lock.
+// ordered pauses a lease and runs send, with the session locked, when no renewal of the lease is on its way: at once, or later. If the
+// session ends before that, the lease goes on as it was. Requires the session lock.
 func (e *Engine) ordered(s contract.Session, l *watchdog.Lease, send func()) {
 	const (
 		asking  = iota
@@ -229,10 +231,14 @@ func (e *Engine) tell(l *ledger.Loss) {
 	if f := e.opts.Events.Lost; f != nil {
 		f(l.Reason)
 	}
-	e.losses.Tell(announce.Loss{Key: l.Key.Lock, Fence: l.Fence, Reason: l.Reason, Push: func(push []byte) {
-		for _, c := range l.To {
-			s := c.Tag.(*client).s
-			e.guard.Do(s, func() { s.Push(push) })
-		}
-	}})
+	e.losses.Tell(announce.Loss{
+		Key: l.Key.Lock, Owner: l.Key.Owner, Fence: l.Fence, Reason: l.Reason, Expired: l.Reason == string(watchdog.ReasonExpired),
+		Held: e.clock.Now().Sub(l.Since), Client: contract.ClientInfo(l.Client),
+		Push: func(push []byte) {
+			for _, c := range l.To {
+				s := c.Tag.(*client).s
+				e.guard.Do(s, func() { s.Push(push) })
+			}
+		},
+	})
 }

@@ -17,7 +17,7 @@ import (
 // several sessions hold for one owner is shown once, with the session that acquired first; fair-waiters are those of this proxy.
 // Redis is asked first whether the session may run scripts, as for every lock command: it may have to authenticate. Requires the session lock.
 func (e *Engine) startList(s contract.Caller, cmd grammar.Command) {
-	e.calls.Send(&calls.Request{Session: s.Session, Call: script.Ask{}.Call(), Done: func(o calls.Outcome) []byte {
+	e.calls.Send(script.Ask{}.Call(), &calls.Request{Session: s.Session, For: calls.Plain{Reply: func(o calls.Outcome) []byte {
 		err := o.Err
 		if err == nil {
 			err = script.DecodeAsk(o.Reply)
@@ -31,7 +31,7 @@ func (e *Engine) startList(s contract.Caller, cmd grammar.Command) {
 			e.guard.Do(s.Session, func() { s.Reply(reply) })
 		})
 		return nil
-	}})
+	}}})
 }
 
 // find lists the locks that are held through this engine. Requires no locks.
@@ -94,20 +94,17 @@ func (e *Engine) Holds() int { return int(e.holding.Load()) }
 func (e *Engine) startInfo(s contract.Caller, cmd grammar.Command) {
 	proto := s.Proto
 	call := script.Info{Key: cmd.Key}.Call()
-	e.calls.Send(&calls.Request{
-		Session: s.Session, Call: call, Again: call, Pipelined: true,
-		Done: func(o calls.Outcome) []byte {
-			a, err := calls.Decoded(o.Reply, o.Err, script.DecodeHolder)
-			switch {
-			case err != nil:
-				return replies.Failure(err)
-			case !a.Held:
-				return resp.AppendNull(nil, proto)
-			}
-			return replies.AppendInfo(nil, proto, replies.Info{
-				Owner: a.Owner, Holds: a.Holds, TTL: a.PTTL.Milliseconds(), Fence: a.Fence, Fair: a.FairWaiters,
-				Local: e.waits.count(cmd.Key),
-			})
-		},
-	})
+	e.calls.Send(call, &calls.Request{Session: s.Session, Pipelined: true, For: calls.Plain{Copy: call, Reply: func(o calls.Outcome) []byte {
+		a, err := calls.Decoded(o.Reply, o.Err, script.DecodeHolder)
+		switch {
+		case err != nil:
+			return replies.Failure(err)
+		case !a.Held:
+			return resp.AppendNull(nil, proto)
+		}
+		return replies.AppendInfo(nil, proto, replies.Info{
+			Owner: a.Owner, Holds: a.Holds, TTL: a.PTTL.Milliseconds(), Fence: a.Fence, Fair: a.FairWaiters,
+			Local: e.waits.count(cmd.Key),
+		})
+	}}})
 }

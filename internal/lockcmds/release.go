@@ -2,6 +2,7 @@ package lockcmds
 
 import (
 	"errors"
+	"time"
 
 	"lockproxy/internal/lockcmds/calls"
 	"lockproxy/internal/lockcmds/contract"
@@ -16,12 +17,13 @@ import (
 type release struct {
 	ledger.Release
 
-	e     *Engine
-	c     *client
-	call  script.Release
-	plain *waiter // the first of those here, may get the lock in the same step; nil: there is none, or it may not
-	fair  *waiter // the same of the fair ones
-	q     *calls.Request
+	e       *Engine
+	c       *client
+	request int64         // number of the call
+	lease   time.Duration // least lease that goes on if holds are left; 0: its TTL stays
+	plain   *waiter       // the first of those here, may get the lock in the same step; nil: there is none, or it may not
+	fair    *waiter       // the same of the fair ones
+	q       calls.Request
 }
 
 // startRelease executes UNLOCK. Requires the session lock.
@@ -35,11 +37,10 @@ func (e *Engine) startRelease(s contract.Caller, cmd grammar.Command) {
 	}
 	r := &release{e: e, c: c, Release: e.ledger.Release(&c.Session, k, cmd.Fence)}
 	e.settleLocked()
-	r.call = script.Release{Key: cmd.Key, Part: e.partOf(&c.Session, k.Owner), From: r.From}
-	r.call.Fence, r.call.Holds = r.Fence, r.Holds
+	r.request = e.nextRequest()
 	if h := holdOf(r.Hold); h != nil {
 		if !h.Fixed { // a fixed lease, or one that is not ours to judge, is left to run out as it was
-			r.call.Lease = h.TTL
+			r.lease = h.TTL
 		}
 		r.plain, r.fair = e.nextLocked(h)
 	}
@@ -47,20 +48,40 @@ func (e *Engine) startRelease(s contract.Caller, cmd grammar.Command) {
 	r.send(s.Session)
 }
 
+// part is what the release writes about its session's part in the lock.
+func (r *release) part() script.Part {
+	p := script.Part{Owner: r.Key.Owner, Request: r.request, Fence: r.Fence, Holds: r.Holds}
+	if r.named() {
+		p.Session = r.c.Name
+	}
+	return p
+}
+
+// named reports whether the owner is not the session's own.
+func (r *release) named() bool { return r.Key.Owner != r.c.Name }
+
+// call is the release without a hand-over.
+func (r *release) call() script.Release {
+	return script.Release{Key: r.Key.Lock, Part: r.part(), Lease: r.lease, From: r.From}
+}
+
 // send sends the release, or the hand-over if a waiter here can have the lock next. Requires the session lock.
 func (r *release) send(s contract.Session) {
-	call := r.call.Call()
-	q := &calls.Request{Session: s, Call: call, Pipelined: true, Done: r.released}
-	r.q = q
+	r.q = calls.Request{Session: s, Pipelined: true, For: r}
 	if r.plain != nil || r.fair != nil {
-		q.Call = r.handOver().Call()
-		q.Doubted = func() { r.handed(script.Released{}, contract.ErrInDoubt) }
+		r.e.calls.Send(r.handOver().Call(), &r.q)
+	} else {
+		r.e.calls.Send(r.call().Call(), &r.q)
 	}
-	if r.call.Session == "" || r.call.Fence != 0 { // else a copy could find a later grant of the owner
-		q.Again = call
-	}
-	r.e.calls.Send(q)
 }
+
+// Again implements calls.Asker. The copy for a named owner names the grant, else it could find a later one.
+func (r *release) Again() (script.Call, bool) {
+	return r.call().Call(), !r.named() || r.Fence != 0
+}
+
+// Doubted implements calls.Asker. The copy is a plain release.
+func (r *release) Doubted() { r.handed(script.Released{}, contract.ErrInDoubt) }
 
 // handOver is the call of a release that says who may have the lock next.
 func (r *release) handOver() script.HandOver {
@@ -71,7 +92,7 @@ func (r *release) handOver() script.HandOver {
 		a := w.acquire()
 		return &a
 	}
-	h := script.HandOver{Release: r.call, Wait: r.e.opts.fairWait, Crowd: r.e.waits.place, Plain: who(r.plain), Fair: who(r.fair)}
+	h := script.HandOver{Release: r.call(), Wait: r.e.opts.fairWait, Crowd: r.e.waits.place, Plain: who(r.plain), Fair: who(r.fair)}
 	if r.plain != nil {
 		_, h.Stays, _ = r.plain.First()
 	}
@@ -102,8 +123,8 @@ func (e *Engine) nextLocked(h *hold) (plain, fair *waiter) {
 	return plain, fair
 }
 
-// released turns the outcome of a release into the reply. Requires the session lock, or that the session has ended.
-func (r *release) released(o calls.Outcome) []byte {
+// Answered turns the outcome of a release into the reply. Requires the session lock, or that the session has ended.
+func (r *release) Answered(o calls.Outcome) []byte {
 	a, err := calls.Decoded(o.Reply, o.Err, script.DecodeReleased)
 	if r.Hold != nil && calls.IsOverwritten(err) {
 		a, err = script.Released{Status: script.NotHolder}, nil
@@ -118,17 +139,20 @@ func (r *release) released(o calls.Outcome) []byte {
 	})
 	told := r.e.settleLocked()
 	if reply == ledger.Newer {
-		r.againLocked(a.Fence)
+		r.anewLocked(a.Fence)
 	}
 	ended := r.c.ended && err != nil && r.Spent
 	r.e.mu.Unlock()
 	r.e.tell(told)
+	if reply == ledger.Newer {
+		return nil // r is the next release by now
+	}
 	if ended { // the session's end has left this hold to the release
-		part := r.call.Part
+		part := r.part()
 		part.Request = r.e.nextRequest()
 		r.e.calls.RollBack(calls.Rollback{Drop: script.Drop{Key: r.Key.Lock, Part: part}, Limit: r.e.opts.Lease})
 	}
-	return replyOf(reply, err, r.Key.Owner != r.c.Name, r.Named)
+	return replyOf(reply, err, r.named(), r.Named)
 }
 
 // statusOf is what the answer to a release means to the ledger.
@@ -151,14 +175,12 @@ func statusOf(a script.Released, err error) ledger.Status {
 	}
 }
 
-// againLocked sends a release once more, for a later grant of the owner than this proxy knew. The session has no hold of it.
-func (r *release) againLocked(fence int64) {
-	next := &release{e: r.e, c: r.c, q: r.q, Release: r.e.ledger.Again(&r.Release, fence)}
-	next.call = script.Release{Key: r.Key.Lock, Part: r.e.partOf(&r.c.Session, r.Key.Owner)}
-	next.call.Fence = fence
-	call := next.call.Call()
-	r.q.Again, r.q.Once, r.q.Done = call, fence == 0, next.released
-	r.e.calls.Repeat(r.q)
+// anewLocked sends a release once more, for a later grant of the owner than this proxy knew. The session has no hold of it.
+func (r *release) anewLocked(fence int64) {
+	r.Release = r.e.ledger.Again(&r.Release, fence)
+	r.request, r.lease, r.plain, r.fair = r.e.nextRequest(), 0, nil, nil
+	r.q.Once = fence == 0
+	r.e.calls.Repeat(&r.q, r.call().Call())
 }
 
 // handed settles the waiters of which one was to get the lock. Requires the session lock.

@@ -16,7 +16,8 @@ import (
 func (w *waiter) await(a script.Acquired) []byte {
 	w.e.mu.Lock()
 	defer w.e.mu.Unlock()
-	refusal, full := w.e.waits.set.Denied(w.key), w.e.waits.full(w.key)
+	refusal := w.e.waits.set.Denied(w.key)
+	full, limit := w.e.waits.full(w.key)
 	switch {
 	case w.c.ended, refusal != nil, full != "":
 		w.finishLocked()
@@ -33,9 +34,9 @@ func (w *waiter) await(a script.Acquired) []byte {
 	case w.c.ended:
 		return nil
 	case refusal != nil:
-		return w.replyTo(queue.Error, refusal)(w.caller.Proto)
+		return w.replyTo(queue.Error, refusal)(w.c.proto)
 	}
-	w.refused()
+	w.refused(limit)
 	return replies.Overloaded(full)
 }
 
@@ -78,7 +79,7 @@ func (w *waiter) without(f queue.Effect) {
 func (w *waiter) replyTo(o queue.Outcome, err error) func(proto int) []byte {
 	switch {
 	case errors.Is(err, errDraining):
-		w.refused()
+		w.refused("")
 		return func(int) []byte { return replies.Overloaded(errDraining.Error()) }
 	case o == queue.Error:
 		return replies.Failed(err)
@@ -86,10 +87,10 @@ func (w *waiter) replyTo(o queue.Outcome, err error) func(proto int) []byte {
 	return replies.Null
 }
 
-// refused tells metrics that the client may not wait.
-func (w *waiter) refused() {
+// refused tells metrics and the log that the client may not wait.
+func (w *waiter) refused(limit string) {
 	if f := w.e.opts.Events.Refused; f != nil {
-		f()
+		f(limit, w.c.client.Addr)
 	}
 }
 

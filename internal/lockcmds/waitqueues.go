@@ -158,17 +158,17 @@ func answerOf(w *waiter, a script.Acquired, err error) queue.Answer {
 	return queue.Answer{TTL: a.PTTL, Placed: a.Placed, Place: turns.Place(a.Place)}
 }
 
-// full says why no further client may wait for this lock now; empty: one may. Requires e.mu.
-func (x *waitQueues) full(key string) string {
+// full says why no further client may wait for this lock now, and names the setting that is the reason; empty: one may. Requires e.mu.
+func (x *waitQueues) full(key string) (why, limit string) {
 	switch {
 	case x.draining:
-		return "draining"
+		return "draining", ""
 	case x.e.opts.MaxWaiters > 0 && x.e.opts.Waiting.Load() >= int64(x.e.opts.MaxWaiters):
-		return "too many waiters"
+		return "too many waiters", "max-waiters"
 	case x.e.opts.MaxWaitersPerLock > 0 && int(x.lenLocked(key)) >= x.e.opts.MaxWaitersPerLock:
-		return "too many waiters for this lock"
+		return "too many waiters for this lock", "max-waiters-per-lock"
 	}
-	return ""
+	return "", ""
 }
 
 // failureOf is how a question to Redis about the queue has ended.

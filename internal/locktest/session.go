@@ -91,7 +91,7 @@ func (s *Session) Script(c contract.Call) {
 		s.Lock()
 		defer s.Unlock()
 		s.pending--
-		out := c.Done(reply, err)
+		out := c.For.Done(reply, err)
 		switch {
 		case s.ended:
 		case out != nil:
@@ -100,7 +100,7 @@ func (s *Session) Script(c contract.Call) {
 				s.next()
 			}
 		case c.Pipelined:
-			c.Late(func(reply []byte) { s.Replies <- Show(reply) })
+			c.For.Late(func(reply []byte) { s.Replies <- Show(reply) })
 		}
 	})
 	if c.Pipelined {

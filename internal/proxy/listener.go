@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"go.uber.org/zap"
+
+	"lockproxy/internal/logging"
 )
 
 // endpoint is one address that clients connect to.
@@ -58,7 +60,7 @@ func (l *guardedListener) Accept() (net.Conn, error) {
 		if errors.Is(err, net.ErrClosed) {
 			return nil, err
 		}
-		l.server.opts.Logger.Warn("accept", zap.Error(err), zap.Duration("retry_in", delay))
+		l.server.shared.Entries.Write(zap.WarnLevel, "accepting a client failed", "", zap.Error(err), logging.Seconds("retry_in", delay))
 		select {
 		case <-time.After(delay):
 			delay = min(2*delay, last)

@@ -15,7 +15,6 @@ import (
 	"lockproxy/internal/lockcmds/reentry"
 	"lockproxy/internal/proxy/engine"
 	"lockproxy/internal/proxy/shared"
-	"lockproxy/internal/proxy/status"
 	"lockproxy/internal/resp"
 	"lockproxy/internal/upstream"
 )
@@ -59,6 +58,7 @@ type Options struct {
 	UnixSocketPerm fs.FileMode
 
 	ClientAuth string // AuthUpstream (default), AuthProxy or AuthNone
+	Cluster    Cluster
 	Locks      Locks
 	Limits     Limits
 
@@ -81,6 +81,20 @@ const (
 	ReentryConnection = "connection" // also a connection that names no OWNER
 	ReentryOwner      = "owner"      // only an OWNER
 )
+
+// Values of Cluster.Order and Cluster.CrossSlot.
+const (
+	OrderSession = "session" // the commands of one client take effect in the order sent
+	OrderKey     = "key"     // those about one key do
+	CrossSplit   = "split"   // MGET, MSET, DEL, UNLINK, EXISTS and TOUCH with keys of several slots are divided
+	CrossRefuse  = "refuse"  // they are refused, as by Redis
+)
+
+// Cluster says how a cluster is used.
+type Cluster struct {
+	Order     string // OrderSession (default) or OrderKey
+	CrossSlot string // CrossSplit (default) or CrossRefuse
+}
 
 // Locks are the defaults of the lock commands.
 type Locks struct {
@@ -133,6 +147,14 @@ func (o *Options) setDefaults() error {
 	default:
 		return fmt.Errorf("proxy: lock.reentry %q is none of connection, owner", o.Locks.Reentry)
 	}
+	orElse(&o.Cluster.Order, OrderSession)
+	orElse(&o.Cluster.CrossSlot, CrossSplit)
+	if v := o.Cluster.Order; v != OrderSession && v != OrderKey {
+		return fmt.Errorf("proxy: cluster.order %q is none of session, key", v)
+	}
+	if v := o.Cluster.CrossSlot; v != CrossSplit && v != CrossRefuse {
+		return fmt.Errorf("proxy: cluster.cross-slot %q is none of split, refuse", v)
+	}
 	if o.Logger == nil {
 		o.Logger = zap.NewNop()
 	}
@@ -167,6 +189,7 @@ func (o *Options) forSessions() shared.Settings {
 	l := o.Limits
 	return shared.Settings{
 		ClientAuth: o.ClientAuth,
+		Cluster:    shared.Cluster{ByKey: o.Cluster.Order == OrderKey, Refuses: o.Cluster.CrossSlot == CrossRefuse},
 		Limits: shared.Limits{
 			Request: l.Request, Query: l.Query, Unanswered: l.Unanswered, Output: l.Output, LargeCommand: l.LargeCommand,
 		},
@@ -175,7 +198,14 @@ func (o *Options) forSessions() shared.Settings {
 }
 
 // forEngines returns the options of the lock engines.
-func (o *Options) forEngines(up *upstream.Upstream, counters *status.Counters) engines.Options {
+func (o *Options) forEngines(up *upstream.Upstream, e *shared.Proxy) engines.Options {
+	counters := &e.Counters
+	events := counters.LockEvents()
+	counted := events.Refused
+	events.Refused = func(limit, client string) {
+		counted(limit, client)
+		e.WaitRefused(limit, client)
+	}
 	return engines.Options{
 		Engine: lockcmds.Options{
 			UUID:              o.uuid,
@@ -185,7 +215,7 @@ func (o *Options) forEngines(up *upstream.Upstream, counters *status.Counters) e
 			MaxWaiters:        o.Locks.MaxWaiters,
 			MaxWaitersPerLock: o.Locks.MaxWaitersPerLock,
 			Logger:            o.Logger.Named("locks"),
-			Events:            counters.LockEvents(),
+			Events:            events,
 			Reentry:           &reentry.Rule{OwnersOnly: o.Locks.Reentry == ReentryOwner, Counted: counters.Reentered, Logger: o.Logger.Named("locks")},
 		},
 		Addr: up.Addr(), Connect: up.Connect,

@@ -10,8 +10,6 @@ import (
 	"sync"
 	"time"
 
-	"go.uber.org/zap"
-
 	"lockproxy/internal/proxy/clients"
 	"lockproxy/internal/resp"
 )
@@ -120,8 +118,7 @@ func (a *pendingConn) failed(err error) {
 	if errors.Is(err, io.EOF) || errors.Is(err, net.ErrClosed) {
 		return
 	}
-	a.server.shared.Counters.Handshakes.Add(1)
-	a.server.opts.Logger.Info("client closed: no handshake", zap.String("client", a.Addr), zap.Error(err))
+	a.server.shared.NoHandshake(a.Addr, err)
 }
 
 // findFirst looks for a whole command in the bytes read so far, and reads more if there is none.

@@ -15,6 +15,7 @@ import (
 
 	"lockproxy/internal/direct"
 	"lockproxy/internal/lockcmds/engines"
+	"lockproxy/internal/logging"
 	"lockproxy/internal/proxy/budget"
 	"lockproxy/internal/proxy/clients"
 	"lockproxy/internal/proxy/engine"
@@ -50,8 +51,8 @@ func New(opts Options) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	e := &shared.Proxy{Settings: opts.forSessions(), Upstream: up, Started: time.Now(), FailedLogins: shared.Limited(opts.Logger)}
-	if e.Locks, err = engines.New(opts.forEngines(up, &e.Counters)); err != nil {
+	e := &shared.Proxy{Settings: opts.forSessions(), Upstream: up, Started: time.Now(), Entries: shared.NewEntries(opts.Logger)}
+	if e.Locks, err = engines.New(opts.forEngines(up, e)); err != nil {
 		return nil, err
 	}
 	srv := &Server{opts: opts, shared: e, ids: clients.NewIDs(), stop: make(chan struct{}), conns: map[engine.Client]*session.Session{}}
@@ -112,7 +113,7 @@ func (srv *Server) Run(ctx context.Context) error {
 		srv.opts.Logger.Info("listening", zap.String("addr", ln.Addr().String()))
 	}
 	<-ctx.Done()
-	srv.opts.Logger.Info("draining", zap.Duration("timeout", srv.opts.DrainTimeout))
+	srv.opts.Logger.Info("draining", logging.Seconds("timeout", srv.opts.DrainTimeout))
 	close(srv.stop)
 	srv.closeListeners()
 	err := accepting.Wait()
@@ -130,6 +131,7 @@ func (srv *Server) Run(ctx context.Context) error {
 	stopUpstream()
 	<-upstreamDone
 	srv.engine.Stop()
+	srv.shared.Entries.Flush()
 	srv.opts.Logger.Info("stopped")
 	return err
 }
@@ -150,7 +152,7 @@ func (srv *Server) admit(rc redcon.Conn) bool {
 	srv.shared.Counters.Accepted.Add(1)
 	if n := srv.shared.Counters.Clients.Add(1); n > int64(srv.opts.Limits.Clients) {
 		srv.shared.Counters.Clients.Add(-1)
-		srv.shared.Counters.Rejected.Add(1)
+		srv.shared.TooManyClients(rc.RemoteAddr())
 		if a, ok := rc.NetConn().(*pendingConn); ok && !a.end.tls { // as in Redis: there was no handshake yet
 			_, _ = a.Write(tooManyClients) // the connection is closed in any case
 		}

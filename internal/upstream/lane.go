@@ -9,6 +9,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"lockproxy/internal/logging"
 	"lockproxy/internal/upstream/dial"
 	"lockproxy/internal/upstream/stream"
 	"lockproxy/internal/upstream/wire"
@@ -77,8 +78,8 @@ func (l *Lane) Scripts() *ScriptSet { return l.stream.Scripts() }
 // one.
 func (l *Lane) Full() bool { return l.full }
 
-// Refusal is Redis's own reply if the lane is not connected because Redis refused a step of the handshake, being busy with a
-// script for example. Else nil.
+// Refusal is the reply to commands if the lane is not connected: Redis's own if it refused a step of the handshake, being busy with a
+// script for example, else -NOUPSTREAM with the cause. nil: no attempt to connect has failed.
 func (l *Lane) Refusal() []byte { return l.refusal.Get() }
 
 // Unsettled reports whether a user with nothing outstanding on the lane must Move before the next command: the lane stands
@@ -125,7 +126,7 @@ func (l *Lane) run(u *Upstream) {
 			break
 		}
 		if dial.IsRejected(err) && !u.own(l.target.ID) {
-			log.Warn("upstream refuses the identity", zap.Error(err))
+			u.repeats.Write(zap.WarnLevel, "upstream refuses the credentials of a client", "", zap.Stringer("identity", l.target.ID), zap.Error(err))
 			u.forget(l)
 			l.rejected.Store(true)
 			l.stream.Refuse(err)
@@ -135,15 +136,16 @@ func (l *Lane) run(u *Upstream) {
 			l.refusal.Note(err, u.own(l.target.ID)) // before the lane's requests are reported
 			l.stream.Rest(err)
 			delay, pause := wait.Next()
+			u.laneFailed(l, err)
 			if u.inUse(l) {
-				u.contact(err)
-				log.Warn("upstream not reachable", zap.Error(err), zap.Duration("retry_in", delay))
+				log.Debug("lane not connected", zap.Error(err), logging.Seconds("retry_in", delay))
 			}
 			l.rest(u.dialer, err, delay, pause)
 			continue
 		}
 		wait = dial.Backoff{}
 		since := time.Now()
+		l.refusal.Note(nil, false)
 		u.laneUp(l, reconnected)
 		reconnected = true
 		log.Debug("lane connected")
@@ -153,8 +155,12 @@ func (l *Lane) run(u *Upstream) {
 		if l.closed() {
 			break
 		}
-		log.Warn("lane lost its connection", zap.Error(err))
+		log.Debug("lane lost its connection", zap.Error(err))
+		u.repeats.Write(zap.WarnLevel, "a connection to redis was lost", "", zap.Stringer("identity", l.target.ID), zap.Error(err))
 		l.stream.Reconnect(err)
+		if u.views != nil {
+			u.views.Ask(l.target.At, nil)
+		}
 		l.sleep(fix.After(time.Since(since)), nil)
 	}
 	l.stream.Refuse(stream.ErrDown)

@@ -45,5 +45,27 @@ func (u *Upstream) viewChanged(v *cluster.View) {
 			time.AfterFunc(grace, l.close)
 		}
 	}
-	u.pins.DropAt(func(at topology.Node) bool { return at != topology.Any && v.Primary(string(at)) == nil })
+	u.pins.DropAt(func(at topology.Node) bool { return at != topology.Any && v.Primary(string(at)) == nil }, grace)
+}
+
+// laneFailed notes that a lane has no connection. In a cluster one server says nothing of the others.
+func (u *Upstream) laneFailed(l *Lane, err error) {
+	if u.views != nil {
+		u.views.Ask(topology.Any, nil)
+		return
+	}
+	if u.inUse(l) {
+		u.contact(err)
+	}
+}
+
+// stuckPeriod is the time between two refreshes of the view while a lane stands still: the server may have been stopped, which nothing announces.
+const stuckPeriod = 250 * time.Millisecond
+
+// laneStuck has the view refreshed while a lane of a set stands still. Requires u.mu.
+func (u *Upstream) laneStuck(set *laneSet) {
+	if now := time.Now(); u.views != nil && set.lineup.Aside() && now.Sub(set.asked) > stuckPeriod {
+		set.asked = now
+		u.views.Ask(set.key.target.At, nil)
+	}
 }

@@ -3,6 +3,7 @@ package upstream
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"net"
 	"sync"
@@ -11,12 +12,14 @@ import (
 
 	"go.uber.org/zap"
 
+	"lockproxy/internal/logging"
 	"lockproxy/internal/upstream/address"
 	"lockproxy/internal/upstream/admission"
 	"lockproxy/internal/upstream/census"
 	"lockproxy/internal/upstream/commands"
 	"lockproxy/internal/upstream/dial"
 	"lockproxy/internal/upstream/door"
+	"lockproxy/internal/upstream/outage"
 	"lockproxy/internal/upstream/pins"
 	"lockproxy/internal/upstream/questions"
 	"lockproxy/internal/upstream/refresh"
@@ -88,12 +91,14 @@ type Upstream struct {
 	aside   atomic.Int64  // lanes set aside since the start
 
 	proofs
+	repeats *logging.Repeats
 
 	mu     sync.Mutex
 	lanes  lanes
 	closed bool
 	ready  bool  // the last contact with Redis was successful
 	cause  error // why not
+	outage outage.Outage
 }
 
 // New checks opts. Nothing is connected before a lane or pin is asked for.
@@ -119,7 +124,11 @@ func New(opts Options) (*Upstream, error) {
 	if opts.Logger == nil {
 		opts.Logger = zap.NewNop()
 	}
-	u := &Upstream{opts: opts, cluster: nodes, refresh: make(chan struct{}, 1), lanes: newLanes(opts.MaxLanes), over: make(chan struct{})}
+	u := &Upstream{
+		opts: opts, cluster: nodes, refresh: make(chan struct{}, 1), lanes: newLanes(opts.MaxLanes), over: make(chan struct{}),
+		repeats: logging.NewRepeats(opts.Logger, entriesMost, entriesPeriod),
+	}
+	u.outage.Cause = dial.Cause
 	u.dialer = dial.New(dial.Options{
 		Resolver: servers, TLS: opts.TLS, Timeout: opts.DialTimeout, KeepAlive: opts.KeepAlive, UserTimeout: opts.UserTimeout,
 		Spawn: u.wg.Go, Stop: u.over,
@@ -134,7 +143,7 @@ func New(opts Options) (*Upstream, error) {
 		u.pins.DropBare()
 	}})
 	if nodes != nil {
-		u.views = refresh.New(refresh.Options{Dialer: u.dialer, Cluster: nodes, Own: u.Own(), Logger: opts.Logger, Changed: u.viewChanged})
+		u.views = refresh.New(refresh.Options{Dialer: u.dialer, Cluster: nodes, Own: u.Own(), Logger: opts.Logger, Changed: u.viewChanged, Outcome: u.contact})
 	}
 	u.table.Store(commands.BuiltIn())
 	return u, nil
@@ -149,6 +158,12 @@ func topologyOf(a address.Address) (servers dial.Resolver, nodes *topology.Clust
 	servers, err = topology.NewSingle(a)
 	return servers, nil, err
 }
+
+// Entries of one kind that the log has in a period; the others become a summary.
+const (
+	entriesMost   = 5
+	entriesPeriod = 10 * time.Second
+)
 
 func setDefault[T comparable](v *T, def T) {
 	var zero T
@@ -226,20 +241,19 @@ func (u *Upstream) refreshTable(ctx context.Context) {
 		if err == nil {
 			u.table.Store(table)
 			u.inspect(ctx)
-			u.opts.Logger.Info("upstream is there", zap.String("addr", u.opts.Addr), zap.Int("commands", table.Len()))
+			u.opts.Logger.Info("connected to upstream", zap.String("addr", u.opts.Addr), zap.Int("commands", table.Len()))
 			return
 		}
 		if ctx.Err() != nil {
 			return
 		}
-		if dial.IsRefused(err) {
+		if dial.IsRefused(err) && !(dial.IsRejected(err) && u.own(u.Own())) {
 			u.inspect(ctx)
-			u.opts.Logger.Info("upstream does not list its commands, using a built-in table", zap.Error(err))
+			u.opts.Logger.Info("COMMAND is not available on upstream, using the built-in command table", zap.Error(err))
 			return
 		}
 		delay, _ := wait.Next()
 		u.contact(err)
-		u.opts.Logger.Warn("upstream not reachable", zap.String("addr", u.opts.Addr), zap.Error(err), zap.Duration("retry_in", delay))
 		u.dialer.Await(topology.Any, contact, err)
 		select {
 		case <-ctx.Done():
@@ -265,10 +279,29 @@ func (u *Upstream) Ready() (bool, error) {
 	return u.ready, u.cause
 }
 
+// contact notes the outcome of a contact with Redis, and logs what it means to the operator. Requires no locks.
 func (u *Upstream) contact(err error) {
 	u.mu.Lock()
 	u.ready, u.cause = err == nil, err
+	event := u.outage.Note(time.Now(), err)
 	u.mu.Unlock()
+	u.report(event, err)
+}
+
+// report logs the begin, the end and each further minute of an outage.
+func (u *Upstream) report(e outage.Event, err error) {
+	addr := zap.String("addr", u.opts.Addr)
+	switch e.Kind {
+	case outage.Nothing:
+	case outage.Over:
+		u.repeats.Write(zap.InfoLevel, "upstream is available again", "", addr, logging.Seconds("unavailable", e.Lasted), zap.Int("failures", e.Failures))
+	case outage.Began, outage.GoesOn:
+		level := zap.ErrorLevel // the configuration is wrong, and time does not cure it
+		if !dial.IsRejected(err) && !errors.Is(err, dial.ErrNotRedis) {
+			level = zap.WarnLevel
+		}
+		u.repeats.Write(level, e.Cause, "", addr, zap.Error(err), logging.Seconds("unavailable", e.Lasted), zap.Int("failures", e.Failures))
+	}
 }
 
 // NeedsAuth reports whether Redis refused to serve a connection without credentials when the proxy last looked: at every
@@ -372,4 +405,5 @@ func (u *Upstream) close() {
 	u.pins.Close()
 	u.wg.Wait()
 	u.door.Close()
+	u.repeats.Flush()
 }

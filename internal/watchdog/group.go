@@ -152,9 +152,9 @@ func (w *Watchdog) settle(ctx context.Context, g *group, b *batch, verdicts []Ve
 	switch {
 	case ctx.Err() != nil: // the end of Run is no failure
 	case changed && err != nil:
-		w.opts.Logger.Warn("renewals fail", zap.Int("locks", len(b.leases)), zap.Error(err))
+		w.opts.Logger.Warn("lease renewal fails", zap.Int("locks", len(b.leases)), zap.Error(err))
 	case changed:
-		w.opts.Logger.Info("renewals succeed again")
+		w.opts.Logger.Info("lease renewal succeeds again")
 	}
 	w.report(b.losses)
 	for _, then := range b.thens {

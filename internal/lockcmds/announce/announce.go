@@ -5,21 +5,27 @@ import (
 	"context"
 	"strconv"
 	"sync"
+	"time"
 
 	"github.com/tidwall/redcon"
 	"go.uber.org/zap"
 
+	"lockproxy/internal/lockcmds/contract"
 	"lockproxy/internal/lockcmds/jobs"
 	"lockproxy/internal/lockcmds/redislink"
 	"lockproxy/internal/lockcmds/script"
+	"lockproxy/internal/logging"
 	"lockproxy/internal/resp"
 )
 
 // Loss is the report of one lost hold.
 type Loss struct {
-	Key    string
-	Fence  int64
-	Reason string
+	Key, Owner string
+	Fence      int64
+	Reason     string
+	Expired    bool                // a lease of fixed length, which ended by itself: nothing is wrong
+	Held       time.Duration       // since the command was sent that acquired the lock
+	Client     contract.ClientInfo // the first of the clients that held it
 	// Push sends a push to the sessions that held it. Requires no locks.
 	Push func(push []byte)
 }
@@ -34,18 +40,30 @@ type Options struct {
 
 // Announcer tells of losses in their order. One job at a time tells them, batch in a go.
 type Announcer struct {
-	opts Options
+	opts    Options
+	entries *logging.Repeats
 
 	mu   sync.Mutex
 	list []Loss // not told yet
 	busy bool   // a job tells them
 }
 
+// Losses of one reason that are logged one by one in a period. The others of the period have one summary.
+const (
+	entriesMost   = 100
+	entriesPeriod = 10 * time.Second
+)
+
 // batch bounds what is published in one go.
 const batch = 128
 
 // New returns an Announcer without losses.
-func New(opts Options) *Announcer { return &Announcer{opts: opts} }
+func New(opts Options) *Announcer {
+	return &Announcer{opts: opts, entries: logging.NewRepeats(opts.Logger, entriesMost, entriesPeriod)}
+}
+
+// Close writes the summaries of losses that are due.
+func (a *Announcer) Close() { a.entries.Flush() }
 
 // Tell announces a loss. It leaves the work to a job. Requires no session lock.
 func (a *Announcer) Tell(l Loss) {
@@ -67,11 +85,24 @@ func (a *Announcer) announce() {
 	}
 	for i := range some {
 		l := &some[i]
-		a.opts.Logger.Warn("lease lost", zap.String("key", l.Key), zap.Int64("fence", l.Fence), zap.String("reason", l.Reason))
+		a.log(l)
 		l.Push(appendPush(nil, l))
 	}
 	a.opts.Jobs.Submit(jobs.CleanUp, func() { a.publish(some) })
 	a.opts.Jobs.Submit(jobs.Loss, a.announce)
+}
+
+// log writes the entry of a loss. A mass of losses is summarised.
+func (a *Announcer) log(l *Loss) {
+	level, message := zap.WarnLevel, "lease lost"
+	if l.Expired {
+		level, message = zap.DebugLevel, "fixed lease expired"
+	}
+	if !a.opts.Logger.Core().Enabled(level) {
+		return
+	}
+	a.entries.Write(level, message, l.Reason, zap.String("key", l.Key), zap.String("owner", l.Owner), zap.Int64("fence", l.Fence),
+		zap.String("reason", l.Reason), zap.String("client", l.Client.Addr), zap.String("client_name", l.Client.Name), logging.Seconds("held", l.Held))
 }
 
 // take returns the losses to be told next; none: the job is over.

@@ -17,19 +17,42 @@ const DoubtLimit = 5 * time.Second
 // Request is one call of a session. If its answer is lost with the connection, a copy is sent on the engine's own connection until
 // Redis answers: a script that runs twice leaves what it leaves when it runs once.
 type Request struct {
-	Session   contract.Session
-	Call      script.Call
-	Pipelined bool        // as in contract.Call
-	Again     script.Call // the copy; without a script: the call cannot be repeated
-	Once      bool        // the copy is sent once, because a later one could find another grant
-	Doubted   func()      // the answer is lost and the copy is about to be sent; the session is locked. nil: not of interest
-	// Done is called once. It requires the session lock, or that the session has ended. It returns the reply; nil: Session.Reply
-	// follows, or the request was handed to Repeat.
-	Done func(o Outcome) []byte
+	Session contract.Session
+	For     Asker
+	SentAt  time.Time // set by Send: before the first copy was sent
 
-	SentAt time.Time          // set by Send: before the first copy was sent
-	late   func(reply []byte) // of a pipelined call whose slot waits for the reply
+	calls *Calls
+	late  func(reply []byte) // of a pipelined call whose slot waits for the reply
+
+	Pipelined bool // as in contract.Call
+	Once      bool // the copy is sent once, because a later one could find another grant
 }
+
+// Asker is the lock command that a request belongs to.
+type Asker interface {
+	// Again is the copy, if the call can be repeated. Requires the session lock, or that the session has ended.
+	Again() (copy script.Call, ok bool)
+	// Doubted says that the answer is lost and the copy is about to be sent. Requires the session lock.
+	Doubted()
+	// Answered is called once. It requires the session lock, or that the session has ended. It returns the reply; nil: Session.Reply
+	// follows, or the request was handed to Repeat.
+	Answered(o Outcome) []byte
+}
+
+// Plain is an Asker to which a doubt means nothing.
+type Plain struct {
+	Copy  script.Call // of the call; without a script: it cannot be repeated
+	Reply func(o Outcome) []byte
+}
+
+// Again implements Asker.
+func (p Plain) Again() (script.Call, bool) { return p.Copy, p.Copy.Script != nil }
+
+// Doubted implements Asker.
+func (Plain) Doubted() {}
+
+// Answered implements Asker.
+func (p Plain) Answered(o Outcome) []byte { return p.Reply(o) }
 
 // Outcome is the end of a request.
 type Outcome struct {
@@ -39,32 +62,35 @@ type Outcome struct {
 	Repeated bool      // an earlier copy may have been executed, or may still be
 }
 
-// Send puts a request on the session's connection. Requires the session lock.
-func (c *Calls) Send(r *Request) {
-	r.SentAt = c.Clock.Now()
+// Send puts a call on the session's connection. The request is the call's own until its end. Requires the session lock.
+func (c *Calls) Send(call script.Call, r *Request) {
+	r.calls, r.SentAt = c, c.Clock.Now()
 	c.tending.Add(1) // until the outcome has been dealt with, though the session may have ended
 	c.sent.Begin()
-	call := contract.Call{Call: r.Call, Pipelined: r.Pipelined, Done: func(v resp.Value, err error) []byte {
-		defer c.Guard.Stop()
-		defer c.sent.End()
-		defer c.tending.Add(-1)
-		if !errors.Is(err, contract.ErrInDoubt) || r.Again.Script == nil {
-			return r.Done(Outcome{Reply: v, Err: err, SentAt: r.SentAt})
-		}
-		if r.Doubted != nil {
-			r.Doubted()
-		}
-		c.Repeat(r)
-		return nil
-	}}
-	if r.Pipelined {
-		call.Late = func(reply func([]byte)) { r.late = reply }
-	}
-	r.Session.Script(call)
+	r.Session.Script(contract.Call{Call: call, Pipelined: r.Pipelined, For: r})
 }
 
+// Done implements contract.Asker.
+func (r *Request) Done(v resp.Value, err error) []byte {
+	c := r.calls
+	defer c.Guard.Stop()
+	defer c.sent.End()
+	defer c.tending.Add(-1)
+	if errors.Is(err, contract.ErrInDoubt) {
+		if again, ok := r.For.Again(); ok {
+			r.For.Doubted()
+			c.Repeat(r, again)
+			return nil
+		}
+	}
+	return r.For.Answered(Outcome{Reply: v, Err: err, SentAt: r.SentAt})
+}
+
+// Late implements contract.Asker.
+func (r *Request) Late(reply func([]byte)) { r.late = reply }
+
 // Repeat sends the copy of a request until Redis answers it, for DoubtLimit at most.
-func (c *Calls) Repeat(r *Request) {
+func (c *Calls) Repeat(r *Request, again script.Call) {
 	until := c.Clock.Now().Add(DoubtLimit)
 	pause := retryFirst
 	c.tending.Add(1)
@@ -72,7 +98,7 @@ func (c *Calls) Repeat(r *Request) {
 	attempt = func() {
 		sentAt := c.Clock.Now()
 		ctx, cancel := context.WithDeadline(c.Life, later(until, sentAt.Add(pause)))
-		v, err := c.Own.run(ctx, r.Again)
+		v, err := c.Own.run(ctx, again)
 		cancel()
 		if !resolves(v, err) {
 			if !r.Once && !isFinal(refusalOf(v)) && c.Life.Err() == nil && c.Clock.Now().Add(pause).Before(until) {
@@ -85,7 +111,7 @@ func (c *Calls) Repeat(r *Request) {
 		defer c.tending.Add(-1)
 		o := Outcome{Reply: v, Err: err, SentAt: sentAt, Repeated: true}
 		alive := c.Guard.Do(r.Session, func() {
-			reply := r.Done(o)
+			reply := r.For.Answered(o)
 			switch {
 			case reply == nil:
 			case r.late != nil:
@@ -95,7 +121,7 @@ func (c *Calls) Repeat(r *Request) {
 			}
 		})
 		if !alive {
-			r.Done(o)
+			r.For.Answered(o)
 		}
 	}
 	c.Jobs.Submit(jobs.Attempt, attempt)

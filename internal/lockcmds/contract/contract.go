@@ -17,6 +17,14 @@ var (
 	ErrInDoubt = redislink.ErrInDoubt
 )
 
+// UnsentError is ErrUnsent with the reply of the session to any command that it could not send.
+type UnsentError struct{ Reply []byte }
+
+func (*UnsentError) Error() string { return ErrUnsent.Error() }
+
+// Unwrap says that it is ErrUnsent.
+func (*UnsentError) Unwrap() error { return ErrUnsent }
+
 // Session is what the lock commands ask of one client connection. A session's lock is taken before any lock of the lock
 // engine: the engine calls Do only while it holds none, and the other methods only where the session is locked.
 type Session interface {
@@ -61,11 +69,16 @@ type Call struct {
 	script.Call
 	// Pipelined lets the session send its next commands right behind this one.
 	Pipelined bool
+	For       Asker
+}
+
+// Asker gets the outcome of a Call.
+type Asker interface {
 	// Done gets the answer, or ErrUnsent or ErrInDoubt, once, with the session locked. It is also called if the session
 	// has ended meanwhile: a grant must then be rolled back. It returns the reply of the lock command;
 	// nil says that Session.Reply follows. It does not keep reply.
-	Done func(reply resp.Value, err error) []byte
+	Done(reply resp.Value, err error) []byte
 	// Late follows Done if the call is pipelined and Done has returned nil: reply gives the reply of this very call. Replies to later
 	// commands wait for it. Requires the session lock, and so does reply.
-	Late func(reply func([]byte))
+	Late(reply func([]byte))
 }

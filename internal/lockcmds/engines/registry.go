@@ -228,6 +228,7 @@ func (r *Registry) newEngine(id ID) (*lockcmds.Engine, error) {
 	opts := r.opts.Engine
 	opts.Redis, opts.Jobs, opts.Waiting = link, r.jobs, &r.waiting
 	opts.Requests = &r.requests
+	opts.User = id.User
 	return lockcmds.New(opts)
 }
 

@@ -74,6 +74,7 @@ func (l *Ledger) Granted(g Grant) (h *Hold, fresh bool) {
 	fresh = h == nil
 	if fresh {
 		h = l.add(g.Key, g.Fence)
+		h.Since = g.SentAt
 	}
 	newer := h.counted(g.Count, g.SentAt)
 	if newer {

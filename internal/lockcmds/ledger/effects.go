@@ -28,6 +28,8 @@ type Loss struct {
 	Key    Key
 	Fence  int64
 	Reason string
+	Since  time.Time // when the command was sent that acquired the lock
+	Client Client    // the first of the clients that held it for the owner
 	To     []*Session
 }
 
@@ -53,7 +55,10 @@ func (l *Ledger) Lost(h *Hold, reason string, certain bool, except *Session) {
 		l.Drop(h)
 		return // the answers to the releases say whether they came in time
 	}
-	told := &Loss{Key: h.Key, Fence: h.Fence, Reason: reason}
+	told := &Loss{Key: h.Key, Fence: h.Fence, Reason: reason, Since: h.Since}
+	if len(h.holders) > 0 {
+		told.Client = h.holders[0].Client
+	}
 	for _, o := range h.holders {
 		if o.Session == except {
 			continue

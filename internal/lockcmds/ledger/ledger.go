@@ -68,6 +68,7 @@ type Hold struct {
 	TTL   time.Duration // length of the lease
 	Fixed bool          // the client has set the length: never renewed
 	Until time.Time     // the limit of renewals; zero: none
+	Since time.Time     // when the command was sent that acquired it
 	Tag   any           // the caller's
 
 	countedAt time.Time // when the command was sent that Redis said Count to

@@ -32,12 +32,18 @@ const (
 	longestName = 64 // bytes
 )
 
+// Client is the client of a connection that acquires.
+type Client struct {
+	contract.ClientInfo
+	Library string // as in contract.Caller
+}
+
 // Refuses reports whether a connection may not acquire again.
 func (r *Rule) Refuses() bool { return r != nil && r.OwnersOnly }
 
 // Note counts a re-entry, and logs the first one of each client name if the client's library has announced itself. A client without
 // a name goes by the name of its library.
-func (r *Rule) Note(c contract.Caller, key string, refused bool) {
+func (r *Rule) Note(c Client, key string, refused bool) {
 	if r == nil {
 		return
 	}
@@ -48,15 +54,15 @@ func (r *Rule) Note(c contract.Caller, key string, refused bool) {
 		return
 	}
 	r.Logger.Warn("a connection acquires a lock that it holds already: threads or tasks that share a connection are one owner "+
-		"unless each names an OWNER", zap.String("library", clipped(c.Library)), zap.String("name", clipped(c.Info.Name)),
-		zap.String("client", c.Info.Addr), zap.String("key", clipped(key)), zap.Bool("refused", refused))
+		"unless each names an OWNER", zap.String("library", clipped(c.Library)), zap.String("name", clipped(c.Name)),
+		zap.String("client", c.Addr), zap.String("key", clipped(key)), zap.Bool("refused", refused))
 }
 
 // first reports whether the client's name is a new one.
-func (r *Rule) first(c contract.Caller) bool {
+func (r *Rule) first(c Client) bool {
 	name := "library " + clipped(c.Library)
-	if c.Info.Name != "" {
-		name = "name " + clipped(c.Info.Name)
+	if c.Name != "" {
+		name = "name " + clipped(c.Name)
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()

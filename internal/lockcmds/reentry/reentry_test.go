@@ -11,21 +11,21 @@ import (
 	"lockproxy/internal/lockcmds/contract"
 )
 
-func caller(library, name string) contract.Caller {
-	return contract.Caller{Library: library, Info: contract.ClientInfo{Addr: "10.0.0.1:1", Name: name}}
+func client(library, name string) Client {
+	return Client{Library: library, ClientInfo: contract.ClientInfo{Addr: "10.0.0.1:1", Name: name}}
 }
 
 func TestEachNameIsLoggedOnce(t *testing.T) {
 	core, logs := observer.New(zap.InfoLevel)
 	counted := map[bool]int{}
 	r := &Rule{Logger: zap.New(core), Counted: func(refused bool) { counted[refused]++ }}
-	for _, c := range []contract.Caller{
-		caller("", ""), caller("", "worker"), // not announced
-		caller("redis-py", ""), caller("redis-py", ""), caller("redis-py", "worker"), caller("go-redis", "worker"), caller("go-redis", ""),
+	for _, c := range []Client{
+		client("", ""), client("", "worker"), // not announced
+		client("redis-py", ""), client("redis-py", ""), client("redis-py", "worker"), client("go-redis", "worker"), client("go-redis", ""),
 	} {
 		r.Note(c, "k", false)
 	}
-	r.Note(caller("go-redis", ""), "k", true)
+	r.Note(client("go-redis", ""), "k", true)
 	var got []string
 	for _, e := range logs.All() {
 		m := e.ContextMap()
@@ -45,7 +45,7 @@ func TestNamesAreBounded(t *testing.T) {
 	r := &Rule{Logger: zap.New(core)}
 	long := strings.Repeat("n", 1<<20)
 	for i := range 2 * mostNames {
-		r.Note(caller(long, strconv.Itoa(i)+long), long, false)
+		r.Note(client(long, strconv.Itoa(i)+long), long, false)
 	}
 	if logs.Len() != mostNames || len(r.named) != mostNames {
 		t.Errorf("%d lines, %d names", logs.Len(), len(r.named))
@@ -59,7 +59,7 @@ func TestNamesAreBounded(t *testing.T) {
 
 func TestNilAllowsReentry(t *testing.T) {
 	var r *Rule
-	r.Note(caller("redis-py", ""), "k", false)
+	r.Note(client("redis-py", ""), "k", false)
 	if r.Refuses() || new(Rule).Refuses() || !(&Rule{OwnersOnly: true}).Refuses() {
 		t.Error("wrong rule")
 	}

@@ -2,6 +2,7 @@
 package replies
 
 import (
+	"bytes"
 	"errors"
 
 	"github.com/tidwall/redcon"
@@ -18,9 +19,12 @@ func Null(proto int) []byte { return resp.AppendNull(nil, proto) }
 // Failure is the error reply for a script that failed: Redis's own, -NOUPSTREAM or -INDOUBT.
 func Failure(err error) []byte {
 	var refusal script.Error
+	var unsent *contract.UnsentError
 	switch {
 	case errors.As(err, &refusal):
 		return resp.AppendRawError(nil, string(refusal))
+	case errors.As(err, &unsent):
+		return bytes.Clone(unsent.Reply)
 	case errors.Is(err, contract.ErrUnsent):
 		return resp.AppendError(nil, resp.NoUpstream, "nothing was sent")
 	default:

@@ -1,6 +1,7 @@
 package script
 
 import (
+	"strconv"
 	"time"
 
 	"lockproxy/internal/resp"
@@ -37,14 +38,33 @@ func (a Acquire) shared() bool { return a.Session != "" }
 
 // Call is the call of acquire.lua.
 func (a Acquire) Call() Call {
-	c := Call{acquire, []string{a.Key, FenceKey, ChannelOf(a.Key)}, []string{a.Owner, millis(a.Lease), itoa(a.Request)}}
-	switch {
-	case a.shared():
-		c.Args = append(c.Args, itoa(a.Fence), itoa(a.Holds), a.field(), publish, NamesOf(a.Key).NameChannel(a.Owner))
-	case a.Fence != 0:
-		c.Args = append(c.Args, itoa(a.Fence), itoa(a.Holds))
+	if a.shared() {
+		return Call{
+			acquire,
+			[]string{a.Key, FenceKey, ChannelOf(a.Key)},
+			[]string{
+				a.Owner, millis(a.Lease), itoa(a.Request), itoa(a.Fence), itoa(a.Holds),
+				a.field(), publish, NamesOf(a.Key).NameChannel(a.Owner),
+			},
+		}
 	}
-	return c
+	var buf [192]byte // as in Release.Call
+	b := appendTagged(buf[:0], channelPrefix, a.Key)
+	channel := len(b)
+	b = strconv.AppendInt(b, milliseconds(a.Lease), 10)
+	lease := len(b)
+	b = strconv.AppendInt(b, a.Request, 10)
+	request := len(b)
+	b = strconv.AppendInt(b, a.Fence, 10)
+	texts := string(b)
+	all := []string{
+		a.Key, FenceKey, texts[:channel],
+		a.Owner, texts[channel:lease], texts[lease:request], texts[request:], itoa(a.Holds),
+	}
+	if a.Fence == 0 {
+		all = all[:6] // the rest says nothing
+	}
+	return Call{acquire, all[:3:3], all[3:]}
 }
 
 // args are the first arguments of fair.lua and crowd.lua.

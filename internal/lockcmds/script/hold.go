@@ -1,6 +1,7 @@
 package script
 
 import (
+	"strconv"
 	"time"
 
 	"lockproxy/internal/resp"
@@ -16,15 +17,23 @@ type Release struct {
 
 // Call is the call of release.lua.
 func (r Release) Call() Call {
-	channel, queue := channelAndQueueOf(r.Key)
-	c := Call{Script: release, Keys: []string{r.Key, channel, queue}}
-	if r.Session == "" && r.Holds == 0 { // the ordinary case: what would follow says nothing
-		fence, request := twoNumbers(r.Fence, r.Request)
-		c.Args = []string{r.Owner, fence, request, publish}
-	} else {
-		c.Args = r.args()
+	if r.Session != "" || r.Holds != 0 {
+		return Call{release, []string{r.Key, ChannelOf(r.Key), QueueOf(r.Key)}, r.args()}
 	}
-	return c
+	var buf [256]byte // the texts share one allocation, and the slices another: most calls are of this kind
+	b := appendTagged(buf[:0], channelPrefix, r.Key)
+	channel := len(b)
+	b = appendTagged(b, queuePrefix, r.Key)
+	queue := len(b)
+	b = strconv.AppendInt(b, r.Fence, 10)
+	fence := len(b)
+	b = strconv.AppendInt(b, r.Request, 10)
+	texts := string(b)
+	all := []string{
+		r.Key, texts[:channel], texts[channel:queue],
+		r.Owner, texts[queue:fence], texts[fence:], publish, // the rest would say nothing
+	}
+	return Call{release, all[:3:3], all[3:]}
 }
 
 func (r Release) args() []string {

@@ -41,17 +41,6 @@ func ChannelOf(key string) string { return tagged(channelPrefix, key) }
 // QueueOf is the fair queue of a lock.
 func QueueOf(key string) string { return tagged(queuePrefix, key) }
 
-// channelAndQueueOf is ChannelOf and QueueOf, with one allocation.
-func channelAndQueueOf(key string) (channel, queue string) {
-	left, right := "{", "}"
-	if strings.Contains(key, "{") {
-		left, right = "", ""
-	}
-	both := channelPrefix + ":" + left + key + right + queuePrefix + ":" + left + key + right
-	n := len(channelPrefix) + 1 + len(left) + len(key) + len(right)
-	return both[:n], both[n:]
-}
-
 // DeadlinesOf is the deadlines of the places in that queue.
 func DeadlinesOf(key string) string { return tagged("redisson_lock_timeout", key) }
 
@@ -70,10 +59,17 @@ func (n Names) PlaceOf(owner string) string {
 	return owner
 }
 
-// tagged is Redisson's rule: a name with an opening brace anywhere is taken to have its own hash tag.
 func tagged(prefix, key string) string {
+	var name [128]byte
+	return string(appendTagged(name[:0], prefix, key))
+}
+
+// appendTagged is Redisson's rule: a name with an opening brace anywhere is taken to have its own hash tag.
+func appendTagged(dst []byte, prefix, key string) []byte {
+	left, right := ":{", "}"
 	if strings.Contains(key, "{") {
-		return prefix + ":" + key
+		left, right = ":", ""
 	}
-	return prefix + ":{" + key + "}"
+	dst = append(append(dst, prefix...), left...)
+	return append(append(dst, key...), right...)
 }

@@ -166,21 +166,14 @@ func (n numbers) duration(i int) time.Duration { return time.Duration(n.at(i)) *
 
 func itoa(n int64) string { return strconv.FormatInt(n, 10) }
 
-// twoNumbers is itoa for two numbers, with one allocation.
-func twoNumbers(a, b int64) (string, string) {
-	var buf [40]byte
-	text := strconv.AppendInt(buf[:0], a, 10)
-	n := len(text)
-	both := string(strconv.AppendInt(text, b, 10))
-	return both[:n], both[n:]
-}
-
 // millis is a length of time for a script, at least 1 unless it is 0.
-func millis(d time.Duration) string {
+func millis(d time.Duration) string { return itoa(milliseconds(d)) }
+
+func milliseconds(d time.Duration) int64 {
 	if d > 0 && d < time.Millisecond {
-		d = time.Millisecond
+		return 1
 	}
-	return itoa(d.Milliseconds())
+	return d.Milliseconds()
 }
 
 func flag(b bool) string {

@@ -225,13 +225,13 @@ func (c *client) Script(call contract.Call) {
 	}, func(v resp.Value, err error) {
 		c.lock(func() {
 			c.pending--
-			out := call.Done(v, err)
+			out := call.For.Done(v, err)
 			switch {
 			case c.ended:
 			case out != nil:
 				c.answer(s, out)
 			case call.Pipelined:
-				call.Late(func(reply []byte) {
+				call.For.Late(func(reply []byte) {
 					c.mustBeLocked("Late")
 					c.answer(s, reply)
 				})

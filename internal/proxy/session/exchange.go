@@ -3,6 +3,7 @@ package session
 import (
 	"lockproxy/internal/proxy/budget"
 	"lockproxy/internal/proxy/replies"
+	"lockproxy/internal/proxy/shared"
 	"lockproxy/internal/upstream"
 )
 
@@ -237,4 +238,22 @@ func (s *Session) transmit(conn connection, raw []byte, at replies.ID, n int) {
 		s.proxy.Counters.Refused.Add(int64(n))
 		s.lose(at, n, false)
 	}
+}
+
+// refusal is the reply to a command that was not sent.
+func (l *lanes) refusal() []byte {
+	s := l.s
+	if s.pin != nil {
+		if b := s.pin.conn.Refusal(); b != nil {
+			return b
+		}
+	} else if l.lane != nil {
+		if l.lane.Full() {
+			return s.proxy.Refuse(shared.NoLaneFree, "max-lanes", s.Addr)
+		}
+		if b := l.lane.Refusal(); b != nil {
+			return b
+		}
+	}
+	return shared.NoUpstream
 }

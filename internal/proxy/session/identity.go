@@ -7,7 +7,6 @@ import (
 	"lockproxy/internal/proxy/command"
 	"lockproxy/internal/proxy/idchange"
 	"lockproxy/internal/proxy/pubsub"
-	"lockproxy/internal/proxy/shared"
 	"lockproxy/internal/proxy/transaction"
 	"lockproxy/internal/resp"
 	"lockproxy/internal/upstream"
@@ -225,7 +224,7 @@ func (l *logins) keepLogin() {
 		return
 	}
 	if !s.pin.conn.Keep() {
-		s.say(shared.NoPinFree(upstream.ErrPins))
+		s.say(s.proxy.NoPinFree(upstream.ErrPins, s.Addr))
 		s.cutOff()
 	}
 }

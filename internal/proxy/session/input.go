@@ -4,8 +4,6 @@ import (
 	"bytes"
 	"time"
 
-	"go.uber.org/zap"
-
 	"lockproxy/internal/proxy/budget"
 	"lockproxy/internal/proxy/command"
 	"lockproxy/internal/proxy/shared"
@@ -343,8 +341,7 @@ func (i *input) checkStream() {
 	}
 	l := &i.large
 	if l.bytes-l.checked < streamLeast && !l.excused && !i.paused {
-		s.proxy.Counters.SlowCommands.Add(1)
-		s.proxy.Settings.Logger.Warn("client closed: its large command came too slowly", zap.String("client", s.Addr), zap.Int("bytes", l.bytes))
+		s.proxy.SlowCommand(s.Addr, l.bytes)
 		s.end()
 		return
 	}

@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"lockproxy/internal/proxy/command"
-	"lockproxy/internal/proxy/shared"
 	"lockproxy/internal/proxy/weight"
 	"lockproxy/internal/resp"
 	"lockproxy/internal/upstream"
@@ -84,24 +83,6 @@ func (l *lanes) outgrown() bool {
 // strays reports whether a command that writes would follow reads of this session to a lane that is kept free of writes.
 func (l *lanes) strays() bool {
 	return l.writes && l.role == upstream.Reads && l.lane != nil && l.lane.Unsettled()
-}
-
-// refusal is the reply to a command that was not sent.
-func (l *lanes) refusal() []byte {
-	s := l.s
-	if s.pin != nil {
-		if b := s.pin.conn.Refusal(); b != nil {
-			return b
-		}
-	} else if l.lane != nil {
-		if l.lane.Full() {
-			return shared.NoLaneFree
-		}
-		if b := l.lane.Refusal(); b != nil {
-			return b
-		}
-	}
-	return shared.NoUpstream
 }
 
 func (l *lanes) leaveLane() {

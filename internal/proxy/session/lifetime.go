@@ -3,8 +3,6 @@ package session
 import (
 	"time"
 
-	"go.uber.org/zap"
-
 	"lockproxy/internal/proxy/clients"
 	"lockproxy/internal/proxy/shared"
 	"lockproxy/internal/proxy/weight"
@@ -83,8 +81,7 @@ func (o *output) countUnread(n int) {
 	s := o.s
 	o.unread += n
 	if o.unread > s.proxy.Settings.Limits.Output && !s.ended {
-		s.proxy.Settings.Logger.Warn("client closed: output buffer limit", zap.String("client", s.Addr), zap.Int("bytes", o.unread))
-		s.proxy.Counters.OutputLimit.Add(1)
+		s.proxy.OutputLimit(s.Addr, o.unread)
 		s.end()
 	}
 }

@@ -32,7 +32,7 @@ func (l *locker) lock(raw []byte) bool {
 	if eerr != nil {
 		words := shared.NoUpstream
 		if errors.Is(eerr, engines.ErrFull) {
-			words = shared.NoEngineFree
+			words = s.proxy.Refuse(shared.NoEngineFree, "max-lock-engines", s.Addr)
 		}
 		return s.awaitQuiet() && s.answer(words)
 	}
@@ -196,7 +196,7 @@ type scriptCall struct {
 	call   contract.Call
 	muted  bool
 	free   bool   // the session does not wait for it
-	reply  []byte // so far
+	reply  []byte // so far, if it comes in parts
 	byText bool   // it was sent with the text of the script
 	told   bool   // the engine has the outcome
 	late   bool   // the engine gives the reply later
@@ -212,15 +212,18 @@ func (c *scriptCall) build(conn connection) []byte {
 
 // take is handler.
 func (c *scriptCall) take(at replies.ID, b []byte, n int, more bool) int {
-	c.reply = append(c.reply, b...)
+	if more || c.reply != nil {
+		c.reply = append(c.reply, b...)
+		b = c.reply
+	}
 	if more {
 		return n
 	}
-	if bytes.HasPrefix(c.reply, []byte("-NOSCRIPT")) && !c.byText && !c.s.gone() {
+	if bytes.HasPrefix(b, []byte("-NOSCRIPT")) && !c.byText && !c.s.gone() {
 		c.repeat(at)
 		return 0
 	}
-	v, _, err := resp.Decode(c.reply)
+	v, _, err := resp.Decode(b)
 	if err != nil {
 		panic("BUG: undecodable reply to a script: " + err.Error())
 	}
@@ -253,7 +256,7 @@ func (c *scriptCall) finish(at replies.ID, v resp.Value, err error) {
 	}
 	c.told = true
 	s := c.s
-	answer := c.call.Done(v, err)
+	answer := c.call.For.Done(v, err)
 	if s.gone() {
 		return
 	}
@@ -275,7 +278,7 @@ func (c *scriptCall) finish(at replies.ID, v resp.Value, err error) {
 func (c *scriptCall) keep(at replies.ID) {
 	c.late = true
 	c.s.slots.Keep(at)
-	c.call.Late(func(reply []byte) {
+	c.call.For.Late(func(reply []byte) {
 		if !c.muted {
 			c.s.put(at, reply, false)
 		}
@@ -288,7 +291,7 @@ func (c *scriptCall) lost(at replies.ID, _ int, sent bool) {
 	if sent {
 		c.finish(at, resp.Value{}, contract.ErrInDoubt)
 	} else {
-		c.finish(at, resp.Value{}, contract.ErrUnsent)
+		c.finish(at, resp.Value{}, &contract.UnsentError{Reply: c.s.refusal()})
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"lockproxy/internal/logging"
 	"lockproxy/internal/proxy/idchange"
 	"lockproxy/internal/proxy/parts"
 	"lockproxy/internal/proxy/shared"
@@ -25,7 +26,7 @@ func (l *logins) visit(name string, raw []byte) bool {
 	if l.visitFor(c, raw) {
 		return true
 	}
-	return c.Shared(raw, s.args) != nil && !s.hasPlace(c) && s.answer(shared.NoLaneFree)
+	return c.Shared(raw, s.args) != nil && !s.hasPlace(c) && s.answer(s.proxy.Refuse(shared.NoLaneFree, "max-lanes", s.Addr))
 }
 
 // visitFromPin is visit for a session that had to wait for its pin. The lane may exist now.
@@ -88,7 +89,7 @@ func (l *logins) noteDenial(c idchange.Change, reply []byte) {
 		return
 	}
 	total := s.proxy.Counters.LoginsFailed.Add(1)
-	s.proxy.FailedLogins.Warn("login failed", zap.String("client", s.Addr), zap.String("user", user[:min(len(user), maxLoggedUser)]), zap.Int64("total", total))
+	s.proxy.Entries.Write(logging.Audit, "login failed", "", zap.String("client", s.Addr), zap.String("user", user[:min(len(user), maxLoggedUser)]), zap.Int64("total", total))
 }
 
 // maxLoggedUser is the number of bytes of a user's name that are logged: a client may send any name.

@@ -15,9 +15,9 @@ import (
 	"lockproxy/internal/upstream/slots"
 )
 
-// In a cluster the session uses a lane to each server that it needs. Commands that it has sent and that are not answered are all on one
-// lane: a command for another server waits until nothing is outstanding. So the commands take effect in the order sent. Only the parts of one
-// divided command are on several lanes at a time.
+// In a cluster the session uses a lane to each server that it needs. A command for another server than those before it waits until nothing is
+// outstanding. So the commands take effect in the order sent. Several lanes have commands of the session at a time only if these are
+// reads, or the parts of one divided command, or if the operator asks for the order of each key only.
 //
 // The session routes by one view of the cluster, and by the next one when nothing is on its way. Otherwise a command could overtake one that the
 // old owner of its slot refuses.
@@ -35,6 +35,7 @@ type nodes struct {
 	keys   keyspec.Spec // where its keys are, if it runs a script
 	asks   bool         // it is sent behind an ASKING
 
+	wrote   bool      // a command that may write has been sent since nothing was outstanding
 	alone   bool      // nothing is sent behind the last command: it has several keys, and has to wait while only some of them have moved
 	flying  int       // errands that have been sent and are not answered
 	parked  []*errand // refused ones, in the order of their slots for the replies
@@ -62,11 +63,24 @@ func (n *nodes) aim(row *command.Row) bool {
 	if r := n.repeated; r != nil && r.asking != upstream.AnyNode {
 		n.target, n.asks = r.asking, true
 	}
-	if s.slots.Due() > 0 && (n.alone || row.Barrier || len(n.parked) > 0 || s.lane == nil || s.lane.At() != n.target) {
+	if s.slots.Due() == 0 {
+		n.wrote = false
+	} else if n.alone || row.Barrier || len(n.parked) > 0 || s.lane == nil || s.lane.At() != n.target && !n.free(row) {
 		return s.awaitQuiet()
+	} else {
+		n.turnTo(n.target)
 	}
-	n.alone = row.Keys.Several(s.args)
+	n.alone, n.wrote = row.Keys.Several(s.args), n.wrote || row.Writes
 	return true
+}
+
+// free reports whether the command being routed may be sent while commands are outstanding at another server: reads have no effect that could come
+// too early, or the operator asks for the order of each key only.
+func (n *nodes) free(row *command.Row) bool {
+	if row.Policy != command.Shared || row.Script || n.slot < 0 {
+		return false
+	}
+	return n.s.proxy.Settings.Cluster.ByKey || !n.wrote && !row.Writes
 }
 
 // look finds the slot of the command being routed.
@@ -191,7 +205,7 @@ func (n *nodes) whole(row *command.Row, p command.Policy, raw []byte) (handled, 
 	case (p == command.PinForever || p == command.PinRaw || p == command.Replication) && row.Title != "": // its state would be that of one server
 		return true, s.awaitQuiet() && s.answer(resp.AppendError(nil, resp.Err, row.Name+" is not available in front of a cluster"))
 	}
-	if split, join := parts.Split(row.Name, s.args); split != nil {
+	if split, join := parts.Split(row.Name, s.args); split != nil && !s.proxy.Settings.Cluster.Refuses {
 		if !s.awaitQuiet() {
 			return true, false
 		}

@@ -150,7 +150,7 @@ func (u *pinning) resumeTx(row *command.Row, p command.Policy, raw []byte) bool 
 		if err := s.pinTimedOut; err != nil {
 			s.pinTimedOut, s.replay = nil, nil
 			s.nodes.kept -= r.size
-			return s.answer(shared.NoPinFree(err))
+			return s.answer(s.proxy.NoPinFree(err, s.Addr))
 		}
 		s.adopt()
 		if s.target = s.serverOf(r.home); r.asking != upstream.AnyNode {

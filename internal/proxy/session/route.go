@@ -77,7 +77,7 @@ func (s *Session) routeShared(row *command.Row, p command.Policy, raw []byte) bo
 		}
 		if err := s.pinTimedOut; err != nil {
 			s.pinTimedOut = nil
-			return s.answer(shared.NoPinFree(err))
+			return s.answer(s.proxy.NoPinFree(err, s.Addr))
 		}
 		if p == command.Identity && s.visit(row.Name, raw) {
 			return true

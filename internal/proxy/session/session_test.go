@@ -158,13 +158,19 @@ func TestSessionKeepsTheContractWithTheLockCommands(t *testing.T) {
 	locktest.CheckSession(t, (*lockSession)(s), func() { s.Hungup() })
 }
 
+// asker replies with what it is.
+type asker string
+
+func (a asker) Done(resp.Value, error) []byte { return []byte(a) }
+func (asker) Late(func([]byte))               {}
+
 func TestRepliesWaitBehindAScriptThatIsRepeated(t *testing.T) {
 	s, h := byHand(t, shared.Limits{})
 	s.conn().Scripts().Add(0) // the connection has run the script before
 	feed(t, s, "GET a")
 	for _, answer := range []string{":1\r\n", ":2\r\n"} {
 		(*lockSession)(s).Do(func() {
-			(*lockSession)(s).Script(contract.Call{Call: script.Call{Script: &script.Script{}}, Pipelined: true, Done: func(resp.Value, error) []byte { return []byte(answer) }})
+			(*lockSession)(s).Script(contract.Call{Call: script.Call{Script: &script.Script{}}, Pipelined: true, For: asker(answer)})
 		})
 		feed(t, s, "GET b")
 	}

@@ -3,7 +3,10 @@ package shared
 import (
 	"errors"
 
+	"go.uber.org/zap"
+
 	"lockproxy/internal/lockcmds/engines"
+	"lockproxy/internal/logging"
 	"lockproxy/internal/resp"
 	"lockproxy/internal/upstream"
 )
@@ -20,8 +23,14 @@ var NoEngineFree = resp.AppendError(nil, resp.Overloaded, engines.ErrFull.Error(
 // ErrLogins refuses a connection for judging an identity change.
 var ErrLogins = errors.New("no upstream connection is free for logins")
 
+// Refuse logs that a client has reached a limit, and returns the reply.
+func (e *Proxy) Refuse(words []byte, limit, client string) []byte {
+	e.Entries.Write(logging.Audit, "limit reached: command refused", limit, zap.String("limit", limit), zap.String("client", client))
+	return words
+}
+
 // NoPinFree is the reply when there is no connection to Redis for a command.
-func NoPinFree(why error) []byte {
+func (e *Proxy) NoPinFree(why error, client string) []byte {
 	setting := "max-pins"
 	switch {
 	case errors.Is(why, upstream.ErrPinShare):
@@ -29,5 +38,5 @@ func NoPinFree(why error) []byte {
 	case errors.Is(why, ErrLogins):
 		setting = "max-logins"
 	}
-	return resp.AppendError(nil, resp.Overloaded, why.Error()+" ("+setting+"), nothing was sent")
+	return e.Refuse(resp.AppendError(nil, resp.Overloaded, why.Error()+" ("+setting+"), nothing was sent"), setting, client)
 }

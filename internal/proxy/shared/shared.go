@@ -9,10 +9,10 @@ import (
 	"time"
 
 	"go.uber.org/zap"
-	"go.uber.org/zap/zapcore"
 
 	"lockproxy/internal/lockcmds/engines"
 	"lockproxy/internal/lockcmds/grammar"
+	"lockproxy/internal/logging"
 	"lockproxy/internal/proxy/budget"
 	"lockproxy/internal/proxy/clients"
 	"lockproxy/internal/proxy/command"
@@ -32,8 +32,15 @@ const (
 // Settings are the configuration of sessions.
 type Settings struct {
 	ClientAuth string // see above
+	Cluster    Cluster
 	Limits     Limits
 	Logger     *zap.Logger
+}
+
+// Cluster says how sessions use a cluster.
+type Cluster struct {
+	ByKey   bool // effects keep their order for each key only
+	Refuses bool // commands with keys of several slots are refused, not divided
 }
 
 // Limits bound the state that a session holds for its client.
@@ -59,7 +66,7 @@ type Proxy struct {
 	Budget   *budget.Budget
 	Started  time.Time
 
-	FailedLogins *zap.Logger // the log, limited so that a flood cannot fill it
+	Entries *logging.Repeats // the log for entries that clients can cause at will
 
 	Clients   clients.Directory[clients.Visible] // all connected clients
 	Shape     atomic.Pointer[clients.Shape]
@@ -120,18 +127,6 @@ func (e *Proxy) Tick(stop <-chan struct{}) {
 	}
 }
 
-// FirstTimeout counts and logs a client that is closed because its first command has not come in time.
-func (e *Proxy) FirstTimeout(client string) {
-	e.Counters.FirstTimeouts.Add(1)
-	e.Settings.Logger.Debug("client closed: no first command in time", zap.String("client", client))
-}
-
-// QueryLimit counts and logs a client that is closed because too much of its input waits.
-func (e *Proxy) QueryLimit(client string, n int) {
-	e.Counters.QueryLimit.Add(1)
-	e.Settings.Logger.Warn("client closed: query buffer limit", zap.String("client", client), zap.Int("bytes", n))
-}
-
 // Connected describes all clients. It may take a while and is not for event loops.
 func (e *Proxy) Connected() []clients.Info {
 	all := e.Clients.All()
@@ -152,13 +147,6 @@ func (e *Proxy) Counts() clients.Counts {
 	}
 }
 
-// MemoryLimit counts and logs a client that is closed because all clients together have too much memory and it has the most.
-func (e *Proxy) MemoryLimit(client string, n int) {
-	e.Counters.MemoryLimit.Add(1)
-	e.Settings.Logger.Warn("client closed: it had most of the memory for all clients", zap.String("client", client), zap.Int("bytes", n),
-		zap.Int64("all", e.Budget.Used()), zap.Int64("max_memory", e.Budget.Limit()))
-}
-
 // ParseListing reads a listing of Redis's, and notes the shape of its lines.
 func (e *Proxy) ParseListing(text []byte) clients.Listing {
 	l := clients.ParseListing(text, e.Upstream.Connections().Own)
@@ -166,15 +154,4 @@ func (e *Proxy) ParseListing(text []byte) clients.Listing {
 		e.Shape.Store(l.Shape)
 	}
 	return l
-}
-
-// LoginsLogged is the number of failed logins that are logged in a second, because guesses at passwords must not fill the log. The
-// total in the log counts the others too.
-const LoginsLogged = 10
-
-// Limited is log with at most loginsLogged of the same entries in a second.
-func Limited(log *zap.Logger) *zap.Logger {
-	return log.WithOptions(zap.WrapCore(func(core zapcore.Core) zapcore.Core {
-		return zapcore.NewSamplerWithOptions(core, time.Second, LoginsLogged, 0)
-	}))
 }

@@ -60,7 +60,7 @@ func (c *Counters) LockEvents() lockcmds.Events {
 		Granted:    func(v grammar.Verb, waited time.Duration) { c.waits[v].add(waited) },
 		HandedOver: func() { c.handovers.Add(1) },
 		Attempt:    func() { c.attempts.Add(1) },
-		Refused:    func() { c.waitRefused.Add(1) },
+		Refused:    func(string, string) { c.waitRefused.Add(1) },
 		Lost:       func(reason string) { c.lost.Add(reason, 1) },
 		Repaired:   func() { c.repaired.Add(1) },
 	}

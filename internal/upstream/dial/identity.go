@@ -26,7 +26,7 @@ func (id Identity) Authenticated() bool { return id.User != "" || id.Password !=
 
 // String names the identity without its password.
 func (id Identity) String() string {
-	user := id.User
+	user := id.userName()
 	if !id.Authenticated() {
 		user = "-"
 	}

@@ -31,7 +31,7 @@ func (r *Reader) Raw() ([]byte, error) {
 	for {
 		n, whole, err := r.scan.Scan(r.buf[end:])
 		if err != nil {
-			return nil, err
+			return nil, fmt.Errorf("%w: %w", ErrNotRedis, err)
 		}
 		end += n
 		if whole {

@@ -19,7 +19,8 @@ type RefusedError struct {
 
 func (e *RefusedError) Error() string { return "upstream refused the connection: " + e.Reply }
 
-// Refusal is Redis's reply to a handshake where it is also the reply to every command that waits for the connection.
+// Refusal is the reply to every command that waits for a connection which could not be made: Redis's own reply to a step of the handshake
+// where that is also the reply to the command, else -NOUPSTREAM and the cause.
 type Refusal struct{ words atomic.Pointer[[]byte] }
 
 // Get returns the reply; nil: there is none.
@@ -30,15 +31,41 @@ func (r *Refusal) Get() []byte {
 	return nil
 }
 
-// Note keeps the reason of a failed attempt to connect. own: the credentials are the proxy's, whose rights are not the client's.
+// Note keeps the reason of a failed attempt to connect; nil: the connection was made. own: the credentials are the proxy's, whose rights
+// are not the client's. There is no reply for a client whose credentials Redis has refused: it loses its connection.
 func (r *Refusal) Note(err error, own bool) {
 	var refused *RefusedError
-	if errors.As(err, &refused) && !(own && IsRejected(err)) && slices.Contains(passing, refused.code()) {
-		b := resp.AppendRawError(nil, refused.Reply)
-		r.words.Store(&b)
+	var b []byte
+	switch {
+	case err == nil, IsRejected(err) && !own && !isPassing(err):
+		r.words.Store(nil)
 		return
+	case errors.As(err, &refused) && isPassing(err) && !(own && IsRejected(err)):
+		b = resp.AppendRawError(nil, refused.Reply)
+	default:
+		b = resp.AppendError(nil, resp.NoUpstream, Cause(err)+", nothing was sent")
 	}
-	r.words.Store(nil)
+	r.words.Store(&b)
+}
+
+// ErrNotRedis says that the server speaks another protocol than Redis's.
+var ErrNotRedis = errors.New("upstream is not a Redis server")
+
+// Cause says in a few words why a connection with the proxy's own credentials, or with none, could not be made. Time cures all causes that
+// are not named: Redis is away, loads its data, or has too many clients.
+func Cause(err error) string {
+	switch {
+	case IsRejected(err):
+		return "upstream refused the proxy's credentials"
+	case errors.Is(err, ErrNotRedis):
+		return ErrNotRedis.Error()
+	}
+	return "upstream is not reachable"
+}
+
+func isPassing(err error) bool {
+	var refused *RefusedError
+	return errors.As(err, &refused) && slices.Contains(passing, refused.code())
 }
 
 // passing are the codes of replies that also apply to the command: a script does not end, the connection needs credentials, or the

@@ -119,7 +119,8 @@ func (p *Pin) Keep() bool { return p.pins.keep(p) }
 // Rejected reports whether Redis has refused the identity's credentials.
 func (p *Pin) Rejected() bool { return p.rejected.Load() }
 
-// Refusal is Redis's own reply if it did not let the connection do what the identity needs, else nil.
+// Refusal is the reply to commands if the connection could not be made: Redis's own if it did not let the connection do the things that
+// the identity needs, else -NOUPSTREAM with the cause. nil: there is none.
 func (p *Pin) Refusal() []byte { return p.refusal.Get() }
 
 // Bare reports whether the connection is not the identity's, but one without credentials, in database 0 and RESP2, because Redis did
@@ -160,6 +161,9 @@ func (p *Pin) Discard() {
 	p.once.Do(func() { close(p.stop) })
 	p.pins.drop(p)
 }
+
+// abort ends the connection as if the server had.
+func (p *Pin) abort() { p.once.Do(func() { close(p.stop) }) }
 
 // run serves the pin's connection until it ends.
 func (p *Pin) run() {

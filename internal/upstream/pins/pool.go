@@ -66,12 +66,13 @@ type Pins struct {
 	work   pool
 	logins pool
 	closed bool
+	lent   map[*Pin]struct{} // those that sessions have
 }
 
 // New returns pools without connections.
 func New(opts Options) *Pins {
 	return &Pins{
-		opts: opts, work: newPool(opts.Max, opts.MaxPerOwner, opts.Wait),
+		opts: opts, lent: map[*Pin]struct{}{}, work: newPool(opts.Max, opts.MaxPerOwner, opts.Wait),
 		logins: newPool(opts.MaxLogins, admission.Share(opts.MaxLogins), opts.LoginWait),
 	}
 }
@@ -169,6 +170,7 @@ func (ps *Pins) giveLocked(pool *pool, a Ask) *Pin {
 		p = ps.connectLocked(pool, t, a.Anew)
 	}
 	p.owner, p.lent = a.Owner, true
+	ps.lent[p] = struct{}{}
 	p.anew.Store(a.Anew)
 	if pool == &ps.work && !a.Patient {
 		ps.spareLocked(t, a.Owner)
@@ -222,6 +224,7 @@ func (ps *Pins) closeLocked(p *Pin) {
 func (ps *Pins) returnLocked(p *Pin) {
 	if p.lent {
 		p.lent = false
+		delete(ps.lent, p)
 		p.pool.places.Return(p.owner)
 	}
 }
@@ -328,9 +331,16 @@ func (ps *Pins) DropBare() {
 	ps.dropIdle(func(p *Pin) bool { return !p.target.ID.Authenticated() })
 }
 
-// DropAt closes idle pins that lead to some servers.
-func (ps *Pins) DropAt(which func(at topology.Node) bool) {
+// DropAt closes the pins that lead to some servers: idle ones at once, others after a time for their replies.
+func (ps *Pins) DropAt(which func(at topology.Node) bool, grace time.Duration) {
 	ps.dropIdle(func(p *Pin) bool { return which(p.target.At) })
+	ps.mu.Lock()
+	defer ps.mu.Unlock()
+	for p := range ps.lent {
+		if which(p.target.At) {
+			time.AfterFunc(grace, p.abort)
+		}
+	}
 }
 
 func (ps *Pins) dropIdleLocked(which func(*Pin) bool) {

@@ -27,6 +27,7 @@ type Options struct {
 	Own     dial.Identity
 	Logger  *zap.Logger
 	Changed func(v *cluster.View) // called by Run after the view has changed
+	Outcome func(err error)       // called by Run after each refresh; nil: a node has answered
 }
 
 // A Refresher keeps the view of a cluster fresh. All methods but Run may be called from any goroutine.
@@ -74,8 +75,9 @@ const (
 	// The calm period is that of a cluster that serves all slots. Without one, questions follow each other faster.
 	calm, troubled = 5 * time.Second, 100 * time.Millisecond
 
-	// gap is the least time between two refreshes. Nodes make their answers anew for each question.
-	gap = 10 * time.Millisecond
+	// The gap is the least time between two refreshes: nodes make their answers anew for each question. It is short while the view changes, and
+	// grows while questions bring nothing new.
+	shortGap, longGap = 5 * time.Millisecond, 50 * time.Millisecond
 
 	// patience bounds the wait for a node's answer. others is the wait for the others after the first good answer.
 	patience, others = time.Second, 50 * time.Millisecond
@@ -91,8 +93,15 @@ func (r *Refresher) Err() error {
 // Run refreshes the view when it is asked to and from time to time, until ctx ends.
 func (r *Refresher) Run(ctx context.Context) {
 	defer r.asking.Wait()
+	gap := shortGap
 	for {
+		before := r.opts.Cluster.View()
 		r.refresh(ctx)
+		gap = min(2*gap, longGap)
+		if r.opts.Cluster.View() != before {
+			gap = shortGap
+		}
+		begin := time.Now()
 		period := calm
 		if v := r.opts.Cluster.View(); !v.OK || !v.Covered() || r.Err() != nil {
 			period = troubled
@@ -100,6 +109,9 @@ func (r *Refresher) Run(ctx context.Context) {
 		if !sleep(ctx, gap, nil) || !sleep(ctx, period*3/4+rand.N(period/2), r.wake) {
 			r.tell() // no session waits for ever
 			return
+		}
+		if time.Since(begin) > time.Second {
+			gap = shortGap
 		}
 	}
 }
@@ -138,6 +150,9 @@ func (r *Refresher) refresh(ctx context.Context) {
 	r.mu.Lock()
 	r.last = err
 	r.mu.Unlock()
+	if ctx.Err() == nil {
+		r.opts.Outcome(err)
+	}
 	if best != nil && best.Newer(present) {
 		if changed := !best.Same(present); changed || best.Epoch != present.Epoch || best.OK != present.OK {
 			r.opts.Cluster.Show(best)
@@ -146,8 +161,6 @@ func (r *Refresher) refresh(ctx context.Context) {
 				r.opts.Changed(best)
 			}
 		}
-	} else if err != nil && ctx.Err() == nil {
-		r.opts.Logger.Warn("no node describes the cluster", zap.Error(err))
 	}
 	for _, f := range waiting {
 		f()

@@ -1,0 +1,33 @@
+// Package logging has the forms that entries of the log share: the audit level, durations as numbers with their unit, and summaries of
+// entries that repeat.
+//
+//	Repeats.Write ──► the first entries of a period ──► log
+//	              └─► the others, counted ── end of the period ──► one summary
+//
+// The package starts no goroutine. The timer of a period runs only while entries are held back, or may be.
+package logging
+
+import (
+	"time"
+
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+)
+
+// Audit is the level of entries about acts that an operator has to answer for: refused logins, locks ended by force, limits that refuse
+// clients. It is above all other levels, so the log has these entries at each log level.
+const Audit = zapcore.FatalLevel + 1
+
+// EncodeLevel writes a level in lower case.
+func EncodeLevel(l zapcore.Level, enc zapcore.PrimitiveArrayEncoder) {
+	if l == Audit {
+		enc.AppendString("audit")
+		return
+	}
+	zapcore.LowercaseLevelEncoder(l, enc)
+}
+
+// Seconds is a duration as a number. The name of the field has its unit: Seconds("held", d) is held_seconds.
+func Seconds(name string, d time.Duration) zap.Field {
+	return zap.Float64(name+"_seconds", d.Round(time.Microsecond).Seconds())
+}

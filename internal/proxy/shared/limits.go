@@ -1,0 +1,75 @@
+package shared
+
+import (
+	"time"
+
+	"go.uber.org/zap"
+
+	"lockproxy/internal/logging"
+)
+
+// Clients can reach limits, and guess passwords, at any rate. So the log has the first entries of one kind in a period, and a summary of the
+// others.
+const (
+	EntriesLogged = 10
+	entriesPeriod = 10 * time.Second
+)
+
+// NewEntries returns the log for entries that clients can cause at will.
+func NewEntries(log *zap.Logger) *logging.Repeats {
+	return logging.NewRepeats(log, EntriesLogged, entriesPeriod)
+}
+
+// closed logs a client that is closed because it has reached a limit.
+func (e *Proxy) closed(limit, client string, fields ...zap.Field) {
+	e.Entries.Write(logging.Audit, "limit reached: client closed", limit, append([]zap.Field{zap.String("limit", limit), zap.String("client", client)}, fields...)...)
+}
+
+// TooManyClients counts and logs a client that is refused.
+func (e *Proxy) TooManyClients(client string) {
+	e.Counters.Rejected.Add(1)
+	e.closed("max-clients", client)
+}
+
+// FirstTimeout counts and logs a client that is closed because its first command has not come in time.
+func (e *Proxy) FirstTimeout(client string) {
+	e.Counters.FirstTimeouts.Add(1)
+	e.Settings.Logger.Debug("client closed: no first command in time", zap.String("client", client))
+}
+
+// NoHandshake counts and logs a client that has not reached the protocol.
+func (e *Proxy) NoHandshake(client string, err error) {
+	e.Counters.Handshakes.Add(1)
+	e.Entries.Write(zap.InfoLevel, "client closed: no handshake", "", zap.String("client", client), zap.Error(err))
+}
+
+// QueryLimit counts and logs a client that is closed because too much of its input waits.
+func (e *Proxy) QueryLimit(client string, n int) {
+	e.Counters.QueryLimit.Add(1)
+	e.closed("client-query-limit", client, zap.Int("bytes", n))
+}
+
+// OutputLimit counts and logs a client that is closed because it has left too many replies unread.
+func (e *Proxy) OutputLimit(client string, n int) {
+	e.Counters.OutputLimit.Add(1)
+	e.closed("client-output-limit", client, zap.Int("bytes", n))
+}
+
+// SlowCommand counts and logs a client that is closed because its large command comes too slowly.
+func (e *Proxy) SlowCommand(client string, n int) {
+	e.Counters.SlowCommands.Add(1)
+	e.closed("large-command-timeout", client, zap.Int("bytes", n))
+}
+
+// MemoryLimit counts and logs a client that is closed because all clients together have too much memory and it has the most.
+func (e *Proxy) MemoryLimit(client string, n int) {
+	e.Counters.MemoryLimit.Add(1)
+	e.closed("max-memory", client, zap.Int("bytes", n), zap.Int64("all", e.Budget.Used()), zap.Int64("max_memory", e.Budget.Limit()))
+}
+
+// WaitRefused logs a client that may not wait for a lock.
+func (e *Proxy) WaitRefused(limit, client string) {
+	if limit != "" {
+		e.Refuse(nil, limit, client)
+	}
+}
