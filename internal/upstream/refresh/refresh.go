@@ -77,7 +77,7 @@ const (
 
 	// The gap is the least time between two refreshes: nodes make their answers anew for each question. It is short while the view changes, and
 	// grows while questions bring nothing new.
-	shortGap, longGap = 5 * time.Millisecond, 50 * time.Millisecond
+	shortGap, longGap = 5 * time.Millisecond, 25 * time.Millisecond
 
 	// patience bounds the wait for a node's answer. others is the wait for the others after the first good answer.
 	patience, others = time.Second, 50 * time.Millisecond
