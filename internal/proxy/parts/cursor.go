@@ -8,25 +8,23 @@ import (
 
 	"lockproxy/internal/resp"
 	"lockproxy/internal/upstream/cluster"
-	"lockproxy/internal/upstream/slots"
 )
 
-// A Cursor is the place of a SCAN of the whole cluster. It scans the servers one after the other, in the order of their first slots. As a number
-// it has, from the top, a slot of the server (14 bits), a mark of the server (8 bits), and the server's own cursor (41 bits). All
-// of it is in the number, so any proxy can go on with it.
+// A Cursor is the place of a SCAN of the whole cluster. It scans the servers one after the other, in the order of their IDs. As a number it has, from
+// the top, a mark of the set of servers (8 bits), the position of the present server among them (14 bits), and the server's own cursor (41
+// bits). All of it is in the number, so any proxy can go on with it.
 //
-// If the slot has another server when the scan goes on, the mark tells, and that server is scanned from its start. Keys may come twice then, as
-// SCAN allows. None of the keys that stay at their server is left out. A key may be left out if it moves from a server that is still to come to
-// one that has been scanned.
+// Slots may move during a scan. If the set of servers changes, by a failover for example, the scan begins again: a server's cursor means nothing to
+// its replica. Keys may come twice then, as SCAN allows, but none of those that stay at their servers is left out.
 type Cursor struct {
-	slot int
-	mark uint8
-	own  uint64
+	mark  uint8
+	index int
+	own   uint64
 }
 
 const (
-	ownBits  = 41
-	markBits = 8
+	ownBits   = 41
+	indexBits = 14
 )
 
 // ReadCursor reads a cursor of a client. false: it is none, and Redis says so.
@@ -35,34 +33,35 @@ func ReadCursor(text []byte) (c Cursor, ok bool) {
 	if err != nil {
 		return c, false
 	}
-	return Cursor{slot: int(n >> (ownBits + markBits)), mark: uint8(n >> ownBits), own: n & (1<<ownBits - 1)}, true
+	return Cursor{mark: uint8(n >> (ownBits + indexBits)), index: int(n >> ownBits & (1<<indexBits - 1)), own: n & (1<<ownBits - 1)}, true
 }
 
 func (c Cursor) number() uint64 {
-	return uint64(c.slot)<<(ownBits+markBits) | uint64(c.mark)<<ownBits | c.own
+	return uint64(c.mark)<<(ownBits+indexBits) | uint64(c.index)<<ownBits | c.own
 }
 
 // At returns the server to scan and that server's own cursor; nil: no server is known.
 func (c *Cursor) At(v *cluster.View) (n *cluster.Node, own uint64) {
-	if n = v.Owner(c.slot); n == nil { // the next slot that has a server
-		if c.slot, n = v.Next(c.slot, ""); n == nil {
-			return nil, 0
-		}
+	nodes := v.Nodes()
+	if mark := markOf(nodes); c.mark != mark || c.index >= len(nodes) {
+		*c = Cursor{mark: mark}
 	}
-	if mark := markOf(n); c.mark != mark {
-		c.mark, c.own = mark, 0
+	if len(nodes) == 0 {
+		return nil, 0
 	}
-	return n, c.own
+	return &nodes[c.index], c.own
 }
 
 // markOf is never 0, so that only the first cursor is 0.
-func markOf(n *cluster.Node) uint8 {
+func markOf(nodes []cluster.Node) uint8 {
 	h := fnv.New32a()
-	_, _ = h.Write([]byte(n.ID)) // it never fails
+	for _, n := range nodes {
+		_, _ = h.Write([]byte(n.ID)) // it never fails
+	}
 	return uint8(h.Sum32()%255) + 1
 }
 
-// Follow is the reply to the client: the server's reply with the cursor of the whole scan in place of the server's own.
+// Follow is the reply to the client: the server's reply with the cursor of the whole scan in place of the server's own. v is the view of At.
 func (c Cursor) Follow(v *cluster.View, reply []byte) []byte {
 	own, rest, ok := ownCursor(reply)
 	if !ok {
@@ -72,27 +71,13 @@ func (c Cursor) Follow(v *cluster.View, reply []byte) []byte {
 		return resp.AppendError(nil, resp.Err, "the cursor of a server is too large")
 	}
 	text := []byte("0")
-	if c.own = own; own > 0 || c.advance(v) {
+	if c.own = own; own == 0 {
+		c.index++
+	}
+	if own > 0 || c.index < len(v.Nodes()) {
 		text = strconv.AppendUint(nil, c.number(), 10)
 	}
 	return append(resp.AppendBulk(resp.AppendHeader(nil, '*', 2), text), rest...)
-}
-
-// advance goes on to the next server; false: all have been scanned. These are the servers of all slots up to the present one.
-func (c *Cursor) advance(v *cluster.View) bool {
-	scanned := map[string]bool{}
-	for slot := range slots.Count {
-		n := v.Owner(slot)
-		switch {
-		case n == nil:
-		case slot <= c.slot:
-			scanned[n.ID] = true
-		case !scanned[n.ID]:
-			*c = Cursor{slot: slot, mark: markOf(n)}
-			return true
-		}
-	}
-	return false
 }
 
 // ownCursor reads the cursor in a reply to SCAN, and returns the bytes behind it.

@@ -136,17 +136,6 @@ func (v *View) Owner(slot int) *Node {
 	return nil
 }
 
-// Next returns the first slot from the given one on that the node of that ID does not serve but another does, and that node; nil: there is
-// none.
-func (v *View) Next(from int, not string) (slot int, n *Node) {
-	for ; from < slots.Count; from++ {
-		if n := v.Owner(from); n != nil && n.ID != not {
-			return from, n
-		}
-	}
-	return 0, nil
-}
-
 // Covered reports whether every slot has a node.
 func (v *View) Covered() bool { return !slices.Contains(v.owner[:], 0) }
 
