@@ -65,12 +65,6 @@ func sameAsAlone(t *testing.T, alone *redistest.Server, c *redistest.Cluster, pr
 	}
 }
 
-// sorted is an array reply with its elements in order.
-func sorted(reply string) string {
-	lines := strings.Split(strings.TrimSpace(reply), "\r\n")
-	slices.Sort(lines)
-	return strings.Join(lines, " ")
-}
 
 func sameReplies(t *testing.T, alone *redistest.Server, c *redistest.Cluster, proxies map[string]*Server) {
 	for proto := 2; proto <= 3; proto++ {

@@ -109,7 +109,7 @@ func TestOnlyRedissOwnWordsAreARefusal(t *testing.T) {
 		"-MOVED 1\r\n":                                                              {},
 		"-MOVED\r\n":                                                                {},
 		"-TRYAGAIN later\r\n":                                                       {},
-		"-CLUSTERDOWN no\r\n":                                              {},
+		"-CLUSTERDOWN no\r\n":                                                       {},
 		"-LOADING\r\n":                                                              {},
 		"-ERR MOVED 1 a:1\r\n":                                                      {},
 		"+MOVED 1 a:1\r\n":                                                          {},
