@@ -17,6 +17,7 @@ import (
 	"lockproxy/internal/proxy"
 	"lockproxy/internal/resp"
 	"lockproxy/internal/upstream"
+	"lockproxy/internal/upstream/address"
 )
 
 // service is the proxy with the servers beside it.
@@ -120,23 +121,24 @@ func certOptions(cfg Config, log *zap.Logger) certs.Options {
 			CertFile: cfg.TLS.CertFile, KeyFile: cfg.TLS.KeyFile, CAFile: cfg.TLS.CAFile, AuthClients: cfg.TLS.AuthClients,
 		}
 	}
-	if cfg.Upstream.TLS {
-		opts.Upstream = &certs.UpstreamOptions{
-			CAFile: cfg.Upstream.CAFile, CertFile: cfg.Upstream.CertFile, KeyFile: cfg.Upstream.KeyFile, ServerName: cfg.Upstream.ServerName,
-		}
-	}
+	opts.Upstream, opts.Sentinel = cfg.Upstream.tls().options(), cfg.Sentinel.tls().options()
 	return opts
 }
 
 // proxyOptions translates the configuration, in which zero means zero, into options in which zero means the default.
 // available is the memory that this process may have.
 func proxyOptions(cfg Config, available uint64, store *certs.Store, log *zap.Logger) proxy.Options {
+	announced, _ := address.ParseMap(cfg.Upstream.Map) // it has been verified
 	opts := proxy.Options{
 		Listen: cfg.Listen,
 		Upstream: upstream.Options{
 			Addr:              cfg.Upstream.Address,
 			User:              string(cfg.Upstream.User),
 			Password:          string(cfg.Upstream.Password),
+			Map:               announced,
+			Sentinel:          upstream.Sentinel{User: string(cfg.Sentinel.User), Password: string(cfg.Sentinel.Password)},
+			FailoverWait:      cfg.FailoverWait,
+			Lease:             cfg.Lock.Lease,
 			DialTimeout:       cfg.DialTimeout,
 			KeepAlive:         cfg.TCP.Keepalive,
 			UserTimeout:       cfg.TCP.UserTimeout,
@@ -180,6 +182,12 @@ func proxyOptions(cfg Config, available uint64, store *certs.Store, log *zap.Log
 	}
 	if cfg.Upstream.TLS {
 		opts.Upstream.TLS = store.Upstream
+	}
+	if cfg.Sentinel.TLS {
+		opts.Upstream.Sentinel.TLS = store.Sentinel
+	}
+	if cfg.FailoverWait == 0 {
+		opts.Upstream.FailoverWait = -1
 	}
 	if cfg.ClientOutputLimit == 0 {
 		opts.Limits.Output = math.MaxInt

@@ -57,6 +57,22 @@ func (ls *lanes) place(owner string) bool {
 	}
 }
 
+// all lists all lanes, those that serve no new sessions as well.
+func (ls *lanes) all() []*Lane {
+	var all []*Lane
+	for _, set := range ls.known {
+		for _, l := range set.lanes {
+			if l != nil {
+				all = append(all, l)
+			}
+		}
+	}
+	for l := range ls.retired {
+		all = append(all, l)
+	}
+	return all
+}
+
 // mayGet reports whether place would find one.
 func (ls *lanes) mayGet(owner string) bool {
 	switch ls.places.Ask(owner) {
@@ -133,7 +149,7 @@ func (u *Upstream) Lane(id Identity, key []byte, driver Driver, owner string, r 
 
 // free reports whether the lane of an identity needs no place, because it is the identity of a new client.
 func (u *Upstream) free(id Identity) bool {
-	return id.DB == 0 && (!id.Authenticated() || u.own(id))
+	return id.DB == 0 && (!id.Authenticated() || u.opts.own(id))
 }
 
 func (u *Upstream) laneKey(id Identity, key []byte, driver Driver) laneKey {
@@ -193,7 +209,7 @@ func (u *Upstream) forget(l *Lane) {
 			u.lanes.remove(set)
 		}
 	}
-	u.disprove(l.target.ID.User, l.target.ID.Password)
+	u.Disprove(l.target.ID.User, l.target.ID.Password)
 }
 
 // Leave says that a caller of Lane does not use it any more. No command of the caller may be outstanding on it.

@@ -2,7 +2,6 @@ package upstream
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"net"
@@ -14,64 +13,18 @@ import (
 
 	"lockproxy/internal/logging"
 	"lockproxy/internal/upstream/address"
-	"lockproxy/internal/upstream/admission"
 	"lockproxy/internal/upstream/census"
 	"lockproxy/internal/upstream/commands"
 	"lockproxy/internal/upstream/dial"
 	"lockproxy/internal/upstream/door"
 	"lockproxy/internal/upstream/outage"
 	"lockproxy/internal/upstream/pins"
+	"lockproxy/internal/upstream/proofs"
 	"lockproxy/internal/upstream/questions"
+	"lockproxy/internal/upstream/retire"
+	"lockproxy/internal/upstream/sentinel"
 	"lockproxy/internal/upstream/topology"
 )
-
-// Options configure an Upstream. Zero values pick the defaults.
-type Options struct {
-	// Addr is Redis's address: host:port, or unix:/path. Required.
-	Addr string
-
-	// User and Password are the proxy's own credentials, used for its own questions (COMMAND) and, where the
-	// configuration lends them to clients, for theirs. A password without a user is the default user's.
-	User, Password string
-
-	// TLS, if set, makes every connection TLS. It is called for each connection, so that certificates can change. The caller must
-	// not change the config that it has returned. A config without ServerName expects the host of Addr.
-	TLS func() *tls.Config
-
-	// DialTimeout bounds connecting and the handshake together. 0: 3 s.
-	DialTimeout time.Duration
-
-	// KeepAlive is the idle time before TCP keepalive probes. 0: 30 s.
-	KeepAlive time.Duration
-
-	// UserTimeout bounds the time for which written bytes may stay unacknowledged (Linux). 0: 20 s, negative: the system's.
-	UserTimeout time.Duration
-
-	// authPeriod is the period of the question whether clients must authenticate, which may change while Redis runs. 0: 5 s. Tests
-	// shorten it.
-	authPeriod time.Duration
-
-	// MaxPins bounds the pins in use. 0: 1000.
-	MaxPins int
-
-	// MaxPinsPerAddress bounds the pins of the clients of one address. 0: three quarters of MaxPins.
-	MaxPinsPerAddress int
-
-	// MaxLogins bounds the connections on which Redis judges identity changes. 0: 16.
-	MaxLogins int
-
-	// LoginWait is the longest wait of a session for one of them. 0: 10 s.
-	LoginWait time.Duration
-
-	// MaxLanes bounds the connections that sessions share: one for each identity in use and each Driver. 0: 256. The clients
-	// of one address open three quarters of them at most.
-	MaxLanes int
-
-	// PinWait is the longest wait of a session for a pin. 0: 1 s.
-	PinWait time.Duration
-
-	Logger *zap.Logger // nil: no log
-}
 
 // servers is the topology: which server serves a key, and where it is.
 type servers interface {
@@ -93,10 +46,12 @@ type Upstream struct {
 	tight   atomic.Bool   // see Tight
 	wg      sync.WaitGroup
 	door    *door.Door
-	over    chan struct{} // closed by close
-	aside   atomic.Int64  // lanes set aside since the start
+	watcher *sentinel.Watcher // nil: the server does not move
+	over    chan struct{}     // closed by close
+	aside   atomic.Int64      // lanes set aside since the start
+	moves   atomic.Int64      // of the server to another address
 
-	proofs
+	proofs.Proofs
 	repeats *logging.Repeats
 
 	mu     sync.Mutex
@@ -113,35 +68,27 @@ func New(opts Options) (*Upstream, error) {
 	if err != nil {
 		return nil, fmt.Errorf("upstream: %w", err)
 	}
-	server, err := topology.NewSingle(addr)
-	if err != nil {
-		return nil, fmt.Errorf("upstream: %w", err)
-	}
-	setDefault(&opts.DialTimeout, 3*time.Second)
-	setDefault(&opts.KeepAlive, 30*time.Second)
-	setDefault(&opts.UserTimeout, 20*time.Second)
-	setDefault(&opts.PinWait, time.Second)
-	setDefault(&opts.LoginWait, 10*time.Second)
-	setDefault(&opts.MaxPins, 1000)
-	setDefault(&opts.MaxPinsPerAddress, admission.Share(opts.MaxPins))
-	setDefault(&opts.MaxLogins, 16)
-	setDefault(&opts.MaxLanes, 256)
-	setDefault(&opts.authPeriod, 5*time.Second)
-	if opts.Logger == nil {
-		opts.Logger = zap.NewNop()
-	}
+	opts.setDefaults()
 	u := &Upstream{
-		opts: opts, servers: server, refresh: make(chan struct{}, 1), lanes: newLanes(opts.MaxLanes), over: make(chan struct{}),
+		opts: opts, refresh: make(chan struct{}, 1), lanes: newLanes(opts.MaxLanes), over: make(chan struct{}),
 		repeats: logging.NewRepeats(opts.Logger, entriesMost, entriesPeriod),
 	}
 	u.outage.Cause = dial.Cause
-	u.dialer = dial.New(dial.Options{
-		Resolver: server, TLS: opts.TLS, Timeout: opts.DialTimeout, KeepAlive: opts.KeepAlive, UserTimeout: opts.UserTimeout,
-		Probe: server.For(nil), Spawn: u.wg.Go, Stop: u.over,
-	})
+	dialing := dial.Options{
+		Timeout: opts.DialTimeout, KeepAlive: opts.KeepAlive, UserTimeout: opts.UserTimeout, Spawn: u.wg.Go, Stop: u.over,
+	}
+	if u.servers, u.watcher, err = opts.find(addr, dialing, u.moved); err != nil {
+		return nil, fmt.Errorf("upstream: %w", err)
+	}
+	server := u.servers
+	if u.watcher != nil {
+		dialing.Wait = opts.FailoverWait
+	}
+	dialing.Resolver, dialing.TLS, dialing.Probe = server, opts.TLS, server.For(nil)
+	u.dialer = dial.New(dialing)
 	u.asker = &questions.Asker{Dialer: u.dialer, Server: server.For(nil), Own: u.Own(), Logger: opts.Logger}
 	u.pins = pins.New(pins.Options{
-		Dialer: u.dialer, Server: server.For, Own: u.own, Spawn: u.wg.Go, Max: opts.MaxPins, MaxPerOwner: opts.MaxPinsPerAddress,
+		Dialer: u.dialer, Server: server.For, Own: u.opts.own, Spawn: u.wg.Go, Max: opts.MaxPins, MaxPerOwner: opts.MaxPinsPerAddress,
 		Wait: opts.PinWait, MaxLogins: opts.MaxLogins, LoginWait: opts.LoginWait,
 	})
 	u.door = door.New(door.Options{Dialer: u.dialer, Asker: u.asker, Spawn: u.wg.Go, Stop: u.over, Shut: func() {
@@ -158,13 +105,6 @@ const (
 	entriesPeriod = 10 * time.Second
 )
 
-func setDefault[T comparable](v *T, def T) {
-	var zero T
-	if *v == zero {
-		*v = def
-	}
-}
-
 // Addr is Redis's address for people.
 func (u *Upstream) Addr() string { return u.opts.Addr }
 
@@ -176,11 +116,6 @@ func (u *Upstream) Connect(ctx context.Context) (net.Conn, error) {
 // Own is the identity of the proxy's own credentials.
 func (u *Upstream) Own() Identity {
 	return Identity{User: u.opts.User, Password: u.opts.Password, Proto: 2}
-}
-
-// own reports whether an identity has the proxy's own credentials. The operator must correct these.
-func (u *Upstream) own(id Identity) bool {
-	return u.opts.Password != "" && id.User == u.opts.User && id.Password == u.opts.Password
 }
 
 // Idle lanes and pins are kept for a while: clients that come and go by the second should find them.
@@ -197,6 +132,9 @@ func (u *Upstream) Run(ctx context.Context) error {
 	defer ticks.Stop()
 	looks := time.NewTicker(u.opts.authPeriod)
 	defer looks.Stop()
+	if u.watcher != nil {
+		u.wg.Go(func() { u.watcher.Run(ctx) })
+	}
 	u.askRefresh()
 	for {
 		select {
@@ -237,7 +175,7 @@ func (u *Upstream) refreshTable(ctx context.Context) {
 		if ctx.Err() != nil {
 			return
 		}
-		if dial.IsRefused(err) && !(dial.IsRejected(err) && u.own(u.Own())) {
+		if dial.IsRefused(err) && !(dial.IsRejected(err) && u.opts.own(u.Own())) {
 			u.inspect(ctx)
 			u.opts.Logger.Info("COMMAND is not available on upstream, using the built-in command table", zap.Error(err))
 			return
@@ -352,10 +290,34 @@ func (u *Upstream) Lanes() []LaneStatus {
 // Connections are this proxy's connections to Redis.
 func (u *Upstream) Connections() *census.Connections { return u.dialer.Census() }
 
-func (u *Upstream) inUse(l *Lane) bool {
+// moved ends all connections to another address than the present one, and returns when they have ended. One call at a time.
+func (u *Upstream) moved(from, to string) {
+	at := u.servers.For(nil)
+	if from == "" {
+		u.opts.Logger.Info("the primary is found", zap.String("addr", to))
+		u.dialer.Moved()
+		return
+	}
+	u.opts.Logger.Warn("the primary has moved", zap.String("from", from), zap.String("to", to))
+	u.moves.Add(1)
+	u.Paused(time.Time{}) // CLIENT PAUSE ended with the old server
+	elsewhere := func(nc net.Conn) bool { return u.dialer.IsElsewhere(at, nc) }
+	var leavers []retire.Leaver
 	u.mu.Lock()
-	defer u.mu.Unlock()
-	return l.users > 0
+	for _, l := range u.lanes.all() {
+		if one, ok := l.open.Leaver(elsewhere, l.stream.Leave); ok {
+			leavers = append(leavers, one)
+		}
+	}
+	u.mu.Unlock()
+	for _, p := range u.pins.Leaving(at) {
+		leavers = append(leavers, p)
+	}
+	u.dialer.AbortLent(at) // the lock engines ask again
+	u.dialer.Moved()
+	retire.All(leavers, u.over)
+	u.dialer.AbortElsewhere(at)
+	u.askRefresh()
 }
 
 func (u *Upstream) laneUp(l *Lane, reconnected bool) {

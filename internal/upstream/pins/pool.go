@@ -64,6 +64,7 @@ type Pins struct {
 	opts Options // immutable
 
 	mu     sync.Mutex
+	all    map[*Pin]struct{} // whose connections have not ended
 	work   pool
 	logins pool
 	closed bool
@@ -72,7 +73,7 @@ type Pins struct {
 // New returns pools without connections.
 func New(opts Options) *Pins {
 	return &Pins{
-		opts: opts, work: newPool(opts.Max, opts.MaxPerOwner, opts.Wait),
+		opts: opts, all: map[*Pin]struct{}{}, work: newPool(opts.Max, opts.MaxPerOwner, opts.Wait),
 		logins: newPool(opts.MaxLogins, admission.Share(opts.MaxLogins), opts.LoginWait),
 	}
 }
@@ -199,6 +200,7 @@ func (ps *Pins) connectLocked(pool *pool, t dial.Target, anew bool) *Pin {
 	pool.open++
 	p := &Pin{pins: ps, pool: pool, target: t, stream: stream.NewLazy(), stop: make(chan struct{})}
 	p.anew.Store(anew)
+	ps.all[p] = struct{}{}
 	ps.opts.Spawn(func() { p.run() })
 	return p
 }
@@ -215,6 +217,7 @@ func (ps *Pins) closeLocked(p *Pin) {
 	if !p.dead {
 		p.dead = true
 		p.pool.open--
+		delete(ps.all, p)
 	}
 	p.once.Do(func() { close(p.stop) })
 }
@@ -233,7 +236,7 @@ func (ps *Pins) put(p *Pin) {
 	ps.returnLocked(p)
 	switch {
 	case p.dead:
-	case ps.closed:
+	case ps.closed, p.leaves:
 		ps.closeLocked(p)
 	default:
 		p.since = time.Now()

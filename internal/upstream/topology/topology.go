@@ -1,7 +1,7 @@
 // Package topology knows the Redis servers behind the proxy: which of them serves a key, and where each of them is.
 //
-// One server serves all keys today (Single). Sentinel would differ in Resolve: the server of that name moves. Cluster would differ in
-// For: the key's hash slot decides. Lanes, pins and spare connections belong to a Node, so neither would change them.
+// Lanes, pins and spare connections belong to a Node, which keeps its name when the server moves. Single is one server at a fixed
+// address. Primary is one server that moves: Sentinels promote another process.
 package topology
 
 import (
@@ -14,10 +14,32 @@ import (
 // A Node names one Redis server. The server keeps its name when its address changes.
 type Node string
 
+// Place is where a server is at present.
+type Place struct {
+	Network, Address string // for net.Dialer
+
+	// Primary says that a process which is no primary does not count as the server.
+	Primary bool
+
+	left context.Context // ends when the server is not there any more; nil: it stays
+}
+
+// Left reports whether the server is somewhere else by now.
+func (p Place) Left() bool { return p.left != nil && p.left.Err() != nil }
+
+// OnLeft has f called from another goroutine when the server moves, unless stop is called before.
+func (p Place) OnLeft(f func()) (stop func()) {
+	if p.left == nil {
+		return func() {}
+	}
+	withdraw := context.AfterFunc(p.left, f)
+	return func() { withdraw() }
+}
+
 // Single is one server that serves all keys at an address that does not change.
 type Single struct {
-	node             Node
-	network, address string
+	node  Node
+	place Place
 }
 
 // NewSingle returns the topology of one server.
@@ -25,13 +47,14 @@ func NewSingle(a address.Address) (*Single, error) {
 	if a.Kind != address.Single {
 		return nil, fmt.Errorf("%s is not one server", a)
 	}
-	return &Single{node: Node(a.String()), network: a.Servers[0].Network, address: a.Servers[0].Addr}, nil
+	return &Single{node: Node(a.String()), place: Place{Network: a.Servers[0].Network, Address: a.Servers[0].Addr}}, nil
 }
 
 // For returns the server that serves a key. Nil asks for any server.
 func (s *Single) For([]byte) Node { return s.node }
 
-// Resolve returns where a server is now, for net.Dialer. It is asked before every attempt to connect.
-func (s *Single) Resolve(context.Context, Node) (network, address string, err error) {
-	return s.network, s.address, nil
-}
+// Resolve returns where a server is now. It is asked before every attempt to connect.
+func (s *Single) Resolve(Node) (Place, error) { return s.place, nil }
+
+// Doubt says that a server was not found at a place, for the given reason. The address of a single server does not change.
+func (s *Single) Doubt(Node, Place, error) {}

@@ -22,9 +22,9 @@ func TestOneServerServesAllKeysAtOneAddress(t *testing.T) {
 		if s.For(nil) != s.For([]byte("k")) || s.For([]byte("a")) != s.For([]byte("b")) {
 			t.Errorf("%s: keys have different servers", addr)
 		}
-		network, address, err := s.Resolve(t.Context(), s.For(nil))
-		if network != want[0] || address != want[1] || err != nil {
-			t.Errorf("%s is at %s %s (%v), want %v", addr, network, address, err, want)
+		place, err := s.Resolve(s.For(nil))
+		if place.Network != want[0] || place.Address != want[1] || place.Left() || err != nil {
+			t.Errorf("%s is at %+v (%v), want %v", addr, place, err, want)
 		}
 	}
 	if _, err := NewSingle(address.Address{Kind: address.Cluster}); err == nil {
