@@ -182,12 +182,6 @@ func (i *input) pausesAtQuery() bool {
 	return s.wait != waitNone && s.wait != waitLock && !s.pinWaits()
 }
 
-// pinWaits reports whether an unanswered command on the pin may wait for other clients, or for the client itself: Redis must see the
-// client's end.
-func (u *pinning) pinWaits() bool {
-	return u.pin != nil && (u.pin.waits || u.pin.debugs && u.s.slots.Due() > 0)
-}
-
 // hasEnough reports whether the session holds as many bytes of its client as it may. Behind a command that waits for other clients,
 // reading continues as long as the bytes can be held, so that a hang-up is seen. Of a large command, only the bytes that its pin
 // has not sent are held. The pin says when these are few again.
