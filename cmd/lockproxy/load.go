@@ -63,7 +63,7 @@ func (cmd *command) parse(args []string) error {
 	var help bytes.Buffer
 	parser, err := kong.New(cmd,
 		kong.Name("lockproxy"),
-		kong.Description("A server that speaks the Redis protocol in front of a Redis and adds lock commands."),
+		kong.Description("A server that speaks the Redis protocol in front of a Redis and adds lock commands. Subcommands ask a running one: lockproxy exec, locks, info, unlock (each has --help)."),
 		kong.NoDefaultHelp(),
 		kong.DefaultEnvars(envPrefix),
 		kong.Writers(&help, io.Discard),

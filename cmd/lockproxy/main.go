@@ -18,6 +18,7 @@ import (
 	"go.uber.org/zap"
 
 	"lockproxy/internal/certs"
+	"lockproxy/internal/cli"
 )
 
 // Exit codes.
@@ -36,6 +37,9 @@ func main() {
 
 // run is the program: it returns the exit code. Logs and errors go to stderr, the answers of --help, --version and --check go to stdout.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+	if cli.Is(args) {
+		return cli.Run(ctx, args, stdout, stderr)
+	}
 	cmd, err := load(args)
 	if err != nil {
 		fmt.Fprintln(stderr, "lockproxy:", err)
