@@ -1,6 +1,7 @@
 package upstream
 
 import (
+	"context"
 	"crypto/tls"
 	"errors"
 	"time"
@@ -116,10 +117,16 @@ func (o *Options) find(addr address.Address, dialing dial.Options, moved func(fr
 	switch addr.Kind {
 	case address.Sentinel:
 		primary := topology.NewPrimary(topology.Node(o.Addr))
-		dialing.Resolver, dialing.TLS = topology.Named{}, o.Sentinel.TLS
+		dialing.Resolver = topology.Named{}
+		dialing.TLS = o.TLS
+		replicas := dial.New(dialing)
+		dialing.TLS = o.Sentinel.TLS
 		return primary, sentinel.New(sentinel.Options{
 			Name: addr.Name, Sentinels: addr.Servers, Map: o.Map, Primary: primary, Moved: moved, DownAfter: o.weigh,
 			Dialer: dial.New(dialing), ID: Identity{User: o.Sentinel.User, Password: o.Sentinel.Password, Proto: 3},
+			IsPrimary: func(ctx context.Context, addr string) bool {
+				return replicas.IsPrimary(ctx, dial.Target{At: topology.Node(addr), ID: Identity{User: o.User, Password: o.Password, Proto: 2}})
+			},
 			Logger: o.Logger.Named("sentinel"),
 		}), nil
 	case address.Cluster:

@@ -228,8 +228,11 @@ func ConnectionID(hello resp.Value) uint64 { return uint64(max(field(hello, "id"
 // Replica is the role of a replica in the answer to HELLO.
 const Replica = "replica"
 
-// IsReplica reports whether the answer to HELLO says that the server is a replica. It says nothing to a connection without credentials.
-func IsReplica(hello resp.Value) bool { return string(field(hello, "role").Str) == Replica }
+// Primary is the role of a primary there.
+const Primary = "master"
+
+// Role is the role of the server in the answer to HELLO; "": a connection without credentials is not told.
+func Role(hello resp.Value) string { return string(field(hello, "role").Str) }
 
 // field is the value of a field in the answer to HELLO, which is a map or a flat array.
 func field(hello resp.Value, name string) resp.Value {

@@ -101,7 +101,7 @@ func (d *Dialer) Open(ctx context.Context, t Target) (net.Conn, error) {
 // Dial opens a connection to a target. After an error no connection stays open.
 func (d *Dialer) Dial(ctx context.Context, t Target) (net.Conn, error) {
 	for {
-		nc, place, err := d.connectAs(ctx, t)
+		nc, place, _, err := d.connectAs(ctx, t)
 		switch {
 		case ctx.Err() != nil:
 			return nc, err
@@ -119,26 +119,37 @@ func (d *Dialer) Dial(ctx context.Context, t Target) (net.Conn, error) {
 	}
 }
 
-func (d *Dialer) connectAs(ctx context.Context, t Target) (net.Conn, topology.Place, error) {
+// IsPrimary connects to a target to find out whether it is a primary. It is not if it does not say so.
+func (d *Dialer) IsPrimary(ctx context.Context, t Target) bool {
+	nc, _, role, err := d.connectAs(ctx, t)
+	if err != nil {
+		return false
+	}
+	d.HangUp(nc)
+	return role == census.Primary
+}
+
+func (d *Dialer) connectAs(ctx context.Context, t Target) (_ net.Conn, _ topology.Place, role string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, d.opts.Timeout)
 	defer cancel()
 	defer d.conns.Attempt()()
 	nc, place, err := d.connect(ctx, cancel, t.At)
 	if err != nil {
-		return nil, place, err
+		return nil, place, "", err
 	}
 	defer place.OnLeft(cancel)()
 	hello, err := shake(ctx, nc, t.ID.handshake())
-	if err == nil && place.Primary && census.IsReplica(hello) {
+	role = census.Role(hello)
+	if err == nil && place.Primary && role == census.Replica {
 		err = topology.ErrNotPrimary
 	}
 	if err != nil {
 		d.conns.Closed(nc)
 		Abort(nc) // so that failed logins leave no ports in TIME_WAIT, however many they are
-		return nil, place, err
+		return nil, place, role, err
 	}
 	d.conns.Identified(nc, census.ConnectionID(hello))
-	return nc, place, nil
+	return nc, place, role, nil
 }
 
 // try finds out whether Redis can be reached. A refusal of the connection counts as reached.

@@ -19,9 +19,13 @@ import (
 
 // events are the channels of a Sentinel that tell of changes. Some messages are about other primaries.
 var events = []string{
-	"+switch-master", "+promoted-slave", "+failover-state-reconf-slaves", "+failover-end", "+config-update-from", "+reset-master", "+reboot",
+	promoting, "+switch-master", "+promoted-slave", "+failover-state-reconf-slaves", "+failover-end", "+config-update-from", "+reset-master", "+reboot",
 	"+convert-to-slave", "+odown",
 }
+
+// promoting is the event of the Sentinel that leads a failover, when it has told a replica to become the primary. All other answers and events
+// name the new primary up to a second later, because Sentinels ask for the role of a server once a second.
+const promoting = "+failover-state-wait-promotion"
 
 // link is the connection to one Sentinel. It asks and hears the events on one connection, which RESP3 allows.
 type link struct {
@@ -31,6 +35,7 @@ type link struct {
 	connect func(ctx context.Context) (net.Conn, error)
 	results chan<- result
 	events  chan<- struct{}
+	chosen  chan<- string // gets the announced address of a replica that is being promoted
 	log     *zap.Logger
 
 	mu    sync.Mutex
@@ -189,13 +194,32 @@ func (l *link) reply(in *dial.Reader) (resp.Value, error) {
 		if v.Kind != resp.Push {
 			return v, nil
 		}
-		if len(v.Elems) == 3 && string(v.Elems[0].Str) == "message" && names(string(v.Elems[2].Str), l.name) {
+		if len(v.Elems) != 3 || string(v.Elems[0].Str) != "message" {
+			continue
+		}
+		event, message := string(v.Elems[1].Str), string(v.Elems[2].Str)
+		if addr, ok := candidate(message, l.name); ok && event == promoting {
+			select {
+			case l.chosen <- addr:
+			default: // it is known
+			}
+		}
+		if names(message, l.name) {
 			select {
 			case l.events <- struct{}{}:
 			default:
 			}
 		}
 	}
+}
+
+// candidate reads the replica out of a message about a replica of a primary: slave NAME IP PORT @ PRIMARY IP PORT.
+func candidate(message, primary string) (addr string, ok bool) {
+	words := strings.Fields(message)
+	if len(words) != 8 || words[0] != "slave" || words[4] != "@" || words[5] != primary {
+		return "", false
+	}
+	return net.JoinHostPort(words[2], words[3]), true
 }
 
 // names reports whether a message is about a primary.

@@ -26,6 +26,9 @@ type Options struct {
 	Dialer *dial.Dialer  // connects with Sentinels by their addresses
 	ID     dial.Identity // of the proxy at the Sentinels; in RESP3
 
+	// IsPrimary connects to a reachable address to find out whether it is that of a primary.
+	IsPrimary func(ctx context.Context, addr string) bool
+
 	// Moved is called after each change of the address, from Run's goroutine, with the old and the new address.
 	Moved func(from, to string)
 
@@ -41,10 +44,13 @@ type Watcher struct {
 	links   []*link
 	results chan result
 	event   chan struct{} // size 1: a Sentinel has told of a change
+	chosen  chan string   // size 1: a replica is being promoted
+	risen   chan string   // and has become a primary
 
 	// Owned by Run.
 	latest    map[int]said // by the number of the Sentinel
 	asked     time.Time
+	ahead     time.Time // until then the view may be ahead of the Sentinels' answers
 	downAfter time.Duration
 }
 
@@ -56,10 +62,10 @@ type said struct {
 
 // New returns a watcher. It starts nothing.
 func New(opts Options) *Watcher {
-	w := &Watcher{opts: opts, results: make(chan result), event: make(chan struct{}, 1), latest: map[int]said{}}
+	w := &Watcher{opts: opts, results: make(chan result), event: make(chan struct{}, 1), chosen: make(chan string, 1), risen: make(chan string), latest: map[int]said{}}
 	for i, server := range opts.Sentinels {
 		w.links = append(w.links, &link{
-			number: i, addr: server.Addr, name: opts.Name, results: w.results, events: w.event, log: opts.Logger,
+			number: i, addr: server.Addr, name: opts.Name, results: w.results, events: w.event, chosen: w.chosen, log: opts.Logger,
 			connect: func(ctx context.Context) (net.Conn, error) {
 				return opts.Dialer.Dial(ctx, dial.Target{At: topology.Node(server.Addr), ID: opts.ID})
 			},
@@ -86,6 +92,7 @@ func (w *Watcher) Run(ctx context.Context) {
 	for _, l := range w.links {
 		wg.Go(func() { l.run(ctx) })
 	}
+	wg.Go(func() { w.watchPromotions(ctx) })
 	began := time.Now()
 	next := time.NewTimer(firstLook)
 	defer next.Stop()
@@ -96,6 +103,9 @@ func (w *Watcher) Run(ctx context.Context) {
 		case r := <-w.results:
 			w.note(r)
 			w.decide(time.Since(began) >= firstLook)
+			continue
+		case addr := <-w.risen:
+			w.precede(addr)
 			continue
 		case <-w.event:
 		case <-w.opts.Primary.Doubts():
@@ -146,18 +156,26 @@ func (w *Watcher) decide(late bool) {
 	} else if len(answers) < majority && !late {
 		return
 	}
-	next := elect(present, w.opts.Primary.Refuted(), answers, majority)
+	refuted := w.opts.Primary.Refuted()
+	next := elect(present, refuted, answers, majority)
+	if next.epoch == present.epoch && !refuted && time.Now().Before(w.ahead) {
+		next = present
+	}
 	if next.addr == "" {
 		return
 	}
 	w.weigh(answers)
-	if next == present {
-		return
+	if next != present {
+		w.publish(next)
 	}
+}
+
+func (w *Watcher) publish(next view) {
 	from := ""
 	if v := w.opts.Primary.View(); v != nil {
 		from = v.Address
 	}
+	w.ahead = time.Time{}
 	to := w.opts.Map.Of(next.addr)
 	if w.opts.Primary.Publish(next.epoch, next.addr, to) {
 		w.opts.Moved(from, to)
