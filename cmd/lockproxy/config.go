@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"reflect"
 	"slices"
 	"strings"
 	"time"
@@ -19,7 +20,8 @@ import (
 // (--lock-lease) and the environment variable (LOCKPROXY_LOCK_LEASE). The flag is the key's path joined by dashes; only
 // upstream.address is shortened, to --upstream.
 //
-// Config is the one table of settings. Its tags make the flags, the variables and the keys of the file; NewConfig has all defaults.
+// Config is the one table of settings. Its tags make the flags, the variables and the keys of the file; NewConfig has all defaults. A setting
+// with the tag reload changes at SIGHUP; proxyOptions and service.Reload apply it.
 // docs/SETTINGS.md is written from both, and tests compare configs/lockproxy.yml and the README with them.
 type Config struct {
 	Listen     []string `yaml:"listen" help:"Addresses for clients: host:port, tls:host:port or unix:/path. May be repeated."`
@@ -44,13 +46,13 @@ type Config struct {
 
 	FailoverWait        time.Duration      `yaml:"failover-wait" help:"Longest wait of a command for a primary that Sentinels move, before it is refused. 0: it is refused at once."`
 	DialTimeout         time.Duration      `yaml:"dial-timeout" help:"Longest wait for a connection to Redis."`
-	FirstCommandTimeout time.Duration      `yaml:"first-command-timeout" help:"Time in which a new client must send its first whole command, or be closed. 0: no limit."`
-	HandshakeTimeout    time.Duration      `yaml:"handshake-timeout" help:"Longest TLS handshake of a client, its PROXY header included."`
-	MaxClients          values.Count       `yaml:"max-clients" help:"Client connections. More are refused."`
+	FirstCommandTimeout time.Duration      `yaml:"first-command-timeout" reload:"yes" help:"Time in which a new client must send its first whole command, or be closed. 0: no limit."`
+	HandshakeTimeout    time.Duration      `yaml:"handshake-timeout" reload:"yes" help:"Longest TLS handshake of a client, its PROXY header included."`
+	MaxClients          values.Count       `yaml:"max-clients" reload:"yes" help:"Client connections. More are refused."`
 	MaxMemory           values.MemoryLimit `yaml:"max-memory" help:"Memory for the buffers of all clients together: a size, or a share of the memory of the machine or container. Beyond it the largest clients are closed."`
-	ClientOutputLimit   values.Size        `yaml:"client-output-limit" help:"Replies that a client has not read. Beyond it the client is closed. 0: no limit."`
-	ClientQueryLimit    values.Size        `yaml:"client-query-limit" help:"Requests read from a client and not yet sent on. Beyond it the client is closed."`
-	ClientPendingLimit  values.Size        `yaml:"client-pending-limit" help:"Requests of a client that Redis has not answered. Beyond it the client is not read."`
+	ClientOutputLimit   values.Size        `yaml:"client-output-limit" reload:"yes" help:"Replies that a client has not read. Beyond it the client is closed. 0: no limit."`
+	ClientQueryLimit    values.Size        `yaml:"client-query-limit" reload:"yes" help:"Requests read from a client and not yet sent on. Beyond it the client is closed."`
+	ClientPendingLimit  values.Size        `yaml:"client-pending-limit" reload:"yes" help:"Requests of a client that Redis has not answered. Beyond it the client is not read."`
 	ProtoMaxBulkLen     values.Size        `yaml:"proto-max-bulk-len" help:"Longest argument of a command. A longer one is a protocol error."`
 	MaxPins             values.Count       `yaml:"max-pins" help:"Pins: connections to Redis for single clients (MULTI, SUBSCRIBE, BLPOP ...)."`
 	PinWait             time.Duration      `yaml:"pin-wait" help:"Longest wait for a free pin."`
@@ -59,9 +61,9 @@ type Config struct {
 	LoginWait           time.Duration      `yaml:"login-wait" help:"Longest wait for a free connection of max-logins."`
 	MaxLanes            values.Count       `yaml:"max-lanes" help:"Lanes: connections to Redis that clients share, one for each identity (user, database, protocol) in use on each event loop."`
 	MaxLockEngines      values.Count       `yaml:"max-lock-engines" help:"Lock engines, one for each user and database that uses lock commands. Each has two connections to Redis."`
-	LargeCommandTimeout time.Duration      `yaml:"large-command-timeout" help:"Time in which a client must send another 64kb of a large command, or be closed."`
-	MaxWaiters          values.Count       `yaml:"max-waiters" help:"Clients that wait for locks, in total. More are refused."`
-	MaxWaitersPerLock   values.Count       `yaml:"max-waiters-per-lock" help:"Clients that wait for one lock. More are refused."`
+	LargeCommandTimeout time.Duration      `yaml:"large-command-timeout" reload:"yes" help:"Time in which a client must send another 64kb of a large command, or be closed."`
+	MaxWaiters          values.Count       `yaml:"max-waiters" reload:"yes" help:"Clients that wait for locks, in total. More are refused."`
+	MaxWaitersPerLock   values.Count       `yaml:"max-waiters-per-lock" reload:"yes" help:"Clients that wait for one lock. More are refused."`
 }
 
 // UpstreamConfig has the address of Redis and the proxy's credentials there.
@@ -104,20 +106,20 @@ type TLSConfig struct {
 
 // LockConfig holds the defaults of the lock commands.
 type LockConfig struct {
-	Lease   time.Duration  `yaml:"lease" help:"Lease of a lock taken without PX or EX. It is renewed every third of this while the client is connected."`
-	Grace   *time.Duration `yaml:"grace" placeholder:"DURATION" help:"Most that is left of a lease after its client has gone. 0s releases the lock at once. Unset: the lease runs out by itself."`
-	Reentry string         `yaml:"reentry" help:"The owners that may acquire a lock again while they hold it: connection (also a connection that names no OWNER) or owner (only a named OWNER: safe with shared connections)."`
-	MaxHold time.Duration  `yaml:"max-hold" help:"Longest hold of a renewed lock. 0s: no limit."`
+	Lease   time.Duration  `yaml:"lease" reload:"yes" help:"Lease of a lock taken without PX or EX. It is renewed every third of this while the client is connected."`
+	Grace   *time.Duration `yaml:"grace" reload:"yes" placeholder:"DURATION" help:"Most that is left of a lease after its client has gone. 0s releases the lock at once. Unset: the lease runs out by itself."`
+	Reentry string         `yaml:"reentry" reload:"yes" help:"The owners that may acquire a lock again while they hold it: connection (also a connection that names no OWNER) or owner (only a named OWNER: safe with shared connections)."`
+	MaxHold time.Duration  `yaml:"max-hold" reload:"yes" help:"Longest hold of a renewed lock. 0s: no limit."`
 }
 
 // DrainConfig says how the proxy stops.
 type DrainConfig struct {
-	Timeout time.Duration `yaml:"timeout" help:"Time for which clients keep their connections after SIGTERM or SIGINT."`
+	Timeout time.Duration `yaml:"timeout" reload:"yes" help:"Time for which clients keep their connections after SIGTERM or SIGINT."`
 }
 
 // LogConfig shapes the log, which goes to standard error.
 type LogConfig struct {
-	Level  string `yaml:"level" help:"Lowest level that is logged: debug, info, warn or error."`
+	Level  string `yaml:"level" reload:"yes" help:"Lowest level that is logged: debug, info, warn or error."`
 	Format string `yaml:"format" help:"json or console."`
 }
 
@@ -326,4 +328,29 @@ func splitAddress(address string) (network, addr string, err error) {
 		return "", "", fmt.Errorf("%q has no valid port", address)
 	}
 	return "tcp", address, nil
+}
+
+// reloaded is c with those settings of next that can change while the proxy runs. changed lists them by their keys; kept lists the settings
+// that differ and cannot.
+func (c Config) reloaded(next Config) (merged Config, changed, kept []string) {
+	merged = c
+	var walk func(prefix string, old, now reflect.Value)
+	walk = func(prefix string, old, now reflect.Value) {
+		for i := range old.NumField() {
+			field := old.Type().Field(i)
+			key := prefix + field.Tag.Get("yaml")
+			switch {
+			case field.Type.Kind() == reflect.Struct:
+				walk(key+".", old.Field(i), now.Field(i))
+			case reflect.DeepEqual(old.Field(i).Interface(), now.Field(i).Interface()):
+			case field.Tag.Get("reload") == "yes":
+				old.Field(i).Set(now.Field(i))
+				changed = append(changed, key)
+			default:
+				kept = append(kept, key)
+			}
+		}
+	}
+	walk("", reflect.ValueOf(&merged).Elem(), reflect.ValueOf(next))
+	return merged, changed, kept
 }

@@ -10,12 +10,14 @@ import (
 	"time"
 
 	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
 
 	"lockproxy/internal/admin"
 	"lockproxy/internal/certs"
 	"lockproxy/internal/embedded"
 	"lockproxy/internal/proxy"
 	"lockproxy/internal/resp"
+	"lockproxy/internal/systemd"
 	"lockproxy/internal/upstream"
 	"lockproxy/internal/upstream/address"
 )
@@ -27,13 +29,18 @@ type service struct {
 	admin *admin.Server    // nil: none
 	redis *embedded.Server // nil: there is an upstream
 	log   *zap.Logger
+
+	level     zap.AtomicLevel        // of log
+	again     func() (Config, error) // loads the configuration again
+	cfg       Config                 // in force; Reload changes it
+	available uint64                 // memory that the process may have
 }
 
 var _ server = (*service)(nil)
 
 // newServer builds the proxy that cfg describes, with its listeners open.
-func newServer(cfg Config, log *zap.Logger) (server, error) {
-	s := &service{log: log}
+func newServer(cfg Config, log *zap.Logger) (*service, error) {
+	s := &service{log: log, cfg: cfg}
 	if err := s.build(cfg); err != nil {
 		s.abandon()
 		return nil, err
@@ -53,6 +60,7 @@ func (s *service) build(cfg Config) error {
 	if err != nil {
 		s.log.Warn("the memory of the machine is unknown", zap.Error(err), zap.Uint64("assumed", available))
 	}
+	s.available = available
 	limitMemory(available, uint64(cfg.MaxMemory.Of(available)), s.log)
 	opts := proxyOptions(cfg, available, s.certs, s.log)
 	if cfg.Embedded {
@@ -83,6 +91,9 @@ func (s *service) abandon() {
 	}
 }
 
+// stopLimit is the time that an end takes at most, besides the drain.
+const stopLimit = 30 * time.Second
+
 // Run serves until ctx ends. The server for operators runs until the last client has gone.
 func (s *service) Run(ctx context.Context) error {
 	ctx, stop := context.WithCancelCause(ctx)
@@ -90,6 +101,13 @@ func (s *service) Run(ctx context.Context) error {
 	if s.redis != nil {
 		defer s.redis.Close()
 	}
+	systemd.Ready()
+	defer context.AfterFunc(ctx, func() { systemd.Stopping(s.cfg.Drain.Timeout + stopLimit) })()
+	watching, unwatch := context.WithCancel(context.Background())
+	var watch sync.WaitGroup
+	watch.Go(func() { systemd.Watch(watching, func() { s.proxy.Stats() }) })
+	defer watch.Wait()
+	defer unwatch()
 	if s.admin == nil {
 		return s.proxy.Run(ctx)
 	}
@@ -107,10 +125,53 @@ func (s *service) Run(ctx context.Context) error {
 	return errors.Join(err, adminErr)
 }
 
-// Reload loads certificates again, for connections to come. It logs its outcome.
+// Reload reads configuration and certificates again. If one of them is bad, nothing changes. It logs its outcome.
 func (s *service) Reload() {
-	s.log.Info("reloading certificates")
-	_ = s.certs.Reload() // it has been logged, and the old ones stay
+	systemd.Reloading()
+	defer systemd.Ready()
+	s.log.Info("reloading")
+	fresh, err := s.again()
+	if err != nil {
+		s.log.Error("configuration not reloaded, nothing has changed", zap.Error(err))
+		return
+	}
+	if err := s.certs.Reload(); err != nil { // it has been logged
+		return
+	}
+	next, changed, kept := s.cfg.reloaded(fresh)
+	if err := next.Verify(); err != nil { // settings that need a restart may be needed by others
+		s.log.Error("configuration not reloaded, nothing has changed", zap.Error(err), zap.Strings("needs_restart", kept))
+		return
+	}
+	level, err := zapcore.ParseLevel(next.Log.Level)
+	if err == nil { // Verify has seen to it
+		s.level.SetLevel(level)
+	}
+	opts := proxyOptions(next, s.available, s.certs, s.log)
+	s.proxy.Change(opts.Changeable())
+	s.cfg = next
+	if len(kept) > 0 {
+		s.log.Warn("these settings change with a restart only", zap.Strings("settings", kept))
+	}
+	s.log.Info("reloaded", zap.Strings("changed", changed))
+}
+
+// tryOut does everything that a start does, except serving clients: it opens the listeners, and asks Redis.
+func tryOut(ctx context.Context, cfg Config) error {
+	s, err := newServer(cfg, zap.NewNop())
+	if err != nil {
+		return err
+	}
+	defer s.abandon()
+	if s.admin != nil {
+		defer func() { _ = s.admin.Close() }()
+	}
+	ctx, cancel := context.WithTimeout(ctx, cfg.DialTimeout)
+	defer cancel()
+	if err := s.proxy.TryOut(ctx); err != nil {
+		return fmt.Errorf("redis at %s: %w", cfg.Upstream.Address, err)
+	}
+	return nil
 }
 
 // certOptions names the files that are needed.

@@ -97,17 +97,18 @@ func (e *Engine) startAcquire(s contract.Caller, cmd grammar.Command, began time
 	if home != e {
 		w.visit = &visit{home: home, caller: s, cmd: cmd}
 	}
+	defaults := e.opts.defaults()
 	if !w.fixed {
-		w.lease = e.opts.Lease
+		w.lease = defaults.Lease
 	}
 	if w.maxHold < 0 {
-		w.maxHold = e.opts.MaxHold
+		w.maxHold = defaults.MaxHold
 	}
 	if w.maxHold > 0 {
 		w.lease = min(w.lease, w.maxHold)
 	}
-	if w.grace < 0 && e.opts.Grace != nil {
-		w.grace = *e.opts.Grace
+	if w.grace < 0 && defaults.Grace != nil {
+		w.grace = *defaults.Grace
 	}
 	e.mu.Lock()
 	c, k, _ := e.beginLocked(s, cmd)

@@ -141,7 +141,7 @@ func (l *Lane) run(u *Upstream) {
 			break
 		}
 		if dial.IsRejected(err) && !u.opts.own(l.target.ID) {
-			u.repeats.Write(zap.WarnLevel, "upstream refuses the credentials of a client", "", zap.Stringer("identity", l.target.ID), zap.Error(err))
+			u.contacts.Entries.Write(zap.WarnLevel, "upstream refuses the credentials of a client", "", zap.Stringer("identity", l.target.ID), zap.Error(err))
 			u.forget(l)
 			l.rejected.Store(true)
 			l.stream.Refuse(err)
@@ -152,7 +152,7 @@ func (l *Lane) run(u *Upstream) {
 			l.stream.Rest(err)
 			delay, pause := wait.Next()
 			if l.inUse(u) {
-				u.contact(err)
+				u.contacts.Note(err)
 				log.Debug("lane not connected", zap.Error(err), logging.Seconds("retry_in", delay))
 			}
 			l.rest(u.dialer, err, delay, pause)
@@ -172,7 +172,7 @@ func (l *Lane) run(u *Upstream) {
 			break
 		}
 		log.Debug("lane lost its connection", zap.Error(err))
-		u.repeats.Write(zap.WarnLevel, "a connection to redis was lost", "", zap.Stringer("identity", l.target.ID), zap.Error(err))
+		u.contacts.Entries.Write(zap.WarnLevel, "a connection to redis was lost", "", zap.Stringer("identity", l.target.ID), zap.Error(err))
 		l.stream.Reconnect(err)
 		l.sleep(fix.After(time.Since(since)), nil)
 	}

@@ -2,7 +2,6 @@ package upstream
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net"
 	"sync"
@@ -11,7 +10,6 @@ import (
 
 	"go.uber.org/zap"
 
-	"lockproxy/internal/logging"
 	"lockproxy/internal/upstream/address"
 	"lockproxy/internal/upstream/census"
 	"lockproxy/internal/upstream/commands"
@@ -52,14 +50,11 @@ type Upstream struct {
 	moves   atomic.Int64      // of the server to another address
 
 	proofs.Proofs
-	repeats *logging.Repeats
+	contacts *outage.Contacts
 
 	mu     sync.Mutex
 	lanes  lanes
 	closed bool
-	ready  bool  // the last contact with Redis was successful
-	cause  error // why not
-	outage outage.Outage
 }
 
 // New checks opts. Nothing is connected before a lane or pin is asked for.
@@ -71,9 +66,8 @@ func New(opts Options) (*Upstream, error) {
 	opts.setDefaults()
 	u := &Upstream{
 		opts: opts, refresh: make(chan struct{}, 1), lanes: newLanes(opts.MaxLanes), over: make(chan struct{}),
-		repeats: logging.NewRepeats(opts.Logger, entriesMost, entriesPeriod),
+		contacts: outage.NewContacts(opts.Addr, opts.Logger, dial.Cause, dial.IsLasting),
 	}
-	u.outage.Cause = dial.Cause
 	dialing := dial.Options{
 		Timeout: opts.DialTimeout, KeepAlive: opts.KeepAlive, UserTimeout: opts.UserTimeout, Spawn: u.wg.Go, Stop: u.over,
 	}
@@ -98,12 +92,6 @@ func New(opts Options) (*Upstream, error) {
 	u.table.Store(commands.BuiltIn())
 	return u, nil
 }
-
-// Entries of one kind that the log has in a period; the others become a summary.
-const (
-	entriesMost   = 5
-	entriesPeriod = 10 * time.Second
-)
 
 // Addr is Redis's address for people.
 func (u *Upstream) Addr() string { return u.opts.Addr }
@@ -181,7 +169,7 @@ func (u *Upstream) refreshTable(ctx context.Context) {
 			return
 		}
 		delay, _ := wait.Next()
-		u.contact(err)
+		u.contacts.Note(err)
 		u.dialer.Await(contact, err)
 		select {
 		case <-ctx.Done():
@@ -197,40 +185,11 @@ func (u *Upstream) inspect(ctx context.Context) {
 	u.lookAtAuth(ctx)
 	u.asker.WarnOfEviction(ctx)
 	u.lookAtLimits(ctx)
-	u.contact(nil)
+	u.contacts.Note(nil)
 }
 
 // Ready reports whether Redis was reachable at the last contact, and if not why.
-func (u *Upstream) Ready() (bool, error) {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	return u.ready, u.cause
-}
-
-// contact notes the outcome of a contact with Redis, and logs what it means to the operator. Requires no locks.
-func (u *Upstream) contact(err error) {
-	u.mu.Lock()
-	u.ready, u.cause = err == nil, err
-	event := u.outage.Note(time.Now(), err)
-	u.mu.Unlock()
-	u.report(event, err)
-}
-
-// report logs the begin, the end and each further minute of an outage.
-func (u *Upstream) report(e outage.Event, err error) {
-	addr := zap.String("addr", u.opts.Addr)
-	switch e.Kind {
-	case outage.Nothing:
-	case outage.Over:
-		u.repeats.Write(zap.InfoLevel, "upstream is available again", "", addr, logging.Seconds("unavailable", e.Lasted), zap.Int("failures", e.Failures))
-	case outage.Began, outage.GoesOn:
-		level := zap.ErrorLevel // the configuration is wrong, and time does not cure it
-		if !dial.IsRejected(err) && !errors.Is(err, dial.ErrNotRedis) {
-			level = zap.WarnLevel
-		}
-		u.repeats.Write(level, e.Cause, "", addr, zap.Error(err), logging.Seconds("unavailable", e.Lasted), zap.Int("failures", e.Failures))
-	}
-}
+func (u *Upstream) Ready() (bool, error) { return u.contacts.Ready() }
 
 // NeedsAuth reports whether Redis refused to serve a connection without credentials when the proxy last looked: at every
 // (re)connect and every authPeriod.
@@ -252,6 +211,10 @@ func (u *Upstream) lookAtAuth(ctx context.Context) {
 // Probe asks Redis, on a connection of its own, whether it answers and takes writes. An error for missing rights or missing credentials
 // of the proxy's own user counts as a good answer.
 func (u *Upstream) Probe(ctx context.Context) error { return u.asker.Probe(ctx) }
+
+// TryOut asks Redis, on a connection of its own, for everything that the proxy needs of it. lent: clients use the proxy's own user, which then
+// needs the rights of the lock commands, too.
+func (u *Upstream) TryOut(ctx context.Context, lent bool) error { return u.asker.TryOut(ctx, lent) }
 
 // lookAtLimits finds out whether Redis closes connections that have much to send.
 func (u *Upstream) lookAtLimits(ctx context.Context) {
@@ -321,7 +284,7 @@ func (u *Upstream) moved(from, to string) {
 }
 
 func (u *Upstream) laneUp(l *Lane, reconnected bool) {
-	u.contact(nil)
+	u.contacts.Note(nil)
 	u.pins.Spare(l.target, l.set.owner)
 	if reconnected {
 		u.askRefresh()
@@ -357,5 +320,5 @@ func (u *Upstream) close() {
 	u.pins.Close()
 	u.wg.Wait()
 	u.door.Close()
-	u.repeats.Flush()
+	u.contacts.Entries.Flush()
 }

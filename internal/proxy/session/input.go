@@ -41,7 +41,7 @@ func (i *input) feed(b []byte) (alive, output bool) {
 			i.in.Append(b[n:], i.guard.Need())
 		}
 	}
-	if i.in.Len() > s.proxy.Settings.Limits.Query && !i.pausesAtQuery() {
+	if i.in.Len() > s.proxy.Limits().Query && !i.pausesAtQuery() {
 		s.proxy.QueryLimit(s.Addr, i.in.Len())
 		s.end()
 	}
@@ -192,14 +192,14 @@ func (i *input) hasEnough() bool {
 		i.large.excused = i.large.excused || full
 		return full
 	}
-	limit := s.proxy.Settings.Limits.Unanswered
+	limit := s.proxy.Limits().Unanswered
 	if s.slots.Due() > 0 && s.unanswered >= min(limit, budget.Free) && !s.pinWaits() {
 		return s.unanswered+i.in.Len() >= s.proxy.Budget.Allowance(limit) // the bytes of s.in wait for the same answers
 	}
-	if i.pausesAtQuery() && i.in.Len() >= s.proxy.Settings.Limits.Query {
+	if i.pausesAtQuery() && i.in.Len() >= s.proxy.Limits().Query {
 		return true
 	}
-	return s.wait != waitNone && i.in.Len() >= budget.Free && s.unanswered+i.in.Len() >= mayHold(s.proxy.Budget, s.proxy.Settings.Limits.Unanswered)
+	return s.wait != waitNone && i.in.Len() >= budget.Free && s.unanswered+i.in.Len() >= mayHold(s.proxy.Budget, s.proxy.Limits().Unanswered)
 }
 
 // readOn ends a pause of the engine if there is space again. A pause that began behind a command that waits may end in the middle

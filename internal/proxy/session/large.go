@@ -57,7 +57,7 @@ func (i *input) beginStream(table *command.Table) bool {
 	s.muted = s.reply != replyOn
 	i.streaming = true
 	i.large = progress{}
-	i.large.timer = time.AfterFunc(s.proxy.Settings.Limits.LargeCommand, i.checkStream)
+	i.large.timer = time.AfterFunc(s.proxy.Limits().LargeCommand, i.checkStream)
 	s.cmd = row.Title
 	s.pin.fresh = false
 	s.pin.Queued++
@@ -94,5 +94,5 @@ func (i *input) checkStream() {
 		return
 	}
 	l.checked, l.excused = l.bytes, false
-	l.timer.Reset(s.proxy.Settings.Limits.LargeCommand)
+	l.timer.Reset(s.proxy.Limits().LargeCommand)
 }
