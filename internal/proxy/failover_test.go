@@ -136,7 +136,7 @@ func TestClientsAndLocksCrossAFailover(t *testing.T) {
 		strike  func(s *failoverStand, primary *redistest.Server)
 		planned bool
 	}{
-		{"planned", func(s *failoverStand, _ *redistest.Server) { s.sentinels.Failover() }, true},
+		{"planned", func(s *failoverStand, _ *redistest.Server) { s.sentinels.BeginFailover() }, true},
 		{"killed", func(_ *failoverStand, primary *redistest.Server) { primary.Kill() }, false},
 		{"stopped", func(_ *failoverStand, primary *redistest.Server) { primary.Pause() }, false},
 	} {
@@ -175,7 +175,7 @@ func TestClientsAndLocksCrossAFailover(t *testing.T) {
 			}
 
 			struck := time.Now()
-			go fault.strike(s, primary)
+			fault.strike(s, primary)
 			now, promoted := s.newPrimary(t, primary)
 			redistest.Eventually(t, patience, "the proxies to follow", func() bool {
 				return !slices.ContainsFunc(s.proxies, func(srv *Server) bool { return srv.shared.Upstream.Moves() == 0 })
