@@ -227,7 +227,7 @@ func (w *waiter) overwritten() bool {
 func (w *waiter) Again() (script.Call, bool) { return w.kind.ask(w).Call, true }
 
 // Doubted implements calls.Asker.
-func (w *waiter) Doubted() {}
+func (w *waiter) Doubted() { w.e.doubt(w.c) }
 
 // finish ends an acquire that came to nothing.
 func (w *waiter) finish() {
