@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"reflect"
 	"slices"
 	"strings"
 	"time"
@@ -19,7 +20,8 @@ import (
 // (--lock-lease) and the environment variable (LOCKPROXY_LOCK_LEASE). The flag is the key's path joined by dashes; only
 // upstream.address is shortened, to --upstream.
 //
-// Config is the one table of settings. Its tags make the flags, the variables and the keys of the file; NewConfig has all defaults.
+// Config is the one table of settings. Its tags make the flags, the variables and the keys of the file; NewConfig has all defaults. A setting
+// with the tag reload changes at SIGHUP; proxyOptions and service.Reload apply it.
 // docs/SETTINGS.md is written from both, and tests compare configs/lockproxy.yml and the README with them.
 type Config struct {
 	Listen     []string `yaml:"listen" help:"Addresses for clients: host:port, tls:host:port or unix:/path. May be repeated."`
@@ -28,6 +30,7 @@ type Config struct {
 	Engine     string   `yaml:"engine" help:"The engine that moves the bytes of clients: goroutine, epoll (Linux) or auto (epoll where it exists)."`
 
 	Upstream UpstreamConfig `yaml:"upstream" embed:""`
+	Sentinel SentinelConfig `yaml:"sentinel" embed:"" prefix:"sentinel-"`
 	Lock     LockConfig     `yaml:"lock" embed:"" prefix:"lock-"`
 	Drain    DrainConfig    `yaml:"drain" embed:"" prefix:"drain-"`
 	Log      LogConfig      `yaml:"log" embed:"" prefix:"log-"`
@@ -41,14 +44,15 @@ type Config struct {
 	AdminPprof bool     `yaml:"admin-pprof" help:"Serve profiles at admin-listen as well."`
 	AdminHosts []string `yaml:"admin-hosts" placeholder:"NAME" help:"Host names under which admin-listen may be asked, besides localhost and its own. May be repeated. IP addresses are always answered."`
 
+	FailoverWait        time.Duration      `yaml:"failover-wait" help:"Longest wait of a command for a primary that Sentinels move, before it is refused. 0: it is refused at once."`
 	DialTimeout         time.Duration      `yaml:"dial-timeout" help:"Longest wait for a connection to Redis."`
-	FirstCommandTimeout time.Duration      `yaml:"first-command-timeout" help:"Time in which a new client must send its first whole command, or be closed. 0: no limit."`
-	HandshakeTimeout    time.Duration      `yaml:"handshake-timeout" help:"Longest TLS handshake of a client, its PROXY header included."`
-	MaxClients          values.Count       `yaml:"max-clients" help:"Client connections. More are refused."`
+	FirstCommandTimeout time.Duration      `yaml:"first-command-timeout" reload:"yes" help:"Time in which a new client must send its first whole command, or be closed. 0: no limit."`
+	HandshakeTimeout    time.Duration      `yaml:"handshake-timeout" reload:"yes" help:"Longest TLS handshake of a client, its PROXY header included."`
+	MaxClients          values.Count       `yaml:"max-clients" reload:"yes" help:"Client connections. More are refused."`
 	MaxMemory           values.MemoryLimit `yaml:"max-memory" help:"Memory for the buffers of all clients together: a size, or a share of the memory of the machine or container. Beyond it the largest clients are closed."`
-	ClientOutputLimit   values.Size        `yaml:"client-output-limit" help:"Replies that a client has not read. Beyond it the client is closed. 0: no limit."`
-	ClientQueryLimit    values.Size        `yaml:"client-query-limit" help:"Requests read from a client and not yet sent on. Beyond it the client is closed."`
-	ClientPendingLimit  values.Size        `yaml:"client-pending-limit" help:"Requests of a client that Redis has not answered. Beyond it the client is not read."`
+	ClientOutputLimit   values.Size        `yaml:"client-output-limit" reload:"yes" help:"Replies that a client has not read. Beyond it the client is closed. 0: no limit."`
+	ClientQueryLimit    values.Size        `yaml:"client-query-limit" reload:"yes" help:"Requests read from a client and not yet sent on. Beyond it the client is closed."`
+	ClientPendingLimit  values.Size        `yaml:"client-pending-limit" reload:"yes" help:"Requests of a client that Redis has not answered. Beyond it the client is not read."`
 	ProtoMaxBulkLen     values.Size        `yaml:"proto-max-bulk-len" help:"Longest argument of a command. A longer one is a protocol error."`
 	MaxPins             values.Count       `yaml:"max-pins" help:"Pins: connections to Redis for single clients (MULTI, SUBSCRIBE, BLPOP ...)."`
 	PinWait             time.Duration      `yaml:"pin-wait" help:"Longest wait for a free pin."`
@@ -57,14 +61,14 @@ type Config struct {
 	LoginWait           time.Duration      `yaml:"login-wait" help:"Longest wait for a free connection of max-logins."`
 	MaxLanes            values.Count       `yaml:"max-lanes" help:"Lanes: connections to Redis that clients share, one for each identity (user, database, protocol) in use on each event loop."`
 	MaxLockEngines      values.Count       `yaml:"max-lock-engines" help:"Lock engines, one for each user and database that uses lock commands. Each has two connections to Redis."`
-	LargeCommandTimeout time.Duration      `yaml:"large-command-timeout" help:"Time in which a client must send another 64kb of a large command, or be closed."`
-	MaxWaiters          values.Count       `yaml:"max-waiters" help:"Clients that wait for locks, in total. More are refused."`
-	MaxWaitersPerLock   values.Count       `yaml:"max-waiters-per-lock" help:"Clients that wait for one lock. More are refused."`
+	LargeCommandTimeout time.Duration      `yaml:"large-command-timeout" reload:"yes" help:"Time in which a client must send another 64kb of a large command, or be closed."`
+	MaxWaiters          values.Count       `yaml:"max-waiters" reload:"yes" help:"Clients that wait for locks, in total. More are refused."`
+	MaxWaitersPerLock   values.Count       `yaml:"max-waiters-per-lock" reload:"yes" help:"Clients that wait for one lock. More are refused."`
 }
 
 // UpstreamConfig has the address of Redis and the proxy's credentials there.
 type UpstreamConfig struct {
-	Address  string        `yaml:"address" name:"upstream" help:"The Redis to serve from: host:port or unix:/path."`
+	Address  string        `yaml:"address" name:"upstream" help:"The Redis to serve from: host:port, unix:/path, or sentinel://host:port,host:port/name for the primary that Sentinels know under a name."`
 	User     values.Text   `yaml:"user" name:"upstream-user" help:"ACL user of the proxy's own connections."`
 	Password values.Secret `yaml:"password" name:"upstream-password" placeholder:"PASSWORD" help:"Password of the proxy's own connections. Better set by password-file or in the environment: all users of a machine see arguments."`
 
@@ -75,6 +79,21 @@ type UpstreamConfig struct {
 	CertFile   string `yaml:"cert-file" name:"upstream-cert-file" placeholder:"FILE" help:"Certificate (PEM) that is shown when Redis asks for one."`
 	KeyFile    string `yaml:"key-file" name:"upstream-key-file" placeholder:"FILE" help:"Key (PEM) of upstream.cert-file."`
 	ServerName string `yaml:"server-name" name:"upstream-server-name" placeholder:"NAME" help:"The name that the Redis's certificate must have. Unset: the host of the address."`
+
+	Map []string `yaml:"map" name:"upstream-map" placeholder:"ANNOUNCED=REACHABLE" help:"Where a server is reached that Sentinels announce with an address of another network: two of host:port, or two hosts. May be repeated."`
+}
+
+// SentinelConfig is how the proxy connects to the Sentinels of upstream.address. They have users and certificates of their own.
+type SentinelConfig struct {
+	User         values.Text   `yaml:"user" help:"ACL user of the proxy at the Sentinels."`
+	Password     values.Secret `yaml:"password" placeholder:"PASSWORD" help:"Password of the proxy at the Sentinels. Better set by password-file or in the environment."`
+	PasswordFile string        `yaml:"password-file" placeholder:"FILE" help:"File that holds the password for the Sentinels. One line end at its end is ignored."`
+
+	TLS        bool   `yaml:"tls" help:"Connect to the Sentinels by TLS."`
+	CAFile     string `yaml:"ca-file" name:"ca-file" placeholder:"FILE" help:"Authorities (PEM) that may have signed the Sentinels' certificates. Unset: the system's."`
+	CertFile   string `yaml:"cert-file" placeholder:"FILE" help:"Certificate (PEM) that is shown when a Sentinel asks for one."`
+	KeyFile    string `yaml:"key-file" placeholder:"FILE" help:"Key (PEM) of sentinel.cert-file."`
+	ServerName string `yaml:"server-name" placeholder:"NAME" help:"The name that the Sentinels' certificates must have. Unset: the host of each Sentinel's address."`
 }
 
 // TLSConfig is for the tls: addresses of Listen. The files are loaded again at SIGHUP.
@@ -87,20 +106,20 @@ type TLSConfig struct {
 
 // LockConfig holds the defaults of the lock commands.
 type LockConfig struct {
-	Lease   time.Duration  `yaml:"lease" help:"Lease of a lock taken without PX or EX. It is renewed every third of this while the client is connected."`
-	Grace   *time.Duration `yaml:"grace" placeholder:"DURATION" help:"Most that is left of a lease after its client has gone. 0s releases the lock at once. Unset: the lease runs out by itself."`
-	Reentry string         `yaml:"reentry" help:"The owners that may acquire a lock again while they hold it: connection (also a connection that names no OWNER) or owner (only a named OWNER: safe with shared connections)."`
-	MaxHold time.Duration  `yaml:"max-hold" help:"Longest hold of a renewed lock. 0s: no limit."`
+	Lease   time.Duration  `yaml:"lease" reload:"yes" help:"Lease of a lock taken without PX or EX. It is renewed every third of this while the client is connected."`
+	Grace   *time.Duration `yaml:"grace" reload:"yes" placeholder:"DURATION" help:"Most that is left of a lease after its client has gone. 0s releases the lock at once. Unset: the lease runs out by itself."`
+	Reentry string         `yaml:"reentry" reload:"yes" help:"The owners that may acquire a lock again while they hold it: connection (also a connection that names no OWNER) or owner (only a named OWNER: safe with shared connections)."`
+	MaxHold time.Duration  `yaml:"max-hold" reload:"yes" help:"Longest hold of a renewed lock. 0s: no limit."`
 }
 
 // DrainConfig says how the proxy stops.
 type DrainConfig struct {
-	Timeout time.Duration `yaml:"timeout" help:"Time for which clients keep their connections after SIGTERM or SIGINT."`
+	Timeout time.Duration `yaml:"timeout" reload:"yes" help:"Time for which clients keep their connections after SIGTERM or SIGINT."`
 }
 
 // LogConfig shapes the log, which goes to standard error.
 type LogConfig struct {
-	Level  string `yaml:"level" help:"Lowest level that is logged: debug, info, warn or error."`
+	Level  string `yaml:"level" reload:"yes" help:"Lowest level that is logged: debug, info, warn or error."`
 	Format string `yaml:"format" help:"json or console."`
 }
 
@@ -125,6 +144,7 @@ func NewConfig() Config {
 		TCP:                 TCPConfig{Keepalive: 15 * time.Second, UserTimeout: 20 * time.Second},
 		TLS:                 TLSConfig{AuthClients: certs.AuthYes},
 		ProxyProtocol:       proxy.ProxyOff,
+		FailoverWait:        time.Second,
 		DialTimeout:         3 * time.Second,
 		HandshakeTimeout:    10 * time.Second,
 		MaxClients:          10_000,
@@ -191,11 +211,20 @@ func (c Config) Verify() error {
 	}
 	upstream, err := address.Parse(c.Upstream.Address)
 	check(err == nil, "upstream.address", "%v", err)
-	check(upstream.Kind == address.Single, "upstream.address", "%q: this version serves from one server, without Sentinels and clusters", c.Upstream.Address)
+	check(upstream.Kind != address.Cluster, "upstream.address", "%q: clusters are not supported yet", c.Upstream.Address)
+	_, err = address.ParseMap(c.Upstream.Map)
+	check(err == nil, "upstream.map", "%v", err)
+	check(len(c.Upstream.Map) == 0 || upstream.Kind != address.Single, "upstream.map", "needs an upstream.address of Sentinels: nothing else announces addresses")
+	if upstream.Kind == address.Sentinel {
+		c.Sentinel.validate(check)
+	} else {
+		check(c.Sentinel == SentinelConfig{}, "sentinel", "needs an upstream.address of Sentinels, as in sentinel://host:26379/mymaster")
+	}
 	check(!c.Embedded || c.Upstream.Address == defaultUpstream, "embedded", "excludes upstream.address")
 	oneOf("client-auth", c.ClientAuth, proxy.AuthUpstream, proxy.AuthProxy, proxy.AuthNone)
 	oneOf("engine", c.Engine, proxy.EngineAuto, proxy.EngineGoroutine, proxy.EngineEpoll)
-	c.Upstream.validateTLS(check)
+	c.Upstream.tls().validate("upstream", check)
+	check(!c.Upstream.TLS || c.Upstream.ServerName != "" || !strings.HasPrefix(c.Upstream.Address, "unix:"), "upstream.server-name", "needed for TLS to a unix socket")
 	check(c.Upstream.User == "" || c.Upstream.Password != "", "upstream.user", "needs upstream.password")
 
 	atLeast("lock.lease", c.Lock.Lease, minLease)
@@ -207,6 +236,7 @@ func (c Config) Verify() error {
 	atLeast("drain.timeout", c.Drain.Timeout, 0)
 	atLeast("tcp.keepalive", c.TCP.Keepalive, time.Second)
 	atLeast("tcp.user-timeout", c.TCP.UserTimeout, 0)
+	atLeast("failover-wait", c.FailoverWait, 0)
 	atLeast("dial-timeout", c.DialTimeout, time.Millisecond)
 	atLeast("handshake-timeout", c.HandshakeTimeout, time.Millisecond)
 	atLeast("first-command-timeout", c.FirstCommandTimeout, 0)
@@ -233,16 +263,45 @@ func (c Config) Verify() error {
 	return errors.Join(errs...)
 }
 
-// validateTLS also reports settings that have no effect: an operator who names an authority expects protection.
-func (u UpstreamConfig) validateTLS(check func(ok bool, key, format string, args ...any)) {
-	check((u.CertFile == "") == (u.KeyFile == ""), "upstream.cert-file", "needs upstream.key-file, and the other way round")
-	if u.TLS {
-		check(u.ServerName != "" || !strings.HasPrefix(u.Address, "unix:"), "upstream.server-name", "needed for TLS to a unix socket")
+// checker reports a setting that cannot be served, unless ok.
+type checker func(ok bool, key, format string, args ...any)
+
+func (s SentinelConfig) validate(check checker) {
+	check(s.User == "" || s.Password != "", "sentinel.user", "needs sentinel.password")
+	s.tls().validate("sentinel", check)
+}
+
+// tlsFiles are the settings for TLS of one kind of server.
+type tlsFiles struct {
+	on                  bool
+	ca, cert, key, name string
+}
+
+func (u UpstreamConfig) tls() tlsFiles {
+	return tlsFiles{on: u.TLS, ca: u.CAFile, cert: u.CertFile, key: u.KeyFile, name: u.ServerName}
+}
+
+func (s SentinelConfig) tls() tlsFiles {
+	return tlsFiles{on: s.TLS, ca: s.CAFile, cert: s.CertFile, key: s.KeyFile, name: s.ServerName}
+}
+
+// validate also reports settings that have no effect: an operator who names an authority expects protection.
+func (f tlsFiles) validate(of string, check checker) {
+	check((f.cert == "") == (f.key == ""), of+".cert-file", "needs %s.key-file, and the other way round", of)
+	if f.on {
 		return
 	}
-	for key, value := range map[string]string{"ca-file": u.CAFile, "cert-file": u.CertFile, "key-file": u.KeyFile, "server-name": u.ServerName} {
-		check(value == "", "upstream."+key, "needs upstream.tls")
+	for key, value := range map[string]string{"ca-file": f.ca, "cert-file": f.cert, "key-file": f.key, "server-name": f.name} {
+		check(value == "", of+"."+key, "needs %s.tls", of)
 	}
+}
+
+// options are for connections; nil: they have no TLS.
+func (f tlsFiles) options() *certs.UpstreamOptions {
+	if !f.on {
+		return nil
+	}
+	return &certs.UpstreamOptions{CAFile: f.ca, CertFile: f.cert, KeyFile: f.key, ServerName: f.name}
 }
 
 // tlsPrefix marks an address of Listen at which clients speak TLS.
@@ -269,4 +328,29 @@ func splitAddress(address string) (network, addr string, err error) {
 		return "", "", fmt.Errorf("%q has no valid port", address)
 	}
 	return "tcp", address, nil
+}
+
+// reloaded is c with those settings of next that can change while the proxy runs. changed lists them by their keys; kept lists the settings
+// that differ and cannot.
+func (c Config) reloaded(next Config) (merged Config, changed, kept []string) {
+	merged = c
+	var walk func(prefix string, old, now reflect.Value)
+	walk = func(prefix string, old, now reflect.Value) {
+		for i := range old.NumField() {
+			field := old.Type().Field(i)
+			key := prefix + field.Tag.Get("yaml")
+			switch {
+			case field.Type.Kind() == reflect.Struct:
+				walk(key+".", old.Field(i), now.Field(i))
+			case reflect.DeepEqual(old.Field(i).Interface(), now.Field(i).Interface()):
+			case field.Tag.Get("reload") == "yes":
+				old.Field(i).Set(now.Field(i))
+				changed = append(changed, key)
+			default:
+				kept = append(kept, key)
+			}
+		}
+	}
+	walk("", reflect.ValueOf(&merged).Elem(), reflect.ValueOf(next))
+	return merged, changed, kept
 }

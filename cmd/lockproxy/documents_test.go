@@ -22,11 +22,16 @@ This file is written from the table in cmd/lockproxy/config.go by ` + "`go test 
 [configs/lockproxy.yml](../configs/lockproxy.yml) has every key with its default and a longer explanation.
 
 A flag wins over the environment, the environment over the file (` + "`--config`" + `), the file over the default. The key ` + "`lock.lease`" + ` is the flag
-` + "`--lock-lease`" + ` and the variable ` + "`LOCKPROXY_LOCK_LEASE`" + `. Only ` + "`upstream.address`" + ` is shorter: ` + "`--upstream`" + `. Unknown keys in the file are errors.
+` + "`--lock-lease`" + ` and the variable ` + "`LOCKPROXY_LOCK_LEASE`" + `. Only ` + "`upstream.address`" + ` is shorter: ` + "`--upstream`" + `. Unknown keys in the file and
+unknown variables that begin with ` + "`LOCKPROXY_`" + ` are errors, except for those that Kubernetes sets for a service called lockproxy.
+
+A setting marked with "reload" changes at SIGHUP, for clients and commands to come. The files of certificates are read again, too. Other settings
+that differ are named in the log and wait for a restart. If the configuration is not valid, nothing changes, and the log says why.
+
 Durations have a unit, as in ` + "`250ms`" + ` or ` + "`1h30m`" + `. Sizes are written as in redis.conf: ` + "`64mb`" + ` is 64·1024·1024 bytes.
 
-| Key | Default | Meaning |
-|---|---|---|
+| Key | Default | SIGHUP | Meaning |
+|---|---|---|---|
 `
 )
 
@@ -46,7 +51,11 @@ func settingsTable() string {
 		default:
 			value = "unset"
 		}
-		fmt.Fprintf(&b, "| `%s` | %s | %s |\n", key, value, reflect.TypeFor[Config]().FieldByIndex(index).Tag.Get("help"))
+		tag, reload := reflect.TypeFor[Config]().FieldByIndex(index).Tag, ""
+		if tag.Get("reload") == "yes" {
+			reload = "reload"
+		}
+		fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", key, value, reload, tag.Get("help"))
 	}
 	return b.String()
 }

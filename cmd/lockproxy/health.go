@@ -7,7 +7,9 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"io"
 	"net"
+	"net/http"
 	"slices"
 	"strings"
 	"time"
@@ -21,6 +23,7 @@ type probe struct {
 	header  bool        // begin with a PROXY header
 	tls     *tls.Config // nil: in the clear
 	timeout time.Duration
+	admin   string // host:port of the server for operators; empty: none
 }
 
 // probe picks the listener that is easiest to connect to: a unix socket, then one in the clear, then TLS.
@@ -40,6 +43,12 @@ func (c Config) probe() probe {
 		header:  effort(easiest) > 0 && c.ProxyProtocol != proxy.ProxyOff,
 		timeout: c.DialTimeout,
 	}
+	if host, port, err := net.SplitHostPort(c.AdminListen); err == nil {
+		if ip := net.ParseIP(host); host == "" || ip != nil && ip.IsUnspecified() {
+			host = "localhost"
+		}
+		p.admin = net.JoinHostPort(host, port)
+	}
 	if effort(easiest) == 2 {
 		// The answer is no secret, and the certificate need not be for the address of the listener. The
 		// proxy's own certificate serves as the client's, where its authority has signed it too.
@@ -51,43 +60,92 @@ func (c Config) probe() probe {
 	return p
 }
 
-// checkHealth asks the proxy for a PONG. A demand for authentication is as good an answer, because it comes from
-// Redis.
+// checkReady asks the proxy whether it serves clients: /readyz at the address for operators if there is one, else for a PONG. A demand
+// for authentication is as good an answer, because it comes from Redis.
+func checkReady(ctx context.Context, p probe) error {
+	if p.admin != "" {
+		return p.askAdmin(ctx, "/readyz")
+	}
+	line, err := p.ask(ctx, "*1\r\n$4\r\nPING\r\n")
+	switch {
+	case err != nil:
+		return err
+	case line == "+PONG", strings.HasPrefix(line, "-NOAUTH "):
+		return nil
+	}
+	return errors.New("health: PING was answered " + line)
+}
+
+// checkHealth asks the proxy whether it lives. Redis's state does not matter: a proxy that was restarted while Redis is away would only
+// lose its clients.
 func checkHealth(ctx context.Context, p probe) error {
+	if p.admin != "" {
+		return p.askAdmin(ctx, "/healthz")
+	}
+	// The proxy answers a length that no argument has by itself, and any other command only when Redis has been asked.
+	line, err := p.ask(ctx, "*1\r\n$-2\r\n")
+	if err == nil && !strings.HasPrefix(line, "-ERR Protocol error") {
+		err = errors.New("health: a protocol error was answered " + line)
+	}
+	return err
+}
+
+// askAdmin asks the server for operators.
+func (p probe) askAdmin(ctx context.Context, path string) error {
+	ctx, cancel := context.WithTimeout(ctx, p.timeout)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+p.admin+path, nil)
+	if err != nil {
+		return fmt.Errorf("health: %w", err)
+	}
+	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+	answer, err := client.Do(req)
+	if err != nil {
+		return fmt.Errorf("health: %w", err)
+	}
+	defer answer.Body.Close()
+	text, err := io.ReadAll(io.LimitReader(answer.Body, 512))
+	switch {
+	case err != nil:
+		return fmt.Errorf("health: read the answer to %s: %w", path, err)
+	case answer.StatusCode != http.StatusOK:
+		return fmt.Errorf("health: %s was answered %s: %s", path, answer.Status, strings.TrimSpace(string(text)))
+	}
+	return nil
+}
+
+// ask sends a request to the address for clients and returns the first line of the answer.
+func (p probe) ask(ctx context.Context, request string) (line string, err error) {
 	network, addr, err := splitAddress(p.address)
 	if err != nil {
-		return err
+		return "", err
 	}
 	ctx, cancel := context.WithTimeout(ctx, p.timeout)
 	defer cancel()
 	conn, err := new(net.Dialer).DialContext(ctx, network, addr) // an unspecified host is this machine
 	if err != nil {
-		return fmt.Errorf("health: %w", err)
+		return "", fmt.Errorf("health: %w", err)
 	}
 	defer conn.Close()
 	if deadline, ok := ctx.Deadline(); ok {
 		if err := conn.SetDeadline(deadline); err != nil {
-			return fmt.Errorf("health: %w", err)
+			return "", fmt.Errorf("health: %w", err)
 		}
 	}
 	if p.header { // it names no client
 		if _, err := conn.Write([]byte("PROXY UNKNOWN\r\n")); err != nil {
-			return fmt.Errorf("health: send the PROXY header: %w", err)
+			return "", fmt.Errorf("health: send the PROXY header: %w", err)
 		}
 	}
 	if p.tls != nil {
 		conn = tls.Client(conn, p.tls) // closing the socket is enough
 	}
-	if _, err := conn.Write([]byte("*1\r\n$4\r\nPING\r\n")); err != nil {
-		return fmt.Errorf("health: send PING: %w", err)
+	if _, err := io.WriteString(conn, request); err != nil {
+		return "", fmt.Errorf("health: send the question: %w", err)
 	}
 	reply, err := bufio.NewReaderSize(conn, 512).ReadSlice('\n')
 	if err != nil {
-		return fmt.Errorf("health: read the answer to PING: %w", err)
+		return "", fmt.Errorf("health: read the answer: %w", err)
 	}
-	line := strings.TrimRight(string(reply), "\r\n")
-	if line == "+PONG" || strings.HasPrefix(line, "-NOAUTH ") {
-		return nil
-	}
-	return errors.New("health: PING was answered " + line)
+	return strings.TrimRight(string(reply), "\r\n"), nil
 }

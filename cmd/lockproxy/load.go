@@ -7,6 +7,8 @@ import (
 	"io"
 	"os"
 	"reflect"
+	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/alecthomas/kong"
@@ -15,9 +17,9 @@ import (
 	"lockproxy/cmd/lockproxy/values"
 )
 
-// envPrefix starts the name of every environment variable that is read. Variables with this prefix that no setting has
-// are ignored, unlike unknown keys in the file: an orchestrator sets LOCKPROXY_PORT and the like by itself when a
-// service is called lockproxy.
+// envPrefix starts the name of every environment variable that is read. Other variables with this prefix are errors, as unknown keys in the
+// file are, except for those of
+// serviceVariable and testVariable.
 const envPrefix = "LOCKPROXY"
 
 // command is one invocation of the program with its configuration.
@@ -26,7 +28,9 @@ type command struct {
 
 	File    string `name:"config" placeholder:"FILE" help:"Configuration file (YAML)."`
 	Check   bool   `env:"-" help:"Validate the configuration and exit: 0 valid, 2 not."`
-	Health  bool   `env:"-" help:"PING the proxy that runs with this configuration and exit: 0 it answers, 1 not."`
+	Connect bool   `env:"-" help:"With --check: also open the listeners and ask Redis whether it serves the proxy's user. Exit code 1: it does not work. Not beside a proxy that runs."`
+	Health  bool   `env:"-" help:"Ask the proxy that runs with this configuration whether it lives, whatever the state of Redis, and exit: 0 it answers, 1 not."`
+	Ready   bool   `env:"-" help:"Ask the proxy that runs with this configuration whether it serves clients from Redis, and exit: 0 it does, 1 not."`
 	Version bool   `env:"-" help:"Print the version and exit."`
 	Help    bool   `short:"h" help:"Show this help and exit."`
 
@@ -57,13 +61,21 @@ func load(args []string) (command, error) {
 	return cmd, cmd.Verify()
 }
 
+// loader loads the configuration of these arguments again.
+func loader(args []string) func() (Config, error) {
+	return func() (Config, error) {
+		again, err := load(args)
+		return again.Config, err
+	}
+}
+
 // parse applies environment and arguments to cmd. Kong resets every field to the default in its tag before it parses;
 // so the present values (the defaults, or the file's) become kong's defaults first.
 func (cmd *command) parse(args []string) error {
 	var help bytes.Buffer
 	parser, err := kong.New(cmd,
 		kong.Name("lockproxy"),
-		kong.Description("A server that speaks the Redis protocol in front of a Redis and adds lock commands."),
+		kong.Description("A server that speaks the Redis protocol in front of a Redis and adds lock commands. Subcommands ask a running one: lockproxy exec, locks, info, unlock (each has --help)."),
 		kong.NoDefaultHelp(),
 		kong.DefaultEnvars(envPrefix),
 		kong.Writers(&help, io.Discard),
@@ -83,6 +95,9 @@ func (cmd *command) parse(args []string) error {
 	if err != nil {
 		return err
 	}
+	if err := unknownVariables(parser.Model.Flags, os.Environ()); err != nil {
+		return err
+	}
 	if cmd.Help {
 		if err := ctx.PrintUsage(false); err != nil {
 			return fmt.Errorf("print usage: %w", err)
@@ -90,6 +105,26 @@ func (cmd *command) parse(args []string) error {
 		cmd.help = help.String()
 	}
 	return nil
+}
+
+// serviceVariable matches the variables that Kubernetes sets by itself for a service called lockproxy.
+var serviceVariable = regexp.MustCompile(`^LOCKPROXY_(SERVICE_HOST|SERVICE_PORT(_[A-Z0-9_]+)?|PORT_\d+_(TCP|UDP|SCTP)(_PROTO|_PORT|_ADDR)?)=|^LOCKPROXY_PORT=\w+://`)
+
+// testVariable matches the variables that steer this project's own tests. The proxies that these start inherit them.
+var testVariable = regexp.MustCompile(`^LOCKPROXY_(BINARY|URL|SEED|CHAOS_TIME|SOAK_TIME|REDIS_SERVER|REQUIRE_INTEROP|INTEROP_[A-Z]+|TEST_[A-Z_]+)$`)
+
+// unknownVariables reports variables of the environment that look like settings and are none. It does not print their values.
+func unknownVariables(flags []*kong.Flag, environ []string) error {
+	var errs []error
+	for _, entry := range environ {
+		name, _, _ := strings.Cut(entry, "=")
+		if !strings.HasPrefix(name, envPrefix+"_") || serviceVariable.MatchString(entry) ||
+			testVariable.MatchString(name) || slices.ContainsFunc(flags, func(f *kong.Flag) bool { return slices.Contains(f.Envs, name) }) {
+			continue
+		}
+		errs = append(errs, fmt.Errorf("unknown variable %s in the environment", name))
+	}
+	return errors.Join(errs...)
 }
 
 // formatDefault writes a field's value the way kong reads it; ok is false where there is none.

@@ -87,6 +87,8 @@ func envName(key string) string {
 func inFile(key, value string) string {
 	section, name, nested := strings.Cut(key, ".")
 	switch {
+	case key == "upstream.map":
+		return fmt.Sprintf("%s:\n  %s: [%q]\n", section, name, value)
 	case nested:
 		return fmt.Sprintf("%s:\n  %s: %s\n", section, name, value)
 	case key == "listen", key == "admin-hosts":
@@ -110,7 +112,7 @@ func samples(key string) [3]string {
 		return [3]string{"debug", "warn", "error"}
 	case "log.format":
 		return [3]string{"console", "json", "console"}
-	case "embedded", "upstream.tls", "admin-pprof":
+	case "embedded", "upstream.tls", "sentinel.tls", "admin-pprof":
 		return [3]string{"true", "false", "true"}
 	case "tls.auth-clients":
 		return [3]string{"no", "optional", "no"}
@@ -120,11 +122,13 @@ func samples(key string) [3]string {
 		return [3]string{"700", "770", "777"}
 	case "admin-hosts":
 		return [3]string{"a.example", "b.example", "c.example"}
-	case "upstream.password-file":
+	case "upstream.map":
+		return [3]string{"a.example=1.example", "a.example=2.example", "a.example=3.example"}
+	case "upstream.password-file", "sentinel.password-file":
 		return [3]string{"main.go", "load.go", "config.go"} // any files that exist
 	case "admin-listen":
 		return [3]string{":1001", "127.0.0.1:1002", ":1003"}
-	case "upstream.user", "upstream.password":
+	case "upstream.user", "upstream.password", "sentinel.user", "sentinel.password":
 		return [3]string{"from-file", "from-env", "from-flag"}
 	}
 	switch field := reflect.ValueOf(NewConfig()).FieldByIndex(fieldIndex(key)); field.Interface().(type) {
@@ -138,6 +142,9 @@ func samples(key string) [3]string {
 	return [3]string{"1", "2", "3"}
 }
 
+// sentinels is an address that settings for Sentinels need.
+var sentinels = [2]string{"upstream.address", "sentinel://s.example:26379/mymaster"}
+
 // needs are the settings without which one is not valid.
 var needs = map[string][][2]string{
 	"upstream.user":        {{"upstream.password", "x"}},
@@ -147,6 +154,16 @@ var needs = map[string][][2]string{
 	"upstream.cert-file":   {{"upstream.tls", "true"}, {"upstream.key-file", "x"}},
 	"upstream.key-file":    {{"upstream.tls", "true"}, {"upstream.cert-file", "x"}},
 	"upstream.server-name": {{"upstream.tls", "true"}},
+
+	"upstream.map":           {sentinels},
+	"sentinel.user":          {sentinels, {"sentinel.password", "x"}},
+	"sentinel.password":      {sentinels},
+	"sentinel.password-file": {sentinels},
+	"sentinel.tls":           {sentinels},
+	"sentinel.ca-file":       {sentinels, {"sentinel.tls", "true"}},
+	"sentinel.cert-file":     {sentinels, {"sentinel.tls", "true"}, {"sentinel.key-file", "x"}},
+	"sentinel.key-file":      {sentinels, {"sentinel.tls", "true"}, {"sentinel.cert-file", "x"}},
+	"sentinel.server-name":   {sentinels, {"sentinel.tls", "true"}},
 }
 
 func fieldIndex(key string) []int {

@@ -10,11 +10,12 @@ import (
 	"lockproxy/internal/logging"
 )
 
-// newLogger returns the process's log. It writes to w; the parts name their own sub-loggers. Durations are numbers of seconds.
-func newLogger(cfg LogConfig, w io.Writer) (*zap.Logger, error) {
-	level, err := zapcore.ParseLevel(cfg.Level)
+// newLogger returns the process's log. It writes to w; the parts name their own sub-loggers. Durations are numbers of seconds. The level can be
+// changed.
+func newLogger(cfg LogConfig, w io.Writer) (*zap.Logger, zap.AtomicLevel, error) {
+	level, err := zap.ParseAtomicLevel(cfg.Level)
 	if err != nil {
-		return nil, fmt.Errorf("log level: %w", err)
+		return nil, level, fmt.Errorf("log level: %w", err)
 	}
 	encoding := zap.NewProductionEncoderConfig()
 	encoding.TimeKey = "time"
@@ -26,7 +27,7 @@ func newLogger(cfg LogConfig, w io.Writer) (*zap.Logger, error) {
 		encoding.EncodeTime = zapcore.TimeEncoderOfLayout("2006-01-02 15:04:05.000")
 		encoder = zapcore.NewConsoleEncoder(encoding)
 	}
-	return zap.New(zapcore.NewCore(encoder, zapcore.Lock(zapcore.AddSync(unsynced{w})), level)), nil
+	return zap.New(zapcore.NewCore(encoder, zapcore.Lock(zapcore.AddSync(unsynced{w})), level)), level, nil
 }
 
 // unsynced hides the Sync of a file. Entries above the level error would have it called for each.

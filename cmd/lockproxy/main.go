@@ -18,6 +18,7 @@ import (
 	"go.uber.org/zap"
 
 	"lockproxy/internal/certs"
+	"lockproxy/internal/cli"
 )
 
 // Exit codes.
@@ -36,6 +37,9 @@ func main() {
 
 // run is the program: it returns the exit code. Logs and errors go to stderr, the answers of --help, --version and --check go to stdout.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+	if cli.Is(args) {
+		return cli.Run(ctx, args, stdout, stderr)
+	}
 	cmd, err := load(args)
 	if err != nil {
 		fmt.Fprintln(stderr, "lockproxy:", err)
@@ -53,14 +57,27 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 			fmt.Fprintln(stderr, "lockproxy:", err)
 			return exitUsage
 		}
+		if cmd.Connect {
+			if err := tryOut(ctx, cmd.Config); err != nil {
+				fmt.Fprintln(stderr, "lockproxy:", err)
+				return exitFailure
+			}
+		}
 		fmt.Fprintln(stdout, "configuration ok")
 		return exitOK
 	case cmd.Health:
-		if err := checkHealth(ctx, cmd.probe()); err != nil {
-			fmt.Fprintln(stderr, "lockproxy:", err)
-			return exitFailure
-		}
-		return exitOK
+		return reported(checkHealth(ctx, cmd.probe()), stderr)
+	case cmd.Ready:
+		return reported(checkReady(ctx, cmd.probe()), stderr)
 	}
-	return start(ctx, cmd.Config, stderr)
+	return start(ctx, cmd.Config, loader(args), stderr)
+}
+
+// reported is the exit code of a question that has failed with err, which is printed, or not.
+func reported(err error, stderr io.Writer) int {
+	if err != nil {
+		fmt.Fprintln(stderr, "lockproxy:", err)
+		return exitFailure
+	}
+	return exitOK
 }

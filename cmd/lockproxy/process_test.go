@@ -261,3 +261,52 @@ func TestAdminServerIsThereUntilTheLastClientHasGone(t *testing.T) {
 	nc.Close() // and with it the drain ends
 	p.awaitEnd()
 }
+
+func TestHangupReloadsTheConfiguration(t *testing.T) {
+	redis := redistest.Start(t)
+	file := writeFile(t, "lock:\n  lease: 30s\n")
+	p := startProcess(t, "--config", file, "--listen", "127.0.0.1:0", "--upstream", redis.Addr(), "--max-waiters", "7")
+	nc, err := net.Dial("tcp", p.addr(""))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer nc.Close()
+	in := bufio.NewReader(nc)
+	lease := func(key string) time.Duration {
+		t.Helper()
+		if _, err := io.WriteString(nc, "LOCK "+key+"\r\n"); err != nil {
+			t.Fatal(err)
+		}
+		if line, err := in.ReadString('\n'); err != nil || line[0] != ':' {
+			t.Fatalf("LOCK: %q, %v", line, err)
+		}
+		ms, _ := redis.Do(t, "PTTL", key).(int64)
+		return time.Duration(ms) * time.Millisecond
+	}
+	reload := func(text string) {
+		t.Helper()
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := p.cmd.Process.Signal(syscall.SIGHUP); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := lease("a"); got > 30*time.Second {
+		t.Errorf("the first lease is %s", got)
+	}
+	reload("lock:\n  lease: 50s\nlog:\n  level: debug\nmax-pins: 3\nmax-waiters: 9\n") // a flag wins over max-waiters
+	p.awaitLog(1, `"msg":"reloaded"`, `"changed":["lock.lease","log.level"]`)
+	p.awaitLog(1, "change with a restart only", `"settings":["max-pins"]`)
+	if got := lease("b"); got < 31*time.Second {
+		t.Errorf("the lease after the reload is %s", got)
+	}
+	for n, bad := range []string{"lock:\n  lease: 1ms\n", "lock:\n  leese: 3s\n", "lock: ["} {
+		reload(bad)
+		p.awaitLog(n+1, "configuration not reloaded, nothing has changed", "lock")
+	}
+	if got := lease("c"); got < 31*time.Second {
+		t.Errorf("the lease after a bad reload is %s", got)
+	}
+	ping(t, nc)
+}

@@ -19,6 +19,7 @@ func (c *Config) readSecrets() error {
 		file   string
 	}{
 		{"upstream.password", &c.Upstream.Password, c.Upstream.PasswordFile},
+		{"sentinel.password", &c.Sentinel.Password, c.Sentinel.PasswordFile},
 	} {
 		if s.file == "" {
 			continue

@@ -20,9 +20,9 @@ type server interface {
 	Reload()
 }
 
-// start builds the proxy and serves until a signal has ended it.
-func start(ctx context.Context, cfg Config, stderr io.Writer) int {
-	log, err := newLogger(cfg.Log, stderr)
+// start builds the proxy and serves until a signal has ended it. again loads the configuration again.
+func start(ctx context.Context, cfg Config, again func() (Config, error), stderr io.Writer) int {
+	log, level, err := newLogger(cfg.Log, stderr)
 	if err != nil {
 		fmt.Fprintln(stderr, "lockproxy:", err)
 		return exitUsage
@@ -39,6 +39,7 @@ func start(ctx context.Context, cfg Config, stderr io.Writer) int {
 		log.Error("start", zap.Error(err))
 		return exitFailure
 	}
+	srv.level, srv.again = level, again
 	return serve(ctx, srv, signals, hangups, log)
 }
 

@@ -10,13 +10,16 @@ import (
 	"time"
 
 	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
 
 	"lockproxy/internal/admin"
 	"lockproxy/internal/certs"
 	"lockproxy/internal/embedded"
 	"lockproxy/internal/proxy"
 	"lockproxy/internal/resp"
+	"lockproxy/internal/systemd"
 	"lockproxy/internal/upstream"
+	"lockproxy/internal/upstream/address"
 )
 
 // service is the proxy with the servers beside it.
@@ -26,13 +29,18 @@ type service struct {
 	admin *admin.Server    // nil: none
 	redis *embedded.Server // nil: there is an upstream
 	log   *zap.Logger
+
+	level     zap.AtomicLevel        // of log
+	again     func() (Config, error) // loads the configuration again
+	cfg       Config                 // in force; Reload changes it
+	available uint64                 // memory that the process may have
 }
 
 var _ server = (*service)(nil)
 
 // newServer builds the proxy that cfg describes, with its listeners open.
-func newServer(cfg Config, log *zap.Logger) (server, error) {
-	s := &service{log: log}
+func newServer(cfg Config, log *zap.Logger) (*service, error) {
+	s := &service{log: log, cfg: cfg}
 	if err := s.build(cfg); err != nil {
 		s.abandon()
 		return nil, err
@@ -52,6 +60,7 @@ func (s *service) build(cfg Config) error {
 	if err != nil {
 		s.log.Warn("the memory of the machine is unknown", zap.Error(err), zap.Uint64("assumed", available))
 	}
+	s.available = available
 	limitMemory(available, uint64(cfg.MaxMemory.Of(available)), s.log)
 	opts := proxyOptions(cfg, available, s.certs, s.log)
 	if cfg.Embedded {
@@ -82,6 +91,9 @@ func (s *service) abandon() {
 	}
 }
 
+// stopLimit is the time that an end takes at most, besides the drain.
+const stopLimit = 30 * time.Second
+
 // Run serves until ctx ends. The server for operators runs until the last client has gone.
 func (s *service) Run(ctx context.Context) error {
 	ctx, stop := context.WithCancelCause(ctx)
@@ -89,6 +101,13 @@ func (s *service) Run(ctx context.Context) error {
 	if s.redis != nil {
 		defer s.redis.Close()
 	}
+	systemd.Ready()
+	defer context.AfterFunc(ctx, func() { systemd.Stopping(s.cfg.Drain.Timeout + stopLimit) })()
+	watching, unwatch := context.WithCancel(context.Background())
+	var watch sync.WaitGroup
+	watch.Go(func() { systemd.Watch(watching, func() { s.proxy.Stats() }) })
+	defer watch.Wait()
+	defer unwatch()
 	if s.admin == nil {
 		return s.proxy.Run(ctx)
 	}
@@ -106,10 +125,53 @@ func (s *service) Run(ctx context.Context) error {
 	return errors.Join(err, adminErr)
 }
 
-// Reload loads certificates again, for connections to come. It logs its outcome.
+// Reload reads configuration and certificates again. If one of them is bad, nothing changes. It logs its outcome.
 func (s *service) Reload() {
-	s.log.Info("reloading certificates")
-	_ = s.certs.Reload() // it has been logged, and the old ones stay
+	systemd.Reloading()
+	defer systemd.Ready()
+	s.log.Info("reloading")
+	fresh, err := s.again()
+	if err != nil {
+		s.log.Error("configuration not reloaded, nothing has changed", zap.Error(err))
+		return
+	}
+	if err := s.certs.Reload(); err != nil { // it has been logged
+		return
+	}
+	next, changed, kept := s.cfg.reloaded(fresh)
+	if err := next.Verify(); err != nil { // settings that need a restart may be needed by others
+		s.log.Error("configuration not reloaded, nothing has changed", zap.Error(err), zap.Strings("needs_restart", kept))
+		return
+	}
+	level, err := zapcore.ParseLevel(next.Log.Level)
+	if err == nil { // Verify has seen to it
+		s.level.SetLevel(level)
+	}
+	opts := proxyOptions(next, s.available, s.certs, s.log)
+	s.proxy.Change(opts.Changeable())
+	s.cfg = next
+	if len(kept) > 0 {
+		s.log.Warn("these settings change with a restart only", zap.Strings("settings", kept))
+	}
+	s.log.Info("reloaded", zap.Strings("changed", changed))
+}
+
+// tryOut does everything that a start does, except serving clients: it opens the listeners, and asks Redis.
+func tryOut(ctx context.Context, cfg Config) error {
+	s, err := newServer(cfg, zap.NewNop())
+	if err != nil {
+		return err
+	}
+	defer s.abandon()
+	if s.admin != nil {
+		defer func() { _ = s.admin.Close() }()
+	}
+	ctx, cancel := context.WithTimeout(ctx, cfg.DialTimeout)
+	defer cancel()
+	if err := s.proxy.TryOut(ctx); err != nil {
+		return fmt.Errorf("redis at %s: %w", cfg.Upstream.Address, err)
+	}
+	return nil
 }
 
 // certOptions names the files that are needed.
@@ -120,23 +182,24 @@ func certOptions(cfg Config, log *zap.Logger) certs.Options {
 			CertFile: cfg.TLS.CertFile, KeyFile: cfg.TLS.KeyFile, CAFile: cfg.TLS.CAFile, AuthClients: cfg.TLS.AuthClients,
 		}
 	}
-	if cfg.Upstream.TLS {
-		opts.Upstream = &certs.UpstreamOptions{
-			CAFile: cfg.Upstream.CAFile, CertFile: cfg.Upstream.CertFile, KeyFile: cfg.Upstream.KeyFile, ServerName: cfg.Upstream.ServerName,
-		}
-	}
+	opts.Upstream, opts.Sentinel = cfg.Upstream.tls().options(), cfg.Sentinel.tls().options()
 	return opts
 }
 
 // proxyOptions translates the configuration, in which zero means zero, into options in which zero means the default.
 // available is the memory that this process may have.
 func proxyOptions(cfg Config, available uint64, store *certs.Store, log *zap.Logger) proxy.Options {
+	announced, _ := address.ParseMap(cfg.Upstream.Map) // it has been verified
 	opts := proxy.Options{
 		Listen: cfg.Listen,
 		Upstream: upstream.Options{
 			Addr:              cfg.Upstream.Address,
 			User:              string(cfg.Upstream.User),
 			Password:          string(cfg.Upstream.Password),
+			Map:               announced,
+			Sentinel:          upstream.Sentinel{User: string(cfg.Sentinel.User), Password: string(cfg.Sentinel.Password)},
+			FailoverWait:      cfg.FailoverWait,
+			Lease:             cfg.Lock.Lease,
 			DialTimeout:       cfg.DialTimeout,
 			KeepAlive:         cfg.TCP.Keepalive,
 			UserTimeout:       cfg.TCP.UserTimeout,
@@ -180,6 +243,12 @@ func proxyOptions(cfg Config, available uint64, store *certs.Store, log *zap.Log
 	}
 	if cfg.Upstream.TLS {
 		opts.Upstream.TLS = store.Upstream
+	}
+	if cfg.Sentinel.TLS {
+		opts.Upstream.Sentinel.TLS = store.Sentinel
+	}
+	if cfg.FailoverWait == 0 {
+		opts.Upstream.FailoverWait = -1
 	}
 	if cfg.ClientOutputLimit == 0 {
 		opts.Limits.Output = math.MaxInt

@@ -17,6 +17,7 @@ func TestEveryOptionOfTheProxyIsSet(t *testing.T) {
 	cfg := NewConfig()
 	cfg.Lock.Grace, cfg.Lock.MaxHold, cfg.FirstCommandTimeout = &grace, time.Minute, time.Second
 	cfg.Upstream.User, cfg.Upstream.Password = "user", "password"
+	cfg.Sentinel.User, cfg.Sentinel.Password, cfg.Sentinel.TLS, cfg.Upstream.Map = "user", "password", true, []string{"a=b"}
 	cfg.UnixSocketPerm, cfg.Upstream.TLS, cfg.MaxPinsPerAddress = 0o700, true, 10
 	cfg.Listen = append(cfg.Listen, "tls:127.0.0.1:0")
 	cfg.TLS.CertFile, cfg.TLS.KeyFile = redistest.NewAuthority(t).Issue(t, "proxy")

@@ -32,6 +32,7 @@ const (
 type Options struct {
 	Server   *ServerOptions
 	Upstream *UpstreamOptions
+	Sentinel *UpstreamOptions
 	Logger   *zap.Logger // nil: no log
 }
 
@@ -43,7 +44,7 @@ type ServerOptions struct {
 	AuthClients string // AuthYes (default, as in Redis), AuthOptional or AuthNo
 }
 
-// UpstreamOptions are for connections to Redis. All files are PEM.
+// UpstreamOptions are for connections to Redis, or to Sentinels. All files are PEM.
 type UpstreamOptions struct {
 	CAFile            string // the authorities for Redis's certificate; empty: the system's authorities
 	CertFile, KeyFile string // shown when Redis asks; both or none
@@ -60,7 +61,7 @@ type Store struct {
 }
 
 // pair is the outcome of one load. Its configs are never changed.
-type pair struct{ server, upstream *tls.Config }
+type pair struct{ server, upstream, sentinel *tls.Config }
 
 // New loads all files.
 func New(opts Options) (*Store, error) {
@@ -86,6 +87,9 @@ func (s *Store) Server() *tls.Config { return s.server }
 
 // Upstream is for the next connection to Redis. nil: that side has no TLS. The caller must not change it.
 func (s *Store) Upstream() *tls.Config { return s.current.Load().upstream }
+
+// Sentinel is for the next connection to a Sentinel. nil: that side has no TLS. The caller must not change it.
+func (s *Store) Sentinel() *tls.Config { return s.current.Load().sentinel }
 
 // Reload loads all files again, for connections to come. If one of them is bad, nothing changes.
 func (s *Store) Reload() error {
@@ -114,6 +118,12 @@ func (s *Store) load() error {
 			return fmt.Errorf("certificates for the upstream: %w", err)
 		}
 		s.logLoaded("for the upstream", next.upstream)
+	}
+	if s.opts.Sentinel != nil {
+		if next.sentinel, err = s.opts.Sentinel.load(); err != nil {
+			return fmt.Errorf("certificates for the sentinels: %w", err)
+		}
+		s.logLoaded("for the sentinels", next.sentinel)
 	}
 	s.current.Store(&next)
 	return nil

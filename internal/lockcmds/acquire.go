@@ -97,17 +97,18 @@ func (e *Engine) startAcquire(s contract.Caller, cmd grammar.Command, began time
 	if home != e {
 		w.visit = &visit{home: home, caller: s, cmd: cmd}
 	}
+	defaults := e.opts.defaults()
 	if !w.fixed {
-		w.lease = e.opts.Lease
+		w.lease = defaults.Lease
 	}
 	if w.maxHold < 0 {
-		w.maxHold = e.opts.MaxHold
+		w.maxHold = defaults.MaxHold
 	}
 	if w.maxHold > 0 {
 		w.lease = min(w.lease, w.maxHold)
 	}
-	if w.grace < 0 && e.opts.Grace != nil {
-		w.grace = *e.opts.Grace
+	if w.grace < 0 && defaults.Grace != nil {
+		w.grace = *defaults.Grace
 	}
 	e.mu.Lock()
 	c, k, _ := e.beginLocked(s, cmd)
@@ -226,7 +227,7 @@ func (w *waiter) overwritten() bool {
 func (w *waiter) Again() (script.Call, bool) { return w.kind.ask(w).Call, true }
 
 // Doubted implements calls.Asker.
-func (w *waiter) Doubted() {}
+func (w *waiter) Doubted() { w.e.doubt(w.c) }
 
 // finish ends an acquire that came to nothing.
 func (w *waiter) finish() {

@@ -28,6 +28,7 @@ func (w *waiter) attempt() {
 // answeredLocked tells the wait queue of the outcome of an attempt, or of a hand-over. It returns the function
 // that tells the client of a grant. That function requires no locks. Requires e.mu.
 func (w *waiter) answeredLocked(a script.Acquired, sentAt time.Time, answer queue.Answer) (deliver func()) {
+	w.c.Doubted = w.c.Doubted || answer.Status == queue.InDoubt
 	w.e.waits.stepLocked(func(q *queue.Set) { q.Answered(&w.Waiter, answer) })
 	if answer.Status != queue.Held {
 		return nil
@@ -95,6 +96,7 @@ func (w *waiter) tryOnce() {
 	case err != nil:
 		w.e.mu.Lock()
 		w.SetDoubt(errors.Is(err, contract.ErrInDoubt))
+		w.c.Doubted = w.c.Doubted || errors.Is(err, contract.ErrInDoubt)
 		w.e.mu.Unlock()
 		w.turnAway(queue.Error, err)
 	case a.Granted:

@@ -43,7 +43,8 @@ func (e *Engine) endSlice(c *client, holds map[*ledger.Hold]struct{}) {
 	rollbacks := make([]calls.Rollback, 0, len(some))
 	e.mu.Lock()
 	for _, h := range some {
-		if rest, ok := e.ledger.Part(h, &c.Session); ok {
+		// A field that a copy may need stays. If releases are on their way, the last answer removes it: fieldLocked.
+		if rest, ok := e.ledger.Part(h, &c.Session); ok && (rest.Grace >= 0 || !rest.Remember) {
 			rollbacks = append(rollbacks, e.restLocked(rest, c))
 		}
 	}
@@ -62,7 +63,7 @@ func (e *Engine) restLocked(rest ledger.Rest, c *client) calls.Rollback {
 	r := calls.Rollback{
 		Drop: script.Drop{Key: h.Lock, Part: part, Grace: rest.Grace, Remember: rest.Remember}, By: h.by.Node(h.Lock), Limit: h.TTL,
 	}
-	if !e.ledger.Knows(rest.Hold) { // else the lease goes on for the other sessions, and no Continue would end the pause
+	if rest.Grace >= 0 && !e.ledger.Knows(rest.Hold) { // else the lease goes on for the other sessions, and no Continue would end the pause
 		r.After = h.lease
 	}
 	return r

@@ -57,6 +57,9 @@ type Options struct {
 	MaxWaiters        int // 0: no limit
 	MaxWaitersPerLock int // 0: no limit
 
+	// Changes has defaults that apply in place of those here. nil: they do not change.
+	Changes *Changes
+
 	// Reentry is the rule about a connection that acquires again without OWNER. nil: it may.
 	Reentry *reentry.Rule
 

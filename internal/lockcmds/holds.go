@@ -71,6 +71,8 @@ type client struct {
 	// Guarded by Engine.mu.
 	ended bool
 	ask   *waiter // the acquire in progress
+	// removing is how many fields of the session are being removed: see fields.go.
+	removing int
 }
 
 // clientLocked returns what is kept of a session, from its first lock command on.

@@ -81,7 +81,10 @@ func (r *release) Again() (script.Call, bool) {
 }
 
 // Doubted implements calls.Asker. The copy is a plain release.
-func (r *release) Doubted() { r.handed(script.Released{}, contract.ErrInDoubt) }
+func (r *release) Doubted() {
+	r.e.doubt(r.c)
+	r.handed(script.Released{}, contract.ErrInDoubt)
+}
 
 // handOver is the call of a release that says who may have the lock next.
 func (r *release) handOver() script.HandOver {
@@ -141,9 +144,18 @@ func (r *release) Answered(o calls.Outcome) []byte {
 	if reply == ledger.Newer {
 		r.anewLocked(a.Fence)
 	}
+	r.c.Doubted = r.c.Doubted || errors.Is(err, contract.ErrInDoubt)
 	ended := r.c.ended && err != nil && r.Spent
+	var field calls.Rollback
+	spare := false
+	if err == nil && a.Status == script.StillHeld {
+		field, spare = r.fieldLocked(a.Fence)
+	}
 	r.e.mu.Unlock()
 	r.e.tell(told)
+	if spare {
+		r.e.calls.RollBack(field)
+	}
 	if reply == ledger.Newer {
 		return nil // r is the next release by now
 	}

@@ -160,12 +160,13 @@ func answerOf(w *waiter, a script.Acquired, err error) queue.Answer {
 
 // full says why no further client may wait for this lock now, and names the setting that is the reason; empty: one may. Requires e.mu.
 func (x *waitQueues) full(key string) (why, limit string) {
+	limits := x.e.opts.defaults()
 	switch {
 	case x.draining:
 		return "draining", ""
-	case x.e.opts.MaxWaiters > 0 && x.e.opts.Waiting.Load() >= int64(x.e.opts.MaxWaiters):
+	case limits.MaxWaiters > 0 && x.e.opts.Waiting.Load() >= int64(limits.MaxWaiters):
 		return "too many waiters", "max-waiters"
-	case x.e.opts.MaxWaitersPerLock > 0 && int(x.lenLocked(key)) >= x.e.opts.MaxWaitersPerLock:
+	case limits.MaxWaitersPerLock > 0 && int(x.lenLocked(key)) >= limits.MaxWaitersPerLock:
 		return "too many waiters for this lock", "max-waiters-per-lock"
 	}
 	return "", ""

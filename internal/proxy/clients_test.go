@@ -659,3 +659,68 @@ func TestRedirectionBehindAPrefixOfThatName(t *testing.T) {
 		}
 	})
 }
+
+// A redirection to a client that is just beginning to wait fails as one to a client that waits. It does not wait itself.
+func TestTrackingRedirectsToAClientThatBeginsToWait(t *testing.T) {
+	const unknown = "-ERR The client ID you want redirect to does not exist\r\n"
+	eachEngine(t, func(t *testing.T, redis *redistest.Server, srv *Server) {
+		admin := named(t, address(srv), "admin")
+		admin.quiet("LOCK", "k")
+		asks := func(c *peer, id string) {
+			c.send("CLIENT", "TRACKING", "ON", "REDIRECT", id)
+			redistest.Eventually(t, patience, "the question to the other client", func() bool {
+				st := srv.sessionOf(c).Status()
+				return st.State == "reply" || st.Unanswered > 0
+			})
+		}
+		for what, begin := range map[string]func(sink *peer) (goOn func()){
+			"a lock": func(sink *peer) func() {
+				redis.Do(t, "CLIENT", "PAUSE", "60000", "WRITE")
+				sink.send("LOCK", "k")
+				redistest.Eventually(t, patience, "the attempt", func() bool { return srv.sessionOf(sink).Status().Unanswered == 1 })
+				return func() { redis.Do(t, "CLIENT", "UNPAUSE") }
+			},
+			"an element": func(sink *peer) func() {
+				first := named(t, address(srv), "first")
+				redis.Pause()
+				first.raw(inline("BLPOP l 0")) // takes the connection that is ready
+				redistest.Eventually(t, patience, "the first waiter", func() bool { return srv.sessionOf(first).Status().Pin == "blpop" })
+				sink.send("BLPOP", "l", "0")
+				redistest.Eventually(t, patience, "the second waiter", func() bool { return srv.sessionOf(sink).Status().Pin == "blpop" })
+				return redis.Continue
+			},
+		} {
+			sink, c := named(t, address(srv), "sink"), named(t, address(srv), "c")
+			id := sink.id()
+			goOn := begin(sink)
+			asks(c, id)
+			goOn()
+			if got, err := c.frame(); got != unknown || err != nil {
+				t.Errorf("%s: %q, %v", what, got, err)
+			}
+		}
+	})
+}
+
+// A client whose login Redis judges gives back the connection for that before others redirect to it.
+func TestTrackingRedirectsToAClientThatLogsIn(t *testing.T) {
+	eachEngine(t, func(t *testing.T, redis *redistest.Server, srv *Server) {
+		redis.Do(t, "ACL", "SETUSER", "app", "on", ">pw", "~*", "&*", "+@all")
+		sink, c := named(t, address(srv), "sink"), named(t, address(srv), "c")
+		id := sink.id()
+		redis.Pause()
+		sink.send("AUTH", "app", "pw")
+		redistest.Eventually(t, patience, "the login", func() bool { return srv.sessionOf(sink).Status().Pin == "auth" })
+		c.send("CLIENT", "TRACKING", "ON", "REDIRECT", id)
+		redistest.Eventually(t, patience, "the question to the other client", func() bool { return srv.sessionOf(c).Status().State == "reply" })
+		redis.Continue()
+		sink.expectReply("+OK")
+		c.expectReply("+OK")
+		if _, logins := srv.shared.Upstream.Pins(); logins.Open > logins.Idle {
+			t.Errorf("connections for logins: %+v, and nobody logs in", logins)
+		}
+		c.quiet("GET", "k")
+		redis.Do(t, "SET", "k", "v")
+		c.quiet("PING")
+	})
+}

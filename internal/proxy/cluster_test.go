@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"maps"
 	"net"
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -64,7 +63,6 @@ func sameAsAlone(t *testing.T, alone *redistest.Server, c *redistest.Cluster, pr
 		}
 	}
 }
-
 
 func sameReplies(t *testing.T, alone *redistest.Server, c *redistest.Cluster, proxies map[string]*Server) {
 	for proto := 2; proto <= 3; proto++ {

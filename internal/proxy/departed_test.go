@@ -1,6 +1,10 @@
 package proxy
 
 import (
+	"fmt"
+	"io"
+	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -14,12 +18,8 @@ var departures = []string{"half-close", "close", "reset"}
 func nothingRemains(t *testing.T, srv *Server) {
 	t.Helper()
 	redistest.Eventually(t, patience, "nothing to remain", func() bool {
-		users := 0
-		for _, l := range srv.shared.Upstream.Lanes() {
-			users += l.Users
-		}
 		s := srv.Stats()
-		return s.Clients == 0 && len(s.PinReasons) == 0 && s.Waiting == 0 && users == 0
+		return s.Clients == 0 && len(s.PinReasons) == 0 && s.Waiting == 0 && laneUsers(srv) == 0
 	})
 }
 
@@ -46,6 +46,88 @@ func TestTheEndOfAClientEndsItsDebugger(t *testing.T) {
 					redistest.Eventually(t, time.Second, "the other client to be gone", func() bool { return srv.Stats().Clients == 0 })
 				}
 			}
+		}
+	})
+}
+
+// A client that has ended its side, or its session, may take its time to read the replies. Its locks and its connections to Redis do not
+// wait for that.
+func TestUnreadRepliesKeepNothingElse(t *testing.T) {
+	const size = 2 << 20 // more than sockets of this kind hold
+	value := strings.Repeat("v", size)
+	ends := map[string]struct {
+		end   func(c *peer)
+		reply string
+	}{
+		"half-close":     {(*peer).halfClose, ""},
+		"quit":           {func(c *peer) { c.send("QUIT") }, "+OK\r\n"},
+		"protocol error": {func(c *peer) { c.raw("*x\r\n") }, "-ERR Protocol error: invalid multibulk length\r\n"},
+	}
+	redis := redistest.Start(t)
+	redis.Do(t, "SET", "big", value)
+	path := filepath.Join(t.TempDir(), "p")
+	onEngines(t, redis, func(t *testing.T, srv *Server) {
+		for _, pin := range []string{"PING", "WATCH w", "SUBSCRIBE c"} {
+			for name, e := range ends {
+				c := dialClient(t, "unix:"+path)
+				c.quiet("HELLO", "3")
+				c.quiet("LOCK", "k", "GRACE", "0")
+				c.quiet(strings.Fields(pin)...)
+				c.send("GET", "big")
+				redistest.Eventually(t, patience, "a reply that is not read", func() bool {
+					srv.mu.Lock()
+					defer srv.mu.Unlock()
+					for _, s := range srv.conns {
+						return s.Status().Unread > size/2 && s.Status().Unanswered == 0
+					}
+					return false
+				})
+				e.end(c)
+				redistest.Eventually(t, patience, "the lock and the connections to be given back ("+name+", "+pin+")", func() bool {
+					return redis.Do(t, "EXISTS", "k") == int64(0) && laneUsers(srv) == 0 && len(srv.Stats().PinReasons) == 0
+				})
+				if n := srv.Stats().Clients; n != 1 {
+					t.Errorf("%s, %s: %d clients", name, pin, n)
+				}
+				got, err := io.ReadAll(c.nc)
+				if want := fmt.Sprintf("$%d\r\n%s\r\n%s", size, value, e.reply); string(got) != want || err != nil {
+					t.Errorf("%s, %s: %d bytes, %v, want %d", name, pin, len(got), err, len(want))
+				}
+				_ = c.nc.Close()
+				nothingRemains(t, srv)
+			}
+		}
+	}, func(o *Options) { o.Listen = []string{"unix:" + path} })
+}
+
+func laneUsers(srv *Server) (n int) {
+	for _, l := range srv.shared.Upstream.Lanes() {
+		n += l.Users
+	}
+	return n
+}
+
+// A client may go while the lock engine still asks Redis what has become of its UNLOCK: its place on the lane is free at once.
+func TestAnUnlockInDoubtKeepsNoLane(t *testing.T) {
+	eachEngine(t, func(t *testing.T, redis *redistest.Server, srv *Server) {
+		for _, how := range departures {
+			c := dialClient(t, address(srv))
+			c.quiet("LOCK", "k")
+			redis.Do(t, "CLIENT", "PAUSE", "60000", "WRITE")
+			c.send("UNLOCK", "k")
+			held := func() []string { return blockedClient.FindAllString(redis.Do(t, "CLIENT", "LIST").(string), -1) }
+			redistest.Eventually(t, patience, "the UNLOCK at Redis", func() bool { return len(held()) == 1 })
+			lane := strings.TrimPrefix(strings.Fields(held()[0])[0], "id=")
+			redis.Do(t, "CLIENT", "KILL", "ID", lane)
+			redistest.Eventually(t, patience, "the UNLOCK once more", func() bool { return len(held()) == 1 })
+			hangups[how](c)
+			if how == "reset" { // else the client gets the answer
+				redistest.Eventually(t, patience, "the session to end", func() bool { return srv.Stats().Clients == 0 })
+			}
+			redis.Do(t, "CLIENT", "UNPAUSE")
+			nothingRemains(t, srv)
+			redistest.Eventually(t, patience, "the lock to be free", func() bool { return redis.Do(t, "EXISTS", "k") == int64(0) })
+			_ = c.nc.Close()
 		}
 	})
 }

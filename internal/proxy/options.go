@@ -62,11 +62,11 @@ type Options struct {
 	Locks      Locks
 	Limits     Limits
 
-	// KeepAlive and UserTimeout detect clients that have vanished without closing the connection. 0: 30 s and 20 s.
-	KeepAlive, UserTimeout time.Duration
-
 	// DrainTimeout is the time that clients of a stopping server have to finish. 0: 10 s.
 	DrainTimeout time.Duration
+
+	// KeepAlive and UserTimeout detect clients that have vanished without closing the connection. 0: 30 s and 20 s.
+	KeepAlive, UserTimeout time.Duration
 
 	Logger  *zap.Logger // nil: no log
 	Version string
@@ -74,6 +74,18 @@ type Options struct {
 	uuid string
 	// lockIdle is the time for which an unused lock engine is kept. 0: a minute. Tests shorten it.
 	lockIdle time.Duration
+}
+
+// Changeable are the options that Server.Change can change. Options has their meaning.
+type Changeable struct {
+	Locks        Locks
+	Limits       Limits
+	DrainTimeout time.Duration
+}
+
+// Changeable is the part of the options that can change.
+func (o *Options) Changeable() Changeable {
+	return Changeable{Locks: o.Locks, Limits: o.Limits, DrainTimeout: o.DrainTimeout}
 }
 
 // Values of Locks.Reentry.
@@ -94,6 +106,18 @@ const (
 type Cluster struct {
 	Order     string // OrderSession (default) or OrderKey
 	CrossSlot string // CrossSplit (default) or CrossRefuse
+}
+
+func (c *Cluster) setDefaults() error {
+	orElse(&c.Order, OrderSession)
+	orElse(&c.CrossSlot, CrossSplit)
+	if v := c.Order; v != OrderSession && v != OrderKey {
+		return fmt.Errorf("proxy: cluster.order %q is none of session, key", v)
+	}
+	if v := c.CrossSlot; v != CrossSplit && v != CrossRefuse {
+		return fmt.Errorf("proxy: cluster.cross-slot %q is none of split, refuse", v)
+	}
+	return nil
 }
 
 // Locks are the defaults of the lock commands.
@@ -147,21 +171,27 @@ func (o *Options) setDefaults() error {
 	default:
 		return fmt.Errorf("proxy: lock.reentry %q is none of connection, owner", o.Locks.Reentry)
 	}
-	orElse(&o.Cluster.Order, OrderSession)
-	orElse(&o.Cluster.CrossSlot, CrossSplit)
-	if v := o.Cluster.Order; v != OrderSession && v != OrderKey {
-		return fmt.Errorf("proxy: cluster.order %q is none of session, key", v)
-	}
-	if v := o.Cluster.CrossSlot; v != CrossSplit && v != CrossRefuse {
-		return fmt.Errorf("proxy: cluster.cross-slot %q is none of split, refuse", v)
+	if err := o.Cluster.setDefaults(); err != nil {
+		return err
 	}
 	if o.Logger == nil {
 		o.Logger = zap.NewNop()
 	}
 	orElse(&o.KeepAlive, 30*time.Second)
 	orElse(&o.UserTimeout, 20*time.Second)
-	orElse(&o.DrainTimeout, 10*time.Second)
 	orElse(&o.lockIdle, time.Minute)
+	o.Upstream.Logger = o.Logger.Named("upstream")
+	o.uuid = uuid.NewString()
+	c := o.Changeable()
+	c.setDefaults()
+	o.Locks, o.Limits, o.DrainTimeout = c.Locks, c.Limits, c.DrainTimeout
+	return nil
+}
+
+func (o *Changeable) setDefaults() {
+	orElse(&o.DrainTimeout, 10*time.Second)
+	orElse(&o.Locks.Lease, 30*time.Second)
+	orElse(&o.Locks.Reentry, ReentryConnection)
 	orElse(&o.Locks.MaxEngines, 256)
 	orElse(&o.Locks.MaxWaiters, 100_000)
 	orElse(&o.Locks.MaxWaitersPerLock, 20_000)
@@ -172,9 +202,6 @@ func (o *Options) setDefaults() error {
 	orElse(&o.Limits.Output, 1<<30)
 	orElse(&o.Limits.Handshake, 10*time.Second)
 	orElse(&o.Limits.LargeCommand, 10*time.Second)
-	o.Upstream.Logger = o.Logger.Named("upstream")
-	o.uuid = uuid.NewString()
-	return nil
 }
 
 func orElse[T comparable](v *T, def T) {
@@ -186,19 +213,29 @@ func orElse[T comparable](v *T, def T) {
 
 // forSessions returns the options of sessions.
 func (o *Options) forSessions() shared.Settings {
-	l := o.Limits
-	return shared.Settings{
-		ClientAuth: o.ClientAuth,
-		Cluster:    shared.Cluster{ByKey: o.Cluster.Order == OrderKey, Refuses: o.Cluster.CrossSlot == CrossRefuse},
-		Limits: shared.Limits{
-			Request: l.Request, Query: l.Query, Unanswered: l.Unanswered, Output: l.Output, LargeCommand: l.LargeCommand,
-		},
-		Logger: o.Logger,
-	}
+	c := shared.Cluster{ByKey: o.Cluster.Order == OrderKey, Refuses: o.Cluster.CrossSlot == CrossRefuse}
+	return shared.Settings{ClientAuth: o.ClientAuth, Cluster: c, Limits: o.Limits.forSessions(), Logger: o.Logger}
+}
+
+func (l Limits) forSessions() shared.Limits {
+	return shared.Limits{Request: l.Request, Query: l.Query, Unanswered: l.Unanswered, Output: l.Output, LargeCommand: l.LargeCommand}
+}
+
+// Change replaces options while the server runs. They apply to clients and commands to come; limits apply at once. The limit of memory, the
+// number of lock engines and the limits of requests do not change.
+func (srv *Server) Change(c Changeable) {
+	c.setDefaults()
+	srv.live.Store(&c)
+	srv.shared.SetLimits(c.Limits.forSessions())
+	srv.changes.Set(lockcmds.Defaults{
+		Lease: c.Locks.Lease, Grace: c.Locks.Grace, MaxHold: c.Locks.MaxHold,
+		MaxWaiters: c.Locks.MaxWaiters, MaxWaitersPerLock: c.Locks.MaxWaitersPerLock,
+	})
+	srv.reentry.Change(c.Locks.Reentry == ReentryOwner)
 }
 
 // forEngines returns the options of the lock engines.
-func (o *Options) forEngines(up *upstream.Upstream, e *shared.Proxy) engines.Options {
+func (o *Options) forEngines(up *upstream.Upstream, e *shared.Proxy, rule *reentry.Rule, changes *lockcmds.Changes) engines.Options {
 	counters := &e.Counters
 	events := counters.LockEvents()
 	counted := events.Refused
@@ -216,7 +253,8 @@ func (o *Options) forEngines(up *upstream.Upstream, e *shared.Proxy) engines.Opt
 			MaxWaitersPerLock: o.Locks.MaxWaitersPerLock,
 			Logger:            o.Logger.Named("locks"),
 			Events:            events,
-			Reentry:           &reentry.Rule{OwnersOnly: o.Locks.Reentry == ReentryOwner, Counted: counters.Reentered, Logger: o.Logger.Named("locks")},
+			Changes:           changes,
+			Reentry:           rule,
 		},
 		Addr: up.Addr(), Connect: up.Connect,
 		Max: o.Locks.MaxEngines, Idle: o.lockIdle, Logger: o.Logger,

@@ -72,7 +72,7 @@ func (a *pendingConn) Read(p []byte) (int, error) {
 // open reads the bytes before the protocol. Its time limit covers writing as well, because a client may not read our half of a
 // handshake.
 func (a *pendingConn) open() error {
-	limits := a.server.opts.Limits
+	limits := a.server.live.Load().Limits
 	if a.end.header || a.end.tls {
 		limit := limits.Handshake
 		if limits.FirstCommand > 0 {

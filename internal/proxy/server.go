@@ -7,6 +7,7 @@ import (
 	"maps"
 	"net"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/tidwall/redcon"
@@ -14,7 +15,9 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"lockproxy/internal/direct"
+	"lockproxy/internal/lockcmds"
 	"lockproxy/internal/lockcmds/engines"
+	"lockproxy/internal/lockcmds/reentry"
 	"lockproxy/internal/logging"
 	"lockproxy/internal/proxy/budget"
 	"lockproxy/internal/proxy/clients"
@@ -29,7 +32,10 @@ import (
 
 // Server accepts clients and serves them from one Redis.
 type Server struct {
-	opts      Options
+	opts      Options // immutable
+	live      atomic.Pointer[Changeable]
+	changes   lockcmds.Changes
+	reentry   *reentry.Rule
 	shared    *shared.Proxy
 	listeners []*endpoint
 	ids       *clients.IDs
@@ -52,10 +58,13 @@ func New(opts Options) (*Server, error) {
 		return nil, err
 	}
 	e := &shared.Proxy{Settings: opts.forSessions(), Upstream: up, Started: time.Now(), Entries: shared.NewEntries(opts.Logger)}
-	if e.Locks, err = engines.New(opts.forEngines(up, e)); err != nil {
+	srv := &Server{opts: opts, shared: e, ids: clients.NewIDs(), stop: make(chan struct{}), conns: map[engine.Client]*session.Session{}}
+	changeable := opts.Changeable()
+	srv.live.Store(&changeable)
+	srv.reentry = &reentry.Rule{OwnersOnly: opts.Locks.Reentry == ReentryOwner, Counted: e.Counters.Reentered, Logger: opts.Logger.Named("locks")}
+	if e.Locks, err = engines.New(opts.forEngines(up, e, srv.reentry, &srv.changes)); err != nil {
 		return nil, err
 	}
-	srv := &Server{opts: opts, shared: e, ids: clients.NewIDs(), stop: make(chan struct{}), conns: map[engine.Client]*session.Session{}}
 	e.Budget = budget.New(int64(opts.Limits.Memory), srv.tasks.Start)
 	e.Numbers = status.Source{
 		Version: opts.Version, UUID: opts.uuid, Started: e.Started,
@@ -94,6 +103,11 @@ func (srv *Server) Addrs() []net.Addr {
 // Ready reports whether Redis was there when it was last heard of, and if not why.
 func (srv *Server) Ready() (bool, error) { return srv.shared.Upstream.Ready() }
 
+// TryOut asks Redis whether it serves the proxy as Options say. Without Run, it makes the only connections.
+func (srv *Server) TryOut(ctx context.Context) error {
+	return srv.shared.Upstream.TryOut(ctx, srv.opts.ClientAuth != AuthUpstream)
+}
+
 // Run serves clients until ctx ends, then drains: it stops accepting, refuses clients that wait for locks, and lets clients
 // that hold locks continue for up to DrainTimeout. Senders stop before receivers: clients, locks, upstream.
 func (srv *Server) Run(ctx context.Context) error {
@@ -113,12 +127,12 @@ func (srv *Server) Run(ctx context.Context) error {
 		srv.opts.Logger.Info("listening", zap.String("addr", ln.Addr().String()))
 	}
 	<-ctx.Done()
-	srv.opts.Logger.Info("draining", logging.Seconds("timeout", srv.opts.DrainTimeout))
+	srv.opts.Logger.Info("draining", logging.Seconds("timeout", srv.live.Load().DrainTimeout))
 	close(srv.stop)
 	srv.closeListeners()
 	err := accepting.Wait()
 
-	deadline, cancel := context.WithTimeout(context.Background(), srv.opts.DrainTimeout)
+	deadline, cancel := context.WithTimeout(context.Background(), srv.live.Load().DrainTimeout)
 	defer cancel()
 	srv.drain(deadline)
 	srv.closeConns()
@@ -150,7 +164,7 @@ var tooManyClients = resp.AppendError(nil, resp.Err, "max number of clients reac
 // admit is called by redcon for every connection.
 func (srv *Server) admit(rc redcon.Conn) bool {
 	srv.shared.Counters.Accepted.Add(1)
-	if n := srv.shared.Counters.Clients.Add(1); n > int64(srv.opts.Limits.Clients) {
+	if n := srv.shared.Counters.Clients.Add(1); n > int64(srv.live.Load().Limits.Clients) {
 		srv.shared.Counters.Clients.Add(-1)
 		srv.shared.TooManyClients(rc.RemoteAddr())
 		if a, ok := rc.NetConn().(*pendingConn); ok && !a.end.tls { // as in Redis: there was no handshake yet
@@ -188,7 +202,7 @@ func (srv *Server) handle(rc redcon.Conn, cmd redcon.Command) {
 	var by time.Time // when the first command must be whole
 	if a.early {
 		first = nil
-		if limit := srv.opts.Limits.FirstCommand; limit > 0 {
+		if limit := srv.live.Load().Limits.FirstCommand; limit > 0 {
 			by = a.Since.Add(limit)
 		}
 	}

@@ -128,9 +128,9 @@ func TestClientCommandsAreRedisOwn(t *testing.T) {
 		},
 		"wrong ones": func(s *side, proto int) {
 			c := s.speaking("c", proto)
-			c.raw(inline("CLIENT", "CLIENT NOSUCH", "CLIENT ID x", "CLIENT HELP x", "CLIENT HELP", "CLIENT MAINT_NOTIFICATIONS ON", "CLIENT SETINFO lib-name x", "CLIENT CACHING yes",
+			c.raw(inline("CLIENT", "CLIENT NOSUCH", "CLIENT ID x", "CLIENT HELP x", "CLIENT HELP", "CLIENT MAINT_NOTIFICATIONS ON", "CLIENT SETINFO lib-name x", "client setInfo lib-name x", "client setName x", "CLIENT CACHING yes",
 				"CLIENT TRACKING maybe", "CLIENT GETREDIR", "CLIENT TRACKINGINFO", "CLIENT UNBLOCK x", "CLIENT REPLY", "CLIENT REPLY x y", "CLIENT NO-EVICT x", "CLIENT LIST TYPE x", "CLIENT PAUSE x", "CLIENT UNPAUSE"))
-			c.expect(18)
+			c.expect(20)
 			c.sync()
 		},
 		"post": func(s *side, proto int) {

@@ -138,17 +138,23 @@ func (s *Sentinels) Primary() *Server {
 func (s *Sentinels) Failover() *Server {
 	s.t.Helper()
 	before := s.Primary()
-	var err error
+	s.BeginFailover()
+	return s.AwaitOther(before)
+}
+
+// BeginFailover is Failover without the wait for its outcome.
+func (s *Sentinels) BeginFailover() {
+	s.t.Helper()
+	err := errors.New("none runs")
 	for _, one := range s.All {
 		if one.Pid() == 0 || one.paused.Load() {
 			continue
 		}
 		if _, err = one.ask("SENTINEL", "FAILOVER", s.Name); err == nil {
-			return s.AwaitOther(before)
+			return
 		}
 	}
-	s.t.Fatalf("redistest: no Sentinel fails over: %v", errors.Join(err, errors.New("the last one's answer")))
-	return nil
+	s.t.Fatalf("redistest: no Sentinel fails over: %v", err)
 }
 
 // AwaitOther returns the new primary when all Sentinels that run name a primary other than the given one.

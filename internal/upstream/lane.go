@@ -11,6 +11,7 @@ import (
 
 	"lockproxy/internal/logging"
 	"lockproxy/internal/upstream/dial"
+	"lockproxy/internal/upstream/retire"
 	"lockproxy/internal/upstream/stream"
 	"lockproxy/internal/upstream/wire"
 )
@@ -25,6 +26,7 @@ type Lane struct {
 	stream *stream.Stream
 	stop   chan struct{} // closed by close
 	once   sync.Once
+	open   retire.Connection
 
 	contact chan struct{} // size 1, never closed: Redis has been reached while the lane rested
 
@@ -90,6 +92,12 @@ func (l *Lane) Unsettled() bool { return l.unsettled.Load() }
 // Upstream.Lane asks Redis again.
 func (l *Lane) Rejected() bool { return l.rejected.Load() }
 
+func (l *Lane) inUse(u *Upstream) bool {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return l.users > 0
+}
+
 func (l *Lane) closed() bool {
 	select {
 	case <-l.stop:
@@ -99,14 +107,24 @@ func (l *Lane) closed() bool {
 	}
 }
 
-func (l *Lane) close() { l.once.Do(func() { close(l.stop) }) }
+func (l *Lane) close() {
+	l.once.Do(func() {
+		close(l.stop)
+		l.open.End()
+	})
+}
 
 // serve moves the lane's bytes until its connection ends, and closes it.
-func (l *Lane) serve(nc net.Conn) error {
-	if l.mover == nil {
-		return wire.Serve(nc, l.stream, l.stop)
+func (l *Lane) serve(u *Upstream, nc net.Conn) error {
+	over := l.open.Begin(nc)
+	defer l.open.End()
+	if l.closed() || u.dialer.IsElsewhere(l.target.At, nc) {
+		l.open.End() // its owner may have looked before begin
 	}
-	return l.mover.Drive(nc, l.stop)
+	if l.mover == nil {
+		return wire.Serve(nc, l.stream, over)
+	}
+	return l.mover.Drive(nc, over)
 }
 
 // run keeps the lane connected until it is closed.
@@ -125,19 +143,19 @@ func (l *Lane) run(u *Upstream) {
 			}
 			break
 		}
-		if dial.IsRejected(err) && !u.own(l.target.ID) {
-			u.repeats.Write(zap.WarnLevel, "upstream refuses the credentials of a client", "", zap.Stringer("identity", l.target.ID), zap.Error(err))
+		if dial.IsRejected(err) && !u.opts.own(l.target.ID) {
+			u.contacts.Entries.Write(zap.WarnLevel, "upstream refuses the credentials of a client", "", zap.Stringer("identity", l.target.ID), zap.Error(err))
 			u.forget(l)
 			l.rejected.Store(true)
 			l.stream.Refuse(err)
 			return
 		}
 		if err != nil {
-			l.refusal.Note(err, u.own(l.target.ID)) // before the lane's requests are reported
+			l.refusal.Note(err, u.opts.own(l.target.ID)) // before the lane's requests are reported
 			l.stream.Rest(err)
 			delay, pause := wait.Next()
 			u.laneFailed(l, err)
-			if u.inUse(l) {
+			if l.inUse(u) {
 				log.Debug("lane not connected", zap.Error(err), logging.Seconds("retry_in", delay))
 			}
 			l.rest(u.dialer, err, delay, pause)
@@ -150,17 +168,16 @@ func (l *Lane) run(u *Upstream) {
 		reconnected = true
 		log.Debug("lane connected")
 		l.stream.MakeMeek(!l.target.ID.Authenticated() && u.NeedsAuth())
-		err = l.serve(nc)
+		err = l.serve(u, nc)
+		u.dialer.Lost(l.target.At, nc, err)
 		u.dialer.Census().Closed(nc)
 		if l.closed() {
 			break
 		}
 		log.Debug("lane lost its connection", zap.Error(err))
-		u.repeats.Write(zap.WarnLevel, "a connection to redis was lost", "", zap.Stringer("identity", l.target.ID), zap.Error(err))
+		u.contacts.Entries.Write(zap.WarnLevel, "a connection to redis was lost", "", zap.Stringer("identity", l.target.ID), zap.Error(err))
 		l.stream.Reconnect(err)
-		if u.views != nil {
-			u.views.Ask(l.target.At, nil)
-		}
+		u.laneLost(l)
 		l.sleep(fix.After(time.Since(since)), nil)
 	}
 	l.stream.Refuse(stream.ErrDown)

@@ -4,8 +4,11 @@ import (
 	"time"
 
 	"lockproxy/internal/upstream/admission"
+	"lockproxy/internal/upstream/cluster"
 	"lockproxy/internal/upstream/dial"
+	"lockproxy/internal/upstream/refresh"
 	"lockproxy/internal/upstream/stream"
+	"lockproxy/internal/upstream/topology"
 )
 
 // laneKey: an engine that moves bytes itself has lanes of its own.
@@ -55,6 +58,22 @@ func (ls *lanes) place(owner string) bool {
 		ls.remove(set)
 		set.close()
 	}
+}
+
+// all lists all lanes, those that serve no new sessions as well.
+func (ls *lanes) all() []*Lane {
+	var all []*Lane
+	for _, set := range ls.known {
+		for _, l := range set.lanes {
+			if l != nil {
+				all = append(all, l)
+			}
+		}
+	}
+	for l := range ls.retired {
+		all = append(all, l)
+	}
+	return all
 }
 
 // mayGet reports whether place would find one.
@@ -133,7 +152,7 @@ func (u *Upstream) Lane(id Identity, at Node, driver Driver, owner string, r Rol
 
 // free reports whether the lane of an identity needs no place, because it is the identity of a new client.
 func (u *Upstream) free(id Identity) bool {
-	return id.DB == 0 && (!id.Authenticated() || u.own(id))
+	return id.DB == 0 && (!id.Authenticated() || u.opts.own(id))
 }
 
 func (u *Upstream) laneKey(id Identity, at Node, driver Driver) laneKey {
@@ -193,7 +212,7 @@ func (u *Upstream) forget(l *Lane) {
 			u.lanes.remove(set)
 		}
 	}
-	u.disprove(l.target.ID.User, l.target.ID.Password)
+	u.Disprove(l.target.ID.User, l.target.ID.Password)
 }
 
 // Leave says that a caller of Lane does not use it any more. No command of the caller may be outstanding on it.
@@ -241,5 +260,93 @@ func (u *Upstream) retireOpen() {
 			}
 			u.lanes.retired[l] = true
 		}
+	}
+}
+
+// nodes is the view of a cluster. In front of one server it is empty.
+type nodes struct {
+	cluster *topology.Cluster
+	views   *refresh.Refresher
+}
+
+// View is the cluster as it is known at present; nil: there is one server.
+func (n *nodes) View() *cluster.View {
+	if n.cluster == nil {
+		return nil
+	}
+	return n.cluster.View()
+}
+
+// Refresh has then called from another goroutine when the view has been refreshed, by a question that has begun after this call. hint is a server
+// that should know of a change; AnyNode: none. It is for clusters only.
+func (n *nodes) Refresh(hint Node, then func()) { n.views.Ask(hint, then) }
+
+// refreshViews prepares for following a cluster, if the servers are one.
+func (u *Upstream) refreshViews(servers dial.Resolver) {
+	c, ok := servers.(*topology.Cluster)
+	if !ok {
+		return
+	}
+	u.cluster = c
+	u.views = refresh.New(refresh.Options{
+		Dialer: u.dialer, Cluster: c, Own: u.Own(), Logger: u.opts.Logger, Changed: u.viewChanged, Outcome: u.contacts.Note,
+	})
+}
+
+// grace is the time in which a server that serves no slots any more may still answer what it has been sent.
+const grace = time.Second
+
+// viewChanged gives up the connections to servers that serve no slots any more. Commands that they have not answered within grace are lost: a
+// server that has been stopped would answer never, and keep its clients.
+func (u *Upstream) viewChanged(v *cluster.View) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	for key, set := range u.lanes.known {
+		if at := key.target.At; at == topology.Any || v.Primary(string(at)) != nil {
+			continue
+		}
+		u.lanes.remove(set)
+		for i, l := range set.lanes {
+			if l == nil {
+				continue
+			}
+			set.drop(i)
+			if l.users == 0 {
+				l.close()
+				continue
+			}
+			u.lanes.retired[l] = true
+			time.AfterFunc(grace, l.close)
+		}
+	}
+	u.pins.DropAt(func(at topology.Node) bool { return at != topology.Any && v.Primary(string(at)) == nil }, grace)
+}
+
+// laneFailed notes that a lane has no connection. In a cluster one server says nothing of the others.
+func (u *Upstream) laneFailed(l *Lane, err error) {
+	if u.views != nil {
+		u.views.Ask(topology.Any, nil)
+		return
+	}
+	if l.inUse(u) {
+		u.contacts.Note(err)
+	}
+}
+
+// laneLost notes that a lane has lost its connection.
+func (u *Upstream) laneLost(l *Lane) {
+	if u.views != nil {
+		u.views.Ask(l.target.At, nil)
+	}
+}
+
+// stuckPeriod is the time between two refreshes of the view while a lane stands still: the server may have been stopped, which nothing announces.
+const stuckPeriod = 250 * time.Millisecond
+
+// laneStuck has the view refreshed while a lane of a set stands still. Requires u.mu.
+func (u *Upstream) laneStuck(set *laneSet) {
+	if now := time.Now(); u.views != nil && set.lineup.Aside() && now.Sub(set.asked) > stuckPeriod {
+		set.asked = now
+		u.views.Ask(set.key.target.At, nil)
 	}
 }

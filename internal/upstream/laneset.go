@@ -72,6 +72,9 @@ func (u *Upstream) HeldBack() int {
 	return n
 }
 
+// Moves returns how often the server has moved to another address since the start.
+func (u *Upstream) Moves() int64 { return u.moves.Load() }
+
 // SetAside returns how many lanes have been set aside since the start because they stood still.
 func (u *Upstream) SetAside() int64 { return u.aside.Load() }
 

@@ -2,8 +2,6 @@ package upstream
 
 import (
 	"context"
-	"crypto/tls"
-	"errors"
 	"fmt"
 	"net"
 	"sync"
@@ -12,73 +10,23 @@ import (
 
 	"go.uber.org/zap"
 
-	"lockproxy/internal/logging"
 	"lockproxy/internal/upstream/address"
-	"lockproxy/internal/upstream/admission"
 	"lockproxy/internal/upstream/census"
 	"lockproxy/internal/upstream/commands"
 	"lockproxy/internal/upstream/dial"
 	"lockproxy/internal/upstream/door"
 	"lockproxy/internal/upstream/outage"
 	"lockproxy/internal/upstream/pins"
+	"lockproxy/internal/upstream/proofs"
 	"lockproxy/internal/upstream/questions"
-	"lockproxy/internal/upstream/refresh"
+	"lockproxy/internal/upstream/retire"
+	"lockproxy/internal/upstream/sentinel"
 	"lockproxy/internal/upstream/topology"
 )
 
-// Options configure an Upstream. Zero values pick the defaults.
-type Options struct {
-	// Addr is Redis's address: host:port, or unix:/path. Required.
-	Addr string
-
-	// User and Password are the proxy's own credentials, used for its own questions (COMMAND) and, where the
-	// configuration lends them to clients, for theirs. A password without a user is the default user's.
-	User, Password string
-
-	// TLS, if set, makes every connection TLS. It is called for each connection, so that certificates can change. The caller must
-	// not change the config that it has returned. A config without ServerName expects the host of Addr.
-	TLS func() *tls.Config
-
-	// DialTimeout bounds connecting and the handshake together. 0: 3 s.
-	DialTimeout time.Duration
-
-	// KeepAlive is the idle time before TCP keepalive probes. 0: 30 s.
-	KeepAlive time.Duration
-
-	// UserTimeout bounds the time for which written bytes may stay unacknowledged (Linux). 0: 20 s, negative: the system's.
-	UserTimeout time.Duration
-
-	// authPeriod is the period of the question whether clients must authenticate, which may change while Redis runs. 0: 5 s. Tests
-	// shorten it.
-	authPeriod time.Duration
-
-	// MaxPins bounds the pins in use. 0: 1000.
-	MaxPins int
-
-	// MaxPinsPerAddress bounds the pins of the clients of one address. 0: three quarters of MaxPins.
-	MaxPinsPerAddress int
-
-	// MaxLogins bounds the connections on which Redis judges identity changes. 0: 16.
-	MaxLogins int
-
-	// LoginWait is the longest wait of a session for one of them. 0: 10 s.
-	LoginWait time.Duration
-
-	// MaxLanes bounds the connections that sessions share: one for each identity in use and each Driver. 0: 256. The clients
-	// of one address open three quarters of them at most.
-	MaxLanes int
-
-	// PinWait is the longest wait of a session for a pin. 0: 1 s.
-	PinWait time.Duration
-
-	Logger *zap.Logger // nil: no log
-}
-
 // Upstream is one Redis, with all connections to it.
 type Upstream struct {
-	opts    Options            // immutable after New
-	cluster *topology.Cluster  // nil: one server
-	views   *refresh.Refresher // of the cluster; nil: one server
+	opts    Options // immutable after New
 	dialer  *dial.Dialer
 	asker   *questions.Asker
 	pins    *pins.Pins
@@ -87,18 +35,18 @@ type Upstream struct {
 	tight   atomic.Bool   // see Tight
 	wg      sync.WaitGroup
 	door    *door.Door
-	over    chan struct{} // closed by close
-	aside   atomic.Int64  // lanes set aside since the start
+	watcher *sentinel.Watcher // nil: the server does not move
+	over    chan struct{}     // closed by close
+	aside   atomic.Int64      // lanes set aside since the start
+	moves   atomic.Int64      // of the server to another address
 
-	proofs
-	repeats *logging.Repeats
+	proofs.Proofs
+	nodes
+	contacts *outage.Contacts
 
 	mu     sync.Mutex
 	lanes  lanes
 	closed bool
-	ready  bool  // the last contact with Redis was successful
-	cause  error // why not
-	outage outage.Outage
 }
 
 // New checks opts. Nothing is connected before a lane or pin is asked for.
@@ -107,69 +55,35 @@ func New(opts Options) (*Upstream, error) {
 	if err != nil {
 		return nil, fmt.Errorf("upstream: %w", err)
 	}
-	servers, nodes, err := topologyOf(addr)
-	if err != nil {
+	opts.setDefaults()
+	u := &Upstream{
+		opts: opts, refresh: make(chan struct{}, 1), lanes: newLanes(opts.MaxLanes), over: make(chan struct{}),
+		contacts: outage.NewContacts(opts.Addr, opts.Logger, dial.Cause, dial.IsLasting),
+	}
+	dialing := dial.Options{
+		Timeout: opts.DialTimeout, KeepAlive: opts.KeepAlive, UserTimeout: opts.UserTimeout, Spawn: u.wg.Go, Stop: u.over,
+	}
+	var servers dial.Resolver
+	if servers, u.watcher, err = opts.find(addr, dialing, u.moved); err != nil {
 		return nil, fmt.Errorf("upstream: %w", err)
 	}
-	setDefault(&opts.DialTimeout, 3*time.Second)
-	setDefault(&opts.KeepAlive, 30*time.Second)
-	setDefault(&opts.UserTimeout, 20*time.Second)
-	setDefault(&opts.PinWait, time.Second)
-	setDefault(&opts.LoginWait, 10*time.Second)
-	setDefault(&opts.MaxPins, 1000)
-	setDefault(&opts.MaxPinsPerAddress, admission.Share(opts.MaxPins))
-	setDefault(&opts.MaxLogins, 16)
-	setDefault(&opts.MaxLanes, 256)
-	setDefault(&opts.authPeriod, 5*time.Second)
-	if opts.Logger == nil {
-		opts.Logger = zap.NewNop()
+	if u.watcher != nil {
+		dialing.Wait = opts.FailoverWait
 	}
-	u := &Upstream{
-		opts: opts, cluster: nodes, refresh: make(chan struct{}, 1), lanes: newLanes(opts.MaxLanes), over: make(chan struct{}),
-		repeats: logging.NewRepeats(opts.Logger, entriesMost, entriesPeriod),
-	}
-	u.outage.Cause = dial.Cause
-	u.dialer = dial.New(dial.Options{
-		Resolver: servers, TLS: opts.TLS, Timeout: opts.DialTimeout, KeepAlive: opts.KeepAlive, UserTimeout: opts.UserTimeout,
-		Spawn: u.wg.Go, Stop: u.over,
-	})
+	dialing.Resolver, dialing.TLS = servers, opts.TLS
+	u.dialer = dial.New(dialing)
 	u.asker = &questions.Asker{Dialer: u.dialer, Server: topology.Any, Own: u.Own(), Logger: opts.Logger}
 	u.pins = pins.New(pins.Options{
-		Dialer: u.dialer, Own: u.own, Spawn: u.wg.Go, Max: opts.MaxPins, MaxPerOwner: opts.MaxPinsPerAddress,
+		Dialer: u.dialer, Own: u.opts.own, Spawn: u.wg.Go, Max: opts.MaxPins, MaxPerOwner: opts.MaxPinsPerAddress,
 		Wait: opts.PinWait, MaxLogins: opts.MaxLogins, LoginWait: opts.LoginWait,
 	})
 	u.door = door.New(door.Options{Dialer: u.dialer, Asker: u.asker, Spawn: u.wg.Go, Stop: u.over, Shut: func() {
 		u.retireOpen()
 		u.pins.DropBare()
 	}})
-	if nodes != nil {
-		u.views = refresh.New(refresh.Options{Dialer: u.dialer, Cluster: nodes, Own: u.Own(), Logger: opts.Logger, Changed: u.viewChanged, Outcome: u.contact})
-	}
+	u.refreshViews(servers)
 	u.table.Store(commands.BuiltIn())
 	return u, nil
-}
-
-// topologyOf returns the servers at an address; nodes is nil unless they are a cluster.
-func topologyOf(a address.Address) (servers dial.Resolver, nodes *topology.Cluster, err error) {
-	if a.Kind == address.Cluster {
-		nodes, err = topology.NewCluster(a)
-		return nodes, nodes, err
-	}
-	servers, err = topology.NewSingle(a)
-	return servers, nil, err
-}
-
-// Entries of one kind that the log has in a period; the others become a summary.
-const (
-	entriesMost   = 5
-	entriesPeriod = 10 * time.Second
-)
-
-func setDefault[T comparable](v *T, def T) {
-	var zero T
-	if *v == zero {
-		*v = def
-	}
 }
 
 // Addr is Redis's address for people.
@@ -185,11 +99,6 @@ func (u *Upstream) Own() Identity {
 	return Identity{User: u.opts.User, Password: u.opts.Password, Proto: 2}
 }
 
-// own reports whether an identity has the proxy's own credentials. The operator must correct these.
-func (u *Upstream) own(id Identity) bool {
-	return u.opts.Password != "" && id.User == u.opts.User && id.Password == u.opts.Password
-}
-
 // Idle lanes and pins are kept for a while: clients that come and go by the second should find them.
 const (
 	idleFor    = time.Minute
@@ -200,13 +109,16 @@ const (
 // ended by then.
 func (u *Upstream) Run(ctx context.Context) error {
 	defer u.close()
-	if u.views != nil {
-		u.wg.Go(func() { u.views.Run(ctx) })
-	}
 	ticks := time.NewTicker(trimPeriod)
 	defer ticks.Stop()
 	looks := time.NewTicker(u.opts.authPeriod)
 	defer looks.Stop()
+	if u.watcher != nil {
+		u.wg.Go(func() { u.watcher.Run(ctx) })
+	}
+	if u.views != nil {
+		u.wg.Go(func() { u.views.Run(ctx) })
+	}
 	u.askRefresh()
 	for {
 		select {
@@ -247,13 +159,13 @@ func (u *Upstream) refreshTable(ctx context.Context) {
 		if ctx.Err() != nil {
 			return
 		}
-		if dial.IsRefused(err) && !(dial.IsRejected(err) && u.own(u.Own())) {
+		if dial.IsRefused(err) && !(dial.IsRejected(err) && u.opts.own(u.Own())) {
 			u.inspect(ctx)
 			u.opts.Logger.Info("COMMAND is not available on upstream, using the built-in command table", zap.Error(err))
 			return
 		}
 		delay, _ := wait.Next()
-		u.contact(err)
+		u.contacts.Note(err)
 		u.dialer.Await(topology.Any, contact, err)
 		select {
 		case <-ctx.Done():
@@ -269,40 +181,11 @@ func (u *Upstream) inspect(ctx context.Context) {
 	u.lookAtAuth(ctx)
 	u.asker.WarnOfEviction(ctx)
 	u.lookAtLimits(ctx)
-	u.contact(nil)
+	u.contacts.Note(nil)
 }
 
 // Ready reports whether Redis was reachable at the last contact, and if not why.
-func (u *Upstream) Ready() (bool, error) {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	return u.ready, u.cause
-}
-
-// contact notes the outcome of a contact with Redis, and logs what it means to the operator. Requires no locks.
-func (u *Upstream) contact(err error) {
-	u.mu.Lock()
-	u.ready, u.cause = err == nil, err
-	event := u.outage.Note(time.Now(), err)
-	u.mu.Unlock()
-	u.report(event, err)
-}
-
-// report logs the begin, the end and each further minute of an outage.
-func (u *Upstream) report(e outage.Event, err error) {
-	addr := zap.String("addr", u.opts.Addr)
-	switch e.Kind {
-	case outage.Nothing:
-	case outage.Over:
-		u.repeats.Write(zap.InfoLevel, "upstream is available again", "", addr, logging.Seconds("unavailable", e.Lasted), zap.Int("failures", e.Failures))
-	case outage.Began, outage.GoesOn:
-		level := zap.ErrorLevel // the configuration is wrong, and time does not cure it
-		if !dial.IsRejected(err) && !errors.Is(err, dial.ErrNotRedis) {
-			level = zap.WarnLevel
-		}
-		u.repeats.Write(level, e.Cause, "", addr, zap.Error(err), logging.Seconds("unavailable", e.Lasted), zap.Int("failures", e.Failures))
-	}
-}
+func (u *Upstream) Ready() (bool, error) { return u.contacts.Ready() }
 
 // NeedsAuth reports whether Redis refused to serve a connection without credentials when the proxy last looked: at every
 // (re)connect and every authPeriod.
@@ -324,6 +207,10 @@ func (u *Upstream) lookAtAuth(ctx context.Context) {
 // Probe asks Redis, on a connection of its own, whether it answers and takes writes. An error for missing rights or missing credentials
 // of the proxy's own user counts as a good answer.
 func (u *Upstream) Probe(ctx context.Context) error { return u.asker.Probe(ctx) }
+
+// TryOut asks Redis, on a connection of its own, for everything that the proxy needs of it. lent: clients use the proxy's own user, which then
+// needs the rights of the lock commands, too.
+func (u *Upstream) TryOut(ctx context.Context, lent bool) error { return u.asker.TryOut(ctx, lent) }
 
 // lookAtLimits finds out whether Redis closes connections that have much to send.
 func (u *Upstream) lookAtLimits(ctx context.Context) {
@@ -362,14 +249,38 @@ func (u *Upstream) Lanes() []LaneStatus {
 // Connections are this proxy's connections to Redis.
 func (u *Upstream) Connections() *census.Connections { return u.dialer.Census() }
 
-func (u *Upstream) inUse(l *Lane) bool {
+// moved ends all connections to another address than the present one, and returns when they have ended. One call at a time.
+func (u *Upstream) moved(from, to string) {
+	at := topology.Any
+	if from == "" {
+		u.opts.Logger.Info("the primary is found", zap.String("addr", to))
+		u.dialer.Moved(at)
+		return
+	}
+	u.opts.Logger.Warn("the primary has moved", zap.String("from", from), zap.String("to", to))
+	u.moves.Add(1)
+	u.Paused(time.Time{}) // CLIENT PAUSE ended with the old server
+	elsewhere := func(nc net.Conn) bool { return u.dialer.IsElsewhere(at, nc) }
+	var leavers []retire.Leaver
 	u.mu.Lock()
-	defer u.mu.Unlock()
-	return l.users > 0
+	for _, l := range u.lanes.all() {
+		if one, ok := l.open.Leaver(elsewhere, l.stream.Leave); ok {
+			leavers = append(leavers, one)
+		}
+	}
+	u.mu.Unlock()
+	for _, p := range u.pins.Leaving(at) {
+		leavers = append(leavers, p)
+	}
+	u.dialer.AbortLent(at) // the lock engines ask again
+	u.dialer.Moved(at)
+	retire.All(leavers, u.over)
+	u.dialer.AbortElsewhere(at)
+	u.askRefresh()
 }
 
 func (u *Upstream) laneUp(l *Lane, reconnected bool) {
-	u.contact(nil)
+	u.contacts.Note(nil)
 	u.pins.Spare(l.target, l.set.owner)
 	if reconnected {
 		u.askRefresh()
@@ -405,5 +316,5 @@ func (u *Upstream) close() {
 	u.pins.Close()
 	u.wg.Wait()
 	u.door.Close()
-	u.repeats.Flush()
+	u.contacts.Entries.Flush()
 }

@@ -1,6 +1,7 @@
 package locks
 
 import (
+	"cmp"
 	"fmt"
 	"path/filepath"
 	"slices"
@@ -158,7 +159,7 @@ func (s *stand) uncalled(all []*hold, histories map[string][]op) (bad []string) 
 			switch {
 			case o.Out == refused && s.calm(o.Call, o.Return):
 				bad = append(bad, o.String())
-			case o.Out == unknown && !last && s.calm(o.Call, o.Call+int64(6*time.Second)):
+			case o.Out == unknown && !last && s.calm(cmp.Or(o.Heard, o.Call), o.Call+int64(6*time.Second)):
 				bad = append(bad, o.String())
 			case o.Return > 0 && took > max(0, o.Wait)+int64(late) && (!o.acquire() || o.Wait >= 0) && s.calm(o.Call, o.Return):
 				bad = append(bad, "slow: "+o.String())

@@ -57,6 +57,7 @@ type op struct {
 	Out    outcome
 	Fence  int64
 	Text   string // of an error
+	Heard  int64  // of an op whose connection was lost: when the connection last gave a sign of life
 }
 
 func (o op) String() string {

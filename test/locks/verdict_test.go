@@ -168,6 +168,23 @@ func TestFaultsExcuseThatAWaiterGetsNothing(t *testing.T) {
 	}
 }
 
+// A worker that has not used a connection for a while learns late that a fault has ended it.
+func TestFaultsExcuseConnectionsThatTheyHaveEnded(t *testing.T) {
+	const second = int64(time.Second)
+	s := &stand{stalls: &stalls{}, incidents: []incident{{"drain a proxy", 10 * second, 12 * second, false}}}
+	for _, c := range []struct {
+		heard, call int64
+		excused     bool
+	}{{9, 11, true}, {9, 20, true}, {17, 20, false}, {0, 20, false}} {
+		lost := said("a", "TRYLOCK", 0, 0, unknown, 0)
+		lost.Heard, lost.Call = c.heard*second, c.call*second
+		next := said("a", "TRYLOCK", 30_000, 30_001, busy, 0)
+		if bad := s.uncalled(nil, map[string][]op{"a": {lost, next}}); (len(bad) == 0) != c.excused {
+			t.Errorf("%+v: %q", c, bad)
+		}
+	}
+}
+
 func TestALossThatIsToldLateIsNotOneOfTheLatestGrant(t *testing.T) {
 	for _, c := range []struct {
 		name string

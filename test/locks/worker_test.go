@@ -47,6 +47,7 @@ type session struct {
 	*conn
 	proxy int
 	name  string
+	heard int64 // when the connection last gave a sign of life
 }
 
 // grip is what the worker holds by its latest grant.
@@ -287,6 +288,11 @@ func (w *worker) do(s *session, x wish, o op, args []string) op {
 	w.journal.put(o)
 	v, err := s.do(limit, append([]string{o.Verb, x.key}, args...)...)
 	o.Return = mono()
+	if err != nil {
+		o.Heard = s.heard
+	} else {
+		s.heard = o.Return
+	}
 	o.judge(v, err)
 	w.journal.put(o)
 	return o
@@ -347,7 +353,7 @@ func (w *worker) connect(s **session) bool {
 		return false
 	}
 	w.dialed++
-	*s = &session{conn: c, proxy: i, name: fmt.Sprintf("%s#%d", w.cfg.Name, w.dialed)}
+	*s = &session{conn: c, proxy: i, name: fmt.Sprintf("%s#%d", w.cfg.Name, w.dialed), heard: mono()}
 	return true
 }
 

@@ -41,7 +41,13 @@ type Session struct {
 	holds map[*Hold]struct{}
 	// releasing is how many of its releases are on their way, or in doubt: a copy of them may still be sent.
 	releasing int
+	// Doubted says that the answer to one of its acquires or releases was lost. The caller sets it.
+	Doubted bool
 }
+
+// Copies reports whether a copy of an acquire or a release of the session may still reach Redis, where only the session's field tells that
+// it is one.
+func (s *Session) Copies() bool { return s.releasing > 0 || s.Doubted }
 
 // Has reports whether the session has a part in the hold.
 func (s *Session) Has(h *Hold) bool {
@@ -174,13 +180,13 @@ func (l *Ledger) Drop(h *Hold) {
 // Rest is what a session that has ended may have left of a hold in Redis, to be rolled back.
 type Rest struct {
 	Hold  *Hold
-	Grace time.Duration // what may be left of the lease
+	Grace time.Duration // what may be left of the lease; negative: all, only the field of a session of a named owner is to go
 	// Remember keeps the number of the call in Redis: a copy of an older release of the session may still arrive.
 	Remember bool
 }
 
 // Part takes a session that has ended out of a hold. false: nothing is to be rolled back. With GRACE the session's part is, and of a
-// named owner whose other sessions go on, also the field of a session that has no holds.
+// named owner always the session's field: holds that go on are no known session's then.
 func (l *Ledger) Part(h *Hold, s *Session) (Rest, bool) {
 	i := slices.IndexFunc(h.holders, func(o Holder) bool { return o.Session == s })
 	if i < 0 {
@@ -196,10 +202,12 @@ func (l *Ledger) Part(h *Hold, s *Session) (Rest, bool) {
 	switch {
 	case !private && o.Holds == 0:
 		grace = 0
-	case grace < 0, !last && grace > 0:
+	case private && grace < 0:
 		return Rest{}, false
-	case !last:
+	case !last && grace > 0:
+		grace = -1 // the lease is that of the others
+	case !last && grace == 0:
 		h.Count -= o.Holds
 	}
-	return Rest{Hold: h, Grace: grace, Remember: s.releasing > 0}, true
+	return Rest{Hold: h, Grace: grace, Remember: s.Copies()}, true
 }

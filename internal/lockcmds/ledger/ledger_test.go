@@ -198,12 +198,15 @@ func TestPartByGrace(t *testing.T) {
 		grace  time.Duration
 		others bool
 		rest   bool
+		left   time.Duration // of the lease
 	}{
-		{"the rest of the lease is left", "s", -1, false, false},
-		{"nothing is left", "s", 0, false, true},
-		{"a second is left", "s", time.Second, false, true},
-		{"others go on, and a second is left", "shared", time.Second, true, false},
-		{"others go on, and nothing is left", "shared", 0, true, true},
+		{"the rest of the lease is left", "s", -1, false, false, 0},
+		{"nothing is left", "s", 0, false, true, 0},
+		{"a second is left", "s", time.Second, false, true, time.Second},
+		{"the rest of the lease of a named owner is left", "shared", -1, false, true, -1},
+		{"others go on, and the rest of their lease is left", "shared", -1, true, true, -1},
+		{"others go on, and a second is left", "shared", time.Second, true, true, -1},
+		{"others go on, and nothing is left", "shared", 0, true, true, 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			b, s, o := newBook(), session("s"), session("o")
@@ -216,7 +219,7 @@ func TestPartByGrace(t *testing.T) {
 			}
 			for left := range s.Leave() {
 				rest, ok := b.Part(left, s)
-				if ok != c.rest || ok && rest.Grace != c.grace {
+				if ok != c.rest || ok && rest.Grace != c.left {
 					t.Errorf("%+v %v", rest, ok)
 				}
 			}

@@ -9,6 +9,7 @@ package reentry
 
 import (
 	"sync"
+	"sync/atomic"
 
 	"go.uber.org/zap"
 
@@ -21,6 +22,8 @@ type Rule struct {
 	OwnersOnly bool               // only a named OWNER may acquire again
 	Counted    func(refused bool) // of each re-entry; nil: nothing counts them
 	Logger     *zap.Logger        // nil: silent
+
+	changed atomic.Pointer[bool] // nil: as OwnersOnly says
 
 	mu    sync.Mutex
 	named map[string]struct{} // clients that the log has named
@@ -39,7 +42,18 @@ type Client struct {
 }
 
 // Refuses reports whether a connection may not acquire again.
-func (r *Rule) Refuses() bool { return r != nil && r.OwnersOnly }
+func (r *Rule) Refuses() bool {
+	if r == nil {
+		return false
+	}
+	if changed := r.changed.Load(); changed != nil {
+		return *changed
+	}
+	return r.OwnersOnly
+}
+
+// Change sets OwnersOnly while the rule is in use.
+func (r *Rule) Change(ownersOnly bool) { r.changed.Store(&ownersOnly) }
 
 // Note counts a re-entry, and logs the first one of each client name if the client's library has announced itself. A client without
 // a name goes by the name of its library.

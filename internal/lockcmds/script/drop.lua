@@ -1,5 +1,5 @@
 -- drop.lua: a session's part in a grant is over, or it was not told of it: release its holds at once, or shorten the
--- lease.
+-- lease; or only its field is to go, and the holds go on as no known session's.
 --
 -- Unlike a release it takes nothing from others, and may find that there is nothing to do. Waiters are woken if the
 -- lock is free then, or the lease ends earlier than they had been told. If others hold the lock for the same owner,
@@ -13,13 +13,13 @@
 -- ARGV[3]  holds     how many holds the session keeps
 -- ARGV[4]  publish   PUBLISH
 -- ARGV[5]  request   number of this call, larger than those of earlier calls of the session
--- ARGV[6]  grace_ms  what may be left of the lease; 0: release
+-- ARGV[6]  grace_ms  what may be left of the lease; 0: release; negative: all, only the field goes
 -- ARGV[7]  field     of the session, for a named owner; empty: the owner has one session
 -- ARGV[8]  lease_ms  least lease that goes on if holds are left; 0: its TTL stays
 -- ARGV[9]  remember  1: the field stays although the session has no holds then; 0: it goes
 --
 -- Returns  {1}  released, shortened, or short enough already
---          {2}  the owner has other holds: they and the lease stay
+--          {2}  the owner has other holds, or only the field has gone: the holds and the lease stay
 --          {0}  nothing to do: the session has no such grant, or a later call of it was faster
 
 local lock, owner, field, keep = KEYS[1], ARGV[1], ARGV[7], tonumber(ARGV[3])
@@ -36,10 +36,18 @@ if field == '' then
 else
   mine, last, taken = field_of(held[3])
 end
-if last >= tonumber(ARGV[5]) then
+local alone = tonumber(ARGV[6]) < 0 -- also if the release with that number has written the field
+if last > tonumber(ARGV[5]) or last == tonumber(ARGV[5]) and not alone then
   return {0}
 end
 local less = math.max(mine - taken - math.max(keep - taken, 0), 0)
+if alone then
+  redis.call('HDEL', lock, field) -- first: a Redis out of memory refuses a script that begins with HSET
+  if less > 0 then
+    redis.call('HSET', lock, '{ours}', ours - less)
+  end
+  return {2}
+end
 local rest = sum - less
 if field ~= '' then
   rest = math.max(rest, ours - less)

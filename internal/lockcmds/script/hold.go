@@ -127,11 +127,14 @@ func DecodeReleased(v resp.Value) (Released, error) {
 	return Released{}, errStrange
 }
 
-// Drop ends a session's part in a grant: it releases holds at once, or shortens what is left of the lease.
+// Drop ends a session's part in a grant: it releases holds at once, or shortens what is left of the lease, or only removes the session's
+// field.
 type Drop struct {
 	Key string
 	Part
-	Grace time.Duration // what may be left of the lease; 0: release
+	// Grace is what may be left of the lease; 0: release. Negative: all of it, and the holds go on as no known session's. This applies only
+	// to a named owner, and also if Request is the number of the call that has written the field.
+	Grace time.Duration
 	Lease time.Duration // least lease that goes on if holds are left; 0: its TTL stays
 	// Remember keeps the number of the call, although the session has no holds then: a copy of an older call may still arrive.
 	Remember bool
@@ -139,6 +142,9 @@ type Drop struct {
 
 // Call is the call of drop.lua.
 func (d Drop) Call() Call {
+	if d.Grace < 0 {
+		d.Grace = -time.Millisecond
+	}
 	return Call{
 		drop,
 		[]string{d.Key, ChannelOf(d.Key), QueueOf(d.Key)},

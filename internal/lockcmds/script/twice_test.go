@@ -145,10 +145,13 @@ func calls(owner string, request int64) map[string]script.Call {
 	from.From = other
 	waiter := &script.Acquire{Key: key, Part: script.Part{Owner: third, Request: 3, Holds: 1}, Lease: 30 * time.Second}
 	drop := script.Drop{Key: key, Part: part(owner, request, 0)}
-	keep, grace, remember := drop, drop, drop
+	keep, grace, remember, alone := drop, drop, drop, drop
 	keep.Holds = 1
 	grace.Grace = 10 * time.Second
 	remember.Remember = true
+	if owner == named {
+		alone.Grace = -1
+	}
 	return map[string]script.Call{
 		"acquire":                  first.Call(),
 		"acquire again":            acquire.Call(),
@@ -167,6 +170,7 @@ func calls(owner string, request int64) map[string]script.Call {
 		"drop but one":             keep.Call(),
 		"drop with grace":          grace.Call(),
 		"drop, but remember":       remember.Call(),
+		"drop the field alone":     alone.Call(),
 		"renew":                    script.Renew{{Key: key, Owner: owner, Fence: fence, Lease: 30 * time.Second}}.Call(),
 		"info":                     script.Info{Key: key}.Call(),
 		"force, where nobody is":   script.Force{Key: "unheld"}.Call(),

@@ -31,7 +31,7 @@ func (q *Inquiry) list(reply []byte) {
 	for i := range all {
 		q.own(&all[i])
 	}
-	text = clients.AppendText(nil, reply, l.Text(all, only, e.Shape.Load(), e.Settings.Limits.Output))
+	text = clients.AppendText(nil, reply, l.Text(all, only, e.Shape.Load(), e.Limits().Output))
 	e.Listing.Unlock()
 	q.Answer(text)
 }
@@ -76,7 +76,7 @@ func (q *Inquiry) listIDs(reply, text []byte) {
 		l := e.ParseListing(text)
 		l.Add(own)
 		find := func(id uint64) (*clients.Info, bool) { return found[id], found[id] != nil }
-		text = clients.AppendText(nil, reply, l.TextOf(q.Args[1:], find, e.Shape.Load(), e.Settings.Limits.Output))
+		text = clients.AppendText(nil, reply, l.TextOf(q.Args[1:], find, e.Shape.Load(), e.Limits().Output))
 		e.Listing.Unlock()
 		q.Answer(text)
 	}

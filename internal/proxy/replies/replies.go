@@ -248,10 +248,15 @@ func (q *Queue[C, H]) Due() int { return q.due }
 // Slots is the number of slots in use.
 func (q *Queue[C, H]) Slots() int { return len(q.slots) - q.head }
 
-// Forget drops the bytes that wait: the client gets no more replies. Replies stay due.
+// Forget drops the bytes that wait: the client gets no more replies. The replies of connections stay due, and those of the proxy itself
+// do not.
 func (q *Queue[C, H]) Forget() {
 	q.pushes = nil
+	var nobody C
 	for i := q.head; i < len(q.slots); i++ {
-		q.slots[i].b = nil
+		s := &q.slots[i]
+		if s.b = nil; s.from == nobody {
+			q.Answer(q.id(i), s.n)
+		}
 	}
 }

@@ -121,6 +121,20 @@ func TestRepliesLeaveInTheOrderOfTheCommands(t *testing.T) {
 			q.Answer(a, 0)
 			q.drain()
 		}, "", 1},
+		"dropped replies of the proxy itself are not due any more": {func(q *queue) {
+			kept, again, held := q.Add("a", "", 1), q.Add("b", "", 1), q.Hold()
+			q.say("said")
+			q.Keep(kept)
+			q.Again(again)
+			q.Keep(again)
+			q.Forget()
+			for _, id := range []replies.ID{kept, again, held} {
+				if q.Answer(id, 1) {
+					panic("a slot that was dropped has been answered")
+				}
+			}
+			q.drain()
+		}, "", 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var q queue

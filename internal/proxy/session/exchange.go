@@ -188,16 +188,13 @@ func (s *Session) quiet() {
 		s.leaveLane()
 		return
 	case s.wait == waitGoodbye:
-		s.closing = true
+		s.cutOff()
 		return
 	case s.wait == waitQuiet:
 		s.wait = waitNone
 	}
 	if s.pin != nil && s.pin.mode == readsFrames && !s.pin.Subscribed() {
 		s.readReplies()
-	}
-	if s.wait == waitNone {
-		s.serveWanted()
 	}
 	if s.pin != nil && s.pin.conclude != nil {
 		conclude := s.pin.conclude
@@ -207,6 +204,10 @@ func (s *Session) quiet() {
 	s.releasePin()
 	if s.pin != nil && s.pin.conn.Finished() {
 		s.cutOff() // the next commands belong on a connection that takes no more commands
+		return
+	}
+	if s.slots.Due() == 0 {
+		s.serveWanted()
 	}
 }
 

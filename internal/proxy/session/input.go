@@ -43,7 +43,7 @@ func (i *input) feed(b []byte) (alive, output bool) {
 			i.in.Append(b[n:], i.guard.Need())
 		}
 	}
-	if i.in.Len() > s.proxy.Settings.Limits.Query && !i.pausesAtQuery() {
+	if i.in.Len() > s.proxy.Limits().Query && !i.pausesAtQuery() {
 		s.proxy.QueryLimit(s.Addr, i.in.Len())
 		s.end()
 	}
@@ -184,12 +184,6 @@ func (i *input) pausesAtQuery() bool {
 	return s.wait != waitNone && s.wait != waitLock && !s.pinWaits()
 }
 
-// pinWaits reports whether an unanswered command on the pin may wait for other clients, or for the client itself: Redis must see the
-// client's end.
-func (u *pinning) pinWaits() bool {
-	return u.pin != nil && (u.pin.waits || u.pin.debugs && u.s.slots.Due() > 0)
-}
-
 // hasEnough reports whether the session holds as many bytes of its client as it may. Behind a command that waits for other clients,
 // reading continues as long as the bytes can be held, so that a hang-up is seen. Of a large command, only the bytes that its pin
 // has not sent are held. The pin says when these are few again.
@@ -200,14 +194,14 @@ func (i *input) hasEnough() bool {
 		i.large.excused = i.large.excused || full
 		return full
 	}
-	limit := s.proxy.Settings.Limits.Unanswered
+	limit := s.proxy.Limits().Unanswered
 	if s.slots.Due() > 0 && s.unanswered >= min(limit, budget.Free) && !s.pinWaits() {
 		return s.unanswered+i.in.Len() >= s.proxy.Budget.Allowance(limit) // the bytes of s.in wait for the same answers
 	}
-	if i.pausesAtQuery() && i.in.Len() >= s.proxy.Settings.Limits.Query {
+	if i.pausesAtQuery() && i.in.Len() >= s.proxy.Limits().Query {
 		return true
 	}
-	return s.wait != waitNone && i.in.Len() >= budget.Free && s.unanswered+i.in.Len() >= mayHold(s.proxy.Budget, s.proxy.Settings.Limits.Unanswered)
+	return s.wait != waitNone && i.in.Len() >= budget.Free && s.unanswered+i.in.Len() >= mayHold(s.proxy.Budget, s.proxy.Limits().Unanswered)
 }
 
 // readOn ends a pause of the engine if there is space again. A pause that began behind a command that waits may end in the middle
@@ -309,7 +303,7 @@ func (i *input) beginStream(table *command.Table) bool {
 	s.muted = s.reply != replyOn
 	i.streaming = true
 	i.large = progress{}
-	i.large.timer = time.AfterFunc(s.proxy.Settings.Limits.LargeCommand, i.checkStream)
+	i.large.timer = time.AfterFunc(s.proxy.Limits().LargeCommand, i.checkStream)
 	s.cmd = row.Title
 	s.pin.fresh = false
 	s.pin.Queued++
@@ -346,5 +340,5 @@ func (i *input) checkStream() {
 		return
 	}
 	l.checked, l.excused = l.bytes, false
-	l.timer.Reset(s.proxy.Settings.Limits.LargeCommand)
+	l.timer.Reset(s.proxy.Limits().LargeCommand)
 }

@@ -16,7 +16,7 @@ func New(from clients.Origin, e *shared.Proxy, h Host) *Session {
 	}
 	s.input.s, s.output.s, s.nodes.s, s.lanes.s, s.pinning.s, s.logins.s, s.profile.s, s.locker.s, s.memory.s = s, s, s, s, s, s, s, s, s
 	s.view = e.Upstream.View()
-	s.guard, s.ident = resp.NewGuard(e.Settings.Limits.Request), e.FirstIdentity()
+	s.guard, s.ident = resp.NewGuard(e.Limits().Request), e.FirstIdentity()
 	s.guard.Restrict(e.Restricts(s.ident))
 	s.bill.Open(e.Budget, s)
 	if e.Upstream.Tight() {
@@ -80,7 +80,7 @@ func (s *Session) crashed(r any) {
 func (o *output) countUnread(n int) {
 	s := o.s
 	o.unread += n
-	if o.unread > s.proxy.Settings.Limits.Output && !s.ended {
+	if o.unread > s.proxy.Limits().Output && !s.ended {
 		s.proxy.OutputLimit(s.Addr, o.unread)
 		s.end()
 	}

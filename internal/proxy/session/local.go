@@ -126,7 +126,7 @@ func (f *profile) setName(h *replyHandler, raw []byte) []byte {
 		}
 	}
 	if s.pin == nil && idchange.ValidName(s.args[2]) {
-		return resp.AppendCommand(nil, "CLIENT", "SETNAME", "")
+		return resp.AppendCommand(nil, string(s.args[0]), string(s.args[1]), "")
 	}
 	return raw
 }
@@ -145,7 +145,7 @@ func (f *profile) setInfo(h *replyHandler) []byte {
 	if i == 0 {
 		f.library = value[:min(len(value), longestLibrary)]
 	}
-	return resp.AppendCommand(nil, "CLIENT", "SETINFO", option, "")
+	return resp.AppendCommand(nil, string(s.args[0]), string(s.args[1]), option, "") // a refusal quotes the client's words
 }
 
 // longestLibrary is how much of a library's name is kept for the log, in bytes.

@@ -91,7 +91,8 @@ func (u *pinning) named(name string) *replyHandler {
 func (u *pinning) releasePin() {
 	s := u.s
 	p := u.pin
-	if p == nil || p.fresh || p.mode != readsReplies || s.streaming || p.keep || p.borrowed > 0 || p.InTx || p.Watching || s.wait != waitNone {
+	if p == nil || p.fresh || p.mode != readsReplies || s.streaming || p.keep || p.borrowed > 0 || p.InTx || p.Watching || s.wait != waitNone ||
+		len(u.wanted) > 0 && !p.login {
 		return
 	}
 	if !p.spent && s.slots.Due() == 0 && p.unnumbered() {

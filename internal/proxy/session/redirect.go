@@ -79,8 +79,8 @@ func (u *pinning) provide(then func(conn uint64)) {
 	defer s.exit()
 	u.wanted = append(u.wanted, then)
 	switch {
-	case s.over(), u.pin == nil && s.wait != waitNone && s.slots.Due() == 0:
-		u.provided(0) // it waits, for a lock for example, and can have no connection now
+	case s.over():
+		u.provided(0)
 	case u.pin != nil && !u.pin.login, s.slots.Due() == 0:
 		u.serveWanted()
 	}
@@ -93,6 +93,10 @@ func (u *pinning) serveWanted() {
 		return
 	}
 	if u.pin == nil {
+		if s.wait != waitNone { // for a lock, for example: it can have no connection now
+			u.provided(0)
+			return
+		}
 		conn := s.proxy.Upstream.Acquire(upstream.Ask{ID: s.ident, At: s.home(), Owner: s.owner})
 		if conn == nil {
 			u.provided(0)
@@ -101,15 +105,16 @@ func (u *pinning) serveWanted() {
 		u.setPin(conn, "client|tracking", false)
 	}
 	pin := u.pin
-	pin.keep = true
 	switch {
+	case pin.login && !pin.keep, pin.conn.ID() == 0 && (pin.mode != readsReplies || pin.asked || u.pinWaits()):
+		u.provided(0)
+		return
 	case pin.conn.ID() != 0:
 		u.provided(pin.conn.ID())
-	case pin.mode != readsReplies || pin.asked:
-		u.provided(0)
 	default:
 		u.askNumber(false)
 	}
+	pin.keep = true
 }
 
 // unnumbered reports whether the pin's id at Redis is unknown, because the pin was connected for a client without credentials: Redis

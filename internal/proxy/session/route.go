@@ -96,7 +96,7 @@ func (u *pinning) routePinned(row *command.Row, p command.Policy, raw []byte) bo
 		}
 	}
 	pin, to := u.pin, s.handler()
-	if u.pinWaits() && s.unanswered >= mayHold(s.proxy.Budget, s.proxy.Settings.Limits.Unanswered) && !s.awaitQuiet() {
+	if u.pinWaits() && s.unanswered >= mayHold(s.proxy.Budget, s.proxy.Limits().Unanswered) && !s.awaitQuiet() {
 		return false
 	}
 	mayWait := row.MayWait(p)

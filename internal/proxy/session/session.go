@@ -259,6 +259,11 @@ func (s *Session) over() bool { return s.ended || s.wait == waitGoodbye }
 // gone reports whether the client gets no more than the output so far.
 func (s *Session) gone() bool { return s.ended || s.closing }
 
+// pinWaits reports whether an unanswered command on the pin may wait for other clients, or for the client itself.
+func (u *pinning) pinWaits() bool {
+	return u.pin != nil && (u.pin.waits || u.pin.debugs && u.s.slots.Due() > 0)
+}
+
 // end releases everything that the session has. Replies that are still outstanding on a lane are dropped as they come.
 func (s *Session) end() {
 	if s.ended {
@@ -271,8 +276,8 @@ func (s *Session) end() {
 	s.host.Hangup()
 }
 
-// cutOff ends a session whose connection to Redis is gone. The client gets the replies so far, and its connection closes, as a
-// direct connection would.
+// cutOff ends a session but for its output: the client gets the replies so far, and its connection closes. The client may take its time to
+// read them, so nothing else remains: no lock, and no connection to Redis.
 func (s *Session) cutOff() {
 	if s.gone() {
 		return
@@ -287,7 +292,7 @@ func (s *Session) goodbye(words []byte) {
 	s.say(words)
 	s.wait = waitGoodbye
 	if s.slots.Due() == 0 {
-		s.closing = true
+		s.cutOff()
 	}
 }
 
@@ -343,14 +348,6 @@ func (s *Session) forward(raw []byte, h handler, n int) {
 	s.transmit(conn, raw, at, n)
 }
 
-// handler handles a reply that passes as it is.
-func (s *Session) handler() handler {
-	if s.muted {
-		return discard{}
-	}
-	return nil
-}
-
 // answer gives the proxy's own reply to the command being routed.
 func (s *Session) answer(b []byte) bool {
 	if !s.muted {
@@ -369,6 +366,14 @@ func (o *output) say(b []byte) {
 		o.out.Append(b)
 	}
 	o.countUnread(len(b))
+}
+
+// handler handles a reply that passes as it is.
+func (s *Session) handler() handler {
+	if s.muted {
+		return discard{}
+	}
+	return nil
 }
 
 // put adds bytes to the replies of a slot; more: they end within one.
@@ -397,8 +402,7 @@ func (o *output) push(b []byte) {
 
 // emit appends bytes to the output.
 func (o *output) emit(b []byte) {
-	s := o.s
-	if s.gone() {
+	if o.s.gone() {
 		return
 	}
 	o.out.Append(b)

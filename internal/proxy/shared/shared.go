@@ -52,12 +52,24 @@ type Limits struct {
 	LargeCommand time.Duration // in which another 64 KiB of a command that is streamed must come
 }
 
+// Limits are the present limits of sessions.
+func (e *Proxy) Limits() *Limits {
+	if l := e.changed.Load(); l != nil {
+		return l
+	}
+	return &e.Settings.Limits
+}
+
+// SetLimits changes the limits of all sessions.
+func (e *Proxy) SetLimits(l Limits) { e.changed.Store(&l) }
+
 // Lends reports whether clients begin with the proxy's own credentials.
 func (o *Settings) Lends() bool { return o.ClientAuth != AuthUpstream }
 
 // Proxy has the things that all sessions of a server share.
 type Proxy struct {
 	Settings Settings
+	changed  atomic.Pointer[Limits] // nil: as in Settings
 	Upstream *upstream.Upstream
 	Locks    *engines.Registry
 	table    atomic.Pointer[command.Table]

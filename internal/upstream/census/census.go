@@ -2,9 +2,7 @@
 package census
 
 import (
-	"bytes"
 	"net"
-	"strconv"
 	"sync"
 	"time"
 
@@ -28,6 +26,8 @@ type Connections struct {
 type connected struct {
 	id    uint64 // 0: not known
 	local string
+	at    string // the address that was dialled
+	lent  bool
 	ready bool // the handshake is over
 }
 
@@ -108,8 +108,8 @@ func (c *Connections) Attempt() (over func()) {
 	}
 }
 
-// Opened notes a connection that is before its handshake.
-func (c *Connections) Opened(nc net.Conn) {
+// Opened notes a connection to an address that is before its handshake.
+func (c *Connections) Opened(nc net.Conn, at string) {
 	local := ""                                     // Redis shows no address
 	if a, ok := nc.LocalAddr().(*net.TCPAddr); ok { // all unix sockets have the same address
 		local = a.String()
@@ -120,7 +120,7 @@ func (c *Connections) Opened(nc net.Conn) {
 		c.open, c.ids, c.locals = map[net.Conn]connected{}, map[uint64]time.Time{}, map[string]int{}
 		c.left = map[string]time.Time{}
 	}
-	c.open[nc] = connected{local: local}
+	c.open[nc] = connected{local: local, at: at}
 	c.locals[local]++
 }
 
@@ -186,6 +186,26 @@ func (c *Connections) forgetLocalLocked(local string) {
 	}
 }
 
+// Elsewhere returns the open connections that were dialled at another address, or only the lent ones among them.
+func (c *Connections) Elsewhere(than string, lentOnly bool) []net.Conn {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var all []net.Conn
+	for nc, known := range c.open {
+		if known.at != than && (known.lent || !lentOnly) {
+			all = append(all, nc)
+		}
+	}
+	return all
+}
+
+// At is the address at which an open connection was dialled; "" if it is not open.
+func (c *Connections) At(nc net.Conn) string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.open[nc].at
+}
+
 // Trim forgets what was closed before t.
 func (c *Connections) Trim(t time.Time) {
 	c.mu.Lock()
@@ -203,59 +223,23 @@ func (c *Connections) Trim(t time.Time) {
 }
 
 // ConnectionID is the id in the answer to HELLO; 0: there is none.
-func ConnectionID(v resp.Value) uint64 {
-	for i := 0; i+1 < len(v.Elems); i += 2 {
-		if string(v.Elems[i].Str) == "id" {
-			return uint64(max(v.Elems[i+1].Int, 0))
+func ConnectionID(hello resp.Value) uint64 { return uint64(max(field(hello, "id").Int, 0)) }
+
+// Replica is the role of a replica in the answer to HELLO.
+const Replica = "replica"
+
+// Primary is the role of a primary there.
+const Primary = "master"
+
+// Role is the role of the server in the answer to HELLO; "": a connection without credentials is not told.
+func Role(hello resp.Value) string { return string(field(hello, "role").Str) }
+
+// field is the value of a field in the answer to HELLO, which is a map or a flat array.
+func field(hello resp.Value, name string) resp.Value {
+	for i := 0; i+1 < len(hello.Elems); i += 2 {
+		if string(hello.Elems[i].Str) == name {
+			return hello.Elems[i+1]
 		}
 	}
-	return 0
-}
-
-// lent is a connection in the hands of a library that does its own handshake. It reads along until Redis has answered
-// HELLO with the connection's id.
-type lent struct {
-	net.Conn
-	census *Connections
-	head   []byte // the bytes read so far, while the id is looked for
-	seen   bool   // the id was found, or is not going to come
-}
-
-// Lend returns a connection for a library that does its own handshake.
-func (c *Connections) Lend(nc net.Conn) net.Conn { return &lent{Conn: nc, census: c} }
-
-// lentHead is the largest number of Redis's bytes before the id.
-const lentHead = 4 << 10
-
-var idField = []byte("$2\r\nid\r\n:")
-
-// Read is net.Conn.
-func (l *lent) Read(b []byte) (int, error) {
-	n, err := l.Conn.Read(b)
-	if !l.seen && n > 0 {
-		l.look(b[:n])
-	}
-	return n, err
-}
-
-func (l *lent) look(b []byte) {
-	l.head = append(l.head, b...)
-	if _, after, found := bytes.Cut(l.head, idField); found {
-		if number, _, whole := bytes.Cut(after, []byte("\r\n")); whole {
-			id, _ := strconv.ParseUint(string(number), 10, 64)
-			l.census.Identified(l.Conn, id)
-			l.seen, l.head = true, nil
-			return
-		}
-	}
-	if len(l.head) > lentHead {
-		l.census.Identified(l.Conn, 0)
-		l.seen, l.head = true, nil
-	}
-}
-
-// Close is net.Conn.
-func (l *lent) Close() error {
-	l.census.Closed(l.Conn)
-	return l.Conn.Close()
+	return resp.Value{}
 }

@@ -2,7 +2,7 @@
 // connection that is open (package census), and whether a server can be reached at all: while it cannot, one attempt at a time speaks for
 // all connections to it.
 //
-// It starts one goroutine for each server at most: the attempt that speaks for all.
+// It starts one goroutine at most: the attempt that speaks for all.
 package dial
 
 import (
@@ -27,16 +27,20 @@ type Target struct {
 
 // A Resolver knows where a server is now.
 type Resolver interface {
-	Resolve(ctx context.Context, at topology.Node) (network, address string, err error)
+	Resolve(at topology.Node) (topology.Place, error)
+
+	// Doubt says that a server was not found at a place, for the given reason. It does not block.
+	Doubt(at topology.Node, place topology.Place, why error)
 }
 
-// Options say how to connect. All are required, except for TLS.
+// Options say how to connect. All are required, except for TLS and Wait.
 type Options struct {
 	Resolver    Resolver
 	TLS         func() *tls.Config // for one connection; nil: none
 	Timeout     time.Duration      // of connecting and the handshake together, and of a question
 	KeepAlive   time.Duration      // before TCP keepalive probes
 	UserTimeout time.Duration      // how long written bytes may stay unacknowledged; negative: the system's
+	Wait        time.Duration      // of commands for a server that may move while it cannot be reached
 
 	Spawn func(func())    // runs a goroutine and waits for its end
 	Stop  <-chan struct{} // closed when no attempt is of use any more
@@ -71,22 +75,35 @@ func (d *Dialer) reachOf(at topology.Node) *reach {
 // Census is the connections that this dialer has opened.
 func (d *Dialer) Census() *census.Connections { return &d.conns }
 
-// Open is dial for connections with waiting commands. While the server cannot be reached, it does not dial, but waits for the common attempt
+// Open is dial for connections with waiting commands. While Redis cannot be reached, it does not dial, but waits for the common attempt
 // of all connections. A connection that Redis closes within the handshake has been closed on purpose (CLIENT KILL), so open tries
-// again.
+// again. A server that may move is looked for until Options.Wait is over.
 func (d *Dialer) Open(ctx context.Context, t Target) (net.Conn, error) {
-	limit := time.Now().Add(patience)
+	now := time.Now()
+	cutLimit, limit := now.Add(patience), now.Add(d.opts.Wait)
+	var pauses Backoff
+	contact := make(chan struct{}, 1)
+	defer d.Forget(t.At, contact)
 	for {
 		var nc net.Conn
 		err := d.reachOf(t.At).pass(ctx)
 		if err == nil {
 			nc, err = d.Dial(ctx, t)
 		}
-		if err == nil || !isCut(err) || time.Now().After(limit) {
-			return nc, err
+		pause := firstPause
+		switch now := time.Now(); {
+		case err == nil:
+			return nc, nil
+		case isCut(err) && now.Before(cutLimit):
+		case !IsRefused(err) && now.Before(limit):
+			_, pause = pauses.Next()
+			d.Await(t.At, contact, err)
+		default:
+			return nil, err
 		}
 		select {
-		case <-time.After(firstPause):
+		case <-time.After(pause):
+		case <-contact:
 		case <-ctx.Done():
 			return nil, err
 		}
@@ -95,29 +112,56 @@ func (d *Dialer) Open(ctx context.Context, t Target) (net.Conn, error) {
 
 // Dial opens a connection to a target. After an error no connection stays open.
 func (d *Dialer) Dial(ctx context.Context, t Target) (net.Conn, error) {
-	nc, err := d.connectAs(ctx, t)
-	if ctx.Err() == nil {
+	for {
+		nc, place, _, err := d.connectAs(ctx, t)
+		switch {
+		case ctx.Err() != nil:
+			return nc, err
+		case err == nil && place.Left():
+			d.conns.Closed(nc)
+			Abort(nc)
+			continue
+		case err != nil && place.Left():
+			continue // the error is about a process that does not matter any more
+		case err != nil && !IsRefused(err):
+			d.opts.Resolver.Doubt(t.At, place, err)
+		}
 		d.reachOf(t.At).note(err)
+		return nc, err
 	}
-	return nc, err
 }
 
-func (d *Dialer) connectAs(ctx context.Context, t Target) (net.Conn, error) {
+// IsPrimary connects to a target to find out whether it is a primary. It is not if it does not say so.
+func (d *Dialer) IsPrimary(ctx context.Context, t Target) bool {
+	nc, _, role, err := d.connectAs(ctx, t)
+	if err != nil {
+		return false
+	}
+	d.HangUp(nc)
+	return role == census.Primary
+}
+
+func (d *Dialer) connectAs(ctx context.Context, t Target) (_ net.Conn, _ topology.Place, role string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, d.opts.Timeout)
 	defer cancel()
 	defer d.conns.Attempt()()
-	nc, err := d.connect(ctx, t.At)
+	nc, place, err := d.connect(ctx, cancel, t.At)
 	if err != nil {
-		return nil, err
+		return nil, place, "", err
 	}
-	number, err := shake(ctx, nc, t.ID.handshake())
+	defer place.OnLeft(cancel)()
+	hello, err := shake(ctx, nc, t.ID.handshake())
+	role = census.Role(hello)
+	if err == nil && place.Primary && role == census.Replica {
+		err = topology.ErrNotPrimary
+	}
 	if err != nil {
 		d.conns.Closed(nc)
 		Abort(nc) // so that failed logins leave no ports in TIME_WAIT, however many they are
-		return nil, err
+		return nil, place, role, err
 	}
-	d.conns.Identified(nc, number)
-	return nc, nil
+	d.conns.Identified(nc, census.ConnectionID(hello))
+	return nc, place, role, nil
 }
 
 // try finds out whether a server can be reached. A refusal of the connection counts as reached.
@@ -138,34 +182,35 @@ func (d *Dialer) HangUp(nc net.Conn) {
 	_ = nc.Close() // no session needs it any more
 }
 
-// connect is the one place where an address is looked up.
-func (d *Dialer) connect(ctx context.Context, at topology.Node) (net.Conn, error) {
-	network, address, err := d.opts.Resolver.Resolve(ctx, at)
+// connect is the one place where an address is looked up. The attempt is given up when the server moves meanwhile: cancel ends ctx.
+func (d *Dialer) connect(ctx context.Context, cancel func(), at topology.Node) (net.Conn, topology.Place, error) {
+	place, err := d.opts.Resolver.Resolve(at)
 	if err != nil {
-		return nil, err
+		return nil, place, err
 	}
+	defer place.OnLeft(cancel)()
 	nd := net.Dialer{KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: d.opts.KeepAlive, Interval: d.opts.KeepAlive / 3, Count: 3}}
-	nc, err := nd.DialContext(ctx, network, address)
+	nc, err := nd.DialContext(ctx, place.Network, place.Address)
 	if err != nil {
-		return nil, err
+		return nil, place, err
 	}
-	d.conns.Opened(nc)
+	d.conns.Opened(nc, place.Address)
 	if tc, ok := nc.(*net.TCPConn); ok {
 		if err := direct.SetUserTimeout(tc, d.opts.UserTimeout); err != nil {
 			d.HangUp(nc)
-			return nil, fmt.Errorf("set user timeout: %w", err)
+			return nil, place, fmt.Errorf("set user timeout: %w", err)
 		}
 	}
 	if d.opts.TLS == nil {
-		return nc, nil
+		return nc, place, nil
 	}
-	tc := tls.Client(nc, d.tlsConfig(address))
+	tc := tls.Client(nc, d.tlsConfig(place.Address))
 	if err := tc.HandshakeContext(ctx); err != nil {
 		d.HangUp(nc)
-		return nil, fmt.Errorf("tls handshake: %w", err)
+		return nil, place, fmt.Errorf("tls handshake: %w", err)
 	}
 	d.conns.Replaced(nc, tc)
-	return tc, nil
+	return tc, place, nil
 }
 
 // tlsConfig is for one connection.
@@ -188,8 +233,9 @@ func (d *Dialer) Connect(ctx context.Context, at topology.Node) (net.Conn, error
 		return nil, err
 	}
 	defer d.conns.Attempt()()
-	nc, err := d.connect(ctx, at)
+	nc, place, err := d.connect(ctx, cancel, at)
 	if err != nil {
+		d.opts.Resolver.Doubt(at, place, err)
 		return nil, err
 	}
 	if tc, ok := Bare(nc).(*net.TCPConn); ok {
@@ -198,7 +244,20 @@ func (d *Dialer) Connect(ctx context.Context, at topology.Node) (net.Conn, error
 			return nil, fmt.Errorf("set linger: %w", err)
 		}
 	}
-	return d.conns.Lend(nc), nil
+	var check func(role string) error
+	if place.Primary {
+		check = func(role string) error { return d.checkRole(at, place, role) }
+	}
+	return d.conns.Lend(nc, check), nil
+}
+
+// checkRole is told the role of the process behind a connection that was lent.
+func (d *Dialer) checkRole(at topology.Node, place topology.Place, role string) error {
+	if place.Left() || role == census.Replica {
+		d.opts.Resolver.Doubt(at, place, topology.ErrNotPrimary)
+		return topology.ErrNotPrimary
+	}
+	return nil
 }
 
 // Await has every good contact with a server told on a channel of capacity one, until Forget. It reports false if there has been one
@@ -209,6 +268,36 @@ func (d *Dialer) Await(at topology.Node, tell chan<- struct{}, err error) bool {
 
 // Forget ends Await.
 func (d *Dialer) Forget(at topology.Node, tell chan<- struct{}) { d.reachOf(at).wake(tell) }
+
+// Moved says that the server is at another address now. All connections try that at once.
+func (d *Dialer) Moved(at topology.Node) { d.reachOf(at).renew() }
+
+// AbortLent ends the lent connections to other addresses than the present one.
+func (d *Dialer) AbortLent(at topology.Node) { d.abortElsewhere(at, true) }
+
+// AbortElsewhere ends all connections to other addresses than the present one.
+func (d *Dialer) AbortElsewhere(at topology.Node) { d.abortElsewhere(at, false) }
+
+func (d *Dialer) abortElsewhere(at topology.Node, lentOnly bool) {
+	place, err := d.opts.Resolver.Resolve(at)
+	if err != nil {
+		return
+	}
+	for _, nc := range d.conns.Elsewhere(place.Address, lentOnly) {
+		Abort(nc)
+	}
+}
+
+// Lost says that a connection to a server was lost: the server may have moved.
+func (d *Dialer) Lost(at topology.Node, nc net.Conn, why error) {
+	d.opts.Resolver.Doubt(at, topology.Place{Address: d.conns.At(nc)}, why)
+}
+
+// IsElsewhere reports whether the server has moved since an open connection was made.
+func (d *Dialer) IsElsewhere(at topology.Node, nc net.Conn) bool {
+	place, err := d.opts.Resolver.Resolve(at)
+	return err == nil && place.Address != d.conns.At(nc)
+}
 
 // Abort closes a connection so that the kernel drops what it has not delivered: bytes of a request that was given up must
 // not reach Redis after its repetition on another connection.

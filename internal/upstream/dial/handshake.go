@@ -6,36 +6,37 @@ import (
 	"net"
 	"time"
 
-	"lockproxy/internal/upstream/census"
+	"lockproxy/internal/resp"
 )
 
-// shake sends all steps at once and reads their replies. The deadline of ctx bounds it. It returns the id that Redis gave the
-// connection; 0: Redis did not say.
-func shake(ctx context.Context, nc net.Conn, steps []step) (id uint64, err error) {
-	if deadline, ok := ctx.Deadline(); ok {
-		if err := nc.SetDeadline(deadline); err != nil {
-			return 0, err
+// shake sends all steps at once and reads their replies, until ctx ends. It returns the reply to HELLO, which has the connection's id and
+// the role of the server.
+func shake(ctx context.Context, nc net.Conn, steps []step) (hello resp.Value, err error) {
+	end := context.AfterFunc(ctx, func() { _ = nc.SetDeadline(time.Unix(1, 0)) })
+	defer func() {
+		if !end() && err == nil {
+			err = ctx.Err() // the deadline may be set now, or soon
 		}
-	}
+	}()
 	var out []byte
 	for _, st := range steps {
 		out = append(out, st.cmd...)
 	}
 	if _, err := nc.Write(out); err != nil {
-		return 0, err
+		return hello, err
 	}
 	rd := Reader{nc: nc}
 	for _, st := range steps {
 		v, err := rd.next()
 		if err != nil {
-			return 0, err
+			return hello, err
 		}
 		if v.IsError() && (!st.optional || bytes.HasPrefix(v.Str, []byte("ERR max number of clients"))) {
-			return 0, &RefusedError{Reply: string(v.Str)}
+			return hello, &RefusedError{Reply: string(v.Str)}
 		}
 		if st.hello {
-			id = census.ConnectionID(v)
+			hello = v
 		}
 	}
-	return id, nc.SetDeadline(time.Time{})
+	return hello, nil
 }

@@ -86,6 +86,17 @@ func (r *reach) note(err error) {
 		r.cause = err
 		return
 	}
+	r.foundLocked()
+}
+
+// renew says that the server is somewhere else now: what is known is about another process.
+func (r *reach) renew() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.foundLocked()
+}
+
+func (r *reach) foundLocked() {
 	r.cause = nil
 	for tell := range r.resting {
 		select {

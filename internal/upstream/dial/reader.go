@@ -25,8 +25,28 @@ func (r *Reader) next() (resp.Value, error) {
 	return v, err
 }
 
+// Frame reads one reply or push.
+func (r *Reader) Frame() (resp.Value, error) {
+	b, err := r.raw()
+	if err != nil {
+		return resp.Value{}, err
+	}
+	v, _, err := resp.Decode(b)
+	return v, err
+}
+
 // Raw reads the bytes of one reply, skipping pushes.
 func (r *Reader) Raw() ([]byte, error) {
+	for {
+		b, err := r.raw()
+		if err != nil || r.scan.Kind() != '>' {
+			return b, err
+		}
+	}
+}
+
+// raw reads the bytes of one reply or push.
+func (r *Reader) raw() ([]byte, error) {
 	end := 0
 	for {
 		n, whole, err := r.scan.Scan(r.buf[end:])
@@ -36,11 +56,8 @@ func (r *Reader) Raw() ([]byte, error) {
 		end += n
 		if whole {
 			b := r.buf[:end]
-			r.buf, end = r.buf[end:], 0
-			if r.scan.Kind() != '>' {
-				return b, nil
-			}
-			continue
+			r.buf = r.buf[end:]
+			return b, nil
 		}
 		chunk := make([]byte, 16<<10)
 		got, err := r.nc.Read(chunk)

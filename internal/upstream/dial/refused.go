@@ -63,6 +63,9 @@ func Cause(err error) string {
 	return "upstream is not reachable"
 }
 
+// IsLasting reports whether time does not cure a failure to connect with the proxy's own credentials: the configuration is wrong.
+func IsLasting(err error) bool { return IsRejected(err) || errors.Is(err, ErrNotRedis) }
+
 func isPassing(err error) bool {
 	var refused *RefusedError
 	return errors.As(err, &refused) && slices.Contains(passing, refused.code())

@@ -1,5 +1,5 @@
-// Package outage follows whether Redis is available to the proxy, as a state machine without I/O or clock: outcomes of contacts go in,
-// entries for the log come out. An outage has one entry at its begin, one for each minute that it lasts or when its cause changes, and one
+// Package outage follows whether Redis is available to the proxy. Outcomes of contacts go in, entries for the log come out. The state machine
+// Outage has no I/O and no clock; Contacts is its shell. An outage has one entry at its begin, one for each minute that it lasts or when its cause changes, and one
 // at its end, however many connections fail meanwhile.
 package outage
 

@@ -40,11 +40,12 @@ type Pin struct {
 	finished bool // CloseWrite was called
 
 	// Guarded by Pins.mu.
-	pool  *pool     // the pool of the connection
-	owner string    // the account that has it, or had it last
-	lent  bool      // a session has it
-	dead  bool      // its connection has ended
-	since time.Time // when it became idle
+	pool   *pool     // the pool of the connection
+	owner  string    // the account that has it, or had it last
+	lent   bool      // a session has it
+	dead   bool      // its connection has ended
+	leaves bool      // its server has moved
+	since  time.Time // when it became idle
 }
 
 // At is the server that the connection leads to.
@@ -185,6 +186,9 @@ func (p *Pin) run() {
 	p.nc = nc
 	p.number.Store(dialer.Census().IDOf(nc))
 	p.up.Store(true)
+	if dialer.IsElsewhere(p.target.At, nc) {
+		dial.Abort(nc) // Leaving may have looked before it was up
+	}
 	if sc, ok := nc.(syscall.Conn); ok {
 		p.stream.WriteDirectly(direct.New(sc))
 	}

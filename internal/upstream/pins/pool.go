@@ -63,16 +63,16 @@ type Pins struct {
 	opts Options // immutable
 
 	mu     sync.Mutex
+	all    map[*Pin]struct{} // whose connections have not ended
 	work   pool
 	logins pool
 	closed bool
-	lent   map[*Pin]struct{} // those that sessions have
 }
 
 // New returns pools without connections.
 func New(opts Options) *Pins {
 	return &Pins{
-		opts: opts, lent: map[*Pin]struct{}{}, work: newPool(opts.Max, opts.MaxPerOwner, opts.Wait),
+		opts: opts, all: map[*Pin]struct{}{}, work: newPool(opts.Max, opts.MaxPerOwner, opts.Wait),
 		logins: newPool(opts.MaxLogins, admission.Share(opts.MaxLogins), opts.LoginWait),
 	}
 }
@@ -170,7 +170,6 @@ func (ps *Pins) giveLocked(pool *pool, a Ask) *Pin {
 		p = ps.connectLocked(pool, t, a.Anew)
 	}
 	p.owner, p.lent = a.Owner, true
-	ps.lent[p] = struct{}{}
 	p.anew.Store(a.Anew)
 	if pool == &ps.work && !a.Patient {
 		ps.spareLocked(t, a.Owner)
@@ -200,6 +199,7 @@ func (ps *Pins) connectLocked(pool *pool, t dial.Target, anew bool) *Pin {
 	pool.open++
 	p := &Pin{pins: ps, pool: pool, target: t, stream: stream.NewLazy(), stop: make(chan struct{})}
 	p.anew.Store(anew)
+	ps.all[p] = struct{}{}
 	ps.opts.Spawn(func() { p.run() })
 	return p
 }
@@ -216,6 +216,7 @@ func (ps *Pins) closeLocked(p *Pin) {
 	if !p.dead {
 		p.dead = true
 		p.pool.open--
+		delete(ps.all, p)
 	}
 	p.once.Do(func() { close(p.stop) })
 }
@@ -224,7 +225,6 @@ func (ps *Pins) closeLocked(p *Pin) {
 func (ps *Pins) returnLocked(p *Pin) {
 	if p.lent {
 		p.lent = false
-		delete(ps.lent, p)
 		p.pool.places.Return(p.owner)
 	}
 }
@@ -235,7 +235,7 @@ func (ps *Pins) put(p *Pin) {
 	ps.returnLocked(p)
 	switch {
 	case p.dead:
-	case ps.closed:
+	case ps.closed, p.leaves:
 		ps.closeLocked(p)
 	default:
 		p.since = time.Now()
@@ -336,8 +336,8 @@ func (ps *Pins) DropAt(which func(at topology.Node) bool, grace time.Duration) {
 	ps.dropIdle(func(p *Pin) bool { return which(p.target.At) })
 	ps.mu.Lock()
 	defer ps.mu.Unlock()
-	for p := range ps.lent {
-		if which(p.target.At) {
+	for p := range ps.all {
+		if p.lent && which(p.target.At) {
 			time.AfterFunc(grace, p.abort)
 		}
 	}

@@ -10,7 +10,7 @@ func (s *Stream) end(err error, next state) {
 	sent := append(s.claimed[s.head:], s.flight...)
 	unsent, out := s.queue, s.out
 	obs := s.obs
-	s.state, s.mode, s.asleep = connecting, Counted, true
+	s.state, s.mode, s.asleep, s.leaving = connecting, Counted, true, false
 	s.out, s.left, s.queue, s.flight, s.direct = nil, nil, nil, nil, nil
 	s.asked, s.done, s.sent = 0, 0, 0
 	s.settled.Store(0)

@@ -30,8 +30,11 @@ func (s *Stream) Feed(b []byte) error {
 func (s *Stream) feedReplies(b []byte, obs Observer) error {
 	defer s.flushTouched()
 	for len(b) > 0 {
-		if s.head == len(s.claimed) {
-			s.claim()
+		if s.head == len(s.claimed) { // the writer may have taken more
+			s.mu.Lock()
+			s.claimed, s.flight = s.flight, s.claimed[:0]
+			s.mu.Unlock()
+			s.head = 0
 		}
 		if s.inPush || b[0] == '>' && !s.mid {
 			n, err := s.feedPush(b, obs)
@@ -153,14 +156,6 @@ func (s *Stream) emit(b []byte, whole bool, kind resp.Kind, obs Observer) {
 
 // maxKeptFrame bounds the memory a stream keeps for assembling frames after a large one has passed.
 const maxKeptFrame = 64 << 10
-
-// claim moves what the writer has taken to the reader's own list.
-func (s *Stream) claim() {
-	s.mu.Lock()
-	s.claimed, s.flight = s.flight, s.claimed[:0]
-	s.mu.Unlock()
-	s.head = 0
-}
 
 func (s *Stream) flushTouched() {
 	s.settled.Store(s.done)

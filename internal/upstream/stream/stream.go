@@ -68,6 +68,7 @@ type Stream struct {
 	asked                 uint64         // requests accepted since the connection began
 	idle                  bool           // nothing is outstanding and watch is to be told of the next request
 	fin                   bool           // nothing follows the appended bytes
+	leaving               bool           // what has not been taken waits for the next connection
 	empty                 func()         // called once by the writer when nothing is left to take; nil: not called
 	mode                  Mode
 	obs                   Observer
@@ -263,6 +264,10 @@ func (s *Stream) Take(spare []byte) []byte {
 		return b
 	}
 	s.written = s.taken
+	if s.leaving {
+		s.mu.Unlock()
+		return nil
+	}
 	if len(s.out) == 0 {
 		s.asleep = true
 		empty := s.empty

@@ -1,7 +1,6 @@
 package topology
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -54,21 +53,26 @@ var errGone = errors.New("the server is no longer part of the cluster")
 
 // Resolve returns where a server is now, for net.Dialer. It is asked before every attempt to connect. Any is one primary after the other; if none
 // is known, one seed after the other.
-func (c *Cluster) Resolve(_ context.Context, at Node) (network, address string, err error) {
+func (c *Cluster) Resolve(at Node) (Place, error) {
 	v := c.View()
 	if at == Any {
 		turn := int(c.turns.Add(1))
 		if nodes := v.Nodes(); len(nodes) > 0 {
-			return "tcp", nodes[turn%len(nodes)].Address, nil
+			return tcp(nodes[turn%len(nodes)].Address), nil
 		}
-		return "tcp", c.seeds[turn%len(c.seeds)], nil
+		return tcp(c.seeds[turn%len(c.seeds)]), nil
 	}
 	if addr, ok := strings.CutPrefix(string(at), seedPrefix); ok {
-		return "tcp", addr, nil
+		return tcp(addr), nil
 	}
 	n := v.Server(string(at))
 	if n == nil {
-		return "", "", errGone
+		return Place{}, errGone
 	}
-	return "tcp", n.Address, nil
+	return tcp(n.Address), nil
 }
+
+func tcp(address string) Place { return Place{Network: "tcp", Address: address} }
+
+// Doubt says that a server was not found at a place, for the given reason. The connections that need it have the view refreshed.
+func (c *Cluster) Doubt(Node, Place, error) {}

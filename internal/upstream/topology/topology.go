@@ -1,7 +1,8 @@
 // Package topology knows the Redis servers behind the proxy: which there are, and where each of them is.
 //
-// One server at a fixed address is Single. The servers of a cluster are in a view that is replaced as a whole (Cluster). Lanes, pins and spare
-// connections belong to a Node.
+// Lanes, pins and spare connections belong to a Node, which keeps its name when the server moves. Single is one server at a fixed
+// address. Primary is one server that moves: Sentinels promote another process. Cluster is the nodes of a cluster, in a view that is replaced as a
+// whole.
 package topology
 
 import (
@@ -14,21 +15,44 @@ import (
 // A Node names one Redis server. The server keeps its name when its address changes.
 type Node string
 
-// Any stands for any server; if there is one, for that.
+// Any stands for any server. If there is one, this is its name.
 const Any Node = ""
 
-// Single is one server at an address that does not change. Its name is Any.
-type Single struct{ network, address string }
+// Place is where a server is at present.
+type Place struct {
+	Network, Address string // for net.Dialer
+
+	// Primary says that a process which is no primary does not count as the server.
+	Primary bool
+
+	left context.Context // ends when the server is not there any more; nil: it stays
+}
+
+// Left reports whether the server is somewhere else by now.
+func (p Place) Left() bool { return p.left != nil && p.left.Err() != nil }
+
+// OnLeft has f called from another goroutine when the server moves, unless stop is called before.
+func (p Place) OnLeft(f func()) (stop func()) {
+	if p.left == nil {
+		return func() {}
+	}
+	withdraw := context.AfterFunc(p.left, f)
+	return func() { withdraw() }
+}
+
+// Single is one server that serves all keys at an address that does not change.
+type Single struct{ place Place }
 
 // NewSingle returns the topology of one server.
 func NewSingle(a address.Address) (*Single, error) {
 	if a.Kind != address.Single {
 		return nil, fmt.Errorf("%s is not one server", a)
 	}
-	return &Single{network: a.Servers[0].Network, address: a.Servers[0].Addr}, nil
+	return &Single{place: Place{Network: a.Servers[0].Network, Address: a.Servers[0].Addr}}, nil
 }
 
-// Resolve returns where a server is now, for net.Dialer. It is asked before every attempt to connect.
-func (s *Single) Resolve(context.Context, Node) (network, address string, err error) {
-	return s.network, s.address, nil
-}
+// Resolve returns where a server is now. It is asked before every attempt to connect.
+func (s *Single) Resolve(Node) (Place, error) { return s.place, nil }
+
+// Doubt says that a server was not found at a place, for the given reason. The address of a single server does not change.
+func (s *Single) Doubt(Node, Place, error) {}

@@ -6,7 +6,7 @@ import (
 	"lockproxy/internal/upstream/address"
 )
 
-func TestOneServerIsAtOneAddress(t *testing.T) {
+func TestOneServerServesAllKeysAtOneAddress(t *testing.T) {
 	for addr, want := range map[string][2]string{
 		"redis.example:6379": {"tcp", "redis.example:6379"},
 		"unix:/run/redis":    {"unix", "/run/redis"},
@@ -19,16 +19,12 @@ func TestOneServerIsAtOneAddress(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		network, address, err := s.Resolve(t.Context(), Any)
-		if network != want[0] || address != want[1] || err != nil {
-			t.Errorf("%s is at %s %s (%v), want %v", addr, network, address, err, want)
+		place, err := s.Resolve(Any)
+		if place.Network != want[0] || place.Address != want[1] || place.Left() || err != nil {
+			t.Errorf("%s is at %+v (%v), want %v", addr, place, err, want)
 		}
 	}
-	a, err := address.Parse("cluster://h:1")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := NewSingle(a); err == nil {
-		t.Error("a cluster is one server")
+	if _, err := NewSingle(address.Address{Kind: address.Cluster}); err == nil {
+		t.Error("a cluster is taken for one server")
 	}
 }

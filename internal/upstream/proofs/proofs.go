@@ -1,9 +1,11 @@
-package upstream
+// Package proofs remembers the passwords that Redis has accepted. It is a leaf.
+package proofs
 
 import "sync"
 
-// proofs are the passwords that Redis has accepted, one for each user: clients of a user share lanes whichever password they have.
-type proofs struct {
+// Proofs are the passwords that Redis has accepted, one for each user: clients of a user share lanes whichever password they have. The zero
+// value has none.
+type Proofs struct {
 	mu     sync.Mutex
 	proven map[string]string // by the user's name
 }
@@ -12,7 +14,7 @@ type proofs struct {
 const maxProven = 4096
 
 // Proven returns a password of a user that Redis has accepted before, if there is one.
-func (p *proofs) Proven(user string) (password string, ok bool) {
+func (p *Proofs) Proven(user string) (password string, ok bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	password, ok = p.proven[user]
@@ -20,7 +22,7 @@ func (p *proofs) Proven(user string) (password string, ok bool) {
 }
 
 // Prove notes that Redis has accepted a user's password just now.
-func (p *proofs) Prove(user, password string) {
+func (p *Proofs) Prove(user, password string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if len(p.proven) >= maxProven {
@@ -32,8 +34,8 @@ func (p *proofs) Prove(user, password string) {
 	p.proven[user] = password
 }
 
-// disprove notes that Redis does not accept a password any more.
-func (p *proofs) disprove(user, password string) {
+// Disprove notes that Redis does not accept a password any more.
+func (p *Proofs) Disprove(user, password string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.proven[user] == password {

@@ -1,0 +1,338 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"lockproxy/internal/cli"
+	"lockproxy/internal/redistest"
+)
+
+// holding is a running lockproxy exec.
+type holding struct {
+	t   *testing.T
+	cmd *exec.Cmd
+	out logBuffer // of both
+	end chan int  // the exit code
+}
+
+// locks is a proxy in front of a Redis, with the directory of the test's commands.
+type locks struct {
+	t     *testing.T
+	redis *redistest.Server
+	proxy *process
+	addr  string
+	dir   string
+}
+
+func newLocks(t *testing.T) *locks {
+	t.Helper()
+	l := &locks{t: t, redis: redistest.Start(t), dir: t.TempDir()}
+	l.proxy = startProcess(t, "--listen", "127.0.0.1:0", "--upstream", l.redis.Addr())
+	l.addr = l.proxy.addr("")
+	l.proxy.awaitLog(1, "connected to upstream")
+	return l
+}
+
+// program is the program as a user starts it, in the test's directory.
+func (l *locks) program(args ...string) *exec.Cmd {
+	self, err := os.Executable()
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	cmd := exec.Command(self)
+	cmd.Args = append([]string{"lockproxy"}, args...)
+	cmd.Env, cmd.Dir = append(os.Environ(), "LOCKPROXY_URL=redis://"+l.addr), l.dir
+	return cmd
+}
+
+// start runs lockproxy exec.
+func (l *locks) start(args ...string) *holding {
+	l.t.Helper()
+	h := &holding{t: l.t, cmd: l.program(append([]string{"exec"}, args...)...), end: make(chan int, 1)}
+	h.cmd.Stdout, h.cmd.Stderr = &h.out, &h.out
+	h.cmd.WaitDelay = 20 * time.Second
+	if err := h.cmd.Start(); err != nil {
+		l.t.Fatal(err)
+	}
+	go func() {
+		_ = h.cmd.Wait()
+		h.end <- h.cmd.ProcessState.ExitCode()
+	}()
+	l.t.Cleanup(func() { _ = h.cmd.Process.Kill() })
+	return h
+}
+
+// want waits for the exit code and the output.
+func (h *holding) want(code int, output string) {
+	h.t.Helper()
+	select {
+	case got := <-h.end:
+		if got != code || !strings.Contains(h.out.String(), output) {
+			h.t.Fatalf("exit code %d, want %d; output %q, want %q", got, code, h.out.String(), output)
+		}
+	case <-time.After(20 * time.Second):
+		h.t.Fatalf("%v does not end; output %q", h.cmd.Args, h.out.String())
+	}
+}
+
+// wrote waits until the command has written a file, and returns its text.
+func (l *locks) wrote(name string) string {
+	l.t.Helper()
+	var text []byte
+	redistest.Eventually(l.t, 20*time.Second, "the file "+name, func() bool {
+		text, _ = os.ReadFile(filepath.Join(l.dir, name))
+		return bytes.HasSuffix(text, []byte("\n"))
+	})
+	return strings.TrimSpace(string(text))
+}
+
+// free waits until nobody has the lock.
+func (l *locks) free(key string, within time.Duration) {
+	l.t.Helper()
+	redistest.Eventually(l.t, within, key+" to be free", func() bool { return l.redis.Client(l.t).Exists(l.t.Context(), key).Val() == 0 })
+}
+
+// gone waits until the processes whose numbers are in the file do not run.
+func (l *locks) gone(file string) {
+	l.t.Helper()
+	for pid := range strings.FieldsSeq(l.wrote(file)) {
+		redistest.Eventually(l.t, 20*time.Second, "the end of process "+pid, func() bool {
+			n, err := strconv.Atoi(pid)
+			if err != nil {
+				l.t.Fatal(err)
+			}
+			if errors.Is(syscall.Kill(n, 0), syscall.ESRCH) {
+				return true
+			}
+			stat, err := os.ReadFile("/proc/" + pid + "/stat") // a zombie that nobody collects
+			return err == nil && strings.Contains(string(stat), ") Z ")
+		})
+	}
+}
+
+// family starts a process beside the command, and writes the numbers of both. Both ignore SIGTERM.
+const family = `trap "" TERM; (sleep 100) & echo $$ $! > pids; wait; wait`
+
+func TestExecPassesTheExitCodeOn(t *testing.T) {
+	t.Parallel()
+	l := newLocks(t)
+	l.start("job", "--", "sh", "-c", `echo "$LOCK_KEY" "$LOCK_FENCE" > out; exit 7`).want(7, "")
+	if key, fence, _ := strings.Cut(l.wrote("out"), " "); key != "job" || len(fence) < 10 {
+		t.Errorf("environment: %q %q", key, fence)
+	}
+	l.free("job", time.Second)
+	l.start("job", "--", "sh", "-c", "kill -9 $$").want(128+9, "")
+	l.free("job", time.Second)
+	l.start("job", "--", "no-such-command").want(cli.ExitNotFound, "not found")
+	l.start("job", "--", "/dev/null").want(cli.ExitNoExec, "permission denied")
+	l.start("job").want(cli.ExitUsage, "")
+	l.start("--lease", "10ms", "job", "--", "true").want(cli.ExitUsage, "--lease")
+	l.start("-u", "127.0.0.1:1", "job", "--", "true").want(cli.ExitUnreachable, "refused")
+	l.redis.Do(t, "SET", "text", "x")
+	l.start("text", "--", "true").want(cli.ExitUnreachable, "WRONGTYPE")
+}
+
+func TestExecExcludes(t *testing.T) {
+	t.Parallel()
+	l := newLocks(t)
+	first := l.start("--lease", "1s", "job", "--", "sh", "-c", "echo in > in; read x < wait; echo out")
+	if err := syscall.Mkfifo(filepath.Join(l.dir, "wait"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	l.wrote("in")
+	l.start("--wait", "0s", "job", "--", "true").want(cli.ExitBusy, "another client has the lock")
+	l.start("--wait", "1500ms", "--fair", "job", "--", "true").want(cli.ExitBusy, "") // longer than the lease: it is extended
+	waiting := l.start("job", "--", "sh", "-c", "echo next > next")
+	interrupted := l.start("job", "--", "true")
+	redistest.Eventually(t, 20*time.Second, "two to wait", func() bool { return len(waiters(t, l)) == 2 })
+	_ = interrupted.cmd.Process.Signal(syscall.SIGTERM)
+	interrupted.want(128+15, "")
+	redistest.Eventually(t, 20*time.Second, "one to wait", func() bool { return len(waiters(t, l)) == 1 })
+	if err := os.WriteFile(filepath.Join(l.dir, "wait"), []byte("go on\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	first.want(0, "out")
+	waiting.want(0, "")
+	l.wrote("next")
+}
+
+// waiters lists the clients that wait for a lock.
+func waiters(t *testing.T, l *locks) []string {
+	t.Helper()
+	out, err := l.program("info", "--json", "job").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var info struct {
+		Local int `json:"local_waiters"`
+	}
+	if err := json.Unmarshal(out, &info); err != nil {
+		t.Fatalf("%s: %v", out, err)
+	}
+	return make([]string, info.Local)
+}
+
+func TestExecPassesSignalsOn(t *testing.T) {
+	t.Parallel()
+	l := newLocks(t)
+	h := l.start("job", "--", "sh", "-c", `trap "echo hup" HUP; trap "echo term; exit 3" TERM; echo up > up; while :; do sleep 0.05; done`)
+	l.wrote("up")
+	_ = h.cmd.Process.Signal(syscall.SIGHUP)
+	redistest.Eventually(t, 20*time.Second, "the first signal", func() bool { return strings.Contains(h.out.String(), "hup") })
+	_ = h.cmd.Process.Signal(syscall.SIGTERM)
+	h.want(3, "term")
+	l.free("job", time.Second)
+}
+
+// No process of the command survives exec, and nobody waits for the lease of 30 s.
+func TestDeathOfExecLeavesNoOrphans(t *testing.T) {
+	t.Parallel()
+	l := newLocks(t)
+	h := l.start("job", "--", "sh", "-c", family)
+	l.wrote("pids")
+	_ = h.cmd.Process.Kill()
+	h.want(-1, "")
+	l.gone("pids")
+	l.free("job", 10*time.Second)
+}
+
+func TestDeathOfTheCommandReleases(t *testing.T) {
+	t.Parallel()
+	l := newLocks(t)
+	h := l.start("job", "--", "sh", "-c", "echo $$ > pid; exec sleep 100")
+	pid, err := strconv.Atoi(l.wrote("pid"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = syscall.Kill(pid, syscall.SIGKILL)
+	h.want(128+9, "")
+	l.free("job", time.Second)
+}
+
+func TestForcedUnlockEndsTheCommand(t *testing.T) {
+	t.Parallel()
+	l := newLocks(t)
+	h := l.start("--lease", "5s", "job", "--", "sh", "-c", family)
+	l.wrote("pids")
+	if out, err := l.program("unlock", "job").CombinedOutput(); err != nil || string(out) != "unlocked\n" {
+		t.Fatalf("unlock: %s, %v", out, err)
+	}
+	h.want(cli.ExitLost, "job: ending the command: the lock was lost")
+	l.gone("pids")
+}
+
+func TestMaxHoldEndsTheCommand(t *testing.T) {
+	t.Parallel()
+	l := newLocks(t)
+	l.start("--lease", "1s", "--max-hold", "300ms", "job", "--", "sh", "-c", family).want(cli.ExitHeldOut, "--max-hold is over")
+	l.gone("pids")
+	l.free("job", time.Second)
+}
+
+// The command ends before the lease does that nobody can extend: the next holder meets no process of it.
+func TestSilenceEndsTheCommandBeforeTheLease(t *testing.T) {
+	t.Parallel()
+	for _, away := range []string{"proxy", "redis"} {
+		t.Run(away, func(t *testing.T) {
+			t.Parallel()
+			l := newLocks(t)
+			h := l.start("--lease", "2s", "job", "--", "sh", "-c", family)
+			l.wrote("pids")
+			switch away {
+			case "proxy":
+				l.proxy.cmd.Process.Kill()
+				l.proxy.once.Do(func() { _ = l.proxy.cmd.Wait() })
+			case "redis":
+				l.redis.Pause()
+				t.Cleanup(l.redis.Continue)
+			}
+			began := time.Now()
+			h.want(cli.ExitLost, "the proxy does not confirm the lock any more")
+			l.gone("pids")
+			if away == "proxy" && l.redis.Client(t).Exists(t.Context(), "job").Val() == 0 && time.Since(began) < time.Second {
+				t.Error("the lock ended before the command")
+			}
+		})
+	}
+}
+
+// The lock outlives a proxy that comes back in time.
+func TestExecGoesOnWhenTheProxyIsBack(t *testing.T) {
+	t.Parallel()
+	l := newLocks(t)
+	if err := syscall.Mkfifo(filepath.Join(l.dir, "wait"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	h := l.start("--lease", "10s", "job", "--", "sh", "-c", "echo $LOCK_FENCE > fence; read x < wait; echo done")
+	fence := l.wrote("fence")
+	l.proxy.cmd.Process.Kill()
+	l.proxy.once.Do(func() { _ = l.proxy.cmd.Wait() })
+	next := startProcess(t, "--listen", l.addr, "--upstream", l.redis.Addr())
+	next.awaitLog(1, "connected to upstream")
+	redistest.Eventually(t, 20*time.Second, "the lock to be held through the new proxy", func() bool {
+		out, err := l.program("locks").CombinedOutput()
+		return err == nil && strings.Contains(string(out), fence)
+	})
+	if err := os.WriteFile(filepath.Join(l.dir, "wait"), []byte("go on\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	h.want(0, "done")
+	l.free("job", time.Second)
+}
+
+func TestSubcommandsShowLocks(t *testing.T) {
+	t.Parallel()
+	l := newLocks(t)
+	run := func(code int, args ...string) string {
+		t.Helper()
+		cmd := l.program(args...)
+		out, _ := cmd.CombinedOutput()
+		if got := cmd.ProcessState.ExitCode(); got != code {
+			t.Fatalf("%v: exit code %d, want %d: %s", args, got, code, out)
+		}
+		return string(out)
+	}
+	run(cli.ExitNo, "info", "job")
+	run(cli.ExitNo, "unlock", "job")
+	if got := run(cli.ExitOK, "locks", "--json"); got != "[]\n" {
+		t.Errorf("no locks: %q", got)
+	}
+	h := l.start("--lease", "3s", "a\x1b[31m", "--", "sh", "-c", "echo $LOCK_FENCE > fence; exec sleep 100")
+	fence := l.wrote("fence")
+	if got := run(cli.ExitOK, "locks"); !strings.Contains(got, `"a\x1b[31m"`) || !strings.Contains(got, fence) || !strings.Contains(got, "lockproxy-exec") {
+		t.Errorf("locks: %q", got)
+	}
+	var list []struct {
+		Key, Owner string
+		Fence      int64
+		Lease      int64 `json:"lease_ms"`
+	}
+	if err := json.Unmarshal([]byte(run(cli.ExitOK, "locks", "--json", "--match", "a*", "--count", "5")), &list); err != nil {
+		t.Fatal(err)
+	}
+	if len(list) != 1 || list[0].Key != "a\x1b[31m" || fmt.Sprint(list[0].Fence) != fence || list[0].Lease < 1000 {
+		t.Errorf("locks: %+v", list)
+	}
+	if got := run(cli.ExitOK, "info", list[0].Key); !strings.Contains(got, fence) || !strings.Contains(got, "holds    1") {
+		t.Errorf("info: %q", got)
+	}
+	run(cli.ExitNo, "unlock", "--owner", "somebody", list[0].Key)
+	run(cli.ExitOK, "unlock", "--owner", list[0].Owner, list[0].Key)
+	h.want(cli.ExitLost, "")
+	run(cli.ExitUnreachable, "locks", "-u", "127.0.0.1:1")
+	run(cli.ExitUsage, "locks", "-u", "http://127.0.0.1")
+	if got := run(cli.ExitOK, "exec", "--help"); !strings.Contains(got, "75") {
+		t.Errorf("help: %q", got)
+	}
+}

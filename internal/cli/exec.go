@@ -1,0 +1,175 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"os/signal"
+	"time"
+
+	"lockproxy/internal/cli/client"
+	"lockproxy/internal/cli/process"
+	"lockproxy/internal/cli/tenure"
+)
+
+type execCommand struct {
+	connection `embed:""`
+
+	Wait    *time.Duration `placeholder:"DURATION" help:"Longest wait for the lock; 0s: no wait. Without it: no limit. Exit code 75: another client has the lock."`
+	Fair    bool           `help:"First come, first served (FAIRLOCK)."`
+	Lease   time.Duration  `default:"30s" help:"Lease of the lock. It is renewed while the command runs. If this machine fails, the lock ends within this time (${default})."`
+	MaxHold time.Duration  `placeholder:"DURATION" help:"End the command after this time. Exit code 124."`
+	Key     string         `arg:"" help:"The lock."`
+	Command []string       `arg:"" passthrough:"" help:"The command with its arguments, behind --. It finds LOCK_KEY and LOCK_FENCE in its environment."`
+}
+
+// Help is shown by --help.
+func (execCommand) Help() string {
+	return `The exit code is that of the command, or
+
+  69   the proxy cannot be asked or refuses; the command was not started
+  74   the lock was lost, and the command was ended
+  75   another client has the lock; the command was not started
+  124  the command was ended after --max-hold
+  126  the command cannot be executed; 127: there is none
+  128+n  signal n has ended the command`
+}
+
+// leastLease leaves the extensions of a lease some round trips.
+const leastLease = time.Second
+
+// run acquires the lock, runs the command, releases the lock.
+func (c *execCommand) run(p *program) int {
+	if c.Command[0] == "--" {
+		c.Command = c.Command[1:]
+	}
+	t, err := c.target()
+	switch {
+	case err != nil:
+		return p.fail(ExitUsage, "%v", err)
+	case len(c.Command) == 0:
+		return p.fail(ExitUsage, "no command behind --")
+	case c.Lease < leastLease:
+		return p.fail(ExitUsage, "--lease: %v is less than %v", c.Lease, leastLease)
+	case c.MaxHold < 0, c.Wait != nil && *c.Wait < 0:
+		return p.fail(ExitUsage, "--wait and --max-hold are not negative")
+	}
+	path, err := exec.LookPath(c.Command[0])
+	switch {
+	case errors.Is(err, fs.ErrPermission):
+		return p.fail(ExitNoExec, "%v", err)
+	case err != nil:
+		return p.fail(ExitNotFound, "%v", err)
+	}
+	signals := make(chan os.Signal, 16)
+	signal.Notify(signals, process.Signals()...)
+	defer signal.Stop(signals)
+
+	h := newHolder(t, c.Key, c.Lease)
+	h.limit = c.MaxHold
+	defer h.disconnect()
+	sure, code := c.acquire(p, h, signals)
+	if code != ExitOK {
+		return code
+	}
+	r := &runner{
+		p: p, lease: c.Lease, holder: h, began: sure, tenure: tenure.New(tenure.Config{Lease: c.Lease, MaxHold: c.MaxHold}, sure),
+	}
+	r.confirm(sure)
+	return r.run(path, c.Command, grantOf{URL: c.URL, PasswordFile: c.PasswordFile, Key: h.key, Owner: h.owner, Fence: h.fence}, signals)
+}
+
+// The time for which a waiting exec does without a proxy that has been there, and the pause between two attempts.
+const (
+	awayLimit = 10 * time.Second
+	awayPause = 250 * time.Millisecond
+)
+
+// acquire waits for the lock. code is not ExitOK if there is no lock.
+func (c *execCommand) acquire(p *program, h *holder, signals <-chan os.Signal) (sure time.Time, code int) {
+	ctx, cancel := context.WithCancelCause(p.ctx)
+	defer cancel(nil)
+	done := make(chan answer, 1)
+	go func() {
+		sure, err := c.await(ctx, h)
+		done <- answer{sure, err}
+	}()
+	select {
+	case sig := <-signals:
+		cancel(errors.New("interrupted"))
+		<-done
+		c.giveBack(p, h) // the grant may have come at the same time
+		return sure, process.CodeOf(sig)
+	case a := <-done:
+		switch {
+		case a.err == nil:
+			return a.sentAt, ExitOK
+		case errors.Is(a.err, errBusy):
+			return sure, p.fail(ExitBusy, "%s: %v", plain(c.Key), a.err)
+		default:
+			return sure, p.fail(ExitUnreachable, "%v", a.err)
+		}
+	}
+}
+
+// await asks for the lock, over a new connection if the proxy goes away meanwhile.
+func (c *execCommand) await(ctx context.Context, h *holder) (time.Time, error) {
+	verb := "LOCK"
+	if c.Fair {
+		verb = "FAIRLOCK"
+	}
+	began, trouble := time.Now(), time.Time{}
+	for {
+		wait, limit := time.Duration(-1), awayLimit
+		if c.Wait != nil {
+			wait = max(*c.Wait-time.Since(began), 0)
+			limit = min(limit, wait)
+		}
+		asked := time.Now()
+		sure, err := h.lock(ctx, verb, wait)
+		var reply client.Error
+		answered := errors.As(err, &reply) || errors.Is(err, client.ErrClosed)
+		switch {
+		case err == nil || errors.Is(err, errBusy):
+			return sure, err
+		case reply != "" && !temporary(reply):
+			return sure, fmt.Errorf("the proxy answers: %w", err)
+		case errors.Is(err, errLost): // taken away at once: ask again
+		case !answered && trouble.IsZero():
+			return sure, err // the proxy was never there
+		case trouble.IsZero() || time.Since(asked) > awayLimit: // until now the request has waited
+			trouble = time.Now()
+		case time.Since(trouble) > limit:
+			return sure, err
+		}
+		select {
+		case <-time.After(awayPause):
+		case <-ctx.Done():
+			return sure, context.Cause(ctx)
+		}
+	}
+}
+
+// temporary reports whether the same request may succeed later, at this proxy or at another one behind the same address.
+func temporary(e client.Error) bool {
+	switch e.Code() {
+	case "NOUPSTREAM", "OVERLOADED", "INDOUBT", "LOADING", "MASTERDOWN", "READONLY", "BUSY", "TRYAGAIN", "CLUSTERDOWN":
+		return true
+	}
+	return false
+}
+
+// releaseLimit bounds the release of a lock that the lease would end otherwise.
+const releaseLimit = 5 * time.Second
+
+// giveBack releases whatever the holder has, if it has something.
+func (c *execCommand) giveBack(p *program, h *holder) {
+	ctx, cancel := context.WithTimeout(p.ctx, releaseLimit)
+	defer cancel()
+	if err := h.connect(ctx); err == nil {
+		_ = h.release(ctx)
+	}
+}

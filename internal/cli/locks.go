@@ -1,0 +1,171 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"text/tabwriter"
+	"time"
+
+	"lockproxy/internal/cli/client"
+	"lockproxy/internal/resp"
+)
+
+type locksCommand struct {
+	connection `embed:""`
+
+	Match string `placeholder:"PATTERN" help:"List only keys that match, as in KEYS."`
+	Count int    `placeholder:"N" help:"List at most n locks."`
+	JSON  bool   `name:"json" help:"Print JSON."`
+}
+
+type infoCommand struct {
+	connection `embed:""`
+
+	Key  string `arg:"" help:"The lock."`
+	JSON bool   `name:"json" help:"Print JSON."`
+}
+
+type unlockCommand struct {
+	connection `embed:""`
+
+	Key   string `arg:"" help:"The lock."`
+	Owner string `placeholder:"ID" help:"Release one hold of this OWNER only."`
+	JSON  bool   `name:"json" help:"Print JSON."`
+}
+
+// lock is a lock as LOCKINFO and LOCKLIST show it.
+type lock struct {
+	Key     string `json:"key"`
+	Owner   string `json:"owner"`
+	Holds   int64  `json:"holds"`
+	LeaseMS int64  `json:"lease_ms"`
+	Fence   int64  `json:"fence"` // 0: none, a lock of Redisson
+	Fair    int64  `json:"fair_waiters"`
+	Local   int64  `json:"local_waiters"`
+	Client  string `json:"client,omitempty"`
+	Name    string `json:"name,omitempty"`
+}
+
+// lockOf reads a map of either protocol version.
+func lockOf(v resp.Value, key string) lock {
+	l := lock{Key: key}
+	texts := map[string]*string{"key": &l.Key, "owner": &l.Owner, "client": &l.Client, "name": &l.Name}
+	numbers := map[string]*int64{"holds": &l.Holds, "ttl-ms": &l.LeaseMS, "fence": &l.Fence, "fair-waiters": &l.Fair, "local-waiters": &l.Local}
+	for i := 0; i+1 < len(v.Elems); i += 2 {
+		if to := texts[string(v.Elems[i].Str)]; to != nil {
+			*to = string(v.Elems[i+1].Str)
+		} else if to := numbers[string(v.Elems[i].Str)]; to != nil {
+			*to = v.Elems[i+1].Int
+		}
+	}
+	return l
+}
+
+func (c *locksCommand) run(p *program) int {
+	args := []string{"LOCKLIST"}
+	if c.Match != "" {
+		args = append(args, "MATCH", c.Match)
+	}
+	if c.Count != 0 {
+		args = append(args, "COUNT", strconv.Itoa(c.Count))
+	}
+	return p.ask(c.connection, func(ctx context.Context, conn *client.Conn) (int, error) {
+		v, err := conn.Do(ctx, args...)
+		if err != nil {
+			return ExitUnreachable, err
+		}
+		locks := []lock{}
+		for _, e := range v.Elems {
+			locks = append(locks, lockOf(e, ""))
+		}
+		if c.JSON {
+			return ExitOK, p.printJSON(locks)
+		}
+		w := tabwriter.NewWriter(p.stdout, 0, 0, 2, ' ', 0)
+		fmt.Fprintln(w, "KEY\tOWNER\tHOLDS\tLEASE\tFENCE\tWAITERS\tCLIENT\tNAME")
+		for _, l := range locks {
+			fmt.Fprintf(w, "%s\t%s\t%d\t%s\t%s\t%d\t%s\t%s\n", plain(l.Key), plain(l.Owner), l.Holds, l.lease(), l.fence(), l.waiters(), l.Client, plain(l.Name))
+		}
+		return ExitOK, w.Flush()
+	})
+}
+
+func (c *infoCommand) run(p *program) int {
+	return p.ask(c.connection, func(ctx context.Context, conn *client.Conn) (int, error) {
+		v, err := conn.Do(ctx, "LOCKINFO", c.Key)
+		if err != nil {
+			return ExitUnreachable, err
+		}
+		if v.Null {
+			if c.JSON {
+				return ExitNo, p.printJSON(nil)
+			}
+			fmt.Fprintln(p.stdout, "free")
+			return ExitNo, nil
+		}
+		l := lockOf(v, c.Key)
+		if c.JSON {
+			return ExitOK, p.printJSON(l)
+		}
+		w := tabwriter.NewWriter(p.stdout, 0, 0, 2, ' ', 0)
+		fmt.Fprintf(w, "owner\t%s\nholds\t%d\nlease\t%s\nfence\t%s\nwaiters\t%d\n", plain(l.Owner), l.Holds, l.lease(), l.fence(), l.waiters())
+		return ExitOK, w.Flush()
+	})
+}
+
+func (c *unlockCommand) run(p *program) int {
+	args := []string{"FORCEUNLOCK", c.Key}
+	if c.Owner != "" {
+		args = []string{"UNLOCK", c.Key, "OWNER", c.Owner}
+	}
+	return p.ask(c.connection, func(ctx context.Context, conn *client.Conn) (int, error) {
+		v, err := conn.Do(ctx, args...)
+		if client.IsCode(err, "NOTHELD") || client.IsCode(err, "LOSTLEASE") {
+			return ExitNo, err
+		}
+		if err != nil {
+			return ExitUnreachable, err
+		}
+		words, code := "unlocked", ExitOK
+		switch {
+		case v.Int == 1:
+		case c.Owner != "":
+			words = "one hold released, still held"
+		default:
+			words, code = "free", ExitNo
+		}
+		if c.JSON {
+			return code, p.printJSON(map[string]any{"key": c.Key, "unlocked": v.Int == 1})
+		}
+		fmt.Fprintln(p.stdout, words)
+		return code, nil
+	})
+}
+
+func (p *program) printJSON(v any) error {
+	e := json.NewEncoder(p.stdout)
+	e.SetIndent("", "  ")
+	e.SetEscapeHTML(false)
+	return e.Encode(v)
+}
+
+func (l lock) lease() string { return (time.Duration(l.LeaseMS) * time.Millisecond).String() }
+
+func (l lock) waiters() int64 { return l.Fair + l.Local }
+
+func (l lock) fence() string {
+	if l.Fence == 0 {
+		return "-"
+	}
+	return strconv.FormatInt(l.Fence, 10)
+}
+
+// plain is a name for a terminal: a client chooses its bytes.
+func plain(s string) string {
+	if q := strconv.Quote(s); q[1:len(q)-1] != s {
+		return q
+	}
+	return s
+}

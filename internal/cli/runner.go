@@ -1,0 +1,201 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"os"
+	"strconv"
+	"sync/atomic"
+	"time"
+
+	"lockproxy/internal/cli/client"
+	"lockproxy/internal/cli/process"
+	"lockproxy/internal/cli/tenure"
+	"lockproxy/internal/resp"
+)
+
+// runner is a command under its lock. Its fields belong to the goroutine of run; holder belongs to the extension on its way, if
+// there is one.
+type runner struct {
+	p       *program
+	lease   time.Duration
+	holder  *holder
+	tenure  *tenure.Tenure
+	command *process.Command
+	answers chan answer // of the extension on its way
+	asking  bool
+	began   time.Time
+	until   atomic.Int64 // the lock is certainly held so long, counted from began in ns
+}
+
+// answer is the outcome of an acquire or an extension.
+type answer struct {
+	sentAt time.Time
+	err    error
+}
+
+// run runs the command to its end and returns the exit code.
+func (r *runner) run(path string, args []string, grant grantOf, signals <-chan os.Signal) int {
+	note, err := json.Marshal(grant)
+	if err != nil {
+		panic("BUG: " + err.Error())
+	}
+	r.answers = make(chan answer, 1)
+	r.command, err = process.Start(process.Options{
+		Path: path, Args: args, Guard: []string{os.Args[0], guardName}, Note: note,
+		Env:     append(os.Environ(), "LOCK_KEY="+grant.Key, "LOCK_FENCE="+strconv.FormatInt(grant.Fence, 10)),
+		MayGoOn: func() bool { return int64(time.Since(r.began)) < r.until.Load() },
+	})
+	if err != nil {
+		_ = r.release()
+		return r.p.fail(ExitNoExec, "%v", err)
+	}
+	exit := r.supervise(signals)
+	ended := time.Now()
+	if r.asking {
+		r.answered(<-r.answers)
+	}
+	return r.finish(exit, ended)
+}
+
+// supervise passes signals on, keeps the lock, and ends the command if it cannot.
+func (r *runner) supervise(signals <-chan os.Signal) process.Exit {
+	for {
+		due := r.step()
+		var pushes <-chan resp.Value
+		var closed <-chan struct{}
+		if conn := r.conn(); conn != nil {
+			pushes, closed = conn.Pushes(), conn.Closed()
+		}
+		timer := time.NewTimer(time.Until(due))
+		select {
+		case exit := <-r.command.Ended():
+			timer.Stop()
+			return exit
+		case sig := <-signals:
+			_ = r.command.Signal(sig)
+		case a := <-r.answers:
+			r.answered(a)
+		case push := <-pushes:
+			r.pushed(push)
+		case <-closed:
+			r.holder.disconnect()
+			r.tenure.Failed(time.Now())
+		case <-timer.C:
+		}
+		timer.Stop()
+	}
+}
+
+// conn is the connection, if there is one that no extension uses.
+func (r *runner) conn() *client.Conn {
+	if r.asking {
+		return nil
+	}
+	return r.holder.conn
+}
+
+// step does what is due, and returns when something is due again.
+func (r *runner) step() time.Time {
+	for {
+		action, wake := r.tenure.Step(time.Now())
+		switch action {
+		case tenure.Extend:
+			r.extend()
+		case tenure.Terminate:
+			r.p.tell("%s: ending the command: %s", plain(r.holder.key), words[r.tenure.Reason()])
+			r.command.Terminate()
+		case tenure.Kill:
+			r.command.Kill()
+		case tenure.None:
+			return wake
+		}
+	}
+}
+
+// words say why a command is ended.
+var words = map[tenure.Reason]string{
+	tenure.Taken:   "the lock was lost",
+	tenure.Silence: "the proxy does not confirm the lock any more",
+	tenure.HeldOut: "--max-hold is over",
+}
+
+// extend asks for a new lease, on a goroutine.
+func (r *runner) extend() {
+	r.asking = true
+	go func() {
+		ctx, cancel := context.WithTimeout(r.p.ctx, tenure.Config{Lease: r.lease}.AttemptLimit())
+		defer cancel()
+		sentAt, err := r.holder.extend(ctx)
+		r.answers <- answer{sentAt, err}
+	}()
+}
+
+// answered takes the outcome of an extension.
+func (r *runner) answered(a answer) {
+	r.asking = false
+	switch {
+	case a.err == nil:
+		r.tenure.Extended(a.sentAt)
+		r.confirm(a.sentAt)
+	case errors.Is(a.err, errLost):
+		r.lost()
+	default:
+		r.tenure.Failed(time.Now())
+	}
+}
+
+// confirm notes that the lock is held for a lease from that moment.
+func (r *runner) confirm(sentAt time.Time) { r.until.Store(int64(sentAt.Add(r.lease).Sub(r.began))) }
+
+func (r *runner) lost() {
+	r.until.Store(0)
+	r.tenure.Lost(time.Now())
+}
+
+// pushed takes a message of the proxy: "lock-lost key fence reason" is for us.
+func (r *runner) pushed(v resp.Value) {
+	if len(v.Elems) >= 3 && string(v.Elems[0].Str) == "lock-lost" && string(v.Elems[1].Str) == r.holder.key && number(v.Elems[2]) == r.holder.fence {
+		r.lost()
+	}
+}
+
+// number reads an integer in either form.
+func number(v resp.Value) int64 {
+	if v.Kind == resp.Integer {
+		return v.Int
+	}
+	n, _ := strconv.ParseInt(string(v.Str), 10, 64) // 0 is no fence
+	return n
+}
+
+// finish releases the lock and returns the exit code of a command that has ended at that moment.
+func (r *runner) finish(exit process.Exit, ended time.Time) int {
+	why, held := r.tenure.Reason(), r.tenure.Sure(ended)
+	if why != tenure.Running {
+		r.command.Kill() // processes that the command has left behind
+	}
+	if why == tenure.Taken || why == tenure.Silence { // the lease has ended, or is about to
+		return ExitLost
+	}
+	err := r.release()
+	switch {
+	case why == tenure.HeldOut && held:
+		return ExitHeldOut
+	case why != tenure.Running:
+		return ExitLost
+	case errors.Is(err, errLost), err != nil && !held:
+		return r.p.fail(ExitLost, "%s: the lock was lost while the command ran", plain(r.holder.key))
+	case err != nil:
+		r.p.tell("%s: held to the end of the command, but not released: it ends with its lease (%v)", plain(r.holder.key), err)
+	}
+	return exit.Code
+}
+
+// release releases the lock. No extension is on its way.
+func (r *runner) release() error {
+	ctx, cancel := context.WithTimeout(r.p.ctx, releaseLimit)
+	defer cancel()
+	return r.holder.release(ctx)
+}

@@ -1,0 +1,133 @@
+package tenure
+
+import (
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+)
+
+var start = time.Unix(1000, 0)
+
+func at(s float64) time.Time { return start.Add(time.Duration(s * float64(time.Second))) }
+
+// want steps to a moment and compares the action.
+func want(t *testing.T, tn *Tenure, s float64, a Action) {
+	t.Helper()
+	if got, _ := tn.Step(at(s)); got != a {
+		t.Fatalf("at %vs: action %d, want %d", s, got, a)
+	}
+}
+
+func TestSilenceEndsTheCommandBeforeTheLease(t *testing.T) {
+	tn := New(Config{Lease: 30 * time.Second}, start)
+	want(t, tn, 4.9, None)
+	want(t, tn, 5, Extend)
+	want(t, tn, 6, None)
+	tn.Extended(at(5))
+	want(t, tn, 9.9, None)
+	want(t, tn, 10, Extend)
+	tn.Failed(at(15))
+	want(t, tn, 15.5, None)
+	want(t, tn, 16, Extend)
+	want(t, tn, 25, Terminate) // 20 s after the extension that succeeded
+	want(t, tn, 31.9, None)
+	want(t, tn, 32, Kill) // 27 s after it
+	want(t, tn, 100, None)
+	if tn.Reason() != Silence || !tn.Sure(at(34)) || tn.Sure(at(35)) {
+		t.Errorf("reason %d", tn.Reason())
+	}
+}
+
+func TestAnswerAfterTerminateLetsTheCommandEnd(t *testing.T) {
+	tn := New(Config{Lease: 30 * time.Second}, start)
+	want(t, tn, 5, Extend)
+	want(t, tn, 20, Terminate)
+	tn.Extended(at(19))
+	want(t, tn, 20, None)
+	want(t, tn, 24, Extend)
+	tn.Extended(at(24))
+	want(t, tn, 28, None) // not killed
+	want(t, tn, 29, Extend)
+	want(t, tn, 51, Kill) // until it is silent again
+}
+
+func TestLossKillsSoon(t *testing.T) {
+	tn := New(Config{Lease: 30 * time.Second}, start)
+	tn.Lost(at(3))
+	want(t, tn, 3, Terminate)
+	want(t, tn, 4.9, None)
+	want(t, tn, 5, Kill)
+	if tn.Reason() != Taken || tn.Sure(at(3)) {
+		t.Errorf("reason %d", tn.Reason())
+	}
+}
+
+func TestLongestHold(t *testing.T) {
+	tn := New(Config{Lease: 30 * time.Second, MaxHold: 4 * time.Second}, start)
+	want(t, tn, 3, None)
+	want(t, tn, 4, Terminate)
+	want(t, tn, 5, Extend) // the lock is held until the command has ended
+	tn.Extended(at(5))
+	want(t, tn, 10, Extend)
+	want(t, tn, 24, Kill)
+}
+
+// TestInvariants plays random answers, and wakes exactly when Step says.
+func TestInvariants(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		cfg := Config{
+			Lease:   time.Duration(rapid.IntRange(100, 100_000).Draw(t, "lease")) * time.Millisecond,
+			MaxHold: time.Duration(rapid.IntRange(0, 200_000).Draw(t, "maxhold")) * time.Millisecond,
+		}
+		tn, now, sure, taken := New(cfg, start), start, start, false
+		var asked time.Time
+		terminated, killed := false, false
+		for range rapid.IntRange(1, 200).Draw(t, "steps") {
+			action, wake := tn.Step(now)
+			switch action {
+			case Extend:
+				if !asked.IsZero() || taken || killed {
+					t.Fatal("an extension too many")
+				}
+				asked = now
+			case Terminate:
+				if terminated || killed {
+					t.Fatal("terminated twice")
+				}
+				terminated = true
+			case Kill:
+				if killed || !terminated {
+					t.Fatal("killed without warning, or twice")
+				}
+				killed = true
+				if !taken && !now.Before(sure.Add(cfg.Lease)) {
+					t.Fatal("killed after the end of the lease")
+				}
+			case None:
+				if !wake.After(now) {
+					t.Fatalf("asked to be woken in the past: %v after %v", wake.Sub(start), now.Sub(start))
+				}
+				happens := rapid.IntRange(0, 5).Draw(t, "happens")
+				if happens > 0 || asked.IsZero() { // else the answer comes before the next wake-up
+					now = wake
+				}
+				switch {
+				case asked.IsZero():
+				case happens == 0:
+					sure, asked = asked, time.Time{}
+					tn.Extended(sure)
+				case happens == 1:
+					asked = time.Time{}
+					tn.Failed(now)
+				case happens == 2 && rapid.IntRange(0, 20).Draw(t, "loss") == 0:
+					taken, asked = true, time.Time{}
+					tn.Lost(now)
+				}
+			}
+			if !taken && !killed && !now.Before(sure.Add(cfg.Lease)) {
+				t.Fatal("the lease has ended and the command runs")
+			}
+		}
+	})
+}

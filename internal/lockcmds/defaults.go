@@ -1,0 +1,32 @@
+package lockcmds
+
+import (
+	"sync/atomic"
+	"time"
+)
+
+// Defaults are the settings of the lock commands that can change while engines run. A change applies to commands to come.
+type Defaults struct {
+	Lease   time.Duration  // renewed by the watchdog
+	Grace   *time.Duration // what may be left of a lease after the connection ends; nil: all of it
+	MaxHold time.Duration  // how long the watchdog renews; 0: without a limit
+
+	MaxWaiters        int // 0: no limit
+	MaxWaitersPerLock int // 0: no limit
+}
+
+// Changes is the way by which engines that share it get new Defaults. The zero value has none.
+type Changes struct{ now atomic.Pointer[Defaults] }
+
+// Set changes the defaults.
+func (c *Changes) Set(d Defaults) { c.now.Store(&d) }
+
+// defaults are the present ones.
+func (o *Options) defaults() Defaults {
+	if o.Changes != nil {
+		if d := o.Changes.now.Load(); d != nil {
+			return *d
+		}
+	}
+	return Defaults{Lease: o.Lease, Grace: o.Grace, MaxHold: o.MaxHold, MaxWaiters: o.MaxWaiters, MaxWaitersPerLock: o.MaxWaitersPerLock}
+}

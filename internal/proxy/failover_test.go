@@ -1,0 +1,216 @@
+package proxy
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"lockproxy/internal/redistest"
+	"lockproxy/internal/resp"
+)
+
+// failoverStand is a primary with two replicas and three Sentinels, and a proxy of each engine in front of them.
+type failoverStand struct {
+	servers   []*redistest.Server
+	sentinels *redistest.Sentinels
+	proxies   []*Server
+}
+
+func newFailoverStand(t *testing.T, change ...func(*Options)) *failoverStand {
+	t.Helper()
+	primary := redistest.Start(t)
+	replicas := []*redistest.Server{redistest.StartReplica(t, primary), redistest.StartReplica(t, primary)}
+	s := &failoverStand{servers: append(replicas, primary), sentinels: redistest.StartSentinels(t, 3, primary, replicas)}
+	for _, engine := range engineNames() {
+		s.proxies = append(s.proxies, startProxy(t, primary, append([]func(*Options){func(o *Options) {
+			o.Engine, o.Upstream.Addr = engine, "sentinel://"+s.sentinels.Addrs()+"/"+s.sentinels.Name
+		}}, change...)...))
+	}
+	return s
+}
+
+// newPrimary returns a server that takes writes, other than the given one, and when it did first.
+func (s *failoverStand) newPrimary(t *testing.T, old *redistest.Server) (*redistest.Server, time.Time) {
+	t.Helper()
+	var found *redistest.Server
+	redistest.Eventually(t, 20*time.Second, "a replica to be promoted", func() bool {
+		for _, one := range s.servers {
+			if one == old {
+				continue
+			}
+			// Sentinels close the connections of a server that they promote.
+			if role, err := one.Client(t).Do(t.Context(), "ROLE").Slice(); err == nil && len(role) > 0 && role[0] == "master" {
+				found = one
+				return true
+			}
+		}
+		return false
+	})
+	return found, time.Now()
+}
+
+// counter is a client that counts one key up, one command after the other, and connects again when its connection ends.
+type counter struct {
+	key, addr string
+
+	sent, acked int // commands
+	refused     map[string]int
+	slowest     time.Duration
+	successes   []time.Time
+	latest      atomic.Int64 // success, in Unix nanoseconds
+}
+
+// run counts until stop is closed.
+func (c *counter) run(stop <-chan struct{}) error {
+	c.refused = map[string]int{}
+	var nc net.Conn
+	defer func() {
+		if nc != nil {
+			nc.Close()
+		}
+	}()
+	command := resp.AppendCommand(nil, "INCR", c.key)
+	b := make([]byte, 512)
+	for {
+		select {
+		case <-stop:
+			return nil
+		case <-time.After(2 * time.Millisecond):
+		}
+		if nc == nil {
+			var err error
+			if nc, err = net.Dial("tcp", c.addr); err != nil {
+				return err
+			}
+		}
+		begin := time.Now()
+		_ = nc.SetDeadline(begin.Add(patience))
+		c.sent++
+		_, err := nc.Write(command)
+		n := 0
+		if err == nil {
+			n, err = nc.Read(b)
+		}
+		c.slowest = max(c.slowest, time.Since(begin))
+		var timeout net.Error
+		switch {
+		case errors.As(err, &timeout) && timeout.Timeout():
+			return fmt.Errorf("%s: a client hangs", c.key)
+		case err != nil:
+			c.refused["closed"]++
+			nc.Close()
+			nc = nil
+		case b[0] == ':':
+			c.acked++
+			c.successes = append(c.successes, time.Now())
+			c.latest.Store(time.Now().UnixNano())
+		default:
+			code, _, _ := strings.Cut(string(b[:n]), " ")
+			if c.refused[code]++; code == "-NOUPSTREAM" {
+				c.sent-- // it says that nothing was sent
+			}
+		}
+	}
+}
+
+// firstSuccess after a time.
+func (c *counter) firstSuccess(after time.Time) time.Time {
+	for _, at := range c.successes {
+		if at.After(after) {
+			return at
+		}
+	}
+	return time.Time{}
+}
+
+func TestClientsAndLocksCrossAFailover(t *testing.T) {
+	for _, fault := range []struct {
+		name    string
+		strike  func(s *failoverStand, primary *redistest.Server)
+		planned bool
+	}{
+		{"planned", func(s *failoverStand, _ *redistest.Server) { s.sentinels.BeginFailover() }, true},
+		{"killed", func(_ *failoverStand, primary *redistest.Server) { primary.Kill() }, false},
+		{"stopped", func(_ *failoverStand, primary *redistest.Server) { primary.Pause() }, false},
+	} {
+		t.Run(fault.name, func(t *testing.T) {
+			t.Parallel()
+			s := newFailoverStand(t)
+			primary := s.sentinels.Primary()
+
+			var counters []*counter
+			stop := make(chan struct{})
+			var running sync.WaitGroup
+			end := sync.OnceFunc(func() {
+				close(stop)
+				running.Wait()
+			})
+			defer end()
+			for i, srv := range s.proxies {
+				for j := range 3 {
+					c := &counter{key: fmt.Sprintf("counter:%d:%d", i, j), addr: address(srv)}
+					counters = append(counters, c)
+					running.Go(func() {
+						if err := c.run(stop); err != nil {
+							t.Error(err)
+						}
+					})
+				}
+			}
+			holder, waiter := dialClient(t, address(s.proxies[0])), dialClient(t, address(s.proxies[len(s.proxies)-1]))
+			fence := integer(t, holder.quiet("LOCK", "held"))
+			waiter.send("LOCK", "held", "WAIT", "30000")
+			redistest.Eventually(t, patience, "the waiter to wait", func() bool {
+				return primary.Do(t, "PUBSUB", "NUMSUB", "redisson_lock__channel:{held}").([]any)[1] == int64(1)
+			})
+			if n := primary.Do(t, "WAIT", 2, 5000); n != int64(2) {
+				t.Fatalf("%v replicas have the lock", n)
+			}
+
+			struck := time.Now()
+			fault.strike(s, primary)
+			now, promoted := s.newPrimary(t, primary)
+			redistest.Eventually(t, patience, "the proxies to follow", func() bool {
+				return !slices.ContainsFunc(s.proxies, func(srv *Server) bool { return srv.shared.Upstream.Moves() == 0 })
+			})
+			moved := time.Now()
+			redistest.Eventually(t, patience, "a success of each client", func() bool {
+				return !slices.ContainsFunc(counters, func(c *counter) bool { return c.latest.Load() <= promoted.UnixNano() })
+			})
+			end()
+			t.Logf("a replica was promoted after %v, the proxies moved after another %v", promoted.Sub(struck), moved.Sub(promoted))
+			for _, c := range counters {
+				t.Logf("%s: sent %d, answered %d, errors %v, slowest %v, first success %v after the promotion", c.key, c.sent, c.acked, c.refused, c.slowest, c.firstSuccess(promoted).Sub(promoted))
+				value, _ := strconv.Atoi(fmt.Sprint(now.Do(t, "GET", c.key)))
+				if value > c.sent {
+					t.Errorf("%s is %d after %d commands", c.key, value, c.sent)
+				}
+				if late := c.firstSuccess(promoted).Sub(promoted); late > 2*time.Second { // milliseconds, if the machine has nothing else to do
+					t.Errorf("%s: the first success is %v after the promotion", c.key, late)
+				}
+				if fault.planned && len(c.refused) > 0 {
+					t.Errorf("%s: errors in a planned failover: %v", c.key, c.refused)
+				}
+			}
+			if reply := holder.quiet("LOCK", "held"); integer(t, reply) != fence {
+				t.Errorf("the holder enters again with %q, its fence was %d", reply, fence)
+			}
+			for _, want := range []string{":0\r\n", ":1\r\n"} {
+				if reply := holder.quiet("UNLOCK", "held"); reply != want {
+					t.Errorf("UNLOCK answered %q, want %q", reply, want)
+				}
+			}
+			reply, err := waiter.frame()
+			if err != nil || integer(t, reply) <= fence {
+				t.Errorf("the waiter got %q, %v; the fence before was %d", reply, err, fence)
+			}
+		})
+	}
+}

@@ -1,0 +1,153 @@
+package upstream
+
+import (
+	"context"
+	"crypto/tls"
+	"time"
+
+	"go.uber.org/zap"
+
+	"lockproxy/internal/upstream/address"
+	"lockproxy/internal/upstream/admission"
+	"lockproxy/internal/upstream/dial"
+	"lockproxy/internal/upstream/sentinel"
+	"lockproxy/internal/upstream/topology"
+)
+
+// Options configure an Upstream. Zero values pick the defaults.
+type Options struct {
+	// Addr is Redis's address: host:port, unix:/path, or sentinel://host:port,host:port/name. Required.
+	Addr string
+
+	// Map says where servers are reached that Sentinels announce.
+	Map address.Map
+
+	// Sentinel is how the proxy connects to Sentinels.
+	Sentinel Sentinel
+
+	// FailoverWait is how long a command waits for a server that moves, before it is refused. 0: 1 s, negative: it does not wait. A
+	// server at a fixed address does not move.
+	FailoverWait time.Duration
+
+	// Lease is the lease of locks, which should outlive a failover. 0: there are none.
+	Lease time.Duration
+
+	// User and Password are the proxy's own credentials, used for its own questions (COMMAND) and, where the
+	// configuration lends them to clients, for theirs. A password without a user is the default user's.
+	User, Password string
+
+	// TLS, if set, makes every connection TLS. It is called for each connection, so that certificates can change. The caller must
+	// not change the config that it has returned. A config without ServerName expects the host of Addr.
+	TLS func() *tls.Config
+
+	// DialTimeout bounds connecting and the handshake together. 0: 3 s.
+	DialTimeout time.Duration
+
+	// KeepAlive is the idle time before TCP keepalive probes. 0: 30 s.
+	KeepAlive time.Duration
+
+	// UserTimeout bounds the time for which written bytes may stay unacknowledged (Linux). 0: 20 s, negative: the system's.
+	UserTimeout time.Duration
+
+	// authPeriod is the period of the question whether clients must authenticate, which may change while Redis runs. 0: 5 s. Tests
+	// shorten it.
+	authPeriod time.Duration
+
+	// MaxPins bounds the pins in use. 0: 1000.
+	MaxPins int
+
+	// MaxPinsPerAddress bounds the pins of the clients of one address. 0: three quarters of MaxPins.
+	MaxPinsPerAddress int
+
+	// MaxLogins bounds the connections on which Redis judges identity changes. 0: 16.
+	MaxLogins int
+
+	// LoginWait is the longest wait of a session for one of them. 0: 10 s.
+	LoginWait time.Duration
+
+	// MaxLanes bounds the connections that sessions share: one for each identity in use and each Driver. 0: 256. The clients
+	// of one address open three quarters of them at most.
+	MaxLanes int
+
+	// PinWait is the longest wait of a session for a pin. 0: 1 s.
+	PinWait time.Duration
+
+	Logger *zap.Logger // nil: no log
+}
+
+// Sentinel has the credentials that Sentinels want, which are not those of Redis.
+type Sentinel struct {
+	User, Password string
+	TLS            func() *tls.Config // as Options.TLS; nil: none
+}
+
+func (o *Options) setDefaults() {
+	setDefault(&o.DialTimeout, 3*time.Second)
+	setDefault(&o.KeepAlive, 30*time.Second)
+	setDefault(&o.UserTimeout, 20*time.Second)
+	setDefault(&o.PinWait, time.Second)
+	setDefault(&o.LoginWait, 10*time.Second)
+	setDefault(&o.MaxPins, 1000)
+	setDefault(&o.MaxPinsPerAddress, admission.Share(o.MaxPins))
+	setDefault(&o.MaxLogins, 16)
+	setDefault(&o.MaxLanes, 256)
+	setDefault(&o.authPeriod, 5*time.Second)
+	setDefault(&o.FailoverWait, time.Second)
+	if o.Logger == nil {
+		o.Logger = zap.NewNop()
+	}
+}
+
+func setDefault[T comparable](v *T, def T) {
+	var zero T
+	if *v == zero {
+		*v = def
+	}
+}
+
+// own reports whether an identity has the proxy's own credentials. The operator must correct these.
+func (o *Options) own(id Identity) bool {
+	return o.Password != "" && id.User == o.User && id.Password == o.Password
+}
+
+// find makes the topology that an address describes, with the watcher that keeps it; nil: it does not change. moved is called when the
+// server has moved.
+func (o *Options) find(addr address.Address, dialing dial.Options, moved func(from, to string)) (dial.Resolver, *sentinel.Watcher, error) {
+	switch addr.Kind {
+	case address.Sentinel:
+		primary := topology.NewPrimary()
+		dialing.Resolver = topology.Named{}
+		dialing.TLS = o.TLS
+		replicas := dial.New(dialing)
+		dialing.TLS = o.Sentinel.TLS
+		return primary, sentinel.New(sentinel.Options{
+			Name: addr.Name, Sentinels: addr.Servers, Map: o.Map, Primary: primary, Moved: moved, DownAfter: o.weigh,
+			Dialer: dial.New(dialing), ID: Identity{User: o.Sentinel.User, Password: o.Sentinel.Password, Proto: 3},
+			IsPrimary: func(ctx context.Context, addr string) bool {
+				return replicas.IsPrimary(ctx, dial.Target{At: topology.Node(addr), ID: Identity{User: o.User, Password: o.Password, Proto: 2}})
+			},
+			Logger: o.Logger.Named("sentinel"),
+		}), nil
+	case address.Cluster:
+		nodes, err := topology.NewCluster(addr)
+		return nodes, nil, err
+	default:
+		server, err := topology.NewSingle(addr)
+		return server, nil, err
+	}
+}
+
+// failoverWork is the time that a failover takes when the primary has been found to be down: the votes, the promotion, and its spreading.
+const failoverWork = 3 * time.Second
+
+// outlives returns the shortest lease that outlives a failover. A lease is renewed every third, so two thirds are left at worst when
+// the primary fails.
+func outlives(downAfter time.Duration) time.Duration { return (downAfter + failoverWork) * 3 / 2 }
+
+// weigh warns if the lease of a lock may end before a failover does. downAfter is the time after which a silent primary is taken for down.
+func (o *Options) weigh(downAfter time.Duration) {
+	if least := outlives(downAfter); o.Lease != 0 && o.Lease < least {
+		o.Logger.Warn("a failover may take longer than the lease of locks, which are lost then",
+			zap.Duration("lock.lease", o.Lease), zap.Duration("down-after", downAfter), zap.Duration("least_lease", least))
+	}
+}

@@ -1,0 +1,31 @@
+package pins
+
+import (
+	"lockproxy/internal/upstream/dial"
+	"lockproxy/internal/upstream/topology"
+)
+
+// Leaving is called when a server has moved. Idle pins at its old address are closed. The others are returned, for the caller to Leave and
+// Abort. No session gets one of them any more.
+func (ps *Pins) Leaving(at topology.Node) []*Pin {
+	ps.mu.Lock()
+	defer ps.mu.Unlock()
+	elsewhere := func(p *Pin) bool {
+		return p.target.At == at && p.up.Load() && ps.opts.Dialer.IsElsewhere(at, p.nc)
+	}
+	ps.dropIdleLocked(elsewhere)
+	var lent []*Pin
+	for p := range ps.all {
+		if elsewhere(p) {
+			p.leaves = true
+			lent = append(lent, p)
+		}
+	}
+	return lent
+}
+
+// Leave reports whether no request is on its way. The session's further requests wait.
+func (p *Pin) Leave() (settled bool) { return p.stream.Leave() }
+
+// Abort ends the connection. Requests on their way are reported as sent, and the session learns of the end.
+func (p *Pin) Abort() { dial.Abort(p.nc) }

@@ -1,0 +1,265 @@
+package sentinel
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"go.uber.org/zap"
+
+	"lockproxy/internal/resp"
+	"lockproxy/internal/upstream/dial"
+)
+
+// events are the channels of a Sentinel that tell of changes. Some messages are about other primaries.
+var events = []string{
+	promoting, "+switch-master", "+promoted-slave", "+failover-state-reconf-slaves", "+failover-end", "+config-update-from", "+reset-master", "+reboot",
+	"+convert-to-slave", "+odown",
+}
+
+// promoting is the event of the Sentinel that leads a failover, when it has told a replica to become the primary. All other answers and events
+// name the new primary up to a second later, because Sentinels ask for the role of a server once a second.
+const promoting = "+failover-state-wait-promotion"
+
+// link is the connection to one Sentinel. It asks and hears the events on one connection, which RESP3 allows.
+type link struct {
+	number  int
+	addr    string
+	name    string // of the primary
+	connect func(ctx context.Context) (net.Conn, error)
+	results chan<- result
+	events  chan<- struct{}
+	chosen  chan<- string // gets the announced address of a replica that is being promoted
+	log     *zap.Logger
+
+	mu    sync.Mutex
+	nc    net.Conn  // nil: not connected
+	since time.Time // when the oldest question without an answer was asked; zero: there is none
+	again bool      // another question was wanted meanwhile
+}
+
+// result of a question: an answer or an error.
+type result struct {
+	number int
+	answer Answer
+	err    error
+}
+
+const (
+	// answerLimit bounds the wait for an answer. A Sentinel that needs longer is stopped or cut off.
+	answerLimit = 2 * time.Second
+	// Pauses between attempts to connect to a Sentinel are up to a half longer, at random.
+	reconnectPause = 300 * time.Millisecond
+)
+
+// run keeps the connection until ctx ends.
+func (l *link) run(ctx context.Context) {
+	for ctx.Err() == nil {
+		err := l.serve(ctx)
+		if ctx.Err() != nil {
+			return
+		}
+		l.log.Debug("sentinel not reachable", zap.String("addr", l.addr), zap.Error(err))
+		select {
+		case l.results <- result{number: l.number, err: fmt.Errorf("sentinel %s: %w", l.addr, err)}:
+		case <-ctx.Done():
+		}
+		select {
+		case <-time.After(reconnectPause + rand.N(reconnectPause/2)):
+		case <-ctx.Done():
+		}
+	}
+}
+
+// serve is the life of one connection.
+func (l *link) serve(ctx context.Context) error {
+	nc, err := l.connect(ctx)
+	if err != nil {
+		return err
+	}
+	defer dial.Abort(nc)
+	defer context.AfterFunc(ctx, func() { dial.Abort(nc) })()
+	in := dial.NewReader(nc)
+	if err := l.subscribe(nc, in); err != nil {
+		return err
+	}
+	l.mu.Lock()
+	l.nc, l.since, l.again = nc, time.Time{}, false
+	l.mu.Unlock()
+	defer func() {
+		l.mu.Lock()
+		l.nc = nil
+		l.mu.Unlock()
+	}()
+	l.ask()
+	return l.read(ctx, in)
+}
+
+// subscribe asks for events. A Sentinel that refuses them is asked from time to time.
+func (l *link) subscribe(nc net.Conn, in *dial.Reader) error {
+	if err := l.write(nc, resp.AppendCommand(nil, append([]string{"SUBSCRIBE"}, events...)...)); err != nil {
+		return err
+	}
+	if err := nc.SetReadDeadline(time.Now().Add(answerLimit)); err != nil {
+		return err
+	}
+	v, err := in.Frame()
+	if err != nil {
+		return err
+	}
+	if v.IsError() {
+		l.log.Warn("a sentinel tells no events", zap.String("addr", l.addr), zap.String("reply", string(v.Str)))
+	}
+	return nc.SetReadDeadline(time.Time{})
+}
+
+func (l *link) write(nc net.Conn, b []byte) error {
+	if err := nc.SetWriteDeadline(time.Now().Add(answerLimit)); err != nil {
+		return err
+	}
+	_, err := nc.Write(b)
+	return err
+}
+
+// ask sends a question if none is on its way. Else it is repeated behind the answer, which may have been given before the reason to ask.
+func (l *link) ask() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch {
+	case l.nc == nil:
+	case l.since.IsZero():
+		l.since = time.Now()
+		// The two commands arrive together, so the Sentinel runs them one right after the other. From the promotion of a replica on, the
+		// second one names it, long before the first one does.
+		question := resp.AppendCommand(resp.AppendCommand(nil, "SENTINEL", "MASTER", l.name), "SENTINEL", "GET-MASTER-ADDR-BY-NAME", l.name)
+		if l.write(l.nc, question) != nil {
+			dial.Abort(l.nc) // ends the reader
+		}
+	case time.Since(l.since) > answerLimit:
+		dial.Abort(l.nc)
+	default:
+		l.again = true
+	}
+}
+
+// answered ends a question, and reports whether another one is wanted.
+func (l *link) answered() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	again := l.again
+	l.since, l.again = time.Time{}, false
+	return again
+}
+
+// read hands on what the Sentinel says.
+func (l *link) read(ctx context.Context, in *dial.Reader) error {
+	for {
+		master, err := l.reply(in)
+		if err != nil {
+			return err
+		}
+		addr, err := l.reply(in)
+		if err != nil {
+			return err
+		}
+		again := l.answered()
+		r := result{number: l.number}
+		if r.answer, err = parse(master, addr); err != nil {
+			r.err = fmt.Errorf("sentinel %s: %w", l.addr, err)
+		}
+		select {
+		case l.results <- r:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+		if again {
+			l.ask()
+		}
+	}
+}
+
+// reply returns the next reply. Events ask for another look.
+func (l *link) reply(in *dial.Reader) (resp.Value, error) {
+	for {
+		v, err := in.Frame()
+		if err != nil {
+			return v, err
+		}
+		if v.Kind != resp.Push {
+			return v, nil
+		}
+		if len(v.Elems) != 3 || string(v.Elems[0].Str) != "message" {
+			continue
+		}
+		event, message := string(v.Elems[1].Str), string(v.Elems[2].Str)
+		if addr, ok := candidate(message, l.name); ok && event == promoting {
+			select {
+			case l.chosen <- addr:
+			default: // it is known
+			}
+		}
+		if names(message, l.name) {
+			select {
+			case l.events <- struct{}{}:
+			default:
+			}
+		}
+	}
+}
+
+// candidate reads the replica out of a message about a replica of a primary: slave NAME IP PORT @ PRIMARY IP PORT.
+func candidate(message, primary string) (addr string, ok bool) {
+	words := strings.Fields(message)
+	if len(words) != 8 || words[0] != "slave" || words[4] != "@" || words[5] != primary {
+		return "", false
+	}
+	return net.JoinHostPort(words[2], words[3]), true
+}
+
+// names reports whether a message is about a primary.
+func names(message, primary string) bool {
+	for word := range strings.FieldsSeq(message) {
+		if word == primary {
+			return true
+		}
+	}
+	return false
+}
+
+// errUnknownName is a Sentinel's answer about a name that it does not know.
+var errUnknownName = errors.New("it knows no primary of this name")
+
+// parse reads the two replies to a question.
+func parse(master, addr resp.Value) (Answer, error) {
+	if master.IsError() {
+		if strings.Contains(string(master.Str), "No such master") {
+			return Answer{}, errUnknownName
+		}
+		return Answer{}, &dial.RefusedError{Reply: string(master.Str)}
+	}
+	if len(addr.Elems) != 2 {
+		return Answer{}, errUnknownName
+	}
+	a := Answer{Addr: net.JoinHostPort(string(addr.Elems[0].Str), string(addr.Elems[1].Str))}
+	known := false
+	for i := 0; i+1 < len(master.Elems); i += 2 {
+		n, err := strconv.ParseInt(string(master.Elems[i+1].Str), 10, 64)
+		switch name := string(master.Elems[i].Str); {
+		case err != nil:
+		case name == "config-epoch":
+			a.Epoch, known = n, true
+		case name == "down-after-milliseconds":
+			a.DownAfter = time.Duration(n) * time.Millisecond
+		}
+	}
+	if !known {
+		return Answer{}, errors.New("its answer has no config-epoch: it is no Sentinel")
+	}
+	return a, nil
+}

@@ -1,0 +1,195 @@
+package sentinel
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"sync"
+	"time"
+
+	"go.uber.org/zap"
+
+	"lockproxy/internal/upstream/address"
+	"lockproxy/internal/upstream/dial"
+	"lockproxy/internal/upstream/topology"
+)
+
+// Options say which primary is watched, and by whom. All are required, except for Map.
+type Options struct {
+	Name      string            // of the primary, in the Sentinels' configuration
+	Sentinels []address.Server  // that are asked
+	Map       address.Map       // where announced servers are reached
+	Primary   *topology.Primary // gets the views
+
+	Dialer *dial.Dialer  // connects with Sentinels by their addresses
+	ID     dial.Identity // of the proxy at the Sentinels; in RESP3
+
+	// IsPrimary connects to a reachable address to find out whether it is that of a primary.
+	IsPrimary func(ctx context.Context, addr string) bool
+
+	// Moved is called after each change of the address, from Run's goroutine, with the old and the new address.
+	Moved func(from, to string)
+
+	// DownAfter is told the time after which Sentinels take a silent primary for down, when it is known and when it changes.
+	DownAfter func(time.Duration)
+
+	Logger *zap.Logger
+}
+
+// Watcher keeps the view of one primary.
+type Watcher struct {
+	opts    Options
+	links   []*link
+	results chan result
+	event   chan struct{} // size 1: a Sentinel has told of a change
+	chosen  chan string   // size 1: a replica is being promoted
+	risen   chan string   // and has become a primary
+
+	// Owned by Run.
+	latest    map[int]said // by the number of the Sentinel
+	asked     time.Time
+	ahead     time.Time // until then the view may be ahead of the Sentinels' answers
+	downAfter time.Duration
+}
+
+// said is the latest answer of a Sentinel.
+type said struct {
+	answer Answer
+	at     time.Time
+}
+
+// New returns a watcher. It starts nothing.
+func New(opts Options) *Watcher {
+	w := &Watcher{opts: opts, results: make(chan result), event: make(chan struct{}, 1), chosen: make(chan string, 1), risen: make(chan string), latest: map[int]said{}}
+	for i, server := range opts.Sentinels {
+		w.links = append(w.links, &link{
+			number: i, addr: server.Addr, name: opts.Name, results: w.results, events: w.event, chosen: w.chosen, log: opts.Logger,
+			connect: func(ctx context.Context) (net.Conn, error) {
+				return opts.Dialer.Dial(ctx, dial.Target{At: topology.Node(server.Addr), ID: opts.ID})
+			},
+		})
+	}
+	return w
+}
+
+const (
+	// pollEvery is the pause between two questions to a Sentinel without a reason. Sentinels do not promise to tell all events.
+	pollEvery = time.Second
+	// askEvery is the least time between two questions to a Sentinel.
+	askEvery = 20 * time.Millisecond
+	// answerLife is the time for which an answer stands without a newer one.
+	answerLife = 3 * time.Second
+	// firstLook is how long the first view waits for the answers of more Sentinels.
+	firstLook = 200 * time.Millisecond
+)
+
+// Run follows the primary until ctx ends.
+func (w *Watcher) Run(ctx context.Context) {
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	for _, l := range w.links {
+		wg.Go(func() { l.run(ctx) })
+	}
+	wg.Go(func() { w.watchPromotions(ctx) })
+	began := time.Now()
+	next := time.NewTimer(firstLook)
+	defer next.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case r := <-w.results:
+			w.note(r)
+			w.decide(time.Since(began) >= firstLook)
+			continue
+		case addr := <-w.risen:
+			w.precede(addr)
+			continue
+		case <-w.event:
+		case <-w.opts.Primary.Doubts():
+		case <-next.C:
+			w.decide(true) // with the answers that are there, if some Sentinels do not answer
+		}
+		if pause := askEvery - time.Since(w.asked); pause > 0 {
+			next.Reset(pause) // nothing is missed: the timer asks
+			continue
+		}
+		w.asked = time.Now()
+		for _, l := range w.links {
+			l.ask()
+		}
+		next.Reset(pollEvery - pollEvery/10 + rand.N(pollEvery/5))
+	}
+}
+
+// note keeps what a Sentinel said.
+func (w *Watcher) note(r result) {
+	if r.err == nil {
+		w.latest[r.number] = said{r.answer, time.Now()}
+		return
+	}
+	if errors.Is(r.err, errUnknownName) {
+		w.opts.Logger.Warn("a sentinel does not know the primary", zap.String("name", w.opts.Name), zap.Error(r.err))
+		delete(w.latest, r.number)
+	}
+	if w.opts.Primary.View() == nil {
+		w.opts.Primary.Unknown(fmt.Errorf("%w: %w", topology.ErrUnknown, r.err))
+	}
+}
+
+// decide publishes the view that follows from the latest answers. late says that the first view waits for no more answers.
+func (w *Watcher) decide(late bool) {
+	answers := make([]Answer, 0, len(w.latest))
+	for number, s := range w.latest {
+		if time.Since(s.at) < answerLife {
+			answers = append(answers, s.answer)
+		} else {
+			delete(w.latest, number)
+		}
+	}
+	majority := len(w.links)/2 + 1
+	present := view{}
+	if v := w.opts.Primary.View(); v != nil {
+		present = view{v.Epoch, v.Announced}
+	} else if len(answers) < majority && !late {
+		return
+	}
+	refuted := w.opts.Primary.Refuted()
+	next := elect(present, refuted, answers, majority)
+	if next.epoch == present.epoch && !refuted && time.Now().Before(w.ahead) {
+		next = present
+	}
+	if next.addr == "" {
+		return
+	}
+	w.weigh(answers)
+	if next != present {
+		w.publish(next)
+	}
+}
+
+func (w *Watcher) publish(next view) {
+	from := ""
+	if v := w.opts.Primary.View(); v != nil {
+		from = v.Address
+	}
+	w.ahead = time.Time{}
+	to := w.opts.Map.Of(next.addr)
+	if w.opts.Primary.Publish(next.epoch, next.addr, to) {
+		w.opts.Moved(from, to)
+	}
+}
+
+// weigh tells the longest time after which a Sentinel takes the primary for down.
+func (w *Watcher) weigh(answers []Answer) {
+	longest := time.Duration(0)
+	for _, a := range answers {
+		longest = max(longest, a.DownAfter)
+	}
+	if longest != 0 && longest != w.downAfter {
+		w.downAfter = longest
+		w.opts.DownAfter(longest)
+	}
+}

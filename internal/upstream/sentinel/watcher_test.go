@@ -1,0 +1,258 @@
+package sentinel
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.uber.org/zap"
+
+	"lockproxy/internal/resp"
+	"lockproxy/internal/upstream/address"
+	"lockproxy/internal/upstream/topology"
+)
+
+// fake is a Sentinel that answers what it is told to.
+type fake struct {
+	mu    sync.Mutex
+	epoch int
+	addr  string // host:port
+	down  bool
+	nc    net.Conn
+}
+
+var errDown = errors.New("connection refused")
+
+func (f *fake) set(epoch int, addr string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.epoch, f.addr = epoch, addr
+}
+
+// connect is the connect of a link.
+func (f *fake) connect(context.Context) (net.Conn, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.down {
+		return nil, errDown
+	}
+	near, far := net.Pipe()
+	f.nc = far
+	go f.serve(far)
+	return near, nil
+}
+
+// die ends the connection, and refuses the next ones.
+func (f *fake) die() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.down = true
+	f.nc.Close()
+}
+
+// tell sends an event.
+func (f *fake) tell(channel, message string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	fmt.Fprintf(f.nc, ">3\r\n$7\r\nmessage\r\n$%d\r\n%s\r\n$%d\r\n%s\r\n", len(channel), channel, len(message), message)
+}
+
+func (f *fake) serve(nc net.Conn) {
+	b := make([]byte, 4096)
+	var in []byte
+	for {
+		n, err := nc.Read(b)
+		if err != nil {
+			return
+		}
+		in = append(in, b[:n]...)
+		for {
+			v, n, err := resp.Decode(in)
+			if err != nil {
+				break
+			}
+			in = in[n:]
+			if _, err := io.WriteString(nc, f.answer(v)); err != nil {
+				return
+			}
+		}
+	}
+}
+
+func (f *fake) answer(command resp.Value) string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	switch string(command.Elems[len(command.Elems)-2].Str) {
+	case "MASTER":
+		epoch := fmt.Sprint(f.epoch)
+		return fmt.Sprintf("%%2\r\n$12\r\nconfig-epoch\r\n$%d\r\n%s\r\n$23\r\ndown-after-milliseconds\r\n$4\r\n1000\r\n", len(epoch), epoch)
+	case "GET-MASTER-ADDR-BY-NAME":
+		host, port, _ := net.SplitHostPort(f.addr)
+		return fmt.Sprintf("*2\r\n$%d\r\n%s\r\n$%d\r\n%s\r\n", len(host), host, len(port), port)
+	}
+	return ">3\r\n$9\r\nsubscribe\r\n$1\r\nx\r\n:1\r\n"
+}
+
+// stand is a watcher of three fakes.
+type stand struct {
+	fakes   []*fake
+	primary *topology.Primary
+
+	mu        sync.Mutex
+	moves     []string
+	risen     string // the address of a replica that has become a primary
+	downAfter time.Duration
+}
+
+// locked runs f with the fields that the watcher's goroutines use.
+func (s *stand) locked(f func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	f()
+}
+
+func watch(t *testing.T, test func(s *stand)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		s := &stand{primary: topology.NewPrimary()}
+		var servers []address.Server
+		for i := range 3 {
+			servers = append(servers, address.Server{Network: "tcp", Addr: fmt.Sprintf("s%d:26379", i)})
+			s.fakes = append(s.fakes, &fake{epoch: 1, addr: "10.0.0.1:6379"})
+		}
+		announced, err := address.ParseMap([]string{"10.0.0.2=b.example"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		w := New(Options{
+			Name: "mymaster", Sentinels: servers, Map: announced, Primary: s.primary, Logger: zap.NewNop(),
+			IsPrimary: func(_ context.Context, addr string) (yes bool) {
+				s.locked(func() { yes = s.risen == addr })
+				return yes
+			},
+			Moved:     func(from, to string) { s.locked(func() { s.moves = append(s.moves, from+">"+to) }) },
+			DownAfter: func(d time.Duration) { s.locked(func() { s.downAfter = d }) },
+		})
+		for i, l := range w.links {
+			l.connect = s.fakes[i].connect
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			w.Run(ctx)
+		}()
+		s.after(firstLook)
+		test(s)
+		cancel()
+		<-done
+		synctest.Wait()
+	})
+}
+
+// after lets time pass.
+func (s *stand) after(d time.Duration) {
+	time.Sleep(d)
+	synctest.Wait()
+}
+
+func (s *stand) want(t *testing.T, moves ...string) {
+	t.Helper()
+	s.locked(func() {
+		if !slices.Equal(s.moves, moves) {
+			t.Fatalf("moves %q, want %q", s.moves, moves)
+		}
+	})
+}
+
+const first = ">10.0.0.1:6379"
+
+func TestAnEventIsAReasonToAsk(t *testing.T) {
+	watch(t, func(s *stand) {
+		s.want(t, first)
+		s.locked(func() {
+			if s.downAfter != time.Second {
+				t.Errorf("down after %v", s.downAfter)
+			}
+		})
+		s.after(askEvery)
+		s.fakes[2].set(2, "10.0.0.2:6379")
+		s.fakes[2].tell("+switch-master", "other 10.0.0.1 6379 10.0.0.2 6379")
+		s.after(time.Millisecond)
+		s.want(t, first)
+		s.fakes[2].tell("+switch-master", "mymaster 10.0.0.1 6379 10.0.0.2 6379")
+		s.after(time.Millisecond)
+		s.want(t, first, "10.0.0.1:6379>b.example:6379")
+	})
+}
+
+func TestSentinelsThatAreGoneChangeNothing(t *testing.T) {
+	watch(t, func(s *stand) {
+		for _, f := range s.fakes {
+			f.die()
+		}
+		s.after(time.Minute)
+		s.want(t, first)
+		if _, err := s.primary.Resolve("p"); err != nil {
+			t.Errorf("the primary is forgotten: %v", err)
+		}
+		s.fakes[1].set(2, "10.0.0.3:6379")
+		s.fakes[1].mu.Lock()
+		s.fakes[1].down = false
+		s.fakes[1].mu.Unlock()
+		s.after(time.Second)
+		s.want(t, first, "10.0.0.1:6379>10.0.0.3:6379")
+	})
+}
+
+func TestADoubtIsAReasonToAsk(t *testing.T) {
+	watch(t, func(s *stand) {
+		s.after(askEvery)
+		s.fakes[0].set(2, "10.0.0.3:6379")
+		place, _ := s.primary.Resolve("p")
+		s.primary.Doubt("p", place, errDown)
+		s.after(time.Millisecond)
+		s.want(t, first, "10.0.0.1:6379>10.0.0.3:6379")
+	})
+}
+
+const promotion = "slave 10.0.0.2:6379 10.0.0.2 6379 @ mymaster 10.0.0.1 6379"
+
+func TestAPromotedReplicaIsFollowedBeforeTheSentinelsNoticeIt(t *testing.T) {
+	watch(t, func(s *stand) {
+		s.fakes[0].tell(promoting, strings.Replace(promotion, "mymaster", "other", 1))
+		s.fakes[0].tell(promoting, promotion)
+		s.after(5 * lookEvery)
+		s.want(t, first) // it is a replica still
+		s.locked(func() { s.risen = "b.example:6379" })
+		s.after(lookEvery)
+		s.want(t, first, "10.0.0.1:6379>b.example:6379")
+		s.after(2 * time.Second)
+		for _, f := range s.fakes {
+			f.set(2, "10.0.0.2:6379")
+		}
+		s.after(2 * aheadFor)
+		s.want(t, first, "10.0.0.1:6379>b.example:6379")
+	})
+}
+
+func TestAPromotionThatTheSentinelsForgetIsUndone(t *testing.T) {
+	watch(t, func(s *stand) {
+		s.locked(func() { s.risen = "b.example:6379" })
+		s.fakes[0].tell(promoting, promotion)
+		s.after(lookEvery)
+		s.fakes[0].die() // it led the failover
+		s.after(aheadFor - time.Second)
+		s.want(t, first, "10.0.0.1:6379>b.example:6379")
+		s.after(3 * time.Second)
+		s.want(t, first, "10.0.0.1:6379>b.example:6379", "b.example:6379>10.0.0.1:6379")
+	})
+}
