@@ -58,7 +58,9 @@ func (n *nodes) aim(row *command.Row) bool {
 	if s.slots.Due() == 0 {
 		n.adopt()
 	}
-	n.look(row)
+	if n.look(row); row.Name == "publish" {
+		n.slot = 0 // messages by one server reach each subscriber in order
+	}
 	n.target = n.serverOf(n.slot)
 	if r := n.repeated; r != nil && r.asking != upstream.AnyNode {
 		n.target, n.asks = r.asking, true

@@ -1,9 +1,12 @@
 package topology
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 
 	"lockproxy/internal/upstream/address"
@@ -16,6 +19,15 @@ type Cluster struct {
 	seeds []string // addresses that the operator named
 	view  atomic.Pointer[cluster.View]
 	turns atomic.Uint32 // of the servers that stand for Any
+
+	mu     sync.Mutex
+	places map[string]leaving // of primaries, by address
+}
+
+// leaving is the place of a primary, and the function that says that the primary is there no more.
+type leaving struct {
+	place Place
+	leave context.CancelFunc
 }
 
 // NewCluster returns the topology of a cluster of which nothing is known but some addresses.
@@ -23,7 +35,7 @@ func NewCluster(a address.Address) (*Cluster, error) {
 	if a.Kind != address.Cluster {
 		return nil, fmt.Errorf("%s is no cluster", a)
 	}
-	c := &Cluster{}
+	c := &Cluster{places: map[string]leaving{}}
 	for _, s := range a.Servers {
 		c.seeds = append(c.seeds, s.Addr)
 	}
@@ -34,8 +46,31 @@ func NewCluster(a address.Address) (*Cluster, error) {
 // View is what is known of the cluster at present.
 func (c *Cluster) View() *cluster.View { return c.view.Load() }
 
-// Show replaces the view. Only one goroutine calls it.
-func (c *Cluster) Show(v *cluster.View) { c.view.Store(v) }
+// Show replaces the view. Only one goroutine calls it. Attempts to connect to servers that are no primaries any more are given up.
+func (c *Cluster) Show(v *cluster.View) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.view.Store(v)
+	for address, one := range c.places {
+		if !slices.ContainsFunc(v.Nodes(), func(n cluster.Node) bool { return n.Address == address }) {
+			one.leave()
+			delete(c.places, address)
+		}
+	}
+}
+
+// primary is the place of a primary of the present view.
+func (c *Cluster) primary(address string) Place {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	one, known := c.places[address]
+	if !known {
+		left, leave := context.WithCancel(context.Background())
+		one = leaving{Place{Network: "tcp", Address: address, left: left}, leave}
+		c.places[address] = one
+	}
+	return one.place
+}
 
 // seedPrefix marks the names of servers that are known by their addresses only.
 const seedPrefix = "at "
@@ -58,12 +93,15 @@ func (c *Cluster) Resolve(at Node) (Place, error) {
 	if at == Any {
 		turn := int(c.turns.Add(1))
 		if nodes := v.Nodes(); len(nodes) > 0 {
-			return tcp(nodes[turn%len(nodes)].Address), nil
+			return c.primary(nodes[turn%len(nodes)].Address), nil
 		}
 		return tcp(c.seeds[turn%len(c.seeds)]), nil
 	}
 	if addr, ok := strings.CutPrefix(string(at), seedPrefix); ok {
 		return tcp(addr), nil
+	}
+	if n := v.Primary(string(at)); n != nil {
+		return c.primary(n.Address), nil
 	}
 	n := v.Server(string(at))
 	if n == nil {
