@@ -293,7 +293,7 @@ func (u *Upstream) refreshViews(servers dial.Resolver) {
 	})
 }
 
-// grace is the time in which a server that serves no slots any more may still answer what it has been sent.
+// grace is the time that a server without slots has to answer the requests that it got.
 const grace = time.Second
 
 // viewChanged gives up the connections to servers that serve no slots any more. Commands that they have not answered within grace are lost: a
