@@ -14,6 +14,7 @@ import (
 
 	"lockproxy/internal/redistest"
 	"lockproxy/internal/resp"
+	"lockproxy/internal/upstream"
 )
 
 // failoverStand is a primary with two replicas and three Sentinels, and a proxy of each engine in front of them.
@@ -212,5 +213,44 @@ func TestClientsAndLocksCrossAFailover(t *testing.T) {
 				t.Errorf("the waiter got %q, %v; the fence before was %d", reply, err, fence)
 			}
 		})
+	}
+}
+
+func TestSentinelsAndRedisHaveCredentialsOfTheirOwn(t *testing.T) {
+	primary := redistest.Start(t, "--requirepass", "redis-secret", "--masterauth", "redis-secret")
+	replica := redistest.StartReplica(t, primary)
+	s := redistest.StartSentinels(t, 3, primary, []*redistest.Server{replica})
+	for _, one := range s.All {
+		one.Do(t, "ACL", "SETUSER", "proxy", "on", ">sentinel-secret", "&*", "+@connection", "+sentinel|master", "+sentinel|get-master-addr-by-name", "+subscribe")
+		one.Do(t, "ACL", "SETUSER", "default", "-@all", "+sentinel", "+ping", "+publish", "+hello", "+auth", "+client", "+info", "+acl")
+	}
+	_, port, _ := net.SplitHostPort(primary.Addr())
+	_, replicaPort, _ := net.SplitHostPort(replica.Addr())
+	var clients []*peer
+	for _, engine := range engineNames() {
+		srv := startProxy(t, primary, func(o *Options) {
+			o.Engine, o.ClientAuth = engine, AuthProxy
+			o.Upstream = upstream.Options{
+				Addr: "sentinel://" + s.Addrs() + "/" + s.Name, Password: "redis-secret",
+				Sentinel: upstream.Sentinel{User: "proxy", Password: "sentinel-secret"},
+				Map:      map[string]string{"127.0.0.1:" + port: "localhost:" + port, "127.0.0.1:" + replicaPort: "localhost:" + replicaPort},
+			}
+		})
+		c := dialClient(t, address(srv))
+		if reply := c.quiet("SET", "k", engine); reply != "+OK\r\n" {
+			t.Errorf("%s: SET answered %q", engine, reply)
+		}
+		if reply := c.quiet("LOCK", "l"+engine); reply[0] != ':' {
+			t.Errorf("%s: LOCK answered %q", engine, reply)
+		}
+		clients = append(clients, c, dialClient(t, address(srv)))
+	}
+	for _, one := range s.All {
+		one.Kill()
+	}
+	for _, c := range clients {
+		if reply := c.quiet("SET", "k", "v"); reply != "+OK\r\n" {
+			t.Errorf("without Sentinels SET answered %q", reply)
+		}
 	}
 }
