@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net"
@@ -245,6 +246,18 @@ func TestSentinelsAndRedisHaveCredentialsOfTheirOwn(t *testing.T) {
 		}
 		clients = append(clients, c, dialClient(t, address(srv)))
 	}
+	failsOver := upstream.Options{Addr: "sentinel://" + s.Addrs() + "/" + s.Name, Password: "redis-secret", Sentinel: upstream.Sentinel{User: "proxy", Password: "wrong"}}
+	if err := tryOut(t, failsOver); err == nil || !strings.Contains(err.Error(), "WRONGPASS") {
+		t.Errorf("with a wrong password for the Sentinels: %v", err)
+	}
+	failsOver.Sentinel.Password = "sentinel-secret"
+	if err := tryOut(t, failsOver); err != nil {
+		t.Errorf("with all passwords: %v", err)
+	}
+	failsOver.Addr += "x"
+	if err := tryOut(t, failsOver); err == nil || !strings.Contains(err.Error(), "no primary of this name") {
+		t.Errorf("with another name: %v", err)
+	}
 	for _, one := range s.All {
 		one.Kill()
 	}
@@ -253,4 +266,17 @@ func TestSentinelsAndRedisHaveCredentialsOfTheirOwn(t *testing.T) {
 			t.Errorf("without Sentinels SET answered %q", reply)
 		}
 	}
+}
+
+// tryOut makes the connections that --check makes.
+func tryOut(t *testing.T, to upstream.Options) error {
+	t.Helper()
+	srv, err := New(Options{Listen: []string{"127.0.0.1:0"}, Upstream: to})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer srv.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
+	defer cancel()
+	return srv.TryOut(ctx)
 }
