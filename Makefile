@@ -92,7 +92,8 @@ simulate: ## play histories of locks in virtual time for SIMTIME, each of a new 
 	$(GO) test -run '^TestHistories$$' -count=1 -v -timeout 0 ./internal/lockcmds/sim/ -sim.time=$(SIMTIME)
 
 .PHONY: interop
-interop: build deps ## run real clients against the built program
+interop: build deps ## run real clients, the examples and the commands of the README against the built program
+	./scripts/install-example-deps.sh
 	LOCKPROXY_REQUIRE_REDIS=1 LOCKPROXY_BINARY=$(CURDIR)/bin/lockproxy $(GO) test -tags interop -v -count=1 -timeout 40m ./interop/
 
 .PHONY: chaos

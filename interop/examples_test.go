@@ -36,8 +36,50 @@ var examples = map[string]func(t *testing.T) (name string, args []string){
 		return path, nil
 	},
 	"java": func(t *testing.T) (string, []string) {
-		classpath := java(t, "java", abs(t, "java", "pom.xml"), nil, []string{abs(t, root, "examples", "java", "Lock.java")})
+		classpath := java(t, "example-java", abs(t, root, "examples", "java", "pom.xml"), nil, []string{abs(t, root, "examples", "java", "Lock.java")})
 		return "java", javaCommand(classpath, "Lock").Args[1:]
+	},
+	"php": func(t *testing.T) (string, []string) {
+		requireTools(t, "php")
+		if err := tool(t.Context(), root, "php", "-r", "exit(extension_loaded('redis') ? 0 : 1);"); err != nil {
+			missing(t, "php has no extension redis: %v", err)
+		}
+		return "php", []string{abs(t, root, "examples", "php", "lock.php")}
+	},
+	"ruby": func(t *testing.T) (string, []string) {
+		requireTools(t, "ruby")
+		if err := tool(t.Context(), root, "ruby", "-e", "require 'redis'"); err != nil {
+			missing(t, "ruby has no gem redis: %v", err)
+		}
+		return "ruby", []string{abs(t, root, "examples", "ruby", "lock.rb")}
+	},
+	"c": func(t *testing.T) (string, []string) {
+		requireTools(t, "gcc")
+		path := filepath.Join(t.TempDir(), "lock")
+		if err := tool(t.Context(), root, "gcc", "-Wall", "-Werror", "-o", path, "examples/c/lock.c", "-lhiredis"); err != nil {
+			missing(t, "C: %v", err)
+		}
+		return path, nil
+	},
+}
+
+// pools are the programs whose tasks share a pool of connections. They count to 40 under one lock.
+var pools = map[string]func(t *testing.T) (name string, args []string){
+	"python": func(t *testing.T) (string, []string) {
+		return python(t), []string{abs(t, root, "examples", "python", "pool.py")}
+	},
+	"asyncio": func(t *testing.T) (string, []string) {
+		return python(t), []string{abs(t, root, "examples", "python", "aio.py")}
+	},
+	"node": func(t *testing.T) (string, []string) {
+		return "node", []string{filepath.Join(node(t, abs(t, root, "examples", "node", "pool.mjs")), "pool.mjs")}
+	},
+	"go": func(t *testing.T) (string, []string) {
+		path := filepath.Join(cache, "example-go-pool")
+		if err := tool(t.Context(), root, "go", "build", "-o", path, "./examples/go/pool"); err != nil {
+			t.Fatal(err)
+		}
+		return path, nil
 	},
 }
 
@@ -45,8 +87,28 @@ var examples = map[string]func(t *testing.T) (name string, args []string){
 const (
 	exampleDone = 0
 	exampleLost = 1
+	exampleDown = 69
 	exampleBusy = 75
 )
+
+// oneLine is the output of a program that cannot reach the proxy: a line, no stack.
+const oneLine = `^(no lock: |Could not connect )[^\n]+\n$`
+
+func TestExamplesWithPools(t *testing.T) {
+	for language, example := range pools {
+		t.Run(language, func(t *testing.T) {
+			t.Parallel()
+			name, args := example(t)
+			s := newStand(t)
+			receive(t, startExample(t, s, "", name, args)).want(t, exampleDone, `^count 40\n$`)
+			if refusals := ask(s.proxy, "INFO lockproxy"); !strings.Contains(refusals, "lock_reentries_by_connection:granted=0,refused=0") {
+				t.Errorf("tasks have shared a lock: %s", refusals)
+			}
+			s.proxy = freeAddr(t)
+			receive(t, startExample(t, s, "", name, args)).want(t, exampleDown, oneLine)
+		})
+	}
+}
 
 func TestExamples(t *testing.T) {
 	for language, example := range examples {
@@ -77,6 +139,11 @@ func TestExamples(t *testing.T) {
 				do(t, lock, "LOCK", "report")
 				receive(t, start("50")).want(t, exampleBusy, `^busy: `)
 				equal(t, do(t, lock, "UNLOCK", "report"), int64(1))
+			})
+			t.Run("the proxy is down", func(t *testing.T) {
+				down := *s
+				down.proxy = freeAddr(t)
+				receive(t, startExample(t, &down, "50", name, args)).want(t, exampleDown, oneLine)
 			})
 			t.Run("the lock is lost", func(t *testing.T) {
 				ended := start("2500")

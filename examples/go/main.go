@@ -1,7 +1,7 @@
 // Command go does a piece of work under the lock "report", with go-redis.
 //
 // LOCKPROXY_URL says where lockproxy is; the work takes WORK_MS milliseconds. Exit codes: 0 done, 1 the lock was lost and
-// the work does not count, 75 another client has the lock.
+// the work does not count, 69 lockproxy cannot be reached, 75 another client has the lock.
 package main
 
 import (
@@ -13,11 +13,13 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/logging"
 )
 
 var (
 	errBusy = errors.New("busy: another client has the lock")
 	errLost = errors.New("lost")
+	errNone = errors.New("no lock")
 )
 
 // write compares fences, as every store of a result should. It refuses the write of a client that has lost the lock meanwhile.
@@ -36,12 +38,15 @@ func main() {
 	case err == nil:
 	case errors.Is(err, errBusy):
 		os.Exit(75)
+	case errors.Is(err, errNone):
+		os.Exit(69)
 	default:
 		os.Exit(1)
 	}
 }
 
 func run(ctx context.Context) error {
+	logging.Disable() // errors are printed here
 	url := os.Getenv("LOCKPROXY_URL")
 	if url == "" {
 		url = "redis://127.0.0.1:7379"
@@ -64,7 +69,7 @@ func run(ctx context.Context) error {
 		return errBusy
 	}
 	if err != nil {
-		return fmt.Errorf("lock: %w", err)
+		return fmt.Errorf("%w: %w", errNone, err)
 	}
 	fmt.Fprintln(os.Stdout, "fence", fence)
 	if err := errors.Join(work(ctx, conn, fence), release(ctx, conn)); err != nil {

@@ -6,12 +6,13 @@ import redis.clients.jedis.DefaultJedisClientConfig;
 import redis.clients.jedis.HostAndPort;
 import redis.clients.jedis.commands.ProtocolCommand;
 import redis.clients.jedis.exceptions.JedisDataException;
+import redis.clients.jedis.exceptions.JedisException;
 
 /**
  * Does a piece of work under the lock "report". Needs redis.clients:jedis.
  *
  * <p>LOCKPROXY_URL says where lockproxy is; the work takes WORK_MS milliseconds. Exit codes: 0 done, 1 the lock was lost
- * and the work does not count, 75 another client has the lock.
+ * and the work does not count, 69 lockproxy cannot be reached, 75 another client has the lock.
  */
 public final class Lock {
   /**
@@ -39,9 +40,10 @@ public final class Lock {
     URI url = URI.create(env.getOrDefault("LOCKPROXY_URL", "redis://127.0.0.1:7379"));
     // A lock without PX belongs to its connection and is renewed while that is open: so one connection, no pool.
     var config = DefaultJedisClientConfig.builder().socketTimeoutMillis(5000).build(); // 2 s by default
+    Object fence = null;
     try (Connection connection = new Connection(new HostAndPort(url.getHost(), url.getPort()), config)) {
       // WAIT stays well below the socket timeout. GRACE 0: if this process dies, the lock is free at once.
-      Object fence = command(connection, "LOCK", "report", "WAIT", "2000", "GRACE", "0");
+      fence = command(connection, "LOCK", "report", "WAIT", "2000", "GRACE", "0");
       if (fence == null) {
         System.err.println("busy: another client has the lock");
         return 75;
@@ -61,6 +63,9 @@ public final class Lock {
         System.err.println("lost: " + err.getMessage());
         return 1;
       }
+    } catch (JedisException err) {
+      System.err.println((fence == null ? "no lock: " : "lost: ") + err.getMessage());
+      return fence == null ? 69 : 1;
     }
     System.out.println("done");
     return 0;

@@ -1,7 +1,8 @@
 // Does a piece of work under the lock "report". Needs: npm install redis
 //
 // LOCKPROXY_URL says where lockproxy is; the work takes WORK_MS milliseconds.
-// Exit codes: 0 done, 1 the lock was lost and the work does not count, 75 another client has the lock.
+// Exit codes: 0 done, 1 the lock was lost and the work does not count, 69 lockproxy cannot be reached,
+// 75 another client has the lock.
 
 import { setTimeout as sleep } from 'node:timers/promises';
 import { createClient } from 'redis';
@@ -13,17 +14,7 @@ if tonumber(ARGV[1]) < seen then return 0 end
 redis.call('HSET', KEYS[1], 'fence', ARGV[1], 'by', ARGV[2])
 return 1`;
 
-class Lost extends Error {}
-
 const work = () => sleep(Number(process.env.WORK_MS ?? 500));
-
-async function release(client) {
-  try {
-    await client.sendCommand(['UNLOCK', 'report']);
-  } catch (err) {
-    throw /^(LOSTLEASE|NOTHELD)/.test(err.message) ? new Lost(err.message) : err;
-  }
-}
 
 // A lock without PX belongs to its connection and is renewed while that is open: so no reconnecting, which would go on
 // without the lock.
@@ -31,11 +22,16 @@ const client = createClient({
   url: process.env.LOCKPROXY_URL ?? 'redis://127.0.0.1:7379',
   socket: { reconnectStrategy: false },
 });
-client.on('error', (err) => console.error('connection:', err.message));
-await client.connect();
-
-// GRACE 0: if this process dies, the lock is free at once.
-const fence = await client.sendCommand(['LOCK', 'report', 'WAIT', '2000', 'GRACE', '0']);
+client.on('error', () => {}); // commands report it
+let fence;
+try {
+  await client.connect();
+  // GRACE 0: if this process dies, the lock is free at once.
+  fence = await client.sendCommand(['LOCK', 'report', 'WAIT', '2000', 'GRACE', '0']);
+} catch (err) {
+  console.error('no lock:', err.message || err.code);
+  process.exit(69);
+}
 if (fence === null) {
   console.error('busy: another client has the lock');
   process.exit(75);
@@ -45,15 +41,14 @@ try {
   try {
     await work();
     if (!(await client.eval(WRITE, { keys: ['report:result'], arguments: [String(fence), 'node'] }))) {
-      throw new Lost('a client with a larger fence has written');
+      throw new Error('a client with a larger fence has written');
     }
   } finally {
-    await release(client);
+    await client.sendCommand(['UNLOCK', 'report']); // fails with LOSTLEASE or NOTHELD if the lock was lost
   }
   console.log('done');
 } catch (err) {
-  if (!(err instanceof Lost)) throw err;
   console.error('lost:', err.message);
   process.exitCode = 1;
 }
-await client.close();
+await client.close().catch(() => {});

@@ -1,7 +1,8 @@
 """Does a piece of work under the lock "report". Needs: pip install redis
 
 LOCKPROXY_URL says where lockproxy is; the work takes WORK_MS milliseconds.
-Exit codes: 0 done, 1 the lock was lost and the work does not count, 75 another client has the lock.
+Exit codes: 0 done, 1 the lock was lost and the work does not count, 69 lockproxy cannot be reached,
+75 another client has the lock.
 """
 
 import os
@@ -32,13 +33,17 @@ def work():
 def main():
     # A lock without PX belongs to its connection and is renewed while that is open: so one connection, and no retries,
     # which would ask again on another. WAIT stays below socket_timeout, 5 s by default.
-    client = redis.Redis.from_url(
-        os.environ.get("LOCKPROXY_URL", "redis://127.0.0.1:7379"),
-        single_connection_client=True,
-        retry=Retry(NoBackoff(), 0),
-    )
-    # GRACE 0: if this process dies, the lock is free at once.
-    fence = client.execute_command("LOCK", "report", "WAIT", 2000, "GRACE", 0)
+    try:
+        client = redis.Redis.from_url(
+            os.environ.get("LOCKPROXY_URL", "redis://127.0.0.1:7379"),
+            single_connection_client=True,
+            retry=Retry(NoBackoff(), 0),
+        )
+        # GRACE 0: if this process dies, the lock is free at once.
+        fence = client.execute_command("LOCK", "report", "WAIT", 2000, "GRACE", 0)
+    except redis.RedisError as err:
+        print("no lock:", err, file=sys.stderr)
+        return 69
     if fence is None:
         print("busy: another client has the lock", file=sys.stderr)
         return 75
@@ -55,7 +60,7 @@ def main():
                 if str(err).startswith(("LOSTLEASE", "NOTHELD")):
                     raise Lost(str(err)) from err
                 raise
-    except Lost as err:
+    except (Lost, redis.ConnectionError) as err:
         print("lost:", err, file=sys.stderr)
         return 1
     print("done")

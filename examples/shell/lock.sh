@@ -1,7 +1,8 @@
 #!/bin/sh
 # Does a piece of work under the lock "report": lock.sh
 # Needs redis-cli 7. LOCKPROXY_URL says where lockproxy is; the work takes WORK_MS milliseconds.
-# Exit codes: 0 done, 1 the lock was lost and the work does not count, 75 another client has the lock.
+# Exit codes: 0 done, 1 the lock was lost and the work does not count, 69 lockproxy cannot be reached,
+# 75 another client has the lock.
 set -eu
 
 url=${LOCKPROXY_URL:-redis://127.0.0.1:7379}
@@ -11,7 +12,7 @@ redis() { redis-cli -u "$url" "$@"; }
 # Each redis-cli is a connection of its own. So the lock belongs to a name instead of a connection (OWNER), has a fixed
 # lease (PX) that must be longer than the work, and keeps it when the connection ends (GRACE).
 owner="$(uname -n):$$:$(date +%s)"
-fence=$(redis LOCK report WAIT 2000 PX 30000 GRACE 30000 OWNER "$owner")
+fence=$(redis LOCK report WAIT 2000 PX 30000 GRACE 30000 OWNER "$owner") || exit 69 # redis-cli has said why
 case $fence in
 '')
 	echo "busy: another client has the lock" >&2

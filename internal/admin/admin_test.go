@@ -251,6 +251,15 @@ func TestPageShowsClientsLanesPinsAndLocks(t *testing.T) {
 			t.Errorf("%q is on the page", never)
 		}
 	}
+	s.redis.Do(t, "CLIENT", "PAUSE", "60000", "WRITE")
+	if _, err := s.client("PING").Write([]byte("SET k v\r\n")); err != nil {
+		t.Fatal(err)
+	}
+	redistest.Eventually(t, 10*time.Second, "a lane that stands still", func() bool {
+		_, body := s.get("/")
+		return strings.Contains(body, "(lane set aside)")
+	})
+	s.redis.Do(t, "CLIENT", "UNPAUSE")
 }
 
 func TestProfilesAreServedIfEnabledAndNothingElse(t *testing.T) {

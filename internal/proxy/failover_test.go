@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net"
@@ -14,6 +15,7 @@ import (
 
 	"lockproxy/internal/redistest"
 	"lockproxy/internal/resp"
+	"lockproxy/internal/upstream"
 )
 
 // failoverStand is a primary with two replicas and three Sentinels, and a proxy of each engine in front of them.
@@ -213,4 +215,68 @@ func TestClientsAndLocksCrossAFailover(t *testing.T) {
 			}
 		})
 	}
+}
+
+func TestSentinelsAndRedisHaveCredentialsOfTheirOwn(t *testing.T) {
+	primary := redistest.Start(t, "--requirepass", "redis-secret", "--masterauth", "redis-secret")
+	replica := redistest.StartReplica(t, primary)
+	s := redistest.StartSentinels(t, 3, primary, []*redistest.Server{replica})
+	for _, one := range s.All {
+		one.Do(t, "ACL", "SETUSER", "proxy", "on", ">sentinel-secret", "&*", "+@connection", "+sentinel|master", "+sentinel|get-master-addr-by-name", "+subscribe")
+		one.Do(t, "ACL", "SETUSER", "default", "-@all", "+sentinel", "+ping", "+publish", "+hello", "+auth", "+client", "+info", "+acl")
+	}
+	_, port, _ := net.SplitHostPort(primary.Addr())
+	_, replicaPort, _ := net.SplitHostPort(replica.Addr())
+	var clients []*peer
+	for _, engine := range engineNames() {
+		srv := startProxy(t, primary, func(o *Options) {
+			o.Engine, o.ClientAuth = engine, AuthProxy
+			o.Upstream = upstream.Options{
+				Addr: "sentinel://" + s.Addrs() + "/" + s.Name, Password: "redis-secret",
+				Sentinel: upstream.Sentinel{User: "proxy", Password: "sentinel-secret"},
+				Map:      map[string]string{"127.0.0.1:" + port: "localhost:" + port, "127.0.0.1:" + replicaPort: "localhost:" + replicaPort},
+			}
+		})
+		c := dialClient(t, address(srv))
+		if reply := c.quiet("SET", "k", engine); reply != "+OK\r\n" {
+			t.Errorf("%s: SET answered %q", engine, reply)
+		}
+		if reply := c.quiet("LOCK", "l"+engine); reply[0] != ':' {
+			t.Errorf("%s: LOCK answered %q", engine, reply)
+		}
+		clients = append(clients, c, dialClient(t, address(srv)))
+	}
+	failsOver := upstream.Options{Addr: "sentinel://" + s.Addrs() + "/" + s.Name, Password: "redis-secret", Sentinel: upstream.Sentinel{User: "proxy", Password: "wrong"}}
+	if err := tryOut(t, failsOver); err == nil || !strings.Contains(err.Error(), "WRONGPASS") {
+		t.Errorf("with a wrong password for the Sentinels: %v", err)
+	}
+	failsOver.Sentinel.Password = "sentinel-secret"
+	if err := tryOut(t, failsOver); err != nil {
+		t.Errorf("with all passwords: %v", err)
+	}
+	failsOver.Addr += "x"
+	if err := tryOut(t, failsOver); err == nil || !strings.Contains(err.Error(), "no primary of this name") {
+		t.Errorf("with another name: %v", err)
+	}
+	for _, one := range s.All {
+		one.Kill()
+	}
+	for _, c := range clients {
+		if reply := c.quiet("SET", "k", "v"); reply != "+OK\r\n" {
+			t.Errorf("without Sentinels SET answered %q", reply)
+		}
+	}
+}
+
+// tryOut makes the connections that --check makes.
+func tryOut(t *testing.T, to upstream.Options) error {
+	t.Helper()
+	srv, err := New(Options{Listen: []string{"127.0.0.1:0"}, Upstream: to})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer srv.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
+	defer cancel()
+	return srv.TryOut(ctx)
 }

@@ -261,3 +261,35 @@ func TestLargeCommandsMustComeAlong(t *testing.T) {
 		wg.Wait()
 	}, func(o *Options) { o.Limits.LargeCommand = limit })
 }
+
+// A user who may not SELECT stays in the database that was selected before its login, as on a direct connection.
+func TestAUserWhoMayNotSelectStaysInItsDatabase(t *testing.T) {
+	b := newBench(t)
+	b.redis.Do(t, "ACL", "SETUSER", "poor", "on", ">pw", ">pw2", "~*", "&*", "+@all", "-select")
+	b.compare(t, func(s *side) {
+		s.hideHelloID()
+		for _, lines := range [][]string{
+			{"SELECT 3", "AUTH poor pw", "SET k 3", "GET k"},
+			{"SELECT 3", "HELLO 3 AUTH poor pw", "SET k 3", "GET k"},
+			{"SELECT 3", "AUTH poor pw2", "SET k 3", "GET k"},
+			{"SELECT 3", "WATCH k", "AUTH poor pw2", "SET k 3", "GET k"},
+			{"SELECT 3", "MULTI", "AUTH poor pw", "SET k 4", "EXEC", "GET k"},
+			{"MULTI", "SELECT 3", "AUTH poor pw", "SET k 4", "EXEC", "GET k"},
+			{"MULTI", "AUTH poor pw", "SELECT 3", "SET k 4", "EXEC", "GET k"},
+			{"SELECT 3", "HELLO 3 AUTH poor pw BAD", "GET k"},
+			{"SELECT 3", "HELLO 3 SETNAME x AUTH poor pw", "GET k", "CLIENT GETNAME"},
+			{"SELECT 3", "AUTH poor pw", "HELLO 3", "GET k", "BLPOP l 0.01", "MULTI", "GET k", "EXEC", "SUBSCRIBE c"},
+			{"SELECT 3", "AUTH poor pw", "AUTH poor pw2", "GET k", "SELECT 3", "RESET", "GET k"},
+		} {
+			c := s.client("c")
+			c.raw(inline(lines...) + inline("ECHO the-end"))
+			c.until("the-end")
+			c = s.client("c")
+			for _, l := range lines {
+				c.raw(inline(l))
+				f, err := c.frame()
+				c.note(f, err)
+			}
+		}
+	})
+}

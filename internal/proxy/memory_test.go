@@ -332,7 +332,7 @@ func TestLargestClientsAreCutWhenAllTogetherHaveTooMuch(t *testing.T) {
 			if got := small.do("PING"); got != "+PONG\r\n" {
 				t.Errorf("the other client: %q", got)
 			}
-			warnings := logs.FilterMessageSnippet("memory").All()
+			warnings := logs.FilterField(zap.String("limit", "max-memory")).All()
 			if len(warnings) != 1 || warnings[0].ContextMap()["client"] != large.nc.LocalAddr().String() {
 				t.Errorf("the log says %v", warnings)
 			}
@@ -388,6 +388,26 @@ func TestRequestsThatRedisDoesNotTakeAreCharged(t *testing.T) {
 			}
 			redistest.Eventually(t, patience, "everything to be given back", func() bool { return srv.Stats().Memory == 0 })
 		})
+	}
+}
+
+// So are those of a client whose bytes pass unread, and empty ones.
+func TestUnreadRequestsThatRedisDoesNotTakeAreCharged(t *testing.T) {
+	redis := redistest.Start(t)
+	for _, engine := range engineNames() {
+		for _, way := range [][2]string{{"MONITOR", inline("ECHO " + strings.Repeat("x", 1000))}, {"CLIENT NO-EVICT on", inline(strings.Repeat(" ", 1000))}} {
+			srv := startProxy(t, redis, func(o *Options) { o.Engine, o.Limits.Memory = engine, 4<<20 })
+			c := dialClient(t, address(srv))
+			c.quiet(strings.Fields(way[0])...)
+			redis.Pause()
+			_ = c.nc.SetWriteDeadline(time.Now().Add(patience))
+			piece := []byte(strings.Repeat(way[1], 100))
+			for sent, err := 0, error(nil); err == nil && sent < 64<<20; sent += len(piece) {
+				_, err = c.nc.Write(piece) // fails when the client is closed
+			}
+			redistest.Eventually(t, patience, engine+": the client to be closed behind "+way[0], func() bool { return srv.shared.Counters.MemoryLimit.Load() == 1 })
+			redis.Continue()
+		}
 	}
 }
 

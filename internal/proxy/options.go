@@ -231,6 +231,7 @@ func (srv *Server) Change(c Changeable) {
 		Lease: c.Locks.Lease, Grace: c.Locks.Grace, MaxHold: c.Locks.MaxHold,
 		MaxWaiters: c.Locks.MaxWaiters, MaxWaitersPerLock: c.Locks.MaxWaitersPerLock,
 	})
+	srv.shared.Upstream.Lease(c.Locks.Lease)
 	srv.reentry.Change(c.Locks.Reentry == ReentryOwner)
 }
 

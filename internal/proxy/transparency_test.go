@@ -175,6 +175,19 @@ func TestTrackingIsRedisOwn(t *testing.T) {
 			c.do("SET", "w:1", "1")
 			a.sync()
 		},
+		"an empty command ends what CACHING says of the next one": func(s *side) {
+			for _, empty := range []string{"", "*0", "*-1"} {
+				a, c := s.speaking("a", 3), s.speaking("c", 3)
+				a.raw(inline("CLIENT TRACKING ON OPTIN", "CLIENT CACHING YES", empty, "GET k", "CLIENT CACHING YES", "GET l"))
+				a.expect(5)
+				a.raw(inline("CLIENT CACHING YES"))
+				a.expect(1)
+				a.raw(inline(empty, "GET m", "MULTI", "CLIENT CACHING YES", empty, "GET n", "EXEC"))
+				a.expect(5)
+				c.do("MSET", "k", "1", "l", "1", "m", "1", "n", "1")
+				a.sync()
+			}
+		},
 		"to another connection": func(s *side) {
 			a, r, c := s.client("a"), s.client("r"), s.client("c")
 			id := strconv.Itoa(integer(s.t, r.quiet("CLIENT", "ID")))

@@ -31,9 +31,6 @@ type (
 	// Ask is a request for a pin.
 	Ask = pins.Ask
 
-	// PinStatus counts pins.
-	PinStatus = pins.Status
-
 	// Driver moves the bytes of lanes in place of goroutines.
 	Driver = wire.Driver
 
@@ -65,4 +62,4 @@ func (u *Upstream) AwaitPin(a Ask, deliver func(*Pin, error)) (withdraw func() b
 }
 
 // Pins counts the pins for work and those for logins.
-func (u *Upstream) Pins() (work, logins PinStatus) { return u.pins.Status() }
+func (u *Upstream) Pins() (work, logins pins.Status) { return u.pins.Status() }

@@ -10,6 +10,7 @@ import (
 	"lockproxy/internal/upstream/address"
 	"lockproxy/internal/upstream/admission"
 	"lockproxy/internal/upstream/dial"
+	"lockproxy/internal/upstream/outlast"
 	"lockproxy/internal/upstream/sentinel"
 	"lockproxy/internal/upstream/topology"
 )
@@ -111,8 +112,8 @@ func (o *Options) own(id Identity) bool {
 }
 
 // find makes the topology that an address describes, with the watcher that keeps it; nil: it does not change. moved is called when the
-// server has moved.
-func (o *Options) find(addr address.Address, dialing dial.Options, moved func(from, to string)) (dial.Resolver, *sentinel.Watcher, error) {
+// server has moved, leases of the time that a failover takes.
+func (o *Options) find(addr address.Address, dialing dial.Options, leases *outlast.Warner, moved func(from, to string)) (dial.Resolver, *sentinel.Watcher, error) {
 	switch addr.Kind {
 	case address.Sentinel:
 		primary := topology.NewPrimary()
@@ -121,7 +122,7 @@ func (o *Options) find(addr address.Address, dialing dial.Options, moved func(fr
 		replicas := dial.New(dialing)
 		dialing.TLS = o.Sentinel.TLS
 		return primary, sentinel.New(sentinel.Options{
-			Name: addr.Name, Sentinels: addr.Servers, Map: o.Map, Primary: primary, Moved: moved, DownAfter: o.weigh,
+			Name: addr.Name, Sentinels: addr.Servers, Map: o.Map, Primary: primary, Moved: moved, DownAfter: leases.DownAfter,
 			Dialer: dial.New(dialing), ID: Identity{User: o.Sentinel.User, Password: o.Sentinel.Password, Proto: 3},
 			IsPrimary: func(ctx context.Context, addr string) bool {
 				return replicas.IsPrimary(ctx, dial.Target{At: topology.Node(addr), ID: Identity{User: o.User, Password: o.Password, Proto: 2}})
@@ -134,20 +135,5 @@ func (o *Options) find(addr address.Address, dialing dial.Options, moved func(fr
 	default:
 		server, err := topology.NewSingle(addr)
 		return server, nil, err
-	}
-}
-
-// failoverWork is the time that a failover takes when the primary has been found to be down: the votes, the promotion, and its spreading.
-const failoverWork = 3 * time.Second
-
-// outlives returns the shortest lease that outlives a failover. A lease is renewed every third, so two thirds are left at worst when
-// the primary fails.
-func outlives(downAfter time.Duration) time.Duration { return (downAfter + failoverWork) * 3 / 2 }
-
-// weigh warns if the lease of a lock may end before a failover does. downAfter is the time after which a silent primary is taken for down.
-func (o *Options) weigh(downAfter time.Duration) {
-	if least := outlives(downAfter); o.Lease != 0 && o.Lease < least {
-		o.Logger.Warn("a failover may take longer than the lease of locks, which are lost then",
-			zap.Duration("lock.lease", o.Lease), zap.Duration("down-after", downAfter), zap.Duration("least_lease", least))
 	}
 }

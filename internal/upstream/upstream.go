@@ -16,6 +16,7 @@ import (
 	"lockproxy/internal/upstream/dial"
 	"lockproxy/internal/upstream/door"
 	"lockproxy/internal/upstream/outage"
+	"lockproxy/internal/upstream/outlast"
 	"lockproxy/internal/upstream/pins"
 	"lockproxy/internal/upstream/proofs"
 	"lockproxy/internal/upstream/questions"
@@ -36,9 +37,10 @@ type Upstream struct {
 	wg      sync.WaitGroup
 	door    *door.Door
 	watcher *sentinel.Watcher // nil: the server does not move
-	over    chan struct{}     // closed by close
-	aside   atomic.Int64      // lanes set aside since the start
-	moves   atomic.Int64      // of the server to another address
+	leases  *outlast.Warner
+	over    chan struct{} // closed by close
+	aside   atomic.Int64  // lanes set aside since the start
+	moves   atomic.Int64  // of the server to another address
 
 	proofs.Proofs
 	nodes
@@ -59,12 +61,13 @@ func New(opts Options) (*Upstream, error) {
 	u := &Upstream{
 		opts: opts, refresh: make(chan struct{}, 1), lanes: newLanes(opts.MaxLanes), over: make(chan struct{}),
 		contacts: outage.NewContacts(opts.Addr, opts.Logger, dial.Cause, dial.IsLasting),
+		leases:   outlast.New(opts.Lease, opts.Logger),
 	}
 	dialing := dial.Options{
 		Timeout: opts.DialTimeout, KeepAlive: opts.KeepAlive, UserTimeout: opts.UserTimeout, Spawn: u.wg.Go, Stop: u.over,
 	}
 	var servers dial.Resolver
-	if servers, u.watcher, err = opts.find(addr, dialing, u.moved); err != nil {
+	if servers, u.watcher, err = opts.find(addr, dialing, u.leases, u.moved); err != nil {
 		return nil, fmt.Errorf("upstream: %w", err)
 	}
 	if u.watcher != nil {
@@ -210,7 +213,17 @@ func (u *Upstream) Probe(ctx context.Context) error { return u.asker.Probe(ctx) 
 
 // TryOut asks Redis, on a connection of its own, for everything that the proxy needs of it. lent: clients use the proxy's own user, which then
 // needs the rights of the lock commands, too.
-func (u *Upstream) TryOut(ctx context.Context, lent bool) error { return u.asker.TryOut(ctx, lent) }
+func (u *Upstream) TryOut(ctx context.Context, lent bool) error {
+	if u.watcher != nil {
+		if err := u.watcher.Find(ctx); err != nil {
+			return err
+		}
+	}
+	return u.asker.TryOut(ctx, lent)
+}
+
+// Lease notes a change of the lease of locks.
+func (u *Upstream) Lease(d time.Duration) { u.leases.Lease(d) }
 
 // lookAtLimits finds out whether Redis closes connections that have much to send.
 func (u *Upstream) lookAtLimits(ctx context.Context) {

@@ -219,7 +219,7 @@ func (s *Session) conn() connection {
 	return s.onLane()
 }
 
-// transmit sends the n commands of a slot.
+// transmit sends the n commands of a slot. n is 0 if no reply is counted.
 func (s *Session) transmit(conn connection, raw []byte, at replies.ID, n int) {
 	var err error
 	framed := s.pin != nil && s.pin.mode != readsReplies

@@ -318,7 +318,5 @@ func (u *pinning) sendUnread(raw []byte) {
 	if !s.muted {
 		u.pin.unread++
 	}
-	if u.pin.conn.Append(raw, nil, 0, 0) != nil {
-		u.pin.broken()
-	}
+	s.transmit(u.pin.conn, raw, 0, 0)
 }

@@ -79,11 +79,9 @@ func (i *input) consume(buf []byte) int {
 			off += n
 			continue
 		}
-		if len(f.Raw) == 0 { // an empty command, which Redis ignores
+		if len(f.Raw) == 0 { // an empty command, which Redis does not answer
 			batch.send()
-			if s.reply == replySkip {
-				s.reply = replyOn // it counts as the command that gets no reply
-			}
+			i.empty(buf[off : off+n])
 			off += n
 			continue
 		}
@@ -118,6 +116,18 @@ func (i *input) consume(buf []byte) int {
 		s.cmd = latest.Title
 	}
 	return off
+}
+
+// empty handles an empty command. On a connection it ends the effect of the command before it, such as CLIENT CACHING, and it is a
+// replica's sign of life. A lane has no such state.
+func (i *input) empty(raw []byte) {
+	s := i.s
+	if s.reply == replySkip {
+		s.reply = replyOn // it counts as the command that gets no reply
+	}
+	if s.pin != nil && !s.pinWaits() {
+		s.transmit(s.pin.conn, raw, 0, 0)
+	}
 }
 
 // plain reports whether a shared command may simply join the lane: the hot path.

@@ -27,6 +27,7 @@ type Stats struct {
 
 	Lanes                         int
 	LanesSetAside                 int64            // since the start, because they stood still
+	Moves                         int64            // of the primary to another address, since the start
 	PinsOpen, PinsIdle, PinsReady int              // PinsIdle of PinsOpen have no session; on PinsReady of these a command is sent at once
 	LoginsOpen, LoginsIdle        int              // connections on which Redis judges identity changes
 	PinReasons                    map[string]int64 // pins in use, by the command that made each necessary
@@ -73,6 +74,7 @@ func (src *Source) Stats() Stats {
 		MaxMemory:     src.Memory.Limit(),
 		Lanes:         len(src.Upstream.Lanes()),
 		LanesSetAside: src.Upstream.SetAside(),
+		Moves:         src.Upstream.Moves(),
 		Held:          src.Locks.Held(),
 		Waiting:       src.Locks.Waiting(),
 	}

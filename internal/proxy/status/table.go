@@ -86,6 +86,10 @@ var Table = []Row{
 		Number: func(s *Stats) int64 { return s.LanesSetAside },
 	},
 	{
+		Info: "upstream_moves", Metric: "upstream_moves_total", Kind: Counter, Help: "Times that the primary has moved to another address, behind Sentinels.",
+		Number: func(s *Stats) int64 { return s.Moves },
+	},
+	{
 		Info: "pins_open", Help: pinsHelp, Page: "pins",
 		Number: func(s *Stats) int64 { return int64(s.PinsOpen) },
 	},

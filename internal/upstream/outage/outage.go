@@ -46,7 +46,8 @@ func (o *Outage) Note(now time.Time, err error) Event {
 		o.since, o.failures, o.cause = time.Time{}, 0, ""
 		return e
 	}
-	kind, cause := Nothing, o.Cause(err)
+	var kind Kind
+	cause := o.Cause(err)
 	if o.since.IsZero() {
 		o.since = now
 	}

@@ -49,6 +49,7 @@ type Watcher struct {
 
 	// Owned by Run.
 	latest    map[int]said // by the number of the Sentinel
+	ignorant  map[int]bool // Sentinels that do not know the name
 	asked     time.Time
 	ahead     time.Time // until then the view may be ahead of the Sentinels' answers
 	downAfter time.Duration
@@ -62,7 +63,7 @@ type said struct {
 
 // New returns a watcher. It starts nothing.
 func New(opts Options) *Watcher {
-	w := &Watcher{opts: opts, results: make(chan result), event: make(chan struct{}, 1), chosen: make(chan string, 1), risen: make(chan string), latest: map[int]said{}}
+	w := &Watcher{opts: opts, results: make(chan result), event: make(chan struct{}, 1), chosen: make(chan string, 1), risen: make(chan string), latest: map[int]said{}, ignorant: map[int]bool{}}
 	for i, server := range opts.Sentinels {
 		w.links = append(w.links, &link{
 			number: i, addr: server.Addr, name: opts.Name, results: w.results, events: w.event, chosen: w.chosen, log: opts.Logger,
@@ -124,18 +125,42 @@ func (w *Watcher) Run(ctx context.Context) {
 	}
 }
 
+// Find returns when a view is known, in place of Run. The error says why there is none when ctx ends.
+func (w *Watcher) Find(ctx context.Context) error {
+	ctx, cancel := context.WithCancel(ctx)
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	defer cancel()
+	wg.Go(func() { w.Run(ctx) })
+	looks := time.NewTicker(askEvery)
+	defer looks.Stop()
+	for w.opts.Primary.View() == nil {
+		select {
+		case <-looks.C:
+		case <-ctx.Done():
+			_, err := w.opts.Primary.Resolve("")
+			return err
+		}
+	}
+	return nil
+}
+
 // note keeps what a Sentinel said.
 func (w *Watcher) note(r result) {
 	if r.err == nil {
 		w.latest[r.number] = said{r.answer, time.Now()}
+		delete(w.ignorant, r.number)
 		return
 	}
 	if errors.Is(r.err, errUnknownName) {
-		w.opts.Logger.Warn("a sentinel does not know the primary", zap.String("name", w.opts.Name), zap.Error(r.err))
 		delete(w.latest, r.number)
+		if !w.ignorant[r.number] {
+			w.opts.Logger.Warn("a sentinel does not know the primary", zap.String("name", w.opts.Name), zap.Error(r.err))
+		}
+		w.ignorant[r.number] = true
 	}
 	if w.opts.Primary.View() == nil {
-		w.opts.Primary.Unknown(fmt.Errorf("%w: %w", topology.ErrUnknown, r.err))
+		w.opts.Primary.Unknown(fmt.Errorf("%w: %v", topology.ErrUnknown, r.err)) //nolint:errorlint // a Sentinel's refusal is not one of Redis
 	}
 }
 

@@ -1,0 +1,182 @@
+package dial
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"sync"
+	"testing"
+	"time"
+
+	"lockproxy/internal/redistest"
+	"lockproxy/internal/upstream/topology"
+)
+
+// dialer connects to a primary that is said to be at an address.
+func dialer(t *testing.T, addr string, wait time.Duration) (*Dialer, *topology.Primary) {
+	t.Helper()
+	primary := topology.NewPrimary()
+	primary.Publish(1, addr, addr)
+	var wg sync.WaitGroup
+	stop := make(chan struct{})
+	t.Cleanup(func() {
+		close(stop)
+		wg.Wait()
+	})
+	return New(Options{
+		Resolver: primary, Timeout: 3 * time.Second, KeepAlive: time.Minute, UserTimeout: -1, Wait: wait, Probe: "p", Spawn: wg.Go, Stop: stop,
+	}), primary
+}
+
+func TestAReplicaIsNotThePrimary(t *testing.T) {
+	server := redistest.Start(t)
+	replica := redistest.StartReplica(t, server)
+	d, primary := dialer(t, replica.Addr(), -1)
+	for _, proto := range []int{2, 3} {
+		if _, err := d.Dial(t.Context(), Target{At: "p", ID: Identity{Proto: proto}}); !errors.Is(err, topology.ErrNotPrimary) {
+			t.Errorf("RESP%d: %v", proto, err)
+		}
+		select {
+		case <-primary.Doubts():
+		default:
+			t.Errorf("RESP%d: the address is not in doubt", proto)
+		}
+	}
+	if !primary.Refuted() {
+		t.Error("the view is not refuted")
+	}
+	d.reach.renew()
+	nc, err := d.Connect(t.Context(), "p")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer nc.Close()
+	if _, err := io.WriteString(nc, "HELLO 3\r\n"); err != nil {
+		t.Fatal(err)
+	}
+	if b, err := io.ReadAll(nc); !errors.Is(err, topology.ErrNotPrimary) {
+		t.Errorf("a lent connection read %q, %v", b, err)
+	}
+	if d.IsPrimary(t.Context(), Target{At: "p", ID: Identity{Proto: 2}}) {
+		t.Error("a replica is a primary")
+	}
+	primary.Publish(2, server.Addr(), server.Addr())
+	d.Moved()
+	if !d.IsPrimary(t.Context(), Target{At: "p", ID: Identity{Proto: 2}}) {
+		t.Error("a primary is none")
+	}
+}
+
+// silent accepts connections and says nothing, as a server does that is stopped.
+func silent(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() })
+	return l.Addr().String()
+}
+
+func TestAnAttemptThatHangsIsGivenUpWhenTheServerMoves(t *testing.T) {
+	server := redistest.Start(t)
+	d, primary := dialer(t, silent(t), -1)
+	begin := time.Now()
+	moved := time.AfterFunc(50*time.Millisecond, func() { primary.Publish(2, server.Addr(), server.Addr()) })
+	defer moved.Stop()
+	nc, err := d.Dial(t.Context(), Target{At: "p", ID: Identity{Proto: 3}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.HangUp(nc)
+	if nc.RemoteAddr().String() != server.Addr() || time.Since(begin) > 2*time.Second {
+		t.Errorf("connected to %s after %v", nc.RemoteAddr(), time.Since(begin))
+	}
+}
+
+func TestCommandsWaitForAServerThatMoves(t *testing.T) {
+	server := redistest.Start(t)
+	refusing := redistest.Start(t)
+	refusing.Kill()
+	d, primary := dialer(t, refusing.Addr(), 20*time.Second)
+	go func() {
+		<-primary.Doubts() // a connection was refused
+		primary.Publish(2, server.Addr(), server.Addr())
+		d.Moved()
+	}()
+	nc, err := d.Open(t.Context(), Target{At: "p", ID: Identity{Proto: 2}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	d.HangUp(nc)
+
+	d, _ = dialer(t, refusing.Addr(), 100*time.Millisecond)
+	begin := time.Now()
+	if _, err := d.Open(t.Context(), Target{At: "p", ID: Identity{Proto: 2}}); err == nil || time.Since(begin) < 100*time.Millisecond {
+		t.Errorf("a server that stays away: %v after %v", err, time.Since(begin))
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := d.Open(ctx, Target{At: "p", ID: Identity{Proto: 2}}); err == nil {
+		t.Error("connected without a wish")
+	}
+}
+
+func TestAMoveEndsTheBackoffOfAll(t *testing.T) {
+	server := redistest.Start(t)
+	refusing := redistest.Start(t)
+	refusing.Kill()
+	d, primary := dialer(t, refusing.Addr(), -1)
+	_, err := d.Dial(t.Context(), Target{At: "p", ID: Identity{Proto: 2}})
+	contact := make(chan struct{}, 1)
+	if err == nil || !d.Await(contact, err) {
+		t.Fatalf("the server is away: %v", err)
+	}
+	defer d.Forget(contact)
+	primary.Publish(2, server.Addr(), server.Addr())
+	d.Moved()
+	select {
+	case <-contact:
+	default:
+		t.Error("a lane that rests is not told of the move")
+	}
+	begin := time.Now()
+	nc, err := d.Open(t.Context(), Target{At: "p", ID: Identity{Proto: 2}})
+	if err != nil || time.Since(begin) > patience {
+		t.Fatalf("%v after %v", err, time.Since(begin))
+	}
+	d.HangUp(nc)
+}
+
+func TestOldConnectionsAreAborted(t *testing.T) {
+	old, server := redistest.Start(t), redistest.Start(t)
+	d, primary := dialer(t, old.Addr(), -1)
+	nc, err := d.Dial(t.Context(), Target{At: "p", ID: Identity{Proto: 2}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	lent, err := d.Connect(t.Context(), "p")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d.IsElsewhere("p", nc) {
+		t.Error("the server has not moved")
+	}
+	primary.Publish(2, server.Addr(), server.Addr())
+	if !d.IsElsewhere("p", nc) {
+		t.Error("the server has moved")
+	}
+	d.AbortLent("p")
+	if _, err := lent.Read(make([]byte, 1)); !errors.Is(err, net.ErrClosed) {
+		t.Errorf("the lent connection: %v", err)
+	}
+	_ = nc.SetReadDeadline(time.Now().Add(50 * time.Millisecond))
+	if _, err := nc.Read(make([]byte, 1)); errors.Is(err, net.ErrClosed) {
+		t.Error("another connection was ended with the lent ones")
+	}
+	d.AbortElsewhere("p")
+	if _, err := nc.Read(make([]byte, 1)); !errors.Is(err, net.ErrClosed) {
+		t.Errorf("the connection to the old address: %v", err)
+	}
+}
