@@ -154,7 +154,7 @@ func (l *Lane) run(u *Upstream) {
 			l.refusal.Note(err, u.opts.own(l.target.ID)) // before the lane's requests are reported
 			l.stream.Rest(err)
 			delay, pause := wait.Next()
-			u.laneFailed(l, err)
+			l.laneFailed(u, err)
 			if l.inUse(u) {
 				log.Debug("lane not connected", zap.Error(err), logging.Seconds("retry_in", delay))
 			}

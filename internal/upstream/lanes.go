@@ -282,14 +282,14 @@ func (n *nodes) View() *cluster.View {
 func (n *nodes) Refresh(hint Node, then func()) { n.views.Ask(hint, then) }
 
 // refreshViews prepares for following a cluster, if the servers are one.
-func (u *Upstream) refreshViews(servers dial.Resolver) {
+func (n *nodes) refreshViews(u *Upstream, servers dial.Resolver) {
 	c, ok := servers.(*topology.Cluster)
 	if !ok {
 		return
 	}
-	u.cluster = c
-	u.views = refresh.New(refresh.Options{
-		Dialer: u.dialer, Cluster: c, Own: u.Own(), Logger: u.opts.Logger, Changed: u.viewChanged, Outcome: u.contacts.Note,
+	n.cluster = c
+	n.views = refresh.New(refresh.Options{
+		Dialer: u.dialer, Cluster: c, Own: u.Own(), Logger: u.opts.Logger, Changed: func(v *cluster.View) { n.viewChanged(u, v) }, Outcome: u.contacts.Note,
 	})
 }
 
@@ -298,7 +298,7 @@ const grace = time.Second
 
 // viewChanged gives up the connections to servers that serve no slots any more. Commands that they have not answered within grace are lost: a
 // server that has been stopped would answer never, and keep its clients.
-func (u *Upstream) viewChanged(v *cluster.View) {
+func (n *nodes) viewChanged(u *Upstream, v *cluster.View) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	for key, set := range u.lanes.known {
@@ -323,7 +323,7 @@ func (u *Upstream) viewChanged(v *cluster.View) {
 }
 
 // laneFailed notes that a lane has no connection. In a cluster one server says nothing of the others.
-func (u *Upstream) laneFailed(l *Lane, err error) {
+func (l *Lane) laneFailed(u *Upstream, err error) {
 	if u.views != nil {
 		u.views.Ask(topology.Any, nil)
 		return
@@ -334,19 +334,19 @@ func (u *Upstream) laneFailed(l *Lane, err error) {
 }
 
 // laneLost notes that a lane has lost its connection.
-func (u *Upstream) laneLost(l *Lane) {
-	if u.views != nil {
-		u.views.Ask(l.target.At, nil)
+func (n *nodes) laneLost(l *Lane) {
+	if n.views != nil {
+		n.views.Ask(l.target.At, nil)
 	}
 }
 
 // stuckPeriod is the time between two refreshes of the view while a lane stands still: the server may have been stopped, which nothing announces.
 const stuckPeriod = 250 * time.Millisecond
 
-// laneStuck has the view refreshed while a lane of a set stands still. Requires u.mu.
-func (u *Upstream) laneStuck(set *laneSet) {
-	if now := time.Now(); u.views != nil && set.lineup.Aside() && now.Sub(set.asked) > stuckPeriod {
+// laneStuck has the view refreshed while a lane of a set stands still. Requires Upstream.mu.
+func (n *nodes) laneStuck(set *laneSet) {
+	if now := time.Now(); n.views != nil && set.lineup.Aside() && now.Sub(set.asked) > stuckPeriod {
 		set.asked = now
-		u.views.Ask(set.key.target.At, nil)
+		n.views.Ask(set.key.target.At, nil)
 	}
 }

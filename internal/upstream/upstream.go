@@ -84,7 +84,7 @@ func New(opts Options) (*Upstream, error) {
 		u.retireOpen()
 		u.pins.DropBare()
 	}})
-	u.refreshViews(servers)
+	u.refreshViews(u, servers)
 	u.table.Store(commands.BuiltIn())
 	return u, nil
 }

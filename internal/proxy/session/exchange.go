@@ -19,6 +19,18 @@ func (discard) lost(replies.ID, int, bool) {}
 
 var _ handler = discard{}
 
+// A replyHandler handles the reply to one command that changes the session. The reply passes to the client unchanged, unless replace is
+// set.
+type replyHandler struct {
+	s       *Session
+	muted   bool                      // the client does not see the reply
+	whole   bool                      // done and replace get the whole reply, not just its start
+	done    func(reply []byte)        // requires the session lock; reply is valid during the call
+	replace func(reply []byte) []byte // nil: the reply passes; implies whole
+	unsent  []byte                    // the reply if the command cannot be sent; nil: the refusal
+	head    []byte                    // the reply so far
+}
+
 // enoughHead is the number of bytes of a reply that tell success from each failure that matters.
 const enoughHead = 64
 

@@ -2,6 +2,7 @@ package session
 
 import (
 	"bytes"
+	"time"
 
 	"lockproxy/internal/proxy/command"
 	"lockproxy/internal/proxy/replies"
@@ -100,7 +101,7 @@ func (u *pinning) routeAt(row *command.Row, p command.Policy, raw []byte) (done,
 			return true, true
 		case elsewhere:
 			pin.home = s.slot
-			u.moveTx(upstream.AnyNode)
+			pin.moveTx(upstream.AnyNode)
 			return false, true
 		}
 		pin.home = s.slot
@@ -119,9 +120,8 @@ func (u *pinning) routeAt(row *command.Row, p command.Policy, raw []byte) (done,
 }
 
 // moveTx discards the transaction here, and has it begin anew at another server.
-func (u *pinning) moveTx(asking upstream.Node) {
-	s := u.s
-	pin := u.pin
+func (p *pinned) moveTx(asking upstream.Node) {
+	s, pin := p.s, p
 	s.replay = &replay{placement: pin.placement, asking: asking}
 	pin.placement = placement{home: -1}
 	s.forward(command.Discard, &replyHandler{s: s, muted: true, done: func([]byte) { pin.End() }}, 1)
@@ -210,7 +210,7 @@ func (u *pinning) watchOver(row *command.Row, p command.Policy, raw []byte, to h
 			return true
 		}}
 	case s.slot >= 0 && (p == command.PinOnce || row.Name == "watch" && !pin.Watching):
-		r := u.repetition(row, raw)
+		r := s.repetition(row, raw)
 		if s.asks {
 			s.forward(command.Asking, discard{}, 1)
 		}
@@ -218,7 +218,7 @@ func (u *pinning) watchOver(row *command.Row, p command.Policy, raw []byte, to h
 			if !s.again(r, pin.conn.At(), why) {
 				return false
 			}
-			u.yield(pin)
+			pin.yield()
 			return true
 		}}
 	}
@@ -226,19 +226,20 @@ func (u *pinning) watchOver(row *command.Row, p command.Policy, raw []byte, to h
 }
 
 // repetition is the one that the command being routed is, or would be.
-func (u *pinning) repetition(row *command.Row, raw []byte) *repetition {
-	if r := u.s.repeated; r != nil {
-		return r
+func (n *nodes) repetition(row *command.Row, raw []byte) *repetition {
+	if n.repeated != nil {
+		return n.repeated
 	}
 	return &repetition{row: row, raw: bytes.Clone(raw)}
 }
 
 // yield returns a pin on which nothing is outstanding and that has no state.
-func (u *pinning) yield(pin *pinned) {
-	if u.pin == pin && !pin.keep && !pin.spent && pin.borrowed == 0 {
-		u.pin = nil
-		u.s.proxy.Counters.PinReasons.Add(pin.reason, -1)
-		pin.conn.Release()
+func (p *pinned) yield() {
+	s := p.s
+	if s.pin == p && !p.keep && !p.spent && p.borrowed == 0 {
+		s.pin = nil
+		s.proxy.Counters.PinReasons.Add(p.reason, -1)
+		p.conn.Release()
 	}
 }
 
@@ -250,7 +251,7 @@ func (u *pinning) watchOverExec(row *command.Row, raw []byte, h *replyHandler) h
 	if s.view == nil {
 		return h
 	}
-	r := u.repetition(row, raw)
+	r := s.repetition(row, raw)
 	g := &guarded{s: s, h: h, slot: pin.home}
 	g.read = func(reply []byte) cluster.Refusal {
 		if bytes.HasPrefix(reply, []byte("-EXECABORT")) {
@@ -277,7 +278,7 @@ func (u *pinning) watchOverExec(row *command.Row, raw []byte, h *replyHandler) h
 		move.refused, move.ends = cluster.Refusal{}, false
 		s.replay, pin.placement = move, placement{home: -1}
 		pin.End()
-		u.yield(pin)
+		pin.yield()
 		return true
 	}
 	return g
@@ -333,3 +334,44 @@ func (g *guarded) lost(at replies.ID, n int, sent bool) {
 }
 
 var _ handler = (*guarded)(nil)
+
+// A repetition is a command on a pin that the pin's server has refused, as with errands. It is routed anew.
+type repetition struct {
+	row    *command.Row
+	raw    []byte
+	asking upstream.Node // the server that has the key already; AnyNode: none
+	tries  int
+	since  time.Time // of the first refusal
+}
+
+// repeat routes the command again. false: the session waits.
+func (n *nodes) repeat() bool {
+	s := n.s
+	if s.wait != waitNone || s.gone() || !s.route(n.repeated.row, n.repeated.raw) {
+		return false
+	}
+	n.repeated = nil
+	return s.wait == waitNone
+}
+
+// again has a command routed anew when the view has been refreshed. false: it has been refused for too long.
+func (n *nodes) again(r *repetition, from upstream.Node, why cluster.Refusal) bool {
+	s := n.s
+	if r.tries++; r.tries == 1 {
+		r.since = time.Now()
+	}
+	if s.gone() || time.Since(r.since) > failoverWait {
+		return false
+	}
+	r.asking = upstream.AnyNode
+	if hint := n.view.At(why.Address); hint != nil {
+		if why.Reason == cluster.Asking {
+			r.asking = upstream.Node(hint.ID)
+		}
+		s.proxy.Upstream.Refresh(upstream.Node(hint.ID), nil)
+	}
+	n.repeated = r
+	s.wait = waitReply
+	n.refreshed(from, backoff(r.tries), s.resume)
+	return true
+}
