@@ -166,7 +166,7 @@ func (u *Upstream) refreshTable(ctx context.Context) {
 		if ctx.Err() != nil {
 			return
 		}
-		if dial.IsRefused(err) && !(dial.IsRejected(err) && u.opts.own(u.Own())) {
+		if dial.IsRefused(err) && !(dial.IsWrongPassword(err) && u.opts.own(u.Own())) { // its user may not be allowed to ask
 			u.inspect(ctx)
 			u.opts.Logger.Info("COMMAND is not available on upstream, using the built-in command table", zap.Error(err))
 			return
