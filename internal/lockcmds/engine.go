@@ -60,7 +60,7 @@ func New(o Options) (*Engine, error) {
 	e.damage.Clock, e.damage.Logger, e.damage.Repaired = opts.Clock, opts.Logger, opts.Events.Repaired
 	e.losses = announce.New(announce.Options{Jobs: e.jobs, Redis: opts.Redis, Life: e.life, Logger: opts.Logger})
 	e.watchdog, err = watchdog.New(watchdog.Options{
-		Renew: e.own.Renew, OnLost: e.onLost, Logger: opts.Logger, Now: opts.Clock.Now,
+		Renew: e.own.Renew, OnLost: e.onLost, Renewed: opts.Events.Renewed, Logger: opts.Logger, Now: opts.Clock.Now,
 		Submit: func(job func()) error {
 			e.jobs.Submit(jobs.Renewal, job)
 			return nil
@@ -70,14 +70,14 @@ func New(o Options) (*Engine, error) {
 		return nil, fmt.Errorf("lockcmds: %w", err)
 	}
 	e.holds = holds.New(holds.Options{
-		Calls: e.calls, Watchdog: e.watchdog, Announce: e.losses, OnLost: opts.Events.Lost, UUID: opts.UUID, Lease: opts.Lease,
+		Calls: e.calls, Watchdog: e.watchdog, Announce: e.losses, OnLost: opts.Events.Lost, OnEnd: opts.Events.Ended, UUID: opts.UUID, Lease: opts.Lease,
 		Requests: opts.Requests,
 	})
 	e.waiters = waiters.New(waiters.Options{
 		Calls: e.calls, Holds: e.holds, Damage: &e.damage, UUID: opts.UUID, Lease: opts.Lease, Defaults: opts.defaults,
 		FairWait: opts.fairWait, StaleHead: opts.staleHead, Waiting: opts.Waiting, Reentry: opts.Reentry,
 		Events: waiters.Events{
-			Granted: opts.Events.Granted, HandedOver: opts.Events.HandedOver, Attempt: opts.Events.Attempt, Refused: opts.Events.Refused,
+			Granted: opts.Events.Granted, HandedOver: opts.Events.HandedOver, Attempt: opts.Events.Attempt, Left: opts.Events.Left, Refused: opts.Events.Refused,
 		},
 	})
 	e.own.Listen(e.waiters)

@@ -43,7 +43,7 @@ func failing(t *testing.T, srv *redistest.Server, e exits) (p *proxy, broken *at
 	return startProxy(t, srv, func(o *Options) {
 		o.Lease = time.Minute
 		o.Logger = zaptest.NewLogger(t, zaptest.WrapOptions(zap.WithFatalHook(e)))
-		o.Events.HandedOver = func() {
+		o.Events.HandedOver = func(time.Duration) {
 			if broken.Load() {
 				panic("mistake")
 			}

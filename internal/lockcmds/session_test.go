@@ -44,7 +44,7 @@ func startProxy(t testing.TB, srv *redistest.Server, change func(*Options)) *pro
 		Lease: 3 * time.Second,
 		Events: Events{
 			Attempt:    func() { p.attempts.Add(1) },
-			HandedOver: func() { p.handovers.Add(1) },
+			HandedOver: func(time.Duration) { p.handovers.Add(1) },
 			Lost:       func(string) { p.losses.Add(1) },
 		},
 	}

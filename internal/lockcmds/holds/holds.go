@@ -42,15 +42,16 @@ import (
 	"lockproxy/internal/watchdog"
 )
 
-// Options of Holds. All fields but OnLost are required.
+// Options of Holds. All fields but OnLost and OnEnd are required.
 type Options struct {
 	Calls    *calls.Calls
 	Watchdog *watchdog.Watchdog
 	Announce *announce.Announcer
-	OnLost   func(reason string) // called once for each loss; it must not block. nil: not of interest
-	UUID     string              // the first part of the owner of every session
-	Lease    time.Duration       // the length of a lease without PX
-	Requests *atomic.Int64       // numbers the calls of sessions
+	OnLost   func(reason string)                 // called once for each loss; it must not block. nil: not of interest
+	OnEnd    func(lost bool, held time.Duration) // called at the end of each hold; it must not block. nil: not of interest
+	UUID     string                              // the first part of the owner of every session
+	Lease    time.Duration                       // the length of a lease without PX
+	Requests *atomic.Int64                       // numbers the calls of sessions
 }
 
 // Holds is the sessions of one engine with their holds. Its methods may be called from any goroutine.
@@ -172,6 +173,9 @@ func (x *Holds) settleLocked() (told *ledger.Loss) {
 			h.lease.Continue()
 		case ledger.Forget:
 			h.lease.Forget()
+			if x.OnEnd != nil {
+				x.OnEnd(h.IsLost(), x.Calls.Clock.Now().Sub(h.Since))
+			}
 		case ledger.Tell:
 			told = f.Loss
 		}

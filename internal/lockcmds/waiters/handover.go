@@ -100,7 +100,7 @@ func (o *Offer) settle(a script.Released, sentAt time.Time, err error) (deliver 
 	o.x.mu.Lock()
 	defer o.x.mu.Unlock()
 	if a.To != script.ToNobody && o.x.Events.HandedOver != nil {
-		o.x.Events.HandedOver()
+		o.x.Events.HandedOver(o.x.Calls.Clock.Now().Sub(sentAt))
 	}
 	for i, w := range []*waiter{script.ToPlain: o.plain, script.ToFair: o.fair} {
 		if w == nil {

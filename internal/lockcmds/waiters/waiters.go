@@ -76,9 +76,10 @@ type Defaults struct {
 
 // Events are called at what metrics count. They must not block; nil ones are skipped.
 type Events struct {
-	Granted    func(v grammar.Verb, waited time.Duration) // a lock was acquired, so long after it was asked for
-	HandedOver func()                                     // by a release that granted in the same step
-	Attempt    func()                                     // one script for a waiter
+	Granted    func(v grammar.Verb, waited time.Duration)  // a lock was acquired, so long after it was asked for
+	HandedOver func(took time.Duration)                    // by a release that granted in the same step, from sending it to its answer
+	Left       func(o queue.Outcome, waited time.Duration) // a waiter has left its wait queue; the time counts from its command
+	Attempt    func()                                      // one script for a waiter
 	// Refused: a client may not wait. limit is the setting that too many waiters have reached; empty: the proxy stops.
 	Refused func(limit, client string)
 }

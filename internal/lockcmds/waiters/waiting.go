@@ -46,6 +46,9 @@ func (w *waiter) leftLocked(f queue.Effect) {
 	if w.timer != nil {
 		w.timer.Stop()
 	}
+	if left := w.x.Events.Left; left != nil {
+		left(f.Outcome, w.x.Calls.Clock.Now().Sub(w.began))
+	}
 	if f.Outcome == queue.Granted {
 		return
 	}
