@@ -112,7 +112,7 @@ var serviceVariable = regexp.MustCompile(`^LOCKPROXY_(SERVICE_HOST|SERVICE_PORT(
 
 // testVariable matches the variables of the subcommands, and those that steer this project's own tests. The proxies that these start
 // inherit them.
-var testVariable = regexp.MustCompile(`^LOCKPROXY_(BINARY|URL|URL_PASSWORD_FILE|SEED|CHAOS_TIME|SOAK_TIME|REDIS_SERVER|REQUIRE_INTEROP|INTEROP_[A-Z]+|TEST_[A-Z_]+)$`)
+var testVariable = regexp.MustCompile(`^LOCKPROXY_(BINARY|URL|URL_PASSWORD_FILE|SEED|CHAOS_TIME|SOAK_TIME|REDIS_SERVER|REQUIRE_REDIS|REQUIRE_INTEROP|INTEROP_[A-Z]+|TEST_[A-Z_]+)$`)
 
 // unknownVariables reports variables of the environment that look like settings and are none. It does not print their values.
 func unknownVariables(flags []*kong.Flag, environ []string) error {
