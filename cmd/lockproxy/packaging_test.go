@@ -35,7 +35,9 @@ func ownFlags() (names, helps []string) {
 func manual() string {
 	var b strings.Builder
 	roff := strings.NewReplacer(`\`, `\e`, "-", `\-`, "`", "")
-	option := func(name, help string) { fmt.Fprintf(&b, ".TP\n\\fB%s\\fR\n%s\n", roff.Replace(name), roff.Replace(help)) }
+	option := func(name, help string) {
+		fmt.Fprintf(&b, ".TP\n\\fB%s\\fR\n%s\n", roff.Replace(name), roff.Replace(help))
+	}
 	b.WriteString(`.\" Written from the settings by go test ./cmd/lockproxy -run Packaging -update
 .TH LOCKPROXY 1
 .SH NAME
