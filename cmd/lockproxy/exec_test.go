@@ -235,7 +235,7 @@ func TestForcedUnlockEndsTheCommand(t *testing.T) {
 func TestMaxHoldEndsTheCommand(t *testing.T) {
 	t.Parallel()
 	l := newLocks(t)
-	l.start("--lease", "1s", "--max-hold", "300ms", "job", "--", "sh", "-c", family).want(cli.ExitHeldOut, "--max-hold is over")
+	l.start("--lease", "3s", "--max-hold", "300ms", "job", "--", "sh", "-c", family).want(cli.ExitHeldOut, "--max-hold is over")
 	l.gone("pids")
 	l.free("job", time.Second)
 }

@@ -110,8 +110,9 @@ func (cmd *command) parse(args []string) error {
 // serviceVariable matches the variables that Kubernetes sets by itself for a service called lockproxy.
 var serviceVariable = regexp.MustCompile(`^LOCKPROXY_(SERVICE_HOST|SERVICE_PORT(_[A-Z0-9_]+)?|PORT_\d+_(TCP|UDP|SCTP)(_PROTO|_PORT|_ADDR)?)=|^LOCKPROXY_PORT=\w+://`)
 
-// testVariable matches the variables that steer this project's own tests. The proxies that these start inherit them.
-var testVariable = regexp.MustCompile(`^LOCKPROXY_(BINARY|URL|SEED|CHAOS_TIME|SOAK_TIME|REDIS_SERVER|REQUIRE_INTEROP|INTEROP_[A-Z]+|TEST_[A-Z_]+)$`)
+// testVariable matches the variables of the subcommands, and those that steer this project's own tests. The proxies that these start
+// inherit them.
+var testVariable = regexp.MustCompile(`^LOCKPROXY_(BINARY|URL|URL_PASSWORD_FILE|SEED|CHAOS_TIME|SOAK_TIME|REDIS_SERVER|REQUIRE_REDIS|REQUIRE_INTEROP|INTEROP_[A-Z]+|TEST_[A-Z_]+)$`)
 
 // unknownVariables reports variables of the environment that look like settings and are none. It does not print their values.
 func unknownVariables(flags []*kong.Flag, environ []string) error {

@@ -10,10 +10,13 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
 	"os"
+	"runtime"
+	"runtime/debug"
 
 	"go.uber.org/zap"
 
@@ -28,8 +31,25 @@ const (
 	exitUsage   = 2
 )
 
-// version is set at build time with -ldflags "-X main.version=...".
-var version = "dev"
+// Both are set at build time with -ldflags "-X main.version=... -X main.commit=...".
+var (
+	version = "dev"
+	commit  = ""
+)
+
+// build describes the program beyond its version: the commit, the compiler and the system. A program that go build has made in a clone
+// knows the commit from there.
+func build() string {
+	rev := commit
+	if info, ok := debug.ReadBuildInfo(); ok && rev == "" {
+		for _, s := range info.Settings {
+			if s.Key == "vcs.revision" {
+				rev = s.Value
+			}
+		}
+	}
+	return fmt.Sprintf("(commit %s, %s, %s/%s)", cmp.Or(rev, "unknown"), runtime.Version(), runtime.GOOS, runtime.GOARCH)
+}
 
 func main() {
 	os.Exit(run(context.Background(), os.Args[1:], os.Stdout, os.Stderr))
@@ -50,7 +70,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		_, _ = io.WriteString(stdout, cmd.help)
 		return exitOK
 	case cmd.Version:
-		fmt.Fprintln(stdout, "lockproxy", version)
+		fmt.Fprintln(stdout, "lockproxy", version, build())
 		return exitOK
 	case cmd.Check:
 		if _, err := certs.New(certOptions(cmd.Config, zap.NewNop())); err != nil {

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	dto "github.com/prometheus/client_model/go"
 
 	"lockproxy/internal/proxy/status"
 )
@@ -31,6 +32,27 @@ var described = func() []*prometheus.Desc {
 	}
 	return all
 }()
+
+// both is a histogram with the buckets of the text format, and with native buckets for scrapes that ask for protocol buffers.
+type both struct {
+	prometheus.Metric
+	native prometheus.Metric
+}
+
+// Write is prometheus.Metric.
+func (b both) Write(out *dto.Metric) error {
+	if err := b.Metric.Write(out); err != nil {
+		return err
+	}
+	var n dto.Metric
+	if err := b.native.Write(&n); err != nil {
+		return err
+	}
+	h := out.Histogram
+	h.Schema, h.ZeroThreshold, h.ZeroCount = n.Histogram.Schema, n.Histogram.ZeroThreshold, n.Histogram.ZeroCount
+	h.PositiveSpan, h.PositiveDelta = n.Histogram.PositiveSpan, n.Histogram.PositiveDelta
+	return nil
+}
 
 // Describe is prometheus.Collector.
 func (collector) Describe(out chan<- *prometheus.Desc) {
@@ -66,7 +88,10 @@ func (c collector) Collect(out chan<- prometheus.Metric) {
 				for bound, n := range w.Buckets {
 					buckets[bound.Seconds()] = n
 				}
-				out <- prometheus.MustNewConstHistogram(d, w.Count, w.Sum.Seconds(), buckets, label)
+				out <- both{
+					Metric: prometheus.MustNewConstHistogram(d, w.Count, w.Sum.Seconds(), buckets, label),
+					native: prometheus.MustNewConstNativeHistogram(d, w.Count, w.Sum.Seconds(), w.Native, nil, 0, status.NativeSchema, 0, time.Now().Add(-s.Uptime), label),
+				}
 			}
 		case row.ByLabel != nil:
 			for label, n := range row.ByLabel(&s) {
@@ -75,7 +100,11 @@ func (c collector) Collect(out chan<- prometheus.Metric) {
 		case row.Label != "":
 			out <- prometheus.MustNewConstMetric(d, kind, float64(row.Number(&s)), row.Value)
 		default:
-			out <- prometheus.MustNewConstMetric(d, kind, float64(row.Number(&s)))
+			n := float64(row.Number(&s))
+			if row.Scale != 0 {
+				n *= row.Scale
+			}
+			out <- prometheus.MustNewConstMetric(d, kind, n)
 		}
 	}
 }

@@ -181,10 +181,8 @@ func (r *runner) finish(exit process.Exit, ended time.Time) int {
 	}
 	err := r.release()
 	switch {
-	case why == tenure.HeldOut && held:
+	case why == tenure.HeldOut && (held || err == nil): // a release by fence proves that it was held
 		return ExitHeldOut
-	case why != tenure.Running:
-		return ExitLost
 	case errors.Is(err, errLost), err != nil && !held:
 		return r.p.fail(ExitLost, "%s: the lock was lost while the command ran", plain(r.holder.key))
 	case err != nil:

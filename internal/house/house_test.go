@@ -219,7 +219,7 @@ func TestEveryOptionOfTheLockCommandsIsSet(t *testing.T) {
 			}
 		}
 	})
-	inspect(t, "internal/lockcmds/engine.go", func(n ast.Node) {
+	inspect(t, "internal/lockcmds/options.go", func(n ast.Node) {
 		spec, ok := n.(*ast.TypeSpec)
 		if !ok || spec.Name.Name != "Options" {
 			return

@@ -6,7 +6,10 @@ import (
 	"time"
 
 	"lockproxy/internal/lockcmds/calls"
+	"lockproxy/internal/lockcmds/holds"
 	"lockproxy/internal/lockcmds/jobs"
+	"lockproxy/internal/lockcmds/ledger"
+	"lockproxy/internal/lockcmds/queue"
 	"lockproxy/internal/lockcmds/script"
 	"lockproxy/internal/redistest"
 )
@@ -40,9 +43,8 @@ func TestFairWaitersThatHangUpTogetherLeaveTogether(t *testing.T) {
 	if n := scriptCalls(t, srv) - before; n > many/3 {
 		t.Errorf("%d script calls took %d waiters out of the queue", n, many)
 	}
-	p.e.mu.Lock()
-	left := p.e.waits.set.Leaving()
-	p.e.mu.Unlock()
+	var left int
+	p.e.waiters.Step(func(q *queue.Set) { left = q.Leaving() })
 	if left > 1 {
 		t.Errorf("%d locks with departures", left)
 	}
@@ -62,18 +64,18 @@ func TestABacklogOfCleanUpDoesNotStarveRenewals(t *testing.T) {
 	first := p.deadline("k")
 	redistest.Eventually(t, patience, "the second renewal", func() bool { return p.deadline("k").Sub(first) > 500*time.Millisecond })
 	b := p.session(3)
-	b.fence("LOCK x PX 1")
+	b.fence("LOCK x PX 500") // a grant that comes after its lease would wait for the clean-up
 	equal(t, "loss", b.push()[:len(">[lock-lost x")], ">[lock-lost x")
 }
 
 // deadline is when the lease of a lock ends that is held here; zero: it is not held.
-func (p *proxy) deadline(key string) time.Time {
-	p.e.mu.Lock()
-	defer p.e.mu.Unlock()
-	for _, h := range p.e.ledger.List() {
-		if h.Lock == key {
-			return holdOf(h).lease.Deadline()
+func (p *proxy) deadline(key string) (deadline time.Time) {
+	p.e.holds.Step(func(l *ledger.Ledger) {
+		for _, h := range l.List() {
+			if h.Lock == key {
+				deadline = holds.Of(h).Deadline()
+			}
 		}
-	}
-	return time.Time{}
+	})
+	return deadline
 }

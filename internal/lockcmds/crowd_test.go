@@ -220,16 +220,17 @@ func TestCrowdTakesTurnsWithRedisson(t *testing.T) {
 	}
 	p.awaitAttempts("k")
 	srv.Do(t, "PUBLISH", script.ChannelOf("k"), "0") // as when another proxy has been faster
-	queue := func() []string { return srv.Client(t).LRange(t.Context(), script.QueueOf("k"), 0, -1).Val() }
+	inRedis := func() []string { return srv.Client(t).LRange(t.Context(), script.QueueOf("k"), 0, -1).Val() }
+	var place string
 	redistest.Eventually(t, patience, "the place and its subscription", func() bool {
-		p.e.mu.Lock()
-		defer p.e.mu.Unlock()
-		q := p.e.waits.set.Find("k")
-		return q.Queued() && q.Settled()
+		return p.waitQueue("k", func(q *queue.Queue) bool {
+			place = q.Names().Place
+			return q.Queued() && q.Settled()
+		})
 	})
 	k.fair()
 	k.listen(script.NamesOf("k").NameChannel(k.owner))
-	equal(t, "queue", queue(), []string{p.e.waits.place, k.owner})
+	equal(t, "queue", inRedis(), []string{place, k.owner})
 	if info := asks.do("LOCKINFO k"); !strings.Contains(info, "fair-waiters :1 local-waiters :2") {
 		t.Errorf("LOCKINFO: %s", info)
 	}
@@ -245,7 +246,7 @@ func TestCrowdTakesTurnsWithRedisson(t *testing.T) {
 	if got := k.fair(); got != nil {
 		t.Fatalf("redisson: %v", got)
 	}
-	equal(t, "queue", queue(), []string{})
+	equal(t, "queue", inRedis(), []string{})
 }
 
 // A waiter that has died leaves a place behind. No lock is kept for it; nor, for long, for the plain waiters of a proxy that has died.

@@ -2,18 +2,12 @@ package lockcmds
 
 import (
 	"sync/atomic"
-	"time"
+
+	"lockproxy/internal/lockcmds/waiters"
 )
 
 // Defaults are the settings of the lock commands that can change while engines run. A change applies to commands to come.
-type Defaults struct {
-	Lease   time.Duration  // renewed by the watchdog
-	Grace   *time.Duration // what may be left of a lease after the connection ends; nil: all of it
-	MaxHold time.Duration  // how long the watchdog renews; 0: without a limit
-
-	MaxWaiters        int // 0: no limit
-	MaxWaitersPerLock int // 0: no limit
-}
+type Defaults = waiters.Defaults
 
 // Changes is the way by which engines that share it get new Defaults. The zero value has none.
 type Changes struct{ now atomic.Pointer[Defaults] }

@@ -10,6 +10,7 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 
 	"lockproxy/internal/lockcmds/contract"
+	"lockproxy/internal/lockcmds/queue"
 	"lockproxy/internal/redistest"
 )
 
@@ -121,10 +122,9 @@ func TestManyWaitersAreServedInOrder(t *testing.T) {
 func (s *session) awaitWaiting() {
 	s.t.Helper()
 	redistest.Eventually(s.t, patience, "the acquire to wait", func() bool {
-		s.p.e.mu.Lock()
-		defer s.p.e.mu.Unlock()
-		c := s.p.e.clients[s.ID]
-		return c != nil && c.ask != nil && c.ask.Waits()
+		waits := false
+		s.acquire(func(w *queue.Waiter, _ *time.Duration) { waits = w.Waits() })
+		return waits
 	})
 }
 

@@ -6,6 +6,7 @@ import (
 	"lockproxy/internal/lockcmds/calls"
 	"lockproxy/internal/lockcmds/contract"
 	"lockproxy/internal/lockcmds/grammar"
+	"lockproxy/internal/lockcmds/holds"
 	"lockproxy/internal/lockcmds/ledger"
 	"lockproxy/internal/lockcmds/replies"
 	"lockproxy/internal/lockcmds/script"
@@ -13,33 +14,37 @@ import (
 
 // startExtend executes EXTENDLOCK. The watchdog goes on with the new length. Requires the session lock.
 func (e *Engine) startExtend(s contract.Caller, cmd grammar.Command) {
-	e.mu.Lock()
-	c, k, lost := e.beginLocked(s, cmd)
-	if lost {
-		e.mu.Unlock()
+	session, k := e.holds.Begin(s, cmd.Key, cmd.Owner)
+	x := &extension{
+		e: e, session: session, call: script.Extend{Key: cmd.Key, Part: e.holds.Part(&session.Session, k.Owner), Lease: cmd.Lease},
+	}
+	lost := false
+	e.holds.Step(func(l *ledger.Ledger) {
+		if lost = l.KnowsLoss(&session.Session, k); lost {
+			return
+		}
+		if x.h = l.Find(k); x.h != nil && x.call.Session != "" {
+			x.call.Fence = x.h.Fence
+		}
+	})
+	h := holds.Of(x.h)
+	switch {
+	case lost:
 		s.Reply(replies.LostLease())
-		return
-	}
-	h := e.ledger.Find(k)
-	x := &extension{e: e, c: c, h: h, call: script.Extend{Key: cmd.Key, Part: e.partOf(&c.Session, k.Owner), Lease: cmd.Lease}}
-	if h != nil && x.call.Session != "" {
-		x.call.Fence = h.Fence
-	}
-	e.mu.Unlock()
-	if pause(holdOf(h), cmd.Lease) {
+	case holds.Pause(h, cmd.Lease):
 		x.send(s.Session)
-		return
+	default:
+		e.holds.Ordered(s.Session, h, func() { x.send(s.Session) })
 	}
-	e.ordered(s.Session, holdOf(h).lease, func() { x.send(s.Session) })
 }
 
 // extension is one EXTENDLOCK in progress.
 type extension struct {
-	e    *Engine
-	c    *client
-	h    *ledger.Hold // nil: no session of this proxy holds the lock for that owner
-	call script.Extend
-	q    calls.Request
+	e       *Engine
+	session *holds.Session
+	h       *ledger.Hold // nil: no session of this proxy holds the lock for that owner
+	call    script.Extend
+	q       calls.Request
 }
 
 // send sends the extension. Requires the session lock.
@@ -72,11 +77,10 @@ func (x *extension) Answered(o calls.Outcome) []byte {
 	case a.Other:
 		answer.Status = ledger.OtherGrant
 	}
-	x.e.mu.Lock()
-	reply := x.e.ledger.Extended(&x.c.Session, ledger.Key{Lock: x.call.Key, Owner: x.call.Owner}, x.h, x.call.Lease, answer)
-	told := x.e.settleLocked()
-	x.e.mu.Unlock()
-	x.e.tell(told)
+	var reply ledger.Reply
+	x.e.holds.Step(func(l *ledger.Ledger) {
+		reply = l.Extended(&x.session.Session, ledger.Key{Lock: x.call.Key, Owner: x.call.Owner}, x.h, x.call.Lease, answer)
+	})
 	if reply == ledger.Newer {
 		x.anew(a.Fence)
 	}
@@ -86,7 +90,7 @@ func (x *extension) Answered(o calls.Outcome) []byte {
 // anew sends the extension for a later grant of the owner, of which this proxy has no hold.
 func (x *extension) anew(fence int64) {
 	x.h = nil
-	x.call.Request, x.call.Fence = x.e.nextRequest(), fence
+	x.call.Request, x.call.Fence = x.e.holds.NextRequest(), fence
 	x.q.Once = fence == 0
 	x.e.calls.Repeat(&x.q, x.call.Call())
 }

@@ -28,7 +28,8 @@ func (e *Engine) startForce(s contract.Caller, cmd grammar.Command) {
 		}
 		e.log.Log(logging.Audit, "lock ended by FORCEUNLOCK", zap.String("key", cmd.Key), zap.String("owner", a.Owner), zap.Int64("fence", a.Fence),
 			zap.String("client", s.Info.Addr), zap.String("client_name", s.Info.Name), zap.String("user", cmp.Or(e.opts.User, "default")))
-		e.forced(ledger.Key{Lock: cmd.Key, Owner: a.Owner}, a.Fence)
+		e.holds.Forced(ledger.Key{Lock: cmd.Key, Owner: a.Owner}, a.Fence)
+		e.waiters.Wake(cmd.Key)
 		return redcon.AppendInt(nil, 1)
 	}}})
 }

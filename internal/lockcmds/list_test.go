@@ -7,16 +7,18 @@ import (
 	"testing"
 	"time"
 
+	"lockproxy/internal/lockcmds/contract"
+	"lockproxy/internal/lockcmds/holds"
 	"lockproxy/internal/lockcmds/jobs"
 	"lockproxy/internal/lockcmds/ledger"
 	"lockproxy/internal/lockcmds/listing"
-	"lockproxy/internal/lockcmds/losses"
 	"lockproxy/internal/lockcmds/redislink"
 	"lockproxy/internal/lockcmds/replies"
+	"lockproxy/internal/locktest"
 )
 
 // stocked is an engine that holds n locks for one session, and does not run.
-func stocked(t *testing.T, n int) (*Engine, *client, []*ledger.Hold) {
+func stocked(t *testing.T, n int) (*Engine, *locktest.Session, []*ledger.Hold) {
 	t.Helper()
 	pool, err := jobs.New(1)
 	if err != nil {
@@ -31,19 +33,26 @@ func stocked(t *testing.T, n int) (*Engine, *client, []*ledger.Hold) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := &client{}
-	c.Name, c.Losses, c.Tag = "o", losses.NewSet(losses.NewBudget(1000)), c
+	s := locktest.New(t, e, 1, 2, nil)
 	var all []*ledger.Hold
 	for i := range n {
-		h, _ := e.ledger.Granted(ledger.Grant{
-			By: &c.Session, Key: ledger.Key{Lock: fmt.Sprintf("key:%05d", i), Owner: "o"}, Fence: 1, Count: 1, Mine: 1, TTL: time.Minute,
-			SentAt: time.Now(), Grace: -1,
-		})
-		holdOf(h).by = e.own
-		all = append(all, h)
-		e.settleLocked()
+		all = append(all, hold(t, e, s.Caller(), fmt.Sprintf("key:%05d", i), 1))
 	}
-	return e, c, all
+	return e, s, all
+}
+
+// hold records a hold of a session, as if Redis had granted it.
+func hold(t *testing.T, e *Engine, s contract.Caller, key string, fence int64) (h *ledger.Hold) {
+	t.Helper()
+	c := e.holds.Claim(s, key, "")
+	verdict := c.Granted(holds.Grant{
+		Grant: ledger.Grant{Fence: fence, Count: 1, Mine: 1, TTL: time.Minute, SentAt: time.Now(), Grace: -1}, Own: e.own,
+	})
+	if verdict != holds.Usable {
+		t.Fatalf("verdict %d", verdict)
+	}
+	e.holds.Step(func(l *ledger.Ledger) { h = l.Find(c.Key()) })
+	return h
 }
 
 func TestListIsTheFirstByKey(t *testing.T) {
@@ -74,23 +83,22 @@ func TestListHasWhatIsThereAllTheTime(t *testing.T) {
 		for _, i := range slice {
 			seen[i.Key]++
 		}
-		e.mu.Lock()
-		for i := turn; i < len(all); i += 7 { // from everywhere
-			if h := all[i]; !gone[h.Lock] {
-				gone[h.Lock] = true
-				e.ledger.Drop(h)
+		e.holds.Step(func(l *ledger.Ledger) {
+			for i := turn; i < len(all); i += 7 { // from everywhere
+				if h := all[i]; !gone[h.Lock] {
+					gone[h.Lock] = true
+					l.Drop(h)
+				}
 			}
-		}
-		e.settleLocked()
-		e.mu.Unlock()
+		})
 	}
 	for _, h := range all {
 		if !gone[h.Lock] && seen[h.Lock] == 0 {
 			t.Errorf("%s was there all the time and is not in the list", h.Lock)
 		}
 	}
-	if n := len(all) - len(gone); e.ledger.Len() != n || e.Holds() != n {
-		t.Errorf("%d held, %d counted, want %d", e.ledger.Len(), e.Holds(), n)
+	if n := len(all) - len(gone); e.Holds() != n {
+		t.Errorf("%d counted, want %d", e.Holds(), n)
 	}
 	if found := listing.FirstByKey(append(slices.Clone(slice), slice...), 0); len(found) != len(slice) {
 		t.Errorf("%d of %d, each seen twice", len(found), len(slice))
@@ -108,8 +116,7 @@ func TestListHoldsTheEngineForOneSliceAtATime(t *testing.T) {
 	var longest time.Duration
 	for running := true; running; {
 		began := time.Now()
-		e.mu.Lock()
-		e.mu.Unlock() //nolint:staticcheck // how long it takes to get is the question
+		e.holds.Step(func(*ledger.Ledger) {}) // how long it takes to get is the question
 		longest = max(longest, time.Since(began))
 		select {
 		case <-done:

@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"lockproxy/internal/lockcmds/ledger"
+	"lockproxy/internal/lockcmds/queue"
 	"lockproxy/internal/lockcmds/redislink"
 	"lockproxy/internal/lockcmds/script"
 	"lockproxy/internal/redistest"
@@ -151,9 +151,8 @@ func TestEndOfAGrantThatIsNotAnsweredYetWakesTheNext(t *testing.T) {
 	a.executed(2)
 	elsewhere.want("FORCEUNLOCK k", ":1")
 	redistest.Eventually(t, patience, "the message", func() bool {
-		p.e.mu.Lock()
-		defer p.e.mu.Unlock()
-		_, again := p.e.clients[b.ID].ask.Asks()
+		again := false
+		b.acquire(func(w *queue.Waiter, _ *time.Duration) { _, again = w.Asks() })
 		return again
 	})
 	answer()
@@ -169,10 +168,7 @@ func TestPlaceOfTheSameOwnerIsAskedForAgain(t *testing.T) {
 	holder.fence("LOCK k PX 60000")
 	a.send("FAIRLOCK k OWNER o")
 	redistest.Eventually(t, patience, "a's subscriptions", func() bool {
-		p.e.mu.Lock()
-		defer p.e.mu.Unlock()
-		q := p.e.waits.set.Find("k")
-		return q != nil && q.Settled()
+		return p.settled("k")
 	})
 	answer := b.Lane.HoldBack()
 	b.send("FAIRLOCK k OWNER o") // finds a's place
@@ -238,14 +234,15 @@ func TestAbandonedReleaseIsOfTheGrantItNames(t *testing.T) {
 	redistest.Eventually(t, patience, "a renewal on its way", func() bool { return written.Load() > before })
 	b.send("UNLOCK k OWNER me FENCE 12")
 	b.hangUp()
-	p.e.mu.Lock()
-	lease := holdOf(p.e.ledger.Find(ledger.Key{Lock: "k", Owner: "me"})).lease
-	p.e.mu.Unlock()
 	renewed := make(chan struct{})
-	lease.Pause(func() { close(renewed) }) // behind the release
+	other := p.session(2)
+	other.Lock()
+	claim := p.e.holds.Claim(other.Caller(), "k", "me")
+	claim.Ordered(func() { close(renewed) }) // behind the release
+	other.Unlock()
 	srv.Continue()
 	<-renewed
-	lease.Continue()
+	claim.Continue()
 	p.cleanedUp()
 	equal(t, "holds", p.holds("k", "me"), "1")
 }
@@ -409,9 +406,7 @@ func TestSameOwnerIsLetInBeforeAMessageIsHeeded(t *testing.T) {
 	answer := holder.Lane.HoldBack()
 	holder.send("UNLOCK k") // hands over to the first
 	holder.executed(2)
-	p.e.mu.Lock()
-	p.e.waits.wakeLocked("k") // as if a message had come
-	p.e.mu.Unlock()
+	p.e.waiters.Wake("k") // as if a message had come
 	answer()
 	equal(t, "unlock", holder.reply(), ":1")
 	fenceIn(t, first.reply())

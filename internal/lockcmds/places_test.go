@@ -153,10 +153,7 @@ func TestClockThatJumpsTakesNoPlaceOfTheLiving(t *testing.T) {
 // awaitAttempts returns when all who wait for the lock have made their deciding attempts.
 func (p *proxy) awaitAttempts(key string) {
 	redistest.Eventually(p.t, patience, "the deciding attempts", func() bool {
-		p.e.mu.Lock()
-		defer p.e.mu.Unlock()
-		q := p.e.waits.set.Find(key)
-		return q != nil && q.Settled()
+		return p.settled(key)
 	})
 }
 

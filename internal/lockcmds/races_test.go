@@ -1,14 +1,11 @@
 package lockcmds
 
 import (
-	"context"
 	"testing"
 	"time"
 
 	"lockproxy/internal/lockcmds/queue"
-	"lockproxy/internal/locktest"
 	"lockproxy/internal/redistest"
-	"lockproxy/internal/watchdog"
 )
 
 func TestHandOverToAClientThatHungUpIsGivenBack(t *testing.T) {
@@ -41,10 +38,7 @@ func (p *proxy) awaitAttempt(key string) {
 
 // settled reports whether no attempt for the lock is on its way.
 func (p *proxy) settled(key string) bool {
-	p.e.mu.Lock()
-	defer p.e.mu.Unlock()
-	q := p.e.waits.set.Find(key)
-	return q != nil && q.Settled()
+	return p.waitQueue(key, (*queue.Queue).Settled)
 }
 
 func TestMessageDuringAnAttemptCausesAnother(t *testing.T) {
@@ -55,62 +49,18 @@ func TestMessageDuringAnAttemptCausesAnother(t *testing.T) {
 	b.send("LOCK k")
 	b.awaitWaiting()
 	q.awaitAttempt("k")
-	var w *waiter
-	q.e.waits.step(func(s *queue.Set) { // as if an attempt were on its way that finds the lock held
-		shared, _ := s.Offer("k", "")
-		w = waiterOf(shared)
+	var w *queue.Waiter
+	q.e.waiters.Step(func(s *queue.Set) { // as if an attempt were on its way that finds the lock held
+		w, _ = s.Offer("k", "")
 	})
 	a.want("UNLOCK k", ":1")
 	redistest.Eventually(t, patience, "the message", func() bool {
-		q.e.mu.Lock()
-		defer q.e.mu.Unlock()
-		_, again := w.Asks()
+		again := false
+		q.e.waiters.Step(func(*queue.Set) { _, again = w.Asks() })
 		return again
 	})
-	q.e.waits.step(func(s *queue.Set) { s.Answered(&w.Waiter, queue.Answer{TTL: time.Minute}) })
+	q.e.waiters.Step(func(s *queue.Set) { s.Answered(w, queue.Answer{TTL: time.Minute}) })
 	fenceIn(t, b.reply())
-}
-
-func TestCommandsOnALeaseWaitForItsRenewal(t *testing.T) {
-	sent, answer := make(chan struct{}), make(chan struct{})
-	dog, err := watchdog.New(watchdog.Options{
-		Submit: func(f func()) error { go f(); return nil },
-		Renew: func(context.Context, any, []watchdog.Renewal) ([]watchdog.Verdict, error) {
-			close(sent)
-			<-answer
-			return []watchdog.Verdict{watchdog.Renewed}, nil
-		},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	stopped := make(chan struct{})
-	go func() {
-		defer close(stopped)
-		_ = dog.Run(ctx)
-	}()
-	defer func() { cancel(); <-stopped }()
-	l := dog.Track(watchdog.Entry{Key: "k", Owner: "o", Fence: 1, TTL: 3 * time.Second}, time.Now())
-	<-sent
-	e, s := &Engine{}, locktest.New(t, nil, 1, 2, nil)
-	done := make(chan struct{})
-	s.Lock()
-	e.ordered(s, l, func() { close(done) })
-	s.Unlock()
-	select {
-	case <-done:
-		t.Error("sent while a renewal was on its way")
-	default:
-	}
-	close(answer)
-	<-done
-	now := false
-	e.ordered(s, l, func() { now = true })
-	if !now {
-		t.Fatal("not sent at once though no renewal was on its way")
-	}
-	l.Forget()
 }
 
 // b's channels are subscribed already when it asks, so that its first attempt decides, unless they have told something since.

@@ -8,7 +8,9 @@ import (
 	"time"
 
 	"lockproxy/internal/lockcmds/contract"
+	"lockproxy/internal/lockcmds/holds"
 	"lockproxy/internal/lockcmds/ledger"
+	"lockproxy/internal/lockcmds/queue"
 	"lockproxy/internal/lockcmds/redislink"
 	"lockproxy/internal/redistest"
 )
@@ -205,9 +207,7 @@ func (s *session) sendTooLate(line string, meanwhile func()) {
 	executed := s.Lane.Answered.Load() + 1
 	s.send(line)
 	s.executed(executed)
-	s.p.e.mu.Lock()
-	s.p.e.clients[s.ID].ask.lease = 0 // has passed
-	s.p.e.mu.Unlock()
+	s.acquire(func(_ *queue.Waiter, lease *time.Duration) { *lease = 0 }) // has passed
 	meanwhile()
 	answer()
 }
@@ -294,12 +294,9 @@ func TestLostGrantIsNotTakenForANewOne(t *testing.T) {
 	p := startProxy(t, srv, func(o *Options) { o.Lease = time.Minute })
 	a := p.session(2) // hears no pushes
 	fence := a.fence("LOCK k PX 60000")
-	p.e.mu.Lock()
-	h := p.e.ledger.Find(ledger.Key{Lock: "k", Owner: p.ownerOf(a)})
-	p.e.ledger.Lost(h, string(ReasonForced), true, nil) // and Redis does not know yet
-	told := p.e.settleLocked()
-	p.e.mu.Unlock()
-	p.e.tell(told)
+	p.e.holds.Step(func(l *ledger.Ledger) {
+		l.Lost(l.Find(ledger.Key{Lock: "k", Owner: p.ownerOf(a)}), string(holds.ReasonForced), true, nil) // and Redis does not know yet
+	})
 	if again := a.fence("LOCK k"); again <= fence {
 		t.Errorf("fence %d for a lock that was lost with fence %d", again, fence)
 	}

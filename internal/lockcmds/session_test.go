@@ -3,15 +3,18 @@ package lockcmds
 import (
 	"context"
 	"fmt"
+	"reflect"
 	"strconv"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
+	"unsafe"
 
 	"go.uber.org/zap/zaptest"
 
 	"lockproxy/internal/lockcmds/jobs"
+	"lockproxy/internal/lockcmds/queue"
 	"lockproxy/internal/lockcmds/redislink"
 	"lockproxy/internal/locktest"
 	"lockproxy/internal/redistest"
@@ -41,7 +44,7 @@ func startProxy(t testing.TB, srv *redistest.Server, change func(*Options)) *pro
 		Lease: 3 * time.Second,
 		Events: Events{
 			Attempt:    func() { p.attempts.Add(1) },
-			HandedOver: func() { p.handovers.Add(1) },
+			HandedOver: func(time.Duration) { p.handovers.Add(1) },
 			Lost:       func(string) { p.losses.Add(1) },
 		},
 	}
@@ -159,6 +162,30 @@ func fenceIn(t testing.TB, reply string) int64 {
 		t.Fatalf("reply %s is no fence", reply)
 	}
 	return n
+}
+
+// waitQueue calls f with the wait queue of a lock, and returns its result; false: no client waits.
+func (p *proxy) waitQueue(key string, f func(q *queue.Queue) bool) (ok bool) {
+	p.e.waiters.Step(func(s *queue.Set) {
+		if q := s.Find(key); q != nil {
+			ok = f(q)
+		}
+	})
+	return ok
+}
+
+// acquire calls f with the acquire of the session and its lease, if one is in progress. Only tests look at these fields from outside of
+// package waiters.
+func (s *session) acquire(f func(w *queue.Waiter, lease *time.Duration)) {
+	x := s.p.e.waiters
+	x.Step(func(*queue.Set) { // under its mutex
+		pointer := reflect.ValueOf(x).Elem().FieldByName("asks").MapIndex(reflect.ValueOf(s.ID))
+		if !pointer.IsValid() {
+			return
+		}
+		field := func(name string) unsafe.Pointer { return unsafe.Pointer(pointer.Elem().FieldByName(name).UnsafeAddr()) }
+		f((*queue.Waiter)(field("Waiter")), (*time.Duration)(field("lease")))
+	})
 }
 
 // publish has the engine's own client connect.

@@ -8,18 +8,17 @@ import (
 
 	"lockproxy/internal/lockcmds/jobs"
 	"lockproxy/internal/lockcmds/ledger"
-	"lockproxy/internal/locktest"
 	"lockproxy/internal/redistest"
 	"lockproxy/internal/resp"
 )
 
+// sliceSize is the number of holds, or of waiters, that are dealt with at a time.
+const sliceSize = 128
+
 // The end of a session with very many locks must not hold up the loop that it is told on, nor the engine.
 func TestEndOfASessionWithManyLocksIsDoneInSlices(t *testing.T) {
 	const many = 20_000
-	e, c, _ := stocked(t, many)
-	s := locktest.New(t, e, 1, 2, nil)
-	c.s = s
-	e.clients[s.ID] = c
+	e, s, _ := stocked(t, many)
 	gate := make(chan struct{})
 	e.jobs.Submit(jobs.Renewal, func() { <-gate }) // the only worker
 	e.Ended(s.ID)
@@ -41,12 +40,10 @@ func TestLossesOfManyLeasesAtOnceAreToldInOrder(t *testing.T) {
 	s.Lock()
 	s.Pushes = make(chan string, 1000)
 	s.Unlock()
-	p.e.mu.Lock()
-	c := p.e.clientLocked(s.Caller())
-	p.e.mu.Unlock()
 	const many = 500
 	for i := range many {
-		p.e.tell(&ledger.Loss{Key: ledger.Key{Lock: itoa(int64(i))}, Fence: int64(i), Reason: ledger.Gone, To: []*ledger.Session{&c.Session}})
+		h := hold(t, p.e, s.Caller(), itoa(int64(i)), int64(i))
+		p.e.holds.Step(func(l *ledger.Ledger) { l.Lost(h, ledger.Gone, true, nil) })
 	}
 	for i := range many {
 		n := itoa(int64(i))

@@ -132,10 +132,8 @@ func TestThousandsOfWaitersCostLittle(t *testing.T) {
 	a.want("UNLOCK k", ":1")
 	fenceIn(t, sessions[0].reply())
 	sessions[0].want("UNLOCK k", ":1")
-	p.e.mu.Lock()
-	defer p.e.mu.Unlock()
-	if n := p.e.waits.set.Len(); n != 0 || p.e.opts.Waiting.Load() != 0 {
-		t.Errorf("%d wait queues, %d waiters left", n, p.e.opts.Waiting.Load())
+	if !p.e.waiters.Empty() || p.e.opts.Waiting.Load() != 0 {
+		t.Errorf("%d waiters left", p.e.opts.Waiting.Load())
 	}
 }
 
@@ -206,11 +204,7 @@ func TestOtherSessionsOfAnOwnerGetInWithTheFirst(t *testing.T) {
 			return srv.Client(t).Exists(t.Context(), "k").Val() == 1
 		})
 		a.want("FORCEUNLOCK k", ":1")
-		redistest.Eventually(t, patience, "the wait queue to be empty", func() bool {
-			p.e.mu.Lock()
-			defer p.e.mu.Unlock()
-			return p.e.waits.set.Len() == 0
-		})
+		redistest.Eventually(t, patience, "the wait queue to be empty", p.e.waiters.Empty)
 		a.do("FORCEUNLOCK k")
 	}
 }
@@ -414,16 +408,12 @@ func TestFairWaitersOfOneProxyMayStandInAnotherOrder(t *testing.T) {
 		s.awaitWaiting()
 	}
 	redistest.Eventually(t, patience, "the deciding attempts", func() bool {
-		p.e.mu.Lock()
-		defer p.e.mu.Unlock()
-		return p.e.waits.set.Find("k").Settled() && p.attempts.Load() >= 2
+		return p.settled("k") && p.attempts.Load() >= 2
 	})
 	first := srv.Do(t, "LPOP", "redisson_lock_queue:{k}")
 	srv.Do(t, "RPUSH", "redisson_lock_queue:{k}", first)
 	srv.Do(t, "DEL", "k")
-	p.e.mu.Lock()
-	p.e.waits.wakeLocked("k") // as when the holder's lease has ended
-	p.e.mu.Unlock()
+	p.e.waiters.Wake("k") // as when the holder's lease has ended
 	fenceIn(t, b.reply())
 	b.want("UNLOCK k", ":1")
 	fenceIn(t, a.reply())

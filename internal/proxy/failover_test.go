@@ -27,15 +27,40 @@ type failoverStand struct {
 
 func newFailoverStand(t *testing.T, change ...func(*Options)) *failoverStand {
 	t.Helper()
-	primary := redistest.Start(t)
-	replicas := []*redistest.Server{redistest.StartReplica(t, primary), redistest.StartReplica(t, primary)}
-	s := &failoverStand{servers: append(replicas, primary), sentinels: redistest.StartSentinels(t, 3, primary, replicas)}
+	user := []string{"--user", "sentinel", "on", ">secret", "~*", "&*", "+@all"} // of the Sentinels
+	primary := redistest.Start(t, user...)
+	replicas := []*redistest.Server{redistest.StartReplica(t, primary, user...), redistest.StartReplica(t, primary, user...)}
+	s := &failoverStand{
+		servers:   append(replicas, primary),
+		sentinels: redistest.StartSentinels(t, 3, primary, replicas, "auth-user sentinel", "auth-pass secret"),
+	}
 	for _, engine := range engineNames() {
 		s.proxies = append(s.proxies, startProxy(t, primary, append([]func(*Options){func(o *Options) {
 			o.Engine, o.Upstream.Addr = engine, "sentinel://"+s.sentinels.Addrs()+"/"+s.sentinels.Name
 		}}, change...)...))
 	}
 	return s
+}
+
+// wantSilence fails if an old primary still gets commands of clients.
+func (s *failoverStand) wantSilence(t *testing.T, old *redistest.Server, counters []*counter) {
+	t.Helper()
+	values := func() (all []any) {
+		for _, c := range counters {
+			all = append(all, old.Do(t, "GET", c.key))
+		}
+		return all
+	}
+	if role, _ := old.Do(t, "ROLE").([]any); role[0] != "master" {
+		return // it copies the new one
+	}
+	before, begin := values(), time.Now()
+	redistest.Eventually(t, patience, "another success of each client", func() bool {
+		return !slices.ContainsFunc(counters, func(c *counter) bool { return c.latest.Load() <= begin.UnixNano() })
+	})
+	if after := values(); !slices.Equal(before, after) {
+		t.Errorf("the old primary counts on: %v, before %v", after, before)
+	}
 }
 
 // newPrimary returns a server that takes writes, other than the given one, and when it did first.
@@ -141,6 +166,11 @@ func TestClientsAndLocksCrossAFailover(t *testing.T) {
 		{"planned", func(s *failoverStand, _ *redistest.Server) { s.sentinels.BeginFailover() }, true},
 		{"killed", func(_ *failoverStand, primary *redistest.Server) { primary.Kill() }, false},
 		{"stopped", func(_ *failoverStand, primary *redistest.Server) { primary.Pause() }, false},
+		{"cut off from the Sentinels", func(_ *failoverStand, primary *redistest.Server) {
+			primary.Do(t, "ACL", "SETUSER", "default", "-ping") // for Sentinels that are not let in, which try it all the same
+			primary.Do(t, "ACL", "SETUSER", "sentinel", "off")
+			primary.Do(t, "CLIENT", "KILL", "USER", "sentinel")
+		}, true},
 	} {
 		t.Run(fault.name, func(t *testing.T) {
 			t.Parallel()
@@ -186,6 +216,9 @@ func TestClientsAndLocksCrossAFailover(t *testing.T) {
 			redistest.Eventually(t, patience, "a success of each client", func() bool {
 				return !slices.ContainsFunc(counters, func(c *counter) bool { return c.latest.Load() <= promoted.UnixNano() })
 			})
+			if primary.Pid() != 0 && fault.name != "stopped" {
+				s.wantSilence(t, primary, counters)
+			}
 			end()
 			t.Logf("a replica was promoted after %v, the proxies moved after another %v", promoted.Sub(struck), moved.Sub(promoted))
 			for _, c := range counters {

@@ -28,9 +28,9 @@ func warm(t *testing.T, srv *Server, n int, setup ...string) []*peer {
 // stalls has a client send a command with which its lane stands still, and waits until the lane has been set aside.
 func stalls(t *testing.T, srv *Server, c *peer, args ...string) {
 	t.Helper()
-	before := srv.shared.Upstream.SetAside()
+	before := srv.Stats().LanesSetAside
 	c.send(args...)
-	waitFor(t, "the lane to be set aside", func() bool { return srv.shared.Upstream.SetAside() > before })
+	waitFor(t, "the lane to be set aside", func() bool { return srv.Stats().LanesSetAside > before })
 }
 
 // blockedIn waits until Redis has blocked n clients.

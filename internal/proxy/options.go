@@ -261,3 +261,13 @@ func (o *Options) forEngines(up *upstream.Upstream, e *shared.Proxy, rule *reent
 		Max: o.Locks.MaxEngines, Idle: o.lockIdle, Logger: o.Logger,
 	}
 }
+
+// limits are the limits in force, by setting.
+func (srv *Server) limits() map[string]int64 {
+	c := srv.live.Load()
+	return map[string]int64{
+		"max-clients": int64(c.Limits.Clients), "max-waiters": int64(c.Locks.MaxWaiters), "max-waiters-per-lock": int64(c.Locks.MaxWaitersPerLock),
+		"max-pins": int64(srv.opts.Upstream.MaxPins), "max-lanes": int64(srv.opts.Upstream.MaxLanes), "max-logins": int64(srv.opts.Upstream.MaxLogins),
+		"max-lock-engines": int64(srv.opts.Locks.MaxEngines),
+	}
+}

@@ -73,6 +73,14 @@ func (l *Lane) Append(b []byte, to Receiver, tag uint64, n int) error {
 // Progress returns the number of bytes that all sessions have appended, and the number of these that have been written or given up.
 func (l *Lane) Progress() (appended, written int64) { return l.stream.Progress() }
 
+// status describes the lane. Requires Upstream.mu.
+func (l *Lane) status() LaneStatus {
+	s := LaneStatus{Identity: l.target.ID, Users: l.users, Commands: stream.Outstanding(l.stream)}
+	appended, written := l.stream.Progress()
+	s.Bytes = appended - written
+	return s
+}
+
 // Scripts that the lane's connection has run.
 func (l *Lane) Scripts() *ScriptSet { return l.stream.Scripts() }
 
@@ -174,6 +182,7 @@ func (l *Lane) run(u *Upstream) {
 		if l.closed() {
 			break
 		}
+		u.lost.Add(1)
 		log.Debug("lane lost its connection", zap.Error(err))
 		u.contacts.Entries.Write(zap.WarnLevel, "a connection to redis was lost", "", zap.Stringer("identity", l.target.ID), zap.Error(err))
 		l.stream.Reconnect(err)

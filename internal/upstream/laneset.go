@@ -75,8 +75,8 @@ func (u *Upstream) HeldBack() int {
 // Moves returns how often the server has moved to another address since the start.
 func (u *Upstream) Moves() int64 { return u.moves.Load() }
 
-// SetAside returns how many lanes have been set aside since the start because they stood still.
-func (u *Upstream) SetAside() int64 { return u.aside.Load() }
+// LaneEvents are the numbers of lanes that were set aside, and of connections that lanes have lost, since the start.
+func (u *Upstream) LaneEvents() (aside, lost int64) { return u.aside.Load(), u.lost.Load() }
 
 func (set *laneSet) pause() {
 	set.lineup.Pause(set.u.lanes.paused, time.Now())

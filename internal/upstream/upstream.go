@@ -41,6 +41,7 @@ type Upstream struct {
 	over    chan struct{} // closed by close
 	aside   atomic.Int64  // lanes set aside since the start
 	moves   atomic.Int64  // of the server to another address
+	lost    atomic.Int64  // connections of lanes since the start
 
 	proofs.Proofs
 	nodes
@@ -162,7 +163,7 @@ func (u *Upstream) refreshTable(ctx context.Context) {
 		if ctx.Err() != nil {
 			return
 		}
-		if dial.IsRefused(err) && !(dial.IsRejected(err) && u.opts.own(u.Own())) {
+		if dial.IsRefused(err) && !(dial.IsWrongPassword(err) && u.opts.own(u.Own())) { // its user may not be allowed to ask
 			u.inspect(ctx)
 			u.opts.Logger.Info("COMMAND is not available on upstream, using the built-in command table", zap.Error(err))
 			return
@@ -241,7 +242,9 @@ func (u *Upstream) Commands() *commands.Table { return u.table.Load() }
 // LaneStatus describes one lane for people.
 type LaneStatus struct {
 	Identity Identity
-	Users    int // sessions
+	Users    int   // sessions
+	Commands int64 // without an answer
+	Bytes    int64 // of commands that have not been written
 }
 
 // Lanes lists the lanes, in no order.
@@ -252,7 +255,7 @@ func (u *Upstream) Lanes() []LaneStatus {
 	for _, set := range u.lanes.known {
 		for _, l := range set.lanes {
 			if l != nil {
-				list = append(list, LaneStatus{Identity: l.target.ID, Users: l.users})
+				list = append(list, l.status())
 			}
 		}
 	}

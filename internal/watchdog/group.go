@@ -125,7 +125,21 @@ func (w *Watchdog) renew(ctx context.Context, key any, renewals []Renewal) (verd
 func (w *Watchdog) settle(ctx context.Context, g *group, b *batch, verdicts []Verdict, err error) {
 	w.mu.Lock()
 	now := w.now()
+	var told Round
 	for i, l := range b.leases {
+		switch left := l.deadline - now; {
+		case err != nil:
+			told.Failed++
+		case verdicts[i] == Gone:
+			told.Gone++
+		default:
+			if told.Done == 0 || left < told.Margin {
+				told.Margin = left
+			}
+			if told.Done++; left < l.ttl/renewalsPerTTL {
+				told.Late++
+			}
+		}
 		l.inFlight = false
 		b.thens = append(b.thens, l.then...)
 		l.then = nil
@@ -155,6 +169,9 @@ func (w *Watchdog) settle(ctx context.Context, g *group, b *batch, verdicts []Ve
 		w.opts.Logger.Warn("lease renewal fails", zap.Int("locks", len(b.leases)), zap.Error(err))
 	case changed:
 		w.opts.Logger.Info("lease renewal succeeds again")
+	}
+	if w.opts.Renewed != nil && ctx.Err() == nil {
+		w.opts.Renewed(told)
 	}
 	w.report(b.losses)
 	for _, then := range b.thens {

@@ -82,6 +82,13 @@ const (
 // concern the whole batch; every lease in it is then tried again. The batch is valid only during the call.
 type RenewFunc func(ctx context.Context, group any, batch []Renewal) ([]Verdict, error)
 
+// Round says how the renewals of a batch have ended.
+type Round struct {
+	Done, Gone, Failed int
+	Late               int           // of Done: less than a third of the lease was left
+	Margin             time.Duration // the least time that a lease of Done had left
+}
+
 // Reason says why a lease was lost.
 type Reason string
 
@@ -101,7 +108,9 @@ type Options struct {
 	Submit func(job func()) error
 	// OnLost is called from Run or from a job, holds no lock of this package and must not block.
 	OnLost func(*Lease, Reason) // nil: losses are not reported
-	Logger *zap.Logger          // nil: silent
+	// Renewed is told of each batch. It holds no lock of this package and must not block. nil: it is not told.
+	Renewed func(Round)
+	Logger  *zap.Logger // nil: silent
 	// Now tells the time, with a monotonic reading unless it is a test's. nil: time.Now.
 	Now func() time.Time
 

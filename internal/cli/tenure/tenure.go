@@ -51,7 +51,7 @@ func (c Config) last() time.Duration     { return c.Lease * 9 / 10 } // SIGKILL
 func (c Config) mercy() time.Duration { return min(2*time.Second, c.Lease/10) }
 
 // AttemptLimit is the longest wait for the answer to one extension.
-func (c Config) AttemptLimit() time.Duration { return c.interval() }
+func (c Config) AttemptLimit() time.Duration { return c.Lease / 4 }
 
 // Tenure is one hold of one lock.
 type Tenure struct {

@@ -107,6 +107,9 @@ func (h *Hold) HolderOf(s *Session) *Holder {
 	return nil
 }
 
+// IsLost reports whether the hold has ended as a loss.
+func (h *Hold) IsLost() bool { return h.lost }
+
 // givenUp reports whether the hold may have ended by the releases of its sessions: they need not be told.
 func (h *Hold) givenUp() bool { return h.releasing+h.doubts >= h.Count }
 

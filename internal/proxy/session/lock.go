@@ -150,6 +150,7 @@ func (l *lockSession) Reply(reply []byte) {
 	if s.gone() {
 		return
 	}
+	s.proxy.Counters.LockAnswer(reply)
 	s.answer(reply)
 	if s.slots.Due() > 0 {
 		s.unanswered += s.locking
@@ -266,6 +267,7 @@ func (c *scriptCall) finish(at replies.ID, v resp.Value, err error) {
 		}
 		return
 	}
+	s.proxy.Counters.LockAnswer(answer)
 	if !c.muted {
 		s.put(at, answer, false)
 	}

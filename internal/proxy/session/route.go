@@ -5,6 +5,7 @@ import (
 	"lockproxy/internal/proxy/idchange"
 	"lockproxy/internal/proxy/pubsub"
 	"lockproxy/internal/proxy/shared"
+	"lockproxy/internal/proxy/status"
 	"lockproxy/internal/proxy/transaction"
 	"lockproxy/internal/resp"
 )
@@ -34,11 +35,28 @@ func (s *Session) route(row *command.Row, raw []byte) bool {
 	default:
 		routed = s.routePinned(row, p, raw)
 	}
-	if routed && skip {
-		s.reply = replyOn
+	if routed {
+		s.proxy.Counters.Traffic.Add(s.ID, classOf(p), len(raw))
+		if skip {
+			s.reply = replyOn
+		}
 	}
 	s.args = emptied(s.args)
 	return routed
+}
+
+// classOf is the class of a policy in metrics.
+func classOf(p command.Policy) int {
+	switch p {
+	case command.Shared, command.Augmented:
+		return status.ClassShared
+	case command.Local, command.AboutClients:
+		return status.ClassLocal
+	case command.Lock:
+		return status.ClassLock
+	default:
+		return status.ClassPinned
+	}
 }
 
 // routeShared routes a command of a session that has no pin.

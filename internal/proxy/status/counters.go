@@ -4,7 +4,7 @@
 //	                 ├─► Source ─► Stats ─► Table ─┬─► INFO lockproxy
 //	gauges, measured ┘                             ├─► /metrics
 //	                                               ├─► the status page
-//	                                               └─► docs/COUNTERS.md
+//	                                               └─► docs/METRICS.md
 //
 // Table has one row for each number. A new counter needs a field of Counters, one of Stats, and a row; the tests of this
 // package fail if the row is missing.
@@ -14,11 +14,15 @@
 package status
 
 import (
+	"bytes"
 	"sync/atomic"
 	"time"
 
 	"lockproxy/internal/lockcmds"
 	"lockproxy/internal/lockcmds/grammar"
+	"lockproxy/internal/lockcmds/queue"
+	"lockproxy/internal/resp"
+	"lockproxy/internal/watchdog"
 )
 
 // Counters are the numbers that the proxy keeps itself. All but Clients and PinReasons only grow. The zero value is ready.
@@ -44,7 +48,18 @@ type Counters struct {
 	PinTimeouts atomic.Int64 // commands that waited for a pin and got none
 	PinReasons  tally        // pins in use, by command
 
+	Traffic Traffic // commands and bytes
+
+	errors      tally                           // answers of the proxy's own codes to lock commands
 	waits       [grammar.FairLock + 1]histogram // that ended with a grant, by verb
+	queued      [4]histogram                    // stays in wait queues, by outcome: see queuedNames
+	holds       [2]histogram                    // released, lost
+	handoverIn  [1]histogram                    // from the release to the answer that grants the lock to a waiter
+	renewed     atomic.Int64                    // renewals
+	renewedLate atomic.Int64                    // of these, with less than a third of the lease left
+	renewFailed atomic.Int64                    // attempts without an answer
+	renewGone   atomic.Int64                    // renewals of locks that were gone
+	margin      least                           // of the lease, when a renewal was answered
 	handovers   atomic.Int64                    // grants in the same step as a release
 	attempts    atomic.Int64                    // attempts on behalf of waiters
 	waitRefused atomic.Int64                    // lock commands that found too many waiters
@@ -57,14 +72,71 @@ type Counters struct {
 // LockEvents are the events that the lock engines report.
 func (c *Counters) LockEvents() lockcmds.Events {
 	return lockcmds.Events{
-		Granted:    func(v grammar.Verb, waited time.Duration) { c.waits[v].add(waited) },
-		HandedOver: func() { c.handovers.Add(1) },
-		Attempt:    func() { c.attempts.Add(1) },
-		Refused:    func(string, string) { c.waitRefused.Add(1) },
-		Lost:       func(reason string) { c.lost.Add(reason, 1) },
-		Repaired:   func() { c.repaired.Add(1) },
+		Granted: func(v grammar.Verb, waited time.Duration) { c.waits[v].add(waited) },
+		HandedOver: func(took time.Duration) {
+			c.handovers.Add(1)
+			c.handoverIn[0].add(took)
+		},
+		Left: func(outcome queue.Outcome, waited time.Duration) { c.queued[queuedAs(outcome)].add(waited) },
+		Ended: func(lost bool, held time.Duration) {
+			if lost {
+				c.holds[1].add(held)
+			} else {
+				c.holds[0].add(held)
+			}
+		},
+		Renewed: func(r watchdog.Round) {
+			c.renewed.Add(int64(r.Done))
+			c.renewedLate.Add(int64(r.Late))
+			c.renewFailed.Add(int64(r.Failed))
+			c.renewGone.Add(int64(r.Gone))
+			if r.Done > 0 {
+				c.margin.add(time.Now(), r.Margin)
+			}
+		},
+		Attempt:  func() { c.attempts.Add(1) },
+		Refused:  func(string, string) { c.waitRefused.Add(1) },
+		Lost:     func(reason string) { c.lost.Add(reason, 1) },
+		Repaired: func() { c.repaired.Add(1) },
 	}
 }
+
+// Names of the outcomes of waits, and of the ends of holds.
+var (
+	queuedNames = [4]string{"granted", "timed_out", "refused", "hung_up"}
+	holdNames   = [2]string{"released", "lost"}
+)
+
+func queuedAs(o queue.Outcome) int {
+	switch o {
+	case queue.Granted:
+		return 0
+	case queue.Null:
+		return 1
+	case queue.Gone:
+		return 3
+	default:
+		return 2
+	}
+}
+
+// LockAnswer counts the answer to a lock command if it is an error of the proxy's own.
+func (c *Counters) LockAnswer(reply []byte) {
+	if len(reply) == 0 || reply[0] != '-' {
+		return
+	}
+	code, _, _ := bytes.Cut(reply[1:], []byte(" "))
+	for _, own := range resp.Codes() {
+		if string(code) == string(own) {
+			c.errors.Add(string(own), 1)
+			return
+		}
+	}
+	c.errors.Add(otherCode, 1)
+}
+
+// otherCode stands for all codes of Redis.
+const otherCode = "redis"
 
 // Reentered counts an acquire by a connection that held the lock already, without OWNER.
 func (c *Counters) Reentered(refused bool) {

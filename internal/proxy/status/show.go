@@ -47,7 +47,7 @@ func (s Stats) Headline() string {
 	return strings.Join(parts, " · ")
 }
 
-// Document is the text of docs/COUNTERS.md.
+// Document is the text of docs/METRICS.md.
 func Document() string {
 	var b strings.Builder
 	b.WriteString(documentHead)
@@ -73,7 +73,7 @@ func code(s string) string {
 	return "`" + s + "`"
 }
 
-const documentHead = `# Counters
+const documentHead = `# Metrics
 
 This file is written from the table in internal/proxy/status by ` + "`go test ./internal/proxy/status -update`" + `.
 

@@ -8,6 +8,7 @@ import (
 	"lockproxy/internal/lockcmds"
 	"lockproxy/internal/lockcmds/grammar"
 	"lockproxy/internal/proxy/budget"
+	"lockproxy/internal/resp"
 	"lockproxy/internal/upstream"
 )
 
@@ -34,6 +35,19 @@ type Stats struct {
 	PinWaits, PinTimeouts         int64
 	LoginsFailed                  int64
 
+	Commands, Bytes map[string]int64 // of clients, by class
+	LaneCommands    int64            // without an answer, on all lanes together
+	LaneBytes       int64            // that lanes have not written
+	Reconnects      int64            // connections to Redis that lanes have lost
+	Limits          map[string]int64 // by setting
+
+	LockErrors    map[string]int64 // answers to lock commands, by code
+	Queued        map[string]Waits // stays in wait queues, by outcome
+	Holds         map[string]Waits // by end
+	Handovers     map[string]Waits // from the release to the grant
+	Renewals      map[string]int64 // by outcome
+	RenewalMargin time.Duration    // the least of the last minute; negative: none
+
 	Held, Waiting        int // locks held through this proxy, clients that wait for locks
 	WaitsRefused         int64
 	Waits                map[string]Waits // grants, by verb
@@ -52,6 +66,7 @@ type Source struct {
 	Upstream *upstream.Upstream
 	Memory   *budget.Budget
 	Locks    LockEngines
+	Limits   func() map[string]int64 // the present limits, by setting; nil: none
 }
 
 // LockEngines counts for a Source.
@@ -65,18 +80,26 @@ type LockEngines interface {
 
 // Stats reads the numbers, one after the other.
 func (src *Source) Stats() Stats {
+	lanes := src.Upstream.Lanes()
 	s := Stats{
-		Version:       src.Version,
-		UUID:          src.UUID,
-		Process:       os.Getpid(),
-		Uptime:        time.Since(src.Started),
-		Memory:        src.Memory.Used(),
-		MaxMemory:     src.Memory.Limit(),
-		Lanes:         len(src.Upstream.Lanes()),
-		LanesSetAside: src.Upstream.SetAside(),
-		Moves:         src.Upstream.Moves(),
-		Held:          src.Locks.Held(),
-		Waiting:       src.Locks.Waiting(),
+		Version:   src.Version,
+		UUID:      src.UUID,
+		Process:   os.Getpid(),
+		Uptime:    time.Since(src.Started),
+		Memory:    src.Memory.Used(),
+		MaxMemory: src.Memory.Limit(),
+		Lanes:     len(lanes),
+		Moves:     src.Upstream.Moves(),
+		Held:      src.Locks.Held(),
+		Waiting:   src.Locks.Waiting(),
+	}
+	for _, l := range lanes {
+		s.LaneCommands += l.Commands
+		s.LaneBytes += l.Bytes
+	}
+	s.LanesSetAside, s.Reconnects = src.Upstream.LaneEvents()
+	if src.Limits != nil {
+		s.Limits = src.Limits()
 	}
 	s.UpstreamUp, _ = src.Upstream.Ready()
 	work, logins := src.Upstream.Pins()
@@ -105,6 +128,17 @@ func (c *Counters) read(s *Stats) {
 	for _, verb := range []grammar.Verb{grammar.Lock, grammar.TryLock, grammar.FairLock} {
 		s.Waits[strings.ToLower(verb.String())] = c.waits[verb].snapshot()
 	}
+	s.Commands, s.Bytes = c.Traffic.snapshot()
+	s.LockErrors = c.errors.snapshot()
+	for _, code := range resp.Codes() {
+		s.LockErrors[string(code)] += 0
+	}
+	s.Queued, s.Holds = named(c.queued[:], queuedNames[:]), named(c.holds[:], holdNames[:])
+	s.Handovers = named(c.handoverIn[:], []string{"local"})
+	s.Renewals = map[string]int64{
+		"done": c.renewed.Load() - c.renewedLate.Load(), "late": c.renewedLate.Load(), "failed": c.renewFailed.Load(), "gone": c.renewGone.Load(),
+	}
+	s.RenewalMargin = c.margin.value(time.Now())
 	s.HandedOver = c.handovers.Load()
 	s.Attempts = c.attempts.Load()
 	s.Lost = c.lost.snapshot()
@@ -113,4 +147,13 @@ func (c *Counters) read(s *Stats) {
 	}
 	s.FencesRepaired = c.repaired.Load()
 	s.Reentries = map[string]int64{"granted": c.reentered.Load(), "refused": c.noReentry.Load()}
+}
+
+// named is a snapshot of each histogram, by its name.
+func named(all []histogram, names []string) map[string]Waits {
+	out := make(map[string]Waits, len(all))
+	for i := range all {
+		out[names[i]] = all[i].snapshot()
+	}
+	return out
 }

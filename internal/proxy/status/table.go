@@ -22,16 +22,18 @@ type Row struct {
 
 	// One or two of these read the row.
 	Number  func(*Stats) int64
+	Scale   float64             // /metrics shows Number times this; 0: Number
 	Text    func(*Stats) string // INFO shows it instead of Number and ByLabel
 	ByLabel func(*Stats) map[string]int64
 	Waits   func(*Stats) map[string]Waits
 }
 
 const (
-	closedHelp  = "Client connections closed by the proxy, by reason."
-	refusedHelp = "Commands that were not sent to Redis, by error code."
-	pinsHelp    = "Connections to Redis of single clients (used), or kept for them (idle)."
-	loginsHelp  = "Connections to Redis on which it judges logins."
+	closedHelp   = "Client connections closed by the proxy, by reason."
+	refusedHelp  = "Commands that were not sent to Redis, by error code."
+	commandsHelp = "Commands of clients, by class: shared (on a lane), pinned (on a connection of the client's own), local (answered by the proxy), lock."
+	pinsHelp     = "Connections to Redis of single clients (used), or kept for them (idle)."
+	loginsHelp   = "Connections to Redis on which it judges logins."
 )
 
 // Table has every number that the proxy shows, in the order of INFO lockproxy.
@@ -88,6 +90,32 @@ var Table = []Row{
 	{
 		Info: "upstream_moves", Metric: "upstream_moves_total", Kind: Counter, Help: "Times that the primary has moved to another address, behind Sentinels.",
 		Number: func(s *Stats) int64 { return s.Moves },
+	},
+	{
+		Info: "commands_by_class", Metric: "commands_total", Label: "class", Kind: Counter, Help: commandsHelp,
+		ByLabel: func(s *Stats) map[string]int64 { return s.Commands },
+		Text:    func(s *Stats) string { return joined(s.Commands) },
+	},
+	{
+		Info: "command_bytes_by_class", Metric: "command_bytes_total", Label: "class", Kind: Counter, Help: "Bytes of commands from clients, by class as in commands_total.",
+		ByLabel: func(s *Stats) map[string]int64 { return s.Bytes },
+		Text:    func(s *Stats) string { return joined(s.Bytes) },
+	},
+	{
+		Info: "lane_commands", Metric: "lane_commands", Kind: Gauge, Help: "Commands without an answer, on all lanes together.",
+		Number: func(s *Stats) int64 { return s.LaneCommands },
+	},
+	{
+		Info: "lane_bytes", Metric: "lane_bytes", Kind: Gauge, Help: "Bytes of commands that lanes have not written to Redis, on all lanes together.",
+		Number: func(s *Stats) int64 { return s.LaneBytes },
+	},
+	{
+		Info: "lanes_lost", Metric: "lanes_lost_total", Kind: Counter, Help: "Connections to Redis that lanes have lost, and made anew.",
+		Number: func(s *Stats) int64 { return s.Reconnects },
+	},
+	{
+		Metric: "limit", Label: "setting", Kind: Gauge, Help: "The limits in force, by setting.",
+		ByLabel: func(s *Stats) map[string]int64 { return s.Limits },
 	},
 	{
 		Info: "pins_open", Help: pinsHelp, Page: "pins",
@@ -188,12 +216,40 @@ var Table = []Row{
 		Text:    func(s *Stats) string { return joined(s.Reentries) },
 	},
 	{
+		Metric: "lock_wait_end_seconds", Label: "outcome", Kind: Timing, Help: "Time in the wait queue of a lock, by outcome, of lock commands that had to wait.",
+		Waits: func(s *Stats) map[string]Waits { return s.Queued },
+	},
+	{
+		Metric: "lock_hold_seconds", Label: "end", Kind: Timing, Help: "Time for which a lock was held, from the command that acquired it, by its end.",
+		Waits: func(s *Stats) map[string]Waits { return s.Holds },
+	},
+	{
+		Metric: "lock_handover_seconds", Label: "to", Kind: Timing, Help: "From sending a release to the answer that grants the lock to a waiter of this proxy.",
+		Waits: func(s *Stats) map[string]Waits { return s.Handovers },
+	},
+	{
+		Info: "lock_errors", Metric: "lock_errors_total", Label: "code", Kind: Counter, Help: "Error answers to lock commands, by code of the proxy; redis: all of Redis's own.",
+		ByLabel: func(s *Stats) map[string]int64 { return s.LockErrors },
+		Text:    func(s *Stats) string { return joined(s.LockErrors) },
+	},
+	{
+		Info: "lock_renewals", Metric: "lock_renewals_total", Label: "outcome", Kind: Counter,
+		Help:    "Renewals of leases: done, done late (with less than a third of the lease left), failed attempts, and locks that were gone.",
+		ByLabel: func(s *Stats) map[string]int64 { return s.Renewals },
+		Text:    func(s *Stats) string { return joined(s.Renewals) },
+	},
+	{
+		Info: "lock_renewal_margin_ms", Metric: "lock_renewal_margin_seconds", Kind: Gauge, Scale: 0.001,
+		Help:   "The least time that a lease had left when its renewal was answered, of the last minute or two. Negative: there was no renewal.",
+		Number: func(s *Stats) int64 { return s.RenewalMargin.Milliseconds() },
+	},
+	{
 		Info: "locks_lost", Metric: "locks_lost_total", Label: "reason", Kind: Counter, Help: "Locks lost by clients of this proxy, by reason.",
 		ByLabel: func(s *Stats) map[string]int64 { return s.Lost },
 		Number:  func(s *Stats) int64 { return total(s.Lost) },
 	},
 	{
-		Info: "fence_counter_repairs", Metric: "fence_counter_repairs_total", Kind: Counter, Help: "Times that the fence counter held no possible fence and was set to Redis's time.",
+		Info: "fence_counter_repairs", Metric: "fence_repairs_total", Kind: Counter, Help: "Times that the fence counter held no possible fence and was set to Redis's time.",
 		Number: func(s *Stats) int64 { return s.FencesRepaired },
 	},
 	closed("session_panics", "panic"),

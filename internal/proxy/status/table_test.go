@@ -14,9 +14,9 @@ import (
 	"lockproxy/internal/lockcmds/grammar"
 )
 
-var update = flag.Bool("update", false, "write docs/COUNTERS.md")
+var update = flag.Bool("update", false, "write docs/METRICS.md")
 
-const document = "../../../docs/COUNTERS.md"
+const document = "../../../docs/METRICS.md"
 
 func TestDocumentIsTheTable(t *testing.T) {
 	if *update {
@@ -104,7 +104,7 @@ func TestEveryNumberIsShown(t *testing.T) {
 				label = "panic" // a label of its own has a row
 			case "Refused":
 				label = "OVERLOADED"
-			case "Waits":
+			case "Waits", "Queued", "Holds", "Handovers":
 				value = reflect.ValueOf(Waits{Sum: time.Hour})
 			}
 			m := reflect.MakeMap(v.Type())
@@ -139,6 +139,14 @@ func TestEveryCounterIsShown(t *testing.T) {
 			field.Add("word", 1)
 		case *[grammar.FairLock + 1]histogram:
 			field[grammar.Lock].add(time.Second)
+		case *[2]histogram:
+			field[0].add(time.Second)
+		case *[1]histogram:
+			field[0].add(time.Second)
+		case *Traffic:
+			field.Add(1, ClassLock, 10)
+		case *least:
+			field.add(time.Now(), time.Second)
 		}
 		if c.read(&after); cmp.Equal(before, after) {
 			t.Errorf("Stats does not have %s", v.Type().Field(i).Name)

@@ -2,10 +2,12 @@ package status
 
 import (
 	"maps"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
 	"sync"
+	"time"
 )
 
 // tally counts by labels from a closed set. A label whose count is zero is not shown. The zero value is ready.
@@ -49,4 +51,44 @@ func joined(byLabel map[string]int64) string {
 		parts = append(parts, label+"="+strconv.FormatInt(byLabel[label], 10))
 	}
 	return strings.Join(parts, ",")
+}
+
+// least is the least of the durations of the last one to two periods. The zero value is ready.
+type least struct {
+	mu          sync.Mutex
+	begun       time.Time // of the present period
+	now, before time.Duration
+}
+
+const leastPeriod = time.Minute
+
+func (l *least) add(at time.Time, d time.Duration) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.turn(at)
+	l.now = min(l.now, d)
+}
+
+// value is -1 if there were none.
+func (l *least) value(at time.Time) time.Duration {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.turn(at)
+	if d := min(l.now, l.before); d < math.MaxInt64 {
+		return d
+	}
+	return -1
+}
+
+// turn begins a period when the present one is over. Requires l.mu.
+func (l *least) turn(at time.Time) {
+	switch passed := at.Sub(l.begun); {
+	case passed >= 2*leastPeriod:
+		l.now, l.before = math.MaxInt64, math.MaxInt64
+	case passed >= leastPeriod:
+		l.now, l.before = math.MaxInt64, l.now
+	default:
+		return
+	}
+	l.begun = at
 }

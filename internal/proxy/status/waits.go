@@ -1,26 +1,51 @@
 package status
 
 import (
+	"math"
 	"sync/atomic"
 	"time"
 )
+
+// NativeSchema is the resolution of Waits.Native, in Prometheus's terms.
+const NativeSchema = nativeSchema
 
 // Waits says how long the waits took that ended with a grant.
 type Waits struct {
 	Count   uint64
 	Sum     time.Duration
 	Buckets map[time.Duration]uint64 // the number of waits that took at most the key
+	Native  map[int]int64            // the number of waits in each native bucket of NativeSchema that has some
 }
 
-// waitBounds are the upper bounds of all buckets but the last: from one round trip to a wait that a person notices.
+// waitBounds are the upper bounds of all buckets but the last: from an uncontended grant, which takes one round trip, to a wait or a hold of an
+// hour.
 var waitBounds = [...]time.Duration{
-	time.Millisecond, 5 * time.Millisecond, 20 * time.Millisecond, 100 * time.Millisecond, 500 * time.Millisecond,
-	time.Second, 5 * time.Second, 30 * time.Second, 2 * time.Minute,
+	50 * time.Microsecond, 100 * time.Microsecond, 200 * time.Microsecond, 500 * time.Microsecond,
+	time.Millisecond, 2 * time.Millisecond, 5 * time.Millisecond, 10 * time.Millisecond, 20 * time.Millisecond, 50 * time.Millisecond,
+	100 * time.Millisecond, 200 * time.Millisecond, 500 * time.Millisecond,
+	time.Second, 2 * time.Second, 5 * time.Second, 10 * time.Second, 30 * time.Second, time.Minute, 2 * time.Minute, 10 * time.Minute, time.Hour,
+}
+
+// Native buckets grow by the factor 2^(1/4) (schema 2): from 2^-20 s, about a microsecond, to 2^12 s, more than an hour.
+const (
+	nativeSchema = 2
+	nativeFirst  = -20 << nativeSchema // the number of the first bucket
+	nativeCount  = 32 << nativeSchema
+)
+
+// nativeBucket is the number of the bucket of a duration, as Prometheus numbers them.
+func nativeBucket(d time.Duration) int {
+	if d <= 0 {
+		return nativeFirst
+	}
+	n := int(math.Ceil(math.Log2(d.Seconds()) * (1 << nativeSchema)))
+	return max(nativeFirst, min(n, nativeFirst+nativeCount-1))
 }
 
 // histogram counts durations by the bounds of their buckets.
 type histogram struct {
 	buckets [len(waitBounds) + 1]atomic.Uint64
+	native  [nativeCount]atomic.Int64
 	sum     atomic.Int64 // nanoseconds
 }
 
@@ -30,6 +55,7 @@ func (w *histogram) add(d time.Duration) {
 		i++
 	}
 	w.buckets[i].Add(1)
+	w.native[nativeBucket(d)-nativeFirst].Add(1)
 	w.sum.Add(int64(d))
 }
 
@@ -39,6 +65,12 @@ func (w *histogram) snapshot() Waits {
 		out.Count += w.buckets[i].Load()
 		if i < len(waitBounds) {
 			out.Buckets[waitBounds[i]] = out.Count
+		}
+	}
+	out.Native = map[int]int64{}
+	for i := range w.native {
+		if n := w.native[i].Load(); n > 0 {
+			out.Native[nativeFirst+i] = n
 		}
 	}
 	return out

@@ -92,7 +92,13 @@ func isCut(err error) bool {
 	return errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE)
 }
 
-// IsRejected reports whether Redis refused the connection's credentials.
+// IsWrongPassword reports whether Redis refused the credentials themselves, and not a command of their user.
+func IsWrongPassword(err error) bool {
+	var refused *RefusedError
+	return errors.As(err, &refused) && refused.code() == "WRONGPASS"
+}
+
+// IsRejected reports whether Redis refused the connection's credentials, or that their user does what the handshake needs.
 func IsRejected(err error) bool {
 	var refused *RefusedError
 	if !errors.As(err, &refused) {

@@ -163,6 +163,13 @@ func (s *Stream) Moved() (asked, settled uint64, connected bool) {
 	return s.asked, settled, s.state == up
 }
 
+// Outstanding is the number of accepted requests that are not settled.
+func Outstanding(s *Stream) int64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return int64(s.asked - s.settled.Load())
+}
+
 // want asks for a connection. Requires s.mu.
 func (s *Stream) want() {
 	s.state = connecting

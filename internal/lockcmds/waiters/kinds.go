@@ -1,4 +1,4 @@
-package lockcmds
+package waiters
 
 import (
 	"lockproxy/internal/lockcmds/grammar"
@@ -36,7 +36,7 @@ func kindOf(v grammar.Verb) *kind {
 }
 
 func (w *waiter) acquire() script.Acquire {
-	return script.Acquire{Key: w.key, Part: w.part(), Lease: w.lease}
+	return script.Acquire{Key: w.lock(), Part: w.claim.Part(), Lease: w.lease}
 }
 
 func askPlain(w *waiter) question {
@@ -46,7 +46,7 @@ func askPlain(w *waiter) question {
 func leadPlain(w *waiter) question {
 	_, stays, enqueue := w.First()
 	return question{
-		script.Crowd{Acquire: w.acquire(), Wait: w.e.opts.fairWait, Crowd: w.e.waits.place, Stays: stays, Enqueue: enqueue}.Call(),
+		script.Crowd{Acquire: w.acquire(), Wait: w.x.FairWait, Crowd: w.x.place, Stays: stays, Enqueue: enqueue}.Call(),
 		script.DecodeCrowd,
 	}
 }
@@ -54,7 +54,7 @@ func leadPlain(w *waiter) question {
 // askFair takes or keeps the waiter's place in the queue, unless it does not wait.
 func askFair(w *waiter) question {
 	return question{
-		script.Fair{Acquire: w.acquire(), Wait: w.e.opts.fairWait, Enqueue: w.wait != 0}.Call(),
+		script.Fair{Acquire: w.acquire(), Wait: w.x.FairWait, Enqueue: w.wait != 0}.Call(),
 		script.DecodeAcquired,
 	}
 }

@@ -1,0 +1,116 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"lockproxy/internal/cli"
+)
+
+const (
+	manualFile     = "../../packaging/lockproxy.1"
+	completionFile = "../../packaging/lockproxy.bash"
+)
+
+// ownFlags are the flags that are no settings.
+func ownFlags() (names, helps []string) {
+	for field := range reflect.TypeFor[command]().Fields() {
+		if help := field.Tag.Get("help"); help != "" && !field.Anonymous {
+			name := field.Tag.Get("name")
+			if name == "" {
+				name = strings.ToLower(field.Name)
+			}
+			names, helps = append(names, "--"+name), append(helps, help)
+		}
+	}
+	return names, helps
+}
+
+// manual is the page lockproxy(1).
+func manual() string {
+	var b strings.Builder
+	roff := strings.NewReplacer(`\`, `\e`, "-", `\-`, "`", "")
+	option := func(name, help string) {
+		fmt.Fprintf(&b, ".TP\n\\fB%s\\fR\n%s\n", roff.Replace(name), roff.Replace(help))
+	}
+	b.WriteString(`.\" Written from the settings by go test ./cmd/lockproxy -run Packaging -update
+.TH LOCKPROXY 1
+.SH NAME
+lockproxy \- a Redis proxy that adds distributed locks
+.SH SYNOPSIS
+.B lockproxy
+[\fIoptions\fR]
+.br
+.B lockproxy exec
+[\fIoptions\fR] \fIKEY\fR \-\- \fIcommand\fR [\fIargument\fR ...]
+.br
+.B lockproxy locks
+| \fBinfo\fR \fIKEY\fR | \fBunlock\fR \fIKEY\fR
+.SH DESCRIPTION
+Put lockproxy in front of Redis and call LOCK from any client. The proxy renews the lock while the client is connected, and forwards every other
+command unchanged. The subcommands ask a running proxy; each has \-\-help. Their variable LOCKPROXY_URL is the address of the proxy.
+.SH OPTIONS
+`)
+	names, helps := ownFlags()
+	for i := range names {
+		option(names[i], helps[i])
+	}
+	b.WriteString(".SH SETTINGS\nEach is also a variable, LOCKPROXY_LOCK_LEASE for \\-\\-lock\\-lease, and a key of the file, lock.lease.\n")
+	for _, key := range settings() {
+		option(flagName(key), reflect.TypeFor[Config]().FieldByIndex(fieldIndex(key)).Tag.Get("help"))
+	}
+	fmt.Fprintf(&b, `.SH EXIT STATUS
+The proxy: 0 success, 1 failure, 2 a mistake in usage or configuration.
+.PP
+exec: the status of the command, or %d the proxy cannot be asked, %d the lock was lost, %d another client has the lock, %d the longest hold is over.
+.SH FILES
+/etc/lockproxy/lockproxy.yml
+.SH SEE ALSO
+redis\-cli(1), flock(1)
+`, cli.ExitUnreachable, cli.ExitLost, cli.ExitBusy, cli.ExitHeldOut)
+	return b.String()
+}
+
+// completion is for bash.
+func completion() string {
+	words, _ := ownFlags()
+	for _, key := range settings() {
+		words = append(words, flagName(key))
+	}
+	return fmt.Sprintf(`# bash completion for lockproxy, written by go test ./cmd/lockproxy -run Packaging -update
+_lockproxy() {
+	local word=${COMP_WORDS[COMP_CWORD]} words='%s'
+	case ${COMP_WORDS[1]} in
+	exec) words='--help --url --password-file --wait --fair --lease --max-hold' ;;
+	locks) words='--help --url --password-file --match --count --json' ;;
+	info) words='--help --url --password-file --json' ;;
+	unlock) words='--help --url --password-file --owner --json' ;;
+	*) [ "$COMP_CWORD" -eq 1 ] && words="%s $words" ;;
+	esac
+	mapfile -t COMPREPLY < <(compgen -W "$words" -- "$word")
+}
+complete -o default -F _lockproxy lockproxy
+`, strings.Join(words, " "), strings.Join(cli.Names(), " "))
+}
+
+func TestPackagingFilesAreTheSettings(t *testing.T) {
+	for path, want := range map[string]string{manualFile: manual(), completionFile: completion()} {
+		if *update {
+			if err := os.WriteFile(path, []byte(want), 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+		got, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(want, string(got)); diff != "" {
+			t.Errorf("run go test ./cmd/lockproxy -run Packaging -update (-want +%s):\n%s", path, diff)
+		}
+	}
+}

@@ -1,0 +1,196 @@
+package holds
+
+import (
+	"time"
+
+	"lockproxy/internal/lockcmds/calls"
+	"lockproxy/internal/lockcmds/contract"
+	"lockproxy/internal/lockcmds/ledger"
+	"lockproxy/internal/lockcmds/reentry"
+	"lockproxy/internal/lockcmds/script"
+	"lockproxy/internal/lockcmds/turns"
+)
+
+// Claim is the part of one acquire in the record of holds, from its start to its end. All copies and attempts of the acquire write the same
+// Part. The acquire calls one method at a time.
+type Claim struct {
+	x   *Holds
+	s   *Session
+	key ledger.Key
+
+	paused  *Hold // the hold that the acquire deepens; not renewed until the outcome is known. nil: none
+	request int64 // the number of the acquire
+	fence   int64 // of the grant that it deepens; 0: none
+	holds   int64 // of the session afterwards, if it is that grant
+}
+
+// Claim begins an acquire of a lock for an owner. An empty owner is the session's own. Requires the session lock.
+func (x *Holds) Claim(s contract.Caller, lock, owner string) Claim {
+	session, key := x.Begin(s, lock, owner)
+	session.Client, session.Proto = reentry.Client{ClientInfo: s.Info, Library: s.Library}, s.Proto
+	c := Claim{x: x, s: session, key: key, request: x.NextRequest(), holds: 1}
+	x.mu.Lock()
+	if h := Of(x.ledger.Find(key)); h != nil {
+		c.paused = h
+		if o := h.HolderOf(&session.Session); o != nil {
+			c.fence, c.holds = h.Fence, o.Holds+1
+		}
+	}
+	x.mu.Unlock()
+	return c
+}
+
+// Key names the hold that the acquire asks for.
+func (c *Claim) Key() ledger.Key { return c.key }
+
+// Session is the record of the session that acquires.
+func (c *Claim) Session() *Session { return c.s }
+
+// Deepens reports whether sessions of this proxy hold the lock for the owner already.
+func (c *Claim) Deepens() bool { return c.paused != nil }
+
+// Reenters reports whether the session itself has holds that it has not begun to release.
+func (c *Claim) Reenters() bool { return c.holds > 1 }
+
+// Part is what the acquire writes about its session's part in the lock.
+func (c *Claim) Part() script.Part {
+	p := script.Part{Owner: c.key.Owner, Request: c.request, Fence: c.fence, Holds: c.holds}
+	if c.key.Owner != c.s.Name {
+		p.Session = c.s.Name
+	}
+	return p
+}
+
+// Pause is the function Pause for an acquire with that lease. Requires the session lock.
+func (c *Claim) Pause(lease time.Duration) (now bool) { return Pause(c.paused, lease) }
+
+// Ordered is Holds.Ordered for the acquire. Requires the session lock.
+func (c *Claim) Ordered(send func()) { c.x.Ordered(c.s.Conn, c.paused, send) }
+
+// Doubt notes that the answer to a call of the acquire was lost. Requires no locks.
+func (c *Claim) Doubt() { c.x.Doubt(c.s) }
+
+// Continue has the hold renewed again that the acquire was to deepen. Requires no locks.
+func (c *Claim) Continue() {
+	if c.paused == nil {
+		return
+	}
+	c.x.mu.Lock()
+	c.paused.lease.Continue()
+	c.x.mu.Unlock()
+	c.paused = nil
+}
+
+// Anew makes a new call of the acquire, because its grant cannot be used. The new call replaces what Redis has of that grant. Requires no
+// locks.
+func (c *Claim) Anew() {
+	c.Continue()
+	c.request, c.fence, c.holds = c.x.NextRequest(), 0, 1
+}
+
+// Overtaken ends the hold that the acquire was to deepen: Redis has answered that another owner has the lock. Requires no locks.
+func (c *Claim) Overtaken() {
+	h := c.paused
+	if h == nil {
+		return
+	}
+	c.paused = nil
+	c.x.Step(func(l *ledger.Ledger) {
+		if l.Knows(&h.Hold) {
+			l.Lost(&h.Hold, ledger.Gone, false, nil)
+		}
+	})
+}
+
+// Overwritten says that the key holds something else than a lock. It reports whether the session held a lock there, which is lost. Requires
+// no locks.
+func (c *Claim) Overwritten() (lost bool) {
+	c.x.Step(func(l *ledger.Ledger) {
+		lost = c.s.Losses.Forget(c.key.Lock, c.key.Owner)
+		if h := c.paused; h != nil && l.Knows(&h.Hold) {
+			c.paused = nil
+			l.Lost(&h.Hold, ledger.Gone, false, &c.s.Session)
+			lost = true
+		}
+	})
+	return lost
+}
+
+// Verdict says whether a client can use a grant.
+type Verdict uint8
+
+// The verdicts.
+const (
+	Usable Verdict = iota // the hold is recorded, and its lease is watched
+	Late                  // the lease has ended meanwhile
+	Lost                  // the session was told that it lost this grant while the acquire was on its way
+	Ended                 // the session has ended
+)
+
+// Grant is Redis's word that an owner holds a lock, with the terms that the client has asked for. The claim sets By, Key and Paused.
+type Grant struct {
+	ledger.Grant
+	Own   calls.Own   // the connections that renew the lease
+	Chain turns.Chain // of the hand-over that has granted the lock
+}
+
+// Granted records a grant, unless the client cannot use it: then the caller rolls it back. Requires the session lock, or that the session has ended.
+func (c *Claim) Granted(g Grant) Verdict {
+	x := c.x
+	x.mu.Lock()
+	switch {
+	case c.s.ended:
+		x.mu.Unlock()
+		return Ended
+	case c.fence != 0 && g.Fence == c.fence && !x.ledger.Deepens(&c.s.Session, c.key, g.Fence):
+		// Our clock judges earlier than Redis's. A client that was not listening would count on its earlier holds if it got the same
+		// fence again.
+		x.mu.Unlock()
+		return Lost
+	case x.Calls.Clock.Now().Sub(g.SentAt) >= g.TTL:
+		x.mu.Unlock()
+		return Late
+	}
+	told := c.recordLocked(g)
+	x.mu.Unlock()
+	x.tell(told)
+	return Usable
+}
+
+// recordLocked records the grant and has its lease watched. It returns the loss of an older hold of the same owner, which the grant
+// proves lost. Requires Holds.mu.
+func (c *Claim) recordLocked(g Grant) (told *ledger.Loss) {
+	g.By, g.Key = &c.s.Session, c.key
+	if c.paused != nil {
+		g.Paused = &c.paused.Hold
+	}
+	held, fresh := c.x.ledger.Granted(g.Grant)
+	if h := Of(held); h != nil {
+		h.by = g.Own
+		if fresh {
+			h.Chain = g.Chain
+		}
+		if c.paused == h {
+			c.paused = nil // the ledger has ended the pause
+		}
+	}
+	return c.x.settleLocked()
+}
+
+// RollBack undoes what copies of the acquire have done, or may still do. fence is of the grant; 0: it is not known. The session keeps the
+// holds that it has besides. done is called at the end; nil: not of interest. Requires no locks.
+func (c *Claim) RollBack(fence int64, lease time.Duration, done func(ok bool)) {
+	x, part := c.x, c.Part()
+	part.Request, part.Fence, part.Holds = x.NextRequest(), fence, 0
+	r := calls.Rollback{Limit: max(lease, x.Lease), Done: done}
+	x.mu.Lock()
+	if h := Of(x.ledger.Find(c.key)); h != nil {
+		if o := h.HolderOf(&c.s.Session); o != nil && (fence == 0 || fence == h.Fence) {
+			part.Holds = o.Holds
+		}
+		r.Lease = max(0, h.lease.Deadline().Sub(x.Calls.Clock.Now())) // the acquire may have made the lease shorter
+	}
+	x.mu.Unlock()
+	r.Key, r.Part = c.key.Lock, part
+	x.Calls.RollBack(r)
+}

@@ -1,0 +1,82 @@
+package holds
+
+import (
+	"runtime"
+
+	"lockproxy/internal/lockcmds/calls"
+	"lockproxy/internal/lockcmds/jobs"
+	"lockproxy/internal/lockcmds/ledger"
+)
+
+// Work on thousands of holds at once, as at the end of a session with very many locks, is done in slices. Between two slices other
+// goroutines get Holds.mu and the processor.
+
+// sliceSize is the number of holds that end while Holds.mu is held once: about a tenth of a millisecond.
+const sliceSize = 128
+
+// End forgets a session whose client has gone: the leases are no longer renewed, and GRACE applies. It does not block. Requires the session
+// lock.
+func (x *Holds) End(session uint64) {
+	x.mu.Lock()
+	c := x.sessions[session]
+	if c == nil {
+		x.mu.Unlock()
+		return
+	}
+	delete(x.sessions, session)
+	c.ended = true
+	holds := c.Leave()
+	x.mu.Unlock()
+	x.endHolds(c, holds)
+}
+
+// endHolds takes an ended session out of its holds. The caller has the only reference to the map. The first slice is done at once. A job of
+// a class without backlog does the rest, because the leases are renewed until then. Requires the session lock.
+func (x *Holds) endHolds(c *Session, holds map[*ledger.Hold]struct{}) {
+	x.endSlice(c, holds)
+	if len(holds) == 0 {
+		return
+	}
+	x.Calls.Background(jobs.Renewal, func() {
+		for len(holds) > 0 {
+			x.endSlice(c, holds)
+			runtime.Gosched()
+		}
+	})
+}
+
+// endSlice removes some of the holds from the map, and ends each hold that no other session has.
+func (x *Holds) endSlice(c *Session, holds map[*ledger.Hold]struct{}) {
+	some := make([]*ledger.Hold, 0, min(len(holds), sliceSize))
+	for h := range holds {
+		if len(some) == cap(some) {
+			break
+		}
+		some = append(some, h)
+		delete(holds, h)
+	}
+	rollbacks := make([]calls.Rollback, 0, len(some))
+	x.mu.Lock()
+	for _, h := range some {
+		// A field that a copy may need stays. If releases are on their way, the last answer removes it: Field.
+		if rest, ok := x.ledger.Part(h, &c.Session); ok && (rest.Grace >= 0 || !rest.Remember) {
+			rollbacks = append(rollbacks, x.restLocked(rest, c))
+		}
+	}
+	x.settleLocked()
+	x.mu.Unlock()
+	for _, r := range rollbacks {
+		x.Calls.RollBack(r)
+	}
+}
+
+// restLocked returns the rollback of what an ended session may have left of a hold. Requires Holds.mu.
+func (x *Holds) restLocked(rest ledger.Rest, c *Session) calls.Rollback {
+	h := Of(rest.Hold)
+	r := x.rollback(h, &c.Session)
+	r.Grace, r.Remember, r.Limit = rest.Grace, rest.Remember, h.TTL
+	if rest.Grace >= 0 && !x.ledger.Knows(rest.Hold) { // else the lease goes on for the other sessions, and no Continue would end the pause
+		r.After = h.lease
+	}
+	return r
+}

@@ -1,0 +1,244 @@
+// Package holds is the shell of package ledger: it carries out the effects of the ledger on leases, and reports losses. It knows the
+// sessions of one lock engine, and the holds of each.
+//
+//	acquire ──► Claim ──► Part: written by the script ──► Granted ──► ledger ──► effects: the watchdog watches the lease
+//	UNLOCK, EXTENDLOCK ──► Step: an event of the ledger ────────────────┘  │
+//	watchdog ──► Lost, FORCEUNLOCK ──► Forced ──► ledger ──► effects: the lease ends, announce.Announcer.Tell
+//	                                      └──► calls.RollBack, if Redis may have a part of the hold left
+//	the client hangs up ──► End ──► ledger ──► effects: the lease ends; calls.RollBack applies GRACE
+//
+// The package sends no command of a session, and does not know which clients wait. Package waiters is above it.
+//
+// Goroutines: none of its own. A session with very many holds is ended by a job.
+//
+// Holds.mu guards the sessions, the ledger and the holds. The watchdog and the losses of a session are used under it. No session method,
+// Redis call or callback runs under it.
+//
+// Invariants:
+//   - The lease of each hold of the ledger is watched. A hold that has ended is not renewed.
+//   - A renewal does not overlap with a re-entry or extension that may shorten the lease: the lease is paused around these. A release
+//     waits for no renewal: Redis refuses a renewal behind it by owner and fence.
+//   - GRACE releases exactly the holds of the session that ends.
+//   - After a session was told that it lost a grant, it never gets the same fence again.
+//   - No call leaves an owner a shorter lease than the owner was promised.
+package holds
+
+import (
+	"cmp"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"lockproxy/internal/lockcmds/announce"
+	"lockproxy/internal/lockcmds/calls"
+	"lockproxy/internal/lockcmds/contract"
+	"lockproxy/internal/lockcmds/ledger"
+	"lockproxy/internal/lockcmds/listing"
+	"lockproxy/internal/lockcmds/owners"
+	"lockproxy/internal/lockcmds/reentry"
+	"lockproxy/internal/lockcmds/replies"
+	"lockproxy/internal/lockcmds/script"
+	"lockproxy/internal/lockcmds/turns"
+	"lockproxy/internal/watchdog"
+)
+
+// Options of Holds. All fields but OnLost and OnEnd are required.
+type Options struct {
+	Calls    *calls.Calls
+	Watchdog *watchdog.Watchdog
+	Announce *announce.Announcer
+	OnLost   func(reason string)                 // called once for each loss; it must not block. nil: not of interest
+	OnEnd    func(lost bool, held time.Duration) // called at the end of each hold; it must not block. nil: not of interest
+	UUID     string                              // the first part of the owner of every session
+	Lease    time.Duration                       // the length of a lease without PX
+	Requests *atomic.Int64                       // numbers the calls of sessions
+}
+
+// Holds is the sessions of one engine with their holds. Its methods may be called from any goroutine.
+type Holds struct {
+	Options // immutable
+
+	count atomic.Int64 // ledger.Len()
+
+	mu       sync.Mutex // guards the fields below and all sessions and holds
+	sessions map[uint64]*Session
+	ledger   *ledger.Ledger
+}
+
+// New returns the record of an engine without sessions.
+func New(o Options) *Holds {
+	return &Holds{Options: o, sessions: make(map[uint64]*Session), ledger: ledger.New(newHold)}
+}
+
+// Session is the record of one session.
+type Session struct {
+	ledger.Session // Name is "<UUID>:<token>"; Name and Losses are immutable, Holds.mu guards the rest
+
+	ID   uint64           // immutable
+	Conn contract.Session // immutable
+
+	// As the session has sent its last acquire. Guarded by the session's lock.
+	Client reentry.Client
+	Proto  int
+
+	// Guarded by Holds.mu.
+	ended    bool
+	removing int // how many fields of the session are being removed: see fields.go
+}
+
+// Ended reports whether the client of the session has gone. It is for an event of Step. Requires Holds.mu.
+func (s *Session) Ended() bool { return s.ended }
+
+// Hold is a hold of the ledger with its lease. Holds.mu guards its fields.
+type Hold struct {
+	ledger.Hold
+	Chain turns.Chain // of the hand-over that has granted it
+
+	lease *watchdog.Lease
+	by    calls.Own // the connections of the identity that acquired it last: renewals and GRACE need its rights
+}
+
+func newHold() *ledger.Hold {
+	h := &Hold{}
+	h.Tag = h
+	return &h.Hold
+}
+
+// Of returns the hold of an entry of the ledger, or nil.
+func Of(h *ledger.Hold) *Hold {
+	if h == nil {
+		return nil
+	}
+	return h.Tag.(*Hold)
+}
+
+// entry is the hold as the watchdog knows it.
+func (h *Hold) entry() watchdog.Entry {
+	return watchdog.Entry{
+		Key: h.Lock, Owner: h.Owner, Fence: h.Fence, TTL: h.TTL, Until: h.Until, Fixed: h.Fixed, Group: h.by.Node(h.Lock),
+	}
+}
+
+// Begin returns the record of a session, which is known from now on, and the key of the hold that a command of it is about. The owner is
+// the session's own if the command names none. Requires no locks.
+func (x *Holds) Begin(s contract.Caller, lock, owner string) (*Session, ledger.Key) {
+	x.mu.Lock()
+	c := x.sessions[s.ID]
+	if c == nil {
+		c = &Session{ID: s.ID, Conn: s.Session}
+		c.Name, c.Losses, c.Tag = owners.Default(x.UUID, s.Token), s.Losses, c
+		x.sessions[s.ID] = c
+	}
+	x.mu.Unlock()
+	return c, ledger.Key{Lock: lock, Owner: cmp.Or(owner, c.Name)}
+}
+
+// Part is what a call of a session writes about its part in a lock of that owner: the number of the call and, if it is not the owner's
+// only session, its name.
+func (x *Holds) Part(s *ledger.Session, owner string) script.Part {
+	p := script.Part{Owner: owner, Request: x.NextRequest()}
+	if owner != s.Name {
+		p.Session = s.Name
+	}
+	return p
+}
+
+// NextRequest returns the number of a call. The numbers grow, also for a session that moves to another engine.
+func (x *Holds) NextRequest() int64 { return x.Requests.Add(1) }
+
+// Step tells the ledger of events, and carries out the effects. Requires no locks.
+func (x *Holds) Step(event func(l *ledger.Ledger)) {
+	x.mu.Lock()
+	event(x.ledger)
+	told := x.settleLocked()
+	x.mu.Unlock()
+	x.tell(told)
+}
+
+// settleLocked carries out the effects of the ledger. It returns the loss that is to be told without locks; nil: there is none. Requires
+// Holds.mu.
+func (x *Holds) settleLocked() (told *ledger.Loss) {
+	for _, f := range x.ledger.Effects() {
+		h := Of(f.Hold)
+		switch f.Op {
+		case ledger.Track:
+			h.lease = x.Watchdog.Track(h.entry(), f.SentAt)
+		case ledger.Pause:
+			h.lease.Pause(nil)
+		case ledger.Resume:
+			if !h.lease.Resume(f.SentAt, h.entry()) {
+				h.lease = x.Watchdog.Track(h.entry(), f.SentAt)
+			}
+		case ledger.Continue:
+			h.lease.Continue()
+		case ledger.Forget:
+			h.lease.Forget()
+			if x.OnEnd != nil {
+				x.OnEnd(h.IsLost(), x.Calls.Clock.Now().Sub(h.Since))
+			}
+		case ledger.Tell:
+			told = f.Loss
+		}
+	}
+	x.count.Store(int64(x.ledger.Len()))
+	return told
+}
+
+// Keeps reports whether the session has a part in the hold of that lock and owner. An empty owner is the session's own. Requires no
+// locks.
+func (x *Holds) Keeps(session uint64, lock, owner string) bool {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	c := x.sessions[session]
+	if c == nil {
+		return false
+	}
+	h := x.ledger.Find(ledger.Key{Lock: lock, Owner: cmp.Or(owner, c.Name)})
+	return h != nil && c.Has(h)
+}
+
+// Leave forgets a session without holds, and reports whether the session is unknown now. Requires no locks.
+func (x *Holds) Leave(session uint64) bool {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if c := x.sessions[session]; c != nil && c.Holding() > 0 {
+		return false
+	}
+	delete(x.sessions, session)
+	return true
+}
+
+// Empty reports whether no session is known and no lock is held. Requires no locks.
+func (x *Holds) Empty() bool {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return len(x.sessions)+x.ledger.Len() == 0
+}
+
+// Len is the number of holds.
+func (x *Holds) Len() int { return int(x.count.Load()) }
+
+// List is a listing.Source of the holds, without their waiters. It walks backwards: the last hold, which takes the place of one that
+// ends, has been seen already. Requires no locks.
+func (x *Holds) List(slice []replies.Info, end int) ([]replies.Info, int) {
+	now := x.Calls.Clock.Now()
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	held := x.ledger.List()
+	if end < 0 || end > len(held) {
+		end = len(held)
+	}
+	begin := max(0, end-listing.Slice)
+	for _, entry := range held[begin:end] {
+		h := Of(entry)
+		i := replies.Info{
+			Key: h.Lock, Owner: h.Owner, Holds: h.Count, Fence: h.Fence,
+			TTL: max(0, h.lease.Deadline().Sub(now).Milliseconds()),
+		}
+		if len(h.Holders()) > 0 {
+			i.Client = contract.ClientInfo(h.Holders()[0].Client)
+		}
+		slice = append(slice, i)
+	}
+	return slice, begin
+}

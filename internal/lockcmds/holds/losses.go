@@ -1,0 +1,87 @@
+package holds
+
+import (
+	"lockproxy/internal/lockcmds/announce"
+	"lockproxy/internal/lockcmds/calls"
+	"lockproxy/internal/lockcmds/contract"
+	"lockproxy/internal/lockcmds/ledger"
+	"lockproxy/internal/watchdog"
+)
+
+// ReasonForced is the reason of a loss by FORCEUNLOCK through this proxy. The watchdog has the other reasons.
+const ReasonForced watchdog.Reason = "forced"
+
+// LossReasons lists the reasons that Options.OnLost is called with.
+func LossReasons() []string {
+	return []string{
+		string(watchdog.ReasonGone), string(watchdog.ReasonDeadline), string(watchdog.ReasonExpired), string(watchdog.ReasonMaxHold), string(ReasonForced),
+	}
+}
+
+// Lost ends the hold of a lease that the watchdog has found lost. false: the hold has ended already. Requires no locks.
+func (x *Holds) Lost(l *watchdog.Lease, reason watchdog.Reason) bool {
+	entry := l.Entry()
+	x.mu.Lock()
+	h := Of(x.ledger.Find(ledger.Key{Lock: entry.Key, Owner: entry.Owner}))
+	if h == nil || h.lease != l {
+		x.mu.Unlock()
+		return false
+	}
+	var rest []calls.Rollback
+	if reason != watchdog.ReasonGone {
+		// Our clock, not Redis, says that the lease has ended. The sessions are told, so they cannot use what Redis may have left of
+		// their holds.
+		rest = x.staleLocked(h)
+	}
+	x.ledger.Lost(&h.Hold, string(reason), false, nil)
+	told := x.settleLocked()
+	x.mu.Unlock()
+	x.tell(told)
+	for _, r := range rest {
+		x.Calls.RollBack(r)
+	}
+	return true
+}
+
+// staleLocked returns the rollbacks of a hold that the sessions here have lost. Each is tried for as long as Redis may have a part of the
+// hold. Requires Holds.mu.
+func (x *Holds) staleLocked(h *Hold) []calls.Rollback {
+	all := make([]calls.Rollback, 0, len(h.Holders()))
+	for _, o := range h.Holders() {
+		r := x.rollback(h, o.Session)
+		r.Limit = max(h.TTL, x.Lease)
+		all = append(all, r)
+	}
+	return all
+}
+
+// Forced ends the hold of a grant that FORCEUNLOCK has ended, if it is here. A holder elsewhere, or a holder here whose grant is still on
+// its way, learns it from its next renewal. Requires no locks.
+func (x *Holds) Forced(k ledger.Key, fence int64) {
+	x.Step(func(l *ledger.Ledger) {
+		if h := l.Find(k); h != nil && h.Fence == fence {
+			l.Lost(h, string(ReasonForced), true, nil)
+		}
+	})
+}
+
+// tell announces a loss: to metrics, to the log, to the holders by a push, to subscribers by a channel. nil: there is nothing to tell. It
+// leaves the work to a job. Requires no locks.
+func (x *Holds) tell(l *ledger.Loss) {
+	if l == nil {
+		return
+	}
+	if x.OnLost != nil {
+		x.OnLost(l.Reason)
+	}
+	x.Announce.Tell(announce.Loss{
+		Key: l.Key.Lock, Owner: l.Key.Owner, Fence: l.Fence, Reason: l.Reason, Expired: l.Reason == string(watchdog.ReasonExpired),
+		Held: x.Calls.Clock.Now().Sub(l.Since), Client: contract.ClientInfo(l.Client),
+		Push: func(push []byte) {
+			for _, c := range l.To {
+				s := c.Tag.(*Session).Conn
+				x.Calls.Guard.Do(s, func() { s.Push(push) })
+			}
+		},
+	})
+}

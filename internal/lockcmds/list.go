@@ -1,0 +1,71 @@
+package lockcmds
+
+import (
+	"time"
+
+	"lockproxy/internal/lockcmds/calls"
+	"lockproxy/internal/lockcmds/contract"
+	"lockproxy/internal/lockcmds/grammar"
+	"lockproxy/internal/lockcmds/jobs"
+	"lockproxy/internal/lockcmds/listing"
+	"lockproxy/internal/lockcmds/replies"
+	"lockproxy/internal/lockcmds/script"
+)
+
+// startList executes LOCKLIST: the locks that sessions of this identity hold through this proxy, by key, as known here. A lock that
+// several sessions hold for one owner is shown once, with the session that acquired first; fair-waiters are those of this proxy.
+// Redis is asked first whether the session may run scripts, as for every lock command: it may have to authenticate. Requires the session lock.
+func (e *Engine) startList(s contract.Caller, cmd grammar.Command) {
+	e.calls.Send(script.Ask{}.Call(), &calls.Request{Session: s.Session, For: calls.Plain{Reply: func(o calls.Outcome) []byte {
+		err := o.Err
+		if err == nil {
+			err = script.DecodeAsk(o.Reply)
+		}
+		if err != nil {
+			return replies.Failure(err)
+		}
+		proto := s.Proto
+		e.calls.Background(jobs.List, func() {
+			reply := listing.Reply(proto, e.find(cmd.Match, cmd.Count))
+			e.guard.Do(s.Session, func() { s.Reply(reply) })
+		})
+		return nil
+	}}})
+}
+
+// find lists the locks that are held through this engine. Requires no locks.
+func (e *Engine) find(pattern string, most int) []replies.Info {
+	return listing.Find(e.heldSlice, e.Holds(), pattern, most)
+}
+
+// heldSlice is a listing.Source: the holds, each with its waiters at this proxy.
+func (e *Engine) heldSlice(slice []replies.Info, end int) ([]replies.Info, int) {
+	before := len(slice)
+	slice, end = e.holds.List(slice, end)
+	e.waiters.CountAll(slice[before:])
+	return slice, end
+}
+
+// Held is one lock that is held through an engine.
+type Held struct {
+	Key, Owner   string
+	Holds, Fence int64
+	TTL          time.Duration       // what is left of the lease
+	Waiters      int                 // of this proxy
+	Client       contract.ClientInfo // of those that hold it for this owner, the first
+}
+
+// Held lists the locks that are held through this engine, by key. It returns the first of them; 0 is no limit. Not for an event loop: it looks at all locks.
+func (e *Engine) Held(most int) []Held {
+	var list []Held
+	for _, i := range e.find("", most) {
+		list = append(list, Held{
+			Key: i.Key, Owner: i.Owner, Holds: i.Holds, Fence: i.Fence, TTL: time.Duration(i.TTL) * time.Millisecond,
+			Waiters: int(i.Local), Client: i.Client,
+		})
+	}
+	return list
+}
+
+// Holds is how many locks are held through this engine.
+func (e *Engine) Holds() int { return e.holds.Len() }

@@ -1,0 +1,120 @@
+package lockcmds
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"go.uber.org/zap"
+
+	"lockproxy/internal/lockcmds/clock"
+	"lockproxy/internal/lockcmds/grammar"
+	"lockproxy/internal/lockcmds/holds"
+	"lockproxy/internal/lockcmds/jobs"
+	"lockproxy/internal/lockcmds/queue"
+	"lockproxy/internal/lockcmds/redislink"
+	"lockproxy/internal/lockcmds/reentry"
+	"lockproxy/internal/watchdog"
+)
+
+// Defaults of Options.
+const (
+	defaultLease    = 30 * time.Second
+	defaultFairWait = 300 * time.Second
+	// defaultStaleHead is longer than a live Redisson client takes to subscribe after queueing: 7.5 s.
+	defaultStaleHead = 8 * time.Second
+)
+
+// Options configure an Engine. Redis, UUID and Jobs are required; zero values pick the defaults.
+type Options struct {
+	// Redis is the engine's own connections: for attempts of waiters, renewals, clean-up and subscriptions. The engine closes them.
+	Redis redislink.Topology
+	// UUID of this process, 36 characters: the first part of the owner of every session.
+	UUID string
+	// Jobs runs attempts of waiters, renewals, clean-up. Several engines may share it.
+	Jobs jobs.Source
+	// Clock is the time that the engine lives in; nil: the system's.
+	Clock clock.Clock
+
+	Lease   time.Duration  // renewed by the watchdog; 0: 30 s
+	Grace   *time.Duration // what may be left of a lease after the connection ends; nil: all of it
+	MaxHold time.Duration  // how long the watchdog renews; 0: without a limit
+
+	// Tests change these.
+	fairWait  time.Duration // what deadlines in the fair queue are counted in; 0: 300 s, Redisson's default
+	staleHead time.Duration // after this time the head of a free lock's fair queue without a subscriber is stale; 0: 8 s
+
+	MaxWaiters        int // 0: no limit
+	MaxWaitersPerLock int // 0: no limit
+
+	// Changes has defaults that apply in place of those here. nil: they do not change.
+	Changes *Changes
+
+	// Reentry is the rule about a connection that acquires again without OWNER. nil: it may.
+	Reentry *reentry.Rule
+
+	// Waiting counts the waiters of all engines that share it, which MaxWaiters bounds together. nil: of this one.
+	Waiting *atomic.Int64
+
+	// Requests numbers the calls of sessions. Engines that may serve the same session share it. nil: of this one.
+	Requests *atomic.Int64
+
+	Logger *zap.Logger // nil: silent
+	User   string      // the ACL user of the engine's sessions, for the log; empty: the default user
+	Events Events
+}
+
+// Events are called at what metrics count. They must not block; nil ones are skipped.
+type Events struct {
+	Granted    func(v grammar.Verb, waited time.Duration)  // a lock was acquired, so long after it was asked for
+	HandedOver func(took time.Duration)                    // by a release that granted in the same step, from sending it to its answer
+	Left       func(o queue.Outcome, waited time.Duration) // a waiter has left its wait queue; the time counts from its command
+	Ended      func(lost bool, held time.Duration)         // a hold has ended; the time counts from the command that acquired it
+	Renewed    func(watchdog.Round)                        // a batch of renewals has been answered, or has failed
+	Attempt    func()                                      // one script for a waiter
+	// Refused: a client may not wait. limit is the setting that too many waiters have reached; empty: the proxy stops.
+	Refused  func(limit, client string)
+	Lost     func(reason string)
+	Repaired func() // the fence counter was set to Redis's time, because it cannot have been a fence
+}
+
+// LossReasons lists the reasons that Events.Lost may be called with.
+func LossReasons() []string { return holds.LossReasons() }
+
+// minLease leaves a renewal, which is due every third, some round trips.
+const minLease = 100 * time.Millisecond
+
+// checked returns the options with their defaults.
+func (o Options) checked() (Options, error) {
+	switch {
+	case o.Redis == nil:
+		return o, errors.New("lockcmds: no redis")
+	case o.UUID == "":
+		return o, errors.New("lockcmds: no UUID")
+	case o.Jobs == nil:
+		return o, errors.New("lockcmds: no pool of jobs")
+	case o.Lease < 0, o.MaxHold < 0, o.fairWait < 0, o.staleHead < 0, o.MaxWaiters < 0,
+		o.MaxWaitersPerLock < 0, o.Grace != nil && *o.Grace < 0:
+		return o, errors.New("lockcmds: negative option")
+	case o.Lease > 0 && o.Lease < minLease:
+		return o, fmt.Errorf("lockcmds: lease %v is shorter than %v", o.Lease, minLease)
+	}
+	o.Lease = cmp.Or(o.Lease, defaultLease)
+	o.fairWait = cmp.Or(o.fairWait, defaultFairWait)
+	o.staleHead = cmp.Or(o.staleHead, defaultStaleHead)
+	if o.Clock == nil {
+		o.Clock = clock.System{}
+	}
+	if o.Logger == nil {
+		o.Logger = zap.NewNop()
+	}
+	if o.Waiting == nil {
+		o.Waiting = new(atomic.Int64)
+	}
+	if o.Requests == nil {
+		o.Requests = new(atomic.Int64)
+	}
+	return o, nil
+}

@@ -1,0 +1,276 @@
+package waiters
+
+import (
+	"errors"
+	"time"
+
+	"github.com/tidwall/redcon"
+	"go.uber.org/zap"
+
+	"lockproxy/internal/lockcmds/calls"
+	"lockproxy/internal/lockcmds/clock"
+	"lockproxy/internal/lockcmds/contract"
+	"lockproxy/internal/lockcmds/grammar"
+	"lockproxy/internal/lockcmds/holds"
+	"lockproxy/internal/lockcmds/jobs"
+	"lockproxy/internal/lockcmds/ledger"
+	"lockproxy/internal/lockcmds/queue"
+	"lockproxy/internal/lockcmds/replies"
+	"lockproxy/internal/lockcmds/script"
+	"lockproxy/internal/lockcmds/turns"
+)
+
+// waiter is one acquire in progress, from its first attempt on the session's own connection to its answer.
+type waiter struct {
+	queue.Waiter // its state in the wait queue; guarded by Waiters.mu
+
+	// Immutable after start.
+	x       *Waiters
+	kind    *kind
+	verb    grammar.Verb
+	fixed   bool
+	lease   time.Duration
+	maxHold time.Duration // 0: none
+	grace   time.Duration // negative: all
+	wait    time.Duration // negative: without a limit
+	began   time.Time
+	visit   *visit        // nil: the session's home is here
+	sent    calls.Request // the first attempt
+
+	claim holds.Claim // its part in the record of holds
+
+	// Guarded by Waiters.mu.
+	ended bool        // its session has
+	timer clock.Timer // its own deadline
+	mark  queue.Mark  // before the first attempt
+	chain turns.Chain // of the hand-over on its way
+}
+
+// visit is an acquire of a session whose home is at another engine: it is to deepen a hold from before an AUTH.
+type visit struct {
+	home   *Waiters
+	caller contract.Caller
+	cmd    grammar.Command // the client's command
+}
+
+// home is the waiters of the engine where the session belongs.
+func (w *waiter) home() *Waiters {
+	if w.visit != nil {
+		return w.visit.home
+	}
+	return w.x
+}
+
+// lock is the key of the lock.
+func (w *waiter) lock() string { return w.claim.Key().Lock }
+
+// session is the session that acquires.
+func (w *waiter) session() *holds.Session { return w.claim.Session() }
+
+// conn is the session's part of the contract.
+func (w *waiter) conn() contract.Session { return w.claim.Session().Conn }
+
+// Start starts an acquire of a session, whose home is here or at the waiters of another engine. Requires the session lock.
+func (x *Waiters) Start(s contract.Caller, cmd grammar.Command, home *Waiters) {
+	x.start(s, cmd, x.Calls.Clock.Now(), home)
+}
+
+// start starts an acquire that was asked for at the moment began.
+func (x *Waiters) start(s contract.Caller, cmd grammar.Command, began time.Time, home *Waiters) {
+	w := &waiter{
+		x: x, kind: kindOf(cmd.Verb), verb: cmd.Verb, wait: cmd.Wait, began: began,
+		lease: cmd.Lease, fixed: cmd.Lease > 0, maxHold: cmd.MaxHold, grace: cmd.Grace,
+		claim: x.Holds.Claim(s, cmd.Key, cmd.Owner),
+	}
+	if cmd.Owner == "" && x.Reentry.Refuses() && w.claim.Reenters() {
+		x.Reentry.Note(w.session().Client, cmd.Key, true)
+		s.Reply(replies.NoReentry(cmd.Verb, s.Proto))
+		return
+	}
+	if home != x {
+		w.visit = &visit{home: home, caller: s, cmd: cmd}
+	}
+	defaults := x.Defaults()
+	if !w.fixed {
+		w.lease = defaults.Lease
+	}
+	if w.maxHold < 0 {
+		w.maxHold = defaults.MaxHold
+	}
+	if w.maxHold > 0 {
+		w.lease = min(w.lease, w.maxHold)
+	}
+	if w.grace < 0 && defaults.Grace != nil {
+		w.grace = *defaults.Grace
+	}
+	w.Waiter = queue.Waiter{
+		Kind: w.kind.waits, Owner: w.claim.Key().Owner, Shared: cmd.Owner != "", Placed: cmd.Wait != 0, Tag: w,
+	}
+	if w.Named() {
+		n := script.NamesOf(cmd.Key)
+		w.Place, w.Wake = n.PlaceOf(w.Owner), n.NameChannel(w.Owner)
+	}
+	x.mu.Lock()
+	x.asks[s.ID] = w
+	if w.wait != 0 {
+		w.mark = x.set.Mark(&w.Waiter, cmd.Key)
+	}
+	queues := s.NothingPending && !w.claim.Deepens() && home == x && w.wait != 0 && !w.Shared && x.set.MayJoin(cmd.Key, w.Kind)
+	if queues {
+		w.mark = queue.Mark{} // if it turns out to be the first after all, it must ask
+	}
+	x.mu.Unlock()
+	switch {
+	case queues:
+		if reply := w.await(script.Acquired{PTTL: script.NoTTL}); reply != nil {
+			s.Reply(reply)
+		}
+	case w.claim.Pause(w.lease):
+		w.send()
+	default:
+		w.claim.Ordered(w.send)
+	}
+}
+
+// send makes the first attempt. A fair one takes its place in the queue in the same step, so the order is that in which Redis gets
+// them. Requires the session lock.
+func (w *waiter) send() {
+	w.sent = calls.Request{Session: w.conn(), For: w}
+	w.x.Calls.Send(w.kind.ask(w).Call, &w.sent)
+}
+
+// Answered is the outcome of the first attempt. Requires the session lock, or that the session has ended.
+func (w *waiter) Answered(o calls.Outcome) []byte {
+	a, err := calls.Decoded(o.Reply, o.Err, script.DecodeAcquired)
+	switch {
+	case errors.Is(err, contract.ErrInDoubt):
+		w.rollBack(0, nil)
+		w.withdraw(queue.Error, err) // it may have a place in the queue
+		return nil
+	case calls.IsOverwritten(err) && w.claim.Overwritten(): // the loss is the answer
+		w.finish()
+		return replies.LostLease()
+	case err != nil:
+		w.finish()
+		return replies.Failure(err)
+	case a.Granted:
+		w.x.Damage.Note(w.lock(), a.Damage)
+		return w.granted(grantOf(a, o.SentAt))
+	}
+	w.claim.Overtaken()
+	if w.wait == 0 {
+		w.finish()
+		return replies.Null(w.session().Proto)
+	}
+	if w.goHome() {
+		return nil
+	}
+	return w.await(a)
+}
+
+// Again implements calls.Asker.
+func (w *waiter) Again() (script.Call, bool) { return w.kind.ask(w).Call, true }
+
+// Doubted implements calls.Asker.
+func (w *waiter) Doubted() { w.claim.Doubt() }
+
+// finish ends the acquire.
+func (w *waiter) finish() {
+	w.x.mu.Lock()
+	w.finishLocked()
+	w.x.mu.Unlock()
+	w.claim.Continue()
+}
+
+// finishLocked is finish, for an acquire that has no hold to deepen. Requires Waiters.mu.
+func (w *waiter) finishLocked() {
+	if w.timer != nil {
+		w.timer.Stop()
+	}
+	if w.x.asks[w.session().ID] == w {
+		delete(w.x.asks, w.session().ID)
+	}
+}
+
+// reply answers a finished acquire from a job or a timer. Requires no locks.
+func (w *waiter) reply(build func(proto int) []byte) {
+	w.x.Calls.Guard.Do(w.conn(), func() { w.conn().Reply(build(w.session().Proto)) })
+}
+
+// grant is Redis's word that a waiter's owner holds the lock.
+type grant struct {
+	fence  int64
+	count  int64 // holds of the owner
+	mine   int64 // of the session
+	sentAt time.Time
+}
+
+func grantOf(a script.Acquired, sentAt time.Time) grant {
+	return grant{fence: a.Fence, count: a.Holds, mine: a.Mine, sentAt: sentAt}
+}
+
+// granted turns a grant into the reply, with the lease watched from here on. Nil: the client cannot use the grant. Then the acquire goes on,
+// or is answered when the grant has been rolled back. Requires the session lock, or that the session has ended.
+func (w *waiter) granted(g grant) []byte {
+	verdict := w.claim.Granted(holds.Grant{
+		Grant: ledger.Grant{
+			Fence: g.fence, Count: g.count, Mine: g.mine, SentAt: g.sentAt,
+			TTL: w.lease, Fixed: w.fixed, MaxHold: w.maxHold, Grace: w.grace, Client: ledger.Client(w.session().Client.ClientInfo),
+		},
+		Own: w.home().Calls.Own, Chain: w.chain,
+	})
+	switch {
+	case verdict == holds.Usable:
+		w.finish()
+		if g.mine > 1 && !w.Shared {
+			w.x.Reentry.Note(w.session().Client, w.lock(), false)
+		}
+		if f := w.x.Events.Granted; f != nil {
+			f(w.verb, w.x.Calls.Clock.Now().Sub(w.began))
+		}
+		return redcon.AppendInt(nil, g.fence)
+	case verdict == holds.Ended:
+		w.finish()
+		w.rollBack(g.fence, nil)
+		return nil
+	}
+	w.x.Calls.Log.Warn("a grant came too late to be used", zap.String("key", w.lock()))
+	if verdict == holds.Lost || w.wait != 0 && !w.fixed {
+		w.rollBack(g.fence, nil)
+		w.claim.Anew()
+		w.x.Calls.Background(jobs.Attempt, w.goOn)
+		return nil
+	}
+	w.finish()
+	w.rollBack(g.fence, w.x.Calls.OnceWithin(calls.DoubtLimit, func(ok bool) {
+		if ok {
+			w.reply(replies.Null)
+		} else {
+			w.reply(replies.Failed(contract.ErrInDoubt))
+		}
+	}))
+	return nil
+}
+
+// rollBack undoes what copies of the acquire have done, or may still do. fence is of the grant; 0: it is not known. Requires no locks.
+func (w *waiter) rollBack(fence int64, done func(ok bool)) { w.claim.RollBack(fence, w.lease, done) }
+
+// goHome has the session's home start the acquire anew, if that is at another engine: this engine has no hold that the acquire could
+// deepen. Requires the session lock.
+func (w *waiter) goHome() bool {
+	v := w.visit
+	if v == nil {
+		return false
+	}
+	w.x.mu.Lock()
+	ended := w.ended
+	w.finishLocked()
+	w.x.mu.Unlock()
+	w.claim.Continue()
+	if !ended {
+		again := v.caller
+		again.NothingPending = false // the answer to this attempt is being dealt with
+		v.home.start(again, v.cmd, w.began, v.home)
+	}
+	return true
+}

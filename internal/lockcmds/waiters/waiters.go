@@ -1,0 +1,241 @@
+// Package waiters is the shell of package queue: it carries out LOCK, TRYLOCK and FAIRLOCK from the first attempt to the reply. One value
+// serves the sessions of one lock engine.
+//
+//	Start ──► holds.Claim ──► one script on the session's own lane or pin ──► Answered ──granted──────┐
+//	  │ plain waiters are here already                    │ busy, and the client may wait             │
+//	  └─────────────────────► await ◄─────────────────────┘                                           │
+//	                            │ Join                                                                ▼
+//	                            ▼                                                                  granted ──► holds.Claim.Granted
+//	                      package queue ──► effects                                                   ▲              │
+//	                            ▲             Subscribe ──► redislink ──► Confirmed, Published        │              ▼
+//	                            │             Attempt ──► one script, as a job ──► answeredLocked ──► deliver      reply
+//	                            │             Reply ──► leftLocked ──► without: null or an error      ▲
+//	                            └── Offer: a release here grants in the same step ──► Offer.Answered ─┘
+//
+// The package stands above package holds, which knows neither waiters nor this package. An acquire reaches the record of holds only through
+// its holds.Claim.
+//
+// Goroutines: none of its own. Work is done by timers and by jobs on the pool, each at most one round trip long. Waiters are data.
+//
+// Waiters.mu guards the wait queues and all waiters. Jobs are submitted and channels are subscribed under it. No session method, Redis
+// call or callback runs under it, and no method of package holds.
+//
+// Invariants:
+//   - Every grant ends in the client's reply with the lease watched, or in a rollback.
+//   - A waiter gets exactly one reply, unless its session has ended.
+//   - A deciding attempt of a waiter begins after the confirmation of its subscription. Every later message, reconnect and end of the
+//     holder's lease causes another attempt. A waiter that joins other waiters needs no attempt of its own: the first one has made it.
+//   - A null reply means that Redis refused, or that the grant has been rolled back.
+package waiters
+
+import (
+	"errors"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"lockproxy/internal/lockcmds/calls"
+	"lockproxy/internal/lockcmds/damage"
+	"lockproxy/internal/lockcmds/grammar"
+	"lockproxy/internal/lockcmds/holds"
+	"lockproxy/internal/lockcmds/owners"
+	"lockproxy/internal/lockcmds/queue"
+	"lockproxy/internal/lockcmds/reentry"
+	"lockproxy/internal/lockcmds/replies"
+	"lockproxy/internal/lockcmds/script"
+)
+
+// Options of Waiters. All fields but Reentry and the events are required.
+type Options struct {
+	Calls  *calls.Calls
+	Holds  *holds.Holds
+	Damage *damage.Reporter
+	UUID   string // of this process
+
+	Lease     time.Duration   // a lock with waiters is looked at once in that time
+	Defaults  func() Defaults // the present ones
+	FairWait  time.Duration   // the unit of deadlines in the fair queue
+	StaleHead time.Duration   // after this time the head of a free lock's fair queue without a subscriber is stale
+
+	Waiting *atomic.Int64 // counts the waiters of all engines that share MaxWaiters
+
+	// Reentry is the rule about a connection that acquires again without OWNER. nil: it may.
+	Reentry *reentry.Rule
+	Events  Events
+}
+
+// Defaults are the settings of the lock commands that can change while engines run. A change applies to commands to come.
+type Defaults struct {
+	Lease   time.Duration  // renewed by the watchdog
+	Grace   *time.Duration // what may be left of a lease after the connection ends; nil: all of it
+	MaxHold time.Duration  // how long the watchdog renews; 0: without a limit
+
+	MaxWaiters        int // 0: no limit
+	MaxWaitersPerLock int // 0: no limit
+}
+
+// Events are called at what metrics count. They must not block; nil ones are skipped.
+type Events struct {
+	Granted    func(v grammar.Verb, waited time.Duration)  // a lock was acquired, so long after it was asked for
+	HandedOver func(took time.Duration)                    // by a release that granted in the same step, from sending it to its answer
+	Left       func(o queue.Outcome, waited time.Duration) // a waiter has left its wait queue; the time counts from its command
+	Attempt    func()                                      // one script for a waiter
+	// Refused: a client may not wait. limit is the setting that too many waiters have reached; empty: the proxy stops.
+	Refused func(limit, client string)
+}
+
+// Waiters is the acquires in progress of one engine, with their wait queues. Its methods may be called from any goroutine.
+type Waiters struct {
+	Options        // immutable
+	place   string // immutable; the name of the place that plain waiters share in a queue in Redis
+
+	mu       sync.Mutex // guards the fields below and all waiters
+	set      *queue.Set
+	asks     map[uint64]*waiter // the acquires in progress, by session
+	draining bool               // no client may begin to wait
+	waiting  int64              // set.Waiters(), as Options.Waiting counts it
+}
+
+// New returns the waiters of an engine. The caller has redislink call it as a Listener.
+func New(o Options) *Waiters {
+	return &Waiters{
+		Options: o,
+		place:   owners.Shared(o.UUID, uint32(o.Calls.Clock.Random(1<<32))),
+		set:     queue.New(queue.Config{Lease: o.Lease, Wait: o.FairWait, StaleHead: o.StaleHead}),
+		asks:    make(map[uint64]*waiter),
+	}
+}
+
+// Step tells the wait queues of an event, and carries out the effects. Requires no locks.
+func (x *Waiters) Step(event func(q *queue.Set)) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.stepLocked(event)
+}
+
+// stepLocked is Step. Requires Waiters.mu.
+func (x *Waiters) stepLocked(event func(q *queue.Set)) {
+	event(x.set)
+	for {
+		effects := x.set.Effects()
+		if len(effects) == 0 {
+			break
+		}
+		for i := range effects {
+			x.carryOutLocked(&effects[i])
+		}
+		x.set.Done(effects)
+	}
+	if now := int64(x.set.Waiters()); now != x.waiting {
+		x.Waiting.Add(now - x.waiting)
+		x.waiting = now
+	}
+}
+
+// Wake has the first waiters of a lock ask: it may be free. Requires no locks.
+func (x *Waiters) Wake(lock string) {
+	x.Step(func(q *queue.Set) { q.Wake(lock) })
+}
+
+// Left takes the acquire of a session out whose client has gone. Requires no locks.
+func (x *Waiters) Left(session uint64) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if w := x.asks[session]; w != nil {
+		delete(x.asks, session)
+		w.ended = true
+		x.stepLocked(func(q *queue.Set) { q.Left(&w.Waiter) })
+	}
+}
+
+// Asks reports whether an acquire of the session is in progress. Requires no locks.
+func (x *Waiters) Asks(session uint64) bool {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.asks[session] != nil
+}
+
+// Unblock ends the wait of a session, as CLIENT UNBLOCK asks: as if its time were up, or with an error. It reports whether the
+// session was waiting. Requires no locks.
+func (x *Waiters) Unblock(session uint64, withError bool) (waited bool) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	w := x.asks[session]
+	if w == nil {
+		return false
+	}
+	x.stepLocked(func(q *queue.Set) {
+		if withError {
+			waited = q.Remove(&w.Waiter, queue.Error, errUnblocked)
+		} else {
+			waited = q.Remove(&w.Waiter, queue.Null, nil)
+		}
+	})
+	return waited
+}
+
+// Drain refuses all waiters, and those to come. Requires no locks.
+func (x *Waiters) Drain() {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.draining = true
+	x.stepLocked(func(q *queue.Set) { q.RemoveAll(errDraining) })
+}
+
+var (
+	errDraining  = errors.New("draining")
+	errUnblocked = script.Error("UNBLOCKED client unblocked via CLIENT UNBLOCK")
+)
+
+// Empty reports whether no client waits. Requires no locks.
+func (x *Waiters) Empty() bool {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.set.Len() == 0
+}
+
+// Count is the number of waiters of a lock, and the number of those with places of their own. Requires no locks.
+func (x *Waiters) Count(lock string) (all, own int) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.countLocked(lock)
+}
+
+func (x *Waiters) countLocked(lock string) (all, own int) {
+	if q := x.set.Find(lock); q != nil {
+		return q.Len()
+	}
+	return 0, 0
+}
+
+// CountAll sets the numbers of waiters in a slice of a list of locks. Requires no locks.
+func (x *Waiters) CountAll(list []replies.Info) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	for i := range list {
+		all, own := x.countLocked(list[i].Key)
+		list[i].Fair, list[i].Local = int64(own), int64(all)
+	}
+}
+
+// fullLocked says why no further client may wait for this lock now, and names the setting that is the reason; empty: one may. Requires
+// Waiters.mu.
+func (x *Waiters) fullLocked(lock string) (why, limit string) {
+	all, _ := x.countLocked(lock)
+	limits := x.Defaults()
+	switch {
+	case x.draining:
+		return errDraining.Error(), ""
+	case limits.MaxWaiters > 0 && x.Waiting.Load() >= int64(limits.MaxWaiters):
+		return "too many waiters", "max-waiters"
+	case limits.MaxWaitersPerLock > 0 && all >= limits.MaxWaitersPerLock:
+		return "too many waiters for this lock", "max-waiters-per-lock"
+	}
+	return "", ""
+}
+
+// namesOf returns the names that waiting for a lock needs.
+func (x *Waiters) namesOf(lock string) queue.Names {
+	n := script.NamesOf(lock)
+	return queue.Names{Key: lock, Channel: n.Channel, Place: n.PlaceOf(x.place), Wake: n.NameChannel(x.place)}
+}

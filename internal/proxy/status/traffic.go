@@ -1,0 +1,43 @@
+package status
+
+import "sync/atomic"
+
+// The classes of commands in metrics.
+const (
+	ClassShared = iota // on a lane, which clients share
+	ClassPinned        // on a pin
+	ClassLocal         // answered by the proxy
+	ClassLock          // the lock commands
+	classes
+)
+
+var classNames = [classes]string{"shared", "pinned", "local", "lock"}
+
+// shards spreads the counters, so that event loops do not share a cache line. It is a power of two.
+const shards = 8
+
+// Traffic counts commands and their bytes. Each ordinary command changes it, so counting neither allocates nor waits. The zero value is ready.
+type Traffic struct {
+	shard [shards]struct {
+		commands, bytes [classes]atomic.Int64
+		_               [64]byte
+	}
+}
+
+// Add counts a command of a session, by its number, with that number of bytes.
+func (t *Traffic) Add(session uint64, class, bytes int) {
+	s := &t.shard[session%shards]
+	s.commands[class].Add(1)
+	s.bytes[class].Add(int64(bytes))
+}
+
+func (t *Traffic) snapshot() (commands, bytes map[string]int64) {
+	commands, bytes = map[string]int64{}, map[string]int64{}
+	for i := range t.shard {
+		for class, name := range classNames {
+			commands[name] += t.shard[i].commands[class].Load()
+			bytes[name] += t.shard[i].bytes[class].Load()
+		}
+	}
+	return commands, bytes
+}
