@@ -1,6 +1,14 @@
 package proxy
 
-import "testing"
+import (
+	"fmt"
+	"testing"
+
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
+
+	"lockproxy/internal/redistest"
+)
 
 // The numbers answer who waited, held, and was refused.
 func TestNumbersFollowLocksAndCommands(t *testing.T) {
@@ -40,5 +48,26 @@ func TestNumbersFollowLocksAndCommands(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// The last entry says how many clients were cut, and which locks they leave.
+func TestTheLastEntryNamesTheLocksLeft(t *testing.T) {
+	core, logs := observer.New(zap.InfoLevel)
+	redis := redistest.Start(t)
+	clients := t // they stay until the proxy has ended
+	t.Run("until the end", func(t *testing.T) {
+		srv := startProxy(t, redis, func(o *Options) { o.Logger = zap.New(core) })
+		holder, past := dialClient(clients, address(srv)), dialClient(clients, address(srv))
+		holder.quiet("LOCK", "k")
+		past.quiet("LOCK", "j")
+		past.quiet("UNLOCK", "j")
+	})
+	last := logs.FilterMessage("stopped").All()
+	if len(last) != 1 {
+		t.Fatalf("%d last entries", len(last))
+	}
+	if fields := last[0].ContextMap(); fields["clients_cut"] != int64(1) || fields["locks_left"] != int64(1) || fmt.Sprint(fields["locks"]) != "[k]" {
+		t.Errorf("the last entry: %v", fields)
 	}
 }

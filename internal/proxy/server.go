@@ -135,7 +135,9 @@ func (srv *Server) Run(ctx context.Context) error {
 	deadline, cancel := context.WithTimeout(context.Background(), srv.live.Load().DrainTimeout)
 	defer cancel()
 	srv.drain(deadline)
-	srv.closeConns()
+	held := srv.shared.Locks.Held()
+	locks := srv.Locks(locksNamed)
+	cut := srv.closeConns()
 	srv.tasks.Wait()
 	srv.shared.Inquiries.Wait()
 	<-srv.whenEmpty()
@@ -146,7 +148,7 @@ func (srv *Server) Run(ctx context.Context) error {
 	<-upstreamDone
 	srv.engine.Stop()
 	srv.shared.Entries.Flush()
-	srv.opts.Logger.Info("stopped")
+	srv.opts.Logger.Info("stopped", zap.Int("clients_cut", cut), zap.Int("locks_left", held), zap.Strings("locks", lockNames(locks)))
 	return err
 }
 
@@ -269,6 +271,7 @@ func (srv *Server) drain(ctx context.Context) {
 	all := maps.Clone(srv.conns)
 	srv.mu.Unlock()
 	for c, s := range all {
+		s.LeaveEngines()
 		s.Drain()
 		c.Flush()
 	}
@@ -291,12 +294,26 @@ func (srv *Server) whenEmpty() <-chan struct{} {
 	return srv.empty
 }
 
-func (srv *Server) closeConns() {
+// locksNamed is the number of locks that the last entry of the log names. They end with their leases, or by GRACE.
+const locksNamed = 100
+
+func lockNames(locks []LockStatus) []string {
+	keys := make([]string, len(locks))
+	for i, l := range locks {
+		keys[i] = l.Key
+	}
+	return keys
+}
+
+// closeConns closes the connections that are left, and returns their number.
+func (srv *Server) closeConns() (cut int) {
 	srv.mu.Lock()
 	defer srv.mu.Unlock()
+	cut = len(srv.conns)
 	for c := range srv.conns {
 		c.Hangup()
 	}
+	return cut
 }
 
 func (srv *Server) closeListeners() {

@@ -160,7 +160,7 @@ func (i *input) awaitsOthers() bool {
 	return s.wait == waitLock && s.slots.Due() == 0 || s.wait == waitPin && !s.hasty || s.pinWaits()
 }
 
-// Drain ends the session when it has its replies, unless it has used a lock command and so may hold a lock. A session that waits
+// Drain ends the session when it has its replies, unless it uses a lock engine (LeaveEngines). A session that waits
 // for other clients, on a list or a channel, ends at once.
 func (s *Session) Drain() {
 	s.mu.Lock()

@@ -90,6 +90,16 @@ func (l *locker) leaveEngines() {
 	})
 }
 
+// LeaveEngines leaves the engines in which a session without outstanding commands has no hold and no wait, so that Drain can end it.
+func (l *locker) LeaveEngines() {
+	s := l.s
+	s.mu.Lock()
+	defer s.exit()
+	if s.slots.Due() == 0 && !s.gone() {
+		l.leaveEngines()
+	}
+}
+
 // lockSession is a Session as package lockcmds sees it.
 type lockSession Session
 
