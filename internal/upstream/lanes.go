@@ -267,7 +267,11 @@ func (u *Upstream) retireOpen() {
 type nodes struct {
 	cluster *topology.Cluster
 	views   *refresh.Refresher
+	wait    time.Duration
 }
+
+// FailoverWait is how long a command waits for a server that moves.
+func (n *nodes) FailoverWait() time.Duration { return n.wait }
 
 // View is the cluster as it is known at present; nil: there is one server.
 func (n *nodes) View() *cluster.View {
@@ -287,7 +291,7 @@ func (n *nodes) refreshViews(u *Upstream, servers dial.Resolver) {
 	if !ok {
 		return
 	}
-	n.cluster = c
+	n.cluster, n.wait = c, u.opts.FailoverWait
 	n.views = refresh.New(refresh.Options{
 		Dialer: u.dialer, Cluster: c, Own: u.Own(), Logger: u.opts.Logger, Changed: func(v *cluster.View) { n.viewChanged(u, v) }, Outcome: u.contacts.Note,
 	})

@@ -2,11 +2,10 @@ package session
 
 import (
 	"bytes"
-	"time"
 
 	"lockproxy/internal/proxy/budget"
 	"lockproxy/internal/proxy/command"
-	"lockproxy/internal/proxy/shared"
+	"lockproxy/internal/resp"
 )
 
 // Feed takes bytes from the client. It does not keep b. false: the session has ended, and the connection is to be closed.
@@ -25,7 +24,7 @@ func (i *input) feed(b []byte) (alive, output bool) {
 	s.mu.Lock()
 	i.active = s.proxy.Clock.Load()
 	defer func() {
-		alive, output = !s.ended, !s.out.Empty() || s.closing
+		alive, output = !s.ended, !s.Out.Empty() || s.closing
 		s.unlock()
 	}()
 	defer s.contain()
@@ -60,7 +59,7 @@ func (i *input) consume(buf []byte) int {
 	var last *command.Row // that of name; nil: there is none
 	var name []byte
 	var latest *command.Row // the last one of buf; nil: none, or it has been noted
-	for s.wait == waitNone && !s.gone() {
+	for s.wait == waitNone && !s.Gone() {
 		f, n, err := i.guard.Next(buf[off:])
 		if err != nil {
 			batch.send()
@@ -205,7 +204,7 @@ func (i *input) hasEnough() bool {
 		return full
 	}
 	limit := s.proxy.Limits().Unanswered
-	if s.slots.Due() > 0 && s.unanswered >= min(limit, budget.Free) && !s.pinWaits() {
+	if s.Slots.Due() > 0 && s.unanswered >= min(limit, budget.Free) && !s.pinWaits() {
 		return s.unanswered+i.in.Len() >= s.proxy.Budget.Allowance(limit) // the bytes of s.in wait for the same answers
 	}
 	if i.pausesAtQuery() && i.in.Len() >= s.proxy.Limits().Query {
@@ -235,120 +234,12 @@ func (i *input) unpause() {
 	}
 }
 
-// BeginWrite hands the output to the engine, which must call EndWrite when it has written it; meanwhile it is the only
-// writer. nil: there is nothing to write, or another goroutine is writing. last: after this the connection is to be closed.
-func (o *output) BeginWrite() (b []byte, last bool) {
-	s := o.s
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if b = o.out.Begin(); b == nil {
-		return nil, o.closing && !o.out.Writing()
+// protocolError answers the guard's error behind all earlier replies, and closes the connection.
+func (s *Session) protocolError(err error) {
+	s.proxy.Counters.ProtocolErrors.Add(1)
+	words := resp.AppendRawError(nil, "ERR "+err.Error())
+	if s.reply != replyOn {
+		words = words[:0]
 	}
-	s.active = s.proxy.Clock.Load()
-	return b, o.closing
-}
-
-// EndWrite returns the buffer.
-func (o *output) EndWrite(b []byte) {
-	s := o.s
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	o.out.End(b, !s.ended)
-	if s.ended {
-		return
-	}
-	o.unread -= len(b)
-	if s.bill.Bytes() > 0 {
-		s.charge()
-	}
-}
-
-// A large command need not be held whole. If its name is known, and it only carries data, the session takes a pin and sends the
-// bytes as they come. The lane stays free for other sessions meanwhile.
-const (
-	// streamFrom is the announced size from which a command is streamed. Smaller commands are cheaper on the lane.
-	streamFrom = 4 << 20
-
-	// streamBacklog is the number of its bytes that may wait for Redis. Beyond it the client is not read.
-	streamBacklog = 1 << 20
-
-	// streamLeast is the number of its bytes that must come within each Limits.LargeCommand. A client that announces a large command
-	// and then sends little of it loses its pin.
-	streamLeast = 64 << 10
-)
-
-// stream sends the start of a command that is not whole yet, if the command is large and may be streamed. It returns the number of
-// bytes of buf that it has consumed.
-func (i *input) stream(table *command.Table, buf []byte) int {
-	s := i.s
-	if i.guard.Need() < streamFrom && i.guard.Checked() < streamFrom && !i.streaming || s.wait != waitNone || s.ended {
-		return 0
-	}
-	n := i.guard.Checked()
-	if !i.streaming && !i.beginStream(table) {
-		return 0
-	}
-	if s.pin != nil && s.pin.conn.Append(buf[:n], nil, 0, 0) != nil {
-		s.end()
-	}
-	i.guard.Discard(n)
-	i.large.bytes += n
-	return n
-}
-
-// beginStream takes a pin for a large command. false: the command must be held whole, or the session waits.
-func (i *input) beginStream(table *command.Table) bool {
-	s := i.s
-	name, _, open := i.guard.Open()
-	if !open {
-		return false
-	}
-	row := table.Lookup(name)
-	if s.view != nil || row.Policy != command.Shared || s.pin != nil && s.pin.mode != readsReplies {
-		return false
-	}
-	if s.pin == nil && (!s.awaitQuiet() || s.pinTimedOut != nil || !s.takePin(row.Name+" (large)", command.PinOnce)) {
-		return false
-	}
-	s.muted = s.reply != replyOn
-	i.streaming = true
-	i.large = progress{}
-	i.large.timer = time.AfterFunc(s.proxy.Limits().LargeCommand, i.checkStream)
-	s.cmd = row.Title
-	s.pin.fresh = false
-	s.pin.Queued++
-	return true
-}
-
-// endStream sends the last part of a large command. If its pin was lost before any byte reached Redis, the command is refused.
-func (i *input) endStream(rest []byte) {
-	s := i.s
-	i.streaming = false
-	i.large.timer.Stop()
-	if s.reply == replySkip {
-		s.reply = replyOn
-	}
-	if s.pin == nil {
-		s.answer(shared.NoUpstream)
-		return
-	}
-	s.forward(rest, s.handler(), 1)
-}
-
-// checkStream ends a client whose large command comes too slowly.
-func (i *input) checkStream() {
-	s := i.s
-	s.mu.Lock()
-	defer s.exit()
-	if !i.streaming || s.ended {
-		return
-	}
-	l := &i.large
-	if l.bytes-l.checked < streamLeast && !l.excused && !i.paused {
-		s.proxy.SlowCommand(s.Addr, l.bytes)
-		s.end()
-		return
-	}
-	l.checked, l.excused = l.bytes, false
-	l.timer.Reset(s.proxy.Limits().LargeCommand)
+	s.goodbye(words)
 }

@@ -2,9 +2,9 @@ package session
 
 import (
 	"bytes"
-	"time"
 
 	"lockproxy/internal/proxy/command"
+	"lockproxy/internal/proxy/handlers"
 	"lockproxy/internal/proxy/replies"
 	"lockproxy/internal/proxy/shared"
 	"lockproxy/internal/resp"
@@ -33,7 +33,7 @@ type replay struct {
 }
 
 func (p *pinned) begin(raw []byte) {
-	if p.s.view == nil {
+	if !p.s.Clustered() {
 		return
 	}
 	p.forgetTx()
@@ -44,15 +44,13 @@ func (p *pinned) begin(raw []byte) {
 func (p *pinned) keepCommand(raw []byte) {
 	p.kept = append(p.kept, bytes.Clone(raw))
 	p.size += len(raw)
-	p.s.nodes.kept += len(raw)
+	p.s.Keep(len(raw))
 }
 
 func (p *pinned) forgetTx() {
-	p.s.nodes.kept -= p.size
+	p.s.Keep(-p.size)
 	p.placement = placement{home: -1}
 }
-
-var crossSlot = []byte("-CROSSSLOT Keys in request don't hash to the same slot\r\n")
 
 // routeAt looks whether the pin's server is the one for a command. handled is false if it is. Else done is false if the command must wait.
 func (u *pinning) routeAt(row *command.Row, p command.Policy, raw []byte) (done, handled bool) {
@@ -65,53 +63,53 @@ func (u *pinning) routeAt(row *command.Row, p command.Policy, raw []byte) (done,
 		return false, true
 	}
 	pin.ends = row.Name == "exec" || row.Name == "discard"
-	s.look(row)
+	s.Look(row, s.args)
 	if !pin.InTx && pin.Opening == 0 {
 		if !s.awaitQuiet() {
 			return false, true
 		}
-		s.adopt()
-		elsewhere := s.slot >= 0 && s.serverOf(s.slot) != pin.conn.At() && !pin.fresh
+		s.Adopt()
+		elsewhere := s.Slot >= 0 && s.Owner(s.Slot) != pin.conn.At() && !pin.fresh
 		switch {
 		case pin.Watching && elsewhere && p == command.Shared:
-			s.target = s.serverOf(s.slot)
-			s.send(raw, s.handler())
+			s.Target = s.Owner(s.Slot)
+			s.Send(raw, s.handler())
 			return true, true
 		case pin.Watching && elsewhere:
-			return s.answer(crossSlot), true
+			return s.answer(shared.CrossSlot), true
 		case p == command.Lock:
-			return s.answer(noLocksHere), true
+			return s.answer(shared.NoLocks), true
 		}
 		return false, false
 	}
 	if p == command.Transaction && row.Name != "watch" {
 		return false, false
 	}
-	if s.slot >= 0 && pin.home < 0 {
+	if s.Slot >= 0 && pin.home < 0 {
 		if !s.awaitQuiet() {
 			return false, true
 		}
 		if !pin.InTx { // MULTI was refused
 			return u.routeAt(row, p, raw)
 		}
-		at := s.serverOf(s.slot)
+		at := s.Owner(s.Slot)
 		switch elsewhere := at != pin.conn.At() && at != upstream.AnyNode; {
 		case elsewhere && (pin.Watching || len(pin.Steps) > 0):
-			u.poison(crossSlot)
+			u.poison(shared.CrossSlot)
 			return true, true
 		case elsewhere:
-			pin.home = s.slot
+			pin.home = s.Slot
 			pin.moveTx(upstream.AnyNode)
 			return false, true
 		}
-		pin.home = s.slot
+		pin.home = s.Slot
 	}
 	switch {
-	case s.slot >= 0 && s.slot != pin.home && s.serverOf(s.slot) != s.serverOf(pin.home):
-		u.poison(crossSlot)
+	case s.Slot >= 0 && s.Slot != pin.home && s.Owner(s.Slot) != s.Owner(pin.home):
+		u.poison(shared.CrossSlot)
 		return true, true
 	case p == command.Lock:
-		u.poison(noLocksHere)
+		u.poison(shared.NoLocks)
 		return true, true
 	case p == command.Shared || p == command.PinOnce:
 		pin.keepCommand(raw)
@@ -124,7 +122,7 @@ func (p *pinned) moveTx(asking upstream.Node) {
 	s, pin := p.s, p
 	s.replay = &replay{placement: pin.placement, asking: asking}
 	pin.placement = placement{home: -1}
-	s.forward(command.Discard, &replyHandler{s: s, muted: true, done: func([]byte) { pin.End() }}, 1)
+	s.forward(command.Discard, &handlers.Reply{Session: s.side(), Muted: true, Done: func([]byte) { pin.End() }}, 1)
 	if s.wait == waitNone {
 		s.wait = waitQuiet
 	}
@@ -149,12 +147,12 @@ func (u *pinning) resumeTx(row *command.Row, p command.Policy, raw []byte) bool 
 	if u.pin == nil {
 		if err := s.pinTimedOut; err != nil {
 			s.pinTimedOut, s.replay = nil, nil
-			s.nodes.kept -= r.size
+			s.Keep(-r.size)
 			return s.answer(s.proxy.NoPinFree(err, s.Addr))
 		}
-		s.adopt()
-		if s.target = s.serverOf(r.home); r.asking != upstream.AnyNode {
-			s.target = r.asking
+		s.Adopt()
+		if s.Target = s.Owner(r.home); r.asking != upstream.AnyNode {
+			s.Target = r.asking
 		}
 		s.hasty = true
 		if !u.takePin("multi", command.Transaction) {
@@ -164,26 +162,26 @@ func (u *pinning) resumeTx(row *command.Row, p command.Policy, raw []byte) bool 
 	pin := u.pin
 	pin.fresh, r.sent = false, true
 	if r.asking != upstream.AnyNode {
-		s.forward(command.Asking, discard{}, 1)
+		s.forward(command.Asking, handlers.Discard{}, 1)
 	}
 	for i, kept := range r.kept {
-		h := &replyHandler{s: s, muted: true}
+		h := &handlers.Reply{Session: s.side(), Muted: true}
 		if i == 0 {
 			pin.Opening++
 			base := pin.Queued
-			h.done = func(reply []byte) {
+			h.Done = func(reply []byte) {
 				if pin.Opening--; resp.IsOK(reply) {
 					pin.InTx, pin.Base, pin.Steps, pin.Names = true, base, nil, 0
 				}
 			}
 		} else {
 			pin.Queued++
-			h.done = func(reply []byte) {
+			h.Done = func(reply []byte) {
 				if why := cluster.Read(reply); why.Reason != cluster.Done {
 					r.refused = why
 				}
 			}
-			h.whole = true
+			h.Whole = true
 		}
 		s.forward(kept, h, 1)
 	}
@@ -193,28 +191,28 @@ func (u *pinning) resumeTx(row *command.Row, p command.Policy, raw []byte) bool 
 var queued = []byte("+QUEUED\r\n")
 
 // watchOver returns the handler of the reply to a command on the pin, where to is that of a reply that is no refusal.
-func (u *pinning) watchOver(row *command.Row, p command.Policy, raw []byte, to handler) handler {
+func (u *pinning) watchOver(row *command.Row, p command.Policy, raw []byte, to handlers.Handler) handlers.Handler {
 	s := u.s
 	pin := u.pin
-	if s.view == nil || pin.mode != readsReplies {
+	if !s.Clustered() || pin.mode != readsReplies {
 		return to
 	}
 	switch {
 	case pin.InTx || pin.Opening > 0:
 		muted := s.muted
-		return &guarded{s: s, h: to, slot: s.slot, read: cluster.Read, refused: func(at replies.ID, why cluster.Refusal) bool {
+		return &handlers.Guarded{Session: s.side(), To: to, Slot: s.Slot, Read: cluster.Read, Refused: func(at replies.ID, why cluster.Refusal) bool {
 			pin.refused = why
 			if !muted {
-				s.put(at, queued, false)
+				s.Put(at, queued, false)
 			}
 			return true
 		}}
-	case s.slot >= 0 && (p == command.PinOnce || row.Name == "watch" && !pin.Watching):
+	case s.Slot >= 0 && (p == command.PinOnce || row.Name == "watch" && !pin.Watching):
 		r := s.repetition(row, raw)
-		if s.asks {
-			s.forward(command.Asking, discard{}, 1)
+		if s.Asks {
+			s.forward(command.Asking, handlers.Discard{}, 1)
 		}
-		return &guarded{s: s, h: to, slot: s.slot, read: cluster.Read, refused: func(_ replies.ID, why cluster.Refusal) bool {
+		return &handlers.Guarded{Session: s.side(), To: to, Slot: s.Slot, Read: cluster.Read, Refused: func(_ replies.ID, why cluster.Refusal) bool {
 			if !s.again(r, pin.conn.At(), why) {
 				return false
 			}
@@ -226,9 +224,9 @@ func (u *pinning) watchOver(row *command.Row, p command.Policy, raw []byte, to h
 }
 
 // repetition is the one that the command being routed is, or would be.
-func (n *nodes) repetition(row *command.Row, raw []byte) *repetition {
-	if n.repeated != nil {
-		return n.repeated
+func (l *lanes) repetition(row *command.Row, raw []byte) *repetition {
+	if l.repeated != nil {
+		return l.repeated
 	}
 	return &repetition{row: row, raw: bytes.Clone(raw)}
 }
@@ -245,28 +243,28 @@ func (p *pinned) yield() {
 
 // watchOverExec is watchOver for an EXEC. If the server has carried out nothing of the transaction, it is queued anew at another one. With WATCH the client
 // gets the answer that its keys may have changed.
-func (u *pinning) watchOverExec(row *command.Row, raw []byte, h *replyHandler) handler {
+func (u *pinning) watchOverExec(row *command.Row, raw []byte, h *handlers.Reply) handlers.Handler {
 	s := u.s
 	pin := u.pin
-	if s.view == nil {
+	if !s.Clustered() {
 		return h
 	}
 	r := s.repetition(row, raw)
-	g := &guarded{s: s, h: h, slot: pin.home}
-	g.read = func(reply []byte) cluster.Refusal {
+	g := &handlers.Guarded{Session: s.side(), To: h, Slot: pin.home}
+	g.Read = func(reply []byte) cluster.Refusal {
 		if bytes.HasPrefix(reply, []byte("-EXECABORT")) {
 			return pin.refused
 		}
 		return cluster.Read(reply)
 	}
-	g.refused = func(at replies.ID, why cluster.Refusal) bool {
+	g.Refused = func(at replies.ID, why cluster.Refusal) bool {
 		if len(pin.Steps) > 0 {
 			return false
 		}
 		if pin.Watching {
 			pin.End()
-			if !h.muted {
-				s.put(at, nullArray(s.ident.Proto), false)
+			if !h.Muted {
+				s.Put(at, nullArray(s.ident.Proto), false)
 			}
 			return true
 		}
@@ -291,87 +289,25 @@ func nullArray(proto int) []byte {
 	return []byte("*-1\r\n")
 }
 
-// A guarded handler looks for refusals among the replies to a command on a pin.
-type guarded struct {
-	s       *Session
-	h       handler // of other replies; nil: they pass to the client
-	slot    int
-	read    func(reply []byte) cluster.Refusal
-	refused func(at replies.ID, why cluster.Refusal) bool // false: the reply passes
-
-	begun  bool
-	failed []byte // the reply so far, if it is an error
-}
-
-// take is handler.
-func (g *guarded) take(at replies.ID, b []byte, n int, more bool) int {
-	if !g.begun && b[0] == '-' || len(g.failed) > 0 {
-		g.failed = append(g.failed, b...)
-		b = g.failed
-		if more {
-			return 0
-		}
-		if why := g.read(b); why.Reason != cluster.Done && (why.Reason == cluster.TryLate || why.Slot == g.slot) && g.refused(at, why) {
-			return n
-		}
-	}
-	g.begun = true
-	if g.h != nil {
-		return g.h.take(at, b, n, more)
-	}
-	g.s.Burst += len(b)
-	g.s.put(at, b, more)
-	return n
-}
-
-// lost is handler.
-func (g *guarded) lost(at replies.ID, n int, sent bool) {
-	if g.h != nil {
-		g.h.lost(at, n, sent)
-		return
-	}
-	g.s.refuse(at, n)
-}
-
-var _ handler = (*guarded)(nil)
-
-// A repetition is a command on a pin that the pin's server has refused, as with errands. It is routed anew.
-type repetition struct {
-	row    *command.Row
-	raw    []byte
-	asking upstream.Node // the server that has the key already; AnyNode: none
-	tries  int
-	since  time.Time // of the first refusal
-}
-
 // repeat routes the command again. false: the session waits.
-func (n *nodes) repeat() bool {
-	s := n.s
-	if s.wait != waitNone || s.gone() || !s.route(n.repeated.row, n.repeated.raw) {
+func (l *lanes) repeat() bool {
+	s := l.s
+	if s.wait != waitNone || s.Gone() || !s.route(l.repeated.row, l.repeated.raw) {
 		return false
 	}
-	n.repeated = nil
+	l.repeated = nil
 	return s.wait == waitNone
 }
 
 // again has a command routed anew when the view has been refreshed. false: it has been refused for too long.
-func (n *nodes) again(r *repetition, from upstream.Node, why cluster.Refusal) bool {
-	s := n.s
-	if r.tries++; r.tries == 1 {
-		r.since = time.Now()
-	}
-	if s.gone() || time.Since(r.since) > failoverWait {
+func (l *lanes) again(r *repetition, from upstream.Node, why cluster.Refusal) bool {
+	s := l.s
+	if s.Gone() || !r.attempts.Refused(s.Wait()) {
 		return false
 	}
-	r.asking = upstream.AnyNode
-	if hint := n.view.At(why.Address); hint != nil {
-		if why.Reason == cluster.Asking {
-			r.asking = upstream.Node(hint.ID)
-		}
-		s.proxy.Upstream.Refresh(upstream.Node(hint.ID), nil)
-	}
-	n.repeated = r
+	r.asking = s.Refused(why)
+	l.repeated = r
 	s.wait = waitReply
-	n.refreshed(from, backoff(r.tries), s.resume)
+	s.Later(from, r.attempts.Pause(), s.resume)
 	return true
 }

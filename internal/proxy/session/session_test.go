@@ -19,6 +19,7 @@ import (
 	"lockproxy/internal/proxy/budget"
 	"lockproxy/internal/proxy/clients"
 	"lockproxy/internal/proxy/command"
+	"lockproxy/internal/proxy/handlers"
 	"lockproxy/internal/proxy/shared"
 	"lockproxy/internal/resp"
 	"lockproxy/internal/upstream"
@@ -228,7 +229,7 @@ func TestPanicEndsOnlyItsSession(t *testing.T) {
 	other.lane = s.proxy.Upstream.Lane(s.ident, upstream.AnyNode, h, "", upstream.Reads)
 	defer other.Hungup()
 	s.mu.Lock()
-	s.forward([]byte("*1\r\n$4\r\nPING\r\n"), &replyHandler{s: s, done: func([]byte) { panic("test") }}, 1)
+	s.forward([]byte("*1\r\n$4\r\nPING\r\n"), &handlers.Reply{Session: s.side(), Done: func([]byte) { panic("test") }}, 1)
 	s.mu.Unlock()
 	feed(t, other, "GET a")
 	h.replies(t, "+PONG\r\n$1\r\na\r\n")
@@ -311,7 +312,7 @@ func TestLockAnswerMadeAtOnceComesAfterEarlierReplies(t *testing.T) {
 	})
 	feed(t, s, "GET b")
 	wantOutput(t, s, "", false)
-	if n := s.slots.Due(); n != 2 {
+	if n := s.Slots.Due(); n != 2 {
 		t.Errorf("%d replies are due, want 2: a command behind the answer need not wait", n)
 	}
 	h.replies(t, "$1\r\na\r\n")

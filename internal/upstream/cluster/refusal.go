@@ -26,6 +26,11 @@ type Refusal struct {
 	Address string // of the other node
 }
 
+// Concerns reports whether a server has refused a command whose key has that slot. With another slot the reply is a script's own.
+func (r Refusal) Concerns(slot int) bool {
+	return r.Reason == TryLate || r.Reason != Done && r.Slot == slot
+}
+
 // late are the beginnings of the replies that mean TryLate.
 var late = [][]byte{
 	[]byte("-TRYAGAIN Multiple keys request during rehashing of slot\r\n"),
