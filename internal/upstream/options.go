@@ -17,10 +17,10 @@ import (
 
 // Options configure an Upstream. Zero values pick the defaults.
 type Options struct {
-	// Addr is Redis's address: host:port, unix:/path, or sentinel://host:port,host:port/name. Required.
+	// Addr is Redis's address: host:port, unix:/path, sentinel://host:port,host:port/name or cluster://host:port,host:port. Required.
 	Addr string
 
-	// Map says where servers are reached that Sentinels announce.
+	// Map says where servers are reached that Sentinels or a cluster announce.
 	Map address.Map
 
 	// Sentinel is how the proxy connects to Sentinels.
@@ -130,7 +130,7 @@ func (o *Options) find(addr address.Address, dialing dial.Options, leases *outla
 			Logger: o.Logger.Named("sentinel"),
 		}), nil
 	case address.Cluster:
-		nodes, err := topology.NewCluster(addr)
+		nodes, err := topology.NewCluster(addr, o.Map)
 		return nodes, nil, err
 	default:
 		server, err := topology.NewSingle(addr)

@@ -16,7 +16,8 @@ import (
 // Cluster is the servers of a Redis Cluster. The name of a server is the ID that the cluster gave it. All methods may be called from any
 // goroutine.
 type Cluster struct {
-	seeds []string // addresses that the operator named
+	seeds []string    // addresses that the operator named
+	reach address.Map // of announced addresses
 	view  atomic.Pointer[cluster.View]
 	turns atomic.Uint32 // of the servers that stand for Any
 
@@ -30,12 +31,12 @@ type leaving struct {
 	leave context.CancelFunc
 }
 
-// NewCluster returns the topology of a cluster of which nothing is known but some addresses.
-func NewCluster(a address.Address) (*Cluster, error) {
+// NewCluster returns the topology of a cluster of which nothing is known but some addresses. reach says where announced servers are reached.
+func NewCluster(a address.Address, reach address.Map) (*Cluster, error) {
 	if a.Kind != address.Cluster {
 		return nil, fmt.Errorf("%s is no cluster", a)
 	}
-	c := &Cluster{places: map[string]leaving{}}
+	c := &Cluster{reach: reach, places: map[string]leaving{}}
 	for _, s := range a.Servers {
 		c.seeds = append(c.seeds, s.Addr)
 	}
@@ -66,7 +67,7 @@ func (c *Cluster) primary(address string) Place {
 	one, known := c.places[address]
 	if !known {
 		left, leave := context.WithCancel(context.Background())
-		one = leaving{Place{Network: "tcp", Address: address, left: left}, leave}
+		one = leaving{Place{Network: "tcp", Address: c.reach.Of(address), left: left}, leave}
 		c.places[address] = one
 	}
 	return one.place
@@ -107,7 +108,7 @@ func (c *Cluster) Resolve(at Node) (Place, error) {
 	if n == nil {
 		return Place{}, errGone
 	}
-	return tcp(n.Address), nil
+	return tcp(c.reach.Of(n.Address)), nil
 }
 
 func tcp(address string) Place { return Place{Network: "tcp", Address: address} }
