@@ -27,6 +27,7 @@ func TestOverACluster(t *testing.T) {
 	t.Run("scan", func(t *testing.T) { scanFindsEachKey(t, c, proxies[EngineGoroutine]) })
 	t.Run("scripts", func(t *testing.T) { scriptsDoNotRedirect(t, c, proxies) })
 	t.Run("half moved", func(t *testing.T) { commandsAwaitTheMove(t, c, proxies) })
+	t.Run("silent server", func(t *testing.T) { newClientsNeedNoSilentServer(t, c, proxies[EngineGoroutine]) })
 }
 
 // startOverCluster runs one proxy for each engine in front of a cluster.
@@ -520,5 +521,25 @@ func TestTheEndOfAPrimaryConcernsItsSlotsOnly(t *testing.T) {
 				t.Errorf("the shard is not served: %q", got)
 			}
 		})
+	}
+}
+
+// newClientsNeedNoSilentServer stops one server after the other: the one that the proxy asks about clients without credentials is among them.
+func newClientsNeedNoSilentServer(t *testing.T, c *redistest.Cluster, srv *Server) {
+	dialClient(t, address(srv)).quiet("PING") // the proxy has asked
+	for i, node := range c.Nodes[:c.Primaries] {
+		key := keyOf(t, c, c.Nodes[(i+1)%c.Primaries])
+		node.Pause()
+		begin := time.Now()
+		cl := dialClient(t, address(srv))
+		if got := cl.quiet("SET", key, "x"); got != "+OK\r\n" {
+			t.Errorf("while server %d is silent: %q", i, got)
+		}
+		took := time.Since(begin)
+		node.Continue()
+		if took > 2*time.Second {
+			t.Errorf("while server %d was silent, a new client of another one waited %v", i, took)
+		}
+		c.AwaitReady()
 	}
 }

@@ -297,8 +297,19 @@ func (n *nodes) refreshViews(u *Upstream, servers dial.Resolver) {
 	})
 }
 
-// grace is the time that a server without slots has to answer the requests that it got.
-const grace = time.Second
+// Silent reports whether a server of a cluster has not answered lately. Any other server is better where any will do.
+func (n *nodes) Silent(at Node) bool { return n.cluster.Silent(at) }
+
+// patience is the wait for one server's answer to a question that any server can answer. 0: there is one server.
+func (n *nodes) patience() time.Duration {
+	if n.cluster == nil {
+		return 0
+	}
+	return 250 * time.Millisecond
+}
+
+// grace is the time that a server without slots has to answer the requests that it got. A server that was demoted answers at once.
+const grace = 400 * time.Millisecond
 
 // viewChanged gives up the connections to servers that serve no slots any more. Commands that they have not answered within grace are lost: a
 // server that has been stopped would answer never, and keep its clients.
@@ -351,6 +362,7 @@ const stuckPeriod = 250 * time.Millisecond
 func (n *nodes) laneStuck(set *laneSet) {
 	if now := time.Now(); n.views != nil && set.lineup.Aside() && now.Sub(set.asked) > stuckPeriod {
 		set.asked = now
+		n.cluster.Suspect(set.key.target.At)
 		n.views.Ask(set.key.target.At, nil)
 	}
 }

@@ -81,11 +81,11 @@ func New(opts Options) (*Upstream, error) {
 		Dialer: u.dialer, Own: u.opts.own, Spawn: u.wg.Go, Max: opts.MaxPins, MaxPerOwner: opts.MaxPinsPerAddress,
 		Wait: opts.PinWait, MaxLogins: opts.MaxLogins, LoginWait: opts.LoginWait,
 	})
-	u.door = door.New(door.Options{Dialer: u.dialer, Asker: u.asker, Spawn: u.wg.Go, Stop: u.over, Shut: func() {
+	u.refreshViews(u, servers)
+	u.door = door.New(door.Options{Dialer: u.dialer, Asker: u.asker, Spawn: u.wg.Go, Stop: u.over, Patience: u.patience(), Shut: func() {
 		u.retireOpen()
 		u.pins.DropBare()
 	}})
-	u.refreshViews(u, servers)
 	u.table.Store(commands.BuiltIn())
 	return u, nil
 }

@@ -51,6 +51,9 @@ type Cluster interface {
 	// Refresh has then called from another goroutine when the view has been refreshed by a question that has begun after this call.
 	Refresh(hint topology.Node, then func())
 
+	// Silent reports whether a server has not answered lately.
+	Silent(at topology.Node) bool
+
 	// FailoverWait is how long a command is sent again.
 	FailoverWait() time.Duration
 }
@@ -115,13 +118,19 @@ func (n *Errands) Owner(slot int) topology.Node {
 	return topology.Any
 }
 
-// Chance is one of the servers; Any: none is known.
+// Chance is one of the servers, if possible one that answers; Any: none is known.
 func (n *Errands) Chance() topology.Node {
 	list := n.view.Nodes()
 	if len(list) == 0 {
 		return topology.Any
 	}
-	return topology.Node(list[rand.IntN(len(list))].ID)
+	first := rand.IntN(len(list))
+	for i := range list {
+		if at := topology.Node(list[(first+i)%len(list)].ID); !n.cluster.Silent(at) {
+			return at
+		}
+	}
+	return topology.Node(list[first].ID)
 }
 
 // Adopt takes over the present view of the cluster. No errand is on its way. Lanes to servers that serve no slots any more are left.

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"lockproxy/internal/upstream/address"
 	"lockproxy/internal/upstream/cluster"
@@ -22,7 +23,8 @@ type Cluster struct {
 	turns atomic.Uint32 // of the servers that stand for Any
 
 	mu     sync.Mutex
-	places map[string]leaving // of primaries, by address
+	places map[string]leaving   // of primaries, by address
+	silent map[string]time.Time // when a server last gave a sign that it does not answer, by the address at which it is reached
 }
 
 // leaving is the place of a primary, and the function that says that the primary is there no more.
@@ -36,7 +38,7 @@ func NewCluster(a address.Address, reach address.Map) (*Cluster, error) {
 	if a.Kind != address.Cluster {
 		return nil, fmt.Errorf("%s is no cluster", a)
 	}
-	c := &Cluster{reach: reach, places: map[string]leaving{}}
+	c := &Cluster{reach: reach, places: map[string]leaving{}, silent: map[string]time.Time{}}
 	for _, s := range a.Servers {
 		c.seeds = append(c.seeds, s.Addr)
 	}
@@ -52,6 +54,7 @@ func (c *Cluster) Show(v *cluster.View) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.view.Store(v)
+	clear(c.silent)
 	for address, one := range c.places {
 		if !slices.ContainsFunc(v.Nodes(), func(n cluster.Node) bool { return n.Address == address }) {
 			one.leave()
@@ -94,6 +97,11 @@ func (c *Cluster) Resolve(at Node) (Place, error) {
 	if at == Any {
 		turn := int(c.turns.Add(1))
 		if nodes := v.Nodes(); len(nodes) > 0 {
+			for i := range nodes {
+				if n := nodes[(turn+i)%len(nodes)]; !c.Silent(Node(n.ID)) {
+					return c.primary(n.Address), nil
+				}
+			}
 			return c.primary(nodes[turn%len(nodes)].Address), nil
 		}
 		return tcp(c.seeds[turn%len(c.seeds)]), nil
@@ -113,5 +121,33 @@ func (c *Cluster) Resolve(at Node) (Place, error) {
 
 func tcp(address string) Place { return Place{Network: "tcp", Address: address} }
 
+// silence is the time for which a server without an answer is avoided where any other will do.
+const silence = time.Second
+
 // Doubt says that a server was not found at a place, for the given reason. The connections that need it have the view refreshed.
-func (c *Cluster) Doubt(Node, Place, error) {}
+func (c *Cluster) Doubt(_ Node, place Place, _ error) { c.doubt(place.Address) }
+
+// Suspect says that a server does not answer.
+func (c *Cluster) Suspect(at Node) {
+	if n := c.View().Primary(string(at)); n != nil {
+		c.doubt(c.reach.Of(n.Address))
+	}
+}
+
+func (c *Cluster) doubt(address string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.silent[address] = time.Now()
+}
+
+// Silent reports whether a server has not answered lately.
+func (c *Cluster) Silent(at Node) bool {
+	n := c.View().Primary(string(at))
+	if n == nil {
+		return false
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	since, ok := c.silent[c.reach.Of(n.Address)]
+	return ok && time.Since(since) < silence
+}
