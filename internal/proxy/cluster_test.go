@@ -17,7 +17,7 @@ import (
 
 // A cluster takes seconds to start, so the tests that leave it as it is share one.
 func TestOverACluster(t *testing.T) {
-	c := redistest.StartCluster(t, 3, 0)
+	c := redistest.StartCluster(t, 3, 0, "--enable-debug-command", "yes")
 	alone := redistest.Start(t)
 	proxies := startOverCluster(t, c)
 	t.Run("commands", func(t *testing.T) { sameReplies(t, alone, c, proxies) })
@@ -27,6 +27,9 @@ func TestOverACluster(t *testing.T) {
 	t.Run("scan", func(t *testing.T) { scanFindsEachKey(t, c, proxies[EngineGoroutine]) })
 	t.Run("scripts", func(t *testing.T) { scriptsDoNotRedirect(t, c, proxies) })
 	t.Run("half moved", func(t *testing.T) { commandsAwaitTheMove(t, c, proxies) })
+	t.Run("cluster down", func(t *testing.T) { commandsAwaitTheSlot(t, c, proxies) })
+	t.Run("loading", func(t *testing.T) { commandsAwaitTheData(t, c, proxies) })
+	t.Run("order of keys", func(t *testing.T) { serversAreUsedAtOnce(t, c) })
 	t.Run("silent server", func(t *testing.T) { newClientsNeedNoSilentServer(t, c, proxies[EngineGoroutine]) })
 }
 
@@ -539,6 +542,99 @@ func newClientsNeedNoSilentServer(t *testing.T, c *redistest.Cluster, srv *Serve
 		node.Continue()
 		if took > 2*time.Second {
 			t.Errorf("while server %d was silent, a new client of another one waited %v", i, took)
+		}
+		c.AwaitReady()
+	}
+}
+
+// refusals is the number of errors of a kind that a node has answered.
+func refusals(t testing.TB, node *redistest.Server, kind string) string {
+	info, _ := node.Do(t, "INFO", "errorstats").(string)
+	_, rest, _ := strings.Cut(info, "errorstat_"+kind+":count=")
+	n, _, _ := strings.Cut(rest, "\r\n")
+	return n
+}
+
+// awaitRefusal returns when a node has answered another error of a kind than before.
+func awaitRefusal(t testing.TB, node *redistest.Server, kind, before string) {
+	t.Helper()
+	redistest.Eventually(t, patience, "a refusal "+kind, func() bool { return refusals(t, node, kind) != before })
+}
+
+func commandsAwaitTheSlot(t *testing.T, c *redistest.Cluster, proxies map[string]*Server) {
+	node := c.Nodes[0]
+	key := keyOf(t, c, node)
+	slot := node.Do(t, "CLUSTER", "KEYSLOT", key)
+	for engine, srv := range proxies {
+		p := dialClient(t, address(srv))
+		p.quiet("SET", key, "1")
+		before := refusals(t, node, "CLUSTERDOWN")
+		node.Do(t, "CLUSTER", "DELSLOTS", slot)
+		p.send("INCR", key)
+		p.send("GET", key)
+		awaitRefusal(t, node, "CLUSTERDOWN", before)
+		node.Do(t, "CLUSTER", "ADDSLOTS", slot)
+		for _, want := range []string{":2\r\n", "$1\r\n2\r\n"} {
+			if got, err := p.frame(); got != want || err != nil {
+				t.Errorf("%s: %q (%v), want %q", engine, got, err, want)
+			}
+		}
+		c.AwaitReady()
+	}
+}
+
+func commandsAwaitTheData(t *testing.T, c *redistest.Cluster, proxies map[string]*Server) {
+	node := c.Nodes[0]
+	key := keyOf(t, c, node)
+	slot := fmt.Sprint(node.Do(t, "CLUSTER", "KEYSLOT", key))
+	node.Do(t, "CONFIG", "SET", "key-load-delay", "100", "loading-process-events-interval-bytes", "1024")
+	defer node.Do(t, "CONFIG", "SET", "key-load-delay", "0")
+	node.Do(t, "EVAL", "for i = 1, 2000 do redis.call('SET', '{'..KEYS[1]..'}'..i, i) end", "1", key)
+	for engine, srv := range proxies {
+		p := dialClient(t, address(srv))
+		p.quiet("SET", key, slot)
+		before := refusals(t, node, "LOADING")
+		loaded := make(chan any)
+		go func() { loaded <- node.Do(t, "DEBUG", "RELOAD") }()
+		redistest.Eventually(t, patience, "the node to load", func() bool {
+			info, _ := node.Do(t, "INFO", "persistence").(string)
+			return strings.Contains(info, "loading:1")
+		})
+		if got, want := p.quiet("GET", key), fmt.Sprintf("$%d\r\n%s\r\n", len(slot), slot); got != want {
+			t.Errorf("%s: %q, want %q", engine, got, want)
+		}
+		<-loaded
+		if refusals(t, node, "LOADING") == before {
+			t.Errorf("%s: the node has refused nothing", engine)
+		}
+	}
+}
+
+// serversAreUsedAtOnce sends writes to two servers, of which the first does not answer: the other one carries its command out.
+func serversAreUsedAtOnce(t *testing.T, c *redistest.Cluster) {
+	for _, engine := range engineNames() {
+		srv := startProxy(t, c.Nodes[0], func(o *Options) {
+			o.Engine = engine
+			o.Upstream.Addr = "cluster://" + c.Addrs()
+			o.Cluster.Order = OrderKey
+		})
+		p := dialClient(t, address(srv))
+		silent, other := keyOf(t, c, c.Nodes[0]), keyOf(t, c, c.Nodes[1])
+		p.quiet("MSET", silent, "0", other, "0")
+		c.Nodes[0].Pause()
+		for range 2 {
+			p.send("INCR", silent)
+			p.send("INCR", other)
+		}
+		redistest.Eventually(t, patience, "the other server to carry out both", func() bool { return c.Nodes[1].Do(t, "GET", other) == "2" })
+		c.Nodes[0].Continue()
+		for _, want := range []string{":1\r\n", ":1\r\n", ":2\r\n", ":2\r\n"} {
+			if got, err := p.frame(); got != want || err != nil {
+				t.Errorf("%s: %q (%v), want %q", engine, got, err, want)
+			}
+		}
+		if got := p.quiet("MGET", silent, other); got != "*2\r\n$1\r\n2\r\n$1\r\n2\r\n" {
+			t.Errorf("%s: %q", engine, got)
 		}
 		c.AwaitReady()
 	}
