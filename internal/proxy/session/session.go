@@ -90,6 +90,7 @@ type input struct {
 	eof     bool        // the client has ended its side, and all its bytes have been read
 
 	streaming bool // the start of a large command has been sent on the pin, or dropped if the pin is gone
+	unpinned  bool // no pin came for the large command that is being received: it is held whole
 	large     progress
 }
 
@@ -222,8 +223,7 @@ type connection interface {
 
 // handler handles the replies of a slot. The session may have ended. Requires the session lock.
 type handler interface {
-	// take handles bytes of the replies to commands of the slot, in which n of them end; more: they end within one. It returns the
-	// number of commands that they answer.
+	// take handles bytes of the replies of a slot, in which n of them end; more: they end within one. It returns how many commands they answer.
 	take(at replies.ID, b []byte, n int, more bool) (answered int)
 
 	// lost says that n commands get no reply: they were not sent, or, if sent is set, may have been executed.
