@@ -7,6 +7,7 @@ import (
 	"lockproxy/internal/proxy/command"
 	"lockproxy/internal/proxy/idchange"
 	"lockproxy/internal/proxy/pubsub"
+	"lockproxy/internal/proxy/replies"
 	"lockproxy/internal/proxy/transaction"
 	"lockproxy/internal/resp"
 	"lockproxy/internal/upstream"
@@ -165,13 +166,19 @@ func (l *logins) inquire(cmd []byte, then func(reply []byte)) {
 	s := l.s
 	pin := s.pin
 	s.wait = waitReply
-	s.forward(cmd, &replyHandler{s: s, muted: true, done: func(reply []byte) {
+	s.forward(cmd, vital{&replyHandler{s: s, muted: true, done: func(reply []byte) {
 		s.resume()
 		if s.pin == pin {
 			then(reply)
 		}
-	}}, 1)
+	}}}, 1)
 }
+
+// vital is the handler of an answer that the session needs.
+type vital struct{ *replyHandler }
+
+// lost is handler. The client knows already that it is another user, or in another database, and the session never will.
+func (v vital) lost(replies.ID, int, bool) { v.s.cutOff() }
 
 // askName asks for the name that a refused HELLO has left on the session's pin. then follows if the session goes on as before.
 func (l *logins) askName(then func()) {
