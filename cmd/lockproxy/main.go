@@ -72,6 +72,9 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	case cmd.Version:
 		fmt.Fprintln(stdout, "lockproxy", version, build())
 		return exitOK
+	case cmd.Connect && !cmd.Check:
+		fmt.Fprintln(stderr, "lockproxy: --connect needs --check")
+		return exitUsage
 	case cmd.Check:
 		if _, err := certs.New(certOptions(cmd.Config, zap.NewNop())); err != nil {
 			fmt.Fprintln(stderr, "lockproxy:", err)
