@@ -121,7 +121,7 @@ type LockConfig struct {
 
 // DrainConfig says how the proxy stops.
 type DrainConfig struct {
-	Timeout time.Duration `yaml:"timeout" reload:"yes" help:"Time for which clients keep their connections after SIGTERM or SIGINT."`
+	Timeout time.Duration `yaml:"timeout" reload:"yes" help:"Time for which clients that hold locks keep their connections after SIGTERM or SIGINT."`
 }
 
 // LogConfig shapes the log, which goes to standard error.
@@ -331,7 +331,7 @@ func splitAddress(address string) (network, addr string, err error) {
 	}
 	_, port, err := net.SplitHostPort(address)
 	if err != nil {
-		return "", "", fmt.Errorf("%q is neither host:port nor unix:/path", address)
+		return "", "", fmt.Errorf("%q is none of host:port, tls:host:port, unix:/path", address)
 	}
 	if _, err := net.LookupPort("tcp", port); err != nil {
 		return "", "", fmt.Errorf("%q has no valid port", address)

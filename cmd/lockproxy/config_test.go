@@ -42,7 +42,7 @@ func TestValidateNamesTheKey(t *testing.T) {
 		{"pin-wait: 0s is less than 1ms", func(c *Config) { c.PinWait = 0 }},
 		{`log.level: "loud" is not one of debug, info, warn, error`, func(c *Config) { c.Log.Level = "loud" }},
 		{`log.format: "xml" is not one of json, console`, func(c *Config) { c.Log.Format = "xml" }},
-		{`listen: "nowhere" is neither host:port nor unix:/path`, func(c *Config) { c.Listen, c.TLS = []string{"tls:nowhere"}, tlsFiles }},
+		{`listen: "nowhere" is none of host:port, tls:host:port, unix:/path`, func(c *Config) { c.Listen, c.TLS = []string{"tls:nowhere"}, tlsFiles }},
 		{`listen: "tls:unix:/s": a unix socket needs no TLS`, func(c *Config) { c.Listen, c.TLS = []string{"tls:unix:/s"}, tlsFiles }},
 		{"tls.cert-file: needed to listen on a tls: address", func(c *Config) { c.Listen, c.TLS = secure, tlsFiles; c.TLS.CertFile = "" }},
 		{"tls.key-file: needed to listen on a tls: address", func(c *Config) { c.Listen, c.TLS = secure, tlsFiles; c.TLS.KeyFile = "" }},

@@ -136,6 +136,8 @@ func TestExecPassesTheExitCodeOn(t *testing.T) {
 	l.free("job", time.Second)
 	l.start("job", "--", "no-such-command").want(cli.ExitNotFound, "not found")
 	l.start("job", "--", "/dev/null").want(cli.ExitNoExec, "permission denied")
+	l.start("job", "--", "/").want(cli.ExitNoExec, "is a directory")
+	l.start("", "--", "true").want(cli.ExitUsage, "empty")
 	l.start("job").want(cli.ExitUsage, "")
 	l.start("--lease", "10ms", "job", "--", "true").want(cli.ExitUsage, "--lease")
 	l.start("-u", "127.0.0.1:1", "job", "--", "true").want(cli.ExitUnreachable, "refused")

@@ -73,7 +73,7 @@ func checkReady(ctx context.Context, p probe) error {
 	case line == "+PONG", strings.HasPrefix(line, "-NOAUTH "):
 		return nil
 	}
-	return errors.New("health: PING was answered " + line)
+	return errors.New("PING was answered " + line)
 }
 
 // checkHealth asks the proxy whether it lives. Redis's state does not matter: a proxy that was restarted while Redis is away would only
@@ -85,7 +85,7 @@ func checkHealth(ctx context.Context, p probe) error {
 	// The proxy answers a length that no argument has by itself, and any other command only when Redis has been asked.
 	line, err := p.ask(ctx, "*1\r\n$-2\r\n")
 	if err == nil && !strings.HasPrefix(line, "-ERR Protocol error") {
-		err = errors.New("health: a protocol error was answered " + line)
+		err = errors.New("a protocol error was answered " + line)
 	}
 	return err
 }
@@ -96,20 +96,20 @@ func (p probe) askAdmin(ctx context.Context, path string) error {
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+p.admin+path, nil)
 	if err != nil {
-		return fmt.Errorf("health: %w", err)
+		return fmt.Errorf("ask the proxy: %w", err)
 	}
 	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
 	answer, err := client.Do(req)
 	if err != nil {
-		return fmt.Errorf("health: %w", err)
+		return fmt.Errorf("ask the proxy: %w", err)
 	}
 	defer answer.Body.Close()
 	text, err := io.ReadAll(io.LimitReader(answer.Body, 512))
 	switch {
 	case err != nil:
-		return fmt.Errorf("health: read the answer to %s: %w", path, err)
+		return fmt.Errorf("read the answer to %s: %w", path, err)
 	case answer.StatusCode != http.StatusOK:
-		return fmt.Errorf("health: %s was answered %s: %s", path, answer.Status, strings.TrimSpace(string(text)))
+		return fmt.Errorf("%s was answered %s: %s", path, answer.Status, strings.TrimSpace(string(text)))
 	}
 	return nil
 }
@@ -124,28 +124,28 @@ func (p probe) ask(ctx context.Context, request string) (line string, err error)
 	defer cancel()
 	conn, err := new(net.Dialer).DialContext(ctx, network, addr) // an unspecified host is this machine
 	if err != nil {
-		return "", fmt.Errorf("health: %w", err)
+		return "", fmt.Errorf("ask the proxy: %w", err)
 	}
 	defer conn.Close()
 	if deadline, ok := ctx.Deadline(); ok {
 		if err := conn.SetDeadline(deadline); err != nil {
-			return "", fmt.Errorf("health: %w", err)
+			return "", fmt.Errorf("ask the proxy: %w", err)
 		}
 	}
 	if p.header { // it names no client
 		if _, err := conn.Write([]byte("PROXY UNKNOWN\r\n")); err != nil {
-			return "", fmt.Errorf("health: send the PROXY header: %w", err)
+			return "", fmt.Errorf("send the PROXY header: %w", err)
 		}
 	}
 	if p.tls != nil {
 		conn = tls.Client(conn, p.tls) // closing the socket is enough
 	}
 	if _, err := io.WriteString(conn, request); err != nil {
-		return "", fmt.Errorf("health: send the question: %w", err)
+		return "", fmt.Errorf("send the question: %w", err)
 	}
 	reply, err := bufio.NewReaderSize(conn, 512).ReadSlice('\n')
 	if err != nil {
-		return "", fmt.Errorf("health: read the answer: %w", err)
+		return "", fmt.Errorf("read the answer: %w", err)
 	}
 	return strings.TrimRight(string(reply), "\r\n"), nil
 }

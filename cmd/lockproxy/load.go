@@ -10,6 +10,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/alecthomas/kong"
 	"github.com/goccy/go-yaml"
@@ -18,8 +19,7 @@ import (
 )
 
 // envPrefix starts the name of every environment variable that is read. Other variables with this prefix are errors, as unknown keys in the
-// file are, except for those of
-// serviceVariable and testVariable.
+// file are, except for those of serviceVariable and testVariable.
 const envPrefix = "LOCKPROXY"
 
 // command is one invocation of the program with its configuration.
@@ -159,10 +159,26 @@ func readFile(name string) (Config, error) {
 		return NewConfig(), nil
 	}
 	if err != nil {
-		return Config{}, fmt.Errorf("%s: %s", name, yaml.FormatError(err, false, false))
+		return Config{}, fmt.Errorf("%s: %s", name, plain(err))
 	}
 	if err := dec.Decode(new(any)); !errors.Is(err, io.EOF) {
 		return Config{}, fmt.Errorf("%s: more than one document", name)
 	}
 	return cfg, nil
+}
+
+// plain is what the decoder says of a file, with the line and the column. The decoder would name a wrong type in Go's words.
+func plain(err error) string {
+	typeError, ok := errors.AsType[*yaml.TypeError](err)
+	if !ok {
+		return yaml.FormatError(err, false, false)
+	}
+	at, wanted := typeError.Token.Position, "another kind of value"
+	switch typeError.DstType {
+	case reflect.TypeFor[time.Duration]():
+		wanted = "a duration with a unit, as in 250ms or 1h30m"
+	case reflect.TypeFor[bool]():
+		wanted = "true or false"
+	}
+	return fmt.Sprintf("[%d:%d] must be %s", at.Line, at.Column, wanted)
 }

@@ -72,6 +72,9 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	case cmd.Version:
 		fmt.Fprintln(stdout, "lockproxy", version, build())
 		return exitOK
+	case cmd.Connect && !cmd.Check:
+		fmt.Fprintln(stderr, "lockproxy: --connect needs --check")
+		return exitUsage
 	case cmd.Check:
 		if _, err := certs.New(certOptions(cmd.Config, zap.NewNop())); err != nil {
 			fmt.Fprintln(stderr, "lockproxy:", err)
@@ -86,17 +89,17 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		fmt.Fprintln(stdout, "configuration ok")
 		return exitOK
 	case cmd.Health:
-		return reported(checkHealth(ctx, cmd.probe()), stderr)
+		return reported("health", checkHealth(ctx, cmd.probe()), stderr)
 	case cmd.Ready:
-		return reported(checkReady(ctx, cmd.probe()), stderr)
+		return reported("ready", checkReady(ctx, cmd.probe()), stderr)
 	}
 	return start(ctx, cmd.Config, loader(args), stderr)
 }
 
-// reported is the exit code of a question that has failed with err, which is printed, or not.
-func reported(err error, stderr io.Writer) int {
+// reported is the exit code of a question to the running proxy, which has failed with err, or not. It prints err behind the flag's name.
+func reported(flag string, err error, stderr io.Writer) int {
 	if err != nil {
-		fmt.Fprintln(stderr, "lockproxy:", err)
+		fmt.Fprintf(stderr, "lockproxy: %s: %v\n", flag, err)
 		return exitFailure
 	}
 	return exitOK

@@ -72,6 +72,19 @@ func (c connection) target() (client.Target, error) {
 	return t, err
 }
 
+// keyed is a subcommand about one lock.
+type keyed struct {
+	Key string `arg:"" help:"The lock."`
+}
+
+// Validate refuses the empty key, which no lock has: a variable of a script is not set.
+func (k keyed) Validate() error {
+	if k.Key == "" {
+		return errors.New("the name of the lock is empty")
+	}
+	return nil
+}
+
 // program is the surroundings of a subcommand.
 type program struct {
 	ctx            context.Context

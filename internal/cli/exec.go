@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
+	"syscall"
 	"time"
 
 	"lockproxy/internal/cli/client"
@@ -22,8 +23,9 @@ type execCommand struct {
 	Fair    bool           `help:"First come, first served (FAIRLOCK)."`
 	Lease   time.Duration  `default:"30s" help:"Lease of the lock. It is renewed while the command runs. If this machine fails, the lock ends within this time (${default})."`
 	MaxHold time.Duration  `placeholder:"DURATION" help:"End the command after this time. Exit code 124."`
-	Key     string         `arg:"" help:"The lock."`
-	Command []string       `arg:"" passthrough:"" help:"The command with its arguments, behind --. It finds LOCK_KEY and LOCK_FENCE in its environment."`
+
+	keyed   `embed:""`
+	Command []string `arg:"" passthrough:"" help:"The command with its arguments, behind --. It finds LOCK_KEY and LOCK_FENCE in its environment."`
 }
 
 // Help is shown by --help.
@@ -59,7 +61,7 @@ func (c *execCommand) run(p *program) int {
 	}
 	path, err := exec.LookPath(c.Command[0])
 	switch {
-	case errors.Is(err, fs.ErrPermission):
+	case errors.Is(err, fs.ErrPermission), errors.Is(err, syscall.EISDIR):
 		return p.fail(ExitNoExec, "%v", err)
 	case err != nil:
 		return p.fail(ExitNotFound, "%v", err)

@@ -23,14 +23,16 @@ type locksCommand struct {
 type infoCommand struct {
 	connection `embed:""`
 
-	Key  string `arg:"" help:"The lock."`
-	JSON bool   `name:"json" help:"Print JSON."`
+	keyed `embed:""`
+
+	JSON bool `name:"json" help:"Print JSON."`
 }
 
 type unlockCommand struct {
 	connection `embed:""`
 
-	Key   string `arg:"" help:"The lock."`
+	keyed `embed:""`
+
 	Owner string `placeholder:"ID" help:"Release one hold of this OWNER only."`
 	JSON  bool   `name:"json" help:"Print JSON."`
 }

@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"strings"
 	"testing"
 )
 
@@ -12,6 +13,21 @@ import (
 var drawn = map[string][]string{
 	"internal/proxy/session":  {"wait", "pinMode"},
 	"internal/lockcmds/queue": {"Outcome"},
+}
+
+// A semicolon ends a statement of Mermaid, also within the text of a message or a note.
+func TestDiagramsHaveNoSemicolons(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join(root, "docs/DIAGRAMS.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, diagram := range regexp.MustCompile("(?s)```mermaid\n.*?```").FindAll(text, -1) {
+		for line := range strings.Lines(string(diagram)) {
+			if strings.Contains(line, ";") {
+				t.Errorf("Mermaid does not read this line: %s", line)
+			}
+		}
+	}
 }
 
 func TestDiagramsHaveEveryState(t *testing.T) {

@@ -92,7 +92,7 @@ func (x *extension) anew(fence int64) {
 	x.h = nil
 	x.call.Request, x.call.Fence = x.e.holds.NextRequest(), fence
 	x.q.Once = fence == 0
-	x.e.calls.Repeat(&x.q, x.call.Call())
+	x.e.calls.Anew(&x.q, x.call.Call())
 }
 
 // replyOf is the reply to a release or an extension; nil: there is none yet. named and fence: what the command names.

@@ -1,6 +1,7 @@
 package lockcmds
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -112,10 +113,10 @@ func TestAFieldOfACallInDoubtStays(t *testing.T) {
 	b.fence("LOCK k OWNER me")
 	a.Lane.Fail(contract.ErrInDoubt)
 	a.want("UNLOCK k OWNER me", ":0")
-	field := "{" + p.ownerOf(a) + "}"
+	field := "{" + p.ownerOf(a) + ":"
 	a.hangUp()
 	p.cleanedUp()
-	if !redis.HExists(t.Context(), "k", field).Val() {
+	if !strings.Contains(strings.Join(redis.HKeys(t.Context(), "k").Val(), " "), field) {
 		t.Error("the field went, though a copy of the release may arrive")
 	}
 	equal(t, "holds", p.holds("k", "me"), "2")
@@ -134,5 +135,67 @@ func TestTheOthersLeaseIsRenewedBehindTheEndOfASession(t *testing.T) {
 		p.cleanedUp()
 		before := p.deadline("k")
 		redistest.Eventually(t, patience, "a renewal behind the end of a session"+options, func() bool { return p.deadline("k").After(before) })
+	}
+}
+
+// TestReleasesOfALaterGrantAllCount: the proxy knows an earlier grant of the owner, and the session pipelines. Redis executes its commands
+// in another order then, but forgets none.
+func TestReleasesOfALaterGrantAllCount(t *testing.T) {
+	srv := redistest.Start(t)
+	redis := srv.Client(t)
+	p, q := startProxy(t, srv, leaseOfAMinute), startProxy(t, srv, leaseOfAMinute)
+	a, b := p.session(2), q.session(2)
+	for range 40 {
+		a.fence("LOCK k OWNER me")
+		b.want("UNLOCK k OWNER me", ":1")
+		b.fence("LOCK k OWNER me")
+		b.fence("LOCK k OWNER me")
+		commands := []string{"UNLOCK k OWNER me", "LOCK k OWNER me", "UNLOCK k OWNER me", "UNLOCK k OWNER me"}
+		for _, command := range commands {
+			a.Send(command)
+		}
+		for range commands {
+			if reply := a.Next(patience); reply[0] != ':' {
+				t.Fatalf("reply %s", reply)
+			}
+		}
+		if left := redis.HGetAll(t.Context(), "k").Val(); len(left) > 0 {
+			t.Fatalf("two and one acquires and three releases leave %v", left)
+		}
+		p.cleanedUp()
+		q.cleanedUp()
+	}
+}
+
+// TestReleaseOfALaterGrantThatHasEndedIsNotInDoubt: Redis has answered everything.
+func TestReleaseOfALaterGrantThatHasEndedIsNotInDoubt(t *testing.T) {
+	srv := redistest.Start(t)
+	p, q := startProxy(t, srv, leaseOfAMinute), startProxy(t, srv, leaseOfAMinute)
+	a, b := p.session(2), q.session(2)
+	a.fence("LOCK k OWNER me")
+	b.want("UNLOCK k OWNER me", ":1")
+	b.fence("LOCK k OWNER me")
+	a.Send("UNLOCK k OWNER me")
+	a.Send("UNLOCK k OWNER me")
+	replies := a.Next(patience) + a.Next(patience)
+	if !strings.Contains(replies, ":1") || !strings.Contains(replies, "-NOTHELD") {
+		t.Errorf("replies %s, want 1 and NOTHELD", replies)
+	}
+}
+
+// TestASessionThatHeldNothingHasLostNothing: another session of its owner has.
+func TestASessionThatHeldNothingHasLostNothing(t *testing.T) {
+	srv := redistest.Start(t)
+	p, q := startProxy(t, srv, leaseOfAMinute), startProxy(t, srv, leaseOfAMinute)
+	for _, command := range []string{"UNLOCK k OWNER me", "EXTENDLOCK k PX 9000 OWNER me"} {
+		a, b, c := p.session(2), q.session(2), p.session(2)
+		a.fence("LOCK k OWNER me")
+		b.want("UNLOCK k OWNER me", ":1")
+		if reply := c.do(command); !strings.HasPrefix(reply, "-NOTHELD") {
+			t.Errorf("%s: %s", command, reply)
+		}
+		if reply := a.do("UNLOCK k OWNER me"); !strings.HasPrefix(reply, "-LOSTLEASE") {
+			t.Errorf("the session that held the lock: %s", reply)
+		}
 	}
 }

@@ -22,6 +22,7 @@ type release struct {
 	e       *Engine
 	session *holds.Session
 	request int64         // number of the call
+	field   string        // names the field of the session, or of this release alone; empty: the owner has one session
 	lease   time.Duration // least lease that goes on if holds are left; 0: its TTL stays
 	next    waiters.Offer // of the waiters here, one of which may get the lock in the same step
 	q       calls.Request
@@ -38,6 +39,7 @@ func (e *Engine) startRelease(s contract.Caller, cmd grammar.Command) {
 			return
 		}
 		r.Release = l.Release(&session.Session, k, cmd.Fence)
+		r.nameField(false)
 		if h := holds.Of(r.Hold); h != nil {
 			if !h.Fixed { // a fixed lease, or one that is not ours to judge, is left to run out as it was
 				r.lease = h.TTL
@@ -49,20 +51,21 @@ func (e *Engine) startRelease(s contract.Caller, cmd grammar.Command) {
 		s.Reply(replies.LostLease())
 		return
 	}
-	r.request = e.holds.NextRequest()
 	if last {
 		r.next = e.waiters.Offer(k.Lock, k.Owner, chain)
 	}
 	r.send(s.Session)
 }
 
+// nameField gives the release a number and a field. Requires Holds.mu.
+func (r *release) nameField(anew bool) {
+	r.request = r.e.holds.NextRequest()
+	r.field = r.e.holds.NameField(r.session, &r.Release, r.request, anew)
+}
+
 // part is what the release writes about its session's part in the lock.
 func (r *release) part() script.Part {
-	p := script.Part{Owner: r.Key.Owner, Request: r.request, Fence: r.Fence, Holds: r.Holds}
-	if r.named() {
-		p.Session = r.session.Name
-	}
-	return p
+	return script.Part{Owner: r.Key.Owner, Session: r.field, Request: r.request, Fence: r.Fence, Holds: r.Holds}
 }
 
 // named reports whether the owner is not the session's own.
@@ -113,11 +116,12 @@ func (r *release) Answered(o calls.Outcome) []byte {
 		})
 		r.session.Doubted = r.session.Doubted || errors.Is(err, contract.ErrInDoubt)
 		ended = r.session.Ended() && err != nil && r.Spent
-		if err == nil && a.Status == script.StillHeld {
-			field, spare = r.e.holds.Field(r.session, &r.Release, r.request, a.Fence)
-		}
+		part := r.part()
+		part.Fence = a.Fence
+		field, spare = r.e.holds.Field(r.session, part, r.Key.Lock, err == nil && a.Status == script.StillHeld, o.Repeated)
 		if reply == ledger.Newer {
 			r.Release = l.Again(&r.Release, a.Fence)
+			r.nameField(true)
 		}
 	})
 	if spare {
@@ -155,9 +159,10 @@ func statusOf(a script.Released, err error) ledger.Status {
 	}
 }
 
-// anew sends the release once more, for a later grant of the owner than this proxy knew. The session has no hold of it.
+// anew sends the release once more, for a later grant of the owner than this proxy knew. Commands that the session has sent behind it may be
+// executed earlier, and may give the session holds of that grant: so the release counts as another session's, with a field for itself.
 func (r *release) anew(fence int64) {
-	r.request, r.lease, r.next = r.e.holds.NextRequest(), 0, waiters.Offer{}
+	r.lease, r.next = 0, waiters.Offer{}
 	r.q.Once = fence == 0
-	r.e.calls.Repeat(&r.q, r.call().Call())
+	r.e.calls.Anew(&r.q, r.call().Call())
 }

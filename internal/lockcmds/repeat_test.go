@@ -1,9 +1,11 @@
 package lockcmds
 
 import (
+	"bytes"
 	"context"
 	"net"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -174,6 +176,54 @@ func TestAcquireThatRedisNeverSawIsMadeAgainAfterItsWait(t *testing.T) {
 	equal(t, "waiters left", srv.Client(t).Exists(t.Context(), "redisson_lock_queue:{k}").Val(), int64(0))
 }
 
+// cutConn loses the answers while cut is positive: it ends behind what it has sent.
+type cutConn struct {
+	net.Conn
+	cut *atomic.Int64
+}
+
+func (c cutConn) Write(b []byte) (int, error) {
+	n, err := c.Conn.Write(b)
+	if bytes.Contains(b, []byte("EVAL")) && c.cut.Add(-1) >= 0 {
+		c.Conn.Close()
+	}
+	return n, err
+}
+
+// The acquire may not wait. It asks once more, because its session was told meanwhile of the loss of the grant that it was to deepen.
+func TestLastAttemptWhoseAnswerIsLostIsSentAgain(t *testing.T) {
+	srv := redistest.Start(t)
+	var cut atomic.Int64
+	p := startProxy(t, srv, func(o *Options) {
+		o.Lease = time.Minute
+		o.Redis = linkTo(t, redislink.Options{Addr: srv.Addr(), Dial: func(ctx context.Context) (net.Conn, error) {
+			c, err := new(net.Dialer).DialContext(ctx, "tcp", srv.Addr())
+			return cutConn{c, &cut}, err
+		}})
+	})
+	if err := p.e.publish("x", "connected"); err != nil {
+		t.Fatal(err)
+	}
+	for _, verb := range []string{"LOCK k WAIT 0", "TRYLOCK k", "FAIRLOCK k WAIT 0"} {
+		a := p.session(2)
+		fence := a.fence("LOCK k")
+		answer := a.Lane.HoldBack()
+		a.send(verb)
+		a.executed(2)
+		p.e.holds.Step(func(l *ledger.Ledger) {
+			l.Lost(l.Find(ledger.Key{Lock: "k", Owner: p.ownerOf(a)}), string(holds.ReasonForced), true, nil)
+		})
+		cut.Store(4)
+		answer()
+		if again := fenceIn(t, a.reply()); again <= fence {
+			t.Errorf("%s: fence %d for a lock that was lost with fence %d", verb, again, fence)
+		}
+		p.cleanedUp()
+		equal(t, "holds", p.holds("k", p.ownerOf(a)), "1")
+		a.want("UNLOCK k", ":1")
+	}
+}
+
 func TestWaiterInDoubtIsRolledBackBeforeItIsToldNull(t *testing.T) {
 	srv := redistest.Start(t)
 	for name, end := range map[string]func(p *proxy, b *session){
@@ -225,6 +275,19 @@ func TestAcquireThatCameTooLateIsRefusedWhenNothingIsLeft(t *testing.T) {
 	equal(t, "acquire", a.reply(), "(nil)")
 	equal(t, "holds", p.holds("k", "me"), "1")
 	elsewhere.want("UNLOCK k OWNER me", ":1")
+}
+
+// A lease that no grant can arrive in must not keep the acquire asking for ever.
+func TestAcquireThatCameTooLateIsRefusedWhenItsWaitIsOver(t *testing.T) {
+	srv := redistest.Start(t)
+	p := startProxy(t, srv, nil)
+	a, b := p.session(2), p.session(2)
+	for _, verb := range []string{"LOCK", "FAIRLOCK"} {
+		a.sendTooLate(verb+" k WAIT 1", func() { a.quiet(5 * time.Millisecond) })
+		equal(t, "acquire", a.reply(), "(nil)")
+		b.fence("TRYLOCK k")
+		b.want("UNLOCK k", ":1")
+	}
 }
 
 func TestReentryThatCameTooLateLeavesTheLeaseOfTheHold(t *testing.T) {

@@ -1,6 +1,7 @@
 package logging
 
 import (
+	"slices"
 	"sync"
 	"time"
 
@@ -80,7 +81,7 @@ func (r *Repeats) end(k kind) {
 }
 
 func (r *Repeats) summarise(k kind, held int, last []zap.Field) {
-	fields := append(last[:len(last):len(last)], zap.Int("repeated", held), Seconds("within", r.period))
+	fields := append(slices.Clip(last), zap.Int("repeated", held), Seconds("within", r.period))
 	r.log.Log(k.level, k.message, fields...)
 }
 

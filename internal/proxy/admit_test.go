@@ -251,3 +251,28 @@ func TestLossOfARightDoesNotKeepFromLoggingIn(t *testing.T) {
 		}
 	}
 }
+
+// A connection that was made before the password was set has rights that nobody gets without it now. It serves no other client.
+func TestConnectionFromBeforeAPasswordServesNobodyElse(t *testing.T) {
+	t.Parallel()
+	for _, engine := range engineNames() {
+		redis := redistest.Start(t)
+		srv := startProxy(t, redis, func(o *Options) { o.Engine = engine })
+		early := map[string]*peer{"MULTI,DISCARD": nil, "WATCH k,UNWATCH": nil, "SUBSCRIBE c,RESET": nil}
+		for words := range early {
+			begin, _, _ := strings.Cut(words, ",")
+			early[words] = dialClient(t, address(srv))
+			early[words].quiet(strings.Fields(begin)...)
+		}
+		redis.Do(t, "CONFIG", "SET", "requirepass", "pw")
+		dialClient(t, address(srv)).script("GET a", "-NOAUTH")
+		for words, c := range early {
+			_, end, _ := strings.Cut(words, ",")
+			c.script(end, "+")
+		}
+		redistest.Eventually(t, patience, "all pins to be given back", func() bool { return len(srv.Stats().PinReasons) == 0 })
+		for range 4 {
+			dialClient(t, address(srv)).script("MULTI", "-NOAUTH", "SET k v", "-NOAUTH")
+		}
+	}
+}

@@ -724,3 +724,27 @@ func TestTrackingRedirectsToAClientThatLogsIn(t *testing.T) {
 		c.quiet("PING")
 	})
 }
+
+// The proxy asks Redis for the id of a client's connection when another client names it, but not in the middle of a transaction.
+func TestAnIDIsNotAskedForInATransaction(t *testing.T) {
+	for _, engine := range engineNames() {
+		redis := redistest.Start(t, "--requirepass", "pw")
+		redis.Do(t, "ACL", "SETUSER", "open", "reset", "on", "nopass", "~*", "&*", "+@all")
+		srv := startProxy(t, redis, func(o *Options) { o.Engine = engine })
+		c, other := dialClient(t, address(srv)), dialClient(t, address(srv))
+		other.quiet("AUTH", "pw")
+		if got := c.quiet("HELLO", "3", "AUTH", "open", "x", "BAD"); got[0] != '-' { // it has logged in, on a connection without a known id
+			t.Fatal(got)
+		}
+		id := strings.Trim(c.quiet("CLIENT", "ID"), ":\r\n")
+		c.script("MULTI", "+OK")
+		other.quiet("CLIENT", "TRACKING", "ON", "REDIRECT", id)
+		c.script("PING", "+QUEUED")
+		if got := c.quiet("EXEC"); got != "*1\r\n+PONG\r\n" {
+			t.Errorf("%s: EXEC = %q", engine, got)
+		}
+		if got := other.quiet("CLIENT", "TRACKING", "ON", "REDIRECT", id); got != "+OK\r\n" {
+			t.Errorf("%s: after the transaction: %q", engine, got)
+		}
+	}
+}

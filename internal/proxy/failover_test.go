@@ -291,6 +291,11 @@ func TestSentinelsAndRedisHaveCredentialsOfTheirOwn(t *testing.T) {
 	if err := tryOut(t, failsOver); err == nil || !strings.Contains(err.Error(), "no primary of this name") {
 		t.Errorf("with another name: %v", err)
 	}
+	s.All[0].Do(t, "ACL", "SETUSER", "proxy", "+role")
+	noRedis := upstream.Options{Addr: s.All[0].Addr(), User: "proxy", Password: "sentinel-secret"}
+	if err := tryOut(t, noRedis); err == nil || !strings.Contains(err.Error(), "it is a Sentinel") {
+		t.Errorf("with a Sentinel in the place of Redis: %v", err)
+	}
 	for _, one := range s.All {
 		one.Kill()
 	}

@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"strings"
 	"testing"
+	"time"
 
 	"lockproxy/internal/redistest"
 	"lockproxy/internal/resp"
@@ -124,5 +125,48 @@ func TestLargeCommandBehindACommandThatWaits(t *testing.T) {
 				t.Error(err)
 			}
 		})
+	}
+}
+
+// No pin comes for a large command. It is held whole, and the next command that needs a pin may get one.
+func TestLargeCommandWithoutAPin(t *testing.T) {
+	redis := redistest.Start(t)
+	for _, engine := range engineNames() {
+		srv := startProxy(t, redis, func(o *Options) {
+			o.Engine, o.Upstream.MaxPins, o.Upstream.PinWait = engine, 1, 20*time.Millisecond
+		})
+		holder, c := dialClient(t, address(srv)), dialClient(t, address(srv))
+		holder.script("MULTI", "+OK")
+		value := strings.Repeat("x", 5<<20)
+		c.raw(fmt.Sprintf("*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$%d\r\n%s", len(value), value[:1<<20]))
+		redistest.Eventually(t, patience, "the wait for a pin to end", func() bool { return srv.shared.Counters.PinTimeouts.Load() == 1 })
+		c.raw(value[1<<20:] + "\r\n")
+		if got, err := c.frame(); got != "+OK\r\n" {
+			t.Fatalf("%s: SET = %q, %v", engine, got, err)
+		}
+		holder.script("DISCARD", "+OK")
+		redistest.Eventually(t, patience, "the pin to be given back", func() bool { return len(srv.Stats().PinReasons) == 0 })
+		c.script("MULTI", "+OK", "DISCARD", "+OK")
+	}
+}
+
+// A client ends its side behind a large command that waits for a pin. The command does not wait for other clients, so it runs.
+func TestLargeCommandOfAClientThatHasEndedItsSide(t *testing.T) {
+	redis := redistest.Start(t)
+	for _, engine := range engineNames() {
+		srv := startProxy(t, redis, func(o *Options) { o.Engine, o.Upstream.MaxPins, o.Upstream.PinWait = engine, 1, patience })
+		holder, c := dialClient(t, address(srv)), dialClient(t, address(srv))
+		holder.script("MULTI", "+OK")
+		c.script("PING", "+PONG") // it is admitted
+		c.send("SET", "k", strings.Repeat("x", 5<<20))
+		c.halfClose()
+		redistest.Eventually(t, patience, "the wait for a pin", func() bool { return srv.shared.Counters.PinWaits.Load() == 1 })
+		for range 10 { // meanwhile the end is seen
+			holder.script("NOSUCH", "-ERR")
+		}
+		holder.script("DISCARD", "+OK")
+		if got, err := c.frame(); got != "+OK\r\n" {
+			t.Errorf("%s: SET = %q, %v", engine, got, err)
+		}
 	}
 }

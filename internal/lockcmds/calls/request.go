@@ -35,7 +35,7 @@ type Asker interface {
 	// Doubted says that the answer is lost and the copy is about to be sent. Requires the session lock.
 	Doubted()
 	// Answered is called once. It requires the session lock, or that the session has ended. It returns the reply; nil: Session.Reply
-	// follows, or the request was handed to Repeat.
+	// follows, or the request was handed to Anew.
 	Answered(o Outcome) []byte
 }
 
@@ -90,7 +90,13 @@ func (r *Request) Done(v resp.Value, err error) []byte {
 func (r *Request) Late(reply func([]byte)) { r.late = reply }
 
 // Repeat sends the copy of a request until Redis answers it, for DoubtLimit at most.
-func (c *Calls) Repeat(r *Request, again script.Call) {
+func (c *Calls) Repeat(r *Request, again script.Call) { c.repeat(r, again, true) }
+
+// Anew sends another call for a request whose first one was answered, until Redis answers, for DoubtLimit at most.
+func (c *Calls) Anew(r *Request, call script.Call) { c.repeat(r, call, false) }
+
+// repeat sends a call on the engine's own connection. repeated: an earlier copy may have been executed.
+func (c *Calls) repeat(r *Request, again script.Call, repeated bool) {
 	until := c.Clock.Now().Add(DoubtLimit)
 	pause := retryFirst
 	c.tending.Add(1)
@@ -104,12 +110,13 @@ func (c *Calls) Repeat(r *Request, again script.Call) {
 			if !r.Once && !isFinal(refusalOf(v)) && c.Life.Err() == nil && c.Clock.Now().Add(pause).Before(until) {
 				c.Jobs.After(pause, jobs.Attempt, attempt)
 				pause = min(2*pause, retryLast)
+				repeated = repeated || errors.Is(err, contract.ErrInDoubt)
 				return
 			}
 			err = contract.ErrInDoubt
 		}
 		defer c.tending.Add(-1)
-		o := Outcome{Reply: v, Err: err, SentAt: sentAt, Repeated: true}
+		o := Outcome{Reply: v, Err: err, SentAt: sentAt, Repeated: repeated}
 		alive := c.Guard.Do(r.Session, func() {
 			reply := r.For.Answered(o)
 			switch {

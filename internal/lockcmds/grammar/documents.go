@@ -26,20 +26,12 @@ func (a Argument) syntax() string {
 }
 
 // bare is the argument without the brackets of an optional one.
-func (a Argument) bare() string {
-	if a.OneOf == nil {
-		return strings.TrimSpace(a.Token + " " + a.Value)
-	}
-	return strings.Join(a.alternatives(), " | ")
-}
+func (a Argument) bare() string { return strings.Join(a.forms(), " | ") }
 
-func (a Argument) alternatives() []string {
-	if a.OneOf == nil {
-		return []string{a.bare()}
-	}
-	var all []string
-	for _, one := range a.OneOf {
-		all = append(all, one.bare())
+// forms are the alternatives as a client writes them.
+func (a Argument) forms() (all []string) {
+	for _, one := range a.alternatives() {
+		all = append(all, strings.TrimSpace(one.Token+" "+one.Value))
 	}
 	return all
 }
@@ -119,7 +111,7 @@ func optionTable() string {
 				rows = append(rows, []string{"none of " + strings.Join(tokens, ", "), a.Absent})
 			}
 			var forms []string
-			for _, form := range a.alternatives() {
+			for _, form := range a.forms() {
 				forms = append(forms, code(form))
 			}
 			rows = append(rows, []string{strings.Join(forms, ", "), a.Means})

@@ -113,31 +113,6 @@ const (
 	optLease = optPX | optEX // they exclude each other
 )
 
-// optionOf finds an option by its name, in any case; each takes one value.
-func optionOf(name []byte) option {
-	switch {
-	case foldEqual(name, "wait"):
-		return optWait
-	case foldEqual(name, "px"):
-		return optPX
-	case foldEqual(name, "ex"):
-		return optEX
-	case foldEqual(name, "owner"):
-		return optOwner
-	case foldEqual(name, "grace"):
-		return optGrace
-	case foldEqual(name, "maxhold"):
-		return optMaxHold
-	case foldEqual(name, "fence"):
-		return optFence
-	case foldEqual(name, "match"):
-		return optMatch
-	case foldEqual(name, "count"):
-		return optCount
-	}
-	return 0
-}
-
 // IsVerb reports whether name is a lock command, in any case. It does not allocate.
 func IsVerb(name []byte) bool { return Find(name) != nil }
 
@@ -165,12 +140,12 @@ func Parse(args [][]byte) (Command, error) {
 	}
 	var seen option
 	for rest := args[1+s.keys:]; len(rest) > 0; rest = rest[2:] {
-		opt := optionOf(rest[0])
+		opt := s.option(rest[0])
 		clash := opt
 		if opt&optLease != 0 {
 			clash = optLease
 		}
-		if opt&s.options == 0 || seen&clash != 0 || len(rest) < 2 {
+		if opt == 0 || seen&clash != 0 || len(rest) < 2 {
 			return Command{}, errSyntax()
 		}
 		seen |= opt

@@ -1,5 +1,7 @@
 package grammar
 
+import "strings"
+
 // Spec is everything that is to be known of one verb: what Parse accepts, what COMMAND and COMMAND DOCS answer, and what the
 // tables of the documents say. It is never written.
 type Spec struct {
@@ -19,8 +21,14 @@ type Spec struct {
 
 	// Made from Arguments.
 	keys     int
-	options  option // allowed
-	required option // one of them must be given
+	options  []named // allowed
+	required option  // one of them must be given
+}
+
+// named is an option with its Token, in lower case.
+type named struct {
+	name   string
+	option option
 }
 
 // Argument is one argument as COMMAND DOCS describes it. Option and its value are one argument.
@@ -170,23 +178,33 @@ func complete(specs []Spec) []Spec {
 	for i := range specs {
 		s := &specs[i]
 		for _, a := range s.Arguments {
-			options := a.options()
-			s.options |= options
+			for _, one := range a.alternatives() {
+				if one.Token != "" {
+					s.options = append(s.options, named{strings.ToLower(one.Token), one.option})
+				}
+			}
 			switch {
 			case a.Type == "key":
 				s.keys++
 			case !a.Optional:
-				s.required |= options
+				s.required |= a.options()
 			}
 		}
 	}
 	return specs
 }
 
+// alternatives are the arguments of which one is given: the argument itself, unless it stands for others.
+func (a Argument) alternatives() []Argument {
+	if a.OneOf == nil {
+		return []Argument{a}
+	}
+	return a.OneOf
+}
+
 // options is the options that the argument stands for.
-func (a Argument) options() option {
-	all := a.option
-	for _, one := range a.OneOf {
+func (a Argument) options() (all option) {
+	for _, one := range a.alternatives() {
 		all |= one.option
 	}
 	return all
@@ -217,6 +235,16 @@ func Verbs() []string {
 	return names
 }
 
+// option finds an option of the verb by its name, in any case; each takes one value. 0: the verb has no such option. It does not allocate.
+func (s *Spec) option(name []byte) option {
+	for i := range s.options {
+		if foldEqual(name, s.options[i].name) {
+			return s.options[i].option
+		}
+	}
+	return 0
+}
+
 // fewest is the least number of arguments, the name included.
 func (s *Spec) fewest() int {
 	if s.required != 0 {
@@ -227,7 +255,7 @@ func (s *Spec) fewest() int {
 
 // Arity is the number of arguments with the name; negative: at least that many.
 func (s *Spec) Arity() int {
-	if s.options != 0 {
+	if len(s.options) > 0 {
 		return -s.fewest()
 	}
 	return s.fewest()
@@ -235,7 +263,7 @@ func (s *Spec) Arity() int {
 
 // Accepts reports whether a command may have n arguments, its name included.
 func (s *Spec) Accepts(argc int) bool {
-	return argc == s.fewest() || s.options != 0 && argc > s.fewest()
+	return argc == s.fewest() || len(s.options) > 0 && argc > s.fewest()
 }
 
 // foldEqual compares with a lower-case ASCII word, ignoring case.

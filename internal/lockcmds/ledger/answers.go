@@ -146,7 +146,11 @@ func (l *Ledger) Extended(s *Session, k Key, h *Hold, ttl time.Duration, a Answe
 		l.settle(h, true)
 		return Newer
 	case h != nil && !h.givenUp():
+		held := h.holds(s)
 		l.Lost(h, Gone, false, s)
+		if !held {
+			return NotHeld // other sessions have lost it
+		}
 		return LostLease
 	case h != nil:
 		l.Drop(h)

@@ -110,6 +110,12 @@ func (h *Hold) HolderOf(s *Session) *Holder {
 // IsLost reports whether the hold has ended as a loss.
 func (h *Hold) IsLost() bool { return h.lost }
 
+// holds reports whether the session has holds that it has not begun to release.
+func (h *Hold) holds(s *Session) bool {
+	o := h.HolderOf(s)
+	return o != nil && o.Holds > 0
+}
+
 // givenUp reports whether the hold may have ended by the releases of its sessions: they need not be told.
 func (h *Hold) givenUp() bool { return h.releasing+h.doubts >= h.Count }
 

@@ -43,10 +43,11 @@ func (l *Ledger) Release(by *Session, k Key, named int64) Release {
 	return r
 }
 
-// Again is the release that follows the reply Newer, for the grant of that fence. The session has no hold of it.
+// Again is the release that follows the reply Newer, for the grant of that fence. It counts for another session, because by then this one
+// may have acquired that grant. It takes this session's hold first.
 func (l *Ledger) Again(r *Release, fence int64) Release {
 	r.By.releasing++
-	return Release{By: r.By, Key: r.Key, Named: r.Named, Fence: fence}
+	return Release{By: r.By, Key: r.Key, Named: r.Named, Fence: fence, From: r.By.Name}
 }
 
 // Released takes the answer to a release.
@@ -56,7 +57,7 @@ func (l *Ledger) Released(r *Release, a Answer) Reply {
 	if h != nil {
 		h.releasing--
 	}
-	lost := h != nil && h.lost
+	lost := h != nil && h.lost && r.Spent
 	if h != nil && !l.Knows(h) {
 		h = nil // lost or dropped meanwhile
 	}
@@ -96,6 +97,9 @@ func (l *Ledger) Released(r *Release, a Answer) Reply {
 		return Unknown
 	case over && !h.givenUp():
 		l.Lost(h, Gone, false, r.By)
+		if !r.Spent {
+			return NotHeld // other sessions have lost it
+		}
 		return LostLease
 	case over:
 		l.Drop(h)

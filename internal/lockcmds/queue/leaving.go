@@ -43,10 +43,11 @@ func (q *Queue) appendAll(all []*Waiter) []*Waiter { return q.own.appendTo(q.sha
 // Withdraw is for a waiter that does not join after all. Its place in Redis, if it has taken one, is given up, and a Reply follows unless
 // the outcome is Gone.
 func (s *Set) Withdraw(w *Waiter, key string, o Outcome, err error) {
+	place := s.abandoned(w, key)
 	if o != Gone {
-		s.reply(w, key, o, err)
-	} else if s.abandons(w, key) {
-		s.depart(key, departure{place: w.Place})
+		s.reply(w, key, place, o, err)
+	} else if place != "" {
+		s.depart(key, departure{place: place})
 	}
 }
 
@@ -61,29 +62,33 @@ func (s *Set) remove(w *Waiter, o Outcome, err error) {
 		w.sub = nil
 	}
 	q.line(w.Kind).remove(&w.inLine)
+	place := ""
 	if w.Kind.OwnPlace {
 		q.givePlace(w)
+		if o != Granted {
+			place = s.abandoned(w, q.names.Key)
+		}
 	} else if q.shared.len == 0 {
-		q.abandonPlace()
+		place = q.abandonPlace()
 	}
 	if q.shared.len+q.own.len == 0 {
 		q.end()
 	}
-	s.reply(w, q.names.Key, o, err)
+	s.reply(w, q.names.Key, place, o, err)
 }
 
-// abandonPlace gives the shared place up when the last of its waiters has gone.
-func (q *Queue) abandonPlace() {
+// abandonPlace gives the shared place up when the last of its waiters has gone. It returns the place if it may be in the queue in Redis.
+func (q *Queue) abandonPlace() (place string) {
 	if q.byName == nil {
-		return
+		return ""
 	}
 	q.byName.byName.remove(&q.inByName)
 	q.set.unlisten(q.byName)
-	queued := q.place.Queued()
-	q.byName, q.place = nil, turns.Crowd{}
-	if queued {
-		q.set.depart(q.names.Key, departure{place: q.names.Place})
+	if q.place.Queued() {
+		place = q.names.Place
 	}
+	q.byName, q.place = nil, turns.Crowd{}
+	return place
 }
 
 // end ends a queue without waiters.
@@ -118,8 +123,8 @@ func (s *Set) occupied(key, place string) bool {
 	return q != nil && (q.places[place] != nil || place == q.names.Place && q.place.Queued())
 }
 
-// Waiters with places of their own leave the queue in Redis together: one call takes out all waiters of a lock that have gathered while
-// the call before was on its way. So the end of n waiters costs n steps here, and one pass over the queue in Redis for each batch.
+// Places leave the queue in Redis together: one call takes out all places of a lock that have gathered while the call before was on its
+// way. So the end of n waiters costs n steps here, and one pass over the queue in Redis for each batch.
 
 const (
 	// patience bounds the delay of a reply that waits for a place to leave the queue: it is between half of it and all of it.
@@ -148,25 +153,27 @@ type late struct {
 	sent   bool
 }
 
-// reply replies to a waiter that is out of its queue, after its place has left the queue in Redis: a client that asks again at once must
-// not be taken out by the clean-up of its earlier wait.
-func (s *Set) reply(w *Waiter, key string, o Outcome, err error) {
+// reply replies to a waiter that is out of its queue, and has the place leave the queue in Redis that it was the last one to need; empty:
+// there is none. Without a grant, the reply comes when the place has left: a client that asks again at once must not be taken out by the
+// clean-up of its earlier wait, nor find the lock reserved for it.
+func (s *Set) reply(w *Waiter, key, place string, o Outcome, err error) {
 	e := Effect{Op: Reply, Waiter: w, Outcome: o, Err: err, Doubt: w.doubt}
-	if o == Granted || !s.abandons(w, key) {
-		s.emit(e)
+	if place != "" && (o == Null || o == Error) {
+		s.depart(key, departure{place, &late{effect: e}})
 		return
 	}
-	if o == Gone {
-		s.emit(e)
-		s.depart(key, departure{place: w.Place})
-		return
+	s.emit(e)
+	if place != "" {
+		s.depart(key, departure{place: place})
 	}
-	s.depart(key, departure{w.Place, &late{effect: e}})
 }
 
-// abandons reports whether a waiter outside has a place in Redis that no other waiter here has for the same owner.
-func (s *Set) abandons(w *Waiter, key string) bool {
-	return w.Kind.OwnPlace && w.Placed && !s.occupied(key, w.Place)
+// abandoned is the waiter's own place in Redis, if it has one that no other waiter here has for the same owner; else empty.
+func (s *Set) abandoned(w *Waiter, key string) string {
+	if w.Kind.OwnPlace && w.Placed && !s.occupied(key, w.Place) {
+		return w.Place
+	}
+	return ""
 }
 
 // depart has a place leave the queue in Redis.

@@ -91,9 +91,6 @@ func (w *Waiter) Waits() bool { return w.queue != nil }
 // Asks reports whether an attempt of the waiter is on its way, and whether another follows.
 func (w *Waiter) Asks() (asks, again bool) { return w.state == asking, w.woken }
 
-// SetDoubt says whether an attempt that the machine has not been told of was not answered. It is called before Join.
-func (w *Waiter) SetDoubt(doubt bool) { w.doubt = doubt }
-
 // InDoubt reports whether an attempt of the waiter was not answered.
 func (w *Waiter) InDoubt() bool { return w.doubt }
 

@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"pgregory.net/rapid"
+
+	"lockproxy/internal/lockcmds/turns"
 )
 
 // history is a random one: clients ask, hang up, time out, release; answers, messages and confirmations arrive in any order.
@@ -268,10 +270,10 @@ func TestWaiterInDoubtIsToldSo(t *testing.T) {
 		t.Fatal("a waiter in doubt is offered the lock")
 	}
 	w.s.TimedOut(&c.Waiter)
-	effects := w.s.Effects()
-	i := slices.IndexFunc(effects, func(e Effect) bool { return e.Op == Reply })
-	if i < 0 || !effects[i].Doubt || effects[i].Outcome != Null {
-		t.Fatalf("%+v", effects)
+	w.s.Departing("k") // the attempt may have taken the shared place
+	w.s.Departed("k")
+	if e := w.effect(t, Reply); !e.Doubt || e.Outcome != Null {
+		t.Fatalf("%+v", e)
 	}
 }
 
@@ -642,5 +644,44 @@ func TestAPlaceThatAnotherWaiterOfTheOwnerNeedsStays(t *testing.T) {
 	w.s.TimedOut(&c.Waiter)
 	if e := w.effect(t, Reply); e.Outcome != Null || w.s.Leaving() != 0 {
 		t.Fatalf("%+v", e)
+	}
+}
+
+func TestTheLastPlainWaiterIsToldWhenTheSharedPlaceHasLeft(t *testing.T) {
+	for _, o := range []Outcome{Null, Error, Gone} {
+		w := newWorld(t)
+		w.ask(Plain, "")
+		first, last := w.ask(Plain, ""), w.ask(Plain, "")
+		w.settle()
+		w.s.Published("c")
+		w.s.Effects()
+		w.s.Answered(&first.Waiter, Answer{TTL: NoTTL, Placed: true, Place: turns.Head})
+		w.s.Effects()
+		w.s.Remove(&first.Waiter, o, nil)
+		if e := w.effect(t, Reply); e.Waiter != &first.Waiter || w.s.Leaving() != 0 {
+			t.Fatalf("outcome %d: the place leaves with the first waiter", o)
+		}
+		w.s.Remove(&last.Waiter, o, nil)
+		told := 0
+		for _, e := range w.s.Effects() {
+			if e.Op == Reply {
+				told++
+			}
+		}
+		if want := map[Outcome]int{Gone: 1}[o]; told != want {
+			t.Fatalf("outcome %d: %d replies before the place has left", o, told)
+		}
+		if got := w.s.Departing("k"); !slices.Equal(got, []string{w.names.Place}) {
+			t.Fatalf("outcome %d: %v leave", o, got)
+		}
+		w.s.Departed("k")
+		for _, e := range w.s.Effects() {
+			if e.Op == Reply {
+				told++
+			}
+		}
+		if told != 1 || w.s.Leaving() != 0 {
+			t.Fatalf("outcome %d: %d replies", o, told)
+		}
 	}
 }

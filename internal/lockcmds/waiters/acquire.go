@@ -235,7 +235,7 @@ func (w *waiter) granted(g grant) []byte {
 		return nil
 	}
 	w.x.Calls.Log.Warn("a grant came too late to be used", zap.String("key", w.lock()))
-	if verdict == holds.Lost || w.wait != 0 && !w.fixed {
+	if verdict == holds.Lost || w.mayWait() && !w.fixed {
 		w.rollBack(g.fence, nil)
 		w.claim.Anew()
 		w.x.Calls.Background(jobs.Attempt, w.goOn)

@@ -77,10 +77,15 @@ func (w *waiter) deliver(g grant) {
 	}
 }
 
+// mayWait reports whether the client has time left to wait.
+func (w *waiter) mayWait() bool {
+	return w.wait < 0 || w.wait > 0 && w.x.Calls.Clock.Now().Sub(w.began) < w.wait
+}
+
 // goOn has an acquire ask again whose first attempt has come to nothing: as a waiter, or once if it may not wait any longer.
 // Requires no locks.
 func (w *waiter) goOn() {
-	if wait := w.wait; wait == 0 || wait > 0 && w.x.Calls.Clock.Now().Sub(w.began) >= wait {
+	if !w.mayWait() {
 		w.x.Calls.Background(jobs.Attempt, w.tryOnce)
 		return
 	}
@@ -98,7 +103,7 @@ func (w *waiter) goOn() {
 	}
 }
 
-// tryOnce is the last attempt of an acquire that may not wait.
+// tryOnce is the last attempt of an acquire that may not wait any longer. If its answer is lost, it is sent again like a call of a session.
 func (w *waiter) tryOnce() {
 	w.x.mu.Lock()
 	ended := w.ended
@@ -109,10 +114,9 @@ func (w *waiter) tryOnce() {
 	}
 	a, sentAt, err := w.call()
 	switch {
+	case errors.Is(err, contract.ErrInDoubt):
+		w.x.Calls.Repeat(&calls.Request{Session: w.conn(), For: lastAttempt{w}}, w.question().Call)
 	case err != nil:
-		w.x.mu.Lock()
-		w.SetDoubt(errors.Is(err, contract.ErrInDoubt))
-		w.x.mu.Unlock()
 		w.withdraw(queue.Error, err)
 	case a.Granted:
 		w.deliver(grantOf(a, sentAt))
@@ -120,4 +124,27 @@ func (w *waiter) tryOnce() {
 		w.claim.Overtaken()
 		w.withdraw(queue.Null, nil)
 	}
+}
+
+// lastAttempt is a waiter whose last attempt is sent again. It may have a place in the queue from an earlier attempt, so it is withdrawn if
+// it gets no grant.
+type lastAttempt struct{ *waiter }
+
+// Answered implements calls.Asker.
+func (l lastAttempt) Answered(o calls.Outcome) []byte {
+	w := l.waiter
+	a, err := calls.Decoded(o.Reply, o.Err, script.DecodeAcquired)
+	w.x.Damage.Note(w.lock(), a.Damage)
+	switch {
+	case err == nil && a.Granted:
+		return w.granted(grantOf(a, o.SentAt))
+	case err == nil:
+		w.claim.Overtaken()
+		w.withdraw(queue.Null, nil)
+		return nil
+	case errors.Is(err, contract.ErrInDoubt):
+		w.rollBack(0, nil)
+	}
+	w.withdraw(queue.Error, err)
+	return nil
 }

@@ -8,6 +8,7 @@ import (
 	"lockproxy/internal/proxy/handlers"
 	"lockproxy/internal/proxy/idchange"
 	"lockproxy/internal/proxy/pubsub"
+	"lockproxy/internal/proxy/replies"
 	"lockproxy/internal/proxy/transaction"
 	"lockproxy/internal/resp"
 	"lockproxy/internal/upstream"
@@ -166,13 +167,22 @@ func (l *logins) inquire(cmd []byte, then func(reply []byte)) {
 	s := l.s
 	pin := s.pin
 	s.wait = waitReply
-	s.forward(cmd, &handlers.Reply{Session: s.side(), Muted: true, Done: func(reply []byte) {
+	s.forward(cmd, vital{s: s, Reply: &handlers.Reply{Session: s.side(), Muted: true, Done: func(reply []byte) {
 		s.resume()
 		if s.pin == pin {
 			then(reply)
 		}
-	}}, 1)
+	}}}, 1)
 }
+
+// vital is the handler of an answer that the session needs.
+type vital struct {
+	*handlers.Reply
+	s *Session
+}
+
+// Lost is handlers.Handler. The client knows already that it is another user, or in another database, and the session never will.
+func (v vital) Lost(replies.ID, int, bool) { v.s.cutOff() }
 
 // askName asks for the name that a refused HELLO has left on the session's pin. then follows if the session goes on as before.
 func (l *logins) askName(then func()) {

@@ -71,7 +71,7 @@ func (i *input) consume(buf []byte) int {
 			off += i.stream(table, buf[off:])
 			break
 		}
-		i.begun = true
+		i.begun, i.unpinned = true, false
 		if i.streaming {
 			batch.send()
 			i.endStream(f.Raw)

@@ -52,14 +52,15 @@ func (i *input) stream(table *command.Table, buf []byte) int {
 func (i *input) beginStream(table *command.Table) bool {
 	s := i.s
 	name, _, open := i.guard.Open()
-	if !open {
+	if !open || i.unpinned {
 		return false
 	}
 	row := table.Lookup(name)
 	if s.Clustered() || row.Policy != command.Shared || s.pin != nil && s.pin.mode != readsReplies {
 		return false
 	}
-	if s.pin == nil && (!s.awaitQuiet() || s.pinTimedOut != nil || !s.takePin(row.Name+" (large)", command.PinOnce)) {
+	s.hasty = true // it runs even if its client has ended its side behind it
+	if s.pin == nil && (!s.awaitQuiet() || !s.takePin(row.Name+" (large)", row.Policy)) {
 		return false
 	}
 	s.muted = s.reply != replyOn

@@ -91,12 +91,13 @@ func (l *locker) leaveEngines() {
 	})
 }
 
-// LeaveEngines leaves the engines in which a session without outstanding commands has no hold and no wait, so that Drain can end it.
+// LeaveEngines leaves the engines in which a session that waits for no reply has no hold, so that Drain can end it. An engine that has
+// just refused a waiter knows it no longer, while the refusal is on its way.
 func (l *locker) LeaveEngines() {
 	s := l.s
 	s.mu.Lock()
 	defer s.exit()
-	if s.Slots.Due() == 0 && !s.Gone() {
+	if s.Slots.Due() == 0 && s.wait == waitNone && !s.Gone() {
 		l.leaveEngines()
 	}
 }

@@ -9,7 +9,8 @@ import (
 	"lockproxy/internal/upstream"
 )
 
-// takePin gives the session a connection of its own for a command. Nothing may be outstanding. false: the session waits for one.
+// takePin gives the session a connection of its own for a command; Shared: for a large one. Nothing may be outstanding. false: the session
+// waits for one.
 func (u *pinning) takePin(reason string, p command.Policy) bool {
 	s := u.s
 	login := p == command.Identity
@@ -28,13 +29,13 @@ func (u *pinning) takePin(reason string, p command.Policy) bool {
 		if login && err != nil {
 			err = shared.ErrLogins
 		}
-		u.deliverPin(conn, err, reason, login)
+		u.deliverPin(conn, err, reason, p)
 	})
 	return false
 }
 
 // deliverPin ends the wait for a pin. err says why none came in time.
-func (u *pinning) deliverPin(conn *upstream.Pin, err error, reason string, login bool) {
+func (u *pinning) deliverPin(conn *upstream.Pin, err error, reason string, p command.Policy) {
 	s := u.s
 	s.mu.Lock()
 	defer s.host.Flush()
@@ -47,11 +48,16 @@ func (u *pinning) deliverPin(conn *upstream.Pin, err error, reason string, login
 	}
 	u.cancelPinWait = nil
 	s.wait = waitNone
-	if err != nil {
+	switch {
+	case err == nil:
+		u.setPin(conn, reason, p == command.Identity)
+	case p == command.Shared:
+		s.unpinned = true
+	default:
 		u.pinTimedOut = err
+	}
+	if err != nil {
 		s.proxy.Counters.PinTimeouts.Add(1)
-	} else {
-		u.setPin(conn, reason, login)
 	}
 	s.advance()
 }

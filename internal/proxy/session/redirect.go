@@ -107,11 +107,13 @@ func (u *pinning) serveWanted() {
 	}
 	pin := u.pin
 	switch {
-	case pin.login && !pin.keep, pin.conn.ID() == 0 && (pin.mode != readsReplies || pin.asked || u.pinWaits()):
+	case pin.login && !pin.keep, pin.conn.ID() == 0 && (pin.mode != readsReplies || pin.asked || u.pinWaits() || pin.InTx):
 		u.provided(0)
 		return
 	case pin.conn.ID() != 0:
 		u.provided(pin.conn.ID())
+	case pin.Opening > 0:
+		return // a question would be queued in the client's transaction; the id is known when the MULTI is answered
 	default:
 		u.askNumber(false)
 	}

@@ -91,6 +91,7 @@ type input struct {
 	eof     bool        // the client has ended its side, and all its bytes have been read
 
 	streaming bool // the start of a large command has been sent on the pin, or dropped if the pin is gone
+	unpinned  bool // no pin came for the large command that is being received: it is held whole
 	large     progress
 }
 

@@ -348,6 +348,23 @@ func TestCommandsForAPinThatNeverWasAreRefusedInWords(t *testing.T) {
 	}
 }
 
+// Redis has accepted an identity, and the session cannot learn which one: it must not go on as it was.
+func TestSessionEndsWithoutAnAnswerToItsOwnQuestion(t *testing.T) {
+	s, h := byHand(t, shared.Limits{})
+	if err := os.Remove(h.socket); err != nil {
+		t.Fatal(err)
+	}
+	s.mu.Lock()
+	failed := s.takePin("test", command.PinRaw) && dialFails(s.pin.conn)
+	s.pin.fresh = false
+	s.inquire(command.Hello, func([]byte) { t.Error("an answer") })
+	gone := s.Gone()
+	s.unlock()
+	if !failed || !gone {
+		t.Errorf("no connection: %v, the session is over: %v", failed, gone)
+	}
+}
+
 // dialFails waits until a pin cannot be connected.
 func dialFails(pin *upstream.Pin) bool {
 	for end := time.Now().Add(10 * time.Second); time.Now().Before(end); time.Sleep(time.Millisecond) {

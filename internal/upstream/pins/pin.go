@@ -44,7 +44,7 @@ type Pin struct {
 	owner  string    // the account that has it, or had it last
 	lent   bool      // a session has it
 	dead   bool      // its connection has ended
-	leaves bool      // its server has moved
+	leaves bool      // no other session gets it: its server has moved, or it may have rights that a new connection would not have
 	since  time.Time // when it became idle
 }
 

@@ -326,9 +326,16 @@ func (ps *Pins) dropIdle(which func(*Pin) bool) {
 	ps.dropIdleLocked(which)
 }
 
-// DropBare closes idle pins without credentials.
+// DropBare is called when Redis has begun to demand credentials of new connections. No session gets a pin any more that has rights
+// without them: idle ones are closed, and what sessions have does not return to the pool. That holds for all of these, because a
+// RESET that removes the credentials of one may be on its way.
 func (ps *Pins) DropBare() {
-	ps.dropIdle(func(p *Pin) bool { return !p.target.ID.Authenticated() })
+	ps.mu.Lock()
+	defer ps.mu.Unlock()
+	ps.dropIdleLocked(func(p *Pin) bool { return !p.target.ID.Authenticated() })
+	for p := range ps.all {
+		p.leaves = p.leaves || p.lent
+	}
 }
 
 // DropAt closes the pins that lead to some servers: idle ones at once, others after a time for their replies.
