@@ -520,6 +520,9 @@ func TestTheEndOfAPrimaryConcernsItsSlotsOnly(t *testing.T) {
 				}
 			}
 			t.Logf("new view after %v, served after %v; longest command of another shard: %v", known, time.Since(begin), longest)
+			if late := time.Since(begin) - known; known > 0 && late > 2*time.Second {
+				t.Errorf("a client is served %v after the proxy has known the new primary", late)
+			}
 			if got := other.quiet("GET", keys[0]); got != "$1\r\nx\r\n" {
 				t.Errorf("the shard is not served: %q", got)
 			}

@@ -305,7 +305,7 @@ func (n *nodes) patience() time.Duration {
 	if n.cluster == nil {
 		return 0
 	}
-	return 250 * time.Millisecond
+	return 100 * time.Millisecond
 }
 
 // grace is the time that a server without slots has to answer the requests that it got. A server that was demoted answers at once.
