@@ -97,9 +97,21 @@ func (r *release) Doubted() {
 	r.next.Answered(r.q.Session, script.Released{}, r.q.SentAt, contract.ErrInDoubt)
 }
 
+// countedOn reports whether a later release of the session, which may have been sent, writes what is left behind this one too. Redis may
+// have it although this one was not sent: the connection was made again in between. So this one is in doubt.
+func (r *release) countedOn() (yes bool) {
+	r.e.holds.Step(func(l *ledger.Ledger) { yes = l.CountedOn(&r.Release) })
+	return yes
+}
+
 // Answered turns the outcome of a release into the reply. Requires the session lock, or that the session has ended.
 func (r *release) Answered(o calls.Outcome) []byte {
 	a, err := calls.Decoded(o.Reply, o.Err, script.DecodeReleased)
+	if errors.Is(err, contract.ErrUnsent) && r.countedOn() {
+		r.Doubted()
+		r.e.calls.Repeat(&r.q, r.call().Call())
+		return nil
+	}
 	if r.Hold != nil && calls.IsOverwritten(err) {
 		a, err = script.Released{Status: script.NotHolder}, nil
 	}

@@ -127,6 +127,25 @@ func TestARefusedReleaseIsRefunded(t *testing.T) {
 	}
 }
 
+// A later release of the session writes what is left behind an earlier one. So the earlier one happens with it, even if it was not sent.
+func TestALaterReleaseCountsOnTheEarlierOne(t *testing.T) {
+	b, s, other := newBook(), session("s"), session("other")
+	h := b.grant(s, "owner", 5, 4, 3, 1)
+	b.grant(other, "owner", 5, 4, 1, 1)
+	first := b.Release(s, h.Key, 0)
+	if b.CountedOn(&first) {
+		t.Error("no release follows")
+	}
+	b.Release(other, h.Key, 0)
+	if b.CountedOn(&first) {
+		t.Error("another session's release writes another number")
+	}
+	second := b.Release(s, h.Key, 0)
+	if !b.CountedOn(&first) || b.CountedOn(&second) {
+		t.Errorf("first %v, second %v", b.CountedOn(&first), b.CountedOn(&second))
+	}
+}
+
 // A release whose outcome is in doubt may have ended the hold: that it has ended is no loss then.
 func TestNotHeldAfterADoubtIsNoLoss(t *testing.T) {
 	b, s := newBook(), session("s")

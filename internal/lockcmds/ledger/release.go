@@ -43,6 +43,16 @@ func (l *Ledger) Release(by *Session, k Key, named int64) Release {
 	return r
 }
 
+// CountedOn reports whether the session has sent a later release of the same grant. That one writes the number of holds that are left
+// behind both, so this one happens with it.
+func (l *Ledger) CountedOn(r *Release) bool {
+	if !r.Spent || !l.Knows(r.Hold) {
+		return false
+	}
+	o := r.Hold.HolderOf(r.By)
+	return o != nil && o.Holds < r.Holds
+}
+
 // Again is the release that follows the reply Newer, for the grant of that fence. It counts for another session, because by then this one
 // may have acquired that grant. It takes this session's hold first.
 func (l *Ledger) Again(r *Release, fence int64) Release {
