@@ -37,9 +37,8 @@ type Errand struct {
 
 	// Of refusals.
 	attempts Attempts
-	rests    bool // it is sent again when the view has been refreshed
-	asking   bool // it is sent behind an ASKING
-	late     bool // a command behind it has been carried out
+	rests    uint64 // the round of Errands in which it is sent again
+	asking   bool   // it is sent behind an ASKING
 }
 
 // over drops an errand that has been answered.
@@ -107,7 +106,7 @@ func (e *Errand) Take(at replies.ID, b []byte, n int, more bool) int {
 		b = e.failed
 	}
 	e.of.flying--
-	e.of.overtake(e)
+	e.of.parked.carriedOut(e.slot, e.at)
 	n = e.pass(at, b, n, more)
 	e.over()
 	return n
@@ -142,8 +141,8 @@ func (e *Errand) confirmed() bool {
 	if !e.attempts.Refused(e.of.Wait()) {
 		return false
 	}
-	e.rests, e.doubted = true, true
-	e.park()
+	e.doubted = true
+	e.rest()
 	return true
 }
 
@@ -166,11 +165,12 @@ func (e *Errand) refused() bool {
 		e.giveUp()
 		return false
 	}
-	e.rests = true
 	if node := e.of.Refused(why); node != topology.Any {
-		e.rests, e.asking, e.node = false, true, node
+		e.asking, e.node = true, node
+		e.park()
+	} else {
+		e.rest()
 	}
-	e.park()
 	return true
 }
 
@@ -187,16 +187,21 @@ func (e *Errand) Unsent() bool {
 	if s.Gone() || s.Hopeless() || !e.attempts.Refused(e.of.Wait()) {
 		return false
 	}
-	e.rests, e.failed = true, append(e.failed[:0], shared.NoUpstream...)
-	e.park()
+	e.failed = append(e.failed[:0], shared.NoUpstream...)
+	e.rest()
 	return true
+}
+
+// rest parks the errand until the view has been refreshed.
+func (e *Errand) rest() {
+	e.rests = e.of.round + 1
+	e.park()
 }
 
 func (e *Errand) park() {
 	n := e.of
 	n.flying--
-	i, _ := slices.BinarySearchFunc(n.parked, e.at, func(p *Errand, at replies.ID) int { return int(p.at) - int(at) })
-	n.parked = slices.Insert(n.parked, i, e)
+	n.parked.add(e)
 	n.session.Await() // nothing may overtake it
 }
 

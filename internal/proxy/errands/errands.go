@@ -2,7 +2,6 @@ package errands
 
 import (
 	"math/rand/v2"
-	"slices"
 	"time"
 
 	"lockproxy/internal/proxy/command"
@@ -86,8 +85,9 @@ type Errands struct {
 	view    *cluster.View // nil: there is no cluster
 
 	flying  int       // sent, and not answered
-	parked  []*Errand // refused ones, in the order of their slots for the replies
+	parked  parking   // refused ones
 	resting bool      // they wait for a new view
+	round   uint64    // the number of times that they have got one
 	spare   []*Errand // answered ones
 	kept    int       // bytes of the commands that are on their way or parked
 }
@@ -102,7 +102,7 @@ func (n *Errands) Clustered() bool { return n.view != nil }
 func (n *Errands) Seen() *cluster.View { return n.view }
 
 // Parked reports whether refused commands wait to be sent again.
-func (n *Errands) Parked() bool { return len(n.parked) > 0 }
+func (n *Errands) Parked() bool { return !n.parked.empty() }
 
 // Kept is the number of bytes of commands that may have to be sent again.
 func (n *Errands) Kept() int { return n.kept }
@@ -154,29 +154,20 @@ func (n *Errands) Send(raw []byte, h handlers.Handler) {
 	n.GoOn()
 }
 
-// overtake marks the parked commands before e that concern the same slot.
-func (n *Errands) overtake(e *Errand) {
-	for _, p := range n.parked {
-		if p.slot == e.slot && p.at < e.at {
-			p.late = true
-		}
-	}
-}
-
 // GoOn sends the parked errands again when nothing is on its way.
 func (n *Errands) GoOn() {
-	for len(n.parked) > 0 && n.flying == 0 && !n.resting && !n.session.Gone() {
-		e := n.parked[0]
-		if e.rests {
+	for !n.parked.empty() && n.flying == 0 && !n.resting && !n.session.Gone() {
+		if e := n.parked.first(); e.rests > n.round {
 			n.rest(e)
 			return
 		}
-		n.parked = slices.Delete(n.parked, 0, 1)
+		late := n.parked.overtaken(n.parked.first())
+		e := n.parked.leave()
 		if e.doubted && !e.fixed {
 			n.Adopt()
-			e.late = e.late || e.slot >= 0 && n.Owner(e.slot) == e.home
+			late = late || e.slot >= 0 && n.Owner(e.slot) == e.home
 		}
-		if e.late {
+		if late {
 			if !e.doubted {
 				e.giveUp()
 			}
@@ -204,9 +195,7 @@ func (n *Errands) rest(e *Errand) {
 	n.resting = true
 	n.Later(e.node, e.attempts.Pause(), func() {
 		n.resting = false
-		for _, p := range n.parked {
-			p.rests = false
-		}
+		n.round++
 		n.GoOn()
 	})
 }
@@ -239,11 +228,11 @@ func (n *Errands) Wait() time.Duration { return n.cluster.FailoverWait() }
 
 // Drop gives up the parked errands of a session that has ended.
 func (n *Errands) Drop() {
-	for _, e := range n.parked {
+	for _, e := range n.parked.all() {
 		n.session.GiveUp(e.at)
 		n.kept -= len(e.raw)
 	}
-	n.parked = nil
+	n.parked.clear()
 }
 
 func (n *Errands) newErrand() *Errand {

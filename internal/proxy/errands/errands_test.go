@@ -339,3 +339,61 @@ var (
 	_ Session = (*client)(nil)
 	_ Cluster = (*client)(nil)
 )
+
+func TestParkedErrandsStayInTheirOrder(t *testing.T) {
+	var p parking
+	for _, at := range []replies.ID{2, 4, 6, 5, 1} {
+		p.add(&Errand{at: at, slot: int(at % 2)})
+	}
+	p.carriedOut(0, 5)
+	var got []replies.ID
+	var late []replies.ID
+	for !p.empty() {
+		if p.overtaken(p.first()) {
+			late = append(late, p.first().at)
+		}
+		e := p.leave()
+		if got = append(got, e.at); len(got) == 2 { // it is refused again
+			p.add(e)
+		}
+	}
+	if want := []replies.ID{1, 2, 2, 4, 5, 6}; !slices.Equal(got, want) {
+		t.Errorf("%v, want %v", got, want)
+	}
+	if want := []replies.ID{2, 2, 4}; !slices.Equal(late, want) {
+		t.Errorf("overtaken: %v, want %v", late, want)
+	}
+	if p.carriedOut(0, 9); p.overtaken(&Errand{at: 1}) {
+		t.Error("a command is remembered although no errand is parked")
+	}
+}
+
+// A client chooses the number of its refused commands. Their cost must not grow with the square of it.
+func BenchmarkRefusedPipeline(b *testing.B) {
+	for _, n := range []int{1000, 10_000} {
+		b.Run(fmt.Sprint(n), func(b *testing.B) {
+			for b.Loop() {
+				c := newClient(b)
+				c.quiet = true
+				moved, other := words("GET "+c.low()), words("GET "+c.high())
+				refusal := fmt.Sprintf("-MOVED %d h:2\r\n", slots.Of([]byte(c.low())))
+				for range n / 2 {
+					c.ask(moved)
+					c.ask(other)
+				}
+				for i, one := range c.take() {
+					if i%2 == 0 {
+						c.answer(one, refusal)
+					} else {
+						c.answer(one, "+OK\r\n")
+					}
+				}
+				c.refreshed(viewOf(b, 0))
+				for len(c.sent) > 0 {
+					c.answer(c.take()[0], "+OK\r\n")
+				}
+			}
+			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/float64(n), "ns/command")
+		})
+	}
+}
