@@ -29,6 +29,7 @@ func TestOverACluster(t *testing.T) {
 	t.Run("half moved", func(t *testing.T) { commandsAwaitTheMove(t, c, proxies) })
 	t.Run("cluster down", func(t *testing.T) { commandsAwaitTheSlot(t, c, proxies) })
 	t.Run("loading", func(t *testing.T) { commandsAwaitTheData(t, c, proxies) })
+	t.Run("try out", func(t *testing.T) { addressesAreOfTheirKind(t, alone, c) })
 	t.Run("order of keys", func(t *testing.T) { serversAreUsedAtOnce(t, c) })
 	t.Run("silent server", func(t *testing.T) { newClientsNeedNoSilentServer(t, c, proxies[EngineGoroutine]) })
 }
@@ -640,5 +641,19 @@ func serversAreUsedAtOnce(t *testing.T, c *redistest.Cluster) {
 			t.Errorf("%s: %q", engine, got)
 		}
 		c.AwaitReady()
+	}
+}
+
+func addressesAreOfTheirKind(t *testing.T, alone *redistest.Server, c *redistest.Cluster) {
+	for addr, want := range map[string]string{
+		"cluster://" + c.Addrs():    "",
+		alone.Addr():                "",
+		c.Nodes[0].Addr():           "it is a node of a cluster",
+		"cluster://" + alone.Addr(): "it is no node of a cluster",
+	} {
+		srv := startProxy(t, alone, func(o *Options) { o.Upstream.Addr = addr })
+		if err := srv.TryOut(t.Context()); want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
+			t.Errorf("%s: %v, want %q", addr, err, want)
+		}
 	}
 }

@@ -76,7 +76,7 @@ func New(opts Options) (*Upstream, error) {
 	}
 	dialing.Resolver, dialing.TLS = servers, opts.TLS
 	u.dialer = dial.New(dialing)
-	u.asker = &questions.Asker{Dialer: u.dialer, Server: topology.Any, Own: u.Own(), Logger: opts.Logger}
+	u.asker = &questions.Asker{Dialer: u.dialer, Server: topology.Any, Cluster: addr.Kind == address.Cluster, Own: u.Own(), Logger: opts.Logger}
 	u.pins = pins.New(pins.Options{
 		Dialer: u.dialer, Own: u.opts.own, Spawn: u.wg.Go, Max: opts.MaxPins, MaxPerOwner: opts.MaxPinsPerAddress,
 		Wait: opts.PinWait, MaxLogins: opts.MaxLogins, LoginWait: opts.LoginWait,
