@@ -35,7 +35,6 @@ func TestNumbersFollowLocksAndCommands(t *testing.T) {
 				"a wait that timed out": s.Queued["timed_out"].Count == 1,
 				"a wait with a grant":   s.Queued["granted"].Count == 1,
 				"two holds":             s.Holds["released"].Count == 2 && s.Holds["lost"].Count == 0,
-				"a hand-over":           s.Handovers["local"].Count == 1,
 				"an error":              s.LockErrors["NOTHELD"] == 1,
 				"lock commands":         s.Commands["lock"] == 6,
 				"a shared command":      s.Commands["shared"] == 1+before.Commands["shared"],
@@ -47,6 +46,18 @@ func TestNumbersFollowLocksAndCommands(t *testing.T) {
 					t.Errorf("the numbers do not show %s", what)
 				}
 			}
+			waitFor(t, "a hand-over", func() bool { // not while an attempt of the waiter is on its way
+				holder.quiet("LOCK", "k")
+				other.send("LOCK", "k")
+				waitFor(t, "the waiter", func() bool { return srv.Stats().Waiting == 1 })
+				holder.quiet("UNLOCK", "k")
+				if _, err := other.frame(); err != nil {
+					t.Fatal(err)
+				}
+				other.quiet("UNLOCK", "k")
+				s := srv.Stats()
+				return s.HandedOver > 0 && s.Handovers["local"].Count == uint64(s.HandedOver)
+			})
 		})
 	}
 }
