@@ -2,12 +2,14 @@ package proxy
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
 
 	"lockproxy/internal/redistest"
+	"lockproxy/internal/resp"
 )
 
 // The numbers answer who waited, held, and was refused.
@@ -58,6 +60,38 @@ func TestNumbersFollowLocksAndCommands(t *testing.T) {
 				s := srv.Stats()
 				return s.HandedOver > 0 && s.Handovers["local"].Count == uint64(s.HandedOver)
 			})
+		})
+	}
+}
+
+// Each command counts once, with its bytes, however it travels: alone, in a pipeline, inline, or as it comes because it is large.
+func TestEveryCommandIsCounted(t *testing.T) {
+	for _, engine := range engineNames() {
+		t.Run(engine, func(t *testing.T) {
+			b := newBench(t)
+			srv := b.proxies[engine]
+			c := dialClient(t, address(srv))
+			c.quiet("GET", "k")
+			before := srv.Stats()
+			one := string(resp.AppendCommand(nil, "GET", "k"))
+			sent := one + strings.Repeat(one, 9) + strings.Repeat("GET k\r\n", 3)
+			c.raw(one)
+			c.expect(1)
+			c.raw(sent[len(one):])
+			c.expect(12)
+			large := string(resp.AppendCommand(nil, "SET", "k", strings.Repeat("x", 4<<20)))
+			c.raw(large)
+			c.expect(1)
+			s := srv.Stats()
+			if n := s.Commands["shared"] - before.Commands["shared"]; n != 13 {
+				t.Errorf("%d commands on lanes, want 13", n)
+			}
+			if n := s.Bytes["shared"] - before.Bytes["shared"]; n < int64(len(one)*10) {
+				t.Errorf("%d bytes of them, want %d at least", n, len(one)*10)
+			}
+			if n, size := s.Commands["pinned"]-before.Commands["pinned"], s.Bytes["pinned"]-before.Bytes["pinned"]; n != 1 || size != int64(len(large)) {
+				t.Errorf("%d commands on pins of %d bytes, want 1 of %d", n, size, len(large))
+			}
 		})
 	}
 }

@@ -5,6 +5,7 @@ import (
 
 	"lockproxy/internal/proxy/budget"
 	"lockproxy/internal/proxy/command"
+	"lockproxy/internal/proxy/status"
 	"lockproxy/internal/resp"
 )
 
@@ -147,7 +148,7 @@ type batch struct {
 func (r *batch) add(off int, raw []byte, n int) {
 	if len(raw) != n || &raw[0] != &r.buf[off] { // an inline command, rewritten elsewhere
 		r.send()
-		r.s.forward(raw, nil, 1)
+		r.forward(raw, 1)
 		return
 	}
 	if r.n == 0 {
@@ -160,9 +161,14 @@ func (r *batch) add(off int, raw []byte, n int) {
 func (r *batch) send() {
 	if r.n > 0 {
 		r.s.scripts = false
-		r.s.forward(r.buf[r.start:r.end], nil, r.n)
+		r.forward(r.buf[r.start:r.end], r.n)
 		r.n = 0
 	}
+}
+
+func (r *batch) forward(raw []byte, n int) {
+	r.s.proxy.Counters.Traffic.Add(r.s.ID, status.ClassShared, n, len(raw))
+	r.s.forward(raw, nil, n)
 }
 
 // MayRead reports whether the engine may read from the client. It may not while too many bytes of commands are unanswered, or held

@@ -5,6 +5,7 @@ import (
 
 	"lockproxy/internal/proxy/command"
 	"lockproxy/internal/proxy/shared"
+	"lockproxy/internal/proxy/status"
 )
 
 // A large command need not be held whole. If its name is known, and it only carries data, the session takes a pin and sends the
@@ -85,6 +86,7 @@ func (i *input) endStream(rest []byte) {
 		s.answer(shared.NoUpstream)
 		return
 	}
+	s.proxy.Counters.Traffic.Add(s.ID, status.ClassPinned, 1, i.large.bytes+len(rest))
 	s.forward(rest, s.handler(), 1)
 }
 

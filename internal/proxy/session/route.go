@@ -37,7 +37,7 @@ func (s *Session) route(row *command.Row, raw []byte) bool {
 		routed = s.routePinned(row, p, raw)
 	}
 	if routed {
-		s.proxy.Counters.Traffic.Add(s.ID, classOf(p), len(raw))
+		s.proxy.Counters.Traffic.Add(s.ID, classOf(p), 1, len(raw))
 		if skip {
 			s.reply = replyOn
 		}

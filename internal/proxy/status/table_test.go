@@ -144,7 +144,7 @@ func TestEveryCounterIsShown(t *testing.T) {
 		case *[1]histogram:
 			field[0].add(time.Second)
 		case *Traffic:
-			field.Add(1, ClassLock, 10)
+			field.Add(1, ClassLock, 1, 10)
 		case *least:
 			field.add(time.Now(), time.Second)
 		}

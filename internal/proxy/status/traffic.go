@@ -16,7 +16,7 @@ var classNames = [classes]string{"shared", "pinned", "local", "lock"}
 // shards spreads the counters, so that event loops do not share a cache line. It is a power of two.
 const shards = 8
 
-// Traffic counts commands and their bytes. Each ordinary command changes it, so counting neither allocates nor waits. The zero value is ready.
+// Traffic counts commands and their bytes. Each batch of ordinary commands changes it, so counting neither allocates nor waits. The zero value is ready.
 type Traffic struct {
 	shard [shards]struct {
 		commands, bytes [classes]atomic.Int64
@@ -24,10 +24,10 @@ type Traffic struct {
 	}
 }
 
-// Add counts a command of a session, by its number, with that number of bytes.
-func (t *Traffic) Add(session uint64, class, bytes int) {
+// Add counts n commands of a session, by its number, with that number of bytes together.
+func (t *Traffic) Add(session uint64, class, n, bytes int) {
 	s := &t.shard[session%shards]
-	s.commands[class].Add(1)
+	s.commands[class].Add(int64(n))
 	s.bytes[class].Add(int64(bytes))
 }
 
