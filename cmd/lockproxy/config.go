@@ -31,6 +31,7 @@ type Config struct {
 
 	Upstream UpstreamConfig `yaml:"upstream" embed:""`
 	Sentinel SentinelConfig `yaml:"sentinel" embed:"" prefix:"sentinel-"`
+	Cluster  ClusterConfig  `yaml:"cluster" embed:"" prefix:"cluster-"`
 	Lock     LockConfig     `yaml:"lock" embed:"" prefix:"lock-"`
 	Drain    DrainConfig    `yaml:"drain" embed:"" prefix:"drain-"`
 	Log      LogConfig      `yaml:"log" embed:"" prefix:"log-"`
@@ -44,7 +45,7 @@ type Config struct {
 	AdminPprof bool     `yaml:"admin-pprof" help:"Serve profiles at admin-listen as well."`
 	AdminHosts []string `yaml:"admin-hosts" placeholder:"NAME" help:"Host names under which admin-listen may be asked, besides localhost and its own. May be repeated. IP addresses are always answered."`
 
-	FailoverWait        time.Duration      `yaml:"failover-wait" help:"Longest wait of a command for a primary that Sentinels move, before it is refused. 0: it is refused at once."`
+	FailoverWait        time.Duration      `yaml:"failover-wait" help:"Longest wait of a command for a server that Sentinels or a cluster move, before it is refused. 0: it is refused at once."`
 	DialTimeout         time.Duration      `yaml:"dial-timeout" help:"Longest wait for a connection to Redis."`
 	FirstCommandTimeout time.Duration      `yaml:"first-command-timeout" reload:"yes" help:"Time in which a new client must send its first whole command, or be closed. 0: no limit."`
 	HandshakeTimeout    time.Duration      `yaml:"handshake-timeout" reload:"yes" help:"Longest TLS handshake of a client, its PROXY header included."`
@@ -68,7 +69,7 @@ type Config struct {
 
 // UpstreamConfig has the address of Redis and the proxy's credentials there.
 type UpstreamConfig struct {
-	Address  string        `yaml:"address" name:"upstream" help:"The Redis to serve from: host:port, unix:/path, or sentinel://host:port,host:port/name for the primary that Sentinels know under a name."`
+	Address  string        `yaml:"address" name:"upstream" help:"The Redis to serve from: host:port, unix:/path, sentinel://host:port,host:port/name for the primary that Sentinels know under a name, or cluster://host:port,host:port for a Redis Cluster."`
 	User     values.Text   `yaml:"user" name:"upstream-user" help:"ACL user of the proxy's own connections."`
 	Password values.Secret `yaml:"password" name:"upstream-password" placeholder:"PASSWORD" help:"Password of the proxy's own connections. Better set by password-file or in the environment: all users of a machine see arguments."`
 
@@ -80,7 +81,7 @@ type UpstreamConfig struct {
 	KeyFile    string `yaml:"key-file" name:"upstream-key-file" placeholder:"FILE" help:"Key (PEM) of upstream.cert-file."`
 	ServerName string `yaml:"server-name" name:"upstream-server-name" placeholder:"NAME" help:"The name that the Redis's certificate must have. Unset: the host of the address."`
 
-	Map []string `yaml:"map" name:"upstream-map" placeholder:"ANNOUNCED=REACHABLE" help:"Where a server is reached that Sentinels announce with an address of another network: two of host:port, or two hosts. May be repeated."`
+	Map []string `yaml:"map" name:"upstream-map" placeholder:"ANNOUNCED=REACHABLE" help:"Where a server is reached that Sentinels or a cluster announce with an address of another network: two of host:port, or two hosts. May be repeated."`
 }
 
 // SentinelConfig is how the proxy connects to the Sentinels of upstream.address. They have users and certificates of their own.
@@ -94,6 +95,12 @@ type SentinelConfig struct {
 	CertFile   string `yaml:"cert-file" placeholder:"FILE" help:"Certificate (PEM) that is shown when a Sentinel asks for one."`
 	KeyFile    string `yaml:"key-file" placeholder:"FILE" help:"Key (PEM) of sentinel.cert-file."`
 	ServerName string `yaml:"server-name" placeholder:"NAME" help:"The name that the Sentinels' certificates must have. Unset: the host of each Sentinel's address."`
+}
+
+// ClusterConfig says how a Redis Cluster is used.
+type ClusterConfig struct {
+	Order     string `yaml:"order" help:"The order in which commands take effect in a cluster: session (all commands of one client, as sent) or key (those about one key; faster for pipelines)."`
+	CrossSlot string `yaml:"cross-slot" help:"MGET, MSET, DEL, UNLINK, EXISTS and TOUCH with keys of several slots of a cluster: split (among the servers, not atomic) or refuse (-CROSSSLOT, as by Redis)."`
 }
 
 // TLSConfig is for the tls: addresses of Listen. The files are loaded again at SIGHUP.
@@ -138,6 +145,7 @@ func NewConfig() Config {
 		ClientAuth:          proxy.AuthUpstream,
 		Engine:              proxy.EngineAuto,
 		Upstream:            UpstreamConfig{Address: defaultUpstream},
+		Cluster:             ClusterConfig{Order: proxy.OrderSession, CrossSlot: proxy.CrossSplit},
 		Lock:                LockConfig{Lease: 30 * time.Second, Reentry: proxy.ReentryConnection},
 		Drain:               DrainConfig{Timeout: 10 * time.Second},
 		Log:                 LogConfig{Level: "info", Format: "json"},
@@ -211,15 +219,16 @@ func (c Config) Verify() error {
 	}
 	upstream, err := address.Parse(c.Upstream.Address)
 	check(err == nil, "upstream.address", "%v", err)
-	check(upstream.Kind != address.Cluster, "upstream.address", "%q: clusters are not supported yet", c.Upstream.Address)
 	_, err = address.ParseMap(c.Upstream.Map)
 	check(err == nil, "upstream.map", "%v", err)
-	check(len(c.Upstream.Map) == 0 || upstream.Kind != address.Single, "upstream.map", "needs an upstream.address of Sentinels: nothing else announces addresses")
+	check(len(c.Upstream.Map) == 0 || upstream.Kind != address.Single, "upstream.map", "needs an upstream.address of Sentinels or of a cluster: nothing else announces addresses")
 	if upstream.Kind == address.Sentinel {
 		c.Sentinel.validate(check)
 	} else {
 		check(c.Sentinel == SentinelConfig{}, "sentinel", "needs an upstream.address of Sentinels, as in sentinel://host:26379/mymaster")
 	}
+	oneOf("cluster.order", c.Cluster.Order, proxy.OrderSession, proxy.OrderKey)
+	oneOf("cluster.cross-slot", c.Cluster.CrossSlot, proxy.CrossSplit, proxy.CrossRefuse)
 	check(!c.Embedded || c.Upstream.Address == defaultUpstream, "embedded", "excludes upstream.address")
 	oneOf("client-auth", c.ClientAuth, proxy.AuthUpstream, proxy.AuthProxy, proxy.AuthNone)
 	oneOf("engine", c.Engine, proxy.EngineAuto, proxy.EngineGoroutine, proxy.EngineEpoll)

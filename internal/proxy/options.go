@@ -58,6 +58,7 @@ type Options struct {
 	UnixSocketPerm fs.FileMode
 
 	ClientAuth string // AuthUpstream (default), AuthProxy or AuthNone
+	Cluster    Cluster
 	Locks      Locks
 	Limits     Limits
 
@@ -92,6 +93,32 @@ const (
 	ReentryConnection = "connection" // also a connection that names no OWNER
 	ReentryOwner      = "owner"      // only an OWNER
 )
+
+// Values of Cluster.Order and Cluster.CrossSlot.
+const (
+	OrderSession = "session" // the commands of one client take effect in the order sent
+	OrderKey     = "key"     // those about one key do
+	CrossSplit   = "split"   // MGET, MSET, DEL, UNLINK, EXISTS and TOUCH with keys of several slots are divided
+	CrossRefuse  = "refuse"  // they are refused, as by Redis
+)
+
+// Cluster says how a cluster is used.
+type Cluster struct {
+	Order     string // OrderSession (default) or OrderKey
+	CrossSlot string // CrossSplit (default) or CrossRefuse
+}
+
+func (c *Cluster) setDefaults() error {
+	orElse(&c.Order, OrderSession)
+	orElse(&c.CrossSlot, CrossSplit)
+	if v := c.Order; v != OrderSession && v != OrderKey {
+		return fmt.Errorf("proxy: cluster.order %q is none of session, key", v)
+	}
+	if v := c.CrossSlot; v != CrossSplit && v != CrossRefuse {
+		return fmt.Errorf("proxy: cluster.cross-slot %q is none of split, refuse", v)
+	}
+	return nil
+}
 
 // Locks are the defaults of the lock commands.
 type Locks struct {
@@ -144,6 +171,9 @@ func (o *Options) setDefaults() error {
 	default:
 		return fmt.Errorf("proxy: lock.reentry %q is none of connection, owner", o.Locks.Reentry)
 	}
+	if err := o.Cluster.setDefaults(); err != nil {
+		return err
+	}
 	if o.Logger == nil {
 		o.Logger = zap.NewNop()
 	}
@@ -183,7 +213,8 @@ func orElse[T comparable](v *T, def T) {
 
 // forSessions returns the options of sessions.
 func (o *Options) forSessions() shared.Settings {
-	return shared.Settings{ClientAuth: o.ClientAuth, Limits: o.Limits.forSessions(), Logger: o.Logger}
+	c := shared.Cluster{ByKey: o.Cluster.Order == OrderKey, Refuses: o.Cluster.CrossSlot == CrossRefuse}
+	return shared.Settings{ClientAuth: o.ClientAuth, Cluster: c, Limits: o.Limits.forSessions(), Logger: o.Logger}
 }
 
 func (l Limits) forSessions() shared.Limits {

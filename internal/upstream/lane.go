@@ -58,6 +58,9 @@ func newLane(key laneKey, set *laneSet, number int) *Lane {
 	return l
 }
 
+// At is the server that the lane leads to.
+func (l *Lane) At() Node { return l.target.At }
+
 // Identity of the lane's connection.
 func (l *Lane) Identity() Identity { return l.target.ID }
 
@@ -159,8 +162,8 @@ func (l *Lane) run(u *Upstream) {
 			l.refusal.Note(err, u.opts.own(l.target.ID)) // before the lane's requests are reported
 			l.stream.Rest(err)
 			delay, pause := wait.Next()
+			l.laneFailed(u, err)
 			if l.inUse(u) {
-				u.contacts.Note(err)
 				log.Debug("lane not connected", zap.Error(err), logging.Seconds("retry_in", delay))
 			}
 			l.rest(u.dialer, err, delay, pause)
@@ -183,6 +186,7 @@ func (l *Lane) run(u *Upstream) {
 		log.Debug("lane lost its connection", zap.Error(err))
 		u.contacts.Entries.Write(zap.WarnLevel, "a connection to redis was lost", "", zap.Stringer("identity", l.target.ID), zap.Error(err))
 		l.stream.Reconnect(err)
+		u.laneLost(l)
 		l.sleep(fix.After(time.Since(since)), nil)
 	}
 	l.stream.Refuse(stream.ErrDown)
@@ -194,8 +198,8 @@ const spread = 50 * time.Millisecond
 // rest waits for the time of the next attempt: after delay; after pause if a command waits for it; or soon after a successful contact
 // of another connection.
 func (l *Lane) rest(d *dial.Dialer, err error, delay, pause time.Duration) {
-	unreached := d.Await(l.contact, err)
-	defer d.Forget(l.contact)
+	unreached := d.Await(l.target.At, l.contact, err)
+	defer d.Forget(l.target.At, l.contact)
 	if !unreached {
 		l.sleep(pause, nil)
 		return

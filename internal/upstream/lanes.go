@@ -4,8 +4,11 @@ import (
 	"time"
 
 	"lockproxy/internal/upstream/admission"
+	"lockproxy/internal/upstream/cluster"
 	"lockproxy/internal/upstream/dial"
+	"lockproxy/internal/upstream/refresh"
 	"lockproxy/internal/upstream/stream"
+	"lockproxy/internal/upstream/topology"
 )
 
 // laneKey: an engine that moves bytes itself has lanes of its own.
@@ -119,11 +122,11 @@ func (ls *lanes) evict(set *laneSet, found bool) {
 	}
 }
 
-// Lane returns a lane of an identity to the server of a key that driver moves, connecting it if need be on owner's account. Goroutines move the lanes
+// Lane returns a lane of an identity to a server that driver moves, connecting it if need be on owner's account. Goroutines move the lanes
 // of a nil driver, and all lanes over TLS. If all places are taken, the lane that is returned refuses everything (Full). Each
 // call is paired with one of Leave.
-func (u *Upstream) Lane(id Identity, key []byte, driver Driver, owner string, r Role) *Lane {
-	k := u.laneKey(id, key, driver)
+func (u *Upstream) Lane(id Identity, at Node, driver Driver, owner string, r Role) *Lane {
+	k := u.laneKey(id, at, driver)
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	set := u.lanes.known[k]
@@ -152,26 +155,26 @@ func (u *Upstream) free(id Identity) bool {
 	return id.DB == 0 && (!id.Authenticated() || u.opts.own(id))
 }
 
-func (u *Upstream) laneKey(id Identity, key []byte, driver Driver) laneKey {
+func (u *Upstream) laneKey(id Identity, at Node, driver Driver) laneKey {
 	if u.opts.TLS != nil {
 		driver = nil
 	}
-	return laneKey{dial.Target{At: u.servers.For(key), ID: id}, driver}
+	return laneKey{dial.Target{At: at, ID: id}, driver}
 }
 
 // HasPlace reports whether there is a lane of an identity, or a place for one on owner's account.
-func (u *Upstream) HasPlace(id Identity, key []byte, driver Driver, owner string) bool {
+func (u *Upstream) HasPlace(id Identity, at Node, driver Driver, owner string) bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	return u.free(id) || u.lanes.known[u.laneKey(id, key, driver)] != nil || u.lanes.mayGet(owner)
+	return u.free(id) || u.lanes.known[u.laneKey(id, at, driver)] != nil || u.lanes.mayGet(owner)
 }
 
 // Join returns the lane for reads of an identity if it is connected, else nil. Each call that returns one is paired with one of
 // Leave.
-func (u *Upstream) Join(id Identity, key []byte, driver Driver) *Lane {
+func (u *Upstream) Join(id Identity, at Node, driver Driver) *Lane {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	set := u.lanes.known[u.laneKey(id, key, driver)]
+	set := u.lanes.known[u.laneKey(id, at, driver)]
 	if set == nil {
 		return nil
 	}
@@ -257,5 +260,109 @@ func (u *Upstream) retireOpen() {
 			}
 			u.lanes.retired[l] = true
 		}
+	}
+}
+
+// nodes is the view of a cluster. In front of one server it is empty.
+type nodes struct {
+	cluster *topology.Cluster
+	views   *refresh.Refresher
+	wait    time.Duration
+}
+
+// FailoverWait is how long a command waits for a server that moves.
+func (n *nodes) FailoverWait() time.Duration { return n.wait }
+
+// View is the cluster as it is known at present; nil: there is one server.
+func (n *nodes) View() *cluster.View {
+	if n.cluster == nil {
+		return nil
+	}
+	return n.cluster.View()
+}
+
+// Refresh has then called from another goroutine when the view has been refreshed, by a question that has begun after this call. hint is a server
+// that should know of a change; AnyNode: none. It is for clusters only.
+func (n *nodes) Refresh(hint Node, then func()) { n.views.Ask(hint, then) }
+
+// refreshViews prepares for following a cluster, if the servers are one.
+func (n *nodes) refreshViews(u *Upstream, servers dial.Resolver) {
+	c, ok := servers.(*topology.Cluster)
+	if !ok {
+		return
+	}
+	n.cluster, n.wait = c, u.opts.FailoverWait
+	n.views = refresh.New(refresh.Options{
+		Dialer: u.dialer, Cluster: c, Own: u.Own(), Logger: u.opts.Logger, Changed: func(v *cluster.View) { n.viewChanged(u, v) }, Outcome: u.contacts.Note,
+	})
+}
+
+// Silent reports whether a server of a cluster has not answered lately. Any other server is better where any will do.
+func (n *nodes) Silent(at Node) bool { return n.cluster.Silent(at) }
+
+// patience is the wait for one server's answer to a question that any server can answer. 0: there is one server.
+func (n *nodes) patience() time.Duration {
+	if n.cluster == nil {
+		return 0
+	}
+	return 100 * time.Millisecond
+}
+
+// grace is the time that a server without slots has to answer the requests that it got. A server that was demoted answers at once.
+const grace = 400 * time.Millisecond
+
+// viewChanged gives up the connections to servers that serve no slots any more. Commands that they have not answered within grace are lost: a
+// server that has been stopped would answer never, and keep its clients.
+func (n *nodes) viewChanged(u *Upstream, v *cluster.View) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	for key, set := range u.lanes.known {
+		if at := key.target.At; at == topology.Any || v.Primary(string(at)) != nil {
+			continue
+		}
+		u.lanes.remove(set)
+		for i, l := range set.lanes {
+			if l == nil {
+				continue
+			}
+			set.drop(i)
+			if l.users == 0 {
+				l.close()
+				continue
+			}
+			u.lanes.retired[l] = true
+			time.AfterFunc(grace, l.close)
+		}
+	}
+	u.pins.DropAt(func(at topology.Node) bool { return at != topology.Any && v.Primary(string(at)) == nil }, grace)
+}
+
+// laneFailed notes that a lane has no connection. In a cluster one server says nothing of the others.
+func (l *Lane) laneFailed(u *Upstream, err error) {
+	if u.views != nil {
+		u.views.Ask(topology.Any, nil)
+		return
+	}
+	if l.inUse(u) {
+		u.contacts.Note(err)
+	}
+}
+
+// laneLost notes that a lane has lost its connection.
+func (n *nodes) laneLost(l *Lane) {
+	if n.views != nil {
+		n.views.Ask(l.target.At, nil)
+	}
+}
+
+// stuckPeriod is the time between two refreshes of the view while a lane stands still: the server may have been stopped, which nothing announces.
+const stuckPeriod = 250 * time.Millisecond
+
+// laneStuck has the view refreshed while a lane of a set stands still. Requires Upstream.mu.
+func (n *nodes) laneStuck(set *laneSet) {
+	if now := time.Now(); n.views != nil && set.lineup.Aside() && now.Sub(set.asked) > stuckPeriod {
+		set.asked = now
+		n.cluster.Suspect(set.key.target.At)
+		n.views.Ask(set.key.target.At, nil)
 	}
 }

@@ -26,6 +26,7 @@ type laneSet struct {
 	users  int               // of all of them
 	owner  string            // the account on which it was opened
 	placed bool              // it has one of the places
+	asked  time.Time         // see laneStuck
 	looks  *time.Timer       // runs look; armed while commands are outstanding
 }
 
@@ -157,6 +158,7 @@ func (set *laneSet) look() {
 		return asked, settled
 	})
 	u.aside.Add(int64(aside))
+	u.laneStuck(set)
 	set.tell()
 	if aside > 0 && set.users > 1 {
 		set.openSpare()

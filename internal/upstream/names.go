@@ -4,6 +4,7 @@ import (
 	"lockproxy/internal/upstream/dial"
 	"lockproxy/internal/upstream/pins"
 	"lockproxy/internal/upstream/stream"
+	"lockproxy/internal/upstream/topology"
 	"lockproxy/internal/upstream/wire"
 )
 
@@ -11,6 +12,9 @@ import (
 type (
 	// Identity is who a connection to Redis is and how it speaks.
 	Identity = dial.Identity
+
+	// Node names one server.
+	Node = topology.Node
 
 	// Receiver gets the replies to a session's requests.
 	Receiver = stream.Receiver
@@ -36,6 +40,9 @@ type (
 	// Wire is a lane's side toward its connection.
 	Wire = wire.Wire
 )
+
+// AnyNode stands for any server; if there is one, for that.
+const AnyNode = topology.Any
 
 // The reasons why a session gets no pin.
 var (

@@ -3,7 +3,6 @@ package upstream
 import (
 	"context"
 	"crypto/tls"
-	"errors"
 	"time"
 
 	"go.uber.org/zap"
@@ -18,10 +17,10 @@ import (
 
 // Options configure an Upstream. Zero values pick the defaults.
 type Options struct {
-	// Addr is Redis's address: host:port, unix:/path, or sentinel://host:port,host:port/name. Required.
+	// Addr is Redis's address: host:port, unix:/path, sentinel://host:port,host:port/name or cluster://host:port,host:port. Required.
 	Addr string
 
-	// Map says where servers are reached that Sentinels announce.
+	// Map says where servers are reached that Sentinels or a cluster announce.
 	Map address.Map
 
 	// Sentinel is how the proxy connects to Sentinels.
@@ -114,10 +113,10 @@ func (o *Options) own(id Identity) bool {
 
 // find makes the topology that an address describes, with the watcher that keeps it; nil: it does not change. moved is called when the
 // server has moved, leases of the time that a failover takes.
-func (o *Options) find(addr address.Address, dialing dial.Options, leases *outlast.Warner, moved func(from, to string)) (servers, *sentinel.Watcher, error) {
+func (o *Options) find(addr address.Address, dialing dial.Options, leases *outlast.Warner, moved func(from, to string)) (dial.Resolver, *sentinel.Watcher, error) {
 	switch addr.Kind {
 	case address.Sentinel:
-		primary := topology.NewPrimary(topology.Node(o.Addr))
+		primary := topology.NewPrimary()
 		dialing.Resolver = topology.Named{}
 		dialing.TLS = o.TLS
 		replicas := dial.New(dialing)
@@ -131,7 +130,8 @@ func (o *Options) find(addr address.Address, dialing dial.Options, leases *outla
 			Logger: o.Logger.Named("sentinel"),
 		}), nil
 	case address.Cluster:
-		return nil, nil, errors.New("a cluster is not supported yet: the address is host:port, unix:/path or sentinel://host:port,host:port/name")
+		nodes, err := topology.NewCluster(addr, o.Map)
+		return nodes, nil, err
 	default:
 		server, err := topology.NewSingle(addr)
 		return server, nil, err

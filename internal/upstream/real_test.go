@@ -15,6 +15,7 @@ import (
 	"lockproxy/internal/upstream/commands"
 	"lockproxy/internal/upstream/dial"
 	"lockproxy/internal/upstream/stream"
+	"lockproxy/internal/upstream/topology"
 )
 
 // start runs an Upstream in front of a real Redis until the test ends.
@@ -96,12 +97,12 @@ func TestLaneServesItsIdentity(t *testing.T) {
 	r := redistest.Start(t)
 	for _, addr := range []string{r.Addr(), "unix:" + r.Socket()} {
 		u := start(t, Options{Addr: addr})
-		l := u.Lane(Identity{DB: 3, Proto: 3}, nil, nil, "", Reads)
+		l := u.Lane(Identity{DB: 3, Proto: 3}, topology.Any, nil, "", Reads)
 		ask(t, l, "SET", "k", "v")
 		if got := ask(t, l, "HGETALL", "none"); got != "%0\r\n" {
 			t.Errorf("HGETALL over %s = %q, want a RESP3 map", addr, got)
 		}
-		other := u.Lane(Identity{DB: 0, Proto: 2}, nil, nil, "", Reads)
+		other := u.Lane(Identity{DB: 0, Proto: 2}, topology.Any, nil, "", Reads)
 		if got := ask(t, other, "GET", "k"); got != "$-1\r\n" {
 			t.Errorf("GET in db 0 = %q, want a null: the lanes must not share a database", got)
 		}
@@ -113,7 +114,7 @@ func TestLaneServesItsIdentity(t *testing.T) {
 func TestLaneReconnectsAndNeverSendsTwice(t *testing.T) {
 	r := redistest.Start(t)
 	u := start(t, Options{Addr: r.Addr()})
-	l := u.Lane(Identity{Proto: 2}, nil, nil, "", Reads)
+	l := u.Lane(Identity{Proto: 2}, topology.Any, nil, "", Reads)
 	if got := ask(t, l, "INCR", "n"); got != ":1\r\n" {
 		t.Fatalf("INCR = %q", got)
 	}
@@ -243,7 +244,7 @@ var update = flag.Bool("update", false, "rewrite snapshot.resp from the redis-se
 func TestSnapshotIsRedisAnswer(t *testing.T) {
 	r := redistest.Start(t)
 	u := start(t, Options{Addr: r.Addr()})
-	nc, err := u.dialer.Dial(t.Context(), dial.Target{At: u.servers.For(nil), ID: Identity{Proto: 2}})
+	nc, err := u.dialer.Dial(t.Context(), dial.Target{At: topology.Any, ID: Identity{Proto: 2}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -280,7 +281,7 @@ func TestPasswordSetLaterHoldsForNewcomersOnly(t *testing.T) {
 	r := redistest.Start(t)
 	u := start(t, Options{Addr: r.Addr(), authPeriod: 10 * time.Millisecond})
 	id := Identity{Proto: 2}
-	before := u.Lane(id, nil, nil, "", Reads)
+	before := u.Lane(id, topology.Any, nil, "", Reads)
 	ask(t, before, "SET", "k", "v")
 	pin := u.Acquire(Ask{ID: id})
 	ask(t, pin, "PING")
@@ -293,7 +294,7 @@ func TestPasswordSetLaterHoldsForNewcomersOnly(t *testing.T) {
 		work, _ := u.Pins()
 		return work.Idle == 0
 	})
-	after := u.Lane(id, nil, nil, "", Reads)
+	after := u.Lane(id, topology.Any, nil, "", Reads)
 	if got := ask(t, after, "GET", "k"); !strings.HasPrefix(got, "-NOAUTH") {
 		t.Errorf("a newcomer's GET = %q, want -NOAUTH", got)
 	}

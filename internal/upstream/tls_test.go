@@ -12,6 +12,7 @@ import (
 	"lockproxy/internal/redistest"
 	"lockproxy/internal/upstream/dial"
 	"lockproxy/internal/upstream/stream"
+	"lockproxy/internal/upstream/topology"
 )
 
 // clientConfig trusts a and shows a certificate of it.
@@ -29,7 +30,7 @@ func TestLanesAndPinsSpeakTLS(t *testing.T) {
 	_, addr := redistest.StartTLS(t, a)
 	cfg := clientConfig(t, a)
 	u := start(t, Options{Addr: addr, TLS: func() *tls.Config { return cfg }})
-	lane := u.Lane(Identity{Proto: 2}, nil, nil, "", Reads)
+	lane := u.Lane(Identity{Proto: 2}, topology.Any, nil, "", Reads)
 	defer u.Leave(lane)
 	if got := ask(t, lane, "SET", "k", "v"); got != "+OK\r\n" {
 		t.Errorf("lane: %q", got)
@@ -57,7 +58,7 @@ func TestUpstreamThatCannotBeTrustedIsNotSpokenTo(t *testing.T) {
 	if _, err := u.Connect(t.Context()); !errors.As(err, &unknown) {
 		t.Errorf("connect: %v", err)
 	}
-	lane := u.Lane(Identity{Proto: 2}, nil, nil, "", Reads)
+	lane := u.Lane(Identity{Proto: 2}, topology.Any, nil, "", Reads)
 	defer u.Leave(lane)
 	// It is refused at once if the lane has tried before.
 	if got := ask(t, lane, "SET", "k", "v"); got != "lost sent=false" && got != stream.ErrDown.Error() {

@@ -25,18 +25,9 @@ import (
 	"lockproxy/internal/upstream/topology"
 )
 
-// servers is the topology: which server serves a key, and where it is.
-type servers interface {
-	dial.Resolver
-
-	// For returns the server that serves a key; nil asks for any server.
-	For(key []byte) topology.Node
-}
-
 // Upstream is one Redis, with all connections to it.
 type Upstream struct {
 	opts    Options // immutable after New
-	servers servers
 	dialer  *dial.Dialer
 	asker   *questions.Asker
 	pins    *pins.Pins
@@ -53,6 +44,7 @@ type Upstream struct {
 	lost    atomic.Int64  // connections of lanes since the start
 
 	proofs.Proofs
+	nodes
 	contacts *outage.Contacts
 
 	mu     sync.Mutex
@@ -75,21 +67,22 @@ func New(opts Options) (*Upstream, error) {
 	dialing := dial.Options{
 		Timeout: opts.DialTimeout, KeepAlive: opts.KeepAlive, UserTimeout: opts.UserTimeout, Spawn: u.wg.Go, Stop: u.over,
 	}
-	if u.servers, u.watcher, err = opts.find(addr, dialing, u.leases, u.moved); err != nil {
+	var servers dial.Resolver
+	if servers, u.watcher, err = opts.find(addr, dialing, u.leases, u.moved); err != nil {
 		return nil, fmt.Errorf("upstream: %w", err)
 	}
-	server := u.servers
 	if u.watcher != nil {
 		dialing.Wait = opts.FailoverWait
 	}
-	dialing.Resolver, dialing.TLS, dialing.Probe = server, opts.TLS, server.For(nil)
+	dialing.Resolver, dialing.TLS = servers, opts.TLS
 	u.dialer = dial.New(dialing)
-	u.asker = &questions.Asker{Dialer: u.dialer, Server: server.For(nil), Own: u.Own(), Logger: opts.Logger}
+	u.asker = &questions.Asker{Dialer: u.dialer, Server: topology.Any, Cluster: addr.Kind == address.Cluster, Own: u.Own(), Logger: opts.Logger}
 	u.pins = pins.New(pins.Options{
-		Dialer: u.dialer, Server: server.For, Own: u.opts.own, Spawn: u.wg.Go, Max: opts.MaxPins, MaxPerOwner: opts.MaxPinsPerAddress,
+		Dialer: u.dialer, Own: u.opts.own, Spawn: u.wg.Go, Max: opts.MaxPins, MaxPerOwner: opts.MaxPinsPerAddress,
 		Wait: opts.PinWait, MaxLogins: opts.MaxLogins, LoginWait: opts.LoginWait,
 	})
-	u.door = door.New(door.Options{Dialer: u.dialer, Asker: u.asker, Spawn: u.wg.Go, Stop: u.over, Shut: func() {
+	u.refreshViews(u, servers)
+	u.door = door.New(door.Options{Dialer: u.dialer, Asker: u.asker, Spawn: u.wg.Go, Stop: u.over, Patience: u.patience(), Shut: func() {
 		u.retireOpen()
 		u.pins.DropBare()
 	}})
@@ -102,7 +95,7 @@ func (u *Upstream) Addr() string { return u.opts.Addr }
 
 // Connect opens a bare connection for a client library that does its own handshake, and that serves any key.
 func (u *Upstream) Connect(ctx context.Context) (net.Conn, error) {
-	return u.dialer.Connect(ctx, u.servers.For(nil))
+	return u.dialer.Connect(ctx, topology.Any)
 }
 
 // Own is the identity of the proxy's own credentials.
@@ -126,6 +119,9 @@ func (u *Upstream) Run(ctx context.Context) error {
 	defer looks.Stop()
 	if u.watcher != nil {
 		u.wg.Go(func() { u.watcher.Run(ctx) })
+	}
+	if u.views != nil {
+		u.wg.Go(func() { u.views.Run(ctx) })
 	}
 	u.askRefresh()
 	for {
@@ -155,7 +151,7 @@ func (u *Upstream) askRefresh() {
 func (u *Upstream) refreshTable(ctx context.Context) {
 	var wait dial.Backoff
 	contact := make(chan struct{}, 1)
-	defer u.dialer.Forget(contact)
+	defer u.dialer.Forget(topology.Any, contact)
 	for {
 		table, err := u.asker.Commands(ctx)
 		if err == nil {
@@ -174,7 +170,7 @@ func (u *Upstream) refreshTable(ctx context.Context) {
 		}
 		delay, _ := wait.Next()
 		u.contacts.Note(err)
-		u.dialer.Await(contact, err)
+		u.dialer.Await(topology.Any, contact, err)
 		select {
 		case <-ctx.Done():
 			return
@@ -271,10 +267,10 @@ func (u *Upstream) Connections() *census.Connections { return u.dialer.Census() 
 
 // moved ends all connections to another address than the present one, and returns when they have ended. One call at a time.
 func (u *Upstream) moved(from, to string) {
-	at := u.servers.For(nil)
+	at := topology.Any
 	if from == "" {
 		u.opts.Logger.Info("the primary is found", zap.String("addr", to))
-		u.dialer.Moved()
+		u.dialer.Moved(at)
 		return
 	}
 	u.opts.Logger.Warn("the primary has moved", zap.String("from", from), zap.String("to", to))
@@ -293,7 +289,7 @@ func (u *Upstream) moved(from, to string) {
 		leavers = append(leavers, p)
 	}
 	u.dialer.AbortLent(at) // the lock engines ask again
-	u.dialer.Moved()
+	u.dialer.Moved(at)
 	retire.All(leavers, u.over)
 	u.dialer.AbortElsewhere(at)
 	u.askRefresh()

@@ -5,6 +5,7 @@ import (
 
 	"lockproxy/internal/proxy/clients"
 	"lockproxy/internal/upstream/commands"
+	"lockproxy/internal/upstream/keyspec"
 )
 
 // Policy says how a command may travel.
@@ -165,6 +166,9 @@ type Row struct {
 	subs   map[string]string          // the same for its subcommands, by their names; nil: it has none
 	Writes bool                       // it may change data, so Redis may hold it back
 	Script bool                       // it runs a script of the client's
+	Keys   keyspec.Spec               // where its keys are
+
+	Barrier bool // in a cluster it is sent when nothing is outstanding: other clients may learn by it of what happened before
 }
 
 // PolicyFor is the command's policy for these arguments.
@@ -199,17 +203,22 @@ var unlisted = &Row{Name: "unlisted", Policy: PinForever}
 func NewTable(src *commands.Table, verbs []string) *Table {
 	t := &Table{source: src, rows: make(map[string]*Row, src.Len()+len(verbs))}
 	for _, c := range src.All() {
-		t.rows[c.Name] = &Row{Name: c.Name, Policy: flagPolicy(c), listed: true, Title: c.Name, subs: subTitles(c), Writes: c.Flags&commands.Changes != 0, Script: runsScript[c.Name]}
+		t.rows[c.Name] = &Row{Name: c.Name, Policy: flagPolicy(c), listed: true, Title: c.Name, subs: subTitles(c), Writes: c.Flags&commands.Changes != 0, Script: runsScript[c.Name], Keys: c.Keys}
 	}
 	for name, p := range overrides {
 		row := &Row{Name: name, Policy: p}
 		if known := t.rows[name]; known != nil {
-			row.listed, row.Title, row.subs, row.Writes = true, known.Title, known.subs, known.Writes
+			row.listed, row.Title, row.subs, row.Writes, row.Keys = true, known.Title, known.subs, known.Writes, known.Keys
 		}
 		if p == byArguments {
 			row.decide = subPolicies[name]
 		}
 		t.rows[name] = row
+	}
+	for name := range barriers {
+		if row := t.rows[name]; row != nil {
+			row.Barrier = true
+		}
 	}
 	for _, verb := range verbs {
 		name := strings.ToLower(verb)
@@ -222,6 +231,9 @@ func NewTable(src *commands.Table, verbs []string) *Table {
 var runsScript = map[string]bool{
 	"eval": true, "evalsha": true, "eval_ro": true, "evalsha_ro": true, "fcall": true, "fcall_ro": true,
 }
+
+// barriers are the commands by which a client tells others of its work.
+var barriers = map[string]bool{"publish": true, "spublish": true}
 
 func flagPolicy(c *commands.Command) Policy {
 	if c.Flags&(commands.Blocking|commands.Module) != 0 {

@@ -8,5 +8,7 @@ var (
 	GetName   = resp.AppendCommand(nil, "CLIENT", "GETNAME")
 	ReplyOn   = resp.AppendCommand(nil, "CLIENT", "REPLY", "ON")         // answers OK to every sender
 	Mark      = resp.AppendCommand(nil, "PUBLISH", "lockproxy:wait", "") // goes to replicas and changes nothing; the channel has no subscriber
-	Malformed = resp.AppendCommand(nil, "EVALSHA")                       // every Redis refuses it before it does anything
+	Asking    = resp.AppendCommand(nil, "ASKING")
+	Discard   = resp.AppendCommand(nil, "DISCARD")
+	Malformed = resp.AppendCommand(nil, "EVALSHA") // every Redis refuses it before it does anything
 )

@@ -2,8 +2,11 @@ package session
 
 import (
 	"bytes"
+	"time"
 
+	"lockproxy/internal/proxy/clients"
 	"lockproxy/internal/proxy/command"
+	"lockproxy/internal/proxy/handlers"
 	"lockproxy/internal/proxy/inquiry"
 	"lockproxy/internal/proxy/replies"
 	"lockproxy/internal/proxy/shared"
@@ -30,7 +33,7 @@ func (s *Session) askAbout(raw []byte) bool {
 		s.pin.Queued++
 	}
 	s.wait = waitReply
-	q.at = s.slots.Hold()
+	q.at = s.Slots.Hold()
 	s.gathered = len(raw)
 	judged, next := about.Start(command.Keyword(s.args, 1), raw)
 	q.ask(next, judged)
@@ -49,7 +52,7 @@ func (q *asking) ask(next func(replies []byte), commands ...[]byte) {
 func (q *asking) Ask(next func(replies []byte), commands ...[]byte) {
 	q.s.mu.Lock()
 	defer q.s.exit()
-	if q.s.gone() {
+	if q.s.Gone() {
 		q.finish(nil)
 		return
 	}
@@ -85,7 +88,7 @@ func (q *asking) finish(reply []byte) {
 	q.done = true
 	s := q.s
 	if !q.muted && reply != nil {
-		s.put(q.at, reply, false)
+		s.Put(q.at, reply, false)
 	}
 	if q.after != nil {
 		s.afterUnlock = append(s.afterUnlock, q.after)
@@ -103,8 +106,8 @@ type question struct {
 	next    func(replies []byte)
 }
 
-// take is handler.
-func (q *question) take(_ replies.ID, b []byte, n int, _ bool) int {
+// Take is handlers.Handler.
+func (q *question) Take(_ replies.ID, b []byte, n int, _ bool) int {
 	q.replies = append(q.replies, b...)
 	q.q.s.gathered += len(b)
 	q.came(n)
@@ -117,7 +120,7 @@ func (q *question) came(n int) {
 		return
 	}
 	s := q.q.s
-	if s.gone() {
+	if s.Gone() {
 		q.q.finish(nil)
 		return
 	}
@@ -138,16 +141,16 @@ func (q *question) came(n int) {
 	})
 }
 
-// lost is handler. The inquiry ends.
-func (q *question) lost(replies.ID, int, bool) {
-	if q.q.s.gone() {
+// Lost is handlers.Handler. The inquiry ends.
+func (q *question) Lost(replies.ID, int, bool) {
+	if q.q.s.Gone() {
 		q.q.finish(nil)
 		return
 	}
 	q.q.finish(shared.NoUpstream)
 }
 
-var _ handler = (*question)(nil)
+var _ handlers.Handler = (*question)(nil)
 
 // AnswerLast is inquiry.Session.
 func (q *asking) AnswerLast(reply []byte) {
@@ -159,7 +162,7 @@ func (q *asking) finishLast(reply []byte) {
 	if q.muted {
 		reply = reply[:0]
 	}
-	if s := q.s; !s.gone() {
+	if s := q.s; !s.Gone() {
 		s.goodbye(nil)
 	}
 	q.finish(reply)
@@ -168,3 +171,83 @@ func (q *asking) finishLast(reply []byte) {
 var _ inquiry.Session = (*asking)(nil)
 
 var _ inquiry.Waiter = (*Session)(nil)
+
+// Describe is clients.Visible.
+func (s *Session) Describe() (clients.Info, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.described(), !s.ended
+}
+
+// described is describe. Requires the session lock.
+func (s *Session) described() clients.Info {
+	c := clients.Info{
+		Idle: max(s.proxy.Clock.Load()-s.active, 0) / 1000,
+		Name: s.name, LibName: s.lib[0], LibVer: s.lib[1], Cmd: s.cmd,
+		User: clients.UserOf(s.ident.User), DB: s.ident.DB, Resp: s.ident.Proto, Multi: -1,
+		Waits: s.wait == waitLock && s.Slots.Due() == 0, Closes: s.closing || s.wait == waitGoodbye,
+		Query: int64(s.in.Len()), QueryFree: int64(s.in.Cap() - s.in.Len()), Total: int64(s.bytes()),
+		Unread: int64(s.Unread()), Writing: s.Out.Writing(),
+	}
+	n, free, chunks := s.Out.Sizes()
+	c.Out, c.OutFree, c.Chunks = int64(n), int64(free), int64(chunks)
+	s.Origin.DescribeTo(&c)
+	if p := s.pin; p != nil {
+		c.Conn = p.conn.ID()
+		c.Redir, c.RedirConn = s.redir.Client, s.redir.Conn
+		c.Subs, c.Patterns, c.Shards = p.Channels, p.Patterns, p.Shards
+		c.Monitors = p.mode == readsRaw && p.reason == "monitor"
+		c.Replicates = p.mode == readsRaw && !c.Monitors
+		if p.InTx {
+			c.Multi = p.Queued - p.Base
+		}
+	}
+	return c
+}
+
+// KillIf is clients.Visible.
+func (s *Session) KillIf(match func(*clients.Info) bool) bool {
+	s.mu.Lock()
+	defer s.exit()
+	if c := s.described(); s.ended || !match(&c) {
+		return false
+	}
+	s.end()
+	return true
+}
+
+var _ clients.Visible = (*Session)(nil)
+
+// Status describes one client connection for people.
+type Status struct {
+	ID         uint64
+	Addr, Name string
+	Identity   string // without its password
+	Since      time.Time
+	State      string // the reason of its wait; empty: it does not wait
+	Pin        string // the command that made a pin necessary; empty: it has none
+	Unanswered int    // commands sent to Redis whose replies have not come
+	Unread     int    // bytes that the client has not taken
+	Paused     bool   // it is not read at present
+	SetAside   bool   // its lane stands still
+}
+
+// waitNames are the reasons of a wait for people.
+var waitNames = [...]string{
+	waitNone: "", waitQuiet: "replies", waitPin: "pin", waitReply: "reply", waitLock: "lock", waitList: "list", waitDoor: "admission", waitGoodbye: "closing",
+}
+
+// Status describes the client.
+func (s *Session) Status() Status {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	c := Status{
+		ID: s.ID, Addr: s.Addr, Name: s.name, Identity: s.ident.String(), Since: s.Since,
+		State: waitNames[s.wait], Unanswered: s.Slots.Due(), Unread: s.Unread(), Paused: s.paused,
+		SetAside: s.lane != nil && s.lane.Unsettled(),
+	}
+	if s.pin != nil {
+		c.Pin = s.pin.reason
+	}
+	return c
+}

@@ -73,7 +73,7 @@ func newDesk(tb testing.TB) *desk {
 	d := &desk{ready: make(chan struct{})}
 	d.sess = New(clients.Origin{ID: 1, Addr: "bench"}, e, d)
 	d.sess.known = true // nobody answers at the door
-	d.sess.lane = up.Lane(d.sess.ident, anyKey, d, "", upstream.Reads)
+	d.sess.lane = up.Lane(d.sess.ident, upstream.AnyNode, d, "", upstream.Reads)
 	if err := <-answered; err != nil {
 		tb.Fatal(err)
 	}

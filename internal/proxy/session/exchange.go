@@ -2,6 +2,8 @@ package session
 
 import (
 	"lockproxy/internal/proxy/budget"
+	"lockproxy/internal/proxy/errands"
+	"lockproxy/internal/proxy/handlers"
 	"lockproxy/internal/proxy/replies"
 	"lockproxy/internal/proxy/shared"
 	"lockproxy/internal/upstream"
@@ -10,96 +12,63 @@ import (
 // A session receives all replies to its commands, from its lane and from its pin. Each command has a slot for its reply, whose
 // ID travels as the tag. The slot's handler does any work with the reply besides passing it on.
 
-// discard handles replies that the client does not see.
-type discard struct{}
-
-func (discard) take(_ replies.ID, _ []byte, n int, _ bool) int { return n }
-
-func (discard) lost(replies.ID, int, bool) {}
-
-var _ handler = discard{}
-
-// enoughHead is the number of bytes of a reply that tell success from each failure that matters.
-const enoughHead = 64
-
-// take is handler.
-func (h *replyHandler) take(at replies.ID, b []byte, n int, more bool) int {
-	s := h.s
-	if s.gone() {
-		return n
+// BeginWrite hands the output to the engine, which must call EndWrite when it has written it; meanwhile it is the only
+// writer. nil: there is nothing to write, or another goroutine is writing. last: after this the connection is to be closed.
+func (s *Session) BeginWrite() (b []byte, last bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if b = s.Out.Begin(); b == nil {
+		return nil, s.closing && !s.Out.Writing()
 	}
-	if h.whole || h.replace != nil {
-		h.head = append(h.head, b...)
-		s.gathered = len(h.head)
-	} else if space := enoughHead - len(h.head); space > 0 {
-		h.head = append(h.head, b[:min(space, len(b))]...)
-	}
-	if !h.muted && h.replace == nil {
-		s.put(at, b, more)
-	}
-	if more {
-		return n
-	}
-	s.gathered = 0
-	if h.done != nil {
-		h.done(h.head)
-	}
-	if h.replace != nil && !h.muted {
-		s.put(at, h.replace(h.head), false)
-	}
-	return n
+	s.active = s.proxy.Clock.Load()
+	return b, s.closing
 }
 
-// lost is handler.
-func (h *replyHandler) lost(at replies.ID, n int, _ bool) {
-	s := h.s
-	if s.gone() {
+// EndWrite returns the buffer.
+func (s *Session) EndWrite(b []byte) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.Out.End(b, !s.ended)
+	if s.ended {
 		return
 	}
-	s.resume()
-	switch {
-	case h.muted:
-	case h.unsent != nil:
-		s.put(at, h.unsent, false)
-	default:
-		s.refuse(at, n)
+	s.Written(len(b))
+	if s.bill.Bytes() > 0 {
+		s.charge()
 	}
 }
-
-var _ handler = (*replyHandler)(nil)
 
 // Replies is upstream.Receiver.
 func (s *Session) Replies(tag uint64, b []byte, n int, more bool) {
 	s.mu.Lock()
 	defer s.exit()
 	s.receive(replies.ID(tag), b, n, more)
+	s.GoOn()
 	s.advance()
 }
 
 // receive handles bytes that have come for a slot.
 func (s *Session) receive(at replies.ID, b []byte, n int, more bool) {
-	h, due := s.slots.Handler(at)
+	h, due := s.Slots.Handler(at)
 	switch {
 	case !due: // the slot has been given up
 		return
 	case h != nil:
-		n = h.take(at, b, n, more)
+		n = h.Take(at, b, n, more)
 	default:
 		s.Burst += len(b)
-		s.put(at, b, more)
+		s.Put(at, b, more)
 	}
 	s.answered(at, n)
 }
 
 // answered counts replies that have come in whole, and sends those whose turn it is.
 func (s *Session) answered(at replies.ID, n int) {
-	if !s.slots.Answer(at, n) {
+	if !s.Slots.Answer(at, n) {
 		return
 	}
-	for b := s.slots.Next(); b != nil; b = s.slots.Next() {
-		s.out.Append(b)
-	}
-	if s.slots.Due() == 0 {
+	s.Move()
+	if s.Slots.Due() == 0 {
 		s.quiet()
 	}
 }
@@ -109,21 +78,27 @@ func (s *Session) Lost(tag uint64, n int, sent bool) {
 	s.mu.Lock()
 	defer s.exit()
 	s.lose(replies.ID(tag), n, sent)
+	s.GoOn()
 	s.advance()
 }
 
 // lose handles n commands without a reply. A command that was never sent is refused with an error. For a command that may have run, the
 // connection closes, as a dying Redis would close it. The lock engine decides about a script call.
 func (s *Session) lose(at replies.ID, n int, sent bool) {
-	h, due := s.slots.Handler(at)
+	h, due := s.Slots.Handler(at)
 	if !due {
 		return
+	}
+	if e, ok := h.(*errands.Errand); ok {
+		if n = 1; !sent && e.Unsent() { // with ASKING it counts as two
+			return
+		}
 	}
 	if _, call := h.(*scriptCall); sent && !call || !sent && s.rejected() {
 		s.cutOff()
 	}
 	if h != nil {
-		h.lost(at, n, sent)
+		h.Lost(at, n, sent)
 	} else {
 		s.refuse(at, n)
 	}
@@ -136,7 +111,7 @@ func (s *Session) lose(at replies.ID, n int, sent bool) {
 func (s *Session) refuse(at replies.ID, n int) {
 	words := s.refusal()
 	for range n {
-		s.put(at, words, false)
+		s.Put(at, words, false)
 	}
 }
 
@@ -144,7 +119,7 @@ func (s *Session) refuse(at replies.ID, n int) {
 func (s *Session) Keeps() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return !s.gone()
+	return !s.Gone()
 }
 
 // Flush is upstream.Receiver: the replies that came in together go out together.
@@ -174,7 +149,7 @@ func (s *Session) quiet() {
 		s.leaveLane()
 	}
 	switch {
-	case s.gone():
+	case s.Gone():
 		s.leaveLane()
 		return
 	case s.wait == waitGoodbye:
@@ -196,7 +171,7 @@ func (s *Session) quiet() {
 		s.cutOff() // the next commands belong on a connection that takes no more commands
 		return
 	}
-	if s.slots.Due() == 0 {
+	if s.Slots.Due() == 0 {
 		s.serveWanted()
 	}
 }
@@ -248,3 +223,66 @@ func (l *lanes) refusal() []byte {
 	}
 	return shared.NoUpstream
 }
+
+// Pass is handlers.Session.
+func (d *side) Pass(at replies.ID, b []byte, more bool) {
+	d.Burst += len(b)
+	d.Put(at, b, more)
+}
+
+// Refusal is handlers.Session.
+func (d *side) Refusal() []byte { return (*Session)(d).refusal() }
+
+// Refuse is handlers.Session.
+func (d *side) Refuse(at replies.ID, n int) { (*Session)(d).refuse(at, n) }
+
+// Answered is handlers.Session.
+func (d *side) Answered(at replies.ID, n int) { (*Session)(d).answered(at, n) }
+
+// Held is handlers.Session.
+func (d *side) Held(bytes int) { d.gathered = bytes }
+
+// Resume is handlers.Session.
+func (d *side) Resume() { (*Session)(d).resume() }
+
+// Take is errands.Session.
+func (d *side) Take(at upstream.Node, h handlers.Handler) replies.ID {
+	d.unanswered += slotCost
+	if at == upstream.AnyNode {
+		return d.Slots.Add(nil, h, 1)
+	}
+	d.turnTo(at)
+	return d.Slots.Add(d.onLane(), h, 1)
+}
+
+// Transmit is errands.Session.
+func (d *side) Transmit(at upstream.Node, raw []byte, id replies.ID, n int) {
+	d.turnTo(at)
+	(*Session)(d).transmit(d.onLane(), raw, id, n)
+}
+
+// Lose is errands.Session.
+func (d *side) Lose(id replies.ID) { (*Session)(d).lose(id, 1, false) }
+
+// Hopeless is errands.Session.
+func (d *side) Hopeless() bool {
+	return d.lane != nil && (d.lane.Full() || d.lane.Rejected() || d.lane.Refusal() != nil)
+}
+
+// Await is errands.Session.
+func (d *side) Await() {
+	if d.wait == waitNone {
+		d.wait = waitQuiet
+	}
+}
+
+// Leave is errands.Session.
+func (d *side) Leave(which func(at upstream.Node) bool) { d.leaveIf(which) }
+
+// GiveUp is errands.Session.
+func (d *side) GiveUp(id replies.ID) { d.Slots.Answer(id, 1) }
+
+// Do is errands.Session.
+func (d *side) Do(f func()) bool { return (*lockSession)(d).Do(f) }
+
+var _ errands.Session = (*side)(nil)

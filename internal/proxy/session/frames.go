@@ -5,8 +5,10 @@ import (
 	"slices"
 
 	"lockproxy/internal/proxy/command"
+	"lockproxy/internal/proxy/handlers"
 	"lockproxy/internal/proxy/pubsub"
 	"lockproxy/internal/proxy/replies"
+	"lockproxy/internal/proxy/shared"
 	"lockproxy/internal/proxy/transaction"
 	"lockproxy/internal/resp"
 )
@@ -19,9 +21,9 @@ import (
 // frames is the handler of a command that any number of frames answers: a subscription command, or an EXEC with such commands.
 type frames struct {
 	s     *Session
-	muted bool          // the client sees no replies; it gets confirmations all the same, as from Redis
-	exec  *replyHandler // handles the array that is the reply to an EXEC; nil: it has come, or there is none
-	list  []expected    // the commands that the frames answer, in order; of an EXEC, those behind its array
+	muted bool            // the client sees no replies; it gets confirmations all the same, as from Redis
+	exec  *handlers.Reply // handles the array that is the reply to an EXEC; nil: it has come, or there is none
+	list  []expected      // the commands that the frames answer, in order; of an EXEC, those behind its array
 }
 
 // expected is one command that frames answer.
@@ -39,6 +41,11 @@ func (u *pinning) subscribe(row *command.Row, raw []byte) bool {
 	pin := u.pin
 	if (pin.mode != readsFrames || pin.InTx || pin.Opening > 0) && !s.awaitQuiet() {
 		return false
+	}
+	if s.Clustered() && row.Name == "ssubscribe" {
+		if s.Look(row, s.args); s.Slot >= 0 && s.Owner(s.Slot) != pin.conn.At() && !pin.fresh {
+			return s.awaitQuiet() && s.answer(shared.CrossSlot)
+		}
 	}
 	e := expected{verb: row.Name, left: len(s.args) - 1}
 	if pin.InTx {
@@ -74,17 +81,17 @@ func (u *pinning) frame(b []byte, kind resp.Kind) {
 	s := u.s
 	pin := u.pin
 	verb, count := pubsub.ReadFrame(b)
-	at, h, due := s.slots.First(pin.conn)
+	at, h, due := s.Slots.First(pin.conn)
 	f, _ := h.(*frames)
 	switch {
 	case f != nil && f.awaits(verb):
 		f.confirm(pin, verb, count)
-		s.put(at, b, false)
+		s.Put(at, b, false)
 		s.answered(at, f.done())
 	case kind == resp.Push, pin.Subscribed() && pubsub.IsMessage(verb), !due:
 		pin.Confirm(verb, count) // Redis ends subscriptions by itself when a slot moves away
-		s.push(b)
-		if s.slots.Due() == 0 {
+		s.Push(b)
+		if s.Slots.Due() == 0 {
 			s.quiet()
 		}
 	default:
@@ -96,7 +103,7 @@ func (u *pinning) frame(b []byte, kind resp.Kind) {
 func (u *pinning) loseFrames(p *pinned, sent bool) {
 	s := u.s
 	for {
-		at, _, due := s.slots.First(p.conn)
+		at, _, due := s.Slots.First(p.conn)
 		if !due {
 			return
 		}
@@ -129,11 +136,11 @@ func (f *frames) done() int {
 	return 0
 }
 
-// take is handler: b is a whole frame, and no confirmation.
-func (f *frames) take(at replies.ID, b []byte, n int, _ bool) int {
+// Take is handlers.Handler: b is a whole frame, and no confirmation.
+func (f *frames) Take(at replies.ID, b []byte, n int, _ bool) int {
 	if f.exec == nil {
 		if b = f.reply(b); !f.muted {
-			f.s.put(at, b, false)
+			f.s.Put(at, b, false)
 		}
 		return f.done()
 	}
@@ -141,11 +148,11 @@ func (f *frames) take(at replies.ID, b []byte, n int, _ bool) int {
 	f.exec = nil
 	if b[0] != '*' || b[1] == '-' { // nothing has been executed
 		f.list = nil
-		return exec.take(at, b, n, false)
+		return exec.Take(at, b, n, false)
 	}
-	exec.done(b)
+	exec.Done(b)
 	if words := f.executed(b); len(words) > 0 {
-		f.s.put(at, words, false)
+		f.s.Put(at, words, false)
 	}
 	return f.done()
 }
@@ -191,12 +198,12 @@ func (f *frames) reply(b []byte) []byte {
 	return b
 }
 
-// lost is handler.
-func (f *frames) lost(at replies.ID, _ int, _ bool) {
+// Lost is handlers.Handler.
+func (f *frames) Lost(at replies.ID, _ int, _ bool) {
 	switch {
-	case f.s.gone():
+	case f.s.Gone():
 	case f.exec != nil:
-		f.exec.lost(at, 1, false)
+		f.exec.Lost(at, 1, false)
 	case !f.muted:
 		f.s.refuse(at, len(f.list))
 	}
@@ -210,7 +217,7 @@ func (f *frames) expects() int {
 	return len(f.list)
 }
 
-var _ handler = (*frames)(nil)
+var _ handlers.Handler = (*frames)(nil)
 
 // routeUnread sends MONITOR, SYNC or PSYNC: if Redis accepts it, the connection carries requests and replies no longer, and bytes
 // pass both ways unread. If Redis refuses it, the session continues as before.
@@ -237,7 +244,7 @@ func (u *pinning) routeUnread(raw []byte) bool {
 		pin.mode = readsVerdict
 		pin.waits = true // a replica may have to wait for its copy
 		pin.conn.ReadVerdict()
-		s.forward(raw, &replyHandler{s: s, done: func(reply []byte) {
+		s.forward(raw, &handlers.Reply{Session: s.side(), Done: func(reply []byte) {
 			pin.mode = readsFrames
 			pin.marked(reply, false, nil)
 			s.resume()
@@ -255,8 +262,8 @@ func (u *pinning) verdict(b []byte, kind resp.Kind) {
 	}
 	u.pin.mode = readsRaw
 	s.resume()
-	if at, _, due := s.slots.First(u.pin.conn); due {
-		s.put(at, b, false)
+	if at, _, due := s.Slots.First(u.pin.conn); due {
+		s.Put(at, b, false)
 		s.answered(at, 1)
 	}
 }
@@ -266,11 +273,11 @@ func (u *pinning) verdict(b []byte, kind resp.Kind) {
 // is passed on.
 func (u *pinning) replconf(raw []byte) bool {
 	s := u.s
-	h := &replyHandler{s: s, muted: s.muted}
+	h := &handlers.Reply{Session: s.side(), Muted: s.muted}
 	for i := 1; i < len(s.args) && len(s.args)%2 == 1; i += 2 {
 		if word := command.Keyword(s.args, i); word == "ack" || word == "getack" {
 			raw = resp.AppendCommand(nil, s.args[:i]...)
-			h.replace = func(reply []byte) []byte {
+			h.Replace = func(reply []byte) []byte {
 				if resp.IsOK(reply) {
 					return nil
 				}
@@ -297,11 +304,11 @@ var replyCommands = map[replyMode][]byte{
 func (u *pinning) routeRaw(p command.Policy, raw []byte) bool {
 	s := u.s
 	if p == command.Lock {
-		s.say(monitorsCannotLock)
+		s.Say(monitorsCannotLock)
 		return true
 	}
 	if p == command.AboutClients {
-		s.say(monitorsCannotAsk)
+		s.Say(monitorsCannotAsk)
 		return true
 	}
 	u.sendUnread(raw)

@@ -5,6 +5,7 @@ import (
 	"strconv"
 
 	"lockproxy/internal/proxy/command"
+	"lockproxy/internal/proxy/handlers"
 	"lockproxy/internal/proxy/idchange"
 	"lockproxy/internal/proxy/pubsub"
 	"lockproxy/internal/proxy/replies"
@@ -22,7 +23,7 @@ func (l *logins) reidentify(name string, raw []byte) bool {
 		return false
 	}
 	change := idchange.Read(name, s.args)
-	if pin.fresh && s.slots.Due() == 0 && l.visitFromPin(change, raw) {
+	if pin.fresh && s.Slots.Due() == 0 && l.visitFromPin(change, raw) {
 		return true
 	}
 	pin.fresh = false
@@ -37,12 +38,12 @@ func (l *logins) reidentify(name string, raw []byte) bool {
 	}
 	pin.Queued++
 	s.wait = waitReply // the next commands must travel under the new identity
-	h := &replyHandler{s: s, muted: s.muted, done: func(reply []byte) {
+	h := &handlers.Reply{Session: s.side(), Muted: s.muted, Done: func(reply []byte) {
 		s.resume()
 		l.judge(change, reply)
 	}}
 	if change.Hello {
-		h.replace = l.ownID
+		h.Replace = l.ownID
 	}
 	s.forward(raw, h, 1)
 	return true
@@ -166,7 +167,7 @@ func (l *logins) inquire(cmd []byte, then func(reply []byte)) {
 	s := l.s
 	pin := s.pin
 	s.wait = waitReply
-	s.forward(cmd, vital{&replyHandler{s: s, muted: true, done: func(reply []byte) {
+	s.forward(cmd, vital{s: s, Reply: &handlers.Reply{Session: s.side(), Muted: true, Done: func(reply []byte) {
 		s.resume()
 		if s.pin == pin {
 			then(reply)
@@ -175,10 +176,13 @@ func (l *logins) inquire(cmd []byte, then func(reply []byte)) {
 }
 
 // vital is the handler of an answer that the session needs.
-type vital struct{ *replyHandler }
+type vital struct {
+	*handlers.Reply
+	s *Session
+}
 
-// lost is handler. The client knows already that it is another user, or in another database, and the session never will.
-func (v vital) lost(replies.ID, int, bool) { v.s.cutOff() }
+// Lost is handlers.Handler. The client knows already that it is another user, or in another database, and the session never will.
+func (v vital) Lost(replies.ID, int, bool) { v.s.cutOff() }
 
 // askName asks for the name that a refused HELLO has left on the session's pin. then follows if the session goes on as before.
 func (l *logins) askName(then func()) {
@@ -192,7 +196,7 @@ func (l *logins) askName(then func()) {
 		default: // the name may be long, or the user may not ask for it
 			l.keepLogin()
 		}
-		if !s.gone() {
+		if !s.Gone() {
 			then()
 		}
 	})
@@ -231,7 +235,7 @@ func (l *logins) keepLogin() {
 		return
 	}
 	if !s.pin.conn.Keep() {
-		s.say(s.proxy.NoPinFree(upstream.ErrPins, s.Addr))
+		s.Say(s.proxy.NoPinFree(upstream.ErrPins, s.Addr))
 		s.cutOff()
 	}
 }

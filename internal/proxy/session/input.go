@@ -6,6 +6,7 @@ import (
 	"lockproxy/internal/proxy/budget"
 	"lockproxy/internal/proxy/command"
 	"lockproxy/internal/proxy/status"
+	"lockproxy/internal/resp"
 )
 
 // Feed takes bytes from the client. It does not keep b. false: the session has ended, and the connection is to be closed.
@@ -24,7 +25,7 @@ func (i *input) feed(b []byte) (alive, output bool) {
 	s.mu.Lock()
 	i.active = s.proxy.Clock.Load()
 	defer func() {
-		alive, output = !s.ended, !s.out.Empty() || s.closing
+		alive, output = !s.ended, !s.Out.Empty() || s.closing
 		s.unlock()
 	}()
 	defer s.contain()
@@ -59,7 +60,7 @@ func (i *input) consume(buf []byte) int {
 	var last *command.Row // that of name; nil: there is none
 	var name []byte
 	var latest *command.Row // the last one of buf; nil: none, or it has been noted
-	for s.wait == waitNone && !s.gone() {
+	for s.wait == waitNone && !s.Gone() {
 		f, n, err := i.guard.Next(buf[off:])
 		if err != nil {
 			batch.send()
@@ -209,7 +210,7 @@ func (i *input) hasEnough() bool {
 		return full
 	}
 	limit := s.proxy.Limits().Unanswered
-	if s.slots.Due() > 0 && s.unanswered >= min(limit, budget.Free) && !s.pinWaits() {
+	if s.Slots.Due() > 0 && s.unanswered >= min(limit, budget.Free) && !s.pinWaits() {
 		return s.unanswered+i.in.Len() >= s.proxy.Budget.Allowance(limit) // the bytes of s.in wait for the same answers
 	}
 	if i.pausesAtQuery() && i.in.Len() >= s.proxy.Limits().Query {
@@ -239,30 +240,12 @@ func (i *input) unpause() {
 	}
 }
 
-// BeginWrite hands the output to the engine, which must call EndWrite when it has written it; meanwhile it is the only
-// writer. nil: there is nothing to write, or another goroutine is writing. last: after this the connection is to be closed.
-func (o *output) BeginWrite() (b []byte, last bool) {
-	s := o.s
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if b = o.out.Begin(); b == nil {
-		return nil, o.closing && !o.out.Writing()
+// protocolError answers the guard's error behind all earlier replies, and closes the connection.
+func (s *Session) protocolError(err error) {
+	s.proxy.Counters.ProtocolErrors.Add(1)
+	words := resp.AppendRawError(nil, "ERR "+err.Error())
+	if s.reply != replyOn {
+		words = words[:0]
 	}
-	s.active = s.proxy.Clock.Load()
-	return b, o.closing
-}
-
-// EndWrite returns the buffer.
-func (o *output) EndWrite(b []byte) {
-	s := o.s
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	o.out.End(b, !s.ended)
-	if s.ended {
-		return
-	}
-	o.unread -= len(b)
-	if s.bill.Bytes() > 0 {
-		s.charge()
-	}
+	s.goodbye(words)
 }

@@ -1,6 +1,7 @@
 package session
 
 import (
+	"slices"
 	"strconv"
 	"time"
 
@@ -13,17 +14,14 @@ import (
 // A session stays on its lane while replies are outstanding there, so that its commands take effect in the order sent. With
 // none outstanding it moves to another lane if its lane stands still, or does not take all commands at present.
 
-// anyKey stands for the key that the command being routed is about. One server serves all keys, so the key is not searched.
-var anyKey []byte
-
 // onLane returns the session's lane; it has one from its first command on.
 func (l *lanes) onLane() *upstream.Lane {
 	s := l.s
 	switch {
 	case l.lane == nil:
 		l.role = l.wants()
-		l.lane = s.proxy.Upstream.Lane(s.ident, anyKey, s.host.Driver(), s.owner, l.role)
-	case s.slots.Due() == 0 && (l.lane.Unsettled() || l.runsScripts() && l.role == upstream.Reads):
+		l.lane = s.proxy.Upstream.Lane(s.ident, s.Target, s.host.Driver(), s.owner, l.role)
+	case s.Slots.Due() == 0 && (l.lane.Unsettled() || l.runsScripts() && l.role == upstream.Reads):
 		l.role = l.wants()
 		l.lane = s.proxy.Upstream.Move(l.lane, l.role)
 	}
@@ -52,7 +50,7 @@ func (l *lanes) runsScripts() bool {
 // each script.
 func (l *lanes) mix() {
 	s := l.s
-	if l.scripts && s.slots.Due() > 0 {
+	if l.scripts && s.Slots.Due() > 0 {
 		l.Mixed = weight.CalmBursts
 	}
 }
@@ -60,13 +58,13 @@ func (l *lanes) mix() {
 // careful reports whether commands must be examined one by one, because it matters which of them write, or how many they are.
 func (l *lanes) careful() bool {
 	s := l.s
-	return l.lane == nil || l.lane.Unsettled() || l.Window > 0 || l.outgrown() || s.guard.Restricted()
+	return s.Clustered() || l.lane == nil || l.lane.Unsettled() || l.Window > 0 || l.outgrown() || s.guard.Restricted()
 }
 
 // mustWait reports whether the next command must wait until nothing is outstanding, because it belongs on another lane, or may.
 func (l *lanes) mustWait() bool {
 	s := l.s
-	return s.slots.Due() > 0 && (l.strays() || l.scripts && l.role == upstream.Reads || l.outgrown() || l.fills())
+	return s.Slots.Due() > 0 && (l.strays() || l.scripts && l.role == upstream.Reads || l.outgrown() || l.fills())
 }
 
 // fills reports whether as many commands are outstanding as allowed: see weight, and the limits of clients that have not authenticated.
@@ -75,7 +73,7 @@ func (l *lanes) fills() bool {
 	if s.guard.Restricted() {
 		return true // one at a time, because the next ones will be refused too
 	}
-	return l.Window > 0 && !l.writes && s.slots.Due() >= l.Window && l.role != upstream.Large
+	return l.Window > 0 && !l.writes && s.Slots.Due() >= l.Window && l.role != upstream.Large
 }
 
 // outgrown reports whether the replies have become so large that further commands belong on another lane.
@@ -91,10 +89,7 @@ func (l *lanes) strays() bool {
 func (l *lanes) leaveLane() {
 	s := l.s
 	s.endVisit()
-	if l.lane != nil {
-		s.proxy.Upstream.Leave(l.lane)
-		l.lane = nil
-	}
+	l.leaveIf(func(upstream.Node) bool { return true })
 }
 
 // endVisit leaves the lane that the session visits.
@@ -134,3 +129,91 @@ func (l *lanes) pauseOf(row *command.Row) func(reply []byte) {
 
 // maxPause bounds the time for which a pause is remembered, not the pause.
 const maxPause = 24 * time.Hour
+
+// In a cluster the session uses a lane to each server that it needs. A command for another server than those before it waits until nothing is
+// outstanding. So the commands take effect in the order sent. Several lanes have commands of the session at a time only if these are
+// reads, or the parts of one divided command, or if the operator asks for the order of each key only.
+
+// heldLane is a lane that the session has joined.
+type heldLane struct {
+	lane *upstream.Lane
+	role upstream.Role
+}
+
+// aim finds the server of the command being routed, and makes the session wait if commands are outstanding at another one. false: it waits.
+func (l *lanes) aim(row *command.Row) bool {
+	s := l.s
+	if s.Slots.Due() == 0 {
+		s.Adopt()
+	}
+	if s.Look(row, s.args); row.Name == "publish" {
+		s.Slot = 0 // messages by one server reach each subscriber in order
+	}
+	s.Target = l.serverOf(s.Slot)
+	if r := s.repeated; r != nil && r.asking != upstream.AnyNode {
+		s.Target, s.Asks = r.asking, true
+	}
+	if s.Slots.Due() == 0 {
+		l.wrote = false
+	} else if l.alone || row.Barrier || s.Parked() || l.lane == nil || l.lane.At() != s.Target && !l.free(row) {
+		return s.awaitQuiet()
+	} else {
+		l.turnTo(s.Target)
+	}
+	l.alone, l.wrote = row.Keys.Several(s.args), l.wrote || row.Writes
+	return true
+}
+
+// free reports whether the command being routed may be sent while commands are outstanding at another server: reads have no effect that could come
+// too early, or the operator asks for the order of each key only.
+func (l *lanes) free(row *command.Row) bool {
+	s := l.s
+	if row.Policy != command.Shared || row.Script || s.Slot < 0 {
+		return false
+	}
+	return s.proxy.Settings.Cluster.ByKey || !l.wrote && !row.Writes
+}
+
+// serverOf is the server of a slot; AnyNode: none is known. A command without a key goes where the session is.
+func (l *lanes) serverOf(slot int) upstream.Node {
+	if slot < 0 {
+		return l.home()
+	}
+	return l.s.Owner(slot)
+}
+
+// turnTo makes the lane to a server the present one.
+func (l *lanes) turnTo(at upstream.Node) {
+	l.s.Target = at
+	if l.lane != nil && l.lane.At() == at {
+		return
+	}
+	present := heldLane{l.lane, l.role}
+	l.lane = nil
+	for i, h := range l.others {
+		if h.lane.At() == at {
+			l.lane, l.role = h.lane, h.role
+			l.others = slices.Delete(l.others, i, i+1)
+			break
+		}
+	}
+	if present.lane != nil {
+		l.others = append(l.others, present)
+	}
+}
+
+// leaveIf leaves lanes on which nothing is outstanding.
+func (l *lanes) leaveIf(which func(at upstream.Node) bool) {
+	up := l.s.proxy.Upstream
+	if l.lane != nil && which(l.lane.At()) {
+		up.Leave(l.lane)
+		l.lane = nil
+	}
+	l.others = slices.DeleteFunc(l.others, func(h heldLane) bool {
+		gone := which(h.lane.At())
+		if gone {
+			up.Leave(h.lane)
+		}
+		return gone
+	})
+}

@@ -22,6 +22,14 @@ const (
 	streamLeast = 64 << 10
 )
 
+// progress measures a large command.
+type progress struct {
+	timer   *time.Timer
+	bytes   int  // received
+	checked int  // received at the last check
+	excused bool // the client was not read all the time since then
+}
+
 // stream sends the start of a command that is not whole yet, if the command is large and may be streamed. It returns the number of
 // bytes of buf that it has consumed.
 func (i *input) stream(table *command.Table, buf []byte) int {
@@ -49,7 +57,7 @@ func (i *input) beginStream(table *command.Table) bool {
 		return false
 	}
 	row := table.Lookup(name)
-	if row.Policy != command.Shared || s.pin != nil && s.pin.mode != readsReplies {
+	if s.Clustered() || row.Policy != command.Shared || s.pin != nil && s.pin.mode != readsReplies {
 		return false
 	}
 	s.hasty = true // it runs even if its client has ended its side behind it

@@ -14,7 +14,14 @@ func New(from clients.Origin, e *shared.Proxy, h Host) *Session {
 	s := &Session{
 		Origin: from, owner: clients.Account(from.Addr), proxy: e, host: h,
 	}
-	s.input.s, s.output.s, s.lanes.s, s.pinning.s, s.logins.s, s.profile.s, s.locker.s, s.memory.s = s, s, s, s, s, s, s, s
+	s.input.s, s.lanes.s, s.pinning.s, s.logins.s, s.profile.s, s.locker.s, s.memory.s = s, s, s, s, s, s, s
+	s.Errands.Open((*side)(s), e.Upstream)
+	s.Output.Open(e, func(unread int) {
+		if !s.ended {
+			e.OutputLimit(s.Addr, unread)
+			s.end()
+		}
+	})
 	s.guard, s.ident = resp.NewGuard(e.Limits().Request), e.FirstIdentity()
 	s.guard.Restrict(e.Restricts(s.ident))
 	s.bill.Open(e.Budget, s)
@@ -37,62 +44,6 @@ func (s *Session) ExpectFirst(by time.Time) {
 			s.end()
 		}
 	})
-}
-
-// unlock unlocks the session and runs the functions of afterUnlock.
-func (s *Session) unlock() {
-	if s.pin != nil {
-		s.pin.conn.Send()
-	}
-	deferred := s.afterUnlock
-	s.afterUnlock = nil
-	s.charge()
-	s.mu.Unlock()
-	for _, f := range deferred {
-		s.runDeferred(f)
-	}
-}
-
-func (s *Session) runDeferred(f func()) {
-	defer func() {
-		if r := recover(); r != nil {
-			s.proxy.Panicked(s.Addr, r)
-		}
-	}()
-	f()
-}
-
-// contain ends the session if it panics.
-func (s *Session) contain() {
-	if r := recover(); r != nil {
-		s.crashed(r)
-	}
-}
-
-// crashed ends this session, and only this one, after a panic in it.
-func (s *Session) crashed(r any) {
-	s.proxy.Panicked(s.Addr, r)
-	s.end()
-}
-
-// countUnread counts bytes until they are written, and ends a client that leaves too many unread.
-func (o *output) countUnread(n int) {
-	s := o.s
-	o.unread += n
-	if o.unread > s.proxy.Limits().Output && !s.ended {
-		s.proxy.OutputLimit(s.Addr, o.unread)
-		s.end()
-	}
-}
-
-// protocolError answers the guard's error behind all earlier replies, and closes the connection.
-func (s *Session) protocolError(err error) {
-	s.proxy.Counters.ProtocolErrors.Add(1)
-	words := resp.AppendRawError(nil, "ERR "+err.Error())
-	if s.reply != replyOn {
-		words = words[:0]
-	}
-	s.goodbye(words)
 }
 
 // Hungup says that the client's connection is gone.
@@ -131,20 +82,20 @@ func (i *input) atEOF() {
 	if i.leaving && i.awaitsOthers() {
 		i.eof = true // commands that have not been read would not run
 	}
-	if !i.eof || s.gone() {
+	if !i.eof || s.Gone() {
 		return
 	}
 	switch {
 	case i.streaming:
 		s.cutOff() // the large command stays incomplete
-	case s.wait == waitLock && s.slots.Due() == 0:
+	case s.wait == waitLock && s.Slots.Due() == 0:
 		s.end()
 	case s.wait == waitPin && !s.hasty:
 		s.end() // on a direct connection it would be waiting by now, or have been answered
 	case s.pinWaits():
 		s.pin.conn.CloseWrite() // as below, although more commands are to follow
 	case s.wait != waitNone:
-	case s.pin != nil && (s.slots.Due() > 0 || s.pin.mode == readsRaw):
+	case s.pin != nil && (s.Slots.Due() > 0 || s.pin.mode == readsRaw):
 		// Only Redis knows whether this is a command that waits. It sees the end as if the client were connected there:
 		// it executes what it has got, answers what it can, and closes.
 		s.pin.conn.CloseWrite()
@@ -156,7 +107,7 @@ func (i *input) atEOF() {
 // awaitsOthers reports whether the session waits for an action of other clients.
 func (i *input) awaitsOthers() bool {
 	s := i.s
-	return s.wait == waitLock && s.slots.Due() == 0 || s.wait == waitPin && !s.hasty || s.pinWaits()
+	return s.wait == waitLock && s.Slots.Due() == 0 || s.wait == waitPin && !s.hasty || s.pinWaits()
 }
 
 // Drain ends the session when it has its replies, unless it uses a lock engine (LeaveEngines). A session that waits
@@ -174,11 +125,13 @@ func (s *Session) Drain() {
 }
 
 func (s *Session) giveUp() {
-	s.slots.Forget()
+	s.Slots.Forget()
 	s.in.Forget()
 	if s.streaming {
 		s.large.timer.Stop()
 	}
+	s.Drop()
+	s.repeated = nil
 	pin := s.dropConnections()
 	for _, e := range s.engines {
 		e.Ended(s.ID)
@@ -191,10 +144,4 @@ func (s *Session) giveUp() {
 	if pin != nil {
 		pin.abandon()
 	}
-}
-
-// forget drops all output of a session that has ended.
-func (o *output) forget() {
-	o.out.Forget()
-	o.unread = 0
 }

@@ -1,10 +1,13 @@
 package session
 
 import (
+	"bytes"
 	"slices"
 	"strings"
 
+	"lockproxy/internal/proxy/clients"
 	"lockproxy/internal/proxy/command"
+	"lockproxy/internal/proxy/handlers"
 	"lockproxy/internal/proxy/idchange"
 	"lockproxy/internal/resp"
 )
@@ -19,7 +22,7 @@ func (f *profile) local(row *command.Row, raw []byte) bool {
 	if row.Name == "reset" {
 		return f.reset(raw)
 	}
-	h := &replyHandler{s: s, muted: s.muted}
+	h := &handlers.Reply{Session: s.side(), Muted: s.muted}
 	switch command.Keyword(s.args, 1) {
 	case "setname":
 		if len(s.args) == 3 {
@@ -27,7 +30,7 @@ func (f *profile) local(row *command.Row, raw []byte) bool {
 		}
 	case "getname":
 		if s.pin == nil {
-			h.replace = f.nameFor
+			h.Replace = f.nameFor
 		}
 	case "setinfo":
 		if len(s.args) == 4 && idchange.ValidName(s.args[3]) {
@@ -61,7 +64,7 @@ func (f *profile) quit(raw []byte) bool {
 		words = words[:0]
 	}
 	if s.pin != nil && s.pin.mode != readsRaw {
-		s.forward(raw, discard{}, 1)
+		s.forward(raw, handlers.Discard{}, 1)
 	}
 	s.goodbye(words)
 	return true
@@ -86,7 +89,7 @@ func (f *profile) reset(raw []byte) bool {
 		muted = s.muted
 	}
 	s.wait = waitReply
-	s.forward(raw, &replyHandler{s: s, muted: muted, done: func(reply []byte) {
+	s.forward(raw, &handlers.Reply{Session: s.side(), Muted: muted, Done: func(reply []byte) {
 		s.resume()
 		if string(reply) == string(resetReply) {
 			f.resetPin()
@@ -115,10 +118,10 @@ func (f *profile) resetPin() {
 }
 
 // setName is CLIENT SETNAME. It returns the command to send.
-func (f *profile) setName(h *replyHandler, raw []byte) []byte {
+func (f *profile) setName(h *handlers.Reply, raw []byte) []byte {
 	s := f.s
 	name := string(s.args[2])
-	h.done = func(reply []byte) {
+	h.Done = func(reply []byte) {
 		if resp.IsOK(reply) {
 			s.rename(name, true)
 		}
@@ -131,11 +134,11 @@ func (f *profile) setName(h *replyHandler, raw []byte) []byte {
 
 // setInfo is CLIENT SETINFO with a value that Redis would accept. It returns the command to send. The value itself is sent on no
 // connection, because the connection may serve another client later.
-func (f *profile) setInfo(h *replyHandler) []byte {
+func (f *profile) setInfo(h *handlers.Reply) []byte {
 	s := f.s
 	option, value := string(s.args[2]), string(s.args[3])
 	i := slices.IndexFunc(libOptions, func(name string) bool { return strings.EqualFold(name, option) })
-	h.done = func(reply []byte) {
+	h.Done = func(reply []byte) {
 		if resp.IsOK(reply) && i >= 0 {
 			f.lib[i] = value
 		}
@@ -165,7 +168,7 @@ func (f *profile) nameFor(reply []byte) []byte {
 }
 
 // setReplyMode is CLIENT REPLY ON|OFF|SKIP. Only ON is answered. It returns the command to send.
-func (f *profile) setReplyMode(h *replyHandler, raw []byte) []byte {
+func (f *profile) setReplyMode(h *handlers.Reply, raw []byte) []byte {
 	s := f.s
 	var mode replyMode
 	switch command.Keyword(s.args, 2) {
@@ -179,8 +182,8 @@ func (f *profile) setReplyMode(h *replyHandler, raw []byte) []byte {
 		return raw
 	}
 	muted := s.muted
-	h.muted = false
-	h.replace = func(reply []byte) []byte {
+	h.Muted = false
+	h.Replace = func(reply []byte) []byte {
 		s.resume()
 		switch {
 		case !resp.IsOK(reply):
@@ -199,4 +202,81 @@ func (f *profile) setReplyMode(h *replyHandler, raw []byte) []byte {
 	}
 	s.wait = waitReply // the next command's reply depends on it
 	return command.ReplyOn
+}
+
+// CLIENT subcommands about the client itself: Redis answers on the connection that the session uses, and the proxy replaces the parts
+// that it knows better.
+
+// augment is the handler of the reply to the command being routed, which has size bytes, if its policy is Augmented.
+func (f *profile) augment(row *command.Row, size int) *handlers.Reply {
+	s := f.s
+	h := &handlers.Reply{Session: s.side(), Muted: s.muted}
+	if row.Name == "client" {
+		h.Replace = f.aboutSelf(size)
+		return h
+	}
+	if row.Name == "info" && !command.IsOwnInfo(s.args) {
+		before := s.proxy.Counts()
+		h.Replace = func(reply []byte) []byte {
+			counts := s.proxy.Counts()
+			counts.Connections = min(counts.Connections, before.Connections) // the connections that Redis has counted
+			return counts.Edit(reply)
+		}
+		return h
+	}
+	if row.Name == "info" {
+		h.Replace = func(reply []byte) []byte {
+			if reply[0] != '$' && reply[0] != '=' {
+				return reply
+			}
+			return s.proxy.Numbers.Info(s.ident.Proto)
+		}
+		if !s.proxy.Restricts(s.ident) { // operators look here when Redis is away
+			h.Unsent = s.proxy.Numbers.Info(s.ident.Proto)
+		}
+		return h
+	}
+	h.Replace = command.Merger(s.args, s.ident.Proto)
+	return h
+}
+
+// aboutSelf returns the function that edits Redis's reply to CLIENT ID, INFO, GETREDIR or TRACKINGINFO. size is that of the command.
+func (f *profile) aboutSelf(size int) func(reply []byte) []byte {
+	s := f.s
+	args := 0
+	for _, arg := range s.args {
+		args += len(arg)
+	}
+	switch command.Keyword(s.args, 1) {
+	case "id":
+		return func(reply []byte) []byte {
+			if reply[0] != ':' {
+				return reply
+			}
+			return resp.AppendInteger(nil, int(s.ID))
+		}
+	case "info":
+		return func(reply []byte) []byte { return f.ownLine(reply, size, args) }
+	}
+	return func(reply []byte) []byte { return s.redir.Translate(reply) } // a command that is not answered yet may change the redirection
+}
+
+// ownLine is the answer to CLIENT INFO.
+func (f *profile) ownLine(reply []byte, size, args int) []byte {
+	s := f.s
+	text, ok := clients.Text(reply)
+	if !ok {
+		return reply
+	}
+	line := clients.Line(bytes.TrimRight(text, "\r\n"))
+	shape := clients.ShapeOf(line)
+	s.proxy.Shape.Store(shape)
+	c := s.described()
+	c.Query += int64(size)
+	c.Args = int64(args)
+	var own clients.Line
+	if s.pin != nil {
+		own = line
+	}
+	return clients.AppendText(nil, reply, append(c.Append(nil, shape, own), '\n'))
 }

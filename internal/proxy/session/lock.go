@@ -14,6 +14,7 @@ import (
 	"lockproxy/internal/lockcmds/grammar"
 	"lockproxy/internal/lockcmds/losses"
 	"lockproxy/internal/lockcmds/owners"
+	"lockproxy/internal/proxy/handlers"
 	"lockproxy/internal/proxy/replies"
 	"lockproxy/internal/proxy/shared"
 	"lockproxy/internal/resp"
@@ -67,7 +68,7 @@ func (l *locker) lockEngine() (*engines.Engine, error) {
 			return e, nil
 		}
 	}
-	if s.slots.Due() == 0 {
+	if s.Slots.Due() == 0 {
 		l.leaveEngines()
 	}
 	e, err := s.proxy.Locks.Join(id, s.owner)
@@ -96,7 +97,7 @@ func (l *locker) LeaveEngines() {
 	s := l.s
 	s.mu.Lock()
 	defer s.exit()
-	if s.slots.Due() == 0 && s.wait == waitNone && !s.gone() {
+	if s.Slots.Due() == 0 && s.wait == waitNone && !s.Gone() {
 		l.leaveEngines()
 	}
 }
@@ -114,7 +115,7 @@ func (l *lockSession) caller() contract.Caller {
 	return contract.Caller{
 		Session: l, ID: l.ID, Token: l.token, Losses: l.lossesHere(),
 		Info: contract.ClientInfo{Addr: l.Addr, Name: l.name}, Library: l.library,
-		Proto: l.ident.Proto, NothingPending: l.slots.Due() == 0,
+		Proto: l.ident.Proto, NothingPending: l.Slots.Due() == 0,
 	}
 }
 
@@ -146,7 +147,7 @@ func (l *locker) enter(f func()) bool {
 	s := l.s
 	s.mu.Lock()
 	defer s.exit()
-	if s.gone() {
+	if s.Gone() {
 		return false
 	}
 	f()
@@ -158,12 +159,12 @@ func (l *locker) enter(f func()) bool {
 // earlier commands.
 func (l *lockSession) Reply(reply []byte) {
 	s := (*Session)(l)
-	if s.gone() {
+	if s.Gone() {
 		return
 	}
 	s.proxy.Counters.LockAnswer(reply)
 	s.answer(reply)
-	if s.slots.Due() > 0 {
+	if s.Slots.Due() > 0 {
 		s.unanswered += s.locking
 	}
 	s.lockDone()
@@ -176,7 +177,7 @@ func (l *locker) lockDone() {
 		s.wait = waitNone
 	}
 	s.locking = 0
-	if s.slots.Due() == 0 {
+	if s.Slots.Due() == 0 {
 		s.releasePin()
 	}
 }
@@ -184,8 +185,8 @@ func (l *locker) lockDone() {
 // Push is an out-of-band message to the client.
 func (l *lockSession) Push(b []byte) {
 	s := (*Session)(l)
-	if s.ident.Proto == 3 && !s.gone() {
-		s.push(b)
+	if s.ident.Proto == 3 && !s.Gone() {
+		s.Push(b)
 	}
 }
 
@@ -222,8 +223,8 @@ func (c *scriptCall) build(conn connection) []byte {
 	return c.s.script
 }
 
-// take is handler.
-func (c *scriptCall) take(at replies.ID, b []byte, n int, more bool) int {
+// Take is handlers.Handler.
+func (c *scriptCall) Take(at replies.ID, b []byte, n int, more bool) int {
 	if more || c.reply != nil {
 		c.reply = append(c.reply, b...)
 		b = c.reply
@@ -231,7 +232,7 @@ func (c *scriptCall) take(at replies.ID, b []byte, n int, more bool) int {
 	if more {
 		return n
 	}
-	if bytes.HasPrefix(b, []byte("-NOSCRIPT")) && !c.byText && !c.s.gone() {
+	if bytes.HasPrefix(b, []byte("-NOSCRIPT")) && !c.byText && !c.s.Gone() {
 		c.repeat(at)
 		return 0
 	}
@@ -239,7 +240,7 @@ func (c *scriptCall) take(at replies.ID, b []byte, n int, more bool) int {
 	if err != nil {
 		panic("BUG: undecodable reply to a script: " + err.Error())
 	}
-	if c.byText && !v.IsError() && !c.s.gone() {
+	if c.byText && !v.IsError() && !c.s.Gone() {
 		c.s.conn().Scripts().Add(c.call.Script.ID())
 	}
 	c.finish(at, v, nil)
@@ -256,7 +257,7 @@ func (c *scriptCall) repeat(at replies.ID) {
 	conn := s.conn()
 	conn.Scripts().Remove(c.call.Script.ID())
 	c.reply = nil
-	s.slots.Again(at)
+	s.Slots.Again(at)
 	s.transmit(conn, c.build(conn), at, 1)
 	s.script = buffers.Empty(s.script)
 }
@@ -269,7 +270,7 @@ func (c *scriptCall) finish(at replies.ID, v resp.Value, err error) {
 	c.told = true
 	s := c.s
 	answer := c.call.For.Done(v, err)
-	if s.gone() {
+	if s.Gone() {
 		return
 	}
 	if answer == nil {
@@ -280,7 +281,7 @@ func (c *scriptCall) finish(at replies.ID, v resp.Value, err error) {
 	}
 	s.proxy.Counters.LockAnswer(answer)
 	if !c.muted {
-		s.put(at, answer, false)
+		s.Put(at, answer, false)
 	}
 	if !c.free {
 		s.lockDone()
@@ -290,17 +291,17 @@ func (c *scriptCall) finish(at replies.ID, v resp.Value, err error) {
 // keep has the slot of a call that the session has gone on behind wait for a reply of the engine.
 func (c *scriptCall) keep(at replies.ID) {
 	c.late = true
-	c.s.slots.Keep(at)
+	c.s.Slots.Keep(at)
 	c.call.For.Late(func(reply []byte) {
 		if !c.muted {
-			c.s.put(at, reply, false)
+			c.s.Put(at, reply, false)
 		}
 		c.s.answered(at, 1)
 	})
 }
 
-// lost is handler.
-func (c *scriptCall) lost(at replies.ID, _ int, sent bool) {
+// Lost is handlers.Handler.
+func (c *scriptCall) Lost(at replies.ID, _ int, sent bool) {
 	if sent {
 		c.finish(at, resp.Value{}, contract.ErrInDoubt)
 	} else {
@@ -308,7 +309,7 @@ func (c *scriptCall) lost(at replies.ID, _ int, sent bool) {
 	}
 }
 
-var _ handler = (*scriptCall)(nil)
+var _ handlers.Handler = (*scriptCall)(nil)
 
 // appendCall builds the command that runs a script by its hash, or by its text.
 func appendCall(dst []byte, c contract.Call, text bool) []byte {

@@ -7,7 +7,9 @@ import (
 	"go.uber.org/zap"
 
 	"lockproxy/internal/logging"
+	"lockproxy/internal/proxy/handlers"
 	"lockproxy/internal/proxy/idchange"
+	"lockproxy/internal/proxy/parts"
 	"lockproxy/internal/proxy/shared"
 	"lockproxy/internal/upstream"
 )
@@ -25,7 +27,7 @@ func (l *logins) visit(name string, raw []byte) bool {
 	if l.visitFor(c, raw) {
 		return true
 	}
-	return c.Shared(raw, s.args) != nil && !s.hasPlace(c) && s.answer(s.proxy.Refuse(shared.NoLaneFree, "max-lanes", s.Addr))
+	return c.Shared(raw, s.args) != nil && !l.hasPlace(c) && s.answer(s.proxy.Refuse(shared.NoLaneFree, "max-lanes", s.Addr))
 }
 
 // visitFromPin is visit for a session that had to wait for its pin. The lane may exist now.
@@ -47,17 +49,17 @@ func (l *logins) visitFor(c idchange.Change, raw []byte) bool {
 		return false
 	}
 	target := c.Apply(l.ident)
-	lane := s.proxy.Upstream.Join(target, anyKey, s.host.Driver())
+	lane := s.proxy.Upstream.Join(target, s.home(), s.host.Driver())
 	if lane == nil {
 		return false
 	}
 	l.visited = lane
 	s.wait = waitReply // what follows must travel under the identity that this leads to
-	h := &replyHandler{s: s, muted: s.muted, done: func(reply []byte) { l.judged(c, target, reply) }}
+	h := &handlers.Reply{Session: s.side(), Muted: s.muted, Done: func(reply []byte) { l.judged(c, target, reply) }}
 	if c.Hello {
-		h.replace = l.ownID
+		h.Replace = l.ownID
 	}
-	s.transmit(lane, cmd, s.slots.Add(lane, h, 1), 1)
+	s.transmit(lane, cmd, s.Slots.Add(lane, h, 1), 1)
 	return true
 }
 
@@ -99,6 +101,9 @@ var helloID = []byte("$2\r\nid\r\n:")
 // ownID puts the session's own number into a reply to HELLO, in place of the lane's. A refusal has none.
 func (l *logins) ownID(reply []byte) []byte {
 	s := l.s
+	if s.Clustered() {
+		reply = parts.Greeting(reply)
+	}
 	i := bytes.Index(reply, helloID)
 	if i < 0 {
 		return reply
@@ -109,12 +114,13 @@ func (l *logins) ownID(reply []byte) []byte {
 }
 
 // hasPlace reports whether the session can go on if Redis agrees to an identity change.
-func (s *Session) hasPlace(c idchange.Change) bool {
+func (l *logins) hasPlace(c idchange.Change) bool {
+	s := l.s
 	target := c.Apply(s.ident)
 	if known, ok := s.proxy.Upstream.Proven(target.User); c.Auth && ok {
 		target.Password = known // the lane that it will share if the known password is still good
 	}
-	return s.proxy.Upstream.HasPlace(target, anyKey, s.host.Driver(), s.owner)
+	return s.proxy.Upstream.HasPlace(target, s.home(), s.host.Driver(), s.owner)
 }
 
 // A client without credentials has the rights that Redis gives to a new connection at the moment of the client's arrival or of its
@@ -136,7 +142,7 @@ func (l *logins) admitted(era uint64) {
 	s.mu.Lock()
 	defer s.host.Flush()
 	defer s.exit()
-	if s.wait != waitDoor || s.gone() {
+	if s.wait != waitDoor || s.Gone() {
 		return
 	}
 	s.wait = waitNone
@@ -145,7 +151,7 @@ func (l *logins) admitted(era uint64) {
 		s.leaveLane()
 	}
 	s.guard.Restrict(s.proxy.Restricts(l.ident))
-	if s.slots.Due() == 0 {
+	if s.Slots.Due() == 0 {
 		s.releasePin()
 	}
 	s.advance()

@@ -17,7 +17,7 @@ const (
 func (m *memory) charge() {
 	s := m.s
 	m.bill.Charge(m.bytes())
-	if s.ended && s.slots.Due() == 0 {
+	if s.ended && s.Slots.Due() == 0 {
 		m.bill.Close()
 	}
 }
@@ -25,11 +25,11 @@ func (m *memory) charge() {
 // bytes is the memory that the session takes on behalf of its client.
 func (m *memory) bytes() int {
 	s := m.s
-	n := m.backlog.Bytes() + s.slots.Slots()*slotCost
+	n := m.backlog.Bytes() + s.Slots.Slots()*slotCost
 	if s.ended {
 		return n
 	}
-	n += s.in.Cap() + cap(s.script) + cap(s.args)*argCost + s.unread + s.out.Spare() + m.gathered + m.locking +
+	n += s.in.Cap() + s.Kept() + cap(s.script) + cap(s.args)*argCost + s.Unread() + s.Out.Spare() + m.gathered + m.locking +
 		len(s.name) + len(s.lib[0]) + len(s.lib[1]) + len(s.library) + len(s.ident.User) + len(s.ident.Password)
 	if p := s.pin; p != nil {
 		n += len(p.Steps)*stepCost + p.Names + p.execution.expects()*expectedCost + p.frame

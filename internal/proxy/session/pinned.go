@@ -2,6 +2,7 @@ package session
 
 import (
 	"lockproxy/internal/proxy/command"
+	"lockproxy/internal/proxy/handlers"
 	"lockproxy/internal/proxy/idchange"
 	"lockproxy/internal/proxy/shared"
 	"lockproxy/internal/resp"
@@ -14,7 +15,7 @@ func (u *pinning) takePin(reason string, p command.Policy) bool {
 	s := u.s
 	login := p == command.Identity
 	// MONITOR shows all later connections. A patient request keeps the connection of a new spare out of its view.
-	ask := upstream.Ask{ID: s.ident, Owner: s.owner, Login: login, Patient: p == command.PinRaw}
+	ask := upstream.Ask{ID: s.ident, At: s.Target, Owner: s.owner, Login: login, Patient: p == command.PinRaw}
 	if login {
 		ask.Anew = idchange.Read(reason, s.args).Auth
 	}
@@ -77,10 +78,10 @@ func (u *pinning) setPin(conn *upstream.Pin, reason string, login bool) {
 
 // named is the handler of the answer to the CLIENT SETNAME that gives a connection the name of its session. A user who may not do
 // that may have the connection, but no later session may.
-func (u *pinning) named(name string) *replyHandler {
+func (u *pinning) named(name string) *handlers.Reply {
 	s := u.s
 	pin := u.pin
-	return &replyHandler{s: s, muted: true, done: func(reply []byte) {
+	return &handlers.Reply{Session: s.side(), Muted: true, Done: func(reply []byte) {
 		if resp.IsOK(reply) {
 			pin.conn.Named(name, true)
 		} else if pin.conn.Name() != "" {
@@ -97,11 +98,14 @@ func (u *pinning) named(name string) *replyHandler {
 func (u *pinning) releasePin() {
 	s := u.s
 	p := u.pin
+	if p != nil && !p.InTx {
+		p.forgetTx()
+	}
 	if p == nil || p.fresh || p.mode != readsReplies || s.streaming || p.keep || p.borrowed > 0 || p.InTx || p.Watching || s.wait != waitNone ||
 		len(u.wanted) > 0 && !p.login {
 		return
 	}
-	if !p.spent && s.slots.Due() == 0 && p.unnumbered() {
+	if !p.spent && s.Slots.Due() == 0 && p.unnumbered() {
 		u.askNumber(true) // the pool must know the ids of its connections
 		return
 	}
@@ -126,7 +130,7 @@ func (u *pinning) dropConnections() (pin *pinned) {
 		pin.discard()
 		u.pin = nil
 	}
-	if s.slots.Due() == 0 {
+	if s.Slots.Due() == 0 {
 		s.leaveLane()
 	}
 	return pin
@@ -141,6 +145,7 @@ func (p *pinned) abandon() {
 
 // discard closes the connection of a pin that the session has given up.
 func (p *pinned) discard() {
+	p.forgetTx()
 	p.s.proxy.Counters.PinReasons.Add(p.reason, -1)
 	p.conn.Discard()
 }
@@ -151,7 +156,7 @@ func (p *pinned) Push(b []byte, kind resp.Kind) {
 	s.mu.Lock()
 	defer s.exit()
 	p.frame = 0
-	if s.gone() || s.pin != p {
+	if s.Gone() || s.pin != p {
 		return
 	}
 	switch p.mode {
@@ -160,9 +165,9 @@ func (p *pinned) Push(b []byte, kind resp.Kind) {
 	case readsVerdict:
 		s.verdict(b, kind)
 	case readsRaw:
-		s.emit(b)
+		s.Emit(b)
 	default:
-		s.push(s.redir.Translate(b))
+		s.Push(s.redir.Translate(b))
 	}
 	s.advance()
 }
@@ -180,7 +185,7 @@ func (p *pinned) Closed(error) {
 	s.mu.Lock()
 	defer s.host.Flush()
 	defer s.exit()
-	if s.gone() || s.pin != p {
+	if s.Gone() || s.pin != p {
 		return
 	}
 	p.broken()
@@ -196,7 +201,7 @@ func (p *pinned) broken() {
 		return
 	}
 	for range p.unread {
-		s.say(s.refusal())
+		s.Say(s.refusal())
 	}
 	s.loseFrames(p, false)
 	if s.pin == p {
@@ -217,7 +222,7 @@ func (u *pinning) Unblock(withError bool) (done bool, conn uint64, release func(
 	s.mu.Lock()
 	defer s.exit()
 	switch {
-	case s.gone():
+	case s.Gone():
 	case s.wait == waitLock:
 		for _, e := range s.engines {
 			if e.Unblock(s.ID, withError) {
@@ -237,7 +242,7 @@ func (u *pinning) unborrow(p *pinned) {
 	s := u.s
 	s.mu.Lock()
 	defer s.exit()
-	if p.borrowed--; u.pin == p && s.slots.Due() == 0 {
+	if p.borrowed--; u.pin == p && s.Slots.Due() == 0 {
 		u.releasePin()
 	}
 }

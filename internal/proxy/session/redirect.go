@@ -6,6 +6,7 @@ import (
 
 	"lockproxy/internal/proxy/clients"
 	"lockproxy/internal/proxy/command"
+	"lockproxy/internal/proxy/handlers"
 	"lockproxy/internal/proxy/shared"
 	"lockproxy/internal/resp"
 	"lockproxy/internal/upstream"
@@ -43,7 +44,7 @@ func (u *pinning) trackTo(target *Session, at int, raw []byte) bool {
 	}
 	args, pin, muted := resp.Split(bytes.Clone(raw), nil), u.pin, s.muted
 	s.wait = waitReply
-	held := s.slots.Hold()
+	held := s.Slots.Hold()
 	s.afterUnlock = append(s.afterUnlock, func() {
 		target.provide(func(conn uint64) {
 			defer s.host.Flush()
@@ -62,7 +63,7 @@ func (u *pinning) trackTo(target *Session, at int, raw []byte) bool {
 					accepted = func() { s.redir = clients.Redirection{Client: target.ID, Conn: conn} }
 					args[at] = strconv.AppendUint(nil, conn, 10)
 				}
-				u.markPin(resp.AppendCommand(nil, args...), &replyHandler{s: s, muted: muted}, true, accepted)
+				u.markPin(resp.AppendCommand(nil, args...), &handlers.Reply{Session: s.side(), Muted: muted}, true, accepted)
 			}
 			s.advance()
 		})
@@ -81,7 +82,7 @@ func (u *pinning) provide(then func(conn uint64)) {
 	switch {
 	case s.over():
 		u.provided(0)
-	case u.pin != nil && !u.pin.login, s.slots.Due() == 0:
+	case u.pin != nil && !u.pin.login, s.Slots.Due() == 0:
 		u.serveWanted()
 	}
 }
@@ -97,7 +98,7 @@ func (u *pinning) serveWanted() {
 			u.provided(0)
 			return
 		}
-		conn := s.proxy.Upstream.Acquire(upstream.Ask{ID: s.ident, Owner: s.owner})
+		conn := s.proxy.Upstream.Acquire(upstream.Ask{ID: s.ident, At: s.home(), Owner: s.owner})
 		if conn == nil {
 			u.provided(0)
 			return
@@ -133,7 +134,7 @@ func (u *pinning) askNumber(wait bool) {
 	if wait {
 		s.wait = waitReply
 	}
-	s.forward(command.Hello, &replyHandler{s: s, muted: true, whole: true, done: func(reply []byte) {
+	s.forward(command.Hello, &handlers.Reply{Session: s.side(), Muted: true, Whole: true, Done: func(reply []byte) {
 		if v, _, err := resp.Decode(reply); err == nil && u.pin == pin {
 			pin.conn.Greeted(v)
 		}

@@ -2,6 +2,7 @@ package session
 
 import (
 	"lockproxy/internal/proxy/command"
+	"lockproxy/internal/proxy/handlers"
 	"lockproxy/internal/proxy/idchange"
 	"lockproxy/internal/proxy/pubsub"
 	"lockproxy/internal/proxy/shared"
@@ -61,6 +62,17 @@ func classOf(p command.Policy) int {
 
 // routeShared routes a command of a session that has no pin.
 func (s *Session) routeShared(row *command.Row, p command.Policy, raw []byte) bool {
+	if s.Clustered() {
+		if !s.aim(row) {
+			return false
+		}
+		if s.replay != nil {
+			return s.resumeTx(row, p, raw)
+		}
+		if handled, done := s.whole(row, p, raw); handled {
+			return done
+		}
+	}
 	s.mix()
 	if s.mustWait() && !s.awaitQuiet() {
 		return false
@@ -97,6 +109,11 @@ func (s *Session) routeShared(row *command.Row, p command.Policy, raw []byte) bo
 // routePinned routes a command of a session whose pin answers each command once.
 func (u *pinning) routePinned(row *command.Row, p command.Policy, raw []byte) bool {
 	s := u.s
+	if s.Clustered() && u.pin.mode == readsReplies {
+		if done, handled := u.routeAt(row, p, raw); handled {
+			return done
+		}
+	}
 	pin, to := u.pin, s.handler()
 	if u.pinWaits() && s.unanswered >= mayHold(s.proxy.Budget, s.proxy.Limits().Unanswered) && !s.awaitQuiet() {
 		return false
@@ -108,7 +125,7 @@ func (u *pinning) routePinned(row *command.Row, p command.Policy, raw []byte) bo
 	pin.waits = pin.waits || mayWait && !pin.InTx
 	switch p {
 	case command.Transaction:
-		return u.transact(row.Name, raw)
+		return u.transact(row, raw)
 	case command.Identity:
 		return s.reidentify(row.Name, raw)
 	case command.PubSub:
@@ -120,8 +137,8 @@ func (u *pinning) routePinned(row *command.Row, p command.Policy, raw []byte) bo
 			// WAIT counts replicas from the end of the connection's last command, so a command on this connection after
 			// those on the lane makes it cover them. No ACL refuses HELLO. Since 7.2, and in Valkey, only commands
 			// count that go to the replicas. PUBLISH does, and changes nothing. The channel has no subscriber.
-			s.forward(command.Hello, discard{}, 1)
-			s.forward(command.Mark, discard{}, 1)
+			s.forward(command.Hello, handlers.Discard{}, 1)
+			s.forward(command.Mark, handlers.Discard{}, 1)
 		}
 	case command.Lock, command.Local, command.AboutClients:
 		if !s.awaitQuiet() {
@@ -148,7 +165,7 @@ func (u *pinning) routePinned(row *command.Row, p command.Policy, raw []byte) bo
 				return false
 			}
 			if pin.InTx {
-				pin.Queue(transaction.Step{Rewrite: h.replace})
+				pin.Queue(transaction.Step{Rewrite: h.Replace})
 				s.forward(raw, to, 1)
 				return true
 			}
@@ -164,7 +181,7 @@ func (u *pinning) routePinned(row *command.Row, p command.Policy, raw []byte) bo
 				s.forward(raw, to, 1)
 				return true
 			}
-			to = &replyHandler{s: s, muted: s.muted, done: done}
+			to = &handlers.Reply{Session: s.side(), Muted: s.muted, Done: done}
 		}
 	case command.Shared: // sent as it is
 	default:
@@ -172,7 +189,7 @@ func (u *pinning) routePinned(row *command.Row, p command.Policy, raw []byte) bo
 	}
 	pin.fresh = false
 	pin.Queued++
-	s.forward(raw, to, 1)
+	s.forward(raw, u.watchOver(row, p, raw, to), 1)
 	return true
 }
 
@@ -196,21 +213,21 @@ func (u *pinning) keepPin(row *command.Row, p command.Policy, raw []byte) bool {
 		pin, on := u.pin, command.Keyword(s.args, 2) != "no"
 		accepted = func() { pin.debugs = on }
 	}
-	return u.markPin(raw, &replyHandler{s: s, muted: s.muted}, p != command.PinSpent, accepted)
+	return u.markPin(raw, &handlers.Reply{Session: s.side(), Muted: s.muted}, p != command.PinSpent, accepted)
 }
 
 // markPin sends such a command. h gets its reply. keep: the connection becomes the session's own if Redis accepts the command; then
 // accepted is called, if it is not nil.
-func (u *pinning) markPin(raw []byte, h *replyHandler, keep bool, accepted func()) bool {
+func (u *pinning) markPin(raw []byte, h *handlers.Reply, keep bool, accepted func()) bool {
 	s := u.s
 	pin := u.pin
 	if (pin.InTx || pin.Opening > 0) && !s.awaitQuiet() {
 		return false
 	}
 	pin.fresh = false
-	h.done = func(reply []byte) { pin.marked(reply, keep, accepted) }
+	h.Done = func(reply []byte) { pin.marked(reply, keep, accepted) }
 	if pin.InTx {
-		pin.Queue(transaction.Step{Apply: h.done})
+		pin.Queue(transaction.Step{Apply: h.Done})
 		s.forward(raw, s.handler(), 1)
 		return true
 	}
@@ -262,7 +279,7 @@ func (u *pinning) queueLocal(row *command.Row, p command.Policy, raw []byte) boo
 // poison answers err and makes the open transaction fail, like a command that Redis refuses to queue.
 func (u *pinning) poison(err []byte) {
 	s := u.s
-	s.forward(command.Malformed, &replyHandler{s: s, muted: s.muted, replace: func([]byte) []byte { return err }}, 1)
+	s.forward(command.Malformed, &handlers.Reply{Session: s.side(), Muted: s.muted, Replace: func([]byte) []byte { return err }}, 1)
 }
 
 // emptied makes the scratch for arguments ready for the next command. It drops a scratch that a command of many arguments has made

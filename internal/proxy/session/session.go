@@ -2,17 +2,17 @@ package session
 
 import (
 	"sync"
-	"time"
 
 	"lockproxy/internal/lockcmds/engines"
 	"lockproxy/internal/lockcmds/losses"
 	"lockproxy/internal/proxy/budget"
 	"lockproxy/internal/proxy/clients"
 	"lockproxy/internal/proxy/command"
+	"lockproxy/internal/proxy/errands"
+	"lockproxy/internal/proxy/handlers"
 	"lockproxy/internal/proxy/inbox"
-	"lockproxy/internal/proxy/outbox"
+	"lockproxy/internal/proxy/output"
 	"lockproxy/internal/proxy/pubsub"
-	"lockproxy/internal/proxy/replies"
 	"lockproxy/internal/proxy/shared"
 	"lockproxy/internal/proxy/transaction"
 	"lockproxy/internal/proxy/weight"
@@ -60,15 +60,16 @@ type Session struct {
 	mu          sync.Mutex
 	wait        wait
 	ended       bool
-	slots       replies.Queue[connection, handler] // of the replies, in the order of the commands
-	afterUnlock []func()                           // run when the session is unlocked
+	closing     bool     // the connection closes when all output is written
+	afterUnlock []func() // run when the session is unlocked
 
 	args  [][]byte // scratch: arguments of the command being routed
 	muted bool     // it gets no reply
 	cmd   string   // the last command, for CLIENT LIST
 
 	input
-	output
+	output.Output[connection]
+	errands.Errands
 	lanes
 	pinning
 	logins
@@ -94,22 +95,6 @@ type input struct {
 	large     progress
 }
 
-// progress measures a large command.
-type progress struct {
-	timer   *time.Timer
-	bytes   int  // received
-	checked int  // received at the last check
-	excused bool // the client was not read all the time since then
-}
-
-// output has the bytes for the client, in the order in which it gets them.
-type output struct {
-	s       *Session
-	out     outbox.Outbox
-	closing bool // the connection closes when all output is written
-	unread  int  // bytes in all of these, and those that an engine has taken and not yet written
-}
-
 // lanes is the session's use of connections that it shares. It uses its pin if it has one, else its lane.
 type lanes struct {
 	s             *Session
@@ -118,6 +103,10 @@ type lanes struct {
 	writes        bool           // the command being routed may change data
 	scripts       bool           // it runs a script
 	weight.Weight                // of the replies
+	others        []heldLane     // to servers of a cluster that are not the present one
+	wrote         bool           // a command that may write has been sent since nothing was outstanding
+	alone         bool           // nothing is sent behind the last command: it has several keys, and has to wait while only some of them have moved
+	repeated      *repetition    // a command of a pin that is routed anew; nil: none
 	unanswered    int            // bytes of the commands sent since no reply was due, and of their slots
 }
 
@@ -130,6 +119,15 @@ type pinning struct {
 	pinTimedOut   error       // why the request for a pin has failed
 	redir         clients.Redirection
 	wanted        []func(conn uint64) // by other sessions that need to name this session's own connection to Redis
+	replay        *replay             // a transaction that goes on at another server; nil: none
+}
+
+// A repetition is a command on a pin that the pin's server has refused, as with errands. It is routed anew.
+type repetition struct {
+	row      *command.Row
+	raw      []byte
+	asking   upstream.Node // the server that has the key already; AnyNode: none
+	attempts errands.Attempts
 }
 
 // pinned is a session's own connection and why it has it. Its fields are guarded by the session.
@@ -155,6 +153,7 @@ type pinned struct {
 	conclude func()  // runs once, as soon as nothing is outstanding
 	transaction.State
 	pubsub.Subscriptions
+	placement         // of the transaction in a cluster
 	execution *frames // of the last EXEC with subscription commands; nil: there was none
 }
 
@@ -221,26 +220,10 @@ type connection interface {
 	Rejected() bool
 }
 
-// handler handles the replies of a slot. The session may have ended. Requires the session lock.
-type handler interface {
-	// take handles bytes of the replies of a slot, in which n of them end; more: they end within one. It returns how many commands they answer.
-	take(at replies.ID, b []byte, n int, more bool) (answered int)
+// side is a Session as packages handlers and errands see it.
+type side Session
 
-	// lost says that n commands get no reply: they were not sent, or, if sent is set, may have been executed.
-	lost(at replies.ID, n int, sent bool)
-}
-
-// A replyHandler handles the reply to one command that changes the session. The reply passes to the client unchanged, unless replace is
-// set.
-type replyHandler struct {
-	s       *Session
-	muted   bool                      // the client does not see the reply
-	whole   bool                      // done and replace get the whole reply, not just its start
-	done    func(reply []byte)        // requires the session lock; reply is valid during the call
-	replace func(reply []byte) []byte // nil: the reply passes; implies whole
-	unsent  []byte                    // the reply if the command cannot be sent; nil: the refusal
-	head    []byte                    // the reply so far
-}
+func (s *Session) side() *side { return (*side)(s) }
 
 // exit ends every entry into a session.
 func (s *Session) exit() {
@@ -250,15 +233,48 @@ func (s *Session) exit() {
 	s.unlock()
 }
 
+// unlock unlocks the session and runs the functions of afterUnlock.
+func (s *Session) unlock() {
+	if s.pin != nil {
+		s.pin.conn.Send()
+	}
+	deferred := s.afterUnlock
+	s.afterUnlock = nil
+	s.charge()
+	s.mu.Unlock()
+	for _, f := range deferred {
+		s.runDeferred(f)
+	}
+}
+
+func (s *Session) runDeferred(f func()) {
+	defer func() {
+		if r := recover(); r != nil {
+			s.proxy.Panicked(s.Addr, r)
+		}
+	}()
+	f()
+}
+
+// contain ends the session if it panics.
+func (s *Session) contain() {
+	if r := recover(); r != nil {
+		s.crashed(r)
+	}
+}
+
+// crashed ends this session, and only this one, after a panic in it.
+func (s *Session) crashed(r any) {
+	s.proxy.Panicked(s.Addr, r)
+	s.end()
+}
+
 // over reports whether no further command of this client will be executed.
 func (s *Session) over() bool { return s.ended || s.wait == waitGoodbye }
 
-// gone reports whether the client gets no more than the output so far.
-func (s *Session) gone() bool { return s.ended || s.closing }
-
 // pinWaits reports whether an unanswered command on the pin may wait for other clients, or for the client itself.
 func (u *pinning) pinWaits() bool {
-	return u.pin != nil && (u.pin.waits || u.pin.debugs && u.s.slots.Due() > 0)
+	return u.pin != nil && (u.pin.waits || u.pin.debugs && u.s.Slots.Due() > 0)
 }
 
 // end releases everything that the session has. Replies that are still outstanding on a lane are dropped as they come.
@@ -267,35 +283,37 @@ func (s *Session) end() {
 		return
 	}
 	s.ended = true
+	s.Finish()
 	s.proxy.Clients.Remove(s.ID)
 	s.giveUp()
-	s.forget()
+	s.Forget()
 	s.host.Hangup()
 }
 
 // cutOff ends a session but for its output: the client gets the replies so far, and its connection closes. The client may take its time to
 // read them, so nothing else remains: no lock, and no connection to Redis.
 func (s *Session) cutOff() {
-	if s.gone() {
+	if s.Gone() {
 		return
 	}
 	s.wait = waitGoodbye
 	s.closing = true
+	s.Finish()
 	s.giveUp()
 }
 
 // goodbye sends the last reply after the outstanding ones and closes the connection.
 func (s *Session) goodbye(words []byte) {
-	s.say(words)
+	s.Say(words)
 	s.wait = waitGoodbye
-	if s.slots.Due() == 0 {
+	if s.Slots.Due() == 0 {
 		s.cutOff()
 	}
 }
 
 // awaitQuiet makes the session wait until nothing is outstanding; true if nothing is.
 func (s *Session) awaitQuiet() bool {
-	if s.slots.Due() == 0 {
+	if s.Slots.Due() == 0 {
 		return true
 	}
 	s.wait = waitQuiet
@@ -313,7 +331,10 @@ func (s *Session) resume() {
 func (i *input) advance() {
 	s := i.s
 	defer i.atEOF()
-	if i.in.Len() == 0 || s.wait != waitNone || s.gone() {
+	if s.repeated != nil && !s.repeat() {
+		return
+	}
+	if i.in.Len() == 0 || s.wait != waitNone || s.Gone() {
 		return
 	}
 	n := i.consume(i.in.Bytes())
@@ -326,12 +347,16 @@ func (i *input) advance() {
 }
 
 // forward sends n commands on the pin or the lane. h handles their replies; nil: they pass to the client.
-func (s *Session) forward(raw []byte, h handler, n int) {
+func (s *Session) forward(raw []byte, h handlers.Handler, n int) {
+	if s.Clustered() && s.pin == nil {
+		s.Send(raw, h)
+		return
+	}
 	conn := s.conn()
 	if s.pin == nil && s.guard.Restricted() {
 		raw = command.Modest(raw, n)
 	}
-	at := s.slots.Add(conn, h, n)
+	at := s.Slots.Add(conn, h, n)
 	if h != nil {
 		s.unanswered += slotCost
 	}
@@ -341,60 +366,26 @@ func (s *Session) forward(raw []byte, h handler, n int) {
 // answer gives the proxy's own reply to the command being routed.
 func (s *Session) answer(b []byte) bool {
 	if !s.muted {
-		s.say(b)
+		s.Say(b)
 	}
 	return true
 }
 
-// say gives the proxy's own reply to the last command.
-func (o *output) say(b []byte) {
-	s := o.s
-	if s.gone() || len(b) == 0 {
-		return
-	}
-	if s.slots.Say(b) {
-		o.out.Append(b)
-	}
-	o.countUnread(len(b))
-}
-
 // handler handles a reply that passes as it is.
-func (s *Session) handler() handler {
+func (s *Session) handler() handlers.Handler {
 	if s.muted {
-		return discard{}
+		return handlers.Discard{}
 	}
 	return nil
 }
 
-// put adds bytes to the replies of a slot; more: they end within one.
-func (o *output) put(at replies.ID, b []byte, more bool) {
-	s := o.s
-	if s.gone() {
-		return
+// home is the server for commands without a key.
+func (l *lanes) home() upstream.Node {
+	switch {
+	case !l.s.Clustered():
+		return upstream.AnyNode
+	case l.lane != nil && l.lane.At() != upstream.AnyNode:
+		return l.lane.At()
 	}
-	if s.slots.Put(at, b, more) {
-		o.out.Append(b)
-	}
-	o.countUnread(len(b))
-}
-
-// push sends out-of-band data between replies.
-func (o *output) push(b []byte) {
-	s := o.s
-	if s.gone() {
-		return
-	}
-	if s.slots.Push(b) {
-		o.out.Append(b)
-	}
-	o.countUnread(len(b))
-}
-
-// emit appends bytes to the output.
-func (o *output) emit(b []byte) {
-	if o.s.gone() {
-		return
-	}
-	o.out.Append(b)
-	o.countUnread(len(b))
+	return l.s.Chance()
 }

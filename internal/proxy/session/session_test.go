@@ -19,6 +19,7 @@ import (
 	"lockproxy/internal/proxy/budget"
 	"lockproxy/internal/proxy/clients"
 	"lockproxy/internal/proxy/command"
+	"lockproxy/internal/proxy/handlers"
 	"lockproxy/internal/proxy/shared"
 	"lockproxy/internal/resp"
 	"lockproxy/internal/upstream"
@@ -63,7 +64,7 @@ func byHand(t *testing.T, limits shared.Limits) (*Session, *hand) {
 	h := &hand{driving: make(chan struct{}), socket: socket}
 	s := New(clients.Origin{ID: 1, Addr: "test"}, e, h)
 	s.known = true // nobody answers at the door
-	s.lane = up.Lane(s.ident, anyKey, h, "", upstream.Reads)
+	s.lane = up.Lane(s.ident, upstream.AnyNode, h, "", upstream.Reads)
 	<-h.driving
 	h.wire.Open()
 	t.Cleanup(func() {
@@ -225,10 +226,10 @@ func TestPanicEndsOnlyItsSession(t *testing.T) {
 	s, h := byHand(t, shared.Limits{})
 	other := New(clients.Origin{ID: 2, Addr: "other"}, s.proxy, h)
 	other.known = true // nobody answers at the door
-	other.lane = s.proxy.Upstream.Lane(s.ident, anyKey, h, "", upstream.Reads)
+	other.lane = s.proxy.Upstream.Lane(s.ident, upstream.AnyNode, h, "", upstream.Reads)
 	defer other.Hungup()
 	s.mu.Lock()
-	s.forward([]byte("*1\r\n$4\r\nPING\r\n"), &replyHandler{s: s, done: func([]byte) { panic("test") }}, 1)
+	s.forward([]byte("*1\r\n$4\r\nPING\r\n"), &handlers.Reply{Session: s.side(), Done: func([]byte) { panic("test") }}, 1)
 	s.mu.Unlock()
 	feed(t, other, "GET a")
 	h.replies(t, "+PONG\r\n$1\r\na\r\n")
@@ -311,7 +312,7 @@ func TestLockAnswerMadeAtOnceComesAfterEarlierReplies(t *testing.T) {
 	})
 	feed(t, s, "GET b")
 	wantOutput(t, s, "", false)
-	if n := s.slots.Due(); n != 2 {
+	if n := s.Slots.Due(); n != 2 {
 		t.Errorf("%d replies are due, want 2: a command behind the answer need not wait", n)
 	}
 	h.replies(t, "$1\r\na\r\n")
@@ -357,7 +358,7 @@ func TestSessionEndsWithoutAnAnswerToItsOwnQuestion(t *testing.T) {
 	failed := s.takePin("test", command.PinRaw) && dialFails(s.pin.conn)
 	s.pin.fresh = false
 	s.inquire(command.Hello, func([]byte) { t.Error("an answer") })
-	gone := s.gone()
+	gone := s.Gone()
 	s.unlock()
 	if !failed || !gone {
 		t.Errorf("no connection: %v, the session is over: %v", failed, gone)

@@ -3,25 +3,30 @@ package session
 import (
 	"bytes"
 
+	"lockproxy/internal/proxy/command"
+	"lockproxy/internal/proxy/handlers"
 	"lockproxy/internal/proxy/transaction"
 	"lockproxy/internal/resp"
 )
 
 // transact sends one of MULTI, EXEC, DISCARD, WATCH, UNWATCH. What it did to the transaction is read from its reply, so
 // the session is in a transaction exactly when Redis says so.
-func (u *pinning) transact(name string, raw []byte) bool {
+func (u *pinning) transact(row *command.Row, raw []byte) bool {
+	name := row.Name
 	s := u.s
 	pin := u.pin
 	if name == "exec" && pin.Subscribes() {
 		return u.execSubscriptions(raw)
 	}
 	pin.fresh = false
-	h := &replyHandler{s: s, muted: s.muted}
+	h := &handlers.Reply{Session: s.side(), Muted: s.muted}
+	to := handlers.Handler(h)
 	switch name {
 	case "multi":
+		pin.begin(raw)
 		pin.Opening++
 		base := pin.Queued
-		h.done = func(reply []byte) {
+		h.Done = func(reply []byte) {
 			pin.Opening--
 			if resp.IsOK(reply) {
 				pin.InTx, pin.Base, pin.Steps, pin.Names = true, base, nil, 0
@@ -29,37 +34,39 @@ func (u *pinning) transact(name string, raw []byte) bool {
 		}
 	case "exec":
 		// The reply may be large: it is only kept whole if something in it matters here.
-		h.whole = len(pin.Steps) > 0
+		h.Whole = len(pin.Steps) > 0
 		if pin.Rewrites() {
 			steps := pin.Steps
-			h.replace = func(reply []byte) []byte { return transaction.Rewritten(reply, steps) }
+			h.Replace = func(reply []byte) []byte { return transaction.Rewritten(reply, steps) }
 		}
-		h.done = func(reply []byte) {
+		h.Done = func(reply []byte) {
 			s.resume()
 			u.executed(pin, reply)
 		}
 		u.awaitExec()
+		to = u.watchOverExec(row, raw, h)
 	case "discard":
-		h.done = func(reply []byte) {
+		h.Done = func(reply []byte) {
 			if resp.IsOK(reply) {
 				pin.End()
 			}
 		}
 	case "watch":
-		h.done = func(reply []byte) {
+		to = u.watchOver(row, command.Transaction, raw, h)
+		h.Done = func(reply []byte) {
 			if resp.IsOK(reply) {
 				pin.Watching = true
 			}
 		}
 	case "unwatch":
 		pin.Queued++
-		h.done = func(reply []byte) {
+		h.Done = func(reply []byte) {
 			if resp.IsOK(reply) {
 				pin.Watching = false
 			}
 		}
 	}
-	s.forward(raw, h, 1)
+	s.forward(raw, to, 1)
 	return true
 }
 
@@ -93,7 +100,7 @@ func (u *pinning) execSubscriptions(raw []byte) bool {
 		list[step.Index] = expected{verb: step.Verb, left: step.Left, apply: step.Apply, rewrite: step.Rewrite}
 	}
 	u.readFrames()
-	pin.execution = &frames{s: s, muted: s.muted, list: list, exec: &replyHandler{s: s, muted: s.muted, done: func(reply []byte) {
+	pin.execution = &frames{s: s, muted: s.muted, list: list, exec: &handlers.Reply{Session: s.side(), Muted: s.muted, Done: func(reply []byte) {
 		s.resume()
 		if !bytes.HasPrefix(reply, []byte("-")) || bytes.HasPrefix(reply, []byte("-EXECABORT")) {
 			pin.End()

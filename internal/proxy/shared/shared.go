@@ -32,8 +32,15 @@ const (
 // Settings are the configuration of sessions.
 type Settings struct {
 	ClientAuth string // see above
+	Cluster    Cluster
 	Limits     Limits
 	Logger     *zap.Logger
+}
+
+// Cluster says how sessions use a cluster.
+type Cluster struct {
+	ByKey   bool // effects keep their order for each key only
+	Refuses bool // commands with keys of several slots are refused, not divided
 }
 
 // Limits bound the state that a session holds for its client.

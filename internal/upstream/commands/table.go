@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"lockproxy/internal/resp"
+	"lockproxy/internal/upstream/keyspec"
 )
 
 // Flags of a command that decide how it may travel.
@@ -28,6 +29,8 @@ type Command struct {
 
 	// Subcommands by their names without the container's, lower case; nil if there are none.
 	Subcommands map[string]bool
+
+	Keys keyspec.Spec // of the command, or, as far as is known, of all its subcommands that have keys
 }
 
 // Table is the set of commands that Redis has. It is immutable.
@@ -106,6 +109,7 @@ func parseCommand(v resp.Value) (*Command, error) {
 	if len(v.Elems) >= 7 && slices.ContainsFunc(v.Elems[6].Elems, func(v resp.Value) bool { return string(v.Str) == "@blocking" }) {
 		c.Flags |= Blocking // Redis 6 has no such flag yet
 	}
+	c.Keys = keysOf(v)
 	if len(v.Elems) >= 10 && len(v.Elems[9].Elems) > 0 {
 		c.Subcommands = map[string]bool{}
 		for _, sub := range v.Elems[9].Elems {
@@ -115,6 +119,9 @@ func parseCommand(v resp.Value) (*Command, error) {
 			if len(sub.Elems) > 2 && slices.ContainsFunc(sub.Elems[2].Elems, changes) {
 				c.Flags |= Changes
 			}
+			if c.Keys.Keyless() {
+				c.Keys = keysOf(sub)
+			}
 			name := string(sub.Elems[0].Str)
 			if len(name) > len(c.Name)+1 {
 				c.Subcommands[name[len(c.Name)+1:]] = true
@@ -122,6 +129,17 @@ func parseCommand(v resp.Value) (*Command, error) {
 		}
 	}
 	return c, nil
+}
+
+// keysOf finds the keys of a command or subcommand. All subcommands of a container that have keys have the first one at the same place.
+func keysOf(v resp.Value) keyspec.Spec {
+	switch {
+	case len(v.Elems) >= 9 && len(v.Elems[8].Elems) > 0:
+		return keyspec.Compile(v.Elems[8])
+	case len(v.Elems) >= 6:
+		return keyspec.Range(int(v.Elems[3].Int), int(v.Elems[4].Int), int(v.Elems[5].Int))
+	}
+	return keyspec.Spec{}
 }
 
 // changes reports whether a flag says that a command may change data.

@@ -1,6 +1,6 @@
 // Package dial opens connections to Redis: it finds the server, connects, and makes the connection an Identity's. It knows every
-// connection that is open (package census), and whether Redis can be reached at all: while it cannot, one attempt at a time speaks for
-// all connections.
+// connection that is open (package census), and whether a server can be reached at all: while it cannot, one attempt at a time speaks for
+// all connections to it.
 //
 // It starts one goroutine at most: the attempt that speaks for all.
 package dial
@@ -10,6 +10,7 @@ import (
 	"crypto/tls"
 	"fmt"
 	"net"
+	"sync"
 	"time"
 
 	"lockproxy/internal/direct"
@@ -41,7 +42,6 @@ type Options struct {
 	UserTimeout time.Duration      // how long written bytes may stay unacknowledged; negative: the system's
 	Wait        time.Duration      // of commands for a server that may move while it cannot be reached
 
-	Probe topology.Node   // the server that the attempt which speaks for all connects to
 	Spawn func(func())    // runs a goroutine and waits for its end
 	Stop  <-chan struct{} // closed when no attempt is of use any more
 }
@@ -50,14 +50,26 @@ type Options struct {
 type Dialer struct {
 	opts  Options
 	conns census.Connections
-	reach reach
+
+	mu    sync.Mutex
+	reach map[topology.Node]*reach
 }
 
 // New returns a dialer. It connects nothing by itself.
 func New(opts Options) *Dialer {
-	d := &Dialer{opts: opts}
-	d.reach.try, d.reach.spawn, d.reach.stop = d.try, opts.Spawn, opts.Stop
-	return d
+	return &Dialer{opts: opts, reach: map[topology.Node]*reach{}}
+}
+
+// reachOf is what is known of a server. The servers are those of the topology, so there are few.
+func (d *Dialer) reachOf(at topology.Node) *reach {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	r := d.reach[at]
+	if r == nil {
+		r = &reach{try: func(ctx context.Context) error { return d.try(ctx, at) }, spawn: d.opts.Spawn, stop: d.opts.Stop}
+		d.reach[at] = r
+	}
+	return r
 }
 
 // Census is the connections that this dialer has opened.
@@ -71,10 +83,10 @@ func (d *Dialer) Open(ctx context.Context, t Target) (net.Conn, error) {
 	cutLimit, limit := now.Add(patience), now.Add(d.opts.Wait)
 	var pauses Backoff
 	contact := make(chan struct{}, 1)
-	defer d.Forget(contact)
+	defer d.Forget(t.At, contact)
 	for {
 		var nc net.Conn
-		err := d.reach.pass(ctx)
+		err := d.reachOf(t.At).pass(ctx)
 		if err == nil {
 			nc, err = d.Dial(ctx, t)
 		}
@@ -85,7 +97,7 @@ func (d *Dialer) Open(ctx context.Context, t Target) (net.Conn, error) {
 		case isCut(err) && now.Before(cutLimit):
 		case !IsRefused(err) && now.Before(limit):
 			_, pause = pauses.Next()
-			d.Await(contact, err)
+			d.Await(t.At, contact, err)
 		default:
 			return nil, err
 		}
@@ -114,7 +126,7 @@ func (d *Dialer) Dial(ctx context.Context, t Target) (net.Conn, error) {
 		case err != nil && !IsRefused(err):
 			d.opts.Resolver.Doubt(t.At, place, err)
 		}
-		d.reach.note(err)
+		d.reachOf(t.At).note(err)
 		return nc, err
 	}
 }
@@ -152,9 +164,9 @@ func (d *Dialer) connectAs(ctx context.Context, t Target) (_ net.Conn, _ topolog
 	return nc, place, role, nil
 }
 
-// try finds out whether Redis can be reached. A refusal of the connection counts as reached.
-func (d *Dialer) try(ctx context.Context) error {
-	nc, err := d.Dial(ctx, Target{d.opts.Probe, Identity{Proto: 2}})
+// try finds out whether a server can be reached. A refusal of the connection counts as reached.
+func (d *Dialer) try(ctx context.Context, at topology.Node) error {
+	nc, err := d.Dial(ctx, Target{at, Identity{Proto: 2}})
 	if err == nil {
 		d.HangUp(nc)
 	}
@@ -217,7 +229,7 @@ func (d *Dialer) tlsConfig(address string) *tls.Config {
 func (d *Dialer) Connect(ctx context.Context, at topology.Node) (net.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, d.opts.Timeout)
 	defer cancel()
-	if err := d.reach.pass(ctx); err != nil {
+	if err := d.reachOf(at).pass(ctx); err != nil {
 		return nil, err
 	}
 	defer d.conns.Attempt()()
@@ -248,15 +260,17 @@ func (d *Dialer) checkRole(at topology.Node, place topology.Place, role string) 
 	return nil
 }
 
-// Await has every good contact with Redis told on a channel of capacity one, until Forget. It reports false if there has been one
+// Await has every good contact with a server told on a channel of capacity one, until Forget. It reports false if there has been one
 // since err, the outcome of an attempt.
-func (d *Dialer) Await(tell chan<- struct{}, err error) bool { return d.reach.rest(tell, err) }
+func (d *Dialer) Await(at topology.Node, tell chan<- struct{}, err error) bool {
+	return d.reachOf(at).rest(tell, err)
+}
 
 // Forget ends Await.
-func (d *Dialer) Forget(tell chan<- struct{}) { d.reach.wake(tell) }
+func (d *Dialer) Forget(at topology.Node, tell chan<- struct{}) { d.reachOf(at).wake(tell) }
 
 // Moved says that the server is at another address now. All connections try that at once.
-func (d *Dialer) Moved() { d.reach.renew() }
+func (d *Dialer) Moved(at topology.Node) { d.reachOf(at).renew() }
 
 // AbortLent ends the lent connections to other addresses than the present one.
 func (d *Dialer) AbortLent(at topology.Node) { d.abortElsewhere(at, true) }

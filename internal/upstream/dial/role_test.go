@@ -16,7 +16,7 @@ import (
 // dialer connects to a primary that is said to be at an address.
 func dialer(t *testing.T, addr string, wait time.Duration) (*Dialer, *topology.Primary) {
 	t.Helper()
-	primary := topology.NewPrimary("p")
+	primary := topology.NewPrimary()
 	primary.Publish(1, addr, addr)
 	var wg sync.WaitGroup
 	stop := make(chan struct{})
@@ -25,7 +25,7 @@ func dialer(t *testing.T, addr string, wait time.Duration) (*Dialer, *topology.P
 		wg.Wait()
 	})
 	return New(Options{
-		Resolver: primary, Timeout: 3 * time.Second, KeepAlive: time.Minute, UserTimeout: -1, Wait: wait, Probe: "p", Spawn: wg.Go, Stop: stop,
+		Resolver: primary, Timeout: 3 * time.Second, KeepAlive: time.Minute, UserTimeout: -1, Wait: wait, Spawn: wg.Go, Stop: stop,
 	}), primary
 }
 
@@ -46,7 +46,7 @@ func TestAReplicaIsNotThePrimary(t *testing.T) {
 	if !primary.Refuted() {
 		t.Error("the view is not refuted")
 	}
-	d.reach.renew()
+	d.Moved("p")
 	nc, err := d.Connect(t.Context(), "p")
 	if err != nil {
 		t.Fatal(err)
@@ -62,7 +62,7 @@ func TestAReplicaIsNotThePrimary(t *testing.T) {
 		t.Error("a replica is a primary")
 	}
 	primary.Publish(2, server.Addr(), server.Addr())
-	d.Moved()
+	d.Moved("p")
 	if !d.IsPrimary(t.Context(), Target{At: "p", ID: Identity{Proto: 2}}) {
 		t.Error("a primary is none")
 	}
@@ -103,7 +103,7 @@ func TestCommandsWaitForAServerThatMoves(t *testing.T) {
 	go func() {
 		<-primary.Doubts() // a connection was refused
 		primary.Publish(2, server.Addr(), server.Addr())
-		d.Moved()
+		d.Moved("p")
 	}()
 	nc, err := d.Open(t.Context(), Target{At: "p", ID: Identity{Proto: 2}})
 	if err != nil {
@@ -130,12 +130,12 @@ func TestAMoveEndsTheBackoffOfAll(t *testing.T) {
 	d, primary := dialer(t, refusing.Addr(), -1)
 	_, err := d.Dial(t.Context(), Target{At: "p", ID: Identity{Proto: 2}})
 	contact := make(chan struct{}, 1)
-	if err == nil || !d.Await(contact, err) {
+	if err == nil || !d.Await("p", contact, err) {
 		t.Fatalf("the server is away: %v", err)
 	}
-	defer d.Forget(contact)
+	defer d.Forget("p", contact)
 	primary.Publish(2, server.Addr(), server.Addr())
-	d.Moved()
+	d.Moved("p")
 	select {
 	case <-contact:
 	default:

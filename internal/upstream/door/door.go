@@ -18,13 +18,17 @@ import (
 	"lockproxy/internal/upstream/questions"
 )
 
-// Options say whom to ask. All are required.
+// Options say whom to ask. All but Patience are required.
 type Options struct {
 	Dialer *dial.Dialer
 	Asker  *questions.Asker
 	Spawn  func(func())    // runs a goroutine and waits for its end
 	Stop   <-chan struct{} // closed when no answer is needed any more
-	Shut   func()          // called when the door is found shut after it was open: connections that were accepted serve no new client
+
+	// Patience is the wait for one server's answer before another one is asked. 0: there is one server.
+	Patience time.Duration
+
+	Shut func() // called when the door is found shut after it was open: connections that were accepted serve no new client
 }
 
 // A Door is the door of one Redis. All methods but Close may be called from any goroutine.
@@ -103,10 +107,29 @@ var (
 	wasReset  = []byte("+RESET")
 )
 
-// ask reports whether Redis demands credentials of a new connection.
+// maxServers bounds the servers that one question is put to.
+const maxServers = 4
+
+// ask reports whether Redis demands credentials of a new connection. A server that has been stopped keeps its connections and does not
+// answer, so another one is asked then.
 func (d *Door) ask(ctx context.Context) (shut bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
+	for range maxServers {
+		if shut, err = d.askOne(ctx); err == nil || d.opts.Patience == 0 || dial.IsRefused(err) || ctx.Err() != nil {
+			break
+		}
+	}
+	return shut, err
+}
+
+// askOne asks the server that was asked before, and if it does not answer the next one.
+func (d *Door) askOne(ctx context.Context) (shut bool, err error) {
+	if d.opts.Patience > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, d.opts.Patience)
+		defer cancel()
+	}
 	if d.nc != nil {
 		if shut, err = askReset(ctx, d.nc); err == nil {
 			return shut, nil

@@ -150,6 +150,16 @@ func (l *Lineup) Divided() bool {
 	return false
 }
 
+// Aside reports whether a lane is set aside.
+func (l *Lineup) Aside() bool {
+	for i := range l.lanes {
+		if l.lanes[i].aside {
+			return true
+		}
+	}
+	return false
+}
+
 // Pause says that Redis holds back writes until a time, as far as is known at present; a time that is over ends it.
 func (l *Lineup) Pause(until, now time.Time) {
 	l.until = until

@@ -12,6 +12,7 @@ import (
 	"lockproxy/internal/upstream/census"
 	"lockproxy/internal/upstream/dial"
 	"lockproxy/internal/upstream/stream"
+	"lockproxy/internal/upstream/topology"
 	"lockproxy/internal/upstream/wire"
 )
 
@@ -46,6 +47,9 @@ type Pin struct {
 	leaves bool      // no other session gets it: its server has moved, or it may have rights that a new connection would not have
 	since  time.Time // when it became idle
 }
+
+// At is the server that the connection leads to.
+func (p *Pin) At() topology.Node { return p.target.At }
 
 // Identity of the connection. A session that changes it (AUTH, HELLO, SELECT) says so by Became.
 func (p *Pin) Identity() dial.Identity { return p.target.ID }
@@ -158,6 +162,9 @@ func (p *Pin) Discard() {
 	p.once.Do(func() { close(p.stop) })
 	p.pins.drop(p)
 }
+
+// abort ends the connection as if the server had.
+func (p *Pin) abort() { p.once.Do(func() { close(p.stop) }) }
 
 // run serves the pin's connection until it ends.
 func (p *Pin) run() {

@@ -28,8 +28,8 @@ var (
 type Ask struct {
 	ID dial.Identity
 
-	// Key is one that the session's commands are about; nil: any server will do.
-	Key []byte
+	// At is the server that the pin leads to.
+	At topology.Node
 
 	// Owner is the account of the pin: the client's address.
 	Owner string
@@ -49,9 +49,8 @@ type Ask struct {
 // Options say how many pins there may be. All are required.
 type Options struct {
 	Dialer *dial.Dialer
-	Server func(key []byte) topology.Node // that serves a key; nil: any
-	Own    func(dial.Identity) bool       // the credentials are the proxy's own
-	Spawn  func(func())                   // runs a goroutine and waits for its end
+	Own    func(dial.Identity) bool // the credentials are the proxy's own
+	Spawn  func(func())             // runs a goroutine and waits for its end
 
 	Max, MaxPerOwner int           // pins for work
 	Wait             time.Duration // for one of them
@@ -138,7 +137,7 @@ func (ps *Pins) Await(a Ask, deliver func(*Pin, error)) (withdraw func() bool) {
 }
 
 // target is what the pin of a request is for.
-func (ps *Pins) target(a Ask) dial.Target { return dial.Target{At: ps.opts.Server(a.Key), ID: a.ID} }
+func (ps *Pins) target(a Ask) dial.Target { return dial.Target{At: a.At, ID: a.ID} }
 
 func (ps *Pins) of(a Ask) *pool {
 	if a.Login {
@@ -336,6 +335,18 @@ func (ps *Pins) DropBare() {
 	ps.dropIdleLocked(func(p *Pin) bool { return !p.target.ID.Authenticated() })
 	for p := range ps.all {
 		p.leaves = p.leaves || p.lent
+	}
+}
+
+// DropAt closes the pins that lead to some servers: idle ones at once, others after a time for their replies.
+func (ps *Pins) DropAt(which func(at topology.Node) bool, grace time.Duration) {
+	ps.dropIdle(func(p *Pin) bool { return which(p.target.At) })
+	ps.mu.Lock()
+	defer ps.mu.Unlock()
+	for p := range ps.all {
+		if p.lent && which(p.target.At) {
+			time.AfterFunc(grace, p.abort)
+		}
 	}
 }
 

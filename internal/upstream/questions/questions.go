@@ -18,6 +18,10 @@ import (
 type Asker struct {
 	Dialer *dial.Dialer
 	Server topology.Node
+
+	// Cluster says that the server should be a node of a cluster.
+	Cluster bool
+
 	Own    dial.Identity
 	Logger *zap.Logger
 

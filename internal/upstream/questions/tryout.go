@@ -8,8 +8,12 @@ import (
 	"strings"
 )
 
-// errSentinel says that the address has the wrong form.
-var errSentinel = errors.New("it is a Sentinel: its address is sentinel://host:port,host:port/name")
+// These errors say that the address has the wrong form.
+var (
+	errSentinel = errors.New("it is a Sentinel: its address is sentinel://host:port,host:port/name")
+	errNode     = errors.New("it is a node of a cluster, of which some nodes are named: cluster://host:port,host:port")
+	errNoNode   = errors.New("it is no node of a cluster: its address is host:port")
+)
 
 // TryOut asks for everything that the proxy needs of Redis. lent: clients use the proxy's own user, which then needs the rights of the lock
 // commands, too. The error names each right that is missing.
@@ -33,6 +37,14 @@ func (a *Asker) TryOut(ctx context.Context, lent bool) error {
 		return err
 	case bytes.HasPrefix(reply, []byte("*2\r\n$8\r\nsentinel")):
 		return errSentinel
+	}
+	switch reply, err := a.Dialer.Ask(nc, "INFO", "cluster"); {
+	case err != nil:
+		return err
+	case !a.Cluster && bytes.Contains(reply, []byte("\r\ncluster_enabled:1")):
+		return errNode
+	case a.Cluster && bytes.Contains(reply, []byte("\r\ncluster_enabled:0")):
+		return errNoNode
 	}
 	var missing []error
 	for _, question := range asked {

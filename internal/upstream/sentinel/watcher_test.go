@@ -122,7 +122,7 @@ func (s *stand) locked(f func()) {
 func watch(t *testing.T, test func(s *stand)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		s := &stand{primary: topology.NewPrimary("p")}
+		s := &stand{primary: topology.NewPrimary()}
 		var servers []address.Server
 		for i := range 3 {
 			servers = append(servers, address.Server{Network: "tcp", Addr: fmt.Sprintf("s%d:26379", i)})

@@ -22,7 +22,6 @@ type View struct {
 
 // Primary is one server that serves all keys and moves from process to process. All methods may be called from any goroutine.
 type Primary struct {
-	node  Node
 	view  atomic.Pointer[View]
 	doubt chan struct{} // size 1, never closed
 
@@ -38,12 +37,9 @@ type Primary struct {
 var ErrUnknown = errors.New("the address of the primary is not known yet")
 
 // NewPrimary returns a primary whose place is not known.
-func NewPrimary(node Node) *Primary {
-	return &Primary{node: node, doubt: make(chan struct{}, 1), unknown: ErrUnknown}
+func NewPrimary() *Primary {
+	return &Primary{doubt: make(chan struct{}, 1), unknown: ErrUnknown}
 }
-
-// For returns the server that serves a key: it is always the same one.
-func (p *Primary) For([]byte) Node { return p.node }
 
 // Resolve returns where the primary is now.
 func (p *Primary) Resolve(Node) (Place, error) {

@@ -8,7 +8,7 @@ import (
 )
 
 func TestAPrimaryMoves(t *testing.T) {
-	p := NewPrimary("p")
+	p := NewPrimary()
 	if _, err := p.Resolve("p"); !errors.Is(err, ErrUnknown) || p.View() != nil {
 		t.Fatalf("before the first view: %v", err)
 	}
@@ -38,7 +38,7 @@ func TestAPrimaryMoves(t *testing.T) {
 
 func TestAProcessThatIsNoPrimarySpeaksAgainstTheViewForAWhile(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := NewPrimary("p")
+		p := NewPrimary()
 		p.Publish(1, "a:1", "a:1")
 		place, _ := p.Resolve("p")
 		p.Doubt("p", place, errors.New("connection refused"))

@@ -1,7 +1,8 @@
-// Package topology knows the Redis servers behind the proxy: which of them serves a key, and where each of them is.
+// Package topology knows the Redis servers behind the proxy: which there are, and where each of them is.
 //
 // Lanes, pins and spare connections belong to a Node, which keeps its name when the server moves. Single is one server at a fixed
-// address. Primary is one server that moves: Sentinels promote another process.
+// address. Primary is one server that moves: Sentinels promote another process. Cluster is the nodes of a cluster, in a view that is replaced as a
+// whole.
 package topology
 
 import (
@@ -13,6 +14,9 @@ import (
 
 // A Node names one Redis server. The server keeps its name when its address changes.
 type Node string
+
+// Any stands for any server. If there is one, this is its name.
+const Any Node = ""
 
 // Place is where a server is at present.
 type Place struct {
@@ -37,21 +41,15 @@ func (p Place) OnLeft(f func()) (stop func()) {
 }
 
 // Single is one server that serves all keys at an address that does not change.
-type Single struct {
-	node  Node
-	place Place
-}
+type Single struct{ place Place }
 
 // NewSingle returns the topology of one server.
 func NewSingle(a address.Address) (*Single, error) {
 	if a.Kind != address.Single {
 		return nil, fmt.Errorf("%s is not one server", a)
 	}
-	return &Single{node: Node(a.String()), place: Place{Network: a.Servers[0].Network, Address: a.Servers[0].Addr}}, nil
+	return &Single{place: Place{Network: a.Servers[0].Network, Address: a.Servers[0].Addr}}, nil
 }
-
-// For returns the server that serves a key. Nil asks for any server.
-func (s *Single) For([]byte) Node { return s.node }
 
 // Resolve returns where a server is now. It is asked before every attempt to connect.
 func (s *Single) Resolve(Node) (Place, error) { return s.place, nil }

@@ -1,0 +1,659 @@
+package proxy
+
+import (
+	"fmt"
+	"maps"
+	"net"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"lockproxy/internal/redistest"
+)
+
+// A cluster takes seconds to start, so the tests that leave it as it is share one.
+func TestOverACluster(t *testing.T) {
+	c := redistest.StartCluster(t, 3, 0, "--enable-debug-command", "yes")
+	alone := redistest.Start(t)
+	proxies := startOverCluster(t, c)
+	t.Run("commands", func(t *testing.T) { sameReplies(t, alone, c, proxies) })
+	t.Run("transactions", func(t *testing.T) { sameTransactions(t, alone, c, proxies) })
+	t.Run("messages", func(t *testing.T) { messagesArrive(t, proxies) })
+	t.Run("pipelines", func(t *testing.T) { pipelinesKeepOrder(t, proxies) })
+	t.Run("scan", func(t *testing.T) { scanFindsEachKey(t, c, proxies[EngineGoroutine]) })
+	t.Run("scripts", func(t *testing.T) { scriptsDoNotRedirect(t, c, proxies) })
+	t.Run("half moved", func(t *testing.T) { commandsAwaitTheMove(t, c, proxies) })
+	t.Run("cluster down", func(t *testing.T) { commandsAwaitTheSlot(t, c, proxies) })
+	t.Run("loading", func(t *testing.T) { commandsAwaitTheData(t, c, proxies) })
+	t.Run("try out", func(t *testing.T) { addressesAreOfTheirKind(t, alone, c) })
+	t.Run("order of keys", func(t *testing.T) { serversAreUsedAtOnce(t, c) })
+	t.Run("silent server", func(t *testing.T) { newClientsNeedNoSilentServer(t, c, proxies[EngineGoroutine]) })
+}
+
+// startOverCluster runs one proxy for each engine in front of a cluster.
+func startOverCluster(t testing.TB, c *redistest.Cluster) map[string]*Server {
+	t.Helper()
+	proxies := map[string]*Server{}
+	for _, engine := range engineNames() {
+		proxies[engine] = startProxy(t, c.Nodes[0], func(o *Options) {
+			o.Engine = engine
+			o.Upstream.Addr = "cluster://" + c.Addrs()
+		})
+	}
+	return proxies
+}
+
+// sameAsAlone runs a script against one Redis and against each proxy in front of a cluster, and compares what the clients got.
+func sameAsAlone(t *testing.T, alone *redistest.Server, c *redistest.Cluster, proxies map[string]*Server, script func(s *side)) {
+	t.Helper()
+	run := func(title, addr string) []string {
+		for _, node := range append([]*redistest.Server{alone}, c.Nodes[:c.Primaries]...) {
+			node.Do(t, "FLUSHALL")
+			node.Do(t, "SCRIPT", "FLUSH")
+			node.Do(t, "FUNCTION", "FLUSH")
+		}
+		s := &side{t: t, redis: alone, addr: addr, title: title}
+		script(s)
+		s.close()
+		return s.transcript
+	}
+	direct := run("alone", alone.Addr())
+	for engine, srv := range proxies {
+		if diff := cmp.Diff(direct, run(engine, address(srv))); diff != "" {
+			t.Errorf("replies differ (-alone +%s):\n%s", engine, diff)
+		}
+	}
+}
+
+func sameReplies(t *testing.T, alone *redistest.Server, c *redistest.Cluster, proxies map[string]*Server) {
+	for proto := 2; proto <= 3; proto++ {
+		t.Run(fmt.Sprintf("RESP%d", proto), func(t *testing.T) {
+			sameAsAlone(t, alone, c, proxies, func(s *side) {
+				a := s.speaking("a", proto)
+				for _, line := range []string{
+					"PING", "SET a 1", "SET b 2", "SET c 3", "INCR a", "MGET a b c missing a", "MSET d 4 e 5 f 6 d 7", "MGET d e f", "EXISTS a b c x a", "TOUCH a b x",
+					"DEL a b x", "UNLINK c d x", "DBSIZE", "MSET k", "MSET k 1 j", "MGET", "EXISTS", "GET", "LPUSH l 1 2 3", "MGET l e",
+					"EVAL return{KEYS[1],ARGV[1]} 1 e x", "EVAL return{1,2} 0", "SCRIPT LOAD return{7}", "SCRIPT EXISTS 00 5a4ddbd8e4a85c1a0ae9c2f8b0ad0dd0e2b3ae06",
+					"EVALSHA 00 0", "RANDOMKEY x", "OBJECT ENCODING e", "TYPE l", "ZADD z 1 a 2 b", "ZUNION 1 z", "RENAME e {e}2", "SORT l", "XADD st 1-1 f v", "XREAD STREAMS st 0",
+					"XRANGE st - +", "BITOP AND {q}1 {q}2", "CLUSTER INFO", "CLUSTER", "READONLY", "ECHO x", "SCAN x", "PUBLISH ch m", "PUBSUB NUMSUB ch", "PUBSUB NUMPAT",
+					"FLUSHALL", "DBSIZE", "RANDOMKEY", "KEYS *", "CONFIG SET slowlog-max-len 100", "CONFIG GET slowlog-max-len", "NOSUCH a b", "BLPOP l 0.01", "SPUBLISH ch m",
+				} {
+					a.do(strings.Fields(line)...)
+				}
+			})
+		})
+	}
+}
+
+func sameTransactions(t *testing.T, alone *redistest.Server, c *redistest.Cluster, proxies map[string]*Server) {
+	for proto := 2; proto <= 3; proto++ {
+		t.Run(fmt.Sprintf("RESP%d", proto), func(t *testing.T) {
+			sameAsAlone(t, alone, c, proxies, func(s *side) {
+				s.hideHelloID()
+				a, b := s.speaking("a", proto), s.speaking("b", proto)
+				lines := func(p *peer, all string) {
+					for line := range strings.SplitSeq(all, "\n") {
+						p.do(strings.Fields(line)...)
+					}
+				}
+				for _, key := range []string{"a", "b", "c"} { // on all servers
+					lines(a, strings.ReplaceAll("MULTI\nSET K 1\nPING\nINCR K\nEXEC\nMULTI\nPING\nSET K 5\nDISCARD\nGET K\nWATCH K\nGET K\nMULTI\nINCR K\nEXEC", "K", key))
+					lines(a, strings.ReplaceAll("WATCH K\nGET K", "K", key))
+					b.do("SET", key, "9")
+					lines(a, strings.ReplaceAll("MULTI\nINCR K\nEXEC\nMULTI\nINCR K\nNOSUCH\nEXEC\nEXEC\nMULTI\nMULTI\nEXEC\nMULTI\nPING\nEXEC", "K", key))
+					lines(a, strings.ReplaceAll("WATCH K\nGET other\nSET other x\nUNWATCH\nWATCH K\nGET other2\nMULTI\nGET K\nEXEC", "K", key))
+					a.raw(strings.ReplaceAll("MULTI\r\nSET K 3\r\nINCR K\r\nEXEC\r\nGET K\r\nMULTI\r\nGET K\r\nDISCARD\r\nGET z\r\n", "K", key))
+					a.expect(9)
+					b.send("BLPOP", "list"+key, "0")
+					redistest.Eventually(t, patience, "a blocked client", func() bool { return blocked(t, alone, c) == 1 })
+					a.do("RPUSH", "list"+key, "v")
+					b.expect(1)
+					b.do("BLPOP", "list"+key, "0.01")
+					lines(b, strings.ReplaceAll("XADD sK 1-1 f v\nXREAD BLOCK 10 STREAMS sK 0\nXREAD BLOCK 10 STREAMS sK $\nBLMOVE xK{K} K{K} LEFT LEFT 0.01\nXGROUP CREATE sK g 0", "K", key))
+				}
+				a.do("WAIT", "0", "10")
+				a.do("HELLO")
+				a.do("HELLO", strconv.Itoa(proto))
+			})
+		})
+	}
+}
+
+// blocked is the number of clients that wait in Redis.
+func blocked(t testing.TB, alone *redistest.Server, c *redistest.Cluster) (n int) {
+	for _, node := range append([]*redistest.Server{alone}, c.Nodes...) {
+		info, _ := node.Do(t, "INFO", "clients").(string)
+		_, rest, _ := strings.Cut(info, "blocked_clients:")
+		count, _, _ := strings.Cut(rest, "\r\n")
+		one, _ := strconv.Atoi(count)
+		n += one
+	}
+	return n
+}
+
+func messagesArrive(t *testing.T, proxies map[string]*Server) {
+	for engine, srv := range proxies {
+		t.Run(engine, func(t *testing.T) {
+			sub, shard, pub := dialClient(t, address(srv)), dialClient(t, address(srv)), dialClient(t, address(srv))
+			sub.quiet("PSUBSCRIBE", engine+"*") // nodes may still pass on messages of the other engine's test
+			shard.quiet("SSUBSCRIBE", "sh"+engine)
+			for i := range 10 {
+				pub.quiet("SET", fmt.Sprint("k", i), "x") // moves to all servers
+				pub.quiet("PUBLISH", fmt.Sprint(engine, i), "m")
+				pub.quiet("SPUBLISH", "sh"+engine, "m")
+				if got, err := sub.frame(); err != nil || !strings.Contains(got, fmt.Sprint(engine, i)) {
+					t.Fatal(got, err)
+				}
+				if got, err := shard.frame(); err != nil || !strings.Contains(got, "smessage") {
+					t.Fatal(got, err)
+				}
+			}
+		})
+	}
+}
+
+func pipelinesKeepOrder(t *testing.T, proxies map[string]*Server) {
+	for engine, srv := range proxies {
+		t.Run(engine, func(t *testing.T) {
+			p := dialClient(t, address(srv))
+			const n = 3000
+			var in strings.Builder
+			for i := range n {
+				fmt.Fprintf(&in, "SET %s:%d %d\r\nGET %s:%d\r\n", engine, i, i, engine, i)
+			}
+			go p.raw(in.String())
+			for i := range n {
+				for _, want := range []string{"+OK\r\n", fmt.Sprintf("$%d\r\n%d\r\n", len(fmt.Sprint(i)), i)} {
+					if got, err := p.frame(); got != want || err != nil {
+						t.Fatalf("key %d: %q (%v), want %q", i, got, err, want)
+					}
+				}
+			}
+			if got := p.quiet("DBSIZE"); got == ":0\r\n" {
+				t.Error("no keys")
+			}
+		})
+	}
+}
+
+func scanFindsEachKey(t *testing.T, c *redistest.Cluster, srv *Server) {
+	p := dialClient(t, address(srv))
+	p.quiet("FLUSHALL")
+	const n = 1000
+	for i := range n {
+		p.send("SET", fmt.Sprint("key:", i), "x")
+	}
+	for range n {
+		if got, err := p.frame(); got != "+OK\r\n" {
+			t.Fatal(got, err)
+		}
+	}
+	found, cursor := map[string]bool{}, "0"
+	for range 10 * n {
+		reply := p.quiet("SCAN", cursor, "COUNT", "50")
+		lines := strings.Split(reply, "\r\n")
+		cursor = lines[2]
+		for i := 5; i < len(lines); i += 2 {
+			found[lines[i]] = true
+		}
+		if cursor == "0" {
+			break
+		}
+	}
+	if len(found) != n {
+		t.Errorf("%d keys, want %d", len(found), n)
+	}
+	if got := p.quiet("KEYS", "key:*"); !strings.HasPrefix(got, fmt.Sprintf("*%d\r\n", n)) {
+		t.Errorf("KEYS: %.20q", got)
+	}
+	if got := p.quiet("DBSIZE"); got != fmt.Sprintf(":%d\r\n", n) {
+		t.Errorf("DBSIZE: %q", got)
+	}
+}
+
+// A mover moves slots from node to node, as redis-cli does.
+type mover struct {
+	t     testing.TB
+	c     *redistest.Cluster
+	owner [redistest.Slots]int
+}
+
+func newMover(t testing.TB, c *redistest.Cluster) *mover {
+	m := &mover{t: t, c: c}
+	for slot := range m.owner {
+		m.owner[slot] = slot * c.Primaries / redistest.Slots
+	}
+	return m
+}
+
+// begin makes a slot importing and migrating.
+func (m *mover) begin(slot, to int) {
+	from, target := m.c.Nodes[m.owner[slot]], m.c.Nodes[to]
+	target.Do(m.t, "CLUSTER", "SETSLOT", slot, "IMPORTING", m.c.ID(from))
+	from.Do(m.t, "CLUSTER", "SETSLOT", slot, "MIGRATING", m.c.ID(target))
+}
+
+// keys moves the keys of a slot.
+func (m *mover) keys(slot, to int) {
+	from, target := m.c.Nodes[m.owner[slot]], m.c.Nodes[to]
+	host, port, _ := strings.Cut(target.Addr(), ":")
+	for {
+		keys := from.Do(m.t, "CLUSTER", "GETKEYSINSLOT", slot, 10).([]any)
+		if len(keys) == 0 {
+			return
+		}
+		from.Do(m.t, append([]any{"MIGRATE", host, port, "", 0, 5000, "KEYS"}, keys...)...)
+	}
+}
+
+// end makes the target the owner of a slot.
+func (m *mover) end(slot, to int) {
+	from, target := m.c.Nodes[m.owner[slot]], m.c.Nodes[to]
+	target.Do(m.t, "CLUSTER", "SETSLOT", slot, "NODE", m.c.ID(target))
+	from.Do(m.t, "CLUSTER", "SETSLOT", slot, "NODE", m.c.ID(target))
+	m.owner[slot] = to
+}
+
+func (m *mover) move(slot, to int) {
+	if m.owner[slot] == to {
+		return
+	}
+	m.begin(slot, to)
+	m.keys(slot, to)
+	m.end(slot, to)
+}
+
+// load increments counters over the proxies until stop is closed, each counter by one client. It returns the counts that were acknowledged.
+func load(t testing.TB, proxies map[string]*Server, stop <-chan struct{}) (acknowledged func() map[string]int) {
+	counts := map[string]int{}
+	var mu sync.Mutex
+	var wg sync.WaitGroup
+	for engine, srv := range proxies {
+		for i := range 4 {
+			p := dialClient(t, address(srv))
+			wg.Go(func() {
+				done := map[string]int{}
+				longest, last := time.Duration(0), time.Now()
+				defer func() {
+					mu.Lock()
+					defer mu.Unlock()
+					maps.Copy(counts, done)
+					t.Logf("longest gap: %v", longest)
+				}()
+				for round := 0; ; round++ {
+					select {
+					case <-stop:
+						return
+					default:
+					}
+					// A single command, a pipeline, and a divided command in turn.
+					keys := make([]string, 5)
+					for k := range keys {
+						keys[k] = fmt.Sprintf("%s:%d:%d", engine, i, (round*5+k)%200)
+						p.send("INCR", keys[k])
+					}
+					for _, key := range keys {
+						done[key]++
+						longest, last = max(longest, time.Since(last)), time.Now()
+						if got, err := p.frame(); got != fmt.Sprintf(":%d\r\n", done[key]) || err != nil {
+							t.Errorf("INCR %s: %q (%v), want %d", key, got, err, done[key])
+							return
+						}
+					}
+					// A transaction, a script of two keys, and a command that waits, on another slot in each round.
+					tag := fmt.Sprintf("{%s:%d:%d}", engine, i, round%200)
+					done[tag+"t"]++
+					p.raw("MULTI\r\n")
+					for _, want := range []string{"+OK\r\n", "+QUEUED\r\n", "+QUEUED\r\n", fmt.Sprintf("*2\r\n:%d\r\n+PONG\r\n", done[tag+"t"])} {
+						if got, err := p.frame(); got != want || err != nil {
+							t.Errorf("transaction of %s: %q (%v), want %q", tag, got, err, want)
+							return
+						}
+						switch want {
+						case "+OK\r\n":
+							p.send("INCR", tag+"t")
+							p.send("PING")
+							p.send("EXEC")
+						}
+					}
+					done[tag+"e"]++
+					if got, want := p.quiet("EVAL", "redis.call('get', KEYS[2]) return redis.call('incr', KEYS[1])", "2", tag+"e", tag+"t"), fmt.Sprintf(":%d\r\n", done[tag+"e"]); got != want {
+						t.Errorf("script of %s: %q, want %q", tag, got, want)
+						return
+					}
+					list := fmt.Sprintf("%sl%d", tag, round)
+					if got := p.quiet("RPUSH", list, "x"); got != ":1\r\n" {
+						t.Errorf("RPUSH: %q", got)
+						return
+					}
+					if got := p.quiet("BLPOP", list, "1"); !strings.HasSuffix(got, "\r\nx\r\n") {
+						t.Errorf("BLPOP: %q", got)
+						return
+					}
+					if got := p.quiet(append([]string{"MGET"}, keys...)...); !strings.HasPrefix(got, "*5\r\n") || strings.Contains(got, "$-1") {
+						t.Errorf("MGET: %q", got)
+						return
+					}
+				}
+			})
+		}
+	}
+	return func() map[string]int {
+		wg.Wait()
+		return counts
+	}
+}
+
+// counted compares what was acknowledged with what there is.
+func counted(t testing.TB, srv *Server, counts map[string]int) {
+	t.Helper()
+	p := dialClient(t, address(srv))
+	total := 0
+	for key, want := range counts {
+		total += want
+		if got := p.quiet("GET", key); !strings.HasSuffix(got, fmt.Sprintf("\r\n%d\r\n", want)) {
+			t.Errorf("%s: %q, want %d", key, got, want)
+		}
+	}
+	t.Logf("%d increments", total)
+	if total == 0 {
+		t.Error("no increments")
+	}
+}
+
+func TestSlotsMoveUnderLoadWithoutAnError(t *testing.T) {
+	c := redistest.StartCluster(t, 3, 0)
+	proxies := startOverCluster(t, c)
+	stop := make(chan struct{})
+	acknowledged := load(t, proxies, stop)
+	m := newMover(t, c)
+	for slot := 0; slot < redistest.Slots; slot += 30 {
+		m.move(slot, (m.owner[slot]+1)%3)
+	}
+	close(stop)
+	counted(t, proxies[EngineGoroutine], acknowledged())
+}
+
+func TestAFailoverOnRequestIsNoError(t *testing.T) {
+	c := redistest.StartCluster(t, 3, 1)
+	proxies := startOverCluster(t, c)
+	stop := make(chan struct{})
+	acknowledged := load(t, proxies, stop)
+	for i := range 3 {
+		c.Failover(c.Nodes[3+i])
+	}
+	close(stop)
+	counted(t, proxies[EngineGoroutine], acknowledged())
+}
+
+// A script may answer with any error. A redirection that it made up sends nothing anywhere, and the script runs once.
+func scriptsDoNotRedirect(t *testing.T, c *redistest.Cluster, proxies map[string]*Server) {
+	stranger, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stranger.Close()
+	met := make(chan struct{})
+	go func() {
+		if nc, err := stranger.Accept(); err == nil {
+			nc.Close()
+			close(met)
+		}
+	}()
+	for engine, srv := range proxies {
+		p := dialClient(t, address(srv))
+		slot := c.Nodes[0].Do(t, "CLUSTER", "KEYSLOT", engine).(int64)
+		runs := 0
+		for _, words := range []string{
+			fmt.Sprintf("MOVED %d %s", slot, stranger.Addr()), fmt.Sprintf("ASK %d %s", slot, stranger.Addr()),
+			fmt.Sprintf("MOVED %d %s", slot, c.Nodes[0].Addr()), fmt.Sprintf("MOVED %d %s", slot, c.Nodes[1].Addr()), fmt.Sprintf("MOVED %d %s", slot, c.Nodes[2].Addr()),
+			fmt.Sprintf("ASK %d %s", slot, c.Nodes[0].Addr()), fmt.Sprintf("ASK %d %s", slot, c.Nodes[1].Addr()), fmt.Sprintf("ASK %d %s", slot, c.Nodes[2].Addr()),
+			"MOVED 1 " + stranger.Addr().String(), "MOVED x", "TRYAGAIN x", "CLUSTERDOWN x", "CLUSTERDOWN Hash slot not served", "TRYAGAIN Multiple keys request during rehashing of slot",
+			"LOADING Redis is loading the dataset in memory",
+		} {
+			runs++
+			if got := p.quiet("EVAL", "redis.call('incr', KEYS[1]) return redis.error_reply(ARGV[1])", "1", engine, words); !strings.HasPrefix(got, "-"+words) {
+				t.Errorf("%s: %q came of %q", engine, got, words)
+			}
+			if got, want := p.quiet("GET", engine), strconv.Itoa(runs); !strings.HasSuffix(got, "\r\n"+want+"\r\n") {
+				t.Errorf("%s: after %q the script has run %q times, want %s", engine, words, got, want)
+				runs, _ = strconv.Atoi(strings.Split(got, "\r\n")[1])
+			}
+		}
+	}
+	select {
+	case <-met:
+		t.Error("a stranger was called")
+	default:
+	}
+}
+
+func commandsAwaitTheMove(t *testing.T, c *redistest.Cluster, proxies map[string]*Server) {
+	for engine, srv := range proxies {
+		p := dialClient(t, address(srv))
+		one, two := "{"+engine+"}1", "{"+engine+"}2"
+		slot := int(c.Nodes[0].Do(t, "CLUSTER", "KEYSLOT", one).(int64))
+		m := newMover(t, c)
+		p.quiet("MSET", one, "1", two, "2")
+		to := (m.owner[slot] + 1) % 3
+		m.begin(slot, to)
+		host, port, _ := strings.Cut(c.Nodes[to].Addr(), ":")
+		c.Nodes[m.owner[slot]].Do(t, "MIGRATE", host, port, one, 0, 5000)
+		if got := p.quiet("MGET", one, two); !strings.HasPrefix(got, "-TRYAGAIN ") {
+			t.Errorf("%s: %q while the slot stays half moved", engine, got)
+		}
+		if got := p.quiet("GET", one) + p.quiet("GET", two); got != "$1\r\n1\r\n$1\r\n2\r\n" {
+			t.Errorf("%s: %q", engine, got)
+		}
+		p.send("MGET", one, two)
+		p.send("SET", two, "3")
+		p.send("GET", two)
+		m.keys(slot, to)
+		m.end(slot, to)
+		defer m.move(slot, (to+2)%3)
+		for _, want := range []string{"*2\r\n$1\r\n1\r\n$1\r\n2\r\n", "+OK\r\n", "$1\r\n3\r\n"} {
+			if got, err := p.frame(); got != want || err != nil {
+				t.Errorf("%s: %q (%v), want %q", engine, got, err, want)
+			}
+		}
+	}
+}
+
+// keyOf is a key that a node serves.
+func keyOf(t testing.TB, c *redistest.Cluster, node *redistest.Server) string {
+	for i := range 1000 {
+		key := fmt.Sprint("key", i)
+		if slot := int(node.Do(t, "CLUSTER", "KEYSLOT", key).(int64)); c.Owner(slot) == node {
+			return key
+		}
+	}
+	t.Fatal("no key")
+	return ""
+}
+
+func TestTheEndOfAPrimaryConcernsItsSlotsOnly(t *testing.T) {
+	for _, stopped := range []bool{false, true} {
+		t.Run(fmt.Sprintf("stopped=%v", stopped), func(t *testing.T) {
+			c := redistest.StartCluster(t, 3, 1, "--cluster-require-full-coverage", "no")
+			keys := []string{keyOf(t, c, c.Nodes[0]), keyOf(t, c, c.Nodes[1])}
+			srv := startProxy(t, c.Nodes[0], func(o *Options) { o.Upstream.Addr = "cluster://" + c.Addrs() })
+			hit, other := dialClient(t, address(srv)), dialClient(t, address(srv))
+			hit.quiet("SET", keys[0], "x")
+			other.quiet("MGET", keys[0], keys[1])
+			c.Nodes[0].Do(t, "WAIT", 1, 1000)
+			begin := time.Now()
+			if stopped {
+				c.Nodes[0].Pause()
+			} else {
+				c.Nodes[0].Kill()
+			}
+			served := make(chan struct{})
+			go func() { // each client is refused, cut off, or served
+				defer close(served)
+				for time.Since(begin) < patience {
+					hit.send("GET", keys[0])
+					if got, err := hit.frame(); got == "$1\r\nx\r\n" {
+						return
+					} else if err != nil {
+						hit = dialClient(t, address(srv))
+					}
+				}
+			}()
+			longest, known := time.Duration(0), time.Duration(0)
+			before := srv.shared.Upstream.View().Epoch
+			for done := false; !done; {
+				at := time.Now()
+				if known == 0 && srv.shared.Upstream.View().Epoch != before {
+					known = time.Since(begin)
+				}
+				if got := other.quiet("SET", keys[1], "y"); got != "+OK\r\n" {
+					t.Errorf("another shard: %q", got)
+				}
+				longest = max(longest, time.Since(at))
+				select {
+				case <-served:
+					done = true
+				default:
+				}
+			}
+			t.Logf("new view after %v, served after %v; longest command of another shard: %v", known, time.Since(begin), longest)
+			if late := time.Since(begin) - known; known > 0 && late > 2*time.Second {
+				t.Errorf("a client is served %v after the proxy has known the new primary", late)
+			}
+			if got := other.quiet("GET", keys[0]); got != "$1\r\nx\r\n" {
+				t.Errorf("the shard is not served: %q", got)
+			}
+		})
+	}
+}
+
+// newClientsNeedNoSilentServer stops one server after the other: the one that the proxy asks about clients without credentials is among them.
+func newClientsNeedNoSilentServer(t *testing.T, c *redistest.Cluster, srv *Server) {
+	dialClient(t, address(srv)).quiet("PING") // the proxy has asked
+	for i, node := range c.Nodes[:c.Primaries] {
+		key := keyOf(t, c, c.Nodes[(i+1)%c.Primaries])
+		node.Pause()
+		begin := time.Now()
+		cl := dialClient(t, address(srv))
+		if got := cl.quiet("SET", key, "x"); got != "+OK\r\n" {
+			t.Errorf("while server %d is silent: %q", i, got)
+		}
+		took := time.Since(begin)
+		node.Continue()
+		if took > 2*time.Second {
+			t.Errorf("while server %d was silent, a new client of another one waited %v", i, took)
+		}
+		c.AwaitReady()
+	}
+}
+
+// refusals is the number of errors of a kind that a node has answered.
+func refusals(t testing.TB, node *redistest.Server, kind string) string {
+	info, _ := node.Do(t, "INFO", "errorstats").(string)
+	_, rest, _ := strings.Cut(info, "errorstat_"+kind+":count=")
+	n, _, _ := strings.Cut(rest, "\r\n")
+	return n
+}
+
+// awaitRefusal returns when a node has answered another error of a kind than before.
+func awaitRefusal(t testing.TB, node *redistest.Server, kind, before string) {
+	t.Helper()
+	redistest.Eventually(t, patience, "a refusal "+kind, func() bool { return refusals(t, node, kind) != before })
+}
+
+func commandsAwaitTheSlot(t *testing.T, c *redistest.Cluster, proxies map[string]*Server) {
+	node := c.Nodes[0]
+	key := keyOf(t, c, node)
+	slot := node.Do(t, "CLUSTER", "KEYSLOT", key)
+	for engine, srv := range proxies {
+		p := dialClient(t, address(srv))
+		p.quiet("SET", key, "1")
+		before := refusals(t, node, "CLUSTERDOWN")
+		node.Do(t, "CLUSTER", "DELSLOTS", slot)
+		p.send("INCR", key)
+		p.send("GET", key)
+		awaitRefusal(t, node, "CLUSTERDOWN", before)
+		node.Do(t, "CLUSTER", "ADDSLOTS", slot)
+		for _, want := range []string{":2\r\n", "$1\r\n2\r\n"} {
+			if got, err := p.frame(); got != want || err != nil {
+				t.Errorf("%s: %q (%v), want %q", engine, got, err, want)
+			}
+		}
+		c.AwaitReady()
+	}
+}
+
+func commandsAwaitTheData(t *testing.T, c *redistest.Cluster, proxies map[string]*Server) {
+	node := c.Nodes[0]
+	key := keyOf(t, c, node)
+	slot := fmt.Sprint(node.Do(t, "CLUSTER", "KEYSLOT", key))
+	node.Do(t, "CONFIG", "SET", "key-load-delay", "100", "loading-process-events-interval-bytes", "1024")
+	defer node.Do(t, "CONFIG", "SET", "key-load-delay", "0")
+	node.Do(t, "EVAL", "for i = 1, 2000 do redis.call('SET', '{'..KEYS[1]..'}'..i, i) end", "1", key)
+	for engine, srv := range proxies {
+		p := dialClient(t, address(srv))
+		p.quiet("SET", key, slot)
+		before := refusals(t, node, "LOADING")
+		loaded := make(chan any)
+		go func() { loaded <- node.Do(t, "DEBUG", "RELOAD") }()
+		redistest.Eventually(t, patience, "the node to load", func() bool {
+			info, _ := node.Do(t, "INFO", "persistence").(string)
+			return strings.Contains(info, "loading:1")
+		})
+		if got, want := p.quiet("GET", key), fmt.Sprintf("$%d\r\n%s\r\n", len(slot), slot); got != want {
+			t.Errorf("%s: %q, want %q", engine, got, want)
+		}
+		<-loaded
+		if refusals(t, node, "LOADING") == before {
+			t.Errorf("%s: the node has refused nothing", engine)
+		}
+	}
+}
+
+// serversAreUsedAtOnce sends writes to two servers, of which the first does not answer: the other one carries its command out.
+func serversAreUsedAtOnce(t *testing.T, c *redistest.Cluster) {
+	for _, engine := range engineNames() {
+		srv := startProxy(t, c.Nodes[0], func(o *Options) {
+			o.Engine = engine
+			o.Upstream.Addr = "cluster://" + c.Addrs()
+			o.Cluster.Order = OrderKey
+		})
+		p := dialClient(t, address(srv))
+		silent, other := keyOf(t, c, c.Nodes[0]), keyOf(t, c, c.Nodes[1])
+		p.quiet("MSET", silent, "0", other, "0")
+		c.Nodes[0].Pause()
+		for range 2 {
+			p.send("INCR", silent)
+			p.send("INCR", other)
+		}
+		redistest.Eventually(t, patience, "the other server to carry out both", func() bool { return c.Nodes[1].Do(t, "GET", other) == "2" })
+		c.Nodes[0].Continue()
+		for _, want := range []string{":1\r\n", ":1\r\n", ":2\r\n", ":2\r\n"} {
+			if got, err := p.frame(); got != want || err != nil {
+				t.Errorf("%s: %q (%v), want %q", engine, got, err, want)
+			}
+		}
+		if got := p.quiet("MGET", silent, other); got != "*2\r\n$1\r\n2\r\n$1\r\n2\r\n" {
+			t.Errorf("%s: %q", engine, got)
+		}
+		c.AwaitReady()
+	}
+}
+
+func addressesAreOfTheirKind(t *testing.T, alone *redistest.Server, c *redistest.Cluster) {
+	for addr, want := range map[string]string{
+		"cluster://" + c.Addrs():    "",
+		alone.Addr():                "",
+		c.Nodes[0].Addr():           "it is a node of a cluster",
+		"cluster://" + alone.Addr(): "it is no node of a cluster",
+	} {
+		srv := startProxy(t, alone, func(o *Options) { o.Upstream.Addr = addr })
+		if err := srv.TryOut(t.Context()); want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
+			t.Errorf("%s: %v, want %q", addr, err, want)
+		}
+	}
+}

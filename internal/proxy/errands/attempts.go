@@ -1,0 +1,25 @@
+package errands
+
+import "time"
+
+// Attempts count the refusals of one command.
+type Attempts struct {
+	since time.Time // of the first one
+	tries int
+}
+
+// Refused notes a refusal. It reports whether the command may be sent again: it may for a time after the first refusal.
+func (a *Attempts) Refused(within time.Duration) bool {
+	if a.tries++; a.tries == 1 {
+		a.since = time.Now()
+	}
+	return time.Since(a.since) <= within
+}
+
+// Pause is the time before the next attempt.
+func (a *Attempts) Pause() time.Duration {
+	if a.tries <= 1 {
+		return 0
+	}
+	return min(5*time.Millisecond<<min(a.tries-2, 8), 100*time.Millisecond)
+}

@@ -1,0 +1,248 @@
+package errands
+
+import (
+	"math/rand/v2"
+	"time"
+
+	"lockproxy/internal/proxy/command"
+	"lockproxy/internal/proxy/handlers"
+	"lockproxy/internal/proxy/replies"
+	"lockproxy/internal/upstream/cluster"
+	"lockproxy/internal/upstream/keyspec"
+	"lockproxy/internal/upstream/slots"
+	"lockproxy/internal/upstream/topology"
+)
+
+// A Session is what errands need of the session. All methods but Do require its lock.
+type Session interface {
+	handlers.Session
+
+	// Take returns a slot for the reply to a command that is about to be sent to a server; Any: to none.
+	Take(at topology.Node, h handlers.Handler) replies.ID
+
+	// Transmit sends n commands to a server for the reply in a slot.
+	Transmit(at topology.Node, raw []byte, id replies.ID, n int)
+
+	// Lose says that the command of a slot could not be sent.
+	Lose(id replies.ID)
+
+	// Hopeless reports whether a lane refuses for a reason that no other attempt changes.
+	Hopeless() bool
+
+	// Await has the next command wait until nothing is outstanding.
+	Await()
+
+	// Leave leaves the lanes to some servers. Nothing is outstanding there.
+	Leave(which func(at topology.Node) bool)
+
+	// GiveUp says that the command of a slot gets no reply.
+	GiveUp(id replies.ID)
+
+	// Do runs f with the session locked, and has the session go on, unless the client gets no more.
+	Do(f func()) bool
+}
+
+// A Cluster knows the servers.
+type Cluster interface {
+	// View is the present view; nil: there is one server, and no cluster.
+	View() *cluster.View
+
+	// Refresh has then called from another goroutine when the view has been refreshed by a question that has begun after this call.
+	Refresh(hint topology.Node, then func())
+
+	// Silent reports whether a server has not answered lately.
+	Silent(at topology.Node) bool
+
+	// FailoverWait is how long a command is sent again.
+	FailoverWait() time.Duration
+}
+
+// A Route is the way of the command being routed.
+type Route struct {
+	Target topology.Node
+	Slot   int          // of its first key; -1: it has none
+	Fixed  bool         // it concerns the target, whatever happens
+	Asks   bool         // it is sent behind an ASKING
+	keys   keyspec.Spec // where its keys are, if it runs a script
+}
+
+// Look finds the slot of a command.
+func (r *Route) Look(row *command.Row, args [][]byte) {
+	r.Slot, r.Fixed, r.Asks, r.keys = -1, false, false, keyspec.Spec{}
+	if row.Script {
+		r.keys = row.Keys
+	}
+	if i := row.Keys.First(args); i > 0 {
+		r.Slot = slots.Of(args[i])
+	}
+}
+
+// Errands are the commands of one session that are on their way to the servers of a cluster. In front of one server all of it stays empty.
+type Errands struct {
+	Route
+	session Session
+	cluster Cluster
+	view    *cluster.View // nil: there is no cluster
+
+	flying  int       // sent, and not answered
+	parked  parking   // refused ones
+	resting bool      // they wait for a new view
+	round   uint64    // the number of times that they have got one
+	spare   []*Errand // answered ones
+	kept    int       // bytes of the commands that are on their way or parked
+}
+
+// Open prepares the errands of a session.
+func (n *Errands) Open(s Session, c Cluster) { n.session, n.cluster, n.view = s, c, c.View() }
+
+// Clustered reports whether there is a cluster.
+func (n *Errands) Clustered() bool { return n.view != nil }
+
+// Seen is the view by which the session routes; nil: there is no cluster.
+func (n *Errands) Seen() *cluster.View { return n.view }
+
+// Parked reports whether refused commands wait to be sent again.
+func (n *Errands) Parked() bool { return !n.parked.empty() }
+
+// Kept is the number of bytes of commands that may have to be sent again.
+func (n *Errands) Kept() int { return n.kept }
+
+// Keep counts bytes of commands that the session itself keeps.
+func (n *Errands) Keep(bytes int) { n.kept += bytes }
+
+// Owner is the server of a slot; Any: none is known.
+func (n *Errands) Owner(slot int) topology.Node {
+	if node := n.view.Owner(slot); node != nil {
+		return topology.Node(node.ID)
+	}
+	return topology.Any
+}
+
+// Chance is one of the servers, if possible one that answers; Any: none is known.
+func (n *Errands) Chance() topology.Node {
+	list := n.view.Nodes()
+	if len(list) == 0 {
+		return topology.Any
+	}
+	first := rand.IntN(len(list))
+	for i := range list {
+		if at := topology.Node(list[(first+i)%len(list)].ID); !n.cluster.Silent(at) {
+			return at
+		}
+	}
+	return topology.Node(list[first].ID)
+}
+
+// Adopt takes over the present view of the cluster. No errand is on its way. Lanes to servers that serve no slots any more are left.
+func (n *Errands) Adopt() {
+	if n.view == nil || n.view == n.cluster.View() {
+		return
+	}
+	n.view = n.cluster.View()
+	n.session.Leave(func(at topology.Node) bool { return n.view.Primary(string(at)) == nil })
+}
+
+// Send sends the command being routed to its target. h handles its reply; nil: it passes to the client.
+func (n *Errands) Send(raw []byte, h handlers.Handler) {
+	e := n.newErrand()
+	e.h, e.slot, e.node, e.fixed, e.keys = h, n.Slot, n.Target, n.Fixed, n.keys
+	e.home = e.node
+	e.raw = append(e.raw, raw...)
+	n.kept += len(raw)
+	e.at = n.session.Take(e.node, e)
+	e.depart()
+	n.GoOn()
+}
+
+// GoOn sends the parked errands again when nothing is on its way.
+func (n *Errands) GoOn() {
+	for !n.parked.empty() && n.flying == 0 && !n.resting && !n.session.Gone() {
+		if e := n.parked.first(); e.rests > n.round {
+			n.rest(e)
+			return
+		}
+		late := n.parked.overtaken(n.parked.first())
+		e := n.parked.leave()
+		if e.doubted && !e.fixed {
+			n.Adopt()
+			late = late || e.slot >= 0 && n.Owner(e.slot) == e.home
+		}
+		if late {
+			if !e.doubted {
+				e.giveUp()
+			}
+			at, answered := e.at, e.pass(e.at, e.failed, 1, false)
+			e.over()
+			n.session.Answered(at, answered)
+			continue
+		}
+		if !e.asking && !e.fixed {
+			n.Adopt()
+			if e.slot < 0 {
+				e.node = n.Chance()
+			} else {
+				e.node = n.Owner(e.slot)
+			}
+		}
+		e.doubted = false
+		n.session.Leave(func(at topology.Node) bool { return at == e.node }) // the lane may be closed for good
+		e.depart()
+	}
+}
+
+// rest has the parked errands sent again when the view has been refreshed. The first one's number of attempts says how soon.
+func (n *Errands) rest(e *Errand) {
+	n.resting = true
+	n.Later(e.node, e.attempts.Pause(), func() {
+		n.resting = false
+		n.round++
+		n.GoOn()
+	})
+}
+
+// Refused notes that a server has refused a command for another server's sake. It returns the server that has the key already; Any: none is known.
+func (n *Errands) Refused(why cluster.Refusal) (asking topology.Node) {
+	hint := n.view.At(why.Address)
+	switch {
+	case hint == nil:
+		return topology.Any
+	case why.Reason == cluster.Asking:
+		return topology.Node(hint.ID)
+	}
+	n.cluster.Refresh(topology.Node(hint.ID), nil)
+	return topology.Any
+}
+
+// Later has f called after a pause and a refresh of the view. f requires the session lock.
+func (n *Errands) Later(hint topology.Node, pause time.Duration, f func()) {
+	then := func() { n.session.Do(f) }
+	if pause == 0 {
+		n.cluster.Refresh(hint, then)
+		return
+	}
+	time.AfterFunc(pause, func() { n.cluster.Refresh(hint, then) })
+}
+
+// Wait is the time for which a refused command is sent again.
+func (n *Errands) Wait() time.Duration { return n.cluster.FailoverWait() }
+
+// Drop gives up the parked errands of a session that has ended.
+func (n *Errands) Drop() {
+	for _, e := range n.parked.all() {
+		n.session.GiveUp(e.at)
+		n.kept -= len(e.raw)
+	}
+	n.parked.clear()
+}
+
+func (n *Errands) newErrand() *Errand {
+	if last := len(n.spare) - 1; last >= 0 {
+		e := n.spare[last]
+		n.spare = n.spare[:last]
+		return e
+	}
+	return &Errand{of: n}
+}
+
+// maxSpare bounds the errands that an idle session keeps, and the bytes that each keeps.
+const maxSpare, maxSpareRaw = 32, 512

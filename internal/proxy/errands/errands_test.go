@@ -1,0 +1,399 @@
+package errands
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"lockproxy/internal/proxy/command"
+	"lockproxy/internal/proxy/handlers"
+	"lockproxy/internal/proxy/replies"
+	"lockproxy/internal/resp"
+	"lockproxy/internal/upstream/cluster"
+	"lockproxy/internal/upstream/commands"
+	"lockproxy/internal/upstream/slots"
+	"lockproxy/internal/upstream/topology"
+)
+
+// client is a session without I/O in front of the servers a, at h:1, and b, at h:2. The test answers the commands.
+type client struct {
+	t       testing.TB
+	errands Errands
+	table   *command.Table
+	slots   replies.Queue[topology.Node, handlers.Handler]
+	view    *cluster.View
+	silent  topology.Node
+	wait    time.Duration
+
+	sent  []sent
+	then  []func() // called after a refresh
+	got   strings.Builder
+	args  [][]byte
+	quiet bool // what is sent and answered is not recorded
+}
+
+// sent is a transmission.
+type sent struct {
+	at  topology.Node
+	raw string
+	id  replies.ID
+	n   int
+}
+
+// viewOf is the view in which the server a serves the slots before a limit, and b the others.
+func viewOf(t testing.TB, limit int) *cluster.View {
+	t.Helper()
+	var spans []string
+	if limit > 0 {
+		spans = append(spans, fmt.Sprintf("*3\r\n:0\r\n:%d\r\n*3\r\n$1\r\nh\r\n:1\r\n$1\r\na\r\n", limit-1))
+	}
+	if limit < slots.Count {
+		spans = append(spans, fmt.Sprintf("*3\r\n:%d\r\n:16383\r\n*3\r\n$1\r\nh\r\n:2\r\n$1\r\nb\r\n", limit))
+	}
+	answer, _, err := resp.Decode([]byte(fmt.Sprintf("*%d\r\n%s", len(spans), strings.Join(spans, ""))))
+	if err != nil {
+		t.Fatal(err)
+	}
+	v, err := cluster.Parse("cluster_state:ok\r\ncluster_current_epoch:1\r\n", answer, "h:1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return v
+}
+
+func newClient(t testing.TB) *client {
+	c := &client{t: t, table: command.NewTable(commands.BuiltIn(), nil), view: viewOf(t, slots.Count/2), wait: time.Minute}
+	c.errands.Open(c, c)
+	return c
+}
+
+func (c *client) View() *cluster.View                     { return c.view }
+func (c *client) Refresh(_ topology.Node, then func())    { c.then = append(c.then, then) }
+func (c *client) Silent(at topology.Node) bool            { return at == c.silent }
+func (c *client) FailoverWait() time.Duration             { return c.wait }
+func (c *client) Gone() bool                              { return false }
+func (c *client) Pass(at replies.ID, b []byte, more bool) { c.Put(at, b, more) }
+func (c *client) Refusal() []byte                         { return []byte("-REFUSED\r\n") }
+
+func (c *client) Refuse(at replies.ID, _ int)                          { c.Put(at, c.Refusal(), false) }
+func (c *client) Held(int)                                             {}
+func (c *client) Resume()                                              {}
+func (c *client) Hopeless() bool                                       { return false }
+func (c *client) Await()                                               {}
+func (c *client) Leave(func(at topology.Node) bool)                    {}
+func (c *client) GiveUp(id replies.ID)                                 { c.slots.Answer(id, 1) }
+func (c *client) Take(at topology.Node, h handlers.Handler) replies.ID { return c.slots.Add(at, h, 1) }
+
+func (c *client) Put(at replies.ID, b []byte, more bool) {
+	if c.slots.Put(at, b, more) && !c.quiet {
+		c.got.Write(b)
+	}
+}
+
+func (c *client) Answered(id replies.ID, n int) {
+	c.slots.Answer(id, n)
+	for b := c.slots.Next(); b != nil; b = c.slots.Next() {
+		c.got.Write(b)
+	}
+}
+
+func (c *client) Transmit(at topology.Node, raw []byte, id replies.ID, n int) {
+	if c.quiet {
+		c.sent = append(c.sent, sent{at, "", id, n})
+		return
+	}
+	c.sent = append(c.sent, sent{at, string(raw), id, n})
+}
+
+func (c *client) Lose(id replies.ID) {
+	h, _ := c.slots.Handler(id)
+	if !h.(*Errand).Unsent() {
+		h.Lost(id, 1, false)
+		c.Answered(id, 1)
+	}
+}
+
+func (c *client) Do(f func()) bool {
+	f()
+	return true
+}
+
+// ask routes a command.
+func (c *client) ask(raw []byte) {
+	c.args = resp.Split(raw, c.args[:0])
+	e := &c.errands
+	e.Look(c.table.Lookup(c.args[0]), c.args)
+	e.Target = e.Owner(max(e.Slot, 0))
+	e.Send(raw, nil)
+}
+
+// take returns the transmissions since the last call.
+func (c *client) take() []sent {
+	list := slices.Clone(c.sent)
+	c.sent = c.sent[:0]
+	return list
+}
+
+// answer answers a transmission.
+func (c *client) answer(to sent, reply string) {
+	h, due := c.slots.Handler(to.id)
+	if !due {
+		c.t.Fatalf("no reply is due to %q", to.raw)
+	}
+	n := h.Take(to.id, []byte(reply), to.n, false)
+	c.Answered(to.id, n)
+	c.errands.GoOn()
+}
+
+// refreshed has the view replaced.
+func (c *client) refreshed(v *cluster.View) {
+	c.view = v
+	then := c.then
+	c.then = nil
+	for _, f := range then {
+		if f != nil {
+			f()
+		}
+	}
+}
+
+func words(text string) []byte {
+	return resp.AppendCommand(nil, strings.Fields(text)...)
+}
+
+// low and high are keys of the servers a and b.
+func (c *client) low() string { return c.key(func(slot int) bool { return slot < slots.Count/2 }) }
+
+func (c *client) high() string { return c.key(func(slot int) bool { return slot >= slots.Count/2 }) }
+
+func (c *client) key(of func(slot int) bool) string {
+	for i := range 100 {
+		if key := fmt.Sprint("key", i); of(slots.Of([]byte(key))) {
+			return key
+		}
+	}
+	c.t.Fatal("no key")
+	return ""
+}
+
+func TestACommandOfOneKeyDoesNotAllocate(t *testing.T) {
+	c := newClient(t)
+	c.quiet = true
+	raw, reply := words("GET "+c.low()), []byte("$1\r\nx\r\n")
+	round := func() {
+		c.ask(raw)
+		to := c.sent[0]
+		c.sent = c.sent[:0]
+		h, _ := c.slots.Handler(to.id)
+		c.Answered(to.id, h.Take(to.id, reply, 1, false))
+	}
+	round()
+	if n := testing.AllocsPerRun(100, round); n != 0 {
+		t.Errorf("%v allocations", n)
+	}
+	if n := c.errands.Kept(); n != 0 {
+		t.Errorf("%d bytes of answered commands are counted", n)
+	}
+}
+
+func TestRefusedCommandsAreSentAgainInTheirOrder(t *testing.T) {
+	c := newClient(t)
+	key := c.low()
+	moved := fmt.Sprintf("-MOVED %d h:2\r\n", slots.Of([]byte(key)))
+	for i := range 3 {
+		c.ask(words(fmt.Sprint("APPEND ", key, " ", i)))
+	}
+	first := c.take()
+	for _, one := range first {
+		if one.at != "a" {
+			t.Fatalf("%q is sent to %s", one.raw, one.at)
+		}
+		c.answer(one, moved)
+	}
+	if again := c.take(); len(again) > 0 {
+		t.Fatalf("sent again before the view is fresh: %v", again)
+	}
+	c.refreshed(viewOf(t, 0))
+	for i := range 3 {
+		again := c.take()
+		if len(again) != 1 || again[0].at != "b" || again[0].raw != first[i].raw {
+			t.Fatalf("command %d: %v", i, again)
+		}
+		c.answer(again[0], fmt.Sprintf(":%d\r\n", i+1))
+	}
+	if got := c.got.String(); got != ":1\r\n:2\r\n:3\r\n" {
+		t.Errorf("the client got %q", got)
+	}
+}
+
+func TestACommandIsNotSentAgainBehindItsSuccessor(t *testing.T) {
+	c := newClient(t)
+	key := c.low()
+	c.ask(words("SET " + key + " 1"))
+	c.ask(words("SET " + key + " 2"))
+	list := c.take()
+	c.answer(list[0], fmt.Sprintf("-MOVED %d h:2\r\n", slots.Of([]byte(key))))
+	c.answer(list[1], "+OK\r\n")
+	c.refreshed(viewOf(t, 0))
+	if again := c.take(); len(again) > 0 {
+		t.Errorf("sent again: %v", again)
+	}
+	if got := c.got.String(); !strings.HasPrefix(got, "-NOUPSTREAM ") || !strings.HasSuffix(got, "\r\n+OK\r\n") {
+		t.Errorf("the client got %q", got)
+	}
+}
+
+func TestAskedCommandsFollowAnAsking(t *testing.T) {
+	c := newClient(t)
+	key := c.low()
+	c.ask(words("GET " + key))
+	c.answer(c.take()[0], fmt.Sprintf("-ASK %d h:2\r\n", slots.Of([]byte(key))))
+	again := c.take()
+	if len(again) != 1 || again[0].at != "b" || again[0].n != 2 || again[0].raw != string(command.Asking)+string(words("GET "+key)) {
+		t.Fatalf("sent: %v", again)
+	}
+	c.answer(again[0], "+OK\r\n$1\r\nx\r\n")
+	if got := c.got.String(); got != "$1\r\nx\r\n" {
+		t.Errorf("the client got %q", got)
+	}
+}
+
+func TestOnlyServersOfTheViewAreAsked(t *testing.T) {
+	c := newClient(t)
+	key := c.low()
+	c.ask(words("GET " + key))
+	c.answer(c.take()[0], fmt.Sprintf("-ASK %d stranger:1\r\n", slots.Of([]byte(key))))
+	c.refreshed(c.view)
+	again := c.take()
+	if len(again) != 1 || again[0].at != "a" {
+		t.Fatalf("sent: %v", again)
+	}
+	c.wait = 0
+	c.answer(again[0], fmt.Sprintf("-ASK %d stranger:1\r\n", slots.Of([]byte(key))))
+	if got := c.got.String(); !strings.HasPrefix(got, "-NOUPSTREAM ") {
+		t.Errorf("the client got %q", got)
+	}
+}
+
+func TestARefusalOfAnotherSlotIsTheCommandsOwnReply(t *testing.T) {
+	c := newClient(t)
+	c.ask(words("GET " + c.low()))
+	words := fmt.Sprintf("-MOVED %d h:2\r\n", slots.Of([]byte(c.high())))
+	c.answer(c.take()[0], words)
+	if got := c.got.String(); got != words {
+		t.Errorf("the client got %q", got)
+	}
+}
+
+func TestAScriptThatMakesUpARefusalRunsOnce(t *testing.T) {
+	c := newClient(t)
+	key := c.low()
+	madeUp := fmt.Sprintf("-MOVED %d h:2\r\n", slots.Of([]byte(key)))
+	c.ask(words("EVAL text 1 " + key))
+	c.answer(c.take()[0], madeUp)
+	probe := c.take()
+	if len(probe) != 1 || probe[0].raw != string(words("EXISTS "+key)) || probe[0].at != "a" {
+		t.Fatalf("sent: %v", probe)
+	}
+	c.answer(probe[0], ":0\r\n")
+	c.refreshed(c.view)
+	if again := c.take(); len(again) > 0 {
+		t.Errorf("the script is sent again: %v", again)
+	}
+	if got := c.got.String(); got != madeUp {
+		t.Errorf("the client got %q", got)
+	}
+}
+
+func TestAKeylessCommandAvoidsASilentServer(t *testing.T) {
+	c := newClient(t)
+	c.silent = "a"
+	for range 20 {
+		if at := c.errands.Chance(); at != "b" {
+			t.Fatalf("sent to %s", at)
+		}
+	}
+}
+
+func TestPausesGrow(t *testing.T) {
+	var a Attempts
+	var last time.Duration
+	for range 20 {
+		if !a.Refused(time.Minute) {
+			t.Fatal("given up")
+		}
+		if p := a.Pause(); p < last || p > 100*time.Millisecond {
+			t.Errorf("a pause of %v after one of %v", p, last)
+		} else {
+			last = p
+		}
+	}
+	if last != 100*time.Millisecond || a.Refused(-1) {
+		t.Error("the longest pause is 100 ms, and attempts end")
+	}
+}
+
+var (
+	_ Session = (*client)(nil)
+	_ Cluster = (*client)(nil)
+)
+
+func TestParkedErrandsStayInTheirOrder(t *testing.T) {
+	var p parking
+	for _, at := range []replies.ID{2, 4, 6, 5, 1} {
+		p.add(&Errand{at: at, slot: int(at % 2)})
+	}
+	p.carriedOut(0, 5)
+	var got []replies.ID
+	var late []replies.ID
+	for !p.empty() {
+		if p.overtaken(p.first()) {
+			late = append(late, p.first().at)
+		}
+		e := p.leave()
+		if got = append(got, e.at); len(got) == 2 { // it is refused again
+			p.add(e)
+		}
+	}
+	if want := []replies.ID{1, 2, 2, 4, 5, 6}; !slices.Equal(got, want) {
+		t.Errorf("%v, want %v", got, want)
+	}
+	if want := []replies.ID{2, 2, 4}; !slices.Equal(late, want) {
+		t.Errorf("overtaken: %v, want %v", late, want)
+	}
+	if p.carriedOut(0, 9); p.overtaken(&Errand{at: 1}) {
+		t.Error("a command is remembered although no errand is parked")
+	}
+}
+
+// A client chooses the number of its refused commands. Their cost must not grow with the square of it.
+func BenchmarkRefusedPipeline(b *testing.B) {
+	for _, n := range []int{1000, 10_000} {
+		b.Run(fmt.Sprint(n), func(b *testing.B) {
+			for b.Loop() {
+				c := newClient(b)
+				c.quiet = true
+				moved, other := words("GET "+c.low()), words("GET "+c.high())
+				refusal := fmt.Sprintf("-MOVED %d h:2\r\n", slots.Of([]byte(c.low())))
+				for range n / 2 {
+					c.ask(moved)
+					c.ask(other)
+				}
+				for i, one := range c.take() {
+					if i%2 == 0 {
+						c.answer(one, refusal)
+					} else {
+						c.answer(one, "+OK\r\n")
+					}
+				}
+				c.refreshed(viewOf(b, 0))
+				for len(c.sent) > 0 {
+					c.answer(c.take()[0], "+OK\r\n")
+				}
+			}
+			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/float64(n), "ns/command")
+		})
+	}
+}

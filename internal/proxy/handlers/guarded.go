@@ -1,0 +1,45 @@
+package handlers
+
+import (
+	"lockproxy/internal/proxy/replies"
+	"lockproxy/internal/upstream/cluster"
+)
+
+// A Guarded handler looks for refusals of a server of a cluster among the replies to a command.
+type Guarded struct {
+	Session Session
+	To      Handler // of other replies; nil: they pass to the client
+	Slot    int     // of the command: a refusal of another slot is none
+	Read    func(reply []byte) cluster.Refusal
+	Refused func(at replies.ID, why cluster.Refusal) bool // false: the reply passes
+
+	begun  bool
+	failed []byte // the reply so far, if it is an error
+}
+
+// Take is Handler.
+func (g *Guarded) Take(at replies.ID, b []byte, n int, more bool) int {
+	if !g.begun && b[0] == '-' || len(g.failed) > 0 {
+		g.failed = append(g.failed, b...)
+		b = g.failed
+		if more {
+			return 0
+		}
+		if why := g.Read(b); why.Concerns(g.Slot) && g.Refused(at, why) {
+			return n
+		}
+	}
+	g.begun = true
+	return pass(g.Session, g.To, at, b, n, more)
+}
+
+// Lost is Handler.
+func (g *Guarded) Lost(at replies.ID, n int, sent bool) {
+	if g.To != nil {
+		g.To.Lost(at, n, sent)
+		return
+	}
+	g.Session.Refuse(at, n)
+}
+
+var _ Handler = (*Guarded)(nil)

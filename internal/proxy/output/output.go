@@ -1,0 +1,90 @@
+// Package output is the way of replies to one client: each waits in its slot for its turn, and then for the engine. It counts the bytes that the
+// client has not taken. The package does no I/O and has no lock. An Output belongs to one session, which guards it.
+package output
+
+import (
+	"lockproxy/internal/proxy/handlers"
+	"lockproxy/internal/proxy/outbox"
+	"lockproxy/internal/proxy/replies"
+	"lockproxy/internal/proxy/shared"
+)
+
+// An Output is the output of one session. C is the type of its connections to Redis.
+type Output[C comparable] struct {
+	Slots replies.Queue[C, handlers.Handler] // in the order of the commands
+	Out   outbox.Outbox                      // bytes whose turn has come
+
+	proxy    *shared.Proxy
+	overflow func(unread int)
+	unread   int // bytes in all of these, and those that an engine has taken and not yet written
+	gone     bool
+}
+
+// Open prepares the output. overflow is called when the client leaves more bytes unread than it may.
+func (o *Output[C]) Open(p *shared.Proxy, overflow func(unread int)) {
+	o.proxy, o.overflow = p, overflow
+}
+
+// Finish says that the client gets no more than the output so far.
+func (o *Output[C]) Finish() { o.gone = true }
+
+// Gone reports whether the client gets no more than the output so far.
+func (o *Output[C]) Gone() bool { return o.gone }
+
+// Unread is the number of bytes that the client has not taken.
+func (o *Output[C]) Unread() int { return o.unread }
+
+// Written says that the client has taken bytes.
+func (o *Output[C]) Written(bytes int) { o.unread -= bytes }
+
+// Forget drops all output.
+func (o *Output[C]) Forget() {
+	o.Out.Forget()
+	o.unread = 0
+}
+
+// Say gives the proxy's own reply to the last command.
+func (o *Output[C]) Say(b []byte) {
+	if o.gone || len(b) == 0 {
+		return
+	}
+	o.add(b, o.Slots.Say(b))
+}
+
+// Put adds bytes to the replies of a slot; more: they end within one.
+func (o *Output[C]) Put(at replies.ID, b []byte, more bool) {
+	if !o.gone {
+		o.add(b, o.Slots.Put(at, b, more))
+	}
+}
+
+// Push sends out-of-band data between replies.
+func (o *Output[C]) Push(b []byte) {
+	if !o.gone {
+		o.add(b, o.Slots.Push(b))
+	}
+}
+
+// Emit appends bytes to the output.
+func (o *Output[C]) Emit(b []byte) {
+	if !o.gone {
+		o.add(b, true)
+	}
+}
+
+// add counts new bytes. now: they leave at once.
+func (o *Output[C]) add(b []byte, now bool) {
+	if now {
+		o.Out.Append(b)
+	}
+	if o.unread += len(b); o.unread > o.proxy.Limits().Output {
+		o.overflow(o.unread)
+	}
+}
+
+// Move moves the replies whose turn has come.
+func (o *Output[C]) Move() {
+	for b := o.Slots.Next(); b != nil; b = o.Slots.Next() {
+		o.Out.Append(b)
+	}
+}

@@ -1,0 +1,36 @@
+package parts
+
+import "math/rand/v2"
+
+// everywhere has the commands that concern all primaries, by name or "name subcommand". Redis's tips (request_policy, response_policy) say most of
+// this. For PING, RANDOMKEY, PUBSUB and ACL, among others, they are missing or do not fit, so the list is the proxy's own. Other commands without a
+// key go to any server.
+var everywhere = map[string]Join{
+	"keys": unlessError(false, concatenate), "dbsize": unlessError(false, sum), "randomkey": unlessError(false, some(rand.IntN)), "info": info,
+	"flushall": unlessError(true, first), "flushdb": unlessError(true, first),
+	"save": unlessError(true, first), "bgsave": unlessError(true, first), "bgrewriteaof": unlessError(true, first),
+
+	"script load": unlessError(true, first), "script flush": unlessError(true, first), "script exists": unlessError(false, elementwise(both)), "script kill": anyOf,
+	"function load": unlessError(true, first), "function delete": unlessError(true, first), "function flush": unlessError(true, first),
+	"function restore": unlessError(true, first), "function kill": anyOf,
+
+	"config set": unlessError(true, first), "config resetstat": unlessError(true, first), "config rewrite": unlessError(true, first),
+	"acl setuser": unlessError(true, first), "acl deluser": unlessError(true, first), "acl load": unlessError(true, first), "acl save": unlessError(true, first),
+	"slowlog get": unlessError(false, concatenate), "slowlog len": unlessError(false, sum), "slowlog reset": unlessError(true, first),
+	"latency reset": unlessError(true, sum), "memory purge": unlessError(true, first),
+
+	"pubsub channels": unlessError(false, union), "pubsub shardchannels": unlessError(false, union), "pubsub numpat": unlessError(false, sum),
+	"pubsub numsub": unlessError(false, elementwise(plus)), "pubsub shardnumsub": unlessError(false, elementwise(plus)),
+}
+
+func both(a, b int) int { return a & b }
+func plus(a, b int) int { return a + b }
+
+// Everywhere returns how the replies of all primaries to a command are joined; nil: the command concerns one server. name and sub, the first
+// argument, are in lower case.
+func Everywhere(name, sub string) Join {
+	if join := everywhere[name]; join != nil {
+		return join
+	}
+	return everywhere[name+" "+sub]
+}

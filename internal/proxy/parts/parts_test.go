@@ -1,0 +1,233 @@
+package parts
+
+import (
+	"bytes"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"lockproxy/internal/resp"
+	"lockproxy/internal/upstream/cluster"
+	"lockproxy/internal/upstream/slots"
+)
+
+// store is a Redis with a few commands.
+type store map[string]string
+
+func (s store) do(args [][]byte) []byte {
+	keys := args[1:]
+	switch strings.ToLower(string(args[0])) {
+	case "mget":
+		b := resp.AppendHeader(nil, '*', len(keys))
+		for _, k := range keys {
+			if v, ok := s[string(k)]; ok {
+				b = resp.AppendBulk(b, v)
+			} else {
+				b = resp.AppendNull(b, 2)
+			}
+		}
+		return b
+	case "mset":
+		for i := 0; i < len(keys); i += 2 {
+			s[string(keys[i])] = string(keys[i+1])
+		}
+		return []byte(resp.OK)
+	}
+	n := 0
+	for _, k := range keys {
+		if _, ok := s[string(k)]; ok {
+			n++
+			if strings.EqualFold(string(args[0]), "del") {
+				delete(s, string(k))
+			}
+		}
+	}
+	return resp.AppendInteger(nil, n)
+}
+
+// The parts of a command, each carried out by the server of its slot, are as one command at one server.
+func TestASplitCommandIsAsAWholeOne(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		one, many := store{}, map[int]store{}
+		key := rapid.StringMatching(`(\{[ab]\})?[a-d]`)
+		for range rapid.IntRange(1, 10).Draw(t, "commands") {
+			name := rapid.SampledFrom([]string{"MGET", "mset", "DEL", "Exists", "MSET"}).Draw(t, "name")
+			args := [][]byte{[]byte(name)}
+			for i := range rapid.IntRange(1, 6).Draw(t, "keys") {
+				args = append(args, []byte(key.Draw(t, "key")))
+				if strings.EqualFold(name, "mset") {
+					args = append(args, []byte(strconv.Itoa(i)))
+				}
+			}
+			want := one.do(args)
+			all, join := Split(strings.ToLower(name), args)
+			if all == nil {
+				all, join = []Part{{resp.AppendCommand(nil, args...), slots.Of(args[1])}}, first
+			}
+			var replies [][]byte
+			for _, p := range all {
+				if many[p.Slot] == nil {
+					many[p.Slot] = store{}
+				}
+				part := resp.Split(p.Raw, nil)
+				step := 1
+				if strings.EqualFold(name, "mset") {
+					step = 2
+				}
+				for i := 1; i < len(part); i += step {
+					if slots.Of(part[i]) != p.Slot {
+						t.Fatalf("%q is not of slot %d", part[i], p.Slot)
+					}
+				}
+				replies = append(replies, many[p.Slot].do(part))
+			}
+			if got := join(replies); !bytes.Equal(got, want) {
+				t.Fatalf("%q: %q, want %q", args, got, want)
+			}
+		}
+	})
+}
+
+func TestOnlyTheCommandsThatMayBeAreSplit(t *testing.T) {
+	for _, line := range []string{"msetnx a 1 b 2", "sinter a b", "mget a", "mget", "mget {x}a {x}b", "rename a b", "mset a"} {
+		args := bytes.Fields([]byte(line))
+		if all, _ := Split(string(args[0]), args); all != nil {
+			t.Errorf("%s is split", line)
+		}
+	}
+	all, _ := Split("mset", bytes.Fields([]byte("mset a 1 b")))
+	if len(all) != 1 || len(resp.Split(all[0].Raw, nil)) != 2 {
+		t.Error("an MSET without a value is not sent to be refused")
+	}
+}
+
+func TestReplies(t *testing.T) {
+	for _, c := range []struct {
+		name, sub string
+		replies   []string
+		want      string
+	}{
+		{"dbsize", "", []string{":1\r\n", ":2\r\n"}, ":3\r\n"},
+		{"dbsize", "", []string{":1\r\n", "-NOPERM no\r\n"}, "-NOPERM no\r\n"},
+		{"flushall", "", []string{"+OK\r\n", "-ERR x\r\n"}, "-INDOUBT partly carried out: ERR x\r\n"},
+		{"flushall", "", []string{"-ERR x\r\n", "-ERR y\r\n"}, "-ERR x\r\n"},
+		{"keys", "", []string{"*1\r\n$1\r\na\r\n", "*0\r\n", "*1\r\n$1\r\nb\r\n"}, "*2\r\n$1\r\na\r\n$1\r\nb\r\n"},
+		{"script", "exists", []string{"*2\r\n:1\r\n:1\r\n", "*2\r\n:0\r\n:1\r\n"}, "*2\r\n:0\r\n:1\r\n"},
+		{"script", "kill", []string{"-NOTBUSY x\r\n", "+OK\r\n"}, "+OK\r\n"},
+		{"script", "kill", []string{"-NOTBUSY x\r\n", "-UNKILLABLE y\r\n"}, "-UNKILLABLE y\r\n"},
+		{"pubsub", "numsub", []string{"*2\r\n$1\r\na\r\n:1\r\n", "*2\r\n$1\r\na\r\n:2\r\n"}, "*2\r\n$1\r\na\r\n:3\r\n"},
+		{"pubsub", "channels", []string{"*1\r\n$1\r\na\r\n", "*2\r\n$1\r\nb\r\n$1\r\na\r\n"}, "*2\r\n$1\r\na\r\n$1\r\nb\r\n"},
+		{"randomkey", "", []string{"$-1\r\n", "$1\r\na\r\n", "_\r\n"}, "$1\r\na\r\n"},
+		{"randomkey", "", []string{"$-1\r\n", "$-1\r\n"}, "$-1\r\n"},
+		{
+			"info", "",
+			[]string{
+				"$48\r\nredis_mode:cluster\r\n# Keyspace\r\ndb0:keys=1,expires=1,avg_ttl=10\r\n\r\n",
+				"$48\r\nredis_mode:cluster\r\n# Keyspace\r\ndb0:keys=3,expires=1,avg_ttl=20\r\n\r\n",
+			},
+			"$68\r\nredis_mode:standalone\r\n# Keyspace\r\ndb0:keys=4,expires=2,avg_ttl=15\r\n\r\n",
+		},
+	} {
+		var replies [][]byte
+		for _, r := range c.replies {
+			replies = append(replies, []byte(r))
+		}
+		if got := string(Everywhere(c.name, c.sub)(replies)); got != c.want {
+			t.Errorf("%s %s: %q, want %q", c.name, c.sub, got, c.want)
+		}
+	}
+	if Everywhere("get", "") != nil || Everywhere("script", "help") != nil {
+		t.Error("a command for one server goes everywhere")
+	}
+}
+
+// viewOf makes a view in which each slot has the node that owners names, by thirds of the slots.
+func viewOf(t testing.TB, owners ...string) *cluster.View {
+	t.Helper()
+	var b []byte
+	b = resp.AppendHeader(b, '*', len(owners))
+	for i, id := range owners {
+		b = resp.AppendHeader(b, '*', 3)
+		b = resp.AppendInteger(b, i*slots.Count/len(owners))
+		b = resp.AppendInteger(b, (i+1)*slots.Count/len(owners)-1)
+		b = resp.AppendHeader(b, '*', 3)
+		b = resp.AppendBulk(b, "h")
+		b = resp.AppendInteger(b, 1)
+		b = resp.AppendBulk(b, id)
+	}
+	v, _, err := resp.Decode(b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	view, err := cluster.Parse("", v, "h:1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return view
+}
+
+// scanned follows a cursor through servers with pages of keys, and returns how often each page came. The view changes with each step.
+func scanned(t testing.TB, views []*cluster.View, pages int) map[string]int {
+	t.Helper()
+	seen, text := map[string]int{}, []byte("0")
+	for step := range 100 {
+		v := views[min(step, len(views)-1)]
+		c, ok := ReadCursor(text)
+		if !ok {
+			t.Fatalf("%q is no cursor", text)
+		}
+		n, own := c.At(v)
+		seen[fmt.Sprint(n.ID, own)]++
+		next := (own + 1) % uint64(pages)
+		reply := resp.AppendHeader(resp.AppendBulk(resp.AppendHeader(nil, '*', 2), strconv.FormatUint(next, 10)), '*', 0)
+		v2, _, err := resp.Decode(c.Follow(v, reply))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if text = v2.Elems[0].Str; string(text) == "0" {
+			return seen
+		}
+		if n, err := strconv.ParseInt(string(text), 10, 64); err != nil || n <= 0 {
+			t.Fatalf("cursor %q", text)
+		}
+	}
+	t.Fatal("the scan does not end")
+	return nil
+}
+
+func TestAScanVisitsEachServerOnce(t *testing.T) {
+	for _, owners := range [][]string{{"a"}, {"a", "b", "c"}, {"b", "a", "b", "c", "a"}} {
+		seen := scanned(t, []*cluster.View{viewOf(t, owners...)}, 3)
+		names := map[string]bool{}
+		for _, o := range owners {
+			names[o] = true
+		}
+		if len(seen) != 3*len(names) || slices.Max(slices.Collect(maps.Values(seen))) != 1 {
+			t.Errorf("%v: %v", owners, seen)
+		}
+	}
+}
+
+// If slots move or servers are replaced during a scan, pages may come again. None of a server that is there from the begin to the end is left out.
+func TestAScanSurvivesChanges(t *testing.T) {
+	views := []*cluster.View{
+		viewOf(t, "a", "b", "c"), viewOf(t, "a", "b", "c"), viewOf(t, "c", "a", "b"), viewOf(t, "a", "c", "b", "a"), viewOf(t, "a", "b", "c"), // slots move
+		viewOf(t, "a", "x", "c"), viewOf(t, "a", "x", "c"), // b fails over
+		viewOf(t, "0", "a", "x", "c"), // a server joins
+	}
+	seen := scanned(t, views, 3)
+	for _, page := range []string{"a0", "a1", "a2", "c0", "c1", "c2", "x0", "x1", "x2"} {
+		if seen[page] == 0 {
+			t.Errorf("%s is left out: %v", page, seen)
+		}
+	}
+	moved := scanned(t, views[:5], 3)
+	if len(moved) != 9 || slices.Max(slices.Collect(maps.Values(moved))) != 1 {
+		t.Errorf("moved slots: %v", moved)
+	}
+}

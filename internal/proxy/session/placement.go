@@ -1,0 +1,313 @@
+package session
+
+import (
+	"bytes"
+
+	"lockproxy/internal/proxy/command"
+	"lockproxy/internal/proxy/handlers"
+	"lockproxy/internal/proxy/replies"
+	"lockproxy/internal/proxy/shared"
+	"lockproxy/internal/resp"
+	"lockproxy/internal/upstream"
+	"lockproxy/internal/upstream/cluster"
+)
+
+// In a cluster a transaction belongs to the server of its keys, but MULTI names none. It begins at some server. At the first key of another
+// server it is discarded there, and what was queued is queued again at that other server. The same happens if the slot has moved when the client says
+// EXEC: a server that refuses to queue a command carries out none of the transaction.
+
+// placement is what a pin remembers of its transaction.
+type placement struct {
+	kept    [][]byte // MULTI and the commands behind it
+	size    int      // their bytes
+	home    int      // slot of the first key; -1: there was none
+	refused cluster.Refusal
+	ends    bool // EXEC or DISCARD has been sent
+}
+
+// replay is a transaction that goes on at another server.
+type replay struct {
+	placement
+	asking upstream.Node // the server that has the keys already; AnyNode: the owner of the slot
+	sent   bool
+}
+
+func (p *pinned) begin(raw []byte) {
+	if !p.s.Clustered() {
+		return
+	}
+	p.forgetTx()
+	p.placement = placement{home: -1}
+	p.keepCommand(raw)
+}
+
+func (p *pinned) keepCommand(raw []byte) {
+	p.kept = append(p.kept, bytes.Clone(raw))
+	p.size += len(raw)
+	p.s.Keep(len(raw))
+}
+
+func (p *pinned) forgetTx() {
+	p.s.Keep(-p.size)
+	p.placement = placement{home: -1}
+}
+
+// routeAt looks whether the pin's server is the one for a command. handled is false if it is. Else done is false if the command must wait.
+func (u *pinning) routeAt(row *command.Row, p command.Policy, raw []byte) (done, handled bool) {
+	s := u.s
+	pin := u.pin
+	if s.replay != nil {
+		return u.resumeTx(row, p, raw), true
+	}
+	if pin.ends && !s.awaitQuiet() {
+		return false, true
+	}
+	pin.ends = row.Name == "exec" || row.Name == "discard"
+	s.Look(row, s.args)
+	if !pin.InTx && pin.Opening == 0 {
+		if !s.awaitQuiet() {
+			return false, true
+		}
+		s.Adopt()
+		elsewhere := s.Slot >= 0 && s.Owner(s.Slot) != pin.conn.At() && !pin.fresh
+		switch {
+		case pin.Watching && elsewhere && p == command.Shared:
+			s.Target = s.Owner(s.Slot)
+			s.Send(raw, s.handler())
+			return true, true
+		case pin.Watching && elsewhere:
+			return s.answer(shared.CrossSlot), true
+		case p == command.Lock:
+			return s.answer(shared.NoLocks), true
+		}
+		return false, false
+	}
+	if p == command.Transaction && row.Name != "watch" {
+		return false, false
+	}
+	if s.Slot >= 0 && pin.home < 0 {
+		if !s.awaitQuiet() {
+			return false, true
+		}
+		if !pin.InTx { // MULTI was refused
+			return u.routeAt(row, p, raw)
+		}
+		at := s.Owner(s.Slot)
+		switch elsewhere := at != pin.conn.At() && at != upstream.AnyNode; {
+		case elsewhere && (pin.Watching || len(pin.Steps) > 0):
+			u.poison(shared.CrossSlot)
+			return true, true
+		case elsewhere:
+			pin.home = s.Slot
+			pin.moveTx(upstream.AnyNode)
+			return false, true
+		}
+		pin.home = s.Slot
+	}
+	switch {
+	case s.Slot >= 0 && s.Slot != pin.home && s.Owner(s.Slot) != s.Owner(pin.home):
+		u.poison(shared.CrossSlot)
+		return true, true
+	case p == command.Lock:
+		u.poison(shared.NoLocks)
+		return true, true
+	case p == command.Shared || p == command.PinOnce:
+		pin.keepCommand(raw)
+	}
+	return false, false
+}
+
+// moveTx discards the transaction here, and has it begin anew at another server.
+func (p *pinned) moveTx(asking upstream.Node) {
+	s, pin := p.s, p
+	s.replay = &replay{placement: pin.placement, asking: asking}
+	pin.placement = placement{home: -1}
+	s.forward(command.Discard, &handlers.Reply{Session: s.side(), Muted: true, Done: func([]byte) { pin.End() }}, 1)
+	if s.wait == waitNone {
+		s.wait = waitQuiet
+	}
+}
+
+// resumeTx goes on with a transaction at another server, and then with the command behind it. false: the session waits.
+func (u *pinning) resumeTx(row *command.Row, p command.Policy, raw []byte) bool {
+	s := u.s
+	r := s.replay
+	if !s.awaitQuiet() {
+		return false
+	}
+	if r.sent {
+		s.replay = nil
+		if u.pin == nil {
+			return s.answer(shared.NoUpstream)
+		}
+		u.pin.forgetTx()
+		u.pin.placement = r.placement
+		return u.routePinned(row, p, raw)
+	}
+	if u.pin == nil {
+		if err := s.pinTimedOut; err != nil {
+			s.pinTimedOut, s.replay = nil, nil
+			s.Keep(-r.size)
+			return s.answer(s.proxy.NoPinFree(err, s.Addr))
+		}
+		s.Adopt()
+		if s.Target = s.Owner(r.home); r.asking != upstream.AnyNode {
+			s.Target = r.asking
+		}
+		s.hasty = true
+		if !u.takePin("multi", command.Transaction) {
+			return false
+		}
+	}
+	pin := u.pin
+	pin.fresh, r.sent = false, true
+	if r.asking != upstream.AnyNode {
+		s.forward(command.Asking, handlers.Discard{}, 1)
+	}
+	for i, kept := range r.kept {
+		h := &handlers.Reply{Session: s.side(), Muted: true}
+		if i == 0 {
+			pin.Opening++
+			base := pin.Queued
+			h.Done = func(reply []byte) {
+				if pin.Opening--; resp.IsOK(reply) {
+					pin.InTx, pin.Base, pin.Steps, pin.Names = true, base, nil, 0
+				}
+			}
+		} else {
+			pin.Queued++
+			h.Done = func(reply []byte) {
+				if why := cluster.Read(reply); why.Reason != cluster.Done {
+					r.refused = why
+				}
+			}
+			h.Whole = true
+		}
+		s.forward(kept, h, 1)
+	}
+	return s.awaitQuiet()
+}
+
+var queued = []byte("+QUEUED\r\n")
+
+// watchOver returns the handler of the reply to a command on the pin, where to is that of a reply that is no refusal.
+func (u *pinning) watchOver(row *command.Row, p command.Policy, raw []byte, to handlers.Handler) handlers.Handler {
+	s := u.s
+	pin := u.pin
+	if !s.Clustered() || pin.mode != readsReplies {
+		return to
+	}
+	switch {
+	case pin.InTx || pin.Opening > 0:
+		muted := s.muted
+		return &handlers.Guarded{Session: s.side(), To: to, Slot: s.Slot, Read: cluster.Read, Refused: func(at replies.ID, why cluster.Refusal) bool {
+			pin.refused = why
+			if !muted {
+				s.Put(at, queued, false)
+			}
+			return true
+		}}
+	case s.Slot >= 0 && (p == command.PinOnce || row.Name == "watch" && !pin.Watching):
+		r := s.repetition(row, raw)
+		if s.Asks {
+			s.forward(command.Asking, handlers.Discard{}, 1)
+		}
+		return &handlers.Guarded{Session: s.side(), To: to, Slot: s.Slot, Read: cluster.Read, Refused: func(_ replies.ID, why cluster.Refusal) bool {
+			if !s.again(r, pin.conn.At(), why) {
+				return false
+			}
+			pin.yield()
+			return true
+		}}
+	}
+	return to
+}
+
+// repetition is the one that the command being routed is, or would be.
+func (l *lanes) repetition(row *command.Row, raw []byte) *repetition {
+	if l.repeated != nil {
+		return l.repeated
+	}
+	return &repetition{row: row, raw: bytes.Clone(raw)}
+}
+
+// yield returns a pin on which nothing is outstanding and that has no state.
+func (p *pinned) yield() {
+	s := p.s
+	if s.pin == p && !p.keep && !p.spent && p.borrowed == 0 {
+		s.pin = nil
+		s.proxy.Counters.PinReasons.Add(p.reason, -1)
+		p.conn.Release()
+	}
+}
+
+// watchOverExec is watchOver for an EXEC. If the server has carried out nothing of the transaction, it is queued anew at another one. With WATCH the client
+// gets the answer that its keys may have changed.
+func (u *pinning) watchOverExec(row *command.Row, raw []byte, h *handlers.Reply) handlers.Handler {
+	s := u.s
+	pin := u.pin
+	if !s.Clustered() {
+		return h
+	}
+	r := s.repetition(row, raw)
+	g := &handlers.Guarded{Session: s.side(), To: h, Slot: pin.home}
+	g.Read = func(reply []byte) cluster.Refusal {
+		if bytes.HasPrefix(reply, []byte("-EXECABORT")) {
+			return pin.refused
+		}
+		return cluster.Read(reply)
+	}
+	g.Refused = func(at replies.ID, why cluster.Refusal) bool {
+		if len(pin.Steps) > 0 {
+			return false
+		}
+		if pin.Watching {
+			pin.End()
+			if !h.Muted {
+				s.Put(at, nullArray(s.ident.Proto), false)
+			}
+			return true
+		}
+		move := &replay{placement: pin.placement, asking: upstream.AnyNode}
+		if !s.again(r, pin.conn.At(), why) {
+			return false
+		}
+		move.asking, r.asking = r.asking, upstream.AnyNode
+		move.refused, move.ends = cluster.Refusal{}, false
+		s.replay, pin.placement = move, placement{home: -1}
+		pin.End()
+		pin.yield()
+		return true
+	}
+	return g
+}
+
+func nullArray(proto int) []byte {
+	if proto == 3 {
+		return []byte("_\r\n")
+	}
+	return []byte("*-1\r\n")
+}
+
+// repeat routes the command again. false: the session waits.
+func (l *lanes) repeat() bool {
+	s := l.s
+	if s.wait != waitNone || s.Gone() || !s.route(l.repeated.row, l.repeated.raw) {
+		return false
+	}
+	l.repeated = nil
+	return s.wait == waitNone
+}
+
+// again has a command routed anew when the view has been refreshed. false: it has been refused for too long.
+func (l *lanes) again(r *repetition, from upstream.Node, why cluster.Refusal) bool {
+	s := l.s
+	if s.Gone() || !r.attempts.Refused(s.Wait()) {
+		return false
+	}
+	r.asking = s.Refused(why)
+	l.repeated = r
+	s.wait = waitReply
+	s.Later(from, r.attempts.Pause(), s.resume)
+	return true
+}

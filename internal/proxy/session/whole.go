@@ -1,0 +1,102 @@
+package session
+
+import (
+	"lockproxy/internal/proxy/command"
+	"lockproxy/internal/proxy/handlers"
+	"lockproxy/internal/proxy/parts"
+	"lockproxy/internal/proxy/shared"
+	"lockproxy/internal/resp"
+	"lockproxy/internal/upstream"
+)
+
+var noCluster = resp.AppendError(nil, resp.Err, "This instance has cluster support disabled")
+
+// whole handles a command that concerns the cluster, not one server of it. handled is false for other commands. done is false if the command must
+// wait.
+func (l *lanes) whole(row *command.Row, p command.Policy, raw []byte) (handled, done bool) {
+	s := l.s
+	switch row.Name {
+	case "cluster", "readonly", "readwrite", "asking": // as a server that is no part of a cluster
+		if row.Name != "cluster" || len(s.args) > 1 {
+			return true, s.awaitQuiet() && s.answer(noCluster)
+		}
+	case "scan":
+		return l.scan(raw)
+	}
+	switch {
+	case p == command.Lock:
+		return true, s.awaitQuiet() && s.answer(shared.NoLocks)
+	case (p == command.PinForever || p == command.PinRaw || p == command.Replication) && row.Title != "": // its state would be that of one server
+		return true, s.awaitQuiet() && s.answer(resp.AppendError(nil, resp.Err, row.Name+" is not available in front of a cluster"))
+	}
+	if split, join := parts.Split(row.Name, s.args); split != nil && !s.proxy.Settings.Cluster.Refuses {
+		if !s.awaitQuiet() {
+			return true, false
+		}
+		g := l.gather(len(split), join)
+		for i, part := range split {
+			s.Slot, s.Target = part.Slot, s.Owner(part.Slot)
+			s.Send(part.Raw, g.Part(i))
+		}
+		return true, true
+	}
+	if command.IsOwnInfo(s.args) {
+		return false, false
+	}
+	if join := parts.Everywhere(row.Name, command.Keyword(s.args, 1)); join != nil {
+		if !s.awaitQuiet() {
+			return true, false
+		}
+		return true, l.everywhere(row, raw, join)
+	}
+	return false, false
+}
+
+// gather begins a command of n parts. Nothing is outstanding.
+func (l *lanes) gather(n int, join parts.Join) *handlers.Gathering {
+	s := l.s
+	s.wait = waitReply
+	return handlers.Gather(s.side(), s.Slots.Hold(), s.muted, n, join)
+}
+
+// everywhere sends a command to all servers. Nothing is outstanding.
+func (l *lanes) everywhere(row *command.Row, raw []byte, join parts.Join) bool {
+	s := l.s
+	list := s.Seen().Nodes()
+	if len(list) == 0 {
+		return s.answer(shared.NoUpstream)
+	}
+	g := l.gather(len(list), join)
+	if row.Name == "info" {
+		g.Edit(s.augment(row, len(raw)).Replace)
+	}
+	s.Slot, s.Fixed = -1, true
+	for i, node := range list {
+		s.Target = upstream.Node(node.ID)
+		s.Send(raw, g.Part(i))
+	}
+	return true
+}
+
+// scan sends a SCAN to the server that its cursor names.
+func (l *lanes) scan(raw []byte) (handled, done bool) {
+	s := l.s
+	if len(s.args) < 2 {
+		return false, false
+	}
+	cursor, ok := parts.ReadCursor(s.args[1])
+	if !ok {
+		return false, false
+	}
+	if !s.awaitQuiet() {
+		return true, false
+	}
+	view := s.Seen()
+	node, own := cursor.At(view)
+	if node == nil {
+		return true, s.answer(shared.NoUpstream)
+	}
+	s.Target, s.Slot, s.Fixed = upstream.Node(node.ID), -1, true
+	s.Send(parts.WithCursor(s.args, own), &handlers.Reply{Session: s.side(), Muted: s.muted, Replace: func(reply []byte) []byte { return cursor.Follow(view, reply) }})
+	return true, true
+}

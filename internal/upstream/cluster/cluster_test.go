@@ -1,0 +1,126 @@
+package cluster
+
+import (
+	"testing"
+
+	"lockproxy/internal/resp"
+)
+
+const info = "cluster_state:ok\r\ncluster_slots_assigned:16384\r\ncluster_current_epoch:6\r\ncluster_my_epoch:2\r\n"
+
+// parse makes a view of the text of a reply.
+func parse(t *testing.T, info, answer string) *View {
+	t.Helper()
+	a, _, err := resp.Decode([]byte(answer))
+	if err != nil {
+		t.Fatal(err)
+	}
+	v, err := Parse(info, a, "10.0.0.9:7009")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return v
+}
+
+const (
+	nodeB = "*4\r\n$8\r\n10.0.0.1\r\n:7001\r\n$1\r\nb\r\n*0\r\n"
+	nodeA = "*4\r\n$0\r\n\r\n:7002\r\n$1\r\na\r\n*0\r\n"
+	nodeR = "*3\r\n$3\r\n::1\r\n:7003\r\n$1\r\nr\r\n"
+	lost  = "*3\r\n$1\r\n?\r\n:7004\r\n$1\r\nx\r\n"
+)
+
+func TestAViewHasTheNodeOfEachSlot(t *testing.T) {
+	v := parse(t, info, "*4\r\n*4\r\n:0\r\n:99\r\n"+nodeB+nodeR+"*3\r\n:100\r\n:16382\r\n"+nodeA+"*3\r\n:16383\r\n:16383\r\n"+nodeB+"*3\r\n:200\r\n:201\r\n"+lost)
+	if !v.OK || v.Epoch != 6 {
+		t.Errorf("ok %v, epoch %d", v.OK, v.Epoch)
+	}
+	for slot, want := range map[int]string{0: "b", 99: "b", 100: "a", 16382: "a", 16383: "b"} {
+		if got := v.Owner(slot); got == nil || got.ID != want {
+			t.Errorf("slot %d: %v, want %s", slot, got, want)
+		}
+	}
+	if n := v.Owner(200); n != nil {
+		t.Errorf("a slot whose node has no address is served by %v", n)
+	}
+	if v.Covered() {
+		t.Error("all slots are said to be served")
+	}
+	if n := v.Primary("a"); n == nil || n.Address != "10.0.0.9:7002" {
+		t.Errorf("a is %v, want the host that was asked", n)
+	}
+	if n := v.At("[::1]:7003"); n == nil || n.ID != "r" {
+		t.Errorf("at the replica's address: %v", n)
+	}
+	if v.At("evil:6379") != nil || v.Primary("r") != nil {
+		t.Error("a server that is not there, or no primary, is found")
+	}
+}
+
+func TestAnswersThatAreNoneMakeNoView(t *testing.T) {
+	for _, answer := range []string{
+		"-ERR This instance has cluster support disabled\r\n", "+OK\r\n", "*1\r\n:1\r\n", "*1\r\n*3\r\n:5\r\n:1\r\n" + nodeB, "*1\r\n*3\r\n:0\r\n:16384\r\n" + nodeB,
+		"*1\r\n*3\r\n:-1\r\n:1\r\n" + nodeB, "*-1\r\n",
+	} {
+		a, _, err := resp.Decode([]byte(answer))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := Parse(info, a, "h:1"); err == nil {
+			t.Errorf("%q makes a view", answer)
+		}
+	}
+}
+
+func TestAnOlderViewReplacesNone(t *testing.T) {
+	view := func(epoch uint64, ok bool) *View { return &View{Epoch: epoch, OK: ok} }
+	for _, c := range []struct {
+		v, other *View
+		want     bool
+	}{
+		{view(7, false), view(6, true), true},
+		{view(6, true), view(7, false), false},
+		{view(6, true), view(6, true), true},
+		{view(6, false), view(6, true), false},
+		{view(6, true), view(6, false), true},
+		{view(0, false), &View{}, true},
+	} {
+		if got := c.v.Newer(c.other); got != c.want {
+			t.Errorf("%d %v replaces %d %v: %v", c.v.Epoch, c.v.OK, c.other.Epoch, c.other.OK, got)
+		}
+	}
+}
+
+func TestOnlyRedissOwnWordsAreARefusal(t *testing.T) {
+	for reply, want := range map[string]Refusal{
+		"-MOVED 3999 127.0.0.1:6381\r\n":                                            {Moved, 3999, "127.0.0.1:6381"},
+		"-ASK 16383 ::1:6381\r\n":                                                   {Asking, 16383, "[::1]:6381"},
+		"-MOVED 3999 :6381\r\n":                                                     {Moved, 3999, ":6381"},
+		"-TRYAGAIN Multiple keys request during rehashing of slot\r\n":              {Reason: TryLate},
+		"-CLUSTERDOWN Hash slot not served\r\n":                                     {Reason: TryLate},
+		"-CLUSTERDOWN The cluster is down and only accepts read commands\r\n":       {Reason: TryLate},
+		"-LOADING Redis is loading the dataset in memory\r\n":                       {Reason: TryLate},
+		"-MASTERDOWN Link with MASTER is down and replica-serve-stale-data is set ": {Reason: TryLate},
+		"-MOVED 16384 127.0.0.1:6381\r\n":                                           {},
+		"-MOVED -1 127.0.0.1:6381\r\n":                                              {},
+		"-MOVED 1 127.0.0.1\r\n":                                                    {},
+		"-MOVED 1 127.0.0.1:0\r\n":                                                  {},
+		"-MOVED 1 127.0.0.1:65536\r\n":                                              {},
+		"-MOVED 1 a:1 b\r\n":                                                        {},
+		"-MOVED 1\r\n":                                                              {},
+		"-MOVED\r\n":                                                                {},
+		"-TRYAGAIN later\r\n":                                                       {},
+		"-CLUSTERDOWN no\r\n":                                                       {},
+		"-LOADING\r\n":                                                              {},
+		"-ERR MOVED 1 a:1\r\n":                                                      {},
+		"+MOVED 1 a:1\r\n":                                                          {},
+	} {
+		if got := Read([]byte(reply)); got != want {
+			t.Errorf("%q: %+v, want %+v", reply, got, want)
+		}
+	}
+}
+
+func FuzzRead(f *testing.F) {
+	f.Add([]byte("-MOVED 1 a:1\r\n"))
+	f.Fuzz(func(_ *testing.T, b []byte) { Read(b) })
+}

@@ -1,0 +1,79 @@
+package cluster
+
+import (
+	"bytes"
+	"net"
+	"strconv"
+
+	"lockproxy/internal/upstream/slots"
+)
+
+// A Reason says why a node has not carried out a command.
+type Reason uint8
+
+// The reasons. Redis gives each of them before it begins to carry out the command.
+const (
+	Done    Reason = iota // none: the reply is the command's own
+	Moved                 // another node serves the slot
+	Asking                // the slot is being moved, and the key has been moved already
+	TryLate               // the command may succeed a moment later
+)
+
+// A Refusal is an error reply that says that a command was not carried out.
+type Refusal struct {
+	Reason  Reason
+	Slot    int    // of Moved and Asking
+	Address string // of the other node
+}
+
+// Concerns reports whether a server has refused a command whose key has that slot. With another slot the reply is a script's own.
+func (r Refusal) Concerns(slot int) bool {
+	return r.Reason == TryLate || r.Reason != Done && r.Slot == slot
+}
+
+// late are the beginnings of the replies that mean TryLate.
+var late = [][]byte{
+	[]byte("-TRYAGAIN Multiple keys request during rehashing of slot\r\n"),
+	[]byte("-CLUSTERDOWN Hash slot not served\r\n"),
+	[]byte("-CLUSTERDOWN The cluster is down"),
+	[]byte("-LOADING Redis is loading the dataset in memory\r\n"),
+	[]byte("-MASTERDOWN Link with MASTER is down"),
+}
+
+// Read reads a whole reply. A text that merely resembles a refusal is the command's own reply: a script may answer anything.
+func Read(reply []byte) Refusal {
+	switch {
+	case bytes.HasPrefix(reply, []byte("-MOVED ")):
+		return redirect(Moved, reply[len("-MOVED "):])
+	case bytes.HasPrefix(reply, []byte("-ASK ")):
+		return redirect(Asking, reply[len("-ASK "):])
+	}
+	for _, text := range late {
+		if bytes.HasPrefix(reply, text) {
+			return Refusal{Reason: TryLate}
+		}
+	}
+	return Refusal{}
+}
+
+// redirect reads "slot host:port\r\n".
+func redirect(why Reason, rest []byte) Refusal {
+	rest, ended := bytes.CutSuffix(rest, []byte("\r\n"))
+	number, address, two := bytes.Cut(rest, []byte(" "))
+	if !ended || !two || len(number) > 5 || bytes.ContainsAny(address, " \r\n") {
+		return Refusal{}
+	}
+	slot, err := strconv.ParseUint(string(number), 10, 16)
+	if err != nil || slot >= slots.Count {
+		return Refusal{}
+	}
+	colon := bytes.LastIndexByte(address, ':') // an IPv6 address has no brackets
+	if colon < 0 {
+		return Refusal{}
+	}
+	host, port := string(address[:colon]), string(address[colon+1:])
+	if p, err := strconv.ParseUint(port, 10, 16); err != nil || p == 0 {
+		return Refusal{}
+	}
+	return Refusal{Reason: why, Slot: int(slot), Address: net.JoinHostPort(host, port)}
+}

@@ -1,0 +1,209 @@
+// Package keyspec finds the keys of a command by Redis's own description (the key specifications in COMMAND). A specification is compiled
+// once; finding a key allocates nothing.
+//
+// A key stands at a fixed position, behind a number of keys, or behind a word. Redis itself checks that all keys of a command are in one slot,
+// so the first key is enough to find the server of a command. All keys are needed for commands that are split.
+package keyspec
+
+import (
+	"strconv"
+
+	"lockproxy/internal/resp"
+)
+
+// A Spec finds the keys of one command. The zero value finds none.
+type Spec struct{ places []place }
+
+// place is one specification: where to begin, and how to find keys from there.
+type place struct {
+	index   int    // begin here; 0: behind the word
+	word    string // lower case
+	from    int    // where the search for the word begins; negative: backwards, from the end
+	numbers bool   // the argument at index+count says how many keys follow, the first at index+first
+	count   int
+	first   int
+	last    int // of a range, relative to its begin; negative: from the end of the command
+	step    int
+	limit   int // if last is -1 and limit is above 1: only 1/limit of the arguments are keys
+}
+
+// Range is a specification for keys at fixed positions, as Redis described all commands before version 7: the first and the last key, and the
+// step between keys. A negative last counts from the end.
+func Range(first, last, step int) Spec {
+	if first <= 0 {
+		return Spec{}
+	}
+	if last > 0 {
+		last -= first
+	}
+	return Spec{[]place{{index: first, last: last, step: max(step, 1)}}}
+}
+
+// Compile reads a command's list of key specifications. A specification that Redis marks as unknown is left out.
+func Compile(list resp.Value) Spec {
+	var s Spec
+	for _, v := range list.Elems {
+		if p, ok := compile(v); ok {
+			s.places = append(s.places, p)
+		}
+	}
+	return s
+}
+
+func compile(v resp.Value) (p place, ok bool) {
+	begin, find := field(v, "begin_search"), field(v, "find_keys")
+	spec := field(begin, "spec")
+	switch string(field(begin, "type").Str) {
+	case "index":
+		p.index = number(spec, "index")
+	case "keyword":
+		p.word, p.from = lower(field(spec, "keyword").Str), number(spec, "startfrom")
+	default:
+		return p, false
+	}
+	spec = field(find, "spec")
+	switch string(field(find, "type").Str) {
+	case "range":
+		p.last, p.step, p.limit = number(spec, "lastkey"), number(spec, "keystep"), number(spec, "limit")
+	case "keynum":
+		p.numbers, p.count, p.first, p.step = true, number(spec, "keynumidx"), number(spec, "firstkey"), number(spec, "keystep")
+	default:
+		return p, false
+	}
+	p.step = max(p.step, 1)
+	return p, p.index > 0 || p.word != ""
+}
+
+// field of a map in RESP2 or RESP3.
+func field(v resp.Value, name string) resp.Value {
+	for i := 0; i+1 < len(v.Elems); i += 2 {
+		if string(v.Elems[i].Str) == name {
+			return v.Elems[i+1]
+		}
+	}
+	return resp.Value{}
+}
+
+func number(v resp.Value, name string) int { return int(field(v, name).Int) }
+
+func lower(b []byte) string {
+	low := make([]byte, len(b))
+	for i, c := range b {
+		low[i] = lowered(c)
+	}
+	return string(low)
+}
+
+func lowered(c byte) byte {
+	if 'A' <= c && c <= 'Z' {
+		return c + 'a' - 'A'
+	}
+	return c
+}
+
+// Keyless reports whether the command never has keys.
+func (s Spec) Keyless() bool { return len(s.places) == 0 }
+
+// First returns the index of the first key among the arguments, of which the first is the command's name; 0: it has none, or the arguments
+// are such that Redis will refuse them.
+func (s Spec) First(args [][]byte) int {
+	for i := range s.places {
+		first, last, _ := s.places[i].find(args)
+		if first <= last && (len(args[first]) > 0 || i+1 == len(s.places)) { // MIGRATE has an empty key in front of KEYS
+			return first
+		}
+	}
+	return 0
+}
+
+// Several reports whether there is more than one key.
+func (s Spec) Several(args [][]byte) bool {
+	n := 0
+	for i := range s.places {
+		if first, last, step := s.places[i].find(args); first <= last {
+			n += 1 + (last-first)/step
+		}
+	}
+	return n > 1
+}
+
+// All appends the indexes of all keys.
+func (s Spec) All(args [][]byte, dst []int) []int {
+	for i := range s.places {
+		first, last, step := s.places[i].find(args)
+		for ; first <= last; first += step {
+			dst = append(dst, first)
+		}
+	}
+	return dst
+}
+
+// find returns the indexes of the first and the last key, and the step; first > last: there are none.
+func (p *place) find(args [][]byte) (first, last, step int) {
+	begin := p.index
+	if p.word != "" {
+		begin = p.search(args)
+	}
+	if begin <= 0 || begin >= len(args) {
+		return 1, 0, 1
+	}
+	if p.numbers {
+		if begin+p.count >= len(args) {
+			return 1, 0, 1
+		}
+		n, ok := parse(args[begin+p.count])
+		first = begin + p.first
+		if !ok || n > (len(args)-1-first)/p.step+1 || first >= len(args) {
+			return 1, 0, 1
+		}
+		return first, first + (n-1)*p.step, p.step
+	}
+	first = begin
+	switch {
+	case p.last >= 0:
+		last = first + p.last
+	case p.last == -1 && p.limit > 1:
+		last = first + (len(args)-first)/p.limit - 1
+	default:
+		last = len(args) + p.last
+	}
+	return first, min(last, len(args)-1), p.step
+}
+
+// search returns the index behind the word; 0: it is not there.
+func (p *place) search(args [][]byte) int {
+	i, step := p.from, 1
+	if i < 0 {
+		i, step = len(args)+i, -1
+	}
+	for ; i > 0 && i < len(args); i += step {
+		if equal(args[i], p.word) {
+			return i + 1
+		}
+	}
+	return 0
+}
+
+func equal(b []byte, word string) bool {
+	if len(b) != len(word) {
+		return false
+	}
+	for i, c := range b {
+		if lowered(c) != word[i] {
+			return false
+		}
+	}
+	return true
+}
+
+// parse reads a number of keys, a positive one.
+func parse(b []byte) (int, bool) {
+	if len(b) == 0 || len(b) > maxDigits {
+		return 0, false
+	}
+	n, err := strconv.Atoi(string(b)) // the conversion does not escape, so it does not allocate
+	return n, err == nil && n > 0
+}
+
+// maxDigits bounds the numbers of keys that are read: no command has more arguments than a number of that length can say.
+const maxDigits = 9

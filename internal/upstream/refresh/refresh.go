@@ -1,0 +1,268 @@
+// Package refresh keeps the view of a cluster fresh. It asks some nodes at a time and takes the answer of the greatest epoch. However many
+// sessions see a sign of change, one question is on its way, and one follows it.
+//
+// It has one goroutine, Run, and for a moment one for each node that is asked.
+package refresh
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"net"
+	"sync"
+	"time"
+
+	"go.uber.org/zap"
+
+	"lockproxy/internal/resp"
+	"lockproxy/internal/upstream/cluster"
+	"lockproxy/internal/upstream/dial"
+	"lockproxy/internal/upstream/topology"
+)
+
+// Options say whom to ask and whom to tell. All are required.
+type Options struct {
+	Dialer  *dial.Dialer
+	Cluster *topology.Cluster
+	Own     dial.Identity
+	Logger  *zap.Logger
+	Changed func(v *cluster.View) // called by Run after the view has changed
+	Outcome func(err error)       // called by Run after each refresh; nil: a node has answered
+}
+
+// A Refresher keeps the view of a cluster fresh. All methods but Run may be called from any goroutine.
+type Refresher struct {
+	opts Options
+	wake chan struct{} // size 1, never closed: a refresh is wanted
+
+	asking sync.WaitGroup // questions on their way
+
+	mu      sync.Mutex
+	waiting []func()               // called after the next refresh
+	hints   map[topology.Node]bool // nodes that should know
+	last    error                  // of the last refresh
+}
+
+// New returns a refresher that does nothing before Run.
+func New(o Options) *Refresher {
+	return &Refresher{opts: o, wake: make(chan struct{}, 1), hints: map[topology.Node]bool{}}
+}
+
+// Ask has then called from another goroutine after a refresh that has begun after this call. hint is a node that should know what has changed;
+// Any: none. then may be nil.
+func (r *Refresher) Ask(hint topology.Node, then func()) {
+	r.mu.Lock()
+	if then != nil {
+		r.waiting = append(r.waiting, then)
+	}
+	if hint != topology.Any && len(r.hints) < maxHints {
+		r.hints[hint] = true
+	}
+	r.mu.Unlock()
+	select {
+	case r.wake <- struct{}{}:
+	default:
+	}
+}
+
+const (
+	// maxHints bounds the nodes that one refresh asks on account of hints.
+	maxHints = 4
+
+	// atOnce is the number of nodes that a refresh asks at least.
+	atOnce = 3
+
+	// The calm period is that of a cluster that serves all slots. Without one, questions follow each other faster.
+	calm, troubled = 5 * time.Second, 100 * time.Millisecond
+
+	// The gap is the least time between two refreshes: nodes make their answers anew for each question. It is short while the view changes, and
+	// grows while questions bring nothing new.
+	shortGap, longGap = 5 * time.Millisecond, 25 * time.Millisecond
+
+	// patience bounds the wait for a node's answer. others is the wait for the others after the first good answer.
+	patience, others = time.Second, 50 * time.Millisecond
+)
+
+// Err is why the last refresh has failed; nil: it has not.
+func (r *Refresher) Err() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.last
+}
+
+// Run refreshes the view when it is asked to and from time to time, until ctx ends.
+func (r *Refresher) Run(ctx context.Context) {
+	defer r.asking.Wait()
+	gap := shortGap
+	for {
+		before := r.opts.Cluster.View()
+		r.refresh(ctx)
+		gap = min(2*gap, longGap)
+		if r.opts.Cluster.View() != before {
+			gap = shortGap
+		}
+		begin := time.Now()
+		period := calm
+		if v := r.opts.Cluster.View(); !v.OK || !v.Covered() || r.Err() != nil {
+			period = troubled
+		}
+		if !sleep(ctx, gap, nil) || !sleep(ctx, period*3/4+rand.N(period/2), r.wake) {
+			r.tell() // no session waits for ever
+			return
+		}
+		if time.Since(begin) > time.Second {
+			gap = shortGap
+		}
+	}
+}
+
+// sleep ends early when wake has something. false: ctx has ended.
+func sleep(ctx context.Context, d time.Duration, wake <-chan struct{}) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-wake:
+	case <-ctx.Done():
+		return false
+	}
+	return true
+}
+
+// tell takes the waiting functions and calls them.
+func (r *Refresher) tell() {
+	r.mu.Lock()
+	waiting := r.waiting
+	r.waiting = nil
+	r.mu.Unlock()
+	for _, f := range waiting {
+		f()
+	}
+}
+
+func (r *Refresher) refresh(ctx context.Context) {
+	r.mu.Lock()
+	waiting, hints := r.waiting, r.hints
+	r.waiting, r.hints = nil, map[topology.Node]bool{}
+	r.mu.Unlock()
+	present := r.opts.Cluster.View()
+	best, err := r.best(ctx, r.choose(present, hints))
+	r.mu.Lock()
+	r.last = err
+	r.mu.Unlock()
+	if ctx.Err() == nil {
+		r.opts.Outcome(err)
+	}
+	if best != nil && best.Newer(present) {
+		if changed := !best.Same(present); changed || best.Epoch != present.Epoch || best.OK != present.OK {
+			r.opts.Cluster.Show(best)
+			if changed {
+				r.opts.Logger.Info("the cluster has changed", zap.Uint64("epoch", best.Epoch), zap.Int("primaries", len(best.Nodes())), zap.Bool("covered", best.Covered()))
+				r.opts.Changed(best)
+			}
+		}
+	}
+	for _, f := range waiting {
+		f()
+	}
+}
+
+// choose returns the nodes to ask: those of the hints, and others up to a number. Seeds are asked if nothing else is known, or if the nodes do not
+// answer.
+func (r *Refresher) choose(v *cluster.View, hints map[topology.Node]bool) []topology.Node {
+	var nodes []topology.Node
+	for hint := range hints {
+		nodes = append(nodes, hint)
+	}
+	var rest []topology.Node
+	for _, n := range v.Servers() {
+		if !hints[topology.Node(n.ID)] {
+			rest = append(rest, topology.Node(n.ID))
+		}
+	}
+	if len(rest) == 0 || r.Err() != nil {
+		rest = append(rest, r.opts.Cluster.Seeds()...)
+	}
+	rand.Shuffle(len(rest), func(i, j int) { rest[i], rest[j] = rest[j], rest[i] })
+	if n := max(atOnce-len(nodes), 1); r.Err() == nil && len(rest) > n {
+		rest = rest[:n]
+	}
+	return append(nodes, rest...)
+}
+
+var errNone = errors.New("no node to ask")
+
+// best asks nodes at the same time, and returns the newest view. After the first good answer it waits for the others a moment only.
+func (r *Refresher) best(ctx context.Context, nodes []topology.Node) (best *cluster.View, err error) {
+	type answer struct {
+		view *cluster.View
+		err  error
+	}
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	answers := make(chan answer, len(nodes))
+	for _, n := range nodes {
+		r.asking.Go(func() {
+			v, err := r.ask(ctx, n)
+			answers <- answer{v, err}
+		})
+	}
+	err = errNone
+	var late <-chan time.Time
+	for range nodes {
+		select {
+		case a := <-answers:
+			if a.err != nil {
+				err = a.err
+				continue
+			}
+			if best == nil || a.view.Newer(best) && (a.view.Epoch > best.Epoch || !best.OK) {
+				best = a.view
+			}
+			if late == nil {
+				late = time.After(others)
+			}
+		case <-late:
+			return best, nil
+		case <-ctx.Done():
+			if best == nil {
+				err = ctx.Err()
+			}
+			return best, err
+		}
+	}
+	if best != nil {
+		err = nil
+	}
+	return best, err
+}
+
+// ask asks one node, on a connection of its own.
+func (r *Refresher) ask(ctx context.Context, at topology.Node) (*cluster.View, error) {
+	nc, err := r.opts.Dialer.Dial(ctx, dial.Target{At: at, ID: r.opts.Own})
+	if err != nil {
+		return nil, err
+	}
+	defer r.opts.Dialer.HangUp(nc)
+	info, err := r.question(nc, "INFO")
+	if err != nil {
+		return nil, err
+	}
+	answer, err := r.question(nc, "SLOTS")
+	if err != nil {
+		return nil, err
+	}
+	return cluster.Parse(string(info.Str), answer, nc.RemoteAddr().String())
+}
+
+func (r *Refresher) question(nc net.Conn, about string) (resp.Value, error) {
+	raw, err := r.opts.Dialer.Ask(nc, "CLUSTER", about)
+	if err != nil {
+		return resp.Value{}, err
+	}
+	v, _, err := resp.Decode(raw)
+	if err == nil && v.IsError() {
+		err = &dial.RefusedError{Reply: string(v.Str)}
+	}
+	return v, err
+}

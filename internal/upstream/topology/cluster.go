@@ -1,0 +1,153 @@
+package topology
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"lockproxy/internal/upstream/address"
+	"lockproxy/internal/upstream/cluster"
+)
+
+// Cluster is the servers of a Redis Cluster. The name of a server is the ID that the cluster gave it. All methods may be called from any
+// goroutine.
+type Cluster struct {
+	seeds []string    // addresses that the operator named
+	reach address.Map // of announced addresses
+	view  atomic.Pointer[cluster.View]
+	turns atomic.Uint32 // of the servers that stand for Any
+
+	mu     sync.Mutex
+	places map[string]leaving   // of primaries, by address
+	silent map[string]time.Time // when a server last gave a sign that it does not answer, by the address at which it is reached
+}
+
+// leaving is the place of a primary, and the function that says that the primary is there no more.
+type leaving struct {
+	place Place
+	leave context.CancelFunc
+}
+
+// NewCluster returns the topology of a cluster of which nothing is known but some addresses. reach says where announced servers are reached.
+func NewCluster(a address.Address, reach address.Map) (*Cluster, error) {
+	if a.Kind != address.Cluster {
+		return nil, fmt.Errorf("%s is no cluster", a)
+	}
+	c := &Cluster{reach: reach, places: map[string]leaving{}, silent: map[string]time.Time{}}
+	for _, s := range a.Servers {
+		c.seeds = append(c.seeds, s.Addr)
+	}
+	c.view.Store(&cluster.View{})
+	return c, nil
+}
+
+// View is what is known of the cluster at present.
+func (c *Cluster) View() *cluster.View { return c.view.Load() }
+
+// Show replaces the view. Only one goroutine calls it. Attempts to connect to servers that are no primaries any more are given up.
+func (c *Cluster) Show(v *cluster.View) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.view.Store(v)
+	clear(c.silent)
+	for address, one := range c.places {
+		if !slices.ContainsFunc(v.Nodes(), func(n cluster.Node) bool { return n.Address == address }) {
+			one.leave()
+			delete(c.places, address)
+		}
+	}
+}
+
+// primary is the place of a primary of the present view.
+func (c *Cluster) primary(address string) Place {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	one, known := c.places[address]
+	if !known {
+		left, leave := context.WithCancel(context.Background())
+		one = leaving{Place{Network: "tcp", Address: c.reach.Of(address), left: left}, leave}
+		c.places[address] = one
+	}
+	return one.place
+}
+
+// seedPrefix marks the names of servers that are known by their addresses only.
+const seedPrefix = "at "
+
+// Seeds name the servers whose addresses the operator has written down.
+func (c *Cluster) Seeds() []Node {
+	all := make([]Node, len(c.seeds))
+	for i, s := range c.seeds {
+		all[i] = Node(seedPrefix + s)
+	}
+	return all
+}
+
+var errGone = errors.New("the server is no longer part of the cluster")
+
+// Resolve returns where a server is now, for net.Dialer. It is asked before every attempt to connect. Any is one primary after the other; if none
+// is known, one seed after the other.
+func (c *Cluster) Resolve(at Node) (Place, error) {
+	v := c.View()
+	if at == Any {
+		turn := int(c.turns.Add(1))
+		if nodes := v.Nodes(); len(nodes) > 0 {
+			for i := range nodes {
+				if n := nodes[(turn+i)%len(nodes)]; !c.Silent(Node(n.ID)) {
+					return c.primary(n.Address), nil
+				}
+			}
+			return c.primary(nodes[turn%len(nodes)].Address), nil
+		}
+		return tcp(c.seeds[turn%len(c.seeds)]), nil
+	}
+	if addr, ok := strings.CutPrefix(string(at), seedPrefix); ok {
+		return tcp(addr), nil
+	}
+	if n := v.Primary(string(at)); n != nil {
+		return c.primary(n.Address), nil
+	}
+	n := v.Server(string(at))
+	if n == nil {
+		return Place{}, errGone
+	}
+	return tcp(c.reach.Of(n.Address)), nil
+}
+
+func tcp(address string) Place { return Place{Network: "tcp", Address: address} }
+
+// silence is the time for which a server without an answer is avoided where any other will do.
+const silence = time.Second
+
+// Doubt says that a server was not found at a place, for the given reason. The connections that need it have the view refreshed.
+func (c *Cluster) Doubt(_ Node, place Place, _ error) { c.doubt(place.Address) }
+
+// Suspect says that a server does not answer.
+func (c *Cluster) Suspect(at Node) {
+	if n := c.View().Primary(string(at)); n != nil {
+		c.doubt(c.reach.Of(n.Address))
+	}
+}
+
+func (c *Cluster) doubt(address string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.silent[address] = time.Now()
+}
+
+// Silent reports whether a server has not answered lately.
+func (c *Cluster) Silent(at Node) bool {
+	n := c.View().Primary(string(at))
+	if n == nil {
+		return false
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	since, ok := c.silent[c.reach.Of(n.Address)]
+	return ok && time.Since(since) < silence
+}
