@@ -55,7 +55,7 @@ func TestValidateNamesTheKey(t *testing.T) {
 		{"cluster.order: \"none\" is not one of session, key", func(c *Config) { c.Cluster.Order = "none" }},
 		{"cluster.cross-slot: \"join\" is not one of split, refuse", func(c *Config) { c.Cluster.CrossSlot = "join" }},
 		{"upstream.map: \"a\" is not announced=reachable, as in 10.0.0.5:6379=redis-a.example:6379", func(c *Config) { c.Upstream.Address, c.Upstream.Map = "sentinel://a:1/m", []string{"a"} }},
-		{"upstream.map: needs an upstream.address of Sentinels: nothing else announces addresses", func(c *Config) { c.Upstream.Map = []string{"a=b"} }},
+		{"upstream.map: needs an upstream.address of Sentinels or of a cluster: nothing else announces addresses", func(c *Config) { c.Upstream.Map = []string{"a=b"} }},
 		{"sentinel: needs an upstream.address of Sentinels, as in sentinel://host:26379/mymaster", func(c *Config) { c.Sentinel.Password = "x" }},
 		{"sentinel.user: needs sentinel.password", func(c *Config) { c.Upstream.Address, c.Sentinel.User = "sentinel://a:1/m", "u" }},
 		{"sentinel.ca-file: needs sentinel.tls", func(c *Config) { c.Upstream.Address, c.Sentinel.CAFile = "sentinel://a:1/m", "f" }},
