@@ -1,4 +1,4 @@
-module lockproxy
+module github.com/lockproxy/lockproxy
 
 go 1.26.0
 

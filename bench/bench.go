@@ -7,8 +7,8 @@ import (
 	"io"
 	"time"
 
-	"lockproxy/bench/fleet"
-	"lockproxy/bench/load"
+	"github.com/lockproxy/lockproxy/bench/fleet"
+	"github.com/lockproxy/lockproxy/bench/load"
 )
 
 // bench runs scenarios.

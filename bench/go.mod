@@ -1,5 +1,5 @@
 // A module of its own, so that the program's go.mod lists only the program's dependencies.
-module lockproxy/bench
+module github.com/lockproxy/lockproxy/bench
 
 go 1.26.0
 

@@ -6,7 +6,7 @@ import (
 	"io"
 	"math"
 
-	"lockproxy/bench/fleet"
+	"github.com/lockproxy/lockproxy/bench/fleet"
 )
 
 // goal is a claim about one value of one server, mostly as a ratio to a peer in the same round.

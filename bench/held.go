@@ -13,8 +13,8 @@ import (
 	"syscall"
 	"time"
 
-	"lockproxy/bench/fleet"
-	"lockproxy/bench/load"
+	"github.com/lockproxy/lockproxy/bench/fleet"
+	"github.com/lockproxy/lockproxy/bench/load"
 )
 
 const holders = 100 // connections that hold the locks of heldLocks

@@ -16,8 +16,8 @@ import (
 	"github.com/redis/rueidis"
 	rlock "github.com/redis/rueidis/rueidislock"
 
-	"lockproxy/bench/fleet"
-	"lockproxy/bench/load"
+	"github.com/lockproxy/lockproxy/bench/fleet"
+	"github.com/lockproxy/lockproxy/bench/load"
 )
 
 type hist = hdrhistogram.Histogram

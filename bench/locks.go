@@ -8,8 +8,8 @@ import (
 	"slices"
 	"sync/atomic"
 
-	"lockproxy/bench/fleet"
-	"lockproxy/bench/load"
+	"github.com/lockproxy/lockproxy/bench/fleet"
+	"github.com/lockproxy/lockproxy/bench/load"
 )
 
 // Contestants besides lockproxy in scenarios about locks.

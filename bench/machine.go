@@ -10,7 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"lockproxy/bench/fleet"
+	"github.com/lockproxy/lockproxy/bench/fleet"
 )
 
 // machine is what a result must be read with.

@@ -25,7 +25,7 @@ import (
 	"syscall"
 	"time"
 
-	"lockproxy/bench/fleet"
+	"github.com/lockproxy/lockproxy/bench/fleet"
 )
 
 func main() {

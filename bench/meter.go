@@ -9,7 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"lockproxy/bench/fleet"
+	"github.com/lockproxy/lockproxy/bench/fleet"
 )
 
 // meter measures what a server, the Redis behind it and this program use between two moments.

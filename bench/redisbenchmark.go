@@ -9,7 +9,7 @@ import (
 	"os/exec"
 	"strconv"
 
-	"lockproxy/bench/fleet"
+	"github.com/lockproxy/lockproxy/bench/fleet"
 )
 
 // benchmark is a scenario whose load comes from Redis's own tool, as a check on ours.

@@ -6,7 +6,7 @@ import (
 
 	"github.com/HdrHistogram/hdrhistogram-go"
 
-	"lockproxy/bench/fleet"
+	"github.com/lockproxy/lockproxy/bench/fleet"
 )
 
 // scenario is one question, asked to several contestants in turn.

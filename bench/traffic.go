@@ -10,8 +10,8 @@ import (
 	"strings"
 	"time"
 
-	"lockproxy/bench/fleet"
-	"lockproxy/bench/load"
+	"github.com/lockproxy/lockproxy/bench/fleet"
+	"github.com/lockproxy/lockproxy/bench/load"
 )
 
 const (

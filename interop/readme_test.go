@@ -15,7 +15,7 @@ import (
 	"testing"
 	"time"
 
-	"lockproxy/internal/redistest"
+	"github.com/lockproxy/lockproxy/internal/redistest"
 )
 
 // shellBlock is a block of commands in a document.

@@ -6,7 +6,7 @@ import (
 	"strconv"
 	"testing"
 
-	"lockproxy/internal/redistest"
+	"github.com/lockproxy/lockproxy/internal/redistest"
 )
 
 // redissonVersions are the last of each major version.

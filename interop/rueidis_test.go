@@ -12,7 +12,7 @@ import (
 
 	"github.com/redis/rueidis"
 
-	"lockproxy/internal/redistest"
+	"github.com/lockproxy/lockproxy/internal/redistest"
 )
 
 func TestRueidis(t *testing.T) {

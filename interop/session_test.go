@@ -13,7 +13,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"lockproxy/internal/redistest"
+	"github.com/lockproxy/lockproxy/internal/redistest"
 )
 
 // limit bounds what a client in this process may wait for.

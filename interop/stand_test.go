@@ -14,7 +14,7 @@ import (
 	"testing"
 	"time"
 
-	"lockproxy/internal/redistest"
+	"github.com/lockproxy/lockproxy/internal/redistest"
 )
 
 // stand is what one client is run against: a proxy in front of one Redis, and another Redis without a proxy.

@@ -1,4 +1,4 @@
-module lockproxy/tools
+module github.com/lockproxy/lockproxy/tools
 
 go 1.26.0
 

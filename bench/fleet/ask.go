@@ -9,7 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"lockproxy/bench/load"
+	"github.com/lockproxy/lockproxy/bench/load"
 )
 
 // askLimit bounds one question and its answer.

@@ -9,11 +9,11 @@ import (
 	"strings"
 	"time"
 
-	"lockproxy/internal/certs"
-	"lockproxy/internal/proxy"
-	"lockproxy/internal/upstream/address"
+	"github.com/lockproxy/lockproxy/internal/certs"
+	"github.com/lockproxy/lockproxy/internal/proxy"
+	"github.com/lockproxy/lockproxy/internal/upstream/address"
 
-	"lockproxy/cmd/lockproxy/values"
+	"github.com/lockproxy/lockproxy/cmd/lockproxy/values"
 )
 
 // Config is every setting of the proxy. Each has three spellings: the key in the file (lock.lease), the flag

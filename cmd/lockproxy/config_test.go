@@ -6,7 +6,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"lockproxy/cmd/lockproxy/values"
+	"github.com/lockproxy/lockproxy/cmd/lockproxy/values"
 )
 
 func TestDefaultsAreValid(t *testing.T) {

@@ -14,8 +14,8 @@ import (
 	"testing"
 	"time"
 
-	"lockproxy/internal/cli"
-	"lockproxy/internal/redistest"
+	"github.com/lockproxy/lockproxy/internal/cli"
+	"github.com/lockproxy/lockproxy/internal/redistest"
 )
 
 // holding is a running lockproxy exec.

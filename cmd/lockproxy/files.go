@@ -3,7 +3,7 @@ package main
 import (
 	"fmt"
 
-	"lockproxy/cmd/lockproxy/values"
+	"github.com/lockproxy/lockproxy/cmd/lockproxy/values"
 )
 
 // ownFiles is the number of file descriptors that the process needs besides those of clients and Redis: the log, listeners, event loops,

@@ -14,7 +14,7 @@ import (
 	"strings"
 	"time"
 
-	"lockproxy/internal/proxy"
+	"github.com/lockproxy/lockproxy/internal/proxy"
 )
 
 // probe says how to ask the running proxy for its health.

@@ -15,7 +15,7 @@ import (
 	"github.com/alecthomas/kong"
 	"github.com/goccy/go-yaml"
 
-	"lockproxy/cmd/lockproxy/values"
+	"github.com/lockproxy/lockproxy/cmd/lockproxy/values"
 )
 
 // envPrefix starts the name of every environment variable that is read. Other variables with this prefix are errors, as unknown keys in the

@@ -12,7 +12,7 @@ import (
 	"github.com/goccy/go-yaml"
 	"github.com/google/go-cmp/cmp"
 
-	"lockproxy/cmd/lockproxy/values"
+	"github.com/lockproxy/lockproxy/cmd/lockproxy/values"
 )
 
 // settings lists the keys of Config, sections joined by dots.

@@ -7,7 +7,7 @@ import (
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 
-	"lockproxy/internal/logging"
+	"github.com/lockproxy/lockproxy/internal/logging"
 )
 
 // newLogger returns the process's log. It writes to w; the parts name their own sub-loggers. Durations are numbers of seconds. The level can be

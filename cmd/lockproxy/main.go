@@ -20,8 +20,8 @@ import (
 
 	"go.uber.org/zap"
 
-	"lockproxy/internal/certs"
-	"lockproxy/internal/cli"
+	"github.com/lockproxy/lockproxy/internal/certs"
+	"github.com/lockproxy/lockproxy/internal/cli"
 )
 
 // Exit codes.

@@ -9,7 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"lockproxy/internal/cli"
+	"github.com/lockproxy/lockproxy/internal/cli"
 )
 
 const (

@@ -16,7 +16,7 @@ import (
 	"testing"
 	"time"
 
-	"lockproxy/internal/redistest"
+	"github.com/lockproxy/lockproxy/internal/redistest"
 )
 
 // process is the program, running.

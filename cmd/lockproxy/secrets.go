@@ -7,7 +7,7 @@ import (
 	"io"
 	"os"
 
-	"lockproxy/cmd/lockproxy/values"
+	"github.com/lockproxy/lockproxy/cmd/lockproxy/values"
 )
 
 // readSecrets reads the secrets for which the configuration names files. A secret in two places is an error, because the two may

@@ -12,14 +12,14 @@ import (
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 
-	"lockproxy/internal/admin"
-	"lockproxy/internal/certs"
-	"lockproxy/internal/embedded"
-	"lockproxy/internal/proxy"
-	"lockproxy/internal/resp"
-	"lockproxy/internal/systemd"
-	"lockproxy/internal/upstream"
-	"lockproxy/internal/upstream/address"
+	"github.com/lockproxy/lockproxy/internal/admin"
+	"github.com/lockproxy/lockproxy/internal/certs"
+	"github.com/lockproxy/lockproxy/internal/embedded"
+	"github.com/lockproxy/lockproxy/internal/proxy"
+	"github.com/lockproxy/lockproxy/internal/resp"
+	"github.com/lockproxy/lockproxy/internal/systemd"
+	"github.com/lockproxy/lockproxy/internal/upstream"
+	"github.com/lockproxy/lockproxy/internal/upstream/address"
 )
 
 // service is the proxy with the servers beside it.

@@ -7,8 +7,8 @@ import (
 
 	"go.uber.org/zap"
 
-	"lockproxy/internal/certs"
-	"lockproxy/internal/redistest"
+	"github.com/lockproxy/lockproxy/internal/certs"
+	"github.com/lockproxy/lockproxy/internal/redistest"
 )
 
 // A setting that is not passed on would be silently ignored.

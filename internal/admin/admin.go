@@ -32,8 +32,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"go.uber.org/zap"
 
-	"lockproxy/internal/proxy"
-	"lockproxy/internal/proxy/status"
+	"github.com/lockproxy/lockproxy/internal/proxy"
+	"github.com/lockproxy/lockproxy/internal/proxy/status"
 )
 
 // Options configure a Server. Listen and Proxy are required.

@@ -17,11 +17,11 @@ import (
 	"github.com/panjf2000/ants/v2"
 	"go.uber.org/goleak"
 
-	"lockproxy/internal/proxy"
-	"lockproxy/internal/proxy/status"
-	"lockproxy/internal/redistest"
-	"lockproxy/internal/resp"
-	"lockproxy/internal/upstream"
+	"github.com/lockproxy/lockproxy/internal/proxy"
+	"github.com/lockproxy/lockproxy/internal/proxy/status"
+	"github.com/lockproxy/lockproxy/internal/redistest"
+	"github.com/lockproxy/lockproxy/internal/resp"
+	"github.com/lockproxy/lockproxy/internal/upstream"
 )
 
 func TestMain(m *testing.M) {

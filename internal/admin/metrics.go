@@ -6,7 +6,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	dto "github.com/prometheus/client_model/go"
 
-	"lockproxy/internal/proxy/status"
+	"github.com/lockproxy/lockproxy/internal/proxy/status"
 )
 
 // collector turns a snapshot of the proxy's numbers into metrics, once for each scrape.

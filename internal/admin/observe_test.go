@@ -9,7 +9,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
 
-	"lockproxy/internal/proxy/status"
+	"github.com/lockproxy/lockproxy/internal/proxy/status"
 )
 
 // The names in the dashboard and the alerts are of metrics that exist, and promtool finds nothing to complain about.

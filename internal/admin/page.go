@@ -9,8 +9,8 @@ import (
 
 	"go.uber.org/zap"
 
-	"lockproxy/internal/proxy"
-	"lockproxy/internal/proxy/status"
+	"github.com/lockproxy/lockproxy/internal/proxy"
+	"github.com/lockproxy/lockproxy/internal/proxy/status"
 )
 
 // most bounds each table of the page.

@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"lockproxy/internal/redistest"
+	"github.com/lockproxy/lockproxy/internal/redistest"
 )
 
 // handshake connects a client to a server over a real socket and reports both sides' errors. The connection stays open

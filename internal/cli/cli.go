@@ -20,7 +20,7 @@ import (
 
 	"github.com/alecthomas/kong"
 
-	"lockproxy/internal/cli/client"
+	"github.com/lockproxy/lockproxy/internal/cli/client"
 )
 
 // Exit codes. A command under exec has its own exit code; these are told apart from it by their numbers, which are those of sysexits.h

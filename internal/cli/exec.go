@@ -11,9 +11,9 @@ import (
 	"syscall"
 	"time"
 
-	"lockproxy/internal/cli/client"
-	"lockproxy/internal/cli/process"
-	"lockproxy/internal/cli/tenure"
+	"github.com/lockproxy/lockproxy/internal/cli/client"
+	"github.com/lockproxy/lockproxy/internal/cli/process"
+	"github.com/lockproxy/lockproxy/internal/cli/tenure"
 )
 
 type execCommand struct {

@@ -5,7 +5,7 @@ import (
 	"encoding/json"
 	"os"
 
-	"lockproxy/internal/cli/process"
+	"github.com/lockproxy/lockproxy/internal/cli/process"
 )
 
 // guardName is the subcommand that exec starts for the case of its own death.

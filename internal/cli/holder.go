@@ -9,7 +9,7 @@ import (
 	"strconv"
 	"time"
 
-	"lockproxy/internal/cli/client"
+	"github.com/lockproxy/lockproxy/internal/cli/client"
 )
 
 // grantOf is what a later process needs to release a grant.

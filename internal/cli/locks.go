@@ -8,8 +8,8 @@ import (
 	"text/tabwriter"
 	"time"
 
-	"lockproxy/internal/cli/client"
-	"lockproxy/internal/resp"
+	"github.com/lockproxy/lockproxy/internal/cli/client"
+	"github.com/lockproxy/lockproxy/internal/resp"
 )
 
 type locksCommand struct {

@@ -9,10 +9,10 @@ import (
 	"sync/atomic"
 	"time"
 
-	"lockproxy/internal/cli/client"
-	"lockproxy/internal/cli/process"
-	"lockproxy/internal/cli/tenure"
-	"lockproxy/internal/resp"
+	"github.com/lockproxy/lockproxy/internal/cli/client"
+	"github.com/lockproxy/lockproxy/internal/cli/process"
+	"github.com/lockproxy/lockproxy/internal/cli/tenure"
+	"github.com/lockproxy/lockproxy/internal/resp"
 )
 
 // runner is a command under its lock. Its fields belong to the goroutine of run; holder belongs to the extension on its way, if

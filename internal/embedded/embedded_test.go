@@ -14,7 +14,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"go.uber.org/goleak"
 
-	"lockproxy/internal/embedded"
+	"github.com/lockproxy/lockproxy/internal/embedded"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

@@ -40,7 +40,7 @@ func TestDiagramsHaveEveryState(t *testing.T) {
 			values := 0
 			for id, object := range p.info.Defs {
 				value, ok := object.(*types.Const)
-				if !ok || value.Type().String() != "lockproxy/"+p.name+"."+name {
+				if !ok || value.Type().String() != modulePath+"/"+p.name+"."+name {
 					continue
 				}
 				values++

@@ -18,7 +18,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"lockproxy/internal/resp"
+	"github.com/lockproxy/lockproxy/internal/resp"
 )
 
 const root = "../.."
@@ -97,7 +97,7 @@ func TestImportsFollowTheArrows(t *testing.T) {
 		leaf := true
 		for _, file := range files {
 			for _, spec := range file.Imports {
-				if target, ours := strings.CutPrefix(strings.Trim(spec.Path.Value, `"`), "lockproxy/"); ours {
+				if target, ours := strings.CutPrefix(strings.Trim(spec.Path.Value, `"`), modulePath+"/"); ours {
 					check(arrow{dir, target})
 					leaf = false
 				}

@@ -145,7 +145,7 @@ var load = sync.OnceValues(func() ([]*listedPackage, error) {
 			return nil, err
 		}
 		exported[p.ImportPath] = p.Export
-		name, ours := strings.CutPrefix(p.ImportPath, "lockproxy/")
+		name, ours := strings.CutPrefix(p.ImportPath, modulePath+"/")
 		if !ours || len(p.GoFiles) == 0 {
 			continue
 		}

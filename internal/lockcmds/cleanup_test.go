@@ -5,13 +5,13 @@ import (
 	"testing"
 	"time"
 
-	"lockproxy/internal/lockcmds/calls"
-	"lockproxy/internal/lockcmds/holds"
-	"lockproxy/internal/lockcmds/jobs"
-	"lockproxy/internal/lockcmds/ledger"
-	"lockproxy/internal/lockcmds/queue"
-	"lockproxy/internal/lockcmds/script"
-	"lockproxy/internal/redistest"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/calls"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/holds"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/jobs"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/ledger"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/queue"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/script"
+	"github.com/lockproxy/lockproxy/internal/redistest"
 )
 
 // queued is how many entries the fair queue of a lock has in Redis.

@@ -7,10 +7,10 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"lockproxy/internal/lockcmds/queue"
-	"lockproxy/internal/lockcmds/script"
-	"lockproxy/internal/lockcmds/turns"
-	"lockproxy/internal/redistest"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/queue"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/script"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/turns"
+	"github.com/lockproxy/lockproxy/internal/redistest"
 )
 
 // first is the first of the plain waiters of a proxy that asks, whose place stays in the queue or not.

@@ -3,7 +3,7 @@ package lockcmds
 import (
 	"sync/atomic"
 
-	"lockproxy/internal/lockcmds/waiters"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/waiters"
 )
 
 // Defaults are the settings of the lock commands that can change while engines run. A change applies to commands to come.

@@ -4,10 +4,10 @@ import (
 	"testing"
 	"time"
 
-	"lockproxy/internal/lockcmds/calls"
-	"lockproxy/internal/lockcmds/contract"
-	"lockproxy/internal/lockcmds/script"
-	"lockproxy/internal/redistest"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/calls"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/contract"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/script"
+	"github.com/lockproxy/lockproxy/internal/redistest"
 )
 
 // Copies of a call that arrive when its session has ended, or when the owner has another grant.

@@ -6,7 +6,7 @@ import (
 
 	"github.com/alicebob/miniredis/v2"
 
-	"lockproxy/internal/lockcmds/redislink"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/redislink"
 )
 
 func TestEngineRunsOnTheEmbeddedRedis(t *testing.T) {

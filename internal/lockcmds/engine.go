@@ -9,16 +9,16 @@ import (
 
 	"go.uber.org/zap"
 
-	"lockproxy/internal/lockcmds/announce"
-	"lockproxy/internal/lockcmds/calls"
-	"lockproxy/internal/lockcmds/contract"
-	"lockproxy/internal/lockcmds/damage"
-	"lockproxy/internal/lockcmds/failstop"
-	"lockproxy/internal/lockcmds/grammar"
-	"lockproxy/internal/lockcmds/holds"
-	"lockproxy/internal/lockcmds/jobs"
-	"lockproxy/internal/lockcmds/waiters"
-	"lockproxy/internal/watchdog"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/announce"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/calls"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/contract"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/damage"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/failstop"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/grammar"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/holds"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/jobs"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/waiters"
+	"github.com/lockproxy/lockproxy/internal/watchdog"
 )
 
 // Engine runs the lock commands of all sessions of one identity.

@@ -10,9 +10,9 @@ import (
 	"go.uber.org/zap/zapcore"
 	"go.uber.org/zap/zaptest"
 
-	"lockproxy/internal/lockcmds/grammar"
-	"lockproxy/internal/lockcmds/jobs"
-	"lockproxy/internal/redistest"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/grammar"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/jobs"
+	"github.com/lockproxy/lockproxy/internal/redistest"
 )
 
 // exits takes the place of the end of the process.

@@ -8,10 +8,10 @@ import (
 	"testing"
 	"time"
 
-	"lockproxy/internal/lockcmds/contract"
-	"lockproxy/internal/lockcmds/jobs"
-	"lockproxy/internal/lockcmds/redislink"
-	"lockproxy/internal/redistest"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/contract"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/jobs"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/redislink"
+	"github.com/lockproxy/lockproxy/internal/redistest"
 )
 
 func TestWaitersSurviveARestartOfRedis(t *testing.T) {

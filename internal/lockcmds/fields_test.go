@@ -5,8 +5,8 @@ import (
 	"testing"
 	"time"
 
-	"lockproxy/internal/lockcmds/contract"
-	"lockproxy/internal/redistest"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/contract"
+	"github.com/lockproxy/lockproxy/internal/redistest"
 )
 
 func leaseOfAMinute(o *Options) { o.Lease = time.Minute }

@@ -6,13 +6,13 @@ import (
 	"github.com/tidwall/redcon"
 	"go.uber.org/zap"
 
-	"lockproxy/internal/lockcmds/calls"
-	"lockproxy/internal/lockcmds/contract"
-	"lockproxy/internal/lockcmds/grammar"
-	"lockproxy/internal/lockcmds/ledger"
-	"lockproxy/internal/lockcmds/replies"
-	"lockproxy/internal/lockcmds/script"
-	"lockproxy/internal/logging"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/calls"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/contract"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/grammar"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/ledger"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/replies"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/script"
+	"github.com/lockproxy/lockproxy/internal/logging"
 )
 
 // startForce executes FORCEUNLOCK. It is not repeated: a copy could end a later grant.

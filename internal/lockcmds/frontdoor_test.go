@@ -3,7 +3,7 @@ package lockcmds
 import (
 	"testing"
 
-	"lockproxy/internal/redistest"
+	"github.com/lockproxy/lockproxy/internal/redistest"
 )
 
 func TestEveryVerbCountsAsWorkUntilItIsAnswered(t *testing.T) {

@@ -3,13 +3,13 @@ package lockcmds
 import (
 	"time"
 
-	"lockproxy/internal/lockcmds/calls"
-	"lockproxy/internal/lockcmds/contract"
-	"lockproxy/internal/lockcmds/grammar"
-	"lockproxy/internal/lockcmds/jobs"
-	"lockproxy/internal/lockcmds/listing"
-	"lockproxy/internal/lockcmds/replies"
-	"lockproxy/internal/lockcmds/script"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/calls"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/contract"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/grammar"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/jobs"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/listing"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/replies"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/script"
 )
 
 // startList executes LOCKLIST: the locks that sessions of this identity hold through this proxy, by key, as known here. A lock that

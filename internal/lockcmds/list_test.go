@@ -7,14 +7,14 @@ import (
 	"testing"
 	"time"
 
-	"lockproxy/internal/lockcmds/contract"
-	"lockproxy/internal/lockcmds/holds"
-	"lockproxy/internal/lockcmds/jobs"
-	"lockproxy/internal/lockcmds/ledger"
-	"lockproxy/internal/lockcmds/listing"
-	"lockproxy/internal/lockcmds/redislink"
-	"lockproxy/internal/lockcmds/replies"
-	"lockproxy/internal/locktest"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/contract"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/holds"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/jobs"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/ledger"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/listing"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/redislink"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/replies"
+	"github.com/lockproxy/lockproxy/internal/locktest"
 )
 
 // stocked is an engine that holds n locks for one session, and does not run.

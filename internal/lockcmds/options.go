@@ -9,14 +9,14 @@ import (
 
 	"go.uber.org/zap"
 
-	"lockproxy/internal/lockcmds/clock"
-	"lockproxy/internal/lockcmds/grammar"
-	"lockproxy/internal/lockcmds/holds"
-	"lockproxy/internal/lockcmds/jobs"
-	"lockproxy/internal/lockcmds/queue"
-	"lockproxy/internal/lockcmds/redislink"
-	"lockproxy/internal/lockcmds/reentry"
-	"lockproxy/internal/watchdog"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/clock"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/grammar"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/holds"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/jobs"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/queue"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/redislink"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/reentry"
+	"github.com/lockproxy/lockproxy/internal/watchdog"
 )
 
 // Defaults of Options.

@@ -8,10 +8,10 @@ import (
 	"testing"
 	"time"
 
-	"lockproxy/internal/lockcmds/queue"
-	"lockproxy/internal/lockcmds/redislink"
-	"lockproxy/internal/lockcmds/script"
-	"lockproxy/internal/redistest"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/queue"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/redislink"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/script"
+	"github.com/lockproxy/lockproxy/internal/redistest"
 )
 
 // Answers, messages and deadlines reach the engine in another order than that in which Redis did what they tell of.

@@ -5,8 +5,8 @@ import (
 	"testing"
 	"time"
 
-	"lockproxy/internal/lockcmds/contract"
-	"lockproxy/internal/redistest"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/contract"
+	"github.com/lockproxy/lockproxy/internal/redistest"
 )
 
 // cleanedUp returns when the engine has done what the end of sessions has left to do.

@@ -11,8 +11,8 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"lockproxy/internal/lockcmds/script"
-	"lockproxy/internal/redistest"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/script"
+	"github.com/lockproxy/lockproxy/internal/redistest"
 )
 
 // giveUp is what a Redisson client does when its time to wait is over: it takes its wait off everybody behind it.

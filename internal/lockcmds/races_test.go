@@ -4,8 +4,8 @@ import (
 	"testing"
 	"time"
 
-	"lockproxy/internal/lockcmds/queue"
-	"lockproxy/internal/redistest"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/queue"
+	"github.com/lockproxy/lockproxy/internal/redistest"
 )
 
 func TestHandOverToAClientThatHungUpIsGivenBack(t *testing.T) {

@@ -8,9 +8,9 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"lockproxy/internal/lockcmds/queue"
-	"lockproxy/internal/lockcmds/script"
-	"lockproxy/internal/redistest"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/queue"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/script"
+	"github.com/lockproxy/lockproxy/internal/redistest"
 )
 
 // redisson plays a Redisson client from the description of its scripts: the same keys, messages and order of calls,

@@ -9,12 +9,12 @@ import (
 	"testing"
 	"time"
 
-	"lockproxy/internal/lockcmds/contract"
-	"lockproxy/internal/lockcmds/holds"
-	"lockproxy/internal/lockcmds/ledger"
-	"lockproxy/internal/lockcmds/queue"
-	"lockproxy/internal/lockcmds/redislink"
-	"lockproxy/internal/redistest"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/contract"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/holds"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/ledger"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/queue"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/redislink"
+	"github.com/lockproxy/lockproxy/internal/redistest"
 )
 
 // A call whose answer was lost with its connection is sent again, and what no client relies on is rolled back.

@@ -14,9 +14,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/redis/go-redis/v9"
 
-	"lockproxy/internal/lockcmds/script"
-	"lockproxy/internal/lockcmds/turns"
-	"lockproxy/internal/redistest"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/script"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/turns"
+	"github.com/lockproxy/lockproxy/internal/redistest"
 )
 
 // Owners as in the conformance vectors of Redisson's layout.

@@ -13,11 +13,11 @@ import (
 
 	"go.uber.org/zap/zaptest"
 
-	"lockproxy/internal/lockcmds/jobs"
-	"lockproxy/internal/lockcmds/queue"
-	"lockproxy/internal/lockcmds/redislink"
-	"lockproxy/internal/locktest"
-	"lockproxy/internal/redistest"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/jobs"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/queue"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/redislink"
+	"github.com/lockproxy/lockproxy/internal/locktest"
+	"github.com/lockproxy/lockproxy/internal/redistest"
 )
 
 // patience is how long a test waits for what must happen.

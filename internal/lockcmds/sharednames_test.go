@@ -4,10 +4,10 @@ import (
 	"testing"
 	"time"
 
-	"lockproxy/internal/lockcmds/queue"
-	"lockproxy/internal/lockcmds/script"
-	"lockproxy/internal/locktest"
-	"lockproxy/internal/redistest"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/queue"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/script"
+	"github.com/lockproxy/lockproxy/internal/locktest"
+	"github.com/lockproxy/lockproxy/internal/redistest"
 )
 
 // Redisson's rule gives "a" and "{a}" one channel and one queue, and makes the base channel of "{a}:j" that of the owner j who

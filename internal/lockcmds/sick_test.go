@@ -7,8 +7,8 @@ import (
 	"testing"
 	"time"
 
-	"lockproxy/internal/lockcmds/redislink"
-	"lockproxy/internal/redistest"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/redislink"
+	"github.com/lockproxy/lockproxy/internal/redistest"
 )
 
 // cut is a connection that may be cut silently: what is written then goes nowhere.

@@ -6,10 +6,10 @@ import (
 	"testing"
 	"time"
 
-	"lockproxy/internal/lockcmds/jobs"
-	"lockproxy/internal/lockcmds/ledger"
-	"lockproxy/internal/redistest"
-	"lockproxy/internal/resp"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/jobs"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/ledger"
+	"github.com/lockproxy/lockproxy/internal/redistest"
+	"github.com/lockproxy/lockproxy/internal/resp"
 )
 
 // sliceSize is the number of holds, or of waiters, that are dealt with at a time.

@@ -7,10 +7,10 @@ import (
 	"testing"
 	"time"
 
-	"lockproxy/internal/lockcmds/script"
-	"lockproxy/internal/lockcmds/turns"
-	"lockproxy/internal/locktest"
-	"lockproxy/internal/redistest"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/script"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/turns"
+	"github.com/lockproxy/lockproxy/internal/locktest"
+	"github.com/lockproxy/lockproxy/internal/redistest"
 )
 
 func TestReleaseBetweenAttemptAndSubscriptionIsNotLost(t *testing.T) {

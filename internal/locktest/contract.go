@@ -4,7 +4,7 @@ import (
 	"testing"
 	"time"
 
-	"lockproxy/internal/lockcmds/contract"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/contract"
 )
 
 // CheckSession checks that a session keeps the part of the contract that the lock engine relies on: Do locks the session, AfterUnlock runs

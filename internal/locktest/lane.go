@@ -10,8 +10,8 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"lockproxy/internal/lockcmds/contract"
-	"lockproxy/internal/resp"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/contract"
+	"github.com/lockproxy/lockproxy/internal/resp"
 )
 
 // Lane is an ordered connection to Redis that carries scripts. Answers are given on one goroutine, in order.

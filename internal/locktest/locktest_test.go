@@ -3,8 +3,8 @@ package locktest
 import (
 	"testing"
 
-	"lockproxy/internal/lockcmds/contract"
-	"lockproxy/internal/lockcmds/grammar"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/contract"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/grammar"
 )
 
 type noEngine struct{}

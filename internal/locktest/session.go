@@ -9,10 +9,10 @@ import (
 	"testing"
 	"time"
 
-	"lockproxy/internal/lockcmds/contract"
-	"lockproxy/internal/lockcmds/grammar"
-	"lockproxy/internal/lockcmds/losses"
-	"lockproxy/internal/resp"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/contract"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/grammar"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/losses"
+	"github.com/lockproxy/lockproxy/internal/resp"
 )
 
 // Engine is what a session sends its commands to: a lock engine.

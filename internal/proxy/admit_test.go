@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"lockproxy/internal/redistest"
+	"github.com/lockproxy/lockproxy/internal/redistest"
 )
 
 // TestWhoComesAfterAPasswordWasSetNeedsIt sets it while clients without credentials are connected, hold locks and wait.

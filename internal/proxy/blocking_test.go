@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"lockproxy/internal/redistest"
+	"github.com/lockproxy/lockproxy/internal/redistest"
 )
 
 func TestBlockingCommandsAreRedisOwn(t *testing.T) {

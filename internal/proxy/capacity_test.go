@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"lockproxy/internal/redistest"
+	"github.com/lockproxy/lockproxy/internal/redistest"
 )
 
 // onEachEngine runs a test with a proxy of each engine.

@@ -8,7 +8,7 @@ import (
 	"go.uber.org/zap/zapcore"
 	"go.uber.org/zap/zaptest/observer"
 
-	"lockproxy/internal/redistest"
+	"github.com/lockproxy/lockproxy/internal/redistest"
 )
 
 // Whose credentials a client's commands carry, by client-auth. The proxy's own are a user's who may read only keys p:*.

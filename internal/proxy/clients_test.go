@@ -12,8 +12,8 @@ import (
 	"testing"
 	"time"
 
-	"lockproxy/internal/proxy/clients"
-	"lockproxy/internal/redistest"
+	"github.com/lockproxy/lockproxy/internal/proxy/clients"
+	"github.com/lockproxy/lockproxy/internal/redistest"
 )
 
 // listOf is the answer to a CLIENT LIST, by the names of the clients; those without a name are by their addresses.

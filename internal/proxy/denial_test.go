@@ -8,8 +8,8 @@ import (
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
 
-	"lockproxy/internal/proxy/shared"
-	"lockproxy/internal/redistest"
+	"github.com/lockproxy/lockproxy/internal/proxy/shared"
+	"github.com/lockproxy/lockproxy/internal/redistest"
 )
 
 // Each login that Redis refuses is counted. The log names the client and the user, never a password, and is not filled by whoever

@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"lockproxy/internal/redistest"
+	"github.com/lockproxy/lockproxy/internal/redistest"
 )
 
 // departures are the ways in which a client may go while its session waits.

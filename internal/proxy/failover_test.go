@@ -13,9 +13,9 @@ import (
 	"testing"
 	"time"
 
-	"lockproxy/internal/redistest"
-	"lockproxy/internal/resp"
-	"lockproxy/internal/upstream"
+	"github.com/lockproxy/lockproxy/internal/redistest"
+	"github.com/lockproxy/lockproxy/internal/resp"
+	"github.com/lockproxy/lockproxy/internal/upstream"
 )
 
 // failoverStand is a primary with two replicas and three Sentinels, and a proxy of each engine in front of them.

@@ -19,9 +19,9 @@ import (
 	"github.com/panjf2000/ants/v2"
 	"go.uber.org/goleak"
 
-	"lockproxy/internal/redistest"
-	"lockproxy/internal/resp"
-	"lockproxy/internal/upstream"
+	"github.com/lockproxy/lockproxy/internal/redistest"
+	"github.com/lockproxy/lockproxy/internal/resp"
+	"github.com/lockproxy/lockproxy/internal/upstream"
 )
 
 func TestMain(m *testing.M) {

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"lockproxy/internal/redistest"
+	"github.com/lockproxy/lockproxy/internal/redistest"
 )
 
 // A user without a password may log in with any: that makes neither connections nor lock engines.

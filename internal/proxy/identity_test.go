@@ -7,7 +7,7 @@ import (
 	"sync"
 	"testing"
 
-	"lockproxy/internal/redistest"
+	"github.com/lockproxy/lockproxy/internal/redistest"
 )
 
 // users makes the users that the tests of this file talk about.

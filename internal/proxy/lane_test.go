@@ -7,8 +7,8 @@ import (
 	"testing"
 	"time"
 
-	"lockproxy/internal/redistest"
-	"lockproxy/internal/resp"
+	"github.com/lockproxy/lockproxy/internal/redistest"
+	"github.com/lockproxy/lockproxy/internal/resp"
 )
 
 // warm has n clients that have been served.

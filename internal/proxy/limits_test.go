@@ -10,11 +10,11 @@ import (
 	"testing"
 	"time"
 
-	"lockproxy/internal/certs"
-	"lockproxy/internal/proxy"
-	"lockproxy/internal/redistest"
-	"lockproxy/internal/resp"
-	"lockproxy/internal/upstream"
+	"github.com/lockproxy/lockproxy/internal/certs"
+	"github.com/lockproxy/lockproxy/internal/proxy"
+	"github.com/lockproxy/lockproxy/internal/redistest"
+	"github.com/lockproxy/lockproxy/internal/resp"
+	"github.com/lockproxy/lockproxy/internal/upstream"
 )
 
 // limited runs a proxy with these limits for each engine.

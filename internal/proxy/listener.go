@@ -9,7 +9,7 @@ import (
 
 	"go.uber.org/zap"
 
-	"lockproxy/internal/logging"
+	"github.com/lockproxy/lockproxy/internal/logging"
 )
 
 // endpoint is one address that clients connect to.

@@ -10,9 +10,9 @@ import (
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
 
-	"lockproxy/internal/logging"
-	"lockproxy/internal/redistest"
-	"lockproxy/internal/upstream"
+	"github.com/lockproxy/lockproxy/internal/logging"
+	"github.com/lockproxy/lockproxy/internal/redistest"
+	"github.com/lockproxy/lockproxy/internal/upstream"
 )
 
 // A fixed lease that runs out has done what the client wanted. Other losses are warnings that say who has lost what.

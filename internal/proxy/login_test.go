@@ -8,8 +8,8 @@ import (
 	"testing"
 	"time"
 
-	"lockproxy/internal/redistest"
-	"lockproxy/internal/upstream"
+	"github.com/lockproxy/lockproxy/internal/redistest"
+	"github.com/lockproxy/lockproxy/internal/upstream"
 )
 
 // onEngines runs a test with a proxy of each engine in front of one Redis.

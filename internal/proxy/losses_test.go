@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"lockproxy/internal/redistest"
+	"github.com/lockproxy/lockproxy/internal/redistest"
 )
 
 // TestEveryLossIsTold loses more locks than a session's share of what is remembered without being asked for.

@@ -15,8 +15,8 @@ import (
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
 
-	"lockproxy/internal/redistest"
-	"lockproxy/internal/resp"
+	"github.com/lockproxy/lockproxy/internal/redistest"
+	"github.com/lockproxy/lockproxy/internal/resp"
 )
 
 // pour sends as much of total bytes of piece as the other side takes, and returns how many it took.

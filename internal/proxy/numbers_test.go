@@ -8,8 +8,8 @@ import (
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
 
-	"lockproxy/internal/redistest"
-	"lockproxy/internal/resp"
+	"github.com/lockproxy/lockproxy/internal/redistest"
+	"github.com/lockproxy/lockproxy/internal/resp"
 )
 
 // The numbers answer who waited, held, and was refused.

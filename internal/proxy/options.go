@@ -10,13 +10,13 @@ import (
 	"github.com/google/uuid"
 	"go.uber.org/zap"
 
-	"lockproxy/internal/lockcmds"
-	"lockproxy/internal/lockcmds/engines"
-	"lockproxy/internal/lockcmds/reentry"
-	"lockproxy/internal/proxy/engine"
-	"lockproxy/internal/proxy/shared"
-	"lockproxy/internal/resp"
-	"lockproxy/internal/upstream"
+	"github.com/lockproxy/lockproxy/internal/lockcmds"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/engines"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/reentry"
+	"github.com/lockproxy/lockproxy/internal/proxy/engine"
+	"github.com/lockproxy/lockproxy/internal/proxy/shared"
+	"github.com/lockproxy/lockproxy/internal/resp"
+	"github.com/lockproxy/lockproxy/internal/upstream"
 )
 
 // How clients authenticate.

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"testing"
 
-	"lockproxy/internal/redistest"
+	"github.com/lockproxy/lockproxy/internal/redistest"
 )
 
 // TestEndOfAConnectionGivesBackItsHoldsOfASharedOwner has two connections hold for one owner, at one proxy and at two.

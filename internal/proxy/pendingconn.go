@@ -10,8 +10,8 @@ import (
 	"sync"
 	"time"
 
-	"lockproxy/internal/proxy/clients"
-	"lockproxy/internal/resp"
+	"github.com/lockproxy/lockproxy/internal/proxy/clients"
+	"github.com/lockproxy/lockproxy/internal/resp"
 )
 
 // pendingConn is a client connection until its first command. redcon reads from it, and never sees a byte that the guard has

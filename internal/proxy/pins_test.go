@@ -8,7 +8,7 @@ import (
 
 	"pgregory.net/rapid"
 
-	"lockproxy/internal/redistest"
+	"github.com/lockproxy/lockproxy/internal/redistest"
 )
 
 // What Redis refuses keeps no connection: clients that may do nothing cannot take all of them.

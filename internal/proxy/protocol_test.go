@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"lockproxy/internal/resp"
+	"github.com/lockproxy/lockproxy/internal/resp"
 )
 
 func TestTwoProtocolVersionsAtOnce(t *testing.T) {

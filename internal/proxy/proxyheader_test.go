@@ -11,11 +11,11 @@ import (
 
 	"github.com/pires/go-proxyproto"
 
-	"lockproxy/internal/certs"
-	"lockproxy/internal/proxy"
-	"lockproxy/internal/redistest"
-	"lockproxy/internal/resp"
-	"lockproxy/internal/upstream"
+	"github.com/lockproxy/lockproxy/internal/certs"
+	"github.com/lockproxy/lockproxy/internal/proxy"
+	"github.com/lockproxy/lockproxy/internal/redistest"
+	"github.com/lockproxy/lockproxy/internal/resp"
+	"github.com/lockproxy/lockproxy/internal/upstream"
 )
 
 // header is a PROXY header of a version.

@@ -6,8 +6,8 @@ import (
 	"testing"
 	"time"
 
-	"lockproxy/internal/proxy/session"
-	"lockproxy/internal/redistest"
+	"github.com/lockproxy/lockproxy/internal/proxy/session"
+	"github.com/lockproxy/lockproxy/internal/redistest"
 )
 
 // A lock engine has connections of its own to Redis, for as long as its identity has something to do with locks.

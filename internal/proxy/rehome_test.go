@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"lockproxy/internal/redistest"
+	"github.com/lockproxy/lockproxy/internal/redistest"
 )
 
 // tenants is a Redis on which alice and bob may do anything, and carol only what is about keys c:*. Each engine has a proxy.

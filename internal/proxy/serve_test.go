@@ -6,9 +6,9 @@ import (
 	"testing"
 	"time"
 
-	"lockproxy/internal/proxy"
-	"lockproxy/internal/redistest"
-	"lockproxy/internal/resp"
+	"github.com/lockproxy/lockproxy/internal/proxy"
+	"github.com/lockproxy/lockproxy/internal/redistest"
+	"github.com/lockproxy/lockproxy/internal/resp"
 )
 
 // engines are those that every test of connections runs with.

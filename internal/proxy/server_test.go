@@ -3,9 +3,9 @@ package proxy
 import (
 	"testing"
 
-	"lockproxy/internal/proxy/engine"
-	"lockproxy/internal/proxy/session"
-	"lockproxy/internal/proxy/shared"
+	"github.com/lockproxy/lockproxy/internal/proxy/engine"
+	"github.com/lockproxy/lockproxy/internal/proxy/session"
+	"github.com/lockproxy/lockproxy/internal/proxy/shared"
 )
 
 func TestServerThatWaitsForTheLastClientTakesNoMore(t *testing.T) {

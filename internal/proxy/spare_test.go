@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"lockproxy/internal/redistest"
+	"github.com/lockproxy/lockproxy/internal/redistest"
 )
 
 // A command that blocks is at Redis before what another client sends after it, as on direct connections: nobody waits for a

@@ -5,9 +5,9 @@ import (
 	"context"
 	"slices"
 
-	"lockproxy/internal/lockcmds"
-	"lockproxy/internal/proxy/session"
-	"lockproxy/internal/proxy/status"
+	"github.com/lockproxy/lockproxy/internal/lockcmds"
+	"github.com/lockproxy/lockproxy/internal/proxy/session"
+	"github.com/lockproxy/lockproxy/internal/proxy/status"
 )
 
 // ClientStatus describes one client connection for people.

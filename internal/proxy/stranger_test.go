@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"lockproxy/internal/redistest"
+	"github.com/lockproxy/lockproxy/internal/redistest"
 )
 
 // Clients that have not authenticated share a connection that Redis would close for too many refusals at once, or for one

@@ -9,8 +9,8 @@ import (
 	"testing"
 	"time"
 
-	"lockproxy/internal/redistest"
-	"lockproxy/internal/resp"
+	"github.com/lockproxy/lockproxy/internal/redistest"
+	"github.com/lockproxy/lockproxy/internal/resp"
 )
 
 // large is a value that is streamed: larger than what the proxies of these tests may hold of a client's requests.

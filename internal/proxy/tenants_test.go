@@ -9,7 +9,7 @@ import (
 
 	"github.com/google/uuid"
 
-	"lockproxy/internal/redistest"
+	"github.com/lockproxy/lockproxy/internal/redistest"
 )
 
 // tenantRules are the ACL rules of docs/LOCKS.md for a user whose locks begin with a prefix.

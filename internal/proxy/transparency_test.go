@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"lockproxy/internal/redistest"
+	"github.com/lockproxy/lockproxy/internal/redistest"
 )
 
 func TestReplyModesAreRedisOwn(t *testing.T) {

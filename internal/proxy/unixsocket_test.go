@@ -11,9 +11,9 @@ import (
 	"testing"
 	"time"
 
-	"lockproxy/internal/proxy"
-	"lockproxy/internal/redistest"
-	"lockproxy/internal/upstream"
+	"github.com/lockproxy/lockproxy/internal/proxy"
+	"github.com/lockproxy/lockproxy/internal/redistest"
+	"github.com/lockproxy/lockproxy/internal/upstream"
 )
 
 func dialUnix(t *testing.T, path string) *wire {

@@ -13,7 +13,7 @@ import (
 
 	"go.uber.org/goleak"
 
-	"lockproxy/internal/redistest"
+	"github.com/lockproxy/lockproxy/internal/redistest"
 )
 
 const childEnv = "LOCKPROXY_REDISTEST_CHILD"

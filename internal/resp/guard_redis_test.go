@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"lockproxy/internal/redistest"
+	"github.com/lockproxy/lockproxy/internal/redistest"
 
 	"pgregory.net/rapid"
 )

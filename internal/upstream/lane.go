@@ -9,11 +9,11 @@ import (
 
 	"go.uber.org/zap"
 
-	"lockproxy/internal/logging"
-	"lockproxy/internal/upstream/dial"
-	"lockproxy/internal/upstream/retire"
-	"lockproxy/internal/upstream/stream"
-	"lockproxy/internal/upstream/wire"
+	"github.com/lockproxy/lockproxy/internal/logging"
+	"github.com/lockproxy/lockproxy/internal/upstream/dial"
+	"github.com/lockproxy/lockproxy/internal/upstream/retire"
+	"github.com/lockproxy/lockproxy/internal/upstream/stream"
+	"github.com/lockproxy/lockproxy/internal/upstream/wire"
 )
 
 // A Lane is a shared, ordered connection to Redis. Its sessions' commands are written in the order in which they were

@@ -3,12 +3,12 @@ package upstream
 import (
 	"time"
 
-	"lockproxy/internal/upstream/admission"
-	"lockproxy/internal/upstream/cluster"
-	"lockproxy/internal/upstream/dial"
-	"lockproxy/internal/upstream/refresh"
-	"lockproxy/internal/upstream/stream"
-	"lockproxy/internal/upstream/topology"
+	"github.com/lockproxy/lockproxy/internal/upstream/admission"
+	"github.com/lockproxy/lockproxy/internal/upstream/cluster"
+	"github.com/lockproxy/lockproxy/internal/upstream/dial"
+	"github.com/lockproxy/lockproxy/internal/upstream/refresh"
+	"github.com/lockproxy/lockproxy/internal/upstream/stream"
+	"github.com/lockproxy/lockproxy/internal/upstream/topology"
 )
 
 // laneKey: an engine that moves bytes itself has lanes of its own.

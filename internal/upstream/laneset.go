@@ -3,7 +3,7 @@ package upstream
 import (
 	"time"
 
-	"lockproxy/internal/upstream/lineup"
+	"github.com/lockproxy/lockproxy/internal/upstream/lineup"
 )
 
 // Role is the use that a session has for a lane.

@@ -1,11 +1,11 @@
 package upstream
 
 import (
-	"lockproxy/internal/upstream/dial"
-	"lockproxy/internal/upstream/pins"
-	"lockproxy/internal/upstream/stream"
-	"lockproxy/internal/upstream/topology"
-	"lockproxy/internal/upstream/wire"
+	"github.com/lockproxy/lockproxy/internal/upstream/dial"
+	"github.com/lockproxy/lockproxy/internal/upstream/pins"
+	"github.com/lockproxy/lockproxy/internal/upstream/stream"
+	"github.com/lockproxy/lockproxy/internal/upstream/topology"
+	"github.com/lockproxy/lockproxy/internal/upstream/wire"
 )
 
 // The types of the packages below this one that sessions and engines use.

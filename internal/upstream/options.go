@@ -7,12 +7,12 @@ import (
 
 	"go.uber.org/zap"
 
-	"lockproxy/internal/upstream/address"
-	"lockproxy/internal/upstream/admission"
-	"lockproxy/internal/upstream/dial"
-	"lockproxy/internal/upstream/outlast"
-	"lockproxy/internal/upstream/sentinel"
-	"lockproxy/internal/upstream/topology"
+	"github.com/lockproxy/lockproxy/internal/upstream/address"
+	"github.com/lockproxy/lockproxy/internal/upstream/admission"
+	"github.com/lockproxy/lockproxy/internal/upstream/dial"
+	"github.com/lockproxy/lockproxy/internal/upstream/outlast"
+	"github.com/lockproxy/lockproxy/internal/upstream/sentinel"
+	"github.com/lockproxy/lockproxy/internal/upstream/topology"
 )
 
 // Options configure an Upstream. Zero values pick the defaults.

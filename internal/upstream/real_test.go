@@ -10,12 +10,12 @@ import (
 	"testing"
 	"time"
 
-	"lockproxy/internal/redistest"
-	"lockproxy/internal/resp"
-	"lockproxy/internal/upstream/commands"
-	"lockproxy/internal/upstream/dial"
-	"lockproxy/internal/upstream/stream"
-	"lockproxy/internal/upstream/topology"
+	"github.com/lockproxy/lockproxy/internal/redistest"
+	"github.com/lockproxy/lockproxy/internal/resp"
+	"github.com/lockproxy/lockproxy/internal/upstream/commands"
+	"github.com/lockproxy/lockproxy/internal/upstream/dial"
+	"github.com/lockproxy/lockproxy/internal/upstream/stream"
+	"github.com/lockproxy/lockproxy/internal/upstream/topology"
 )
 
 // start runs an Upstream in front of a real Redis until the test ends.

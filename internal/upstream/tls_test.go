@@ -9,10 +9,10 @@ import (
 	"testing"
 	"time"
 
-	"lockproxy/internal/redistest"
-	"lockproxy/internal/upstream/dial"
-	"lockproxy/internal/upstream/stream"
-	"lockproxy/internal/upstream/topology"
+	"github.com/lockproxy/lockproxy/internal/redistest"
+	"github.com/lockproxy/lockproxy/internal/upstream/dial"
+	"github.com/lockproxy/lockproxy/internal/upstream/stream"
+	"github.com/lockproxy/lockproxy/internal/upstream/topology"
 )
 
 // clientConfig trusts a and shows a certificate of it.

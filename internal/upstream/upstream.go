@@ -10,19 +10,19 @@ import (
 
 	"go.uber.org/zap"
 
-	"lockproxy/internal/upstream/address"
-	"lockproxy/internal/upstream/census"
-	"lockproxy/internal/upstream/commands"
-	"lockproxy/internal/upstream/dial"
-	"lockproxy/internal/upstream/door"
-	"lockproxy/internal/upstream/outage"
-	"lockproxy/internal/upstream/outlast"
-	"lockproxy/internal/upstream/pins"
-	"lockproxy/internal/upstream/proofs"
-	"lockproxy/internal/upstream/questions"
-	"lockproxy/internal/upstream/retire"
-	"lockproxy/internal/upstream/sentinel"
-	"lockproxy/internal/upstream/topology"
+	"github.com/lockproxy/lockproxy/internal/upstream/address"
+	"github.com/lockproxy/lockproxy/internal/upstream/census"
+	"github.com/lockproxy/lockproxy/internal/upstream/commands"
+	"github.com/lockproxy/lockproxy/internal/upstream/dial"
+	"github.com/lockproxy/lockproxy/internal/upstream/door"
+	"github.com/lockproxy/lockproxy/internal/upstream/outage"
+	"github.com/lockproxy/lockproxy/internal/upstream/outlast"
+	"github.com/lockproxy/lockproxy/internal/upstream/pins"
+	"github.com/lockproxy/lockproxy/internal/upstream/proofs"
+	"github.com/lockproxy/lockproxy/internal/upstream/questions"
+	"github.com/lockproxy/lockproxy/internal/upstream/retire"
+	"github.com/lockproxy/lockproxy/internal/upstream/sentinel"
+	"github.com/lockproxy/lockproxy/internal/upstream/topology"
 )
 
 // Upstream is one Redis, with all connections to it.

@@ -12,7 +12,7 @@ import (
 	"strings"
 	"testing"
 
-	"lockproxy/internal/planted"
+	"github.com/lockproxy/lockproxy/internal/planted"
 )
 
 // TestEveryBugIsCaught puts one deliberate bug after the other into a copy of the tree and runs the tests that claim

@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"lockproxy/internal/redistest"
+	"github.com/lockproxy/lockproxy/internal/redistest"
 )
 
 // chaosTime is how long faults are injected. Without it the test is skipped: it takes long, and wants the machine to itself.

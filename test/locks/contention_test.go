@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"lockproxy/internal/redistest"
+	"github.com/lockproxy/lockproxy/internal/redistest"
 )
 
 // Each of these tests uses the default lease of 30 s: what is only found again when a lease runs out is late.

@@ -4,7 +4,7 @@ import (
 	"testing"
 	"time"
 
-	"lockproxy/internal/redistest"
+	"github.com/lockproxy/lockproxy/internal/redistest"
 )
 
 // deafHead is how long a fair lock stays free for a head that does not take it: it is looked at after eight seconds,

@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"lockproxy/internal/redistest"
+	"github.com/lockproxy/lockproxy/internal/redistest"
 )
 
 // hostile is what a client may send to hurt others. The reply is a prefix; empty: none is expected.

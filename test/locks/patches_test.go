@@ -3,7 +3,7 @@ package locks
 import (
 	"testing"
 
-	"lockproxy/internal/planted"
+	"github.com/lockproxy/lockproxy/internal/planted"
 )
 
 // TestBugsCanBePlanted keeps the patches in step with the code: planting them, and seeing them caught, takes long and is done

@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"lockproxy/internal/redistest"
+	"github.com/lockproxy/lockproxy/internal/redistest"
 )
 
 // short is a lease that lets tests outlive it, and that a machine that stands still for a second does not end.

@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"lockproxy/internal/redistest"
+	"github.com/lockproxy/lockproxy/internal/redistest"
 )
 
 // watch asks for the key's time to live until d has passed, and calls see with each answer.

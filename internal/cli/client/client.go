@@ -19,7 +19,7 @@ import (
 	"sync"
 	"time"
 
-	"lockproxy/internal/resp"
+	"github.com/lockproxy/lockproxy/internal/resp"
 )
 
 // Error is an error reply, without the dash.

@@ -10,12 +10,12 @@ import (
 	"github.com/tidwall/redcon"
 	"go.uber.org/zap"
 
-	"lockproxy/internal/lockcmds/contract"
-	"lockproxy/internal/lockcmds/jobs"
-	"lockproxy/internal/lockcmds/redislink"
-	"lockproxy/internal/lockcmds/script"
-	"lockproxy/internal/logging"
-	"lockproxy/internal/resp"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/contract"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/jobs"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/redislink"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/script"
+	"github.com/lockproxy/lockproxy/internal/logging"
+	"github.com/lockproxy/lockproxy/internal/resp"
 )
 
 // Loss is the report of one lost hold.

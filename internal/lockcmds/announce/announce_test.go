@@ -9,8 +9,8 @@ import (
 
 	"go.uber.org/zap"
 
-	"lockproxy/internal/lockcmds/jobs"
-	"lockproxy/internal/lockcmds/redislink"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/jobs"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/redislink"
 )
 
 // later keeps the jobs until the test runs them.

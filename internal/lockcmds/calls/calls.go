@@ -17,9 +17,9 @@ import (
 
 	"go.uber.org/zap"
 
-	"lockproxy/internal/lockcmds/clock"
-	"lockproxy/internal/lockcmds/failstop"
-	"lockproxy/internal/lockcmds/jobs"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/clock"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/failstop"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/jobs"
 )
 
 // Options of Calls. All are required.

@@ -7,10 +7,10 @@ import (
 
 	"go.uber.org/zap"
 
-	"lockproxy/internal/lockcmds/clock"
-	"lockproxy/internal/lockcmds/contract"
-	"lockproxy/internal/lockcmds/jobs"
-	"lockproxy/internal/lockcmds/script"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/clock"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/contract"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/jobs"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/script"
 )
 
 // patience is how long a test waits for what must happen.

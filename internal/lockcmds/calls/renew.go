@@ -4,9 +4,9 @@ import (
 	"context"
 	"fmt"
 
-	"lockproxy/internal/lockcmds/redislink"
-	"lockproxy/internal/lockcmds/script"
-	"lockproxy/internal/watchdog"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/redislink"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/script"
+	"github.com/lockproxy/lockproxy/internal/watchdog"
 )
 
 // Renew is the watchdog's round trip: one script for the whole batch, on the connection of one identity, which is a redislink.Node.

@@ -5,10 +5,10 @@ import (
 	"errors"
 	"time"
 
-	"lockproxy/internal/lockcmds/contract"
-	"lockproxy/internal/lockcmds/jobs"
-	"lockproxy/internal/lockcmds/script"
-	"lockproxy/internal/resp"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/contract"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/jobs"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/script"
+	"github.com/lockproxy/lockproxy/internal/resp"
 )
 
 // DoubtLimit is how long a call whose answer was lost is sent again before the client is told that the outcome is in doubt.

@@ -5,9 +5,9 @@ import (
 	"sync"
 	"time"
 
-	"lockproxy/internal/lockcmds/redislink"
-	"lockproxy/internal/lockcmds/script"
-	"lockproxy/internal/watchdog"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/redislink"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/script"
+	"github.com/lockproxy/lockproxy/internal/watchdog"
 )
 
 // Rollback ends a session's part in a grant that no client relies on: the client was not told of it, was told that it is lost, or

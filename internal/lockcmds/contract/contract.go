@@ -3,10 +3,10 @@
 package contract
 
 import (
-	"lockproxy/internal/lockcmds/losses"
-	"lockproxy/internal/lockcmds/redislink"
-	"lockproxy/internal/lockcmds/script"
-	"lockproxy/internal/resp"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/losses"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/redislink"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/script"
+	"github.com/lockproxy/lockproxy/internal/resp"
 )
 
 // Errors that a Call's Done may be given instead of an answer.

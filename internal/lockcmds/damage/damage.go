@@ -7,8 +7,8 @@ import (
 
 	"go.uber.org/zap"
 
-	"lockproxy/internal/lockcmds/clock"
-	"lockproxy/internal/lockcmds/script"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/clock"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/script"
 )
 
 // period is the least time between two log entries, because damage may be done all the time.

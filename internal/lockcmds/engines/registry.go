@@ -12,11 +12,11 @@ import (
 
 	"go.uber.org/zap"
 
-	"lockproxy/internal/lockcmds"
-	"lockproxy/internal/lockcmds/jobs"
-	"lockproxy/internal/lockcmds/losses"
-	"lockproxy/internal/lockcmds/redislink"
-	"lockproxy/internal/upstream/admission"
+	"github.com/lockproxy/lockproxy/internal/lockcmds"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/jobs"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/losses"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/redislink"
+	"github.com/lockproxy/lockproxy/internal/upstream/admission"
 )
 
 // ID says who an engine is on Redis. The protocol version does not matter to it.

@@ -12,7 +12,7 @@ import (
 
 	"go.uber.org/zap"
 
-	"lockproxy/internal/lockcmds/contract"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/contract"
 )
 
 // Guard guards the ways into one engine.

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"time"
 
-	"lockproxy/internal/lockcmds/owners"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/owners"
 )
 
 // Verb is one of the lock commands.

@@ -3,12 +3,12 @@ package holds
 import (
 	"time"
 
-	"lockproxy/internal/lockcmds/calls"
-	"lockproxy/internal/lockcmds/contract"
-	"lockproxy/internal/lockcmds/ledger"
-	"lockproxy/internal/lockcmds/reentry"
-	"lockproxy/internal/lockcmds/script"
-	"lockproxy/internal/lockcmds/turns"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/calls"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/contract"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/ledger"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/reentry"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/script"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/turns"
 )
 
 // Claim is the part of one acquire in the record of holds, from its start to its end. All copies and attempts of the acquire write the same

@@ -3,9 +3,9 @@ package holds
 import (
 	"runtime"
 
-	"lockproxy/internal/lockcmds/calls"
-	"lockproxy/internal/lockcmds/jobs"
-	"lockproxy/internal/lockcmds/ledger"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/calls"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/jobs"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/ledger"
 )
 
 // Work on thousands of holds at once, as at the end of a session with very many locks, is done in slices. Between two slices other

@@ -3,9 +3,9 @@ package holds
 import (
 	"strconv"
 
-	"lockproxy/internal/lockcmds/calls"
-	"lockproxy/internal/lockcmds/ledger"
-	"lockproxy/internal/lockcmds/script"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/calls"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/ledger"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/script"
 )
 
 // A session of a named owner has a field in the lock's hash. The field tells copies of the session's calls from the calls themselves. When

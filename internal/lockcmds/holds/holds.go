@@ -29,17 +29,17 @@ import (
 	"sync/atomic"
 	"time"
 
-	"lockproxy/internal/lockcmds/announce"
-	"lockproxy/internal/lockcmds/calls"
-	"lockproxy/internal/lockcmds/contract"
-	"lockproxy/internal/lockcmds/ledger"
-	"lockproxy/internal/lockcmds/listing"
-	"lockproxy/internal/lockcmds/owners"
-	"lockproxy/internal/lockcmds/reentry"
-	"lockproxy/internal/lockcmds/replies"
-	"lockproxy/internal/lockcmds/script"
-	"lockproxy/internal/lockcmds/turns"
-	"lockproxy/internal/watchdog"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/announce"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/calls"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/contract"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/ledger"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/listing"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/owners"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/reentry"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/replies"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/script"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/turns"
+	"github.com/lockproxy/lockproxy/internal/watchdog"
 )
 
 // Options of Holds. All fields but OnLost and OnEnd are required.

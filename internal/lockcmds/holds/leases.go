@@ -4,11 +4,11 @@ import (
 	"sync/atomic"
 	"time"
 
-	"lockproxy/internal/lockcmds/calls"
-	"lockproxy/internal/lockcmds/contract"
-	"lockproxy/internal/lockcmds/failstop"
-	"lockproxy/internal/lockcmds/ledger"
-	"lockproxy/internal/watchdog"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/calls"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/contract"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/failstop"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/ledger"
+	"github.com/lockproxy/lockproxy/internal/watchdog"
 )
 
 // Pause pauses the lease of a hold for a command that sets the lease to that length. It reports whether the command may be sent at once:

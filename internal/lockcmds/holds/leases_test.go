@@ -5,9 +5,9 @@ import (
 	"testing"
 	"time"
 
-	"lockproxy/internal/lockcmds/failstop"
-	"lockproxy/internal/locktest"
-	"lockproxy/internal/watchdog"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/failstop"
+	"github.com/lockproxy/lockproxy/internal/locktest"
+	"github.com/lockproxy/lockproxy/internal/watchdog"
 )
 
 func TestCommandsOnALeaseWaitForItsRenewal(t *testing.T) {

@@ -1,11 +1,11 @@
 package holds
 
 import (
-	"lockproxy/internal/lockcmds/announce"
-	"lockproxy/internal/lockcmds/calls"
-	"lockproxy/internal/lockcmds/contract"
-	"lockproxy/internal/lockcmds/ledger"
-	"lockproxy/internal/watchdog"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/announce"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/calls"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/contract"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/ledger"
+	"github.com/lockproxy/lockproxy/internal/watchdog"
 )
 
 // ReasonForced is the reason of a loss by FORCEUNLOCK through this proxy. The watchdog has the other reasons.

@@ -24,7 +24,7 @@ import (
 
 	"github.com/panjf2000/ants/v2"
 
-	"lockproxy/internal/lockcmds/clock"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/clock"
 )
 
 // Class says what a task is for.

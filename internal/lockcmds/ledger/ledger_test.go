@@ -7,8 +7,8 @@ import (
 
 	"pgregory.net/rapid"
 
-	"lockproxy/internal/lockcmds/ledger"
-	"lockproxy/internal/lockcmds/losses"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/ledger"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/losses"
 )
 
 var start = time.Unix(1000, 0)

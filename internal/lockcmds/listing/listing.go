@@ -10,8 +10,8 @@ import (
 
 	"github.com/tidwall/redcon"
 
-	"lockproxy/internal/lockcmds/glob"
-	"lockproxy/internal/lockcmds/replies"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/glob"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/replies"
 )
 
 // Slice is how many locks are looked at in one go.

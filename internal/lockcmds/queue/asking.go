@@ -3,7 +3,7 @@ package queue
 import (
 	"time"
 
-	"lockproxy/internal/lockcmds/turns"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/turns"
 )
 
 // Answer is what came of an attempt, or of a hand-over.

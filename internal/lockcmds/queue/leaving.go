@@ -3,7 +3,7 @@ package queue
 import (
 	"time"
 
-	"lockproxy/internal/lockcmds/turns"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/turns"
 )
 
 // TimedOut is the end of a waiter's own wait.

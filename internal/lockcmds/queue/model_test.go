@@ -5,7 +5,7 @@ import (
 	"slices"
 	"time"
 
-	"lockproxy/internal/lockcmds/turns"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/turns"
 )
 
 // tester is what testing.T and rapid.T have in common.

@@ -21,7 +21,7 @@ package queue
 import (
 	"time"
 
-	"lockproxy/internal/lockcmds/turns"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/turns"
 )
 
 // Kind is one sort of lock as far as waiting goes.

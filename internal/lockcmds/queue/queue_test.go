@@ -7,7 +7,7 @@ import (
 
 	"pgregory.net/rapid"
 
-	"lockproxy/internal/lockcmds/turns"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/turns"
 )
 
 // history is a random one: clients ask, hang up, time out, release; answers, messages and confirmations arrive in any order.

@@ -3,7 +3,7 @@ package queue
 import (
 	"time"
 
-	"lockproxy/internal/lockcmds/owners"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/owners"
 )
 
 // The first waiter in the queue of a free lock must take it, or all waiters behind it wait. The reaper of a proxy with a waiter behind

@@ -12,7 +12,7 @@ import (
 	"github.com/redis/rueidis"
 	"go.uber.org/zap"
 
-	"lockproxy/internal/resp"
+	"github.com/lockproxy/lockproxy/internal/resp"
 )
 
 const (

@@ -13,8 +13,8 @@ import (
 	"context"
 	"errors"
 
-	"lockproxy/internal/lockcmds/script"
-	"lockproxy/internal/resp"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/script"
+	"github.com/lockproxy/lockproxy/internal/resp"
 )
 
 // Errors of a command whose answer is not known.

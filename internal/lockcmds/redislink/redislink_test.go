@@ -10,8 +10,8 @@ import (
 
 	"go.uber.org/goleak"
 
-	"lockproxy/internal/redistest"
-	"lockproxy/internal/resp"
+	"github.com/lockproxy/lockproxy/internal/redistest"
+	"github.com/lockproxy/lockproxy/internal/resp"
 )
 
 const patience = 10 * time.Second

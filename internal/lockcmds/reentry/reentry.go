@@ -13,7 +13,7 @@ import (
 
 	"go.uber.org/zap"
 
-	"lockproxy/internal/lockcmds/contract"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/contract"
 )
 
 // Rule is shared by all lock engines of a proxy. The zero value allows re-entry by connection. Its fields do not change after the first

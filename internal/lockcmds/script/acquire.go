@@ -4,7 +4,7 @@ import (
 	"strconv"
 	"time"
 
-	"lockproxy/internal/resp"
+	"github.com/lockproxy/lockproxy/internal/resp"
 )
 
 // Part is one session's part in a lock, as a call of that session writes it.

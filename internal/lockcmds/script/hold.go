@@ -4,7 +4,7 @@ import (
 	"strconv"
 	"time"
 
-	"lockproxy/internal/resp"
+	"github.com/lockproxy/lockproxy/internal/resp"
 )
 
 // Release releases one hold.

@@ -3,7 +3,7 @@ package script
 import (
 	"time"
 
-	"lockproxy/internal/resp"
+	"github.com/lockproxy/lockproxy/internal/resp"
 )
 
 // Leave takes places out of the queue of a lock.

@@ -19,7 +19,7 @@ import (
 	"strings"
 	"time"
 
-	"lockproxy/internal/resp"
+	"github.com/lockproxy/lockproxy/internal/resp"
 )
 
 // Script is one of the embedded Lua scripts. It is immutable.

@@ -12,9 +12,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/redis/go-redis/v9"
 
-	"lockproxy/internal/lockcmds/script"
-	"lockproxy/internal/redistest"
-	"lockproxy/internal/resp"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/script"
+	"github.com/lockproxy/lockproxy/internal/redistest"
+	"github.com/lockproxy/lockproxy/internal/resp"
 )
 
 // A script that runs twice leaves what it leaves when it runs once, and so does an older copy of a call that arrives after a later

@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"lockproxy/internal/planted"
+	"github.com/lockproxy/lockproxy/internal/planted"
 )
 
 // hunt is how long the simulation has to find a bug.

@@ -5,8 +5,8 @@ import (
 	"slices"
 	"time"
 
-	"lockproxy/internal/lockcmds/redislink"
-	"lockproxy/internal/resp"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/redislink"
+	"github.com/lockproxy/lockproxy/internal/resp"
 )
 
 // conn is an ordered connection of a proxy to Redis. What has been sent when it is cut may be lost, be executed, or be executed late:

@@ -8,8 +8,8 @@ import (
 	lua "github.com/yuin/gopher-lua"
 	"github.com/yuin/gopher-lua/parse"
 
-	"lockproxy/internal/lockcmds/redislink"
-	"lockproxy/internal/resp"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/redislink"
+	"github.com/lockproxy/lockproxy/internal/resp"
 )
 
 // The scripts run as they are: compiled once, in one interpreter, which all histories share. It keeps nothing between two calls.

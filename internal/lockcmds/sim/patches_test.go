@@ -3,7 +3,7 @@ package sim
 import (
 	"testing"
 
-	"lockproxy/internal/planted"
+	"github.com/lockproxy/lockproxy/internal/planted"
 )
 
 const root = "../../.."

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"lockproxy/internal/lockcmds/grammar"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/grammar"
 )
 
 // plan is what a seed decides in advance: who there is, and what comes to them from outside. It can be made smaller while the history

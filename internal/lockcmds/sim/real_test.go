@@ -13,9 +13,9 @@ import (
 	goredis "github.com/redis/go-redis/v9"
 	"pgregory.net/rapid"
 
-	"lockproxy/internal/lockcmds/redislink"
-	"lockproxy/internal/redistest"
-	"lockproxy/internal/resp"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/redislink"
+	"github.com/lockproxy/lockproxy/internal/redistest"
+	"github.com/lockproxy/lockproxy/internal/resp"
 )
 
 // The model is held against a real Redis in two ways: random commands on both, and all scripts of random histories on both.

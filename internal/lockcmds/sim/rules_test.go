@@ -7,10 +7,10 @@ import (
 	"strings"
 	"time"
 
-	"lockproxy/internal/lockcmds/grammar"
-	"lockproxy/internal/lockcmds/redislink"
-	"lockproxy/internal/lockcmds/turns"
-	"lockproxy/internal/resp"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/grammar"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/redislink"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/turns"
+	"github.com/lockproxy/lockproxy/internal/resp"
 )
 
 // rules is what must be true after each step of a history.

@@ -9,8 +9,8 @@ import (
 	"strings"
 	"time"
 
-	"lockproxy/internal/lockcmds/clock"
-	"lockproxy/internal/lockcmds/jobs"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/clock"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/jobs"
 )
 
 // world is one history: virtual time, and all that happens in it, on one loop.

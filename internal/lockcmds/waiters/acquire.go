@@ -7,17 +7,17 @@ import (
 	"github.com/tidwall/redcon"
 	"go.uber.org/zap"
 
-	"lockproxy/internal/lockcmds/calls"
-	"lockproxy/internal/lockcmds/clock"
-	"lockproxy/internal/lockcmds/contract"
-	"lockproxy/internal/lockcmds/grammar"
-	"lockproxy/internal/lockcmds/holds"
-	"lockproxy/internal/lockcmds/jobs"
-	"lockproxy/internal/lockcmds/ledger"
-	"lockproxy/internal/lockcmds/queue"
-	"lockproxy/internal/lockcmds/replies"
-	"lockproxy/internal/lockcmds/script"
-	"lockproxy/internal/lockcmds/turns"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/calls"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/clock"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/contract"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/grammar"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/holds"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/jobs"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/ledger"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/queue"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/replies"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/script"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/turns"
 )
 
 // waiter is one acquire in progress, from its first attempt on the session's own connection to its answer.

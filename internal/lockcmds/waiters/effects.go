@@ -7,13 +7,13 @@ import (
 
 	"go.uber.org/zap"
 
-	"lockproxy/internal/lockcmds/calls"
-	"lockproxy/internal/lockcmds/clock"
-	"lockproxy/internal/lockcmds/jobs"
-	"lockproxy/internal/lockcmds/queue"
-	"lockproxy/internal/lockcmds/redislink"
-	"lockproxy/internal/lockcmds/script"
-	"lockproxy/internal/lockcmds/turns"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/calls"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/clock"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/jobs"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/queue"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/redislink"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/script"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/turns"
 )
 
 // carryOutLocked carries out one effect, or has a job do it. Requires Waiters.mu.

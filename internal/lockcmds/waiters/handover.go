@@ -4,10 +4,10 @@ import (
 	"errors"
 	"time"
 
-	"lockproxy/internal/lockcmds/contract"
-	"lockproxy/internal/lockcmds/queue"
-	"lockproxy/internal/lockcmds/script"
-	"lockproxy/internal/lockcmds/turns"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/contract"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/queue"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/script"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/turns"
 )
 
 // Offer is the first waiters of a lock at the release of its last hold. One of them gets the lock in the same step, if the script finds

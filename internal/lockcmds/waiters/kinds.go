@@ -1,10 +1,10 @@
 package waiters
 
 import (
-	"lockproxy/internal/lockcmds/grammar"
-	"lockproxy/internal/lockcmds/queue"
-	"lockproxy/internal/lockcmds/script"
-	"lockproxy/internal/resp"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/grammar"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/queue"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/script"
+	"github.com/lockproxy/lockproxy/internal/resp"
 )
 
 // kind is one kind of lock: how its waiters take turns, and the scripts by which they ask. A new kind is a new value.

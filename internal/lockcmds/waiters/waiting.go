@@ -3,12 +3,12 @@ package waiters
 import (
 	"errors"
 
-	"lockproxy/internal/lockcmds/calls"
-	"lockproxy/internal/lockcmds/contract"
-	"lockproxy/internal/lockcmds/jobs"
-	"lockproxy/internal/lockcmds/queue"
-	"lockproxy/internal/lockcmds/replies"
-	"lockproxy/internal/lockcmds/script"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/calls"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/contract"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/jobs"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/queue"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/replies"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/script"
 )
 
 // await makes a busy acquire a waiter; a is the answer to its attempt. It returns the reply if the acquire must not wait, else nil.

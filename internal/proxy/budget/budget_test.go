@@ -7,7 +7,7 @@ import (
 
 	"pgregory.net/rapid"
 
-	"lockproxy/internal/redistest"
+	"github.com/lockproxy/lockproxy/internal/redistest"
 )
 
 // holder is an owner whose memory is a number.

@@ -6,7 +6,7 @@ import (
 	"strconv"
 	"strings"
 
-	"lockproxy/internal/resp"
+	"github.com/lockproxy/lockproxy/internal/resp"
 )
 
 // noClient is an address that no client has. With it, Redis judges a CLIENT KILL that kills no client.

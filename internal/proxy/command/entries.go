@@ -1,8 +1,8 @@
 package command
 
 import (
-	"lockproxy/internal/lockcmds/grammar"
-	"lockproxy/internal/resp"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/grammar"
+	"github.com/lockproxy/lockproxy/internal/resp"
 )
 
 // appendEntry appends the entry of a lock command in the shape of COMMAND INFO of Redis 7.

@@ -7,9 +7,9 @@ import (
 	"strconv"
 	"strings"
 
-	"lockproxy/internal/lockcmds/grammar"
-	"lockproxy/internal/resp"
-	"lockproxy/internal/upstream/commands"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/grammar"
+	"github.com/lockproxy/lockproxy/internal/resp"
+	"github.com/lockproxy/lockproxy/internal/upstream/commands"
 )
 
 // COMMAND and INFO are answered by Redis, as its ACL says, and the lock commands and the proxy's own section are put into

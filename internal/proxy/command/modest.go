@@ -1,6 +1,6 @@
 package command
 
-import "lockproxy/internal/resp"
+import "github.com/lockproxy/lockproxy/internal/resp"
 
 // A client that Redis lets do nothing before it authenticates is refused command by command, over a lane that it shares with
 // others like it. Redis closes that connection if a command in array form has more than ten arguments, or one of more than

@@ -3,9 +3,9 @@ package command
 import (
 	"strings"
 
-	"lockproxy/internal/proxy/clients"
-	"lockproxy/internal/upstream/commands"
-	"lockproxy/internal/upstream/keyspec"
+	"github.com/lockproxy/lockproxy/internal/proxy/clients"
+	"github.com/lockproxy/lockproxy/internal/upstream/commands"
+	"github.com/lockproxy/lockproxy/internal/upstream/keyspec"
 )
 
 // Policy says how a command may travel.

@@ -1,6 +1,6 @@
 package command
 
-import "lockproxy/internal/resp"
+import "github.com/lockproxy/lockproxy/internal/resp"
 
 // Commands that sessions send on their own account. They must not be changed.
 var (

@@ -9,9 +9,9 @@ import (
 
 	"go.uber.org/zap"
 
-	"lockproxy/internal/direct"
-	"lockproxy/internal/proxy/tasks"
-	"lockproxy/internal/upstream"
+	"github.com/lockproxy/lockproxy/internal/direct"
+	"github.com/lockproxy/lockproxy/internal/proxy/tasks"
+	"github.com/lockproxy/lockproxy/internal/upstream"
 )
 
 // readSize is the largest number of bytes of one read from a client.

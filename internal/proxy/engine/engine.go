@@ -18,8 +18,8 @@ import (
 
 	"go.uber.org/zap"
 
-	"lockproxy/internal/proxy/tasks"
-	"lockproxy/internal/upstream"
+	"github.com/lockproxy/lockproxy/internal/proxy/tasks"
+	"github.com/lockproxy/lockproxy/internal/upstream"
 )
 
 // The engines that move the bytes of clients.

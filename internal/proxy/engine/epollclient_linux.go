@@ -3,7 +3,7 @@ package engine
 import (
 	"golang.org/x/sys/unix"
 
-	"lockproxy/internal/upstream"
+	"github.com/lockproxy/lockproxy/internal/upstream"
 )
 
 // The events that epoll watches for a client: its commands, and always its hang-up.

@@ -7,8 +7,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"lockproxy/internal/buffers"
-	"lockproxy/internal/upstream"
+	"github.com/lockproxy/lockproxy/internal/buffers"
+	"github.com/lockproxy/lockproxy/internal/upstream"
 )
 
 // epollLane is a lane on a loop.

@@ -10,7 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"lockproxy/internal/upstream"
+	"github.com/lockproxy/lockproxy/internal/upstream"
 )
 
 // eventLoop is the engine for plain sockets on Linux: one goroutine that waits on epoll, and moves the bytes of its clients and

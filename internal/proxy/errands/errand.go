@@ -4,14 +4,14 @@ import (
 	"bytes"
 	"slices"
 
-	"lockproxy/internal/proxy/command"
-	"lockproxy/internal/proxy/handlers"
-	"lockproxy/internal/proxy/replies"
-	"lockproxy/internal/proxy/shared"
-	"lockproxy/internal/resp"
-	"lockproxy/internal/upstream/cluster"
-	"lockproxy/internal/upstream/keyspec"
-	"lockproxy/internal/upstream/topology"
+	"github.com/lockproxy/lockproxy/internal/proxy/command"
+	"github.com/lockproxy/lockproxy/internal/proxy/handlers"
+	"github.com/lockproxy/lockproxy/internal/proxy/replies"
+	"github.com/lockproxy/lockproxy/internal/proxy/shared"
+	"github.com/lockproxy/lockproxy/internal/resp"
+	"github.com/lockproxy/lockproxy/internal/upstream/cluster"
+	"github.com/lockproxy/lockproxy/internal/upstream/keyspec"
+	"github.com/lockproxy/lockproxy/internal/upstream/topology"
 )
 
 // An Errand is a command on its way to a server, and the handler of its reply.

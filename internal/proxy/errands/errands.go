@@ -4,13 +4,13 @@ import (
 	"math/rand/v2"
 	"time"
 
-	"lockproxy/internal/proxy/command"
-	"lockproxy/internal/proxy/handlers"
-	"lockproxy/internal/proxy/replies"
-	"lockproxy/internal/upstream/cluster"
-	"lockproxy/internal/upstream/keyspec"
-	"lockproxy/internal/upstream/slots"
-	"lockproxy/internal/upstream/topology"
+	"github.com/lockproxy/lockproxy/internal/proxy/command"
+	"github.com/lockproxy/lockproxy/internal/proxy/handlers"
+	"github.com/lockproxy/lockproxy/internal/proxy/replies"
+	"github.com/lockproxy/lockproxy/internal/upstream/cluster"
+	"github.com/lockproxy/lockproxy/internal/upstream/keyspec"
+	"github.com/lockproxy/lockproxy/internal/upstream/slots"
+	"github.com/lockproxy/lockproxy/internal/upstream/topology"
 )
 
 // A Session is what errands need of the session. All methods but Do require its lock.

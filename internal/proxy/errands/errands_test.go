@@ -7,14 +7,14 @@ import (
 	"testing"
 	"time"
 
-	"lockproxy/internal/proxy/command"
-	"lockproxy/internal/proxy/handlers"
-	"lockproxy/internal/proxy/replies"
-	"lockproxy/internal/resp"
-	"lockproxy/internal/upstream/cluster"
-	"lockproxy/internal/upstream/commands"
-	"lockproxy/internal/upstream/slots"
-	"lockproxy/internal/upstream/topology"
+	"github.com/lockproxy/lockproxy/internal/proxy/command"
+	"github.com/lockproxy/lockproxy/internal/proxy/handlers"
+	"github.com/lockproxy/lockproxy/internal/proxy/replies"
+	"github.com/lockproxy/lockproxy/internal/resp"
+	"github.com/lockproxy/lockproxy/internal/upstream/cluster"
+	"github.com/lockproxy/lockproxy/internal/upstream/commands"
+	"github.com/lockproxy/lockproxy/internal/upstream/slots"
+	"github.com/lockproxy/lockproxy/internal/upstream/topology"
 )
 
 // client is a session without I/O in front of the servers a, at h:1, and b, at h:2. The test answers the commands.

@@ -3,7 +3,7 @@ package errands
 import (
 	"slices"
 
-	"lockproxy/internal/proxy/replies"
+	"github.com/lockproxy/lockproxy/internal/proxy/replies"
 )
 
 // A parking is the refused errands of a session, in the order of their slots for the replies. A client chooses their number, so no step looks at all of

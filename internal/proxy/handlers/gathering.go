@@ -1,8 +1,8 @@
 package handlers
 
 import (
-	"lockproxy/internal/proxy/parts"
-	"lockproxy/internal/proxy/replies"
+	"github.com/lockproxy/lockproxy/internal/proxy/parts"
+	"github.com/lockproxy/lockproxy/internal/proxy/replies"
 )
 
 // A Gathering collects the replies to the parts of a command. The session waits for a reply meanwhile.

@@ -1,8 +1,8 @@
 package handlers
 
 import (
-	"lockproxy/internal/proxy/replies"
-	"lockproxy/internal/upstream/cluster"
+	"github.com/lockproxy/lockproxy/internal/proxy/replies"
+	"github.com/lockproxy/lockproxy/internal/upstream/cluster"
 )
 
 // A Guarded handler looks for refusals of a server of a cluster among the replies to a command.

@@ -3,7 +3,7 @@
 // session.
 package handlers
 
-import "lockproxy/internal/proxy/replies"
+import "github.com/lockproxy/lockproxy/internal/proxy/replies"
 
 // A Handler handles the replies of a slot. The session may have ended.
 type Handler interface {

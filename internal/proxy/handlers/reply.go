@@ -1,6 +1,6 @@
 package handlers
 
-import "lockproxy/internal/proxy/replies"
+import "github.com/lockproxy/lockproxy/internal/proxy/replies"
 
 // A Reply handles the reply to one command that changes the session. The reply passes to the client unchanged, unless Replace is
 // set.

@@ -6,8 +6,8 @@ import (
 	"strconv"
 	"strings"
 
-	"lockproxy/internal/resp"
-	"lockproxy/internal/upstream"
+	"github.com/lockproxy/lockproxy/internal/resp"
+	"github.com/lockproxy/lockproxy/internal/upstream"
 )
 
 // Change is the effect of AUTH, HELLO or SELECT if Redis accepts it.

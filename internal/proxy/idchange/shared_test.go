@@ -4,8 +4,8 @@ import (
 	"strings"
 	"testing"
 
-	"lockproxy/internal/resp"
-	"lockproxy/internal/upstream"
+	"github.com/lockproxy/lockproxy/internal/resp"
+	"github.com/lockproxy/lockproxy/internal/upstream"
 )
 
 // Only what Redis reads as it is read here may be asked on a connection that others share.

@@ -1,7 +1,7 @@
 // Package inbox holds the bytes of a client that must wait.
 package inbox
 
-import "lockproxy/internal/buffers"
+import "github.com/lockproxy/lockproxy/internal/buffers"
 
 // An Inbox is bytes in the order of their arrival. Taking n bytes off its start costs O(n) in the long run, however many bytes are
 // behind them. The zero value is empty.

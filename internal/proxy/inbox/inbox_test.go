@@ -6,7 +6,7 @@ import (
 
 	"pgregory.net/rapid"
 
-	"lockproxy/internal/buffers"
+	"github.com/lockproxy/lockproxy/internal/buffers"
 )
 
 func TestBytesComeOutAsTheyWentIn(t *testing.T) {

@@ -4,8 +4,8 @@
 package inquiry
 
 import (
-	"lockproxy/internal/proxy/clients"
-	"lockproxy/internal/proxy/shared"
+	"github.com/lockproxy/lockproxy/internal/proxy/clients"
+	"github.com/lockproxy/lockproxy/internal/proxy/shared"
 )
 
 // A Session is the client that asks. Its methods are called from the inquiry's goroutine. Requires no locks.

@@ -4,8 +4,8 @@ import (
 	"bytes"
 	"strconv"
 
-	"lockproxy/internal/proxy/clients"
-	"lockproxy/internal/resp"
+	"github.com/lockproxy/lockproxy/internal/proxy/clients"
+	"github.com/lockproxy/lockproxy/internal/resp"
 )
 
 // kill goes on with Redis's judgement of CLIENT KILL. Redis's own clients are killed one by one, because Redis would apply the filter

@@ -3,9 +3,9 @@ package inquiry
 import (
 	"strconv"
 
-	"lockproxy/internal/proxy/clients"
-	"lockproxy/internal/proxy/command"
-	"lockproxy/internal/resp"
+	"github.com/lockproxy/lockproxy/internal/proxy/clients"
+	"github.com/lockproxy/lockproxy/internal/proxy/command"
+	"github.com/lockproxy/lockproxy/internal/resp"
 )
 
 // list goes on with Redis's answer to CLIENT LIST.

@@ -1,7 +1,7 @@
 // Package outbox holds the bytes for a client, in order, until an engine has written them.
 package outbox
 
-import "lockproxy/internal/buffers"
+import "github.com/lockproxy/lockproxy/internal/buffers"
 
 // An Outbox is bytes on their way to one client. One writer at a time takes them chunk by chunk. The zero value is empty.
 type Outbox struct {

@@ -3,10 +3,10 @@
 package output
 
 import (
-	"lockproxy/internal/proxy/handlers"
-	"lockproxy/internal/proxy/outbox"
-	"lockproxy/internal/proxy/replies"
-	"lockproxy/internal/proxy/shared"
+	"github.com/lockproxy/lockproxy/internal/proxy/handlers"
+	"github.com/lockproxy/lockproxy/internal/proxy/outbox"
+	"github.com/lockproxy/lockproxy/internal/proxy/replies"
+	"github.com/lockproxy/lockproxy/internal/proxy/shared"
 )
 
 // An Output is the output of one session. C is the type of its connections to Redis.

@@ -6,8 +6,8 @@ import (
 	"slices"
 	"strconv"
 
-	"lockproxy/internal/resp"
-	"lockproxy/internal/upstream/cluster"
+	"github.com/lockproxy/lockproxy/internal/resp"
+	"github.com/lockproxy/lockproxy/internal/upstream/cluster"
 )
 
 // A Cursor is the place of a SCAN of the whole cluster. It scans the servers one after the other, in the order of their IDs. As a number it has, from

@@ -4,7 +4,7 @@ import (
 	"bytes"
 	"strconv"
 
-	"lockproxy/internal/resp"
+	"github.com/lockproxy/lockproxy/internal/resp"
 )
 
 // A Join makes one reply of the whole replies of all parts, in the order of the parts. There is at least one.

@@ -4,7 +4,7 @@ import (
 	"bytes"
 	"strconv"
 
-	"lockproxy/internal/resp"
+	"github.com/lockproxy/lockproxy/internal/resp"
 )
 
 // A client library that sees a cluster goes past the proxy to its servers. So the texts by which a server says that it is one of a cluster are

@@ -11,9 +11,9 @@ import (
 
 	"pgregory.net/rapid"
 
-	"lockproxy/internal/resp"
-	"lockproxy/internal/upstream/cluster"
-	"lockproxy/internal/upstream/slots"
+	"github.com/lockproxy/lockproxy/internal/resp"
+	"github.com/lockproxy/lockproxy/internal/upstream/cluster"
+	"github.com/lockproxy/lockproxy/internal/upstream/slots"
 )
 
 // store is a Redis with a few commands.

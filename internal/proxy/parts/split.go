@@ -1,8 +1,8 @@
 package parts
 
 import (
-	"lockproxy/internal/resp"
-	"lockproxy/internal/upstream/slots"
+	"github.com/lockproxy/lockproxy/internal/resp"
+	"github.com/lockproxy/lockproxy/internal/upstream/slots"
 )
 
 // A Part is the share of one slot in a command.

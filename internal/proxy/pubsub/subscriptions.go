@@ -5,7 +5,7 @@ import (
 	"bytes"
 	"strconv"
 
-	"lockproxy/internal/resp"
+	"github.com/lockproxy/lockproxy/internal/resp"
 )
 
 // Subscriptions counts the subscriptions of one connection. Each confirmation of Redis has their number.

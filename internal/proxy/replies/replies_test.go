@@ -7,7 +7,7 @@ import (
 
 	"pgregory.net/rapid"
 
-	"lockproxy/internal/proxy/replies"
+	"github.com/lockproxy/lockproxy/internal/proxy/replies"
 )
 
 // queue answers for connections and handlers that are known by names.

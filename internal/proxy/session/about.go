@@ -4,13 +4,13 @@ import (
 	"bytes"
 	"time"
 
-	"lockproxy/internal/proxy/clients"
-	"lockproxy/internal/proxy/command"
-	"lockproxy/internal/proxy/handlers"
-	"lockproxy/internal/proxy/inquiry"
-	"lockproxy/internal/proxy/replies"
-	"lockproxy/internal/proxy/shared"
-	"lockproxy/internal/resp"
+	"github.com/lockproxy/lockproxy/internal/proxy/clients"
+	"github.com/lockproxy/lockproxy/internal/proxy/command"
+	"github.com/lockproxy/lockproxy/internal/proxy/handlers"
+	"github.com/lockproxy/lockproxy/internal/proxy/inquiry"
+	"github.com/lockproxy/lockproxy/internal/proxy/replies"
+	"github.com/lockproxy/lockproxy/internal/proxy/shared"
+	"github.com/lockproxy/lockproxy/internal/resp"
 )
 
 // asking is a CLIENT LIST, KILL or UNBLOCK on its way. The session waits meanwhile, and a slot is held for the reply.

@@ -7,9 +7,9 @@ import (
 	"strings"
 	"testing"
 
-	"lockproxy/internal/proxy/clients"
-	"lockproxy/internal/proxy/shared"
-	"lockproxy/internal/upstream"
+	"github.com/lockproxy/lockproxy/internal/proxy/clients"
+	"github.com/lockproxy/lockproxy/internal/proxy/shared"
+	"github.com/lockproxy/lockproxy/internal/upstream"
 )
 
 // desk is an engine without I/O for one session: what the session sends to Redis is answered by the benchmark itself, and

@@ -1,12 +1,12 @@
 package session
 
 import (
-	"lockproxy/internal/proxy/budget"
-	"lockproxy/internal/proxy/errands"
-	"lockproxy/internal/proxy/handlers"
-	"lockproxy/internal/proxy/replies"
-	"lockproxy/internal/proxy/shared"
-	"lockproxy/internal/upstream"
+	"github.com/lockproxy/lockproxy/internal/proxy/budget"
+	"github.com/lockproxy/lockproxy/internal/proxy/errands"
+	"github.com/lockproxy/lockproxy/internal/proxy/handlers"
+	"github.com/lockproxy/lockproxy/internal/proxy/replies"
+	"github.com/lockproxy/lockproxy/internal/proxy/shared"
+	"github.com/lockproxy/lockproxy/internal/upstream"
 )
 
 // A session receives all replies to its commands, from its lane and from its pin. Each command has a slot for its reply, whose

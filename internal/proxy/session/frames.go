@@ -4,13 +4,13 @@ import (
 	"bytes"
 	"slices"
 
-	"lockproxy/internal/proxy/command"
-	"lockproxy/internal/proxy/handlers"
-	"lockproxy/internal/proxy/pubsub"
-	"lockproxy/internal/proxy/replies"
-	"lockproxy/internal/proxy/shared"
-	"lockproxy/internal/proxy/transaction"
-	"lockproxy/internal/resp"
+	"github.com/lockproxy/lockproxy/internal/proxy/command"
+	"github.com/lockproxy/lockproxy/internal/proxy/handlers"
+	"github.com/lockproxy/lockproxy/internal/proxy/pubsub"
+	"github.com/lockproxy/lockproxy/internal/proxy/replies"
+	"github.com/lockproxy/lockproxy/internal/proxy/shared"
+	"github.com/lockproxy/lockproxy/internal/proxy/transaction"
+	"github.com/lockproxy/lockproxy/internal/resp"
 )
 
 // On a pin in pub/sub mode replies cannot be counted by the connection: SUBSCRIBE answers once per channel, UNSUBSCRIBE once per

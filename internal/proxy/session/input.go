@@ -3,10 +3,10 @@ package session
 import (
 	"bytes"
 
-	"lockproxy/internal/proxy/budget"
-	"lockproxy/internal/proxy/command"
-	"lockproxy/internal/proxy/status"
-	"lockproxy/internal/resp"
+	"github.com/lockproxy/lockproxy/internal/proxy/budget"
+	"github.com/lockproxy/lockproxy/internal/proxy/command"
+	"github.com/lockproxy/lockproxy/internal/proxy/status"
+	"github.com/lockproxy/lockproxy/internal/resp"
 )
 
 // Feed takes bytes from the client. It does not keep b. false: the session has ended, and the connection is to be closed.

@@ -5,10 +5,10 @@ import (
 	"strconv"
 	"time"
 
-	"lockproxy/internal/proxy/command"
-	"lockproxy/internal/proxy/weight"
-	"lockproxy/internal/resp"
-	"lockproxy/internal/upstream"
+	"github.com/lockproxy/lockproxy/internal/proxy/command"
+	"github.com/lockproxy/lockproxy/internal/proxy/weight"
+	"github.com/lockproxy/lockproxy/internal/resp"
+	"github.com/lockproxy/lockproxy/internal/upstream"
 )
 
 // A session stays on its lane while replies are outstanding there, so that its commands take effect in the order sent. With

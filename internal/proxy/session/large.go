@@ -3,9 +3,9 @@ package session
 import (
 	"time"
 
-	"lockproxy/internal/proxy/command"
-	"lockproxy/internal/proxy/shared"
-	"lockproxy/internal/proxy/status"
+	"github.com/lockproxy/lockproxy/internal/proxy/command"
+	"github.com/lockproxy/lockproxy/internal/proxy/shared"
+	"github.com/lockproxy/lockproxy/internal/proxy/status"
 )
 
 // A large command need not be held whole. If its name is known, and it only carries data, the session takes a pin and sends the

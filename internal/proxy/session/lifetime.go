@@ -3,10 +3,10 @@ package session
 import (
 	"time"
 
-	"lockproxy/internal/proxy/clients"
-	"lockproxy/internal/proxy/shared"
-	"lockproxy/internal/proxy/weight"
-	"lockproxy/internal/resp"
+	"github.com/lockproxy/lockproxy/internal/proxy/clients"
+	"github.com/lockproxy/lockproxy/internal/proxy/shared"
+	"github.com/lockproxy/lockproxy/internal/proxy/weight"
+	"github.com/lockproxy/lockproxy/internal/resp"
 )
 
 // New makes the session of a client.

@@ -5,11 +5,11 @@ import (
 	"slices"
 	"strings"
 
-	"lockproxy/internal/proxy/clients"
-	"lockproxy/internal/proxy/command"
-	"lockproxy/internal/proxy/handlers"
-	"lockproxy/internal/proxy/idchange"
-	"lockproxy/internal/resp"
+	"github.com/lockproxy/lockproxy/internal/proxy/clients"
+	"github.com/lockproxy/lockproxy/internal/proxy/command"
+	"github.com/lockproxy/lockproxy/internal/proxy/handlers"
+	"github.com/lockproxy/lockproxy/internal/proxy/idchange"
+	"github.com/lockproxy/lockproxy/internal/resp"
 )
 
 // local handles a command about the client, not about Redis's data. Nothing is outstanding. Redis still judges

@@ -8,17 +8,17 @@ import (
 
 	"github.com/tidwall/redcon"
 
-	"lockproxy/internal/buffers"
-	"lockproxy/internal/lockcmds/contract"
-	"lockproxy/internal/lockcmds/engines"
-	"lockproxy/internal/lockcmds/grammar"
-	"lockproxy/internal/lockcmds/losses"
-	"lockproxy/internal/lockcmds/owners"
-	"lockproxy/internal/proxy/handlers"
-	"lockproxy/internal/proxy/replies"
-	"lockproxy/internal/proxy/shared"
-	"lockproxy/internal/resp"
-	"lockproxy/internal/upstream"
+	"github.com/lockproxy/lockproxy/internal/buffers"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/contract"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/engines"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/grammar"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/losses"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/owners"
+	"github.com/lockproxy/lockproxy/internal/proxy/handlers"
+	"github.com/lockproxy/lockproxy/internal/proxy/replies"
+	"github.com/lockproxy/lockproxy/internal/proxy/shared"
+	"github.com/lockproxy/lockproxy/internal/resp"
+	"github.com/lockproxy/lockproxy/internal/upstream"
 )
 
 // lock executes a lock command. The session goes on when it has been answered, or, if the command says so, when its script

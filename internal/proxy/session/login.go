@@ -6,12 +6,12 @@ import (
 
 	"go.uber.org/zap"
 
-	"lockproxy/internal/logging"
-	"lockproxy/internal/proxy/handlers"
-	"lockproxy/internal/proxy/idchange"
-	"lockproxy/internal/proxy/parts"
-	"lockproxy/internal/proxy/shared"
-	"lockproxy/internal/upstream"
+	"github.com/lockproxy/lockproxy/internal/logging"
+	"github.com/lockproxy/lockproxy/internal/proxy/handlers"
+	"github.com/lockproxy/lockproxy/internal/proxy/idchange"
+	"github.com/lockproxy/lockproxy/internal/proxy/parts"
+	"github.com/lockproxy/lockproxy/internal/proxy/shared"
+	"github.com/lockproxy/lockproxy/internal/upstream"
 )
 
 // AUTH, HELLO and SELECT lead the session to another identity. If there is a lane of that identity, the command is sent on it. It changes

@@ -1,7 +1,7 @@
 package session
 
 import (
-	"lockproxy/internal/proxy/budget"
+	"github.com/lockproxy/lockproxy/internal/proxy/budget"
 )
 
 // Bytes that small things take, with the structures and slices around them. They are estimates, which no test checks. They make

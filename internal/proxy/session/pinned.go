@@ -1,12 +1,12 @@
 package session
 
 import (
-	"lockproxy/internal/proxy/command"
-	"lockproxy/internal/proxy/handlers"
-	"lockproxy/internal/proxy/idchange"
-	"lockproxy/internal/proxy/shared"
-	"lockproxy/internal/resp"
-	"lockproxy/internal/upstream"
+	"github.com/lockproxy/lockproxy/internal/proxy/command"
+	"github.com/lockproxy/lockproxy/internal/proxy/handlers"
+	"github.com/lockproxy/lockproxy/internal/proxy/idchange"
+	"github.com/lockproxy/lockproxy/internal/proxy/shared"
+	"github.com/lockproxy/lockproxy/internal/resp"
+	"github.com/lockproxy/lockproxy/internal/upstream"
 )
 
 // takePin gives the session a connection of its own for a command; Shared: for a large one. Nothing may be outstanding. false: the session

@@ -3,13 +3,13 @@ package session
 import (
 	"bytes"
 
-	"lockproxy/internal/proxy/command"
-	"lockproxy/internal/proxy/handlers"
-	"lockproxy/internal/proxy/replies"
-	"lockproxy/internal/proxy/shared"
-	"lockproxy/internal/resp"
-	"lockproxy/internal/upstream"
-	"lockproxy/internal/upstream/cluster"
+	"github.com/lockproxy/lockproxy/internal/proxy/command"
+	"github.com/lockproxy/lockproxy/internal/proxy/handlers"
+	"github.com/lockproxy/lockproxy/internal/proxy/replies"
+	"github.com/lockproxy/lockproxy/internal/proxy/shared"
+	"github.com/lockproxy/lockproxy/internal/resp"
+	"github.com/lockproxy/lockproxy/internal/upstream"
+	"github.com/lockproxy/lockproxy/internal/upstream/cluster"
 )
 
 // In a cluster a transaction belongs to the server of its keys, but MULTI names none. It begins at some server. At the first key of another

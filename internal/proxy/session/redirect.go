@@ -4,12 +4,12 @@ import (
 	"bytes"
 	"strconv"
 
-	"lockproxy/internal/proxy/clients"
-	"lockproxy/internal/proxy/command"
-	"lockproxy/internal/proxy/handlers"
-	"lockproxy/internal/proxy/shared"
-	"lockproxy/internal/resp"
-	"lockproxy/internal/upstream"
+	"github.com/lockproxy/lockproxy/internal/proxy/clients"
+	"github.com/lockproxy/lockproxy/internal/proxy/command"
+	"github.com/lockproxy/lockproxy/internal/proxy/handlers"
+	"github.com/lockproxy/lockproxy/internal/proxy/shared"
+	"github.com/lockproxy/lockproxy/internal/resp"
+	"github.com/lockproxy/lockproxy/internal/upstream"
 )
 
 // redirectsTo returns the client of the proxy to which the CLIENT TRACKING being routed redirects, and the index of its id among the

@@ -1,14 +1,14 @@
 package session
 
 import (
-	"lockproxy/internal/proxy/command"
-	"lockproxy/internal/proxy/handlers"
-	"lockproxy/internal/proxy/idchange"
-	"lockproxy/internal/proxy/pubsub"
-	"lockproxy/internal/proxy/shared"
-	"lockproxy/internal/proxy/status"
-	"lockproxy/internal/proxy/transaction"
-	"lockproxy/internal/resp"
+	"github.com/lockproxy/lockproxy/internal/proxy/command"
+	"github.com/lockproxy/lockproxy/internal/proxy/handlers"
+	"github.com/lockproxy/lockproxy/internal/proxy/idchange"
+	"github.com/lockproxy/lockproxy/internal/proxy/pubsub"
+	"github.com/lockproxy/lockproxy/internal/proxy/shared"
+	"github.com/lockproxy/lockproxy/internal/proxy/status"
+	"github.com/lockproxy/lockproxy/internal/proxy/transaction"
+	"github.com/lockproxy/lockproxy/internal/resp"
 )
 
 // notInTx refuses a command that is not possible in a transaction.

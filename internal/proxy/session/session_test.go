@@ -13,16 +13,16 @@ import (
 
 	"go.uber.org/zap"
 
-	"lockproxy/internal/lockcmds/contract"
-	"lockproxy/internal/lockcmds/script"
-	"lockproxy/internal/locktest"
-	"lockproxy/internal/proxy/budget"
-	"lockproxy/internal/proxy/clients"
-	"lockproxy/internal/proxy/command"
-	"lockproxy/internal/proxy/handlers"
-	"lockproxy/internal/proxy/shared"
-	"lockproxy/internal/resp"
-	"lockproxy/internal/upstream"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/contract"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/script"
+	"github.com/lockproxy/lockproxy/internal/locktest"
+	"github.com/lockproxy/lockproxy/internal/proxy/budget"
+	"github.com/lockproxy/lockproxy/internal/proxy/clients"
+	"github.com/lockproxy/lockproxy/internal/proxy/command"
+	"github.com/lockproxy/lockproxy/internal/proxy/handlers"
+	"github.com/lockproxy/lockproxy/internal/proxy/shared"
+	"github.com/lockproxy/lockproxy/internal/resp"
+	"github.com/lockproxy/lockproxy/internal/upstream"
 )
 
 // hand is a host and a driver moved by hand: there are no sockets between a session and its lane, and none to its client.

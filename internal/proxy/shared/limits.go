@@ -5,7 +5,7 @@ import (
 
 	"go.uber.org/zap"
 
-	"lockproxy/internal/logging"
+	"github.com/lockproxy/lockproxy/internal/logging"
 )
 
 // Clients can reach limits, and guess passwords, at any rate. So the log has the first entries of one kind in a period, and a summary of the

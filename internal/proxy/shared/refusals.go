@@ -5,10 +5,10 @@ import (
 
 	"go.uber.org/zap"
 
-	"lockproxy/internal/lockcmds/engines"
-	"lockproxy/internal/logging"
-	"lockproxy/internal/resp"
-	"lockproxy/internal/upstream"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/engines"
+	"github.com/lockproxy/lockproxy/internal/logging"
+	"github.com/lockproxy/lockproxy/internal/resp"
+	"github.com/lockproxy/lockproxy/internal/upstream"
 )
 
 // NoUpstream is the reply to a command that cannot be sent.

@@ -10,16 +10,16 @@ import (
 
 	"go.uber.org/zap"
 
-	"lockproxy/internal/lockcmds/engines"
-	"lockproxy/internal/lockcmds/grammar"
-	"lockproxy/internal/logging"
-	"lockproxy/internal/proxy/budget"
-	"lockproxy/internal/proxy/clients"
-	"lockproxy/internal/proxy/command"
-	"lockproxy/internal/proxy/status"
-	"lockproxy/internal/proxy/tasks"
-	"lockproxy/internal/resp"
-	"lockproxy/internal/upstream"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/engines"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/grammar"
+	"github.com/lockproxy/lockproxy/internal/logging"
+	"github.com/lockproxy/lockproxy/internal/proxy/budget"
+	"github.com/lockproxy/lockproxy/internal/proxy/clients"
+	"github.com/lockproxy/lockproxy/internal/proxy/command"
+	"github.com/lockproxy/lockproxy/internal/proxy/status"
+	"github.com/lockproxy/lockproxy/internal/proxy/tasks"
+	"github.com/lockproxy/lockproxy/internal/resp"
+	"github.com/lockproxy/lockproxy/internal/upstream"
 )
 
 // How clients authenticate.

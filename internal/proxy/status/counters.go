@@ -18,11 +18,11 @@ import (
 	"sync/atomic"
 	"time"
 
-	"lockproxy/internal/lockcmds"
-	"lockproxy/internal/lockcmds/grammar"
-	"lockproxy/internal/lockcmds/queue"
-	"lockproxy/internal/resp"
-	"lockproxy/internal/watchdog"
+	"github.com/lockproxy/lockproxy/internal/lockcmds"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/grammar"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/queue"
+	"github.com/lockproxy/lockproxy/internal/resp"
+	"github.com/lockproxy/lockproxy/internal/watchdog"
 )
 
 // Counters are the numbers that the proxy keeps itself. All but Clients and PinReasons only grow. The zero value is ready.

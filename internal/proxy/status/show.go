@@ -5,7 +5,7 @@ import (
 	"strconv"
 	"strings"
 
-	"lockproxy/internal/resp"
+	"github.com/lockproxy/lockproxy/internal/resp"
 )
 
 // Info is the section lockproxy of INFO, in Redis's shape for that version of the protocol.

@@ -5,11 +5,11 @@ import (
 	"strings"
 	"time"
 
-	"lockproxy/internal/lockcmds"
-	"lockproxy/internal/lockcmds/grammar"
-	"lockproxy/internal/proxy/budget"
-	"lockproxy/internal/resp"
-	"lockproxy/internal/upstream"
+	"github.com/lockproxy/lockproxy/internal/lockcmds"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/grammar"
+	"github.com/lockproxy/lockproxy/internal/proxy/budget"
+	"github.com/lockproxy/lockproxy/internal/resp"
+	"github.com/lockproxy/lockproxy/internal/upstream"
 )
 
 // Stats holds all numbers at one moment. Labels are from closed sets.

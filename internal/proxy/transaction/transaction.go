@@ -6,7 +6,7 @@ import (
 	"bytes"
 	"slices"
 
-	"lockproxy/internal/resp"
+	"github.com/lockproxy/lockproxy/internal/resp"
 )
 
 // A Step is a queued command that changes the session. Its change happens when EXEC runs it.

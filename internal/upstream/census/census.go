@@ -6,7 +6,7 @@ import (
 	"sync"
 	"time"
 
-	"lockproxy/internal/resp"
+	"github.com/lockproxy/lockproxy/internal/resp"
 )
 
 // Connections tells this proxy's connections to Redis from other connections: by the id that Redis gave each, and by the address as

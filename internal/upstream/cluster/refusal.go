@@ -5,7 +5,7 @@ import (
 	"net"
 	"strconv"
 
-	"lockproxy/internal/upstream/slots"
+	"github.com/lockproxy/lockproxy/internal/upstream/slots"
 )
 
 // A Reason says why a node has not carried out a command.

@@ -7,8 +7,8 @@ import (
 	"strconv"
 	"strings"
 
-	"lockproxy/internal/resp"
-	"lockproxy/internal/upstream/slots"
+	"github.com/lockproxy/lockproxy/internal/resp"
+	"github.com/lockproxy/lockproxy/internal/upstream/slots"
 )
 
 // A Node is one server of the cluster.

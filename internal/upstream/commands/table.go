@@ -6,8 +6,8 @@ import (
 	"errors"
 	"slices"
 
-	"lockproxy/internal/resp"
-	"lockproxy/internal/upstream/keyspec"
+	"github.com/lockproxy/lockproxy/internal/resp"
+	"github.com/lockproxy/lockproxy/internal/upstream/keyspec"
 )
 
 // Flags of a command that decide how it may travel.

@@ -13,9 +13,9 @@ import (
 	"sync"
 	"time"
 
-	"lockproxy/internal/direct"
-	"lockproxy/internal/upstream/census"
-	"lockproxy/internal/upstream/topology"
+	"github.com/lockproxy/lockproxy/internal/direct"
+	"github.com/lockproxy/lockproxy/internal/upstream/census"
+	"github.com/lockproxy/lockproxy/internal/upstream/topology"
 )
 
 // A Target is what a connection is for: a server, and who the connection is there. Connections are shared only within one. It is

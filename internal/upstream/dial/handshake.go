@@ -6,7 +6,7 @@ import (
 	"net"
 	"time"
 
-	"lockproxy/internal/resp"
+	"github.com/lockproxy/lockproxy/internal/resp"
 )
 
 // shake sends all steps at once and reads their replies, until ctx ends. It returns the reply to HELLO, which has the connection's id and

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"strconv"
 
-	"lockproxy/internal/resp"
+	"github.com/lockproxy/lockproxy/internal/resp"
 )
 
 // Identity is who a connection to Redis is and how it speaks. Connections are shared only within one identity, so

@@ -5,7 +5,7 @@ import (
 	"net"
 	"time"
 
-	"lockproxy/internal/resp"
+	"github.com/lockproxy/lockproxy/internal/resp"
 )
 
 // Reader reads whole replies one after another: for handshakes and questions, not for traffic.

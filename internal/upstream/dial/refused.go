@@ -8,7 +8,7 @@ import (
 	"sync/atomic"
 	"syscall"
 
-	"lockproxy/internal/resp"
+	"github.com/lockproxy/lockproxy/internal/resp"
 )
 
 // RefusedError says that Redis was reached but did not accept a connection's handshake.

@@ -9,8 +9,8 @@ import (
 	"testing"
 	"time"
 
-	"lockproxy/internal/redistest"
-	"lockproxy/internal/upstream/topology"
+	"github.com/lockproxy/lockproxy/internal/redistest"
+	"github.com/lockproxy/lockproxy/internal/upstream/topology"
 )
 
 // dialer connects to a primary that is said to be at an address.

@@ -13,9 +13,9 @@ import (
 	"sync/atomic"
 	"time"
 
-	"lockproxy/internal/resp"
-	"lockproxy/internal/upstream/dial"
-	"lockproxy/internal/upstream/questions"
+	"github.com/lockproxy/lockproxy/internal/resp"
+	"github.com/lockproxy/lockproxy/internal/upstream/dial"
+	"github.com/lockproxy/lockproxy/internal/upstream/questions"
 )
 
 // Options say whom to ask. All but Patience are required.

@@ -8,7 +8,7 @@ package keyspec
 import (
 	"strconv"
 
-	"lockproxy/internal/resp"
+	"github.com/lockproxy/lockproxy/internal/resp"
 )
 
 // A Spec finds the keys of one command. The zero value finds none.

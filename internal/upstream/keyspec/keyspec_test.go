@@ -6,8 +6,8 @@ import (
 	"strings"
 	"testing"
 
-	"lockproxy/internal/redistest"
-	"lockproxy/internal/resp"
+	"github.com/lockproxy/lockproxy/internal/redistest"
+	"github.com/lockproxy/lockproxy/internal/resp"
 )
 
 // specs are those of the commands of a Redis, by command or "command|subcommand".

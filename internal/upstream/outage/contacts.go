@@ -6,7 +6,7 @@ import (
 
 	"go.uber.org/zap"
 
-	"lockproxy/internal/logging"
+	"github.com/lockproxy/lockproxy/internal/logging"
 )
 
 // Contacts knows whether Redis was available at the last contact, and logs outages. Its methods may be called from any goroutine.

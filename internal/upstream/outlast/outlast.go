@@ -8,7 +8,7 @@ import (
 
 	"go.uber.org/zap"
 
-	"lockproxy/internal/logging"
+	"github.com/lockproxy/lockproxy/internal/logging"
 )
 
 // failoverWork is the time that a failover takes when the primary has been found to be down: the votes, the promotion, and its spreading.

@@ -1,8 +1,8 @@
 package pins
 
 import (
-	"lockproxy/internal/upstream/dial"
-	"lockproxy/internal/upstream/topology"
+	"github.com/lockproxy/lockproxy/internal/upstream/dial"
+	"github.com/lockproxy/lockproxy/internal/upstream/topology"
 )
 
 // Leaving is called when a server has moved. Idle pins at its old address are closed. The others are returned, for the caller to Leave and

@@ -7,13 +7,13 @@ import (
 	"syscall"
 	"time"
 
-	"lockproxy/internal/direct"
-	"lockproxy/internal/resp"
-	"lockproxy/internal/upstream/census"
-	"lockproxy/internal/upstream/dial"
-	"lockproxy/internal/upstream/stream"
-	"lockproxy/internal/upstream/topology"
-	"lockproxy/internal/upstream/wire"
+	"github.com/lockproxy/lockproxy/internal/direct"
+	"github.com/lockproxy/lockproxy/internal/resp"
+	"github.com/lockproxy/lockproxy/internal/upstream/census"
+	"github.com/lockproxy/lockproxy/internal/upstream/dial"
+	"github.com/lockproxy/lockproxy/internal/upstream/stream"
+	"github.com/lockproxy/lockproxy/internal/upstream/topology"
+	"github.com/lockproxy/lockproxy/internal/upstream/wire"
 )
 
 // A Pin is a connection to Redis of a single session, while that session is in a state that cannot be shared. Between

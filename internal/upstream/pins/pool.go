@@ -10,10 +10,10 @@ import (
 	"sync"
 	"time"
 
-	"lockproxy/internal/upstream/admission"
-	"lockproxy/internal/upstream/dial"
-	"lockproxy/internal/upstream/stream"
-	"lockproxy/internal/upstream/topology"
+	"github.com/lockproxy/lockproxy/internal/upstream/admission"
+	"github.com/lockproxy/lockproxy/internal/upstream/dial"
+	"github.com/lockproxy/lockproxy/internal/upstream/stream"
+	"github.com/lockproxy/lockproxy/internal/upstream/topology"
 )
 
 // Why a session gets no pin.

@@ -6,7 +6,7 @@ import (
 
 	"go.uber.org/zap"
 
-	"lockproxy/internal/resp"
+	"github.com/lockproxy/lockproxy/internal/resp"
 )
 
 // WarnOfEviction logs if Redis may evict locks when its memory is full: every policy but noeviction can pick a key with a

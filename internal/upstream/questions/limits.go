@@ -7,7 +7,7 @@ import (
 
 	"go.uber.org/zap"
 
-	"lockproxy/internal/resp"
+	"github.com/lockproxy/lockproxy/internal/resp"
 )
 
 // roomy is a limit of Redis for the memory of one connection, in bytes, that clients who share it are not expected to reach.

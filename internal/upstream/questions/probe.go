@@ -6,7 +6,7 @@ import (
 	"errors"
 	"strings"
 
-	"lockproxy/internal/upstream/dial"
+	"github.com/lockproxy/lockproxy/internal/upstream/dial"
 )
 
 // errReplica says that Redis would refuse writes.

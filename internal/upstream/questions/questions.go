@@ -9,9 +9,9 @@ import (
 
 	"go.uber.org/zap"
 
-	"lockproxy/internal/upstream/commands"
-	"lockproxy/internal/upstream/dial"
-	"lockproxy/internal/upstream/topology"
+	"github.com/lockproxy/lockproxy/internal/upstream/commands"
+	"github.com/lockproxy/lockproxy/internal/upstream/dial"
+	"github.com/lockproxy/lockproxy/internal/upstream/topology"
 )
 
 // An Asker asks one server, with the proxy's own credentials.

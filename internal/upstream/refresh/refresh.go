@@ -14,10 +14,10 @@ import (
 
 	"go.uber.org/zap"
 
-	"lockproxy/internal/resp"
-	"lockproxy/internal/upstream/cluster"
-	"lockproxy/internal/upstream/dial"
-	"lockproxy/internal/upstream/topology"
+	"github.com/lockproxy/lockproxy/internal/resp"
+	"github.com/lockproxy/lockproxy/internal/upstream/cluster"
+	"github.com/lockproxy/lockproxy/internal/upstream/dial"
+	"github.com/lockproxy/lockproxy/internal/upstream/topology"
 )
 
 // Options say whom to ask and whom to tell. All are required.

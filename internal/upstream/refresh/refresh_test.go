@@ -13,10 +13,10 @@ import (
 	"github.com/tidwall/redcon"
 	"go.uber.org/zap"
 
-	"lockproxy/internal/upstream/address"
-	"lockproxy/internal/upstream/cluster"
-	"lockproxy/internal/upstream/dial"
-	"lockproxy/internal/upstream/topology"
+	"github.com/lockproxy/lockproxy/internal/upstream/address"
+	"github.com/lockproxy/lockproxy/internal/upstream/cluster"
+	"github.com/lockproxy/lockproxy/internal/upstream/dial"
+	"github.com/lockproxy/lockproxy/internal/upstream/topology"
 )
 
 // A node answers CLUSTER INFO and CLUSTER SLOTS.

@@ -13,8 +13,8 @@ import (
 
 	"go.uber.org/zap"
 
-	"lockproxy/internal/resp"
-	"lockproxy/internal/upstream/dial"
+	"github.com/lockproxy/lockproxy/internal/resp"
+	"github.com/lockproxy/lockproxy/internal/upstream/dial"
 )
 
 // events are the channels of a Sentinel that tell of changes. Some messages are about other primaries.

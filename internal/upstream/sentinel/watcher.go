@@ -11,9 +11,9 @@ import (
 
 	"go.uber.org/zap"
 
-	"lockproxy/internal/upstream/address"
-	"lockproxy/internal/upstream/dial"
-	"lockproxy/internal/upstream/topology"
+	"github.com/lockproxy/lockproxy/internal/upstream/address"
+	"github.com/lockproxy/lockproxy/internal/upstream/dial"
+	"github.com/lockproxy/lockproxy/internal/upstream/topology"
 )
 
 // Options say which primary is watched, and by whom. All are required, except for Map.

@@ -15,9 +15,9 @@ import (
 
 	"go.uber.org/zap"
 
-	"lockproxy/internal/resp"
-	"lockproxy/internal/upstream/address"
-	"lockproxy/internal/upstream/topology"
+	"github.com/lockproxy/lockproxy/internal/resp"
+	"github.com/lockproxy/lockproxy/internal/upstream/address"
+	"github.com/lockproxy/lockproxy/internal/upstream/topology"
 )
 
 // fake is a Sentinel that answers what it is told to.

@@ -3,7 +3,7 @@ package slots
 import (
 	"testing"
 
-	"lockproxy/internal/redistest"
+	"github.com/lockproxy/lockproxy/internal/redistest"
 )
 
 func TestSlotsAreThoseOfTheSpecification(t *testing.T) {

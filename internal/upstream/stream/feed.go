@@ -1,7 +1,7 @@
 package stream
 
 import (
-	"lockproxy/internal/resp"
+	"github.com/lockproxy/lockproxy/internal/resp"
 )
 
 // Feed takes bytes that Redis sent and hands them on. Only the reader calls it.

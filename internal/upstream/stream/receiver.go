@@ -1,6 +1,6 @@
 package stream
 
-import "lockproxy/internal/resp"
+import "github.com/lockproxy/lockproxy/internal/resp"
 
 // A Receiver gets the replies to the requests it appended. Each request has a tag of the receiver's choice, which comes back with
 // its replies. A connection calls the methods from one goroutine at a time, without any lock of this package; they must not block.

@@ -1,6 +1,6 @@
 package stream
 
-import "lockproxy/internal/direct"
+import "github.com/lockproxy/lockproxy/internal/direct"
 
 // The sending goroutine itself writes to a pin, as far as the socket takes the bytes at once. So they are at Redis as soon as those of a
 // directly connected client. A writer goroutine would have to be woken first; it writes only the bytes that the socket did not take.

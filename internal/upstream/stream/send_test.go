@@ -7,7 +7,7 @@ import (
 	"syscall"
 	"testing"
 
-	"lockproxy/internal/direct"
+	"github.com/lockproxy/lockproxy/internal/direct"
 )
 
 // hooked is a socket that calls before in front of each write.

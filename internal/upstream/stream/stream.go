@@ -5,9 +5,9 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"lockproxy/internal/buffers"
-	"lockproxy/internal/direct"
-	"lockproxy/internal/resp"
+	"github.com/lockproxy/lockproxy/internal/buffers"
+	"github.com/lockproxy/lockproxy/internal/direct"
+	"github.com/lockproxy/lockproxy/internal/resp"
 )
 
 // ErrDown says that a request was not accepted because its connection to Redis is down: nothing was sent.

@@ -10,8 +10,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	"lockproxy/internal/upstream/address"
-	"lockproxy/internal/upstream/cluster"
+	"github.com/lockproxy/lockproxy/internal/upstream/address"
+	"github.com/lockproxy/lockproxy/internal/upstream/cluster"
 )
 
 // Cluster is the servers of a Redis Cluster. The name of a server is the ID that the cluster gave it. All methods may be called from any

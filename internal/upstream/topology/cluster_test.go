@@ -6,9 +6,9 @@ import (
 	"testing/synctest"
 	"time"
 
-	"lockproxy/internal/resp"
-	"lockproxy/internal/upstream/address"
-	"lockproxy/internal/upstream/cluster"
+	"github.com/lockproxy/lockproxy/internal/resp"
+	"github.com/lockproxy/lockproxy/internal/upstream/address"
+	"github.com/lockproxy/lockproxy/internal/upstream/cluster"
 )
 
 // newCluster has the primaries a, at 10.0.0.1:1, and b, at 10.0.0.2:2, where the first is reached at nat:7.

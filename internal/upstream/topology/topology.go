@@ -9,7 +9,7 @@ import (
 	"context"
 	"fmt"
 
-	"lockproxy/internal/upstream/address"
+	"github.com/lockproxy/lockproxy/internal/upstream/address"
 )
 
 // A Node names one Redis server. The server keeps its name when its address changes.

@@ -3,7 +3,7 @@ package topology
 import (
 	"testing"
 
-	"lockproxy/internal/upstream/address"
+	"github.com/lockproxy/lockproxy/internal/upstream/address"
 )
 
 func TestOneServerServesAllKeysAtOneAddress(t *testing.T) {

@@ -5,9 +5,9 @@ import (
 	"runtime"
 	"sync"
 
-	"lockproxy/internal/buffers"
-	"lockproxy/internal/upstream/dial"
-	"lockproxy/internal/upstream/stream"
+	"github.com/lockproxy/lockproxy/internal/buffers"
+	"github.com/lockproxy/lockproxy/internal/upstream/dial"
+	"github.com/lockproxy/lockproxy/internal/upstream/stream"
 )
 
 // readSize is the largest number of bytes of one read from Redis. At 16 KiB, deep pipelines cost four times the system calls.

@@ -6,7 +6,7 @@ package wire
 import (
 	"net"
 
-	"lockproxy/internal/upstream/stream"
+	"github.com/lockproxy/lockproxy/internal/upstream/stream"
 )
 
 // A Driver moves the bytes of lanes in place of this package's goroutines: an event loop, for one. It is comparable.

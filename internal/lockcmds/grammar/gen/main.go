@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"os"
 
-	"lockproxy/internal/lockcmds/grammar"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/grammar"
 )
 
 func main() {

@@ -1,0 +1,35 @@
+package house
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// modulePath is the path of this module.
+const modulePath = "github.com/lockproxy/lockproxy"
+
+// go install path@version wants a path with a host name, and refuses a go.mod that says more of other modules than their versions.
+func TestModuleCanBeInstalled(t *testing.T) {
+	if host, rest, _ := strings.Cut(modulePath, "/"); !strings.Contains(host, ".") || rest == "" {
+		t.Errorf("the module path %s has no host", modulePath)
+	}
+	text, err := os.ReadFile(filepath.Join(root, "go.mod"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if found := regexp.MustCompile(`(?m)^\s*(replace|exclude)\b.*`).Find(text); found != nil {
+		t.Errorf("go.mod: go install would refuse %q", found)
+	}
+	for dir, want := range map[string]string{"": modulePath, "bench": modulePath + "/bench", "tools": modulePath + "/tools"} {
+		text, err := os.ReadFile(filepath.Join(root, dir, "go.mod"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !regexp.MustCompile(`(?m)^module ` + regexp.QuoteMeta(want) + `$`).Match(text) {
+			t.Errorf("%s is not the module %s", filepath.Join(dir, "go.mod"), want)
+		}
+	}
+}
