@@ -17,20 +17,21 @@ type Own struct{ redislink.Topology }
 
 // run runs a script on the node of its keys. Errors wrap ErrUnsent or ErrInDoubt; the reply may be Redis's refusal.
 func (o Own) run(ctx context.Context, c script.Call) (resp.Value, error) {
-	return runOn(ctx, o.Node(c.Keys[0]), c)
+	return o.runOn(ctx, o.Node(c.Keys[0]), c)
 }
 
 // runAs runs a script on the connection of the identity that acquired a hold last. If that identity's rights or connection do not
 // suffice any more, the script runs on the engine's own connection: that of the identity that acquired the hold first.
 func (o Own) runAs(ctx context.Context, by redislink.Node, c script.Call) (resp.Value, error) {
-	v, err := runOn(ctx, by, c)
+	v, err := o.runOn(ctx, by, c)
 	if by != o.Node(c.Keys[0]) && (errors.Is(err, contract.ErrUnsent) || v.IsError() && isFinal(script.Error(v.Str))) {
 		return o.run(ctx, c)
 	}
 	return v, err
 }
 
-func runOn(ctx context.Context, node redislink.Node, c script.Call) (resp.Value, error) {
+func (o Own) runOn(ctx context.Context, node redislink.Node, c script.Call) (resp.Value, error) {
+	c = c.On(o.Servers())
 	v, err := node.Eval(ctx, c.Script, c.Keys, c.Args)
 	if err != nil {
 		err = fmt.Errorf("run %s: %w", c.Name(), err)

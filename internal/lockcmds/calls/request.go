@@ -67,7 +67,7 @@ func (c *Calls) Send(call script.Call, r *Request) {
 	r.calls, r.SentAt = c, c.Clock.Now()
 	c.tending.Add(1) // until the outcome has been dealt with, though the session may have ended
 	c.sent.Begin()
-	r.Session.Script(contract.Call{Call: call, Pipelined: r.Pipelined, For: r})
+	r.Session.Script(contract.Call{Call: call.On(c.Own.Servers()), Pipelined: r.Pipelined, For: r})
 }
 
 // Done implements contract.Asker.

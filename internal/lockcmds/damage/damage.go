@@ -19,6 +19,7 @@ type Reporter struct {
 	Clock    clock.Clock
 	Logger   *zap.Logger
 	Repaired func() // counts repaired fence counters; nil: nothing counts them
+	Servers  func() script.Servers
 
 	logged atomic.Int64 // Unix time in ns of the latest entry
 }
@@ -39,7 +40,8 @@ func (r *Reporter) Note(key string, found script.Damage) {
 	switch found {
 	case script.NoDamage:
 	case script.CounterReplaced:
-		r.Logger.Warn("the fence counter held no possible fence and was set to Redis's time", zap.String("counter", script.FenceKey), lock)
+		r.Logger.Warn("the fence counter held no possible fence and was set to Redis's time",
+			zap.String("counter", script.FenceKeyOf(key, r.Servers())), lock)
 	case script.NoQueue:
 		r.Logger.Warn("the key of the fair queue has another type and counts as an empty queue", zap.String("queue", script.QueueOf(key)), lock)
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/redis/rueidis"
 	"go.uber.org/zap"
 
+	"github.com/lockproxy/lockproxy/internal/lockcmds/script"
 	"github.com/lockproxy/lockproxy/internal/resp"
 )
 
@@ -78,6 +79,9 @@ func New(opts Options) (*Client, error) {
 	c.subs.init(c, opts.Logger)
 	return c, nil
 }
+
+// Servers implements Topology.
+func (c *Client) Servers() script.Servers { return script.Servers{} }
 
 // Node implements Topology: there is one.
 func (c *Client) Node(string) Node { return c }

@@ -25,8 +25,10 @@ var (
 	ErrInDoubt = errors.New("sent, but not answered")
 )
 
-// Topology is the servers that keep the locks. Today there is one.
+// Topology is the servers that keep the locks: a Client is one server, a Cluster is many.
 type Topology interface {
+	// Servers is what the scripts must know of the servers.
+	Servers() script.Servers
 	// Node is the server that keeps the lock at key, with the other keys and channels of that lock.
 	Node(key string) Node
 	// Listen names the receiver of news about subscriptions. It is called once, before the first Subscribe.

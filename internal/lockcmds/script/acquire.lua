@@ -4,7 +4,7 @@
 -- lib/hash.lua.
 --
 -- KEYS[1]  lock      hash, see lib/hash.lua; exists only while held
--- KEYS[2]  fence     counter of this hash slot; never expires, never goes back
+-- KEYS[2]  fence     counter of all locks, or of this hash slot; never expires, never goes back
 -- KEYS[3]  channel   base channel of the lock; as a key it says for which place the free lock is kept
 -- ARGV[1]  owner     opaque, non-empty, not 'fence' or 'mode', without braces
 -- ARGV[2]  lease_ms  lease length, > 0
@@ -12,7 +12,7 @@
 -- ARGV[4]  fence     of the grant that the session has; 0 or absent: none
 -- ARGV[5]  holds     of the session after this, if that is the grant; absent: 1
 -- ARGV[6]  field     of the session, for a named owner; empty or absent: the owner has one session
--- ARGV[7]  publish   PUBLISH; absent: no other session waits for the same owner
+-- ARGV[7]  publish   PUBLISH, or SPUBLISH in a cluster; absent: no other session waits for the same owner
 -- ARGV[8]  tell      channel on which those who do are told of a first hold
 --
 -- Returns  {1, fence, holds, odd, 0, mine}  acquired; mine: the holds of the session

@@ -7,7 +7,7 @@
 -- KEYS[1]  lock       hash, see lib/hash.lua; exists only while held
 -- KEYS[2]  queue      list of places of waiters, first to ask at the head
 -- KEYS[3]  deadlines  zset place -> epoch ms after which it may be dropped
--- KEYS[4]  fence      counter of all locks; never expires, never goes back
+-- KEYS[4]  fence      counter of all locks, or of this hash slot; never expires, never goes back
 -- KEYS[5]  channel    base channel of the lock; as a key it says for which place the free lock is kept
 -- ARGV[1]  owner      opaque, non-empty, not 'fence' or 'mode', without braces
 -- ARGV[2]  lease_ms   lease length, > 0
@@ -19,7 +19,7 @@
 -- ARGV[8]  place      of the proxy's plain waiters
 -- ARGV[9]  stays      1: the place stays in the queue if the lock is acquired; 0: it leaves
 -- ARGV[10] enqueue    1: take a place if the lock is not acquired; 0: only if others have one
--- ARGV[11] publish    PUBLISH
+-- ARGV[11] publish    PUBLISH, or SPUBLISH in a cluster
 -- ARGV[12] tell       channel on which other waiters of the owner are told of a first hold; empty: there are none
 --
 -- Returns  {1, fence, holds, odd, place, mine}  acquired; odd 1: the counter held no fence

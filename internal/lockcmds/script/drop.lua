@@ -11,7 +11,7 @@
 -- ARGV[1]  owner     who held it
 -- ARGV[2]  fence     only the grant with this fence; 0: any
 -- ARGV[3]  holds     how many holds the session keeps
--- ARGV[4]  publish   PUBLISH
+-- ARGV[4]  publish   PUBLISH, or SPUBLISH in a cluster
 -- ARGV[5]  request   number of this call, larger than those of earlier calls of the session
 -- ARGV[6]  grace_ms  what may be left of the lease; 0: release; negative: all, only the field goes
 -- ARGV[7]  field     of the session, for a named owner; empty: the owner has one session

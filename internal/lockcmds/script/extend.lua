@@ -9,7 +9,7 @@
 -- KEYS[3]  queue     list of places of waiters, first to ask at the head
 -- ARGV[1]  owner     who holds it
 -- ARGV[2]  lease_ms  new lease length from now, > 0
--- ARGV[3]  publish   PUBLISH
+-- ARGV[3]  publish   PUBLISH, or SPUBLISH in a cluster
 -- ARGV[4]  request   number of this call, larger than those of earlier calls of the session
 -- ARGV[5]  field     of the session, for a named owner; empty: the owner has one session
 -- ARGV[6]  fence     only the grant with this fence; 0 or absent: any

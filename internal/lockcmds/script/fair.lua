@@ -11,7 +11,7 @@
 -- KEYS[1]  lock       hash, see lib/hash.lua; exists only while held
 -- KEYS[2]  queue      list of places of waiters, first to ask at the head
 -- KEYS[3]  deadlines  zset place -> epoch ms after which it may be dropped
--- KEYS[4]  fence      counter of all locks; never expires, never goes back
+-- KEYS[4]  fence      counter of all locks, or of this hash slot; never expires, never goes back
 -- KEYS[5]  channel    base channel of the lock; a waiter listens on channel:place; see kept_for
 -- ARGV[1]  owner      opaque, non-empty, not 'fence' or 'mode', without braces
 -- ARGV[2]  lease_ms   lease length, > 0
@@ -21,7 +21,7 @@
 -- ARGV[6]  field      of the session, for a named owner; empty: the owner has one session
 -- ARGV[7]  wait_ms    what a deadline is counted in, > 0
 -- ARGV[8]  enqueue    1: wait in the queue if it is not our turn; 0: do not
--- ARGV[9]  publish    PUBLISH
+-- ARGV[9]  publish    PUBLISH, or SPUBLISH in a cluster
 -- ARGV[10] place      the owner's name in the queue
 -- ARGV[11] tell       1: other waiters of the owner are told of a first hold; 0: there are none
 --

@@ -3,7 +3,7 @@
 -- KEYS[1]  lock     hash, see lib/hash.lua; exists only while held
 -- KEYS[2]  channel  base channel of the lock; a fair waiter listens on channel:place
 -- KEYS[3]  queue    list of places of waiters, first to ask at the head
--- ARGV[1]  publish  PUBLISH
+-- ARGV[1]  publish  PUBLISH, or SPUBLISH in a cluster
 --
 -- Returns  {owner, fence}  whose grant was ended; the owner is text; fence 0: it was taken without one
 --          {}              it was free

@@ -12,12 +12,12 @@
 -- KEYS[1]  lock           hash, see lib/hash.lua; exists only while held
 -- KEYS[2]  channel        base channel of the lock; a waiter listens on channel:place
 -- KEYS[3]  queue          list of places of waiters, first to ask at the head
--- KEYS[4]  fence          counter of all locks; never expires, never goes back
+-- KEYS[4]  fence          counter of all locks, or of this hash slot; never expires, never goes back
 -- KEYS[5]  deadlines      zset place -> epoch ms after which it may be dropped
 -- ARGV[1]  owner          who releases
 -- ARGV[2]  fence          release only the grant with this fence; 0: any
 -- ARGV[3]  request        number of this call, larger than those of earlier calls of the session
--- ARGV[4]  publish        PUBLISH
+-- ARGV[4]  publish        PUBLISH, or SPUBLISH in a cluster
 -- ARGV[5]  holds          of the session, after this
 -- ARGV[6]  lease_ms       least lease that goes on if holds are left; 0: its TTL stays
 -- ARGV[7]  field          of the session, for a named owner; empty: the owner has one session

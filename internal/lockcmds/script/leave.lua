@@ -7,7 +7,7 @@
 -- KEYS[2]   deadlines  zset place -> epoch ms after which it may be dropped
 -- KEYS[3]   lock       hash, see lib/hash.lua; exists only while held
 -- KEYS[4]   channel    base channel of the lock; a waiter listens on channel:place
--- ARGV[1]   publish    PUBLISH
+-- ARGV[1]   publish    PUBLISH, or SPUBLISH in a cluster
 -- ARGV[2..] places     whose
 --
 -- Returns  {removed}  how many of them were in the queue

@@ -9,10 +9,10 @@ type Names struct {
 	Channel   string // released: "0"; the channel of a fair waiter is channel:owner
 	Queue     string // list of fair waiters
 	Deadlines string // zset of fair waiters
-	Fence     string // fence counter, shared by all locks
+	Fence     string // fence counter, shared by all locks; in a cluster see Call.On
 }
 
-// FenceKey counts the fences of all locks.
+// FenceKey counts the fences of all locks of one server. In a cluster it is the beginning of a name: see FenceKeyOf.
 const FenceKey = "lockproxy:fence"
 
 // Beginnings of names.
@@ -21,8 +21,11 @@ const (
 	queuePrefix   = "redisson_lock_queue"
 )
 
-// publish is the command by which the scripts wake waiters.
-const publish = "PUBLISH"
+// publish is the command by which the scripts wake waiters, spublish the one in a cluster whose clients listen by SSUBSCRIBE.
+const (
+	publish  = "PUBLISH"
+	spublish = "SPUBLISH"
+)
 
 // NamesOf builds the names for key.
 func NamesOf(key string) Names {

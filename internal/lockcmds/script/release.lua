@@ -10,7 +10,7 @@
 -- ARGV[1]  owner     who releases
 -- ARGV[2]  fence     release only the grant with this fence; 0: any
 -- ARGV[3]  request   number of this call, larger than those of earlier calls of the session
--- ARGV[4]  publish   PUBLISH
+-- ARGV[4]  publish   PUBLISH, or SPUBLISH in a cluster
 -- ARGV[5]  holds     of the session, after this; absent: none, and the owner has one session
 -- ARGV[6]  lease_ms  least lease that goes on if holds are left; 0: its TTL stays
 -- ARGV[7]  field     of the session, for a named owner; empty: the owner has one session

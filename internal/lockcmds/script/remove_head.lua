@@ -8,7 +8,7 @@
 -- KEYS[3]  deadlines  zset place -> epoch ms after which it may be dropped
 -- KEYS[4]  channel    base channel of the lock; a waiter listens on channel:place
 -- ARGV[1]  place      of the waiter that is believed dead
--- ARGV[2]  publish    PUBLISH
+-- ARGV[2]  publish    PUBLISH, or SPUBLISH in a cluster
 -- ARGV[3]  force      1: remove it although it has a subscriber: it was woken often enough, and its turn is over
 --
 -- Returns  {1, receivers}  removed, and the next one woken

@@ -28,6 +28,9 @@ type Script struct {
 	id   int
 	text string
 	sha  string
+
+	fence   int // index of the fence counter in the keys; 0: there is none
+	publish int // index of the publishing command in the arguments; negative: there is none
 }
 
 // Name is the file name without ".lua".
@@ -57,20 +60,20 @@ var all []*Script
 // The scripts, each with the functions of lib that it begins with. A function stands behind those that it calls.
 var (
 	ask        = load("ask")
-	acquire    = load("acquire", "grant")
-	crowd      = load("crowd", "hash", "grant", "deepen", "head", "take_turn", "turn", "deadline", "crowd", "drop_late")
-	fair       = load("fair", "hash", "grant", "deepen", "head", "take_turn", "deadline", "drop_late")
-	leave      = load("leave", "head", "keep", "next_turn")
+	acquire    = load("acquire", "grant").counts(1).publishes(6)
+	crowd      = load("crowd", "hash", "grant", "deepen", "head", "take_turn", "turn", "deadline", "crowd", "drop_late").counts(3).publishes(10)
+	fair       = load("fair", "hash", "grant", "deepen", "head", "take_turn", "deadline", "drop_late").counts(3).publishes(8)
+	leave      = load("leave", "head", "keep", "next_turn").publishes(0)
 	refresh    = load("refresh", "deadline")
-	removeHead = load("remove_head", "head", "keep", "next_turn", "take_turn")
-	release    = load("release")
-	handover   = load("handover", "lower", "head", "keep", "free", "wake", "grant", "take_turn", "deadline", "crowd")
-	extend     = load("extend", "hash", "head", "wake")
+	removeHead = load("remove_head", "head", "keep", "next_turn", "take_turn").publishes(1)
+	release    = load("release").publishes(3)
+	handover   = load("handover", "lower", "head", "keep", "free", "wake", "grant", "take_turn", "deadline", "crowd").counts(3).publishes(3)
+	extend     = load("extend", "hash", "head", "wake").publishes(2)
 	renew      = load("renew")
 	info       = load("info", "holder")
 	head       = load("head", "head")
-	force      = load("force", "holder", "head", "keep", "free")
-	drop       = load("drop", "hash", "head", "keep", "free", "wake")
+	force      = load("force", "holder", "head", "keep", "free").publishes(0)
+	drop       = load("drop", "hash", "head", "keep", "free", "wake").publishes(3)
 )
 
 // All returns the scripts in the order of their IDs.
@@ -83,10 +86,22 @@ func load(name string, lib ...string) *Script {
 		text.WriteByte('\n')
 	}
 	text.WriteString(read(name))
-	s := &Script{name: name, id: len(all), text: included(text.String())}
+	s := &Script{name: name, id: len(all), text: included(text.String()), publish: -1}
 	sum := sha1.Sum([]byte(s.text)) // Redis names scripts by SHA-1
 	s.sha = hex.EncodeToString(sum[:])
 	all = append(all, s)
+	return s
+}
+
+// counts notes where the fence counter stands among the keys of a script.
+func (s *Script) counts(key int) *Script {
+	s.fence = key
+	return s
+}
+
+// publishes notes where the publishing command stands among the arguments of a script.
+func (s *Script) publishes(arg int) *Script {
+	s.publish = arg
 	return s
 }
 

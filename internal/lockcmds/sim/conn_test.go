@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/lockproxy/lockproxy/internal/lockcmds/redislink"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/script"
 	"github.com/lockproxy/lockproxy/internal/resp"
 )
 
@@ -139,6 +140,7 @@ func newLink(p *proxy) *link {
 }
 
 func (l *link) Node(string) redislink.Node     { return l }
+func (l *link) Servers() script.Servers        { return script.Servers{} }
 func (l *link) Listen(to redislink.Listener)   { l.listener = to }
 func (l *link) Run(context.Context)            {}
 func (l *link) Close()                         {}

@@ -1,0 +1,89 @@
+package script
+
+import (
+	"crypto/sha1"
+	"encoding/hex"
+	"fmt"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	hash "github.com/lockproxy/lockproxy/internal/upstream/slots"
+)
+
+// headed is a line of a script's head that names a key or an argument.
+var headed = regexp.MustCompile(`(?m)^-- (KEYS|ARGV)\[(\d+)\] +(fence +counter|publish) `)
+
+func TestScriptsSayWhereTheFenceCounterAndThePublishingCommandAre(t *testing.T) {
+	for _, s := range All() {
+		fence, publishing := 0, -1
+		for _, m := range headed.FindAllStringSubmatch(s.Text(), -1) {
+			n, _ := strconv.Atoi(m[2])
+			if m[1] == "KEYS" {
+				fence = n - 1
+			} else {
+				publishing = n - 1
+			}
+		}
+		if s.fence != fence || s.publish != publishing {
+			t.Errorf("%s: fence counter %d, publishing command %d; its head says %d and %d", s.Name(), s.fence, s.publish, fence, publishing)
+		}
+	}
+}
+
+func TestCallsInAClusterKeepToOneSlot(t *testing.T) {
+	part := Part{Owner: "PUBLISH", Session: "s", Request: 1}
+	shared := Acquire{Key: "k", Part: part, Lease: time.Second}
+	alone := Acquire{Key: "k", Part: Part{Owner: "PUBLISH", Request: 1}, Lease: time.Second}
+	release := Release{Key: "k", Part: part}
+	for _, c := range []Call{
+		shared.Call(), alone.Call(), Fair{Acquire: alone}.Call(), Crowd{Acquire: alone, Crowd: "p"}.Call(), release.Call(),
+		Release{Key: "k", Part: Part{Owner: "PUBLISH"}}.Call(), HandOver{Release: release, Plain: &shared, Fair: &alone, Crowd: "p"}.Call(),
+		Drop{Key: "k", Part: part}.Call(), Force{"k"}.Call(), Extend{Key: "k", Part: part}.Call(), Info{"k"}.Call(), Head{"k"}.Call(),
+		Leave{Key: "k", Places: []string{"PUBLISH"}}.Call(), Refresh{Key: "k"}.Call(), RemoveHead{Key: "k", Place: "PUBLISH"}.Call(),
+		Renew{{Key: "k", Owner: "PUBLISH"}}.Call(), Ask{}.Call(),
+	} {
+		one := c.On(Servers{})
+		args := slices.Clone(c.Args)
+		if one.fence > 0 && one.Keys[one.fence] != FenceKey || one.publish >= 0 && one.publish < len(args) && args[one.publish] != "PUBLISH" {
+			t.Errorf("%s for one server: %q %q", c.Name(), one.Keys, one.Args)
+		}
+		for range 2 {
+			c = c.On(Servers{Slots: true, Sharded: true})
+		}
+		for _, key := range c.Keys {
+			if hash.Of([]byte(key)) != hash.Of([]byte("k")) {
+				t.Errorf("%s: %q is of another slot", c.Name(), key)
+			}
+		}
+		if c.publish >= 0 && c.publish < len(args) {
+			args[c.publish] = "SPUBLISH"
+		}
+		if !slices.Equal(args, c.Args) {
+			t.Errorf("%s: %q, want %q", c.Name(), c.Args, args)
+		}
+	}
+}
+
+func TestEachSlotHasAFenceCounter(t *testing.T) {
+	all := sha1.New()
+	for slot, key := range fenceKeys() {
+		if hash.Of([]byte(key)) != slot {
+			t.Fatalf("%s is not of slot %d", key, slot)
+		}
+		fmt.Fprintln(all, key)
+	}
+	const names = "d6c384dbec71bce76313877b91fe659040113d99" // never changes: proxies of different versions share the counters
+	if got := hex.EncodeToString(all.Sum(nil)); got != names {
+		t.Errorf("the names of the fence counters have changed: %s", got)
+	}
+	if got := FenceKeyOf("foo", Servers{Slots: true}); got != FenceKeyOf("x{foo}", Servers{Slots: true}) || !strings.HasPrefix(got, FenceKey+":{") {
+		t.Errorf("the counter of foo is %s", got)
+	}
+	if got := FenceKeyOf("foo", Servers{}); got != FenceKey {
+		t.Errorf("on one server it is %s", got)
+	}
+}
