@@ -98,14 +98,14 @@ func valkey(t *testing.T) string {
 	if path, err := exec.LookPath("valkey-server"); err == nil {
 		return path
 	}
-	script, err := filepath.Abs(filepath.Join(root, "scripts", "fetch-valkey.sh"))
+	script, err := filepath.Abs(filepath.Join(root, "scripts", "fetch-server.sh"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	dir := installed(t, "valkey", []string{script}, func(ctx context.Context, dir string) error {
-		return tool(ctx, dir, script, dir)
+		return tool(ctx, dir, script, dir, "bookworm-backports", "valkey-server")
 	})
-	return filepath.Join(dir, "usr", "bin", "valkey-server")
+	return filepath.Join(dir, "valkey-server")
 }
 
 // python returns the interpreter of a virtual environment that has the packages of python/requirements.txt.
