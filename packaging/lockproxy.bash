@@ -1,12 +1,13 @@
 # bash completion for lockproxy, written by go test ./cmd/lockproxy -run Packaging -update
 _lockproxy() {
-	local word=${COMP_WORDS[COMP_CWORD]} words='--config --check --connect --health --ready --version --help --listen --embedded --client-auth --engine --upstream --upstream-user --upstream-password --upstream-password-file --upstream-tls --upstream-ca-file --upstream-cert-file --upstream-key-file --upstream-server-name --upstream-map --sentinel-user --sentinel-password --sentinel-password-file --sentinel-tls --sentinel-ca-file --sentinel-cert-file --sentinel-key-file --sentinel-server-name --cluster-order --cluster-cross-slot --lock-lease --lock-grace --lock-reentry --lock-max-hold --drain-timeout --log-level --log-format --tcp-keepalive --tcp-user-timeout --tls-cert-file --tls-key-file --tls-ca-file --tls-auth-clients --proxy-protocol --unix-socket-perm --admin-listen --admin-pprof --admin-hosts --failover-wait --dial-timeout --first-command-timeout --handshake-timeout --max-clients --max-memory --client-output-limit --client-query-limit --client-pending-limit --proto-max-bulk-len --max-pins --pin-wait --max-pins-per-address --max-logins --login-wait --max-lanes --max-lock-engines --large-command-timeout --max-waiters --max-waiters-per-lock'
+	local word=${COMP_WORDS[COMP_CWORD]} words='--help --config --check --connect --health --ready --version --listen --embedded --client-auth --engine --upstream --upstream-user --upstream-password --upstream-password-file --upstream-tls --upstream-ca-file --upstream-cert-file --upstream-key-file --upstream-server-name --upstream-map --sentinel-user --sentinel-password --sentinel-password-file --sentinel-tls --sentinel-ca-file --sentinel-cert-file --sentinel-key-file --sentinel-server-name --cluster-order --cluster-cross-slot --lock-lease --lock-grace --lock-reentry --lock-max-hold --drain-timeout --log-level --log-format --tcp-keepalive --tcp-user-timeout --tls-cert-file --tls-key-file --tls-ca-file --tls-auth-clients --proxy-protocol --unix-socket-perm --admin-listen --admin-pprof --admin-hosts --failover-wait --dial-timeout --first-command-timeout --handshake-timeout --max-clients --max-memory --client-output-limit --client-query-limit --client-pending-limit --proto-max-bulk-len --max-pins --pin-wait --max-pins-per-address --max-logins --login-wait --max-lanes --max-lock-engines --large-command-timeout --max-waiters --max-waiters-per-lock'
 	case ${COMP_WORDS[1]} in
 	exec) words='--help --url --password-file --wait --fair --lease --max-hold' ;;
 	locks) words='--help --url --password-file --match --count --json' ;;
 	info) words='--help --url --password-file --json' ;;
 	unlock) words='--help --url --password-file --owner --json' ;;
-	*) [ "$COMP_CWORD" -eq 1 ] && words="exec locks info unlock $words" ;;
+	help) words='exec locks info unlock' ;;
+	*) [ "$COMP_CWORD" -eq 1 ] && words="exec locks info unlock help $words" ;;
 	esac
 	mapfile -t COMPREPLY < <(compgen -W "$words" -- "$word")
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/goccy/go-yaml"
 
 	"github.com/lockproxy/lockproxy/cmd/lockproxy/values"
+	"github.com/lockproxy/lockproxy/internal/cli"
 )
 
 // envPrefix starts the name of every environment variable that is read. Other variables with this prefix are errors, as unknown keys in the
@@ -61,6 +62,23 @@ func load(args []string) (command, error) {
 	return cmd, cmd.Verify()
 }
 
+// description is the head of --help.
+func description() string {
+	var b strings.Builder
+	b.WriteString("A Redis proxy that adds distributed locks. Without a subcommand it serves.\n\nSubcommands ask a running proxy; each has --help:\n\n")
+	subcommands := cli.Subcommands()
+	width := 0
+	for _, sub := range subcommands {
+		width = max(width, len(sub.Name+" "+sub.Args))
+	}
+	for _, sub := range subcommands {
+		summary, _, _ := strings.Cut(sub.Help, ". ")
+		fmt.Fprintf(&b, "  %-*s  %s\n", width, sub.Name+" "+sub.Args, strings.TrimSuffix(summary, "."))
+	}
+	b.WriteString("\nThe flags are those of the proxy.")
+	return b.String()
+}
+
 // loader loads the configuration of these arguments again.
 func loader(args []string) func() (Config, error) {
 	return func() (Config, error) {
@@ -75,7 +93,7 @@ func (cmd *command) parse(args []string) error {
 	var help bytes.Buffer
 	parser, err := kong.New(cmd,
 		kong.Name("lockproxy"),
-		kong.Description("A server that speaks the Redis protocol in front of a Redis and adds lock commands. Subcommands ask a running one: lockproxy exec, locks, info, unlock (each has --help)."),
+		kong.Description(description()),
 		kong.NoDefaultHelp(),
 		kong.DefaultEnvars(envPrefix),
 		kong.Writers(&help, io.Discard),

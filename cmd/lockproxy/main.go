@@ -10,13 +10,10 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"io"
 	"os"
-	"runtime"
-	"runtime/debug"
 
 	"go.uber.org/zap"
 
@@ -31,32 +28,15 @@ const (
 	exitUsage   = 2
 )
 
-// Both are set at build time with -ldflags "-X main.version=... -X main.commit=...".
-var (
-	version = "dev"
-	commit  = ""
-)
-
-// build describes the program beyond its version: the commit, the compiler and the system. A program that go build has made in a clone
-// knows the commit from there.
-func build() string {
-	rev := commit
-	if info, ok := debug.ReadBuildInfo(); ok && rev == "" {
-		for _, s := range info.Settings {
-			if s.Key == "vcs.revision" {
-				rev = s.Value
-			}
-		}
-	}
-	return fmt.Sprintf("(commit %s, %s, %s/%s)", cmp.Or(rev, "unknown"), runtime.Version(), runtime.GOOS, runtime.GOARCH)
-}
-
 func main() {
 	os.Exit(run(context.Background(), os.Args[1:], os.Stdout, os.Stderr))
 }
 
 // run is the program: it returns the exit code. Logs and errors go to stderr, the answers of --help, --version and --check go to stdout.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+	if len(args) > 0 && args[0] == "help" { // help exec, help
+		args = append(args[1:len(args):len(args)], "--help")
+	}
 	if cli.Is(args) {
 		return cli.Run(ctx, args, stdout, stderr)
 	}
@@ -70,7 +50,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		_, _ = io.WriteString(stdout, cmd.help)
 		return exitOK
 	case cmd.Version:
-		fmt.Fprintln(stdout, "lockproxy", version, build())
+		fmt.Fprintln(stdout, "lockproxy", thisBuild())
 		return exitOK
 	case cmd.Connect && !cmd.Check:
 		fmt.Fprintln(stderr, "lockproxy: --connect needs --check")

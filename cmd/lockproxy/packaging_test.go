@@ -12,10 +12,15 @@ import (
 	"github.com/lockproxy/lockproxy/internal/cli"
 )
 
-const (
-	manualFile     = "../../packaging/lockproxy.1"
-	completionFile = "../../packaging/lockproxy.bash"
-)
+// packaged are the files that are written from the settings and the grammar of the subcommands.
+func packaged() map[string]string {
+	return map[string]string{
+		"../../packaging/lockproxy.1":    manual(),
+		"../../packaging/lockproxy.bash": bashCompletion(),
+		"../../packaging/lockproxy.zsh":  zshCompletion(),
+		"../../packaging/lockproxy.fish": fishCompletion(),
+	}
+}
 
 // ownFlags are the flags that are no settings.
 func ownFlags() (names, helps []string) {
@@ -45,20 +50,25 @@ lockproxy \- a Redis proxy that adds distributed locks
 .SH SYNOPSIS
 .B lockproxy
 [\fIoptions\fR]
-.br
-.B lockproxy exec
-[\fIoptions\fR] \fIKEY\fR \-\- \fIcommand\fR [\fIargument\fR ...]
-.br
-.B lockproxy locks
-| \fBinfo\fR \fIKEY\fR | \fBunlock\fR \fIKEY\fR
-.SH DESCRIPTION
+`)
+	for _, sub := range cli.Subcommands() {
+		b.WriteString(strings.TrimSuffix(fmt.Sprintf(".br\n.B lockproxy %s\n[\\fIoptions\\fR] %s", sub.Name, roff.Replace(sub.Args)), " ") + "\n")
+	}
+	b.WriteString(`.SH DESCRIPTION
 Put lockproxy in front of Redis and call LOCK from any client. The proxy renews the lock while the client is connected, and forwards every other
-command unchanged. The subcommands ask a running proxy; each has \-\-help. Their variable LOCKPROXY_URL is the address of the proxy.
+command unchanged. The subcommands ask a running proxy. Their variable LOCKPROXY_URL is the address of the proxy.
 .SH OPTIONS
 `)
 	names, helps := ownFlags()
 	for i := range names {
 		option(names[i], helps[i])
+	}
+	b.WriteString(".SH SUBCOMMANDS\n")
+	for _, sub := range cli.Subcommands() {
+		fmt.Fprintf(&b, ".SS lockproxy %s\n%s\n", sub.Name, roff.Replace(sub.Help))
+		for _, flag := range sub.Flags {
+			option(flag.Name, flag.Help)
+		}
 	}
 	b.WriteString(".SH SETTINGS\nEach is also a variable, LOCKPROXY_LOCK_LEASE for \\-\\-lock\\-lease, and a key of the file, lock.lease.\n")
 	for _, key := range settings() {
@@ -76,30 +86,8 @@ redis\-cli(1), flock(1)
 	return b.String()
 }
 
-// completion is for bash.
-func completion() string {
-	words, _ := ownFlags()
-	for _, key := range settings() {
-		words = append(words, flagName(key))
-	}
-	return fmt.Sprintf(`# bash completion for lockproxy, written by go test ./cmd/lockproxy -run Packaging -update
-_lockproxy() {
-	local word=${COMP_WORDS[COMP_CWORD]} words='%s'
-	case ${COMP_WORDS[1]} in
-	exec) words='--help --url --password-file --wait --fair --lease --max-hold' ;;
-	locks) words='--help --url --password-file --match --count --json' ;;
-	info) words='--help --url --password-file --json' ;;
-	unlock) words='--help --url --password-file --owner --json' ;;
-	*) [ "$COMP_CWORD" -eq 1 ] && words="%s $words" ;;
-	esac
-	mapfile -t COMPREPLY < <(compgen -W "$words" -- "$word")
-}
-complete -o default -F _lockproxy lockproxy
-`, strings.Join(words, " "), strings.Join(cli.Names(), " "))
-}
-
 func TestPackagingFilesAreTheSettings(t *testing.T) {
-	for path, want := range map[string]string{manualFile: manual(), completionFile: completion()} {
+	for path, want := range packaged() {
 		if *update {
 			if err := os.WriteFile(path, []byte(want), 0o644); err != nil {
 				t.Fatal(err)

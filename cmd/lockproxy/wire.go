@@ -240,7 +240,7 @@ func proxyOptions(cfg Config, available uint64, store *certs.Store, log *zap.Log
 		UserTimeout:  cfg.TCP.UserTimeout,
 		DrainTimeout: cfg.Drain.Timeout,
 		Logger:       log,
-		Version:      version,
+		Version:      thisBuild().version,
 	}
 	if cfg.Upstream.TLS {
 		opts.Upstream.TLS = store.Upstream

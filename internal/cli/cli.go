@@ -46,12 +46,9 @@ type commands struct {
 	ExecGuard guardCommand  `cmd:"" hidden:""`
 }
 
-// Names lists the subcommands that are shown.
-func Names() []string { return []string{"exec", "locks", "info", "unlock"} }
-
 // Is reports whether the arguments of the program begin with a subcommand.
 func Is(args []string) bool {
-	return len(args) > 0 && (slices.Contains(Names(), args[0]) || args[0] == guardName)
+	return len(args) > 0 && slices.Contains([]string{"exec", "locks", "info", "unlock", guardName}, args[0])
 }
 
 // connection is how the proxy is reached.

@@ -1,0 +1,64 @@
+package main
+
+import (
+	"cmp"
+	"fmt"
+	"regexp"
+	"runtime"
+	"runtime/debug"
+)
+
+// Both are set at build time with -ldflags "-X main.version=... -X main.commit=...", as the Makefile does.
+var version, commit string
+
+// build says which sources a program is made of.
+type build struct {
+	version string // v0.1.0; a program of unknown sources is "dev"
+	sources string // "commit 0123abc…", or the checksum of the module
+	made    string // by which compiler, for which system
+}
+
+func (b build) String() string { return fmt.Sprintf("%s (%s, %s)", b.version, b.sources, b.made) }
+
+// thisBuild is the running program.
+func thisBuild() build {
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		info = &debug.BuildInfo{}
+	}
+	return buildOf(version, commit, info)
+}
+
+// pseudoVersion is what the go command calls a commit that has no tag: its time and the first digits of its hash.
+var pseudoVersion = regexp.MustCompile(`[.-]\d{14}-([0-9a-f]{12})(?:\+|$)`)
+
+// buildOf uses what the linker was told, else what the go command has noted: the version and checksum of a module that go install has
+// fetched, or the commit of the clone in which it has built.
+func buildOf(version, commit string, info *debug.BuildInfo) build {
+	b := build{version: version, sources: "commit " + commit, made: fmt.Sprintf("%s, %s/%s", runtime.Version(), runtime.GOOS, runtime.GOARCH)}
+	if module := info.Main.Version; b.version == "" && module != "(devel)" {
+		b.version = module
+	}
+	b.version = cmp.Or(b.version, "dev")
+	if commit != "" {
+		return b
+	}
+	settings := map[string]string{}
+	for _, s := range info.Settings {
+		settings[s.Key] = s.Value
+	}
+	found := pseudoVersion.FindStringSubmatch(info.Main.Version)
+	switch {
+	case settings["vcs.revision"] != "" && settings["vcs.modified"] == "true":
+		b.sources = "commit " + settings["vcs.revision"] + " with changes"
+	case settings["vcs.revision"] != "":
+		b.sources = "commit " + settings["vcs.revision"]
+	case found != nil:
+		b.sources = "commit " + found[1]
+	case info.Main.Sum != "":
+		b.sources = "sources " + info.Main.Sum
+	default:
+		b.sources = "commit unknown"
+	}
+	return b
+}
