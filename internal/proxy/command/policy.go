@@ -171,6 +171,22 @@ type Row struct {
 	Barrier bool // in a cluster it is sent when nothing is outstanding: other clients may learn by it of what happened before
 }
 
+// Is reports whether a name, in upper or lower case, is the command's.
+func (c *Row) Is(name []byte) bool {
+	if len(name) != len(c.Name) {
+		return false
+	}
+	for i, b := range name {
+		if 'A' <= b && b <= 'Z' {
+			b += 'a' - 'A'
+		}
+		if b != c.Name[i] {
+			return false
+		}
+	}
+	return true
+}
+
 // PolicyFor is the command's policy for these arguments.
 func (c *Row) PolicyFor(args [][]byte) Policy {
 	if c.Policy == byArguments {

@@ -46,13 +46,7 @@ func serve(opts Options, a Arrival) error {
 
 // readLoop feeds the session until the client is gone. first was read before the conn existed.
 func (c *conn) readLoop(first [][]byte) {
-	for _, b := range first {
-		if !c.sess.Feed(b) {
-			c.shut()
-			return
-		}
-	}
-	err := c.read()
+	err := c.read(first)
 	switch {
 	case errors.Is(err, io.EOF):
 		// The client has ended its side. Its commands are still answered, up to the first one that must wait for other clients.
@@ -60,28 +54,43 @@ func (c *conn) readLoop(first [][]byte) {
 			c.Flush()
 			return
 		}
-	case err != nil && !errors.Is(err, net.ErrClosed):
+	case !errors.Is(err, net.ErrClosed):
 		c.opts.Logger.Debug("client connection ended", zap.String("client", c.arrival.Addr), zap.Error(err))
 	}
 	c.shut()
 }
 
-func (c *conn) read() error {
+// read feeds the session until the client or the session has ended.
+func (c *conn) read(first [][]byte) error {
+	for _, b := range first {
+		if err := c.feed(b); err != nil {
+			return err
+		}
+	}
 	buf := make([]byte, readSize)
 	for {
 		n, err := c.nc.Read(buf)
-		if n > 0 && !c.sess.Feed(buf[:n]) {
-			return nil
+		if n > 0 {
+			if err := c.feed(buf[:n]); err != nil {
+				return err
+			}
 		}
 		if err != nil {
 			return err
 		}
-		if !c.sess.MayRead() {
-			if err := c.pause(); err != nil {
-				return err
-			}
-		}
 	}
+}
+
+// feed returns when the client may be read again.
+func (c *conn) feed(b []byte) error {
+	alive, more := c.sess.Feed(b)
+	switch {
+	case !alive:
+		return net.ErrClosed
+	case !more:
+		return c.pause()
+	}
+	return nil
 }
 
 // pause waits until the session may be read again, and watches for the client's end meanwhile.
@@ -117,14 +126,9 @@ func (c *conn) Driver() upstream.Driver { return nil }
 // client that does not read never holds up its lane.
 // A client that reads as fast as it is written to does not, either.
 func (c *conn) Flush() {
-	for left := turn; ; {
-		b, last := c.sess.BeginWrite()
-		if b == nil {
-			if last {
-				c.shut()
-			}
-			return
-		}
+	left := turn
+	b, last := c.sess.NextWrite(nil)
+	for b != nil {
 		n := 0
 		if c.direct != nil && left > 0 {
 			var err error
@@ -135,30 +139,34 @@ func (c *conn) Flush() {
 			}
 		}
 		left -= n
-		if n < len(b) && c.output.Start(func() { c.drainOutput(b, n) }) {
+		if n < len(b) && c.startDraining(b, n) {
 			return
 		}
-		c.sess.EndWrite(b) // written, or useless: the connection has been shut
+		b, last = c.sess.NextWrite(b) // written, or useless: the connection has been shut
 	}
+	if last {
+		c.shut()
+	}
+}
+
+func (c *conn) startDraining(b []byte, n int) bool {
+	return c.output.Start(func() { c.drainOutput(b, n) })
 }
 
 // drainOutput writes b from n on, however long the client takes, and then the output that has come meanwhile.
 func (c *conn) drainOutput(b []byte, n int) {
-	for {
-		_, err := c.nc.Write(b[n:])
-		c.sess.EndWrite(b)
-		if err != nil {
+	last := false
+	for b != nil {
+		if _, err := c.nc.Write(b[n:]); err != nil {
+			c.sess.EndWrite(b)
 			c.Hangup()
 			return
 		}
-		var last bool
-		if b, last = c.sess.BeginWrite(); b == nil {
-			if last {
-				c.shutLater()
-			}
-			return
-		}
+		b, last = c.sess.NextWrite(b)
 		n = 0
+	}
+	if last {
+		c.shutLater()
 	}
 }
 

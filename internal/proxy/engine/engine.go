@@ -31,11 +31,9 @@ const (
 
 // A Session is an engine's view of one client. Its methods do not block.
 type Session interface {
-	// Feed takes bytes of the client. It does not keep b. false: the session has ended, and the connection is to be closed.
-	Feed(b []byte) bool
-
-	// MayRead reports whether the engine may read from the client. false: Client.Resume says when.
-	MayRead() bool
+	// Feed takes bytes of the client. It does not keep b. alive is false if the session has ended, and the connection is to be closed. more is false
+	// if the engine may not read from the client until Client.Resume.
+	Feed(b []byte) (alive, more bool)
 
 	// EOF says that the client has ended its side, although it may still read. false: the session has ended.
 	EOF() bool
@@ -47,12 +45,13 @@ type Session interface {
 	// Hungup says that the client's connection is gone.
 	Hungup()
 
-	// BeginWrite hands the output to the engine, which must call EndWrite when it has written it; meanwhile it is the only writer.
-	// nil: there is nothing to write, or another goroutine is writing. last: after this the connection is to be closed.
-	BeginWrite() (b []byte, last bool)
+	// NextWrite hands output to the engine, which returns it with the next NextWrite or EndWrite; meanwhile the engine is the only writer. done is the
+	// output that it has written; nil: none. b is nil if there is nothing to write, or another goroutine is writing. last: after b the connection
+	// is to be closed.
+	NextWrite(done []byte) (b []byte, last bool)
 
-	// EndWrite returns the buffer.
-	EndWrite(b []byte)
+	// EndWrite returns output that has been written, or that never will be.
+	EndWrite(done []byte)
 }
 
 // A Client is a session's view of its connection. Its methods do not block.
@@ -63,7 +62,7 @@ type Client interface {
 	// Hangup closes the client's connection. The session may be locked.
 	Hangup()
 
-	// Resume ends a pause that Session.MayRead has asked for. The session may be locked.
+	// Resume ends a pause that Session.Feed has asked for. The session may be locked.
 	Resume()
 
 	// Driver moves the bytes of the session's lane; nil: goroutines do.

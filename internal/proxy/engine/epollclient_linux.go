@@ -39,8 +39,8 @@ func (r *epollClient) begin(first [][]byte) {
 		return
 	}
 	for _, b := range first {
-		if len(b) > 0 && !r.shut && !r.sess.Feed(b) {
-			r.close()
+		if len(b) > 0 && !r.shut {
+			r.feed(b)
 		}
 	}
 }
@@ -69,15 +69,19 @@ func (r *epollClient) read() {
 	n, err := unix.Read(r.fd, r.loop.buf)
 	switch {
 	case n > 0:
-		if !r.sess.Feed(r.loop.buf[:n]) {
-			r.close()
-		} else if !r.sess.MayRead() {
-			r.watch(r.events &^ unix.EPOLLIN)
-		}
+		r.feed(r.loop.buf[:n])
 	case err == nil:
 		r.ended(unix.EPOLLRDHUP)
 	case !again(err):
 		r.close()
+	}
+}
+
+func (r *epollClient) feed(b []byte) {
+	if alive, more := r.sess.Feed(b); !alive {
+		r.close()
+	} else if !more {
+		r.watch(r.events &^ unix.EPOLLIN)
 	}
 }
 
@@ -124,19 +128,10 @@ func (r *epollClient) settle() {
 
 // write writes output until there is no more, the socket is full or the turn is over.
 func (r *epollClient) write() {
+	if r.out == nil && !r.take(r.sess.NextWrite(nil)) {
+		return
+	}
 	for left := turn; !r.shut; {
-		if r.out == nil {
-			b, last := r.sess.BeginWrite()
-			if b == nil {
-				if last {
-					r.close()
-				} else {
-					r.watch(r.events &^ unix.EPOLLOUT)
-				}
-				return
-			}
-			r.out, r.off = b, 0
-		}
 		if left <= 0 {
 			r.writeLater()
 			return
@@ -148,8 +143,9 @@ func (r *epollClient) write() {
 		}
 		switch {
 		case r.off == len(r.out):
-			r.sess.EndWrite(r.out)
-			r.out = nil
+			if !r.take(r.sess.NextWrite(r.out)) {
+				return
+			}
 		case err == nil:
 		case again(err):
 			r.watch(r.events | unix.EPOLLOUT)
@@ -158,6 +154,20 @@ func (r *epollClient) write() {
 			r.close()
 		}
 	}
+}
+
+// take makes b the output that is being written. false: there is none.
+func (r *epollClient) take(b []byte, last bool) bool {
+	r.out, r.off = b, 0
+	switch {
+	case b != nil:
+		return true
+	case last:
+		r.close()
+	default:
+		r.watch(r.events &^ unix.EPOLLOUT)
+	}
+	return false
 }
 
 // writeLater schedules write for the next round.

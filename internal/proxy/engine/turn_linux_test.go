@@ -13,14 +13,16 @@ type flood struct {
 	written int // in this turn
 }
 
-func (f *flood) Feed([]byte) bool { return true }
-func (f *flood) MayRead() bool    { return true }
-func (f *flood) EOF() bool        { return true }
-func (f *flood) Leaving() bool    { return true }
-func (f *flood) Hungup()          {}
+func (f *flood) Feed([]byte) (alive, more bool) { return true, true }
+func (f *flood) EOF() bool                      { return true }
+func (f *flood) Leaving() bool                  { return true }
+func (f *flood) Hungup()                        {}
 
-func (f *flood) BeginWrite() ([]byte, bool) { return f.chunk, false }
-func (f *flood) EndWrite(b []byte)          { f.written += len(b) }
+func (f *flood) EndWrite(done []byte) { f.written += len(done) }
+func (f *flood) NextWrite(done []byte) ([]byte, bool) {
+	f.EndWrite(done)
+	return f.chunk, false
+}
 
 // flooded connects a client that reads whatever comes, and returns the other end. It takes more than turn at once.
 func flooded(t *testing.T) *net.TCPConn {

@@ -51,13 +51,16 @@ func (q *Queue[C, H]) Add(from C, handler H, n int) ID {
 			return q.id(last)
 		}
 	}
-	return q.append(slot[C, H]{from: from, handler: handler, n: n})
+	s := q.append()
+	s.from, s.handler, s.n = from, handler, n
+	return q.id(len(q.slots) - 1)
 }
 
 // Hold takes a place for a reply that the proxy itself gives later.
 func (q *Queue[C, H]) Hold() ID {
 	q.due++
-	return q.append(slot[C, H]{n: 1})
+	q.append().n = 1
+	return q.id(len(q.slots) - 1)
 }
 
 // Say takes a place for a known reply. True: the reply may leave at once, and the caller sends it.
@@ -67,25 +70,31 @@ func (q *Queue[C, H]) Say(b []byte) (now bool) {
 		return true
 	}
 	if q.slots[last].n > 0 {
-		q.append(slot[C, H]{})
+		q.append()
 		last = len(q.slots) - 1
 	}
 	q.slots[last].b = append(q.slots[last].b, b...)
 	return false
 }
 
-// append adds a slot. The space of slots that have left is used again before more is taken.
-func (q *Queue[C, H]) append(s slot[C, H]) ID {
+// append adds a slot without replies. The space of slots that have left is used again before more is taken.
+func (q *Queue[C, H]) append() *slot[C, H] {
 	if q.head > 0 && len(q.slots) == cap(q.slots) && q.head >= len(q.slots)/2 {
 		n := copy(q.slots, q.slots[q.head:])
 		clear(q.slots[n:])
 		q.slots, q.gone, q.head = q.slots[:n], q.gone+ID(q.head), 0
 	}
+	last := len(q.slots)
+	if last < cap(q.slots) {
+		q.slots = q.slots[:last+1] // slots that have left are zero
+	} else {
+		q.slots = append(q.slots, slot[C, H]{})
+	}
 	q.asked++
-	s.asked = q.asked
-	q.slots = append(q.slots, s)
 	q.sealed = false
-	return q.id(len(q.slots) - 1)
+	s := &q.slots[last]
+	s.asked = q.asked
+	return s
 }
 
 func (q *Queue[C, H]) id(i int) ID { return q.gone + ID(i) + 1 }

@@ -6,7 +6,7 @@
 //	                                                   local    ─▶ answered here (CLIENT SETNAME, QUIT …)
 //	                                                   about    ─▶ an inquiry into all clients (CLIENT LIST …)
 //	                                                   lock     ─▶ lockcmds ─▶ script on the same lane or pin
-//	client ◀─bytes─ engine ◀─ Session.BeginWrite ◀─ Replies(bytes, n) from the lane's or pin's reader
+//	client ◀─bytes─ engine ◀─ Session.NextWrite ◀─ Replies(bytes, n) from the lane's or pin's reader
 //
 // Events go in (bytes of the client, replies, a lock's result, a hang-up), bytes to send come out. A session knows the engine that
 // moves its bytes as a Host.
@@ -22,7 +22,7 @@
 //
 // # Goroutines
 //
-//   - the engine's call Feed, BeginWrite and the like;
+//   - the engine's call Feed, NextWrite and the like;
 //   - the readers of package upstream and the workers of package lockcmds call into sessions and never block there;
 //   - one for each CLIENT LIST, KILL or UNBLOCK, from Redis's answer to its own; it looks at all clients.
 //

@@ -12,11 +12,15 @@ import (
 // A session receives all replies to its commands, from its lane and from its pin. Each command has a slot for its reply, whose
 // ID travels as the tag. The slot's handler does any work with the reply besides passing it on.
 
-// BeginWrite hands the output to the engine, which must call EndWrite when it has written it; meanwhile it is the only
-// writer. nil: there is nothing to write, or another goroutine is writing. last: after this the connection is to be closed.
-func (s *Session) BeginWrite() (b []byte, last bool) {
+// NextWrite hands output to the engine, which returns it with the next NextWrite or EndWrite; meanwhile the engine is the only writer. done is the
+// output that it has written; nil: none. b is nil if there is nothing to write, or another goroutine is writing. last: after b the connection is to
+// be closed.
+func (s *Session) NextWrite(done []byte) (b []byte, last bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if done != nil {
+		s.written(done)
+	}
 	if b = s.Out.Begin(); b == nil {
 		return nil, s.closing && !s.Out.Writing()
 	}
@@ -24,18 +28,11 @@ func (s *Session) BeginWrite() (b []byte, last bool) {
 	return b, s.closing
 }
 
-// EndWrite returns the buffer.
-func (s *Session) EndWrite(b []byte) {
+// EndWrite returns output that has been written, or that never will be.
+func (s *Session) EndWrite(done []byte) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.Out.End(b, !s.ended)
-	if s.ended {
-		return
-	}
-	s.Written(len(b))
-	if s.bill.Bytes() > 0 {
-		s.charge()
-	}
+	s.written(done)
 }
 
 // Replies is upstream.Receiver.

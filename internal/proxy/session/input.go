@@ -1,31 +1,30 @@
 package session
 
 import (
-	"bytes"
-
 	"github.com/lockproxy/lockproxy/internal/proxy/budget"
 	"github.com/lockproxy/lockproxy/internal/proxy/command"
 	"github.com/lockproxy/lockproxy/internal/proxy/status"
 	"github.com/lockproxy/lockproxy/internal/resp"
 )
 
-// Feed takes bytes from the client. It does not keep b. false: the session has ended, and the connection is to be closed.
-func (i *input) Feed(b []byte) bool {
-	s := i.s
-	alive, output := i.feed(b)
+// Feed takes bytes from the client. It does not keep b. alive is false if the session has ended, and the connection is to be closed. more is false if
+// the engine may not read from the client: too many bytes of commands are unanswered, or held behind a command that waits. Then Resume follows. The
+// session never waits for the client, so two sides that only send cannot block each other.
+func (i *input) Feed(b []byte) (alive, more bool) {
+	alive, more, output := i.feed(b)
 	if output {
-		s.host.Flush()
+		i.s.host.Flush()
 	}
-	return alive
+	return alive, more
 }
 
-// feed reports whether the session goes on, and whether it has something for the client.
-func (i *input) feed(b []byte) (alive, output bool) {
+// feed is Feed without the output. output reports whether there is any.
+func (i *input) feed(b []byte) (alive, more, output bool) {
 	s := i.s
 	s.mu.Lock()
 	i.active = s.proxy.Clock.Load()
 	defer func() {
-		alive, output = !s.ended, !s.Out.Empty() || s.closing
+		alive, more, output = !s.ended, !i.paused || s.ended, !s.Out.Empty() || s.closing
 		s.unlock()
 	}()
 	defer s.contain()
@@ -47,7 +46,8 @@ func (i *input) feed(b []byte) (alive, output bool) {
 		s.proxy.QueryLimit(s.Addr, i.in.Len())
 		s.end()
 	}
-	return alive, output
+	i.paused = !s.ended && i.hasEnough()
+	return alive, more, output
 }
 
 // consume routes the whole commands at the start of buf until the session must wait, and returns the number of their bytes.
@@ -57,8 +57,9 @@ func (i *input) consume(buf []byte) int {
 	table, careful := s.proxy.Policies(), s.careful()
 	off := 0
 	batch := batch{s: s, buf: buf}
-	var last *command.Row // that of name; nil: there is none
-	var name []byte
+	if table != i.table {
+		i.table, i.row = table, nil
+	}
 	var latest *command.Row // the last one of buf; nil: none, or it has been noted
 	for s.wait == waitNone && !s.Gone() {
 		f, n, err := i.guard.Next(buf[off:])
@@ -85,12 +86,10 @@ func (i *input) consume(buf []byte) int {
 			off += n
 			continue
 		}
-		row := last
-		if row == nil || !bytes.Equal(name, f.Name) { // most commands of a pipeline have the same name
+		row := i.row
+		if row == nil || !row.Is(f.Name) { // most commands have the name of the one before
 			row = table.Lookup(f.Name)
-			if last, name = row, f.Name; &f.Raw[0] != &buf[off] {
-				last = nil // an inline command's name does not stay where it is
-			}
+			i.row = row
 		}
 		if row.Policy == command.Shared && !row.Script && i.plain() && !careful {
 			if latest = row; row.HasSubcommands() {
@@ -169,20 +168,6 @@ func (r *batch) send() {
 func (r *batch) forward(raw []byte, n int) {
 	r.s.proxy.Counters.Traffic.Add(r.s.ID, status.ClassShared, n, len(raw))
 	r.s.forward(raw, nil, n)
-}
-
-// MayRead reports whether the engine may read from the client. It may not while too many bytes of commands are unanswered, or held
-// behind a command that waits. Then Resume follows. The session never waits for the client, so two sides that only send cannot block
-// each other.
-func (i *input) MayRead() bool {
-	s := i.s
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.ended {
-		return true
-	}
-	i.paused = i.hasEnough()
-	return !i.paused
 }
 
 // maxHeld is the number of bytes that are read behind a command that waits. Further bytes stay in the sockets. It is large, because

@@ -55,6 +55,19 @@ func (m *memory) countBacklog(conn connection, n int) {
 	m.backlog.Add(n, appended, written)
 }
 
+// written notes that the engine has written output, or given it up.
+func (m *memory) written(b []byte) {
+	s := m.s
+	s.Out.End(b, !s.ended)
+	if s.ended {
+		return
+	}
+	s.Written(len(b))
+	if m.bill.Bytes() > 0 {
+		m.charge()
+	}
+}
+
 // Measure is budget.Owner.
 func (m *memory) Measure() int {
 	s := m.s

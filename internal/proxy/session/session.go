@@ -45,7 +45,7 @@ type Host interface {
 	// Driver moves the bytes of the session's lane; nil: goroutines do.
 	Driver() upstream.Driver
 
-	// Resume ends a pause that MayRead has asked for. The session may be locked.
+	// Resume ends a pause that Feed has asked for. The session may be locked.
 	Resume()
 }
 
@@ -86,9 +86,11 @@ type input struct {
 	active  int64       // shared.Proxy.Clock at the last bytes from or to the client
 	known   bool        // a byte has come
 	begun   bool        // a whole command has come
-	paused  bool        // the engine waits for Resume
-	leaving bool        // the client has ended its side; some of its bytes are still to be read
-	eof     bool        // the client has ended its side, and all its bytes have been read
+	table   *command.Table
+	row     *command.Row // of the last command, in table; nil: none
+	paused  bool         // the engine waits for Resume
+	leaving bool         // the client has ended its side; some of its bytes are still to be read
+	eof     bool         // the client has ended its side, and all its bytes have been read
 
 	streaming bool // the start of a large command has been sent on the pin, or dropped if the pin is gone
 	unpinned  bool // no pin came for the large command that is being received: it is held whole

@@ -127,11 +127,14 @@ func greeter(t *testing.T) string {
 	return addr
 }
 
-func feed(t *testing.T, s *Session, lines ...string) {
+// feed reports whether the engine may read more from the client.
+func feed(t *testing.T, s *Session, lines ...string) (more bool) {
 	t.Helper()
-	if !s.Feed([]byte(typed(lines...))) {
+	alive, more := s.Feed([]byte(typed(lines...)))
+	if !alive {
 		t.Fatalf("the session ended at %q", lines)
 	}
+	return more
 }
 
 func (h *hand) replies(t *testing.T, b string) {
@@ -145,7 +148,7 @@ func (h *hand) replies(t *testing.T, b string) {
 // wantOutput takes what the client would get.
 func wantOutput(t *testing.T, s *Session, want string, wantLast bool) {
 	t.Helper()
-	b, last := s.BeginWrite()
+	b, last := s.NextWrite(nil)
 	if string(b) != want || last != wantLast {
 		t.Errorf("output %q, last %v, want %q, %v", b, last, want, wantLast)
 	}
@@ -203,12 +206,10 @@ func TestPushIsNotPutIntoAReply(t *testing.T) {
 
 func TestReadingPausesWhileTooMuchIsUnanswered(t *testing.T) {
 	s, h := byHand(t, shared.Limits{Unanswered: 100})
-	feed(t, s, "GET a")
-	if !s.MayRead() {
+	if !feed(t, s, "GET a") {
 		t.Error("paused for one small command")
 	}
-	feed(t, s, "SET a "+strings.Repeat("x", 100))
-	if s.MayRead() {
+	if feed(t, s, "SET a "+strings.Repeat("x", 100)) {
 		t.Error("not paused")
 	}
 	h.replies(t, "$-1\r\n")
@@ -216,8 +217,7 @@ func TestReadingPausesWhileTooMuchIsUnanswered(t *testing.T) {
 		t.Error("resumed while commands are outstanding")
 	}
 	h.replies(t, "+OK\r\n")
-	feed(t, s, "GET a")
-	if h.resumed != 1 || !s.MayRead() {
+	if more := feed(t, s, "GET a"); h.resumed != 1 || !more {
 		t.Errorf("resumed %d times, or paused for what has been answered", h.resumed)
 	}
 }
@@ -233,7 +233,7 @@ func TestPanicEndsOnlyItsSession(t *testing.T) {
 	s.mu.Unlock()
 	feed(t, other, "GET a")
 	h.replies(t, "+PONG\r\n$1\r\na\r\n")
-	if !h.hungup || s.Feed([]byte("PING\r\n")) {
+	if alive, _ := s.Feed([]byte("PING\r\n")); !h.hungup || alive {
 		t.Error("the session goes on after a panic")
 	}
 	if n := s.proxy.Counters.Panics.Load(); n != 1 {
@@ -251,7 +251,7 @@ func TestEndOfInputWaitsForReplies(t *testing.T) {
 	h.replies(t, "$1\r\na\r\n")
 	wantOutput(t, s, "$1\r\na\r\n", false)
 	h.replies(t, "$1\r\nb\r\n")
-	b, last := s.BeginWrite()
+	b, last := s.NextWrite(nil)
 	if string(b) != "$1\r\nb\r\n" || !last {
 		t.Errorf("%q, last %v", b, last)
 	}
@@ -265,7 +265,7 @@ func TestLastWordsFollowTheReplies(t *testing.T) {
 		feed(t, s, "GET a", last, "GET b")
 		wantOutput(t, s, "", false)
 		h.replies(t, "$1\r\na\r\n")
-		b, done := s.BeginWrite()
+		b, done := s.NextWrite(nil)
 		if want := "$1\r\na\r\n" + words; string(b) != want || !done {
 			t.Errorf("%s: %q, last %v, want %q", last, b, done, want)
 		}
@@ -293,10 +293,10 @@ func TestNothingFollowsACutOff(t *testing.T) {
 	s.Replies(1, []byte("$1\r\na\r\n"), 1, false)
 	s.Lost(1, 1, true)
 	s.Replies(1, []byte("$1\r\nb\r\n"), 1, false)
-	if !s.Feed([]byte("GET c\r\n")) {
+	if alive, _ := s.Feed([]byte("GET c\r\n")); !alive {
 		t.Error("the connection ends before its last output")
 	}
-	b, last := s.BeginWrite()
+	b, last := s.NextWrite(nil)
 	if string(b) != "$1\r\na\r\n" || !last {
 		t.Errorf("%q, last %v", b, last)
 	}

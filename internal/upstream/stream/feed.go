@@ -8,6 +8,9 @@ import (
 func (s *Stream) Feed(b []byte) error {
 	s.mu.Lock()
 	m, obs := s.mode, s.obs
+	if m == Counted && s.head == len(s.claimed) {
+		s.claimed, s.flight, s.head = s.flight, s.claimed[:0], 0
+	}
 	s.mu.Unlock()
 	var err error
 	switch {
@@ -32,9 +35,8 @@ func (s *Stream) feedReplies(b []byte, obs Observer) error {
 	for len(b) > 0 {
 		if s.head == len(s.claimed) { // the writer may have taken more
 			s.mu.Lock()
-			s.claimed, s.flight = s.flight, s.claimed[:0]
+			s.claimed, s.flight, s.head = s.flight, s.claimed[:0], 0
 			s.mu.Unlock()
-			s.head = 0
 		}
 		if s.inPush || b[0] == '>' && !s.mid {
 			n, err := s.feedPush(b, obs)
