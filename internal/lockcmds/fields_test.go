@@ -199,3 +199,64 @@ func TestASessionThatHeldNothingHasLostNothing(t *testing.T) {
 		}
 	}
 }
+
+// TestASessionThatHasReleasedItsHoldsIsNotToldOfALoss: the sessions that still hold the lock for the owner are.
+func TestASessionThatHasReleasedItsHoldsIsNotToldOfALoss(t *testing.T) {
+	srv := redistest.Start(t)
+	p := startProxy(t, srv, leaseOfAMinute)
+	a, b, c := p.session(3), p.session(3), p.session(2)
+	fence := itoa(a.fence("LOCK k OWNER me"))
+	b.fence("LOCK k OWNER me")
+	a.want("UNLOCK k OWNER me", ":0")
+	if held := p.e.Held(0); len(held) != 1 || held[0].Client.Addr != b.Caller().Info.Addr {
+		t.Errorf("held: %+v, want it by the client that still holds the lock", held)
+	}
+	c.want("FORCEUNLOCK k", ":1")
+	equal(t, "push to the holder", b.push(), ">[lock-lost k :"+fence+" forced]")
+	select { // the sessions are told in their order, so the push to a would have come
+	case push := <-a.Pushes:
+		t.Errorf("the session that holds nothing gets %s", push)
+	default:
+	}
+	for _, command := range []string{"UNLOCK k OWNER me", "EXTENDLOCK k PX 9000 OWNER me"} {
+		if reply := a.do(command); !strings.HasPrefix(reply, "-NOTHELD") {
+			t.Errorf("%s of the session that holds nothing: %s", command, reply)
+		}
+	}
+	b.want("UNLOCK k OWNER me", lostLeaseReply)
+}
+
+// TestALockIsNotRenewedForASessionThatHasReleasedIt: the owner's other session is at another proxy, which dies.
+func TestALockIsNotRenewedForASessionThatHasReleasedIt(t *testing.T) {
+	srv := redistest.Start(t)
+	p, q := startProxy(t, srv, nil), startProxy(t, srv, leaseOfAMinute)
+	a, b := p.session(3), q.session(2)
+	a.fence("LOCK k OWNER me")
+	b.fence("LOCK k OWNER me")
+	a.want("UNLOCK k OWNER me", ":0")
+	equal(t, "holds at the proxy of the released one", p.e.Holds(), 0)
+	if again := a.fence("LOCK k OWNER me"); again == 0 || p.e.Holds() != 1 {
+		t.Errorf("acquired again: fence %d, %d holds", again, p.e.Holds())
+	}
+	a.want("UNLOCK k OWNER me", ":0")
+	equal(t, "losses", p.losses.Load(), int64(0))
+}
+
+// TestAnAcquireBehindTheReleaseOfAHoldKeepsTheGrant: the release leaves the session without holds while the acquire is on its way.
+func TestAnAcquireBehindTheReleaseOfAHoldKeepsTheGrant(t *testing.T) {
+	srv := redistest.Start(t)
+	p, q := startProxy(t, srv, leaseOfAMinute), startProxy(t, srv, leaseOfAMinute)
+	a, b := p.session(3), q.session(2)
+	fence := a.fence("LOCK k OWNER me")
+	b.fence("LOCK k OWNER me")
+	answers := a.Lane.HoldBack()
+	a.send("UNLOCK k OWNER me")
+	a.send("LOCK k OWNER me")
+	a.executed(2)
+	answers()
+	equal(t, "unlock", a.reply(), ":0")
+	equal(t, "lock", a.reply(), ":"+itoa(fence))
+	equal(t, "attempts to acquire anew", p.attempts.Load(), int64(0))
+	a.want("UNLOCK k OWNER me", ":0")
+	b.want("UNLOCK k OWNER me", ":1")
+}

@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"context"
 	"net"
+	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -14,6 +16,7 @@ import (
 	"github.com/lockproxy/lockproxy/internal/lockcmds/ledger"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/queue"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/redislink"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/script"
 	"github.com/lockproxy/lockproxy/internal/redistest"
 )
 
@@ -80,6 +83,31 @@ func TestAcquireInDoubtOfASharedOwnerIsClaimed(t *testing.T) {
 	equal(t, "the owner's fence", b.fence("TRYLOCK k OWNER me"), fence)
 	equal(t, "holds", p.holds("k", "me"), "2")
 	b.want("UNLOCK k OWNER me", ":0")
+	a.want("UNLOCK k OWNER me", ":1")
+}
+
+// The first copy of an acquire may reach Redis after the acquire was answered -INDOUBT and rolled back.
+func TestAcquireInDoubtOfASharedOwnerIsNotCarriedOutLater(t *testing.T) {
+	t.Parallel()
+	srv := redistest.Start(t)
+	p := startProxy(t, srv, leaseOfAMinute)
+	a, b := p.session(2), p.session(2)
+	a.fence("LOCK k OWNER me")
+	b.breaks()
+	srv.Pause()
+	b.want("LOCK k OWNER me", inDoubtReply)
+	srv.Continue()
+	field := func() string { return srv.Client(t).HGet(t.Context(), "k", "{"+p.ownerOf(b)+"}").Val() }
+	redistest.Eventually(t, patience, "the rollback", func() bool { return strings.HasPrefix(field(), "0 ") })
+	late := script.Acquire{
+		Key: "k", Part: script.Part{Owner: "me", Session: p.ownerOf(b), Request: 2, Holds: 1}, Lease: time.Minute,
+	}.Call()
+	args := []any{"EVAL", late.Text(), len(late.Keys)}
+	for _, arg := range slices.Concat(late.Keys, late.Args) {
+		args = append(args, arg)
+	}
+	srv.Do(t, args...)
+	equal(t, "holds", p.holds("k", "me"), "1")
 	a.want("UNLOCK k OWNER me", ":1")
 }
 
@@ -288,6 +316,37 @@ func TestAcquireThatCameTooLateIsRefusedWhenItsWaitIsOver(t *testing.T) {
 		b.fence("TRYLOCK k")
 		b.want("UNLOCK k", ":1")
 	}
+}
+
+// On a link on which a round trip takes longer than MAXHOLD, every grant comes too late.
+func TestAcquireThatCameTooLateForMaxHoldIsRefused(t *testing.T) {
+	srv := redistest.Start(t)
+	p := startProxy(t, srv, func(o *Options) {
+		o.Redis = linkTo(t, redislink.Options{Addr: srv.Addr(), Dial: func(ctx context.Context) (net.Conn, error) {
+			nc, err := new(net.Dialer).DialContext(ctx, "tcp", srv.Addr())
+			return slowConn{nc}, err
+		}})
+	})
+	a, b := p.session(2), p.session(2)
+	for _, verb := range []string{"LOCK", "FAIRLOCK", "TRYLOCK"} {
+		answer := a.Lane.HoldBack()
+		executed := a.Lane.Answered.Load() + 1
+		a.send(verb + " k MAXHOLD 1")
+		a.executed(executed)
+		time.Sleep(2 * time.Millisecond) // the round trip
+		answer()
+		equal(t, verb, a.reply(), "(nil)")
+		b.fence("TRYLOCK k")
+		b.want("UNLOCK k", ":1")
+	}
+}
+
+// slowConn is a connection on which a round trip takes longer than a millisecond.
+type slowConn struct{ net.Conn }
+
+func (c slowConn) Write(b []byte) (int, error) {
+	time.Sleep(2 * time.Millisecond)
+	return c.Conn.Write(b)
 }
 
 func TestReentryThatCameTooLateLeavesTheLeaseOfTheHold(t *testing.T) {

@@ -32,6 +32,7 @@ func (x *Holds) Claim(s contract.Caller, lock, owner string) Claim {
 	x.mu.Lock()
 	if h := Of(x.ledger.Find(key)); h != nil {
 		c.paused = h
+		x.ledger.Deepening(&h.Hold)
 		if o := h.HolderOf(&session.Session); o != nil {
 			c.fence, c.holds = h.Fence, o.Holds+1
 		}
@@ -72,13 +73,10 @@ func (c *Claim) Doubt() { c.x.Doubt(c.s) }
 
 // Continue has the hold renewed again that the acquire was to deepen. Requires no locks.
 func (c *Claim) Continue() {
-	if c.paused == nil {
-		return
+	if h := c.paused; h != nil {
+		c.paused = nil
+		c.x.Step(func(l *ledger.Ledger) { l.NotDeepened(&h.Hold) })
 	}
-	c.x.mu.Lock()
-	c.paused.lease.Continue()
-	c.x.mu.Unlock()
-	c.paused = nil
 }
 
 // Anew makes a new call of the acquire, because its grant cannot be used. The new call replaces what Redis has of that grant. Requires no
@@ -184,6 +182,7 @@ func (c *Claim) RollBack(fence int64, lease time.Duration, done func(ok bool)) {
 	part.Request, part.Fence, part.Holds = x.NextRequest(), fence, 0
 	r := calls.Rollback{Limit: max(lease, x.Lease), Done: done}
 	x.mu.Lock()
+	r.Remember = c.s.Doubted
 	if h := Of(x.ledger.Find(c.key)); h != nil {
 		if o := h.HolderOf(&c.s.Session); o != nil && (fence == 0 || fence == h.Fence) {
 			part.Holds = o.Holds

@@ -233,10 +233,7 @@ func (x *Holds) List(slice []replies.Info, end int) ([]replies.Info, int) {
 		h := Of(entry)
 		i := replies.Info{
 			Key: h.Lock, Owner: h.Owner, Holds: h.Count, Fence: h.Fence,
-			TTL: max(0, h.lease.Deadline().Sub(now).Milliseconds()),
-		}
-		if len(h.Holders()) > 0 {
-			i.Client = contract.ClientInfo(h.Holders()[0].Client)
+			TTL: max(0, h.lease.Deadline().Sub(now).Milliseconds()), Client: contract.ClientInfo(h.Client()),
 		}
 		slice = append(slice, i)
 	}

@@ -60,6 +60,17 @@ func (l *Ledger) Deepens(s *Session, k Key, fence int64) bool {
 	return h != nil && h.Fence == fence && h.HolderOf(s) != nil
 }
 
+// Deepening begins an acquire by which a session may deepen the hold. Granted ends it, or NotDeepened, or the end of the hold.
+func (l *Ledger) Deepening(h *Hold) { h.acquiring++ }
+
+// NotDeepened ends an acquire that has not deepened the hold, and the Pause of its lease.
+func (l *Ledger) NotDeepened(h *Hold) {
+	if l.Knows(h) {
+		h.acquiring--
+		l.settle(h, h.unused())
+	}
+}
+
 // Granted records a grant. An older hold of the same owner is lost by it. nil: another session of this owner has released this grant and
 // acquired again meanwhile. If the grant is of the paused hold, its Pause is ended.
 func (l *Ledger) Granted(g Grant) (h *Hold, fresh bool) {
@@ -70,6 +81,9 @@ func (l *Ledger) Granted(g Grant) (h *Hold, fresh bool) {
 	if h != nil && h.Fence < g.Fence {
 		l.Lost(h, Gone, false, nil)
 		h = nil
+	}
+	if g.Paused == h && h != nil {
+		h.acquiring--
 	}
 	fresh = h == nil
 	if fresh {

@@ -28,9 +28,9 @@ type Loss struct {
 	Key    Key
 	Fence  int64
 	Reason string
-	Since  time.Time // when the command was sent that acquired the lock
-	Client Client    // the first of the clients that held it for the owner
-	To     []*Session
+	Since  time.Time  // when the command was sent that acquired the lock
+	Client Client     // the first of the clients that held it for the owner
+	To     []*Session // that had holds
 }
 
 // Effects returns the effects of the events since the last call. They are valid until the next event.
@@ -55,12 +55,9 @@ func (l *Ledger) Lost(h *Hold, reason string, certain bool, except *Session) {
 		l.Drop(h)
 		return // the answers to the releases say whether they came in time
 	}
-	told := &Loss{Key: h.Key, Fence: h.Fence, Reason: reason, Since: h.Since}
-	if len(h.holders) > 0 {
-		told.Client = h.holders[0].Client
-	}
+	told := &Loss{Key: h.Key, Fence: h.Fence, Reason: reason, Since: h.Since, Client: h.Client()}
 	for _, o := range h.holders {
-		if o.Session == except {
+		if o.Session == except || o.Holds == 0 { // a session without holds has lost none; if its release is on its way, the reply tells it
 			continue
 		}
 		o.Session.Losses.Add(h.Lock, h.Owner, h.Fence)

@@ -6,7 +6,8 @@
 // Redis decides about every lock. The ledger knows what Redis has said, and the instant before the command was sent that Redis answered.
 //
 // Invariants:
-//   - A hold has at least one session as long as the ledger finds it.
+//   - A hold that the ledger finds has a session that holds the lock, or whose release or acquire is on its way or in doubt. So a lease
+//     is not renewed for sessions that have released all their holds.
 //   - Each Pause of a lease is ended by exactly one Resume or Continue, or by the Forget of its hold.
 //   - An answer to an older command changes neither the count nor the lease that an answer to a later one has set.
 //   - A session is told of a loss once: by Tell, or by the reply LostLease.
@@ -82,8 +83,10 @@ type Hold struct {
 	// Releases by sessions here that Redis has not confirmed: a loss may be no more than them.
 	releasing int64 // on their way
 	doubts    int64 // sent, and not answered
-	lost      bool  // it ended as a loss
-	place     int   // in Ledger.list
+	// Acquires here on their way that may deepen it: Deepening.
+	acquiring int64
+	lost      bool // it ended as a loss
+	place     int  // in Ledger.list
 }
 
 // Holder is one session's part in a hold.
@@ -107,6 +110,19 @@ func (h *Hold) HolderOf(s *Session) *Holder {
 	return nil
 }
 
+// Client is the client of the first session that holds the lock, or that has begun to release its last hold if all have.
+func (h *Hold) Client() (c Client) {
+	for i, o := range h.holders {
+		if o.Holds > 0 {
+			return o.Client
+		}
+		if i == 0 {
+			c = o.Client
+		}
+	}
+	return c
+}
+
 // IsLost reports whether the hold has ended as a loss.
 func (h *Hold) IsLost() bool { return h.lost }
 
@@ -114,6 +130,12 @@ func (h *Hold) IsLost() bool { return h.lost }
 func (h *Hold) holds(s *Session) bool {
 	o := h.HolderOf(s)
 	return o != nil && o.Holds > 0
+}
+
+// unused reports whether no session here has holds or may get one, by confirmed releases. The owner may still hold the lock through
+// another proxy.
+func (h *Hold) unused() bool {
+	return h.releasing+h.doubts+h.acquiring == 0 && !slices.ContainsFunc(h.holders, func(o Holder) bool { return o.Holds > 0 })
 }
 
 // givenUp reports whether the hold may have ended by the releases of its sessions: they need not be told.
@@ -203,7 +225,7 @@ func (l *Ledger) Part(h *Hold, s *Session) (Rest, bool) {
 	}
 	o := h.holders[i]
 	h.holders = slices.Delete(h.holders, i, i+1)
-	last := len(h.holders) == 0
+	last := len(h.holders) == 0 || h.unused()
 	if last {
 		l.Drop(h)
 	}

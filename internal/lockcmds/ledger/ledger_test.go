@@ -250,6 +250,84 @@ func TestPartByGrace(t *testing.T) {
 	}
 }
 
+// A proxy does not renew the lock for sessions that have released all their holds: the holds that are left belong to sessions of another
+// proxy, which may have died.
+func TestAHoldThatNoSessionHereHasIsForgotten(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		end  func(b *book, h *ledger.Hold, s, o *ledger.Session)
+		held bool // afterwards
+	}{
+		{"released", func(b *book, h *ledger.Hold, s, o *ledger.Session) {
+			for i, by := range []*ledger.Session{s, o} {
+				r := b.Release(by, h.Key, 0)
+				b.Released(&r, ledger.Answer{Status: ledger.Held, Fence: 5, Holds: 2 - int64(i), SentAt: at(3 + i)})
+			}
+		}, false},
+		{"the first has released, and the second has gone", func(b *book, h *ledger.Hold, s, o *ledger.Session) {
+			r := b.Release(s, h.Key, 0)
+			b.Released(&r, ledger.Answer{Status: ledger.Held, Fence: 5, Holds: 2, SentAt: at(3)})
+			b.Part(h, o)
+		}, false},
+		{"the second still holds it", func(b *book, h *ledger.Hold, s, _ *ledger.Session) {
+			r := b.Release(s, h.Key, 0)
+			b.Released(&r, ledger.Answer{Status: ledger.Held, Fence: 5, Holds: 2, SentAt: at(3)})
+		}, true},
+		{"released, with an acquire on its way", func(b *book, h *ledger.Hold, s, o *ledger.Session) {
+			b.Deepening(h)
+			for i, by := range []*ledger.Session{s, o} {
+				r := b.Release(by, h.Key, 0)
+				b.Released(&r, ledger.Answer{Status: ledger.Held, Fence: 5, Holds: 2 - int64(i), SentAt: at(3 + i)})
+			}
+		}, true},
+		{"released, and an acquire has come to nothing", func(b *book, h *ledger.Hold, s, o *ledger.Session) {
+			b.Deepening(h)
+			b.paused[h]++ // by the caller
+			for i, by := range []*ledger.Session{s, o} {
+				r := b.Release(by, h.Key, 0)
+				b.Released(&r, ledger.Answer{Status: ledger.Held, Fence: 5, Holds: 2 - int64(i), SentAt: at(3 + i)})
+			}
+			b.NotDeepened(h)
+		}, false},
+		{"the release is on its way, and the second has gone", func(b *book, h *ledger.Hold, s, o *ledger.Session) {
+			b.Release(s, h.Key, 0)
+			b.Part(h, o)
+		}, true},
+		{"the release is in doubt, and the second has gone", func(b *book, h *ledger.Hold, s, o *ledger.Session) {
+			r := b.Release(s, h.Key, 0)
+			b.Released(&r, ledger.Answer{Status: ledger.InDoubt})
+			b.Part(h, o)
+		}, true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			b, s, o := newBook(), session("s"), session("o")
+			h := b.grant(s, "shared", 5, 2, 1, 1) // one hold is another proxy's
+			b.grant(o, "shared", 5, 3, 1, 2)
+			b.settle(t)
+			c.end(b, h, s, o)
+			told := b.settle(t)
+			if b.Knows(h) != c.held || (len(b.paused) > 0) != c.held || told != 0 {
+				t.Errorf("known: %v, %d leases, %d losses", b.Knows(h), len(b.paused), told)
+			}
+		})
+	}
+}
+
+func TestALossIsToldToTheSessionsThatHaveHolds(t *testing.T) {
+	b, s, o := newBook(), session("s"), session("o")
+	h := b.grant(s, "shared", 5, 1, 1, 1)
+	b.grant(o, "shared", 5, 2, 1, 2)
+	r := b.Release(s, h.Key, 0)
+	b.Released(&r, ledger.Answer{Status: ledger.Held, Fence: 5, Holds: 1, SentAt: at(3)})
+	b.Lost(h, ledger.Gone, true, nil)
+	if b.settle(t) != 1 || len(b.told[0].To) != 1 || b.told[0].To[0] != o {
+		t.Errorf("told: %+v", b.told)
+	}
+	if b.KnowsLoss(s, h.Key) || !b.KnowsLoss(o, h.Key) {
+		t.Error("the session without holds remembers a loss, or the other one does not")
+	}
+}
+
 // A copy of a release that is on its way may reach Redis after the end of the session. So the number of the rollback must stay there.
 func TestPartRemembersReleasesOnTheirWay(t *testing.T) {
 	for _, onTheWay := range []bool{false, true} {

@@ -122,8 +122,11 @@ func (l *Ledger) Released(r *Release, a Answer) Reply {
 // stillHeld is Released with holds left.
 func (l *Ledger) stillHeld(r *Release, h *Hold, lost bool, a Answer) Reply {
 	reply := Left
+	newer := h != nil && h.Fence == a.Fence && h.counted(a.Holds, a.SentAt)
 	switch {
-	case h != nil && h.Fence == a.Fence && h.counted(a.Holds, a.SentAt) && !h.Fixed:
+	case h != nil && h.unused(): // the holds that are left are another proxy's, or Redisson's
+		l.Drop(h)
+	case newer && !h.Fixed:
 		l.effect(Effect{Op: Resume, Hold: h, SentAt: a.SentAt})
 	case h != nil:
 		l.goOn(h)

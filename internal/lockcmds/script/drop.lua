@@ -16,7 +16,7 @@
 -- ARGV[6]  grace_ms  what may be left of the lease; 0: release; negative: all, only the field goes
 -- ARGV[7]  field     of the session, for a named owner; empty: the owner has one session
 -- ARGV[8]  lease_ms  least lease that goes on if holds are left; 0: its TTL stays
--- ARGV[9]  remember  1: the field stays although the session has no holds then; 0: it goes
+-- ARGV[9]  remember  1: the field stays, or is made, although the session has no holds then; 0: it goes
 --
 -- Returns  {1}  released, shortened, or short enough already
 --          {2}  the owner has other holds, or only the field has gone: the holds and the lease stay
@@ -27,7 +27,13 @@ local held = redis.pcall('HMGET', lock, owner, 'fence', field == '' and '{reques
 if held.err then
   return held
 end
-if not held[1] or ARGV[2] ~= '0' and held[2] ~= ARGV[2] or field ~= '' and not held[3] then
+if not held[1] or ARGV[2] ~= '0' and held[2] ~= ARGV[2] then
+  return {0}
+end
+if field ~= '' and not held[3] then
+  if ARGV[9] == '1' and ARGV[6] == '0' then -- the acquire that is rolled back may come later: then its number is old
+    redis.call('HSET', lock, field, '0 ' .. ARGV[5] .. ' 0')
+  end
   return {0}
 end
 local sum, ours, mine, last, taken = tonumber(held[1]) or 0, tonumber(held[4] or 0) or 0, nil, nil, 0

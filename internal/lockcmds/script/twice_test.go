@@ -284,6 +284,32 @@ func TestALateCopyDoesNotUndoGrace(t *testing.T) {
 	}
 }
 
+// The answer to an acquire was lost, and so were its repetitions: it is rolled back. Redis executes the first copy after that. While other
+// sessions hold the lock for the owner, the copy adds no hold that no client knows.
+func TestALateAcquireOfANamedOwnerBehindItsRollbackChangesNothing(t *testing.T) {
+	t.Parallel()
+	b := table{t, redistest.Start(t).Client(t)}
+	rollback := script.Drop{Key: key, Part: script.Part{Owner: named, Session: me, Request: newest + 1}, Remember: true}.Call()
+	for _, state := range []string{"named, another session's", "named, nothing is mine", "named, of two sessions", "named, of a version back"} {
+		for name, late := range calls(named, newest) {
+			if !asks(name) {
+				continue
+			}
+			b.reset(states[state])
+			b.run(rollback)
+			before := b.state()
+			b.run(late)
+			if diff := cmp.Diff(before, b.state()); diff != "" {
+				t.Errorf("%s, %s: a late copy changes (-before +after):\n%s", state, name, diff)
+			}
+			next := b.run(script.Acquire{Key: key, Part: script.Part{Owner: named, Session: me, Request: newest + 2, Holds: 1}, Lease: time.Minute}.Call())
+			if a, err := script.DecodeAcquired(next); err != nil || !a.Granted || a.Mine != 1 {
+				t.Errorf("%s, %s: the next acquire: %+v %v", state, name, a, err)
+			}
+		}
+	}
+}
+
 func calls2(owner string) string {
 	if owner == named {
 		return me

@@ -28,8 +28,9 @@ type waiter struct {
 	x       *Waiters
 	kind    *kind
 	verb    grammar.Verb
-	fixed   bool
-	lease   time.Duration
+	fixed   bool          // the client has set the lease, which is never renewed
+	lease   time.Duration // of a grant
+	chosen  bool          // the client's terms have set the lease, not lock.lease
 	maxHold time.Duration // 0: none
 	grace   time.Duration // negative: all
 	wait    time.Duration // negative: without a limit
@@ -100,6 +101,7 @@ func (x *Waiters) start(s contract.Caller, cmd grammar.Command, began time.Time,
 	if w.maxHold > 0 {
 		w.lease = min(w.lease, w.maxHold)
 	}
+	w.chosen = w.fixed || w.lease < defaults.Lease
 	if w.grace < 0 && defaults.Grace != nil {
 		w.grace = *defaults.Grace
 	}
@@ -235,7 +237,8 @@ func (w *waiter) granted(g grant) []byte {
 		return nil
 	}
 	w.x.Calls.Log.Warn("a grant came too late to be used", zap.String("key", w.lock()))
-	if verdict == holds.Lost || w.mayWait() && !w.fixed {
+	// A lease that is shorter than a round trip would end before each grant, and the client would wait for ever.
+	if verdict == holds.Lost || w.mayWait() && !w.chosen {
 		w.rollBack(g.fence, nil)
 		w.claim.Anew()
 		w.x.Calls.Background(jobs.Attempt, w.goOn)
