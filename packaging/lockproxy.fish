@@ -57,6 +57,7 @@ complete -c lockproxy -n 'not __fish_seen_subcommand_from exec locks info unlock
 complete -c lockproxy -n 'not __fish_seen_subcommand_from exec locks info unlock help' -l lock-grace -r -d 'Most that is left of a lease after its client has gone'
 complete -c lockproxy -n 'not __fish_seen_subcommand_from exec locks info unlock help' -l lock-reentry -r -d 'The owners that may acquire a lock again while they hold it: connection (also a connection that names no OWNER) or owner (only a named OWNER: safe with shared connections)'
 complete -c lockproxy -n 'not __fish_seen_subcommand_from exec locks info unlock help' -l lock-max-hold -r -d 'Longest hold of a renewed lock'
+complete -c lockproxy -n 'not __fish_seen_subcommand_from exec locks info unlock help' -l lock-sync -r -d 'Replicas that must have a grant before its client is told: a number, or all that the Sentinels know'
 complete -c lockproxy -n 'not __fish_seen_subcommand_from exec locks info unlock help' -l drain-timeout -r -d 'Time for which clients that hold locks keep their connections after SIGTERM or SIGINT'
 complete -c lockproxy -n 'not __fish_seen_subcommand_from exec locks info unlock help' -l log-level -r -d 'Lowest level that is logged: debug, info, warn or error'
 complete -c lockproxy -n 'not __fish_seen_subcommand_from exec locks info unlock help' -l log-format -r -d 'json or console'

@@ -117,6 +117,8 @@ type LockConfig struct {
 	Grace   *time.Duration `yaml:"grace" reload:"yes" placeholder:"DURATION" help:"Most that is left of a lease after its client has gone. 0s releases the lock at once. Unset: the lease runs out by itself."`
 	Reentry string         `yaml:"reentry" reload:"yes" help:"The owners that may acquire a lock again while they hold it: connection (also a connection that names no OWNER) or owner (only a named OWNER: safe with shared connections)."`
 	MaxHold time.Duration  `yaml:"max-hold" reload:"yes" help:"Longest hold of a renewed lock. 0s: no limit."`
+
+	Sync values.Replicas `yaml:"sync" reload:"yes" placeholder:"N" help:"Replicas that must have a grant before its client is told: a number, or all that the Sentinels know. 0: none."`
 }
 
 // DrainConfig says how the proxy stops.
@@ -242,6 +244,7 @@ func (c Config) Verify() error {
 	}
 	oneOf("lock.reentry", c.Lock.Reentry, proxy.ReentryConnection, proxy.ReentryOwner)
 	atLeast("lock.max-hold", c.Lock.MaxHold, 0)
+	check(c.Lock.Sync != values.AllReplicas || upstream.Kind == address.Sentinel, "lock.sync", "all needs an upstream.address of Sentinels; write the number of replicas")
 	atLeast("drain.timeout", c.Drain.Timeout, 0)
 	atLeast("tcp.keepalive", c.TCP.Keepalive, time.Second)
 	atLeast("tcp.user-timeout", c.TCP.UserTimeout, 0)

@@ -221,6 +221,7 @@ func proxyOptions(cfg Config, available uint64, store *certs.Store, log *zap.Log
 			Grace:             cfg.Lock.Grace,
 			MaxHold:           cfg.Lock.MaxHold,
 			Reentry:           cfg.Lock.Reentry,
+			Sync:              int(cfg.Lock.Sync),
 			MaxEngines:        int(cfg.MaxLockEngines),
 			MaxWaiters:        int(cfg.MaxWaiters),
 			MaxWaitersPerLock: int(cfg.MaxWaitersPerLock),

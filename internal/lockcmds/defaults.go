@@ -9,6 +9,9 @@ import (
 // Defaults are the settings of the lock commands that can change while engines run. A change applies to commands to come.
 type Defaults = waiters.Defaults
 
+// SyncAll is the number of replicas that stands for all that are known.
+const SyncAll = waiters.SyncAll
+
 // Changes is the way by which engines that share it get new Defaults. The zero value has none.
 type Changes struct{ now atomic.Pointer[Defaults] }
 
@@ -22,5 +25,5 @@ func (o *Options) defaults() Defaults {
 			return *d
 		}
 	}
-	return Defaults{Lease: o.Lease, Grace: o.Grace, MaxHold: o.MaxHold, MaxWaiters: o.MaxWaiters, MaxWaitersPerLock: o.MaxWaitersPerLock}
+	return Defaults{Lease: o.Lease, Grace: o.Grace, MaxHold: o.MaxHold, Sync: o.Sync, MaxWaiters: o.MaxWaiters, MaxWaitersPerLock: o.MaxWaitersPerLock}
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/lockproxy/lockproxy/internal/lockcmds/announce"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/calls"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/confirm"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/contract"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/damage"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/failstop"
@@ -32,6 +33,7 @@ type Engine struct {
 	damage   damage.Reporter
 	own      calls.Own
 	watchdog *watchdog.Watchdog
+	confirm  *confirm.Confirmer
 	holds    *holds.Holds
 	waiters  *waiters.Waiters
 
@@ -73,9 +75,11 @@ func New(o Options) (*Engine, error) {
 		Calls: e.calls, Watchdog: e.watchdog, Announce: e.losses, OnLost: opts.Events.Lost, OnEnd: opts.Events.Ended, UUID: opts.UUID, Lease: opts.Lease,
 		Requests: opts.Requests,
 	})
+	e.confirm = confirm.New(confirm.Options{Jobs: e.jobs, Clock: opts.Clock, Life: e.life})
 	e.waiters = waiters.New(waiters.Options{
 		Calls: e.calls, Holds: e.holds, Damage: &e.damage, UUID: opts.UUID, Lease: opts.Lease, Defaults: opts.defaults,
 		FairWait: opts.fairWait, StaleHead: opts.staleHead, Waiting: opts.Waiting, Reentry: opts.Reentry,
+		Confirm: e.confirm, Replicas: opts.Replicas,
 		Events: waiters.Events{
 			Granted: opts.Events.Granted, HandedOver: opts.Events.HandedOver, Attempt: opts.Events.Attempt, Left: opts.Events.Left, Refused: opts.Events.Refused,
 		},
@@ -182,7 +186,9 @@ func (e *Engine) Drain() {
 
 // Idle reports whether no session is known, and nothing is held, waited for or being cleaned up. It asks in the order in which a lock
 // goes from a waiter to a holder, and from there to a rollback.
-func (e *Engine) Idle() bool { return e.waiters.Empty() && e.holds.Empty() && !e.calls.Busy() }
+func (e *Engine) Idle() bool {
+	return e.waiters.Empty() && !e.confirm.Busy() && e.holds.Empty() && !e.calls.Busy()
+}
 
 // Close refuses waiters, lets clean-up that is on its way finish, ends Run and waits for it, all until ctx ends. Leases
 // are left to run out.

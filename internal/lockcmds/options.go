@@ -41,6 +41,10 @@ type Options struct {
 	Lease   time.Duration  // renewed by the watchdog; 0: 30 s
 	Grace   *time.Duration // what may be left of a lease after the connection ends; nil: all of it
 	MaxHold time.Duration  // how long the watchdog renews; 0: without a limit
+	Sync    int            // how many replicas must have a grant before it is answered; 0: none; SyncAll: all that Replicas knows
+
+	// Replicas is how many replicas the server that keeps a lock has, by the word of the topology. 0: it is not known. nil: it never is.
+	Replicas func(lock string) int
 
 	// Tests change these.
 	fairWait  time.Duration // what deadlines in the fair queue are counted in; 0: 300 s, Redisson's default
@@ -95,6 +99,8 @@ func (o Options) checked() (Options, error) {
 		return o, errors.New("lockcmds: no UUID")
 	case o.Jobs == nil:
 		return o, errors.New("lockcmds: no pool of jobs")
+	case o.Sync < SyncAll:
+		return o, errors.New("lockcmds: strange number of replicas")
 	case o.Lease < 0, o.MaxHold < 0, o.fairWait < 0, o.staleHead < 0, o.MaxWaiters < 0,
 		o.MaxWaitersPerLock < 0, o.Grace != nil && *o.Grace < 0:
 		return o, errors.New("lockcmds: negative option")

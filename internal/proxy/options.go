@@ -88,6 +88,9 @@ func (o *Options) Changeable() Changeable {
 	return Changeable{Locks: o.Locks, Limits: o.Limits, DrainTimeout: o.DrainTimeout}
 }
 
+// SyncAll is the value of Locks.Sync for all replicas that the Sentinels know.
+const SyncAll = lockcmds.SyncAll
+
 // Values of Locks.Reentry.
 const (
 	ReentryConnection = "connection" // also a connection that names no OWNER
@@ -127,6 +130,8 @@ type Locks struct {
 	MaxHold time.Duration  // the time for which the watchdog renews; 0: no limit
 
 	Reentry string // who may acquire again while holding the lock: a Reentry constant; empty: ReentryConnection
+
+	Sync int // how many replicas must have a grant before its client is told; 0: none; SyncAll: all that are known
 
 	MaxEngines        int // lock engines, one for each user and database that uses lock commands; 0: 256
 	MaxWaiters        int // 0: 100,000
@@ -228,7 +233,7 @@ func (srv *Server) Change(c Changeable) {
 	srv.live.Store(&c)
 	srv.shared.SetLimits(c.Limits.forSessions())
 	srv.changes.Set(lockcmds.Defaults{
-		Lease: c.Locks.Lease, Grace: c.Locks.Grace, MaxHold: c.Locks.MaxHold,
+		Lease: c.Locks.Lease, Grace: c.Locks.Grace, MaxHold: c.Locks.MaxHold, Sync: c.Locks.Sync,
 		MaxWaiters: c.Locks.MaxWaiters, MaxWaitersPerLock: c.Locks.MaxWaitersPerLock,
 	})
 	srv.shared.Upstream.Lease(c.Locks.Lease)
@@ -250,6 +255,8 @@ func (o *Options) forEngines(up *upstream.Upstream, e *shared.Proxy, rule *reent
 			Lease:             o.Locks.Lease,
 			Grace:             o.Locks.Grace,
 			MaxHold:           o.Locks.MaxHold,
+			Sync:              o.Locks.Sync,
+			Replicas:          func(string) int { return up.Replicas() },
 			MaxWaiters:        o.Locks.MaxWaiters,
 			MaxWaitersPerLock: o.Locks.MaxWaitersPerLock,
 			Logger:            o.Logger.Named("locks"),

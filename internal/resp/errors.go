@@ -12,11 +12,12 @@ const (
 	NoUpstream Code = "NOUPSTREAM" // nothing was sent to Redis; safe to retry
 	InDoubt    Code = "INDOUBT"    // sent, but no answer came: it may or may not have happened
 	Overloaded Code = "OVERLOADED" // refused before any work; safe to retry
+	NotSynced  Code = "NOTSYNCED"  // a lock was granted, too few replicas had it in time, and it was rolled back
 )
 
 // Codes returns the closed list in the order of its declaration. The caller owns the slice.
 func Codes() []Code {
-	return []Code{Err, NotHeld, LostLease, NoUpstream, InDoubt, Overloaded}
+	return []Code{Err, NotHeld, LostLease, NoUpstream, InDoubt, Overloaded, NotSynced}
 }
 
 // ProtocolError is a request that breaks the protocol. Redis answers it with an error and closes the connection.

@@ -111,6 +111,19 @@ func (o *Options) own(id Identity) bool {
 	return o.Password != "" && id.User == o.User && id.Password == o.Password
 }
 
+// sentinels are those that follow a primary.
+type sentinels struct {
+	watcher *sentinel.Watcher // nil: there are none, and the server does not move
+}
+
+// Replicas is how many replicas the server has, by the word of the Sentinels: also those that it does not see. 0: it is not known.
+func (s sentinels) Replicas() int {
+	if s.watcher == nil {
+		return 0
+	}
+	return s.watcher.Replicas()
+}
+
 // find makes the topology that an address describes, with the watcher that keeps it; nil: it does not change. moved is called when the
 // server has moved, leases of the time that a failover takes.
 func (o *Options) find(addr address.Address, dialing dial.Options, leases *outlast.Warner, moved func(from, to string)) (dial.Resolver, *sentinel.Watcher, error) {

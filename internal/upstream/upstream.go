@@ -21,7 +21,6 @@ import (
 	"github.com/lockproxy/lockproxy/internal/upstream/proofs"
 	"github.com/lockproxy/lockproxy/internal/upstream/questions"
 	"github.com/lockproxy/lockproxy/internal/upstream/retire"
-	"github.com/lockproxy/lockproxy/internal/upstream/sentinel"
 	"github.com/lockproxy/lockproxy/internal/upstream/topology"
 )
 
@@ -36,7 +35,6 @@ type Upstream struct {
 	tight   atomic.Bool   // see Tight
 	wg      sync.WaitGroup
 	door    *door.Door
-	watcher *sentinel.Watcher // nil: the server does not move
 	leases  *outlast.Warner
 	over    chan struct{} // closed by close
 	aside   atomic.Int64  // lanes set aside since the start
@@ -45,6 +43,7 @@ type Upstream struct {
 
 	proofs.Proofs
 	nodes
+	sentinels
 	contacts *outage.Contacts
 
 	mu     sync.Mutex

@@ -106,6 +106,37 @@ func (c *Count) UnmarshalText(text []byte) error {
 // UnmarshalYAML reads 1.5, 1e3, 0x10 or 010 as they are written, and so refuses them.
 func (c *Count) UnmarshalYAML(node ast.Node) error { return unmarshalScalar(node, c) }
 
+// Replicas is a number of replicas, or AllReplicas.
+type Replicas int
+
+// AllReplicas is written "all".
+const AllReplicas Replicas = -1
+
+// UnmarshalText parses a number of replicas.
+func (r *Replicas) UnmarshalText(text []byte) error {
+	if string(text) == "all" {
+		*r = AllReplicas
+		return nil
+	}
+	var c Count
+	if err := c.UnmarshalText(text); err != nil || c < 0 || c > math.MaxInt32 {
+		return fmt.Errorf("%q is neither a number of replicas nor all", text)
+	}
+	*r = Replicas(c)
+	return nil
+}
+
+// UnmarshalYAML reads a number as it is written.
+func (r *Replicas) UnmarshalYAML(node ast.Node) error { return unmarshalScalar(node, r) }
+
+// String is the number, or all.
+func (r Replicas) String() string {
+	if r == AllReplicas {
+		return "all"
+	}
+	return strconv.Itoa(int(r))
+}
+
 // Text is a string that is taken as it is written: a bare 007 is a name, not the number 7.
 type Text string
 

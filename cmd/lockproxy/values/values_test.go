@@ -83,3 +83,17 @@ func TestMemoryLimitIsASizeOrAShare(t *testing.T) {
 		}
 	}
 }
+
+func TestReplicasAreANumberOrAll(t *testing.T) {
+	for text, want := range map[string]Replicas{"0": 0, "2": 2, "all": AllReplicas} {
+		var r Replicas
+		if err := r.UnmarshalText([]byte(text)); err != nil || r != want || r.String() != text {
+			t.Errorf("%s: %v, %v", text, r, err)
+		}
+	}
+	for _, text := range []string{"", "-1", "ALL", "1.5", "2147483648", "01"} {
+		if err := new(Replicas).UnmarshalText([]byte(text)); err == nil {
+			t.Errorf("%q is no error", text)
+		}
+	}
+}

@@ -58,6 +58,15 @@ func (c *Calls) Background(class jobs.Class, task func()) {
 	})
 }
 
+// After runs a task as a job when d has passed, and keeps the engine busy until its end.
+func (c *Calls) After(d time.Duration, class jobs.Class, task func()) {
+	c.tending.Add(1)
+	c.Jobs.After(d, class, func() {
+		defer c.tending.Add(-1)
+		task()
+	})
+}
+
 // Cleanup is something that has to be done in Redis though no client asks for it.
 type Cleanup struct {
 	What, Key string

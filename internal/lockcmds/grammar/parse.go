@@ -37,8 +37,11 @@ const maxPattern = 64 << 10
 // forever is the Wait of a command that waits without a limit.
 const forever = time.Duration(-1)
 
-// unset is the Grace or MaxHold of a command that leaves them to the configuration.
-const unset = time.Duration(-1)
+// Of a command that leaves Grace, MaxHold or Sync to the configuration.
+const (
+	unset     = time.Duration(-1)
+	unsetSync = -1
+)
 
 // String is the name of the command in lower case, as Redis prints it in errors.
 func (v Verb) String() string {
@@ -59,6 +62,7 @@ type Command struct {
 	Owner   string        // empty: the session's own
 	Grace   time.Duration // what may be left of the lease after the connection ends; negative: as configured
 	MaxHold time.Duration // when the watchdog stops renewing; 0: never, negative: as configured
+	Sync    int           // how many replicas must have the grant before it is answered; negative: as configured
 	Fence   int64         // UNLOCK: only the grant with this fence; 0: any
 	Match   string        // LOCKLIST: only keys that match this glob; empty: all
 	Count   int           // LOCKLIST: the most locks to list; 0: all
@@ -106,6 +110,7 @@ const (
 	optOwner
 	optGrace
 	optMaxHold
+	optSync
 	optFence
 	optMatch
 	optCount
@@ -125,7 +130,7 @@ func Parse(args [][]byte) (Command, error) {
 	if s == nil {
 		return Command{}, errSyntax()
 	}
-	c := Command{Verb: s.Verb, Grace: unset, MaxHold: unset}
+	c := Command{Verb: s.Verb, Grace: unset, MaxHold: unset, Sync: unsetSync}
 	if s.Verb == Lock || s.Verb == FairLock {
 		c.Wait = forever
 	}
@@ -169,6 +174,13 @@ func (c *Command) set(opt option, value []byte, name string) error {
 		c.Grace, err = milliseconds(value)
 	case optMaxHold:
 		c.MaxHold, err = milliseconds(value)
+	case optSync:
+		var n int64
+		n, err = integer(value)
+		if err == nil && (n < 0 || n > math.MaxInt32) {
+			err = errRange()
+		}
+		c.Sync = int(n)
 	case optPX:
 		c.Lease, err = lease(value, time.Millisecond, name)
 	case optEX:

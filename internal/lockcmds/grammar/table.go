@@ -77,6 +77,10 @@ var (
 		Name: "milliseconds", Type: "integer", Token: "MAXHOLD", Optional: true, Value: "ms", option: optMaxHold,
 		Means: "the watchdog lets the lock end by then, even if the client is connected but stuck",
 	}
+	argSync = Argument{
+		Name: "replicas", Type: "integer", Token: "SYNC", Optional: true, Value: "n", option: optSync,
+		Means: "the grant is answered only when n replicas have it (by default `lock.sync`); if they do not in time, it is rolled back: `-NOTSYNCED`",
+	}
 	argFence = Argument{
 		Name: "token", Type: "integer", Token: "FENCE", Optional: true, Value: "n", option: optFence,
 		Means: "release only the grant that has this fence",
@@ -93,7 +97,7 @@ var (
 
 // acquire is what the verbs that acquire have in common.
 var acquire = Spec{
-	Arguments: []Argument{argKey, argWait, optional(argLease), argOwner, argGrace, argMaxHold},
+	Arguments: []Argument{argKey, argWait, optional(argLease), argOwner, argGrace, argMaxHold, argSync},
 	Flags:     []string{"write", "denyoom", "noscript", "blocking", "no_multi"}, Categories: []string{"write", "slow", "blocking", "scripting"},
 	Tips: []string{"nondeterministic_output"}, Access: []string{"RW", "access", "update"},
 }
@@ -105,7 +109,7 @@ var table = complete([]Spec{
 		Verb: Lock, Name: "lock",
 		Summary: "Acquire a lock, waiting until it is free, and return its fencing token", Complexity: "O(1)",
 		Does:    "acquires the lock, and waits until it is granted; `WAIT` limits the wait. Newcomers may overtake",
-		Replies: "the fencing token, an integer ≥ 1; null if the lock was not granted in time",
+		Replies: "the fencing token, an integer ≥ 1; null if the lock was not granted in time; `-NOTSYNCED`",
 		Waits:   "until the lock is granted, or for `WAIT ms`", Order: "in turns; a newcomer may overtake waiters; throughput is best",
 	}),
 	acquire.with(Spec{

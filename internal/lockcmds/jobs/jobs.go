@@ -13,7 +13,7 @@
 //   - The tasks of one class of one queue begin in the order in which they were submitted.
 //   - Every step is O(1), whatever the backlog.
 //
-// A task may do one round trip to Redis. It never waits for a lock.
+// A task may do one round trip to Redis. It never waits for a lock. Only a task of Confirm waits for replicas.
 package jobs
 
 import (
@@ -37,6 +37,7 @@ const (
 	HandOver              // an attempt of a waiter whose turn it may be
 	Attempt               // other attempts, and questions about outcomes in doubt
 	CleanUp               // releases the locks and places that clients have left behind
+	Confirm               // waits for replicas, for half a second at most
 	List                  // lists locks
 	classes
 )
@@ -45,7 +46,7 @@ const (
 // computing, and as many workers as processors would leave the event loops none.
 func sizes(workers int) [classes]int {
 	return [classes]int{
-		Renewal: workers / 2, Loss: workers / 16, HandOver: workers, Attempt: workers, CleanUp: workers / 4, List: 1,
+		Renewal: workers / 2, Loss: workers / 16, HandOver: workers, Attempt: workers, CleanUp: workers / 4, Confirm: workers, List: 1,
 	}
 }
 

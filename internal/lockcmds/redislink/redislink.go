@@ -3,6 +3,7 @@
 // a model of Redis in its place.
 //
 //	engine ── Topology.Node(key) ──► Node.Eval, List, Publish ──► one connection for commands
+//	                                 Node.Confirm ──► connections that wait for replicas
 //	                                 Node.Subscribe, Unsubscribe ──► one connection for subscriptions
 //	engine ◄── Listener.Confirmed, Published, Refused ◄──┘ Topology.Run keeps it
 //
@@ -48,6 +49,8 @@ type Node interface {
 	List(ctx context.Context, key string, most int) ([]string, error)
 	// Publish publishes messages in their order; see Eval. It returns the first error.
 	Publish(ctx context.Context, messages []Message) error
+	// Confirm runs f with a connection that waits for replicas. f must not keep it. Only f's error, or one that wraps ErrUnsent, is returned.
+	Confirm(f func(Confirmation) error) error
 	// Subscribe wants a channel. Listener.Confirmed follows now and after each new connection, until Unsubscribe. It does not block.
 	Subscribe(channel string)
 	// Unsubscribe gives a channel up. It does not block. A call to Listener about it may still be on its way.

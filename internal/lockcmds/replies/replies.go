@@ -4,6 +4,7 @@ package replies
 import (
 	"bytes"
 	"errors"
+	"fmt"
 
 	"github.com/tidwall/redcon"
 
@@ -58,6 +59,16 @@ func NoReentry(v grammar.Verb, proto int) []byte {
 		return Null(proto)
 	}
 	return resp.AppendError(nil, resp.Err, "this connection holds the lock already; threads that share a connection need OWNER (lock.reentry is owner)")
+}
+
+// NotSynced says that a grant was rolled back because have of the replicas that it needs had it in time.
+func NotSynced(have, needs int) []byte {
+	return resp.AppendError(nil, resp.NotSynced, fmt.Sprintf("%d of %d replicas had the grant in time, and it was rolled back", have, needs))
+}
+
+// NoReplicas says that a grant that all replicas must have was not asked for, because none is known.
+func NoReplicas() []byte {
+	return resp.AppendError(nil, resp.NotSynced, "lock.sync is all, and no replica is known; nothing was granted")
 }
 
 // Overloaded says why the client may not wait.

@@ -74,6 +74,8 @@ var (
 	head       = load("head", "head")
 	force      = load("force", "holder", "head", "keep", "free").publishes(0)
 	drop       = load("drop", "hash", "head", "keep", "free", "wake").publishes(3)
+	prove      = load("prove")
+	front      = load("front", "deadline")
 )
 
 // All returns the scripts in the order of their IDs.

@@ -310,3 +310,30 @@ func (w *world) publish(channel, _ string) int64 {
 	}
 	return int64(len(links) + w.subs.ghosts[channel])
 }
+
+// Confirm implements redislink.Node. All replicas keep up.
+func (l *link) Confirm(f func(redislink.Confirmation) error) error { return f(confirmation{l}) }
+
+type confirmation struct{ l *link }
+
+// replicas is how many there are.
+const replicas = 2
+
+func (c confirmation) Write(
+	ctx context.Context, s redislink.Script, keys, args [][]string, n int, limit time.Duration,
+) (answers []resp.Value, have int, err error) {
+	for i := range keys {
+		v, err := c.l.Eval(ctx, s, keys[i], args[i])
+		if err != nil {
+			return nil, 0, err
+		}
+		answers = append(answers, v)
+	}
+	have, err = c.Wait(ctx, n, limit)
+	return answers, have, err
+}
+
+func (c confirmation) Wait(ctx context.Context, _ int, _ time.Duration) (have int, err error) {
+	_, err = c.l.ask(ctx, func() resp.Value { return resp.Value{Kind: resp.Integer} })
+	return replicas, err
+}

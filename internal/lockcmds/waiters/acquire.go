@@ -35,7 +35,9 @@ type waiter struct {
 	grace   time.Duration // negative: all
 	wait    time.Duration // negative: without a limit
 	began   time.Time
-	visit   *visit        // nil: the session's home is here
+	sync    int           // replicas that must have the grant; 0: none
+	home    *Waiters      // of the session; not x, if the acquire is to deepen a hold from before an AUTH
+	asked   *asked        // nil: the acquire is not asked anew, because it needs no replicas and is at home
 	sent    calls.Request // the first attempt
 
 	claim holds.Claim // its part in the record of holds
@@ -47,19 +49,11 @@ type waiter struct {
 	chain turns.Chain // of the hand-over on its way
 }
 
-// visit is an acquire of a session whose home is at another engine: it is to deepen a hold from before an AUTH.
-type visit struct {
-	home   *Waiters
-	caller contract.Caller
-	cmd    grammar.Command // the client's command
-}
-
-// home is the waiters of the engine where the session belongs.
-func (w *waiter) home() *Waiters {
-	if w.visit != nil {
-		return w.visit.home
-	}
-	return w.x
+// asked is an acquire as its client has asked for it.
+type asked struct {
+	caller   contract.Caller
+	cmd      grammar.Command
+	unsynced []byte // the reply if it has no time left: a grant of it was dropped. nil: none was
 }
 
 // lock is the key of the lock.
@@ -73,14 +67,25 @@ func (w *waiter) conn() contract.Session { return w.claim.Session().Conn }
 
 // Start starts an acquire of a session, whose home is here or at the waiters of another engine. Requires the session lock.
 func (x *Waiters) Start(s contract.Caller, cmd grammar.Command, home *Waiters) {
-	x.start(s, cmd, x.Calls.Clock.Now(), home)
+	x.start(asked{caller: s, cmd: cmd}, x.Calls.Clock.Now(), home)
 }
 
 // start starts an acquire that was asked for at the moment began.
-func (x *Waiters) start(s contract.Caller, cmd grammar.Command, began time.Time, home *Waiters) {
+func (x *Waiters) start(a asked, began time.Time, home *Waiters) {
+	s, cmd, defaults := a.caller, a.cmd, x.Defaults()
+	replicas := cmd.Sync
+	if replicas < 0 {
+		replicas = defaults.Sync
+	}
+	if replicas == SyncAll {
+		if replicas = x.replicas(cmd.Key); replicas == 0 {
+			s.Reply(replies.NoReplicas())
+			return
+		}
+	}
 	w := &waiter{
 		x: x, kind: kindOf(cmd.Verb), verb: cmd.Verb, wait: cmd.Wait, began: began,
-		lease: cmd.Lease, fixed: cmd.Lease > 0, maxHold: cmd.MaxHold, grace: cmd.Grace,
+		lease: cmd.Lease, fixed: cmd.Lease > 0, maxHold: cmd.MaxHold, grace: cmd.Grace, sync: replicas, home: home,
 		claim: x.Holds.Claim(s, cmd.Key, cmd.Owner),
 	}
 	if cmd.Owner == "" && x.Reentry.Refuses() && w.claim.Reenters() {
@@ -88,10 +93,9 @@ func (x *Waiters) start(s contract.Caller, cmd grammar.Command, began time.Time,
 		s.Reply(replies.NoReentry(cmd.Verb, s.Proto))
 		return
 	}
-	if home != x {
-		w.visit = &visit{home: home, caller: s, cmd: cmd}
+	if home != x || replicas > 0 {
+		w.asked = &a
 	}
-	defaults := x.Defaults()
 	if !w.fixed {
 		w.lease = defaults.Lease
 	}
@@ -205,6 +209,7 @@ type grant struct {
 	count  int64 // holds of the owner
 	mine   int64 // of the session
 	sentAt time.Time
+	synced bool // as many replicas as it needs have it
 }
 
 func grantOf(a script.Acquired, sentAt time.Time) grant {
@@ -214,12 +219,16 @@ func grantOf(a script.Acquired, sentAt time.Time) grant {
 // granted turns a grant into the reply, with the lease watched from here on. Nil: the client cannot use the grant. Then the acquire goes on,
 // or is answered when the grant has been rolled back. Requires the session lock, or that the session has ended.
 func (w *waiter) granted(g grant) []byte {
+	if w.sync > 0 && !g.synced {
+		w.confirm(g)
+		return nil
+	}
 	verdict := w.claim.Granted(holds.Grant{
 		Grant: ledger.Grant{
 			Fence: g.fence, Count: g.count, Mine: g.mine, SentAt: g.sentAt,
 			TTL: w.lease, Fixed: w.fixed, MaxHold: w.maxHold, Grace: w.grace, Client: ledger.Client(w.session().Client.ClientInfo),
 		},
-		Own: w.home().Calls.Own, Chain: w.chain,
+		Own: w.home.Calls.Own, Chain: w.chain,
 	})
 	switch {
 	case verdict == holds.Usable:
@@ -261,19 +270,23 @@ func (w *waiter) rollBack(fence int64, done func(ok bool)) { w.claim.RollBack(fe
 // goHome has the session's home start the acquire anew, if that is at another engine: this engine has no hold that the acquire could
 // deepen. Requires the session lock.
 func (w *waiter) goHome() bool {
-	v := w.visit
-	if v == nil {
+	if w.home == w.x {
 		return false
 	}
+	w.askAnew(w.home)
+	return true
+}
+
+// askAnew starts the acquire anew, at its session's home or at the engine where it was. Requires the session lock.
+func (w *waiter) askAnew(at *Waiters) {
 	w.x.mu.Lock()
 	ended := w.ended
 	w.finishLocked()
 	w.x.mu.Unlock()
 	w.claim.Continue()
 	if !ended {
-		again := v.caller
-		again.NothingPending = false // the answer to this attempt is being dealt with
-		v.home.start(again, v.cmd, w.began, v.home)
+		again := *w.asked
+		again.caller.NothingPending = false // the answer to this attempt is being dealt with
+		at.start(again, w.began, w.home)
 	}
-	return true
 }

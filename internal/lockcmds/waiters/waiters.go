@@ -10,6 +10,7 @@
 //	                            ▲             Subscribe ──► redislink ──► Confirmed, Published        │              ▼
 //	                            │             Attempt ──► one script, as a job ──► answeredLocked ──► deliver      reply
 //	                            │             Reply ──► leftLocked ──► without: null or an error      ▲
+//	granted ──SYNC──► package confirm ──► granted again, or dropUnsynced ──► the acquire is asked anew
 //	                            └── Offer: a release here grants in the same step ──► Offer.Answered ─┘
 //
 // The package stands above package holds, which knows neither waiters nor this package. An acquire reaches the record of holds only through
@@ -35,6 +36,7 @@ import (
 	"time"
 
 	"github.com/lockproxy/lockproxy/internal/lockcmds/calls"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/confirm"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/damage"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/grammar"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/holds"
@@ -45,7 +47,7 @@ import (
 	"github.com/lockproxy/lockproxy/internal/lockcmds/script"
 )
 
-// Options of Waiters. All fields but Reentry and the events are required.
+// Options of Waiters. All fields but Replicas, Reentry and the events are required.
 type Options struct {
 	Calls  *calls.Calls
 	Holds  *holds.Holds
@@ -59,6 +61,11 @@ type Options struct {
 
 	Waiting *atomic.Int64 // counts the waiters of all engines that share MaxWaiters
 
+	Confirm *confirm.Confirmer
+	// Replicas is how many replicas the server that keeps a lock has, by the word of the operator or of the topology: also those that
+	// the server does not see. 0: it is not known. nil: it never is.
+	Replicas func(lock string) int
+
 	// Reentry is the rule about a connection that acquires again without OWNER. nil: it may.
 	Reentry *reentry.Rule
 	Events  Events
@@ -69,6 +76,7 @@ type Defaults struct {
 	Lease   time.Duration  // renewed by the watchdog
 	Grace   *time.Duration // what may be left of a lease after the connection ends; nil: all of it
 	MaxHold time.Duration  // how long the watchdog renews; 0: without a limit
+	Sync    int            // how many replicas must have a grant before it is answered; 0: none; SyncAll: all that are known
 
 	MaxWaiters        int // 0: no limit
 	MaxWaitersPerLock int // 0: no limit

@@ -1,9 +1,12 @@
 package waiters
 
 import (
+	"context"
 	"errors"
+	"time"
 
 	"github.com/lockproxy/lockproxy/internal/lockcmds/calls"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/confirm"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/contract"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/jobs"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/queue"
@@ -96,6 +99,8 @@ func (w *waiter) replyTo(o queue.Outcome, err error) func(proto int) []byte {
 		return func(int) []byte { return replies.Overloaded(errDraining.Error()) }
 	case o == queue.Error:
 		return replies.Failed(err)
+	case w.asked != nil && w.asked.unsynced != nil:
+		return func(int) []byte { return w.asked.unsynced }
 	}
 	return replies.Null
 }
@@ -104,5 +109,96 @@ func (w *waiter) replyTo(o queue.Outcome, err error) func(proto int) []byte {
 func (w *waiter) refused(limit string) {
 	if f := w.x.Events.Refused; f != nil {
 		f(limit, w.session().Client.Addr)
+	}
+}
+
+// SyncAll is the number of replicas that stands for all that the operator or the topology knows.
+const SyncAll = -1
+
+// replicas is how many replicas there are for a lock; 0: it is not known.
+func (x *Waiters) replicas(lock string) int {
+	if x.Replicas == nil {
+		return 0
+	}
+	return x.Replicas(lock)
+}
+
+const (
+	// syncMost is the time that replicas have to confirm a grant, if the client has as much left to wait.
+	syncMost = time.Second
+	// syncLeast is the time that they have in any case, so that TRYLOCK can use SYNC.
+	syncLeast = 300 * time.Millisecond
+	// syncPause is the pause before an acquire is asked anew. Without it, a server that refuses to wait would be asked all the time.
+	syncPause = 50 * time.Millisecond
+)
+
+// confirm has replicas confirm a grant, which is not recorded until then and whose client is not told. The lease is not renewed meanwhile.
+func (w *waiter) confirm(g grant) {
+	now := w.x.Calls.Clock.Now()
+	limit := syncMost
+	if w.wait >= 0 {
+		limit = min(limit, max(syncLeast, w.began.Add(w.wait).Sub(now)))
+	}
+	until := now.Add(limit)
+	if end := g.sentAt.Add(w.lease); end.Before(until) {
+		until = end
+	}
+	w.home.Confirm.Confirm(w.home.Calls.Own.Node(w.lock()), confirm.Grant{
+		Lock: w.lock(), Owner: w.claim.Key().Owner, Fence: g.fence, Replicas: w.sync, Until: until,
+		Done: func(o confirm.Outcome) {
+			if o.Confirmed {
+				g.synced = true
+				w.deliver(g)
+			} else {
+				w.dropUnsynced(g, o)
+			}
+		},
+	})
+}
+
+// dropUnsynced drops a grant that too few replicas have. The acquire is asked anew if its client has time left. Requires no locks.
+func (w *waiter) dropUnsynced(g grant, o confirm.Outcome) {
+	reply := replies.NotSynced(o.Have, w.sync)
+	again := o.Refused == nil && w.mayWait()
+	if o.Refused != nil {
+		reply = replies.Failure(o.Refused)
+	}
+	done := w.x.Calls.OnceWithin(calls.DoubtLimit, func(ok bool) {
+		switch {
+		case !ok:
+			w.withdraw(queue.Error, contract.ErrInDoubt)
+		case again:
+			w.asked.unsynced = reply
+			w.x.Calls.After(syncPause, jobs.Attempt, w.anew)
+		default:
+			w.finish()
+			w.reply(func(int) []byte { return reply })
+		}
+	})
+	if again && w.kind == fair && !w.claim.Deepens() {
+		w.keepPlace(g, func() { w.rollBack(g.fence, done) })
+	} else {
+		w.rollBack(g.fence, done)
+	}
+}
+
+// keepPlace puts a fair waiter at the head of the queue in Redis, while it still has the lock.
+func (w *waiter) keepPlace(g grant, then func()) {
+	x := w.x
+	x.Calls.Retry(calls.Cleanup{
+		What: "keep the place of a fair waiter", Key: w.lock(), Limit: w.lease,
+		Task: func(ctx context.Context) error {
+			f := script.Front{Key: w.lock(), Owner: w.Owner, Fence: g.fence, Wait: x.FairWait}
+			_, err := calls.RunFor(ctx, x.Calls.Own, f.Call(), script.DecodeCount)
+			return err
+		},
+		Done: func(bool) { then() },
+	})
+}
+
+// anew asks for the lock again. Requires no locks.
+func (w *waiter) anew() {
+	if !w.x.Calls.Guard.Do(w.conn(), func() { w.askAnew(w.x) }) {
+		w.withdraw(queue.Gone, nil) // it may have a place in the queue
 	}
 }

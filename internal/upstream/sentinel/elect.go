@@ -8,6 +8,8 @@ type Answer struct {
 	Addr  string // host:port, as announced
 	// DownAfter is the time after which it takes a silent primary for down.
 	DownAfter time.Duration
+	// Replicas is how many replicas it knows. It forgets none by itself.
+	Replicas int
 }
 
 // view is an epoch with its address; the zero value is none.

@@ -254,6 +254,8 @@ func parse(master, addr resp.Value) (Answer, error) {
 		case err != nil:
 		case name == "config-epoch":
 			a.Epoch, known = n, true
+		case name == "num-slaves":
+			a.Replicas = int(n)
 		case name == "down-after-milliseconds":
 			a.DownAfter = time.Duration(n) * time.Millisecond
 		}

@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"go.uber.org/zap"
@@ -46,6 +47,8 @@ type Watcher struct {
 	event   chan struct{} // size 1: a Sentinel has told of a change
 	chosen  chan string   // size 1: a replica is being promoted
 	risen   chan string   // and has become a primary
+
+	replicas atomic.Int64 // the most that a Sentinel knows; 0: no Sentinel has answered
 
 	// Owned by Run.
 	latest    map[int]said // by the number of the Sentinel
@@ -207,11 +210,18 @@ func (w *Watcher) publish(next view) {
 	}
 }
 
-// weigh tells the longest time after which a Sentinel takes the primary for down.
+// Replicas is how many replicas the primary has, by the word of the Sentinel that knows most. 0: it is not known. It may be called from any
+// goroutine.
+func (w *Watcher) Replicas() int { return int(w.replicas.Load()) }
+
+// weigh notes how many replicas there are, and tells the longest time after which a Sentinel takes the primary for down.
 func (w *Watcher) weigh(answers []Answer) {
-	longest := time.Duration(0)
+	longest, replicas := time.Duration(0), 0
 	for _, a := range answers {
-		longest = max(longest, a.DownAfter)
+		longest, replicas = max(longest, a.DownAfter), max(replicas, a.Replicas)
+	}
+	if len(answers) > 0 { // else those of before stand
+		w.replicas.Store(int64(replicas))
 	}
 	if longest != 0 && longest != w.downAfter {
 		w.downAfter = longest

@@ -1,0 +1,170 @@
+// Package confirm finds out whether replicas have a grant before its client is told of it.
+//
+//	Confirm ──► quick line of the node ──► round: prove.lua for each grant, one WAIT ──► Done
+//	                                         │ not enough replicas in time
+//	                                         ▼
+//	            patient line of the node ──► round: the same, with a longer WAIT ──► …
+//
+// WAIT counts the replicas that have the last write of its own connection, and stops that connection. A grant is written by another
+// connection. So a round writes behind each grant, on the connection that waits: prove.lua finds the grant by its fence and changes
+// nothing. A replica that has this write has the grant. If the server is not the one that gave the grant, the script does not find it.
+//
+// All grants that wait at a node share a round. There is one round at a time in each line. A round waits for the smallest number first, and
+// for the next larger one if enough replicas have answered. So a client that wants more replicas than there are delays the others by
+// quickLimit at most: after that its grant is in the patient line.
+//
+// Goroutines: none of its own. A round is a job that waits for patientLimit at most.
+package confirm
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/lockproxy/lockproxy/internal/lockcmds/clock"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/jobs"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/redislink"
+)
+
+// Options of a Confirmer. All are required.
+type Options struct {
+	Jobs  jobs.Runner
+	Clock clock.Clock
+	Life  context.Context // of the engine's own work
+}
+
+// Grant is a grant whose client has not been told of it.
+type Grant struct {
+	Lock, Owner string
+	Fence       int64
+	Replicas    int             // that must have it, at least 1
+	Until       time.Time       // when its client waits no longer
+	Done        func(o Outcome) // called once by a job. Requires no locks
+}
+
+// Outcome is what became of a Grant.
+type Outcome struct {
+	Confirmed bool
+	Have      int   // if not: how many replicas have it for certain
+	Refused   error // if not: why Redis refuses the question for good; nil: it does not
+}
+
+// Confirmer has the grants of one engine confirmed. Its methods may be called from any goroutine.
+type Confirmer struct {
+	Options
+
+	mu    sync.Mutex // guards the fields below and all lines
+	lines map[place]*line
+	count int // grants without an outcome
+}
+
+// place names a line.
+type place struct {
+	node    redislink.Node
+	patient bool
+}
+
+// line is the grants that wait for the next round at a node. It exists while a round is on its way, or about to begin.
+type line struct{ waiting []Grant }
+
+// New returns a confirmer without grants.
+func New(o Options) *Confirmer { return &Confirmer{Options: o, lines: make(map[place]*line)} }
+
+// Busy reports whether a grant waits for its outcome.
+func (c *Confirmer) Busy() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.count > 0
+}
+
+// Confirm asks for a grant that was given by a node. It does not block.
+func (c *Confirmer) Confirm(node redislink.Node, g Grant) {
+	c.mu.Lock()
+	c.count++
+	c.mu.Unlock()
+	c.add(place{node, false}, 0, g)
+}
+
+// add has grants wait for the next round of a line. A round that is not on its way begins after a pause.
+func (c *Confirmer) add(at place, pause time.Duration, grants ...Grant) {
+	c.mu.Lock()
+	l := c.lines[at]
+	begin := l == nil
+	if begin {
+		l = &line{}
+		c.lines[at] = l
+	}
+	l.waiting = append(l.waiting, grants...)
+	c.mu.Unlock()
+	if begin {
+		c.begin(at, pause)
+	}
+}
+
+func (c *Confirmer) begin(at place, pause time.Duration) {
+	if pause == 0 {
+		c.Jobs.Submit(jobs.Confirm, func() { c.round(at) })
+	} else {
+		c.Jobs.After(pause, jobs.Confirm, func() { c.round(at) })
+	}
+}
+
+// done tells the outcome of a grant.
+func (c *Confirmer) done(g Grant, o Outcome) {
+	g.Done(o)
+	c.mu.Lock()
+	c.count--
+	c.mu.Unlock()
+}
+
+const (
+	// quickLimit is how long a round of the quick line waits.
+	quickLimit = 50 * time.Millisecond
+	// patientLimit is the same for the patient line. A replica that is farther behind confirms grants only while no new ones come.
+	patientLimit = 500 * time.Millisecond
+	// grace is how much later the answer to a WAIT may come.
+	grace = 200 * time.Millisecond
+	// earlyPause is the pause after a round that did not wait for its time, because the server could not be asked.
+	earlyPause = 50 * time.Millisecond
+	// most is the grants of a round: they are written in one go.
+	most = 1000
+)
+
+// round asks for all grants of a line.
+func (c *Confirmer) round(at place) {
+	c.mu.Lock()
+	l := c.lines[at]
+	grants := l.waiting[:min(len(l.waiting), most)]
+	l.waiting = l.waiting[len(grants):]
+	c.mu.Unlock()
+	rest, early := c.ask(at, grants)
+	now := c.Clock.Now()
+	later := rest[:0]
+	for _, one := range rest {
+		if one.Until.After(now) && c.Life.Err() == nil {
+			later = append(later, one)
+		} else {
+			c.done(one.Grant, Outcome{Have: one.have})
+		}
+	}
+	pause := time.Duration(0)
+	if early {
+		pause = earlyPause
+	}
+	if len(later) > 0 {
+		again := make([]Grant, len(later))
+		for i, one := range later {
+			again[i] = one.Grant
+		}
+		c.add(place{at.node, true}, pause, again...)
+	}
+	c.mu.Lock()
+	more := len(l.waiting) > 0
+	if !more {
+		delete(c.lines, at)
+	}
+	c.mu.Unlock()
+	if more {
+		c.begin(at, pause)
+	}
+}

@@ -1,0 +1,73 @@
+package redislink
+
+import (
+	"context"
+	"strconv"
+	"time"
+
+	"github.com/redis/rueidis"
+
+	"github.com/lockproxy/lockproxy/internal/resp"
+)
+
+// Confirmation is one connection that waits for replicas. WAIT stops a connection, so it has none of the engine's other work.
+type Confirmation interface {
+	// Write runs a script for each entry of keys and args, and then waits as Wait does. The answers may be error replies. An error wraps
+	// ErrUnsent or ErrInDoubt, or is a Refusal of the wait.
+	Write(ctx context.Context, s Script, keys, args [][]string, replicas int, limit time.Duration) (answers []resp.Value, have int, err error)
+	// Wait returns how many replicas have what Write wrote: when there are that many replicas, or limit has passed.
+	Wait(ctx context.Context, replicas int, limit time.Duration) (have int, err error)
+}
+
+// Confirm implements Node.
+func (c *Client) Confirm(f func(Confirmation) error) error {
+	client, err := c.get()
+	if err != nil {
+		return err
+	}
+	return client.Dedicated(func(conn rueidis.DedicatedClient) error { return f(confirmation{conn}) })
+}
+
+type confirmation struct{ conn rueidis.DedicatedClient }
+
+func (c confirmation) Write(
+	ctx context.Context, s Script, keys, args [][]string, replicas int, limit time.Duration,
+) (answers []resp.Value, have int, err error) {
+	commands := make(rueidis.Commands, 0, len(keys)+1)
+	for i := range keys {
+		n := int64(len(keys[i]))
+		if i == 0 { // the server may not know the script
+			commands = append(commands, c.conn.B().Eval().Script(s.Text()).Numkeys(n).Key(keys[i]...).Arg(args[i]...).Build())
+		} else {
+			commands = append(commands, c.conn.B().Evalsha().Sha1(s.SHA()).Numkeys(n).Key(keys[i]...).Arg(args[i]...).Build())
+		}
+	}
+	commands = append(commands, c.wait(replicas, limit))
+	results := c.conn.DoMulti(ctx, commands...)
+	for _, r := range results[:len(keys)] {
+		v, err := valueOf(r)
+		if err != nil {
+			return nil, 0, err
+		}
+		answers = append(answers, v)
+	}
+	have, err = count(results[len(keys)])
+	return answers, have, err
+}
+
+func (c confirmation) Wait(ctx context.Context, replicas int, limit time.Duration) (have int, err error) {
+	return count(c.conn.Do(ctx, c.wait(replicas, limit)))
+}
+
+// wait is WAIT. A limit of 0 would be none.
+func (c confirmation) wait(replicas int, limit time.Duration) rueidis.Completed {
+	return c.conn.B().Arbitrary("WAIT").Args(strconv.Itoa(replicas), strconv.FormatInt(max(limit.Milliseconds(), 1), 10)).Blocking()
+}
+
+func count(r rueidis.RedisResult) (int, error) {
+	n, err := r.AsInt64()
+	if err != nil {
+		return 0, classify(err)
+	}
+	return int(n), nil
+}

@@ -1,0 +1,18 @@
+-- prove.lua: tell whether a grant is here, by a write that changes nothing.
+--
+-- WAIT counts the replicas that have the last write of its connection. A WAIT behind this script on the same connection
+-- counts those that have the grant: the grant was there before the write. Run again the script does the same.
+--
+-- KEYS[1]  lock   hash, see lib/hash.lua; exists only while held
+-- ARGV[1]  owner  of the grant
+-- ARGV[2]  fence  of the grant
+--
+-- Returns  1  the grant is here
+--          0  it is not: the lease has ended, or another server was promoted without it
+
+local held = redis.pcall('HMGET', KEYS[1], ARGV[1], 'fence')
+if held.err or not held[1] or held[2] ~= ARGV[2] then
+  return 0
+end
+redis.call('HSET', KEYS[1], 'fence', ARGV[2])
+return 1

@@ -1,0 +1,237 @@
+package lockcmds
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/lockproxy/lockproxy/internal/lockcmds/redislink"
+	"github.com/lockproxy/lockproxy/internal/redistest"
+)
+
+// waits is how many WAITs a server has had.
+func waits(t *testing.T, srv *redistest.Server) int {
+	t.Helper()
+	text, _ := srv.Do(t, "INFO", "commandstats").(string)
+	_, after, found := strings.Cut(text, "cmdstat_wait:calls=")
+	if !found {
+		return 0
+	}
+	number, _, _ := strings.Cut(after, ",")
+	n, err := strconv.Atoi(number)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// gone fails unless a key, its queue and its deadlines do not exist.
+func (p *proxy) gone(key string) {
+	p.t.Helper()
+	for _, k := range []string{key, "redisson_lock_queue:{" + key + "}", "redisson_lock_timeout:{" + key + "}"} {
+		if n := p.srv.Do(p.t, "EXISTS", k); n != int64(0) {
+			p.t.Errorf("%s is left", k)
+		}
+	}
+}
+
+func TestAGrantIsAnsweredWhenReplicasHaveIt(t *testing.T) {
+	srv := redistest.Start(t)
+	replicas := []*redistest.Server{redistest.StartReplica(t, srv), redistest.StartReplica(t, srv)}
+	p := startProxy(t, srv, func(o *Options) { o.Sync = 2 })
+	a := p.session(2)
+	for i, verb := range []string{"LOCK", "TRYLOCK", "FAIRLOCK", "LOCK"} {
+		a.fence(verb + " k")
+		for _, r := range replicas { // without a wait for replication
+			count := fmt.Sprint(r.Do(t, "HGET", "k", p.e.opts.UUID+":1"))
+			if count != strconv.Itoa(i+1) {
+				t.Fatalf("%s: a replica has %s holds", verb, count)
+			}
+		}
+	}
+	for _, want := range []string{":0", ":0", ":0", ":1"} {
+		a.want("UNLOCK k", want)
+	}
+	before := waits(t, srv)
+	a.fence("LOCK k SYNC 0")
+	a.want("UNLOCK k", ":1")
+	if n := waits(t, srv) - before; n != 0 {
+		t.Errorf("%d WAITs for SYNC 0", n)
+	}
+	// Grants to a waiter: by a hand-over, and by an attempt.
+	b, c := p.session(2), startProxy(t, srv, nil).session(2)
+	for _, w := range []*session{b, c} {
+		a.fence("LOCK k")
+		w.send("LOCK k SYNC 2")
+		w.awaitWaiting()
+		before := waits(t, srv)
+		a.want("UNLOCK k", ":1")
+		fenceIn(t, w.reply())
+		if waits(t, srv) == before {
+			t.Error("a waiter's grant was not confirmed")
+		}
+		w.want("UNLOCK k", ":1")
+	}
+}
+
+func TestAGrantThatReplicasDoNotHaveIsRolledBack(t *testing.T) {
+	srv := redistest.Start(t)
+	replica := redistest.StartReplica(t, srv)
+	p := startProxy(t, srv, nil)
+	a, b := p.session(2), p.session(2)
+	held := a.fence("LOCK held OWNER o")
+	replica.Pause()
+	cases := []struct {
+		command string
+		least   time.Duration
+	}{
+		{"TRYLOCK k0 SYNC 1", syncLeast},
+		{"TRYLOCK held SYNC 1 OWNER o", syncLeast}, // a re-entry
+		{"LOCK k1 SYNC 1 WAIT 400 OWNER o", 390 * time.Millisecond},
+		{"FAIRLOCK k2 SYNC 1 WAIT 500", 490 * time.Millisecond},
+		{"LOCK k3 SYNC 1 WAIT 500 PX 200", 490 * time.Millisecond},
+		{"LOCK k4 SYNC 1 WAIT 800", 790 * time.Millisecond},
+		{"LOCK k5 SYNC 1 WAIT 1300", 1290 * time.Millisecond}, // two attempts
+		{"FAIRLOCK k6 SYNC 1 WAIT 1300", 1290 * time.Millisecond},
+	}
+	var all []*session
+	began := time.Now()
+	for _, c := range cases {
+		s := p.session(2)
+		s.send(c.command)
+		all = append(all, s)
+	}
+	for i, c := range cases { // in the order of their ends
+		got := all[i].reply()
+		took := time.Since(began)
+		if got != "-NOTSYNCED 0 of 1 replicas had the grant in time, and it was rolled back" || took < c.least || took > c.least+2*time.Second {
+			t.Errorf("%s: %s after %v", c.command, got, took)
+		}
+	}
+	for i := range 7 {
+		p.gone(fmt.Sprint("k", i))
+	}
+	if got := srv.Do(t, "HGET", "held", "o"); got != "1" {
+		t.Errorf("%v holds behind a re-entry that was rolled back", got)
+	}
+	if got := fmt.Sprint(srv.Do(t, "HGET", "held", "fence")); got != strconv.FormatInt(held, 10) {
+		t.Errorf("fence %s, not %d", got, held)
+	}
+	a.want("UNLOCK held OWNER o", ":1")
+
+	// A waiter goes on until the replica is back.
+	b.send("LOCK k SYNC 1")
+	b.quiet(1100 * time.Millisecond)
+	replica.Continue()
+	fenceIn(t, b.reply())
+	b.want("UNLOCK k", ":1")
+}
+
+const syncLeast = 300 * time.Millisecond
+
+func TestManyGrantsShareAWait(t *testing.T) {
+	srv := redistest.Start(t)
+	redistest.StartReplica(t, srv)
+	p := startProxy(t, srv, nil)
+	const n = 1000
+	var all []*session
+	for range n {
+		s := p.session(2)
+		all = append(all, s)
+	}
+	before := waits(t, srv)
+	for i, s := range all {
+		s.send(fmt.Sprintf("LOCK k%d SYNC 1", i))
+	}
+	for _, s := range all {
+		fenceIn(t, s.reply())
+	}
+	if got := waits(t, srv) - before; got == 0 || got > n/10 {
+		t.Errorf("%d WAITs for %d grants", got, n)
+	}
+}
+
+func TestAClientThatWantsTooManyReplicasDelaysOthersLittle(t *testing.T) {
+	srv := redistest.Start(t)
+	redistest.StartReplica(t, srv)
+	p := startProxy(t, srv, nil)
+	greedy, modest := p.session(2), p.session(2)
+	greedy.send("LOCK g SYNC 7 WAIT 1500")
+	began := time.Now()
+	rounds := 0
+	for time.Since(began) < time.Second {
+		modest.fence("LOCK m SYNC 1")
+		modest.want("UNLOCK m", ":1")
+		rounds++
+	}
+	if rounds < 20 {
+		t.Errorf("%d grants in a second", rounds)
+	}
+	if got := greedy.reply(); got != "-NOTSYNCED 1 of 7 replicas had the grant in time, and it was rolled back" {
+		t.Error(got)
+	}
+	p.gone("g")
+}
+
+func TestAClientThatHangsUpBeforeItsGrantIsConfirmed(t *testing.T) {
+	srv := redistest.Start(t)
+	replica := redistest.StartReplica(t, srv)
+	p := startProxy(t, srv, nil)
+	replica.Pause()
+	for _, verb := range []string{"LOCK", "FAIRLOCK"} {
+		s := p.session(2)
+		s.send(verb + " k SYNC 1")
+		redistest.Eventually(t, patience, "the grant", func() bool { return srv.Do(t, "EXISTS", "k") == int64(1) })
+		s.HangUp()
+		redistest.Eventually(t, patience, "the grant to be rolled back", func() bool { return srv.Do(t, "EXISTS", "k") == int64(0) })
+		redistest.Eventually(t, patience, "the engine to be idle", p.e.Idle)
+		p.gone("k")
+	}
+}
+
+func TestAFairWaiterKeepsItsPlaceWhenItsGrantIsRolledBack(t *testing.T) {
+	srv := redistest.Start(t)
+	replica := redistest.StartReplica(t, srv)
+	p, q := startProxy(t, srv, nil), startProxy(t, srv, nil)
+	first, second := p.session(2), q.session(2)
+	replica.Pause()
+	first.send("FAIRLOCK k SYNC 1")
+	redistest.Eventually(t, patience, "the grant", func() bool { return srv.Do(t, "EXISTS", "k") == int64(1) })
+	second.send("FAIRLOCK k")
+	second.quiet(1500 * time.Millisecond) // a grant is dropped
+	replica.Continue()
+	fence := fenceIn(t, first.reply())
+	first.want("UNLOCK k", ":1")
+	if next := fenceIn(t, second.reply()); next <= fence {
+		t.Errorf("fence %d behind %d", next, fence)
+	}
+	second.want("UNLOCK k", ":1")
+}
+
+func TestAUserWithoutTheRightToWait(t *testing.T) {
+	srv := redistest.Start(t)
+	redistest.StartReplica(t, srv)
+	srv.Do(t, "ACL", "SETUSER", "u", "on", ">pw", "~*", "&*", "+@all", "-wait")
+	p := startProxy(t, srv, func(o *Options) { o.Redis = linkTo(t, redislink.Options{Addr: srv.Addr(), User: "u", Password: "pw"}) })
+	p.session(2).want("LOCK k SYNC 1", "-NOPERM this user has no permissions to run the 'wait' command")
+	p.gone("k")
+}
+
+func TestAllIsWhatTheTopologyKnows(t *testing.T) {
+	srv := redistest.Start(t)
+	redistest.StartReplica(t, srv)
+	known := 0
+	p := startProxy(t, srv, func(o *Options) { o.Sync, o.Replicas = SyncAll, func(string) int { return known } })
+	s := p.session(2)
+	s.want("LOCK k", "-NOTSYNCED lock.sync is all, and no replica is known; nothing was granted")
+	p.gone("k")
+	known = 1
+	s.fence("LOCK k")
+	s.want("UNLOCK k", ":1")
+	known = 2
+	s.want("TRYLOCK k", "-NOTSYNCED 1 of 2 replicas had the grant in time, and it was rolled back")
+	p.gone("k")
+	s.fence("LOCK k SYNC 1")
+}
