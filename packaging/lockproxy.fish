@@ -71,6 +71,7 @@ complete -c lockproxy -n 'not __fish_seen_subcommand_from exec locks info unlock
 complete -c lockproxy -n 'not __fish_seen_subcommand_from exec locks info unlock help' -l unix-socket-perm -r -d 'Mode of the unix sockets in listen, octal as in 700'
 complete -c lockproxy -n 'not __fish_seen_subcommand_from exec locks info unlock help' -l admin-listen -r -d 'Address for metrics, health and a status page over HTTP'
 complete -c lockproxy -n 'not __fish_seen_subcommand_from exec locks info unlock help' -l admin-pprof -d 'Serve profiles at admin-listen as well'
+complete -c lockproxy -n 'not __fish_seen_subcommand_from exec locks info unlock help' -l admin-force-unlock -d 'Let the status page at admin-listen end locks, as FORCEUNLOCK does'
 complete -c lockproxy -n 'not __fish_seen_subcommand_from exec locks info unlock help' -l admin-hosts -r -d 'Host names under which admin-listen may be asked, besides localhost and its own'
 complete -c lockproxy -n 'not __fish_seen_subcommand_from exec locks info unlock help' -l failover-wait -r -d 'Longest wait of a command for a server that Sentinels or a cluster move, before it is refused'
 complete -c lockproxy -n 'not __fish_seen_subcommand_from exec locks info unlock help' -l dial-timeout -r -d 'Longest wait for a connection to Redis'

@@ -87,6 +87,7 @@ _lockproxy() {
 		'--unix-socket-perm=[Mode of the unix sockets in listen, octal as in 700]:value:_files' \
 		'--admin-listen=[Address for metrics, health and a status page over HTTP]:value:_files' \
 		'--admin-pprof[Serve profiles at admin-listen as well]' \
+		'--admin-force-unlock[Let the status page at admin-listen end locks, as FORCEUNLOCK does]' \
 		'--admin-hosts=[Host names under which admin-listen may be asked, besides localhost and its own]:value:_files' \
 		'--failover-wait=[Longest wait of a command for a server that Sentinels or a cluster move, before it is refused]:value:_files' \
 		'--dial-timeout=[Longest wait for a connection to Redis]:value:_files' \

@@ -42,8 +42,9 @@ type Config struct {
 	UnixSocketPerm values.FileMode `yaml:"unix-socket-perm" placeholder:"MODE" help:"Mode of the unix sockets in listen, octal as in 700. Unset: the umask decides."`
 	AdminListen    string          `yaml:"admin-listen" placeholder:"HOST:PORT" help:"Address for metrics, health and a status page over HTTP. Without a host: loopback only. Unset: none."`
 
-	AdminPprof bool     `yaml:"admin-pprof" help:"Serve profiles at admin-listen as well."`
-	AdminHosts []string `yaml:"admin-hosts" placeholder:"NAME" help:"Host names under which admin-listen may be asked, besides localhost and its own. May be repeated. IP addresses are always answered."`
+	AdminPprof       bool     `yaml:"admin-pprof" help:"Serve profiles at admin-listen as well."`
+	AdminForceUnlock bool     `yaml:"admin-force-unlock" help:"Let the status page at admin-listen end locks, as FORCEUNLOCK does."`
+	AdminHosts       []string `yaml:"admin-hosts" placeholder:"NAME" help:"Host names under which admin-listen may be asked, besides localhost and its own. May be repeated. IP addresses are always answered."`
 
 	FailoverWait        time.Duration      `yaml:"failover-wait" help:"Longest wait of a command for a server that Sentinels or a cluster move, before it is refused. 0: it is refused at once."`
 	DialTimeout         time.Duration      `yaml:"dial-timeout" help:"Longest wait for a connection to Redis."`
@@ -215,6 +216,7 @@ func (c Config) Verify() error {
 		check(err == nil && network == "tcp", "admin-listen", "%q is not host:port", c.AdminListen)
 	}
 	check(!c.AdminPprof || c.AdminListen != "", "admin-pprof", "needs admin-listen")
+	check(!c.AdminForceUnlock || c.AdminListen != "", "admin-force-unlock", "needs admin-listen")
 	check(len(c.AdminHosts) == 0 || c.AdminListen != "", "admin-hosts", "needs admin-listen")
 	for _, name := range c.AdminHosts {
 		check(name != "" && !strings.ContainsAny(name, ":/ "), "admin-hosts", "%q is not a host name", name)

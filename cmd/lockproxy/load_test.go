@@ -116,7 +116,7 @@ func samples(key string) [3]string {
 		return [3]string{"refuse", "split", "refuse"}
 	case "log.format":
 		return [3]string{"console", "json", "console"}
-	case "embedded", "upstream.tls", "sentinel.tls", "admin-pprof":
+	case "embedded", "upstream.tls", "sentinel.tls", "admin-pprof", "admin-force-unlock":
 		return [3]string{"true", "false", "true"}
 	case "tls.auth-clients":
 		return [3]string{"no", "optional", "no"}
@@ -154,6 +154,7 @@ var needs = map[string][][2]string{
 	"upstream.user":        {{"upstream.password", "x"}},
 	"admin-hosts":          {{"admin-listen", ":9121"}},
 	"admin-pprof":          {{"admin-listen", ":9121"}},
+	"admin-force-unlock":   {{"admin-listen", ":9121"}},
 	"upstream.ca-file":     {{"upstream.tls", "true"}},
 	"upstream.cert-file":   {{"upstream.tls", "true"}, {"upstream.key-file", "x"}},
 	"upstream.key-file":    {{"upstream.tls", "true"}, {"upstream.cert-file", "x"}},

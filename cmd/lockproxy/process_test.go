@@ -255,7 +255,7 @@ func TestAdminServerIsThereUntilTheLastClientHasGone(t *testing.T) {
 		status, body := get("/readyz")
 		return status == http.StatusServiceUnavailable && body == "draining\n"
 	})
-	if _, body := get("/"); !strings.Contains(body, "Draining") {
+	if _, body := get("/status"); !strings.Contains(body, `"draining":true`) {
 		t.Error("the page does not say that it drains")
 	}
 	nc.Close() // and with it the drain ends

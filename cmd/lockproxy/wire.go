@@ -75,7 +75,7 @@ func (s *service) build(cfg Config) error {
 	}
 	if cfg.AdminListen != "" {
 		s.admin, err = admin.New(admin.Options{
-			Listen: cfg.AdminListen, Hosts: cfg.AdminHosts, Pprof: cfg.AdminPprof, Proxy: s.proxy, Logger: s.log.Named("admin"),
+			Listen: cfg.AdminListen, Hosts: cfg.AdminHosts, Pprof: cfg.AdminPprof, ForceUnlock: cfg.AdminForceUnlock, Proxy: s.proxy, Logger: s.log.Named("admin"),
 		})
 	}
 	return err

@@ -4,16 +4,20 @@
 //	GET /healthz      200 while the process serves at all
 //	GET /readyz       200 if Redis takes writes on a connection of its own and the proxy takes clients, else 503 and why
 //	GET /debug/pprof  profiles, if they are enabled
-//	GET /             clients, lanes, pins and why, held locks
+//	GET /             the status page; the next three have its content as JSON
+//	GET /status       numbers with their last minutes, pins and why, lanes
+//	GET /locks        the locks that are held or waited for through the proxy, in pages
+//	GET /clients      the clients, in pages
+//	POST /force-unlock  ends a lock, if that is enabled
 //
 // This package counts nothing: every request reads the proxy's own counters. There is no authentication, and lock names may be
 // secret. So an address without a host is on the loopback interface only, and a request must ask for a known host.
 //
-// Every answer comes in bounded time, even if the proxy or Redis hangs. A goroutine of type recent takes locks or asks Redis, and a
+// Every answer comes in bounded time, even if the proxy or Redis hangs. A goroutine of type recent or desk takes locks or asks Redis, and a
 // request waits for it for a limited time.
 //
-// Goroutines: Run serves until its context ends; net/http has one for each connection, and each recent at most one. Run waits for
-// them briefly.
+// Goroutines: Run serves until its context ends, and samples numbers; net/http has one for each connection, each recent and desk at most
+// one. Run waits for them briefly.
 package admin
 
 import (
@@ -25,6 +29,7 @@ import (
 	"net/http/pprof"
 	rpprof "runtime/pprof"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -32,17 +37,21 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"go.uber.org/zap"
 
+	"github.com/lockproxy/lockproxy/internal/admin/page"
+	"github.com/lockproxy/lockproxy/internal/admin/trend"
+	"github.com/lockproxy/lockproxy/internal/admin/view"
 	"github.com/lockproxy/lockproxy/internal/proxy"
 	"github.com/lockproxy/lockproxy/internal/proxy/status"
 )
 
 // Options configure a Server. Listen and Proxy are required.
 type Options struct {
-	Listen string   // host:port; without a host: loopback only
-	Hosts  []string // names, besides localhost and that of Listen, under which requests may ask for the server
-	Pprof  bool     // serve profiles
-	Proxy  *proxy.Server
-	Logger *zap.Logger // nil: no log
+	Listen      string   // host:port; without a host: loopback only
+	Hosts       []string // names, besides localhost and that of Listen, under which requests may ask for the server
+	Pprof       bool     // serve profiles
+	ForceUnlock bool     // locks can be ended by a request
+	Proxy       *proxy.Server
+	Logger      *zap.Logger // nil: no log
 }
 
 // Server answers operators.
@@ -51,11 +60,16 @@ type Server struct {
 	log      *zap.Logger
 	listener net.Listener
 	http     http.Server
-	stop     context.CancelFunc // ends questions to Redis
+	life     context.Context // of questions to Redis
+	stop     context.CancelFunc
+	token    string // of requests that change something; empty: there are none
+	view     *view.Source
+	tables   desk
 
 	stats     recent[status.Stats]
 	overview  recent[overview]
 	readiness recent[error]
+	trend     trend.Trend
 }
 
 const (
@@ -72,6 +86,11 @@ const (
 	// answerLimit is how long a request waits for the proxy, and readyLimit for Redis.
 	answerLimit = 500 * time.Millisecond
 	readyLimit  = 900 * time.Millisecond
+	// tableLimit is how long a request waits for a table, and holderLimit how long of it for Redis.
+	tableLimit  = 3 * time.Second
+	holderLimit = 500 * time.Millisecond
+	// forceLimit bounds the end of a lock.
+	forceLimit = 3 * time.Second
 	// closeLimit is the time that requests have to finish when Run ends. A profile would take half a minute.
 	closeLimit = time.Second
 )
@@ -91,12 +110,14 @@ func New(opts Options) (*Server, error) {
 	if opts.Logger == nil {
 		opts.Logger = zap.NewNop()
 	}
-	s := &Server{proxy: opts.Proxy, log: opts.Logger}
-	var ctx context.Context
-	ctx, s.stop = context.WithCancel(context.Background())
+	s := &Server{proxy: opts.Proxy, log: opts.Logger, view: view.Of(opts.Proxy), tables: newDesk()}
+	if opts.ForceUnlock {
+		s.token = newToken()
+	}
+	s.life, s.stop = context.WithCancel(context.Background())
 	s.stats.ask = s.proxy.Stats
 	s.overview.ask = s.look
-	s.readiness.ask = func() error { return s.proxy.Probe(ctx) }
+	s.readiness.ask = func() error { return s.proxy.Probe(s.life) }
 	metrics := prometheus.NewRegistry()
 	for _, c := range []prometheus.Collector{
 		collector{&s.stats}, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
@@ -128,7 +149,10 @@ func (s *Server) Addr() net.Addr { return s.listener.Addr() }
 func (s *Server) Run(ctx context.Context) error {
 	defer s.stop()
 	s.log.Info("listening", zap.String("addr", s.Addr().String()))
-	s.stats.get(answerLimit)      // so that there is a snapshot to show if the proxy hangs later
+	s.overview.get(answerLimit) // so that there is a snapshot to show if the proxy hangs later
+	var remembering sync.WaitGroup
+	remembering.Go(s.remember)
+	defer remembering.Wait()
 	served := make(chan error, 1) // the result of Serve
 	go func() { served <- s.http.Serve(s.listener) }()
 	select {
@@ -145,6 +169,7 @@ func (s *Server) Run(ctx context.Context) error {
 	s.stats.settle(closeLimit)
 	s.overview.settle(closeLimit)
 	s.readiness.settle(closeLimit)
+	s.tables.settle(closeLimit)
 	if err := <-served; !errors.Is(err, http.ErrServerClosed) {
 		return fmt.Errorf("admin: %w", err)
 	}
@@ -162,7 +187,13 @@ func (s *Server) routes(metrics http.Handler, profiles bool) http.Handler {
 	mux.Handle("GET /metrics", metrics)
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { reply(w, http.StatusOK, "ok") })
 	mux.HandleFunc("GET /readyz", s.ready)
-	mux.HandleFunc("GET /{$}", s.page)
+	page.Register(mux)
+	mux.HandleFunc("GET /status", s.state)
+	mux.HandleFunc("GET /locks", s.locks)
+	mux.HandleFunc("GET /clients", s.clients)
+	if s.token != "" {
+		mux.Handle("POST /force-unlock", http.NewCrossOriginProtection().Handler(http.HandlerFunc(s.forceUnlock)))
+	}
 	if profiles { // not the command line, which may hold a password
 		mux.HandleFunc("GET /debug/pprof/{$}", profileList)
 		for _, p := range rpprof.Profiles() {

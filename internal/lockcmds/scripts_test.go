@@ -380,7 +380,7 @@ func TestScriptsPassWrongTypeThrough(t *testing.T) {
 			{b.s["handover"], []string{n.Lock, n.Channel, n.Queue, n.Fence}, []any{ownerA, 0, 1, "PUBLISH", 0, 1000, "", "", 1000, crowd, 0, ownerB, 1000, 1, "", ""}},
 			{b.s["extend"], []string{n.Lock, n.Channel, n.Queue}, []any{ownerA, 1000, "PUBLISH", 1, ""}},
 			{b.s["info"], []string{n.Lock, n.Queue}, nil},
-			{b.s["force"], []string{n.Lock, n.Channel, n.Queue}, []any{"PUBLISH"}},
+			{b.s["force"], []string{n.Lock, n.Channel, n.Queue}, []any{"PUBLISH", 0}},
 			{b.s["drop"], []string{n.Lock, n.Channel, n.Queue}, []any{ownerA, 0, 0, "PUBLISH", 1, 0, "", 0}},
 		} {
 			_, err := b.eval(call.s, call.keys, call.args...)
@@ -548,9 +548,9 @@ func TestForceFreesAndWakes(t *testing.T) {
 	onBoth(t, func(t *testing.T, b *bench) {
 		heard := b.listen(b.n.Channel, b.n.NameChannel(ownerB))
 		keys := []string{b.n.Lock, b.n.Channel, b.n.Queue}
-		force := func() any {
+		force := func(fence ...int64) any {
 			t.Helper()
-			v, err := b.c.Eval(t.Context(), b.s["force"].Text(), keys, "PUBLISH").Result()
+			v, err := b.c.Eval(t.Context(), b.s["force"].Text(), keys, "PUBLISH", append(fence, 0)[0]).Result()
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -559,7 +559,8 @@ func TestForceFreesAndWakes(t *testing.T) {
 		equal(t, "free", force(), any([]any{}))
 		fence := b.acquire(ownerA, 30000)[1]
 		b.fair(ownerB, 30000, 300000, 1)
-		equal(t, "held", force(), any([]any{ownerA, fence}))
+		equal(t, "an earlier grant", force(fence-1), any([]any{}))
+		equal(t, "held", force(fence), any([]any{ownerA, fence}))
 		equal(t, "messages", heard(), []string{"redisson_lock__channel:{foo} 0", "redisson_lock__channel:{foo}:" + ownerB + " 0"})
 		equal(t, "again", force(), any([]any{}))
 		b.c.HSet(t.Context(), b.n.Lock, "mode", "write", ownerA, 1)

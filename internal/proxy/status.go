@@ -6,6 +6,8 @@ import (
 	"slices"
 
 	"github.com/lockproxy/lockproxy/internal/lockcmds"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/engines"
+	"github.com/lockproxy/lockproxy/internal/proxy/clients"
 	"github.com/lockproxy/lockproxy/internal/proxy/session"
 	"github.com/lockproxy/lockproxy/internal/proxy/status"
 )
@@ -13,20 +15,14 @@ import (
 // ClientStatus describes one client connection for people.
 type ClientStatus = session.Status
 
-// Clients lists at most n clients in the order of their arrival. Clients that have not sent a command are left out.
-func (srv *Server) Clients(n int) []ClientStatus {
-	var all []*session.Session
-	for _, l := range srv.shared.Clients.All() {
+// EachClient calls f for all clients, in no order. Clients that have not sent a command are left out. Not for an event loop.
+func (srv *Server) EachClient(f func(ClientStatus)) {
+	for i, l := range srv.shared.Clients.All() {
+		clients.Yield(i)
 		if s, ok := l.(*session.Session); ok {
-			all = append(all, s)
+			f(s.Status())
 		}
 	}
-	slices.SortFunc(all, func(a, b *session.Session) int { return cmp.Compare(a.ID, b.ID) })
-	var list []ClientStatus
-	for _, s := range all[:min(n, len(all))] {
-		list = append(list, s.Status())
-	}
-	return list
 }
 
 // Stats reads the counters, one after the other.
@@ -42,19 +38,42 @@ func (srv *Server) Locks(n int) []LockStatus {
 	return list[:min(n, len(list))]
 }
 
+// SeenLock describes one lock that clients of this proxy hold or wait for, for people.
+type SeenLock = engines.Lock
+
+// EachLock calls f for the locks that clients of this proxy hold or wait for, in no order. Not for an event loop.
+func (srv *Server) EachLock(f func(SeenLock)) { srv.shared.Locks.Each(f) }
+
+// ErrUnknownIdentity says that no client uses locks as that user in that database.
+var ErrUnknownIdentity = engines.ErrUnknown
+
+// ForceUnlock ends a lock for an operator. fence names the grant that is meant; 0: any. false: the lock is free, or another grant holds it.
+func (srv *Server) ForceUnlock(ctx context.Context, user string, db int, key string, fence int64, operator string) (bool, error) {
+	return srv.shared.Locks.Force(ctx, user, db, key, fence, operator)
+}
+
 // LaneStatus describes one connection to Redis that clients share, for people.
 type LaneStatus struct {
 	Identity string // without its password
+	Server   string // where it leads to, in a cluster
+	Use      string // what it is for
+	Up       bool   // it is connected
 	Clients  int
+	Commands int64 // without an answer
+	Bytes    int64 // not yet written
 }
 
 // Lanes lists the lanes by identity.
 func (srv *Server) Lanes() []LaneStatus {
 	var list []LaneStatus
 	for _, l := range srv.shared.Upstream.Lanes() {
-		list = append(list, LaneStatus{Identity: l.Identity.String(), Clients: l.Users})
+		list = append(list, LaneStatus{
+			Identity: l.Identity.String(), Server: string(l.At), Use: l.Use, Up: l.Up, Clients: l.Users, Commands: l.Commands, Bytes: l.Bytes,
+		})
 	}
-	slices.SortFunc(list, func(a, b LaneStatus) int { return cmp.Compare(a.Identity, b.Identity) })
+	slices.SortFunc(list, func(a, b LaneStatus) int {
+		return cmp.Or(cmp.Compare(a.Identity, b.Identity), cmp.Compare(a.Server, b.Server), cmp.Compare(a.Use, b.Use))
+	})
 	return list
 }
 

@@ -75,7 +75,9 @@ func (l *Lane) Progress() (appended, written int64) { return l.stream.Progress()
 
 // status describes the lane. Requires Upstream.mu.
 func (l *Lane) status() LaneStatus {
-	s := LaneStatus{Identity: l.target.ID, Users: l.users, Commands: stream.Outstanding(l.stream)}
+	s := LaneStatus{
+		Identity: l.target.ID, At: l.target.At, Use: l.set.lineup.Use(l.number), Up: l.stream.IsUp(), Users: l.users, Commands: stream.Outstanding(l.stream),
+	}
 	appended, written := l.stream.Progress()
 	s.Bytes = appended - written
 	return s

@@ -241,9 +241,12 @@ func (u *Upstream) Commands() *commands.Table { return u.table.Load() }
 // LaneStatus describes one lane for people.
 type LaneStatus struct {
 	Identity Identity
-	Users    int   // sessions
-	Commands int64 // without an answer
-	Bytes    int64 // of commands that have not been written
+	At       Node   // the server, in a cluster
+	Use      string // what it is for: "all" commands, "reads", "writes", "scripts", "large replies"; or "set aside", "spare"
+	Up       bool   // it is connected
+	Users    int    // sessions
+	Commands int64  // without an answer
+	Bytes    int64  // of commands that have not been written
 }
 
 // Lanes lists the lanes, in no order.

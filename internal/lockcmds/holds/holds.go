@@ -234,6 +234,7 @@ func (x *Holds) List(slice []replies.Info, end int) ([]replies.Info, int) {
 		i := replies.Info{
 			Key: h.Lock, Owner: h.Owner, Holds: h.Count, Fence: h.Fence,
 			TTL: max(0, h.lease.Deadline().Sub(now).Milliseconds()), Client: contract.ClientInfo(h.Client()),
+			Since: h.Since, Fixed: h.Fixed,
 		}
 		slice = append(slice, i)
 	}

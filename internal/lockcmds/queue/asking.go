@@ -43,9 +43,9 @@ func (s *Set) Join(w *Waiter, n Names, m Mark, a Answer) {
 		q.base = s.listen(n.Channel)
 		q.base.queues.push(&q.inBase, q)
 		s.queues[n.Key] = q
-		s.order.push(&q.inSet, q)
+		q.index, s.list = len(s.list), append(s.list, q)
 	}
-	s.waiters++
+	s.waiters.push(&w.inSet, w)
 	w.queue, w.state, w.pending, w.err = q, waiting, None, nil
 	if w.Named() {
 		w.sub = s.listen(w.Wake)

@@ -31,11 +31,7 @@ func (s *Set) Remove(w *Waiter, o Outcome, err error) bool {
 
 // RemoveAll takes out all waiters of all locks: the proxy stops.
 func (s *Set) RemoveAll(err error) {
-	var all []*Waiter
-	for n := s.order.head; n != nil; n = n.next {
-		all = n.value.appendAll(all)
-	}
-	s.each(all, func(w *Waiter) { s.Remove(w, Error, err) })
+	s.each(s.waiters.all(), func(w *Waiter) { s.Remove(w, Error, err) })
 }
 
 func (q *Queue) appendAll(all []*Waiter) []*Waiter { return q.own.appendTo(q.shared.appendTo(all)) }
@@ -54,7 +50,7 @@ func (s *Set) Withdraw(w *Waiter, key string, o Outcome, err error) {
 // remove takes a waiter out of its queue.
 func (s *Set) remove(w *Waiter, o Outcome, err error) {
 	q := w.queue
-	s.waiters--
+	s.waiters.remove(&w.inSet)
 	w.queue, w.state = nil, outside
 	if w.sub != nil {
 		w.sub.waiters.remove(&w.inSub)
@@ -96,9 +92,14 @@ func (q *Queue) end() {
 	q.ended = true
 	q.base.queues.remove(&q.inBase)
 	q.set.unlisten(q.base)
-	q.set.order.remove(&q.inSet)
-	delete(q.set.queues, q.names.Key)
-	q.set.emit(Effect{Op: StopTimers, Queue: q})
+	s := q.set
+	last := len(s.list) - 1
+	s.list[q.index] = s.list[last]
+	s.list[q.index].index = q.index
+	s.list[last] = nil
+	s.list = s.list[:last]
+	delete(s.queues, q.names.Key)
+	s.emit(Effect{Op: StopTimers, Queue: q})
 }
 
 func (q *Queue) takePlace(w *Waiter) {

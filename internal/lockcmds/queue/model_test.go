@@ -182,6 +182,12 @@ func (w *world) answer(c *client, a Answer) {
 // effects notes what the machine wants, and checks it.
 func (w *world) effects() {
 	w.t.Helper()
+	if q := w.s.Find(w.names.Key); (q != nil) != slices.Contains(Queues(w.s), q) || len(Queues(w.s)) != w.s.Len() {
+		w.t.Fatalf("the list of queues is %v", Queues(w.s))
+	}
+	if oldest := Oldest(w.s); (oldest != nil) != (w.s.Waiters() > 0) || oldest != nil && !oldest.Waits() {
+		w.t.Fatalf("of %d waiters the oldest is %v", w.s.Waiters(), oldest)
+	}
 	effects := w.s.Effects()
 	w.most = max(w.most, len(effects))
 	for _, e := range effects {

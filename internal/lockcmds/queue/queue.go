@@ -63,7 +63,7 @@ type Waiter struct {
 	err     error   // of pending
 	turn    turn    // of the attempt on its way
 
-	inLine, inSub, inPlace node[*Waiter]
+	inLine, inSub, inPlace, inSet node[*Waiter]
 }
 
 // state says what may happen to a waiter.
@@ -134,7 +134,8 @@ type Queue struct {
 	reaper     reaper
 	ended      bool
 
-	inSet, inBase, inByName node[*Queue]
+	index            int // in Set.list
+	inBase, inByName node[*Queue]
 }
 
 // Names returns the names of the lock.
@@ -142,6 +143,9 @@ func (q *Queue) Names() Names { return q.names }
 
 // Len is how many waiters there are, and how many of them have places of their own.
 func (q *Queue) Len() (all, own int) { return q.shared.len + q.own.len, q.own.len }
+
+// First returns the waiters that have joined the queue first: of those who share a place, and of the others. nil: there is none.
+func (q *Queue) First() (shared, own *Waiter) { return q.shared.first(), q.own.first() }
 
 // Settled reports whether all subscriptions are confirmed and no waiter asks.
 func (q *Queue) Settled() bool {
@@ -179,8 +183,8 @@ type Set struct {
 	queues  map[string]*Queue
 	subs    map[string]*subscription
 	leaving map[string]*departures
-	waiters int
-	order   line[*Queue] // the queues, in the order in which they began
+	waiters line[*Waiter] // of all queues, in the order in which they joined
+	list    []*Queue      // the queues in no order, so that they can be walked in slices
 	idle    idleSubscriptions
 	backlog []task
 	going   bool // Continue is on its way
@@ -201,7 +205,14 @@ func (s *Set) Find(key string) *Queue { return s.queues[key] }
 func (s *Set) Len() int { return len(s.queues) }
 
 // Waiters is how many waiters there are in all queues.
-func (s *Set) Waiters() int { return s.waiters }
+func (s *Set) Waiters() int { return s.waiters.len }
+
+// Oldest is the waiter that has joined first; nil: none waits.
+func Oldest(s *Set) *Waiter { return s.waiters.first() }
+
+// Queues is the queues in no order, for callers that walk them backwards in slices. If a queue ends, the last one takes its place. The caller
+// does not change or keep it.
+func Queues(s *Set) []*Queue { return s.list }
 
 // Denied is the error with which Redis refuses the subscriptions of the lock; nil: it does not.
 func (s *Set) Denied(key string) error {

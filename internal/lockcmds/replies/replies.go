@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/tidwall/redcon"
 
@@ -82,6 +83,10 @@ type Info struct {
 	TTL          int64               // in milliseconds
 	Fair, Local  int64               // waiters: in the fair queue, and of this proxy
 	Client       contract.ClientInfo // shown by LOCKLIST only
+
+	// For operators only.
+	Since time.Time // when the command was sent that acquired it
+	Fixed bool      // the client has set the lease: it is not renewed
 }
 
 // AppendInfo appends a lock as a map.

@@ -161,11 +161,14 @@ func DecodeDropped(v resp.Value) (held bool, err error) {
 }
 
 // Force frees a lock of any holder.
-type Force struct{ Key string }
+type Force struct {
+	Key   string
+	Fence int64 // of the grant that is meant; 0: any
+}
 
 // Call is the call of force.lua.
 func (f Force) Call() Call {
-	return Call{force, []string{f.Key, ChannelOf(f.Key), QueueOf(f.Key)}, []string{publish}}
+	return Call{force, []string{f.Key, ChannelOf(f.Key), QueueOf(f.Key)}, []string{publish, itoa(f.Fence)}}
 }
 
 // Forced is the answer to Force.

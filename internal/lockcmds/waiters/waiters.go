@@ -40,6 +40,7 @@ import (
 	"github.com/lockproxy/lockproxy/internal/lockcmds/damage"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/grammar"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/holds"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/listing"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/owners"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/queue"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/reentry"
@@ -246,4 +247,68 @@ func (x *Waiters) fullLocked(lock string) (why, limit string) {
 func (x *Waiters) namesOf(lock string) queue.Names {
 	n := script.NamesOf(lock)
 	return queue.Names{Key: lock, Channel: n.Channel, Place: n.PlaceOf(x.place), Wake: n.NameChannel(x.place)}
+}
+
+// Contended is one lock that clients wait for through this engine.
+type Contended struct {
+	Key    string
+	All    int       // waiters
+	Own    int       // of these, those with places of their own in the queue in Redis
+	Oldest time.Time // when the command came that waits for longest
+}
+
+// Contended appends the locks with waiters before place end of their list, the last first, listing.Slice of them at most. It returns up to
+// where it has come; end -1 begins, and 0 is the end. A lock that has waiters all the time is seen though others come and go. It may be seen
+// twice. Requires no locks.
+func (x *Waiters) Contended(slice []Contended, end int) ([]Contended, int) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	all := queue.Queues(x.set)
+	if end < 0 || end > len(all) {
+		end = len(all)
+	}
+	begin := max(0, end-listing.Slice)
+	for _, q := range all[begin:end] {
+		c := Contended{Key: q.Names().Key}
+		c.All, c.Own = q.Len()
+		for _, w := range firstOf(q) {
+			if c.Oldest.IsZero() || w.began.Before(c.Oldest) {
+				c.Oldest = w.began
+			}
+		}
+		slice = append(slice, c)
+	}
+	return slice, begin
+}
+
+// firstOf lists the waiters of a queue that are the first of their kind.
+func firstOf(q *queue.Queue) (first []*waiter) {
+	shared, own := q.First()
+	for _, w := range []*queue.Waiter{shared, own} {
+		if w != nil {
+			first = append(first, waiterOf(w))
+		}
+	}
+	return first
+}
+
+// Oldest is when the command came of the client that has waited for longest; the zero time: none waits. It costs O(1). Requires no locks.
+func (x *Waiters) Oldest() (began time.Time) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if w := queue.Oldest(x.set); w != nil {
+		began = waiterOf(w).began
+	}
+	return began
+}
+
+// WaitsFor returns the lock that a session asks for, and when its command came. false: it asks for none. Requires no locks of this package.
+func (x *Waiters) WaitsFor(session uint64) (lock string, since time.Time, ok bool) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	w := x.asks[session]
+	if w == nil {
+		return "", time.Time{}, false
+	}
+	return w.lock(), w.began, true
 }

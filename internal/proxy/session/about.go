@@ -224,12 +224,14 @@ type Status struct {
 	Addr, Name string
 	Identity   string // without its password
 	Since      time.Time
-	State      string // the reason of its wait; empty: it does not wait
-	Pin        string // the command that made a pin necessary; empty: it has none
-	Unanswered int    // commands sent to Redis whose replies have not come
-	Unread     int    // bytes that the client has not taken
-	Paused     bool   // it is not read at present
-	SetAside   bool   // its lane stands still
+	State      string    // the reason of its wait; empty: it does not wait
+	Lock       string    // for which it waits; empty: for none
+	Asked      time.Time // when it asked for Lock
+	Pin        string    // the command that made a pin necessary; empty: it has none
+	Unanswered int       // commands sent to Redis whose replies have not come
+	Unread     int       // bytes that the client has not taken
+	Paused     bool      // it is not read at present
+	SetAside   bool      // its lane stands still
 }
 
 // waitNames are the reasons of a wait for people.
@@ -248,6 +250,13 @@ func (s *Session) Status() Status {
 	}
 	if s.pin != nil {
 		c.Pin = s.pin.reason
+	}
+	if s.wait == waitLock {
+		for _, e := range s.engines {
+			if lock, since, ok := e.WaitsFor(s.ID); ok {
+				c.Lock, c.Asked = lock, since
+			}
+		}
 	}
 	return c
 }

@@ -48,7 +48,8 @@ type Stats struct {
 	Renewals      map[string]int64 // by outcome
 	RenewalMargin time.Duration    // the least of the last minute; negative: none
 
-	Held, Waiting        int // locks held through this proxy, clients that wait for locks
+	Held, Waiting        int           // locks held through this proxy, clients that wait for locks
+	OldestWait           time.Duration // of these, the one that has waited for longest; -1 s: none waits
 	WaitsRefused         int64
 	Waits                map[string]Waits // grants, by verb
 	HandedOver, Attempts int64
@@ -76,6 +77,9 @@ type LockEngines interface {
 
 	// Waiting is the number of clients that wait for a lock.
 	Waiting() int
+
+	// OldestWait is when the command came that waits for longest; the zero time: none waits.
+	OldestWait() time.Time
 }
 
 // Stats reads the numbers, one after the other.
@@ -92,6 +96,11 @@ func (src *Source) Stats() Stats {
 		Moves:     src.Upstream.Moves(),
 		Held:      src.Locks.Held(),
 		Waiting:   src.Locks.Waiting(),
+	}
+	if s.OldestWait = -time.Second; s.Waiting > 0 {
+		if began := src.Locks.OldestWait(); !began.IsZero() {
+			s.OldestWait = time.Since(began)
+		}
 	}
 	for _, l := range lanes {
 		s.LaneCommands += l.Commands

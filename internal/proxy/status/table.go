@@ -194,6 +194,11 @@ var Table = []Row{
 		Number: func(s *Stats) int64 { return int64(s.Waiting) },
 	},
 	{
+		Info: "lock_oldest_wait_ms", Metric: "lock_oldest_wait_seconds", Kind: Gauge, Scale: 0.001,
+		Help:   "For how long the client has waited that waits for a lock for longest. Negative: none waits.",
+		Number: func(s *Stats) int64 { return s.OldestWait.Milliseconds() },
+	},
+	{
 		Metric: "lock_wait_seconds", Label: "verb", Kind: Timing, Help: "From the request to the grant, of locks that were granted.",
 		Waits: func(s *Stats) map[string]Waits { return s.Waits },
 	},

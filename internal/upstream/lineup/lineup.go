@@ -119,6 +119,26 @@ func (l *Lineup) Spare() (i int, open bool) {
 // Unused reports whether a lane has no role, now or when it has drained.
 func (l *Lineup) Unused(i int) bool { return !l.lanes[i].aside && l.role(i) == roles }
 
+// Use says for people what a lane is for.
+func (l *Lineup) Use(i int) string {
+	switch r := l.role(i); {
+	case l.lanes[i].aside:
+		return "set aside"
+	case r == Reads && l.Divided():
+		return "reads"
+	case r == Reads:
+		return "all"
+	case r == Writes:
+		return "writes"
+	case r == Scripts:
+		return "scripts"
+	case r == Large:
+		return "large replies"
+	default:
+		return "spare"
+	}
+}
+
 // Settled reports whether the users of a lane need not Pick again before the next command.
 func (l *Lineup) Settled(i int) bool {
 	switch l.role(i) {

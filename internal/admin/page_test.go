@@ -1,0 +1,268 @@
+package admin
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/lockproxy/lockproxy/internal/admin/view"
+	"github.com/lockproxy/lockproxy/internal/redistest"
+	"github.com/lockproxy/lockproxy/internal/resp"
+)
+
+// read is a document of the admin server.
+func read[T any](s *stand, path string) (v T) {
+	s.t.Helper()
+	status, body := s.get(path)
+	if status != http.StatusOK {
+		s.t.Fatalf("%s: %d %s", path, status, body)
+	}
+	if err := json.Unmarshal([]byte(body), &v); err != nil {
+		s.t.Fatalf("%s: %v in %s", path, err, body)
+	}
+	return v
+}
+
+func (s *stand) state() state                  { return read[state](s, "/status") }
+func (s *stand) locks(q string) view.Locks     { return read[view.Locks](s, "/locks?"+q) }
+func (s *stand) clients(q string) view.Clients { return read[view.Clients](s, "/clients?"+q) }
+
+// send sends a command whose reply may take long.
+func send(t *testing.T, nc io.Writer, command string) {
+	t.Helper()
+	if _, err := nc.Write(resp.AppendCommand(nil, strings.Fields(command)...)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// One line for each lock that is held or waited for, wherever its holder is; its owner's name is enough to release it and stays secret.
+func TestLocksAreShownWhereverTheirHolderIs(t *testing.T) {
+	s := newStand(t)
+	here := s.client("CLIENT SETNAME worker-7", "LOCK here")
+	s.client("LOCK fixed PX 50000 OWNER secret-owner", "LOCK fixed PX 50000 OWNER secret-owner")
+	gone := s.client("LOCK gone")
+	other := "0e9e6f0a-6a5c-4f3e-9c55-0b3c7a1d2e4f"
+	s.redis.Do(t, "HSET", "elsewhere", other+":42", "1")
+	s.redis.Do(t, "PEXPIRE", "elsewhere", "40000")
+	s.redis.Do(t, "HSET", "named", "somebody's name", "1")
+	waiters := map[string]io.Writer{}
+	for i, key := range []string{"here", "gone", "elsewhere", "named", "here"} {
+		nc := s.client("CLIENT SETNAME waiter-" + key)
+		verb := "LOCK "
+		if i == 4 {
+			verb = "FAIRLOCK "
+		}
+		send(t, nc, verb+key)
+		waiters[key] = nc
+	}
+	gone.Close()
+	want := map[string]string{"here": "here", "fixed": "here", "gone": "gone", "elsewhere": "elsewhere", "named": "named"}
+	redistest.Eventually(t, 10*time.Second, "all locks to be shown", func() bool {
+		got := map[string]string{}
+		answer := s.locks("")
+		for _, l := range answer.Rows {
+			got[l.Key] = l.Holder
+		}
+		return fmt.Sprint(got) == fmt.Sprint(want) && answer.Contended == 4 && answer.Held == 2 && answer.Matching == 5
+	})
+	rows := map[string]view.Lock{}
+	for _, l := range s.locks("").Rows {
+		rows[l.Key] = l
+	}
+	if l := rows["here"]; l.Client != here.LocalAddr().String() || l.Name != "worker-7" || l.Waiters != 2 || l.Fair != 1 || l.Waiting < 0 || l.Held < 0 ||
+		!l.Renewed || l.Fence == 0 || l.LeaseLeft <= 10 || l.LeaseLeft > 30 {
+		t.Errorf("here: %+v", l)
+	}
+	if l := rows["fixed"]; l.Renewed || l.Holds != 2 || l.Waiters != 0 || l.Waiting != -1 || l.LeaseLeft <= 30 || l.LeaseLeft > 50 {
+		t.Errorf("fixed: %+v", l)
+	}
+	if l := rows["elsewhere"]; l.Process != other || l.LeaseLeft <= 30 || l.LeaseLeft > 40 || l.Held != -1 || l.Waiters != 1 {
+		t.Errorf("elsewhere: %+v", l)
+	}
+	if l := rows["named"]; l.LeaseLeft != -1 {
+		t.Errorf("named: %+v", l)
+	}
+	if _, body := s.get("/locks"); strings.Contains(body, "secret-owner") || strings.Contains(body, "somebody") || strings.Contains(body, s.state().UUID) {
+		t.Errorf("an owner is shown: %s", body)
+	}
+
+	if keys := s.keys("only=orphaned&sort=key"); keys != "elsewhere gone named" {
+		t.Errorf("orphaned: %s", keys)
+	}
+	if keys := s.keys("only=held&sort=key&order=down"); keys != "here fixed" {
+		t.Errorf("held: %s", keys)
+	}
+	if keys := s.keys("search=WORKER"); keys != "here" {
+		t.Errorf("by the holder's name: %s", keys)
+	}
+	if keys := s.keys("sort=waiters&order=down&limit=1"); keys != "here" {
+		t.Errorf("most waiters: %s", keys)
+	}
+	if keys := s.keys("sort=key&offset=3&limit=1"); keys != "here" {
+		t.Errorf("the fourth: %s", keys)
+	}
+	if keys := s.keys(""); !strings.HasSuffix(keys, "fixed") {
+		t.Errorf("without a wait it is the last: %s", keys)
+	}
+	for _, c := range s.clients("only=waiting").Rows {
+		if "waiter-"+c.WaitsFor != c.Name || c.Waiting < 0 || c.State != "lock" {
+			t.Errorf("client %+v", c)
+		}
+	}
+	if c := s.clients("only=waiting&search=named"); len(c.Rows) != 1 || c.Waiting != 5 || c.Matching != 1 {
+		t.Errorf("clients: %+v", c)
+	}
+	if st := s.state(); st.Waiters != 5 || st.OldestWait < 0 {
+		t.Errorf("status: %+v", st)
+	}
+}
+
+// keys are those of a table of locks.
+func (s *stand) keys(q string) string {
+	s.t.Helper()
+	var keys []string
+	for _, l := range s.locks(q).Rows {
+		keys = append(keys, l.Key)
+	}
+	return strings.Join(keys, " ")
+}
+
+func TestClientsPinsAndLanesAreShown(t *testing.T) {
+	s := newStand(t)
+	if c, l := s.clients(""), s.locks(""); c.Matching != 0 || l.Matching != 0 || c.Rows == nil || l.Rows == nil {
+		t.Errorf("of an idle proxy: %+v %+v", c, l)
+	}
+	nc := s.client("CLIENT SETNAME <script>", "SELECT 3", "MULTI")
+	rows := s.clients("only=pinned").Rows
+	if len(rows) != 1 || rows[0].Address != nc.LocalAddr().String() || rows[0].Name != "<script>" || rows[0].Pin != "multi" || rows[0].Identity != "- db3 resp2" {
+		t.Errorf("%+v", rows)
+	}
+	st := s.state()
+	if len(st.Pins) != 1 || st.Pins[0] != (pinReason{"multi", 1}) || len(st.Lanes) == 0 || st.Version != "1.2.3" || st.Token != "" || st.Limits["max-clients"] != 10_000 {
+		t.Errorf("%+v", st)
+	}
+	s.redis.Do(t, "CLIENT", "PAUSE", "60000", "WRITE")
+	send(t, s.client("PING"), "SET k v")
+	redistest.Eventually(t, 10*time.Second, "a lane that stands still", func() bool {
+		aside := false
+		for _, l := range s.state().Lanes {
+			aside = aside || l.Use == "set aside" && l.Commands == 1
+		}
+		return aside && s.clients("only=unanswered").Rows[0].SetAside
+	})
+	s.redis.Do(t, "CLIENT", "UNPAUSE")
+	redistest.Eventually(t, 10*time.Second, "a line of samples", func() bool { return len(s.state().Lines["commands"]) > 0 })
+}
+
+func TestPageAllowsNothingFromElsewhere(t *testing.T) {
+	s := newStand(t)
+	for _, path := range []string{"/", "/page.css", "/page.js", "/icon.svg"} {
+		answer, err := s.http.Get("http://" + s.admin.Addr().String() + path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, _ := io.ReadAll(answer.Body)
+		answer.Body.Close()
+		policy := answer.Header.Get("Content-Security-Policy")
+		for _, want := range []string{"default-src 'none'", "script-src 'self'", "frame-ancestors 'none'", "form-action 'none'"} {
+			if !strings.Contains(policy, want) {
+				t.Errorf("%s: %q has no %s", path, policy, want)
+			}
+		}
+		if strings.Contains(policy, "unsafe") || answer.Header.Get("X-Content-Type-Options") != "nosniff" {
+			t.Errorf("%s: %q", path, policy)
+		}
+		without := bytes.ReplaceAll(text, []byte("http://www.w3.org/2000/svg"), nil)
+		if bytes.Contains(without, []byte("//cdn")) || bytes.Contains(without, []byte("http")) || bytes.Contains(without, []byte("innerHTML")) {
+			t.Errorf("%s asks for something elsewhere, or writes markup", path)
+		}
+	}
+	for _, bad := range []string{
+		"/locks?sort=size", "/locks?order=sideways", "/locks?limit=501", "/locks?offset=10001", "/locks?limit=-1", "/locks?only=mine", "/clients?only=held", "/locks?x=1",
+		"/locks?search=" + strings.Repeat("x", 1025),
+	} {
+		if status, body := s.get(bad); status != http.StatusBadRequest {
+			t.Errorf("%.40s: %d %s", bad, status, body)
+		}
+	}
+}
+
+// force asks for the end of a lock. change alters the request.
+func (s *stand) force(body string, change ...func(*http.Request)) (status int, text string) {
+	s.t.Helper()
+	r, err := http.NewRequest(http.MethodPost, "http://"+s.admin.Addr().String()+"/force-unlock", strings.NewReader(body))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	r.Header.Set("Content-Type", "application/json")
+	r.Header.Set(tokenHeader, s.state().Token)
+	r.Header.Set("Sec-Fetch-Site", "same-origin")
+	for _, f := range change {
+		f(r)
+	}
+	answer, err := s.http.Do(r)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	defer answer.Body.Close()
+	b, _ := io.ReadAll(answer.Body)
+	return answer.StatusCode, strings.TrimSpace(string(b))
+}
+
+func TestLocksAreEndedByOperators(t *testing.T) {
+	s := newStand(t, func(o *Options) { o.ForceUnlock = true })
+	s.client("SELECT 1", "LOCK k")
+	second := s.client("SELECT 1")
+	send(t, second, "LOCK k")
+	redistest.Eventually(t, 10*time.Second, "the second client to wait", func() bool { return s.state().Waiters == 1 })
+	l := s.locks("").Rows[0]
+	good := fmt.Sprintf(`{"key":"k","database":1,"user":"","fence":%d}`, l.Fence)
+	for name, c := range map[string]struct {
+		body   string
+		change func(*http.Request)
+		status int
+	}{
+		"another site":      {good, func(r *http.Request) { r.Header.Set("Sec-Fetch-Site", "cross-site") }, http.StatusForbidden},
+		"another origin":    {good, func(r *http.Request) { r.Header.Del("Sec-Fetch-Site"); r.Header.Set("Origin", "http://evil.example") }, http.StatusForbidden},
+		"no token":          {good, func(r *http.Request) { r.Header.Del(tokenHeader) }, http.StatusForbidden},
+		"another token":     {good, func(r *http.Request) { r.Header.Set(tokenHeader, "x") }, http.StatusForbidden},
+		"a form":            {good, func(r *http.Request) { r.Header.Set("Content-Type", "text/plain") }, http.StatusUnsupportedMediaType},
+		"another host":      {good, func(r *http.Request) { r.Host = "evil.example" }, http.StatusMisdirectedRequest},
+		"by GET":            {good, func(r *http.Request) { r.Method = http.MethodGet }, http.StatusMethodNotAllowed},
+		"no key":            {`{"database":1}`, nil, http.StatusBadRequest},
+		"unknown fields":    {`{"key":"k","all":true}`, nil, http.StatusBadRequest},
+		"not JSON":          {`key=k`, nil, http.StatusBadRequest},
+		"another database":  {`{"key":"k","database":7}`, nil, http.StatusNotFound},
+		"an earlier grant":  {fmt.Sprintf(`{"key":"k","database":1,"fence":%d}`, l.Fence-1), nil, http.StatusOK},
+		"a lock that is no": {`{"key":"j","database":1}`, nil, http.StatusOK},
+	} {
+		var change []func(*http.Request)
+		if c.change != nil {
+			change = append(change, c.change)
+		}
+		if status, text := s.force(c.body, change...); status != c.status || status == http.StatusOK && text != `{"ended":false}` {
+			t.Errorf("%s: %d %s, want %d", name, status, text, c.status)
+		}
+	}
+	if now := s.locks("").Rows[0]; now.Fence != l.Fence || now.Waiters != 1 {
+		t.Fatalf("the lock has changed hands: %+v", now)
+	}
+	if status, text := s.force(good); status != http.StatusOK || text != `{"ended":true}` {
+		t.Fatalf("%d %s", status, text)
+	}
+	redistest.Eventually(t, 10*time.Second, "the waiter to have the lock", func() bool {
+		rows := s.locks("").Rows
+		return len(rows) == 1 && rows[0].Client == second.LocalAddr().String() && rows[0].Fence > l.Fence
+	})
+	if lost := s.metric(`lockproxy_locks_lost_total{reason="forced"}`); lost != "1" {
+		t.Errorf("%s forced losses", lost)
+	}
+	if status, _ := newStand(t).force(good); status != http.StatusNotFound {
+		t.Errorf("although it is not enabled: %d", status)
+	}
+}

@@ -1,0 +1,90 @@
+package lockcmds
+
+import (
+	"cmp"
+	"context"
+	"runtime"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/lockproxy/lockproxy/internal/lockcmds/calls"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/contract"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/ledger"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/listing"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/replies"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/script"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/waiters"
+	"github.com/lockproxy/lockproxy/internal/logging"
+)
+
+// Hold is one lock that is held through an engine, as operators see it.
+type Hold struct {
+	Key          string
+	Holds, Fence int64
+	Since        time.Time     // when the command was sent that acquired it
+	TTL          time.Duration // what is left of the lease
+	Fixed        bool          // the client has set the lease: it is not renewed
+	Client       contract.ClientInfo
+}
+
+// EachHold calls f for the locks that are held through this engine, in no order. It looks at them in slices, and f is called without locks. A lock
+// that is held all the time is seen, perhaps twice. Not for an event loop.
+func (e *Engine) EachHold(f func(Hold)) {
+	var slice []replies.Info
+	for end := -1; end != 0; {
+		slice, end = e.holds.List(slice[:0], end)
+		for _, i := range slice {
+			f(Hold{
+				Key: i.Key, Holds: i.Holds, Fence: i.Fence, Since: i.Since, TTL: time.Duration(i.TTL) * time.Millisecond, Fixed: i.Fixed, Client: i.Client,
+			})
+		}
+		runtime.Gosched()
+	}
+}
+
+// Contended is one lock that clients wait for.
+type Contended = waiters.Contended
+
+// EachContended calls f for the locks that clients wait for through this engine, as EachHold does.
+func (e *Engine) EachContended(f func(Contended)) {
+	slice := make([]Contended, 0, listing.Slice)
+	for end := -1; end != 0; {
+		slice, end = e.waiters.Contended(slice[:0], end)
+		for _, c := range slice {
+			f(c)
+		}
+		runtime.Gosched()
+	}
+}
+
+// OldestWait is when the command came that waits for a lock for longest; the zero time: none waits. It costs O(1).
+func (e *Engine) OldestWait() time.Time { return e.waiters.Oldest() }
+
+// WaitsFor returns the lock that a session asks for, and when its command came. false: it asks for none.
+func (e *Engine) WaitsFor(session uint64) (lock string, since time.Time, ok bool) {
+	return e.waiters.WaitsFor(session)
+}
+
+// Holder asks Redis who holds a lock, on the engine's own connection. Requires no locks.
+func (e *Engine) Holder(ctx context.Context, key string) (script.Holder, error) {
+	return calls.RunFor(ctx, e.own, script.Info{Key: key}.Call(), script.DecodeHolder)
+}
+
+// Force ends a lock for an operator, as FORCEUNLOCK does, if it is still held by the grant with that fence; 0: by any. It returns the grant that
+// was ended. Requires no locks.
+func (e *Engine) Force(ctx context.Context, key string, fence int64, operator string) (script.Forced, error) {
+	a, err := calls.RunFor(ctx, e.own, script.Force{Key: key, Fence: fence}.Call(), script.DecodeForced)
+	if err == nil && a.Held {
+		e.log.Log(logging.Audit, "lock ended by an operator", zap.String("key", key), zap.String("owner", a.Owner), zap.Int64("fence", a.Fence),
+			zap.String("operator", operator), zap.String("user", cmp.Or(e.opts.User, "default")))
+	}
+	return a, err
+}
+
+// Forced says that an operator has ended a grant: a holder of this engine is told, and waiters ask. Requires no locks.
+func (e *Engine) Forced(key string, ended script.Forced) {
+	defer e.guard.Stop()
+	e.holds.Forced(ledger.Key{Lock: key, Owner: ended.Owner}, ended.Fence)
+	e.waiters.Wake(key)
+}
