@@ -1,10 +1,12 @@
 # docker build --build-arg VERSION="$(git describe --tags --always)" --build-arg COMMIT="$(git rev-parse HEAD)" -t lockproxy .
-# docker run -p 7379:7379 -e LOCKPROXY_UPSTREAM=redis:6379 lockproxy
-# docker run -p 7379:7379 lockproxy --embedded
+# docker run --read-only -p 7379:7379 -e LOCKPROXY_UPSTREAM=redis:6379 lockproxy
+# docker run --read-only -p 7379:7379 lockproxy --embedded
 #
-# Configure a container by environment variables rather than flags: the health check reads them too.
+# Configure a container by environment variables rather than flags: the health check reads them too. `make image` makes the same image without
+# a daemon. The image needs no file system that can be written to, and no rights.
 
-FROM docker.io/library/golang:1.26-bookworm AS build
+# Go 1.26.7. The digest is that of the index of all platforms; a new one is in the same commit as a new tag.
+FROM docker.io/library/golang:1.26-bookworm@sha256:38f30937ff0751bd8c202e53556168b9093302ee6d591e7e65a9d1b84a9d360c AS build
 WORKDIR /src
 COPY go.mod go.sum ./
 RUN go mod download
@@ -14,6 +16,9 @@ ARG COMMIT=
 RUN CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags "-s -w -X main.version=${VERSION} -X main.commit=${COMMIT}" -o /lockproxy ./cmd/lockproxy
 
 FROM scratch
+LABEL org.opencontainers.image.title="lockproxy" \
+      org.opencontainers.image.description="A Redis proxy that adds distributed locks" \
+      org.opencontainers.image.licenses="MIT"
 # Certificate authorities, for an upstream over TLS.
 COPY --from=build /etc/ssl/certs/ca-certificates.crt /etc/ssl/certs/ca-certificates.crt
 COPY --from=build /src/LICENSE /LICENSE

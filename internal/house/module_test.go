@@ -23,7 +23,7 @@ func TestModuleCanBeInstalled(t *testing.T) {
 	if found := regexp.MustCompile(`(?m)^\s*(replace|exclude)\b.*`).Find(text); found != nil {
 		t.Errorf("go.mod: go install would refuse %q", found)
 	}
-	for dir, want := range map[string]string{"": modulePath, "bench": modulePath + "/bench", "tools": modulePath + "/tools"} {
+	for dir, want := range map[string]string{"": modulePath, "bench": modulePath + "/bench", "tools": modulePath + "/tools", "tools/release": modulePath + "/tools/release"} {
 		text, err := os.ReadFile(filepath.Join(root, dir, "go.mod"))
 		if err != nil {
 			t.Fatal(err)
