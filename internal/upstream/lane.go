@@ -11,6 +11,7 @@ import (
 
 	"github.com/lockproxy/lockproxy/internal/logging"
 	"github.com/lockproxy/lockproxy/internal/upstream/dial"
+	"github.com/lockproxy/lockproxy/internal/upstream/handshake"
 	"github.com/lockproxy/lockproxy/internal/upstream/retire"
 	"github.com/lockproxy/lockproxy/internal/upstream/stream"
 	"github.com/lockproxy/lockproxy/internal/upstream/wire"
@@ -33,7 +34,7 @@ type Lane struct {
 	rejected  atomic.Bool // Redis has refused the credentials
 	unsettled atomic.Bool // its users must Move before their next command
 
-	refusal dial.Refusal
+	refusal handshake.Refusal
 
 	set    *laneSet // immutable
 	number int      // in the set; immutable
@@ -153,7 +154,7 @@ func (l *Lane) run(u *Upstream) {
 			}
 			break
 		}
-		if dial.IsRejected(err) && !u.opts.own(l.target.ID) {
+		if handshake.IsRejected(err) && !u.opts.own(l.target.ID) {
 			u.contacts.Entries.Write(zap.WarnLevel, "upstream refuses the credentials of a client", "", zap.Stringer("identity", l.target.ID), zap.Error(err))
 			u.forget(l)
 			l.rejected.Store(true)

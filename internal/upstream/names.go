@@ -1,7 +1,7 @@
 package upstream
 
 import (
-	"github.com/lockproxy/lockproxy/internal/upstream/dial"
+	"github.com/lockproxy/lockproxy/internal/upstream/handshake"
 	"github.com/lockproxy/lockproxy/internal/upstream/pins"
 	"github.com/lockproxy/lockproxy/internal/upstream/stream"
 	"github.com/lockproxy/lockproxy/internal/upstream/topology"
@@ -11,7 +11,7 @@ import (
 // The types of the packages below this one that sessions and engines use.
 type (
 	// Identity is who a connection to Redis is and how it speaks.
-	Identity = dial.Identity
+	Identity = handshake.Identity
 
 	// Node names one server.
 	Node = topology.Node

@@ -15,6 +15,7 @@ import (
 	"github.com/lockproxy/lockproxy/internal/upstream/commands"
 	"github.com/lockproxy/lockproxy/internal/upstream/dial"
 	"github.com/lockproxy/lockproxy/internal/upstream/door"
+	"github.com/lockproxy/lockproxy/internal/upstream/handshake"
 	"github.com/lockproxy/lockproxy/internal/upstream/outage"
 	"github.com/lockproxy/lockproxy/internal/upstream/outlast"
 	"github.com/lockproxy/lockproxy/internal/upstream/pins"
@@ -60,7 +61,7 @@ func New(opts Options) (*Upstream, error) {
 	opts.setDefaults()
 	u := &Upstream{
 		opts: opts, refresh: make(chan struct{}, 1), lanes: newLanes(opts.MaxLanes), over: make(chan struct{}),
-		contacts: outage.NewContacts(opts.Addr, opts.Logger, dial.Cause, dial.IsLasting),
+		contacts: outage.NewContacts(opts.Addr, opts.Logger, handshake.Cause, handshake.IsLasting),
 		leases:   outlast.New(opts.Lease, opts.Logger),
 	}
 	dialing := dial.Options{
@@ -162,7 +163,7 @@ func (u *Upstream) refreshTable(ctx context.Context) {
 		if ctx.Err() != nil {
 			return
 		}
-		if dial.IsRefused(err) && !(dial.IsWrongPassword(err) && u.opts.own(u.Own())) { // its user may not be allowed to ask
+		if handshake.IsRefused(err) && !(handshake.IsWrongPassword(err) && u.opts.own(u.Own())) { // its user may not be allowed to ask
 			u.inspect(ctx)
 			u.opts.Logger.Info("COMMAND is not available on upstream, using the built-in command table", zap.Error(err))
 			return

@@ -14,7 +14,9 @@ import (
 	"time"
 
 	"github.com/lockproxy/lockproxy/internal/direct"
+	"github.com/lockproxy/lockproxy/internal/resp"
 	"github.com/lockproxy/lockproxy/internal/upstream/census"
+	"github.com/lockproxy/lockproxy/internal/upstream/handshake"
 	"github.com/lockproxy/lockproxy/internal/upstream/topology"
 )
 
@@ -22,7 +24,7 @@ import (
 // comparable.
 type Target struct {
 	At topology.Node
-	ID Identity
+	ID handshake.Identity
 }
 
 // A Resolver knows where a server is now.
@@ -94,8 +96,8 @@ func (d *Dialer) Open(ctx context.Context, t Target) (net.Conn, error) {
 		switch now := time.Now(); {
 		case err == nil:
 			return nc, nil
-		case isCut(err) && now.Before(cutLimit):
-		case !IsRefused(err) && now.Before(limit):
+		case handshake.IsCut(err) && now.Before(cutLimit):
+		case !handshake.IsRefused(err) && now.Before(limit):
 			_, pause = pauses.Next()
 			d.Await(t.At, contact, err)
 		default:
@@ -123,7 +125,7 @@ func (d *Dialer) Dial(ctx context.Context, t Target) (net.Conn, error) {
 			continue
 		case err != nil && place.Left():
 			continue // the error is about a process that does not matter any more
-		case err != nil && !IsRefused(err):
+		case err != nil && !handshake.IsRefused(err):
 			d.opts.Resolver.Doubt(t.At, place, err)
 		}
 		d.reachOf(t.At).note(err)
@@ -150,7 +152,7 @@ func (d *Dialer) connectAs(ctx context.Context, t Target) (_ net.Conn, _ topolog
 		return nil, place, "", err
 	}
 	defer place.OnLeft(cancel)()
-	hello, err := shake(ctx, nc, t.ID.handshake())
+	hello, err := handshake.Shake(ctx, nc, t.ID)
 	role = census.Role(hello)
 	if err == nil && place.Primary && role == census.Replica {
 		err = topology.ErrNotPrimary
@@ -166,11 +168,11 @@ func (d *Dialer) connectAs(ctx context.Context, t Target) (_ net.Conn, _ topolog
 
 // try finds out whether a server can be reached. A refusal of the connection counts as reached.
 func (d *Dialer) try(ctx context.Context, at topology.Node) error {
-	nc, err := d.Dial(ctx, Target{at, Identity{Proto: 2}})
+	nc, err := d.Dial(ctx, Target{at, handshake.Identity{Proto: 2}})
 	if err == nil {
 		d.HangUp(nc)
 	}
-	if IsRefused(err) {
+	if handshake.IsRefused(err) {
 		return nil
 	}
 	return err
@@ -258,6 +260,17 @@ func (d *Dialer) checkRole(at topology.Node, place topology.Place, role string) 
 		return topology.ErrNotPrimary
 	}
 	return nil
+}
+
+// Ask sends one command on a connection without other users, and returns the whole raw reply.
+func (d *Dialer) Ask(nc net.Conn, args ...string) ([]byte, error) {
+	if err := nc.SetDeadline(time.Now().Add(d.opts.Timeout)); err != nil {
+		return nil, err
+	}
+	if _, err := nc.Write(resp.AppendCommand(nil, args...)); err != nil {
+		return nil, fmt.Errorf("ask %s: %w", args[0], err)
+	}
+	return handshake.NewReader(nc).Raw()
 }
 
 // Await has every good contact with a server told on a channel of capacity one, until Forget. It reports false if there has been one

@@ -4,6 +4,8 @@ import (
 	"context"
 	"sync"
 	"time"
+
+	"github.com/lockproxy/lockproxy/internal/upstream/handshake"
 )
 
 // reach tells all connections whether Redis can be reached. While it cannot, one attempt at a time serves all of them, however many commands,
@@ -82,7 +84,7 @@ func (r *reach) make(a *attempt, begin time.Time) {
 func (r *reach) note(err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if err != nil && !IsRefused(err) {
+	if err != nil && !handshake.IsRefused(err) {
 		r.cause = err
 		return
 	}
@@ -115,7 +117,7 @@ func (r *reach) rest(tell chan<- struct{}, err error) bool {
 		r.resting = map[chan<- struct{}]bool{}
 	}
 	r.resting[tell] = true
-	return r.cause != nil || IsRefused(err)
+	return r.cause != nil || handshake.IsRefused(err)
 }
 
 func (r *reach) wake(tell chan<- struct{}) {

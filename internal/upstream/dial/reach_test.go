@@ -8,6 +8,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/lockproxy/lockproxy/internal/upstream/handshake"
 )
 
 var errAway = errors.New("connection refused")
@@ -94,7 +96,7 @@ func TestAGoodContactEndsTheWaitOfAll(t *testing.T) {
 		if r.rest(tell, errAway) {
 			t.Error("the good contact is forgotten")
 		}
-		if !r.rest(tell, &RefusedError{Reply: "ERR max number of clients reached"}) {
+		if !r.rest(tell, &handshake.RefusedError{Reply: "ERR max number of clients reached"}) {
 			t.Error("a Redis that refuses is not worth another attempt at once")
 		}
 		r.wake(tell)

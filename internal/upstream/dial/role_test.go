@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/lockproxy/lockproxy/internal/redistest"
+	"github.com/lockproxy/lockproxy/internal/upstream/handshake"
 	"github.com/lockproxy/lockproxy/internal/upstream/topology"
 )
 
@@ -34,7 +35,7 @@ func TestAReplicaIsNotThePrimary(t *testing.T) {
 	replica := redistest.StartReplica(t, server)
 	d, primary := dialer(t, replica.Addr(), -1)
 	for _, proto := range []int{2, 3} {
-		if _, err := d.Dial(t.Context(), Target{At: "p", ID: Identity{Proto: proto}}); !errors.Is(err, topology.ErrNotPrimary) {
+		if _, err := d.Dial(t.Context(), Target{At: "p", ID: handshake.Identity{Proto: proto}}); !errors.Is(err, topology.ErrNotPrimary) {
 			t.Errorf("RESP%d: %v", proto, err)
 		}
 		select {
@@ -58,12 +59,12 @@ func TestAReplicaIsNotThePrimary(t *testing.T) {
 	if b, err := io.ReadAll(nc); !errors.Is(err, topology.ErrNotPrimary) {
 		t.Errorf("a lent connection read %q, %v", b, err)
 	}
-	if d.IsPrimary(t.Context(), Target{At: "p", ID: Identity{Proto: 2}}) {
+	if d.IsPrimary(t.Context(), Target{At: "p", ID: handshake.Identity{Proto: 2}}) {
 		t.Error("a replica is a primary")
 	}
 	primary.Publish(2, server.Addr(), server.Addr())
 	d.Moved("p")
-	if !d.IsPrimary(t.Context(), Target{At: "p", ID: Identity{Proto: 2}}) {
+	if !d.IsPrimary(t.Context(), Target{At: "p", ID: handshake.Identity{Proto: 2}}) {
 		t.Error("a primary is none")
 	}
 }
@@ -85,7 +86,7 @@ func TestAnAttemptThatHangsIsGivenUpWhenTheServerMoves(t *testing.T) {
 	begin := time.Now()
 	moved := time.AfterFunc(50*time.Millisecond, func() { primary.Publish(2, server.Addr(), server.Addr()) })
 	defer moved.Stop()
-	nc, err := d.Dial(t.Context(), Target{At: "p", ID: Identity{Proto: 3}})
+	nc, err := d.Dial(t.Context(), Target{At: "p", ID: handshake.Identity{Proto: 3}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -105,7 +106,7 @@ func TestCommandsWaitForAServerThatMoves(t *testing.T) {
 		primary.Publish(2, server.Addr(), server.Addr())
 		d.Moved("p")
 	}()
-	nc, err := d.Open(t.Context(), Target{At: "p", ID: Identity{Proto: 2}})
+	nc, err := d.Open(t.Context(), Target{At: "p", ID: handshake.Identity{Proto: 2}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -113,12 +114,12 @@ func TestCommandsWaitForAServerThatMoves(t *testing.T) {
 
 	d, _ = dialer(t, refusing.Addr(), 100*time.Millisecond)
 	begin := time.Now()
-	if _, err := d.Open(t.Context(), Target{At: "p", ID: Identity{Proto: 2}}); err == nil || time.Since(begin) < 100*time.Millisecond {
+	if _, err := d.Open(t.Context(), Target{At: "p", ID: handshake.Identity{Proto: 2}}); err == nil || time.Since(begin) < 100*time.Millisecond {
 		t.Errorf("a server that stays away: %v after %v", err, time.Since(begin))
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := d.Open(ctx, Target{At: "p", ID: Identity{Proto: 2}}); err == nil {
+	if _, err := d.Open(ctx, Target{At: "p", ID: handshake.Identity{Proto: 2}}); err == nil {
 		t.Error("connected without a wish")
 	}
 }
@@ -128,7 +129,7 @@ func TestAMoveEndsTheBackoffOfAll(t *testing.T) {
 	refusing := redistest.Start(t)
 	refusing.Kill()
 	d, primary := dialer(t, refusing.Addr(), -1)
-	_, err := d.Dial(t.Context(), Target{At: "p", ID: Identity{Proto: 2}})
+	_, err := d.Dial(t.Context(), Target{At: "p", ID: handshake.Identity{Proto: 2}})
 	contact := make(chan struct{}, 1)
 	if err == nil || !d.Await("p", contact, err) {
 		t.Fatalf("the server is away: %v", err)
@@ -142,7 +143,7 @@ func TestAMoveEndsTheBackoffOfAll(t *testing.T) {
 		t.Error("a lane that rests is not told of the move")
 	}
 	begin := time.Now()
-	nc, err := d.Open(t.Context(), Target{At: "p", ID: Identity{Proto: 2}})
+	nc, err := d.Open(t.Context(), Target{At: "p", ID: handshake.Identity{Proto: 2}})
 	if err != nil || time.Since(begin) > patience {
 		t.Fatalf("%v after %v", err, time.Since(begin))
 	}
@@ -152,7 +153,7 @@ func TestAMoveEndsTheBackoffOfAll(t *testing.T) {
 func TestOldConnectionsAreAborted(t *testing.T) {
 	old, server := redistest.Start(t), redistest.Start(t)
 	d, primary := dialer(t, old.Addr(), -1)
-	nc, err := d.Dial(t.Context(), Target{At: "p", ID: Identity{Proto: 2}})
+	nc, err := d.Dial(t.Context(), Target{At: "p", ID: handshake.Identity{Proto: 2}})
 	if err != nil {
 		t.Fatal(err)
 	}

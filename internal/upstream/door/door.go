@@ -15,6 +15,7 @@ import (
 
 	"github.com/lockproxy/lockproxy/internal/resp"
 	"github.com/lockproxy/lockproxy/internal/upstream/dial"
+	"github.com/lockproxy/lockproxy/internal/upstream/handshake"
 	"github.com/lockproxy/lockproxy/internal/upstream/questions"
 )
 
@@ -116,7 +117,7 @@ func (d *Door) ask(ctx context.Context) (shut bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	for range maxServers {
-		if shut, err = d.askOne(ctx); err == nil || d.opts.Patience == 0 || dial.IsRefused(err) || ctx.Err() != nil {
+		if shut, err = d.askOne(ctx); err == nil || d.opts.Patience == 0 || handshake.IsRefused(err) || ctx.Err() != nil {
 			break
 		}
 	}
@@ -137,7 +138,7 @@ func (d *Door) askOne(ctx context.Context) (shut bool, err error) {
 		d.opts.Dialer.HangUp(d.nc)
 		d.nc = nil
 	}
-	nc, err := d.opts.Dialer.Dial(ctx, dial.Target{At: d.opts.Asker.Server, ID: dial.Identity{Proto: 2}})
+	nc, err := d.opts.Dialer.Dial(ctx, dial.Target{At: d.opts.Asker.Server, ID: handshake.Identity{Proto: 2}})
 	if err != nil {
 		return false, err
 	}
@@ -156,13 +157,13 @@ func askReset(ctx context.Context, nc net.Conn) (shut bool, err error) {
 	if _, err := nc.Write(resetPing); err != nil {
 		return false, err
 	}
-	rd := dial.NewReader(nc)
+	rd := handshake.NewReader(nc)
 	b, err := rd.Raw()
 	if err != nil {
 		return false, err
 	}
 	if !bytes.HasPrefix(b, wasReset) {
-		return false, &dial.RefusedError{Reply: string(bytes.TrimSpace(b))}
+		return false, &handshake.RefusedError{Reply: string(bytes.TrimSpace(b))}
 	}
 	b, err = rd.Raw()
 	return questions.IsNoAuth(b), err

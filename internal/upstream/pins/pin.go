@@ -11,6 +11,7 @@ import (
 	"github.com/lockproxy/lockproxy/internal/resp"
 	"github.com/lockproxy/lockproxy/internal/upstream/census"
 	"github.com/lockproxy/lockproxy/internal/upstream/dial"
+	"github.com/lockproxy/lockproxy/internal/upstream/handshake"
 	"github.com/lockproxy/lockproxy/internal/upstream/stream"
 	"github.com/lockproxy/lockproxy/internal/upstream/topology"
 	"github.com/lockproxy/lockproxy/internal/upstream/wire"
@@ -26,7 +27,7 @@ type Pin struct {
 	up     atomic.Bool // it has been connected
 
 	rejected atomic.Bool // Redis has refused the credentials
-	refusal  dial.Refusal
+	refusal  handshake.Refusal
 	anew     atomic.Bool // Ask.Anew of the latest request
 	bare     atomic.Bool // see Bare; set before up
 	number   atomic.Uint64
@@ -52,7 +53,7 @@ type Pin struct {
 func (p *Pin) At() topology.Node { return p.target.At }
 
 // Identity of the connection. A session that changes it (AUTH, HELLO, SELECT) says so by Became.
-func (p *Pin) Identity() dial.Identity { return p.target.ID }
+func (p *Pin) Identity() handshake.Identity { return p.target.ID }
 
 // ID is the id that Redis gave the connection; 0: it is not connected yet, or Redis did not say.
 func (p *Pin) ID() uint64 { return p.number.Load() }
@@ -69,7 +70,7 @@ func (p *Pin) Greeted(hello resp.Value) {
 func (p *Pin) Connected() bool { return p.up.Load() }
 
 // Became records that the session has moved the connection to another identity.
-func (p *Pin) Became(id dial.Identity) {
+func (p *Pin) Became(id handshake.Identity) {
 	p.free = p.free && p.target.ID.User == id.User && p.target.ID.Password == id.Password
 	p.target.ID = id
 }
@@ -171,14 +172,14 @@ func (p *Pin) run() {
 	dialer, own := p.pins.opts.Dialer, p.pins.opts.Own
 	ctx, cancel := dial.UntilClosed(p.stop)
 	nc, err := dialer.Open(ctx, p.target)
-	if dial.IsRejected(err) && !own(p.target.ID) && p.anew.Load() {
-		nc, err = dialer.Open(ctx, dial.Target{At: p.target.At, ID: dial.Identity{Proto: 2}})
+	if handshake.IsRejected(err) && !own(p.target.ID) && p.anew.Load() {
+		nc, err = dialer.Open(ctx, dial.Target{At: p.target.At, ID: handshake.Identity{Proto: 2}})
 		p.bare.Store(err == nil)
 	}
 	cancel()
 	if err != nil {
 		p.refusal.Note(err, own(p.target.ID))
-		p.rejected.Store(dial.IsRejected(err) && !own(p.target.ID) && p.Refusal() == nil)
+		p.rejected.Store(handshake.IsRejected(err) && !own(p.target.ID) && p.Refusal() == nil)
 		p.pins.died(p)
 		p.stream.Refuse(err)
 		return

@@ -12,6 +12,7 @@ import (
 
 	"github.com/lockproxy/lockproxy/internal/upstream/admission"
 	"github.com/lockproxy/lockproxy/internal/upstream/dial"
+	"github.com/lockproxy/lockproxy/internal/upstream/handshake"
 	"github.com/lockproxy/lockproxy/internal/upstream/stream"
 	"github.com/lockproxy/lockproxy/internal/upstream/topology"
 )
@@ -26,7 +27,7 @@ var (
 
 // An Ask is a request for a pin.
 type Ask struct {
-	ID dial.Identity
+	ID handshake.Identity
 
 	// At is the server that the pin leads to.
 	At topology.Node
@@ -49,8 +50,8 @@ type Ask struct {
 // Options say how many pins there may be. All are required.
 type Options struct {
 	Dialer *dial.Dialer
-	Own    func(dial.Identity) bool // the credentials are the proxy's own
-	Spawn  func(func())             // runs a goroutine and waits for its end
+	Own    func(handshake.Identity) bool // the credentials are the proxy's own
+	Spawn  func(func())                  // runs a goroutine and waits for its end
 
 	Max, MaxPerOwner int           // pins for work
 	Wait             time.Duration // for one of them

@@ -6,7 +6,7 @@ import (
 	"errors"
 	"strings"
 
-	"github.com/lockproxy/lockproxy/internal/upstream/dial"
+	"github.com/lockproxy/lockproxy/internal/upstream/handshake"
 )
 
 // errReplica says that Redis would refuse writes.
@@ -30,7 +30,7 @@ func (a *Asker) Probe(ctx context.Context) error {
 	case err != nil:
 		return err
 	case line != "+PONG" && !isDenied(line):
-		return &dial.RefusedError{Reply: strings.TrimPrefix(line, "-")}
+		return &handshake.RefusedError{Reply: strings.TrimPrefix(line, "-")}
 	}
 	// Redis refuses a write that changes nothing for the same reasons as other writes: it is a replica, there are too few replicas, the disk is
 	// full.
@@ -40,7 +40,7 @@ func (a *Asker) Probe(ctx context.Context) error {
 	code, _, _ := strings.Cut(line, " ")
 	switch code {
 	case "-LOADING", "-MASTERDOWN", "-READONLY", "-NOREPLICAS", "-MISCONF", "-CLUSTERDOWN", "-BUSY":
-		return &dial.RefusedError{Reply: line[1:]}
+		return &handshake.RefusedError{Reply: line[1:]}
 	case "-NOPERM":
 		if line, err = ask("ROLE"); err != nil {
 			return err

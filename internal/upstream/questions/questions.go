@@ -11,6 +11,7 @@ import (
 
 	"github.com/lockproxy/lockproxy/internal/upstream/commands"
 	"github.com/lockproxy/lockproxy/internal/upstream/dial"
+	"github.com/lockproxy/lockproxy/internal/upstream/handshake"
 	"github.com/lockproxy/lockproxy/internal/upstream/topology"
 )
 
@@ -22,7 +23,7 @@ type Asker struct {
 	// Cluster says that the server should be a node of a cluster.
 	Cluster bool
 
-	Own    dial.Identity
+	Own    handshake.Identity
 	Logger *zap.Logger
 
 	limits [2]string // settings of Redis that the log knows; owned by the caller of Tight
@@ -45,7 +46,7 @@ func (a *Asker) Commands(ctx context.Context) (*commands.Table, error) {
 		return nil, err
 	}
 	if len(b) > 0 && b[0] == '-' {
-		return nil, &dial.RefusedError{Reply: string(b[1 : len(b)-2])}
+		return nil, &handshake.RefusedError{Reply: string(b[1 : len(b)-2])}
 	}
 	t, err := commands.Parse(b)
 	if err != nil || t.Lookup("get") == nil {
@@ -56,7 +57,7 @@ func (a *Asker) Commands(ctx context.Context) (*commands.Table, error) {
 
 // NeedsAuth asks whether Redis refuses to serve a connection without credentials.
 func (a *Asker) NeedsAuth(ctx context.Context) (bool, error) {
-	nc, err := a.Dialer.Dial(ctx, dial.Target{At: a.Server, ID: dial.Identity{Proto: 2}})
+	nc, err := a.Dialer.Dial(ctx, dial.Target{At: a.Server, ID: handshake.Identity{Proto: 2}})
 	if err != nil {
 		return false, err
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/lockproxy/lockproxy/internal/resp"
 	"github.com/lockproxy/lockproxy/internal/upstream/cluster"
 	"github.com/lockproxy/lockproxy/internal/upstream/dial"
+	"github.com/lockproxy/lockproxy/internal/upstream/handshake"
 	"github.com/lockproxy/lockproxy/internal/upstream/topology"
 )
 
@@ -24,7 +25,7 @@ import (
 type Options struct {
 	Dialer  *dial.Dialer
 	Cluster *topology.Cluster
-	Own     dial.Identity
+	Own     handshake.Identity
 	Logger  *zap.Logger
 	Changed func(v *cluster.View) // called by Run after the view has changed
 	Outcome func(err error)       // called by Run after each refresh; nil: a node has answered
@@ -262,7 +263,7 @@ func (r *Refresher) question(nc net.Conn, about string) (resp.Value, error) {
 	}
 	v, _, err := resp.Decode(raw)
 	if err == nil && v.IsError() {
-		err = &dial.RefusedError{Reply: string(v.Str)}
+		err = &handshake.RefusedError{Reply: string(v.Str)}
 	}
 	return v, err
 }

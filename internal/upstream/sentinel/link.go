@@ -15,6 +15,7 @@ import (
 
 	"github.com/lockproxy/lockproxy/internal/resp"
 	"github.com/lockproxy/lockproxy/internal/upstream/dial"
+	"github.com/lockproxy/lockproxy/internal/upstream/handshake"
 )
 
 // events are the channels of a Sentinel that tell of changes. Some messages are about other primaries.
@@ -85,7 +86,7 @@ func (l *link) serve(ctx context.Context) error {
 	}
 	defer dial.Abort(nc)
 	defer context.AfterFunc(ctx, func() { dial.Abort(nc) })()
-	in := dial.NewReader(nc)
+	in := handshake.NewReader(nc)
 	if err := l.subscribe(nc, in); err != nil {
 		return err
 	}
@@ -102,7 +103,7 @@ func (l *link) serve(ctx context.Context) error {
 }
 
 // subscribe asks for events. A Sentinel that refuses them is asked from time to time.
-func (l *link) subscribe(nc net.Conn, in *dial.Reader) error {
+func (l *link) subscribe(nc net.Conn, in *handshake.Reader) error {
 	if err := l.write(nc, resp.AppendCommand(nil, append([]string{"SUBSCRIBE"}, events...)...)); err != nil {
 		return err
 	}
@@ -158,7 +159,7 @@ func (l *link) answered() bool {
 }
 
 // read hands on what the Sentinel says.
-func (l *link) read(ctx context.Context, in *dial.Reader) error {
+func (l *link) read(ctx context.Context, in *handshake.Reader) error {
 	for {
 		master, err := l.reply(in)
 		if err != nil {
@@ -185,7 +186,7 @@ func (l *link) read(ctx context.Context, in *dial.Reader) error {
 }
 
 // reply returns the next reply. Events ask for another look.
-func (l *link) reply(in *dial.Reader) (resp.Value, error) {
+func (l *link) reply(in *handshake.Reader) (resp.Value, error) {
 	for {
 		v, err := in.Frame()
 		if err != nil {
@@ -241,7 +242,7 @@ func parse(master, addr resp.Value) (Answer, error) {
 		if strings.Contains(string(master.Str), "No such master") {
 			return Answer{}, errUnknownName
 		}
-		return Answer{}, &dial.RefusedError{Reply: string(master.Str)}
+		return Answer{}, &handshake.RefusedError{Reply: string(master.Str)}
 	}
 	if len(addr.Elems) != 2 {
 		return Answer{}, errUnknownName

@@ -14,6 +14,7 @@ import (
 
 	"github.com/lockproxy/lockproxy/internal/upstream/address"
 	"github.com/lockproxy/lockproxy/internal/upstream/dial"
+	"github.com/lockproxy/lockproxy/internal/upstream/handshake"
 	"github.com/lockproxy/lockproxy/internal/upstream/topology"
 )
 
@@ -24,8 +25,8 @@ type Options struct {
 	Map       address.Map       // where announced servers are reached
 	Primary   *topology.Primary // gets the views
 
-	Dialer *dial.Dialer  // connects with Sentinels by their addresses
-	ID     dial.Identity // of the proxy at the Sentinels; in RESP3
+	Dialer *dial.Dialer       // connects with Sentinels by their addresses
+	ID     handshake.Identity // of the proxy at the Sentinels; in RESP3
 
 	// IsPrimary connects to a reachable address to find out whether it is that of a primary.
 	IsPrimary func(ctx context.Context, addr string) bool

@@ -1,4 +1,4 @@
-package dial
+package handshake
 
 import (
 	"errors"
@@ -87,8 +87,8 @@ func IsRefused(err error) bool {
 	return errors.As(err, &refused)
 }
 
-// isCut reports whether the other side closed the connection in the middle of the handshake.
-func isCut(err error) bool {
+// IsCut reports whether the other side closed the connection in the middle of the handshake.
+func IsCut(err error) bool {
 	return errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE)
 }
 

@@ -1,9 +1,8 @@
-package dial
+package handshake
 
 import (
 	"fmt"
 	"net"
-	"time"
 
 	"github.com/lockproxy/lockproxy/internal/resp"
 )
@@ -70,14 +69,3 @@ func (r *Reader) raw() ([]byte, error) {
 
 // NewReader reads from a connection that has no other reader.
 func NewReader(nc net.Conn) *Reader { return &Reader{nc: nc} }
-
-// Ask sends one command on a connection without other users, and returns the whole raw reply.
-func (d *Dialer) Ask(nc net.Conn, args ...string) ([]byte, error) {
-	if err := nc.SetDeadline(time.Now().Add(d.opts.Timeout)); err != nil {
-		return nil, err
-	}
-	if _, err := nc.Write(resp.AppendCommand(nil, args...)); err != nil {
-		return nil, fmt.Errorf("ask %s: %w", args[0], err)
-	}
-	return NewReader(nc).Raw()
-}
