@@ -281,6 +281,9 @@ func (n *nodes) View() *cluster.View {
 	return n.cluster.View()
 }
 
+// Watch has f called from another goroutine whenever the view has changed, until stop is called. f may still be running then. It is for clusters only.
+func (n *nodes) Watch(f func()) (stop func()) { return n.cluster.Watch(f) }
+
 // Refresh has then called from another goroutine when the view has been refreshed, by a question that has begun after this call. hint is a server
 // that should know of a change; AnyNode: none. It is for clusters only.
 func (n *nodes) Refresh(hint Node, then func()) { n.views.Ask(hint, then) }
@@ -293,7 +296,10 @@ func (n *nodes) refreshViews(u *Upstream, servers dial.Resolver) {
 	}
 	n.cluster, n.wait = c, u.opts.FailoverWait
 	n.views = refresh.New(refresh.Options{
-		Dialer: u.dialer, Cluster: c, Own: u.Own(), Logger: u.opts.Logger, Changed: func(v *cluster.View) { n.viewChanged(u, v) }, Outcome: u.contacts.Note,
+		Dialer: u.dialer, Cluster: c, Own: u.Own(), Logger: u.opts.Logger, Changed: func(v *cluster.View) {
+			n.viewChanged(u, v)
+			n.cluster.Tell()
+		}, Outcome: u.contacts.Note,
 	})
 }
 

@@ -19,7 +19,7 @@ var everywhere = map[string]Join{
 	"slowlog get": unlessError(false, concatenate), "slowlog len": unlessError(false, sum), "slowlog reset": unlessError(true, first),
 	"latency reset": unlessError(true, sum), "memory purge": unlessError(true, first),
 
-	"pubsub channels": unlessError(false, union), "pubsub shardchannels": unlessError(false, union), "pubsub numpat": unlessError(false, sum),
+	"pubsub channels": unlessError(false, union), "pubsub shardchannels": unlessError(false, union), "pubsub numpat": unlessError(false, greatest),
 	"pubsub numsub": unlessError(false, elementwise(plus)), "pubsub shardnumsub": unlessError(false, elementwise(plus)),
 }
 

@@ -49,6 +49,19 @@ func sum(replies [][]byte) []byte {
 	return resp.AppendInteger(nil, total)
 }
 
+// greatest is the largest integer.
+func greatest(replies [][]byte) []byte {
+	best := 0
+	for _, r := range replies {
+		n, ok := integer(r)
+		if !ok {
+			return r
+		}
+		best = max(best, n)
+	}
+	return resp.AppendInteger(nil, best)
+}
+
 func integer(reply []byte) (int, bool) {
 	if reply[0] != ':' {
 		return 0, false

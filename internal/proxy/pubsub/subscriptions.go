@@ -55,6 +55,15 @@ func Refusal(verb string) []byte {
 	return resp.AppendError(nil, resp.Err, "Can't execute '"+verb+"': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are allowed in this context")
 }
 
+// Pong is the reply to a PING of a subscriber in RESP2.
+func Pong(text [][]byte) []byte {
+	var word []byte
+	if len(text) > 0 {
+		word = text[0]
+	}
+	return resp.AppendCommand(nil, []byte("pong"), word)
+}
+
 // ReadFrame reads the first element of an array or push if it is a short string, and its last element if that is an
 // integer.
 func ReadFrame(b []byte) (kind string, last int64) {

@@ -202,6 +202,9 @@ func (s *Session) described() clients.Info {
 			c.Multi = p.Queued - p.Base
 		}
 	}
+	if s.ears.Listening() {
+		c.Subs, c.Patterns, c.Shards = s.ears.Counts()
+	}
 	return c
 }
 

@@ -1,7 +1,10 @@
 package session
 
 import (
+	"sync"
+
 	"github.com/lockproxy/lockproxy/internal/proxy/budget"
+	"github.com/lockproxy/lockproxy/internal/proxy/ears"
 	"github.com/lockproxy/lockproxy/internal/proxy/errands"
 	"github.com/lockproxy/lockproxy/internal/proxy/handlers"
 	"github.com/lockproxy/lockproxy/internal/proxy/replies"
@@ -278,6 +281,50 @@ func (d *side) Leave(which func(at upstream.Node) bool) { d.leaveIf(which) }
 
 // GiveUp is errands.Session.
 func (d *side) GiveUp(id replies.ID) { d.Slots.Answer(id, 1) }
+
+// Open is ears.Session.
+func (d *side) Open(at upstream.Node, then func(c ears.Conn, refusal []byte)) (ears.Conn, func() bool) {
+	ask := upstream.Ask{ID: d.ident, At: at, Owner: d.owner}
+	if conn := d.proxy.Upstream.Acquire(ask); conn != nil {
+		return d.ear(conn), nil
+	}
+	d.proxy.Counters.PinWaits.Add(1)
+	return nil, d.proxy.Upstream.AwaitPin(ask, func(conn *upstream.Pin, err error) {
+		if err != nil {
+			d.proxy.Counters.PinTimeouts.Add(1)
+			then(nil, d.proxy.NoPinFree(err, d.Addr))
+			return
+		}
+		then(d.ear(conn), nil)
+	})
+}
+
+// ear counts a connection of ears among the pins.
+func (d *side) ear(conn *upstream.Pin) ears.Conn {
+	d.proxy.Counters.PinReasons.Add(earReason, 1)
+	return ear{conn, sync.OnceFunc(func() { d.proxy.Counters.PinReasons.Add(earReason, -1) })}
+}
+
+const earReason = "subscribe"
+
+type ear struct {
+	*upstream.Pin
+	end func()
+}
+
+// Discard is ears.Conn.
+func (e ear) Discard() {
+	e.end()
+	e.Pin.Discard()
+}
+
+// CutOff is ears.Session.
+func (d *side) CutOff() { (*Session)(d).cutOff() }
+
+// Flush is ears.Session.
+func (d *side) Flush() { d.host.Flush() }
+
+var _ ears.Session = (*side)(nil)
 
 // Do is errands.Session.
 func (d *side) Do(f func()) bool { return (*lockSession)(d).Do(f) }

@@ -3,12 +3,12 @@ package session
 import (
 	"bytes"
 	"slices"
+	"strings"
 
 	"github.com/lockproxy/lockproxy/internal/proxy/command"
 	"github.com/lockproxy/lockproxy/internal/proxy/handlers"
 	"github.com/lockproxy/lockproxy/internal/proxy/pubsub"
 	"github.com/lockproxy/lockproxy/internal/proxy/replies"
-	"github.com/lockproxy/lockproxy/internal/proxy/shared"
 	"github.com/lockproxy/lockproxy/internal/proxy/transaction"
 	"github.com/lockproxy/lockproxy/internal/resp"
 )
@@ -42,11 +42,6 @@ func (u *pinning) subscribe(row *command.Row, raw []byte) bool {
 	if (pin.mode != readsFrames || pin.InTx || pin.Opening > 0) && !s.awaitQuiet() {
 		return false
 	}
-	if s.Clustered() && row.Name == "ssubscribe" {
-		if s.Look(row, s.args); s.Slot >= 0 && s.Owner(s.Slot) != pin.conn.At() && !pin.fresh {
-			return s.awaitQuiet() && s.answer(shared.CrossSlot)
-		}
-	}
 	e := expected{verb: row.Name, left: len(s.args) - 1}
 	if pin.InTx {
 		pin.Queue(transaction.Step{Verb: e.verb, Left: e.left})
@@ -57,6 +52,34 @@ func (u *pinning) subscribe(row *command.Row, raw []byte) bool {
 	pin.Queued++
 	s.forward(raw, &frames{s: s, muted: s.muted, list: []expected{e}}, 1)
 	return true
+}
+
+var noSubscriptionsInTx = resp.AppendError(nil, resp.Err, "subscriptions are not possible inside a transaction in front of a cluster")
+
+// listen routes the commands of a session in front of a cluster that its subscriptions concern. They do not occupy its pin. handled is false for
+// other commands. done is false if the command must wait.
+func (l *lanes) listen(row *command.Row, p command.Policy) (handled, done bool) {
+	s := l.s
+	switch {
+	case s.guard.Restricted(), p == command.PubSub && len(s.args) < 2 && !strings.HasSuffix(row.Name, "unsubscribe"): // Redis refuses it
+		return false, false
+	case p == command.PubSub && !s.awaitQuiet():
+		return true, false
+	case p == command.PubSub && s.pin != nil && s.pin.InTx:
+		s.poison(noSubscriptionsInTx)
+		return true, true
+	case p == command.PubSub:
+		s.wait = waitReply
+		s.ears.Ask(row.Name, s.args[1:], s.ident.Proto, s.Slots.Hold(), s.muted)
+		return true, true
+	case s.ident.Proto == 3, row.Title == "", row.Name == "quit", row.Name == "reset", row.Name == "ping" && len(s.args) > 2:
+		return false, false
+	case !s.awaitQuiet():
+		return true, false
+	case row.Name == "ping":
+		return true, s.answer(pubsub.Pong(s.args[1:]))
+	}
+	return true, s.answer(pubsub.Refusal(s.cmd))
 }
 
 func (u *pinning) readFrames() {

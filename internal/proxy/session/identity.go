@@ -306,6 +306,7 @@ func (l *logins) startOver() {
 func (l *logins) become(id upstream.Identity) {
 	s := l.s
 	l.ident = id
+	s.ears.Again(id.Proto)
 	s.guard.Restrict(s.proxy.Restricts(id))
 	if s.pin != nil {
 		s.pin.conn.Became(id)

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/lockproxy/lockproxy/internal/proxy/command"
+	"github.com/lockproxy/lockproxy/internal/proxy/ears"
 	"github.com/lockproxy/lockproxy/internal/proxy/weight"
 	"github.com/lockproxy/lockproxy/internal/resp"
 	"github.com/lockproxy/lockproxy/internal/upstream"
@@ -147,7 +148,7 @@ func (l *lanes) aim(row *command.Row) bool {
 		s.Adopt()
 	}
 	if s.Look(row, s.args); row.Name == "publish" {
-		s.Slot = 0 // messages by one server reach each subscriber in order
+		s.Slot = ears.PublishSlot
 	}
 	s.Target = l.serverOf(s.Slot)
 	if r := s.repeated; r != nil && r.asking != upstream.AnyNode {

@@ -16,6 +16,7 @@ func New(from clients.Origin, e *shared.Proxy, h Host) *Session {
 	}
 	s.input.s, s.lanes.s, s.pinning.s, s.logins.s, s.profile.s, s.locker.s, s.memory.s = s, s, s, s, s, s, s
 	s.Errands.Open((*side)(s), e.Upstream)
+	s.ears.Open((*side)(s), e.Upstream)
 	s.Output.Open(e, func(unread int) {
 		if !s.ended {
 			e.OutputLimit(s.Addr, unread)
@@ -117,7 +118,7 @@ func (s *Session) Drain() {
 	defer s.exit()
 	switch {
 	case s.ended, len(s.engines) > 0, s.wait == waitGoodbye && !s.pinWaits():
-	case s.wait == waitPin, s.pin != nil && s.pin.mode != readsReplies, s.pinWaits():
+	case s.wait == waitPin, s.ears.Listening(), s.pin != nil && s.pin.mode != readsReplies, s.pinWaits():
 		s.end()
 	default:
 		s.goodbye(nil)
@@ -131,6 +132,7 @@ func (s *Session) giveUp() {
 		s.large.timer.Stop()
 	}
 	s.Drop()
+	s.ears.Close()
 	s.repeated = nil
 	pin := s.dropConnections()
 	for _, e := range s.engines {

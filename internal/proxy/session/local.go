@@ -101,6 +101,7 @@ func (f *profile) reset(raw []byte) bool {
 func (f *profile) resetState() {
 	s := f.s
 	f.reply, f.name = replyOn, ""
+	s.ears.Close()
 	s.startOver()
 }
 

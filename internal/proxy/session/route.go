@@ -27,8 +27,12 @@ func (s *Session) route(row *command.Row, raw []byte) bool {
 			return s.agree()
 		}
 	}
-	var routed bool
+	var routed, handled bool
+	if s.Clustered() && (p == command.PubSub || s.ears.Listening()) {
+		handled, routed = s.listen(row, p)
+	}
 	switch {
+	case handled:
 	case s.pin == nil:
 		routed = s.routeShared(row, p, raw)
 	case s.pin.mode == readsRaw:

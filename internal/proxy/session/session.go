@@ -8,6 +8,7 @@ import (
 	"github.com/lockproxy/lockproxy/internal/proxy/budget"
 	"github.com/lockproxy/lockproxy/internal/proxy/clients"
 	"github.com/lockproxy/lockproxy/internal/proxy/command"
+	"github.com/lockproxy/lockproxy/internal/proxy/ears"
 	"github.com/lockproxy/lockproxy/internal/proxy/errands"
 	"github.com/lockproxy/lockproxy/internal/proxy/handlers"
 	"github.com/lockproxy/lockproxy/internal/proxy/inbox"
@@ -70,6 +71,7 @@ type Session struct {
 	input
 	output.Output[connection]
 	errands.Errands
+	ears ears.Ears // in front of a cluster
 	lanes
 	pinning
 	logins

@@ -21,6 +21,7 @@ type Cluster struct {
 	reach address.Map // of announced addresses
 	view  atomic.Pointer[cluster.View]
 	turns atomic.Uint32 // of the servers that stand for Any
+	Watchers
 
 	mu     sync.Mutex
 	places map[string]leaving   // of primaries, by address

@@ -1,0 +1,314 @@
+package ears
+
+import (
+	"time"
+
+	"github.com/lockproxy/lockproxy/internal/proxy/shared"
+	"github.com/lockproxy/lockproxy/internal/resp"
+	"github.com/lockproxy/lockproxy/internal/upstream/cluster"
+	"github.com/lockproxy/lockproxy/internal/upstream/stream"
+	"github.com/lockproxy/lockproxy/internal/upstream/topology"
+)
+
+// An ear is a connection to one server, and the channels that are received there.
+type ear struct {
+	of       *Ears
+	at       topology.Node
+	conn     Conn // nil: it waits for one
+	withdraw func() bool
+	asked    map[channel]bool // true: confirmed; false: asked for
+	asks     []ask            // sent and not answered, in order
+	unsent   []ask
+	holding  int // bytes of a frame that is not whole
+	closed   bool
+}
+
+// An ask is a command to the server.
+type ask struct {
+	kind     kind
+	on       bool
+	channels []channel
+	left     int      // confirmations still to come
+	r        *request // that it is part of; nil: none
+}
+
+// maxAsked bounds the channels of one command.
+const maxAsked = 1000
+
+// knows reports whether a channel has been asked for.
+func (o *ear) knows(t channel) bool {
+	_, ok := o.asked[t]
+	return ok
+}
+
+// join asks for a channel.
+func (o *ear) join(t channel, r *request) {
+	o.asked[t] = false
+	o.add(t, true, r)
+}
+
+// leave asks for the end of a channel.
+func (o *ear) leave(t channel, r *request) {
+	delete(o.asked, t)
+	o.of.without(t, o)
+	o.add(t, false, r)
+}
+
+// add puts a channel into the last command that has not been sent, if it fits: a server wants the shard channels of one command in one slot.
+func (o *ear) add(t channel, on bool, r *request) {
+	if r != nil {
+		r.left++
+	}
+	if last := len(o.unsent) - 1; last >= 0 {
+		if a := &o.unsent[last]; a.kind == t.kind && a.on == on && a.r == r && a.channels[0].slot() == t.slot() && len(a.channels) < maxAsked {
+			a.channels = append(a.channels, t)
+			a.left++
+			return
+		}
+	}
+	o.unsent = append(o.unsent, ask{kind: t.kind, on: on, channels: []channel{t}, left: 1, r: r})
+}
+
+// open asks for the connection.
+func (o *ear) open() {
+	s := o.of.session
+	conn, withdraw := s.Open(o.at, func(c Conn, refusal []byte) {
+		if !s.Do(func() { o.opened(c, refusal) }) && c != nil {
+			c.Discard()
+		}
+	})
+	if o.withdraw = withdraw; conn != nil {
+		o.use(conn)
+	}
+}
+
+// opened takes the connection, or the reason why there is none.
+func (o *ear) opened(c Conn, refusal []byte) {
+	o.withdraw = nil
+	switch {
+	case o.closed && c != nil:
+		c.Discard()
+	case o.closed:
+	case c == nil:
+		o.refused(refusal)
+	default:
+		o.use(c)
+		o.send()
+	}
+}
+
+func (o *ear) use(c Conn) {
+	o.conn = c
+	c.Observe(o)
+	c.ReadFrames()
+}
+
+// send sends the commands that wait.
+func (o *ear) send() {
+	if o.conn == nil || len(o.unsent) == 0 {
+		return
+	}
+	list := o.unsent
+	o.unsent = nil
+	o.asks = append(o.asks, list...)
+	var raw []byte
+	for _, a := range list {
+		words := make([]string, 1, 1+len(a.channels))
+		if words[0] = verbs[a.kind].off; a.on {
+			words[0] = verbs[a.kind].on
+		}
+		for _, t := range a.channels {
+			words = append(words, t.name)
+		}
+		raw = resp.AppendCommand(raw, words...)
+	}
+	if o.conn.Append(raw, nil, 0, 0) != nil { // it ended before it was observed
+		time.AfterFunc(0, func() { o.Closed(nil) })
+		return
+	}
+	o.conn.Send()
+}
+
+// close gives the connection up. No request waits for it.
+func (o *ear) close() {
+	o.closed = true
+	switch {
+	case o.conn != nil:
+		o.conn.Discard()
+	case o.withdraw != nil:
+		o.withdraw()
+	}
+}
+
+// Push is stream.Observer.
+func (o *ear) Push(b []byte, kind resp.Kind) { o.of.session.Do(func() { o.frame(b, kind) }) }
+
+// frame handles one frame of the server.
+func (o *ear) frame(b []byte, kind resp.Kind) {
+	o.holding = 0
+	if o.closed {
+		return
+	}
+	if b[0] == '-' || b[0] == '!' {
+		o.failed(b)
+		return
+	}
+	verb, name, source := words(b)
+	k, on, isConfirmation := kindOf(string(verb))
+	if isConfirmation {
+		o.confirmed(channel{k, string(name)}, on)
+		return
+	}
+	for k := range kinds {
+		if string(verb) == verbs[k].message {
+			o.of.received(o, channel{k, string(name)}, source, b)
+			return
+		}
+	}
+	if kind == resp.Push {
+		o.of.session.Push(b)
+	}
+}
+
+// confirmed takes a confirmation. One that was not asked for says that a slot has moved away.
+func (o *ear) confirmed(t channel, on bool) {
+	e := o.of
+	if len(o.asks) == 0 || o.asks[0].kind != t.kind || o.asks[0].on != on {
+		if _, known := o.asked[t]; known && !on {
+			delete(o.asked, t)
+			e.without(t, o)
+			e.lost(t, nil, o.at)
+		}
+		return
+	}
+	a := &o.asks[0]
+	if a.left--; a.r != nil {
+		a.r.left--
+	}
+	if _, still := o.asked[t]; on && still {
+		o.asked[t] = true
+		e.hears(t, o)
+	}
+	if a.left == 0 {
+		o.asks = o.asks[1:]
+	}
+	e.calm()
+	e.settle()
+	e.send()
+}
+
+// failed handles an error, which is the answer to the first command.
+func (o *ear) failed(words []byte) {
+	if len(o.asks) == 0 {
+		return
+	}
+	a := o.asks[0]
+	o.asks = o.asks[1:]
+	o.drop(a)
+	e := o.of
+	switch why := cluster.Read(words); {
+	case !a.on:
+		e.settle()
+	case why.Reason != cluster.Done:
+		for _, t := range a.channels {
+			e.lost(t, a.r, o.at)
+		}
+	case a.r != nil && a.r == e.request:
+		e.fail(a.r, words)
+	default:
+		e.session.CutOff() // its user has lost the right
+	}
+	e.send()
+}
+
+// drop takes a command back that is not answered any more. Its channels are received no more here.
+func (o *ear) drop(a ask) {
+	if a.r != nil {
+		a.r.left -= a.left
+	}
+	if !a.on {
+		return
+	}
+	for _, t := range a.channels {
+		if !o.asked[t] {
+			delete(o.asked, t)
+		}
+	}
+}
+
+// refused handles the reason why there is no connection.
+func (o *ear) refused(words []byte) {
+	e := o.of
+	o.closed = true
+	delete(e.ears, o.at)
+	for _, a := range o.unsent {
+		o.drop(a)
+	}
+	if e.request != nil && e.request.on {
+		e.fail(e.request, words)
+	}
+	for _, a := range o.unsent {
+		for _, t := range a.channels {
+			if a.on {
+				e.lost(t, nil, o.at)
+			}
+		}
+	}
+	e.settle()
+}
+
+// Holding is stream.Observer.
+func (o *ear) Holding(n int) { o.of.session.Do(func() { o.holding = n }) }
+
+// Flush is stream.Observer.
+func (o *ear) Flush() { o.of.session.Flush() }
+
+// Closed is stream.Observer.
+func (o *ear) Closed(error) { o.of.session.Do(o.gone) }
+
+// gone finds another server for the channels of a connection that has ended.
+func (o *ear) gone() {
+	e := o.of
+	if o.closed {
+		return
+	}
+	o.closed = true
+	if e.ears[o.at] == o {
+		delete(e.ears, o.at)
+	}
+	refusal := o.conn.Refusal()
+	if o.conn.Rejected() {
+		refusal = nil
+	}
+	rejected := o.conn.Rejected() || refusal != nil && string(refusal) != string(shared.NoUpstream) && !o.conn.Connected()
+	o.conn.Discard()
+	lost := map[channel]*request{}
+	for t, confirmed := range o.asked {
+		if confirmed {
+			lost[t] = nil
+		}
+		e.without(t, o)
+	}
+	for _, a := range append(o.asks, o.unsent...) {
+		o.drop(a)
+		for _, t := range a.channels {
+			if a.on {
+				lost[t] = a.r
+			}
+		}
+	}
+	if rejected {
+		if r := e.request; r != nil && r.on && refusal != nil {
+			e.fail(r, refusal)
+		} else {
+			e.session.CutOff()
+			return
+		}
+	}
+	for t, r := range lost {
+		e.lost(t, r, o.at)
+	}
+	e.settle()
+}
+
+var _ stream.Observer = (*ear)(nil)

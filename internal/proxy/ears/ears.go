@@ -1,0 +1,326 @@
+package ears
+
+import (
+	"slices"
+	"time"
+
+	"github.com/lockproxy/lockproxy/internal/proxy/errands"
+	"github.com/lockproxy/lockproxy/internal/proxy/handlers"
+	"github.com/lockproxy/lockproxy/internal/upstream/cluster"
+	"github.com/lockproxy/lockproxy/internal/upstream/stream"
+	"github.com/lockproxy/lockproxy/internal/upstream/topology"
+)
+
+// A Session is what ears need of the session. All methods but Do require its lock.
+type Session interface {
+	handlers.Session
+
+	// Open returns a connection of the session's own to a server. If none is free, it returns nil, and calls then later, from another goroutine,
+	// with the connection or the reply that says why there is none.
+	Open(at topology.Node, then func(c Conn, refusal []byte)) (c Conn, withdraw func() bool)
+
+	// Push sends a message to the client.
+	Push(b []byte)
+
+	// Later has f called after a pause and a refresh of the view of the cluster.
+	Later(hint topology.Node, pause time.Duration, f func())
+
+	// CutOff ends the session: its subscriptions are lost.
+	CutOff()
+
+	// Do runs f with the session locked, and has the session go on, unless the client gets no more.
+	Do(f func()) bool
+
+	// Flush sends what the session has for the client. The session is not locked.
+	Flush()
+}
+
+// A Conn is a connection of the session's own.
+type Conn interface {
+	Observe(stream.Observer)
+	ReadFrames()
+	Append(b []byte, to stream.Receiver, tag uint64, n int) error
+	Send()
+	Discard()
+	Connected() bool
+	Rejected() bool
+	Refusal() []byte
+}
+
+// A Cluster knows the servers.
+type Cluster interface {
+	// View is the present view.
+	View() *cluster.View
+
+	// Watch has f called from another goroutine whenever the view has changed, until stop is called. f may still be running then.
+	Watch(f func()) (stop func())
+
+	// FailoverWait is how long a command waits for a server that moves.
+	FailoverWait() time.Duration
+}
+
+// Ears are the subscriptions of one session.
+type Ears struct {
+	session Session
+	cluster Cluster
+	proto   int
+
+	wanted map[channel]*subscription
+	told   [kinds]int // channels of which the client knows
+	ears   map[topology.Node]*ear
+	stop   func() // ends the watch over the view; nil: there is none
+
+	request  *request             // in progress; nil: none
+	early    []message            // about its channels
+	homeless map[channel]*request // channels that some server should have, and the requests that wait for it; nil: none does
+	seeking  bool                 // they are placed when the view has been refreshed
+	attempts errands.Attempts     // to place them
+	bytes    int                  // of names and early messages
+}
+
+// A subscription to one channel.
+type subscription struct {
+	told bool   // the client knows of it
+	at   []*ear // confirmed
+}
+
+// patience is the time after which a session ends whose subscriptions have no server: its client should know.
+const patience = 30 * time.Second
+
+// channelCost is the memory of a subscription besides its name: an estimate.
+const channelCost = 256
+
+// Open prepares the ears of a session.
+func (e *Ears) Open(s Session, c Cluster) { e.session, e.cluster = s, c }
+
+// Listening reports whether there is any subscription.
+func (e *Ears) Listening() bool { return len(e.wanted) > 0 }
+
+// Bytes is the memory that they take.
+func (e *Ears) Bytes() (n int) {
+	n = e.bytes + len(e.wanted)*channelCost
+	for _, one := range e.ears {
+		n += one.holding
+	}
+	return n
+}
+
+// Counts are the numbers of subscriptions that the client knows.
+func (e *Ears) Counts() (channelCount, patternCount, shardCount int64) {
+	return int64(e.told[channels]), int64(e.told[patterns]), int64(e.told[shards])
+}
+
+// nodes are the servers at which a channel is received. There may be none at present.
+func (e *Ears) nodes(t channel) (all []topology.Node) {
+	v := e.cluster.View()
+	if owner := v.Owner(t.slot()); owner != nil {
+		all = append(all, topology.Node(owner.ID))
+	}
+	if len(all) == 0 && t.kind != shards && len(v.Nodes()) > 0 {
+		all = append(all, topology.Node(v.Nodes()[0].ID))
+	}
+	if len(all) == 0 || !t.everywhere() {
+		return all
+	}
+	for _, n := range v.Nodes() {
+		if at := topology.Node(n.ID); at != all[0] {
+			all = append(all, at)
+		}
+	}
+	return all
+}
+
+// place subscribes to channels where they belong. r is the request that they are part of; nil: the client knows of them.
+func (e *Ears) place(list []channel, r *request) {
+	for _, t := range list {
+		nodes := e.nodes(t)
+		if len(nodes) == 0 {
+			e.evict(t, r)
+			continue
+		}
+		for _, at := range nodes {
+			if one := e.at(at); !one.knows(t) {
+				one.join(t, r)
+			}
+		}
+	}
+	e.send()
+	e.rehome(topology.Any)
+}
+
+// at is the ear at a server.
+func (e *Ears) at(node topology.Node) *ear {
+	one := e.ears[node]
+	if one == nil {
+		one = &ear{of: e, at: node, asked: map[channel]bool{}}
+		e.ears[node] = one
+		one.open()
+	}
+	return one
+}
+
+// send sends the commands of all ears, and closes the ones that have no channels any more.
+func (e *Ears) send() {
+	for node, one := range e.ears {
+		if one.send(); len(one.asked) == 0 && len(one.asks) == 0 {
+			one.close()
+			delete(e.ears, node)
+		}
+	}
+	if len(e.wanted) == 0 && e.request == nil && e.stop != nil {
+		e.stop()
+		e.stop = nil
+	}
+}
+
+// evict notes that a channel has no server at present.
+func (e *Ears) evict(t channel, r *request) {
+	if before := e.homeless[t]; before != nil {
+		return // the request knows
+	}
+	if e.homeless[t] = r; r != nil {
+		r.left++
+	}
+}
+
+// rehome finds servers for homeless channels when the view has been refreshed. hint should know of the change.
+func (e *Ears) rehome(hint topology.Node) {
+	switch {
+	case len(e.homeless) == 0 || e.seeking:
+		return
+	case !e.attempts.Refused(patience):
+		e.session.CutOff()
+		return
+	}
+	e.seeking = true
+	e.session.Later(hint, e.attempts.Pause(), func() {
+		e.seeking = false
+		list := e.homeless
+		e.homeless = map[channel]*request{}
+		for t, r := range list {
+			if r != nil {
+				r.left--
+			}
+			e.place([]channel{t}, r)
+		}
+		e.rehome(topology.Any)
+		e.settle()
+	})
+}
+
+// adjust moves subscriptions after a change of the view. Those that stay where they are cost a look.
+func (e *Ears) adjust() {
+	var list []channel
+	for t := range e.wanted {
+		if _, waits := e.homeless[t]; waits {
+			continue
+		}
+		for _, at := range e.nodes(t) {
+			if one := e.ears[at]; one == nil || !one.knows(t) {
+				list = append(list, t)
+				break
+			}
+		}
+	}
+	e.place(list, nil)
+}
+
+func (e *Ears) forget(t channel) {
+	delete(e.wanted, t)
+	delete(e.homeless, t)
+	e.bytes -= len(t.name)
+}
+
+// Again has all subscriptions begin anew, on connections of the session's present identity.
+func (e *Ears) Again(proto int) {
+	if e.proto = proto; !e.Listening() {
+		return
+	}
+	var list []channel
+	for t, sub := range e.wanted {
+		sub.at = nil
+		list = append(list, t)
+	}
+	for _, one := range e.ears {
+		one.close()
+	}
+	clear(e.ears)
+	e.place(list, nil)
+}
+
+// Close ends all subscriptions. The client is told nothing.
+func (e *Ears) Close() {
+	for _, one := range e.ears {
+		one.close()
+	}
+	if e.stop != nil {
+		e.stop()
+	}
+	*e = Ears{session: e.session, cluster: e.cluster}
+}
+
+// lost notes that a server does not hear a channel any more, and has another one found. r is the request that waits for it; nil: none does.
+func (e *Ears) lost(t channel, r *request, at topology.Node) {
+	if e.wanted[t] == nil {
+		return
+	}
+	if r != e.request {
+		r = nil
+	}
+	e.evict(t, r)
+	e.rehome(at)
+}
+
+// hears notes that a server has confirmed a channel. The servers at which it does not belong any more are left.
+func (e *Ears) hears(t channel, by *ear) {
+	sub := e.wanted[t]
+	if sub == nil {
+		return
+	}
+	sub.at = append(sub.at, by)
+	nodes := e.nodes(t)
+	for _, one := range slices.Clone(sub.at) {
+		if one != by && !slices.Contains(nodes, one.at) {
+			one.leave(t, nil)
+		}
+	}
+}
+
+// without notes that an ear has no subscription to a channel any more.
+func (e *Ears) without(t channel, by *ear) {
+	if sub := e.wanted[t]; sub != nil {
+		sub.at = slices.DeleteFunc(sub.at, func(one *ear) bool { return one == by })
+	}
+}
+
+// received passes a message on. Of the servers that hear a channel, the first one tells the messages that all are told.
+func (e *Ears) received(by *ear, t channel, source, b []byte) {
+	sub := e.wanted[t]
+	if sub == nil || !slices.Contains(sub.at, by) {
+		return
+	}
+	if t.kind != patterns {
+		source = []byte(t.name)
+	}
+	if sub.at[0] != by && !isEvent(source) {
+		return
+	}
+	if !sub.told {
+		e.early = append(e.early, message{t, slices.Clone(b)})
+		e.bytes += len(b)
+		return
+	}
+	e.session.Push(b)
+}
+
+// calm forgets the attempts if every channel is received where it belongs.
+func (e *Ears) calm() {
+	for _, one := range e.ears {
+		if len(one.asks)+len(one.unsent) > 0 {
+			return
+		}
+	}
+	if len(e.homeless) == 0 {
+		e.attempts = errands.Attempts{}
+	}
+}
