@@ -489,6 +489,9 @@ func TestTheEndOfAPrimaryConcernsItsSlotsOnly(t *testing.T) {
 			hit.quiet("SET", keys[0], "x")
 			other.quiet("MGET", keys[0], keys[1])
 			c.Nodes[0].Do(t, "WAIT", 1, 1000)
+			sub, key := dialClient(t, address(srv)), keys[0]
+			sub.quiet("SUBSCRIBE", "all") // at the server of slot 0, which goes
+			sub.quiet("SSUBSCRIBE", key)
 			begin := time.Now()
 			if stopped {
 				c.Nodes[0].Pause()
@@ -530,6 +533,13 @@ func TestTheEndOfAPrimaryConcernsItsSlotsOnly(t *testing.T) {
 			}
 			if got := other.quiet("GET", keys[0]); got != "$1\r\nx\r\n" {
 				t.Errorf("the shard is not served: %q", got)
+			}
+			for verb, name := range map[string]string{"PUBLISH": "all", "SPUBLISH": key} {
+				redistest.Eventually(t, patience, "a message by "+verb, func() bool {
+					other.quiet(verb, name, "m")
+					got, ok := sub.frameWithin(20 * time.Millisecond)
+					return ok && strings.Contains(got, "\r\n"+name+"\r\n") && strings.Contains(got, "message\r\n")
+				})
 			}
 		})
 	}

@@ -98,7 +98,7 @@ func subscriptionsAreCounted(t *testing.T, alone *redistest.Server, c *redistest
 				frames("GET k", 1)
 				frames("SUBSCRIBE a", 1)
 				frames("RESET", 1)
-				b.do("PUBLISH", "a", "m")
+				b.quiet("PUBLISH", "a", "m") // Redis may still see the connection
 				frames("GET k", 1)
 			})
 		})
@@ -166,7 +166,10 @@ func subscriptionsMove(t *testing.T, c *redistest.Cluster, proxies map[string]*S
 	for engine, srv := range proxies {
 		p, w := dialClient(t, address(srv)), dialClient(t, address(srv))
 		names := spreadKeys(t, c, "shard"+engine)
-		slots := []int{0} // of all PUBLISH
+		var slots []int
+		if m.owner[0] == 0 { // of all PUBLISH. It moves once: nodes that learn of two moves at a time may take the older one for the newer
+			slots = append(slots, 0)
+		}
 		for i, name := range names {
 			slots = append(slots, int(c.Nodes[0].Do(t, "CLUSTER", "KEYSLOT", name).(int64)))
 			p.quiet("SSUBSCRIBE", name)
@@ -191,17 +194,12 @@ func subscriptionsMove(t *testing.T, c *redistest.Cluster, proxies map[string]*S
 			}
 			t.Fatalf("%s: no message arrives", name)
 		}
-		for range 2 {
-			for _, slot := range slots {
-				m.move(slot, (m.owner[slot]+1)%c.Primaries)
-			}
-			for i, name := range names {
-				received("SPUBLISH", name)
-				received("PUBLISH", fmt.Sprint(engine, i))
-			}
-		}
 		for _, slot := range slots {
-			m.move(slot, slot*c.Primaries/redistest.Slots)
+			m.move(slot, (m.owner[slot]+1)%c.Primaries)
+		}
+		for i, name := range names {
+			received("SPUBLISH", name)
+			received("PUBLISH", fmt.Sprint(engine, i))
 		}
 		c.AwaitReady()
 	}
