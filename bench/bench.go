@@ -54,8 +54,12 @@ func (b *bench) measure(ctx context.Context, s scenario) *result {
 			f.Close()
 		}
 	}()
-	for range rounds {
-		for _, name := range who {
+	for round := range rounds {
+		for i := range who {
+			name := who[i]
+			if b.programs.Baseline != "" && round%2 == 1 { // so that neither build is always the first
+				name = who[len(who)-1-i]
+			}
 			if ctx.Err() != nil {
 				r.err = errors.Join(r.err, ctx.Err())
 				return r
@@ -72,10 +76,10 @@ func (b *bench) measure(ctx context.Context, s scenario) *result {
 				}
 			}
 			runCtx, cancel := context.WithTimeout(ctx, runLimit+b.plan.measure)
-			out, err := s.run(runCtx, b, f, name)
+			out, err := s.runOn(runCtx, b, f, name)
 			cancel()
 			if err != nil {
-				fmt.Fprintf(b.stdout, "  %-20s FAILED: %v\n", name, err)
+				fmt.Fprintf(b.stdout, "  %-31s FAILED: %v\n", name, err)
 				r.err = errors.Join(r.err, fmt.Errorf("%s: %s: %w", s.name, name, err))
 				f.Close() // whatever the failure has left behind
 				f = nil
@@ -92,7 +96,7 @@ func (b *bench) measure(ctx context.Context, s scenario) *result {
 func (b *bench) fleet(ctx context.Context, s scenario, name string) (*fleet.Fleet, error) {
 	names := s.servers
 	if s.fresh {
-		names = []string{name}
+		names = []string{buildOf(name)}
 	}
 	f, err := fleet.Start(ctx, fleet.Options{Programs: b.programs, Names: names, FileLimit: b.plan.fileLimit, Lockproxy: s.flags})
 	if err != nil {
@@ -108,7 +112,7 @@ func (b *bench) fleet(ctx context.Context, s scenario, name string) (*fleet.Flee
 }
 
 func (b *bench) print(s scenario, name string, out sample) {
-	fmt.Fprintf(b.stdout, "  %-20s", name)
+	fmt.Fprintf(b.stdout, "  %-31s", name)
 	for _, c := range s.columns {
 		if v, ok := out.values[c.key]; ok {
 			fmt.Fprintf(b.stdout, "  %s "+c.format, c.title, v)

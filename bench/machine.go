@@ -16,6 +16,8 @@ import (
 // machine is what a result must be read with.
 type machine struct {
 	cpu, kernel, load, programs, libraries, commit string
+
+	baseline string // version of the other build; "": there is none
 }
 
 func describe(programs fleet.Programs) machine {
@@ -27,6 +29,9 @@ func describe(programs fleet.Programs) machine {
 				break
 			}
 		}
+	}
+	if programs.Baseline != "" {
+		m.baseline = firstWords(programs.Baseline, "--version")
 	}
 	m.cpu = fmt.Sprintf("%d × %s", runtime.NumCPU(), m.cpu)
 	var name unix.Utsname
@@ -55,6 +60,16 @@ func git(args ...string) string {
 		return "unknown"
 	}
 	return strings.TrimSpace(string(out))
+}
+
+// firstWords are the first line that a program prints.
+func firstWords(bin, arg string) string {
+	out, err := exec.Command(bin, arg).Output()
+	if err != nil {
+		return "of unknown version"
+	}
+	line, _, _ := strings.Cut(string(out), "\n")
+	return line
 }
 
 func firstLine(path string) string {

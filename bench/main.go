@@ -51,6 +51,7 @@ type settings struct {
 	rounds    int
 	measure   time.Duration
 	lockproxy string
+	baseline  string
 	out       string
 	limit     time.Duration
 }
@@ -63,6 +64,7 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 	flags.IntVar(&set.rounds, "rounds", 0, "rounds of each scenario (0: as planned)")
 	flags.DurationVar(&set.measure, "time", 0, "length of one measurement (0: as planned)")
 	flags.StringVar(&set.lockproxy, "lockproxy", "", "the program to measure (default: built from the module around this one)")
+	flags.StringVar(&set.baseline, "baseline", "", "another build of the program: each scenario runs the two in turn, and nothing else; prints their ratios, and writes no files unless -out is given")
 	flags.StringVar(&set.out, "out", "", "directory for the report and the plots (default: results, for a run of everything)")
 	flags.DurationVar(&set.limit, "limit", 2*time.Hour, "give up after this time")
 	if err := flags.Parse(args); err != nil {
@@ -108,18 +110,27 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 	if b.programs, err = fleet.Find(set.lockproxy); err != nil {
 		return err
 	}
+	if set.baseline != "" {
+		if b.programs.Baseline, err = filepath.Abs(set.baseline); err != nil {
+			return err
+		}
+	}
 
 	r := &report{began: time.Now(), machine: describe(b.programs), args: args, plan: b.plan}
 	for _, s := range append(trafficScenarios(b.plan), lockScenarios(b.plan)...) {
-		if only.MatchString(s.name) {
-			r.results = append(r.results, b.measure(ctx, s))
+		if !only.MatchString(s.name) {
+			continue
 		}
+		if set.baseline != "" {
+			s = s.ofBuilds()
+		}
+		r.results = append(r.results, b.measure(ctx, s))
 	}
 	if len(r.results) == 0 {
 		return fmt.Errorf("-only %s: no such scenario", set.only)
 	}
 	r.took = time.Since(r.began)
-	if set.out == "" && !set.quick && set.only == "" {
+	if set.out == "" && !set.quick && set.only == "" && set.baseline == "" {
 		set.out = "results"
 	}
 	if set.out != "" {
@@ -127,7 +138,7 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 			return err
 		}
 	} else {
-		r.goals(stdout)
+		r.summary(stdout)
 	}
 	fmt.Fprintf(stdout, "took %v\n", r.took.Round(time.Second))
 	return r.failed()

@@ -26,23 +26,30 @@ type usage struct {
 }
 
 func newMeter(ctx context.Context, s *fleet.Server) (*meter, error) {
-	first, err := read(ctx, s)
+	first, err := allocated(ctx, s)
 	if err != nil {
 		return nil, err
 	}
-	from, err := read(ctx, s)
-	return &meter{s, from, from.mallocs - first.mallocs}, err
+	second, err := allocated(ctx, s)
+	if err != nil {
+		return nil, err
+	}
+	from, err := read(s) // last, so that asking costs the server nothing within the measurement
+	from.mallocs = second
+	return &meter{s, from, second - first}, err
 }
 
-func read(ctx context.Context, s *fleet.Server) (u usage, err error) {
-	u.mallocs = -1
+// allocated is the number of objects that a server has allocated so far; negative: not known.
+func allocated(ctx context.Context, s *fleet.Server) (float64, error) {
+	if s.Metrics == "" {
+		return -1, nil
+	}
+	return mallocs(ctx, s.Metrics)
+}
+
+func read(s *fleet.Server) (u usage, err error) {
 	if s.Proxy != nil {
 		if u.proxy, err = fleet.CPU(s.Proxy.PID()); err != nil {
-			return u, err
-		}
-	}
-	if s.Metrics != "" {
-		if u.mallocs, err = mallocs(ctx, s.Metrics); err != nil {
 			return u, err
 		}
 	}
@@ -75,8 +82,11 @@ func mallocs(ctx context.Context, addr string) (float64, error) {
 // end sets the cost per operation in µs, the share of a core that the proxy and Redis used in percent, and allocations of
 // the proxy per operation if they can be known. It returns the seconds that have passed.
 func (m *meter) end(ctx context.Context, values map[string]float64, operations float64) (float64, error) {
-	to, err := read(ctx, m.s)
+	to, err := read(m.s)
 	if err != nil {
+		return 0, err
+	}
+	if to.mallocs, err = allocated(ctx, m.s); err != nil {
 		return 0, err
 	}
 	seconds := to.at.Sub(m.from.at).Seconds()

@@ -45,8 +45,10 @@ func (r *result) median(who, key string) float64 {
 }
 
 // ratio is the median of the ratios of runs in the same round.
-func (r *result) ratio(who, base, key string) float64 {
-	var all []float64
+func (r *result) ratio(who, base, key string) float64 { return median(r.ratios(who, base, key)) }
+
+// ratios are those of runs in the same round.
+func (r *result) ratios(who, base, key string) (all []float64) {
 	for i := range min(len(r.samples[who]), len(r.samples[base])) {
 		a, ok := r.samples[who][i].values[key]
 		b, ok2 := r.samples[base][i].values[key]
@@ -54,7 +56,7 @@ func (r *result) ratio(who, base, key string) float64 {
 			all = append(all, a/b)
 		}
 	}
-	return median(all)
+	return all
 }
 
 func median(all []float64) float64 {
@@ -77,7 +79,7 @@ func (r *report) write(dir string) error {
 	fmt.Fprintf(&text, "# Results\n\n")
 	r.header(&text)
 	fmt.Fprintf(&text, "Values are medians of the rounds; ratios (×) are medians of the ratios within a round. [How to read them](../README.md).\n\n")
-	r.goals(&text)
+	r.summary(&text)
 	for _, res := range r.results {
 		res.table(&text)
 		if res.plot == "" {
@@ -95,7 +97,19 @@ func (r *report) write(dir string) error {
 	if err := os.WriteFile(filepath.Join(dir, "latest.md"), text.Bytes(), 0o644); err != nil {
 		return fmt.Errorf("report: %w", err)
 	}
+	if r.machine.baseline != "" {
+		return nil // the README has results about goals
+	}
 	return r.updateReadme(filepath.Join(dir, "../README.md"))
+}
+
+// summary is what the results say of the goals, or of two builds.
+func (r *report) summary(w io.Writer) {
+	if r.machine.baseline != "" {
+		r.builds(w)
+		return
+	}
+	r.goals(w)
 }
 
 func (r *report) header(w io.Writer) {
@@ -107,6 +121,9 @@ func (r *report) header(w io.Writer) {
 	fmt.Fprintf(w, "- %s, lockproxy %s, `%s`, took %v\n", r.began.UTC().Format("2006-01-02 15:04 UTC"), m.commit, command, r.took.Round(time.Second))
 	fmt.Fprintf(w, "- %s, %s, load average at the start %s\n", m.cpu, m.kernel, m.load)
 	fmt.Fprintf(w, "- %s, %s\n", m.programs, m.libraries)
+	if m.baseline != "" {
+		fmt.Fprintf(w, "- baseline: %s\n", m.baseline)
+	}
 	fmt.Fprintf(w, "- up to %d rounds of %v after %v of warming up\n\n", r.plan.rounds, r.plan.measure, r.plan.warm)
 }
 
@@ -195,6 +212,6 @@ func (r *report) updateReadme(path string) error {
 	var own bytes.Buffer
 	fmt.Fprintln(&own)
 	r.header(&own)
-	r.goals(&own)
+	r.summary(&own)
 	return os.WriteFile(path, []byte(before+resultsBegin+own.String()+resultsEnd+after), 0o644)
 }

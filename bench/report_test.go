@@ -2,6 +2,8 @@ package main
 
 import (
 	"math"
+	"slices"
+	"strings"
 	"testing"
 )
 
@@ -62,5 +64,35 @@ func TestGoalsNameScenariosThatExist(t *testing.T) {
 		if math.IsNaN(g.value(r, "lockproxy epoll")) {
 			t.Errorf("nothing measures %q", g.claim)
 		}
+	}
+}
+
+func TestBuildsAreComparedWithinRounds(t *testing.T) {
+	var s scenario
+	for _, s = range lockScenarios(fullPlan()) {
+		if s.name == "lock-one-64" {
+			break
+		}
+	}
+	s = s.ofBuilds()
+	for _, who := range []string{"LOCK lockproxy epoll", "FAIRLOCK lockproxy goroutine (baseline)"} {
+		if !slices.Contains(s.contestants, who) {
+			t.Errorf("%s does not take part in %v", who, s.contestants)
+		}
+	}
+	if slices.Contains(s.contestants, redislock) {
+		t.Error("a library takes part")
+	}
+	run := func(rate, proxy float64) sample {
+		return sample{values: map[string]float64{"handovers": rate, "proxy": proxy}}
+	}
+	res := &result{scenario: s, samples: map[string][]sample{
+		"LOCK lockproxy epoll":            {run(9, 10), run(18, 20), run(30, 30)},
+		"LOCK lockproxy epoll (baseline)": {run(10, 10), run(20, 20), run(30, 30)},
+	}}
+	var text strings.Builder
+	(&report{results: []*result{res}}).builds(&text)
+	if want := "| **0.900** (0.900 – 1.000) | 1.000 (1.000 – 1.000) | 3 |"; !strings.Contains(text.String(), want) {
+		t.Errorf("the table has no %s:\n%s", want, &text)
 	}
 }

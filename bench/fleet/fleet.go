@@ -39,6 +39,9 @@ type Server struct {
 // Programs are the paths of the programs that a fleet is made of; a missing one is "".
 type Programs struct {
 	Redis, RedisBenchmark, Twemproxy, HAProxy, Lockproxy string
+
+	// Baseline is another build of lockproxy, to compare Lockproxy with; "": none.
+	Baseline string
 }
 
 // Find looks for the installed programs. lockproxy is the path of the one to measure.
@@ -98,6 +101,9 @@ func (p Programs) Versions() string {
 type Fleet struct {
 	Servers map[string]*Server
 
+	// Baseline has the servers of the other build of lockproxy, in front of the same Redis; nil: there is none. It ends with this Fleet.
+	Baseline *Fleet
+
 	dir       string
 	processes []*Process
 	fileLimit int
@@ -146,12 +152,29 @@ func (f *Fleet) start(ctx context.Context, opts Options) error {
 		case HAProxy:
 			err = f.haproxy(ctx, opts.Programs.HAProxy, server)
 		default:
-			err = f.lockproxy(ctx, opts, server)
+			if err = f.lockproxy(ctx, opts, opts.Programs.Lockproxy, server); err == nil && opts.Programs.Baseline != "" {
+				err = f.baseline(ctx, opts, *server)
+			}
 		}
 		if err != nil {
 			return fmt.Errorf("%s: %w", name, err)
 		}
 		f.Servers[name] = server
+	}
+	return nil
+}
+
+// baseline starts the other build of a server.
+func (f *Fleet) baseline(ctx context.Context, opts Options, s Server) (err error) {
+	if f.Baseline == nil {
+		f.Baseline = &Fleet{Servers: map[string]*Server{Direct: f.Servers[Direct]}}
+	}
+	if s.Addr, err = f.freePort(); err != nil {
+		return err
+	}
+	f.Baseline.Servers[s.Name] = &s
+	if err := f.lockproxy(ctx, opts, opts.Programs.Baseline, &s); err != nil {
+		return fmt.Errorf("baseline: %w", err)
 	}
 	return nil
 }
@@ -249,7 +272,7 @@ func (f *Fleet) haproxy(ctx context.Context, bin string, s *Server) (err error) 
 	return err
 }
 
-func (f *Fleet) lockproxy(ctx context.Context, opts Options, s *Server) (err error) {
+func (f *Fleet) lockproxy(ctx context.Context, opts Options, bin string, s *Server) (err error) {
 	engine := strings.TrimPrefix(s.Name, "lockproxy ")
 	const upstream = 2500 // files that its connections to Redis may take, which it refuses to start without
 	args := append([]string{
@@ -260,6 +283,6 @@ func (f *Fleet) lockproxy(ctx context.Context, opts Options, s *Server) (err err
 		return err
 	}
 	args = append(args, "--admin-listen", s.Metrics)
-	s.Proxy, err = f.run(ctx, s.Addr, strings.ReplaceAll(s.Name, " ", "-"), opts.Programs.Lockproxy, args...)
+	s.Proxy, err = f.run(ctx, s.Addr, fmt.Sprintf("%s-%s", strings.ReplaceAll(s.Name, " ", "-"), port(s.Addr)), bin, args...)
 	return err
 }
