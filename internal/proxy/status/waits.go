@@ -33,12 +33,21 @@ const (
 	nativeCount  = 32 << nativeSchema
 )
 
+// nativeBounds are the bounds of the native buckets from a half to one: 2^(-4/4), 2^(-3/4) and so on.
+var nativeBounds = [1 << nativeSchema]float64{0.5, 0.5946035575013605, 0.7071067811865475, 0.8408964152537144}
+
 // nativeBucket is the number of the bucket of a duration, as Prometheus numbers them.
 func nativeBucket(d time.Duration) int {
 	if d <= 0 {
 		return nativeFirst
 	}
-	n := int(math.Ceil(math.Log2(d.Seconds()) * (1 << nativeSchema)))
+	fraction, exponent := math.Frexp(d.Seconds())
+	n := (exponent - 1) << nativeSchema
+	for _, bound := range nativeBounds {
+		if fraction > bound {
+			n++
+		}
+	}
 	return max(nativeFirst, min(n, nativeFirst+nativeCount-1))
 }
 

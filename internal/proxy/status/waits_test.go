@@ -1,27 +1,28 @@
 package status
 
 import (
+	"math"
 	"testing"
 	"time"
 )
 
-func TestWaitsAreCountedInTheirBuckets(t *testing.T) {
-	var w histogram
-	for _, d := range []time.Duration{0, time.Millisecond, time.Millisecond + 1, time.Second, time.Hour} {
-		w.add(d)
-	}
-	got := w.snapshot()
-	if got.Count != 5 || got.Sum != time.Hour+time.Second+2*time.Millisecond+1 {
-		t.Errorf("%d waits, %s together", got.Count, got.Sum)
-	}
-	for bound, want := range map[time.Duration]uint64{
-		time.Millisecond: 2, 5 * time.Millisecond: 3, 500 * time.Millisecond: 3, time.Second: 4, 2 * time.Minute: 4,
-	} {
-		if got.Buckets[bound] != want {
-			t.Errorf("%d took at most %s, want %d", got.Buckets[bound], bound, want)
+func TestNativeBucketsGrowByAFourthOfAnOctave(t *testing.T) {
+	last := nativeFirst
+	for d := time.Duration(1); d < 3*time.Hour; d += d/50 + 1 {
+		n := nativeBucket(d)
+		if n < last {
+			t.Fatalf("%v is in bucket %d, a shorter one in %d", d, n, last)
+		}
+		last = n
+		if n == nativeFirst || n == nativeFirst+nativeCount-1 {
+			continue // these take all that is beyond them
+		}
+		low, high := math.Exp2(float64(n-1)/(1<<nativeSchema)), math.Exp2(float64(n)/(1<<nativeSchema))
+		if s := d.Seconds(); s <= low || s > high*(1+1e-12) {
+			t.Fatalf("%v is in bucket %d, from %v to %v s", d, n, low, high)
 		}
 	}
-	if len(got.Buckets) != len(waitBounds) {
-		t.Errorf("%d buckets", len(got.Buckets))
+	if n := nativeBucket(time.Second); n != 0 {
+		t.Errorf("a second is in bucket %d, want 0", n)
 	}
 }
