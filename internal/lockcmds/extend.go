@@ -1,6 +1,8 @@
 package lockcmds
 
 import (
+	"time"
+
 	"github.com/tidwall/redcon"
 
 	"github.com/lockproxy/lockproxy/internal/lockcmds/calls"
@@ -56,6 +58,15 @@ func (x *extension) send(s contract.Session) {
 // Again implements calls.Asker. The copy for a named owner names the grant, else it could find a later one.
 func (x *extension) Again() (script.Call, bool) {
 	return x.call.Call(), x.call.Session == "" || x.call.Fence != 0
+}
+
+// Postponed implements calls.Asker. When the lease that goes on has ended, there is nothing to extend.
+func (x *extension) Postponed() (script.Call, time.Duration) {
+	limit := calls.DoubtLimit
+	if h := holds.Of(x.h); h != nil {
+		limit = max(limit, h.TTL)
+	}
+	return x.call.Call(), limit
 }
 
 // Doubted implements calls.Asker.

@@ -91,6 +91,17 @@ func (r *release) Again() (script.Call, bool) {
 	return r.call().Call(), !r.named() || r.Fence != 0
 }
 
+// Postponed implements calls.Asker. A waiter here is not kept for it.
+func (r *release) Postponed() (script.Call, time.Duration) {
+	r.next.Answered(r.q.Session, script.Released{}, r.q.SentAt, contract.ErrUnsent)
+	r.next = waiters.Offer{}
+	limit := calls.DoubtLimit
+	if h := holds.Of(r.Hold); h != nil {
+		limit = max(limit, h.TTL)
+	}
+	return r.call().Call(), limit
+}
+
 // Doubted implements calls.Asker. The copy is a plain release.
 func (r *release) Doubted() {
 	r.e.holds.Doubt(r.session)

@@ -254,11 +254,18 @@ func (m *mover) keys(slot, to int) {
 	}
 }
 
-// end makes the target the owner of a slot.
+// end makes the target the owner of a slot. All primaries are told: one that is not could give the slot to an earlier owner.
 func (m *mover) end(slot, to int) {
-	from, target := m.c.Nodes[m.owner[slot]], m.c.Nodes[to]
-	target.Do(m.t, "CLUSTER", "SETSLOT", slot, "NODE", m.c.ID(target))
-	from.Do(m.t, "CLUSTER", "SETSLOT", slot, "NODE", m.c.ID(target))
+	target := m.c.Nodes[to]
+	told := []int{to, m.owner[slot]}
+	for i := range m.c.Primaries {
+		if i != to && i != m.owner[slot] {
+			told = append(told, i)
+		}
+	}
+	for _, i := range told {
+		m.c.Nodes[i].Do(m.t, "CLUSTER", "SETSLOT", slot, "NODE", m.c.ID(target))
+	}
 	m.owner[slot] = to
 }
 

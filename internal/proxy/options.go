@@ -249,7 +249,7 @@ func (o *Options) forEngines(up *upstream.Upstream, e *shared.Proxy, rule *reent
 		counted(limit, client)
 		e.WaitRefused(limit, client)
 	}
-	return engines.Options{
+	all := engines.Options{
 		Engine: lockcmds.Options{
 			UUID:              o.uuid,
 			Lease:             o.Locks.Lease,
@@ -267,6 +267,10 @@ func (o *Options) forEngines(up *upstream.Upstream, e *shared.Proxy, rule *reent
 		Addr: up.Addr(), Connect: up.Connect,
 		Max: o.Locks.MaxEngines, Idle: o.lockIdle, Logger: o.Logger,
 	}
+	if fleet := up.Fleet(); fleet != nil {
+		all.Fleet = fleet
+	}
+	return all
 }
 
 // limits are the limits in force, by setting.

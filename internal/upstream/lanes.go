@@ -6,6 +6,7 @@ import (
 	"github.com/lockproxy/lockproxy/internal/upstream/admission"
 	"github.com/lockproxy/lockproxy/internal/upstream/cluster"
 	"github.com/lockproxy/lockproxy/internal/upstream/dial"
+	"github.com/lockproxy/lockproxy/internal/upstream/fleet"
 	"github.com/lockproxy/lockproxy/internal/upstream/refresh"
 	"github.com/lockproxy/lockproxy/internal/upstream/stream"
 	"github.com/lockproxy/lockproxy/internal/upstream/topology"
@@ -267,6 +268,7 @@ func (u *Upstream) retireOpen() {
 type nodes struct {
 	cluster *topology.Cluster
 	views   *refresh.Refresher
+	fleet   *fleet.Fleet
 	wait    time.Duration
 }
 
@@ -283,6 +285,9 @@ func (n *nodes) View() *cluster.View {
 
 // Watch has f called from another goroutine whenever the view has changed, until stop is called. f may still be running then. It is for clusters only.
 func (n *nodes) Watch(f func()) (stop func()) { return n.cluster.Watch(f) }
+
+// Fleet is the servers, for a client library that finds the server of each key itself; nil: there is one server.
+func (n *nodes) Fleet() *fleet.Fleet { return n.fleet }
 
 // Refresh has then called from another goroutine when the view has been refreshed, by a question that has begun after this call. hint is a server
 // that should know of a change; AnyNode: none. It is for clusters only.
@@ -301,6 +306,7 @@ func (n *nodes) refreshViews(u *Upstream, servers dial.Resolver) {
 			n.cluster.Tell()
 		}, Outcome: u.contacts.Note,
 	})
+	n.fleet = &fleet.Fleet{Cluster: c, Views: n.views, Dialer: u.dialer, Commands: u.Commands}
 }
 
 // Silent reports whether a server of a cluster has not answered lately. Any other server is better where any will do.

@@ -69,6 +69,18 @@ func IsOverwritten(err error) bool {
 	return strings.HasPrefix(string(refusal), "WRONGTYPE ")
 }
 
+// IsPostponed reports whether a cluster cannot carry something out at present that needs a hash slot: the slot is being moved, or no server serves it.
+func IsPostponed(err error) bool {
+	refusal, _ := AsRefusal(err)
+	return strings.HasPrefix(string(refusal), "TRYAGAIN ") || strings.HasPrefix(string(refusal), "CLUSTERDOWN ")
+}
+
+// isHalfMoved reports whether a call of several keys cannot be carried out because their hash slot is being moved. A call of one key can.
+func isHalfMoved(err error) bool {
+	refusal, _ := AsRefusal(err)
+	return strings.HasPrefix(string(refusal), "TRYAGAIN ")
+}
+
 // isFinal reports whether Redis refuses something for good, and not because of a state that passes.
 func isFinal(err error) bool {
 	refusal, refused := AsRefusal(err)

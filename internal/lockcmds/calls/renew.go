@@ -48,7 +48,7 @@ func (o Own) renewAll(ctx context.Context, by redislink.Node, batch []watchdog.R
 // not cost the others their lease. Renewals without a verdict are tried again.
 func (o Own) renewSome(ctx context.Context, by redislink.Node, batch []watchdog.Renewal, verdicts []watchdog.Verdict) error {
 	err := o.renewAll(ctx, by, batch, verdicts)
-	if len(batch) == 1 || !isFinal(err) {
+	if len(batch) == 1 || !isFinal(err) && !isHalfMoved(err) {
 		return err
 	}
 	half := len(batch) / 2

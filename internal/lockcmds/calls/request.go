@@ -32,6 +32,9 @@ type Request struct {
 type Asker interface {
 	// Again is the copy, if the call can be repeated. Requires the session lock, or that the session has ended.
 	Again() (copy script.Call, ok bool)
+	// Postponed is the call to be sent until Redis can carry it out, and for how long: it cannot now, because the hash slot is being moved, and
+	// nothing has happened. 0: the refusal is the answer. Requires the session lock, or that the session has ended.
+	Postponed() (call script.Call, limit time.Duration)
 	// Doubted says that the answer is lost and the copy is about to be sent. Requires the session lock.
 	Doubted()
 	// Answered is called once. It requires the session lock, or that the session has ended. It returns the reply; nil: Session.Reply
@@ -42,11 +45,20 @@ type Asker interface {
 // Plain is an Asker to which a doubt means nothing.
 type Plain struct {
 	Copy  script.Call // of the call; without a script: it cannot be repeated
+	Later script.Call // the call; without a script: it needs no hash slot
 	Reply func(o Outcome) []byte
 }
 
 // Again implements Asker.
 func (p Plain) Again() (script.Call, bool) { return p.Copy, p.Copy.Script != nil }
+
+// Postponed implements Asker.
+func (p Plain) Postponed() (script.Call, time.Duration) {
+	if p.Later.Script == nil {
+		return script.Call{}, 0
+	}
+	return p.Later, DoubtLimit
+}
 
 // Doubted implements Asker.
 func (Plain) Doubted() {}
@@ -83,6 +95,12 @@ func (r *Request) Done(v resp.Value, err error) []byte {
 			return nil
 		}
 	}
+	if err == nil && IsPostponed(refusalOf(v)) {
+		if call, limit := r.For.Postponed(); limit > 0 {
+			c.repeat(r, repetition{call: call, limit: limit, certain: true})
+			return nil
+		}
+	}
 	return r.For.Answered(Outcome{Reply: v, Err: err, SentAt: r.SentAt})
 }
 
@@ -90,33 +108,47 @@ func (r *Request) Done(v resp.Value, err error) []byte {
 func (r *Request) Late(reply func([]byte)) { r.late = reply }
 
 // Repeat sends the copy of a request until Redis answers it, for DoubtLimit at most.
-func (c *Calls) Repeat(r *Request, again script.Call) { c.repeat(r, again, true) }
+func (c *Calls) Repeat(r *Request, again script.Call) {
+	c.repeat(r, repetition{call: again, limit: DoubtLimit, repeated: true})
+}
 
 // Anew sends another call for a request whose first one was answered, until Redis answers, for DoubtLimit at most.
-func (c *Calls) Anew(r *Request, call script.Call) { c.repeat(r, call, false) }
+func (c *Calls) Anew(r *Request, call script.Call) {
+	c.repeat(r, repetition{call: call, limit: DoubtLimit})
+}
 
-// repeat sends a call on the engine's own connection. repeated: an earlier copy may have been executed.
-func (c *Calls) repeat(r *Request, again script.Call, repeated bool) {
-	until := c.Clock.Now().Add(DoubtLimit)
+// repetition is a call that is sent on the engine's own connection until Redis answers.
+type repetition struct {
+	call     script.Call
+	limit    time.Duration
+	repeated bool // an earlier copy may have been executed
+	certain  bool // until a copy is lost it is certain that nothing has happened, so the latest refusal is the answer at the end
+}
+
+// repeat sends a call on the engine's own connection.
+func (c *Calls) repeat(r *Request, again repetition) {
+	until := c.Clock.Now().Add(again.limit)
 	pause := retryFirst
 	c.tending.Add(1)
 	var attempt func()
 	attempt = func() {
 		sentAt := c.Clock.Now()
 		ctx, cancel := context.WithDeadline(c.Life, later(until, sentAt.Add(pause)))
-		v, err := c.Own.run(ctx, again)
+		v, err := c.Own.run(ctx, again.call)
 		cancel()
 		if !resolves(v, err) {
 			if !r.Once && !isFinal(refusalOf(v)) && c.Life.Err() == nil && c.Clock.Now().Add(pause).Before(until) {
 				c.Jobs.After(pause, jobs.Attempt, attempt)
 				pause = min(2*pause, retryLast)
-				repeated = repeated || errors.Is(err, contract.ErrInDoubt)
+				again.repeated = again.repeated || errors.Is(err, contract.ErrInDoubt)
 				return
 			}
-			err = contract.ErrInDoubt
+			if !again.certain || again.repeated || errors.Is(err, contract.ErrInDoubt) {
+				err = contract.ErrInDoubt
+			}
 		}
 		defer c.tending.Add(-1)
-		o := Outcome{Reply: v, Err: err, SentAt: sentAt, Repeated: repeated}
+		o := Outcome{Reply: v, Err: err, SentAt: sentAt, Repeated: again.repeated}
 		alive := c.Guard.Do(r.Session, func() {
 			reply := r.For.Answered(o)
 			switch {

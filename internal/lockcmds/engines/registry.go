@@ -40,13 +40,14 @@ type Engine struct {
 // ID says whose engine it is.
 func (e *Engine) ID() ID { return e.id }
 
-// Options configure a Registry. All fields are required.
+// Options configure a Registry. All fields but Fleet are required.
 type Options struct {
 	// Engine is what all engines have in common. The Registry sets Redis, Jobs and Waiting.
 	Engine lockcmds.Options
 
 	Addr    string                                      // of Redis, for messages
 	Connect func(ctx context.Context) (net.Conn, error) // to Redis, for the engines' own clients
+	Fleet   redislink.Fleet                             // the servers of a cluster; nil: there is one server
 
 	Max    int           // engines at once
 	Idle   time.Duration // how long an engine is kept that no session uses
@@ -219,9 +220,7 @@ const dropLimit = 10 * time.Second
 
 // newEngine makes the engine of an identity, with a way of its own to Redis.
 func (r *Registry) newEngine(id ID) (*lockcmds.Engine, error) {
-	link, err := redislink.New(redislink.Options{
-		Addr: r.opts.Addr, Dial: r.opts.Connect, User: id.User, Password: id.Password, DB: id.DB, Logger: r.opts.Engine.Logger,
-	})
+	link, err := r.newLink(id)
 	if err != nil {
 		return nil, err
 	}
@@ -230,6 +229,16 @@ func (r *Registry) newEngine(id ID) (*lockcmds.Engine, error) {
 	opts.Requests = &r.requests
 	opts.User = id.User
 	return lockcmds.New(opts)
+}
+
+// newLink makes the engine's own way to Redis. A cluster has one database.
+func (r *Registry) newLink(id ID) (redislink.Topology, error) {
+	if r.opts.Fleet != nil {
+		return redislink.NewCluster(redislink.ClusterOptions{Fleet: r.opts.Fleet, User: id.User, Password: id.Password, Logger: r.opts.Engine.Logger})
+	}
+	return redislink.New(redislink.Options{
+		Addr: r.opts.Addr, Dial: r.opts.Connect, User: id.User, Password: id.Password, DB: id.DB, Logger: r.opts.Engine.Logger,
+	})
 }
 
 // Drain refuses all waiters from now on.

@@ -143,6 +143,19 @@ func (c *Client) Eval(ctx context.Context, s Script, keys, args []string) (resp.
 	return valueOf(reply)
 }
 
+// ask is Eval for a key that is being moved to this server.
+func (c *Client) ask(ctx context.Context, s Script, keys, args []string) (resp.Value, error) {
+	client, err := c.get()
+	if err != nil {
+		return resp.Value{}, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, AnswerLimit)
+	defer cancel()
+	answers := client.DoMulti(ctx, client.B().Asking().Build(),
+		client.B().Eval().Script(s.Text()).Numkeys(int64(len(keys))).Key(keys...).Arg(args...).Build())
+	return valueOf(answers[1])
+}
+
 // List implements Node.
 func (c *Client) List(ctx context.Context, key string, most int) ([]string, error) {
 	client, err := c.get()

@@ -32,6 +32,9 @@ type subscriber struct {
 	log      *zap.Logger
 	listener Listener
 	wake     chan struct{} // size 1, never closed: there is something to do
+	// Of a server of a cluster.
+	sharded func() bool          // channels belong to slots: SSUBSCRIBE; nil: they do not
+	moved   func(channel string) // tells that another server has the slot of a channel by now
 
 	mu     sync.Mutex          // guards the fields below
 	wanted map[string]struct{} // channels
@@ -103,6 +106,7 @@ func (s *subscriber) serve(ctx context.Context) (confirmed bool) {
 	}
 	conn, _ := client.Dedicate()
 	defer conn.Close()
+	link := link{conn, s.sharded != nil && s.sharded()}
 	lost := conn.SetPubSubHooks(rueidis.PubSubHooks{OnMessage: s.message, OnSubscription: s.subscription})
 	s.mu.Lock()
 	s.todo = s.todo[:0]
@@ -111,7 +115,7 @@ func (s *subscriber) serve(ctx context.Context) (confirmed bool) {
 	}
 	s.mu.Unlock()
 	for {
-		if err := s.update(ctx, conn); err != nil {
+		if err := s.update(ctx, link); err != nil {
 			s.log.Debug("subscriptions lost", zap.Error(err))
 			return confirmed
 		}
@@ -127,16 +131,59 @@ func (s *subscriber) serve(ctx context.Context) (confirmed bool) {
 	}
 }
 
+// link is one connection for subscriptions.
+type link struct {
+	rueidis.DedicatedClient
+	sharded bool
+}
+
+// each sends the commands for some channels: one for all, or one for each channel of a slot. It returns the first error that is not Redis's,
+// and Redis's refusals.
+func (l link) each(ctx context.Context, channels []string, on bool) (refused map[string]Refusal, err error) {
+	var commands rueidis.Commands
+	names := channels
+	switch b := l.B(); {
+	case l.sharded:
+		for _, channel := range channels {
+			if on {
+				commands = append(commands, b.Ssubscribe().Channel(channel).Build())
+			} else {
+				commands = append(commands, b.Sunsubscribe().Channel(channel).Build())
+			}
+		}
+	case on:
+		commands = append(commands, b.Subscribe().Channel(channels...).Build())
+	default:
+		commands = append(commands, b.Unsubscribe().Channel(channels...).Build())
+	}
+	for i, answer := range l.DoMulti(ctx, commands...) {
+		err := answer.Error()
+		refusal, ok := rueidis.IsRedisErr(err)
+		switch {
+		case ok:
+			if refused == nil {
+				refused = map[string]Refusal{}
+			}
+			refused[names[i]] = Refusal(refusal.Error())
+		case err != nil:
+			return nil, err
+		}
+	}
+	return refused, nil
+}
+
 // update works off todo. The confirmations arrive at subscription.
-func (s *subscriber) update(ctx context.Context, conn rueidis.DedicatedClient) error {
+func (s *subscriber) update(ctx context.Context, conn link) error {
 	for {
 		on, off := s.next()
 		if len(on)+len(off) == 0 {
 			return nil
 		}
 		if len(off) > 0 {
-			if err := conn.Do(ctx, conn.B().Unsubscribe().Channel(off...).Build()).Error(); err != nil {
+			if refused, err := conn.each(ctx, off, false); err != nil {
 				return err
+			} else if len(refused) > 0 && !conn.sharded { // else the slot has moved, and the subscription with it
+				return refused[off[0]]
 			}
 		}
 		if err := s.subscribe(ctx, conn, on); err != nil {
@@ -162,39 +209,53 @@ func (s *subscriber) next() (on, off []string) {
 	return on, off
 }
 
-func (s *subscriber) subscribe(ctx context.Context, conn rueidis.DedicatedClient, batch []string) error {
+func (s *subscriber) subscribe(ctx context.Context, conn link, batch []string) error {
 	if len(batch) == 0 {
 		return nil
 	}
-	err := s.send(ctx, conn, batch)
-	if _, refused := rueidis.IsRedisErr(err); refused && len(batch) > 1 {
+	refused, err := conn.each(ctx, batch, true)
+	if err != nil {
+		return err
+	}
+	if len(refused) > 0 && len(batch) > 1 && !conn.sharded {
 		// One channel may be refused for another's sake.
 		for i := range batch {
-			if err = s.send(ctx, conn, batch[i:i+1]); err != nil {
-				break
+			if err := s.subscribe(ctx, conn, batch[i:i+1]); err != nil {
+				return err
 			}
 		}
-	}
-	return err
-}
-
-// send subscribes a batch. A single channel that Redis refuses is reported and is no error.
-func (s *subscriber) send(ctx context.Context, conn rueidis.DedicatedClient, batch []string) error {
-	err := conn.Do(ctx, conn.B().Subscribe().Channel(batch...).Build()).Error()
-	if refusal, ok := rueidis.IsRedisErr(err); ok && len(batch) == 1 {
-		s.mu.Lock()
-		delete(s.wanted, batch[0])
-		s.mu.Unlock()
-		s.listener.Refused(batch[0], Refusal(refusal.Error()))
 		return nil
 	}
-	return err
+	for channel, why := range refused {
+		s.refuse(channel, why)
+	}
+	return nil
+}
+
+// refuse is for a channel that Redis refuses. It is reported, unless another server has it.
+func (s *subscriber) refuse(channel string, why Refusal) {
+	if s.moved != nil && passes(why) {
+		s.moved(channel)
+		return
+	}
+	s.mu.Lock()
+	delete(s.wanted, channel)
+	s.mu.Unlock()
+	s.listener.Refused(channel, why)
 }
 
 func (s *subscriber) message(m rueidis.PubSubMessage) { s.listener.Published(m.Channel) }
 
 func (s *subscriber) subscription(e rueidis.PubSubSubscription) {
-	if e.Kind == "subscribe" {
+	switch e.Kind {
+	case "subscribe", "ssubscribe":
 		s.listener.Confirmed(e.Channel)
+	case "sunsubscribe": // Redis says so unasked when the slot moves
+		s.mu.Lock()
+		_, wanted := s.wanted[e.Channel]
+		s.mu.Unlock()
+		if wanted && s.moved != nil {
+			s.moved(e.Channel)
+		}
 	}
 }

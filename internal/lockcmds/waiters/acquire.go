@@ -156,6 +156,11 @@ func (w *waiter) Answered(o calls.Outcome) []byte {
 	case calls.IsOverwritten(err) && w.claim.Overwritten(): // the loss is the answer
 		w.finish()
 		return replies.LostLease()
+	case calls.IsPostponed(err) && w.wait != 0 && !w.claim.Deepens(): // it asks again as a waiter
+		if w.goHome() {
+			return nil
+		}
+		return w.await(script.Acquired{PTTL: script.NoTTL})
 	case err != nil:
 		w.finish()
 		return replies.Failure(err)
@@ -176,6 +181,19 @@ func (w *waiter) Answered(o calls.Outcome) []byte {
 
 // Again implements calls.Asker.
 func (w *waiter) Again() (script.Call, bool) { return w.kind.ask(w).Call, true }
+
+// Postponed implements calls.Asker. A client that waits for a lock waits for its hash slot, too, in the wait queue. An acquire that deepens a hold is sent
+// again while its lease may last.
+func (w *waiter) Postponed() (script.Call, time.Duration) {
+	if w.wait == 0 || !w.claim.Deepens() {
+		return script.Call{}, 0
+	}
+	limit := w.lease
+	if w.wait > 0 {
+		limit = min(limit, w.wait)
+	}
+	return w.kind.ask(w).Call, limit
+}
 
 // Doubted implements calls.Asker.
 func (w *waiter) Doubted() { w.claim.Doubt() }

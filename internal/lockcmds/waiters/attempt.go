@@ -39,6 +39,8 @@ func (w *waiter) answeredLocked(a script.Acquired, sentAt time.Time, answer queu
 // answerOf is the meaning of an attempt's outcome to the wait queue.
 func answerOf(w *waiter, a script.Acquired, err error) queue.Answer {
 	switch _, refused := calls.AsRefusal(err); {
+	case calls.IsPostponed(err):
+		return queue.Answer{Status: queue.Unsent}
 	case refused:
 		return queue.Answer{Status: queue.Refused, Err: err}
 	case errors.Is(err, contract.ErrInDoubt):
@@ -129,6 +131,9 @@ func (w *waiter) tryOnce() {
 // lastAttempt is a waiter whose last attempt is sent again. It may have a place in the queue from an earlier attempt, so it is withdrawn if
 // it gets no grant.
 type lastAttempt struct{ *waiter }
+
+// Postponed implements calls.Asker.
+func (lastAttempt) Postponed() (script.Call, time.Duration) { return script.Call{}, 0 }
 
 // Answered implements calls.Asker.
 func (l lastAttempt) Answered(o calls.Outcome) []byte {

@@ -103,7 +103,7 @@ func failureOf(err error) queue.Failure {
 	if err == nil {
 		return queue.OK
 	}
-	if _, refused := calls.AsRefusal(err); refused {
+	if _, refused := calls.AsRefusal(err); refused && !calls.IsPostponed(err) {
 		return queue.Final
 	}
 	return queue.Passing

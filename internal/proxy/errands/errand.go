@@ -100,7 +100,7 @@ func (e *Errand) Take(at replies.ID, b []byte, n int, more bool) int {
 		}
 		b = e.failed
 	case len(e.failed) > 0:
-		if e.probe() || e.refused() {
+		if e.reword() || e.probe() || e.refused() {
 			return 0
 		}
 		b = e.failed
@@ -110,6 +110,32 @@ func (e *Errand) Take(at replies.ID, b []byte, n int, more bool) int {
 	n = e.pass(at, b, n, more)
 	e.over()
 	return n
+}
+
+// A Reworded handler knows other words for its command, which a server understands that has refused the first ones.
+type Reworded interface {
+	// Otherwise returns the other words; nil: the refusal is the reply.
+	Otherwise(refusal []byte) []byte
+}
+
+// For is the handler of the reply; nil: it passes to the client.
+func (e *Errand) For() handlers.Handler { return e.h }
+
+// reword sends the command to the same server in other words, if its handler knows some.
+func (e *Errand) reword() bool {
+	r, ok := e.h.(Reworded)
+	if !ok {
+		return false
+	}
+	raw := r.Otherwise(e.failed)
+	if raw == nil {
+		return false
+	}
+	e.of.kept += len(raw) - len(e.raw)
+	e.raw = append(e.raw[:0], raw...)
+	e.begun, e.failed = false, e.failed[:0]
+	e.transmit(e.raw)
+	return true
 }
 
 // probe asks the server for the keys of a script that seems to have been refused. The reply comes in place of the script's.

@@ -77,6 +77,18 @@ func (r *Route) Look(row *command.Row, args [][]byte) {
 	}
 }
 
+// Direct prepares the way of a command with these keys, which is sent when nothing else is on its way.
+func (n *Errands) Direct(keys []string) {
+	n.Adopt()
+	n.Route = Route{Slot: -1}
+	if len(keys) > 0 {
+		n.Slot = slots.Of([]byte(keys[0]))
+		n.Target = n.Owner(n.Slot)
+	} else {
+		n.Target = n.Chance()
+	}
+}
+
 // Errands are the commands of one session that are on their way to the servers of a cluster. In front of one server all of it stays empty.
 type Errands struct {
 	Route
@@ -231,6 +243,9 @@ func (n *Errands) Drop() {
 	for _, e := range n.parked.all() {
 		n.session.GiveUp(e.at)
 		n.kept -= len(e.raw)
+		if e.h != nil {
+			e.h.Lost(e.at, 1, false)
+		}
 	}
 	n.parked.clear()
 }

@@ -89,12 +89,14 @@ func (s *Session) lose(at replies.ID, n int, sent bool) {
 	if !due {
 		return
 	}
+	asker := h
 	if e, ok := h.(*errands.Errand); ok {
 		if n = 1; !sent && e.Unsent() { // with ASKING it counts as two
 			return
 		}
+		asker = e.For()
 	}
-	if _, call := h.(*scriptCall); sent && !call || !sent && s.rejected() {
+	if _, call := asker.(*scriptCall); sent && !call || !sent && s.rejected() {
 		s.cutOff()
 	}
 	if h != nil {
@@ -184,10 +186,27 @@ func (s *Session) conn() connection {
 	return s.onLane()
 }
 
+// laneTo is the session's lane to a server of a cluster; nil: no server is known.
+func (l *lanes) laneTo(at upstream.Node) connection {
+	if at == upstream.AnyNode {
+		return nil
+	}
+	l.turnTo(at)
+	return l.onLane()
+}
+
+// scriptConn is the connection on which a script has been answered: in a cluster always a lane, because a pin may be at another server.
+func (l *lanes) scriptConn() connection {
+	if l.s.Clustered() {
+		return l.onLane()
+	}
+	return l.s.conn()
+}
+
 // transmit sends the n commands of a slot. n is 0 if no reply is counted.
 func (s *Session) transmit(conn connection, raw []byte, at replies.ID, n int) {
 	var err error
-	framed := s.pin != nil && s.pin.mode != readsReplies
+	framed := s.pin != nil && s.pin.mode != readsReplies && conn == connection(s.pin.conn)
 	if framed {
 		err = conn.Append(raw, nil, 0, 0)
 	} else {

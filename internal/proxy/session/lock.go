@@ -194,12 +194,18 @@ func (l *lockSession) Push(b []byte) {
 func (l *lockSession) Script(c contract.Call) {
 	s := (*Session)(l)
 	call := &scriptCall{s: s, call: c, muted: s.muted}
-	if c.Pipelined {
+	s.writes = true
+	switch {
+	case s.Clustered():
+		s.Direct(c.Keys)
+		s.Send(call.build(s.laneTo(s.Target)), call)
+	case c.Pipelined:
 		call.free = true
 		s.wait, s.locking = waitNone, 0
+		fallthrough
+	default:
+		s.forward(call.build(s.conn()), call, 1)
 	}
-	s.writes = true
-	s.forward(call.build(s.conn()), call, 1)
 	s.script = buffers.Empty(s.script)
 }
 
@@ -218,7 +224,7 @@ type scriptCall struct {
 // build makes the command in the session's scratch: by the script's hash if the connection has run it before, else by its text.
 // Redis may not know the script, and a repeated call would run behind the client's later commands.
 func (c *scriptCall) build(conn connection) []byte {
-	c.byText = !conn.Scripts().Has(c.call.Script.ID())
+	c.byText = conn == nil || !conn.Scripts().Has(c.call.Script.ID())
 	c.s.script = appendCall(c.s.script[:0], c.call, c.byText)
 	return c.s.script
 }
@@ -241,13 +247,24 @@ func (c *scriptCall) Take(at replies.ID, b []byte, n int, more bool) int {
 		panic("BUG: undecodable reply to a script: " + err.Error())
 	}
 	if c.byText && !v.IsError() && !c.s.Gone() {
-		c.s.conn().Scripts().Add(c.call.Script.ID())
+		c.s.scriptConn().Scripts().Add(c.call.Script.ID())
 	}
 	c.finish(at, v, nil)
 	if c.late {
 		return 0
 	}
 	return n
+}
+
+// Otherwise is errands.Reworded: in a cluster the call is sent to another server, or again, with the text of the script.
+func (c *scriptCall) Otherwise(reply []byte) []byte {
+	if !bytes.HasPrefix(reply, []byte("-NOSCRIPT")) || c.byText || c.s.Gone() {
+		return nil
+	}
+	c.s.scriptConn().Scripts().Remove(c.call.Script.ID())
+	raw := c.build(nil)
+	c.s.script = buffers.Empty(c.s.script)
+	return raw
 }
 
 // repeat sends the call once more: Redis has forgotten the script, after a SCRIPT FLUSH. The reply keeps its slot. Replies to

@@ -77,8 +77,6 @@ func (u *pinning) routeAt(row *command.Row, p command.Policy, raw []byte) (done,
 			return true, true
 		case pin.Watching && elsewhere:
 			return s.answer(shared.CrossSlot), true
-		case p == command.Lock:
-			return s.answer(shared.NoLocks), true
 		}
 		return false, false
 	}
@@ -107,9 +105,6 @@ func (u *pinning) routeAt(row *command.Row, p command.Policy, raw []byte) (done,
 	switch {
 	case s.Slot >= 0 && s.Slot != pin.home && s.Owner(s.Slot) != s.Owner(pin.home):
 		u.poison(shared.CrossSlot)
-		return true, true
-	case p == command.Lock:
-		u.poison(shared.NoLocks)
 		return true, true
 	case p == command.Shared || p == command.PinOnce:
 		pin.keepCommand(raw)

@@ -25,7 +25,7 @@ func (l *lanes) whole(row *command.Row, p command.Policy, raw []byte) (handled, 
 	}
 	switch {
 	case p == command.Lock:
-		return true, s.awaitQuiet() && s.answer(shared.NoLocks)
+		return !s.awaitQuiet(), false
 	case (p == command.PinForever || p == command.PinRaw || p == command.Replication) && row.Title != "": // its state would be that of one server
 		return true, s.awaitQuiet() && s.answer(resp.AppendError(nil, resp.Err, row.Name+" is not available in front of a cluster"))
 	}

@@ -17,9 +17,6 @@ var NoUpstream = resp.AppendError(nil, resp.NoUpstream, "upstream is not reachab
 // CrossSlot is Redis's reply to a command or a transaction with keys of several servers.
 var CrossSlot = []byte("-CROSSSLOT Keys in request don't hash to the same slot\r\n")
 
-// NoLocks is the reply to a lock command in front of a cluster.
-var NoLocks = resp.AppendError(nil, resp.Err, "lock commands are not available in front of a cluster")
-
 // NoLaneFree is the reply when the session's identity cannot have a lane.
 var NoLaneFree = resp.AppendError(nil, resp.Overloaded, "no connection to share is free for this identity (max-lanes), nothing was sent")
 

@@ -1,0 +1,125 @@
+package redislink
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/lockproxy/lockproxy/internal/resp"
+	"github.com/lockproxy/lockproxy/internal/upstream/cluster"
+	"github.com/lockproxy/lockproxy/internal/upstream/topology"
+)
+
+// slotNode is the Node of one hash slot of a cluster.
+type slotNode struct {
+	c    *Cluster
+	slot int
+}
+
+// hops bounds the redirections that one call follows.
+const hops = 4
+
+var (
+	errNobody    = fmt.Errorf("no server of the cluster is known for the slot: %w", ErrUnsent)
+	errRedirects = fmt.Errorf("the servers redirect to each other, or to an unknown one: %w", ErrUnsent)
+)
+
+// passes reports whether a server of a cluster has refused something only for now, or for another server's sake.
+func passes(why Refusal) bool { return refusal(why).Reason != cluster.Done }
+
+func refusal(text Refusal) cluster.Refusal { return cluster.Read([]byte("-" + string(text) + "\r\n")) }
+
+// route makes a call at the server of the slot. call returns Redis's refusal, which may name another server. If that is a server of the view, the
+// call is made there, because it has not run. It leaves its result to call.
+func (n slotNode) route(ctx context.Context, call func(ctx context.Context, s *server, asking bool) (Refusal, error)) error {
+	fleet := n.c.opts.Fleet
+	view := fleet.View()
+	owner, asking := view.Owner(n.slot), false
+	if owner == nil {
+		fleet.Refresh(topology.Any, nil)
+		return errNobody
+	}
+	for range hops {
+		s := n.c.server(topology.Node(owner.ID))
+		if s == nil {
+			return fmt.Errorf("client is closed: %w", ErrUnsent)
+		}
+		var text Refusal
+		err := s.guard(ctx, func(ctx context.Context) (err error) {
+			text, err = call(ctx, s, asking)
+			return err
+		})
+		if err != nil {
+			if errors.Is(err, ErrUnsent) {
+				fleet.Refresh(topology.Any, nil)
+			}
+			return err
+		}
+		why := refusal(text)
+		switch {
+		case !why.Concerns(n.slot):
+			return nil
+		case why.Reason == cluster.TryLate:
+			fleet.Refresh(s.at, nil)
+			return nil
+		}
+		asking = why.Reason == cluster.Asking
+		if owner = view.At(why.Address); owner == nil {
+			fleet.Refresh(s.at, nil)
+			return errRedirects
+		}
+		if !asking {
+			fleet.Refresh(topology.Node(owner.ID), nil)
+		}
+	}
+	return errRedirects
+}
+
+// Eval implements Node.
+func (n slotNode) Eval(ctx context.Context, script Script, keys, args []string) (v resp.Value, err error) {
+	err = n.route(ctx, func(ctx context.Context, s *server, asking bool) (why Refusal, err error) {
+		if asking {
+			v, err = s.ask(ctx, script, keys, args)
+		} else {
+			v, err = s.Eval(ctx, script, keys, args)
+		}
+		if v.IsError() {
+			why = Refusal(v.Str)
+		}
+		return why, err
+	})
+	return v, err
+}
+
+// List implements Node.
+func (n slotNode) List(ctx context.Context, key string, most int) (list []string, err error) {
+	var refused Refusal
+	err = n.route(ctx, func(ctx context.Context, s *server, asking bool) (Refusal, error) {
+		if asking { // a key that is being moved is not looked at
+			return "", fmt.Errorf("the list is being moved: %w", ErrUnsent)
+		}
+		var err error
+		list, err = s.List(ctx, key, most)
+		if refused = ""; errors.As(err, &refused) {
+			err = nil
+		}
+		return refused, err
+	})
+	if err == nil && refused != "" {
+		err = refused
+	}
+	return list, err
+}
+
+// Publish implements Node.
+func (n slotNode) Publish(ctx context.Context, messages []Message) error {
+	return n.route(ctx, func(ctx context.Context, s *server, _ bool) (Refusal, error) { return "", s.Publish(ctx, messages) })
+}
+
+// Subscribe implements Node.
+func (n slotNode) Subscribe(channel string) { n.c.change(channel, true) }
+
+// Unsubscribe implements Node.
+func (n slotNode) Unsubscribe(channel string) { n.c.change(channel, false) }
+
+var _ Node = slotNode{}
