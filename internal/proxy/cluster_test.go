@@ -278,6 +278,26 @@ func (m *mover) move(slot, to int) {
 	m.end(slot, to)
 }
 
+// moveAll moves those of the slots that a node owns, and returns when all nodes know of the same epoch. Two nodes that get slots at the same time could
+// claim the same epoch, and take slots from each other.
+func (m *mover) moveAll(slots []int, from, to int) {
+	for _, slot := range slots {
+		if m.owner[slot] == from {
+			m.move(slot, to)
+		}
+	}
+	redistest.Eventually(m.t, patience, "one epoch", func() bool {
+		epochs := map[string]bool{}
+		for _, node := range m.c.Nodes {
+			info, _ := node.Do(m.t, "CLUSTER", "INFO").(string)
+			_, rest, _ := strings.Cut(info, "cluster_current_epoch:")
+			epoch, _, _ := strings.Cut(rest, "\r\n")
+			epochs[epoch] = true
+		}
+		return len(epochs) == 1
+	})
+}
+
 // load increments counters over the proxies until stop is closed, each counter by one client. It returns the counts that were acknowledged.
 func load(t testing.TB, proxies map[string]*Server, stop <-chan struct{}) (acknowledged func() map[string]int) {
 	counts := map[string]int{}

@@ -196,13 +196,14 @@ func TestLocksSurviveTheMoveOfTheirSlots(t *testing.T) {
 	}
 	load := startLockLoad(t, proxies, 12, 3)
 	m := newMover(t, c)
-	for round := range 2 {
-		for _, kind := range []string{"held", "load"} {
-			for i := range held {
-				slot := int(c.Nodes[0].Do(t, "CLUSTER", "KEYSLOT", fmt.Sprint(kind, i)).(int64))
-				m.move(slot, (m.owner[slot]+1+round)%3)
-			}
+	var slots []int
+	for _, kind := range []string{"held", "load"} {
+		for i := range held {
+			slots = append(slots, int(c.Nodes[0].Do(t, "CLUSTER", "KEYSLOT", fmt.Sprint(kind, i)).(int64)))
 		}
+	}
+	for to := range 6 {
+		m.moveAll(slots, (to+1)%3, to%3)
 	}
 	load.end()
 	for i := range held {

@@ -21,6 +21,7 @@ const hops = 4
 
 var (
 	errNobody    = fmt.Errorf("no server of the cluster is known for the slot: %w", ErrUnsent)
+	errClosed    = fmt.Errorf("client is closed: %w", ErrUnsent)
 	errRedirects = fmt.Errorf("the servers redirect to each other, or to an unknown one: %w", ErrUnsent)
 )
 
@@ -42,7 +43,7 @@ func (n slotNode) route(ctx context.Context, call func(ctx context.Context, s *s
 	for range hops {
 		s := n.c.server(topology.Node(owner.ID))
 		if s == nil {
-			return fmt.Errorf("client is closed: %w", ErrUnsent)
+			return errClosed
 		}
 		var text Refusal
 		err := s.guard(ctx, func(ctx context.Context) (err error) {
@@ -114,6 +115,19 @@ func (n slotNode) List(ctx context.Context, key string, most int) (list []string
 // Publish implements Node.
 func (n slotNode) Publish(ctx context.Context, messages []Message) error {
 	return n.route(ctx, func(ctx context.Context, s *server, _ bool) (Refusal, error) { return "", s.Publish(ctx, messages) })
+}
+
+// Confirm implements Node. If the slot has moved, the answers say so, and the grants are not confirmed.
+func (n slotNode) Confirm(f func(Confirmation) error) error {
+	owner := n.c.opts.Fleet.View().Owner(n.slot)
+	if owner == nil {
+		return errNobody
+	}
+	s := n.c.server(topology.Node(owner.ID))
+	if s == nil {
+		return errClosed
+	}
+	return s.Confirm(f)
 }
 
 // Subscribe implements Node.
