@@ -194,6 +194,7 @@ func (e *Engine) Idle() bool {
 // are left to run out.
 func (e *Engine) Close(ctx context.Context) error {
 	e.Drain()
+	e.confirm.Close()     // sessions have ended
 	e.calls.WaitSent(ctx) // they may leave something to clean up
 	e.jobs.Wait(ctx)
 	e.end()

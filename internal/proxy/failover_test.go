@@ -13,6 +13,9 @@ import (
 	"testing"
 	"time"
 
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
+
 	"github.com/lockproxy/lockproxy/internal/redistest"
 	"github.com/lockproxy/lockproxy/internal/resp"
 	"github.com/lockproxy/lockproxy/internal/upstream"
@@ -247,6 +250,37 @@ func TestClientsAndLocksCrossAFailover(t *testing.T) {
 				t.Errorf("the waiter got %q, %v; the fence before was %d", reply, err, fence)
 			}
 		})
+	}
+}
+
+func TestAFailoverIsOneWarning(t *testing.T) {
+	core, logs := observer.New(zap.InfoLevel)
+	s := newFailoverStand(t, func(o *Options) { o.Logger = zap.New(core) })
+	primary := s.sentinels.Primary()
+	for _, srv := range s.proxies {
+		c := dialClient(t, address(srv))
+		if reply := c.quiet("SET", "k", "v"); reply != "+OK\r\n" {
+			t.Fatal(reply)
+		}
+	}
+	for _, e := range logs.TakeAll() {
+		if e.Level > zap.InfoLevel {
+			t.Errorf("at a healthy start: %s %v", e.Message, e.ContextMap())
+		}
+	}
+	primary.Pause()
+	s.newPrimary(t, primary)
+	redistest.Eventually(t, patience, "the proxies to follow", func() bool {
+		return !slices.ContainsFunc(s.proxies, func(srv *Server) bool { return srv.shared.Upstream.Moves() == 0 })
+	})
+	for _, srv := range s.proxies {
+		c := dialClient(t, address(srv))
+		redistest.Eventually(t, patience, "an answer", func() bool { return c.quiet("PING") == "+PONG\r\n" })
+	}
+	for _, e := range logs.TakeAll() {
+		if e.Level > zap.InfoLevel && e.Message != "the primary has moved" {
+			t.Errorf("at a failover: %s %v", e.Message, e.ContextMap())
+		}
 	}
 }
 

@@ -187,7 +187,9 @@ func (l *Lane) run(u *Upstream) {
 		}
 		u.lost.Add(1)
 		log.Debug("lane lost its connection", zap.Error(err))
-		u.contacts.Entries.Write(zap.WarnLevel, "a connection to redis was lost", "", zap.Stringer("identity", l.target.ID), zap.Error(err))
+		if !u.dialer.IsElsewhere(l.target.At, nc) { // else the proxy has ended it, because the server has moved
+			u.contacts.Entries.Write(zap.WarnLevel, "a connection to redis was lost", "", zap.Stringer("identity", l.target.ID), zap.Error(err))
+		}
 		l.stream.Reconnect(err)
 		u.laneLost(l)
 		l.sleep(fix.After(time.Since(since)), nil)

@@ -355,7 +355,7 @@ func (l *Lane) laneFailed(u *Upstream, err error) {
 		u.views.Ask(topology.Any, nil)
 		return
 	}
-	if l.inUse(u) {
+	if l.inUse(u) && !u.looks(err) {
 		u.contacts.Note(err)
 	}
 }

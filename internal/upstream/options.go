@@ -3,6 +3,7 @@ package upstream
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 	"time"
 
 	"go.uber.org/zap"
@@ -122,6 +123,11 @@ func (s sentinels) Replicas() int {
 		return 0
 	}
 	return s.watcher.Replicas()
+}
+
+// looks reports whether an attempt to connect has failed because the proxy has just started, and the Sentinels have not been asked yet.
+func (s sentinels) looks(err error) bool {
+	return s.watcher != nil && errors.Is(err, topology.ErrUnknown) && s.watcher.Young()
 }
 
 // find makes the topology that an address describes, with the watcher that keeps it; nil: it does not change. moved is called when the

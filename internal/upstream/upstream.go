@@ -169,7 +169,9 @@ func (u *Upstream) refreshTable(ctx context.Context) {
 			return
 		}
 		delay, _ := wait.Next()
-		u.contacts.Note(err)
+		if !u.looks(err) {
+			u.contacts.Note(err)
+		}
 		u.dialer.Await(topology.Any, contact, err)
 		select {
 		case <-ctx.Done():

@@ -52,6 +52,8 @@ type Outcome struct {
 // Confirmer has the grants of one engine confirmed. Its methods may be called from any goroutine.
 type Confirmer struct {
 	Options
+	life context.Context // of rounds
+	end  context.CancelFunc
 
 	mu    sync.Mutex // guards the fields below and all lines
 	lines map[place]*line
@@ -68,7 +70,14 @@ type place struct {
 type line struct{ waiting []Grant }
 
 // New returns a confirmer without grants.
-func New(o Options) *Confirmer { return &Confirmer{Options: o, lines: make(map[place]*line)} }
+func New(o Options) *Confirmer {
+	c := &Confirmer{Options: o, lines: make(map[place]*line)}
+	c.life, c.end = context.WithCancel(o.Life)
+	return c
+}
+
+// Close ends the rounds on their way. Grants without an outcome are not confirmed.
+func (c *Confirmer) Close() { c.end() }
 
 // Busy reports whether a grant waits for its outcome.
 func (c *Confirmer) Busy() bool {
@@ -141,7 +150,7 @@ func (c *Confirmer) round(at place) {
 	now := c.Clock.Now()
 	later := rest[:0]
 	for _, one := range rest {
-		if one.Until.After(now) && c.Life.Err() == nil {
+		if one.Until.After(now) && c.life.Err() == nil {
 			later = append(later, one)
 		} else {
 			c.done(one.Grant, Outcome{Have: one.have})

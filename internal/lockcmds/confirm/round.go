@@ -37,7 +37,7 @@ func (c *Confirmer) ask(at place, grants []Grant) (rest []asked, early bool) {
 		end = least
 	}
 	slices.SortStableFunc(rest, func(a, b asked) int { return a.Replicas - b.Replicas })
-	ctx, cancel := context.WithDeadline(c.Life, end.Add(grace))
+	ctx, cancel := context.WithDeadline(c.life, end.Add(grace))
 	defer cancel()
 	err := at.node.Confirm(func(conn redislink.Confirmation) (err error) {
 		rest, err = c.askOn(ctx, conn, rest, end)

@@ -158,6 +158,14 @@ func (w *waiter) confirm(g grant) {
 
 // dropUnsynced drops a grant that too few replicas have. The acquire is asked anew if its client has time left. Requires no locks.
 func (w *waiter) dropUnsynced(g grant, o confirm.Outcome) {
+	w.x.mu.Lock()
+	ended := w.ended
+	w.x.mu.Unlock()
+	if ended {
+		w.finish()
+		w.rollBack(g.fence, nil)
+		return
+	}
 	reply := replies.NotSynced(o.Have, w.sync)
 	again := o.Refused == nil && w.mayWait()
 	if o.Refused != nil {

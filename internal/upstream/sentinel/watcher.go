@@ -50,6 +50,7 @@ type Watcher struct {
 	risen   chan string   // and has become a primary
 
 	replicas atomic.Int64 // the most that a Sentinel knows; 0: no Sentinel has answered
+	old      atomic.Bool  // it has run for a second
 
 	// Owned by Run.
 	latest    map[int]said // by the number of the Sentinel
@@ -88,6 +89,8 @@ const (
 	answerLife = 3 * time.Second
 	// firstLook is how long the first view waits for the answers of more Sentinels.
 	firstLook = 200 * time.Millisecond
+	// youth is the time for which it is no news that the address is not known.
+	youth = time.Second
 )
 
 // Run follows the primary until ctx ends.
@@ -98,6 +101,7 @@ func (w *Watcher) Run(ctx context.Context) {
 		wg.Go(func() { l.run(ctx) })
 	}
 	wg.Go(func() { w.watchPromotions(ctx) })
+	defer time.AfterFunc(youth, func() { w.old.Store(true) }).Stop()
 	began := time.Now()
 	next := time.NewTimer(firstLook)
 	defer next.Stop()
@@ -128,6 +132,9 @@ func (w *Watcher) Run(ctx context.Context) {
 		next.Reset(pollEvery - pollEvery/10 + rand.N(pollEvery/5))
 	}
 }
+
+// Young reports whether the watcher has run for less than a second, or not at all. It may be called from any goroutine.
+func (w *Watcher) Young() bool { return !w.old.Load() }
 
 // Find returns when a view is known, in place of Run. The error says why there is none when ctx ends.
 func (w *Watcher) Find(ctx context.Context) error {
