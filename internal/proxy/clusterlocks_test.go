@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -14,7 +15,8 @@ import (
 // locksOverACluster takes many locks by two proxies, on all servers: each is held by one client, waited for by a client of the other proxy, and
 // handed on.
 func locksOverACluster(t *testing.T, proxies map[string]*Server) {
-	first, second := proxies[engineNames()[0]], proxies[engineNames()[len(engineNames())-1]]
+	all := eachProxy(proxies)
+	first, second := all[0], all[len(all)-1]
 	const locks = 200
 	holder := dialClient(t, address(first))
 	fences := make([]int, locks)
@@ -118,6 +120,206 @@ func TestLocksOverACluster(t *testing.T) {
 	proxies := startOverCluster(t, c)
 	t.Run("verbs", func(t *testing.T) { verbsOverACluster(t, alone, proxies) })
 	t.Run("many", func(t *testing.T) { locksOverACluster(t, proxies) })
+	t.Run("fair", func(t *testing.T) { fairOrderOverACluster(t, c, proxies) })
+	t.Run("half moved", func(t *testing.T) { locksAwaitTheMove(t, c, proxies) })
+	t.Run("scripts forgotten", func(t *testing.T) { scriptsAreLoadedAnew(t, c, proxies) })
+	t.Run("subscriber", func(t *testing.T) { subscribersLock(t, proxies) })
+}
+
+// eachProxy returns the proxies in the order of their engines.
+func eachProxy(proxies map[string]*Server) (all []*Server) {
+	for _, engine := range engineNames() {
+		all = append(all, proxies[engine])
+	}
+	return all
+}
+
+// fairOrderOverACluster has fair waiters stand in one queue over all proxies, while the slot moves twice.
+func fairOrderOverACluster(t *testing.T, c *redistest.Cluster, proxies map[string]*Server) {
+	const waiters = 8
+	all, m := eachProxy(proxies), newMover(t, c)
+	slot := int(c.Nodes[0].Do(t, "CLUSTER", "KEYSLOT", "fair").(int64))
+	holder := dialClient(t, address(all[0]))
+	last := integer(t, holder.quiet("LOCK", "fair"))
+	var queue []*peer
+	for i := range waiters {
+		p := dialClient(t, address(all[i%len(all)]))
+		p.send("FAIRLOCK", "fair")
+		redistest.Eventually(t, patience, "a place in the queue", func() bool {
+			n, err := c.Nodes[m.owner[slot]].Client(t).LLen(t.Context(), "redisson_lock_queue:{fair}").Result()
+			return err == nil && int(n) == i+1
+		})
+		queue = append(queue, p)
+		if i == waiters/2 {
+			m.move(slot, (m.owner[slot]+1)%3)
+		}
+	}
+	m.move(slot, (m.owner[slot]+1)%3)
+	for i, p := range append([]*peer{holder}, queue...) {
+		if i > 0 {
+			got, err := p.frame()
+			if err != nil || !strings.HasPrefix(got, ":") {
+				t.Fatalf("waiter %d: %q, %v", i, got, err)
+			}
+			if fence := integer(t, got); fence <= last {
+				t.Errorf("waiter %d: fence %d after %d", i, fence, last)
+			} else {
+				last = fence
+			}
+		}
+		if got := p.quiet("UNLOCK", "fair"); got != ":1\r\n" {
+			t.Errorf("UNLOCK of place %d: %q", i, got)
+		}
+	}
+	m.move(slot, slot*3/redistest.Slots)
+}
+
+// locksAwaitTheMove leaves a slot half moved for longer than failover-wait: Redis refuses scripts of several keys all the time.
+func locksAwaitTheMove(t *testing.T, c *redistest.Cluster, proxies map[string]*Server) {
+	for engine, srv := range proxies {
+		m := newMover(t, c)
+		key := "moving" + engine
+		slot := int(c.Nodes[0].Do(t, "CLUSTER", "KEYSLOT", key).(int64))
+		from, to := m.owner[slot], (m.owner[slot]+1)%3
+		holder, waiter, impatient, stopped := dialClient(t, address(srv)), dialClient(t, address(srv)), dialClient(t, address(srv)), dialClient(t, address(srv))
+		fence := integer(t, holder.quiet("LOCK", key))
+		m.begin(slot, to)
+		begin := time.Now()
+		waiter.send("LOCK", key)
+		impatient.send("LOCK", key, "WAIT", "1500")
+		stopped.send("TRYLOCK", key)
+		if got, err := stopped.frame(); !strings.HasPrefix(got, "-TRYAGAIN ") {
+			t.Errorf("%s: TRYLOCK while the slot is half moved: %q, %v", engine, got, err)
+		}
+		holder.send("UNLOCK", key)
+		if got, err := impatient.frame(); got != "$-1\r\n" {
+			t.Errorf("%s: LOCK WAIT 1500: %q, %v", engine, got, err)
+		}
+		m.keys(slot, to)
+		m.end(slot, to)
+		if took := time.Since(begin); took < srv.shared.Upstream.FailoverWait() {
+			t.Errorf("the slot was half moved for %v only", took)
+		}
+		if got, err := holder.frame(); got != ":1\r\n" {
+			t.Errorf("%s: UNLOCK while the slot was half moved: %q, %v", engine, got, err)
+		}
+		if got, err := waiter.frame(); err != nil || !strings.HasPrefix(got, ":") || integer(t, got) <= fence {
+			t.Errorf("%s: the waiter while the slot was half moved: %q, %v", engine, got, err)
+		}
+		m.move(slot, from)
+		if got := waiter.quiet("UNLOCK", key); got != ":1\r\n" {
+			t.Errorf("%s: UNLOCK behind the move: %q", engine, got)
+		}
+	}
+}
+
+// scriptsAreLoadedAnew forgets the scripts of all servers between the commands of one session.
+func scriptsAreLoadedAnew(t *testing.T, c *redistest.Cluster, proxies map[string]*Server) {
+	for engine, srv := range proxies {
+		p := dialClient(t, address(srv))
+		for range 3 {
+			for _, key := range []string{"sa", "sb", "sc"} {
+				integer(t, p.quiet("LOCK", key, "WAIT", "0"))
+				for _, node := range c.Nodes {
+					node.Do(t, "SCRIPT", "FLUSH")
+				}
+				if got := p.quiet("UNLOCK", key); got != ":1\r\n" {
+					t.Errorf("%s: UNLOCK behind SCRIPT FLUSH: %q", engine, got)
+				}
+			}
+		}
+	}
+}
+
+// subscribersLock has a RESP3 client lock while it is subscribed, on each server: its own connection is at one of them.
+func subscribersLock(t *testing.T, proxies map[string]*Server) {
+	for engine, srv := range proxies {
+		p := dialClient(t, address(srv))
+		p.quiet("HELLO", "3")
+		p.quiet("SUBSCRIBE", "ch")
+		for _, key := range []string{"ra", "rb", "rc"} {
+			integer(t, p.quiet("LOCK", key, "WAIT", "0"))
+			if got := p.quiet("UNLOCK", key); got != ":1\r\n" {
+				t.Errorf("%s: a subscriber's UNLOCK: %q", engine, got)
+			}
+		}
+	}
+}
+
+// A planned failover is no error, for locks that are taken, held and waited for. A primary that dies takes nothing with it that its replica has.
+func TestLocksCrossTheFailoverOfAPrimary(t *testing.T) {
+	c := redistest.StartCluster(t, 3, 1, "--cluster-require-full-coverage", "no")
+	proxies := startOverCluster(t, c)
+	all := eachProxy(proxies)
+	first, second := all[0], all[len(all)-1]
+	holder := dialClient(t, address(first))
+	const held = 30
+	fences := make([]int, held)
+	for i := range held {
+		fences[i] = integer(t, holder.quiet("LOCK", fmt.Sprint("held", i)))
+	}
+	load := startLockLoad(t, proxies, 12, 3)
+	for i := range 3 {
+		c.Failover(c.Nodes[3+i])
+	}
+	load.end()
+
+	hit := keyOf(t, c, c.Nodes[3])
+	fence := integer(t, holder.quiet("LOCK", hit))
+	waiters := []*peer{dialClient(t, address(first)), dialClient(t, address(second))}
+	for i, p := range waiters {
+		p.send([]string{"LOCK", "FAIRLOCK"}[i], hit)
+	}
+	for _, srv := range all {
+		redistest.Eventually(t, patience, "a waiter", func() bool { return srv.shared.Locks.Waiting() > 0 })
+	}
+	redistest.Eventually(t, patience, "the replica", func() bool { return c.Nodes[3].Do(t, "WAIT", 1, 1000).(int64) == 1 })
+	epoch := first.shared.Upstream.View().Epoch
+	c.Nodes[3].Kill()
+	other := dialClient(t, address(second))
+	elsewhere := keyOf(t, c, c.Nodes[4])
+	longest := time.Duration(0)
+	for first.shared.Upstream.View().Epoch == epoch {
+		begin := time.Now()
+		integer(t, other.quiet("LOCK", elsewhere, "WAIT", "0"))
+		other.quiet("UNLOCK", elsewhere)
+		longest = max(longest, time.Since(begin))
+	}
+	t.Logf("longest round on another server: %v", longest)
+	if longest > time.Second {
+		t.Errorf("a round on another server took %v", longest)
+	}
+	redistest.Eventually(t, patience, "the lock to be the holder's", func() bool { return holder.quiet("UNLOCK", hit) == ":1\r\n" })
+	granted := make(chan int, len(waiters))
+	for _, p := range waiters {
+		go func() {
+			got, err := p.frame()
+			if err != nil || !strings.HasPrefix(got, ":") {
+				t.Errorf("a waiter: %q, %v", got, err)
+			}
+			n, _ := strconv.Atoi(strings.Trim(got, ":\r\n"))
+			if got := p.quiet("UNLOCK", hit); got != ":1\r\n" {
+				t.Errorf("a waiter's UNLOCK: %q", got)
+			}
+			granted <- n
+		}()
+	}
+	for range waiters {
+		select {
+		case next := <-granted:
+			if next <= fence {
+				t.Errorf("fence %d after %d", next, fence)
+			}
+			fence = next
+		case <-time.After(patience):
+			t.Fatal("a waiter has not got the lock")
+		}
+	}
+	for i := range held {
+		if got := holder.quiet("UNLOCK", fmt.Sprint("held", i), "FENCE", strconv.Itoa(fences[i])); got != ":1\r\n" {
+			t.Errorf("UNLOCK of a lock that crossed failovers: %q", got)
+		}
+	}
 }
 
 // A lockLoad takes and releases locks until it is stopped. Each lock is contended, over all proxies.
