@@ -8,7 +8,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/lockproxy/lockproxy/internal/lockcmds/queue"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/reaper"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/script"
 	"github.com/lockproxy/lockproxy/internal/redistest"
 )
@@ -295,7 +295,7 @@ func TestSlowFairHeadKeepsItsTurn(t *testing.T) {
 	case <-time.After(2500 * time.Millisecond):
 	}
 	if got := j.fair(); got != nil {
-		if time.Since(start) > queue.MaxLooks*queue.LookAgain {
+		if time.Since(start) > reaper.MaxLooks*reaper.LookAgain {
 			t.Skip("the machine stood still for longer than a live head may")
 		}
 		t.Fatalf("redisson: %v", got)

@@ -4,7 +4,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/lockproxy/lockproxy/internal/lockcmds/queue"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/reaper"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/script"
 	"github.com/lockproxy/lockproxy/internal/locktest"
 	"github.com/lockproxy/lockproxy/internal/redistest"
@@ -84,11 +84,11 @@ func TestQueuesThatShareAKeyDoNotJudgeEachOther(t *testing.T) {
 				w.want("UNLOCK "+free+" FENCE "+itoa(fence), ":1")
 				fenceIn(t, next.reply())
 				next.want("UNLOCK "+free, ":1")
-				if took := time.Since(start); took > queue.LookAgain {
+				if took := time.Since(start); took > reaper.LookAgain {
 					t.Errorf("granted after %v", took)
 				}
 			}
-			first.quiet((queue.MaxLooks + 1) * queue.LookAgain / 4)
+			first.quiet((reaper.MaxLooks + 1) * reaper.LookAgain / 4)
 			equal(t, "queue", srv.Client(t).LRange(t.Context(), script.QueueOf("a"), 0, -1).Val(), place)
 			holder.want("UNLOCK "+held, ":1")
 			fenceIn(t, first.reply())

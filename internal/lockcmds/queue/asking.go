@@ -3,6 +3,8 @@ package queue
 import (
 	"time"
 
+	"github.com/lockproxy/lockproxy/internal/lockcmds/line"
+
 	"github.com/lockproxy/lockproxy/internal/lockcmds/turns"
 )
 
@@ -39,24 +41,24 @@ const (
 func (s *Set) Join(w *Waiter, n Names, m Mark, a Answer) {
 	q := s.queues[n.Key]
 	if q == nil {
-		q = &Queue{set: s, names: n, places: make(map[string]*line[*Waiter])}
+		q = &Queue{set: s, names: n, places: make(map[string]*line.Line[*Waiter])}
 		q.base = s.listen(n.Channel)
-		q.base.queues.push(&q.inBase, q)
+		q.base.queues.Push(&q.inBase, q)
 		s.queues[n.Key] = q
 		q.index, s.list = len(s.list), append(s.list, q)
 	}
-	s.waiters.push(&w.inSet, w)
+	s.waiters.Push(&w.inSet, w)
 	w.queue, w.state, w.pending, w.err = q, waiting, None, nil
 	if w.Named() {
 		w.sub = s.listen(w.Wake)
-		w.sub.waiters.push(&w.inSub, w)
+		w.sub.waiters.Push(&w.inSub, w)
 	}
-	q.line(w.Kind).push(&w.inLine, w)
+	q.line(w.Kind).Push(&w.inLine, w)
 	if w.Kind.OwnPlace {
 		q.takePlace(w)
 		q.refresh()
 	}
-	first := q.shared.first() == w
+	first := q.shared.First() == w
 	switch missed := m.stale(q, w.sub); {
 	case w.Named() && missed:
 		s.try(w)
@@ -81,13 +83,13 @@ func (s *Set) Wake(key string) {
 
 func (q *Queue) wake() {
 	q.tryShared()
-	if w := q.own.first(); w != nil {
+	if w := q.own.First(); w != nil {
 		q.set.try(w)
 	}
 }
 
 func (q *Queue) tryShared() {
-	if w := q.shared.first(); w != nil {
+	if w := q.shared.First(); w != nil {
 		q.set.try(w)
 	}
 }
@@ -104,14 +106,14 @@ func (s *Set) try(w *Waiter) {
 		return
 	}
 	q.begin(w)
-	s.emit(Effect{Op: Attempt, Waiter: w, Queue: q, Urgent: q.line(w.Kind).first() == w})
+	s.emit(Effect{Op: Attempt, Waiter: w, Queue: q, Urgent: q.line(w.Kind).First() == w})
 }
 
 // begin notes that an attempt of the waiter, or a hand-over to it, is on its way.
 func (q *Queue) begin(w *Waiter) {
 	w.state, w.woken, w.turn = asking, false, turn{}
-	if q.shared.first() == w {
-		w.turn = turn{first: true, stays: q.place.Stays(q.shared.len), enqueue: q.woken}
+	if q.shared.First() == w {
+		w.turn = turn{first: true, stays: q.place.Stays(q.shared.Len()), enqueue: q.woken}
 		q.woken = false
 	}
 }
@@ -123,8 +125,8 @@ func (s *Set) Offer(key, owner string) (shared, own *Waiter) {
 	if q == nil {
 		return nil, nil
 	}
-	take := func(l *line[*Waiter]) *Waiter {
-		w := l.first()
+	take := func(l *line.Line[*Waiter]) *Waiter {
+		w := l.First()
 		if w == nil || w.state != waiting || w.Owner == owner || w.doubt {
 			return nil
 		}
@@ -138,7 +140,7 @@ func (s *Set) Offer(key, owner string) (shared, own *Waiter) {
 func (s *Set) Answered(w *Waiter, a Answer) {
 	q := w.queue
 	w.state = waiting
-	first := q.shared.first() == w && !w.turn.first // it has become the first meanwhile
+	first := q.shared.First() == w && !w.turn.first // it has become the first meanwhile
 	q.placed(w, a)
 	failed := a.Status >= Refused
 	w.doubt = failed && (w.doubt || a.Status == InDoubt)
@@ -148,7 +150,7 @@ func (s *Set) Answered(w *Waiter, a Answer) {
 		woken, sub := w.woken, w.sub
 		s.remove(w, Granted, nil)
 		if w.Shared { // others of the owner only deepen the hold, and need not wait to be told
-			s.each(sub.waiters.all(), s.try)
+			s.each(sub.waiters.All(), s.try)
 		}
 		if woken { // the message may have been about the end of this very grant
 			s.Wake(q.names.Key)
@@ -194,14 +196,14 @@ func (q *Queue) placed(w *Waiter, a Answer) {
 	case a.Status == InDoubt:
 		q.place.Doubt()
 	case a.Status == Held:
-		q.place.Granted(q.shared.len, a.Place)
+		q.place.Granted(q.shared.Len(), a.Place)
 	case a.Status == Busy && a.Placed:
 		q.place.Refused(a.Place)
 	}
 	if q.place.Queued() && q.byName == nil {
 		// Redisson's clients wake the first by name alone, and a place without a subscriber is removed.
 		q.byName = q.set.listen(q.names.Wake)
-		q.byName.byName.push(&q.inByName, q)
+		q.byName.byName.Push(&q.inByName, q)
 		q.refresh()
 	}
 }
@@ -209,7 +211,7 @@ func (q *Queue) placed(w *Waiter, a Answer) {
 // notYet is the outcome "not your turn". The first one here watches for the rest: the end of the holder's lease, and a free lock that
 // its head does not take.
 func (q *Queue) notYet(w *Waiter, a Answer) {
-	if q.own.first() != w {
+	if q.own.First() != w {
 		return
 	}
 	// Also if the lock is free: the first in Redis's queue may let its lease run out, and nothing announces that.
@@ -218,7 +220,7 @@ func (q *Queue) notYet(w *Waiter, a Answer) {
 		return
 	}
 	q.watchHead()
-	if q.own.len > 1 {
+	if q.own.Len() > 1 {
 		q.set.emit(Effect{Op: AskHead, Queue: q})
 	}
 }

@@ -92,7 +92,7 @@ func (q *Queue) TimerDue(t Timer) {
 	case t == Freshen:
 		q.refreshDue()
 	case t == Look:
-		q.lookDue()
+		q.take(q.reaper.Due())
 	}
 }
 

@@ -1,7 +1,7 @@
 package queue
 
 import (
-	"time"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/line"
 
 	"github.com/lockproxy/lockproxy/internal/lockcmds/turns"
 )
@@ -31,10 +31,10 @@ func (s *Set) Remove(w *Waiter, o Outcome, err error) bool {
 
 // RemoveAll takes out all waiters of all locks: the proxy stops.
 func (s *Set) RemoveAll(err error) {
-	s.each(s.waiters.all(), func(w *Waiter) { s.Remove(w, Error, err) })
+	s.each(s.waiters.All(), func(w *Waiter) { s.Remove(w, Error, err) })
 }
 
-func (q *Queue) appendAll(all []*Waiter) []*Waiter { return q.own.appendTo(q.shared.appendTo(all)) }
+func (q *Queue) appendAll(all []*Waiter) []*Waiter { return q.own.AppendTo(q.shared.AppendTo(all)) }
 
 // Withdraw is for a waiter that does not join after all. Its place in Redis, if it has taken one, is given up, and a Reply follows unless
 // the outcome is Gone.
@@ -43,31 +43,31 @@ func (s *Set) Withdraw(w *Waiter, key string, o Outcome, err error) {
 	if o != Gone {
 		s.reply(w, key, place, o, err)
 	} else if place != "" {
-		s.depart(key, departure{place: place})
+		s.leaving.Depart(key, place)
 	}
 }
 
 // remove takes a waiter out of its queue.
 func (s *Set) remove(w *Waiter, o Outcome, err error) {
 	q := w.queue
-	s.waiters.remove(&w.inSet)
+	s.waiters.Remove(&w.inSet)
 	w.queue, w.state = nil, outside
 	if w.sub != nil {
-		w.sub.waiters.remove(&w.inSub)
+		w.sub.waiters.Remove(&w.inSub)
 		s.unlisten(w.sub)
 		w.sub = nil
 	}
-	q.line(w.Kind).remove(&w.inLine)
+	q.line(w.Kind).Remove(&w.inLine)
 	place := ""
 	if w.Kind.OwnPlace {
 		q.givePlace(w)
 		if o != Granted {
 			place = s.abandoned(w, q.names.Key)
 		}
-	} else if q.shared.len == 0 {
+	} else if q.shared.Len() == 0 {
 		place = q.abandonPlace()
 	}
-	if q.shared.len+q.own.len == 0 {
+	if q.shared.Len()+q.own.Len() == 0 {
 		q.end()
 	}
 	s.reply(w, q.names.Key, place, o, err)
@@ -78,7 +78,7 @@ func (q *Queue) abandonPlace() (place string) {
 	if q.byName == nil {
 		return ""
 	}
-	q.byName.byName.remove(&q.inByName)
+	q.byName.byName.Remove(&q.inByName)
 	q.set.unlisten(q.byName)
 	if q.place.Queued() {
 		place = q.names.Place
@@ -90,7 +90,7 @@ func (q *Queue) abandonPlace() (place string) {
 // end ends a queue without waiters.
 func (q *Queue) end() {
 	q.ended = true
-	q.base.queues.remove(&q.inBase)
+	q.base.queues.Remove(&q.inBase)
 	q.set.unlisten(q.base)
 	s := q.set
 	last := len(s.list) - 1
@@ -105,15 +105,15 @@ func (q *Queue) end() {
 func (q *Queue) takePlace(w *Waiter) {
 	l := q.places[w.Place]
 	if l == nil {
-		l = &line[*Waiter]{}
+		l = &line.Line[*Waiter]{}
 		q.places[w.Place] = l
 	}
-	l.push(&w.inPlace, w)
+	l.Push(&w.inPlace, w)
 }
 
 func (q *Queue) givePlace(w *Waiter) {
 	l := q.places[w.Place]
-	if l.remove(&w.inPlace); l.len == 0 {
+	if l.Remove(&w.inPlace); l.Len() == 0 {
 		delete(q.places, w.Place)
 	}
 }
@@ -124,48 +124,18 @@ func (s *Set) occupied(key, place string) bool {
 	return q != nil && (q.places[place] != nil || place == q.names.Place && q.place.Queued())
 }
 
-// Places leave the queue in Redis together: one call takes out all places of a lock that have gathered while the call before was on its
-// way. So the end of n waiters costs n steps here, and one pass over the queue in Redis for each batch.
-
-const (
-	// patience bounds the delay of a reply that waits for a place to leave the queue: it is between half of it and all of it.
-	patience = 50 * time.Millisecond
-	// leaveBatch bounds one call, because Redis serves no other client meanwhile.
-	leaveBatch = 1000
-)
-
-// departures are the places of one lock that are to leave its queue in Redis. They exist while there are any.
-type departures struct {
-	list, batch []departure // batch is those of the call on its way
-	replies     []*late     // those of an earlier round first
-	round       int
-	timed       bool // PatienceDue follows
-}
-
-type departure struct {
-	place string
-	reply *late // nil: no reply waits until the place is left
-}
-
-// late is a reply that is given when the place has left, or when the waiter has been put off for long enough.
-type late struct {
-	effect Effect
-	round  int
-	sent   bool
-}
-
 // reply replies to a waiter that is out of its queue, and has the place leave the queue in Redis that it was the last one to need; empty:
 // there is none. Without a grant, the reply comes when the place has left: a client that asks again at once must not be taken out by the
 // clean-up of its earlier wait, nor find the lock reserved for it.
 func (s *Set) reply(w *Waiter, key, place string, o Outcome, err error) {
 	e := Effect{Op: Reply, Waiter: w, Outcome: o, Err: err, Doubt: w.doubt}
 	if place != "" && (o == Null || o == Error) {
-		s.depart(key, departure{place, &late{effect: e}})
+		s.leaving.DepartBefore(key, place, e)
 		return
 	}
 	s.emit(e)
 	if place != "" {
-		s.depart(key, departure{place: place})
+		s.leaving.Depart(key, place)
 	}
 }
 
@@ -177,92 +147,17 @@ func (s *Set) abandoned(w *Waiter, key string) string {
 	return ""
 }
 
-// depart has a place leave the queue in Redis.
-func (s *Set) depart(key string, one departure) {
-	d := s.leaving[key]
-	if d == nil {
-		d = &departures{}
-		s.leaving[key] = d
-		s.emit(Effect{Op: RemovePlaces, Key: key})
-	}
-	d.list = append(d.list, one)
-	if one.reply == nil {
-		return
-	}
-	one.reply.round = d.round
-	d.replies = append(d.replies, one.reply)
-	if !d.timed {
-		d.timed = true
-		s.emit(Effect{Op: Patience, Key: key, Delay: patience / 2})
-	}
-}
+// PatienceDue says that the timer of the effect Patience has run out.
+func (s *Set) PatienceDue(key string) { s.leaving.Due(key) }
 
-// PatienceDue says that the timer of the effect Patience has run out. A waiter that has waited for a whole round gets its reply.
-func (s *Set) PatienceDue(key string) {
-	d := s.leaving[key]
-	if d == nil {
-		return
-	}
-	n := 0
-	for n < len(d.replies) && d.replies[n].round < d.round {
-		n++
-	}
-	for _, l := range d.replies[:n] {
-		s.send(l)
-	}
-	d.replies = d.replies[n:]
-	d.round++
-	if d.timed = len(d.replies) > 0; d.timed {
-		s.emit(Effect{Op: Patience, Key: key, Delay: patience / 2})
-	}
-}
-
-// send gives a reply, unless it has been given.
-func (s *Set) send(l *late) {
-	if l != nil && !l.sent {
-		l.sent = true
-		s.emit(l.effect)
-	}
-}
-
-// Departing returns the places that the call for the effect RemovePlaces is to take out: those that have gathered when it begins, without
-// those whose waiters have come back. A call that is repeated asks again.
-func (s *Set) Departing(key string) []string {
-	d := s.leaving[key]
-	if d == nil {
-		return nil
-	}
-	if d.batch == nil {
-		n := min(len(d.list), leaveBatch)
-		d.batch, d.list = d.list[:n:n], d.list[n:]
-	}
-	places := make([]string, 0, len(d.batch))
-	for _, one := range d.batch {
-		if !s.occupied(key, one.place) {
-			places = append(places, one.place)
-		}
-	}
-	return places
-}
+// Departing returns the places that the call for the effect RemovePlaces is to take out. A call that is repeated asks again.
+func (s *Set) Departing(key string) []string { return s.leaving.Batch(key) }
 
 // Departed says that the call for the effect RemovePlaces has ended.
-func (s *Set) Departed(key string) {
-	d := s.leaving[key]
-	if d == nil {
-		return
-	}
-	for _, one := range d.batch {
-		s.send(one.reply)
-	}
-	if d.batch = nil; len(d.list) == 0 {
-		delete(s.leaving, key)
-		return
-	}
-	s.emit(Effect{Op: RemovePlaces, Key: key})
-}
+func (s *Set) Departed(key string) { s.leaving.Done(key) }
 
 // Leaving is how many locks have places that are to leave the queue in Redis.
-func (s *Set) Leaving() int { return len(s.leaving) }
+func (s *Set) Leaving() int { return s.leaving.Len() }
 
 // refresh keeps the deadlines of our places ahead of Redis's clock, three times per wait.
 func (q *Queue) refresh() {
@@ -281,8 +176,8 @@ func (q *Queue) refreshDue() {
 	if q.place.Queued() {
 		places = append(places, q.names.Place)
 	}
-	for n := q.own.head; n != nil; n = n.next {
-		places = append(places, n.value.Place)
+	for w := range q.own.Values() {
+		places = append(places, w.Place)
 	}
 	q.set.emit(Effect{Op: Refresh, Queue: q, Places: places})
 }
@@ -295,5 +190,5 @@ func (q *Queue) Refreshed(lost bool) {
 	}
 	q.woken = true
 	q.tryShared()
-	q.set.each(q.own.all(), q.set.try)
+	q.set.each(q.own.All(), q.set.try)
 }

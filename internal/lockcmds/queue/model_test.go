@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/lockproxy/lockproxy/internal/lockcmds/reaper"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/turns"
 )
 
@@ -306,7 +307,7 @@ func (w *world) progress(pick int) bool {
 		can = append(can, func() {
 			w.listing = false
 			if q := w.s.Find(w.names.Key); q != nil {
-				q.PlacesListed(w.queue, OK)
+				q.PlacesListed(w.queue, reaper.OK)
 				w.effects()
 			}
 		})
@@ -320,7 +321,7 @@ func (w *world) progress(pick int) bool {
 				head = w.queue[0]
 			}
 			if q := w.s.Find(w.names.Key); q != nil {
-				q.HeadTold(look, head, OK)
+				q.HeadTold(look, head, reaper.OK)
 				w.effects()
 			}
 		})

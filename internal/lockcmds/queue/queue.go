@@ -4,6 +4,9 @@
 //	Join ──► Queue, one for each lock ──► Attempt ──► the caller asks Redis ──► Answered ──► Reply
 //	            ▲ a message, the end of the holder's lease, a release here
 //
+// Two questions have packages of their own, which a Set asks: departures (which places leave the queue in Redis together) and reaper
+// (whether the head of a free lock's queue is dead).
+//
 // A kind says how waiters take turns. Waiters of a kind with own places stand in the queue in Redis, each by its own name, and are
 // woken by that name. The others share one place there, and only the first of them asks.
 //
@@ -20,6 +23,10 @@ package queue
 
 import (
 	"time"
+
+	"github.com/lockproxy/lockproxy/internal/lockcmds/departures"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/line"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/reaper"
 
 	"github.com/lockproxy/lockproxy/internal/lockcmds/turns"
 )
@@ -63,7 +70,7 @@ type Waiter struct {
 	err     error   // of pending
 	turn    turn    // of the attempt on its way
 
-	inLine, inSub, inPlace, inSet node[*Waiter]
+	inLine, inSub, inPlace, inSet line.Node[*Waiter]
 }
 
 // state says what may happen to a waiter.
@@ -118,8 +125,8 @@ type Queue struct {
 	names Names
 	Tag   any // the caller's own
 
-	shared line[*Waiter] // of those who share a place: only the first asks, one attempt at a time
-	own    line[*Waiter] // of those with places of their own
+	shared line.Line[*Waiter] // of those who share a place: only the first asks, one attempt at a time
+	own    line.Line[*Waiter] // of those with places of their own
 
 	base   *subscription // of Names.Channel
 	denied error         // why Redis does not let us listen to it; nil: it does
@@ -129,23 +136,23 @@ type Queue struct {
 	timed  bool          // the timer Expiry has been set
 	pause  time.Duration // after an error; 0: the latest attempt was answered
 
-	places     map[string]*line[*Waiter] // of own: the waiters by place
-	refreshing bool                      // the timer Refresh is set, or its answer is on its way
-	reaper     reaper
+	places     map[string]*line.Line[*Waiter] // of own: the waiters by place
+	refreshing bool                           // the timer Refresh is set, or its answer is on its way
+	reaper     reaper.Reaper
 	ended      bool
 
 	index            int // in Set.list
-	inBase, inByName node[*Queue]
+	inBase, inByName line.Node[*Queue]
 }
 
 // Names returns the names of the lock.
 func (q *Queue) Names() Names { return q.names }
 
 // Len is how many waiters there are, and how many of them have places of their own.
-func (q *Queue) Len() (all, own int) { return q.shared.len + q.own.len, q.own.len }
+func (q *Queue) Len() (all, own int) { return q.shared.Len() + q.own.Len(), q.own.Len() }
 
 // First returns the waiters that have joined the queue first: of those who share a place, and of the others. nil: there is none.
-func (q *Queue) First() (shared, own *Waiter) { return q.shared.first(), q.own.first() }
+func (q *Queue) First() (shared, own *Waiter) { return q.shared.First(), q.own.First() }
 
 // Settled reports whether all subscriptions are confirmed and no waiter asks.
 func (q *Queue) Settled() bool {
@@ -161,9 +168,9 @@ func (q *Queue) Settled() bool {
 func (q *Queue) Queued() bool { return q.place.Queued() }
 
 // queued reports whether a waiter here has a place in Redis.
-func (q *Queue) queued() bool { return q.own.len > 0 || q.place.Queued() }
+func (q *Queue) queued() bool { return q.own.Len() > 0 || q.place.Queued() }
 
-func (q *Queue) line(k *Kind) *line[*Waiter] {
+func (q *Queue) line(k *Kind) *line.Line[*Waiter] {
 	if k.OwnPlace {
 		return &q.own
 	}
@@ -182,9 +189,9 @@ type Set struct {
 	config  Config
 	queues  map[string]*Queue
 	subs    map[string]*subscription
-	leaving map[string]*departures
-	waiters line[*Waiter] // of all queues, in the order in which they joined
-	list    []*Queue      // the queues in no order, so that they can be walked in slices
+	leaving *departures.Set[Effect]
+	waiters line.Line[*Waiter] // of all queues, in the order in which they joined
+	list    []*Queue           // the queues in no order, so that they can be walked in slices
 	idle    idleSubscriptions
 	backlog []task
 	going   bool // Continue is on its way
@@ -193,9 +200,14 @@ type Set struct {
 
 // New returns a set without queues.
 func New(c Config) *Set {
-	return &Set{
-		config: c, queues: make(map[string]*Queue), subs: make(map[string]*subscription), leaving: make(map[string]*departures),
-	}
+	s := &Set{config: c, queues: make(map[string]*Queue), subs: make(map[string]*subscription)}
+	s.leaving = departures.New(departures.Hooks[Effect]{
+		Remove:   func(key string) { s.emit(Effect{Op: RemovePlaces, Key: key}) },
+		Wait:     func(key string, d time.Duration) { s.emit(Effect{Op: Patience, Key: key, Delay: d}) },
+		Send:     s.emit,
+		Occupied: s.occupied,
+	})
+	return s
 }
 
 // Find returns the queue of a lock; nil: no waiter is here.
@@ -205,10 +217,10 @@ func (s *Set) Find(key string) *Queue { return s.queues[key] }
 func (s *Set) Len() int { return len(s.queues) }
 
 // Waiters is how many waiters there are in all queues.
-func (s *Set) Waiters() int { return s.waiters.len }
+func (s *Set) Waiters() int { return s.waiters.Len() }
 
 // Oldest is the waiter that has joined first; nil: none waits.
-func Oldest(s *Set) *Waiter { return s.waiters.first() }
+func Oldest(s *Set) *Waiter { return s.waiters.First() }
 
 // Queues is the queues in no order, for callers that walk them backwards in slices. If a queue ends, the last one takes its place. The caller
 // does not change or keep it.
@@ -226,5 +238,5 @@ func (s *Set) Denied(key string) error {
 // wakes them will wake it when its turn comes.
 func (s *Set) MayJoin(key string, k *Kind) bool {
 	q := s.queues[key]
-	return !k.OwnPlace && q != nil && q.shared.len > 0 && q.base.ready && q.pause == 0
+	return !k.OwnPlace && q != nil && q.shared.Len() > 0 && q.base.ready && q.pause == 0
 }

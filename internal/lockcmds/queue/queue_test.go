@@ -7,6 +7,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/lockproxy/lockproxy/internal/lockcmds/reaper"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/turns"
 )
 
@@ -428,7 +429,7 @@ func TestAFreeLockIsLookedAtAgainSoon(t *testing.T) {
 	q := w.s.Find("k")
 	q.wake()
 	w.s.Effects()
-	w.s.Answered(q.own.first(), Answer{TTL: Kept})
+	w.s.Answered(q.own.First(), Answer{TTL: Kept})
 	for _, e := range w.s.Effects() {
 		if e.Op == SetTimer && e.Timer == Expiry && e.Delay == TurnLimit {
 			return
@@ -455,7 +456,7 @@ func watched(t *testing.T, heads ...string) (w *world, q *Queue, expect func(op 
 	}
 	w.s.Published("c")
 	expect(ListPlaces)
-	q.PlacesListed(heads, OK)
+	q.PlacesListed(heads, reaper.OK)
 	if e := expect(SetTimer); e.Timer != Look || e.Delay != w.s.config.StaleHead {
 		t.Fatalf("%+v", e)
 	}
@@ -466,14 +467,14 @@ func TestDeadHeadsAreRemoved(t *testing.T) {
 	_, q, expect := watched(t, "dead", "other", "o1")
 	q.TimerDue(Look)
 	expect(AskHead)
-	q.HeadTold(true, "dead", OK)
+	q.HeadTold(true, "dead", reaper.OK)
 	if e := expect(RemoveHead); e.Place != "dead" || e.Force {
 		t.Fatalf("%+v", e)
 	}
-	q.HeadRemoved("dead", true, 0, OK)
+	q.HeadRemoved("dead", true, 0, reaper.OK)
 	expect(AskHead)
-	q.HeadTold(true, "newcomer", OK) // it was not there when the watch began
-	if q.reaper.phase != asleep {
+	q.HeadTold(true, "newcomer", reaper.OK) // it was not there when the watch began
+	if !q.reaper.Asleep() {
 		t.Fatal("who has come lately is suspected")
 	}
 }
@@ -481,23 +482,23 @@ func TestDeadHeadsAreRemoved(t *testing.T) {
 func TestDeafHeadsAreRemovedAfterSomeLooks(t *testing.T) {
 	const process = "0f8fad5b-d9cb-469f-a165-70867728950e"
 	_, q, expect := watched(t, process+":1", process+":2", "o1")
-	for look := range MaxLooks + 1 {
+	for look := range reaper.MaxLooks + 1 {
 		q.TimerDue(Look)
 		expect(AskHead)
-		q.HeadTold(true, process+":1", OK)
-		if e := expect(RemoveHead); e.Force != (look == MaxLooks) {
+		q.HeadTold(true, process+":1", reaper.OK)
+		if e := expect(RemoveHead); e.Force != (look == reaper.MaxLooks) {
 			t.Fatalf("look %d: %+v", look, e)
 		}
-		if look < MaxLooks {
-			q.HeadRemoved(process+":1", false, 1, OK)
-			if e := expect(SetTimer); e.Delay != LookAgain {
+		if look < reaper.MaxLooks {
+			q.HeadRemoved(process+":1", false, 1, reaper.OK)
+			if e := expect(SetTimer); e.Delay != reaper.LookAgain {
 				t.Fatalf("%+v", e)
 			}
 		}
 	}
-	q.HeadRemoved(process+":1", true, 1, OK)
+	q.HeadRemoved(process+":1", true, 1, reaper.OK)
 	expect(AskHead)
-	q.HeadTold(true, process+":2", OK)
+	q.HeadTold(true, process+":2", reaper.OK)
 	if e := expect(RemoveHead); !e.Force {
 		t.Fatal("another waiter of a ignored process is given more time")
 	}
@@ -505,14 +506,14 @@ func TestDeafHeadsAreRemovedAfterSomeLooks(t *testing.T) {
 
 func TestALiveHeadThatWasOvertakenIsNotDeaf(t *testing.T) {
 	w, q, expect := watched(t, "slow", "o1")
-	for range 3 * MaxLooks {
+	for range 3 * reaper.MaxLooks {
 		q.TimerDue(Look)
 		expect(AskHead)
-		q.HeadTold(true, "slow", OK)
+		q.HeadTold(true, "slow", reaper.OK)
 		if e := expect(RemoveHead); e.Force {
 			t.Fatal("it counts as ignored")
 		}
-		q.HeadRemoved("slow", false, 1, OK)
+		q.HeadRemoved("slow", false, 1, reaper.OK)
 		w.s.Published("c") // somebody else was faster, and has released
 		w.s.Effects()
 	}
@@ -521,13 +522,13 @@ func TestALiveHeadThatWasOvertakenIsNotDeaf(t *testing.T) {
 func TestReaperWaitsWhileRedisDoesNotAnswer(t *testing.T) {
 	_, q, expect := watched(t, "dead", "o1")
 	q.TimerDue(Look)
-	q.HeadTold(true, "", Passing)
-	if e := expect(SetTimer); e.Timer != Look || e.Delay != LookAgain {
+	q.HeadTold(true, "", reaper.Passing)
+	if e := expect(SetTimer); e.Timer != Look || e.Delay != reaper.LookAgain {
 		t.Fatalf("%+v", e)
 	}
 	q.TimerDue(Look)
-	q.HeadTold(true, "", Final)
-	if q.reaper.phase != asleep {
+	q.HeadTold(true, "", reaper.Final)
+	if !q.reaper.Asleep() {
 		t.Fatal("it asks again what Redis refuses")
 	}
 }
@@ -535,8 +536,8 @@ func TestReaperWaitsWhileRedisDoesNotAnswer(t *testing.T) {
 func TestOwnHeadIsWoken(t *testing.T) {
 	w, q, _ := watched(t, "o1")
 	q.TimerDue(Look)
-	q.HeadTold(true, "o1", OK)
-	if c := w.clients[1]; c.state != asking || !c.woken || q.reaper.phase != asleep {
+	q.HeadTold(true, "o1", reaper.OK)
+	if c := w.clients[1]; c.state != asking || !c.woken || !q.reaper.Asleep() {
 		t.Fatalf("%+v", c)
 	}
 }
@@ -615,7 +616,7 @@ func TestAHeadThatIsNotTheFirstHereIsLookedFor(t *testing.T) {
 	if e := w.effect(t, AskHead); e.Look {
 		t.Fatal("the reaper asks")
 	}
-	w.s.Find("k").HeadTold(false, "o2", OK)
+	w.s.Find("k").HeadTold(false, "o2", reaper.OK)
 	if e := w.effect(t, Attempt); e.Waiter != &second.Waiter {
 		t.Fatal("another one asks")
 	}

@@ -1,6 +1,10 @@
 package queue
 
-import "time"
+import (
+	"time"
+
+	"github.com/lockproxy/lockproxy/internal/lockcmds/line"
+)
 
 // linger is the least time for which an unused channel stays subscribed: a contended lock would else subscribe and unsubscribe with
 // every hand-over.
@@ -15,9 +19,9 @@ type subscription struct {
 	seq     uint64 // confirmations and messages so far
 	dead    bool   // refused by Redis
 
-	queues  line[*Queue]  // whose base channel it is
-	byName  line[*Queue]  // whose shared place is woken on it
-	waiters line[*Waiter] // who are woken on it by name
+	queues  line.Line[*Queue]  // whose base channel it is
+	byName  line.Line[*Queue]  // whose shared place is woken on it
+	waiters line.Line[*Waiter] // who are woken on it by name
 
 	listed bool // in idleSubscriptions
 	since  int  // round of idleSubscriptions in which refs became 0
@@ -108,8 +112,8 @@ func (s *Set) Subscribed(channel string) {
 		q.tryShared()
 	})
 	// Confirmations come in any order. A waiter that is woken by name, and whose own channel was confirmed first, has waited for this one.
-	for n := sub.queues.head; n != nil; n = n.next {
-		s.each(n.value.appendAll(nil), s.tryNamed)
+	for q := range sub.queues.Values() {
+		s.each(q.appendAll(nil), s.tryNamed)
 	}
 }
 
@@ -138,15 +142,15 @@ func (s *Set) Published(channel string) {
 
 // wakeNamed lets all ask who are woken by that name: the first in the queue of a free lock, or whose owner has been granted the lock,
 // here or at another proxy.
-func (s *Set) wakeNamed(sub *subscription) { s.each(sub.waiters.all(), s.try) }
+func (s *Set) wakeNamed(sub *subscription) { s.each(sub.waiters.All(), s.try) }
 
 // eachQueue calls f for the queues whose base channel it is, or on which their shared place is woken.
 func (sub *subscription) eachQueue(f func(q *Queue, base bool)) {
-	for n := sub.queues.head; n != nil; n = n.next {
-		f(n.value, true)
+	for q := range sub.queues.Values() {
+		f(q, true)
 	}
-	for n := sub.byName.head; n != nil; n = n.next {
-		f(n.value, false)
+	for q := range sub.byName.Values() {
+		f(q, false)
 	}
 }
 
@@ -158,10 +162,10 @@ func (s *Set) SubscriptionRefused(channel string, err error) {
 	}
 	delete(s.subs, channel)
 	sub.dead = true
-	all := sub.waiters.all()
-	for n := sub.queues.head; n != nil; n = n.next { // without word of their place alone, plain waiters still hear of a release
-		n.value.denied = err
-		all = n.value.appendAll(all)
+	all := sub.waiters.All()
+	for q := range sub.queues.Values() { // without word of their place alone, plain waiters still hear of a release
+		q.denied = err
+		all = q.appendAll(all)
 	}
 	s.each(all, func(w *Waiter) { s.Remove(w, Error, err) })
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/lockproxy/lockproxy/internal/lockcmds/clock"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/jobs"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/queue"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/reaper"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/redislink"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/script"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/turns"
@@ -99,14 +100,14 @@ func stopTimers(q *queue.Queue) {
 }
 
 // failureOf is how a question to Redis about the queue has ended.
-func failureOf(err error) queue.Failure {
+func failureOf(err error) reaper.Failure {
 	if err == nil {
-		return queue.OK
+		return reaper.OK
 	}
 	if _, refused := calls.AsRefusal(err); refused && !calls.IsPostponed(err) {
-		return queue.Final
+		return reaper.Final
 	}
-	return queue.Passing
+	return reaper.Passing
 }
 
 // removePlaces takes places out of the queue in Redis.
@@ -146,7 +147,7 @@ func (x *Waiters) refresh(q *queue.Queue, places []string) {
 // listPlaces asks Redis who is in the queue of a lock.
 func (x *Waiters) listPlaces(q *queue.Queue) {
 	name := script.QueueOf(q.Names().Key)
-	places, err := x.Calls.Own.Node(name).List(x.Calls.Life, name, queue.SeenLimit)
+	places, err := x.Calls.Own.Node(name).List(x.Calls.Life, name, reaper.SeenLimit)
 	x.Step(func(*queue.Set) { q.PlacesListed(places, failureOf(err)) })
 }
 

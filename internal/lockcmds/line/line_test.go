@@ -1,0 +1,27 @@
+package line
+
+import (
+	"slices"
+	"testing"
+)
+
+func TestLineRemovesFromAnywhere(t *testing.T) {
+	var l Line[int]
+	nodes := make([]Node[int], 5)
+	for i := range nodes {
+		l.Push(&nodes[i], i)
+	}
+	for _, i := range []int{2, 0, 4} {
+		l.Remove(&nodes[i])
+	}
+	l.Push(&nodes[4], 4)
+	if got := l.All(); !slices.Equal(got, []int{1, 3, 4}) || l.First() != 1 || l.tail.value != 4 || l.len != 3 {
+		t.Fatalf("%v, first %d, last %d, length %d", got, l.First(), l.tail.value, l.len)
+	}
+	for _, i := range []int{1, 3, 4} {
+		l.Remove(&nodes[i])
+	}
+	if l.head != nil || l.tail != nil || l.len != 0 || l.First() != 0 {
+		t.Fatal("not empty")
+	}
+}

@@ -1,0 +1,178 @@
+// Package reaper decides whether the first waiter in the queue of a free lock is dead. It must take the lock, or all waiters behind it wait.
+// The reaper of a proxy with a waiter behind it watches that. It is a state machine: each event returns the step that the caller takes. It
+// does no I/O, has no mutex and reads no clock.
+//
+//	Watch ──► List ──Listed──► Pause of the stale time ──Due──► AskHead: wake the head by name ──Told──┬─ ours, or none: Wake
+//	            ▲                                                  ▲                                   ▼
+//	            └── Redis does not answer: 1 s                     └──removed: the next head──── RemoveHead, without a listener
+//	                                                                                                   │ a subscriber: it has 1 s
+//	          the lock is taken: the new lease is waited for ◄── Wake ◄────────────────────────────────┘ MaxLooks times: removed
+//
+// Redis counts a connection that was cut off silently as a subscriber until TCP gives it up, hence the second way. A waiter that was
+// removed and comes back takes a new place.
+package reaper
+
+import (
+	"time"
+
+	"github.com/lockproxy/lockproxy/internal/lockcmds/owners"
+)
+
+const (
+	// LookAgain is how long a head that was woken by name has to react before it is woken again.
+	LookAgain = time.Second
+	// MaxLooks times LookAgain is longer than a live client is paused for, to collect garbage or the like.
+	MaxLooks = 3
+	// SeenLimit bounds how many places of a foreign queue are looked at in one go.
+	SeenLimit = 1000
+)
+
+// Op says what a Step asks for.
+type Op uint8
+
+// The steps. In parentheses: the fields that are set, and the event that follows.
+const (
+	Nothing    Op = iota
+	List                // ask Redis for the places in the queue (Listed)
+	Pause               // (Delay; Due)
+	AskHead             // ask Redis for the first place (Told)
+	RemoveHead          // remove the first place if the waiter there is stale (Place, Force; Removed)
+	Wake                // let the first waiters here ask how things stand; if Delay is set, also Pause
+)
+
+// Step is what the caller does.
+type Step struct {
+	Op    Op
+	Delay time.Duration
+	Place string
+	Force bool // the waiter was woken often enough
+}
+
+// Failure says how a question to Redis ended.
+type Failure uint8
+
+// The values of Failure.
+const (
+	OK      Failure = iota // with an answer
+	Passing                // Redis did not answer
+	Final                  // Redis refused
+)
+
+// Reaper is what a queue knows of a head that does not take a free lock. The zero value is asleep.
+type Reaper struct {
+	phase   phase
+	seen    map[string]bool // the places in the queue in Redis when the watch began
+	woken   string          // the head that the latest look has woken, and that has a subscriber
+	ignored int             // looks since then without a reaction, though no other waiter was faster
+	freed   bool            // another owner has taken and released the lock since the latest look
+	gone    string          // the process of a head that was removed although it had a subscriber: its other waiters are stale too
+}
+
+// phase is what the reaper does.
+type phase uint8
+
+const (
+	asleep  phase = iota
+	listing       // it asks for the places in the queue, or is about to ask again
+	idling        // it waits until a look is due
+	looking       // it looks at one head after the other
+)
+
+// Asleep reports whether no look follows unless Watch is called.
+func (r *Reaper) Asleep() bool { return r.phase == asleep }
+
+// Released says that the lock was released: another owner may have been faster than the head.
+func (r *Reaper) Released() { r.freed = true }
+
+// Watch begins to watch the head, unless the reaper does already: it looks when a live head must have reacted.
+func (r *Reaper) Watch() Step {
+	if r.phase != asleep {
+		return Step{}
+	}
+	*r = Reaper{phase: listing}
+	return Step{Op: List}
+}
+
+// Listed is the answer to List. Only waiters that are in the queue now will have been there for long enough when a look is due, after stale.
+// That time counts from here: it does not begin while Redis does not answer. needed: a waiter here has a place in the queue.
+func (r *Reaper) Listed(places []string, stale time.Duration, needed bool, f Failure) Step {
+	switch {
+	case !needed || f == Final:
+		r.phase = asleep
+		return Step{}
+	case f == Passing:
+		return Step{Op: Pause, Delay: LookAgain}
+	}
+	r.seen = make(map[string]bool, len(places))
+	for _, place := range places {
+		r.seen[place] = true
+	}
+	r.phase = idling
+	return Step{Op: Pause, Delay: stale}
+}
+
+// Due is the end of a Pause.
+func (r *Reaper) Due() Step {
+	switch r.phase {
+	case listing:
+		return Step{Op: List}
+	case idling:
+		r.phase, r.gone = looking, ""
+		return Step{Op: AskHead}
+	default:
+		return Step{}
+	}
+}
+
+// Told is the answer to AskHead: the first place in the queue; empty: there is none. ours: a waiter here has that place, and asks now.
+func (r *Reaper) Told(head string, ours, needed bool, f Failure) Step {
+	switch {
+	case f != OK:
+		return r.looked(f == Passing, needed)
+	case head == "" || ours || !r.seen[head]:
+		return r.looked(false, needed)
+	}
+	ignored := r.countLook(head) >= MaxLooks || r.gone != "" && owners.Process(head) == r.gone
+	return Step{Op: RemoveHead, Place: head, Force: ignored}
+}
+
+// Removed is the answer to RemoveHead: whether the place was removed, and how many listen for it. If it was removed, the next one is looked
+// at.
+func (r *Reaper) Removed(place string, removed bool, listeners int64, needed bool, f Failure) Step {
+	switch {
+	case f != OK:
+		return r.looked(f == Passing, needed)
+	case !removed:
+		return r.looked(listeners > 0, needed)
+	case listeners > 0:
+		r.gone = owners.Process(place)
+	}
+	return Step{Op: AskHead}
+}
+
+// looked ends a look. again: the head must react now, or Redis did not answer, so the reaper looks again soon. The first waiters here ask how
+// things stand; the outcome has the head watched if need be.
+func (r *Reaper) looked(again, needed bool) Step {
+	r.phase = asleep
+	if !needed {
+		return Step{}
+	}
+	step := Step{Op: Wake}
+	if again {
+		r.phase, step.Delay = idling, LookAgain
+	}
+	return step
+}
+
+// countLook returns at how many looks the head has not come since it was first woken. If the lock was taken and released in between, it
+// may have come and have been too late: that look does not count.
+func (r *Reaper) countLook(head string) int {
+	switch {
+	case r.woken != head:
+		r.woken, r.ignored = head, 0
+	case !r.freed:
+		r.ignored++
+	}
+	r.freed = false
+	return r.ignored
+}
