@@ -33,11 +33,11 @@ type Op uint8
 // The steps. In parentheses: the fields that are set, and the event that follows.
 const (
 	Nothing    Op = iota
-	List                // ask Redis for the places in the queue (Listed)
-	Pause               // (Delay; Due)
-	AskHead             // ask Redis for the first place (Told)
-	RemoveHead          // remove the first place if the waiter there is stale (Place, Force; Removed)
-	Wake                // let the first waiters here ask how things stand; if Delay is set, also Pause
+	List          // ask Redis for the places in the queue (Listed)
+	Pause         // (Delay; Due)
+	AskHead       // ask Redis for the first place (Told)
+	RemoveHead    // remove the first place if the waiter there is stale (Place, Force; Removed)
+	Wake          // let the first waiters here ask how things stand; if Delay is set, also Pause
 )
 
 // Step is what the caller does.
