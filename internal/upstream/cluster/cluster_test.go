@@ -99,6 +99,7 @@ func TestOnlyRedissOwnWordsAreARefusal(t *testing.T) {
 		"-CLUSTERDOWN Hash slot not served\r\n":                                     {Reason: TryLate},
 		"-CLUSTERDOWN The cluster is down and only accepts read commands\r\n":       {Reason: TryLate},
 		"-LOADING Redis is loading the dataset in memory\r\n":                       {Reason: TryLate},
+		"-LOADING Valkey is loading the dataset in memory\r\n":                      {Reason: TryLate},
 		"-MASTERDOWN Link with MASTER is down and replica-serve-stale-data is set ": {Reason: TryLate},
 		"-MOVED 16384 127.0.0.1:6381\r\n":                                           {},
 		"-MOVED -1 127.0.0.1:6381\r\n":                                              {},

@@ -37,6 +37,7 @@ var late = [][]byte{
 	[]byte("-CLUSTERDOWN Hash slot not served\r\n"),
 	[]byte("-CLUSTERDOWN The cluster is down"),
 	[]byte("-LOADING Redis is loading the dataset in memory\r\n"),
+	[]byte("-LOADING Valkey is loading the dataset in memory\r\n"),
 	[]byte("-MASTERDOWN Link with MASTER is down"),
 }
 
