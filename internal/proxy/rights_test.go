@@ -1,0 +1,138 @@
+package proxy
+
+import (
+	"fmt"
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/lockproxy/lockproxy/internal/redistest"
+	"github.com/lockproxy/lockproxy/internal/upstream"
+)
+
+// documentedRights are the commands in the code blocks of docs/OPERATIONS.md that give rights, in their order, each as words.
+func documentedRights(t *testing.T) [][]any {
+	t.Helper()
+	text, err := os.ReadFile("../../docs/OPERATIONS.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all [][]any
+	for _, block := range regexp.MustCompile("(?s)```\n(ACL SETUSER .*?)```").FindAllSubmatch(text, -1) {
+		var words []any
+		for word := range strings.FieldsSeq(string(block[1])) {
+			words = append(words, word)
+		}
+		all = append(all, words)
+	}
+	if len(all) != 4 {
+		t.Fatalf("docs/OPERATIONS.md has %d blocks of rights, want those of the proxy, in a cluster, at Sentinels, and of a client", len(all))
+	}
+	return all
+}
+
+// wantNoDenial fails if a server has denied anything to the proxy's own user. What it has denied to others is the test's own.
+func wantNoDenial(t *testing.T, servers ...*redistest.Server) {
+	t.Helper()
+	for _, server := range servers {
+		log, _ := server.Do(t, "ACL", "LOG").([]any)
+		for _, entry := range log {
+			if text := fmt.Sprint(entry); strings.Contains(text, "username lockproxy ") {
+				t.Errorf("%s has denied: %s", server.Addr(), text)
+			}
+		}
+	}
+}
+
+// useLocks sends every lock command, as a holder and as a waiter, and some commands of data, as the documented user app.
+func useLocks(t *testing.T, srv *Server) {
+	t.Helper()
+	a, b := dialClient(t, address(srv)), dialClient(t, address(srv))
+	a.script("PING", "-NOAUTH")
+	for _, c := range []*peer{a, b} {
+		c.script("HELLO 3 AUTH app secret", "%7")
+	}
+	a.script("SET app:data 1", "+OK", "GET other", "-NOPERM")
+	a.script("LOCK app:k", ":")
+	b.send("FAIRLOCK", "app:k")
+	redistest.Eventually(t, patience, "a waiter", func() bool {
+		return strings.Contains(a.quiet("LOCKINFO", "app:k"), "fair-waiters\r\n:1")
+	})
+	a.script("EXTENDLOCK app:k PX 60000", ":1", "UNLOCK app:k", ":1")
+	if got, err := b.frame(); err != nil || got[0] != ':' {
+		t.Errorf("the waiter got %q, %v", got, err)
+	}
+	b.script("LOCKLIST", "*1")
+	a.script("FORCEUNLOCK app:k", ":1", "LOCK other", "-NOPERM")
+	if got, err := b.frame(); err != nil || !strings.Contains(got, "lock-lost") {
+		t.Errorf("the holder was told %q, %v", got, err)
+	}
+}
+
+func TestDocumentedRightsAreEnough(t *testing.T) {
+	rights := documentedRights(t)
+	own, inCluster, atSentinels, client := rights[0], rights[1], rights[2], rights[3]
+	start := func(redis *redistest.Server, addr string, sentinel upstream.Sentinel) []*Server {
+		connect := upstream.Options{Addr: addr, User: "lockproxy", Password: "secret", Sentinel: sentinel}
+		if err := tryOut(t, connect); err != nil {
+			t.Errorf("--check --connect: %v", err)
+		}
+		var proxies []*Server
+		for _, engine := range engineNames() {
+			proxies = append(proxies, startProxy(t, redis, func(o *Options) { o.Engine, o.Upstream = engine, connect }))
+		}
+		return proxies
+	}
+
+	t.Run("one server", func(t *testing.T) {
+		redis := redistest.Start(t, "--requirepass", "admin")
+		redis.Do(t, own...)
+		redis.Do(t, client...)
+		for _, srv := range start(redis, redis.Addr(), upstream.Sentinel{}) {
+			useLocks(t, srv)
+		}
+		wantNoDenial(t, redis)
+	})
+
+	t.Run("sentinels", func(t *testing.T) {
+		primary := redistest.Start(t, "--requirepass", "admin", "--masterauth", "admin")
+		replica := redistest.StartReplica(t, primary)
+		s := redistest.StartSentinels(t, 3, primary, []*redistest.Server{replica})
+		for _, one := range s.All {
+			one.Do(t, atSentinels...)
+		}
+		for _, server := range []*redistest.Server{primary, replica} {
+			server.Do(t, own...)
+			server.Do(t, client...)
+		}
+		proxies := start(primary, "sentinel://"+s.Addrs()+"/"+s.Name, upstream.Sentinel{User: "lockproxy", Password: "secret"})
+		for _, srv := range proxies {
+			useLocks(t, srv)
+		}
+		s.BeginFailover()
+		for _, srv := range proxies {
+			redistest.Eventually(t, 20*time.Second, "the proxy to follow the failover", func() bool {
+				c := dialClient(t, address(srv))
+				return c.quiet("AUTH", "app", "secret") == "+OK\r\n" && c.quiet("SET", "app:data", "2") == "+OK\r\n" && s.Primary() == replica
+			})
+			useLocks(t, srv)
+		}
+		wantNoDenial(t, append(s.All, primary, replica)...)
+	})
+
+	t.Run("cluster", func(t *testing.T) {
+		c := redistest.StartCluster(t, 3, 0)
+		for _, node := range c.Nodes {
+			node.Do(t, own...)
+			node.Do(t, inCluster...)
+			node.Do(t, client...)
+		}
+		for _, srv := range start(c.Nodes[0], "cluster://"+c.Addrs(), upstream.Sentinel{}) {
+			p := dialClient(t, address(srv))
+			p.script("AUTH app secret", "+OK", "SET app:1 x", "+OK", "SET app:2 x", "+OK", "SET app:3 x", "+OK", "DEL app:1 app:2 app:3", ":3")
+		}
+		wantNoDenial(t, c.Nodes...)
+	})
+}
