@@ -97,6 +97,13 @@ interop: build deps ## run real clients, the examples and the commands of the RE
 	./scripts/install-example-deps.sh
 	LOCKPROXY_REQUIRE_REDIS=1 LOCKPROXY_BINARY=$(CURDIR)/bin/lockproxy $(GO) test -tags interop -v -count=1 -timeout 40m ./interop/
 
+.PHONY: page
+page: deps ## look at the status page in Chromium; the screenshots are in bin/_artifacts
+	./scripts/install-page-deps.sh
+	GO=$(GO) ./scripts/fetch-modules.sh test/page
+	mkdir -p bin
+	LOCKPROXY_REQUIRE_REDIS=1 $(GO) -C test/page test -count=1 -timeout 10m -artifacts -outputdir $(CURDIR)/bin .
+
 .PHONY: chaos
 chaos: deps ## two minutes of faults under the locks; LOCKPROXY_SEED= repeats a run's choices; histories of failures in bin/_artifacts
 	mkdir -p bin
@@ -167,7 +174,7 @@ bin/tools/goreleaser:
 check: modules build lint test ## what CI checks: it builds, lints and passes all tests
 
 .PHONY: ci
-ci: check image compose simulate differential interop chaos bench-quick ## what .ci/run runs on a clean machine
+ci: check image compose simulate differential interop page chaos bench-quick ## what .ci/run runs on a clean machine
 
 .PHONY: clean
 clean: ## remove what was built

@@ -21,6 +21,7 @@ func Register(mux *http.ServeMux) {
 	for path, file := range map[string]struct{ name, kind string }{
 		"/{$}": {"page.html", "text/html; charset=utf-8"}, "/page.css": {"page.css", "text/css; charset=utf-8"},
 		"/page.js": {"page.js", "text/javascript; charset=utf-8"}, "/icon.svg": {"icon.svg", "image/svg+xml"},
+		"/favicon.ico": {"icon.svg", "image/svg+xml"}, // browsers ask for it beside a JSON document
 	} {
 		text, err := files.ReadFile(file.name)
 		if err != nil {

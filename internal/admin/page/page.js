@@ -111,18 +111,24 @@ function end(l) {
 }
 
 function reason(c) {
-  if (c.waits_for) return [make('span', {class: 'key'}, c.waits_for), sub('a lock')];
+  if (c.waits_for) return make('span', {class: 'key'}, c.waits_for);
   const words = {pin: 'a free pin', replies: 'its replies', reply: 'a reply', list: 'a list', lock: 'a lock command', admission: 'admission', closing: 'closing'};
   const more = [c.paused && 'not read', c.lane_set_aside && 'lane set aside'].filter(Boolean).join(', ');
   if (!c.state && !more) return none();
   return [words[c.state] || more, c.state && more ? sub(more) : ''];
 }
 
+// identity is the user, the database and the protocol. "-" stands for a client without credentials.
+function identity(text) {
+  const [, user, db, proto] = text.match(/^(.*) db(\d+) resp(\d)$/) || [];
+  return user === undefined ? text : [user === '-' ? 'no login' : user, sub(`db ${db}, RESP${proto}`)];
+}
+
 // columns: [name, title, class, cell, sort key, idle]. Narrow screens leave cells out that idle says have nothing to tell.
 const tables = {
   locks: {
     path: '/locks', rows: 'locks', search: 'Key, client or name',
-    only: [['', 'All'], ['contended', 'Contended'], ['held', 'Held here'], ['orphaned', 'Not held here']],
+    only: [['', 'All'], ['contended', 'Contended'], ['held', 'Held here'], ['orphaned', 'Not here']],
     start: ['waiting', 'down'],
     id: l => l.database + ' ' + (l.key_base64 || l.key),
     columns: [
@@ -135,19 +141,18 @@ const tables = {
       ['end', '', 'w-act act full', end, ''],
     ],
     empty: 'No locks.', emptier: 'No lock matches.',
-    count: answer => answer.held,
   },
   clients: {
     path: '/clients', rows: 'clients', search: 'Address, name, user, lock or pin',
-    only: [['', 'All'], ['waiting', 'Wait for locks'], ['pinned', 'Pinned'], ['unanswered', 'Unanswered']],
+    only: [['', 'All'], ['waiting', 'Waiting'], ['pinned', 'Pinned'], ['unanswered', 'Unanswered']],
     start: ['id', 'up'],
     id: c => String(c.id),
     columns: [
       ['name', 'Client', 'w-who', c => c.name ? [c.name, sub(c.address)] : c.address, 'address'],
-      ['identity', 'User, database, protocol', '', c => c.identity, 'identity'],
+      ['identity', 'Identity', 'w-id', c => identity(c.identity), 'identity'],
       ['state', 'Waits for', 'w-wide full', reason, 'state', c => !c.waits_for && !c.state && !c.paused && !c.lane_set_aside],
-      ['waiting', 'Waits since', 'n', c => wait(c.waiting_seconds), 'waiting', c => c.waiting_seconds < 0],
-      ['pin', 'Pin, because of', '', c => c.pin ? make('span', {class: 'mono'}, c.pin.toUpperCase()) : none(), 'pin', c => !c.pin],
+      ['waiting', 'Since', 'n', c => wait(c.waiting_seconds), 'waiting', c => c.waiting_seconds < 0],
+      ['pin', 'Pin', 'w-pin', c => c.pin ? make('span', {class: 'mono'}, c.pin.toUpperCase()) : none(), 'pin', c => !c.pin],
       ['unanswered', 'Unanswered', 'n', c => count(c.unanswered), 'unanswered', c => !c.unanswered],
       ['unread', 'Unread', 'n', c => c.unread_bytes ? bytes(c.unread_bytes) : none(), 'unread', c => !c.unread_bytes],
       ['connected', 'Connected', 'n', c => duration(c.connected_seconds), 'id'],
@@ -305,15 +310,18 @@ function drawConnections(p) {
     make('div', {class: 'meters'},
       meter('Clients', p.clients, l['max-clients'], number), meter('Waiters', p.lock_waiters, l['max-waiters'], number),
       meter('Pins', p.pins_used + p.pins_idle, l['max-pins'], number), meter('Memory of clients', p.memory_bytes, p.memory_limit_bytes, bytes)),
-    make('h2', {}, 'Pins in use', make('small', {}, 'connections of single clients, by the command that needs one')),
-    p.pins.length ? plainTable(['Command', 'Pins'], p.pins.map(r => [make('span', {class: 'mono'}, r.command.toUpperCase()), number(r.pins)]), ['', 'n'])
-      : make('p', {class: 'empty'}, 'No pin is in use.'),
-    make('h2', {}, 'Lanes', make('small', {}, 'connections that clients share')),
-    p.lanes.length ? plainTable(['User, database, protocol', 'Used for', 'State', 'Clients', 'Unanswered', 'Unwritten'], p.lanes.map(r => [
-      r.server ? [r.identity, sub(r.server)] : r.identity, r.use === 'all' ? 'all commands' : r.use,
-      !r.up ? badge('not connected', 'bad') : r.use === 'set aside' ? badge('stands still', 'warn') : badge('connected', ''),
-      count(r.clients), count(r.commands), r.bytes ? bytes(r.bytes) : none(),
-    ]), ['', '', '', 'n', 'n', 'n']) : make('p', {class: 'empty'}, 'No lane is open.'),
+    make('div', {class: 'pair'},
+      make('section', {},
+        make('h2', {}, 'Pins in use', make('small', {}, 'by the command that needs one')),
+        p.pins.length ? plainTable(['Command', 'Pins'], p.pins.map(r => [make('span', {class: 'mono'}, r.command.toUpperCase()), number(r.pins)]), ['', 'n'])
+          : make('p', {class: 'empty'}, 'No pin is in use.')),
+      make('section', {},
+        make('h2', {}, 'Lanes', make('small', {}, 'connections that clients share')),
+        p.lanes.length ? plainTable(['Identity', 'Used for', 'State', 'Clients', 'Unanswered', 'Unwritten'], p.lanes.map(r => [
+          [...[identity(r.identity)].flat(), r.server ? sub(r.server) : ''], r.use === 'all' ? 'all commands' : r.use,
+          !r.up ? badge('not connected', 'bad') : r.use === 'set aside' ? badge('stands still', 'warn') : badge('connected', ''),
+          count(r.clients), count(r.commands), r.bytes ? bytes(r.bytes) : none(),
+        ]), ['', '', '', 'n', 'n', 'n']) : make('p', {class: 'empty'}, 'No lane is open.'))),
   ];
   const fresh = make('div', {}, ...parts);
   const old = $('connections').firstChild;
@@ -428,7 +436,7 @@ async function refresh() {
     banner(p.age_seconds > 0 ? `The proxy does not answer. The numbers are ${duration(p.age_seconds)} old.` : '');
     drawHead(p);
     drawTiles(p);
-    setText(document.querySelector('#tab-locks i'), number(t === tables.locks ? Math.max(answer.held, state.search || state.only ? 0 : answer.matching) : p.locks_held));
+    if (t === tables.locks && !state.search && !state.only) setText(document.querySelector('#tab-locks i'), number(answer.matching));
     setText(document.querySelector('#tab-clients i'), number(p.clients));
     if (t) drawTable(t, answer);
     else drawConnections(p);
