@@ -6,8 +6,7 @@ import "github.com/lockproxy/lockproxy/internal/resp"
 var (
 	Hello     = resp.AppendCommand(nil, "HELLO")
 	GetName   = resp.AppendCommand(nil, "CLIENT", "GETNAME")
-	ReplyOn   = resp.AppendCommand(nil, "CLIENT", "REPLY", "ON")         // answers OK to every sender
-	Mark      = resp.AppendCommand(nil, "PUBLISH", "lockproxy:wait", "") // goes to replicas and changes nothing; the channel has no subscriber
+	ReplyOn   = resp.AppendCommand(nil, "CLIENT", "REPLY", "ON") // answers OK to every sender
 	Asking    = resp.AppendCommand(nil, "ASKING")
 	Discard   = resp.AppendCommand(nil, "DISCARD")
 	Malformed = resp.AppendCommand(nil, "EVALSHA") // every Redis refuses it before it does anything

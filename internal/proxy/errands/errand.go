@@ -16,15 +16,16 @@ import (
 
 // An Errand is a command on its way to a server, and the handler of its reply.
 type Errand struct {
-	of    *Errands
-	h     handlers.Handler // of its reply; nil: it passes to the client
-	at    replies.ID
-	raw   []byte        // the command
-	slot  int           // of its first key; -1: it has none
-	node  topology.Node // where it is sent
-	home  topology.Node // where it was sent first
-	fixed bool          // it goes to that node and no other
-	keys  keyspec.Spec  // of a script
+	of     *Errands
+	h      handlers.Handler // of its reply; nil: it passes to the client
+	at     replies.ID
+	raw    []byte        // the command
+	slot   int           // of its first key; -1: it has none
+	node   topology.Node // where it is sent
+	home   topology.Node // where it was sent first
+	fixed  bool          // it goes to that node and no other
+	keys   keyspec.Spec  // of a script
+	writes bool
 
 	// Of the reply.
 	asked   bool   // it was sent behind an ASKING
@@ -57,6 +58,9 @@ func (e *Errand) depart() {
 	if e.node == topology.Any {
 		e.of.session.Lose(e.at)
 		return
+	}
+	if e.writes {
+		e.of.note(e.node)
 	}
 	e.begun, e.failed, e.probes = false, e.failed[:0], false
 	e.asked, e.asking = e.asking, false

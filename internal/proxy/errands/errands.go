@@ -2,6 +2,7 @@ package errands
 
 import (
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"github.com/lockproxy/lockproxy/internal/proxy/command"
@@ -64,12 +65,13 @@ type Route struct {
 	Fixed  bool         // it concerns the target, whatever happens
 	Asks   bool         // it is sent behind an ASKING
 	keys   keyspec.Spec // where its keys are, if it runs a script
+	writes bool         // it may change data
 }
 
 // Look finds the slot of a command.
 func (r *Route) Look(row *command.Row, args [][]byte) {
 	r.Slot, r.Fixed, r.Asks, r.keys = -1, false, false, keyspec.Spec{}
-	if row.Script {
+	if r.writes = row.Writes || row.Script; row.Script {
 		r.keys = row.Keys
 	}
 	if i := row.Keys.First(args); i > 0 {
@@ -102,6 +104,7 @@ type Errands struct {
 	round   uint64    // the number of times that they have got one
 	spare   []*Errand // answered ones
 	kept    int       // bytes of the commands that are on their way or parked
+	wrote   []topology.Node
 }
 
 // Open prepares the errands of a session.
@@ -145,6 +148,31 @@ func (n *Errands) Chance() topology.Node {
 	return topology.Node(list[first].ID)
 }
 
+// Wrote notes that the command being routed is sent to a server.
+func (n *Errands) Wrote(at topology.Node) {
+	if n.writes {
+		n.note(at)
+	}
+}
+
+func (n *Errands) note(at topology.Node) {
+	if at != topology.Any && !slices.Contains(n.wrote, at) {
+		n.wrote = append(n.wrote, at)
+	}
+}
+
+// WrittenTo are the servers to which the session may have written. If one of them serves no slots any more, another one has what was written there: then
+// they are all servers.
+func (n *Errands) WrittenTo() []topology.Node {
+	if slices.ContainsFunc(n.wrote, func(at topology.Node) bool { return n.view.Primary(string(at)) == nil }) {
+		n.wrote = n.wrote[:0]
+		for _, node := range n.view.Nodes() {
+			n.wrote = append(n.wrote, topology.Node(node.ID))
+		}
+	}
+	return slices.Clone(n.wrote)
+}
+
 // Adopt takes over the present view of the cluster. No errand is on its way. Lanes to servers that serve no slots any more are left.
 func (n *Errands) Adopt() {
 	if n.view == nil || n.view == n.cluster.View() {
@@ -157,7 +185,7 @@ func (n *Errands) Adopt() {
 // Send sends the command being routed to its target. h handles its reply; nil: it passes to the client.
 func (n *Errands) Send(raw []byte, h handlers.Handler) {
 	e := n.newErrand()
-	e.h, e.slot, e.node, e.fixed, e.keys = h, n.Slot, n.Target, n.Fixed, n.keys
+	e.h, e.slot, e.node, e.fixed, e.keys, e.writes = h, n.Slot, n.Target, n.Fixed, n.keys, n.writes
 	e.home = e.node
 	e.raw = append(e.raw, raw...)
 	n.kept += len(raw)

@@ -151,6 +151,9 @@ func (l *lanes) aim(row *command.Row) bool {
 		s.Slot = ears.PublishSlot
 	}
 	s.Target = l.serverOf(s.Slot)
+	if row.Policy == command.PinAfterWrite {
+		s.Target = l.firstOfRound()
+	}
 	if r := s.repeated; r != nil && r.asking != upstream.AnyNode {
 		s.Target, s.Asks = r.asking, true
 	}
@@ -181,6 +184,20 @@ func (l *lanes) serverOf(slot int) upstream.Node {
 		return l.home()
 	}
 	return l.s.Owner(slot)
+}
+
+// firstOfRound is the server for a WAIT.
+func (l *lanes) firstOfRound() upstream.Node {
+	if l.repeated == nil {
+		l.round = nil
+	}
+	if l.round != nil {
+		return l.round.At()
+	}
+	if list := l.s.WrittenTo(); len(list) > 0 {
+		return list[0]
+	}
+	return l.home()
 }
 
 // turnTo makes the lane to a server the present one.

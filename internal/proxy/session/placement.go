@@ -2,8 +2,12 @@ package session
 
 import (
 	"bytes"
+	"slices"
+	"time"
 
+	"github.com/lockproxy/lockproxy/internal/proxy/acks"
 	"github.com/lockproxy/lockproxy/internal/proxy/command"
+	"github.com/lockproxy/lockproxy/internal/proxy/errands"
 	"github.com/lockproxy/lockproxy/internal/proxy/handlers"
 	"github.com/lockproxy/lockproxy/internal/proxy/replies"
 	"github.com/lockproxy/lockproxy/internal/proxy/shared"
@@ -59,11 +63,12 @@ func (u *pinning) routeAt(row *command.Row, p command.Policy, raw []byte) (done,
 	if s.replay != nil {
 		return u.resumeTx(row, p, raw), true
 	}
+	s.Look(row, s.args)
+	s.Wrote(pin.conn.At())
 	if pin.ends && !s.awaitQuiet() {
 		return false, true
 	}
 	pin.ends = row.Name == "exec" || row.Name == "discard"
-	s.Look(row, s.args)
 	if !pin.InTx && pin.Opening == 0 {
 		if !s.awaitQuiet() {
 			return false, true
@@ -223,7 +228,7 @@ func (l *lanes) repetition(row *command.Row, raw []byte) *repetition {
 	if l.repeated != nil {
 		return l.repeated
 	}
-	return &repetition{row: row, raw: bytes.Clone(raw)}
+	return &repetition{row: row, raw: bytes.Clone(raw), began: time.Now()}
 }
 
 // yield returns a pin on which nothing is outstanding and that has no state.
@@ -287,11 +292,51 @@ func nullArray(proto int) []byte {
 // repeat routes the command again. false: the session waits.
 func (l *lanes) repeat() bool {
 	s := l.s
-	if s.wait != waitNone || s.Gone() || !s.route(l.repeated.row, l.repeated.raw) {
+	r := l.repeated
+	if s.wait != waitNone || s.Gone() || !s.route(r.row, errands.Shortened(r.row.Name, r.raw, time.Since(r.began))) {
 		return false
 	}
 	l.repeated = nil
 	return s.wait == waitNone
+}
+
+// countReplicas sends WAIT or WAITAOF on the pin, and in a cluster then to the next server to which the session has written.
+func (l *lanes) countReplicas(row *command.Row, raw []byte) bool {
+	s := l.s
+	pin := s.pin
+	if s.Clustered() && !s.awaitQuiet() {
+		return false
+	}
+	round, muted := l.round, s.muted
+	if round == nil {
+		nodes := []upstream.Node{pin.conn.At()}
+		if s.Clustered() && !pin.Watching && !pin.keep {
+			nodes = append(nodes, slices.DeleteFunc(s.WrittenTo(), func(at upstream.Node) bool { return at == nodes[0] })...)
+		}
+		round = acks.Begin(s.args, nodes, s.Clustered())
+	}
+	for i, mark := range acks.Marks {
+		s.forward(mark, &handlers.Reply{Session: s.side(), Muted: true, Whole: true, Done: func(reply []byte) { round.Marked(i, reply) }}, 1)
+	}
+	next := s.repetition(row, raw)
+	l.repeated, l.round = nil, nil
+	pin.fresh = false
+	pin.Queued += len(acks.Marks) + 1
+	if s.Clustered() {
+		s.wait = waitReply
+	}
+	var joined []byte
+	h := &handlers.Reply{Session: s.side(), Muted: muted, Whole: true, Done: func(reply []byte) {
+		s.resume()
+		var done bool
+		if joined, done = round.Answered(reply); done {
+			return
+		}
+		l.repeated, l.round = next, round
+		pin.yield()
+	}, Replace: func([]byte) []byte { return joined }}
+	s.forward(round.Command(s.args, raw), h, 1)
+	return true
 }
 
 // again has a command routed anew when the view has been refreshed. false: it has been refused for too long.

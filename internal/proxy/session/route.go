@@ -137,12 +137,8 @@ func (u *pinning) routePinned(row *command.Row, p command.Policy, raw []byte) bo
 	case command.PinRaw:
 		return u.routeUnread(raw)
 	case command.PinAfterWrite:
-		if pin.fresh {
-			// WAIT counts replicas from the end of the connection's last command, so a command on this connection after
-			// those on the lane makes it cover them. No ACL refuses HELLO. Since 7.2, and in Valkey, only commands
-			// count that go to the replicas. PUBLISH does, and changes nothing. The channel has no subscriber.
-			s.forward(command.Hello, handlers.Discard{}, 1)
-			s.forward(command.Mark, handlers.Discard{}, 1)
+		if !pin.InTx {
+			return s.countReplicas(row, raw)
 		}
 	case command.Lock, command.Local, command.AboutClients:
 		if !s.awaitQuiet() {

@@ -2,9 +2,11 @@ package session
 
 import (
 	"sync"
+	"time"
 
 	"github.com/lockproxy/lockproxy/internal/lockcmds/engines"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/losses"
+	"github.com/lockproxy/lockproxy/internal/proxy/acks"
 	"github.com/lockproxy/lockproxy/internal/proxy/budget"
 	"github.com/lockproxy/lockproxy/internal/proxy/clients"
 	"github.com/lockproxy/lockproxy/internal/proxy/command"
@@ -111,6 +113,7 @@ type lanes struct {
 	wrote         bool           // a command that may write has been sent since nothing was outstanding
 	alone         bool           // nothing is sent behind the last command: it has several keys, and has to wait while only some of them have moved
 	repeated      *repetition    // a command of a pin that is routed anew; nil: none
+	round         *acks.Round    // of the WAIT that is routed anew at the next server; nil: none
 	unanswered    int            // bytes of the commands sent since no reply was due, and of their slots
 }
 
@@ -130,6 +133,7 @@ type pinning struct {
 type repetition struct {
 	row      *command.Row
 	raw      []byte
+	began    time.Time     // when it was first sent
 	asking   upstream.Node // the server that has the key already; AnyNode: none
 	attempts errands.Attempts
 }

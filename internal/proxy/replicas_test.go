@@ -1,0 +1,45 @@
+package proxy
+
+import (
+	"testing"
+
+	"github.com/lockproxy/lockproxy/internal/redistest"
+)
+
+// WAIT counts the replicas that have all writes of a session, at each server to which it has written.
+func TestWaitAsksAllServersWrittenTo(t *testing.T) {
+	c := redistest.StartCluster(t, 3, 1)
+	keys := []string{keyOf(t, c, c.Nodes[0]), keyOf(t, c, c.Nodes[1])}
+	for engine, srv := range startOverCluster(t, c) {
+		both, first, last := dialClient(t, address(srv)), dialClient(t, address(srv)), dialClient(t, address(srv))
+		check := func(p *peer, want string, args ...string) {
+			t.Helper()
+			if got := p.quiet(args...); got != want {
+				t.Errorf("%s: %q: %q, want %q", engine, args, got, want)
+			}
+		}
+		stopped := c.Nodes[4] // the replica of the second server
+		stopped.Pause()
+		both.quiet("SET", keys[1], "x")
+		both.quiet("SET", keys[0], "x")
+		first.quiet("SET", keys[0], "x")
+		last.raw("MULTI\r\nSET " + keys[1] + " x\r\nEXEC\r\n")
+		for range 3 {
+			last.expect(1)
+		}
+		check(both, ":0\r\n", "WAIT", "1", "100")
+		check(first, ":1\r\n", "WAIT", "1", "5000")
+		check(last, ":0\r\n", "WAIT", "1", "100")
+		both.raw("WAIT 1 100\r\nWAIT 0 100\r\nPING\r\n")
+		for _, want := range []string{":0\r\n", ":0\r\n", "+PONG\r\n"} {
+			if got, err := both.frame(); got != want {
+				t.Errorf("%s: %q (%v), want %q", engine, got, err, want)
+			}
+		}
+		check(both, "-ERR timeout is not an integer or out of range\r\n", "WAIT", "1", "x")
+		stopped.Continue()
+		check(both, ":1\r\n", "WAIT", "1", "5000")
+		check(last, ":1\r\n", "WAIT", "1", "5000")
+		c.AwaitReady()
+	}
+}
