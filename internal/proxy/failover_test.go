@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"net"
@@ -351,4 +352,41 @@ func tryOut(t *testing.T, to upstream.Options) error {
 	ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
 	defer cancel()
 	return srv.TryOut(ctx)
+}
+
+func TestSentinelsServeTLS(t *testing.T) {
+	primary := redistest.Start(t)
+	replica := redistest.StartReplica(t, primary)
+	a := redistest.NewAuthority(t)
+	s := redistest.StartSentinelsTLS(t, a, 3, primary, []*redistest.Server{replica})
+	cert, err := tls.LoadX509KeyPair(a.Issue(t, "proxy"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := dialClient(t, address(startProxy(t, primary, func(o *Options) {
+		o.Upstream.Addr = "sentinel://" + strings.Join(s.TLS, ",") + "/" + s.Name
+		o.Upstream.Sentinel.TLS = func() *tls.Config { // not for Redis
+			return &tls.Config{RootCAs: a.Pool(), Certificates: []tls.Certificate{cert}}
+		}
+	})))
+	if reply := c.quiet("SET", "k", "v"); reply != "+OK\r\n" {
+		t.Fatal(reply)
+	}
+	if now := s.Failover(); now != replica {
+		t.Fatal("no failover")
+	}
+	redistest.Eventually(t, patience, "the replica to take a write", func() bool {
+		return c.quiet("SET", "k", "w") == "+OK\r\n" && replica.Do(t, "GET", "k") == "w"
+	})
+	u, err := upstream.New(upstream.Options{Addr: "sentinel://" + s.TLS[0] + "/" + s.Name, Sentinel: upstream.Sentinel{TLS: func() *tls.Config {
+		return &tls.Config{RootCAs: redistest.NewAuthority(t).Pool(), Certificates: []tls.Certificate{cert}}
+	}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	if err := u.TryOut(ctx, false); err == nil || !strings.Contains(err.Error(), "certificate signed by unknown authority") {
+		t.Errorf("with a Sentinel of another authority: %v", err)
+	}
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -21,6 +22,9 @@ type Sentinels struct {
 
 	// All are the Sentinels, in no order. The caller must not change it.
 	All []*Server
+
+	// TLS are the addresses at which they serve TLS, with StartSentinelsTLS.
+	TLS []string
 
 	t       testing.TB
 	servers []*Server // the primary and its replicas
@@ -53,6 +57,17 @@ func StartSentinels(t testing.TB, n int, primary *Server, replicas []*Server, op
 	return s
 }
 
+// StartSentinelsTLS is StartSentinels with Sentinels that also serve TLS, with a certificate of a. Clients must show one as well.
+func StartSentinelsTLS(t testing.TB, a *Authority, n int, primary *Server, replicas []*Server, options ...string) *Sentinels {
+	t.Helper()
+	cert, key := a.Issue(t, "sentinel")
+	options = append([]string{"tls-cert-file " + cert, "tls-key-file " + key, "tls-ca-cert-file " + a.File(), tlsPort}, options...)
+	return StartSentinels(t, n, primary, replicas, options...)
+}
+
+// tlsPort is the option that gives each Sentinel a port of its own for TLS.
+const tlsPort = "tls-port"
+
 // file is the configuration of Sentinel i, with all that it would find out by itself within seconds.
 func (s *Sentinels) file(i int, ids, options []string) string {
 	primary := s.servers[0]
@@ -74,6 +89,14 @@ func (s *Sentinels) file(i int, ids, options []string) string {
 		}
 	}
 	for _, option := range options {
+		if option == tlsPort {
+			port, err := freePort()
+			if err != nil {
+				s.t.Fatalf("redistest: %v", err)
+			}
+			option = fmt.Sprint(tlsPort, " ", port)
+			s.TLS = append(s.TLS, net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
+		}
 		key, value, _ := strings.Cut(option, " ")
 		if strings.HasPrefix(key, "requirepass") || strings.HasPrefix(key, "sentinel-") || strings.HasPrefix(key, "tls-") {
 			lines = append(lines, option) // of the Sentinel itself
