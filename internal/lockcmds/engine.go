@@ -58,7 +58,7 @@ func New(o Options) (*Engine, error) {
 	}
 	e.jobs = opts.Jobs.NewRunner(e.guard.Crash)
 	e.life, e.end = context.WithCancel(context.Background())
-	e.calls = calls.New(calls.Options{Own: e.own, Jobs: e.jobs, Clock: opts.Clock, Life: e.life, Log: e.log, Guard: e.guard})
+	e.calls = calls.New(calls.Options{Own: e.own, Jobs: e.jobs, Clock: opts.Clock, Life: e.life, Log: e.log, Guard: e.guard, Failover: opts.Failover, Lease: opts.Lease})
 	e.damage.Clock, e.damage.Logger, e.damage.Repaired, e.damage.Servers = opts.Clock, opts.Logger, opts.Events.Repaired, opts.Redis.Servers
 	e.losses = announce.New(announce.Options{Jobs: e.jobs, Redis: opts.Redis, Life: e.life, Logger: opts.Logger})
 	e.watchdog, err = watchdog.New(watchdog.Options{

@@ -62,7 +62,7 @@ func (x *extension) Again() (script.Call, bool) {
 
 // Postponed implements calls.Asker. When the lease that goes on has ended, there is nothing to extend.
 func (x *extension) Postponed() (script.Call, time.Duration) {
-	limit := calls.DoubtLimit
+	limit := x.e.calls.DoubtLimit()
 	if h := holds.Of(x.h); h != nil {
 		limit = max(limit, h.TTL)
 	}

@@ -95,7 +95,7 @@ func (r *release) Again() (script.Call, bool) {
 func (r *release) Postponed() (script.Call, time.Duration) {
 	r.next.Answered(r.q.Session, script.Released{}, r.q.SentAt, contract.ErrUnsent)
 	r.next = waiters.Offer{}
-	limit := calls.DoubtLimit
+	limit := r.e.calls.DoubtLimit()
 	if h := holds.Of(r.Hold); h != nil {
 		limit = max(limit, h.TTL)
 	}

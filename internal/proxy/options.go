@@ -257,6 +257,7 @@ func (o *Options) forEngines(up *upstream.Upstream, e *shared.Proxy, rule *reent
 			MaxHold:           o.Locks.MaxHold,
 			Sync:              o.Locks.Sync,
 			Replicas:          func(string) int { return up.Replicas() },
+			Failover:          up.Failover,
 			MaxWaiters:        o.Locks.MaxWaiters,
 			MaxWaitersPerLock: o.Locks.MaxWaitersPerLock,
 			Logger:            o.Logger.Named("locks"),

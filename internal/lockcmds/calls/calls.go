@@ -22,7 +22,7 @@ import (
 	"github.com/lockproxy/lockproxy/internal/lockcmds/jobs"
 )
 
-// Options of Calls. All are required.
+// Options of Calls. All but Failover and Lease are required.
 type Options struct {
 	Own   Own
 	Jobs  jobs.Runner
@@ -30,6 +30,9 @@ type Options struct {
 	Life  context.Context // of the engine's own work
 	Log   *zap.Logger
 	Guard failstop.Guard
+
+	Failover func() time.Duration // how long a failover takes, by the topology; 0: there is none. nil: there never is
+	Lease    time.Duration        // of locks
 }
 
 // Calls is the calls of one engine. Its methods may be called from any goroutine.

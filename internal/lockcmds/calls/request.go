@@ -11,8 +11,20 @@ import (
 	"github.com/lockproxy/lockproxy/internal/resp"
 )
 
-// DoubtLimit is how long a call whose answer was lost is sent again before the client is told that the outcome is in doubt.
+// DoubtLimit is how long a call whose answer was lost is sent again before the client is told that the outcome is in doubt, if there are no
+// failovers. Calls.DoubtLimit is the limit where there may be.
 const DoubtLimit = 5 * time.Second
+
+// DoubtLimit is how long a call whose answer was lost is sent again: a failover is outlived, but no more than a lease.
+func (c *Calls) DoubtLimit() time.Duration {
+	if c.Failover == nil {
+		return DoubtLimit
+	}
+	return max(DoubtLimit, min(c.Failover()+afterFailover, c.Lease))
+}
+
+// afterFailover is the time that is left for the answer when a failover is over.
+const afterFailover = 2 * time.Second
 
 // Request is one call of a session. If its answer is lost with the connection, a copy is sent on the engine's own connection until
 // Redis answers: a script that runs twice leaves what it leaves when it runs once.
@@ -107,14 +119,14 @@ func (r *Request) Done(v resp.Value, err error) []byte {
 // Late implements contract.Asker.
 func (r *Request) Late(reply func([]byte)) { r.late = reply }
 
-// Repeat sends the copy of a request until Redis answers it, for DoubtLimit at most.
+// Repeat sends the copy of a request until Redis answers it, for as long as DoubtLimit says.
 func (c *Calls) Repeat(r *Request, again script.Call) {
-	c.repeat(r, repetition{call: again, limit: DoubtLimit, repeated: true})
+	c.repeat(r, repetition{call: again, limit: c.DoubtLimit(), repeated: true})
 }
 
-// Anew sends another call for a request whose first one was answered, until Redis answers, for DoubtLimit at most.
+// Anew sends another call for a request whose first one was answered, until Redis answers, for as long as DoubtLimit says.
 func (c *Calls) Anew(r *Request, call script.Call) {
-	c.repeat(r, repetition{call: call, limit: DoubtLimit})
+	c.repeat(r, repetition{call: call, limit: c.DoubtLimit()})
 }
 
 // repetition is a call that is sent on the engine's own connection until Redis answers.

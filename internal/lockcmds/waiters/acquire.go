@@ -272,7 +272,7 @@ func (w *waiter) granted(g grant) []byte {
 		return nil
 	}
 	w.finish()
-	w.rollBack(g.fence, w.x.Calls.OnceWithin(calls.DoubtLimit, func(ok bool) {
+	w.rollBack(g.fence, w.x.Calls.OnceWithin(w.x.Calls.DoubtLimit(), func(ok bool) {
 		if ok {
 			w.reply(replies.Null)
 		} else {

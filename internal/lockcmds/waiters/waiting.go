@@ -69,7 +69,7 @@ func (w *waiter) without(f queue.Effect) {
 	case f.Outcome == queue.Gone:
 		w.rollBack(0, nil)
 	case f.Doubt:
-		w.rollBack(0, w.x.Calls.OnceWithin(calls.DoubtLimit, func(ok bool) {
+		w.rollBack(0, w.x.Calls.OnceWithin(w.x.Calls.DoubtLimit(), func(ok bool) {
 			if ok {
 				w.reply(w.replyTo(f.Outcome, f.Err))
 			} else {
@@ -171,7 +171,7 @@ func (w *waiter) dropUnsynced(g grant, o confirm.Outcome) {
 	if o.Refused != nil {
 		reply = replies.Failure(o.Refused)
 	}
-	done := w.x.Calls.OnceWithin(calls.DoubtLimit, func(ok bool) {
+	done := w.x.Calls.OnceWithin(w.x.Calls.DoubtLimit(), func(ok bool) {
 		switch {
 		case !ok:
 			w.withdraw(queue.Error, contract.ErrInDoubt)

@@ -50,14 +50,14 @@ type Watcher struct {
 	risen   chan string   // and has become a primary
 
 	replicas atomic.Int64 // the most that a Sentinel knows; 0: no Sentinel has answered
+	down     atomic.Int64 // the longest down-after-milliseconds of a Sentinel, in nanoseconds; 0: it is not known
 	old      atomic.Bool  // it has run for a second
 
 	// Owned by Run.
-	latest    map[int]said // by the number of the Sentinel
-	ignorant  map[int]bool // Sentinels that do not know the name
-	asked     time.Time
-	ahead     time.Time // until then the view may be ahead of the Sentinels' answers
-	downAfter time.Duration
+	latest   map[int]said // by the number of the Sentinel
+	ignorant map[int]bool // Sentinels that do not know the name
+	asked    time.Time
+	ahead    time.Time // until then the view may be ahead of the Sentinels' answers
 }
 
 // said is the latest answer of a Sentinel.
@@ -222,6 +222,9 @@ func (w *Watcher) publish(next view) {
 // goroutine.
 func (w *Watcher) Replicas() int { return int(w.replicas.Load()) }
 
+// DownAfter is the time after which the Sentinels take a silent primary for down. 0: it is not known. It may be called from any goroutine.
+func (w *Watcher) DownAfter() time.Duration { return time.Duration(w.down.Load()) }
+
 // weigh notes how many replicas there are, and tells the longest time after which a Sentinel takes the primary for down.
 func (w *Watcher) weigh(answers []Answer) {
 	longest, replicas := time.Duration(0), 0
@@ -231,8 +234,7 @@ func (w *Watcher) weigh(answers []Answer) {
 	if len(answers) > 0 { // else those of before stand
 		w.replicas.Store(int64(replicas))
 	}
-	if longest != 0 && longest != w.downAfter {
-		w.downAfter = longest
+	if longest != 0 && w.down.Swap(int64(longest)) != int64(longest) {
 		w.opts.DownAfter(longest)
 	}
 }
