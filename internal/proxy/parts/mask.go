@@ -3,14 +3,12 @@ package parts
 import (
 	"bytes"
 	"strconv"
-
-	"github.com/lockproxy/lockproxy/internal/resp"
 )
 
 // A client library that sees a cluster goes past the proxy to its servers. So the texts by which a server says that it is one of a cluster are
 // edited to those of a server that stands alone.
 
-// info is the first server's text, with the keys of all servers.
+// info is the first server's text, with the counts and the keys of all servers.
 func info(replies [][]byte) []byte {
 	var total [3]int // of database 0, the only one of a cluster: keys, keys with a TTL, average TTL
 	weighted := 0
@@ -25,7 +23,7 @@ func info(replies [][]byte) []byte {
 	if total[1] > 0 {
 		total[2] = weighted / total[1]
 	}
-	return masked(withKeyspace(replies[0], total))
+	return masked(withKeyspace(totals(replies), total))
 }
 
 var keyspaceHead = []byte("# Keyspace\r\n")
@@ -79,11 +77,10 @@ var masks = [][2][]byte{
 
 // masked edits the text of an INFO. The length in its head may be that of another text.
 func masked(reply []byte) []byte {
-	body := reply[bytes.IndexByte(reply, '\n')+1:]
 	for _, m := range masks {
-		body = bytes.Replace(body, m[0], m[1], 1)
+		reply = bytes.Replace(reply, m[0], m[1], 1)
 	}
-	return append(resp.AppendHeader(make([]byte, 0, len(body)+16), reply[0], len(body)-len("\r\n")), body...)
+	return withLength(reply)
 }
 
 var (
