@@ -25,20 +25,43 @@ var redissonClaims = []string{
 	"through-locks", "through-pubsub", "through-wait", // Redisson connected through the proxy
 }
 
+// clusterClaims is the number of redissonClaims that are also proved in a cluster, from the first on.
+const clusterClaims = 15
+
+// TestRedissonInACluster runs Redisson and the proxy in front of one Redis Cluster, on the same locks.
+func TestRedissonInACluster(t *testing.T) {
+	for _, version := range redissonVersions {
+		t.Run(version, func(t *testing.T) {
+			t.Parallel()
+			cluster := redistest.StartCluster(t, 3, 1)
+			s := &stand{behind: cluster.Nodes[0], direct: cluster.Nodes[0]}
+			s.proxy, s.log = startProxy(t, "cluster://"+cluster.Addrs(), "--lock-lease", "3s")
+			cmd := javaCommand(redisson(t, version), "Scenarios")
+			cmd.Env = append(s.environment(), "BEHIND_URL=cluster://"+cluster.Addrs())
+			runClaims(t, redissonClaims[:clusterClaims], cmd)
+		})
+	}
+}
+
+// redisson returns the class path of the program with a version of Redisson.
+func redisson(t *testing.T, version string) (classpath string) {
+	t.Helper()
+	sources := []string{
+		abs(t, "java", "Check.java"), abs(t, "redisson", "Scenarios.java"),
+		abs(t, "redisson", "Waiter.java"), abs(t, "redisson", "Wire.java"),
+	}
+	return java(t, "redisson-"+version, abs(t, "redisson", "pom.xml"), []string{"-Dredisson.version=" + version}, sources)
+}
+
 // TestRedisson runs Redisson against the Redis behind the proxy, on the same locks as the proxy's clients.
 func TestRedisson(t *testing.T) {
 	upstreams(t, func(t *testing.T) {
 		for _, version := range redissonVersions {
 			t.Run(version, func(t *testing.T) {
 				t.Parallel()
-				sources := []string{
-					abs(t, "java", "Check.java"), abs(t, "redisson", "Scenarios.java"),
-					abs(t, "redisson", "Waiter.java"), abs(t, "redisson", "Wire.java"),
-				}
-				classpath := java(t, "redisson-"+version, abs(t, "redisson", "pom.xml"), []string{"-Dredisson.version=" + version}, sources)
 				s := newStand(t, "--lock-lease", "3s")
 				replica := redistest.StartReplica(t, s.behind)
-				cmd := javaCommand(classpath, "Scenarios")
+				cmd := javaCommand(redisson(t, version), "Scenarios")
 				cmd.Env = s.environment("REPLICA_PID=" + strconv.Itoa(replica.Pid()))
 				runClaims(t, redissonClaims, cmd)
 			})

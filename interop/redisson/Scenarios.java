@@ -18,17 +18,19 @@ import org.redisson.api.RLock;
 import org.redisson.api.RTopic;
 import org.redisson.api.RedissonClient;
 import org.redisson.client.codec.StringCodec;
+import org.redisson.config.ClusterServersConfig;
 import org.redisson.config.Config;
 
 /**
  * Redisson, connected to Redis itself, and lockproxy's commands in front of the same Redis, on the same locks.
  *
  * <p>The proxy runs with a lease of 3 s, and so does Redisson. BEHIND_URL is the proxy's Redis, which has one replica,
- * the process REPLICA_PID.
+ * the process REPLICA_PID. Or it is cluster://host:port,host:port: then both sides use a Redis Cluster.
  */
 public final class Scenarios {
   static final String BEHIND = System.getenv("BEHIND_URL");
   static final String PROXY = System.getenv("LOCKPROXY_URL");
+  private static final String CLUSTER = "cluster://";
   private static final long LEASE = 3000; // ms
   private static final int ROUNDS = 15; // of each measurement
 
@@ -37,13 +39,34 @@ public final class Scenarios {
   static RedissonClient redisson(String url) {
     Config config = new Config();
     config.setLockWatchdogTimeout(LEASE);
-    config.useSingleServer().setAddress(url).setConnectionMinimumIdleSize(2).setConnectionPoolSize(16);
+    if (url.startsWith(CLUSTER)) {
+      ClusterServersConfig cluster = config.useClusterServers().setMasterConnectionMinimumIdleSize(2).setMasterConnectionPoolSize(16);
+      for (String node : nodes(url)) {
+        cluster.addNodeAddress(node);
+      }
+    } else {
+      config.useSingleServer().setAddress(url).setConnectionMinimumIdleSize(2).setConnectionPoolSize(16);
+    }
     return Redisson.create(config);
+  }
+
+  /** The URLs of some nodes of a cluster. */
+  private static List<String> nodes(String url) {
+    List<String> all = new ArrayList<>();
+    for (String node : url.substring(CLUSTER.length()).split(",")) {
+      all.add("redis://" + node);
+    }
+    return all;
+  }
+
+  /** A connection for looking at keys: to Redis itself, or to the server of each key through the proxy. */
+  private static Wire behind() {
+    return new Wire(BEHIND.startsWith(CLUSTER) ? PROXY : BEHIND);
   }
 
   public static void main(String[] args) {
     Scenarios s = new Scenarios();
-    new Check()
+    Check check = new Check()
         .add("redisson-holds", s::redissonHolds)
         .add("proxy-holds", s::proxyHolds)
         .add("reentry", s::reentry)
@@ -58,13 +81,16 @@ public final class Scenarios {
         .add("forced-by-redisson", s::forcedByRedisson)
         .add("forced-by-proxy", s::forcedByProxy)
         .add("watchdogs", s::watchdogs)
-        .add("fair-order", s::fairOrder)
-        .add("fair-killed-head", s::fairKilledHead)
-        .add("fair-timeout", s::fairTimeout)
-        .add("through-locks", s::throughLocks)
-        .add("through-pubsub", s::throughPubsub)
-        .add("through-wait", s::throughWait)
-        .report();
+        .add("fair-order", s::fairOrder);
+    if (!BEHIND.startsWith(CLUSTER)) {
+      check
+          .add("fair-killed-head", s::fairKilledHead)
+          .add("fair-timeout", s::fairTimeout)
+          .add("through-locks", s::throughLocks)
+          .add("through-pubsub", s::throughPubsub)
+          .add("through-wait", s::throughWait);
+    }
+    check.report();
   }
 
   private interface Acquire {
@@ -216,7 +242,7 @@ public final class Scenarios {
     String name = fresh("wake-redisson");
     RLock lock = redisson.getLock(name);
     List<Double> millis = new ArrayList<>();
-    try (Wire proxy = proxy(); Wire redis = new Wire(BEHIND); Party party = new Party()) {
+    try (Wire proxy = proxy(); Wire redis = behind(); Party party = new Party()) {
       for (int i = 0; i < ROUNDS; i++) {
         proxy.command("LOCK", name);
         CompletableFuture<Long> granted = party.start(() -> {
@@ -239,7 +265,7 @@ public final class Scenarios {
     String name = fresh("wake-proxy");
     RLock lock = redisson.getLock(name);
     List<Double> millis = new ArrayList<>();
-    try (Wire proxy = proxy(); Wire redis = new Wire(BEHIND); Party party = new Party()) {
+    try (Wire proxy = proxy(); Wire redis = behind(); Party party = new Party()) {
       for (int i = 0; i < ROUNDS; i++) {
         lock.lock();
         CompletableFuture<Long> granted = party.start(() -> {
@@ -261,7 +287,7 @@ public final class Scenarios {
     String name = fresh("wake-fair-redisson");
     RLock lock = redisson.getFairLock(name);
     List<Double> millis = new ArrayList<>();
-    try (Wire proxy = proxy(); Wire redis = new Wire(BEHIND); Party party = new Party()) {
+    try (Wire proxy = proxy(); Wire redis = behind(); Party party = new Party()) {
       for (int i = 0; i < ROUNDS; i++) {
         proxy.command("FAIRLOCK", name);
         CompletableFuture<Long> granted = party.start(() -> {
@@ -283,7 +309,7 @@ public final class Scenarios {
     String name = fresh("wake-fair-proxy");
     RLock lock = redisson.getFairLock(name);
     List<Double> millis = new ArrayList<>();
-    try (Wire proxy = proxy(); Wire redis = new Wire(BEHIND); Party party = new Party()) {
+    try (Wire proxy = proxy(); Wire redis = behind(); Party party = new Party()) {
       for (int i = 0; i < ROUNDS; i++) {
         lock.lock();
         CompletableFuture<Long> granted = party.start(() -> {
@@ -364,7 +390,21 @@ public final class Scenarios {
   }
 
   private static void subscribed(Wire redis, String channel) throws Exception {
-    Check.until("a subscription to " + channel, () -> ((List<?>) redis.command("PUBSUB", "NUMSUB", channel)).get(1).equals(1L));
+    Check.until("a subscription to " + channel, () -> subscribers(redis, channel) == 1);
+  }
+
+  /** How many listen to a channel. In a cluster it is a shard channel, and they are connected to its server. */
+  private static long subscribers(Wire redis, String channel) {
+    if (!BEHIND.startsWith(CLUSTER)) {
+      return (Long) ((List<?>) redis.command("PUBSUB", "NUMSUB", channel)).get(1);
+    }
+    long all = 0;
+    for (String node : nodes(BEHIND)) {
+      try (Wire one = new Wire(node)) {
+        all += (Long) ((List<?>) one.command("PUBSUB", "SHARDNUMSUB", channel)).get(1);
+      }
+    }
+    return all;
   }
 
   private static void headSubscribed(Wire redis, String name) throws Exception {
@@ -381,7 +421,7 @@ public final class Scenarios {
     List<Party> parties = new ArrayList<>();
     List<CompletableFuture<?>> ends = new ArrayList<>();
     List<String> want = new ArrayList<>();
-    try (Wire holder = proxy(); Wire redis = new Wire(BEHIND)) {
+    try (Wire holder = proxy(); Wire redis = behind()) {
       holder.command("FAIRLOCK", name);
       for (int i = 0; i < 8; i++) {
         Party party = new Party();
@@ -423,7 +463,7 @@ public final class Scenarios {
     Process head = new ProcessBuilder(java, "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1",
         "-cp", System.getProperty("java.class.path"), "Waiter", BEHIND, name)
         .redirectErrorStream(true).redirectOutput(ProcessBuilder.Redirect.DISCARD).start();
-    try (Wire holder = proxy(); Wire ours = proxy(); Wire redis = new Wire(BEHIND); Party one = new Party(); Party two = new Party()) {
+    try (Wire holder = proxy(); Wire ours = proxy(); Wire redis = behind(); Party one = new Party(); Party two = new Party()) {
       // The child takes the lock only if it comes first, so it is held before the child is up.
       holder.command("FAIRLOCK", name);
       Check.until("the child in the queue", () -> {
@@ -456,7 +496,7 @@ public final class Scenarios {
   private void fairTimeout() throws Exception {
     String name = fresh("fair-timeout");
     RLock lock = redisson.getFairLock(name);
-    try (Wire holder = proxy(); Wire ours = proxy(); Wire last = proxy(); Wire redis = new Wire(BEHIND); Party one = new Party(); Party two = new Party()) {
+    try (Wire holder = proxy(); Wire ours = proxy(); Wire last = proxy(); Wire redis = behind(); Party one = new Party(); Party two = new Party()) {
       holder.command("FAIRLOCK", name);
       CompletableFuture<Boolean> first = one.start(() -> lock.tryLock(3000, TimeUnit.MILLISECONDS));
       queued(redis, name, 1);
