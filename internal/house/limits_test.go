@@ -27,21 +27,38 @@ const (
 	maxMethods = 40  // methods of a type
 	maxPairs   = 33  // percent of the pairs of files of which one refers to the other; a third is within the limit
 
-	// The share of pairs says little about a small package. If two of three files refer to the third, the share is 67 %.
-	minFilesForPairs = 8
+	// The share of pairs says nothing about a package of fewer files. If each of them refers to one file, and to no other, the share is
+	// 40 % of five, and 67 % of three. The number of lines bounds these packages instead (docs/adr/0036-small-packages-are-bounded-by-their-lines.md).
+	minFilesForPairs = 6
+	maxSmallLines    = 1200 // lines of a package with fewer files than that, without tests
 )
 
 // A measure names a number that one of the limits applies to.
 type measure struct {
 	of   string // "internal/proxy", "internal/proxy/server.go", "internal/proxy.Session"
-	kind string // "files", "lines", "methods", "pairs"
+	kind string // "files", "lines", "methods", "pairs", "lines of a package with few files"
 }
 
-var limits = map[string]int{"files": maxFiles, "lines": maxLines, "methods": maxMethods, "pairs": maxPairs}
+var limits = map[string]int{
+	"files": maxFiles, "lines": maxLines, "methods": maxMethods, "pairs": maxPairs, "lines of a package with few files": maxSmallLines,
+}
 
 // exceptions lists the measures that exceed their limit today, each with the largest number that it may have. The list
 // only shrinks: the test fails if a number grows beyond its exception, and also if an exception is no longer needed.
-var exceptions = map[measure]int{}
+//
+// Each of these packages is one type with its methods in several files. Its next cut is a part of the state with a life of its own, as
+// package reaper was cut out of queue.
+var exceptions = map[measure]int{
+	{"internal/admin", "pairs"}:              50,
+	{"internal/cli", "pairs"}:                65,
+	{"internal/cli/process", "pairs"}:        40,
+	{"internal/lockcmds/queue", "pairs"}:     95,
+	{"internal/lockcmds/redislink", "pairs"}: 90,
+	{"internal/lockcmds/script", "pairs"}:    55,
+	{"internal/lockcmds/waiters", "pairs"}:   95,
+	{"internal/proxy/status", "pairs"}:       60,
+	{"internal/upstream", "pairs"}:           65,
+}
 
 func TestPackagesKeepTheLimits(t *testing.T) {
 	measured := map[measure]int{}
@@ -81,6 +98,8 @@ func TestPackagesKeepTheLimits(t *testing.T) {
 		}
 		if len(p.parsed) >= minFilesForPairs {
 			measured[measure{p.name, "pairs"}] = percent
+		} else {
+			measured[measure{p.name, "lines of a package with few files"}] = lines
 		}
 		t.Logf("%-28s %3d files %5d lines, pairs of files %3d of %3d (%3d %%), most methods %3d %s", p.name, files, lines, related, possible, percent, methods, most)
 	}

@@ -238,7 +238,7 @@ func TestAbandonedReleaseIsOfTheGrantItNames(t *testing.T) {
 	other := p.session(2)
 	other.Lock()
 	claim := p.e.holds.Claim(other.Caller(), "k", "me")
-	claim.Ordered(func() { close(renewed) }) // behind the release
+	p.e.holds.Ordered(other.Session, claim.Deepened(), func() { close(renewed) }) // behind the release
 	other.Unlock()
 	srv.Continue()
 	<-renewed

@@ -62,11 +62,8 @@ func (c *Claim) Part() script.Part {
 	return p
 }
 
-// Pause is the function Pause for an acquire with that lease. Requires the session lock.
-func (c *Claim) Pause(lease time.Duration) (now bool) { return Pause(c.paused, lease) }
-
-// Ordered is Holds.Ordered for the acquire. Requires the session lock.
-func (c *Claim) Ordered(send func()) { c.x.Ordered(c.s.Conn, c.paused, send) }
+// Deepened is the hold that the acquire is to deepen; nil: none. Its lease is to be paused while the acquire is on its way: Pause, Ordered.
+func (c *Claim) Deepened() *Hold { return c.paused }
 
 // Doubt notes that the answer to a call of the acquire was lost. Requires no locks.
 func (c *Claim) Doubt() { c.x.Doubt(c.s) }

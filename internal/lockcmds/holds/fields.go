@@ -65,11 +65,3 @@ func (x *Holds) Field(s *Session, part script.Part, key string, left, repeated b
 		},
 	}, true
 }
-
-// Doubt notes that the answer to an acquire or a release of the session was lost. A copy may reach Redis at any time, so the session's
-// fields stay. Requires no locks.
-func (x *Holds) Doubt(s *Session) {
-	x.mu.Lock()
-	s.Doubted = true
-	x.mu.Unlock()
-}

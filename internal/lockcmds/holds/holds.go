@@ -119,6 +119,17 @@ func (h *Hold) entry() watchdog.Entry {
 	}
 }
 
+// Deadline is the end of the lease of a hold, by the proxy's clock.
+func (h *Hold) Deadline() time.Time { return h.lease.Deadline() }
+
+// rollback is the rollback of a session's part in a hold. part has the fence of the hold.
+func (x *Holds) rollback(h *Hold, s *ledger.Session) calls.Rollback {
+	r := calls.Rollback{By: h.by.Node(h.Lock)}
+	r.Key, r.Part = h.Lock, x.Part(s, h.Owner)
+	r.Part.Fence = h.Fence
+	return r
+}
+
 // Begin returns the record of a session, which is known from now on, and the key of the hold that a command of it is about. The owner is
 // the session's own if the command names none. Requires no locks.
 func (x *Holds) Begin(s contract.Caller, lock, owner string) (*Session, ledger.Key) {
@@ -239,4 +250,33 @@ func (x *Holds) List(slice []replies.Info, end int) ([]replies.Info, int) {
 		slice = append(slice, i)
 	}
 	return slice, begin
+}
+
+// tell announces a loss: to metrics, to the log, to the holders by a push, to subscribers by a channel. nil: there is nothing to tell. It
+// leaves the work to a job. Requires no locks.
+func (x *Holds) tell(l *ledger.Loss) {
+	if l == nil {
+		return
+	}
+	if x.OnLost != nil {
+		x.OnLost(l.Reason)
+	}
+	x.Announce.Tell(announce.Loss{
+		Key: l.Key.Lock, Owner: l.Key.Owner, Fence: l.Fence, Reason: l.Reason, Expired: l.Reason == string(watchdog.ReasonExpired),
+		Held: x.Calls.Clock.Now().Sub(l.Since), Client: contract.ClientInfo(l.Client),
+		Push: func(push []byte) {
+			for _, c := range l.To {
+				s := c.Tag.(*Session).Conn
+				x.Calls.Guard.Do(s, func() { s.Push(push) })
+			}
+		},
+	})
+}
+
+// Doubt notes that the answer to an acquire or a release of the session was lost. A copy may reach Redis at any time, so the session's
+// fields stay. Requires no locks.
+func (x *Holds) Doubt(s *Session) {
+	x.mu.Lock()
+	s.Doubted = true
+	x.mu.Unlock()
 }

@@ -4,10 +4,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/lockproxy/lockproxy/internal/lockcmds/calls"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/contract"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/failstop"
-	"github.com/lockproxy/lockproxy/internal/lockcmds/ledger"
 	"github.com/lockproxy/lockproxy/internal/watchdog"
 )
 
@@ -45,15 +43,4 @@ func ordered(guard failstop.Guard, s contract.Session, l *watchdog.Lease, send f
 	if !state.CompareAndSwap(asking, waiting) {
 		send()
 	}
-}
-
-// Deadline is the end of the lease of a hold, by the proxy's clock.
-func (h *Hold) Deadline() time.Time { return h.lease.Deadline() }
-
-// rollback is the rollback of a session's part in a hold. part has the fence of the hold.
-func (x *Holds) rollback(h *Hold, s *ledger.Session) calls.Rollback {
-	r := calls.Rollback{By: h.by.Node(h.Lock)}
-	r.Key, r.Part = h.Lock, x.Part(s, h.Owner)
-	r.Part.Fence = h.Fence
-	return r
 }

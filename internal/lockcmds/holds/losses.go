@@ -1,9 +1,7 @@
 package holds
 
 import (
-	"github.com/lockproxy/lockproxy/internal/lockcmds/announce"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/calls"
-	"github.com/lockproxy/lockproxy/internal/lockcmds/contract"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/ledger"
 	"github.com/lockproxy/lockproxy/internal/watchdog"
 )
@@ -62,26 +60,5 @@ func (x *Holds) Forced(k ledger.Key, fence int64) {
 		if h := l.Find(k); h != nil && h.Fence == fence {
 			l.Lost(h, string(ReasonForced), true, nil)
 		}
-	})
-}
-
-// tell announces a loss: to metrics, to the log, to the holders by a push, to subscribers by a channel. nil: there is nothing to tell. It
-// leaves the work to a job. Requires no locks.
-func (x *Holds) tell(l *ledger.Loss) {
-	if l == nil {
-		return
-	}
-	if x.OnLost != nil {
-		x.OnLost(l.Reason)
-	}
-	x.Announce.Tell(announce.Loss{
-		Key: l.Key.Lock, Owner: l.Key.Owner, Fence: l.Fence, Reason: l.Reason, Expired: l.Reason == string(watchdog.ReasonExpired),
-		Held: x.Calls.Clock.Now().Sub(l.Since), Client: contract.ClientInfo(l.Client),
-		Push: func(push []byte) {
-			for _, c := range l.To {
-				s := c.Tag.(*Session).Conn
-				x.Calls.Guard.Do(s, func() { s.Push(push) })
-			}
-		},
 	})
 }

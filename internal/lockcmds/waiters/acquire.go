@@ -131,10 +131,10 @@ func (x *Waiters) start(a asked, began time.Time, home *Waiters) {
 		if reply := w.await(script.Acquired{PTTL: script.NoTTL}); reply != nil {
 			s.Reply(reply)
 		}
-	case w.claim.Pause(w.lease):
+	case holds.Pause(w.claim.Deepened(), w.lease):
 		w.send()
 	default:
-		w.claim.Ordered(w.send)
+		x.Holds.Ordered(w.conn(), w.claim.Deepened(), w.send)
 	}
 }
 
