@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/lockproxy/lockproxy/bench/fleet"
@@ -96,9 +98,9 @@ func (b *bench) measure(ctx context.Context, s scenario) *result {
 func (b *bench) fleet(ctx context.Context, s scenario, name string) (*fleet.Fleet, error) {
 	names := s.servers
 	if s.fresh {
-		names = []string{buildOf(name)}
+		names = slices.DeleteFunc(slices.Clone(names), func(server string) bool { return !strings.HasSuffix(buildOf(name), server) })
 	}
-	f, err := fleet.Start(ctx, fleet.Options{Programs: b.programs, Names: names, FileLimit: b.plan.fileLimit, Lockproxy: s.flags})
+	f, err := fleet.Start(ctx, fleet.Options{Programs: b.programs, Topology: s.topology, Names: names, FileLimit: b.plan.fileLimit, Lockproxy: s.flags})
 	if err != nil {
 		return nil, err
 	}

@@ -117,7 +117,7 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 	}
 
 	r := &report{began: time.Now(), machine: describe(b.programs), args: args, plan: b.plan}
-	for _, s := range append(trafficScenarios(b.plan), lockScenarios(b.plan)...) {
+	for _, s := range scenarios(b.plan) {
 		if !only.MatchString(s.name) {
 			continue
 		}

@@ -53,8 +53,12 @@ func read(s *fleet.Server) (u usage, err error) {
 			return u, err
 		}
 	}
-	if u.redis, err = fleet.CPU(s.Redis.PID()); err != nil {
-		return u, err
+	for _, p := range append([]*fleet.Process{s.Redis}, s.Others...) {
+		spent, err := fleet.CPU(p.PID())
+		if err != nil {
+			return u, err
+		}
+		u.redis += spent
 	}
 	u.self, u.at = fleet.SelfCPU(), time.Now()
 	return u, nil

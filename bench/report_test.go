@@ -42,7 +42,7 @@ func TestRedisBenchmarkIsReadByTitles(t *testing.T) {
 
 func TestGoalsNameScenariosThatExist(t *testing.T) {
 	known := map[string]bool{}
-	for _, s := range append(trafficScenarios(fullPlan()), lockScenarios(fullPlan())...) {
+	for _, s := range scenarios(fullPlan()) {
 		if known[s.name] {
 			t.Errorf("two scenarios are named %s", s.name)
 		}

