@@ -28,7 +28,7 @@ const (
 	maxPairs   = 33  // percent of the pairs of files of which one refers to the other; a third is within the limit
 
 	// The share of pairs says nothing about a package of fewer files. If each of them refers to one file, and to no other, the share is
-	// 40 % of five, and 67 % of three. The number of lines bounds these packages instead (docs/adr/0036-small-packages-are-bounded-by-their-lines.md).
+	// 40 % of five, and 67 % of three. The number of lines bounds these packages instead (docs/adr/0037-small-packages-are-bounded-by-their-lines.md).
 	minFilesForPairs = 6
 	maxSmallLines    = 1200 // lines of a package with fewer files than that, without tests
 )
