@@ -97,6 +97,11 @@ interop: build deps ## run real clients, the examples and the commands of the RE
 	./scripts/install-example-deps.sh
 	LOCKPROXY_REQUIRE_REDIS=1 LOCKPROXY_BINARY=$(CURDIR)/bin/lockproxy $(GO) test -tags interop -v -count=1 -timeout 40m ./interop/
 
+.PHONY: promtool
+promtool: deps ## check the metrics, and that each alert fires when it should, with Prometheus's promtool
+	./scripts/install-promtool.sh
+	LOCKPROXY_REQUIRE_REDIS=1 LOCKPROXY_REQUIRE_PROMTOOL=1 $(GO) test -run Promtool -count=1 ./internal/admin/
+
 .PHONY: page
 page: deps ## look at the status page in Chromium; the screenshots are in bin/_artifacts
 	./scripts/install-page-deps.sh
@@ -174,7 +179,7 @@ bin/tools/goreleaser:
 check: modules build lint test ## what CI checks: it builds, lints and passes all tests
 
 .PHONY: ci
-ci: check image compose simulate differential interop page chaos bench-quick ## what .ci/run runs on a clean machine
+ci: check image compose simulate differential interop page promtool chaos bench-quick ## what .ci/run runs on a clean machine
 
 .PHONY: clean
 clean: ## remove what was built

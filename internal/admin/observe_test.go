@@ -3,6 +3,7 @@ package admin
 import (
 	"encoding/json"
 	"os"
+	"os/exec"
 	"regexp"
 	"strings"
 	"testing"
@@ -47,6 +48,49 @@ func TestMetricsAreLintFreeAndTheirUsersNameThem(t *testing.T) {
 		}
 		if strings.HasSuffix(file, ".json") && !json.Valid(text) {
 			t.Errorf("%s is not JSON", file)
+		}
+	}
+}
+
+// promtool runs Prometheus's own tool.
+func promtool(t *testing.T, stdin string, args ...string) {
+	t.Helper()
+	path, err := exec.LookPath("promtool")
+	switch {
+	case err == nil:
+	case os.Getenv("LOCKPROXY_REQUIRE_PROMTOOL") != "":
+		t.Fatal("no promtool: scripts/install-promtool.sh installs it")
+	default:
+		t.Skip("no promtool: make promtool installs it")
+	}
+	cmd := exec.Command(path, args...)
+	cmd.Stdin = strings.NewReader(stdin)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Errorf("promtool %s: %v\n%s", strings.Join(args, " "), err, out)
+	}
+}
+
+func TestPromtoolAcceptsTheMetrics(t *testing.T) {
+	s := newStand(t)
+	s.client("SET a 1", "LOCK k", "UNLOCK k")
+	_, text := s.get("/metrics")
+	promtool(t, text, "check", "metrics")
+}
+
+func TestPromtoolFindsThatAlertsFire(t *testing.T) {
+	promtool(t, "", "check", "rules", "../../configs/prometheus-alerts.yml")
+	promtool(t, "", "test", "rules", "../../test/alerts/alerts.yml")
+	rules, err := os.ReadFile("../../configs/prometheus-alerts.yml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	tests, err := os.ReadFile("../../test/alerts/alerts.yml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, alert := range regexp.MustCompile(`alert: (\w+)`).FindAllSubmatch(rules, -1) {
+		if n := strings.Count(string(tests), "alertname: "+string(alert[1])); n < 2 {
+			t.Errorf("%s is tested %d times: it should fire once, and once not", alert[1], n)
 		}
 	}
 }

@@ -73,6 +73,7 @@ func New(opts Options) (*Server, error) {
 	if srv.engine, err = engine.New(engine.Options{Kind: opts.Engine, Tasks: &srv.tasks, Logger: opts.Logger}); err != nil {
 		return nil, err
 	}
+	e.Numbers.Loops = srv.engine.Busy
 	for _, addr := range opts.Listen {
 		ln, err := opts.listen(addr)
 		if err != nil {

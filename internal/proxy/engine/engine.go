@@ -15,6 +15,7 @@ import (
 	"fmt"
 	"net"
 	"sync/atomic"
+	"time"
 
 	"go.uber.org/zap"
 
@@ -118,6 +119,14 @@ func (e *Engine) Run() {
 	for _, l := range e.loops {
 		go l.run()
 	}
+}
+
+// Busy returns the number of event loops, and about how long all together have been busy.
+func (e *Engine) Busy() (loops int, busy time.Duration) {
+	for _, l := range e.loops {
+		busy += l.busy()
+	}
+	return len(e.loops), busy
 }
 
 // Stop ends the engine. All connections have been closed.

@@ -7,9 +7,11 @@ import (
 	"runtime"
 	"sync"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/lockproxy/lockproxy/internal/proxy/busy"
 	"github.com/lockproxy/lockproxy/internal/upstream"
 )
 
@@ -30,6 +32,8 @@ type eventLoop struct {
 	sockets []socket // by file descriptor; nil: none
 	buf     []byte   // the bytes of one read
 	events  []unix.EpollEvent
+
+	meter busy.Meter
 
 	mu     sync.Mutex
 	asleep bool           // run waits, or is about to
@@ -93,6 +97,7 @@ func (l *eventLoop) run() {
 		if err != nil && !errors.Is(err, unix.EINTR) {
 			panic("BUG: epoll_wait: " + err.Error())
 		}
+		l.meter.Begin()
 		l.wake()
 		for _, ev := range l.events[:max(n, 0)] {
 			if fd := int(ev.Fd); fd == l.evfd {
@@ -104,6 +109,7 @@ func (l *eventLoop) run() {
 		if !l.settle() {
 			return
 		}
+		l.meter.End()
 	}
 }
 
@@ -269,3 +275,6 @@ func (l *eventLoop) Attach(w *upstream.Wire) upstream.Mover {
 }
 
 var _ upstream.Driver = (*eventLoop)(nil)
+
+// busy is about how long the loop has been busy.
+func (l *eventLoop) busy() time.Duration { return l.meter.Time() }

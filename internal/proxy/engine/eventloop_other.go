@@ -2,7 +2,10 @@
 
 package engine
 
-import "errors"
+import (
+	"errors"
+	"time"
+)
 
 // eventLoop exists on Linux only.
 type eventLoop struct{}
@@ -17,4 +20,5 @@ func newEventLoops(kind string) ([]*eventLoop, error) {
 func (*eventLoop) run()                {}
 func (*eventLoop) discard()            {}
 func (*eventLoop) stop()               {}
+func (*eventLoop) busy() time.Duration { return 0 }
 func (*eventLoop) adopt(Arrival) error { return errors.ErrUnsupported }

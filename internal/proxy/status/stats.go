@@ -39,6 +39,8 @@ type Stats struct {
 	LaneCommands    int64            // without an answer, on all lanes together
 	LaneBytes       int64            // that lanes have not written
 	Reconnects      int64            // connections to Redis that lanes have lost
+	Loops           int              // event loops
+	LoopsBusy       time.Duration    // all together, since the start
 	Limits          map[string]int64 // by setting
 
 	LockErrors    map[string]int64 // answers to lock commands, by code
@@ -67,7 +69,8 @@ type Source struct {
 	Upstream *upstream.Upstream
 	Memory   *budget.Budget
 	Locks    LockEngines
-	Limits   func() map[string]int64 // the present limits, by setting; nil: none
+	Limits   func() map[string]int64            // the present limits, by setting; nil: none
+	Loops    func() (n int, busy time.Duration) // event loops, and about how long all together have been busy; nil: none
 }
 
 // LockEngines counts for a Source.
@@ -107,6 +110,9 @@ func (src *Source) Stats() Stats {
 		s.LaneBytes += l.Bytes
 	}
 	s.LanesSetAside, s.Reconnects = src.Upstream.LaneEvents()
+	if src.Loops != nil {
+		s.Loops, s.LoopsBusy = src.Loops()
+	}
 	if src.Limits != nil {
 		s.Limits = src.Limits()
 	}

@@ -114,6 +114,15 @@ var Table = []Row{
 		Number: func(s *Stats) int64 { return s.Reconnects },
 	},
 	{
+		Info: "loops", Metric: "loops", Kind: Gauge, Help: "Event loops.",
+		Number: func(s *Stats) int64 { return int64(s.Loops) },
+	},
+	{
+		Info: "loop_busy_ms", Metric: "loop_busy_seconds_total", Kind: Counter, Scale: 0.001,
+		Help:   "Time for which event loops were busy, of all together. It is estimated: one round of 67 is measured. Per second and loop it is their share of busy time.",
+		Number: func(s *Stats) int64 { return s.LoopsBusy.Milliseconds() },
+	},
+	{
 		Metric: "limit", Label: "setting", Kind: Gauge, Help: "The limits in force, by setting.",
 		ByLabel: func(s *Stats) map[string]int64 { return s.Limits },
 	},
