@@ -109,6 +109,10 @@ page: deps ## look at the status page in Chromium; the screenshots are in bin/_a
 	mkdir -p bin
 	LOCKPROXY_REQUIRE_REDIS=1 $(GO) -C test/page test -count=1 -timeout 10m -artifacts -outputdir $(CURDIR)/bin .
 
+.PHONY: versions
+versions: ## run the core tests in front of Redis 7.0, 8.0 and Valkey 8.0, 8.1, as one server and as clusters; VERSION_NAMES= selects
+	GO=$(GO) ./scripts/versions.sh $(VERSION_NAMES)
+
 .PHONY: chaos
 chaos: deps ## two minutes of faults under the locks; LOCKPROXY_SEED= repeats a run's choices; histories of failures in bin/_artifacts
 	mkdir -p bin

@@ -1,0 +1,41 @@
+#!/bin/sh
+# Runs the core tests in front of each version of Redis and Valkey that is supported, as one server, behind Sentinels and as a cluster: versions.sh [NAME ...]
+#
+# The servers are those of Debian. They are unpacked into bin/servers, and nothing is installed. A name is one of the first column.
+set -eu
+cd "$(dirname "$0")/.."
+
+servers='
+redis-7.0	bookworm	redis-server
+valkey-8.0	bookworm-backports	valkey-server
+valkey-8.1	trixie	valkey-server
+redis-8.0	trixie	redis-server
+'
+
+# Not run in front of versions other than 7.0, whose answers these tests expect word for word. docs/DIVERGENCE.md, "Versions", says what differs.
+words='TestSnapshotIsRedisAnswer' # the table of Redis 7.0's commands
+words="$words|TestIdentitiesAreRedisOwn|TestDifferential|TestReplyModesAreRedisOwn|TestTheNextClientFindsAConnectionAsIfItWereNew|TestLoginsDoNotCompeteWithWork" # a refused AUTH in a pipeline
+words="$words|TestWhoCameBeforeAPasswordWasSetMayLogIn|TestAnIDIsNotAskedForInATransaction"                                            # HELLO with AUTH and a mistake
+words="$words|TestARefusedCommandKeepsNoConnection|TestAskingAboutClientsPinsNothing"                                                # READONLY is answered OK
+words="$words|TestCommandIsRedisAnswerWithLockCommands|TestClientSpeaksOfItself|TestOverACluster/commands"                            # texts of errors, new fields and subcommands
+words="$words|TestPubSubIsRedisOwn/transaction_while_reply_off|TestWaitMeasuresTheSessionsOwnWrites/by_a_user_who_may_not_PING"
+
+wanted=" $* "
+failed=''
+while IFS='	' read -r name suite package; do
+	[ -n "$name" ] || continue
+	case $wanted in "  " | *" $name "*) ;; *) continue ;; esac
+	./scripts/fetch-server.sh "bin/servers/$name" "$suite" "$package"
+	skip=$words
+	[ "$name" != redis-7.0 ] || skip='^$'
+	echo "== $name: $("bin/servers/$name/$package" --version)"
+	LOCKPROXY_REQUIRE_REDIS=1 LOCKPROXY_REDIS_SERVER=$PWD/bin/servers/$name/$package \
+		"${GO:-go}" test -count=1 -timeout 20m -skip "$skip" \
+		./internal/redistest/ ./internal/lockcmds/... ./internal/upstream/... ./internal/proxy/ ./test/locks/ || failed="$failed $name"
+done <<END
+$servers
+END
+[ -z "$failed" ] || {
+	echo "versions: failed in front of:$failed" >&2
+	exit 1
+}
