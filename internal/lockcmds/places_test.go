@@ -15,6 +15,9 @@ import (
 	"github.com/lockproxy/lockproxy/internal/redistest"
 )
 
+// wait is the unit of deadlines in the fair queue, in milliseconds: Redisson's default.
+const wait = 300000
+
 // giveUp is what a Redisson client does when its time to wait is over: it takes its wait off everybody behind it.
 func (r *redisson) giveUp() {
 	r.t.Helper()
@@ -33,7 +36,26 @@ func (r *redisson) giveUp() {
 // place of ours is lost by that, nor one of theirs by what we do, in whatever order they come and go.
 func TestPlacesOutliveRedissonsArithmetic(t *testing.T) {
 	srv := redistest.Start(t)
-	b := &bench{t: t, c: srv.Client(t), s: scripts(), n: script.NamesOf("foo")}
+	c, names := srv.Client(t), script.NamesOf("foo")
+	calls := int64(0)
+	run := func(call script.Call) (status int64) {
+		args := make([]any, len(call.Args))
+		for i, a := range call.Args {
+			args[i] = a
+		}
+		answer, err := c.Eval(t.Context(), call.Text(), call.Keys, args...).Result()
+		if err != nil {
+			t.Fatalf("%s: %v", call.Name(), err)
+		}
+		if list, ok := answer.([]any); ok {
+			return list[0].(int64)
+		}
+		return min(answer.(int64), 1) // a first grant is answered by its fence alone
+	}
+	part := func(owner string, holds int64) script.Part {
+		calls++
+		return script.Part{Owner: owner, Request: calls, Holds: holds}
+	}
 	rng := rand.New(rand.NewPCG(7, 11))
 	const members = 12
 	their := make(map[string]*redisson)
@@ -50,7 +72,9 @@ func TestPlacesOutliveRedissonsArithmetic(t *testing.T) {
 		if r := their[owner]; r != nil {
 			return r.fair() == nil
 		}
-		return b.fair(owner, 30000, wait, 1)[0] == 1
+		return run(script.Fair{
+			Acquire: script.Acquire{Key: "foo", Part: part(owner, 1), Lease: 30 * time.Second}, Wait: wait * time.Millisecond, Enqueue: true,
+		}.Call()) == 1
 	}
 	holder, queue := "", []string{}
 	for step := range 1500 {
@@ -63,7 +87,7 @@ func TestPlacesOutliveRedissonsArithmetic(t *testing.T) {
 			if r := their[owner]; r != nil {
 				r.fairRelease()
 			} else {
-				b.release(owner, 0, 0)
+				run(script.Release{Key: "foo", Part: part(owner, 0)}.Call())
 			}
 			holder = ""
 			if len(queue) > 0 {
@@ -77,7 +101,7 @@ func TestPlacesOutliveRedissonsArithmetic(t *testing.T) {
 			if r := their[owner]; r != nil {
 				r.giveUp()
 			} else {
-				b.leave(owner)
+				run(script.Leave{Key: "foo", Places: []string{names.PlaceOf(owner)}}.Call())
 			}
 			queue = slices.Delete(queue, at, at+1)
 		case at < 0:
@@ -96,15 +120,15 @@ func TestPlacesOutliveRedissonsArithmetic(t *testing.T) {
 				t.Fatalf("step %d: %s is let in before its turn", step, owner)
 			}
 		}
-		if got := b.queue(); !slices.Equal(got, queue) {
+		if got := c.LRange(t.Context(), names.Queue, 0, -1).Val(); !slices.Equal(got, queue) {
 			t.Fatalf("step %d: %s %s\nqueue %v\nwant  %v", step, owner, did, got, queue)
 		}
-		if n := b.c.ZCard(t.Context(), b.n.Deadlines).Val(); n != int64(len(queue)) {
+		if n := c.ZCard(t.Context(), names.Deadlines).Val(); n != int64(len(queue)) {
 			t.Fatalf("step %d: %s %s: %d deadlines for %d places", step, owner, did, n, len(queue))
 		}
 	}
 	now := time.Now().UnixMilli()
-	for _, z := range b.c.ZRangeWithScores(t.Context(), b.n.Deadlines, 0, -1).Val() {
+	for _, z := range c.ZRangeWithScores(t.Context(), names.Deadlines, 0, -1).Val() {
 		if z.Score < float64(now) || z.Score > float64(now+2*members*wait) {
 			t.Errorf("the deadline of %v is %v ahead", z.Member, time.Duration(z.Score-float64(now))*time.Millisecond)
 		}

@@ -13,6 +13,8 @@ import (
 
 	"go.uber.org/zap/zaptest"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/lockproxy/lockproxy/internal/lockcmds/jobs"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/queue"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/redislink"
@@ -203,3 +205,10 @@ func linkTo(t testing.TB, o redislink.Options) *redislink.Client {
 }
 
 func itoa(n int64) string { return strconv.FormatInt(n, 10) }
+
+func equal(t *testing.T, what string, got, want any) {
+	t.Helper()
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Fatalf("%s (-want +got):\n%s", what, diff)
+	}
+}

@@ -3,6 +3,7 @@ package lockcmds
 import (
 	"regexp"
 	"runtime"
+	"slices"
 	"strconv"
 	"testing"
 	"time"
@@ -165,7 +166,12 @@ func TestHoldThatALateCopyHasLeftIsReplaced(t *testing.T) {
 	a := p.session(2)
 	owner := p.e.opts.UUID + ":1"
 	// The acquire of a command whose outcome could not be found out arrives late.
-	srv.Do(t, "EVAL", scripts()["acquire"].Text(), 3, "k", "lockproxy:fence", script.ChannelOf("k"), owner, 3000, 0)
+	late := script.Acquire{Key: "k", Part: script.Part{Owner: owner, Holds: 1}, Lease: 3 * time.Second}.Call()
+	args := []any{"EVAL", late.Text(), len(late.Keys)}
+	for _, arg := range slices.Concat(late.Keys, late.Args) {
+		args = append(args, arg)
+	}
+	srv.Do(t, args...)
 	left := srv.Client(t).HGet(t.Context(), "k", "fence").Val()
 	if fence := itoa(a.fence("LOCK k")); fence <= left {
 		t.Errorf("fence %s after %s", fence, left)
@@ -386,8 +392,9 @@ func TestNewcomerCorrectsWhenToLookAgain(t *testing.T) {
 	p := startProxy(t, srv, func(o *Options) { o.Lease = time.Minute })
 	srv.Do(t, "HSET", "k", "somebody", "1")
 	srv.Do(t, "PEXPIRE", "k", "600000")
-	srv.Do(t, "RPUSH", "redisson_lock_queue:{k}", ownerA) // so that our fair waiter does not look at the lock
-	srv.Do(t, "ZADD", "redisson_lock_timeout:{k}", time.Now().Add(time.Hour).UnixMilli(), ownerA)
+	const stranger = "aaaaaaaa-0000-4000-8000-000000000001:11"
+	srv.Do(t, "RPUSH", "redisson_lock_queue:{k}", stranger) // so that our fair waiter does not look at the lock
+	srv.Do(t, "ZADD", "redisson_lock_timeout:{k}", time.Now().Add(time.Hour).UnixMilli(), stranger)
 	fair, plain := p.session(2), p.session(2)
 	fair.send("FAIRLOCK k")
 	fair.awaitWaiting()

@@ -1,7 +1,8 @@
-package lockcmds
+package script_test
 
 import (
 	"errors"
+	"fmt"
 	"testing"
 	"time"
 
@@ -236,7 +237,7 @@ func TestManyLeaveInOneCall(t *testing.T) {
 	onBoth(t, func(t *testing.T, b *bench) {
 		owners := func(from, to int) (list []string) {
 			for i := from; i < to; i++ {
-				list = append(list, "bbbbbbbb-0000-4000-8000-000000000002:"+itoa(int64(i)))
+				list = append(list, "bbbbbbbb-0000-4000-8000-000000000002:"+fmt.Sprint(i))
 			}
 			return list
 		}
