@@ -12,21 +12,26 @@ type Gathering struct {
 	muted   bool       // the client does not see it
 	join    parts.Join
 	edit    func([]byte) []byte // of the joined reply; nil: it stays
+	parts   []part
 	replies [][]byte
-	left    int // parts without a reply
-	held    int // bytes
+	free    []byte // space for small replies
+	left    int    // parts without a reply
+	held    int    // bytes
 }
 
 // Gather begins a command of n parts. The joined reply has a slot at.
 func Gather(s Session, at replies.ID, muted bool, n int, join parts.Join) *Gathering {
-	return &Gathering{session: s, at: at, muted: muted, join: join, replies: make([][]byte, n), left: n}
+	return &Gathering{session: s, at: at, muted: muted, join: join, parts: make([]part, n), replies: make([][]byte, n), left: n}
 }
 
 // Edit has f change the joined reply.
 func (g *Gathering) Edit(f func([]byte) []byte) { g.edit = f }
 
 // Part is the handler of the reply to one part.
-func (g *Gathering) Part(i int) Handler { return &part{g, i} }
+func (g *Gathering) Part(i int) Handler {
+	g.parts[i] = part{g, i}
+	return &g.parts[i]
+}
 
 type part struct {
 	*Gathering
@@ -35,13 +40,27 @@ type part struct {
 
 // Take is Handler.
 func (p *part) Take(_ replies.ID, b []byte, n int, more bool) int {
-	p.replies[p.i] = append(p.replies[p.i], b...)
+	if !more && p.replies[p.i] == nil {
+		p.replies[p.i] = p.copied(b)
+	} else {
+		p.replies[p.i] = append(p.replies[p.i], b...)
+	}
 	p.held += len(b)
 	p.session.Held(p.held)
 	if !more {
 		p.came()
 	}
 	return n
+}
+
+// copied is a copy of a whole reply. Replies of about its size share their space.
+func (g *Gathering) copied(b []byte) []byte {
+	if len(b) > cap(g.free)-len(g.free) {
+		g.free = make([]byte, 0, max(len(b), min(len(b)*g.left, 4<<10)))
+	}
+	begin := len(g.free)
+	g.free = append(g.free, b...)
+	return g.free[begin:len(g.free):len(g.free)]
 }
 
 // Lost is Handler.

@@ -1,6 +1,9 @@
 package parts
 
 import (
+	"cmp"
+	"slices"
+
 	"github.com/lockproxy/lockproxy/internal/resp"
 	"github.com/lockproxy/lockproxy/internal/upstream/slots"
 )
@@ -31,30 +34,56 @@ func Split(name string, args [][]byte) ([]Part, Join) {
 	if (len(args)-1)%how.step != 0 { // Redis would look at the slots before it counts the arguments
 		return []Part{{Raw: resp.AppendCommand(nil, args[:2]...), Slot: slots.Of(args[1])}}, first
 	}
-	var groups [][][]byte // the arguments of each part
-	var all []Part
-	index := map[int]int{} // of the part of a slot
-	var places []place     // of each key, in order
-	for i := 1; i < len(args); i += how.step {
-		slot := slots.Of(args[i])
-		g, known := index[slot]
-		if !known {
-			g = len(groups)
-			index[slot] = g
-			groups, all = append(groups, [][]byte{args[0]}), append(all, Part{Slot: slot})
-		}
-		places = append(places, place{g, (len(groups[g]) - 1) / how.step})
-		groups[g] = append(groups[g], args[i:i+how.step]...)
-	}
-	for i, g := range groups {
-		all[i].Raw = resp.AppendCommand(nil, g...)
-	}
+	all, places := divide(args, how.step)
 	join := how.join
 	if join == nil {
 		join = func(replies [][]byte) []byte { return arrange(replies, places) }
 	}
 	return all, unlessError(how.writes, join)
 }
+
+// argument is a key of a command, in the order of the keys.
+type argument struct{ slot, at int }
+
+// divide makes the parts of a command, in the order of their slots. places are the parts in which the keys are.
+func divide(args [][]byte, step int) (all []Part, places []int) {
+	keys := make([]argument, (len(args)-1)/step)
+	for i := range keys {
+		keys[i] = argument{slots.Of(args[1+i*step]), i}
+	}
+	slices.SortFunc(keys, func(a, b argument) int { return cmp.Or(a.slot-b.slot, a.at-b.at) })
+	n, size := 0, 0
+	for i := range keys {
+		if i == 0 || keys[i].slot != keys[i-1].slot {
+			n++
+		}
+	}
+	for _, arg := range args[1:] {
+		size += len(arg) + overhead
+	}
+	raw := make([]byte, 0, size+n*(len(args[0])+2*overhead))
+	all, places = make([]Part, 0, n), make([]int, len(keys))
+	for len(keys) > 0 {
+		same := 1
+		for same < len(keys) && keys[same].slot == keys[0].slot {
+			same++
+		}
+		begin := len(raw)
+		raw = resp.AppendBulk(resp.AppendHeader(raw, '*', 1+same*step), args[0])
+		for _, k := range keys[:same] {
+			places[k.at] = len(all)
+			for _, arg := range args[1+k.at*step : 1+(k.at+1)*step] {
+				raw = resp.AppendBulk(raw, arg)
+			}
+		}
+		all = append(all, Part{Raw: raw[begin:len(raw):len(raw)], Slot: keys[0].slot})
+		keys = keys[same:]
+	}
+	return all, places
+}
+
+// overhead is about the number of bytes of the header and the end of an argument.
+const overhead = 8
 
 func inOneSlot(args [][]byte, step int) bool {
 	slot := slots.Of(args[1])
@@ -66,27 +95,27 @@ func inOneSlot(args [][]byte, step int) bool {
 	return true
 }
 
-// place is where the value of a key is: which part has it, and at which position.
-type place struct{ part, at int }
-
-// arrange puts the values into the order of the keys.
-func arrange(replies [][]byte, places []place) []byte {
-	values := make([][][]byte, len(replies))
+// arrange puts the values into the order of the keys. The values of one part are in their order already.
+func arrange(replies [][]byte, places []int) []byte {
+	left := make([][]byte, len(replies)) // the values that have not been placed
 	size := 0
 	for i, r := range replies {
-		all, ok := elements(r)
+		_, body, ok := array(r)
 		if !ok {
 			return r
 		}
-		values[i] = all
+		left[i] = body
 		size += len(r)
 	}
 	joined := resp.AppendHeader(make([]byte, 0, size+16), '*', len(places))
+	var scan resp.Scanner
 	for _, p := range places {
-		if p.at >= len(values[p.part]) {
-			return replies[p.part]
+		n, whole, err := scan.Scan(left[p])
+		if err != nil || !whole {
+			return replies[p]
 		}
-		joined = append(joined, values[p.part][p.at]...)
+		joined = append(joined, left[p][:n]...)
+		left[p] = left[p][n:]
 	}
 	return joined
 }

@@ -1,0 +1,69 @@
+package handlers
+
+import (
+	"bytes"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/lockproxy/lockproxy/internal/proxy/replies"
+)
+
+// collector is the session of one joined reply.
+type collector struct {
+	Session
+	got  []byte
+	held int
+}
+
+func (c *collector) Gone() bool                         { return false }
+func (c *collector) Put(_ replies.ID, b []byte, _ bool) { c.got = append(c.got, b...) }
+func (c *collector) Held(bytes int)                     { c.held = bytes }
+func (c *collector) Resume()                            {}
+func (c *collector) Answered(replies.ID, int)           {}
+func together(replies [][]byte) []byte                  { return bytes.Join(replies, nil) }
+func takeAll(g *Gathering, i int, b string, pieces int) {
+	p := g.Part(i)
+	for ; pieces > 1; pieces-- {
+		p.Take(0, []byte(b[:1]), 0, true)
+		b = b[1:]
+	}
+	p.Take(0, []byte(b), 1, false)
+}
+
+func TestPartsAreJoinedInTheirOrder(t *testing.T) {
+	words := []string{":1\r\n", "$3\r\nabc\r\n", "$5000\r\n" + strings.Repeat("x", 5000) + "\r\n", ":4\r\n", "$-1\r\n"}
+	for _, order := range [][]int{{0, 1, 2, 3, 4}, {4, 3, 2, 1, 0}, {2, 0, 4, 1, 3}} {
+		for pieces := 1; pieces <= 3; pieces++ {
+			c := &collector{}
+			g := Gather(c, 1, false, len(words), together)
+			for n, i := range order {
+				takeAll(g, i, words[i], pieces)
+				if done := n == len(order)-1; done != (len(c.got) > 0) {
+					t.Fatalf("order %v: a reply after %d parts", order, n+1)
+				}
+			}
+			if want := strings.Join(words, ""); string(c.got) != want {
+				t.Errorf("order %v, %d pieces: %.60q, want %.60q", order, pieces, c.got, want)
+			}
+			if c.held != 0 {
+				t.Errorf("%d bytes are held for ever", c.held)
+			}
+		}
+	}
+}
+
+func TestGatheringManySmallRepliesTakesLittleSpace(t *testing.T) {
+	const parts = 100
+	reply := []byte("*1\r\n$4\r\nabcd\r\n")
+	got := testing.AllocsPerRun(100, func() {
+		c := &collector{got: make([]byte, 0, parts*len(reply))}
+		g := Gather(c, 1, false, parts, func(all [][]byte) []byte { return slices.Concat(all...) })
+		for i := range parts {
+			g.Part(i).Take(0, reply, 1, false)
+		}
+	})
+	if got > 8 {
+		t.Errorf("%v allocations for %d parts", got, parts)
+	}
+}
