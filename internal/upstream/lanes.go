@@ -1,6 +1,7 @@
 package upstream
 
 import (
+	"sync/atomic"
 	"time"
 
 	"github.com/lockproxy/lockproxy/internal/upstream/admission"
@@ -270,6 +271,7 @@ type nodes struct {
 	views   *refresh.Refresher
 	fleet   *fleet.Fleet
 	wait    time.Duration
+	refused [cluster.Reasons]atomic.Int64
 }
 
 // FailoverWait is how long a command waits for a server that moves.

@@ -3,6 +3,7 @@ package upstream
 import (
 	"time"
 
+	"github.com/lockproxy/lockproxy/internal/upstream/cluster"
 	"github.com/lockproxy/lockproxy/internal/upstream/lineup"
 )
 
@@ -77,6 +78,26 @@ func (u *Upstream) Moves() int64 { return u.moves.Load() }
 
 // LaneEvents are the numbers of lanes that were set aside, and of connections that lanes have lost, since the start.
 func (u *Upstream) LaneEvents() (aside, lost int64) { return u.aside.Load(), u.lost.Load() }
+
+// Refused notes that a server has refused a command for another server's sake.
+func (n *nodes) Refused(why cluster.Reason) { n.refused[why].Add(1) }
+
+// Redirections are the numbers of commands that a server of a cluster has refused for another server's sake, by reason, since the start.
+func (n *nodes) Redirections() map[string]int64 {
+	all := map[string]int64{}
+	for _, why := range []cluster.Reason{cluster.Moved, cluster.Asking, cluster.TryLate} {
+		all[why.String()] = n.refused[why].Load()
+	}
+	return all
+}
+
+// Refreshes are the numbers of questions about the servers of a cluster, and of the views that were new, since the start.
+func (n *nodes) Refreshes() (asked, changed int64) {
+	if n.views == nil {
+		return 0, 0
+	}
+	return n.views.Counts()
+}
 
 func (set *laneSet) pause() {
 	set.lineup.Pause(set.u.lanes.paused, time.Now())

@@ -210,6 +210,7 @@ func (o *ear) failed(words []byte) {
 	case !a.on:
 		e.settle()
 	case why.Reason != cluster.Done:
+		e.cluster.Refused(why.Reason)
 		for _, t := range a.channels {
 			e.lost(t, a.r, o.at)
 		}

@@ -55,6 +55,9 @@ type Cluster interface {
 	// Watch has f called from another goroutine whenever the view has changed, until stop is called. f may still be running then.
 	Watch(f func()) (stop func())
 
+	// Refused notes that a server has refused a subscription for another server's sake.
+	Refused(why cluster.Reason)
+
 	// FailoverWait is how long a command waits for a server that moves.
 	FailoverWait() time.Duration
 }

@@ -51,6 +51,9 @@ type Cluster interface {
 	// Refresh has then called from another goroutine when the view has been refreshed by a question that has begun after this call.
 	Refresh(hint topology.Node, then func())
 
+	// Refused notes that a server has refused a command for another server's sake.
+	Refused(why cluster.Reason)
+
 	// Silent reports whether a server has not answered lately.
 	Silent(at topology.Node) bool
 
@@ -242,6 +245,7 @@ func (n *Errands) rest(e *Errand) {
 
 // Refused notes that a server has refused a command for another server's sake. It returns the server that has the key already; Any: none is known.
 func (n *Errands) Refused(why cluster.Refusal) (asking topology.Node) {
+	n.cluster.Refused(why.Reason)
 	hint := n.view.At(why.Address)
 	switch {
 	case hint == nil:

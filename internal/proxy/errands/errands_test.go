@@ -72,6 +72,7 @@ func newClient(t testing.TB) *client {
 func (c *client) View() *cluster.View                     { return c.view }
 func (c *client) Refresh(_ topology.Node, then func())    { c.then = append(c.then, then) }
 func (c *client) Silent(at topology.Node) bool            { return at == c.silent }
+func (c *client) Refused(cluster.Reason)                  {}
 func (c *client) FailoverWait() time.Duration             { return c.wait }
 func (c *client) Gone() bool                              { return false }
 func (c *client) Pass(at replies.ID, b []byte, more bool) { c.Put(at, b, more) }

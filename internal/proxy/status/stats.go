@@ -29,6 +29,8 @@ type Stats struct {
 	Lanes                         int
 	LanesSetAside                 int64            // since the start, because they stood still
 	Moves                         int64            // of the primary to another address, since the start
+	Redirections                  map[string]int64 // commands that a server of a cluster refused for another server's sake, by reason
+	Refreshes, Views              int64            // questions about the servers of a cluster, and changes that were found
 	PinsOpen, PinsIdle, PinsReady int              // PinsIdle of PinsOpen have no session; on PinsReady of these a command is sent at once
 	LoginsOpen, LoginsIdle        int              // connections on which Redis judges identity changes
 	PinReasons                    map[string]int64 // pins in use, by the command that made each necessary
@@ -109,6 +111,8 @@ func (src *Source) Stats() Stats {
 		s.LaneCommands += l.Commands
 		s.LaneBytes += l.Bytes
 	}
+	s.Redirections = src.Upstream.Redirections()
+	s.Refreshes, s.Views = src.Upstream.Refreshes()
 	s.LanesSetAside, s.Reconnects = src.Upstream.LaneEvents()
 	if src.Loops != nil {
 		s.Loops, s.LoopsBusy = src.Loops()

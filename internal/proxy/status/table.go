@@ -92,6 +92,20 @@ var Table = []Row{
 		Number: func(s *Stats) int64 { return s.Moves },
 	},
 	{
+		Info: "cluster_redirections", Metric: "cluster_redirections_total", Kind: Counter, Label: "reason",
+		Help:    "Commands that a server of a cluster did not carry out for another server's sake, by reason: moved, ask, later (TRYAGAIN, CLUSTERDOWN, LOADING). They are sent again.",
+		ByLabel: func(s *Stats) map[string]int64 { return s.Redirections },
+		Text:    func(s *Stats) string { return joined(s.Redirections) },
+	},
+	{
+		Info: "cluster_refreshes", Metric: "cluster_refreshes_total", Kind: Counter, Help: "Questions about the servers and slots of a cluster.",
+		Number: func(s *Stats) int64 { return s.Refreshes },
+	},
+	{
+		Info: "cluster_changes", Metric: "cluster_changes_total", Kind: Counter, Help: "Changes of the servers or slots of a cluster that the proxy has found.",
+		Number: func(s *Stats) int64 { return s.Views },
+	},
+	{
 		Info: "commands_by_class", Metric: "commands_total", Label: "class", Kind: Counter, Help: commandsHelp,
 		ByLabel: func(s *Stats) map[string]int64 { return s.Commands },
 		Text:    func(s *Stats) string { return joined(s.Commands) },

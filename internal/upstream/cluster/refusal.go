@@ -17,7 +17,22 @@ const (
 	Moved                 // another node serves the slot
 	Asking                // the slot is being moved, and the key has been moved already
 	TryLate               // the command may succeed a moment later
+	Reasons               // their number
 )
+
+// String is the reason for people, and a label of metrics.
+func (r Reason) String() string {
+	switch r {
+	case Moved:
+		return "moved"
+	case Asking:
+		return "ask"
+	case TryLate:
+		return "later"
+	case Done, Reasons:
+	}
+	return "done"
+}
 
 // A Refusal is an error reply that says that a command was not carried out.
 type Refusal struct {

@@ -10,6 +10,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"go.uber.org/zap"
@@ -37,6 +38,8 @@ type Refresher struct {
 	wake chan struct{} // size 1, never closed: a refresh is wanted
 
 	asking sync.WaitGroup // questions on their way
+
+	asked, changed atomic.Int64
 
 	mu      sync.Mutex
 	waiting []func()               // called after the next refresh
@@ -83,6 +86,9 @@ const (
 	// patience bounds the wait for a node's answer. others is the wait for the others after the first good answer.
 	patience, others = time.Second, 50 * time.Millisecond
 )
+
+// Counts are the numbers of refreshes, and of those that found a change, since the start.
+func (r *Refresher) Counts() (asked, changed int64) { return r.asked.Load(), r.changed.Load() }
 
 // Err is why the last refresh has failed; nil: it has not.
 func (r *Refresher) Err() error {
@@ -147,6 +153,7 @@ func (r *Refresher) refresh(ctx context.Context) {
 	r.waiting, r.hints = nil, map[topology.Node]bool{}
 	r.mu.Unlock()
 	present := r.opts.Cluster.View()
+	r.asked.Add(1)
 	best, err := r.best(ctx, r.choose(present, hints))
 	r.mu.Lock()
 	r.last = err
@@ -158,6 +165,7 @@ func (r *Refresher) refresh(ctx context.Context) {
 		if changed := !best.Same(present); changed || best.Epoch != present.Epoch || best.OK != present.OK {
 			r.opts.Cluster.Show(best)
 			if changed {
+				r.changed.Add(1)
 				r.opts.Logger.Info("the cluster has changed", zap.Uint64("epoch", best.Epoch), zap.Int("primaries", len(best.Nodes())), zap.Bool("covered", best.Covered()))
 				r.opts.Changed(best)
 			}
