@@ -2,8 +2,11 @@ package proxy
 
 import (
 	"fmt"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
+	"time"
 
 	"github.com/lockproxy/lockproxy/internal/redistest"
 )
@@ -81,6 +84,97 @@ func TestSyncedLocksOutliveTheirPrimary(t *testing.T) {
 					t.Errorf("k%d: the rival got %q, %v; the fence before was %d", i, reply, err, fences[i])
 				}
 			}
+		})
+	}
+}
+
+// taker acquires one lock after the other, and keeps them.
+type taker struct {
+	name, addr string
+	took       []string // the locks that it was told it holds
+	unsynced   int
+}
+
+func (k *taker) run(t *testing.T, stop <-chan struct{}) {
+	var p *peer
+	for n := 0; ; n++ {
+		select {
+		case <-stop:
+			return
+		case <-time.After(2 * time.Millisecond):
+		}
+		if p == nil {
+			p = dialClient(t, k.addr)
+		}
+		key := fmt.Sprint(k.name, n)
+		p.send("LOCK", key, "SYNC", "2", "WAIT", "300")
+		reply, err := p.frame()
+		switch {
+		case err != nil:
+			p = nil
+		case strings.HasPrefix(reply, ":"):
+			k.took = append(k.took, key)
+		case strings.HasPrefix(reply, "-NOTSYNCED"):
+			k.unsynced++
+		}
+	}
+}
+
+// TestSyncedLocksOutliveAFailover has clients acquire locks while the primary moves. No other client is granted a lock that one was told it
+// holds. Without SYNC, the locks are lost that were granted by a primary which was cut off.
+func TestSyncedLocksOutliveAFailover(t *testing.T) {
+	for _, fault := range []struct {
+		name   string
+		strike func(s *failoverStand, primary *redistest.Server)
+	}{
+		{"planned", func(s *failoverStand, _ *redistest.Server) { s.sentinels.BeginFailover() }},
+		{"killed", func(_ *failoverStand, primary *redistest.Server) { primary.Kill() }},
+		{"stopped", func(_ *failoverStand, primary *redistest.Server) { primary.Pause() }},
+		{"cut off from all but the proxies", func(_ *failoverStand, primary *redistest.Server) {
+			primary.Do(t, "ACL", "SETUSER", "default", "-ping", "-psync", "-sync", "-replconf")
+			primary.Do(t, "ACL", "SETUSER", "sentinel", "off")
+			primary.Do(t, "CLIENT", "KILL", "TYPE", "replica")
+			primary.Do(t, "CLIENT", "KILL", "USER", "sentinel")
+		}},
+	} {
+		t.Run(fault.name, func(t *testing.T) {
+			t.Parallel()
+			s := newFailoverStand(t)
+			primary := s.sentinels.Primary()
+			var all []*taker
+			var running sync.WaitGroup
+			stop := make(chan struct{})
+			end := sync.OnceFunc(func() {
+				close(stop)
+				running.Wait()
+			})
+			defer end()
+			for i := range 4 {
+				k := &taker{name: fmt.Sprint("k", i, ":"), addr: address(s.proxies[i%len(s.proxies)])}
+				all = append(all, k)
+				running.Go(func() { k.run(t, stop) })
+			}
+			redistest.Eventually(t, patience, "some locks", func() bool { return primary.Do(t, "DBSIZE").(int64) > 100 })
+			fault.strike(s, primary)
+			s.newPrimary(t, primary)
+			redistest.Eventually(t, patience, "the proxies to follow", func() bool {
+				return !slices.ContainsFunc(s.proxies, func(srv *Server) bool { return srv.shared.Upstream.Moves() == 0 })
+			})
+			end()
+			rival := dialClient(t, address(s.proxies[0]))
+			took := 0
+			for _, k := range all {
+				took += len(k.took)
+				for _, key := range k.took {
+					if reply := rival.quiet("TRYLOCK", key); reply != "$-1\r\n" {
+						t.Errorf("%s was granted to a client that has it, and to another one: %q", key, reply)
+					}
+				}
+			}
+			t.Logf("%d locks", took)
+			redistest.Eventually(t, patience, "a grant at the new primary", func() bool { // which has one replica at least
+				return strings.HasPrefix(rival.quiet("LOCK", "k", "SYNC", "1", "WAIT", "1000"), ":")
+			})
 		})
 	}
 }

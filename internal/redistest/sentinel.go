@@ -157,6 +157,17 @@ func (s *Sentinels) Primary() *Server {
 	return nil
 }
 
+// Ready reports whether all Sentinels are connected with all servers, find none of them down, and would fail over at once.
+func (s *Sentinels) Ready() bool {
+	s.t.Helper()
+	for _, one := range s.All {
+		if !s.complete(one) {
+			return false
+		}
+	}
+	return true
+}
+
 // Failover makes the Sentinels promote a replica although the primary is well, and returns the new primary when they agree on it.
 func (s *Sentinels) Failover() *Server {
 	s.t.Helper()

@@ -56,6 +56,10 @@ func TestFencesHoldThoughRedisForgets(t *testing.T) {
 	runChaos(t, settings{seed: seedOf(t), volatile: true, workers: 6, keys: 3, lease: time.Second}, chaosTime(t)/2)
 }
 
+func TestLocksHoldWhileThePrimaryMoves(t *testing.T) {
+	runChaos(t, settings{seed: seedOf(t), sentinels: true, workers: 6, keys: 3, lease: 4 * time.Second}, chaosTime(t))
+}
+
 // runChaos is one experiment: some calm, then faults, then time to recover, then the end and all checks.
 func runChaos(t *testing.T, set settings, d time.Duration) {
 	s := newStand(t, set)
@@ -68,7 +72,11 @@ func runChaos(t *testing.T, set settings, d time.Duration) {
 		}
 	})
 	s.wait(2 * time.Second)
-	s.inject(d, faults(s.lease))
+	kinds := faults(s.lease)
+	if s.group != nil {
+		kinds = append(ofProcesses(kinds), failovers()...)
+	}
+	s.inject(d, kinds)
 	s.recoverFromFaults()
 	s.endOfWork()
 	s.watcher.stop()

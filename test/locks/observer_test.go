@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -12,7 +13,7 @@ import (
 // observer looks at Redis itself while the workload runs: at the time to live of the locks, which must have one at
 // every instant, and at the fair queues, whose order is the order of asking.
 type observer struct {
-	redis *redis.Client
+	redis atomic.Pointer[redis.Client] // nil: there is no server that knows
 	keys  []string
 	end   context.CancelFunc
 	done  sync.WaitGroup
@@ -31,10 +32,11 @@ func deadlinesOf(key string) string { return "redisson_lock_timeout:{" + key + "
 func observe(client *redis.Client, keys []string) *observer {
 	ctx, cancel := context.WithCancel(context.Background())
 	o := &observer{
-		redis: client, keys: keys, end: cancel,
+		keys: keys, end: cancel,
 		queued: make(map[string]map[string]int64), ahead: make(map[string]map[[2]string]int64),
 		longest: make(map[string]int),
 	}
+	o.redis.Store(client)
 	for _, key := range keys {
 		o.queued[key] = make(map[string]int64)
 		o.ahead[key] = make(map[[2]string]int64)
@@ -65,14 +67,18 @@ func (o *observer) watch(ctx context.Context) {
 func (o *observer) look(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
+	client := o.redis.Load()
+	if client == nil {
+		return
+	}
 	ttls := make([]*redis.Cmd, len(o.keys))
 	queues := make([]*redis.StringSliceCmd, len(o.keys))
-	pipe := o.redis.Pipeline()
+	pipe := client.Pipeline()
 	for i, key := range o.keys {
 		ttls[i] = pipe.Do(ctx, "PTTL", key)
 		queues[i] = pipe.LRange(ctx, queueOf(key), 0, -1)
 	}
-	if _, err := pipe.Exec(ctx); err != nil {
+	if _, err := pipe.Exec(ctx); err != nil || o.redis.Load() != client {
 		return
 	}
 	o.looks++

@@ -1,6 +1,7 @@
 package locks
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
@@ -28,8 +29,9 @@ type stand struct {
 	keys     []string
 
 	net     network
-	redis   *redistest.Server
+	redis   *redistest.Server // the primary, if there are Sentinels
 	admin   *redis.Client
+	group   *group // nil: there are no Sentinels
 	proxies [2]*namedProxy
 	reach   []string // the proxies as workers reach them
 	ledger  *ledger
@@ -57,6 +59,7 @@ type settings struct {
 	seed       uint64
 	namespaces bool
 	volatile   bool // Redis persists nothing: a restart forgets all locks
+	sentinels  bool // the primary has replicas and Sentinels
 	workers    int
 	keys       int
 	lease      time.Duration
@@ -89,10 +92,13 @@ func newStand(t *testing.T, set settings) *stand {
 	if set.volatile {
 		args = nil
 	}
-	if set.namespaces {
+	switch {
+	case set.namespaces:
 		s.startInNamespaces(args)
-	} else {
-		s.startWithRelays(args)
+	case set.sentinels:
+		s.startWithSentinels()
+	default:
+		s.startWithRelays(args, "")
 	}
 	for _, p := range s.proxies {
 		s.restart(p)
@@ -127,15 +133,18 @@ func (s *stand) flags(socket string) []string {
 	}
 }
 
-func (s *stand) startWithRelays(args []string) {
-	s.redis = redistest.Start(s.t, args...)
+// startWithRelays starts Redis if it does not run. upstream is the address of Redis for the proxies; empty: that of a relay.
+func (s *stand) startWithRelays(args []string, upstream string) {
+	if s.redis == nil {
+		s.redis = redistest.Start(s.t, args...)
+	}
 	listens := map[node]string{proxy1: freeAddr(s.t), proxy2: freeAddr(s.t), store: s.redis.Addr()}
 	links := newRelays(s.t, listens)
 	s.net = links
 	for i, n := range []node{proxy1, proxy2} {
 		socket := filepath.Join(s.dir, fmt.Sprintf("p%d", i+1))
 		s.proxies[i] = &namedProxy{
-			newProxyAt(s.t, "", listens[n], links.reach(n, store), s.flags(socket)...), n.String(), socket,
+			newProxyAt(s.t, "", listens[n], cmp.Or(upstream, links.reach(n, store)), s.flags(socket)...), n.String(), socket,
 		}
 		s.reach = append(s.reach, links.reach(workers, n))
 	}

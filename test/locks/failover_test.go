@@ -1,0 +1,102 @@
+package locks
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/lockproxy/lockproxy/internal/redistest"
+)
+
+// group is a primary with its replicas and Sentinels.
+type group struct {
+	servers   []*redistest.Server
+	sentinels *redistest.Sentinels
+}
+
+func (s *stand) startWithSentinels() {
+	primary := redistest.Start(s.t)
+	replicas := []*redistest.Server{redistest.StartReplica(s.t, primary), redistest.StartReplica(s.t, primary)}
+	sentinels := redistest.StartSentinels(s.t, 3, primary, replicas, "down-after-milliseconds 500", "failover-timeout 1000")
+	s.redis, s.group = primary, &group{append(replicas, primary), sentinels}
+	s.startWithRelays(nil, "sentinel://"+sentinels.Addrs()+"/"+sentinels.Name)
+}
+
+// ofProcesses are the faults that concern neither Redis nor the way to it.
+func ofProcesses(all []fault) []fault {
+	return slices.DeleteFunc(all, func(f fault) bool {
+		return !strings.HasSuffix(f.name, "a worker") && !strings.HasSuffix(f.name, "a proxy")
+	})
+}
+
+// failovers are the faults by which the primary moves. Replication loses what was written last, which would be as good as any other loss to
+// the checks. So the primary takes no more writes until its replicas have all, and then it is struck: what clients have been told is known to
+// the new primary, and the checks stay exact. Calls that are on their way are lost.
+func failovers() []fault {
+	return []fault{
+		{"kill the primary", 0, false, func(s *stand) (string, func()) {
+			old := s.redis
+			return s.moves(old.Kill), func() { old.Restart("--replicaof", "127.0.0.1 "+s.port()) }
+		}},
+		{"stop the primary", 0, false, func(s *stand) (string, func()) {
+			old := s.redis
+			return s.moves(old.Pause), func() {
+				old.Continue()
+				s.demote(old)
+			}
+		}},
+		{"fail over", 0, false, func(s *stand) (string, func()) {
+			old := s.redis
+			return s.moves(s.group.sentinels.BeginFailover), func() { s.demote(old) }
+		}},
+	}
+}
+
+// demote makes a former primary a replica, as Sentinels do after some seconds. Until then it takes no writes.
+func (s *stand) demote(old *redistest.Server) {
+	s.do(old, "REPLICAOF", "127.0.0.1", s.port())
+	s.do(old, "CLIENT", "UNPAUSE") // Sentinels publish
+}
+
+// port is that of the primary.
+func (s *stand) port() string { return s.redis.Addr()[strings.LastIndex(s.redis.Addr(), ":")+1:] }
+
+// do sends a command to a server that may close the connection.
+func (s *stand) do(srv *redistest.Server, args ...any) {
+	redistest.Eventually(s.t, patience, "an answer", func() bool { return srv.Client(s.t).Do(s.t.Context(), args...).Err() == nil })
+}
+
+// moves strikes the primary and returns when there is another one, which all Sentinels and proxies follow.
+func (s *stand) moves(strike func()) (to string) {
+	old := s.redis
+	s.awaitReplicas()
+	s.watcher.redis.Store(nil)
+	s.do(old, "CLIENT", "PAUSE", "600000", "WRITE")
+	redistest.Eventually(s.t, patience, "the replicas to have everything", func() bool {
+		offset := s.fact(old, "master_repl_offset")
+		return !slices.ContainsFunc(s.group.servers, func(one *redistest.Server) bool {
+			return one != old && s.fact(one, "slave_repl_offset") != offset
+		})
+	})
+	strike()
+	s.redis = s.group.sentinels.AwaitOther(old)
+	s.admin = s.redis.Client(s.t)
+	s.watcher.redis.Store(s.redis.Client(s.t))
+	return "to " + s.redis.Addr()
+}
+
+// awaitReplicas returns when the primary has both replicas, and the Sentinels know so and would fail over.
+func (s *stand) awaitReplicas() {
+	redistest.Eventually(s.t, 2*patience, "both replicas to be up", func() bool {
+		return !slices.ContainsFunc(s.group.servers, func(one *redistest.Server) bool {
+			return one != s.redis && (s.fact(one, "master_link_status") != "up" || s.fact(one, "master_port") != s.port())
+		}) && s.group.sentinels.Ready()
+	})
+}
+
+// fact is a line of INFO replication.
+func (s *stand) fact(of *redistest.Server, name string) string {
+	text, _ := of.Client(s.t).Info(s.t.Context(), "replication").Result()
+	_, after, _ := strings.Cut(text, name+":")
+	value, _, _ := strings.Cut(after, "\r\n")
+	return value
+}
