@@ -1,0 +1,113 @@
+package waiters
+
+import (
+	"testing"
+	"time"
+
+	"github.com/lockproxy/lockproxy/internal/lockcmds/contract"
+	"github.com/lockproxy/lockproxy/internal/resp"
+)
+
+func TestTheFirstAttemptIsOneScriptOnTheSessionsOwnConnection(t *testing.T) {
+	for _, c := range []struct {
+		line   string
+		script string
+		answer resp.Value
+		err    error
+		reply  string
+	}{
+		{"LOCK k", "acquire", grantOfFence(7), nil, ":7"},
+		{"FAIRLOCK k", "fair", grantOfFence(7), nil, ":7"},
+		{"TRYLOCK k", "acquire", busy(time.Second), nil, "(nil)"},
+		{"LOCK k WAIT 0", "acquire", busy(time.Second), nil, "(nil)"},
+		{"LOCK k", "acquire", resp.Value{}, contract.ErrUnsent, "-NOUPSTREAM nothing was sent"},
+		{"LOCK k", "acquire", resp.Value{Kind: resp.SimpleError, Str: []byte("NOPERM no")}, nil, "-NOPERM no"},
+	} {
+		w := newWorld(t)
+		a := w.client(1)
+		a.sends(c.line)
+		if name := a.sent[0].Script.Name(); name != c.script {
+			t.Errorf("%s: %s.lua", c.line, name)
+		}
+		a.answered(c.answer, c.err)
+		a.got(c.reply)
+		if w.x.Asks(1) || (w.holds.Len() == 1) != (c.reply == ":7") || len(w.asked) != 0 {
+			t.Errorf("%s: asks %v, %d holds, the engine asked %q", c.line, w.x.Asks(1), w.holds.Len(), w.asked)
+		}
+	}
+}
+
+func TestAnAcquireWhoseAnswerIsLostIsSentAgain(t *testing.T) {
+	w := newWorld(t)
+	a := w.client(1)
+	a.sends("LOCK k")
+	w.answers = []any{contract.ErrUnsent, grantOfFence(9)}
+	a.answered(resp.Value{}, contract.ErrInDoubt)
+	a.got()
+	w.pass(time.Second)
+	a.got(":9")
+}
+
+func TestAnAcquireInDoubtIsRolledBack(t *testing.T) {
+	w := newWorld(t)
+	a := w.client(1)
+	a.sends("LOCK k")
+	a.answered(resp.Value{}, contract.ErrInDoubt)
+	w.pass(6 * time.Second)
+	a.got("-INDOUBT sent, but no answer came")
+	if last := w.asked[len(w.asked)-1]; last != "drop" {
+		t.Errorf("the last script is %s", last)
+	}
+}
+
+// A lease that the client has made shorter than a round trip would end before each grant.
+func TestAGrantThatComesTooLate(t *testing.T) {
+	for line, waits := range map[string]bool{
+		"LOCK k": true, "LOCK k PX 1000": false, "LOCK k MAXHOLD 1000": false, "TRYLOCK k": false, "LOCK k WAIT 5": false, "LOCK k MAXHOLD 60000": true,
+	} {
+		w := newWorld(t)
+		a := w.client(1)
+		a.sends(line)
+		w.now = w.now.Add(31 * time.Second)
+		w.answers = []any{numbers(1)} // to the rollback
+		a.answered(grantOfFence(7), nil)
+		if waits {
+			a.got()
+		} else {
+			a.got("(nil)")
+		}
+		if w.holds.Len() != 0 || w.x.Asks(1) != waits {
+			t.Errorf("%s: %d holds, waits: %v", line, w.holds.Len(), w.x.Asks(1))
+		}
+	}
+}
+
+func TestAGrantToAClientThatHasGoneIsRolledBack(t *testing.T) {
+	w := newWorld(t)
+	a := w.client(1)
+	a.sends("LOCK k")
+	a.ended = true
+	w.holds.End(1)
+	w.x.Left(1)
+	w.answers = []any{numbers(1)}
+	if reply := a.sent[0].For.Done(grantOfFence(7), nil); reply != nil {
+		t.Errorf("reply %q", reply)
+	}
+	w.work()
+	if w.holds.Len() != 0 || len(w.asked) != 1 || w.asked[0] != "drop" {
+		t.Errorf("%d holds, asked %q", w.holds.Len(), w.asked)
+	}
+}
+
+func TestAnOverwrittenKeyIsTheLossOfTheHoldThere(t *testing.T) {
+	w := newWorld(t)
+	a := w.client(1)
+	a.sends("LOCK k")
+	a.answered(grantOfFence(7), nil)
+	a.sends("LOCK k")
+	a.answered(resp.Value{Kind: resp.SimpleError, Str: []byte("WRONGTYPE Operation against a key")}, nil)
+	a.got(":7", "-LOSTLEASE the lease has ended before")
+	if w.holds.Len() != 0 {
+		t.Error("the hold is still known")
+	}
+}
