@@ -1,6 +1,10 @@
 package parts
 
-import "math/rand/v2"
+import (
+	"math"
+	"math/rand/v2"
+	"strconv"
+)
 
 // everywhere has the commands that concern all primaries, by name or "name subcommand". Redis's tips (request_policy, response_policy) say most of
 // this. For PING, RANDOMKEY, PUBSUB and ACL, among others, they are missing or do not fit, so the list is the proxy's own. Other commands without a
@@ -16,7 +20,7 @@ var everywhere = map[string]Join{
 
 	"config set": unlessError(true, first), "config resetstat": unlessError(true, first), "config rewrite": unlessError(true, first),
 	"acl setuser": unlessError(true, first), "acl deluser": unlessError(true, first), "acl load": unlessError(true, first), "acl save": unlessError(true, first),
-	"slowlog get": unlessError(false, concatenate), "slowlog len": unlessError(false, sum), "slowlog reset": unlessError(true, first),
+	"slowlog len": unlessError(false, sum), "slowlog reset": unlessError(true, first),
 	"latency reset": unlessError(true, sum), "memory purge": unlessError(true, first),
 
 	"pubsub channels": unlessError(false, union), "pubsub shardchannels": unlessError(false, union), "pubsub numpat": unlessError(false, greatest),
@@ -27,10 +31,25 @@ func both(a, b int) int { return a & b }
 func plus(a, b int) int { return a + b }
 
 // Everywhere returns how the replies of all primaries to a command are joined; nil: the command concerns one server. name and sub, the first
-// argument, are in lower case.
-func Everywhere(name, sub string) Join {
+// argument, are in lower case. args are those of the command.
+func Everywhere(name, sub string, args [][]byte) Join {
 	if join := everywhere[name]; join != nil {
 		return join
 	}
+	if name == "slowlog" && sub == "get" {
+		return unlessError(false, newest(slowEntries(args)))
+	}
 	return everywhere[name+" "+sub]
+}
+
+// slowEntries is the number of entries that a SLOWLOG GET asks for. Redis refuses other numbers than these.
+func slowEntries(args [][]byte) int {
+	if len(args) < 3 {
+		return 10
+	}
+	n, err := strconv.Atoi(string(args[2]))
+	if err != nil || n < 0 {
+		return math.MaxInt
+	}
+	return n
 }

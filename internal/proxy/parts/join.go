@@ -2,6 +2,8 @@ package parts
 
 import (
 	"bytes"
+	"cmp"
+	"slices"
 	"strconv"
 
 	"github.com/lockproxy/lockproxy/internal/resp"
@@ -87,6 +89,37 @@ func concatenate(replies [][]byte) []byte {
 		joined = append(joined, body...)
 	}
 	return joined
+}
+
+// newest is the entries of all lists, of which the second element is a time, with the latest first, and no more than n.
+func newest(n int) Join {
+	return func(replies [][]byte) []byte {
+		type entry struct {
+			raw  []byte
+			time int64
+		}
+		var list []entry
+		for _, r := range replies {
+			all, ok := elements(r)
+			if !ok {
+				return r
+			}
+			for _, raw := range all {
+				v, _, err := resp.Decode(raw)
+				if err != nil || len(v.Elems) < 2 {
+					return r
+				}
+				list = append(list, entry{raw, v.Elems[1].Int})
+			}
+		}
+		slices.SortStableFunc(list, func(a, b entry) int { return cmp.Compare(b.time, a.time) })
+		list = list[:min(n, len(list))]
+		joined := resp.AppendHeader(nil, '*', len(list))
+		for _, e := range list {
+			joined = append(joined, e.raw...)
+		}
+		return joined
+	}
 }
 
 // array returns the number of elements of an array or a set, and their bytes.

@@ -137,11 +137,11 @@ func TestReplies(t *testing.T) {
 		for _, r := range c.replies {
 			replies = append(replies, []byte(r))
 		}
-		if got := string(Everywhere(c.name, c.sub)(replies)); got != c.want {
+		if got := string(Everywhere(c.name, c.sub, nil)(replies)); got != c.want {
 			t.Errorf("%s %s: %q, want %q", c.name, c.sub, got, c.want)
 		}
 	}
-	if Everywhere("get", "") != nil || Everywhere("script", "help") != nil {
+	if Everywhere("get", "", nil) != nil || Everywhere("script", "help", nil) != nil {
 		t.Error("a command for one server goes everywhere")
 	}
 }
@@ -234,12 +234,31 @@ func TestAScanSurvivesChanges(t *testing.T) {
 
 func TestInfoCountsAllServers(t *testing.T) {
 	text := func(body string) []byte { return resp.AppendBulk(nil, body) }
-	got := Everywhere("info", "")([][]byte{
+	got := Everywhere("info", "", nil)([][]byte{
 		text("# Clients\r\nconnected_clients:3\r\nmaxclients:10\r\nblocked_clients:1\r\n\r\n# Commandstats\r\ncmdstat_get:calls=1,usec=4,usec_per_call=4.00,failed_calls=0\r\n\r\n# Errorstats\r\n\r\n# Cluster\r\ncluster_enabled:1\r\n\r\n# Keyspace\r\ndb0:keys=1,expires=0,avg_ttl=0\r\n"),
 		text("# Clients\r\nconnected_clients:4\r\nmaxclients:10\r\nblocked_clients:0\r\n\r\n# Commandstats\r\ncmdstat_get:calls=3,usec=2,usec_per_call=0.67,failed_calls=1\r\ncmdstat_set:calls=1,usec=2,usec_per_call=2.00,failed_calls=0\r\n\r\n# Errorstats\r\nerrorstat_ERR:count=2\r\n\r\n# Cluster\r\ncluster_enabled:1\r\n\r\n# Keyspace\r\n"),
 	})
 	want := text("# Clients\r\nconnected_clients:7\r\nmaxclients:10\r\nblocked_clients:1\r\n\r\n# Commandstats\r\ncmdstat_get:calls=4,usec=6,usec_per_call=1.50,failed_calls=1\r\ncmdstat_set:calls=1,usec=2,usec_per_call=2.00,failed_calls=0\r\n\r\n# Errorstats\r\nerrorstat_ERR:count=2\r\n\r\n# Cluster\r\ncluster_enabled:0\r\n\r\n# Keyspace\r\ndb0:keys=1,expires=0,avg_ttl=0\r\n")
 	if string(got) != string(want) {
 		t.Errorf("%q, want\n%q", got, want)
+	}
+}
+
+func TestTheLatestSlowEntriesOfAllServers(t *testing.T) {
+	list := func(times ...int) []byte {
+		b := resp.AppendHeader(nil, '*', len(times))
+		for _, at := range times {
+			b = resp.AppendInteger(resp.AppendInteger(resp.AppendHeader(b, '*', 2), 7), at)
+		}
+		return b
+	}
+	for _, c := range []struct {
+		count string
+		want  []byte
+	}{{"3", list(9, 8, 5)}, {"-1", list(9, 8, 5, 5, 1)}, {"0", list()}} {
+		args := [][]byte{[]byte("SLOWLOG"), []byte("GET"), []byte(c.count)}
+		if got := Everywhere("slowlog", "get", args)([][]byte{list(8, 5), list(), list(9, 5, 1)}); string(got) != string(c.want) {
+			t.Errorf("%s: %q", c.count, got)
+		}
 	}
 }

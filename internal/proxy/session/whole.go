@@ -43,7 +43,7 @@ func (l *lanes) whole(row *command.Row, p command.Policy, raw []byte) (handled, 
 	if command.IsOwnInfo(s.args) {
 		return false, false
 	}
-	if join := parts.Everywhere(row.Name, command.Keyword(s.args, 1)); join != nil {
+	if join := parts.Everywhere(row.Name, command.Keyword(s.args, 1), s.args); join != nil {
 		if !s.awaitQuiet() {
 			return true, false
 		}
