@@ -74,7 +74,8 @@ _lockproxy() {
 		'--lock-reentry=[The owners that may acquire a lock again while they hold it\: connection (also a connection that names no OWNER) or owner (only a named OWNER\: safe with shared connections)]:value:_files' \
 		'--lock-max-hold=[Longest hold of a renewed lock]:value:_files' \
 		'--lock-sync=[Replicas that must have a grant before its client is told\: a number, or all that the Sentinels know]:value:_files' \
-		'--drain-timeout=[Time for which clients that hold locks keep their connections after SIGTERM or SIGINT]:value:_files' \
+		'--drain-delay=[Time after SIGTERM or SIGINT for which clients are accepted as before while /readyz says 503\: balancers and the next process need it]:value:_files' \
+		'--drain-timeout=[Time that follows it, in which each client is closed at a quiet moment]:value:_files' \
 		'--log-level=[Lowest level that is logged\: debug, info, warn or error]:value:_files' \
 		'--log-format=[json or console]:value:_files' \
 		'--tcp-keepalive=[Idle time before keepalive probes]:value:_files' \

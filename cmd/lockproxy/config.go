@@ -124,7 +124,8 @@ type LockConfig struct {
 
 // DrainConfig says how the proxy stops.
 type DrainConfig struct {
-	Timeout time.Duration `yaml:"timeout" reload:"yes" help:"Time for which clients that hold locks keep their connections after SIGTERM or SIGINT."`
+	Delay   time.Duration `yaml:"delay" reload:"yes" help:"Time after SIGTERM or SIGINT for which clients are accepted as before while /readyz says 503: balancers and the next process need it."`
+	Timeout time.Duration `yaml:"timeout" reload:"yes" help:"Time that follows it, in which each client is closed at a quiet moment. Clients that hold locks keep their connections and leases."`
 }
 
 // LogConfig shapes the log, which goes to standard error.
@@ -247,6 +248,7 @@ func (c Config) Verify() error {
 	oneOf("lock.reentry", c.Lock.Reentry, proxy.ReentryConnection, proxy.ReentryOwner)
 	atLeast("lock.max-hold", c.Lock.MaxHold, 0)
 	check(c.Lock.Sync != values.AllReplicas || upstream.Kind == address.Sentinel, "lock.sync", "all needs an upstream.address of Sentinels; write the number of replicas")
+	atLeast("drain.delay", c.Drain.Delay, 0)
 	atLeast("drain.timeout", c.Drain.Timeout, 0)
 	atLeast("tcp.keepalive", c.TCP.Keepalive, time.Second)
 	atLeast("tcp.user-timeout", c.TCP.UserTimeout, 0)

@@ -35,6 +35,7 @@ func TestValidateNamesTheKey(t *testing.T) {
 		{"lock.grace: -1s is less than 0s", func(c *Config) { c.Lock.Grace = &negative }},
 		{"lock.sync: all needs an upstream.address of Sentinels; write the number of replicas", func(c *Config) { c.Lock.Sync = values.AllReplicas }},
 		{"lock.max-hold: -1s is less than 0s", func(c *Config) { c.Lock.MaxHold = negative }},
+		{"drain.delay: -1s is less than 0s", func(c *Config) { c.Drain.Delay = negative }},
 		{"drain.timeout: -1s is less than 0s", func(c *Config) { c.Drain.Timeout = negative }},
 		{"tcp.keepalive: 0s is less than 1s", func(c *Config) { c.TCP.Keepalive = 0 }},
 		{"tcp.user-timeout: -1s is less than 0s", func(c *Config) { c.TCP.UserTimeout = negative }},

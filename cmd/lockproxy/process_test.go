@@ -10,6 +10,8 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
+	"path/filepath"
+	"runtime"
 	"strings"
 	"sync"
 	"syscall"
@@ -204,9 +206,9 @@ func TestCheckLoadsCertificates(t *testing.T) {
 	}
 }
 
-func TestAdminServerIsThereUntilTheLastClientHasGone(t *testing.T) {
+func TestAdminServerEndsWhenNoMoreClientsAreAccepted(t *testing.T) {
 	redis := redistest.Start(t)
-	p := startProcess(t, "--listen", "127.0.0.1:0", "--admin-listen", ":0", "--upstream", redis.Addr(), "--drain-timeout", "20s")
+	p := startProcess(t, "--listen", "127.0.0.1:0", "--admin-listen", ":0", "--upstream", redis.Addr(), "--drain-delay", "3s", "--drain-timeout", "20s")
 	admin := "http://" + p.addr(`"logger":"admin"`)
 	var addr string
 	redistest.Eventually(t, 20*time.Second, "the log to have the address for clients", func() bool {
@@ -258,8 +260,115 @@ func TestAdminServerIsThereUntilTheLastClientHasGone(t *testing.T) {
 	if _, body := get("/status"); !strings.Contains(body, `"draining":true`) {
 		t.Error("the page does not say that it drains")
 	}
+	redistest.Eventually(t, 20*time.Second, "the port for operators to be given up", func() bool {
+		c, err := net.Dial("tcp", strings.TrimPrefix(admin, "http://"))
+		if err == nil {
+			c.Close()
+		}
+		return err != nil
+	})
+	if strings.Contains(p.log.String(), `"msg":"stopped"`) {
+		t.Error("the holder has not been waited for")
+	}
 	nc.Close() // and with it the drain ends
 	p.awaitEnd()
+}
+
+// The next process of one configuration starts while the first one drains: it takes the addresses over, that for operators as well, and no
+// client is refused in between. Without a signal, a second process is refused.
+func TestProcessesOfOneConfigurationOverlap(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("no ports are shared here")
+	}
+	redis := redistest.Start(t)
+	var ports []string
+	for range 2 {
+		ln, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		ports = append(ports, ln.Addr().String())
+		ln.Close()
+	}
+	dir, err := os.MkdirTemp("", "lp")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer os.RemoveAll(dir)
+	socket := filepath.Join(dir, "s")
+	args := []string{"--listen", ports[0], "--listen", "unix:" + socket, "--admin-listen", ports[1], "--upstream", redis.Addr(), "--drain-delay", "2s", "--drain-timeout", "1s"}
+	first := startProcess(t, args...)
+	first.addr(`"logger":"admin"`) // it listens
+	holder, err := net.Dial("tcp", ports[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	fence := askLine(t, holder, "LOCK held OWNER job")
+	if !strings.HasPrefix(fence, ":") {
+		t.Fatal(fence)
+	}
+	var refused bytes.Buffer
+	if code := run(t.Context(), args, io.Discard, &refused); code != exitFailure || !strings.Contains(refused.String(), "address already in use") {
+		t.Fatalf("exit code %d: %s", code, &refused)
+	}
+
+	if err := first.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	redistest.Eventually(t, 20*time.Second, "the first process to drain", func() bool { return strings.Contains(first.log.String(), `"msg":"draining"`) })
+	second := startProcess(t, args...)
+	second.addr(`"logger":"admin"`)
+	for stopped := time.Now().Add(2500 * time.Millisecond); time.Now().Before(stopped); { // while the first one closes its listeners
+		if got := dialAsk(t, ports[0], "PING"); got != "+PONG\r\n" {
+			t.Fatalf("PING: %q", got)
+		}
+	}
+	if got := dialAsk(t, ports[0], "LOCK held OWNER job"); got != fence {
+		t.Errorf("the owner has fence %q at the first process, %q at the second", fence, got)
+	}
+	holder.Close()
+	first.awaitEnd()
+	if nc, err := net.Dial("unix", socket); err != nil {
+		t.Error(err)
+	} else {
+		nc.Close()
+	}
+	answer, err := http.Get("http://" + ports[1] + "/readyz")
+	if err != nil {
+		t.Fatal(err)
+	}
+	answer.Body.Close()
+	if answer.StatusCode != http.StatusOK {
+		t.Errorf("/readyz of the second process: %s", answer.Status)
+	}
+	if err := second.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	second.awaitEnd()
+}
+
+// askLine sends a command, and returns the first line of the reply.
+func askLine(t *testing.T, nc net.Conn, command string) string {
+	t.Helper()
+	if _, err := io.WriteString(nc, command+"\r\n"); err != nil {
+		t.Fatal(err)
+	}
+	line, err := bufio.NewReader(nc).ReadString('\n')
+	if err != nil {
+		t.Fatalf("%s: %v", command, err)
+	}
+	return line
+}
+
+// dialAsk connects a client that stays until the test ends, and sends a command.
+func dialAsk(t *testing.T, addr, command string) string {
+	t.Helper()
+	nc, err := net.Dial("tcp", addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { nc.Close() })
+	return askLine(t, nc, command)
 }
 
 func TestHangupReloadsTheConfiguration(t *testing.T) {

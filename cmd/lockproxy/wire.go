@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"math"
+	"strings"
 	"sync"
 	"time"
 
@@ -15,6 +16,7 @@ import (
 	"github.com/lockproxy/lockproxy/internal/admin"
 	"github.com/lockproxy/lockproxy/internal/certs"
 	"github.com/lockproxy/lockproxy/internal/embedded"
+	"github.com/lockproxy/lockproxy/internal/listen"
 	"github.com/lockproxy/lockproxy/internal/proxy"
 	"github.com/lockproxy/lockproxy/internal/resp"
 	"github.com/lockproxy/lockproxy/internal/systemd"
@@ -63,6 +65,11 @@ func (s *service) build(cfg Config) error {
 	s.available = available
 	limitMemory(available, uint64(cfg.MaxMemory.Of(available)), s.log)
 	opts := proxyOptions(cfg, available, s.certs, s.log)
+	passed, err := systemd.Sockets()
+	if err != nil {
+		return err
+	}
+	opts.Sockets = listen.NewSockets(passed)
 	if cfg.Embedded {
 		if s.redis, err = embedded.Start(embedded.Options{}); err != nil {
 			return fmt.Errorf("start the embedded redis: %w", err)
@@ -76,7 +83,11 @@ func (s *service) build(cfg Config) error {
 	if cfg.AdminListen != "" {
 		s.admin, err = admin.New(admin.Options{
 			Listen: cfg.AdminListen, Hosts: cfg.AdminHosts, Pprof: cfg.AdminPprof, ForceUnlock: cfg.AdminForceUnlock, Proxy: s.proxy, Logger: s.log.Named("admin"),
+			Sockets: opts.Sockets,
 		})
+	}
+	if left := opts.Sockets.Left(); err == nil && len(left) > 0 {
+		return fmt.Errorf("systemd passes sockets that neither listen nor admin-listen names: %s", strings.Join(left, ", "))
 	}
 	return err
 }
@@ -94,7 +105,8 @@ func (s *service) abandon() {
 // stopLimit is the time that an end takes at most, besides the drain.
 const stopLimit = 30 * time.Second
 
-// Run serves until ctx ends. The server for operators runs until the last client has gone.
+// Run serves until ctx ends, and drains. The server for operators ends when no more clients are accepted, so that the next process can take its
+// port.
 func (s *service) Run(ctx context.Context) error {
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
@@ -102,7 +114,7 @@ func (s *service) Run(ctx context.Context) error {
 		defer s.redis.Close()
 	}
 	systemd.Ready()
-	defer context.AfterFunc(ctx, func() { systemd.Stopping(s.cfg.Drain.Timeout + stopLimit) })()
+	defer context.AfterFunc(ctx, func() { systemd.Stopping(s.cfg.Drain.Delay + s.cfg.Drain.Timeout + stopLimit) })()
 	watching, unwatch := context.WithCancel(context.Background())
 	var watch sync.WaitGroup
 	watch.Go(func() { systemd.Watch(watching, func() { s.proxy.Stats() }) })
@@ -119,8 +131,12 @@ func (s *service) Run(ctx context.Context) error {
 			stop(adminErr)
 		}
 	})
+	beside.Go(func() {
+		<-s.proxy.Stopped()
+		stopAdmin()
+	})
+	defer context.AfterFunc(ctx, s.admin.Yield)()
 	err := s.proxy.Run(ctx)
-	stopAdmin()
 	beside.Wait()
 	return errors.Join(err, adminErr)
 }
@@ -239,6 +255,7 @@ func proxyOptions(cfg Config, available uint64, store *certs.Store, log *zap.Log
 		},
 		KeepAlive:    cfg.TCP.Keepalive,
 		UserTimeout:  cfg.TCP.UserTimeout,
+		DrainDelay:   cfg.Drain.Delay,
 		DrainTimeout: cfg.Drain.Timeout,
 		Logger:       log,
 		Version:      thisBuild().version,

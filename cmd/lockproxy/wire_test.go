@@ -15,7 +15,7 @@ import (
 func TestEveryOptionOfTheProxyIsSet(t *testing.T) {
 	grace := time.Second
 	cfg := NewConfig()
-	cfg.Lock.Grace, cfg.Lock.MaxHold, cfg.FirstCommandTimeout = &grace, time.Minute, time.Second
+	cfg.Lock.Grace, cfg.Lock.MaxHold, cfg.FirstCommandTimeout, cfg.Drain.Delay = &grace, time.Minute, time.Second, time.Second
 	cfg.Upstream.User, cfg.Upstream.Password = "user", "password"
 	cfg.Sentinel.User, cfg.Sentinel.Password, cfg.Sentinel.TLS, cfg.Upstream.Map = "user", "password", true, []string{"a=b"}
 	cfg.UnixSocketPerm, cfg.Upstream.TLS, cfg.MaxPinsPerAddress = 0o700, true, 10
@@ -28,7 +28,7 @@ func TestEveryOptionOfTheProxyIsSet(t *testing.T) {
 		t.Fatal(err)
 	}
 	notConfigured := map[string]bool{
-		"uuid": true, "lockIdle": true, "Upstream.Logger": true, "Upstream.authPeriod": true,
+		"uuid": true, "Sockets": true, "lockIdle": true, "Upstream.Logger": true, "Upstream.authPeriod": true,
 		"Limits.Request.MaxArgs": true, "Limits.Request.MaxInline": true,
 	}
 	var walk func(prefix string, v reflect.Value)

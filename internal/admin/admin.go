@@ -40,6 +40,7 @@ import (
 	"github.com/lockproxy/lockproxy/internal/admin/page"
 	"github.com/lockproxy/lockproxy/internal/admin/trend"
 	"github.com/lockproxy/lockproxy/internal/admin/view"
+	"github.com/lockproxy/lockproxy/internal/listen"
 	"github.com/lockproxy/lockproxy/internal/proxy"
 	"github.com/lockproxy/lockproxy/internal/proxy/status"
 )
@@ -52,13 +53,16 @@ type Options struct {
 	ForceUnlock bool     // locks can be ended by a request
 	Proxy       *proxy.Server
 	Logger      *zap.Logger // nil: no log
+
+	// Sockets opens the address; nil: there are none that systemd has passed.
+	Sockets *listen.Sockets
 }
 
 // Server answers operators.
 type Server struct {
 	proxy    *proxy.Server // immutable, like all other fields
 	log      *zap.Logger
-	listener net.Listener
+	listener *listen.Listener
 	http     http.Server
 	life     context.Context // of questions to Redis
 	stop     context.CancelFunc
@@ -126,7 +130,7 @@ func New(opts Options) (*Server, error) {
 			return nil, fmt.Errorf("admin: %w", err)
 		}
 	}
-	if s.listener, err = net.Listen("tcp", net.JoinHostPort(host, port)); err != nil {
+	if s.listener, err = opts.Sockets.TCP(net.JoinHostPort(host, port)); err != nil {
 		return nil, fmt.Errorf("admin: %w", err)
 	}
 	s.http = http.Server{
@@ -144,6 +148,9 @@ func New(opts Options) (*Server, error) {
 
 // Addr is where requests are answered.
 func (s *Server) Addr() net.Addr { return s.listener.Addr() }
+
+// Yield lets the next process open the address. Requests are answered as before.
+func (s *Server) Yield() { s.listener.Yield() }
 
 // Run answers requests until ctx ends.
 func (s *Server) Run(ctx context.Context) error {

@@ -1,5 +1,5 @@
-// Package direct adds two operations on sockets to those of package net: it writes the bytes that a socket takes at once and returns their number,
-// and it sees the end of a client's input before the bytes in front of it have been read.
+// Package direct adds operations on sockets to those of package net: it writes the bytes that a socket takes at once and returns their number,
+// sees the end of a client's input before the bytes in front of it have been read, and tells whether bytes have not been read.
 package direct
 
 import "net"

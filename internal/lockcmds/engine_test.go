@@ -635,10 +635,10 @@ func TestDrainRefusesWaiters(t *testing.T) {
 	c.send("FAIRLOCK k")
 	c.awaitWaiting()
 	p.e.Drain()
-	equal(t, "plain waiter", b.reply(), "-OVERLOADED draining")
-	equal(t, "fair waiter", c.reply(), "-OVERLOADED draining")
-	d.want("LOCK k", "-OVERLOADED draining")
-	d.want("FAIRLOCK k WAIT 500", "-OVERLOADED draining")
+	equal(t, "plain waiter", b.reply(), "-OVERLOADED the proxy is shutting down, connect again")
+	equal(t, "fair waiter", c.reply(), "-OVERLOADED the proxy is shutting down, connect again")
+	d.want("LOCK k", "-OVERLOADED the proxy is shutting down, connect again")
+	d.want("FAIRLOCK k WAIT 500", "-OVERLOADED the proxy is shutting down, connect again")
 	d.want("TRYLOCK k", "(nil)")
 	a.want("UNLOCK k", ":1")
 	redistest.Eventually(t, patience, "the queue to be empty", func() bool {
@@ -666,7 +666,7 @@ func TestWaitersAreLimited(t *testing.T) {
 	equal(t, "refusals counted", refused.Load(), int64(2))
 	p.e.Drain()
 	for _, s := range []*session{b, c} {
-		equal(t, "waiter in a drain", s.reply(), "-OVERLOADED draining")
+		equal(t, "waiter in a drain", s.reply(), "-OVERLOADED the proxy is shutting down, connect again")
 	}
 	equal(t, "refusals counted", refused.Load(), int64(4))
 }

@@ -88,7 +88,7 @@ func TestDrainRefusesAllWaitersAndLeavesNothingInTheQueue(t *testing.T) {
 		}
 	})
 	for _, s := range crowd {
-		equal(t, "reply", s.reply(), "-"+string(resp.Overloaded)+" draining")
+		equal(t, "reply", s.reply(), "-"+string(resp.Overloaded)+" the proxy is shutting down, connect again")
 	}
 	closed.Wait()
 	if n := queued(t, srv, "k"); n != 0 {

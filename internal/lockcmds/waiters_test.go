@@ -225,7 +225,7 @@ func TestClosingTakesFairWaitersOut(t *testing.T) {
 	if err := q.e.Close(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	equal(t, "waiter", b.reply(), "-OVERLOADED draining")
+	equal(t, "waiter", b.reply(), "-OVERLOADED the proxy is shutting down, connect again")
 	if n := srv.Client(t).Exists(t.Context(), "redisson_lock_queue:{k}").Val(); n != 0 {
 		t.Fatal("its place in the queue is left")
 	}

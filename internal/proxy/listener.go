@@ -4,17 +4,19 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"os"
 	"strings"
 	"time"
 
 	"go.uber.org/zap"
 
+	"github.com/lockproxy/lockproxy/internal/listen"
 	"github.com/lockproxy/lockproxy/internal/logging"
 )
 
 // endpoint is one address that clients connect to.
 type endpoint struct {
-	net.Listener
+	*listen.Listener
 	tls    bool // clients speak TLS
 	header bool // their first bytes may be a PROXY header that names the client
 }
@@ -22,7 +24,7 @@ type endpoint struct {
 // listen opens one address: host:port, tls:host:port or unix:/path.
 func (o *Options) listen(addr string) (*endpoint, error) {
 	if path, ok := strings.CutPrefix(addr, "unix:"); ok {
-		ln, err := listenUnix(path, o.UnixSocketPerm)
+		ln, err := o.Sockets.Unix(path, o.UnixSocketPerm)
 		if err != nil {
 			return nil, err
 		}
@@ -32,7 +34,7 @@ func (o *Options) listen(addr string) (*endpoint, error) {
 	if secure && o.TLS == nil {
 		return nil, fmt.Errorf("tls:%s: no certificate is configured", addr)
 	}
-	ln, err := net.Listen("tcp", addr)
+	ln, err := o.Sockets.TCP(addr)
 	if err != nil {
 		return nil, err
 	}
@@ -43,11 +45,10 @@ func (o *Options) listen(addr string) (*endpoint, error) {
 type guardedListener struct {
 	*endpoint
 	server *Server
-	stop   <-chan struct{}
 }
 
-// Accept never returns a temporary error to redcon, which would call again at once and keep a processor busy while the process has
-// no file descriptors left.
+// Accept returns an error only when the drain has ended, because redcon closes the clients then that have not sent a command. It never returns
+// a temporary error to redcon, which would call again at once and keep a processor busy while the process has no file descriptors left.
 func (l *guardedListener) Accept() (net.Conn, error) {
 	const first, last = 5 * time.Millisecond, time.Second
 	delay := first
@@ -57,15 +58,22 @@ func (l *guardedListener) Accept() (net.Conn, error) {
 			l.server.tune(nc)
 			return l.server.newPendingConn(nc, l.endpoint), nil
 		}
-		if errors.Is(err, net.ErrClosed) {
-			return nil, err
+		if l.closed(err) {
+			_ = l.Close() // it may be closed already
+			l.server.accepting.Done()
+			<-l.server.over
+			return nil, net.ErrClosed
 		}
 		l.server.shared.Entries.Write(zap.WarnLevel, "accepting a client failed", "", zap.Error(err), logging.Seconds("retry_in", delay))
 		select {
 		case <-time.After(delay):
 			delay = min(2*delay, last)
-		case <-l.stop:
-			return nil, net.ErrClosed
+		case <-l.server.stop:
 		}
 	}
+}
+
+// closed reports whether the listener is to accept no more, after its deadline or its end.
+func (l *guardedListener) closed(err error) bool {
+	return errors.Is(err, net.ErrClosed) || errors.Is(err, os.ErrDeadlineExceeded)
 }

@@ -1,3 +1,17 @@
+// Package proxy is the server: it accepts clients, hands each to an engine with a session of its own, and drains.
+//
+//	listener ─▶ pendingConn (PROXY header, TLS, first command) ─▶ engine ─bytes─▶ session ─▶ lane, pin or lock engine
+//
+// # Goroutines
+//
+//   - redcon's accept loop, one per listener, and one of redcon's per client until its first command arrives, which
+//     also reads the PROXY header and the TLS handshake;
+//   - those of package engine, which call into sessions;
+//   - shared.Proxy.Tick, which keeps the clock for idle times.
+//
+// # Locks
+//
+// Server.mu guards the list of connections; sessions are entered without it.
 package proxy
 
 import (
@@ -10,6 +24,7 @@ import (
 	"github.com/google/uuid"
 	"go.uber.org/zap"
 
+	"github.com/lockproxy/lockproxy/internal/listen"
 	"github.com/lockproxy/lockproxy/internal/lockcmds"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/engines"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/reentry"
@@ -29,6 +44,15 @@ const (
 	AuthNone = shared.AuthNone
 )
 
+// Whether connections begin with a PROXY protocol header, version 1 or 2, in which a load balancer names
+// its client. Unix sockets never have one. Any peer can claim any address. The address is shown and logged, and
+// decides nothing.
+const (
+	ProxyOff      = "off"
+	ProxyOptional = "optional" // without a header, the client is the peer
+	ProxyRequired = "required" // a connection without one is closed
+)
+
 // The engines that move the bytes of clients.
 const (
 	// EngineAuto is the event loops where they exist, and goroutines elsewhere.
@@ -43,6 +67,9 @@ const (
 type Options struct {
 	Listen   []string // host:port, tls:host:port or unix:/path
 	Upstream upstream.Options
+
+	// Sockets opens the addresses; nil: there are none that systemd has passed.
+	Sockets *listen.Sockets
 
 	// Engine moves clients' bytes: EngineAuto (default), EngineGoroutine or EngineEpoll.
 	Engine string
@@ -62,7 +89,10 @@ type Options struct {
 	Locks      Locks
 	Limits     Limits
 
-	// DrainTimeout is the time that clients of a stopping server have to finish. 0: 10 s.
+	// DrainDelay is the time for which a stopping server accepts clients as before, so that balancers notice that it is not ready. 0: none.
+	DrainDelay time.Duration
+
+	// DrainTimeout is the time that clients of a stopping server then have to finish. 0: 10 s.
 	DrainTimeout time.Duration
 
 	// KeepAlive and UserTimeout detect clients that have vanished without closing the connection. 0: 30 s and 20 s.
@@ -80,12 +110,13 @@ type Options struct {
 type Changeable struct {
 	Locks        Locks
 	Limits       Limits
+	DrainDelay   time.Duration
 	DrainTimeout time.Duration
 }
 
 // Changeable is the part of the options that can change.
 func (o *Options) Changeable() Changeable {
-	return Changeable{Locks: o.Locks, Limits: o.Limits, DrainTimeout: o.DrainTimeout}
+	return Changeable{Locks: o.Locks, Limits: o.Limits, DrainDelay: o.DrainDelay, DrainTimeout: o.DrainTimeout}
 }
 
 // SyncAll is the value of Locks.Sync for all replicas that the Sentinels know.

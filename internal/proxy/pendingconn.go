@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/lockproxy/lockproxy/internal/proxy/clients"
+	"github.com/lockproxy/lockproxy/internal/proxy/proxyheader"
 	"github.com/lockproxy/lockproxy/internal/resp"
 )
 
@@ -83,7 +84,7 @@ func (a *pendingConn) open() error {
 		}
 	}
 	if a.end.header {
-		addr, rest, err := readHeader(a.Conn, a.server.opts.ProxyProtocol == ProxyRequired)
+		addr, rest, err := proxyheader.Read(a.Conn, a.server.opts.ProxyProtocol == ProxyRequired)
 		if err != nil {
 			return err
 		}

@@ -39,13 +39,17 @@ type Server struct {
 	shared    *shared.Proxy
 	listeners []*endpoint
 	ids       *clients.IDs
-	stop      chan struct{} // closed when the server stops accepting
+	closing   atomic.Bool   // the server is to stop
+	stop      chan struct{} // closed when it stops accepting
+	over      chan struct{} // closed when the drain has ended
 	engine    *engine.Engine
 	tasks     tasks.Group // read loops and connections that are being shut
+	accepting sync.WaitGroup
 
-	mu    sync.Mutex
-	conns map[engine.Client]*session.Session
-	empty chan struct{} // closed when the last of conns goes; nil until the drain waits for that; then no more are added
+	mu     sync.Mutex
+	conns  map[engine.Client]*session.Session
+	empty  chan struct{} // closed when the last of conns has gone; nil until the drain waits for that
+	closed bool          // empty is closed, and no more are added
 }
 
 // New checks opts and opens the listeners, so that clients can connect as soon as it returns. Run serves them.
@@ -58,7 +62,8 @@ func New(opts Options) (*Server, error) {
 		return nil, err
 	}
 	e := &shared.Proxy{Settings: opts.forSessions(), Upstream: up, Started: time.Now(), Entries: shared.NewEntries(opts.Logger)}
-	srv := &Server{opts: opts, shared: e, ids: clients.NewIDs(), stop: make(chan struct{}), conns: map[engine.Client]*session.Session{}}
+	srv := &Server{opts: opts, shared: e, ids: clients.NewIDs(), conns: map[engine.Client]*session.Session{}}
+	srv.stop, srv.over = make(chan struct{}), make(chan struct{})
 	changeable := opts.Changeable()
 	srv.live.Store(&changeable)
 	srv.reentry = &reentry.Rule{OwnersOnly: opts.Locks.Reentry == ReentryOwner, Counted: e.Counters.Reentered, Logger: opts.Logger.Named("locks")}
@@ -109,13 +114,13 @@ func (srv *Server) TryOut(ctx context.Context) error {
 	return srv.shared.Upstream.TryOut(ctx, srv.opts.ClientAuth != AuthUpstream)
 }
 
-// Run serves clients until ctx ends, then drains: it stops accepting, refuses clients that wait for locks, and lets clients
-// that hold locks continue for up to DrainTimeout. Senders stop before receivers: clients, locks, upstream.
+// Run serves clients until ctx ends, then drains: after DrainDelay it stops accepting, refuses clients that wait for locks, and asks all clients
+// to leave. It closes each at a quiet moment, and the rest after DrainTimeout. Senders stop before receivers: clients, locks, upstream.
 func (srv *Server) Run(ctx context.Context) error {
 	upstreamCtx, stopUpstream := context.WithCancel(context.Background())
 	defer stopUpstream()
 	srv.engine.Run()
-	srv.tasks.Start(func() { srv.shared.Tick(srv.stop) })
+	srv.tasks.Start(func() { srv.shared.Tick(srv.over) })
 	upstreamDone := make(chan struct{})
 	go func() {
 		defer close(upstreamDone)
@@ -124,21 +129,28 @@ func (srv *Server) Run(ctx context.Context) error {
 
 	accepting, ctx := errgroup.WithContext(ctx)
 	for _, ln := range srv.listeners {
+		srv.accepting.Add(1)
 		accepting.Go(func() error { return srv.accept(ln) })
 		srv.opts.Logger.Info("listening", zap.String("addr", ln.Addr().String()))
 	}
 	<-ctx.Done()
-	srv.opts.Logger.Info("draining", logging.Seconds("timeout", srv.live.Load().DrainTimeout))
+	srv.closing.Store(true)
+	live := srv.live.Load()
+	srv.opts.Logger.Info("draining", logging.Seconds("delay", live.DrainDelay), logging.Seconds("timeout", live.DrainTimeout))
+	for _, ln := range srv.listeners {
+		ln.Yield()
+	}
+	<-time.After(live.DrainDelay)
 	close(srv.stop)
-	srv.closeListeners()
-	err := accepting.Wait()
+	srv.lastCall()
 
-	deadline, cancel := context.WithTimeout(context.Background(), srv.live.Load().DrainTimeout)
+	deadline, cancel := context.WithTimeout(context.Background(), live.DrainTimeout)
 	defer cancel()
 	srv.drain(deadline)
-	held := srv.shared.Locks.Held()
-	locks := srv.Locks(locksNamed)
+	held, locks := srv.shared.Locks.Held(), srv.Locks(locksNamed)
 	cut := srv.closeConns()
+	close(srv.over)
+	err := accepting.Wait()
 	srv.tasks.Wait()
 	srv.shared.Inquiries.Wait()
 	<-srv.whenEmpty()
@@ -156,7 +168,7 @@ func (srv *Server) Run(ctx context.Context) error {
 // accept serves one listener with redcon, until the listener is closed.
 func (srv *Server) accept(ln *endpoint) error {
 	rs := redcon.NewServerNetwork(ln.Addr().Network(), ln.Addr().String(), srv.handle, srv.admit, srv.gone)
-	if err := rs.Serve(&guardedListener{endpoint: ln, server: srv, stop: srv.stop}); err != nil {
+	if err := rs.Serve(&guardedListener{endpoint: ln, server: srv}); err != nil {
 		return fmt.Errorf("serve %s: %w", ln.Addr(), err)
 	}
 	return nil
@@ -245,7 +257,7 @@ var errStopped = errors.New("the server has stopped accepting")
 func (srv *Server) enlist(c engine.Client, s *session.Session) bool {
 	srv.mu.Lock()
 	defer srv.mu.Unlock()
-	if srv.empty != nil {
+	if srv.closed {
 		return false
 	}
 	srv.conns[c] = s
@@ -260,25 +272,70 @@ func (srv *Server) forget(c engine.Client) {
 	srv.shared.Counters.Clients.Add(-1)
 	srv.shared.Clients.Remove(srv.conns[c].ID)
 	delete(srv.conns, c)
-	if srv.empty != nil && len(srv.conns) == 0 {
+	srv.closeIfEmptyLocked()
+}
+
+func (srv *Server) closeIfEmptyLocked() {
+	if srv.empty != nil && len(srv.conns) == 0 && !srv.closed {
+		srv.closed = true
 		close(srv.empty)
 	}
 }
 
-// drain lets clients that may hold locks finish, until ctx ends; the others are closed as soon as they have their replies.
+// acceptLast is the time for which clients are accepted that have connected before the listeners close.
+const acceptLast = 20 * time.Millisecond
+
+// lastCall closes the listeners. Clients that the system has connected already are accepted first: it would reset their connections.
+func (srv *Server) lastCall() {
+	for _, ln := range srv.listeners {
+		ln.Finish(acceptLast)
+	}
+	srv.accepting.Wait()
+}
+
+// sweepPeriod is the time between two looks at the clients of a drain. Clients that send are closed without a look.
+const sweepPeriod = 250 * time.Millisecond
+
+// firstWords is the time that clients have for their first command that have connected before the listeners closed.
+const firstWords = 500 * time.Millisecond
+
+// pending reports whether clients are connected that have not sent a command.
+func (srv *Server) pending() bool {
+	srv.mu.Lock()
+	defer srv.mu.Unlock()
+	return srv.shared.Counters.Clients.Load() > int64(len(srv.conns))
+}
+
+// drain asks the clients to leave, and closes each at a quiet moment, until all have left or ctx ends.
 func (srv *Server) drain(ctx context.Context) {
+	until, _ := ctx.Deadline()
+	srv.sweep(until)
 	srv.shared.Locks.Drain()
+	ticker := time.NewTicker(sweepPeriod)
+	defer ticker.Stop()
+	for begun, empty := time.Now(), (<-chan struct{})(nil); ; {
+		if empty == nil && (!srv.pending() || time.Since(begun) >= firstWords) {
+			empty = srv.whenEmpty()
+		}
+		select {
+		case <-empty:
+			return
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+			srv.sweep(until)
+		}
+	}
+}
+
+// sweep asks the clients to leave that have not been asked, and closes those that are quiet.
+func (srv *Server) sweep(until time.Time) {
 	srv.mu.Lock()
 	all := maps.Clone(srv.conns)
 	srv.mu.Unlock()
 	for c, s := range all {
-		s.LeaveEngines()
-		s.Drain()
+		s.Drain(time.Until(until), false)
 		c.Flush()
-	}
-	select {
-	case <-srv.whenEmpty():
-	case <-ctx.Done():
 	}
 }
 
@@ -288,9 +345,7 @@ func (srv *Server) whenEmpty() <-chan struct{} {
 	defer srv.mu.Unlock()
 	if srv.empty == nil {
 		srv.empty = make(chan struct{})
-		if len(srv.conns) == 0 {
-			close(srv.empty)
-		}
+		srv.closeIfEmptyLocked()
 	}
 	return srv.empty
 }
@@ -306,12 +361,15 @@ func lockNames(locks []LockStatus) []string {
 	return keys
 }
 
-// closeConns closes the connections that are left, and returns their number.
+// closeConns closes the connections that are left, and returns the number of those that were not about to close.
 func (srv *Server) closeConns() (cut int) {
 	srv.mu.Lock()
-	defer srv.mu.Unlock()
-	cut = len(srv.conns)
-	for c := range srv.conns {
+	all := maps.Clone(srv.conns)
+	srv.mu.Unlock()
+	for c, s := range all {
+		if !s.Drain(0, true) {
+			cut++
+		}
 		c.Hangup()
 	}
 	return cut

@@ -15,11 +15,16 @@ func TestServerThatWaitsForTheLastClientTakesNoMore(t *testing.T) {
 		t.Error("refused")
 	}
 	empty := srv.whenEmpty()
-	if srv.enlist(&nobody{}, &session.Session{}) {
-		t.Error("accepted while the end of the last one is waited for")
+	second := &nobody{}
+	if !srv.enlist(second, &session.Session{}) {
+		t.Error("refused before the last one has gone")
 	}
 	srv.forget(first)
+	srv.forget(second)
 	<-empty
+	if srv.enlist(&nobody{}, &session.Session{}) {
+		t.Error("accepted after the last one has gone")
+	}
 }
 
 // nobody is a client that nothing is done with.

@@ -80,12 +80,8 @@ func (srv *Server) Lanes() []LaneStatus {
 // Probe asks Redis, on a connection of its own, whether it serves.
 func (srv *Server) Probe(ctx context.Context) error { return srv.shared.Upstream.Probe(ctx) }
 
-// Draining reports whether the server has stopped accepting clients.
-func (srv *Server) Draining() bool {
-	select {
-	case <-srv.stop:
-		return true
-	default:
-		return false
-	}
-}
+// Draining reports whether the server is about to stop. It may still accept clients: see Stopped.
+func (srv *Server) Draining() bool { return srv.closing.Load() }
+
+// Stopped is closed when the server accepts no more clients.
+func (srv *Server) Stopped() <-chan struct{} { return srv.stop }

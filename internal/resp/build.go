@@ -2,6 +2,7 @@ package resp
 
 import (
 	"strconv"
+	"time"
 
 	"github.com/tidwall/redcon"
 )
@@ -68,6 +69,13 @@ func AppendInteger(dst []byte, n int) []byte { return AppendHeader(dst, ':', n) 
 // AppendPushHeader appends the header of a push of n elements. Pushes exist in protocol version 3 only.
 func AppendPushHeader(dst []byte, n int) []byte {
 	return AppendHeader(dst, '>', n)
+}
+
+// AppendDraining appends the push that asks a client to leave: the proxy closes the connection in that time at the latest.
+func AppendDraining(dst []byte, within time.Duration) []byte {
+	dst = AppendPushHeader(dst, 2)
+	dst = redcon.AppendBulkString(dst, "draining")
+	return redcon.AppendInt(dst, max(within, 0).Milliseconds())
 }
 
 // AppendHeader appends the first line of a frame: its kind, such as '*' for an array, and a number, the length of what follows. The

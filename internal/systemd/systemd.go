@@ -1,17 +1,33 @@
-// Package systemd tells systemd how far the process is, for units of Type=notify-reload, and keeps the unit's watchdog content. Without systemd
-// all of it does nothing.
+// Package systemd tells systemd how far the process is, for units of Type=notify-reload, and keeps the unit's watchdog content. It takes the
+// sockets that systemd passes. Without systemd all of it does nothing.
 //
 // Watch runs on a goroutine of its caller.
 package systemd
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"net"
+	"slices"
 	"time"
 
+	"github.com/coreos/go-systemd/v22/activation"
 	"github.com/coreos/go-systemd/v22/daemon"
 	"golang.org/x/sys/unix"
 )
+
+// Sockets are the sockets that systemd has opened for this process. It may be called once.
+func Sockets() ([]net.Listener, error) {
+	all, err := activation.Listeners()
+	if err != nil {
+		return nil, err
+	}
+	if slices.Contains(all, nil) {
+		return nil, errors.New("systemd passes a socket that does not listen for connections")
+	}
+	return all, nil
+}
 
 // notify ignores errors: the process can do nothing about them, and systemd notices the silence.
 func notify(state string) { _, _ = daemon.SdNotify(false, state) }

@@ -192,7 +192,7 @@ func (x *Waiters) Drain() {
 }
 
 var (
-	errDraining  = errors.New("draining")
+	errDraining  = errors.New("the proxy is shutting down, connect again")
 	errUnblocked = script.Error("UNBLOCKED client unblocked via CLIENT UNBLOCK")
 )
 

@@ -121,6 +121,9 @@ func (c *conn) Resume() {
 // Driver is Client: lanes have goroutines of their own.
 func (c *conn) Driver() upstream.Driver { return nil }
 
+// Unread is Client.
+func (c *conn) Unread() bool { return direct.Unread(c.nc) }
+
 // Flush is Client. Most output fits the socket at once and is written here, by the goroutine that produced it: the client's own reader or
 // the reader of its lane, which saves a switch of goroutines for each reply. A goroutine writes the rest, so a
 // client that does not read never holds up its lane.

@@ -68,6 +68,9 @@ type Client interface {
 
 	// Driver moves the bytes of the session's lane; nil: goroutines do.
 	Driver() upstream.Driver
+
+	// Unread reports whether the client has sent bytes that the session has not got. The session may be locked.
+	Unread() bool
 }
 
 // An Arrival is a connection on which a client has begun to speak.

@@ -227,4 +227,10 @@ func (r *epollClient) Resume() {
 // Driver is Client: the loop moves its clients' lanes too.
 func (r *epollClient) Driver() upstream.Driver { return r.loop }
 
+// Unread is Client. The socket is open while the session has not ended.
+func (r *epollClient) Unread() bool {
+	n, err := unix.IoctlGetInt(r.fd, unix.TIOCINQ)
+	return err == nil && n > 0
+}
+
 var _ Client = (*epollClient)(nil)

@@ -32,6 +32,8 @@ func (d *desk) Hangup()                 {}
 func (d *desk) Resume()                 {}
 func (d *desk) Driver() upstream.Driver { return d }
 
+func (*desk) Unread() bool { return false }
+
 // Attach is upstream.Driver.
 func (d *desk) Attach(w *upstream.Wire) upstream.Mover {
 	d.wire = w

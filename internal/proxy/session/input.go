@@ -32,6 +32,7 @@ func (i *input) feed(b []byte) (alive, more, output bool) {
 		i.known = true
 		s.knock()
 	}
+	s.parting.Sent()
 	switch {
 	case s.over() || i.eof: // no further command runs
 	case i.in.Len() > 0:

@@ -111,20 +111,6 @@ func (i *input) awaitsOthers() bool {
 	return s.wait == waitLock && s.Slots.Due() == 0 || s.wait == waitPin && !s.hasty || s.pinWaits()
 }
 
-// Drain ends the session when it has its replies, unless it uses a lock engine (LeaveEngines). A session that waits
-// for other clients, on a list or a channel, ends at once.
-func (s *Session) Drain() {
-	s.mu.Lock()
-	defer s.exit()
-	switch {
-	case s.ended, len(s.engines) > 0, s.wait == waitGoodbye && !s.pinWaits():
-	case s.wait == waitPin, s.ears.Listening(), s.pin != nil && s.pin.mode != readsReplies, s.pinWaits():
-		s.end()
-	default:
-		s.goodbye(nil)
-	}
-}
-
 func (s *Session) giveUp() {
 	s.Slots.Forget()
 	s.in.Forget()

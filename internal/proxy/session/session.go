@@ -15,6 +15,7 @@ import (
 	"github.com/lockproxy/lockproxy/internal/proxy/handlers"
 	"github.com/lockproxy/lockproxy/internal/proxy/inbox"
 	"github.com/lockproxy/lockproxy/internal/proxy/output"
+	"github.com/lockproxy/lockproxy/internal/proxy/parting"
 	"github.com/lockproxy/lockproxy/internal/proxy/pubsub"
 	"github.com/lockproxy/lockproxy/internal/proxy/shared"
 	"github.com/lockproxy/lockproxy/internal/proxy/transaction"
@@ -48,6 +49,9 @@ type Host interface {
 	// Driver moves the bytes of the session's lane; nil: goroutines do.
 	Driver() upstream.Driver
 
+	// Unread reports whether the client has sent bytes that Feed has not got. The session may be locked.
+	Unread() bool
+
 	// Resume ends a pause that Feed has asked for. The session may be locked.
 	Resume()
 }
@@ -60,11 +64,11 @@ type Session struct {
 	proxy *shared.Proxy
 	host  Host
 
-	mu          sync.Mutex
-	wait        wait
-	ended       bool
-	closing     bool     // the connection closes when all output is written
-	afterUnlock []func() // run when the session is unlocked
+	mu             sync.Mutex
+	wait           wait
+	ended, closing bool // closing: the connection closes when all output is written
+	parting        parting.State
+	afterUnlock    []func() // run when the session is unlocked
 
 	args  [][]byte // scratch: arguments of the command being routed
 	muted bool     // it gets no reply
@@ -84,17 +88,16 @@ type Session struct {
 
 // input is the session's side from the client.
 type input struct {
-	s       *Session
-	guard   *resp.Guard
-	in      inbox.Inbox // read, but not yet parsed
-	active  int64       // shared.Proxy.Clock at the last bytes from or to the client
-	known   bool        // a byte has come
-	begun   bool        // a whole command has come
-	table   *command.Table
-	row     *command.Row // of the last command, in table; nil: none
-	paused  bool         // the engine waits for Resume
-	leaving bool         // the client has ended its side; some of its bytes are still to be read
-	eof     bool         // the client has ended its side, and all its bytes have been read
+	s            *Session
+	guard        *resp.Guard
+	in           inbox.Inbox // read, but not yet parsed
+	active       int64       // shared.Proxy.Clock at the last bytes from or to the client
+	known, begun bool        // a byte has come; a whole command has come
+	table        *command.Table
+	row          *command.Row // of the last command, in table; nil: none
+	paused       bool         // the engine waits for Resume
+	leaving      bool         // the client has ended its side; some of its bytes are still to be read
+	eof          bool         // the client has ended its side, and all its bytes have been read
 
 	streaming bool // the start of a large command has been sent on the pin, or dropped if the pin is gone
 	unpinned  bool // no pin came for the large command that is being received: it is held whole
@@ -140,15 +143,14 @@ type repetition struct {
 
 // pinned is a session's own connection and why it has it. Its fields are guarded by the session.
 type pinned struct {
-	s       *Session
-	conn    *upstream.Pin
-	reason  string // the command that made it necessary
-	login   bool   // it is for judging an identity change
-	mode    pinMode
-	fresh   bool // the command that made it necessary has not been sent yet
-	keep    bool // for the rest of the session
-	dressed bool // it was bare, and is as the session needs it now
-	spent   bool // it may bear a trace that this session does not know: it is closed, not returned to the pool
+	s           *Session
+	conn        *upstream.Pin
+	reason      string // the command that made it necessary
+	login       bool   // it is for judging an identity change
+	mode        pinMode
+	fresh, keep bool // the command that made it necessary has not been sent yet; for the rest of the session
+	dressed     bool // it was bare, and is as the session needs it now
+	spent       bool // it may bear a trace that this session does not know: it is closed, not returned to the pool
 
 	waits    bool // an unanswered command may wait for other clients: BLPOP, WAIT
 	debugs   bool // after SCRIPT DEBUG: an unanswered command may wait for the client's next words
@@ -185,11 +187,10 @@ type logins struct {
 
 // profile is what the client has said of itself.
 type profile struct {
-	s     *Session
-	name  string    // CLIENT SETNAME
-	lib   [2]string // CLIENT SETINFO: LIB-NAME, LIB-VER
-	reply replyMode
-
+	s       *Session
+	name    string    // CLIENT SETNAME
+	lib     [2]string // CLIENT SETINFO: LIB-NAME, LIB-VER
+	reply   replyMode
 	library string // the LIB-NAME that it has announced, also to a Redis that does not know SETINFO
 }
 
@@ -213,11 +214,10 @@ type locker struct {
 
 // memory counts the memory of a session besides its buffers.
 type memory struct {
-	s        *Session
-	bill     budget.Account
-	backlog  budget.Backlog // bytes appended to the lane or pin that are still here
-	gathered int            // bytes of a reply that must be held whole
-	locking  int            // bytes of the lock command that has not been answered
+	s                 *Session
+	bill              budget.Account
+	backlog           budget.Backlog // bytes appended to the lane or pin that are still here
+	gathered, locking int            // bytes of a reply that must be held whole; of the lock command that has not been answered
 }
 
 // connection is a lane or a pin.
@@ -246,6 +246,7 @@ func (s *Session) unlock() {
 	if s.pin != nil {
 		s.pin.conn.Send()
 	}
+	s.departServed()
 	deferred := s.afterUnlock
 	s.afterUnlock = nil
 	s.charge()

@@ -40,6 +40,8 @@ func (h *hand) Hangup()                 { h.hungup = true }
 func (h *hand) Resume()                 { h.resumed++ }
 func (h *hand) Driver() upstream.Driver { return h }
 
+func (*hand) Unread() bool { return false }
+
 // Attach is upstream.Driver. The test moves the first lane; a spare one stays idle.
 func (h *hand) Attach(w *upstream.Wire) upstream.Mover {
 	if h.wire == nil {

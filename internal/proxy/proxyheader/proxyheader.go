@@ -1,4 +1,5 @@
-package proxy
+// Package proxyheader reads the headers of the PROXY protocol, version 1 or 2, in which a load balancer names its client.
+package proxyheader
 
 import (
 	"bufio"
@@ -11,20 +12,11 @@ import (
 	"github.com/pires/go-proxyproto"
 )
 
-// Whether connections begin with a PROXY protocol header, version 1 or 2, in which a load balancer names
-// its client. Unix sockets never have one. Any peer can claim any address. The address is shown and logged, and
-// decides nothing.
-const (
-	ProxyOff      = "off"
-	ProxyOptional = "optional" // without a header, the client is the peer
-	ProxyRequired = "required" // a connection without one is closed
-)
-
 // headerBuffer holds any header of version 1, and one of version 2 without many extras.
 const headerBuffer = 512
 
-// readHeader reads the header, if there is one, and returns the client's address and what it has read beyond.
-func readHeader(nc net.Conn, required bool) (addr string, rest []byte, err error) {
+// Read reads the header, if there is one, and returns the client's address and what it has read beyond.
+func Read(nc net.Conn, required bool) (addr string, rest []byte, err error) {
 	r := bufio.NewReaderSize(nc, headerBuffer)
 	addr = nc.RemoteAddr().String()
 	has, err := announcesHeader(r)

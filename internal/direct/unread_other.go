@@ -1,0 +1,8 @@
+//go:build !linux
+
+package direct
+
+import "net"
+
+// Unread reports that there are none: bytes that have not been read are lost with the connection there.
+func Unread(net.Conn) bool { return false }

@@ -1,0 +1,97 @@
+package listen
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"net"
+	"os"
+	"strings"
+	"syscall"
+)
+
+// listenUnix opens a unix socket in place of a file without use.
+func listenUnix(path string, perm fs.FileMode) (*net.UnixListener, error) {
+	ln, err := bindUnix(path, perm)
+	if errors.Is(err, syscall.EADDRINUSE) && (stale(path) || yielded(path)) {
+		if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return nil, err
+		}
+		ln, err = bindUnix(path, perm)
+	}
+	return ln, err
+}
+
+func bindUnix(path string, perm fs.FileMode) (*net.UnixListener, error) {
+	var lc net.ListenConfig
+	if perm != 0 {
+		lc.Control = func(_, _ string, c syscall.RawConn) error {
+			return c.Control(func(fd uintptr) { limitSocketMode(fd, perm) })
+		}
+	}
+	opened, err := lc.Listen(context.Background(), "unix", path)
+	if err != nil {
+		return nil, err
+	}
+	ln, ok := opened.(*net.UnixListener)
+	if !ok {
+		panic("BUG: package net has another type for unix sockets")
+	}
+	if perm == 0 || strings.HasPrefix(path, "@") { // an abstract socket has no file
+		return ln, nil
+	}
+	if err := os.Chmod(path, perm.Perm()); err != nil {
+		return nil, errors.Join(err, ln.Close())
+	}
+	return ln, nil
+}
+
+// file is the file of an open unix socket.
+type file struct {
+	path string
+	info fs.FileInfo
+}
+
+func identify(path string) (file, error) {
+	info, err := os.Lstat(path)
+	return file{path, info}, err
+}
+
+// own reports whether the file is still this socket's.
+func (f file) own() bool {
+	now, err := os.Lstat(f.path)
+	return err == nil && os.SameFile(now, f.info)
+}
+
+// mark sets the sticky bit, which has no other meaning for a socket: the next process may replace the file.
+func (f file) mark() {
+	if f.own() {
+		_ = os.Chmod(f.path, f.info.Mode().Perm()|fs.ModeSticky) // without the mark, the next process starts when this one has gone
+	}
+}
+
+func (f file) remove() {
+	if f.own() {
+		_ = os.Remove(f.path) // if it stays, the next process replaces it
+	}
+}
+
+// yielded reports whether path is a socket with the mark.
+func yielded(path string) bool {
+	info, err := os.Lstat(path)
+	return err == nil && info.Mode().Type() == fs.ModeSocket && info.Mode()&fs.ModeSticky != 0
+}
+
+// stale reports whether path is a socket without a listener.
+func stale(path string) bool {
+	info, err := os.Lstat(path)
+	if err != nil || info.Mode().Type() != fs.ModeSocket {
+		return false
+	}
+	nc, err := net.Dial("unix", path)
+	if err == nil {
+		_ = nc.Close() // a process listens there
+		return false
+	}
+	return errors.Is(err, syscall.ECONNREFUSED)
+}
