@@ -75,7 +75,7 @@ func (s *service) build(cfg Config) error {
 			return fmt.Errorf("start the embedded redis: %w", err)
 		}
 		s.log.Warn("serving from the embedded redis: nothing is persisted, all keys and locks end with this process")
-		opts.Upstream.Addr = s.redis.Addr()
+		opts.Upstream.Addr, opts.Upstream.BuiltinCommands = s.redis.Addr(), true
 	}
 	if s.proxy, err = proxy.New(opts); err != nil {
 		return err

@@ -31,6 +31,9 @@ type Options struct {
 	// server at a fixed address does not move.
 	FailoverWait time.Duration
 
+	// BuiltinCommands means that Redis has no COMMAND to be asked: it is the embedded one, whose commands are those of the built-in table.
+	BuiltinCommands bool
+
 	// Lease is the lease of locks, which should outlive a failover. 0: there are none.
 	Lease time.Duration
 

@@ -149,6 +149,10 @@ func (u *Upstream) askRefresh() {
 
 // refreshTable asks Redis for its commands, until it answers or cannot.
 func (u *Upstream) refreshTable(ctx context.Context) {
+	if u.opts.BuiltinCommands {
+		u.inspect(ctx)
+		return
+	}
 	var wait dial.Backoff
 	contact := make(chan struct{}, 1)
 	defer u.dialer.Forget(topology.Any, contact)

@@ -90,7 +90,7 @@ func Parse(text string) (Address, error) {
 		return a, fmt.Errorf("%q has several servers: write sentinel://%s/name for Sentinels, or cluster://%s for a cluster", text, text, text)
 	default:
 		if _, _, err := net.SplitHostPort(text); err != nil {
-			return a, fmt.Errorf("%q is neither host:port nor unix:/path", text)
+			return a, fmt.Errorf("%q is no address of Redis: it is %s", text, Forms)
 		}
 		if err := hostPort(text); err != nil {
 			return a, err
