@@ -4,6 +4,8 @@ import (
 	"math"
 	"math/rand/v2"
 	"strconv"
+
+	"github.com/lockproxy/lockproxy/internal/resp"
 )
 
 // everywhere has the commands that concern all primaries, by name or "name subcommand". Redis's tips (request_policy, response_policy) say most of
@@ -36,14 +38,28 @@ func Everywhere(name, sub string, args [][]byte) Join {
 	if join := everywhere[name]; join != nil {
 		return join
 	}
-	if name == "slowlog" && sub == "get" {
-		return unlessError(false, newest(slowEntries(args)))
+	switch name + " " + sub {
+	case "slowlog get":
+		return unlessError(false, newest(entries(args), func(v resp.Value) float64 { return -float64(v.Elems[1].Int) }))
+	case "acl log":
+		return unlessError(false, newest(entries(args), age))
 	}
 	return everywhere[name+" "+sub]
 }
 
-// slowEntries is the number of entries that a SLOWLOG GET asks for. Redis refuses other numbers than these.
-func slowEntries(args [][]byte) int {
+// age is that of an entry of ACL LOG.
+func age(entry resp.Value) float64 {
+	for i := 0; i+1 < len(entry.Elems); i += 2 {
+		if string(entry.Elems[i].Str) == "age-seconds" {
+			n, _ := strconv.ParseFloat(string(entry.Elems[i+1].Str), 64)
+			return n
+		}
+	}
+	return 0
+}
+
+// entries is the number of entries that a command asks for. Redis refuses other numbers than these.
+func entries(args [][]byte) int {
 	if len(args) < 3 {
 		return 10
 	}

@@ -91,12 +91,12 @@ func concatenate(replies [][]byte) []byte {
 	return joined
 }
 
-// newest is the entries of all lists, of which the second element is a time, with the latest first, and no more than n.
-func newest(n int) Join {
+// newest is the entries of all lists in the order of their age, and no more than n.
+func newest(n int, age func(entry resp.Value) float64) Join {
 	return func(replies [][]byte) []byte {
 		type entry struct {
-			raw  []byte
-			time int64
+			raw []byte
+			age float64
 		}
 		var list []entry
 		for _, r := range replies {
@@ -109,10 +109,10 @@ func newest(n int) Join {
 				if err != nil || len(v.Elems) < 2 {
 					return r
 				}
-				list = append(list, entry{raw, v.Elems[1].Int})
+				list = append(list, entry{raw, age(v)})
 			}
 		}
-		slices.SortStableFunc(list, func(a, b entry) int { return cmp.Compare(b.time, a.time) })
+		slices.SortStableFunc(list, func(a, b entry) int { return cmp.Compare(a.age, b.age) })
 		list = list[:min(n, len(list))]
 		joined := resp.AppendHeader(nil, '*', len(list))
 		for _, e := range list {

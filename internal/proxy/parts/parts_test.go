@@ -262,3 +262,21 @@ func TestTheLatestSlowEntriesOfAllServers(t *testing.T) {
 		}
 	}
 }
+
+func TestTheLatestRefusalsOfAllServers(t *testing.T) {
+	list := func(ages ...string) []byte {
+		b := resp.AppendHeader(nil, '*', len(ages))
+		for _, age := range ages {
+			b = append(b, resp.AppendCommand(nil, "count", "1", "age-seconds", age)...)
+		}
+		return b
+	}
+	args := [][]byte{[]byte("ACL"), []byte("LOG")}
+	if got, want := Everywhere("acl", "log", args)([][]byte{list("3.5", "10"), list("0.1", "4")}), list("0.1", "3.5", "4", "10"); string(got) != string(want) {
+		t.Errorf("%q", got)
+	}
+	reset := [][]byte{[]byte("ACL"), []byte("LOG"), []byte("RESET")}
+	if got := Everywhere("acl", "log", reset)([][]byte{[]byte("+OK\r\n"), []byte("+OK\r\n")}); string(got) != "+OK\r\n" {
+		t.Errorf("%q", got)
+	}
+}
