@@ -39,13 +39,16 @@ func TestOverACluster(t *testing.T) {
 }
 
 // startOverCluster runs one proxy for each engine in front of a cluster.
-func startOverCluster(t testing.TB, c *redistest.Cluster) map[string]*Server {
+func startOverCluster(t testing.TB, c *redistest.Cluster, change ...func(*Options)) map[string]*Server {
 	t.Helper()
 	proxies := map[string]*Server{}
 	for _, engine := range engineNames() {
 		proxies[engine] = startProxy(t, c.Nodes[0], func(o *Options) {
 			o.Engine = engine
 			o.Upstream.Addr = "cluster://" + c.Addrs()
+			for _, f := range change {
+				f(o)
+			}
 		})
 	}
 	return proxies

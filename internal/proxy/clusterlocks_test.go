@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/lockproxy/lockproxy/internal/redistest"
+	"github.com/lockproxy/lockproxy/internal/upstream/slots"
 )
 
 // locksOverACluster takes many locks by two proxies, on all servers: each is held by one client, waited for by a client of the other proxy, and
@@ -258,6 +259,14 @@ func TestLocksCrossTheFailoverOfAPrimary(t *testing.T) {
 	for i := range held {
 		fences[i] = integer(t, holder.quiet("LOCK", fmt.Sprint("held", i)))
 	}
+	for _, key := range []string{"synced", "synced2", "synced3"} { // on each server
+		if got := holder.quiet("LOCK", key, "SYNC", "1", "WAIT", "2000"); !strings.HasPrefix(got, ":") {
+			t.Errorf("LOCK %s SYNC 1: %q", key, got)
+		}
+		if got := holder.quiet("TRYLOCK", key+"x", "SYNC", "2"); !strings.HasPrefix(got, "-NOTSYNCED ") {
+			t.Errorf("TRYLOCK %sx SYNC 2: %q", key, got)
+		}
+	}
 	load := startLockLoad(t, proxies, 12, 3)
 	for i := range 3 {
 		c.Failover(c.Nodes[3+i])
@@ -389,23 +398,23 @@ func (l *lockLoad) end() {
 }
 
 func TestLocksSurviveTheMoveOfTheirSlots(t *testing.T) {
-	c := redistest.StartCluster(t, 3, 0)
-	proxies := startOverCluster(t, c)
+	c := redistest.StartCluster(t, 3, 0, "--cluster-node-timeout", "5000") // a busy machine is no failure
+	proxies := startOverCluster(t, c, func(o *Options) { o.Locks.Lease = 2 * time.Second })
 	holder := dialClient(t, address(proxies[EngineGoroutine]))
-	const held = 60
+	const held = 30
 	for i := range held {
 		integer(t, holder.quiet("LOCK", fmt.Sprint("held", i)))
 	}
 	load := startLockLoad(t, proxies, 12, 3)
 	m := newMover(t, c)
-	var slots []int
+	var moving []int
 	for _, kind := range []string{"held", "load"} {
 		for i := range held {
-			slots = append(slots, int(c.Nodes[0].Do(t, "CLUSTER", "KEYSLOT", fmt.Sprint(kind, i)).(int64)))
+			moving = append(moving, int(c.Nodes[0].Do(t, "CLUSTER", "KEYSLOT", fmt.Sprint(kind, i)).(int64)))
 		}
 	}
-	for to := range 6 {
-		m.moveAll(slots, (to+1)%3, to%3)
+	for to := range 4 {
+		m.moveAll(moving, (to+1)%3, to%3)
 	}
 	load.end()
 	for i := range held {
@@ -413,4 +422,36 @@ func TestLocksSurviveTheMoveOfTheirSlots(t *testing.T) {
 			t.Errorf("UNLOCK of a lock that was moved: %q", got)
 		}
 	}
+}
+
+// A primary that is stopped, and not yet replaced, holds up the renewals of its own locks only, however many there are.
+func TestAStoppedPrimaryCostsNoLeaseElsewhere(t *testing.T) {
+	c := redistest.StartCluster(t, 3, 0, "--cluster-node-timeout", "60000")
+	srv := startProxy(t, c.Nodes[0], func(o *Options) {
+		o.Upstream.Addr = "cluster://" + c.Addrs()
+		o.Locks.Lease = 2 * time.Second
+	})
+	holder := dialClient(t, address(srv))
+	var elsewhere []string
+	for i := range 600 { // more of them are on the stopped server than there are workers
+		key := fmt.Sprint("lease", i)
+		integer(t, holder.quiet("LOCK", key, "WAIT", "0"))
+		if slots.Of([]byte(key)) >= redistest.Slots/3 {
+			elsewhere = append(elsewhere, key)
+		}
+	}
+	c.Nodes[0].Pause()
+	waiter := dialClient(t, address(srv))
+	begin := time.Now()
+	for time.Since(begin) < 5*time.Second {
+		if got := waiter.quiet("LOCK", elsewhere[0], "WAIT", "500"); got != "$-1\r\n" {
+			t.Fatalf("the lock of another server: %q", got)
+		}
+	}
+	for _, key := range elsewhere {
+		if got := holder.quiet("UNLOCK", key); got != ":1\r\n" {
+			t.Fatalf("UNLOCK %s: %q", key, got)
+		}
+	}
+	c.Nodes[0].Continue()
 }

@@ -42,9 +42,10 @@ type Client struct {
 	option rueidis.ClientOption // immutable
 	subs   subscriber
 
-	mu     sync.Mutex // held while connecting
+	mu     sync.Mutex // guards the fields below
 	client rueidis.Client
-	failed time.Time // of the latest failure to connect
+	making chan struct{} // closed at the end of the attempt to connect; nil: there is none under way
+	failed time.Time     // of the latest failure to connect
 	err    error
 	closed bool
 }
@@ -92,49 +93,85 @@ func (c *Client) Listen(l Listener) { c.subs.listener = l }
 // Run implements Topology.
 func (c *Client) Run(ctx context.Context) { c.subs.run(ctx) }
 
-// get returns the library's client. The error wraps ErrUnsent.
-func (c *Client) get() (rueidis.Client, error) {
+// get returns the library's client, and waits for it until ctx ends. The error wraps ErrUnsent.
+func (c *Client) get(ctx context.Context) (rueidis.Client, error) {
+	c.mu.Lock()
+	switch {
+	case c.client != nil:
+		defer c.mu.Unlock()
+		return c.client, nil
+	case c.closed:
+		c.mu.Unlock()
+		return nil, errClosed
+	case c.err != nil && time.Since(c.failed) < dialPause:
+		defer c.mu.Unlock()
+		return nil, c.err
+	}
+	made := c.making
+	if made == nil {
+		made = make(chan struct{})
+		c.making = made
+		go c.connect(made)
+	}
+	c.mu.Unlock()
+	select {
+	case <-made:
+	case <-ctx.Done():
+		return nil, fmt.Errorf("connect: %w: %w", ErrUnsent, ctx.Err())
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	switch {
 	case c.client != nil:
 		return c.client, nil
 	case c.closed:
-		return nil, fmt.Errorf("client is closed: %w", ErrUnsent)
-	case c.err != nil && time.Since(c.failed) < dialPause:
-		return nil, c.err
+		return nil, errClosed
 	}
+	return nil, c.err
+}
+
+// connect makes the library's client. It closes made at its end.
+func (c *Client) connect(made chan<- struct{}) {
+	defer close(made)
 	client, err := rueidis.NewClient(c.option)
-	if err != nil {
-		if client != nil {
-			client.Close()
-		}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.making = nil
+	switch {
+	case err != nil:
 		c.failed, c.err = time.Now(), fmt.Errorf("connect: %w: %w", ErrUnsent, err)
-		return nil, c.err
+	case !c.closed:
+		c.client, c.err = client, nil
+		return
 	}
-	c.client, c.err = client, nil
-	return client, nil
+	if client != nil {
+		client.Close()
+	}
 }
 
 // Close implements Topology.
 func (c *Client) Close() {
 	c.mu.Lock()
-	defer c.mu.Unlock()
 	c.closed = true
-	if c.client != nil {
-		c.client.Close()
-		c.client = nil
+	client, made := c.client, c.making
+	c.client = nil
+	c.mu.Unlock()
+	if made != nil {
+		<-made
+	}
+	if client != nil {
+		client.Close()
 	}
 }
 
 // Eval implements Node.
 func (c *Client) Eval(ctx context.Context, s Script, keys, args []string) (resp.Value, error) {
-	client, err := c.get()
+	ctx, cancel := context.WithTimeout(ctx, AnswerLimit)
+	defer cancel()
+	client, err := c.get(ctx)
 	if err != nil {
 		return resp.Value{}, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, AnswerLimit)
-	defer cancel()
 	n := int64(len(keys))
 	reply := client.Do(ctx, client.B().Evalsha().Sha1(s.SHA()).Numkeys(n).Key(keys...).Arg(args...).Build())
 	if refusal, ok := rueidis.IsRedisErr(reply.Error()); ok && refusal.IsNoScript() {
@@ -145,12 +182,12 @@ func (c *Client) Eval(ctx context.Context, s Script, keys, args []string) (resp.
 
 // ask is Eval for a key that is being moved to this server.
 func (c *Client) ask(ctx context.Context, s Script, keys, args []string) (resp.Value, error) {
-	client, err := c.get()
+	ctx, cancel := context.WithTimeout(ctx, AnswerLimit)
+	defer cancel()
+	client, err := c.get(ctx)
 	if err != nil {
 		return resp.Value{}, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, AnswerLimit)
-	defer cancel()
 	answers := client.DoMulti(ctx, client.B().Asking().Build(),
 		client.B().Eval().Script(s.Text()).Numkeys(int64(len(keys))).Key(keys...).Arg(args...).Build())
 	return valueOf(answers[1])
@@ -158,12 +195,12 @@ func (c *Client) ask(ctx context.Context, s Script, keys, args []string) (resp.V
 
 // List implements Node.
 func (c *Client) List(ctx context.Context, key string, most int) ([]string, error) {
-	client, err := c.get()
+	ctx, cancel := context.WithTimeout(ctx, AnswerLimit)
+	defer cancel()
+	client, err := c.get(ctx)
 	if err != nil {
 		return nil, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, AnswerLimit)
-	defer cancel()
 	list, err := client.Do(ctx, client.B().Lrange().Key(key).Start(0).Stop(int64(most)-1).Build()).AsStrSlice()
 	if err != nil {
 		return nil, classify(err)
@@ -173,12 +210,12 @@ func (c *Client) List(ctx context.Context, key string, most int) ([]string, erro
 
 // Publish implements Node.
 func (c *Client) Publish(ctx context.Context, messages []Message) error {
-	client, err := c.get()
+	ctx, cancel := context.WithTimeout(ctx, AnswerLimit)
+	defer cancel()
+	client, err := c.get(ctx)
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(ctx, AnswerLimit)
-	defer cancel()
 	commands := make(rueidis.Commands, len(messages))
 	for i, m := range messages {
 		commands[i] = client.B().Publish().Channel(m.Channel).Message(m.Text).Build()

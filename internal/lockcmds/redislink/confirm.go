@@ -21,7 +21,9 @@ type Confirmation interface {
 
 // Confirm implements Node.
 func (c *Client) Confirm(f func(Confirmation) error) error {
-	client, err := c.get()
+	ctx, cancel := context.WithTimeout(context.Background(), AnswerLimit)
+	defer cancel()
+	client, err := c.get(ctx)
 	if err != nil {
 		return err
 	}

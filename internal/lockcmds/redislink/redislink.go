@@ -13,6 +13,7 @@ package redislink
 import (
 	"context"
 	"errors"
+	"fmt"
 
 	"github.com/lockproxy/lockproxy/internal/lockcmds/script"
 	"github.com/lockproxy/lockproxy/internal/resp"
@@ -24,6 +25,8 @@ var (
 	ErrUnsent = errors.New("not sent")
 	// ErrInDoubt says that the command was sent and the connection was lost before the answer.
 	ErrInDoubt = errors.New("sent, but not answered")
+
+	errClosed = fmt.Errorf("client is closed: %w", ErrUnsent)
 )
 
 // Topology is the servers that keep the locks: a Client is one server, a Cluster is many.

@@ -42,6 +42,9 @@ func (c *Cluster) newServer(at topology.Node) *server {
 	client, err := New(Options{
 		Addr: string(at), User: c.opts.User, Password: c.opts.Password, Logger: c.opts.Logger,
 		Dial: func(ctx context.Context) (net.Conn, error) {
+			ctx, cancel := context.WithCancel(ctx)
+			defer cancel()
+			defer context.AfterFunc(s.life, cancel)()
 			nc, err := c.opts.Fleet.Connect(ctx, at)
 			if err != nil {
 				return nil, err

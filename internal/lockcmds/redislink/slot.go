@@ -21,7 +21,6 @@ const hops = 4
 
 var (
 	errNobody    = fmt.Errorf("no server of the cluster is known for the slot: %w", ErrUnsent)
-	errClosed    = fmt.Errorf("client is closed: %w", ErrUnsent)
 	errRedirects = fmt.Errorf("the servers redirect to each other, or to an unknown one: %w", ErrUnsent)
 )
 

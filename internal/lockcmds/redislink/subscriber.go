@@ -99,7 +99,7 @@ func (s *subscriber) needed() bool {
 
 // serve is the life of one connection. It reports whether anything was confirmed on it.
 func (s *subscriber) serve(ctx context.Context) (confirmed bool) {
-	client, err := s.client.get()
+	client, err := s.client.get(ctx)
 	if err != nil {
 		s.log.Debug("subscriptions wait for redis", zap.Error(err))
 		return false
