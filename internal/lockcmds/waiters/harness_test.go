@@ -82,7 +82,7 @@ func newWorld(t *testing.T) *world {
 		Announce: announce.New(announce.Options{Jobs: w, Redis: w, Life: t.Context(), Logger: zap.NewNop()}),
 	})
 	w.x = New(Options{
-		Calls: c, Holds: w.holds, Damage: &damage.Reporter{Clock: w, Logger: zap.NewNop()}, UUID: "u", Lease: 30 * time.Second,
+		Calls: c, Holds: w.holds, Damage: &damage.Reporter{Clock: w, Logger: zap.NewNop(), Servers: w.Servers}, UUID: "u", Lease: 30 * time.Second,
 		Defaults: func() Defaults { return w.limits }, FairWait: 300 * time.Second, StaleHead: 8 * time.Second, Waiting: new(atomic.Int64),
 	})
 	return w

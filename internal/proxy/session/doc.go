@@ -1,7 +1,8 @@
 // Package session is one client connection as a state machine without I/O, and what happens to each command.
 //
 //	client ─bytes─▶ engine        ─▶ Session.Feed ─▶ resp.Guard ─▶ route, by the policy table:
-//	                                                   shared   ─▶ lane    (many sessions, one connection)
+//	                                                   shared   ─▶ lane    (many sessions, one connection; in a cluster
+//	                                                                        an errand, on a lane to the server of its keys)
 //	                                                   pinned   ─▶ pin     (MULTI, BLPOP, SUBSCRIBE …)
 //	                                                   local    ─▶ answered here (CLIENT SETNAME, QUIT …)
 //	                                                   about    ─▶ an inquiry into all clients (CLIENT LIST …)
@@ -17,7 +18,8 @@
 // session itself may answer it, at any time: replies leave in the order of the slots. A run of ordinary commands has one slot.
 //
 // Commands take effect in the order sent because a session uses one upstream connection at a time, its lane or its pin. A
-// move between lane and pin, or a change of identity, waits until no reply is due. A session that waits is not parsed
+// move between lane and pin, or a change of identity, waits until no reply is due. So does a command for another server of a cluster,
+// but for runs of reads, the parts of one command, and a session whose order is kept for each key alone (cluster.order). A session that waits is not parsed
 // further, but it is still read, so that a hang-up is seen.
 //
 // # Goroutines
