@@ -18,7 +18,7 @@ const period = time.Second
 type Reporter struct {
 	Clock    clock.Clock
 	Logger   *zap.Logger
-	Repaired func() // counts repaired fence counters; nil: nothing counts them
+	Repaired func()                // counts repaired fence counters; nil: nothing counts them
 	Servers  func() script.Servers // what the scripts must know of them; required
 
 	logged atomic.Int64 // Unix time in ns of the latest entry

@@ -46,11 +46,11 @@ func TestADrainRefusesTheWaitersAndThoseToCome(t *testing.T) {
 	a := w.waits(1, "LOCK k")
 	w.x.Drain()
 	w.work()
-	a.got("-OVERLOADED draining")
+	a.got("-OVERLOADED " + errDraining.Error())
 	b := w.client(2)
 	b.sends("LOCK k")
 	b.answered(busy(time.Second), nil)
-	b.got("-OVERLOADED draining")
+	b.got("-OVERLOADED " + errDraining.Error())
 }
 
 func TestTheNumberOfWaitersIsBounded(t *testing.T) {
