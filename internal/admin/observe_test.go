@@ -2,9 +2,11 @@ package admin
 
 import (
 	"encoding/json"
+	"fmt"
 	"os"
 	"os/exec"
 	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -92,5 +94,29 @@ func TestPromtoolFindsThatAlertsFire(t *testing.T) {
 		if n := strings.Count(string(tests), "alertname: "+string(alert[1])); n < 2 {
 			t.Errorf("%s is tested %d times: it should fire once, and once not", alert[1], n)
 		}
+	}
+}
+
+// A measured command shows where its time went: BLPOP waits in Redis.
+func TestTimesOfCommandsAreMeasured(t *testing.T) {
+	s := newStand(t)
+	var commands []string
+	for range 70 { // one of 64 is measured
+		commands = append(commands, "SET a 1", "LOCK k", "UNLOCK k", "CLIENT GETNAME", "BLPOP none 0.001")
+	}
+	s.client(commands...)
+	for _, class := range []string{"shared", "lock", "pinned", "local"} {
+		for name, part := range map[string]bool{"proxy": true, "upstream": class != "local"} {
+			count, _ := strconv.Atoi(s.metric(fmt.Sprintf("lockproxy_command_%s_seconds_count{class=%q}", name, class)))
+			sum, _ := strconv.ParseFloat(s.metric(fmt.Sprintf("lockproxy_command_%s_seconds_sum{class=%q}", name, class)), 64)
+			if part != (count > 0) || part != (sum > 0) || count > 70 {
+				t.Errorf("%d commands of class %s took %v s at %s", count, class, sum, name)
+			}
+		}
+	}
+	sum, _ := strconv.ParseFloat(s.metric(`lockproxy_command_upstream_seconds_sum{class="pinned"}`), 64)
+	count, _ := strconv.ParseFloat(s.metric(`lockproxy_command_upstream_seconds_count{class="pinned"}`), 64)
+	if sum/count < 0.001 {
+		t.Errorf("BLPOP waited in Redis for %v s on average", sum/count)
 	}
 }

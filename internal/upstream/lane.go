@@ -10,6 +10,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/lockproxy/lockproxy/internal/logging"
+	"github.com/lockproxy/lockproxy/internal/stopwatch"
 	"github.com/lockproxy/lockproxy/internal/upstream/dial"
 	"github.com/lockproxy/lockproxy/internal/upstream/handshake"
 	"github.com/lockproxy/lockproxy/internal/upstream/retire"
@@ -70,6 +71,9 @@ func (l *Lane) Identity() Identity { return l.target.ID }
 func (l *Lane) Append(b []byte, to Receiver, tag uint64, n int) error {
 	return l.stream.Append(b, to, tag, n)
 }
+
+// Note has the mark noted when what is appended next is handed to the socket. A mark before that is given up.
+func (l *Lane) Note(m *stopwatch.Mark) { stream.Note(l.stream, m) }
 
 // Progress returns the number of bytes that all sessions have appended, and the number of these that have been written or given up.
 func (l *Lane) Progress() (appended, written int64) { return l.stream.Progress() }

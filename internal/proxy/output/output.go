@@ -7,6 +7,7 @@ import (
 	"github.com/lockproxy/lockproxy/internal/proxy/outbox"
 	"github.com/lockproxy/lockproxy/internal/proxy/replies"
 	"github.com/lockproxy/lockproxy/internal/proxy/shared"
+	"github.com/lockproxy/lockproxy/internal/stopwatch"
 )
 
 // An Output is the output of one session. C is the type of its connections to Redis.
@@ -18,6 +19,7 @@ type Output[C comparable] struct {
 	overflow func(unread int)
 	unread   int // bytes in all of these, and those that an engine has taken and not yet written
 	gone     bool
+	watch    stopwatch.Watch // of a command that is measured
 }
 
 // Open prepares the output. overflow is called when the client leaves more bytes unread than it may.
@@ -35,7 +37,11 @@ func (o *Output[C]) Gone() bool { return o.gone }
 func (o *Output[C]) Unread() int { return o.unread }
 
 // Written says that the client has taken bytes.
-func (o *Output[C]) Written(bytes int) { o.unread -= bytes }
+func (o *Output[C]) Written(bytes int) {
+	if o.unread -= bytes; o.watch.Ends() {
+		o.timed()
+	}
+}
 
 // Forget drops all output.
 func (o *Output[C]) Forget() {
@@ -53,6 +59,9 @@ func (o *Output[C]) Say(b []byte) {
 
 // Put adds bytes to the replies of a slot; more: they end within one.
 func (o *Output[C]) Put(at replies.ID, b []byte, more bool) {
+	if o.watch.Expects(uint64(at)) {
+		o.watch.Answered()
+	}
 	if !o.gone {
 		o.add(b, o.Slots.Put(at, b, more))
 	}

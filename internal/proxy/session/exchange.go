@@ -9,6 +9,7 @@ import (
 	"github.com/lockproxy/lockproxy/internal/proxy/handlers"
 	"github.com/lockproxy/lockproxy/internal/proxy/replies"
 	"github.com/lockproxy/lockproxy/internal/proxy/shared"
+	"github.com/lockproxy/lockproxy/internal/stopwatch"
 	"github.com/lockproxy/lockproxy/internal/upstream"
 )
 
@@ -203,6 +204,15 @@ func (l *lanes) scriptConn() connection {
 	return l.s.conn()
 }
 
+// connection is a lane or a pin.
+type connection interface {
+	Append(b []byte, to upstream.Receiver, tag uint64, n int) error
+	Progress() (appended, written int64)
+	Scripts() *upstream.ScriptSet
+	Rejected() bool
+	Note(m *stopwatch.Mark)
+}
+
 // transmit sends the n commands of a slot. n is 0 if no reply is counted.
 func (s *Session) transmit(conn connection, raw []byte, at replies.ID, n int) {
 	var err error
@@ -210,6 +220,9 @@ func (s *Session) transmit(conn connection, raw []byte, at replies.ID, n int) {
 	if framed {
 		err = conn.Append(raw, nil, 0, 0)
 	} else {
+		if s.Timed() {
+			conn.Note(s.Mark(at))
+		}
 		err = conn.Append(raw, s, uint64(at), n)
 	}
 	if s.unanswered += len(raw); s.unanswered > budget.Free {

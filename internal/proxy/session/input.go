@@ -167,6 +167,7 @@ func (r *batch) send() {
 }
 
 func (r *batch) forward(raw []byte, n int) {
+	r.s.Time(r.s.ID, status.ClassShared, n, r.s.active)
 	r.s.proxy.Counters.Traffic.Add(r.s.ID, status.ClassShared, n, len(raw))
 	r.s.forward(raw, nil, n)
 }

@@ -27,6 +27,8 @@ func (s *Session) route(row *command.Row, raw []byte) bool {
 			return s.agree()
 		}
 	}
+	class := classOf(p)
+	s.Time(s.ID, class, 1, s.active)
 	var routed, handled bool
 	if s.Clustered() && (p == command.PubSub || s.ears.Listening()) {
 		handled, routed = s.listen(row, p)
@@ -41,7 +43,7 @@ func (s *Session) route(row *command.Row, raw []byte) bool {
 		routed = s.routePinned(row, p, raw)
 	}
 	if routed {
-		s.proxy.Counters.Traffic.Add(s.ID, classOf(p), 1, len(raw))
+		s.proxy.Counters.Traffic.Add(s.ID, class, 1, len(raw))
 		if skip {
 			s.reply = replyOn
 		}

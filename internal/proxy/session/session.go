@@ -220,14 +220,6 @@ type memory struct {
 	gathered, locking int            // bytes of a reply that must be held whole; of the lock command that has not been answered
 }
 
-// connection is a lane or a pin.
-type connection interface {
-	Append(b []byte, to upstream.Receiver, tag uint64, n int) error
-	Progress() (appended, written int64)
-	Scripts() *upstream.ScriptSet
-	Rejected() bool
-}
-
 // side is a Session as packages handlers and errands see it.
 type side Session
 

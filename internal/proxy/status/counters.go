@@ -50,6 +50,8 @@ type Counters struct {
 
 	Traffic Traffic // commands and bytes
 
+	proxyTime, upstreamTime [classes]histogram // of measured commands, by class
+
 	errors      tally                           // answers of the proxy's own codes to lock commands
 	waits       [grammar.FairLock + 1]histogram // that ended with a grant, by verb
 	queued      [4]histogram                    // stays in wait queues, by outcome: see queuedNames
@@ -67,6 +69,14 @@ type Counters struct {
 	noReentry   atomic.Int64                    // the same, refused
 	lost        tally                           // locks, by reason
 	repaired    atomic.Int64                    // fence counters
+}
+
+// Timed counts the times of one measured command: in the proxy, and at Redis; the latter is negative if it was not sent.
+func (c *Counters) Timed(class int, proxy, upstream time.Duration) {
+	c.proxyTime[class].add(proxy)
+	if upstream >= 0 {
+		c.upstreamTime[class].add(upstream)
+	}
 }
 
 // LockEvents are the events that the lock engines report.

@@ -38,6 +38,8 @@ type Stats struct {
 	LoginsFailed                  int64
 
 	Commands, Bytes map[string]int64 // of clients, by class
+	ProxyTime       map[string]Waits // of measured commands, by class
+	UpstreamTime    map[string]Waits
 	LaneCommands    int64            // without an answer, on all lanes together
 	LaneBytes       int64            // that lanes have not written
 	Reconnects      int64            // connections to Redis that lanes have lost
@@ -148,6 +150,7 @@ func (c *Counters) read(s *Stats) {
 		s.Waits[strings.ToLower(verb.String())] = c.waits[verb].snapshot()
 	}
 	s.Commands, s.Bytes = c.Traffic.snapshot()
+	s.ProxyTime, s.UpstreamTime = named(c.proxyTime[:], classNames[:]), named(c.upstreamTime[:], classNames[:])
 	s.LockErrors = c.errors.snapshot()
 	for _, code := range resp.Codes() {
 		s.LockErrors[string(code)] += 0

@@ -116,6 +116,16 @@ var Table = []Row{
 		Text:    func(s *Stats) string { return joined(s.Bytes) },
 	},
 	{
+		Metric: "command_proxy_seconds", Label: "class", Kind: Timing,
+		Help:  "Time of commands in the proxy, by class: from the parsed command to the socket to Redis, and from the reply to the client's socket. One command of 64 is measured, and one in each quarter of a second.",
+		Waits: func(s *Stats) map[string]Waits { return s.ProxyTime },
+	},
+	{
+		Metric: "command_upstream_seconds", Label: "class", Kind: Timing,
+		Help:  "Time from the socket to Redis until the reply, of the measured commands that were sent there. Of a pinned command it may be a wait in Redis, as of BLPOP.",
+		Waits: func(s *Stats) map[string]Waits { return s.UpstreamTime },
+	},
+	{
 		Info: "lane_commands", Metric: "lane_commands", Kind: Gauge, Help: "Commands without an answer, on all lanes together.",
 		Number: func(s *Stats) int64 { return s.LaneCommands },
 	},

@@ -104,7 +104,7 @@ func TestEveryNumberIsShown(t *testing.T) {
 				label = "panic" // a label of its own has a row
 			case "Refused":
 				label = "OVERLOADED"
-			case "Waits", "Queued", "Holds", "Handovers":
+			case "Waits", "Queued", "Holds", "Handovers", "ProxyTime", "UpstreamTime":
 				value = reflect.ValueOf(Waits{Sum: time.Hour})
 			}
 			m := reflect.MakeMap(v.Type())

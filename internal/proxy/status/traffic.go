@@ -20,6 +20,7 @@ const shards = 8
 type Traffic struct {
 	shard [shards]struct {
 		commands, bytes [classes]atomic.Int64
+		tick            atomic.Int64 // of the last command that was measured for its tick
 		_               [64]byte
 	}
 }
@@ -29,6 +30,20 @@ func (t *Traffic) Add(session uint64, class, n, bytes int) {
 	s := &t.shard[session%shards]
 	s.commands[class].Add(int64(n))
 	s.bytes[class].Add(int64(bytes))
+}
+
+// measured is how many commands there are for each one that is measured. To measure one reads the clock four times.
+const measured = 64
+
+// Due reports whether one of the next n commands of a session is to be measured: one of 64 of its class, and one in each tick of the proxy's clock.
+func (t *Traffic) Due(session uint64, class, n int, tick int64) bool {
+	s := &t.shard[session%shards]
+	if s.tick.Load() != tick {
+		s.tick.Store(tick)
+		return true
+	}
+	before := s.commands[class].Load()
+	return before/measured != (before+int64(n))/measured
 }
 
 func (t *Traffic) snapshot() (commands, bytes map[string]int64) {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/lockproxy/lockproxy/internal/direct"
 	"github.com/lockproxy/lockproxy/internal/resp"
+	"github.com/lockproxy/lockproxy/internal/stopwatch"
 	"github.com/lockproxy/lockproxy/internal/upstream/census"
 	"github.com/lockproxy/lockproxy/internal/upstream/dial"
 	"github.com/lockproxy/lockproxy/internal/upstream/handshake"
@@ -93,6 +94,9 @@ func (p *Pin) Send() { p.stream.Send() }
 func (p *Pin) Append(b []byte, to stream.Receiver, tag uint64, n int) error {
 	return p.stream.Append(b, to, tag, n)
 }
+
+// Note has the mark noted when what is appended next is handed to the socket. A mark before that is given up.
+func (p *Pin) Note(m *stopwatch.Mark) { stream.Note(p.stream, m) }
 
 // Progress returns how many bytes have been appended to the connection, and how many of them have been written or given up.
 func (p *Pin) Progress() (appended, written int64) { return p.stream.Progress() }

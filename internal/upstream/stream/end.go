@@ -11,7 +11,7 @@ func (s *Stream) end(err error, next state) {
 	unsent, out := s.queue, s.out
 	obs := s.obs
 	s.state, s.mode, s.asleep, s.leaving = connecting, Counted, true, false
-	s.out, s.left, s.queue, s.flight, s.direct = nil, nil, nil, nil, nil
+	s.out, s.left, s.queue, s.flight, s.direct, s.mark = nil, nil, nil, nil, nil, nil
 	s.asked, s.done, s.sent = 0, 0, 0
 	s.settled.Store(0)
 	s.scripts.clear()

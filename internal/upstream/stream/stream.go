@@ -8,6 +8,7 @@ import (
 	"github.com/lockproxy/lockproxy/internal/buffers"
 	"github.com/lockproxy/lockproxy/internal/direct"
 	"github.com/lockproxy/lockproxy/internal/resp"
+	"github.com/lockproxy/lockproxy/internal/stopwatch"
 )
 
 // ErrDown says that a request was not accepted because its connection to Redis is down: nothing was sent.
@@ -72,6 +73,7 @@ type Stream struct {
 	empty                 func()         // called once by the writer when nothing is left to take; nil: not called
 	mode                  Mode
 	obs                   Observer
+	mark                  *stopwatch.Mark // noted when the appended bytes are taken; nil: none
 
 	sent    uint64        // requests that takeMeek has taken since the connection began; guarded by mu
 	meek    atomic.Bool   // few requests may be outstanding
@@ -151,6 +153,13 @@ func (s *Stream) Append(b []byte, to Receiver, tag uint64, n int) error {
 		s.watch()
 	}
 	return nil
+}
+
+// Note has the mark noted when the bytes that are appended next are taken.
+func Note(s *Stream, m *stopwatch.Mark) {
+	s.mu.Lock()
+	s.mark = m
+	s.mu.Unlock()
 }
 
 // Moved returns the number of accepted requests, the number of these that are settled, and whether the stream is connected. If all are
@@ -296,6 +305,10 @@ func (s *Stream) Take(spare []byte) []byte {
 
 // takeLocked takes the appended bytes.
 func (s *Stream) takeLocked(spare []byte) []byte {
+	if s.mark != nil {
+		s.mark.Note()
+		s.mark = nil
+	}
 	b := s.out
 	s.out = spare[:0]
 	s.taken = s.total
