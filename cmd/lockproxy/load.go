@@ -14,6 +14,8 @@ import (
 
 	"github.com/alecthomas/kong"
 	"github.com/goccy/go-yaml"
+	"github.com/goccy/go-yaml/ast"
+	"github.com/goccy/go-yaml/parser"
 
 	"github.com/lockproxy/lockproxy/cmd/lockproxy/values"
 	"github.com/lockproxy/lockproxy/internal/cli"
@@ -177,6 +179,9 @@ func readFile(name string) (Config, error) {
 		return NewConfig(), nil
 	}
 	if err != nil {
+		if bad := badDuration(data); bad != "" {
+			return Config{}, fmt.Errorf("%s: %s", name, bad)
+		}
 		return Config{}, fmt.Errorf("%s: %s", name, plain(err))
 	}
 	if err := dec.Decode(new(any)); !errors.Is(err, io.EOF) {
@@ -199,4 +204,51 @@ func plain(err error) string {
 		wanted = "true or false"
 	}
 	return fmt.Sprintf("[%d:%d] must be %s", at.Line, at.Column, wanted)
+}
+
+// badDuration describes the first text in a file that is no duration where one belongs; empty: there is none. The decoder would name neither
+// its key nor its line.
+func badDuration(data []byte) string {
+	file, err := parser.ParseBytes(data, 0)
+	if err != nil {
+		return ""
+	}
+	var search func(prefix string, t reflect.Type) string
+	search = func(prefix string, t reflect.Type) string {
+		for field := range t.Fields() {
+			key := prefix + field.Tag.Get("yaml")
+			switch {
+			case field.Type.Kind() == reflect.Struct:
+				if bad := search(key+".", field.Type); bad != "" {
+					return bad
+				}
+			case field.Type == reflect.TypeFor[time.Duration](), field.Type == reflect.TypeFor[*time.Duration]():
+				if bad := badText(file, key); bad != "" {
+					return bad
+				}
+			}
+		}
+		return ""
+	}
+	return search("", reflect.TypeFor[Config]())
+}
+
+func badText(file *ast.File, key string) string {
+	path, err := yaml.PathString("$.'" + strings.ReplaceAll(key, ".", "'.'") + "'")
+	if err != nil {
+		panic("BUG: the key of a setting is no path: " + err.Error())
+	}
+	node, err := path.FilterFile(file)
+	if err != nil { // it is not in the file
+		return ""
+	}
+	text, ok := node.(*ast.StringNode)
+	if !ok {
+		return ""
+	}
+	if _, err := time.ParseDuration(text.Value); err == nil {
+		return ""
+	}
+	at := text.Token.Position
+	return fmt.Sprintf("[%d:%d] %s: %q is not a duration with a unit, as in 250ms or 1h30m", at.Line, at.Column, key, text.Value)
 }

@@ -383,3 +383,18 @@ func TestModesAreOctalHoweverTheyAreWritten(t *testing.T) {
 		}
 	}
 }
+
+// The decoder says only that a text is no duration.
+func TestBadDurationIsNamedByKeyValueAndLine(t *testing.T) {
+	for text, want := range map[string]string{
+		"log:\n  level: info\nlock:\n  lease: abc\n": `[4:10] lock.lease: "abc" is not a duration with a unit, as in 250ms or 1h30m`,
+		"lock:\n  grace: soon\n":                     `[2:10] lock.grace: "soon" is not a duration`,
+		"pin-wait: 5 s\n":                            `[1:11] pin-wait: "5 s" is not a duration`,
+		"dial-timeout: '5'\n":                        `[1:15] dial-timeout: "5" is not a duration`,
+	} {
+		file := writeFile(t, text)
+		if _, err := load([]string{"--config", file}); err == nil || !strings.Contains(err.Error(), file+": "+want) {
+			t.Errorf("%q: %v", text, err)
+		}
+	}
+}
