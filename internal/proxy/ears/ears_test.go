@@ -1,0 +1,281 @@
+package ears
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/lockproxy/lockproxy/internal/proxy/replies"
+	"github.com/lockproxy/lockproxy/internal/resp"
+	"github.com/lockproxy/lockproxy/internal/upstream/cluster"
+	"github.com/lockproxy/lockproxy/internal/upstream/slots"
+	"github.com/lockproxy/lockproxy/internal/upstream/stream"
+	"github.com/lockproxy/lockproxy/internal/upstream/topology"
+)
+
+// client is a session without I/O in front of the servers a and b, which the test plays.
+type client struct {
+	t     testing.TB
+	ears  Ears
+	view  *cluster.View
+	watch func()
+	conns map[topology.Node]*conn
+	later []func() // called after a refresh
+	got   strings.Builder
+	over  bool
+}
+
+type conn struct {
+	observer stream.Observer
+	sent     []string // commands, as words
+	closed   bool
+}
+
+// viewOf is the view in which the server a serves the slots before a limit, and b the others.
+func viewOf(t testing.TB, limit int) *cluster.View {
+	t.Helper()
+	var spans []string
+	if limit > 0 {
+		spans = append(spans, fmt.Sprintf("*3\r\n:0\r\n:%d\r\n*3\r\n$1\r\nh\r\n:1\r\n$1\r\na\r\n", limit-1))
+	}
+	if limit < slots.Count {
+		spans = append(spans, fmt.Sprintf("*3\r\n:%d\r\n:16383\r\n*3\r\n$1\r\nh\r\n:2\r\n$1\r\nb\r\n", limit))
+	}
+	answer, _, err := resp.Decode([]byte(fmt.Sprintf("*%d\r\n%s", len(spans), strings.Join(spans, ""))))
+	if err != nil {
+		t.Fatal(err)
+	}
+	v, err := cluster.Parse("cluster_state:ok\r\ncluster_current_epoch:1\r\n", answer, "h:1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return v
+}
+
+func newClient(t testing.TB) *client {
+	c := &client{t: t, view: viewOf(t, slots.Count/2), conns: map[topology.Node]*conn{}}
+	c.ears.Open(c, c)
+	t.Cleanup(c.ears.Close) // stops the timers
+	return c
+}
+
+func (c *client) Open(at topology.Node, _ func(Conn, []byte)) (Conn, func() bool) {
+	c.conns[at] = &conn{}
+	return c.conns[at], nil
+}
+
+func (c *client) View() *cluster.View                              { return c.view }
+func (c *client) Refused(cluster.Reason)                           {}
+func (c *client) FailoverWait() time.Duration                      { return time.Hour }
+func (c *client) Later(_ topology.Node, _ time.Duration, f func()) { c.later = append(c.later, f) }
+func (c *client) Gone() bool                                       { return c.over }
+func (c *client) CutOff()                                          { c.over = true }
+func (c *client) Push(b []byte)                                    { c.got.Write(b) }
+func (c *client) Put(_ replies.ID, b []byte, _ bool)               { c.got.Write(b) }
+func (c *client) Pass(_ replies.ID, b []byte, _ bool)              { c.got.Write(b) }
+func (c *client) Refusal() []byte                                  { return nil }
+func (c *client) Refuse(replies.ID, int)                           {}
+func (c *client) Answered(replies.ID, int)                         {}
+func (c *client) Held(int)                                         {}
+func (c *client) Resume()                                          {}
+func (c *client) Flush()                                           {}
+
+func (c *client) Do(f func()) bool {
+	f()
+	return true
+}
+
+func (c *client) Watch(f func()) func() {
+	c.watch = f
+	return func() { c.watch = nil }
+}
+
+func (n *conn) Observe(o stream.Observer) { n.observer = o }
+func (n *conn) ReadFrames()               {}
+func (n *conn) Send()                     {}
+func (n *conn) Discard()                  { n.closed = true }
+func (n *conn) Connected() bool           { return true }
+func (n *conn) Rejected() bool            { return false }
+func (n *conn) Refusal() []byte           { return nil }
+
+func (n *conn) Append(b []byte, _ stream.Receiver, _ uint64, _ int) error {
+	for len(b) > 0 {
+		v, size, err := resp.Decode(b)
+		if err != nil {
+			return err
+		}
+		var words []string
+		for _, e := range v.Elems {
+			words = append(words, string(e.Str))
+		}
+		n.sent, b = append(n.sent, strings.Join(words, " ")), b[size:]
+	}
+	return nil
+}
+
+func frame(words ...string) []byte { return resp.AppendCommand(nil, words...) }
+
+// confirm confirms what has been sent to a server.
+func (c *client) confirm(at topology.Node) {
+	n := c.conns[at]
+	sent := n.sent
+	n.sent = nil
+	for _, line := range sent {
+		words := strings.Fields(line)
+		for _, name := range words[1:] {
+			n.observer.Push(appendConfirmation(nil, 2, words[0], []byte(name), 1), resp.Push)
+		}
+	}
+}
+
+// refreshed gives the client another view.
+func (c *client) refreshed(v *cluster.View) {
+	c.view = v
+	for len(c.later) > 0 {
+		f := c.later[0]
+		c.later = c.later[1:]
+		f()
+	}
+}
+
+// sent fails unless a server has got just these commands.
+func (c *client) sent(at topology.Node, want ...string) {
+	c.t.Helper()
+	var got []string
+	if n := c.conns[at]; n != nil {
+		got = n.sent
+	}
+	if strings.Join(got, "; ") != strings.Join(want, "; ") {
+		c.t.Errorf("%s has got %q, want %q", at, got, want)
+	}
+}
+
+// took fails unless the client has got these bytes since the last call.
+func (c *client) took(want ...[]byte) {
+	c.t.Helper()
+	var all []byte
+	for _, b := range want {
+		all = append(all, b...)
+	}
+	if got := c.got.String(); got != string(all) {
+		c.t.Errorf("the client has got %q, want %q", got, all)
+	}
+	c.got.Reset()
+}
+
+func (c *client) ask(line string) {
+	words := resp.Split(frame(strings.Fields(line)...), nil)
+	c.ears.Ask(string(words[0]), words[1:], 2, 1, false)
+}
+
+func confirmed(verb, name string, n int) []byte {
+	return appendConfirmation(nil, 2, verb, []byte(name), n)
+}
+
+func TestSubscriptionsMoveWithTheirServer(t *testing.T) {
+	c := newClient(t)
+	c.ask("subscribe x y")
+	c.sent("a", "subscribe x y")
+	c.confirm("a")
+	c.took(confirmed("subscribe", "x", 1), confirmed("subscribe", "y", 2))
+	old := c.conns["a"]
+	old.observer.Closed(nil)
+	c.refreshed(viewOf(t, 0))
+	if n := c.conns["b"]; n == nil || len(n.sent) == 0 {
+		t.Fatal("no other server is asked")
+	}
+	c.confirm("b")
+	c.took()
+	c.conns["b"].observer.Push(frame("message", "x", "m"), resp.Array)
+	old.observer.Push(frame("message", "x", "late"), resp.Array)
+	c.took(frame("message", "x", "m"))
+}
+
+func TestANewSubscriptionStandsBeforeTheOldOneEnds(t *testing.T) {
+	c := newClient(t)
+	c.ask("subscribe x")
+	c.confirm("a")
+	c.took(confirmed("subscribe", "x", 1))
+	c.view = viewOf(t, 0)
+	c.watch()
+	c.sent("b", "subscribe x")
+	message := frame("message", "x", "m")
+	c.conns["a"].observer.Push(message, resp.Array)
+	c.confirm("b")
+	c.conns["a"].observer.Push(message, resp.Array) // both have got it
+	c.conns["b"].observer.Push(message, resp.Array)
+	c.took(message, message)
+	c.sent("a", "unsubscribe x")
+	c.confirm("a")
+	c.took()
+	if !c.conns["a"].closed {
+		t.Error("the old connection stays open")
+	}
+}
+
+func TestARefusalUndoesTheWholeCommand(t *testing.T) {
+	c := newClient(t)
+	c.ask("ssubscribe low{06S} high{3}") // of two slots
+	if len(c.conns) == 0 {
+		t.Fatal("no server is asked")
+	}
+	words := []byte("-NOPERM no\r\n")
+	for _, n := range c.conns {
+		n.observer.Push(words, resp.SimpleError)
+		break
+	}
+	c.took(words)
+	for at := range c.conns {
+		c.confirm(at)
+	}
+	c.took()
+	if c.ears.Listening() || c.ears.Bytes() != 0 || c.watch != nil {
+		t.Error("something of the subscriptions is left")
+	}
+}
+
+func TestMessagesFollowTheConfirmation(t *testing.T) {
+	c := newClient(t)
+	c.ask("psubscribe __key* p*")
+	c.confirm("a")
+	message := frame("pmessage", "p*", "pp", "m")
+	c.conns["a"].observer.Push(message, resp.Array)
+	c.took() // b has not confirmed the pattern of events
+	c.confirm("b")
+	c.took(confirmed("psubscribe", "__key*", 1), confirmed("psubscribe", "p*", 2), message)
+	event := frame("pmessage", "__key*", "__keyspace@0__:k", "set")
+	c.conns["b"].observer.Push(event, resp.Array)
+	c.conns["b"].observer.Push(frame("pmessage", "__key*", "__keys", "by PUBLISH"), resp.Array) // a tells it, too
+	c.took(event)
+}
+
+func TestAMovedSlotIsNotTold(t *testing.T) {
+	c := newClient(t)
+	c.ask("ssubscribe s")
+	var at topology.Node
+	for at = range c.conns {
+		c.confirm(at)
+	}
+	c.took(confirmed("ssubscribe", "s", 1))
+	other, limit := topology.Node("b"), 0
+	if at == "b" {
+		other, limit = "a", slots.Count
+	}
+	c.conns[at].observer.Push(confirmed("sunsubscribe", "s", 0), resp.Array)
+	c.refreshed(viewOf(t, limit))
+	c.sent(other, "ssubscribe s")
+	c.conns[other].observer.Push([]byte("-TRYAGAIN Multiple keys request during rehashing of slot\r\n"), resp.SimpleError)
+	c.conns[other].sent = nil
+	c.refreshed(c.view)
+	c.confirm(other)
+	message := frame("smessage", "s", "m")
+	c.conns[other].observer.Push(message, resp.Array)
+	c.took(message)
+}
+
+var (
+	_ Session = (*client)(nil)
+	_ Cluster = (*client)(nil)
+	_ Conn    = (*conn)(nil)
+)
