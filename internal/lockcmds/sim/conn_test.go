@@ -311,13 +311,10 @@ func (w *world) publish(channel, _ string) int64 {
 	return int64(len(links) + w.subs.ghosts[channel])
 }
 
-// Confirm implements redislink.Node. All replicas keep up.
+// Confirm implements redislink.Node. Replicas have everything at once, or are away.
 func (l *link) Confirm(f func(redislink.Confirmation) error) error { return f(confirmation{l}) }
 
 type confirmation struct{ l *link }
-
-// replicas is how many there are.
-const replicas = 2
 
 func (c confirmation) Write(
 	ctx context.Context, s redislink.Script, keys, args [][]string, n int, limit time.Duration,
@@ -333,7 +330,20 @@ func (c confirmation) Write(
 	return answers, have, err
 }
 
-func (c confirmation) Wait(ctx context.Context, _ int, _ time.Duration) (have int, err error) {
-	_, err = c.l.ask(ctx, func() resp.Value { return resp.Value{Kind: resp.Integer} })
-	return replicas, err
+func (c confirmation) Wait(ctx context.Context, n int, limit time.Duration) (have int, err error) {
+	w := c.l.p.w
+	v, err := c.l.ask(ctx, func() resp.Value { return resp.Value{Kind: resp.Integer, Int: w.replicas()} })
+	if err == nil && int(v.Int) < n {
+		w.await(func(wake func()) { w.in(limit, c.l.p, wake) })
+		v, err = c.l.ask(ctx, func() resp.Value { return resp.Value{Kind: resp.Integer, Int: w.replicas()} })
+	}
+	return int(v.Int), err
+}
+
+// replicas is how many have what Redis has.
+func (w *world) replicas() int64 {
+	if w.now < w.replicasAway {
+		return 0
+	}
+	return 2
 }

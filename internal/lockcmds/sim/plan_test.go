@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -195,8 +196,26 @@ func newPlan(seed uint64) *plan {
 	case 1:
 		p.slowOwn = between(time.Millisecond, 30*time.Millisecond)
 	}
+	p.synchronize(rand.New(rand.NewPCG(seed, 2)))
 	slices.SortStableFunc(p.actions, func(a, b action) int { return int(a.at - b.at) })
 	return p
+}
+
+// synchronize gives a part of the histories replicas that are away at times, and acquires that wait for them.
+func (p *plan) synchronize(rng *rand.Rand) {
+	if rng.IntN(4) > 0 {
+		return
+	}
+	for i := range p.actions {
+		if a := &p.actions[i]; a.kind == "send" && strings.Contains(a.line, "LOCK ") && a.line[0] != 'U' && a.line[0] != 'E' && rng.IntN(3) > 0 {
+			a.line += " SYNC " + strconv.Itoa(1+rng.IntN(2))
+		}
+	}
+	for range rng.IntN(3) {
+		p.actions = append(p.actions, action{
+			at: time.Duration(rng.Int64N(int64(p.length))), kind: "replicas away", d: time.Duration(rng.Int64N(int64(3 * time.Second))),
+		})
+	}
 }
 
 // do lets an action happen.
@@ -210,6 +229,8 @@ func (w *world) do(a action) {
 		w.clients[a.who].send(parsed(a.line, a.n == 1))
 	case "hang up":
 		w.replace(a.who)
+	case "replicas away":
+		w.replicasAway = max(w.replicasAway, w.now+a.d)
 	case "cut lane":
 		proxy.lane.cut(a.n, a.d2, a.d)
 	case "cut own":

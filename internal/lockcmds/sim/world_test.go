@@ -25,14 +25,15 @@ type world struct {
 	current   *coroutine
 	suspended []*coroutine
 
-	redis   *redis
-	subs    subscriptions
-	stepped time.Duration // what Redis's clock is ahead of the world's
-	proxies []*proxy      // those that run; a killed one is replaced
-	born    int           // proxies so far
-	clients []*client     // by slot
-	all     []*client     // also those that have ended
-	ids     uint64
+	redis        *redis
+	subs         subscriptions
+	stepped      time.Duration // what Redis's clock is ahead of the world's
+	replicasAway time.Duration // until then the replicas confirm nothing
+	proxies      []*proxy      // those that run; a killed one is replaced
+	born         int           // proxies so far
+	clients      []*client     // by slot
+	all          []*client     // also those that have ended
+	ids          uint64
 
 	calm     bool          // there are no faults
 	slowSub  time.Duration // as in plan

@@ -44,6 +44,7 @@ type waiter struct {
 
 	// Guarded by Waiters.mu.
 	ended bool        // its session has
+	fence int64       // of a grant that replicas are to confirm; 0: there is none
 	timer clock.Timer // its own deadline
 	mark  queue.Mark  // before the first attempt
 	chain turns.Chain // of the hand-over on its way

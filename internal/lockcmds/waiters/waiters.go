@@ -149,11 +149,18 @@ func (x *Waiters) Wake(lock string) {
 // Left takes the acquire of a session out whose client has gone. Requires no locks.
 func (x *Waiters) Left(session uint64) {
 	x.mu.Lock()
-	defer x.mu.Unlock()
-	if w := x.asks[session]; w != nil {
-		delete(x.asks, session)
-		w.ended = true
-		x.stepLocked(func(q *queue.Set) { q.Left(&w.Waiter) })
+	w := x.asks[session]
+	if w == nil {
+		x.mu.Unlock()
+		return
+	}
+	delete(x.asks, session)
+	w.ended = true
+	fence := w.fence
+	x.stepLocked(func(q *queue.Set) { q.Left(&w.Waiter) })
+	x.mu.Unlock()
+	if fence != 0 { // no wait for replicas that may not come
+		w.rollBack(fence, nil)
 	}
 }
 

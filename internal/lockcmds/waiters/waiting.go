@@ -134,6 +134,15 @@ const (
 
 // confirm has replicas confirm a grant, which is not recorded until then and whose client is not told. The lease is not renewed meanwhile.
 func (w *waiter) confirm(g grant) {
+	w.x.mu.Lock()
+	ended := w.ended
+	w.fence = g.fence
+	w.x.mu.Unlock()
+	if ended {
+		w.finish()
+		w.rollBack(g.fence, nil)
+		return
+	}
 	now := w.x.Calls.Clock.Now()
 	limit := syncMost
 	if w.wait >= 0 {
@@ -146,6 +155,9 @@ func (w *waiter) confirm(g grant) {
 	w.home.Confirm.Confirm(w.home.Calls.Own.Node(w.lock()), confirm.Grant{
 		Lock: w.lock(), Owner: w.claim.Key().Owner, Fence: g.fence, Replicas: w.sync, Until: until,
 		Done: func(o confirm.Outcome) {
+			w.x.mu.Lock()
+			w.fence = 0
+			w.x.mu.Unlock()
 			if o.Confirmed {
 				g.synced = true
 				w.deliver(g)
