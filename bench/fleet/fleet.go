@@ -85,7 +85,7 @@ func (p Programs) Missing(name string) string {
 	return ""
 }
 
-var versionNumber = regexp.MustCompile(`\d+\.\d+[^\s,]*`)
+var versionNumber = regexp.MustCompile(`\d+\.\d+[^\s,/]*`)
 
 // Versions tells which versions are compared, as one line.
 func (p Programs) Versions() string {
@@ -100,7 +100,11 @@ func (p Programs) Versions() string {
 			continue
 		}
 		out, _ := exec.Command(program.bin, program.arg).CombinedOutput() // twemproxy exits with 1
-		all = append(all, program.name+" "+versionNumber.FindString(string(out)))
+		text := string(out)
+		if _, version, ok := strings.Cut(text, program.bin); ok { // Envoy says its path at first
+			text = version
+		}
+		all = append(all, program.name+" "+versionNumber.FindString(text))
 	}
 	return strings.Join(all, ", ")
 }
