@@ -107,7 +107,7 @@ page: deps ## look at the status page in Chromium; the screenshots are in bin/_a
 	./scripts/install-page-deps.sh
 	GO=$(GO) ./scripts/fetch-modules.sh test/page
 	mkdir -p bin
-	LOCKPROXY_REQUIRE_REDIS=1 $(GO) -C test/page test -count=1 -timeout 10m -artifacts -outputdir $(CURDIR)/bin .
+	LOCKPROXY_REQUIRE_REDIS=1 $(GO) -C test/page test -mod=mod -count=1 -timeout 10m -artifacts -outputdir $(CURDIR)/bin .
 
 .PHONY: versions
 versions: ## run the core tests in front of Redis 7.0, 8.0 and Valkey 8.0, 8.1, as one server and as clusters; VERSION_NAMES= selects
