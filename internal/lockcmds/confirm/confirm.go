@@ -45,6 +45,7 @@ type Grant struct {
 // Outcome is what became of a Grant.
 type Outcome struct {
 	Confirmed bool
+	Gone      bool  // if not: the server does not have it any more
 	Have      int   // if not: how many replicas have it for certain
 	Refused   error // if not: why Redis refuses the question for good; nil: it does not
 }

@@ -103,7 +103,7 @@ func (c *Confirmer) sort(all []asked, answers []resp.Value) (written, unwritten 
 		case here:
 			written = append(written, g)
 		default:
-			c.done(g.Grant, Outcome{})
+			c.done(g.Grant, Outcome{Gone: true})
 		}
 	}
 	return written, unwritten
