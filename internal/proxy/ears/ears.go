@@ -280,13 +280,22 @@ func (e *Ears) hears(t channel, by *ear) {
 	if sub == nil {
 		return
 	}
-	sub.at = append(sub.at, by)
+	if sub.at = append(sub.at, by); !sub.told && e.isHome(t, by) {
+		last := len(sub.at) - 1
+		sub.at[0], sub.at[last] = by, sub.at[0]
+	}
 	nodes := e.nodes(t)
 	for _, one := range slices.Clone(sub.at) {
 		if one != by && !slices.Contains(nodes, one.at) {
 			one.leave(t, nil)
 		}
 	}
+}
+
+// isHome reports whether the messages of a channel are sent to the server of an ear.
+func (e *Ears) isHome(t channel, by *ear) bool {
+	nodes := e.nodes(t)
+	return len(nodes) > 0 && nodes[0] == by.at
 }
 
 // without notes that an ear has no subscription to a channel any more.
@@ -296,7 +305,8 @@ func (e *Ears) without(t channel, by *ear) {
 	}
 }
 
-// received passes a message on. Of the servers that hear a channel, the first one tells the messages that all are told.
+// received passes a message on. Of the servers that hear a channel, the first one tells the messages that all are told. Before the client knows of
+// the subscription that is the server to which the messages are sent: another one may hear late of a message that is older than the subscription.
 func (e *Ears) received(by *ear, t channel, source, b []byte) {
 	sub := e.wanted[t]
 	if sub == nil || !slices.Contains(sub.at, by) {
@@ -305,7 +315,7 @@ func (e *Ears) received(by *ear, t channel, source, b []byte) {
 	if t.kind != patterns {
 		source = []byte(t.name)
 	}
-	if sub.at[0] != by && !isEvent(source) {
+	if (sub.at[0] != by || !sub.told && !e.isHome(t, by)) && !isEvent(source) {
 		return
 	}
 	if !sub.told {

@@ -250,6 +250,23 @@ func TestMessagesFollowTheConfirmation(t *testing.T) {
 	c.took(event)
 }
 
+// A message that was sent before the subscription may reach the other servers behind it.
+func TestAMessageIsNotOlderThanItsSubscription(t *testing.T) {
+	c := newClient(t)
+	c.ask("psubscribe *")
+	c.confirm("b")
+	old := frame("pmessage", "*", "ch", "old")
+	c.conns["b"].observer.Push(old, resp.Array)
+	c.confirm("a") // to which all PUBLISH go
+	c.took(confirmed("psubscribe", "*", 1))
+	c.conns["b"].observer.Push(old, resp.Array)
+	message := frame("pmessage", "*", "ch", "m")
+	for _, at := range []topology.Node{"a", "b"} {
+		c.conns[at].observer.Push(message, resp.Array)
+	}
+	c.took(message)
+}
+
 func TestAMovedSlotIsNotTold(t *testing.T) {
 	c := newClient(t)
 	c.ask("ssubscribe s")
