@@ -322,12 +322,15 @@ func (l *lanes) countReplicas(row *command.Row, raw []byte) bool {
 	l.repeated, l.round = nil, nil
 	pin.fresh = false
 	pin.Queued += len(acks.Marks) + 1
-	if s.Clustered() {
+	waits := s.Clustered() // else the session may wait for the reply to a later command
+	if waits {
 		s.wait = waitReply
 	}
 	var joined []byte
 	h := &handlers.Reply{Session: s.side(), Muted: muted, Whole: true, Done: func(reply []byte) {
-		s.resume()
+		if waits {
+			s.resume()
+		}
 		var done bool
 		if joined, done = round.Answered(reply); done {
 			return
