@@ -178,3 +178,41 @@ func TestSyncedLocksOutliveAFailover(t *testing.T) {
 		})
 	}
 }
+
+// TestGrantsOfAClusterShareAWaitAtEachServer acquires locks of many slots. Clients that ask for more replicas than there are do not delay the others.
+func TestGrantsOfAClusterShareAWaitAtEachServer(t *testing.T) {
+	c := redistest.StartCluster(t, 3, 1)
+	srv := startProxy(t, c.Nodes[0], func(o *Options) { o.Upstream.Addr = "cluster://" + c.Addrs() })
+	const n = 300
+	begin := func(name string, replicas int) (all []*peer) {
+		for i := range n {
+			p := dialClient(t, address(srv))
+			p.send("LOCK", fmt.Sprint(name, i), "SYNC", fmt.Sprint(replicas), "WAIT", "4000")
+			all = append(all, p)
+		}
+		return all
+	}
+	greedy := begin("greedy", 99)
+	modest := begin("modest", 1)
+	for i, p := range modest {
+		if got, err := p.frame(); err != nil || !strings.HasPrefix(got, ":") {
+			t.Fatalf("modest%d: %q, %v", i, got, err)
+		}
+	}
+	one := dialClient(t, address(srv))
+	began, rounds := time.Now(), 0
+	for ; time.Since(began) < time.Second; rounds++ {
+		integer(t, one.quiet("LOCK", fmt.Sprint("one", rounds), "SYNC", "1", "WAIT", "0"))
+	}
+	if rounds < 10 {
+		t.Errorf("%d grants in a second", rounds)
+	}
+	for i, p := range greedy {
+		if got, err := p.frame(); !strings.HasPrefix(got, "-NOTSYNCED ") {
+			t.Errorf("greedy%d: %q, %v", i, got, err)
+		}
+		if got := one.quiet("EXISTS", fmt.Sprint("greedy", i)); got != ":0\r\n" {
+			t.Errorf("greedy%d is left", i)
+		}
+	}
+}

@@ -1,15 +1,16 @@
 // Package confirm finds out whether replicas have a grant before its client is told of it.
 //
-//	Confirm ──► quick line of the node ──► round: prove.lua for each grant, one WAIT ──► Done
+//	Confirm ──► quick line of the server ──► round: prove.lua for each grant, one WAIT ──► Done
 //	                                         │ not enough replicas in time
 //	                                         ▼
-//	            patient line of the node ──► round: the same, with a longer WAIT ──► …
+//	            patient line of the server ──► round: the same, with a longer WAIT ──► …
 //
 // WAIT counts the replicas that have the last write of its own connection, and stops that connection. A grant is written by another
 // connection. So a round writes behind each grant, on the connection that waits: prove.lua finds the grant by its fence and changes
 // nothing. A replica that has this write has the grant. If the server is not the one that gave the grant, the script does not find it.
 //
-// All grants that wait at a node share a round. There is one round at a time in each line. A round waits for the smallest number first, and
+// All grants that wait at a server share a round, of whatever hash slots they are. After each round the servers of the others are looked up anew,
+// because their slots may have moved. There is one round at a time in each line. A round waits for the smallest number first, and
 // for the next larger one if enough replicas have answered. So a client that wants more replicas than there are delays the others by
 // quickLimit at most: after that its grant is in the patient line.
 //
@@ -63,12 +64,18 @@ type Confirmer struct {
 
 // place names a line.
 type place struct {
-	node    redislink.Node
+	server  redislink.Server
 	patient bool
 }
 
-// line is the grants that wait for the next round at a node. It exists while a round is on its way, or about to begin.
-type line struct{ waiting []Grant }
+// line is the grants that wait for the next round at a server. It exists while a round is on its way, or about to begin.
+type line struct{ waiting []wanted }
+
+// wanted is a grant that waits for a round.
+type wanted struct {
+	Grant
+	node redislink.Node // that gave it
+}
 
 // New returns a confirmer without grants.
 func New(o Options) *Confirmer {
@@ -92,11 +99,11 @@ func (c *Confirmer) Confirm(node redislink.Node, g Grant) {
 	c.mu.Lock()
 	c.count++
 	c.mu.Unlock()
-	c.add(place{node, false}, 0, g)
+	c.add(place{node.Server(), false}, 0, wanted{g, node})
 }
 
 // add has grants wait for the next round of a line. A round that is not on its way begins after a pause.
-func (c *Confirmer) add(at place, pause time.Duration, grants ...Grant) {
+func (c *Confirmer) add(at place, pause time.Duration, grants ...wanted) {
 	c.mu.Lock()
 	l := c.lines[at]
 	begin := l == nil
@@ -161,12 +168,8 @@ func (c *Confirmer) round(at place) {
 	if early {
 		pause = earlyPause
 	}
-	if len(later) > 0 {
-		again := make([]Grant, len(later))
-		for i, one := range later {
-			again[i] = one.Grant
-		}
-		c.add(place{at.node, true}, pause, again...)
+	for server, grants := range byServer(later) {
+		c.add(place{server, true}, pause, grants...)
 	}
 	c.mu.Lock()
 	more := len(l.waiting) > 0
@@ -177,4 +180,14 @@ func (c *Confirmer) round(at place) {
 	if more {
 		c.begin(at, pause)
 	}
+}
+
+// byServer parts grants by the servers where they are now.
+func byServer(all []asked) map[redislink.Server][]wanted {
+	parts := map[redislink.Server][]wanted{}
+	for _, one := range all {
+		at := one.node.Server()
+		parts[at] = append(parts[at], one.wanted)
+	}
+	return parts
 }

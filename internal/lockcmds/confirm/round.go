@@ -14,12 +14,12 @@ import (
 
 // asked is a grant of a round without an outcome.
 type asked struct {
-	Grant
+	wanted
 	have int // replicas that have it for certain
 }
 
 // ask is one round. It tells the outcomes of the grants that have one, and returns the others. early: the server has not let the round wait.
-func (c *Confirmer) ask(at place, grants []Grant) (rest []asked, early bool) {
+func (c *Confirmer) ask(at place, grants []wanted) (rest []asked, early bool) {
 	limit := quickLimit
 	if at.patient {
 		limit = patientLimit
@@ -30,7 +30,7 @@ func (c *Confirmer) ask(at place, grants []Grant) (rest []asked, early bool) {
 		if g.Until.Before(end) {
 			end = g.Until
 		}
-		rest = append(rest, asked{Grant: g})
+		rest = append(rest, asked{wanted: g})
 	}
 	// A grant whose time is over already, because the round before it was long, is asked for once all the same.
 	if least := now.Add(leastLimit); end.Before(least) {
@@ -39,7 +39,7 @@ func (c *Confirmer) ask(at place, grants []Grant) (rest []asked, early bool) {
 	slices.SortStableFunc(rest, func(a, b asked) int { return a.Replicas - b.Replicas })
 	ctx, cancel := context.WithDeadline(c.life, end.Add(grace))
 	defer cancel()
-	err := at.node.Confirm(func(conn redislink.Confirmation) (err error) {
+	err := at.server.Confirm(func(conn redislink.Confirmation) (err error) {
 		rest, err = c.askOn(ctx, conn, rest, end)
 		return err
 	})

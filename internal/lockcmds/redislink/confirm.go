@@ -19,7 +19,10 @@ type Confirmation interface {
 	Wait(ctx context.Context, replicas int, limit time.Duration) (have int, err error)
 }
 
-// Confirm implements Node.
+// Server implements Node.
+func (c *Client) Server() Server { return c }
+
+// Confirm implements Server.
 func (c *Client) Confirm(f func(Confirmation) error) error {
 	ctx, cancel := context.WithTimeout(context.Background(), AnswerLimit)
 	defer cancel()

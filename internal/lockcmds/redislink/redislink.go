@@ -3,7 +3,7 @@
 // a model of Redis in its place.
 //
 //	engine ── Topology.Node(key) ──► Node.Eval, List, Publish ──► one connection for commands
-//	                                 Node.Confirm ──► connections that wait for replicas
+//	                                 Node.Server ──► Server.Confirm ──► connections that wait for replicas
 //	                                 Node.Subscribe, Unsubscribe ──► one connection for subscriptions
 //	engine ◄── Listener.Confirmed, Published, Refused ◄──┘ Topology.Run keeps it
 //
@@ -43,7 +43,7 @@ type Topology interface {
 	Close()
 }
 
-// Node is one server. Nodes may be compared: a batch of commands may be sent as one if it is for one node.
+// Node is where the keys of a lock are: one server, or one hash slot. Nodes may be compared: a batch of commands may be sent as one if it is for one node.
 type Node interface {
 	// Eval runs a script and returns Redis's reply, which may be an error reply. It waits for the reply until ctx ends, and for
 	// AnswerLimit at most. An error wraps ErrUnsent or ErrInDoubt.
@@ -52,12 +52,18 @@ type Node interface {
 	List(ctx context.Context, key string, most int) ([]string, error)
 	// Publish publishes messages in their order; see Eval. It returns the first error.
 	Publish(ctx context.Context, messages []Message) error
-	// Confirm runs f with a connection that waits for replicas. f must not keep it. Only f's error, or one that wraps ErrUnsent, is returned.
-	Confirm(f func(Confirmation) error) error
+	// Server is the server that this is at present. Many nodes of a cluster may be at one.
+	Server() Server
 	// Subscribe wants a channel. Listener.Confirmed follows now and after each new connection, until Unsubscribe. It does not block.
 	Subscribe(channel string)
 	// Unsubscribe gives a channel up. It does not block. A call to Listener about it may still be on its way.
 	Unsubscribe(channel string)
+}
+
+// Server is one process of Redis. Servers may be compared: a connection to one serves all nodes that are there.
+type Server interface {
+	// Confirm runs f with a connection that waits for replicas. f must not keep it. Only f's error, or one that wraps ErrUnsent, is returned.
+	Confirm(f func(Confirmation) error) error
 }
 
 // Listener hears of subscriptions. Its methods are called one at a time for one node, and must not block.

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"time"
 
 	"github.com/lockproxy/lockproxy/internal/resp"
 	"github.com/lockproxy/lockproxy/internal/upstream/cluster"
@@ -116,17 +118,49 @@ func (n slotNode) Publish(ctx context.Context, messages []Message) error {
 	return n.route(ctx, func(ctx context.Context, s *server, _ bool) (Refusal, error) { return "", s.Publish(ctx, messages) })
 }
 
-// Confirm implements Node. If the slot has moved, the answers say so, and the grants are not confirmed.
-func (n slotNode) Confirm(f func(Confirmation) error) error {
-	owner := n.c.opts.Fleet.View().Owner(n.slot)
+// Server implements Node: it is the owner of the slot by the present view.
+func (n slotNode) Server() Server {
+	fleet := n.c.opts.Fleet
+	owner := fleet.View().Owner(n.slot)
 	if owner == nil {
+		fleet.Refresh(topology.Any, nil)
+		return home{}
+	}
+	return home{n.c.server(topology.Node(owner.ID)), fleet}
+}
+
+// home is the Server of the slots that are at one server. Without a server it stands for an unknown one.
+type home struct {
+	*server
+	fleet Fleet
+}
+
+// Confirm implements Server. If a slot has moved, the answers for its keys say so.
+func (h home) Confirm(f func(Confirmation) error) error {
+	if h.server == nil {
 		return errNobody
 	}
-	s := n.c.server(topology.Node(owner.ID))
-	if s == nil {
-		return errClosed
+	err := h.server.Confirm(func(conn Confirmation) error { return f(observed{conn, h}) })
+	if errors.Is(err, ErrUnsent) {
+		h.fleet.Refresh(topology.Any, nil)
 	}
-	return s.Confirm(f)
+	return err
+}
+
+// observed is a connection whose answers may be signs of a change.
+type observed struct {
+	Confirmation
+	home home
+}
+
+func (o observed) Write(
+	ctx context.Context, s Script, keys, args [][]string, replicas int, limit time.Duration,
+) (answers []resp.Value, have int, err error) {
+	answers, have, err = o.Confirmation.Write(ctx, s, keys, args, replicas, limit)
+	if slices.ContainsFunc(answers, func(v resp.Value) bool { return v.IsError() && passes(Refusal(v.Str)) }) {
+		o.home.fleet.Refresh(o.home.at, nil)
+	}
+	return answers, have, err
 }
 
 // Subscribe implements Node.

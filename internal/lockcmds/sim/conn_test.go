@@ -311,7 +311,10 @@ func (w *world) publish(channel, _ string) int64 {
 	return int64(len(links) + w.subs.ghosts[channel])
 }
 
-// Confirm implements redislink.Node. Replicas have everything at once, or are away.
+// Server implements redislink.Node.
+func (l *link) Server() redislink.Server { return l }
+
+// Confirm implements redislink.Server. Replicas have everything at once, or are away.
 func (l *link) Confirm(f func(redislink.Confirmation) error) error { return f(confirmation{l}) }
 
 type confirmation struct{ l *link }
