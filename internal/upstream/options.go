@@ -128,14 +128,6 @@ func (s sentinels) Replicas() int {
 	return s.watcher.Replicas()
 }
 
-// Failover is how long a failover takes, by the settings of the Sentinels. 0: there is none, or it is not known.
-func (s sentinels) Failover() time.Duration {
-	if s.watcher == nil {
-		return 0
-	}
-	return outlast.Failover(s.watcher.DownAfter())
-}
-
 // looks reports whether an attempt to connect has failed because the proxy has just started, and the Sentinels have not been asked yet.
 func (s sentinels) looks(err error) bool {
 	return s.watcher != nil && errors.Is(err, topology.ErrUnknown) && s.watcher.Young()

@@ -36,7 +36,6 @@ type Upstream struct {
 	tight   atomic.Bool   // see Tight
 	wg      sync.WaitGroup
 	door    *door.Door
-	leases  *outlast.Warner
 	over    chan struct{} // closed by close
 	aside   atomic.Int64  // lanes set aside since the start
 	moves   atomic.Int64  // of the server to another address
@@ -45,7 +44,8 @@ type Upstream struct {
 	proofs.Proofs
 	nodes
 	sentinels
-	contacts *outage.Contacts
+	contacts        *outage.Contacts
+	*outlast.Warner // of locks that a failover loses
 
 	mu     sync.Mutex
 	lanes  lanes
@@ -62,13 +62,13 @@ func New(opts Options) (*Upstream, error) {
 	u := &Upstream{
 		opts: opts, refresh: make(chan struct{}, 1), lanes: newLanes(opts.MaxLanes), over: make(chan struct{}),
 		contacts: outage.NewContacts(opts.Addr, opts.Logger, handshake.Cause, handshake.IsLasting),
-		leases:   outlast.New(opts.Lease, opts.Logger),
+		Warner:   outlast.New(opts.Lease, opts.Logger),
 	}
 	dialing := dial.Options{
 		Timeout: opts.DialTimeout, KeepAlive: opts.KeepAlive, UserTimeout: opts.UserTimeout, Spawn: u.wg.Go, Stop: u.over,
 	}
 	var servers dial.Resolver
-	if servers, u.watcher, err = opts.find(addr, dialing, u.leases, u.moved); err != nil {
+	if servers, u.watcher, err = opts.find(addr, dialing, u.Warner, u.moved); err != nil {
 		return nil, fmt.Errorf("upstream: %w", err)
 	}
 	if u.watcher != nil {
@@ -135,7 +135,7 @@ func (u *Upstream) Run(ctx context.Context) error {
 			u.dialer.Census().Trim(now.Add(-census.ClosedFor))
 		case <-looks.C:
 			u.lookAtAuth(ctx)
-			u.lookAtLimits(ctx)
+			u.lookAtSettings(ctx)
 		}
 	}
 }
@@ -190,7 +190,7 @@ func (u *Upstream) refreshTable(ctx context.Context) {
 func (u *Upstream) inspect(ctx context.Context) {
 	u.lookAtAuth(ctx)
 	u.asker.WarnOfEviction(ctx)
-	u.lookAtLimits(ctx)
+	u.lookAtSettings(ctx)
 	u.contacts.Note(nil)
 }
 
@@ -229,13 +229,16 @@ func (u *Upstream) TryOut(ctx context.Context, lent bool) error {
 	return u.asker.TryOut(ctx, lent)
 }
 
-// Lease notes a change of the lease of locks.
-func (u *Upstream) Lease(d time.Duration) { u.leases.Lease(d) }
-
-// lookAtLimits finds out whether Redis closes connections that have much to send.
-func (u *Upstream) lookAtLimits(ctx context.Context) {
+// lookAtSettings finds out whether Redis closes connections that have much to send, and when the nodes of a cluster find that one is down.
+func (u *Upstream) lookAtSettings(ctx context.Context) {
 	if tight, known := u.asker.Tight(ctx); known {
 		u.tight.Store(tight)
+	}
+	if u.cluster == nil {
+		return
+	}
+	if d := u.asker.NodeTimeout(ctx); d != 0 {
+		u.DownAfter(d)
 	}
 }
 

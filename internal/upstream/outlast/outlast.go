@@ -14,14 +14,6 @@ import (
 // failoverWork is the time that a failover takes when the primary has been found to be down: the votes, the promotion, and its spreading.
 const failoverWork = 3 * time.Second
 
-// Failover returns the time that a failover takes, if a primary is found to be down after a time. 0: there is none.
-func Failover(downAfter time.Duration) time.Duration {
-	if downAfter == 0 {
-		return 0
-	}
-	return downAfter + failoverWork
-}
-
 // Least returns the shortest lease that outlives a failover, if a primary is found to be down after a time. A lease is renewed every third, so
 // two thirds are left at worst when the primary fails.
 func Least(downAfter time.Duration) time.Duration { return (downAfter + failoverWork) * 3 / 2 }
@@ -56,6 +48,16 @@ func (w *Warner) DownAfter(d time.Duration) {
 		w.downAfter = d
 		w.compare()
 	}
+}
+
+// Failover is the time that a failover takes. 0: it is not known, or there is no failover.
+func (w *Warner) Failover() time.Duration {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.downAfter == 0 {
+		return 0
+	}
+	return w.downAfter + failoverWork
 }
 
 // compare requires w.mu.

@@ -2,8 +2,10 @@ package questions
 
 import (
 	"context"
+	"net"
 	"strconv"
 	"strings"
+	"time"
 
 	"go.uber.org/zap"
 
@@ -23,15 +25,9 @@ func (a *Asker) Tight(ctx context.Context) (tight, known bool) {
 	defer a.Dialer.HangUp(nc)
 	var settings [2]string
 	for i, name := range []string{"client-output-buffer-limit", "maxmemory-clients"} {
-		b, err := a.Dialer.Ask(nc, "CONFIG", "GET", name)
-		if err != nil {
+		if settings[i], err = a.setting(nc, name); err != nil {
 			return false, false
 		}
-		v, _, err := resp.Decode(b)
-		if err != nil || v.IsError() || len(v.Elems) < 2 {
-			continue // no right to ask, or an older Redis without the setting
-		}
-		settings[i] = string(v.Elems[1].Str)
 	}
 	tight = tightOutput(settings[0]) || tightTotal(settings[1])
 	if tight && settings != a.limits {
@@ -40,6 +36,37 @@ func (a *Asker) Tight(ctx context.Context) (tight, known bool) {
 	}
 	a.limits = settings
 	return tight, true
+}
+
+// setting asks for one setting. "": the user has no right to ask, or an older Redis does not have it.
+func (a *Asker) setting(nc net.Conn, name string) (string, error) {
+	b, err := a.Dialer.Ask(nc, "CONFIG", "GET", name)
+	if err != nil {
+		return "", err
+	}
+	v, _, err := resp.Decode(b)
+	if err != nil || v.IsError() || len(v.Elems) < 2 {
+		return "", nil //nolint:nilerr // see above
+	}
+	return string(v.Elems[1].Str), nil
+}
+
+// NodeTimeout asks a node of a cluster for the time after which it takes a silent node for down. 0: it has not told.
+func (a *Asker) NodeTimeout(ctx context.Context) time.Duration {
+	nc, err := a.connect(ctx)
+	if err != nil {
+		return 0 // a session that needs Redis reports that it is away
+	}
+	defer a.Dialer.HangUp(nc)
+	text, err := a.setting(nc, "cluster-node-timeout")
+	if err != nil {
+		return 0
+	}
+	n, err := strconv.ParseUint(text, 10, 32) // milliseconds
+	if err != nil {
+		return 0
+	}
+	return time.Duration(n) * time.Millisecond
 }
 
 // tightOutput reads the limits of ordinary clients: "normal hard soft seconds slave …".

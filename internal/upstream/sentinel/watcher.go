@@ -222,9 +222,6 @@ func (w *Watcher) publish(next view) {
 // goroutine.
 func (w *Watcher) Replicas() int { return int(w.replicas.Load()) }
 
-// DownAfter is the time after which the Sentinels take a silent primary for down. 0: it is not known. It may be called from any goroutine.
-func (w *Watcher) DownAfter() time.Duration { return time.Duration(w.down.Load()) }
-
 // weigh notes how many replicas there are, and tells the longest time after which a Sentinel takes the primary for down.
 func (w *Watcher) weigh(answers []Answer) {
 	longest, replicas := time.Duration(0), 0
