@@ -78,7 +78,7 @@ func (r *report) write(dir string) error {
 	var text bytes.Buffer
 	fmt.Fprintf(&text, "# Results\n\n")
 	r.header(&text)
-	fmt.Fprintf(&text, "Values are medians of the rounds; ratios (×) are medians of the ratios within a round. [How to read them](../README.md).\n\n")
+	fmt.Fprintf(&text, "Values are medians of the rounds; ratios (×) are medians of the ratios within a round. [How to read them](%s).\n\n", readmeLink(dir))
 	r.summary(&text)
 	for _, res := range r.results {
 		res.table(&text)
@@ -101,6 +101,14 @@ func (r *report) write(dir string) error {
 		return nil // the README has results about goals
 	}
 	return r.updateReadme(filepath.Join(dir, "../README.md"))
+}
+
+// readmeLink is the way from a report in dir to the page that explains it. Parts of the results are one directory deeper.
+func readmeLink(dir string) string {
+	if filepath.Base(filepath.Dir(filepath.Clean(dir))) == "results" {
+		return "../../README.md"
+	}
+	return "../README.md"
 }
 
 // summary is what the results say of the goals, or of two builds.

@@ -27,8 +27,12 @@ func newLogger(cfg LogConfig, w io.Writer) (*zap.Logger, zap.AtomicLevel, error)
 		encoding.EncodeTime = zapcore.TimeEncoderOfLayout("2006-01-02 15:04:05.000")
 		encoder = zapcore.NewConsoleEncoder(encoding)
 	}
-	return zap.New(zapcore.NewCore(encoder, zapcore.Lock(zapcore.AddSync(unsynced{w})), level)), level, nil
+	core := zapcore.NewCore(encoder, zapcore.Lock(zapcore.AddSync(unsynced{w})), level)
+	return zap.New(core, zap.AddStacktrace(zap.LevelEnablerFunc(never))), level, nil
 }
 
 // unsynced hides the Sync of a file. Entries above the level error would have it called for each.
 type unsynced struct{ io.Writer }
+
+// never is the rule for stack traces. By default zap adds one to each entry above the level fatal, and the level audit is there.
+func never(zapcore.Level) bool { return false }
