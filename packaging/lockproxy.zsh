@@ -73,6 +73,9 @@ _lockproxy() {
 		'--lock-grace=[Most that is left of a lease after its client has gone]:value:_files' \
 		'--lock-reentry=[The owners that may acquire a lock again while they hold it\: connection (also a connection that names no OWNER) or owner (only a named OWNER\: safe with shared connections)]:value:_files' \
 		'--lock-max-hold=[Longest hold of a renewed lock]:value:_files' \
+		'--lock-slow-wait=[Waits for locks that take longer are shown by LOCKSLOW]:value:_files' \
+		'--lock-slow-hold=[Holds of locks that take longer are shown by LOCKSLOW]:value:_files' \
+		'--lock-slow-log-len=[Entries that LOCKSLOW has for each user and database]:value:_files' \
 		'--lock-sync=[Replicas that must have a grant before its client is told\: a number, or all that the Sentinels know]:value:_files' \
 		'--drain-delay=[Time after SIGTERM or SIGINT for which clients are accepted as before while /readyz says 503\: balancers and the next process need it]:value:_files' \
 		'--drain-timeout=[Time that follows it, in which each client is closed at a quiet moment]:value:_files' \

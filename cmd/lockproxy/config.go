@@ -119,6 +119,10 @@ type LockConfig struct {
 	Reentry string         `yaml:"reentry" reload:"yes" help:"The owners that may acquire a lock again while they hold it: connection (also a connection that names no OWNER) or owner (only a named OWNER: safe with shared connections)."`
 	MaxHold time.Duration  `yaml:"max-hold" reload:"yes" help:"Longest hold of a renewed lock. 0s: no limit."`
 
+	SlowWait   time.Duration `yaml:"slow-wait" reload:"yes" help:"Waits for locks that take longer are shown by LOCKSLOW. 0s: none."`
+	SlowHold   time.Duration `yaml:"slow-hold" reload:"yes" help:"Holds of locks that take longer are shown by LOCKSLOW. 0s: none."`
+	SlowLogLen values.Count  `yaml:"slow-log-len" reload:"yes" help:"Entries that LOCKSLOW has for each user and database."`
+
 	Sync values.Replicas `yaml:"sync" reload:"yes" placeholder:"N" help:"Replicas that must have a grant before its client is told: a number, or all that the Sentinels know. 0: none."`
 }
 
@@ -145,12 +149,14 @@ const defaultUpstream = "127.0.0.1:6379"
 // NewConfig returns the defaults.
 func NewConfig() Config {
 	return Config{
-		Listen:              []string{"127.0.0.1:7379"},
-		ClientAuth:          proxy.AuthUpstream,
-		Engine:              proxy.EngineAuto,
-		Upstream:            UpstreamConfig{Address: defaultUpstream},
-		Cluster:             ClusterConfig{Order: proxy.OrderSession, CrossSlot: proxy.CrossSplit},
-		Lock:                LockConfig{Lease: 30 * time.Second, Reentry: proxy.ReentryConnection},
+		Listen:     []string{"127.0.0.1:7379"},
+		ClientAuth: proxy.AuthUpstream,
+		Engine:     proxy.EngineAuto,
+		Upstream:   UpstreamConfig{Address: defaultUpstream},
+		Cluster:    ClusterConfig{Order: proxy.OrderSession, CrossSlot: proxy.CrossSplit},
+		Lock: LockConfig{
+			Lease: 30 * time.Second, Reentry: proxy.ReentryConnection, SlowWait: time.Second, SlowHold: 10 * time.Second, SlowLogLen: 128,
+		},
 		Drain:               DrainConfig{Timeout: 10 * time.Second},
 		Log:                 LogConfig{Level: "info", Format: "json"},
 		TCP:                 TCPConfig{Keepalive: 15 * time.Second, UserTimeout: 20 * time.Second},
@@ -247,6 +253,9 @@ func (c Config) Verify() error {
 	}
 	oneOf("lock.reentry", c.Lock.Reentry, proxy.ReentryConnection, proxy.ReentryOwner)
 	atLeast("lock.max-hold", c.Lock.MaxHold, 0)
+	atLeast("lock.slow-wait", c.Lock.SlowWait, 0)
+	atLeast("lock.slow-hold", c.Lock.SlowHold, 0)
+	check(c.Lock.SlowLogLen >= 0 && c.Lock.SlowLogLen <= proxy.MaxSlowLog, "lock.slow-log-len", "%d is not a number from 0 to %d", c.Lock.SlowLogLen, proxy.MaxSlowLog)
 	check(c.Lock.Sync != values.AllReplicas || upstream.Kind == address.Sentinel, "lock.sync", "all needs an upstream.address of Sentinels; write the number of replicas")
 	atLeast("drain.delay", c.Drain.Delay, 0)
 	atLeast("drain.timeout", c.Drain.Timeout, 0)

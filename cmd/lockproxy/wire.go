@@ -238,6 +238,7 @@ func proxyOptions(cfg Config, available uint64, store *certs.Store, log *zap.Log
 			MaxHold:           cfg.Lock.MaxHold,
 			Reentry:           cfg.Lock.Reentry,
 			Sync:              int(cfg.Lock.Sync),
+			Slow:              proxy.SlowLog{Wait: cfg.Lock.SlowWait, Hold: cfg.Lock.SlowHold, Len: int(cfg.Lock.SlowLogLen)},
 			MaxEngines:        int(cfg.MaxLockEngines),
 			MaxWaiters:        int(cfg.MaxWaiters),
 			MaxWaitersPerLock: int(cfg.MaxWaitersPerLock),

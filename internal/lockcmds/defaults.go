@@ -25,5 +25,7 @@ func (o *Options) defaults() Defaults {
 			return *d
 		}
 	}
-	return Defaults{Lease: o.Lease, Grace: o.Grace, MaxHold: o.MaxHold, Sync: o.Sync, MaxWaiters: o.MaxWaiters, MaxWaitersPerLock: o.MaxWaitersPerLock}
+	return Defaults{
+		Lease: o.Lease, Grace: o.Grace, MaxHold: o.MaxHold, Sync: o.Sync, MaxWaiters: o.MaxWaiters, MaxWaitersPerLock: o.MaxWaitersPerLock, Slow: o.Slow,
+	}
 }

@@ -1,4 +1,4 @@
-// Package lockcmds is the lock commands: LOCK, TRYLOCK, FAIRLOCK, UNLOCK, EXTENDLOCK, LOCKINFO, LOCKLIST, FORCEUNLOCK.
+// Package lockcmds is the lock commands: LOCK, TRYLOCK, FAIRLOCK, UNLOCK, EXTENDLOCK, LOCKINFO, LOCKLIST, LOCKSLOW, FORCEUNLOCK.
 // The locks live in Redis in the layout of Redisson, so its clients and ours exclude each other.
 //
 //	session ──Parse──► Engine.Start ──┬─ LOCK, TRYLOCK, FAIRLOCK ──► package waiters ──► queue.Set

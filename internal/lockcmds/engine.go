@@ -18,6 +18,7 @@ import (
 	"github.com/lockproxy/lockproxy/internal/lockcmds/grammar"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/holds"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/jobs"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/slowlog"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/waiters"
 	"github.com/lockproxy/lockproxy/internal/watchdog"
 )
@@ -36,6 +37,7 @@ type Engine struct {
 	confirm  *confirm.Confirmer
 	holds    *holds.Holds
 	waiters  *waiters.Waiters
+	slow     *slowlog.Log
 
 	life    context.Context // of the engine's own work; ended by Close or with Run's context
 	end     context.CancelFunc
@@ -56,6 +58,7 @@ func New(o Options) (*Engine, error) {
 		guard: failstop.Guard{Log: opts.Logger},
 		done:  make(chan struct{}),
 	}
+	e.slow = slowlog.New(opts.SlowLogs, func() slowlog.Settings { return opts.defaults().Slow })
 	e.jobs = opts.Jobs.NewRunner(e.guard.Crash)
 	e.life, e.end = context.WithCancel(context.Background())
 	e.calls = calls.New(calls.Options{Own: e.own, Jobs: e.jobs, Clock: opts.Clock, Life: e.life, Log: e.log, Guard: e.guard, Failover: opts.Failover, Lease: opts.Lease})
@@ -73,12 +76,12 @@ func New(o Options) (*Engine, error) {
 	}
 	e.holds = holds.New(holds.Options{
 		Calls: e.calls, Watchdog: e.watchdog, Announce: e.losses, OnLost: opts.Events.Lost, OnEnd: opts.Events.Ended, UUID: opts.UUID, Lease: opts.Lease,
-		Requests: opts.Requests,
+		Requests: opts.Requests, Slow: e.slow,
 	})
 	e.confirm = confirm.New(confirm.Options{Jobs: e.jobs, Clock: opts.Clock, Life: e.life})
 	e.waiters = waiters.New(waiters.Options{
 		Calls: e.calls, Holds: e.holds, Damage: &e.damage, UUID: opts.UUID, Lease: opts.Lease, Defaults: opts.defaults,
-		FairWait: opts.fairWait, StaleHead: opts.staleHead, Waiting: opts.Waiting, Reentry: opts.Reentry,
+		FairWait: opts.fairWait, StaleHead: opts.staleHead, Waiting: opts.Waiting, Reentry: opts.Reentry, Slow: e.slow,
 		Confirm: e.confirm, Replicas: opts.Replicas,
 		Events: waiters.Events{
 			Granted: opts.Events.Granted, HandedOver: opts.Events.HandedOver, Attempt: opts.Events.Attempt, Left: opts.Events.Left, Refused: opts.Events.Refused,
@@ -129,6 +132,8 @@ func (e *Engine) StartFor(s contract.Caller, c grammar.Command, home *Engine) {
 		e.startInfo(s, c)
 	case grammar.LockList:
 		e.startList(s, c)
+	case grammar.LockSlow:
+		e.startSlow(s, c)
 	case grammar.ForceUnlock:
 		e.startForce(s, c)
 	default:
@@ -197,6 +202,7 @@ func (e *Engine) Close(ctx context.Context) error {
 	e.confirm.Close()     // sessions have ended
 	e.calls.WaitSent(ctx) // they may leave something to clean up
 	e.jobs.Wait(ctx)
+	e.slow.Close()
 	e.end()
 	if !e.started.Load() {
 		e.own.Close()

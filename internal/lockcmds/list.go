@@ -16,6 +16,11 @@ import (
 // several sessions hold for one owner is shown once, with the session that acquired first; fair-waiters are those of this proxy.
 // Redis is asked first whether the session may run scripts, as for every lock command: it may have to authenticate. Requires the session lock.
 func (e *Engine) startList(s contract.Caller, cmd grammar.Command) {
+	e.show(s, func() []byte { return listing.Reply(s.Proto, e.find(cmd.Match, cmd.Count)) })
+}
+
+// show has a job make a reply from what the engine knows, if Redis lets the session run scripts. Requires the session lock.
+func (e *Engine) show(s contract.Caller, make func() []byte) {
 	e.calls.Send(script.Ask{}.Call(), &calls.Request{Session: s.Session, For: calls.Plain{Reply: func(o calls.Outcome) []byte {
 		err := o.Err
 		if err == nil {
@@ -24,9 +29,8 @@ func (e *Engine) startList(s contract.Caller, cmd grammar.Command) {
 		if err != nil {
 			return replies.Failure(err)
 		}
-		proto := s.Proto
 		e.calls.Background(jobs.List, func() {
-			reply := listing.Reply(proto, e.find(cmd.Match, cmd.Count))
+			reply := make()
 			e.guard.Do(s.Session, func() { s.Reply(reply) })
 		})
 		return nil

@@ -16,6 +16,7 @@ import (
 	"github.com/lockproxy/lockproxy/internal/lockcmds/queue"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/redislink"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/reentry"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/slowlog"
 	"github.com/lockproxy/lockproxy/internal/watchdog"
 )
 
@@ -56,6 +57,12 @@ type Options struct {
 
 	MaxWaiters        int // 0: no limit
 	MaxWaitersPerLock int // 0: no limit
+
+	// Slow says which waits and holds LOCKSLOW shows. The zero value: none.
+	Slow slowlog.Settings
+
+	// SlowLogs bounds the entries of all engines that share it. nil: of this one.
+	SlowLogs *slowlog.Budget
 
 	// Changes has defaults that apply in place of those here. nil: they do not change.
 	Changes *Changes
@@ -122,6 +129,9 @@ func (o Options) checked() (Options, error) {
 	}
 	if o.Waiting == nil {
 		o.Waiting = new(atomic.Int64)
+	}
+	if o.SlowLogs == nil {
+		o.SlowLogs = slowlog.NewBudget(slowlog.DefaultBudget)
 	}
 	if o.Requests == nil {
 		o.Requests = new(atomic.Int64)

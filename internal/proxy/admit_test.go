@@ -39,7 +39,7 @@ func TestWhoComesAfterAPasswordWasSetNeedsIt(t *testing.T) {
 					t.Fatal(got)
 				}
 				// At once: no time for the proxy to have noticed by itself.
-				for _, first := range []string{"LOCK k", "LOCK free", "TRYLOCK free", "LOCKLIST", "GET a", "UNLOCK k", "LOCKINFO k", "FORCEUNLOCK k", "MULTI", "BLPOP l 0", "PUBLISH c m", "HELLO 3", "SELECT 1"} {
+				for _, first := range []string{"LOCK k", "LOCK free", "TRYLOCK free", "LOCKLIST", "LOCKSLOW LEN", "GET a", "UNLOCK k", "LOCKINFO k", "FORCEUNLOCK k", "MULTI", "BLPOP l 0", "PUBLISH c m", "HELLO 3", "SELECT 1"} {
 					late := dialClient(t, address(srv))
 					late.script(first, "-NOAUTH", "LOCKLIST", "-NOAUTH", "FORCEUNLOCK k", "-NOAUTH", "GET a", "-NOAUTH")
 				}

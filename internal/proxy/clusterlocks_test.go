@@ -124,6 +124,7 @@ func TestLocksOverACluster(t *testing.T) {
 	t.Run("fair", func(t *testing.T) { fairOrderOverACluster(t, c, proxies) })
 	t.Run("half moved", func(t *testing.T) { locksAwaitTheMove(t, c, proxies) })
 	t.Run("scripts forgotten", func(t *testing.T) { scriptsAreLoadedAnew(t, c, proxies) })
+	t.Run("slow", func(t *testing.T) { slowLocksOverACluster(t, proxies) })
 	t.Run("subscriber", func(t *testing.T) { subscribersLock(t, proxies) })
 }
 

@@ -28,6 +28,7 @@ import (
 	"github.com/lockproxy/lockproxy/internal/lockcmds"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/engines"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/reentry"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/slowlog"
 	"github.com/lockproxy/lockproxy/internal/proxy/engine"
 	"github.com/lockproxy/lockproxy/internal/proxy/shared"
 	"github.com/lockproxy/lockproxy/internal/resp"
@@ -154,6 +155,12 @@ func (c *Cluster) setDefaults() error {
 	return nil
 }
 
+// SlowLog says which waits and holds LOCKSLOW shows.
+type SlowLog = slowlog.Settings
+
+// MaxSlowLog bounds SlowLog.Len.
+const MaxSlowLog = slowlog.MaxLen
+
 // Locks are the defaults of the lock commands.
 type Locks struct {
 	Lease   time.Duration  // renewed by the watchdog; 0: 30 s
@@ -163,6 +170,8 @@ type Locks struct {
 	Reentry string // who may acquire again while holding the lock: a Reentry constant; empty: ReentryConnection
 
 	Sync int // how many replicas must have a grant before its client is told; 0: none; SyncAll: all that are known
+
+	Slow SlowLog // which waits and holds LOCKSLOW shows; the zero value: none
 
 	MaxEngines        int // lock engines, one for each user and database that uses lock commands; 0: 256
 	MaxWaiters        int // 0: 100,000
@@ -265,7 +274,7 @@ func (srv *Server) Change(c Changeable) {
 	srv.shared.SetLimits(c.Limits.forSessions())
 	srv.changes.Set(lockcmds.Defaults{
 		Lease: c.Locks.Lease, Grace: c.Locks.Grace, MaxHold: c.Locks.MaxHold, Sync: c.Locks.Sync,
-		MaxWaiters: c.Locks.MaxWaiters, MaxWaitersPerLock: c.Locks.MaxWaitersPerLock,
+		MaxWaiters: c.Locks.MaxWaiters, MaxWaitersPerLock: c.Locks.MaxWaitersPerLock, Slow: c.Locks.Slow,
 	})
 	srv.shared.Upstream.Lease(c.Locks.Lease)
 	srv.reentry.Change(c.Locks.Reentry == ReentryOwner)
@@ -291,6 +300,7 @@ func (o *Options) forEngines(up *upstream.Upstream, e *shared.Proxy, rule *reent
 			Failover:          up.Failover,
 			MaxWaiters:        o.Locks.MaxWaiters,
 			MaxWaitersPerLock: o.Locks.MaxWaitersPerLock,
+			Slow:              o.Locks.Slow,
 			Logger:            o.Logger.Named("locks"),
 			Events:            events,
 			Changes:           changes,

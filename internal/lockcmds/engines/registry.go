@@ -16,6 +16,7 @@ import (
 	"github.com/lockproxy/lockproxy/internal/lockcmds/jobs"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/losses"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/redislink"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/slowlog"
 	"github.com/lockproxy/lockproxy/internal/upstream/admission"
 )
 
@@ -42,7 +43,7 @@ func (e *Engine) ID() ID { return e.id }
 
 // Options configure a Registry. All fields but Fleet are required.
 type Options struct {
-	// Engine is what all engines have in common. The Registry sets Redis, Jobs and Waiting.
+	// Engine is what all engines have in common. The Registry sets Redis, Jobs, Waiting, Requests, SlowLogs and User.
 	Engine lockcmds.Options
 
 	Addr    string                                      // of Redis, for messages
@@ -61,9 +62,10 @@ type Registry struct {
 	jobs *jobs.Pool
 	wg   sync.WaitGroup
 
-	waiting  atomic.Int64   // of all engines
-	requests atomic.Int64   // numbers the calls of all sessions
-	lost     *losses.Budget // of all sessions
+	waiting  atomic.Int64    // of all engines
+	requests atomic.Int64    // numbers the calls of all sessions
+	lost     *losses.Budget  // of all sessions
+	slow     *slowlog.Budget // of all engines
 
 	mu       sync.Mutex
 	engines  map[ID]*Engine
@@ -85,6 +87,7 @@ func New(opts Options) (*Registry, error) {
 	}
 	return &Registry{
 		opts: opts, jobs: pool, engines: map[ID]*Engine{}, lost: losses.NewBudget(losses.DefaultBudget),
+		slow:   slowlog.NewBudget(slowlog.DefaultBudget),
 		places: admission.NewPlaces(opts.Max, admission.Share(opts.Max)), unused: admission.NewIdle[ID, *Engine](),
 	}, nil
 }
@@ -226,7 +229,7 @@ func (r *Registry) newEngine(id ID) (*lockcmds.Engine, error) {
 	}
 	opts := r.opts.Engine
 	opts.Redis, opts.Jobs, opts.Waiting = link, r.jobs, &r.waiting
-	opts.Requests = &r.requests
+	opts.Requests, opts.SlowLogs = &r.requests, r.slow
 	opts.User = id.User
 	return lockcmds.New(opts)
 }

@@ -10,12 +10,14 @@ import (
 
 // Syntax is the command with its arguments as the documents print it: "UNLOCK key [OWNER id] [FENCE n]".
 func (s *Spec) Syntax() string {
-	words := []string{strings.ToUpper(s.Name)}
+	words := []string{s.upper()}
 	for _, a := range s.Arguments {
 		words = append(words, a.syntax())
 	}
 	return strings.Join(words, " ")
 }
+
+func (s *Spec) upper() string { return strings.ToUpper(s.Name) }
 
 func (a Argument) syntax() string {
 	text := a.bare()

@@ -39,6 +39,7 @@ func TestSyntaxAndArityFollowFromTheArguments(t *testing.T) {
 		{"EXTENDLOCK", "EXTENDLOCK key PX ms | EX s [OWNER id]", -4},
 		{"LockInfo", "LOCKINFO key", 2},
 		{"locklist", "LOCKLIST [MATCH pattern] [COUNT n]", -1},
+		{"lockslow", "LOCKSLOW GET [n] | LEN | RESET | HELP", -2},
 	} {
 		s := Find(c.verb)
 		if s.Syntax() != c.syntax || s.Arity() != c.arity {

@@ -25,6 +25,7 @@ const (
 	ExtendLock
 	LockInfo
 	LockList
+	LockSlow
 	ForceUnlock
 )
 
@@ -56,7 +57,7 @@ func (v Verb) String() string {
 // Command is one parsed lock command. It shares no memory with its arguments.
 type Command struct {
 	Verb    Verb
-	Key     string        // empty only for LockList
+	Key     string        // empty only for LockList and LockSlow
 	Wait    time.Duration // how long to wait for the lock; 0: not at all, negative: without a limit
 	Lease   time.Duration // PX or EX: a fixed lease; 0: the watchdog renews
 	Owner   string        // empty: the session's own
@@ -65,7 +66,8 @@ type Command struct {
 	Sync    int           // how many replicas must have the grant before it is answered; negative: as configured
 	Fence   int64         // UNLOCK: only the grant with this fence; 0: any
 	Match   string        // LOCKLIST: only keys that match this glob; empty: all
-	Count   int           // LOCKLIST: the most locks to list; 0: all
+	Count   int           // LOCKLIST: the most locks to list; 0: all. LOCKSLOW GET: the most entries; negative: all
+	Sub     Sub           // LOCKSLOW: what is asked
 }
 
 // ParseError is what a client gets for arguments that are not a lock command.
@@ -136,6 +138,9 @@ func Parse(args [][]byte) (Command, error) {
 	}
 	if !s.Accepts(len(args)) {
 		return Command{}, errArity(s.Name)
+	}
+	if s.subs != nil {
+		return s.subcommand(args)
 	}
 	if s.keys > 0 {
 		if len(args[1]) == 0 {

@@ -22,7 +22,8 @@ type Spec struct {
 	// Made from Arguments.
 	keys     int
 	options  []named // allowed
-	required option  // one of them must be given
+	subs     []namedSub
+	required option // one of them must be given
 }
 
 // named is an option with its Token, in lower case.
@@ -31,18 +32,25 @@ type named struct {
 	option option
 }
 
+// namedSub is a subcommand with its name, in lower case.
+type namedSub struct {
+	name string
+	sub  Sub
+}
+
 // Argument is one argument as COMMAND DOCS describes it. Option and its value are one argument.
 type Argument struct {
 	Name, Type string     // Type is one of Redis's argument types
 	Token      string     // the option's name; empty: a positional argument
 	Optional   bool       // it may be left out
-	OneOf      []Argument // the alternatives, for Type "oneof"
+	OneOf      []Argument // the alternatives, for Type "oneof"; the parts, for Type "block"
 
 	Value  string // the name of the value in Syntax
 	Means  string // in README.md
 	Absent string // the same without the option; empty: there is nothing to say
 
 	option option
+	sub    Sub // Token is the name of a subcommand
 }
 
 // What COMMAND DOCS says of all lock commands. The group makes "help @lock" of redis-cli list them.
@@ -89,6 +97,12 @@ var (
 		Name: "pattern", Type: "pattern", Token: "MATCH", Optional: true, Value: "pattern", option: optMatch,
 		Means: "list only keys that match, as in `KEYS`; up to 64 KiB",
 	}
+	argSlow = Argument{Name: "subcommand", Type: "oneof", OneOf: []Argument{
+		{Name: "get", Type: "block", Token: "GET", Value: "[n]", OneOf: []Argument{{Name: "count", Type: "integer", Optional: true}}, sub: SlowGet},
+		{Name: "len", Type: "pure-token", Token: "LEN", sub: SlowLen},
+		{Name: "reset", Type: "pure-token", Token: "RESET", sub: SlowReset},
+		{Name: "help", Type: "pure-token", Token: "HELP", sub: SlowHelp},
+	}}
 	argCount = Argument{
 		Name: "count", Type: "integer", Token: "COUNT", Optional: true, Value: "n", option: optCount,
 		Means: "list at most n locks",
@@ -158,6 +172,16 @@ var table = complete([]Spec{
 		Replies:    "the same fields, with the address and name of the client",
 	},
 	{
+		Verb: LockSlow, Name: "lockslow", Arguments: []Argument{argSlow},
+		Flags: []string{"noscript", "no_multi", "loading", "stale"}, Categories: []string{"slow"},
+		Tips:       []string{"nondeterministic_output"},
+		Summary:    "Show the latest slow waits and holds of locks",
+		Complexity: "O(N) with N being the number of entries returned",
+		Does: "shows the latest waits and holds of clients of the same user in the same database that took longer than `lock.slow-wait` and " +
+			"`lock.slow-hold`, as `SLOWLOG` does",
+		Replies: "`GET`: the n latest entries, by default 10; `LEN`: their number; `RESET`: `OK`",
+	},
+	{
 		Verb: ForceUnlock, Name: "forceunlock", Arguments: []Argument{argKey},
 		Flags: []string{"write", "noscript", "no_multi"}, Categories: []string{"write", "slow", "scripting"},
 		Access:  []string{"RW", "access", "delete"},
@@ -183,7 +207,10 @@ func complete(specs []Spec) []Spec {
 		s := &specs[i]
 		for _, a := range s.Arguments {
 			for _, one := range a.alternatives() {
-				if one.Token != "" {
+				switch {
+				case one.sub != 0:
+					s.subs = append(s.subs, namedSub{strings.ToLower(one.Token), one.sub})
+				case one.Token != "":
 					s.options = append(s.options, named{strings.ToLower(one.Token), one.option})
 				}
 			}
@@ -251,15 +278,18 @@ func (s *Spec) option(name []byte) option {
 
 // fewest is the least number of arguments, the name included.
 func (s *Spec) fewest() int {
-	if s.required != 0 {
+	switch {
+	case s.required != 0:
 		return 1 + s.keys + 2
+	case s.subs != nil:
+		return 2
 	}
 	return 1 + s.keys
 }
 
 // Arity is the number of arguments with the name; negative: at least that many.
 func (s *Spec) Arity() int {
-	if len(s.options) > 0 {
+	if s.more() {
 		return -s.fewest()
 	}
 	return s.fewest()
@@ -267,8 +297,11 @@ func (s *Spec) Arity() int {
 
 // Accepts reports whether a command may have n arguments, its name included.
 func (s *Spec) Accepts(argc int) bool {
-	return argc == s.fewest() || len(s.options) > 0 && argc > s.fewest()
+	return argc == s.fewest() || s.more() && argc > s.fewest()
 }
+
+// more reports whether a command may have more than the fewest arguments.
+func (s *Spec) more() bool { return len(s.options) > 0 || s.subs != nil }
 
 // foldEqual compares with a lower-case ASCII word, ignoring case.
 func foldEqual[T string | []byte](b T, lower string) bool {

@@ -38,6 +38,7 @@ import (
 	"github.com/lockproxy/lockproxy/internal/lockcmds/reentry"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/replies"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/script"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/slowlog"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/turns"
 	"github.com/lockproxy/lockproxy/internal/watchdog"
 )
@@ -52,6 +53,7 @@ type Options struct {
 	UUID     string                              // the first part of the owner of every session
 	Lease    time.Duration                       // the length of a lease without PX
 	Requests *atomic.Int64                       // numbers the calls of sessions
+	Slow     *slowlog.Log                        // nil: slow holds are not logged
 }
 
 // Holds is the sessions of one engine with their holds. Its methods may be called from any goroutine.
@@ -184,15 +186,49 @@ func (x *Holds) settleLocked() (told *ledger.Loss) {
 			h.lease.Continue()
 		case ledger.Forget:
 			h.lease.Forget()
-			if x.OnEnd != nil {
-				x.OnEnd(h.IsLost(), x.Calls.Clock.Now().Sub(h.Since))
-			}
+			x.endedLocked(h, f.End)
 		case ledger.Tell:
 			told = f.Loss
 		}
 	}
 	x.count.Store(int64(x.ledger.Len()))
 	return told
+}
+
+// endedLocked tells metrics and the log of slow holds of the end of a hold. Requires Holds.mu.
+func (x *Holds) endedLocked(h *Hold, end ledger.End) {
+	now := x.Calls.Clock.Now()
+	held := now.Sub(h.Since)
+	if x.OnEnd != nil {
+		x.OnEnd(h.IsLost(), held)
+	}
+	if !x.Slow.SlowHold(held) {
+		return
+	}
+	outcome := slowlog.Released
+	switch {
+	case h.IsLost():
+		outcome = slowlog.Lost
+	case end.HungUp:
+		outcome = slowlog.HungUp
+	}
+	x.Slow.Add(slowlog.Entry{
+		At: now, Kind: slowlog.Hold, Key: h.Lock, By: slowlog.Party{Owner: h.Owner, Addr: end.Client.Addr, Name: end.Client.Name},
+		Took: held, Outcome: outcome, Reason: h.Reason(),
+	})
+}
+
+// Holder is the owner that holds a lock by a client of this engine, with its client. The zero value: none is known. Requires no locks of this
+// package.
+func (x *Holds) Holder(lock string) slowlog.Party {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	h := x.ledger.Holder(lock)
+	if h == nil {
+		return slowlog.Party{}
+	}
+	c := h.Client()
+	return slowlog.Party{Owner: h.Owner, Addr: c.Addr, Name: c.Name}
 }
 
 // Keeps reports whether the session has a part in the hold of that lock and owner. An empty owner is the session's own. Requires no

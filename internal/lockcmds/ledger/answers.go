@@ -56,7 +56,7 @@ type Grant struct {
 
 // Deepens reports whether an acquire that was sent to deepen the grant of that fence still can: the session has a part in it.
 func (l *Ledger) Deepens(s *Session, k Key, fence int64) bool {
-	h := l.holds[k]
+	h := l.holds.find(k)
 	return h != nil && h.Fence == fence && h.HolderOf(s) != nil
 }
 
@@ -74,7 +74,7 @@ func (l *Ledger) NotDeepened(h *Hold) {
 // Granted records a grant. An older hold of the same owner is lost by it. nil: another session of this owner has released this grant and
 // acquired again meanwhile. If the grant is of the paused hold, its Pause is ended.
 func (l *Ledger) Granted(g Grant) (h *Hold, fresh bool) {
-	h = l.holds[g.Key]
+	h = l.holds.find(g.Key)
 	if h != nil && h.Fence > g.Fence {
 		return nil, false
 	}

@@ -21,6 +21,13 @@ type Effect struct {
 	Hold   *Hold
 	SentAt time.Time // of Track and Resume
 	Loss   *Loss     // of Tell
+	End    End       // of Forget
+}
+
+// End says how a hold has ended. The zero value: by its releases.
+type End struct {
+	Client Client // the client of the hold, as in Hold.Client
+	HungUp bool   // the last client that held the lock has gone; the lease may go on in Redis
 }
 
 // Loss is the report of one lost hold.
@@ -50,7 +57,7 @@ const Gone = "gone"
 // Lost ends a hold that is not ours any more. The session that learns it by its own reply is left out. certain: the releases that are on
 // their way cannot have ended it.
 func (l *Ledger) Lost(h *Hold, reason string, certain bool, except *Session) {
-	h.lost = true
+	h.lost, h.reason = true, reason
 	if h.givenUp() && !certain {
 		l.Drop(h)
 		return // the answers to the releases say whether they came in time
@@ -71,7 +78,7 @@ func (l *Ledger) Lost(h *Hold, reason string, certain bool, except *Session) {
 // have the key for an instant more, or for the same owner by another session. A session that was told of the loss must not act on it
 // unawares.
 func (l *Ledger) KnowsLoss(s *Session, k Key) bool {
-	return l.holds[k] == nil && s.Losses.Forget(k.Lock, k.Owner)
+	return l.holds.find(k) == nil && s.Losses.Forget(k.Lock, k.Owner)
 }
 
 // tellLost replaces the reply if the lock was lost while the command was on its way, or the session has lost it before and was not told

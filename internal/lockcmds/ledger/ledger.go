@@ -85,8 +85,9 @@ type Hold struct {
 	doubts    int64 // sent, and not answered
 	// Acquires here on their way that may deepen it: Deepening.
 	acquiring int64
-	lost      bool // it ended as a loss
-	place     int  // in Ledger.list
+	lost      bool   // it ended as a loss
+	reason    string // of the loss
+	place     int    // in Ledger.list
 }
 
 // Holder is one session's part in a hold.
@@ -122,6 +123,9 @@ func (h *Hold) Client() (c Client) {
 	}
 	return c
 }
+
+// Reason is why the hold was lost; empty: it was not.
+func (h *Hold) Reason() string { return h.reason }
 
 // IsLost reports whether the hold has ended as a loss.
 func (h *Hold) IsLost() bool { return h.lost }
@@ -162,19 +166,22 @@ func (h *Hold) promise(sentAt time.Time) {
 // Ledger is the holds of one engine. Its methods are called one at a time.
 type Ledger struct {
 	make    func() *Hold
-	holds   map[Key]*Hold
+	holds   index
 	list    []*Hold // the same in no order, so that they can be walked in slices
 	effects []Effect
 }
 
 // New returns an empty ledger. It calls make for each new hold, so that the caller may keep a hold within a value of its own.
-func New(make func() *Hold) *Ledger { return &Ledger{make: make, holds: map[Key]*Hold{}} }
+func New(make func() *Hold) *Ledger { return &Ledger{make: make, holds: index{}} }
 
 // Find returns the hold of that name; nil: there is none.
-func (l *Ledger) Find(k Key) *Hold { return l.holds[k] }
+func (l *Ledger) Find(k Key) *Hold { return l.holds.find(k) }
 
 // Knows reports whether the hold has not ended.
-func (l *Ledger) Knows(h *Hold) bool { return l.holds[h.Key] == h }
+func (l *Ledger) Knows(h *Hold) bool { return l.holds.find(h.Key) == h }
+
+// Holder returns the latest hold of a lock of any owner; nil: none is known.
+func (l *Ledger) Holder(lock string) *Hold { return l.holds[lock].latest }
 
 // Len is how many holds there are.
 func (l *Ledger) Len() int { return len(l.list) }
@@ -186,15 +193,17 @@ func (l *Ledger) List() []*Hold { return l.list }
 func (l *Ledger) add(k Key, fence int64) *Hold {
 	h := l.make()
 	h.Key, h.Fence, h.place = k, fence, len(l.list)
-	l.holds[k] = h
+	l.holds.add(h)
 	l.list = append(l.list, h)
 	return h
 }
 
 // Drop forgets a hold, because it was released, lost, or given up.
-func (l *Ledger) Drop(h *Hold) {
+func (l *Ledger) Drop(h *Hold) { l.drop(h, End{Client: h.Client()}) }
+
+func (l *Ledger) drop(h *Hold, end End) {
 	if l.Knows(h) {
-		delete(l.holds, h.Key)
+		l.holds.remove(h)
 		last := len(l.list) - 1
 		moved := l.list[last]
 		l.list[h.place], moved.place = moved, h.place
@@ -205,7 +214,7 @@ func (l *Ledger) Drop(h *Hold) {
 		delete(o.Session.holds, h)
 	}
 	h.holders = nil
-	l.effect(Effect{Op: Forget, Hold: h})
+	l.effect(Effect{Op: Forget, Hold: h, End: end})
 }
 
 // Rest is what a session that has ended may have left of a hold in Redis, to be rolled back.
@@ -223,11 +232,11 @@ func (l *Ledger) Part(h *Hold, s *Session) (Rest, bool) {
 	if i < 0 {
 		return Rest{}, false // it was lost or let go meanwhile
 	}
-	o := h.holders[i]
+	o, end := h.holders[i], End{Client: h.Client(), HungUp: h.holders[i].Holds > 0}
 	h.holders = slices.Delete(h.holders, i, i+1)
 	last := len(h.holders) == 0 || h.unused()
 	if last {
-		l.Drop(h)
+		l.drop(h, end)
 	}
 	private, grace := h.Owner == s.Name, o.Grace
 	switch {

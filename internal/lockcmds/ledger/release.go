@@ -18,7 +18,7 @@ type Release struct {
 // A renewal that is on its way, perhaps on a sick connection, is not waited for. Behind the release Redis refuses it by owner and fence,
 // and what it says of a hold that is being released is no loss.
 func (l *Ledger) Release(by *Session, k Key, named int64) Release {
-	r := Release{By: by, Key: k, Named: named, Fence: named, Hold: l.holds[k]}
+	r := Release{By: by, Key: k, Named: named, Fence: named, Hold: l.holds.find(k)}
 	by.releasing++
 	if r.Hold == nil {
 		return r

@@ -17,6 +17,7 @@ import (
 	"github.com/lockproxy/lockproxy/internal/lockcmds/queue"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/replies"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/script"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/slowlog"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/turns"
 )
 
@@ -40,7 +41,8 @@ type waiter struct {
 	asked   *asked        // nil: the acquire is not asked anew, because it needs no replicas and is at home
 	sent    calls.Request // the first attempt
 
-	claim holds.Claim // its part in the record of holds
+	claim  holds.Claim   // its part in the record of holds
+	behind slowlog.Party // the holder when it began to wait; set before it joins its wait queue
 
 	// Guarded by Waiters.mu.
 	ended bool        // its session has
@@ -255,9 +257,11 @@ func (w *waiter) granted(g grant) []byte {
 		if g.mine > 1 && !w.Shared {
 			w.x.Reentry.Note(w.session().Client, w.lock(), false)
 		}
+		now := w.x.Calls.Clock.Now()
 		if f := w.x.Events.Granted; f != nil {
-			f(w.verb, w.x.Calls.Clock.Now().Sub(w.began))
+			f(w.verb, now.Sub(w.began))
 		}
+		w.noteSlow(now, slowlog.Granted)
 		return redcon.AppendInt(nil, g.fence)
 	case verdict == holds.Ended:
 		w.finish()

@@ -22,6 +22,7 @@ import (
 	"github.com/lockproxy/lockproxy/internal/lockcmds/losses"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/redislink"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/script"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/slowlog"
 	"github.com/lockproxy/lockproxy/internal/locktest"
 	"github.com/lockproxy/lockproxy/internal/resp"
 	"github.com/lockproxy/lockproxy/internal/watchdog"
@@ -77,13 +78,14 @@ func newWorld(t *testing.T) *world {
 	if err != nil {
 		t.Fatal(err)
 	}
+	slow := slowlog.New(slowlog.NewBudget(100), func() slowlog.Settings { return w.limits.Slow })
 	w.holds = holds.New(holds.Options{
-		Calls: c, Watchdog: dog, UUID: "u", Lease: 30 * time.Second, Requests: new(atomic.Int64),
+		Slow: slow, Calls: c, Watchdog: dog, UUID: "u", Lease: 30 * time.Second, Requests: new(atomic.Int64),
 		Announce: announce.New(announce.Options{Jobs: w, Redis: w, Life: t.Context(), Logger: zap.NewNop()}),
 	})
 	w.x = New(Options{
 		Calls: c, Holds: w.holds, Damage: &damage.Reporter{Clock: w, Logger: zap.NewNop(), Servers: w.Servers}, UUID: "u", Lease: 30 * time.Second,
-		Defaults: func() Defaults { return w.limits }, FairWait: 300 * time.Second, StaleHead: 8 * time.Second, Waiting: new(atomic.Int64),
+		Defaults: func() Defaults { return w.limits }, FairWait: 300 * time.Second, StaleHead: 8 * time.Second, Waiting: new(atomic.Int64), Slow: slow,
 	})
 	return w
 }

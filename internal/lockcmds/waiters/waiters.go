@@ -46,9 +46,10 @@ import (
 	"github.com/lockproxy/lockproxy/internal/lockcmds/reentry"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/replies"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/script"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/slowlog"
 )
 
-// Options of Waiters. All fields but Replicas, Reentry and the events are required.
+// Options of Waiters. All fields but Replicas, Reentry, Slow and the events are required.
 type Options struct {
 	Calls  *calls.Calls
 	Holds  *holds.Holds
@@ -69,6 +70,7 @@ type Options struct {
 
 	// Reentry is the rule about a connection that acquires again without OWNER. nil: it may.
 	Reentry *reentry.Rule
+	Slow    *slowlog.Log // nil: slow waits are not logged
 	Events  Events
 }
 
@@ -81,6 +83,8 @@ type Defaults struct {
 
 	MaxWaiters        int // 0: no limit
 	MaxWaitersPerLock int // 0: no limit
+
+	Slow slowlog.Settings // which waits and holds LOCKSLOW shows
 }
 
 // Events are called at what metrics count. They must not block; nil ones are skipped.

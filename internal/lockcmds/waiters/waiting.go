@@ -18,6 +18,7 @@ import (
 // Requires the session lock.
 func (w *waiter) await(a script.Acquired) []byte {
 	x, key := w.x, w.lock()
+	w.noteHolder()
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	refusal := x.set.Denied(key)
@@ -49,12 +50,14 @@ func (w *waiter) leftLocked(f queue.Effect) {
 	if w.timer != nil {
 		w.timer.Stop()
 	}
+	now := w.x.Calls.Clock.Now()
 	if left := w.x.Events.Left; left != nil {
-		left(f.Outcome, w.x.Calls.Clock.Now().Sub(w.began))
+		left(f.Outcome, now.Sub(w.began))
 	}
 	if f.Outcome == queue.Granted {
 		return
 	}
+	w.noteSlow(now, outcomeOf(f.Outcome))
 	w.finishLocked()
 	if f.Outcome == queue.Gone && !f.Doubt {
 		return

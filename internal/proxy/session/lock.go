@@ -39,7 +39,7 @@ func (l *locker) lock(raw []byte) bool {
 		}
 		return s.awaitQuiet() && s.answer(words)
 	}
-	if s.wait = waitLock; cmd.Verb == grammar.LockList {
+	if s.wait = waitLock; cmd.Verb == grammar.LockList || cmd.Verb == grammar.LockSlow {
 		s.wait = waitList
 	}
 	s.locking = len(raw)

@@ -33,7 +33,7 @@ const (
 	waitPin          // no pin was free
 	waitReply        // the reply to the last command decides how the next one travels
 	waitLock         // a lock command has not been answered
-	waitList         // LOCKLIST has not been answered; unlike a wait for a lock it ends by itself
+	waitList         // LOCKLIST or LOCKSLOW has not been answered; unlike a wait for a lock it ends by itself
 	waitDoor         // Redis has not said yet whether it accepts clients without credentials
 	waitGoodbye      // the connection closes when the outstanding replies are in; nothing is parsed any more
 )

@@ -1,0 +1,53 @@
+package ledger
+
+import (
+	"math/rand/v2"
+	"testing"
+)
+
+// TestIndexIsAMap compares the index with a map, with many owners of few locks.
+func TestIndexIsAMap(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 2))
+	x, model := index{}, map[Key]*Hold{}
+	for i := range 20_000 {
+		k := Key{Lock: string(rune('a' + r.IntN(3))), Owner: string(rune('A' + r.IntN(5)))}
+		h := model[k]
+		if x.find(k) != h {
+			t.Fatalf("step %d: %v is %v, want %v", i, k, x.find(k), h)
+		}
+		if h == nil {
+			h = &Hold{Key: k, Fence: r.Int64N(1000)}
+			x.add(h)
+			model[k] = h
+		} else {
+			x.remove(h)
+			delete(model, k)
+		}
+		locks := map[string]bool{}
+		for k := range model {
+			locks[k.Lock] = true
+		}
+		if len(x) != len(locks) {
+			t.Fatalf("step %d: %d locks, want %d", i, len(x), len(locks))
+		}
+		if h := x[k.Lock].latest; h != nil && model[h.Key] != h {
+			t.Fatalf("step %d: the latest hold has ended", i)
+		}
+	}
+}
+
+func TestTheLatestGrantIsTheHolders(t *testing.T) {
+	l := New(func() *Hold { return &Hold{} })
+	old, next := l.add(Key{"k", "old"}, 1), l.add(Key{"k", "next"}, 2)
+	l.add(Key{"k", "late"}, 0)
+	if got := l.Holder("k"); got != next {
+		t.Errorf("%v", got)
+	}
+	l.Drop(next)
+	if got := l.Holder("k"); got != nil || !l.Knows(old) {
+		t.Errorf("%v", got)
+	}
+	if l.Holder("other") != nil {
+		t.Error("a lock without holds has a holder")
+	}
+}

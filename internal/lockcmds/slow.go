@@ -1,0 +1,27 @@
+package lockcmds
+
+import (
+	"github.com/tidwall/redcon"
+
+	"github.com/lockproxy/lockproxy/internal/lockcmds/contract"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/grammar"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/replies"
+)
+
+// startSlow executes LOCKSLOW: the slow waits and holds of sessions of this identity, as known here. Redis is asked first, as for LOCKLIST.
+// Requires the session lock.
+func (e *Engine) startSlow(s contract.Caller, cmd grammar.Command) {
+	e.show(s, func() []byte {
+		switch cmd.Sub {
+		case grammar.SlowGet:
+			return replies.Slow(s.Proto, e.slow.Latest(cmd.Count))
+		case grammar.SlowLen:
+			return redcon.AppendInt(nil, int64(e.slow.Len()))
+		case grammar.SlowReset:
+			e.slow.Reset()
+			return redcon.AppendOK(nil)
+		default:
+			return replies.SlowHelp()
+		}
+	})
+}
