@@ -405,7 +405,7 @@ func TestSlotsMoveUnderLoadWithoutAnError(t *testing.T) {
 	stop := make(chan struct{})
 	acknowledged := load(t, proxies, stop)
 	m := newMover(t, c)
-	for slot := 0; slot < redistest.Slots; slot += 30 {
+	for slot := 0; slot < redistest.Slots; slot += 60 {
 		m.move(slot, (m.owner[slot]+1)%3)
 	}
 	close(stop)

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"io"
 	"net"
@@ -25,7 +26,8 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	ants.Release() // the pool that importing ants starts
+	ants.Release()                     // the pool that importing ants starts
+	_ = flag.Set("rapid.checks", "40") // each takes a tenth of a second; the command line may say more
 	goleak.VerifyTestMain(m)
 }
 

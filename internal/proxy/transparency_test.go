@@ -263,7 +263,7 @@ func TestEveryKindOfDataPassesUnchanged(t *testing.T) {
 	scripts := map[string]func(s *side, proto int){
 		"binary": func(s *side, proto int) {
 			c := s.speaking("a", proto)
-			for _, v := range []string{binary, "", "\r\n", "$-1\r\n", "*3\r\n", strings.Repeat("x", 1<<16), strings.Repeat(binary, 1<<14)} {
+			for _, v := range []string{binary, "", "\r\n", "$-1\r\n", "*3\r\n", strings.Repeat("x", 1<<16), strings.Repeat(binary, 1<<11)} {
 				c.do("SET", v[:min(len(v), 100)], v)
 				c.do("GET", v[:min(len(v), 100)])
 				c.do("ECHO", v)

@@ -8,6 +8,9 @@
 // server of the view, or nowhere. A script may answer with any words after it has run. So the server is asked for the script's keys (EXISTS): if it
 // does not refuse that for the same reason, the reply is the script's own.
 //
+// A server that refuses a command may know more than the refreshed view. If the view still names that server, the command goes to the one that the
+// refusal names.
+//
 // A command is not sent again if one of the same slot that was sent behind it has been carried out.
 //
 // The session routes by one view of the cluster, and by the next one when nothing is on its way. Otherwise a command could overtake one that the

@@ -38,8 +38,9 @@ type Errand struct {
 
 	// Of refusals.
 	attempts Attempts
-	rests    uint64 // the round of Errands in which it is sent again
-	asking   bool   // it is sent behind an ASKING
+	rests    uint64        // the round of Errands in which it is sent again
+	moved    topology.Node // the server that serves its slot, as the last one that refused it says; Any: it names none
+	asking   bool          // it is sent behind an ASKING
 }
 
 // over drops an errand that has been answered.
@@ -195,12 +196,16 @@ func (e *Errand) refused() bool {
 		e.giveUp()
 		return false
 	}
+	e.moved = topology.Any
 	if node := e.of.Refused(why); node != topology.Any {
 		e.asking, e.node = true, node
 		e.park()
-	} else {
-		e.rest()
+		return true
 	}
+	if n := e.of.view.At(why.Address); n != nil {
+		e.moved = topology.Node(n.ID)
+	}
+	e.rest()
 	return true
 }
 

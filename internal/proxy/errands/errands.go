@@ -224,13 +224,23 @@ func (n *Errands) GoOn() {
 			if e.slot < 0 {
 				e.node = n.Chance()
 			} else {
-				e.node = n.Owner(e.slot)
+				e.node = n.successor(e)
 			}
 		}
 		e.doubted = false
 		n.session.Leave(func(at topology.Node) bool { return at == e.node }) // the lane may be closed for good
 		e.depart()
 	}
+}
+
+// successor is the owner of an errand's slot. A view may be older than a refusal, by a server that has not heard of the change. Then it is the server
+// that the refusal names.
+func (n *Errands) successor(e *Errand) topology.Node {
+	owner := n.Owner(e.slot)
+	if owner == e.node && e.moved != topology.Any && n.view.Server(string(e.moved)) != nil {
+		return e.moved
+	}
+	return owner
 }
 
 // rest has the parked errands sent again when the view has been refreshed. The first one's number of attempts says how soon.

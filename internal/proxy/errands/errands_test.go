@@ -229,6 +229,19 @@ func TestRefusedCommandsAreSentAgainInTheirOrder(t *testing.T) {
 	}
 }
 
+// The servers do not hear of a change at the same time, so the refreshed view may be older than the refusal.
+func TestARefusalIsNewerThanTheView(t *testing.T) {
+	c := newClient(t)
+	key := c.low()
+	c.ask(words("GET " + key))
+	c.answer(c.take()[0], fmt.Sprintf("-MOVED %d h:2\r\n", slots.Of([]byte(key))))
+	c.refreshed(c.view)
+	again := c.take()
+	if len(again) != 1 || again[0].at != "b" {
+		t.Fatalf("sent: %v", again)
+	}
+}
+
 func TestACommandIsNotSentAgainBehindItsSuccessor(t *testing.T) {
 	c := newClient(t)
 	key := c.low()
