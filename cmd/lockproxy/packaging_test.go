@@ -102,3 +102,13 @@ func TestPackagingFilesAreTheSettings(t *testing.T) {
 		}
 	}
 }
+
+// Without these lines systemd takes the proxy for started before clients can connect, and for alive when it hangs.
+func TestTheUnitListensToTheProxy(t *testing.T) {
+	unit := readText(t, "../../packaging/lockproxy.service")
+	for _, line := range []string{"\nType=notify\n", "\nWatchdogSec=", "\nRestart=on-failure\n"} {
+		if !strings.Contains(unit, line) {
+			t.Errorf("the unit has no %q", line)
+		}
+	}
+}

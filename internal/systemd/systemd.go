@@ -1,4 +1,4 @@
-// Package systemd tells systemd how far the process is, for units of Type=notify-reload, and keeps the unit's watchdog content. It takes the
+// Package systemd tells systemd how far the process is, for units of Type=notify and notify-reload, and keeps the unit's watchdog content. It takes the
 // sockets that systemd passes. Without systemd all of it does nothing.
 //
 // Watch runs on a goroutine of its caller.
