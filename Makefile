@@ -94,7 +94,7 @@ simulate: ## play histories of locks in virtual time for SIMTIME, each of a new 
 
 .PHONY: interop
 interop: build deps ## run real clients, the examples and the commands of the README against the built program
-	./scripts/install-example-deps.sh
+	./scripts/install-interop-deps.sh
 	LOCKPROXY_REQUIRE_REDIS=1 LOCKPROXY_BINARY=$(CURDIR)/bin/lockproxy $(GO) test -tags interop -v -count=1 -timeout 40m ./interop/
 
 .PHONY: promtool

@@ -33,50 +33,63 @@ func newStand(t *testing.T, flags ...string) *stand {
 	return s
 }
 
-// startProxy runs the built program in front of the given address and returns when it answers a PING.
+// startProxy runs the built program in front of the given address until t ends, and returns when it answers a PING.
 func startProxy(t *testing.T, upstream string, flags ...string) (addr, log string) {
 	t.Helper()
 	addr = freeAddr(t)
-	log = filepath.Join(t.TempDir(), "lockproxy.log")
-	file, err := os.Create(log)
+	p := launch(t, addr, upstream, flags...)
+	t.Cleanup(func() { p.end(t) })
+	return addr, p.log
+}
+
+// process is a running proxy.
+type process struct {
+	cmd    *exec.Cmd
+	exited chan error
+	log    string // its file
+}
+
+// launch runs the built program at addr and returns when it answers a PING. The caller ends it.
+func launch(t *testing.T, addr, upstream string, flags ...string) *process {
+	t.Helper()
+	p := &process{exited: make(chan error, 1), log: filepath.Join(t.TempDir(), "lockproxy.log")}
+	file, err := os.Create(p.log)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer file.Close()
-	cmd := exec.Command(program, append([]string{"--listen", addr, "--upstream", upstream}, flags...)...)
-	cmd.Stderr = file
-	if err := cmd.Start(); err != nil {
+	p.cmd = exec.Command(program, append([]string{"--listen", addr, "--upstream", upstream}, flags...)...)
+	p.cmd.Stderr = file
+	if err := p.cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	exited := make(chan error, 1)
-	go func() { exited <- cmd.Wait() }()
-	t.Cleanup(func() { endProxy(t, cmd, exited, log) })
+	go func() { p.exited <- p.cmd.Wait() }()
 	redistest.Eventually(t, 10*time.Second, "the proxy to answer PING", func() bool {
 		select {
-		case err := <-exited:
-			exited <- err
-			t.Fatalf("the proxy ended at start: %v\n%s", err, tail(log))
+		case err := <-p.exited:
+			p.exited <- err
+			t.Fatalf("the proxy ended at start: %v\n%s", err, tail(p.log))
 		default:
 		}
 		return strings.HasPrefix(ask(addr, "PING"), "+PONG")
 	})
-	return addr, log
+	return p
 }
 
-// endProxy checks that no session of the proxy has panicked, stops the proxy, and shows its log if the test failed.
-func endProxy(t *testing.T, cmd *exec.Cmd, exited chan error, log string) {
-	_ = cmd.Process.Signal(syscall.SIGTERM)
+// end stops the proxy, checks that no session of it has panicked, and shows its log if the test failed.
+func (p *process) end(t *testing.T) {
+	_ = p.cmd.Process.Signal(syscall.SIGTERM)
 	select {
-	case err := <-exited:
+	case err := <-p.exited:
 		if err != nil {
 			t.Errorf("the proxy ended: %v", err)
 		}
 	case <-time.After(15 * time.Second):
 		t.Error("the proxy does not end upon SIGTERM")
-		_ = cmd.Process.Kill()
-		<-exited
+		_ = p.cmd.Process.Kill()
+		<-p.exited
 	}
-	text := tail(log)
+	text := tail(p.log)
 	if strings.Contains(text, "panic") {
 		t.Error("the proxy's log speaks of a panic")
 	}

@@ -304,6 +304,22 @@ func TestOnlyKnownHostsAreAnswered(t *testing.T) {
 	}
 }
 
+// A balancer's check, as HAProxy sends it by default: without a host. Browsers name one.
+func TestRequestWithoutAHostIsAnswered(t *testing.T) {
+	s := newStand(t)
+	nc, err := net.Dial("tcp", s.admin.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer nc.Close()
+	if _, err := io.WriteString(nc, "GET /readyz HTTP/1.0\r\n\r\n"); err != nil {
+		t.Fatal(err)
+	}
+	if answer, err := io.ReadAll(nc); err != nil || !strings.HasPrefix(string(answer), "HTTP/1.0 200 ") {
+		t.Errorf("%q, %v", answer, err)
+	}
+}
+
 // A proxy that hangs is what operators want to look at.
 func TestAnswersComeWhileTheProxyHangs(t *testing.T) {
 	s := newStand(t)

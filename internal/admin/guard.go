@@ -22,7 +22,8 @@ func hostsFor(listen string, more []string) hosts {
 }
 
 // check answers only requests for a known name or for an IP address. A web page can make the name of its own host lead to this
-// server's address, have its visitor's browser send a request, and read the answer. Such a request names the page's host.
+// server's address, have its visitor's browser send a request, and read the answer. Such a request names the page's host. A request
+// without a host, as balancers send in HTTP/1.0, is from no browser.
 func (h hosts) check(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !h.allow(r.Host) {
@@ -34,6 +35,9 @@ func (h hosts) check(next http.Handler) http.Handler {
 }
 
 func (h hosts) allow(host string) bool {
+	if host == "" {
+		return true
+	}
 	if name, _, err := net.SplitHostPort(host); err == nil {
 		host = name
 	}

@@ -15,7 +15,7 @@ import (
 )
 
 const (
-	notHeldReply   = "-NOTHELD this connection does not hold the lock (is it pooled or shared? use OWNER)"
+	notHeldReply   = "-NOTHELD this connection does not hold the lock (is it pooled, shared, or new after a reconnect? use OWNER)"
 	notOwnerReply  = "-NOTHELD this OWNER does not hold the lock"
 	otherFence     = "-NOTHELD the lock is not held with this fence"
 	lostLeaseReply = "-LOSTLEASE the lease has ended before"

@@ -293,7 +293,7 @@ func TestNewcomersJoinTheQueueWithoutAsking(t *testing.T) {
 	other.send("UNLOCK j")
 	other.send("LOCK k")
 	answer()
-	equal(t, "UNLOCK j", other.reply(), "-NOTHELD this connection does not hold the lock (is it pooled or shared? use OWNER)")
+	equal(t, "UNLOCK j", other.reply(), "-NOTHELD this connection does not hold the lock (is it pooled, shared, or new after a reconnect? use OWNER)")
 	other.awaitWaiting()
 	equal(t, "scripts", other.Lane.Answered.Load(), int64(5))
 	holder.want("UNLOCK k OWNER team", ":1")

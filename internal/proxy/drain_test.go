@@ -319,3 +319,56 @@ func TestTheLastEntryNamesWhatWasLeft(t *testing.T) {
 		}
 	})
 }
+
+// A client that has sent a part of a command is not at a quiet moment: its command is answered first.
+func TestCommandInPartIsAnsweredBeforeTheEnd(t *testing.T) {
+	stopEach(t, func(t *testing.T, redis *redistest.Server, engine string) {
+		s := startStopping(t, redis, engine)
+		half, talker := dialClient(t, address(s.Server)), dialClient(t, address(s.Server))
+		half.quiet("SET", "k", "v")
+		talker.quiet("HELLO", "3")
+		if _, err := io.WriteString(half.nc, "PING\r\n*2\r\n$3\r\nGET\r\n$1\r"); err != nil {
+			t.Fatal(err)
+		}
+		if b, err := half.frame(); err != nil || b != "+PONG\r\n" {
+			t.Fatalf("%q, %v", b, err)
+		}
+		s.drains()
+		s.asked(talker)
+		talker.ends() // a client that is silent goes
+		if _, err := io.WriteString(half.nc, "\nk\r\n"); err != nil {
+			t.Fatal(err)
+		}
+		if b, err := half.frame(); err != nil || b != "$1\r\nv\r\n" {
+			t.Errorf("%q, %v", b, err)
+		}
+		half.ends()
+		if fields := s.ended(); fields["clients_cut"] != int64(0) {
+			t.Errorf("%v", fields)
+		}
+	})
+}
+
+// A client that comes to the next proxy learns why it does not hold the lock that it had, unless it names an OWNER: then it has it still.
+func TestHoldersThatWereCutOffAtTheNextProxy(t *testing.T) {
+	stopEach(t, func(t *testing.T, redis *redistest.Server, engine string) {
+		s := startStopping(t, redis, engine, func(o *Options) { o.DrainTimeout = 100 * time.Millisecond })
+		next := startStopping(t, redis, engine)
+		plain, named := dialClient(t, address(s.Server)), dialClient(t, address(s.Server))
+		plain.quiet("LOCK", "plain")
+		fence := named.quiet("LOCK", "named", "OWNER", "job")
+		s.drains()
+		plain.ends()
+		named.ends()
+		s.ended()
+		plain, named = dialClient(t, address(next.Server)), dialClient(t, address(next.Server))
+		if got := plain.quiet("UNLOCK", "plain"); !strings.HasPrefix(got, "-NOTHELD this connection does not hold the lock") || !strings.Contains(got, "new after a reconnect? use OWNER") {
+			t.Error(got)
+		}
+		if got := named.quiet("LOCK", "named", "OWNER", "job"); got != fence {
+			t.Errorf("%q after %q", got, fence)
+		}
+		named.script("UNLOCK named OWNER job", ":0", "UNLOCK named OWNER job", ":1")
+		plain.script("FORCEUNLOCK plain", ":1")
+	})
+}

@@ -51,7 +51,7 @@ func NotHeld(named bool, fence int64) []byte {
 	case named:
 		return resp.AppendError(nil, resp.NotHeld, "this OWNER does not hold the lock")
 	}
-	return resp.AppendError(nil, resp.NotHeld, "this connection does not hold the lock (is it pooled or shared? use OWNER)")
+	return resp.AppendError(nil, resp.NotHeld, "this connection does not hold the lock (is it pooled, shared, or new after a reconnect? use OWNER)")
 }
 
 // NoReentry is the reply to a connection that holds the lock already, and may not acquire it again without OWNER.
