@@ -19,8 +19,8 @@ import (
 type Fleet interface {
 	// View is the present view.
 	View() *cluster.View
-	// Changed is closed when the view that is present at the call is replaced, or has been.
-	Changed() <-chan struct{}
+	// Watch has f called whenever the view has changed, until stop is called. f must not block. It may still be running after stop.
+	Watch(f func()) (stop func())
 	// Refresh has then called from another goroutine when the view has been refreshed by a question that has begun after this call. hint is a
 	// server that should know of a change. then may be nil.
 	Refresh(hint topology.Node, then func())
@@ -47,7 +47,7 @@ type ClusterOptions struct {
 type Cluster struct {
 	opts     ClusterOptions
 	listener Listener
-	wake     chan struct{} // size 1, never closed: todo is not empty
+	wake     chan struct{} // size 1, never closed: todo is not empty, or the view has changed
 
 	mu      sync.Mutex // guards the fields below
 	servers map[topology.Node]*server
@@ -124,11 +124,10 @@ func (c *Cluster) moved(channel string) {
 func (c *Cluster) Run(ctx context.Context) {
 	homes := homes{of: c, at: map[string]topology.Node{}, running: map[*server]context.CancelFunc{}}
 	defer homes.end()
+	defer c.opts.Fleet.Watch(c.stir)()
 	for ctx.Err() == nil {
-		changed := c.opts.Fleet.Changed()
 		homes.settle(ctx, c.opts.Fleet.View())
 		select {
-		case <-changed:
 		case <-c.wake:
 		case <-ctx.Done():
 		}

@@ -23,8 +23,8 @@ type Fleet struct {
 // View is the cluster as it is known at present.
 func (f *Fleet) View() *cluster.View { return f.Cluster.View() }
 
-// Changed is closed when the view that is present at the call is replaced, or has been.
-func (f *Fleet) Changed() <-chan struct{} { return f.Cluster.Changed() }
+// Watch has told called from another goroutine whenever the view has changed, until stop is called. told must not block.
+func (f *Fleet) Watch(told func()) (stop func()) { return f.Cluster.Watch(told) }
 
 // Refresh has then called from another goroutine when the view has been refreshed, by a question that has begun after this call. hint is a server
 // that should know of a change; Any: none. then may be nil.

@@ -23,10 +23,9 @@ type Cluster struct {
 	turns atomic.Uint32 // of the servers that stand for Any
 	Watchers
 
-	mu      sync.Mutex
-	changed chan struct{}        // closed when the view is replaced
-	places  map[string]leaving   // of primaries, by address
-	silent  map[string]time.Time // when a server last gave a sign that it does not answer, by the address at which it is reached
+	mu     sync.Mutex
+	places map[string]leaving   // of primaries, by address
+	silent map[string]time.Time // when a server last gave a sign that it does not answer, by the address at which it is reached
 }
 
 // leaving is the place of a primary, and the function that says that the primary is there no more.
@@ -40,7 +39,7 @@ func NewCluster(a address.Address, reach address.Map) (*Cluster, error) {
 	if a.Kind != address.Cluster {
 		return nil, fmt.Errorf("%s is no cluster", a)
 	}
-	c := &Cluster{reach: reach, changed: make(chan struct{}), places: map[string]leaving{}, silent: map[string]time.Time{}}
+	c := &Cluster{reach: reach, places: map[string]leaving{}, silent: map[string]time.Time{}}
 	for _, s := range a.Servers {
 		c.seeds = append(c.seeds, s.Addr)
 	}
@@ -51,20 +50,11 @@ func NewCluster(a address.Address, reach address.Map) (*Cluster, error) {
 // View is what is known of the cluster at present.
 func (c *Cluster) View() *cluster.View { return c.view.Load() }
 
-// Changed is closed when the view that is present at the call is replaced, or has been.
-func (c *Cluster) Changed() <-chan struct{} {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.changed
-}
-
 // Show replaces the view. Only one goroutine calls it. Attempts to connect to servers that are no primaries any more are given up.
 func (c *Cluster) Show(v *cluster.View) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.view.Store(v)
-	close(c.changed)
-	c.changed = make(chan struct{})
 	clear(c.silent)
 	for address, one := range c.places {
 		if !slices.ContainsFunc(v.Nodes(), func(n cluster.Node) bool { return n.Address == address }) {
