@@ -80,16 +80,23 @@ func (x *Waiters) start(a asked, began time.Time, home *Waiters) {
 	if replicas < 0 {
 		replicas = defaults.Sync
 	}
-	if replicas == SyncAll {
-		if replicas = x.replicas(cmd.Key); replicas == 0 {
-			s.Reply(replies.NoReplicas())
-			return
-		}
+	all := replicas == SyncAll
+	if all {
+		replicas = x.replicas(cmd.Key)
 	}
 	w := &waiter{
 		x: x, kind: kindOf(cmd.Verb), verb: cmd.Verb, wait: cmd.Wait, began: began,
 		lease: cmd.Lease, fixed: cmd.Lease > 0, maxHold: cmd.MaxHold, grace: cmd.Grace, sync: replicas, home: home,
 		claim: x.Holds.Claim(s, cmd.Key, cmd.Owner),
+	}
+	if all && replicas == 0 {
+		if a.unsynced == nil {
+			s.Reply(replies.NoReplicas())
+			return
+		}
+		w.asked = &a
+		w.withdraw(queue.Null, nil)
+		return
 	}
 	if cmd.Owner == "" && x.Reentry.Refuses() && w.claim.Reenters() {
 		x.Reentry.Note(w.session().Client, cmd.Key, true)
@@ -164,6 +171,9 @@ func (w *waiter) Answered(o calls.Outcome) []byte {
 			return nil
 		}
 		return w.await(script.Acquired{PTTL: script.NoTTL})
+	case err != nil && w.dropped():
+		w.withdraw(queue.Error, err)
+		return nil
 	case err != nil:
 		w.finish()
 		return replies.Failure(err)
@@ -181,6 +191,9 @@ func (w *waiter) Answered(o calls.Outcome) []byte {
 	}
 	return w.await(a)
 }
+
+// dropped reports whether a grant of the acquire was dropped for want of replicas. A fair one has kept its place in the queue then.
+func (w *waiter) dropped() bool { return w.asked != nil && w.asked.unsynced != nil }
 
 // Again implements calls.Asker.
 func (w *waiter) Again() (script.Call, bool) { return w.kind.ask(w).Call, true }

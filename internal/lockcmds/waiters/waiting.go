@@ -102,7 +102,7 @@ func (w *waiter) replyTo(o queue.Outcome, err error) func(proto int) []byte {
 		return func(int) []byte { return replies.Overloaded(errDraining.Error()) }
 	case o == queue.Error:
 		return replies.Failed(err)
-	case w.asked != nil && w.asked.unsynced != nil:
+	case w.dropped():
 		return func(int) []byte { return w.asked.unsynced }
 	}
 	return replies.Null
