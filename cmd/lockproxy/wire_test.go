@@ -30,7 +30,7 @@ func TestEveryOptionOfTheProxyIsSet(t *testing.T) {
 	notConfigured := map[string]bool{
 		"uuid": true, "Sockets": true, "lockIdle": true, "Upstream.Logger": true, "Upstream.authPeriod": true,
 		"Upstream.BuiltinCommands": true, // set with the address of the embedded Redis
-		"Limits.Request.MaxArgs": true, "Limits.Request.MaxInline": true,
+		"Limits.Request.MaxArgs":   true, "Limits.Request.MaxInline": true,
 	}
 	var walk func(prefix string, v reflect.Value)
 	walk = func(prefix string, v reflect.Value) {
