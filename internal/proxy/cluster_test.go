@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/lockproxy/lockproxy/internal/redistest"
+	"github.com/lockproxy/lockproxy/internal/upstream/slots"
 )
 
 // A cluster takes seconds to start, so the tests that leave it as it is share one.
@@ -403,13 +404,62 @@ func TestSlotsMoveUnderLoadWithoutAnError(t *testing.T) {
 	c := redistest.StartCluster(t, 3, 0)
 	proxies := startOverCluster(t, c)
 	stop := make(chan struct{})
+	const step = 60
+	scans := scanWhile(t, proxies[EngineGoroutine], stop, func(slot int) bool { return slot%step == 0 })
 	acknowledged := load(t, proxies, stop)
 	m := newMover(t, c)
-	for slot := 0; slot < redistest.Slots; slot += 60 {
+	for slot := 0; slot < redistest.Slots; slot += step {
 		m.move(slot, (m.owner[slot]+1)%3)
 	}
 	close(stop)
+	scans()
 	counted(t, proxies[EngineGoroutine], acknowledged())
+}
+
+// scanWhile scans keys of some slots, over and over, until stop is closed. Each scan finds all of them. end waits for the last scan.
+func scanWhile(t *testing.T, srv *Server, stop <-chan struct{}, in func(slot int) bool) (end func()) {
+	p := dialClient(t, address(srv))
+	const keys = 3000
+	for i, n := 0, 0; n < keys; i++ {
+		if key := fmt.Sprint("scanned:", i); in(slots.Of([]byte(key))) {
+			p.send("SET", key, "x")
+			n++
+		}
+	}
+	for range keys {
+		if got, err := p.frame(); got != "+OK\r\n" {
+			t.Fatal(got, err)
+		}
+	}
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		for n := 0; ; n++ {
+			select {
+			case <-stop:
+				t.Logf("%d scans", n)
+				return
+			default:
+			}
+			found := map[string]bool{}
+			for cursor := "0"; ; {
+				lines := strings.Split(p.quiet("SCAN", cursor, "MATCH", "scanned:*", "COUNT", "200"), "\r\n")
+				if len(lines) < 5 {
+					t.Errorf("SCAN %s: %q", cursor, lines)
+					return
+				}
+				for i := 5; i < len(lines); i += 2 {
+					found[lines[i]] = true
+				}
+				if cursor = lines[2]; cursor == "0" {
+					break
+				}
+			}
+			if len(found) != keys {
+				t.Errorf("scan %d has found %d keys of %d", n, len(found), keys)
+			}
+		}
+	})
+	return wg.Wait
 }
 
 func TestAFailoverOnRequestIsNoError(t *testing.T) {

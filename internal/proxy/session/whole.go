@@ -78,7 +78,7 @@ func (l *lanes) everywhere(row *command.Row, raw []byte, join parts.Join) bool {
 	return true
 }
 
-// scan sends a SCAN to the server that its cursor names.
+// scan sends a SCAN to the server that its cursor names. At the beginning and at the end of a pass all servers are asked for their slots.
 func (l *lanes) scan(raw []byte) (handled, done bool) {
 	s := l.s
 	if len(s.args) < 2 {
@@ -92,11 +92,29 @@ func (l *lanes) scan(raw []byte) (handled, done bool) {
 		return true, false
 	}
 	view := s.Seen()
-	node, own := cursor.At(view)
-	if node == nil {
+	nodes := view.Nodes()
+	if len(nodes) == 0 {
 		return true, s.answer(shared.NoUpstream)
 	}
-	s.Target, s.Slot, s.Fixed = upstream.Node(node.ID), -1, true
-	s.Send(parts.WithCursor(s.args, own), &handlers.Reply{Session: s.side(), Muted: s.muted, Replace: func(reply []byte) []byte { return cursor.Follow(view, reply) }})
+	s.Slot, s.Fixed = -1, true
+	node, own := cursor.At(view)
+	if node != nil && !cursor.Begins() {
+		s.Target = upstream.Node(node.ID)
+		s.Send(parts.WithCursor(s.args, own), &handlers.Reply{Session: s.side(), Muted: s.muted, Replace: cursor.Follow})
+		return true, true
+	}
+	n, join := len(nodes), func(answers [][]byte) []byte { return cursor.End(view, answers) }
+	if cursor.Begins() {
+		n, join = n+1, func(answers [][]byte) []byte { return cursor.First(view, answers) }
+	}
+	g := l.gather(n, join)
+	for i, one := range nodes {
+		s.Target = upstream.Node(one.ID)
+		s.Send(parts.Question, g.Part(i))
+	}
+	if cursor.Begins() {
+		s.Target = upstream.Node(node.ID) // which has told its slots before
+		s.Send(parts.WithCursor(s.args, own), g.Part(len(nodes)))
+	}
 	return true, true
 }
