@@ -33,7 +33,7 @@ func TestOverACluster(t *testing.T) {
 	t.Run("scripts", func(t *testing.T) { scriptsDoNotRedirect(t, c, proxies) })
 	t.Run("half moved", func(t *testing.T) { commandsAwaitTheMove(t, c, proxies) })
 	t.Run("cluster down", func(t *testing.T) { commandsAwaitTheSlot(t, c, proxies) })
-	t.Run("loading", func(t *testing.T) { commandsAwaitTheData(t, c, proxies) })
+	t.Run("loading", func(t *testing.T) { commandsAwaitTheData(t, c) })
 	t.Run("try out", func(t *testing.T) { addressesAreOfTheirKind(t, alone, c) })
 	t.Run("order of keys", func(t *testing.T) { serversAreUsedAtOnce(t, c) })
 	t.Run("silent server", func(t *testing.T) { newClientsNeedNoSilentServer(t, c, proxies[EngineGoroutine]) })
@@ -54,6 +54,9 @@ func startOverCluster(t testing.TB, c *redistest.Cluster, change ...func(*Option
 	}
 	return proxies
 }
+
+// patient has commands wait for servers longer than by default: a busy machine is no failure.
+func patient(o *Options) { o.Upstream.FailoverWait = patience }
 
 // sameAsAlone runs a script against one Redis and against each proxy in front of a cluster, and compares what the clients got.
 func sameAsAlone(t *testing.T, alone *redistest.Server, c *redistest.Cluster, proxies map[string]*Server, script func(s *side)) {
@@ -402,7 +405,7 @@ func counted(t testing.TB, srv *Server, counts map[string]int) {
 
 func TestSlotsMoveUnderLoadWithoutAnError(t *testing.T) {
 	c := redistest.StartCluster(t, 3, 0)
-	proxies := startOverCluster(t, c)
+	proxies := startOverCluster(t, c, patient)
 	stop := make(chan struct{})
 	const step = 60
 	scans := scanWhile(t, proxies[EngineGoroutine], stop, func(slot int) bool { return slot%step == 0 })
@@ -681,7 +684,8 @@ func commandsAwaitTheSlot(t *testing.T, c *redistest.Cluster, proxies map[string
 	}
 }
 
-func commandsAwaitTheData(t *testing.T, c *redistest.Cluster, proxies map[string]*Server) {
+func commandsAwaitTheData(t *testing.T, c *redistest.Cluster) {
+	proxies := startOverCluster(t, c, patient)
 	node := c.Nodes[0]
 	key := keyOf(t, c, node)
 	slot := fmt.Sprint(node.Do(t, "CLUSTER", "KEYSLOT", key))

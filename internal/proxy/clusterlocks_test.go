@@ -400,7 +400,7 @@ func (l *lockLoad) end() {
 
 func TestLocksSurviveTheMoveOfTheirSlots(t *testing.T) {
 	c := redistest.StartCluster(t, 3, 0, "--cluster-node-timeout", "5000") // a busy machine is no failure
-	proxies := startOverCluster(t, c, func(o *Options) { o.Locks.Lease = 2 * time.Second })
+	proxies := startOverCluster(t, c, patient, func(o *Options) { o.Locks.Lease = 2 * time.Second })
 	holder := dialClient(t, address(proxies[EngineGoroutine]))
 	const held = 30
 	for i := range held {
