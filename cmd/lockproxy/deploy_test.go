@@ -7,8 +7,10 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/goccy/go-yaml"
 )
@@ -89,6 +91,36 @@ func TestDeploymentsHaveValidSettings(t *testing.T) {
 				t.Error(err)
 			}
 		})
+	}
+}
+
+// What stops the proxy waits for longer than its drain takes.
+func TestDrainsEndBeforeTheProcessIsKilled(t *testing.T) {
+	units := append(deployments(t), "../../packaging/lockproxy.service")
+	patience := regexp.MustCompile(`(?m)^\s*(?:terminationGracePeriodSeconds: |stop_grace_period: |TimeoutStopSec=)(\d+)`)
+	drain := regexp.MustCompile(`LOCKPROXY_DRAIN_(DELAY|TIMEOUT)(?:: |, value: )(\d+)s`)
+	for _, file := range units {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		settings := NewConfig().Drain
+		for _, m := range drain.FindAllSubmatch(text, -1) {
+			seconds, _ := strconv.Atoi(string(m[2]))
+			if d := time.Duration(seconds) * time.Second; string(m[1]) == "DELAY" {
+				settings.Delay = d
+			} else {
+				settings.Timeout = d
+			}
+		}
+		found := patience.FindSubmatch(text)
+		if found == nil {
+			t.Errorf("%s: it says nothing about the time to end", file)
+			continue
+		}
+		if seconds, _ := strconv.Atoi(string(found[1])); time.Duration(seconds)*time.Second < settings.Delay+settings.Timeout+5*time.Second {
+			t.Errorf("%s: killed after %d s, and the drain takes %s and %s", file, seconds, settings.Delay, settings.Timeout)
+		}
 	}
 }
 

@@ -148,7 +148,7 @@ func TestHangupReloadsCertificatesAndDropsNobody(t *testing.T) {
 	if err := p.cmd.Process.Signal(syscall.SIGHUP); err != nil {
 		t.Fatal(err)
 	}
-	p.awaitLog(4, `"msg":"certificate loaded"`)
+	p.awaitLog(1, `"msg":"reloaded"`)
 	renewed, newSerial := dialTLS(t, addr, cfg)
 	if newSerial.Cmp(oldSerial) == 0 {
 		t.Error("a new client was shown the old certificate")

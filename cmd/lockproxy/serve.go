@@ -44,7 +44,7 @@ func start(ctx context.Context, cfg Config, again func() (Config, error), stderr
 }
 
 // serve runs srv. The first of signals ends its context, upon which it drains; a second one does not wait for that. Each of
-// hangups reloads.
+// hangups reloads until then.
 func serve(ctx context.Context, srv server, signals, hangups <-chan os.Signal, log *zap.Logger) int {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -61,6 +61,10 @@ func serve(ctx context.Context, srv server, signals, hangups <-chan os.Signal, l
 			}
 			return exitOK
 		case <-hangups:
+			if draining { // its settings have been read
+				log.Warn("not reloaded, the proxy is about to end")
+				continue
+			}
 			srv.Reload()
 		case sig := <-signals:
 			if draining {

@@ -95,3 +95,21 @@ func TestHangupReloadsAndServesOn(t *testing.T) {
 		}
 	})
 }
+
+func TestHangupDuringTheDrainChangesNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		hangups, signals, drained := make(chan os.Signal), make(chan os.Signal), make(chan struct{})
+		srv := &reloads{runFunc: func(context.Context) error {
+			<-drained
+			return nil
+		}}
+		code := make(chan int)
+		go func() { code <- serve(t.Context(), srv, signals, hangups, zap.NewNop()) }()
+		signals <- syscall.SIGTERM
+		hangups <- syscall.SIGHUP
+		close(drained)
+		if got := <-code; got != exitOK || srv.n != 0 {
+			t.Errorf("exit code %d after %d reloads", got, srv.n)
+		}
+	})
+}
