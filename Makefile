@@ -182,7 +182,9 @@ bin/tools/goreleaser:
 .PHONY: check
 check: modules build lint test ## what CI checks: it builds, lints and passes all tests
 
+# A failover takes seconds of Redis's own, and the tests have failovers of their own.
 .PHONY: ci
+ci: ARGS := -skip '^(failover|reshard)'
 ci: check image compose simulate differential interop page promtool chaos bench-quick ## what .ci/run runs on a clean machine
 
 .PHONY: clean

@@ -48,6 +48,7 @@ func main() {
 type settings struct {
 	quick     bool
 	only      string
+	skip      string
 	rounds    int
 	measure   time.Duration
 	lockproxy string
@@ -60,6 +61,7 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 	var set settings
 	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
 	flags.BoolVar(&set.quick, "quick", false, "a short run that shows that everything works; writes no files")
+	flags.StringVar(&set.skip, "skip", "", "regular expression: leave out the scenarios whose names match, and write no files unless -out is given")
 	flags.StringVar(&set.only, "only", "", "regular expression: run only the scenarios whose names match, and write no files unless -out is given")
 	flags.IntVar(&set.rounds, "rounds", 0, "rounds of each scenario (0: as planned)")
 	flags.DurationVar(&set.measure, "time", 0, "length of one measurement (0: as planned)")
@@ -76,6 +78,10 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 	only, err := regexp.Compile(set.only)
 	if err != nil {
 		return fmt.Errorf("-only: %w", err)
+	}
+	skip, err := regexp.Compile(set.skip)
+	if err != nil {
+		return fmt.Errorf("-skip: %w", err)
 	}
 	ctx, cancel := context.WithTimeout(ctx, set.limit)
 	defer cancel()
@@ -118,7 +124,7 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 
 	r := &report{began: time.Now(), machine: describe(b.programs), args: args, plan: b.plan}
 	for _, s := range scenarios(b.plan) {
-		if !only.MatchString(s.name) {
+		if !only.MatchString(s.name) || set.skip != "" && skip.MatchString(s.name) {
 			continue
 		}
 		if set.baseline != "" {
@@ -127,10 +133,10 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 		r.results = append(r.results, b.measure(ctx, s))
 	}
 	if len(r.results) == 0 {
-		return fmt.Errorf("-only %s: no such scenario", set.only)
+		return fmt.Errorf("-only %q -skip %q: no such scenario", set.only, set.skip)
 	}
 	r.took = time.Since(r.began)
-	if set.out == "" && !set.quick && set.only == "" && set.baseline == "" {
+	if set.out == "" && !set.quick && set.only == "" && set.skip == "" && set.baseline == "" {
 		set.out = "results"
 	}
 	if set.out != "" {
