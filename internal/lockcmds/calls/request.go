@@ -87,8 +87,11 @@ type Outcome struct {
 }
 
 // Send puts a call on the session's connection. The request is the call's own until its end. Requires the session lock.
-func (c *Calls) Send(call script.Call, r *Request) {
-	r.calls, r.SentAt = c, c.Clock.Now()
+func (c *Calls) Send(call script.Call, r *Request) { c.SendAt(c.Clock.Now(), call, r) }
+
+// SendAt is Send for a caller that has just read the clock.
+func (c *Calls) SendAt(now time.Time, call script.Call, r *Request) {
+	r.calls, r.SentAt = c, now
 	c.tending.Add(1) // until the outcome has been dealt with, though the session may have ended
 	c.sent.Begin()
 	r.Session.Script(contract.Call{Call: call.On(c.Own.Servers()), Pipelined: r.Pipelined, For: r})

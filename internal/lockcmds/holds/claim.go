@@ -26,10 +26,10 @@ type Claim struct {
 
 // Claim begins an acquire of a lock for an owner. An empty owner is the session's own. Requires the session lock.
 func (x *Holds) Claim(s contract.Caller, lock, owner string) Claim {
-	session, key := x.Begin(s, lock, owner)
+	x.mu.Lock()
+	session, key := x.beginLocked(s, lock, owner)
 	session.Client, session.Proto = reentry.Client{ClientInfo: s.Info, Library: s.Library}, s.Proto
 	c := Claim{x: x, s: session, key: key, request: x.NextRequest(), holds: 1}
-	x.mu.Lock()
 	if h := Of(x.ledger.Find(key)); h != nil {
 		c.paused = h
 		x.ledger.Deepening(&h.Hold)
@@ -129,8 +129,9 @@ type Grant struct {
 	Chain turns.Chain // of the hand-over that has granted the lock
 }
 
-// Granted records a grant, unless the client cannot use it: then the caller rolls it back. Requires the session lock, or that the session has ended.
-func (c *Claim) Granted(g Grant) Verdict {
+// Granted records a grant now, unless the client cannot use it: then the caller rolls it back. Requires the session lock, or that the session has
+// ended.
+func (c *Claim) Granted(now time.Time, g Grant) Verdict {
 	x := c.x
 	x.mu.Lock()
 	switch {
@@ -142,7 +143,7 @@ func (c *Claim) Granted(g Grant) Verdict {
 		// fence again.
 		x.mu.Unlock()
 		return Lost
-	case x.Calls.Clock.Now().Sub(g.SentAt) >= g.TTL:
+	case now.Sub(g.SentAt) >= g.TTL:
 		x.mu.Unlock()
 		return Late
 	}

@@ -136,13 +136,18 @@ func (x *Holds) rollback(h *Hold, s *ledger.Session) calls.Rollback {
 // the session's own if the command names none. Requires no locks.
 func (x *Holds) Begin(s contract.Caller, lock, owner string) (*Session, ledger.Key) {
 	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.beginLocked(s, lock, owner)
+}
+
+// beginLocked is Begin. Requires Holds.mu.
+func (x *Holds) beginLocked(s contract.Caller, lock, owner string) (*Session, ledger.Key) {
 	c := x.sessions[s.ID]
 	if c == nil {
 		c = &Session{ID: s.ID, Conn: s.Session}
 		c.Name, c.Losses, c.Tag = owners.Default(x.UUID, s.Token), s.Losses, c
 		x.sessions[s.ID] = c
 	}
-	x.mu.Unlock()
 	return c, ledger.Key{Lock: lock, Owner: cmp.Or(owner, c.Name)}
 }
 

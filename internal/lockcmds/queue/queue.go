@@ -53,16 +53,18 @@ type Names struct {
 
 // Waiter is one acquire that waits, or may have to. The caller sets the exported fields before its first event.
 type Waiter struct {
-	Kind   *Kind
-	Owner  string
-	Shared bool   // other sessions may hold the lock for the same owner: the waiter is woken by the owner's name too
-	Place  string // under which the owner stands in the queue in Redis
-	Wake   string // the channel on which it is woken by name
-	Placed bool   // it may have taken its own place in Redis
-	Tag    any    // the caller's own
+	Kind  *Kind
+	Owner string
+	Place string // under which the owner stands in the queue in Redis
+	Wake  string // the channel on which it is woken by name
+	Tag   any    // the caller's own
 
-	queue   *Queue // nil: it has not joined, or has been removed
-	sub     *subscription
+	queue *Queue // nil: it has not joined, or has been removed
+	sub   *subscription
+
+	Shared bool // other sessions may hold the lock for the same owner: the waiter is woken by the owner's name too
+	Placed bool // it may have taken its own place in Redis
+
 	state   state
 	woken   bool    // while an attempt was on its way
 	doubt   bool    // an attempt was not answered: it is unknown whether the waiter has the lock

@@ -54,15 +54,10 @@ func (a Acquire) Call() Call {
 	b = strconv.AppendInt(b, milliseconds(a.Lease), 10)
 	lease := len(b)
 	b = strconv.AppendInt(b, a.Request, 10)
-	request := len(b)
-	b = strconv.AppendInt(b, a.Fence, 10)
 	texts := string(b)
-	all := []string{
-		a.Key, FenceKey, texts[:channel],
-		a.Owner, texts[channel:lease], texts[lease:request], texts[request:], itoa(a.Holds),
-	}
-	if a.Fence == 0 {
-		all = all[:6] // the rest says nothing
+	all := []string{a.Key, FenceKey, texts[:channel], a.Owner, texts[channel:lease], texts[lease:]}
+	if a.Fence != 0 { // else the rest says nothing
+		all = append(all, itoa(a.Fence), itoa(a.Holds))
 	}
 	return Call{acquire, all[:3:3], all[3:]}
 }

@@ -23,26 +23,24 @@ import (
 
 // waiter is one acquire in progress, from its first attempt on the session's own connection to its answer.
 type waiter struct {
-	queue.Waiter // its state in the wait queue; guarded by Waiters.mu
+	queue.Waiter             // its state in the wait queue; guarded by Waiters.mu
+	claim        holds.Claim // its part in the record of holds
 
 	// Immutable after start.
 	x       *Waiters
-	kind    *kind
-	verb    grammar.Verb
-	fixed   bool          // the client has set the lease, which is never renewed
 	lease   time.Duration // of a grant
-	chosen  bool          // the client's terms have set the lease, not lock.lease
 	maxHold time.Duration // 0: none
 	grace   time.Duration // negative: all
 	wait    time.Duration // negative: without a limit
 	began   time.Time
-	sync    int           // replicas that must have the grant; 0: none
-	home    *Waiters      // of the session; not x, if the acquire is to deepen a hold from before an AUTH
-	asked   *asked        // nil: the acquire is not asked anew, because it needs no replicas and is at home
-	sent    calls.Request // the first attempt
-
-	claim  holds.Claim   // its part in the record of holds
-	behind slowlog.Party // the holder when it began to wait; set before it joins its wait queue
+	sync    int            // replicas that must have the grant; 0: none
+	home    *Waiters       // of the session; not x, if the acquire is to deepen a hold from before an AUTH
+	asked   *asked         // nil: the acquire is not asked anew, because it needs no replicas and is at home
+	behind  *slowlog.Party // the holder when it began to wait; set before it joins its wait queue. nil: not of interest
+	sent    calls.Request  // the first attempt
+	verb    grammar.Verb
+	fixed   bool // the client has set the lease, which is never renewed
+	chosen  bool // the client's terms have set the lease, not lock.lease
 
 	// Guarded by Waiters.mu.
 	ended bool        // its session has
@@ -59,6 +57,9 @@ type asked struct {
 	unsynced []byte // the reply if it has no time left: a grant of it was dropped. nil: none was
 }
 
+// kind is the kind of lock that it asks for.
+func (w *waiter) kind() *kind { return kindOf(w.verb) }
+
 // lock is the key of the lock.
 func (w *waiter) lock() string { return w.claim.Key().Lock }
 
@@ -70,11 +71,12 @@ func (w *waiter) conn() contract.Session { return w.claim.Session().Conn }
 
 // Start starts an acquire of a session, whose home is here or at the waiters of another engine. Requires the session lock.
 func (x *Waiters) Start(s contract.Caller, cmd grammar.Command, home *Waiters) {
-	x.start(asked{caller: s, cmd: cmd}, x.Calls.Clock.Now(), home)
+	now := x.Calls.Clock.Now()
+	x.start(asked{caller: s, cmd: cmd}, now, now, home)
 }
 
-// start starts an acquire that was asked for at the moment began.
-func (x *Waiters) start(a asked, began time.Time, home *Waiters) {
+// start starts an acquire now that was asked for at the moment began.
+func (x *Waiters) start(a asked, began, now time.Time, home *Waiters) {
 	s, cmd, defaults := a.caller, a.cmd, x.Defaults()
 	replicas := cmd.Sync
 	if replicas < 0 {
@@ -85,7 +87,7 @@ func (x *Waiters) start(a asked, began time.Time, home *Waiters) {
 		replicas = x.replicas(cmd.Key)
 	}
 	w := &waiter{
-		x: x, kind: kindOf(cmd.Verb), verb: cmd.Verb, wait: cmd.Wait, began: began,
+		x: x, verb: cmd.Verb, wait: cmd.Wait, began: began,
 		lease: cmd.Lease, fixed: cmd.Lease > 0, maxHold: cmd.MaxHold, grace: cmd.Grace, sync: replicas, home: home,
 		claim: x.Holds.Claim(s, cmd.Key, cmd.Owner),
 	}
@@ -104,7 +106,8 @@ func (x *Waiters) start(a asked, began time.Time, home *Waiters) {
 		return
 	}
 	if home != x || replicas > 0 {
-		w.asked = &a
+		again := a // a copy, so that all other acquires leave theirs on the stack
+		w.asked = &again
 	}
 	if !w.fixed {
 		w.lease = defaults.Lease
@@ -120,7 +123,7 @@ func (x *Waiters) start(a asked, began time.Time, home *Waiters) {
 		w.grace = *defaults.Grace
 	}
 	w.Waiter = queue.Waiter{
-		Kind: w.kind.waits, Owner: w.claim.Key().Owner, Shared: cmd.Owner != "", Placed: cmd.Wait != 0, Tag: w,
+		Kind: w.kind().waits, Owner: w.claim.Key().Owner, Shared: cmd.Owner != "", Placed: cmd.Wait != 0, Tag: w,
 	}
 	if w.Named() {
 		n := script.NamesOf(cmd.Key)
@@ -142,17 +145,17 @@ func (x *Waiters) start(a asked, began time.Time, home *Waiters) {
 			s.Reply(reply)
 		}
 	case holds.Pause(w.claim.Deepened(), w.lease):
-		w.send()
+		w.send(now)
 	default:
-		x.Holds.Ordered(w.conn(), w.claim.Deepened(), w.send)
+		x.Holds.Ordered(w.conn(), w.claim.Deepened(), func() { w.send(x.Calls.Clock.Now()) })
 	}
 }
 
 // send makes the first attempt. A fair one takes its place in the queue in the same step, so the order is that in which Redis gets
 // them. Requires the session lock.
-func (w *waiter) send() {
+func (w *waiter) send(now time.Time) {
 	w.sent = calls.Request{Session: w.conn(), For: w}
-	w.x.Calls.Send(w.kind.ask(w).Call, &w.sent)
+	w.x.Calls.SendAt(now, w.kind().ask(w).Call, &w.sent)
 }
 
 // Answered is the outcome of the first attempt. Requires the session lock, or that the session has ended.
@@ -196,7 +199,7 @@ func (w *waiter) Answered(o calls.Outcome) []byte {
 func (w *waiter) dropped() bool { return w.asked != nil && w.asked.unsynced != nil }
 
 // Again implements calls.Asker.
-func (w *waiter) Again() (script.Call, bool) { return w.kind.ask(w).Call, true }
+func (w *waiter) Again() (script.Call, bool) { return w.kind().ask(w).Call, true }
 
 // Postponed implements calls.Asker. A client that waits for a lock waits for its hash slot, too, in the wait queue. An acquire that deepens a hold is sent
 // again while its lease may last.
@@ -208,7 +211,7 @@ func (w *waiter) Postponed() (script.Call, time.Duration) {
 	if w.wait > 0 {
 		limit = min(limit, w.wait)
 	}
-	return w.kind.ask(w).Call, limit
+	return w.kind().ask(w).Call, limit
 }
 
 // Doubted implements calls.Asker.
@@ -257,7 +260,8 @@ func (w *waiter) granted(g grant) []byte {
 		w.confirm(g)
 		return nil
 	}
-	verdict := w.claim.Granted(holds.Grant{
+	now := w.x.Calls.Clock.Now()
+	verdict := w.claim.Granted(now, holds.Grant{
 		Grant: ledger.Grant{
 			Fence: g.fence, Count: g.count, Mine: g.mine, SentAt: g.sentAt,
 			TTL: w.lease, Fixed: w.fixed, MaxHold: w.maxHold, Grace: w.grace, Client: ledger.Client(w.session().Client.ClientInfo),
@@ -270,7 +274,6 @@ func (w *waiter) granted(g grant) []byte {
 		if g.mine > 1 && !w.Shared {
 			w.x.Reentry.Note(w.session().Client, w.lock(), false)
 		}
-		now := w.x.Calls.Clock.Now()
 		if f := w.x.Events.Granted; f != nil {
 			f(w.verb, now.Sub(w.began))
 		}
@@ -323,6 +326,6 @@ func (w *waiter) askAnew(at *Waiters) {
 	if !ended {
 		again := *w.asked
 		again.caller.NothingPending = false // the answer to this attempt is being dealt with
-		at.start(again, w.began, w.home)
+		at.start(again, w.began, at.Calls.Clock.Now(), w.home)
 	}
 }

@@ -61,8 +61,8 @@ func askFair(w *waiter) question {
 
 // question is the script of the waiter's next attempt.
 func (w *waiter) question() question {
-	if first, _, _ := w.First(); first && w.kind.lead != nil {
-		return w.kind.lead(w)
+	if first, _, _ := w.First(); first && w.kind().lead != nil {
+		return w.kind().lead(w)
 	}
-	return w.kind.ask(w)
+	return w.kind().ask(w)
 }

@@ -12,9 +12,11 @@ func (w *waiter) noteHolder() {
 	if w.x.Slow == nil || w.x.Defaults().Slow.Wait == 0 {
 		return
 	}
-	if w.behind = w.x.Holds.Holder(w.lock()); w.behind.Owner == "" {
-		w.behind.Owner = slowlog.Elsewhere
+	holder := w.x.Holds.Holder(w.lock())
+	if holder.Owner == "" {
+		holder.Owner = slowlog.Elsewhere
 	}
+	w.behind = &holder
 }
 
 // noteSlow logs the end of an acquire that has taken long.
@@ -24,10 +26,14 @@ func (w *waiter) noteSlow(now time.Time, outcome string) {
 		return
 	}
 	c := w.session().Client
-	w.x.Slow.Add(slowlog.Entry{
+	e := slowlog.Entry{
 		At: now, Kind: slowlog.Wait, Key: w.lock(), By: slowlog.Party{Owner: w.claim.Key().Owner, Addr: c.Addr, Name: c.Name},
-		Took: took, Outcome: outcome, Behind: w.behind,
-	})
+		Took: took, Outcome: outcome,
+	}
+	if w.behind != nil {
+		e.Behind = *w.behind
+	}
+	w.x.Slow.Add(e)
 }
 
 // outcomeOf is the log's word for the outcome of a wait without the lock.

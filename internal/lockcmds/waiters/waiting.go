@@ -201,7 +201,7 @@ func (w *waiter) dropUnsynced(g grant, o confirm.Outcome) {
 			w.reply(func(int) []byte { return reply })
 		}
 	})
-	if again && w.kind == fair && !w.claim.Deepens() {
+	if again && w.kind() == fair && !w.claim.Deepens() {
 		w.keepPlace(g, func() { w.rollBack(g.fence, done) })
 	} else {
 		w.rollBack(g.fence, done)
