@@ -322,8 +322,9 @@ func (n *nodes) patience() time.Duration {
 	return 100 * time.Millisecond
 }
 
-// grace is the time that a server without slots has to answer the requests that it got. A server that was demoted answers at once.
-const grace = 400 * time.Millisecond
+// grace is the time that a server without slots has to answer the requests that it got. A server that was demoted answers at once, and a
+// server that was stopped delays its clients by no more.
+const grace = 150 * time.Millisecond
 
 // viewChanged gives up the connections to servers that serve no slots any more. Commands that they have not answered within grace are lost: a
 // server that has been stopped would answer never, and keep its clients.
@@ -370,7 +371,7 @@ func (n *nodes) laneLost(l *Lane) {
 }
 
 // stuckPeriod is the time between two refreshes of the view while a lane stands still: the server may have been stopped, which nothing announces.
-const stuckPeriod = 250 * time.Millisecond
+const stuckPeriod = 100 * time.Millisecond
 
 // laneStuck has the view refreshed while a lane of a set stands still. Requires Upstream.mu.
 func (n *nodes) laneStuck(set *laneSet) {
