@@ -158,21 +158,14 @@ func TestAClientThatWantsTooManyReplicasDelaysOthersLittle(t *testing.T) {
 	redistest.StartReplica(t, srv)
 	p := startProxy(t, srv, nil)
 	greedy, modest := p.session(2), p.session(2)
-	greedy.send("LOCK g SYNC 7 WAIT 1500")
-	began := time.Now()
-	rounds := 0
-	for time.Since(began) < time.Second {
+	greedy.send("LOCK g SYNC 7 WAIT 20000")
+	for range 20 {
 		modest.fence("LOCK m SYNC 1")
 		modest.want("UNLOCK m", ":1")
-		rounds++
 	}
-	if rounds < 20 {
-		t.Errorf("%d grants in a second", rounds)
-	}
-	if got := greedy.reply(); got != "-NOTSYNCED 1 of 7 replicas had the grant in time, and it was rolled back" {
-		t.Error(got)
-	}
-	p.gone("g")
+	greedy.quiet(time.Millisecond) // the others did not have to wait until its time was over
+	greedy.HangUp()
+	redistest.Eventually(t, patience, "the engine to be idle of the greedy client", func() bool { return srv.Do(t, "EXISTS", "g") == int64(0) })
 }
 
 func TestAClientThatHangsUpBeforeItsGrantIsConfirmed(t *testing.T) {
