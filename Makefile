@@ -12,7 +12,7 @@ LDFLAGS := -s -w -X main.version=$(VERSION) -X main.commit=$(COMMIT)
 # Test settings, e.g. `make test PKG=./internal/resp/ TESTFLAGS='-run Guard -v'`.
 PKG ?= ./...
 TESTFLAGS ?=
-TEST_TIMEOUT ?= 10m
+TEST_TIMEOUT ?= 15m
 COUNT ?= 5
 FUZZTIME ?= 10s
 DIFFTIME ?= 1m
