@@ -60,7 +60,7 @@ complete -c lockproxy -n 'not __fish_seen_subcommand_from exec locks info unlock
 complete -c lockproxy -n 'not __fish_seen_subcommand_from exec locks info unlock help' -l lock-slow-wait -r -d 'Waits for locks that take longer are shown by LOCKSLOW'
 complete -c lockproxy -n 'not __fish_seen_subcommand_from exec locks info unlock help' -l lock-slow-hold -r -d 'Holds of locks that take longer are shown by LOCKSLOW'
 complete -c lockproxy -n 'not __fish_seen_subcommand_from exec locks info unlock help' -l lock-slow-log-len -r -d 'Entries that LOCKSLOW has for each user and database'
-complete -c lockproxy -n 'not __fish_seen_subcommand_from exec locks info unlock help' -l lock-sync -r -d 'Replicas that must have a grant before its client is told: a number, or all that the Sentinels know'
+complete -c lockproxy -n 'not __fish_seen_subcommand_from exec locks info unlock help' -l lock-sync -r -d 'Replicas that must have a grant before its client is told: a number, or all that the Sentinels or the cluster know'
 complete -c lockproxy -n 'not __fish_seen_subcommand_from exec locks info unlock help' -l drain-delay -r -d 'Time after SIGTERM or SIGINT for which clients are accepted as before while /readyz says 503: balancers and the next process need it'
 complete -c lockproxy -n 'not __fish_seen_subcommand_from exec locks info unlock help' -l drain-timeout -r -d 'Time that follows it, in which each client is closed at a quiet moment'
 complete -c lockproxy -n 'not __fish_seen_subcommand_from exec locks info unlock help' -l log-level -r -d 'Lowest level that is logged: debug, info, warn or error'

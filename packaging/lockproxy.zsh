@@ -76,7 +76,7 @@ _lockproxy() {
 		'--lock-slow-wait=[Waits for locks that take longer are shown by LOCKSLOW]:value:_files' \
 		'--lock-slow-hold=[Holds of locks that take longer are shown by LOCKSLOW]:value:_files' \
 		'--lock-slow-log-len=[Entries that LOCKSLOW has for each user and database]:value:_files' \
-		'--lock-sync=[Replicas that must have a grant before its client is told\: a number, or all that the Sentinels know]:value:_files' \
+		'--lock-sync=[Replicas that must have a grant before its client is told\: a number, or all that the Sentinels or the cluster know]:value:_files' \
 		'--drain-delay=[Time after SIGTERM or SIGINT for which clients are accepted as before while /readyz says 503\: balancers and the next process need it]:value:_files' \
 		'--drain-timeout=[Time that follows it, in which each client is closed at a quiet moment]:value:_files' \
 		'--log-level=[Lowest level that is logged\: debug, info, warn or error]:value:_files' \

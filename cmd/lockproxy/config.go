@@ -123,7 +123,7 @@ type LockConfig struct {
 	SlowHold   time.Duration `yaml:"slow-hold" reload:"yes" help:"Holds of locks that take longer are shown by LOCKSLOW. 0s: none."`
 	SlowLogLen values.Count  `yaml:"slow-log-len" reload:"yes" help:"Entries that LOCKSLOW has for each user and database."`
 
-	Sync values.Replicas `yaml:"sync" reload:"yes" placeholder:"N" help:"Replicas that must have a grant before its client is told: a number, or all that the Sentinels know. 0: none."`
+	Sync values.Replicas `yaml:"sync" reload:"yes" placeholder:"N" help:"Replicas that must have a grant before its client is told: a number, or all that the Sentinels or the cluster know. 0: none."`
 }
 
 // DrainConfig says how the proxy stops.
@@ -256,7 +256,7 @@ func (c Config) Verify() error {
 	atLeast("lock.slow-wait", c.Lock.SlowWait, 0)
 	atLeast("lock.slow-hold", c.Lock.SlowHold, 0)
 	check(c.Lock.SlowLogLen >= 0 && c.Lock.SlowLogLen <= proxy.MaxSlowLog, "lock.slow-log-len", "%d is not a number from 0 to %d", c.Lock.SlowLogLen, proxy.MaxSlowLog)
-	check(c.Lock.Sync != values.AllReplicas || upstream.Kind == address.Sentinel, "lock.sync", "all needs an upstream.address of Sentinels; write the number of replicas")
+	check(c.Lock.Sync != values.AllReplicas || upstream.Kind != address.Single, "lock.sync", "all needs an upstream.address of Sentinels or of a cluster; write the number of replicas")
 	atLeast("drain.delay", c.Drain.Delay, 0)
 	atLeast("drain.timeout", c.Drain.Timeout, 0)
 	atLeast("tcp.keepalive", c.TCP.Keepalive, time.Second)

@@ -33,7 +33,7 @@ func TestValidateNamesTheKey(t *testing.T) {
 		{`engine: "steam" is not one of auto, goroutine, epoll`, func(c *Config) { c.Engine = "steam" }},
 		{"lock.lease: 99ms is less than 100ms", func(c *Config) { c.Lock.Lease = 99 * time.Millisecond }},
 		{"lock.grace: -1s is less than 0s", func(c *Config) { c.Lock.Grace = &negative }},
-		{"lock.sync: all needs an upstream.address of Sentinels; write the number of replicas", func(c *Config) { c.Lock.Sync = values.AllReplicas }},
+		{"lock.sync: all needs an upstream.address of Sentinels or of a cluster; write the number of replicas", func(c *Config) { c.Lock.Sync = values.AllReplicas }},
 		{"lock.max-hold: -1s is less than 0s", func(c *Config) { c.Lock.MaxHold = negative }},
 		{"drain.delay: -1s is less than 0s", func(c *Config) { c.Drain.Delay = negative }},
 		{"drain.timeout: -1s is less than 0s", func(c *Config) { c.Drain.Timeout = negative }},

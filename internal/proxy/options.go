@@ -120,7 +120,7 @@ func (o *Options) Changeable() Changeable {
 	return Changeable{Locks: o.Locks, Limits: o.Limits, DrainDelay: o.DrainDelay, DrainTimeout: o.DrainTimeout}
 }
 
-// SyncAll is the value of Locks.Sync for all replicas that the Sentinels know.
+// SyncAll is the value of Locks.Sync for all replicas that the Sentinels, or the servers of the cluster, know.
 const SyncAll = lockcmds.SyncAll
 
 // Values of Locks.Reentry.
@@ -296,7 +296,7 @@ func (o *Options) forEngines(up *upstream.Upstream, e *shared.Proxy, rule *reent
 			Grace:             o.Locks.Grace,
 			MaxHold:           o.Locks.MaxHold,
 			Sync:              o.Locks.Sync,
-			Replicas:          func(string) int { return up.Replicas() },
+			Replicas:          up.Replicas,
 			Failover:          up.Failover,
 			MaxWaiters:        o.Locks.MaxWaiters,
 			MaxWaitersPerLock: o.Locks.MaxWaitersPerLock,

@@ -216,3 +216,45 @@ func TestGrantsOfAClusterShareAWaitAtEachServer(t *testing.T) {
 		}
 	}
 }
+
+// TestAllReplicasOfAClusterCountWhileTheyAreDown kills a replica. CLUSTER SLOTS hides it then, and lock.sync: all must not.
+func TestAllReplicasOfAClusterCountWhileTheyAreDown(t *testing.T) {
+	c := redistest.StartCluster(t, 3, 1)
+	first, second := keyOf(t, c, c.Nodes[0]), keyOf(t, c, c.Nodes[1])
+	srv := startProxy(t, c.Nodes[0], func(o *Options) {
+		o.Upstream.Addr, o.Locks.Sync = "cluster://"+c.Addrs(), SyncAll
+	})
+	p := dialClient(t, address(srv))
+	for _, key := range []string{first, second} {
+		integer(t, p.quiet("LOCK", key))
+		p.quiet("UNLOCK", key)
+	}
+	replica := c.Nodes[c.Primaries] // of the first server
+	replica.Kill()
+	const want = "-NOTSYNCED 0 of 1 replicas had the grant in time, and it was rolled back\r\n"
+	if got := p.quiet("TRYLOCK", first); got != want {
+		t.Errorf("after the end of the replica: %q", got)
+	}
+	slot := int(c.Nodes[0].Do(t, "CLUSTER", "KEYSLOT", first).(int64))
+	redistest.Eventually(t, patience, "the view without the replica", func() bool {
+		return srv.shared.Upstream.View().Server(c.ID(replica)) == nil
+	})
+	if n := srv.shared.Upstream.View().Replicas(slot); n != 1 {
+		t.Errorf("the view knows %d replicas", n)
+	}
+	if got := p.quiet("TRYLOCK", first); got != want {
+		t.Errorf("while the replica is hidden: %q", got)
+	}
+	if got := p.quiet("EXISTS", first); got != ":0\r\n" {
+		t.Errorf("the lock is left: %q", got)
+	}
+	integer(t, p.quiet("TRYLOCK", second))
+	for _, node := range c.Nodes {
+		if node != replica {
+			node.Do(t, "CLUSTER", "FORGET", c.ID(replica))
+		}
+	}
+	redistest.Eventually(t, patience, "the replica to be forgotten", func() bool {
+		return p.quiet("TRYLOCK", first) == "-NOTSYNCED lock.sync is all, and no replica is known; nothing was granted\r\n"
+	})
+}

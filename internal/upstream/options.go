@@ -120,8 +120,8 @@ type sentinels struct {
 	watcher *sentinel.Watcher // nil: there are none, and the server does not move
 }
 
-// Replicas is how many replicas the server has, by the word of the Sentinels: also those that it does not see. 0: it is not known.
-func (s sentinels) Replicas() int {
+// copies is how many replicas the server has, by the word of the Sentinels: also those that it does not see. 0: it is not known.
+func (s sentinels) copies() int {
 	if s.watcher == nil {
 		return 0
 	}

@@ -22,6 +22,7 @@ import (
 	"github.com/lockproxy/lockproxy/internal/upstream/proofs"
 	"github.com/lockproxy/lockproxy/internal/upstream/questions"
 	"github.com/lockproxy/lockproxy/internal/upstream/retire"
+	"github.com/lockproxy/lockproxy/internal/upstream/slots"
 	"github.com/lockproxy/lockproxy/internal/upstream/topology"
 )
 
@@ -345,4 +346,13 @@ func (u *Upstream) close() {
 	u.wg.Wait()
 	u.door.Close()
 	u.contacts.Entries.Flush()
+}
+
+// Replicas is how many replicas the primary of a key has, by the word of the Sentinels or of the cluster: also those that are down. 0: it is
+// not known.
+func (u *Upstream) Replicas(key string) int {
+	if v := u.View(); v != nil {
+		return v.Replicas(slots.Of([]byte(key)))
+	}
+	return u.copies()
 }

@@ -56,7 +56,7 @@ func viewOf(t testing.TB, limit int) *cluster.View {
 	if err != nil {
 		t.Fatal(err)
 	}
-	v, err := cluster.Parse("cluster_state:ok\r\ncluster_current_epoch:1\r\n", answer, "h:1")
+	v, err := cluster.Parse("cluster_state:ok\r\ncluster_current_epoch:1\r\n", "", answer, "h:1")
 	if err != nil {
 		t.Fatal(err)
 	}

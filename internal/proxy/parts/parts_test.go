@@ -164,7 +164,7 @@ func viewOf(t testing.TB, owners ...string) *cluster.View {
 	if err != nil {
 		t.Fatal(err)
 	}
-	view, err := cluster.Parse("", v, "h:1")
+	view, err := cluster.Parse("", "", v, "h:1")
 	if err != nil {
 		t.Fatal(err)
 	}

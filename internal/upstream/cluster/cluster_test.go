@@ -15,7 +15,7 @@ func parse(t *testing.T, info, answer string) *View {
 	if err != nil {
 		t.Fatal(err)
 	}
-	v, err := Parse(info, a, "10.0.0.9:7009")
+	v, err := Parse(info, "", a, "10.0.0.9:7009")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -56,6 +56,36 @@ func TestAViewHasTheNodeOfEachSlot(t *testing.T) {
 	}
 }
 
+func TestReplicasThatHaveFailedAreCounted(t *testing.T) {
+	const nodes = "a 10.0.0.1:7001@17001 myself,master - 0 0 2 connected 0-99 [5->-b]\n" +
+		"r1 10.0.0.2:7001@17001,host slave a 0 1 2 connected\n" +
+		"r2 10.0.0.3:7001@17001 slave,fail a 1 1 2 disconnected\n" +
+		"r3 :0@0 slave,fail,noaddr a 1 1 2 disconnected\n" +
+		"o 10.0.0.4:7001@17001 master,fail - 1 1 1 disconnected\n" +
+		"h 10.0.0.5:7001@17001 handshake - 1 1 1 disconnected\n\nvars currentEpoch 6\n"
+	a, _, err := resp.Decode([]byte("*1\r\n*3\r\n:0\r\n:99\r\n" + nodeA))
+	if err != nil {
+		t.Fatal(err)
+	}
+	known, err := Parse(info, nodes, a, "10.0.0.9:7009")
+	if err != nil {
+		t.Fatal(err)
+	}
+	unknown, err := Parse(info, "", a, "10.0.0.9:7009")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := known.Replicas(7); got != 3 {
+		t.Errorf("%d replicas, want 3", got)
+	}
+	if known.Replicas(100) != 0 || unknown.Replicas(7) != 0 {
+		t.Error("replicas of a slot without a server, or of a cluster that was not asked")
+	}
+	if known.Same(unknown) {
+		t.Error("views with other numbers of replicas are taken for the same")
+	}
+}
+
 func TestAnswersThatAreNoneMakeNoView(t *testing.T) {
 	for _, answer := range []string{
 		"-ERR This instance has cluster support disabled\r\n", "+OK\r\n", "*1\r\n:1\r\n", "*1\r\n*3\r\n:5\r\n:1\r\n" + nodeB, "*1\r\n*3\r\n:0\r\n:16384\r\n" + nodeB,
@@ -65,7 +95,7 @@ func TestAnswersThatAreNoneMakeNoView(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := Parse(info, a, "h:1"); err == nil {
+		if _, err := Parse(info, "", a, "h:1"); err == nil {
 			t.Errorf("%q makes a view", answer)
 		}
 	}

@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"errors"
+	"maps"
 	"net"
 	"slices"
 	"strconv"
@@ -19,19 +20,20 @@ type Node struct {
 
 // A View is what is known of a cluster at one time: which node serves which slot. It is immutable. The zero value knows nothing.
 type View struct {
-	Epoch    uint64 // the cluster's current epoch, as the node that was asked knows it
-	OK       bool   // that node says that the cluster serves commands
-	nodes    []Node // the primaries with slots, by ID
-	replicas []Node
+	Epoch    uint64              // the cluster's current epoch, as the node that was asked knows it
+	OK       bool                // that node says that the cluster serves commands
+	nodes    []Node              // the primaries with slots, by ID
+	replicas []Node              // that answer: the cluster hides failed ones from clients
+	copies   map[string]int      // the number of replicas by the ID of their primary, failed ones included; nil: it is not known
 	owner    [slots.Count]uint16 // index of the slot's node plus one; 0: no node serves it
 }
 
 var errView = errors.New("cluster: not an answer to CLUSTER SLOTS")
 
-// Parse makes a view of a node's answers to CLUSTER INFO and CLUSTER SLOTS. host is the address at which it was asked: a node that does
+// Parse makes a view of a node's answers to CLUSTER INFO, CLUSTER NODES and CLUSTER SLOTS. Without nodes, the numbers of replicas are not known. host is the address at which it was asked: a node that does
 // not know its own address says so by an empty one. Nodes without a known address are left out, with their slots.
-func Parse(info string, answer resp.Value, host string) (*View, error) {
-	v := &View{Epoch: infoNumber(info, "cluster_current_epoch"), OK: infoField(info, "cluster_state") == "ok"}
+func Parse(info, nodes string, answer resp.Value, host string) (*View, error) {
+	v := &View{Epoch: infoNumber(info, "cluster_current_epoch"), OK: infoField(info, "cluster_state") == "ok", copies: countReplicas(nodes)}
 	if answer.Kind != resp.Array || answer.Null {
 		return nil, errView
 	}
@@ -94,6 +96,22 @@ func parseNode(v resp.Value, asked string) (n Node, ok bool) {
 	return Node{ID: string(v.Elems[2].Str), Address: net.JoinHostPort(host, strconv.FormatInt(port, 10))}, true
 }
 
+// countReplicas reads CLUSTER NODES: ID, address, flags, and the ID of the primary. Failed replicas are there, unlike in CLUSTER SLOTS.
+func countReplicas(nodes string) map[string]int {
+	if nodes == "" {
+		return nil
+	}
+	copies := map[string]int{}
+	for line := range strings.Lines(nodes) {
+		const flags, primary = 2, 3
+		f := strings.SplitN(line, " ", primary+2) // the slots behind them may be many
+		if len(f) > primary && slices.Contains(strings.Split(f[flags], ","), "slave") && f[primary] != "-" {
+			copies[f[primary]]++
+		}
+	}
+	return copies
+}
+
 // infoField is a field of CLUSTER INFO.
 func infoField(info, name string) string {
 	for line := range strings.Lines(info) {
@@ -117,9 +135,9 @@ func (v *View) Newer(other *View) bool {
 	return v.OK || !other.OK
 }
 
-// Same reports whether two views have the same nodes at the same addresses with the same slots.
+// Same reports whether two views have the same nodes at the same addresses with the same slots, and the same numbers of replicas.
 func (v *View) Same(other *View) bool {
-	return v.owner == other.owner && slices.Equal(v.nodes, other.nodes) && slices.Equal(v.replicas, other.replicas)
+	return v.owner == other.owner && slices.Equal(v.nodes, other.nodes) && slices.Equal(v.replicas, other.replicas) && maps.Equal(v.copies, other.copies)
 }
 
 // Nodes are the primaries with slots, in the order of their IDs. The caller must not change them.
@@ -134,6 +152,15 @@ func (v *View) Owner(slot int) *Node {
 		return &v.nodes[i-1]
 	}
 	return nil
+}
+
+// Replicas is how many replicas the owner of a slot has, with those that have failed and have not been forgotten. 0: it is not known.
+func (v *View) Replicas(slot int) int {
+	owner := v.Owner(slot)
+	if owner == nil {
+		return 0
+	}
+	return v.copies[owner.ID]
 }
 
 // Covered reports whether every slot has a node.

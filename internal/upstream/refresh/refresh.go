@@ -261,7 +261,15 @@ func (r *Refresher) ask(ctx context.Context, at topology.Node) (*cluster.View, e
 	if err != nil {
 		return nil, err
 	}
-	return cluster.Parse(string(info.Str), answer, nc.RemoteAddr().String())
+	nodes, err := r.question(nc, "NODES")
+	var refused *handshake.RefusedError
+	if errors.As(err, &refused) { // the proxy's user may not ask: only the numbers of replicas need it
+		nodes, err = resp.Value{}, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	return cluster.Parse(string(info.Str), string(nodes.Str), answer, nc.RemoteAddr().String())
 }
 
 func (r *Refresher) question(nc net.Conn, about string) (resp.Value, error) {

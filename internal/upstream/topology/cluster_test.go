@@ -36,7 +36,7 @@ func view(t *testing.T, answer string) *cluster.View {
 	if err != nil {
 		t.Fatal(err)
 	}
-	v, err := cluster.Parse("cluster_state:ok\r\ncluster_current_epoch:1\r\n", a, "h:1")
+	v, err := cluster.Parse("cluster_state:ok\r\ncluster_current_epoch:1\r\n", "", a, "h:1")
 	if err != nil {
 		t.Fatal(err)
 	}
