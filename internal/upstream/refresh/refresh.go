@@ -262,8 +262,7 @@ func (r *Refresher) ask(ctx context.Context, at topology.Node) (*cluster.View, e
 		return nil, err
 	}
 	nodes, err := r.question(nc, "NODES")
-	var refused *handshake.RefusedError
-	if errors.As(err, &refused) { // the proxy's user may not ask: only the numbers of replicas need it
+	if _, refused := errors.AsType[*handshake.RefusedError](err); refused { // the proxy's user may not ask: only the numbers of replicas need it
 		nodes, err = resp.Value{}, nil
 	}
 	if err != nil {
