@@ -50,6 +50,15 @@ var regressions = map[string]*plan{
 			{at: 366 * ms, kind: "cut lane", who: 1, d: 5028 * ms, d2: 1 * ms, n: 1},
 		},
 	},
+	"a hold was believed in after a re-entry with a shorter lease, whose grant came too late": {
+		proxies: 1, clients: 4, calm: true,
+		actions: []action{
+			{at: 4 * ms, kind: "send", who: 3, line: "FAIRLOCK a PX 3587 GRACE 164"},
+			{at: 13 * ms, kind: "send", who: 0, line: "FAIRLOCK a MAXHOLD 4815"},
+			{at: 15900 * time.Microsecond, kind: "send", who: 3, line: "LOCK a WAIT 410 PX 314"},
+			{at: 16100 * time.Microsecond, kind: "pause", who: 0, d: 3254 * ms, d2: 2060 * ms, n: 1},
+		},
+	},
 }
 
 func TestRegressions(t *testing.T) {
