@@ -41,9 +41,12 @@ modules: ## download the Go modules, with some patience
 deps: modules ## install what the tests need and is missing (redis-server, a C compiler for -race)
 	./scripts/install-test-deps.sh
 
+# The packages with real servers wait more than they compute, so twice as many run at a time as there are cores.
+TEST_PACKAGES ?= $(shell expr 2 \* $$(getconf _NPROCESSORS_ONLN))
+
 .PHONY: test
 test: deps ## run all tests with the race detector; a missing redis-server is a failure
-	CGO_ENABLED=1 LOCKPROXY_REQUIRE_REDIS=1 $(GO) test -race -shuffle=on -timeout $(TEST_TIMEOUT) $(TESTFLAGS) $(PKG)
+	CGO_ENABLED=1 LOCKPROXY_REQUIRE_REDIS=1 $(GO) test -race -shuffle=on -p $(TEST_PACKAGES) -timeout $(TEST_TIMEOUT) $(TESTFLAGS) $(PKG)
 
 .PHONY: race
 race: deps ## hunt for races and flakes: all tests COUNT times
@@ -185,6 +188,7 @@ check: modules build lint test ## what CI checks: it builds, lints and passes al
 # A failover takes seconds of Redis's own, and the tests have failovers of their own.
 .PHONY: ci
 ci: ARGS := -skip '^(failover|reshard)'
+ci: CHAOSTIME := 25s
 ci: check image compose simulate differential interop page promtool chaos bench-quick ## what .ci/run runs on a clean machine
 
 .PHONY: clean

@@ -249,8 +249,11 @@ func TestLockEntriesAgreeWithTheGrammar(t *testing.T) {
 		if keyed {
 			base = append(base, "k")
 		}
-		if verb == "extendlock" {
+		switch verb {
+		case "extendlock":
 			base = append(base, "PX", "7")
+		case "lockslow":
+			base = append(base, "GET")
 		}
 		if len(base) != max(arity, -arity) {
 			t.Errorf("%s: arity %d, but %q is enough", verb, arity, base)
