@@ -17,6 +17,7 @@ type Rollback struct {
 	By    redislink.Node  // nil: the engine's own
 	After *watchdog.Lease // whose renewal on its way is waited for, because it could make the lease longer again; nil: none
 	Limit time.Duration   // of trying: by then the lease has run out
+	Gone  func()          // the session had no part in the grant any more; called before Done, and as it is. nil: not of interest
 	Done  func(ok bool)   // the end; requires no locks. nil: not of interest
 }
 
@@ -27,6 +28,7 @@ func (c *Calls) RollBack(r Rollback) {
 		lease.Pause(func() { c.RollBack(r) })
 		return
 	}
+	asked := false // a repetition finds what the call before it has left
 	c.Retry(Cleanup{
 		What: "roll a hold back", Key: r.Key, Limit: r.Limit, Done: r.Done,
 		Task: func(ctx context.Context) error {
@@ -35,7 +37,11 @@ func (c *Calls) RollBack(r Rollback) {
 				by = c.Own.Node(r.Key)
 			}
 			v, err := c.Own.runAs(ctx, by, r.Call())
-			_, err = Decoded(v, err, script.DecodeDropped)
+			held, err := Decoded(v, err, script.DecodeDropped)
+			if err == nil && !held && !asked && r.Gone != nil {
+				r.Gone()
+			}
+			asked = true
 			return err
 		},
 	})

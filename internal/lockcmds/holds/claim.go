@@ -90,7 +90,12 @@ func (c *Claim) Overtaken() {
 		return
 	}
 	c.paused = nil
-	c.x.Step(func(l *ledger.Ledger) {
+	c.x.gone(h)
+}
+
+// gone ends a hold that Redis does not have any more. Requires no locks.
+func (x *Holds) gone(h *Hold) {
+	x.Step(func(l *ledger.Ledger) {
 		if l.Knows(&h.Hold) {
 			l.Lost(&h.Hold, ledger.Gone, false, nil)
 		}
@@ -184,6 +189,9 @@ func (c *Claim) RollBack(fence int64, lease time.Duration, done func(ok bool)) {
 	if h := Of(x.ledger.Find(c.key)); h != nil {
 		if o := h.HolderOf(&c.s.Session); o != nil && (fence == 0 || fence == h.Fence) {
 			part.Holds = o.Holds
+			if fence != 0 {
+				r.Gone = func() { x.gone(h) } // the acquire has made the lease shorter, and the rollback came too late
+			}
 		}
 		r.Lease = max(0, h.lease.Deadline().Sub(x.Calls.Clock.Now())) // the acquire may have made the lease shorter
 	}

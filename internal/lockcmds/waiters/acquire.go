@@ -285,7 +285,6 @@ func (w *waiter) granted(g grant) []byte {
 		return nil
 	}
 	w.x.Calls.Log.Warn("a grant came too late to be used", zap.String("key", w.lock()))
-	w.claim.Overtaken() // the hold that the acquire was to deepen has ended with this lease, which may be shorter than its own was
 	// A lease that is shorter than a round trip would end before each grant, and the client would wait for ever.
 	if verdict == holds.Lost || w.mayWait() && !w.chosen {
 		w.rollBack(g.fence, nil)
