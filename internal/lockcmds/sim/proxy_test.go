@@ -121,6 +121,7 @@ type belief struct {
 	since        time.Duration
 	releasing    bool // an UNLOCK is on its way
 	vague        bool // there may be other holds, or none: a reply was -INDOUBT
+	shorter      bool // the lease may be shorter than the proxy knows: the -INDOUBT was of an EXTENDLOCK
 }
 
 // order is a command that a client is to send.
@@ -338,6 +339,7 @@ func (c *client) received(s *slot, v resp.Value) {
 		c.blurred[key] = true
 		if b != nil {
 			b.vague, b.releasing = true, false
+			b.shorter = b.shorter || s.cmd.Verb == grammar.ExtendLock
 		}
 		return
 	}
