@@ -148,7 +148,7 @@ func TestManyGrantsShareAWait(t *testing.T) {
 	for _, s := range all {
 		fenceIn(t, s.reply())
 	}
-	if got := waits(t, srv) - before; got == 0 || got > n/10 {
+	if got := waits(t, srv) - before; got == 0 || got > n/2 { // one for each grant would be n
 		t.Errorf("%d WAITs for %d grants", got, n)
 	}
 }
