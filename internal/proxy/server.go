@@ -233,18 +233,22 @@ func (srv *Server) handle(rc redcon.Conn, cmd redcon.Command) {
 
 // serve gives a client to the engine. Its first command must be whole by that time; zero: at any time.
 func (srv *Server) serve(a *pendingConn, by time.Time, first []byte) error {
+	var s *session.Session
 	return srv.engine.Adopt(engine.Arrival{
 		Conn: a.stream, Addr: a.Addr, Read: [][]byte{first, a.buf},
-		Open: func(c engine.Client, fd int) (engine.Session, error) {
-			s := session.New(a.Origin, srv.shared, c)
+		Open: func(c engine.Client, fd int) engine.Session {
+			s = session.New(a.Origin, srv.shared, c)
 			if fd != 0 {
 				s.FD = fd
 			}
+			return s
+		},
+		Opened: func(c engine.Client) error {
 			if !srv.enlist(c, s) {
-				return nil, errStopped
+				return errStopped
 			}
 			s.ExpectFirst(by)
-			return s, nil
+			return nil
 		},
 		Closed: srv.forget,
 	})

@@ -36,8 +36,8 @@ func serve(opts Options, a Arrival) error {
 	if sc, ok := a.Conn.(syscall.Conn); ok {
 		c.direct = direct.New(sc)
 	}
-	var err error
-	if c.sess, err = a.Open(c, 0); err != nil {
+	c.sess = a.Open(c, 0)
+	if err := a.Opened(c); err != nil {
 		return err
 	}
 	opts.Tasks.Start(func() { c.readLoop(a.Read) })

@@ -79,11 +79,15 @@ type Arrival struct {
 	Addr string   // of the client, for the log
 	Read [][]byte // the bytes read from it, in order
 
-	// Open makes the session of the client. fd is its file descriptor if that is another one now, else 0. An error refuses the client;
-	// its connection is closed then.
-	Open func(c Client, fd int) (Session, error)
+	// Open makes the session of the client. fd is its file descriptor if that is another one now, else 0. Nobody else may know the
+	// session, or c, before Opened.
+	Open func(c Client, fd int) Session
 
-	// Closed is called once, after the connection of a client with a session has been closed.
+	// Opened makes the session known to others: from then on any goroutine may call c. An error refuses the client; its connection is
+	// closed then.
+	Opened func(c Client) error
+
+	// Closed is called once, after the connection of a client that Opened did not refuse has been closed.
 	Closed func(c Client)
 }
 

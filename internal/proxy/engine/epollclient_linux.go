@@ -26,18 +26,20 @@ type epollClient struct {
 	shut   bool
 
 	// Guarded by eventLoop.mu.
-	queued  bool // in eventLoop.dirty
+	queued  bool // in eventLoop.dirty, or begin is still to come
 	hungup  bool // to be closed
 	resumed bool // to be read again
 }
 
-// begin adds the client to epoll and handles the bytes that it has already sent.
+// begin adds the client to epoll, settles what others have asked for since it was opened, and handles the bytes that it has already
+// sent.
 func (r *epollClient) begin(first [][]byte) {
 	r.events = watchInput
 	if err := r.loop.enter(r.fd, r, r.events); err != nil {
 		r.close()
 		return
 	}
+	r.settle()
 	for _, b := range first {
 		if len(b) > 0 && !r.shut {
 			r.feed(b)
@@ -192,7 +194,7 @@ func (r *epollClient) close() {
 	r.closed(r)
 }
 
-// mark schedules settle.
+// markLocked schedules settle.
 func (r *epollClient) markLocked() {
 	if !r.queued {
 		r.queued = true

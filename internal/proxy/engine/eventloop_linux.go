@@ -220,10 +220,12 @@ func (l *eventLoop) enter(fd int, s socket, events uint32) error {
 	return nil
 }
 
-// leave forgets fd and closes it. It runs in settle, when no event of this round is left that could be taken for one of
+// leave forgets fd, which may not have entered, and closes it. It runs in settle, when no event of this round is left that could be taken for one of
 // another socket with the same number.
 func (l *eventLoop) leave(fd int) {
-	l.sockets[fd] = nil
+	if fd < len(l.sockets) {
+		l.sockets[fd] = nil
+	}
 	_ = unix.Close(fd) // this also takes it out of epoll
 }
 
@@ -259,8 +261,9 @@ func (l *eventLoop) adopt(a Arrival) error {
 	if err != nil {
 		return err
 	}
-	r := &epollClient{loop: l, fd: fd, closed: a.Closed}
-	if r.sess, err = a.Open(r, fd); err != nil {
+	r := &epollClient{loop: l, fd: fd, closed: a.Closed, queued: true} // begin settles it for the first time
+	r.sess = a.Open(r, fd)
+	if err := a.Opened(r); err != nil {
 		return errors.Join(err, unix.Close(fd))
 	}
 	if !l.post(func() { r.begin(a.Read) }) {
