@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"strings"
 	"testing"
@@ -29,6 +30,12 @@ type Sentinels struct {
 	t       testing.TB
 	servers []*Server // the primary and its replicas
 }
+
+// pace makes Sentinels look at the servers, and tell each other, more often than they do by themselves. It counts most that they connect again
+// within the ping period: a promotion closes all connections of the promoted server, and its default of one second is as long as DownAfter. Then
+// Sentinels may find the new primary down before they have connected to it, and fail over again and again. A Sentinel that is restarted
+// has the defaults.
+var pace = []any{"SENTINEL", "DEBUG", "PING-PERIOD", 300, "INFO-PERIOD", 1000, "PUBLISH-PERIOD", 300}
 
 // DownAfter is the time after which a Sentinel takes a silent primary for down.
 const DownAfter = time.Second
@@ -52,6 +59,7 @@ func StartSentinels(t testing.TB, n int, primary *Server, replicas []*Server, op
 		one.launch(nil)
 	}
 	for _, one := range s.All {
+		one.Do(t, pace...)
 		Eventually(t, startLimit, "a Sentinel to know all servers and Sentinels", func() bool { return s.complete(one) })
 	}
 	return s
@@ -107,14 +115,18 @@ func (s *Sentinels) file(i int, ids, options []string) string {
 	return strings.Join(lines, "\n") + "\n"
 }
 
-// complete reports whether a Sentinel is connected with all servers and all other Sentinels, and finds none of them down.
+// troubled are the flags of a server for which a Sentinel has something to do.
+var troubled = regexp.MustCompile("disconnected|down|failover_in_progress")
+
+// complete reports whether a Sentinel is connected with all servers and all other Sentinels, finds none of them down, and has no failover to
+// finish: it would undo the next one.
 func (s *Sentinels) complete(one *Server) bool {
 	peers := append(rows(one.Do(s.t, "SENTINEL", "REPLICAS", s.Name)), rows(one.Do(s.t, "SENTINEL", "SENTINELS", s.Name))...)
 	if len(peers) != len(s.servers)-1+len(s.All)-1 {
 		return false
 	}
 	for _, row := range append(peers, fields(one.Do(s.t, "SENTINEL", "MASTER", s.Name))) {
-		if flags := row["flags"]; strings.Contains(flags, "disconnected") || strings.Contains(flags, "down") || row["role-reported"] == "slave" && row["master-link-status"] != "ok" {
+		if troubled.MatchString(row["flags"]) || row["role-reported"] == "slave" && row["master-link-status"] != "ok" {
 			return false
 		}
 	}

@@ -16,7 +16,7 @@ type group struct {
 func (s *stand) startWithSentinels() {
 	primary := redistest.Start(s.t)
 	replicas := []*redistest.Server{redistest.StartReplica(s.t, primary), redistest.StartReplica(s.t, primary)}
-	sentinels := redistest.StartSentinels(s.t, 3, primary, replicas, "down-after-milliseconds 500", "failover-timeout 1000")
+	sentinels := redistest.StartSentinels(s.t, 3, primary, replicas, "failover-timeout 1000")
 	s.redis, s.group = primary, &group{append(replicas, primary), sentinels}
 	s.startWithRelays(nil, "sentinel://"+sentinels.Addrs()+"/"+sentinels.Name)
 }
@@ -84,8 +84,12 @@ func (s *stand) moves(strike func()) (to string) {
 	return "to " + s.redis.Addr()
 }
 
-// awaitReplicas returns when the primary has both replicas, and the Sentinels know so and would fail over.
+// awaitReplicas returns when the primary has both replicas, and the Sentinels know so and would fail over. A failover that nobody asked for
+// ends the test, because its losses would look like those of a lock.
 func (s *stand) awaitReplicas() {
+	if now := s.group.sentinels.Primary(); now != nil && now != s.redis {
+		s.t.Fatalf("the Sentinels have made %s the primary by themselves; it was %s", now.Addr(), s.redis.Addr())
+	}
 	redistest.Eventually(s.t, 2*patience, "both replicas to be up", func() bool {
 		return !slices.ContainsFunc(s.group.servers, func(one *redistest.Server) bool {
 			return one != s.redis && (s.fact(one, "master_link_status") != "up" || s.fact(one, "master_port") != s.port())

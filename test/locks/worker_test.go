@@ -311,7 +311,7 @@ func (o *op) judge(v reply, err error) {
 		switch v.code() {
 		case "NOTHELD", "LOSTLEASE":
 			o.Out = notHeld
-		case "NOUPSTREAM", "OVERLOADED", "LOADING":
+		case "NOUPSTREAM", "OVERLOADED", "LOADING", "READONLY": // the last from a server that has just become a replica
 			o.Out = refused
 		case "INDOUBT":
 			o.Out, o.Return = unknown, 0
