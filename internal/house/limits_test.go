@@ -52,7 +52,6 @@ var exceptions = map[measure]int{
 	{"internal/admin", "pairs"}:              50,
 	{"internal/cli", "pairs"}:                65,
 	{"internal/cli/process", "pairs"}:        40,
-	{"internal/lockcmds/queue", "pairs"}:     95,
 	{"internal/lockcmds/redislink", "pairs"}: 90,
 	{"internal/lockcmds/script", "pairs"}:    55,
 	{"internal/lockcmds/waiters", "pairs"}:   95,

@@ -4,8 +4,8 @@
 //	Join ──► Queue, one for each lock ──► Attempt ──► the caller asks Redis ──► Answered ──► Reply
 //	            ▲ a message, the end of the holder's lease, a release here
 //
-// Two questions have packages of their own, which a Set asks: departures (which places leave the queue in Redis together) and reaper
-// (whether the head of a free lock's queue is dead).
+// Parts of the state have packages of their own, which a Set asks: channels (which ones are subscribed), departures (which places leave
+// the queue in Redis together), reaper (whether the head of a free lock's queue is dead) and backlog (work for many waiters, in slices).
 //
 // A kind says how waiters take turns. Waiters of a kind with own places stand in the queue in Redis, each by its own name, and are
 // woken by that name. The others share one place there, and only the first of them asks.
@@ -24,23 +24,10 @@ package queue
 import (
 	"time"
 
-	"github.com/lockproxy/lockproxy/internal/lockcmds/departures"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/channels"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/line"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/reaper"
-
 	"github.com/lockproxy/lockproxy/internal/lockcmds/turns"
-)
-
-// Kind is one sort of lock as far as waiting goes.
-type Kind struct {
-	// OwnPlace: each waiter has a place of its own in the queue in Redis. Otherwise the waiters here share one place.
-	OwnPlace bool
-}
-
-// The kinds.
-var (
-	Plain = &Kind{}
-	Fair  = &Kind{OwnPlace: true}
 )
 
 // Names are the names of one lock that waiting needs.
@@ -51,76 +38,6 @@ type Names struct {
 	Wake    string // the channel on which the first in Redis's queue is woken, if that is Place
 }
 
-// Waiter is one acquire that waits, or may have to. The caller sets the exported fields before its first event.
-type Waiter struct {
-	Kind  *Kind
-	Owner string
-	Place string // under which the owner stands in the queue in Redis
-	Wake  string // the channel on which it is woken by name
-	Tag   any    // the caller's own
-
-	queue *Queue // nil: it has not joined, or has been removed
-	sub   *subscription
-
-	Shared bool // other sessions may hold the lock for the same owner: the waiter is woken by the owner's name too
-	Placed bool // it may have taken its own place in Redis
-
-	state   state
-	woken   bool    // while an attempt was on its way
-	doubt   bool    // an attempt was not answered: it is unknown whether the waiter has the lock
-	pending Outcome // how it leaves if the attempt on its way comes to nothing
-	err     error   // of pending
-	turn    turn    // of the attempt on its way
-
-	inLine, inSub, inPlace, inSet line.Node[*Waiter]
-}
-
-// state says what may happen to a waiter.
-type state uint8
-
-const (
-	outside state = iota // of every queue
-	waiting              // wake-ups, its deadline, the end of its client
-	asking               // an attempt is on its way, or it may be the next in a hand-over
-)
-
-// turn is what an attempt of the first waiter at the shared place does for all of them.
-type turn struct {
-	first   bool // it is such an attempt
-	stays   bool // the place stays in the queue if the lock is granted
-	enqueue bool // the place is taken if the lock is not granted
-}
-
-// Named reports whether the waiter is woken by name: in its turn, or with others of its owner.
-func (w *Waiter) Named() bool { return w.Kind.OwnPlace || w.Shared }
-
-// Waits reports whether the waiter is in a queue.
-func (w *Waiter) Waits() bool { return w.queue != nil }
-
-// Asks reports whether an attempt of the waiter is on its way, and whether another follows.
-func (w *Waiter) Asks() (asks, again bool) { return w.state == asking, w.woken }
-
-// InDoubt reports whether an attempt of the waiter was not answered.
-func (w *Waiter) InDoubt() bool { return w.doubt }
-
-// First reports whether its attempt on its way is made at the shared place; stays and enqueue say what becomes of the place if the
-// lock is granted, and if it is not.
-func (w *Waiter) First() (first, stays, enqueue bool) {
-	return w.turn.first, w.turn.stays, w.turn.enqueue
-}
-
-// Outcome is how a waiter leaves its queue.
-type Outcome uint8
-
-// The outcomes.
-const (
-	None    Outcome = iota // it waits
-	Granted                // it has the lock
-	Null                   // it may not wait any longer
-	Error                  // the same, with an error for the reason
-	Gone                   // its client has gone: no reply is sent
-)
-
 // Queue is the waiters of one lock. It exists while there are any.
 type Queue struct {
 	set   *Set
@@ -130,10 +47,10 @@ type Queue struct {
 	shared line.Line[*Waiter] // of those who share a place: only the first asks, one attempt at a time
 	own    line.Line[*Waiter] // of those with places of their own
 
-	base   *subscription // of Names.Channel
+	base   *channel      // of Names.Channel
 	denied error         // why Redis does not let us listen to it; nil: it does
 	place  turns.Crowd   // the shared place in Redis
-	byName *subscription // of Names.Wake; nil: it was not needed yet
+	byName *channel      // of Names.Wake; nil: it was not needed yet
 	woken  bool          // a message or a timer has come since the latest attempt of shared
 	timed  bool          // the timer Expiry has been set
 	pause  time.Duration // after an error; 0: the latest attempt was answered
@@ -145,6 +62,16 @@ type Queue struct {
 
 	index            int // in Set.list
 	inBase, inByName line.Node[*Queue]
+}
+
+// channel is a channel of waiters.
+type channel = channels.Channel[listeners]
+
+// listeners are the queues and waiters that a message on a channel concerns.
+type listeners struct {
+	queues  line.Line[*Queue]  // whose base channel it is
+	byName  line.Line[*Queue]  // whose shared place is woken on it
+	waiters line.Line[*Waiter] // woken on it by name
 }
 
 // Names returns the names of the lock.
@@ -159,18 +86,12 @@ func (q *Queue) First() (shared, own *Waiter) { return q.shared.First(), q.own.F
 // Settled reports whether all subscriptions are confirmed and no waiter asks.
 func (q *Queue) Settled() bool {
 	for _, w := range q.appendAll(nil) {
-		if w.state == asking || w.sub != nil && !w.sub.ready {
+		if w.state == asking || w.sub != nil && !w.sub.Ready() {
 			return false
 		}
 	}
-	return q.base.ready && (q.byName == nil || q.byName.ready)
+	return q.base.Ready() && (q.byName == nil || q.byName.Ready())
 }
-
-// Queued reports whether the shared place is in the queue in Redis, as far as is known.
-func (q *Queue) Queued() bool { return q.place.Queued() }
-
-// queued reports whether a waiter here has a place in Redis.
-func (q *Queue) queued() bool { return q.own.Len() > 0 || q.place.Queued() }
 
 func (q *Queue) line(k *Kind) *line.Line[*Waiter] {
 	if k.OwnPlace {
@@ -179,66 +100,121 @@ func (q *Queue) line(k *Kind) *line.Line[*Waiter] {
 	return &q.shared
 }
 
-// Config configures a Set. All fields are required.
-type Config struct {
-	Lease     time.Duration // a lock is looked at once in that time in any case
-	Wait      time.Duration // what deadlines of places in Redis are counted in
-	StaleHead time.Duration // after this time the head of a free lock's queue without a subscriber is stale
-}
+func (q *Queue) appendAll(all []*Waiter) []*Waiter { return q.own.AppendTo(q.shared.AppendTo(all)) }
 
-// Set is the queues of all locks of one engine.
-type Set struct {
-	config  Config
-	queues  map[string]*Queue
-	subs    map[string]*subscription
-	leaving *departures.Set[Effect]
-	waiters line.Line[*Waiter] // of all queues, in the order in which they joined
-	list    []*Queue           // the queues in no order, so that they can be walked in slices
-	idle    idleSubscriptions
-	backlog []task
-	going   bool // Continue is on its way
-	effects []Effect
-}
-
-// New returns a set without queues.
-func New(c Config) *Set {
-	s := &Set{config: c, queues: make(map[string]*Queue), subs: make(map[string]*subscription)}
-	s.leaving = departures.New(departures.Hooks[Effect]{
-		Remove:   func(key string) { s.emit(Effect{Op: RemovePlaces, Key: key}) },
-		Wait:     func(key string, d time.Duration) { s.emit(Effect{Op: Patience, Key: key, Delay: d}) },
-		Send:     s.emit,
-		Occupied: s.occupied,
-	})
-	return s
-}
-
-// Find returns the queue of a lock; nil: no waiter is here.
-func (s *Set) Find(key string) *Queue { return s.queues[key] }
-
-// Len is how many queues there are.
-func (s *Set) Len() int { return len(s.queues) }
-
-// Waiters is how many waiters there are in all queues.
-func (s *Set) Waiters() int { return s.waiters.Len() }
-
-// Oldest is the waiter that has joined first; nil: none waits.
-func Oldest(s *Set) *Waiter { return s.waiters.First() }
-
-// Queues is the queues in no order, for callers that walk them backwards in slices. If a queue ends, the last one takes its place. The caller
-// does not change or keep it.
-func Queues(s *Set) []*Queue { return s.list }
-
-// Denied is the error with which Redis refuses the subscriptions of the lock; nil: it does not.
-func (s *Set) Denied(key string) error {
-	if q := s.queues[key]; q != nil {
-		return q.denied
+func (q *Queue) setTimer(t Timer, delay, spread time.Duration) {
+	if t == Expiry {
+		q.timed = true
 	}
-	return nil
+	q.set.emit(Effect{Op: SetTimer, Queue: q, Timer: t, Delay: delay, Spread: spread})
 }
 
-// MayJoin reports whether a waiter may join those who share the place without asking Redis first: they go before it, and what
-// wakes them will wake it when its turn comes.
-func (s *Set) MayJoin(key string, k *Kind) bool {
-	q := s.queues[key]
-	return !k.OwnPlace && q != nil && q.shared.Len() > 0 && q.base.ready && q.pause == 0
+// TimerDue says that a timer of a queue has run out.
+func (q *Queue) TimerDue(t Timer) {
+	switch {
+	case q.ended:
+	case t == Expiry:
+		q.woken = true
+		q.wake()
+	case t == Freshen:
+		q.refreshDue()
+	case t == Look:
+		q.take(q.reaper.Due())
+	}
+}
+
+// end ends a queue without waiters.
+func (q *Queue) end() {
+	q.ended = true
+	q.base.Listeners.queues.Remove(&q.inBase)
+	q.set.channels.Leave(q.base)
+	s := q.set
+	last := len(s.list) - 1
+	s.list[q.index] = s.list[last]
+	s.list[q.index].index = q.index
+	s.list[last] = nil
+	s.list = s.list[:last]
+	delete(s.queues, q.names.Key)
+	s.emit(Effect{Op: StopTimers, Queue: q})
+}
+
+// Subscribed is the confirmation of a channel, the first one or one after a new connection.
+func (s *Set) Subscribed(channel string) {
+	sub, missed := s.channels.Confirmed(channel)
+	if sub == nil {
+		return
+	}
+	s.wakeNamed(sub)
+	sub.Listeners.eachQueue(func(q *Queue, _ bool) {
+		q.woken = q.woken || missed
+		q.tryShared()
+	})
+	// Confirmations come in any order. A waiter that is woken by name, and whose own channel was confirmed first, has waited for this one.
+	for q := range sub.Listeners.queues.Values() {
+		s.backlog.Each(q.appendAll(nil), s.tryNamed)
+	}
+}
+
+func (s *Set) tryNamed(w *Waiter) {
+	if w.Named() {
+		s.try(w)
+	}
+}
+
+// Published is a message on a channel. All who listen to it ask, whatever lock they wait for.
+func (s *Set) Published(channel string) {
+	sub := s.channels.Told(channel)
+	if sub == nil {
+		return
+	}
+	s.wakeNamed(sub)
+	sub.Listeners.eachQueue(func(q *Queue, base bool) {
+		q.woken = true
+		q.tryShared()
+		if base {
+			q.released()
+		}
+	})
+}
+
+// wakeNamed lets all ask who are woken by that name: the first in the queue of a free lock, or whose owner has been granted the lock,
+// here or at another proxy.
+func (s *Set) wakeNamed(sub *channel) { s.backlog.Each(sub.Listeners.waiters.All(), s.try) }
+
+// eachQueue calls f for the queues whose base channel it is, or on which their shared place is woken.
+func (l *listeners) eachQueue(f func(q *Queue, base bool)) {
+	for q := range l.queues.Values() {
+		f(q, true)
+	}
+	for q := range l.byName.Values() {
+		f(q, false)
+	}
+}
+
+// SubscriptionRefused says that Redis does not let us listen to a channel. Those who wait for it get the error.
+func (s *Set) SubscriptionRefused(channel string, err error) {
+	sub := s.channels.Refused(channel)
+	if sub == nil {
+		return
+	}
+	all := sub.Listeners.waiters.All()
+	for q := range sub.Listeners.queues.Values() { // without word of their place alone, plain waiters still hear of a release
+		q.denied = err
+		all = q.appendAll(all)
+	}
+	s.backlog.Each(all, func(w *Waiter) { s.Remove(w, Error, err) })
+}
+
+// Mark is how much a waiter's channels had told when it was noted.
+type Mark struct{ base, own channels.Mark[listeners] }
+
+// Mark notes what the channels of a waiter for that lock have told so far. It is called before the attempt that may make Join necessary.
+func (s *Set) Mark(w *Waiter, key string) (m Mark) {
+	if q := s.queues[key]; q != nil {
+		m.base = q.base.Mark()
+		if w.Named() {
+			m.own = s.channels.Find(w.Wake).Mark()
+		}
+	}
+	return m
 }

@@ -7,6 +7,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/lockproxy/lockproxy/internal/lockcmds/backlog"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/reaper"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/turns"
 )
@@ -327,7 +328,7 @@ func TestManyWaitersAreDealtWithInSlices(t *testing.T) {
 				w.s.Continue()
 				w.effects()
 			}
-			if slices < many/sliceSize-1 && name != "same owner" || w.most > 2*sliceSize {
+			if slices < many/backlog.Slice-1 && name != "same owner" || w.most > 2*backlog.Slice {
 				t.Fatalf("%d slices of up to %d effects", slices, w.most)
 			}
 		})
@@ -411,7 +412,7 @@ func TestChannelsStayForAWhile(t *testing.T) {
 	}
 	w.s.TidyDue()
 	w.effects()
-	if w.confirmed["c"] || len(w.s.subs) > 0 || w.s.idle.timed {
+	if w.confirmed["c"] || w.s.channels.Len() > 0 {
 		t.Fatal("it stays for ever")
 	}
 	w.ask(Plain, "")

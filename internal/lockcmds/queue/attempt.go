@@ -4,7 +4,6 @@ import (
 	"time"
 
 	"github.com/lockproxy/lockproxy/internal/lockcmds/line"
-
 	"github.com/lockproxy/lockproxy/internal/lockcmds/turns"
 )
 
@@ -37,43 +36,6 @@ const (
 	Kept  = -2 * time.Millisecond // the lock is free, but kept for the first in Redis's queue
 )
 
-// Join makes a waiter of an acquire that Redis has answered with Busy. m is what was noted before that attempt.
-func (s *Set) Join(w *Waiter, n Names, m Mark, a Answer) {
-	q := s.queues[n.Key]
-	if q == nil {
-		q = &Queue{set: s, names: n, places: make(map[string]*line.Line[*Waiter])}
-		q.base = s.listen(n.Channel)
-		q.base.queues.Push(&q.inBase, q)
-		s.queues[n.Key] = q
-		q.index, s.list = len(s.list), append(s.list, q)
-	}
-	s.waiters.Push(&w.inSet, w)
-	w.queue, w.state, w.pending, w.err = q, waiting, None, nil
-	if w.Named() {
-		w.sub = s.listen(w.Wake)
-		w.sub.waiters.Push(&w.inSub, w)
-	}
-	q.line(w.Kind).Push(&w.inLine, w)
-	if w.Kind.OwnPlace {
-		q.takePlace(w)
-		q.refresh()
-	}
-	first := q.shared.First() == w
-	switch missed := m.stale(q, w.sub); {
-	case w.Named() && missed:
-		s.try(w)
-	case w.Kind.OwnPlace:
-		q.notYet(w, a)
-	case first && (missed || a.TTL == Kept): // a free lock is had by who is in the queue
-		q.tryShared()
-	case first && q.pause == 0:
-		q.expect(a.TTL)
-	}
-	if !q.timed {
-		q.expect(a.TTL)
-	}
-}
-
 // Wake lets the first waiters of a lock ask: it may be free.
 func (s *Set) Wake(key string) {
 	if q := s.queues[key]; q != nil {
@@ -102,7 +64,7 @@ func (s *Set) try(w *Waiter) {
 	case w.state == asking:
 		w.woken = true
 		return
-	case w.state != waiting || !q.base.ready || w.sub != nil && !w.sub.ready:
+	case w.state != waiting || !q.base.Ready() || w.sub != nil && !w.sub.Ready():
 		return
 	}
 	q.begin(w)
@@ -150,7 +112,7 @@ func (s *Set) Answered(w *Waiter, a Answer) {
 		woken, sub := w.woken, w.sub
 		s.remove(w, Granted, nil)
 		if w.Shared { // others of the owner only deepen the hold, and need not wait to be told
-			s.each(sub.waiters.All(), s.try)
+			s.backlog.Each(sub.Listeners.waiters.All(), s.try)
 		}
 		if woken { // the message may have been about the end of this very grant
 			s.Wake(q.names.Key)
@@ -202,8 +164,8 @@ func (q *Queue) placed(w *Waiter, a Answer) {
 	}
 	if q.place.Queued() && q.byName == nil {
 		// Redisson's clients wake the first by name alone, and a place without a subscriber is removed.
-		q.byName = q.set.listen(q.names.Wake)
-		q.byName.byName.Push(&q.inByName, q)
+		q.byName = q.set.channels.Listen(q.names.Wake)
+		q.byName.Listeners.byName.Push(&q.inByName, q)
 		q.refresh()
 	}
 }

@@ -1,0 +1,180 @@
+package queue
+
+import (
+	"github.com/lockproxy/lockproxy/internal/lockcmds/line"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/reaper"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/turns"
+)
+
+// Queued reports whether the shared place is in the queue in Redis, as far as is known.
+func (q *Queue) Queued() bool { return q.place.Queued() }
+
+// queued reports whether a waiter here has a place in Redis.
+func (q *Queue) queued() bool { return q.own.Len() > 0 || q.place.Queued() }
+
+func (q *Queue) takePlace(w *Waiter) {
+	l := q.places[w.Place]
+	if l == nil {
+		l = &line.Line[*Waiter]{}
+		q.places[w.Place] = l
+	}
+	l.Push(&w.inPlace, w)
+}
+
+func (q *Queue) givePlace(w *Waiter) {
+	l := q.places[w.Place]
+	if l.Remove(&w.inPlace); l.Len() == 0 {
+		delete(q.places, w.Place)
+	}
+}
+
+// occupied reports whether a waiter here has that place.
+func (s *Set) occupied(key, place string) bool {
+	q := s.queues[key]
+	return q != nil && (q.places[place] != nil || place == q.names.Place && q.place.Queued())
+}
+
+// abandoned is the waiter's own place in Redis, if it has one that no other waiter here has for the same owner; else empty.
+func (s *Set) abandoned(w *Waiter, key string) string {
+	if w.Kind.OwnPlace && w.Placed && !s.occupied(key, w.Place) {
+		return w.Place
+	}
+	return ""
+}
+
+// abandonPlace gives the shared place up when the last of its waiters has gone. It returns the place if it may be in the queue in Redis.
+func (q *Queue) abandonPlace() (place string) {
+	if q.byName == nil {
+		return ""
+	}
+	q.byName.Listeners.byName.Remove(&q.inByName)
+	q.set.channels.Leave(q.byName)
+	if q.place.Queued() {
+		place = q.names.Place
+	}
+	q.byName, q.place = nil, turns.Crowd{}
+	return place
+}
+
+// refresh keeps the deadlines of our places ahead of Redis's clock, three times per wait.
+func (q *Queue) refresh() {
+	if !q.refreshing {
+		q.refreshing = true
+		q.setTimer(Freshen, q.set.config.Wait/3, 0)
+	}
+}
+
+func (q *Queue) refreshDue() {
+	if q.refreshing = q.queued(); !q.refreshing {
+		return
+	}
+	q.setTimer(Freshen, q.set.config.Wait/3, 0)
+	places := make([]string, 0, len(q.places)+1)
+	if q.place.Queued() {
+		places = append(places, q.names.Place)
+	}
+	for w := range q.own.Values() {
+		places = append(places, w.Place)
+	}
+	q.set.emit(Effect{Op: Refresh, Queue: q, Places: places})
+}
+
+// Refreshed is the answer to the effect Refresh. lost says that places were not there any more: a client of Redisson has dropped them.
+// The next attempt takes new ones.
+func (q *Queue) Refreshed(lost bool) {
+	if q.ended || !lost {
+		return
+	}
+	q.woken = true
+	q.tryShared()
+	q.set.backlog.Each(q.own.All(), q.set.try)
+}
+
+// PatienceDue says that the timer of the effect Patience has run out.
+func (s *Set) PatienceDue(key string) { s.leaving.Due(key) }
+
+// Departing returns the places that the call for the effect RemovePlaces is to take out. A call that is repeated asks again.
+func (s *Set) Departing(key string) []string { return s.leaving.Batch(key) }
+
+// Departed says that the call for the effect RemovePlaces has ended.
+func (s *Set) Departed(key string) { s.leaving.Done(key) }
+
+// Leaving is how many locks have places that are to leave the queue in Redis.
+func (s *Set) Leaving() int { return s.leaving.Len() }
+
+// The first waiter in the queue of a free lock must take it, or all waiters behind it wait. Package reaper decides what to do about a head
+// that does not.
+
+// released is a message on the base channel. The head in Redis is woken by name; if it is not ours and does not react, no message
+// would come.
+func (q *Queue) released() {
+	q.reaper.Released()
+	if q.queued() {
+		q.watchHead()
+	}
+}
+
+// watchHead looks at the queue in Redis when a live head must have reacted.
+func (q *Queue) watchHead() { q.take(q.reaper.Watch()) }
+
+// take takes a step of the reaper.
+func (q *Queue) take(s reaper.Step) {
+	if s.Delay > 0 {
+		q.setTimer(Look, s.Delay, 0)
+	}
+	switch s.Op {
+	case reaper.List:
+		q.set.emit(Effect{Op: ListPlaces, Queue: q})
+	case reaper.AskHead:
+		q.set.emit(Effect{Op: AskHead, Queue: q, Look: true})
+	case reaper.RemoveHead:
+		q.set.emit(Effect{Op: RemoveHead, Queue: q, Place: s.Place, Force: s.Force})
+	case reaper.Wake:
+		q.wake()
+	case reaper.Nothing, reaper.Pause:
+	}
+}
+
+// PlacesListed is the answer to the effect ListPlaces.
+func (q *Queue) PlacesListed(places []string, f reaper.Failure) {
+	if q.ended {
+		return
+	}
+	if f == reaper.OK && q.queued() && len(places) > 0 {
+		q.tryHead(places[0])
+	}
+	q.take(q.reaper.Listed(places, q.set.config.StaleHead, q.queued(), f))
+}
+
+// HeadTold is the answer to the effect AskHead: the first place in the queue in Redis; empty: the queue is empty. look is that of the
+// effect.
+func (q *Queue) HeadTold(look bool, head string, f reaper.Failure) {
+	if q.ended {
+		return
+	}
+	ours := f == reaper.OK && head != "" && q.tryHead(head)
+	if look {
+		q.take(q.reaper.Told(head, ours, q.queued(), f))
+	}
+}
+
+// HeadRemoved is the answer to the effect RemoveHead: whether the place was removed, and how many listen for it.
+func (q *Queue) HeadRemoved(place string, removed bool, listeners int64, f reaper.Failure) {
+	if !q.ended {
+		q.take(q.reaper.Removed(place, removed, listeners, q.queued(), f))
+	}
+}
+
+// tryHead lets the head of the queue in Redis ask if it waits here, and reports whether it does. It need not be the first one here: in
+// Redis the order is that in which it heard of them, here that in which its answers came.
+func (q *Queue) tryHead(head string) bool {
+	if head == q.names.Place && q.shared.Len() > 0 {
+		q.tryShared()
+		return true
+	}
+	l := q.places[head]
+	if l != nil {
+		q.set.try(l.First())
+	}
+	return l != nil
+}

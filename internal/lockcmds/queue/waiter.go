@@ -1,0 +1,204 @@
+package queue
+
+import (
+	"github.com/lockproxy/lockproxy/internal/lockcmds/line"
+)
+
+// Kind is one sort of lock as far as waiting goes.
+type Kind struct {
+	// OwnPlace: each waiter has a place of its own in the queue in Redis. Otherwise the waiters here share one place.
+	OwnPlace bool
+}
+
+// The kinds.
+var (
+	Plain = &Kind{}
+	Fair  = &Kind{OwnPlace: true}
+)
+
+// Waiter is one acquire that waits, or may have to. The caller sets the exported fields before its first event.
+type Waiter struct {
+	Kind  *Kind
+	Owner string
+	Place string // under which the owner stands in the queue in Redis
+	Wake  string // the channel on which it is woken by name
+	Tag   any    // the caller's own
+
+	queue *Queue   // nil: it has not joined, or has been removed
+	sub   *channel // Wake
+
+	Shared bool // other sessions may hold the lock for the same owner: the waiter is woken by the owner's name too
+	Placed bool // it may have taken its own place in Redis
+
+	state   state
+	woken   bool    // while an attempt was on its way
+	doubt   bool    // an attempt was not answered: it is unknown whether the waiter has the lock
+	pending Outcome // how it leaves if the attempt on its way comes to nothing
+	err     error   // of pending
+	turn    turn    // of the attempt on its way
+
+	inLine, inSub, inPlace, inSet line.Node[*Waiter]
+}
+
+// state says what may happen to a waiter.
+type state uint8
+
+const (
+	outside state = iota // of every queue
+	waiting              // wake-ups, its deadline, the end of its client
+	asking               // an attempt is on its way, or it may be the next in a hand-over
+)
+
+// turn is what an attempt of the first waiter at the shared place does for all of them.
+type turn struct {
+	first   bool // it is such an attempt
+	stays   bool // the place stays in the queue if the lock is granted
+	enqueue bool // the place is taken if the lock is not granted
+}
+
+// Named reports whether the waiter is woken by name: in its turn, or with others of its owner.
+func (w *Waiter) Named() bool { return w.Kind.OwnPlace || w.Shared }
+
+// Waits reports whether the waiter is in a queue.
+func (w *Waiter) Waits() bool { return w.queue != nil }
+
+// Asks reports whether an attempt of the waiter is on its way, and whether another follows.
+func (w *Waiter) Asks() (asks, again bool) { return w.state == asking, w.woken }
+
+// InDoubt reports whether an attempt of the waiter was not answered.
+func (w *Waiter) InDoubt() bool { return w.doubt }
+
+// First reports whether its attempt on its way is made at the shared place; stays and enqueue say what becomes of the place if the
+// lock is granted, and if it is not.
+func (w *Waiter) First() (first, stays, enqueue bool) {
+	return w.turn.first, w.turn.stays, w.turn.enqueue
+}
+
+// Outcome is how a waiter leaves its queue.
+type Outcome uint8
+
+// The outcomes.
+const (
+	None    Outcome = iota // it waits
+	Granted                // it has the lock
+	Null                   // it may not wait any longer
+	Error                  // the same, with an error for the reason
+	Gone                   // its client has gone: no reply is sent
+)
+
+// Join makes a waiter of an acquire that Redis has answered with Busy. m is what was noted before that attempt.
+func (s *Set) Join(w *Waiter, n Names, m Mark, a Answer) {
+	q := s.queues[n.Key]
+	if q == nil {
+		q = &Queue{set: s, names: n, places: make(map[string]*line.Line[*Waiter])}
+		q.base = s.channels.Listen(n.Channel)
+		q.base.Listeners.queues.Push(&q.inBase, q)
+		s.queues[n.Key] = q
+		q.index, s.list = len(s.list), append(s.list, q)
+	}
+	s.waiters.Push(&w.inSet, w)
+	w.queue, w.state, w.pending, w.err = q, waiting, None, nil
+	if w.Named() {
+		w.sub = s.channels.Listen(w.Wake)
+		w.sub.Listeners.waiters.Push(&w.inSub, w)
+	}
+	q.line(w.Kind).Push(&w.inLine, w)
+	if w.Kind.OwnPlace {
+		q.takePlace(w)
+		q.refresh()
+	}
+	first := q.shared.First() == w
+	switch missed := m.base.Missed(q.base) || m.own.Missed(w.sub); {
+	case w.Named() && missed:
+		s.try(w)
+	case w.Kind.OwnPlace:
+		q.notYet(w, a)
+	case first && (missed || a.TTL == Kept): // a free lock is had by who is in the queue
+		q.tryShared()
+	case first && q.pause == 0:
+		q.expect(a.TTL)
+	}
+	if !q.timed {
+		q.expect(a.TTL)
+	}
+}
+
+// TimedOut is the end of a waiter's own wait.
+func (s *Set) TimedOut(w *Waiter) { s.Remove(w, Null, nil) }
+
+// Left says that the waiter's client has gone.
+func (s *Set) Left(w *Waiter) { s.Remove(w, Gone, nil) }
+
+// Remove takes a waiter out with that outcome: Null, Error or Gone. If its attempt is on its way, the outcome is for the case that the
+// attempt comes to nothing. It reports whether that has changed how the waiter leaves.
+func (s *Set) Remove(w *Waiter, o Outcome, err error) bool {
+	switch {
+	case w.queue == nil:
+		return false
+	case w.state == asking:
+		before := w.pending
+		if o >= before {
+			w.pending, w.err = o, err
+		}
+		return o > before
+	}
+	s.remove(w, o, err)
+	return true
+}
+
+// RemoveAll takes out all waiters of all locks: the proxy stops.
+func (s *Set) RemoveAll(err error) {
+	s.backlog.Each(s.waiters.All(), func(w *Waiter) { s.Remove(w, Error, err) })
+}
+
+// Withdraw is for a waiter that does not join after all. Its place in Redis, if it has taken one, is given up, and a Reply follows unless
+// the outcome is Gone.
+func (s *Set) Withdraw(w *Waiter, key string, o Outcome, err error) {
+	place := s.abandoned(w, key)
+	if o != Gone {
+		s.reply(w, key, place, o, err)
+	} else if place != "" {
+		s.leaving.Depart(key, place)
+	}
+}
+
+// remove takes a waiter out of its queue.
+func (s *Set) remove(w *Waiter, o Outcome, err error) {
+	q := w.queue
+	s.waiters.Remove(&w.inSet)
+	w.queue, w.state = nil, outside
+	if w.sub != nil {
+		w.sub.Listeners.waiters.Remove(&w.inSub)
+		s.channels.Leave(w.sub)
+		w.sub = nil
+	}
+	q.line(w.Kind).Remove(&w.inLine)
+	place := ""
+	if w.Kind.OwnPlace {
+		q.givePlace(w)
+		if o != Granted {
+			place = s.abandoned(w, q.names.Key)
+		}
+	} else if q.shared.Len() == 0 {
+		place = q.abandonPlace()
+	}
+	if q.shared.Len()+q.own.Len() == 0 {
+		q.end()
+	}
+	s.reply(w, q.names.Key, place, o, err)
+}
+
+// reply replies to a waiter that is out of its queue, and has the place leave the queue in Redis that it was the last one to need; empty:
+// there is none. Without a grant, the reply comes when the place has left: a client that asks again at once must not be taken out by the
+// clean-up of its earlier wait, nor find the lock reserved for it.
+func (s *Set) reply(w *Waiter, key, place string, o Outcome, err error) {
+	e := Effect{Op: Reply, Waiter: w, Outcome: o, Err: err, Doubt: w.doubt}
+	if place != "" && (o == Null || o == Error) {
+		s.leaving.DepartBefore(key, place, e)
+		return
+	}
+	s.emit(e)
+	if place != "" {
+		s.leaving.Depart(key, place)
+	}
+}
