@@ -106,7 +106,7 @@ func (srv *Server) Addrs() []net.Addr {
 	return addrs
 }
 
-// Ready reports whether Redis was there when it was last heard of, and if not why.
+// Ready reports whether Redis was reachable at the last contact, and if not why.
 func (srv *Server) Ready() (bool, error) { return srv.shared.Upstream.Ready() }
 
 // TryOut asks Redis whether it serves the proxy as Options say. Without Run, it makes the only connections.
@@ -300,7 +300,7 @@ func (srv *Server) lastCall() {
 // sweepPeriod is the time between two looks at the clients of a drain. Clients that send are closed without a look.
 const sweepPeriod = 250 * time.Millisecond
 
-// firstWords is the time that clients have for their first command that have connected before the listeners closed.
+// firstWords is the time in which clients that connected before the listeners closed may send their first command.
 const firstWords = 500 * time.Millisecond
 
 // pending reports whether clients are connected that have not sent a command.
@@ -391,9 +391,8 @@ func (srv *Server) tune(nc net.Conn) {
 	if !ok {
 		return
 	}
-	idle := srv.opts.KeepAlive
 	err := errors.Join(
-		tc.SetKeepAliveConfig(net.KeepAliveConfig{Enable: true, Idle: idle, Interval: idle / 3, Count: 3}),
+		tc.SetKeepAliveConfig(net.KeepAliveConfig{Enable: true, Idle: srv.opts.KeepAlive, Interval: srv.opts.KeepAlive / 3, Count: 3}),
 		direct.SetUserTimeout(tc, srv.opts.UserTimeout))
 	if err != nil {
 		srv.opts.Logger.Debug("setting the options of a client connection failed", zap.Error(err))

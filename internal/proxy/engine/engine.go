@@ -79,7 +79,7 @@ type Arrival struct {
 	Addr string   // of the client, for the log
 	Read [][]byte // the bytes read from it, in order
 
-	// Open makes the session of the client. fd is its file descriptor if that is another one now, else 0. Nobody else may know the
+	// Open makes the session of the client. fd is its file descriptor if that is another one now, else 0. No other goroutine knows the
 	// session, or c, before Opened.
 	Open func(c Client, fd int) Session
 
