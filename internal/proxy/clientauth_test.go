@@ -41,6 +41,7 @@ func TestCredentialsAreLentOnlyAsConfigured(t *testing.T) {
 			{"GET p:1", "$-1"},
 			{"GET c:1", "-NOPERM"},
 			{"LOCK p:lock PX 5000", ":"},
+			{"UNLOCK p:lock", ":1"}, // the next engine asks for it too
 			{"LOCK c:lock", "-NOPERM"},
 			{"AUTH client wrong", "-WRONGPASS"},
 			{"GET p:1", "$-1"},

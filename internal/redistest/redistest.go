@@ -191,6 +191,7 @@ func (s *Server) start(args []string) error {
 		"--port", strconv.Itoa(s.port), "--bind", "127.0.0.1", "--unixsocket", s.socket, "--dir", s.dir,
 		"--logfile", s.logFile(), "--save", "", "--appendonly", "no", "--daemonize", "no",
 		"--repl-diskless-sync-delay", "0", // replicas need not wait 5 s for others to join them
+		"--hz", "100", // a blocked command times out at the next tick of the clock, by default up to 100 ms later
 	}, args)
 	cmd := exec.Command(s.bin, argv...)
 	cmd.Dir = s.dir

@@ -33,9 +33,9 @@ type Sentinels struct {
 
 // pace makes Sentinels look at the servers, and tell each other, more often than they do by themselves. It counts most that they connect again
 // within the ping period: a promotion closes all connections of the promoted server, and its default of one second is as long as DownAfter. Then
-// Sentinels may find the new primary down before they have connected to it, and fail over again and again. A Sentinel that is restarted
-// has the defaults.
-var pace = []any{"SENTINEL", "DEBUG", "PING-PERIOD", 300, "INFO-PERIOD", 1000, "PUBLISH-PERIOD", 300}
+// Sentinels may find the new primary down before they have connected to it, and fail over again and again. A shorter one makes their knowledge
+// of replicas too old for a failover sooner. A Sentinel that is restarted has the defaults.
+var pace = []any{"SENTINEL", "DEBUG", "PING-PERIOD", 500, "INFO-PERIOD", 1000, "PUBLISH-PERIOD", 500}
 
 // DownAfter is the time after which a Sentinel takes a silent primary for down.
 const DownAfter = time.Second
@@ -212,6 +212,14 @@ func (s *Sentinels) AwaitOther(than *Server) *Server {
 		return now != nil && now != than
 	})
 	return now
+}
+
+// SetDownAfter changes the time after which the Sentinels take a silent primary for down.
+func (s *Sentinels) SetDownAfter(d time.Duration) {
+	s.t.Helper()
+	for _, one := range s.All {
+		one.Do(s.t, "SENTINEL", "SET", s.Name, "down-after-milliseconds", d.Milliseconds())
+	}
 }
 
 func runID(t testing.TB) string {

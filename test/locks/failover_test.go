@@ -3,6 +3,7 @@ package locks
 import (
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/lockproxy/lockproxy/internal/redistest"
 )
@@ -17,9 +18,14 @@ func (s *stand) startWithSentinels() {
 	primary := redistest.Start(s.t)
 	replicas := []*redistest.Server{redistest.StartReplica(s.t, primary), redistest.StartReplica(s.t, primary)}
 	sentinels := redistest.StartSentinels(s.t, 3, primary, replicas, "failover-timeout 1000")
+	sentinels.SetDownAfter(never)
 	s.redis, s.group = primary, &group{append(replicas, primary), sentinels}
 	s.startWithRelays(nil, "sentinel://"+sentinels.Addrs()+"/"+sentinels.Name)
 }
+
+// never is the time after which Sentinels take a primary for down that has not been struck: a machine that stands still must not cause a
+// failover, because what replication loses then would look like a lock that was granted twice.
+const never = 10 * time.Minute
 
 // ofProcesses are the faults that concern neither Redis nor the way to it.
 func ofProcesses(all []fault) []fault {
@@ -35,11 +41,11 @@ func failovers() []fault {
 	return []fault{
 		{"kill the primary", 0, false, func(s *stand) (string, func()) {
 			old := s.redis
-			return s.moves(old.Kill), func() { old.Restart("--replicaof", "127.0.0.1 "+s.port()) }
+			return s.moves(s.noticed(old.Kill)), func() { old.Restart("--replicaof", "127.0.0.1 "+s.port()) }
 		}},
 		{"stop the primary", 0, false, func(s *stand) (string, func()) {
 			old := s.redis
-			return s.moves(old.Pause), func() {
+			return s.moves(s.noticed(old.Pause)), func() {
 				old.Continue()
 				s.demote(old)
 			}
@@ -48,6 +54,14 @@ func failovers() []fault {
 			old := s.redis
 			return s.moves(s.group.sentinels.BeginFailover), func() { s.demote(old) }
 		}},
+	}
+}
+
+// noticed makes the Sentinels notice that the primary is down.
+func (s *stand) noticed(strike func()) func() {
+	return func() {
+		strike()
+		s.group.sentinels.SetDownAfter(redistest.DownAfter)
 	}
 }
 
@@ -79,6 +93,7 @@ func (s *stand) moves(strike func()) (to string) {
 	})
 	strike()
 	s.redis = s.group.sentinels.AwaitOther(old)
+	s.group.sentinels.SetDownAfter(never)
 	s.admin = s.redis.Client(s.t)
 	s.watcher.redis.Store(s.redis.Client(s.t))
 	return "to " + s.redis.Addr()
