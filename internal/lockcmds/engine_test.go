@@ -18,7 +18,7 @@ const (
 	notHeldReply   = "-NOTHELD this connection does not hold the lock (is it pooled, shared, or new after a reconnect? use OWNER)"
 	notOwnerReply  = "-NOTHELD this OWNER does not hold the lock"
 	otherFence     = "-NOTHELD the lock is not held with this fence"
-	lostLeaseReply = "-LOSTLEASE the lease has ended before"
+	lostLeaseReply = "-LOSTLEASE the lock was lost before this command: its lease ended, or it was taken away"
 )
 
 func TestAcquireExcludesOtherSessions(t *testing.T) {

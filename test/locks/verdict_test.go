@@ -26,7 +26,7 @@ func graced(o op) op {
 func through(proxy int, o op) op {
 	o.Proxy, o.Named = proxy, true
 	if o.Out == notHeld {
-		o.Text = "LOSTLEASE the lease has ended before"
+		o.Text = "LOSTLEASE the lock was lost before this command: its lease ended, or it was taken away"
 	}
 	return o
 }

@@ -106,7 +106,7 @@ func TestAnOverwrittenKeyIsTheLossOfTheHoldThere(t *testing.T) {
 	a.answered(grantOfFence(7), nil)
 	a.sends("LOCK k")
 	a.answered(resp.Value{Kind: resp.SimpleError, Str: []byte("WRONGTYPE Operation against a key")}, nil)
-	a.got(":7", "-LOSTLEASE the lease has ended before")
+	a.got(":7", "-LOSTLEASE the lock was lost before this command: its lease ended, or it was taken away")
 	if w.holds.Len() != 0 {
 		t.Error("the hold is still known")
 	}

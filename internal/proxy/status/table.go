@@ -32,7 +32,7 @@ const (
 	closedHelp   = "Client connections closed by the proxy, by reason."
 	refusedHelp  = "Commands that were not sent to Redis, by error code."
 	commandsHelp = "Commands of clients, by class: shared (on a lane), pinned (on a connection of the client's own), local (answered by the proxy), lock."
-	pinsHelp     = "Connections to Redis of single clients (used), or kept for them (idle)."
+	pinsHelp     = "Connections to Redis that serve one client at a time, by state: used or idle."
 	loginsHelp   = "Connections to Redis on which it judges logins."
 )
 
@@ -84,7 +84,7 @@ var Table = []Row{
 		Number: func(s *Stats) int64 { return int64(s.Lanes) },
 	},
 	{
-		Info: "lanes_set_aside", Metric: "lanes_set_aside_total", Kind: Counter, Help: "Times that a lane stood still and its clients went on over another.",
+		Info: "lanes_set_aside", Metric: "lanes_set_aside_total", Kind: Counter, Help: "Times that a lane stood still and its clients continued on another lane.",
 		Number: func(s *Stats) int64 { return s.LanesSetAside },
 	},
 	{
@@ -188,7 +188,7 @@ var Table = []Row{
 		Number: func(s *Stats) int64 { return s.PinWaits },
 	},
 	{
-		Info: "pin_timeouts", Metric: "pin_timeouts_total", Kind: Counter, Help: "Commands that waited for a pin and got none.",
+		Info: "pin_timeouts", Metric: "pin_timeouts_total", Kind: Counter, Help: "Commands that waited for a pin and were refused.",
 		Number: func(s *Stats) int64 { return s.PinTimeouts },
 	},
 	{
@@ -228,11 +228,11 @@ var Table = []Row{
 	},
 	{
 		Info: "lock_oldest_wait_ms", Metric: "lock_oldest_wait_seconds", Kind: Gauge, Scale: 0.001,
-		Help:   "For how long the client has waited that waits for a lock for longest. Negative: none waits.",
+		Help:   "Time that the oldest waiter for a lock has waited. Negative: no client waits.",
 		Number: func(s *Stats) int64 { return s.OldestWait.Milliseconds() },
 	},
 	{
-		Metric: "lock_wait_seconds", Label: "verb", Kind: Timing, Help: "From the request to the grant, of locks that were granted.",
+		Metric: "lock_wait_seconds", Label: "verb", Kind: Timing, Help: "Time from the request to the grant, of locks that were granted.",
 		Waits: func(s *Stats) map[string]Waits { return s.Waits },
 	},
 	{
@@ -262,7 +262,7 @@ var Table = []Row{
 		Waits: func(s *Stats) map[string]Waits { return s.Holds },
 	},
 	{
-		Metric: "lock_handover_seconds", Label: "to", Kind: Timing, Help: "From sending a release to the answer that grants the lock to a waiter of this proxy.",
+		Metric: "lock_handover_seconds", Label: "to", Kind: Timing, Help: "Time from sending a release to the answer that grants the lock to a waiter of this proxy.",
 		Waits: func(s *Stats) map[string]Waits { return s.Handovers },
 	},
 	{
