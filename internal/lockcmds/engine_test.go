@@ -659,10 +659,10 @@ func TestWaitersAreLimited(t *testing.T) {
 	a.fence("LOCK i")
 	b.send("LOCK k")
 	b.awaitWaiting()
-	c.want("FAIRLOCK k", "-OVERLOADED too many waiters for this lock")
+	c.want("FAIRLOCK k", "-OVERLOADED too many waiters for this lock (max-waiters-per-lock)")
 	c.send("LOCK j")
 	c.awaitWaiting()
-	p.session(2).want("LOCK i", "-OVERLOADED too many waiters")
+	p.session(2).want("LOCK i", "-OVERLOADED too many waiters (max-waiters)")
 	equal(t, "refusals counted", refused.Load(), int64(2))
 	p.e.Drain()
 	for _, s := range []*session{b, c} {
@@ -682,7 +682,7 @@ func TestWaitersOfEnginesAreLimitedTogether(t *testing.T) {
 	w.awaitWaiting()
 	// One whose attempt is on its way counts until its answer, whether or not it has hung up.
 	q.awaitAttempt("k")
-	p.session(2).want("LOCK k", "-OVERLOADED too many waiters")
+	p.session(2).want("LOCK k", "-OVERLOADED too many waiters (max-waiters)")
 	w.hangUp()
 	p.session(2).want("LOCK k WAIT 1", "(nil)")
 }

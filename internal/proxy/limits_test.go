@@ -241,7 +241,7 @@ func TestWaitersForLocksAreBoundedForAllClients(t *testing.T) {
 	waiter.send("LOCK k")
 	redistest.Eventually(t, 10*time.Second, "the client to wait", func() bool { return srv.Stats().Waiting == 1 })
 	for _, commands := range [][]string{{"LOCK k"}, {"AUTH other pw", "LOCK k"}} { // another user's waiters are no others
-		if got := string(ask(t, address(srv, 0), commands...)); got != "-OVERLOADED too many waiters\r\n" {
+		if got := string(ask(t, address(srv, 0), commands...)); got != "-OVERLOADED too many waiters (max-waiters)\r\n" {
 			t.Errorf("%q: %q", commands, got)
 		}
 	}

@@ -247,9 +247,9 @@ func (x *Waiters) fullLocked(lock string) (why, limit string) {
 	case x.draining:
 		return errDraining.Error(), ""
 	case limits.MaxWaiters > 0 && x.Waiting.Load() >= int64(limits.MaxWaiters):
-		return "too many waiters", "max-waiters"
+		return "too many waiters (max-waiters)", "max-waiters"
 	case limits.MaxWaitersPerLock > 0 && all >= limits.MaxWaitersPerLock:
-		return "too many waiters for this lock", "max-waiters-per-lock"
+		return "too many waiters for this lock (max-waiters-per-lock)", "max-waiters-per-lock"
 	}
 	return "", ""
 }
