@@ -53,7 +53,6 @@ var exceptions = map[measure]int{
 	{"internal/cli", "pairs"}:                65,
 	{"internal/cli/process", "pairs"}:        40,
 	{"internal/lockcmds/redislink", "pairs"}: 90,
-	{"internal/lockcmds/script", "pairs"}:    55,
 	{"internal/lockcmds/waiters", "pairs"}:   95,
 	{"internal/proxy/status", "pairs"}:       60,
 	{"internal/upstream", "pairs"}:           65,

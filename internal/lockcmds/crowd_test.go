@@ -5,8 +5,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/lockproxy/lockproxy/internal/lockcmds/names"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/queue"
-	"github.com/lockproxy/lockproxy/internal/lockcmds/script"
 	"github.com/lockproxy/lockproxy/internal/redistest"
 )
 
@@ -134,8 +134,8 @@ func TestCrowdTakesTurnsWithRedisson(t *testing.T) {
 		w.awaitWaiting()
 	}
 	p.awaitAttempts("k")
-	srv.Do(t, "PUBLISH", script.ChannelOf("k"), "0") // as when another proxy has been faster
-	inRedis := func() []string { return srv.Client(t).LRange(t.Context(), script.QueueOf("k"), 0, -1).Val() }
+	srv.Do(t, "PUBLISH", names.Channel("k"), "0") // as when another proxy has been faster
+	inRedis := func() []string { return srv.Client(t).LRange(t.Context(), names.Queue("k"), 0, -1).Val() }
 	var place string
 	redistest.Eventually(t, patience, "the place and its subscription", func() bool {
 		return p.waitQueue("k", func(q *queue.Queue) bool {
@@ -144,7 +144,7 @@ func TestCrowdTakesTurnsWithRedisson(t *testing.T) {
 		})
 	})
 	k.fair()
-	k.listen(script.NamesOf("k").NameChannel(k.owner))
+	k.listen(names.Of("k").NameChannel(k.owner))
 	equal(t, "queue", inRedis(), []string{place, k.owner})
 	if info := asks.do("LOCKINFO k"); !strings.Contains(info, "fair-waiters :1 local-waiters :2") {
 		t.Errorf("LOCKINFO: %s", info)
@@ -179,17 +179,17 @@ func TestCrowdThatLeavesTakesItsPlaceAlong(t *testing.T) {
 		s.awaitWaiting()
 	}
 	redistest.Eventually(t, patience, "the place", func() bool {
-		return srv.Client(t).LLen(t.Context(), script.QueueOf("k")).Val() == 2
+		return srv.Client(t).LLen(t.Context(), names.Queue("k")).Val() == 2
 	})
 	w.hangUp()
 	timed.hangUp()
 	redistest.Eventually(t, patience, "the place to go", func() bool {
-		return srv.Client(t).LLen(t.Context(), script.QueueOf("k")).Val() == 1
+		return srv.Client(t).LLen(t.Context(), names.Queue("k")).Val() == 1
 	})
 	holder.want("UNLOCK k", ":1")
 	fenceIn(t, first.reply())
 	first.want("UNLOCK k", ":1")
-	if n := srv.Client(t).Exists(t.Context(), "k", script.QueueOf("k"), script.DeadlinesOf("k")).Val(); n != 0 {
+	if n := srv.Client(t).Exists(t.Context(), "k", names.Queue("k"), names.Deadlines("k")).Val(); n != 0 {
 		t.Errorf("%d keys left", n)
 	}
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/lockproxy/lockproxy/internal/lockcmds/names"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/script"
 	"github.com/lockproxy/lockproxy/internal/redistest"
 )
@@ -21,7 +22,7 @@ const wait = 300000
 // giveUp is what a Redisson client does when its time to wait is over: it takes its wait off everybody behind it.
 func (r *redisson) giveUp() {
 	r.t.Helper()
-	n := script.NamesOf(r.key)
+	n := names.Of(r.key)
 	r.eval(`
 		local queue, found = redis.call('lrange', KEYS[1], 0, -1), false
 		for _, owner in ipairs(queue) do
@@ -36,7 +37,7 @@ func (r *redisson) giveUp() {
 // place of ours is lost by that, nor one of theirs by what we do, in whatever order they come and go.
 func TestPlacesOutliveRedissonsArithmetic(t *testing.T) {
 	srv := redistest.Start(t)
-	c, names := srv.Client(t), script.NamesOf("foo")
+	c, names := srv.Client(t), names.Of("foo")
 	calls := int64(0)
 	run := func(call script.Call) (status int64) {
 		args := make([]any, len(call.Args))
@@ -152,7 +153,7 @@ func TestClockThatJumpsTakesNoPlaceOfTheLiving(t *testing.T) {
 	for _, p := range []*proxy{p, q} {
 		p.awaitAttempts("k")
 	}
-	n := script.NamesOf("k")
+	n := names.Of("k")
 	before := c.LRange(t.Context(), n.Queue, 0, -1).Val()
 	c.LPush(t.Context(), n.Queue, "dead")
 	for _, owner := range append(before, "dead") {

@@ -8,8 +8,8 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/lockproxy/lockproxy/internal/lockcmds/names"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/reaper"
-	"github.com/lockproxy/lockproxy/internal/lockcmds/script"
 	"github.com/lockproxy/lockproxy/internal/redistest"
 )
 
@@ -58,7 +58,7 @@ func (r *redisson) release() any {
 		end
 		redis.call('del', KEYS[1])
 		redis.call('publish', KEYS[2], '0')
-		return 1`, []string{r.key, script.ChannelOf(r.key)}, 30000, r.owner)
+		return 1`, []string{r.key, names.Channel(r.key)}, 30000, r.owner)
 }
 
 const dropStale = `
@@ -74,7 +74,7 @@ const dropStale = `
 // fair asks in order; nil: acquired.
 func (r *redisson) fair() any {
 	r.t.Helper()
-	n := script.NamesOf(r.key)
+	n := names.Of(r.key)
 	return r.eval(dropStale+`
 		if redis.call('exists', KEYS[1]) == 0
 			and (redis.call('exists', KEYS[2]) == 0 or redis.call('lindex', KEYS[2], 0) == ARGV[2]) then
@@ -107,7 +107,7 @@ func (r *redisson) fair() any {
 
 func (r *redisson) fairRelease() any {
 	r.t.Helper()
-	n := script.NamesOf(r.key)
+	n := names.Of(r.key)
 	return r.eval(dropStale+`
 		local head = redis.call('lindex', KEYS[2], 0)
 		if redis.call('exists', KEYS[1]) == 0 then
@@ -162,7 +162,7 @@ func TestRedissonAndWeExcludeAndWakeEachOther(t *testing.T) {
 		t.Fatalf("redisson is told %d ms", ttl)
 	}
 	equal(t, "redisson is not the holder", j.release(), any(nil))
-	j.listen(script.ChannelOf("k"))
+	j.listen(names.Channel("k"))
 	a.want("UNLOCK k", ":1")
 	j.awaitMessage()
 	if got := j.acquire(); got != nil {
@@ -193,7 +193,7 @@ func TestFairQueueIsSharedWithRedisson(t *testing.T) {
 	a.send("FAIRLOCK k")
 	a.awaitWaiting()
 	k.fair()
-	k.listen(script.NamesOf("k").NameChannel(k.owner))
+	k.listen(names.Of("k").NameChannel(k.owner))
 	b.send("FAIRLOCK k")
 	b.awaitWaiting()
 	b.quiet(50 * time.Millisecond)
@@ -236,7 +236,7 @@ func TestLiveFairHeadKeepsItsTurn(t *testing.T) {
 	holder, a, j := p.session(2), p.session(2), newRedisson(t, srv, 1, "k")
 	holder.fence("LOCK k")
 	j.fair()
-	j.listen(script.NamesOf("k").NameChannel(j.owner))
+	j.listen(names.Of("k").NameChannel(j.owner))
 	a.send("FAIRLOCK k")
 	a.awaitWaiting()
 	holder.want("UNLOCK k", ":1")
@@ -259,7 +259,7 @@ func TestSubscribedFairHeadsThatDoNotReactAreRemoved(t *testing.T) {
 		j := newRedisson(t, srv, 1, "k")
 		j.owner = j.owner[:37] + itoa(int64(n))
 		j.fair()
-		j.listen(script.NamesOf("k").NameChannel(j.owner))
+		j.listen(names.Of("k").NameChannel(j.owner))
 		cutOff = append(cutOff, j)
 	}
 	a.send("FAIRLOCK k")
@@ -285,7 +285,7 @@ func TestSlowFairHeadKeepsItsTurn(t *testing.T) {
 	holder, a, j := p.session(2), p.session(2), newRedisson(t, srv, 1, "k")
 	holder.fence("LOCK k")
 	j.fair()
-	j.listen(script.NamesOf("k").NameChannel(j.owner))
+	j.listen(names.Of("k").NameChannel(j.owner))
 	a.send("FAIRLOCK k")
 	a.awaitWaiting()
 	start := time.Now()
@@ -311,7 +311,7 @@ func TestFairHeadThatIsOvertakenIsNotTakenForDead(t *testing.T) {
 	holder, a, j := q.session(2), p.session(2), newRedisson(t, srv, 1, "k")
 	holder.fence("LOCK k")
 	j.fair()
-	j.listen(script.NamesOf("k").NameChannel(j.owner))
+	j.listen(names.Of("k").NameChannel(j.owner))
 	a.send("FAIRLOCK k")
 	a.awaitWaiting()
 	holder.want("UNLOCK k", ":1")

@@ -4,8 +4,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/lockproxy/lockproxy/internal/lockcmds/names"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/reaper"
-	"github.com/lockproxy/lockproxy/internal/lockcmds/script"
 	"github.com/lockproxy/lockproxy/internal/locktest"
 	"github.com/lockproxy/lockproxy/internal/redistest"
 )
@@ -56,7 +56,7 @@ func TestLocksThatShareNamesWakeTheirOwnWaiters(t *testing.T) {
 			}
 		}
 	}
-	if n := srv.Client(t).Exists(t.Context(), script.QueueOf("a"), script.DeadlinesOf("a")).Val(); n != 0 {
+	if n := srv.Client(t).Exists(t.Context(), names.Queue("a"), names.Deadlines("a")).Val(); n != 0 {
 		t.Errorf("%d keys left", n)
 	}
 }
@@ -73,7 +73,7 @@ func TestQueuesThatShareAKeyDoNotJudgeEachOther(t *testing.T) {
 			holder.fence("LOCK " + held)
 			first.send("FAIRLOCK " + held)
 			first.awaitWaiting()
-			place := srv.Client(t).LRange(t.Context(), script.QueueOf("a"), 0, -1).Val()
+			place := srv.Client(t).LRange(t.Context(), names.Queue("a"), 0, -1).Val()
 			for range 3 { // free, though the first in the queue waits
 				w := p.session(2)
 				start := time.Now()
@@ -89,7 +89,7 @@ func TestQueuesThatShareAKeyDoNotJudgeEachOther(t *testing.T) {
 				}
 			}
 			first.quiet((reaper.MaxLooks + 1) * reaper.LookAgain / 4)
-			equal(t, "queue", srv.Client(t).LRange(t.Context(), script.QueueOf("a"), 0, -1).Val(), place)
+			equal(t, "queue", srv.Client(t).LRange(t.Context(), names.Queue("a"), 0, -1).Val(), place)
 			holder.want("UNLOCK "+held, ":1")
 			fenceIn(t, first.reply())
 		})

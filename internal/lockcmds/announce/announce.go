@@ -12,8 +12,8 @@ import (
 
 	"github.com/lockproxy/lockproxy/internal/lockcmds/contract"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/jobs"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/names"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/redislink"
-	"github.com/lockproxy/lockproxy/internal/lockcmds/script"
 	"github.com/lockproxy/lockproxy/internal/logging"
 	"github.com/lockproxy/lockproxy/internal/resp"
 )
@@ -124,7 +124,7 @@ func (a *Announcer) publish(losses []Loss) {
 	for _, l := range losses {
 		node := a.opts.Redis.Node(l.Key)
 		messages[node] = append(messages[node], redislink.Message{
-			Channel: script.LostOf(l.Key), Text: strconv.FormatInt(l.Fence, 10) + " " + l.Reason,
+			Channel: names.Lost(l.Key), Text: strconv.FormatInt(l.Fence, 10) + " " + l.Reason,
 		})
 	}
 	for node, some := range messages {

@@ -8,6 +8,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/lockproxy/lockproxy/internal/lockcmds/clock"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/names"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/script"
 )
 
@@ -41,8 +42,8 @@ func (r *Reporter) Note(key string, found script.Damage) {
 	case script.NoDamage:
 	case script.CounterReplaced:
 		r.Logger.Warn("the fence counter held no possible fence and was set to Redis's time",
-			zap.String("counter", script.FenceKeyOf(key, r.Servers())), lock)
+			zap.String("counter", names.FenceOf(key, r.Servers().Slots)), lock)
 	case script.NoQueue:
-		r.Logger.Warn("the key of the fair queue has another type and counts as an empty queue", zap.String("queue", script.QueueOf(key)), lock)
+		r.Logger.Warn("the key of the fair queue has another type and counts as an empty queue", zap.String("queue", names.Queue(key)), lock)
 	}
 }

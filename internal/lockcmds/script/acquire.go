@@ -4,6 +4,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/lockproxy/lockproxy/internal/lockcmds/names"
 	"github.com/lockproxy/lockproxy/internal/resp"
 )
 
@@ -41,21 +42,21 @@ func (a Acquire) Call() Call {
 	if a.shared() {
 		return Call{
 			acquire,
-			[]string{a.Key, FenceKey, ChannelOf(a.Key)},
+			[]string{a.Key, names.Fence, names.Channel(a.Key)},
 			[]string{
 				a.Owner, millis(a.Lease), itoa(a.Request), itoa(a.Fence), itoa(a.Holds),
-				a.field(), publish, NamesOf(a.Key).NameChannel(a.Owner),
+				a.field(), publish, names.Of(a.Key).NameChannel(a.Owner),
 			},
 		}
 	}
 	var buf [192]byte // as in Release.Call
-	b := appendTagged(buf[:0], channelPrefix, a.Key)
+	b := names.AppendChannel(buf[:0], a.Key)
 	channel := len(b)
 	b = strconv.AppendInt(b, milliseconds(a.Lease), 10)
 	lease := len(b)
 	b = strconv.AppendInt(b, a.Request, 10)
 	texts := string(b)
-	all := []string{a.Key, FenceKey, texts[:channel], a.Owner, texts[channel:lease], texts[lease:]}
+	all := []string{a.Key, names.Fence, texts[:channel], a.Owner, texts[channel:lease], texts[lease:]}
 	if a.Fence != 0 { // else the rest says nothing
 		all = append(all, itoa(a.Fence), itoa(a.Holds))
 	}
@@ -76,7 +77,7 @@ type Fair struct {
 
 // Call is the call of fair.lua.
 func (a Fair) Call() Call {
-	n := NamesOf(a.Key)
+	n := names.Of(a.Key)
 	return Call{
 		fair,
 		[]string{n.Lock, n.Queue, n.Deadlines, n.Fence, n.Channel},
@@ -95,7 +96,7 @@ type Crowd struct {
 
 // Call is the call of crowd.lua.
 func (a Crowd) Call() Call {
-	n := NamesOf(a.Key)
+	n := names.Of(a.Key)
 	tell := ""
 	if a.shared() {
 		tell = n.NameChannel(a.Owner)

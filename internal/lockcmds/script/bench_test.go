@@ -8,6 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/redis/go-redis/v9"
 
+	"github.com/lockproxy/lockproxy/internal/lockcmds/names"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/script"
 	"github.com/lockproxy/lockproxy/internal/redistest"
 )
@@ -25,7 +26,7 @@ type bench struct {
 	t *testing.T
 	c *redis.Client
 	s map[string]*script.Script
-	n script.Names
+	n names.Names
 
 	request int64 // of the latest call
 	mine    map[string]belief
@@ -48,13 +49,13 @@ func onBoth(t *testing.T, f func(t *testing.T, b *bench)) {
 	t.Helper()
 	t.Run("redis", func(t *testing.T) {
 		srv := redistest.Start(t)
-		f(t, &bench{t: t, c: srv.Client(t), s: scripts(), n: script.NamesOf("foo")})
+		f(t, &bench{t: t, c: srv.Client(t), s: scripts(), n: names.Of("foo")})
 	})
 	t.Run("miniredis", func(t *testing.T) {
 		srv := miniredis.RunT(t)
 		c := redis.NewClient(&redis.Options{Addr: srv.Addr(), Protocol: 2, MaintNotificationsConfig: nil})
 		t.Cleanup(func() { _ = c.Close() })
-		f(t, &bench{t: t, c: c, s: scripts(), n: script.NamesOf("foo")})
+		f(t, &bench{t: t, c: c, s: scripts(), n: names.Of("foo")})
 	})
 }
 

@@ -4,6 +4,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/lockproxy/lockproxy/internal/lockcmds/names"
 	"github.com/lockproxy/lockproxy/internal/resp"
 )
 
@@ -18,12 +19,12 @@ type Release struct {
 // Call is the call of release.lua.
 func (r Release) Call() Call {
 	if r.Session != "" || r.Holds != 0 {
-		return Call{release, []string{r.Key, ChannelOf(r.Key), QueueOf(r.Key)}, r.args()}
+		return Call{release, []string{r.Key, names.Channel(r.Key), names.Queue(r.Key)}, r.args()}
 	}
 	var buf [256]byte // the texts share one allocation, and the slices another: most calls are of this kind
-	b := appendTagged(buf[:0], channelPrefix, r.Key)
+	b := names.AppendChannel(buf[:0], r.Key)
 	channel := len(b)
-	b = appendTagged(b, queuePrefix, r.Key)
+	b = names.AppendQueue(b, r.Key)
 	queue := len(b)
 	b = strconv.AppendInt(b, r.Fence, 10)
 	fence := len(b)
@@ -54,7 +55,7 @@ type HandOver struct {
 
 // Call is the call of handover.lua.
 func (h HandOver) Call() Call {
-	n := NamesOf(h.Key)
+	n := names.Of(h.Key)
 	who := func(w *Acquire) []string {
 		if w == nil {
 			return []string{"", "", "", "", ""}
@@ -147,7 +148,7 @@ func (d Drop) Call() Call {
 	}
 	return Call{
 		drop,
-		[]string{d.Key, ChannelOf(d.Key), QueueOf(d.Key)},
+		[]string{d.Key, names.Channel(d.Key), names.Queue(d.Key)},
 		[]string{
 			d.Owner, itoa(d.Fence), itoa(d.Holds), publish, itoa(d.Request), millis(d.Grace), d.field(), millis(d.Lease), flag(d.Remember),
 		},
@@ -168,7 +169,7 @@ type Force struct {
 
 // Call is the call of force.lua.
 func (f Force) Call() Call {
-	return Call{force, []string{f.Key, ChannelOf(f.Key), QueueOf(f.Key)}, []string{publish, itoa(f.Fence)}}
+	return Call{force, []string{f.Key, names.Channel(f.Key), names.Queue(f.Key)}, []string{publish, itoa(f.Fence)}}
 }
 
 // Forced is the answer to Force.
@@ -200,7 +201,7 @@ type Extend struct {
 func (x Extend) Call() Call {
 	return Call{
 		extend,
-		[]string{x.Key, ChannelOf(x.Key), QueueOf(x.Key)},
+		[]string{x.Key, names.Channel(x.Key), names.Queue(x.Key)},
 		[]string{x.Owner, millis(x.Lease), publish, itoa(x.Request), x.field(), itoa(x.Fence)},
 	}
 }
@@ -264,7 +265,7 @@ func DecodeAsk(v resp.Value) error {
 type Info struct{ Key string }
 
 // Call is the call of info.lua.
-func (i Info) Call() Call { return Call{info, []string{i.Key, QueueOf(i.Key)}, nil} }
+func (i Info) Call() Call { return Call{info, []string{i.Key, names.Queue(i.Key)}, nil} }
 
 // Holder is the answer to Info.
 type Holder struct {
@@ -289,4 +290,21 @@ func DecodeHolder(v resp.Value) (Holder, error) {
 		Held: true, Owner: string(f[0].Str), Holds: f[1].Int, PTTL: time.Duration(f[2].Int) * time.Millisecond,
 		Fence: f[3].Int, FairWaiters: f[4].Int,
 	}, nil
+}
+
+// Prove tells whether a grant is on a server, by a write that changes nothing. WAIT behind it counts the replicas that have the grant.
+type Prove struct {
+	Key, Owner string
+	Fence      int64
+}
+
+// Call is the call of prove.lua.
+func (p Prove) Call() Call { return Call{prove, []string{p.Key}, []string{p.Owner, itoa(p.Fence)}} }
+
+// DecodeProved decodes the answer of prove.lua.
+func DecodeProved(v resp.Value) (here bool, err error) {
+	if v.IsError() {
+		return false, Error(v.Str)
+	}
+	return v.Int == 1, nil
 }

@@ -3,6 +3,7 @@ package script
 import (
 	"time"
 
+	"github.com/lockproxy/lockproxy/internal/lockcmds/names"
 	"github.com/lockproxy/lockproxy/internal/resp"
 )
 
@@ -14,7 +15,7 @@ type Leave struct {
 
 // Call is the call of leave.lua.
 func (l Leave) Call() Call {
-	n := NamesOf(l.Key)
+	n := names.Of(l.Key)
 	return Call{
 		leave,
 		[]string{n.Queue, n.Deadlines, n.Lock, n.Channel},
@@ -33,7 +34,7 @@ type Refresh struct {
 func (r Refresh) Call() Call {
 	return Call{
 		refresh,
-		[]string{QueueOf(r.Key), DeadlinesOf(r.Key)},
+		[]string{names.Queue(r.Key), names.Deadlines(r.Key)},
 		append(append(make([]string, 0, 1+len(r.Places)), millis(r.Wait)), r.Places...),
 	}
 }
@@ -48,7 +49,7 @@ func DecodeCount(v resp.Value) (int, error) {
 type Head struct{ Key string }
 
 // Call is the call of head.lua.
-func (h Head) Call() Call { return Call{head, []string{h.Key, QueueOf(h.Key)}, nil} }
+func (h Head) Call() Call { return Call{head, []string{h.Key, names.Queue(h.Key)}, nil} }
 
 // DecodeHead decodes the answer of head.lua; empty: the queue is empty.
 func DecodeHead(v resp.Value) (place string, err error) {
@@ -66,7 +67,7 @@ type RemoveHead struct {
 
 // Call is the call of remove_head.lua.
 func (d RemoveHead) Call() Call {
-	n := NamesOf(d.Key)
+	n := names.Of(d.Key)
 	return Call{removeHead, []string{n.Lock, n.Queue, n.Deadlines, n.Channel}, []string{d.Place, publish, flag(d.Force)}}
 }
 
@@ -80,4 +81,17 @@ type HeadRemoved struct {
 func DecodeHeadRemoved(v resp.Value) (HeadRemoved, error) {
 	n, err := numbersOf(v)
 	return HeadRemoved{n.at(0) == 1, n.at(1)}, err
+}
+
+// Front puts a fair waiter whose grant is about to be dropped at the head of the queue.
+type Front struct {
+	Key, Owner string
+	Fence      int64
+	Wait       time.Duration // what deadlines in the queue are counted in
+}
+
+// Call is the call of front.lua.
+func (f Front) Call() Call {
+	n := names.Of(f.Key)
+	return Call{front, []string{n.Lock, n.Queue, n.Deadlines}, []string{f.Owner, itoa(f.Fence), n.PlaceOf(f.Owner), millis(f.Wait)}}
 }

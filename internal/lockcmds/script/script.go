@@ -1,5 +1,5 @@
-// Package script is what the locks are in Redis: the Lua scripts, the names of keys and channels, and for each script a typed
-// call and one decoded answer. It does no I/O and keeps no state.
+// Package script is what the locks are in Redis: the Lua scripts, and for each script a typed call and one decoded
+// answer. It does no I/O and keeps no state.
 //
 // Invariant: every number in a lock's hash has one writer, who writes it as it is to be, for the grant that it knows by its fence.
 // A script that is run twice leaves what it leaves when it is run once. So a call whose answer was lost may be sent again. lib/hash.lua
@@ -19,6 +19,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/lockproxy/lockproxy/internal/lockcmds/names"
 	"github.com/lockproxy/lockproxy/internal/resp"
 )
 
@@ -123,6 +124,32 @@ func read(name string) string {
 		panic("BUG: " + err.Error())
 	}
 	return string(text)
+}
+
+// publish is the command by which the scripts wake waiters, spublish the one in a cluster whose clients listen by SSUBSCRIBE.
+const (
+	publish  = "PUBLISH"
+	spublish = "SPUBLISH"
+)
+
+// Servers are what the scripts must know of the servers that run them. The zero value is one server.
+type Servers struct {
+	Slots   bool // a cluster: all keys of a call are of one hash slot, and so is its fence counter
+	Sharded bool // waiters listen by SSUBSCRIBE, so they are woken by SPUBLISH
+}
+
+// On is the call for these servers. It changes the slices of the call, which may be called upon again.
+func (c Call) On(s Servers) Call {
+	if !s.Slots || c.Script == nil || len(c.Keys) == 0 {
+		return c
+	}
+	if i := c.fence; i > 0 {
+		c.Keys[i] = names.FenceOf(c.Keys[0], true)
+	}
+	if i := c.publish; s.Sharded && i >= 0 && i < len(c.Args) {
+		c.Args[i] = spublish
+	}
+	return c
 }
 
 // Error is an error reply of Redis, to be passed on as it is.

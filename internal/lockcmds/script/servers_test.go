@@ -1,16 +1,13 @@
 package script
 
 import (
-	"crypto/sha1"
-	"encoding/hex"
-	"fmt"
 	"regexp"
 	"slices"
 	"strconv"
-	"strings"
 	"testing"
 	"time"
 
+	"github.com/lockproxy/lockproxy/internal/lockcmds/names"
 	hash "github.com/lockproxy/lockproxy/internal/upstream/slots"
 )
 
@@ -48,7 +45,7 @@ func TestCallsInAClusterKeepToOneSlot(t *testing.T) {
 	} {
 		one := c.On(Servers{})
 		args := slices.Clone(c.Args)
-		if one.fence > 0 && one.Keys[one.fence] != FenceKey || one.publish >= 0 && one.publish < len(args) && args[one.publish] != "PUBLISH" {
+		if one.fence > 0 && one.Keys[one.fence] != names.Fence || one.publish >= 0 && one.publish < len(args) && args[one.publish] != "PUBLISH" {
 			t.Errorf("%s for one server: %q %q", c.Name(), one.Keys, one.Args)
 		}
 		for range 2 {
@@ -65,25 +62,5 @@ func TestCallsInAClusterKeepToOneSlot(t *testing.T) {
 		if !slices.Equal(args, c.Args) {
 			t.Errorf("%s: %q, want %q", c.Name(), c.Args, args)
 		}
-	}
-}
-
-func TestEachSlotHasAFenceCounter(t *testing.T) {
-	all := sha1.New()
-	for slot, key := range fenceKeys() {
-		if hash.Of([]byte(key)) != slot {
-			t.Fatalf("%s is not of slot %d", key, slot)
-		}
-		fmt.Fprintln(all, key)
-	}
-	const names = "d6c384dbec71bce76313877b91fe659040113d99" // never changes: proxies of different versions share the counters
-	if got := hex.EncodeToString(all.Sum(nil)); got != names {
-		t.Errorf("the names of the fence counters have changed: %s", got)
-	}
-	if got := FenceKeyOf("foo", Servers{Slots: true}); got != FenceKeyOf("x{foo}", Servers{Slots: true}) || !strings.HasPrefix(got, FenceKey+":{") {
-		t.Errorf("the counter of foo is %s", got)
-	}
-	if got := FenceKeyOf("foo", Servers{}); got != FenceKey {
-		t.Errorf("on one server it is %s", got)
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/redis/go-redis/v9"
 
+	"github.com/lockproxy/lockproxy/internal/lockcmds/names"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/script"
 	"github.com/lockproxy/lockproxy/internal/redistest"
 	"github.com/lockproxy/lockproxy/internal/resp"
@@ -78,7 +79,7 @@ func (b table) state() string {
 	for _, field := range slices.Sorted(maps.Keys(hash)) {
 		fmt.Fprintf(&out, "%s=%s\n", field, hash[field])
 	}
-	n := script.NamesOf(key)
+	n := names.Of(key)
 	lease := b.c.PTTL(b.t.Context(), key).Val().Round(5 * time.Second)
 	fmt.Fprintln(&out, "lease", lease, "queue", b.c.LRange(b.t.Context(), n.Queue, 0, -1).Val(), "places", b.c.ZCard(b.t.Context(), n.Deadlines).Val())
 	return out.String()
@@ -87,7 +88,7 @@ func (b table) state() string {
 func (b table) reset(hash []any, queue ...string) {
 	b.t.Helper()
 	b.c.FlushDB(b.t.Context())
-	n := script.NamesOf(key)
+	n := names.Of(key)
 	if len(hash) > 0 {
 		b.c.HSet(b.t.Context(), key, hash...)
 		b.c.PExpire(b.t.Context(), key, leaseMS*time.Millisecond)

@@ -5,11 +5,11 @@ import (
 	"time"
 
 	"github.com/lockproxy/lockproxy/internal/lockcmds/contract"
-	"github.com/lockproxy/lockproxy/internal/lockcmds/script"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/names"
 )
 
 // channel is that of the lock k.
-func channel() string { return script.ChannelOf("k") }
+func channel() string { return names.Channel("k") }
 
 func TestAMessageCausesAnAttemptThatIsGranted(t *testing.T) {
 	w := newWorld(t)

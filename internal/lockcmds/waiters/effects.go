@@ -10,6 +10,7 @@ import (
 	"github.com/lockproxy/lockproxy/internal/lockcmds/calls"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/clock"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/jobs"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/names"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/queue"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/reaper"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/redislink"
@@ -146,7 +147,7 @@ func (x *Waiters) refresh(q *queue.Queue, places []string) {
 
 // listPlaces asks Redis who is in the queue of a lock.
 func (x *Waiters) listPlaces(q *queue.Queue) {
-	name := script.QueueOf(q.Names().Key)
+	name := names.Queue(q.Names().Key)
 	places, err := x.Calls.Own.Node(name).List(x.Calls.Life, name, reaper.SeenLimit)
 	x.Step(func(*queue.Set) { q.PlacesListed(places, failureOf(err)) })
 }

@@ -41,6 +41,7 @@ import (
 	"github.com/lockproxy/lockproxy/internal/lockcmds/grammar"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/holds"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/listing"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/names"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/owners"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/queue"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/reentry"
@@ -256,7 +257,7 @@ func (x *Waiters) fullLocked(lock string) (why, limit string) {
 
 // namesOf returns the names that waiting for a lock needs.
 func (x *Waiters) namesOf(lock string) queue.Names {
-	n := script.NamesOf(lock)
+	n := names.Of(lock)
 	return queue.Names{Key: lock, Channel: n.Channel, Place: n.PlaceOf(x.place), Wake: n.NameChannel(x.place)}
 }
 

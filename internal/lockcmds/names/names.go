@@ -1,4 +1,5 @@
-package script
+// Package names has the Redis keys and channels of a lock. It does no I/O and keeps no state.
+package names
 
 import "strings"
 
@@ -9,11 +10,11 @@ type Names struct {
 	Channel   string // released: "0"; the channel of a fair waiter is channel:owner
 	Queue     string // list of fair waiters
 	Deadlines string // zset of fair waiters
-	Fence     string // fence counter, shared by all locks; in a cluster see Call.On
+	Fence     string // fence counter, shared by all locks; in a cluster see FenceOf
 }
 
-// FenceKey counts the fences of all locks of one server. In a cluster it is the beginning of a name: see FenceKeyOf.
-const FenceKey = "lockproxy:fence"
+// Fence counts the fences of all locks of one server. In a cluster it is the beginning of a name: see FenceOf.
+const Fence = "lockproxy:fence"
 
 // Beginnings of names.
 const (
@@ -21,34 +22,28 @@ const (
 	queuePrefix   = "redisson_lock_queue"
 )
 
-// publish is the command by which the scripts wake waiters, spublish the one in a cluster whose clients listen by SSUBSCRIBE.
-const (
-	publish  = "PUBLISH"
-	spublish = "SPUBLISH"
-)
-
-// NamesOf builds the names for key.
-func NamesOf(key string) Names {
+// Of builds the names for key.
+func Of(key string) Names {
 	return Names{
 		Lock:      key,
-		Channel:   ChannelOf(key),
-		Queue:     QueueOf(key),
-		Deadlines: DeadlinesOf(key),
-		Fence:     FenceKey,
+		Channel:   Channel(key),
+		Queue:     Queue(key),
+		Deadlines: Deadlines(key),
+		Fence:     Fence,
 	}
 }
 
-// ChannelOf is the base channel of a lock.
-func ChannelOf(key string) string { return tagged(channelPrefix, key) }
+// Channel is the base channel of a lock.
+func Channel(key string) string { return tagged(channelPrefix, key) }
 
-// QueueOf is the fair queue of a lock.
-func QueueOf(key string) string { return tagged(queuePrefix, key) }
+// Queue is the fair queue of a lock.
+func Queue(key string) string { return tagged(queuePrefix, key) }
 
-// DeadlinesOf is the deadlines of the places in that queue.
-func DeadlinesOf(key string) string { return tagged("redisson_lock_timeout", key) }
+// Deadlines is the deadlines of the places in that queue.
+func Deadlines(key string) string { return tagged("redisson_lock_timeout", key) }
 
-// LostOf is the channel on which the loss of a lock is told.
-func LostOf(key string) string { return tagged("lockproxy:lost", key) }
+// Lost is the channel on which the loss of a lock is told.
+func Lost(key string) string { return tagged("lockproxy:lost", key) }
 
 // NameChannel is the channel on which those who wait for an owner are woken by its name.
 func (n Names) NameChannel(owner string) string { return n.Channel + ":" + n.PlaceOf(owner) }
@@ -66,6 +61,12 @@ func tagged(prefix, key string) string {
 	var name [128]byte
 	return string(appendTagged(name[:0], prefix, key))
 }
+
+// AppendChannel appends the base channel of a lock.
+func AppendChannel(dst []byte, key string) []byte { return appendTagged(dst, channelPrefix, key) }
+
+// AppendQueue appends the fair queue of a lock.
+func AppendQueue(dst []byte, key string) []byte { return appendTagged(dst, queuePrefix, key) }
 
 // appendTagged is Redisson's rule: a name with an opening brace anywhere is taken to have its own hash tag.
 func appendTagged(dst []byte, prefix, key string) []byte {

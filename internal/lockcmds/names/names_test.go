@@ -1,4 +1,4 @@
-package script
+package names
 
 import "testing"
 
@@ -8,7 +8,7 @@ func TestNamesAreRedissons(t *testing.T) {
 		{"{a}b", "redisson_lock__channel:{a}b", "redisson_lock_queue:{a}b", "redisson_lock_timeout:{a}b"},
 		{"x{a}y{b}", "redisson_lock__channel:x{a}y{b}", "redisson_lock_queue:x{a}y{b}", "redisson_lock_timeout:x{a}y{b}"},
 	} {
-		n := NamesOf(c.key)
+		n := Of(c.key)
 		if n.Channel != c.channel || n.Queue != c.queue || n.Deadlines != c.deadlines || n.Fence != "lockproxy:fence" || n.Lock != c.key {
 			t.Errorf("%s: %+v", c.key, n)
 		}
