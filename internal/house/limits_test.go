@@ -52,7 +52,6 @@ var exceptions = map[measure]int{
 	{"internal/admin", "pairs"}:              50,
 	{"internal/cli", "pairs"}:                65,
 	{"internal/cli/process", "pairs"}:        40,
-	{"internal/lockcmds/redislink", "pairs"}: 90,
 	{"internal/lockcmds/waiters", "pairs"}:   95,
 	{"internal/proxy/status", "pairs"}:       60,
 	{"internal/upstream", "pairs"}:           65,

@@ -13,6 +13,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/lockproxy/lockproxy/internal/lockcmds"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/clusterlink"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/jobs"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/losses"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/redislink"
@@ -48,7 +49,7 @@ type Options struct {
 
 	Addr    string                                      // of Redis, for messages
 	Connect func(ctx context.Context) (net.Conn, error) // to Redis, for the engines' own clients
-	Fleet   redislink.Fleet                             // the servers of a cluster; nil: there is one server
+	Fleet   clusterlink.Fleet                           // the servers of a cluster; nil: there is one server
 
 	Max    int           // engines at once
 	Idle   time.Duration // how long an engine is kept that no session uses
@@ -237,7 +238,7 @@ func (r *Registry) newEngine(id ID) (*lockcmds.Engine, error) {
 // newLink makes the engine's own way to Redis. A cluster has one database.
 func (r *Registry) newLink(id ID) (redislink.Topology, error) {
 	if r.opts.Fleet != nil {
-		return redislink.NewCluster(redislink.ClusterOptions{Fleet: r.opts.Fleet, User: id.User, Password: id.Password, Logger: r.opts.Engine.Logger})
+		return clusterlink.New(clusterlink.Options{Fleet: r.opts.Fleet, User: id.User, Password: id.Password, Logger: r.opts.Engine.Logger})
 	}
 	return redislink.New(redislink.Options{
 		Addr: r.opts.Addr, Dial: r.opts.Connect, User: id.User, Password: id.Password, DB: id.DB, Logger: r.opts.Engine.Logger,

@@ -34,6 +34,12 @@ type Options struct {
 	User, Password string
 	DB             int
 	Logger         *zap.Logger // nil: silent
+
+	// Sharded reports whether channels belong to slots, as in a cluster: SSUBSCRIBE. nil: they do not.
+	Sharded func() bool
+	// Moved says that the server does not serve a channel: why is Redis's refusal; empty if Redis has ended the subscription unasked. It reports
+	// whether another subscription follows, so that the refusal is not final. nil: each refusal is.
+	Moved func(channel string, why Refusal) bool
 }
 
 // Client is the Topology of one server, and its only Node. It has one connection for commands and one for subscriptions. They are made
@@ -77,7 +83,7 @@ func New(opts Options) (*Client, error) {
 		}
 	}
 	c := &Client{option: option}
-	c.subs.init(c, opts.Logger)
+	c.subs.init(c, opts)
 	return c, nil
 }
 
@@ -180,8 +186,8 @@ func (c *Client) Eval(ctx context.Context, s Script, keys, args []string) (resp.
 	return valueOf(reply)
 }
 
-// ask is Eval for a key that is being moved to this server.
-func (c *Client) ask(ctx context.Context, s Script, keys, args []string) (resp.Value, error) {
+// Ask is Eval for a key that is being moved to this server.
+func (c *Client) Ask(ctx context.Context, s Script, keys, args []string) (resp.Value, error) {
 	ctx, cancel := context.WithTimeout(ctx, AnswerLimit)
 	defer cancel()
 	client, err := c.get(ctx)

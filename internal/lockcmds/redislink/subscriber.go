@@ -31,18 +31,17 @@ type subscriber struct {
 	client   *Client
 	log      *zap.Logger
 	listener Listener
-	wake     chan struct{} // size 1, never closed: there is something to do
-	// Of a server of a cluster.
-	sharded func() bool          // channels belong to slots: SSUBSCRIBE; nil: they do not
-	moved   func(channel string) // tells that another server has the slot of a channel by now
+	sharded  func() bool                            // Options.Sharded
+	moved    func(channel string, why Refusal) bool // Options.Moved
+	wake     chan struct{}                          // size 1, never closed: there is something to do
 
 	mu     sync.Mutex          // guards the fields below
 	wanted map[string]struct{} // channels
 	todo   []string            // channels to be subscribed, or unsubscribed if they are not wanted
 }
 
-func (s *subscriber) init(c *Client, log *zap.Logger) {
-	s.client, s.log = c, log
+func (s *subscriber) init(c *Client, opts Options) {
+	s.client, s.log, s.sharded, s.moved = c, opts.Logger, opts.Sharded, opts.Moved
 	s.wake = make(chan struct{}, 1)
 	s.wanted = make(map[string]struct{})
 }
@@ -234,8 +233,7 @@ func (s *subscriber) subscribe(ctx context.Context, conn link, batch []string) e
 
 // refuse is for a channel that Redis refuses. It is reported, unless another server has it.
 func (s *subscriber) refuse(channel string, why Refusal) {
-	if s.moved != nil && passes(why) {
-		s.moved(channel)
+	if s.moved != nil && s.moved(channel, why) {
 		return
 	}
 	s.mu.Lock()
@@ -255,7 +253,7 @@ func (s *subscriber) subscription(e rueidis.PubSubSubscription) {
 		_, wanted := s.wanted[e.Channel]
 		s.mu.Unlock()
 		if wanted && s.moved != nil {
-			s.moved(e.Channel)
+			s.moved(e.Channel, "")
 		}
 	}
 }

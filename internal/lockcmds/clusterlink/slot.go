@@ -1,4 +1,4 @@
-package redislink
+package clusterlink
 
 import (
 	"context"
@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/lockproxy/lockproxy/internal/lockcmds/redislink"
 	"github.com/lockproxy/lockproxy/internal/resp"
 	"github.com/lockproxy/lockproxy/internal/upstream/cluster"
 	"github.com/lockproxy/lockproxy/internal/upstream/topology"
@@ -22,18 +23,21 @@ type slotNode struct {
 const hops = 4
 
 var (
-	errNobody    = fmt.Errorf("no server of the cluster is known for the slot: %w", ErrUnsent)
-	errRedirects = fmt.Errorf("the servers redirect to each other, or to an unknown one: %w", ErrUnsent)
+	errClosed    = fmt.Errorf("client is closed: %w", redislink.ErrUnsent)
+	errNobody    = fmt.Errorf("no server of the cluster is known for the slot: %w", redislink.ErrUnsent)
+	errRedirects = fmt.Errorf("the servers redirect to each other, or to an unknown one: %w", redislink.ErrUnsent)
 )
 
 // passes reports whether a server of a cluster has refused something only for now, or for another server's sake.
-func passes(why Refusal) bool { return refusal(why).Reason != cluster.Done }
+func passes(why redislink.Refusal) bool { return refusal(why).Reason != cluster.Done }
 
-func refusal(text Refusal) cluster.Refusal { return cluster.Read([]byte("-" + string(text) + "\r\n")) }
+func refusal(text redislink.Refusal) cluster.Refusal {
+	return cluster.Read([]byte("-" + string(text) + "\r\n"))
+}
 
 // route makes a call at the server of the slot. call returns Redis's refusal, which may name another server. If that is a server of the view, the
 // call is made there, because it has not run. It leaves its result to call.
-func (n slotNode) route(ctx context.Context, call func(ctx context.Context, s *server, asking bool) (Refusal, error)) error {
+func (n slotNode) route(ctx context.Context, call func(ctx context.Context, s *server, asking bool) (redislink.Refusal, error)) error {
 	fleet := n.c.opts.Fleet
 	view := fleet.View()
 	owner, asking := view.Owner(n.slot), false
@@ -46,13 +50,13 @@ func (n slotNode) route(ctx context.Context, call func(ctx context.Context, s *s
 		if s == nil {
 			return errClosed
 		}
-		var text Refusal
+		var text redislink.Refusal
 		err := s.guard(ctx, func(ctx context.Context) (err error) {
 			text, err = call(ctx, s, asking)
 			return err
 		})
 		if err != nil {
-			if errors.Is(err, ErrUnsent) {
+			if errors.Is(err, redislink.ErrUnsent) {
 				fleet.Refresh(topology.Any, nil)
 			}
 			return err
@@ -78,15 +82,15 @@ func (n slotNode) route(ctx context.Context, call func(ctx context.Context, s *s
 }
 
 // Eval implements Node.
-func (n slotNode) Eval(ctx context.Context, script Script, keys, args []string) (v resp.Value, err error) {
-	err = n.route(ctx, func(ctx context.Context, s *server, asking bool) (why Refusal, err error) {
+func (n slotNode) Eval(ctx context.Context, script redislink.Script, keys, args []string) (v resp.Value, err error) {
+	err = n.route(ctx, func(ctx context.Context, s *server, asking bool) (why redislink.Refusal, err error) {
 		if asking {
-			v, err = s.ask(ctx, script, keys, args)
+			v, err = s.Ask(ctx, script, keys, args)
 		} else {
 			v, err = s.Eval(ctx, script, keys, args)
 		}
 		if v.IsError() {
-			why = Refusal(v.Str)
+			why = redislink.Refusal(v.Str)
 		}
 		return why, err
 	})
@@ -95,10 +99,10 @@ func (n slotNode) Eval(ctx context.Context, script Script, keys, args []string) 
 
 // List implements Node.
 func (n slotNode) List(ctx context.Context, key string, most int) (list []string, err error) {
-	var refused Refusal
-	err = n.route(ctx, func(ctx context.Context, s *server, asking bool) (Refusal, error) {
+	var refused redislink.Refusal
+	err = n.route(ctx, func(ctx context.Context, s *server, asking bool) (redislink.Refusal, error) {
 		if asking { // a key that is being moved is not looked at
-			return "", fmt.Errorf("the list is being moved: %w", ErrUnsent)
+			return "", fmt.Errorf("the list is being moved: %w", redislink.ErrUnsent)
 		}
 		var err error
 		list, err = s.List(ctx, key, most)
@@ -114,12 +118,14 @@ func (n slotNode) List(ctx context.Context, key string, most int) (list []string
 }
 
 // Publish implements Node.
-func (n slotNode) Publish(ctx context.Context, messages []Message) error {
-	return n.route(ctx, func(ctx context.Context, s *server, _ bool) (Refusal, error) { return "", s.Publish(ctx, messages) })
+func (n slotNode) Publish(ctx context.Context, messages []redislink.Message) error {
+	return n.route(ctx, func(ctx context.Context, s *server, _ bool) (redislink.Refusal, error) {
+		return "", s.Publish(ctx, messages)
+	})
 }
 
 // Server implements Node: it is the owner of the slot by the present view.
-func (n slotNode) Server() Server {
+func (n slotNode) Server() redislink.Server {
 	fleet := n.c.opts.Fleet
 	owner := fleet.View().Owner(n.slot)
 	if owner == nil {
@@ -136,12 +142,12 @@ type home struct {
 }
 
 // Confirm implements Server. If a slot has moved, the answers for its keys say so.
-func (h home) Confirm(f func(Confirmation) error) error {
+func (h home) Confirm(f func(redislink.Confirmation) error) error {
 	if h.server == nil {
 		return errNobody
 	}
-	err := h.server.Confirm(func(conn Confirmation) error { return f(observed{conn, h}) })
-	if errors.Is(err, ErrUnsent) {
+	err := h.server.Confirm(func(conn redislink.Confirmation) error { return f(observed{conn, h}) })
+	if errors.Is(err, redislink.ErrUnsent) {
 		h.fleet.Refresh(topology.Any, nil)
 	}
 	return err
@@ -149,15 +155,15 @@ func (h home) Confirm(f func(Confirmation) error) error {
 
 // observed is a connection whose answers may be signs of a change.
 type observed struct {
-	Confirmation
+	redislink.Confirmation
 	home home
 }
 
 func (o observed) Write(
-	ctx context.Context, s Script, keys, args [][]string, replicas int, limit time.Duration,
+	ctx context.Context, s redislink.Script, keys, args [][]string, replicas int, limit time.Duration,
 ) (answers []resp.Value, have int, err error) {
 	answers, have, err = o.Confirmation.Write(ctx, s, keys, args, replicas, limit)
-	if slices.ContainsFunc(answers, func(v resp.Value) bool { return v.IsError() && passes(Refusal(v.Str)) }) {
+	if slices.ContainsFunc(answers, func(v resp.Value) bool { return v.IsError() && passes(redislink.Refusal(v.Str)) }) {
 		o.home.fleet.Refresh(o.home.at, nil)
 	}
 	return answers, have, err
@@ -169,4 +175,4 @@ func (n slotNode) Subscribe(channel string) { n.c.change(channel, true) }
 // Unsubscribe implements Node.
 func (n slotNode) Unsubscribe(channel string) { n.c.change(channel, false) }
 
-var _ Node = slotNode{}
+var _ redislink.Node = slotNode{}

@@ -1,4 +1,11 @@
-package redislink
+// Package clusterlink is the lock engine's way to the servers of a Redis Cluster, with a client of package redislink for each.
+//
+//	Node(key).Eval ──► the owner of the slot, by the present view ──MOVED, ASK──► the server that Redis names, if the view has it
+//	Node(channel).Subscribe ──► homes ──► Run ──► the subscriber of the owner; of the next one when the view changes
+//
+// A call that a server refuses for the cluster's sake has not run. If no other server is known that can run it, redislink.ErrUnsent or
+// Redis's refusal says so.
+package clusterlink
 
 import (
 	"context"
@@ -9,6 +16,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/lockproxy/lockproxy/internal/lockcmds/redislink"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/script"
 	"github.com/lockproxy/lockproxy/internal/upstream/cluster"
 	"github.com/lockproxy/lockproxy/internal/upstream/slots"
@@ -30,23 +38,18 @@ type Fleet interface {
 	Sharded() bool
 }
 
-// ClusterOptions say which servers a Cluster is, and as whom it connects to them. Fleet is required.
-type ClusterOptions struct {
+// Options say which servers a Cluster is, and as whom it connects to them. Fleet is required.
+type Options struct {
 	Fleet          Fleet
 	User, Password string
 	Logger         *zap.Logger // nil: silent
 }
 
-// Cluster is the Topology of a Redis Cluster. It has a Node for each hash slot, so renewals of one batch are of one slot, and a Client for each
+// Cluster is the Topology of a Redis Cluster. It has a Node for each hash slot, so renewals of one batch are of one slot, and a redislink.Client for each
 // server that it needs.
-//
-//	Node(key).Eval ──► the owner of the slot, by the present view ──MOVED, ASK──► the server that Redis names, if the view has it
-//	Node(channel).Subscribe ──► homes ──► Run ──► the subscriber of the owner; of the next one when the view changes
-//
-// A call that a server refuses for the cluster's sake has not run. If no other server is known that can run it, ErrUnsent or Redis's refusal says so.
 type Cluster struct {
-	opts     ClusterOptions
-	listener Listener
+	opts     Options
+	listener redislink.Listener
 	wake     chan struct{} // size 1, never closed: todo is not empty, or the view has changed
 
 	mu      sync.Mutex // guards the fields below
@@ -56,10 +59,10 @@ type Cluster struct {
 	closed  bool
 }
 
-// NewCluster checks the options. It starts nothing.
-func NewCluster(opts ClusterOptions) (*Cluster, error) {
+// New checks the options. It starts nothing.
+func New(opts Options) (*Cluster, error) {
 	if opts.Fleet == nil {
-		return nil, errors.New("redislink: no servers")
+		return nil, errors.New("clusterlink: no servers")
 	}
 	if opts.Logger == nil {
 		opts.Logger = zap.NewNop()
@@ -73,10 +76,10 @@ func (c *Cluster) Servers() script.Servers {
 }
 
 // Node implements Topology.
-func (c *Cluster) Node(key string) Node { return slotNode{c, slots.Of([]byte(key))} }
+func (c *Cluster) Node(key string) redislink.Node { return slotNode{c, slots.Of([]byte(key))} }
 
 // Listen implements Topology.
-func (c *Cluster) Listen(l Listener) { c.listener = l }
+func (c *Cluster) Listen(l redislink.Listener) { c.listener = l }
 
 // server returns the server of that name, if there is one; nil: this Cluster is closed.
 func (c *Cluster) server(at topology.Node) *server {
@@ -110,14 +113,19 @@ func (c *Cluster) stir() {
 	}
 }
 
-// moved notes that a channel has no subscription at its home any more. When the view is fresh it gets one, there or elsewhere.
-func (c *Cluster) moved(channel string) {
+// moved notes that a channel has no subscription at its home any more, unless Redis has refused it for good. When the view is fresh it gets
+// one, there or elsewhere.
+func (c *Cluster) moved(channel string, why redislink.Refusal) bool {
+	if why != "" && !passes(why) {
+		return false
+	}
 	c.opts.Fleet.Refresh(topology.Any, func() {
 		c.mu.Lock()
 		c.todo = append(c.todo, channel)
 		c.mu.Unlock()
 		c.stir()
 	})
+	return true
 }
 
 // Run implements Topology.

@@ -1,4 +1,4 @@
-package redislink
+package clusterlink
 
 import (
 	"context"
@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/lockproxy/lockproxy/internal/lockcmds/redislink"
 	"github.com/lockproxy/lockproxy/internal/upstream/topology"
 )
 
@@ -20,11 +21,11 @@ const (
 	farewell = 400 * time.Millisecond
 )
 
-var errStandstill = fmt.Errorf("the server does not answer: %w", ErrUnsent)
+var errStandstill = fmt.Errorf("the server does not answer: %w", redislink.ErrUnsent)
 
 // server is one server of a cluster.
 type server struct {
-	*Client
+	*redislink.Client
 	at   topology.Node
 	life context.Context // its connections end with it
 	end  context.CancelFunc
@@ -39,8 +40,9 @@ type server struct {
 func (c *Cluster) newServer(at topology.Node) *server {
 	s := &server{at: at}
 	s.life, s.end = context.WithCancel(context.Background())
-	client, err := New(Options{
+	client, err := redislink.New(redislink.Options{
 		Addr: string(at), User: c.opts.User, Password: c.opts.Password, Logger: c.opts.Logger,
+		Sharded: c.opts.Fleet.Sharded, Moved: c.moved,
 		Dial: func(ctx context.Context) (net.Conn, error) {
 			ctx, cancel := context.WithCancel(ctx)
 			defer cancel()
@@ -56,7 +58,7 @@ func (c *Cluster) newServer(at topology.Node) *server {
 		panic("BUG: " + err.Error()) // at has a name
 	}
 	s.Client = client
-	s.subs.sharded, s.subs.moved, s.subs.listener = c.opts.Fleet.Sharded, c.moved, c.listener
+	s.Listen(c.listener)
 	return s
 }
 
