@@ -1,6 +1,7 @@
 package lockcmds
 
 import (
+	"errors"
 	"time"
 
 	"github.com/tidwall/redcon"
@@ -70,7 +71,9 @@ func (x *extension) Postponed() (script.Call, time.Duration) {
 }
 
 // Doubted implements calls.Asker.
-func (x *extension) Doubted() {}
+func (x *extension) Doubted(sentAt time.Time) {
+	x.e.holds.Step(func(l *ledger.Ledger) { l.InDoubt(&x.session.Session, x.h, x.call.Lease, sentAt) })
+}
 
 // Answered turns the answer of an extension into the reply, or sends it once more: for a later grant of the owner than this proxy knew.
 // Requires the session lock, or that the session has ended.
@@ -81,6 +84,8 @@ func (x *extension) Answered(o calls.Outcome) []byte {
 	}
 	answer := ledger.Answer{Status: ledger.NotHolder, Fence: a.Fence, Holds: a.Holds, SentAt: x.q.SentAt}
 	switch {
+	case errors.Is(err, contract.ErrInDoubt):
+		answer.Status = ledger.InDoubt
 	case err != nil:
 		answer.Status = ledger.Failed
 	case a.Held:

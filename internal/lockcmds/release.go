@@ -103,9 +103,9 @@ func (r *release) Postponed() (script.Call, time.Duration) {
 }
 
 // Doubted implements calls.Asker. The copy is a plain release.
-func (r *release) Doubted() {
+func (r *release) Doubted(sentAt time.Time) {
 	r.e.holds.Doubt(r.session)
-	r.next.Answered(r.q.Session, script.Released{}, r.q.SentAt, contract.ErrInDoubt)
+	r.next.Answered(r.q.Session, script.Released{}, sentAt, contract.ErrInDoubt)
 }
 
 // countedOn reports whether a later release of the session, which may have been sent, writes what is left behind this one too. Redis may
@@ -119,7 +119,7 @@ func (r *release) countedOn() (yes bool) {
 func (r *release) Answered(o calls.Outcome) []byte {
 	a, err := calls.Decoded(o.Reply, o.Err, script.DecodeReleased)
 	if errors.Is(err, contract.ErrUnsent) && r.countedOn() {
-		r.Doubted()
+		r.Doubted(r.q.SentAt)
 		r.e.calls.Repeat(&r.q, r.call().Call())
 		return nil
 	}

@@ -153,7 +153,7 @@ func (w *Watchdog) settle(ctx context.Context, g *group, b *batch, verdicts []Ve
 			continue
 		case err == nil && verdicts[i] == Renewed:
 			// Also right if the old deadline has just passed: Redis found the lease unbroken.
-			l.extendLocked(b.sent, b.renewals[i].TTL)
+			l.extendLocked(b.sent, min(b.renewals[i].TTL, l.ttl)) // less by Shorten
 		default:
 			l.next = max(now, b.sent+l.retryAfter())
 		}

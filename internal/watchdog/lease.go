@@ -109,6 +109,21 @@ func (l *Lease) Continue() bool {
 	return !l.over
 }
 
+// Shorten is for a command that was sent at sentAt and whose answer was lost: it may have set the lease to ttl, or may still do so. From now on
+// the lease counts as the shorter one, and is renewed with that length. It ends no Pause.
+func (l *Lease) Shorten(sentAt time.Time, ttl time.Duration) {
+	l.w.mu.Lock()
+	defer l.w.mu.Unlock()
+	if l.over || ttl >= l.ttl {
+		return
+	}
+	set := max(sentAt.Sub(l.w.base), l.deadline-l.ttl) // if the lease was set later than that, the command is executed later still
+	l.ttl = ttl
+	l.deadline = min(l.deadline, set+ttl)
+	l.next = min(l.next, set+ttl/renewalsPerTTL)
+	l.planLocked()
+}
+
 // Forget ends the watch, as after a release: no renewal begins and no loss is decided afterwards. It returns false if
 // the lease was over before; a loss decided before may reach OnLost a moment later. Forget does not wait for a renewal
 // on its way: Pause does.

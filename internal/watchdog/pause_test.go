@@ -210,3 +210,72 @@ func TestAnswerToAReplacedEntryIsIgnored(t *testing.T) {
 		b.wantTimes(t, 10*time.Second, 21*time.Second)
 	})
 }
+
+func TestAShortenedLeaseIsRenewedByItsLength(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, Options{})
+		l := b.Track(entry("k"), time.Now())
+		l.Pause(nil)
+		pass(2 * time.Second)
+		l.Shorten(time.Now(), 6*time.Second)
+		l.Shorten(time.Now(), time.Minute) // no longer one
+		if got, want := l.Deadline().Sub(b.start), 8*time.Second; got != want {
+			t.Errorf("deadline at %v, want %v", got, want)
+		}
+		pass(3 * time.Second)
+		l.Continue()
+		pass(3 * time.Second)
+		b.wantTimes(t, 5*time.Second, 7*time.Second)
+		if got, want := b.calls[0].TTL, 6*time.Second; got != want {
+			t.Errorf("the renewal asks for %v, want %v", got, want)
+		}
+		b.setAnswer(down)
+		pass(time.Minute)
+		b.wantLosses(t, "k deadline 13s")
+		l.Shorten(time.Now(), time.Second) // of a lost lease: nothing
+	})
+}
+
+func TestAShortenedLeaseEndsWhilePaused(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, Options{})
+		l := b.Track(entry("k"), time.Now())
+		l.Pause(nil)
+		pass(2 * time.Second)
+		l.Shorten(b.start.Add(time.Second), 500*time.Millisecond) // has passed
+		synctest.Wait()
+		b.wantLosses(t, "k deadline 2s")
+	})
+}
+
+// A lease that was set behind the command that may make it shorter: the command is executed later still, if it is executed.
+func TestALeaseIsShortenedFromTheMomentAtWhichItWasSet(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, Options{})
+		l := b.Track(entry("k"), time.Now())
+		pass(11 * time.Second) // renewed at 10 s
+		l.Shorten(b.start, 5*time.Second)
+		if got, want := l.Deadline().Sub(b.start), 15*time.Second; got != want {
+			t.Errorf("deadline at %v, want %v", got, want)
+		}
+		pass(9 * time.Second)
+		b.wantLosses(t)
+	})
+}
+
+func TestARenewalOnItsWayGivesAShortenedLeaseNoMore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, Options{})
+		b.setAnswer(func(ctx context.Context, group any, batch []Renewal) ([]Verdict, error) {
+			time.Sleep(2 * time.Second)
+			return allRenewed(ctx, group, batch)
+		})
+		l := b.Track(entry("k"), time.Now())
+		pass(11 * time.Second)
+		l.Shorten(time.Now(), 6*time.Second)
+		pass(1500 * time.Millisecond)
+		if got, want := l.Deadline().Sub(b.start), 16*time.Second; got != want {
+			t.Errorf("deadline at %v, want %v", got, want)
+		}
+	})
+}

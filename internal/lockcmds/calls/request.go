@@ -47,8 +47,9 @@ type Asker interface {
 	// Postponed is the call to be sent until Redis can carry it out, and for how long: it cannot now, because the hash slot is being moved, and
 	// nothing has happened. 0: the refusal is the answer. Requires the session lock, or that the session has ended.
 	Postponed() (call script.Call, limit time.Duration)
-	// Doubted says that the answer is lost and the copy is about to be sent. Requires the session lock.
-	Doubted()
+	// Doubted says that the answer to a call is lost, which was sent at that moment. It is called once, before a copy of that call is sent.
+	// It is not called if the call cannot be repeated: then Answered says it. Requires the session lock, or that the session has ended.
+	Doubted(sentAt time.Time)
 	// Answered is called once. It requires the session lock, or that the session has ended. It returns the reply; nil: Session.Reply
 	// follows, or the request was handed to Anew.
 	Answered(o Outcome) []byte
@@ -73,7 +74,7 @@ func (p Plain) Postponed() (script.Call, time.Duration) {
 }
 
 // Doubted implements Asker.
-func (Plain) Doubted() {}
+func (Plain) Doubted(time.Time) {}
 
 // Answered implements Asker.
 func (p Plain) Answered(o Outcome) []byte { return p.Reply(o) }
@@ -105,7 +106,7 @@ func (r *Request) Done(v resp.Value, err error) []byte {
 	defer c.tending.Add(-1)
 	if errors.Is(err, contract.ErrInDoubt) {
 		if again, ok := r.For.Again(); ok {
-			r.For.Doubted()
+			r.For.Doubted(r.SentAt)
 			c.Repeat(r, again)
 			return nil
 		}
@@ -152,13 +153,18 @@ func (c *Calls) repeat(r *Request, again repetition) {
 		v, err := c.Own.run(ctx, again.call)
 		cancel()
 		if !resolves(v, err) {
+			if errors.Is(err, contract.ErrInDoubt) && !again.repeated {
+				again.repeated = true
+				if !c.Guard.Do(r.Session, func() { r.For.Doubted(sentAt) }) {
+					r.For.Doubted(sentAt)
+				}
+			}
 			if !r.Once && !isFinal(refusalOf(v)) && c.Life.Err() == nil && c.Clock.Now().Add(pause).Before(until) {
 				c.Jobs.After(pause, jobs.Attempt, attempt)
 				pause = min(2*pause, retryLast)
-				again.repeated = again.repeated || errors.Is(err, contract.ErrInDoubt)
 				return
 			}
-			if !again.certain || again.repeated || errors.Is(err, contract.ErrInDoubt) {
+			if !again.certain || again.repeated {
 				err = contract.ErrInDoubt
 			}
 		}

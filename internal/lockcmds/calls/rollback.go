@@ -17,8 +17,8 @@ type Rollback struct {
 	By    redislink.Node  // nil: the engine's own
 	After *watchdog.Lease // whose renewal on its way is waited for, because it could make the lease longer again; nil: none
 	Limit time.Duration   // of trying: by then the lease has run out
-	Gone  func()          // the session had no part in the grant any more; called before Done, and as it is. nil: not of interest
-	Done  func(ok bool)   // the end; requires no locks. nil: not of interest
+	Gone  func()          // the owner does not hold the lock by that grant any more; requires no locks. nil: not of interest
+	Done  func(ok bool)   // the end, behind Gone; requires no locks. nil: not of interest
 }
 
 // RollBack sends a rollback until Redis answers. It does not block.
@@ -28,7 +28,6 @@ func (c *Calls) RollBack(r Rollback) {
 		lease.Pause(func() { c.RollBack(r) })
 		return
 	}
-	asked := false // a repetition finds what the call before it has left
 	c.Retry(Cleanup{
 		What: "roll a hold back", Key: r.Key, Limit: r.Limit, Done: r.Done,
 		Task: func(ctx context.Context) error {
@@ -37,11 +36,10 @@ func (c *Calls) RollBack(r Rollback) {
 				by = c.Own.Node(r.Key)
 			}
 			v, err := c.Own.runAs(ctx, by, r.Call())
-			held, err := Decoded(v, err, script.DecodeDropped)
-			if err == nil && !held && !asked && r.Gone != nil {
+			left, err := Decoded(v, err, script.DecodeDropped)
+			if err == nil && !left && r.Gone != nil {
 				r.Gone()
 			}
-			asked = true
 			return err
 		},
 	})

@@ -65,8 +65,14 @@ func (c *Claim) Part() script.Part {
 // Deepened is the hold that the acquire is to deepen; nil: none. Its lease is to be paused while the acquire is on its way: Pause, Ordered.
 func (c *Claim) Deepened() *Hold { return c.paused }
 
-// Doubt notes that the answer to a call of the acquire was lost. Requires no locks.
-func (c *Claim) Doubt() { c.x.Doubt(c.s) }
+// Doubt notes that the answer to a call of the acquire was lost, which asked for a lease of that length at the moment sentAt. The owner may
+// have a hold here by now: then the lease of the hold may be that one. Requires no locks.
+func (c *Claim) Doubt(lease time.Duration, sentAt time.Time) {
+	c.x.Step(func(l *ledger.Ledger) {
+		c.s.Doubted = true
+		l.InDoubt(&c.s.Session, l.Find(c.key), lease, sentAt)
+	})
+}
 
 // Continue has the hold renewed again that the acquire was to deepen. Requires no locks.
 func (c *Claim) Continue() {
@@ -187,11 +193,11 @@ func (c *Claim) RollBack(fence int64, lease time.Duration, done func(ok bool)) {
 	x.mu.Lock()
 	r.Remember = c.s.Doubted
 	if h := Of(x.ledger.Find(c.key)); h != nil {
-		if o := h.HolderOf(&c.s.Session); o != nil && (fence == 0 || fence == h.Fence) {
-			part.Holds = o.Holds
-			if fence != 0 {
-				r.Gone = func() { x.gone(h) } // the acquire has made the lease shorter, and the rollback came too late
+		if fence == 0 || fence == h.Fence {
+			if o := h.HolderOf(&c.s.Session); o != nil {
+				part.Holds = o.Holds
 			}
+			r.Gone = func() { x.gone(h) }
 		}
 		r.Lease = max(0, h.lease.Deadline().Sub(x.Calls.Clock.Now())) // the acquire may have made the lease shorter
 	}

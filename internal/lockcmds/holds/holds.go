@@ -189,6 +189,8 @@ func (x *Holds) settleLocked() (told *ledger.Loss) {
 			}
 		case ledger.Continue:
 			h.lease.Continue()
+		case ledger.Shorten:
+			h.lease.Shorten(f.SentAt, h.TTL)
 		case ledger.Forget:
 			h.lease.Forget()
 			x.endedLocked(h, f.End)

@@ -131,6 +131,18 @@ func (l *Ledger) join(h *Hold, g Grant) {
 	g.By.Losses.Forget(h.Lock, h.Owner)
 }
 
+// InDoubt is for a command of the session that sets the lease of h to that length, and whose answer was lost. The command may have been
+// executed, and a copy may still be. So the shorter lease counts until an answer sets another one. nil: no hold is known.
+func (l *Ledger) InDoubt(s *Session, h *Hold, ttl time.Duration, sentAt time.Time) {
+	switch {
+	case h == nil, !l.Knows(h), ttl >= h.TTL:
+	case h.Owner == s.Name && sentAt.Before(h.countedAt): // Redis has executed a later call of the owner's only session, and executes no older one then
+	default:
+		h.TTL = ttl
+		l.effect(Effect{Op: Shorten, Hold: h, SentAt: sentAt})
+	}
+}
+
 // Extended takes the answer to an extension of h to that length. The extension has paused the lease of h; nil: it found no hold.
 func (l *Ledger) Extended(s *Session, k Key, h *Hold, ttl time.Duration, a Answer) Reply {
 	lost := h != nil && h.lost
@@ -139,9 +151,10 @@ func (l *Ledger) Extended(s *Session, k Key, h *Hold, ttl time.Duration, a Answe
 	}
 	switch {
 	case a.Status == Failed || a.Status == InDoubt:
-		if h != nil {
-			l.goOn(h)
+		if a.Status == InDoubt {
+			l.InDoubt(s, h, ttl, a.SentAt)
 		}
+		l.settle(h, false)
 		return Failure
 	case a.Status == Held:
 		if h == nil {

@@ -11,6 +11,7 @@ const (
 	Pause              // no renewal begins until Resume or Continue
 	Resume             // ends a Pause: the lease was set anew, by a command that was sent at SentAt
 	Continue           // ends a Pause: the lease goes on as it was
+	Shorten            // a command that was sent at SentAt may have set the lease to the present, shorter TTL; it ends no Pause
 	Forget             // the hold has ended: its lease is watched no more
 	Tell               // tell the sessions of a loss
 )
@@ -19,7 +20,7 @@ const (
 type Effect struct {
 	Op     Op
 	Hold   *Hold
-	SentAt time.Time // of Track and Resume
+	SentAt time.Time // of Track, Resume and Shorten
 	Loss   *Loss     // of Tell
 	End    End       // of Forget
 }

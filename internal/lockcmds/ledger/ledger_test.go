@@ -23,10 +23,12 @@ type book struct {
 	paused  map[*ledger.Hold]int // pauses of the leases that are watched
 	tracked []*ledger.Hold
 	told    []*ledger.Loss
+
+	shortened map[*ledger.Hold]bool
 }
 
 func newBook() *book {
-	return &book{Ledger: ledger.New(func() *ledger.Hold { return &ledger.Hold{} }), paused: map[*ledger.Hold]int{}}
+	return &book{Ledger: ledger.New(func() *ledger.Hold { return &ledger.Hold{} }), paused: map[*ledger.Hold]int{}, shortened: map[*ledger.Hold]bool{}}
 }
 
 func session(name string) *ledger.Session {
@@ -51,6 +53,11 @@ func (b *book) settle(t interface{ Fatalf(string, ...any) }) (told int) {
 				t.Fatalf("%v goes on without a pause", f.Hold.Key)
 			}
 			b.paused[f.Hold] = n - 1
+		case ledger.Shorten:
+			if !watched {
+				t.Fatalf("%v is shortened, and not watched", f.Hold.Key)
+			}
+			b.shortened[f.Hold] = true
 		case ledger.Forget:
 			delete(b.paused, f.Hold)
 		case ledger.Tell:
@@ -111,6 +118,45 @@ func TestReleasedByStatus(t *testing.T) {
 				t.Errorf("the lease is paused %d times", n)
 			}
 		})
+	}
+}
+
+// A command in doubt makes the lease no longer, and one behind which Redis has executed a later call of the session changes nothing.
+func TestTheShorterLeaseOfACommandInDoubtCounts(t *testing.T) {
+	for _, c := range []struct {
+		name, owner string
+		ttl         time.Duration
+		sent        int
+		want        time.Duration
+	}{
+		{"a shorter one", "s", time.Second, 3, time.Second},
+		{"a longer one", "s", time.Hour, 3, time.Minute},
+		{"behind a later call of the owner's only session", "s", time.Second, 1, time.Minute},
+		{"behind a call of another session of the owner", "o", time.Second, 1, time.Second},
+	} {
+		for _, extension := range []bool{false, true} {
+			b, s := newBook(), session("s")
+			h := b.grant(s, c.owner, 5, 1, 1, 2)
+			b.settle(t)
+			if extension {
+				b.paused[h]++
+				b.Extended(s, h.Key, h, c.ttl, ledger.Answer{Status: ledger.InDoubt, SentAt: at(c.sent)})
+			} else {
+				b.InDoubt(s, h, c.ttl, at(c.sent))
+			}
+			b.settle(t)
+			if want := c.want < time.Minute; h.TTL != c.want || b.shortened[h] != want || b.paused[h] != 0 {
+				t.Errorf("%s: lease %v, shortened: %v, %d pauses", c.name, h.TTL, b.shortened[h], b.paused[h])
+			}
+			b.Drop(h)
+			b.settle(t)
+			b.InDoubt(s, h, time.Millisecond, at(9)) // it has ended
+			b.InDoubt(s, nil, time.Millisecond, at(9))
+			b.settle(t)
+			if h.TTL != c.want {
+				t.Errorf("%s: a hold that has ended is changed", c.name)
+			}
+		}
 	}
 }
 

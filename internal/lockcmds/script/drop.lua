@@ -18,9 +18,10 @@
 -- ARGV[8]  lease_ms  least lease that goes on if holds are left; 0: its TTL stays
 -- ARGV[9]  remember  1: the field stays, or is made, although the session has no holds then; 0: it goes
 --
--- Returns  {1}  released, shortened, or short enough already
---          {2}  the owner has other holds, or only the field has gone: the holds and the lease stay
---          {0}  nothing to do: the session has no such grant, or a later call of it was faster
+-- Returns  {1}  the lock is released, or the lease is short enough now
+--          {2}  the grant goes on: the owner has other holds, only the field has gone, or this call or a later one was
+--               executed before
+--          {0}  the owner does not hold the lock by that grant
 
 local lock, owner, field, keep = KEYS[1], ARGV[1], ARGV[7], tonumber(ARGV[3])
 local held = redis.pcall('HMGET', lock, owner, 'fence', field == '' and '{request}' or field, '{ours}')
@@ -34,7 +35,7 @@ if field ~= '' and not held[3] then
   if ARGV[9] == '1' and ARGV[6] == '0' then -- the acquire that is rolled back may come later: then its number is old
     redis.call('HSET', lock, field, '0 ' .. ARGV[5] .. ' 0')
   end
-  return {0}
+  return {2}
 end
 local sum, ours, mine, last, taken = tonumber(held[1]) or 0, tonumber(held[4] or 0) or 0, nil, nil, 0
 if field == '' then
@@ -44,7 +45,7 @@ else
 end
 local alone = tonumber(ARGV[6]) < 0 -- also if the release with that number has written the field
 if last > tonumber(ARGV[5]) or last == tonumber(ARGV[5]) and not alone then
-  return {0}
+  return {2}
 end
 local less = math.max(mine - taken - math.max(keep - taken, 0), 0)
 if alone then

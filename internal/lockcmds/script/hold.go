@@ -155,10 +155,11 @@ func (d Drop) Call() Call {
 	}
 }
 
-// DecodeDropped decodes the answer of drop.lua. It reports whether the session had a part in that grant.
-func DecodeDropped(v resp.Value) (held bool, err error) {
+// DecodeDropped decodes the answer of drop.lua. It reports whether the owner holds the lock by that grant, with other holds than those that
+// were dropped. The answer to a copy says the same.
+func DecodeDropped(v resp.Value) (left bool, err error) {
 	n, err := numbersOf(v)
-	return err == nil && n[0] != 0, err
+	return err == nil && n[0] == 2, err
 }
 
 // Force frees a lock of any holder.

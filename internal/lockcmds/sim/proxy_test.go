@@ -121,7 +121,7 @@ type belief struct {
 	since        time.Duration
 	releasing    bool // an UNLOCK is on its way
 	vague        bool // there may be other holds, or none: a reply was -INDOUBT
-	shorter      bool // the lease may be shorter than the proxy knows: the -INDOUBT was of an EXTENDLOCK
+	released     bool // perhaps: it was the reply to an UNLOCK, so the client does not count on the lock
 }
 
 // order is a command that a client is to send.
@@ -339,7 +339,7 @@ func (c *client) received(s *slot, v resp.Value) {
 		c.blurred[key] = true
 		if b != nil {
 			b.vague, b.releasing = true, false
-			b.shorter = b.shorter || s.cmd.Verb == grammar.ExtendLock
+			b.released = b.released || s.cmd.Verb == grammar.Unlock
 		}
 		return
 	}

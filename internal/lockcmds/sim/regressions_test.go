@@ -50,6 +50,16 @@ var regressions = map[string]*plan{
 			{at: 366 * ms, kind: "cut lane", who: 1, d: 5028 * ms, d2: 1 * ms, n: 1},
 		},
 	},
+	"a hold was believed in after an EXTENDLOCK with a shorter lease, whose answer was lost": {
+		proxies: 2, clients: 2,
+		actions: []action{
+			{at: 1 * ms, kind: "send", who: 0, line: "LOCK a PX 9000"},
+			{at: 5 * ms, kind: "send", who: 1, line: "LOCK a WAIT 8000"},
+			{at: 20 * ms, kind: "cut own", who: 0, d: 7800 * ms, n: 1},
+			{at: 30 * ms, kind: "send", who: 0, line: "EXTENDLOCK a PX 143"},
+			{at: 30*ms + 100*time.Microsecond, kind: "cut lane", who: 0, d: 7800 * ms, d2: 10 * ms, n: 1},
+		},
+	},
 	"a hold was believed in after a re-entry with a shorter lease, whose grant came too late": {
 		proxies: 1, clients: 4, calm: true,
 		actions: []action{

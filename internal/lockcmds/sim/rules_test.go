@@ -243,7 +243,7 @@ func (r *rules) overtaken(key, owner string, queue []string) {
 func (r *rules) counted(key string, now holder) {
 	for _, c := range r.w.clients {
 		b := c.holds[key]
-		if b == nil || b.releasing || b.vague || c.ended || c.p.killed || b.fence >= now.fence || c.owner() == now.owner {
+		if b == nil || b.releasing || b.released || c.ended || c.p.killed || b.fence >= now.fence || c.owner() == now.owner {
 			continue
 		}
 		if at, upset := r.upset[key]; upset && at >= b.since-lease {
@@ -334,7 +334,7 @@ func (r *rules) check() {
 		d := r.debts[0]
 		r.debts = r.debts[1:]
 		b := d.c.holds[d.key]
-		if b == nil || b.fence != d.fence || b.releasing || b.shorter || d.c.ended || d.c.p.killed {
+		if b == nil || b.fence != d.fence || b.releasing || d.c.ended || d.c.p.killed {
 			continue
 		}
 		if d.c.asks(d.key) { // it may have asked for a shorter lease itself

@@ -216,7 +216,7 @@ func (w *waiter) Postponed() (script.Call, time.Duration) {
 }
 
 // Doubted implements calls.Asker.
-func (w *waiter) Doubted() { w.claim.Doubt() }
+func (w *waiter) Doubted(sentAt time.Time) { w.claim.Doubt(w.lease, sentAt) }
 
 // finish ends the acquire.
 func (w *waiter) finish() {
@@ -298,6 +298,7 @@ func (w *waiter) granted(g grant) []byte {
 		if ok {
 			w.reply(replies.Null)
 		} else {
+			w.claim.Doubt(w.lease, g.sentAt)
 			w.reply(replies.Failed(contract.ErrInDoubt))
 		}
 	}))

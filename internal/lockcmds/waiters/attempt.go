@@ -60,7 +60,7 @@ func (w *waiter) call() (a script.Acquired, sentAt time.Time, err error) {
 	q := w.question()
 	a, err = calls.RunFor(c.Life, c.Own, q.Call, q.decode)
 	if errors.Is(err, contract.ErrInDoubt) {
-		w.claim.Doubt()
+		w.claim.Doubt(w.lease, sentAt)
 	}
 	w.x.Damage.Note(w.lock(), a.Damage)
 	return a, sentAt, err

@@ -73,7 +73,7 @@ func (o *Offer) Answered(s contract.Session, a script.Released, sentAt time.Time
 	if errors.Is(err, contract.ErrInDoubt) {
 		for _, w := range []*waiter{o.plain, o.fair} {
 			if w != nil {
-				w.claim.Doubt()
+				w.claim.Doubt(w.lease, sentAt)
 			}
 		}
 	}

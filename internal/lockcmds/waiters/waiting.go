@@ -187,11 +187,9 @@ func (w *waiter) dropUnsynced(g grant, o confirm.Outcome) {
 		reply = replies.Failure(o.Refused)
 	}
 	done := w.x.Calls.OnceWithin(w.x.Calls.DoubtLimit(), func(ok bool) {
-		if o.Gone || !w.x.Calls.Clock.Now().Before(g.sentAt.Add(w.lease)) {
-			w.claim.Overtaken() // the hold that the acquire was to deepen has ended, too: the acquire may have made its lease shorter
-		}
 		switch {
 		case !ok:
+			w.claim.Doubt(w.lease, g.sentAt)
 			w.withdraw(queue.Error, contract.ErrInDoubt)
 		case again:
 			w.asked.unsynced = reply
