@@ -11,6 +11,7 @@ import (
 
 	"github.com/lockproxy/lockproxy/internal/certs"
 	"github.com/lockproxy/lockproxy/internal/proxy"
+	"github.com/lockproxy/lockproxy/internal/tracing"
 	"github.com/lockproxy/lockproxy/internal/upstream/address"
 
 	"github.com/lockproxy/lockproxy/cmd/lockproxy/values"
@@ -35,6 +36,7 @@ type Config struct {
 	Lock     LockConfig     `yaml:"lock" embed:"" prefix:"lock-"`
 	Drain    DrainConfig    `yaml:"drain" embed:"" prefix:"drain-"`
 	Log      LogConfig      `yaml:"log" embed:"" prefix:"log-"`
+	Tracing  TracingConfig  `yaml:"tracing" embed:"" prefix:"tracing-"`
 	TCP      TCPConfig      `yaml:"tcp" embed:"" prefix:"tcp-"`
 	TLS      TLSConfig      `yaml:"tls" embed:"" prefix:"tls-"`
 
@@ -136,6 +138,11 @@ type DrainConfig struct {
 type LogConfig struct {
 	Level  string `yaml:"level" reload:"yes" help:"Lowest level that is logged: debug, info, warn or error."`
 	Format string `yaml:"format" help:"json or console."`
+}
+
+// TracingConfig says where spans of waits and holds are sent. OpenTelemetry's own variables have the rest: headers, certificates, sampling.
+type TracingConfig struct {
+	Endpoint string `yaml:"endpoint" placeholder:"URL" help:"OpenTelemetry collector that gets spans of waits and holds, by OTLP over HTTP, as in http://localhost:4318. Unset: the one that OTEL_EXPORTER_OTLP_ENDPOINT names, or none."`
 }
 
 // TCPConfig decides how soon a dead peer is noticed, on client and upstream connections.
@@ -270,6 +277,10 @@ func (c Config) Verify() error {
 	atLeast("large-command-timeout", c.LargeCommandTimeout, 100*time.Millisecond)
 	oneOf("log.level", c.Log.Level, "debug", "info", "warn", "error")
 	oneOf("log.format", c.Log.Format, "json", "console")
+	if c.Tracing.Endpoint != "" {
+		err := tracing.CheckEndpoint(c.Tracing.Endpoint)
+		check(err == nil, "tracing.endpoint", "%v", err)
+	}
 
 	positive("max-clients", c.MaxClients)
 	positive("max-pins", c.MaxPins)

@@ -20,6 +20,7 @@ import (
 	"github.com/lockproxy/lockproxy/internal/proxy"
 	"github.com/lockproxy/lockproxy/internal/resp"
 	"github.com/lockproxy/lockproxy/internal/systemd"
+	"github.com/lockproxy/lockproxy/internal/tracing"
 	"github.com/lockproxy/lockproxy/internal/upstream"
 	"github.com/lockproxy/lockproxy/internal/upstream/address"
 )
@@ -30,6 +31,7 @@ type service struct {
 	certs *certs.Store
 	admin *admin.Server    // nil: none
 	redis *embedded.Server // nil: there is an upstream
+	spans *tracing.Tracer  // nil: none are sent
 	log   *zap.Logger
 
 	level     zap.AtomicLevel        // of log
@@ -77,6 +79,9 @@ func (s *service) build(cfg Config) error {
 		s.log.Warn("serving from the embedded redis: nothing is persisted, all keys and locks end with this process")
 		opts.Upstream.Addr, opts.Upstream.BuiltinCommands = s.redis.Addr(), true
 	}
+	if err := s.trace(&opts); err != nil {
+		return err
+	}
 	if s.proxy, err = proxy.New(opts); err != nil {
 		return err
 	}
@@ -92,10 +97,29 @@ func (s *service) build(cfg Config) error {
 	return err
 }
 
+// trace has spans of waits and holds sent, if a collector is named.
+func (s *service) trace(opts *proxy.Options) error {
+	wanted, err := tracing.Wanted(s.cfg.Tracing.Endpoint)
+	if err != nil {
+		s.log.Warn("tracing is off", zap.Error(err))
+	}
+	if !wanted {
+		return nil
+	}
+	if s.spans, err = tracing.New(tracing.Options{Endpoint: s.cfg.Tracing.Endpoint, Version: opts.Version, Logger: s.log.Named("tracing")}); err != nil {
+		return err
+	}
+	opts.Tracing = s.spans
+	return nil
+}
+
 // abandon closes what a failed build has opened.
 func (s *service) abandon() {
 	if s.proxy != nil {
 		s.proxy.Close()
+	}
+	if s.spans != nil {
+		s.spans.Close()
 	}
 	if s.redis != nil {
 		s.redis.Close()
@@ -112,6 +136,9 @@ func (s *service) Run(ctx context.Context) error {
 	defer stop(nil)
 	if s.redis != nil {
 		defer s.redis.Close()
+	}
+	if s.spans != nil {
+		defer s.spans.Close()
 	}
 	systemd.Ready()
 	defer context.AfterFunc(ctx, func() { systemd.Stopping(s.cfg.Drain.Delay + s.cfg.Drain.Timeout + stopLimit) })()

@@ -28,7 +28,7 @@ func TestEveryOptionOfTheProxyIsSet(t *testing.T) {
 		t.Fatal(err)
 	}
 	notConfigured := map[string]bool{
-		"uuid": true, "Sockets": true, "lockIdle": true, "Upstream.Logger": true, "Upstream.authPeriod": true,
+		"uuid": true, "Sockets": true, "Tracing": true, "lockIdle": true, "Upstream.Logger": true, "Upstream.authPeriod": true,
 		"Upstream.BuiltinCommands": true, // set with the address of the embedded Redis
 		"Limits.Request.MaxArgs":   true, "Limits.Request.MaxInline": true,
 	}

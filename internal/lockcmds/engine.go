@@ -14,6 +14,7 @@ import (
 	"github.com/lockproxy/lockproxy/internal/lockcmds/confirm"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/contract"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/damage"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/endings"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/failstop"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/grammar"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/holds"
@@ -59,6 +60,10 @@ func New(o Options) (*Engine, error) {
 		done:  make(chan struct{}),
 	}
 	e.slow = slowlog.New(opts.SlowLogs, func() slowlog.Settings { return opts.defaults().Slow })
+	told := endings.Observers{e.slow}
+	if opts.Told != nil {
+		told = append(told, opts.Told)
+	}
 	e.jobs = opts.Jobs.NewRunner(e.guard.Crash)
 	e.life, e.end = context.WithCancel(context.Background())
 	e.calls = calls.New(calls.Options{Own: e.own, Jobs: e.jobs, Clock: opts.Clock, Life: e.life, Log: e.log, Guard: e.guard, Failover: opts.Failover, Lease: opts.Lease})
@@ -76,12 +81,12 @@ func New(o Options) (*Engine, error) {
 	}
 	e.holds = holds.New(holds.Options{
 		Calls: e.calls, Watchdog: e.watchdog, Announce: e.losses, OnLost: opts.Events.Lost, OnEnd: opts.Events.Ended, UUID: opts.UUID, Lease: opts.Lease,
-		Requests: opts.Requests, Slow: e.slow,
+		Requests: opts.Requests, Told: told,
 	})
 	e.confirm = confirm.New(confirm.Options{Jobs: e.jobs, Clock: opts.Clock, Life: e.life})
 	e.waiters = waiters.New(waiters.Options{
 		Calls: e.calls, Holds: e.holds, Damage: &e.damage, UUID: opts.UUID, Lease: opts.Lease, Defaults: opts.defaults,
-		FairWait: opts.fairWait, StaleHead: opts.staleHead, Waiting: opts.Waiting, Reentry: opts.Reentry, Slow: e.slow,
+		FairWait: opts.fairWait, StaleHead: opts.staleHead, Waiting: opts.Waiting, Reentry: opts.Reentry, Told: told,
 		Confirm: e.confirm, Replicas: opts.Replicas,
 		Events: waiters.Events{
 			Granted: opts.Events.Granted, HandedOver: opts.Events.HandedOver, Attempt: opts.Events.Attempt, Left: opts.Events.Left, Refused: opts.Events.Refused,

@@ -10,6 +10,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/lockproxy/lockproxy/internal/lockcmds/clock"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/endings"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/grammar"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/holds"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/jobs"
@@ -63,6 +64,9 @@ type Options struct {
 
 	// SlowLogs bounds the entries of all engines that share it. nil: of this one.
 	SlowLogs *slowlog.Budget
+
+	// Told is told of the ends of all waits and holds, besides LOCKSLOW. nil: there is none.
+	Told endings.Observer
 
 	// Changes has defaults that apply in place of those here. nil: they do not change.
 	Changes *Changes

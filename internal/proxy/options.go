@@ -26,6 +26,7 @@ import (
 
 	"github.com/lockproxy/lockproxy/internal/listen"
 	"github.com/lockproxy/lockproxy/internal/lockcmds"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/endings"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/engines"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/reentry"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/slowlog"
@@ -99,6 +100,9 @@ type Options struct {
 	// KeepAlive and UserTimeout detect clients that have vanished without closing the connection. 0: 30 s and 20 s.
 	KeepAlive, UserTimeout time.Duration
 
+	// Tracing is told of the ends of waits and holds. nil: there is none.
+	Tracing Tracing
+
 	Logger  *zap.Logger // nil: no log
 	Version string
 
@@ -153,6 +157,21 @@ func (c *Cluster) setDefaults() error {
 		return fmt.Errorf("proxy: cluster.cross-slot %q is none of split, refuse", v)
 	}
 	return nil
+}
+
+// Tracing makes spans of waits and holds.
+type Tracing interface {
+	endings.Observer
+	// Counts are the spans that were delivered, and those that were lost.
+	Counts() (sent, lost int64)
+}
+
+// spans counts spans; nil: there are none.
+func (o *Options) spans() func() (sent, lost int64) {
+	if o.Tracing == nil {
+		return nil
+	}
+	return o.Tracing.Counts
 }
 
 // SlowLog says which waits and holds LOCKSLOW shows.
@@ -308,6 +327,9 @@ func (o *Options) forEngines(up *upstream.Upstream, e *shared.Proxy, rule *reent
 		},
 		Addr: up.Addr(), Connect: up.Connect,
 		Max: o.Locks.MaxEngines, Idle: o.lockIdle, Logger: o.Logger,
+	}
+	if o.Tracing != nil {
+		all.Engine.Told = o.Tracing
 	}
 	if fleet := up.Fleet(); fleet != nil {
 		all.Fleet = fleet

@@ -138,6 +138,7 @@ type Grant struct {
 	ledger.Grant
 	Own   calls.Own   // the connections that renew the lease
 	Chain turns.Chain // of the hand-over that has granted the lock
+	Sync  int         // replicas that had to have it
 }
 
 // Granted records a grant now, unless the client cannot use it: then the caller rolls it back. Requires the session lock, or that the session has
@@ -175,7 +176,7 @@ func (c *Claim) recordLocked(g Grant) (told *ledger.Loss) {
 	if h := Of(held); h != nil {
 		h.by = g.Own
 		if fresh {
-			h.Chain = g.Chain
+			h.Chain, h.Sync = g.Chain, g.Sync
 		}
 		if c.paused == h {
 			c.paused = nil // the ledger has ended the pause

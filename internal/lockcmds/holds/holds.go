@@ -32,18 +32,18 @@ import (
 	"github.com/lockproxy/lockproxy/internal/lockcmds/announce"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/calls"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/contract"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/endings"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/ledger"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/listing"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/owners"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/reentry"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/replies"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/script"
-	"github.com/lockproxy/lockproxy/internal/lockcmds/slowlog"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/turns"
 	"github.com/lockproxy/lockproxy/internal/watchdog"
 )
 
-// Options of Holds. All fields but OnLost and OnEnd are required.
+// Options of Holds. All fields but OnLost, OnEnd and Told are required.
 type Options struct {
 	Calls    *calls.Calls
 	Watchdog *watchdog.Watchdog
@@ -53,7 +53,7 @@ type Options struct {
 	UUID     string                              // the first part of the owner of every session
 	Lease    time.Duration                       // the length of a lease without PX
 	Requests *atomic.Int64                       // numbers the calls of sessions
-	Slow     *slowlog.Log                        // nil: slow holds are not logged
+	Told     endings.Observers                   // of the ends of holds
 }
 
 // Holds is the sessions of one engine with their holds. Its methods may be called from any goroutine.
@@ -95,6 +95,7 @@ func (s *Session) Ended() bool { return s.ended }
 type Hold struct {
 	ledger.Hold
 	Chain turns.Chain // of the hand-over that has granted it
+	Sync  int         // replicas that had to have the grant
 
 	lease *watchdog.Lease
 	by    calls.Own // the connections of the identity that acquired it last: renewals and GRACE need its rights
@@ -202,40 +203,40 @@ func (x *Holds) settleLocked() (told *ledger.Loss) {
 	return told
 }
 
-// endedLocked tells metrics and the log of slow holds of the end of a hold. Requires Holds.mu.
+// endedLocked tells metrics and observers of the end of a hold. Requires Holds.mu.
 func (x *Holds) endedLocked(h *Hold, end ledger.End) {
 	now := x.Calls.Clock.Now()
 	held := now.Sub(h.Since)
 	if x.OnEnd != nil {
 		x.OnEnd(h.IsLost(), held)
 	}
-	if !x.Slow.SlowHold(held) {
+	if !x.Told.Wants(endings.Hold, held) {
 		return
 	}
-	outcome := slowlog.Released
+	outcome := endings.Released
 	switch {
 	case h.IsLost():
-		outcome = slowlog.Lost
+		outcome = endings.Lost
 	case end.HungUp:
-		outcome = slowlog.HungUp
+		outcome = endings.HungUp
 	}
-	x.Slow.Add(slowlog.Entry{
-		At: now, Kind: slowlog.Hold, Key: h.Lock, By: slowlog.Party{Owner: h.Owner, Addr: end.Client.Addr, Name: end.Client.Name},
-		Took: held, Outcome: outcome, Reason: h.Reason(),
+	x.Told.Ended(endings.Ending{
+		At: now, Kind: endings.Hold, Key: h.Lock, By: endings.Party{Owner: h.Owner, Addr: end.Client.Addr, Name: end.Client.Name},
+		Took: held, Outcome: outcome, Reason: h.Reason(), Fence: h.Fence, Sync: h.Sync,
 	})
 }
 
 // Holder is the owner that holds a lock by a client of this engine, with its client. The zero value: none is known. Requires no locks of this
 // package.
-func (x *Holds) Holder(lock string) slowlog.Party {
+func (x *Holds) Holder(lock string) endings.Party {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	h := x.ledger.Holder(lock)
 	if h == nil {
-		return slowlog.Party{}
+		return endings.Party{}
 	}
 	c := h.Client()
-	return slowlog.Party{Owner: h.Owner, Addr: c.Addr, Name: c.Name}
+	return endings.Party{Owner: h.Owner, Addr: c.Addr, Name: c.Name}
 }
 
 // Keeps reports whether the session has a part in the hold of that lock and owner. An empty owner is the session's own. Requires no

@@ -1,7 +1,7 @@
 // Package slowlog remembers the latest waits for locks and holds of locks that have taken longer than a threshold, as Redis's SLOWLOG
 // remembers commands. LOCKSLOW shows them. Each lock engine has a Log of its own, so a client sees what its user does in its database.
 //
-//	a wait or a hold ends ──► SlowWait, SlowHold: one comparison ──► Add ──► Latest ◄── LOCKSLOW GET
+//	a wait or a hold ends ──► Wants: one comparison ──► Ended ──► Latest ◄── LOCKSLOW GET
 //
 // The package does no I/O and starts no goroutine.
 //
@@ -12,11 +12,11 @@
 package slowlog
 
 import (
-	"strconv"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/lockproxy/lockproxy/internal/lockcmds/endings"
 )
 
 // Settings say what is logged.
@@ -29,45 +29,10 @@ type Settings struct {
 // MaxLen bounds Settings.Len.
 const MaxLen = 10_000
 
-// Kind says what was slow.
-type Kind string
-
-// The kinds.
-const (
-	Wait Kind = "wait"
-	Hold Kind = "hold"
-)
-
-// How a wait or a hold has ended.
-const (
-	Granted  = "granted"     // a wait: the client got the lock
-	TimedOut = "timed-out"   // a wait: the client's time was up, or CLIENT UNBLOCK said so
-	Failed   = "error"       // a wait: it was refused
-	Released = "released"    // a hold: by its holder
-	Lost     = "lost"        // a hold: Entry.Reason says why
-	HungUp   = "client-gone" // of both
-)
-
-// Elsewhere is the owner of a lock whose holder is no client of the same user at this proxy.
-const Elsewhere = "elsewhere"
-
-// Party is an owner with its client connection, for people. Its texts may be empty.
-type Party struct {
-	Owner      string
-	Addr, Name string // of the client
-}
-
-// Entry is one slow wait or hold. Add shortens its texts.
+// Entry is one slow wait or hold, with short texts.
 type Entry struct {
-	ID      int64     // set by Add; the numbers of a log grow
-	At      time.Time // its end
-	Kind    Kind
-	Key     string
-	By      Party
-	Took    time.Duration
-	Outcome string
-	Reason  string // of a loss
-	Behind  Party  // of a wait: the holder when the wait began
+	ID int64 // the numbers of a log grow
+	endings.Ending
 }
 
 // DefaultBudget is how many entries beyond their floors all logs together have: about 30 MB.
@@ -94,7 +59,7 @@ func (b *Budget) take() bool {
 	return true
 }
 
-// Log is the entries of one lock engine. Its methods may be called from any goroutine; a nil Log has no entries and gets none.
+// Log is the entries of one lock engine. Its methods may be called from any goroutine.
 type Log struct {
 	settings func() Settings // the present ones
 	budget   *Budget
@@ -109,29 +74,21 @@ type Log struct {
 // New returns an empty log.
 func New(b *Budget, settings func() Settings) *Log { return &Log{settings: settings, budget: b} }
 
-// SlowWait reports whether a wait of that length is to be added.
-func (l *Log) SlowWait(took time.Duration) bool {
-	if l == nil {
-		return false
+var _ endings.Observer = (*Log)(nil)
+
+// Wants reports whether a wait or hold of that length is slow.
+func (l *Log) Wants(kind endings.Kind, took time.Duration) bool {
+	s := l.settings()
+	limit := s.Wait
+	if kind == endings.Hold {
+		limit = s.Hold
 	}
-	limit := l.settings().Wait
 	return limit > 0 && took > limit
 }
 
-// SlowHold reports whether a hold of that length is to be added.
-func (l *Log) SlowHold(took time.Duration) bool {
-	if l == nil {
-		return false
-	}
-	limit := l.settings().Hold
-	return limit > 0 && took > limit
-}
-
-// Add adds an entry in place of the oldest ones that do not fit.
-func (l *Log) Add(e Entry) {
-	for _, text := range []*string{&e.Key, &e.By.Owner, &e.By.Addr, &e.By.Name, &e.Behind.Owner, &e.Behind.Addr, &e.Behind.Name} {
-		*text = shortened(*text)
-	}
+// Ended adds an entry in place of the oldest ones that do not fit.
+func (l *Log) Ended(ending endings.Ending) {
+	e := Entry{Ending: ending.Shortened()}
 	most := l.settings().Len
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -171,9 +128,6 @@ func (l *Log) trim(n int) {
 
 // Latest returns the n latest entries, the latest first; negative: all. The caller does not change them.
 func (l *Log) Latest(n int) []*Entry {
-	if l == nil {
-		return nil
-	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if n < 0 || n > len(l.entries) {
@@ -188,9 +142,6 @@ func (l *Log) Latest(n int) []*Entry {
 
 // Len is how many entries there are.
 func (l *Log) Len() int {
-	if l == nil {
-		return 0
-	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return len(l.entries)
@@ -198,9 +149,6 @@ func (l *Log) Len() int {
 
 // Reset drops all entries.
 func (l *Log) Reset() {
-	if l == nil {
-		return
-	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.empty()
@@ -208,9 +156,6 @@ func (l *Log) Reset() {
 
 // Close drops all entries, also those to come.
 func (l *Log) Close() {
-	if l == nil {
-		return
-	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.empty()
@@ -221,15 +166,4 @@ func (l *Log) Close() {
 func (l *Log) empty() {
 	l.budget.left.Add(l.charged)
 	l.entries, l.charged = nil, 0
-}
-
-// longestText is how much of a text an entry keeps, in bytes, as in SLOWLOG.
-const longestText = 128
-
-// shortened is a text as SLOWLOG shows it. A long text is not kept in memory.
-func shortened(s string) string {
-	if len(s) <= longestText {
-		return s
-	}
-	return strings.Clone(s[:longestText]) + "... (" + strconv.Itoa(len(s)-longestText) + " more bytes)"
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/lockproxy/lockproxy/internal/lockcmds/calls"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/clock"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/contract"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/endings"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/grammar"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/holds"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/jobs"
@@ -18,7 +19,6 @@ import (
 	"github.com/lockproxy/lockproxy/internal/lockcmds/queue"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/replies"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/script"
-	"github.com/lockproxy/lockproxy/internal/lockcmds/slowlog"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/turns"
 )
 
@@ -37,7 +37,7 @@ type waiter struct {
 	sync    int            // replicas that must have the grant; 0: none
 	home    *Waiters       // of the session; not x, if the acquire is to deepen a hold from before an AUTH
 	asked   *asked         // nil: the acquire is not asked anew, because it needs no replicas and is at home
-	behind  *slowlog.Party // the holder when it began to wait; set before it joins its wait queue. nil: not of interest
+	behind  *endings.Party // the holder when it began to wait; set before it joins its wait queue. nil: not of interest
 	sent    calls.Request  // the first attempt
 	verb    grammar.Verb
 	fixed   bool // the client has set the lease, which is never renewed
@@ -55,7 +55,8 @@ type waiter struct {
 type asked struct {
 	caller   contract.Caller
 	cmd      grammar.Command
-	unsynced []byte // the reply if it has no time left: a grant of it was dropped. nil: none was
+	behind   *endings.Party // as waiter.behind, if it has waited before
+	unsynced []byte         // the reply if it has no time left: a grant of it was dropped. nil: none was
 }
 
 // kind is the kind of lock that it asks for.
@@ -89,7 +90,7 @@ func (x *Waiters) start(a asked, began, now time.Time, home *Waiters) {
 	}
 	w := &waiter{
 		x: x, verb: cmd.Verb, wait: cmd.Wait, began: began,
-		lease: cmd.Lease, fixed: cmd.Lease > 0, maxHold: cmd.MaxHold, grace: cmd.Grace, sync: replicas, home: home,
+		lease: cmd.Lease, fixed: cmd.Lease > 0, maxHold: cmd.MaxHold, grace: cmd.Grace, sync: replicas, home: home, behind: a.behind,
 		claim: x.Holds.Claim(s, cmd.Key, cmd.Owner),
 	}
 	if all && replicas == 0 {
@@ -267,7 +268,7 @@ func (w *waiter) granted(g grant) []byte {
 			Fence: g.fence, Count: g.count, Mine: g.mine, SentAt: g.sentAt,
 			TTL: w.lease, Fixed: w.fixed, MaxHold: w.maxHold, Grace: w.grace, Client: ledger.Client(w.session().Client.ClientInfo),
 		},
-		Own: w.home.Calls.Own, Chain: w.chain,
+		Own: w.home.Calls.Own, Chain: w.chain, Sync: w.sync,
 	})
 	switch {
 	case verdict == holds.Usable:
@@ -278,11 +279,10 @@ func (w *waiter) granted(g grant) []byte {
 		if f := w.x.Events.Granted; f != nil {
 			f(w.verb, now.Sub(w.began))
 		}
-		w.noteSlow(now, slowlog.Granted)
+		w.noteEnd(now, endings.Granted, g.fence)
 		return redcon.AppendInt(nil, g.fence)
 	case verdict == holds.Ended:
-		w.finish()
-		w.rollBack(g.fence, nil)
+		w.hungUp(g.fence)
 		return nil
 	}
 	w.x.Calls.Log.Warn("a grant came too late to be used", zap.String("key", w.lock()))
@@ -294,6 +294,7 @@ func (w *waiter) granted(g grant) []byte {
 		return nil
 	}
 	w.finish()
+	w.noteEnd(now, endings.Failed, 0)
 	w.rollBack(g.fence, w.x.Calls.OnceWithin(w.x.Calls.DoubtLimit(), func(ok bool) {
 		if ok {
 			w.reply(replies.Null)
@@ -327,6 +328,7 @@ func (w *waiter) askAnew(at *Waiters) {
 	w.claim.Continue()
 	if !ended {
 		again := *w.asked
+		again.behind = w.behind
 		again.caller.NothingPending = false // the answer to this attempt is being dealt with
 		at.start(again, w.began, at.Calls.Clock.Now(), w.home)
 	}

@@ -74,8 +74,7 @@ func (w *waiter) deliver(g grant) {
 		}
 	})
 	if !ok {
-		w.finish()
-		w.rollBack(g.fence, nil)
+		w.hungUp(g.fence)
 	}
 }
 

@@ -38,6 +38,7 @@ import (
 	"github.com/lockproxy/lockproxy/internal/lockcmds/calls"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/confirm"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/damage"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/endings"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/grammar"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/holds"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/listing"
@@ -50,7 +51,7 @@ import (
 	"github.com/lockproxy/lockproxy/internal/lockcmds/slowlog"
 )
 
-// Options of Waiters. All fields but Replicas, Reentry, Slow and the events are required.
+// Options of Waiters. All fields but Replicas, Reentry, Told and the events are required.
 type Options struct {
 	Calls  *calls.Calls
 	Holds  *holds.Holds
@@ -71,7 +72,7 @@ type Options struct {
 
 	// Reentry is the rule about a connection that acquires again without OWNER. nil: it may.
 	Reentry *reentry.Rule
-	Slow    *slowlog.Log // nil: slow waits are not logged
+	Told    endings.Observers // of the ends of acquires
 	Events  Events
 }
 

@@ -8,6 +8,7 @@ import (
 	"github.com/lockproxy/lockproxy/internal/lockcmds/calls"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/confirm"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/contract"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/endings"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/jobs"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/queue"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/replies"
@@ -57,7 +58,7 @@ func (w *waiter) leftLocked(f queue.Effect) {
 	if f.Outcome == queue.Granted {
 		return
 	}
-	w.noteSlow(now, outcomeOf(f.Outcome))
+	w.noteEnd(now, outcomeOf(f.Outcome), 0)
 	w.finishLocked()
 	if f.Outcome == queue.Gone && !f.Doubt {
 		return
@@ -82,6 +83,13 @@ func (w *waiter) without(f queue.Effect) {
 	default:
 		w.reply(w.replyTo(f.Outcome, f.Err))
 	}
+}
+
+// hungUp ends an acquire that was granted when its client had gone. fence is of the grant. Requires no locks.
+func (w *waiter) hungUp(fence int64) {
+	w.finish()
+	w.noteEnd(w.x.Calls.Clock.Now(), endings.HungUp, 0)
+	w.rollBack(fence, nil)
 }
 
 // withdraw ends an acquire that is in no wait queue, with that outcome. The reply comes when its place has left the queue in Redis: a client
@@ -142,8 +150,7 @@ func (w *waiter) confirm(g grant) {
 	w.fence = g.fence
 	w.x.mu.Unlock()
 	if ended {
-		w.finish()
-		w.rollBack(g.fence, nil)
+		w.hungUp(g.fence)
 		return
 	}
 	now := w.x.Calls.Clock.Now()
@@ -177,8 +184,7 @@ func (w *waiter) dropUnsynced(g grant, o confirm.Outcome) {
 	ended := w.ended
 	w.x.mu.Unlock()
 	if ended {
-		w.finish()
-		w.rollBack(g.fence, nil)
+		w.hungUp(g.fence)
 		return
 	}
 	reply := replies.NotSynced(o.Have, w.sync)
@@ -196,6 +202,7 @@ func (w *waiter) dropUnsynced(g grant, o confirm.Outcome) {
 			w.x.Calls.After(syncPause, jobs.Attempt, w.anew)
 		default:
 			w.finish()
+			w.noteEnd(w.x.Calls.Clock.Now(), endings.Failed, 0)
 			w.reply(func(int) []byte { return reply })
 		}
 	})

@@ -61,6 +61,7 @@ type Stats struct {
 	HandedOver, Attempts int64
 	Lost                 map[string]int64 // locks, by reason
 	FencesRepaired       int64
+	Spans                map[string]int64 // of waits and holds, by outcome
 	Reentries            map[string]int64 // acquires by a connection that held the lock already, without OWNER, by outcome
 }
 
@@ -74,6 +75,7 @@ type Source struct {
 	Memory   *budget.Budget
 	Locks    LockEngines
 	Limits   func() map[string]int64            // the present limits, by setting; nil: none
+	Spans    func() (sent, lost int64)          // spans of waits and holds; nil: there are none
 	Loops    func() (n int, busy time.Duration) // event loops, and about how long all together have been busy; nil: none
 }
 
@@ -118,6 +120,10 @@ func (src *Source) Stats() Stats {
 	s.LanesSetAside, s.Reconnects = src.Upstream.LaneEvents()
 	if src.Loops != nil {
 		s.Loops, s.LoopsBusy = src.Loops()
+	}
+	s.Spans = map[string]int64{"sent": 0, "lost": 0}
+	if src.Spans != nil {
+		s.Spans["sent"], s.Spans["lost"] = src.Spans()
 	}
 	if src.Limits != nil {
 		s.Limits = src.Limits()

@@ -254,6 +254,12 @@ var Table = []Row{
 		Text:    func(s *Stats) string { return joined(s.Reentries) },
 	},
 	{
+		Info: "lock_spans", Metric: "lock_spans_total", Label: "outcome", Kind: Counter,
+		Help:    "Spans of waits and holds, by outcome: sent to the collector, or lost.",
+		ByLabel: func(s *Stats) map[string]int64 { return s.Spans },
+		Text:    func(s *Stats) string { return joined(s.Spans) },
+	},
+	{
 		Metric: "lock_wait_end_seconds", Label: "outcome", Kind: Timing, Help: "Time in the wait queue of a lock, by outcome, of lock commands that had to wait.",
 		Waits: func(s *Stats) map[string]Waits { return s.Queued },
 	},

@@ -7,6 +7,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/lockproxy/lockproxy/internal/lockcmds/contract"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/endings"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/slowlog"
 	"github.com/lockproxy/lockproxy/internal/resp"
 )
@@ -28,15 +29,20 @@ func TestSlowWaitsAndHoldsAreLogged(t *testing.T) {
 	w.x.Unblock(4, true)
 	w.work()
 	other.got("-UNBLOCKED client unblocked via CLIENT UNBLOCK")
-	slow := w.holds.Slow
+	slow := w.holds.Told[0].(*slowlog.Log)
 	start := time.Unix(1000, 0)
 	want := []slowlog.Entry{
-		{
-			ID: 2, At: start.Add(6 * time.Second), Kind: slowlog.Wait, Key: "other", By: slowlog.Party{Owner: "x"}, Took: 6 * time.Second, Outcome: "error",
-			Behind: slowlog.Party{Owner: "elsewhere"},
-		},
-		{ID: 1, At: start.Add(5 * time.Second), Kind: slowlog.Wait, Key: "k", By: slowlog.Party{Owner: "u:c"}, Took: 5 * time.Second, Outcome: "timed-out", Behind: slowlog.Party{Owner: "me"}},
-		{ID: 0, At: start.Add(4 * time.Second), Kind: slowlog.Hold, Key: "k", By: slowlog.Party{Owner: "me"}, Took: 4 * time.Second, Outcome: "client-gone"},
+		{ID: 2, Ending: endings.Ending{
+			At: start.Add(6 * time.Second), Kind: endings.Wait, Key: "other", By: endings.Party{Owner: "x"}, Took: 6 * time.Second, Outcome: "error",
+			Behind: endings.Party{Owner: "elsewhere"},
+		}},
+		{ID: 1, Ending: endings.Ending{
+			At: start.Add(5 * time.Second), Kind: endings.Wait, Key: "k", By: endings.Party{Owner: "u:c"}, Took: 5 * time.Second, Outcome: "timed-out",
+			Behind: endings.Party{Owner: "me"},
+		}},
+		{ID: 0, Ending: endings.Ending{
+			At: start.Add(4 * time.Second), Kind: endings.Hold, Key: "k", By: endings.Party{Owner: "me"}, Took: 4 * time.Second, Outcome: "client-gone", Fence: 7,
+		}},
 	}
 	var got []slowlog.Entry
 	for _, e := range slow.Latest(-1) {
@@ -56,8 +62,8 @@ func TestAGrantAfterALongTimeIsASlowWait(t *testing.T) {
 	w.x.Wake("k")
 	w.work()
 	a.got(":9")
-	entries := w.holds.Slow.Latest(-1)
-	if len(entries) != 1 || entries[0].Outcome != "granted" || entries[0].Took != 2*time.Second || entries[0].Behind.Owner != "elsewhere" {
+	entries := w.holds.Told[0].(*slowlog.Log).Latest(-1)
+	if len(entries) != 1 || entries[0].Outcome != "granted" || entries[0].Fence != 9 || entries[0].Took != 2*time.Second || entries[0].Behind.Owner != "elsewhere" {
 		t.Errorf("%+v", entries)
 	}
 }
@@ -71,7 +77,7 @@ func TestNoSlowHoldOrWaitIsLoggedWithoutThresholds(t *testing.T) {
 	b := w.client(2)
 	b.sends("LOCK k")
 	b.answered(resp.Value{}, contract.ErrUnsent)
-	if n := w.holds.Slow.Len(); n != 0 {
+	if n := w.holds.Told[0].(*slowlog.Log).Len(); n != 0 {
 		t.Errorf("%d entries", n)
 	}
 }

@@ -1,0 +1,202 @@
+// Package tracing sends waits for locks and holds of locks to an OpenTelemetry collector, as spans, by OTLP over HTTP.
+//
+//	endings.Ending ──► Ended: queue, or dropped ──► Tracer.run ──► spans ──► the library's batches ──► exporter ──► collector
+//
+// A span is made when the wait or the hold has ended, with its times. So a wait or a hold in progress costs nothing. The spans of one grant share
+// a trace, whose ID is made of lock and fence: also spans of different proxies.
+//
+// Goroutines: Tracer.run makes spans of what has ended; the library's batch processor exports them.
+//
+// Invariants:
+//   - No call blocks but Close, and that is bounded. Endings beyond the queue are dropped and counted.
+//   - A collector that fails has a few lines in the log for each period.
+package tracing
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/go-logr/logr/funcr"
+	"go.opentelemetry.io/otel"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracehttp"
+	"go.opentelemetry.io/otel/sdk/resource"
+	sdk "go.opentelemetry.io/otel/sdk/trace"
+	"go.uber.org/zap"
+
+	"github.com/lockproxy/lockproxy/internal/lockcmds/endings"
+	"github.com/lockproxy/lockproxy/internal/logging"
+)
+
+// Options of a Tracer.
+type Options struct {
+	// Endpoint is the URL to which spans are posted, or the URL of a collector without a path. Empty: the library's variables name it.
+	Endpoint string
+
+	Version string
+	Logger  *zap.Logger
+}
+
+// CheckEndpoint reports why a collector cannot have that URL.
+func CheckEndpoint(endpoint string) error {
+	_, err := spansURL(endpoint)
+	return err
+}
+
+// spansURL is the URL to which spans are posted.
+func spansURL(endpoint string) (string, error) {
+	u, err := url.Parse(endpoint)
+	if err != nil {
+		return "", fmt.Errorf("%q is no URL", endpoint)
+	}
+	if u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" {
+		return "", fmt.Errorf("%q is not like http://host:4318 or https://host/path", endpoint)
+	}
+	if u.Path == "" || u.Path == "/" {
+		u.Path = "/v1/traces"
+	}
+	return u.String(), nil
+}
+
+// queueLen is how many waits and holds may stand before the library's queue of spans, which has as many.
+const queueLen = 2048
+
+// closeLimit is the time that the last spans have to reach the collector.
+const closeLimit = 2 * time.Second
+
+// Tracer is an endings.Observer that sends what it is told of. Its methods may be called from any goroutine.
+type Tracer struct {
+	spans    chan endings.Ending // never closed
+	stop     chan struct{}       // closed by Close
+	stopped  chan struct{}       // closed when run has returned
+	close    sync.Once
+	provider *sdk.TracerProvider
+	exporter *exporter
+	dropped  atomic.Int64
+}
+
+var _ endings.Observer = (*Tracer)(nil)
+
+// New starts a tracer. The caller closes it when nothing ends any more.
+func New(o Options) (*Tracer, error) {
+	var client []otlptracehttp.Option
+	if o.Endpoint != "" {
+		to, err := spansURL(o.Endpoint)
+		if err != nil {
+			return nil, err
+		}
+		client = append(client, otlptracehttp.WithEndpointURL(to))
+	}
+	entries := logging.NewRepeats(o.Logger, 3, time.Minute)
+	note := func(err error) {
+		text := err.Error() // it may have all that the collector has said
+		entries.Write(zap.WarnLevel, "sending spans to the collector failed", "", zap.String("error", text[:min(len(text), 300)]))
+	}
+	otel.SetErrorHandler(otel.ErrorHandlerFunc(note))
+	otel.SetLogger(funcr.New(func(_, args string) { note(errors.New(args)) }, funcr.Options{})) // settings that it cannot read
+	life, abort := context.WithCancel(context.Background())
+	out, err := otlptracehttp.New(life, client...)
+	if err != nil {
+		abort()
+		return nil, fmt.Errorf("tracing: %w", err)
+	}
+	about, err := resource.New(life,
+		resource.WithAttributes(attribute.String("service.name", "lockproxy"), attribute.String("service.version", o.Version)),
+		resource.WithTelemetrySDK(), resource.WithFromEnv())
+	if err != nil {
+		note(err)
+	}
+	t := &Tracer{
+		spans: make(chan endings.Ending, queueLen), stop: make(chan struct{}), stopped: make(chan struct{}),
+		exporter: &exporter{SpanExporter: out, life: life, abort: abort, note: note, entries: entries},
+	}
+	t.provider = sdk.NewTracerProvider(
+		sdk.WithResource(about), sdk.WithIDGenerator(ids{}), sdk.WithBatcher(t.exporter, sdk.WithBlocking()))
+	go t.run()
+	return t, nil
+}
+
+// Wants is endings.Observer. All waits and holds are of interest.
+func (t *Tracer) Wants(endings.Kind, time.Duration) bool { return true }
+
+// Ended is endings.Observer.
+func (t *Tracer) Ended(e endings.Ending) {
+	if e.Kind == endings.Wait && e.Behind.Owner == "" {
+		return // the client did not have to wait
+	}
+	select {
+	case t.spans <- e.Shortened():
+	default:
+		t.dropped.Add(1)
+	}
+}
+
+// Counts are the spans that a collector has taken, and those that it has not, or that were dropped because too many waited for it.
+func (t *Tracer) Counts() (sent, lost int64) {
+	return t.exporter.sent.Load(), t.exporter.failed.Load() + t.dropped.Load()
+}
+
+// run makes spans until stop is closed and the queue is empty.
+func (t *Tracer) run() {
+	defer close(t.stopped)
+	tracer := t.provider.Tracer("github.com/lockproxy/lockproxy")
+	for {
+		select {
+		case e := <-t.spans:
+			record(tracer, e)
+			continue
+		default:
+		}
+		select {
+		case e := <-t.spans:
+			record(tracer, e)
+		case <-t.stop:
+			if len(t.spans) == 0 {
+				return
+			}
+		}
+	}
+}
+
+// Close sends what is left, for a limited time.
+func (t *Tracer) Close() {
+	t.close.Do(func() {
+		late := time.AfterFunc(closeLimit, t.exporter.abort)
+		defer late.Stop()
+		close(t.stop)
+		<-t.stopped
+		_ = t.provider.Shutdown(context.Background()) // its exporter reports its errors itself
+		t.exporter.abort()
+		t.exporter.entries.Flush()
+	})
+}
+
+// exporter counts and reports what becomes of spans.
+type exporter struct {
+	sdk.SpanExporter
+	life    context.Context // of all its requests
+	abort   context.CancelFunc
+	note    func(error)
+	entries *logging.Repeats
+
+	sent, failed atomic.Int64
+}
+
+// ExportSpans is sdk.SpanExporter.
+func (x *exporter) ExportSpans(ctx context.Context, spans []sdk.ReadOnlySpan) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(x.life, cancel)()
+	if err := x.SpanExporter.ExportSpans(ctx, spans); err != nil {
+		x.failed.Add(int64(len(spans)))
+		x.note(err)
+		return nil
+	}
+	x.sent.Add(int64(len(spans)))
+	return nil
+}
