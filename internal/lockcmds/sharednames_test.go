@@ -61,6 +61,32 @@ func TestLocksThatShareNamesWakeTheirOwnWaiters(t *testing.T) {
 	}
 }
 
+// A lock of nothing but braces shares its names with no other lock.
+func TestWaitersForLocksOfBracesAreWoken(t *testing.T) {
+	srv := redistest.Start(t)
+	minute := func(o *Options) { o.Lease, o.staleHead = time.Minute, time.Minute }
+	p, q := startProxy(t, srv, minute), startProxy(t, srv, minute)
+	for _, key := range []string{"{", "}", "{}", "{}}", "}{", "{{}}", "{}{}", "{\x00}"} {
+		for _, verb := range []string{"FAIRLOCK", "LOCK"} {
+			holder := q.session(2)
+			holder.fence("LOCK " + key)
+			for _, at := range []*proxy{p, q} {
+				w := at.session(2)
+				w.send(verb + " " + key)
+				w.awaitWaiting()
+				at.awaitAttempts(key)
+				holder.want("UNLOCK "+key, ":1")
+				fenceIn(t, w.reply()) // long before the place counts as dead
+				holder = w
+			}
+			holder.want("UNLOCK "+key, ":1")
+			if n := srv.Client(t).Exists(t.Context(), script.QueueOf(key), script.DeadlinesOf(key)).Val(); n != 0 {
+				t.Errorf("%s %q: %d keys left", verb, key, n)
+			}
+		}
+	}
+}
+
 // A waiter is not the head of a lock that it does not wait for, though it stands in the same queue.
 func TestQueuesThatShareAKeyDoNotJudgeEachOther(t *testing.T) {
 	for _, pair := range [][2]string{{"a", "{a}"}, {"{a}", "a"}} {

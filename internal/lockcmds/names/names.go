@@ -49,9 +49,10 @@ func Lost(key string) string { return tagged("lockproxy:lost", key) }
 func (n Names) NameChannel(owner string) string { return n.Channel + ":" + n.PlaceOf(owner) }
 
 // PlaceOf is the name under which an owner stands in the fair queue. Redisson's rule gives "a" and "{a}" one queue, so the places of
-// those who wait for "{a}" are marked; see lib/head.lua.
+// those who wait for "{a}" are marked; see lib/head.lua. "{}" has no such other lock.
 func (n Names) PlaceOf(owner string) string {
-	if inner, ok := strings.CutPrefix(n.Lock, "{"); ok && strings.HasSuffix(inner, "}") && !strings.Contains(inner, "{") {
+	inner, ok := strings.CutPrefix(n.Lock, "{")
+	if ok && len(inner) > 1 && strings.HasSuffix(inner, "}") && !strings.Contains(inner, "{") {
 		return owner + "{}"
 	}
 	return owner
