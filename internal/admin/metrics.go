@@ -39,7 +39,7 @@ type both struct {
 	native prometheus.Metric
 }
 
-// Write is prometheus.Metric.
+// Write implements prometheus.Metric.
 func (b both) Write(out *dto.Metric) error {
 	if err := b.Metric.Write(out); err != nil {
 		return err
@@ -54,7 +54,7 @@ func (b both) Write(out *dto.Metric) error {
 	return nil
 }
 
-// Describe is prometheus.Collector.
+// Describe implements prometheus.Collector.
 func (collector) Describe(out chan<- *prometheus.Desc) {
 	out <- age
 	for _, d := range described {
@@ -64,7 +64,7 @@ func (collector) Describe(out chan<- *prometheus.Desc) {
 	}
 }
 
-// Collect is prometheus.Collector.
+// Collect implements prometheus.Collector.
 func (c collector) Collect(out chan<- prometheus.Metric) {
 	s, at, fresh := c.stats.get(answerLimit)
 	old := 0.0

@@ -1,5 +1,5 @@
-// Package watchdog keeps leases alive while their holders live, and says once when one is lost. It knows nothing of
-// Redis or of sessions: a RenewFunc does the round trip, OnLost hears the bad news.
+// Package watchdog keeps leases alive while their holders live, and reports each loss once. It knows nothing of
+// Redis or of sessions: a RenewFunc does the round trip, and OnLost is told of a loss.
 //
 //	Track, Resume ──► heap of leases by what is due next ◄── Pause, Forget
 //	                        │ Run or Step: one scheduler for all

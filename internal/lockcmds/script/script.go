@@ -1,7 +1,7 @@
 // Package script is what the locks are in Redis: the Lua scripts, and for each script a typed call and one decoded
 // answer. It does no I/O and keeps no state.
 //
-// Invariant: every number in a lock's hash has one writer, who writes it as it is to be, for the grant that it knows by its fence.
+// Invariant: every number in a lock's hash has one writer, which writes it absolutely, for the grant that it knows by its fence.
 // A script that is run twice leaves what it leaves when it is run once. So a call whose answer was lost may be sent again. lib/hash.lua
 // says how.
 //

@@ -140,7 +140,7 @@ func (o *ear) close() {
 	}
 }
 
-// Push is stream.Observer.
+// Push implements stream.Observer.
 func (o *ear) Push(b []byte, kind resp.Kind) { o.of.session.Do(func() { o.frame(b, kind) }) }
 
 // frame handles one frame of the server.
@@ -258,13 +258,13 @@ func (o *ear) refused(words []byte) {
 	e.settle()
 }
 
-// Holding is stream.Observer.
+// Holding implements stream.Observer.
 func (o *ear) Holding(n int) { o.of.session.Do(func() { o.holding = n }) }
 
-// Flush is stream.Observer.
+// Flush implements stream.Observer.
 func (o *ear) Flush() { o.of.session.Flush() }
 
-// Closed is stream.Observer.
+// Closed implements stream.Observer.
 func (o *ear) Closed(error) { o.of.session.Do(o.gone) }
 
 // gone finds another server for the channels of a connection that has ended.

@@ -107,7 +107,7 @@ func (c *conn) pause() error {
 	return c.watch.Reset()
 }
 
-// Resume is Client.
+// Resume implements Client.
 func (c *conn) Resume() {
 	if c.watch != nil {
 		c.watch.Interrupt()
@@ -118,13 +118,13 @@ func (c *conn) Resume() {
 	}
 }
 
-// Driver is Client: lanes have goroutines of their own.
+// Driver implements Client: lanes have goroutines of their own.
 func (c *conn) Driver() upstream.Driver { return nil }
 
-// Unread is Client.
+// Unread implements Client.
 func (c *conn) Unread() bool { return direct.Unread(c.nc) }
 
-// Flush is Client. Most output fits the socket at once and is written here, by the goroutine that produced it: the client's own reader or
+// Flush implements Client. Most output fits the socket at once and is written here, by the goroutine that produced it: the client's own reader or
 // the reader of its lane, which saves a switch of goroutines for each reply. A goroutine writes the rest, so a
 // client that does not read never holds up its lane.
 // A client that reads as fast as it is written to does not, either.
@@ -173,7 +173,7 @@ func (c *conn) drainOutput(b []byte, n int) {
 	}
 }
 
-// Hangup is Client: it ends the connection's reads and writes, and readLoop does the rest.
+// Hangup implements Client: it ends the connection's reads and writes, and readLoop does the rest.
 func (c *conn) Hangup() {
 	_ = direct.Socket(c.nc).Close() // closing TLS politely may block; the error would have no reader
 	c.shutLater()

@@ -47,7 +47,7 @@ func (r *epollClient) begin(first [][]byte) {
 	}
 }
 
-// ready is socket.
+// ready implements socket.
 func (r *epollClient) ready(events uint32) {
 	switch {
 	case events&unix.EPOLLIN != 0:
@@ -203,14 +203,14 @@ func (r *epollClient) markLocked() {
 	}
 }
 
-// Flush is Client.
+// Flush implements Client.
 func (r *epollClient) Flush() {
 	r.loop.mu.Lock()
 	r.markLocked()
 	r.loop.mu.Unlock()
 }
 
-// Hangup is Client.
+// Hangup implements Client.
 func (r *epollClient) Hangup() {
 	r.loop.mu.Lock()
 	r.hungup = true
@@ -218,7 +218,7 @@ func (r *epollClient) Hangup() {
 	r.loop.mu.Unlock()
 }
 
-// Resume is Client.
+// Resume implements Client.
 func (r *epollClient) Resume() {
 	r.loop.mu.Lock()
 	r.resumed = true
@@ -226,10 +226,10 @@ func (r *epollClient) Resume() {
 	r.loop.mu.Unlock()
 }
 
-// Driver is Client: the loop moves its clients' lanes too.
+// Driver implements Client: the loop moves its clients' lanes too.
 func (r *epollClient) Driver() upstream.Driver { return r.loop }
 
-// Unread is Client. The socket is open while the session has not ended.
+// Unread implements Client. The socket is open while the session has not ended.
 func (r *epollClient) Unread() bool {
 	n, err := unix.IoctlGetInt(r.fd, unix.TIOCINQ)
 	return err == nil && n > 0

@@ -27,7 +27,7 @@ type epollLane struct {
 	queued bool // in eventLoop.rung; guarded by eventLoop.mu
 }
 
-// Ring is upstream.Mover.
+// Ring implements upstream.Mover.
 func (w *epollLane) Ring() {
 	w.loop.mu.Lock()
 	defer w.loop.mu.Unlock()
@@ -38,7 +38,7 @@ func (w *epollLane) Ring() {
 	}
 }
 
-// Drive is upstream.Mover.
+// Drive implements upstream.Mover.
 func (w *epollLane) Drive(nc net.Conn, stop <-chan struct{}) error {
 	fd, err := takeover(nc)
 	if err != nil {
@@ -81,7 +81,7 @@ func (w *epollLane) end(err error) {
 	w.ended <- err
 }
 
-// ready is socket.
+// ready implements socket.
 func (w *epollLane) ready(events uint32) {
 	if events&unix.EPOLLOUT != 0 {
 		w.blocked = false

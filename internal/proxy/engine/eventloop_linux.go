@@ -272,7 +272,7 @@ func (l *eventLoop) adopt(a Arrival) error {
 	return nil
 }
 
-// Attach is upstream.Driver.
+// Attach implements upstream.Driver.
 func (l *eventLoop) Attach(w *upstream.Wire) upstream.Mover {
 	return &epollLane{loop: l, wire: w, fd: -1}
 }

@@ -77,7 +77,7 @@ func (e *Errand) transmit(raw []byte) {
 	e.of.session.Transmit(e.node, raw, e.at, 1)
 }
 
-// Take is handlers.Handler.
+// Take implements handlers.Handler.
 func (e *Errand) Take(at replies.ID, b []byte, n int, more bool) int {
 	if e.skips {
 		end := bytes.IndexByte(b, '\n')
@@ -240,7 +240,7 @@ func (e *Errand) park() {
 	n.session.Await() // nothing may overtake it
 }
 
-// Lost is handlers.Handler.
+// Lost implements handlers.Handler.
 func (e *Errand) Lost(at replies.ID, _ int, sent bool) {
 	e.of.flying--
 	if e.h != nil {

@@ -38,7 +38,7 @@ type part struct {
 	i int
 }
 
-// Take is Handler.
+// Take implements Handler.
 func (p *part) Take(_ replies.ID, b []byte, n int, more bool) int {
 	if !more && p.replies[p.i] == nil {
 		p.replies[p.i] = p.copied(b)
@@ -63,7 +63,7 @@ func (g *Gathering) copied(b []byte) []byte {
 	return g.free[begin:len(g.free):len(g.free)]
 }
 
-// Lost is Handler.
+// Lost implements Handler.
 func (p *part) Lost(replies.ID, int, bool) {
 	p.replies[p.i] = append(p.replies[p.i][:0], p.session.Refusal()...)
 	p.came()

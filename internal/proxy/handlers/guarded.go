@@ -17,7 +17,7 @@ type Guarded struct {
 	failed []byte // the reply so far, if it is an error
 }
 
-// Take is Handler.
+// Take implements Handler.
 func (g *Guarded) Take(at replies.ID, b []byte, n int, more bool) int {
 	if !g.begun && b[0] == '-' || len(g.failed) > 0 {
 		g.failed = append(g.failed, b...)
@@ -33,7 +33,7 @@ func (g *Guarded) Take(at replies.ID, b []byte, n int, more bool) int {
 	return pass(g.Session, g.To, at, b, n, more)
 }
 
-// Lost is Handler.
+// Lost implements Handler.
 func (g *Guarded) Lost(at replies.ID, n int, sent bool) {
 	if g.To != nil {
 		g.To.Lost(at, n, sent)

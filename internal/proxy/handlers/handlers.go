@@ -45,10 +45,10 @@ type Session interface {
 // Discard handles replies that the client does not see.
 type Discard struct{}
 
-// Take is Handler.
+// Take implements Handler.
 func (Discard) Take(_ replies.ID, _ []byte, n int, _ bool) int { return n }
 
-// Lost is Handler.
+// Lost implements Handler.
 func (Discard) Lost(replies.ID, int, bool) {}
 
 var _ Handler = Discard{}

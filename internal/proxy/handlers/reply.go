@@ -17,7 +17,7 @@ type Reply struct {
 // enoughHead is the number of bytes of a reply that tell success from each failure that matters.
 const enoughHead = 64
 
-// Take is Handler.
+// Take implements Handler.
 func (h *Reply) Take(at replies.ID, b []byte, n int, more bool) int {
 	s := h.Session
 	if s.Gone() {
@@ -45,7 +45,7 @@ func (h *Reply) Take(at replies.ID, b []byte, n int, more bool) int {
 	return n
 }
 
-// Lost is Handler.
+// Lost implements Handler.
 func (h *Reply) Lost(at replies.ID, n int, _ bool) {
 	s := h.Session
 	if s.Gone() {

@@ -48,7 +48,7 @@ func (q *asking) ask(next func(replies []byte), commands ...[]byte) {
 	}
 }
 
-// Ask is inquiry.Session.
+// Ask implements inquiry.Session.
 func (q *asking) Ask(next func(replies []byte), commands ...[]byte) {
 	q.s.mu.Lock()
 	defer q.s.exit()
@@ -59,14 +59,14 @@ func (q *asking) Ask(next func(replies []byte), commands ...[]byte) {
 	q.ask(next, commands...)
 }
 
-// After is inquiry.Session.
+// After implements inquiry.Session.
 func (q *asking) After(f func()) {
 	q.s.mu.Lock()
 	defer q.s.exit()
 	q.after = f
 }
 
-// Answer is inquiry.Session.
+// Answer implements inquiry.Session.
 func (q *asking) Answer(reply []byte) {
 	q.conclude(func() { q.finish(reply) })
 }
@@ -106,7 +106,7 @@ type question struct {
 	next    func(replies []byte)
 }
 
-// Take is handlers.Handler.
+// Take implements handlers.Handler.
 func (q *question) Take(_ replies.ID, b []byte, n int, _ bool) int {
 	q.replies = append(q.replies, b...)
 	q.q.s.gathered += len(b)
@@ -141,7 +141,7 @@ func (q *question) came(n int) {
 	})
 }
 
-// Lost is handlers.Handler. The inquiry ends.
+// Lost implements handlers.Handler. The inquiry ends.
 func (q *question) Lost(replies.ID, int, bool) {
 	if q.q.s.Gone() {
 		q.q.finish(nil)
@@ -152,7 +152,7 @@ func (q *question) Lost(replies.ID, int, bool) {
 
 var _ handlers.Handler = (*question)(nil)
 
-// AnswerLast is inquiry.Session.
+// AnswerLast implements inquiry.Session.
 func (q *asking) AnswerLast(reply []byte) {
 	q.conclude(func() { q.finishLast(reply) })
 }
@@ -172,7 +172,7 @@ var _ inquiry.Session = (*asking)(nil)
 
 var _ inquiry.Waiter = (*Session)(nil)
 
-// Describe is clients.Visible.
+// Describe implements clients.Visible.
 func (s *Session) Describe() (clients.Info, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -208,7 +208,7 @@ func (s *Session) described() clients.Info {
 	return c
 }
 
-// KillIf is clients.Visible.
+// KillIf implements clients.Visible.
 func (s *Session) KillIf(match func(*clients.Info) bool) bool {
 	s.mu.Lock()
 	defer s.exit()

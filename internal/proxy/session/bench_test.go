@@ -34,16 +34,16 @@ func (d *desk) Driver() upstream.Driver { return d }
 
 func (*desk) Unread() bool { return false }
 
-// Attach is upstream.Driver.
+// Attach implements upstream.Driver.
 func (d *desk) Attach(w *upstream.Wire) upstream.Mover {
 	d.wire = w
 	return d
 }
 
-// Ring is upstream.Mover: the benchmark looks for itself.
+// Ring implements upstream.Mover: the benchmark looks for itself.
 func (d *desk) Ring() {}
 
-// Drive is upstream.Mover.
+// Drive implements upstream.Mover.
 func (d *desk) Drive(nc net.Conn, stop <-chan struct{}) error {
 	d.wire.Open()
 	close(d.ready)

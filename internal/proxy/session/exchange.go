@@ -39,7 +39,7 @@ func (s *Session) EndWrite(done []byte) {
 	s.written(done)
 }
 
-// Replies is upstream.Receiver.
+// Replies implements upstream.Receiver.
 func (s *Session) Replies(tag uint64, b []byte, n int, more bool) {
 	s.mu.Lock()
 	defer s.exit()
@@ -74,7 +74,7 @@ func (s *Session) answered(at replies.ID, n int) {
 	}
 }
 
-// Lost is upstream.Receiver.
+// Lost implements upstream.Receiver.
 func (s *Session) Lost(tag uint64, n int, sent bool) {
 	s.mu.Lock()
 	defer s.exit()
@@ -118,14 +118,14 @@ func (s *Session) refuse(at replies.ID, n int) {
 	}
 }
 
-// Keeps is upstream.Receiver.
+// Keeps implements upstream.Receiver.
 func (s *Session) Keeps() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return !s.Gone()
 }
 
-// Flush is upstream.Receiver: the replies that came in together go out together.
+// Flush implements upstream.Receiver: the replies that came in together go out together.
 func (s *Session) Flush() { s.host.Flush() }
 
 var _ upstream.Receiver = (*Session)(nil)
@@ -256,28 +256,28 @@ func (l *lanes) refusal() []byte {
 	return shared.NoUpstream
 }
 
-// Pass is handlers.Session.
+// Pass implements handlers.Session.
 func (d *side) Pass(at replies.ID, b []byte, more bool) {
 	d.Burst += len(b)
 	d.Put(at, b, more)
 }
 
-// Refusal is handlers.Session.
+// Refusal implements handlers.Session.
 func (d *side) Refusal() []byte { return (*Session)(d).refusal() }
 
-// Refuse is handlers.Session.
+// Refuse implements handlers.Session.
 func (d *side) Refuse(at replies.ID, n int) { (*Session)(d).refuse(at, n) }
 
-// Answered is handlers.Session.
+// Answered implements handlers.Session.
 func (d *side) Answered(at replies.ID, n int) { (*Session)(d).answered(at, n) }
 
-// Held is handlers.Session.
+// Held implements handlers.Session.
 func (d *side) Held(bytes int) { d.gathered = bytes }
 
-// Resume is handlers.Session.
+// Resume implements handlers.Session.
 func (d *side) Resume() { (*Session)(d).resume() }
 
-// Take is errands.Session.
+// Take implements errands.Session.
 func (d *side) Take(at upstream.Node, h handlers.Handler) replies.ID {
 	d.unanswered += slotCost
 	if at == upstream.AnyNode {
@@ -287,31 +287,31 @@ func (d *side) Take(at upstream.Node, h handlers.Handler) replies.ID {
 	return d.Slots.Add(d.onLane(), h, 1)
 }
 
-// Transmit is errands.Session.
+// Transmit implements errands.Session.
 func (d *side) Transmit(at upstream.Node, raw []byte, id replies.ID, n int) {
 	d.turnTo(at)
 	(*Session)(d).transmit(d.onLane(), raw, id, n)
 }
 
-// Lose is errands.Session.
+// Lose implements errands.Session.
 func (d *side) Lose(id replies.ID) { (*Session)(d).lose(id, 1, false) }
 
-// Hopeless is errands.Session.
+// Hopeless implements errands.Session.
 func (d *side) Hopeless() bool {
 	return d.lane != nil && (d.lane.Full() || d.lane.Rejected() || d.lane.Refusal() != nil)
 }
 
-// Await is errands.Session.
+// Await implements errands.Session.
 func (d *side) Await() {
 	if d.wait == waitNone {
 		d.wait = waitQuiet
 	}
 }
 
-// Leave is errands.Session.
+// Leave implements errands.Session.
 func (d *side) Leave(which func(at upstream.Node) bool) { d.leaveIf(which) }
 
-// GiveUp is errands.Session.
+// GiveUp implements errands.Session.
 func (d *side) GiveUp(id replies.ID) { d.Slots.Answer(id, 1) }
 
 // Open is ears.Session.
@@ -358,7 +358,7 @@ func (d *side) Flush() { d.host.Flush() }
 
 var _ ears.Session = (*side)(nil)
 
-// Do is errands.Session.
+// Do implements errands.Session.
 func (d *side) Do(f func()) bool { return (*lockSession)(d).Do(f) }
 
 var _ errands.Session = (*side)(nil)

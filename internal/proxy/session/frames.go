@@ -159,7 +159,7 @@ func (f *frames) done() int {
 	return 0
 }
 
-// Take is handlers.Handler: b is a whole frame, and no confirmation.
+// Take implements handlers.Handler: b is a whole frame, and no confirmation.
 func (f *frames) Take(at replies.ID, b []byte, n int, _ bool) int {
 	if f.exec == nil {
 		if b = f.reply(b); !f.muted {
@@ -221,7 +221,7 @@ func (f *frames) reply(b []byte) []byte {
 	return b
 }
 
-// Lost is handlers.Handler.
+// Lost implements handlers.Handler.
 func (f *frames) Lost(at replies.ID, _ int, _ bool) {
 	switch {
 	case f.s.Gone():

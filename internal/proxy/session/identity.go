@@ -181,7 +181,7 @@ type vital struct {
 	s *Session
 }
 
-// Lost is handlers.Handler. The client knows already that it is another user, or in another database, and the session never will.
+// Lost implements handlers.Handler. The client knows already that it is another user, or in another database, and the session never will.
 func (v vital) Lost(replies.ID, int, bool) { v.s.cutOff() }
 
 // askName asks for the name that a refused HELLO has left on the session's pin. then follows if the session goes on as before.

@@ -258,7 +258,7 @@ func (c *scriptCall) build(conn connection) []byte {
 	return c.s.script
 }
 
-// Take is handlers.Handler.
+// Take implements handlers.Handler.
 func (c *scriptCall) Take(at replies.ID, b []byte, n int, more bool) int {
 	if more || c.reply != nil {
 		c.reply = append(c.reply, b...)
@@ -285,7 +285,7 @@ func (c *scriptCall) Take(at replies.ID, b []byte, n int, more bool) int {
 	return n
 }
 
-// Otherwise is errands.Reworded: in a cluster the call is sent to another server, or again, with the text of the script.
+// Otherwise implements errands.Reworded: in a cluster the call is sent to another server, or again, with the text of the script.
 func (c *scriptCall) Otherwise(reply []byte) []byte {
 	if !bytes.HasPrefix(reply, []byte("-NOSCRIPT")) || c.byText || c.s.Gone() {
 		return nil
@@ -346,7 +346,7 @@ func (c *scriptCall) keep(at replies.ID) {
 	})
 }
 
-// Lost is handlers.Handler.
+// Lost implements handlers.Handler.
 func (c *scriptCall) Lost(at replies.ID, _ int, sent bool) {
 	if sent {
 		c.finish(at, resp.Value{}, contract.ErrInDoubt)

@@ -68,7 +68,7 @@ func (m *memory) written(b []byte) {
 	}
 }
 
-// Measure is budget.Owner.
+// Measure implements budget.Owner.
 func (m *memory) Measure() int {
 	s := m.s
 	s.mu.Lock()
@@ -79,7 +79,7 @@ func (m *memory) Measure() int {
 	return m.bytes()
 }
 
-// Cut is budget.Owner.
+// Cut implements budget.Owner.
 func (m *memory) Cut(bytes int) {
 	s := m.s
 	s.mu.Lock()

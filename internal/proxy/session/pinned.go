@@ -150,7 +150,7 @@ func (p *pinned) discard() {
 	p.conn.Discard()
 }
 
-// Push is upstream.Observer.
+// Push implements upstream.Observer.
 func (p *pinned) Push(b []byte, kind resp.Kind) {
 	s := p.s
 	s.mu.Lock()
@@ -172,14 +172,14 @@ func (p *pinned) Push(b []byte, kind resp.Kind) {
 	s.advance()
 }
 
-// Holding is upstream.Observer.
+// Holding implements upstream.Observer.
 func (p *pinned) Holding(n int) {
 	p.s.mu.Lock()
 	defer p.s.exit()
 	p.frame = n
 }
 
-// Closed is upstream.Observer.
+// Closed implements upstream.Observer.
 func (p *pinned) Closed(error) {
 	s := p.s
 	s.mu.Lock()
@@ -211,12 +211,12 @@ func (p *pinned) broken() {
 	}
 }
 
-// Flush is upstream.Observer.
+// Flush implements upstream.Observer.
 func (p *pinned) Flush() { p.s.host.Flush() }
 
 var _ upstream.Observer = (*pinned)(nil)
 
-// Unblock is inquiry.Waiter.
+// Unblock implements inquiry.Waiter.
 func (u *pinning) Unblock(withError bool) (done bool, conn uint64, release func()) {
 	s := u.s
 	s.mu.Lock()

@@ -177,7 +177,7 @@ const (
 	readsRaw                    // bytes that the session does not read: MONITOR, replication
 )
 
-// logins is who the session is at Redis, and how it becomes another.
+// logins is the identity of the session at Redis, and its change to another one.
 type logins struct {
 	s       *Session
 	ident   upstream.Identity

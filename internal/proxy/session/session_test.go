@@ -42,7 +42,7 @@ func (h *hand) Driver() upstream.Driver { return h }
 
 func (*hand) Unread() bool { return false }
 
-// Attach is upstream.Driver. The test moves the first lane; a spare one stays idle.
+// Attach implements upstream.Driver. The test moves the first lane; a spare one stays idle.
 func (h *hand) Attach(w *upstream.Wire) upstream.Mover {
 	if h.wire == nil {
 		h.wire = w

@@ -38,7 +38,7 @@ var (
 	lineEnd   = []byte("\r\n")
 )
 
-// Read is net.Conn.
+// Read implements net.Conn.
 func (l *lent) Read(b []byte) (int, error) {
 	n, err := l.Conn.Read(b)
 	if !l.seen && n > 0 {
@@ -83,7 +83,7 @@ func roleIn(head []byte) (role string, found bool) {
 	return string(word), whole
 }
 
-// Close is net.Conn.
+// Close implements net.Conn.
 func (l *lent) Close() error {
 	l.census.Closed(l.Conn)
 	return l.Conn.Close()

@@ -1,0 +1,57 @@
+package house
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+var (
+	walkStep = regexp.MustCompile("`([a-z]+)`: ([^;|]*)")      // a package and its functions, in a cell of a walk
+	walkName = regexp.MustCompile("`((?:[A-Za-z]+\\.)?\\w+)`") // one of them
+)
+
+// TestWalksNameFunctionsThatExist keeps the four walks of ARCHITECTURE.md: each name is declared in the package before it.
+func TestWalksNameFunctionsThatExist(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join(root, "docs/ARCHITECTURE.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, walks, begun := strings.Cut(string(text), "## Four walks through the code")
+	walks, _, ended := strings.Cut(walks, "## Goroutines")
+	if !begun || !ended {
+		t.Fatal("docs/ARCHITECTURE.md has no walks")
+	}
+	declared := map[string]bool{} // "package.name", of all packages
+	for _, p := range listed(t) {
+		for id, object := range p.info.Defs {
+			if object != nil {
+				declared[filepath.Base(p.name)+"."+id.Name] = true
+			}
+		}
+	}
+	count := 0
+	for _, step := range walkStep.FindAllStringSubmatch(walks, -1) {
+		for _, match := range walkName.FindAllStringSubmatch(step[2], -1) {
+			name := match[1]
+			if strings.HasSuffix(name, ".lua") {
+				continue
+			}
+			count++
+			if of, member, qualified := strings.Cut(name, "."); qualified {
+				if !declared[step[1]+"."+of] {
+					t.Errorf("docs/ARCHITECTURE.md: package %s has no %s", step[1], of)
+				}
+				name = member
+			}
+			if !declared[step[1]+"."+name] {
+				t.Errorf("docs/ARCHITECTURE.md: package %s has no %s", step[1], name)
+			}
+		}
+	}
+	if count < 30 {
+		t.Errorf("the walks name only %d functions", count)
+	}
+}
