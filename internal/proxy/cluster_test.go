@@ -33,6 +33,7 @@ func TestOverACluster(t *testing.T) {
 	t.Run("scripts", func(t *testing.T) { scriptsDoNotRedirect(t, c, proxies) })
 	t.Run("half moved", func(t *testing.T) { commandsAwaitTheMove(t, c, proxies) })
 	t.Run("cluster down", func(t *testing.T) { commandsAwaitTheSlot(t, c, proxies) })
+	t.Run("pause", func(t *testing.T) { aPauseConcernsAllServers(t, alone, c, proxies) })
 	t.Run("loading", func(t *testing.T) { commandsAwaitTheData(t, c) })
 	t.Run("try out", func(t *testing.T) { addressesAreOfTheirKind(t, alone, c) })
 	t.Run("order of keys", func(t *testing.T) { serversAreUsedAtOnce(t, c) })
@@ -144,6 +145,37 @@ func blocked(t testing.TB, alone *redistest.Server, c *redistest.Cluster) (n int
 		n += one
 	}
 	return n
+}
+
+// CLIENT PAUSE holds back the writes of all servers, not the reads, until CLIENT UNPAUSE.
+func aPauseConcernsAllServers(t *testing.T, alone *redistest.Server, c *redistest.Cluster, proxies map[string]*Server) {
+	keys := []string{"a", "b", "c"} // one for each primary
+	for engine, srv := range proxies {
+		t.Run(engine, func(t *testing.T) {
+			admin, reader := dialClient(t, address(srv)), dialClient(t, address(srv))
+			if got := admin.quiet("CLIENT", "PAUSE", "60000", "WRITE"); got != "+OK\r\n" {
+				t.Fatal(got)
+			}
+			var writers []*peer
+			for i, key := range keys {
+				w := dialClient(t, address(srv))
+				w.send("SET", key, engine)
+				redistest.Eventually(t, patience, "the write to be held back", func() bool { return blocked(t, alone, c) == i+1 })
+				writers = append(writers, w)
+				if got := reader.quiet("GET", key); got == "$"+strconv.Itoa(len(engine))+"\r\n"+engine+"\r\n" {
+					t.Errorf("%s was written: %q", key, got)
+				}
+			}
+			if got := admin.quiet("CLIENT", "UNPAUSE"); got != "+OK\r\n" {
+				t.Fatal(got)
+			}
+			for _, w := range writers {
+				if got, err := w.frame(); got != "+OK\r\n" || err != nil {
+					t.Errorf("%q, %v", got, err)
+				}
+			}
+		})
+	}
 }
 
 func messagesArrive(t *testing.T, proxies map[string]*Server) {

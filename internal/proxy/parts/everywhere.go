@@ -22,6 +22,7 @@ var everywhere = map[string]Join{
 
 	"config set": unlessError(true, first), "config resetstat": unlessError(true, first), "config rewrite": unlessError(true, first),
 	"acl setuser": unlessError(true, first), "acl deluser": unlessError(true, first), "acl load": unlessError(true, first), "acl save": unlessError(true, first),
+	"client pause": unlessError(true, first), "client unpause": unlessError(true, first),
 	"slowlog len": unlessError(false, sum), "slowlog reset": unlessError(true, first),
 	"latency reset": unlessError(true, sum), "memory purge": unlessError(true, first),
 

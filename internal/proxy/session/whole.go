@@ -70,6 +70,12 @@ func (l *lanes) everywhere(row *command.Row, raw []byte, join parts.Join) bool {
 	if row.Name == "info" {
 		g.Edit(s.augment(row, len(raw)).Replace)
 	}
+	if done := s.pauseOf(row); done != nil {
+		g.Edit(func(reply []byte) []byte {
+			done(reply)
+			return reply
+		})
+	}
 	s.Slot, s.Fixed = -1, true
 	for i, node := range list {
 		s.Target = upstream.Node(node.ID)
