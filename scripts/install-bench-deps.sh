@@ -12,10 +12,7 @@ cd "$(dirname "$0")/.."
 has() { command -v "$1" >/dev/null 2>&1 || [ -x "/usr/sbin/$1" ]; }
 say() { echo "install-bench-deps: $*" >&2; }
 
-sudo=''
-if [ "$(id -u)" -ne 0 ]; then
-	sudo=sudo
-fi
+. scripts/apt.sh
 
 # Packages of servers start their service when they are installed. A benchmark wants the programs alone, so for the time
 # of the installation the system is told to start nothing, unless somebody has already said what may be started.
@@ -36,9 +33,9 @@ if [ -n "$missing" ]; then
 	if has apt-get; then
 		say "installing$missing"
 		forbid_services
-		$sudo apt-get -q -o DPkg::Lock::Timeout=300 -o Acquire::Retries=5 update || say "apt-get update failed; trying with the lists at hand"
+		apt_update
 		for package in $missing; do # one by one: a package that is not to be had does not cost the others
-			$sudo env DEBIAN_FRONTEND=noninteractive apt-get -q -o DPkg::Lock::Timeout=300 -o Acquire::Retries=5 install -y --no-install-recommends "$package" ||
+			apt install -y --no-install-recommends "$package" ||
 				say "no $package here; the benchmark skips it"
 		done
 	else

@@ -13,9 +13,8 @@ if ! command -v apt-get >/dev/null 2>&1; then
 	echo "install-interop-deps: no apt-get here; the tests that need these are skipped:$missing" >&2
 	exit 0
 fi
-sudo=''
-[ "$(id -u)" -eq 0 ] || sudo=sudo
+. "$(dirname "$0")/apt.sh"
 for package in $missing; do # one by one: a package that is not to be had does not cost the others
-	$sudo env DEBIAN_FRONTEND=noninteractive apt-get -q -o DPkg::Lock::Timeout=300 install -y --no-install-recommends "$package" ||
+	apt install -y --no-install-recommends "$package" ||
 		echo "install-interop-deps: no $package here; its tests are skipped" >&2
 done

@@ -19,21 +19,13 @@ if [ -z "$redis$cc$ip" ]; then
 fi
 echo "install-test-deps: installing${redis:+ redis-server}${cc:+ a C compiler}${ip:+ iproute2}" >&2
 
-sudo=''
-if [ "$(id -u)" -ne 0 ]; then
-	sudo=sudo
-fi
-
-# Another apt may run on the machine, as it does shortly after a boot: its lock is waited for.
-apt() {
-	$sudo env DEBIAN_FRONTEND=noninteractive apt-get -q -o DPkg::Lock::Timeout=300 -o Acquire::Retries=5 "$@"
-}
+. "$(dirname "$0")/apt.sh"
 
 # The unquoted expansions below are lists of package names.
 # shellcheck disable=SC2086
 install_all() {
 	if has apt-get; then
-		apt update || echo "install-test-deps: apt-get update failed; trying with the lists at hand" >&2
+		apt_update
 		apt install -y --no-install-recommends ${redis:+redis-server} ${cc:+gcc libc6-dev} ${ip:+iproute2}
 	elif has apk; then
 		$sudo apk add --no-cache ${redis:+redis} ${cc:+gcc musl-dev} ${ip:+iproute2}
