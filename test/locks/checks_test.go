@@ -159,7 +159,7 @@ func (s *stand) uncalled(all []*hold, histories map[string][]op) (bad []string) 
 			switch {
 			case o.Out == refused && s.calm(o.Call, o.Return):
 				bad = append(bad, o.String())
-			case o.Out == unknown && !last && s.calm(cmp.Or(o.Heard, o.Call), o.Call+int64(6*time.Second)):
+			case o.Out == unknown && !last && s.calm(cmp.Or(o.Heard, o.Call), o.Call+int64(6*time.Second)) && !waitedBehind(all, o):
 				bad = append(bad, o.String())
 			case o.Return > 0 && took > max(0, o.Wait)+int64(late) && (!o.acquire() || o.Wait >= 0) && s.calm(o.Call, o.Return):
 				bad = append(bad, "slow: "+o.String())
@@ -167,6 +167,20 @@ func (s *stand) uncalled(all []*hold, histories map[string][]op) (bad []string) 
 		}
 	}
 	return bad
+}
+
+// waitedBehind reports whether others held the lock for nearly all the time that a worker waits for one: then there was nothing to answer.
+func waitedBehind(all []*hold, o op) bool {
+	if !o.acquire() || o.Wait >= 0 {
+		return false
+	}
+	free, end := int64(endless), o.Call+int64(endless)
+	for _, h := range all {
+		if h.key == o.Key {
+			free -= max(0, min(h.to, end)-max(h.from, o.Call))
+		}
+	}
+	return free < int64(late)
 }
 
 // summary is one line for people.

@@ -129,7 +129,7 @@ func (s *stand) inject(d time.Duration, kinds []fault) {
 		undo()
 		in.to = mono()
 		s.incidents = append(s.incidents, in)
-		s.wait(upTo(s.rng, s.lease))
+		s.wait(upTo(s.rng, time.Second))
 	}
 }
 

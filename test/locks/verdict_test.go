@@ -185,6 +185,23 @@ func TestFaultsExcuseConnectionsThatTheyHaveEnded(t *testing.T) {
 	}
 }
 
+// A worker that has not said how long it waits gives up in the end.
+func TestALockThatIsHeldExcusesWhoWaitsForIt(t *testing.T) {
+	s := &stand{stalls: &stalls{}}
+	for _, c := range []struct {
+		from, to int64
+		wait     time.Duration
+		excused  bool
+	}{{9_000, 15_000, -1, true}, {10_500, 14_000, -1, true}, {10_500, 12_000, -1, false}, {9_000, 15_000, time.Second, false}} {
+		waited, next := said("a", "LOCK", 10_000, 0, unknown, 0), said("a", "TRYLOCK", 30_000, 30_001, busy, 0)
+		waited.Wait = int64(c.wait)
+		held := &hold{key: waited.Key, from: c.from * int64(time.Millisecond), to: c.to * int64(time.Millisecond)}
+		if bad := s.uncalled([]*hold{held}, map[string][]op{"a": {waited, next}}); (len(bad) == 0) != c.excused {
+			t.Errorf("%+v: %q", c, bad)
+		}
+	}
+}
+
 func TestALossThatIsToldLateIsNotOneOfTheLatestGrant(t *testing.T) {
 	for _, c := range []struct {
 		name string

@@ -270,6 +270,9 @@ func ownerArgs(owner string) []string {
 	return []string{"OWNER", owner}
 }
 
+// endless is how long a worker waits for a lock if it has not said how long.
+const endless = 4 * time.Second
+
 // do sends one command and writes it down.
 func (w *worker) do(s *session, x wish, o op, args []string) op {
 	o.Worker, o.N, o.Proxy, o.Key, o.Graced = w.cfg.Name, w.n, s.proxy, x.key, x.graced
@@ -282,7 +285,7 @@ func (w *worker) do(s *session, x wish, o op, args []string) op {
 	if o.Wait > 0 {
 		limit += time.Duration(o.Wait)
 	} else if o.Wait < 0 {
-		limit = 4 * time.Second
+		limit = endless
 	}
 	o.Call = mono()
 	w.journal.put(o)
