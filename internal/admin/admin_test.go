@@ -1,7 +1,6 @@
 package admin
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -115,25 +114,10 @@ func (s *stand) get(path string) (status int, body string) {
 	return answer.StatusCode, string(b)
 }
 
-// client sends commands one by one and reads one line of each reply.
+// client is one that has sent these commands; see redistest.Talk.
 func (s *stand) client(commands ...string) net.Conn {
 	s.t.Helper()
-	nc, err := net.Dial("tcp", s.proxy.Addrs()[0].String())
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	s.t.Cleanup(func() { nc.Close() })
-	_ = nc.SetDeadline(time.Now().Add(20 * time.Second))
-	in := bufio.NewReader(nc)
-	for _, c := range commands {
-		if _, err := nc.Write(resp.AppendCommand(nil, strings.Fields(c)...)); err != nil {
-			s.t.Fatal(err)
-		}
-		if _, err := in.ReadString('\n'); err != nil {
-			s.t.Fatalf("%s: %v", c, err)
-		}
-	}
-	return nc
+	return redistest.Talk(s.t, s.proxy.Addrs()[0].String(), commands...)
 }
 
 // metric is the value of one line of /metrics, or "" if there is none.

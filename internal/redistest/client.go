@@ -1,7 +1,11 @@
 package redistest
 
 import (
+	"bufio"
 	"errors"
+	"fmt"
+	"net"
+	"strings"
 	"testing"
 	"time"
 
@@ -62,4 +66,35 @@ func Eventually(t testing.TB, limit time.Duration, claim string, holds func() bo
 		case <-probe.C:
 		}
 	}
+}
+
+// Talk connects to a server, sends it commands one by one and reads the first line of each reply. The last command gets no answer yet if it
+// begins with "~". Words are separated by spaces. The connection ends with t.
+func Talk(t testing.TB, addr string, commands ...string) net.Conn {
+	t.Helper()
+	nc, err := net.Dial("tcp", addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = nc.Close() })
+	_ = nc.SetDeadline(time.Now().Add(2 * time.Minute))
+	in := bufio.NewReader(nc)
+	for _, c := range commands {
+		c, later := strings.CutPrefix(c, "~")
+		words := strings.Fields(c)
+		raw := fmt.Sprintf("*%d\r\n", len(words))
+		for _, w := range words {
+			raw += fmt.Sprintf("$%d\r\n%s\r\n", len(w), w)
+		}
+		if _, err := nc.Write([]byte(raw)); err != nil {
+			t.Fatalf("%s: %v", c, err)
+		}
+		if later {
+			break
+		}
+		if _, err := in.ReadString('\n'); err != nil {
+			t.Fatalf("%s: %v", c, err)
+		}
+	}
+	return nc
 }

@@ -66,29 +66,10 @@ func newStand(t *testing.T) *stand {
 	return s
 }
 
-// client sends commands and reads the first line of each reply. It sends the last one without waiting if that begins with "~".
+// client is one that has sent these commands; see redistest.Talk.
 func (s *stand) client(commands ...string) net.Conn {
 	s.t.Helper()
-	nc, err := net.Dial("tcp", s.proxy.Addrs()[0].String())
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	s.t.Cleanup(func() { nc.Close() })
-	_ = nc.SetDeadline(time.Now().Add(2 * time.Minute))
-	in := bufio.NewReader(nc)
-	for _, c := range commands {
-		c, later := strings.CutPrefix(c, "~")
-		if _, err := nc.Write(resp.AppendCommand(nil, strings.Fields(c)...)); err != nil {
-			s.t.Fatal(err)
-		}
-		if later {
-			break
-		}
-		if _, err := in.ReadString('\n'); err != nil {
-			s.t.Fatalf("%s: %v", c, err)
-		}
-	}
-	return nc
+	return redistest.Talk(s.t, s.proxy.Addrs()[0].String(), commands...)
 }
 
 // populate makes locks of all kinds.
