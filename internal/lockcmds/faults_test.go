@@ -25,7 +25,6 @@ func TestWaitersSurviveARestartOfRedis(t *testing.T) {
 	c.send("FAIRLOCK j")
 	c.awaitWaiting()
 	srv.Kill()
-	time.Sleep(50 * time.Millisecond)
 	srv.Restart() // without data
 	fenceIn(t, b.reply())
 	if after := fenceIn(t, c.reply()); after <= before {
