@@ -80,7 +80,7 @@ func TestWaitersForLocksOfBracesAreWoken(t *testing.T) {
 				holder = w
 			}
 			holder.want("UNLOCK "+key, ":1")
-			if n := srv.Client(t).Exists(t.Context(), script.QueueOf(key), script.DeadlinesOf(key)).Val(); n != 0 {
+			if n := srv.Client(t).Exists(t.Context(), names.Queue(key), names.Deadlines(key)).Val(); n != 0 {
 				t.Errorf("%s %q: %d keys left", verb, key, n)
 			}
 		}
