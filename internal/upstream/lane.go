@@ -99,6 +99,9 @@ func (l *Lane) Full() bool { return l.full }
 // script for example, else -NOUPSTREAM with the cause. nil: no attempt to connect has failed.
 func (l *Lane) Refusal() []byte { return l.refusal.Get() }
 
+// Hopeless reports whether the lane refuses commands for a reason that no other attempt to connect changes.
+func (l *Lane) Hopeless() bool { return l.full || l.Rejected() || l.refusal.IsFinal() }
+
 // Unsettled reports whether a user with nothing outstanding on the lane must Move before the next command: the lane stands
 // still, or it does not take all commands at present. It costs one load.
 func (l *Lane) Unsettled() bool { return l.unsettled.Load() }

@@ -12,6 +12,7 @@ type Guarded struct {
 	Slot    int     // of the command: a refusal of another slot is none
 	Read    func(reply []byte) cluster.Refusal
 	Refused func(at replies.ID, why cluster.Refusal) bool // false: the reply passes
+	Unsent  func() bool                                   // the command could not be sent; false: the client is told; nil: it always is
 
 	begun  bool
 	failed []byte // the reply so far, if it is an error
@@ -35,6 +36,9 @@ func (g *Guarded) Take(at replies.ID, b []byte, n int, more bool) int {
 
 // Lost implements Handler.
 func (g *Guarded) Lost(at replies.ID, n int, sent bool) {
+	if !sent && g.Unsent != nil && g.Unsent() {
+		return
+	}
 	if g.To != nil {
 		g.To.Lost(at, n, sent)
 		return

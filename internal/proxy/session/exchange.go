@@ -297,9 +297,7 @@ func (d *side) Transmit(at upstream.Node, raw []byte, id replies.ID, n int) {
 func (d *side) Lose(id replies.ID) { (*Session)(d).lose(id, 1, false) }
 
 // Hopeless implements errands.Session.
-func (d *side) Hopeless() bool {
-	return d.lane != nil && (d.lane.Full() || d.lane.Rejected() || d.lane.Refusal() != nil)
-}
+func (d *side) Hopeless() bool { return d.lane != nil && d.lane.Hopeless() }
 
 // Await implements errands.Session.
 func (d *side) Await() {

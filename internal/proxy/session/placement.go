@@ -32,8 +32,9 @@ type placement struct {
 // replay is a transaction that goes on at another server.
 type replay struct {
 	placement
-	asking upstream.Node // the server that has the keys already; AnyNode: the owner of the slot
-	sent   bool
+	asking   upstream.Node // the server that has the keys already; AnyNode: the owner of the slot
+	sent     bool
+	attempts errands.Attempts
 }
 
 func (p *pinned) begin(raw []byte) {
@@ -135,11 +136,18 @@ func (u *pinning) resumeTx(row *command.Row, p command.Policy, raw []byte) bool 
 	if !s.awaitQuiet() {
 		return false
 	}
+	if r.sent && u.pin == nil { // nothing was sent: there was no connection
+		if r.sent = false; r.attempts.Refused(s.Wait()) {
+			s.wait = waitReply
+			s.Later(upstream.AnyNode, r.attempts.Pause(), s.resume)
+			return false
+		}
+		s.replay = nil
+		s.Keep(-r.size)
+		return s.answer(shared.NoUpstream)
+	}
 	if r.sent {
 		s.replay = nil
-		if u.pin == nil {
-			return s.answer(shared.NoUpstream)
-		}
 		u.pin.forgetTx()
 		u.pin.placement = r.placement
 		return u.routePinned(row, p, raw)
@@ -207,20 +215,27 @@ func (u *pinning) watchOver(row *command.Row, p command.Policy, raw []byte, to h
 			}
 			return true
 		}}
-	case s.Slot >= 0 && (p == command.PinOnce || row.Name == "watch" && !pin.Watching):
+	case row.Name == "multi" || s.Slot >= 0 && (p == command.PinOnce || row.Name == "watch" && !pin.Watching):
 		r := s.repetition(row, raw)
 		if s.Asks {
 			s.forward(command.Asking, handlers.Discard{}, 1)
 		}
 		return &handlers.Guarded{Session: s.side(), To: to, Slot: s.Slot, Read: cluster.Read, Refused: func(_ replies.ID, why cluster.Refusal) bool {
-			if !s.again(r, pin.conn.At(), why) {
-				return false
-			}
-			pin.yield()
-			return true
+			return pin.elsewhere(r, why)
+		}, Unsent: func() bool {
+			return !pin.Watching && !pin.keep && !pin.conn.Hopeless() && pin.elsewhere(r, cluster.Refusal{})
 		}}
 	}
 	return to
+}
+
+// elsewhere gives up the pin, and has its only command routed anew. false: the command has been refused for too long.
+func (p *pinned) elsewhere(r *repetition, why cluster.Refusal) bool {
+	if !p.s.again(r, p.conn.At(), why) {
+		return false
+	}
+	p.yield()
+	return true
 }
 
 // repetition is the one that the command being routed is, or would be.
@@ -235,6 +250,7 @@ func (l *lanes) repetition(row *command.Row, raw []byte) *repetition {
 func (p *pinned) yield() {
 	s := p.s
 	if s.pin == p && !p.keep && !p.spent && p.borrowed == 0 {
+		p.forgetTx()
 		s.pin = nil
 		s.proxy.Counters.PinReasons.Add(p.reason, -1)
 		p.conn.Release()

@@ -385,7 +385,7 @@ func (l *lanes) home() upstream.Node {
 	switch {
 	case !l.s.Clustered():
 		return upstream.AnyNode
-	case l.lane != nil && l.lane.At() != upstream.AnyNode:
+	case l.lane != nil && l.lane.At() != upstream.AnyNode && l.repeated == nil:
 		return l.lane.At()
 	}
 	return l.s.Chance()

@@ -23,6 +23,7 @@ func (u *pinning) transact(row *command.Row, raw []byte) bool {
 	to := handlers.Handler(h)
 	switch name {
 	case "multi":
+		to = u.watchOver(row, command.Transaction, raw, h)
 		pin.begin(raw)
 		pin.Opening++
 		base := pin.Queued

@@ -71,13 +71,22 @@ func TestARefusalSaysWhatItMeans(t *testing.T) {
 		if IsLasting(err) != (c.rejected || c.notRedis) || Cause(err) == "" {
 			t.Errorf("%q: lasting %v, cause %q", c.reply, IsLasting(err), Cause(err))
 		}
+		var words Refusal
+		if words.Note(err, true); !words.IsFinal() {
+			t.Errorf("%q: another attempt may help", c.reply)
+		}
 		_ = ours.Close()
 		_ = theirs.Close()
 	}
 	ours, theirs := net.Pipe()
 	_ = theirs.Close()
-	if _, err := Shake(t.Context(), ours, Identity{Proto: 2}); err == nil || IsRefused(err) {
+	_, err := Shake(t.Context(), ours, Identity{Proto: 2})
+	if err == nil || IsRefused(err) {
 		t.Errorf("a closed connection: %v", err)
+	}
+	var words Refusal
+	if words.Note(err, true); words.IsFinal() || words.Get() == nil {
+		t.Error("another attempt does not help after a closed connection")
 	}
 }
 

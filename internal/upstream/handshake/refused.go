@@ -21,31 +21,44 @@ func (e *RefusedError) Error() string { return "upstream refused the connection:
 
 // Refusal is the reply to every command that waits for a connection which could not be made: Redis's own reply to a step of the handshake
 // where that is also the reply to the command, else -NOUPSTREAM and the cause.
-type Refusal struct{ words atomic.Pointer[[]byte] }
+type Refusal struct{ latest atomic.Pointer[words] }
+
+// words are a reply. final: another server, or the same one a moment later, would give it too.
+type words struct {
+	reply []byte
+	final bool
+}
 
 // Get returns the reply; nil: there is none.
 func (r *Refusal) Get() []byte {
-	if b := r.words.Load(); b != nil {
-		return *b
+	if w := r.latest.Load(); w != nil {
+		return w.reply
 	}
 	return nil
+}
+
+// IsFinal reports whether there is a reply, and another attempt to connect would not help: Redis was reached.
+func (r *Refusal) IsFinal() bool {
+	w := r.latest.Load()
+	return w != nil && w.final
 }
 
 // Note keeps the reason of a failed attempt to connect; nil: the connection was made. own: the credentials are the proxy's, whose rights
 // are not the client's. There is no reply for a client whose credentials Redis has refused: it loses its connection.
 func (r *Refusal) Note(err error, own bool) {
 	var refused *RefusedError
+	isRefused := errors.As(err, &refused)
 	var b []byte
 	switch {
 	case err == nil, IsRejected(err) && !own && !isPassing(err):
-		r.words.Store(nil)
+		r.latest.Store(nil)
 		return
-	case errors.As(err, &refused) && isPassing(err) && !(own && IsRejected(err)):
+	case isRefused && isPassing(err) && !(own && IsRejected(err)):
 		b = resp.AppendRawError(nil, refused.Reply)
 	default:
 		b = resp.AppendError(nil, resp.NoUpstream, Cause(err)+", nothing was sent")
 	}
-	r.words.Store(&b)
+	r.latest.Store(&words{b, isRefused || IsLasting(err)})
 }
 
 // ErrNotRedis says that the server speaks another protocol than Redis's.

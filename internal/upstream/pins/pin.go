@@ -129,6 +129,9 @@ func (p *Pin) Rejected() bool { return p.rejected.Load() }
 // the identity needs, else -NOUPSTREAM with the cause. nil: there is none.
 func (p *Pin) Refusal() []byte { return p.refusal.Get() }
 
+// Hopeless reports whether no other attempt to make the connection would help.
+func (p *Pin) Hopeless() bool { return p.Rejected() || p.refusal.IsFinal() }
+
 // Bare reports whether the connection is not the identity's, but one without credentials, in database 0 and RESP2, because Redis did
 // not accept the identity. Only a request with Ask.Anew gets such a pin. It serves once: Release closes it.
 func (p *Pin) Bare() bool { return p.bare.Load() }
