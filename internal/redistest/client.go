@@ -2,6 +2,7 @@ package redistest
 
 import (
 	"bufio"
+	"bytes"
 	"errors"
 	"fmt"
 	"net"
@@ -82,11 +83,12 @@ func Talk(t testing.TB, addr string, commands ...string) net.Conn {
 	for _, c := range commands {
 		c, later := strings.CutPrefix(c, "~")
 		words := strings.Fields(c)
-		raw := fmt.Sprintf("*%d\r\n", len(words))
+		var raw bytes.Buffer
+		fmt.Fprintf(&raw, "*%d\r\n", len(words))
 		for _, w := range words {
-			raw += fmt.Sprintf("$%d\r\n%s\r\n", len(w), w)
+			fmt.Fprintf(&raw, "$%d\r\n%s\r\n", len(w), w)
 		}
-		if _, err := nc.Write([]byte(raw)); err != nil {
+		if _, err := nc.Write(raw.Bytes()); err != nil {
 			t.Fatalf("%s: %v", c, err)
 		}
 		if later {
