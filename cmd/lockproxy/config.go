@@ -58,11 +58,11 @@ type Config struct {
 	ClientQueryLimit    values.Size        `yaml:"client-query-limit" reload:"yes" help:"Requests read from a client and not yet sent on. Beyond it the client is closed."`
 	ClientPendingLimit  values.Size        `yaml:"client-pending-limit" reload:"yes" help:"Requests of a client that Redis has not answered. Beyond it the client is not read."`
 	ProtoMaxBulkLen     values.Size        `yaml:"proto-max-bulk-len" help:"Longest argument of a command. A longer one is a protocol error."`
-	MaxPins             values.Count       `yaml:"max-pins" help:"Pins: connections to Redis for single clients (MULTI, SUBSCRIBE, BLPOP ...)."`
-	PinWait             time.Duration      `yaml:"pin-wait" help:"Longest wait for a free pin."`
-	MaxPinsPerAddress   values.Count       `yaml:"max-pins-per-address" help:"Pins for the clients of one address. 0: three quarters of max-pins."`
-	MaxLogins           values.Count       `yaml:"max-logins" help:"Connections to Redis on which it judges AUTH, HELLO and SELECT."`
-	LoginWait           time.Duration      `yaml:"login-wait" help:"Longest wait for a free connection of max-logins."`
+	MaxPins             values.Count       `yaml:"max-pins" reload:"yes" help:"Pins: connections to Redis for single clients (MULTI, SUBSCRIBE, BLPOP ...)."`
+	PinWait             time.Duration      `yaml:"pin-wait" reload:"yes" help:"Longest wait for a free pin."`
+	MaxPinsPerAddress   values.Count       `yaml:"max-pins-per-address" reload:"yes" help:"Pins for the clients of one address. 0: three quarters of max-pins."`
+	MaxLogins           values.Count       `yaml:"max-logins" reload:"yes" help:"Connections to Redis on which it judges AUTH, HELLO and SELECT."`
+	LoginWait           time.Duration      `yaml:"login-wait" reload:"yes" help:"Longest wait for a free connection of max-logins."`
 	MaxLanes            values.Count       `yaml:"max-lanes" help:"Lanes: connections to Redis that clients share, one for each identity (user, database, protocol) in use on each event loop."`
 	MaxLockEngines      values.Count       `yaml:"max-lock-engines" help:"Lock engines, one for each user and database that uses lock commands. Each has two connections to Redis."`
 	LargeCommandTimeout time.Duration      `yaml:"large-command-timeout" reload:"yes" help:"Time in which a client must send another 64kb of a large command, or be closed."`
@@ -137,7 +137,7 @@ type DrainConfig struct {
 // LogConfig shapes the log, which goes to standard error.
 type LogConfig struct {
 	Level  string `yaml:"level" reload:"yes" help:"Lowest level that is logged: debug, info, warn or error."`
-	Format string `yaml:"format" help:"json or console."`
+	Format string `yaml:"format" reload:"yes" help:"json or console."`
 }
 
 // TracingConfig says where spans of waits and holds are sent. OpenTelemetry's own variables have the rest: headers, certificates, sampling.

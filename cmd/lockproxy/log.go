@@ -1,8 +1,8 @@
 package main
 
 import (
-	"fmt"
 	"io"
+	"sync/atomic"
 
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
@@ -10,25 +10,55 @@ import (
 	"github.com/lockproxy/lockproxy/internal/logging"
 )
 
-// newLogger returns the process's log. It writes to w; the parts name their own sub-loggers. Durations are numbers of seconds. The level can be
-// changed.
-func newLogger(cfg LogConfig, w io.Writer) (*zap.Logger, zap.AtomicLevel, error) {
-	level, err := zap.ParseAtomicLevel(cfg.Level)
-	if err != nil {
-		return nil, level, fmt.Errorf("log level: %w", err)
-	}
+// newLogger returns the process's log, which writes to w; the parts name their own sub-loggers. Durations are numbers of seconds. cfg has been
+// verified.
+func newLogger(cfg LogConfig, w io.Writer) (*zap.Logger, *logForm) {
 	encoding := zap.NewProductionEncoderConfig()
 	encoding.TimeKey = "time"
 	encoding.EncodeTime = zapcore.RFC3339NanoTimeEncoder
 	encoding.EncodeDuration = zapcore.SecondsDurationEncoder
 	encoding.EncodeLevel = logging.EncodeLevel
-	encoder := zapcore.NewJSONEncoder(encoding)
-	if cfg.Format == "console" {
-		encoding.EncodeTime = zapcore.TimeEncoderOfLayout("2006-01-02 15:04:05.000")
-		encoder = zapcore.NewConsoleEncoder(encoding)
+	form := &logForm{level: zap.NewAtomicLevel()}
+	form.set(cfg)
+	out := zapcore.Lock(zapcore.AddSync(unsynced{w}))
+	core := formed{form: form, Core: zapcore.NewCore(zapcore.NewJSONEncoder(encoding), out, form.level)}
+	encoding.EncodeTime = zapcore.TimeEncoderOfLayout("2006-01-02 15:04:05.000")
+	core.console = zapcore.NewCore(zapcore.NewConsoleEncoder(encoding), out, form.level)
+	return zap.New(core, zap.AddStacktrace(zap.LevelEnablerFunc(never))), form
+}
+
+// logForm is the part of a LogConfig that can change while the log is in use: all of it.
+type logForm struct {
+	level   zap.AtomicLevel
+	console atomic.Bool
+}
+
+// set applies a configuration that has been verified.
+func (f *logForm) set(cfg LogConfig) {
+	if level, err := zapcore.ParseLevel(cfg.Level); err == nil {
+		f.level.SetLevel(level)
 	}
-	core := zapcore.NewCore(encoder, zapcore.Lock(zapcore.AddSync(unsynced{w})), level)
-	return zap.New(core, zap.AddStacktrace(zap.LevelEnablerFunc(never))), level, nil
+	f.console.Store(cfg.Format == "console")
+}
+
+// formed writes each entry in the form of its moment.
+type formed struct {
+	form         *logForm
+	zapcore.Core // json
+	console      zapcore.Core
+}
+
+// With is zapcore.Core.
+func (c formed) With(fields []zapcore.Field) zapcore.Core {
+	return formed{form: c.form, Core: c.Core.With(fields), console: c.console.With(fields)}
+}
+
+// Check is zapcore.Core.
+func (c formed) Check(e zapcore.Entry, to *zapcore.CheckedEntry) *zapcore.CheckedEntry {
+	if c.form.console.Load() {
+		return c.console.Check(e, to)
+	}
+	return c.Core.Check(e, to)
 }
 
 // unsynced hides the Sync of a file. Entries above the level error would have it called for each.

@@ -404,9 +404,9 @@ func TestHangupReloadsTheConfiguration(t *testing.T) {
 	if got := lease("a"); got > 30*time.Second {
 		t.Errorf("the first lease is %s", got)
 	}
-	reload("lock:\n  lease: 50s\nlog:\n  level: debug\nmax-pins: 3\nmax-waiters: 9\n") // a flag wins over max-waiters
+	reload("lock:\n  lease: 50s\nlog:\n  level: debug\nmax-lanes: 3\nmax-waiters: 9\n") // a flag wins over max-waiters
 	p.awaitLog(1, `"msg":"reloaded"`, `"changed":["lock.lease","log.level"]`)
-	p.awaitLog(1, "change with a restart only", `"settings":["max-pins"]`)
+	p.awaitLog(1, "change with a restart only", `"settings":["max-lanes"]`)
 	if got := lease("b"); got < 31*time.Second {
 		t.Errorf("the lease after the reload is %s", got)
 	}
@@ -418,4 +418,63 @@ func TestHangupReloadsTheConfiguration(t *testing.T) {
 		t.Errorf("the lease after a bad reload is %s", got)
 	}
 	ping(t, nc)
+}
+
+// TestHangupReloadsPinsAndTheFormOfTheLog has clients that need a pin each: the limit of the moment says how many of them Redis serves.
+func TestHangupReloadsPinsAndTheFormOfTheLog(t *testing.T) {
+	file := writeFile(t, "max-pins: 1\npin-wait: 50ms\n")
+	p := startProcess(t, "--config", file, "--listen", "127.0.0.1:0", "--upstream", redistest.Start(t).Addr())
+	reload := func(text, changed string) {
+		t.Helper()
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := p.cmd.Process.Signal(syscall.SIGHUP); err != nil {
+			t.Fatal(err)
+		}
+		p.awaitLog(1, "reloaded", changed)
+	}
+	addr := p.addr("")
+	pin := func() (answer string) {
+		t.Helper()
+		nc, err := net.Dial("tcp", addr)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { nc.Close() })
+		return askLine(t, nc, "SUBSCRIBE c")
+	}
+	if got := pin(); got != "*3\r\n" {
+		t.Errorf("the first pin: %q", got)
+	}
+	if got := pin(); !strings.HasPrefix(got, "-OVERLOADED") {
+		t.Errorf("a pin beyond max-pins: %q", got)
+	}
+	waiting := make(chan string)
+	reload("max-pins: 1\npin-wait: 1m\nmax-logins: 20\nlogin-wait: 7s\nmax-pins-per-address: 3\n", `"changed":["pin-wait","max-pins-per-address","max-logins","login-wait"]`)
+	nc, err := net.Dial("tcp", addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer nc.Close()
+	go func() {
+		line, _ := bufio.NewReader(nc).ReadString('\n')
+		waiting <- line
+	}()
+	if _, err := io.WriteString(nc, "SUBSCRIBE c\r\n"); err != nil {
+		t.Fatal(err)
+	}
+	reload("max-pins: 2\npin-wait: 50ms\nmax-pins-per-address: 3\nlog:\n  format: console\n", `"changed": ["log.format", "max-pins", "pin-wait"`)
+	select {
+	case got := <-waiting:
+		if got != "*3\r\n" {
+			t.Errorf("a client that waited when max-pins grew: %q", got)
+		}
+	case <-time.After(20 * time.Second):
+		t.Error("a client waits for a pin that max-pins allows")
+	}
+	if got := pin(); !strings.HasPrefix(got, "-OVERLOADED") {
+		t.Errorf("a pin beyond the new max-pins: %q", got)
+	}
+	reload("max-pins: 1\nmax-clients: 1000000000\n", "not reloaded, nothing has changed")
 }

@@ -22,11 +22,7 @@ type server interface {
 
 // start builds the proxy and serves until a signal has ended it. again loads the configuration again.
 func start(ctx context.Context, cfg Config, again func() (Config, error), stderr io.Writer) int {
-	log, level, err := newLogger(cfg.Log, stderr)
-	if err != nil {
-		fmt.Fprintln(stderr, "lockproxy:", err)
-		return exitUsage
-	}
+	log, form := newLogger(cfg.Log, stderr)
 	signals := make(chan os.Signal, 2) // one signal drains, the second one kills
 	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM)
 	defer signal.Stop(signals)
@@ -39,7 +35,7 @@ func start(ctx context.Context, cfg Config, again func() (Config, error), stderr
 		log.Error("start", zap.Error(err))
 		return exitFailure
 	}
-	srv.level, srv.again = level, again
+	srv.form, srv.again = form, again
 	return serve(ctx, srv, signals, hangups, log)
 }
 

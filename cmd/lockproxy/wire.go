@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"go.uber.org/zap"
-	"go.uber.org/zap/zapcore"
 
 	"github.com/lockproxy/lockproxy/internal/admin"
 	"github.com/lockproxy/lockproxy/internal/certs"
@@ -34,7 +33,7 @@ type service struct {
 	spans *tracing.Tracer  // nil: none are sent
 	log   *zap.Logger
 
-	level     zap.AtomicLevel        // of log
+	form      *logForm               // of log
 	again     func() (Config, error) // loads the configuration again
 	cfg       Config                 // in force; Reload changes it
 	available uint64                 // memory that the process may have
@@ -178,18 +177,19 @@ func (s *service) Reload() {
 		s.log.Error("configuration not reloaded, nothing has changed", zap.Error(err))
 		return
 	}
-	if err := s.certs.Reload(); err != nil { // it has been logged
-		return
-	}
 	next, changed, kept := s.cfg.reloaded(fresh)
-	if err := next.Verify(); err != nil { // settings that need a restart may be needed by others
+	err = next.Verify() // settings that need a restart may be needed by others
+	if err == nil {
+		err = next.allowFiles()
+	}
+	if err != nil {
 		s.log.Error("configuration not reloaded, nothing has changed", zap.Error(err), zap.Strings("needs_restart", kept))
 		return
 	}
-	level, err := zapcore.ParseLevel(next.Log.Level)
-	if err == nil { // Verify has seen to it
-		s.level.SetLevel(level)
+	if err := s.certs.Reload(); err != nil { // it has been logged
+		return
 	}
+	s.form.set(next.Log)
 	opts := proxyOptions(next, s.available, s.certs, s.log)
 	s.proxy.Change(opts.Changeable())
 	s.cfg = next

@@ -115,13 +115,14 @@ type Options struct {
 type Changeable struct {
 	Locks        Locks
 	Limits       Limits
+	Upstream     upstream.Changeable
 	DrainDelay   time.Duration
 	DrainTimeout time.Duration
 }
 
 // Changeable is the part of the options that can change.
 func (o *Options) Changeable() Changeable {
-	return Changeable{Locks: o.Locks, Limits: o.Limits, DrainDelay: o.DrainDelay, DrainTimeout: o.DrainTimeout}
+	return Changeable{Locks: o.Locks, Limits: o.Limits, Upstream: o.Upstream.Changeable(), DrainDelay: o.DrainDelay, DrainTimeout: o.DrainTimeout}
 }
 
 // SyncAll is the value of Locks.Sync for all replicas that the Sentinels, or the servers of the cluster, know.
@@ -289,13 +290,14 @@ func (l Limits) forSessions() shared.Limits {
 // number of lock engines and the limits of requests do not change.
 func (srv *Server) Change(c Changeable) {
 	c.setDefaults()
+	c.Upstream.Lease = c.Locks.Lease
 	srv.live.Store(&c)
 	srv.shared.SetLimits(c.Limits.forSessions())
 	srv.changes.Set(lockcmds.Defaults{
 		Lease: c.Locks.Lease, Grace: c.Locks.Grace, MaxHold: c.Locks.MaxHold, Sync: c.Locks.Sync,
 		MaxWaiters: c.Locks.MaxWaiters, MaxWaitersPerLock: c.Locks.MaxWaitersPerLock, Slow: c.Locks.Slow,
 	})
-	srv.shared.Upstream.Lease(c.Locks.Lease)
+	srv.shared.Upstream.Change(c.Upstream)
 	srv.reentry.Change(c.Locks.Reentry == ReentryOwner)
 }
 
@@ -342,7 +344,7 @@ func (srv *Server) limits() map[string]int64 {
 	c := srv.live.Load()
 	return map[string]int64{
 		"max-clients": int64(c.Limits.Clients), "max-waiters": int64(c.Locks.MaxWaiters), "max-waiters-per-lock": int64(c.Locks.MaxWaitersPerLock),
-		"max-pins": int64(srv.opts.Upstream.MaxPins), "max-lanes": int64(srv.opts.Upstream.MaxLanes), "max-logins": int64(srv.opts.Upstream.MaxLogins),
+		"max-pins": int64(c.Upstream.MaxPins), "max-lanes": int64(srv.opts.Upstream.MaxLanes), "max-logins": int64(c.Upstream.MaxLogins),
 		"max-lock-engines": int64(srv.opts.Locks.MaxEngines),
 	}
 }

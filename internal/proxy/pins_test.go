@@ -221,3 +221,29 @@ func pristine(rt *rapid.T, t *testing.T, redis *redistest.Server, srv *Server, l
 		rt.Errorf("%s: BLPOP: %q, %v", login, b, err)
 	}
 }
+
+// TestFewerPinsAreKeptAfterAChange has three clients with a pin each when max-pins becomes 1: they keep theirs, and the others end with their use.
+func TestFewerPinsAreKeptAfterAChange(t *testing.T) {
+	t.Parallel()
+	for _, engine := range engineNames() {
+		srv := startProxy(t, redistest.Start(t), func(o *Options) {
+			o.Engine, o.Upstream.MaxPins, o.Upstream.MaxPinsPerAddress, o.Upstream.PinWait = engine, 4, 4, patience
+		})
+		var subscribers []*peer
+		for range 3 {
+			c := dialClient(t, address(srv))
+			c.script("HELLO 3", "%", "SUBSCRIBE c", ">3")
+			subscribers = append(subscribers, c)
+		}
+		fewer := *srv.live.Load()
+		fewer.Upstream.MaxPins, fewer.Upstream.MaxPinsPerAddress, fewer.Upstream.PinWait = 1, 1, 1
+		srv.Change(fewer)
+		late := dialClient(t, address(srv))
+		late.script("SUBSCRIBE c", "-OVERLOADED")
+		for _, c := range subscribers {
+			c.script("PING", "+PONG", "UNSUBSCRIBE c", ">3", "GET nothing", "_")
+		}
+		redistest.Eventually(t, patience, "at most one connection to be left", func() bool { return srv.shared.Numbers.Stats().PinsOpen <= 1 })
+		late.script("SUBSCRIBE c", "*3")
+	}
+}

@@ -12,6 +12,7 @@ import (
 	"github.com/lockproxy/lockproxy/internal/upstream/admission"
 	"github.com/lockproxy/lockproxy/internal/upstream/dial"
 	"github.com/lockproxy/lockproxy/internal/upstream/outlast"
+	"github.com/lockproxy/lockproxy/internal/upstream/pins"
 	"github.com/lockproxy/lockproxy/internal/upstream/sentinel"
 	"github.com/lockproxy/lockproxy/internal/upstream/topology"
 )
@@ -90,17 +91,47 @@ func (o *Options) setDefaults() {
 	setDefault(&o.DialTimeout, 3*time.Second)
 	setDefault(&o.KeepAlive, 30*time.Second)
 	setDefault(&o.UserTimeout, 20*time.Second)
-	setDefault(&o.PinWait, time.Second)
-	setDefault(&o.LoginWait, 10*time.Second)
-	setDefault(&o.MaxPins, 1000)
-	setDefault(&o.MaxPinsPerAddress, admission.Share(o.MaxPins))
-	setDefault(&o.MaxLogins, 16)
 	setDefault(&o.MaxLanes, 256)
 	setDefault(&o.authPeriod, 5*time.Second)
 	setDefault(&o.FailoverWait, time.Second)
 	if o.Logger == nil {
 		o.Logger = zap.NewNop()
 	}
+}
+
+// Changeable are the options that Upstream.Change can change. Options has their meaning.
+type Changeable struct {
+	Lease              time.Duration
+	MaxPins            int
+	MaxPinsPerAddress  int
+	MaxLogins          int
+	PinWait, LoginWait time.Duration
+}
+
+// Changeable is the part of the options that can change.
+func (o *Options) Changeable() Changeable {
+	return Changeable{
+		Lease: o.Lease, MaxPins: o.MaxPins, MaxPinsPerAddress: o.MaxPinsPerAddress, MaxLogins: o.MaxLogins, PinWait: o.PinWait, LoginWait: o.LoginWait,
+	}
+}
+
+func (c *Changeable) setDefaults() {
+	setDefault(&c.PinWait, time.Second)
+	setDefault(&c.LoginWait, 10*time.Second)
+	setDefault(&c.MaxPins, 1000)
+	setDefault(&c.MaxPinsPerAddress, admission.Share(c.MaxPins))
+	setDefault(&c.MaxLogins, 16)
+}
+
+func (c Changeable) pins() pins.Limits {
+	c.setDefaults()
+	return pins.Limits{Max: c.MaxPins, MaxPerOwner: c.MaxPinsPerAddress, Wait: c.PinWait, MaxLogins: c.MaxLogins, LoginWait: c.LoginWait}
+}
+
+// Change replaces options while the proxy runs. A session keeps the pin that it has.
+func (u *Upstream) Change(c Changeable) {
+	u.Lease(c.Lease)
+	u.pins.Change(c.pins())
 }
 
 func setDefault[T comparable](v *T, def T) {

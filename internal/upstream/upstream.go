@@ -79,8 +79,7 @@ func New(opts Options) (*Upstream, error) {
 	u.dialer = dial.New(dialing)
 	u.asker = &questions.Asker{Dialer: u.dialer, Server: topology.Any, Cluster: addr.Kind == address.Cluster, Own: u.Own(), Logger: opts.Logger}
 	u.pins = pins.New(pins.Options{
-		Dialer: u.dialer, Own: u.opts.own, Spawn: u.wg.Go, Max: opts.MaxPins, MaxPerOwner: opts.MaxPinsPerAddress,
-		Wait: opts.PinWait, MaxLogins: opts.MaxLogins, LoginWait: opts.LoginWait,
+		Dialer: u.dialer, Own: u.opts.own, Spawn: u.wg.Go, Limits: opts.Changeable().pins(),
 	})
 	u.refreshViews(u, servers)
 	u.door = door.New(door.Options{Dialer: u.dialer, Asker: u.asker, Spawn: u.wg.Go, Stop: u.over, Patience: u.patience(), Shut: func() {

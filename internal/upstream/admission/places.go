@@ -24,6 +24,9 @@ func NewPlaces(total, share int) *Places {
 	return &Places{total: total, share: share, by: map[string]int{}}
 }
 
+// Resize changes the number of places and the share of an owner. Places that are taken stay so.
+func (p *Places) Resize(total, share int) { p.total, p.share = total, share }
+
 // Ask returns the verdict that Take would return.
 func (p *Places) Ask(owner string) Verdict {
 	switch {

@@ -47,16 +47,12 @@ type Ask struct {
 	Patient bool
 }
 
-// Options say how many pins there may be. All are required.
+// Options of Pins. All are required.
 type Options struct {
 	Dialer *dial.Dialer
 	Own    func(handshake.Identity) bool // the credentials are the proxy's own
 	Spawn  func(func())                  // runs a goroutine and waits for its end
-
-	Max, MaxPerOwner int           // pins for work
-	Wait             time.Duration // for one of them
-	MaxLogins        int
-	LoginWait        time.Duration
+	Limits Limits                        // at first: Change
 }
 
 // Pins are all pins of a proxy. All methods may be called from any goroutine.
@@ -72,9 +68,10 @@ type Pins struct {
 
 // New returns pools without connections.
 func New(opts Options) *Pins {
+	l := opts.Limits
 	return &Pins{
-		opts: opts, all: map[*Pin]struct{}{}, work: newPool(opts.Max, opts.MaxPerOwner, opts.Wait),
-		logins: newPool(opts.MaxLogins, admission.Share(opts.MaxLogins), opts.LoginWait),
+		opts: opts, all: map[*Pin]struct{}{}, work: newPool(l.Max, l.MaxPerOwner, l.Wait),
+		logins: newPool(l.MaxLogins, admission.Share(l.MaxLogins), l.LoginWait),
 	}
 }
 
@@ -236,7 +233,7 @@ func (ps *Pins) put(p *Pin) {
 	ps.returnLocked(p)
 	switch {
 	case p.dead:
-	case ps.closed, p.leaves:
+	case ps.closed, p.leaves, p.pool.open > p.pool.max: // the limit has become smaller
 		ps.closeLocked(p)
 	default:
 		p.since = time.Now()
