@@ -6,6 +6,7 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -35,6 +36,31 @@ func start(t *testing.T, opts Options) *Upstream {
 		}
 	})
 	return u
+}
+
+func TestWrongCredentialsAreTriedWithPauses(t *testing.T) {
+	srv := redistest.Start(t)
+	client := srv.Client(t)
+	received := func() int {
+		info, err := client.Info(t.Context(), "stats").Result()
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, rest, _ := strings.Cut(info, "total_connections_received:")
+		number, _, _ := strings.Cut(rest, "\r\n")
+		n, err := strconv.Atoi(number)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	before, begun := received(), time.Now()
+	start(t, Options{Addr: srv.Addr(), User: "unknown", Password: "wrong"})
+	// The pauses between six attempts of one connection are 25, 50, 100, 200 and 400 ms at least. Another connection asks, too.
+	redistest.Eventually(t, 10*time.Second, "nine attempts", func() bool { return received() >= before+9 })
+	if took := time.Since(begun); took < 375*time.Millisecond {
+		t.Errorf("nine attempts to log in took %v", took)
+	}
 }
 
 // answers is a Receiver that hands over whole replies, and losses as errors.

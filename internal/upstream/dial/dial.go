@@ -273,8 +273,8 @@ func (d *Dialer) Ask(nc net.Conn, args ...string) ([]byte, error) {
 	return handshake.NewReader(nc).Raw()
 }
 
-// Await has every good contact with a server told on a channel of capacity one, until Forget. It reports false if there has been one
-// since err, the outcome of an attempt.
+// Await has contacts with a server told on a channel of capacity one, until Forget. err is the outcome of an attempt: if Redis refused it, only
+// successful contacts are told. It reports false if Redis was reached since.
 func (d *Dialer) Await(at topology.Node, tell chan<- struct{}, err error) bool {
 	return d.reachOf(at).rest(tell, err)
 }

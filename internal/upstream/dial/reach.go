@@ -19,7 +19,7 @@ type reach struct {
 	cause   error    // why the last attempt did not reach Redis; nil: Redis is reachable, as far as is known
 	attempt *attempt // the one in flight; nil: none
 	last    time.Time
-	resting map[chan<- struct{}]bool // told of a successful contact
+	resting map[chan<- struct{}]bool // told of a contact; true: only of a successful one, because Redis has refused this connection
 }
 
 // attempt is one try for which several connections wait.
@@ -88,19 +88,24 @@ func (r *reach) note(err error) {
 		r.cause = err
 		return
 	}
-	r.foundLocked()
+	r.foundLocked(err)
 }
 
 // renew says that the server is somewhere else now: what is known is about another process.
 func (r *reach) renew() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.foundLocked()
+	r.foundLocked(nil)
 }
 
-func (r *reach) foundLocked() {
+// foundLocked ends the waits of connections that may succeed now. A refusal says nothing new to those that were refused: they would wake
+// each other, or themselves, for ever. Requires reach.mu.
+func (r *reach) foundLocked(refusal error) {
 	r.cause = nil
-	for tell := range r.resting {
+	for tell, refused := range r.resting {
+		if refused && refusal != nil {
+			continue
+		}
 		select {
 		case tell <- struct{}{}:
 		default:
@@ -108,16 +113,17 @@ func (r *reach) foundLocked() {
 	}
 }
 
-// rest has every good contact told on a channel of capacity one, until wake. It reports false if there has been one since
-// err, the outcome of an attempt.
+// rest has contacts told on a channel of capacity one, until wake: all after an attempt that did not reach Redis, successful ones after one
+// that Redis refused. err is its outcome. It reports false if Redis was reached since.
 func (r *reach) rest(tell chan<- struct{}, err error) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.resting == nil {
 		r.resting = map[chan<- struct{}]bool{}
 	}
-	r.resting[tell] = true
-	return r.cause != nil || handshake.IsRefused(err)
+	refused := handshake.IsRefused(err)
+	r.resting[tell] = refused
+	return r.cause != nil || refused
 }
 
 func (r *reach) wake(tell chan<- struct{}) {

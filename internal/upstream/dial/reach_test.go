@@ -104,6 +104,27 @@ func TestAGoodContactEndsTheWaitOfAll(t *testing.T) {
 	})
 }
 
+// Redis refuses one connection as the other. So they would wake each other, or themselves, for ever.
+func TestARefusalWakesNoConnectionThatWasRefused(t *testing.T) {
+	r := reachOf(nil, nil)
+	refusal := &handshake.RefusedError{Reply: "WRONGPASS invalid username-password pair or user is disabled."}
+	refused, unreached := make(chan struct{}, 1), make(chan struct{}, 1)
+	r.note(errAway)
+	r.rest(unreached, errAway)
+	r.rest(refused, refusal)
+	r.note(refusal)
+	if len(refused) != 0 {
+		t.Error("a refusal has woken a connection that was refused")
+	}
+	if len(unreached) != 1 {
+		t.Error("a refusal has not woken a connection that did not reach Redis")
+	}
+	r.note(nil)
+	if len(refused) != 1 {
+		t.Error("a success has not woken a connection that was refused")
+	}
+}
+
 func TestAConnectionThatIsLostAgainAndAgainIsRepairedMoreSlowly(t *testing.T) {
 	var r Repair
 	var got []time.Duration
