@@ -83,72 +83,68 @@ func TestDoorIsAskedForAllWhoCome(t *testing.T) {
 // TestBorrowedCredentialsCannotBeExchanged tries to become somebody else where all clients are to use the proxy's user.
 func TestBorrowedCredentialsCannotBeExchanged(t *testing.T) {
 	t.Parallel()
-	for _, engine := range engineNames() {
-		t.Run(engine, func(t *testing.T) {
-			t.Parallel()
-			redis := redistest.Start(t)
-			redis.Do(t, "ACL", "SETUSER", "root", "on", ">pw", "~*", "&*", "+@all")
-			redis.Do(t, "ACL", "SETUSER", "proxy", "on", ">hunter2", "~p:*", "&*", "+@all", "-acl", "+acl|whoami")
-			srv := startProxy(t, redis, func(o *Options) {
-				o.Engine, o.ClientAuth = engine, AuthNone
-				o.Upstream.User, o.Upstream.Password = "proxy", "hunter2"
-			})
-			for _, attack := range []string{
-				"AUTH root pw", "HELLO 2 AUTH root pw", "HELLO 2 AUTH a b AUTH root pw", "HELLO 2 AUTH a b AUTH c d AUTH root pw",
-				"HELLO 2 SETNAME auth AUTH root pw", "HELLO 2 SETNAME n AUTH root pw", "HELLO 2 AUTH AUTH AUTH AUTH root pw",
-				"HELLO 2 AUTH root pw BAD", "HELLO 2 BAD AUTH root pw", "hello 2 aUtH root pw",
-			} {
-				c := dialClient(t, address(srv))
-				whoami := func(when string) {
-					t.Helper()
-					c.send("ACL", "WHOAMI")
-					if got, err := c.frame(); err != nil || got != "$5\r\nproxy\r\n" {
-						t.Errorf("%s, %s: %q, %v", attack, when, got, err)
-					}
-				}
-				c.do(strings.Fields(attack)...)
-				whoami("plain")
-				c.script("MULTI", "+OK")
-				if got := c.do(strings.Fields(attack)...); !strings.HasPrefix(got, "+QUEUED") {
-					t.Errorf("%s in MULTI: %q", attack, got)
-				}
-				if got := c.do("EXEC"); strings.HasPrefix(attack, "AUTH") && got != "*1\r\n+OK\r\n" {
-					t.Errorf("%s: EXEC %q", attack, got)
-				}
-				whoami("after a transaction")
-				c.script("WATCH p:1", "+OK")
-				c.do(strings.Fields(attack)...)
-				whoami("on a pin")
-				c.script("UNWATCH", "+OK", "SUBSCRIBE ch", "*3")
-				if got := c.do(strings.Fields(attack)...); !strings.HasPrefix(got, "-ERR Can't execute") {
-					t.Errorf("%s of a subscriber: %q", attack, got)
-				}
-				c.script("UNSUBSCRIBE", "*3")
-				whoami("after a subscription")
-				c.raw(inline(attack, "GET r", "ACL WHOAMI"))
-				for range 2 {
-					_, _ = c.frame()
-				}
+	perEngine(t, func(t *testing.T, redis *redistest.Server, engine string) {
+		redis.Do(t, "ACL", "SETUSER", "root", "on", ">pw", "~*", "&*", "+@all")
+		redis.Do(t, "ACL", "SETUSER", "proxy", "on", ">hunter2", "~p:*", "&*", "+@all", "-acl", "+acl|whoami")
+		srv := startProxy(t, redis, func(o *Options) {
+			o.Engine, o.ClientAuth = engine, AuthNone
+			o.Upstream.User, o.Upstream.Password = "proxy", "hunter2"
+		})
+		for _, attack := range []string{
+			"AUTH root pw", "HELLO 2 AUTH root pw", "HELLO 2 AUTH a b AUTH root pw", "HELLO 2 AUTH a b AUTH c d AUTH root pw",
+			"HELLO 2 SETNAME auth AUTH root pw", "HELLO 2 SETNAME n AUTH root pw", "HELLO 2 AUTH AUTH AUTH AUTH root pw",
+			"HELLO 2 AUTH root pw BAD", "HELLO 2 BAD AUTH root pw", "hello 2 aUtH root pw",
+		} {
+			c := dialClient(t, address(srv))
+			whoami := func(when string) {
+				t.Helper()
+				c.send("ACL", "WHOAMI")
 				if got, err := c.frame(); err != nil || got != "$5\r\nproxy\r\n" {
-					t.Errorf("%s inline: %q, %v", attack, got, err)
-				}
-				c.script("RESET", "+RESET")
-				c.do(strings.Fields(attack)...)
-				whoami("after RESET")
-				c.script("MONITOR", "+OK")
-				c.raw(inline(attack, "ACL WHOAMI"))
-				for {
-					got, err := c.frame()
-					if err != nil || strings.Contains(got, "root") && !strings.HasPrefix(got, "+") {
-						t.Errorf("%s of a monitor: %q, %v", attack, got, err)
-					}
-					if err != nil || strings.HasPrefix(got, "$5\r\nproxy") {
-						break
-					}
+					t.Errorf("%s, %s: %q, %v", attack, when, got, err)
 				}
 			}
-		})
-	}
+			c.do(strings.Fields(attack)...)
+			whoami("plain")
+			c.script("MULTI", "+OK")
+			if got := c.do(strings.Fields(attack)...); !strings.HasPrefix(got, "+QUEUED") {
+				t.Errorf("%s in MULTI: %q", attack, got)
+			}
+			if got := c.do("EXEC"); strings.HasPrefix(attack, "AUTH") && got != "*1\r\n+OK\r\n" {
+				t.Errorf("%s: EXEC %q", attack, got)
+			}
+			whoami("after a transaction")
+			c.script("WATCH p:1", "+OK")
+			c.do(strings.Fields(attack)...)
+			whoami("on a pin")
+			c.script("UNWATCH", "+OK", "SUBSCRIBE ch", "*3")
+			if got := c.do(strings.Fields(attack)...); !strings.HasPrefix(got, "-ERR Can't execute") {
+				t.Errorf("%s of a subscriber: %q", attack, got)
+			}
+			c.script("UNSUBSCRIBE", "*3")
+			whoami("after a subscription")
+			c.raw(inline(attack, "GET r", "ACL WHOAMI"))
+			for range 2 {
+				_, _ = c.frame()
+			}
+			if got, err := c.frame(); err != nil || got != "$5\r\nproxy\r\n" {
+				t.Errorf("%s inline: %q, %v", attack, got, err)
+			}
+			c.script("RESET", "+RESET")
+			c.do(strings.Fields(attack)...)
+			whoami("after RESET")
+			c.script("MONITOR", "+OK")
+			c.raw(inline(attack, "ACL WHOAMI"))
+			for {
+				got, err := c.frame()
+				if err != nil || strings.Contains(got, "root") && !strings.HasPrefix(got, "+") {
+					t.Errorf("%s of a monitor: %q, %v", attack, got, err)
+				}
+				if err != nil || strings.HasPrefix(got, "$5\r\nproxy") {
+					break
+				}
+			}
+		}
+	})
 }
 
 // TestWhoCameBeforeAPasswordWasSetMayLogIn has clients without credentials where Redis lets in no new connection as they are.

@@ -11,13 +11,9 @@ import (
 // onEachEngine runs a test with a proxy of each engine.
 func onEachEngine(t *testing.T, f func(t *testing.T, redis *redistest.Server, srv *Server), change ...func(*Options)) {
 	t.Helper()
-	for _, engine := range engineNames() {
-		t.Run(engine, func(t *testing.T) {
-			t.Parallel()
-			redis := redistest.Start(t)
-			f(t, redis, startProxy(t, redis, append(change, func(o *Options) { o.Engine = engine })...))
-		})
-	}
+	perEngine(t, func(t *testing.T, redis *redistest.Server, engine string) {
+		f(t, redis, startProxy(t, redis, append(change, func(o *Options) { o.Engine = engine })...))
+	})
 }
 
 // lockMany takes n locks, key:0 to key:n-1, with the options given.

@@ -439,7 +439,7 @@ func TestSlotsMoveUnderLoadWithoutAnError(t *testing.T) {
 	c := redistest.StartCluster(t, 3, 0)
 	proxies := startOverCluster(t, c, patient)
 	stop := make(chan struct{})
-	const step = 60
+	const step = 150
 	scans := scanWhile(t, proxies[EngineGoroutine], stop, func(slot int) bool { return slot%step == 0 })
 	acknowledged := load(t, proxies, stop)
 	m := newMover(t, c)
@@ -454,7 +454,7 @@ func TestSlotsMoveUnderLoadWithoutAnError(t *testing.T) {
 // scanWhile scans keys of some slots, over and over, until stop is closed. Each scan finds all of them. end waits for the last scan.
 func scanWhile(t *testing.T, srv *Server, stop <-chan struct{}, in func(slot int) bool) (end func()) {
 	p := dialClient(t, address(srv))
-	const keys = 3000
+	const keys = 1200
 	for i, n := 0, 0; n < keys; i++ {
 		if key := fmt.Sprint("scanned:", i); in(slots.Of([]byte(key))) {
 			p.send("SET", key, "x")

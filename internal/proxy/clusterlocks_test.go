@@ -430,7 +430,7 @@ func TestAStoppedPrimaryCostsNoLeaseElsewhere(t *testing.T) {
 	c := redistest.StartCluster(t, 3, 0, "--cluster-node-timeout", "60000")
 	srv := startProxy(t, c.Nodes[0], func(o *Options) {
 		o.Upstream.Addr = "cluster://" + c.Addrs()
-		o.Locks.Lease = 2 * time.Second
+		o.Locks.Lease = 3 * time.Second
 	})
 	holder := dialClient(t, address(srv))
 	var elsewhere []string
@@ -444,7 +444,7 @@ func TestAStoppedPrimaryCostsNoLeaseElsewhere(t *testing.T) {
 	c.Nodes[0].Pause()
 	waiter := dialClient(t, address(srv))
 	begin := time.Now()
-	for time.Since(begin) < 5*time.Second {
+	for time.Since(begin) < 7*time.Second {
 		if got := waiter.quiet("LOCK", elsewhere[0], "WAIT", "500"); got != "$-1\r\n" {
 			t.Fatalf("the lock of another server: %q", got)
 		}

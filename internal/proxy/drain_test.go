@@ -100,16 +100,9 @@ func (c *peer) ends() {
 	}
 }
 
-func stopEach(t *testing.T, test func(t *testing.T, redis *redistest.Server, engine string)) {
-	redis := redistest.Start(t)
-	for _, engine := range engineNames() {
-		t.Run(engine, func(t *testing.T) { test(t, redis, engine) })
-	}
-}
-
 // Clients without locks or state move elsewhere at once; the drain does not wait for its timeout.
 func TestQuietClientsAreClosed(t *testing.T) {
-	stopEach(t, func(t *testing.T, redis *redistest.Server, engine string) {
+	perEngine(t, func(t *testing.T, redis *redistest.Server, engine string) {
 		s := startStopping(t, redis, engine)
 		idle, once, silent := dialClient(t, address(s.Server)), dialClient(t, address(s.Server)), dialClient(t, address(s.Server))
 		idle.quiet("GET", "k")
@@ -127,7 +120,7 @@ func TestQuietClientsAreClosed(t *testing.T) {
 
 // Each command that a client has sent is answered, and the connection ends behind a reply.
 func TestBusyClientsAreClosedBehindAReply(t *testing.T) {
-	stopEach(t, func(t *testing.T, redis *redistest.Server, engine string) {
+	perEngine(t, func(t *testing.T, redis *redistest.Server, engine string) {
 		s := startStopping(t, redis, engine)
 		const depth = 50
 		talker, pipeline := dialClient(t, address(s.Server)), dialClient(t, address(s.Server))
@@ -168,7 +161,7 @@ func TestBusyClientsAreClosedBehindAReply(t *testing.T) {
 
 // A holder goes on, even with further locks, until it has released the last one.
 func TestHoldersStayUntilTheirLastRelease(t *testing.T) {
-	stopEach(t, func(t *testing.T, redis *redistest.Server, engine string) {
+	perEngine(t, func(t *testing.T, redis *redistest.Server, engine string) {
 		s := startStopping(t, redis, engine)
 		holder, talker := dialClient(t, address(s.Server)), dialClient(t, address(s.Server))
 		talker.quiet("HELLO", "3")
@@ -193,7 +186,7 @@ func TestHoldersStayUntilTheirLastRelease(t *testing.T) {
 }
 
 func TestWaitersAreToldAndClosed(t *testing.T) {
-	stopEach(t, func(t *testing.T, redis *redistest.Server, engine string) {
+	perEngine(t, func(t *testing.T, redis *redistest.Server, engine string) {
 		s := startStopping(t, redis, engine)
 		holder, waiter, fair := dialClient(t, address(s.Server)), dialClient(t, address(s.Server)), dialClient(t, address(s.Server))
 		holder.quiet("LOCK", "k")
@@ -216,7 +209,7 @@ func TestWaitersAreToldAndClosed(t *testing.T) {
 
 // A transaction, a subscription and a blocked command are not cut off before the time is over.
 func TestStateOnAConnectionIsKept(t *testing.T) {
-	stopEach(t, func(t *testing.T, redis *redistest.Server, engine string) {
+	perEngine(t, func(t *testing.T, redis *redistest.Server, engine string) {
 		s := startStopping(t, redis, engine)
 		tx, sub, pop, other := dialClient(t, address(s.Server)), dialClient(t, address(s.Server)), dialClient(t, address(s.Server)), dialClient(t, redis.Addr())
 		tx.quiet("MULTI")
@@ -250,7 +243,7 @@ func TestStateOnAConnectionIsKept(t *testing.T) {
 
 // Before the listeners close, clients come and work as before, and the proxy says that it is not ready.
 func TestClientsAreAcceptedDuringTheDelay(t *testing.T) {
-	stopEach(t, func(t *testing.T, redis *redistest.Server, engine string) {
+	perEngine(t, func(t *testing.T, redis *redistest.Server, engine string) {
 		s := startStopping(t, redis, engine, func(o *Options) { o.DrainDelay = time.Second })
 		begun := time.Now()
 		s.stop()
@@ -280,7 +273,7 @@ func TestClientsAreAcceptedDuringTheDelay(t *testing.T) {
 
 // A connection that was accepted is served, even if its first command comes late.
 func TestFirstCommandDuringTheDrainIsServed(t *testing.T) {
-	stopEach(t, func(t *testing.T, redis *redistest.Server, engine string) {
+	perEngine(t, func(t *testing.T, redis *redistest.Server, engine string) {
 		s := startStopping(t, redis, engine)
 		holder, late := dialClient(t, address(s.Server)), dialClient(t, address(s.Server))
 		holder.quiet("HELLO", "3")
@@ -300,7 +293,7 @@ func TestFirstCommandDuringTheDrainIsServed(t *testing.T) {
 
 // At the end the log has the number of the clients that were cut off, and the keys of some of the locks that were left.
 func TestTheLastEntryNamesWhatWasLeft(t *testing.T) {
-	stopEach(t, func(t *testing.T, redis *redistest.Server, engine string) {
+	perEngine(t, func(t *testing.T, redis *redistest.Server, engine string) {
 		s := startStopping(t, redis, engine, func(o *Options) { o.DrainTimeout = 100 * time.Millisecond })
 		a, b, idle := dialClient(t, address(s.Server)), dialClient(t, address(s.Server)), dialClient(t, address(s.Server))
 		for i := range locksNamed + 5 {
@@ -322,7 +315,7 @@ func TestTheLastEntryNamesWhatWasLeft(t *testing.T) {
 
 // A client that has sent a part of a command is not at a quiet moment: its command is answered first.
 func TestCommandInPartIsAnsweredBeforeTheEnd(t *testing.T) {
-	stopEach(t, func(t *testing.T, redis *redistest.Server, engine string) {
+	perEngine(t, func(t *testing.T, redis *redistest.Server, engine string) {
 		s := startStopping(t, redis, engine)
 		half, talker := dialClient(t, address(s.Server)), dialClient(t, address(s.Server))
 		half.quiet("SET", "k", "v")
@@ -351,7 +344,7 @@ func TestCommandInPartIsAnsweredBeforeTheEnd(t *testing.T) {
 
 // A client that comes to the next proxy learns why it does not hold the lock that it had, unless it names an OWNER: then it has it still.
 func TestHoldersThatWereCutOffAtTheNextProxy(t *testing.T) {
-	stopEach(t, func(t *testing.T, redis *redistest.Server, engine string) {
+	perEngine(t, func(t *testing.T, redis *redistest.Server, engine string) {
 		s := startStopping(t, redis, engine, func(o *Options) { o.DrainTimeout = 100 * time.Millisecond })
 		next := startStopping(t, redis, engine)
 		plain, named := dialClient(t, address(s.Server)), dialClient(t, address(s.Server))

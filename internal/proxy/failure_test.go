@@ -17,16 +17,6 @@ import (
 
 const unreachable = "-NOUPSTREAM upstream is not reachable, nothing was sent\r\n"
 
-// eachEngine runs a test with a Redis and a proxy of its own for each engine.
-func eachEngine(t *testing.T, test func(t *testing.T, redis *redistest.Server, srv *Server), redisArgs ...string) {
-	for _, engine := range engineNames() {
-		t.Run(engine, func(t *testing.T) {
-			redis := redistest.Start(t, redisArgs...)
-			test(t, redis, startProxy(t, redis, func(o *Options) { o.Engine = engine }))
-		})
-	}
-}
-
 // recovers waits until a command of a new client is served.
 func recovers(t *testing.T, srv *Server) {
 	t.Helper()

@@ -12,7 +12,7 @@ import (
 // TestEveryLossIsTold loses more locks than a session's share of what is remembered without being asked for.
 func TestEveryLossIsTold(t *testing.T) {
 	t.Parallel()
-	const n = 3000
+	const n = 1500
 	for _, engine := range engineNames() {
 		for _, how := range []string{"FLUSHALL", "FORCEUNLOCK", "deadline"} {
 			t.Run(engine+"/"+how, func(t *testing.T) {
@@ -63,62 +63,53 @@ func TestEveryLossIsTold(t *testing.T) {
 // TestHoldThatIsOverwrittenIsLost has another client write something else to the key of a lock.
 func TestHoldThatIsOverwrittenIsLost(t *testing.T) {
 	t.Parallel()
-	for _, engine := range engineNames() {
-		t.Run(engine, func(t *testing.T) {
-			t.Parallel()
-			redis := redistest.Start(t)
-			srv := startProxy(t, redis, func(o *Options) { o.Engine = engine })
-			other := dialClient(t, address(srv))
-			for name, write := range map[string][]any{"string": {"SET", "k", "x"}, "list": {"LPUSH", "k", "x"}, "hash": {"HSET", "k", "x", "1"}} {
-				for command, after := range map[string]string{
-					"UNLOCK k": "UNLOCK k", "EXTENDLOCK k PX 5000": "EXTENDLOCK k PX 5000", "UNLOCK k OWNER me": "UNLOCK k OWNER me",
-					"LOCK k WAIT 0": "UNLOCK k", "FAIRLOCK k WAIT 0": "UNLOCK k", "TRYLOCK k OWNER me": "UNLOCK k OWNER me",
-				} {
-					t.Run(name+"/"+command, func(t *testing.T) {
-						c := dialClient(t, address(srv))
-						lock := "LOCK k"
-						if strings.Contains(command, "OWNER") {
-							lock += " OWNER me"
-						}
-						c.script(lock, ":")
-						redis.Do(t, "DEL", "k")
-						redis.Do(t, write...)
-						switch {
-						case !strings.Contains(command, "LOCK k") || strings.HasPrefix(command, "UNLOCK") || strings.HasPrefix(command, "EXTEND"), name != "hash":
-							c.script(command, "-LOSTLEASE")
-						default: // a hash may be another's lock
-							c.script(command, "$-1", after, "-LOSTLEASE")
-						}
-						if name == "hash" {
-							c.script(after, "-NOTHELD")
-						} else {
-							c.script(after, "-WRONGTYPE", command, "-WRONGTYPE")
-							other.script("UNLOCK k", "-WRONGTYPE", "LOCK k", "-WRONGTYPE") // a stranger has lost nothing
-						}
-						redis.Do(t, "DEL", "k")
-						c.script(lock, ":", strings.Replace(lock, "LOCK", "UNLOCK", 1), ":1")
-					})
-				}
+	eachEngine(t, func(t *testing.T, redis *redistest.Server, srv *Server) {
+		other := dialClient(t, address(srv))
+		for name, write := range map[string][]any{"string": {"SET", "k", "x"}, "list": {"LPUSH", "k", "x"}, "hash": {"HSET", "k", "x", "1"}} {
+			for command, after := range map[string]string{
+				"UNLOCK k": "UNLOCK k", "EXTENDLOCK k PX 5000": "EXTENDLOCK k PX 5000", "UNLOCK k OWNER me": "UNLOCK k OWNER me",
+				"LOCK k WAIT 0": "UNLOCK k", "FAIRLOCK k WAIT 0": "UNLOCK k", "TRYLOCK k OWNER me": "UNLOCK k OWNER me",
+			} {
+				t.Run(name+"/"+command, func(t *testing.T) {
+					c := dialClient(t, address(srv))
+					lock := "LOCK k"
+					if strings.Contains(command, "OWNER") {
+						lock += " OWNER me"
+					}
+					c.script(lock, ":")
+					redis.Do(t, "DEL", "k")
+					redis.Do(t, write...)
+					switch {
+					case !strings.Contains(command, "LOCK k") || strings.HasPrefix(command, "UNLOCK") || strings.HasPrefix(command, "EXTEND"), name != "hash":
+						c.script(command, "-LOSTLEASE")
+					default: // a hash may be another's lock
+						c.script(command, "$-1", after, "-LOSTLEASE")
+					}
+					if name == "hash" {
+						c.script(after, "-NOTHELD")
+					} else {
+						c.script(after, "-WRONGTYPE", command, "-WRONGTYPE")
+						other.script("UNLOCK k", "-WRONGTYPE", "LOCK k", "-WRONGTYPE") // a stranger has lost nothing
+					}
+					redis.Do(t, "DEL", "k")
+					c.script(lock, ":", strings.Replace(lock, "LOCK", "UNLOCK", 1), ":1")
+				})
 			}
-		})
-	}
+		}
+	})
 }
 
 // TestOverwrittenHoldIsToldByAPush needs no command of the client.
 func TestOverwrittenHoldIsToldByAPush(t *testing.T) {
 	t.Parallel()
-	for _, engine := range engineNames() {
-		t.Run(engine, func(t *testing.T) {
-			t.Parallel()
-			redis := redistest.Start(t)
-			srv := startProxy(t, redis, func(o *Options) { o.Engine, o.Locks.Lease = engine, 2*time.Second })
-			c := dialClient(t, address(srv))
-			c.script("HELLO 3", "%", "LOCK k", ":")
-			redis.Do(t, "SET", "k", "x")
-			if push, err := c.frame(); err != nil || !strings.Contains(push, "lock-lost") {
-				t.Fatalf("%q, %v", push, err)
-			}
-			c.script("LOCK k", "-LOSTLEASE", "LOCK k", "-WRONGTYPE", "UNLOCK k", "-WRONGTYPE")
-		})
-	}
+	perEngine(t, func(t *testing.T, redis *redistest.Server, engine string) {
+		srv := startProxy(t, redis, func(o *Options) { o.Engine, o.Locks.Lease = engine, 2*time.Second })
+		c := dialClient(t, address(srv))
+		c.script("HELLO 3", "%", "LOCK k", ":")
+		redis.Do(t, "SET", "k", "x")
+		if push, err := c.frame(); err != nil || !strings.Contains(push, "lock-lost") {
+			t.Fatalf("%q, %v", push, err)
+		}
+		c.script("LOCK k", "-LOSTLEASE", "LOCK k", "-WRONGTYPE", "UNLOCK k", "-WRONGTYPE")
+	})
 }

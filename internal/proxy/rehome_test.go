@@ -10,19 +10,15 @@ import (
 
 // tenants is a Redis on which alice and bob may do anything, and carol only what is about keys c:*. Each engine has a proxy.
 func tenants(t *testing.T, f func(t *testing.T, redis *redistest.Server, srv *Server)) {
-	for _, engine := range engineNames() {
-		t.Run(engine, func(t *testing.T) {
-			t.Parallel()
-			redis := redistest.Start(t)
-			redis.Do(t, "ACL", "SETUSER", "alice", "on", ">a", "~*", "&*", "+@all")
-			redis.Do(t, "ACL", "SETUSER", "bob", "on", ">b", "~*", "&*", "+@all")
-			redis.Do(t, "ACL", "SETUSER", "carol", "on", ">c", "~c:*", "~lockproxy:*", "~redisson_*", "&*", "+@all")
-			f(t, redis, startProxy(t, redis, func(o *Options) {
-				o.Engine = engine
-				o.Locks.Lease = 2 * time.Second
-			}))
-		})
-	}
+	perEngine(t, func(t *testing.T, redis *redistest.Server, engine string) {
+		redis.Do(t, "ACL", "SETUSER", "alice", "on", ">a", "~*", "&*", "+@all")
+		redis.Do(t, "ACL", "SETUSER", "bob", "on", ">b", "~*", "&*", "+@all")
+		redis.Do(t, "ACL", "SETUSER", "carol", "on", ">c", "~c:*", "~lockproxy:*", "~redisson_*", "&*", "+@all")
+		f(t, redis, startProxy(t, redis, func(o *Options) {
+			o.Engine = engine
+			o.Locks.Lease = 2 * time.Second
+		}))
+	})
 }
 
 // script sends commands, each with the start of its reply; a push that comes in between makes a difference.

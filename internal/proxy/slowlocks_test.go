@@ -54,62 +54,58 @@ func null(c *peer) string {
 
 func TestLockSlowShowsWhoWaitedAndHeldBehindWhom(t *testing.T) {
 	t.Parallel()
-	for _, engine := range engineNames() {
-		t.Run(engine, func(t *testing.T) {
-			t.Parallel()
-			redis := redistest.Start(t)
-			redis.Do(t, "ACL", "SETUSER", "other", "on", ">pw", "~*", "&*", "+@all")
-			srv := startProxy(t, redis, func(o *Options) { o.Engine = engine })
-			a, b, c := dialClient(t, address(srv)), dialClient(t, address(srv)), dialClient(t, address(srv))
-			b.script("HELLO 3 SETNAME waiter", "%")
-			a.script("CLIENT SETNAME holder", "+OK")
-			slowLock(a, b, "before")
-			b.script("LOCKSLOW LEN", ":0", "LOCKSLOW GET", "*0")
-			slowFrom(srv, 3)
-			begin := time.Now().Unix()
-			slowLock(a, b, "k")
-			b.script("LOCKSLOW LEN", ":2", "LOCKSLOW GET 1", "*1\r\n%10", "LOCKSLOW GET -1", "*2\r\n%10", "LOCKSLOW GET 0", "*0")
-			a.script("LOCKSLOW GET", "*2\r\n*20", "lockslow get 2", "*2\r\n*20")
-			all := slowEntries(t, b, 10)
-			hold, wait := all[0], all[1]
-			for _, e := range all {
-				if at, _ := strconv.ParseInt(e["time"], 10, 64); at < begin || at > time.Now().Unix() {
-					t.Errorf("the time is %v", e["time"])
-				}
-				if took, _ := strconv.Atoi(e["duration-us"]); took < 400_000 || took > 60_000_000 {
-					t.Errorf("it took %v µs", e["duration-us"])
+	perEngine(t, func(t *testing.T, redis *redistest.Server, engine string) {
+		redis.Do(t, "ACL", "SETUSER", "other", "on", ">pw", "~*", "&*", "+@all")
+		srv := startProxy(t, redis, func(o *Options) { o.Engine = engine })
+		a, b, c := dialClient(t, address(srv)), dialClient(t, address(srv)), dialClient(t, address(srv))
+		b.script("HELLO 3 SETNAME waiter", "%")
+		a.script("CLIENT SETNAME holder", "+OK")
+		slowLock(a, b, "before")
+		b.script("LOCKSLOW LEN", ":0", "LOCKSLOW GET", "*0")
+		slowFrom(srv, 3)
+		begin := time.Now().Unix()
+		slowLock(a, b, "k")
+		b.script("LOCKSLOW LEN", ":2", "LOCKSLOW GET 1", "*1\r\n%10", "LOCKSLOW GET -1", "*2\r\n%10", "LOCKSLOW GET 0", "*0")
+		a.script("LOCKSLOW GET", "*2\r\n*20", "lockslow get 2", "*2\r\n*20")
+		all := slowEntries(t, b, 10)
+		hold, wait := all[0], all[1]
+		for _, e := range all {
+			if at, _ := strconv.ParseInt(e["time"], 10, 64); at < begin || at > time.Now().Unix() {
+				t.Errorf("the time is %v", e["time"])
+			}
+			if took, _ := strconv.Atoi(e["duration-us"]); took < 400_000 || took > 60_000_000 {
+				t.Errorf("it took %v µs", e["duration-us"])
+			}
+		}
+		expect := func(e map[string]string, pairs ...string) {
+			t.Helper()
+			for i := 0; i < len(pairs); i += 2 {
+				if e[pairs[i]] != pairs[i+1] {
+					t.Errorf("%s is %q, want %q, in %v", pairs[i], e[pairs[i]], pairs[i+1], e)
 				}
 			}
-			expect := func(e map[string]string, pairs ...string) {
-				t.Helper()
-				for i := 0; i < len(pairs); i += 2 {
-					if e[pairs[i]] != pairs[i+1] {
-						t.Errorf("%s is %q, want %q, in %v", pairs[i], e[pairs[i]], pairs[i+1], e)
-					}
-				}
-			}
-			expect(hold, "id", "1", "kind", "hold", "key", "k", "owner", "boss", "outcome", "released", "reason", "", "name", "holder", "client", a.nc.LocalAddr().String())
-			expect(wait, "id", "0", "kind", "wait", "key", "k", "owner", "clerk", "outcome", "timed-out", "name", "waiter", "client", b.nc.LocalAddr().String(),
-				"behind", "boss", "behind-client", a.nc.LocalAddr().String(), "behind-name", "holder")
+		}
+		expect(hold, "id", "1", "kind", "hold", "key", "k", "owner", "boss", "outcome", "released", "reason", "", "name", "holder", "client", a.nc.LocalAddr().String())
+		expect(wait, "id", "0", "kind", "wait", "key", "k", "owner", "clerk", "outcome", "timed-out", "name", "waiter", "client", b.nc.LocalAddr().String(),
+			"behind", "boss", "behind-client", a.nc.LocalAddr().String(), "behind-name", "holder")
 
-			// Another user, and another database, see their own.
-			c.script("AUTH other pw", "+OK", "LOCKSLOW LEN", ":0", "LOCKSLOW RESET", "+OK")
-			a.script("SELECT 1", "+OK", "LOCKSLOW LEN", ":0", "SELECT 0", "+OK", "LOCKSLOW LEN", ":2")
-			slowLock(a, c, "k")
-			expect(slowEntries(t, c, 10)[0], "kind", "wait", "behind", "elsewhere", "behind-client", "", "behind-name", "")
+		// Another user, and another database, see their own.
+		c.script("AUTH other pw", "+OK", "LOCKSLOW LEN", ":0", "LOCKSLOW RESET", "+OK")
+		a.script("SELECT 1", "+OK", "LOCKSLOW LEN", ":0", "SELECT 0", "+OK", "LOCKSLOW LEN", ":2")
+		slowLock(a, c, "k")
+		expect(slowEntries(t, c, 10)[0], "kind", "wait", "behind", "elsewhere", "behind-client", "", "behind-name", "")
 
-			// A lost hold; the log is bounded.
-			a.script("LOCK lost PX 20", ":")
-			redistest.Eventually(t, patience, "the loss", func() bool { return slowEntries(t, b, 1)[0]["key"] == "lost" })
-			expect(slowEntries(t, b, 1)[0], "outcome", "lost", "reason", "expired")
-			b.script("LOCKSLOW LEN", ":3")
+		// A lost hold; the log is bounded.
+		a.script("LOCK lost PX 20", ":")
+		redistest.Eventually(t, patience, "the loss", func() bool { return slowEntries(t, b, 1)[0]["key"] == "lost" })
+		expect(slowEntries(t, b, 1)[0], "outcome", "lost", "reason", "expired")
+		b.script("LOCKSLOW LEN", ":3")
 
-			// As the other lock commands it is refused in a transaction.
-			b.script("MULTI", "+OK", "LOCKSLOW LEN", "-ERR", "EXEC", "-EXECABORT")
-			b.script("LOCKSLOW", "-ERR wrong number of arguments for 'lockslow' command", "LOCKSLOW NO", "-ERR unknown subcommand 'NO'. Try LOCKSLOW HELP.",
-				"LOCKSLOW HELP", "*9\r\n+LOCKSLOW <subcommand>", "LOCKSLOW RESET", "+OK", "LOCKSLOW LEN", ":0", "PING", "+PONG")
-		})
-	}
+		// As the other lock commands it is refused in a transaction.
+		b.script("MULTI", "+OK", "LOCKSLOW LEN", "-ERR", "EXEC", "-EXECABORT")
+		b.script("LOCKSLOW", "-ERR wrong number of arguments for 'lockslow' command", "LOCKSLOW NO", "-ERR unknown subcommand 'NO'. Try LOCKSLOW HELP.",
+			"LOCKSLOW HELP", "*9\r\n+LOCKSLOW <subcommand>", "LOCKSLOW RESET", "+OK", "LOCKSLOW LEN", ":0", "PING", "+PONG")
+	})
 }
 
 // slowLocksOverACluster has slow locks on all servers of a cluster.
