@@ -56,6 +56,7 @@ type Server struct {
 	redis  *miniredis.Miniredis // immutable
 	addr   string               // immutable
 	aging  aging
+	inner  sync.Map // the *server.Peer that catch the replies to scripts
 	close  sync.Once
 	closed chan struct{} // closed by Close
 	ticked chan struct{} // closed by tick at its end
@@ -110,11 +111,15 @@ func (s *Server) tick() {
 }
 
 // before runs ahead of every command, also of those that a script calls. It reports whether it has answered.
-func (s *Server) before(c *server.Peer, cmd string, _ ...string) bool {
+func (s *Server) before(c *server.Peer, cmd string, args ...string) bool {
 	s.aging.step()
 	if cmd == "COMMAND" {
 		c.WriteError("ERR unknown command 'COMMAND', the embedded redis has no table of its commands")
 		return true
+	}
+	switch cmd {
+	case "EVAL", "EVALSHA", "EVAL_RO", "EVALSHA_RO":
+		return s.script(c, cmd, args)
 	}
 	return false
 }
