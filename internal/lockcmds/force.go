@@ -9,7 +9,6 @@ import (
 	"github.com/lockproxy/lockproxy/internal/lockcmds/calls"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/contract"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/grammar"
-	"github.com/lockproxy/lockproxy/internal/lockcmds/ledger"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/replies"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/script"
 	"github.com/lockproxy/lockproxy/internal/logging"
@@ -28,8 +27,7 @@ func (e *Engine) startForce(s contract.Caller, cmd grammar.Command) {
 		}
 		e.log.Log(logging.Audit, "lock ended by FORCEUNLOCK", zap.String("key", cmd.Key), zap.String("owner", a.Owner), zap.Int64("fence", a.Fence),
 			zap.String("client", s.Info.Addr), zap.String("client_name", s.Info.Name), zap.String("user", cmp.Or(e.opts.User, "default")))
-		e.holds.Forced(ledger.Key{Lock: cmd.Key, Owner: a.Owner}, a.Fence)
-		e.waiters.Wake(cmd.Key)
+		e.forced(cmd.Key, a)
 		return redcon.AppendInt(nil, 1)
 	}}})
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/lockproxy/lockproxy/internal/lockcmds/queue"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/redislink"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/reentry"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/script"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/slowlog"
 	"github.com/lockproxy/lockproxy/internal/watchdog"
 )
@@ -79,6 +80,10 @@ type Options struct {
 
 	// Requests numbers the calls of sessions. Engines that may serve the same session share it. nil: of this one.
 	Requests *atomic.Int64
+
+	// Forced is told, by a job, of a grant that this engine has ended by force: its holder and its waiters may be of other engines. It must not
+	// block. nil: there are no others.
+	Forced func(key string, ended script.Forced)
 
 	Logger *zap.Logger // nil: silent
 	User   string      // the ACL user of the engine's sessions, for the log; empty: the default user

@@ -235,6 +235,23 @@ func TestUnlockThatReleasesSaysSoInSpiteOfAnEarlierLoss(t *testing.T) {
 	}
 }
 
+// A connection counts by its own acquires and releases. What others release for the owner does not end its renewals.
+func TestAConnectionRenewsALockThatOthersHaveReleasedForItsOwner(t *testing.T) {
+	t.Parallel()
+	onOneAndTwo(t, func(t *testing.T, p, q *proxy) {
+		a, b, c := p.session(2), q.session(3), q.session(2)
+		a.fence("LOCK k OWNER me")
+		b.fence("LOCK k OWNER me")
+		c.want("UNLOCK k OWNER me", ":0")
+		a.hangUp()
+		p.cleanedUp()
+		equal(t, "holds", p.holds("k", "me"), "1")
+		before := q.deadline("k")
+		redistest.Eventually(t, patience, "a renewal", func() bool { return q.deadline("k").After(before) })
+		b.want("UNLOCK k OWNER me", ":1")
+	})
+}
+
 // The end of a session without holds, or with GRACE 0, leaves the lease of the owner's other sessions renewed.
 func TestTheOthersLeaseIsRenewedBehindASessionsEnd(t *testing.T) {
 	srv := redistest.Start(t)

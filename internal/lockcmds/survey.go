@@ -10,6 +10,7 @@ import (
 
 	"github.com/lockproxy/lockproxy/internal/lockcmds/calls"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/contract"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/jobs"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/ledger"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/listing"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/replies"
@@ -71,18 +72,27 @@ func (e *Engine) Holder(ctx context.Context, key string) (script.Holder, error) 
 	return calls.RunFor(ctx, e.own, script.Info{Key: key}.Call(), script.DecodeHolder)
 }
 
-// Force ends a lock for an operator, as FORCEUNLOCK does, if it is still held by the grant with that fence; 0: by any. It returns the grant that
-// was ended. Requires no locks.
-func (e *Engine) Force(ctx context.Context, key string, fence int64, operator string) (script.Forced, error) {
+// Force ends a lock for an operator, as FORCEUNLOCK does, if it is still held by the grant with that fence; 0: by any. false: it is not.
+// Requires no locks.
+func (e *Engine) Force(ctx context.Context, key string, fence int64, operator string) (ended bool, err error) {
 	a, err := calls.RunFor(ctx, e.own, script.Force{Key: key, Fence: fence}.Call(), script.DecodeForced)
 	if err == nil && a.Held {
 		e.log.Log(logging.Audit, "lock ended by an operator", zap.String("key", key), zap.String("owner", a.Owner), zap.Int64("fence", a.Fence),
 			zap.String("operator", operator), zap.String("user", cmp.Or(e.opts.User, "default")))
+		e.forced(key, a)
 	}
-	return a, err
+	return a.Held, err
 }
 
-// Forced says that an operator has ended a grant: a holder of this engine is told, and waiters ask. Requires no locks.
+// forced says that this engine has ended a grant by force. Requires no locks of this package.
+func (e *Engine) forced(key string, ended script.Forced) {
+	e.Forced(key, ended)
+	if others := e.opts.Forced; others != nil {
+		e.calls.Background(jobs.Loss, func() { others(key, ended) })
+	}
+}
+
+// Forced says that a grant was ended by force: a holder of this engine is told, and waiters ask. Requires no locks of this package.
 func (e *Engine) Forced(key string, ended script.Forced) {
 	defer e.guard.Stop()
 	e.holds.Forced(ledger.Key{Lock: key, Owner: ended.Owner}, ended.Fence)

@@ -113,3 +113,31 @@ func TestOverwrittenHoldIsToldByAPush(t *testing.T) {
 		c.script("LOCK k", "-LOSTLEASE", "LOCK k", "-WRONGTYPE", "UNLOCK k", "-WRONGTYPE")
 	})
 }
+
+// TestAForcedEndIsToldToAHolderOfAnotherUser: an operator who ends a lock is rarely the user who holds it.
+func TestAForcedEndIsToldToAHolderOfAnotherUser(t *testing.T) {
+	redis := redistest.Start(t)
+	redis.Do(t, "ACL", "SETUSER", "tenant", "on", ">pw", "~*", "&*", "+@all")
+	srv := startProxy(t, redis, func(o *Options) { o.Locks.Lease = time.Hour })
+	holder, sameName, other := dialClient(t, address(srv)), dialClient(t, address(srv)), dialClient(t, address(srv))
+	for _, c := range []*peer{holder, sameName} {
+		c.send("HELLO", "3", "AUTH", "tenant", "pw")
+		c.expect(1)
+	}
+	sameName.send("SELECT", "1") // a lock of another database
+	sameName.expectReply("+OK")
+	for _, c := range []*peer{holder, sameName} {
+		c.send("LOCK", "a", "OWNER", "me")
+		c.expectReply(":")
+	}
+	other.send("FORCEUNLOCK", "a")
+	other.expectReply(":1")
+	got, err := holder.frame()
+	if err != nil || !strings.HasPrefix(got, ">4\r\n$9\r\nlock-lost\r\n$1\r\na\r\n") || !strings.HasSuffix(got, "\r\nforced\r\n") {
+		t.Errorf("%q, %v", got, err)
+	}
+	holder.send("UNLOCK", "a", "OWNER", "me")
+	holder.expectReply("-LOSTLEASE")
+	sameName.send("UNLOCK", "a", "OWNER", "me")
+	sameName.expectReply(":1")
+}

@@ -17,6 +17,7 @@ import (
 	"github.com/lockproxy/lockproxy/internal/lockcmds/jobs"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/losses"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/redislink"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/script"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/slowlog"
 	"github.com/lockproxy/lockproxy/internal/upstream/admission"
 )
@@ -44,7 +45,8 @@ func (e *Engine) ID() ID { return e.id }
 
 // Options configure a Registry. All fields but Fleet are required.
 type Options struct {
-	// Engine is what all engines have in common. The Registry sets Redis, Jobs, Waiting, Requests, SlowLogs and User.
+	// Engine is what all engines have in common. The Registry sets Redis, Jobs, Waiting, Requests, SlowLogs, Forced
+	// and User.
 	Engine lockcmds.Options
 
 	Addr    string                                      // of Redis, for messages
@@ -232,6 +234,7 @@ func (r *Registry) newEngine(id ID) (*lockcmds.Engine, error) {
 	opts.Redis, opts.Jobs, opts.Waiting = link, r.jobs, &r.waiting
 	opts.Requests, opts.SlowLogs = &r.requests, r.slow
 	opts.User = id.User
+	opts.Forced = func(key string, ended script.Forced) { r.forced(id, key, ended) }
 	return lockcmds.New(opts)
 }
 

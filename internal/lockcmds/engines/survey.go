@@ -107,14 +107,17 @@ func (r *Registry) Force(ctx context.Context, user string, db int, key string, f
 	if by == nil {
 		return false, ErrUnknown
 	}
-	ended, err := by.Force(ctx, key, fence, operator)
-	if err != nil || !ended.Held {
-		return false, err
-	}
-	for _, e := range engines { // the holder, and those who wait, may be of other identities
-		if e.id.DB == db {
+	return by.Force(ctx, key, fence, operator)
+}
+
+// forced says that the engine of an identity has ended a grant by force. The holder and the waiters may be of other identities.
+func (r *Registry) forced(by ID, key string, ended script.Forced) {
+	r.mu.Lock()
+	engines := r.all()
+	r.mu.Unlock()
+	for _, e := range engines {
+		if e.id.DB == by.DB && e.id != by {
 			e.Forced(key, ended)
 		}
 	}
-	return true, nil
 }

@@ -40,7 +40,9 @@ func Failed(err error) func(proto int) []byte {
 }
 
 // LostLease says that the session lost the lock before.
-func LostLease() []byte { return resp.AppendError(nil, resp.LostLease, "the lock was lost before this command: its lease ended, or it was taken away") }
+func LostLease() []byte {
+	return resp.AppendError(nil, resp.LostLease, "the lock was lost before this command: its lease ended, or it was taken away")
+}
 
 // NotHeld says that the owner does not hold the lock: the connection, or an OWNER that the command names. With a fence it says that the
 // owner does not hold it by that grant.
