@@ -14,11 +14,13 @@ import (
 	"github.com/lockproxy/lockproxy/internal/lockcmds/grammar"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/holds"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/jobs"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/kinds"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/ledger"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/names"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/queue"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/replies"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/script"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/terms"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/turns"
 )
 
@@ -28,20 +30,13 @@ type waiter struct {
 	claim        holds.Claim // its part in the record of holds
 
 	// Immutable after start.
-	x       *Waiters
-	lease   time.Duration // of a grant
-	maxHold time.Duration // 0: none
-	grace   time.Duration // negative: all
-	wait    time.Duration // negative: without a limit
-	began   time.Time
-	sync    int            // replicas that must have the grant; 0: none
-	home    *Waiters       // of the session; not x, if the acquire is to deepen a hold from before an AUTH
-	asked   *asked         // nil: the acquire is not asked anew, because it needs no replicas and is at home
-	behind  *endings.Party // the holder when it began to wait; set before it joins its wait queue. nil: not of interest
-	sent    calls.Request  // the first attempt
-	verb    grammar.Verb
-	fixed   bool // the client has set the lease, which is never renewed
-	chosen  bool // the client's terms have set the lease, not lock.lease
+	terms.Terms // Sync is never SyncAll: the number is known
+	x           *Waiters
+	began       time.Time
+	home        *Waiters       // of the session; not x, if the acquire is to deepen a hold from before an AUTH
+	asked       *asked         // nil: the acquire is not asked anew, because it needs no replicas and is at home
+	behind      *endings.Party // the holder when it began to wait; set before it joins its wait queue. nil: not of interest
+	sent        calls.Request  // the first attempt
 
 	// Guarded by Waiters.mu.
 	ended bool        // its session has
@@ -60,7 +55,7 @@ type asked struct {
 }
 
 // kind is the kind of lock that it asks for.
-func (w *waiter) kind() *kind { return kindOf(w.verb) }
+func (w *waiter) kind() *kinds.Kind { return kinds.Of(w.Verb) }
 
 // lock is the key of the lock.
 func (w *waiter) lock() string { return w.claim.Key().Lock }
@@ -80,20 +75,15 @@ func (x *Waiters) Start(s contract.Caller, cmd grammar.Command, home *Waiters) {
 // start starts an acquire now that was asked for at the moment began.
 func (x *Waiters) start(a asked, began, now time.Time, home *Waiters) {
 	s, cmd, defaults := a.caller, a.cmd, x.Defaults()
-	replicas := cmd.Sync
-	if replicas < 0 {
-		replicas = defaults.Sync
-	}
-	all := replicas == SyncAll
-	if all {
-		replicas = x.replicas(cmd.Key)
-	}
 	w := &waiter{
-		x: x, verb: cmd.Verb, wait: cmd.Wait, began: began,
-		lease: cmd.Lease, fixed: cmd.Lease > 0, maxHold: cmd.MaxHold, grace: cmd.Grace, sync: replicas, home: home, behind: a.behind,
+		x: x, Terms: terms.Of(&cmd, &defaults), began: began, home: home, behind: a.behind,
 		claim: x.Holds.Claim(s, cmd.Key, cmd.Owner),
 	}
-	if all && replicas == 0 {
+	all := w.Sync == terms.SyncAll
+	if all {
+		w.Sync = x.replicas(cmd.Key)
+	}
+	if all && w.Sync == 0 {
 		if a.unsynced == nil {
 			s.Reply(replies.NoReplicas())
 			return
@@ -107,25 +97,12 @@ func (x *Waiters) start(a asked, began, now time.Time, home *Waiters) {
 		s.Reply(replies.NoReentry(cmd.Verb, s.Proto))
 		return
 	}
-	if home != x || replicas > 0 {
+	if home != x || w.Sync > 0 {
 		again := a // a copy, so that all other acquires leave theirs on the stack
 		w.asked = &again
 	}
-	if !w.fixed {
-		w.lease = defaults.Lease
-	}
-	if w.maxHold < 0 {
-		w.maxHold = defaults.MaxHold
-	}
-	if w.maxHold > 0 {
-		w.lease = min(w.lease, w.maxHold)
-	}
-	w.chosen = w.fixed || w.lease < defaults.Lease
-	if w.grace < 0 && defaults.Grace != nil {
-		w.grace = *defaults.Grace
-	}
 	w.Waiter = queue.Waiter{
-		Kind: w.kind().waits, Owner: w.claim.Key().Owner, Shared: cmd.Owner != "", Placed: cmd.Wait != 0, Tag: w,
+		Kind: w.kind().Waits, Owner: w.claim.Key().Owner, Shared: cmd.Owner != "", Placed: cmd.Wait != 0, Tag: w,
 	}
 	if w.Named() {
 		n := names.Of(cmd.Key)
@@ -133,10 +110,10 @@ func (x *Waiters) start(a asked, began, now time.Time, home *Waiters) {
 	}
 	x.mu.Lock()
 	x.asks[s.ID] = w
-	if w.wait != 0 {
+	if w.Wait != 0 {
 		w.mark = x.set.Mark(&w.Waiter, cmd.Key)
 	}
-	queues := s.NothingPending && !w.claim.Deepens() && home == x && w.wait != 0 && !w.Shared && x.set.MayJoin(cmd.Key, w.Kind)
+	queues := s.NothingPending && !w.claim.Deepens() && home == x && w.Wait != 0 && !w.Shared && x.set.MayJoin(cmd.Key, w.Kind)
 	if queues {
 		w.mark = queue.Mark{} // if it turns out to be the first after all, it must ask
 	}
@@ -146,7 +123,7 @@ func (x *Waiters) start(a asked, began, now time.Time, home *Waiters) {
 		if reply := w.await(script.Acquired{PTTL: script.NoTTL}); reply != nil {
 			s.Reply(reply)
 		}
-	case holds.Pause(w.claim.Deepened(), w.lease):
+	case holds.Pause(w.claim.Deepened(), w.Lease):
 		w.send(now)
 	default:
 		x.Holds.Ordered(w.conn(), w.claim.Deepened(), func() { w.send(x.Calls.Clock.Now()) })
@@ -157,7 +134,7 @@ func (x *Waiters) start(a asked, began, now time.Time, home *Waiters) {
 // them. Requires the session lock.
 func (w *waiter) send(now time.Time) {
 	w.sent = calls.Request{Session: w.conn(), For: w}
-	w.x.Calls.SendAt(now, w.kind().ask(w).Call, &w.sent)
+	w.x.Calls.SendAt(now, w.kind().Ask(w.asking()).Call, &w.sent)
 }
 
 // Answered is the outcome of the first attempt. Requires the session lock, or that the session has ended.
@@ -171,7 +148,7 @@ func (w *waiter) Answered(o calls.Outcome) []byte {
 	case calls.IsOverwritten(err) && w.claim.Overwritten(): // the loss is the answer
 		w.finish()
 		return replies.LostLease()
-	case calls.IsPostponed(err) && w.wait != 0 && !w.claim.Deepens(): // it asks again as a waiter
+	case calls.IsPostponed(err) && w.Wait != 0 && !w.claim.Deepens(): // it asks again as a waiter
 		if w.goHome() {
 			return nil
 		}
@@ -187,7 +164,7 @@ func (w *waiter) Answered(o calls.Outcome) []byte {
 		return w.granted(grantOf(a, o.SentAt))
 	}
 	w.claim.Overtaken()
-	if w.wait == 0 {
+	if w.Wait == 0 {
 		w.finish()
 		return replies.Null(w.session().Proto)
 	}
@@ -201,23 +178,23 @@ func (w *waiter) Answered(o calls.Outcome) []byte {
 func (w *waiter) dropped() bool { return w.asked != nil && w.asked.unsynced != nil }
 
 // Again implements calls.Asker.
-func (w *waiter) Again() (script.Call, bool) { return w.kind().ask(w).Call, true }
+func (w *waiter) Again() (script.Call, bool) { return w.kind().Ask(w.asking()).Call, true }
 
 // Postponed implements calls.Asker. A client that waits for a lock waits for its hash slot, too, in the wait queue. An acquire that deepens a hold is sent
 // again while its lease may last.
 func (w *waiter) Postponed() (script.Call, time.Duration) {
-	if w.wait == 0 || !w.claim.Deepens() {
+	if w.Wait == 0 || !w.claim.Deepens() {
 		return script.Call{}, 0
 	}
-	limit := w.lease
-	if w.wait > 0 {
-		limit = min(limit, w.wait)
+	limit := w.Lease
+	if w.Wait > 0 {
+		limit = min(limit, w.Wait)
 	}
-	return w.kind().ask(w).Call, limit
+	return w.kind().Ask(w.asking()).Call, limit
 }
 
 // Doubted implements calls.Asker.
-func (w *waiter) Doubted(sentAt time.Time) { w.claim.Doubt(w.lease, sentAt) }
+func (w *waiter) Doubted(sentAt time.Time) { w.claim.Doubt(w.Lease, sentAt) }
 
 // finish ends the acquire.
 func (w *waiter) finish() {
@@ -258,7 +235,7 @@ func grantOf(a script.Acquired, sentAt time.Time) grant {
 // granted turns a grant into the reply, with the lease watched from here on. Nil: the client cannot use the grant. Then the acquire goes on,
 // or is answered when the grant has been rolled back. Requires the session lock, or that the session has ended.
 func (w *waiter) granted(g grant) []byte {
-	if w.sync > 0 && !g.synced {
+	if w.Sync > 0 && !g.synced {
 		w.confirm(g)
 		return nil
 	}
@@ -266,9 +243,9 @@ func (w *waiter) granted(g grant) []byte {
 	verdict := w.claim.Granted(now, holds.Grant{
 		Grant: ledger.Grant{
 			Fence: g.fence, Count: g.count, Mine: g.mine, SentAt: g.sentAt,
-			TTL: w.lease, Fixed: w.fixed, MaxHold: w.maxHold, Grace: w.grace, Client: ledger.Client(w.session().Client.ClientInfo),
+			TTL: w.Lease, Fixed: w.Fixed, MaxHold: w.MaxHold, Grace: w.Grace, Client: ledger.Client(w.session().Client.ClientInfo),
 		},
-		Own: w.home.Calls.Own, Chain: w.chain, Sync: w.sync,
+		Own: w.home.Calls.Own, Chain: w.chain, Sync: w.Sync,
 	})
 	switch {
 	case verdict == holds.Usable:
@@ -277,7 +254,7 @@ func (w *waiter) granted(g grant) []byte {
 			w.x.Reentry.Note(w.session().Client, w.lock(), false)
 		}
 		if f := w.x.Events.Granted; f != nil {
-			f(w.verb, now.Sub(w.began))
+			f(w.Verb, now.Sub(w.began))
 		}
 		w.noteEnd(now, endings.Granted, g.fence)
 		return redcon.AppendInt(nil, g.fence)
@@ -287,7 +264,7 @@ func (w *waiter) granted(g grant) []byte {
 	}
 	w.x.Calls.Log.Warn("a grant came too late to be used", zap.String("key", w.lock()))
 	// A lease that is shorter than a round trip would end before each grant, and the client would wait for ever.
-	if verdict == holds.Lost || w.mayWait() && !w.chosen {
+	if verdict == holds.Lost || w.mayWait() && !w.Chosen {
 		w.rollBack(g.fence, nil)
 		w.claim.Anew()
 		w.x.Calls.Background(jobs.Attempt, w.goOn)
@@ -299,7 +276,7 @@ func (w *waiter) granted(g grant) []byte {
 		if ok {
 			w.reply(replies.Null)
 		} else {
-			w.claim.Doubt(w.lease, g.sentAt)
+			w.claim.Doubt(w.Lease, g.sentAt)
 			w.reply(replies.Failed(contract.ErrInDoubt))
 		}
 	}))
@@ -307,7 +284,7 @@ func (w *waiter) granted(g grant) []byte {
 }
 
 // rollBack undoes what copies of the acquire have done, or may still do. fence is of the grant; 0: it is not known. Requires no locks.
-func (w *waiter) rollBack(fence int64, done func(ok bool)) { w.claim.RollBack(fence, w.lease, done) }
+func (w *waiter) rollBack(fence int64, done func(ok bool)) { w.claim.RollBack(fence, w.Lease, done) }
 
 // goHome has the session's home start the acquire anew, if that is at another engine: this engine has no hold that the acquire could
 // deepen. Requires the session lock.

@@ -24,6 +24,7 @@ import (
 	"github.com/lockproxy/lockproxy/internal/lockcmds/redislink"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/script"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/slowlog"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/terms"
 	"github.com/lockproxy/lockproxy/internal/locktest"
 	"github.com/lockproxy/lockproxy/internal/resp"
 	"github.com/lockproxy/lockproxy/internal/watchdog"
@@ -38,7 +39,7 @@ type world struct {
 	t       *testing.T
 	x       *Waiters
 	holds   *holds.Holds
-	limits  Defaults
+	limits  terms.Defaults
 	now     time.Time
 	timers  []*timer
 	jobs    []func()
@@ -70,7 +71,7 @@ func (t *timer) Stop() bool {
 
 func newWorld(t *testing.T) *world {
 	t.Helper()
-	w := &world{t: t, now: time.Unix(1000, 0), limits: Defaults{Lease: 30 * time.Second}}
+	w := &world{t: t, now: time.Unix(1000, 0), limits: terms.Defaults{Lease: 30 * time.Second}}
 	w.node = &node{w: w}
 	c := calls.New(calls.Options{Own: calls.Own{Topology: w}, Jobs: w, Clock: w, Life: t.Context(), Log: zap.NewNop()})
 	dog, err := watchdog.New(watchdog.Options{
@@ -86,7 +87,7 @@ func newWorld(t *testing.T) *world {
 	})
 	w.x = New(Options{
 		Calls: c, Holds: w.holds, Damage: &damage.Reporter{Clock: w, Logger: zap.NewNop(), Servers: w.Servers}, UUID: "u", Lease: 30 * time.Second,
-		Defaults: func() Defaults { return w.limits }, FairWait: 300 * time.Second, StaleHead: 8 * time.Second, Waiting: new(atomic.Int64), Told: endings.Observers{slow},
+		Defaults: func() terms.Defaults { return w.limits }, FairWait: 300 * time.Second, StaleHead: 8 * time.Second, Waiting: new(atomic.Int64), Told: endings.Observers{slow},
 	})
 	return w
 }

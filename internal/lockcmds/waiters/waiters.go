@@ -38,17 +38,21 @@ import (
 	"github.com/lockproxy/lockproxy/internal/lockcmds/calls"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/confirm"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/damage"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/effects"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/endings"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/grammar"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/holds"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/jobs"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/listing"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/names"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/owners"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/queue"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/redislink"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/reentry"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/replies"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/script"
-	"github.com/lockproxy/lockproxy/internal/lockcmds/slowlog"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/terms"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/turns"
 )
 
 // Options of Waiters. All fields but Replicas, Reentry, Told and the events are required.
@@ -58,10 +62,10 @@ type Options struct {
 	Damage *damage.Reporter
 	UUID   string // of this process
 
-	Lease     time.Duration   // a lock with waiters is looked at once in that time
-	Defaults  func() Defaults // the present ones
-	FairWait  time.Duration   // the unit of deadlines in the fair queue
-	StaleHead time.Duration   // after this time the head of a free lock's fair queue without a subscriber is stale
+	Lease     time.Duration         // a lock with waiters is looked at once in that time
+	Defaults  func() terms.Defaults // the present ones
+	FairWait  time.Duration         // the unit of deadlines in the fair queue
+	StaleHead time.Duration         // after this time the head of a free lock's fair queue without a subscriber is stale
 
 	Waiting *atomic.Int64 // counts the waiters of all engines that share MaxWaiters
 
@@ -76,19 +80,6 @@ type Options struct {
 	Events  Events
 }
 
-// Defaults are the settings of the lock commands that can change while engines run. A change applies to commands to come.
-type Defaults struct {
-	Lease   time.Duration  // renewed by the watchdog
-	Grace   *time.Duration // what may be left of a lease after the connection ends; nil: all of it
-	MaxHold time.Duration  // how long the watchdog renews; 0: without a limit
-	Sync    int            // how many replicas must have a grant before it is answered; 0: none; SyncAll: all that are known
-
-	MaxWaiters        int // 0: no limit
-	MaxWaitersPerLock int // 0: no limit
-
-	Slow slowlog.Settings // which waits and holds LOCKSLOW shows
-}
-
 // Events are called at what metrics count. They must not block; nil ones are skipped.
 type Events struct {
 	Granted    func(v grammar.Verb, waited time.Duration)  // a lock was acquired, so long after it was asked for
@@ -101,8 +92,9 @@ type Events struct {
 
 // Waiters is the acquires in progress of one engine, with their wait queues. Its methods may be called from any goroutine.
 type Waiters struct {
-	Options        // immutable
-	place   string // immutable; the name of the place that plain waiters share in a queue in Redis
+	Options                 // immutable
+	place   string          // immutable; the name of the place that plain waiters share in a queue in Redis
+	effects effects.Carrier // immutable
 
 	mu       sync.Mutex // guards the fields below and all waiters
 	set      *queue.Set
@@ -113,12 +105,14 @@ type Waiters struct {
 
 // New returns the waiters of an engine. The caller has redislink call it as a Listener.
 func New(o Options) *Waiters {
-	return &Waiters{
+	x := &Waiters{
 		Options: o,
 		place:   owners.Shared(o.UUID, uint32(o.Calls.Clock.Random(1<<32))),
 		set:     queue.New(queue.Config{Lease: o.Lease, Wait: o.FairWait, StaleHead: o.StaleHead}),
 		asks:    make(map[uint64]*waiter),
 	}
+	x.effects = effects.Carrier{Calls: o.Calls, Wait: o.FairWait, Step: x.Step}
+	return x
 }
 
 // Step tells the wait queues of an event, and carries out the effects. Requires no locks.
@@ -132,19 +126,55 @@ func (x *Waiters) Step(event func(q *queue.Set)) {
 func (x *Waiters) stepLocked(event func(q *queue.Set)) {
 	event(x.set)
 	for {
-		effects := x.set.Effects()
-		if len(effects) == 0 {
+		all := x.set.Effects()
+		if len(all) == 0 {
 			break
 		}
-		for i := range effects {
-			x.carryOutLocked(&effects[i])
+		for i := range all {
+			x.carryOutLocked(&all[i])
 		}
-		x.set.Done(effects)
+		x.set.Done(all)
 	}
 	if now := int64(x.set.Waiters()); now != x.waiting {
 		x.Waiting.Add(now - x.waiting)
 		x.waiting = now
 	}
+}
+
+// carryOutLocked carries out one effect, or has a job do it. Requires Waiters.mu.
+func (x *Waiters) carryOutLocked(f *queue.Effect) {
+	switch f.Op {
+	case queue.Attempt:
+		w := waiterOf(f.Waiter)
+		w.chain = turns.Chain{}
+		class := jobs.Attempt
+		if f.Urgent {
+			class = jobs.HandOver
+		}
+		x.Calls.Jobs.Submit(class, w.attempt)
+	case queue.Reply:
+		waiterOf(f.Waiter).leftLocked(*f)
+	default:
+		x.effects.CarryOut(f)
+	}
+}
+
+// waiterOf is the acquire that waits.
+func waiterOf(w *queue.Waiter) *waiter { return w.Tag.(*waiter) }
+
+// Confirmed implements redislink.Listener.
+func (x *Waiters) Confirmed(channel string) {
+	x.Step(func(q *queue.Set) { q.Subscribed(channel) })
+}
+
+// Published implements redislink.Listener.
+func (x *Waiters) Published(channel string) {
+	x.Step(func(q *queue.Set) { q.Published(channel) })
+}
+
+// Refused implements redislink.Listener.
+func (x *Waiters) Refused(channel string, reason redislink.Refusal) {
+	x.Step(func(q *queue.Set) { q.SubscriptionRefused(channel, reason) })
 }
 
 // Wake has the first waiters of a lock ask: it may be free. Requires no locks.
@@ -243,17 +273,12 @@ func (x *Waiters) CountAll(list []replies.Info) {
 // fullLocked says why no further client may wait for this lock now, and names the setting that is the reason; empty: one may. Requires
 // Waiters.mu.
 func (x *Waiters) fullLocked(lock string) (why, limit string) {
-	all, _ := x.countLocked(lock)
-	limits := x.Defaults()
-	switch {
-	case x.draining:
+	if x.draining {
 		return errDraining.Error(), ""
-	case limits.MaxWaiters > 0 && x.Waiting.Load() >= int64(limits.MaxWaiters):
-		return "too many waiters (max-waiters)", "max-waiters"
-	case limits.MaxWaitersPerLock > 0 && all >= limits.MaxWaitersPerLock:
-		return "too many waiters for this lock (max-waiters-per-lock)", "max-waiters-per-lock"
 	}
-	return "", ""
+	all, _ := x.countLocked(lock)
+	d := x.Defaults()
+	return d.Full(x.Waiting.Load(), all)
 }
 
 // namesOf returns the names that waiting for a lock needs.

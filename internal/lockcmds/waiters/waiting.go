@@ -1,15 +1,15 @@
 package waiters
 
 import (
-	"context"
 	"errors"
+	"math"
 	"time"
 
-	"github.com/lockproxy/lockproxy/internal/lockcmds/calls"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/confirm"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/contract"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/endings"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/jobs"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/kinds"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/queue"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/replies"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/script"
@@ -29,9 +29,9 @@ func (w *waiter) await(a script.Acquired) []byte {
 		w.finishLocked()
 		x.stepLocked(func(q *queue.Set) { q.Withdraw(&w.Waiter, key, queue.Gone, nil) })
 	default:
-		x.stepLocked(func(q *queue.Set) { q.Join(&w.Waiter, x.namesOf(key), w.mark, answerOf(w, a, nil)) })
-		if w.wait > 0 {
-			left := w.began.Add(w.wait).Sub(x.Calls.Clock.Now())
+		x.stepLocked(func(q *queue.Set) { q.Join(&w.Waiter, x.namesOf(key), w.mark, kinds.AnswerOf(a, w.Lease, nil)) })
+		if w.Wait > 0 {
+			left := w.began.Add(w.Wait).Sub(x.Calls.Clock.Now())
 			w.timer = x.Calls.Clock.AfterFunc(left, func() { x.Step(func(q *queue.Set) { q.TimedOut(&w.Waiter) }) })
 		}
 		return nil
@@ -123,9 +123,6 @@ func (w *waiter) refused(limit string) {
 	}
 }
 
-// SyncAll is the number of replicas that stands for all that the operator or the topology knows.
-const SyncAll = -1
-
 // replicas is how many replicas there are for a lock; 0: it is not known.
 func (x *Waiters) replicas(lock string) int {
 	if x.Replicas == nil {
@@ -134,14 +131,8 @@ func (x *Waiters) replicas(lock string) int {
 	return x.Replicas(lock)
 }
 
-const (
-	// syncMost is the time that replicas have to confirm a grant, if the client has as much left to wait.
-	syncMost = time.Second
-	// syncLeast is the time that they have in any case, so that TRYLOCK can use SYNC.
-	syncLeast = 300 * time.Millisecond
-	// syncPause is the pause before an acquire is asked anew. Without it, a server that refuses to wait would be asked all the time.
-	syncPause = 50 * time.Millisecond
-)
+// syncPause is the pause before an acquire is asked anew. Without it, a server that refuses to wait would be asked all the time.
+const syncPause = 50 * time.Millisecond
 
 // confirm has replicas confirm a grant, which is not recorded until then and whose client is not told. The lease is not renewed meanwhile.
 func (w *waiter) confirm(g grant) {
@@ -153,17 +144,9 @@ func (w *waiter) confirm(g grant) {
 		w.hungUp(g.fence)
 		return
 	}
-	now := w.x.Calls.Clock.Now()
-	limit := syncMost
-	if w.wait >= 0 {
-		limit = min(limit, max(syncLeast, w.began.Add(w.wait).Sub(now)))
-	}
-	until := now.Add(limit)
-	if end := g.sentAt.Add(w.lease); end.Before(until) {
-		until = end
-	}
+	until := w.ConfirmUntil(w.x.Calls.Clock.Now(), w.began, g.sentAt)
 	w.home.Confirm.Confirm(w.home.Calls.Own.Node(w.lock()), confirm.Grant{
-		Lock: w.lock(), Owner: w.claim.Key().Owner, Fence: g.fence, Replicas: w.sync, Until: until,
+		Lock: w.lock(), Owner: w.claim.Key().Owner, Fence: g.fence, Replicas: w.Sync, Until: until,
 		Done: func(o confirm.Outcome) {
 			w.x.mu.Lock()
 			w.fence = 0
@@ -187,7 +170,7 @@ func (w *waiter) dropUnsynced(g grant, o confirm.Outcome) {
 		w.hungUp(g.fence)
 		return
 	}
-	reply := replies.NotSynced(o.Have, w.sync)
+	reply := replies.NotSynced(o.Have, w.Sync)
 	again := o.Refused == nil && w.mayWait()
 	if o.Refused != nil {
 		reply = replies.Failure(o.Refused)
@@ -195,7 +178,7 @@ func (w *waiter) dropUnsynced(g grant, o confirm.Outcome) {
 	done := w.x.Calls.OnceWithin(w.x.Calls.DoubtLimit(), func(ok bool) {
 		switch {
 		case !ok:
-			w.claim.Doubt(w.lease, g.sentAt)
+			w.claim.Doubt(w.Lease, g.sentAt)
 			w.withdraw(queue.Error, contract.ErrInDoubt)
 		case again:
 			w.asked.unsynced = reply
@@ -206,30 +189,57 @@ func (w *waiter) dropUnsynced(g grant, o confirm.Outcome) {
 			w.reply(func(int) []byte { return reply })
 		}
 	})
-	if again && w.kind() == fair && !w.claim.Deepens() {
-		w.keepPlace(g, func() { w.rollBack(g.fence, done) })
+	if again && w.kind() == kinds.Fair && !w.claim.Deepens() {
+		w.x.effects.KeepPlace(w.lock(), w.Owner, g.fence, w.Lease, func() { w.rollBack(g.fence, done) })
 	} else {
 		w.rollBack(g.fence, done)
 	}
-}
-
-// keepPlace puts a fair waiter at the head of the queue in Redis, while it still has the lock.
-func (w *waiter) keepPlace(g grant, then func()) {
-	x := w.x
-	x.Calls.Retry(calls.Cleanup{
-		What: "keep the place of a fair waiter", Key: w.lock(), Limit: w.lease,
-		Task: func(ctx context.Context) error {
-			f := script.Front{Key: w.lock(), Owner: w.Owner, Fence: g.fence, Wait: x.FairWait}
-			_, err := calls.RunFor(ctx, x.Calls.Own, f.Call(), script.DecodeCount)
-			return err
-		},
-		Done: func(bool) { then() },
-	})
 }
 
 // anew asks for the lock again. Requires no locks.
 func (w *waiter) anew() {
 	if !w.x.Calls.Guard.Do(w.conn(), func() { w.askAnew(w.x) }) {
 		w.withdraw(queue.Gone, nil) // it may have a place in the queue
+	}
+}
+
+// noteHolder notes the holder behind which the acquire begins to wait. Requires no locks of this package.
+func (w *waiter) noteHolder() {
+	if !w.x.Told.Wants(endings.Wait, math.MaxInt64) {
+		return
+	}
+	holder := w.x.Holds.Holder(w.lock())
+	if holder.Owner == "" {
+		holder.Owner = endings.Elsewhere
+	}
+	w.behind = &holder
+}
+
+// noteEnd tells observers of the end of an acquire. fence is of the grant; 0: there is none.
+func (w *waiter) noteEnd(now time.Time, outcome string, fence int64) {
+	took := now.Sub(w.began)
+	if !w.x.Told.Wants(endings.Wait, took) {
+		return
+	}
+	c := w.session().Client
+	e := endings.Ending{
+		At: now, Kind: endings.Wait, Key: w.lock(), By: endings.Party{Owner: w.claim.Key().Owner, Addr: c.Addr, Name: c.Name},
+		Took: took, Outcome: outcome, Fence: fence, Sync: w.Sync,
+	}
+	if w.behind != nil {
+		e.Behind = *w.behind
+	}
+	w.x.Told.Ended(e)
+}
+
+// outcomeOf is the word for the outcome of a wait without the lock.
+func outcomeOf(o queue.Outcome) string {
+	switch o {
+	case queue.Null:
+		return endings.TimedOut
+	case queue.Gone:
+		return endings.HungUp
+	default:
+		return endings.Failed
 	}
 }

@@ -5,8 +5,6 @@ import (
 	"time"
 
 	"github.com/lockproxy/lockproxy/internal/lockcmds/contract"
-	"github.com/lockproxy/lockproxy/internal/lockcmds/reaper"
-	"github.com/lockproxy/lockproxy/internal/lockcmds/script"
 )
 
 func TestAWaiterSubscribesBeforeItsDecidingAttempt(t *testing.T) {
@@ -51,15 +49,5 @@ func TestThePlacesOfFairWaitersAreRefreshed(t *testing.T) {
 	}
 	if refreshed != 1 {
 		t.Errorf("refreshed %d times in a third of the time: %q", refreshed, w.asked)
-	}
-}
-
-func TestHowAQuestionHasEnded(t *testing.T) {
-	for err, want := range map[error]reaper.Failure{
-		nil: reaper.OK, contract.ErrInDoubt: reaper.Passing, contract.ErrUnsent: reaper.Passing, script.Error("NOPERM no"): reaper.Final,
-	} {
-		if got := failureOf(err); got != want {
-			t.Errorf("%v: %d", err, got)
-		}
 	}
 }
