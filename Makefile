@@ -190,8 +190,6 @@ check: modules build lint test ## what CI checks: it builds, lints and passes al
 .PHONY: ci
 ci: ARGS := -skip '^(failover|reshard)'
 ci: CHAOSTIME := 25s
-# Redis's Sentinels do not always settle between two failovers in time.
-ci: CHAOS := ^Test(LocksHoldUnder|LocksHoldWhileTheParties|FencesHold)
 ci: check image compose simulate differential interop page promtool chaos bench-quick ## what .ci/run runs on a clean machine
 
 .PHONY: clean
