@@ -208,7 +208,10 @@ func TestAUserWithoutTheRightToWait(t *testing.T) {
 	redistest.StartReplica(t, srv)
 	srv.Do(t, "ACL", "SETUSER", "u", "on", ">pw", "~*", "&*", "+@all", "-wait")
 	p := startProxy(t, srv, func(o *Options) { o.Redis = linkTo(t, redislink.Options{Addr: srv.Addr(), User: "u", Password: "pw"}) })
-	p.session(2).want("LOCK k SYNC 1", "-NOPERM this user has no permissions to run the 'wait' command")
+	got := p.session(2).do("LOCK k SYNC 1") // since 7.2 Redis names the user
+	if !strings.HasPrefix(got, "-NOPERM ") || !strings.HasSuffix(got, " has no permissions to run the 'wait' command") {
+		t.Error(got)
+	}
 	p.gone("k")
 }
 
@@ -224,7 +227,9 @@ func TestAllIsWhatTheTopologyKnows(t *testing.T) {
 	s.fence("LOCK k")
 	s.want("UNLOCK k", ":1")
 	known = 2
-	s.want("TRYLOCK k", "-NOTSYNCED 1 of 2 replicas had the grant in time, and it was rolled back")
+	redistest.Eventually(t, patience, "the replica to answer in time", func() bool { // on a busy machine it may be late
+		return s.do("TRYLOCK k") == "-NOTSYNCED 1 of 2 replicas had the grant in time, and it was rolled back"
+	})
 	p.gone("k")
 	s.fence("LOCK k SYNC 1")
 }
