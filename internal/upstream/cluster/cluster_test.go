@@ -1,6 +1,8 @@
 package cluster
 
 import (
+	"fmt"
+	"slices"
 	"testing"
 
 	"github.com/lockproxy/lockproxy/internal/resp"
@@ -114,8 +116,50 @@ func TestAnOlderViewReplacesNone(t *testing.T) {
 		{view(6, true), view(6, false), true},
 		{view(0, false), &View{}, true},
 	} {
-		if got := c.v.Newer(c.other); got != c.want {
+		if got := Newest(c.other, c.v) == c.v; got != c.want {
 			t.Errorf("%d %v replaces %d %v: %v", c.v.Epoch, c.v.OK, c.other.Epoch, c.other.OK, got)
+		}
+	}
+}
+
+// owned makes the view of a node: each slot below 100 has its owner by number, such as "a3": node a, configured in epoch 3.
+func owned(t *testing.T, source string, epoch int, owners ...string) *View {
+	t.Helper()
+	slots, nodes := fmt.Sprintf("*%d\r\n", len(owners)), ""
+	for i, owner := range owners {
+		slots += fmt.Sprintf("*3\r\n:%d\r\n:%d\r\n*3\r\n$1\r\nh\r\n:%d\r\n$1\r\n%s\r\n", i, i, owner[0], owner[:1])
+		nodes += fmt.Sprintf("%s h:%d@1 master - 0 1 %s connected\n", owner[:1], owner[0], owner[1:])
+	}
+	answer, _, err := resp.Decode([]byte(slots))
+	if err != nil {
+		t.Fatal(err)
+	}
+	v, err := Parse(fmt.Sprintf("cluster_state:ok\r\ncluster_current_epoch:%d\r\n", epoch), nodes+source+" h:1@1 myself,slave - 0 1 0 connected\n", answer, "h:1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return v
+}
+
+func TestNoSlotReturnsToAnOwnerOfBefore(t *testing.T) {
+	for name, c := range map[string]struct{ present, answer, want *View }{
+		"a node does not know of a move in the same epoch": {owned(t, "x", 7, "b7", "c2"), owned(t, "y", 7, "a3", "c2"), owned(t, "", 7, "b7", "c2")},
+		"it does not even know of the move in a new epoch": {owned(t, "x", 7, "b7", "c2"), owned(t, "y", 8, "a3", "c2"), owned(t, "", 8, "b7", "c2")},
+		"it knows of one move and not of another":          {owned(t, "x", 7, "b7", "c2", "a3"), owned(t, "y", 7, "a3", "d5", "a3"), owned(t, "", 7, "b7", "d5", "a3")},
+		"a slot has moved":                             {owned(t, "x", 7, "a3", "c2"), owned(t, "y", 7, "b7", "c2"), owned(t, "", 7, "b7", "c2")},
+		"it has moved there and back":                  {owned(t, "x", 7, "b7"), owned(t, "y", 8, "a8"), owned(t, "", 8, "a8")},
+		"a node has given up its slot in no new epoch": {owned(t, "x", 7, "b7", "c2"), owned(t, "b", 7, "a3", "c2"), owned(t, "", 7, "a3", "c2")},
+		"the epochs are not known":                     {owned(t, "x", 7, "b0"), owned(t, "y", 7, "a0"), owned(t, "", 7, "a0")},
+	} {
+		got := Newest(c.present, c.answer)
+		for slot := range 3 {
+			mine, want := got.Owner(slot), c.want.Owner(slot)
+			if (mine == nil) != (want == nil) || mine != nil && *mine != *want {
+				t.Errorf("%s: slot %d is at %v, want %v", name, slot, mine, want)
+			}
+		}
+		if got.Epoch != c.want.Epoch || !slices.Equal(got.Nodes(), c.want.Nodes()) {
+			t.Errorf("%s: epoch %d, primaries %v, want %v", name, got.Epoch, got.Nodes(), c.want.Nodes())
 		}
 	}
 }

@@ -18,13 +18,15 @@ type Node struct {
 	Address string // host:port
 }
 
-// A View is what is known of a cluster at one time: which node serves which slot. It is immutable. The zero value knows nothing.
+// A View is what is known of a cluster at one time: which node serves which slot. It is immutable. The zero value knows nothing. Newest joins two.
 type View struct {
 	Epoch    uint64              // the cluster's current epoch, as the node that was asked knows it
 	OK       bool                // that node says that the cluster serves commands
 	nodes    []Node              // the primaries with slots, by ID
 	replicas []Node              // that answer: the cluster hides failed ones from clients
 	copies   map[string]int      // the number of replicas by the ID of their primary, failed ones included; nil: it is not known
+	claims   []uint64            // the epochs in which the nodes were configured, in their order; 0: it is not known
+	source   string              // ID of the node that has said so; "": it is not known
 	owner    [slots.Count]uint16 // index of the slot's node plus one; 0: no node serves it
 }
 
@@ -33,7 +35,8 @@ var errView = errors.New("cluster: not an answer to CLUSTER SLOTS")
 // Parse makes a view of a node's answers to CLUSTER INFO, CLUSTER NODES and CLUSTER SLOTS. Without nodes, the numbers of replicas are not known. host is the address at which it was asked: a node that does
 // not know its own address says so by an empty one. Nodes without a known address are left out, with their slots.
 func Parse(info, nodes string, answer resp.Value, host string) (*View, error) {
-	v := &View{Epoch: infoNumber(info, "cluster_current_epoch"), OK: infoField(info, "cluster_state") == "ok", copies: countReplicas(nodes)}
+	copies, epochs, source := readNodes(nodes)
+	v := &View{Epoch: infoNumber(info, "cluster_current_epoch"), OK: infoField(info, "cluster_state") == "ok", copies: copies, source: source}
 	if answer.Kind != resp.Array || answer.Null {
 		return nil, errView
 	}
@@ -64,7 +67,10 @@ func Parse(info, nodes string, answer resp.Value, host string) (*View, error) {
 		}
 		spans = append(spans, s)
 	}
-	slices.SortFunc(v.nodes, func(a, b Node) int { return strings.Compare(a.ID, b.ID) })
+	slices.SortFunc(v.nodes, compareIDs)
+	for _, n := range v.nodes {
+		v.claims = append(v.claims, epochs[n.ID])
+	}
 	for _, s := range spans {
 		i := slices.IndexFunc(v.nodes, func(n Node) bool { return n.ID == s.id })
 		for slot := s.from; slot <= s.to; slot++ {
@@ -73,6 +79,8 @@ func Parse(info, nodes string, answer resp.Value, host string) (*View, error) {
 	}
 	return v, nil
 }
+
+func compareIDs(a, b Node) int { return strings.Compare(a.ID, b.ID) }
 
 func add(list []Node, n Node) []Node {
 	if slices.ContainsFunc(list, func(known Node) bool { return known.ID == n.ID }) {
@@ -96,20 +104,30 @@ func parseNode(v resp.Value, asked string) (n Node, ok bool) {
 	return Node{ID: string(v.Elems[2].Str), Address: net.JoinHostPort(host, strconv.FormatInt(port, 10))}, true
 }
 
-// countReplicas reads CLUSTER NODES: ID, address, flags, and the ID of the primary. Failed replicas are there, unlike in CLUSTER SLOTS.
-func countReplicas(nodes string) map[string]int {
+// readNodes reads CLUSTER NODES: ID, address, flags, the ID of the primary, two times, the epoch of the configuration. Failed replicas are there, unlike in
+// CLUSTER SLOTS. It returns the number of replicas and the epoch by the ID of a primary, and the ID of the node that has answered.
+func readNodes(nodes string) (copies map[string]int, epochs map[string]uint64, source string) {
 	if nodes == "" {
-		return nil
+		return nil, nil, ""
 	}
-	copies := map[string]int{}
+	copies, epochs = map[string]int{}, map[string]uint64{}
 	for line := range strings.Lines(nodes) {
-		const flags, primary = 2, 3
-		f := strings.SplitN(line, " ", primary+2) // the slots behind them may be many
-		if len(f) > primary && slices.Contains(strings.Split(f[flags], ","), "slave") && f[primary] != "-" {
+		const id, flags, primary, epoch = 0, 2, 3, 6
+		f := strings.SplitN(line, " ", epoch+2) // the slots behind them may be many
+		if len(f) <= epoch {
+			continue
+		}
+		is := strings.Split(f[flags], ",")
+		if slices.Contains(is, "myself") {
+			source = f[id]
+		}
+		if !slices.Contains(is, "slave") {
+			epochs[f[id]], _ = strconv.ParseUint(f[epoch], 10, 64)
+		} else if f[primary] != "-" {
 			copies[f[primary]]++
 		}
 	}
-	return copies
+	return copies, epochs, source
 }
 
 // infoField is a field of CLUSTER INFO.
@@ -125,14 +143,6 @@ func infoField(info, name string) string {
 func infoNumber(info, name string) uint64 {
 	n, _ := strconv.ParseUint(infoField(info, name), 10, 64)
 	return n
-}
-
-// Newer reports whether v replaces the other view: it is of a later epoch, or of the same and not from a node that sees a worse cluster.
-func (v *View) Newer(other *View) bool {
-	if v.Epoch != other.Epoch {
-		return v.Epoch > other.Epoch
-	}
-	return v.OK || !other.OK
 }
 
 // Same reports whether two views have the same nodes at the same addresses with the same slots, and the same numbers of replicas.

@@ -1,4 +1,4 @@
-// Package refresh keeps the view of a cluster fresh. It asks some nodes at a time and takes the answer of the greatest epoch. However many
+// Package refresh keeps the view of a cluster fresh. It asks some nodes at a time, and takes the latest owner of each slot. However many
 // sessions see a sign of change, one question is on its way, and one follows it.
 //
 // It has one goroutine, Run, and for a moment one for each node that is asked.
@@ -154,21 +154,19 @@ func (r *Refresher) refresh(ctx context.Context) {
 	r.mu.Unlock()
 	present := r.opts.Cluster.View()
 	r.asked.Add(1)
-	best, err := r.best(ctx, r.choose(present, hints))
+	view, err := r.newest(ctx, present, r.choose(present, hints))
 	r.mu.Lock()
 	r.last = err
 	r.mu.Unlock()
 	if ctx.Err() == nil {
 		r.opts.Outcome(err)
 	}
-	if best != nil && best.Newer(present) {
-		if changed := !best.Same(present); changed || best.Epoch != present.Epoch || best.OK != present.OK {
-			r.opts.Cluster.Show(best)
-			if changed {
-				r.changed.Add(1)
-				r.opts.Logger.Info("the cluster has changed", zap.Uint64("epoch", best.Epoch), zap.Int("primaries", len(best.Nodes())), zap.Bool("covered", best.Covered()))
-				r.opts.Changed(best)
-			}
+	if changed := !view.Same(present); changed || view.Epoch != present.Epoch || view.OK != present.OK {
+		r.opts.Cluster.Show(view)
+		if changed {
+			r.changed.Add(1)
+			r.opts.Logger.Info("the cluster has changed", zap.Uint64("epoch", view.Epoch), zap.Int("primaries", len(view.Nodes())), zap.Bool("covered", view.Covered()))
+			r.opts.Changed(view)
 		}
 	}
 	for _, f := range waiting {
@@ -201,8 +199,9 @@ func (r *Refresher) choose(v *cluster.View, hints map[topology.Node]bool) []topo
 
 var errNone = errors.New("no node to ask")
 
-// best asks nodes at the same time, and returns the newest view. After the first good answer it waits for the others a moment only.
-func (r *Refresher) best(ctx context.Context, nodes []topology.Node) (best *cluster.View, err error) {
+// newest asks nodes at the same time, and returns what they and the present view say together. After the first good answer it waits for the others a
+// moment only. An error means that none has answered.
+func (r *Refresher) newest(ctx context.Context, present *cluster.View, nodes []topology.Node) (*cluster.View, error) {
 	type answer struct {
 		view *cluster.View
 		err  error
@@ -216,34 +215,30 @@ func (r *Refresher) best(ctx context.Context, nodes []topology.Node) (best *clus
 			answers <- answer{v, err}
 		})
 	}
-	err = errNone
-	var late <-chan time.Time
+	view, err := present, errNone
+	var late <-chan time.Time // once a node has answered
 	for range nodes {
 		select {
 		case a := <-answers:
-			if a.err != nil {
+			switch {
+			case a.err == nil && late == nil:
+				err, late = nil, time.After(others)
+				fallthrough
+			case a.err == nil:
+				view = cluster.Newest(view, a.view)
+			case late == nil:
 				err = a.err
-				continue
-			}
-			if best == nil || a.view.Newer(best) && (a.view.Epoch > best.Epoch || !best.OK) {
-				best = a.view
-			}
-			if late == nil {
-				late = time.After(others)
 			}
 		case <-late:
-			return best, nil
+			return view, nil
 		case <-ctx.Done():
-			if best == nil {
+			if late == nil {
 				err = ctx.Err()
 			}
-			return best, err
+			return view, err
 		}
 	}
-	if best != nil {
-		err = nil
-	}
-	return best, err
+	return view, err
 }
 
 // ask asks one node, on a connection of its own.

@@ -22,12 +22,13 @@ import (
 
 // A node answers CLUSTER INFO and CLUSTER SLOTS.
 type node struct {
-	addr  string
-	asked atomic.Int64 // times
-	epoch atomic.Int64
-	owner atomic.Pointer[node] // of all slots
-	hold  chan struct{}        // an answer waits until it is closed; nil: none does
-	stop  func()
+	addr   string
+	asked  atomic.Int64 // times
+	epoch  atomic.Int64
+	config atomic.Int64         // epoch of its own configuration
+	owner  atomic.Pointer[node] // of all slots
+	hold   chan struct{}        // an answer waits until it is closed; nil: none does
+	stop   func()
 }
 
 // startNode runs a node.
@@ -61,6 +62,10 @@ func (n *node) answer(conn redcon.Conn, cmd redcon.Command) {
 		return
 	}
 	owner := n.owner.Load()
+	if strings.EqualFold(string(cmd.Args[1]), "nodes") {
+		conn.WriteBulkString(fmt.Sprintf("%s %s@1 master - 0 1 %d connected 0-16383\n", owner.addr, owner.addr, owner.config.Load()))
+		return
+	}
 	host, port, _ := net.SplitHostPort(owner.addr)
 	conn.WriteRaw(fmt.Appendf(nil, "*1\r\n*3\r\n:0\r\n:16383\r\n*3\r\n$%d\r\n%s\r\n:%s\r\n$%d\r\n%s\r\n", len(host), host, port, len(owner.addr), owner.addr))
 }
@@ -124,6 +129,30 @@ func TestTheViewOfTheGreatestEpochIsTaken(t *testing.T) {
 	}
 	if v := view.View(); v.Epoch != 7 || v.Owner(0).ID != c.addr || r.Err() != nil {
 		t.Errorf("epoch %d, slot 0 at %s, %v", v.Epoch, v.Owner(0).ID, r.Err())
+	}
+}
+
+func TestNoAnswerOfTheSameEpochIsAStepBack(t *testing.T) {
+	a, b := startNode(t, 5), startNode(t, 5)
+	a.config.Store(3)
+	b.config.Store(5) // it has got the slots of a, which does not know it yet
+	r, view, _ := start(t, b)
+	await(r)
+	if v := view.View(); v.Owner(0).ID != b.addr {
+		t.Fatalf("slot 0 at %s", v.Owner(0).ID)
+	}
+	late := startNode(t, 5)
+	late.owner.Store(a)
+	b.owner.Store(late) // which b names as its successor
+	late.config.Store(6)
+	b.epoch.Store(6)
+	await(r)
+	late.epoch.Store(6) // and the question goes there
+	for range 3 {
+		await(r)
+		if v := view.View(); v.Owner(0).ID != late.addr {
+			t.Errorf("an older view of the same epoch counts: slot 0 at %s", v.Owner(0).ID)
+		}
 	}
 }
 
