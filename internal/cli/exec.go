@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -12,6 +13,7 @@ import (
 	"time"
 
 	"github.com/lockproxy/lockproxy/internal/cli/client"
+	"github.com/lockproxy/lockproxy/internal/cli/holder"
 	"github.com/lockproxy/lockproxy/internal/cli/process"
 	"github.com/lockproxy/lockproxy/internal/cli/tenure"
 )
@@ -70,9 +72,9 @@ func (c *execCommand) run(p *program) int {
 	signal.Notify(signals, process.Signals()...)
 	defer signal.Stop(signals)
 
-	h := newHolder(t, c.Key, c.Lease)
-	h.limit = c.MaxHold
-	defer h.disconnect()
+	h := holder.New(t, c.Key, c.Lease)
+	h.Limit = c.MaxHold
+	defer h.Disconnect()
 	sure, code := c.acquire(p, h, signals)
 	if code != ExitOK {
 		return code
@@ -81,7 +83,7 @@ func (c *execCommand) run(p *program) int {
 		p: p, lease: c.Lease, holder: h, began: sure, tenure: tenure.New(tenure.Config{Lease: c.Lease, MaxHold: c.MaxHold}, sure),
 	}
 	r.confirm(sure)
-	return r.run(path, c.Command, grantOf{URL: c.URL, PasswordFile: c.PasswordFile, Key: h.key, Owner: h.owner, Fence: h.fence}, signals)
+	return r.run(path, c.Command, holder.Grant{URL: c.URL, PasswordFile: c.PasswordFile, Key: h.Key, Owner: h.Owner, Fence: h.Fence}, signals)
 }
 
 // The time for which a waiting exec does without a proxy that has been there, and the pause between two attempts.
@@ -91,7 +93,7 @@ const (
 )
 
 // acquire waits for the lock. code is not ExitOK if there is no lock.
-func (c *execCommand) acquire(p *program, h *holder, signals <-chan os.Signal) (sure time.Time, code int) {
+func (c *execCommand) acquire(p *program, h *holder.Holder, signals <-chan os.Signal) (sure time.Time, code int) {
 	ctx, cancel := context.WithCancelCause(p.ctx)
 	defer cancel(nil)
 	done := make(chan answer, 1)
@@ -109,7 +111,7 @@ func (c *execCommand) acquire(p *program, h *holder, signals <-chan os.Signal) (
 		switch {
 		case a.err == nil:
 			return a.sentAt, ExitOK
-		case errors.Is(a.err, errBusy):
+		case errors.Is(a.err, holder.ErrBusy):
 			return sure, p.fail(ExitBusy, "%s: %v", plain(c.Key), a.err)
 		default:
 			return sure, p.fail(ExitUnreachable, "%v", a.err)
@@ -118,7 +120,7 @@ func (c *execCommand) acquire(p *program, h *holder, signals <-chan os.Signal) (
 }
 
 // await asks for the lock, over a new connection if the proxy goes away meanwhile.
-func (c *execCommand) await(ctx context.Context, h *holder) (time.Time, error) {
+func (c *execCommand) await(ctx context.Context, h *holder.Holder) (time.Time, error) {
 	verb := "LOCK"
 	if c.Fair {
 		verb = "FAIRLOCK"
@@ -131,15 +133,15 @@ func (c *execCommand) await(ctx context.Context, h *holder) (time.Time, error) {
 			limit = min(limit, wait)
 		}
 		asked := time.Now()
-		sure, err := h.lock(ctx, verb, wait)
+		sure, err := h.Lock(ctx, verb, wait)
 		var reply client.Error
 		answered := errors.As(err, &reply) || errors.Is(err, client.ErrClosed)
 		switch {
-		case err == nil || errors.Is(err, errBusy):
+		case err == nil || errors.Is(err, holder.ErrBusy):
 			return sure, err
 		case reply != "" && !temporary(reply):
 			return sure, fmt.Errorf("the proxy answers: %w", err)
-		case errors.Is(err, errLost): // taken away at once: ask again
+		case errors.Is(err, holder.ErrLost): // taken away at once: ask again
 		case !answered && trouble.IsZero():
 			return sure, err // the proxy was never there
 		case trouble.IsZero() || time.Since(asked) > awayLimit: // until now the request has waited
@@ -168,10 +170,39 @@ func temporary(e client.Error) bool {
 const releaseLimit = 5 * time.Second
 
 // giveBack releases whatever the holder has, if it has something.
-func (c *execCommand) giveBack(p *program, h *holder) {
+func (c *execCommand) giveBack(p *program, h *holder.Holder) {
 	ctx, cancel := context.WithTimeout(p.ctx, releaseLimit)
 	defer cancel()
-	if err := h.connect(ctx); err == nil {
-		_ = h.release(ctx)
+	if err := h.Connect(ctx); err == nil {
+		_ = h.Release(ctx)
 	}
+}
+
+// guardName is the subcommand that exec starts for the case of its own death.
+const guardName = "exec-guard"
+
+type guardCommand struct{}
+
+// run waits for the end of exec. If that was its death, no process of the command is left afterwards, and the lock is released.
+func (guardCommand) run(p *program) int {
+	note, err := process.AwaitOrphan(os.Stdin)
+	if err != nil {
+		return p.fail(ExitUnreachable, "%v", err)
+	}
+	var g holder.Grant
+	if note == nil || json.Unmarshal(note, &g) != nil {
+		return ExitOK
+	}
+	t, err := connection{URL: g.URL, PasswordFile: g.PasswordFile}.target()
+	if err != nil {
+		return ExitUsage
+	}
+	h := &holder.Holder{Target: t, Key: g.Key, Owner: g.Owner, Fence: g.Fence}
+	defer h.Disconnect()
+	ctx, cancel := context.WithTimeout(p.ctx, releaseLimit)
+	defer cancel()
+	if h.Release(ctx) != nil {
+		return ExitUnreachable // the lock ends with its lease
+	}
+	return ExitOK
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/lockproxy/lockproxy/internal/cli/client"
+	"github.com/lockproxy/lockproxy/internal/cli/holder"
 	"github.com/lockproxy/lockproxy/internal/cli/process"
 	"github.com/lockproxy/lockproxy/internal/cli/tenure"
 	"github.com/lockproxy/lockproxy/internal/resp"
@@ -20,7 +21,7 @@ import (
 type runner struct {
 	p       *program
 	lease   time.Duration
-	holder  *holder
+	holder  *holder.Holder
 	tenure  *tenure.Tenure
 	command *process.Command
 	answers chan answer // of the extension on its way
@@ -36,7 +37,7 @@ type answer struct {
 }
 
 // run runs the command to its end and returns the exit code.
-func (r *runner) run(path string, args []string, grant grantOf, signals <-chan os.Signal) int {
+func (r *runner) run(path string, args []string, grant holder.Grant, signals <-chan os.Signal) int {
 	note, err := json.Marshal(grant)
 	if err != nil {
 		panic("BUG: " + err.Error())
@@ -80,7 +81,7 @@ func (r *runner) supervise(signals <-chan os.Signal) process.Exit {
 		case push := <-pushes:
 			r.pushed(push)
 		case <-closed:
-			r.holder.disconnect()
+			r.holder.Disconnect()
 			r.tenure.Failed(time.Now())
 		case <-timer.C:
 		}
@@ -93,7 +94,7 @@ func (r *runner) conn() *client.Conn {
 	if r.asking {
 		return nil
 	}
-	return r.holder.conn
+	return r.holder.Conn()
 }
 
 // step does what is due, and returns when something is due again.
@@ -104,7 +105,7 @@ func (r *runner) step() time.Time {
 		case tenure.Extend:
 			r.extend()
 		case tenure.Terminate:
-			r.p.tell("%s: ending the command: %s", plain(r.holder.key), words[r.tenure.Reason()])
+			r.p.tell("%s: ending the command: %s", plain(r.holder.Key), words[r.tenure.Reason()])
 			r.command.Terminate()
 		case tenure.Kill:
 			r.command.Kill()
@@ -127,7 +128,7 @@ func (r *runner) extend() {
 	go func() {
 		ctx, cancel := context.WithTimeout(r.p.ctx, tenure.Config{Lease: r.lease}.AttemptLimit())
 		defer cancel()
-		sentAt, err := r.holder.extend(ctx)
+		sentAt, err := r.holder.Extend(ctx)
 		r.answers <- answer{sentAt, err}
 	}()
 }
@@ -139,7 +140,7 @@ func (r *runner) answered(a answer) {
 	case a.err == nil:
 		r.tenure.Extended(a.sentAt)
 		r.confirm(a.sentAt)
-	case errors.Is(a.err, errLost):
+	case errors.Is(a.err, holder.ErrLost):
 		r.lost()
 	default:
 		r.tenure.Failed(time.Now())
@@ -156,7 +157,7 @@ func (r *runner) lost() {
 
 // pushed takes a message of the proxy: "lock-lost key fence reason" is for us.
 func (r *runner) pushed(v resp.Value) {
-	if len(v.Elems) >= 3 && string(v.Elems[0].Str) == "lock-lost" && string(v.Elems[1].Str) == r.holder.key && number(v.Elems[2]) == r.holder.fence {
+	if len(v.Elems) >= 3 && string(v.Elems[0].Str) == "lock-lost" && string(v.Elems[1].Str) == r.holder.Key && number(v.Elems[2]) == r.holder.Fence {
 		r.lost()
 	}
 }
@@ -183,10 +184,10 @@ func (r *runner) finish(exit process.Exit, ended time.Time) int {
 	switch {
 	case why == tenure.HeldOut && (held || err == nil): // a release by fence proves that it was held
 		return ExitHeldOut
-	case errors.Is(err, errLost), err != nil && !held:
-		return r.p.fail(ExitLost, "%s: the lock was lost while the command ran", plain(r.holder.key))
+	case errors.Is(err, holder.ErrLost), err != nil && !held:
+		return r.p.fail(ExitLost, "%s: the lock was lost while the command ran", plain(r.holder.Key))
 	case err != nil:
-		r.p.tell("%s: held to the end of the command, but not released: it ends with its lease (%v)", plain(r.holder.key), err)
+		r.p.tell("%s: held to the end of the command, but not released: it ends with its lease (%v)", plain(r.holder.Key), err)
 	}
 	return exit.Code
 }
@@ -195,5 +196,5 @@ func (r *runner) finish(exit process.Exit, ended time.Time) int {
 func (r *runner) release() error {
 	ctx, cancel := context.WithTimeout(r.p.ctx, releaseLimit)
 	defer cancel()
-	return r.holder.release(ctx)
+	return r.holder.Release(ctx)
 }

@@ -50,8 +50,6 @@ var limits = map[string]int{
 // package reaper was cut out of queue.
 var exceptions = map[measure]int{
 	{"internal/admin", "pairs"}:        50,
-	{"internal/cli", "pairs"}:          65,
-	{"internal/cli/process", "pairs"}:  40,
 	{"internal/proxy/status", "pairs"}: 60,
 	{"internal/upstream", "pairs"}:     65,
 }
