@@ -186,7 +186,7 @@ func (s *session) acquire(f func(w *queue.Waiter, lease *time.Duration)) {
 			return
 		}
 		field := func(name string) unsafe.Pointer { return unsafe.Pointer(pointer.Elem().FieldByName(name).UnsafeAddr()) }
-		f((*queue.Waiter)(field("Waiter")), (*time.Duration)(field("lease")))
+		f((*queue.Waiter)(field("Waiter")), (*time.Duration)(field("Lease")))
 	})
 }
 
