@@ -13,11 +13,11 @@
 // This package counts nothing: every request reads the proxy's own counters. There is no authentication, and lock names may be
 // secret. So an address without a host is on the loopback interface only, and a request must ask for a known host.
 //
-// Every answer comes in bounded time, even if the proxy or Redis hangs. A goroutine of type recent or desk takes locks or asks Redis, and a
+// Every answer comes in bounded time, even if the proxy or Redis hangs. A goroutine of package timely takes locks or asks Redis, and a
 // request waits for it for a limited time.
 //
-// Goroutines: Run serves until its context ends, and samples numbers; net/http has one for each connection, each recent and desk at most
-// one. Run waits for them briefly.
+// Goroutines: Run serves until its context ends, and samples numbers; net/http has one for each connection, each question of package
+// timely one. Run waits for them briefly.
 package admin
 
 import (
@@ -37,7 +37,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"go.uber.org/zap"
 
+	"github.com/lockproxy/lockproxy/internal/admin/gate"
 	"github.com/lockproxy/lockproxy/internal/admin/page"
+	"github.com/lockproxy/lockproxy/internal/admin/timely"
 	"github.com/lockproxy/lockproxy/internal/admin/trend"
 	"github.com/lockproxy/lockproxy/internal/admin/view"
 	"github.com/lockproxy/lockproxy/internal/listen"
@@ -68,11 +70,11 @@ type Server struct {
 	stop     context.CancelFunc
 	token    string // of requests that change something; empty: there are none
 	view     *view.Source
-	tables   desk
+	tables   timely.Desk
 
-	stats     recent[status.Stats]
-	overview  recent[overview]
-	readiness recent[error]
+	stats     timely.Recent[status.Stats]
+	overview  timely.Recent[overview]
+	readiness timely.Recent[error]
 	trend     trend.Trend
 }
 
@@ -114,14 +116,14 @@ func New(opts Options) (*Server, error) {
 	if opts.Logger == nil {
 		opts.Logger = zap.NewNop()
 	}
-	s := &Server{proxy: opts.Proxy, log: opts.Logger, view: view.Of(opts.Proxy), tables: newDesk()}
+	s := &Server{proxy: opts.Proxy, log: opts.Logger, view: view.Of(opts.Proxy), tables: timely.NewDesk()}
 	if opts.ForceUnlock {
 		s.token = newToken()
 	}
 	s.life, s.stop = context.WithCancel(context.Background())
-	s.stats.ask = s.proxy.Stats
-	s.overview.ask = s.look
-	s.readiness.ask = func() error { return s.proxy.Probe(s.life) }
+	s.stats.Ask = s.proxy.Stats
+	s.overview.Ask = s.look
+	s.readiness.Ask = func() error { return s.proxy.Probe(s.life) }
 	metrics := prometheus.NewRegistry()
 	for _, c := range []prometheus.Collector{
 		collector{&s.stats}, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
@@ -134,13 +136,13 @@ func New(opts Options) (*Server, error) {
 		return nil, fmt.Errorf("admin: %w", err)
 	}
 	s.http = http.Server{
-		Handler:           hostsFor(host, opts.Hosts).check(s.routes(promhttp.HandlerFor(metrics, promhttp.HandlerOpts{}), opts.Pprof)),
+		Handler:           gate.HostsFor(host, opts.Hosts).Check(s.routes(promhttp.HandlerFor(metrics, promhttp.HandlerOpts{}), opts.Pprof), http.HandlerFunc(unknownHost)),
 		ReadHeaderTimeout: headerLimit,
 		ReadTimeout:       headerLimit,
 		WriteTimeout:      writeLimit,
 		IdleTimeout:       idleLimit,
 		MaxHeaderBytes:    headerBytes,
-		ConnState:         (&connections{most: connectionLimit}).track,
+		ConnState:         (&gate.Connections{Most: connectionLimit}).Track,
 		ErrorLog:          zap.NewStdLog(opts.Logger),
 	}
 	return s, nil
@@ -156,7 +158,7 @@ func (s *Server) Yield() { s.listener.Yield() }
 func (s *Server) Run(ctx context.Context) error {
 	defer s.stop()
 	s.log.Info("listening", zap.String("addr", s.Addr().String()))
-	s.overview.get(answerLimit) // so that there is a snapshot to show if the proxy hangs later
+	s.overview.Get(answerLimit) // so that there is a snapshot to show if the proxy hangs later
 	var remembering sync.WaitGroup
 	remembering.Go(s.remember)
 	defer remembering.Wait()
@@ -173,10 +175,10 @@ func (s *Server) Run(ctx context.Context) error {
 		_ = s.http.Close() // this cuts off a profile, or a client that does not read
 	}
 	s.stop()
-	s.stats.settle(closeLimit)
-	s.overview.settle(closeLimit)
-	s.readiness.settle(closeLimit)
-	s.tables.settle(closeLimit)
+	s.stats.Settle(closeLimit)
+	s.overview.Settle(closeLimit)
+	s.readiness.Settle(closeLimit)
+	s.tables.Settle(closeLimit)
 	if err := <-served; !errors.Is(err, http.ErrServerClosed) {
 		return fmt.Errorf("admin: %w", err)
 	}
@@ -213,6 +215,19 @@ func (s *Server) routes(metrics http.Handler, profiles bool) http.Handler {
 	return mux
 }
 
+// unknownHost refuses a request that asks for another host.
+func unknownHost(w http.ResponseWriter, _ *http.Request) {
+	reply(w, http.StatusMisdirectedRequest, "this host name is not known here (admin-hosts)")
+}
+
+// slowly lets a handler take longer to answer than others.
+func slowly(next http.HandlerFunc, most time.Duration) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(most)) // no deadline can be set on a test's recorder
+		next(w, r)
+	}
+}
+
 // profileList names the profiles.
 func profileList(w http.ResponseWriter, _ *http.Request) {
 	names := []string{"profile", "trace"}
@@ -228,7 +243,7 @@ func (s *Server) ready(w http.ResponseWriter, _ *http.Request) {
 		reply(w, http.StatusServiceUnavailable, "draining")
 		return
 	}
-	switch err, _, fresh := s.readiness.get(readyLimit); {
+	switch err, _, fresh := s.readiness.Get(readyLimit); {
 	case !fresh:
 		reply(w, http.StatusServiceUnavailable, "redis has not answered within "+readyLimit.String())
 	case err != nil:

@@ -66,9 +66,9 @@ func newStandOf(t *testing.T, redis *redistest.Server, up upstream.Options, chan
 	if s.admin, err = New(opts); err != nil {
 		t.Fatal(err)
 	}
-	stats, look := s.admin.stats.ask, s.admin.overview.ask
-	s.admin.stats.ask = func() status.Stats { s.whileStuck(); return stats() }
-	s.admin.overview.ask = func() overview { s.whileStuck(); return look() }
+	stats, look := s.admin.stats.Ask, s.admin.overview.Ask
+	s.admin.stats.Ask = func() status.Stats { s.whileStuck(); return stats() }
+	s.admin.overview.Ask = func() overview { s.whileStuck(); return look() }
 	each := s.admin.view.EachLock
 	s.admin.view.EachLock = func(f func(proxy.SeenLock)) { s.whileStuck(); each(f) }
 	stopAdmin := start(t, s.admin.Run)

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/lockproxy/lockproxy/internal/admin/timely"
 	"github.com/lockproxy/lockproxy/internal/admin/trend"
 	"github.com/lockproxy/lockproxy/internal/admin/view"
 	"github.com/lockproxy/lockproxy/internal/proxy"
@@ -75,7 +76,7 @@ func (s *Server) look() overview {
 
 // state answers with the numbers of the page. If the proxy does not answer, they are old.
 func (s *Server) state(w http.ResponseWriter, _ *http.Request) {
-	o, at, fresh := s.overview.get(answerLimit)
+	o, at, fresh := s.overview.Get(answerLimit)
 	if at.IsZero() {
 		s.late(w)
 		return
@@ -120,7 +121,7 @@ func table[T any](s *Server, w http.ResponseWriter, r *http.Request, parse func(
 		reply(w, http.StatusBadRequest, err.Error())
 		return
 	}
-	found, ok := ask(s.tables, tableLimit, func() T { return find(q) })
+	found, ok := timely.Ask(s.tables, tableLimit, func() T { return find(q) })
 	if !ok {
 		s.late(w)
 		return
@@ -147,7 +148,7 @@ func (s *Server) remember() {
 	ticker := time.NewTicker(trend.Period)
 	defer ticker.Stop()
 	for {
-		if numbers, at, fresh := s.stats.get(answerLimit); fresh {
+		if numbers, at, fresh := s.stats.Get(answerLimit); fresh {
 			s.trend.Add(at, &numbers)
 		}
 		select {

@@ -6,11 +6,12 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	dto "github.com/prometheus/client_model/go"
 
+	"github.com/lockproxy/lockproxy/internal/admin/timely"
 	"github.com/lockproxy/lockproxy/internal/proxy/status"
 )
 
 // collector turns a snapshot of the proxy's numbers into metrics, once for each scrape.
-type collector struct{ stats *recent[status.Stats] }
+type collector struct{ stats *timely.Recent[status.Stats] }
 
 func desc(name, help, label string) *prometheus.Desc {
 	var labels []string
@@ -66,7 +67,7 @@ func (collector) Describe(out chan<- *prometheus.Desc) {
 
 // Collect implements prometheus.Collector.
 func (c collector) Collect(out chan<- prometheus.Metric) {
-	s, at, fresh := c.stats.get(answerLimit)
+	s, at, fresh := c.stats.Get(answerLimit)
 	old := 0.0
 	if !fresh {
 		old = time.Since(at).Seconds()

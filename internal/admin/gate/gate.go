@@ -1,4 +1,5 @@
-package admin
+// Package gate keeps requests out: those for unknown hosts, and connections beyond a limit.
+package gate
 
 import (
 	"net"
@@ -6,35 +7,34 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"time"
 )
 
-// hosts has the names under which a request may ask for this server.
-type hosts []string
+// Hosts has the names under which a request may ask for this server.
+type Hosts []string
 
-// hostsFor allows the name that is listened on, localhost and what the configuration adds.
-func hostsFor(listen string, more []string) hosts {
-	h := hosts{"localhost", strings.ToLower(listen)}
+// HostsFor allows the name that is listened on, localhost and what the configuration adds.
+func HostsFor(listen string, more []string) Hosts {
+	h := Hosts{"localhost", strings.ToLower(listen)}
 	for _, name := range more {
 		h = append(h, strings.ToLower(name))
 	}
 	return h
 }
 
-// check answers only requests for a known name or for an IP address. A web page can make the name of its own host lead to this
+// Check answers only requests for a known name or for an IP address. A web page can make the name of its own host lead to this
 // server's address, have its visitor's browser send a request, and read the answer. Such a request names the page's host. A request
-// without a host, as balancers send in HTTP/1.0, is from no browser.
-func (h hosts) check(next http.Handler) http.Handler {
+// without a host, as balancers send in HTTP/1.0, is from no browser. refuse answers all others.
+func (h Hosts) Check(next, refuse http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !h.allow(r.Host) {
-			reply(w, http.StatusMisdirectedRequest, "this host name is not known here (admin-hosts)")
+			refuse.ServeHTTP(w, r)
 			return
 		}
 		next.ServeHTTP(w, r)
 	})
 }
 
-func (h hosts) allow(host string) bool {
+func (h Hosts) allow(host string) bool {
 	if host == "" {
 		return true
 	}
@@ -48,18 +48,18 @@ func (h hosts) allow(host string) bool {
 	return host != "" && slices.Contains(h, host)
 }
 
-// connections keeps the number of connections below a limit. A new connection takes the place of the one that has been idle longest. If
+// Connections keeps the number of connections below a limit. A new connection takes the place of the one that has been idle longest. If
 // none is idle, the new one is closed.
-type connections struct {
-	most int // immutable
+type Connections struct {
+	Most int // immutable
 
 	mu   sync.Mutex
 	all  map[net.Conn]bool // whether it is being answered
 	idle []net.Conn        // the other connections, the longest idle first
 }
 
-// track is http.Server.ConnState.
-func (c *connections) track(nc net.Conn, state http.ConnState) {
+// Track is http.Server.ConnState.
+func (c *Connections) Track(nc net.Conn, state http.ConnState) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if i := slices.Index(c.idle, nc); i >= 0 {
@@ -70,7 +70,7 @@ func (c *connections) track(nc net.Conn, state http.ConnState) {
 		if c.all == nil {
 			c.all = map[net.Conn]bool{}
 		}
-		if len(c.all) >= c.most && !c.evictLocked() {
+		if len(c.all) >= c.Most && !c.evictLocked() {
 			_ = nc.Close() // the server notices, and reports StateClosed
 		}
 		c.all[nc] = false
@@ -85,7 +85,7 @@ func (c *connections) track(nc net.Conn, state http.ConnState) {
 	}
 }
 
-func (c *connections) evictLocked() bool {
+func (c *Connections) evictLocked() bool {
 	if len(c.idle) == 0 {
 		return false
 	}
@@ -94,12 +94,4 @@ func (c *connections) evictLocked() bool {
 	delete(c.all, nc)
 	_ = nc.Close() // its handler ends, and reports StateClosed
 	return true
-}
-
-// slowly lets a handler take longer to answer than others.
-func slowly(next http.HandlerFunc, most time.Duration) http.HandlerFunc {
-	return func(w http.ResponseWriter, r *http.Request) {
-		_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(most)) // no deadline can be set on a test's recorder
-		next(w, r)
-	}
 }

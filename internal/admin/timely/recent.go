@@ -1,15 +1,21 @@
-package admin
+// Package timely answers in bounded time, however long the answer takes to find: because of a lock that is held, or a Redis that is silent.
+//
+//	Recent.Get ──► one question for all callers; late: the last answer
+//	Ask ──► Desk ──► one question after the other; late: none
+//
+// Goroutines: one for each Recent and Desk, while it finds an answer. Settle waits for it.
+package timely
 
 import (
 	"sync"
 	"time"
 )
 
-// recent asks for a value that may take arbitrarily long to get, because of a lock that is held or a Redis that does not answer. The
+// Recent asks for a value that may take arbitrarily long to get, because of a lock that is held or a Redis that does not answer. The
 // caller waits for a bounded time. At most one question is under way, so a question that hangs costs one goroutine, however many
 // callers there are.
-type recent[T any] struct {
-	ask func() T // immutable
+type Recent[T any] struct {
+	Ask func() T // immutable
 
 	mu     sync.Mutex    // guards the fields below; never held while asking
 	asking chan struct{} // closed when the question under way is answered; nil: none is
@@ -17,9 +23,9 @@ type recent[T any] struct {
 	at     time.Time // when the answer to value came; zero: there was none
 }
 
-// get waits, at most for the given time, for the answer to a question that was put after the call. It returns the last answer and the
+// Get waits, at most for the given time, for the answer to a question that was put after the call. It returns the last answer and the
 // time of it; fresh reports that the answer is no older than the call.
-func (r *recent[T]) get(most time.Duration) (value T, at time.Time, fresh bool) {
+func (r *Recent[T]) Get(most time.Duration) (value T, at time.Time, fresh bool) {
 	deadline := time.NewTimer(most)
 	defer deadline.Stop()
 	begin := time.Now()
@@ -48,8 +54,8 @@ func (r *recent[T]) get(most time.Duration) (value T, at time.Time, fresh bool) 
 	}
 }
 
-// settle waits until no question is under way, at most for the given time.
-func (r *recent[T]) settle(most time.Duration) {
+// Settle waits until no question is under way, at most for the given time.
+func (r *Recent[T]) Settle(most time.Duration) {
 	r.mu.Lock()
 	asking := r.asking
 	r.mu.Unlock()
@@ -63,8 +69,8 @@ func (r *recent[T]) settle(most time.Duration) {
 }
 
 // run puts the question. It is the only writer of value.
-func (r *recent[T]) run(answered chan struct{}) {
-	value := r.ask()
+func (r *Recent[T]) run(answered chan struct{}) {
+	value := r.Ask()
 	r.mu.Lock()
 	r.value, r.at, r.asking = value, time.Now(), nil
 	r.mu.Unlock()

@@ -1,4 +1,4 @@
-package admin
+package timely
 
 import (
 	"sync"
@@ -12,7 +12,7 @@ func TestAnswersComeInTimeWhileTheQuestionHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var n, running atomic.Int64
 		hang := make(chan struct{})
-		r := recent[int64]{ask: func() int64 {
+		r := Recent[int64]{Ask: func() int64 {
 			if running.Add(1) > 1 {
 				t.Error("two questions at once")
 			}
@@ -22,14 +22,14 @@ func TestAnswersComeInTimeWhileTheQuestionHangs(t *testing.T) {
 			}
 			return n.Load()
 		}}
-		if v, _, fresh := r.get(time.Second); v != 1 || !fresh {
+		if v, _, fresh := r.Get(time.Second); v != 1 || !fresh {
 			t.Errorf("first: %d, fresh %v", v, fresh)
 		}
 		var all sync.WaitGroup
 		for range 50 {
 			all.Go(func() {
 				begin := time.Now()
-				v, at, fresh := r.get(time.Second)
+				v, at, fresh := r.Get(time.Second)
 				if took := time.Since(begin); v != 1 || fresh || took > time.Second || at.IsZero() {
 					t.Errorf("while it hangs: %d, fresh %v, after %s", v, fresh, took)
 				}
@@ -38,7 +38,7 @@ func TestAnswersComeInTimeWhileTheQuestionHangs(t *testing.T) {
 		all.Wait()
 		close(hang)
 		synctest.Wait()
-		if v, _, fresh := r.get(time.Second); v != 3 || !fresh {
+		if v, _, fresh := r.Get(time.Second); v != 3 || !fresh {
 			t.Errorf("afterwards: %d, fresh %v", v, fresh)
 		}
 	})
@@ -48,15 +48,15 @@ func TestAnswersComeInTimeWhileTheQuestionHangs(t *testing.T) {
 func TestAnswerIsToAQuestionPutAfterTheCall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var truth atomic.Int64
-		r := recent[int64]{ask: func() int64 {
+		r := Recent[int64]{Ask: func() int64 {
 			v := truth.Load()
 			<-time.After(time.Second)
 			return v
 		}}
-		go r.get(time.Minute)
+		go r.Get(time.Minute)
 		synctest.Wait()
 		truth.Store(7)
-		if v, _, fresh := r.get(time.Minute); v != 7 || !fresh {
+		if v, _, fresh := r.Get(time.Minute); v != 7 || !fresh {
 			t.Errorf("%d, fresh %v", v, fresh)
 		}
 	})
