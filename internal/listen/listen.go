@@ -124,7 +124,7 @@ func (s *Sockets) Unix(path string, perm fs.FileMode) (*Listener, error) {
 	if err != nil {
 		return nil, errors.Join(err, ln.Close())
 	}
-	return &Listener{Listener: ln, yield: f.mark, remove: f.remove}, nil
+	return &Listener{Listener: &unixListener{UnixListener: ln, file: f}, yield: f.mark, remove: func() {}}, nil
 }
 
 // inUse is the error of the system for an address that another process has.

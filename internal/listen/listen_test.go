@@ -111,6 +111,20 @@ func TestAnAddressIsSharedOnlyWithAProcessThatYieldsIt(t *testing.T) {
 	}
 }
 
+// The file of the next process may have the number that the file of the first one had.
+func TestAClosedSocketLeavesTheFileOfTheNextOneAlone(t *testing.T) {
+	path := addresses(t)[1]
+	first := open(t, new(Sockets), path)
+	_ = first.Listener.Close() // Close may have come this far when the next process opens the address
+	open(t, new(Sockets), path)
+	_ = first.Close()
+	nc, err := net.Dial("unix", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	nc.Close()
+}
+
 func TestClientsInTheQueueAreAccepted(t *testing.T) {
 	for _, addr := range addresses(t) {
 		ln := open(t, nil, addr)

@@ -7,6 +7,7 @@ import (
 	"net"
 	"os"
 	"strings"
+	"sync"
 	"syscall"
 )
 
@@ -44,6 +45,20 @@ func bindUnix(path string, perm fs.FileMode) (*net.UnixListener, error) {
 		return nil, errors.Join(err, ln.Close())
 	}
 	return ln, nil
+}
+
+// unixListener removes its file before it closes. A file is told from that of the next process by its number, and only as long as the socket is
+// open, the system does not give that number to another one.
+type unixListener struct {
+	*net.UnixListener
+	file   file
+	remove sync.Once
+}
+
+// Close removes the file and closes the socket.
+func (l *unixListener) Close() error {
+	l.remove.Do(l.file.remove)
+	return l.UnixListener.Close()
 }
 
 // file is the file of an open unix socket.
