@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -226,6 +227,24 @@ func TestAScriptThatRunsTwiceLeavesWhatItLeavesOnce(t *testing.T) {
 		first.Damage, second.Damage, first.PTTL, second.PTTL = 0, 0, 0, 0
 		if diff := cmp.Diff(first, second); diff != "" {
 			t.Errorf("%s: a copy is answered otherwise (-once +twice):\n%s", what, diff)
+		}
+	})
+}
+
+// A rollback ends a hold that Redis does not have any more. Its answer may be lost, so the answer to a copy must say the same.
+func TestADropTellsWhetherTheGrantGoesOn(t *testing.T) {
+	t.Parallel()
+	eachCase(t, func(b table, owner, name, what string, reset func()) {
+		if name != "drop" && name != "drop but one" && name != "drop, but remember" {
+			return
+		}
+		reset()
+		for _, copied := range []string{"", ", a copy"} {
+			left, err := script.DecodeDropped(b.run(calls(owner, newest)[name]))
+			now := b.c.HMGet(b.t.Context(), key, owner, "fence").Val()
+			if want := now[0] != nil && now[1] == strconv.Itoa(fence); left != want || err != nil {
+				t.Errorf("%s%s: the grant goes on: %v, %v, but redis has %v", what, copied, left, err, now)
+			}
 		}
 	})
 }
