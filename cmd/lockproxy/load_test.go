@@ -130,6 +130,8 @@ func samples(key string) [3]string {
 		return [3]string{"a.example=1.example", "a.example=2.example", "a.example=3.example"}
 	case "upstream.password-file", "sentinel.password-file":
 		return [3]string{"main.go", "load.go", "config.go"} // any files that exist
+	case "tracing.endpoint":
+		return [3]string{"http://a.example:4318", "http://b.example:4318", "https://c.example/traces"}
 	case "admin-listen":
 		return [3]string{":1001", "127.0.0.1:1002", ":1003"}
 	case "upstream.user", "upstream.password", "sentinel.user", "sentinel.password":
