@@ -11,6 +11,9 @@ import (
 	"testing"
 	"time"
 
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
+
 	"github.com/lockproxy/lockproxy/internal/redistest"
 	"github.com/lockproxy/lockproxy/internal/resp"
 	"github.com/lockproxy/lockproxy/internal/upstream/commands"
@@ -56,11 +59,28 @@ func TestWrongCredentialsAreTriedWithPauses(t *testing.T) {
 	}
 	before, begun := received(), time.Now()
 	start(t, Options{Addr: srv.Addr(), User: "unknown", Password: "wrong"})
-	// The pauses between six attempts of one connection are 25, 50, 100, 200 and 400 ms at least. Another connection asks, too.
-	redistest.Eventually(t, 10*time.Second, "nine attempts", func() bool { return received() >= before+9 })
-	if took := time.Since(begun); took < 375*time.Millisecond {
-		t.Errorf("nine attempts to log in took %v", took)
+	// The pauses between four attempts of one connection are 25, 50 and 100 ms at least. A second connection may ask once.
+	redistest.Eventually(t, 10*time.Second, "five attempts", func() bool { return received() >= before+5 })
+	if took := time.Since(begun); took < 150*time.Millisecond {
+		t.Errorf("five attempts to log in took %v", took)
 	}
+}
+
+// A Redis that has too many clients at the start is asked for its commands until it answers.
+func TestARefusalThatPassesIsNoMissingTable(t *testing.T) {
+	srv := redistest.Start(t)
+	client := srv.Client(t)
+	limit := func(n int) {
+		if err := client.ConfigSet(t.Context(), "maxclients", strconv.Itoa(n)).Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	limit(1)
+	core, entries := observer.New(zap.InfoLevel)
+	start(t, Options{Addr: srv.Addr(), Logger: zap.New(core)})
+	redistest.Eventually(t, 10*time.Second, "a refused attempt", func() bool { return entries.Len() > 0 })
+	limit(1000)
+	redistest.Eventually(t, 10*time.Second, "the table of this Redis", func() bool { return entries.FilterMessage("connected to upstream").Len() > 0 })
 }
 
 // answers is a Receiver that hands over whole replies, and losses as errors.

@@ -167,7 +167,8 @@ func (u *Upstream) refreshTable(ctx context.Context) {
 		if ctx.Err() != nil {
 			return
 		}
-		if handshake.IsRefused(err) && !(handshake.IsWrongPassword(err) && u.opts.own(u.Own())) { // its user may not be allowed to ask
+		wrong := handshake.IsWrongPassword(err) && u.opts.own(u.Own())
+		if handshake.IsRefused(err) && !wrong && !handshake.IsTemporary(err) { // its user may not be allowed to ask
 			u.inspect(ctx)
 			u.opts.Logger.Info("COMMAND is not available on upstream, using the built-in command table", zap.Error(err))
 			return

@@ -105,6 +105,19 @@ func IsCut(err error) bool {
 	return errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE)
 }
 
+// IsTemporary reports whether Redis refused for a reason that time cures: it has too many clients, loads its data, or runs a script.
+func IsTemporary(err error) bool {
+	var refused *RefusedError
+	if !errors.As(err, &refused) {
+		return false
+	}
+	switch refused.code() {
+	case "BUSY", "LOADING", "MASTERDOWN":
+		return true
+	}
+	return strings.HasPrefix(refused.Reply, "ERR max number of clients")
+}
+
 // IsWrongPassword reports whether Redis refused the credentials themselves, and not a command of their user.
 func IsWrongPassword(err error) bool {
 	var refused *RefusedError
