@@ -22,9 +22,14 @@ func (l *lanes) onLane() *upstream.Lane {
 	case l.lane == nil:
 		l.role = l.wants()
 		l.lane = s.proxy.Upstream.Lane(s.ident, s.Target, s.host.Driver(), s.owner, l.role)
-	case s.Slots.Due() == 0 && (l.lane.Unsettled() || l.runsScripts() && l.role == upstream.Reads):
+	case s.Slots.Due() == 0 && (l.lane.Unsettled() || l.runsScripts()): // the lane for scripts may have become another one since
 		l.role = l.wants()
 		l.lane = s.proxy.Upstream.Move(l.lane, l.role)
+	default:
+		return l.lane
+	}
+	if l.role != upstream.Large && !l.lane.Unsettled() {
+		l.role = upstream.Reads // there is no other lane for writes, or for scripts, at present
 	}
 	return l.lane
 }
