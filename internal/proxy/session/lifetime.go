@@ -23,6 +23,7 @@ func New(from clients.Origin, e *shared.Proxy, h Host) *Session {
 			s.end()
 		}
 	})
+	s.active = e.Clock.Load() // a drain takes it for silent only after a while
 	s.guard, s.ident = resp.NewGuard(e.Limits().Request), e.FirstIdentity()
 	s.guard.Restrict(e.Restricts(s.ident))
 	s.bill.Open(e.Budget, s)

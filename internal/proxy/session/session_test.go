@@ -367,6 +367,21 @@ func TestSessionEndsWithoutAnAnswerToItsOwnQuestion(t *testing.T) {
 	}
 }
 
+// A drain may look at a client between its arrival and its first command.
+func TestAClientThatHasJustComeIsNotSilent(t *testing.T) {
+	s, _ := byHand(t, shared.Limits{})
+	e := s.proxy
+	e.Clock.Store(time.Hour.Milliseconds())
+	s = New(clients.Origin{ID: 2, Addr: "test"}, e, &hand{})
+	if s.Drain(time.Second, false) {
+		t.Error("it is closed before its first command")
+	}
+	e.Clock.Add(time.Second.Milliseconds())
+	if !s.Drain(time.Second, false) {
+		t.Error("it is not closed though it has been silent")
+	}
+}
+
 // dialFails waits until a pin cannot be connected.
 func dialFails(pin *upstream.Pin) bool {
 	for end := time.Now().Add(10 * time.Second); time.Now().Before(end); time.Sleep(time.Millisecond) {
