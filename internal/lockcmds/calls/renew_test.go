@@ -7,6 +7,7 @@ import (
 
 	"github.com/lockproxy/lockproxy/internal/lockcmds/contract"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/redislink"
+	"github.com/lockproxy/lockproxy/internal/locktest"
 	"github.com/lockproxy/lockproxy/internal/resp"
 	"github.com/lockproxy/lockproxy/internal/watchdog"
 )
@@ -52,7 +53,7 @@ func TestABatchThatIsRefusedIsRenewedInHalves(t *testing.T) {
 		{"LOADING soon", false, 1},
 	} {
 		w := newWorld(t)
-		by := &rights{refused: "refused", with: refusal(c.with)}
+		by := &rights{refused: "refused", with: locktest.Refusal(c.with)}
 		own := Own{Topology: only{w, by}}
 		verdicts, err := own.Renew(t.Context(), by, batch)
 		if (err == nil) != c.halves || by.batches != c.batches {
@@ -83,13 +84,13 @@ func (o only) Node(string) redislink.Node { return o.node }
 
 func TestAnAnswerOfAnotherLengthIsNoVerdict(t *testing.T) {
 	w := newWorld(t)
-	w.own.answers = []any{number(1)}
+	w.Own.Answers = []any{locktest.Numbers(1)}
 	batch := []watchdog.Renewal{{Key: "a", Owner: "o"}, {Key: "b", Owner: "o"}}
-	if _, err := w.Own.Renew(t.Context(), w.own, batch); err == nil {
+	if _, err := w.Calls.Own.Renew(t.Context(), w.Own, batch); err == nil {
 		t.Error("one answer for two renewals")
 	}
-	w.own.answers = []any{contract.ErrInDoubt}
-	if _, err := w.Own.Renew(t.Context(), w.own, batch); err == nil {
+	w.Own.Answers = []any{contract.ErrInDoubt}
+	if _, err := w.Calls.Own.Renew(t.Context(), w.Own, batch); err == nil {
 		t.Error("a lost answer is no error")
 	}
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/lockproxy/lockproxy/internal/lockcmds/contract"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/script"
+	"github.com/lockproxy/lockproxy/internal/locktest"
 )
 
 // The answers of drop.lua: the lock is free, the grant goes on, and the owner does not hold the lock by that grant.
@@ -23,42 +24,42 @@ func TestARollbackTellsWhetherTheGrantIsGone(t *testing.T) {
 		want    string
 		asked   int
 	}{
-		{"the grant goes on", []any{number(goesOn)}, "ended", 1},
-		{"it is gone", []any{number(isGone)}, "gone ended", 1},
-		{"nothing is left of it", []any{number(freed)}, "gone ended", 1},
-		{"a copy finds that it goes on", []any{contract.ErrInDoubt, number(goesOn)}, "ended", 2},
-		{"a copy finds that it is gone", []any{contract.ErrInDoubt, contract.ErrUnsent, number(isGone)}, "gone ended", 3},
-		{"Redis refuses", []any{refusal("NOPERM no")}, "failed", 1},
-		{"Redis is busy", []any{refusal("LOADING soon"), number(goesOn)}, "ended", 2},
+		{"the grant goes on", []any{locktest.Numbers(goesOn)}, "ended", 1},
+		{"it is gone", []any{locktest.Numbers(isGone)}, "gone ended", 1},
+		{"nothing is left of it", []any{locktest.Numbers(freed)}, "gone ended", 1},
+		{"a copy finds that it goes on", []any{contract.ErrInDoubt, locktest.Numbers(goesOn)}, "ended", 2},
+		{"a copy finds that it is gone", []any{contract.ErrInDoubt, contract.ErrUnsent, locktest.Numbers(isGone)}, "gone ended", 3},
+		{"Redis refuses", []any{locktest.Refusal("NOPERM no")}, "failed", 1},
+		{"Redis is busy", []any{locktest.Refusal("LOADING soon"), locktest.Numbers(goesOn)}, "ended", 2},
 	} {
 		w := newWorld(t)
-		w.own.answers = c.answers
+		w.Own.Answers = c.answers
 		var told []string
 		w.RollBack(Rollback{
 			Drop: script.Drop{Key: "k", Part: script.Part{Owner: "o"}}, Limit: time.Minute,
 			Gone: func() { told = append(told, "gone") },
 			Done: func(ok bool) { told = append(told, map[bool]string{true: "ended", false: "failed"}[ok]) },
 		})
-		if !w.Busy() || len(w.own.asked) > 0 {
+		if !w.Busy() || len(w.Own.Asked) > 0 {
 			t.Errorf("%s: it is not sent by a job", c.name)
 		}
-		w.work()
-		if got := strings.Join(told, " "); got != c.want || len(w.own.asked) != c.asked || w.Busy() {
-			t.Errorf("%s: told %q after %d scripts, want %q after %d; busy: %v", c.name, got, len(w.own.asked), c.want, c.asked, w.Busy())
+		w.Settle()
+		if got := strings.Join(told, " "); got != c.want || len(w.Own.Asked) != c.asked || w.Busy() {
+			t.Errorf("%s: told %q after %d scripts, want %q after %d; busy: %v", c.name, got, len(w.Own.Asked), c.want, c.asked, w.Busy())
 		}
 	}
 }
 
 func TestARollbackIsGivenUpAtItsLimit(t *testing.T) {
 	w := newWorld(t)
-	begun, ended := w.now, 0
+	begun, ended := w.Time, 0
 	w.RollBack(Rollback{Drop: script.Drop{Key: "k"}, Limit: 10 * time.Second, Gone: func() { t.Error("gone") }, Done: func(ok bool) {
 		if ended++; ok {
 			t.Error("without an answer it has succeeded")
 		}
 	}})
-	w.work()
-	if took := w.now.Sub(begun); ended != 1 || took < 10*time.Second || took > 12*time.Second {
+	w.Settle()
+	if took := w.Time.Sub(begun); ended != 1 || took < 10*time.Second || took > 12*time.Second {
 		t.Errorf("ended %d times, after %v", ended, took)
 	}
 }
@@ -69,17 +70,17 @@ func TestARollbackTravelsOnTheConnectionOfTheLatestIdentity(t *testing.T) {
 		answer any
 		own    int // scripts on the engine's own connection
 	}{
-		{number(goesOn), 0},
-		{refusal("NOPERM no"), 1},
+		{locktest.Numbers(goesOn), 0},
+		{locktest.Refusal("NOPERM no"), 1},
 		{contract.ErrUnsent, 1},
 		{contract.ErrInDoubt, 0}, // then it is sent there again
 	} {
-		w, by := newWorld(t), &node{answers: []any{c.answer, number(goesOn)}}
-		w.own.answers = []any{number(goesOn)}
+		w, by := newWorld(t), &locktest.Node{Answers: []any{c.answer, locktest.Numbers(goesOn)}}
+		w.Own.Answers = []any{locktest.Numbers(goesOn)}
 		w.RollBack(Rollback{Drop: script.Drop{Key: "k"}, By: by, Limit: time.Minute})
-		w.work()
-		if len(w.own.asked) != c.own || w.Busy() {
-			t.Errorf("%v: %d scripts on the engine's own connection, want %d; busy: %v", c.answer, len(w.own.asked), c.own, w.Busy())
+		w.Settle()
+		if len(w.Own.Asked) != c.own || w.Busy() {
+			t.Errorf("%v: %d scripts on the engine's own connection, want %d; busy: %v", c.answer, len(w.Own.Asked), c.own, w.Busy())
 		}
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/lockproxy/lockproxy/internal/lockcmds/contract"
+	"github.com/lockproxy/lockproxy/internal/locktest"
 	"github.com/lockproxy/lockproxy/internal/resp"
 )
 
@@ -26,13 +27,13 @@ func TestTheFirstAttemptIsOneScriptOnTheSessionsOwnConnection(t *testing.T) {
 		w := newWorld(t)
 		a := w.client(1)
 		a.sends(c.line)
-		if name := a.sent[0].Script.Name(); name != c.script {
+		if name := a.Sent[0].Script.Name(); name != c.script {
 			t.Errorf("%s: %s.lua", c.line, name)
 		}
 		a.answered(c.answer, c.err)
 		a.got(c.reply)
-		if w.x.Asks(1) || (w.holds.Len() == 1) != (c.reply == ":7") || len(w.asked) != 0 {
-			t.Errorf("%s: asks %v, %d holds, the engine asked %q", c.line, w.x.Asks(1), w.holds.Len(), w.asked)
+		if w.x.Asks(1) || (w.holds.Len() == 1) != (c.reply == ":7") || len(w.Own.Asked) != 0 {
+			t.Errorf("%s: asks %v, %d holds, the engine asked %q", c.line, w.x.Asks(1), w.holds.Len(), w.Own.Asked)
 		}
 	}
 }
@@ -41,10 +42,10 @@ func TestAnAcquireWhoseAnswerIsLostIsSentAgain(t *testing.T) {
 	w := newWorld(t)
 	a := w.client(1)
 	a.sends("LOCK k")
-	w.answers = []any{contract.ErrUnsent, grantOfFence(9)}
+	w.Own.Answers = []any{contract.ErrUnsent, grantOfFence(9)}
 	a.answered(resp.Value{}, contract.ErrInDoubt)
 	a.got()
-	w.pass(time.Second)
+	w.Pass(time.Second)
 	a.got(":9")
 }
 
@@ -53,9 +54,9 @@ func TestAnAcquireInDoubtIsRolledBack(t *testing.T) {
 	a := w.client(1)
 	a.sends("LOCK k")
 	a.answered(resp.Value{}, contract.ErrInDoubt)
-	w.pass(6 * time.Second)
+	w.Pass(6 * time.Second)
 	a.got("-INDOUBT sent, but no answer came")
-	if last := w.asked[len(w.asked)-1]; last != "drop" {
+	if last := w.Own.Asked[len(w.Own.Asked)-1]; last != "drop" {
 		t.Errorf("the last script is %s", last)
 	}
 }
@@ -68,8 +69,8 @@ func TestAGrantThatComesTooLate(t *testing.T) {
 		w := newWorld(t)
 		a := w.client(1)
 		a.sends(line)
-		w.now = w.now.Add(31 * time.Second)
-		w.answers = []any{numbers(1)} // to the rollback
+		w.Time = w.Time.Add(31 * time.Second)
+		w.Own.Answers = []any{locktest.Numbers(1)} // to the rollback
 		a.answered(grantOfFence(7), nil)
 		if waits {
 			a.got()
@@ -86,16 +87,16 @@ func TestAGrantToAClientThatHasGoneIsRolledBack(t *testing.T) {
 	w := newWorld(t)
 	a := w.client(1)
 	a.sends("LOCK k")
-	a.ended = true
+	a.Ended = true
 	w.holds.End(1)
 	w.x.Left(1)
-	w.answers = []any{numbers(1)}
-	if reply := a.sent[0].For.Done(grantOfFence(7), nil); reply != nil {
+	w.Own.Answers = []any{locktest.Numbers(1)}
+	if reply := a.Sent[0].For.Done(grantOfFence(7), nil); reply != nil {
 		t.Errorf("reply %q", reply)
 	}
-	w.work()
-	if w.holds.Len() != 0 || len(w.asked) != 1 || w.asked[0] != "drop" {
-		t.Errorf("%d holds, asked %q", w.holds.Len(), w.asked)
+	w.Work()
+	if w.holds.Len() != 0 || len(w.Own.Asked) != 1 || w.Own.Asked[0] != "drop" {
+		t.Errorf("%d holds, asked %q", w.holds.Len(), w.Own.Asked)
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"github.com/lockproxy/lockproxy/internal/lockcmds/names"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/script"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/turns"
+	"github.com/lockproxy/lockproxy/internal/locktest"
 )
 
 // channel is that of the lock k.
@@ -16,9 +17,9 @@ func channel() string { return names.Channel("k") }
 func TestAMessageCausesAnAttemptThatIsGranted(t *testing.T) {
 	w := newWorld(t)
 	a := w.waits(1, "LOCK k")
-	w.answers = []any{grantOfFence(8)}
+	w.Own.Answers = []any{grantOfFence(8)}
 	w.x.Published(channel())
-	w.work()
+	w.Work()
 	a.got(":8")
 	if w.holds.Len() != 1 || !w.x.Empty() {
 		t.Errorf("%d holds, no waiter: %v", w.holds.Len(), w.x.Empty())
@@ -28,21 +29,21 @@ func TestAMessageCausesAnAttemptThatIsGranted(t *testing.T) {
 func TestTheEndOfTheHoldersLeaseCausesAnAttempt(t *testing.T) {
 	w := newWorld(t)
 	a := w.waits(1, "LOCK k")
-	w.answers = []any{grantOfFence(8)}
-	w.pass(19 * time.Second)
+	w.Own.Answers = []any{grantOfFence(8)}
+	w.Pass(19 * time.Second)
 	a.got()
-	w.pass(2 * time.Second)
+	w.Pass(2 * time.Second)
 	a.got(":8")
 }
 
 func TestAnAttemptThatFailsIsMadeAgainAfterAPause(t *testing.T) {
 	w := newWorld(t)
 	a := w.waits(1, "LOCK k")
-	w.answers = []any{contract.ErrUnsent, contract.ErrInDoubt, grantOfFence(8)}
+	w.Own.Answers = []any{contract.ErrUnsent, contract.ErrInDoubt, grantOfFence(8)}
 	w.x.Published(channel())
-	w.work()
+	w.Work()
 	a.got()
-	w.pass(time.Second)
+	w.Pass(time.Second)
 	a.got(":8")
 }
 
@@ -51,14 +52,14 @@ func TestAWaiterInDoubtIsRolledBackBeforeItsReply(t *testing.T) {
 	w := newWorld(t)
 	a := w.waits(1, "LOCK k WAIT 5000")
 	w.x.Published(channel())
-	w.pass(4 * time.Second) // no attempt is answered
-	w.answers = nil
-	w.pass(1500 * time.Millisecond)
+	w.Pass(4 * time.Second) // no attempt is answered
+	w.Own.Answers = nil
+	w.Pass(1500 * time.Millisecond)
 	a.got()
-	w.answers = []any{numbers(1), numbers(1)}
-	w.pass(2 * time.Second)
+	w.Own.Answers = []any{locktest.Numbers(1), locktest.Numbers(1)}
+	w.Pass(2 * time.Second)
 	a.got("(nil)")
-	if last := w.asked[len(w.asked)-1]; last != "drop" && last != "leave" {
+	if last := w.Own.Asked[len(w.Own.Asked)-1]; last != "drop" && last != "leave" {
 		t.Errorf("the last script is %s", last)
 	}
 }
@@ -67,14 +68,14 @@ func TestAGrantToAWaiterThatHasGoneIsRolledBack(t *testing.T) {
 	w := newWorld(t)
 	a := w.waits(1, "LOCK k")
 	w.x.Published(channel()) // the attempt is a job that has not run yet
-	a.ended = true
+	a.Ended = true
 	w.holds.End(1)
 	w.x.Left(1)
-	w.answers = []any{grantOfFence(8), numbers(1)}
-	w.work()
+	w.Own.Answers = []any{grantOfFence(8), locktest.Numbers(1)}
+	w.Work()
 	a.got()
-	if w.holds.Len() != 0 || w.asked[len(w.asked)-1] != "drop" {
-		t.Errorf("%d holds, asked %q", w.holds.Len(), w.asked)
+	if w.holds.Len() != 0 || w.Own.Asked[len(w.Own.Asked)-1] != "drop" {
+		t.Errorf("%d holds, asked %q", w.holds.Len(), w.Own.Asked)
 	}
 }
 
@@ -83,11 +84,11 @@ func TestTheScriptOfAnAttempt(t *testing.T) {
 	for line, want := range map[string]string{"LOCK k": "crowd", "FAIRLOCK k": "fair"} {
 		w := newWorld(t)
 		w.waits(1, line)
-		w.asked = nil
+		w.Own.Asked = nil
 		w.x.Wake("k")
-		w.work()
-		if len(w.asked) != 1 || w.asked[0] != want {
-			t.Errorf("%s: %q", line, w.asked)
+		w.Work()
+		if len(w.Own.Asked) != 1 || w.Own.Asked[0] != want {
+			t.Errorf("%s: %q", line, w.Own.Asked)
 		}
 	}
 }
@@ -101,9 +102,9 @@ func TestAReleaseGrantsTheLockToTheFirstWaiter(t *testing.T) {
 	if o.Empty() || o.Call(script.Release{Key: "k"}).Name() != "handover" {
 		t.Fatalf("offer %+v", o)
 	}
-	o.Answered(holder, script.Released{Status: script.HandedOver, Granted: 8, To: script.ToPlain}, w.now, nil)
+	o.Answered(holder, script.Released{Status: script.HandedOver, Granted: 8, To: script.ToPlain}, w.Time, nil)
 	a.got() // not before the session of the holder is unlocked
-	holder.unlock()
+	holder.Unlock()
 	a.got(":8")
 	b.got()
 	if all, _ := w.x.Count("k"); all != 1 || w.holds.Len() != 1 {
@@ -116,11 +117,11 @@ func TestAReleaseThatIsRefusedLeavesTheWaiterWaiting(t *testing.T) {
 		w := newWorld(t)
 		a, holder := w.waits(1, "LOCK k"), w.client(9)
 		o := w.x.Offer("k", "holder", turns.Chain{})
-		o.Answered(holder, script.Released{}, w.now, err)
-		holder.unlock()
-		w.answers = []any{grantOfFence(8)}
+		o.Answered(holder, script.Released{}, w.Time, err)
+		holder.Unlock()
+		w.Own.Answers = []any{grantOfFence(8)}
 		a.got()
-		w.pass(2 * time.Second)
+		w.Pass(2 * time.Second)
 		if a.got(":8"); !w.x.Empty() { // by an attempt of its own
 			t.Errorf("%s: the waiter is still there", name)
 		}

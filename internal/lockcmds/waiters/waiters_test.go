@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/lockproxy/lockproxy/internal/lockcmds/contract"
+	"github.com/lockproxy/lockproxy/internal/locktest"
 )
 
 func TestAWaiterSubscribesBeforeItsDecidingAttempt(t *testing.T) {
@@ -12,10 +13,10 @@ func TestAWaiterSubscribesBeforeItsDecidingAttempt(t *testing.T) {
 	a := w.client(1)
 	a.sends("LOCK k")
 	a.answered(busy(20*time.Second), nil)
-	if len(w.wanted) != 1 || w.wanted[0] != channel() || len(w.asked) != 0 {
-		t.Fatalf("wanted %q, asked %q", w.wanted, w.asked)
+	if len(w.Wanted) != 1 || w.Wanted[0] != channel() || len(w.Own.Asked) != 0 {
+		t.Fatalf("wanted %q, asked %q", w.Wanted, w.Own.Asked)
 	}
-	w.answers = append(w.answers, grantOfFence(8))
+	w.Own.Answers = append(w.Own.Answers, grantOfFence(8))
 	w.confirm()
 	a.got(":8")
 }
@@ -23,31 +24,31 @@ func TestAWaiterSubscribesBeforeItsDecidingAttempt(t *testing.T) {
 func TestAFairWaiterLeavesTheQueueWhenItsClientHasGone(t *testing.T) {
 	w := newWorld(t)
 	a := w.waits(1, "FAIRLOCK k")
-	a.ended = true
+	a.Ended = true
 	w.x.Left(1)
-	w.asked, w.answers = nil, []any{contract.ErrUnsent, numbers(1)}
-	w.work()
-	w.pass(time.Second)
-	if len(w.asked) != 2 || w.asked[0] != "leave" || !w.x.Empty() {
-		t.Errorf("asked %q", w.asked)
+	w.Own.Asked, w.Own.Answers = nil, []any{contract.ErrUnsent, locktest.Numbers(1)}
+	w.Work()
+	w.Pass(time.Second)
+	if len(w.Own.Asked) != 2 || w.Own.Asked[0] != "leave" || !w.x.Empty() {
+		t.Errorf("asked %q", w.Own.Asked)
 	}
 }
 
 func TestThePlacesOfFairWaitersAreRefreshed(t *testing.T) {
 	w := newWorld(t)
 	w.waits(1, "FAIRLOCK k")
-	w.asked = nil
+	w.Own.Asked = nil
 	refreshed := 0
 	for range 21 {
-		w.answers = append(w.answers, busy(20*time.Second))
+		w.Own.Answers = append(w.Own.Answers, busy(20*time.Second))
 	}
-	w.pass(101 * time.Second)
-	for _, name := range w.asked {
+	w.Pass(101 * time.Second)
+	for _, name := range w.Own.Asked {
 		if name == "refresh" {
 			refreshed++
 		}
 	}
 	if refreshed != 1 {
-		t.Errorf("refreshed %d times in a third of the time: %q", refreshed, w.asked)
+		t.Errorf("refreshed %d times in a third of the time: %q", refreshed, w.Own.Asked)
 	}
 }

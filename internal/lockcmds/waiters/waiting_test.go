@@ -10,6 +10,7 @@ import (
 	"github.com/lockproxy/lockproxy/internal/lockcmds/endings"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/slowlog"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/terms"
+	"github.com/lockproxy/lockproxy/internal/locktest"
 	"github.com/lockproxy/lockproxy/internal/resp"
 )
 
@@ -19,7 +20,7 @@ func (w *world) waits(id uint64, line string) *client {
 	c := w.client(id)
 	c.sends(line)
 	c.answered(busy(20*time.Second), nil)
-	w.answers = append(w.answers, busy(20*time.Second))
+	w.Own.Answers = append(w.Own.Answers, busy(20*time.Second))
 	w.confirm()
 	c.got()
 	return c
@@ -28,9 +29,9 @@ func (w *world) waits(id uint64, line string) *client {
 func TestAWaiterIsAnsweredWhenItsTimeIsOver(t *testing.T) {
 	w := newWorld(t)
 	a := w.waits(1, "LOCK k WAIT 5000")
-	w.pass(4 * time.Second)
+	w.Pass(4 * time.Second)
 	a.got()
-	w.pass(2 * time.Second)
+	w.Pass(2 * time.Second)
 	a.got("(nil)")
 	if w.x.Asks(1) || !w.x.Empty() || w.x.Waiting.Load() != 0 {
 		t.Errorf("asks %v, empty %v, %d waiters", w.x.Asks(1), w.x.Empty(), w.x.Waiting.Load())
@@ -44,7 +45,7 @@ func TestAWaiterIsUnblocked(t *testing.T) {
 		if !w.x.Unblock(1, withError) || w.x.Unblock(2, withError) {
 			t.Error("the wrong session was waiting")
 		}
-		w.work()
+		w.Work()
 		a.got(reply)
 	}
 }
@@ -53,7 +54,7 @@ func TestADrainRefusesTheWaitersAndThoseToCome(t *testing.T) {
 	w := newWorld(t)
 	a := w.waits(1, "LOCK k")
 	w.x.Drain()
-	w.work()
+	w.Work()
 	a.got("-OVERLOADED " + errDraining.Error())
 	b := w.client(2)
 	b.sends("LOCK k")
@@ -69,11 +70,11 @@ func TestTheNumberOfWaitersIsBounded(t *testing.T) {
 		w.waits(1, "FAIRLOCK k")
 		b := w.client(2)
 		b.sends("FAIRLOCK k")
-		w.answers = []any{numbers(1)} // to leaving the queue
+		w.Own.Answers = []any{locktest.Numbers(1)} // to leaving the queue
 		b.answered(busy(time.Second), nil)
-		w.pass(time.Second)
-		if len(b.replies) != 1 || b.replies[0][:12] != "-OVERLOADED " {
-			t.Errorf("%+v: %q", limits, b.replies)
+		w.Pass(time.Second)
+		if len(b.Replies) != 1 || b.Replies[0][:12] != "-OVERLOADED " {
+			t.Errorf("%+v: %q", limits, b.Replies)
 		}
 		if all, own := w.x.Count("k"); all != 1 || own != 1 {
 			t.Errorf("%d waiters, %d of them fair", all, own)
@@ -86,8 +87,8 @@ func TestARefusedSubscriptionIsTheReply(t *testing.T) {
 	a := w.client(1)
 	a.sends("LOCK k")
 	a.answered(busy(time.Second), nil)
-	w.x.Refused(w.wanted[0], "NOPERM no channel")
-	w.work()
+	w.x.Refused(w.Wanted[0], "NOPERM no channel")
+	w.Work()
 	a.got("-NOPERM no channel")
 }
 
@@ -99,14 +100,14 @@ func TestSlowWaitsAndHoldsAreLogged(t *testing.T) {
 	a.answered(grantOfFence(7), nil)
 	late, brief := w.waits(2, "LOCK k WAIT 5000"), w.waits(3, "FAIRLOCK k WAIT 900")
 	other := w.waits(4, "LOCK other OWNER x WAIT 60000")
-	w.pass(4 * time.Second)
+	w.Pass(4 * time.Second)
 	w.holds.End(1)
 	w.x.Left(1)
-	w.pass(2 * time.Second)
+	w.Pass(2 * time.Second)
 	late.got("(nil)")
 	brief.got("(nil)")
 	w.x.Unblock(4, true)
-	w.work()
+	w.Work()
 	other.got("-UNBLOCKED client unblocked via CLIENT UNBLOCK")
 	slow := w.holds.Told[0].(*slowlog.Log)
 	start := time.Unix(1000, 0)
@@ -136,10 +137,10 @@ func TestAGrantAfterALongTimeIsASlowWait(t *testing.T) {
 	w := newWorld(t)
 	w.limits.Slow = slowlog.Settings{Wait: time.Second, Len: 10}
 	a := w.waits(1, "LOCK k OWNER me")
-	w.pass(2 * time.Second)
-	w.answers = []any{grantOfFence(9)}
+	w.Pass(2 * time.Second)
+	w.Own.Answers = []any{grantOfFence(9)}
 	w.x.Wake("k")
-	w.work()
+	w.Work()
 	a.got(":9")
 	entries := w.holds.Told[0].(*slowlog.Log).Latest(-1)
 	if len(entries) != 1 || entries[0].Outcome != "granted" || entries[0].Fence != 9 || entries[0].Took != 2*time.Second || entries[0].Behind.Owner != "elsewhere" {
@@ -151,7 +152,7 @@ func TestNoSlowHoldOrWaitIsLoggedWithoutThresholds(t *testing.T) {
 	w := newWorld(t)
 	w.limits.Slow.Len = 10
 	a := w.waits(1, "LOCK k WAIT 5000")
-	w.pass(6 * time.Second)
+	w.Pass(6 * time.Second)
 	a.got("(nil)")
 	b := w.client(2)
 	b.sends("LOCK k")
