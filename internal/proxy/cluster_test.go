@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/lockproxy/lockproxy/internal/redistest"
+	"github.com/lockproxy/lockproxy/internal/resp"
 	"github.com/lockproxy/lockproxy/internal/upstream/slots"
 )
 
@@ -30,6 +31,7 @@ func TestOverACluster(t *testing.T) {
 	t.Run("moving subscriptions", func(t *testing.T) { subscriptionsMove(t, c, proxies) })
 	t.Run("pipelines", func(t *testing.T) { pipelinesKeepOrder(t, proxies) })
 	t.Run("scan", func(t *testing.T) { scanFindsEachKey(t, c, proxies[EngineGoroutine]) })
+	t.Run("behind a watch", func(t *testing.T) { allKeysBehindWatch(t, proxies) })
 	t.Run("scripts", func(t *testing.T) { scriptsDoNotRedirect(t, c, proxies) })
 	t.Run("half moved", func(t *testing.T) { commandsAwaitTheMove(t, c, proxies) })
 	t.Run("cluster down", func(t *testing.T) { commandsAwaitTheSlot(t, c, proxies) })
@@ -220,6 +222,64 @@ func pipelinesKeepOrder(t *testing.T, proxies map[string]*Server) {
 				t.Error("no keys")
 			}
 		})
+	}
+}
+
+// allKeysBehindWatch: a connection of its own, which a session has for its WATCH, is that of one server.
+func allKeysBehindWatch(t *testing.T, proxies map[string]*Server) {
+	for engine, srv := range proxies {
+		p := dialClient(t, address(srv))
+		p.quiet("FLUSHALL")
+		const n = 60
+		for i := range n {
+			p.quiet("SET", fmt.Sprint("key:", i), "x")
+		}
+		p.quiet("WATCH", "key:0")
+		if got := p.quiet("DBSIZE"); got != fmt.Sprintf(":%d\r\n", n) {
+			t.Errorf("%s: DBSIZE %q", engine, got)
+		}
+		if got := p.quiet("MGET", "key:0", "key:1", "key:2"); got != "*3\r\n$1\r\nx\r\n$1\r\nx\r\n$1\r\nx\r\n" {
+			t.Errorf("%s: MGET %q", engine, got)
+		}
+		found, cursor := 0, "0"
+		for range 100 {
+			v, _, err := resp.Decode([]byte(p.quiet("SCAN", cursor, "COUNT", "20")))
+			if err != nil || len(v.Elems) != 2 {
+				t.Fatalf("%s: SCAN: %v, %v", engine, v, err)
+			}
+			found += len(v.Elems[1].Elems)
+			if cursor = string(v.Elems[0].Str); cursor == "0" {
+				break
+			}
+		}
+		if found != n || cursor != "0" {
+			t.Errorf("%s: SCAN found %d of %d keys", engine, found, n)
+		}
+		p.quiet("MULTI")
+		for _, verb := range []string{"SCAN 0", "KEYS *", "DBSIZE", "FLUSHALL"} {
+			if got := p.quiet(strings.Fields(verb)...); !strings.HasPrefix(got, "-CROSSSLOT ") {
+				t.Errorf("%s: %s inside MULTI: %q", engine, verb, got)
+			}
+		}
+		if got := p.quiet("EXEC"); !strings.HasPrefix(got, "-EXECABORT ") {
+			t.Errorf("%s: EXEC: %q", engine, got)
+		}
+		for _, verb := range []string{"DBSIZE", "LOCK l", "GET"} {
+			for i := range 3 { // on each server
+				p.raw(fmt.Sprintf("MULTI\r\n%s\r\nGET key:%d\r\nEXEC\r\nDBSIZE\r\n", verb, i))
+				var all string
+				for range 5 {
+					got, err := p.frame()
+					if err != nil {
+						t.Fatal(err)
+					}
+					all += got[:1]
+				}
+				if all != "+-+-:" {
+					t.Errorf("%s: %s and a key in one transaction: %q", engine, verb, all)
+				}
+			}
+		}
 	}
 }
 

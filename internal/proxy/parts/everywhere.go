@@ -48,6 +48,15 @@ func Everywhere(name, sub string, args [][]byte) Join {
 	return everywhere[name+" "+sub]
 }
 
+// AllKeys reports whether a command, by its name in lower case, concerns all keys. In a transaction, which is at one server, it would miss most of them.
+func AllKeys(name string) bool {
+	switch name {
+	case "keys", "scan", "dbsize", "flushall", "flushdb":
+		return true
+	}
+	return false
+}
+
 // age is that of an entry of ACL LOG.
 func age(entry resp.Value) float64 {
 	for i := 0; i+1 < len(entry.Elems); i += 2 {

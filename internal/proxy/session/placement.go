@@ -9,6 +9,7 @@ import (
 	"github.com/lockproxy/lockproxy/internal/proxy/command"
 	"github.com/lockproxy/lockproxy/internal/proxy/errands"
 	"github.com/lockproxy/lockproxy/internal/proxy/handlers"
+	"github.com/lockproxy/lockproxy/internal/proxy/parts"
 	"github.com/lockproxy/lockproxy/internal/proxy/replies"
 	"github.com/lockproxy/lockproxy/internal/proxy/shared"
 	"github.com/lockproxy/lockproxy/internal/resp"
@@ -75,6 +76,11 @@ func (u *pinning) routeAt(row *command.Row, p command.Policy, raw []byte) (done,
 			return false, true
 		}
 		s.Adopt()
+		if !pin.fresh {
+			if handled, done := s.whole(row, p, raw); handled {
+				return done, true
+			}
+		}
 		elsewhere := s.Slot >= 0 && s.Owner(s.Slot) != pin.conn.At() && !pin.fresh
 		switch {
 		case pin.Watching && elsewhere && p == command.Shared:
@@ -89,13 +95,20 @@ func (u *pinning) routeAt(row *command.Row, p command.Policy, raw []byte) (done,
 	if p == command.Transaction && row.Name != "watch" {
 		return false, false
 	}
-	if s.Slot >= 0 && pin.home < 0 {
+	allKeys := parts.AllKeys(row.Name)
+	if allKeys || s.Slot >= 0 && pin.home < 0 {
 		if !s.awaitQuiet() {
 			return false, true
 		}
 		if !pin.InTx { // MULTI was refused
 			return u.routeAt(row, p, raw)
 		}
+	}
+	switch {
+	case allKeys:
+		u.poison(shared.CrossSlot)
+		return true, true
+	case s.Slot >= 0 && pin.home < 0:
 		at := s.Owner(s.Slot)
 		switch elsewhere := at != pin.conn.At() && at != upstream.AnyNode; {
 		case elsewhere && (pin.Watching || len(pin.Steps) > 0):

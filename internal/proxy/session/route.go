@@ -281,6 +281,9 @@ func (u *pinning) queueLocal(row *command.Row, p command.Policy, raw []byte) boo
 // poison answers err and makes the open transaction fail, like a command that Redis refuses to queue.
 func (u *pinning) poison(err []byte) {
 	s := u.s
+	if s.Clustered() {
+		u.pin.keepCommand(command.Malformed) // it fails at another server, too
+	}
 	s.forward(command.Malformed, &handlers.Reply{Session: s.side(), Muted: s.muted, Replace: func([]byte) []byte { return err }}, 1)
 }
 
