@@ -7,6 +7,7 @@ import (
 	dto "github.com/prometheus/client_model/go"
 
 	"github.com/lockproxy/lockproxy/internal/admin/timely"
+	"github.com/lockproxy/lockproxy/internal/proxy/meter"
 	"github.com/lockproxy/lockproxy/internal/proxy/status"
 )
 
@@ -91,7 +92,7 @@ func (c collector) Collect(out chan<- prometheus.Metric) {
 				}
 				out <- both{
 					Metric: prometheus.MustNewConstHistogram(d, w.Count, w.Sum.Seconds(), buckets, label),
-					native: prometheus.MustNewConstNativeHistogram(d, w.Count, w.Sum.Seconds(), w.Native, nil, 0, status.NativeSchema, 0, time.Now().Add(-s.Uptime), label),
+					native: prometheus.MustNewConstNativeHistogram(d, w.Count, w.Sum.Seconds(), w.Native, nil, 0, meter.NativeSchema, 0, time.Now().Add(-s.Uptime), label),
 				}
 			}
 		case row.ByLabel != nil:

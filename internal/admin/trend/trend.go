@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/lockproxy/lockproxy/internal/proxy/meter"
 	"github.com/lockproxy/lockproxy/internal/proxy/status"
 	"github.com/lockproxy/lockproxy/internal/watchdog"
 )
@@ -43,7 +44,7 @@ func sum(by map[string]int64) (n int64) {
 	return n
 }
 
-func count(by map[string]status.Waits) (n int64) {
+func count(by map[string]meter.Waits) (n int64) {
 	for _, v := range by {
 		n += int64(v.Count)
 	}

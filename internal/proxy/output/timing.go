@@ -1,15 +1,15 @@
 package output
 
 import (
+	"github.com/lockproxy/lockproxy/internal/proxy/meter"
 	"github.com/lockproxy/lockproxy/internal/proxy/replies"
-	"github.com/lockproxy/lockproxy/internal/proxy/status"
 	"github.com/lockproxy/lockproxy/internal/stopwatch"
 )
 
 // Time measures the next n commands, of that class and of a session of that number, if it is their turn. tick changes now and then.
 func (o *Output[C]) Time(session uint64, class, n int, tick int64) {
 	if o.proxy.Counters.Traffic.Due(session, class, n, tick) {
-		o.watch.Start(class, class == status.ClassLocal)
+		o.watch.Start(class, class == meter.ClassLocal)
 	}
 }
 

@@ -3,7 +3,7 @@ package session
 import (
 	"github.com/lockproxy/lockproxy/internal/proxy/budget"
 	"github.com/lockproxy/lockproxy/internal/proxy/command"
-	"github.com/lockproxy/lockproxy/internal/proxy/status"
+	"github.com/lockproxy/lockproxy/internal/proxy/meter"
 	"github.com/lockproxy/lockproxy/internal/resp"
 )
 
@@ -167,8 +167,8 @@ func (r *batch) send() {
 }
 
 func (r *batch) forward(raw []byte, n int) {
-	r.s.Time(r.s.ID, status.ClassShared, n, r.s.active)
-	r.s.proxy.Counters.Traffic.Add(r.s.ID, status.ClassShared, n, len(raw))
+	r.s.Time(r.s.ID, meter.ClassShared, n, r.s.active)
+	r.s.proxy.Counters.Traffic.Add(r.s.ID, meter.ClassShared, n, len(raw))
 	r.s.forward(raw, nil, n)
 }
 

@@ -4,8 +4,8 @@ import (
 	"time"
 
 	"github.com/lockproxy/lockproxy/internal/proxy/command"
+	"github.com/lockproxy/lockproxy/internal/proxy/meter"
 	"github.com/lockproxy/lockproxy/internal/proxy/shared"
-	"github.com/lockproxy/lockproxy/internal/proxy/status"
 )
 
 // A large command need not be held whole. If its name is known, and it only carries data, the session takes a pin and sends the
@@ -86,7 +86,7 @@ func (i *input) endStream(rest []byte) {
 		s.answer(shared.NoUpstream)
 		return
 	}
-	s.proxy.Counters.Traffic.Add(s.ID, status.ClassPinned, 1, i.large.bytes+len(rest))
+	s.proxy.Counters.Traffic.Add(s.ID, meter.ClassPinned, 1, i.large.bytes+len(rest))
 	s.forward(rest, s.handler(), 1)
 }
 

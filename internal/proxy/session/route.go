@@ -4,9 +4,9 @@ import (
 	"github.com/lockproxy/lockproxy/internal/proxy/command"
 	"github.com/lockproxy/lockproxy/internal/proxy/handlers"
 	"github.com/lockproxy/lockproxy/internal/proxy/idchange"
+	"github.com/lockproxy/lockproxy/internal/proxy/meter"
 	"github.com/lockproxy/lockproxy/internal/proxy/pubsub"
 	"github.com/lockproxy/lockproxy/internal/proxy/shared"
-	"github.com/lockproxy/lockproxy/internal/proxy/status"
 	"github.com/lockproxy/lockproxy/internal/proxy/transaction"
 	"github.com/lockproxy/lockproxy/internal/resp"
 )
@@ -56,13 +56,13 @@ func (s *Session) route(row *command.Row, raw []byte) bool {
 func classOf(p command.Policy) int {
 	switch p {
 	case command.Shared, command.Augmented:
-		return status.ClassShared
+		return meter.ClassShared
 	case command.Local, command.AboutClients:
-		return status.ClassLocal
+		return meter.ClassLocal
 	case command.Lock:
-		return status.ClassLock
+		return meter.ClassLock
 	default:
-		return status.ClassPinned
+		return meter.ClassPinned
 	}
 }
 

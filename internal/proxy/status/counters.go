@@ -21,6 +21,7 @@ import (
 	"github.com/lockproxy/lockproxy/internal/lockcmds"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/grammar"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/queue"
+	"github.com/lockproxy/lockproxy/internal/proxy/meter"
 	"github.com/lockproxy/lockproxy/internal/resp"
 	"github.com/lockproxy/lockproxy/internal/watchdog"
 )
@@ -46,53 +47,53 @@ type Counters struct {
 	Refused     atomic.Int64 // commands answered -NOUPSTREAM
 	PinWaits    atomic.Int64 // commands that had to wait for a pin
 	PinTimeouts atomic.Int64 // commands that waited for a pin and got none
-	PinReasons  tally        // pins in use, by command
+	PinReasons  meter.Tally  // pins in use, by command
 
-	Traffic Traffic // commands and bytes
+	Traffic meter.Traffic // commands and bytes
 
-	proxyTime, upstreamTime [classes]histogram // of measured commands, by class
+	proxyTime, upstreamTime [meter.Classes]meter.Histogram // of measured commands, by class
 
-	errors      tally                           // answers of the proxy's own codes to lock commands
-	waits       [grammar.FairLock + 1]histogram // that ended with a grant, by verb
-	queued      [4]histogram                    // stays in wait queues, by outcome: see queuedNames
-	holds       [2]histogram                    // released, lost
-	handoverIn  [1]histogram                    // from the release to the answer that grants the lock to a waiter
-	renewed     atomic.Int64                    // renewals
-	renewedLate atomic.Int64                    // of these, with less than a third of the lease left
-	renewFailed atomic.Int64                    // attempts without an answer
-	renewGone   atomic.Int64                    // renewals of locks that were gone
-	margin      least                           // of the lease, when a renewal was answered
-	handovers   atomic.Int64                    // grants in the same step as a release
-	attempts    atomic.Int64                    // attempts on behalf of waiters
-	waitRefused atomic.Int64                    // lock commands that found too many waiters
-	reentered   atomic.Int64                    // acquires by a connection that held the lock already, without OWNER
-	noReentry   atomic.Int64                    // the same, refused
-	lost        tally                           // locks, by reason
-	repaired    atomic.Int64                    // fence counters
+	errors      meter.Tally                           // answers of the proxy's own codes to lock commands
+	waits       [grammar.FairLock + 1]meter.Histogram // that ended with a grant, by verb
+	queued      [4]meter.Histogram                    // stays in wait queues, by outcome: see queuedNames
+	holds       [2]meter.Histogram                    // released, lost
+	handoverIn  [1]meter.Histogram                    // from the release to the answer that grants the lock to a waiter
+	renewed     atomic.Int64                          // renewals
+	renewedLate atomic.Int64                          // of these, with less than a third of the lease left
+	renewFailed atomic.Int64                          // attempts without an answer
+	renewGone   atomic.Int64                          // renewals of locks that were gone
+	margin      meter.Least                           // of the lease, when a renewal was answered
+	handovers   atomic.Int64                          // grants in the same step as a release
+	attempts    atomic.Int64                          // attempts on behalf of waiters
+	waitRefused atomic.Int64                          // lock commands that found too many waiters
+	reentered   atomic.Int64                          // acquires by a connection that held the lock already, without OWNER
+	noReentry   atomic.Int64                          // the same, refused
+	lost        meter.Tally                           // locks, by reason
+	repaired    atomic.Int64                          // fence counters
 }
 
 // Timed counts the times of one measured command: in the proxy, and at Redis; the latter is negative if it was not sent.
 func (c *Counters) Timed(class int, proxy, upstream time.Duration) {
-	c.proxyTime[class].add(proxy)
+	c.proxyTime[class].Add(proxy)
 	if upstream >= 0 {
-		c.upstreamTime[class].add(upstream)
+		c.upstreamTime[class].Add(upstream)
 	}
 }
 
 // LockEvents are the events that the lock engines report.
 func (c *Counters) LockEvents() lockcmds.Events {
 	return lockcmds.Events{
-		Granted: func(v grammar.Verb, waited time.Duration) { c.waits[v].add(waited) },
+		Granted: func(v grammar.Verb, waited time.Duration) { c.waits[v].Add(waited) },
 		HandedOver: func(took time.Duration) {
 			c.handovers.Add(1)
-			c.handoverIn[0].add(took)
+			c.handoverIn[0].Add(took)
 		},
-		Left: func(outcome queue.Outcome, waited time.Duration) { c.queued[queuedAs(outcome)].add(waited) },
+		Left: func(outcome queue.Outcome, waited time.Duration) { c.queued[queuedAs(outcome)].Add(waited) },
 		Ended: func(lost bool, held time.Duration) {
 			if lost {
-				c.holds[1].add(held)
+				c.holds[1].Add(held)
 			} else {
-				c.holds[0].add(held)
+				c.holds[0].Add(held)
 			}
 		},
 		Renewed: func(r watchdog.Round) {
@@ -101,7 +102,7 @@ func (c *Counters) LockEvents() lockcmds.Events {
 			c.renewFailed.Add(int64(r.Failed))
 			c.renewGone.Add(int64(r.Gone))
 			if r.Done > 0 {
-				c.margin.add(time.Now(), r.Margin)
+				c.margin.Add(time.Now(), r.Margin)
 			}
 		},
 		Attempt:  func() { c.attempts.Add(1) },

@@ -8,6 +8,7 @@ import (
 	"github.com/lockproxy/lockproxy/internal/lockcmds"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/grammar"
 	"github.com/lockproxy/lockproxy/internal/proxy/budget"
+	"github.com/lockproxy/lockproxy/internal/proxy/meter"
 	"github.com/lockproxy/lockproxy/internal/resp"
 	"github.com/lockproxy/lockproxy/internal/upstream"
 )
@@ -37,9 +38,9 @@ type Stats struct {
 	PinWaits, PinTimeouts         int64
 	LoginsFailed                  int64
 
-	Commands, Bytes map[string]int64 // of clients, by class
-	ProxyTime       map[string]Waits // of measured commands, by class
-	UpstreamTime    map[string]Waits
+	Commands, Bytes map[string]int64       // of clients, by class
+	ProxyTime       map[string]meter.Waits // of measured commands, by class
+	UpstreamTime    map[string]meter.Waits
 	LaneCommands    int64            // without an answer, on all lanes together
 	LaneBytes       int64            // that lanes have not written
 	Reconnects      int64            // connections to Redis that lanes have lost
@@ -47,17 +48,17 @@ type Stats struct {
 	LoopsBusy       time.Duration    // all together, since the start
 	Limits          map[string]int64 // by setting
 
-	LockErrors    map[string]int64 // answers to lock commands, by code
-	Queued        map[string]Waits // stays in wait queues, by outcome
-	Holds         map[string]Waits // by end
-	Handovers     map[string]Waits // from the release to the grant
-	Renewals      map[string]int64 // by outcome
-	RenewalMargin time.Duration    // the least of the last minute; negative: none
+	LockErrors    map[string]int64       // answers to lock commands, by code
+	Queued        map[string]meter.Waits // stays in wait queues, by outcome
+	Holds         map[string]meter.Waits // by end
+	Handovers     map[string]meter.Waits // from the release to the grant
+	Renewals      map[string]int64       // by outcome
+	RenewalMargin time.Duration          // the least of the last minute; negative: none
 
 	Held, Waiting        int           // locks held through this proxy, clients that wait for locks
 	OldestWait           time.Duration // of these, the one that has waited for longest; -1 s: none waits
 	WaitsRefused         int64
-	Waits                map[string]Waits // grants, by verb
+	Waits                map[string]meter.Waits // grants, by verb
 	HandedOver, Attempts int64
 	Lost                 map[string]int64 // locks, by reason
 	FencesRepaired       int64
@@ -146,18 +147,18 @@ func (c *Counters) read(s *Stats) {
 		"slow_command": c.SlowCommands.Load(), "memory_limit": c.MemoryLimit.Load(), "panic": c.Panics.Load(),
 	}
 	s.Refused = map[string]int64{"NOUPSTREAM": c.Refused.Load(), "OVERLOADED": c.PinTimeouts.Load() + c.waitRefused.Load()}
-	s.PinReasons = c.PinReasons.snapshot()
+	s.PinReasons = c.PinReasons.Snapshot()
 	s.PinWaits = c.PinWaits.Load()
 	s.PinTimeouts = c.PinTimeouts.Load()
 	s.LoginsFailed = c.LoginsFailed.Load()
 	s.WaitsRefused = c.waitRefused.Load()
-	s.Waits = map[string]Waits{}
+	s.Waits = map[string]meter.Waits{}
 	for _, verb := range []grammar.Verb{grammar.Lock, grammar.TryLock, grammar.FairLock} {
-		s.Waits[strings.ToLower(verb.String())] = c.waits[verb].snapshot()
+		s.Waits[strings.ToLower(verb.String())] = c.waits[verb].Snapshot()
 	}
-	s.Commands, s.Bytes = c.Traffic.snapshot()
-	s.ProxyTime, s.UpstreamTime = named(c.proxyTime[:], classNames[:]), named(c.upstreamTime[:], classNames[:])
-	s.LockErrors = c.errors.snapshot()
+	s.Commands, s.Bytes = c.Traffic.Snapshot()
+	s.ProxyTime, s.UpstreamTime = named(c.proxyTime[:], meter.ClassNames[:]), named(c.upstreamTime[:], meter.ClassNames[:])
+	s.LockErrors = c.errors.Snapshot()
 	for _, code := range resp.Codes() {
 		s.LockErrors[string(code)] += 0
 	}
@@ -166,10 +167,10 @@ func (c *Counters) read(s *Stats) {
 	s.Renewals = map[string]int64{
 		"done": c.renewed.Load() - c.renewedLate.Load(), "late": c.renewedLate.Load(), "failed": c.renewFailed.Load(), "gone": c.renewGone.Load(),
 	}
-	s.RenewalMargin = c.margin.value(time.Now())
+	s.RenewalMargin = c.margin.Value(time.Now())
 	s.HandedOver = c.handovers.Load()
 	s.Attempts = c.attempts.Load()
-	s.Lost = c.lost.snapshot()
+	s.Lost = c.lost.Snapshot()
 	for _, reason := range lockcmds.LossReasons() {
 		s.Lost[reason] += 0 // a reason is shown before its first loss
 	}
@@ -178,10 +179,10 @@ func (c *Counters) read(s *Stats) {
 }
 
 // named is a snapshot of each histogram, by its name.
-func named(all []histogram, names []string) map[string]Waits {
-	out := make(map[string]Waits, len(all))
+func named(all []meter.Histogram, names []string) map[string]meter.Waits {
+	out := make(map[string]meter.Waits, len(all))
 	for i := range all {
-		out[names[i]] = all[i].snapshot()
+		out[names[i]] = all[i].Snapshot()
 	}
 	return out
 }

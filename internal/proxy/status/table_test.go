@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/lockproxy/lockproxy/internal/lockcmds/grammar"
+	"github.com/lockproxy/lockproxy/internal/proxy/meter"
 )
 
 var update = flag.Bool("update", false, "write docs/METRICS.md")
@@ -80,7 +81,7 @@ func TestEveryNumberIsShown(t *testing.T) {
 					text += label + w.Sum.String()
 				}
 			case row.ByLabel != nil:
-				text += joined(row.ByLabel(s))
+				text += meter.Joined(row.ByLabel(s))
 			case row.Number != nil:
 				text += row.text(s)
 			}
@@ -105,7 +106,7 @@ func TestEveryNumberIsShown(t *testing.T) {
 			case "Refused":
 				label = "OVERLOADED"
 			case "Waits", "Queued", "Holds", "Handovers", "ProxyTime", "UpstreamTime":
-				value = reflect.ValueOf(Waits{Sum: time.Hour})
+				value = reflect.ValueOf(meter.Waits{Sum: time.Hour})
 			}
 			m := reflect.MakeMap(v.Type())
 			m.SetMapIndex(reflect.ValueOf(label), value)
@@ -135,18 +136,18 @@ func TestEveryCounterIsShown(t *testing.T) {
 		switch field := reflect.NewAt(v.Type().Field(i).Type, v.Field(i).Addr().UnsafePointer()).Interface().(type) {
 		case interface{ Store(int64) }:
 			field.Store(4711)
-		case *tally:
+		case *meter.Tally:
 			field.Add("word", 1)
-		case *[grammar.FairLock + 1]histogram:
-			field[grammar.Lock].add(time.Second)
-		case *[2]histogram:
-			field[0].add(time.Second)
-		case *[1]histogram:
-			field[0].add(time.Second)
-		case *Traffic:
-			field.Add(1, ClassLock, 1, 10)
-		case *least:
-			field.add(time.Now(), time.Second)
+		case *[grammar.FairLock + 1]meter.Histogram:
+			field[grammar.Lock].Add(time.Second)
+		case *[2]meter.Histogram:
+			field[0].Add(time.Second)
+		case *[1]meter.Histogram:
+			field[0].Add(time.Second)
+		case *meter.Traffic:
+			field.Add(1, meter.ClassLock, 1, 10)
+		case *meter.Least:
+			field.Add(time.Now(), time.Second)
 		}
 		if c.read(&after); cmp.Equal(before, after) {
 			t.Errorf("Stats does not have %s", v.Type().Field(i).Name)

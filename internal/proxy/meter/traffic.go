@@ -1,4 +1,4 @@
-package status
+package meter
 
 import "sync/atomic"
 
@@ -8,10 +8,11 @@ const (
 	ClassPinned        // on a pin
 	ClassLocal         // answered by the proxy
 	ClassLock          // the lock commands
-	classes
+	Classes            // how many there are
 )
 
-var classNames = [classes]string{"shared", "pinned", "local", "lock"}
+// ClassNames are the names of the classes.
+var ClassNames = [Classes]string{"shared", "pinned", "local", "lock"}
 
 // shards spreads the counters, so that event loops do not share a cache line. It is a power of two.
 const shards = 8
@@ -19,7 +20,7 @@ const shards = 8
 // Traffic counts commands and their bytes. Each batch of ordinary commands changes it, so counting neither allocates nor waits. The zero value is ready.
 type Traffic struct {
 	shard [shards]struct {
-		commands, bytes [classes]atomic.Int64
+		commands, bytes [Classes]atomic.Int64
 		tick            atomic.Int64 // of the last command that was measured for its tick
 		_               [64]byte
 	}
@@ -46,10 +47,11 @@ func (t *Traffic) Due(session uint64, class, n int, tick int64) bool {
 	return before/measured != (before+int64(n))/measured
 }
 
-func (t *Traffic) snapshot() (commands, bytes map[string]int64) {
+// Snapshot is the numbers of commands and of their bytes, by class.
+func (t *Traffic) Snapshot() (commands, bytes map[string]int64) {
 	commands, bytes = map[string]int64{}, map[string]int64{}
 	for i := range t.shard {
-		for class, name := range classNames {
+		for class, name := range ClassNames {
 			commands[name] += t.shard[i].commands[class].Load()
 			bytes[name] += t.shard[i].bytes[class].Load()
 		}

@@ -1,4 +1,4 @@
-package status
+package meter
 
 import (
 	"math"
@@ -51,14 +51,15 @@ func nativeBucket(d time.Duration) int {
 	return max(nativeFirst, min(n, nativeFirst+nativeCount-1))
 }
 
-// histogram counts durations by the bounds of their buckets.
-type histogram struct {
+// Histogram counts durations by the bounds of their buckets.
+type Histogram struct {
 	buckets [len(waitBounds) + 1]atomic.Uint64
 	native  [nativeCount]atomic.Int64
 	sum     atomic.Int64 // nanoseconds
 }
 
-func (w *histogram) add(d time.Duration) {
+// Add counts a duration.
+func (w *Histogram) Add(d time.Duration) {
 	i := 0
 	for i < len(waitBounds) && d > waitBounds[i] {
 		i++
@@ -68,7 +69,8 @@ func (w *histogram) add(d time.Duration) {
 	w.sum.Add(int64(d))
 }
 
-func (w *histogram) snapshot() Waits {
+// Snapshot is what was counted so far.
+func (w *Histogram) Snapshot() Waits {
 	out := Waits{Sum: time.Duration(w.sum.Load()), Buckets: make(map[time.Duration]uint64, len(waitBounds))}
 	for i := range w.buckets {
 		out.Count += w.buckets[i].Load()

@@ -1,4 +1,10 @@
-package status
+// Package meter has the forms of counters that are more than one number: by label, by duration, and by class of commands.
+//
+//	Tally.Add, Histogram.Add, Least.Add, Traffic.Add ──► Snapshot, Value ──► package status
+//
+// Any goroutine may change a counter. Counting never waits: a counter is made of atomic numbers, or is a small map behind a mutex of its own
+// under which nothing else happens.
+package meter
 
 import (
 	"maps"
@@ -10,14 +16,14 @@ import (
 	"time"
 )
 
-// tally counts by labels from a closed set. A label whose count is zero is not shown. The zero value is ready.
-type tally struct {
+// Tally counts by labels from a closed set. A label whose count is zero is not shown. The zero value is ready.
+type Tally struct {
 	mu    sync.Mutex
 	count map[string]int64
 }
 
 // Add changes the count of a label by n, which may be negative.
-func (t *tally) Add(label string, n int64) {
+func (t *Tally) Add(label string, n int64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.count == nil {
@@ -28,7 +34,8 @@ func (t *tally) Add(label string, n int64) {
 	}
 }
 
-func (t *tally) snapshot() map[string]int64 {
+// Snapshot is a copy of the counts.
+func (t *Tally) Snapshot() map[string]int64 {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	out := make(map[string]int64, len(t.count))
@@ -36,7 +43,8 @@ func (t *tally) snapshot() map[string]int64 {
 	return out
 }
 
-func total(byLabel map[string]int64) int64 {
+// Total is the sum of all counts.
+func Total(byLabel map[string]int64) int64 {
 	var sum int64
 	for _, n := range byLabel {
 		sum += n
@@ -44,8 +52,8 @@ func total(byLabel map[string]int64) int64 {
 	return sum
 }
 
-// joined lists counts by label, as in "blpop=1,multi=2".
-func joined(byLabel map[string]int64) string {
+// Joined lists counts by label, as in "blpop=1,multi=2".
+func Joined(byLabel map[string]int64) string {
 	var parts []string
 	for _, label := range slices.Sorted(maps.Keys(byLabel)) {
 		parts = append(parts, label+"="+strconv.FormatInt(byLabel[label], 10))
@@ -53,8 +61,8 @@ func joined(byLabel map[string]int64) string {
 	return strings.Join(parts, ",")
 }
 
-// least is the least of the durations of the last one to two periods. The zero value is ready.
-type least struct {
+// Least is the least of the durations of the last one to two periods. The zero value is ready.
+type Least struct {
 	mu          sync.Mutex
 	begun       time.Time // of the present period
 	now, before time.Duration
@@ -62,15 +70,16 @@ type least struct {
 
 const leastPeriod = time.Minute
 
-func (l *least) add(at time.Time, d time.Duration) {
+// Add takes a duration of that moment.
+func (l *Least) Add(at time.Time, d time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.turn(at)
 	l.now = min(l.now, d)
 }
 
-// value is -1 if there were none.
-func (l *least) value(at time.Time) time.Duration {
+// Value is -1 if there were none.
+func (l *Least) Value(at time.Time) time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.turn(at)
@@ -81,7 +90,7 @@ func (l *least) value(at time.Time) time.Duration {
 }
 
 // turn begins a period when the present one is over. Requires l.mu.
-func (l *least) turn(at time.Time) {
+func (l *Least) turn(at time.Time) {
 	switch passed := at.Sub(l.begun); {
 	case passed >= 2*leastPeriod:
 		l.now, l.before = math.MaxInt64, math.MaxInt64
