@@ -6,8 +6,6 @@ import (
 	"os"
 	"syscall"
 	"time"
-
-	"golang.org/x/sys/unix"
 )
 
 // An EndWatch sees the end of a client's input even if bytes before it have not been read. One goroutine waits at a time, and no goroutine
@@ -34,10 +32,7 @@ func NewEndWatch(nc net.Conn) *EndWatch {
 // Await waits until the client's end has come, or Interrupt is called. left: the client sends nothing more.
 func (w *EndWatch) Await() (left bool, err error) {
 	err = w.raw.Read(func(fd uintptr) bool {
-		// More input also wakes it; then it waits again.
-		fds := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLRDHUP}}
-		_, perr := unix.Poll(fds, 0)
-		left = perr == nil && fds[0].Revents != 0
+		left = LeftFD(int(fd)) // more input also wakes it; then it waits again
 		return left
 	})
 	if errors.Is(err, os.ErrDeadlineExceeded) {

@@ -124,6 +124,9 @@ func (c *conn) Driver() upstream.Driver { return nil }
 // Unread implements Client.
 func (c *conn) Unread() bool { return direct.Unread(c.nc) }
 
+// Left implements Client.
+func (c *conn) Left() bool { return direct.Left(c.nc) }
+
 // Flush implements Client. Most output fits the socket at once and is written here, by the goroutine that produced it: the client's own reader or
 // the reader of its lane, which saves a switch of goroutines for each reply. A goroutine writes the rest, so a
 // client that does not read never holds up its lane.

@@ -71,6 +71,9 @@ type Client interface {
 
 	// Unread reports whether the client has sent bytes that the session has not got. The session may be locked.
 	Unread() bool
+
+	// Left reports whether the client has ended its side, even if the session has not been told yet. The session may be locked.
+	Left() bool
 }
 
 // An Arrival is a connection on which a client has begun to speak.

@@ -3,6 +3,7 @@ package engine
 import (
 	"golang.org/x/sys/unix"
 
+	"github.com/lockproxy/lockproxy/internal/direct"
 	"github.com/lockproxy/lockproxy/internal/upstream"
 )
 
@@ -234,5 +235,8 @@ func (r *epollClient) Unread() bool {
 	n, err := unix.IoctlGetInt(r.fd, unix.TIOCINQ)
 	return err == nil && n > 0
 }
+
+// Left implements Client. The socket is open while the session has not ended.
+func (r *epollClient) Left() bool { return direct.LeftFD(r.fd) }
 
 var _ Client = (*epollClient)(nil)

@@ -33,6 +33,7 @@ func (d *desk) Resume()                 {}
 func (d *desk) Driver() upstream.Driver { return d }
 
 func (*desk) Unread() bool { return false }
+func (*desk) Left() bool   { return false }
 
 // Attach implements upstream.Driver.
 func (d *desk) Attach(w *upstream.Wire) upstream.Mover {

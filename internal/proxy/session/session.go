@@ -52,6 +52,9 @@ type Host interface {
 	// Unread reports whether the client has sent bytes that Feed has not got. The session may be locked.
 	Unread() bool
 
+	// Left reports whether the client has ended its side, even if Leaving has not been called yet. The session may be locked.
+	Left() bool
+
 	// Resume ends a pause that Feed has asked for. The session may be locked.
 	Resume()
 }

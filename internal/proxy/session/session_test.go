@@ -33,6 +33,7 @@ type hand struct {
 	once    sync.Once
 	resumed int
 	hungup  bool
+	left    bool // the client has ended its side
 }
 
 func (h *hand) Flush()                  {}
@@ -41,6 +42,7 @@ func (h *hand) Resume()                 { h.resumed++ }
 func (h *hand) Driver() upstream.Driver { return h }
 
 func (*hand) Unread() bool { return false }
+func (h *hand) Left() bool { return h.left }
 
 // Attach implements upstream.Driver. The test moves the first lane; a spare one stays idle.
 func (h *hand) Attach(w *upstream.Wire) upstream.Mover {
@@ -394,3 +396,19 @@ func dialFails(pin *upstream.Pin) bool {
 
 // typed joins lines as a telnet user would type them.
 func typed(lines ...string) string { return strings.Join(lines, "\r\n") + "\r\n" }
+
+// A client may have gone while its engine is busy. It gets no grant for which it has waited, so the grant can be rolled back.
+func TestAGrantIsNotForAClientThatHasLeft(t *testing.T) {
+	for _, left := range []bool{false, true} {
+		s, h := byHand(t, shared.Limits{})
+		s.wait, h.left = waitLock, left
+		granted := false
+		alive := (*lockSession)(s).Do(func() {
+			granted = true
+			(*lockSession)(s).Reply([]byte(":1\r\n"))
+		})
+		if granted == left || alive == left || h.hungup != left {
+			t.Errorf("left: %v; granted: %v, alive: %v, hung up: %v", left, granted, alive, h.hungup)
+		}
+	}
+}
