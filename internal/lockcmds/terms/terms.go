@@ -27,7 +27,8 @@ type Defaults struct {
 	Slow slowlog.Settings // which waits and holds LOCKSLOW shows
 }
 
-// Full says why no further client may wait, if so many wait in all and for its lock, and names the setting that is the reason; empty: one may.
+// Full says why no further client may wait, and names the setting that is the reason; empty: one may. all clients wait, and forLock of them for
+// the same lock.
 func (d *Defaults) Full(all int64, forLock int) (why, limit string) {
 	switch {
 	case d.MaxWaiters > 0 && all >= int64(d.MaxWaiters):
@@ -74,7 +75,7 @@ func Of(cmd *grammar.Command, d *Defaults) Terms {
 	return t
 }
 
-// MayWait reports whether a client that has waited for so long has time left.
+// MayWait reports whether a client has time left that has waited for this time.
 func (t *Terms) MayWait(waited time.Duration) bool {
 	return t.Wait < 0 || t.Wait > 0 && waited < t.Wait
 }
