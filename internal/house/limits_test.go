@@ -46,8 +46,8 @@ var limits = map[string]int{
 // exceptions lists the measures that exceed their limit today, each with the largest number that it may have. The list
 // only shrinks: the test fails if a number grows beyond its exception, and also if an exception is no longer needed.
 //
-// Each of these packages is one type with its methods in several files. Its next cut is a part of the state with a life of its own, as
-// package reaper was cut out of queue.
+// The package is one type with its methods in several files. Its next cut is a part of the state with a life of its own, as package reaper
+// was cut out of queue.
 var exceptions = map[measure]int{
 	{"internal/upstream", "pairs"}: 65,
 }
