@@ -326,12 +326,10 @@ func (o *Options) forEngines(up *upstream.Upstream, e *shared.Proxy, rule *reent
 			Events:            events,
 			Changes:           changes,
 			Reentry:           rule,
+			Told:              o.Tracing,
 		},
 		Addr: up.Addr(), Connect: up.Connect,
 		Max: o.Locks.MaxEngines, Idle: o.lockIdle, Logger: o.Logger,
-	}
-	if o.Tracing != nil {
-		all.Engine.Told = o.Tracing
 	}
 	if fleet := up.Fleet(); fleet != nil {
 		all.Fleet = fleet
