@@ -72,14 +72,9 @@ func (i *input) Leaving() bool {
 	s := i.s
 	s.mu.Lock()
 	defer s.exit()
-	i.left()
-	return !s.ended
-}
-
-// left is Leaving. Requires the session lock.
-func (i *input) left() {
 	i.leaving = true
 	i.atEOF()
+	return !s.ended
 }
 
 // atEOF ends a session whose client has ended its side, when no command is left to run. A wait for other clients

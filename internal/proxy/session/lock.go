@@ -176,8 +176,8 @@ func (l *locker) enter(f func()) bool {
 	s := l.s
 	s.mu.Lock()
 	defer s.exit()
-	if !s.Gone() && s.wait == waitLock && s.host.Left() {
-		s.left() // the engine may see the end later: a grant must not go to a client that has left before it
+	if !s.Gone() && s.wait == waitLock && s.Slots.Due() == 0 && s.host.Left() {
+		s.end() // the engine may see the end later: a grant must not go to a client that has left before it
 	}
 	if s.Gone() {
 		return false
