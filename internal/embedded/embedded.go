@@ -14,7 +14,8 @@
 // It lacks these commands of a real Redis that clients and tools send:
 //   - inline commands (lockproxy turns them into arrays before they get here)
 //   - COMMAND: miniredis answers with a fixed table of Redis 5, whatever the subcommand; redis-cli aborts on that as
-//     the answer to COMMAND DOCS. It is refused here, so that clients do without it.
+//     the answer to COMMAND DOCS. It is refused here, so that clients do without it. Only COMMAND DOCS without names is answered, in
+//     RESP2, because redis-cli hints by it.
 //   - CONFIG: only GET, of the few settings that redis-benchmark and lockproxy look at; it is not queued by MULTI
 //   - CLIENT ID, KILL, LIST, TRACKING and all others but SETNAME and GETNAME
 //   - OBJECT ENCODING, INFO sections other than clients and stats, functions, sharded pub/sub, MONITOR, ACL,
@@ -113,11 +114,14 @@ func (s *Server) tick() {
 // before runs ahead of every command, also of those that a script calls. It reports whether it has answered.
 func (s *Server) before(c *server.Peer, cmd string, args ...string) bool {
 	s.aging.step()
-	if cmd == "COMMAND" {
-		c.WriteError("ERR unknown command 'COMMAND', the embedded redis has no table of its commands")
-		return true
-	}
 	switch cmd {
+	case "COMMAND":
+		if len(args) == 1 && strings.EqualFold(args[0], "docs") && !c.Resp3 {
+			c.WriteRaw(docs())
+		} else {
+			c.WriteError("ERR unknown command 'COMMAND', the embedded redis has no table of its commands")
+		}
+		return true
 	case "EVAL", "EVALSHA", "EVAL_RO", "EVALSHA_RO":
 		return s.script(c, cmd, args)
 	}

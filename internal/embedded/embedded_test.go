@@ -152,11 +152,33 @@ func TestConfigGetTellsTheTruthInBothVersions(t *testing.T) {
 	if diff := cmp.Diff(want, got2); err != nil || diff != "" {
 		t.Errorf("RESP2: %v (-want +got):\n%s", err, diff)
 	}
-	for _, args := range [][]any{{"CONFIG"}, {"CONFIG", "GET"}, {"CONFIG", "SET", "save", ""}, {"COMMAND"}, {"COMMAND", "DOCS"}} {
+	for _, args := range [][]any{{"CONFIG"}, {"CONFIG", "GET"}, {"CONFIG", "SET", "save", ""}, {"COMMAND"}, {"COMMAND", "DOCS", "get"}} {
 		var refused redis.Error
 		if err := c.Do(ctx(t), args...).Err(); !errors.As(err, &refused) {
 			t.Errorf("%v: %v, want an error reply", args, err)
 		}
+	}
+}
+
+// redis-cli hints by the answer. In RESP3 that would have another form, so there it is refused.
+func TestCommandsAreDocumentedForRedisCli(t *testing.T) {
+	s, c := start(t)
+	c2 := redis.NewClient(&redis.Options{Addr: s.Addr(), MaxRetries: -1, Protocol: 2})
+	defer c2.Close()
+	docs, err := c2.Do(ctx(t), "COMMAND", "docs").Slice()
+	if err != nil || len(docs) < 400 || len(docs)%2 != 0 {
+		t.Fatalf("%d names and descriptions: %v", len(docs), err)
+	}
+	described := map[any]any{}
+	for i := 0; i < len(docs); i += 2 {
+		described[docs[i]] = docs[i+1]
+	}
+	if get, ok := described["get"].([]any); !ok || get[0] != "summary" {
+		t.Errorf("get: %v", described["get"])
+	}
+	var refused redis.Error
+	if err := c.Do(ctx(t), "COMMAND", "DOCS").Err(); !errors.As(err, &refused) {
+		t.Errorf("RESP3: %v, want an error reply", err)
 	}
 }
 
