@@ -134,10 +134,10 @@ func (u *Upstream) Lane(id Identity, at Node, driver Driver, owner string, r Rol
 	set := u.lanes.known[k]
 	if set == nil {
 		placed := false
-		if !u.free(id) && !u.closed {
+		if !u.opts.free(id) && !u.closed {
 			placed = u.lanes.place(owner)
 		}
-		if full := !placed && !u.free(id); u.closed || full {
+		if full := !placed && !u.opts.free(id); u.closed || full {
 			l := newLane(laneKey{target: k.target}, nil, 0)
 			l.full = full && !u.closed
 			l.stream.Refuse(stream.ErrDown)
@@ -152,11 +152,6 @@ func (u *Upstream) Lane(id Identity, at Node, driver Driver, owner string, r Rol
 	return l
 }
 
-// free reports whether the lane of an identity needs no place, because it is the identity of a new client.
-func (u *Upstream) free(id Identity) bool {
-	return id.DB == 0 && (!id.Authenticated() || u.opts.own(id))
-}
-
 func (u *Upstream) laneKey(id Identity, at Node, driver Driver) laneKey {
 	if u.opts.TLS != nil {
 		driver = nil
@@ -168,7 +163,7 @@ func (u *Upstream) laneKey(id Identity, at Node, driver Driver) laneKey {
 func (u *Upstream) HasPlace(id Identity, at Node, driver Driver, owner string) bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	return u.free(id) || u.lanes.known[u.laneKey(id, at, driver)] != nil || u.lanes.mayGet(owner)
+	return u.opts.free(id) || u.lanes.known[u.laneKey(id, at, driver)] != nil || u.lanes.mayGet(owner)
 }
 
 // Join returns the lane for reads of an identity if it is connected, else nil. Each call that returns one is paired with one of

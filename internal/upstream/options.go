@@ -146,6 +146,11 @@ func (o *Options) own(id Identity) bool {
 	return o.Password != "" && id.User == o.User && id.Password == o.Password
 }
 
+// free reports whether the lane of an identity needs no place, because it is the identity of a new client.
+func (o *Options) free(id Identity) bool {
+	return id.DB == 0 && (!id.Authenticated() || o.own(id))
+}
+
 // sentinels are those that follow a primary.
 type sentinels struct {
 	watcher *sentinel.Watcher // nil: there are none, and the server does not move

@@ -2,13 +2,10 @@ package session
 
 import (
 	"slices"
-	"strconv"
-	"time"
 
 	"github.com/lockproxy/lockproxy/internal/proxy/command"
 	"github.com/lockproxy/lockproxy/internal/proxy/ears"
 	"github.com/lockproxy/lockproxy/internal/proxy/weight"
-	"github.com/lockproxy/lockproxy/internal/resp"
 	"github.com/lockproxy/lockproxy/internal/upstream"
 )
 
@@ -106,35 +103,6 @@ func (l *logins) endVisit() {
 		l.visited = nil
 	}
 }
-
-// pauseOf returns the action behind Redis's answer to a CLIENT PAUSE or UNPAUSE: reads and writes separate before the first write is
-// held back. A pause from another client of Redis is noticed when a lane stands still.
-func (l *lanes) pauseOf(row *command.Row) func(reply []byte) {
-	s := l.s
-	if row.Name != "client" {
-		return nil
-	}
-	var length time.Duration
-	switch command.Keyword(s.args, 1) {
-	case "pause":
-		ms, err := strconv.ParseInt(command.Keyword(s.args, 2), 10, 64)
-		if err != nil {
-			return nil // Redis refuses it
-		}
-		length = time.Duration(min(ms, maxPause.Milliseconds())) * time.Millisecond
-	case "unpause":
-	default:
-		return nil
-	}
-	return func(reply []byte) {
-		if resp.IsOK(reply) {
-			s.proxy.Upstream.Paused(time.Now().Add(length))
-		}
-	}
-}
-
-// maxPause bounds the time for which a pause is remembered, not the pause.
-const maxPause = 24 * time.Hour
 
 // In a cluster the session uses a lane to each server that it needs. A command for another server than those before it waits until nothing is
 // outstanding. So the commands take effect in the order sent. Several lanes have commands of the session at a time only if these are

@@ -1,10 +1,14 @@
 package session
 
 import (
+	"strconv"
+	"time"
+
 	"github.com/lockproxy/lockproxy/internal/proxy/command"
 	"github.com/lockproxy/lockproxy/internal/proxy/handlers"
 	"github.com/lockproxy/lockproxy/internal/proxy/idchange"
 	"github.com/lockproxy/lockproxy/internal/proxy/meter"
+	"github.com/lockproxy/lockproxy/internal/proxy/parts"
 	"github.com/lockproxy/lockproxy/internal/proxy/pubsub"
 	"github.com/lockproxy/lockproxy/internal/proxy/shared"
 	"github.com/lockproxy/lockproxy/internal/proxy/transaction"
@@ -299,3 +303,75 @@ func emptied(args [][]byte) [][]byte {
 
 // maxKeptArgs bounds the scratch that an idle session keeps.
 const maxKeptArgs = 64
+
+var noCluster = resp.AppendError(nil, resp.Err, "This instance has cluster support disabled")
+
+// whole handles a command that concerns the cluster, not one server of it. handled is false for other commands. done is false if the command must
+// wait.
+func (l *lanes) whole(row *command.Row, p command.Policy, raw []byte) (handled, done bool) {
+	s := l.s
+	switch row.Name {
+	case "cluster", "readonly", "readwrite", "asking": // as a server that is no part of a cluster
+		if row.Name != "cluster" || len(s.args) > 1 {
+			return true, s.awaitQuiet() && s.answer(noCluster)
+		}
+	case "scan":
+		return l.scan(raw)
+	}
+	switch {
+	case p == command.Lock:
+		return !s.awaitQuiet(), false
+	case (p == command.PinForever || p == command.PinRaw || p == command.Replication) && row.Title != "": // its state would be that of one server
+		return true, s.awaitQuiet() && s.answer(resp.AppendError(nil, resp.Err, row.Name+" is not available in front of a cluster"))
+	}
+	if split, join := parts.Split(row.Name, s.args); split != nil && !s.proxy.Settings.Cluster.Refuses {
+		if !s.awaitQuiet() {
+			return true, false
+		}
+		g := l.gather(len(split), join)
+		for i, part := range split {
+			s.Slot, s.Target = part.Slot, s.Owner(part.Slot)
+			s.Send(part.Raw, g.Part(i))
+		}
+		return true, true
+	}
+	if command.IsOwnInfo(s.args) {
+		return false, false
+	}
+	if join := parts.Everywhere(row.Name, command.Keyword(s.args, 1), s.args); join != nil {
+		if !s.awaitQuiet() {
+			return true, false
+		}
+		return true, l.everywhere(row, raw, join)
+	}
+	return false, false
+}
+
+// pauseOf returns the action behind Redis's answer to a CLIENT PAUSE or UNPAUSE: reads and writes separate before the first write is
+// held back. A pause from another client of Redis is noticed when a lane stands still.
+func (l *lanes) pauseOf(row *command.Row) func(reply []byte) {
+	s := l.s
+	if row.Name != "client" {
+		return nil
+	}
+	var length time.Duration
+	switch command.Keyword(s.args, 1) {
+	case "pause":
+		ms, err := strconv.ParseInt(command.Keyword(s.args, 2), 10, 64)
+		if err != nil {
+			return nil // Redis refuses it
+		}
+		length = time.Duration(min(ms, maxPause.Milliseconds())) * time.Millisecond
+	case "unpause":
+	default:
+		return nil
+	}
+	return func(reply []byte) {
+		if resp.IsOK(reply) {
+			s.proxy.Upstream.Paused(time.Now().Add(length))
+		}
+	}
+}
+
+// maxPause bounds the time for which a pause is remembered, not the pause.
+const maxPause = 24 * time.Hour
