@@ -7,6 +7,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/lockproxy/lockproxy/internal/lockcmds/engines"
 	"github.com/lockproxy/lockproxy/internal/redistest"
 )
 
@@ -194,5 +195,44 @@ func TestDeletedUserIsCutOff(t *testing.T) {
 			c.raw(inline("SET k v", "GET k", "GET x", "MULTI", "GET k", "EXEC", "BLPOP k 0", "WATCH k"))
 			c.expect(8)
 		})
+	})
+}
+
+// Redis logs a client in although it refuses its HELLO. CLIENT INFO and the lock engine follow.
+func TestARefusedHELLOMayLogIn(t *testing.T) {
+	redis := redistest.Start(t, "--requirepass", "pw")
+	redis.Do(t, "ACL", "SETUSER", "alice", "on", ">pw", "~*", "&*", "+@all")
+	redis.Do(t, "ACL", "SETUSER", "mute", "on", ">pw", "~*", "&*", "+@all", "-acl")
+	onEngines(t, redis, func(t *testing.T, srv *Server) {
+		for _, one := range []struct{ before, hello, user string }{
+			{"AUTH pw", "HELLO 3 AUTH alice pw BAD", "alice"},
+			{"AUTH alice pw", "HELLO 3 AUTH default pw BAD", "default"},
+			{"AUTH alice pw", "HELLO 3 AUTH default pw AUTH mute wrong", "default"},
+			{"AUTH alice pw", "HELLO 3 AUTH default pw SETNAME name BAD", "default"},
+			{"PING", "HELLO 3 AUTH alice pw BAD", "alice"},
+			{"AUTH alice pw", "HELLO 3 AUTH alice wrong BAD", "alice"},
+			{"AUTH alice pw", "HELLO 3 BAD AUTH default wrong", "alice"},
+			{"AUTH alice pw", "HELLO 3 AUTH default pw AUTH default wrong", ""}, // the proxy cannot tell which password was right
+			{"AUTH alice pw", "HELLO 3 AUTH mute pw BAD", ""},
+		} {
+			direct, c := dialClient(t, redis.Addr()), dialClient(t, address(srv))
+			for _, words := range []string{one.before, one.hello, "ACL WHOAMI", "CLIENT GETNAME", "HGETALL h"} {
+				if got, want := c.quiet(strings.Fields(words)...), direct.quiet(strings.Fields(words)...); got != want {
+					t.Errorf("%s, %s: %s answered %q, Redis %q", one.before, one.hello, words, got, want)
+				}
+			}
+			if got := c.quiet("CLIENT", "INFO"); one.user != "" && !strings.Contains(got, " user="+one.user+" ") {
+				t.Errorf("%s, %s: %s", one.before, one.hello, got)
+			}
+			integer(t, c.quiet("LOCK", "l", "PX", "20000"))
+			srv.shared.Locks.Each(func(l engines.Lock) {
+				if one.user != "" && l.User != one.user {
+					t.Errorf("%s, %s: the lock is one of %q", one.before, one.hello, l.User)
+				}
+			})
+			if got := c.quiet("UNLOCK", "l"); got != ":1\r\n" {
+				t.Errorf("%s, %s: UNLOCK %q", one.before, one.hello, got)
+			}
+		}
 	})
 }

@@ -6,6 +6,7 @@ import "github.com/lockproxy/lockproxy/internal/resp"
 var (
 	Hello     = resp.AppendCommand(nil, "HELLO")
 	GetName   = resp.AppendCommand(nil, "CLIENT", "GETNAME")
+	WhoAmI    = resp.AppendCommand(nil, "ACL", "WHOAMI")
 	ReplyOn   = resp.AppendCommand(nil, "CLIENT", "REPLY", "ON") // answers OK to every sender
 	Asking    = resp.AppendCommand(nil, "ASKING")
 	Discard   = resp.AppendCommand(nil, "DISCARD")

@@ -21,6 +21,8 @@ type Change struct {
 	db, proto      int
 	user, password string
 	odd            bool // Redis may see more in it than is read here
+
+	logins [][2]string // all users and passwords of a HELLO
 }
 
 // Read reads a command whose name, in lower case, is name. Redis rejects malformed ones, so nothing is checked here.
@@ -60,6 +62,7 @@ func readHello(args [][]byte) Change {
 			c.Auth = true
 			c.auths++
 			c.user, c.password = credentials(args[i+1 : i+3])
+			c.logins = append(c.logins, [2]string{c.user, c.password})
 			c.odd = c.odd || c.nameless()
 			i += 2
 		case option == "setname" && i+1 < len(args):
@@ -145,6 +148,22 @@ func Untouched(reply []byte) bool {
 // one after another, so a bad one may follow an AUTH that went well. Such a connection must never serve another session.
 func (c *Change) MayHaveAuthenticated(reply []byte) bool {
 	return c.Hello && c.Auth && c.looked(reply) && !(c.auths == 1 && bytes.HasPrefix(reply, []byte("-WRONGPASS ")))
+}
+
+// LoggedIn is the identity behind such a command, if the connection was another user's before and is that user's now. false: it is not known, because the
+// command carries no password of the user, or several.
+func (c *Change) LoggedIn(user string, id upstream.Identity) (upstream.Identity, bool) {
+	found := false
+	for _, login := range c.logins {
+		if login[0] != user || user == "" {
+			continue
+		}
+		if found && login[1] != id.Password {
+			return id, false
+		}
+		found, id.User, id.Password = true, user, login[1]
+	}
+	return id, found
 }
 
 // MayHaveNamed is the same for SETNAME.

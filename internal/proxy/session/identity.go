@@ -2,6 +2,7 @@ package session
 
 import (
 	"bytes"
+	"cmp"
 	"strconv"
 
 	"github.com/lockproxy/lockproxy/internal/proxy/command"
@@ -56,6 +57,7 @@ type outcome struct {
 	changed       bool              // target differs from the session's identity, or its user has logged in anew
 	authenticated bool              // it carries new credentials
 	doubtful      bool              // a refused HELLO may have logged in
+	doubt         idchange.Change   // that HELLO; empty: there was more than one
 	named         bool              // a refused HELLO may have left a name
 }
 
@@ -84,6 +86,9 @@ func (l *logins) judge(c idchange.Change, reply []byte) {
 			o.authenticated, o.doubtful = true, false
 		}
 	case c.MayHaveAuthenticated(reply):
+		if o.doubt = c; o.doubtful {
+			o.doubt = idchange.Change{}
+		}
 		o.doubtful = true
 	case c.MayHaveNamed(reply):
 		o.named = true
@@ -106,7 +111,7 @@ func (l *logins) settle() {
 		if o.changed {
 			l.become(o.target)
 		}
-		l.checkLogin()
+		l.askUser(o.doubt)
 	case o.named:
 		o.named = false
 		l.askName(func() {
@@ -203,6 +208,25 @@ func (l *logins) askName(then func()) {
 }
 
 func isNoAuth(reply []byte) bool { return bytes.HasPrefix(reply, []byte("-NOAUTH ")) }
+
+// askUser asks who the user is after a refused HELLO that may have logged in. The session follows, if the HELLO says how.
+func (l *logins) askUser(c idchange.Change) {
+	s := l.s
+	l.inquire(command.WhoAmI, func(reply []byte) {
+		v, _, err := resp.Decode(reply)
+		if err != nil || v.IsError() || string(v.Str) == cmp.Or(l.ident.User, "default") {
+			l.checkLogin()
+			return
+		}
+		id, known := c.LoggedIn(string(v.Str), l.ident)
+		if !known {
+			l.checkLogin()
+			return
+		}
+		s.pin.outcome = outcome{target: id, changed: true, authenticated: true, named: c.Name != nil}
+		l.settle()
+	})
+}
 
 // checkLogin keeps the session's pin if a refused HELLO may have logged in there. A client that is not logged in by then does not
 // need it.
