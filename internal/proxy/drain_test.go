@@ -365,3 +365,25 @@ func TestHoldersThatWereCutOffAtTheNextProxy(t *testing.T) {
 		plain.script("FORCEUNLOCK plain", ":1")
 	})
 }
+
+// A Redis that does not answer while the proxy ends costs it a limited time. The end is logged as every other one, and is no failure.
+func TestTheDrainEndsThoughRedisIsSilent(t *testing.T) {
+	t.Parallel()
+	redis := redistest.Start(t)
+	s := startStopping(t, redis, EngineAuto, func(o *Options) {
+		o.DrainTimeout, o.Upstream.DialTimeout = 100*time.Millisecond, 100*time.Millisecond
+	})
+	holder, waiter := dialClient(t, address(s.Server)), dialClient(t, address(s.Server))
+	holder.script("LOCK k GRACE 0", ":")
+	waiter.send("FAIRLOCK", "k")
+	waitFor(t, "the waiter", func() bool { return s.shared.Locks.Waiting() == 1 })
+	redis.Pause()
+	defer redis.Continue()
+	s.drains()
+	if last := s.ended(); last["clients_cut"] != int64(1) || last["locks_left"] != int64(1) {
+		t.Errorf("%v", last)
+	}
+	if n := s.logs.FilterMessage("the clean-up of locks was given up: they end with their leases").Len(); n != 1 {
+		t.Errorf("%d entries about the clean-up", n)
+	}
+}

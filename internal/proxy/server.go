@@ -126,7 +126,6 @@ func (srv *Server) Run(ctx context.Context) error {
 		defer close(upstreamDone)
 		_ = srv.shared.Upstream.Run(upstreamCtx) // it ends only when its context ends
 	}()
-
 	accepting, ctx := errgroup.WithContext(ctx)
 	for _, ln := range srv.listeners {
 		srv.accepting.Add(1)
@@ -143,7 +142,6 @@ func (srv *Server) Run(ctx context.Context) error {
 	<-time.After(live.DrainDelay)
 	close(srv.stop)
 	srv.lastCall()
-
 	deadline, cancel := context.WithTimeout(context.Background(), live.DrainTimeout)
 	defer cancel()
 	srv.drain(deadline)
@@ -156,7 +154,9 @@ func (srv *Server) Run(ctx context.Context) error {
 	<-srv.whenEmpty()
 	closing, cancel := context.WithTimeout(context.Background(), srv.opts.Upstream.DialTimeout+time.Second)
 	defer cancel()
-	err = errors.Join(err, srv.shared.Locks.Close(closing))
+	if err := srv.shared.Locks.Close(closing); err != nil { // Redis does not answer
+		srv.opts.Logger.Warn("the clean-up of locks was given up: they end with their leases", zap.Error(err))
+	}
 	stopUpstream()
 	<-upstreamDone
 	srv.engine.Stop()
