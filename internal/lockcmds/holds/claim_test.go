@@ -1,0 +1,136 @@
+package holds
+
+import (
+	"testing"
+	"time"
+
+	"github.com/lockproxy/lockproxy/internal/lockcmds/ledger"
+	"github.com/lockproxy/lockproxy/internal/locktest"
+)
+
+// The answers of drop.lua: the grant goes on, and the owner does not hold the lock by it.
+var goesOn, isGone = locktest.Numbers(2), locktest.Numbers(0)
+
+func TestAClaimWritesTheHoldsThatTheSessionHasThen(t *testing.T) {
+	w, a, b := newWorld(t), newClient(1), newClient(2)
+	for _, owner := range []string{"", "me"} {
+		first := w.Claim(a.caller, lock, owner)
+		if p := first.Part(); p.Fence != 0 || p.Holds != 1 || (p.Session != "") != (owner != "") || first.Deepens() || first.Reenters() {
+			t.Errorf("%q: the first acquire writes %+v", owner, p)
+		}
+		first.Continue()
+		w.acquire(t, a, owner, nil)
+		again := w.Claim(a.caller, lock, owner)
+		if p := again.Part(); p.Fence != fence || p.Holds != 2 || p.Request <= first.Part().Request || !again.Deepens() || !again.Reenters() {
+			t.Errorf("%q: a re-entry writes %+v", owner, p)
+		}
+		again.Anew()
+		if p := again.Part(); p.Fence != 0 || p.Holds != 1 || again.Deepens() {
+			t.Errorf("%q: a new call of the re-entry writes %+v", owner, p)
+		}
+	}
+	other := w.Claim(b.caller, lock, "me")
+	if p := other.Part(); p.Fence != 0 || p.Holds != 1 || !other.Deepens() || other.Reenters() {
+		t.Errorf("another session of the owner writes %+v", p)
+	}
+	other.Continue()
+}
+
+func TestAGrantThatCannotBeUsedIsNotRecorded(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		end  func(w *world, a *client, claim *Claim) // before the answer
+		want Verdict
+		held bool // afterwards
+	}{
+		{"in time", func(*world, *client, *Claim) {}, Usable, true},
+		{"its lease has passed", func(w *world, _ *client, _ *Claim) { w.Time = w.Time.Add(30 * time.Second) }, Late, true},
+		{"its session has ended", func(w *world, a *client, _ *Claim) { w.End(a.caller.ID) }, Ended, false},
+		{"its session was told of a loss", func(w *world, _ *client, claim *Claim) { w.Forced(claim.Key(), fence) }, Lost, false},
+	} {
+		w, a := newWorld(t), newClient(1)
+		w.acquire(t, a, "", nil)
+		claim := w.Claim(a.caller, lock, "")
+		g := Grant{Grant: ledger.Grant{Fence: fence, Count: 2, Mine: 2, SentAt: w.Time, TTL: 30 * time.Second, Grace: -1}, Own: w.Calls.Own}
+		c.end(w, a, &claim)
+		if got := claim.Granted(w.Time, g); got != c.want {
+			t.Errorf("%s: verdict %d, want %d", c.name, got, c.want)
+		}
+		if h := w.ledger.Find(claim.Key()); (h != nil) != c.held || h != nil && (h.Count == 2) != (c.want == Usable) {
+			t.Errorf("%s: %+v", c.name, h)
+		}
+	}
+}
+
+// A re-entry that is rolled back leaves the earlier holds, if Redis has them.
+func TestARollbackOfAReentryEndsAHoldThatIsGone(t *testing.T) {
+	for _, grant := range []int64{0, fence} {
+		for _, gone := range []bool{false, true} {
+			w, a := newWorld(t), newClient(1)
+			w.acquire(t, a, "", nil)
+			claim := w.Claim(a.caller, lock, "")
+			w.Own.Answers = []any{goesOn}
+			if gone {
+				w.Own.Answers = []any{isGone}
+			}
+			ended := false
+			claim.RollBack(grant, time.Second, func(ok bool) { ended = ok })
+			claim.Continue()
+			w.Work()
+			args := w.Own.Args[0]
+			if !ended || args[argHolds] != "1" || args[argLease] != "30000" {
+				t.Errorf("gone: %v: rolled back: %v, with %q", gone, ended, args)
+			}
+			if held := w.ledger.Find(claim.Key()) != nil; held == gone || (len(a.Pushes) == 1) != gone {
+				t.Errorf("gone: %v: held: %v, told %q", gone, held, a.Pushes)
+			}
+		}
+	}
+	w, a := newWorld(t), newClient(1)
+	w.acquire(t, a, "", nil)
+	claim := w.Claim(a.caller, lock, "")
+	w.Own.Answers = []any{isGone}
+	claim.RollBack(fence+1, time.Second, nil) // of another grant
+	w.Work()
+	if args := w.Own.Args[0]; args[argHolds] != "0" || w.ledger.Find(claim.Key()) == nil {
+		t.Errorf("the rollback of another grant keeps holds of it, or ends this one: %q", args)
+	}
+}
+
+func TestADoubtfulReentryShortensTheLease(t *testing.T) {
+	w, a, b := newWorld(t), newClient(1), newClient(2)
+	h := w.acquire(t, a, "me", nil)
+	claim := w.Claim(b.caller, lock, "me")
+	claim.Doubt(time.Minute, w.Time)
+	if !b.session(w).Doubted || h.Deadline() != w.Time.Add(30*time.Second) {
+		t.Errorf("doubted: %v, the lease ends in %v", b.session(w).Doubted, h.Deadline().Sub(w.Time))
+	}
+	claim.Doubt(2*time.Second, w.Time)
+	claim.Continue()
+	if end := h.Deadline(); end != w.Time.Add(2*time.Second) {
+		t.Errorf("the lease ends in %v", end.Sub(w.Time))
+	}
+}
+
+func (c *client) session(w *world) *Session { return w.sessions[c.caller.ID] }
+
+func TestAKeyThatWasOverwrittenIsALossOnce(t *testing.T) {
+	for _, told := range []bool{false, true} { // by a push, before
+		w, a := newWorld(t), newClient(1)
+		h := w.acquire(t, a, "", nil)
+		if told {
+			w.Forced(h.Key, fence)
+		}
+		for i, want := range []bool{true, false} {
+			claim := w.Claim(a.caller, lock, "")
+			if got := claim.Overwritten(); got != want {
+				t.Errorf("%d: lost: %v", i, got)
+			}
+			claim.Continue()
+		}
+		w.Work()
+		if (len(a.Pushes) == 1) != told || len(w.lost) != 1 {
+			t.Errorf("told %q, losses %q", a.Pushes, w.lost)
+		}
+	}
+}

@@ -1,0 +1,88 @@
+package holds
+
+import (
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/lockproxy/lockproxy/internal/lockcmds/announce"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/calls"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/contract"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/jobs"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/ledger"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/losses"
+	"github.com/lockproxy/lockproxy/internal/locktest"
+	"github.com/lockproxy/lockproxy/internal/watchdog"
+)
+
+const (
+	lock  = "k"
+	fence = 7
+)
+
+// world is the record of holds of one engine without I/O.
+type world struct {
+	*locktest.World
+	*Holds
+
+	lost []string // reasons
+}
+
+func newWorld(t *testing.T) *world {
+	t.Helper()
+	w := &world{World: locktest.NewWorld()}
+	c := calls.New(calls.Options{Own: calls.Own{Topology: w}, Jobs: w, Clock: w, Life: t.Context(), Log: zap.NewNop()})
+	dog, err := watchdog.New(watchdog.Options{
+		Renew: c.Own.Renew, Submit: func(f func()) error { w.Submit(jobs.Renewal, f); return nil }, Now: w.Now,
+		OnLost: func(l *watchdog.Lease, reason watchdog.Reason) { w.Lost(l, reason) },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.Holds = New(Options{
+		Calls: c, Watchdog: dog, UUID: "u", Lease: 30 * time.Second, Requests: new(atomic.Int64),
+		OnLost:   func(reason string) { w.lost = append(w.lost, reason) },
+		Announce: announce.New(announce.Options{Jobs: w, Redis: w, Life: t.Context(), Logger: zap.NewNop()}),
+	})
+	return w
+}
+
+// client is a session, and what identifies it.
+type client struct {
+	locktest.Client
+	caller contract.Caller
+}
+
+func newClient(id uint64) *client {
+	c := &client{}
+	c.caller = contract.Caller{
+		Session: c, ID: id, Token: string(rune('a' + id)), Losses: losses.NewSet(losses.NewBudget(1000)), Proto: 3,
+	}
+	return c
+}
+
+// acquire has Redis grant the lock for that owner at once; empty: the session's own.
+func (w *world) acquire(t *testing.T, c *client, owner string, change func(g *Grant)) *Hold {
+	t.Helper()
+	claim := w.Claim(c.caller, lock, owner)
+	g := Grant{
+		Grant: ledger.Grant{Fence: fence, Count: claim.holds, Mine: claim.holds, SentAt: w.Time, TTL: 30 * time.Second, Grace: -1},
+		Own:   w.Calls.Own,
+	}
+	if change != nil {
+		change(&g)
+	}
+	if v := claim.Granted(w.Time, g); v != Usable {
+		t.Fatalf("verdict %d", v)
+	}
+	return Of(w.ledger.Find(claim.Key()))
+}
+
+// pass moves the clock to the end of d, with the watchdog's steps.
+func (w *world) pass(t *testing.T, d time.Duration) {
+	w.Pass(d)
+	w.Watchdog.Step(t.Context())
+	w.Work()
+}
