@@ -33,27 +33,44 @@ func (s *instant) Script(c contract.Call) {
 	c.For.Done(v, nil)
 }
 
-// BenchmarkLockUnlock is the cost of a pair of commands here, without Redis and without the session.
-func BenchmarkLockUnlock(b *testing.B) {
+// pairOf returns a LOCK and UNLOCK of one session, without Redis and without the work of the session.
+func pairOf(tb testing.TB) (pair func()) {
+	tb.Helper()
 	pool, err := jobs.New(4)
 	if err != nil {
-		b.Fatal(err)
+		tb.Fatal(err)
 	}
-	defer func() { _ = pool.Close(time.Second) }()
-	e, err := New(Options{Redis: linkTo(b, redislink.Options{Addr: "127.0.0.1:1"}), UUID: "u", Jobs: pool})
+	tb.Cleanup(func() { _ = pool.Close(time.Second) })
+	e, err := New(Options{Redis: linkTo(tb, redislink.Options{Addr: "127.0.0.1:1"}), UUID: "u", Jobs: pool})
 	if err != nil {
-		b.Fatal(err)
+		tb.Fatal(err)
 	}
 	s := &instant{lost: losses.NewSet(losses.NewBudget(0))}
-	lock, unlock := locktest.Words("LOCK job:17"), locktest.Words("UNLOCK job:17")
-	b.ReportAllocs()
-	for b.Loop() {
-		for _, args := range [][][]byte{lock, unlock} {
+	commands := [][][]byte{locktest.Words("LOCK job:17"), locktest.Words("UNLOCK job:17")}
+	return func() {
+		for _, args := range commands {
 			c, err := grammar.Parse(args)
 			if err != nil {
-				b.Fatal(err)
+				tb.Fatal(err)
 			}
 			e.Start(contract.Caller{Session: s, ID: 1, Token: "1", Losses: s.lost, Proto: 2, NothingPending: true}, c)
 		}
+	}
+}
+
+// BenchmarkLockUnlock is the cost of a pair of commands here, without Redis and without the session.
+func BenchmarkLockUnlock(b *testing.B) {
+	pair := pairOf(b)
+	b.ReportAllocs()
+	for b.Loop() {
+		pair()
+	}
+}
+
+// TestAPairAllocatesLittle keeps values on the stack that only rare commands need longer.
+func TestAPairAllocatesLittle(t *testing.T) {
+	const most = 16
+	if got := testing.AllocsPerRun(1000, pairOf(t)); got > most {
+		t.Errorf("LOCK and UNLOCK: %v allocations, want at most %d", got, most)
 	}
 }

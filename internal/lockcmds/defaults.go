@@ -18,14 +18,19 @@ type Changes struct{ now atomic.Pointer[Defaults] }
 // Set changes the defaults.
 func (c *Changes) Set(d Defaults) { c.now.Store(&d) }
 
-// defaults are the present ones.
-func (o *Options) defaults() Defaults {
-	if o.Changes != nil {
-		if d := o.Changes.now.Load(); d != nil {
-			return *d
-		}
-	}
-	return Defaults{
+// present returns a function that returns the present defaults. The caller of that function does not change them.
+func (o *Options) present() func() *Defaults {
+	first := &Defaults{
 		Lease: o.Lease, Grace: o.Grace, MaxHold: o.MaxHold, Sync: o.Sync, MaxWaiters: o.MaxWaiters, MaxWaitersPerLock: o.MaxWaitersPerLock, Slow: o.Slow,
+	}
+	if o.Changes == nil {
+		return func() *Defaults { return first }
+	}
+	now := &o.Changes.now
+	return func() *Defaults {
+		if d := now.Load(); d != nil {
+			return d
+		}
+		return first
 	}
 }

@@ -59,7 +59,8 @@ func New(o Options) (*Engine, error) {
 		guard: failstop.Guard{Log: opts.Logger},
 		done:  make(chan struct{}),
 	}
-	e.slow = slowlog.New(opts.SlowLogs, func() slowlog.Settings { return opts.defaults().Slow })
+	defaults := opts.present()
+	e.slow = slowlog.New(opts.SlowLogs, func() slowlog.Settings { return defaults().Slow })
 	told := endings.Observers{e.slow}
 	if opts.Told != nil {
 		told = append(told, opts.Told)
@@ -85,7 +86,7 @@ func New(o Options) (*Engine, error) {
 	})
 	e.confirm = confirm.New(confirm.Options{Jobs: e.jobs, Clock: opts.Clock, Life: e.life})
 	e.waiters = waiters.New(waiters.Options{
-		Calls: e.calls, Holds: e.holds, Damage: &e.damage, UUID: opts.UUID, Lease: opts.Lease, Defaults: opts.defaults,
+		Calls: e.calls, Holds: e.holds, Damage: &e.damage, UUID: opts.UUID, Lease: opts.Lease, Defaults: defaults,
 		FairWait: opts.fairWait, StaleHead: opts.staleHead, Waiting: opts.Waiting, Reentry: opts.Reentry, Told: told,
 		Confirm: e.confirm, Replicas: opts.Replicas,
 		Events: waiters.Events{

@@ -177,7 +177,9 @@ func (x *Holds) Step(event func(l *ledger.Ledger)) {
 // settleLocked carries out the effects of the ledger. It returns the loss that is to be told without locks; nil: there is none. Requires
 // Holds.mu.
 func (x *Holds) settleLocked() (told *ledger.Loss) {
-	for _, f := range x.ledger.Effects() {
+	effects := x.ledger.Effects()
+	for i := range effects {
+		f := &effects[i]
 		h := Of(f.Hold)
 		switch f.Op {
 		case ledger.Track:

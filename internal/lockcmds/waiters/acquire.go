@@ -76,19 +76,22 @@ func (x *Waiters) Start(s contract.Caller, cmd grammar.Command, home *Waiters) {
 func (x *Waiters) start(a asked, began, now time.Time, home *Waiters) {
 	s, cmd, defaults := a.caller, a.cmd, x.Defaults()
 	w := &waiter{
-		x: x, Terms: terms.Of(&cmd, &defaults), began: began, home: home, behind: a.behind,
+		x: x, Terms: terms.Of(&cmd, defaults), began: began, home: home, behind: a.behind,
 		claim: x.Holds.Claim(s, cmd.Key, cmd.Owner),
 	}
 	all := w.Sync == terms.SyncAll
 	if all {
 		w.Sync = x.replicas(cmd.Key)
 	}
+	if home != x || w.Sync > 0 || all {
+		again := a // a copy, so that all other acquires leave theirs on the stack
+		w.asked = &again
+	}
 	if all && w.Sync == 0 {
 		if a.unsynced == nil {
 			s.Reply(replies.NoReplicas())
 			return
 		}
-		w.asked = &a
 		w.withdraw(queue.Null, nil)
 		return
 	}
@@ -96,10 +99,6 @@ func (x *Waiters) start(a asked, began, now time.Time, home *Waiters) {
 		x.Reentry.Note(w.session().Client, cmd.Key, true)
 		s.Reply(replies.NoReentry(cmd.Verb, s.Proto))
 		return
-	}
-	if home != x || w.Sync > 0 {
-		again := a // a copy, so that all other acquires leave theirs on the stack
-		w.asked = &again
 	}
 	w.Waiter = queue.Waiter{
 		Kind: w.kind().Waits, Owner: w.claim.Key().Owner, Shared: cmd.Owner != "", Placed: cmd.Wait != 0, Tag: w,

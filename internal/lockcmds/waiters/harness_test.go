@@ -52,7 +52,7 @@ func newWorld(t *testing.T) *world {
 	})
 	w.x = New(Options{
 		Calls: c, Holds: w.holds, Damage: &damage.Reporter{Clock: w, Logger: zap.NewNop(), Servers: w.Servers}, UUID: "u", Lease: 30 * time.Second,
-		Defaults: func() terms.Defaults { return w.limits }, FairWait: 300 * time.Second, StaleHead: 8 * time.Second, Waiting: new(atomic.Int64), Told: endings.Observers{slow},
+		Defaults: func() *terms.Defaults { return &w.limits }, FairWait: 300 * time.Second, StaleHead: 8 * time.Second, Waiting: new(atomic.Int64), Told: endings.Observers{slow},
 	})
 	return w
 }

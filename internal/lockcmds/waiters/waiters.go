@@ -62,10 +62,10 @@ type Options struct {
 	Damage *damage.Reporter
 	UUID   string // of this process
 
-	Lease     time.Duration         // a lock with waiters is looked at once in that time
-	Defaults  func() terms.Defaults // the present ones
-	FairWait  time.Duration         // the unit of deadlines in the fair queue
-	StaleHead time.Duration         // after this time the head of a free lock's fair queue without a subscriber is stale
+	Lease     time.Duration          // a lock with waiters is looked at once in that time
+	Defaults  func() *terms.Defaults // the present ones, which do not change
+	FairWait  time.Duration          // the unit of deadlines in the fair queue
+	StaleHead time.Duration          // after this time the head of a free lock's fair queue without a subscriber is stale
 
 	Waiting *atomic.Int64 // counts the waiters of all engines that share MaxWaiters
 
