@@ -17,7 +17,7 @@ import (
 
 // startExtend executes EXTENDLOCK. The watchdog goes on with the new length. Requires the session lock.
 func (e *Engine) startExtend(s contract.Caller, cmd grammar.Command) {
-	session, k := e.holds.Begin(s, cmd.Key, cmd.Owner)
+	session, k := e.holds.Begin(&s, cmd.Key, cmd.Owner)
 	x := &extension{
 		e: e, session: session, call: script.Extend{Key: cmd.Key, Part: e.holds.Part(&session.Session, k.Owner), Lease: cmd.Lease},
 	}

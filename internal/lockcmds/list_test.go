@@ -44,8 +44,8 @@ func stocked(t *testing.T, n int) (*Engine, *locktest.Session, []*ledger.Hold) {
 // hold records a hold of a session, as if Redis had granted it.
 func hold(t *testing.T, e *Engine, s contract.Caller, key string, fence int64) (h *ledger.Hold) {
 	t.Helper()
-	c := e.holds.Claim(s, key, "")
-	verdict := c.Granted(time.Now(), holds.Grant{
+	c := e.holds.Claim(&s, key, "")
+	verdict := c.Granted(time.Now(), &holds.Grant{
 		Grant: ledger.Grant{Fence: fence, Count: 1, Mine: 1, TTL: time.Minute, SentAt: time.Now(), Grace: -1}, Own: e.own,
 	})
 	if verdict != holds.Usable {

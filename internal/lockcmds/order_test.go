@@ -237,7 +237,8 @@ func TestAbandonedReleaseIsOfTheGrantItNames(t *testing.T) {
 	renewed := make(chan struct{})
 	other := p.session(2)
 	other.Lock()
-	claim := p.e.holds.Claim(other.Caller(), "k", "me")
+	caller := other.Caller()
+	claim := p.e.holds.Claim(&caller, "k", "me")
 	p.e.holds.Ordered(other.Session, claim.Deepened(), func() { close(renewed) }) // behind the release
 	other.Unlock()
 	srv.Continue()

@@ -30,7 +30,7 @@ type release struct {
 
 // startRelease executes UNLOCK. Requires the session lock.
 func (e *Engine) startRelease(s contract.Caller, cmd grammar.Command) {
-	session, k := e.holds.Begin(s, cmd.Key, cmd.Owner)
+	session, k := e.holds.Begin(&s, cmd.Key, cmd.Owner)
 	r := &release{e: e, session: session}
 	var lost, last bool
 	var chain turns.Chain

@@ -25,7 +25,7 @@ type Claim struct {
 }
 
 // Claim begins an acquire of a lock for an owner. An empty owner is the session's own. Requires the session lock.
-func (x *Holds) Claim(s contract.Caller, lock, owner string) Claim {
+func (x *Holds) Claim(s *contract.Caller, lock, owner string) Claim {
 	x.mu.Lock()
 	session, key := x.beginLocked(s, lock, owner)
 	session.Client, session.Proto = reentry.Client{ClientInfo: s.Info, Library: s.Library}, s.Proto
@@ -133,7 +133,7 @@ const (
 	Ended                 // the session has ended
 )
 
-// Grant is Redis's word that an owner holds a lock, with the terms that the client has asked for. The claim sets By, Key and Paused.
+// Grant is Redis's word that an owner holds a lock, with the terms that the client has asked for. Claim.Granted sets By, Key and Paused.
 type Grant struct {
 	ledger.Grant
 	Own   calls.Own   // the connections that renew the lease
@@ -143,7 +143,7 @@ type Grant struct {
 
 // Granted records a grant now, unless the client cannot use it: then the caller rolls it back. Requires the session lock, or that the session has
 // ended.
-func (c *Claim) Granted(now time.Time, g Grant) Verdict {
+func (c *Claim) Granted(now time.Time, g *Grant) Verdict {
 	x := c.x
 	x.mu.Lock()
 	switch {
@@ -167,12 +167,12 @@ func (c *Claim) Granted(now time.Time, g Grant) Verdict {
 
 // recordLocked records the grant and has its lease watched. It returns the loss of an older hold of the same owner, which the grant
 // proves lost. Requires Holds.mu.
-func (c *Claim) recordLocked(g Grant) (told *ledger.Loss) {
+func (c *Claim) recordLocked(g *Grant) (told *ledger.Loss) {
 	g.By, g.Key = &c.s.Session, c.key
 	if c.paused != nil {
 		g.Paused = &c.paused.Hold
 	}
-	held, fresh := c.x.ledger.Granted(g.Grant)
+	held, fresh := c.x.ledger.Granted(&g.Grant)
 	if h := Of(held); h != nil {
 		h.by = g.Own
 		if fresh {

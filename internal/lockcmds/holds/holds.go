@@ -135,14 +135,14 @@ func (x *Holds) rollback(h *Hold, s *ledger.Session) calls.Rollback {
 
 // Begin returns the record of a session, which is known from now on, and the key of the hold that a command of it is about. The owner is
 // the session's own if the command names none. Requires no locks.
-func (x *Holds) Begin(s contract.Caller, lock, owner string) (*Session, ledger.Key) {
+func (x *Holds) Begin(s *contract.Caller, lock, owner string) (*Session, ledger.Key) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	return x.beginLocked(s, lock, owner)
 }
 
 // beginLocked is Begin. Requires Holds.mu.
-func (x *Holds) beginLocked(s contract.Caller, lock, owner string) (*Session, ledger.Key) {
+func (x *Holds) beginLocked(s *contract.Caller, lock, owner string) (*Session, ledger.Key) {
 	c := x.sessions[s.ID]
 	if c == nil {
 		c = &Session{ID: s.ID, Conn: s.Session}

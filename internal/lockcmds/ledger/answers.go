@@ -73,7 +73,7 @@ func (l *Ledger) NotDeepened(h *Hold) {
 
 // Granted records a grant. An older hold of the same owner is lost by it. nil: another session of this owner has released this grant and
 // acquired again meanwhile. If the grant is of the paused hold, its Pause is ended.
-func (l *Ledger) Granted(g Grant) (h *Hold, fresh bool) {
+func (l *Ledger) Granted(g *Grant) (h *Hold, fresh bool) {
 	h = l.holds.find(g.Key)
 	if h != nil && h.Fence > g.Fence {
 		return nil, false
@@ -117,9 +117,12 @@ func (l *Ledger) Granted(g Grant) (h *Hold, fresh bool) {
 }
 
 // join notes how many holds the session has after an acquire.
-func (l *Ledger) join(h *Hold, g Grant) {
+func (l *Ledger) join(h *Hold, g *Grant) {
 	o := h.HolderOf(g.By)
 	if o == nil {
+		if h.holders == nil {
+			h.holders = h.first[:0]
+		}
 		h.holders = append(h.holders, Holder{})
 		o = &h.holders[len(h.holders)-1]
 	}

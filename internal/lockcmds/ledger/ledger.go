@@ -80,11 +80,13 @@ type Hold struct {
 
 	countedAt time.Time // when the command was sent that Redis said Count to
 	holders   []Holder
+	first     [1]Holder // the memory of holders while there is one: most holds have no more
 	// Releases by sessions here that Redis has not confirmed: a loss may be no more than them.
 	releasing int64 // on their way
 	doubts    int64 // sent, and not answered
 	// Acquires here on their way that may deepen it: Deepening.
 	acquiring int64
+	known     bool   // the ledger has it
 	lost      bool   // it ended as a loss
 	reason    string // of the loss
 	place     int    // in Ledger.list
@@ -112,16 +114,12 @@ func (h *Hold) HolderOf(s *Session) *Holder {
 }
 
 // Client is the client of the first session that holds the lock, or that has begun to release its last hold if all have.
-func (h *Hold) Client() (c Client) {
-	for i, o := range h.holders {
-		if o.Holds > 0 {
-			return o.Client
-		}
-		if i == 0 {
-			c = o.Client
-		}
+func (h *Hold) Client() Client {
+	if len(h.holders) == 0 {
+		return Client{}
 	}
-	return c
+	i := slices.IndexFunc(h.holders, func(o Holder) bool { return o.Holds > 0 })
+	return h.holders[max(i, 0)].Client
 }
 
 // Reason is why the hold was lost; empty: it was not.
@@ -178,7 +176,7 @@ func New(make func() *Hold) *Ledger { return &Ledger{make: make, holds: index{}}
 func (l *Ledger) Find(k Key) *Hold { return l.holds.find(k) }
 
 // Knows reports whether the hold has not ended.
-func (l *Ledger) Knows(h *Hold) bool { return l.holds.find(h.Key) == h }
+func (l *Ledger) Knows(h *Hold) bool { return h.known }
 
 // Holder returns the latest hold of a lock of any owner; nil: none is known.
 func (l *Ledger) Holder(lock string) *Hold { return l.holds[lock].latest }
@@ -192,7 +190,7 @@ func (l *Ledger) List() []*Hold { return l.list }
 // add records a new hold.
 func (l *Ledger) add(k Key, fence int64) *Hold {
 	h := l.make()
-	h.Key, h.Fence, h.place = k, fence, len(l.list)
+	h.Key, h.Fence, h.place, h.known = k, fence, len(l.list), true
 	l.holds.add(h)
 	l.list = append(l.list, h)
 	return h
@@ -202,7 +200,8 @@ func (l *Ledger) add(k Key, fence int64) *Hold {
 func (l *Ledger) Drop(h *Hold) { l.drop(h, End{Client: h.Client()}) }
 
 func (l *Ledger) drop(h *Hold, end End) {
-	if l.Knows(h) {
+	if h.known {
+		h.known = false
 		l.holds.remove(h)
 		last := len(l.list) - 1
 		moved := l.list[last]
@@ -213,7 +212,7 @@ func (l *Ledger) drop(h *Hold, end End) {
 	for _, o := range h.holders {
 		delete(o.Session.holds, h)
 	}
-	h.holders = nil
+	h.holders, h.first = nil, [1]Holder{}
 	l.effect(Effect{Op: Forget, Hold: h, End: end})
 }
 

@@ -72,7 +72,7 @@ func (b *book) settle(t interface{ Fatalf(string, ...any) }) (told int) {
 }
 
 func (b *book) grant(s *ledger.Session, owner string, fence, count, mine int64, sent int) *ledger.Hold {
-	h, _ := b.Granted(ledger.Grant{
+	h, _ := b.Granted(&ledger.Grant{
 		By: s, Key: ledger.Key{Lock: "k", Owner: owner}, Fence: fence, Count: count, Mine: mine, SentAt: at(sent), TTL: time.Minute, Grace: -1,
 	})
 	return h
@@ -277,10 +277,10 @@ func TestPartByGrace(t *testing.T) {
 			b, s, o := newBook(), session("s"), session("o")
 			k := ledger.Key{Lock: "k", Owner: c.owner}
 			g := ledger.Grant{By: s, Key: k, Fence: 5, Count: 1, Mine: 1, SentAt: at(1), TTL: time.Minute, Grace: c.grace}
-			h, _ := b.Granted(g)
+			h, _ := b.Granted(&g)
 			if c.others {
 				g.By, g.Count, g.SentAt = o, 2, at(2)
-				b.Granted(g)
+				b.Granted(&g)
 			}
 			for left := range s.Leave() {
 				rest, ok := b.Part(left, s)
@@ -379,7 +379,7 @@ func TestPartRemembersReleasesOnTheirWay(t *testing.T) {
 	for _, onTheWay := range []bool{false, true} {
 		b, s := newBook(), session("s")
 		g := ledger.Grant{By: s, Key: ledger.Key{Lock: "k", Owner: "s"}, Fence: 5, Count: 2, Mine: 2, SentAt: at(1), TTL: time.Minute}
-		h, _ := b.Granted(g)
+		h, _ := b.Granted(&g)
 		r := b.Release(s, h.Key, 0)
 		if !onTheWay {
 			b.Released(&r, ledger.Answer{Status: ledger.Held, Fence: 5, Holds: 1, SentAt: at(2)})
@@ -424,7 +424,7 @@ func TestLedgerAgreesWithItselfWhateverHappens(t *testing.T) {
 			case 0, 1:
 				fence += int64(rapid.IntRange(0, 1).Draw(t, "new"))
 				mine := rapid.Int64Range(1, 2).Draw(t, "mine")
-				b.Granted(ledger.Grant{By: s, Key: key(s), Fence: fence, Count: mine, Mine: mine, SentAt: at(now), TTL: time.Minute, Grace: -1})
+				b.Granted(&ledger.Grant{By: s, Key: key(s), Fence: fence, Count: mine, Mine: mine, SentAt: at(now), TTL: time.Minute, Grace: -1})
 			case 2:
 				releases = append(releases, b.Release(s, key(s), 0))
 			case 3:

@@ -69,14 +69,14 @@ func (w *waiter) conn() contract.Session { return w.claim.Session().Conn }
 // Start starts an acquire of a session, whose home is here or at the waiters of another engine. Requires the session lock.
 func (x *Waiters) Start(s contract.Caller, cmd grammar.Command, home *Waiters) {
 	now := x.Calls.Clock.Now()
-	x.start(asked{caller: s, cmd: cmd}, now, now, home)
+	x.start(&asked{caller: s, cmd: cmd}, now, now, home)
 }
 
-// start starts an acquire now that was asked for at the moment began.
-func (x *Waiters) start(a asked, began, now time.Time, home *Waiters) {
-	s, cmd, defaults := a.caller, a.cmd, x.Defaults()
+// start starts an acquire now that was asked for at the moment began. It does not keep a, so that most commands stay on the stack.
+func (x *Waiters) start(a *asked, began, now time.Time, home *Waiters) {
+	s, cmd, defaults := &a.caller, &a.cmd, x.Defaults()
 	w := &waiter{
-		x: x, Terms: terms.Of(&cmd, defaults), began: began, home: home, behind: a.behind,
+		x: x, Terms: terms.Of(cmd, defaults), began: began, home: home, behind: a.behind,
 		claim: x.Holds.Claim(s, cmd.Key, cmd.Owner),
 	}
 	all := w.Sync == terms.SyncAll
@@ -84,7 +84,7 @@ func (x *Waiters) start(a asked, began, now time.Time, home *Waiters) {
 		w.Sync = x.replicas(cmd.Key)
 	}
 	if home != x || w.Sync > 0 || all {
-		again := a // a copy, so that all other acquires leave theirs on the stack
+		again := *a
 		w.asked = &again
 	}
 	if all && w.Sync == 0 {
@@ -239,7 +239,7 @@ func (w *waiter) granted(g grant) []byte {
 		return nil
 	}
 	now := w.x.Calls.Clock.Now()
-	verdict := w.claim.Granted(now, holds.Grant{
+	verdict := w.claim.Granted(now, &holds.Grant{
 		Grant: ledger.Grant{
 			Fence: g.fence, Count: g.count, Mine: g.mine, SentAt: g.sentAt,
 			TTL: w.Lease, Fixed: w.Fixed, MaxHold: w.MaxHold, Grace: w.Grace, Client: ledger.Client(w.session().Client.ClientInfo),
@@ -306,6 +306,6 @@ func (w *waiter) askAnew(at *Waiters) {
 		again := *w.asked
 		again.behind = w.behind
 		again.caller.NothingPending = false // the answer to this attempt is being dealt with
-		at.start(again, w.began, at.Calls.Clock.Now(), w.home)
+		at.start(&again, w.began, at.Calls.Clock.Now(), w.home)
 	}
 }
