@@ -81,6 +81,12 @@ func AppendDraining(dst []byte, within time.Duration) []byte {
 // AppendHeader appends the first line of a frame: its kind, such as '*' for an array, and a number, the length of what follows. The
 // header of an integer is the whole frame.
 func AppendHeader(dst []byte, kind byte, n int) []byte {
+	switch { // most lengths have one or two digits
+	case n >= 0 && n < 10:
+		return append(dst, kind, byte('0'+n), '\r', '\n')
+	case n >= 10 && n < 100:
+		return append(dst, kind, byte('0'+n/10), byte('0'+n%10), '\r', '\n')
+	}
 	dst = append(dst, kind)
 	dst = strconv.AppendInt(dst, int64(n), 10)
 	return append(dst, '\r', '\n')

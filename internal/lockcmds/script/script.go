@@ -30,6 +30,8 @@ type Script struct {
 	text string
 	sha  string
 
+	evalsha string // see Evalsha
+
 	fence   int // index of the fence counter in the keys; 0: there is none
 	publish int // index of the publishing command in the arguments; negative: there is none
 }
@@ -45,6 +47,9 @@ func (s *Script) Text() string { return s.text }
 
 // SHA is the name of the script for EVALSHA: 40 lower-case hexadecimal digits.
 func (s *Script) SHA() string { return s.sha }
+
+// Evalsha is the command EVALSHA with the SHA, as they stand in a request behind the number of its arguments.
+func (s *Script) Evalsha() string { return s.evalsha }
 
 // Call is one run of a script.
 type Call struct {
@@ -92,6 +97,7 @@ func load(name string, lib ...string) *Script {
 	s := &Script{name: name, id: len(all), text: included(text.String()), publish: -1}
 	sum := sha1.Sum([]byte(s.text)) // Redis names scripts by SHA-1
 	s.sha = hex.EncodeToString(sum[:])
+	s.evalsha = string(resp.AppendBulk(resp.AppendBulk(nil, "EVALSHA"), s.sha))
 	all = append(all, s)
 	return s
 }

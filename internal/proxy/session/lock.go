@@ -7,8 +7,6 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/tidwall/redcon"
-
 	"github.com/lockproxy/lockproxy/internal/buffers"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/contract"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/engines"
@@ -362,19 +360,18 @@ var _ handlers.Handler = (*scriptCall)(nil)
 
 // appendCall builds the command that runs a script by its hash, or by its text.
 func appendCall(dst []byte, c contract.Call, text bool) []byte {
-	verb, script := "EVALSHA", c.Script.SHA()
+	dst = resp.AppendHeader(dst, '*', 3+len(c.Keys)+len(c.Args))
 	if text {
-		verb, script = "EVAL", c.Script.Text()
+		dst = resp.AppendBulk(resp.AppendBulk(dst, "EVAL"), c.Script.Text())
+	} else {
+		dst = append(dst, c.Script.Evalsha()...)
 	}
-	dst = redcon.AppendArray(dst, 3+len(c.Keys)+len(c.Args))
-	dst = redcon.AppendBulkString(dst, verb)
-	dst = redcon.AppendBulkString(dst, script)
-	dst = redcon.AppendBulkString(dst, strconv.Itoa(len(c.Keys)))
+	dst = resp.AppendBulk(dst, strconv.Itoa(len(c.Keys)))
 	for _, key := range c.Keys {
-		dst = redcon.AppendBulkString(dst, key)
+		dst = resp.AppendBulk(dst, key)
 	}
 	for _, arg := range c.Args {
-		dst = redcon.AppendBulkString(dst, arg)
+		dst = resp.AppendBulk(dst, arg)
 	}
 	return dst
 }
