@@ -33,6 +33,7 @@ type Frame struct {
 type Guard struct {
 	limits     Limits // immutable after NewGuard
 	plain      int    // lengths up to here break no limit, restricted or not; immutable after NewGuard
+	plainArgs  int    // the same for counts
 	restricted bool
 	err        error // the first error; the connection is of no use afterwards
 
@@ -66,7 +67,7 @@ func NewGuard(limits Limits) *Guard {
 	if limits.MaxInline == 0 {
 		limits.MaxInline = 64 << 10
 	}
-	return &Guard{limits: limits, plain: int(min(limits.MaxBulk, restrictedBulk)), bulk: -1}
+	return &Guard{limits: limits, plain: int(min(limits.MaxBulk, restrictedBulk)), plainArgs: min(limits.MaxArgs, restrictedArgs), bulk: -1}
 }
 
 // Restrict sets whether headers read from now on are held to what Redis grants a client before it has authenticated:
@@ -104,7 +105,9 @@ func (g *Guard) Next(buf []byte) (f Frame, n int, err error) {
 		if buf[0] != '*' {
 			return g.nextInline(buf)
 		}
-		if n, err = g.readCount(buf); n > 0 || err != nil || g.left == 0 {
+		if count, body := plainHeader(buf, 0, '*'); count > 0 && count <= g.plainArgs {
+			g.pos, g.scanned, g.argc, g.left = body, body, count, count
+		} else if n, err = g.readCount(buf); n > 0 || err != nil || g.left == 0 {
 			return Frame{}, n, err
 		}
 	}
@@ -112,7 +115,7 @@ func (g *Guard) Next(buf []byte) (f Frame, n int, err error) {
 	for left > 0 {
 		if bulk < 0 {
 			var body int
-			if bulk, body = bulkHeader(buf, pos); bulk < 0 || bulk > g.plain {
+			if bulk, body = plainHeader(buf, pos, '$'); bulk < 0 || bulk > g.plain {
 				// Incomplete, large, unusual or wrong: the thorough way.
 				g.pos, g.left, g.bulk = pos, left, -1
 				g.scanned = max(g.scanned, pos)
@@ -333,12 +336,12 @@ func (g *Guard) fail(reason string) error {
 	return g.err
 }
 
-// bulkHeader reads a plain "$length\r\n" of up to five digits at pos. length < 0: not all there, or not plain.
-func bulkHeader(buf []byte, pos int) (length, body int) {
-	if len(buf)-pos < 4 || buf[pos] != '$' {
+// plainHeader reads a plain "$length\r\n" or "*count\r\n" of up to five digits at pos. length < 0: not all there, or not plain.
+func plainHeader(buf []byte, pos int, kind byte) (length, body int) {
+	if len(buf)-pos < 4 || buf[pos] != kind {
 		return -1, 0
 	}
-	// "$0" and leading zeros are left to parseLength.
+	// "0" and leading zeros are left to parseLength.
 	c := buf[pos+1] - '0'
 	if c-1 > 8 {
 		return -1, 0
