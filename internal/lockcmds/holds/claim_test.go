@@ -14,13 +14,13 @@ var goesOn, isGone = locktest.Numbers(2), locktest.Numbers(0)
 func TestAClaimWritesTheHoldsThatTheSessionHasThen(t *testing.T) {
 	w, a, b := newWorld(t), newClient(1), newClient(2)
 	for _, owner := range []string{"", "me"} {
-		first := w.Claim(a.caller, lock, owner)
+		first := w.Claim(&a.caller, lock, owner)
 		if p := first.Part(); p.Fence != 0 || p.Holds != 1 || (p.Session != "") != (owner != "") || first.Deepens() || first.Reenters() {
 			t.Errorf("%q: the first acquire writes %+v", owner, p)
 		}
 		first.Continue()
 		w.acquire(t, a, owner, nil)
-		again := w.Claim(a.caller, lock, owner)
+		again := w.Claim(&a.caller, lock, owner)
 		if p := again.Part(); p.Fence != fence || p.Holds != 2 || p.Request <= first.Part().Request || !again.Deepens() || !again.Reenters() {
 			t.Errorf("%q: a re-entry writes %+v", owner, p)
 		}
@@ -29,7 +29,7 @@ func TestAClaimWritesTheHoldsThatTheSessionHasThen(t *testing.T) {
 			t.Errorf("%q: a new call of the re-entry writes %+v", owner, p)
 		}
 	}
-	other := w.Claim(b.caller, lock, "me")
+	other := w.Claim(&b.caller, lock, "me")
 	if p := other.Part(); p.Fence != 0 || p.Holds != 1 || !other.Deepens() || other.Reenters() {
 		t.Errorf("another session of the owner writes %+v", p)
 	}
@@ -50,10 +50,10 @@ func TestAGrantThatCannotBeUsedIsNotRecorded(t *testing.T) {
 	} {
 		w, a := newWorld(t), newClient(1)
 		w.acquire(t, a, "", nil)
-		claim := w.Claim(a.caller, lock, "")
+		claim := w.Claim(&a.caller, lock, "")
 		g := Grant{Grant: ledger.Grant{Fence: fence, Count: 2, Mine: 2, SentAt: w.Time, TTL: 30 * time.Second, Grace: -1}, Own: w.Calls.Own}
 		c.end(w, a, &claim)
-		if got := claim.Granted(w.Time, g); got != c.want {
+		if got := claim.Granted(w.Time, &g); got != c.want {
 			t.Errorf("%s: verdict %d, want %d", c.name, got, c.want)
 		}
 		if h := w.ledger.Find(claim.Key()); (h != nil) != c.held || h != nil && (h.Count == 2) != (c.want == Usable) {
@@ -68,7 +68,7 @@ func TestARollbackOfAReentryEndsAHoldThatIsGone(t *testing.T) {
 		for _, gone := range []bool{false, true} {
 			w, a := newWorld(t), newClient(1)
 			w.acquire(t, a, "", nil)
-			claim := w.Claim(a.caller, lock, "")
+			claim := w.Claim(&a.caller, lock, "")
 			w.Own.Answers = []any{goesOn}
 			if gone {
 				w.Own.Answers = []any{isGone}
@@ -88,7 +88,7 @@ func TestARollbackOfAReentryEndsAHoldThatIsGone(t *testing.T) {
 	}
 	w, a := newWorld(t), newClient(1)
 	w.acquire(t, a, "", nil)
-	claim := w.Claim(a.caller, lock, "")
+	claim := w.Claim(&a.caller, lock, "")
 	w.Own.Answers = []any{isGone}
 	claim.RollBack(fence+1, time.Second, nil) // of another grant
 	w.Work()
@@ -100,7 +100,7 @@ func TestARollbackOfAReentryEndsAHoldThatIsGone(t *testing.T) {
 func TestADoubtfulReentryShortensTheLease(t *testing.T) {
 	w, a, b := newWorld(t), newClient(1), newClient(2)
 	h := w.acquire(t, a, "me", nil)
-	claim := w.Claim(b.caller, lock, "me")
+	claim := w.Claim(&b.caller, lock, "me")
 	claim.Doubt(time.Minute, w.Time)
 	if !b.session(w).Doubted || h.Deadline() != w.Time.Add(30*time.Second) {
 		t.Errorf("doubted: %v, the lease ends in %v", b.session(w).Doubted, h.Deadline().Sub(w.Time))
@@ -122,7 +122,7 @@ func TestAKeyThatWasOverwrittenIsALossOnce(t *testing.T) {
 			w.Forced(h.Key, fence)
 		}
 		for i, want := range []bool{true, false} {
-			claim := w.Claim(a.caller, lock, "")
+			claim := w.Claim(&a.caller, lock, "")
 			if got := claim.Overwritten(); got != want {
 				t.Errorf("%d: lost: %v", i, got)
 			}

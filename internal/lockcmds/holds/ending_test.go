@@ -84,8 +84,8 @@ func TestVeryManyHoldsEndInSlices(t *testing.T) {
 	w, a := newWorld(t), newClient(1)
 	const n = 3*sliceSize + 1
 	for i := range n {
-		claim := w.Claim(a.caller, strconv.Itoa(i), "")
-		claim.Granted(w.Time, Grant{Grant: ledger.Grant{Fence: fence, Count: 1, Mine: 1, SentAt: w.Time, TTL: 30 * time.Second, Grace: -1}, Own: w.Calls.Own})
+		claim := w.Claim(&a.caller, strconv.Itoa(i), "")
+		claim.Granted(w.Time, &Grant{Grant: ledger.Grant{Fence: fence, Count: 1, Mine: 1, SentAt: w.Time, TTL: 30 * time.Second, Grace: -1}, Own: w.Calls.Own})
 	}
 	w.End(a.caller.ID)
 	if left := w.Len(); left != n-sliceSize {

@@ -10,8 +10,8 @@ import (
 
 func TestAReleaseOfAnothersHoldHasAFieldOfItsOwn(t *testing.T) {
 	w, a := newWorld(t), newClient(1)
-	s, own := w.Begin(a.caller, lock, "")
-	_, named := w.Begin(a.caller, lock, "me")
+	s, own := w.Begin(&a.caller, lock, "")
+	_, named := w.Begin(&a.caller, lock, "me")
 	name := func(k ledger.Key, spent, anew bool) string {
 		return w.NameField(s, &ledger.Release{Key: k, Spent: spent}, 9, anew)
 	}
@@ -55,7 +55,7 @@ func TestAFieldThatNoCopyNeedsGoes(t *testing.T) {
 		{"of a session that has ended, with a call in doubt", "", 1, true, false, true, true, false},
 	} {
 		w, a := newWorld(t), newClient(1)
-		s, _ := w.Begin(a.caller, lock, "me")
+		s, _ := w.Begin(&a.caller, lock, "me")
 		s.Doubted, s.ended = c.doubted, c.ended
 		before := s.removing
 		if c.field != "" {
@@ -81,7 +81,7 @@ func TestAFieldThatNoCopyNeedsGoes(t *testing.T) {
 		}
 	}
 	w, a := newWorld(t), newClient(1)
-	s, _ := w.Begin(a.caller, lock, "")
+	s, _ := w.Begin(&a.caller, lock, "")
 	if _, ok := w.Field(s, script.Part{Owner: s.Name}, lock, true, false); ok {
 		t.Error("an owner of one session has no field")
 	}

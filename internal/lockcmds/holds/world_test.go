@@ -74,7 +74,7 @@ func (w *world) acquire(t *testing.T, c *client, owner string, change func(g *Gr
 	if change != nil {
 		change(&g)
 	}
-	if v := claim.Granted(w.Time, g); v != Usable {
+	if v := claim.Granted(w.Time, &g); v != Usable {
 		t.Fatalf("verdict %d", v)
 	}
 	return Of(w.ledger.Find(claim.Key()))
