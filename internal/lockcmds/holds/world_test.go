@@ -66,7 +66,7 @@ func newClient(id uint64) *client {
 // acquire has Redis grant the lock for that owner at once; empty: the session's own.
 func (w *world) acquire(t *testing.T, c *client, owner string, change func(g *Grant)) *Hold {
 	t.Helper()
-	claim := w.Claim(c.caller, lock, owner)
+	claim := w.Claim(&c.caller, lock, owner)
 	g := Grant{
 		Grant: ledger.Grant{Fence: fence, Count: claim.holds, Mine: claim.holds, SentAt: w.Time, TTL: 30 * time.Second, Grace: -1},
 		Own:   w.Calls.Own,
