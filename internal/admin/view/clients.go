@@ -36,7 +36,22 @@ type Clients struct {
 	Rows     []Client  `json:"clients"`
 }
 
-var clientTable = kind{only: []string{"waiting", "pinned", "unanswered"}, sorts: []string{"id", "address", "name", "identity", "state", "waiting", "pin", "unanswered", "unread"}}
+// clientTable is the table of clients. Its default order is that in which they have connected.
+var clientTable = table[proxy.ClientStatus]{
+	only: []string{"waiting", "pinned", "unanswered"},
+	columns: []column[proxy.ClientStatus]{
+		by("id", func(c *proxy.ClientStatus) uint64 { return c.ID }),
+		by("address", func(c *proxy.ClientStatus) string { return c.Addr }),
+		by("name", func(c *proxy.ClientStatus) string { return c.Name }),
+		by("identity", func(c *proxy.ClientStatus) string { return c.Identity }),
+		by("state", func(c *proxy.ClientStatus) string { return c.State }),
+		since("waiting", func(c *proxy.ClientStatus) time.Time { return c.Asked }),
+		by("pin", func(c *proxy.ClientStatus) string { return c.Pin }),
+		by("unanswered", func(c *proxy.ClientStatus) int { return c.Unanswered }),
+		by("unread", func(c *proxy.ClientStatus) int { return c.Unread }),
+	},
+	alike: func(a, b proxy.ClientStatus) int { return cmp.Compare(a.ID, b.ID) },
+}
 
 // ParseClients reads a query for clients.
 func ParseClients(form url.Values) (Query, error) { return clientTable.parse(form) }
@@ -45,9 +60,7 @@ func ParseClients(form url.Values) (Query, error) { return clientTable.parse(for
 func (s *Source) FindClients(q Query) Clients {
 	now := time.Now()
 	out := Clients{At: now, Offset: q.Offset}
-	found := selection[proxy.ClientStatus]{skip: q.Offset, limit: q.Limit, compare: ordered(q, byClient(q.Sort), func(a, b proxy.ClientStatus) int {
-		return cmp.Compare(a.ID, b.ID)
-	})}
+	found := clientTable.selection(q)
 	s.EachClient(func(c proxy.ClientStatus) {
 		out.Clients++
 		if c.Lock != "" {
@@ -73,27 +86,4 @@ func (s *Source) FindClients(q Query) Clients {
 		}
 	}
 	return out
-}
-
-func byClient(column string) func(a, b proxy.ClientStatus) int {
-	switch column {
-	case "address":
-		return func(a, b proxy.ClientStatus) int { return cmp.Compare(a.Addr, b.Addr) }
-	case "name":
-		return func(a, b proxy.ClientStatus) int { return cmp.Compare(a.Name, b.Name) }
-	case "identity":
-		return func(a, b proxy.ClientStatus) int { return cmp.Compare(a.Identity, b.Identity) }
-	case "state":
-		return func(a, b proxy.ClientStatus) int { return cmp.Compare(a.State, b.State) }
-	case "waiting":
-		return func(a, b proxy.ClientStatus) int { return longer(a.Asked, b.Asked) }
-	case "pin":
-		return func(a, b proxy.ClientStatus) int { return cmp.Compare(a.Pin, b.Pin) }
-	case "unanswered":
-		return func(a, b proxy.ClientStatus) int { return cmp.Compare(a.Unanswered, b.Unanswered) }
-	case "unread":
-		return func(a, b proxy.ClientStatus) int { return cmp.Compare(a.Unread, b.Unread) }
-	default:
-		return func(a, b proxy.ClientStatus) int { return cmp.Compare(a.ID, b.ID) }
-	}
 }

@@ -55,7 +55,20 @@ type Locks struct {
 }
 
 // lockTable is the table of locks. Its default order has the longest wait first.
-var lockTable = kind{only: []string{"contended", "held", "orphaned"}, sorts: []string{"waiting", "key", "holder", "held", "lease", "waiters"}}
+var lockTable = table[proxy.SeenLock]{
+	only: []string{"contended", "held", "orphaned"},
+	columns: []column[proxy.SeenLock]{
+		since("waiting", func(l *proxy.SeenLock) time.Time { return l.Oldest }),
+		by("key", func(l *proxy.SeenLock) string { return l.Key }),
+		by("holder", func(l *proxy.SeenLock) string { return l.Client.Addr }),
+		since("held", func(l *proxy.SeenLock) time.Time { return l.Since }),
+		by("lease", func(l *proxy.SeenLock) time.Duration { return l.TTL }),
+		by("waiters", func(l *proxy.SeenLock) int { return l.Waiters }),
+	},
+	alike: func(a, b proxy.SeenLock) int {
+		return cmp.Or(cmp.Compare(a.Key, b.Key), cmp.Compare(a.DB, b.DB), cmp.Compare(a.Fence, b.Fence))
+	},
+}
 
 // ParseLocks reads a query for locks.
 func ParseLocks(form url.Values) (Query, error) {
@@ -70,9 +83,7 @@ func ParseLocks(form url.Values) (Query, error) {
 func (s *Source) FindLocks(ctx context.Context, q Query) Locks {
 	now := time.Now()
 	out := Locks{At: now, Offset: q.Offset}
-	found := selection[proxy.SeenLock]{skip: q.Offset, limit: q.Limit, compare: ordered(q, byLock(q.Sort), func(a, b proxy.SeenLock) int {
-		return cmp.Or(cmp.Compare(a.Key, b.Key), cmp.Compare(a.DB, b.DB), cmp.Compare(a.Fence, b.Fence))
-	})}
+	found := lockTable.selection(q)
 	s.EachLock(func(l proxy.SeenLock) {
 		if l.Held {
 			out.Held++
@@ -94,40 +105,6 @@ func (s *Source) FindLocks(ctx context.Context, q Query) Locks {
 	}
 	s.askHolders(ctx, page, out.Rows)
 	return out
-}
-
-func byLock(column string) func(a, b proxy.SeenLock) int {
-	switch column {
-	case "key":
-		return func(a, b proxy.SeenLock) int { return cmp.Compare(a.Key, b.Key) }
-	case "holder":
-		return func(a, b proxy.SeenLock) int { return cmp.Compare(a.Client.Addr, b.Client.Addr) }
-	case "held":
-		return func(a, b proxy.SeenLock) int { return longer(a.Since, b.Since) }
-	case "lease":
-		return func(a, b proxy.SeenLock) int { return cmp.Compare(a.TTL, b.TTL) }
-	case "waiters":
-		return func(a, b proxy.SeenLock) int { return cmp.Compare(a.Waiters, b.Waiters) }
-	default:
-		return func(a, b proxy.SeenLock) int { return longer(a.Oldest, b.Oldest) }
-	}
-}
-
-// longer compares how long ago two moments are. The zero time is no time ago.
-func longer(a, b time.Time) int {
-	switch {
-	case a.IsZero() || b.IsZero():
-		return b2i(b.IsZero()) - b2i(a.IsZero())
-	default:
-		return b.Compare(a)
-	}
-}
-
-func b2i(b bool) int {
-	if b {
-		return 1
-	}
-	return 0
 }
 
 func rowOf(l *proxy.SeenLock, now time.Time) Lock {

@@ -1,11 +1,13 @@
 package view
 
 import (
+	"cmp"
 	"fmt"
 	"net/url"
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 )
 
 // Query says which rows of a table are wanted.
@@ -26,15 +28,49 @@ const (
 	maxSearch    = 1024 // bytes
 )
 
-// kind is a kind of table.
-type kind struct {
-	only  []string
-	sorts []string // the first is the default
+// table is a kind of table.
+type table[T any] struct {
+	only    []string
+	columns []column[T]      // by which its rows can be sorted; the first is the default
+	alike   func(a, b T) int // the order of rows that a column does not tell apart
+}
+
+// column is one way to sort a table.
+type column[T any] struct {
+	name    string
+	compare func(a, b T) int
+}
+
+// by is a column of texts or numbers.
+func by[T any, V cmp.Ordered](name string, of func(row *T) V) column[T] {
+	return column[T]{name, func(a, b T) int { return cmp.Compare(of(&a), of(&b)) }}
+}
+
+// since is a column of moments, sorted by how long ago they are.
+func since[T any](name string, of func(row *T) time.Time) column[T] {
+	return column[T]{name, func(a, b T) int { return longer(of(&a), of(&b)) }}
+}
+
+// longer compares how long ago two moments are. The zero time is no time ago.
+func longer(a, b time.Time) int {
+	switch {
+	case a.IsZero() || b.IsZero():
+		return b2i(b.IsZero()) - b2i(a.IsZero())
+	default:
+		return b.Compare(a)
+	}
+}
+
+func b2i(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
 }
 
 // parse reads a query. Its errors are for operators.
-func (k kind) parse(form url.Values) (Query, error) {
-	q := Query{Search: strings.ToLower(form.Get("search")), Only: form.Get("only"), Sort: k.sorts[0], Limit: defaultLimit}
+func (k *table[T]) parse(form url.Values) (Query, error) {
+	q := Query{Search: strings.ToLower(form.Get("search")), Only: form.Get("only"), Sort: k.columns[0].name, Limit: defaultLimit}
 	for name := range form {
 		if !slices.Contains([]string{"search", "only", "sort", "order", "offset", "limit"}, name) {
 			return Query{}, fmt.Errorf("%q is none of search, only, sort, order, offset, limit", name)
@@ -47,8 +83,8 @@ func (k kind) parse(form url.Values) (Query, error) {
 		return Query{}, fmt.Errorf("only: %q is none of %s", q.Only, strings.Join(k.only, ", "))
 	}
 	if sort := form.Get("sort"); sort != "" {
-		if q.Sort = sort; !slices.Contains(k.sorts, sort) {
-			return Query{}, fmt.Errorf("sort: %q is none of %s", sort, strings.Join(k.sorts, ", "))
+		if q.Sort = sort; k.column(sort) == nil {
+			return Query{}, fmt.Errorf("sort: %q is none of %s", sort, strings.Join(k.names(), ", "))
 		}
 	}
 	switch order := form.Get("order"); order {
@@ -73,6 +109,37 @@ func (k kind) parse(form url.Values) (Query, error) {
 		*to.value = n
 	}
 	return q, nil
+}
+
+// names are the columns by which the table can be sorted.
+func (k *table[T]) names() (names []string) {
+	for i := range k.columns {
+		names = append(names, k.columns[i].name)
+	}
+	return names
+}
+
+// column is the column of that name; nil: there is none.
+func (k *table[T]) column(name string) *column[T] {
+	if i := slices.IndexFunc(k.columns, func(c column[T]) bool { return c.name == name }); i >= 0 {
+		return &k.columns[i]
+	}
+	return nil
+}
+
+// selection takes the rows of a query, which has been parsed.
+func (k *table[T]) selection(q Query) selection[T] {
+	compare := k.column(q.Sort).compare
+	return selection[T]{skip: q.Offset, limit: q.Limit, compare: func(a, b T) int {
+		switch c := compare(a, b); {
+		case c == 0:
+			return k.alike(a, b)
+		case q.Descending:
+			return -c
+		default:
+			return c
+		}
+	}}
 }
 
 // has reports whether one of the texts has what is searched for.
@@ -111,18 +178,4 @@ func (s *selection[T]) sortOut(keep int) {
 func (s *selection[T]) page() []T {
 	s.sortOut(s.skip + s.limit)
 	return s.rows[min(s.skip, len(s.rows)):]
-}
-
-// ordered turns a comparison round if the query wants that. Rows that are alike are in the order of less.
-func ordered[T any](q Query, compare, less func(a, b T) int) func(a, b T) int {
-	return func(a, b T) int {
-		c := compare(a, b)
-		if q.Descending {
-			c = -c
-		}
-		if c == 0 {
-			c = less(a, b)
-		}
-		return c
-	}
 }

@@ -84,7 +84,7 @@ func TestClientsAreSearchedSortedAndInPages(t *testing.T) {
 func TestEachColumnSorts(t *testing.T) {
 	less := proxy.ClientStatus{ID: 9, Addr: "a", Name: "a", Identity: "a", State: "a", Pin: "a", Unanswered: 1, Unread: 1}
 	more := proxy.ClientStatus{ID: 8, Addr: "b", Name: "b", Identity: "b", State: "b", Pin: "b", Unanswered: 2, Unread: 2, Asked: time.Now()}
-	for _, column := range clientTable.sorts {
+	for _, column := range clientTable.names() {
 		want := []uint64{9, 8}
 		if column == "id" {
 			want = []uint64{8, 9}
@@ -97,9 +97,9 @@ func TestEachColumnSorts(t *testing.T) {
 	old.Key, old.Client.Addr, old.TTL, old.Waiters = "a", "a", 1, 1
 	young.Key, young.Client.Addr, young.TTL, young.Waiters = "b", "b", 2, 2
 	young.Since, young.Oldest = time.Now(), time.Now()
-	for _, column := range lockTable.sorts {
-		if byLock(column)(old, young) >= 0 || byLock(column)(young, old) <= 0 || byLock(column)(old, old) != 0 {
-			t.Errorf("locks are not sorted by %s", column)
+	for _, column := range lockTable.columns {
+		if column.compare(old, young) >= 0 || column.compare(young, old) <= 0 || column.compare(old, old) != 0 {
+			t.Errorf("locks are not sorted by %s", column.name)
 		}
 	}
 }
