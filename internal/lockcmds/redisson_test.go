@@ -343,3 +343,33 @@ func TestFairWaitersKeepTheirDeadlinesFresh(t *testing.T) {
 	holder.want("UNLOCK k", ":1")
 	fenceIn(t, a.reply())
 }
+
+// Every client with the right may write a lock's hash by hand. What cannot have been a fence counts as none.
+func TestFenceThatSomebodyHasWrittenIsReplaced(t *testing.T) {
+	srv := redistest.Start(t)
+	s := startProxy(t, srv, nil).session(2)
+	for _, odd := range []string{"-5", "0", "1.5", "1e30", "nan", "abc", ""} {
+		for _, verb := range []string{"LOCK", "FAIRLOCK"} {
+			srv.Do(t, "HSET", "k", "job", "1", "fence", odd)
+			if fence := s.fence(verb + " k OWNER job"); fence < 1e15 {
+				t.Errorf("%s with the fence %q: %d", verb, odd, fence)
+			}
+			s.want("UNLOCK k OWNER job", ":0")
+			s.want("UNLOCK k OWNER job", ":1")
+		}
+	}
+}
+
+// A hash without an owner can be acquired by no client, so it is no free lock.
+func TestHashWithoutAnOwnerIsNotFree(t *testing.T) {
+	srv := redistest.Start(t)
+	s := startProxy(t, srv, nil).session(2)
+	srv.Do(t, "HSET", "k", "fence", "17", "{ours}", "0")
+	s.want("TRYLOCK k", "(nil)")
+	if got := s.do("LOCKINFO k"); got == "(nil)" {
+		t.Errorf("LOCKINFO: %q", got)
+	}
+	s.want("FORCEUNLOCK k", ":1")
+	s.fence("LOCK k")
+	s.want("UNLOCK k", ":1")
+}

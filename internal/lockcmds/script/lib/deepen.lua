@@ -15,6 +15,9 @@ local function deepen(lock, counter, owner, lease, request, fence, holds, field)
     return nil
   end
   local sum, old, new = tonumber(held[1]) or 0, held[2] and tonumber(held[2]), tonumber(request)
+  if old and not (old >= 1 and old <= 9e15 and old % 1 == 0) then
+    old = nil -- written by hand; see grant
+  end
   if field == '' then
     local last = tonumber(held[3] or 0) or 0
     if last > new then
@@ -53,7 +56,7 @@ local function deepen(lock, counter, owner, lease, request, fence, holds, field)
   if old then
     redis.call('HSET', lock, owner, sum, '{ours}', ours, field, mine)
     redis.call('PEXPIRE', lock, lease)
-  else -- taken without a fence, by Redisson
+  else -- taken without a fence, by Redisson, or the fence is none
     old, replaced = grant(lock, counter, owner, lease, redis.call('TIME'), request, field, sum, ours, mine)
   end
   return {1, old, sum, replaced or 0, 0, n}
