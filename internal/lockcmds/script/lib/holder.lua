@@ -1,7 +1,7 @@
 -- holder: who holds a lock.
 --
 -- Returns {owner, holds, fence}, fence 0: it was taken without one; {} if the lock is free; or Redis's error. The owner is empty
--- if the hash has none: somebody has changed it by hand. No client can acquire the lock then.
+-- if the hash has none: a client has changed it by hand. No client can acquire the lock then.
 
 local function holder(lock)
   local fields = redis.pcall('HGETALL', lock)
