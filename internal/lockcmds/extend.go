@@ -34,7 +34,7 @@ func (e *Engine) startExtend(s contract.Caller, cmd grammar.Command) {
 	switch {
 	case lost:
 		s.Reply(replies.LostLease())
-	case holds.Pause(h, cmd.Lease):
+	case e.holds.Pause(h, cmd.Lease):
 		x.send(s.Session)
 	default:
 		e.holds.Ordered(s.Session, h, func() { x.send(s.Session) })
@@ -63,11 +63,7 @@ func (x *extension) Again() (script.Call, bool) {
 
 // Postponed implements calls.Asker. When the lease that goes on has ended, there is nothing to extend.
 func (x *extension) Postponed() (script.Call, time.Duration) {
-	limit := x.e.calls.DoubtLimit()
-	if h := holds.Of(x.h); h != nil {
-		limit = max(limit, h.TTL)
-	}
-	return x.call.Call(), limit
+	return x.call.Call(), max(x.e.calls.DoubtLimit(), x.e.holds.Lasts(x.h))
 }
 
 // Doubted implements calls.Asker.
@@ -84,10 +80,8 @@ func (x *extension) Answered(o calls.Outcome) []byte {
 	}
 	answer := ledger.Answer{Status: ledger.NotHolder, Fence: a.Fence, Holds: a.Holds, SentAt: x.q.SentAt}
 	switch {
-	case errors.Is(err, contract.ErrInDoubt):
-		answer.Status = ledger.InDoubt
 	case err != nil:
-		answer.Status = ledger.Failed
+		answer.Status = unanswered(err)
 	case a.Held:
 		answer.Status = ledger.Held
 	case a.Other:
@@ -109,6 +103,14 @@ func (x *extension) anew(fence int64) {
 	x.call.Request, x.call.Fence = x.e.holds.NextRequest(), fence
 	x.q.Once = fence == 0
 	x.e.calls.Anew(&x.q, x.call.Call())
+}
+
+// unanswered is what an error in place of an answer means to the ledger.
+func unanswered(err error) ledger.Status {
+	if errors.Is(err, contract.ErrInDoubt) {
+		return ledger.InDoubt
+	}
+	return ledger.Failed
 }
 
 // replyOf is the reply to a release or an extension; nil: there is none yet. named and fence: what the command names.

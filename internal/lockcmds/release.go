@@ -95,11 +95,7 @@ func (r *release) Again() (script.Call, bool) {
 func (r *release) Postponed() (script.Call, time.Duration) {
 	r.next.Answered(r.q.Session, script.Released{}, r.q.SentAt, contract.ErrUnsent)
 	r.next = waiters.Offer{}
-	limit := r.e.calls.DoubtLimit()
-	if h := holds.Of(r.Hold); h != nil {
-		limit = max(limit, h.TTL)
-	}
-	return r.call().Call(), limit
+	return r.call().Call(), max(r.e.calls.DoubtLimit(), r.e.holds.Lasts(r.Hold))
 }
 
 // Doubted implements calls.Asker. The copy is a plain release.
@@ -164,11 +160,8 @@ func (r *release) Answered(o calls.Outcome) []byte {
 
 // statusOf is what the answer to a release means to the ledger.
 func statusOf(a script.Released, err error) ledger.Status {
-	switch {
-	case errors.Is(err, contract.ErrInDoubt):
-		return ledger.InDoubt
-	case err != nil:
-		return ledger.Failed
+	if err != nil {
+		return unanswered(err)
 	}
 	switch a.Status {
 	case script.Freed, script.HandedOver:

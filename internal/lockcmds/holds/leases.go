@@ -6,23 +6,42 @@ import (
 
 	"github.com/lockproxy/lockproxy/internal/lockcmds/contract"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/failstop"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/ledger"
 	"github.com/lockproxy/lockproxy/internal/watchdog"
 )
 
 // Pause pauses the lease of a hold for a command that sets the lease to that length. It reports whether the command may be sent at once:
 // Ordered waits for a renewal on its way, but only if that could give the lock a longer lease than the command. h is nil: there is no hold,
 // and nothing to pause. Requires the session lock.
-func Pause(h *Hold, lease time.Duration) (now bool) {
-	if h != nil && lease >= h.TTL {
+func (x *Holds) Pause(h *Hold, lease time.Duration) (now bool) {
+	if h == nil {
+		return true
+	}
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if now = lease >= h.TTL; now {
 		h.lease.Pause(nil)
 	}
-	return h == nil || lease >= h.TTL
+	return now
+}
+
+// Lasts is how long a hold may last without a renewal; nil: 0. Requires no locks of this package.
+func (x *Holds) Lasts(h *ledger.Hold) time.Duration {
+	if h == nil {
+		return 0
+	}
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return h.TTL
 }
 
 // Ordered pauses the lease of a hold and runs send, with the session locked, when no renewal of the lease is on its way: at once, or later.
 // If the session ends before that, the lease goes on as it was. Requires the session lock.
 func (x *Holds) Ordered(s contract.Session, h *Hold, send func()) {
-	ordered(x.Calls.Guard, s, h.lease, send)
+	x.mu.Lock()
+	lease := h.lease
+	x.mu.Unlock()
+	ordered(x.Calls.Guard, s, lease, send)
 }
 
 func ordered(guard failstop.Guard, s contract.Session, l *watchdog.Lease, send func()) {

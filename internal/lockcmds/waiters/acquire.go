@@ -122,7 +122,7 @@ func (x *Waiters) start(a *asked, began, now time.Time, home *Waiters) {
 		if reply := w.await(script.Acquired{PTTL: script.NoTTL}); reply != nil {
 			s.Reply(reply)
 		}
-	case holds.Pause(w.claim.Deepened(), w.Lease):
+	case x.Holds.Pause(w.claim.Deepened(), w.Lease):
 		w.send(now)
 	default:
 		x.Holds.Ordered(w.conn(), w.claim.Deepened(), func() { w.send(x.Calls.Clock.Now()) })
