@@ -149,7 +149,11 @@ func (u *pinning) resumeTx(row *command.Row, p command.Policy, raw []byte) bool 
 	if !s.awaitQuiet() {
 		return false
 	}
-	if r.sent && u.pin == nil { // nothing was sent: there was no connection
+	if r.sent && (u.pin == nil || !u.pin.conn.Connected()) { // nothing was sent
+		if pin := u.pin; pin != nil {
+			u.pin = nil
+			pin.discard()
+		}
 		if r.sent = false; r.attempts.Refused(s.Wait()) {
 			s.wait = waitReply
 			s.Later(upstream.AnyNode, r.attempts.Pause(), s.resume)
@@ -206,7 +210,7 @@ func (u *pinning) resumeTx(row *command.Row, p command.Policy, raw []byte) bool 
 		}
 		s.forward(kept, h, 1)
 	}
-	return s.awaitQuiet()
+	return s.awaitQuiet() && u.resumeTx(row, p, raw) // the connection is down already, if nothing is outstanding
 }
 
 var queued = []byte("+QUEUED\r\n")
@@ -322,10 +326,13 @@ func nullArray(proto int) []byte {
 func (l *lanes) repeat() bool {
 	s := l.s
 	r := l.repeated
+	r.due = false
 	if s.wait != waitNone || s.Gone() || !s.route(r.row, errands.Shortened(r.row.Name, r.raw, time.Since(r.began))) {
 		return false
 	}
-	l.repeated = nil
+	if !r.due {
+		l.repeated = nil
+	}
 	return s.wait == waitNone
 }
 
@@ -378,7 +385,7 @@ func (l *lanes) again(r *repetition, from upstream.Node, why cluster.Refusal) bo
 		return false
 	}
 	r.asking = s.Refused(why)
-	l.repeated = r
+	l.repeated, r.due = r, true
 	s.wait = waitReply
 	s.Later(from, r.attempts.Pause(), s.resume)
 	return true

@@ -137,6 +137,7 @@ type pinning struct {
 
 // A repetition is a command on a pin that the pin's server has refused, as with errands. It is routed anew.
 type repetition struct {
+	due      bool // it is to be sent again; a connection that is down says so while the command is being sent
 	row      *command.Row
 	raw      []byte
 	began    time.Time     // when it was first sent
