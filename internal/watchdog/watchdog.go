@@ -1,7 +1,7 @@
 // Package watchdog keeps leases alive while their holders live, and reports each loss once. It knows nothing of
 // Redis or of sessions: a RenewFunc does the round trip, and OnLost is told of a loss.
 //
-//	Track, Resume ──► heap of leases by what is due next ◄── Pause, Forget
+//	Track, Resume ──► heap of leases by what is due next ◄── Pause, Shorten, Forget
 //	                        │ Run or Step: one scheduler for all
 //	        past deadline ──┴── renewal due
 //	              │                  │ queue of its group
@@ -17,8 +17,8 @@
 // group, each one batch after the other until its group has nothing due; Run returns after the last of them.
 //
 // Invariants:
-//   - deadline = instant before the last acquire or successful renewal was sent + TTL, on the monotonic clock. The
-//     lease cannot have ended in Redis before it.
+//   - deadline = instant before the last acquire or successful renewal was sent + TTL, on the monotonic clock; less if
+//     Shorten says so. The lease cannot have ended in Redis before it.
 //   - No renewal is sent at or after the deadline, nor begun after Pause or Forget has returned.
 //   - OnLost is called at most once per lease, and never for one whose Forget returned true.
 //   - Every lease is in the heap until it is lost or forgotten, also while its renewal waits or is on its way, so a

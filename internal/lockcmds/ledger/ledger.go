@@ -10,6 +10,7 @@
 //     is not renewed for sessions that have released all their holds.
 //   - Each Pause of a lease is ended by exactly one Resume or Continue, or by the Forget of its hold.
 //   - An answer to an older command changes neither the count nor the lease that an answer to a later one has set.
+//   - While the answer to a command is lost that sets the lease, the shorter of the old and the new lease counts.
 //   - A session is told of a loss once: by Tell, or by the reply LostLease.
 //   - No loss is told if the releases that are on their way, or whose outcome is in doubt, may have ended the hold.
 package ledger
