@@ -3,6 +3,7 @@ package lockcmds
 import (
 	"sync/atomic"
 
+	"github.com/lockproxy/lockproxy/internal/lockcmds/slowlog"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/terms"
 )
 
@@ -33,4 +34,10 @@ func (o *Options) present() func() *Defaults {
 		}
 		return first
 	}
+}
+
+// NewSlowLog returns an empty log for LOCKSLOW that follows the present defaults.
+func (o *Options) NewSlowLog(b *slowlog.Budget) *slowlog.Log {
+	present := o.present()
+	return slowlog.New(b, func() slowlog.Settings { return present().Slow })
 }

@@ -19,7 +19,6 @@ import (
 	"github.com/lockproxy/lockproxy/internal/lockcmds/grammar"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/holds"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/jobs"
-	"github.com/lockproxy/lockproxy/internal/lockcmds/slowlog"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/waiters"
 	"github.com/lockproxy/lockproxy/internal/watchdog"
 )
@@ -38,7 +37,6 @@ type Engine struct {
 	confirm  *confirm.Confirmer
 	holds    *holds.Holds
 	waiters  *waiters.Waiters
-	slow     *slowlog.Log
 
 	life    context.Context // of the engine's own work; ended by Close or with Run's context
 	end     context.CancelFunc
@@ -60,8 +58,7 @@ func New(o Options) (*Engine, error) {
 		done:  make(chan struct{}),
 	}
 	defaults := opts.present()
-	e.slow = slowlog.New(opts.SlowLogs, func() slowlog.Settings { return defaults().Slow })
-	told := endings.Observers{e.slow}
+	told := endings.Observers{opts.SlowLog}
 	if opts.Told != nil {
 		told = append(told, opts.Told)
 	}
@@ -208,7 +205,6 @@ func (e *Engine) Close(ctx context.Context) error {
 	e.confirm.Close()     // sessions have ended
 	e.calls.WaitSent(ctx) // they may leave something to clean up
 	e.jobs.Wait(ctx)
-	e.slow.Close()
 	e.end()
 	if !e.started.Load() {
 		e.own.Close()

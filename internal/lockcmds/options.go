@@ -63,8 +63,8 @@ type Options struct {
 	// Slow says which waits and holds LOCKSLOW shows. The zero value: none.
 	Slow slowlog.Settings
 
-	// SlowLogs bounds the entries of all engines that share it. nil: of this one.
-	SlowLogs *slowlog.Budget
+	// SlowLog is what LOCKSLOW shows. nil: the engine has one of its own.
+	SlowLog *slowlog.Log
 
 	// Told is told of the ends of all waits and holds, besides LOCKSLOW. nil: there is none.
 	Told endings.Observer
@@ -139,8 +139,8 @@ func (o Options) checked() (Options, error) {
 	if o.Waiting == nil {
 		o.Waiting = new(atomic.Int64)
 	}
-	if o.SlowLogs == nil {
-		o.SlowLogs = slowlog.NewBudget(slowlog.DefaultBudget)
+	if o.SlowLog == nil {
+		o.SlowLog = o.NewSlowLog(slowlog.NewBudget(slowlog.DefaultBudget))
 	}
 	if o.Requests == nil {
 		o.Requests = new(atomic.Int64)

@@ -8,17 +8,17 @@ import (
 	"github.com/lockproxy/lockproxy/internal/lockcmds/replies"
 )
 
-// startSlow executes LOCKSLOW: the slow waits and holds of sessions of this identity, as known here. Redis is asked first, as for LOCKLIST.
+// startSlow executes LOCKSLOW: the slow waits and holds of sessions of this user and database, as known here. Redis is asked first, as for LOCKLIST.
 // Requires the session lock.
 func (e *Engine) startSlow(s contract.Caller, cmd grammar.Command) {
 	e.show(s, func() []byte {
 		switch cmd.Sub {
 		case grammar.SlowGet:
-			return replies.Slow(s.Proto, e.slow.Latest(cmd.Count))
+			return replies.Slow(s.Proto, e.opts.SlowLog.Latest(cmd.Count))
 		case grammar.SlowLen:
-			return redcon.AppendInt(nil, int64(e.slow.Len()))
+			return redcon.AppendInt(nil, int64(e.opts.SlowLog.Len()))
 		case grammar.SlowReset:
-			e.slow.Reset()
+			e.opts.SlowLog.Reset()
 			return redcon.AppendOK(nil)
 		default:
 			return replies.SlowHelp()

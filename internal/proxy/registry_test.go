@@ -24,8 +24,12 @@ func TestUnusedLockEnginesAreDropped(t *testing.T) {
 		c.expectReply("$")
 		return c
 	}
-	for range 2 { // a dropped engine is made anew
+	slowFrom(srv, 100)
+	for i := range 2 { // a dropped engine is made anew, and its log of slow holds is still there
 		holder, waiter := login(), login()
+		if got := holder.quiet("LOCKSLOW", "LEN"); (got == ":0\r\n") != (i == 0) {
+			t.Errorf("round %d: %q slow holds", i, got)
+		}
 		before := connections()
 		holder.send("LOCK", "a", "GRACE", "0")
 		holder.expectReply(":")

@@ -29,6 +29,18 @@ type ID struct {
 	Era            uint64 // of those without credentials: those who came before Redis demanded some keep their engine
 }
 
+// account is a user in a database, with any password.
+type account struct {
+	user string
+	db   int
+	era  uint64
+}
+
+func (id ID) account() account { return account{id.User, id.DB, id.Era} }
+
+// keptSlowLogs is the number of accounts without an engine whose slow waits and holds are kept.
+const keptSlowLogs = 256
+
 // An Engine is the lock engine of one identity.
 type Engine struct {
 	*lockcmds.Engine
@@ -45,7 +57,7 @@ func (e *Engine) ID() ID { return e.id }
 
 // Options configure a Registry. All fields but Fleet are required.
 type Options struct {
-	// Engine is what all engines have in common. The Registry sets Redis, Jobs, Waiting, Requests, SlowLogs, Forced
+	// Engine is what all engines have in common. The Registry sets Redis, Jobs, Waiting, Requests, SlowLog, Forced
 	// and User.
 	Engine lockcmds.Options
 
@@ -65,10 +77,10 @@ type Registry struct {
 	jobs *jobs.Pool
 	wg   sync.WaitGroup
 
-	waiting  atomic.Int64    // of all engines
-	requests atomic.Int64    // numbers the calls of all sessions
-	lost     *losses.Budget  // of all sessions
-	slow     *slowlog.Budget // of all engines
+	waiting  atomic.Int64   // of all engines
+	requests atomic.Int64   // numbers the calls of all sessions
+	lost     *losses.Budget // of all sessions
+	slow     *slowlog.Shelf[account]
 
 	mu       sync.Mutex
 	engines  map[ID]*Engine
@@ -88,9 +100,10 @@ func New(opts Options) (*Registry, error) {
 	if err != nil {
 		return nil, err
 	}
+	budget := slowlog.NewBudget(slowlog.DefaultBudget)
 	return &Registry{
 		opts: opts, jobs: pool, engines: map[ID]*Engine{}, lost: losses.NewBudget(losses.DefaultBudget),
-		slow:   slowlog.NewBudget(slowlog.DefaultBudget),
+		slow:   slowlog.NewShelf[account](keptSlowLogs, func() *slowlog.Log { return opts.Engine.NewSlowLog(budget) }),
 		places: admission.NewPlaces(opts.Max, admission.Share(opts.Max)), unused: admission.NewIdle[ID, *Engine](),
 	}, nil
 }
@@ -174,6 +187,7 @@ func (r *Registry) forget(e *Engine) {
 	delete(r.engines, e.id)
 	r.unused.Remove(e)
 	r.places.Return(e.owner)
+	r.slow.Return(e.id.account())
 }
 
 // end closes an engine that has nothing to do.
@@ -232,10 +246,14 @@ func (r *Registry) newEngine(id ID) (*lockcmds.Engine, error) {
 	}
 	opts := r.opts.Engine
 	opts.Redis, opts.Jobs, opts.Waiting = link, r.jobs, &r.waiting
-	opts.Requests, opts.SlowLogs = &r.requests, r.slow
+	opts.Requests, opts.SlowLog = &r.requests, r.slow.Take(id.account())
 	opts.User = id.User
 	opts.Forced = func(key string, ended script.Forced) { r.forced(id, key, ended) }
-	return lockcmds.New(opts)
+	engine, err := lockcmds.New(opts)
+	if err != nil {
+		r.slow.Return(id.account())
+	}
+	return engine, err
 }
 
 // newLink makes the engine's own way to Redis. A cluster has one database.

@@ -1,5 +1,6 @@
 // Package slowlog remembers the latest waits for locks and holds of locks that have taken longer than a threshold, as Redis's SLOWLOG
-// remembers commands. LOCKSLOW shows them. Each lock engine has a Log of its own, so a client sees what its user does in its database.
+// remembers commands. LOCKSLOW shows them. Each user has a Log in each database, so a client sees what its user does there. A Shelf keeps
+// the logs, also when their users' engines have ended.
 //
 //	a wait or a hold ends ──► Wants: one comparison ──► Ended ──► Latest ◄── LOCKSLOW GET
 //
@@ -59,7 +60,7 @@ func (b *Budget) take() bool {
 	return true
 }
 
-// Log is the entries of one lock engine. Its methods may be called from any goroutine.
+// Log is the entries of one user in one database. Its methods may be called from any goroutine.
 type Log struct {
 	settings func() Settings // the present ones
 	budget   *Budget
