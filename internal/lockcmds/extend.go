@@ -37,7 +37,7 @@ func (e *Engine) startExtend(s contract.Caller, cmd grammar.Command) {
 	case e.holds.Pause(h, cmd.Lease):
 		x.send(s.Session)
 	default:
-		e.holds.Ordered(s.Session, h, func() { x.send(s.Session) })
+		e.holds.Ordered(s.Session, h, func() { x.send(s.Session) }, func() { x.Answered(calls.Outcome{Err: contract.ErrUnsent}) })
 	}
 }
 

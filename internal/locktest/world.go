@@ -37,7 +37,7 @@ func NewWorld() *World {
 type Node struct {
 	redislink.Node
 	World   *World
-	Answers []any      // to the next scripts: a resp.Value or an error; without one, the answer to a script is lost
+	Answers []any      // to the next scripts: a resp.Value, a function that returns it, or an error; without one, the answer to a script is lost
 	Asked   []string   // the names of the scripts
 	Args    [][]string // of the scripts
 }
@@ -133,10 +133,14 @@ func (n *Node) Eval(_ context.Context, s redislink.Script, _, args []string) (re
 	}
 	next := n.Answers[0]
 	n.Answers = n.Answers[1:]
-	if err, ok := next.(error); ok {
-		return resp.Value{}, err
+	switch next := next.(type) {
+	case error:
+		return resp.Value{}, next
+	case func() resp.Value:
+		return next(), nil
+	default:
+		return next.(resp.Value), nil
 	}
-	return next.(resp.Value), nil
 }
 
 // Publish implements redislink.Node.

@@ -18,7 +18,8 @@ type Claim struct {
 	s   *Session
 	key ledger.Key
 
-	paused  *Hold // the hold that the acquire deepens; not renewed until the outcome is known. nil: none
+	hold    *Hold // that the acquire is to deepen; nil: none
+	sent    bool  // Pause has been called: the hold is not renewed, and does not end by releases, until the outcome is known
 	request int64 // the number of the acquire
 	fence   int64 // of the grant that it deepens; 0: none
 	holds   int64 // of the session afterwards, if it is that grant
@@ -31,8 +32,7 @@ func (x *Holds) Claim(s *contract.Caller, lock, owner string) Claim {
 	session.Client, session.Proto = reentry.Client{ClientInfo: s.Info, Library: s.Library}, s.Proto
 	c := Claim{x: x, s: session, key: key, request: x.NextRequest(), holds: 1}
 	if h := Of(x.ledger.Find(key)); h != nil {
-		c.paused = h
-		x.ledger.Deepening(&h.Hold)
+		c.hold = h
 		if o := h.HolderOf(&session.Session); o != nil {
 			c.fence, c.holds = h.Fence, o.Holds+1
 		}
@@ -48,7 +48,7 @@ func (c *Claim) Key() ledger.Key { return c.key }
 func (c *Claim) Session() *Session { return c.s }
 
 // Deepens reports whether sessions of this proxy hold the lock for the owner already.
-func (c *Claim) Deepens() bool { return c.paused != nil }
+func (c *Claim) Deepens() bool { return c.hold != nil }
 
 // Reenters reports whether the session itself has holds that it has not begun to release.
 func (c *Claim) Reenters() bool { return c.holds > 1 }
@@ -62,8 +62,23 @@ func (c *Claim) Part() script.Part {
 	return p
 }
 
-// Deepened is the hold that the acquire is to deepen; nil: none. Its lease is to be paused while the acquire is on its way: Pause, Ordered.
-func (c *Claim) Deepened() *Hold { return c.paused }
+// Pause is called before an acquire of that lease is sent: the hold that it is to deepen is not renewed from here on, nor dropped for want of
+// holds, until Granted or Continue. It reports whether the acquire may be sent at once, as Holds.Pause does; else Ordered sends it. Requires the
+// session lock.
+func (c *Claim) Pause(lease time.Duration) (now bool) {
+	h := c.hold
+	if h == nil {
+		return true
+	}
+	c.sent = true
+	c.x.mu.Lock()
+	defer c.x.mu.Unlock()
+	c.x.ledger.Deepening(&h.Hold)
+	return h.pauseLocked(lease)
+}
+
+// Ordered is Holds.Ordered for an acquire that cannot be sent at once. Requires the session lock.
+func (c *Claim) Ordered(send func()) { c.x.Ordered(c.s.Conn, c.hold, send, c.Continue) }
 
 // Doubt notes that the answer to a call of the acquire was lost, which asked for a lease of that length at the moment sentAt. The owner may
 // have a hold here by now: then the lease of the hold may be that one. Requires no locks.
@@ -74,12 +89,12 @@ func (c *Claim) Doubt(lease time.Duration, sentAt time.Time) {
 	})
 }
 
-// Continue has the hold renewed again that the acquire was to deepen. Requires no locks.
+// Continue ends what Pause has begun, if the acquire has not deepened the hold. Requires no locks.
 func (c *Claim) Continue() {
-	if h := c.paused; h != nil {
-		c.paused = nil
+	if h := c.hold; h != nil && c.sent {
 		c.x.Step(func(l *ledger.Ledger) { l.NotDeepened(&h.Hold) })
 	}
+	c.hold = nil
 }
 
 // Anew makes a new call of the acquire, because its grant cannot be used. The new call replaces what Redis has of that grant. Requires no
@@ -91,11 +106,11 @@ func (c *Claim) Anew() {
 
 // Overtaken ends the hold that the acquire was to deepen: Redis has answered that another owner has the lock. Requires no locks.
 func (c *Claim) Overtaken() {
-	h := c.paused
+	h := c.hold
 	if h == nil {
 		return
 	}
-	c.paused = nil
+	c.hold = nil
 	c.x.gone(h)
 }
 
@@ -113,8 +128,8 @@ func (x *Holds) gone(h *Hold) {
 func (c *Claim) Overwritten() (lost bool) {
 	c.x.Step(func(l *ledger.Ledger) {
 		lost = c.s.Losses.Forget(c.key.Lock, c.key.Owner)
-		if h := c.paused; h != nil && l.Knows(&h.Hold) {
-			c.paused = nil
+		if h := c.hold; h != nil && l.Knows(&h.Hold) {
+			c.hold = nil
 			l.Lost(&h.Hold, ledger.Gone, false, &c.s.Session)
 			lost = true
 		}
@@ -169,8 +184,8 @@ func (c *Claim) Granted(now time.Time, g *Grant) Verdict {
 // proves lost. Requires Holds.mu.
 func (c *Claim) recordLocked(g *Grant) (told *ledger.Loss) {
 	g.By, g.Key = &c.s.Session, c.key
-	if c.paused != nil {
-		g.Paused = &c.paused.Hold
+	if c.hold != nil {
+		g.Paused = &c.hold.Hold
 	}
 	held, fresh := c.x.ledger.Granted(&g.Grant)
 	if h := Of(held); h != nil {
@@ -178,8 +193,8 @@ func (c *Claim) recordLocked(g *Grant) (told *ledger.Loss) {
 		if fresh {
 			h.Chain, h.Sync = g.Chain, g.Sync
 		}
-		if c.paused == h {
-			c.paused = nil // the ledger has ended the pause
+		if c.hold == h {
+			c.hold = nil // the ledger has ended the pause
 		}
 	}
 	return c.x.settleLocked()

@@ -19,6 +19,11 @@ func (x *Holds) Pause(h *Hold, lease time.Duration) (now bool) {
 	}
 	x.mu.Lock()
 	defer x.mu.Unlock()
+	return h.pauseLocked(lease)
+}
+
+// pauseLocked is Holds.Pause. Requires Holds.mu.
+func (h *Hold) pauseLocked(lease time.Duration) (now bool) {
 	if now = lease >= h.TTL; now {
 		h.lease.Pause(nil)
 	}
@@ -36,15 +41,15 @@ func (x *Holds) Lasts(h *ledger.Hold) time.Duration {
 }
 
 // Ordered pauses the lease of a hold and runs send, with the session locked, when no renewal of the lease is on its way: at once, or later.
-// If the session ends before that, the lease goes on as it was. Requires the session lock.
-func (x *Holds) Ordered(s contract.Session, h *Hold, send func()) {
+// If the session ends before that, it runs unsent instead, which has the lease renewed again. Requires the session lock.
+func (x *Holds) Ordered(s contract.Session, h *Hold, send, unsent func()) {
 	x.mu.Lock()
 	lease := h.lease
 	x.mu.Unlock()
-	ordered(x.Calls.Guard, s, lease, send)
+	ordered(x.Calls.Guard, s, lease, send, unsent)
 }
 
-func ordered(guard failstop.Guard, s contract.Session, l *watchdog.Lease, send func()) {
+func ordered(guard failstop.Guard, s contract.Session, l *watchdog.Lease, send, unsent func()) {
 	const (
 		asking  = iota
 		free    // no renewal is on its way
@@ -56,7 +61,7 @@ func ordered(guard failstop.Guard, s contract.Session, l *watchdog.Lease, send f
 			return // still in Pause, on this goroutine or another: the session is locked already
 		}
 		if !guard.Do(s, send) {
-			l.Continue()
+			unsent()
 		}
 	})
 	if !state.CompareAndSwap(asking, waiting) {

@@ -6,7 +6,9 @@ import (
 	"time"
 
 	"github.com/lockproxy/lockproxy/internal/lockcmds/failstop"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/ledger"
 	"github.com/lockproxy/lockproxy/internal/locktest"
+	"github.com/lockproxy/lockproxy/internal/resp"
 	"github.com/lockproxy/lockproxy/internal/watchdog"
 )
 
@@ -35,7 +37,7 @@ func TestCommandsOnALeaseWaitForItsRenewal(t *testing.T) {
 	s := locktest.New(t, nil, 1, 2, nil)
 	done := make(chan struct{})
 	s.Lock()
-	ordered(failstop.Guard{}, s, l, func() { close(done) })
+	ordered(failstop.Guard{}, s, l, func() { close(done) }, nil)
 	s.Unlock()
 	select {
 	case <-done:
@@ -45,9 +47,35 @@ func TestCommandsOnALeaseWaitForItsRenewal(t *testing.T) {
 	close(answer)
 	<-done
 	now := false
-	ordered(failstop.Guard{}, s, l, func() { now = true })
+	ordered(failstop.Guard{}, s, l, func() { now = true }, nil)
 	if !now {
 		t.Fatal("not sent at once though no renewal was on its way")
 	}
 	l.Forget()
+}
+
+// A client may go while its acquire waits for a renewal of the hold that the acquire is to deepen. The hold must not wait for it for ever.
+func TestAnAcquireThatIsNotSentLetsTheHoldEnd(t *testing.T) {
+	w, a, b := newWorld(t), newClient(1), newClient(2)
+	h := w.acquire(t, a, "me", nil)
+	claim := w.Claim(&b.caller, lock, "me")
+	w.Time = w.Time.Add(11 * time.Second)
+	w.Own.Answers = []any{func() resp.Value { // a renewal is on its way
+		if claim.Pause(time.Second) {
+			t.Error("a shorter lease is set though a renewal may set a longer one")
+		}
+		claim.Ordered(func() { t.Error("sent for a client that has gone") })
+		b.Ended = true
+		w.End(b.caller.ID)
+		return locktest.Numbers(1)
+	}}
+	w.Watchdog.Step(t.Context())
+	w.Work()
+	w.Step(func(l *ledger.Ledger) {
+		r := l.Release(&a.session(w).Session, h.Key, 0)
+		l.Released(&r, ledger.Answer{Status: ledger.Held, Fence: fence, Holds: 1, SentAt: w.Time}) // the owner has a hold elsewhere
+	})
+	if len(w.Own.Asked) != 1 || w.Len() != 0 {
+		t.Errorf("asked %q, %d holds", w.Own.Asked, w.Len())
+	}
 }

@@ -79,6 +79,13 @@ func (x *Waiters) start(a *asked, began, now time.Time, home *Waiters) {
 		x: x, Terms: terms.Of(cmd, defaults), began: began, home: home, behind: a.behind,
 		claim: x.Holds.Claim(s, cmd.Key, cmd.Owner),
 	}
+	w.Waiter = queue.Waiter{
+		Kind: w.kind().Waits, Owner: w.claim.Key().Owner, Shared: cmd.Owner != "", Placed: cmd.Wait != 0, Tag: w,
+	}
+	if w.Named() {
+		n := names.Of(cmd.Key)
+		w.Place, w.Wake = n.PlaceOf(w.Owner), n.NameChannel(w.Owner)
+	}
 	all := w.Sync == terms.SyncAll
 	if all {
 		w.Sync = x.replicas(cmd.Key)
@@ -100,13 +107,6 @@ func (x *Waiters) start(a *asked, began, now time.Time, home *Waiters) {
 		s.Reply(replies.NoReentry(cmd.Verb, s.Proto))
 		return
 	}
-	w.Waiter = queue.Waiter{
-		Kind: w.kind().Waits, Owner: w.claim.Key().Owner, Shared: cmd.Owner != "", Placed: cmd.Wait != 0, Tag: w,
-	}
-	if w.Named() {
-		n := names.Of(cmd.Key)
-		w.Place, w.Wake = n.PlaceOf(w.Owner), n.NameChannel(w.Owner)
-	}
 	x.mu.Lock()
 	x.asks[s.ID] = w
 	if w.Wait != 0 {
@@ -122,10 +122,10 @@ func (x *Waiters) start(a *asked, began, now time.Time, home *Waiters) {
 		if reply := w.await(script.Acquired{PTTL: script.NoTTL}); reply != nil {
 			s.Reply(reply)
 		}
-	case x.Holds.Pause(w.claim.Deepened(), w.Lease):
+	case w.claim.Pause(w.Lease):
 		w.send(now)
 	default:
-		x.Holds.Ordered(w.conn(), w.claim.Deepened(), func() { w.send(x.Calls.Clock.Now()) })
+		w.claim.Ordered(func() { w.send(x.Calls.Clock.Now()) })
 	}
 }
 

@@ -26,6 +26,11 @@ func (w *waiter) await(a script.Acquired) []byte {
 	full, limit := x.fullLocked(key)
 	switch {
 	case w.ended, refusal != nil, full != "":
+		outcome := endings.Failed
+		if w.ended {
+			outcome = endings.HungUp
+		}
+		w.noteEnd(x.Calls.Clock.Now(), outcome, 0)
 		w.finishLocked()
 		x.stepLocked(func(q *queue.Set) { q.Withdraw(&w.Waiter, key, queue.Gone, nil) })
 	default:
@@ -99,6 +104,9 @@ func (w *waiter) withdraw(o queue.Outcome, err error) {
 	w.x.mu.Lock()
 	defer w.x.mu.Unlock()
 	w.finishLocked()
+	if o == queue.Gone { // no Reply follows, by which leftLocked tells observers
+		w.noteEnd(w.x.Calls.Clock.Now(), endings.HungUp, 0)
+	}
 	w.x.stepLocked(func(q *queue.Set) { q.Withdraw(&w.Waiter, w.lock(), o, err) })
 }
 
@@ -203,9 +211,9 @@ func (w *waiter) anew() {
 	}
 }
 
-// noteHolder notes the holder behind which the acquire begins to wait. Requires no locks of this package.
+// noteHolder notes the holder behind which the acquire begins to wait, unless it has waited before. Requires no locks of this package.
 func (w *waiter) noteHolder() {
-	if !w.x.Told.Wants(endings.Wait, math.MaxInt64) {
+	if w.behind != nil || !w.x.Told.Wants(endings.Wait, math.MaxInt64) {
 		return
 	}
 	holder := w.x.Holds.Holder(w.lock())

@@ -8,6 +8,9 @@ import (
 
 	"github.com/lockproxy/lockproxy/internal/lockcmds/contract"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/endings"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/grammar"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/ledger"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/reentry"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/slowlog"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/terms"
 	"github.com/lockproxy/lockproxy/internal/locktest"
@@ -159,5 +162,101 @@ func TestNoSlowHoldOrWaitIsLoggedWithoutThresholds(t *testing.T) {
 	b.answered(resp.Value{}, contract.ErrUnsent)
 	if n := w.holds.Told[0].(*slowlog.Log).Len(); n != 0 {
 		t.Errorf("%d entries", n)
+	}
+}
+
+// The lock may be at a server without replicas by then. A fair acquire has kept its place.
+func TestAnAcquireThatIsAskedAnewWithoutReplicas(t *testing.T) {
+	for _, verb := range []string{"LOCK", "FAIRLOCK"} {
+		w := newWorld(t)
+		w.limits.Sync = terms.SyncAll
+		w.x.Replicas = func(string) int { return 0 }
+		a := w.client(1)
+		a.sends(verb + " first")
+		cmd, err := grammar.Parse(locktest.Words(verb + " k"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		w.Own.Answers = []any{locktest.Numbers(1)}
+		w.x.start(&asked{caller: a.caller(), cmd: cmd, unsynced: []byte("-NOTSYNCED then\r\n")}, w.Time, w.Time, w.x)
+		w.Work()
+		a.got("-NOTSYNCED lock.sync is all, and no replica is known; nothing was granted", "-NOTSYNCED then")
+		if left := len(w.Own.Asked) == 1 && w.Own.Asked[0] == "leave"; left != (verb == "FAIRLOCK") || w.x.Asks(1) {
+			t.Errorf("%s: the engine asked %q, asks %v", verb, w.Own.Asked, w.x.Asks(1))
+		}
+	}
+}
+
+// A hold whose lease is watched for an acquire that is never sent would be renewed for ever.
+func TestAnAcquireThatIsNotSentKeepsNoHold(t *testing.T) {
+	for name, set := range map[string]func(w *world){
+		"no replicas": func(w *world) {
+			w.limits.Sync, w.x.Replicas = terms.SyncAll, func(string) int { return 0 }
+		},
+		"no re-entry": func(w *world) { w.x.Reentry = &reentry.Rule{OwnersOnly: true} },
+	} {
+		w := newWorld(t)
+		a := w.client(1)
+		a.sends("LOCK k")
+		a.answered(grantOfFence(7), nil)
+		set(w)
+		a.sends("LOCK k")
+		if len(a.Sent) != 0 || len(a.Replies) != 2 {
+			t.Fatalf("%s: sent %d, replies %q", name, len(a.Sent), a.Replies)
+		}
+		caller := a.caller()
+		s, key := w.holds.Begin(&caller, "k", "")
+		w.holds.Step(func(l *ledger.Ledger) {
+			r := l.Release(&s.Session, key, 0)
+			l.Released(&r, ledger.Answer{Status: ledger.Held, Fence: 7, Holds: 1, SentAt: w.Time}) // the owner has a hold elsewhere
+		})
+		if w.holds.Len() != 0 {
+			t.Errorf("%s: the hold goes on", name)
+		}
+	}
+}
+
+func TestAClientThatGoesBeforeItsLockIsAskedForAnewIsToldOfOnce(t *testing.T) {
+	w := newWorld(t)
+	w.limits.Slow = slowlog.Settings{Wait: time.Second, Len: 10}
+	a := w.waits(1, "LOCK k")
+	w.Pass(2 * time.Second)
+	a.Ended = true
+	waiter := w.x.asks[1]
+	w.x.set.Left(&waiter.Waiter) // as a grant does that too few replicas have
+	w.x.set.Done(w.x.set.Effects())
+	waiter.anew()
+	w.Work()
+	entries := w.holds.Told[0].(*slowlog.Log).Latest(-1)
+	if len(entries) != 1 || entries[0].Outcome != "client-gone" || entries[0].Behind.Owner != "elsewhere" {
+		t.Errorf("%+v", entries)
+	}
+}
+
+func TestAWaitThatGoesOnKeepsTheHolderBehindWhichItBegan(t *testing.T) {
+	for _, refused := range []bool{false, true} {
+		w := newWorld(t)
+		w.limits.Slow = slowlog.Settings{Wait: time.Second, Len: 10}
+		a := w.client(1)
+		cmd, err := grammar.Parse(locktest.Words("LOCK k WAIT 5000"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		w.x.start(&asked{caller: a.caller(), cmd: cmd, behind: &endings.Party{Owner: "first"}}, w.Time, w.Time, w.x)
+		w.Time = w.Time.Add(2 * time.Second)
+		if refused {
+			w.limits.MaxWaiters = 1
+			w.x.Waiting.Store(1)
+		}
+		a.answered(busy(20*time.Second), nil)
+		w.Pass(5 * time.Second)
+		want := endings.TimedOut
+		if refused {
+			want = endings.Failed
+		}
+		entries := w.holds.Told[0].(*slowlog.Log).Latest(1)
+		if len(entries) != 1 || entries[0].Outcome != want || entries[0].Behind.Owner != "first" {
+			t.Errorf("refused: %v: %+v", refused, entries)
+		}
 	}
 }
