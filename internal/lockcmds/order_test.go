@@ -242,7 +242,7 @@ func TestAbandonedReleaseIsOfTheGrantItNames(t *testing.T) {
 	if claim.Pause(time.Millisecond) {
 		t.Error("no renewal could set a longer lease")
 	}
-	claim.Ordered(func() { close(renewed) }) // behind the release
+	p.e.holds.Ordered(other.Session, claim.Deepened(), func() { close(renewed) }, claim.Continue) // behind the release
 	other.Unlock()
 	srv.Continue()
 	<-renewed

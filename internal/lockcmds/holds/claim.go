@@ -63,8 +63,7 @@ func (c *Claim) Part() script.Part {
 }
 
 // Pause is called before an acquire of that lease is sent: the hold that it is to deepen is not renewed from here on, nor dropped for want of
-// holds, until Granted or Continue. It reports whether the acquire may be sent at once, as Holds.Pause does; else Ordered sends it. Requires the
-// session lock.
+// holds, until Granted or Continue. It reports whether the acquire may be sent at once, as Holds.Pause does. Requires the session lock.
 func (c *Claim) Pause(lease time.Duration) (now bool) {
 	h := c.hold
 	if h == nil {
@@ -77,8 +76,8 @@ func (c *Claim) Pause(lease time.Duration) (now bool) {
 	return h.pauseLocked(lease)
 }
 
-// Ordered is Holds.Ordered for an acquire that cannot be sent at once. Requires the session lock.
-func (c *Claim) Ordered(send func()) { c.x.Ordered(c.s.Conn, c.hold, send, c.Continue) }
+// Deepened is the hold that the acquire is to deepen, for Holds.Ordered; nil: none.
+func (c *Claim) Deepened() *Hold { return c.hold }
 
 // Doubt notes that the answer to a call of the acquire was lost, which asked for a lease of that length at the moment sentAt. The owner may
 // have a hold here by now: then the lease of the hold may be that one. Requires no locks.

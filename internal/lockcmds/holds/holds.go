@@ -125,6 +125,14 @@ func (h *Hold) entry() watchdog.Entry {
 // Deadline is the end of the lease of a hold, by the proxy's clock.
 func (h *Hold) Deadline() time.Time { return h.lease.Deadline() }
 
+// pauseLocked is Holds.Pause. Requires Holds.mu.
+func (h *Hold) pauseLocked(lease time.Duration) (now bool) {
+	if now = lease >= h.TTL; now {
+		h.lease.Pause(nil)
+	}
+	return now
+}
+
 // rollback is the rollback of a session's part in a hold. part has the fence of the hold.
 func (x *Holds) rollback(h *Hold, s *ledger.Session) calls.Rollback {
 	r := calls.Rollback{By: h.by.Node(h.Lock)}

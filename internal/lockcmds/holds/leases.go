@@ -22,14 +22,6 @@ func (x *Holds) Pause(h *Hold, lease time.Duration) (now bool) {
 	return h.pauseLocked(lease)
 }
 
-// pauseLocked is Holds.Pause. Requires Holds.mu.
-func (h *Hold) pauseLocked(lease time.Duration) (now bool) {
-	if now = lease >= h.TTL; now {
-		h.lease.Pause(nil)
-	}
-	return now
-}
-
 // Lasts is how long a hold may last without a renewal; nil: 0. Requires no locks of this package.
 func (x *Holds) Lasts(h *ledger.Hold) time.Duration {
 	if h == nil {

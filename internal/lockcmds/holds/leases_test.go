@@ -64,7 +64,7 @@ func TestAnAcquireThatIsNotSentLetsTheHoldEnd(t *testing.T) {
 		if claim.Pause(time.Second) {
 			t.Error("a shorter lease is set though a renewal may set a longer one")
 		}
-		claim.Ordered(func() { t.Error("sent for a client that has gone") })
+		w.Ordered(b, claim.Deepened(), func() { t.Error("sent for a client that has gone") }, claim.Continue)
 		b.Ended = true
 		w.End(b.caller.ID)
 		return locktest.Numbers(1)

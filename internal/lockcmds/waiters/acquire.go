@@ -125,7 +125,7 @@ func (x *Waiters) start(a *asked, began, now time.Time, home *Waiters) {
 	case w.claim.Pause(w.Lease):
 		w.send(now)
 	default:
-		w.claim.Ordered(func() { w.send(x.Calls.Clock.Now()) })
+		x.Holds.Ordered(w.conn(), w.claim.Deepened(), func() { w.send(x.Calls.Clock.Now()) }, w.claim.Continue)
 	}
 }
 
