@@ -32,6 +32,7 @@ func TestOverACluster(t *testing.T) {
 	t.Run("pipelines", func(t *testing.T) { pipelinesKeepOrder(t, proxies) })
 	t.Run("scan", func(t *testing.T) { scanFindsEachKey(t, c, proxies[EngineGoroutine]) })
 	t.Run("behind a watch", func(t *testing.T) { allKeysBehindWatch(t, proxies) })
+	t.Run("transaction without a pin", func(t *testing.T) { noPartOfATransactionRunsAlone(t, c) })
 	t.Run("scripts", func(t *testing.T) { scriptsDoNotRedirect(t, c, proxies) })
 	t.Run("half moved", func(t *testing.T) { commandsAwaitTheMove(t, c, proxies) })
 	t.Run("cluster down", func(t *testing.T) { commandsAwaitTheSlot(t, c, proxies) })
@@ -222,6 +223,31 @@ func pipelinesKeepOrder(t *testing.T, proxies map[string]*Server) {
 				t.Error("no keys")
 			}
 		})
+	}
+}
+
+// noPartOfATransactionRunsAlone: a transaction that moves to the server of its first key may find no pin there. MULTI has been answered by then, so
+// the commands behind it must not run as if there were no transaction.
+func noPartOfATransactionRunsAlone(t *testing.T, c *redistest.Cluster) {
+	const here, there = "a", "b" // at different servers
+	for engine, srv := range startOverCluster(t, c, func(o *Options) { o.Upstream.MaxPins, o.Upstream.PinWait = 1, patience }) {
+		p, rival := dialClient(t, address(srv)), dialClient(t, address(srv))
+		p.script("DEL "+there, ":", "GET "+here, "", "MULTI", "+OK")
+		rival.send("BLPOP", "list", "0")
+		redistest.Eventually(t, patience, "the other client to wait for a pin", func() bool { return srv.Stats().PinWaits == 1 })
+		hasty := srv.opts.Changeable()
+		hasty.Upstream.PinWait = 50 * time.Millisecond
+		srv.Change(hasty)
+		p.raw(inline("SET "+there+" x", "SET "+there+" y", "EXEC"))
+		if got, err := p.frame(); err != nil || !strings.HasPrefix(got, "-OVERLOADED ") {
+			t.Errorf("%s: the first key: %q, %v", engine, got, err)
+		}
+		if got, err := p.frame(); err == nil {
+			t.Errorf("%s: the next command of the transaction: %q", engine, got)
+		}
+		if got := dialClient(t, address(srv)).quiet("EXISTS", there); got != ":0\r\n" {
+			t.Errorf("%s: a command of the transaction has run alone", engine)
+		}
 	}
 }
 

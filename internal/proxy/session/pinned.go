@@ -1,6 +1,9 @@
 package session
 
 import (
+	"slices"
+
+	"github.com/lockproxy/lockproxy/internal/proxy/acks"
 	"github.com/lockproxy/lockproxy/internal/proxy/command"
 	"github.com/lockproxy/lockproxy/internal/proxy/handlers"
 	"github.com/lockproxy/lockproxy/internal/proxy/idchange"
@@ -245,4 +248,46 @@ func (u *pinning) unborrow(p *pinned) {
 	if p.borrowed--; u.pin == p && s.Slots.Due() == 0 {
 		u.releasePin()
 	}
+}
+
+// countReplicas sends WAIT or WAITAOF on the pin, and in a cluster then to the next server to which the session has written.
+func (l *lanes) countReplicas(row *command.Row, raw []byte) bool {
+	s := l.s
+	pin := s.pin
+	if s.Clustered() && !s.awaitQuiet() {
+		return false
+	}
+	round, muted := l.round, s.muted
+	if round == nil {
+		nodes := []upstream.Node{pin.conn.At()}
+		if s.Clustered() && !pin.Watching && !pin.keep {
+			nodes = append(nodes, slices.DeleteFunc(s.WrittenTo(), func(at upstream.Node) bool { return at == nodes[0] })...)
+		}
+		round = acks.Begin(s.args, nodes, s.Clustered())
+	}
+	for i, mark := range acks.Marks {
+		s.forward(mark, &handlers.Reply{Session: s.side(), Muted: true, Whole: true, Done: func(reply []byte) { round.Marked(i, reply) }}, 1)
+	}
+	next := s.repetition(row, raw)
+	l.repeated, l.round = nil, nil
+	pin.fresh = false
+	pin.Queued += len(acks.Marks) + 1
+	waits := s.Clustered() // else the session may wait for the reply to a later command
+	if waits {
+		s.wait = waitReply
+	}
+	var joined []byte
+	h := &handlers.Reply{Session: s.side(), Muted: muted, Whole: true, Done: func(reply []byte) {
+		if waits {
+			s.resume()
+		}
+		var done bool
+		if joined, done = round.Answered(reply); done {
+			return
+		}
+		l.repeated, l.round = next, round
+		pin.yield()
+	}, Replace: func([]byte) []byte { return joined }}
+	s.forward(round.Command(s.args, raw), h, 1)
+	return true
 }

@@ -2,10 +2,8 @@ package session
 
 import (
 	"bytes"
-	"slices"
 	"time"
 
-	"github.com/lockproxy/lockproxy/internal/proxy/acks"
 	"github.com/lockproxy/lockproxy/internal/proxy/command"
 	"github.com/lockproxy/lockproxy/internal/proxy/errands"
 	"github.com/lockproxy/lockproxy/internal/proxy/handlers"
@@ -159,9 +157,7 @@ func (u *pinning) resumeTx(row *command.Row, p command.Policy, raw []byte) bool 
 			s.Later(upstream.AnyNode, r.attempts.Pause(), s.resume)
 			return false
 		}
-		s.replay = nil
-		s.Keep(-r.size)
-		return s.answer(shared.NoUpstream)
+		return r.end(s, row, shared.NoUpstream)
 	}
 	if r.sent {
 		s.replay = nil
@@ -171,9 +167,8 @@ func (u *pinning) resumeTx(row *command.Row, p command.Policy, raw []byte) bool 
 	}
 	if u.pin == nil {
 		if err := s.pinTimedOut; err != nil {
-			s.pinTimedOut, s.replay = nil, nil
-			s.Keep(-r.size)
-			return s.answer(s.proxy.NoPinFree(err, s.Addr))
+			s.pinTimedOut = nil
+			return r.end(s, row, s.proxy.NoPinFree(err, s.Addr))
 		}
 		s.Adopt()
 		if s.Target = s.Owner(r.home); r.asking != upstream.AnyNode {
@@ -211,6 +206,21 @@ func (u *pinning) resumeTx(row *command.Row, p command.Policy, raw []byte) bool 
 		s.forward(kept, h, 1)
 	}
 	return s.awaitQuiet() && u.resumeTx(row, p, raw) // the connection is down already, if nothing is outstanding
+}
+
+// end answers the command at which a transaction cannot go on. If that is not its EXEC, the client's connection ends: the commands behind it
+// would run one by one, as if there had been no MULTI.
+func (r *replay) end(s *Session, row *command.Row, why []byte) bool {
+	s.replay = nil
+	s.Keep(-r.size)
+	if row.Name == "exec" {
+		return s.answer(why)
+	}
+	if s.muted {
+		why = nil
+	}
+	s.goodbye(why)
+	return true
 }
 
 var queued = []byte("+QUEUED\r\n")
@@ -334,48 +344,6 @@ func (l *lanes) repeat() bool {
 		l.repeated = nil
 	}
 	return s.wait == waitNone
-}
-
-// countReplicas sends WAIT or WAITAOF on the pin, and in a cluster then to the next server to which the session has written.
-func (l *lanes) countReplicas(row *command.Row, raw []byte) bool {
-	s := l.s
-	pin := s.pin
-	if s.Clustered() && !s.awaitQuiet() {
-		return false
-	}
-	round, muted := l.round, s.muted
-	if round == nil {
-		nodes := []upstream.Node{pin.conn.At()}
-		if s.Clustered() && !pin.Watching && !pin.keep {
-			nodes = append(nodes, slices.DeleteFunc(s.WrittenTo(), func(at upstream.Node) bool { return at == nodes[0] })...)
-		}
-		round = acks.Begin(s.args, nodes, s.Clustered())
-	}
-	for i, mark := range acks.Marks {
-		s.forward(mark, &handlers.Reply{Session: s.side(), Muted: true, Whole: true, Done: func(reply []byte) { round.Marked(i, reply) }}, 1)
-	}
-	next := s.repetition(row, raw)
-	l.repeated, l.round = nil, nil
-	pin.fresh = false
-	pin.Queued += len(acks.Marks) + 1
-	waits := s.Clustered() // else the session may wait for the reply to a later command
-	if waits {
-		s.wait = waitReply
-	}
-	var joined []byte
-	h := &handlers.Reply{Session: s.side(), Muted: muted, Whole: true, Done: func(reply []byte) {
-		if waits {
-			s.resume()
-		}
-		var done bool
-		if joined, done = round.Answered(reply); done {
-			return
-		}
-		l.repeated, l.round = next, round
-		pin.yield()
-	}, Replace: func([]byte) []byte { return joined }}
-	s.forward(round.Command(s.args, raw), h, 1)
-	return true
 }
 
 // again has a command routed anew when the view has been refreshed. false: it has been refused for too long.
