@@ -6,7 +6,7 @@
 //	                                  │                                    ▼
 //	                                  ├─ UNLOCK, EXTENDLOCK, ──────► package holds ──► ledger.Ledger ──► effects: leases, losses
 //	                                  │  FORCEUNLOCK, LOCKLIST                           ▲
-//	                                  └─ LOCKINFO                                        │ Engine.onLost
+//	                                  └─ LOCKINFO, LOCKSLOW                              │ Engine.onLost
 //	                                                                      watchdog ──► calls.Own.Renew (batches)
 //
 // Each command is one script on the session's own lane or pin (package calls). An UNLOCK with waiters here is one script that releases and
@@ -25,5 +25,6 @@
 // Invariants, besides those of packages waiters, holds, queue and ledger:
 //   - A script that runs twice leaves the state that it leaves when it runs once. Every count in a lock's hash has one writer, which
 //     writes it as an absolute number, guarded by the fence that it knows and by the number of the request.
-//   - A call whose answer is lost is sent again until Redis answers, for five seconds. Only calls that could end a later grant are not.
+//   - A call whose answer is lost is sent again until Redis answers, for as long as calls.Calls.DoubtLimit says. Only calls that could end a later
+//     grant are not.
 package lockcmds

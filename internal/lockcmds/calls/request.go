@@ -47,7 +47,7 @@ type Asker interface {
 	// Postponed is the call to be sent until Redis can carry it out, and for how long: it cannot now, because the hash slot is being moved, and
 	// nothing has happened. 0: the refusal is the answer. Requires the session lock, or that the session has ended.
 	Postponed() (call script.Call, limit time.Duration)
-	// Doubted says that the answer to a call is lost, which was sent at that moment. It is called once, before a copy of that call is sent.
+	// Doubted says that the answer to a call is lost, which was sent at that moment. It is called once at most, before a copy of that call is sent.
 	// It is not called if the call cannot be repeated: then Answered says it. Requires the session lock, or that the session has ended.
 	Doubted(sentAt time.Time)
 	// Answered is called once. It requires the session lock, or that the session has ended. It returns the reply; nil: Session.Reply

@@ -2,17 +2,20 @@
 // sessions of one lock engine, and the holds of each.
 //
 //	acquire ──► Claim ──► Part: written by the script ──► Granted ──► ledger ──► effects: the watchdog watches the lease
+//	               └──► Doubt: the answer is lost ──► ledger ──► effects: the lease is shortened
 //	UNLOCK, EXTENDLOCK ──► Step: an event of the ledger ────────────────┘  │
 //	watchdog ──► Lost, FORCEUNLOCK ──► Forced ──► ledger ──► effects: the lease ends, announce.Announcer.Tell
 //	                                      └──► calls.RollBack, if Redis may have a part of the hold left
 //	the client hangs up ──► End ──► ledger ──► effects: the lease ends; calls.RollBack applies GRACE
+//
+// Each end of a hold is told to endings.Observers.
 //
 // The package sends no command of a session, and does not know which clients wait. Package waiters is above it.
 //
 // Goroutines: none of its own. A session with very many holds is ended by a job.
 //
 // Holds.mu guards the sessions, the ledger and the holds. The watchdog and the losses of a session are used under it. No session method,
-// Redis call or callback runs under it.
+// Redis call or callback runs under it, but for Options.OnEnd and the observers, which do not block.
 //
 // Invariants:
 //   - The lease of each hold of the ledger is watched. A hold that has ended is not renewed.

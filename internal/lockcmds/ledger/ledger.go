@@ -1,7 +1,8 @@
 // Package ledger is the record of which owner holds which lock by which sessions of this proxy: a state machine without I/O, clock or
 // mutex. Events go in, effects come out, and the lock engine carries the effects out.
 //
-//	Granted, Release, Released, Extended, Lost, Part ──► Ledger ──► Effects: watch a lease, go on with it, end it, tell of a loss
+//	Deepening, Granted, Release, Released, Extended, ──► Ledger ──► Effects: watch a lease, pause it, go on with it, shorten it, end it;
+//	InDoubt, Lost, Part                                             tell of a loss
 //
 // Redis decides about every lock. The ledger knows what Redis has said, and the instant before the command was sent that Redis answered.
 //

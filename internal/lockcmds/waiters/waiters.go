@@ -6,12 +6,15 @@
 //	  └─────────────────────► await ◄─────────────────────┘                                           │
 //	                            │ Join                                                                ▼
 //	                            ▼                                                                  granted ──► holds.Claim.Granted
-//	                      package queue ──► effects                                                   ▲              │
-//	                            ▲             Subscribe ──► redislink ──► Confirmed, Published        │              ▼
+//	                      package queue ──► its effects                                               ▲              │
+//	                            ▲             Subscribe ──► package effects ──► Confirmed, Published  │              ▼
 //	                            │             Attempt ──► one script, as a job ──► answeredLocked ──► deliver      reply
 //	                            │             Reply ──► leftLocked ──► without: null or an error      ▲
 //	granted ──SYNC──► package confirm ──► granted again, or dropUnsynced ──► the acquire is asked anew
 //	                            └── Offer: a release here grants in the same step ──► Offer.Answered ─┘
+//
+// Package terms works out what the client has asked for, package kinds the scripts that ask. endings.Observers are told of each grant, and of
+// each wait without one.
 //
 // The package stands above package holds, which knows neither waiters nor this package. An acquire reaches the record of holds only through
 // its holds.Claim.
@@ -19,7 +22,7 @@
 // Goroutines: none of its own. Work is done by timers and by jobs on the pool, each at most one round trip long. Waiters are data.
 //
 // Waiters.mu guards the wait queues and all waiters. Jobs are submitted and channels are subscribed under it. No session method, Redis
-// call or callback runs under it, and no method of package holds.
+// call or callback runs under it, and no method of package holds that takes a mutex. Events and observers are told under it: they do not block.
 //
 // Invariants:
 //   - Every grant ends in the client's reply with the lease watched, or in a rollback.
