@@ -367,6 +367,15 @@ func (w *world) drain() {
 				w.effects()
 				break
 			}
+		case w.holder == "" && w.s.Waiters() == 0 && w.timers[Forget]: // it lingers: the reaper comes to its look, which ends that
+			if w.timers[Look] {
+				delete(w.timers, Look)
+				w.s.Find("k").TimerDue(Look)
+			} else {
+				delete(w.timers, Forget)
+				w.s.Find("k").TimerDue(Forget)
+			}
+			w.effects()
 		case w.holder == "":
 			w.t.Fatalf("the lock is free, and nobody asks; in Redis wait %v", w.queue)
 		default:

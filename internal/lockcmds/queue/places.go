@@ -117,6 +117,42 @@ func (q *Queue) released() {
 // watchHead looks at the queue in Redis when a live head must have reacted.
 func (q *Queue) watchHead() { q.take(q.reaper.Watch()) }
 
+// lingerLimit bounds how many queues linger: clients choose the keys, and a reaper may remember reaper.SeenLimit places. At the limit, further
+// queues end with their last waiter, and each that lingers comes to its look.
+const lingerLimit = 100
+
+// linger has the reaper go on for as long as a whole watch takes, when the last waiter with a place in Redis has left without the lock. Many
+// programs wait for a short time, again and again: the watch would begin anew with each wait, and never come to a look. The queue keeps its
+// base channel, on which the reaper hears of releases.
+func (q *Queue) linger() {
+	s := q.set
+	switch {
+	case q.reaper.Asleep() || s.stopped || q.denied != nil:
+		return
+	case !q.lingers && s.lingering.Len() == lingerLimit:
+		return
+	case !q.lingers:
+		q.lingers = true
+		s.lingering.Push(&q.inLingering, q)
+	}
+	q.setTimer(Forget, s.config.StaleHead+(reaper.MaxLooks+1)*reaper.LookAgain, 0)
+}
+
+// forget ends lingering, and the queue if it has no waiters.
+func (q *Queue) forget() {
+	if !q.lingers {
+		return
+	}
+	q.lingers = false
+	q.set.lingering.Remove(&q.inLingering)
+	if q.empty() {
+		q.end()
+	}
+}
+
+// needed reports whether the reaper must go on: a waiter here has a place in Redis, or had one lately.
+func (q *Queue) needed() bool { return q.queued() || q.lingers }
+
 // take takes a step of the reaper.
 func (q *Queue) take(s reaper.Step) {
 	if s.Delay > 0 {
@@ -133,6 +169,9 @@ func (q *Queue) take(s reaper.Step) {
 		q.wake()
 	case reaper.Nothing, reaper.Pause:
 	}
+	if q.reaper.Asleep() {
+		q.forget()
+	}
 }
 
 // PlacesListed is the answer to the effect ListPlaces.
@@ -143,7 +182,7 @@ func (q *Queue) PlacesListed(places []string, f reaper.Failure) {
 	if f == reaper.OK && q.queued() && len(places) > 0 {
 		q.tryHead(places[0])
 	}
-	q.take(q.reaper.Listed(places, q.set.config.StaleHead, q.queued(), f))
+	q.take(q.reaper.Listed(places, q.set.config.StaleHead, q.needed(), f))
 }
 
 // HeadTold is the answer to the effect AskHead: the first place in the queue in Redis; empty: the queue is empty. look is that of the
@@ -154,14 +193,14 @@ func (q *Queue) HeadTold(look bool, head string, f reaper.Failure) {
 	}
 	ours := f == reaper.OK && head != "" && q.tryHead(head)
 	if look {
-		q.take(q.reaper.Told(head, ours, q.queued(), f))
+		q.take(q.reaper.Told(head, ours, q.needed(), f))
 	}
 }
 
 // HeadRemoved is the answer to the effect RemoveHead: whether the place was removed, and how many listen for it.
 func (q *Queue) HeadRemoved(place string, removed bool, listeners int64, f reaper.Failure) {
 	if !q.ended {
-		q.take(q.reaper.Removed(place, removed, listeners, q.queued(), f))
+		q.take(q.reaper.Removed(place, removed, listeners, q.needed(), f))
 	}
 }
 

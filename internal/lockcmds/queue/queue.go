@@ -38,7 +38,7 @@ type Names struct {
 	Wake    string // the channel on which the first in Redis's queue is woken, if that is Place
 }
 
-// Queue is the waiters of one lock. It exists while there are any.
+// Queue is the waiters of one lock. It exists while there are any, and for a moment longer if it lingers.
 type Queue struct {
 	set   *Set
 	names Names
@@ -58,10 +58,11 @@ type Queue struct {
 	places     map[string]*line.Line[*Waiter] // of own: the waiters by place
 	refreshing bool                           // the timer Refresh is set, or its answer is on its way
 	reaper     reaper.Reaper
+	lingers    bool // the reaper goes on though the last waiter with a place in Redis has left
 	ended      bool
 
-	index            int // in Set.list
-	inBase, inByName line.Node[*Queue]
+	index                         int // in Set.list
+	inBase, inByName, inLingering line.Node[*Queue]
 }
 
 // channel is a channel of waiters.
@@ -120,8 +121,13 @@ func (q *Queue) TimerDue(t Timer) {
 		q.refreshDue()
 	case t == Look:
 		q.take(q.reaper.Due())
+	case t == Forget:
+		q.forget()
 	}
 }
+
+// empty reports whether there are no waiters.
+func (q *Queue) empty() bool { return q.shared.Len()+q.own.Len() == 0 }
 
 // end ends a queue without waiters.
 func (q *Queue) end() {
@@ -198,9 +204,10 @@ func (s *Set) SubscriptionRefused(channel string, err error) {
 		return
 	}
 	all := sub.Listeners.waiters.All()
-	for q := range sub.Listeners.queues.Values() { // without word of their place alone, plain waiters still hear of a release
+	for _, q := range sub.Listeners.queues.All() { // without word of their place alone, plain waiters still hear of a release
 		q.denied = err
 		all = q.appendAll(all)
+		q.forget()
 	}
 	s.backlog.Each(all, func(w *Waiter) { s.Remove(w, Error, err) })
 }

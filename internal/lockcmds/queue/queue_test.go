@@ -2,8 +2,10 @@ package queue
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"testing"
+	"time"
 
 	"pgregory.net/rapid"
 
@@ -531,6 +533,144 @@ func TestReaperWaitsWhileRedisDoesNotAnswer(t *testing.T) {
 	q.HeadTold(true, "", reaper.Final)
 	if !q.reaper.Asleep() {
 		t.Fatal("it asks again what Redis refuses")
+	}
+}
+
+// shortWait is a fair waiter that finds a free lock kept for a foreign head, and leaves with that outcome.
+func shortWait(s *Set, key string, o Outcome) {
+	w := &Waiter{Kind: Fair, Owner: "me", Place: "me", Wake: key + ":me"}
+	s.Join(w, Names{Key: key, Channel: key, Place: "all", Wake: key + ":all"}, Mark{}, Answer{TTL: Kept})
+	s.Subscribed(key)
+	s.Subscribed(w.Wake)
+	if o == Granted {
+		s.Answered(w, Answer{Status: Held, TTL: time.Second})
+		return
+	}
+	s.Answered(w, Answer{TTL: Kept}) // to the attempt upon one confirmation, and to the one upon the other
+	if w.state == asking {
+		s.Answered(w, Answer{TTL: Kept})
+	}
+	s.Remove(w, o, nil)
+}
+
+func TestShortWaitsRemoveADeadHead(t *testing.T) {
+	w, q, expect := watched(t, "dead", "o1")
+	w.s.TimedOut(&w.clients[1].Waiter)
+	if e := expect(SetTimer); e.Timer != Forget || e.Delay <= w.s.config.StaleHead+reaper.MaxLooks*reaper.LookAgain {
+		t.Fatalf("it lingers for less than a watch: %+v", e)
+	}
+	for range 3 { // the watch goes on with the next waiters
+		shortWait(w.s, "k", Null)
+		for _, e := range w.s.Effects() {
+			if e.Op == ListPlaces || e.Op == SetTimer && e.Timer == Look || e.Op == StopTimers {
+				t.Fatalf("the watch begins anew: %+v", e)
+			}
+		}
+	}
+	q.TimerDue(Look)
+	expect(AskHead)
+	q.HeadTold(true, "dead", reaper.OK)
+	expect(RemoveHead)
+	q.HeadRemoved("dead", true, 0, reaper.OK)
+	expect(AskHead)
+	q.HeadTold(true, "", reaper.OK)
+	if expect(StopTimers); w.s.Len() > 0 || w.s.lingering.Len() > 0 {
+		t.Error("the queue lingers without a watch")
+	}
+}
+
+func TestShortWaitsRemoveADeafHead(t *testing.T) {
+	s := newWorld(t).s
+	shortWait(s, "k", Null)
+	q := s.Find("k")
+	q.PlacesListed([]string{"deaf", "me"}, reaper.OK) // as all answers, it comes when nobody waits
+	for look := range reaper.MaxLooks + 1 {
+		q.TimerDue(Look)
+		q.HeadTold(true, "deaf", reaper.OK)
+		effects := s.Effects()
+		if e := effects[len(effects)-1]; e.Op != RemoveHead || e.Force != (look == reaper.MaxLooks) {
+			t.Fatalf("look %d: %+v", look, e)
+		}
+		if look < reaper.MaxLooks {
+			q.HeadRemoved("deaf", false, 1, reaper.OK)
+			shortWait(s, "k", Null)
+		}
+	}
+}
+
+func TestShortWaitsDoNotTakeALiveHeadForDead(t *testing.T) {
+	w, q, expect := watched(t, "slow", "o1")
+	for range 3 * reaper.MaxLooks {
+		shortWait(w.s, "k", Null)
+		q.TimerDue(Look)
+		q.HeadTold(true, "slow", reaper.OK)
+		if e := expect(RemoveHead); e.Force {
+			t.Fatal("it counts as ignored")
+		}
+		w.s.Published("c") // nobody waits here, and somebody else was faster and has released
+		q.HeadRemoved("slow", false, 1, reaper.OK)
+	}
+}
+
+func TestAQueueLingersWithinBounds(t *testing.T) {
+	newSet := func() *Set { return newWorld(t).s }
+	lingers := func(s *Set, want int) {
+		t.Helper()
+		if s.Len() != want || s.lingering.Len() != want || s.Waiters() != 0 {
+			t.Errorf("%d queues, %d linger, want %d", s.Len(), s.lingering.Len(), want)
+		}
+	}
+	s := newSet()
+	for n := range 3 * lingerLimit {
+		shortWait(s, fmt.Sprint(n), Gone)
+	}
+	lingers(s, lingerLimit)
+	for n := range lingerLimit {
+		s.Find(fmt.Sprint(n)).TimerDue(Forget)
+	}
+	lingers(s, 0)
+	for name, end := range map[string]func(s *Set){
+		"its time is over":         func(s *Set) { s.Find("k").TimerDue(Forget) },
+		"the proxy stops":          func(s *Set) { s.RemoveAll(errTest) },
+		"Redis refuses to listen":  func(s *Set) { s.SubscriptionRefused("k", errTest) },
+		"Redis refuses to answer":  func(s *Set) { s.Find("k").PlacesListed(nil, reaper.Final) },
+		"the next waiter is first": func(s *Set) { shortWait(s, "k", Granted) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newSet()
+			shortWait(s, "k", Null)
+			lingers(s, 1)
+			if end(s); s.Find("k") != nil {
+				t.Error("it lingers")
+			}
+			lingers(s, 0)
+		})
+	}
+	s = newSet()
+	s.RemoveAll(errTest)
+	shortWait(s, "k", Error)
+	lingers(s, 0)
+
+	w, _, _ := watched(t, "dead")
+	w.s.SubscriptionRefused("c", errTest) // the next waiter must not be refused unasked
+	lingers(w.s, 0)
+
+	w = newWorld(t) // without a watch
+	w.ask(Plain, "")
+	w.s.TimedOut(&w.ask(Fair, "").Waiter)
+	lingers(w.s, 0)
+}
+
+func TestALingeringQueueIsAsNewForTheNextWaiter(t *testing.T) {
+	w, q, _ := watched(t, "dead", "o1")
+	w.s.TimedOut(&w.clients[1].Waiter)
+	q.pause = time.Second
+	w.s.Published("c")
+	w.s.Effects()
+	c, join := w.request(Plain, "")
+	join()
+	if c.queue != q || q.woken || q.pause != 0 || !q.timed {
+		t.Errorf("another queue: %v; woken %v, pause %v, timed %v", c.queue != q, q.woken, q.pause, q.timed)
 	}
 }
 

@@ -26,6 +26,9 @@ type Set struct {
 	list     []*Queue           // the queues in no order, so that they can be walked in slices
 	backlog  *backlog.Backlog[*Waiter]
 	effects  []Effect
+
+	lingering line.Line[*Queue] // at most lingerLimit
+	stopped   bool              // RemoveAll was called: no queue lingers
 }
 
 // New returns a set without queues.
@@ -49,7 +52,7 @@ func New(c Config) *Set {
 	return s
 }
 
-// Find returns the queue of a lock; nil: no waiter is here.
+// Find returns the queue of a lock; nil: there is none, and no waiter is here.
 func (s *Set) Find(key string) *Queue { return s.queues[key] }
 
 // Len is how many queues there are.
@@ -130,6 +133,7 @@ const (
 	Expiry      Timer = iota // the end of the holder's lease, or of the pause after an error
 	Freshen                  // the deadlines of places in Redis
 	Look                     // the reaper's
+	Forget                   // the end of lingering
 	TimersCount              // how many there are
 )
 

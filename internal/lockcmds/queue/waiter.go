@@ -96,6 +96,9 @@ func (s *Set) Join(w *Waiter, n Names, m Mark, a Answer) {
 		s.queues[n.Key] = q
 		q.index, s.list = len(s.list), append(s.list, q)
 	}
+	if q.empty() { // the queue is new, or lingers: a message or a timer has found no waiter in it
+		q.woken, q.timed, q.pause = false, false, 0
+	}
 	s.waiters.Push(&w.inSet, w)
 	w.queue, w.state, w.pending, w.err = q, waiting, None, nil
 	if w.Named() {
@@ -106,6 +109,7 @@ func (s *Set) Join(w *Waiter, n Names, m Mark, a Answer) {
 	if w.Kind.OwnPlace {
 		q.takePlace(w)
 		q.refresh()
+		q.forget()
 	}
 	first := q.shared.First() == w
 	switch missed := m.base.Missed(q.base) || m.own.Missed(w.sub); {
@@ -148,6 +152,10 @@ func (s *Set) Remove(w *Waiter, o Outcome, err error) bool {
 
 // RemoveAll takes out all waiters of all locks: the proxy stops.
 func (s *Set) RemoveAll(err error) {
+	s.stopped = true
+	for _, q := range s.lingering.All() {
+		q.forget()
+	}
 	s.backlog.Each(s.waiters.All(), func(w *Waiter) { s.Remove(w, Error, err) })
 }
 
@@ -172,6 +180,7 @@ func (s *Set) remove(w *Waiter, o Outcome, err error) {
 		s.channels.Leave(w.sub)
 		w.sub = nil
 	}
+	watched := q.queued() && o != Granted
 	q.line(w.Kind).Remove(&w.inLine)
 	place := ""
 	if w.Kind.OwnPlace {
@@ -182,7 +191,10 @@ func (s *Set) remove(w *Waiter, o Outcome, err error) {
 	} else if q.shared.Len() == 0 {
 		place = q.abandonPlace()
 	}
-	if q.shared.Len()+q.own.Len() == 0 {
+	if watched && !q.queued() {
+		q.linger()
+	}
+	if q.empty() && !q.lingers {
 		q.end()
 	}
 	s.reply(w, q.names.Key, place, o, err)

@@ -1,5 +1,5 @@
 // Package reaper decides whether the first waiter in the queue of a free lock is dead. It must take the lock, or all waiters behind it wait.
-// The reaper of a proxy with a waiter behind it watches that. It is a state machine: each event returns the step that the caller takes. It
+// The reaper of a proxy with a waiter behind it, now or lately, watches that. It is a state machine: each event returns the step that the caller takes. It
 // does no I/O, has no mutex and reads no clock.
 //
 //	Watch ──► List ──Listed──► Pause of the stale time ──Due──► AskHead: wake the head by name ──Told──┬─ ours, or none: Wake
@@ -94,7 +94,7 @@ func (r *Reaper) Watch() Step {
 }
 
 // Listed is the answer to List. Only waiters that are in the queue now will have been there for long enough when a look is due, after stale.
-// That time counts from here: it does not begin while Redis does not answer. needed: a waiter here has a place in the queue.
+// That time counts from here: it does not begin while Redis does not answer. needed: a waiter here has a place in the queue, or had one lately.
 func (r *Reaper) Listed(places []string, stale time.Duration, needed bool, f Failure) Step {
 	switch {
 	case !needed || f == Final:

@@ -246,7 +246,7 @@ var (
 func (x *Waiters) Empty() bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	return x.set.Len() == 0
+	return x.set.Waiters() == 0
 }
 
 // Count is the number of waiters of a lock, and the number of those with places of their own. Requires no locks.
@@ -311,7 +311,9 @@ func (x *Waiters) Contended(slice []Contended, end int) ([]Contended, int) {
 	begin := max(0, end-listing.Slice)
 	for _, q := range all[begin:end] {
 		c := Contended{Key: q.Names().Key}
-		c.All, c.Own = q.Len()
+		if c.All, c.Own = q.Len(); c.All == 0 {
+			continue
+		}
 		for _, w := range firstOf(q) {
 			if c.Oldest.IsZero() || w.began.Before(c.Oldest) {
 				c.Oldest = w.began
