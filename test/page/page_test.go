@@ -97,8 +97,8 @@ func (s *stand) populate() {
 	s.client("CLIENT SETNAME <b>bold</b><script>document.title='owned'</script>", "SELECT 3", "SET x 1")
 }
 
-// load makes some traffic until the test ends.
-func (s *stand) load() {
+// load makes some traffic until stop is called, which the test does before its clean-up closes the clients.
+func (s *stand) load() (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var all sync.WaitGroup
 	all.Go(func() {
@@ -110,7 +110,10 @@ func (s *stand) load() {
 			}
 		}
 	})
-	s.t.Cleanup(func() { cancel(); all.Wait() })
+	return func() {
+		cancel()
+		all.Wait()
+	}
 }
 
 // browser is a headless Chromium. It fails the test at an error of the page, and at a request to another server.
@@ -250,7 +253,7 @@ func TestPageLooksRight(t *testing.T) {
 	s := newStand(t)
 	b := newBrowser(t, s)
 	s.populate()
-	s.load()
+	defer s.load()()
 	b.open("", 1280, 900, "light")
 	b.until("a few samples", `document.querySelector('.tile .line').getAttribute('d').split('L').length > 6`)
 	for _, scheme := range []string{"light", "dark"} {
