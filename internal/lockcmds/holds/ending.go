@@ -74,7 +74,7 @@ func (x *Holds) endSlice(c *Session, holds map[*ledger.Hold]struct{}) {
 func (x *Holds) restLocked(rest ledger.Rest, c *Session) calls.Rollback {
 	h := Of(rest.Hold)
 	r := x.rollback(h, &c.Session)
-	r.Grace, r.Remember, r.Limit = rest.Grace, rest.Remember, h.TTL
+	r.Grace, r.Remember, r.Limit = rest.Grace, rest.Remember, h.Most
 	if rest.Grace >= 0 && !x.ledger.Knows(rest.Hold) { // else the lease goes on for the other sessions, and no Continue would end the pause
 		r.After = h.lease
 	}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/lockproxy/lockproxy/internal/lockcmds/ledger"
+	"github.com/lockproxy/lockproxy/internal/watchdog"
 )
 
 // The arguments of drop.lua.
@@ -94,5 +95,31 @@ func TestVeryManyHoldsEndInSlices(t *testing.T) {
 	w.Work()
 	if left := w.Len(); left != 0 || !w.Empty() {
 		t.Errorf("%d holds are left", left)
+	}
+}
+
+// Redis may have the longer of two leases while the answer to a command is lost that sets one.
+func TestARollbackIsTriedForAsLongAsALeaseMayLast(t *testing.T) {
+	for _, c := range []struct{ doubtful, want time.Duration }{
+		{200 * time.Millisecond, 30 * time.Second},
+		{time.Minute, time.Minute},
+	} {
+		for name, end := range map[string]func(w *world, a *client, h *Hold){
+			"GRACE 0": func(w *world, a *client, _ *Hold) { w.End(a.caller.ID) },
+			"a loss":  func(w *world, _ *client, h *Hold) { w.Lost(h.lease, watchdog.ReasonDeadline) },
+		} {
+			w, a := newWorld(t), newClient(1)
+			h := w.acquire(t, a, "", func(g *Grant) { g.Grace = 0 })
+			w.Step(func(l *ledger.Ledger) { l.InDoubt(&a.session(w).Session, &h.Hold, c.doubtful, w.Time) })
+			begun := w.Time
+			if lasts := w.Lasts(&h.Hold); lasts != c.want {
+				t.Errorf("%v in doubt: it may last for %v", c.doubtful, lasts)
+			}
+			end(w, a, h)
+			w.Settle() // without an answer
+			if took := w.Time.Sub(begun); took < c.want-time.Second || took > c.want+time.Second {
+				t.Errorf("%s, %v in doubt: given up after %v", name, c.doubtful, took)
+			}
+		}
 	}
 }

@@ -29,7 +29,7 @@ func (x *Holds) Lasts(h *ledger.Hold) time.Duration {
 	}
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	return h.TTL
+	return h.Most
 }
 
 // Ordered pauses the lease of a hold and runs send, with the session locked, when no renewal of the lease is on its way: at once, or later.

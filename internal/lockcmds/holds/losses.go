@@ -47,7 +47,7 @@ func (x *Holds) staleLocked(h *Hold) []calls.Rollback {
 	all := make([]calls.Rollback, 0, len(h.Holders()))
 	for _, o := range h.Holders() {
 		r := x.rollback(h, o.Session)
-		r.Limit = max(h.TTL, x.Lease)
+		r.Limit = max(h.Most, x.Lease)
 		all = append(all, r)
 	}
 	return all

@@ -92,7 +92,7 @@ func (l *Ledger) Granted(g *Grant) (h *Hold, fresh bool) {
 	}
 	newer := h.counted(g.Count, g.SentAt)
 	if newer {
-		h.TTL, h.Fixed = g.TTL, g.Fixed
+		h.TTL, h.Most, h.Fixed = g.TTL, g.TTL, g.Fixed
 		if g.MaxHold > 0 {
 			h.Until = g.SentAt.Add(g.MaxHold)
 		} else {
@@ -138,8 +138,10 @@ func (l *Ledger) join(h *Hold, g *Grant) {
 // executed, and a copy may still be. So the shorter lease counts until an answer sets another one. nil: no hold is known.
 func (l *Ledger) InDoubt(s *Session, h *Hold, ttl time.Duration, sentAt time.Time) {
 	switch {
-	case h == nil, !l.Knows(h), ttl >= h.TTL:
+	case h == nil, !l.Knows(h):
 	case h.Owner == s.Name && sentAt.Before(h.countedAt): // Redis has executed a later call of the owner's only session, and executes no older one then
+	case ttl >= h.TTL:
+		h.Most = max(h.Most, ttl)
 	default:
 		h.TTL = ttl
 		l.effect(Effect{Op: Shorten, Hold: h, SentAt: sentAt})
@@ -164,7 +166,7 @@ func (l *Ledger) Extended(s *Session, k Key, h *Hold, ttl time.Duration, a Answe
 			return l.tellLost(s, k, lost, Yes)
 		}
 		if h.Fence == a.Fence && h.counted(a.Holds, a.SentAt) {
-			h.TTL = ttl
+			h.TTL, h.Most = ttl, ttl
 			h.promise(a.SentAt)
 			l.effect(Effect{Op: Resume, Hold: h, SentAt: a.SentAt})
 		} else {
