@@ -353,8 +353,10 @@ type mover struct {
 
 func newMover(t testing.TB, c *redistest.Cluster) *mover {
 	m := &mover{t: t, c: c}
-	for slot := range m.owner {
-		m.owner[slot] = slot * c.Primaries / redistest.Slots
+	for i := range c.Primaries {
+		for slot := i * redistest.Slots / c.Primaries; slot < (i+1)*redistest.Slots/c.Primaries; slot++ {
+			m.owner[slot] = i
+		}
 	}
 	return m
 }

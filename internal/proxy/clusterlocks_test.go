@@ -425,6 +425,56 @@ func TestLocksSurviveTheMoveOfTheirSlots(t *testing.T) {
 	}
 }
 
+// After many moves each slot may be a range of its own. CLUSTER SLOTS repeats all servers for each of them, so the
+// view is refreshed without it.
+func TestLocksAreRenewedWhileScatteredSlotsMove(t *testing.T) {
+	c := redistest.StartScatteredCluster(t, 3, 0, "--cluster-node-timeout", "5000") // a busy machine is no failure
+	proxies := startOverCluster(t, c, patient, func(o *Options) { o.Locks.Lease = 2 * time.Second })
+	holder := dialClient(t, address(proxies[EngineGoroutine]))
+	m := &mover{t: t, c: c}
+	for slot := range m.owner {
+		m.owner[slot] = slot % c.Primaries
+	}
+	const held = 60
+	var moving []int
+	for i := range held {
+		key := fmt.Sprint("held", i)
+		integer(t, holder.quiet("LOCK", key))
+		moving = append(moving, slots.Of([]byte(key)))
+	}
+	locks := startLockLoad(t, proxies, 12, 1)
+	stop := make(chan struct{})
+	acknowledged := load(t, proxies, stop)
+	for to := range 3 {
+		m.moveAll(moving, (to+1)%3, to)
+	}
+	close(stop)
+	locks.end()
+	counted(t, proxies[EngineGoroutine], acknowledged())
+	for i := range held {
+		if got := holder.quiet("UNLOCK", fmt.Sprint("held", i)); got != ":1\r\n" {
+			t.Errorf("UNLOCK of a lock whose slot was moved: %q", got)
+		}
+	}
+	for _, node := range c.Nodes {
+		refreshes, expensive := calls(t, node, "cluster|nodes"), calls(t, node, "cluster|slots")
+		t.Logf("CLUSTER NODES was asked %d times, CLUSTER SLOTS %d times", refreshes, expensive)
+		if expensive*3 > refreshes {
+			t.Errorf("a node was asked %d times for CLUSTER SLOTS", expensive)
+		}
+	}
+}
+
+// calls is how often a node has been asked a command.
+func calls(t testing.TB, node *redistest.Server, command string) int {
+	t.Helper()
+	stats, _ := node.Do(t, "INFO", "commandstats").(string)
+	_, rest, _ := strings.Cut(stats, "cmdstat_"+command+":calls=")
+	number, _, _ := strings.Cut(rest, ",")
+	n, _ := strconv.Atoi(number)
+	return n
+}
+
 // A primary that is stopped, and not yet replaced, holds up the renewals of its own locks only, however many there are.
 func TestAStoppedPrimaryCostsNoLeaseElsewhere(t *testing.T) {
 	c := redistest.StartCluster(t, 3, 0, "--cluster-node-timeout", "60000")

@@ -32,6 +32,26 @@ const NodeTimeout = time.Second
 // have their first copy. Extra arguments are for each node. A Redis of version 7.0 or later is needed.
 func StartCluster(t testing.TB, primaries, replicasEach int, args ...string) *Cluster {
 	t.Helper()
+	return startCluster(t, primaries, replicasEach, func(i int) []any {
+		return []any{"CLUSTER", "ADDSLOTSRANGE", i * Slots / primaries, (i+1)*Slots/primaries - 1}
+	}, args)
+}
+
+// StartScatteredCluster is StartCluster with each slot in a range of its own, as after many moves: the slots are dealt out to the primaries in turn.
+func StartScatteredCluster(t testing.TB, primaries, replicasEach int, args ...string) *Cluster {
+	t.Helper()
+	return startCluster(t, primaries, replicasEach, func(i int) []any {
+		words := []any{"CLUSTER", "ADDSLOTS"}
+		for slot := i; slot < Slots; slot += primaries {
+			words = append(words, slot)
+		}
+		return words
+	}, args)
+}
+
+// startCluster runs a cluster. slots is the command that gives a primary its slots.
+func startCluster(t testing.TB, primaries, replicasEach int, slots func(primary int) []any, args []string) *Cluster {
+	t.Helper()
 	c := &Cluster{t: t, Primaries: primaries, ids: map[*Server]string{}}
 	for range primaries * (1 + replicasEach) {
 		bus, err := freePort()
@@ -49,7 +69,7 @@ func StartCluster(t testing.TB, primaries, replicasEach int, args ...string) *Cl
 	}
 	for i, node := range c.Nodes {
 		if i < primaries {
-			node.Do(t, "CLUSTER", "ADDSLOTSRANGE", i*Slots/primaries, (i+1)*Slots/primaries-1)
+			node.Do(t, slots(i)...)
 		}
 		for _, other := range c.Nodes {
 			if other != node {

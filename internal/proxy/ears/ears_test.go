@@ -46,11 +46,11 @@ func viewOf(t testing.TB, limit int) *cluster.View {
 	if err != nil {
 		t.Fatal(err)
 	}
-	v, err := cluster.Parse("cluster_state:ok\r\ncluster_current_epoch:1\r\n", "", answer, "h:1")
+	told, err := cluster.ReadSlots(answer, "h:1")
 	if err != nil {
 		t.Fatal(err)
 	}
-	return v
+	return told.View("cluster_state:ok\r\ncluster_current_epoch:1\r\n")
 }
 
 func newClient(t testing.TB) *client {

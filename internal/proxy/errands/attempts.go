@@ -16,6 +16,9 @@ func (a *Attempts) Refused(within time.Duration) bool {
 	return time.Since(a.since) <= within
 }
 
+// First reports whether there has been one refusal only.
+func (a *Attempts) First() bool { return a.tries == 1 }
+
 // Pause is the time before the next attempt.
 func (a *Attempts) Pause() time.Duration {
 	if a.tries <= 1 {

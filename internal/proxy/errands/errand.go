@@ -205,6 +205,10 @@ func (e *Errand) refused() bool {
 	if n := e.of.view.At(why.Address); n != nil {
 		e.moved = topology.Node(n.ID)
 	}
+	if e.moved != topology.Any && e.moved != e.node && !e.fixed && e.attempts.First() {
+		e.park() // it follows at once; the session's view may change later
+		return true
+	}
 	e.rest()
 	return true
 }

@@ -164,11 +164,11 @@ func viewOf(t testing.TB, owners ...string) *cluster.View {
 	if err != nil {
 		t.Fatal(err)
 	}
-	view, err := cluster.Parse("", "", v, "h:1")
+	told, err := cluster.ReadSlots(v, "h:1")
 	if err != nil {
 		t.Fatal(err)
 	}
-	return view
+	return told.View("")
 }
 
 // layouts are the answers of the servers of a view to Question. moving is what each of them says of slots that are being moved.

@@ -2,26 +2,49 @@ package cluster
 
 import (
 	"fmt"
+	"maps"
 	"slices"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/lockproxy/lockproxy/internal/resp"
 )
 
 const info = "cluster_state:ok\r\ncluster_slots_assigned:16384\r\ncluster_current_epoch:6\r\ncluster_my_epoch:2\r\n"
 
-// parse makes a view of the text of a reply.
+// parse makes a view of the text of an answer to CLUSTER SLOTS alone.
 func parse(t *testing.T, info, answer string) *View {
+	t.Helper()
+	return listed(t, answer).View(info)
+}
+
+// view makes a view of the texts of a node's answers to CLUSTER INFO, CLUSTER NODES and CLUSTER SLOTS.
+func view(t *testing.T, info, nodes, answer string) *View {
+	t.Helper()
+	told, err := ReadNodes(nodes)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var book Book
+	if now := time.Now(); !book.Fill(told, now) {
+		book.Learn(told, listed(t, answer), now)
+	}
+	return told.View(info)
+}
+
+// listed reads the text of an answer to CLUSTER SLOTS.
+func listed(t *testing.T, answer string) *Told {
 	t.Helper()
 	a, _, err := resp.Decode([]byte(answer))
 	if err != nil {
 		t.Fatal(err)
 	}
-	v, err := Parse(info, "", a, "10.0.0.9:7009")
+	told, err := ReadSlots(a, "10.0.0.9:7009")
 	if err != nil {
 		t.Fatal(err)
 	}
-	return v
+	return told
 }
 
 const (
@@ -32,7 +55,7 @@ const (
 )
 
 func TestAViewHasTheNodeOfEachSlot(t *testing.T) {
-	v := parse(t, info, "*4\r\n*4\r\n:0\r\n:99\r\n"+nodeB+nodeR+"*3\r\n:100\r\n:16382\r\n"+nodeA+"*3\r\n:16383\r\n:16383\r\n"+nodeB+"*3\r\n:200\r\n:201\r\n"+lost)
+	v := parse(t, info, "*5\r\n*4\r\n:0\r\n:99\r\n"+nodeB+nodeR+"*3\r\n:100\r\n:199\r\n"+nodeA+"*3\r\n:202\r\n:16382\r\n"+nodeA+"*3\r\n:16383\r\n:16383\r\n"+nodeB+"*3\r\n:200\r\n:201\r\n"+lost)
 	if !v.OK || v.Epoch != 6 {
 		t.Errorf("ok %v, epoch %d", v.OK, v.Epoch)
 	}
@@ -65,18 +88,8 @@ func TestReplicasThatHaveFailedAreCounted(t *testing.T) {
 		"r3 :0@0 slave,fail,noaddr a 1 1 2 disconnected\n" +
 		"o 10.0.0.4:7001@17001 master,fail - 1 1 1 disconnected\n" +
 		"h 10.0.0.5:7001@17001 handshake - 1 1 1 disconnected\n\nvars currentEpoch 6\n"
-	a, _, err := resp.Decode([]byte("*1\r\n*3\r\n:0\r\n:99\r\n" + nodeA))
-	if err != nil {
-		t.Fatal(err)
-	}
-	known, err := Parse(info, nodes, a, "10.0.0.9:7009")
-	if err != nil {
-		t.Fatal(err)
-	}
-	unknown, err := Parse(info, "", a, "10.0.0.9:7009")
-	if err != nil {
-		t.Fatal(err)
-	}
+	const answer = "*1\r\n*3\r\n:0\r\n:99\r\n" + nodeA
+	known, unknown := view(t, info, nodes, answer), parse(t, info, answer)
 	if got := known.Replicas(7); got != 3 {
 		t.Errorf("%d replicas, want 3", got)
 	}
@@ -85,6 +98,89 @@ func TestReplicasThatHaveFailedAreCounted(t *testing.T) {
 	}
 	if known.Same(unknown) {
 		t.Error("views with other numbers of replicas are taken for the same")
+	}
+}
+
+func TestSlotsAndServersAreReadFromClusterNodes(t *testing.T) {
+	const nodes = "a 10.0.0.1:7001@17001 myself,master - 0 0 2 connected 0-99 200 [5->-b] [300-<-b]\n" +
+		"b :0@0 master,noaddr - 0 0 3 connected 300-16383\n" +
+		"r 10.0.0.3:7001@17001,host slave a 0 1 2 connected\n" +
+		"f 10.0.0.4:7001@17001 slave,fail a 1 1 2 disconnected\n" +
+		"e 10.0.0.5:7001@17001 master - 1 1 1 connected\n\n"
+	const slots = "*2\r\n*4\r\n:0\r\n:98\r\n" + nodeA + nodeR + "*3\r\n:99\r\n:99\r\n" + lost
+	v := view(t, info, nodes, slots)
+	for slot, want := range map[int]string{0: "10.0.0.9:7002", 99: "10.0.0.9:7002", 100: "", 200: "10.0.0.9:7002", 201: "", 300: ""} {
+		if got := v.Owner(slot); (got == nil) != (want == "") || got != nil && got.Address != want {
+			t.Errorf("slot %d: %v, want %q", slot, got, want)
+		}
+	}
+	if want := []Node{{"a", "10.0.0.9:7002"}, {"r", "[::1]:7003"}}; !slices.Equal(v.Servers(), want) {
+		t.Errorf("servers %v, want %v", v.Servers(), want)
+	}
+	for _, answer := range []string{"", "\n", "OK", "a h:1@1 master - 0 0 2 connected 5-1\n", "a h:1@1 master - 0 0 2 connected 16384\n", "a h:1@1 master - 0 0 2 connected x\n"} {
+		if _, err := ReadNodes(answer); err == nil {
+			t.Errorf("%q is read", answer)
+		}
+	}
+}
+
+// CLUSTER SLOTS is expensive when slots have been moved. So it is asked for news only.
+func TestAddressesAreAskedForWhenAServerIsNew(t *testing.T) {
+	const line = " - 0 0 2 connected 0-99"
+	slots := listed(t, "*1\r\n*4\r\n:0\r\n:99\r\n"+nodeA+nodeR)
+	var book Book
+	now := time.Now()
+	for _, c := range []struct {
+		title, nodes string
+		after        time.Duration
+		known        bool
+	}{
+		{"nothing is known", "a h:1@1 master" + line, 0, false},
+		{"the same again", "a h:1@1 myself,master" + line, 0, true},
+		{"another range", "a h:1@1 master" + line + " 200", 0, true},
+		{"another address", "a h:2@1 master" + line, 0, false},
+		{"another name", "a h:2@1,name master" + line, 0, false},
+		{"a server without slots", "a h:1@1 master" + line + "\nz h:9@1 master - 0 0 2 connected", 0, true},
+		{"a replica", "a h:1@1 master" + line + "\nr h:3@1 slave a 0 0 2 connected", 0, false},
+		{"the replica has failed", "a h:1@1 master" + line + "\nr h:4@1 slave,fail a 0 0 2 connected", 0, true},
+		{"the replica is a primary", "a h:1@1 slave r 0 0 2 connected\nr h:3@1 master" + line, 0, false},
+		{"a replica that CLUSTER SLOTS does not show", "a h:1@1 master" + line + "\nn h:5@1 slave a 0 0 2 connected", 0, false},
+		{"the same again", "a h:1@1 master" + line + "\nn h:5@1 slave a 0 0 2 connected", bookAge, true},
+		{"long after", "a h:1@1 master" + line, time.Second, false},
+		{"the same again", "a h:1@1 master" + line, 0, true},
+		{"a primary that CLUSTER SLOTS does not show", "n h:5@1 master" + line, 0, false},
+		{"the same again", "n h:5@1 master" + line, 0, false},
+	} {
+		told, err := ReadNodes(c.nodes)
+		if err != nil {
+			t.Fatal(err)
+		}
+		now = now.Add(c.after)
+		got := book.Fill(told, now)
+		if got != c.known {
+			t.Errorf("%s: known %v, want %v", c.title, got, c.known)
+		}
+		if !got {
+			book.Learn(told, slots, now)
+		}
+	}
+	if len(book.known) != 1 {
+		t.Errorf("servers that are not there any more are kept: %v", book.known)
+	}
+}
+
+func TestAServerWithoutSlotsForAMomentKeepsItsAddress(t *testing.T) {
+	const nodes = "a h:1@1 master - 0 0 2 connected 0-99"
+	var book Book
+	for _, slots := range []string{"*1\r\n*3\r\n:0\r\n:99\r\n" + nodeA, "*0\r\n"} {
+		told, err := ReadNodes(nodes)
+		if err != nil {
+			t.Fatal(err)
+		}
+		book.Learn(told, listed(t, slots), time.Now())
+		if got := told.View(info).Owner(0); got == nil || got.Address != "10.0.0.9:7002" {
+			t.Errorf("with %q: %v", slots, got)
+		}
 	}
 }
 
@@ -97,7 +193,7 @@ func TestAnswersThatAreNoneMakeNoView(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := Parse(info, "", a, "h:1"); err == nil {
+		if _, err := ReadSlots(a, "h:1"); err == nil {
 			t.Errorf("%q makes a view", answer)
 		}
 	}
@@ -125,20 +221,16 @@ func TestAnOlderViewReplacesNone(t *testing.T) {
 // owned makes the view of a node: each slot below 100 has its owner by number, such as "a3": node a, configured in epoch 3.
 func owned(t *testing.T, source string, epoch int, owners ...string) *View {
 	t.Helper()
-	slots, nodes := fmt.Sprintf("*%d\r\n", len(owners)), ""
+	slots, lines := fmt.Sprintf("*%d\r\n", len(owners)), map[string]string{}
 	for i, owner := range owners {
 		slots += fmt.Sprintf("*3\r\n:%d\r\n:%d\r\n*3\r\n$1\r\nh\r\n:%d\r\n$1\r\n%s\r\n", i, i, owner[0], owner[:1])
-		nodes += fmt.Sprintf("%s h:%d@1 master - 0 1 %s connected\n", owner[:1], owner[0], owner[1:])
+		if lines[owner] == "" {
+			lines[owner] = fmt.Sprintf("%s h:%d@1 master - 0 1 %s connected", owner[:1], owner[0], owner[1:])
+		}
+		lines[owner] += fmt.Sprint(" ", i)
 	}
-	answer, _, err := resp.Decode([]byte(slots))
-	if err != nil {
-		t.Fatal(err)
-	}
-	v, err := Parse(fmt.Sprintf("cluster_state:ok\r\ncluster_current_epoch:%d\r\n", epoch), nodes+source+" h:1@1 myself,slave - 0 1 0 connected\n", answer, "h:1")
-	if err != nil {
-		t.Fatal(err)
-	}
-	return v
+	nodes := strings.Join(slices.Collect(maps.Values(lines)), "\n") + "\n"
+	return view(t, fmt.Sprintf("cluster_state:ok\r\ncluster_current_epoch:%d\r\n", epoch), nodes+source+" h:1@1 myself,slave - 0 1 0 connected\n", slots)
 }
 
 func TestNoSlotReturnsToAnOwnerOfBefore(t *testing.T) {

@@ -1,14 +1,11 @@
 package cluster
 
 import (
-	"errors"
 	"maps"
-	"net"
 	"slices"
 	"strconv"
 	"strings"
 
-	"github.com/lockproxy/lockproxy/internal/resp"
 	"github.com/lockproxy/lockproxy/internal/upstream/slots"
 )
 
@@ -23,112 +20,14 @@ type View struct {
 	Epoch    uint64              // the cluster's current epoch, as the node that was asked knows it
 	OK       bool                // that node says that the cluster serves commands
 	nodes    []Node              // the primaries with slots, by ID
-	replicas []Node              // that answer: the cluster hides failed ones from clients
+	replicas []Node              // those that answer, by ID
 	copies   map[string]int      // the number of replicas by the ID of their primary, failed ones included; nil: it is not known
 	claims   []uint64            // the epochs in which the nodes were configured, in their order; 0: it is not known
 	source   string              // ID of the node that has said so; "": it is not known
 	owner    [slots.Count]uint16 // index of the slot's node plus one; 0: no node serves it
 }
 
-var errView = errors.New("cluster: not an answer to CLUSTER SLOTS")
-
-// Parse makes a view of a node's answers to CLUSTER INFO, CLUSTER NODES and CLUSTER SLOTS. Without nodes, the numbers of replicas are not known. host is the address at which it was asked: a node that does
-// not know its own address says so by an empty one. Nodes without a known address are left out, with their slots.
-func Parse(info, nodes string, answer resp.Value, host string) (*View, error) {
-	copies, epochs, source := readNodes(nodes)
-	v := &View{Epoch: infoNumber(info, "cluster_current_epoch"), OK: infoField(info, "cluster_state") == "ok", copies: copies, source: source}
-	if answer.Kind != resp.Array || answer.Null {
-		return nil, errView
-	}
-	type span struct {
-		from, to int64
-		id       string
-	}
-	var spans []span
-	for _, e := range answer.Elems {
-		if len(e.Elems) < 3 || e.Elems[0].Kind != resp.Integer || e.Elems[1].Kind != resp.Integer {
-			return nil, errView
-		}
-		s := span{from: e.Elems[0].Int, to: e.Elems[1].Int}
-		if s.from < 0 || s.to < s.from || s.to >= slots.Count {
-			return nil, errView
-		}
-		for i, server := range e.Elems[2:] {
-			n, ok := parseNode(server, host)
-			if !ok {
-				continue
-			}
-			if i == 0 {
-				s.id = n.ID
-				v.nodes = add(v.nodes, n)
-			} else {
-				v.replicas = add(v.replicas, n)
-			}
-		}
-		spans = append(spans, s)
-	}
-	slices.SortFunc(v.nodes, compareIDs)
-	for _, n := range v.nodes {
-		v.claims = append(v.claims, epochs[n.ID])
-	}
-	for _, s := range spans {
-		i := slices.IndexFunc(v.nodes, func(n Node) bool { return n.ID == s.id })
-		for slot := s.from; slot <= s.to; slot++ {
-			v.owner[slot] = uint16(i + 1)
-		}
-	}
-	return v, nil
-}
-
 func compareIDs(a, b Node) int { return strings.Compare(a.ID, b.ID) }
-
-func add(list []Node, n Node) []Node {
-	if slices.ContainsFunc(list, func(known Node) bool { return known.ID == n.ID }) {
-		return list
-	}
-	return append(list, n)
-}
-
-// parseNode reads a server in CLUSTER SLOTS: host, port, ID, and more since Redis 7.
-func parseNode(v resp.Value, asked string) (n Node, ok bool) {
-	if len(v.Elems) < 3 || v.Elems[1].Kind != resp.Integer || len(v.Elems[2].Str) == 0 {
-		return n, false
-	}
-	host, port := string(v.Elems[0].Str), v.Elems[1].Int
-	if host == "" { // the node does not know its own address, or prefers the one that was asked
-		host, _, _ = net.SplitHostPort(asked)
-	}
-	if host == "" || host == "?" || port <= 0 || port > 65535 {
-		return n, false
-	}
-	return Node{ID: string(v.Elems[2].Str), Address: net.JoinHostPort(host, strconv.FormatInt(port, 10))}, true
-}
-
-// readNodes reads CLUSTER NODES: ID, address, flags, the ID of the primary, two times, the epoch of the configuration. Failed replicas are there, unlike in
-// CLUSTER SLOTS. It returns the number of replicas and the epoch by the ID of a primary, and the ID of the node that has answered.
-func readNodes(nodes string) (copies map[string]int, epochs map[string]uint64, source string) {
-	if nodes == "" {
-		return nil, nil, ""
-	}
-	copies, epochs = map[string]int{}, map[string]uint64{}
-	for line := range strings.Lines(nodes) {
-		const id, flags, primary, epoch = 0, 2, 3, 6
-		f := strings.SplitN(line, " ", epoch+2) // the slots behind them may be many
-		if len(f) <= epoch {
-			continue
-		}
-		is := strings.Split(f[flags], ",")
-		if slices.Contains(is, "myself") {
-			source = f[id]
-		}
-		if !slices.Contains(is, "slave") {
-			epochs[f[id]], _ = strconv.ParseUint(f[epoch], 10, 64)
-		} else if f[primary] != "-" {
-			copies[f[primary]]++
-		}
-	}
-	return copies, epochs, source
-}
 
 // infoField is a field of CLUSTER INFO.
 func infoField(info, name string) string {

@@ -35,7 +35,9 @@ type Options struct {
 // A Refresher keeps the view of a cluster fresh. All methods but Run may be called from any goroutine.
 type Refresher struct {
 	opts Options
+	book cluster.Book
 	wake chan struct{} // size 1, never closed: a refresh is wanted
+	cost time.Duration // of the last refresh until the first answer, for Run
 
 	asking sync.WaitGroup // questions on their way
 
@@ -80,8 +82,9 @@ const (
 	calm, troubled = 5 * time.Second, 100 * time.Millisecond
 
 	// The gap is the least time between two refreshes: nodes make their answers anew for each question. It is short while the view changes, and
-	// grows while questions bring nothing new.
-	shortGap, longGap = 5 * time.Millisecond, 25 * time.Millisecond
+	// grows while questions bring nothing new. But it is at least some times what the last refresh has cost, up to a limit: nodes whose slots are
+	// in thousands of ranges, or that are busy, have to serve commands, too.
+	shortGap, longGap, costs, mostGap = 5 * time.Millisecond, 25 * time.Millisecond, 4, 250 * time.Millisecond
 
 	// patience bounds the wait for a node's answer. others is the wait for the others after the first good answer.
 	patience, others = time.Second, 50 * time.Millisecond
@@ -113,7 +116,7 @@ func (r *Refresher) Run(ctx context.Context) {
 		if v := r.opts.Cluster.View(); !v.OK || !v.Covered() || r.Err() != nil {
 			period = troubled
 		}
-		if !sleep(ctx, gap, nil) || !sleep(ctx, period*3/4+rand.N(period/2), r.wake) {
+		if !sleep(ctx, max(gap, min(costs*r.cost, mostGap)), nil) || !sleep(ctx, period*3/4+rand.N(period/2), r.wake) {
 			r.tell() // no session waits for ever
 			return
 		}
@@ -215,6 +218,8 @@ func (r *Refresher) newest(ctx context.Context, present *cluster.View, nodes []t
 			answers <- answer{v, err}
 		})
 	}
+	begin := time.Now()
+	r.cost = 0
 	view, err := present, errNone
 	var late <-chan time.Time // once a node has answered
 	for range nodes {
@@ -222,6 +227,7 @@ func (r *Refresher) newest(ctx context.Context, present *cluster.View, nodes []t
 		case a := <-answers:
 			switch {
 			case a.err == nil && late == nil:
+				r.cost = time.Since(begin)
 				err, late = nil, time.After(others)
 				fallthrough
 			case a.err == nil:
@@ -252,18 +258,38 @@ func (r *Refresher) ask(ctx context.Context, at topology.Node) (*cluster.View, e
 	if err != nil {
 		return nil, err
 	}
-	answer, err := r.question(nc, "SLOTS")
+	told, err := r.nodes(nc)
 	if err != nil {
 		return nil, err
 	}
-	nodes, err := r.question(nc, "NODES")
-	if _, refused := errors.AsType[*handshake.RefusedError](err); refused { // the proxy's user may not ask: only the numbers of replicas need it
-		nodes, err = resp.Value{}, nil
+	if told == nil || !r.book.Fill(told, time.Now()) {
+		answer, err := r.question(nc, "SLOTS")
+		if err != nil {
+			return nil, err
+		}
+		listed, err := cluster.ReadSlots(answer, nc.RemoteAddr().String())
+		if err != nil {
+			return nil, err
+		}
+		if told == nil {
+			told = listed
+		} else {
+			r.book.Learn(told, listed, time.Now())
+		}
+	}
+	return told.View(string(info.Str)), nil
+}
+
+// nodes asks for CLUSTER NODES. It returns nil if the proxy's user may not ask: then the numbers of replicas and the epochs are not known.
+func (r *Refresher) nodes(nc net.Conn) (*cluster.Told, error) {
+	answer, err := r.question(nc, "NODES")
+	if _, refused := errors.AsType[*handshake.RefusedError](err); refused {
+		return nil, nil //nolint:nilnil // no answer is one
 	}
 	if err != nil {
 		return nil, err
 	}
-	return cluster.Parse(string(info.Str), string(nodes.Str), answer, nc.RemoteAddr().String())
+	return cluster.ReadNodes(string(answer.Str))
 }
 
 func (r *Refresher) question(nc net.Conn, about string) (resp.Value, error) {

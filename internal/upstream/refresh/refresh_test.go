@@ -20,7 +20,7 @@ import (
 	"github.com/lockproxy/lockproxy/internal/upstream/topology"
 )
 
-// A node answers CLUSTER INFO and CLUSTER SLOTS.
+// A node answers CLUSTER INFO, CLUSTER NODES and CLUSTER SLOTS.
 type node struct {
 	addr   string
 	asked  atomic.Int64 // times
@@ -28,6 +28,8 @@ type node struct {
 	config atomic.Int64         // epoch of its own configuration
 	owner  atomic.Pointer[node] // of all slots
 	hold   chan struct{}        // an answer waits until it is closed; nil: none does
+	slow   atomic.Int64         // nanoseconds for which it makes an answer
+	listed atomic.Int64         // times that it was asked for CLUSTER SLOTS
 	stop   func()
 }
 
@@ -58,6 +60,7 @@ func (n *node) answer(conn redcon.Conn, cmd redcon.Command) {
 		if n.hold != nil {
 			<-n.hold
 		}
+		time.Sleep(time.Duration(n.slow.Load()))
 		conn.WriteBulkString(fmt.Sprintf("cluster_state:ok\r\ncluster_current_epoch:%d\r\n", n.epoch.Load()))
 		return
 	}
@@ -66,6 +69,7 @@ func (n *node) answer(conn redcon.Conn, cmd redcon.Command) {
 		conn.WriteBulkString(fmt.Sprintf("%s %s@1 master - 0 1 %d connected 0-16383\n", owner.addr, owner.addr, owner.config.Load()))
 		return
 	}
+	n.listed.Add(1)
 	host, port, _ := net.SplitHostPort(owner.addr)
 	conn.WriteRaw(fmt.Appendf(nil, "*1\r\n*3\r\n:0\r\n:16383\r\n*3\r\n$%d\r\n%s\r\n:%s\r\n$%d\r\n%s\r\n", len(host), host, port, len(owner.addr), owner.addr))
 }
@@ -171,6 +175,25 @@ func TestManySignsOfChangeAreOneQuestion(t *testing.T) {
 	told.Wait()
 	if asked := n.asked.Load() - before; asked > 3 {
 		t.Errorf("1,000 signs of change are %d questions", asked)
+	}
+}
+
+func TestSlowNodesAreAskedLessOften(t *testing.T) {
+	n := startNode(t, 1)
+	r, _, _ := start(t, n)
+	await(r)
+	const slow, times = 20 * time.Millisecond, 5
+	n.slow.Store(int64(slow))
+	await(r)
+	begin := time.Now()
+	for range times {
+		await(r)
+	}
+	if took := time.Since(begin); took < times*(1+costs)*slow {
+		t.Errorf("%d questions to a node that needs %v for each took %v", times, slow, took)
+	}
+	if listed := n.listed.Load(); listed > 1 {
+		t.Errorf("CLUSTER SLOTS was asked %d times", listed)
 	}
 }
 

@@ -36,11 +36,11 @@ func view(t *testing.T, answer string) *cluster.View {
 	if err != nil {
 		t.Fatal(err)
 	}
-	v, err := cluster.Parse("cluster_state:ok\r\ncluster_current_epoch:1\r\n", "", a, "h:1")
+	told, err := cluster.ReadSlots(a, "h:1")
 	if err != nil {
 		t.Fatal(err)
 	}
-	return v
+	return told.View("cluster_state:ok\r\ncluster_current_epoch:1\r\n")
 }
 
 func TestServersOfAClusterAreFoundByTheirIDs(t *testing.T) {

@@ -1,0 +1,163 @@
+package cluster
+
+import (
+	"errors"
+	"net"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/lockproxy/lockproxy/internal/resp"
+	"github.com/lockproxy/lockproxy/internal/upstream/slots"
+)
+
+// Told is what one node says of the servers of the cluster.
+type Told struct {
+	members []member
+	source  string // ID of the node; "": it does not say
+	copies  bool   // members has all replicas, and the epochs
+}
+
+// A member is one server of the cluster.
+type member struct {
+	Node           // without an address if it is not known at which one clients reach the server
+	where   string // the address, and perhaps the name, by which the nodes know the server
+	replica bool
+	failed  bool
+	primary string // ID of a replica's primary; "": it is not known
+	epoch   uint64 // of its configuration; 0: it is not known
+	spans   []span
+}
+
+// span is a range of slots, both ends included.
+type span struct{ from, to int }
+
+// counts reports whether a view has the server, if its address is known. Clients are not told of failed replicas.
+func (m *member) counts() bool { return len(m.spans) > 0 || m.replica && !m.failed }
+
+var errTold = errors.New("cluster: not an answer to CLUSTER NODES or CLUSTER SLOTS")
+
+// ReadNodes reads an answer to CLUSTER NODES. A line is ID, address, flags, the ID of the primary, two times, the epoch of the configuration, the state
+// of the link, and slots. The addresses are those that nodes use, so the members have none for clients.
+func ReadNodes(answer string) (*Told, error) {
+	t := &Told{copies: true}
+	for line := range strings.Lines(answer) {
+		const id, where, flags, primary, epoch, ranges = 0, 1, 2, 3, 6, 8
+		f := strings.SplitN(strings.TrimSuffix(line, "\n"), " ", ranges+1) // there may be thousands of ranges
+		if len(f) < ranges {
+			continue
+		}
+		is := strings.Split(f[flags], ",")
+		m := member{Node: Node{ID: f[id]}, where: f[where], replica: slices.Contains(is, "slave"), failed: slices.Contains(is, "fail")}
+		if slices.Contains(is, "myself") {
+			t.source = m.ID
+		}
+		m.epoch, _ = strconv.ParseUint(f[epoch], 10, 64)
+		if m.replica && f[primary] != "-" {
+			m.primary = f[primary]
+		}
+		if len(f) > ranges {
+			for word := range strings.SplitSeq(f[ranges], " ") {
+				if word == "" || word[0] == '[' { // a slot on its way is there once more
+					continue
+				}
+				s, ok := readSpan(word)
+				if !ok {
+					return nil, errTold
+				}
+				m.spans = append(m.spans, s)
+			}
+		}
+		t.members = append(t.members, m)
+	}
+	if len(t.members) == 0 {
+		return nil, errTold
+	}
+	return t, nil
+}
+
+// readSpan reads "7" or "0-99".
+func readSpan(word string) (span, bool) {
+	first, last, many := strings.Cut(word, "-")
+	if !many {
+		last = first
+	}
+	from, err := strconv.ParseUint(first, 10, 16)
+	to, err2 := strconv.ParseUint(last, 10, 16)
+	return span{int(from), int(to)}, err == nil && err2 == nil && from <= to && to < slots.Count
+}
+
+// ReadSlots reads an answer to CLUSTER SLOTS. host is the address at which the node was asked: a node that does not know its own address says so by an
+// empty one. A server whose address is not known stays without one.
+func ReadSlots(answer resp.Value, host string) (*Told, error) {
+	if answer.Kind != resp.Array || answer.Null {
+		return nil, errTold
+	}
+	t := &Told{}
+	known := map[string]int{} // index in members, by ID
+	for _, e := range answer.Elems {
+		if len(e.Elems) < 3 || e.Elems[0].Kind != resp.Integer || e.Elems[1].Kind != resp.Integer {
+			return nil, errTold
+		}
+		from, to := e.Elems[0].Int, e.Elems[1].Int
+		if from < 0 || to < from || to >= slots.Count {
+			return nil, errTold
+		}
+		for i, server := range e.Elems[2:] {
+			if len(server.Elems) < 3 {
+				continue
+			}
+			id := string(server.Elems[2].Str)
+			at, ok := known[id]
+			if !ok {
+				at = len(t.members)
+				known[id] = at
+				t.members = append(t.members, member{Node: Node{ID: id, Address: readAddress(server, host)}, replica: i > 0})
+			}
+			if i == 0 {
+				t.members[at].spans = append(t.members[at].spans, span{int(from), int(to)})
+			}
+		}
+	}
+	return t, nil
+}
+
+// readAddress reads the address of a server in CLUSTER SLOTS: host, port, ID, and more since Redis 7. "": it is not known.
+func readAddress(server resp.Value, asked string) string {
+	host, port := string(server.Elems[0].Str), server.Elems[1].Int
+	if host == "" { // the node does not know its own address, or prefers the one that was asked
+		host, _, _ = net.SplitHostPort(asked)
+	}
+	if host == "" || host == "?" || port <= 0 || port > 65535 {
+		return ""
+	}
+	return net.JoinHostPort(host, strconv.FormatInt(port, 10))
+}
+
+// View makes a view of what a node says of the servers, and of its answer to CLUSTER INFO. Servers without a known address are left out, with their slots.
+func (t *Told) View(info string) *View {
+	v := &View{Epoch: infoNumber(info, "cluster_current_epoch"), OK: infoField(info, "cluster_state") == "ok", source: t.source}
+	if t.copies {
+		v.copies = map[string]int{}
+	}
+	slices.SortFunc(t.members, func(a, b member) int { return compareIDs(a.Node, b.Node) })
+	for i := range t.members {
+		m := &t.members[i]
+		if m.primary != "" {
+			v.copies[m.primary]++
+		}
+		switch {
+		case m.Address == "" || !m.counts():
+		case m.replica:
+			v.replicas = append(v.replicas, m.Node)
+		default:
+			v.nodes, v.claims = append(v.nodes, m.Node), append(v.claims, m.epoch)
+			for _, s := range m.spans {
+				for slot := s.from; slot <= s.to; slot++ {
+					v.owner[slot] = uint16(len(v.nodes))
+				}
+			}
+		}
+	}
+	return v
+}
