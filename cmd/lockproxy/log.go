@@ -48,12 +48,12 @@ type formed struct {
 	console      zapcore.Core
 }
 
-// With is zapcore.Core.
+// With implements zapcore.Core.
 func (c formed) With(fields []zapcore.Field) zapcore.Core {
 	return formed{form: c.form, Core: c.Core.With(fields), console: c.console.With(fields)}
 }
 
-// Check is zapcore.Core.
+// Check implements zapcore.Core.
 func (c formed) Check(e zapcore.Entry, to *zapcore.CheckedEntry) *zapcore.CheckedEntry {
 	if c.form.console.Load() {
 		return c.console.Check(e, to)

@@ -39,7 +39,7 @@ func (s *Server) script(c *server.Peer, cmd string, args []string) bool {
 	catch.Flush()
 	c.Ctx = catch.Ctx
 	name := strings.ToLower(args[0])
-	if strings.HasPrefix(cmd, "EVAL") && !strings.HasPrefix(cmd, "EVALSHA") {
+	if !strings.HasPrefix(cmd, "EVALSHA") {
 		sum := sha1.Sum([]byte(args[0]))
 		name = hex.EncodeToString(sum[:])
 	}

@@ -8,8 +8,10 @@ import (
 	"strings"
 	"time"
 
+	"github.com/tidwall/redcon"
 	"go.uber.org/zap"
 
+	"github.com/lockproxy/lockproxy/internal/direct"
 	"github.com/lockproxy/lockproxy/internal/listen"
 	"github.com/lockproxy/lockproxy/internal/logging"
 )
@@ -76,4 +78,45 @@ func (l *guardedListener) Accept() (net.Conn, error) {
 // closed reports whether the listener is to accept no more, after its deadline or its end.
 func (l *guardedListener) closed(err error) bool {
 	return errors.Is(err, net.ErrClosed) || errors.Is(err, os.ErrDeadlineExceeded)
+}
+
+// accept serves one listener with redcon, until the listener is closed.
+func (srv *Server) accept(ln *endpoint) error {
+	rs := redcon.NewServerNetwork(ln.Addr().Network(), ln.Addr().String(), srv.handle, srv.admit, srv.gone)
+	if err := rs.Serve(&guardedListener{endpoint: ln, server: srv}); err != nil {
+		return fmt.Errorf("serve %s: %w", ln.Addr(), err)
+	}
+	return nil
+}
+
+// acceptLast is the time for which clients are accepted that have connected before the listeners close.
+const acceptLast = 20 * time.Millisecond
+
+// lastCall closes the listeners. Clients that the system has connected already are accepted first: it would reset their connections.
+func (srv *Server) lastCall() {
+	for _, ln := range srv.listeners {
+		ln.Finish(acceptLast)
+	}
+	srv.accepting.Wait()
+}
+
+func (srv *Server) closeListeners() {
+	for _, ln := range srv.listeners {
+		_ = ln.Close() // closing twice is an error and harmless
+	}
+}
+
+// tune sets the options that detect clients that have vanished.
+func (srv *Server) tune(nc net.Conn) {
+	tc, ok := nc.(*net.TCPConn)
+	if !ok {
+		return
+	}
+	idle := srv.opts.KeepAlive
+	err := errors.Join(
+		tc.SetKeepAliveConfig(net.KeepAliveConfig{Enable: true, Idle: idle, Interval: idle / 3, Count: 3}),
+		direct.SetUserTimeout(tc, srv.opts.UserTimeout))
+	if err != nil {
+		srv.opts.Logger.Debug("setting the options of a client connection failed", zap.Error(err))
+	}
 }

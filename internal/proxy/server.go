@@ -14,7 +14,6 @@ import (
 	"go.uber.org/zap"
 	"golang.org/x/sync/errgroup"
 
-	"github.com/lockproxy/lockproxy/internal/direct"
 	"github.com/lockproxy/lockproxy/internal/lockcmds"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/engines"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/reentry"
@@ -126,6 +125,7 @@ func (srv *Server) Run(ctx context.Context) error {
 		defer close(upstreamDone)
 		_ = srv.shared.Upstream.Run(upstreamCtx) // it ends only when its context ends
 	}()
+
 	accepting, ctx := errgroup.WithContext(ctx)
 	for _, ln := range srv.listeners {
 		srv.accepting.Add(1)
@@ -142,6 +142,7 @@ func (srv *Server) Run(ctx context.Context) error {
 	<-time.After(live.DrainDelay)
 	close(srv.stop)
 	srv.lastCall()
+
 	deadline, cancel := context.WithTimeout(context.Background(), live.DrainTimeout)
 	defer cancel()
 	srv.drain(deadline)
@@ -163,15 +164,6 @@ func (srv *Server) Run(ctx context.Context) error {
 	srv.shared.Entries.Flush()
 	srv.opts.Logger.Info("stopped", zap.Int("clients_cut", cut), zap.Int("locks_left", held), zap.Strings("locks", lockNames(locks)))
 	return err
-}
-
-// accept serves one listener with redcon, until the listener is closed.
-func (srv *Server) accept(ln *endpoint) error {
-	rs := redcon.NewServerNetwork(ln.Addr().Network(), ln.Addr().String(), srv.handle, srv.admit, srv.gone)
-	if err := rs.Serve(&guardedListener{endpoint: ln, server: srv}); err != nil {
-		return fmt.Errorf("serve %s: %w", ln.Addr(), err)
-	}
-	return nil
 }
 
 var tooManyClients = resp.AppendError(nil, resp.Err, "max number of clients reached")
@@ -286,17 +278,6 @@ func (srv *Server) closeIfEmptyLocked() {
 	}
 }
 
-// acceptLast is the time for which clients are accepted that have connected before the listeners close.
-const acceptLast = 20 * time.Millisecond
-
-// lastCall closes the listeners. Clients that the system has connected already are accepted first: it would reset their connections.
-func (srv *Server) lastCall() {
-	for _, ln := range srv.listeners {
-		ln.Finish(acceptLast)
-	}
-	srv.accepting.Wait()
-}
-
 // sweepPeriod is the time between two looks at the clients of a drain. Clients that send are closed without a look.
 const sweepPeriod = 250 * time.Millisecond
 
@@ -377,24 +358,4 @@ func (srv *Server) closeConns() (cut int) {
 		c.Hangup()
 	}
 	return cut
-}
-
-func (srv *Server) closeListeners() {
-	for _, ln := range srv.listeners {
-		_ = ln.Close() // closing twice is an error and harmless
-	}
-}
-
-// tune sets the options that detect clients that have vanished.
-func (srv *Server) tune(nc net.Conn) {
-	tc, ok := nc.(*net.TCPConn)
-	if !ok {
-		return
-	}
-	err := errors.Join(
-		tc.SetKeepAliveConfig(net.KeepAliveConfig{Enable: true, Idle: srv.opts.KeepAlive, Interval: srv.opts.KeepAlive / 3, Count: 3}),
-		direct.SetUserTimeout(tc, srv.opts.UserTimeout))
-	if err != nil {
-		srv.opts.Logger.Debug("setting the options of a client connection failed", zap.Error(err))
-	}
 }

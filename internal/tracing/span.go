@@ -63,7 +63,7 @@ func traceOf(key string, fence int64) (id trace.TraceID) {
 // ids makes the IDs of spans, and of traces without a grant.
 type ids struct{}
 
-// NewIDs is sdk.IDGenerator.
+// NewIDs implements sdk.IDGenerator.
 func (ids) NewIDs(ctx context.Context) (t trace.TraceID, s trace.SpanID) {
 	t, ok := ctx.Value(grantKey{}).(trace.TraceID)
 	for !ok || !t.IsValid() {
@@ -74,7 +74,7 @@ func (ids) NewIDs(ctx context.Context) (t trace.TraceID, s trace.SpanID) {
 	return t, ids{}.NewSpanID(ctx, t)
 }
 
-// NewSpanID is sdk.IDGenerator.
+// NewSpanID implements sdk.IDGenerator.
 func (ids) NewSpanID(context.Context, trace.TraceID) (s trace.SpanID) {
 	for !s.IsValid() {
 		binary.NativeEndian.PutUint64(s[:], rand.Uint64())

@@ -121,10 +121,10 @@ func New(o Options) (*Tracer, error) {
 	return t, nil
 }
 
-// Wants is endings.Observer. All waits and holds are of interest.
+// Wants implements endings.Observer. All waits and holds are of interest.
 func (t *Tracer) Wants(endings.Kind, time.Duration) bool { return true }
 
-// Ended is endings.Observer.
+// Ended implements endings.Observer.
 func (t *Tracer) Ended(e endings.Ending) {
 	if e.Kind == endings.Wait && e.Behind.Owner == "" {
 		return // the client did not have to wait
@@ -187,7 +187,7 @@ type exporter struct {
 	sent, failed atomic.Int64
 }
 
-// ExportSpans is sdk.SpanExporter.
+// ExportSpans implements sdk.SpanExporter.
 func (x *exporter) ExportSpans(ctx context.Context, spans []sdk.ReadOnlySpan) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

@@ -99,7 +99,7 @@ func (l *Lane) Full() bool { return l.full }
 // script for example, else -NOUPSTREAM with the cause. nil: no attempt to connect has failed.
 func (l *Lane) Refusal() []byte { return l.refusal.Get() }
 
-// Hopeless reports whether the lane refuses commands for a reason that no other attempt to connect changes.
+// Hopeless reports whether the lane refuses commands for another reason than that its server is away, so that none of them waits for a successor.
 func (l *Lane) Hopeless() bool { return l.full || l.Rejected() || l.refusal.IsFinal() }
 
 // Unsettled reports whether a user with nothing outstanding on the lane must Move before the next command: the lane stands

@@ -24,24 +24,17 @@ var series = [...]struct {
 	rate bool // it is a counter: what it has grown by per second is shown
 	of   func(s *status.Stats) int64
 }{
-	{"commands", true, func(s *status.Stats) int64 { return sum(s.Commands) }},
+	{"commands", true, func(s *status.Stats) int64 { return meter.Total(s.Commands) }},
 	{"grants", true, func(s *status.Stats) int64 { return count(s.Waits) }},
 	{"waits_without_lock", true, func(s *status.Stats) int64 { return count(s.Queued) - int64(s.Queued["granted"].Count) }},
 	{"locks_lost", true, func(s *status.Stats) int64 {
-		return sum(s.Lost) - s.Lost[string(watchdog.ReasonExpired)] // a fixed lease that ends has done its work
+		return meter.Total(s.Lost) - s.Lost[string(watchdog.ReasonExpired)] // a fixed lease that ends has done its work
 	}},
-	{"refused", true, func(s *status.Stats) int64 { return sum(s.Refused) }},
+	{"refused", true, func(s *status.Stats) int64 { return meter.Total(s.Refused) }},
 	{"clients", false, func(s *status.Stats) int64 { return s.Clients }},
 	{"locks_held", false, func(s *status.Stats) int64 { return int64(s.Held) }},
 	{"lock_waiters", false, func(s *status.Stats) int64 { return int64(s.Waiting) }},
 	{"lane_commands", false, func(s *status.Stats) int64 { return s.LaneCommands }},
-}
-
-func sum(by map[string]int64) (n int64) {
-	for _, v := range by {
-		n += v
-	}
-	return n
 }
 
 func count(by map[string]meter.Waits) (n int64) {

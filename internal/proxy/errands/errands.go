@@ -27,7 +27,7 @@ type Session interface {
 	// Lose says that the command of a slot could not be sent.
 	Lose(id replies.ID)
 
-	// Hopeless reports whether a lane refuses for a reason that no other attempt changes.
+	// Hopeless reports whether the lane refuses for another reason than that its server is away.
 	Hopeless() bool
 
 	// Await has the next command wait until nothing is outstanding.

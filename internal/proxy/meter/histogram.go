@@ -6,15 +6,12 @@ import (
 	"time"
 )
 
-// NativeSchema is the resolution of Waits.Native, in Prometheus's terms.
-const NativeSchema = nativeSchema
-
-// Waits says how long the waits took that ended with a grant.
+// Waits is a snapshot of a Histogram.
 type Waits struct {
 	Count   uint64
 	Sum     time.Duration
-	Buckets map[time.Duration]uint64 // the number of waits that took at most the key
-	Native  map[int]int64            // the number of waits in each native bucket of NativeSchema that has some
+	Buckets map[time.Duration]uint64 // the number of durations of at most the key
+	Native  map[int]int64            // the number of durations in each native bucket of NativeSchema that has some
 }
 
 // waitBounds are the upper bounds of all buckets but the last: from an uncontended grant, which takes one round trip, to a wait or a hold of an
@@ -26,15 +23,17 @@ var waitBounds = [...]time.Duration{
 	time.Second, 2 * time.Second, 5 * time.Second, 10 * time.Second, 30 * time.Second, time.Minute, 2 * time.Minute, 10 * time.Minute, time.Hour,
 }
 
-// Native buckets grow by the factor 2^(1/4) (schema 2): from 2^-20 s, about a microsecond, to 2^12 s, more than an hour.
+// NativeSchema is the resolution of Waits.Native, in Prometheus's terms. Native buckets grow by the factor 2^(1/4): from 2^-20 s, about a
+// microsecond, to 2^12 s, more than an hour.
+const NativeSchema = 2
+
 const (
-	nativeSchema = 2
-	nativeFirst  = -20 << nativeSchema // the number of the first bucket
-	nativeCount  = 32 << nativeSchema
+	nativeFirst = -20 << NativeSchema // the number of the first bucket
+	nativeCount = 32 << NativeSchema
 )
 
 // nativeBounds are the bounds of the native buckets from a half to one: 2^(-4/4), 2^(-3/4) and so on.
-var nativeBounds = [1 << nativeSchema]float64{0.5, 0.5946035575013605, 0.7071067811865475, 0.8408964152537144}
+var nativeBounds = [1 << NativeSchema]float64{0.5, 0.5946035575013605, 0.7071067811865475, 0.8408964152537144}
 
 // nativeBucket is the number of the bucket of a duration, as Prometheus numbers them.
 func nativeBucket(d time.Duration) int {
@@ -42,7 +41,7 @@ func nativeBucket(d time.Duration) int {
 		return nativeFirst
 	}
 	fraction, exponent := math.Frexp(d.Seconds())
-	n := (exponent - 1) << nativeSchema
+	n := (exponent - 1) << NativeSchema
 	for _, bound := range nativeBounds {
 		if fraction > bound {
 			n++

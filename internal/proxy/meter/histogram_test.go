@@ -17,7 +17,7 @@ func TestNativeBucketsGrowByAFourthOfAnOctave(t *testing.T) {
 		if n == nativeFirst || n == nativeFirst+nativeCount-1 {
 			continue // these take all that is beyond them
 		}
-		low, high := math.Exp2(float64(n-1)/(1<<nativeSchema)), math.Exp2(float64(n)/(1<<nativeSchema))
+		low, high := math.Exp2(float64(n-1)/(1<<NativeSchema)), math.Exp2(float64(n)/(1<<NativeSchema))
 		if s := d.Seconds(); s <= low || s > high*(1+1e-12) {
 			t.Fatalf("%v is in bucket %d, from %v to %v s", d, n, low, high)
 		}

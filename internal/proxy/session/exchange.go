@@ -312,7 +312,7 @@ func (d *side) Leave(which func(at upstream.Node) bool) { d.leaveIf(which) }
 // GiveUp implements errands.Session.
 func (d *side) GiveUp(id replies.ID) { d.Slots.Answer(id, 1) }
 
-// Open is ears.Session.
+// Open implements ears.Session.
 func (d *side) Open(at upstream.Node, then func(c ears.Conn, refusal []byte)) (ears.Conn, func() bool) {
 	ask := upstream.Ask{ID: d.ident, At: at, Owner: d.owner}
 	if conn := d.proxy.Upstream.Acquire(ask); conn != nil {
@@ -342,16 +342,16 @@ type ear struct {
 	end func()
 }
 
-// Discard is ears.Conn.
+// Discard implements ears.Conn.
 func (e ear) Discard() {
 	e.end()
 	e.Pin.Discard()
 }
 
-// CutOff is ears.Session.
+// CutOff implements ears.Session.
 func (d *side) CutOff() { (*Session)(d).cutOff() }
 
-// Flush is ears.Session.
+// Flush implements ears.Session.
 func (d *side) Flush() { d.host.Flush() }
 
 var _ ears.Session = (*side)(nil)

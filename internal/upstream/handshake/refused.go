@@ -23,7 +23,7 @@ func (e *RefusedError) Error() string { return "upstream refused the connection:
 // where that is also the reply to the command, else -NOUPSTREAM and the cause.
 type Refusal struct{ latest atomic.Pointer[words] }
 
-// words are a reply. final: another server, or the same one a moment later, would give it too.
+// words are a reply. final: Redis has refused the connection, or the configuration is wrong; the server is not away.
 type words struct {
 	reply []byte
 	final bool
@@ -37,7 +37,7 @@ func (r *Refusal) Get() []byte {
 	return nil
 }
 
-// IsFinal reports whether there is a reply, and another attempt to connect would not help: Redis was reached.
+// IsFinal reports whether there is a reply, and no successor of the server is to be awaited: Redis was reached.
 func (r *Refusal) IsFinal() bool {
 	w := r.latest.Load()
 	return w != nil && w.final

@@ -129,7 +129,7 @@ func (p *Pin) Rejected() bool { return p.rejected.Load() }
 // the identity needs, else -NOUPSTREAM with the cause. nil: there is none.
 func (p *Pin) Refusal() []byte { return p.refusal.Get() }
 
-// Hopeless reports whether no other attempt to make the connection would help.
+// Hopeless reports whether the connection could not be made for another reason than that its server is away.
 func (p *Pin) Hopeless() bool { return p.Rejected() || p.refusal.IsFinal() }
 
 // Bare reports whether the connection is not the identity's, but one without credentials, in database 0 and RESP2, because Redis did

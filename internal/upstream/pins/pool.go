@@ -52,7 +52,7 @@ type Options struct {
 	Dialer *dial.Dialer
 	Own    func(handshake.Identity) bool // the credentials are the proxy's own
 	Spawn  func(func())                  // runs a goroutine and waits for its end
-	Limits Limits                        // at first: Change
+	Limits Limits                        // Change replaces them
 }
 
 // Pins are all pins of a proxy. All methods may be called from any goroutine.
