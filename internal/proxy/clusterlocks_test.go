@@ -435,12 +435,15 @@ func TestLocksAreRenewedWhileScatteredSlotsMove(t *testing.T) {
 	for slot := range m.owner {
 		m.owner[slot] = slot % c.Primaries
 	}
-	const held = 60
+	const held = 30
 	var moving []int
 	for i := range held {
 		key := fmt.Sprint("held", i)
 		integer(t, holder.quiet("LOCK", key))
 		moving = append(moving, slots.Of([]byte(key)))
+	}
+	for _, node := range c.Nodes {
+		node.Do(t, "CONFIG", "RESETSTAT")
 	}
 	locks := startLockLoad(t, proxies, 12, 1)
 	stop := make(chan struct{})
@@ -459,7 +462,7 @@ func TestLocksAreRenewedWhileScatteredSlotsMove(t *testing.T) {
 	for _, node := range c.Nodes {
 		refreshes, expensive := calls(t, node, "cluster|nodes"), calls(t, node, "cluster|slots")
 		t.Logf("CLUSTER NODES was asked %d times, CLUSTER SLOTS %d times", refreshes, expensive)
-		if expensive*3 > refreshes {
+		if expensive > 2 && expensive > refreshes/3 { // addresses are asked for anew from time to time
 			t.Errorf("a node was asked %d times for CLUSTER SLOTS", expensive)
 		}
 	}
