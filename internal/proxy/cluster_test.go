@@ -96,6 +96,7 @@ func sameReplies(t *testing.T, alone *redistest.Server, c *redistest.Cluster, pr
 					"EVALSHA 00 0", "RANDOMKEY x", "OBJECT ENCODING e", "TYPE l", "ZADD z 1 a 2 b", "ZUNION 1 z", "RENAME e {e}2", "SORT l", "XADD st 1-1 f v", "XREAD STREAMS st 0",
 					"XRANGE st - +", "BITOP AND {q}1 {q}2", "CLUSTER INFO", "CLUSTER", "READONLY", "ECHO x", "SCAN x", "PUBLISH ch m", "PUBSUB NUMSUB ch", "PUBSUB NUMPAT",
 					"FLUSHALL", "DBSIZE", "RANDOMKEY", "KEYS *", "CONFIG SET slowlog-max-len 100", "CONFIG GET slowlog-max-len", "NOSUCH a b", "BLPOP l 0.01", "SPUBLISH ch m",
+					"LMPOP 4294967297 a LEFT", "LMPOP 4294967297 b LEFT", "LMPOP 4294967297 c LEFT", "FCALL f 1x a", "FCALL f 1x b", "FCALL f 1x c", // Redis finds keys
 				} {
 					a.do(strings.Fields(line)...)
 				}

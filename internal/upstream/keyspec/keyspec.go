@@ -6,7 +6,7 @@
 package keyspec
 
 import (
-	"strconv"
+	"math"
 
 	"github.com/lockproxy/lockproxy/internal/resp"
 )
@@ -196,14 +196,28 @@ func equal(b []byte, word string) bool {
 	return true
 }
 
-// parse reads a number of keys, a positive one.
+// parse reads a number of keys, a positive one. It reads as Redis does when it looks for the server of a command, by atoi: white space in front
+// and text behind are no error, and of a number beyond 32 bits the lowest 32 count. Redis refuses such a number at the server of these keys,
+// and answers -MOVED at others.
 func parse(b []byte) (int, bool) {
-	if len(b) == 0 || len(b) > maxDigits {
-		return 0, false
+	for len(b) > 0 && (b[0] == ' ' || b[0] >= '\t' && b[0] <= '\r') {
+		b = b[1:]
 	}
-	n, err := strconv.Atoi(string(b)) // the conversion does not escape, so it does not allocate
-	return n, err == nil && n > 0
+	negative := len(b) > 0 && b[0] == '-'
+	if negative || len(b) > 0 && b[0] == '+' {
+		b = b[1:]
+	}
+	var n int64
+	for ; len(b) > 0 && b[0] >= '0' && b[0] <= '9'; b = b[1:] {
+		digit := int64(b[0] - '0')
+		if n > (math.MaxInt64-digit)/10 {
+			return 0, false // the lowest 32 bits of the number that atoi keeps are those of -1 or 0
+		}
+		n = n*10 + digit
+	}
+	if negative {
+		n = -n
+	}
+	keys := int(int32(n)) //nolint:gosec // as Redis does
+	return keys, keys > 0
 }
-
-// maxDigits bounds the numbers of keys that are read: no command has more arguments than a number of that length can say.
-const maxDigits = 9

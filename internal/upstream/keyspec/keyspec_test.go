@@ -54,6 +54,7 @@ func TestKeysAreThoseThatRedisFinds(t *testing.T) {
 		"XREADGROUP GROUP streams c STREAMS k >", "xreadgroup group g streams streams k 0", "BITOP AND d a b", "OBJECT ENCODING a", "XINFO STREAM a",
 		"XGROUP CREATE a g $", "MEMORY USAGE a", "SORT a STORE d", "GEORADIUS a 1 1 1 km STORE d", "MIGRATE h 1 k 0 10", "RENAME a b", "PFCOUNT a b",
 		"MIGRATE h 1  0 10 KEYS a b", "LCS a b", "COPY a b", "SPUBLISH c m", "SSUBSCRIBE a b", "GETEX a PERSIST", "ZADD z 1 m", "LMOVE a b LEFT RIGHT",
+		"EVAL s \t1 a", "EVAL s +1 a", "EVAL s 01 a b", "EVAL s -9223372036854775807 a", "EVAL s 1x a b", "FCALL f 4294967297 a", "LMPOP -4294967295 a LEFT", "BZMPOP 0 4294967298 a b MIN",
 	} {
 		args := strings.Split(line, " ")
 		name := strings.ToLower(args[0])
@@ -99,7 +100,8 @@ func TestKeysAreThoseThatRedisFinds(t *testing.T) {
 func TestCommandsWithoutKeysHaveNone(t *testing.T) {
 	all := specs(t, redistest.Start(t))
 	for _, line := range []string{
-		"PING", "EVAL s 0 a", "EVAL s x a", "EVAL s -1 a", "EVAL s 99999999999999999999 a", "EVAL s 5 a b", "EVAL s", "XREAD COUNT 1", "XREAD STREAMS", "BLPOP x",
+		"PING", "EVAL s 0 a", "EVAL s x a", "EVAL s -1 a", "EVAL s 99999999999999999999 a", "EVAL s 5 a b", "EVAL s", "EVAL s - a", "EVAL s 9223372036854775807 a",
+		"EVAL s -9223372036854775808 a", "EVAL s 18446744073709551617 a", "EVAL s 4294967295 a", "EVAL s 1-1", "XREAD COUNT 1", "XREAD STREAMS", "BLPOP x",
 		"ZUNION 2147483648 a", "GET", "OBJECT HELP", "FLUSHALL",
 	} {
 		args := strings.Fields(line)
