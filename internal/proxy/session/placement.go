@@ -205,7 +205,7 @@ func (u *pinning) resumeTx(row *command.Row, p command.Policy, raw []byte) bool 
 		}
 		s.forward(kept, h, 1)
 	}
-	return s.awaitQuiet() && u.resumeTx(row, p, raw) // the connection is down already, if nothing is outstanding
+	return s.awaitQuiet() && !s.Gone() && u.resumeTx(row, p, raw) // the connection is down already, if nothing is outstanding
 }
 
 // end answers the command at which a transaction cannot go on. If that is not its EXEC, the client's connection ends: the commands behind it

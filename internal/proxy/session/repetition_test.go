@@ -1,0 +1,73 @@
+package session
+
+import (
+	"context"
+	"net"
+	"testing"
+
+	"github.com/lockproxy/lockproxy/internal/proxy/clients"
+	"github.com/lockproxy/lockproxy/internal/proxy/command"
+	"github.com/lockproxy/lockproxy/internal/proxy/shared"
+	"github.com/lockproxy/lockproxy/internal/upstream"
+)
+
+// overNoCluster returns a session in front of a cluster that cannot be reached. Its lock is held.
+func overNoCluster(t *testing.T) *Session {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	e := testEnv(t, "cluster://"+l.Addr().String(), shared.Limits{})
+	s := New(clients.Origin{ID: 1, Addr: "test"}, e, &hand{})
+	s.mu.Lock()
+	t.Cleanup(func() {
+		s.unlock()
+		s.Hungup()
+		ctx, cancel := context.WithCancel(context.Background())
+		cancel()
+		_ = e.Upstream.Run(ctx) // ends its goroutines
+	})
+	return s
+}
+
+// onDeadPin gives the session a connection that is down already when the next command is sent.
+func onDeadPin(t *testing.T, s *Session) {
+	t.Helper()
+	if !s.takePin("test", command.Transaction) || !dialFails(s.pin.conn) {
+		t.Fatal("no pin whose dial has failed")
+	}
+}
+
+func TestACommandIsRepeatedUntilItsConnectionIsNotDown(t *testing.T) {
+	for _, cmd := range []string{"WATCH k", "BLPOP k 0", "MULTI"} {
+		s := overNoCluster(t)
+		onDeadPin(t, s)
+		s.consume([]byte(typed(cmd)))
+		for n := range 3 {
+			if s.repeated == nil || s.wait != waitReply || s.pin != nil {
+				t.Fatalf("%s: after %d repetitions it waits for %v, and is to be repeated: %v", cmd, n, s.wait, s.repeated != nil)
+			}
+			s.resume()
+			onDeadPin(t, s)
+			if s.repeat() {
+				t.Errorf("%s: the session goes on", cmd)
+			}
+		}
+	}
+}
+
+func TestATransactionIsQueuedAnewUntilItsConnectionIsNotDown(t *testing.T) {
+	s := overNoCluster(t)
+	s.replay = &replay{placement: placement{kept: [][]byte{[]byte(typed("MULTI"))}}, asking: upstream.AnyNode}
+	for n := range 3 {
+		onDeadPin(t, s)
+		if s.consume([]byte(typed("GET k"))) > 0 || s.replay == nil || s.wait != waitReply || s.pin != nil {
+			t.Fatalf("after %d repetitions it waits for %v, and is to be queued: %v", n, s.wait, s.replay != nil)
+		}
+		s.resume()
+	}
+}
