@@ -95,7 +95,7 @@ func sameReplies(t *testing.T, alone *redistest.Server, c *redistest.Cluster, pr
 					"EVAL return{KEYS[1],ARGV[1]} 1 e x", "EVAL return{1,2} 0", "SCRIPT LOAD return{7}", "SCRIPT EXISTS 00 5a4ddbd8e4a85c1a0ae9c2f8b0ad0dd0e2b3ae06",
 					"EVALSHA 00 0", "RANDOMKEY x", "OBJECT ENCODING e", "TYPE l", "ZADD z 1 a 2 b", "ZUNION 1 z", "RENAME e {e}2", "SORT l", "XADD st 1-1 f v", "XREAD STREAMS st 0",
 					"XRANGE st - +", "BITOP AND {q}1 {q}2", "CLUSTER INFO", "CLUSTER", "READONLY", "ECHO x", "SCAN x", "PUBLISH ch m", "PUBSUB NUMSUB ch", "PUBSUB NUMPAT",
-					"FLUSHALL", "DBSIZE", "RANDOMKEY", "KEYS *", "CONFIG SET slowlog-max-len 100", "CONFIG GET slowlog-max-len", "NOSUCH a b", "BLPOP l 0.01", "SPUBLISH ch m",
+					"FLUSHALL", "DBSIZE", "RANDOMKEY", "KEYS *", "CLIENT NOSUCH x", "CONFIG SET slowlog-max-len 100", "CONFIG GET slowlog-max-len", "NOSUCH a b", "BLPOP l 0.01", "SPUBLISH ch m",
 					"LMPOP 4294967297 a LEFT", "LMPOP 4294967297 b LEFT", "LMPOP 4294967297 c LEFT", "FCALL f 1x a", "FCALL f 1x b", "FCALL f 1x c", // Redis finds keys
 				} {
 					a.do(strings.Fields(line)...)
