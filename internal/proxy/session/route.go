@@ -318,13 +318,12 @@ func (l *lanes) whole(row *command.Row, p command.Policy, raw []byte) (handled, 
 	case "scan":
 		return l.scan(raw)
 	}
-	switch p {
-	case command.Lock:
+	title := row.TitleOf(raw)
+	switch {
+	case p == command.Lock:
 		return !s.awaitQuiet(), false
-	case command.PinForever, command.PinRaw, command.Replication: // its state would be that of one server
-		if title := row.TitleOf(raw); title != "" {
-			return true, s.awaitQuiet() && s.answer(resp.AppendError(nil, resp.Err, title+" is not available in front of a cluster"))
-		}
+	case (p == command.PinForever || p == command.PinRaw || p == command.Replication) && title != "": // its state would be that of one server
+		return true, s.awaitQuiet() && s.answer(resp.AppendError(nil, resp.Err, title+" is not available in front of a cluster"))
 	}
 	if split, join := parts.Split(row.Name, s.args); split != nil && !s.proxy.Settings.Cluster.Refuses {
 		if !s.awaitQuiet() {
