@@ -64,9 +64,14 @@ type Cluster interface {
 
 // Ears are the subscriptions of one session.
 type Ears struct {
-	session Session
-	cluster Cluster
-	proto   int
+	session Session // immutable: connections ask for it without the session's lock
+	cluster Cluster // immutable
+	state
+}
+
+// state is what Close forgets. It requires the session's lock.
+type state struct {
+	proto int
 
 	wanted map[channel]*subscription
 	told   [kinds]int // channels of which the client knows
@@ -262,7 +267,7 @@ func (e *Ears) Close() {
 	if e.stop != nil {
 		e.stop()
 	}
-	*e = Ears{session: e.session, cluster: e.cluster}
+	e.state = state{}
 }
 
 // lost notes that a server does not hear a channel any more, and has another one found. r is the request that waits for it; nil: none does.
