@@ -231,10 +231,7 @@ func (r *epollClient) Resume() {
 func (r *epollClient) Driver() upstream.Driver { return r.loop }
 
 // Unread implements Client. The socket is open while the session has not ended.
-func (r *epollClient) Unread() bool {
-	n, err := unix.IoctlGetInt(r.fd, unix.TIOCINQ)
-	return err == nil && n > 0
-}
+func (r *epollClient) Unread() bool { return direct.UnreadFD(r.fd) }
 
 // Left implements Client. The socket is open while the session has not ended.
 func (r *epollClient) Left() bool { return direct.LeftFD(r.fd) }
