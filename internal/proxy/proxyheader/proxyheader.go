@@ -24,19 +24,40 @@ func Read(nc net.Conn, required bool) (addr string, rest []byte, err error) {
 	case err != nil:
 		return addr, nil, err
 	case has:
+		if err := awaitLine(r); err != nil {
+			return addr, nil, err
+		}
 		h, err := proxyproto.Read(r)
 		if err != nil {
 			return addr, nil, fmt.Errorf("proxy protocol: %w", err)
 		}
-		// LOCAL is the load balancer's own connection, a health check for instance.
-		if h.Command.IsProxy() && h.SourceAddr != nil {
-			addr = h.SourceAddr.String()
+		// LOCAL is the load balancer's own connection, a health check for instance. The path of a unix socket may be any bytes, such as a
+		// line of CLIENT LIST, so it is not taken.
+		if source := h.SourceAddr; h.Command.IsProxy() && source != nil && !h.TransportProtocol.IsUnix() {
+			addr = source.String()
 		}
 	case required:
 		return addr, nil, errors.New("proxy protocol: no header")
 	}
 	rest, err = r.Peek(r.Buffered())
 	return addr, bytes.Clone(rest), err
+}
+
+// longestLine is the length of the longest header of version 1.
+const longestLine = 107
+
+// awaitLine reads until the first line is whole, and no byte of the next one unless it has arrived with the line. It ends early if the line is too
+// long, and for a header of version 2, which begins with an empty line. proxyproto refuses a line of which a part is still on its way.
+func awaitLine(r *bufio.Reader) error {
+	for n := 1; n <= longestLine; n = r.Buffered() + 1 {
+		if _, err := r.Peek(n); err != nil {
+			return err
+		}
+		if b, _ := r.Peek(r.Buffered()); bytes.IndexByte(b, '\n') >= 0 {
+			break
+		}
+	}
+	return nil
 }
 
 // announcesHeader reports whether a header begins here. It reads no byte more than it needs for the answer: a client that
