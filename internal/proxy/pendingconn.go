@@ -1,7 +1,6 @@
 package proxy
 
 import (
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -74,12 +73,12 @@ func (a *pendingConn) Read(p []byte) (int, error) {
 // handshake.
 func (a *pendingConn) open() error {
 	limits := a.server.live.Load().Limits
+	by := a.Since.Add(limits.Handshake)
+	if limits.FirstCommand > 0 && limits.FirstCommand < limits.Handshake {
+		by = a.Since.Add(limits.FirstCommand)
+	}
 	if a.end.header || a.end.tls {
-		limit := limits.Handshake
-		if limits.FirstCommand > 0 {
-			limit = min(limit, limits.FirstCommand)
-		}
-		if err := a.SetDeadline(a.Since.Add(limit)); err != nil {
+		if err := a.SetDeadline(by); err != nil {
 			return err
 		}
 	}
@@ -95,12 +94,11 @@ func (a *pendingConn) open() error {
 	}
 	stream := a.Conn
 	if a.end.tls {
-		secure := tls.Server(&prefixed{Conn: a.Conn, rest: a.buf}, a.server.opts.TLS)
-		a.buf = nil
-		if err := secure.Handshake(); err != nil {
+		secure, err := a.server.tlsTurns.Server(a.Conn, a.buf, by, a.server.opts.TLS)
+		if err != nil {
 			return fmt.Errorf("tls handshake: %w", err)
 		}
-		stream = secure
+		stream, a.buf = secure, nil
 	}
 	if err := a.SetDeadline(time.Time{}); err != nil {
 		return err
@@ -164,24 +162,6 @@ const handOver = 16 << 10
 
 // placeholder is the command that redcon parses in its place.
 var placeholder = resp.AppendCommand(nil, "PING")
-
-// prefixed is a connection of which some bytes have been read already.
-type prefixed struct {
-	net.Conn
-	rest []byte
-}
-
-// NetConn is the connection that is read from.
-func (p *prefixed) NetConn() net.Conn { return p.Conn }
-
-func (p *prefixed) Read(b []byte) (int, error) {
-	if len(p.rest) == 0 {
-		return p.Conn.Read(b)
-	}
-	n := copy(b, p.rest)
-	p.rest = p.rest[n:]
-	return n, nil
-}
 
 // Describe is visible: a client that has not sent a command yet.
 func (a *pendingConn) Describe() (clients.Info, bool) {

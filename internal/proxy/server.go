@@ -25,6 +25,7 @@ import (
 	"github.com/lockproxy/lockproxy/internal/proxy/shared"
 	"github.com/lockproxy/lockproxy/internal/proxy/status"
 	"github.com/lockproxy/lockproxy/internal/proxy/tasks"
+	"github.com/lockproxy/lockproxy/internal/proxy/tlsaccept"
 	"github.com/lockproxy/lockproxy/internal/resp"
 	"github.com/lockproxy/lockproxy/internal/upstream"
 )
@@ -42,6 +43,7 @@ type Server struct {
 	stop      chan struct{} // closed when it stops accepting
 	over      chan struct{} // closed when the drain has ended
 	engine    *engine.Engine
+	tlsTurns  tlsaccept.Turns
 	tasks     tasks.Group // read loops and connections that are being shut
 	accepting sync.WaitGroup
 
@@ -61,7 +63,7 @@ func New(opts Options) (*Server, error) {
 		return nil, err
 	}
 	e := &shared.Proxy{Settings: opts.forSessions(), Upstream: up, Started: time.Now(), Entries: shared.NewEntries(opts.Logger)}
-	srv := &Server{opts: opts, shared: e, ids: clients.NewIDs(), conns: map[engine.Client]*session.Session{}}
+	srv := &Server{opts: opts, shared: e, ids: clients.NewIDs(), tlsTurns: tlsaccept.NewTurns(), conns: map[engine.Client]*session.Session{}}
 	srv.stop, srv.over = make(chan struct{}), make(chan struct{})
 	changeable := opts.Changeable()
 	srv.live.Store(&changeable)

@@ -1,0 +1,169 @@
+package tlsaccept
+
+import (
+	"crypto"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"io"
+	"math/big"
+	"net"
+	"os"
+	"sync"
+	"testing"
+	"time"
+)
+
+const patience = 10 * time.Second
+
+// key is a private key that counts its use at the same time.
+type key struct {
+	*ecdsa.PrivateKey
+	mu        sync.Mutex
+	now, most int
+}
+
+func (k *key) Sign(r io.Reader, digest []byte, opts crypto.SignerOpts) ([]byte, error) {
+	k.add(1)
+	defer k.add(-1)
+	time.Sleep(2 * time.Millisecond) // the handshakes that may sign now do it meanwhile
+	return k.PrivateKey.Sign(r, digest, opts)
+}
+
+func (k *key) add(n int) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.now += n
+	k.most = max(k.most, k.now)
+}
+
+func config(t *testing.T) (*key, *tls.Config) {
+	t.Helper()
+	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{SerialNumber: big.NewInt(1)}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, private.Public(), private)
+	if err != nil {
+		t.Fatal(err)
+	}
+	k := &key{PrivateKey: private}
+	return k, &tls.Config{Certificates: []tls.Certificate{{Certificate: [][]byte{der}, PrivateKey: k}}}
+}
+
+// accepted are the two ends of a connection by TCP.
+func accepted(t *testing.T, ln net.Listener) (server, client net.Conn) {
+	t.Helper()
+	client, err := net.Dial("tcp", ln.Addr().String())
+	if err == nil {
+		server, err = ln.Accept()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _, _ = client.Close(), server.Close() })
+	_, _ = client.SetDeadline(time.Now().Add(patience)), server.SetDeadline(time.Now().Add(patience))
+	return server, client
+}
+
+func listen(t *testing.T) net.Listener {
+	t.Helper()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = ln.Close() })
+	return ln
+}
+
+func TestFewHandshakesComputeAtATime(t *testing.T) {
+	k, cfg := config(t)
+	ln, turns := listen(t), make(Turns, 2)
+	var wg sync.WaitGroup
+	for range 16 {
+		server, client := accepted(t, ln)
+		wg.Go(func() {
+			if _, err := turns.Server(server, nil, time.Now().Add(patience), cfg); err != nil {
+				t.Error(err)
+			}
+		})
+		wg.Go(func() {
+			if err := tls.Client(client, &tls.Config{InsecureSkipVerify: true}).Handshake(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	if k.most > cap(turns) {
+		t.Errorf("%d handshakes signed at a time, of %d that may", k.most, cap(turns))
+	}
+	if len(turns) != 0 {
+		t.Errorf("%d turns are still taken", len(turns))
+	}
+}
+
+// Some of the clients send nothing, others no answer to the proxy's part.
+func TestSlowClientsTakeNoTurn(t *testing.T) {
+	_, cfg := config(t)
+	ln, turns := listen(t), make(Turns, 1)
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	for i := range 8 {
+		server, client := accepted(t, ln)
+		wg.Go(func() { _, _ = turns.Server(server, nil, time.Now().Add(patience), cfg) })
+		defer client.Close()
+		if i%2 == 0 {
+			continue
+		}
+		release := make(chan struct{})
+		defer close(release)
+		helloOnly := &tls.Config{InsecureSkipVerify: true, VerifyConnection: func(tls.ConnectionState) error { <-release; return nil }}
+		go func() { _ = tls.Client(client, helloOnly).Handshake() }()
+	}
+	server, client := accepted(t, ln)
+	wg.Go(func() {
+		secure, err := turns.Server(server, []byte("\x16"), time.Now().Add(patience), cfg)
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		_, _ = io.WriteString(secure, "hello")
+	})
+	secure := tls.Client(&skipping{Conn: client}, &tls.Config{InsecureSkipVerify: true})
+	got := make([]byte, 5)
+	if _, err := io.ReadFull(secure, got); err != nil || string(got) != "hello" {
+		t.Errorf("%q, %v", got, err)
+	}
+}
+
+// skipping sends all bytes but the first one, which the server has already.
+type skipping struct {
+	net.Conn
+	begun bool
+}
+
+func (s *skipping) Write(b []byte) (int, error) {
+	if s.begun {
+		return s.Conn.Write(b)
+	}
+	s.begun = true
+	n, err := s.Conn.Write(b[1:])
+	return n + 1, err
+}
+
+func TestHandshakeWithoutATurnFails(t *testing.T) {
+	_, cfg := config(t)
+	turns := make(Turns, 1)
+	turns <- struct{}{}
+	server, _ := accepted(t, listen(t))
+	if _, err := turns.Server(server, nil, time.Now(), cfg); !errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("%v", err)
+	}
+	if len(turns) != 1 {
+		t.Error("released a turn that it never had")
+	}
+}
