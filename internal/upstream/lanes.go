@@ -1,16 +1,11 @@
 package upstream
 
 import (
-	"sync/atomic"
 	"time"
 
 	"github.com/lockproxy/lockproxy/internal/upstream/admission"
-	"github.com/lockproxy/lockproxy/internal/upstream/cluster"
 	"github.com/lockproxy/lockproxy/internal/upstream/dial"
-	"github.com/lockproxy/lockproxy/internal/upstream/fleet"
-	"github.com/lockproxy/lockproxy/internal/upstream/refresh"
 	"github.com/lockproxy/lockproxy/internal/upstream/stream"
-	"github.com/lockproxy/lockproxy/internal/upstream/topology"
 )
 
 // laneKey: an engine that moves bytes itself has lanes of its own.
@@ -260,119 +255,62 @@ func (u *Upstream) retireOpen() {
 	}
 }
 
-// nodes is the view of a cluster. In front of one server it is empty.
-type nodes struct {
-	cluster *topology.Cluster
-	views   *refresh.Refresher
-	fleet   *fleet.Fleet
-	wait    time.Duration
-	refused [cluster.Reasons]atomic.Int64
-}
-
-// FailoverWait is how long a command waits for a server that moves.
-func (n *nodes) FailoverWait() time.Duration { return n.wait }
-
-// View is the cluster as it is known at present; nil: there is one server.
-func (n *nodes) View() *cluster.View {
-	if n.cluster == nil {
-		return nil
-	}
-	return n.cluster.View()
-}
-
-// Watch has f called from another goroutine whenever the view has changed, until stop is called. f may still be running then. It is for clusters only.
-func (n *nodes) Watch(f func()) (stop func()) { return n.cluster.Watch(f) }
-
-// Fleet is the servers, for a client library that finds the server of each key itself; nil: there is one server.
-func (n *nodes) Fleet() *fleet.Fleet { return n.fleet }
-
-// Refresh has then called from another goroutine when the view has been refreshed, by a question that has begun after this call. hint is a server
-// that should know of a change; AnyNode: none. It is for clusters only.
-func (n *nodes) Refresh(hint Node, then func()) { n.views.Ask(hint, then) }
-
-// refreshViews prepares for following a cluster, if the servers are one.
-func (n *nodes) refreshViews(u *Upstream, servers dial.Resolver) {
-	c, ok := servers.(*topology.Cluster)
-	if !ok {
-		return
-	}
-	n.cluster, n.wait = c, u.opts.FailoverWait
-	n.views = refresh.New(refresh.Options{
-		Dialer: u.dialer, Cluster: c, Own: u.Own(), Logger: u.opts.Logger, Changed: func(v *cluster.View) {
-			n.viewChanged(u, v)
-			n.cluster.Tell()
-		}, Outcome: u.contacts.Note,
-	})
-	n.fleet = &fleet.Fleet{Cluster: c, Views: n.views, Dialer: u.dialer, Commands: u.Commands}
-}
-
-// Silent reports whether a server of a cluster has not answered lately. Any other server is better where any will do.
-func (n *nodes) Silent(at Node) bool { return n.cluster.Silent(at) }
-
-// patience is the wait for one server's answer to a question that any server can answer. 0: there is one server.
-func (n *nodes) patience() time.Duration {
-	if n.cluster == nil {
-		return 0
-	}
-	return 100 * time.Millisecond
-}
-
-// grace is the time that a server without slots has to answer the requests that it got. A server that was demoted answers at once, and a
-// server that was stopped delays its clients by no more.
-const grace = 150 * time.Millisecond
-
-// viewChanged gives up the connections to servers that serve no slots any more. Commands that they have not answered within grace are lost: a
-// server that has been stopped would answer never, and keep its clients.
-func (n *nodes) viewChanged(u *Upstream, v *cluster.View) {
+// Paused says that Redis holds back the writes of all clients until then; a time that is over says that it does not.
+func (u *Upstream) Paused(until time.Time) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	for key, set := range u.lanes.known {
-		if at := key.target.At; at == topology.Any || v.Primary(string(at)) != nil {
-			continue
-		}
-		u.lanes.remove(set)
+	u.lanes.paused = until
+	for _, set := range u.lanes.known {
+		set.pause()
+	}
+}
+
+// HeldBack estimates the number of clients that wait because Redis holds back writes, beyond those that Redis counts as blocked. Redis counts a
+// lane once.
+func (u *Upstream) HeldBack() int {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if !time.Now().Before(u.lanes.paused) {
+		return 0
+	}
+	n := 0
+	for _, set := range u.lanes.known {
 		for i, l := range set.lanes {
-			if l == nil {
+			if l == nil || !set.lineup.MayBeHeld(i) {
 				continue
 			}
-			set.drop(i)
-			if l.users == 0 {
-				l.close()
-				continue
-			}
-			u.lanes.retired[l] = true
-			time.AfterFunc(grace, l.close)
+			asked, settled, _ := l.stream.Moved()
+			n += max(0, min(int(asked-settled), l.users)-1)
 		}
 	}
-	u.pins.DropAt(func(at topology.Node) bool { return at != topology.Any && v.Primary(string(at)) == nil }, grace)
+	return n
 }
 
-// laneFailed notes that a lane has no connection. In a cluster one server says nothing of the others.
-func (l *Lane) laneFailed(u *Upstream, err error) {
-	if u.views != nil {
-		u.views.Ask(topology.Any, nil)
-		return
-	}
-	if l.inUse(u) && !u.looks(err) {
-		u.contacts.Note(err)
-	}
+// LaneEvents are the numbers of lanes that were set aside, and of connections that lanes have lost, since the start.
+func (u *Upstream) LaneEvents() (aside, lost int64) { return u.aside.Load(), u.lost.Load() }
+
+// LaneStatus describes one lane for people.
+type LaneStatus struct {
+	Identity Identity
+	At       Node   // the server, in a cluster
+	Use      string // what it is for: "all" commands, "reads", "writes", "scripts", "large replies"; or "set aside", "spare"
+	Up       bool   // it is connected
+	Users    int    // sessions
+	Commands int64  // without an answer
+	Bytes    int64  // of commands that have not been written
 }
 
-// laneLost notes that a lane has lost its connection.
-func (n *nodes) laneLost(l *Lane) {
-	if n.views != nil {
-		n.views.Ask(l.target.At, nil)
+// Lanes lists the lanes, in no order.
+func (u *Upstream) Lanes() []LaneStatus {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	list := make([]LaneStatus, 0, len(u.lanes.known))
+	for _, set := range u.lanes.known {
+		for _, l := range set.lanes {
+			if l != nil {
+				list = append(list, l.status())
+			}
+		}
 	}
-}
-
-// stuckPeriod is the time between two refreshes of the view while a lane stands still: the server may have been stopped, which nothing announces.
-const stuckPeriod = 100 * time.Millisecond
-
-// laneStuck has the view refreshed while a lane of a set stands still. Requires Upstream.mu.
-func (n *nodes) laneStuck(set *laneSet) {
-	if now := time.Now(); n.views != nil && set.lineup.Aside() && now.Sub(set.asked) > stuckPeriod {
-		set.asked = now
-		n.cluster.Suspect(set.key.target.At)
-		n.views.Ask(set.key.target.At, nil)
-	}
+	return list
 }

@@ -3,7 +3,6 @@ package upstream
 import (
 	"time"
 
-	"github.com/lockproxy/lockproxy/internal/upstream/cluster"
 	"github.com/lockproxy/lockproxy/internal/upstream/lineup"
 )
 
@@ -40,63 +39,6 @@ func newLaneSet(u *Upstream, key laneKey, owner string, placed bool) *laneSet {
 	set.looks.Stop()
 	set.pause()
 	return set
-}
-
-// Paused says that Redis holds back the writes of all clients until then; a time that is over says that it does not.
-func (u *Upstream) Paused(until time.Time) {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	u.lanes.paused = until
-	for _, set := range u.lanes.known {
-		set.pause()
-	}
-}
-
-// HeldBack estimates the number of clients that wait because Redis holds back writes, beyond those that Redis counts as blocked. Redis counts a
-// lane once.
-func (u *Upstream) HeldBack() int {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	if !time.Now().Before(u.lanes.paused) {
-		return 0
-	}
-	n := 0
-	for _, set := range u.lanes.known {
-		for i, l := range set.lanes {
-			if l == nil || !set.lineup.MayBeHeld(i) {
-				continue
-			}
-			asked, settled, _ := l.stream.Moved()
-			n += max(0, min(int(asked-settled), l.users)-1)
-		}
-	}
-	return n
-}
-
-// Moves returns how often the server has moved to another address since the start.
-func (u *Upstream) Moves() int64 { return u.moves.Load() }
-
-// LaneEvents are the numbers of lanes that were set aside, and of connections that lanes have lost, since the start.
-func (u *Upstream) LaneEvents() (aside, lost int64) { return u.aside.Load(), u.lost.Load() }
-
-// Refused notes that a server has refused a command for another server's sake.
-func (n *nodes) Refused(why cluster.Reason) { n.refused[why].Add(1) }
-
-// Redirections are the numbers of commands that a server of a cluster has refused for another server's sake, by reason, since the start.
-func (n *nodes) Redirections() map[string]int64 {
-	all := map[string]int64{}
-	for _, why := range []cluster.Reason{cluster.Moved, cluster.Asking, cluster.TryLate} {
-		all[why.String()] = n.refused[why].Load()
-	}
-	return all
-}
-
-// Refreshes are the numbers of questions about the servers of a cluster, and of the views that were new, since the start.
-func (n *nodes) Refreshes() (asked, changed int64) {
-	if n.views == nil {
-		return 0, 0
-	}
-	return n.views.Counts()
 }
 
 func (set *laneSet) pause() {

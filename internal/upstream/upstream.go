@@ -249,34 +249,11 @@ func (u *Upstream) Tight() bool { return u.tight.Load() }
 // Commands is the table of Redis's commands.
 func (u *Upstream) Commands() *commands.Table { return u.table.Load() }
 
-// LaneStatus describes one lane for people.
-type LaneStatus struct {
-	Identity Identity
-	At       Node   // the server, in a cluster
-	Use      string // what it is for: "all" commands, "reads", "writes", "scripts", "large replies"; or "set aside", "spare"
-	Up       bool   // it is connected
-	Users    int    // sessions
-	Commands int64  // without an answer
-	Bytes    int64  // of commands that have not been written
-}
-
-// Lanes lists the lanes, in no order.
-func (u *Upstream) Lanes() []LaneStatus {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	list := make([]LaneStatus, 0, len(u.lanes.known))
-	for _, set := range u.lanes.known {
-		for _, l := range set.lanes {
-			if l != nil {
-				list = append(list, l.status())
-			}
-		}
-	}
-	return list
-}
-
 // Connections are this proxy's connections to Redis.
 func (u *Upstream) Connections() *census.Connections { return u.dialer.Census() }
+
+// Moves returns how often the server has moved to another address since the start.
+func (u *Upstream) Moves() int64 { return u.moves.Load() }
 
 // moved ends all connections to another address than the present one, and returns when they have ended. One call at a time.
 func (u *Upstream) moved(from, to string) {
