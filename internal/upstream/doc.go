@@ -4,13 +4,12 @@
 // A session asks for a connection by identity and key. The topology says which server serves the key. Each connection is a stream
 // (package stream): sessions append requests to it, and get the replies. There are two kinds:
 //
-//   - a Lane is shared by sessions of one Identity and reconnects until it is closed; a laneSet is the lanes of one server, Identity and Driver;
+//   - a Lane (package lane) is shared by sessions of one Identity and reconnects until it is closed; package lanes has all of them;
 //   - a Pin (package pins) belongs to one session at a time (MULTI, BLPOP, SUBSCRIBE …), lives as long as its connection does, and
 //     returns to a bounded pool when its session no longer needs it.
 //
 // # Goroutines
 //
-//   - Lane.run (one per lane): dials, serves, backs off. Owns the connection.
 //   - Upstream.Run: refreshes the command table, asks for settings that matter here, and closes unused connections.
-//   - those of packages dial, door, pins and wire.
+//   - those of packages dial, door, lanes, pins and wire.
 package upstream

@@ -1,7 +1,12 @@
 package upstream
 
 import (
+	"time"
+
 	"github.com/lockproxy/lockproxy/internal/upstream/handshake"
+	"github.com/lockproxy/lockproxy/internal/upstream/lane"
+	"github.com/lockproxy/lockproxy/internal/upstream/lanes"
+	"github.com/lockproxy/lockproxy/internal/upstream/lineup"
 	"github.com/lockproxy/lockproxy/internal/upstream/pins"
 	"github.com/lockproxy/lockproxy/internal/upstream/stream"
 	"github.com/lockproxy/lockproxy/internal/upstream/topology"
@@ -25,6 +30,15 @@ type (
 	// ScriptSet records which scripts a connection has run.
 	ScriptSet = stream.ScriptSet
 
+	// Lane is a connection that sessions share.
+	Lane = lane.Lane
+
+	// LaneStatus describes one lane for people.
+	LaneStatus = lanes.Status
+
+	// Role is the use that a session has for a lane.
+	Role = lineup.Role
+
 	// Pin is a connection that one session has for itself.
 	Pin = pins.Pin
 
@@ -44,11 +58,56 @@ type (
 // AnyNode stands for any server; if there is one, for that.
 const AnyNode = topology.Any
 
+// The roles of lanes.
+const (
+	Reads   = lineup.Reads   // commands that change no data
+	Writes  = lineup.Writes  // commands that may change data
+	Scripts = lineup.Scripts // scripts of clients
+	Large   = lineup.Large   // commands of a session whose replies are large
+)
+
 // The reasons why a session gets no pin.
 var (
 	ErrPins     = pins.ErrNone
 	ErrPinShare = pins.ErrShare
 )
+
+// Lane returns a lane of an identity to a server that driver moves, connecting it if need be on owner's account. Goroutines move the lanes
+// of a nil driver, and all lanes over TLS. If all places are taken, the lane that is returned refuses everything (Full). Each
+// call is paired with one of Leave.
+func (u *Upstream) Lane(id Identity, at Node, driver Driver, owner string, r Role) *Lane {
+	return u.lanes.Lane(id, at, driver, owner, r)
+}
+
+// HasPlace reports whether there is a lane of an identity, or a place for one on owner's account.
+func (u *Upstream) HasPlace(id Identity, at Node, driver Driver, owner string) bool {
+	return u.lanes.HasPlace(id, at, driver, owner)
+}
+
+// Join returns the lane for reads of an identity if it is connected, else nil. Each call that returns one is paired with one of
+// Leave.
+func (u *Upstream) Join(id Identity, at Node, driver Driver) *Lane {
+	return u.lanes.Join(id, at, driver)
+}
+
+// Move returns the lane that a user of l uses next. It may be l itself. No command of the caller may be outstanding on l.
+func (u *Upstream) Move(l *Lane, r Role) *Lane { return u.lanes.Move(l, r) }
+
+// Leave says that a caller of Lane does not use it any more. No command of the caller may be outstanding on it.
+func (u *Upstream) Leave(l *Lane) { u.lanes.Leave(l) }
+
+// Paused says that Redis holds back the writes of all clients until then; a time that is over says that it does not.
+func (u *Upstream) Paused(until time.Time) { u.lanes.Paused(until) }
+
+// HeldBack estimates the number of clients that wait because Redis holds back writes, beyond those that Redis counts as blocked. Redis counts a
+// lane once.
+func (u *Upstream) HeldBack() int { return u.lanes.HeldBack() }
+
+// Lanes describes the lanes that serve new sessions, in no order.
+func (u *Upstream) Lanes() []LaneStatus { return u.lanes.List() }
+
+// LaneEvents are the numbers of lanes that were set aside, and of connections that lanes have lost, since the start.
+func (u *Upstream) LaneEvents() (aside, lost int64) { return u.lanes.Counts() }
 
 // Acquire returns a pin, or nil if there is none now for the one who asks. The pin may still be connecting: what is appended waits for
 // it, and is reported as lost and unsent if Redis cannot be reached.

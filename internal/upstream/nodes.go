@@ -50,7 +50,7 @@ func (n *nodes) refreshViews(u *Upstream, servers dial.Resolver) {
 	n.cluster, n.wait = c, u.opts.FailoverWait
 	n.views = refresh.New(refresh.Options{
 		Dialer: u.dialer, Cluster: c, Own: u.Own(), Logger: u.opts.Logger, Changed: func(v *cluster.View) {
-			n.viewChanged(u, v)
+			u.viewChanged(v)
 			n.cluster.Tell()
 		}, Outcome: u.contacts.Note,
 	})
@@ -94,56 +94,23 @@ const grace = 150 * time.Millisecond
 
 // viewChanged gives up the connections to servers that serve no slots any more. Commands that they have not answered within grace are lost: a
 // server that has been stopped would answer never, and keep its clients.
-func (n *nodes) viewChanged(u *Upstream, v *cluster.View) {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	for key, set := range u.lanes.known {
-		if at := key.target.At; at == topology.Any || v.Primary(string(at)) != nil {
-			continue
-		}
-		u.lanes.remove(set)
-		for i, l := range set.lanes {
-			if l == nil {
-				continue
-			}
-			set.drop(i)
-			if l.users == 0 {
-				l.close()
-				continue
-			}
-			u.lanes.retired[l] = true
-			time.AfterFunc(grace, l.close)
-		}
-	}
-	u.pins.DropAt(func(at topology.Node) bool { return at != topology.Any && v.Primary(string(at)) == nil }, grace)
-}
-
-// laneFailed notes that a lane has no connection. In a cluster one server says nothing of the others.
-func (l *Lane) laneFailed(u *Upstream, err error) {
-	if u.views != nil {
-		u.views.Ask(topology.Any, nil)
-		return
-	}
-	if l.inUse(u) && !u.looks(err) {
-		u.contacts.Note(err)
-	}
+func (u *Upstream) viewChanged(v *cluster.View) {
+	gone := func(at Node) bool { return at != topology.Any && v.Primary(string(at)) == nil }
+	u.lanes.DropAt(gone, grace)
+	u.pins.DropAt(gone, grace)
 }
 
 // laneLost notes that a lane has lost its connection.
-func (n *nodes) laneLost(l *Lane) {
+func (n *nodes) laneLost(t dial.Target) {
 	if n.views != nil {
-		n.views.Ask(l.target.At, nil)
+		n.views.Ask(t.At, nil)
 	}
 }
 
-// stuckPeriod is the time between two refreshes of the view while a lane stands still: the server may have been stopped, which nothing announces.
-const stuckPeriod = 100 * time.Millisecond
-
-// laneStuck has the view refreshed while a lane of a set stands still. Requires Upstream.mu.
-func (n *nodes) laneStuck(set *laneSet) {
-	if now := time.Now(); n.views != nil && set.lineup.Aside() && now.Sub(set.asked) > stuckPeriod {
-		set.asked = now
-		n.cluster.Suspect(set.key.target.At)
-		n.views.Ask(set.key.target.At, nil)
+// laneStuck has the view refreshed while a lane stands still.
+func (n *nodes) laneStuck(at Node) {
+	if n.views != nil {
+		n.cluster.Suspect(at)
+		n.views.Ask(at, nil)
 	}
 }

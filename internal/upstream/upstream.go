@@ -16,6 +16,7 @@ import (
 	"github.com/lockproxy/lockproxy/internal/upstream/dial"
 	"github.com/lockproxy/lockproxy/internal/upstream/door"
 	"github.com/lockproxy/lockproxy/internal/upstream/handshake"
+	"github.com/lockproxy/lockproxy/internal/upstream/lanes"
 	"github.com/lockproxy/lockproxy/internal/upstream/outage"
 	"github.com/lockproxy/lockproxy/internal/upstream/outlast"
 	"github.com/lockproxy/lockproxy/internal/upstream/pins"
@@ -38,19 +39,14 @@ type Upstream struct {
 	wg      sync.WaitGroup
 	door    *door.Door
 	over    chan struct{} // closed by close
-	aside   atomic.Int64  // lanes set aside since the start
 	moves   atomic.Int64  // of the server to another address
-	lost    atomic.Int64  // connections of lanes since the start
+	lanes   *lanes.Lanes
 
 	proofs.Proofs
 	nodes
 	sentinels
 	contacts        *outage.Contacts
 	*outlast.Warner // of locks that a failover loses
-
-	mu     sync.Mutex
-	lanes  lanes
-	closed bool
 }
 
 // New checks opts. Nothing is connected before a lane or pin is asked for.
@@ -61,7 +57,7 @@ func New(opts Options) (*Upstream, error) {
 	}
 	opts.setDefaults()
 	u := &Upstream{
-		opts: opts, refresh: make(chan struct{}, 1), lanes: newLanes(opts.MaxLanes), over: make(chan struct{}),
+		opts: opts, refresh: make(chan struct{}, 1), over: make(chan struct{}),
 		contacts: outage.NewContacts(opts.Addr, opts.Logger, handshake.Cause, handshake.IsLasting),
 		Warner:   outlast.New(opts.Lease, opts.Logger),
 	}
@@ -81,9 +77,16 @@ func New(opts Options) (*Upstream, error) {
 	u.pins = pins.New(pins.Options{
 		Dialer: u.dialer, Own: u.opts.own, Spawn: u.wg.Go, Limits: opts.Changeable().pins(),
 	})
+	u.lanes = lanes.New(lanes.Options{
+		Size: opts.MaxLanes, Dialer: u.dialer, TLS: opts.TLS != nil, Own: u.opts.own, Free: u.opts.free, Meek: u.NeedsAuth,
+		Logger: opts.Logger, Entries: u.contacts.Entries, Spawn: u.wg.Go, Events: lanes.Events{
+			Connected: u.laneUp, Failed: u.laneFailed, Lost: u.laneLost, Stuck: u.laneStuck,
+			Rejected: func(id Identity) { u.Disprove(id.User, id.Password) },
+		},
+	})
 	u.refreshViews(u, servers)
 	u.door = door.New(door.Options{Dialer: u.dialer, Asker: u.asker, Spawn: u.wg.Go, Stop: u.over, Patience: u.patience(), Shut: func() {
-		u.retireOpen()
+		u.lanes.DropBare()
 		u.pins.DropBare()
 	}})
 	u.table.Store(commands.BuiltIn())
@@ -131,7 +134,8 @@ func (u *Upstream) Run(ctx context.Context) error {
 		case <-u.refresh:
 			u.refreshTable(ctx)
 		case now := <-ticks.C:
-			u.trim(now.Add(-idleFor))
+			unused := now.Add(-idleFor)
+			u.pins.Trim(unused, u.lanes.Trim(unused))
 			u.dialer.Census().Trim(now.Add(-census.ClosedFor))
 		case <-looks.C:
 			u.lookAtAuth(ctx)
@@ -267,14 +271,7 @@ func (u *Upstream) moved(from, to string) {
 	u.moves.Add(1)
 	u.Paused(time.Time{}) // CLIENT PAUSE ended with the old server
 	elsewhere := func(nc net.Conn) bool { return u.dialer.IsElsewhere(at, nc) }
-	var leavers []retire.Leaver
-	u.mu.Lock()
-	for _, l := range u.lanes.all() {
-		if one, ok := l.open.Leaver(elsewhere, l.stream.Leave); ok {
-			leavers = append(leavers, one)
-		}
-	}
-	u.mu.Unlock()
+	leavers := u.lanes.Leaving(elsewhere)
 	for _, p := range u.pins.Leaving(at) {
 		leavers = append(leavers, p)
 	}
@@ -285,40 +282,29 @@ func (u *Upstream) moved(from, to string) {
 	u.askRefresh()
 }
 
-func (u *Upstream) laneUp(l *Lane, reconnected bool) {
+// laneUp notes that a lane has a connection.
+func (u *Upstream) laneUp(t dial.Target, owner string, again bool) {
 	u.contacts.Note(nil)
-	u.pins.Spare(l.target, l.set.owner)
-	if reconnected {
+	u.pins.Spare(t, owner)
+	if again {
 		u.askRefresh()
 	}
 }
 
-func (u *Upstream) trim(t time.Time) {
-	inUse := map[dial.Target]bool{}
-	u.mu.Lock()
-	for key, set := range u.lanes.known {
-		if set.users > 0 {
-			inUse[key.target] = true
-		}
-		if set.trim(t); set.users == 0 && set.empty() {
-			u.lanes.remove(set)
-		}
+// laneFailed notes that a lane has no connection. In a cluster one server says nothing of the others.
+func (u *Upstream) laneFailed(_ dial.Target, err error, inUse bool) {
+	if u.views != nil {
+		u.views.Ask(topology.Any, nil)
+		return
 	}
-	u.mu.Unlock()
-	u.pins.Trim(t, inUse)
+	if inUse && !u.looks(err) {
+		u.contacts.Note(err)
+	}
 }
 
 func (u *Upstream) close() {
 	close(u.over)
-	u.mu.Lock()
-	u.closed = true
-	for _, set := range u.lanes.known {
-		set.close()
-	}
-	for l := range u.lanes.retired {
-		l.close()
-	}
-	u.mu.Unlock()
+	u.lanes.Close()
 	u.pins.Close()
 	u.wg.Wait()
 	u.door.Close()

@@ -1,0 +1,293 @@
+// Package lanes gives sessions the lanes of their identities: it opens, shares and closes them. Package lane has one of them, package lineup
+// decides which of an identity's lanes takes which commands.
+//
+// # Goroutines
+//
+// Lane.Run, one for each lane. A timer looks at the lanes that have outstanding commands.
+package lanes
+
+import (
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/lockproxy/lockproxy/internal/logging"
+	"github.com/lockproxy/lockproxy/internal/upstream/dial"
+	"github.com/lockproxy/lockproxy/internal/upstream/handshake"
+	"github.com/lockproxy/lockproxy/internal/upstream/lane"
+	"github.com/lockproxy/lockproxy/internal/upstream/lineup"
+	"github.com/lockproxy/lockproxy/internal/upstream/retire"
+	"github.com/lockproxy/lockproxy/internal/upstream/topology"
+	"github.com/lockproxy/lockproxy/internal/upstream/wire"
+)
+
+// Options of Lanes. All but TLS are required.
+type Options struct {
+	// Size is the number of places: sets of lanes with credentials or another database than 0.
+	Size int
+
+	Dialer *dial.Dialer
+	TLS    bool // connections are TLS, which no driver moves
+
+	// Own reports whether credentials are the proxy's own. Free reports whether the lanes of an identity need no place.
+	Own, Free func(handshake.Identity) bool
+
+	Meek    func() bool // see lane.Options
+	Logger  *zap.Logger
+	Entries *logging.Repeats // see lane.Options
+	Spawn   func(func())     // runs a goroutine and waits for its end
+
+	Events Events
+}
+
+// Events tell about connections. All but Stuck are called from the goroutine of a lane. None of them blocks. Requires no locks.
+type Events struct {
+	Connected func(t dial.Target, owner string, again bool) // owner: the account on which the lane was opened; again: it had a connection before
+	Failed    func(t dial.Target, err error, inUse bool)    // an attempt to connect has failed
+	Lost      func(t dial.Target)                           // a connection has ended by itself
+	Rejected  func(id handshake.Identity)                   // Redis has refused the credentials
+	Stuck     func(at topology.Node)                        // a lane of the server stands still; called now and then meanwhile. Requires Lanes.mu
+}
+
+// A key says which lanes are one set. A driver has lanes of its own.
+type key struct {
+	target dial.Target
+	driver wire.Driver
+}
+
+// A member is a lane with its users.
+type member struct {
+	lane   *lane.Lane
+	set    *set // immutable
+	number int  // in the set; immutable
+
+	users  int
+	unused time.Time // since when users is 0
+}
+
+// Lanes are all lanes of a proxy. All methods may be called from any goroutine.
+type Lanes struct {
+	opts  Options      // immutable
+	aside atomic.Int64 // lanes set aside since the start
+	lost  atomic.Int64 // connections of lanes since the start
+
+	mu      sync.Mutex
+	sets    map[key]*set           // of the lanes that Lane returns
+	members map[*lane.Lane]*member // all lanes that are open, or that sessions have
+	places  places                 // of the sets
+	paused  time.Time              // writes are known to be held back until then
+	closed  bool
+}
+
+// New returns Lanes without a lane.
+func New(o Options) *Lanes {
+	return &Lanes{
+		opts: o, sets: map[key]*set{}, members: map[*lane.Lane]*member{},
+		places: newPlaces(o.Size),
+	}
+}
+
+// Lane returns a lane of an identity to a server that driver moves, connecting it if need be on owner's account. Goroutines move the lanes
+// of a nil driver, and all lanes over TLS. If all places are taken, the lane that is returned refuses everything (Full). Each
+// call is paired with one of Leave.
+func (ls *Lanes) Lane(id handshake.Identity, at topology.Node, driver wire.Driver, owner string, r lineup.Role) *lane.Lane {
+	k := ls.key(id, at, driver)
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	s := ls.sets[k]
+	if s == nil {
+		placed := false
+		if !ls.opts.Free(id) && !ls.closed {
+			placed = ls.takePlaceLocked(owner)
+		}
+		if full := !placed && !ls.opts.Free(id); ls.closed || full {
+			return lane.Refusing(k.target, full && !ls.closed)
+		}
+		s = newSet(ls, k, owner, placed)
+		ls.sets[k] = s
+	}
+	m := s.pick(r)
+	s.join(m)
+	return m.lane
+}
+
+func (ls *Lanes) key(id handshake.Identity, at topology.Node, driver wire.Driver) key {
+	if ls.opts.TLS {
+		driver = nil
+	}
+	return key{dial.Target{At: at, ID: id}, driver}
+}
+
+// HasPlace reports whether there is a lane of an identity, or a place for one on owner's account.
+func (ls *Lanes) HasPlace(id handshake.Identity, at topology.Node, driver wire.Driver, owner string) bool {
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	return ls.opts.Free(id) || ls.sets[ls.key(id, at, driver)] != nil || ls.places.mayTake(owner)
+}
+
+// Join returns the lane for reads of an identity if it is connected, else nil. Each call that returns one is paired with one of
+// Leave.
+func (ls *Lanes) Join(id handshake.Identity, at topology.Node, driver wire.Driver) *lane.Lane {
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	s := ls.sets[ls.key(id, at, driver)]
+	if s == nil {
+		return nil
+	}
+	m := s.pick(lineup.Reads)
+	if !m.lane.IsUp() {
+		return nil
+	}
+	s.join(m)
+	return m.lane
+}
+
+// Move returns the lane that a user of l uses next. It may be l itself. No command of the caller may be outstanding on l.
+func (ls *Lanes) Move(l *lane.Lane, r lineup.Role) *lane.Lane {
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	m := ls.members[l]
+	if m == nil || ls.closed || ls.sets[m.set.key] != m.set || m.isDropped() {
+		return l
+	}
+	next := m.set.pick(r)
+	if next != m {
+		m.set.join(next)
+		ls.leaveLocked(m)
+	}
+	return next.lane
+}
+
+// Leave says that a caller of Lane does not use it any more. No command of the caller may be outstanding on it.
+func (ls *Lanes) Leave(l *lane.Lane) {
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	if m := ls.members[l]; m != nil { // else it refuses everything
+		ls.leaveLocked(m)
+	}
+}
+
+func (ls *Lanes) leaveLocked(m *member) {
+	m.set.users--
+	if m.users--; m.users == 0 {
+		m.unused = time.Now()
+		if m.isDropped() {
+			ls.closeLocked(m)
+		}
+	}
+	if m.set.users == 0 && ls.sets[m.set.key] == m.set {
+		ls.evictLocked(ls.places.rest(m.set))
+	}
+}
+
+func (ls *Lanes) takePlaceLocked(owner string) bool {
+	evicted, ok := ls.places.take(owner)
+	ls.evictLocked(evicted)
+	return ok
+}
+
+// evictLocked closes unused sets that have lost their places.
+func (ls *Lanes) evictLocked(sets []*set) {
+	for _, s := range sets {
+		delete(ls.sets, s.key)
+		s.looks.Stop()
+		s.dropAll(nil)
+	}
+}
+
+// removeLocked removes a set from those whose lanes Lane returns.
+func (ls *Lanes) removeLocked(s *set) {
+	if ls.sets[s.key] == s {
+		delete(ls.sets, s.key)
+		ls.places.free(s)
+	}
+}
+
+// isDropped reports whether the lane has left its set: no other session gets it.
+func (m *member) isDropped() bool { return m.set.members[m.number] != m }
+
+// closeLocked ends a lane without users.
+func (ls *Lanes) closeLocked(m *member) {
+	delete(ls.members, m.lane)
+	m.lane.Close()
+}
+
+// DropBare lets lanes without credentials serve the sessions that have them, and no new ones: Redis demands credentials from new
+// connections now, and leaves open ones alone.
+func (ls *Lanes) DropBare() {
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	for k, s := range ls.sets {
+		if !k.target.ID.Authenticated() {
+			ls.removeLocked(s)
+			s.dropAll(nil)
+		}
+	}
+}
+
+// DropAt closes the lanes that lead to some servers: unused ones at once, others after a time for their replies.
+func (ls *Lanes) DropAt(which func(at topology.Node) bool, grace time.Duration) {
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	for k, s := range ls.sets {
+		if which(k.target.At) {
+			ls.removeLocked(s)
+			s.dropAll(func(m *member) { time.AfterFunc(grace, m.lane.Close) })
+		}
+	}
+}
+
+// Paused says that Redis holds back the writes of all clients until then; a time that is over says that it does not.
+func (ls *Lanes) Paused(until time.Time) {
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	ls.paused = until
+	for _, s := range ls.sets {
+		s.pause()
+	}
+}
+
+// Leaving returns the connections that lead to another address than the present one of their server. They take no more requests.
+func (ls *Lanes) Leaving(isElsewhere func(net.Conn) bool) []retire.Leaver {
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	var leavers []retire.Leaver
+	for l := range ls.members {
+		if one, ok := l.Leaver(isElsewhere); ok {
+			leavers = append(leavers, one)
+		}
+	}
+	return leavers
+}
+
+// Trim closes lanes that no session has used since t, but for one spare lane of each set in use. It returns the targets in use.
+func (ls *Lanes) Trim(t time.Time) (inUse map[dial.Target]bool) {
+	inUse = map[dial.Target]bool{}
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	for k, s := range ls.sets {
+		if s.users > 0 {
+			inUse[k.target] = true
+		}
+		if s.trim(t); s.users == 0 && s.isEmpty() {
+			ls.removeLocked(s)
+		}
+	}
+	return inUse
+}
+
+// Close ends all lanes. New ones refuse everything.
+func (ls *Lanes) Close() {
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	ls.closed = true
+	for _, s := range ls.sets {
+		s.looks.Stop()
+	}
+	for l := range ls.members {
+		l.Close()
+	}
+}
