@@ -125,9 +125,6 @@ func (n *Errands) Parked() bool { return !n.parked.empty() }
 // Kept is the number of bytes of commands that may have to be sent again.
 func (n *Errands) Kept() int { return n.kept }
 
-// Keep counts bytes of commands that the session itself keeps.
-func (n *Errands) Keep(bytes int) { n.kept += bytes }
-
 // Owner is the server of a slot; Any: none is known.
 func (n *Errands) Owner(slot int) topology.Node {
 	if node := n.view.Owner(slot); node != nil {

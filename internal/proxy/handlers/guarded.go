@@ -5,13 +5,13 @@ import (
 	"github.com/lockproxy/lockproxy/internal/upstream/cluster"
 )
 
-// A Guarded handler looks for refusals of a server of a cluster among the replies to a command.
+// A Guarded handler looks for refusals of a server of a cluster among the replies to a command. The client gets no redirection.
 type Guarded struct {
 	Session Session
 	To      Handler // of other replies; nil: they pass to the client
 	Slot    int     // of the command: a refusal of another slot is none
 	Read    func(reply []byte) cluster.Refusal
-	Refused func(at replies.ID, why cluster.Refusal) bool // false: the reply passes
+	Refused func(at replies.ID, why cluster.Refusal) bool // false: the command has been refused for too long
 	Unsent  func() bool                                   // the command could not be sent; false: the client is told; nil: it always is
 
 	begun  bool
@@ -26,8 +26,13 @@ func (g *Guarded) Take(at replies.ID, b []byte, n int, more bool) int {
 		if more {
 			return 0
 		}
-		if why := g.Read(b); why.Concerns(g.Slot) && g.Refused(at, why) {
-			return n
+		if why := g.Read(b); why.Concerns(g.Slot) {
+			if g.Refused(at, why) {
+				return n
+			}
+			if why.Reason != cluster.TryLate { // the client knows no other servers
+				b = g.Session.Refusal()
+			}
 		}
 	}
 	g.begun = true

@@ -8,26 +8,36 @@ import (
 	"github.com/lockproxy/lockproxy/internal/resp"
 )
 
+// whole says what a command does at all primaries.
+type whole struct {
+	acts bool // it does not only ask
+	join Join
+}
+
+func acts(join Join) whole { return whole{true, unlessError(true, join)} }
+
+func asks(join Join) whole { return whole{false, unlessError(false, join)} }
+
 // everywhere has the commands that concern all primaries, by name or "name subcommand". Redis's tips (request_policy, response_policy) say most of
 // this. For PING, RANDOMKEY, PUBSUB and ACL, among others, they are missing or do not fit, so the list is the proxy's own. Other commands without a
 // key go to any server.
-var everywhere = map[string]Join{
-	"keys": unlessError(false, concatenate), "dbsize": unlessError(false, sum), "randomkey": unlessError(false, some(rand.IntN)), "info": info,
-	"flushall": unlessError(true, first), "flushdb": unlessError(true, first),
-	"save": unlessError(true, first), "bgsave": unlessError(true, first), "bgrewriteaof": unlessError(true, first),
+var everywhere = map[string]whole{
+	"keys": asks(concatenate), "dbsize": asks(sum), "randomkey": asks(some(rand.IntN)), "info": {join: info},
+	"flushall": acts(first), "flushdb": acts(first),
+	"save": acts(first), "bgsave": acts(first), "bgrewriteaof": acts(first),
 
-	"script load": unlessError(true, first), "script flush": unlessError(true, first), "script exists": unlessError(false, elementwise(both)), "script kill": anyOf,
-	"function load": unlessError(true, first), "function delete": unlessError(true, first), "function flush": unlessError(true, first),
-	"function restore": unlessError(true, first), "function kill": anyOf,
+	"script load": acts(first), "script flush": acts(first), "script exists": asks(elementwise(both)), "script kill": {join: anyOf},
+	"function load": acts(first), "function delete": acts(first), "function flush": acts(first),
+	"function restore": acts(first), "function kill": {join: anyOf},
 
-	"config set": unlessError(true, first), "config resetstat": unlessError(true, first), "config rewrite": unlessError(true, first),
-	"acl setuser": unlessError(true, first), "acl deluser": unlessError(true, first), "acl load": unlessError(true, first), "acl save": unlessError(true, first),
-	"client pause": unlessError(true, first), "client unpause": unlessError(true, first),
-	"slowlog len": unlessError(false, sum), "slowlog reset": unlessError(true, first),
-	"latency reset": unlessError(true, sum), "memory purge": unlessError(true, first),
+	"config set": acts(first), "config resetstat": acts(first), "config rewrite": acts(first),
+	"acl setuser": acts(first), "acl deluser": acts(first), "acl load": acts(first), "acl save": acts(first),
+	"client pause": acts(first), "client unpause": acts(first),
+	"slowlog len": asks(sum), "slowlog reset": acts(first),
+	"latency reset": acts(sum), "memory purge": acts(first),
 
-	"pubsub channels": unlessError(false, union), "pubsub shardchannels": unlessError(false, union), "pubsub numpat": unlessError(false, greatest),
-	"pubsub numsub": unlessError(false, elementwise(plus)), "pubsub shardnumsub": unlessError(false, elementwise(plus)),
+	"pubsub channels": asks(union), "pubsub shardchannels": asks(union), "pubsub numpat": asks(greatest),
+	"pubsub numsub": asks(elementwise(plus)), "pubsub shardnumsub": asks(elementwise(plus)),
 }
 
 func both(a, b int) int { return a & b }
@@ -36,7 +46,7 @@ func plus(a, b int) int { return a + b }
 // Everywhere returns how the replies of all primaries to a command are joined; nil: the command concerns one server. name and sub, the first
 // argument, are in lower case. args are those of the command.
 func Everywhere(name, sub string, args [][]byte) Join {
-	if join := everywhere[name]; join != nil {
+	if join := everywhere[name].join; join != nil {
 		return join
 	}
 	switch name + " " + sub {
@@ -45,16 +55,16 @@ func Everywhere(name, sub string, args [][]byte) Join {
 	case "acl log":
 		return unlessError(false, newest(entries(args), age))
 	}
-	return everywhere[name+" "+sub]
+	return everywhere[name+" "+sub].join
 }
 
-// AllKeys reports whether a command, by its name in lower case, concerns all keys. In a transaction, which is at one server, it would miss most of them.
-func AllKeys(name string) bool {
+// NeedsAll reports whether a command makes no sense at one server only, as inside a transaction: it acts on all servers, or concerns all keys.
+func NeedsAll(name, sub string) bool {
 	switch name {
-	case "keys", "scan", "dbsize", "flushall", "flushdb":
+	case "keys", "scan", "dbsize":
 		return true
 	}
-	return false
+	return everywhere[name].acts || everywhere[name+" "+sub].acts
 }
 
 // age is that of an entry of ACL LOG.

@@ -30,7 +30,7 @@ func (s *Session) askAbout(raw []byte) bool {
 	}
 	if s.pin != nil {
 		s.pin.fresh = false
-		s.pin.Queued++
+		s.pin.Count(raw)
 	}
 	s.wait = waitReply
 	q.at = s.Slots.Hold()

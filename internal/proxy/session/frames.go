@@ -44,12 +44,12 @@ func (u *pinning) subscribe(row *command.Row, raw []byte) bool {
 	}
 	e := expected{verb: row.Name, left: len(s.args) - 1}
 	if pin.InTx {
-		pin.Queue(transaction.Step{Verb: e.verb, Left: e.left})
+		pin.Queue(transaction.Step{Verb: e.verb, Left: e.left}, raw)
 		s.forward(raw, s.handler(), 1)
 		return true
 	}
 	u.readFrames()
-	pin.Queued++
+	pin.Count(raw)
 	s.forward(raw, &frames{s: s, muted: s.muted, list: []expected{e}}, 1)
 	return true
 }
@@ -253,7 +253,7 @@ func (u *pinning) routeUnread(raw []byte) bool {
 	pin.fresh = false
 	switch {
 	case pin.InTx || u.subscriber():
-		pin.Queued++
+		pin.Count(raw)
 		pin.spent = true // Redis refuses or queues it; its effect at EXEC is not examined
 		s.forward(raw, s.handler(), 1)
 	case s.muted:

@@ -33,11 +33,11 @@ func (l *logins) reidentify(name string, raw []byte) bool {
 		if change.Hello {
 			step.Rewrite = l.ownID
 		}
-		pin.Queue(step)
+		pin.Queue(step, raw)
 		s.forward(raw, s.handler(), 1)
 		return true
 	}
-	pin.Queued++
+	pin.Count(raw)
 	s.wait = waitReply // the next commands must travel under the new identity
 	h := &handlers.Reply{Session: s.side(), Muted: s.muted, Done: func(reply []byte) {
 		s.resume()
@@ -312,7 +312,7 @@ func (l *logins) agree() bool {
 	case s.subscriber():
 		return s.answer(pubsub.Refusal("auth"))
 	case s.pin != nil && s.pin.InTx:
-		s.pin.Queued++
+		s.pin.Count(command.ReplyOn)
 		s.forward(command.ReplyOn, s.handler(), 1)
 		return true
 	}

@@ -49,7 +49,7 @@ func (f *profile) local(row *command.Row, raw []byte) bool {
 	}
 	if s.pin != nil {
 		s.pin.fresh = false
-		s.pin.Queued++
+		s.pin.Count(raw)
 	}
 	s.forward(raw, h, 1)
 	return true

@@ -101,9 +101,6 @@ func (u *pinning) named(name string) *handlers.Reply {
 func (u *pinning) releasePin() {
 	s := u.s
 	p := u.pin
-	if p != nil && !p.InTx {
-		p.forgetTx()
-	}
 	if p == nil || p.fresh || p.mode != readsReplies || s.streaming || p.keep || p.borrowed > 0 || p.InTx || p.Watching || s.wait != waitNone ||
 		len(u.wanted) > 0 && !p.login {
 		return
@@ -148,7 +145,6 @@ func (p *pinned) abandon() {
 
 // discard closes the connection of a pin that the session has given up.
 func (p *pinned) discard() {
-	p.forgetTx()
 	p.s.proxy.Counters.PinReasons.Add(p.reason, -1)
 	p.conn.Discard()
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/lockproxy/lockproxy/internal/proxy/parts"
 	"github.com/lockproxy/lockproxy/internal/proxy/replies"
 	"github.com/lockproxy/lockproxy/internal/proxy/shared"
+	"github.com/lockproxy/lockproxy/internal/proxy/transaction"
 	"github.com/lockproxy/lockproxy/internal/resp"
 	"github.com/lockproxy/lockproxy/internal/upstream"
 	"github.com/lockproxy/lockproxy/internal/upstream/cluster"
@@ -21,39 +22,39 @@ import (
 
 // placement is what a pin remembers of its transaction.
 type placement struct {
-	kept    [][]byte // MULTI and the commands behind it
-	size    int      // their bytes
-	home    int      // slot of the first key; -1: there was none
+	home    int // slot of the first key; -1: there was none
 	refused cluster.Refusal
 	ends    bool // EXEC or DISCARD has been sent
 }
 
 // replay is a transaction that goes on at another server.
 type replay struct {
+	transaction.State // of the connection that it has left
 	placement
 	asking   upstream.Node // the server that has the keys already; AnyNode: the owner of the slot
 	sent     bool
 	attempts errands.Attempts
 }
 
+// begin notes that MULTI is about to be sent. In an open transaction Redis refuses it, and the transaction goes on.
 func (p *pinned) begin(raw []byte) {
-	if !p.s.Clustered() {
+	if p.InTx {
+		p.Keep(raw)
 		return
 	}
-	p.forgetTx()
 	p.placement = placement{home: -1}
-	p.keepCommand(raw)
+	p.Opens(raw, p.s.Clustered())
 }
 
-func (p *pinned) keepCommand(raw []byte) {
-	p.kept = append(p.kept, bytes.Clone(raw))
-	p.size += len(raw)
-	p.s.Keep(len(raw))
-}
-
-func (p *pinned) forgetTx() {
-	p.s.Keep(-p.size)
-	p.placement = placement{home: -1}
+// opens returns the function that takes the reply to the MULTI that is sent next.
+func (p *pinned) opens() func(reply []byte) {
+	p.Opening++
+	base := p.Queued
+	return func(reply []byte) {
+		if p.Opening--; resp.IsOK(reply) {
+			p.Opened(base)
+		}
+	}
 }
 
 // routeAt looks whether the pin's server is the one for a command. handled is false if it is. Else done is false if the command must wait.
@@ -91,10 +92,14 @@ func (u *pinning) routeAt(row *command.Row, p command.Policy, raw []byte) (done,
 		return false, false
 	}
 	if p == command.Transaction && row.Name != "watch" {
-		return false, false
+		waits := row.Name == "multi" && pin.Opening > 0 // only one of them may begin the transaction
+		return false, waits && !s.awaitQuiet()
 	}
-	allKeys := parts.AllKeys(row.Name)
-	if allKeys || s.Slot >= 0 && pin.home < 0 {
+	absent, refusal := s.absent(row), s.impossible(row, p, raw)
+	if refusal == nil && parts.NeedsAll(row.Name, command.Keyword(s.args, 1)) {
+		refusal = allInTx
+	}
+	if absent || refusal != nil || s.Slot >= 0 && pin.home < 0 {
 		if !s.awaitQuiet() {
 			return false, true
 		}
@@ -103,13 +108,17 @@ func (u *pinning) routeAt(row *command.Row, p command.Policy, raw []byte) (done,
 		}
 	}
 	switch {
-	case allKeys:
-		u.poison(shared.CrossSlot)
+	case absent: // a command that answers for any user is queued in its place
+		pin.Queue(transaction.Step{Rewrite: func([]byte) []byte { return noCluster }}, command.Hello)
+		s.forward(command.Hello, s.handler(), 1)
+		return true, true
+	case refusal != nil:
+		u.poison(refusal)
 		return true, true
 	case s.Slot >= 0 && pin.home < 0:
 		at := s.Owner(s.Slot)
 		switch elsewhere := at != pin.conn.At() && at != upstream.AnyNode; {
-		case elsewhere && (pin.Watching || len(pin.Steps) > 0):
+		case elsewhere && pin.Watching:
 			u.poison(shared.CrossSlot)
 			return true, true
 		case elsewhere:
@@ -119,12 +128,9 @@ func (u *pinning) routeAt(row *command.Row, p command.Policy, raw []byte) (done,
 		}
 		pin.home = s.Slot
 	}
-	switch {
-	case s.Slot >= 0 && s.Slot != pin.home && s.Owner(s.Slot) != s.Owner(pin.home):
+	if s.Slot >= 0 && s.Slot != pin.home {
 		u.poison(shared.CrossSlot)
 		return true, true
-	case p == command.Shared || p == command.PinOnce:
-		pin.keepCommand(raw)
 	}
 	return false, false
 }
@@ -132,7 +138,7 @@ func (u *pinning) routeAt(row *command.Row, p command.Policy, raw []byte) (done,
 // moveTx discards the transaction here, and has it begin anew at another server.
 func (p *pinned) moveTx(asking upstream.Node) {
 	s, pin := p.s, p
-	s.replay = &replay{placement: pin.placement, asking: asking}
+	s.replay = &replay{State: pin.State, placement: pin.placement, asking: asking}
 	pin.placement = placement{home: -1}
 	s.forward(command.Discard, &handlers.Reply{Session: s.side(), Muted: true, Done: func([]byte) { pin.End() }}, 1)
 	if s.wait == waitNone {
@@ -161,7 +167,7 @@ func (u *pinning) resumeTx(row *command.Row, p command.Policy, raw []byte) bool 
 	}
 	if r.sent {
 		s.replay = nil
-		u.pin.forgetTx()
+		u.pin.Resume(r.State)
 		u.pin.placement = r.placement
 		return u.routePinned(row, p, raw)
 	}
@@ -184,18 +190,11 @@ func (u *pinning) resumeTx(row *command.Row, p command.Policy, raw []byte) bool 
 	if r.asking != upstream.AnyNode {
 		s.forward(command.Asking, handlers.Discard{}, 1)
 	}
-	for i, kept := range r.kept {
+	for i, kept := range r.Kept {
 		h := &handlers.Reply{Session: s.side(), Muted: true}
 		if i == 0 {
-			pin.Opening++
-			base := pin.Queued
-			h.Done = func(reply []byte) {
-				if pin.Opening--; resp.IsOK(reply) {
-					pin.InTx, pin.Base, pin.Steps, pin.Names = true, base, nil, 0
-				}
-			}
+			h.Done = pin.opens()
 		} else {
-			pin.Queued++
 			h.Done = func(reply []byte) {
 				if why := cluster.Read(reply); why.Reason != cluster.Done {
 					r.refused = why
@@ -212,7 +211,6 @@ func (u *pinning) resumeTx(row *command.Row, p command.Policy, raw []byte) bool 
 // would run one by one, as if there had been no MULTI.
 func (r *replay) end(s *Session, row *command.Row, why []byte) bool {
 	s.replay = nil
-	s.Keep(-r.size)
 	if row.Name == "exec" {
 		return s.answer(why)
 	}
@@ -277,7 +275,6 @@ func (l *lanes) repetition(row *command.Row, raw []byte) *repetition {
 func (p *pinned) yield() {
 	s := p.s
 	if s.pin == p && !p.keep && !p.spent && p.borrowed == 0 {
-		p.forgetTx()
 		s.pin = nil
 		s.proxy.Counters.PinReasons.Add(p.reason, -1)
 		p.conn.Release()
@@ -301,9 +298,6 @@ func (u *pinning) watchOverExec(row *command.Row, raw []byte, h *handlers.Reply)
 		return cluster.Read(reply)
 	}
 	g.Refused = func(at replies.ID, why cluster.Refusal) bool {
-		if len(pin.Steps) > 0 {
-			return false
-		}
 		if pin.Watching {
 			pin.End()
 			if !h.Muted {
@@ -311,7 +305,7 @@ func (u *pinning) watchOverExec(row *command.Row, raw []byte, h *handlers.Reply)
 			}
 			return true
 		}
-		move := &replay{placement: pin.placement, asking: upstream.AnyNode}
+		move := &replay{State: pin.State, placement: pin.placement, asking: upstream.AnyNode}
 		if !s.again(r, pin.conn.At(), why) {
 			return false
 		}

@@ -8,6 +8,7 @@ import (
 	"github.com/lockproxy/lockproxy/internal/proxy/clients"
 	"github.com/lockproxy/lockproxy/internal/proxy/command"
 	"github.com/lockproxy/lockproxy/internal/proxy/shared"
+	"github.com/lockproxy/lockproxy/internal/proxy/transaction"
 	"github.com/lockproxy/lockproxy/internal/upstream"
 )
 
@@ -62,7 +63,7 @@ func TestACommandIsRepeatedUntilItsConnectionIsNotDown(t *testing.T) {
 
 func TestATransactionIsQueuedAnewUntilItsConnectionIsNotDown(t *testing.T) {
 	s := overNoCluster(t)
-	s.replay = &replay{placement: placement{kept: [][]byte{[]byte(typed("MULTI"))}}, asking: upstream.AnyNode}
+	s.replay = &replay{State: transaction.State{Kept: [][]byte{[]byte(typed("MULTI"))}}, asking: upstream.AnyNode}
 	for n := range 3 {
 		onDeadPin(t, s)
 		if s.consume([]byte(typed("GET k"))) > 0 || s.replay == nil || s.wait != waitReply || s.pin != nil {

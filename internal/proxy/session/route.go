@@ -171,7 +171,7 @@ func (u *pinning) routePinned(row *command.Row, p command.Policy, raw []byte) bo
 				return false
 			}
 			if pin.InTx {
-				pin.Queue(transaction.Step{Rewrite: h.Replace})
+				pin.Queue(transaction.Step{Rewrite: h.Replace}, raw)
 				s.forward(raw, to, 1)
 				return true
 			}
@@ -183,7 +183,7 @@ func (u *pinning) routePinned(row *command.Row, p command.Policy, raw []byte) bo
 		if done := s.pauseOf(row); done != nil {
 			if pin.InTx {
 				pin.fresh = false
-				pin.Queue(transaction.Step{Apply: done})
+				pin.Queue(transaction.Step{Apply: done}, raw)
 				s.forward(raw, to, 1)
 				return true
 			}
@@ -194,7 +194,7 @@ func (u *pinning) routePinned(row *command.Row, p command.Policy, raw []byte) bo
 		return u.keepPin(row, p, raw)
 	}
 	pin.fresh = false
-	pin.Queued++
+	pin.Count(raw)
 	s.forward(raw, u.watchOver(row, p, raw, to), 1)
 	return true
 }
@@ -233,11 +233,11 @@ func (u *pinning) markPin(raw []byte, h *handlers.Reply, keep bool, accepted fun
 	pin.fresh = false
 	h.Done = func(reply []byte) { pin.marked(reply, keep, accepted) }
 	if pin.InTx {
-		pin.Queue(transaction.Step{Apply: h.Done})
+		pin.Queue(transaction.Step{Apply: func(reply []byte) { u.pin.marked(reply, keep, accepted) }}, raw) // it may be another one by then
 		s.forward(raw, s.handler(), 1)
 		return true
 	}
-	pin.Queued++
+	pin.Count(raw)
 	s.forward(raw, h, 1)
 	return true
 }
@@ -273,10 +273,11 @@ func (u *pinning) queueLocal(row *command.Row, p command.Policy, raw []byte) boo
 			if resp.IsOK(reply) {
 				s.rename(name, true)
 			}
-		}})
+		}}, raw)
+	case command.Keyword(s.args, 1) == "getname":
+		u.pin.Count(raw)
 	default:
-		u.pin.spent = u.pin.spent || command.Keyword(s.args, 1) != "getname" // its effect comes with EXEC
-		u.pin.Queued++
+		u.pin.Queue(transaction.Step{Apply: func([]byte) { u.pin.spent = true }}, raw)
 	}
 	s.forward(raw, s.handler(), 1)
 	return true
@@ -285,9 +286,7 @@ func (u *pinning) queueLocal(row *command.Row, p command.Policy, raw []byte) boo
 // poison answers err and makes the open transaction fail, like a command that Redis refuses to queue.
 func (u *pinning) poison(err []byte) {
 	s := u.s
-	if s.Clustered() {
-		u.pin.keepCommand(command.Malformed) // it fails at another server, too
-	}
+	u.pin.Keep(command.Malformed) // it fails at another server, too
 	s.forward(command.Malformed, &handlers.Reply{Session: s.side(), Muted: s.muted, Replace: func([]byte) []byte { return err }}, 1)
 }
 
@@ -304,26 +303,24 @@ func emptied(args [][]byte) [][]byte {
 // maxKeptArgs bounds the scratch that an idle session keeps.
 const maxKeptArgs = 64
 
+var allInTx = resp.AppendRawError(nil, "CROSSSLOT A transaction is at one server, the command concerns all of them")
+
 var noCluster = resp.AppendError(nil, resp.Err, "This instance has cluster support disabled")
 
 // whole handles a command that concerns the cluster, not one server of it. handled is false for other commands. done is false if the command must
 // wait.
 func (l *lanes) whole(row *command.Row, p command.Policy, raw []byte) (handled, done bool) {
 	s := l.s
-	switch row.Name {
-	case "cluster", "readonly", "readwrite", "asking": // as a server that is no part of a cluster
-		if row.Name != "cluster" || len(s.args) > 1 {
-			return true, s.awaitQuiet() && s.answer(noCluster)
-		}
-	case "scan":
-		return l.scan(raw)
-	}
-	title := row.TitleOf(raw)
 	switch {
+	case l.absent(row):
+		return true, s.awaitQuiet() && s.answer(noCluster)
+	case row.Name == "scan":
+		return l.scan(raw)
 	case p == command.Lock:
 		return !s.awaitQuiet(), false
-	case (p == command.PinForever || p == command.PinRaw || p == command.Replication) && title != "": // its state would be that of one server
-		return true, s.awaitQuiet() && s.answer(resp.AppendError(nil, resp.Err, title+" is not available in front of a cluster"))
+	}
+	if refusal := l.impossible(row, p, raw); refusal != nil {
+		return true, s.awaitQuiet() && s.answer(refusal)
 	}
 	if split, join := parts.Split(row.Name, s.args); split != nil && !s.proxy.Settings.Cluster.Refuses {
 		if !s.awaitQuiet() {
@@ -346,6 +343,29 @@ func (l *lanes) whole(row *command.Row, p command.Policy, raw []byte) (handled, 
 		return true, l.everywhere(row, raw, join)
 	}
 	return false, false
+}
+
+// absent reports whether the command being routed is refused by a server that is no part of a cluster.
+func (l *lanes) absent(row *command.Row) bool {
+	switch row.Name {
+	case "cluster":
+		return len(l.s.args) > 1
+	case "readonly", "readwrite", "asking":
+		return true
+	}
+	return false
+}
+
+// impossible is the refusal of a command whose state would be that of one server; nil: it has none.
+func (l *lanes) impossible(row *command.Row, p command.Policy, raw []byte) []byte {
+	switch p {
+	case command.PinForever, command.PinRaw, command.Replication:
+		if title := row.TitleOf(raw); title != "" {
+			return resp.AppendError(nil, resp.Err, title+" is not available in front of a cluster")
+		}
+	default:
+	}
+	return nil
 }
 
 // pauseOf returns the action behind Redis's answer to a CLIENT PAUSE or UNPAUSE: reads and writes separate before the first write is

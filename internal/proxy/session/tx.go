@@ -25,14 +25,7 @@ func (u *pinning) transact(row *command.Row, raw []byte) bool {
 	case "multi":
 		to = u.watchOver(row, command.Transaction, raw, h)
 		pin.begin(raw)
-		pin.Opening++
-		base := pin.Queued
-		h.Done = func(reply []byte) {
-			pin.Opening--
-			if resp.IsOK(reply) {
-				pin.InTx, pin.Base, pin.Steps, pin.Names = true, base, nil, 0
-			}
-		}
+		h.Done = pin.opens()
 	case "exec":
 		// The reply may be large: it is only kept whole if something in it matters here.
 		h.Whole = len(pin.Steps) > 0
@@ -54,13 +47,16 @@ func (u *pinning) transact(row *command.Row, raw []byte) bool {
 		}
 	case "watch":
 		to = u.watchOver(row, command.Transaction, raw, h)
+		if pin.InTx {
+			pin.Keep(raw)
+		}
 		h.Done = func(reply []byte) {
 			if resp.IsOK(reply) {
 				pin.Watching = true
 			}
 		}
 	case "unwatch":
-		pin.Queued++
+		pin.Count(raw)
 		h.Done = func(reply []byte) {
 			if resp.IsOK(reply) {
 				pin.Watching = false
@@ -73,8 +69,8 @@ func (u *pinning) transact(row *command.Row, raw []byte) bool {
 
 // executed notes what EXEC did. reply is the start of its reply at least, and all of it if a step matters.
 func (u *pinning) executed(pin *pinned, reply []byte) {
-	if bytes.HasPrefix(reply, []byte("-")) && !bytes.HasPrefix(reply, []byte("-EXECABORT")) {
-		return // EXEC without MULTI
+	if bytes.HasPrefix(reply, []byte("-")) && !bytes.HasPrefix(reply, []byte("-EXECABORT")) && !pin.InTx {
+		return // EXEC without MULTI; in a cluster, other errors end a transaction, too
 	}
 	steps := pin.Steps
 	pin.End()

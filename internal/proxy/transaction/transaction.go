@@ -27,13 +27,48 @@ type State struct {
 	Base     int // queued when this transaction began
 	Steps    []Step
 	Names    int // bytes of the names in steps
+
+	Keeps bool     // the transaction may have to go on at another server
+	Kept  [][]byte // if it may: MULTI and the commands behind it
+	Size  int      // their bytes
 }
 
-// Queue notes the command that is sent next.
-func (tx *State) Queue(step Step) {
+// Queue notes the command that is sent next, raw, which changes the session.
+func (tx *State) Queue(step Step, raw []byte) {
 	step.Index = tx.Queued - tx.Base
-	tx.Queued++
+	tx.Count(raw)
 	tx.Steps = append(tx.Steps, step)
+}
+
+// Count notes the command that is sent next, raw: a transaction would queue it.
+func (tx *State) Count(raw []byte) {
+	tx.Queued++
+	tx.Keep(raw)
+}
+
+// Keep notes a command that is sent next. The transaction is not the same without it, even if Redis refuses it.
+func (tx *State) Keep(raw []byte) {
+	if tx.Keeps {
+		tx.Kept = append(tx.Kept, bytes.Clone(raw))
+		tx.Size += len(raw)
+	}
+}
+
+// Opens notes that MULTI, raw, is about to be sent.
+func (tx *State) Opens(raw []byte, keeps bool) {
+	tx.Keeps, tx.Kept, tx.Size = keeps, nil, 0
+	tx.Keep(raw)
+}
+
+// Opened notes that Redis has accepted the MULTI before which base commands had been sent.
+func (tx *State) Opened(base int) {
+	tx.InTx, tx.Base, tx.Steps, tx.Names = true, base, nil, 0
+}
+
+// Resume notes that the transaction of another connection, which has ended there, has been queued here.
+func (tx *State) Resume(from State) {
+	tx.Queued = tx.Base + from.Queued - from.Base
+	tx.Steps, tx.Names, tx.Keeps, tx.Kept, tx.Size = from.Steps, from.Names, from.Keeps, from.Kept, from.Size
 }
 
 // Subscribes reports whether a subscription command has been queued.
@@ -47,7 +82,10 @@ func (tx *State) Subscribes() bool {
 }
 
 // End notes that the transaction is over.
-func (tx *State) End() { tx.InTx, tx.Watching, tx.Steps, tx.Names = false, false, nil, 0 }
+func (tx *State) End() {
+	tx.InTx, tx.Watching, tx.Steps, tx.Names = false, false, nil, 0
+	tx.Keeps, tx.Kept, tx.Size = false, nil, 0
+}
 
 // Rewrites reports whether the client sees another reply to EXEC than Redis's.
 func (tx *State) Rewrites() bool {
