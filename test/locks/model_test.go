@@ -177,6 +177,12 @@ func (o op) tooLate() bool {
 	return o.Return-o.Call >= o.Lease && (o.Out == busy || o.Out == acquired && o.Wait != 0)
 }
 
+// ended reports whether the command may have ended its own lock: the lease that it sets may have ended before its answer, and the answer says
+// that the lock is lost. The first copy of an EXTENDLOCK was executed, and a repetition, or the proxy's clock, found the end.
+func (o op) ended() bool {
+	return o.Verb == "EXTENDLOCK" && o.Out == notHeld && o.Return-o.Call >= o.Lease
+}
+
 // lapsesOf says for each command of a worker from when on the lease it has set may have ended.
 func lapsesOf(ops []op) []int64 {
 	lapses := make([]int64, len(ops))
@@ -189,9 +195,9 @@ func lapsesOf(ops []op) []int64 {
 			lapses[i] = math.MinInt64
 			continue
 		}
-		// A release or shorter lease that was not answered may still come about.
+		// A release or shorter lease that was not answered may still come about. One that was answered too late may have come about.
 		for _, later := range ops[i+1:] {
-			if later.Key == o.Key && later.Owner == o.Owner && later.Out == unknown {
+			if later.Key == o.Key && later.Owner == o.Owner && (later.Out == unknown || later.ended()) {
 				least := later.Call
 				if later.Verb != "UNLOCK" {
 					least += later.Lease

@@ -22,6 +22,12 @@ func graced(o op) op {
 	return o
 }
 
+// lasting sets the length of the lease.
+func lasting(ms int64, o op) op {
+	o.Lease = ms * int64(time.Millisecond)
+	return o
+}
+
 // through is a command of an explicit owner.
 func through(proxy int, o op) op {
 	o.Proxy, o.Named = proxy, true
@@ -112,6 +118,18 @@ var verdicts = []struct {
 	{"a part of it lost though it has only one", []op{
 		through(1, said("a", "LOCK", 0, 1, acquired, 5)), through(1, said("a", "LOCK", 2, 3, acquired, 5)),
 		through(1, said("a", "UNLOCK", 122, 123, released, 0)),
+	}, false, true},
+	{"granted after a shorter lease, whose answer came too late, ended", []op{
+		lasting(1000, said("a", "LOCK", 0, 1, acquired, 5)), lasting(300, said("a", "EXTENDLOCK", 10, 1700, notHeld, 0)),
+		said("b", "LOCK", 60, 320, acquired, 6),
+	}, false, false},
+	{"granted within a shorter lease", []op{
+		lasting(1000, said("a", "LOCK", 0, 1, acquired, 5)), lasting(300, said("a", "EXTENDLOCK", 10, 1700, notHeld, 0)),
+		said("b", "LOCK", 60, 300, acquired, 6),
+	}, false, true},
+	{"granted after a shorter lease that was refused at once", []op{
+		lasting(1000, said("a", "LOCK", 0, 1, acquired, 5)), lasting(300, said("a", "EXTENDLOCK", 10, 11, notHeld, 0)),
+		said("b", "LOCK", 60, 320, acquired, 6),
 	}, false, true},
 	{"busy while free", []op{
 		said("a", "LOCK", 0, 1, acquired, 5), said("a", "UNLOCK", 2, 3, released, 0), said("b", "TRYLOCK", 4, 5, busy, 0),
