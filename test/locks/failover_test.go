@@ -17,7 +17,7 @@ type group struct {
 func (s *stand) startWithSentinels() {
 	primary := redistest.Start(s.t)
 	replicas := []*redistest.Server{redistest.StartReplica(s.t, primary), redistest.StartReplica(s.t, primary)}
-	sentinels := redistest.StartSentinels(s.t, 3, primary, replicas, "failover-timeout 1000")
+	sentinels := redistest.StartSentinels(s.t, 3, primary, replicas, "failover-timeout 2000") // one that takes longer is given up
 	sentinels.SetDownAfter(never)
 	s.redis, s.group = primary, &group{append(replicas, primary), sentinels}
 	s.startWithRelays(nil, "sentinel://"+sentinels.Addrs()+"/"+sentinels.Name)
