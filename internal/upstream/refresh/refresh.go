@@ -225,16 +225,17 @@ func (r *Refresher) newest(ctx context.Context, present *cluster.View, nodes []t
 	for range nodes {
 		select {
 		case a := <-answers:
-			switch {
-			case a.err == nil && late == nil:
+			if a.err != nil {
+				if late == nil {
+					err = a.err
+				}
+				continue
+			}
+			if late == nil { // the first good answer
 				r.cost = time.Since(begin)
 				err, late = nil, time.After(others)
-				fallthrough
-			case a.err == nil:
-				view = cluster.Newest(view, a.view)
-			case late == nil:
-				err = a.err
 			}
+			view = cluster.Newest(view, a.view)
 		case <-late:
 			return view, nil
 		case <-ctx.Done():
