@@ -228,13 +228,14 @@ func (l *Lane) Run() {
 		log.Debug("lane connected")
 		l.stream.MakeMeek(!l.Identity().Authenticated() && o.Meek())
 		err = l.serve(nc)
+		left := o.Dialer.IsElsewhere(l.At(), nc) // the proxy has ended the connection, because the server has moved
 		o.Dialer.Lost(l.At(), nc, err)
 		o.Dialer.Census().Closed(nc)
 		if l.closed() {
 			break
 		}
 		log.Debug("lane lost its connection", zap.Error(err))
-		if !o.Dialer.IsElsewhere(l.At(), nc) { // else the proxy has ended it, because the server has moved
+		if !left {
 			o.Entries.Write(zap.WarnLevel, "a connection to redis was lost", "", zap.Stringer("identity", l.Identity()), zap.Error(err))
 		}
 		o.Owner.Lost(l)
