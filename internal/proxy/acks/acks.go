@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/lockproxy/lockproxy/internal/resp"
+	"github.com/lockproxy/lockproxy/internal/upstream/cluster"
 	"github.com/lockproxy/lockproxy/internal/upstream/topology"
 )
 
@@ -103,6 +104,14 @@ func countsWrites(hello []byte) bool {
 		minor, _ = strconv.Atoi(string(parts[1]))
 	}
 	return server != "redis" || major > 7 || major == 7 && minor >= 2
+}
+
+// ReadRefusal reads a reply to WAIT. A server that has become a replica cannot carry it out; its successor may.
+func ReadRefusal(reply []byte) cluster.Refusal {
+	if bytes.HasPrefix(reply, []byte("-ERR WAIT")) && bytes.Contains(reply, []byte(" cannot be used with replica instances")) {
+		return cluster.Refusal{Reason: cluster.TryLate}
+	}
+	return cluster.Read(reply)
 }
 
 // Answered takes a server's reply. done: it returns the reply to the client. Otherwise the next server is to be asked.

@@ -60,9 +60,6 @@ func (e *Errand) depart() {
 		e.of.session.Lose(e.at)
 		return
 	}
-	if e.writes {
-		e.of.note(e.node)
-	}
 	e.begun, e.failed, e.probes = false, e.failed[:0], false
 	e.asked, e.asking = e.asking, false
 	e.transmit(e.raw)
@@ -111,6 +108,9 @@ func (e *Errand) Take(at replies.ID, b []byte, n int, more bool) int {
 		b = e.failed
 	}
 	e.of.flying--
+	if e.writes {
+		e.of.note(e.node)
+	}
 	e.of.parked.carriedOut(e.slot, e.at)
 	n = e.pass(at, b, n, more)
 	e.over()

@@ -107,7 +107,7 @@ type Errands struct {
 	round   uint64    // the number of times that they have got one
 	spare   []*Errand // answered ones
 	kept    int       // bytes of the commands that are on their way or parked
-	wrote   []topology.Node
+	writings
 }
 
 // Open prepares the errands of a session.
@@ -148,6 +148,38 @@ func (n *Errands) Chance() topology.Node {
 	return topology.Node(list[first].ID)
 }
 
+// writings are the writes of a session.
+type writings struct {
+	wrote []topology.Node // the servers that may have them
+	moved bool            // slots have moved since
+	lost  bool            // one of the servers has been replaced, perhaps without them
+}
+
+// adopt notes that one view has followed another.
+func (w *writings) adopt(before, after *cluster.View) {
+	if len(w.wrote) == 0 {
+		return
+	}
+	w.moved = true
+	isNoPrimary := func(at topology.Node) bool { return after.Primary(string(at)) == nil }
+	w.lost = w.lost || slices.ContainsFunc(w.wrote, isNoPrimary) && promotes(before, after)
+}
+
+// promotes reports whether a primary is new. As a rule it has been a replica; not every view knows the replicas.
+func promotes(before, after *cluster.View) bool {
+	return slices.ContainsFunc(after.Nodes(), func(n cluster.Node) bool { return before.Primary(n.ID) == nil })
+}
+
+// WritesLost reports whether a server to which the session had written has been replaced by a replica, which may not have the writes. The session
+// begins anew: the loss is reported once.
+func (w *writings) WritesLost() bool {
+	lost := w.lost
+	if lost {
+		*w = writings{}
+	}
+	return lost
+}
+
 // Wrote notes that the command being routed is sent to a server.
 func (n *Errands) Wrote(at topology.Node) {
 	if n.writes {
@@ -161,11 +193,10 @@ func (n *Errands) note(at topology.Node) {
 	}
 }
 
-// WrittenTo are the servers to which the session may have written. If one of them serves no slots any more, another one has what was written there: then
-// they are all servers.
+// WrittenTo are the servers that may have the writes of the session. If slots have moved, they are all servers.
 func (n *Errands) WrittenTo() []topology.Node {
-	if slices.ContainsFunc(n.wrote, func(at topology.Node) bool { return n.view.Primary(string(at)) == nil }) {
-		n.wrote = n.wrote[:0]
+	if n.moved {
+		n.moved, n.wrote = false, n.wrote[:0]
 		for _, node := range n.view.Nodes() {
 			n.wrote = append(n.wrote, topology.Node(node.ID))
 		}
@@ -178,7 +209,9 @@ func (n *Errands) Adopt() {
 	if n.view == nil || n.view == n.cluster.View() {
 		return
 	}
+	before := n.view
 	n.view = n.cluster.View()
+	n.adopt(before, n.view)
 	n.session.Leave(func(at topology.Node) bool { return n.view.Primary(string(at)) == nil })
 }
 

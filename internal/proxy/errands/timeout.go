@@ -37,6 +37,8 @@ func timeLimit(name string, args [][]byte) (at int, unit time.Duration) {
 	switch name {
 	case "blpop", "brpop", "bzpopmin", "bzpopmax", "brpoplpush", "blmove":
 		return len(args) - 1, time.Second
+	case "wait", "waitaof":
+		return len(args) - 1, time.Millisecond
 	case "blmpop", "bzmpop":
 		return 1, time.Second
 	case "xread", "xreadgroup":

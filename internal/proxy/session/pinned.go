@@ -284,6 +284,10 @@ func (l *lanes) countReplicas(row *command.Row, raw []byte) bool {
 		l.repeated, l.round = next, round
 		pin.yield()
 	}, Replace: func([]byte) []byte { return joined }}
-	s.forward(round.Command(s.args, raw), h, 1)
+	to := handlers.Handler(h)
+	if waits {
+		to = pin.rerouted(next, -1, acks.ReadRefusal, h)
+	}
+	s.forward(round.Command(s.args, raw), to, 1)
 	return true
 }

@@ -245,13 +245,19 @@ func (u *pinning) watchOver(row *command.Row, p command.Policy, raw []byte, to h
 		if s.Asks {
 			s.forward(command.Asking, handlers.Discard{}, 1)
 		}
-		return &handlers.Guarded{Session: s.side(), To: to, Slot: s.Slot, Read: cluster.Read, Refused: func(_ replies.ID, why cluster.Refusal) bool {
-			return pin.elsewhere(r, why)
-		}, Unsent: func() bool {
-			return !pin.Watching && !pin.keep && !pin.conn.Hopeless() && pin.elsewhere(r, cluster.Refusal{})
-		}}
+		return pin.rerouted(r, s.Slot, cluster.Read, to)
 	}
 	return to
+}
+
+// rerouted returns the handler of a command that is routed anew if the pin's server refuses it, or cannot be reached. read reads a refusal. to gets
+// other replies.
+func (p *pinned) rerouted(r *repetition, slot int, read func(reply []byte) cluster.Refusal, to handlers.Handler) handlers.Handler {
+	return &handlers.Guarded{Session: p.s.side(), To: to, Slot: slot, Read: read, Refused: func(_ replies.ID, why cluster.Refusal) bool {
+		return p.elsewhere(r, why)
+	}, Unsent: func() bool {
+		return !p.Watching && !p.keep && !p.conn.Hopeless() && p.elsewhere(r, cluster.Refusal{})
+	}}
 }
 
 // elsewhere gives up the pin, and has its only command routed anew. false: the command has been refused for too long.

@@ -303,6 +303,8 @@ func emptied(args [][]byte) [][]byte {
 // maxKeptArgs bounds the scratch that an idle session keeps.
 const maxKeptArgs = 64
 
+var writesInDoubt = resp.AppendError(nil, resp.InDoubt, "a server to which this connection has written was replaced, its successor may not have the writes")
+
 var allInTx = resp.AppendRawError(nil, "CROSSSLOT A transaction is at one server, the command concerns all of them")
 
 var noCluster = resp.AppendError(nil, resp.Err, "This instance has cluster support disabled")
@@ -318,6 +320,10 @@ func (l *lanes) whole(row *command.Row, p command.Policy, raw []byte) (handled, 
 		return l.scan(raw)
 	case p == command.Lock:
 		return !s.awaitQuiet(), false
+	case p == command.PinAfterWrite && !s.awaitQuiet():
+		return true, false
+	case p == command.PinAfterWrite && s.WritesLost():
+		return true, s.answer(writesInDoubt)
 	}
 	if refusal := l.impossible(row, p, raw); refusal != nil {
 		return true, s.awaitQuiet() && s.answer(refusal)
