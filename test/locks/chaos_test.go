@@ -91,8 +91,17 @@ func runChaos(t *testing.T, set settings, d time.Duration) {
 const reconnect = 4 * time.Second
 
 // recoverFromFaults demands that each proxy grants locks again soon after the last fault, and that a release at one
-// reaches a waiter at the other.
+// reaches a waiter at the other. The start of a process is not part of that time: on a busy machine it takes seconds.
 func (s *stand) recoverFromFaults() {
+	for _, p := range s.proxies {
+		redistest.Eventually(s.t, patience, p.name+" to listen", func() bool {
+			c, err := p.dial()
+			if err == nil {
+				c.hangUp()
+			}
+			return err == nil
+		})
+	}
 	for i, p := range s.proxies {
 		s.pass(p, s.proxies[1-i], fmt.Sprintf("probe%d", i))
 	}
