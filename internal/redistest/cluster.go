@@ -2,6 +2,7 @@ package redistest
 
 import (
 	"net"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -32,7 +33,13 @@ const NodeTimeout = time.Second
 // have their first copy. Extra arguments are for each node. A Redis of version 7.0 or later is needed.
 func StartCluster(t testing.TB, primaries, replicasEach int, args ...string) *Cluster {
 	t.Helper()
-	return startCluster(t, primaries, replicasEach, func(i int) []any {
+	return StartClusterAt(t, nil, primaries, replicasEach, args...)
+}
+
+// StartClusterAt is StartCluster with each node at a place of its own; nil: all on the loopback interface.
+func StartClusterAt(t testing.TB, places []Place, primaries, replicasEach int, args ...string) *Cluster {
+	t.Helper()
+	return startCluster(t, places, primaries, replicasEach, func(i int) []any {
 		return []any{"CLUSTER", "ADDSLOTSRANGE", i * Slots / primaries, (i+1)*Slots/primaries - 1}
 	}, args)
 }
@@ -40,7 +47,7 @@ func StartCluster(t testing.TB, primaries, replicasEach int, args ...string) *Cl
 // StartScatteredCluster is StartCluster with each slot in a range of its own, as after many moves: the slots are dealt out to the primaries in turn.
 func StartScatteredCluster(t testing.TB, primaries, replicasEach int, args ...string) *Cluster {
 	t.Helper()
-	return startCluster(t, primaries, replicasEach, func(i int) []any {
+	return startCluster(t, nil, primaries, replicasEach, func(i int) []any {
 		words := []any{"CLUSTER", "ADDSLOTS"}
 		for slot := i; slot < Slots; slot += primaries {
 			words = append(words, slot)
@@ -50,15 +57,15 @@ func StartScatteredCluster(t testing.TB, primaries, replicasEach int, args ...st
 }
 
 // startCluster runs a cluster. slots is the command that gives a primary its slots.
-func startCluster(t testing.TB, primaries, replicasEach int, slots func(primary int) []any, args []string) *Cluster {
+func startCluster(t testing.TB, places []Place, primaries, replicasEach int, slots func(primary int) []any, args []string) *Cluster {
 	t.Helper()
 	c := &Cluster{t: t, Primaries: primaries, ids: map[*Server]string{}}
-	for range primaries * (1 + replicasEach) {
+	for i := range primaries * (1 + replicasEach) {
 		bus, err := freePort()
 		if err != nil {
 			t.Fatalf("redistest: %v", err)
 		}
-		node := Start(t, append([]string{
+		node := StartAt(t, at(places, i), append([]string{
 			"--cluster-enabled", "yes", "--cluster-port", strconv.Itoa(bus), "--cluster-node-timeout", strconv.FormatInt(NodeTimeout.Milliseconds(), 10),
 		}, args...)...)
 		c.Nodes = append(c.Nodes, node)
@@ -73,7 +80,7 @@ func startCluster(t testing.TB, primaries, replicasEach int, slots func(primary 
 		}
 		for _, other := range c.Nodes {
 			if other != node {
-				node.Do(t, "CLUSTER", "MEET", "127.0.0.1", other.port, c.busOf(other))
+				node.Do(t, "CLUSTER", "MEET", other.place.Host, other.port, c.busOf(other))
 			}
 		}
 	}
@@ -110,7 +117,7 @@ func (c *Cluster) ID(node *Server) string { return c.ids[node] }
 func (c *Cluster) AwaitReady() {
 	c.t.Helper()
 	for _, node := range c.Nodes {
-		if node.Pid() != 0 && !node.paused.Load() {
+		if node.serves() {
 			Eventually(c.t, startLimit, "a node to find the cluster complete", func() bool { return c.complete(node) })
 		}
 	}
@@ -139,7 +146,7 @@ func (c *Cluster) complete(node *Server) bool {
 
 func (c *Cluster) running() (n int) {
 	for _, node := range c.Nodes {
-		if node.Pid() != 0 && !node.paused.Load() {
+		if node.serves() {
 			n++
 		}
 	}
@@ -150,16 +157,42 @@ func (c *Cluster) running() (n int) {
 func (c *Cluster) Owner(slot int) *Server {
 	c.t.Helper()
 	for _, node := range c.Nodes {
-		if node.Pid() == 0 || node.paused.Load() {
+		if !node.serves() {
 			continue
 		}
-		for _, n := range c.view(node) {
-			if !n.replica && !n.failing && n.owns(slot) {
-				return c.at(n.addr)
-			}
+		if owner := c.ownerIn(c.view(node), slot); owner != nil {
+			return owner
 		}
 	}
 	return nil
+}
+
+// ownerIn is the primary that serves a slot in the view of a node; nil: there is none.
+func (c *Cluster) ownerIn(view []seen, slot int) *Server {
+	for _, n := range view {
+		if !n.replica && !n.failing && n.owns(slot) {
+			return c.at(n.addr)
+		}
+	}
+	return nil
+}
+
+// AwaitOwner returns when all the given nodes take a primary for the owner of a slot.
+func (c *Cluster) AwaitOwner(slot int, owner *Server, nodes ...*Server) {
+	c.t.Helper()
+	Eventually(c.t, startLimit, "the nodes to know the new owner of a slot", func() bool {
+		return !slices.ContainsFunc(nodes, func(node *Server) bool { return c.ownerIn(c.view(node), slot) != owner })
+	})
+}
+
+// SetNodeTimeout changes the time after which the nodes that run take a silent node for down.
+func (c *Cluster) SetNodeTimeout(d time.Duration) {
+	c.t.Helper()
+	for _, node := range c.Nodes {
+		if node.serves() {
+			node.Do(c.t, "CONFIG", "SET", "cluster-node-timeout", d.Milliseconds())
+		}
+	}
 }
 
 // Failover makes a replica take over the slots of its primary in order, and returns when all nodes know it.
@@ -168,7 +201,7 @@ func (c *Cluster) Failover(replica *Server) {
 	replica.Do(c.t, "CLUSTER", "FAILOVER")
 	Eventually(c.t, startLimit, "the replica to be a primary for all nodes", func() bool {
 		for _, node := range c.Nodes {
-			if node.Pid() == 0 || node.paused.Load() {
+			if !node.serves() {
 				continue
 			}
 			for _, n := range c.view(node) {
@@ -226,7 +259,7 @@ func (c *Cluster) view(node *Server) []seen {
 		}
 		addr, _, _ := strings.Cut(f[1], "@")
 		if host, port, err := net.SplitHostPort(addr); err == nil && host == "" {
-			addr = net.JoinHostPort("127.0.0.1", port) // the node itself, which does not know its address yet
+			addr = net.JoinHostPort(node.place.Host, port) // the node itself, which does not know its address yet
 		}
 		all = append(all, seen{
 			addr: addr, replica: strings.Contains(f[2], "slave"), failing: strings.Contains(f[2], "fail") || strings.Contains(f[2], "handshake"),

@@ -52,6 +52,7 @@ type Server struct {
 	bin    string     // immutable
 	dir    string     // immutable; holds socket, log and data; survives Restart
 	conf   []string   // immutable; what comes before all options: nothing, or the file of a Sentinel
+	place  Place      // immutable
 	port   int        // fixed once Start has returned
 	socket string     // immutable
 	paused atomic.Bool
@@ -72,15 +73,21 @@ type process struct {
 // redis-server command line ("--appendonly", "yes") and win over the defaults. The server is killed when t ends.
 func Start(t testing.TB, args ...string) *Server {
 	t.Helper()
-	s := newServer(t)
+	return StartAt(t, Loopback, args...)
+}
+
+// StartAt is Start at another place.
+func StartAt(t testing.TB, place Place, args ...string) *Server {
+	t.Helper()
+	s := newServer(t, place)
 	s.launch(args)
 	return s
 }
 
 // newServer has a directory and a port, and is down.
-func newServer(t testing.TB) *Server {
+func newServer(t testing.TB, place Place) *Server {
 	t.Helper()
-	s := &Server{t: t, bin: binary(t)}
+	s := &Server{t: t, bin: binary(t), place: place}
 	s.dir, s.socket = socketDir(t)
 	t.Cleanup(s.cleanup)
 	s.draw()
@@ -115,11 +122,17 @@ func (s *Server) draw() {
 // StartReplica runs a replica of the given server and returns when its link is up and the first copy is complete.
 func StartReplica(t testing.TB, of *Server, args ...string) *Server {
 	t.Helper()
-	replica := []string{"--replicaof", "127.0.0.1 " + strconv.Itoa(of.port)}
+	return StartReplicaAt(t, Loopback, of, args...)
+}
+
+// StartReplicaAt is StartReplica at another place.
+func StartReplicaAt(t testing.TB, place Place, of *Server, args ...string) *Server {
+	t.Helper()
+	replica := []string{"--replicaof", of.place.Host + " " + strconv.Itoa(of.port)}
 	if password := of.password(); password != "" {
 		replica = append(replica, "--masterauth", password, "--requirepass", password)
 	}
-	s := Start(t, append(replica, args...)...)
+	s := StartAt(t, place, append(replica, args...)...)
 	Eventually(t, startLimit, "the replica's link to be up", func() bool {
 		info, _ := s.Do(t, "INFO", "replication").(string)
 		return strings.Contains(info, "master_link_status:up")
@@ -127,8 +140,8 @@ func StartReplica(t testing.TB, of *Server, args ...string) *Server {
 	return s
 }
 
-// Addr is the server's TCP address, 127.0.0.1:port. It stays the same over Restart.
-func (s *Server) Addr() string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(s.port)) }
+// Addr is the server's TCP address, 127.0.0.1:port unless it is at another place. It stays the same over Restart.
+func (s *Server) Addr() string { return net.JoinHostPort(s.place.Host, strconv.Itoa(s.port)) }
 
 // Socket is the path of the server's unix socket. It stays the same over Restart.
 func (s *Server) Socket() string { return s.socket }
@@ -186,14 +199,18 @@ func (s *Server) Continue() {
 	s.paused.Store(false)
 }
 
+// serves reports whether the server runs and is not paused.
+func (s *Server) serves() bool { return s.Pid() != 0 && !s.paused.Load() }
+
 func (s *Server) start(args []string) error {
 	argv := slices.Concat(s.conf, []string{
-		"--port", strconv.Itoa(s.port), "--bind", "127.0.0.1", "--unixsocket", s.socket, "--dir", s.dir,
+		"--port", strconv.Itoa(s.port), "--bind", s.place.Host, "--protected-mode", "no", "--unixsocket", s.socket, "--dir", s.dir,
 		"--logfile", s.logFile(), "--save", "", "--appendonly", "no", "--daemonize", "no",
 		"--repl-diskless-sync-delay", "0", // replicas need not wait 5 s for others to join them
 		"--hz", "100", // a blocked command times out at the next tick of the clock, by default up to 100 ms later
 	}, args)
-	cmd := exec.Command(s.bin, argv...)
+	argv = slices.Concat(s.place.Inside, []string{s.bin}, argv)
+	cmd := exec.Command(argv[0], argv[1:]...)
 	cmd.Dir = s.dir
 	cmd.SysProcAttr = processAttributes()
 	p := &process{cmd: cmd, exited: make(chan struct{})}

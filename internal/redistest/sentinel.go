@@ -44,11 +44,17 @@ const DownAfter = time.Second
 // fail over. Options are lines of their file without the name: "down-after-milliseconds 500".
 func StartSentinels(t testing.TB, n int, primary *Server, replicas []*Server, options ...string) *Sentinels {
 	t.Helper()
+	return StartSentinelsAt(t, Loopback, n, primary, replicas, options...)
+}
+
+// StartSentinelsAt is StartSentinels with all Sentinels at another place.
+func StartSentinelsAt(t testing.TB, place Place, n int, primary *Server, replicas []*Server, options ...string) *Sentinels {
+	t.Helper()
 	s := &Sentinels{Name: "mymaster", t: t, servers: append([]*Server{primary}, replicas...)}
 	ids := make([]string, n)
 	for i := range ids {
 		ids[i] = runID(t)
-		s.All = append(s.All, newServer(t))
+		s.All = append(s.All, newServer(t, place))
 	}
 	for i, one := range s.All {
 		file := filepath.Join(one.dir, "sentinel.conf") // Sentinel rewrites it: no two may share it
@@ -81,7 +87,7 @@ func (s *Sentinels) file(i int, ids, options []string) string {
 	primary := s.servers[0]
 	lines := []string{
 		"sentinel myid " + ids[i],
-		fmt.Sprintf("sentinel monitor %s 127.0.0.1 %d %d", s.Name, primary.port, len(ids)/2+1),
+		fmt.Sprintf("sentinel monitor %s %s %d %d", s.Name, primary.place.Host, primary.port, len(ids)/2+1),
 		fmt.Sprintf("sentinel down-after-milliseconds %s %d", s.Name, DownAfter.Milliseconds()),
 		fmt.Sprintf("sentinel failover-timeout %s 3000", s.Name), // the next failover is twice that later at the earliest
 	}
@@ -89,11 +95,11 @@ func (s *Sentinels) file(i int, ids, options []string) string {
 		lines = append(lines, fmt.Sprintf("sentinel auth-pass %s %s", s.Name, password))
 	}
 	for _, replica := range s.servers[1:] {
-		lines = append(lines, fmt.Sprintf("sentinel known-replica %s 127.0.0.1 %d", s.Name, replica.port))
+		lines = append(lines, fmt.Sprintf("sentinel known-replica %s %s %d", s.Name, replica.place.Host, replica.port))
 	}
 	for j, other := range s.All {
 		if j != i {
-			lines = append(lines, fmt.Sprintf("sentinel known-sentinel %s 127.0.0.1 %d %s", s.Name, other.port, ids[j]))
+			lines = append(lines, fmt.Sprintf("sentinel known-sentinel %s %s %d %s", s.Name, other.place.Host, other.port, ids[j]))
 		}
 	}
 	for _, option := range options {
@@ -147,7 +153,7 @@ func (s *Sentinels) Primary() *Server {
 	s.t.Helper()
 	named := ""
 	for _, one := range s.All {
-		if one.Pid() == 0 || one.paused.Load() {
+		if !one.serves() {
 			continue
 		}
 		reply, err := one.ask("SENTINEL", "GET-MASTER-ADDR-BY-NAME", s.Name)
@@ -193,7 +199,7 @@ func (s *Sentinels) BeginFailover() {
 	s.t.Helper()
 	err := errors.New("none runs")
 	for _, one := range s.All {
-		if one.Pid() == 0 || one.paused.Load() {
+		if !one.serves() {
 			continue
 		}
 		if _, err = one.ask("SENTINEL", "FAILOVER", s.Name); err == nil {

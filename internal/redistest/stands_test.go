@@ -60,6 +60,18 @@ func TestClusterFailsOver(t *testing.T) {
 	if got := c.Owner(0); got != c.Nodes[3] {
 		t.Fatalf("after a failover slot 0 belongs to %v", got)
 	}
+	c.AwaitReady()
+	for _, to := range []*redistest.Server{c.Nodes[1], c.Nodes[2], c.Nodes[3]} {
+		from := c.Owner(99)
+		from.Do(t, "SET", "{355}", "kept") // of slot 99, see below
+		m := redistest.Move{Cluster: c, Slot: 99, From: from, To: to}
+		m.Begin()
+		m.Keys()
+		m.End()
+		if got := to.Do(t, "GET", "{355}"); got != "kept" {
+			t.Fatalf("the key of a slot that has moved: %v", got)
+		}
+	}
 	c.Nodes[1].Kill()
 	redistest.Eventually(t, 20*time.Second, "the replica of a killed node to own its slots", func() bool { return c.Owner(8000) == c.Nodes[4] })
 	c.Nodes[1].Restart()

@@ -1,0 +1,18 @@
+package redistest
+
+// Place is where a server runs: in a network namespace of its own, for instance. Its unix socket is reached from anywhere.
+type Place struct {
+	Host   string   // the address that it binds, and by which other servers know it
+	Inside []string // what comes before the command that starts it: "ip", "netns", "exec", "a"
+}
+
+// Loopback is where servers run unless a test says otherwise.
+var Loopback = Place{Host: "127.0.0.1"}
+
+// at is the place of the i-th server; without any, Loopback.
+func at(places []Place, i int) Place {
+	if len(places) == 0 {
+		return Loopback
+	}
+	return places[i]
+}
