@@ -460,3 +460,30 @@ func TestNamesAreCharged(t *testing.T) {
 		redistest.Eventually(t, patience, "the rest to fit", func() bool { return measured(srv) <= 16<<20 })
 	}
 }
+
+// The names of locks are in the memory of the proxy for as long as the locks are held.
+func TestLocksCountTowardTheMemoryOfTheirClient(t *testing.T) {
+	perEngine(t, func(t *testing.T, redis *redistest.Server, engine string) {
+		srv := startProxy(t, redis, func(o *Options) { o.Engine, o.Limits.Memory = engine, 16<<20 })
+		other, c := dialClient(t, address(srv)), dialClient(t, address(srv))
+		other.do("LOCK", "small")
+		name := strings.Repeat("n", 1<<20)
+		for i := range 8 {
+			c.do("LOCK", name+fmt.Sprint(i))
+		}
+		if got := measured(srv); got < 8<<20 {
+			t.Errorf("8 MiB of names count as %d bytes", got)
+		}
+		for i := range 8 {
+			c.do("UNLOCK", name+fmt.Sprint(i))
+		}
+		redistest.Eventually(t, patience, "the names to be released", func() bool { return measured(srv) < 4<<20 })
+		for i := range 20 {
+			_, _ = c.nc.Write(resp.AppendCommand(nil, "LOCK", name+fmt.Sprint(i))) // it fails when the client has been closed
+		}
+		redistest.Eventually(t, patience, "the client with the large names to be closed", func() bool { return srv.Stats().Closed["memory_limit"] == 1 })
+		if got := other.do("UNLOCK", "small"); got != ":1\r\n" {
+			t.Errorf("another client: %q", got)
+		}
+	})
+}

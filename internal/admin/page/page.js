@@ -107,7 +107,7 @@ function wait(seconds) {
 }
 
 function end(l) {
-  return make('button', {type: 'button', disabled: l.holder === 'none' || l.holder === 'unknown', onclick: () => confirmEnd(l)}, 'Force unlock');
+  return make('button', {type: 'button', disabled: l.holder === 'none' || l.holder === 'unknown' || l.key_bytes > 0, onclick: () => confirmEnd(l)}, 'Force unlock');
 }
 
 function reason(c) {
@@ -130,7 +130,7 @@ const tables = {
     path: '/locks', rows: 'locks', search: 'Key, client or name',
     only: [['', 'All'], ['contended', 'Contended'], ['held', 'Held here'], ['orphaned', 'Not here']],
     start: ['waiting', 'down'],
-    id: l => l.database + ' ' + (l.key_base64 || l.key),
+    id: l => l.database + ' ' + (l.key_base64 || l.key) + (l.key_bytes ? ' ' + l.fence : ''),
     columns: [
       ['key', 'Lock', 'w-key', l => [make('span', {class: 'key'}, l.key), l.database || l.user ? sub([l.user, l.database ? 'db ' + l.database : ''].filter(Boolean).join(', ')) : ''], 'key'],
       ['holder', 'Holder', 'w-who full', holder, 'holder'],

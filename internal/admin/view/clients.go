@@ -81,7 +81,7 @@ func (s *Source) FindClients(q Query) Clients {
 	for i := range page {
 		c := &page[i]
 		out.Rows[i] = Client{
-			ID: c.ID, Address: c.Addr, Name: c.Name, Identity: c.Identity, Connected: ago(c.Since, now), State: c.State, WaitsFor: c.Lock, Waiting: ago(c.Asked, now),
+			ID: c.ID, Address: c.Addr, Name: shown(c.Name), Identity: c.Identity, Connected: ago(c.Since, now), State: c.State, WaitsFor: shown(c.Lock), Waiting: ago(c.Asked, now),
 			Pin: c.Pin, Unanswered: c.Unanswered, Unread: c.Unread, Paused: c.Paused, SetAside: c.SetAside,
 		}
 	}

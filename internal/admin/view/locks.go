@@ -27,7 +27,8 @@ const (
 // for none, or for one that is not known.
 type Lock struct {
 	Key       string  `json:"key"`
-	KeyBase64 string  `json:"key_base64,omitempty"` // the bytes of a key that is not UTF-8
+	KeyBase64 string  `json:"key_base64,omitempty"` // the bytes of a key that is not UTF-8, unless it is shortened
+	KeyBytes  int     `json:"key_bytes,omitempty"`  // the length of a key that is shortened
 	Database  int     `json:"database"`
 	User      string  `json:"user"` // whose clients hold it, or else wait for it
 	Holder    string  `json:"holder"`
@@ -109,13 +110,16 @@ func (s *Source) FindLocks(ctx context.Context, q Query) Locks {
 
 func rowOf(l *proxy.SeenLock, now time.Time) Lock {
 	row := Lock{
-		Key: l.Key, Database: l.DB, User: l.User, Holder: HolderUnknown, Held: -1, LeaseLeft: -1, Waiters: l.Waiters, Fair: l.Fair, Waiting: ago(l.Oldest, now),
+		Key: shown(l.Key), Database: l.DB, User: l.User, Holder: HolderUnknown, Held: -1, LeaseLeft: -1, Waiters: l.Waiters, Fair: l.Fair, Waiting: ago(l.Oldest, now),
 	}
-	if !utf8.ValidString(l.Key) {
+	switch {
+	case len(l.Key) > longestShown:
+		row.KeyBytes = len(l.Key)
+	case !utf8.ValidString(l.Key):
 		row.KeyBase64 = base64.StdEncoding.EncodeToString([]byte(l.Key))
 	}
 	if l.Held {
-		row.Holder, row.Client, row.Name = HolderHere, l.Client.Addr, l.Client.Name
+		row.Holder, row.Client, row.Name = HolderHere, l.Client.Addr, shown(l.Client.Name)
 		row.Held, row.LeaseLeft, row.Renewed, row.Holds, row.Fence = ago(l.Since, now), l.TTL.Seconds(), !l.Fixed, l.Holds, l.Fence
 	}
 	return row

@@ -9,6 +9,8 @@ package view
 
 import (
 	"context"
+	"fmt"
+	"unicode/utf8"
 
 	"github.com/lockproxy/lockproxy/internal/lockcmds/script"
 	"github.com/lockproxy/lockproxy/internal/proxy"
@@ -28,4 +30,19 @@ func Of(p *proxy.Server) *Source {
 		UUID: p.Stats().UUID, EachLock: p.EachLock, EachClient: p.EachClient,
 		Holder: func(ctx context.Context, l *proxy.SeenLock) (script.Holder, error) { return l.Holder(ctx) },
 	}
+}
+
+// longestShown is how much of a name a table shows, in bytes. Clients choose names of any length, and JSON makes them up to six times as long.
+const longestShown = 1024
+
+// shown is a name as a table shows it.
+func shown(name string) string {
+	if len(name) <= longestShown {
+		return name
+	}
+	end := longestShown
+	for end > longestShown-utf8.UTFMax && !utf8.RuneStart(name[end]) {
+		end--
+	}
+	return fmt.Sprintf("%s... (%d more bytes)", name[:end], len(name)-end)
 }

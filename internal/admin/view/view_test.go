@@ -4,11 +4,14 @@ import (
 	"fmt"
 	"net/url"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/lockproxy/lockproxy/internal/lockcmds"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/contract"
 	"github.com/lockproxy/lockproxy/internal/proxy"
 )
 
@@ -133,6 +136,29 @@ func TestABadQueryIsRefused(t *testing.T) {
 		}
 		if q, err := ParseClients(form); err == nil {
 			t.Errorf("%.20q is %+v", query, q)
+		}
+	}
+}
+
+// 500 rows with names of megabytes would be an answer of gigabytes.
+func TestLongNamesAreShortened(t *testing.T) {
+	const more = 5000
+	for _, rune := range []string{"n", "\x01", "ä", "語", "\xff", "😀"} {
+		name := strings.Repeat(rune, (longestShown+more)/len(rune)+1)
+		clients := clientsOf(proxy.ClientStatus{Name: name, Lock: name})
+		_, table := ids(t, clients, "")
+		held := &Source{EachLock: func(f func(proxy.SeenLock)) {
+			f(proxy.SeenLock{Held: true, Hold: lockcmds.Hold{Key: name, Client: contract.ClientInfo{Name: name}}})
+		}}
+		row, client := held.FindLocks(t.Context(), Query{Sort: "key", Limit: 1}).Rows[0], table.Rows[0]
+		if row.KeyBytes != len(name) || row.KeyBase64 != "" {
+			t.Errorf("%q: %d bytes, %q", rune, row.KeyBytes, row.KeyBase64)
+		}
+		for what, got := range map[string]string{"key": row.Key, "name": row.Name, "client's name": client.Name, "client's lock": client.WaitsFor} {
+			begin, end, _ := strings.Cut(got, "...")
+			if !strings.HasPrefix(name, begin) || len(begin) > longestShown || len(begin)%len(rune) != 0 || end != fmt.Sprintf(" (%d more bytes)", len(name)-len(begin)) {
+				t.Errorf("%s of %q: %d bytes, %q", what, rune, len(begin), end)
+			}
 		}
 	}
 }

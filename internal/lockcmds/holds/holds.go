@@ -77,7 +77,7 @@ func New(o Options) *Holds {
 
 // Session is the record of one session.
 type Session struct {
-	ledger.Session // Name is "<UUID>:<token>"; Name and Losses are immutable, Holds.mu guards the rest
+	ledger.Session // Name is "<UUID>:<token>"; Name, Losses and Held are immutable, Holds.mu guards the rest
 
 	ID   uint64           // immutable
 	Conn contract.Session // immutable
@@ -157,7 +157,7 @@ func (x *Holds) beginLocked(s *contract.Caller, lock, owner string) (*Session, l
 	c := x.sessions[s.ID]
 	if c == nil {
 		c = &Session{ID: s.ID, Conn: s.Session}
-		c.Name, c.Losses, c.Tag = owners.Default(x.UUID, s.Token), s.Losses, c
+		c.Name, c.Losses, c.Tag, c.Held = owners.Default(x.UUID, s.Token), s.Losses, c, s.Held
 		x.sessions[s.ID] = c
 	}
 	return c, ledger.Key{Lock: lock, Owner: cmp.Or(owner, c.Name)}

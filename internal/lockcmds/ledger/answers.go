@@ -127,10 +127,7 @@ func (l *Ledger) join(h *Hold, g *Grant) {
 		o = &h.holders[len(h.holders)-1]
 	}
 	*o = Holder{Session: g.By, Holds: g.Mine, Grace: g.Grace, Client: g.Client}
-	if g.By.holds == nil {
-		g.By.holds = make(map[*Hold]struct{})
-	}
-	g.By.holds[h] = struct{}{}
+	g.By.gets(h)
 	g.By.Losses.Forget(h.Lock, h.Owner)
 }
 

@@ -18,6 +18,7 @@ package ledger
 
 import (
 	"slices"
+	"sync/atomic"
 	"time"
 )
 
@@ -35,11 +36,15 @@ type Losses interface {
 	Vague() bool
 }
 
-// Session is the ledger's part of one session. The caller sets Name, Losses and Tag before its first use.
+// Session is the ledger's part of one session. The caller sets Name, Losses, Tag and Held before its first use.
 type Session struct {
 	Name   string // its own, unique: also the owner for which it holds locks if it names none
 	Losses Losses
 	Tag    any // the caller's
+
+	// Held counts the bytes of memory that its holds take. It is read without the caller's mutex, and not counted down when the session has
+	// ended. nil: it is not counted.
+	Held *atomic.Int64
 
 	holds map[*Hold]struct{}
 	// releasing is how many of its releases are on their way, or in doubt: a copy of them may still be sent.
@@ -56,6 +61,31 @@ func (s *Session) Copies() bool { return s.releasing > 0 || s.Doubted }
 func (s *Session) Has(h *Hold) bool {
 	_, ok := s.holds[h]
 	return ok
+}
+
+// gets records that the session has a part in the hold.
+func (s *Session) gets(h *Hold) {
+	if s.Has(h) {
+		return
+	}
+	if s.holds == nil {
+		s.holds = make(map[*Hold]struct{})
+	}
+	s.holds[h] = struct{}{}
+	if s.Held != nil {
+		s.Held.Add(h.bytes())
+	}
+}
+
+// loses records that the session has no part in the hold any more.
+func (s *Session) loses(h *Hold) {
+	if !s.Has(h) {
+		return
+	}
+	delete(s.holds, h)
+	if s.Held != nil {
+		s.Held.Add(-h.bytes())
+	}
 }
 
 // Holding is how many holds the session has a part in.
@@ -102,6 +132,12 @@ type Holder struct {
 	Grace   time.Duration // the most that is left of the lease when the session ends, if no other session holds it; negative: all
 	Client  Client
 }
+
+// holdCost is the memory of a hold without its names: the records here and in the watchdog.
+const holdCost = 640
+
+// bytes is the memory that the hold takes, about.
+func (h *Hold) bytes() int64 { return int64(holdCost + len(h.Lock) + len(h.Owner)) }
 
 // Holders are the sessions that have a part in the hold, the first one first. The caller does not change or keep them.
 func (h *Hold) Holders() []Holder { return h.holders }
@@ -213,7 +249,7 @@ func (l *Ledger) drop(h *Hold, end End) {
 		l.list = l.list[:last]
 	}
 	for _, o := range h.holders {
-		delete(o.Session.holds, h)
+		o.Session.loses(h)
 	}
 	h.holders, h.first = nil, [1]Holder{}
 	l.effect(Effect{Op: Forget, Hold: h, End: end})

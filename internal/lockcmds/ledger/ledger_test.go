@@ -2,6 +2,7 @@ package ledger_test
 
 import (
 	"fmt"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -493,4 +494,22 @@ func TestLedgerAgreesWithItselfWhateverHappens(t *testing.T) {
 			}
 		}
 	})
+}
+
+// The memory of a hold counts for each session that has a part in it, once, until the hold ends.
+func TestTheMemoryOfHoldsIsCounted(t *testing.T) {
+	b, s, o := newBook(), session("s"), session("o")
+	s.Held, o.Held = new(atomic.Int64), new(atomic.Int64)
+	h := b.grant(s, "shared", 5, 1, 1, 1)
+	one := s.Held.Load()
+	b.grant(s, "shared", 5, 2, 2, 2)
+	b.grant(o, "shared", 5, 3, 1, 3)
+	if s.Held.Load() != one || o.Held.Load() != one || one < int64(len("k")+len("shared")) {
+		t.Errorf("%d bytes, then %d and %d", one, s.Held.Load(), o.Held.Load())
+	}
+	b.Drop(h)
+	b.Drop(h)
+	if s.Held.Load() != 0 || o.Held.Load() != 0 {
+		t.Errorf("%d and %d bytes are left", s.Held.Load(), o.Held.Load())
+	}
 }

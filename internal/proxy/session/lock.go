@@ -140,7 +140,7 @@ func (l *lockSession) caller() contract.Caller {
 		l.token = owners.NewToken()
 	}
 	return contract.Caller{
-		Session: l, ID: l.ID, Token: l.token, Losses: l.lossesHere(),
+		Session: l, ID: l.ID, Token: l.token, Losses: l.lossesHere(), Held: &l.held,
 		Info: contract.ClientInfo{Addr: l.Addr, Name: l.name}, Library: l.library,
 		Proto: l.ident.Proto, NothingPending: l.Slots.Due() == 0,
 	}

@@ -2,6 +2,7 @@ package session
 
 import (
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/lockproxy/lockproxy/internal/lockcmds/engines"
@@ -213,6 +214,7 @@ type locker struct {
 	engines []*engines.Engine   // the engines that know this session
 	token   string              // of its default owner as lock engines know it; empty: not made yet
 	losses  map[int]*losses.Set // of locks, by database
+	held    atomic.Int64        // bytes of memory that its locks take
 	script  []byte              // scratch: the script call being sent
 }
 
