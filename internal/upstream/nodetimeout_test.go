@@ -1,6 +1,8 @@
 package upstream
 
 import (
+	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -30,4 +32,30 @@ func TestALeaseThatAFailoverOfAClusterMayOutlastIsReported(t *testing.T) {
 	if got := u.Failover(); got != 63*time.Second {
 		t.Errorf("a failover takes %v", got)
 	}
+}
+
+// Nodes may have different timeouts. The longest one counts, and is reported once.
+func TestTimeoutsThatDifferAreReportedOnce(t *testing.T) {
+	c := redistest.StartCluster(t, 3, 0, "--cluster-node-timeout", "15000")
+	core, logs := observer.New(zap.WarnLevel)
+	u := start(t, Options{Addr: "cluster://" + c.Addrs(), Lease: 30 * time.Second, Logger: zap.New(core), authPeriod: 5 * time.Millisecond})
+	asked := func() (all int64) {
+		for _, node := range c.Nodes {
+			stats, _ := node.Do(t, "INFO", "commandstats").(string)
+			_, rest, _ := strings.Cut(stats, "cmdstat_config|get:calls=")
+			number, _, _ := strings.Cut(rest, ",")
+			n, _ := strconv.ParseInt(number, 10, 64)
+			all += n
+		}
+		return all
+	}
+	c.Nodes[1].Do(t, "CONFIG", "SET", "cluster-node-timeout", "60000")
+	redistest.Eventually(t, 10*time.Second, "the longest time", func() bool { return u.Failover() == 63*time.Second })
+	before := asked()
+	redistest.Eventually(t, 10*time.Second, "more questions", func() bool { return asked() > before+60 })
+	if n := logs.FilterMessageSnippet("a failover may take longer than the lease").Len(); n != 1 {
+		t.Errorf("%d warnings", n)
+	}
+	c.Nodes[1].Do(t, "CONFIG", "SET", "cluster-node-timeout", "15000")
+	redistest.Eventually(t, 10*time.Second, "a shorter time", func() bool { return u.Failover() == 18*time.Second })
 }

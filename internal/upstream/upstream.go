@@ -242,7 +242,7 @@ func (u *Upstream) lookAtSettings(ctx context.Context) {
 	if u.cluster == nil {
 		return
 	}
-	if d := u.asker.NodeTimeout(ctx); d != 0 {
+	if d := u.asker.NodeTimeout(ctx, u.primaries(), u.Silent); d != 0 {
 		u.DownAfter(d)
 	}
 }

@@ -10,6 +10,8 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/lockproxy/lockproxy/internal/resp"
+	"github.com/lockproxy/lockproxy/internal/upstream/dial"
+	"github.com/lockproxy/lockproxy/internal/upstream/topology"
 )
 
 // roomy is a limit of Redis for the memory of one connection, in bytes, that clients who share it are not expected to reach.
@@ -51,9 +53,35 @@ func (a *Asker) setting(nc net.Conn, name string) (string, error) {
 	return string(v.Elems[1].Str), nil
 }
 
-// NodeTimeout asks a node of a cluster for the time after which it takes a silent node for down. 0: it has not told.
-func (a *Asker) NodeTimeout(ctx context.Context) time.Duration {
-	nc, err := a.connect(ctx)
+// timeoutsAtOnce is the number of nodes that NodeTimeout asks.
+const timeoutsAtOnce = 3
+
+// NodeTimeout asks some nodes of a cluster, others at each call, for the time after which they take a silent node for down. They may differ: it
+// returns the longest time of those that are known. Nodes for which skip is true are not asked. 0: none has told.
+func (a *Asker) NodeTimeout(ctx context.Context, nodes []topology.Node, skip func(topology.Node) bool) (longest time.Duration) {
+	known := make(map[topology.Node]time.Duration, len(nodes))
+	for _, at := range nodes {
+		known[at] = a.timeouts[at]
+	}
+	for range min(timeoutsAtOnce, len(nodes)) {
+		a.turn++
+		at := nodes[a.turn%len(nodes)]
+		if skip(at) {
+			continue
+		}
+		if d := a.nodeTimeout(ctx, at); d != 0 {
+			known[at] = d
+		}
+	}
+	a.timeouts = known
+	for _, d := range known {
+		longest = max(longest, d)
+	}
+	return longest
+}
+
+func (a *Asker) nodeTimeout(ctx context.Context, at topology.Node) time.Duration {
+	nc, err := a.Dialer.Dial(ctx, dial.Target{At: at, ID: a.Own})
 	if err != nil {
 		return 0 // a session that needs Redis reports that it is away
 	}

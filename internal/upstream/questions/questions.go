@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"context"
 	"net"
+	"time"
 
 	"go.uber.org/zap"
 
@@ -27,6 +28,9 @@ type Asker struct {
 	Logger *zap.Logger
 
 	limits [2]string // settings of Redis that the log knows; owned by the caller of Tight
+
+	timeouts map[topology.Node]time.Duration // of the nodes of a cluster; 0: not known. Owned by the caller of NodeTimeout, as turn
+	turn     int
 }
 
 // connect opens a connection with the proxy's own credentials.
