@@ -509,3 +509,38 @@ func TestAStoppedPrimaryCostsNoLeaseElsewhere(t *testing.T) {
 	}
 	c.Nodes[0].Continue()
 }
+
+// A primary hangs, and only renewals have to do with it. They reach its successor before the leases are over, though nothing announces it.
+func TestALeaseFollowsAPrimaryThatNoCommandUses(t *testing.T) {
+	t.Parallel()
+	const lease = 4500 * time.Millisecond
+	c := redistest.StartCluster(t, 3, 1, "--cluster-node-timeout", "500")
+	key := keyOf(t, c, c.Nodes[1])
+	var proxies []*Server
+	var holders []*peer
+	for i := range 4 {
+		srv := startProxy(t, c.Nodes[0], func(o *Options) { o.Upstream.Addr, o.Locks.Lease = "cluster://"+c.Addrs(), lease })
+		p := dialClient(t, address(srv))
+		integer(t, p.quiet("LOCK", fmt.Sprintf("{%s}%d", key, i)))
+		proxies, holders = append(proxies, srv), append(holders, p)
+		first := c.Nodes[1].Do(t, "PEXPIRETIME", fmt.Sprintf("{%s}%d", key, i)).(int64)
+		redistest.Eventually(t, patience, "a renewal, for which the lock engine connects", func() bool {
+			return c.Nodes[1].Do(t, "PEXPIRETIME", fmt.Sprintf("{%s}%d", key, i)).(int64) > first
+		})
+	}
+	c.Nodes[1].Pause()
+	defer c.Nodes[1].Continue()
+	begin := time.Now()
+	for i, srv := range proxies {
+		redistest.Eventually(t, patience, "the successor to be known", func() bool {
+			return srv.shared.Upstream.View().Primary(c.ID(c.Nodes[4])) != nil
+		})
+		t.Logf("proxy %d knows the successor after %v", i, time.Since(begin).Round(time.Millisecond))
+	}
+	redistest.Eventually(t, patience, "the first leases to be over", func() bool { return time.Since(begin) > lease })
+	for i, p := range holders {
+		if got := p.quiet("UNLOCK", fmt.Sprintf("{%s}%d", key, i)); got != ":1\r\n" {
+			t.Errorf("UNLOCK at proxy %d: %q", i, got)
+		}
+	}
+}

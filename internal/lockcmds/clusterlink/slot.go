@@ -56,8 +56,8 @@ func (n slotNode) route(ctx context.Context, call func(ctx context.Context, s *s
 			return err
 		})
 		if err != nil {
-			if errors.Is(err, redislink.ErrUnsent) {
-				fleet.Refresh(topology.Any, nil)
+			if errors.Is(err, redislink.ErrUnsent) || errors.Is(err, context.DeadlineExceeded) {
+				fleet.Refresh(topology.Any, nil) // nothing announces that a server was stopped, and another promoted
 			}
 			return err
 		}
