@@ -226,6 +226,7 @@ func (l *Lane) Run() {
 		o.Owner.Connected(l, reconnected)
 		reconnected = true
 		log.Debug("lane connected")
+		stream.OnReadonly(l.stream, o.Dialer.OnReadonly(l.At()))
 		l.stream.MakeMeek(!l.Identity().Authenticated() && o.Meek())
 		err = l.serve(nc)
 		left := o.Dialer.IsElsewhere(l.At(), nc) // the proxy has ended the connection, because the server has moved

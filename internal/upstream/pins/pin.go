@@ -200,6 +200,7 @@ func (p *Pin) run() {
 	if sc, ok := nc.(syscall.Conn); ok {
 		p.stream.WriteDirectly(direct.New(sc))
 	}
+	stream.OnReadonly(p.stream, dialer.OnReadonly(p.target.At))
 	err = wire.Serve(nc, p.stream, p.stop)
 	dialer.Census().Closed(nc)
 	p.pins.died(p)

@@ -8,6 +8,9 @@
 // knows an old configuration. A view is never replaced by an older one, unless the process at its address is no primary and a majority of
 // the Sentinels agree on the older one. A Sentinel that does not answer is left out. If none answers, the view stays.
 //
+// Sentinels that know the primary by its name tell which others watch it. These are asked, too, up to a limit (package roster), so the view stays fresh when all
+// Sentinels of the configuration have been replaced.
+//
 // # Goroutines
 //
 //   - Watcher.Run is the only one that decides.

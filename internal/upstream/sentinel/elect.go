@@ -10,6 +10,8 @@ type Answer struct {
 	DownAfter time.Duration
 	// Replicas is how many replicas it knows. It forgets none by itself.
 	Replicas int
+	// Sentinels is how many Sentinels there are by its word, with itself. It forgets none by itself. 0: it does not say.
+	Sentinels int
 }
 
 // view is an epoch with its address; the zero value is none.

@@ -14,8 +14,10 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/lockproxy/lockproxy/internal/resp"
+	"github.com/lockproxy/lockproxy/internal/upstream/address"
 	"github.com/lockproxy/lockproxy/internal/upstream/dial"
 	"github.com/lockproxy/lockproxy/internal/upstream/handshake"
+	"github.com/lockproxy/lockproxy/internal/upstream/roster"
 )
 
 // events are the channels of a Sentinel that tell of changes. Some messages are about other primaries.
@@ -32,12 +34,13 @@ const promoting = "+failover-state-wait-promotion"
 type link struct {
 	number  int
 	addr    string
-	name    string // of the primary
+	name    string      // of the primary
+	reach   address.Map // where announced Sentinels are reached
 	connect func(ctx context.Context) (net.Conn, error)
 	results chan<- result
 	events  chan<- struct{}
 	chosen  chan<- string // gets the announced address of a replica that is being promoted
-	log     *zap.Logger
+	trouble trouble       // owned by run
 
 	mu    sync.Mutex
 	nc    net.Conn  // nil: not connected
@@ -49,6 +52,8 @@ type link struct {
 type result struct {
 	number int
 	answer Answer
+	id     string        // of the Sentinel; "": it does not say
+	peers  []roster.Peer // that watch the same primary
 	err    error
 }
 
@@ -66,7 +71,7 @@ func (l *link) run(ctx context.Context) {
 		if ctx.Err() != nil {
 			return
 		}
-		l.log.Debug("sentinel not reachable", zap.String("addr", l.addr), zap.Error(err))
+		l.trouble.failed(err)
 		select {
 		case l.results <- result{number: l.number, err: fmt.Errorf("sentinel %s: %w", l.addr, err)}:
 		case <-ctx.Done():
@@ -115,7 +120,7 @@ func (l *link) subscribe(nc net.Conn, in *handshake.Reader) error {
 		return err
 	}
 	if v.IsError() {
-		l.log.Warn("a sentinel tells no events", zap.String("addr", l.addr), zap.String("reply", string(v.Str)))
+		l.trouble.mute(string(v.Str))
 	}
 	return nc.SetReadDeadline(time.Time{})
 }
@@ -139,6 +144,7 @@ func (l *link) ask() {
 		// The two commands arrive together, so the Sentinel runs them one right after the other. From the promotion of a replica on, the
 		// second one names it, long before the first one does.
 		question := resp.AppendCommand(resp.AppendCommand(nil, "SENTINEL", "MASTER", l.name), "SENTINEL", "GET-MASTER-ADDR-BY-NAME", l.name)
+		question = resp.AppendCommand(resp.AppendCommand(question, "SENTINEL", "SENTINELS", l.name), "SENTINEL", "MYID")
 		if l.write(l.nc, question) != nil {
 			dial.Abort(l.nc) // ends the reader
 		}
@@ -161,18 +167,21 @@ func (l *link) answered() bool {
 // read hands on what the Sentinel says.
 func (l *link) read(ctx context.Context, in *handshake.Reader) error {
 	for {
-		master, err := l.reply(in)
-		if err != nil {
-			return err
+		var replies [questions]resp.Value
+		for i := range replies {
+			var err error
+			if replies[i], err = l.reply(in); err != nil {
+				return err
+			}
 		}
-		addr, err := l.reply(in)
-		if err != nil {
-			return err
-		}
+		l.trouble.over()
 		again := l.answered()
 		r := result{number: l.number}
-		if r.answer, err = parse(master, addr); err != nil {
+		var err error
+		if r.answer, err = parse(replies[0], replies[1]); err != nil {
 			r.err = fmt.Errorf("sentinel %s: %w", l.addr, err)
+		} else {
+			r.peers, r.id = peers(replies[2], l.reach), idOf(replies[3])
 		}
 		select {
 		case l.results <- r:
@@ -184,6 +193,9 @@ func (l *link) read(ctx context.Context, in *handshake.Reader) error {
 		}
 	}
 }
+
+// questions are the commands of one question.
+const questions = 4
 
 // reply returns the next reply. Events ask for another look.
 func (l *link) reply(in *handshake.Reader) (resp.Value, error) {
@@ -257,6 +269,8 @@ func parse(master, addr resp.Value) (Answer, error) {
 			a.Epoch, known = n, true
 		case name == "num-slaves":
 			a.Replicas = int(n)
+		case name == "num-other-sentinels":
+			a.Sentinels = int(n) + 1
 		case name == "down-after-milliseconds":
 			a.DownAfter = time.Duration(n) * time.Millisecond
 		}
@@ -265,4 +279,84 @@ func parse(master, addr resp.Value) (Answer, error) {
 		return Answer{}, errors.New("its answer has no config-epoch: it is no Sentinel")
 	}
 	return a, nil
+}
+
+// mostListed bounds the entries of a list of Sentinels that are read.
+const mostListed = 64
+
+// peers reads the reply that lists the other Sentinels of a primary. A Sentinel may refuse to tell them.
+func peers(list resp.Value, reach address.Map) (all []roster.Peer) {
+	for _, entry := range list.Elems[:min(len(list.Elems), mostListed)] {
+		var host, port string
+		var p roster.Peer
+		for i := 0; i+1 < len(entry.Elems); i += 2 {
+			switch text := string(entry.Elems[i+1].Str); string(entry.Elems[i].Str) {
+			case "ip":
+				host = text
+			case "port":
+				port = text
+			case "runid":
+				p.ID = text
+			case "flags":
+				p.Down = strings.Contains(text, "s_down") || strings.Contains(text, "disconnected")
+			}
+		}
+		if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 || host == "" {
+			continue
+		}
+		p.Addr = reach.Of(net.JoinHostPort(host, port))
+		all = append(all, p)
+	}
+	return all
+}
+
+// idOf reads the id that a Sentinel has given itself. Redis before 6.2 does not tell it.
+func idOf(reply resp.Value) string {
+	if reply.IsError() {
+		return ""
+	}
+	return string(reply.Str)
+}
+
+// trouble logs once that a Sentinel cannot be asked, when the cause changes, and when it is over.
+type trouble struct {
+	log        *zap.Logger // with the Sentinel's address
+	configured bool        // else its end concerns the operator of the Sentinels alone
+	cause      string      // "": there is none
+	fine       bool        // the present connection has brought an answer
+	silent     bool        // it has refused to tell events
+}
+
+// failed notes why a connection was not made, or has ended.
+func (t *trouble) failed(err error) {
+	if t.fine { // the next attempt to connect says more
+		t.fine = false
+		t.log.Debug("the connection to a sentinel has ended", zap.Error(err))
+		return
+	}
+	cause, write := "a sentinel cannot be reached", t.log.Warn
+	if handshake.IsLasting(err) {
+		cause, write = "a sentinel refuses the proxy's connection: see sentinel.user, sentinel.password and sentinel.tls", t.log.Error
+	}
+	if cause == t.cause || !t.configured {
+		write = t.log.Debug
+	}
+	t.cause = cause
+	write(cause, zap.Error(err))
+}
+
+// over notes that the Sentinel has answered.
+func (t *trouble) over() {
+	if t.cause != "" && t.configured {
+		t.log.Info("a sentinel answers again")
+	}
+	t.cause, t.fine = "", true
+}
+
+// mute notes that the Sentinel refuses to tell events. It is asked from time to time.
+func (t *trouble) mute(reply string) {
+	if !t.silent {
+		t.log.Warn("a sentinel tells no events", zap.String("reply", reply))
+	}
+	t.silent = true
 }

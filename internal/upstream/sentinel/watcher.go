@@ -15,6 +15,7 @@ import (
 	"github.com/lockproxy/lockproxy/internal/upstream/address"
 	"github.com/lockproxy/lockproxy/internal/upstream/dial"
 	"github.com/lockproxy/lockproxy/internal/upstream/handshake"
+	"github.com/lockproxy/lockproxy/internal/upstream/roster"
 	"github.com/lockproxy/lockproxy/internal/upstream/topology"
 )
 
@@ -43,7 +44,7 @@ type Options struct {
 // Watcher keeps the view of one primary.
 type Watcher struct {
 	opts    Options
-	links   []*link
+	connect func(ctx context.Context, addr string) (net.Conn, error) // with a Sentinel
 	results chan result
 	event   chan struct{} // size 1: a Sentinel has told of a change
 	chosen  chan string   // size 1: a replica is being promoted
@@ -54,7 +55,9 @@ type Watcher struct {
 	old      atomic.Bool  // it has run for a second
 
 	// Owned by Run.
-	latest   map[int]said // by the number of the Sentinel
+	roster   *roster.Roster
+	links    map[int]running // by the number of the Sentinel, as the next ones
+	latest   map[int]said
 	ignorant map[int]bool // Sentinels that do not know the name
 	asked    time.Time
 	ahead    time.Time // until then the view may be ahead of the Sentinels' answers
@@ -66,18 +69,47 @@ type said struct {
 	at     time.Time
 }
 
+// running is a link whose goroutine runs.
+type running struct {
+	*link
+	stop context.CancelFunc
+}
+
 // New returns a watcher. It starts nothing.
 func New(opts Options) *Watcher {
-	w := &Watcher{opts: opts, results: make(chan result), event: make(chan struct{}, 1), chosen: make(chan string, 1), risen: make(chan string), latest: map[int]said{}, ignorant: map[int]bool{}}
-	for i, server := range opts.Sentinels {
-		w.links = append(w.links, &link{
-			number: i, addr: server.Addr, name: opts.Name, results: w.results, events: w.event, chosen: w.chosen, log: opts.Logger,
-			connect: func(ctx context.Context) (net.Conn, error) {
-				return opts.Dialer.Dial(ctx, dial.Target{At: topology.Node(server.Addr), ID: opts.ID})
-			},
-		})
+	w := &Watcher{
+		opts: opts, results: make(chan result), event: make(chan struct{}, 1), chosen: make(chan string, 1), risen: make(chan string),
+		links: map[int]running{}, latest: map[int]said{}, ignorant: map[int]bool{},
 	}
+	w.connect = func(ctx context.Context, addr string) (net.Conn, error) {
+		return opts.Dialer.Dial(ctx, dial.Target{At: topology.Node(addr), ID: opts.ID})
+	}
+	var addrs []string
+	for _, server := range opts.Sentinels {
+		addrs = append(addrs, server.Addr)
+	}
+	w.roster = roster.New(addrs)
 	return w
+}
+
+// start begins to ask a Sentinel.
+func (w *Watcher) start(ctx context.Context, wg *sync.WaitGroup, m roster.Member) {
+	ctx, stop := context.WithCancel(ctx)
+	l := &link{
+		number: m.Number, addr: m.Addr, name: w.opts.Name, reach: w.opts.Map, results: w.results, events: w.event, chosen: w.chosen,
+		trouble: trouble{log: w.opts.Logger.With(zap.String("sentinel", m.Addr)), configured: m.Configured},
+		connect: func(ctx context.Context) (net.Conn, error) { return w.connect(ctx, m.Addr) },
+	}
+	w.links[m.Number] = running{l, stop}
+	wg.Go(func() { l.run(ctx) })
+}
+
+// end asks a Sentinel no more.
+func (w *Watcher) end(number int) {
+	w.links[number].stop()
+	delete(w.links, number)
+	delete(w.latest, number)
+	delete(w.ignorant, number)
 }
 
 const (
@@ -97,8 +129,8 @@ const (
 func (w *Watcher) Run(ctx context.Context) {
 	var wg sync.WaitGroup
 	defer wg.Wait()
-	for _, l := range w.links {
-		wg.Go(func() { l.run(ctx) })
+	for _, m := range w.roster.Members() {
+		w.start(ctx, &wg, m)
 	}
 	wg.Go(func() { w.watchPromotions(ctx) })
 	defer time.AfterFunc(youth, func() { w.old.Store(true) }).Stop()
@@ -110,7 +142,11 @@ func (w *Watcher) Run(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case r := <-w.results:
+			if _, asked := w.links[r.number]; !asked {
+				continue // it has left
+			}
 			w.note(r)
+			w.enlist(ctx, &wg, r)
 			w.decide(time.Since(began) >= firstLook)
 			continue
 		case addr := <-w.risen:
@@ -156,6 +192,25 @@ func (w *Watcher) Find(ctx context.Context) error {
 	return nil
 }
 
+// enlist begins to ask the Sentinels that one has told of.
+func (w *Watcher) enlist(ctx context.Context, wg *sync.WaitGroup, r result) {
+	if r.err != nil {
+		return
+	}
+	if w.Young() { // the Sentinels of the configuration may be listed by other addresses, and have not told their ids yet
+		r.peers = nil
+	}
+	joins, leaves := w.roster.Answered(r.number, r.id, r.peers, time.Now())
+	for _, m := range leaves {
+		w.opts.Logger.Info("a sentinel is not asked any more that no configuration names", zap.String("sentinel", m.Addr))
+		w.end(m.Number)
+	}
+	for _, m := range joins {
+		w.opts.Logger.Info("another sentinel is asked that upstream.Address does not name", zap.String("sentinel", m.Addr))
+		w.start(ctx, wg, m)
+	}
+}
+
 // note keeps what a Sentinel said.
 func (w *Watcher) note(r result) {
 	if r.err == nil {
@@ -177,15 +232,22 @@ func (w *Watcher) note(r result) {
 
 // decide publishes the view that follows from the latest answers. late says that the first view waits for no more answers.
 func (w *Watcher) decide(late bool) {
-	answers := make([]Answer, 0, len(w.latest))
+	answers, total := make([]Answer, 0, len(w.latest)), 0
+	counted := map[string]bool{} // a Sentinel with two addresses counts once
 	for number, s := range w.latest {
-		if time.Since(s.at) < answerLife {
-			answers = append(answers, s.answer)
-		} else {
+		switch id := w.roster.ID(number); {
+		case time.Since(s.at) >= answerLife:
 			delete(w.latest, number)
+		case id == "" || !counted[id]:
+			counted[id] = true
+			answers = append(answers, s.answer)
+			total = max(total, s.answer.Sentinels)
 		}
 	}
-	majority := len(w.links)/2 + 1
+	if total == 0 {
+		total = len(w.links)
+	}
+	majority := min(total, len(w.links))/2 + 1
 	present := view{}
 	if v := w.opts.Primary.View(); v != nil {
 		present = view{v.Epoch, v.Announced}

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/lockproxy/lockproxy/internal/resp"
 	"github.com/lockproxy/lockproxy/internal/upstream/address"
@@ -27,6 +28,11 @@ type fake struct {
 	addr  string // host:port
 	down  bool
 	nc    net.Conn
+	id    string
+	lists []string // addresses of other Sentinels, whose ids are the same, or follow behind a =
+	name  string   // of the primary that it knows; "": any
+
+	refuses error // the connection
 }
 
 var errDown = errors.New("connection refused")
@@ -41,6 +47,9 @@ func (f *fake) set(epoch int, addr string) {
 func (f *fake) connect(context.Context) (net.Conn, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	if f.refuses != nil {
+		return nil, f.refuses
+	}
 	if f.down {
 		return nil, errDown
 	}
@@ -55,7 +64,9 @@ func (f *fake) die() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.down = true
-	f.nc.Close()
+	if f.nc != nil {
+		f.nc.Close()
+	}
 }
 
 // tell sends an event.
@@ -90,7 +101,28 @@ func (f *fake) serve(nc net.Conn) {
 func (f *fake) answer(command resp.Value) string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	switch string(command.Elems[len(command.Elems)-2].Str) {
+	last := string(command.Elems[len(command.Elems)-1].Str)
+	word := string(command.Elems[len(command.Elems)-2].Str)
+	switch word {
+	case "MASTER", "GET-MASTER-ADDR-BY-NAME", "SENTINELS":
+		if f.name != "" && f.name != last {
+			return "-ERR No such master with that name\r\n"
+		}
+	}
+	switch word {
+	case "SENTINELS":
+		list := fmt.Sprintf("*%d\r\n", len(f.lists))
+		for _, addr := range f.lists {
+			addr, id, other := strings.Cut(addr, "=")
+			if !other {
+				id = addr
+			}
+			host, port, _ := net.SplitHostPort(addr)
+			list += string(resp.AppendCommand(nil, "ip", host, "port", port, "runid", id, "flags", "sentinel"))
+		}
+		return list
+	case "SENTINEL":
+		return fmt.Sprintf("$%d\r\n%s\r\n", len(f.id), f.id)
 	case "MASTER":
 		epoch := fmt.Sprint(f.epoch)
 		return fmt.Sprintf("%%2\r\n$12\r\nconfig-epoch\r\n$%d\r\n%s\r\n$23\r\ndown-after-milliseconds\r\n$4\r\n1000\r\n", len(epoch), epoch)
@@ -101,9 +133,11 @@ func (f *fake) answer(command resp.Value) string {
 	return ">3\r\n$9\r\nsubscribe\r\n$1\r\nx\r\n:1\r\n"
 }
 
-// stand is a watcher of three fakes.
+// stand is a watcher of three fakes, and of others that these tell of.
 type stand struct {
 	fakes   []*fake
+	others  map[string]*fake // by address
+	logs    *observer.ObservedLogs
 	primary *topology.Primary
 
 	mu        sync.Mutex
@@ -122,18 +156,19 @@ func (s *stand) locked(f func()) {
 func watch(t *testing.T, test func(s *stand)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		s := &stand{primary: topology.NewPrimary()}
+		core, logs := observer.New(zap.DebugLevel)
+		s := &stand{primary: topology.NewPrimary(), others: map[string]*fake{}, logs: logs}
 		var servers []address.Server
 		for i := range 3 {
 			servers = append(servers, address.Server{Network: "tcp", Addr: fmt.Sprintf("s%d:26379", i)})
-			s.fakes = append(s.fakes, &fake{epoch: 1, addr: "10.0.0.1:6379"})
+			s.fakes = append(s.fakes, &fake{epoch: 1, addr: "10.0.0.1:6379", id: servers[i].Addr})
 		}
-		announced, err := address.ParseMap([]string{"10.0.0.2=b.example"})
+		announced, err := address.ParseMap([]string{"10.0.0.2=b.example", "10.1.0.9=nine.example"})
 		if err != nil {
 			t.Fatal(err)
 		}
 		w := New(Options{
-			Name: "mymaster", Sentinels: servers, Map: announced, Primary: s.primary, Logger: zap.NewNop(),
+			Name: "mymaster", Sentinels: servers, Map: announced, Primary: s.primary, Logger: zap.New(core),
 			IsPrimary: func(_ context.Context, addr string) (yes bool) {
 				s.locked(func() { yes = s.risen == addr })
 				return yes
@@ -141,8 +176,19 @@ func watch(t *testing.T, test func(s *stand)) {
 			Moved:     func(from, to string) { s.locked(func() { s.moves = append(s.moves, from+">"+to) }) },
 			DownAfter: func(d time.Duration) { s.locked(func() { s.downAfter = d }) },
 		})
-		for i, l := range w.links {
-			l.connect = s.fakes[i].connect
+		w.connect = func(ctx context.Context, addr string) (net.Conn, error) {
+			for i, one := range servers {
+				if one.Addr == addr {
+					return s.fakes[i].connect(ctx)
+				}
+			}
+			s.mu.Lock()
+			other := s.others[addr]
+			s.mu.Unlock()
+			if other == nil {
+				return nil, errDown
+			}
+			return other.connect(ctx)
 		}
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan struct{})

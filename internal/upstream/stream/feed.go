@@ -1,6 +1,8 @@
 package stream
 
 import (
+	"bytes"
+
 	"github.com/lockproxy/lockproxy/internal/resp"
 )
 
@@ -66,6 +68,9 @@ func (s *Stream) feedRun(b []byte) (int, error) {
 		if b[off] == '>' && !s.mid {
 			break
 		}
+		if b[off] == '-' && !s.mid && s.readonly != nil && bytes.HasPrefix(b[off:], readonlyCode) { // a cut prefix is missed: it is a hint only
+			s.readonly()
+		}
 		n, whole, err := s.scan.Scan(b[off:])
 		if err != nil {
 			return off, err
@@ -89,6 +94,9 @@ func (s *Stream) feedRun(b []byte) (int, error) {
 	}
 	return off, nil
 }
+
+// readonlyCode begins a replica's refusal of a write.
+var readonlyCode = []byte("-READONLY ")
 
 // feedPush consumes bytes of one RESP3 push that stands between replies.
 func (s *Stream) feedPush(b []byte, obs Observer) (int, error) {
