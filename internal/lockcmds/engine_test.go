@@ -10,7 +10,6 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/lockproxy/lockproxy/internal/lockcmds/contract"
-	"github.com/lockproxy/lockproxy/internal/lockcmds/queue"
 	"github.com/lockproxy/lockproxy/internal/redistest"
 )
 
@@ -118,13 +117,13 @@ func TestManyWaitersAreServedInOrder(t *testing.T) {
 	}
 }
 
-// awaitWaiting returns when the session's acquire has become a waiter.
+// awaitWaiting returns when the session's acquire has become a waiter: it is in progress, and its first attempt has been answered.
 func (s *session) awaitWaiting() {
 	s.t.Helper()
 	redistest.Eventually(s.t, patience, "the acquire to wait", func() bool {
-		waits := false
-		s.acquire(func(w *queue.Waiter, _ *time.Duration) { waits = w.Waits() })
-		return waits
+		s.Lock()
+		defer s.Unlock()
+		return s.Pending() == 0 && s.p.e.waiters.Asks(s.ID)
 	})
 }
 

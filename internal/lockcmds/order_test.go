@@ -151,9 +151,11 @@ func TestEndOfAGrantThatIsNotAnsweredYetWakesTheNext(t *testing.T) {
 	a.executed(2)
 	elsewhere.want("FORCEUNLOCK k", ":1")
 	redistest.Eventually(t, patience, "the message", func() bool {
-		again := false
-		b.acquire(func(w *queue.Waiter, _ *time.Duration) { _, again = w.Asks() })
-		return again
+		return p.waitQueue("k", func(q *queue.Queue) bool {
+			next, _ := q.First() // b
+			_, again := next.Asks()
+			return again
+		})
 	})
 	answer()
 	equal(t, "unlock", a.reply(), ":1")

@@ -14,7 +14,6 @@ import (
 	"github.com/lockproxy/lockproxy/internal/lockcmds/contract"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/holds"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/ledger"
-	"github.com/lockproxy/lockproxy/internal/lockcmds/queue"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/redislink"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/script"
 	"github.com/lockproxy/lockproxy/internal/redistest"
@@ -278,14 +277,15 @@ func TestWaiterInDoubtIsRolledBackBeforeItIsToldNull(t *testing.T) {
 	}
 }
 
-// sendTooLate has Redis execute an acquire, and its answer arrive when the lease has passed, after what happens meanwhile.
-func (s *session) sendTooLate(line string, meanwhile func()) {
+// sendTooLate has Redis execute an acquire, and its answer arrive when the lease has passed, after what happens meanwhile. Redis does not
+// notice that time: the round trip was slow by the clock of the proxy alone.
+func (s *session) sendTooLate(line string, lease time.Duration, meanwhile func()) {
 	s.t.Helper()
 	answer := s.Lane.HoldBack()
 	executed := s.Lane.Answered.Load() + 1
 	s.send(line)
 	s.executed(executed)
-	s.acquire(func(_ *queue.Waiter, lease *time.Duration) { *lease = 0 }) // has passed
+	s.p.late.Add(int64(lease))
 	meanwhile()
 	answer()
 }
@@ -297,7 +297,7 @@ func TestAcquireThatCameTooLateIsRefusedWhenNothingIsLeft(t *testing.T) {
 	elsewhere.fence("LOCK k OWNER me PX 60000")
 	p := startProxy(t, srv, nil)
 	a := p.session(2)
-	a.sendTooLate("TRYLOCK k OWNER me PX 60000", srv.Pause)
+	a.sendTooLate("TRYLOCK k OWNER me PX 60000", time.Minute, srv.Pause)
 	a.quiet(50 * time.Millisecond)
 	srv.Continue()
 	equal(t, "acquire", a.reply(), "(nil)")
@@ -311,7 +311,7 @@ func TestAcquireThatCameTooLateIsRefusedWhenItsWaitIsOver(t *testing.T) {
 	p := startProxy(t, srv, nil)
 	a, b := p.session(2), p.session(2)
 	for _, verb := range []string{"LOCK", "FAIRLOCK"} {
-		a.sendTooLate(verb+" k WAIT 1", func() { a.quiet(5 * time.Millisecond) })
+		a.sendTooLate(verb+" k WAIT 1", 3*time.Second, func() { a.quiet(5 * time.Millisecond) })
 		equal(t, "acquire", a.reply(), "(nil)")
 		b.fence("TRYLOCK k")
 		b.want("UNLOCK k", ":1")
@@ -354,7 +354,7 @@ func TestReentryThatCameTooLateLeavesTheLeaseOfTheHold(t *testing.T) {
 	p := startProxy(t, srv, nil)
 	a := p.session(3)
 	a.fence("LOCK k PX 60000")
-	a.sendTooLate("TRYLOCK k PX 5000", func() {})
+	a.sendTooLate("TRYLOCK k PX 5000", 5*time.Second, func() {})
 	equal(t, "re-entry", a.reply(), "(nil)")
 	if ttl := srv.Client(t).PTTL(t.Context(), "k").Val(); ttl < 30*time.Second {
 		t.Errorf("the hold is left with a lease of %v", ttl)
@@ -362,33 +362,71 @@ func TestReentryThatCameTooLateLeavesTheLeaseOfTheHold(t *testing.T) {
 	a.want("UNLOCK k", ":1")
 }
 
-// gated is a connection that may stand still.
+// A gate holds connections up while it is shut.
+type gate struct {
+	mu   sync.Mutex
+	wide chan struct{} // closed while the gate is open
+}
+
+func newGate() *gate {
+	g := &gate{wide: make(chan struct{})}
+	close(g.wide)
+	return g
+}
+
+// shut shuts an open gate, until open is called.
+func (g *gate) shut() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.wide = make(chan struct{})
+}
+
+// open may be called again.
+func (g *gate) open() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	select {
+	case <-g.wide:
+	default:
+		close(g.wide)
+	}
+}
+
+func (g *gate) pass() {
+	g.mu.Lock()
+	wide := g.wide
+	g.mu.Unlock()
+	<-wide
+}
+
+// gated is a connection whose writes pass a gate.
 type gated struct {
 	net.Conn
-	gate *sync.RWMutex
+	gate *gate
 }
 
 func (g gated) Write(b []byte) (int, error) {
-	g.gate.RLock()
-	defer g.gate.RUnlock()
+	g.gate.pass()
 	return g.Conn.Write(b)
 }
 
-// startGated runs an engine whose own connection stands still while the gate is locked.
-func startGated(t *testing.T, srv *redistest.Server) (p *proxy, gate *sync.RWMutex) {
+// startGated runs an engine whose own connection stands still while the gate is shut. The gate is open when the engine is closed, whether the
+// test has failed or not: Close waits for what is on its way.
+func startGated(t *testing.T, srv *redistest.Server) (p *proxy, g *gate) {
 	t.Helper()
-	gate = new(sync.RWMutex)
+	g = newGate()
 	p = startProxy(t, srv, func(o *Options) {
 		o.Lease = time.Minute
 		o.Redis = linkTo(t, redislink.Options{Addr: srv.Addr(), Dial: func(ctx context.Context) (net.Conn, error) {
 			nc, err := new(net.Dialer).DialContext(ctx, "tcp", srv.Addr())
-			return gated{nc, gate}, err
+			return gated{nc, g}, err
 		}})
 	})
+	t.Cleanup(g.open)
 	if err := p.e.publish("x", "connected"); err != nil {
 		t.Fatal(err)
 	}
-	return p, gate
+	return p, g
 }
 
 func TestGrantThatIsBeingRolledBackIsReplacedByANewOne(t *testing.T) {
@@ -397,12 +435,12 @@ func TestGrantThatIsBeingRolledBackIsReplacedByANewOne(t *testing.T) {
 	a := p.session(3)
 	fence := a.fence("LOCK k PX 2000")
 	srv.Do(t, "PEXPIRE", "k", 60000) // Redis judges later
-	gate.Lock()
+	gate.shut()
 	a.push()
 	a.want("UNLOCK k", lostLeaseReply)
 	a.send("LOCK k PX 60000")
 	a.executed(2)
-	gate.Unlock()
+	gate.open()
 	if again := fenceIn(t, a.reply()); again <= fence {
 		t.Errorf("fence %d for a lock that was lost with fence %d", again, fence)
 	}

@@ -3,18 +3,17 @@ package lockcmds
 import (
 	"context"
 	"fmt"
-	"reflect"
 	"strconv"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
-	"unsafe"
 
 	"go.uber.org/zap/zaptest"
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/lockproxy/lockproxy/internal/lockcmds/clock"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/jobs"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/queue"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/redislink"
@@ -32,10 +31,15 @@ type proxy struct {
 	e    *Engine
 	addr string // of Redis
 	next atomic.Uint64
+	late atomic.Int64 // how much the engine's clock is ahead of the machine's
 	runs sync.WaitGroup
+	clock.System
 	// counts of Events
 	attempts, handovers, losses atomic.Int64
 }
+
+// Now implements clock.Clock.
+func (p *proxy) Now() time.Time { return time.Now().Add(time.Duration(p.late.Load())) }
 
 // startProxy runs an engine on the server until the test ends.
 func startProxy(t testing.TB, srv *redistest.Server, change func(*Options)) *proxy {
@@ -44,6 +48,7 @@ func startProxy(t testing.TB, srv *redistest.Server, change func(*Options)) *pro
 	opts := Options{
 		UUID:  fmt.Sprintf("00000000-0000-4000-8000-%012d", proxies.Add(1)),
 		Lease: 3 * time.Second,
+		Clock: p,
 		Events: Events{
 			Attempt:    func() { p.attempts.Add(1) },
 			HandedOver: func(time.Duration) { p.handovers.Add(1) },
@@ -174,20 +179,6 @@ func (p *proxy) waitQueue(key string, f func(q *queue.Queue) bool) (ok bool) {
 		}
 	})
 	return ok
-}
-
-// acquire calls f with the acquire of the session and its lease, if one is in progress. Only tests look at these fields from outside of
-// package waiters.
-func (s *session) acquire(f func(w *queue.Waiter, lease *time.Duration)) {
-	x := s.p.e.waiters
-	x.Step(func(*queue.Set) { // under its mutex
-		pointer := reflect.ValueOf(x).Elem().FieldByName("asks").MapIndex(reflect.ValueOf(s.ID))
-		if !pointer.IsValid() {
-			return
-		}
-		field := func(name string) unsafe.Pointer { return unsafe.Pointer(pointer.Elem().FieldByName(name).UnsafeAddr()) }
-		f((*queue.Waiter)(field("Waiter")), (*time.Duration)(field("Lease")))
-	})
 }
 
 // publish has the engine's own client connect.

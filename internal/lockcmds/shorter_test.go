@@ -1,7 +1,6 @@
 package lockcmds
 
 import (
-	"sync"
 	"testing"
 	"time"
 
@@ -24,14 +23,12 @@ func TestTheShorterLeaseCountsWhileTheAnswerIsUnknown(t *testing.T) {
 		for _, owner := range []string{"", " OWNER me"} {
 			a, b := p.session(3), q.session(2)
 			fence := a.fence(c.hold + owner)
-			gate.Lock()
-			open := sync.OnceFunc(gate.Unlock)
-			t.Cleanup(open)
+			gate.shut()
 			a.Lane.Fail(contract.ErrInDoubt)
 			a.send(c.line + owner)
 			equal(t, c.line+owner, a.push(), ">[lock-lost k :"+itoa(fence)+" "+c.push+"]")
 			b.fence("LOCK k WAIT 10000")
-			open()
+			gate.open()
 			equal(t, c.line+owner, a.reply(), c.reply)
 			a.Lane.Fail(nil)
 			p.cleanedUp()
@@ -47,9 +44,7 @@ func TestAHoldGoesOnWithTheShorterLease(t *testing.T) {
 	a := p.session(3)
 	for _, line := range []string{"EXTENDLOCK k PX 7000", "TRYLOCK k PX 7000"} {
 		a.fence("LOCK k")
-		gate.Lock()
-		open := sync.OnceFunc(gate.Unlock)
-		t.Cleanup(open)
+		gate.shut()
 		a.Lane.Fail(contract.ErrInDoubt)
 		answer := a.Lane.HoldBack()
 		limit := time.Now().Add(7 * time.Second)
@@ -57,7 +52,7 @@ func TestAHoldGoesOnWithTheShorterLease(t *testing.T) {
 		answer()
 		redistest.Eventually(t, patience, "the shorter lease", func() bool { return p.deadline("k").Before(limit.Add(time.Second)) })
 		a.Lane.Fail(nil)
-		open()
+		gate.open()
 		a.reply()
 		a.want("EXTENDLOCK k PX 60000", ":1")
 		if p.deadline("k").Before(time.Now().Add(50 * time.Second)) {
