@@ -115,7 +115,7 @@ func TestRestartsAmidTraffic(t *testing.T) {
 		waitFor(t, "traffic after the restarts", func() bool { return served.Load() > before+500 })
 		close(stop)
 		wg.Wait()
-	}, "--appendonly", "yes", "--appendfsync", "always")
+	}, "--appendonly", "yes", "--appendfsync", "no")
 }
 
 // traffic counts up a key of its own, one step at a time, and reconnects when it is cut off.

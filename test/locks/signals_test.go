@@ -137,7 +137,7 @@ func TestUpstreamMayAppearAfterTheStart(t *testing.T) {
 }
 
 func TestLockSurvivesARestartOfRedisWithPersistence(t *testing.T) {
-	redis := redistest.Start(t, "--appendonly", "yes", "--appendfsync", "always")
+	redis := redistest.Start(t, "--appendonly", "yes", "--appendfsync", "no")
 	p := startProxy(t, redis.Addr(), "--lock-lease", "6s")
 	a, b, c := dial(t, p.addr, 3), dial(t, p.addr, 2), dial(t, p.addr, 2)
 	fence := a.fence("LOCK a")
