@@ -45,10 +45,12 @@
 --          odd: 1 the counter held no fence; 2 the key of the queue holds something else; else 0
 --          place: of the plain waiters, 0 not in the queue, 1 at its head, 2 behind others
 
+--@ lower
 local fence, answer = lower(KEYS[1], ARGV[1], ARGV[2], ARGV[5], ARGV[3], ARGV[6], ARGV[7], ARGV[8])
 if answer then
   return answer
 end
+--@ head
 local plain, fair = ARGV[12] ~= '', ARGV[17]
 local head = head_of(KEYS[3], KEYS[1])
 local who, place = 0, 0
@@ -63,15 +65,20 @@ local next = who == 1 and 12 or 17
 local lease, tell = ARGV[next + 1], ARGV[next + 4]
 local new, replaced
 if who == 0 then
+  --@ keep
+  --@ free
   free(ARGV[4], KEYS[2], KEYS[3], KEYS[1])
 else
   local left = redis.call('PTTL', KEYS[1])
   redis.call('DEL', KEYS[1])
   if who == 2 and head then
+    --@ take_turn
     take_turn(KEYS[3], KEYS[5], head)
   end
+  --@ grant
   new, replaced = grant(KEYS[1], KEYS[4], ARGV[next], lease, redis.call('TIME'), ARGV[next + 2], ARGV[next + 3])
   if left < 0 or left > tonumber(lease) then
+    --@ wake
     wake(ARGV[4], KEYS[2], KEYS[3], KEYS[1])
   end
   if tell ~= '' then
@@ -79,6 +86,8 @@ else
   end
 end
 if head and plain then
+  --@ deadline
+  --@ crowd
   if who == 1 then
     place = crowd_granted(KEYS[3], KEYS[5], KEYS[1], ARGV[10], ARGV[11])
   else

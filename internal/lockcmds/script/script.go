@@ -73,7 +73,7 @@ var (
 	refresh    = load("refresh", "deadline")
 	removeHead = load("remove_head", "head", "keep", "next_turn", "take_turn").publishes(1)
 	release    = load("release").publishes(3)
-	handover   = load("handover", "lower", "head", "keep", "free", "wake", "grant", "take_turn", "deadline", "crowd").counts(3).publishes(3)
+	handover   = load("handover").counts(3).publishes(3)
 	extend     = load("extend", "hash", "head", "wake").publishes(2)
 	renew      = load("renew")
 	info       = load("info", "holder")
