@@ -24,6 +24,7 @@ func TestOverACluster(t *testing.T) {
 	proxies := startOverCluster(t, c)
 	t.Run("commands", func(t *testing.T) { sameReplies(t, alone, c, proxies) })
 	t.Run("transactions", func(t *testing.T) { sameTransactions(t, alone, c, proxies) })
+	t.Run("watched", func(t *testing.T) { aWatchedSlotMoves(t, c, proxies) })
 	t.Run("messages", func(t *testing.T) { messagesArrive(t, proxies) })
 	t.Run("subscriptions", func(t *testing.T) { subscriptionsAreCounted(t, alone, c, proxies) })
 	t.Run("listeners", func(t *testing.T) { aListenerUsesAllServers(t, c, proxies) })

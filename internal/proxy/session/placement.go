@@ -27,6 +27,12 @@ type placement struct {
 	ends    bool // EXEC or DISCARD has been sent
 }
 
+// watch is what a pin remembers of its WATCH.
+type watch struct {
+	slot   int  // of the watched keys; a WATCH of another slot is refused
+	broken bool // the server no longer has them all, so it cannot tell whether they change
+}
+
 // replay is a transaction that goes on at another server.
 type replay struct {
 	transaction.State // of the connection that it has left
@@ -80,13 +86,13 @@ func (u *pinning) routeAt(row *command.Row, p command.Policy, raw []byte) (done,
 				return done, true
 			}
 		}
-		elsewhere := s.Slot >= 0 && s.Owner(s.Slot) != pin.conn.At() && !pin.fresh
 		switch {
-		case pin.Watching && elsewhere && p == command.Shared:
+		case !pin.Watching || s.Slot < 0:
+		case p == command.Shared: // the slot may have moved since the WATCH
 			s.Target = s.Owner(s.Slot)
 			s.Send(raw, s.handler())
 			return true, true
-		case pin.Watching && elsewhere:
+		case row.Name == "watch" && s.Slot != pin.watch.slot, row.Name != "watch" && s.Owner(s.Slot) != pin.conn.At():
 			return s.answer(shared.CrossSlot), true
 		}
 		return false, false
@@ -118,10 +124,10 @@ func (u *pinning) routeAt(row *command.Row, p command.Policy, raw []byte) (done,
 	case s.Slot >= 0 && pin.home < 0:
 		at := s.Owner(s.Slot)
 		switch elsewhere := at != pin.conn.At() && at != upstream.AnyNode; {
-		case elsewhere && pin.Watching:
+		case pin.Watching && s.Slot != pin.watch.slot:
 			u.poison(shared.CrossSlot)
 			return true, true
-		case elsewhere:
+		case elsewhere && !pin.Watching: // a server that has lost watched keys refuses the command
 			pin.home = s.Slot
 			pin.moveTx(upstream.AnyNode)
 			return false, true
@@ -240,7 +246,20 @@ func (u *pinning) watchOver(row *command.Row, p command.Policy, raw []byte, to h
 			}
 			return true
 		}}
-	case row.Name == "multi" || s.Slot >= 0 && (p == command.PinOnce || row.Name == "watch" && !pin.Watching):
+	case pin.Watching && s.Slot >= 0 && (p == command.PinOnce || row.Name == "watch"):
+		answer := shared.CrossSlot
+		if row.Name == "watch" {
+			answer = []byte(resp.OK)
+		}
+		muted := s.muted
+		return &handlers.Guarded{Session: s.side(), To: to, Slot: s.Slot, Read: cluster.Read, Refused: func(at replies.ID, _ cluster.Refusal) bool {
+			pin.watch.broken = pin.watch.broken || row.Name == "watch"
+			if !muted {
+				s.Put(at, answer, false)
+			}
+			return true
+		}}
+	case row.Name == "multi" || s.Slot >= 0 && (p == command.PinOnce || row.Name == "watch"):
 		r := s.repetition(row, raw)
 		if s.Asks {
 			s.forward(command.Asking, handlers.Discard{}, 1)

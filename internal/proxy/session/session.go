@@ -168,7 +168,8 @@ type pinned struct {
 	conclude func()  // runs once, as soon as nothing is outstanding
 	transaction.State
 	pubsub.Subscriptions
-	placement         // of the transaction in a cluster
+	placement // of the transaction in a cluster
+	watch     watch
 	execution *frames // of the last EXEC with subscription commands; nil: there was none
 }
 

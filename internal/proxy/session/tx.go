@@ -7,6 +7,7 @@ import (
 	"github.com/lockproxy/lockproxy/internal/proxy/handlers"
 	"github.com/lockproxy/lockproxy/internal/proxy/transaction"
 	"github.com/lockproxy/lockproxy/internal/resp"
+	"github.com/lockproxy/lockproxy/internal/upstream/cluster"
 )
 
 // transact sends one of MULTI, EXEC, DISCARD, WATCH, UNWATCH. What it did to the transaction is read from its reply, so
@@ -50,9 +51,10 @@ func (u *pinning) transact(row *command.Row, raw []byte) bool {
 		if pin.InTx {
 			pin.Keep(raw)
 		}
+		slot := s.Slot
 		h.Done = func(reply []byte) {
-			if resp.IsOK(reply) {
-				pin.Watching = true
+			if resp.IsOK(reply) && !pin.Watching {
+				pin.Watching, pin.watch = true, watch{slot: slot}
 			}
 		}
 	case "unwatch":
@@ -64,6 +66,10 @@ func (u *pinning) transact(row *command.Row, raw []byte) bool {
 		}
 	}
 	s.forward(raw, to, 1)
+	if name == "multi" && pin.Watching && pin.watch.broken {
+		pin.refused = cluster.Refusal{Reason: cluster.TryLate}
+		s.forward(command.Malformed, &handlers.Reply{Session: s.side(), Muted: true}, 1)
+	}
 	return true
 }
 
