@@ -14,7 +14,9 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime/debug"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -130,7 +132,7 @@ func listed(t *testing.T) []*listedPackage {
 }
 
 var load = sync.OnceValues(func() ([]*listedPackage, error) {
-	list := exec.Command("go", "list", "-export", "-deps", "-json=ImportPath,Dir,Export,GoFiles,IgnoredGoFiles", "./cmd/...", "./internal/...")
+	list := exec.Command("go", "list", "-export", "-deps", "-json=ImportPath,Dir,Export,GoFiles,IgnoredGoFiles", "-race="+strconv.FormatBool(raced()), "./cmd/...", "./internal/...")
 	list.Dir = root
 	out, err := list.Output()
 	if err != nil {
@@ -171,6 +173,12 @@ var load = sync.OnceValues(func() ([]*listedPackage, error) {
 		packages = append(packages, p)
 	}
 })
+
+// raced reports whether this test was built with the race detector. The packages were then compiled for it, and need not be compiled again.
+func raced() bool {
+	info, ok := debug.ReadBuildInfo()
+	return ok && slices.Contains(info.Settings, debug.BuildSetting{Key: "-race", Value: "true"})
+}
 
 // methods counts the methods of each type.
 func (p *listedPackage) methods() map[string]int {
