@@ -95,7 +95,6 @@ func (cmd *command) parse(args []string) error {
 	var help bytes.Buffer
 	parser, err := kong.New(cmd,
 		kong.Name("lockproxy"),
-		kong.Description(description()),
 		kong.NoDefaultHelp(),
 		kong.DefaultEnvars(envPrefix),
 		kong.Writers(&help, io.Discard),
@@ -119,6 +118,7 @@ func (cmd *command) parse(args []string) error {
 		return err
 	}
 	if cmd.Help {
+		parser.Model.Help = description()
 		if err := ctx.PrintUsage(false); err != nil {
 			return fmt.Errorf("print usage: %w", err)
 		}
