@@ -93,10 +93,10 @@ func TestLoginsDoNotCompeteWithWork(t *testing.T) {
 			worker := dialClient(t, address(srv))
 			worker.send("BLPOP", "l", "0")
 		}
-		large := dialClient(t, address(srv))
+		redistest.Eventually(t, patience, "all pins to be taken", func() bool { return srv.Stats().PinReasons["blpop"] == 2 })
+		large := dialClient(t, address(srv)) // it finds no pin
 		large.raw("*1\r\n$4\r\nPING\r\n*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$50000000\r\n")
 		large.expectReply("+PONG")
-		redistest.Eventually(t, patience, "all pins to be taken", func() bool { return srv.Stats().PinReasons["blpop"] == 2 })
 		c := dialClient(t, address(srv))
 		for _, login := range []string{"HELLO 3", "AUTH app pw", "SELECT 2", "HELLO 2 AUTH app pw", "SELECT 7"} {
 			c.raw(inline(login))
@@ -183,6 +183,7 @@ func TestWrongPasswordsDoNotHoldUpLogins(t *testing.T) {
 
 // A client that goes away while Redis judges its command on another's lane leaves that lane as it was.
 func TestVisitorThatGoesAway(t *testing.T) {
+	t.Parallel()
 	redis := redistest.Start(t)
 	onEngines(t, redis, func(t *testing.T, srv *Server) {
 		resident, visitor := dialClient(t, address(srv)), dialClient(t, address(srv))
