@@ -585,6 +585,7 @@ func TestUnsentCommandsSaySo(t *testing.T) {
 }
 
 func TestAcquireInDoubtIsLookedUp(t *testing.T) {
+	t.Parallel()
 	srv := redistest.Start(t)
 	p := startProxy(t, srv, nil)
 	a, b := p.session(2), p.session(2)

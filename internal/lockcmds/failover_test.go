@@ -10,6 +10,7 @@ import (
 
 // A failover takes longer than calls.DoubtLimit, and the calls that were on their way get their answers at the new primary.
 func TestCallsOnTheirWayOutliveAFailover(t *testing.T) {
+	t.Parallel()
 	srv := redistest.Start(t, "--appendonly", "yes", "--appendfsync", "no")
 	p := startProxy(t, srv, func(o *Options) {
 		o.Lease = time.Minute

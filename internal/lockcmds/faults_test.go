@@ -33,6 +33,7 @@ func TestWaitersSurviveARestartOfRedis(t *testing.T) {
 }
 
 func TestUnreachableRedisLosesTheLeaseAtItsDeadline(t *testing.T) {
+	t.Parallel()
 	srv := redistest.Start(t)
 	p := startProxy(t, srv, func(o *Options) { o.Lease = 2 * time.Second })
 	a := p.session(3)

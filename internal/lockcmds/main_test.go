@@ -1,6 +1,7 @@
 package lockcmds
 
 import (
+	"flag"
 	"testing"
 
 	"github.com/panjf2000/ants/v2"
@@ -8,6 +9,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	ants.Release() // importing ants starts a pool of its own
+	ants.Release()                     // importing ants starts a pool of its own
+	_ = flag.Set("test.parallel", "8") // parallel tests wait for leases to end; the command line may say another number
 	goleak.VerifyTestMain(m)
 }

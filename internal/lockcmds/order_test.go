@@ -55,6 +55,7 @@ func TestReentryThatIsAnsweredAfterTheDeadline(t *testing.T) {
 }
 
 func TestReleaseThatIsAnsweredAfterTheDeadline(t *testing.T) {
+	t.Parallel()
 	srv := redistest.Start(t)
 	for _, c := range []struct {
 		name  string
@@ -87,6 +88,7 @@ func TestReleaseThatIsAnsweredAfterTheDeadline(t *testing.T) {
 }
 
 func TestExtensionThatIsAnsweredAfterTheDeadline(t *testing.T) {
+	t.Parallel()
 	srv := redistest.Start(t)
 	p := startProxy(t, srv, nil)
 	a, b := p.session(3), p.session(2)
@@ -201,6 +203,7 @@ func TestReleaseOfASharedOwnerIsNotLost(t *testing.T) {
 }
 
 func TestReentryOfASharedOwnerLeavesTheExtendedPartBehind(t *testing.T) {
+	t.Parallel()
 	srv := redistest.Start(t)
 	p := startProxy(t, srv, nil)
 	a := p.session(3)
@@ -217,6 +220,7 @@ func TestReentryOfASharedOwnerLeavesTheExtendedPartBehind(t *testing.T) {
 }
 
 func TestAbandonedReleaseIsOfTheGrantItNames(t *testing.T) {
+	t.Parallel()
 	srv := redistest.Start(t)
 	var written atomic.Int64 // by the engine itself
 	p := startProxy(t, srv, func(o *Options) {
@@ -265,6 +269,7 @@ func (c countedConn) Write(b []byte) (int, error) {
 }
 
 func TestLeaseThatWasShortenedIsNoticed(t *testing.T) {
+	t.Parallel()
 	srv := redistest.Start(t)
 	p, q := startProxy(t, srv, nil), startProxy(t, srv, func(o *Options) { o.Lease = time.Second })
 	a, waiter := p.session(2), q.session(2)
@@ -293,6 +298,7 @@ func TestHoldsAreCountedInTheOrderOfAsking(t *testing.T) {
 }
 
 func TestExtensionAndReentryThatAreAnsweredAfterTheDeadline(t *testing.T) {
+	t.Parallel()
 	srv := redistest.Start(t)
 	p := startProxy(t, srv, nil)
 	a, b := p.session(3), p.session(2)
@@ -312,6 +318,7 @@ func TestExtensionAndReentryThatAreAnsweredAfterTheDeadline(t *testing.T) {
 }
 
 func TestExtensionsAfterTheDeadlineLeaveWhatTheOwnerHoldsElsewhere(t *testing.T) {
+	t.Parallel()
 	srv := redistest.Start(t)
 	p, q := startProxy(t, srv, nil), startProxy(t, srv, func(o *Options) { o.Lease = time.Minute })
 	a, b, elsewhere := p.session(3), p.session(3), q.session(3)
@@ -368,6 +375,7 @@ func TestLossDuringAReleaseIsNotRememberedForOthers(t *testing.T) {
 }
 
 func TestReleasesOfAllHoldsAreAnsweredAfterTheDeadline(t *testing.T) {
+	t.Parallel()
 	srv := redistest.Start(t)
 	p := startProxy(t, srv, nil)
 	a := p.session(3)

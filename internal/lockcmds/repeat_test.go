@@ -155,6 +155,7 @@ func TestReleaseIsRepeatedWhenRedisIsBack(t *testing.T) {
 }
 
 func TestExtensionInDoubtAfterTheDeadlineLeavesNothing(t *testing.T) {
+	t.Parallel()
 	srv := redistest.Start(t)
 	p := startProxy(t, srv, nil)
 	a := p.session(3)
@@ -430,6 +431,7 @@ func startGated(t *testing.T, srv *redistest.Server) (p *proxy, g *gate) {
 }
 
 func TestGrantThatIsBeingRolledBackIsReplacedByANewOne(t *testing.T) {
+	t.Parallel()
 	srv := redistest.Start(t)
 	p, gate := startGated(t, srv)
 	a := p.session(3)

@@ -11,6 +11,7 @@ import (
 // TestTheShorterLeaseCountsWhileTheAnswerIsUnknown: Redis has executed the command, and nobody can tell. The other client gets the lock when
 // the shorter lease ends. By then the holder knows that it has lost the lock.
 func TestTheShorterLeaseCountsWhileTheAnswerIsUnknown(t *testing.T) {
+	t.Parallel()
 	srv := redistest.Start(t)
 	p, gate := startGated(t, srv)
 	q := startProxy(t, srv, nil)

@@ -30,6 +30,7 @@ func (c cut) Write(b []byte) (int, error) {
 }
 
 func TestUnlockDoesNotWaitForARenewalOnASickConnection(t *testing.T) {
+	t.Parallel()
 	srv := redistest.Start(t)
 	c := cut{off: new(atomic.Bool), lost: make(chan struct{}, 1)}
 	p := startProxy(t, srv, func(o *Options) {

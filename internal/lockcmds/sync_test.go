@@ -77,6 +77,7 @@ func TestAGrantIsAnsweredWhenReplicasHaveIt(t *testing.T) {
 }
 
 func TestAGrantThatReplicasDoNotHaveIsRolledBack(t *testing.T) {
+	t.Parallel()
 	srv := redistest.Start(t)
 	replica := redistest.StartReplica(t, srv)
 	p := startProxy(t, srv, nil)
@@ -185,6 +186,7 @@ func TestAClientThatHangsUpBeforeItsGrantIsConfirmed(t *testing.T) {
 }
 
 func TestAFairWaiterKeepsItsPlaceWhenItsGrantIsRolledBack(t *testing.T) {
+	t.Parallel()
 	srv := redistest.Start(t)
 	replica := redistest.StartReplica(t, srv)
 	p, q := startProxy(t, srv, nil), startProxy(t, srv, nil)

@@ -217,6 +217,7 @@ func TestWaitMeasuresTheSessionsOwnWrites(t *testing.T) {
 
 // A redis-server takes the proxy for its master: the replication stream passes as it is, in both directions.
 func TestReplicaOfTheProxy(t *testing.T) {
+	t.Parallel()
 	for _, engine := range engineNames() {
 		t.Run(engine, func(t *testing.T) {
 			master := redistest.Start(t)

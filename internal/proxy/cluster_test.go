@@ -19,6 +19,7 @@ import (
 
 // A cluster takes seconds to start, so the tests that leave it as it is share one.
 func TestOverACluster(t *testing.T) {
+	t.Parallel()
 	c := redistest.StartCluster(t, 3, 0, "--enable-debug-command", "yes")
 	alone := redistest.Start(t)
 	proxies := startOverCluster(t, c)
@@ -592,6 +593,7 @@ func scanWhile(t *testing.T, srv *Server, stop <-chan struct{}, in func(slot int
 }
 
 func TestAFailoverOnRequestIsNoError(t *testing.T) {
+	t.Parallel()
 	c := redistest.StartCluster(t, 3, 1)
 	proxies := startOverCluster(t, c)
 	stop := make(chan struct{})
@@ -689,6 +691,7 @@ func keyOf(t testing.TB, c *redistest.Cluster, node *redistest.Server) string {
 }
 
 func TestTheEndOfAPrimaryConcernsItsSlotsOnly(t *testing.T) {
+	t.Parallel()
 	for _, stopped := range []bool{false, true} {
 		t.Run(fmt.Sprintf("stopped=%v", stopped), func(t *testing.T) {
 			c := redistest.StartCluster(t, 3, 1, "--cluster-require-full-coverage", "no")

@@ -15,6 +15,7 @@ import (
 
 // A command that comes after the death of its primary waits for the successor, whatever kind of connection it needs.
 func TestCommandsAwaitTheSuccessorOfADeadPrimary(t *testing.T) {
+	t.Parallel()
 	c := redistest.StartCluster(t, 3, 1, "--cluster-require-full-coverage", "no")
 	proxies := startOverCluster(t, c, patient)
 	key := "{" + keyOf(t, c, c.Nodes[0]) + "}"
@@ -109,6 +110,7 @@ func kill(t *testing.T, c *redistest.Cluster, node *redistest.Server, proxies ma
 
 // No command waits for longer than the limit if a dead primary has no successor.
 func TestCommandsAwaitASuccessorForALimitedTime(t *testing.T) {
+	t.Parallel()
 	const limit = time.Second
 	c := redistest.StartCluster(t, 3, 0, "--cluster-require-full-coverage", "no")
 	proxies := startOverCluster(t, c, func(o *Options) { o.Upstream.FailoverWait = limit })

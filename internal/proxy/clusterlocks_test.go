@@ -116,6 +116,7 @@ func verbsOverACluster(t *testing.T, alone *redistest.Server, proxies map[string
 }
 
 func TestLocksOverACluster(t *testing.T) {
+	t.Parallel()
 	c := redistest.StartCluster(t, 3, 0)
 	alone := redistest.Start(t)
 	proxies := startOverCluster(t, c)
@@ -480,6 +481,7 @@ func calls(t testing.TB, node *redistest.Server, command string) int {
 
 // A primary that is stopped, and not yet replaced, holds up the renewals of its own locks only, however many there are.
 func TestAStoppedPrimaryCostsNoLeaseElsewhere(t *testing.T) {
+	t.Parallel()
 	c := redistest.StartCluster(t, 3, 0, "--cluster-node-timeout", "60000")
 	srv := startProxy(t, c.Nodes[0], func(o *Options) {
 		o.Upstream.Addr = "cluster://" + c.Addrs()

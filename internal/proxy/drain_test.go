@@ -243,6 +243,7 @@ func TestStateOnAConnectionIsKept(t *testing.T) {
 
 // Before the listeners close, clients come and work as before, and the proxy says that it is not ready.
 func TestClientsAreAcceptedDuringTheDelay(t *testing.T) {
+	t.Parallel()
 	perEngine(t, func(t *testing.T, redis *redistest.Server, engine string) {
 		s := startStopping(t, redis, engine, func(o *Options) { o.DrainDelay = time.Second })
 		begun := time.Now()

@@ -255,6 +255,7 @@ func TestClientsAndLocksCrossAFailover(t *testing.T) {
 }
 
 func TestAFailoverIsOneWarning(t *testing.T) {
+	t.Parallel()
 	core, logs := observer.New(zap.InfoLevel)
 	s := newFailoverStand(t, func(o *Options) { o.Logger = zap.New(core) })
 	primary := s.sentinels.Primary()
@@ -286,6 +287,7 @@ func TestAFailoverIsOneWarning(t *testing.T) {
 }
 
 func TestSentinelsAndRedisHaveCredentialsOfTheirOwn(t *testing.T) {
+	t.Parallel()
 	primary := redistest.Start(t, "--requirepass", "redis-secret", "--masterauth", "redis-secret")
 	replica := redistest.StartReplica(t, primary)
 	s := redistest.StartSentinels(t, 3, primary, []*redistest.Server{replica})
@@ -355,6 +357,7 @@ func tryOut(t *testing.T, to upstream.Options) error {
 }
 
 func TestSentinelsServeTLS(t *testing.T) {
+	t.Parallel()
 	primary := redistest.Start(t)
 	replica := redistest.StartReplica(t, primary)
 	a := redistest.NewAuthority(t)

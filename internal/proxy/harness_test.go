@@ -28,6 +28,7 @@ import (
 func TestMain(m *testing.M) {
 	ants.Release()                     // the pool that importing ants starts
 	_ = flag.Set("rapid.checks", "40") // each takes a tenth of a second; the command line may say more
+	_ = flag.Set("test.parallel", "4") // parallel tests wait for timeouts, failovers and the like
 	goleak.VerifyTestMain(m)
 }
 

@@ -146,6 +146,7 @@ func TestOutputLimitClosesTheSubscriberThatDoesNotRead(t *testing.T) {
 }
 
 func TestFirstCommandMustComeInTime(t *testing.T) {
+	t.Parallel()
 	const limit = 1500 * time.Millisecond
 	a := redistest.NewAuthority(t)
 	redisAddr := redistest.Start(t).Addr()
@@ -184,6 +185,7 @@ func TestFirstCommandMustComeInTime(t *testing.T) {
 }
 
 func TestHandshakeMustEndInTime(t *testing.T) {
+	t.Parallel()
 	a := redistest.NewAuthority(t)
 	srv, _ := serve(t, proxy.Options{
 		Listen: []string{"tls:127.0.0.1:0"}, Upstream: upstream.Options{Addr: redistest.Start(t).Addr()}, TLS: serverTLS(t, a, certs.AuthNo),

@@ -8,6 +8,7 @@ import (
 
 // WAIT counts the replicas that have all writes of a session, at each server to which it has written.
 func TestWaitAsksAllServersWrittenTo(t *testing.T) {
+	t.Parallel()
 	c := redistest.StartCluster(t, 3, 1)
 	keys := []string{keyOf(t, c, c.Nodes[0]), keyOf(t, c, c.Nodes[1])}
 	for engine, srv := range startOverCluster(t, c) {

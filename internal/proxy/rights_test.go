@@ -72,6 +72,7 @@ func useLocks(t *testing.T, srv *Server) {
 }
 
 func TestDocumentedRightsAreEnough(t *testing.T) {
+	t.Parallel()
 	rights := documentedRights(t)
 	own, inCluster, atSentinels, client := rights[0], rights[1], rights[2], rights[3]
 	start := func(redis *redistest.Server, addr string, sentinel upstream.Sentinel) []*Server {

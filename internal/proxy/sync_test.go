@@ -219,6 +219,7 @@ func TestGrantsOfAClusterShareAWaitAtEachServer(t *testing.T) {
 
 // TestAllReplicasOfAClusterCountWhileTheyAreDown kills a replica. CLUSTER SLOTS hides it then, and lock.sync: all must not.
 func TestAllReplicasOfAClusterCountWhileTheyAreDown(t *testing.T) {
+	t.Parallel()
 	c := redistest.StartCluster(t, 3, 1)
 	first, second := keyOf(t, c, c.Nodes[0]), keyOf(t, c, c.Nodes[1])
 	srv := startProxy(t, c.Nodes[0], func(o *Options) {
