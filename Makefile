@@ -9,6 +9,16 @@ VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 COMMIT ?= $(shell git rev-parse HEAD 2>/dev/null)
 LDFLAGS := -s -w -X main.version=$(VERSION) -X main.commit=$(COMMIT)
 
+# Packages are compiled once: all that is built without the race detector is built as the program is, with the same flags, and all that is built with
+# it has the flags of a plain go command.
+PLAIN_GOFLAGS := $(filter-out -trimpath,$(shell $(GO) env GOFLAGS))
+export CGO_ENABLED = 0
+export GOFLAGS = $(strip $(PLAIN_GOFLAGS) -trimpath)
+
+# At the end of each process, the race detector waits for reports of other threads, by default for a second. Tests start hundreds of processes, and
+# they leave no goroutine behind that could have a report.
+RACE = CGO_ENABLED=1 GOFLAGS='$(PLAIN_GOFLAGS)' GORACE='atexit_sleep_ms=20 $(GORACE)'
+
 # Test settings, e.g. `make test PKG=./internal/resp/ TESTFLAGS='-run Guard -v'`.
 PKG ?= ./...
 TESTFLAGS ?=
@@ -32,7 +42,7 @@ run: build ## build and start lockproxy on its embedded Redis (nothing is persis
 
 .PHONY: build
 build: ## build bin/lockproxy
-	CGO_ENABLED=0 $(GO) build -trimpath -buildvcs=false -ldflags '$(LDFLAGS)' -o bin/lockproxy ./cmd/lockproxy
+	$(GO) build -buildvcs=false -ldflags '$(LDFLAGS)' -o bin/lockproxy ./cmd/lockproxy
 
 .PHONY: modules
 modules: ## download the Go modules, with some patience
@@ -45,13 +55,16 @@ deps: modules ## install what the tests need and is missing (redis-server, a C c
 # The packages with real servers wait more than they compute, so twice as many run at a time as there are cores.
 TEST_PACKAGES ?= $(shell expr 2 \* $$(getconf _NPROCESSORS_ONLN))
 
+# The packages whose tests take longest start first. At the end, no core waits for them.
+LONGEST = ./internal/proxy ./internal/lockcmds ./cmd/lockproxy ./test/locks
+
 .PHONY: test
 test: deps ## run all tests with the race detector; a missing redis-server is a failure
-	CGO_ENABLED=1 LOCKPROXY_REQUIRE_REDIS=1 $(GO) test -race -shuffle=on -p $(TEST_PACKAGES) -timeout $(TEST_TIMEOUT) $(TESTFLAGS) $(PKG)
+	$(RACE) LOCKPROXY_REQUIRE_REDIS=1 $(GO) test -race -shuffle=on -p $(TEST_PACKAGES) -timeout $(TEST_TIMEOUT) $(TESTFLAGS) $(if $(filter ./...,$(PKG)),$(LONGEST)) $(PKG)
 
 .PHONY: race
 race: deps ## hunt for races and flakes: all tests COUNT times
-	CGO_ENABLED=1 LOCKPROXY_REQUIRE_REDIS=1 $(GO) test -race -shuffle=on -count=$(COUNT) -timeout 60m $(TESTFLAGS) $(PKG)
+	$(RACE) LOCKPROXY_REQUIRE_REDIS=1 $(GO) test -race -shuffle=on -count=$(COUNT) -timeout 60m $(TESTFLAGS) $(PKG)
 
 .PHONY: lint
 lint: bin/golangci-lint ## check formatting, import arrows and the rules in .golangci.yml
@@ -76,25 +89,28 @@ bench: ## measure next to direct Redis, other proxies and lock libraries (40 min
 	GO=$(GO) ./scripts/fetch-modules.sh bench
 	$(GO) -C bench run . $(ARGS)
 
+# The packages that have Go benchmarks: the test programs of all others need not be linked.
+BENCH_PACKAGES = $(if $(filter ./...,$(PKG)),$(sort $(dir $(shell grep -rl '^func Benchmark' --include='*_test.go' ./cmd ./internal))),$(PKG))
+
 .PHONY: bench-quick
 bench-quick: ## the same and the Go benchmarks for a moment each: prints, never fails on a time
 	./scripts/install-bench-deps.sh
 	GO=$(GO) ./scripts/fetch-modules.sh bench
 	$(GO) -C bench test ./...
 	$(GO) -C bench run . -quick $(ARGS)
-	$(GO) test -run '^$$' -bench '$(BENCH)' -benchmem -benchtime 20ms $(PKG)
+	$(GO) test -vet=off -run '^$$' -bench '$(BENCH)' -benchmem -benchtime 20ms $(BENCH_PACKAGES)
 
 .PHONY: bench-go
 bench-go: ## run the Go benchmarks with allocations, for benchstat; BENCH= selects
-	$(GO) test -run '^$$' -bench '$(BENCH)' -benchmem -count 6 $(PKG)
+	$(GO) test -run '^$$' -bench '$(BENCH)' -benchmem -count 6 $(BENCH_PACKAGES)
 
 .PHONY: differential
 differential: deps ## random commands, direct and through the proxy, for DIFFTIME: the replies must be the same bytes
-	LOCKPROXY_REQUIRE_REDIS=1 $(GO) test -run '^TestDifferential$$' -count=1 -timeout 0 ./internal/proxy/ -differential.duration=$(DIFFTIME)
+	LOCKPROXY_REQUIRE_REDIS=1 $(GO) test -vet=off -run '^TestDifferential$$' -count=1 -timeout 0 ./internal/proxy/ -differential.duration=$(DIFFTIME)
 
 .PHONY: simulate
 simulate: ## play histories of locks in virtual time for SIMTIME, each of a new seed; a seed that breaks a rule is minimised and printed
-	$(GO) test -run '^TestHistories$$' -count=1 -v -timeout 0 ./internal/lockcmds/sim/ -sim.time=$(SIMTIME)
+	$(GO) test -vet=off -run '^TestHistories$$' -count=1 -v -timeout 0 ./internal/lockcmds/sim/ -sim.time=$(SIMTIME)
 
 .PHONY: interop
 interop: build deps ## run real clients, the examples and the commands of the README against the built program
@@ -104,7 +120,7 @@ interop: build deps ## run real clients, the examples and the commands of the RE
 .PHONY: promtool
 promtool: deps ## check the metrics, and that each alert fires when it should, with Prometheus's promtool
 	./scripts/install-promtool.sh
-	LOCKPROXY_REQUIRE_REDIS=1 LOCKPROXY_REQUIRE_PROMTOOL=1 $(GO) test -run Promtool -count=1 ./internal/admin/
+	LOCKPROXY_REQUIRE_REDIS=1 LOCKPROXY_REQUIRE_PROMTOOL=1 $(GO) test -vet=off -run Promtool -count=1 ./internal/admin/
 
 .PHONY: page
 page: deps ## look at the status page in Chromium; the screenshots are in bin/_artifacts
@@ -120,7 +136,7 @@ versions: ## run the core tests in front of Redis 7.0, 8.0 and Valkey 8.0, 8.1, 
 .PHONY: chaos
 chaos: deps ## two minutes of faults under the locks; LOCKPROXY_SEED= repeats a run's choices; histories of failures in bin/_artifacts
 	mkdir -p bin
-	CGO_ENABLED=1 LOCKPROXY_REQUIRE_REDIS=1 LOCKPROXY_CHAOS_TIME=$(CHAOSTIME) $(GO) test -race -run '$(CHAOS)' -count=1 -v -timeout 20m -artifacts -outputdir $(CURDIR)/bin ./test/locks/
+	$(RACE) LOCKPROXY_REQUIRE_REDIS=1 LOCKPROXY_CHAOS_TIME=$(CHAOSTIME) $(GO) test -race -vet=off -run '$(CHAOS)' -count=1 -v -timeout 20m -artifacts -outputdir $(CURDIR)/bin ./test/locks/
 
 .PHONY: chaos-bugs
 chaos-bugs: deps ## plant deliberate bugs in a copy of the tree and demand that the tests catch them
@@ -132,7 +148,7 @@ sim-bugs: ## plant deliberate bugs in a copy of the tree and demand that the sim
 
 .PHONY: soak
 soak: deps ## run the long tests for SOAKTIME; the seed is printed
-	CGO_ENABLED=1 LOCKPROXY_REQUIRE_REDIS=1 LOCKPROXY_SOAK_TIME=$(SOAKTIME) $(GO) test -tags soak -run Soak -count=1 -v -timeout 0 $(PKG)
+	LOCKPROXY_REQUIRE_REDIS=1 LOCKPROXY_SOAK_TIME=$(SOAKTIME) $(GO) test -tags soak -run Soak -count=1 -v -timeout 0 $(PKG)
 
 .PHONY: docker
 docker: ## build the container image lockproxy:VERSION
