@@ -58,8 +58,12 @@ else
   end
 end
 
-if ARGV[8] == '1' and head ~= place and not (head and redis.call('ZSCORE', KEYS[3], place)) then
-  redis.call('ZADD', KEYS[3], deadline(KEYS[2], now + math.max(pttl, 0), wait), place)
-  redis.call('RPUSH', KEYS[2], place)
+if ARGV[8] == '1' and head ~= place then
+  --@ mend
+  mend(KEYS[2], KEYS[3], now, wait)
+  if not (head and redis.call('ZSCORE', KEYS[3], place)) then
+    redis.call('ZADD', KEYS[3], deadline(KEYS[2], now + math.max(pttl, 0), wait), place)
+    redis.call('RPUSH', KEYS[2], place)
+  end
 end
 return {0, pttl}

@@ -14,9 +14,11 @@
 
 local first = head_of(KEYS[1], KEYS[3])
 local leaving, n = {}, 0
+local listed = redis.pcall('LLEN', KEYS[1])
+local torn = type(listed) == 'number' and listed ~= redis.call('ZCARD', KEYS[2]) -- some have no deadline; see lib/mend.lua
 for i = 2, #ARGV do
   local place = ARGV[i]
-  if redis.call('ZREM', KEYS[2], place) == 1 or place == first then
+  if redis.call('ZREM', KEYS[2], place) == 1 or place == first or torn then
     leaving[place] = true
     n = n + 1
   end

@@ -167,6 +167,52 @@ func TestFairRepairsAPlaceWithoutListEntry(t *testing.T) {
 	})
 }
 
+// The deadlines are a key of their own, which may be evicted or deleted alone.
+func TestPlacesSurviveTheirDeadlines(t *testing.T) {
+	onBoth(t, func(t *testing.T, b *bench) {
+		forget := func() { b.c.Del(t.Context(), b.n.Deadlines) }
+		b.acquire(ownerA, 30000)
+		for _, owner := range []string{ownerB, ownerC, ownerD} {
+			b.fair(owner, 30000, wait, 1)
+		}
+		forget()
+		for range 2 {
+			for _, owner := range []string{ownerC, ownerD, ownerB} {
+				equal(t, owner+" asks again", b.fair(owner, 30000, wait, 1)[0], int64(0))
+			}
+		}
+		equal(t, "queue", b.queue(), []string{ownerB, ownerC, ownerD})
+		near(t, "B's deadline", b.score(ownerB), time.Now().UnixMilli()+4*wait)
+		forget()
+		equal(t, "leave from the middle", b.leave(ownerC), []int64{1})
+		equal(t, "leave of a stranger", b.leave("nobody"), []int64{0})
+		equal(t, "queue", b.queue(), []string{ownerB, ownerD})
+		forget()
+		equal(t, "plain waiters queue", b.first(ownerC, 1, 1)[0], int64(0))
+		forget()
+		equal(t, "and again", b.first(ownerC, 1, 1)[0], int64(0))
+		equal(t, "queue", b.queue(), []string{ownerB, ownerD, crowd})
+		forget()
+		b.leave(ownerB, ownerD)
+		equal(t, "queue", b.queue(), []string{crowd})
+		forget()
+		b.release(ownerA, 0, 0)
+		equal(t, "the last of the plain waiters", b.first(ownerC, 0, 0)[0], int64(1))
+		equal(t, "keys", b.c.Exists(t.Context(), b.n.Queue, b.n.Deadlines).Val(), int64(0))
+	})
+}
+
+// Entries that were doubled, as by older proxies, disappear with the next place.
+func TestAPlaceIsInTheQueueOnce(t *testing.T) {
+	onBoth(t, func(t *testing.T, b *bench) {
+		b.acquire(ownerA, 30000)
+		b.c.RPush(t.Context(), b.n.Queue, ownerB, ownerC, ownerB, ownerB)
+		b.c.ZAdd(t.Context(), b.n.Deadlines, redis.Z{Score: float64(time.Now().UnixMilli() + wait), Member: ownerB})
+		b.fair(ownerD, 30000, wait, 1)
+		equal(t, "queue", b.queue(), []string{ownerB, ownerC, ownerD})
+	})
+}
+
 func TestRefreshKeepsPlacesAheadOfTheClock(t *testing.T) {
 	onBoth(t, func(t *testing.T, b *bench) {
 		now := time.Now().UnixMilli()

@@ -70,7 +70,7 @@ var (
 	crowd      = load("crowd", "hash", "grant", "deepen", "head", "take_turn", "turn", "deadline", "crowd", "drop_late").counts(3).publishes(10)
 	fair       = load("fair", "hash", "grant", "deepen", "head", "take_turn", "deadline", "drop_late").counts(3).publishes(8)
 	leave      = load("leave", "head", "keep", "next_turn").publishes(0)
-	refresh    = load("refresh", "deadline")
+	refresh    = load("refresh", "deadline", "mend")
 	removeHead = load("remove_head", "head", "keep", "next_turn", "take_turn").publishes(1)
 	release    = load("release").publishes(3)
 	handover   = load("handover").counts(3).publishes(3)
