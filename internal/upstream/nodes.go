@@ -115,6 +115,20 @@ func (n *nodes) laneLost(t dial.Target) {
 	}
 }
 
+// slow returns what has the view of a cluster refreshed while a primary takes long to accept a connection: it may have been stopped, which nothing
+// announces. nil: the servers are no cluster.
+func (n *nodes) slow(servers dial.Resolver) func(at Node) {
+	c, ok := servers.(*topology.Cluster)
+	if !ok {
+		return nil
+	}
+	return func(at Node) {
+		if c.View().Primary(string(at)) != nil {
+			n.laneStuck(at)
+		}
+	}
+}
+
 // laneStuck has the view refreshed while a lane stands still.
 func (n *nodes) laneStuck(at Node) {
 	if n.views != nil {

@@ -71,7 +71,7 @@ func New(opts Options) (*Upstream, error) {
 	if u.watcher != nil {
 		dialing.Wait = opts.FailoverWait
 	}
-	dialing.Resolver, dialing.TLS = servers, opts.TLS
+	dialing.Resolver, dialing.TLS, dialing.Slow = servers, opts.TLS, u.slow(servers)
 	u.dialer = dial.New(dialing)
 	u.asker = &questions.Asker{Dialer: u.dialer, Server: topology.Any, Cluster: addr.Kind == address.Cluster, Own: u.Own(), Logger: opts.Logger}
 	u.pins = pins.New(pins.Options{

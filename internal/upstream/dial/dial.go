@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"net"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/lockproxy/lockproxy/internal/direct"
@@ -44,6 +45,9 @@ type Options struct {
 	KeepAlive   time.Duration      // before TCP keepalive probes
 	UserTimeout time.Duration      // how long written bytes may stay unacknowledged; negative: the system's
 	Wait        time.Duration      // of commands for a server that may move while it cannot be reached
+
+	// Slow is told from time to time of a server that takes long to accept a connection; nil: nobody is. It does not block.
+	Slow func(at topology.Node)
 
 	Spawn func(func())    // runs a goroutine and waits for its end
 	Stop  <-chan struct{} // closed when no attempt is of use any more
@@ -148,6 +152,7 @@ func (d *Dialer) connectAs(ctx context.Context, t Target) (_ net.Conn, _ topolog
 	ctx, cancel := context.WithTimeout(ctx, d.opts.Timeout)
 	defer cancel()
 	defer d.conns.Attempt()()
+	defer d.tellSlow(t.At)()
 	nc, place, err := d.connect(ctx, cancel, t.At)
 	if err != nil {
 		return nil, place, "", err
@@ -165,6 +170,28 @@ func (d *Dialer) connectAs(ctx context.Context, t Target) (_ net.Conn, _ topolog
 	}
 	d.conns.Identified(nc, census.ConnectionID(hello))
 	return nc, place, role, nil
+}
+
+// slowAfter is the time after which an attempt to connect counts as slow, and the time between two reports of it.
+const slowAfter = 100 * time.Millisecond
+
+// tellSlow reports a slow attempt to connect until done is called.
+func (d *Dialer) tellSlow(at topology.Node) (done func()) {
+	if d.opts.Slow == nil {
+		return func() {}
+	}
+	var again atomic.Pointer[time.Timer]
+	t := time.AfterFunc(slowAfter, func() {
+		d.opts.Slow(at)
+		if t := again.Load(); t != nil {
+			t.Reset(slowAfter)
+		}
+	})
+	again.Store(t)
+	return func() {
+		again.Store(nil)
+		t.Stop()
+	}
 }
 
 // try finds out whether a server can be reached. A refusal of the connection counts as reached.
