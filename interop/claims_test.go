@@ -41,6 +41,15 @@ func runClaims(t *testing.T, want []string, cmd *exec.Cmd) {
 	ctx, cancel := context.WithTimeout(t.Context(), programLimit)
 	defer cancel()
 	stdout, stderr, err := run(ctx, cmd)
+	reportClaims(t, want, stdout)
+	if err != nil {
+		t.Errorf("%s: %v\n%s", cmd.Path, err, last(stderr, 4096))
+	}
+}
+
+// reportClaims turns each claim in the output of a program into a subtest of t.
+func reportClaims(t *testing.T, want []string, stdout []byte) {
+	t.Helper()
 	reported := map[string]string{} // claim to reason; no reason: it holds
 	for lines := bufio.NewScanner(bytes.NewReader(stdout)); lines.Scan(); {
 		verdict, rest, _ := strings.Cut(lines.Text(), " ")
@@ -72,9 +81,6 @@ func runClaims(t *testing.T, want []string, cmd *exec.Cmd) {
 	}
 	for claim, reason := range reported {
 		t.Errorf("the program reported a claim that nobody asked for: %s %s", claim, reason)
-	}
-	if err != nil {
-		t.Errorf("%s: %v\n%s", cmd.Path, err, last(stderr, 4096))
 	}
 }
 

@@ -48,7 +48,7 @@ func redisson(t *testing.T, version string) (classpath string) {
 	t.Helper()
 	sources := []string{
 		abs(t, "java", "Check.java"), abs(t, "redisson", "Scenarios.java"),
-		abs(t, "redisson", "Waiter.java"), abs(t, "redisson", "Wire.java"),
+		abs(t, "redisson", "Waiter.java"), abs(t, "redisson", "Wire.java"), abs(t, "redisson", "Contenders.java"),
 	}
 	return java(t, "redisson-"+version, abs(t, "redisson", "pom.xml"), []string{"-Dredisson.version=" + version}, sources)
 }

@@ -179,6 +179,68 @@ func TestSyncedLocksOutliveAFailover(t *testing.T) {
 	}
 }
 
+// TestAGrantThatNoReplicaHasLeavesNothing stops all replicas. Commands with SYNC end with their WAIT, of whatever kind they are, and delay no others.
+func TestAGrantThatNoReplicaHasLeavesNothing(t *testing.T) {
+	t.Parallel()
+	primary := redistest.Start(t)
+	replicas := []*redistest.Server{redistest.StartReplica(t, primary), redistest.StartReplica(t, primary)}
+	sentinels := redistest.StartSentinels(t, 1, primary, replicas, "down-after-milliseconds 60000")
+	known := startProxy(t, primary, func(o *Options) {
+		o.Upstream.Addr, o.Locks.Sync = "sentinel://"+sentinels.Addrs()+"/"+sentinels.Name, SyncAll
+	})
+	proxies := []*Server{known}
+	for _, engine := range engineNames() {
+		proxies = append(proxies, startProxy(t, primary, func(o *Options) { o.Engine = engine }))
+	}
+	other := dialClient(t, address(proxies[1]))
+	integer(t, other.quiet("LOCK", "held", "SYNC", "2", "WAIT", "20000"))
+	for _, r := range replicas {
+		r.Pause()
+	}
+	const wait = 800 * time.Millisecond
+	begin := time.Now()
+	var all []*peer
+	for i, srv := range proxies {
+		for _, verb := range []string{"LOCK", "FAIRLOCK", "TRYLOCK"} {
+			p := dialClient(t, address(srv))
+			p.send(verb, fmt.Sprint("gone", i, verb), "SYNC", "1", "WAIT", "800")
+			all = append(all, p)
+		}
+	}
+	for range 20 {
+		integer(t, other.quiet("LOCK", "free", "SYNC", "0", "WAIT", "0"))
+		if got := other.quiet("UNLOCK", "free"); got != ":1\r\n" {
+			t.Fatalf("UNLOCK: %q", got)
+		}
+	}
+	if took := time.Since(begin); took > wait {
+		t.Logf("a busy machine: the commands without SYNC took %v", took)
+	}
+	for _, p := range all {
+		if got, err := p.frame(); got != "-NOTSYNCED 0 of 1 replicas had the grant in time, and it was rolled back\r\n" {
+			t.Errorf("%q, %v", got, err)
+		}
+	}
+	if took := time.Since(begin); took < wait || took > 10*wait {
+		t.Errorf("the answers came after %v", took)
+	}
+	if left, _ := primary.Do(t, "KEYS", "*gone*").([]any); len(left) > 0 {
+		t.Errorf("left: %q", left)
+	}
+	if got := other.quiet("UNLOCK", "held"); got != ":1\r\n" {
+		t.Errorf("UNLOCK of a lock from before: %q", got)
+	}
+
+	replicas[0].Continue() // the other one stays known to the Sentinel
+	p := dialClient(t, address(known))
+	redistest.Eventually(t, patience, "one of two", func() bool {
+		return p.quiet("TRYLOCK", "gone") == "-NOTSYNCED 1 of 2 replicas had the grant in time, and it was rolled back\r\n"
+	})
+	integer(t, p.quiet("LOCK", "one", "SYNC", "1", "WAIT", "20000"))
+	replicas[1].Continue()
+	integer(t, p.quiet("LOCK", "gone", "WAIT", "20000"))
+}
+
 // TestGrantsOfAClusterShareAWaitAtEachServer acquires locks of many slots. Clients that ask for more replicas than there are do not delay the others.
 func TestGrantsOfAClusterShareAWaitAtEachServer(t *testing.T) {
 	c := redistest.StartCluster(t, 3, 1)
