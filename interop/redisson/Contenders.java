@@ -6,6 +6,7 @@ import java.util.List;
 import java.util.Map;
 import java.util.TreeMap;
 import java.util.concurrent.ConcurrentLinkedQueue;
+import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicInteger;
 import org.redisson.api.RLock;
 import org.redisson.api.RedissonClient;
@@ -15,10 +16,12 @@ import org.redisson.api.RedissonClient;
  *
  * <p>LOCKS and FAIR_LOCKS name the locks, PROXIES the proxies. Each hold looks whether another one goes on at the same time, and adds one to a
  * number in REDIS_URL, a server of its own, by reading and writing it. The hash "holds" there counts the holds of each thread. A line "sync" of
- * the input has lockproxy's threads ask for a replica from then on, a line "end" ends all threads. Errors of lockproxy are noted.
+ * the input has lockproxy's threads ask for a replica from then on, a line "newcomer" has a new client of Redisson wait for each lock, a line "end" ends all threads. Until "sync" lockproxy answers no errors; later ones
+ * are noted.
  */
 public final class Contenders {
   private static final int EACH = 2; // threads of each side at each lock
+  private static final int WAIT = 2; // s, of one attempt of Redisson
   private static final int PAUSE = 20; // ms, after an error
 
   /** What is known of one lock. Only its holder changes count and fence. */
@@ -38,6 +41,9 @@ public final class Contenders {
   private final ConcurrentLinkedQueue<String> beside = new ConcurrentLinkedQueue<>();
   private final ConcurrentLinkedQueue<String> backwards = new ConcurrentLinkedQueue<>();
   private final Map<String, Integer> refused = new TreeMap<>(); // errors of lockproxy; guarded by itself
+  private final Map<String, Integer> thrown = new TreeMap<>(); // errors of Redisson; guarded by itself
+  private int newcomers;
+  private String refusedBefore; // before the line "sync"
   private volatile boolean sync;
   private volatile boolean ended;
 
@@ -66,6 +72,13 @@ public final class Contenders {
       }
     }
     for (String line = input.readLine(); line != null && !line.equals("end"); line = input.readLine()) {
+      if (line.equals("newcomer")) {
+        newcomer(locks);
+        continue;
+      }
+      synchronized (refused) {
+        refusedBefore = refused.toString();
+      }
       sync |= line.equals("sync");
     }
     ended = true;
@@ -76,7 +89,8 @@ public final class Contenders {
         .add("nobody-beside-a-holder", () -> Check.equal(beside, List.of()))
         .add("each-hold-counts", () -> counted(locks))
         .add("fences-grow", () -> Check.equal(backwards, List.of()))
-        .add("refusals", () -> Check.note(String.valueOf(refused)))
+        .add("no-refusals", () -> Check.equal(refusedBefore, "{}"))
+        .add("errors", () -> Check.note("of lockproxy " + refused + ", of Redisson " + thrown))
         .report();
   }
 
@@ -94,17 +108,37 @@ public final class Contenders {
     try (Wire numbers = new Wire(System.getenv("REDIS_URL"))) {
       while (!ended) {
         try {
-          mine.lock();
+          if (!mine.tryLock(WAIT, TimeUnit.SECONDS)) {
+            continue;
+          }
           hold(lock, 0, who, numbers);
           for (int n = doubt ? mine.getHoldCount() : 1; n > 0; n--) {
             mine.unlock();
           }
           doubt = false;
-        } catch (RuntimeException err) {
+        } catch (RuntimeException | InterruptedException err) {
           doubt = true;
+          count(thrown, err);
           pause();
         }
       }
+    }
+  }
+
+  /** A client of Redisson that begins now waits for each lock. */
+  private void newcomer(List<Guarded> locks) throws Exception {
+    RedissonClient redisson = Scenarios.redisson(Scenarios.BEHIND);
+    try (Wire numbers = new Wire(System.getenv("REDIS_URL"))) {
+      for (Guarded lock : locks) {
+        RLock mine = lock.fair ? redisson.getFairLock(lock.name) : redisson.getLock(lock.name);
+        if (mine.tryLock(Check.LIMIT, TimeUnit.SECONDS)) {
+          hold(lock, 0, "newcomer " + newcomers + " " + lock.name, numbers);
+          mine.unlock();
+        }
+      }
+    } finally {
+      newcomers++;
+      redisson.shutdown();
     }
   }
 
@@ -121,7 +155,7 @@ public final class Contenders {
           hold(lock, fence, who, numbers);
           proxy.command("UNLOCK", lock.name);
         } catch (RuntimeException err) {
-          refuse(err);
+          count(refused, err);
           if (proxy != null) {
             proxy.close(); // its lock ends with its lease
             proxy = null;
@@ -160,9 +194,9 @@ public final class Contenders {
     }
   }
 
-  private void refuse(RuntimeException err) {
-    synchronized (refused) {
-      refused.merge(Check.cut(String.valueOf(err.getMessage())), 1, Integer::sum);
+  private static void count(Map<String, Integer> errors, Exception err) {
+    synchronized (errors) {
+      errors.merge(Check.cut(String.valueOf(err.getMessage())), 1, Integer::sum);
     }
   }
 
