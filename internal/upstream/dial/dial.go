@@ -46,7 +46,7 @@ type Options struct {
 	UserTimeout time.Duration      // how long written bytes may stay unacknowledged; negative: the system's
 	Wait        time.Duration      // of commands for a server that may move while it cannot be reached
 
-	// Slow is told from time to time of a server that takes long to accept a connection; nil: nobody is. It does not block.
+	// Slow is told from time to time of a server that takes long to accept a connection; nil: none is wanted. It does not block.
 	Slow func(at topology.Node)
 
 	Spawn func(func())    // runs a goroutine and waits for its end
