@@ -26,7 +26,7 @@ func (e *Engine) startExtend(s contract.Caller, cmd grammar.Command) {
 		if lost = l.KnowsLoss(&session.Session, k); lost {
 			return
 		}
-		if x.h = l.Find(k); x.h != nil && x.call.Session != "" {
+		if x.h = l.Find(k); x.h != nil {
 			x.call.Fence = x.h.Fence
 		}
 	})

@@ -171,7 +171,9 @@ func (l *Ledger) Extended(s *Session, k Key, h *Hold, ttl time.Duration, a Answe
 		}
 		s.Losses.Forget(k.Lock, k.Owner)
 		return Yes
-	case a.Status == OtherGrant: // another session of the owner has acquired the lock again
+	case a.Status == OtherGrant && k.Owner != s.Name && (h == nil || h.Fence < a.Fence || a.Fence == 0):
+		// Another session of the owner has acquired the lock again. An older grant says that a server which does not know the later
+		// ones has become the primary.
 		l.settle(h, true)
 		return Newer
 	case h != nil && !h.givenUp():

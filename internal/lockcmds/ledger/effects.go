@@ -1,6 +1,9 @@
 package ledger
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // Op is what an effect asks for.
 type Op uint8
@@ -59,20 +62,52 @@ const Gone = "gone"
 // their way cannot have ended it.
 func (l *Ledger) Lost(h *Hold, reason string, certain bool, except *Session) {
 	h.lost, h.reason = true, reason
-	if h.givenUp() && !certain {
-		l.Drop(h)
-		return // the answers to the releases say whether they came in time
-	}
-	told := &Loss{Key: h.Key, Fence: h.Fence, Reason: reason, Since: h.Since, Client: h.Client()}
+	loss := &Loss{Key: h.Key, Fence: h.Fence, Reason: reason, Since: h.Since, Client: h.Client()}
 	for _, o := range h.holders {
-		if o.Session == except || o.Holds == 0 { // a session without holds has lost none; if its release is on its way, the reply tells it
-			continue
+		if o.Session != except && o.Holds > 0 { // a session without holds has lost none; if its release is on its way, the reply tells it
+			loss.To = append(loss.To, o.Session)
 		}
-		o.Session.Losses.Add(h.Lock, h.Owner, h.Fence)
-		told.To = append(told.To, o.Session)
 	}
 	l.Drop(h)
-	l.effect(Effect{Op: Tell, Loss: told})
+	if h.givenUp() && !certain { // the answers to the releases say whether they came in time
+		h.untold = loss
+		return
+	}
+	l.tell(loss)
+}
+
+// tell reports a loss.
+func (l *Ledger) tell(loss *Loss) {
+	for _, s := range loss.To {
+		s.Losses.Add(loss.Key.Lock, loss.Key.Owner, loss.Fence)
+	}
+	l.effect(Effect{Op: Tell, Loss: loss})
+}
+
+// tellUntold reports a loss that was not told because releases were on their way, when one of them has been answered and the others cannot have
+// ended the hold.
+func (l *Ledger) tellUntold(r *Release, a Answer, reply Reply) {
+	h := r.Hold
+	if h == nil || h.untold == nil {
+		return
+	}
+	switch a.Status {
+	case InDoubt:
+		h.doubts++
+	case Freed:
+		h.untold = nil
+		return
+	case Held:
+		h.Count = a.Holds
+	case Failed, NotHolder, OtherGrant:
+	}
+	if reply == LostLease {
+		h.untold.To = slices.DeleteFunc(h.untold.To, func(s *Session) bool { return s == r.By })
+	}
+	if loss := h.untold; !h.givenUp() && len(loss.To) > 0 {
+		h.untold = nil
+		l.tell(loss)
+	}
 }
 
 // KnowsLoss reports that the session has lost this lock, and forgets it: the answer is to be LostLease, and nothing may be sent. Redis may

@@ -122,6 +122,7 @@ type Hold struct {
 	known     bool   // the ledger has it
 	lost      bool   // it ended as a loss
 	reason    string // of the loss
+	untold    *Loss  // its report, while releases are on their way that may have ended the hold; nil: it was made, or there is none
 	place     int    // in Ledger.list
 }
 

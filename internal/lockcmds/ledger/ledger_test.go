@@ -257,6 +257,64 @@ func TestExtendedByAnotherGrant(t *testing.T) {
 	}
 }
 
+// A server that does not know the latest grant has become the primary. The owner's earlier grant, whose release is lost too, is there again.
+func TestAnOlderGrantOfTheOwnerSaysThatTheHoldIsLost(t *testing.T) {
+	for _, owner := range []string{"s", "shared"} {
+		b, s := newBook(), session("s")
+		h := b.grant(s, owner, 5, 1, 1, 1)
+		r := b.Release(s, h.Key, 0)
+		if got := b.Released(&r, ledger.Answer{Status: ledger.OtherGrant, Fence: 4}); got != ledger.LostLease {
+			t.Errorf("UNLOCK by %s: reply %d", owner, got)
+		}
+		if b.settle(t) != 1 || len(b.told[0].To) != 0 || b.Len() != 0 {
+			t.Errorf("UNLOCK by %s: %d holds, told to %v", owner, b.Len(), b.told)
+		}
+		h = b.grant(s, owner, 6, 1, 1, 2)
+		b.settle(t)
+		if got := b.Extended(s, h.Key, h, time.Minute, ledger.Answer{Status: ledger.OtherGrant, Fence: 4}); got != ledger.LostLease {
+			t.Errorf("EXTENDLOCK by %s: reply %d", owner, got)
+		}
+		if b.settle(t) != 1 || b.Len() != 0 {
+			t.Errorf("EXTENDLOCK by %s: %d holds", owner, b.Len())
+		}
+	}
+}
+
+// A release that was not sent cannot have ended the hold. If the lease has ended meanwhile, its holder is told when that is certain.
+func TestALossBehindAReleaseThatWasNotSentIsTold(t *testing.T) {
+	b, s := newBook(), session("s")
+	h := b.grant(s, "s", 5, 1, 1, 1)
+	first := b.Release(s, h.Key, 0)
+	second := b.Release(s, h.Key, 0) // finds no hold of the session
+	if got := b.Released(&first, ledger.Answer{}); got != ledger.Failure {
+		t.Fatalf("reply %d", got)
+	}
+	b.Lost(h, "deadline", false, nil)
+	if b.settle(t) != 0 {
+		t.Fatal("told while a release is on its way")
+	}
+	if got := b.Released(&second, ledger.Answer{}); got != ledger.LostLease {
+		t.Errorf("reply %d", got)
+	}
+	if b.settle(t) != 0 {
+		t.Error("told twice")
+	}
+
+	holder, other := session("holder"), session("other")
+	h = b.grant(holder, "shared", 6, 1, 1, 1)
+	second = b.Release(other, h.Key, 0)
+	b.Lost(h, "deadline", false, nil)
+	if b.settle(t) != 0 {
+		t.Fatal("told while a release is on its way")
+	}
+	if got := b.Released(&second, ledger.Answer{}); got != ledger.Failure {
+		t.Errorf("reply %d", got)
+	}
+	if b.settle(t) != 1 || len(b.told) != 1 || len(b.told[0].To) != 1 || b.told[0].To[0] != holder {
+		t.Errorf("told %v", b.told)
+	}
+}
+
 func TestPartByGrace(t *testing.T) {
 	for _, c := range []struct {
 		name   string

@@ -1,5 +1,7 @@
 package ledger
 
+import "slices"
+
 // Release is one release on its way.
 type Release struct {
 	By    *Session
@@ -62,12 +64,18 @@ func (l *Ledger) Again(r *Release, fence int64) Release {
 
 // Released takes the answer to a release.
 func (l *Ledger) Released(r *Release, a Answer) Reply {
+	reply := l.released(r, a)
+	l.tellUntold(r, a, reply)
+	return reply
+}
+
+func (l *Ledger) released(r *Release, a Answer) Reply {
 	h := r.Hold
 	r.By.releasing--
 	if h != nil {
 		h.releasing--
 	}
-	lost := h != nil && h.lost && r.Spent
+	lost := h != nil && h.lost && (r.Spent || h.untold != nil && slices.Contains(h.untold.To, r.By))
 	if h != nil && !l.Knows(h) {
 		h = nil // lost or dropped meanwhile
 	}
@@ -100,7 +108,8 @@ func (l *Ledger) Released(r *Release, a Answer) Reply {
 		l.settle(h, true)
 		return Newer
 	}
-	over := h != nil && (a.Status == NotHolder || h.Fence < a.Fence)
+	// The owner's grant may also be an older one: a server that does not know the later ones has become the primary.
+	over := h != nil && (a.Status == NotHolder || h.Fence < a.Fence || h.Fence == r.Fence)
 	switch {
 	case a.Repeated: // an earlier copy has released the grant, or it was lost before: only the end of it is certain
 		l.settle(h, over)
