@@ -2,6 +2,8 @@ package sim
 
 import (
 	"context"
+	"errors"
+	"maps"
 	"slices"
 	"time"
 
@@ -10,16 +12,18 @@ import (
 	"github.com/lockproxy/lockproxy/internal/resp"
 )
 
-// conn is an ordered connection of a proxy to Redis. What has been sent when it is cut may be lost, be executed, or be executed late:
+// conn is an ordered connection of a proxy to a server. What has been sent when it is cut may be lost, be executed, or be executed late:
 // the part that Redis has in its socket, always the first of it.
 type conn struct {
 	w    *world
 	p    *proxy
 	name string
+	at   *server
 
 	slowThere time.Duration // what a request takes longer on its way, at most
 	slowBack  time.Duration // what an answer does
 	up        bool
+	since     time.Duration // it is up
 	gen       int           // counts cuts
 	there     time.Duration // when the latest request arrives
 	back      time.Duration // when the latest reply arrives
@@ -29,7 +33,7 @@ type conn struct {
 
 type request struct {
 	gen   int
-	exec  func() resp.Value
+	exec  func(answer func(resp.Value))
 	done  func(resp.Value, error)
 	ran   bool
 	late  time.Duration // of a connection that was cut: when it runs all the same; negative: never
@@ -43,10 +47,18 @@ func (q *request) end(v resp.Value, err error) {
 	}
 }
 
+// open reports whether something can be sent.
+func (c *conn) open() bool { return c.up && c.at.up && (c.at.primary || c.w.shape != sentinels) }
+
 // send sends a request. done is called once, later.
 func (c *conn) send(exec func() resp.Value, done func(resp.Value, error)) *request {
+	return c.sendBlocking(func(answer func(resp.Value)) { answer(exec()) }, done)
+}
+
+// sendBlocking is send for a request that the server may answer later.
+func (c *conn) sendBlocking(exec func(answer func(resp.Value)), done func(resp.Value, error)) *request {
 	q := &request{gen: c.gen, exec: exec, done: done}
-	if !c.up {
+	if !c.open() {
 		c.w.in(c.w.latency()/10, c.p, func() { q.end(resp.Value{}, redislink.ErrUnsent) })
 		return q
 	}
@@ -66,12 +78,23 @@ func (c *conn) arrive(q *request) {
 		c.w.in(d, nil, func() { c.arrive(q) })
 		return
 	}
+	switch {
+	case !c.at.up, c.at.only != nil && c.at.only != c.p:
+		return
+	case c.at.halted > c.w.now:
+		c.w.in(c.at.halted-c.w.now, nil, func() { c.arrive(q) })
+		return
+	}
 	q.ran = true
 	if q.gen != c.gen {
 		c.w.note("%s %s: late, from a connection that was cut:", c.p, c.name)
 		c.w.rules.torn = true
 	}
-	v := q.exec()
+	q.exec(func(v resp.Value) { c.answer(q, v) })
+}
+
+// answer sends the answer to a request back.
+func (c *conn) answer(q *request, v resp.Value) {
 	if q.gen != c.gen {
 		return
 	}
@@ -108,7 +131,7 @@ func (c *conn) cut(keep int, late, down time.Duration) {
 	}
 	c.there, c.back = 0, 0
 	c.w.in(down, c.p, func() {
-		c.up = true
+		c.up, c.since = true, c.w.now
 		if c.reconnect != nil {
 			c.reconnect()
 		}
@@ -120,34 +143,59 @@ func (c *conn) stall(d time.Duration) {
 	c.there = min(max(c.there, c.w.now)+d, c.w.now+redislink.AnswerLimit+time.Second)
 }
 
-// link is a proxy's own way to Redis: redislink.Topology and Node.
+// link is a proxy's own way to Redis: redislink.Topology. Its connections for commands, for subscriptions and for WAIT are apart.
 type link struct {
-	p        *proxy
-	own, sub *conn
-	listener redislink.Listener
-	wanted   []string
+	p              *proxy
+	own, sub, wait *road
+	listener       redislink.Listener
+	wanted         []string
+	homes          map[string]*server // by channel: where it is subscribed, or is to be
 }
 
 func newLink(p *proxy) *link {
-	l := &link{p: p, own: &conn{w: p.w, p: p, name: "own", up: true}, sub: &conn{w: p.w, p: p, name: "sub", up: true}}
+	l := &link{p: p, own: p.newRoad("own"), sub: p.newRoad("sub"), wait: p.newRoad("wait"), homes: map[string]*server{}}
 	l.sub.slowThere, l.own.slowBack = p.w.slowSub, p.w.slowOwn
-	l.sub.reconnect = func() {
+	l.sub.reconnect = func(at *server) {
 		for _, channel := range l.wanted {
-			l.subscribe(channel)
+			if l.homes[channel] == at {
+				l.subscribe(channel)
+			}
 		}
 	}
 	return l
 }
 
-func (l *link) Node(string) redislink.Node     { return l }
-func (l *link) Servers() script.Servers        { return script.Servers{} }
+// node is one hash slot, or the one server: redislink.Node.
+type node struct {
+	*link
+	slot int
+}
+
+// home is the server of some nodes, as the proxy sees it: redislink.Server.
+type home struct {
+	l  *link
+	at *server
+}
+
+func (l *link) Node(key string) redislink.Node { return node{l, l.p.w.slotOf(key)} }
+func (l *link) Servers() script.Servers {
+	return script.Servers{Slots: l.p.w.shape == cluster, Sharded: l.p.w.shape == cluster}
+}
 func (l *link) Listen(to redislink.Listener)   { l.listener = to }
 func (l *link) Run(context.Context)            {}
 func (l *link) Close()                         {}
 func (l *link) name(s redislink.Script) string { return s.(interface{ Name() string }).Name() }
+func (n node) Server() redislink.Server        { return home{n.link, n.p.view[n.slot]} }
 
 // ask sends a request on the own connection and waits for its outcome, as the real link does, for AnswerLimit at most.
-func (l *link) ask(ctx context.Context, exec func() resp.Value) (v resp.Value, err error) {
+func (n node) ask(ctx context.Context, keys []string, exec func(s *server) resp.Value) (resp.Value, error) {
+	return n.await(ctx, func(done func(resp.Value, error)) {
+		n.p.route(n.own, n.slot, keys, exec, done)
+	})
+}
+
+// await waits for the outcome of a request until ctx ends, and for AnswerLimit at most.
+func (l *link) await(ctx context.Context, send func(done func(resp.Value, error))) (v resp.Value, err error) {
 	w := l.p.w
 	if w.over || l.p.killed {
 		return resp.Value{}, redislink.ErrUnsent
@@ -158,32 +206,37 @@ func (l *link) ask(ctx context.Context, exec func() resp.Value) (v resp.Value, e
 	}
 	err = redislink.ErrUnsent // if the history ends first
 	w.await(func(wake func()) {
-		q := l.own.send(exec, func(answer resp.Value, failure error) {
-			v, err = answer, failure
-			wake()
-		})
-		w.in(limit, l.p, func() { q.end(resp.Value{}, redislink.ErrInDoubt) })
+		ended := false
+		done := func(answer resp.Value, failure error) {
+			if !ended {
+				ended = true
+				v, err = answer, failure
+				wake()
+			}
+		}
+		send(done)
+		w.in(limit, l.p, func() { done(resp.Value{}, redislink.ErrInDoubt) })
 	})
 	return v, err
 }
 
-func (l *link) Eval(ctx context.Context, s redislink.Script, keys, args []string) (resp.Value, error) {
-	w := l.p.w
-	if !w.over && !l.p.killed {
-		w.rules.sent(l.p, l.name(s), keys, args)
+func (n node) Eval(ctx context.Context, s redislink.Script, keys, args []string) (resp.Value, error) {
+	w := n.p.w
+	if !w.over && !n.p.killed {
+		w.rules.sent(n.p, n.name(s), keys, args)
 	}
 	sent := w.now
-	v, err := l.ask(ctx, func() resp.Value { return w.eval(l.p, s, keys, args) })
+	v, err := n.ask(ctx, keys, func(at *server) resp.Value { return w.eval(at, n.p, s, keys, args) })
 	if err == nil && !w.over {
-		w.rules.answered(l.p, l.name(s), keys, args, sent, v)
+		w.rules.answered(n.p, n.name(s), keys, args, sent, v)
 	}
 	return v, err
 }
 
-func (l *link) List(ctx context.Context, key string, most int) ([]string, error) {
-	v, err := l.ask(ctx, func() resp.Value {
+func (n node) List(ctx context.Context, key string, most int) ([]string, error) {
+	v, err := n.ask(ctx, []string{key}, func(at *server) resp.Value {
 		out := resp.Value{Kind: resp.Array}
-		if list, ok := l.p.w.redis.do("LRANGE", []string{key, "0", "-1"}).([]any); ok {
+		if list, ok := at.do("LRANGE", []string{key, "0", "-1"}).([]any); ok {
 			for i, e := range list {
 				if i < most {
 					out.Elems = append(out.Elems, resp.Value{Kind: resp.Bulk, Str: []byte(e.(string))})
@@ -192,6 +245,9 @@ func (l *link) List(ctx context.Context, key string, most int) ([]string, error)
 		}
 		return out
 	})
+	if err == nil && v.IsError() {
+		err = redislink.Refusal(v.Str)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -202,10 +258,10 @@ func (l *link) List(ctx context.Context, key string, most int) ([]string, error)
 	return list, nil
 }
 
-func (l *link) Publish(ctx context.Context, messages []redislink.Message) error {
-	_, err := l.ask(ctx, func() resp.Value {
+func (n node) Publish(ctx context.Context, messages []redislink.Message) error {
+	_, err := n.ask(ctx, nil, func(at *server) resp.Value {
 		for _, m := range messages {
-			l.p.w.publish(m.Channel, m.Text)
+			at.subs.publish(m.Channel)
 		}
 		return resp.Value{Kind: resp.Integer}
 	})
@@ -219,56 +275,118 @@ func (l *link) Subscribe(channel string) {
 
 func (l *link) Unsubscribe(channel string) {
 	l.wanted = slices.DeleteFunc(l.wanted, func(c string) bool { return c == channel })
-	l.sub.send(func() resp.Value {
-		l.p.w.subs.remove(channel, l)
+	l.leave(channel, l.homes[channel])
+	delete(l.homes, channel)
+}
+
+// leave gives up a channel at a server.
+func (l *link) leave(channel string, at *server) {
+	l.sub.to(at).send(func() resp.Value {
+		at.subs.remove(channel, l)
 		return resp.Value{}
 	}, func(resp.Value, error) {})
 }
 
+// subscribe subscribes a channel at the server to which it belongs by the present view.
 func (l *link) subscribe(channel string) {
-	gen := l.sub.gen
-	l.sub.send(func() resp.Value {
-		if gen == l.sub.gen { // a connection that was cut has no messages
-			l.p.w.subs.add(channel, l)
+	w := l.p.w
+	slot := w.slotOf(channel)
+	at := l.p.view[slot]
+	l.homes[channel] = at
+	c := l.sub.to(at)
+	gen := c.gen
+	c.send(func() resp.Value {
+		if !at.primary && w.shape == cluster || w.slots[slot].shard != at.shard {
+			return errorReply("MOVED")
+		}
+		if gen == c.gen { // a connection that was cut has no messages
+			at.subs.add(channel, l)
 		}
 		return resp.Value{}
-	}, func(_ resp.Value, err error) {
-		if err == nil && slices.Contains(l.wanted, channel) {
-			l.p.w.note("%s: subscribed to %s", l.p, channel)
+	}, func(v resp.Value, err error) {
+		switch {
+		case !slices.Contains(l.wanted, channel) || l.homes[channel] != at:
+		case errors.Is(err, redislink.ErrUnsent) && c.up:
+			w.in(reconnectPause, l.p, func() {
+				if slices.Contains(l.wanted, channel) && l.homes[channel] == at {
+					l.subscribe(channel)
+				}
+			})
+		case err != nil: // the connection is made anew
+		case v.IsError():
+			l.moved(channel)
+		default:
+			w.note("%s: subscribed to %s", l.p, channel)
 			l.listener.Confirmed(channel)
 		}
 	})
 }
 
-// message is one that Redis has for this proxy.
-func (l *link) message(channel string) {
-	c := l.sub
-	gen := c.gen
-	c.back = max(c.back, c.w.now+c.w.latency())
-	c.w.in(c.back-c.w.now, l.p, func() {
-		if c.gen == gen && slices.Contains(l.wanted, channel) {
-			c.w.note("%s: message on %s", l.p, channel)
-			l.listener.Published(channel)
+// reconnectPause is the pause between attempts to reach a server that is not there, or is not a primary.
+const reconnectPause = 30 * time.Millisecond
+
+// moved subscribes a channel anew, when the proxy has asked where it belongs.
+func (l *link) moved(channel string) {
+	l.p.refresh(func() {
+		if slices.Contains(l.wanted, channel) {
+			l.subscribe(channel)
 		}
 	})
 }
 
-// cutSubscriptions breaks the subscriber's connection. Redis counts it as a listener for as long as ghost.
-func (l *link) cutSubscriptions(down, ghost time.Duration) {
-	if !l.sub.up {
-		return
+// rehome subscribes the channels anew whose server is another one by the present view.
+func (l *link) rehome() {
+	for _, channel := range l.wanted {
+		if at := l.homes[channel]; at != l.p.view[l.p.w.slotOf(channel)] {
+			l.leave(channel, at)
+			l.subscribe(channel)
+		}
 	}
-	gone := l.p.w.subs.drop(l)
-	if ghost > 0 {
-		l.p.w.subs.haunt(l.p.w, gone, ghost)
-	}
-	l.sub.cut(0, 0, down)
 }
 
-// subscriptions is who listens, as Redis sees it.
+// message is one that a server has for this proxy. ended: it is the end of the subscription, unasked.
+func (l *link) message(at *server, channel string, ended bool) {
+	c := l.sub.to(at)
+	gen := c.gen
+	if at.only != nil && at.only != l.p {
+		return
+	}
+	c.back = max(c.back, c.w.now+c.w.latency())
+	c.w.in(c.back-c.w.now, l.p, func() {
+		switch {
+		case c.gen != gen || !slices.Contains(l.wanted, channel):
+		case !ended:
+			c.w.note("%s: message on %s", l.p, channel)
+			l.listener.Published(channel)
+		case l.homes[channel] == at:
+			l.moved(channel)
+		}
+	})
+}
+
+// cutSubscriptions breaks the subscriber's connections. Redis counts each as a listener for as long as ghost.
+func (l *link) cutSubscriptions(down, ghost time.Duration) {
+	for _, c := range l.sub.all() {
+		if !c.up {
+			continue
+		}
+		gone := c.at.subs.drop(l)
+		if ghost > 0 {
+			c.at.subs.haunt(l.p.w, gone, ghost)
+		}
+		c.cut(0, 0, down)
+	}
+}
+
+// subscriptions is who listens, as a server sees it.
 type subscriptions struct {
+	at     *server
 	links  map[string][]*link
 	ghosts map[string]int // connections that were cut silently
+}
+
+func newSubscriptions(at *server) subscriptions {
+	return subscriptions{at: at, links: map[string][]*link{}, ghosts: map[string]int{}}
 }
 
 func (s *subscriptions) add(channel string, l *link) {
@@ -292,6 +410,21 @@ func (s *subscriptions) drop(l *link) (channels []string) {
 	return channels
 }
 
+// end ends the subscriptions to the channels of a slot, and says so.
+func (s *subscriptions) end(slot int) {
+	w := s.at.w
+	for _, channel := range slices.Sorted(maps.Keys(s.links)) {
+		if w.slotOf(channel) != slot {
+			continue
+		}
+		links := s.links[channel]
+		delete(s.links, channel)
+		for _, l := range links {
+			l.message(s.at, channel, true)
+		}
+	}
+}
+
 func (s *subscriptions) haunt(w *world, channels []string, d time.Duration) {
 	for _, channel := range channels {
 		s.ghosts[channel]++
@@ -303,50 +436,59 @@ func (s *subscriptions) haunt(w *world, channels []string, d time.Duration) {
 	})
 }
 
-func (w *world) publish(channel, _ string) int64 {
-	links := w.subs.links[channel]
+func (s *subscriptions) publish(channel string) int64 {
+	links := s.links[channel]
 	for _, l := range links {
-		l.message(channel)
+		l.message(s.at, channel, false)
 	}
-	return int64(len(links) + w.subs.ghosts[channel])
+	return int64(len(links) + s.ghosts[channel])
 }
 
-// Server implements redislink.Node.
-func (l *link) Server() redislink.Server { return l }
+// Confirm implements redislink.Server.
+func (h home) Confirm(f func(redislink.Confirmation) error) error {
+	return f(&confirmation{l: h.l, at: h.at})
+}
 
-// Confirm implements redislink.Server. Replicas have everything at once, or are away.
-func (l *link) Confirm(f func(redislink.Confirmation) error) error { return f(confirmation{l}) }
+type confirmation struct {
+	l       *link
+	at      *server
+	term    int // of the server at the latest write
+	written int // the part of its log then
+}
 
-type confirmation struct{ l *link }
-
-func (c confirmation) Write(
+func (c *confirmation) Write(
 	ctx context.Context, s redislink.Script, keys, args [][]string, n int, limit time.Duration,
 ) (answers []resp.Value, have int, err error) {
-	for i := range keys {
-		v, err := c.l.Eval(ctx, s, keys[i], args[i])
-		if err != nil {
-			return nil, 0, err
+	w := c.l.p.w
+	_, err = c.l.await(ctx, func(done func(resp.Value, error)) {
+		c.l.wait.to(c.at).send(func() resp.Value {
+			answers = nil
+			for i := range keys {
+				answers = append(answers, c.at.serve(keys[i], false, func(at *server) resp.Value { return w.eval(at, c.l.p, s, keys[i], args[i]) }))
+			}
+			c.term, c.written = c.at.term, len(c.at.log)
+			return resp.Value{}
+		}, done)
+	})
+	if err != nil {
+		return nil, 0, err
+	}
+	for _, v := range answers {
+		if v.IsError() {
+			c.l.p.refresh(nil)
+			break
 		}
-		answers = append(answers, v)
 	}
 	have, err = c.Wait(ctx, n, limit)
 	return answers, have, err
 }
 
-func (c confirmation) Wait(ctx context.Context, n int, limit time.Duration) (have int, err error) {
-	w := c.l.p.w
-	v, err := c.l.ask(ctx, func() resp.Value { return resp.Value{Kind: resp.Integer, Int: w.replicas()} })
-	if err == nil && int(v.Int) < n {
-		w.await(func(wake func()) { w.in(limit, c.l.p, wake) })
-		v, err = c.l.ask(ctx, func() resp.Value { return resp.Value{Kind: resp.Integer, Int: w.replicas()} })
+func (c *confirmation) Wait(ctx context.Context, n int, limit time.Duration) (have int, err error) {
+	v, err := c.l.await(ctx, func(done func(resp.Value, error)) {
+		c.l.wait.to(c.at).sendBlocking(func(answer func(resp.Value)) { c.at.wait(c.term, c.written, n, limit, answer) }, done)
+	})
+	if err == nil && v.IsError() {
+		err = redislink.Refusal(v.Str)
 	}
 	return int(v.Int), err
-}
-
-// replicas is how many have what Redis has.
-func (w *world) replicas() int64 {
-	if w.now < w.replicasAway {
-		return 0
-	}
-	return 2
 }

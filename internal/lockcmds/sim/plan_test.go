@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -14,14 +13,19 @@ import (
 // plan is what a seed decides in advance: who there is, and what comes to them from outside. It can be made smaller while the history
 // still breaks its rule.
 type plan struct {
-	seed    uint64
-	proxies int
-	clients int
-	calm    bool
-	length  time.Duration
-	slowSub time.Duration // what subscribing takes longer, at most; a release may come meanwhile
-	slowOwn time.Duration // what an answer on an engine's own connection takes longer, at most
-	actions []action
+	seed     uint64
+	proxies  int
+	clients  int
+	calm     bool
+	length   time.Duration
+	shape    int           // how the servers are arranged
+	replicas int           // of each primary
+	lag      time.Duration // what they are behind at most, beside the way
+	strict   bool          // as in world
+	smooth   bool          // as in world
+	slowSub  time.Duration // what subscribing takes longer, at most; a release may come meanwhile
+	slowOwn  time.Duration // what an answer on an engine's own connection takes longer, at most
+	actions  []action
 }
 
 // action is one command or one fault.
@@ -196,26 +200,13 @@ func newPlan(seed uint64) *plan {
 	case 1:
 		p.slowOwn = between(time.Millisecond, 30*time.Millisecond)
 	}
-	p.synchronize(rand.New(rand.NewPCG(seed, 2)))
+	if rng := rand.New(rand.NewPCG(seed, 2)); rng.IntN(4) == 0 {
+		p.replicas = 2
+		p.synchronize(rng)
+	}
+	p.arrange(rand.New(rand.NewPCG(seed, 3)))
 	slices.SortStableFunc(p.actions, func(a, b action) int { return int(a.at - b.at) })
 	return p
-}
-
-// synchronize gives a part of the histories replicas that are away at times, and acquires that wait for them.
-func (p *plan) synchronize(rng *rand.Rand) {
-	if rng.IntN(4) > 0 {
-		return
-	}
-	for i := range p.actions {
-		if a := &p.actions[i]; a.kind == "send" && strings.Contains(a.line, "LOCK ") && a.line[0] != 'U' && a.line[0] != 'E' && rng.IntN(3) > 0 {
-			a.line += " SYNC " + strconv.Itoa(1+rng.IntN(2))
-		}
-	}
-	for range rng.IntN(3) {
-		p.actions = append(p.actions, action{
-			at: time.Duration(rng.Int64N(int64(p.length))), kind: "replicas away", d: time.Duration(rng.Int64N(int64(3 * time.Second))),
-		})
-	}
 }
 
 // do lets an action happen.
@@ -230,7 +221,15 @@ func (w *world) do(a action) {
 	case "hang up":
 		w.replace(a.who)
 	case "replicas away":
-		w.replicasAway = max(w.replicasAway, w.now+a.d)
+		for _, s := range w.servers {
+			s.awayTill = max(s.awayTill, w.now+a.d)
+		}
+	case "fail over", "kill primary", "stop primary", "cut off", "promote", "reshard":
+		w.move(a)
+	case "cut wait":
+		proxy.link.wait.cut(a.n, a.d2, a.d)
+	case "stall wait":
+		proxy.link.wait.stall(a.d)
 	case "cut lane":
 		proxy.lane.cut(a.n, a.d2, a.d)
 	case "cut own":
@@ -263,7 +262,8 @@ func (w *world) do(a action) {
 	case "evict":
 		w.rules.disturb(keys...)
 		w.rules.torn = w.rules.torn || len(a.line) > 1
-		w.redis.do("DEL", []string{a.line})
+		r := w.rules
+		r.find(strings.Trim(a.line[strings.IndexByte(a.line, '{')+1:], "}")).command("DEL", a.line)
 	case "force":
 		w.rules.disturb(a.line)
 		for _, c := range w.clients {
@@ -274,7 +274,11 @@ func (w *world) do(a action) {
 		}
 	case "flush":
 		w.rules.disturb(keys...)
-		w.redis.do("FLUSHALL", nil)
+		for _, s := range w.servers {
+			if s.shard.primary == s {
+				s.command("FLUSHALL")
+			}
+		}
 	default:
 		panic(a.kind)
 	}
@@ -318,13 +322,8 @@ func parsed(line string, pipelined bool) order {
 // play lets a history happen. It returns what broke a rule, if anything did.
 func (p *plan) play(keep bool) (w *world) {
 	w = &world{chance: rand.New(rand.NewPCG(p.seed, 2)), calm: p.calm, slowSub: p.slowSub, slowOwn: p.slowOwn, keep: keep}
-	w.subs = subscriptions{links: map[string][]*link{}, ghosts: map[string]int{}}
-	w.redis = newRedis(func() int64 { return epoch.Add(w.now + w.stepped).UnixMicro() }, w.publish)
+	w.build(p)
 	w.rules = newRules(w, keys)
-	w.redis.expired = func(key string) {
-		// Nothing announces that. Waiters look at a lock once per lease.
-		w.rules.short[key] = w.now + lease
-	}
 	for range p.proxies {
 		w.proxies = append(w.proxies, w.newProxy())
 	}
@@ -360,7 +359,10 @@ func (w *world) settle() {
 	}
 	start, seated := w.now, len(w.all)
 	for _, p := range w.proxies { // what is late by more than usual has to come first
-		start = max(start, p.pausedUntil, p.lane.there, p.link.own.there, p.link.sub.there)
+		start = max(start, p.pausedUntil, p.blind)
+		for _, r := range p.roads() {
+			start = max(start, r.busy())
+		}
 	}
 	if w.calm {
 		w.run(start + healed/3)

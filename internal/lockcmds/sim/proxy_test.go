@@ -24,7 +24,13 @@ type proxy struct {
 	name   string
 	engine *lockcmds.Engine
 	link   *link
-	lane   *conn
+	lane   *road
+
+	view   []*server     // by slot: the servers that count, as far as the proxy knows
+	sawAt  time.Duration // when the view changed last
+	blind  time.Duration // until then it learns of no change
+	asking bool          // it asks for the view
+	then   []func()      // when the view is known
 
 	waiting     atomic.Int64
 	killed      bool
@@ -37,8 +43,11 @@ func (p *proxy) String() string { return p.name }
 func (w *world) newProxy() *proxy {
 	w.born++
 	p := &proxy{w: w, uuid: uuidOf(w.born), name: fmt.Sprintf("p%d", w.born)}
+	for i := range w.slots {
+		p.view = append(p.view, w.slots[i].shard.primary)
+	}
 	p.link = newLink(p)
-	p.lane = &conn{w: w, p: p, name: "lane", up: true}
+	p.lane = p.newRoad("lane")
 	engine, err := lockcmds.New(lockcmds.Options{
 		Redis: p.link, UUID: p.uuid, Jobs: tasks{p}, Clock: proxyClock{p}, Lease: lease, Waiting: &p.waiting,
 	})
@@ -73,10 +82,13 @@ func (p *proxy) watch() {
 func (p *proxy) kill(keep int, late time.Duration) {
 	w := p.w
 	p.killed = true
-	gone := w.subs.drop(p.link)
-	w.subs.haunt(w, gone, late)
-	p.lane.cut(keep, late, 0)
-	p.link.own.cut(keep, late, 0)
+	for _, s := range w.servers {
+		gone := s.subs.drop(p.link)
+		s.subs.haunt(w, gone, late)
+	}
+	for _, r := range []*road{p.lane, p.link.own, p.link.wait} {
+		r.cut(keep, late, 0)
+	}
 	p.link.sub.cut(0, 0, 0)
 }
 
@@ -99,10 +111,12 @@ type client struct {
 	after  []func()
 
 	todo    []order
-	current *slot   // the command that the session works on
-	slots   []*slot // commands without a reply, in order
-	pending int     // scripts on their way
-	waits   bool    // a start is due
+	current *slot    // the command that the session works on
+	slots   []*slot  // commands without a reply, in order
+	pending int      // scripts on their way
+	waits   bool     // a start is due
+	flying  int      // scripts, in front of many servers
+	parked  []func() // scripts that are sent when those before have come to an end
 
 	holds  map[string]*belief  // by key: what the client knows to hold, as its own owner
 	over   map[string]struct{} // key and fence of what it knows to hold no more
@@ -119,6 +133,8 @@ type shared struct{ key, owner string }
 type belief struct {
 	fence, count int64
 	since        time.Duration
+	synced       bool // all replicas had it when the client was told
+	chosen       bool // its lease is not simply renewed: the client has chosen one, or a limit
 	releasing    bool // an UNLOCK is on its way
 	vague        bool // there may be other holds, or none: a reply was -INDOUBT
 	released     bool // perhaps: it was the reply to an UNLOCK, so the client does not count on the lock
@@ -221,8 +237,8 @@ func (c *client) Script(call contract.Call) {
 	c.mustBeLocked("Script")
 	s := c.current
 	c.pending++
-	c.p.lane.send(func() resp.Value {
-		return c.w.eval(c.p, call.Script, call.Keys, call.Args)
+	c.errand(call.Keys, func(at *server) resp.Value {
+		return c.w.eval(at, c.p, call.Script, call.Keys, call.Args)
 	}, func(v resp.Value, err error) {
 		c.lock(func() {
 			c.pending--
@@ -331,8 +347,9 @@ func (c *client) received(s *slot, v resp.Value) {
 	}
 	key, b := s.cmd.Key, c.holds[s.cmd.Key]
 	text := string(v.Str)
+	c.w.rules.replied(c, s, v)
 	if v.IsError() && strings.HasPrefix(text, "INDOUBT") {
-		dropped := strings.Contains(s.line, "SYNC") // a grant is dropped until its lease has ended
+		dropped := strings.Contains(s.line, "SYNC") || strings.Contains(s.line, " PX ") // a grant is dropped until its lease has ended
 		if acquires(s.cmd.Verb) && b == nil && !dropped && !strings.Contains(s.line, "WAIT") && c.w.now-s.sent < doubtLimit {
 			c.w.fail("in doubt too soon", "%s: %s, after %v", c, s.line, c.w.now-s.sent)
 		}
@@ -350,13 +367,17 @@ func (c *client) received(s *slot, v resp.Value) {
 		case b != nil && b.fence == v.Int:
 			b.count++
 		default:
-			if b != nil && v.Int < b.fence {
+			if b != nil && v.Int < b.fence && c.w.rules.known(grant{key, b.fence}) { // else the clock of the new primary may be behind
 				c.w.fail("a fence went back", "%s: %s: %d after %d", c, s.line, v.Int, b.fence)
 			}
 			if _, known := c.over[fmt.Sprintf("%s %d", key, v.Int)]; known {
 				c.w.fail("a grant came back", "%s: %s: fence %d was over", c, s.line, v.Int)
 			}
-			c.holds[key] = &belief{fence: v.Int, count: 1, since: c.w.now, vague: c.blurred[key]}
+			b = &belief{fence: v.Int, count: 1, since: c.w.now, vague: c.blurred[key]}
+			c.holds[key] = b
+		}
+		if v.Kind == resp.Integer {
+			c.w.rules.counts(c, s, b)
 		}
 	case grammar.Unlock:
 		if b != nil {
@@ -365,10 +386,10 @@ func (c *client) received(s *slot, v resp.Value) {
 		switch {
 		case v.Kind == resp.Integer && v.Int == 0 && b != nil:
 			b.count--
-		case v.Kind == resp.Integer && v.Int == 0 && !c.blurred[key]:
+		case v.Kind == resp.Integer && v.Int == 0 && !c.blurred[key] && !c.w.rules.lossy[key]:
 			c.w.fail("the ledger is wrong", "%s: %s: still held, but not known to", c, s.line)
 		case v.Kind == resp.Integer && v.Int == 1:
-			if b != nil && b.count != 1 && !c.blurred[key] {
+			if b != nil && b.count != 1 && !c.blurred[key] && !c.w.rules.lossy[key] {
 				c.w.fail("the ledger is wrong", "%s: %s: free, but %d holds were known", c, s.line, b.count)
 			}
 			c.finishedAny(key)
@@ -376,6 +397,9 @@ func (c *client) received(s *slot, v resp.Value) {
 			c.finishedAny(key)
 		}
 	case grammar.ExtendLock:
+		if b != nil {
+			b.chosen = true
+		}
 		if strings.HasPrefix(text, "NOTHELD") || strings.HasPrefix(text, "LOSTLEASE") {
 			c.finishedAny(key)
 		}

@@ -39,6 +39,10 @@ type redis struct {
 	publish func(channel, message string) (receivers int64)
 	keys    map[string]*entry
 	expired func(key string) // nil: nobody asks
+
+	logs    bool     // what is written is noted in the fields below
+	dirty   []string // keys, some of them twice
+	flushed bool     // before those
 }
 
 func newRedis(micros func() int64, publish func(channel, message string) int64) *redis {
@@ -100,16 +104,30 @@ func (e *entry) set(name, value string) (added int64) {
 	return 1
 }
 
+// writes are the commands after which a replica needs the key anew.
+var writes = map[string]bool{
+	"DEL": true, "UNLINK": true, "PEXPIRE": true, "PERSIST": true, "SET": true, "HSET": true, "HDEL": true, "HINCRBY": true, "LPUSH": true,
+	"RPUSH": true, "LPOP": true, "LREM": true, "ZADD": true, "ZREM": true,
+}
+
 // do executes one command.
 func (r *redis) do(name string, a []string) reply {
+	if r.logs && writes[name] {
+		if name == "DEL" || name == "UNLINK" {
+			r.dirty = append(r.dirty, a...)
+		} else {
+			r.dirty = append(r.dirty, a[0])
+		}
+	}
 	switch name {
 	case "TIME":
 		now := r.micros()
 		return []any{strconv.FormatInt(now/1e6, 10), strconv.FormatInt(now%1e6, 10)}
-	case "PUBLISH":
+	case "PUBLISH", "SPUBLISH":
 		return r.publish(a[0], a[1])
 	case "FLUSHALL":
 		clear(r.keys)
+		r.dirty, r.flushed = r.dirty[:0], r.logs
 		return status("OK")
 	case "EXISTS", "DEL", "UNLINK":
 		var n int64

@@ -42,7 +42,7 @@ var regressions = map[string]*plan{
 		},
 	},
 	"the place that a fair acquire kept when its grant was dropped was left behind when Redis could not be asked anew": {
-		proxies: 2, clients: 4, calm: true,
+		proxies: 2, clients: 4, calm: true, replicas: 2,
 		actions: []action{
 			{at: 1 * ms, kind: "send", who: 3, line: "FAIRLOCK f WAIT 9857 SYNC 1"},
 			{at: 2 * ms, kind: "send", who: 0, line: "FAIRLOCK f WAIT 2426 GRACE 803 MAXHOLD 918"},
@@ -67,6 +67,36 @@ var regressions = map[string]*plan{
 			{at: 13 * ms, kind: "send", who: 0, line: "FAIRLOCK a MAXHOLD 4815"},
 			{at: 15900 * time.Microsecond, kind: "send", who: 3, line: "LOCK a WAIT 410 PX 314"},
 			{at: 16100 * time.Microsecond, kind: "pause", who: 0, d: 3254 * ms, d2: 2060 * ms, n: 1},
+		},
+	},
+	"a release that found an older grant of its owner at a new primary was no loss, and the hold was renewed": {
+		proxies: 2, clients: 4, shape: sentinels, replicas: 2,
+		actions: []action{
+			{at: 12 * ms, kind: "send", who: 3, line: "TRYLOCK a"},
+			{at: 14 * ms, kind: "promote", line: "a", d: 60 * ms},
+			{at: 15 * ms, kind: "send", who: 3, line: "UNLOCK a"},
+			{at: 18 * ms, kind: "send", who: 3, line: "FAIRLOCK a"},
+			{at: 850 * ms, kind: "send", who: 3, line: "UNLOCK a"},
+		},
+	},
+	"an extension reset the lease of an older grant of its owner, which a new primary still had": {
+		proxies: 2, clients: 4, shape: sentinels, replicas: 2,
+		actions: []action{
+			{at: 12 * ms, kind: "send", who: 3, line: "TRYLOCK a"},
+			{at: 14 * ms, kind: "promote", line: "a", d: 60 * ms},
+			{at: 15 * ms, kind: "send", who: 3, line: "UNLOCK a"},
+			{at: 18 * ms, kind: "send", who: 3, line: "FAIRLOCK a"},
+			{at: 850 * ms, kind: "send", who: 3, line: "EXTENDLOCK a PX 900000"},
+		},
+	},
+	"a loss was not told because a release was on its way, which was not sent in the end": {
+		proxies: 2, clients: 2, shape: sentinels, replicas: 2,
+		actions: []action{
+			{at: 5 * ms, kind: "send", who: 0, line: "TRYLOCK a PX 1500"},
+			{at: 100 * ms, kind: "outage", d: 4 * time.Second},
+			{at: 200 * ms, kind: "send", who: 0, line: "UNLOCK a"},
+			{at: 210 * ms, kind: "send", who: 0, line: "UNLOCK a", n: 1},
+			{at: 300 * ms, kind: "send", who: 1, line: "LOCK a WAIT 8000"},
 		},
 	},
 }

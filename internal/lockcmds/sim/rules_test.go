@@ -17,7 +17,6 @@ import (
 type rules struct {
 	w       *world
 	keys    []string                 // of locks
-	fence   map[string]int64         // the largest granted, by key
 	ok      map[string]int64         // by proxy, key and fence: until when it may be renewed, as Redis's own clock says, in ms
 	chains  map[string]chain         // hand-overs in a row, by key
 	free    map[string]freedom       // by key
@@ -26,6 +25,9 @@ type rules struct {
 	settled time.Duration
 	short   map[string]time.Duration // by key: until when waiters may not know that its lease was made shorter
 	granted map[string]time.Duration // by key: when Redis granted it last
+	unknown []debt                   // holds that the server which counts does not know
+	lossy   map[string]bool          // by key: something was lost with a primary
+	shorter map[grant]bool           // its lease may be shorter than its client knows, because a renewal was lost
 	torn    bool                     // a place may be left in a queue, and is reaped later: a copy came late, or one of the two keys was evicted
 }
 
@@ -50,8 +52,9 @@ type debt struct {
 
 func newRules(w *world, keys []string) *rules {
 	return &rules{
-		w: w, keys: keys, fence: map[string]int64{}, ok: map[string]int64{}, chains: map[string]chain{},
+		w: w, keys: keys, ok: map[string]int64{}, chains: map[string]chain{},
 		free: map[string]freedom{}, upset: map[string]time.Duration{}, short: map[string]time.Duration{}, granted: map[string]time.Duration{},
+		lossy: map[string]bool{}, shorter: map[grant]bool{},
 	}
 }
 
@@ -72,8 +75,19 @@ func isOwner(field string) bool {
 	return field != "fence" && field != "mode" && !strings.HasPrefix(field, "{")
 }
 
-func (r *rules) holder(key string) (h holder) {
-	e := r.w.redis.get(key)
+// find is the server that has a lock, of those that count.
+func (r *rules) find(key string) *server {
+	slot := r.w.slots[r.w.slotOf(key)]
+	if slot.to != nil && slot.shard.primary.get(key) == nil && slot.to.primary.get(key) != nil {
+		return slot.to.primary
+	}
+	return slot.shard.primary
+}
+
+func (r *rules) holder(key string) holder { return r.find(key).holder(key) }
+
+func (s *server) holder(key string) (h holder) {
+	e := s.get(key)
 	if e == nil || e.kind != 'h' {
 		return h
 	}
@@ -96,8 +110,10 @@ func (r *rules) holder(key string) (h holder) {
 	return h
 }
 
-func (r *rules) queue(key string) []string {
-	if e := r.w.redis.get("redisson_lock_queue:{" + key + "}"); e != nil {
+func (r *rules) queue(key string) []string { return r.find(key).queue(key) }
+
+func (s *server) queue(key string) []string {
+	if e := s.get("redisson_lock_queue:{" + key + "}"); e != nil {
 		return e.list
 	}
 	return nil
@@ -107,30 +123,34 @@ func (r *rules) queue(key string) []string {
 var interpreted = newInterpreter()
 
 // eval executes a script for a proxy, and checks what it has done.
-func (w *world) eval(p *proxy, s redislink.Script, keys, args []string) resp.Value {
+func (w *world) eval(at *server, p *proxy, s redislink.Script, keys, args []string) resp.Value {
 	r := w.rules
 	before := make([]holder, len(r.keys))
 	for i, key := range r.keys {
-		before[i] = r.holder(key)
+		before[i] = at.holder(key)
 	}
 	queues := make([][]string, len(r.keys))
 	for i, key := range r.keys {
-		queues[i] = slices.Clone(r.queue(key))
+		queues[i] = slices.Clone(at.queue(key))
 	}
 	name := s.(interface{ Name() string }).Name()
-	v := interpreted.run(w.redis, s, keys, args)
+	v := interpreted.run(at.redis, s, keys, args)
 	if w.keep {
 		w.calls = append(w.calls, call{s, keys, args, v})
-		w.note("      redis %s %s %s %q = %s", p, name, strings.Join(keys[:min(1, len(keys))], " "), args, show(v))
+		w.note("      %s %s %s %s %q = %s", at, p, name, strings.Join(keys[:min(1, len(keys))], " "), args, show(v))
 	}
 	for i, key := range r.keys {
-		r.executed(p, name, args, key, before[i], r.holder(key), queues[i])
+		r.executed(at, p, name, args, key, before[i], at.holder(key), queues[i])
 	}
+	if len(at.dirty) > 0 && !r.counting(at) {
+		r.torn = true // what a waiter does to the queue is lost, too
+	}
+	at.commit()
 	return v
 }
 
 // executed judges what one script has done to one lock.
-func (r *rules) executed(p *proxy, name string, args []string, key string, before, after holder, queue []string) {
+func (r *rules) executed(at *server, p *proxy, name string, args []string, key string, before, after holder, queue []string) {
 	w := r.w
 	if before == after {
 		return
@@ -159,23 +179,33 @@ func (r *rules) executed(p *proxy, name string, args []string, key string, befor
 	r.again(name, args, key, before, after)
 	granted := after.owner != "" && after.fence != before.fence
 	if granted {
-		if after.fence <= r.fence[key] {
-			w.fail("a fence went back", "%s: %d after %d", key, after.fence, r.fence[key])
+		if after.fence <= at.fences[key] || after.fence < at.micros() {
+			w.fail("a fence went back", "%s: %d after %d, at %d", key, after.fence, at.fences[key], at.micros())
 		}
-		r.fence[key] = max(r.fence[key], after.fence)
-		r.granted[key] = w.now
+		at.learn(grant{key, after.fence})
+		at.begun = append(at.begun, grant{key, after.fence})
 		if after.owner != before.owner { // else it replaces what is left of a grant that was not used
-			r.overtaken(key, after.owner, queue)
+			r.overtaken(at, key, after.owner, queue)
 		}
+	}
+	if name != "renew" && after.owner != "" {
+		id := fmt.Sprintf("%s %s %d", p, key, after.fence)
+		r.ok[id] = max(r.ok[id], after.expire-at.ahead.Milliseconds())
+	}
+	if !r.authority(at, key) {
+		r.doomed(key, before, after)
+		return
+	}
+	if granted {
+		r.granted[key] = w.now
 		r.counted(key, after)
 	}
 	r.chain(p, key, before, after)
 	if after.owner == before.owner && after.expire < before.expire {
 		r.short[key] = w.now + lease // waiters look at the lock once per lease, because nobody tells them that
 	}
-	if name != "renew" && after.owner != "" {
-		id := fmt.Sprintf("%s %s %d", p, key, after.fence)
-		r.ok[id] = max(r.ok[id], after.expire)
+	if name == "renew" && after.expire > before.expire {
+		delete(r.shorter, grant{key, after.fence})
 	}
 }
 
@@ -224,11 +254,11 @@ func (r *rules) sessions(name string, args []string, key string, before, after h
 }
 
 // overtaken judges the order of fair waiters: who was granted the lock must have been the first of those who still wait.
-func (r *rules) overtaken(key, owner string, queue []string) {
+func (r *rules) overtaken(at *server, key, owner string, queue []string) {
 	if !strings.HasPrefix(key, "f") {
 		return
 	}
-	left := r.queue(key)
+	left := at.queue(key)
 	for _, place := range queue {
 		if place == owner {
 			return
@@ -244,6 +274,9 @@ func (r *rules) counted(key string, now holder) {
 	for _, c := range r.w.clients {
 		b := c.holds[key]
 		if b == nil || b.releasing || b.released || c.ended || c.p.killed || b.fence >= now.fence || c.owner() == now.owner {
+			continue
+		}
+		if g := (grant{key, b.fence}); !r.known(g) || r.shorter[g] {
 			continue
 		}
 		if at, upset := r.upset[key]; upset && at >= b.since-lease {
@@ -283,8 +316,8 @@ func (r *rules) sent(p *proxy, name string, keys, args []string) {
 		owner, fence := args[3*i], args[3*i+1]
 		n, _ := strconv.ParseInt(fence, 10, 64)
 		id := fmt.Sprintf("%s %s %d", p, key, n)
-		if until, known := r.ok[id]; known && r.w.redis.ms() > until+1 && r.w.stepped == 0 {
-			r.w.fail("renewed after the deadline", "%s of %s, fence %s, %d ms after it", key, owner, fence, r.w.redis.ms()-until)
+		if until, known := r.ok[id]; known && r.w.ms() > until+1 && r.w.stepped == 0 {
+			r.w.fail("renewed after the deadline", "%s of %s, fence %s, %d ms after it", key, owner, fence, r.w.ms()-until)
 		}
 		token, ours := strings.CutPrefix(owner, p.uuid+":")
 		if !ours {
@@ -349,6 +382,9 @@ func (r *rules) check() {
 		}
 		w.fail("two clients count on one lock", "%s of %s, fence %d; redis has %s", d.key, d.c, d.fence, r.holder(d.key).owner)
 	}
+	if len(r.unknown) > 0 {
+		r.learned()
+	}
 	for _, p := range w.proxies {
 		if n := p.waiting.Load(); n < 0 {
 			w.fail("a waiter was removed twice", "%s counts %d", p, n)
@@ -357,7 +393,7 @@ func (r *rules) check() {
 	if w.calm && len(w.all) > len(w.clients) {
 		r.unused()
 	}
-	if w.calm || w.quiet {
+	if w.calm || w.smooth || w.quiet {
 		r.progress()
 	}
 }
@@ -387,7 +423,7 @@ func (r *rules) progress() {
 	w := r.w
 	for _, key := range r.keys {
 		f := r.free[key]
-		free := w.redis.get(key) == nil
+		free := r.find(key).get(key) == nil
 		if free != f.free {
 			f = freedom{free, w.now}
 			r.free[key] = f
@@ -400,8 +436,8 @@ func (r *rules) progress() {
 			if s == nil || c.ended || s.cmd.Key != key || !acquires(s.cmd.Verb) {
 				continue
 			}
-			since := max(f.since, s.sent, r.settled, r.short[key])
-			if w.now-since > idleLimit && w.calm {
+			since := max(f.since, s.sent, r.settled, r.short[key], w.settledAt)
+			if w.now-since > idleLimit && (w.calm || w.smooth && !w.moving) {
 				w.fail("a waiter was forgotten", "%s: %s, free for %v", c, s.line, w.now-since)
 			}
 		}
@@ -424,7 +460,7 @@ func (r *rules) agree() string {
 				continue
 			}
 			believers++
-			if h.owner != c.owner() || h.fence != b.fence || h.holds != b.count {
+			if h.owner != c.owner() || h.fence != b.fence || h.holds != b.count && !r.lossy[key] {
 				return fmt.Sprintf("%s: %s knows %d holds with fence %d, redis has %d of %s with fence %d", key, c, b.count, b.fence, h.holds, h.owner, h.fence)
 			}
 		}
@@ -435,7 +471,7 @@ func (r *rules) agree() string {
 					continue
 				}
 				held++
-				if owned(l.Owner) && !r.blurred(key, l.Owner) && (l.Owner != h.owner || l.Fence != h.fence || l.Holds != h.holds) {
+				if owned(l.Owner) && !r.blurred(key, l.Owner) && (l.Owner != h.owner || l.Fence != h.fence || l.Holds != h.holds && !r.lossy[key]) {
 					return fmt.Sprintf("%s: %s knows %d holds of %s with fence %d, redis has %d of %s with fence %d", key, p, l.Holds, l.Owner, l.Fence, h.holds, h.owner, h.fence)
 				}
 			}
@@ -470,7 +506,7 @@ func (r *rules) gone() {
 		}
 	}
 	for _, key := range r.keys {
-		if w.redis.get(key) != nil {
+		if r.find(key).get(key) != nil {
 			w.fail("a lock was left behind", "%s of %s", key, r.holder(key).owner)
 		}
 		if r.torn {

@@ -25,17 +25,22 @@ type world struct {
 	current   *coroutine
 	suspended []*coroutine
 
-	redis        *redis
-	subs         subscriptions
-	stepped      time.Duration // what Redis's clock is ahead of the world's
-	replicasAway time.Duration // until then the replicas confirm nothing
-	proxies      []*proxy      // those that run; a killed one is replaced
-	born         int           // proxies so far
-	clients      []*client     // by slot
-	all          []*client     // also those that have ended
-	ids          uint64
+	shape     int // how the servers are arranged
+	servers   []*server
+	slots     []hashSlot
+	moving    bool          // servers are changing their parts
+	settledAt time.Duration // all proxies know of the latest change
+	lag       time.Duration // what a replica is behind, at most, beside the way
+	strict    bool          // the servers refuse more while a slot moves: Redis from 7.2 on
+	stepped   time.Duration // what Redis's clock is ahead of the world's
+	proxies   []*proxy      // those that run; a killed one is replaced
+	born      int           // proxies so far
+	clients   []*client     // by slot
+	all       []*client     // also those that have ended
+	ids       uint64
 
 	calm     bool          // there are no faults
+	smooth   bool          // servers change their parts as planned, and that is all
 	slowSub  time.Duration // as in plan
 	slowOwn  time.Duration
 	quiet    bool // the time of faults is over
@@ -83,6 +88,9 @@ func (w *world) in(d time.Duration, owner *proxy, f func()) *event {
 	}
 	return e
 }
+
+// ms is the time, as a server without a clock of its own tells it.
+func (w *world) ms() int64 { return epoch.Add(w.now + w.stepped).UnixMilli() }
 
 // step lets the next event happen. It returns false if there is none until limit.
 func (w *world) step(limit time.Duration) bool {

@@ -1,0 +1,299 @@
+package sim
+
+import (
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/lockproxy/lockproxy/internal/lockcmds/redislink"
+	"github.com/lockproxy/lockproxy/internal/resp"
+	"github.com/lockproxy/lockproxy/internal/upstream/slots"
+)
+
+// How the servers of a history are arranged.
+const (
+	single    = iota
+	sentinels // a primary and its replicas: proxies learn in time which is the primary
+	cluster   // several of these, each with a part of the hash slots
+)
+
+// hashSlot is a hash slot that a history uses. All keys of one lock are in one.
+type hashSlot struct {
+	number int
+	shard  *shard // that owns it
+	to     *shard // to which it is being moved; nil: it is not
+}
+
+// slotIDs are the hash slots of names that were asked for, by any history.
+var slotIDs = map[string]int{}
+
+func slotNumber(name string) int {
+	n, ok := slotIDs[name]
+	if !ok {
+		n = slots.Of([]byte(name))
+		slotIDs[name] = n
+	}
+	return n
+}
+
+// slotOf is the place in world.slots of the slot of a key or a channel.
+func (w *world) slotOf(name string) int {
+	if w.shape != cluster {
+		return 0
+	}
+	n := slotNumber(name)
+	return slices.IndexFunc(w.slots, func(s hashSlot) bool { return s.number == n })
+}
+
+// road is all connections of a proxy for one purpose, one for each server.
+type road struct {
+	p                   *proxy
+	name                string
+	slowThere, slowBack time.Duration
+	reconnect           func(at *server)
+	conns               []*conn // by the place of the server; nil: there was no need
+}
+
+func (p *proxy) newRoad(name string) *road { return &road{p: p, name: name} }
+
+// to is the connection to a server.
+func (r *road) to(s *server) *conn {
+	at := slices.Index(r.p.w.servers, s)
+	for len(r.conns) <= at {
+		r.conns = append(r.conns, nil)
+	}
+	c := r.conns[at]
+	if c == nil {
+		c = &conn{w: r.p.w, p: r.p, name: r.name, at: s, up: true, since: r.p.w.now, slowThere: r.slowThere, slowBack: r.slowBack}
+		if r.reconnect != nil {
+			c.reconnect = func() { r.reconnect(s) }
+		}
+		r.conns[at] = c
+	}
+	return c
+}
+
+// all are the connections that there are, or would be.
+func (r *road) all() (list []*conn) {
+	if r.p.w.shape == single {
+		r.to(r.p.w.servers[0])
+	}
+	for _, c := range r.conns {
+		if c != nil {
+			list = append(list, c)
+		}
+	}
+	return list
+}
+
+func (r *road) cut(keep int, late, down time.Duration) {
+	for _, c := range r.all() {
+		c.cut(keep, late, down)
+	}
+}
+
+func (r *road) stall(d time.Duration) {
+	for _, c := range r.all() {
+		c.stall(d)
+	}
+}
+
+// busy is until when requests are on their way.
+func (r *road) busy() (until time.Duration) {
+	for _, c := range r.all() {
+		until = max(until, c.there)
+	}
+	return until
+}
+
+// serve carries out what arrives at a server for some keys, or refuses it as Redis does. asking: it was sent there by a server that is giving the
+// slot away.
+func (s *server) serve(keys []string, asking bool, exec func(*server) resp.Value) resp.Value {
+	w := s.w
+	switch {
+	case w.shape == single, len(keys) == 0:
+		return exec(s)
+	case !s.primary && w.shape == sentinels:
+		return errorReply("READONLY You can't write against a read only replica.")
+	case w.shape == sentinels:
+		return exec(s)
+	case s.barred <= w.now:
+		return errorReply("CLUSTERDOWN The cluster is down")
+	}
+	at := w.slotOf(keys[0])
+	for _, key := range keys[1:] {
+		if w.slotOf(key) != at {
+			return errorReply("CROSSSLOT Keys in request don't hash to the same slot")
+		}
+	}
+	slot := &w.slots[at]
+	here, missing := 0, 0
+	for _, key := range keys {
+		if s.get(key) != nil {
+			here++
+		} else {
+			missing++
+		}
+	}
+	switch {
+	case s.primary && s.shard == slot.shard && (slot.to == nil || missing == 0):
+		return exec(s)
+	case s.primary && s.shard == slot.shard && here > 0 && w.strict:
+		return errorReply("TRYAGAIN Multiple keys request during rehashing of slot")
+	case s.primary && s.shard == slot.shard:
+		return errorReply("ASK")
+	case s.primary && s.shard == slot.to && asking && len(keys) > 1 && missing > 0:
+		return errorReply("TRYAGAIN Multiple keys request during rehashing of slot")
+	case s.primary && s.shard == slot.to && asking:
+		return exec(s)
+	}
+	return errorReply("MOVED")
+}
+
+const (
+	// hops bounds the redirections that one call follows, as in package clusterlink.
+	hops = 4
+	// failoverWait is how long a command of a session waits for a server that moves.
+	failoverWait = time.Second
+)
+
+// route sends a request to the server that the proxy's view names, and follows redirections.
+func (p *proxy) route(r *road, at int, keys []string, exec func(*server) resp.Value, done func(resp.Value, error)) {
+	w := p.w
+	left := hops
+	var to func(s *server, asking bool)
+	to = func(s *server, asking bool) {
+		r.to(s).send(func() resp.Value { return s.serve(keys, asking, exec) }, func(v resp.Value, err error) {
+			var next *server
+			switch text := text(v); {
+			case err == nil && !v.IsError(), w.shape == single:
+				done(v, err)
+				return
+			case err != nil:
+				p.refresh(nil)
+				done(v, err)
+				return
+			case text == "ASK" && w.slots[at].to != nil:
+				next = w.slots[at].to.primary
+			case text == "ASK", text == "MOVED":
+				next = w.slots[at].shard.primary
+				p.refresh(nil)
+			default:
+				p.refresh(nil)
+				done(v, nil)
+				return
+			}
+			if left--; left == 0 || next == s {
+				done(resp.Value{}, redislink.ErrUnsent)
+				return
+			}
+			to(next, text(v) == "ASK")
+		})
+	}
+	to(p.view[at], false)
+}
+
+func text(v resp.Value) string { return string(v.Str) }
+
+// errand is route for a command of a session. It waits for a server that moves, and those behind it wait for it.
+func (c *client) errand(keys []string, exec func(*server) resp.Value, done func(resp.Value, error)) {
+	w, p := c.w, c.p
+	at := w.slotOf(keys[0])
+	if w.shape == single {
+		p.route(p.lane, at, keys, exec, done)
+		return
+	}
+	if c.parked != nil || w.shape == cluster && c.flying > 0 {
+		c.parked = append(c.parked, func() { c.errand(keys, exec, done) })
+		return
+	}
+	c.flying++
+	until := w.now + failoverWait
+	end := func(v resp.Value, err error) {
+		c.flying--
+		all := c.parked
+		c.parked = nil
+		done(v, err)
+		for _, f := range all {
+			f()
+		}
+	}
+	var try func()
+	try = func() {
+		p.route(p.lane, at, keys, exec, func(v resp.Value, err error) {
+			passes := errors.Is(err, redislink.ErrUnsent) || err == nil && v.IsError() && (hasCode(v, "TRYAGAIN") || hasCode(v, "CLUSTERDOWN"))
+			if passes && w.now < until && c.flying == 1 {
+				if c.parked == nil {
+					c.parked = []func(){}
+				}
+				w.in(5*time.Millisecond+w.latency(), p, try)
+				return
+			}
+			end(v, err)
+		})
+	}
+	try()
+}
+
+func hasCode(v resp.Value, code string) bool {
+	return len(v.Str) > len(code) && string(v.Str[:len(code)]) == code && v.Str[len(code)] == ' '
+}
+
+// refresh has the proxy ask which servers there are. then may be nil.
+func (p *proxy) refresh(then func()) {
+	w := p.w
+	if w.shape == single {
+		return
+	}
+	if then != nil {
+		p.then = append(p.then, then)
+	}
+	if p.asking {
+		return
+	}
+	p.asking = true
+	w.in(max(2*w.latency(), p.blind-w.now), p, func() {
+		p.asking = false
+		p.see()
+		all := p.then
+		p.then = nil
+		for _, f := range all {
+			f()
+		}
+	})
+}
+
+// farewell is the time that a server which serves nothing any more has for its answers. Then its connections are aborted.
+const farewell = 100 * time.Millisecond
+
+// see makes the proxy's view that of the servers that count.
+func (p *proxy) see() {
+	w := p.w
+	if p.blind > w.now {
+		return
+	}
+	var left []*server
+	for i := range w.slots {
+		now := w.slots[i].shard.primary
+		if old := p.view[i]; old != now {
+			left = append(left, old)
+			p.view[i], p.sawAt = now, w.now
+		}
+	}
+	if len(left) == 0 {
+		return
+	}
+	w.note("%s: sees %v", p, p.view)
+	p.link.rehome()
+	w.in(farewell, p, func() {
+		for _, s := range left {
+			if slices.Contains(p.view, s) {
+				continue
+			}
+			s.subs.drop(p.link)
+			for _, r := range p.roads() {
+				r.to(s).cut(w.chance.IntN(2), w.upTo(4*time.Millisecond), 0)
+			}
+		}
+	})
+}
