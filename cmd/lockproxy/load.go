@@ -165,12 +165,18 @@ func formatDefault(field reflect.Value) (text string, ok bool) {
 	return fmt.Sprint(field.Interface()), !field.IsZero()
 }
 
+// fileLimit is more than any configuration has. A larger file is one that was named by mistake, and takes minutes to parse.
+const fileLimit = 1 << 20
+
 // readFile returns the defaults with the file's settings on top. Unknown and repeated keys are errors with their line;
 // no error quotes the file's lines, which may hold a password.
 func readFile(name string) (Config, error) {
-	data, err := os.ReadFile(name)
-	if err != nil {
+	data, err := readLimited(name, fileLimit)
+	switch {
+	case err != nil:
 		return Config{}, fmt.Errorf("read configuration: %w", err)
+	case len(data) > fileLimit:
+		return Config{}, errors.New(name + " is too large for a configuration")
 	}
 	cfg := NewConfig()
 	dec := yaml.NewDecoder(bytes.NewReader(data), yaml.Strict())

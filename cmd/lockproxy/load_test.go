@@ -400,3 +400,11 @@ func TestBadDurationIsNamedByKeyValueAndLine(t *testing.T) {
 		}
 	}
 }
+
+func TestAFileWithoutAnEndIsNoConfiguration(t *testing.T) {
+	for _, name := range []string{"/dev/zero", writeFile(t, "# "+strings.Repeat("x", fileLimit))} {
+		if _, err := load([]string{"--config", name}); err == nil || !strings.Contains(err.Error(), "too large for a configuration") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}

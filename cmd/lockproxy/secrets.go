@@ -41,12 +41,7 @@ const secretLimit = 64 << 10
 
 // readSecret returns the content of a file, without the one line end that editors append. No error contains any part of it.
 func readSecret(name string) (values.Secret, error) {
-	f, err := os.Open(name)
-	if err != nil {
-		return "", err
-	}
-	defer func() { _ = f.Close() }()                          // it was only read
-	text, err := io.ReadAll(io.LimitReader(f, secretLimit+3)) // a device may have no end
+	text, err := readLimited(name, secretLimit+2)
 	if err != nil {
 		return "", err
 	}
@@ -58,4 +53,14 @@ func readSecret(name string) (values.Secret, error) {
 		return "", errors.New(name + " is too large for a password")
 	}
 	return values.Secret(text), nil
+}
+
+// readLimited returns the content of a file, of which it reads one byte beyond the limit at most: a device may have no end.
+func readLimited(name string, limit int64) ([]byte, error) {
+	f, err := os.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = f.Close() }() // it was only read
+	return io.ReadAll(io.LimitReader(f, limit+1))
 }

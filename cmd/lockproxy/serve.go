@@ -40,7 +40,7 @@ func start(ctx context.Context, cfg Config, again func() (Config, error), stderr
 }
 
 // serve runs srv. The first of signals ends its context, upon which it drains; a second one does not wait for that. Each of
-// hangups reloads until then.
+// hangups reloads until then, one after the other. A reload that has not ended when srv has is given up.
 func serve(ctx context.Context, srv server, signals, hangups <-chan os.Signal, log *zap.Logger) int {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -48,6 +48,7 @@ func serve(ctx context.Context, srv server, signals, hangups <-chan os.Signal, l
 	go runServer(ctx, srv, ended)
 
 	draining := false
+	reloads, reloaded := hangups, make(chan struct{}, 1) // reloads is nil during a reload
 	for {
 		select {
 		case err := <-ended:
@@ -56,12 +57,18 @@ func serve(ctx context.Context, srv server, signals, hangups <-chan os.Signal, l
 				return exitFailure
 			}
 			return exitOK
-		case <-hangups:
+		case <-reloads:
 			if draining { // its settings have been read
 				log.Warn("not reloaded, the proxy is about to end")
 				continue
 			}
-			srv.Reload()
+			reloads = nil
+			go func() { // signals count meanwhile: a pipe, or a file of a lost network, may never be read
+				srv.Reload()
+				reloaded <- struct{}{}
+			}()
+		case <-reloaded:
+			reloads = hangups
 		case sig := <-signals:
 			if draining {
 				log.Warn("second signal, not waiting for the drain", zap.Stringer("signal", sig))

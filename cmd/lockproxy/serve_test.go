@@ -89,12 +89,46 @@ func TestHangupReloadsAndServesOn(t *testing.T) {
 		go func() { code <- serve(t.Context(), srv, signals, hangups, zap.NewNop()) }()
 		hangups <- syscall.SIGHUP
 		hangups <- syscall.SIGHUP
+		synctest.Wait()
 		signals <- syscall.SIGTERM
 		if got := <-code; got != exitOK || srv.n != 2 {
 			t.Errorf("exit code %d after %d reloads", got, srv.n)
 		}
 	})
 }
+
+// A file may never be read to its end: a pipe, or a file of a lost network.
+func TestAReloadThatHangsDelaysNoSignal(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		hangups, signals, readable := make(chan os.Signal, 1), make(chan os.Signal), make(chan struct{})
+		defer close(readable)
+		srv := &hanging{readable: readable, runFunc: func(ctx context.Context) error {
+			<-ctx.Done()
+			return nil
+		}}
+		code := make(chan int, 1)
+		go func() { code <- serve(t.Context(), srv, signals, hangups, zap.NewNop()) }()
+		hangups <- syscall.SIGHUP
+		synctest.Wait()
+		hangups <- syscall.SIGHUP // waits for the first one
+		select {
+		case signals <- syscall.SIGTERM:
+		case <-time.After(time.Minute):
+			t.Fatal("SIGTERM is not served")
+		}
+		if got := <-code; got != exitOK {
+			t.Errorf("exit code %d", got)
+		}
+	})
+}
+
+// hanging is a server that cannot read its files.
+type hanging struct {
+	runFunc
+	readable chan struct{}
+}
+
+func (h *hanging) Reload() { <-h.readable }
 
 func TestHangupDuringTheDrainChangesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

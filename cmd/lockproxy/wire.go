@@ -8,6 +8,7 @@ import (
 	"math"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"go.uber.org/zap"
@@ -35,7 +36,7 @@ type service struct {
 
 	form      *logForm               // of log
 	again     func() (Config, error) // loads the configuration again
-	cfg       Config                 // in force; Reload changes it
+	cfg       atomic.Pointer[Config] // in force; Reload changes it
 	available uint64                 // memory that the process may have
 }
 
@@ -43,7 +44,8 @@ var _ server = (*service)(nil)
 
 // newServer builds the proxy that cfg describes, with its listeners open.
 func newServer(cfg Config, log *zap.Logger) (*service, error) {
-	s := &service{log: log, cfg: cfg}
+	s := &service{log: log}
+	s.cfg.Store(&cfg)
 	if err := s.build(cfg); err != nil {
 		s.abandon()
 		return nil, err
@@ -98,14 +100,14 @@ func (s *service) build(cfg Config) error {
 
 // trace has spans of waits and holds sent, if a collector is named.
 func (s *service) trace(opts *proxy.Options) error {
-	wanted, err := tracing.Wanted(s.cfg.Tracing.Endpoint)
+	wanted, err := tracing.Wanted(s.cfg.Load().Tracing.Endpoint)
 	if err != nil {
 		s.log.Warn("tracing is off", zap.Error(err))
 	}
 	if !wanted {
 		return nil
 	}
-	if s.spans, err = tracing.New(tracing.Options{Endpoint: s.cfg.Tracing.Endpoint, Version: opts.Version, Logger: s.log.Named("tracing")}); err != nil {
+	if s.spans, err = tracing.New(tracing.Options{Endpoint: s.cfg.Load().Tracing.Endpoint, Version: opts.Version, Logger: s.log.Named("tracing")}); err != nil {
 		return err
 	}
 	opts.Tracing = s.spans
@@ -140,7 +142,10 @@ func (s *service) Run(ctx context.Context) error {
 		defer s.spans.Close()
 	}
 	systemd.Ready()
-	defer context.AfterFunc(ctx, func() { systemd.Stopping(s.cfg.Drain.Delay + s.cfg.Drain.Timeout + stopLimit) })()
+	defer context.AfterFunc(ctx, func() {
+		drain := s.cfg.Load().Drain
+		systemd.Stopping(drain.Delay + drain.Timeout + stopLimit)
+	})()
 	watching, unwatch := context.WithCancel(context.Background())
 	var watch sync.WaitGroup
 	watch.Go(func() { systemd.Watch(watching, func() { s.proxy.Stats() }) })
@@ -177,7 +182,7 @@ func (s *service) Reload() {
 		s.log.Error("configuration not reloaded, nothing has changed", zap.Error(err))
 		return
 	}
-	next, changed, kept := s.cfg.reloaded(fresh)
+	next, changed, kept := s.cfg.Load().reloaded(fresh)
 	err = next.Verify() // settings that need a restart may be needed by others
 	if err == nil {
 		err = next.allowFiles()
@@ -192,7 +197,7 @@ func (s *service) Reload() {
 	s.form.set(next.Log)
 	opts := proxyOptions(next, s.available, s.certs, s.log)
 	s.proxy.Change(opts.Changeable())
-	s.cfg = next
+	s.cfg.Store(&next)
 	if len(kept) > 0 {
 		s.log.Warn("these settings change with a restart only", zap.Strings("settings", kept))
 	}
