@@ -40,6 +40,7 @@ func TestOverACluster(t *testing.T) {
 	t.Run("no owner", func(t *testing.T) { aSlotWithoutAnOwnerIsNoRedirection(t, c) })
 	t.Run("transaction without a pin", func(t *testing.T) { noPartOfATransactionRunsAlone(t, c) })
 	t.Run("scripts", func(t *testing.T) { scriptsDoNotRedirect(t, c, proxies) })
+	t.Run("blocking", func(t *testing.T) { aBlockingCommandFollowsItsSlotAgain(t, c) })
 	t.Run("half moved", func(t *testing.T) { commandsAwaitTheMove(t, c, proxies) })
 	t.Run("cluster down", func(t *testing.T) { commandsAwaitTheSlot(t, c, proxies) })
 	t.Run("pause", func(t *testing.T) { aPauseConcernsAllServers(t, alone, c, proxies) })
@@ -598,8 +599,24 @@ func TestAFailoverOnRequestIsNoError(t *testing.T) {
 	proxies := startOverCluster(t, c)
 	stop := make(chan struct{})
 	acknowledged := load(t, proxies, stop)
+	// A blocking command waits anew at the new primary.
+	waiting := map[*peer]string{}
+	for engine, srv := range proxies {
+		for i, command := range []string{"BLPOP", "BRPOP", "BLPOP"} {
+			p, key := dialClient(t, address(srv)), fmt.Sprint("{", keyOf(t, c, c.Nodes[i]), "}list", engine)
+			p.send(command, key, "0")
+			waiting[p] = key
+		}
+	}
+	redistest.Eventually(t, patience, "blocked clients", func() bool { return blocked(t, c.Nodes[0], &redistest.Cluster{Nodes: c.Nodes[1:]}) == len(waiting) })
 	for i := range 3 {
 		c.Failover(c.Nodes[3+i])
+	}
+	for p, key := range waiting {
+		dialClient(t, address(proxies[EngineGoroutine])).script("RPUSH "+key+" x", ":1")
+		if got, err := p.frame(); err != nil || !strings.HasPrefix(got, "*2") {
+			t.Errorf("%s: %q, %v", key, got, err)
+		}
 	}
 	close(stop)
 	counted(t, proxies[EngineGoroutine], acknowledged())
@@ -640,10 +657,66 @@ func scriptsDoNotRedirect(t *testing.T, c *redistest.Cluster, proxies map[string
 			}
 		}
 	}
+	for engine, srv := range proxies { // a script without keys
+		p := dialClient(t, address(srv))
+		for _, words := range []string{
+			"LOADING Redis is loading the dataset in memory", "MASTERDOWN Link with MASTER is down", "CLUSTERDOWN The cluster is down",
+			"TRYAGAIN Multiple keys request during rehashing of slot", "MOVED 0 " + c.Nodes[1].Addr(),
+		} {
+			before := scriptsRun(t, c)
+			if got := p.quiet("EVAL", "return redis.error_reply(ARGV[1])", "0", words); got != "-"+words+"\r\n" {
+				t.Errorf("%s: %q came of %q", engine, got, words)
+			}
+			if n := scriptsRun(t, c) - before; n != 1 {
+				t.Errorf("%s: a script that answers %q has run %d times", engine, words, n)
+			}
+		}
+	}
 	select {
 	case <-met:
 		t.Error("a stranger was called")
 	default:
+	}
+}
+
+// scriptsRun is the number of EVALs that the nodes have carried out.
+func scriptsRun(t testing.TB, c *redistest.Cluster) (n int) {
+	for _, node := range c.Nodes {
+		info, _ := node.Do(t, "INFO", "commandstats").(string)
+		_, rest, _ := strings.Cut(info, "cmdstat_eval:calls=")
+		count, _, _ := strings.Cut(rest, ",")
+		one, _ := strconv.Atoi(count)
+		n += one
+	}
+	return n
+}
+
+// A command waits for an element while its slot moves, long after it has moved before.
+func aBlockingCommandFollowsItsSlotAgain(t *testing.T, c *redistest.Cluster) {
+	const wait = 100 * time.Millisecond
+	proxies := startOverCluster(t, c, func(o *Options) { o.Upstream.FailoverWait = wait })
+	for engine, srv := range proxies {
+		key := "again" + engine
+		p := dialClient(t, address(srv))
+		p.send("BLPOP", key, "0")
+		slot := int(c.Nodes[0].Do(t, "CLUSTER", "KEYSLOT", key).(int64))
+		m := newMover(t, c)
+		home := m.owner[slot]
+		for i := range 3 {
+			to := (home + i + 1) % c.Primaries
+			m.moveAll([]int{slot}, m.owner[slot], to)
+			since := time.Now()
+			redistest.Eventually(t, patience, "a blocked client", func() bool {
+				if blocked(t, c.Nodes[to], &redistest.Cluster{}) != 1 {
+					since = time.Now()
+				}
+				return time.Since(since) > 2*wait
+			})
+		}
+		dialClient(t, address(srv)).script("RPUSH "+key+" x", ":1")
+		if got, err := p.frame(); err != nil || !strings.HasPrefix(got, "*2") {
+			t.Errorf("%s: %q, %v", engine, got, err)
+		}
 	}
 }
 

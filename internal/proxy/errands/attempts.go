@@ -5,6 +5,7 @@ import "time"
 // Attempts count the refusals of one command.
 type Attempts struct {
 	since time.Time // of the first one
+	last  time.Time
 	tries int
 }
 
@@ -13,7 +14,15 @@ func (a *Attempts) Refused(within time.Duration) bool {
 	if a.tries++; a.tries == 1 {
 		a.since = time.Now()
 	}
+	a.last = time.Now()
 	return time.Since(a.since) <= within
+}
+
+// Waited forgets the refusals if a server, which refuses the command now, has let it wait since then: another slot has moved, or the same one again.
+func (a *Attempts) Waited(within time.Duration) {
+	if time.Since(a.last) > within {
+		*a = Attempts{}
+	}
 }
 
 // First reports whether there has been one refusal only.

@@ -143,7 +143,8 @@ func (e *Errand) reword() bool {
 	return true
 }
 
-// probe asks the server for the keys of a script that seems to have been refused. The reply comes in place of the script's.
+// probe asks the server for the keys of a script that seems to have been refused, or whether it answers if the script has none. The reply comes in place
+// of the script's.
 func (e *Errand) probe() bool {
 	if e.keys.Keyless() || cluster.Read(e.failed).Reason == cluster.Done || e.of.session.Gone() {
 		return false
@@ -154,7 +155,7 @@ func (e *Errand) probe() bool {
 		question = append(question, args[i])
 	}
 	if len(question) == 1 {
-		return false
+		question = [][]byte{[]byte("PING")}
 	}
 	e.probes, e.answer = true, append(e.answer[:0], e.failed...)
 	e.begun, e.failed = false, e.failed[:0]
@@ -169,7 +170,7 @@ func (e *Errand) confirmed() bool {
 		return e.refused()
 	}
 	e.failed = append(e.failed[:0], e.answer...)
-	if !e.attempts.Refused(e.of.Wait()) {
+	if e.slot < 0 || !e.attempts.Refused(e.of.Wait()) {
 		return false
 	}
 	e.doubted = true

@@ -284,6 +284,11 @@ func (p *pinned) elsewhere(r *repetition, why cluster.Refusal) bool {
 	if !p.s.again(r, p.conn.At(), why) {
 		return false
 	}
+	if why.Reason == cluster.TryLate && p.s.pin == p { // a server that has been demoted closes the connection of a client that has waited
+		p.s.pin = nil
+		p.discard()
+		return true
+	}
 	p.yield()
 	return true
 }
@@ -368,6 +373,9 @@ func (l *lanes) repeat() bool {
 // again has a command routed anew when the view has been refreshed. false: it has been refused for too long.
 func (l *lanes) again(r *repetition, from upstream.Node, why cluster.Refusal) bool {
 	s := l.s
+	if why.Reason != cluster.Done {
+		r.attempts.Waited(s.Wait())
+	}
 	if s.Gone() || !r.attempts.Refused(s.Wait()) {
 		return false
 	}

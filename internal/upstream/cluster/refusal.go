@@ -54,6 +54,7 @@ var late = [][]byte{
 	[]byte("-LOADING Redis is loading the dataset in memory\r\n"),
 	[]byte("-LOADING Valkey is loading the dataset in memory\r\n"),
 	[]byte("-MASTERDOWN Link with MASTER is down"),
+	[]byte("-UNBLOCKED force unblock from blocking operation, instance state changed"), // the server has been demoted while the command waited
 }
 
 // Read reads a whole reply. A text that merely resembles a refusal is the command's own reply: a script may answer anything.
