@@ -22,8 +22,12 @@ func TestAnyPasswordIsOneIdentity(t *testing.T) {
 				c.expectReply(want)
 			}
 		}
-		if n := len(srv.Lanes()); n > 6 {
-			t.Errorf("%d lanes: %v", n, srv.Lanes())
+		identities := map[string]bool{} // a machine that stands still has spare lanes for each
+		for _, lane := range srv.Lanes() {
+			identities[lane.Identity] = true
+		}
+		if len(identities) > 3 {
+			t.Errorf("%d identities: %v", len(identities), srv.Lanes())
 		}
 		if n := srv.shared.Locks.Len(); n > 3 {
 			t.Errorf("%d lock engines", n)
