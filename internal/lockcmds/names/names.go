@@ -18,19 +18,20 @@ const Fence = "lockproxy:fence"
 
 // Beginnings of names.
 const (
-	channelPrefix = "redisson_lock__channel"
-	queuePrefix   = "redisson_lock_queue"
+	channelPrefix   = "redisson_lock__channel"
+	queuePrefix     = "redisson_lock_queue"
+	deadlinesPrefix = "redisson_lock_timeout"
 )
 
-// Of builds the names for key.
+// Of builds the names for key. They share one allocation.
 func Of(key string) Names {
-	return Names{
-		Lock:      key,
-		Channel:   Channel(key),
-		Queue:     Queue(key),
-		Deadlines: Deadlines(key),
-		Fence:     Fence,
-	}
+	var room [256]byte
+	all := AppendChannel(room[:0], key)
+	channel := len(all)
+	all = AppendQueue(all, key)
+	queue := len(all)
+	text := string(appendTagged(all, deadlinesPrefix, key))
+	return Names{Lock: key, Channel: text[:channel], Queue: text[channel:queue], Deadlines: text[queue:], Fence: Fence}
 }
 
 // Channel is the base channel of a lock.
@@ -40,7 +41,7 @@ func Channel(key string) string { return tagged(channelPrefix, key) }
 func Queue(key string) string { return tagged(queuePrefix, key) }
 
 // Deadlines is the deadlines of the places in that queue.
-func Deadlines(key string) string { return tagged("redisson_lock_timeout", key) }
+func Deadlines(key string) string { return tagged(deadlinesPrefix, key) }
 
 // Lost is the channel on which the loss of a lock is told.
 func Lost(key string) string { return tagged("lockproxy:lost", key) }

@@ -284,8 +284,11 @@ func (x *Waiters) fullLocked(lock string) (why, limit string) {
 	return d.Full(x.Waiting.Load(), all)
 }
 
-// namesOf returns the names that waiting for a lock needs.
-func (x *Waiters) namesOf(lock string) queue.Names {
+// namesOfLocked returns the names that waiting for a lock needs. Requires Waiters.mu.
+func (x *Waiters) namesOfLocked(lock string) queue.Names {
+	if q := x.set.Find(lock); q != nil {
+		return q.Names()
+	}
 	n := names.Of(lock)
 	return queue.Names{Key: lock, Channel: n.Channel, Place: n.PlaceOf(x.place), Wake: n.NameChannel(x.place)}
 }

@@ -34,7 +34,7 @@ func (w *waiter) await(a script.Acquired) []byte {
 		w.finishLocked()
 		x.stepLocked(func(q *queue.Set) { q.Withdraw(&w.Waiter, key, queue.Gone, nil) })
 	default:
-		x.stepLocked(func(q *queue.Set) { q.Join(&w.Waiter, x.namesOf(key), w.mark, kinds.AnswerOf(a, w.Lease, nil)) })
+		x.stepLocked(func(q *queue.Set) { q.Join(&w.Waiter, x.namesOfLocked(key), w.mark, kinds.AnswerOf(a, w.Lease, nil)) })
 		if w.Wait > 0 {
 			left := w.began.Add(w.Wait).Sub(x.Calls.Clock.Now())
 			w.timer = x.Calls.Clock.AfterFunc(left, func() { x.Step(func(q *queue.Set) { q.TimedOut(&w.Waiter) }) })

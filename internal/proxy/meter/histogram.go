@@ -2,6 +2,7 @@ package meter
 
 import (
 	"math"
+	"math/bits"
 	"sync/atomic"
 	"time"
 )
@@ -32,22 +33,23 @@ const (
 	nativeCount = 32 << NativeSchema
 )
 
-// nativeBounds are the bounds of the native buckets from a half to one: 2^(-4/4), 2^(-3/4) and so on.
-var nativeBounds = [1 << NativeSchema]float64{0.5, 0.5946035575013605, 0.7071067811865475, 0.8408964152537144}
+// nativeEnds are the upper bounds of the native buckets.
+var nativeEnds = func() (ends [nativeCount]time.Duration) {
+	for i := range ends {
+		ends[i] = time.Duration(math.Exp2(float64(nativeFirst+i)/(1<<NativeSchema)) * float64(time.Second))
+	}
+	return ends
+}()
 
-// nativeBucket is the number of the bucket of a duration, as Prometheus numbers them.
-func nativeBucket(d time.Duration) int {
-	if d <= 0 {
-		return nativeFirst
+// nativeIndex is the place of the bucket of a duration in nativeEnds. The number of bits of the nanoseconds leads to it, or to one of the four
+// places before it.
+func nativeIndex(d time.Duration) int {
+	const before = 123 // d of n bits is at least 2^(n-1) ns, and log2(1e9) is 29.9: so its bucket has at least the number 4n - 123
+	i := max(0, min(bits.Len64(uint64(max(d, 0)))<<NativeSchema-before-nativeFirst, nativeCount-1))
+	for i < nativeCount-1 && d > nativeEnds[i] {
+		i++
 	}
-	fraction, exponent := math.Frexp(d.Seconds())
-	n := (exponent - 1) << NativeSchema
-	for _, bound := range nativeBounds {
-		if fraction > bound {
-			n++
-		}
-	}
-	return max(nativeFirst, min(n, nativeFirst+nativeCount-1))
+	return i
 }
 
 // Histogram counts durations by the bounds of their buckets.
@@ -64,7 +66,7 @@ func (w *Histogram) Add(d time.Duration) {
 		i++
 	}
 	w.buckets[i].Add(1)
-	w.native[nativeBucket(d)-nativeFirst].Add(1)
+	w.native[nativeIndex(d)].Add(1)
 	w.sum.Add(int64(d))
 }
 

@@ -9,7 +9,7 @@ import (
 func TestNativeBucketsGrowByAFourthOfAnOctave(t *testing.T) {
 	last := nativeFirst
 	for d := time.Duration(1); d < 3*time.Hour; d += d/50 + 1 {
-		n := nativeBucket(d)
+		n := nativeIndex(d) + nativeFirst
 		if n < last {
 			t.Fatalf("%v is in bucket %d, a shorter one in %d", d, n, last)
 		}
@@ -22,7 +22,12 @@ func TestNativeBucketsGrowByAFourthOfAnOctave(t *testing.T) {
 			t.Fatalf("%v is in bucket %d, from %v to %v s", d, n, low, high)
 		}
 	}
-	if n := nativeBucket(time.Second); n != 0 {
+	for i, end := range nativeEnds[:nativeCount-1] {
+		if nativeIndex(end) != i || nativeIndex(end+1) != i+1 {
+			t.Errorf("%v ends bucket %d, but is in %d, and %v in %d", end, i, nativeIndex(end), end+1, nativeIndex(end+1))
+		}
+	}
+	if n := nativeIndex(time.Second) + nativeFirst; n != 0 {
 		t.Errorf("a second is in bucket %d, want 0", n)
 	}
 }
