@@ -25,8 +25,8 @@ const (
 
 // Of builds the names for key. They share one allocation.
 func Of(key string) Names {
-	var room [256]byte
-	all := AppendChannel(room[:0], key)
+	var space [256]byte
+	all := AppendChannel(space[:0], key)
 	channel := len(all)
 	all = AppendQueue(all, key)
 	queue := len(all)
