@@ -60,6 +60,16 @@ func TestLocksHoldWhileThePrimaryMoves(t *testing.T) {
 	runChaos(t, settings{seed: seedOf(t), sentinels: true, workers: 6, keys: 3, lease: 4 * time.Second}, chaosTime(t))
 }
 
+func TestLocksHoldWhileAClusterChanges(t *testing.T) {
+	t.Parallel()
+	runChaos(t, settings{seed: seedOf(t), cluster: true, workers: 5, keys: 4, lease: 4 * time.Second}, chaosTime(t))
+}
+
+func TestLocksHoldWhileThePrimaryIsCutOffFromItsPeers(t *testing.T) {
+	t.Parallel()
+	runChaos(t, settings{seed: seedOf(t), cutOff: true, workers: 5, keys: 3, lease: 4 * time.Second}, chaosTime(t))
+}
+
 // runChaos is one experiment: some calm, then faults, then time to recover, then the end and all checks.
 func runChaos(t *testing.T, set settings, d time.Duration) {
 	s := newStand(t, set)
@@ -73,7 +83,10 @@ func runChaos(t *testing.T, set settings, d time.Duration) {
 	})
 	s.wait(2 * time.Second)
 	kinds := faults(s.lease)
-	if s.group != nil {
+	switch {
+	case s.shards != nil:
+		kinds = s.shards.faults()
+	case s.group != nil:
 		kinds = append(ofProcesses(kinds), failovers()...)
 	}
 	s.inject(d, kinds)
@@ -186,7 +199,7 @@ func (s *stand) endOfWork() {
 	// their connection is gone; in that case each has a few seconds of its own. A watch may have to begin anew once.
 	left := int64(0)
 	for _, key := range s.keys {
-		if n, ok := s.redis.Do(s.t, "LLEN", queueOf(key)).(int64); ok {
+		if n, ok := s.home(key).Do(s.t, "LLEN", queueOf(key)).(int64); ok {
 			left = max(left, n)
 		}
 	}
@@ -195,7 +208,7 @@ func (s *stand) endOfWork() {
 		s.acquirable(s.proxies[1-i%2], "FAIRLOCK", key, since, limit)
 	}
 	for _, key := range s.keys {
-		if n := s.redis.Do(s.t, "EXISTS", key, queueOf(key), deadlinesOf(key)); n != int64(0) {
+		if n := s.home(key).Do(s.t, "EXISTS", key, queueOf(key), deadlinesOf(key)); n != int64(0) {
 			s.fail("liveness", "%s is not clean after the end of all clients (%.3f)\n%s", key, seconds(since), s.circumstances(key))
 		}
 	}
@@ -265,8 +278,8 @@ func (s *stand) saveHistory(path string) {
 
 // circumstances are what there is to see of a lock that should be free.
 func (s *stand) circumstances(key string) string {
-	text := fmt.Sprintf("  at %.3f: %v, queue %v, PTTL %v", seconds(mono()), s.redis.Do(s.t, "HGETALL", key),
-		s.redis.Do(s.t, "LRANGE", queueOf(key), "0", "-1"), s.redis.Do(s.t, "PTTL", key))
+	text := fmt.Sprintf("  at %.3f: %v, queue %v, PTTL %v", seconds(mono()), s.home(key).Do(s.t, "HGETALL", key),
+		s.home(key).Do(s.t, "LRANGE", queueOf(key), "0", "-1"), s.home(key).Do(s.t, "PTTL", key))
 	for _, p := range s.proxies {
 		if c, err := p.dial(); err == nil {
 			v, err := c.do(time.Second, "LOCKLIST")

@@ -27,13 +27,13 @@ func (s *stand) check() (found []finding) {
 	histories := s.history()
 	var all []*hold
 	for _, ops := range histories {
-		all = append(all, holdsOf(ops)...)
+		all = append(all, holdsOf(ops, s.losses)...)
 	}
 	if !s.volatile {
 		add("holds", overlaps(all)...)
 		for _, key := range s.keys {
 			picture := filepath.Join(s.t.ArtifactDir(), key+".html")
-			if bad := linearizable(key, histories, s.lease, s.disturbed, picture); bad != "" {
+			if bad := linearizable(key, histories, s.lease, s.disturbed, s.losses, picture); bad != "" {
 				add("model", bad)
 			}
 		}
@@ -65,7 +65,7 @@ func fences(all []*hold) (bad []string) {
 				}
 				returns = returns[1:]
 			}
-			if largest != nil && h.fence <= largest.fence {
+			if largest != nil && h.fence <= largest.fence && !h.revived {
 				bad = append(bad, fmt.Sprintf("%v\n  after %v", h, largest))
 			}
 		}
@@ -109,12 +109,14 @@ func (s *stand) outOfOrder(histories map[string][]op) (bad []string) {
 	return bad
 }
 
-func (s *stand) mayHaveLostItsTurn(o op) bool { return o.Return-o.Call >= o.Lease && s.disturbed(o) }
+func (s *stand) mayHaveLostItsTurn(o op) bool {
+	return o.Return-o.Call >= o.Lease && s.disturbed(o) || slices.ContainsFunc(s.losses, func(l loss) bool { return l.hits(o) })
+}
 
 // disturbed reports whether something was out of order, or had just been, while the command was under way.
 func (s *stand) disturbed(o op) bool {
 	return slices.ContainsFunc(slices.Concat(s.incidents, s.stalls.all()), func(in incident) bool {
-		return !in.harmless && in.from <= o.Return && o.Call <= in.to+int64(late)
+		return !in.harmless && in.concerns(o.Key) && in.from <= o.Return && o.Call <= in.to+int64(late)
 	})
 }
 
@@ -148,7 +150,7 @@ const late = time.Second
 // refused, a wait that took too long.
 func (s *stand) uncalled(all []*hold, histories map[string][]op) (bad []string) {
 	for _, h := range all {
-		if h.watched && h.over && h.end.Out == notHeld && s.calm(h.first.Call, h.end.Return) {
+		if h.watched && h.over && h.end.Out == notHeld && s.calm(h.key, h.first.Call, h.end.Return) {
 			bad = append(bad, fmt.Sprintf("%v\n  was lost: %v", h, h.end))
 		}
 	}
@@ -157,11 +159,11 @@ func (s *stand) uncalled(all []*hold, histories map[string][]op) (bad []string) 
 			last := i == len(ops)-1 // the end of the worker
 			took := o.Return - o.Call
 			switch {
-			case o.Out == refused && s.calm(o.Call, o.Return):
+			case o.Out == refused && s.calm(o.Key, o.Call, o.Return):
 				bad = append(bad, o.String())
-			case o.Out == unknown && !last && s.calm(cmp.Or(o.Heard, o.Call), o.Call+int64(6*time.Second)) && !waitedBehind(all, o):
+			case o.Out == unknown && !last && s.calm(o.Key, cmp.Or(o.Heard, o.Call), o.Call+int64(6*time.Second)) && !waitedBehind(all, o):
 				bad = append(bad, o.String())
-			case o.Return > 0 && took > max(0, o.Wait)+int64(late) && (!o.acquire() || o.Wait >= 0) && s.calm(o.Call, o.Return):
+			case o.Return > 0 && took > max(0, o.Wait)+s.tooSlow() && (!o.acquire() || o.Wait >= 0) && s.calm(o.Key, o.Call, o.Return):
 				bad = append(bad, "slow: "+o.String())
 			}
 		}
@@ -169,7 +171,10 @@ func (s *stand) uncalled(all []*hold, histories map[string][]op) (bad []string) 
 	return bad
 }
 
-// waitedBehind reports whether others held the lock for nearly all the time that a worker waits for one: then there was nothing to answer.
+// tooSlow is how much later than its wait a command may return in calm. With a long lease a waiter that was forgotten is later by far.
+func (s *stand) tooSlow() int64 { return int64(max(late, s.lease/2)) }
+
+// waitedBehind reports whether others may have held the lock for nearly all the time that a worker waits for one: then there was nothing to answer.
 func waitedBehind(all []*hold, o op) bool {
 	if !o.acquire() || o.Wait >= 0 {
 		return false
@@ -177,7 +182,7 @@ func waitedBehind(all []*hold, o op) bool {
 	free, end := int64(endless), o.Call+int64(endless)
 	for _, h := range all {
 		if h.key == o.Key {
-			free -= max(0, min(h.to, end)-max(h.from, o.Call))
+			free -= max(0, min(h.until, end)-max(h.first.Call, o.Call))
 		}
 	}
 	return free < int64(late)

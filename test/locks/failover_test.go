@@ -39,18 +39,18 @@ func ofProcesses(all []fault) []fault {
 // the new primary, and the checks stay exact. Calls that are on their way are lost.
 func failovers() []fault {
 	return []fault{
-		{"kill the primary", 0, false, func(s *stand) (string, func()) {
+		{name: "kill the primary", begin: func(s *stand) (string, func()) {
 			old := s.redis
-			return s.moves(s.noticed(old.Kill)), func() { old.Restart("--replicaof", "127.0.0.1 "+s.port()) }
+			return s.moves(s.noticed(old.Kill)), func() { old.Restart("--replicaof", strings.Join(hostPort(s.redis), " ")) }
 		}},
-		{"stop the primary", 0, false, func(s *stand) (string, func()) {
+		{name: "stop the primary", begin: func(s *stand) (string, func()) {
 			old := s.redis
 			return s.moves(s.noticed(old.Pause)), func() {
 				old.Continue()
 				s.demote(old)
 			}
 		}},
-		{"fail over", 0, false, func(s *stand) (string, func()) {
+		{name: "fail over", begin: func(s *stand) (string, func()) {
 			old := s.redis
 			return s.moves(s.group.sentinels.BeginFailover), func() { s.demote(old) }
 		}},
@@ -67,12 +67,12 @@ func (s *stand) noticed(strike func()) func() {
 
 // demote makes a former primary a replica, as Sentinels do after some seconds. Until then it takes no writes.
 func (s *stand) demote(old *redistest.Server) {
-	s.do(old, "REPLICAOF", "127.0.0.1", s.port())
+	at := hostPort(s.redis)
+	s.do(old, "REPLICAOF", at[0], at[1])
 	s.do(old, "CLIENT", "UNPAUSE") // Sentinels publish
 }
 
-// port is that of the primary.
-func (s *stand) port() string { return s.redis.Addr()[strings.LastIndex(s.redis.Addr(), ":")+1:] }
+func hostPort(of *redistest.Server) []string { return strings.Split(of.Addr(), ":") }
 
 // do sends a command to a server that may close the connection.
 func (s *stand) do(srv *redistest.Server, args ...any) {
@@ -83,7 +83,7 @@ func (s *stand) do(srv *redistest.Server, args ...any) {
 func (s *stand) moves(strike func()) (to string) {
 	old := s.redis
 	s.awaitReplicas()
-	s.watcher.redis.Store(nil)
+	s.watcher.at.Store(nil)
 	s.do(old, "CLIENT", "PAUSE", "600000", "WRITE")
 	redistest.Eventually(s.t, patience, "the replicas to have everything", func() bool {
 		offset := s.fact(old, "master_repl_offset")
@@ -95,7 +95,7 @@ func (s *stand) moves(strike func()) (to string) {
 	s.redis = s.group.sentinels.AwaitOther(old)
 	s.group.sentinels.SetDownAfter(never)
 	s.admin = s.redis.Client(s.t)
-	s.watcher.redis.Store(s.redis.Client(s.t))
+	s.watcher.at.Store(s.sight())
 	return "to " + s.redis.Addr()
 }
 
@@ -107,7 +107,7 @@ func (s *stand) awaitReplicas() {
 	}
 	redistest.Eventually(s.t, 2*patience, "both replicas to be up", func() bool {
 		return !slices.ContainsFunc(s.group.servers, func(one *redistest.Server) bool {
-			return one != s.redis && (s.fact(one, "master_link_status") != "up" || s.fact(one, "master_port") != s.port())
+			return one != s.redis && (s.fact(one, "master_link_status") != "up" || s.fact(one, "master_port") != hostPort(s.redis)[1])
 		}) && s.group.sentinels.Ready()
 	})
 }

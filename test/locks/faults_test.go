@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -13,8 +14,13 @@ import (
 type incident struct {
 	what     string
 	from, to int64
-	harmless bool // to all but the worker it befell: nothing stood still
+	harmless bool     // to all but the worker it befell: nothing stood still
+	gentle   bool     // nobody may notice it but by its time
+	keys     []string // that it concerns; nil: all
 }
+
+// concerns reports whether a command for the key may have noticed.
+func (i incident) concerns(key string) bool { return i.keys == nil || slices.Contains(i.keys, key) }
 
 func (i incident) String() string {
 	return fmt.Sprintf("[%.3f, %.3f] %s", seconds(i.from), seconds(i.to), i.what)
@@ -25,6 +31,8 @@ type fault struct {
 	name     string
 	most     time.Duration
 	harmless bool
+	gentle   bool                    // see incident
+	where    func(s *stand) []string // the keys that the latest one concerned; nil: all
 	begin    func(s *stand) (what string, end func())
 }
 
@@ -33,28 +41,28 @@ type fault struct {
 func faults(lease time.Duration) []fault {
 	long := 5 * lease / 2
 	return []fault{
-		{"kill a worker", lease / 2, true, func(s *stand) (string, func()) {
+		{name: "kill a worker", most: lease / 2, harmless: true, begin: func(s *stand) (string, func()) {
 			i := s.rng.IntN(len(s.workers))
 			s.workers[i].kill()
 			return s.names[i], func() { s.startWorker(i) }
 		}},
-		{"stop a worker", long, true, func(s *stand) (string, func()) {
+		{name: "stop a worker", most: long, harmless: true, begin: func(s *stand) (string, func()) {
 			i := s.rng.IntN(len(s.workers))
 			w := s.workers[i]
 			w.signal(syscall.SIGSTOP)
 			return s.names[i], func() { w.signal(syscall.SIGCONT) }
 		}},
-		{"kill a proxy", lease, false, func(s *stand) (string, func()) {
+		{name: "kill a proxy", most: lease, begin: func(s *stand) (string, func()) {
 			p := s.anyProxy()
 			p.kill()
 			return p.name, func() { s.restart(p) }
 		}},
-		{"stop a proxy", long, false, func(s *stand) (string, func()) {
+		{name: "stop a proxy", most: long, begin: func(s *stand) (string, func()) {
 			p := s.anyProxy()
 			p.signal(syscall.SIGSTOP)
 			return p.name, func() { p.signal(syscall.SIGCONT) }
 		}},
-		{"drain a proxy", lease, false, func(s *stand) (string, func()) {
+		{name: "drain a proxy", most: lease, begin: func(s *stand) (string, func()) {
 			p := s.anyProxy()
 			for began := mono(); !p.answers() && mono()-began < int64(reconnect); {
 				s.wait(20 * time.Millisecond) // it may just have been started, and not know of signals yet
@@ -67,21 +75,21 @@ func faults(lease time.Duration) []fault {
 				s.restart(p)
 			}
 		}},
-		{"kill redis", lease / 2, false, func(s *stand) (string, func()) {
+		{name: "kill redis", most: lease / 2, begin: func(s *stand) (string, func()) {
 			s.redis.Kill()
 			return "", func() { s.redis.Restart() }
 		}},
-		{"stop redis", long, false, func(s *stand) (string, func()) {
+		{name: "stop redis", most: long, begin: func(s *stand) (string, func()) {
 			s.redis.Pause()
 			return "", s.redis.Continue
 		}},
-		{"cut", 4 * lease, false, func(s *stand) (string, func()) {
+		{name: "cut", most: 4 * lease, begin: func(s *stand) (string, func()) {
 			p := pairs[s.rng.IntN(len(pairs))]
 			s.net.cut(p[0], p[1])
 			s.net.cut(p[1], p[0])
 			return fmt.Sprint(p[0], " from ", p[1]), s.net.heal
 		}},
-		{"cut one way", 4 * lease, false, func(s *stand) (string, func()) {
+		{name: "cut one way", most: 4 * lease, begin: func(s *stand) (string, func()) {
 			p := pairs[s.rng.IntN(len(pairs))]
 			if s.rng.IntN(2) == 0 {
 				p[0], p[1] = p[1], p[0]
@@ -89,20 +97,20 @@ func faults(lease time.Duration) []fault {
 			s.net.cut(p[0], p[1])
 			return fmt.Sprint(p[0], " to ", p[1]), s.net.heal
 		}},
-		{"reset", 0, false, func(s *stand) (string, func()) {
+		{name: "reset", begin: func(s *stand) (string, func()) {
 			p := pairs[s.rng.IntN(len(pairs))]
 			s.net.reset(p[0], p[1])
 			return fmt.Sprint(p[0], " and ", p[1]), func() {}
 		}},
-		{"forget scripts", 0, true, func(s *stand) (string, func()) {
+		{name: "forget scripts", harmless: true, begin: func(s *stand) (string, func()) {
 			s.tell("SCRIPT", "FLUSH")
 			return "", func() {}
 		}},
-		{"kill subscriptions", 0, true, func(s *stand) (string, func()) {
+		{name: "kill subscriptions", harmless: true, begin: func(s *stand) (string, func()) {
 			s.tell("CLIENT", "KILL", "TYPE", "pubsub")
 			return "", func() {}
 		}},
-		{"kill connections to redis", 0, false, func(s *stand) (string, func()) {
+		{name: "kill connections to redis", begin: func(s *stand) (string, func()) {
 			s.tell("CLIENT", "KILL", "TYPE", "normal")
 			return "", func() {}
 		}},
@@ -116,11 +124,17 @@ func (s *stand) tell(args ...any) {
 	_ = s.admin.Do(ctx, args...).Err()
 }
 
-// inject does one random fault after the other until d has passed. Between them there is time to recover, or none.
+// inject does one fault after the other until d has passed, all kinds in random order, and again. Between them there is time to recover, or none.
 func (s *stand) inject(d time.Duration, kinds []fault) {
+	var deck []fault
 	for end := time.Now().Add(d); time.Now().Before(end); {
-		f := kinds[s.rng.IntN(len(kinds))]
-		in := incident{what: f.name, from: mono(), harmless: f.harmless}
+		if len(deck) == 0 {
+			deck = slices.Clone(kinds)
+			s.rng.Shuffle(len(deck), func(i, j int) { deck[i], deck[j] = deck[j], deck[i] })
+		}
+		f := deck[0]
+		deck = deck[1:]
+		in := incident{what: f.name, from: mono(), harmless: f.harmless || f.gentle, gentle: f.gentle}
 		what, undo := f.begin(s)
 		in.what = strings.TrimSpace(in.what + " " + what)
 		if f.most > 0 {
@@ -128,6 +142,9 @@ func (s *stand) inject(d time.Duration, kinds []fault) {
 		}
 		undo()
 		in.to = mono()
+		if f.where != nil {
+			in.keys = f.where(s)
+		}
 		s.incidents = append(s.incidents, in)
 		s.wait(upTo(s.rng, time.Second))
 	}
@@ -138,11 +155,11 @@ func upTo(rng *rand.Rand, d time.Duration) time.Duration { return time.Duration(
 // wait passes the time of a fault.
 func (s *stand) wait(d time.Duration) { time.Sleep(d) }
 
-// calm reports whether no fault was being done, or had just been done, at any moment of the interval.
-func (s *stand) calm(from, to int64) bool {
+// calm reports whether no fault that concerns the key was being done, or had just been done, at any moment of the interval.
+func (s *stand) calm(key string, from, to int64) bool {
 	const aftermath = 4 * time.Second
 	for _, in := range s.incidents {
-		if in.from <= to && from <= in.to+int64(aftermath) {
+		if !in.gentle && in.concerns(key) && in.from <= to && from <= in.to+int64(aftermath) {
 			return false
 		}
 	}

@@ -25,18 +25,19 @@ func mono() int64 {
 type outcome string
 
 const (
-	unknown  outcome = ""         // no reply, or -INDOUBT: it may have happened, or happen yet
-	acquired outcome = "acquired" // with a fence
-	busy     outcome = "busy"     // null
-	released outcome = "released" // UNLOCK 1
-	still    outcome = "still"    // UNLOCK 0
-	extended outcome = "extended"
-	mine     outcome = "mine"    // LOCKINFO names the caller's own grant
-	others   outcome = "others"  // it does not
-	notHeld  outcome = "notheld" // -NOTHELD or -LOSTLEASE
-	earlier  outcome = "earlier" // -LOSTLEASE for a grant before the latest: nothing happened
-	refused  outcome = "refused" // certainly nothing happened
-	strange  outcome = "strange" // a reply that must not be
+	unknown   outcome = ""         // no reply, or -INDOUBT: it may have happened, or happen yet
+	acquired  outcome = "acquired" // with a fence
+	busy      outcome = "busy"     // null
+	released  outcome = "released" // UNLOCK 1
+	still     outcome = "still"    // UNLOCK 0
+	extended  outcome = "extended"
+	mine      outcome = "mine"      // LOCKINFO names the caller's own grant
+	others    outcome = "others"    // it does not
+	notHeld   outcome = "notheld"   // -NOTHELD or -LOSTLEASE
+	notSynced outcome = "notsynced" // -NOTSYNCED: granted and given back
+	earlier   outcome = "earlier"   // -LOSTLEASE for a grant before the latest: nothing happened
+	refused   outcome = "refused"   // certainly nothing happened
+	strange   outcome = "strange"   // a reply that must not be
 )
 
 // op is one lock command in the history of a worker. Lengths of time are in nanoseconds, as in the stamps.
@@ -51,6 +52,7 @@ type op struct {
 	Lease  int64  // of an acquire or extension: the least it can be
 	Fixed  bool   // PX or MAXHOLD was given: it ends by itself
 	Wait   int64  // negative: without a limit
+	Sync   int    // replicas that must have the grant
 	Graced bool   // the end of the connection shortens the lease
 	Call   int64
 	Return int64 // 0 while unknown
@@ -65,11 +67,17 @@ func (o op) String() string {
 	if o.Lease > 0 {
 		s += fmt.Sprintf(" lease=%v fixed=%v graced=%v", time.Duration(o.Lease), o.Fixed, o.Graced)
 	}
+	if o.Sync > 0 {
+		s += fmt.Sprintf(" sync=%d", o.Sync)
+	}
 	return s + fmt.Sprintf(" [%.3f, %.3f] %s %d %s", seconds(o.Call), seconds(o.Return), o.Out, o.Fence, o.Text)
 }
 
 // seconds makes stamps comparable with those of the fault log.
 func seconds(ns int64) float64 { return float64(ns) / 1e9 }
+
+// synced reports whether all replicas have what the command did.
+func (o op) synced() bool { return o.Sync > 0 && o.Out == acquired }
 
 func (o op) acquire() bool { return o.Verb == "LOCK" || o.Verb == "TRYLOCK" || o.Verb == "FAIRLOCK" }
 

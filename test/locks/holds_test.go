@@ -2,6 +2,7 @@ package locks
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"time"
 )
@@ -13,18 +14,23 @@ import (
 //     back or asked for a shorter lease, or the end of the connection shortens it (GRACE);
 //   - by a witness: a later command, which Redis executed after its call, found the lock to be the client's.
 //
+// What an unplanned failover may have taken away again (see loss) proves nothing for the time after it.
+//
 // Everything is measured on one clock and rounded to the safe side, so two holds of different owners that overlap are
 // a lock granted twice, and never a false alarm.
 type hold struct {
 	key, owner string
 	fence      int64
 	from, to   int64
+	until      int64 // it had certainly ended by then
 	first      op
 	graced     bool
 	watched    bool  // renewed by the watchdog all the time
 	lease      int64 // proved by lease; 0: not
 	witness    int64 // proved by a witness
 	end        op    // what ended it, if anything did
+	losses     []loss
+	revived    bool // its owner had later grants before: a release was lost
 	over       bool
 }
 
@@ -33,15 +39,18 @@ func (h *hold) String() string {
 }
 
 // holdsOf reads the holds out of one worker's commands, which followed each other.
-func holdsOf(ops []op) []*hold {
+func holdsOf(ops []op, losses []loss) []*hold {
 	var all []*hold
 	current := make(map[[2]string]*hold)
+	newest := make(map[[2]string]int64)
 	for _, o := range ops {
 		k := [2]string{o.Key, o.Owner}
 		h := current[k]
 		switch {
 		case o.acquire() && o.Out == acquired && (h == nil || h.fence != o.Fence):
-			h = &hold{key: o.Key, owner: o.Owner, fence: o.Fence, from: o.Return, first: o, watched: true}
+			h = &hold{key: o.Key, owner: o.Owner, fence: o.Fence, from: o.Return, first: o, watched: true, losses: losses}
+			h.revived = o.Fence < newest[k] && slices.ContainsFunc(losses, func(l loss) bool { return l.concerns(o.Key) && l.from < o.Return })
+			newest[k] = max(newest[k], o.Fence)
 			h.set(o)
 			current[k] = h
 			all = append(all, h)
@@ -60,7 +69,7 @@ func holdsOf(ops []op) []*hold {
 			}
 		case o.Verb == "LOCKINFO":
 			if o.Out == mine {
-				h.witness = o.Call
+				h.seen(o)
 			}
 		case o.Verb == "UNLOCK":
 			h.unlock(o)
@@ -70,27 +79,62 @@ func holdsOf(ops []op) []*hold {
 		if h.to = max(h.lease, h.witness); h.over {
 			h.to = min(h.to, h.end.Call)
 		}
+		h.until = h.latest(ops)
 	}
 	return all
+}
+
+// latest is when the lock had certainly ended for a worker with these commands: by its release, or a lease after it did something else.
+func (h *hold) latest(ops []op) int64 {
+	if h.over && h.end.Out != unknown {
+		return h.end.Return
+	}
+	lease, last := int64(0), 0
+	for i, o := range ops {
+		if o.Key == h.key && o.Owner == h.owner && o.N >= h.first.N {
+			lease, last = max(lease, o.Lease), i
+		}
+	}
+	if last+1 < len(ops) {
+		return ops[last+1].Call + lease
+	}
+	return math.MaxInt64
 }
 
 // set is a lease that Redis has set at some time after the call. It may be shorter than the one before.
 func (h *hold) set(o op) {
 	h.graced = h.graced || o.Graced
 	h.watched = h.watched && !o.Fixed && o.Lease == h.first.Lease
-	h.witness = o.Call
-	h.lease = o.Call + o.Lease
+	h.seen(o)
+	lease := o.Call + o.Lease
+	for _, l := range h.losses {
+		if l.mayTake(o) { // then the lease before counts
+			lease = min(lease, max(l.from, h.lease))
+		}
+	}
+	h.lease = lease
 	if h.graced {
 		h.lease = 0
 	}
 }
 
+// seen is a command that found the lock to be the owner's.
+func (h *hold) seen(o op) {
+	at := o.Call
+	for _, l := range h.losses {
+		if l.mayTake(o) {
+			at = min(at, l.from)
+		}
+	}
+	h.witness = max(h.witness, at)
+}
+
 func (h *hold) unlock(o op) {
 	switch o.Out {
 	case still:
-		h.witness = o.Call
+		h.seen(o)
 	case released:
-		h.witness = o.Call
+		h.seen(o)
 		h.over, h.end = true, o
 	case unknown, notHeld:
 		h.over, h.end = true, o

@@ -20,6 +20,8 @@ import (
 // input is a command with what the whole history says about it.
 type input struct {
 	op
+	turn  turn  // not of a client
+	alive bool  // of a fork: the old primary goes on
 	lapse int64 // of a grant, or of what sets its lease: from here on it may have ended
 	doubt bool  // it may have been refused though nobody that is known of held the lock
 }
@@ -37,6 +39,7 @@ type lockState struct {
 	most  int
 	both  bool // acquired through both proxies
 	given bool // a proxy may have given its part back, or be about to
+	loose bool // the proxies remember more of it than the server, which has lost something
 	parts [2]part
 }
 
@@ -90,8 +93,8 @@ func (s *lockState) release(i input) {
 	}
 }
 
-func step(state, in, _ any) (bool, any) {
-	s, i := state.(lockState), in.(input)
+// after is the lock after a command, if the command may have had its outcome.
+func (s lockState) after(i input) (bool, lockState) {
 	s.part(i.Return)
 	own := s.held && s.owner == i.Owner
 	lapsed := !s.held || i.Return >= s.lapse || s.least == 0
@@ -109,36 +112,39 @@ func step(state, in, _ any) (bool, any) {
 	case i.Verb == "LOCKINFO" && i.Out == mine:
 		return own && i.Fence == s.fence, s
 	case i.Verb == "UNLOCK" && i.Out == released:
-		return own && s.least <= 1 && s.most >= 1, lockState{fence: s.fence}
+		return own && (s.loose || s.least <= 1 && s.most >= 1), lockState{fence: s.fence}
 	case i.Verb == "UNLOCK" && i.Out == still:
 		s.release(i)
-		return own && s.most >= 1, s
+		return own && (s.loose || s.most >= 1), s
 	case i.Named && strings.HasPrefix(i.Text, "LOSTLEASE"): // of this session; the owner may have another elsewhere
 		return true, s
 	default: // not the holder, so it was told. If the lease may have ended, it still need not have.
-		return !own || lapsed, s
+		return !own || lapsed || s.loose, s
 	}
 }
 
+func step(state, in, _ any) (bool, any) {
+	return state.(lockState).after(in.(input))
+}
+
 var model = porcupine.Model{
-	Init: func() any { return lockState{} },
-	Step: step,
-	Hash: func(state any) uint64 {
-		s := state.(lockState)
-		return uint64(s.fence)<<8 ^ uint64(s.most)<<1 ^ uint64(s.lapse)
-	},
+	Init:              func() any { return lockState{} },
+	Step:              step,
+	Hash:              func(state any) uint64 { return state.(lockState).hash() },
 	DescribeOperation: func(in, _ any) string { return in.(input).String() },
 	DescribeState:     func(state any) string { return fmt.Sprintf("%+v", state) },
 }
 
+func (s lockState) hash() uint64 { return uint64(s.fence)<<8 ^ uint64(s.most)<<1 ^ uint64(s.lapse) }
+
 // inputs prepares the history of one key. A command that has waited during a fault may be refused though the lock is free: nobody
 // could tell.
-func inputs(key string, histories map[string][]op, lease time.Duration, disturbed func(op) bool) []porcupine.Operation {
+func inputs(key string, histories map[string][]op, lease time.Duration, disturbed func(op) bool, losses []loss) []porcupine.Operation {
 	var all []porcupine.Operation
 	var doubts []op
 	for _, ops := range histories {
 		for _, o := range ops {
-			if o.Key == key && o.acquire() && (o.Out == unknown || o.Out == strange || o.tooLate() && (o.Out == busy || disturbed(o))) {
+			if o.Key == key && o.acquire() && (o.Out == unknown || o.Out == strange || o.tooLate() && (o.Out == busy || disturbed(o)) || o.hadAnother(losses)) {
 				doubts = append(doubts, o)
 			}
 		}
@@ -146,8 +152,14 @@ func inputs(key string, histories map[string][]op, lease time.Duration, disturbe
 	// How long a lock without an owner that knows of it may stay: until the proxy has found out that its client has
 	// gone, which takes the limit of the call and the user timeout, and the lease has run out.
 	stays := func(o op) int64 {
-		if o.Out == acquired {
-			return o.Return
+		if o.Out == acquired || o.hadAnother(losses) {
+			end := o.Return
+			for _, l := range losses {
+				if l.hits(o) {
+					end = max(end, l.to+int64(lease)) // what ended the other grant may be lost
+				}
+			}
+			return end
 		}
 		return o.Call + int64(12*time.Second+lease)
 	}
@@ -155,7 +167,7 @@ func inputs(key string, histories map[string][]op, lease time.Duration, disturbe
 	for _, ops := range histories {
 		lapses := lapsesOf(ops)
 		for i, o := range ops {
-			if o.Key != key || o.Out == unknown || o.Out == earlier || o.Out == refused || o.Out == strange {
+			if o.Key != key || o.Out == unknown || o.Out == earlier || o.Out == refused || o.Out == notSynced || o.Out == strange {
 				continue
 			}
 			in := input{op: o, lapse: lapses[i]}
@@ -168,7 +180,23 @@ func inputs(key string, histories map[string][]op, lease time.Duration, disturbe
 		}
 		client++
 	}
+	for _, l := range losses {
+		if l.concerns(key) {
+			all = append(all, l.turns(client)...)
+		}
+	}
 	return all
+}
+
+// hadAnother reports whether the lock may have been the command's for a while before its answer, by another grant. With SYNC, grants that
+// too few replicas have within 300 ms are given back. And a command that is under way in a failover may have been carried out by the old
+// primary first.
+func (o op) hadAnother(losses []loss) bool {
+	const leastSync = 300 * time.Millisecond
+	if o.Sync > 0 && (o.Out != acquired || o.Return-o.Call >= int64(leastSync)) {
+		return true
+	}
+	return slices.ContainsFunc(losses, func(l loss) bool { return l.hits(o) && o.Return >= l.from })
 }
 
 // tooLate reports whether there may have been a grant before the answer: one that reaches the proxy after its lease is given back,
@@ -213,8 +241,12 @@ func lapsesOf(ops []op) []int64 {
 }
 
 // linearizable returns what is wrong with the history of a key; empty: nothing.
-func linearizable(key string, histories map[string][]op, lease time.Duration, disturbed func(op) bool, picture string) string {
-	history := inputs(key, histories, lease, disturbed)
+func linearizable(key string, histories map[string][]op, lease time.Duration, disturbed func(op) bool, losses []loss, picture string) string {
+	history := inputs(key, histories, lease, disturbed, losses)
+	model := model
+	if slices.ContainsFunc(losses, func(l loss) bool { return l.concerns(key) }) {
+		model = lossyModel
+	}
 	result, info := porcupine.CheckOperationsVerbose(model, history, 2*time.Minute)
 	switch result {
 	case porcupine.Ok:

@@ -1,5 +1,7 @@
 package locks
 
+import "fmt"
+
 // node is a party that the network connects.
 type node int
 
@@ -7,10 +9,15 @@ const (
 	workers node = iota
 	proxy1
 	proxy2
-	store // Redis
+	store // Redis; where there are several servers, the first of them
 )
 
-func (n node) String() string { return [...]string{"workers", "proxy 1", "proxy 2", "redis"}[n] }
+func (n node) String() string {
+	if n > store {
+		return fmt.Sprint("server ", int(n-store))
+	}
+	return [...]string{"workers", "proxy 1", "proxy 2", "redis"}[n]
+}
 
 // pairs are the connections that there are, client side first.
 var pairs = [][2]node{{workers, proxy1}, {workers, proxy2}, {proxy1, store}, {proxy2, store}}

@@ -7,7 +7,11 @@ import (
 	"os/exec"
 	"runtime"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
+
+	"github.com/lockproxy/lockproxy/internal/redistest"
 )
 
 // namespaces is a network of network namespaces: one per party, with a router between them. The router drops silently
@@ -17,24 +21,33 @@ import (
 //	                    ├── router ──────┤
 //	proxy 1 198.18.1.2 ─┘                └─ proxy 2 198.18.2.2
 //
+// More servers are 198.18.4.2 and so on.
+//
 // Its methods report failures to the test and belong on the test's goroutine.
 type namespaces struct {
-	t      *testing.T
-	prefix string
-	rules  [][]string // in force
+	t       *testing.T
+	prefix  string
+	parties []node
+	rules   [][]string // in force
 }
 
-// newNamespaces skips the test where there are no namespaces to be had.
-func newNamespaces(t *testing.T) *namespaces {
+// networks counts those of this process: tests that run side by side have one each.
+var networks atomic.Int64
+
+// newNamespaces connects workers, proxies and some servers. It skips the test where there are no namespaces to be had.
+func newNamespaces(t *testing.T, servers int) *namespaces {
 	t.Helper()
 	if reason := noNamespaces(); reason != "" {
 		t.Skipf("no network namespaces for this test: %s", reason)
 	}
-	n := &namespaces{t: t, prefix: fmt.Sprintf("lp%d", os.Getpid())}
+	n := &namespaces{t: t, prefix: fmt.Sprintf("lp%dn%dn", os.Getpid(), networks.Add(1)), parties: []node{workers, proxy1, proxy2}}
+	for i := range servers {
+		n.parties = append(n.parties, store+node(i))
+	}
 	router := n.prefix + "router"
 	t.Cleanup(n.remove)
 	n.ip("netns", "add", router)
-	for _, who := range []node{workers, proxy1, proxy2, store} {
+	for _, who := range n.parties {
 		ns, far := n.netns(who), fmt.Sprintf("to%d", who)
 		n.ip("netns", "add", ns)
 		n.ip("-n", router, "link", "add", far, "type", "veth", "peer", "name", "eth0", "netns", ns)
@@ -51,7 +64,8 @@ func newNamespaces(t *testing.T) *namespaces {
 
 const forwarding = "echo 1 >/proc/sys/net/ipv4/ip_forward"
 
-func noNamespaces() string {
+// noNamespaces says why there are none to be had; empty: there are.
+var noNamespaces = sync.OnceValue(func() string {
 	if runtime.GOOS != "linux" {
 		return "they are Linux's"
 	}
@@ -77,12 +91,13 @@ func noNamespaces() string {
 		}
 	}
 	return ""
-}
+})
 
 func (n *namespaces) remove() {
-	for _, suffix := range []string{"0", "1", "2", "3", "router"} {
-		_ = exec.Command("ip", "netns", "del", n.prefix+suffix).Run()
+	for _, who := range n.parties {
+		_ = exec.Command("ip", "netns", "del", n.netns(who)).Run()
 	}
+	_ = exec.Command("ip", "netns", "del", n.prefix+"router").Run()
 }
 
 func (n *namespaces) ip(args ...string) {
@@ -93,6 +108,11 @@ func (n *namespaces) ip(args ...string) {
 }
 
 func (n *namespaces) netns(who node) string { return fmt.Sprintf("%s%d", n.prefix, who) }
+
+// place is where a server runs.
+func (n *namespaces) place(who node) redistest.Place {
+	return redistest.Place{Host: n.host(who), Inside: []string{"ip", "netns", "exec", n.netns(who)}}
+}
 
 func (n *namespaces) host(who node) string { return fmt.Sprintf("198.18.%d.2", who) }
 

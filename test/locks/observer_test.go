@@ -2,6 +2,7 @@ package locks
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -13,10 +14,10 @@ import (
 // observer looks at Redis itself while the workload runs: at the time to live of the locks, which must have one at
 // every instant, and at the fair queues, whose order is the order of asking.
 type observer struct {
-	redis atomic.Pointer[redis.Client] // nil: there is no server that knows
-	keys  []string
-	end   context.CancelFunc
-	done  sync.WaitGroup
+	at   atomic.Pointer[sight] // nil: there is no server that knows
+	keys []string
+	end  context.CancelFunc
+	done sync.WaitGroup
 
 	// Owned by watch until done.
 	looks   int
@@ -26,17 +27,20 @@ type observer struct {
 	longest map[string]int                 // by key: longest queue
 }
 
+// sight is the servers that are asked, each for its keys.
+type sight struct{ keys map[*redis.Client][]string }
+
 func queueOf(key string) string     { return "redisson_lock_queue:{" + key + "}" }
 func deadlinesOf(key string) string { return "redisson_lock_timeout:{" + key + "}" }
 
-func observe(client *redis.Client, keys []string) *observer {
+func observe(at *sight, keys []string) *observer {
 	ctx, cancel := context.WithCancel(context.Background())
 	o := &observer{
 		keys: keys, end: cancel,
 		queued: make(map[string]map[string]int64), ahead: make(map[string]map[[2]string]int64),
 		longest: make(map[string]int),
 	}
-	o.redis.Store(client)
+	o.at.Store(at)
 	for _, key := range keys {
 		o.queued[key] = make(map[string]int64)
 		o.ahead[key] = make(map[[2]string]int64)
@@ -67,36 +71,47 @@ func (o *observer) watch(ctx context.Context) {
 func (o *observer) look(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
-	client := o.redis.Load()
-	if client == nil {
+	at := o.at.Load()
+	if at == nil {
 		return
 	}
-	ttls := make([]*redis.Cmd, len(o.keys))
-	queues := make([]*redis.StringSliceCmd, len(o.keys))
+	for client, keys := range at.keys {
+		o.ask(ctx, at, client, keys)
+	}
+	o.looks++
+}
+
+// ask looks at the keys of one server. What it says does not count if the server was not to be asked any more.
+func (o *observer) ask(ctx context.Context, at *sight, client *redis.Client, keys []string) {
+	ttls := make([]*redis.Cmd, len(keys))
+	queues := make([]*redis.StringSliceCmd, len(keys))
 	pipe := client.Pipeline()
-	for i, key := range o.keys {
+	for i, key := range keys {
 		ttls[i] = pipe.Do(ctx, "PTTL", key)
 		queues[i] = pipe.LRange(ctx, queueOf(key), 0, -1)
 	}
-	if _, err := pipe.Exec(ctx); err != nil || o.redis.Load() != client {
+	var refused redis.Error // for a key whose slot is being moved
+	if _, err := pipe.Exec(ctx); err != nil && !errors.As(err, &refused) || o.at.Load() != at {
 		return
 	}
-	o.looks++
-	for i, key := range o.keys {
+	for i, key := range keys {
 		if pttl, err := ttls[i].Int64(); err == nil && pttl == -1 && len(o.eternal) < 5 {
 			o.eternal = append(o.eternal, fmt.Sprintf("%s at %.3f", key, seconds(mono())))
 		}
-		owners := queues[i].Val()
-		o.longest[key] = max(o.longest[key], len(owners))
-		for a, first := range owners {
-			if _, seen := o.queued[key][first]; !seen {
-				o.queued[key][first] = mono()
-			}
-			for _, second := range owners[a+1:] {
-				pair := [2]string{first, second}
-				if _, seen := o.ahead[key][pair]; !seen {
-					o.ahead[key][pair] = mono()
-				}
+		o.noteQueue(key, queues[i].Val())
+	}
+}
+
+func (o *observer) noteQueue(key string, owners []string) {
+	o.longest[key] = max(o.longest[key], len(owners))
+	for a, first := range owners {
+		if _, seen := o.queued[key][first]; !seen {
+			o.queued[key][first] = mono()
+		}
+		for _, second := range owners[a+1:] {
+			pair := [2]string{first, second}
+			if _, seen := o.ahead[key][pair]; !seen {
+				o.ahead[key][pair] = mono()
 			}
 		}
 	}

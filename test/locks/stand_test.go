@@ -31,7 +31,8 @@ type stand struct {
 	net     network
 	redis   *redistest.Server // the primary, if there are Sentinels
 	admin   *redis.Client
-	group   *group // nil: there are no Sentinels
+	group   *group  // nil: there are no Sentinels
+	shards  *shards // nil: failovers lose nothing
 	proxies [2]*namedProxy
 	reach   []string // the proxies as workers reach them
 	ledger  *ledger
@@ -43,6 +44,7 @@ type stand struct {
 	started int
 
 	incidents []incident
+	losses    []loss
 	stalls    *stalls
 	failures  []string
 }
@@ -60,6 +62,8 @@ type settings struct {
 	namespaces bool
 	volatile   bool // Redis persists nothing: a restart forgets all locks
 	sentinels  bool // the primary has replicas and Sentinels
+	cluster    bool // there are three primaries with a replica each, in namespaces if there are any
+	cutOff     bool // the primary has one replica and Sentinels, each in a namespace
 	workers    int
 	keys       int
 	lease      time.Duration
@@ -94,6 +98,10 @@ func newStand(t *testing.T, set settings) *stand {
 		args = nil
 	}
 	switch {
+	case set.cluster:
+		s.startCluster()
+	case set.cutOff:
+		s.startPair()
 	case set.namespaces:
 		s.startInNamespaces(args)
 	case set.sentinels:
@@ -109,8 +117,10 @@ func newStand(t *testing.T, set settings) *stand {
 	}
 	s.stalls = watchStalls()
 	t.Cleanup(s.stalls.stop)
-	s.admin = s.redis.Client(t)
-	s.watcher = observe(s.redis.Client(t), s.keys)
+	if s.redis != nil {
+		s.admin = s.redis.Client(t)
+	}
+	s.watcher = observe(s.sight(), s.keys)
 	t.Cleanup(s.watcher.stop)
 	for i := range set.workers {
 		s.workers, s.names = append(s.workers, nil), append(s.names, "")
@@ -152,33 +162,38 @@ func (s *stand) startWithRelays(args []string, upstream string) {
 }
 
 func (s *stand) startInNamespaces(args []string) {
-	links := newNamespaces(s.t)
+	links := newNamespaces(s.t, 1)
+	s.redis = redistest.StartAt(s.t, links.place(store), args...)
+	s.proxiesInNamespaces(links, s.redis.Addr())
+}
+
+func (s *stand) proxiesInNamespaces(links *namespaces, upstream string) {
 	s.net = links
 	s.netns = links.netns(workers)
-	// redistest knows nothing of namespaces; a script in the place of the server does.
-	server := os.Getenv("LOCKPROXY_REDIS_SERVER")
-	if server == "" {
-		server = "redis-server"
-	}
-	inside := filepath.Join(s.dir, "redis-inside")
-	script := fmt.Sprintf("#!/bin/sh\nexec ip netns exec %s %s \"$@\"\n", links.netns(store), server)
-	if err := os.WriteFile(inside, []byte(script), 0o700); err != nil {
-		s.t.Fatal(err)
-	}
-	s.t.Setenv("LOCKPROXY_REDIS_SERVER", inside)
-	s.redis = redistest.Start(s.t, append([]string{"--bind", links.host(store), "--protected-mode", "no"}, args...)...)
-	_, port, err := net.SplitHostPort(s.redis.Addr())
-	if err != nil {
-		s.t.Fatal(err)
-	}
 	for i, n := range []node{proxy1, proxy2} {
 		socket := filepath.Join(s.dir, fmt.Sprintf("p%d", i+1))
 		listen := links.addr(n, "7379")
 		s.proxies[i] = &namedProxy{
-			newProxyAt(s.t, links.netns(n), listen, links.addr(store, port), s.flags(socket)...), n.String(), socket,
+			newProxyAt(s.t, links.netns(n), listen, upstream, s.flags(socket)...), n.String(), socket,
 		}
 		s.reach = append(s.reach, listen)
 	}
+}
+
+// sight is where the observer looks.
+func (s *stand) sight() *sight {
+	if s.shards != nil {
+		return s.shards.sight(s.keys, nil)
+	}
+	return &sight{map[*redis.Client][]string{s.redis.Client(s.t): s.keys}}
+}
+
+// home is the server that a key is at.
+func (s *stand) home(key string) *redistest.Server {
+	if s.shards != nil {
+		return s.shards.of(key).primary
+	}
+	return s.redis
 }
 
 func (s *stand) anyProxy() *namedProxy { return s.proxies[s.rng.IntN(len(s.proxies))] }
@@ -214,6 +229,9 @@ func (s *stand) startWorker(place int) {
 	cfg := workerConfig{
 		Name: "w" + strconv.Itoa(s.started), Seed: s.rng.Uint64(), Proxies: s.reach, Keys: s.keys, Lease: s.lease,
 		Ledger: filepath.Join(s.dir, "ledger"), Journal: s.journal("w" + strconv.Itoa(s.started)),
+	}
+	if s.shards != nil {
+		cfg.Sync = all
 	}
 	config, err := json.Marshal(cfg)
 	if err != nil {

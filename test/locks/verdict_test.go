@@ -144,32 +144,36 @@ var verdicts = []struct {
 
 func TestChecksTellRightFromWrong(t *testing.T) {
 	for _, v := range verdicts {
-		t.Run(v.name, func(t *testing.T) {
-			histories := make(map[string][]op)
-			for _, o := range v.ops {
-				o.N = len(histories[o.Worker])
-				histories[o.Worker] = append(histories[o.Worker], o)
-			}
-			var all []*hold
-			for _, ops := range histories {
-				all = append(all, holdsOf(ops)...)
-			}
-			if bad := overlaps(all); len(bad) > 0 != v.overlap {
-				t.Errorf("overlaps: %v, want any: %v", bad, v.overlap)
-			}
-			undisturbed := func(op) bool { return false }
-			bad := linearizable("a", histories, 100*time.Millisecond, undisturbed, t.TempDir()+"/a.html")
-			if (bad != "") != v.illegal {
-				t.Errorf("model: %q, want an objection: %v", bad, v.illegal)
-			}
-		})
+		t.Run(v.name, func(t *testing.T) { judge(t, v.ops, nil, v.overlap, v.illegal) })
+	}
+}
+
+// judge compares what the checks say of commands with what they should.
+func judge(t *testing.T, ops []op, losses []loss, overlap, illegal bool) {
+	t.Helper()
+	histories := make(map[string][]op)
+	for _, o := range ops {
+		o.N = len(histories[o.Worker])
+		histories[o.Worker] = append(histories[o.Worker], o)
+	}
+	var all []*hold
+	for _, ops := range histories {
+		all = append(all, holdsOf(ops, losses)...)
+	}
+	if bad := overlaps(all); len(bad) > 0 != overlap {
+		t.Errorf("overlaps: %v, want any: %v", bad, overlap)
+	}
+	undisturbed := func(op) bool { return false }
+	bad := linearizable("a", histories, 100*time.Millisecond, undisturbed, losses, t.TempDir()+"/a.html")
+	if (bad != "") != illegal {
+		t.Errorf("model: %q, want an objection: %v", bad, illegal)
 	}
 }
 
 func TestFaultsExcuseThatAWaiterGetsNothing(t *testing.T) {
 	s := &stand{stalls: &stalls{}}
 	fault := func(what string, from, to int64, harmless bool) {
-		s.incidents = append(s.incidents, incident{what, from * int64(time.Millisecond), to * int64(time.Millisecond), harmless})
+		s.incidents = append(s.incidents, incident{what: what, from: from * int64(time.Millisecond), to: to * int64(time.Millisecond), harmless: harmless})
 	}
 	fault("kill redis", 10, 20, false)
 	fault("forget scripts", 3000, 3000, true)
@@ -179,7 +183,7 @@ func TestFaultsExcuseThatAWaiterGetsNothing(t *testing.T) {
 	}{{5, 9, 1, false}, {5, 12, 1, true}, {12, 15, 1, true}, {15, 25, -1, true}, {900, 950, 1, true}, {2900, 3100, 1, false}, {12, 15, 0, false}} {
 		tried := said("a", "LOCK", c.call, c.ret, busy, 0)
 		tried.Wait, tried.Lease = c.wait, int64(time.Minute)
-		bad := linearizable("a", map[string][]op{"a": {tried}}, 100*time.Millisecond, s.disturbed, t.TempDir()+"/a.html")
+		bad := linearizable("a", map[string][]op{"a": {tried}}, 100*time.Millisecond, s.disturbed, nil, t.TempDir()+"/a.html")
 		if (bad == "") != c.excused {
 			t.Errorf("%v: %q", tried, bad)
 		}
@@ -189,7 +193,7 @@ func TestFaultsExcuseThatAWaiterGetsNothing(t *testing.T) {
 // A worker that has not used a connection for a while learns late that a fault has ended it.
 func TestFaultsExcuseConnectionsThatTheyHaveEnded(t *testing.T) {
 	const second = int64(time.Second)
-	s := &stand{stalls: &stalls{}, incidents: []incident{{"drain a proxy", 10 * second, 12 * second, false}}}
+	s := &stand{stalls: &stalls{}, incidents: []incident{{what: "drain a proxy", from: 10 * second, to: 12 * second}}}
 	for _, c := range []struct {
 		heard, call int64
 		excused     bool
@@ -213,7 +217,7 @@ func TestALockThatIsHeldExcusesWhoWaitsForIt(t *testing.T) {
 	}{{9_000, 15_000, -1, true}, {10_500, 14_000, -1, true}, {10_500, 12_000, -1, false}, {9_000, 15_000, time.Second, false}} {
 		waited, next := said("a", "LOCK", 10_000, 0, unknown, 0), said("a", "TRYLOCK", 30_000, 30_001, busy, 0)
 		waited.Wait = int64(c.wait)
-		held := &hold{key: waited.Key, from: c.from * int64(time.Millisecond), to: c.to * int64(time.Millisecond)}
+		held := &hold{key: waited.Key, first: op{Call: c.from * int64(time.Millisecond)}, until: c.to * int64(time.Millisecond)}
 		if bad := s.uncalled([]*hold{held}, map[string][]op{"a": {waited, next}}); (len(bad) == 0) != c.excused {
 			t.Errorf("%+v: %q", c, bad)
 		}

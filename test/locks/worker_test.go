@@ -26,6 +26,7 @@ type workerConfig struct {
 	Ledger  string        // socket
 	Journal string        // file
 	NoGrace bool          // never ask for GRACE
+	Sync    int           // the number of all replicas, for acquires with SYNC; 0: there are none of these
 }
 
 // worker is a client process of the chaos tests: it takes locks in all ways there are, works on the ledger under them,
@@ -63,6 +64,7 @@ type wish struct {
 	fixed, limited   bool // PX, MAXHOLD
 	wait             time.Duration
 	graced           bool
+	sync             int
 	args             []string
 }
 
@@ -171,6 +173,7 @@ func (w *worker) choose() wish {
 		x.limited = true
 		opt("MAXHOLD", most.Milliseconds())
 	}
+	w.sync(&x, 40)
 	if x.verb == "FAIRLOCK" && w.chance(80) || w.chance(30) {
 		x.owner = fmt.Sprintf("%s-%d", w.cfg.Name, w.n)
 		x.args = append(x.args, "OWNER", x.owner)
@@ -179,6 +182,14 @@ func (w *worker) choose() wish {
 		opt("GRACE", []int64{0, 0, 50, 300}[w.rng.IntN(4)])
 	}
 	return x
+}
+
+// sync makes some acquires wait for all replicas.
+func (w *worker) sync(x *wish, percent int) {
+	if w.cfg.Sync > 0 && w.chance(percent) {
+		x.sync = w.cfg.Sync
+		x.args = append(x.args, "SYNC", strconv.Itoa(x.sync))
+	}
 }
 
 // work passes the time while the lock is held. It returns false if the connections had to be given up.
@@ -203,10 +214,8 @@ func (w *worker) work(x wish, h *grip) bool {
 			again := x
 			again.wait, again.graced = 0, false
 			again.verb = "TRYLOCK"
-			again.args = nil
-			if x.owner != "" {
-				again.args = []string{"OWNER", x.owner}
-			}
+			again.args, again.sync = ownerArgs(x.owner), 0
+			w.sync(&again, 20)
 			again.lease, again.fixed, again.limited = w.cfg.Lease, false, false
 			if o = w.acquire(s, again); o.Out == acquired && o.Fence == h.fence {
 				h.holds++
@@ -250,7 +259,7 @@ func (w *worker) release(x wish, h *grip) {
 }
 
 func (w *worker) acquire(s *session, x wish) op {
-	return w.do(s, x, op{Verb: x.verb, Lease: int64(x.lease), Fixed: x.fixed || x.limited, Wait: int64(x.wait)}, x.args)
+	return w.do(s, x, op{Verb: x.verb, Lease: int64(x.lease), Fixed: x.fixed || x.limited, Wait: int64(x.wait), Sync: x.sync}, x.args)
 }
 
 func (w *worker) look(s *session, x wish, fence int64) op {
@@ -314,7 +323,10 @@ func (o *op) judge(v reply, err error) {
 		switch v.code() {
 		case "NOTHELD", "LOSTLEASE":
 			o.Out = notHeld
-		case "NOUPSTREAM", "OVERLOADED", "LOADING", "READONLY": // the last from a server that has just become a replica
+		case "NOTSYNCED":
+			o.Out = notSynced
+		case "NOUPSTREAM", "OVERLOADED", "LOADING", "READONLY", // the last from a server that has just become a replica
+			"CLUSTERDOWN", "TRYAGAIN", "NOREPLICAS":
 			o.Out = refused
 		case "INDOUBT":
 			o.Out, o.Return = unknown, 0
