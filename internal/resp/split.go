@@ -1,6 +1,30 @@
 package resp
 
-import "github.com/tidwall/redcon"
+import (
+	"bytes"
+
+	"github.com/tidwall/redcon"
+)
+
+// Begin returns the arguments at the beginning of a command in array form that has not come in whole, n of them at most. They alias raw, whose headers
+// have been checked by a Guard.
+func Begin(raw []byte, n int) (args [][]byte) {
+	for rest := afterLine(raw); len(args) < n; {
+		body := afterLine(rest)
+		size, ok := parseLength(bytes.TrimSuffix(rest[min(1, len(rest)):len(rest)-len(body)], []byte("\r\n")))
+		if !ok || size < 0 || int64(len(body)) < size+2 {
+			break
+		}
+		args, rest = append(args, body[:size]), body[size+2:]
+	}
+	return args
+}
+
+// afterLine is what follows the first line; empty: the line has not ended.
+func afterLine(b []byte) []byte {
+	_, rest, _ := bytes.Cut(b, []byte("\n"))
+	return rest
+}
 
 // Split appends the arguments of a whole command in array form, as found in Frame.Raw, to dst. They alias raw. It does
 // not allocate if dst has enough capacity. Anything but a whole command appends nothing.

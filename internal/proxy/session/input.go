@@ -72,9 +72,16 @@ func (i *input) consume(buf []byte) int {
 		if n == 0 {
 			batch.send()
 			off += i.stream(table, buf[off:])
+			if ask := i.ask; ask != nil && s.wait == waitNone {
+				i.ask = nil
+				s.route(command.Ahead, ask)
+			}
 			break
 		}
 		i.begun, i.unpinned = true, false
+		if i.located {
+			i.overtake()
+		}
 		if i.streaming {
 			batch.send()
 			i.endStream(f.Raw)

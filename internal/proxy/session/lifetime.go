@@ -134,3 +134,13 @@ func (s *Session) giveUp() {
 		pin.abandon()
 	}
 }
+
+// runDeferred runs a function of afterUnlock. The session is not locked.
+func (s *Session) runDeferred(f func()) {
+	defer func() {
+		if r := recover(); r != nil {
+			s.proxy.Panicked(s.Addr, r)
+		}
+	}()
+	f()
+}

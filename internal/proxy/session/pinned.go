@@ -12,7 +12,7 @@ import (
 	"github.com/lockproxy/lockproxy/internal/upstream"
 )
 
-// takePin gives the session a connection of its own for a command; Shared: for a large one. Nothing may be outstanding. false: the session
+// takePin gives the session a connection of its own for a command; Shared, PinAhead: for a large one. Nothing may be outstanding. false: the session
 // waits for one.
 func (u *pinning) takePin(reason string, p command.Policy) bool {
 	s := u.s
@@ -54,8 +54,8 @@ func (u *pinning) deliverPin(conn *upstream.Pin, err error, reason string, p com
 	switch {
 	case err == nil:
 		u.setPin(conn, reason, p == command.Identity)
-	case p == command.Shared:
-		s.unpinned = true
+	case p == command.Shared, p == command.PinAhead:
+		s.unpinned, s.repeated = true, nil
 	default:
 		u.pinTimedOut = err
 	}
@@ -101,7 +101,7 @@ func (u *pinning) named(name string) *handlers.Reply {
 func (u *pinning) releasePin() {
 	s := u.s
 	p := u.pin
-	if p == nil || p.fresh || p.mode != readsReplies || s.streaming || p.keep || p.borrowed > 0 || p.InTx || p.Watching || s.wait != waitNone ||
+	if p == nil || p.fresh || p.mode != readsReplies || s.streaming || s.located && s.large.refusal == nil || p.keep || p.borrowed > 0 || p.InTx || p.Watching || s.wait != waitNone ||
 		len(u.wanted) > 0 && !p.login {
 		return
 	}

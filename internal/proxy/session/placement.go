@@ -70,7 +70,9 @@ func (u *pinning) routeAt(row *command.Row, p command.Policy, raw []byte) (done,
 	if s.replay != nil {
 		return u.resumeTx(row, p, raw), true
 	}
+	asks := s.Asks && pin.fresh // it has been routed to this pin so
 	s.Look(row, s.args)
+	s.Asks = asks
 	s.Wrote(pin.conn.At())
 	if pin.ends && !s.awaitQuiet() {
 		return false, true
@@ -87,11 +89,11 @@ func (u *pinning) routeAt(row *command.Row, p command.Policy, raw []byte) (done,
 			}
 		}
 		switch {
-		case !pin.Watching || s.Slot < 0:
-		case p == command.Shared: // the slot may have moved since the WATCH
+		case p == command.Shared && s.Slot >= 0 && (pin.Watching || !pin.fresh && s.Owner(s.Slot) != pin.conn.At()): // it may have moved since the WATCH
 			s.Target = s.Owner(s.Slot)
 			s.Send(raw, s.handler())
 			return true, true
+		case !pin.Watching || s.Slot < 0:
 		case row.Name == "watch" && s.Slot != pin.watch.slot, row.Name != "watch" && s.Owner(s.Slot) != pin.conn.At():
 			return s.answer(shared.CrossSlot), true
 		}
@@ -259,7 +261,7 @@ func (u *pinning) watchOver(row *command.Row, p command.Policy, raw []byte, to h
 			}
 			return true
 		}}
-	case row.Name == "multi" || s.Slot >= 0 && (p == command.PinOnce || row.Name == "watch"):
+	case row.Name == "multi" || s.Slot >= 0 && (p == command.PinOnce || p == command.PinAhead || row.Name == "watch"):
 		r := s.repetition(row, raw)
 		if s.Asks {
 			s.forward(command.Asking, handlers.Discard{}, 1)

@@ -1,9 +1,6 @@
 package session
 
 import (
-	"strconv"
-	"time"
-
 	"github.com/lockproxy/lockproxy/internal/proxy/command"
 	"github.com/lockproxy/lockproxy/internal/proxy/handlers"
 	"github.com/lockproxy/lockproxy/internal/proxy/idchange"
@@ -24,8 +21,8 @@ func (s *Session) route(row *command.Row, raw []byte) bool {
 	s.args = resp.Split(raw, s.args[:0])
 	s.muted = s.reply != replyOn
 	s.writes, s.scripts = row.Writes, row.Script
-	skip := s.reply == replySkip
 	p := row.PolicyFor(s.args)
+	skip := s.reply == replySkip && p != command.PinAhead
 	if p == command.Identity && s.proxy.Settings.ClientAuth == shared.AuthNone {
 		if raw = s.disown(row.Name, raw); raw == nil {
 			return s.agree()
@@ -46,7 +43,7 @@ func (s *Session) route(row *command.Row, raw []byte) bool {
 	default:
 		routed = s.routePinned(row, p, raw)
 	}
-	if routed {
+	if routed && p != command.PinAhead {
 		s.proxy.Counters.Traffic.Add(s.ID, class, 1, len(raw))
 		if skip {
 			s.reply = replyOn
@@ -142,6 +139,8 @@ func (u *pinning) routePinned(row *command.Row, p command.Policy, raw []byte) bo
 		return u.subscribe(row, raw)
 	case command.PinRaw:
 		return u.routeUnread(raw)
+	case command.PinAhead:
+		to, s.wait = s.asked, waitReply
 	case command.PinAfterWrite:
 		if !pin.InTx {
 			return s.countReplicas(row, raw)
@@ -373,32 +372,3 @@ func (l *lanes) impossible(row *command.Row, p command.Policy, raw []byte) []byt
 	}
 	return nil
 }
-
-// pauseOf returns the action behind Redis's answer to a CLIENT PAUSE or UNPAUSE: reads and writes separate before the first write is
-// held back. A pause from another client of Redis is noticed when a lane stands still.
-func (l *lanes) pauseOf(row *command.Row) func(reply []byte) {
-	s := l.s
-	if row.Name != "client" {
-		return nil
-	}
-	var length time.Duration
-	switch command.Keyword(s.args, 1) {
-	case "pause":
-		ms, err := strconv.ParseInt(command.Keyword(s.args, 2), 10, 64)
-		if err != nil {
-			return nil // Redis refuses it
-		}
-		length = time.Duration(min(ms, maxPause.Milliseconds())) * time.Millisecond
-	case "unpause":
-	default:
-		return nil
-	}
-	return func(reply []byte) {
-		if resp.IsOK(reply) {
-			s.proxy.Upstream.Paused(time.Now().Add(length))
-		}
-	}
-}
-
-// maxPause bounds the time for which a pause is remembered, not the pause.
-const maxPause = 24 * time.Hour

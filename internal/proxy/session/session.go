@@ -106,6 +106,9 @@ type input struct {
 	streaming bool // the start of a large command has been sent on the pin, or dropped if the pin is gone
 	unpinned  bool // no pin came for the large command that is being received: it is held whole
 	large     progress
+	located   bool             // in front of a cluster: it is known where the large command goes that is being received
+	ask       []byte           // the question for its server, if that is about to be sent
+	asked     handlers.Handler // of the answer
 }
 
 // lanes is the session's use of connections that it shares. It uses its pin if it has one, else its lane.
@@ -253,15 +256,6 @@ func (s *Session) unlock() {
 	for _, f := range deferred {
 		s.runDeferred(f)
 	}
-}
-
-func (s *Session) runDeferred(f func()) {
-	defer func() {
-		if r := recover(); r != nil {
-			s.proxy.Panicked(s.Addr, r)
-		}
-	}()
-	f()
 }
 
 // contain ends the session if it panics.

@@ -1,10 +1,14 @@
 package session
 
 import (
+	"strconv"
+	"time"
+
 	"github.com/lockproxy/lockproxy/internal/proxy/command"
 	"github.com/lockproxy/lockproxy/internal/proxy/handlers"
 	"github.com/lockproxy/lockproxy/internal/proxy/parts"
 	"github.com/lockproxy/lockproxy/internal/proxy/shared"
+	"github.com/lockproxy/lockproxy/internal/resp"
 	"github.com/lockproxy/lockproxy/internal/upstream"
 )
 
@@ -80,3 +84,32 @@ func (l *lanes) scan(raw []byte) (handled, done bool) {
 	}
 	return true, true
 }
+
+// pauseOf returns the action behind Redis's answer to a CLIENT PAUSE or UNPAUSE: reads and writes separate before the first write is
+// held back. A pause from another client of Redis is noticed when a lane stands still.
+func (l *lanes) pauseOf(row *command.Row) func(reply []byte) {
+	s := l.s
+	if row.Name != "client" {
+		return nil
+	}
+	var length time.Duration
+	switch command.Keyword(s.args, 1) {
+	case "pause":
+		ms, err := strconv.ParseInt(command.Keyword(s.args, 2), 10, 64)
+		if err != nil {
+			return nil // Redis refuses it
+		}
+		length = time.Duration(min(ms, maxPause.Milliseconds())) * time.Millisecond
+	case "unpause":
+	default:
+		return nil
+	}
+	return func(reply []byte) {
+		if resp.IsOK(reply) {
+			s.proxy.Upstream.Paused(time.Now().Add(length))
+		}
+	}
+}
+
+// maxPause bounds the time for which a pause is remembered, not the pause.
+const maxPause = 24 * time.Hour

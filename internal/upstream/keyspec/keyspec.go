@@ -101,6 +101,14 @@ func lowered(c byte) byte {
 	return c
 }
 
+// Fixed is the index of the command's only key, if it is the same in every command; 0: it is not, or there are more keys.
+func (s Spec) Fixed() int {
+	if len(s.places) != 1 || s.places[0].word != "" || s.places[0].numbers || s.places[0].last != 0 {
+		return 0
+	}
+	return s.places[0].index
+}
+
 // Keyless reports whether the command never has keys.
 func (s Spec) Keyless() bool { return len(s.places) == 0 }
 

@@ -1,0 +1,136 @@
+package proxy
+
+import (
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/lockproxy/lockproxy/internal/redistest"
+)
+
+// small is a memory limit under which large commands are streamed.
+func small(o *Options) { o.Limits.Memory = 24 << 20 }
+
+// announce sends a SET of n bytes but for the last half, and returns when it has a connection of its own. The returned function sends the rest.
+func announce(t *testing.T, srv *Server, p *peer, key string, n int) (rest func()) {
+	t.Helper()
+	before := srv.Stats().PinReasons["large"]
+	p.raw(fmt.Sprintf("*3\r\n$3\r\nSET\r\n$%d\r\n%s\r\n$%d\r\n%s", len(key), key, n, strings.Repeat("x", n-n/2)))
+	redistest.Eventually(t, patience, "the command to be streamed", func() bool { return srv.Stats().PinReasons["large"] > before })
+	return func() { p.raw(strings.Repeat("x", n/2) + "\r\n") }
+}
+
+// The clients together send several times the memory that the proxy may have for all of them. None is closed.
+func largeCommandsAreStreamed(t *testing.T, c *redistest.Cluster) {
+	const n = 16 << 20
+	for engine, srv := range startOverCluster(t, c, small) {
+		var running sync.WaitGroup
+		for i := range 6 {
+			p, key := dialClient(t, address(srv)), fmt.Sprint(engine, i)
+			running.Go(func() {
+				defer p.quiet("DEL", key)
+				p.raw(inline("SET "+key+" old", "CLIENT REPLY SKIP", "GET "+key))
+				p.raw(fmt.Sprintf("*3\r\n$6\r\nAPPEND\r\n$%d\r\n%s\r\n$%d\r\n", len(key), key, n))
+				for range n >> 20 {
+					p.raw(strings.Repeat("x", 1<<20))
+				}
+				p.raw("\r\n")
+				p.raw(inline("STRLEN "+key, "GETRANGE "+key+" 2 4", "MGET none:1 none:2"))
+				for _, want := range []string{"+OK\r\n", fmt.Sprintf(":%d\r\n", n+3), fmt.Sprintf(":%d\r\n", n+3), "$3\r\ndxx\r\n", "*2\r\n$-1\r\n$-1\r\n"} {
+					if got, err := p.frame(); got != want {
+						t.Errorf("%s: %.60q, %v, want %q", key, got, err, want)
+						return
+					}
+				}
+			})
+		}
+		running.Wait()
+		if n := srv.shared.Counters.MemoryLimit.Load(); n != 0 {
+			t.Errorf("%s: %d clients have been closed", engine, n)
+		}
+	}
+}
+
+// The question in front of a large command follows redirections. Of the command itself nothing is left to be sent again.
+func largeCommandsFollowTheirSlot(t *testing.T, c *redistest.Cluster) {
+	const n = 6 << 20
+	stored := fmt.Sprintf(":%d\r\n", n)
+	for engine, srv := range startOverCluster(t, c, small, patient) {
+		p, m, key := dialClient(t, address(srv)), newMover(t, c), "large"+engine
+		slot := int(c.Nodes[0].Do(t, "CLUSTER", "KEYSLOT", key).(int64))
+		home := m.owner[slot]
+		there, third := (home+1)%c.Primaries, (home+2)%c.Primaries
+		p.script("GET "+key, "$-1")
+		m.begin(slot, there) // the key does not exist: its server sends clients to the other one
+		announce(t, srv, p, key, n)()
+		if got, err := p.frame(); got != "+OK\r\n" {
+			t.Errorf("%s: SET while the slot moves: %q, %v", engine, got, err)
+		}
+		p.script("BLPOP "+key+" 0.01", "-WRONGTYPE") // as a command that waits
+		if got := p.quiet("STRLEN", key); got != stored {
+			t.Errorf("%s: while the slot moves: %q", engine, got)
+		}
+		m.keys(slot, there)
+		m.end(slot, there)
+		p.quiet("DEL", key)
+		m.move(slot, third) // the session's view is older
+		announce(t, srv, p, key, n)()
+		p.expect(1)
+		if got := p.quiet("STRLEN", key); got != stored {
+			t.Errorf("%s: after the move: %q", engine, got)
+		}
+		p.quiet("SET", key, "old")
+		rest := announce(t, srv, p, key, n)
+		m.move(slot, home)
+		rest()
+		if got, err := p.frame(); !strings.HasPrefix(got, "-NOUPSTREAM the slot of the key moved") {
+			t.Errorf("%s: the slot has moved in the middle of the command: %q, %v", engine, got, err)
+		}
+		p.script("GET "+key, "$3\r\nold\r\n", "SET "+key+" new", "+OK", "DEL "+key, ":1")
+	}
+}
+
+// A user may have the right to write, and none to ask.
+func largeCommandsNeedNoOtherRight(t *testing.T, c *redistest.Cluster) {
+	const n = 6 << 20
+	for _, node := range c.Nodes {
+		node.Do(t, "ACL", "SETUSER", "writer", "on", ">secret", "~*", "+set", "+strlen", "+multi", "+exec")
+		defer node.Do(t, "ACL", "DELUSER", "writer")
+	}
+	for engine, srv := range startOverCluster(t, c, small) {
+		p := dialClient(t, address(srv))
+		p.script("AUTH writer secret", "+OK")
+		announce(t, srv, p, "a", n)()
+		p.expect(1)
+		p.script("STRLEN a", fmt.Sprintf(":%d\r\n", n), "MULTI", "+OK", "STRLEN a", "+QUEUED", "EXEC", "*1\r\n", "STRLEN none", ":0")
+		if reasons := srv.Stats().PinReasons; len(reasons) > 0 {
+			t.Errorf("%s: connections are kept: %v", engine, reasons)
+		}
+	}
+}
+
+// A large command for a dead server waits for a successor. If there is none, it is read to its end and refused.
+func TestLargeCommandsOfADeadServerAreRefused(t *testing.T) {
+	const limit = 300 * time.Millisecond
+	c := redistest.StartCluster(t, 3, 0, "--cluster-require-full-coverage", "no")
+	proxies := startOverCluster(t, c, small, func(o *Options) { o.Upstream.FailoverWait = limit })
+	key, elsewhere := keyOf(t, c, c.Nodes[0]), keyOf(t, c, c.Nodes[1])
+	kill(t, c, c.Nodes[0], proxies)
+	for engine, srv := range proxies {
+		p, begin := dialClient(t, address(srv)), time.Now()
+		for range 2 {
+			p.raw(fmt.Sprintf("*3\r\n$3\r\nSET\r\n$%d\r\n%s\r\n$%d\r\n%s\r\n", len(key), key, 12<<20, strings.Repeat("x", 12<<20)))
+		}
+		p.raw(inline("SET " + elsewhere + " x"))
+		for _, want := range []string{"-NOUPSTREAM ", "-NOUPSTREAM ", "+OK\r\n"} {
+			if got, err := p.frame(); !strings.HasPrefix(got, want) {
+				t.Errorf("%s: %.60q, %v, want %q", engine, got, err, want)
+			}
+		}
+		if took := time.Since(begin); took < 2*limit {
+			t.Errorf("%s: refused after %v", engine, took)
+		}
+	}
+}
