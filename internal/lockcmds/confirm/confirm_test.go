@@ -197,14 +197,14 @@ func TestGrantsOfOneServerShareARound(t *testing.T) {
 		s := newServer(1)
 		at := &node{at: s}
 		s.during = func() { // these come while the round is on its way
+			if !w.Busy() {
+				t.Error("a grant waits, and the confirmer is not busy")
+			}
 			for _, lock := range []string{"b", "c", "d"} {
 				w.grant(at, lock, 1, time.Second)
 			}
 		}
 		w.grant(at, "a", 1, time.Second)
-		if !w.Busy() {
-			t.Error("a grant waits, and the confirmer is not busy")
-		}
 		w.settle()
 		if got := s.rounds(); got != "a | b c d" {
 			t.Errorf("the rounds: %s", got)
