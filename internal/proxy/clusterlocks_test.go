@@ -546,3 +546,35 @@ func TestALeaseFollowsAPrimaryThatNoCommandUses(t *testing.T) {
 		}
 	}
 }
+
+// A slot remains half moved for longer than a lease: some locks of it are at the old server, some at the new one. Redis refuses to renew them together.
+func TestShortLeasesAreRenewedWhileTheirSlotIsHalfMoved(t *testing.T) {
+	t.Parallel()
+	const lease = 2 * time.Second
+	c := redistest.StartCluster(t, 2, 0)
+	srv := startProxy(t, c.Nodes[0], func(o *Options) { o.Upstream.Addr, o.Locks.Lease = "cluster://"+c.Addrs(), lease })
+	p := dialClient(t, address(srv))
+	const tag = "{tag}"
+	slot := slots.Of([]byte(tag))
+	from := c.Owner(slot)
+	to := c.Nodes[0]
+	if from == to {
+		to = c.Nodes[1]
+	}
+	for i := range 8 {
+		integer(t, p.quiet("LOCK", fmt.Sprint(tag, i)))
+	}
+	move := redistest.Move{Cluster: c, Slot: slot, From: from, To: to}
+	move.Begin()
+	host, port, _ := strings.Cut(to.Addr(), ":")
+	from.Do(t, "MIGRATE", host, port, "", 0, 5000, "KEYS", tag+"1", tag+"2", tag+"5")
+	begin := time.Now()
+	redistest.Eventually(t, patience, "two leases to be over", func() bool { return time.Since(begin) > 2*lease })
+	move.Keys()
+	move.End()
+	for i := range 8 {
+		if got := p.quiet("UNLOCK", fmt.Sprint(tag, i)); got != ":1\r\n" {
+			t.Errorf("UNLOCK %d: %q", i, got)
+		}
+	}
+}
