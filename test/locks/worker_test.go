@@ -142,6 +142,9 @@ func (w *worker) cycle() {
 		w.hangUp() // and leave the lock to its lease or grace
 	case wish.fixed && w.chance(10):
 		time.Sleep(wish.lease) // let it run out
+		if h.holds > 1 {
+			w.hangUp() // a hold without an end of its own is renewed as long as its connection is there
+		}
 	default:
 		w.release(wish, h)
 	}
