@@ -250,7 +250,7 @@ func (sh *shards) followed(of *shard, since int64) {
 }
 
 // follow is how long a proxy may take to use a new primary that its peers know.
-const follow = time.Second
+const follow = 1500 * time.Millisecond
 
 // unasked looks for failovers in a cluster that the test did not bring about. On a busy machine nodes may take each other for down when they
 // have little patience. They are losses as well.
