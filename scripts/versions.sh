@@ -15,6 +15,7 @@ redis-8.0	trixie	redis-server
 # Not run in front of versions other than 7.0, whose answers these tests expect word for word. docs/DIVERGENCE.md, "Versions", says what differs.
 words='TestSnapshotIsRedisAnswer' # the table of Redis 7.0's commands
 words="$words|TestIdentitiesAreRedisOwn|TestDifferential|TestReplyModesAreRedisOwn|TestTheNextClientFindsAConnectionAsIfItWereNew|TestLoginsDoNotCompeteWithWork" # a refused AUTH in a pipeline
+words="$words|TestOverACluster/whole_transactions"                                                                                     # EXEC has no answer to a refused AUTH
 words="$words|TestWhoCameBeforeAPasswordWasSetMayLogIn|TestAnIDIsNotAskedForInATransaction"                                            # HELLO with AUTH and a mistake
 words="$words|TestARefusedCommandKeepsNoConnection|TestAskingAboutClientsPinsNothing"                                                # READONLY is answered OK
 words="$words|TestCommandIsRedisAnswerWithLockCommands|TestClientSpeaksOfItself|TestOverACluster/commands"                            # texts of errors, new fields and subcommands
