@@ -303,6 +303,17 @@ func TestInfoCountsAllServers(t *testing.T) {
 	}
 }
 
+func TestInfoIsThatOfTheServersThatCanBeReached(t *testing.T) {
+	away, text := []byte("-NOUPSTREAM no\r\n"), resp.AppendBulk(nil, "# Clients\r\nconnected_clients:3\r\n")
+	join := Everywhere("info", "", nil)
+	if got := join([][]byte{away, text}); string(got) != string(text) {
+		t.Errorf("%q", got)
+	}
+	if got := join([][]byte{away, away}); string(got) != string(away) {
+		t.Errorf("no server can be reached: %q", got)
+	}
+}
+
 func TestTheLatestSlowEntriesOfAllServers(t *testing.T) {
 	list := func(times ...int) []byte {
 		b := resp.AppendHeader(nil, '*', len(times))
