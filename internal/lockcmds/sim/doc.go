@@ -9,5 +9,15 @@
 //	                                         ▲ one event loop, virtual time ▲
 //	                                         └──── checks after each step ──┘
 //
+// A part of the histories has a primary with replicas, another part two shards of a cluster. A primary has a log of what it writes, and a
+// replica executes a prefix of it, so a failover loses the rest of the log and nothing else. Servers are killed, stopped, cut off from all
+// but one proxy, replaced in agreement or without it, and hash slots move key by key. The proxies learn of it one after the other.
+//
+// What a proxy does below the engine (package clusterlink, the sessions' errands, the watcher of Sentinels) is modelled, not run: it follows
+// MOVED and ASK, waits for a moment, subscribes anew, and aborts connections to a server that does not count any more.
+//
+// The rules about servers are in loss_test.go. A grant that all replicas had is never lost. Another one is lost only with a primary that was
+// replaced without agreement, and its client learns of that by the next renewal. A change in agreement loses nothing, and no waiter.
+//
 // A seed that breaks a rule is minimised and printed as lines that a person can read. All of it is in tests.
 package sim

@@ -115,12 +115,13 @@ func (r *rules) learned() {
 		slot := w.slotOf(d.key)
 		at := w.slots[slot].shard.primary
 		own := p.link.own.to(at)
-		since := max(d.due, p.sawAt, own.since, p.pausedUntil, own.there, own.back, at.halted)
+		since := max(d.due, p.sawAt, own.since, p.pausedUntil, at.halted)
+		waits := max(own.there, own.back) > w.now // something is on its way, and may be so for long
 		limit := renewLimit
 		if b.chosen {
 			limit = chosenLimit
 		}
-		if p.view[slot] == at && own.open() && w.now-since > limit {
+		if p.view[slot] == at && own.open() && !waits && w.now-since > limit {
 			w.fail("a lost grant was not told by the next renewal", "%s of %s, fence %d", d.key, c, d.fence)
 		}
 	}

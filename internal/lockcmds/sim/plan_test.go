@@ -277,6 +277,9 @@ func (w *world) do(a action) {
 		for _, s := range w.servers {
 			if s.shard.primary == s {
 				s.command("FLUSHALL")
+				if w.shape != single { // the clock of the server to which a slot moves may be behind
+					clear(s.fences)
+				}
 			}
 		}
 	default:
@@ -354,6 +357,7 @@ const (
 // settle is the end of a history: nothing is broken any more, and everything must come to its end.
 func (w *world) settle() {
 	w.note("--- no more faults")
+	w.lag = 0
 	for _, c := range w.clients {
 		c.todo = nil
 	}

@@ -118,10 +118,11 @@ type client struct {
 	flying  int      // scripts, in front of many servers
 	parked  []func() // scripts that are sent when those before have come to an end
 
-	holds  map[string]*belief  // by key: what the client knows to hold, as its own owner
-	over   map[string]struct{} // key and fence of what it knows to hold no more
-	told   map[string]int      // pushes, by key and fence
-	shared []shared            // what it may hold for owners that others may be as well
+	holds  map[string]*belief       // by key: what the client knows to hold, as its own owner
+	over   map[string]struct{}      // key and fence of what it knows to hold no more
+	overAt map[string]time.Duration // by key: since when
+	told   map[string]int           // pushes, by key and fence
+	shared []shared                 // what it may hold for owners that others may be as well
 	// blurred is the keys of which the client does not know what it holds: of a command in doubt.
 	blurred map[string]bool
 }
@@ -158,7 +159,7 @@ func (w *world) newClient(n int, p *proxy, proto int) *client {
 	w.ids++
 	return &client{
 		w: w, p: p, slot: n, id: w.ids, token: fmt.Sprintf("%d", w.ids), proto: proto, lost: losses.NewSet(losses.NewBudget(losses.DefaultBudget)),
-		holds: map[string]*belief{}, over: map[string]struct{}{}, told: map[string]int{}, blurred: map[string]bool{},
+		holds: map[string]*belief{}, over: map[string]struct{}{}, overAt: map[string]time.Duration{}, told: map[string]int{}, blurred: map[string]bool{},
 	}
 }
 
@@ -386,7 +387,7 @@ func (c *client) received(s *slot, v resp.Value) {
 		switch {
 		case v.Kind == resp.Integer && v.Int == 0 && b != nil:
 			b.count--
-		case v.Kind == resp.Integer && v.Int == 0 && !c.blurred[key] && !c.w.rules.lossy[key]:
+		case v.Kind == resp.Integer && v.Int == 0 && !c.blurred[key] && !c.w.rules.lossy[key] && c.overAt[key] < s.sent: // else a push has overtaken the reply
 			c.w.fail("the ledger is wrong", "%s: %s: still held, but not known to", c, s.line)
 		case v.Kind == resp.Integer && v.Int == 1:
 			if b != nil && b.count != 1 && !c.blurred[key] && !c.w.rules.lossy[key] {
@@ -441,6 +442,7 @@ func (c *client) finishedAny(key string) {
 // finished notes that a grant is over, as the client knows.
 func (c *client) finished(key string, fence int64) {
 	c.over[fmt.Sprintf("%s %d", key, fence)] = struct{}{}
+	c.overAt[key] = c.w.now
 	if b := c.holds[key]; b != nil && b.fence == fence {
 		delete(c.holds, key)
 	}

@@ -1,7 +1,7 @@
 -- grant: write a hold into the lock with a new fence, larger than every earlier one of this hash slot.
 --
 -- The fence is Redis's time in microseconds, or one more than the last: it also grows after FLUSHALL, a restart without
--- persistence, and the promotion of a stale replica. lease is in ms; time is what TIME returned. request is the number of the
+-- persistence, and the promotion of a stale replica whose clock is not behind. lease is in ms; time is what TIME returned. request is the number of the
 -- call; field is the session's field, empty for the owner's only session. holds, ours and mine are what the fields of a named
 -- owner say then, if the lock was held already, without a fence; absent: it is a first hold.
 --
