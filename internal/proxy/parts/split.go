@@ -47,11 +47,7 @@ type argument struct{ slot, at int }
 
 // divide makes the parts of a command, in the order of their slots. places are the parts in which the keys are.
 func divide(args [][]byte, step int) (all []Part, places []int) {
-	keys := make([]argument, (len(args)-1)/step)
-	for i := range keys {
-		keys[i] = argument{slots.Of(args[1+i*step]), i}
-	}
-	slices.SortFunc(keys, func(a, b argument) int { return cmp.Or(a.slot-b.slot, a.at-b.at) })
+	keys := bySlot(args, step)
 	n, size := 0, 0
 	for i := range keys {
 		if i == 0 || keys[i].slot != keys[i-1].slot {
@@ -80,6 +76,38 @@ func divide(args [][]byte, step int) (all []Part, places []int) {
 		keys = keys[same:]
 	}
 	return all, places
+}
+
+// bySlot are the keys in the order of their slots, and in their own order within a slot.
+func bySlot(args [][]byte, step int) []argument {
+	keys := make([]argument, (len(args)-1)/step)
+	for i := range keys {
+		keys[i] = argument{slots.Of(args[1+i*step]), i}
+	}
+	if len(keys) < manyKeys {
+		slices.SortFunc(keys, func(a, b argument) int { return cmp.Or(a.slot-b.slot, a.at-b.at) })
+		return keys
+	}
+	return counted(keys)
+}
+
+// manyKeys are counted, not compared: a client chooses how many there are, and others wait meanwhile.
+const manyKeys = 2048
+
+func counted(keys []argument) []argument {
+	var begin [slots.Count + 1]int // of the keys of a slot
+	for _, k := range keys {
+		begin[k.slot+1]++
+	}
+	for slot := range slots.Count {
+		begin[slot+1] += begin[slot]
+	}
+	sorted := make([]argument, len(keys))
+	for _, k := range keys {
+		sorted[begin[k.slot]] = k
+		begin[k.slot]++
+	}
+	return sorted
 }
 
 // overhead is about the number of bytes of the header and the end of an argument.
