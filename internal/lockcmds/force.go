@@ -25,8 +25,8 @@ func (e *Engine) startForce(s contract.Caller, cmd grammar.Command) {
 		case !a.Held:
 			return redcon.AppendInt(nil, 0)
 		}
-		e.log.Log(logging.Audit, "lock ended by FORCEUNLOCK", zap.String("key", cmd.Key), zap.String("owner", a.Owner), zap.Int64("fence", a.Fence),
-			zap.String("client", s.Info.Addr), zap.String("client_name", s.Info.Name), zap.String("user", cmp.Or(e.opts.User, "default")))
+		e.log.Log(logging.Audit, "lock ended by FORCEUNLOCK", logging.Text("key", cmd.Key), logging.Text("owner", a.Owner), zap.Int64("fence", a.Fence),
+			zap.String("client", s.Info.Addr), logging.Text("client_name", s.Info.Name), zap.String("user", cmp.Or(e.opts.User, "default")))
 		e.forced(cmd.Key, a)
 		return redcon.AppendInt(nil, 1)
 	}}})

@@ -77,7 +77,7 @@ func (e *Engine) Holder(ctx context.Context, key string) (script.Holder, error) 
 func (e *Engine) Force(ctx context.Context, key string, fence int64, operator string) (ended bool, err error) {
 	a, err := calls.RunFor(ctx, e.own, script.Force{Key: key, Fence: fence}.Call(), script.DecodeForced)
 	if err == nil && a.Held {
-		e.log.Log(logging.Audit, "lock ended by an operator", zap.String("key", key), zap.String("owner", a.Owner), zap.Int64("fence", a.Fence),
+		e.log.Log(logging.Audit, "lock ended by an operator", logging.Text("key", key), logging.Text("owner", a.Owner), zap.Int64("fence", a.Fence),
 			zap.String("operator", operator), zap.String("user", cmp.Or(e.opts.User, "default")))
 		e.forced(key, a)
 	}

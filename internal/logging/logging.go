@@ -1,5 +1,5 @@
-// Package logging has the forms that entries of the log share: the audit level, durations as numbers with their unit, and summaries of
-// entries that repeat.
+// Package logging has the forms that entries of the log share: the audit level, durations as numbers with their unit, texts of clients, and
+// summaries of entries that repeat.
 //
 //	Repeats.Write ──► the first entries of a period ──► log
 //	              └─► the others, counted ── end of the period ──► one summary
@@ -8,6 +8,7 @@
 package logging
 
 import (
+	"fmt"
 	"time"
 
 	"go.uber.org/zap"
@@ -30,4 +31,18 @@ func EncodeLevel(l zapcore.Level, enc zapcore.PrimitiveArrayEncoder) {
 // Seconds is a duration as a number. The name of the field has its unit: Seconds("held", d) is held_seconds.
 func Seconds(name string, d time.Duration) zap.Field {
 	return zap.Float64(name+"_seconds", d.Round(time.Microsecond).Seconds())
+}
+
+// longestText is how much of a client's text an entry has, in bytes.
+const longestText = 256
+
+// Text is a text that clients choose, such as the name of a lock. It may be of any length, so the entry has its beginning.
+func Text(name, text string) zap.Field { return zap.String(name, Shortened(text)) }
+
+// Shortened is a text as Text writes it.
+func Shortened(text string) string {
+	if len(text) <= longestText {
+		return text
+	}
+	return fmt.Sprintf("%s... (%d more bytes)", text[:longestText], len(text)-longestText)
 }

@@ -1,6 +1,7 @@
 package logging
 
 import (
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -84,5 +85,17 @@ func TestDurationsHaveTheirUnit(t *testing.T) {
 	f.AddTo(enc)
 	if enc.Fields["held_seconds"] != 1.5 {
 		t.Error(enc.Fields)
+	}
+}
+
+// One FORCEUNLOCK of a name of 512 MB would be an entry of as much.
+func TestTextsOfClientsAreShortened(t *testing.T) {
+	for _, text := range []string{"", "invoice:7", strings.Repeat("k", longestText)} {
+		if got := Shortened(text); got != text {
+			t.Errorf("%q", got)
+		}
+	}
+	if got, want := Text("key", strings.Repeat("k", 1<<20)).String, strings.Repeat("k", longestText)+"... (1048320 more bytes)"; got != want {
+		t.Errorf("%q", got)
 	}
 }

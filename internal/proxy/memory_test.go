@@ -487,3 +487,22 @@ func TestLocksCountTowardTheMemoryOfTheirClient(t *testing.T) {
 		}
 	})
 }
+
+// Clients choose the names of locks, and the log is for people.
+func TestLongNamesOfLocksDoNotFillTheLog(t *testing.T) {
+	redis := redistest.Start(t)
+	core, logs := observer.New(zap.DebugLevel)
+	srv := startProxy(t, redis, func(o *Options) { o.Logger = zap.New(core) })
+	holder, other := dialClient(t, address(srv)), dialClient(t, address(srv))
+	name := strings.Repeat("n", 1<<20)
+	holder.quiet("LOCK", name)
+	other.quiet("FORCEUNLOCK", name)
+	redistest.Eventually(t, patience, "the loss", func() bool { return logs.FilterMessageSnippet("lost").Len() > 0 })
+	for _, entry := range logs.All() {
+		for field, value := range entry.ContextMap() {
+			if text := fmt.Sprint(value); len(text) > 10_000 {
+				t.Errorf("%s: %s has %d bytes", entry.Message, field, len(text))
+			}
+		}
+	}
+}

@@ -343,7 +343,7 @@ const locksNamed = 100
 func lockNames(locks []LockStatus) []string {
 	keys := make([]string, len(locks))
 	for i, l := range locks {
-		keys[i] = l.Key
+		keys[i] = logging.Shortened(l.Key)
 	}
 	return keys
 }

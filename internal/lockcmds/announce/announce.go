@@ -101,8 +101,8 @@ func (a *Announcer) log(l *Loss) {
 	if !a.opts.Logger.Core().Enabled(level) {
 		return
 	}
-	a.entries.Write(level, message, l.Reason, zap.String("key", l.Key), zap.String("owner", l.Owner), zap.Int64("fence", l.Fence),
-		zap.String("reason", l.Reason), zap.String("client", l.Client.Addr), zap.String("client_name", l.Client.Name), logging.Seconds("held", l.Held))
+	a.entries.Write(level, message, l.Reason, logging.Text("key", l.Key), logging.Text("owner", l.Owner), zap.Int64("fence", l.Fence),
+		zap.String("reason", l.Reason), zap.String("client", l.Client.Addr), logging.Text("client_name", l.Client.Name), logging.Seconds("held", l.Held))
 }
 
 // take returns the losses to be told next; none: the job is over.

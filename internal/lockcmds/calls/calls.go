@@ -20,6 +20,7 @@ import (
 	"github.com/lockproxy/lockproxy/internal/lockcmds/clock"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/failstop"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/jobs"
+	"github.com/lockproxy/lockproxy/internal/logging"
 )
 
 // Options of Calls. All but Failover and Lease are required.
@@ -85,7 +86,7 @@ func (c *Calls) Retry(u Cleanup) {
 	c.tending.Add(1)
 	end := func(err error) {
 		if err != nil {
-			c.Log.Warn("clean-up failed", zap.String("task", u.What), zap.String("key", u.Key), zap.Error(err))
+			c.Log.Warn("clean-up failed", zap.String("task", u.What), logging.Text("key", u.Key), zap.Error(err))
 		}
 		if u.Done != nil {
 			u.Done(err == nil)

@@ -10,6 +10,7 @@ import (
 	"github.com/lockproxy/lockproxy/internal/lockcmds/clock"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/names"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/script"
+	"github.com/lockproxy/lockproxy/internal/logging"
 )
 
 // period is the least time between two log entries, because damage may be done all the time.
@@ -37,13 +38,13 @@ func (r *Reporter) Note(key string, found script.Damage) {
 	if last := r.logged.Load(); now-last < int64(period) || !r.logged.CompareAndSwap(last, now) {
 		return
 	}
-	lock := zap.String("key", key)
+	lock := logging.Text("key", key)
 	switch found {
 	case script.NoDamage:
 	case script.CounterReplaced:
 		r.Logger.Warn("the fence counter held no possible fence and was set to Redis's time",
 			zap.String("counter", names.FenceOf(key, r.Servers().Slots)), lock)
 	case script.NoQueue:
-		r.Logger.Warn("the key of the fair queue has another type and counts as an empty queue", zap.String("queue", names.Queue(key)), lock)
+		r.Logger.Warn("the key of the fair queue has another type and counts as an empty queue", logging.Text("queue", names.Queue(key)), lock)
 	}
 }

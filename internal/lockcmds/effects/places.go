@@ -5,13 +5,12 @@ import (
 	"slices"
 	"time"
 
-	"go.uber.org/zap"
-
 	"github.com/lockproxy/lockproxy/internal/lockcmds/calls"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/names"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/queue"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/reaper"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/script"
+	"github.com/lockproxy/lockproxy/internal/logging"
 )
 
 // failureOf is how a question to Redis about the queue has ended.
@@ -77,7 +76,7 @@ func (c *Carrier) removeHead(q *queue.Queue, place string, force bool) {
 	key := q.Names().Key
 	a, err := calls.RunFor(c.Calls.Life, c.Calls.Own, script.RemoveHead{Key: key, Place: place, Force: force}.Call(), script.DecodeHeadRemoved)
 	if a.Removed {
-		c.Calls.Log.Info("stale fair waiter removed", zap.String("key", key))
+		c.Calls.Log.Info("stale fair waiter removed", logging.Text("key", key))
 	}
 	c.Step(func(*queue.Set) { q.HeadRemoved(place, a.Removed, a.Receivers, failureOf(err)) })
 }

@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/tidwall/redcon"
-	"go.uber.org/zap"
 
 	"github.com/lockproxy/lockproxy/internal/lockcmds/calls"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/clock"
@@ -22,6 +21,7 @@ import (
 	"github.com/lockproxy/lockproxy/internal/lockcmds/script"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/terms"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/turns"
+	"github.com/lockproxy/lockproxy/internal/logging"
 )
 
 // waiter is one acquire in progress, from its first attempt on the session's own connection to its answer.
@@ -261,7 +261,7 @@ func (w *waiter) granted(g grant) []byte {
 		w.hungUp(g.fence)
 		return nil
 	}
-	w.x.Calls.Log.Warn("a grant came too late to be used", zap.String("key", w.lock()))
+	w.x.Calls.Log.Warn("a grant came too late to be used", logging.Text("key", w.lock()))
 	// A lease that is shorter than a round trip would end before each grant, and the client would wait for ever.
 	if verdict == holds.Lost || w.mayWait() && !w.Chosen {
 		w.rollBack(g.fence, nil)
