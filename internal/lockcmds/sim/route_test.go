@@ -287,7 +287,7 @@ func (p *proxy) see() {
 	p.link.rehome()
 	w.in(farewell, p, func() {
 		for _, s := range left {
-			if slices.Contains(p.view, s) {
+			if slices.Contains(p.view, s) || s.shard.primary == s { // it has other slots, or gets some
 				continue
 			}
 			s.subs.drop(p.link)
