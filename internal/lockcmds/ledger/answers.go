@@ -75,10 +75,13 @@ func (l *Ledger) NotDeepened(h *Hold) {
 // acquired again meanwhile. If the grant is of the paused hold, its Pause is ended.
 func (l *Ledger) Granted(g *Grant) (h *Hold, fresh bool) {
 	h = l.holds.find(g.Key)
-	if h != nil && h.Fence > g.Fence {
+	// The owner's only session has one acquire at a time. A smaller fence says that a server which does not know the hold, and whose clock is
+	// behind, has become the primary.
+	back := h != nil && h.Fence > g.Fence && g.Key.Owner == g.By.Name && g.SentAt.After(h.countedAt)
+	if h != nil && h.Fence > g.Fence && !back {
 		return nil, false
 	}
-	if h != nil && h.Fence < g.Fence {
+	if h != nil && (h.Fence < g.Fence || back) {
 		l.Lost(h, Gone, false, nil)
 		h = nil
 	}
