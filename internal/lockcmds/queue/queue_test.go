@@ -620,7 +620,7 @@ func TestAQueueLingersWithinBounds(t *testing.T) {
 			t.Errorf("%d queues, %d linger, want %d", s.Len(), s.lingering.Len(), want)
 		}
 	}
-	s := newSet()
+	s := New(Config{})
 	for n := range 3 * lingerLimit {
 		shortWait(s, fmt.Sprint(n), Gone)
 	}
@@ -637,7 +637,7 @@ func TestAQueueLingersWithinBounds(t *testing.T) {
 		"the next waiter is first": func(s *Set) { shortWait(s, "k", Granted) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := newSet()
+			s := New(Config{})
 			shortWait(s, "k", Null)
 			lingers(s, 1)
 			if end(s); s.Find("k") != nil {
@@ -825,5 +825,19 @@ func TestTheLastPlainWaiterIsToldWhenTheSharedPlaceHasLeft(t *testing.T) {
 		if told != 1 || w.s.Leaving() != 0 {
 			t.Fatalf("outcome %d: %d replies", o, told)
 		}
+	}
+}
+
+// A contended lock has a few effects for each command, and an empty list of effects behind them.
+func TestTheListOfEffectsIsUsedAgain(t *testing.T) {
+	s := New(Config{})
+	step := func() {
+		s.emit(Effect{Op: Tidy})
+		for all := s.Effects(); len(all) > 0; all = s.Effects() {
+			s.Done(all)
+		}
+	}
+	if n := testing.AllocsPerRun(100, step); n > 0 {
+		t.Errorf("each step allocates %v lists of effects", n)
 	}
 }

@@ -141,6 +141,9 @@ func (s *Set) emit(e Effect) { s.effects = append(s.effects, e) }
 
 // Effects returns what is to be done because of the events since the last call. The slice belongs to the caller until it calls Done.
 func (s *Set) Effects() []Effect {
+	if len(s.effects) == 0 {
+		return nil // the slice stays for the next event
+	}
 	effects := s.effects
 	s.effects = nil
 	return effects
