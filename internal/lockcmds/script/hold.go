@@ -19,7 +19,7 @@ type Release struct {
 // Call is the call of release.lua.
 func (r Release) Call() Call {
 	if r.Session != "" || r.Holds != 0 {
-		return Call{release, []string{r.Key, names.Channel(r.Key), names.Queue(r.Key)}, r.args()}
+		return Call{release, []string{r.Key, names.Channel(r.Key), names.Queue(r.Key)}, r.appendArgs(nil)}
 	}
 	var buf [256]byte // the texts share one allocation, and the slices another: most calls are of this kind
 	b := names.AppendChannel(buf[:0], r.Key)
@@ -37,10 +37,11 @@ func (r Release) Call() Call {
 	return Call{release, all[:3:3], all[3:]}
 }
 
-func (r Release) args() []string {
-	return []string{
+// appendArgs appends the arguments of release.lua.
+func (r Release) appendArgs(dst []string) []string {
+	return append(dst,
 		r.Owner, itoa(r.Fence), itoa(r.Request), publish, itoa(r.Holds), millis(r.Lease), r.field(), Part{Session: r.From}.field(),
-	}
+	)
 }
 
 // HandOver is a Release that grants the lock in the same step to the waiter whose turn it is.
@@ -56,22 +57,25 @@ type HandOver struct {
 // Call is the call of handover.lua.
 func (h HandOver) Call() Call {
 	n := names.Of(h.Key)
-	who := func(w *Acquire) []string {
-		if w == nil {
-			return []string{"", "", "", "", ""}
-		}
-		tell := ""
-		if w.shared() {
-			tell = n.NameChannel(w.Owner)
-		}
-		return []string{w.Owner, millis(w.Lease), itoa(w.Request), w.field(), tell}
-	}
-	args := append(h.args(), millis(h.Wait), n.PlaceOf(h.Crowd), flag(h.Stays))
-	args = append(args, who(h.Plain)...)
+	args := h.appendArgs(make([]string, 0, 22)) // for two waiters
+	args = append(args, millis(h.Wait), n.PlaceOf(h.Crowd), flag(h.Stays))
+	args = h.Plain.appendWaiter(args, n)
 	if h.Fair != nil {
-		args = append(append(args, who(h.Fair)...), n.PlaceOf(h.Fair.Owner))
+		args = append(h.Fair.appendWaiter(args, n), n.PlaceOf(h.Fair.Owner))
 	}
 	return Call{handover, []string{n.Lock, n.Channel, n.Queue, n.Fence, n.Deadlines}, args}
+}
+
+// appendWaiter appends what handover.lua has to know of a waiter; a may be nil: there is none.
+func (a *Acquire) appendWaiter(dst []string, n names.Names) []string {
+	if a == nil {
+		return append(dst, "", "", "", "", "")
+	}
+	tell := ""
+	if a.shared() {
+		tell = n.NameChannel(a.Owner)
+	}
+	return append(dst, a.Owner, millis(a.Lease), itoa(a.Request), a.field(), tell)
 }
 
 // ReleaseStatus says what has become of a Release.
