@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"net"
@@ -36,6 +37,8 @@ func TestOverACluster(t *testing.T) {
 	t.Run("behind a watch", func(t *testing.T) { allKeysBehindWatch(t, proxies) })
 	t.Run("whole transactions", func(t *testing.T) { everyCommandOfATransactionMoves(t, alone, c, proxies) })
 	t.Run("moving transactions", func(t *testing.T) { aTransactionFollowsItsSlot(t, c, proxies) })
+	t.Run("refused transactions", func(t *testing.T) { aTransactionThatCannotFollowItsSlotRunsNot(t, c, proxies) })
+	t.Run("open transactions", func(t *testing.T) { aTransactionThatCannotBeDiscardedIsLeft(t, c, proxies) })
 	t.Run("one server", func(t *testing.T) { nothingConcernsAllServersInATransaction(t, c, proxies) })
 	t.Run("no owner", func(t *testing.T) { aSlotWithoutAnOwnerIsNoRedirection(t, c) })
 	t.Run("large commands", func(t *testing.T) { largeCommandsAreStreamed(t, c) })
@@ -240,26 +243,62 @@ func pipelinesKeepOrder(t *testing.T, proxies map[string]*Server) {
 // noPartOfATransactionRunsAlone: a transaction that moves to the server of its first key may find no pin there. MULTI has been answered by then, so
 // the commands behind it must not run as if there were no transaction.
 func noPartOfATransactionRunsAlone(t *testing.T, c *redistest.Cluster) {
-	const here, there = "a", "b" // at different servers
-	for engine, srv := range startOverCluster(t, c, func(o *Options) { o.Upstream.MaxPins, o.Upstream.PinWait = 1, patience }) {
-		p, rival := dialClient(t, address(srv)), dialClient(t, address(srv))
-		p.script("DEL "+there, ":", "GET "+here, "", "MULTI", "+OK")
-		rival.send("BLPOP", "list", "0")
-		redistest.Eventually(t, patience, "the other client to wait for a pin", func() bool { return srv.Stats().PinWaits == 1 })
-		hasty := srv.opts.Changeable()
-		hasty.Upstream.PinWait = 50 * time.Millisecond
-		srv.Change(hasty)
-		p.raw(inline("SET "+there+" x", "SET "+there+" y", "EXEC"))
-		if got, err := p.frame(); err != nil || !strings.HasPrefix(got, "-OVERLOADED ") {
-			t.Errorf("%s: the first key: %q, %v", engine, got, err)
+	for engine, srv := range startOverCluster(t, c, patient, func(o *Options) { o.Upstream.MaxPins = 1 }) {
+		tries := 0
+		for ; tries < 10 && !isWholeWithoutAPin(t, srv); tries++ { // a rival that is refused, because the cluster is busy, leaves it the pin
 		}
-		if got, err := p.frame(); err == nil {
-			t.Errorf("%s: the next command of the transaction: %q", engine, got)
-		}
-		if got := dialClient(t, address(srv)).quiet("EXISTS", there); got != ":0\r\n" {
-			t.Errorf("%s: a command of the transaction has run alone", engine)
+		if tries == 10 {
+			t.Errorf("%s: the transaction has always found a pin", engine)
 		}
 	}
+}
+
+// isWholeWithoutAPin checks that a transaction runs whole or not at all while another client waits for the only pin. It reports whether it
+// found no pin at its first key.
+func isWholeWithoutAPin(t *testing.T, srv *Server) (unpinned bool) {
+	t.Helper()
+	const here, there = "a", "b" // at different servers
+	waits := func(d time.Duration) {
+		o := srv.opts.Changeable()
+		o.Upstream.PinWait = d
+		srv.Change(o)
+	}
+	waits(patience)
+	p, rival := dialClient(t, address(srv)), dialClient(t, address(srv))
+	p.script("DEL "+there, ":", "GET "+here, "$", "MULTI", "+OK")
+	before := srv.Stats().PinWaits
+	rival.send("BLPOP", "list", "0")
+	redistest.Eventually(t, patience, "the other client to wait for a pin", func() bool { return srv.Stats().PinWaits > before })
+	waits(50 * time.Millisecond)
+	p.raw(inline("SET "+there+" x", "SET "+there+" y", "EXEC"))
+	var all []string
+	for len(all) < 3 {
+		got, err := p.frame()
+		if errors.Is(err, errTimeout) {
+			t.Fatal(all, err)
+		}
+		if err != nil {
+			break
+		}
+		all = append(all, got)
+	}
+	const queued = "+QUEUED\r\n"
+	want := "$-1\r\n"
+	switch {
+	case len(all) == 1 && strings.HasPrefix(all[0], "-OVERLOADED "): // and the client's connection has ended
+		unpinned = true
+	case len(all) == 3 && all[0] == queued && all[1] == queued && all[2] == "*2\r\n+OK\r\n+OK\r\n":
+		want = "$1\r\ny\r\n"
+	case len(all) == 3 && all[0] == queued && all[1] == queued && strings.HasPrefix(all[2], "-"):
+	default:
+		t.Errorf("%s: %q", srv.opts.Engine, all)
+	}
+	_ = rival.nc.Close()
+	waits(patience)
+	if got := dialClient(t, address(srv)).quiet("GET", there); got != want {
+		t.Errorf("%s: a part of the transaction has run alone: the replies are %q, the key has %q", srv.opts.Engine, all, got)
+	}
+	return unpinned
 }
 
 // allKeysBehindWatch: a connection of its own, which a session has for its WATCH, is that of one server.

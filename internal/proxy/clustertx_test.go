@@ -128,3 +128,35 @@ func neighboursAt(t testing.TB, c *redistest.Cluster, node *redistest.Server, n 
 	}
 	return keys
 }
+
+// The server at which a transaction goes on refuses MULTI. Nothing of the transaction runs alone there.
+func aTransactionThatCannotFollowItsSlotRunsNot(t *testing.T, c *redistest.Cluster, proxies map[string]*Server) {
+	for engine, srv := range proxies {
+		key := "refused" + engine
+		slot := int(c.Nodes[0].Do(t, "CLUSTER", "KEYSLOT", key).(int64))
+		m := newMover(t, c)
+		home := m.owner[slot]
+		next := c.Nodes[(home+1)%c.Primaries]
+		p := dialClient(t, address(srv))
+		p.script("SET "+key+" before", "+OK", "MULTI", "+OK", "SET "+key+" alone", "+QUEUED")
+		next.Do(t, "ACL", "SETUSER", "default", "-multi")
+		m.move(slot, (home+1)%c.Primaries)
+		p.script("EXEC", "-NOPERM ", "GET "+key, "$6\r\nbefore\r\n")
+		next.Do(t, "ACL", "SETUSER", "default", "+multi")
+		m.move(slot, home)
+	}
+}
+
+// A server from which a transaction moves away does not let the user end it there. No other client gets into it.
+func aTransactionThatCannotBeDiscardedIsLeft(t *testing.T, c *redistest.Cluster, proxies map[string]*Server) {
+	here, there := keyOf(t, c, c.Nodes[0]), keyOf(t, c, c.Nodes[1])
+	c.Nodes[0].Do(t, "ACL", "SETUSER", "default", "-discard")
+	defer c.Nodes[0].Do(t, "ACL", "SETUSER", "default", "+discard")
+	for _, srv := range proxies {
+		p, other := dialClient(t, address(srv)), dialClient(t, address(srv))
+		for range 5 { // the pool may have other connections
+			p.script("GET "+here, "", "MULTI", "+OK", "SET "+there+" x", "+QUEUED", "EXEC", "*1\r\n+OK\r\n")
+			other.script("GET "+here, "", "MULTI", "+OK", "GET "+here, "+QUEUED", "EXEC", "*1\r\n")
+		}
+	}
+}

@@ -144,7 +144,7 @@ func (u *pinning) rejected() bool {
 func (s *Session) quiet() {
 	s.unanswered, s.backlog = 0, budget.Backlog{}
 	if s.pin != nil {
-		s.pin.waits = false
+		s.pin.waits, s.pin.Opening = false, 0 // a MULTI that could not be sent opens nothing
 	}
 	s.endVisit()
 	s.readOn()

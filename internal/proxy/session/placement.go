@@ -38,7 +38,9 @@ type replay struct {
 	transaction.State // of the connection that it has left
 	placement
 	asking   upstream.Node // the server that has the keys already; AnyNode: the owner of the slot
-	sent     bool
+	begun    bool          // MULTI has been sent
+	answer   []byte        // the reply to it; nil: it could not be sent
+	sent     bool          // all that is kept has been sent
 	attempts errands.Attempts
 }
 
@@ -74,11 +76,11 @@ func (u *pinning) routeAt(row *command.Row, p command.Policy, raw []byte) (done,
 	s.Look(row, s.args)
 	s.Asks = asks
 	s.Wrote(pin.conn.At())
-	if pin.ends && !s.awaitQuiet() {
+	if (pin.ends || pin.Opening > 0) && !s.awaitQuiet() { // a MULTI that cannot be sent here begins the transaction elsewhere
 		return false, true
 	}
 	pin.ends = row.Name == "exec" || row.Name == "discard"
-	if !pin.InTx && pin.Opening == 0 {
+	if !pin.InTx {
 		if !s.awaitQuiet() {
 			return false, true
 		}
@@ -100,8 +102,7 @@ func (u *pinning) routeAt(row *command.Row, p command.Policy, raw []byte) (done,
 		return false, false
 	}
 	if p == command.Transaction && row.Name != "watch" {
-		waits := row.Name == "multi" && pin.Opening > 0 // only one of them may begin the transaction
-		return false, waits && !s.awaitQuiet()
+		return false, false
 	}
 	absent, refusal := s.absent(row), s.impossible(row, p, raw)
 	if refusal == nil && parts.NeedsAll(row.Name, command.Keyword(s.args, 1)) {
@@ -110,9 +111,6 @@ func (u *pinning) routeAt(row *command.Row, p command.Policy, raw []byte) (done,
 	if absent || refusal != nil || s.Slot >= 0 && pin.home < 0 {
 		if !s.awaitQuiet() {
 			return false, true
-		}
-		if !pin.InTx { // MULTI was refused
-			return u.routeAt(row, p, raw)
 		}
 	}
 	switch {
@@ -148,7 +146,10 @@ func (p *pinned) moveTx(asking upstream.Node) {
 	s, pin := p.s, p
 	s.replay = &replay{State: pin.State, placement: pin.placement, asking: asking}
 	pin.placement = placement{home: -1}
-	s.forward(command.Discard, &handlers.Reply{Session: s.side(), Muted: true, Done: func([]byte) { pin.End() }}, 1)
+	s.forward(command.Discard, &handlers.Reply{Session: s.side(), Muted: true, Done: func(reply []byte) {
+		pin.End()
+		pin.spent = pin.spent || !resp.IsOK(reply) // the transaction is still open, if the user may not end it
+	}}, 1)
 	if s.wait == waitNone {
 		s.wait = waitQuiet
 	}
@@ -161,58 +162,76 @@ func (u *pinning) resumeTx(row *command.Row, p command.Policy, raw []byte) bool 
 	if !s.awaitQuiet() {
 		return false
 	}
-	if r.sent && (u.pin == nil || !u.pin.conn.Connected()) { // nothing was sent
+	switch {
+	case r.sent:
+		s.replay = nil
+		u.pin.Resume(r.State)
+		u.pin.placement = r.placement
+		return u.routePinned(row, p, raw)
+	case r.begun && r.answer == nil:
 		if pin := u.pin; pin != nil {
 			u.pin = nil
 			pin.discard()
 		}
-		if r.sent = false; r.attempts.Refused(s.Wait()) {
+		if r.begun = false; r.attempts.Refused(s.Wait()) {
 			s.wait = waitReply
 			s.Later(upstream.AnyNode, r.attempts.Pause(), s.resume)
 			return false
 		}
 		return r.end(s, row, shared.NoUpstream)
-	}
-	if r.sent {
-		s.replay = nil
-		u.pin.Resume(r.State)
-		u.pin.placement = r.placement
-		return u.routePinned(row, p, raw)
-	}
-	if u.pin == nil {
-		if err := s.pinTimedOut; err != nil {
+	case r.begun && !resp.IsOK(r.answer): // the commands behind it would run one by one
+		return r.end(s, row, r.answer)
+	case r.begun:
+		r.send(u)
+	default:
+		if err := s.pinTimedOut; u.pin == nil && err != nil {
 			s.pinTimedOut = nil
 			return r.end(s, row, s.proxy.NoPinFree(err, s.Addr))
 		}
-		s.Adopt()
-		if s.Target = s.Owner(r.home); r.asking != upstream.AnyNode {
-			s.Target = r.asking
-		}
-		s.hasty = true
-		if !u.takePin("multi", command.Transaction) {
+		if u.pin == nil && !r.takePin(u) {
 			return false
 		}
+		r.begin(u)
 	}
-	pin := u.pin
-	pin.fresh, r.sent = false, true
+	return s.awaitQuiet() && !s.Gone() && u.resumeTx(row, p, raw) // the connection is down already, if nothing is outstanding
+}
+
+// takePin takes a connection to the server at which the transaction goes on. false: the session waits for one.
+func (r *replay) takePin(u *pinning) bool {
+	s := u.s
+	s.Adopt()
+	if s.Target = s.Owner(r.home); r.asking != upstream.AnyNode {
+		s.Target = r.asking
+	}
+	s.hasty = true
+	return u.takePin("multi", command.Transaction)
+}
+
+// begin sends MULTI.
+func (r *replay) begin(u *pinning) {
+	s := u.s
+	u.pin.fresh, r.begun, r.answer = false, true, nil
 	if r.asking != upstream.AnyNode {
 		s.forward(command.Asking, handlers.Discard{}, 1)
 	}
-	for i, kept := range r.Kept {
-		h := &handlers.Reply{Session: s.side(), Muted: true}
-		if i == 0 {
-			h.Done = pin.opens()
-		} else {
-			h.Done = func(reply []byte) {
-				if why := cluster.Read(reply); why.Reason != cluster.Done {
-					r.refused = why
-				}
+	opened := u.pin.opens()
+	s.forward(r.Kept[0], &handlers.Reply{Session: s.side(), Muted: true, Done: func(reply []byte) {
+		opened(reply)
+		r.answer = bytes.Clone(reply)
+	}, Whole: true}, 1)
+}
+
+// send sends the commands behind MULTI, which has begun the transaction.
+func (r *replay) send(u *pinning) {
+	s := u.s
+	r.sent = true
+	for _, kept := range r.Kept[1:] {
+		s.forward(kept, &handlers.Reply{Session: s.side(), Muted: true, Whole: true, Done: func(reply []byte) {
+			if why := cluster.Read(reply); why.Reason != cluster.Done {
+				r.refused = why
 			}
-			h.Whole = true
-		}
-		s.forward(kept, h, 1)
+		}}, 1)
 	}
-	return s.awaitQuiet() && !s.Gone() && u.resumeTx(row, p, raw) // the connection is down already, if nothing is outstanding
 }
 
 // end answers the command at which a transaction cannot go on. If that is not its EXEC, the client's connection ends: the commands behind it
@@ -277,7 +296,11 @@ func (p *pinned) rerouted(r *repetition, slot int, read func(reply []byte) clust
 	return &handlers.Guarded{Session: p.s.side(), To: to, Slot: slot, Read: read, Refused: func(_ replies.ID, why cluster.Refusal) bool {
 		return p.elsewhere(r, why)
 	}, Unsent: func() bool {
-		return !p.Watching && !p.keep && !p.conn.Hopeless() && p.elsewhere(r, cluster.Refusal{})
+		if p.Watching || p.keep {
+			p.s.cutOff() // the state is lost; no command behind this one may run without it
+			return true
+		}
+		return !p.conn.Hopeless() && p.elsewhere(r, cluster.Refusal{})
 	}}
 }
 
@@ -311,51 +334,6 @@ func (p *pinned) yield() {
 		s.proxy.Counters.PinReasons.Add(p.reason, -1)
 		p.conn.Release()
 	}
-}
-
-// watchOverExec is watchOver for an EXEC. If the server has carried out nothing of the transaction, it is queued anew at another one. With WATCH the client
-// gets the answer that its keys may have changed.
-func (u *pinning) watchOverExec(row *command.Row, raw []byte, h *handlers.Reply) handlers.Handler {
-	s := u.s
-	pin := u.pin
-	if !s.Clustered() {
-		return h
-	}
-	r := s.repetition(row, raw)
-	g := &handlers.Guarded{Session: s.side(), To: h, Slot: pin.home}
-	g.Read = func(reply []byte) cluster.Refusal {
-		if bytes.HasPrefix(reply, []byte("-EXECABORT")) {
-			return pin.refused
-		}
-		return cluster.Read(reply)
-	}
-	g.Refused = func(at replies.ID, why cluster.Refusal) bool {
-		if pin.Watching {
-			pin.End()
-			if !h.Muted {
-				s.Put(at, nullArray(s.ident.Proto), false)
-			}
-			return true
-		}
-		move := &replay{State: pin.State, placement: pin.placement, asking: upstream.AnyNode}
-		if !s.again(r, pin.conn.At(), why) {
-			return false
-		}
-		move.asking, r.asking = r.asking, upstream.AnyNode
-		move.refused, move.ends = cluster.Refusal{}, false
-		s.replay, pin.placement = move, placement{home: -1}
-		pin.End()
-		pin.yield()
-		return true
-	}
-	return g
-}
-
-func nullArray(proto int) []byte {
-	if proto == 3 {
-		return []byte("_\r\n")
-	}
-	return []byte("*-1\r\n")
 }
 
 // repeat routes the command again. false: the session waits.

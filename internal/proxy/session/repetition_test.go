@@ -72,3 +72,27 @@ func TestATransactionIsQueuedAnewUntilItsConnectionIsNotDown(t *testing.T) {
 		s.resume()
 	}
 }
+
+// A MULTI that cannot be sent begins its transaction elsewhere. What the client has sent behind it must not be on its way to the first server by then.
+func TestNothingIsSentBehindAMultiWithoutAnAnswer(t *testing.T) {
+	for _, next := range []string{"PING", "EXEC", "DISCARD", "MULTI", "UNWATCH", "SET k v", "CLIENT SETNAME x", "CLUSTER INFO", "DBSIZE"} {
+		s := overNoCluster(t)
+		if !s.takePin("test", command.Transaction) {
+			t.Fatal("no pin")
+		}
+		if n, want := s.consume([]byte(typed("MULTI", next))), len(typed("MULTI")); n != want || s.Slots.Due() > 1 {
+			t.Errorf("%s: %d bytes have been taken, want %d; %d replies are due", next, n, want, s.Slots.Due())
+		}
+	}
+}
+
+// The connection of a WATCH has ended, and the session is not told yet.
+func TestNothingRunsBehindAMultiThatIsLostWithItsWatch(t *testing.T) {
+	s := overNoCluster(t)
+	onDeadPin(t, s)
+	s.pin.Watching, s.pin.fresh = true, false
+	s.consume([]byte(typed("MULTI", "SET k v", "EXEC")))
+	if !s.Gone() {
+		t.Error("the session goes on")
+	}
+}

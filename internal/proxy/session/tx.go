@@ -5,8 +5,10 @@ import (
 
 	"github.com/lockproxy/lockproxy/internal/proxy/command"
 	"github.com/lockproxy/lockproxy/internal/proxy/handlers"
+	"github.com/lockproxy/lockproxy/internal/proxy/replies"
 	"github.com/lockproxy/lockproxy/internal/proxy/transaction"
 	"github.com/lockproxy/lockproxy/internal/resp"
+	"github.com/lockproxy/lockproxy/internal/upstream"
 	"github.com/lockproxy/lockproxy/internal/upstream/cluster"
 )
 
@@ -123,4 +125,49 @@ func (u *pinning) awaitExec() {
 			return
 		}
 	}
+}
+
+// watchOverExec is watchOver for an EXEC. If the server has carried out nothing of the transaction, it is queued anew at another one. With WATCH the client
+// gets the answer that its keys may have changed.
+func (u *pinning) watchOverExec(row *command.Row, raw []byte, h *handlers.Reply) handlers.Handler {
+	s := u.s
+	pin := u.pin
+	if !s.Clustered() {
+		return h
+	}
+	r := s.repetition(row, raw)
+	g := &handlers.Guarded{Session: s.side(), To: h, Slot: pin.home}
+	g.Read = func(reply []byte) cluster.Refusal {
+		if bytes.HasPrefix(reply, []byte("-EXECABORT")) {
+			return pin.refused
+		}
+		return cluster.Read(reply)
+	}
+	g.Refused = func(at replies.ID, why cluster.Refusal) bool {
+		if pin.Watching {
+			pin.End()
+			if !h.Muted {
+				s.Put(at, nullArray(s.ident.Proto), false)
+			}
+			return true
+		}
+		move := &replay{State: pin.State, placement: pin.placement, asking: upstream.AnyNode}
+		if !s.again(r, pin.conn.At(), why) {
+			return false
+		}
+		move.asking, r.asking = r.asking, upstream.AnyNode
+		move.refused, move.ends = cluster.Refusal{}, false
+		s.replay, pin.placement = move, placement{home: -1}
+		pin.End()
+		pin.yield()
+		return true
+	}
+	return g
+}
+
+func nullArray(proto int) []byte {
+	if proto == 3 {
+		return []byte("_\r\n")
+	}
+	return []byte("*-1\r\n")
 }
