@@ -372,12 +372,17 @@ func TestTheDrainEndsThoughRedisIsSilent(t *testing.T) {
 	t.Parallel()
 	redis := redistest.Start(t)
 	s := startStopping(t, redis, EngineAuto, func(o *Options) {
-		o.DrainTimeout, o.Upstream.DialTimeout = 100*time.Millisecond, 100*time.Millisecond
+		o.DrainTimeout, o.Upstream.DialTimeout = time.Second, 100*time.Millisecond // a busy machine needs a moment for the waiter
 	})
 	holder, waiter := dialClient(t, address(s.Server)), dialClient(t, address(s.Server))
 	holder.script("LOCK k GRACE 0", ":")
+	waiter.script("FAIRLOCK j", ":", "UNLOCK j", ":") // Redis knows the script: it is called once for each attempt
+	before := scriptCalls(t, redis)
 	waiter.send("FAIRLOCK", "k")
+	// A client whose attempt is on its way is cut off, too: it may get the lock. The second attempt comes when the proxy has subscribed.
+	waitFor(t, "both attempts of the waiter", func() bool { return scriptCalls(t, redis) >= before+2 })
 	waitFor(t, "the waiter", func() bool { return s.shared.Locks.Waiting() == 1 })
+	redis.Do(t, "PING") // their answers have been sent before this one
 	redis.Pause()
 	defer redis.Continue()
 	s.drains()
@@ -387,4 +392,17 @@ func TestTheDrainEndsThoughRedisIsSilent(t *testing.T) {
 	if n := s.logs.FilterMessage("the clean-up of locks was given up: they end with their leases").Len(); n != 1 {
 		t.Errorf("%d entries about the clean-up", n)
 	}
+}
+
+// scriptCalls is how often Redis has been asked to run a script.
+func scriptCalls(t *testing.T, redis *redistest.Server) (n int) {
+	t.Helper()
+	stats, _ := redis.Do(t, "INFO", "commandstats").(string)
+	for _, name := range []string{"eval", "evalsha"} {
+		_, rest, _ := strings.Cut(stats, "cmdstat_"+name+":calls=")
+		digits, _, _ := strings.Cut(rest, ",")
+		calls, _ := strconv.Atoi(digits)
+		n += calls
+	}
+	return n
 }
