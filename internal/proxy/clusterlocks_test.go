@@ -430,7 +430,8 @@ func TestLocksSurviveTheMoveOfTheirSlots(t *testing.T) {
 // view is refreshed without it.
 func TestLocksAreRenewedWhileScatteredSlotsMove(t *testing.T) {
 	c := redistest.StartScatteredCluster(t, 3, 0, "--cluster-node-timeout", "5000") // a busy machine is no failure
-	proxies := startOverCluster(t, c, patient, func(o *Options) { o.Locks.Lease = 2 * time.Second })
+	// The first renewal connects to a server, behind the first view of all ranges: on a busy machine that takes more than two seconds.
+	proxies := startOverCluster(t, c, patient, func(o *Options) { o.Locks.Lease = 5 * time.Second })
 	holder := dialClient(t, address(proxies[EngineGoroutine]))
 	m := &mover{t: t, c: c}
 	for slot := range m.owner {
