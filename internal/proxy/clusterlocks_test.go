@@ -430,14 +430,26 @@ func TestLocksSurviveTheMoveOfTheirSlots(t *testing.T) {
 // view is refreshed without it.
 func TestLocksAreRenewedWhileScatteredSlotsMove(t *testing.T) {
 	c := redistest.StartScatteredCluster(t, 3, 0, "--cluster-node-timeout", "5000") // a busy machine is no failure
-	// The first renewal connects to a server, behind the first view of all ranges: on a busy machine that takes more than two seconds.
-	proxies := startOverCluster(t, c, patient, func(o *Options) { o.Locks.Lease = 5 * time.Second })
+	const lease = 3 * time.Second
+	proxies := startOverCluster(t, c, patient, func(o *Options) { o.Locks.Lease = lease })
 	holder := dialClient(t, address(proxies[EngineGoroutine]))
 	m := &mover{t: t, c: c}
 	for slot := range m.owner {
 		m.owner[slot] = slot % c.Primaries
 	}
 	const held = 30
+	// On a busy machine the first view of all ranges, and the first connections of the lock engine, take longer than a lease.
+	redistest.Eventually(t, time.Minute, "a proxy that renews", func() bool {
+		for i := range held {
+			integer(t, holder.quiet("LOCK", fmt.Sprint("held", i)))
+		}
+		begin, renewed := time.Now(), true
+		redistest.Eventually(t, patience, "the first leases to be over", func() bool { return time.Since(begin) > lease })
+		for i := range held {
+			renewed = holder.quiet("UNLOCK", fmt.Sprint("held", i)) == ":1\r\n" && renewed
+		}
+		return renewed
+	})
 	var moving []int
 	for i := range held {
 		key := fmt.Sprint("held", i)
