@@ -328,7 +328,7 @@ func (o *Options) forEngines(up *upstream.Upstream, e *shared.Proxy, rule *reent
 			Reentry:           rule,
 			Told:              o.Tracing,
 		},
-		Addr: up.Addr(), Connect: up.Connect,
+		Addr: up.Addr(), Connect: up.Connect, Readonly: up.Readonly,
 		Max: o.Locks.MaxEngines, Idle: o.lockIdle, Logger: o.Logger,
 	}
 	if fleet := up.Fleet(); fleet != nil {

@@ -101,6 +101,13 @@ func (u *Upstream) Connect(ctx context.Context) (net.Conn, error) {
 	return u.dialer.Connect(ctx, topology.Any)
 }
 
+// Readonly says that Redis has refused a write of such a library because it is a replica: it has moved, perhaps.
+func (u *Upstream) Readonly() {
+	if tell := u.dialer.OnReadonly(topology.Any); tell != nil {
+		tell()
+	}
+}
+
 // Own is the identity of the proxy's own credentials.
 func (u *Upstream) Own() Identity {
 	return Identity{User: u.opts.User, Password: u.opts.Password, Proto: 2}

@@ -65,6 +65,9 @@ type Options struct {
 	Connect func(ctx context.Context) (net.Conn, error) // to Redis, for the engines' own clients
 	Fleet   clusterlink.Fleet                           // the servers of a cluster; nil: there is one server
 
+	// Readonly is called when Redis refuses a write because it is a replica. It must not block. nil: not called.
+	Readonly func()
+
 	Max    int           // engines at once
 	Idle   time.Duration // how long an engine is kept that no session uses
 	Logger *zap.Logger
@@ -263,6 +266,7 @@ func (r *Registry) newLink(id ID) (redislink.Topology, error) {
 	}
 	return redislink.New(redislink.Options{
 		Addr: r.opts.Addr, Dial: r.opts.Connect, User: id.User, Password: id.Password, DB: id.DB, Logger: r.opts.Engine.Logger,
+		Readonly: r.opts.Readonly,
 	})
 }
 

@@ -52,15 +52,22 @@ var proxies, sessions atomic.Uint64
 // start makes a registry with four places.
 func start(t *testing.T, srv *redistest.Server, idle time.Duration) *world {
 	t.Helper()
+	return startWith(t, srv, func(o *Options) { o.Idle = idle })
+}
+
+func startWith(t *testing.T, srv *redistest.Server, change func(*Options)) *world {
+	t.Helper()
 	srv.Do(t, "ACL", "SETUSER", user.User, "on", ">"+user.Password, "~*", "&*", "+@all")
-	r, err := New(Options{
+	opts := Options{
 		Engine: lockcmds.Options{UUID: fmt.Sprintf("00000000-0000-4000-8000-%012d", proxies.Add(1))},
 		Addr:   srv.Addr(),
 		Connect: func(ctx context.Context) (net.Conn, error) {
 			return new(net.Dialer).DialContext(ctx, "tcp", srv.Addr())
 		},
-		Max: 4, Idle: idle, Logger: zap.NewNop(),
-	})
+		Max: 4, Idle: time.Minute, Logger: zap.NewNop(),
+	}
+	change(&opts)
+	r, err := New(opts)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -298,5 +305,27 @@ func TestLocksAreSeenWithTheWaitersOfAllEngines(t *testing.T) {
 	at, err := theirs.Holder(t.Context())
 	if err != nil || !strings.HasPrefix(at.Owner, "00000000-0000-4000-8000-") {
 		t.Errorf("the holder of a foreign lock: %+v, %v", at, err)
+	}
+}
+
+// The renewals of locks learn first that Redis has become a replica if no client writes.
+func TestARefusedRenewalIsASignOfAMove(t *testing.T) {
+	srv := redistest.Start(t)
+	signs := make(chan struct{}, 1)
+	w := startWith(t, srv, func(o *Options) {
+		o.Engine.Lease = time.Second
+		o.Readonly = func() {
+			select {
+			case signs <- struct{}{}:
+			default:
+			}
+		}
+	})
+	hold(t, w.session(ID{}), "LOCK k")
+	srv.Do(t, "REPLICAOF", "127.0.0.1", 1)
+	select {
+	case <-signs:
+	case <-time.After(patience):
+		t.Error("the refusal of a renewal is not told")
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"strings"
 	"sync"
 	"time"
 
@@ -40,13 +41,16 @@ type Options struct {
 	// Moved says that the server does not serve a channel: why is Redis's refusal; empty if Redis has ended the subscription unasked. It reports
 	// whether another subscription follows, so that the refusal is not final. nil: each refusal is.
 	Moved func(channel string, why Refusal) bool
+	// Readonly is called when the server refuses a write because it is a replica: the primary has moved, perhaps. It must not block. nil: not called.
+	Readonly func()
 }
 
 // Client is the Topology of one server, and its only Node. It has one connection for commands and one for subscriptions. They are made
 // when they are first needed, because Redis may be down when the proxy starts, and made anew by themselves afterwards.
 type Client struct {
-	option rueidis.ClientOption // immutable
-	subs   subscriber
+	option   rueidis.ClientOption // immutable
+	readonly func()               // Options.Readonly
+	subs     subscriber
 
 	mu     sync.Mutex // guards the fields below
 	client rueidis.Client
@@ -82,7 +86,7 @@ func New(opts Options) (*Client, error) {
 			return dial(ctx)
 		}
 	}
-	c := &Client{option: option}
+	c := &Client{option: option, readonly: opts.Readonly}
 	c.subs.init(c, opts)
 	return c, nil
 }
@@ -183,7 +187,7 @@ func (c *Client) Eval(ctx context.Context, s Script, keys, args []string) (resp.
 	if refusal, ok := rueidis.IsRedisErr(reply.Error()); ok && refusal.IsNoScript() {
 		reply = client.Do(ctx, client.B().Eval().Script(s.Text()).Numkeys(n).Key(keys...).Arg(args...).Build())
 	}
-	return valueOf(reply)
+	return c.valueOf(reply)
 }
 
 // Ask is Eval for a key that is being moved to this server.
@@ -196,7 +200,7 @@ func (c *Client) Ask(ctx context.Context, s Script, keys, args []string) (resp.V
 	}
 	answers := client.DoMulti(ctx, client.B().Asking().Build(),
 		client.B().Eval().Script(s.Text()).Numkeys(int64(len(keys))).Key(keys...).Arg(args...).Build())
-	return valueOf(answers[1])
+	return c.valueOf(answers[1])
 }
 
 // List implements Node.
@@ -248,13 +252,16 @@ func classify(err error) error {
 	return fmt.Errorf("%w: %w", kind, err)
 }
 
-// valueOf turns what the library returns into a reply. An error reply of Redis is a reply.
-func valueOf(result rueidis.RedisResult) (resp.Value, error) {
+// valueOf turns what the library returns for a script into a reply. An error reply of Redis is a reply.
+func (c *Client) valueOf(result rueidis.RedisResult) (resp.Value, error) {
 	message, err := result.ToMessage()
 	if rueidis.IsRedisNil(err) {
 		return resp.Value{Kind: resp.Null, Null: true}, nil
 	}
 	if refusal, ok := rueidis.IsRedisErr(err); ok {
+		if c.readonly != nil && strings.HasPrefix(refusal.Error(), "READONLY ") {
+			c.readonly()
+		}
 		return resp.Value{Kind: resp.SimpleError, Str: []byte(refusal.Error())}, nil
 	}
 	if err != nil {

@@ -30,10 +30,13 @@ func (c *Client) Confirm(f func(Confirmation) error) error {
 	if err != nil {
 		return err
 	}
-	return client.Dedicated(func(conn rueidis.DedicatedClient) error { return f(confirmation{conn}) })
+	return client.Dedicated(func(conn rueidis.DedicatedClient) error { return f(confirmation{c, conn}) })
 }
 
-type confirmation struct{ conn rueidis.DedicatedClient }
+type confirmation struct {
+	of   *Client
+	conn rueidis.DedicatedClient
+}
 
 func (c confirmation) Write(
 	ctx context.Context, s Script, keys, args [][]string, replicas int, limit time.Duration,
@@ -50,7 +53,7 @@ func (c confirmation) Write(
 	commands = append(commands, c.wait(replicas, limit))
 	results := c.conn.DoMulti(ctx, commands...)
 	for _, r := range results[:len(keys)] {
-		v, err := valueOf(r)
+		v, err := c.of.valueOf(r)
 		if err != nil {
 			return nil, 0, err
 		}
