@@ -99,7 +99,7 @@ func TestDocumentedFileEqualsDefaults(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(NewConfig(), got); diff != "" {
+	if diff := cmp.Diff(NewConfig(), got.Config); diff != "" {
 		t.Fatalf("configs/lockproxy.yml differs from NewConfig (-defaults +file):\n%s", diff)
 	}
 }

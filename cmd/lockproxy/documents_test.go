@@ -26,7 +26,8 @@ A flag wins over the environment, the environment over the file (` + "`--config`
 unknown variables that begin with ` + "`LOCKPROXY_`" + ` are errors, except for those that Kubernetes sets for a service called lockproxy.
 
 A setting marked with "reload" changes at SIGHUP, for clients and commands to come. The files of certificates are read again, too. Other settings
-that differ are named in the log and wait for a restart. If the configuration is not valid, nothing changes, and the log says why.
+that differ are named in the log and wait for a restart. If the configuration is not valid, nothing changes, and the log says why. A file that has
+lost all its settings, such as one that an editor has truncated, is not valid at SIGHUP; nor is a pipe, which can be read once.
 
 Durations have a unit, as in ` + "`250ms`" + ` or ` + "`1h30m`" + `. Sizes are written as in redis.conf: ` + "`64mb`" + ` is 64·1024·1024 bytes.
 

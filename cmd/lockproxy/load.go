@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"reflect"
 	"regexp"
@@ -37,7 +38,8 @@ type command struct {
 	Version bool   `env:"-" help:"Print the version and exit."`
 	Help    bool   `short:"h" help:"Show this help and exit."`
 
-	help string // the text to print if Help
+	help  string // the text to print if Help
+	blank bool   // File has no settings
 }
 
 // load reads the configuration. A flag wins over an environment variable, that over the file, that over the default.
@@ -49,11 +51,10 @@ func load(args []string) (command, error) {
 		return cmd, err
 	}
 	if cmd.File != "" {
-		cfg, err := readFile(cmd.File)
-		if err != nil {
+		var err error
+		if cmd, err = readFile(cmd.File); err != nil {
 			return command{}, err
 		}
-		cmd = command{Config: cfg}
 		if err := cmd.parse(args); err != nil {
 			return command{}, err
 		}
@@ -81,11 +82,23 @@ func description() string {
 	return b.String()
 }
 
-// loader loads the configuration of these arguments again.
-func loader(args []string) func() (Config, error) {
+// loader loads the configuration of these arguments again, after the first time. The function that it returns is called by one goroutine at a time.
+// A file that has lost all its settings is an error: an editor has truncated it, perhaps. So is a pipe, which can be read once.
+func loader(args []string, first command) func() (Config, error) {
+	blank := first.blank
 	return func() (Config, error) {
+		if info, err := os.Stat(first.File); err == nil && info.Mode()&fs.ModeNamedPipe != 0 { // any other error is load's
+			return Config{}, errors.New(first.File + " is a pipe, which can be read once")
+		}
 		again, err := load(args)
-		return again.Config, err
+		if err != nil {
+			return Config{}, err
+		}
+		if again.blank && !blank {
+			return Config{}, errors.New(first.File + " has no settings any more; a restart would take the defaults")
+		}
+		blank = again.blank
+		return again.Config, nil
 	}
 }
 
@@ -170,30 +183,30 @@ const fileLimit = 1 << 20
 
 // readFile returns the defaults with the file's settings on top. Unknown and repeated keys are errors with their line;
 // no error quotes the file's lines, which may hold a password.
-func readFile(name string) (Config, error) {
+func readFile(name string) (command, error) {
 	data, err := readLimited(name, fileLimit)
 	switch {
 	case err != nil:
-		return Config{}, fmt.Errorf("read configuration: %w", err)
+		return command{}, fmt.Errorf("read configuration: %w", err)
 	case len(data) > fileLimit:
-		return Config{}, errors.New(name + " is too large for a configuration")
+		return command{}, errors.New(name + " is too large for a configuration")
 	}
 	cfg := NewConfig()
 	dec := yaml.NewDecoder(bytes.NewReader(data), yaml.Strict())
 	err = dec.Decode(&cfg)
 	if errors.Is(err, io.EOF) { // empty, or only comments; the decoder has cleared cfg
-		return NewConfig(), nil
+		return command{Config: NewConfig(), blank: true}, nil
 	}
 	if err != nil {
 		if bad := badDuration(data); bad != "" {
-			return Config{}, fmt.Errorf("%s: %s", name, bad)
+			return command{}, fmt.Errorf("%s: %s", name, bad)
 		}
-		return Config{}, fmt.Errorf("%s: %s", name, plain(err))
+		return command{}, fmt.Errorf("%s: %s", name, plain(err))
 	}
 	if err := dec.Decode(new(any)); !errors.Is(err, io.EOF) {
-		return Config{}, fmt.Errorf("%s: more than one document", name)
+		return command{}, fmt.Errorf("%s: more than one document", name)
 	}
-	return cfg, nil
+	return command{Config: cfg}, nil
 }
 
 // plain is what the decoder says of a file, with the line and the column. The decoder would name a wrong type in Go's words.

@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"reflect"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -406,5 +407,70 @@ func TestAFileWithoutAnEndIsNoConfiguration(t *testing.T) {
 		if _, err := load([]string{"--config", name}); err == nil || !strings.Contains(err.Error(), "too large for a configuration") {
 			t.Errorf("%s: %v", name, err)
 		}
+	}
+}
+
+// A file that an editor has truncated, or a pipe that has been read, must not replace the settings by the defaults.
+func TestAFileThatHasLostItsSettingsIsNotLoadedAgain(t *testing.T) {
+	text := "max-pins: 7\n"
+	for name, c := range map[string]struct {
+		texts []string // of the file, one after the other
+		wants string   // in the error about the last one; empty: it is loaded
+	}{
+		"empty":                        {[]string{text, ""}, "no settings any more"},
+		"comments only":                {[]string{text, "# max-pins: 7\n"}, "no settings any more"},
+		"settings come and go":         {[]string{"", text, "\n"}, "no settings any more"},
+		"it never had any":             {[]string{"", "# soon\n"}, ""},
+		"fewer settings":               {[]string{text + "max-logins: 3\n", text}, ""},
+		"settings, none, and settings": {[]string{text, "", text}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			file := writeFile(t, c.texts[0])
+			args := []string{"--config", file}
+			first, err := load(args)
+			if err != nil {
+				t.Fatal(err)
+			}
+			again := loader(args, first)
+			for _, text := range c.texts[1:] {
+				if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+					t.Fatal(err)
+				}
+				_, err = again()
+			}
+			if c.wants == "" && err != nil || c.wants != "" && (err == nil || !strings.Contains(err.Error(), c.wants)) {
+				t.Errorf("error %v, want %q", err, c.wants)
+			}
+		})
+	}
+}
+
+func TestAPipeIsNotLoadedAgain(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "pipe")
+	if err := syscall.Mkfifo(file, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	writer := make(chan error, 1)
+	args := []string{"--config", file}
+	go func() { writer <- os.WriteFile(file, []byte("max-pins: 7\n"), 0o600) }()
+	first, err := load(args)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := <-writer; err != nil {
+		t.Fatal(err)
+	}
+	failed := make(chan error, 1)
+	go func() {
+		_, err := loader(args, first)()
+		failed <- err
+	}()
+	select {
+	case err := <-failed:
+		if err == nil || !strings.Contains(err.Error(), "is a pipe") {
+			t.Errorf("error %v", err)
+		}
+	case <-time.After(10 * time.Second):
+		t.Error("it waits for another writer")
 	}
 }

@@ -73,7 +73,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	case cmd.Ready:
 		return reported("ready", checkReady(ctx, cmd.probe()), stderr)
 	}
-	return start(ctx, cmd.Config, loader(args), stderr)
+	return start(ctx, cmd.Config, loader(args, cmd), stderr)
 }
 
 // reported is the exit code of a question to the running proxy, which has failed with err, or not. It prints err behind the flag's name.

@@ -172,11 +172,15 @@ func (s *service) Run(ctx context.Context) error {
 	return errors.Join(err, adminErr)
 }
 
+// reloadLimit is the time after which the log says that a reload has not ended.
+const reloadLimit = 10 * time.Second
+
 // Reload reads configuration and certificates again. If one of them is bad, nothing changes. It logs its outcome.
 func (s *service) Reload() {
 	systemd.Reloading()
 	defer systemd.Ready()
 	s.log.Info("reloading")
+	defer time.AfterFunc(reloadLimit, func() { s.log.Warn("the reload has not ended: a file is not read to its end") }).Stop()
 	fresh, err := s.again()
 	if err != nil {
 		s.log.Error("configuration not reloaded, nothing has changed", zap.Error(err))

@@ -1,11 +1,14 @@
 package main
 
 import (
+	"errors"
 	"reflect"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/lockproxy/lockproxy/internal/certs"
 	"github.com/lockproxy/lockproxy/internal/redistest"
@@ -65,4 +68,35 @@ func TestZeroOfASettingIsNotADefaultOfTheProxy(t *testing.T) {
 	if opts.DrainTimeout <= 0 || opts.DrainTimeout > time.Millisecond {
 		t.Errorf("drain timeout %s, want next to none", opts.DrainTimeout)
 	}
+}
+
+func TestAReloadThatDoesNotEndIsReported(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		core, logs := observer.New(zap.InfoLevel)
+		readable := make(chan struct{})
+		s := &service{log: zap.New(core), again: func() (Config, error) {
+			<-readable
+			return Config{}, errors.New("it is read now")
+		}}
+		ended := make(chan struct{})
+		go func() {
+			defer close(ended)
+			s.Reload()
+		}()
+		late := func() int { return logs.FilterMessageSnippet("has not ended").Len() }
+		time.Sleep(reloadLimit - 1)
+		synctest.Wait()
+		if late() != 0 {
+			t.Error("it is reported too early")
+		}
+		time.Sleep(time.Minute)
+		if late() != 1 {
+			t.Errorf("it is reported %d times", late())
+		}
+		close(readable)
+		<-ended
+		if logs.FilterMessage("configuration not reloaded, nothing has changed").Len() != 1 {
+			t.Error("its outcome is not reported")
+		}
+	})
 }

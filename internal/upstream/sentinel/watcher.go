@@ -206,7 +206,7 @@ func (w *Watcher) enlist(ctx context.Context, wg *sync.WaitGroup, r result) {
 		w.end(m.Number)
 	}
 	for _, m := range joins {
-		w.opts.Logger.Info("another sentinel is asked that upstream.Address does not name", zap.String("sentinel", m.Addr))
+		w.opts.Logger.Info("another sentinel is asked that upstream.address does not name", zap.String("sentinel", m.Addr))
 		w.start(ctx, wg, m)
 	}
 }
