@@ -258,11 +258,13 @@ func (c *Cluster) view(node *Server) []seen {
 			continue
 		}
 		addr, _, _ := strings.Cut(f[1], "@")
-		if host, port, err := net.SplitHostPort(addr); err == nil && host == "" {
-			addr = net.JoinHostPort(node.place.Host, port) // the node itself, which does not know its address yet
+		colon := max(0, strings.LastIndexByte(addr, ':')) // an IPv6 address has no brackets
+		host, port := addr[:colon], strings.TrimPrefix(addr[colon:], ":")
+		if host == "" {
+			host = node.place.Host // the node itself, which does not know its address yet
 		}
 		all = append(all, seen{
-			addr: addr, replica: strings.Contains(f[2], "slave"), failing: strings.Contains(f[2], "fail") || strings.Contains(f[2], "handshake"),
+			addr: net.JoinHostPort(host, port), replica: strings.Contains(f[2], "slave"), failing: strings.Contains(f[2], "fail") || strings.Contains(f[2], "handshake"),
 			connected: f[7] == "connected", slots: f[8:],
 		})
 	}

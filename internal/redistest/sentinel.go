@@ -41,7 +41,7 @@ var pace = []any{"SENTINEL", "DEBUG", "PING-PERIOD", 500, "INFO-PERIOD", 1000, "
 const DownAfter = time.Second
 
 // StartSentinels runs n Sentinels that watch a primary and its replicas under the name mymaster, and returns when all of them are ready to
-// fail over. Options are lines of their file without the name: "down-after-milliseconds 500".
+// fail over. Options are lines of their file without the name: "down-after-milliseconds 500", or whole lines: "sentinel resolve-hostnames yes".
 func StartSentinels(t testing.TB, n int, primary *Server, replicas []*Server, options ...string) *Sentinels {
 	t.Helper()
 	return StartSentinelsAt(t, Loopback, n, primary, replicas, options...)
@@ -112,7 +112,7 @@ func (s *Sentinels) file(i int, ids, options []string) string {
 			s.TLS = append(s.TLS, net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
 		}
 		key, value, _ := strings.Cut(option, " ")
-		if strings.HasPrefix(key, "requirepass") || strings.HasPrefix(key, "sentinel-") || strings.HasPrefix(key, "tls-") {
+		if key == "sentinel" || strings.HasPrefix(key, "requirepass") || strings.HasPrefix(key, "sentinel-") || strings.HasPrefix(key, "tls-") {
 			lines = append(lines, option) // of the Sentinel itself
 			continue
 		}
