@@ -79,7 +79,10 @@ func (c *conn) arrive(q *request) {
 		return
 	}
 	switch {
-	case !c.at.up, c.at.only != nil && c.at.only != c.p:
+	case !c.at.up:
+		return
+	case c.at.only != nil && c.at.only != c.p: // TCP sends it again until it arrives
+		c.at.kept = append(c.at.kept, func() { c.arrive(q) })
 		return
 	case c.at.halted > c.w.now:
 		c.w.in(c.at.halted-c.w.now, nil, func() { c.arrive(q) })
@@ -189,13 +192,13 @@ func (n node) Server() redislink.Server        { return home{n.link, n.p.view[n.
 
 // ask sends a request on the own connection and waits for its outcome, as the real link does, for AnswerLimit at most.
 func (n node) ask(ctx context.Context, keys []string, exec func(s *server) resp.Value) (resp.Value, error) {
-	return n.await(ctx, func(done func(resp.Value, error)) {
-		n.p.route(n.own, n.slot, keys, exec, done)
+	return n.await(ctx, func(waits func() bool, done func(resp.Value, error)) {
+		n.p.route(n.own, n.slot, keys, exec, waits, done)
 	})
 }
 
 // await waits for the outcome of a request until ctx ends, and for AnswerLimit at most.
-func (l *link) await(ctx context.Context, send func(done func(resp.Value, error))) (v resp.Value, err error) {
+func (l *link) await(ctx context.Context, send func(waits func() bool, done func(resp.Value, error))) (v resp.Value, err error) {
 	w := l.p.w
 	if w.over || l.p.killed {
 		return resp.Value{}, redislink.ErrUnsent
@@ -214,7 +217,7 @@ func (l *link) await(ctx context.Context, send func(done func(resp.Value, error)
 				wake()
 			}
 		}
-		send(done)
+		send(func() bool { return !ended }, done)
 		w.in(limit, l.p, func() { done(resp.Value{}, redislink.ErrInDoubt) })
 	})
 	return v, err
@@ -460,7 +463,7 @@ func (c *confirmation) Write(
 	ctx context.Context, s redislink.Script, keys, args [][]string, n int, limit time.Duration,
 ) (answers []resp.Value, have int, err error) {
 	w := c.l.p.w
-	_, err = c.l.await(ctx, func(done func(resp.Value, error)) {
+	_, err = c.l.await(ctx, func(_ func() bool, done func(resp.Value, error)) {
 		c.l.wait.to(c.at).send(func() resp.Value {
 			answers = nil
 			for i := range keys {
@@ -484,7 +487,7 @@ func (c *confirmation) Write(
 }
 
 func (c *confirmation) Wait(ctx context.Context, n int, limit time.Duration) (have int, err error) {
-	v, err := c.l.await(ctx, func(done func(resp.Value, error)) {
+	v, err := c.l.await(ctx, func(_ func() bool, done func(resp.Value, error)) {
 		c.l.wait.to(c.at).sendBlocking(func(answer func(resp.Value)) { c.at.wait(c.term, c.written, n, limit, answer) }, done)
 	})
 	if err == nil && v.IsError() {

@@ -27,6 +27,18 @@ func (r *rules) known(g grant) bool {
 	return slot.shard.primary.knows(g) || slot.to != nil && slot.to.primary.knows(g)
 }
 
+// forgotten notes that a server loses its counters of fences. The clock of the next server that grants a lock may be behind.
+func (r *rules) forgotten(s *server) {
+	for key, fence := range s.fences {
+		r.flushed[key] = max(r.flushed[key], fence)
+	}
+}
+
+// back reports whether a fence is not larger than an earlier one, though the counter was not lost.
+func (r *rules) back(key string, before, fence int64) bool {
+	return fence <= before && before > r.flushed[key]
+}
+
 // doomed notes what a primary has done that does not count any more.
 func (r *rules) doomed(key string, before, after holder) {
 	r.lossy[key], r.torn = true, true
@@ -64,6 +76,7 @@ func (r *rules) promoted(old, to *server) {
 // moved notes that a slot has got to another shard, whose replicas may not have the lock yet.
 func (r *rules) moved(key string) {
 	delete(r.chains, key)
+	r.movedAt[key] = r.w.now
 	for _, c := range r.w.clients {
 		if b := c.holds[key]; b != nil {
 			b.synced = false
@@ -134,7 +147,7 @@ func (r *rules) counts(c *client, s *slot, b *belief) {
 	if w.servers[0].logs && s.cmd.Sync > 0 {
 		have := 0
 		for _, o := range w.servers {
-			if o.knows(grant{s.cmd.Key, b.fence}) {
+			if o.had(grant{s.cmd.Key, b.fence}) {
 				have++
 			}
 		}
@@ -147,7 +160,7 @@ func (r *rules) counts(c *client, s *slot, b *belief) {
 		return
 	}
 	sh := w.slots[w.slotOf(s.cmd.Key)].shard
-	b.synced = b.synced || s.cmd.Sync >= len(sh.servers)-1 && !w.moving
+	b.synced = b.synced || s.cmd.Sync >= len(sh.servers)-1 && !w.moving && r.movedAt[s.cmd.Key] < max(s.sent, r.granted[s.cmd.Key])
 	r.unsure(c, s.cmd.Key, b)
 }
 

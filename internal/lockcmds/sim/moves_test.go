@@ -242,6 +242,11 @@ func (w *world) rejoin(s *server) {
 		}
 	}
 	w.moving = false
+	all := s.kept
+	s.kept = nil
+	for _, f := range all {
+		f()
+	}
 }
 
 // die kills the process.

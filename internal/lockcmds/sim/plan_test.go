@@ -275,11 +275,11 @@ func (w *world) do(a action) {
 	case "flush":
 		w.rules.disturb(keys...)
 		for _, s := range w.servers {
+			if w.shape != single {
+				w.rules.forgotten(s)
+			}
 			if s.shard.primary == s {
 				s.command("FLUSHALL")
-				if w.shape != single { // the clock of the server to which a slot moves may be behind
-					clear(s.fences)
-				}
 			}
 		}
 	default:

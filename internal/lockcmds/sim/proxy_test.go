@@ -368,7 +368,7 @@ func (c *client) received(s *slot, v resp.Value) {
 		case b != nil && b.fence == v.Int:
 			b.count++
 		default:
-			if b != nil && v.Int < b.fence && c.w.rules.known(grant{key, b.fence}) { // else the clock of the new primary may be behind
+			if b != nil && c.w.rules.back(key, b.fence, v.Int) && c.w.rules.known(grant{key, b.fence}) { // else the clock of the new primary may be behind
 				c.w.fail("a fence went back", "%s: %s: %d after %d", c, s.line, v.Int, b.fence)
 			}
 			if _, known := c.over[fmt.Sprintf("%s %d", key, v.Int)]; known {

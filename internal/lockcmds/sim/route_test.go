@@ -157,8 +157,8 @@ const (
 	failoverWait = time.Second
 )
 
-// route sends a request to the server that the proxy's view names, and follows redirections.
-func (p *proxy) route(r *road, at int, keys []string, exec func(*server) resp.Value, done func(resp.Value, error)) {
+// route sends a request to the server that the proxy's view names, and follows redirections while its caller waits.
+func (p *proxy) route(r *road, at int, keys []string, exec func(*server) resp.Value, waits func() bool, done func(resp.Value, error)) {
 	w := p.w
 	left := hops
 	var to func(s *server, asking bool)
@@ -183,7 +183,7 @@ func (p *proxy) route(r *road, at int, keys []string, exec func(*server) resp.Va
 				done(v, nil)
 				return
 			}
-			if left--; left == 0 || next == s {
+			if left--; left == 0 || next == s || !waits() {
 				done(resp.Value{}, redislink.ErrUnsent)
 				return
 			}
@@ -193,6 +193,8 @@ func (p *proxy) route(r *road, at int, keys []string, exec func(*server) resp.Va
 	to(p.view[at], false)
 }
 
+func always() bool { return true }
+
 func text(v resp.Value) string { return string(v.Str) }
 
 // errand is route for a command of a session. It waits for a server that moves, and those behind it wait for it.
@@ -200,7 +202,7 @@ func (c *client) errand(keys []string, exec func(*server) resp.Value, done func(
 	w, p := c.w, c.p
 	at := w.slotOf(keys[0])
 	if w.shape == single {
-		p.route(p.lane, at, keys, exec, done)
+		p.route(p.lane, at, keys, exec, always, done)
 		return
 	}
 	if c.parked != nil || w.shape == cluster && c.flying > 0 {
@@ -220,7 +222,7 @@ func (c *client) errand(keys []string, exec func(*server) resp.Value, done func(
 	}
 	var try func()
 	try = func() {
-		p.route(p.lane, at, keys, exec, func(v resp.Value, err error) {
+		p.route(p.lane, at, keys, exec, always, func(v resp.Value, err error) {
 			passes := errors.Is(err, redislink.ErrUnsent) || err == nil && v.IsError() && (hasCode(v, "TRYAGAIN") || hasCode(v, "CLUSTERDOWN"))
 			if passes && w.now < until && c.flying == 1 {
 				if c.parked == nil {

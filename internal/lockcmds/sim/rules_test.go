@@ -25,6 +25,8 @@ type rules struct {
 	settled time.Duration
 	short   map[string]time.Duration // by key: until when waiters may not know that its lease was made shorter
 	granted map[string]time.Duration // by key: when Redis granted it last
+	flushed map[string]int64         // by key: the largest fence whose counter was flushed
+	movedAt map[string]time.Duration // by key: when its hash slot got to another shard
 	unknown []debt                   // holds that the server which counts does not know
 	lossy   map[string]bool          // by key: something was lost with a primary
 	shorter map[grant]bool           // its lease may be shorter than its client knows, because a renewal was lost
@@ -54,6 +56,7 @@ func newRules(w *world, keys []string) *rules {
 	return &rules{
 		w: w, keys: keys, ok: map[string]int64{}, chains: map[string]chain{},
 		free: map[string]freedom{}, upset: map[string]time.Duration{}, short: map[string]time.Duration{}, granted: map[string]time.Duration{},
+		flushed: map[string]int64{}, movedAt: map[string]time.Duration{},
 		lossy: map[string]bool{}, shorter: map[grant]bool{},
 	}
 }
@@ -179,7 +182,7 @@ func (r *rules) executed(at *server, p *proxy, name string, args []string, key s
 	r.again(name, args, key, before, after)
 	granted := after.owner != "" && after.fence != before.fence
 	if granted {
-		if after.fence <= at.fences[key] || after.fence < at.micros() {
+		if r.back(key, at.fences[key], after.fence) || after.fence < at.micros() {
 			w.fail("a fence went back", "%s: %d after %d, at %d", key, after.fence, at.fences[key], at.micros())
 		}
 		at.learn(grant{key, after.fence})
@@ -244,9 +247,6 @@ func (r *rules) sessions(name string, args []string, key string, before, after h
 		if f[1] != was[f[0]] && !slices.Contains(args, f[0]) {
 			r.w.fail("holds were written by another session", "%s: %s of %s, by %s", key, f[0], after.owner, name)
 		}
-	}
-	if r.lossy[key] {
-		return // a release of a hold that the server has lost writes the session's number, and leaves the sum
 	}
 	if after.sessions != "" && sum != after.ours {
 		r.w.fail("the sum of the sessions is wrong", "%s of %s: %d, but the sessions hold %d, by %s", key, after.owner, after.ours, sum, name)

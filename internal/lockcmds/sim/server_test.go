@@ -26,9 +26,11 @@ type server struct {
 	up      bool          // the process lives
 	halted  time.Duration // until then it does nothing: it was stopped, or a planned failover is near
 	only    *proxy        // it is cut off from all but this proxy; nil: it is not
+	kept    []func()      // what arrives when it is not cut off any more
 	barred  time.Duration // it is cut off, and refuses commands from then on, as a cluster's servers do
 
 	grants   map[grant]struct{} // that it has executed or copied
+	all      map[grant]struct{} // also those of which a copy of other data has left nothing
 	fences   map[string]int64   // the largest of them, by key
 	begun    []grant            // of the script in progress
 	log      []record           // as a primary
@@ -74,7 +76,7 @@ const (
 func (w *world) newServer(sh *shard) *server {
 	s := &server{
 		w: w, shard: sh, index: len(sh.servers), name: fmt.Sprintf("s%d", len(w.servers)+1), up: true, cutAt: never, barred: never,
-		grants: map[grant]struct{}{}, fences: map[string]int64{},
+		grants: map[grant]struct{}{}, all: map[grant]struct{}{}, fences: map[string]int64{},
 	}
 	s.subs = newSubscriptions(s)
 	s.redis = newRedis(func() int64 { return epoch.Add(w.now + w.stepped + s.ahead).UnixMicro() }, func(channel, _ string) int64 {
@@ -159,7 +161,7 @@ func (s *server) catchUp() {
 
 // learn notes that the server has a grant.
 func (s *server) learn(g grant) {
-	s.grants[g] = struct{}{}
+	s.grants[g], s.all[g] = struct{}{}, struct{}{}
 	s.fences[g.key] = max(s.fences[g.key], g.fence)
 }
 
@@ -168,6 +170,13 @@ func (s *server) knows(g grant) bool {
 	s.catchUp()
 	_, ok := s.grants[g]
 	return ok
+}
+
+// had reports whether the server has a grant, or had it at any time.
+func (s *server) had(g grant) bool {
+	s.catchUp()
+	_, ok := s.all[g]
+	return ok || s.knows(g)
 }
 
 // copyOf makes the data of a server that of another one.
@@ -181,6 +190,7 @@ func (s *server) copyOf(o *server) {
 
 // follow makes a server a replica that has copied all data of a primary.
 func (s *server) follow(o *server) {
+	s.catchUp()
 	s.copyOf(o)
 	s.primary, s.of, s.copied, s.applied, s.log = false, o, len(o.log), len(o.log), nil
 	s.term++
