@@ -47,7 +47,7 @@ local alone = tonumber(ARGV[6]) < 0 -- also if the release with that number has 
 if last > tonumber(ARGV[5]) or last == tonumber(ARGV[5]) and not alone then
   return {2}
 end
-local less = math.max(mine - taken - math.max(keep - taken, 0), 0)
+local less = math.max(mine - taken, 0) - math.max(keep - taken, 0) -- as in lower: may be negative
 if alone then
   redis.call('HDEL', lock, field) -- first: a Redis out of memory refuses a script that begins with HSET
   if less > 0 then

@@ -86,6 +86,22 @@ func (b table) state() string {
 	return out.String()
 }
 
+// sum demands that {ours} is what the fields of the sessions say together.
+func (b table) sum(what string) {
+	b.t.Helper()
+	hash := b.c.HGetAll(b.t.Context(), key).Val()
+	sum := 0
+	for field, text := range hash {
+		var holds, request, taken int
+		if n, _ := fmt.Sscanf(text, "%d %d %d", &holds, &request, &taken); n == 3 && strings.HasPrefix(field, "{") {
+			sum += max(holds-taken, 0)
+		}
+	}
+	if ours, _ := strconv.Atoi(hash["{ours}"]); ours != sum {
+		b.t.Errorf("%s: {ours} is %d, but the sessions hold %d: %v", what, ours, sum, hash)
+	}
+}
+
 func (b table) reset(hash []any, queue ...string) {
 	b.t.Helper()
 	b.c.FlushDB(b.t.Context())
@@ -114,6 +130,8 @@ var states = map[string][]any{
 	"named, another session's": {named, 1, "fence", fence, "{ours}", 1, fieldOf(other), "1 5 0"},
 	"named, of two sessions":   {named, 3, "fence", fence, "{ours}", 3, fieldOf(me), "2 5 0", fieldOf(other), "1 7 0"},
 	"named, taken from me":     {named, 1, "fence", fence, "{ours}", 1, fieldOf(me), "1 5 1", fieldOf(other), "1 7 0"},
+	"named, a hold was lost":   {named, 2, "fence", fence, "{ours}", 2, fieldOf(me), "1 5 0", fieldOf(other), "1 7 0"},
+	"named, all mine was lost": {named, 1, "fence", fence, "{ours}", 1, fieldOf(other), "1 7 0"},
 	"named, nothing is mine":   {named, 1, "fence", fence, "{ours}", 1, fieldOf(me), "0 5 0", fieldOf(other), "1 7 0"},
 	"named, by another grant":  {named, 2, "fence", fence - 1, "{ours}", 2, fieldOf(me), "1 5 0", fieldOf(other), "1 7 0"},
 	"named, Redisson has more": {named, 4, "fence", fence, "{ours}", 1, fieldOf(me), "1 5 0"},
@@ -141,14 +159,16 @@ func calls(owner string, request int64) map[string]script.Call {
 	release := script.Release{Key: key, Part: part(owner, request, 0), Lease: 30 * time.Second}
 	partly := release
 	partly.Holds = 1
+	two := release
+	two.Holds = 2
 	any := release
 	any.Fence = 0
 	from := release
 	from.From = other
 	waiter := &script.Acquire{Key: key, Part: script.Part{Owner: third, Request: 3, Holds: 1}, Lease: 30 * time.Second}
 	drop := script.Drop{Key: key, Part: part(owner, request, 0)}
-	keep, grace, remember, alone := drop, drop, drop, drop
-	keep.Holds = 1
+	keep, both, grace, remember, alone := drop, drop, drop, drop, drop
+	keep.Holds, both.Holds = 1, 2
 	grace.Grace = 10 * time.Second
 	remember.Remember = true
 	if owner == named {
@@ -163,6 +183,7 @@ func calls(owner string, request int64) map[string]script.Call {
 		"crowd stays":              script.Crowd{Acquire: acquire, Wait: time.Minute, Crowd: place, Stays: true}.Call(),
 		"release":                  release.Call(),
 		"release one":              partly.Call(),
+		"release, but two":         two.Call(),
 		"release any grant":        any.Call(),
 		"release of another's":     from.Call(),
 		"hand over":                script.HandOver{Release: release, Wait: time.Minute, Crowd: place, Plain: waiter}.Call(),
@@ -170,6 +191,7 @@ func calls(owner string, request int64) map[string]script.Call {
 		"extend":                   script.Extend{Key: key, Part: part(owner, request, 0), Lease: 60 * time.Second}.Call(),
 		"drop":                     drop.Call(),
 		"drop but one":             keep.Call(),
+		"drop but two":             both.Call(),
 		"drop with grace":          grace.Call(),
 		"drop, but remember":       remember.Call(),
 		"drop the field alone":     alone.Call(),
@@ -211,6 +233,7 @@ func TestAScriptThatRunsTwiceLeavesWhatItLeavesOnce(t *testing.T) {
 		reset()
 		answer := b.run(call)
 		once := b.state()
+		b.sum(what)
 		again := b.run(call)
 		if diff := cmp.Diff(once, b.state()); diff != "" {
 			t.Errorf("%s: a copy changes (-once +twice):\n%s", what, diff)
@@ -247,6 +270,34 @@ func TestADropTellsWhetherTheGrantGoesOn(t *testing.T) {
 			}
 		}
 	})
+}
+
+// A failover has lost acquires of a session that go on in its proxy. The session's next release or rollback writes its holds anew, and takes
+// nothing from other sessions, so none of them loses the lock by it.
+func TestAReleaseWritesTheHoldsThatAFailoverHasLost(t *testing.T) {
+	t.Parallel()
+	b := table{t, redistest.Start(t).Client(t)}
+	for _, c := range []struct {
+		state, call, holds, mine, others string
+	}{
+		{"named, of two sessions", "release one", "2", "1 100 0", "1 7 0"}, // nothing was lost
+		{"named, a hold was lost", "release one", "2", "1 100 0", "1 7 0"},
+		{"named, a hold was lost", "release, but two", "3", "2 100 0", "1 7 0"},
+		{"named, all mine was lost", "release one", "2", "1 100 0", "1 7 0"},
+		{"named, all mine was lost", "release, but two", "3", "2 100 0", "1 7 0"},
+		{"named, taken from me", "release, but two", "2", "2 100 1", "1 7 0"}, // one of the two is taken
+		{"named, a hold was lost", "drop but one", "2", "1 100 0", "1 7 0"},
+		{"named, a hold was lost", "drop but two", "3", "2 100 0", "1 7 0"},
+	} {
+		what := c.call + ", " + c.state
+		b.reset(states[c.state])
+		b.run(calls(named, newest)[c.call])
+		b.sum(what)
+		got := b.c.HMGet(t.Context(), key, named, "{ours}", fieldOf(me), fieldOf(other)).Val()
+		if diff := cmp.Diff([]any{c.holds, c.holds, c.mine, c.others}, got); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", what, diff)
+		}
+	}
 }
 
 // TestAnOlderCopyChangesNothing also says what is left to a late first copy: an acquire that runs after the lock was released leaves a

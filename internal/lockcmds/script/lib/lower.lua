@@ -4,6 +4,8 @@
 -- A session of a named owner that has no hold itself releases one of another session: from is the field to look at first;
 -- empty: any. Its own field remembers that, so a copy of the call takes nothing.
 --
+-- If a session has more holds left than its field says, a failover has lost acquires of it. Then the call writes these, too.
+--
 -- Returns the fence, 0 for a lock taken without one, when it was the last hold and the lock is to be freed; else nil and
 -- the script's answer.
 
@@ -60,12 +62,12 @@ local function lower(lock, owner, fence, holds, request, lease, field, from)
     if last >= new then
       return nil, {0, sum, by}
     end
-    local ours, less = tonumber(held[4] or 0) or 0, 1
-    if n > taken then
-      less = math.max(n - taken - math.max(tonumber(holds) - taken, 0), 0)
+    local ours, left, less = tonumber(held[4] or 0) or 0, tonumber(holds), 1
+    if n > taken or left > 0 and left >= n then
+      less = math.max(n - taken, 0) - math.max(left - taken, 0)
       ours = ours - less
     else
-      taken = tonumber(holds)
+      taken = left
       if take(lock, from) then
         ours = ours - 1
       end
