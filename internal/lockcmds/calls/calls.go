@@ -101,7 +101,7 @@ func (c *Calls) Retry(u Cleanup) {
 			return
 		}
 		c.Jobs.After(pause, jobs.CleanUp, attempt)
-		pause = min(2*pause, retryLast)
+		pause = min(2*pause, LongestPause)
 	}
 	c.Jobs.Submit(jobs.CleanUp, attempt)
 }
@@ -109,5 +109,6 @@ func (c *Calls) Retry(u Cleanup) {
 // Pauses between attempts while Redis does not answer.
 const (
 	retryFirst = 20 * time.Millisecond
-	retryLast  = time.Second
+	// LongestPause is the pause that no other one exceeds.
+	LongestPause = time.Second
 )

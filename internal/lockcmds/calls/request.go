@@ -161,7 +161,7 @@ func (c *Calls) repeat(r *Request, again repetition) {
 			}
 			if !r.Once && !isFinal(refusalOf(v)) && c.Life.Err() == nil && c.Clock.Now().Add(pause).Before(until) {
 				c.Jobs.After(pause, jobs.Attempt, attempt)
-				pause = min(2*pause, retryLast)
+				pause = min(2*pause, LongestPause)
 				return
 			}
 			if !again.certain || again.repeated {

@@ -50,6 +50,21 @@ func (c *Claim) Session() *Session { return c.s }
 // Deepens reports whether sessions of this proxy hold the lock for the owner already.
 func (c *Claim) Deepens() bool { return c.hold != nil }
 
+// Lasts is how long the hold that the acquire is to deepen may last without a renewal; 0: there is none, or it has ended meanwhile. Requires no
+// locks.
+func (c *Claim) Lasts() time.Duration {
+	h := c.hold
+	if h == nil {
+		return 0
+	}
+	c.x.mu.Lock()
+	defer c.x.mu.Unlock()
+	if !c.x.ledger.Knows(&h.Hold) {
+		return 0
+	}
+	return h.Most
+}
+
 // Reenters reports whether the session itself has holds that it has not begun to release.
 func (c *Claim) Reenters() bool { return c.holds > 1 }
 

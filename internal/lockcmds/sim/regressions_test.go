@@ -99,6 +99,38 @@ var regressions = map[string]*plan{
 			{at: 300 * ms, kind: "send", who: 1, line: "LOCK a WAIT 8000"},
 		},
 	},
+	"a release of a hold that a failover had lost left the sum of the sessions too small": {
+		proxies: 1, clients: 2, shape: sentinels, replicas: 2,
+		actions: []action{
+			{at: 1 * ms, kind: "send", who: 1, line: "LOCK a OWNER o0"},
+			{at: 10 * ms, kind: "send", who: 0, line: "LOCK a OWNER o0"},
+			{at: 20 * ms, kind: "replicas away", d: 300 * ms},
+			{at: 30 * ms, kind: "send", who: 1, line: "LOCK a OWNER o0"},
+			{at: 50 * ms, kind: "send", who: 1, line: "LOCK a OWNER o0"},
+			{at: 80 * ms, kind: "promote", line: "a", d: 60 * ms},
+			{at: 200 * ms, kind: "send", who: 1, line: "UNLOCK a OWNER o0"},
+			{at: 300 * ms, kind: "send", who: 0, line: "UNLOCK a OWNER o0"},
+		},
+	},
+	"a re-entry was refused because its own lease was over, while its hash slot was being moved": {
+		proxies: 1, clients: 1, shape: cluster, replicas: 2, strict: true, smooth: true,
+		actions: []action{
+			{at: 1 * ms, kind: "send", line: "LOCK a"},
+			{at: 5 * ms, kind: "reshard", line: "a", d: 1900 * ms},
+			{at: 6 * ms, kind: "send", line: "LOCK a PX 335"},
+			{at: 8 * ms, kind: "send", line: "UNLOCK a"},
+			{at: 9 * ms, kind: "send", line: "UNLOCK a"},
+		},
+	},
+	"a re-entry was refused when the hold had ended while its hash slot was being moved": {
+		proxies: 1, clients: 1, shape: cluster, replicas: 2, strict: true, smooth: true,
+		actions: []action{
+			{at: 1 * ms, kind: "send", line: "LOCK a"},
+			{at: 5 * ms, kind: "reshard", line: "a", d: 20 * time.Second},
+			{at: 6 * ms, kind: "send", line: "LOCK a"},
+			{at: 8 * ms, kind: "send", line: "UNLOCK a"},
+		},
+	},
 }
 
 func TestRegressions(t *testing.T) {

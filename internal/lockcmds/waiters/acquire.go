@@ -147,7 +147,7 @@ func (w *waiter) Answered(o calls.Outcome) []byte {
 	case calls.IsOverwritten(err) && w.claim.Overwritten(): // the loss is the answer
 		w.finish()
 		return replies.LostLease()
-	case calls.IsPostponed(err) && w.Wait != 0 && !w.claim.Deepens(): // it asks again as a waiter
+	case calls.IsPostponed(err) && w.Wait != 0 && w.claim.Lasts() == 0: // it asks again as a waiter
 		if w.goHome() {
 			return nil
 		}
@@ -180,14 +180,15 @@ func (w *waiter) dropped() bool { return w.asked != nil && w.asked.unsynced != n
 func (w *waiter) Again() (script.Call, bool) { return w.kind().Ask(w.asking()).Call, true }
 
 // Postponed implements calls.Asker. A client that waits for a lock waits for its hash slot, too, in the wait queue. An acquire that deepens a hold is sent
-// again while its lease may last.
+// again until the hold has ended.
 func (w *waiter) Postponed() (script.Call, time.Duration) {
-	if w.Wait == 0 || !w.claim.Deepens() {
+	limit := w.claim.Lasts()
+	if limit == 0 {
 		return script.Call{}, 0
 	}
-	limit := w.Lease
-	if w.Wait > 0 {
-		limit = min(limit, w.Wait)
+	limit += 2 * calls.LongestPause // the last attempt finds that the hold has ended
+	if w.Wait >= 0 {
+		limit = min(limit, w.began.Add(w.Wait).Sub(w.x.Calls.Clock.Now()))
 	}
 	return w.kind().Ask(w.asking()).Call, limit
 }
