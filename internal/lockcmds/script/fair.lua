@@ -35,7 +35,11 @@ local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local head = head_of(KEYS[2], KEYS[1])
 local pttl = redis.call('PTTL', KEYS[1])
 if pttl == -2 then
-  head = drop_late(ARGV[9], KEYS[5], KEYS[2], KEYS[3], KEYS[1], place, now, wait)
+  --@ take_turn
+  if head and head ~= place then
+    --@ drop_late
+    head = drop_late(ARGV[9], KEYS[5], KEYS[2], KEYS[3], KEYS[1], place, now, wait)
+  end
   if not head or head == place then
     if head then
       take_turn(KEYS[2], KEYS[3], place)
@@ -44,14 +48,19 @@ if pttl == -2 then
     if ARGV[11] == '1' then
       redis.call(ARGV[9], KEYS[5] .. ':' .. place, '0')
     end
+    --@ grant
     local fence, odd = grant(KEYS[1], KEYS[4], owner, ARGV[2], time, ARGV[3], ARGV[6])
     return odd and {1, fence, 1, odd} or fence
   end
-else
+elseif redis.pcall('HEXISTS', KEYS[1], owner) ~= 0 then
+  --@ hash
+  --@ grant
+  --@ deepen
   local answer = deepen(KEYS[1], KEYS[4], owner, ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6])
   if answer then
     local waited = ARGV[11] == '1' and not (answer.err or answer.older)
     if waited and type(redis.pcall('ZSCORE', KEYS[3], place)) == 'string' then
+      --@ take_turn
       take_turn(KEYS[2], KEYS[3], place) -- it waited, and another session of the owner has got the lock
     end
     return answer
@@ -60,9 +69,9 @@ end
 
 if ARGV[8] == '1' and head ~= place then
   --@ mend
-  mend(KEYS[2], KEYS[3], now, wait)
-  if not (head and redis.call('ZSCORE', KEYS[3], place)) then
-    redis.call('ZADD', KEYS[3], deadline(KEYS[2], now + math.max(pttl, 0), wait), place)
+  local places = mend(KEYS[2], KEYS[3], redis.call('LLEN', KEYS[2]), redis.call('ZCARD', KEYS[3]), now, wait)
+  local score = deadline(places, now + math.max(pttl, 0), wait)
+  if redis.call('ZADD', KEYS[3], 'NX', score, place) == 1 or not head then
     redis.call('RPUSH', KEYS[2], place)
   end
 end

@@ -21,6 +21,6 @@ end
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 redis.call('LREM', KEYS[2], 1, ARGV[3])
-redis.call('ZADD', KEYS[3], deadline(KEYS[2], now, tonumber(ARGV[4])), ARGV[3])
+redis.call('ZADD', KEYS[3], deadline(redis.call('LLEN', KEYS[2]), now, tonumber(ARGV[4])), ARGV[3])
 redis.call('LPUSH', KEYS[2], ARGV[3])
 return {1}

@@ -11,8 +11,8 @@
 
 local time, wait = redis.call('TIME'), tonumber(ARGV[1])
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
-mend(KEYS[1], KEYS[2], now, wait)
-local fresh = deadline(KEYS[1], now, wait)
+local places = mend(KEYS[1], KEYS[2], redis.call('LLEN', KEYS[1]), redis.call('ZCARD', KEYS[2]), now, wait)
+local fresh = deadline(places, now, wait)
 local n = 0
 for i = 2, #ARGV do
   local score = redis.call('ZSCORE', KEYS[2], ARGV[i])

@@ -68,7 +68,7 @@ var (
 	ask        = load("ask")
 	acquire    = load("acquire", "grant").counts(1).publishes(6)
 	crowd      = load("crowd", "hash", "grant", "deepen", "head", "take_turn", "turn", "deadline", "crowd", "drop_late").counts(3).publishes(10)
-	fair       = load("fair", "hash", "grant", "deepen", "head", "take_turn", "deadline", "drop_late").counts(3).publishes(8)
+	fair       = load("fair", "head", "deadline").counts(3).publishes(8)
 	leave      = load("leave", "head", "keep", "next_turn").publishes(0)
 	refresh    = load("refresh", "deadline", "mend")
 	removeHead = load("remove_head", "head", "keep", "next_turn", "take_turn").publishes(1)

@@ -3,16 +3,17 @@
 -- Each returns where the place is then: 0 not in the queue, 1 at its head, 2 behind others.
 
 local function crowd_joins(queue, deadlines, lock, place, wait)
-  if type(redis.pcall('ZCARD', deadlines)) == 'table' or type(redis.pcall('LLEN', queue)) == 'table' then
+  local listed, timed = redis.pcall('LLEN', queue), redis.pcall('ZCARD', deadlines)
+  if type(listed) == 'table' or type(timed) == 'table' then
     return 0 -- not a queue, but something else: plain waiters can do without
   end
   local time = redis.call('TIME')
   local now = time[1] * 1000 + math.floor(time[2] / 1000)
   --@ mend
-  mend(queue, deadlines, now, wait)
+  local places = mend(queue, deadlines, listed, timed, now, wait)
   local score = redis.call('ZSCORE', deadlines, place)
   if not score or tonumber(score) < now + wait / 2 then -- cut short, or not refreshed for long
-    redis.call('ZADD', deadlines, deadline(queue, now, wait), place)
+    redis.call('ZADD', deadlines, deadline(places, now, wait), place)
   end
   if not score then
     redis.call('RPUSH', queue, place)
@@ -31,7 +32,7 @@ end
 local function crowd_granted(queue, deadlines, lock, place, stays)
   if stays ~= '1' then
     if redis.pcall('ZREM', deadlines, place) == 1 or head_of(queue, lock) == place then
-      redis.call('LREM', queue, 1, place)
+      redis.call('LREM', queue, '1', place)
     end
     return 0
   end

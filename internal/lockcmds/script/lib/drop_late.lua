@@ -12,7 +12,7 @@ local function drop_late(publish, channel, queue, deadlines, lock, place, now, w
       break -- or the key of the deadlines holds something else
     end
     if not score or redis.call(publish, channel .. ':' .. head, '0') > 0 then
-      redis.call('ZADD', deadlines, deadline(queue, now, wait), head)
+      redis.call('ZADD', deadlines, deadline(redis.call('LLEN', queue), now, wait), head)
       break
     end
     take_turn(queue, deadlines, head)

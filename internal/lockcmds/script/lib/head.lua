@@ -9,7 +9,7 @@
 local no_queue = nil
 
 local function head_of(queue, lock)
-  local head = redis.pcall('LINDEX', queue, 0)
+  local head = redis.pcall('LINDEX', queue, '0') -- Redis prints a number as a float, a text as it is
   if type(head) ~= 'string' then
     no_queue = head and 2 or nil
     return nil

@@ -2,12 +2,14 @@
 --
 -- One of them was evicted, or changed by hand. A place without a deadline gets one. A place that is in the list twice keeps its first entry. A
 -- deadline without a place is removed, so its waiter queues again. O(1) if the numbers agree, else O(n) of the places.
+--
+-- listed is the length of the list, timed the number of deadlines. Returns how many places there are then.
 
-local function mend(queue, deadlines, now, wait)
-  if redis.call('LLEN', queue) == redis.call('ZCARD', deadlines) then
-    return
+local function mend(queue, deadlines, listed, timed, now, wait)
+  if listed == timed then
+    return listed
   end
-  local fresh, queued = deadline(queue, now, wait), {}
+  local fresh, queued = deadline(listed, now, wait), {}
   for _, place in ipairs(redis.call('LRANGE', queue, 0, -1)) do
     if queued[place] then
       redis.call('LREM', queue, -1, place)
@@ -20,4 +22,5 @@ local function mend(queue, deadlines, now, wait)
       redis.call('ZREM', deadlines, place)
     end
   end
+  return redis.call('LLEN', queue)
 end
