@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/lockproxy/lockproxy/internal/resp"
+	"github.com/lockproxy/lockproxy/internal/upstream/census"
 	"github.com/lockproxy/lockproxy/internal/upstream/cluster"
 	"github.com/lockproxy/lockproxy/internal/upstream/topology"
 )
@@ -86,24 +87,7 @@ func (r *Round) Marked(i int, reply []byte) {
 // countsWrites reads a reply to HELLO.
 func countsWrites(hello []byte) bool {
 	v, _, err := resp.Decode(hello)
-	if err != nil {
-		return false
-	}
-	var server, version string
-	for i := 0; i+1 < len(v.Elems); i += 2 {
-		switch string(v.Elems[i].Str) {
-		case "server":
-			server = string(v.Elems[i+1].Str)
-		case "version":
-			version = string(v.Elems[i+1].Str)
-		}
-	}
-	var major, minor int
-	if parts := bytes.SplitN([]byte(version), []byte("."), 3); len(parts) > 1 {
-		major, _ = strconv.Atoi(string(parts[0]))
-		minor, _ = strconv.Atoi(string(parts[1]))
-	}
-	return server != "redis" || major > 7 || major == 7 && minor >= 2
+	return err == nil && !census.IsBefore72(v)
 }
 
 // ReadRefusal reads a reply to WAIT. A server that has become a replica cannot carry it out; its successor may.

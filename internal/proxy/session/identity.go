@@ -17,17 +17,24 @@ import (
 
 // reidentify sends AUTH, HELLO or SELECT on the session's pin: Redis judges it, and its answer goes to the client. If Redis
 // agrees, the pin and the session belong to another identity from then on.
+//
+// A login waits until all earlier commands are answered: newer servers do not answer a refused AUTH behind answers that are still to be written
+// (see pins.Pin.AnswersRefusals). The next answer would count as that to the AUTH. In a transaction, answers always are, so there a login is refused.
 func (l *logins) reidentify(name string, raw []byte) bool {
 	s := l.s
 	pin := s.pin
-	if (pin.InTx || pin.Opening > 0) && !s.awaitQuiet() {
+	change := idchange.Read(name, s.args)
+	if (change.Auth || pin.InTx || pin.Opening > 0) && !s.awaitQuiet() {
 		return false
 	}
-	change := idchange.Read(name, s.args)
 	if pin.fresh && s.Slots.Due() == 0 && l.visitFromPin(change, raw) {
 		return true
 	}
 	pin.fresh = false
+	if pin.InTx && change.Auth && !pin.conn.AnswersRefusals() {
+		s.poison(notInTx)
+		return true
+	}
 	if pin.InTx {
 		step := transaction.Step{Apply: func(reply []byte) { l.judge(change, reply) }}
 		if change.Hello {

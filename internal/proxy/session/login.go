@@ -17,7 +17,7 @@ import (
 // AUTH, HELLO and SELECT lead the session to another identity. If there is a lane of that identity, the command is sent on it. It changes
 // nothing there, so Redis can judge it on a shared connection, and many clients that log in at once need no connections of their
 // own. The session visits that lane until Redis has answered, and moves to it if Redis agrees. Without such a lane, Redis judges the
-// command on a connection from a small pool (reidentify).
+// command on a connection from a small pool (reidentify), and there it judges all logins if it does not answer each one that it refuses.
 
 // visit sends an identity change of a session that has no pin on the lane of the identity to which it leads. Nothing is
 // outstanding. It is refused if no such lane is possible. false: the command must be judged on a pin.
@@ -51,6 +51,10 @@ func (l *logins) visitFor(c idchange.Change, raw []byte) bool {
 	target := c.Apply(l.ident)
 	lane := s.proxy.Upstream.Join(target, s.home(), s.host.Driver())
 	if lane == nil {
+		return false
+	}
+	if c.Auth && !lane.AnswersRefusals() {
+		s.proxy.Upstream.Leave(lane)
 		return false
 	}
 	l.visited = lane

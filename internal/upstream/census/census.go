@@ -3,6 +3,8 @@ package census
 
 import (
 	"net"
+	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -29,6 +31,7 @@ type connected struct {
 	at    string // the address that was dialled
 	lent  bool
 	ready bool // the handshake is over
+	old   bool // see IsBefore72
 }
 
 // ClosedFor is the time for which a closed connection is remembered, because Redis may not have noticed its end yet.
@@ -151,11 +154,23 @@ func (c *Connections) Identified(nc net.Conn, id uint64) {
 	c.open[nc] = known
 }
 
-// IDOf of a connection; 0: it is not known.
-func (c *Connections) IDOf(nc net.Conn) uint64 {
+// Greeted is Identified with the answer to HELLO.
+func (c *Connections) Greeted(nc net.Conn, hello resp.Value) {
+	c.Identified(nc, ConnectionID(hello))
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.open[nc].id
+	if known, ok := c.open[nc]; ok {
+		known.old = IsBefore72(hello)
+		c.open[nc] = known
+	}
+}
+
+// Greeting is what a connection's answer to HELLO said: its id, 0 if it is not known, and IsBefore72.
+func (c *Connections) Greeting(nc net.Conn) (id uint64, old bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	known := c.open[nc]
+	return known.id, known.old
 }
 
 // Closed forgets a connection, now or when it may be called again.
@@ -233,6 +248,17 @@ const Primary = "master"
 
 // Role is the role of the server in the answer to HELLO; "": a connection without credentials is not told.
 func Role(hello resp.Value) string { return string(field(hello, "role").Str) }
+
+// IsBefore72 reports whether the answer to HELLO is that of a Redis before version 7.2.
+func IsBefore72(hello resp.Value) bool {
+	version := strings.SplitN(string(field(hello, "version").Str), ".", 3)
+	if string(field(hello, "server").Str) != "redis" || len(version) < 2 {
+		return false
+	}
+	major, err := strconv.Atoi(version[0])
+	minor, _ := strconv.Atoi(version[1])
+	return err == nil && (major < 7 || major == 7 && minor < 2)
+}
 
 // field is the value of a field in the answer to HELLO, which is a map or a flat array.
 func field(hello resp.Value, name string) resp.Value {

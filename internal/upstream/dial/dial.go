@@ -168,7 +168,7 @@ func (d *Dialer) connectAs(ctx context.Context, t Target) (_ net.Conn, _ topolog
 		Abort(nc) // so that failed logins leave no ports in TIME_WAIT, however many they are
 		return nil, place, role, err
 	}
-	d.conns.Identified(nc, census.ConnectionID(hello))
+	d.conns.Greeted(nc, hello)
 	return nc, place, role, nil
 }
 

@@ -76,6 +76,7 @@ type Lane struct {
 
 	rejected  atomic.Bool // Redis has refused the credentials
 	unsettled atomic.Bool // see Settle
+	answers   atomic.Bool // see AnswersRefusals
 
 	refusal handshake.Refusal
 }
@@ -145,6 +146,10 @@ func (l *Lane) Settle(on bool) { l.unsettled.Store(!on) }
 // Unsettled reports whether a user with nothing outstanding on the lane must ask for another one before the next command: the lane stands
 // still, or it does not take all commands at present. It costs one load.
 func (l *Lane) Unsettled() bool { return l.unsettled.Load() }
+
+// AnswersRefusals reports whether the server of the latest connection answers each AUTH that it refuses, see pins.Pin.AnswersRefusals. Otherwise
+// no AUTH may be sent on the lane: the next answer, which may be another session's, would count as its own.
+func (l *Lane) AnswersRefusals() bool { return l.answers.Load() }
 
 // Rejected reports whether Redis has refused the identity's credentials. Such a lane has no further use. The next
 // request for a lane asks Redis again.
@@ -223,6 +228,8 @@ func (l *Lane) Run() {
 		wait = dial.Backoff{}
 		since := time.Now()
 		l.refusal.Note(nil, false)
+		_, old := o.Dialer.Census().Greeting(nc)
+		l.answers.Store(old)
 		o.Owner.Connected(l, reconnected)
 		reconnected = true
 		log.Debug("lane connected")

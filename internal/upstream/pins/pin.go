@@ -10,7 +10,6 @@ import (
 	"github.com/lockproxy/lockproxy/internal/direct"
 	"github.com/lockproxy/lockproxy/internal/resp"
 	"github.com/lockproxy/lockproxy/internal/stopwatch"
-	"github.com/lockproxy/lockproxy/internal/upstream/census"
 	"github.com/lockproxy/lockproxy/internal/upstream/dial"
 	"github.com/lockproxy/lockproxy/internal/upstream/handshake"
 	"github.com/lockproxy/lockproxy/internal/upstream/stream"
@@ -32,7 +31,8 @@ type Pin struct {
 	anew     atomic.Bool // Ask.Anew of the latest request
 	bare     atomic.Bool // see Bare; set before up
 	number   atomic.Uint64
-	nc       net.Conn // set before up
+	old      atomic.Bool // see AnswersRefusals
+	nc       net.Conn    // set before up
 
 	// Owned by the session; by the pool between sessions.
 	target dial.Target
@@ -62,10 +62,20 @@ func (p *Pin) ID() uint64 { return p.number.Load() }
 // Greeted takes the answer to a HELLO on a connection that is Connected: the connection could not be asked for its id before it was
 // authenticated.
 func (p *Pin) Greeted(hello resp.Value) {
-	id := census.ConnectionID(hello)
-	p.pins.opts.Dialer.Census().Identified(p.nc, id)
-	p.number.Store(id)
+	p.pins.opts.Dialer.Census().Greeted(p.nc, hello)
+	p.know()
 }
+
+// know takes what the connection's answer to HELLO said.
+func (p *Pin) know() {
+	id, old := p.pins.opts.Dialer.Census().Greeting(p.nc)
+	p.number.Store(id)
+	p.old.Store(old)
+}
+
+// AnswersRefusals reports whether the server answers each AUTH that it refuses. Valkey, and Redis from 7.2 on, do not answer one that
+// comes while answers are still to be written, so never in a transaction.
+func (p *Pin) AnswersRefusals() bool { return p.old.Load() }
 
 // Connected reports whether the connection was ever established.
 func (p *Pin) Connected() bool { return p.up.Load() }
@@ -192,7 +202,7 @@ func (p *Pin) run() {
 		return
 	}
 	p.nc = nc
-	p.number.Store(dialer.Census().IDOf(nc))
+	p.know()
 	p.up.Store(true)
 	if dialer.IsElsewhere(p.target.At, nc) {
 		dial.Abort(nc) // Leaving may have looked before it was up
