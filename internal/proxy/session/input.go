@@ -140,7 +140,7 @@ func (i *input) empty(raw []byte) {
 // plain reports whether a shared command may simply join the lane: the hot path.
 func (i *input) plain() bool {
 	s := i.s
-	return s.pin == nil && s.reply == replyOn
+	return s.pin == nil && s.reply == replyOn && !s.refused.Open()
 }
 
 // batch is a part of buf with n whole commands for the lane.

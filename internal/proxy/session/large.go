@@ -82,7 +82,9 @@ func (i *input) beginStream(table *command.Table, begin []byte) bool {
 	if row.Policy != command.Shared || s.pin != nil && s.pin.mode != readsReplies {
 		return false
 	}
-	if s.Clustered() && !i.locate(row, begin) {
+	if s.refused.Open() {
+		i.large.refusal = s.refused.Step(row.Name)
+	} else if s.Clustered() && !i.locate(row, begin) {
 		return false
 	}
 	s.hasty = true // it runs even if its client has ended its side behind it

@@ -234,18 +234,12 @@ func (r *replay) send(u *pinning) {
 	}
 }
 
-// end answers the command at which a transaction cannot go on. If that is not its EXEC, the client's connection ends: the commands behind it
-// would run one by one, as if there had been no MULTI.
+// end refuses a transaction that cannot go on, from the command in row.
 func (r *replay) end(s *Session, row *command.Row, why []byte) bool {
 	s.replay = nil
-	if row.Name == "exec" {
-		return s.answer(why)
-	}
-	if s.muted {
-		why = nil
-	}
-	s.goodbye(why)
-	return true
+	s.refused.Refuse(why, true)
+	s.releasePin()
+	return s.answer(s.refused.Step(row.Name))
 }
 
 var queued = []byte("+QUEUED\r\n")

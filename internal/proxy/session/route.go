@@ -31,7 +31,12 @@ func (s *Session) route(row *command.Row, raw []byte) bool {
 	class := classOf(p)
 	s.Time(s.ID, class, 1, s.active)
 	var routed, handled bool
-	if s.Clustered() && (p == command.PubSub || s.ears.Listening()) {
+	if s.refused.Open() {
+		if words := s.refused.Step(row.Name); words != nil {
+			handled, routed = true, s.answer(words)
+		}
+	}
+	if !handled && s.Clustered() && (p == command.PubSub || s.ears.Listening()) {
 		handled, routed = s.listen(row, p)
 	}
 	switch {
@@ -103,7 +108,11 @@ func (s *Session) routeShared(row *command.Row, p command.Policy, raw []byte) bo
 		}
 		if err := s.pinTimedOut; err != nil {
 			s.pinTimedOut = nil
-			return s.answer(s.proxy.NoPinFree(err, s.Addr))
+			words := s.proxy.NoPinFree(err, s.Addr)
+			if row.Name == "multi" {
+				s.refused.Refuse(words, false)
+			}
+			return s.answer(words)
 		}
 		if p == command.Identity && s.visit(row.Name, raw) {
 			return true

@@ -137,6 +137,8 @@ type pinning struct {
 	redir         clients.Redirection
 	wanted        []func(conn uint64) // by other sessions that need to name this session's own connection to Redis
 	replay        *replay             // a transaction that goes on at another server; nil: none
+	opening       handlers.Handler    // of the reply to the last MULTI, until EXEC or DISCARD is sent; nil: none
+	refused       transaction.Refused
 }
 
 // A repetition is a command on a pin that the pin's server has refused, as with errands. It is routed anew.
@@ -249,6 +251,9 @@ func (s *Session) unlock() {
 		s.pin.conn.Send()
 	}
 	s.departServed()
+	if s.refused.Undecided() && !s.ended {
+		s.refused.Leaves(s.Slots.Due() > 0 || s.in.Len() > 0 || s.host.Unread())
+	}
 	deferred := s.afterUnlock
 	s.afterUnlock = nil
 	s.charge()

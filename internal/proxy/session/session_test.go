@@ -335,20 +335,20 @@ func TestLongLineIsNotKept(t *testing.T) {
 
 // The dial may have failed before the command is put on its connection.
 func TestCommandsForAPinThatNeverWasAreRefusedInWords(t *testing.T) {
-	for _, cmd := range []string{"SUBSCRIBE a", "MONITOR", "MULTI", "BLPOP l 0"} {
+	for _, cmds := range [][]string{{"SUBSCRIBE a"}, {"MONITOR"}, {"BLPOP l 0"}, {"MULTI", "SET k v", "EXEC"}} { // nothing behind MULTI runs alone
 		s, h := byHand(t, shared.Limits{})
 		if err := os.Remove(h.socket); err != nil {
 			t.Fatal(err)
 		}
 		s.mu.Lock()                                                          // so that the session is not told yet
 		failed := s.takePin("test", command.PinRaw) && dialFails(s.pin.conn) // not the spare, which is connected
-		s.consume([]byte(typed(cmd, "GET k")))
+		s.consume([]byte(typed(append(cmds, "GET k")...)))
 		s.unlock()
 		if !failed {
 			t.Fatal("no pin whose dial has failed")
 		}
 		h.replies(t, "$-1\r\n")
-		wantOutput(t, s, string(shared.NoUpstream)+"$-1\r\n", false)
+		wantOutput(t, s, strings.Repeat(string(shared.NoUpstream), len(cmds))+"$-1\r\n", false)
 	}
 }
 

@@ -26,10 +26,12 @@ func (u *pinning) transact(row *command.Row, raw []byte) bool {
 	to := handlers.Handler(h)
 	switch name {
 	case "multi":
-		to = u.watchOver(row, command.Transaction, raw, h)
+		u.opening = &opening{h, u}
+		to = u.watchOver(row, command.Transaction, raw, u.opening)
 		pin.begin(raw)
 		h.Done = pin.opens()
 	case "exec":
+		u.opening = nil
 		// The reply may be large: it is only kept whole if something in it matters here.
 		h.Whole = len(pin.Steps) > 0
 		if pin.Rewrites() {
@@ -43,6 +45,7 @@ func (u *pinning) transact(row *command.Row, raw []byte) bool {
 		u.awaitExec()
 		to = u.watchOverExec(row, raw, h)
 	case "discard":
+		u.opening = nil
 		h.Done = func(reply []byte) {
 			if resp.IsOK(reply) {
 				pin.End()
@@ -73,6 +76,20 @@ func (u *pinning) transact(row *command.Row, raw []byte) bool {
 		s.forward(command.Malformed, &handlers.Reply{Session: s.side(), Muted: true}, 1)
 	}
 	return true
+}
+
+// opening is the handler of the reply to a MULTI.
+type opening struct {
+	*handlers.Reply
+	u *pinning
+}
+
+// Lost implements handlers.Handler. If EXEC has been sent behind the MULTI, it is lost too, and so is everything in between.
+func (o *opening) Lost(at replies.ID, n int, sent bool) {
+	if o.u.opening == o {
+		o.u.refused.Refuse(o.Session.Refusal(), false)
+	}
+	o.Reply.Lost(at, n, sent)
 }
 
 // executed notes what EXEC did. reply is the start of its reply at least, and all of it if a step matters.

@@ -1,0 +1,81 @@
+package proxy
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/lockproxy/lockproxy/internal/redistest"
+)
+
+// No pin is free for a MULTI. The client has sent the commands of the transaction with it, so none of them runs alone.
+func TestNothingOfARefusedTransactionRunsAlone(t *testing.T) {
+	perEngine(t, func(t *testing.T, redis *redistest.Server, engine string) {
+		srv := startProxy(t, redis, func(o *Options) {
+			o.Engine, o.Upstream.MaxPins, o.Upstream.PinWait = engine, 1, 50*time.Millisecond
+		})
+		holder, c := dialClient(t, address(srv)), dialClient(t, address(srv))
+		holder.script("WATCH w", "+OK")
+		const full = "-OVERLOADED no upstream connection is free (max-pins), nothing was sent\r\n"
+		for _, end := range []string{"EXEC", "DISCARD"} {
+			c.script("LOCK l", ":") // the connection, and so the lock, stays
+			c.raw(inline("MULTI", "SET k 1"))
+			c.refused(full, 2)
+			c.raw(inline("SET k 2", "SELECT 1", "LOCK l2", "SUBSCRIBE c", "WATCH k", "CLIENT REPLY SKIP", "PING", end))
+			c.refused(full, 8)
+			c.script("GET k", "$-1", "UNLOCK l", ":1")
+		}
+		const size = 5 << 20 // is streamed
+		c.raw(inline("MULTI") + fmt.Sprintf("*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$%d\r\n", size))
+		c.refused(full, 1)
+		c.raw(strings.Repeat("x", size) + "\r\n" + inline("EXEC"))
+		c.refused(full, 2)
+		c.raw(inline("MULTI", "SET k 1"))
+		c.refused(full, 2)
+		c.script("RESET", "+RESET", "SET k 3", "+OK", "MULTI", full, "GET k", "$1\r\n3\r\n") // this client waits for each reply
+		c.raw(inline("MULTI", "SET k 4"))
+		c.refused(full, 2)
+		holder.script("UNWATCH", "+OK")
+		c.script("MULTI", "+OK", "SET k 5", "+QUEUED", "EXEC", "*1\r\n+OK\r\n", "GET k", "$1\r\n5\r\n")
+	})
+}
+
+// Redis is away when MULTI comes, and is there again for the commands behind it.
+func TestNothingOfATransactionRunsAloneBehindAnOutage(t *testing.T) {
+	eachEngine(t, func(t *testing.T, redis *redistest.Server, srv *Server) {
+		c, other := dialClient(t, address(srv)), dialClient(t, address(srv))
+		c.script("SET k 1", "+OK")
+		kill := func() {
+			redis.Kill()
+			waitFor(t, "the proxy to know", func() bool {
+				ready, _ := srv.Ready()
+				return !ready
+			})
+		}
+		kill()
+		c.raw(inline("MULTI", "SET k 2"))
+		c.refused(unreachable, 2)
+		redis.Restart()
+		waitFor(t, "Redis to be there", func() bool { return other.quiet("SET", "k", "3") == "+OK\r\n" })
+		c.raw(inline("SET k 4", "EXEC"))
+		c.refused(unreachable, 2)
+		c.script("GET k", "$1\r\n3\r\n")
+		kill()
+		c.script("MULTI", unreachable) // it waits for the reply
+		c.raw(inline("MULTI", "SET k 5", "EXEC"))
+		c.refused(unreachable, 3)
+		redis.Restart()
+		waitFor(t, "the client to be served", func() bool { return c.quiet("SET", "k", "6") == "+OK\r\n" })
+	})
+}
+
+// refused expects the same refusal n times.
+func (c *peer) refused(words string, n int) {
+	c.t.Helper()
+	for i := range n {
+		if got, err := c.frame(); got != words {
+			c.t.Errorf("reply %d: %q, %v, want %q", i, got, err, words)
+		}
+	}
+}
