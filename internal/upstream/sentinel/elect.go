@@ -1,19 +1,5 @@
 package sentinel
 
-import "time"
-
-// Answer is what one Sentinel says about the primary.
-type Answer struct {
-	Epoch int64  // of its configuration
-	Addr  string // host:port, as announced
-	// DownAfter is the time after which it takes a silent primary for down.
-	DownAfter time.Duration
-	// Replicas is how many replicas it knows. It forgets none by itself.
-	Replicas int
-	// Sentinels is how many Sentinels there are by its word, with itself. It forgets none by itself. 0: it does not say.
-	Sentinels int
-}
-
 // view is an epoch with its address; the zero value is none.
 type view struct {
 	epoch int64
