@@ -12,9 +12,9 @@ import (
 const (
 	// mostLearnt bounds them.
 	mostLearnt = 16
-	// silentFor is the time after which one that does not answer may make way for another one.
+	// silentFor is the time after which one that does not answer may make way for another one, or a configured one leaves the others to themselves.
 	silentFor = time.Minute
-	// unlistedFor is the time after which one is forgotten that neither answers nor is listed by another Sentinel.
+	// unlistedFor is the time after which one is forgotten that no other Sentinel lists, unless it answers and no configured one does.
 	unlistedFor = time.Minute
 	// recent is the age of an answer up to which its Sentinel is known to be at its address.
 	recent = 3 * time.Second
@@ -22,7 +22,7 @@ const (
 
 // A Peer is a Sentinel by the word of another one.
 type Peer struct {
-	ID   string // that the Sentinel has given itself
+	ID   string // that the Sentinel has given itself; it must tell the same when it is asked
 	Addr string // host:port at which it is reached
 	Down bool   // it does not answer
 }
@@ -32,7 +32,7 @@ type Member struct {
 	Number     int // in the order in which they have joined, from 0 on
 	Addr       string
 	Configured bool   // by the operator: it stays
-	ID         string // "": it is not known yet
+	ID         string // of the configured ones by their own word, else by that of the others; "": it is not known yet
 
 	answered time.Time // last
 	listed   time.Time // by another Sentinel, last
@@ -80,16 +80,28 @@ func (r *Roster) ID(number int) string {
 	return ""
 }
 
-// Answered takes the answer of a Sentinel that knows the primary by its name. id is its own; "": it does not tell. joins are to be asked from now on,
-// leaves not any more.
-func (r *Roster) Answered(number int, id string, peers []Peer, now time.Time) (joins, leaves []Member) {
+// Configured reports whether the operator has named a member.
+func (r *Roster) Configured(number int) bool {
+	m := r.at(number)
+	return m != nil && m.Configured
+}
+
+// Answered takes the answer of a Sentinel that knows the primary by its name. id is its own; "": it does not tell. counts: so does its answer. It does not
+// if another Sentinel is at the address than the one that is listed. joins are to be asked from now on, leaves not any more.
+//
+// The Sentinels of the configuration say which others there are. If none of them has answered for long, the others say so themselves.
+func (r *Roster) Answered(number int, id string, peers []Peer, now time.Time) (counts bool, joins, leaves []Member) {
 	from := r.at(number)
-	if from == nil {
-		return nil, nil
+	if from == nil || !from.Configured && from.ID != id {
+		return false, nil, nil
 	}
 	from.answered = now
 	if id != "" {
 		from.ID = id
+	}
+	led := slices.ContainsFunc(r.members, func(m Member) bool { return m.Configured && now.Sub(m.answered) <= silentFor })
+	if led && !from.Configured {
+		return true, nil, nil
 	}
 	for _, p := range peers {
 		if r.lists(p, now) || p.Down || p.ID == "" || p.ID == id {
@@ -105,11 +117,11 @@ func (r *Roster) Answered(number int, id string, peers []Peer, now time.Time) (j
 		joins = append(joins, r.add(Member{Addr: p.Addr, ID: p.ID, answered: now, listed: now}))
 	}
 	for i, m := range slices.Backward(r.members) {
-		if !m.Configured && (r.isTwin(m, now) || now.Sub(m.listed) > unlistedFor && now.Sub(m.answered) > unlistedFor) {
+		if !m.Configured && (r.isTwin(m, now) || now.Sub(m.listed) > unlistedFor && (led || now.Sub(m.answered) > unlistedFor)) {
 			leaves = append(leaves, r.remove(i))
 		}
 	}
-	return joins, leaves
+	return true, joins, leaves
 }
 
 // lists notes that a Sentinel is listed, and reports whether it is asked already. One that is known at another address, and does not answer
@@ -120,6 +132,9 @@ func (r *Roster) lists(p Peer, now time.Time) (known bool) {
 		if m.Addr == p.Addr || p.ID != "" && m.ID == p.ID && now.Sub(m.answered) < recent {
 			m.listed = now
 			known = true
+			if !m.Configured && p.ID != "" {
+				m.ID = p.ID // another Sentinel has taken its place
+			}
 		}
 	}
 	return known

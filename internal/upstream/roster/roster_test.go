@@ -17,7 +17,7 @@ func (r *Roster) play(t *testing.T, now time.Time, from int, list ...string) (jo
 		addr, down := strings.CutSuffix(addr, "!")
 		peers = append(peers, Peer{id, addr, down})
 	}
-	in, out := r.Answered(from, fmt.Sprint("c", from), peers, now)
+	_, in, out := r.Answered(from, fmt.Sprint("c", from), peers, now)
 	return addrs(in), addrs(out)
 }
 
@@ -50,11 +50,11 @@ func TestTheRosterIsBounded(t *testing.T) {
 	if joins, leaves := r.play(t, now, 0, "y@y:1", "z@z:1!"); joins != "y:1" || leaves != "x01:1" {
 		t.Errorf("%q joins, %q leaves", joins, leaves)
 	}
-	// Those that are not listed any more are forgotten.
+	// Those that are not listed any more are forgotten, even if they answer.
 	now = now.Add(unlistedFor)
 	r.at(2).answered = now
 	r.play(t, now, 0)
-	if got := addrs(r.members); got != "a:1 b:1 x00:1 y:1" {
+	if got := addrs(r.members); got != "a:1 b:1 y:1" {
 		t.Errorf("then %q", got)
 	}
 }
@@ -78,5 +78,59 @@ func TestASentinelThatMovesIsFollowed(t *testing.T) {
 	r.play(t, now, 0, "c1@elsewhere:1")
 	if _, leaves := r.play(t, now, 1); leaves != "elsewhere:1" {
 		t.Errorf("%q leaves", leaves)
+	}
+}
+
+// The Sentinels of the configuration say which others there are, as long as one of them answers.
+func TestSentinelsSpeakForThemselvesIfNoConfiguredOneAnswers(t *testing.T) {
+	now := time.Now()
+	r := New([]string{"a:1"})
+	r.play(t, now, 0, "x@x:1", "y@y:1")
+	tells := func(number int, id string, peers ...Peer) (joins string) {
+		t.Helper()
+		heard, in, _ := r.Answered(number, id, peers, now)
+		if !heard {
+			t.Errorf("%s is not heard", id)
+		}
+		return addrs(in)
+	}
+	x, y := 1, 2
+	if joins := tells(x, "x", Peer{ID: "z", Addr: "z:1"}); joins != "" {
+		t.Errorf("%q joins by the word of one that is not configured", joins)
+	}
+	for range 3 { // x and y list each other
+		now = now.Add(silentFor/2 + time.Second)
+		tells(x, "x", Peer{ID: "y", Addr: "y:1"})
+		tells(y, "y", Peer{ID: "x", Addr: "x:1"})
+	}
+	if joins := tells(y, "y", Peer{ID: "z", Addr: "z:1"}); joins != "z:1" {
+		t.Errorf("%q joins when the configured one is dead", joins)
+	}
+	if got := addrs(r.Members()); got != "a:1 x:1 y:1 z:1" {
+		t.Errorf("%q are asked", got)
+	}
+	r.play(t, now, 0, "x@x:1")
+	now = now.Add(unlistedFor + time.Second)
+	r.play(t, now, 0, "x@x:1") // y and z watch another primary of the same name, and answer
+	if got := addrs(r.Members()); got != "a:1 x:1" {
+		t.Errorf("%q are asked when the configured one is back", got)
+	}
+}
+
+func TestAnotherSentinelAtAListedAddressIsNotHeard(t *testing.T) {
+	now := time.Now()
+	r := New([]string{"a:1"})
+	r.play(t, now, 0, "x@x:1")
+	for _, id := range []string{"", "stranger", "c0"} {
+		if heard, _, _ := r.Answered(1, id, nil, now); heard {
+			t.Errorf("%q is heard at the address of x", id)
+		}
+	}
+	if heard, _, _ := r.Answered(0, "", nil, now); !heard {
+		t.Error("a configured one that does not tell its id is not heard")
+	}
+	r.play(t, now, 0, "y@x:1") // it has taken the place of x
+	if heard, _, _ := r.Answered(1, "y", nil, now); !heard {
+		t.Error("the new one is not heard")
 	}
 }

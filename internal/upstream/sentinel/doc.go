@@ -9,7 +9,7 @@
 // the Sentinels agree on the older one. A Sentinel that does not answer is left out. If none answers, the view stays.
 //
 // Sentinels that know the primary by its name tell which others watch it. These are asked, too, up to a limit (package roster), so the view stays fresh when all
-// Sentinels of the configuration have been replaced.
+// Sentinels of the configuration have been replaced. What one of these says of the primary counts if another Sentinel knows the server.
 //
 // # Goroutines
 //

@@ -1,5 +1,7 @@
 package sentinel
 
+import "github.com/lockproxy/lockproxy/internal/upstream/answers"
+
 // view is an epoch with its address; the zero value is none.
 type view struct {
 	epoch int64
@@ -8,10 +10,10 @@ type view struct {
 
 // elect returns the view that follows from the present one and from answers of different Sentinels. refuted says that the process at
 // the present address is no primary. majority is that of all Sentinels, with or without an answer.
-func elect(present view, refuted bool, answers []Answer, majority int) view {
+func elect(present view, refuted bool, all []answers.Answer, majority int) view {
 	votes := map[view]int{}
 	best := view{}
-	for _, a := range answers {
+	for _, a := range all {
 		v := view{a.Epoch, a.Addr}
 		votes[v]++
 		switch {

@@ -1,8 +1,13 @@
 package sentinel
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/lockproxy/lockproxy/internal/upstream/answers"
+)
 
 func TestElect(t *testing.T) {
+	type Answer = answers.Answer
 	at := func(epoch int64, addr string) Answer { return Answer{Epoch: epoch, Addr: addr} }
 	for _, c := range []struct {
 		name    string

@@ -1,6 +1,7 @@
 package sentinel
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -9,23 +10,103 @@ import (
 	"github.com/lockproxy/lockproxy/internal/upstream/handshake"
 )
 
+// listing adds Sentinels of which those of the configuration tell. Their ids are their addresses.
+func (s *stand) listing(addrs ...string) (others []*fake) {
+	for _, addr := range addrs {
+		other := &fake{epoch: 1, addr: "10.0.0.1:6379", id: addr}
+		s.locked(func() { s.others[strings.Replace(addr, "10.1.0.9", "nine.example", 1)] = other }) // behind NAT
+		others = append(others, other)
+	}
+	for _, f := range s.fakes {
+		f.mu.Lock()
+		f.lists = addrs
+		f.mu.Unlock()
+	}
+	return others
+}
+
 // Over the years all Sentinels of the configuration may be replaced.
 func TestSentinelsAreLearntFromEachOther(t *testing.T) {
 	watch(t, func(s *stand) {
-		next := &fake{epoch: 1, addr: "10.0.0.1:6379", id: "10.1.0.9:26379"}
-		s.locked(func() { s.others["nine.example:26379"] = next }) // behind NAT
-		for _, f := range s.fakes {
-			f.mu.Lock()
-			f.lists = []string{"10.1.0.9:26379"}
-			f.mu.Unlock()
-		}
+		others := s.listing("10.1.0.9:26379", "10.1.0.9:26380")
 		s.after(3 * time.Second)
 		for _, f := range s.fakes {
 			f.die()
 		}
-		next.set(2, "10.0.0.3:6379")
+		for _, f := range others {
+			f.set(2, "10.0.0.3:6379")
+		}
 		s.after(2 * time.Second)
 		s.want(t, first, "10.0.0.1:6379>10.0.0.3:6379")
+	})
+}
+
+// Another Sentinel may have got the address of one that is listed. It may watch another primary of the same name.
+func TestAStrangerAtTheAddressOfASentinelIsNotHeard(t *testing.T) {
+	for _, id := range []string{"stranger", ""} {
+		watch(t, func(s *stand) {
+			others := s.listing("10.1.0.9:26379", "10.1.0.9:26380")
+			for _, f := range others {
+				f.id = id
+				f.set(9, "10.9.9.9:6379")
+			}
+			s.after(10 * time.Second)
+			s.want(t, first)
+			if n := s.logs.FilterMessageSnippet("another sentinel").Len(); n != 2 {
+				t.Errorf("%d entries about two Sentinels", n)
+			}
+			others[1].mu.Lock()
+			others[1].id = "10.1.0.9:26380"
+			others[1].mu.Unlock()
+			s.fakes[1].mu.Lock()
+			s.fakes[1].knows = []string{"10.9.9.9:6379"}
+			s.fakes[1].mu.Unlock()
+			s.after(2 * time.Second)
+			s.want(t, first, "10.0.0.1:6379>10.9.9.9:6379")
+		})
+	}
+}
+
+// A Sentinel that no configuration names cannot have the proxy go to a server of which no other Sentinel knows.
+func TestALearntSentinelAloneDoesNotMoveThePrimary(t *testing.T) {
+	for name, tell := range map[string]func(s *stand, f *fake){
+		"by its answers": func(_ *stand, f *fake) { f.set(9, "10.0.0.3:6379") },
+		"by an event": func(s *stand, f *fake) {
+			s.locked(func() { s.risen = "10.0.0.3:6379" })
+			f.tell(promoting, "slave 10.0.0.3:6379 10.0.0.3 6379 @ mymaster 10.0.0.1 6379")
+		},
+	} {
+		watch(t, func(s *stand) {
+			other := s.listing("10.1.0.9:26379")[0]
+			s.after(3 * time.Second)
+			tell(s, other)
+			s.after(2 * time.Second)
+			s.want(t, first)
+			s.fakes[1].mu.Lock()
+			s.fakes[1].knows = []string{"10.0.0.2:6379", "10.0.0.3:6379"}
+			s.fakes[1].mu.Unlock()
+			s.after(2 * time.Second)
+			tell(s, other)
+			s.after(lookEvery)
+			s.locked(func() {
+				if len(s.moves) != 2 || s.moves[1] != "10.0.0.1:6379>10.0.0.3:6379" {
+					t.Errorf("%s: a replica that another Sentinel knows: moves %q", name, s.moves)
+				}
+			})
+		})
+	}
+}
+
+// Sentinels never forget each other by themselves, so they list those, too, that watch another primary of the same name by now.
+func TestASentinelThatIsQuietIsNotLearnt(t *testing.T) {
+	watch(t, func(s *stand) {
+		other := s.listing("10.1.0.9:26379")[0]
+		s.listing("10.1.0.9:26379!")
+		s.locked(func() { s.others["nine.example:26379"] = other })
+		s.after(10 * time.Second)
+		if n := s.logs.FilterMessageSnippet("another sentinel").Len(); n != 0 {
+			t.Errorf("%d Sentinels are asked that have told nothing for an hour", n)
+		}
 	})
 }
 

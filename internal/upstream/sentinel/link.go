@@ -12,6 +12,7 @@ import (
 
 	"github.com/lockproxy/lockproxy/internal/resp"
 	"github.com/lockproxy/lockproxy/internal/upstream/address"
+	"github.com/lockproxy/lockproxy/internal/upstream/answers"
 	"github.com/lockproxy/lockproxy/internal/upstream/dial"
 	"github.com/lockproxy/lockproxy/internal/upstream/handshake"
 	"github.com/lockproxy/lockproxy/internal/upstream/roster"
@@ -36,8 +37,8 @@ type link struct {
 	connect func(ctx context.Context) (net.Conn, error)
 	results chan<- result
 	events  chan<- struct{}
-	chosen  chan<- string // gets the announced address of a replica that is being promoted
-	trouble trouble       // owned by run
+	chosen  chan<- rising
+	trouble trouble // owned by run
 
 	mu    sync.Mutex
 	nc    net.Conn  // nil: not connected
@@ -48,7 +49,7 @@ type link struct {
 // result of a question: an answer or an error.
 type result struct {
 	number int
-	answer Answer
+	answer answers.Answer
 	id     string        // of the Sentinel; "": it does not say
 	peers  []roster.Peer // that watch the same primary
 	err    error
@@ -138,10 +139,11 @@ func (l *link) ask() {
 	case l.nc == nil:
 	case l.since.IsZero():
 		l.since = time.Now()
-		// The two commands arrive together, so the Sentinel runs them one right after the other. From the promotion of a replica on, the
+		// The first two commands arrive together, so the Sentinel runs them one right after the other. From the promotion of a replica on, the
 		// second one names it, long before the first one does.
 		question := resp.AppendCommand(resp.AppendCommand(nil, "SENTINEL", "MASTER", l.name), "SENTINEL", "GET-MASTER-ADDR-BY-NAME", l.name)
-		question = resp.AppendCommand(resp.AppendCommand(question, "SENTINEL", "SENTINELS", l.name), "SENTINEL", "MYID")
+		question = resp.AppendCommand(resp.AppendCommand(question, "SENTINEL", "REPLICAS", l.name), "SENTINEL", "SENTINELS", l.name)
+		question = resp.AppendCommand(question, "SENTINEL", "MYID")
 		if l.write(l.nc, question) != nil {
 			dial.Abort(l.nc) // ends the reader
 		}
@@ -175,10 +177,10 @@ func (l *link) read(ctx context.Context, in *handshake.Reader) error {
 		again := l.answered()
 		r := result{number: l.number}
 		var err error
-		if r.answer, err = parse(replies[0], replies[1]); err != nil {
+		if r.answer, err = answers.Read(replies[0], replies[1], replies[2]); err != nil {
 			r.err = fmt.Errorf("sentinel %s: %w", l.addr, err)
 		} else {
-			r.peers, r.id = peers(replies[2], l.reach), idOf(replies[3])
+			r.peers, r.id = answers.Peers(replies[3], l.reach), answers.ID(replies[4])
 		}
 		select {
 		case l.results <- r:
@@ -192,7 +194,7 @@ func (l *link) read(ctx context.Context, in *handshake.Reader) error {
 }
 
 // questions are the commands of one question.
-const questions = 4
+const questions = 5
 
 // reply returns the next reply. Events ask for another look.
 func (l *link) reply(in *handshake.Reader) (resp.Value, error) {
@@ -208,13 +210,13 @@ func (l *link) reply(in *handshake.Reader) (resp.Value, error) {
 			continue
 		}
 		event, message := string(v.Elems[1].Str), string(v.Elems[2].Str)
-		if addr, ok := candidate(message, l.name); ok && event == promoting {
+		if addr, ok := answers.Candidate(message, l.name); ok && event == promoting {
 			select {
-			case l.chosen <- addr:
+			case l.chosen <- rising{l.number, addr}:
 			default: // it is known
 			}
 		}
-		if names(message, l.name) {
+		if answers.Names(message, l.name) {
 			select {
 			case l.events <- struct{}{}:
 			default:

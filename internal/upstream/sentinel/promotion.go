@@ -18,14 +18,20 @@ const (
 	aheadFor = 5 * time.Second
 )
 
+// rising is a Sentinel's word that it has told a replica to become the primary.
+type rising struct {
+	by   int    // the number of the Sentinel
+	addr string // of the replica, as announced
+}
+
 // watchPromotions asks replicas that are being promoted, until ctx ends.
 func (w *Watcher) watchPromotions(ctx context.Context) {
 	for {
 		select {
-		case addr := <-w.chosen:
-			if w.rises(ctx, addr) {
+		case p := <-w.chosen:
+			if w.rises(ctx, p.addr) {
 				select {
-				case w.risen <- addr:
+				case w.risen <- p:
 				case <-ctx.Done():
 				}
 			}
@@ -52,11 +58,11 @@ func (w *Watcher) rises(ctx context.Context, addr string) bool {
 }
 
 // precede publishes a promoted replica ahead of the Sentinels' answers. The epoch stays: their next one is greater.
-func (w *Watcher) precede(addr string) {
+func (w *Watcher) precede(p rising) {
 	v := w.opts.Primary.View()
-	if v == nil || v.Announced == addr {
+	if v == nil || v.Announced == p.addr || !w.isBacked(p.by, p.addr) {
 		return
 	}
-	w.publish(view{v.Epoch, addr})
+	w.publish(view{v.Epoch, p.addr})
 	w.ahead = time.Now().Add(aheadFor)
 }

@@ -13,6 +13,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/lockproxy/lockproxy/internal/upstream/address"
+	"github.com/lockproxy/lockproxy/internal/upstream/answers"
 	"github.com/lockproxy/lockproxy/internal/upstream/dial"
 	"github.com/lockproxy/lockproxy/internal/upstream/handshake"
 	"github.com/lockproxy/lockproxy/internal/upstream/roster"
@@ -47,8 +48,8 @@ type Watcher struct {
 	connect func(ctx context.Context, addr string) (net.Conn, error) // with a Sentinel
 	results chan result
 	event   chan struct{} // size 1: a Sentinel has told of a change
-	chosen  chan string   // size 1: a replica is being promoted
-	risen   chan string   // and has become a primary
+	chosen  chan rising   // size 1: a replica is being promoted
+	risen   chan rising   // and has become a primary
 
 	replicas atomic.Int64 // the most that a Sentinel knows; 0: no Sentinel has answered
 	down     atomic.Int64 // the longest down-after-milliseconds of a Sentinel, in nanoseconds; 0: it is not known
@@ -65,7 +66,7 @@ type Watcher struct {
 
 // said is the latest answer of a Sentinel.
 type said struct {
-	answer Answer
+	answer answers.Answer
 	at     time.Time
 }
 
@@ -78,7 +79,7 @@ type running struct {
 // New returns a watcher. It starts nothing.
 func New(opts Options) *Watcher {
 	w := &Watcher{
-		opts: opts, results: make(chan result), event: make(chan struct{}, 1), chosen: make(chan string, 1), risen: make(chan string),
+		opts: opts, results: make(chan result), event: make(chan struct{}, 1), chosen: make(chan rising, 1), risen: make(chan rising),
 		links: map[int]running{}, latest: map[int]said{}, ignorant: map[int]bool{},
 	}
 	w.connect = func(ctx context.Context, addr string) (net.Conn, error) {
@@ -145,12 +146,13 @@ func (w *Watcher) Run(ctx context.Context) {
 			if _, asked := w.links[r.number]; !asked {
 				continue // it has left
 			}
-			w.note(r)
-			w.enlist(ctx, &wg, r)
+			if w.enlist(ctx, &wg, r) {
+				w.note(r)
+			}
 			w.decide(time.Since(began) >= firstLook)
 			continue
-		case addr := <-w.risen:
-			w.precede(addr)
+		case p := <-w.risen:
+			w.precede(p)
 			continue
 		case <-w.event:
 		case <-w.opts.Primary.Doubts():
@@ -192,15 +194,15 @@ func (w *Watcher) Find(ctx context.Context) error {
 	return nil
 }
 
-// enlist begins to ask the Sentinels that one has told of.
-func (w *Watcher) enlist(ctx context.Context, wg *sync.WaitGroup, r result) {
+// enlist begins to ask the Sentinels that one has told of. It reports whether its answer counts.
+func (w *Watcher) enlist(ctx context.Context, wg *sync.WaitGroup, r result) (counts bool) {
 	if r.err != nil {
-		return
+		return true
 	}
 	if w.Young() { // the Sentinels of the configuration may be listed by other addresses, and have not told their ids yet
 		r.peers = nil
 	}
-	joins, leaves := w.roster.Answered(r.number, r.id, r.peers, time.Now())
+	counts, joins, leaves := w.roster.Answered(r.number, r.id, r.peers, time.Now())
 	for _, m := range leaves {
 		w.opts.Logger.Info("a sentinel is not asked any more that no configuration names", zap.String("sentinel", m.Addr))
 		w.end(m.Number)
@@ -209,6 +211,21 @@ func (w *Watcher) enlist(ctx context.Context, wg *sync.WaitGroup, r result) {
 		w.opts.Logger.Info("another sentinel is asked that upstream.address does not name", zap.String("sentinel", m.Addr))
 		w.start(ctx, wg, m)
 	}
+	return counts
+}
+
+// isBacked reports whether a Sentinel's word counts that a server is the primary: that of the configuration always does, that of another one if one
+// more Sentinel knows the server.
+func (w *Watcher) isBacked(by int, addr string) bool {
+	if w.roster.Configured(by) {
+		return true
+	}
+	for number, s := range w.latest {
+		if number != by && time.Since(s.at) < answerLife && s.answer.Knows(addr) {
+			return true
+		}
+	}
+	return false
 }
 
 // note keeps what a Sentinel said.
@@ -218,7 +235,7 @@ func (w *Watcher) note(r result) {
 		delete(w.ignorant, r.number)
 		return
 	}
-	if errors.Is(r.err, errUnknownName) {
+	if errors.Is(r.err, answers.ErrUnknownName) {
 		delete(w.latest, r.number)
 		if !w.ignorant[r.number] {
 			w.opts.Logger.Warn("a sentinel does not know the primary", zap.String("name", w.opts.Name), zap.Error(r.err))
@@ -232,15 +249,16 @@ func (w *Watcher) note(r result) {
 
 // decide publishes the view that follows from the latest answers. late says that the first view waits for no more answers.
 func (w *Watcher) decide(late bool) {
-	answers, total := make([]Answer, 0, len(w.latest)), 0
+	all, total := make([]answers.Answer, 0, len(w.latest)), 0
 	counted := map[string]bool{} // a Sentinel with two addresses counts once
 	for number, s := range w.latest {
 		switch id := w.roster.ID(number); {
 		case time.Since(s.at) >= answerLife:
 			delete(w.latest, number)
+		case !w.isBacked(number, s.answer.Addr):
 		case id == "" || !counted[id]:
 			counted[id] = true
-			answers = append(answers, s.answer)
+			all = append(all, s.answer)
 			total = max(total, s.answer.Sentinels)
 		}
 	}
@@ -251,18 +269,18 @@ func (w *Watcher) decide(late bool) {
 	present := view{}
 	if v := w.opts.Primary.View(); v != nil {
 		present = view{v.Epoch, v.Announced}
-	} else if len(answers) < majority && !late {
+	} else if len(all) < majority && !late {
 		return
 	}
 	refuted := w.opts.Primary.Refuted()
-	next := elect(present, refuted, answers, majority)
+	next := elect(present, refuted, all, majority)
 	if next.epoch == present.epoch && !refuted && time.Now().Before(w.ahead) {
 		next = present
 	}
 	if next.addr == "" {
 		return
 	}
-	w.weigh(answers)
+	w.weigh(all)
 	if next != present {
 		w.publish(next)
 	}
@@ -285,12 +303,12 @@ func (w *Watcher) publish(next view) {
 func (w *Watcher) Replicas() int { return int(w.replicas.Load()) }
 
 // weigh notes how many replicas there are, and tells the longest time after which a Sentinel takes the primary for down.
-func (w *Watcher) weigh(answers []Answer) {
+func (w *Watcher) weigh(all []answers.Answer) {
 	longest, replicas := time.Duration(0), 0
-	for _, a := range answers {
+	for _, a := range all {
 		longest, replicas = max(longest, a.DownAfter), max(replicas, a.Replicas)
 	}
-	if len(answers) > 0 { // else those of before stand
+	if len(all) > 0 { // else those of before stand
 		w.replicas.Store(int64(replicas))
 	}
 	if longest != 0 && w.down.Swap(int64(longest)) != int64(longest) {

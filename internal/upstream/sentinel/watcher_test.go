@@ -31,6 +31,7 @@ type fake struct {
 	id    string
 	lists []string // addresses of other Sentinels, whose ids are the same, or follow behind a =
 	name  string   // of the primary that it knows; "": any
+	knows []string // addresses of replicas
 
 	refuses error // the connection
 }
@@ -104,7 +105,7 @@ func (f *fake) answer(command resp.Value) string {
 	last := string(command.Elems[len(command.Elems)-1].Str)
 	word := string(command.Elems[len(command.Elems)-2].Str)
 	switch word {
-	case "MASTER", "GET-MASTER-ADDR-BY-NAME", "SENTINELS":
+	case "MASTER", "GET-MASTER-ADDR-BY-NAME", "SENTINELS", "REPLICAS":
 		if f.name != "" && f.name != last {
 			return "-ERR No such master with that name\r\n"
 		}
@@ -118,7 +119,19 @@ func (f *fake) answer(command resp.Value) string {
 				id = addr
 			}
 			host, port, _ := net.SplitHostPort(addr)
-			list += string(resp.AppendCommand(nil, "ip", host, "port", port, "runid", id, "flags", "sentinel"))
+			port, quiet := strings.CutSuffix(port, "!") // it has told nothing for long
+			ago := "1500"
+			if quiet {
+				ago = "3600000"
+			}
+			list += string(resp.AppendCommand(nil, "ip", host, "port", port, "runid", strings.TrimSuffix(id, "!"), "flags", "sentinel", "last-hello-message", ago))
+		}
+		return list
+	case "REPLICAS":
+		list := fmt.Sprintf("*%d\r\n", len(f.knows))
+		for _, addr := range f.knows {
+			host, port, _ := net.SplitHostPort(addr)
+			list += string(resp.AppendCommand(nil, "ip", host, "port", port, "flags", "slave"))
 		}
 		return list
 	case "SENTINEL":
