@@ -130,6 +130,40 @@ func TestAGrantThatReplicasDoNotHaveIsRolledBack(t *testing.T) {
 	b.want("UNLOCK k", ":1")
 }
 
+// A server that is promoted while replicas are waited for has the grant, but not the re-entry. Then the re-entry is asked anew: an UNLOCK of
+// another session of the owner would free the lock.
+func TestAReentryThatTheNewPrimaryDoesNotHaveIsAskedAnew(t *testing.T) {
+	t.Parallel()
+	srv := redistest.Start(t)
+	p := startProxy(t, srv, nil)
+	a, b, c := p.session(2), p.session(2), p.session(2)
+	held := a.fence("LOCK named OWNER o")
+	mine := c.fence("LOCK mine")
+	b.send("LOCK named OWNER o SYNC 1")
+	c.send("LOCK mine SYNC 1")
+	own, field := p.ownerOf(c), "{"+p.ownerOf(b)+"}"
+	p.eventuallyHeld("named", "o", "2")
+	p.eventuallyHeld("mine", own, "2")
+	srv.Do(t, "EVAL", `redis.call('HDEL', 'named', ARGV[1])
+		redis.call('HSET', 'named', 'o', 1, '{ours}', 1)
+		redis.call('HSET', 'mine', ARGV[2], 1, '{request}', 0)`, "2", "named", "mine", field, own)
+	redistest.StartReplica(t, srv)
+	for _, s := range []struct {
+		*session
+		key, owner string
+		fence      int64
+	}{{b, "named", "o", held}, {c, "mine", own, mine}} {
+		if got := fenceIn(t, s.reply()); got != s.fence {
+			t.Errorf("%s: fence %d, not %d", s.key, got, s.fence)
+		}
+		if got := srv.Do(t, "HGET", s.key, s.owner); got != "2" {
+			t.Errorf("%s: %v holds behind a re-entry that was answered", s.key, got)
+		}
+	}
+	a.want("UNLOCK named OWNER o", ":0")
+	b.want("UNLOCK named OWNER o", ":1")
+}
+
 const syncLeast = 300 * time.Millisecond
 
 func TestManyGrantsShareAWait(t *testing.T) {

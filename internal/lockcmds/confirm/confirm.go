@@ -6,8 +6,9 @@
 //	            patient line of the server ──► round: the same, with a longer WAIT ──► …
 //
 // WAIT counts the replicas that have the last write of its own connection, and stops that connection. A grant is written by another
-// connection. So a round writes behind each grant, on the connection that waits: prove.lua finds the grant by its fence and changes
-// nothing. A replica that has this write has the grant. If the server is not the one that gave the grant, the script does not find it.
+// connection. So a round writes behind each grant, on the connection that waits: prove.lua finds the grant by its fence and by the
+// number of the acquire, and changes nothing. A replica that has this write has the grant. If the server is not the one that gave the grant, the script
+// does not find it.
 //
 // All grants that wait at a server share a round, of whatever hash slots they are. After each round the servers of the others are looked up anew,
 // because their slots may have moved. There is one round at a time in each line. A round waits for the smallest number first, and
@@ -25,6 +26,7 @@ import (
 	"github.com/lockproxy/lockproxy/internal/lockcmds/clock"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/jobs"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/redislink"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/script"
 )
 
 // Options of a Confirmer. All are required.
@@ -36,11 +38,11 @@ type Options struct {
 
 // Grant is a grant whose client has not been told of it.
 type Grant struct {
-	Lock, Owner string
-	Fence       int64
-	Replicas    int             // that must have it, at least 1
-	Until       time.Time       // when its client waits no longer
-	Done        func(o Outcome) // called once by a job. Requires no locks
+	Lock     string
+	Part     script.Part     // as the acquire has written it, with the fence of the grant
+	Replicas int             // that must have it, at least 1
+	Until    time.Time       // when its client waits no longer
+	Done     func(o Outcome) // called once by a job. Requires no locks
 }
 
 // Outcome is what became of a Grant.

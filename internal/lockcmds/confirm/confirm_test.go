@@ -13,6 +13,7 @@ import (
 	"github.com/lockproxy/lockproxy/internal/lockcmds/clock"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/jobs"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/redislink"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/script"
 	"github.com/lockproxy/lockproxy/internal/locktest"
 	"github.com/lockproxy/lockproxy/internal/resp"
 )
@@ -161,7 +162,7 @@ func (w *world) settle() {
 
 // grant asks for a grant whose client waits for that long.
 func (w *world) grant(at redislink.Node, lock string, replicas int, wait time.Duration) {
-	w.Confirm(at, Grant{Lock: lock, Owner: "o", Fence: 7, Replicas: replicas, Until: time.Now().Add(wait), Done: func(o Outcome) {
+	w.Confirm(at, Grant{Lock: lock, Part: script.Part{Owner: "o", Fence: 7}, Replicas: replicas, Until: time.Now().Add(wait), Done: func(o Outcome) {
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		if _, twice := w.outcomes[lock]; twice {
@@ -354,6 +355,27 @@ func TestAGrantWhoseSlotMovesIsAskedForElsewhere(t *testing.T) {
 			t.Errorf("the rounds at the new server: %s", got)
 		}
 		w.check(t, map[string]string{"moves": "confirmed after 50ms", "stays": "0 replicas after 1s"})
+	})
+}
+
+// Replicas of the server that had the slot say nothing of the server that has it now.
+func TestAGrantWhoseSlotMovesWhileReplicasAnswerIsNotConfirmed(t *testing.T) {
+	play(t, func(t *testing.T, w *world) {
+		from, to := newServer(1), newServer(1)
+		one, other, stays := &node{at: from}, &node{at: from}, &node{at: from}
+		to.gone["other"] = true
+		from.during = func() {
+			for _, n := range []*node{one, other} {
+				n.mu.Lock()
+				n.at = to
+				n.mu.Unlock()
+			}
+		}
+		w.grant(one, "one", 1, time.Second)
+		w.grant(other, "other", 1, time.Second)
+		w.grant(stays, "stays", 1, time.Second)
+		w.settle()
+		w.check(t, map[string]string{"one": "confirmed after 50ms", "other": "gone after 50ms", "stays": "confirmed after 0s"})
 	})
 }
 

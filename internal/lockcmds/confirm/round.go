@@ -40,7 +40,7 @@ func (c *Confirmer) ask(at place, grants []wanted) (rest []asked, early bool) {
 	ctx, cancel := context.WithDeadline(c.life, end.Add(grace))
 	defer cancel()
 	err := at.server.Confirm(func(conn redislink.Confirmation) (err error) {
-		rest, err = c.askOn(ctx, conn, rest, end)
+		rest, err = c.askOn(ctx, at.server, conn, rest, end)
 		return err
 	})
 	if refusal := finalOf(err); refusal != nil {
@@ -56,11 +56,13 @@ func (c *Confirmer) ask(at place, grants []wanted) (rest []asked, early bool) {
 const leastLimit = 5 * time.Millisecond
 
 // askOn asks on one connection. all is in the order of the numbers of replicas.
-func (c *Confirmer) askOn(ctx context.Context, conn redislink.Confirmation, all []asked, end time.Time) (rest []asked, err error) {
+func (c *Confirmer) askOn(
+	ctx context.Context, at redislink.Server, conn redislink.Confirmation, all []asked, end time.Time,
+) (rest []asked, err error) {
 	keys, args := make([][]string, len(all)), make([][]string, len(all))
 	var of *script.Script
 	for i, g := range all {
-		call := script.Prove{Key: g.Lock, Owner: g.Owner, Fence: g.Fence}.Call()
+		call := script.Prove{Key: g.Lock, Part: g.Part}.Call()
 		of, keys[i], args[i] = call.Script, call.Keys, call.Args
 	}
 	answers, have, err := conn.Write(ctx, of, keys, args, all[0].Replicas, end.Sub(c.Clock.Now()))
@@ -71,7 +73,11 @@ func (c *Confirmer) askOn(ctx context.Context, conn redislink.Confirmation, all 
 	for {
 		n := 0 // the order is that of the numbers
 		for n < len(written) && written[n].Replicas <= have {
-			c.done(written[n].Grant, Outcome{Confirmed: true})
+			if g := written[n]; g.node.Server() == at {
+				c.done(g.Grant, Outcome{Confirmed: true})
+			} else { // the replicas of the server that has the slot now may not have it
+				unwritten = append(unwritten, g)
+			}
 			n++
 		}
 		written = written[n:]

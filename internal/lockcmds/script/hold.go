@@ -299,12 +299,14 @@ func DecodeHolder(v resp.Value) (Holder, error) {
 
 // Prove tells whether a grant is on a server, by a write that changes nothing. WAIT behind it counts the replicas that have the grant.
 type Prove struct {
-	Key, Owner string
-	Fence      int64
+	Key  string
+	Part // of the acquire; Holds says nothing
 }
 
 // Call is the call of prove.lua.
-func (p Prove) Call() Call { return Call{prove, []string{p.Key}, []string{p.Owner, itoa(p.Fence)}} }
+func (p Prove) Call() Call {
+	return Call{prove, []string{p.Key}, []string{p.Owner, itoa(p.Fence), itoa(p.Request), p.field()}}
+}
 
 // DecodeProved decodes the answer of prove.lua.
 func DecodeProved(v resp.Value) (here bool, err error) {

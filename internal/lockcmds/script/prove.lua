@@ -3,15 +3,26 @@
 -- WAIT counts the replicas that have the last write of its connection. A WAIT behind this script on the same connection
 -- counts those that have the grant: the grant was there before the write. Run again the script does the same.
 --
--- KEYS[1]  lock   hash, see lib/hash.lua; exists only while held
--- ARGV[1]  owner  of the grant
--- ARGV[2]  fence  of the grant
+-- KEYS[1]  lock     hash, see lib/hash.lua; exists only while held
+-- ARGV[1]  owner    of the grant
+-- ARGV[2]  fence    of the grant
+-- ARGV[3]  request  number of the acquire, which may have deepened an older grant
+-- ARGV[4]  field    of the session, for a named owner; empty: the owner has one session
 --
 -- Returns  1  the grant is here
 --          0  it is not: the lease has ended, or another server was promoted without it
 
-local held = redis.pcall('HMGET', KEYS[1], ARGV[1], 'fence')
+local field = ARGV[4]
+local held = redis.pcall('HMGET', KEYS[1], ARGV[1], 'fence', field == '' and '{request}' or field)
 if held.err or not held[1] or held[2] ~= ARGV[2] then
+  return 0
+end
+--@ hash
+local _, last = field_of(held[3])
+if field == '' then
+  last = tonumber(held[3] or 0) or 0
+end
+if last < tonumber(ARGV[3]) then
   return 0
 end
 redis.call('HSET', KEYS[1], 'fence', ARGV[2])

@@ -153,8 +153,10 @@ func (w *waiter) confirm(g grant) {
 		return
 	}
 	until := w.ConfirmUntil(w.x.Calls.Clock.Now(), w.began, g.sentAt)
+	part := w.claim.Part()
+	part.Fence = g.fence
 	w.home.Confirm.Confirm(w.home.Calls.Own.Node(w.lock()), confirm.Grant{
-		Lock: w.lock(), Owner: w.claim.Key().Owner, Fence: g.fence, Replicas: w.Sync, Until: until,
+		Lock: w.lock(), Part: part, Replicas: w.Sync, Until: until,
 		Done: func(o confirm.Outcome) {
 			w.x.mu.Lock()
 			w.fence = 0
