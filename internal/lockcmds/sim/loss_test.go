@@ -104,6 +104,8 @@ const (
 	// renewLimit is the time in which a renewal is answered by a server that can be reached: a third of the lease, a pause after a failure and
 	// the way.
 	renewLimit = lease/3 + lease/10 + 200*time.Millisecond
+	// tellTime is what a loss takes from the answer to a renewal to its client.
+	tellTime = 50 * time.Millisecond
 	// chosenLimit is longer than all leases that clients choose in histories.
 	chosenLimit = 6 * time.Second
 )
@@ -129,7 +131,7 @@ func (r *rules) learned() {
 		at := w.slots[slot].shard.primary
 		own := p.link.own.to(at)
 		since := max(d.due, p.sawAt, own.since, p.pausedUntil, at.halted)
-		waits := max(own.there, own.back) > w.now // something is on its way, and may be so for long
+		waits := max(own.there, own.back)+tellTime > w.now // something is on its way, and may be so for long
 		limit := renewLimit
 		if b.chosen {
 			limit = chosenLimit
@@ -160,7 +162,7 @@ func (r *rules) counts(c *client, s *slot, b *belief) {
 		return
 	}
 	sh := w.slots[w.slotOf(s.cmd.Key)].shard
-	b.synced = b.synced || s.cmd.Sync >= len(sh.servers)-1 && !w.moving && r.movedAt[s.cmd.Key] < max(s.sent, r.granted[s.cmd.Key])
+	b.synced = b.synced || s.cmd.Sync >= len(sh.servers)-1 && !w.moving && r.movedAt[s.cmd.Key] < max(s.sent, r.made[grant{s.cmd.Key, b.fence}])
 	r.unsure(c, s.cmd.Key, b)
 }
 

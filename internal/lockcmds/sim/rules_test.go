@@ -26,6 +26,7 @@ type rules struct {
 	short   map[string]time.Duration // by key: until when waiters may not know that its lease was made shorter
 	granted map[string]time.Duration // by key: when Redis granted it last
 	flushed map[string]int64         // by key: the largest fence whose counter was flushed
+	made    map[grant]time.Duration  // when the server that counts made it
 	movedAt map[string]time.Duration // by key: when its hash slot got to another shard
 	unknown []debt                   // holds that the server which counts does not know
 	lossy   map[string]bool          // by key: something was lost with a primary
@@ -56,7 +57,7 @@ func newRules(w *world, keys []string) *rules {
 	return &rules{
 		w: w, keys: keys, ok: map[string]int64{}, chains: map[string]chain{},
 		free: map[string]freedom{}, upset: map[string]time.Duration{}, short: map[string]time.Duration{}, granted: map[string]time.Duration{},
-		flushed: map[string]int64{}, movedAt: map[string]time.Duration{},
+		flushed: map[string]int64{}, movedAt: map[string]time.Duration{}, made: map[grant]time.Duration{},
 		lossy: map[string]bool{}, shorter: map[grant]bool{},
 	}
 }
@@ -200,7 +201,7 @@ func (r *rules) executed(at *server, p *proxy, name string, args []string, key s
 		return
 	}
 	if granted {
-		r.granted[key] = w.now
+		r.granted[key], r.made[grant{key, after.fence}] = w.now, w.now
 		r.counted(key, after)
 	}
 	r.chain(p, key, before, after)
