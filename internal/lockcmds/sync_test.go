@@ -147,6 +147,8 @@ func TestAReentryThatTheNewPrimaryDoesNotHaveIsAskedAnew(t *testing.T) {
 	srv.Do(t, "EVAL", `redis.call('HDEL', 'named', ARGV[1])
 		redis.call('HSET', 'named', 'o', 1, '{ours}', 1)
 		redis.call('HSET', 'mine', ARGV[2], 1, '{request}', 0)`, "2", "named", "mine", field, own)
+	p.eventuallyHeld("named", "o", "2")
+	p.eventuallyHeld("mine", own, "2")
 	redistest.StartReplica(t, srv)
 	for _, s := range []struct {
 		*session
