@@ -113,7 +113,8 @@ func (r *release) countedOn() (yes bool) {
 
 // Answered turns the outcome of a release into the reply. Requires the session lock, or that the session has ended.
 func (r *release) Answered(o calls.Outcome) []byte {
-	a, err := calls.Decoded(o.Reply, o.Err, script.DecodeReleased)
+	sent := r.call()
+	a, err := calls.Decoded(o.Reply, o.Err, sent.Decode)
 	if errors.Is(err, contract.ErrUnsent) && r.countedOn() {
 		r.Doubted(r.q.SentAt)
 		r.e.calls.Repeat(&r.q, r.call().Call())

@@ -122,12 +122,12 @@ type Acquired struct {
 // DecodeAcquired decodes the answer of acquire.lua and fair.lua.
 func DecodeAcquired(v resp.Value) (Acquired, error) {
 	n, err := numbersOf(v)
-	if err != nil || n[0] != 1 {
+	if err != nil || n.at[0] != 1 {
 		return Acquired{PTTL: n.duration(1)}, err
 	}
-	a := Acquired{Granted: true, Fence: n.at(1), Holds: n.at(2), Mine: 1, Damage: Damage(n.at(3))}
-	if len(n) > 5 {
-		a.Mine = n[5]
+	a := Acquired{Granted: true, Fence: n.at[1], Holds: n.at[2], Mine: 1, Damage: Damage(n.at[3])}
+	if n.len > 5 {
+		a.Mine = n.at[5]
 	}
 	return a, nil
 }
@@ -135,10 +135,10 @@ func DecodeAcquired(v resp.Value) (Acquired, error) {
 // DecodeCrowd decodes the answer of crowd.lua.
 func DecodeCrowd(v resp.Value) (Acquired, error) {
 	n, err := numbersOf(v)
-	if err != nil || n[0] != 1 {
-		return Acquired{PTTL: n.duration(1), Placed: err == nil, Place: n.at(2)}, err
+	if err != nil || n.at[0] != 1 {
+		return Acquired{PTTL: n.duration(1), Placed: err == nil, Place: n.at[2]}, err
 	}
 	return Acquired{
-		Granted: true, Fence: n.at(1), Holds: n.at(2), Mine: n.at(5), Damage: Damage(n.at(3)), Placed: true, Place: n.at(4),
+		Granted: true, Fence: n.at[1], Holds: n.at[2], Mine: n.at[5], Damage: Damage(n.at[3]), Placed: true, Place: n.at[4],
 	}, nil
 }

@@ -44,11 +44,20 @@
 --          {-2, fence}                             it is, but by a grant with another fence
 --          odd: 1 the counter held no fence; 2 the key of the queue holds something else; else 0
 --          place: of the plain waiters, 0 not in the queue, 1 at its head, 2 behind others
+-- The first may be -new fence: the fence is that of ARGV[2], one waiter is named, odd and place are 0.
 
---@ lower
-local fence, answer = lower(KEYS[1], ARGV[1], ARGV[2], ARGV[5], ARGV[3], ARGV[6], ARGV[7], ARGV[8])
-if answer then
-  return answer
+local known, fence = false, nil
+if ARGV[5] == '0' and ARGV[7] == '' then -- usually it is the last hold, of the grant that the session knows
+  local held = redis.pcall('HMGET', KEYS[1], ARGV[1], 'fence', '{request}')
+  known = held[1] and held[2] == ARGV[2] and (tonumber(held[3]) or 0) < tonumber(ARGV[3])
+end
+if not known then
+  --@ lower
+  local by, answer = lower(KEYS[1], ARGV[1], ARGV[2], ARGV[5], ARGV[3], ARGV[6], ARGV[7], ARGV[8])
+  if answer then
+    return answer
+  end
+  fence = by
 end
 --@ head
 local plain, fair = ARGV[12] ~= '', ARGV[17]
@@ -85,7 +94,9 @@ else
     redis.call(ARGV[4], tell, '0')
   end
 end
-if head and plain then
+if who == 1 and head and ARGV[11] == '1' then
+  place = 1 -- the turn of the plain waiters goes on
+elseif head and plain then
   --@ deadline
   --@ crowd
   if who == 1 then
@@ -95,6 +106,10 @@ if head and plain then
   end
 end
 local odd = replaced or no_queue or 0
+if known and who ~= 0 and odd == 0 and place == 0 and not (plain and fair) then
+  return -new
+end
+fence = fence or tonumber(ARGV[2])
 if who == 0 then
   return {1, fence, 1, odd, 0, place}
 end

@@ -95,6 +95,7 @@ const (
 	ToNobody = iota
 	ToPlain
 	ToFair
+	ToNamed // the one that the call has named
 )
 
 // Released is the answer to Release and HandOver.
@@ -102,32 +103,35 @@ type Released struct {
 	Status  ReleaseStatus
 	Fence   int64 // of the grant; 0: it was taken without one
 	Holds   int64 // of the owner that are left
-	To      int64 // ToNobody, ToPlain or ToFair
+	To      int64 // ToNobody, ToPlain, ToFair or ToNamed
 	Granted int64 // fence of that waiter's grant
 	Placed  bool  // Place is known
 	Place   int64 // of the plain waiters, as in package turns
 	Damage  Damage
 }
 
-// DecodeReleased decodes the answer of release.lua and handover.lua.
-func DecodeReleased(v resp.Value) (Released, error) {
+// Decode decodes the answer of release.lua, and of handover.lua to a HandOver with this Release.
+func (r *Release) Decode(v resp.Value) (Released, error) {
+	if v.Kind == resp.Integer && v.Int < 0 {
+		return Released{Status: HandedOver, Granted: -v.Int, Fence: r.Fence, To: ToNamed, Placed: true}, nil
+	}
 	n, err := numbersOf(v)
 	if err != nil {
 		return Released{}, err
 	}
-	switch n[0] {
+	switch n.at[0] {
 	case 2:
 		return Released{
-			Status: HandedOver, Granted: n.at(1), Fence: n.at(2), Damage: Damage(n.at(3)), To: n.at(4), Placed: true, Place: n.at(5),
+			Status: HandedOver, Granted: n.at[1], Fence: n.at[2], Damage: Damage(n.at[3]), To: n.at[4], Placed: true, Place: n.at[5],
 		}, nil
 	case 1:
-		return Released{Status: Freed, Fence: n.at(1), Damage: Damage(n.at(3)), Placed: len(n) > 5, Place: n.at(5)}, nil
+		return Released{Status: Freed, Fence: n.at[1], Damage: Damage(n.at[3]), Placed: n.len > 5, Place: n.at[5]}, nil
 	case 0:
-		return Released{Status: StillHeld, Holds: n.at(1), Fence: n.at(2)}, nil
+		return Released{Status: StillHeld, Holds: n.at[1], Fence: n.at[2]}, nil
 	case -1:
 		return Released{Status: NotHolder}, nil
 	case -2:
-		return Released{Status: OtherGrant, Fence: n.at(1)}, nil
+		return Released{Status: OtherGrant, Fence: n.at[1]}, nil
 	}
 	return Released{}, errStrange
 }
@@ -163,7 +167,7 @@ func (d Drop) Call() Call {
 // were dropped. The answer to a copy says the same.
 func DecodeDropped(v resp.Value) (left bool, err error) {
 	n, err := numbersOf(v)
-	return err == nil && n[0] == 2, err
+	return err == nil && n.at[0] == 2, err
 }
 
 // Force frees a lock of any holder.
@@ -221,10 +225,10 @@ type Extended struct {
 // DecodeExtended decodes the answer of extend.lua.
 func DecodeExtended(v resp.Value) (Extended, error) {
 	n, err := numbersOf(v)
-	if err != nil || n[0] != 1 && n[0] != -2 {
+	if err != nil || n.at[0] != 1 && n.at[0] != -2 {
 		return Extended{}, err
 	}
-	return Extended{Held: n[0] == 1, Other: n[0] == -2, Fence: n.at(1), Holds: n.at(2)}, nil
+	return Extended{Held: n.at[0] == 1, Other: n.at[0] == -2, Fence: n.at[1], Holds: n.at[2]}, nil
 }
 
 // Renewal is one lease of a Renew.
@@ -250,8 +254,17 @@ func (r Renew) Call() Call {
 
 // DecodeRenewed decodes the answer of renew.lua: for each lease how many holds the owner has, 0: it is not ours any more.
 func DecodeRenewed(v resp.Value) ([]int64, error) {
-	n, err := numbersOf(v)
-	return n, err
+	if v.IsError() {
+		return nil, Error(v.Str)
+	}
+	if len(v.Elems) == 0 {
+		return nil, errStrange
+	}
+	all := make([]int64, len(v.Elems))
+	for i := range v.Elems {
+		all[i] = v.Elems[i].Int
+	}
+	return all, nil
 }
 
 // Ask asks whether a client may run scripts.

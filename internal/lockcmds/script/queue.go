@@ -42,7 +42,7 @@ func (r Refresh) Call() Call {
 // DecodeCount decodes the answer of leave.lua and refresh.lua: how many of the places were in the queue.
 func DecodeCount(v resp.Value) (int, error) {
 	n, err := numbersOf(v)
-	return int(n.at(0)), err
+	return int(n.at[0]), err
 }
 
 // Head asks for the first place in the queue of a lock.
@@ -80,7 +80,7 @@ type HeadRemoved struct {
 // DecodeHeadRemoved decodes the answer of remove_head.lua.
 func DecodeHeadRemoved(v resp.Value) (HeadRemoved, error) {
 	n, err := numbersOf(v)
-	return HeadRemoved{n.at(0) == 1, n.at(1)}, err
+	return HeadRemoved{n.at[0] == 1, n.at[1]}, err
 }
 
 // Front puts a fair waiter whose grant is about to be dropped at the head of the queue.

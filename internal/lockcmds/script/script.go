@@ -183,36 +183,30 @@ const (
 	Kept  = -2 * time.Millisecond // the lock is free, but kept for another
 )
 
-// numbers is what most scripts return: integers, status first. The usual end of an acquire or a release comes as a bare fence,
-// short for {1, fence, 1}: an array costs Redis a microsecond more.
-type numbers []int64
-
-func numbersOf(v resp.Value) (numbers, error) {
-	if v.IsError() {
-		return nil, Error(v.Str)
-	}
-	if v.Kind == resp.Integer {
-		return numbers{1, v.Int, 1}, nil
-	}
-	if len(v.Elems) == 0 {
-		return nil, errStrange
-	}
-	out := make(numbers, len(v.Elems))
-	for i, e := range v.Elems {
-		out[i] = e.Int
-	}
-	return out, nil
+// numbers is what most scripts return: integers, status first; 0 behind the end. The usual end of an acquire or a release comes as a bare
+// fence, short for {1, fence, 1}: an array costs Redis a microsecond more.
+type numbers struct {
+	at  [6]int64
+	len int
 }
 
-// at returns the number at position i, 0 behind the end.
-func (n numbers) at(i int) int64 {
-	if i < len(n) {
-		return n[i]
+func numbersOf(v resp.Value) (n numbers, _ error) {
+	switch {
+	case v.IsError():
+		return n, Error(v.Str)
+	case v.Kind == resp.Integer:
+		return numbers{[6]int64{1, v.Int, 1}, 3}, nil
+	case len(v.Elems) == 0 || len(v.Elems) > len(n.at):
+		return n, errStrange
 	}
-	return 0
+	n.len = len(v.Elems)
+	for i := range v.Elems {
+		n.at[i] = v.Elems[i].Int
+	}
+	return n, nil
 }
 
-func (n numbers) duration(i int) time.Duration { return time.Duration(n.at(i)) * time.Millisecond }
+func (n *numbers) duration(i int) time.Duration { return time.Duration(n.at[i]) * time.Millisecond }
 
 func itoa(n int64) string { return strconv.FormatInt(n, 10) }
 

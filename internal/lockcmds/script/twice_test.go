@@ -387,3 +387,45 @@ func calls2(owner string) string {
 	}
 	return ""
 }
+
+// The usual answer to a hand-over is one number. It says what the long answer says, which a call for two waiters gets.
+func TestAHandOverToTheOneThatIsNamedIsAnsweredInShort(t *testing.T) {
+	t.Parallel()
+	b := table{t, redistest.Start(t).Client(t)}
+	release := script.Release{Key: key, Part: part(me, newest, 0), Lease: 30 * time.Second}
+	waiter := script.Acquire{Key: key, Part: script.Part{Owner: third, Request: 3, Holds: 1}, Lease: 30 * time.Second}
+	plain := script.HandOver{Release: release, Wait: time.Minute, Crowd: place, Plain: &waiter}
+	fair := script.HandOver{Release: release, Wait: time.Minute, Crowd: place, Fair: &waiter}
+	stays, both := plain, fair
+	stays.Stays = true
+	both.Plain = &script.Acquire{Key: key, Part: script.Part{Owner: other, Request: 4, Holds: 1}, Lease: 30 * time.Second}
+	for name, c := range map[string]struct {
+		script.HandOver
+		queue  []string
+		fence  int // in Redis
+		short  bool
+		status script.ReleaseStatus
+		to     int64
+		place  int64
+	}{
+		"plain":                       {plain, nil, fence, true, script.HandedOver, script.ToNamed, 0},
+		"plain, in its turn":          {plain, []string{place, me}, fence, true, script.HandedOver, script.ToNamed, 0},
+		"plain, and its turn goes on": {stays, []string{place, me}, fence, false, script.HandedOver, script.ToPlain, 1},
+		"plain, out of turn":          {plain, []string{me}, fence, false, script.Freed, script.ToNobody, 2},
+		"fair":                        {fair, []string{third, me}, fence, true, script.HandedOver, script.ToNamed, 0},
+		"fair, without its place":     {fair, nil, fence, true, script.HandedOver, script.ToNamed, 0},
+		"fair, out of turn":           {fair, []string{me}, fence, false, script.Freed, script.ToNobody, 0},
+		"one of two":                  {both, []string{third}, fence, false, script.HandedOver, script.ToFair, 1},
+		"of another grant":            {fair, []string{third}, fence + 1, false, script.OtherGrant, script.ToNobody, 0},
+	} {
+		b.reset([]any{me, 1, "fence", c.fence, "{request}", 5}, c.queue...)
+		v := b.run(c.Call())
+		got, err := release.Decode(v)
+		if err != nil || (v.Kind == resp.Integer) != c.short || got.Status != c.status || got.To != c.to || got.Place != c.place || int(got.Fence) != c.fence {
+			t.Errorf("%s: %+v, %v, of %v", name, got, err, v)
+		}
+		if granted := b.c.HGet(t.Context(), key, "fence").Val(); got.Status == script.HandedOver && strconv.FormatInt(got.Granted, 10) != granted {
+			t.Errorf("%s: fence %d, and %s in Redis", name, got.Granted, granted)
+		}
+	}
+}

@@ -269,7 +269,7 @@ func (b *twins) show(_ map[string]string, v any) string {
 func (*twins) blur(text string) string {
 	var out strings.Builder
 	for f := range strings.FieldsSeq(text) {
-		digits := strings.Trim(f, "[]")
+		digits := strings.Trim(f, "[]-")
 		n, err := strconv.ParseInt(digits, 10, 64)
 		switch {
 		case err == nil && n > leastFence:

@@ -244,7 +244,7 @@ func (o *Offer) settle(a script.Released, sentAt time.Time, err error) (deliver 
 			continue
 		}
 		outcome, answer := granted, kinds.AnswerOf(granted, w.Lease, err)
-		if a.To != int64(i) {
+		if a.To != int64(i) && a.To != script.ToNamed {
 			// If the lock was freed, its message wakes the waiter along with the others. If the lock was handed to another waiter, this
 			// one's turn will come. Else the next attempt tells how things stand.
 			outcome, answer = missed, kinds.AnswerOf(missed, w.Lease, err)
