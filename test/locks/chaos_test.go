@@ -250,27 +250,34 @@ func (s *stand) take(p *namedProxy, verb, key string, by int64) (reply, error) {
 
 var errNotGranted, errNotReleased = errors.New("not granted"), errors.New("not released")
 
-// saveHistory writes all commands and faults in the order of their beginning.
-func (s *stand) saveHistory(path string) {
-	type line struct {
-		at   int64
-		text string
-	}
-	var lines []line
-	for _, ops := range s.history() {
-		for _, o := range ops {
-			lines = append(lines, line{o.Call, o.String()})
-		}
-	}
-	for _, in := range slices.Concat(s.incidents, s.stalls.all()) {
-		lines = append(lines, line{in.from, in.String()})
-	}
-	slices.SortFunc(lines, func(a, b line) int { return cmp.Compare(a.at, b.at) })
+// logLine is what happened at one moment.
+type logLine struct {
+	at   int64
+	text string
+}
+
+// inOrder is a log, oldest line first.
+func inOrder(lines []logLine) string {
+	slices.SortFunc(lines, func(a, b logLine) int { return cmp.Compare(a.at, b.at) })
 	var text strings.Builder
 	for _, l := range lines {
 		fmt.Fprintln(&text, l.text)
 	}
-	if err := os.WriteFile(path, []byte(text.String()), 0o600); err != nil {
+	return text.String()
+}
+
+// saveHistory writes all commands and faults in the order of their beginning.
+func (s *stand) saveHistory(path string) {
+	var lines []logLine
+	for _, ops := range s.history() {
+		for _, o := range ops {
+			lines = append(lines, logLine{o.Call, o.String()})
+		}
+	}
+	for _, in := range slices.Concat(s.incidents, s.stalls.all()) {
+		lines = append(lines, logLine{in.from, in.String()})
+	}
+	if err := os.WriteFile(path, []byte(inOrder(lines)), 0o600); err != nil {
 		s.t.Error(err)
 	}
 	s.t.Logf("history (kept with -artifacts): %s", path)

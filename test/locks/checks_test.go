@@ -33,7 +33,7 @@ func (s *stand) check() (found []finding) {
 		add("holds", overlaps(all)...)
 		for _, key := range s.keys {
 			picture := filepath.Join(s.t.ArtifactDir(), key+".html")
-			if bad := linearizable(key, histories, s.lease, s.disturbed, s.losses, picture); bad != "" {
+			if bad := linearizable(key, histories, s.lease, s.mayGetNothing, s.losses, picture); bad != "" {
 				add("model", bad)
 			}
 		}
@@ -92,8 +92,8 @@ func (s *stand) outOfOrder(histories map[string][]op) (bad []string) {
 			continue
 		}
 		for _, second := range granted {
-			if seen && second.Key == first.Key && at < second.Call && second.Fence < first.Fence {
-				bad = append(bad, fmt.Sprintf("%v\n  came after %v\n  though queued at %.3f, before it asked", first, second, seconds(at)))
+			if seen && second.Key == first.Key && at.from < second.Call && second.Fence < first.Fence {
+				bad = append(bad, fmt.Sprintf("%v\n  came after %v\n  though queued at %.3f, before it asked", first, second, seconds(at.from)))
 			}
 		}
 	}
@@ -161,14 +161,61 @@ func (s *stand) uncalled(all []*hold, histories map[string][]op) (bad []string) 
 			switch {
 			case o.Out == refused && s.calm(o.Key, o.Call, o.Return):
 				bad = append(bad, o.String())
-			case o.Out == unknown && !last && s.calm(o.Key, cmp.Or(o.Heard, o.Call), o.Call+int64(6*time.Second)) && !waitedBehind(all, o):
-				bad = append(bad, o.String())
+			case o.Out == unknown && !last && s.calm(o.Key, cmp.Or(o.Heard, o.Call), o.Call+int64(6*time.Second)) && !waitedBehind(all, o) && !(o.Verb == "FAIRLOCK" && s.behindStale(o)):
+				bad = append(bad, o.String()+s.around(o, histories))
 			case o.Return > 0 && took > max(0, o.Wait)+s.tooSlow() && (!o.acquire() || o.Wait >= 0) && s.calm(o.Key, o.Call, o.Return):
 				bad = append(bad, "slow: "+o.String())
 			}
 		}
 	}
 	return bad
+}
+
+// mayGetNothing reports whether an acquire may get nothing though nobody holds the lock.
+func (s *stand) mayGetNothing(o op) bool { return o.Wait != 0 && s.disturbed(o) || s.behindStale(o) }
+
+// behindStale reports whether a place that a fault may have made stale was in the fair queue during an acquire. Until it is removed, which may be
+// long after the fault, fair waiters wait behind it, and a lock that becomes free is kept for it for a moment.
+func (s *stand) behindStale(o op) bool {
+	if !o.acquire() {
+		return false
+	}
+	end := cmp.Or(o.Return, o.Call+int64(endless))
+	for place, seen := range s.watcher.queued[o.Key] {
+		if place == o.Owner || seen.to < o.Call || seen.from > end {
+			continue
+		}
+		if slices.ContainsFunc(s.incidents, func(in incident) bool {
+			return !in.harmless && in.concerns(o.Key) && in.from <= seen.to && seen.from <= in.to
+		}) {
+			return true
+		}
+	}
+	return false
+}
+
+// around are the faults that were done shortly before a command was given up or meanwhile, the other commands for its key, and its fair queue.
+func (s *stand) around(o op, histories map[string][]op) string {
+	from, to := o.Call-int64(endless), o.Call+int64(endless+late)
+	var lines []logLine
+	for _, in := range slices.Concat(s.incidents, s.stalls.all()) {
+		if in.from <= to && in.to >= from {
+			lines = append(lines, logLine{in.from, in.String()})
+		}
+	}
+	for _, ops := range histories {
+		for _, other := range ops {
+			if other.Key == o.Key && other != o && other.Call <= to && max(other.Return, other.Call) >= from {
+				lines = append(lines, logLine{other.Call, other.String()})
+			}
+		}
+	}
+	for owner, seen := range s.watcher.queued[o.Key] {
+		if seen.from <= to && seen.to >= from {
+			lines = append(lines, logLine{seen.from, fmt.Sprintf("%s in the queue [%.3f, %.3f]", owner, seconds(seen.from), seconds(seen.to))})
+		}
+	}
+	return "\n  among\n" + inOrder(lines)
 }
 
 // tooSlow is how much later than its wait a command may return in calm. With a long lease a waiter that was forgotten is later by far.

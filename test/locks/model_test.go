@@ -137,14 +137,13 @@ var model = porcupine.Model{
 
 func (s lockState) hash() uint64 { return uint64(s.fence)<<8 ^ uint64(s.most)<<1 ^ uint64(s.lapse) }
 
-// inputs prepares the history of one key. A command that has waited during a fault may be refused though the lock is free: nobody
-// could tell.
-func inputs(key string, histories map[string][]op, lease time.Duration, disturbed func(op) bool, losses []loss) []porcupine.Operation {
+// inputs prepares the history of one key. excused reports whether an acquire may get nothing though the lock is free: nobody could tell.
+func inputs(key string, histories map[string][]op, lease time.Duration, excused func(op) bool, losses []loss) []porcupine.Operation {
 	var all []porcupine.Operation
 	var doubts []op
 	for _, ops := range histories {
 		for _, o := range ops {
-			if o.Key == key && o.acquire() && (o.Out == unknown || o.Out == strange || o.tooLate() && (o.Out == busy || disturbed(o)) || o.hadAnother(losses)) {
+			if o.Key == key && o.acquire() && (o.Out == unknown || o.Out == strange || o.tooLate() && (o.Out == busy || excused(o)) || o.hadAnother(losses)) {
 				doubts = append(doubts, o)
 			}
 		}
@@ -152,7 +151,7 @@ func inputs(key string, histories map[string][]op, lease time.Duration, disturbe
 	// How long a lock without an owner that knows of it may stay: until the proxy has found out that its client has
 	// gone, which takes the limit of the call and the user timeout, and the lease has run out.
 	stays := func(o op) int64 {
-		if o.Out == acquired || o.hadAnother(losses) {
+		if o.Out == acquired || o.Out != unknown && o.hadAnother(losses) {
 			end := o.Return
 			for _, l := range losses {
 				if l.hits(o) {
@@ -172,7 +171,7 @@ func inputs(key string, histories map[string][]op, lease time.Duration, disturbe
 			}
 			in := input{op: o, lapse: lapses[i]}
 			if o.Out == busy {
-				in.doubt = o.tooLate() || o.Wait != 0 && disturbed(o) || slices.ContainsFunc(doubts, func(d op) bool {
+				in.doubt = o.tooLate() || excused(o) || slices.ContainsFunc(doubts, func(d op) bool {
 					return d.Call <= o.Return && o.Call <= stays(d)
 				})
 			}
@@ -241,8 +240,8 @@ func lapsesOf(ops []op) []int64 {
 }
 
 // linearizable returns what is wrong with the history of a key; empty: nothing.
-func linearizable(key string, histories map[string][]op, lease time.Duration, disturbed func(op) bool, losses []loss, picture string) string {
-	history := inputs(key, histories, lease, disturbed, losses)
+func linearizable(key string, histories map[string][]op, lease time.Duration, excused func(op) bool, losses []loss, picture string) string {
+	history := inputs(key, histories, lease, excused, losses)
 	model := model
 	if slices.ContainsFunc(losses, func(l loss) bool { return l.concerns(key) }) {
 		model = lossyModel

@@ -22,7 +22,7 @@ type observer struct {
 	// Owned by watch until done.
 	looks   int
 	eternal []string                       // locks seen without a TTL
-	queued  map[string]map[string]int64    // by key: fair waiters, and when they were first seen in the queue
+	queued  map[string]map[string]span     // by key: fair waiters, and when they were first and last seen in the queue
 	ahead   map[string]map[[2]string]int64 // by key: first seen before second, at the first such look
 	longest map[string]int                 // by key: longest queue
 }
@@ -37,12 +37,12 @@ func observe(at *sight, keys []string) *observer {
 	ctx, cancel := context.WithCancel(context.Background())
 	o := &observer{
 		keys: keys, end: cancel,
-		queued: make(map[string]map[string]int64), ahead: make(map[string]map[[2]string]int64),
+		queued: make(map[string]map[string]span), ahead: make(map[string]map[[2]string]int64),
 		longest: make(map[string]int),
 	}
 	o.at.Store(at)
 	for _, key := range keys {
-		o.queued[key] = make(map[string]int64)
+		o.queued[key] = make(map[string]span)
 		o.ahead[key] = make(map[[2]string]int64)
 	}
 	o.done.Go(func() { o.watch(ctx) })
@@ -105,9 +105,11 @@ func (o *observer) ask(ctx context.Context, at *sight, client *redis.Client, key
 func (o *observer) noteQueue(key string, owners []string) {
 	o.longest[key] = max(o.longest[key], len(owners))
 	for a, first := range owners {
-		if _, seen := o.queued[key][first]; !seen {
-			o.queued[key][first] = mono()
+		seen, again := o.queued[key][first]
+		if seen.to = mono(); !again {
+			seen.from = seen.to
 		}
+		o.queued[key][first] = seen
 		for _, second := range owners[a+1:] {
 			pair := [2]string{first, second}
 			if _, seen := o.ahead[key][pair]; !seen {
