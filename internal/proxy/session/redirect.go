@@ -107,6 +107,8 @@ func (u *pinning) serveWanted() {
 	}
 	pin := u.pin
 	switch {
+	case pin.login && pin.fresh:
+		return // its login is sent next, and the answer to it comes here again
 	case pin.login && !pin.keep, pin.conn.ID() == 0 && (pin.mode != readsReplies || pin.asked || u.pinWaits() || pin.InTx):
 		u.provided(0)
 		return
