@@ -8,11 +8,12 @@
 package logging
 
 import (
-	"fmt"
 	"time"
 
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
+
+	"github.com/lockproxy/lockproxy/internal/excerpt"
 )
 
 // Audit is the level of entries about acts that an operator has to answer for: refused logins, locks ended by force, limits that refuse
@@ -40,9 +41,4 @@ const longestText = 256
 func Text(name, text string) zap.Field { return zap.String(name, Shortened(text)) }
 
 // Shortened is a text as Text writes it.
-func Shortened(text string) string {
-	if len(text) <= longestText {
-		return text
-	}
-	return fmt.Sprintf("%s... (%d more bytes)", text[:longestText], len(text)-longestText)
-}
+func Shortened(text string) string { return excerpt.Of(text, longestText) }

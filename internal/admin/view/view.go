@@ -9,9 +9,8 @@ package view
 
 import (
 	"context"
-	"fmt"
-	"unicode/utf8"
 
+	"github.com/lockproxy/lockproxy/internal/excerpt"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/script"
 	"github.com/lockproxy/lockproxy/internal/proxy"
 )
@@ -36,13 +35,4 @@ func Of(p *proxy.Server) *Source {
 const longestShown = 1024
 
 // shown is a name as a table shows it.
-func shown(name string) string {
-	if len(name) <= longestShown {
-		return name
-	}
-	end := longestShown
-	for end > longestShown-utf8.UTFMax && !utf8.RuneStart(name[end]) {
-		end--
-	}
-	return fmt.Sprintf("%s... (%d more bytes)", name[:end], len(name)-end)
-}
+func shown(name string) string { return excerpt.Of(name, longestShown) }

@@ -8,9 +8,9 @@
 package endings
 
 import (
-	"strconv"
-	"strings"
 	"time"
+
+	"github.com/lockproxy/lockproxy/internal/excerpt"
 )
 
 // Kind says what has ended.
@@ -92,14 +92,7 @@ const longestText = 128
 // Shortened is the ending with its texts as SLOWLOG shows them. A long text is not kept in memory.
 func (e Ending) Shortened() Ending {
 	for _, text := range []*string{&e.Key, &e.By.Owner, &e.By.Addr, &e.By.Name, &e.Behind.Owner, &e.Behind.Addr, &e.Behind.Name} {
-		*text = shortened(*text)
+		*text = excerpt.Of(*text, longestText)
 	}
 	return e
-}
-
-func shortened(s string) string {
-	if len(s) <= longestText {
-		return s
-	}
-	return strings.Clone(s[:longestText]) + "... (" + strconv.Itoa(len(s)-longestText) + " more bytes)"
 }
