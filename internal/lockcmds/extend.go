@@ -34,7 +34,7 @@ func (e *Engine) startExtend(s contract.Caller, cmd grammar.Command) {
 	switch {
 	case lost:
 		s.Reply(replies.LostLease())
-	case e.holds.Pause(h, cmd.Lease):
+	case e.holds.Pause(h, x.call.Request, cmd.Lease):
 		x.send(s.Session)
 	default:
 		e.holds.Ordered(s.Session, h, func() { x.send(s.Session) }, func() { x.Answered(calls.Outcome{Err: contract.ErrUnsent}) })
@@ -82,8 +82,10 @@ func (x *extension) Answered(o calls.Outcome) []byte {
 	switch {
 	case err != nil:
 		answer.Status = unanswered(err)
+	case a.Held && a.Overtaken && x.behind():
+		return nil
 	case a.Held:
-		answer.Status = ledger.Held
+		answer.Status, answer.Overtaken = ledger.Held, a.Overtaken
 	case a.Other:
 		answer.Status = ledger.OtherGrant
 	}
@@ -95,6 +97,18 @@ func (x *extension) Answered(o calls.Outcome) []byte {
 		x.anew(a.Fence)
 	}
 	return replyOf(reply, err, x.call.Session != "", 0)
+}
+
+// behind sends the extension behind the later calls of the session that have overtaken it, if none of them sets the lease. Their copies, and those
+// of the extension, are sent in no order.
+func (x *extension) behind() bool {
+	request := x.e.holds.Anew(x.session, x.h, x.call.Request)
+	if request == 0 {
+		return false
+	}
+	x.call.Request, x.q.SentAt = request, x.e.calls.Clock.Now()
+	x.e.calls.Anew(&x.q, x.call.Call())
+	return true
 }
 
 // anew sends the extension for a later grant of the owner, of which this proxy has no hold.

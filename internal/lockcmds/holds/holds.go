@@ -101,6 +101,7 @@ type Hold struct {
 	Sync  int         // replicas that had to have the grant
 
 	lease *watchdog.Lease
+	set   int64     // number of the latest call here that sets the length of the lease
 	by    calls.Own // the connections of the identity that acquired it last: renewals and GRACE need its rights
 }
 
@@ -129,7 +130,8 @@ func (h *Hold) entry() watchdog.Entry {
 func (h *Hold) Deadline() time.Time { return h.lease.Deadline() }
 
 // pauseLocked is Holds.Pause. Requires Holds.mu.
-func (h *Hold) pauseLocked(lease time.Duration) (now bool) {
+func (h *Hold) pauseLocked(request int64, lease time.Duration) (now bool) {
+	h.set = request
 	if now = lease >= h.TTL; now {
 		h.lease.Pause(nil)
 	}

@@ -22,6 +22,8 @@ type Answer struct {
 	Holds    int64     // that the owner has left
 	SentAt   time.Time // before the first copy was sent: that one may have set the lease
 	Repeated bool      // an earlier copy of the command may have been executed, or may still be
+	// Overtaken says of an extension that a later command has set the lease.
+	Overtaken bool
 }
 
 // Reply is what the client is told.
@@ -165,7 +167,7 @@ func (l *Ledger) Extended(s *Session, k Key, h *Hold, ttl time.Duration, a Answe
 		if h == nil {
 			return l.tellLost(s, k, lost, Yes)
 		}
-		if h.Fence == a.Fence && h.counted(a.Holds, a.SentAt) {
+		if h.Fence == a.Fence && !a.Overtaken && h.counted(a.Holds, a.SentAt) {
 			h.TTL, h.Most = ttl, ttl
 			h.promise(a.SentAt)
 			l.effect(Effect{Op: Resume, Hold: h, SentAt: a.SentAt})

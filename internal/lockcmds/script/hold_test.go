@@ -280,14 +280,21 @@ func TestHandOverForAShorterLeaseIsTold(t *testing.T) {
 func TestExtendNeedsTheHolder(t *testing.T) {
 	onBoth(t, func(t *testing.T, b *bench) {
 		heard := b.listen(b.n.Channel, b.n.NameChannel(ownerB))
-		extend := func(owner string, lease int) []int64 {
-			return b.must(b.s["extend"], []string{b.n.Lock, b.n.Channel, b.n.Queue}, owner, lease, "PUBLISH", b.next(), "")
+		call := func(owner string, lease int, request int64) []int64 {
+			return b.must(b.s["extend"], []string{b.n.Lock, b.n.Channel, b.n.Queue}, owner, lease, "PUBLISH", request, "")
 		}
+		extend := func(owner string, lease int) []int64 { return call(owner, lease, b.next()) }
 		equal(t, "free", extend(ownerA, 90000), []int64{-1})
 		fence := b.acquire(ownerA, 30000)[1]
 		equal(t, "stranger", extend(ownerB, 90000), []int64{-1})
 		equal(t, "holder", extend(ownerA, 90000), []int64{1, fence, 1})
 		if !within(b.pttl(), 90000) {
+			t.Fatalf("ttl %v", b.pttl())
+		}
+		older := b.next()
+		equal(t, "later", extend(ownerA, 95000), []int64{1, fence, 1})
+		equal(t, "overtaken", call(ownerA, 99000, older), []int64{1, fence, 1, 1})
+		if !within(b.pttl(), 95000) {
 			t.Fatalf("ttl %v", b.pttl())
 		}
 		b.fair(ownerB, 30000, 300000, 1)

@@ -112,6 +112,18 @@ var regressions = map[string]*plan{
 			{at: 300 * ms, kind: "send", who: 0, line: "UNLOCK a OWNER o0"},
 		},
 	},
+	"an extension was believed in that a release behind it had overtaken": {
+		proxies: 2, clients: 2, shape: sentinels, replicas: 2,
+		actions: []action{
+			{at: 1 * ms, kind: "send", line: "LOCK a"},
+			{at: 5 * ms, kind: "send", line: "LOCK a"},
+			{at: 40 * ms, kind: "stop primary", line: "a", d: 80 * ms, d2: time.Second},
+			{at: 41 * ms, kind: "send", line: "EXTENDLOCK a PX 5000"},
+			{at: 41 * ms, kind: "send", line: "UNLOCK a", n: 1},
+			{at: 50 * ms, kind: "send", who: 1, line: "LOCK a"},
+			{at: 1000 * ms, kind: "pause", d: 3400 * ms},
+		},
+	},
 	"a re-entry was refused because its own lease was over, while its hash slot was being moved": {
 		proxies: 1, clients: 1, shape: cluster, replicas: 2, strict: true, smooth: true,
 		actions: []action{
