@@ -53,12 +53,14 @@ func (a *Asker) setting(nc net.Conn, name string) (string, error) {
 	return string(v.Elems[1].Str), nil
 }
 
-// timeoutsAtOnce is the number of nodes that NodeTimeout asks.
-const timeoutsAtOnce = 3
+// timeoutsAtOnce is the number of nodes that NodeTimeout asks, and timeoutsLimit the time that it takes at most.
+const timeoutsAtOnce, timeoutsLimit = 3, time.Second
 
 // NodeTimeout asks some nodes of a cluster, others at each call, for the time after which they take a silent node for down. They may differ: it
 // returns the longest time of those that are known. Nodes for which skip is true are not asked. 0: none has told.
 func (a *Asker) NodeTimeout(ctx context.Context, nodes []topology.Node, skip func(topology.Node) bool) (longest time.Duration) {
+	ctx, cancel := context.WithTimeout(ctx, timeoutsLimit)
+	defer cancel()
 	known := make(map[topology.Node]time.Duration, len(nodes))
 	for _, at := range nodes {
 		known[at] = a.timeouts[at]
