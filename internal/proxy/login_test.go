@@ -42,7 +42,11 @@ func TestManyClientsLogInAtOnce(t *testing.T) {
 			c.expectReply(wants[i%4])
 			c.expectReply("+PONG")
 		}
-		if n := accepted(t, redis) - before; n > 300 {
+		limit := 300
+		if !answersRefusals(t, redis) {
+			limit += clients / 2 // Redis judges each AUTH on a connection of its own
+		}
+		if n := accepted(t, redis) - before; n > limit {
 			t.Errorf("%d clients took %d connections to Redis", clients, n)
 		}
 	})
@@ -269,19 +273,22 @@ func TestAUserWhoMayNotSelectStaysInItsDatabase(t *testing.T) {
 	b.redis.Do(t, "ACL", "SETUSER", "poor", "on", ">pw", ">pw2", "~*", "&*", "+@all", "-select")
 	b.compare(t, func(s *side) {
 		s.hideHelloID()
-		for _, lines := range [][]string{
+		all := [][]string{
 			{"SELECT 3", "AUTH poor pw", "SET k 3", "GET k"},
 			{"SELECT 3", "HELLO 3 AUTH poor pw", "SET k 3", "GET k"},
 			{"SELECT 3", "AUTH poor pw2", "SET k 3", "GET k"},
 			{"SELECT 3", "WATCH k", "AUTH poor pw2", "SET k 3", "GET k"},
-			{"SELECT 3", "MULTI", "AUTH poor pw", "SET k 4", "EXEC", "GET k"},
-			{"MULTI", "SELECT 3", "AUTH poor pw", "SET k 4", "EXEC", "GET k"},
-			{"MULTI", "AUTH poor pw", "SELECT 3", "SET k 4", "EXEC", "GET k"},
 			{"SELECT 3", "HELLO 3 AUTH poor pw BAD", "GET k"},
 			{"SELECT 3", "HELLO 3 SETNAME x AUTH poor pw", "GET k", "CLIENT GETNAME"},
 			{"SELECT 3", "AUTH poor pw", "HELLO 3", "GET k", "BLPOP l 0.01", "MULTI", "GET k", "EXEC", "SUBSCRIBE c"},
 			{"SELECT 3", "AUTH poor pw", "AUTH poor pw2", "GET k", "SELECT 3", "RESET", "GET k"},
-		} {
+		}
+		if answersRefusals(t, b.redis) {
+			all = append(all, []string{"SELECT 3", "MULTI", "AUTH poor pw", "SET k 4", "EXEC", "GET k"},
+				[]string{"MULTI", "SELECT 3", "AUTH poor pw", "SET k 4", "EXEC", "GET k"},
+				[]string{"MULTI", "AUTH poor pw", "SELECT 3", "SET k 4", "EXEC", "GET k"})
+		}
+		for _, lines := range all {
 			c := s.client("c")
 			c.raw(inline(lines...) + inline("ECHO the-end"))
 			c.until("the-end")

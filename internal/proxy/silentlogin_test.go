@@ -76,6 +76,14 @@ func silenced(written []byte) []byte {
 	}
 }
 
+// answersRefusals reports whether redis answers each AUTH that it refuses. In front of others, no client logs in inside a transaction, and no login
+// travels on a lane.
+func answersRefusals(t testing.TB, redis *redistest.Server) bool {
+	t.Helper()
+	info, _ := redis.Do(t, "INFO", "server").(string)
+	return strings.Contains(info, "redis_version:7.0.")
+}
+
 // A client with a wrong password stays who it is, even if the server does not answer the refused login and something else comes in the
 // place of the answer.
 func TestTheAnswerToALoginIsNoOther(t *testing.T) {
@@ -96,8 +104,8 @@ func TestTheAnswerToALoginIsNoOther(t *testing.T) {
 		ask(boss, []string{"WATCH k", "AUTH boss good", "UNWATCH", "ACL WHOAMI"}, "+OK", "+OK", "+OK", "$4\r\nboss") // the proxy knows the password
 		for _, login := range []string{"AUTH boss bad", "HELLO 2 AUTH boss bad", "AUTH boss good"} {
 			c := dialClient(t, address(srv))
-			ask(c, []string{"AUTH guest pw", "MULTI", login, "SET k v", "SUBSCRIBE ch", "PUBLISH ch m", "UNSUBSCRIBE ch", "EXEC"},
-				"+OK", "+OK", "-ERR Command not allowed inside a transaction", "+QUEUED", "+QUEUED", "+QUEUED", "+QUEUED", "-EXECABORT")
+			ask(c, []string{"AUTH guest pw", "MULTI", login, "SET k v", "SUBSCRIBE ch", "PUBLISH ch m", "EXEC"},
+				"+OK", "+OK", "-ERR Command not allowed inside a transaction", "+QUEUED", "+QUEUED", "+QUEUED", "-EXECABORT")
 			ask(c, []string{"ACL WHOAMI", "GET k"}, "$5\r\nguest", "$-1")
 		}
 		for _, keep := range []string{"WATCH k", "CLIENT TRACKING ON BCAST"} {

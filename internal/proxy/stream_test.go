@@ -66,9 +66,12 @@ func TestLargeCommandWithoutRedisIsReadToItsEnd(t *testing.T) {
 		c := dialClient(t, address(srv))
 		c.do("PING")
 		redis.Kill()
-		waitFor(t, "the end of all pins to be seen", func() bool {
+		waitFor(t, "the end of all pins to be seen", func() bool { // one that was being opened as well
+			probe := dialClient(t, address(srv))
+			probe.send("BLPOP", "l", "0")
+			got, _ := probe.frame()
 			pins, _ := srv.shared.Upstream.Pins()
-			return pins.Open == 0
+			return strings.HasPrefix(got, "-NOUPSTREAM") && pins.Open == 0
 		})
 		c.raw(fmt.Sprintf("*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$%d\r\n", 8<<20))
 		c.raw(strings.Repeat("x", 8<<20) + "\r\n")
