@@ -219,6 +219,9 @@ func (w *waiter) reply(build func(proto int) []byte) {
 	w.x.Calls.Guard.Do(w.conn(), func() { w.conn().Reply(build(w.session().Proto)) })
 }
 
+// replySize is enough for the reply with any fence.
+const replySize = 24
+
 // grant is Redis's word that a waiter's owner holds the lock.
 type grant struct {
 	fence  int64
@@ -257,7 +260,7 @@ func (w *waiter) granted(g grant) []byte {
 			f(w.Verb, now.Sub(w.began))
 		}
 		w.noteEnd(now, endings.Granted, g.fence)
-		return redcon.AppendInt(nil, g.fence)
+		return redcon.AppendInt(make([]byte, 0, replySize), g.fence)
 	case verdict == holds.Ended:
 		w.hungUp(g.fence)
 		return nil

@@ -19,22 +19,11 @@ func (w *waiter) attempt() {
 		f()
 	}
 	a, sentAt, err := w.call()
-	w.x.mu.Lock()
-	deliver := w.answeredLocked(a, sentAt, kinds.AnswerOf(a, w.Lease, err))
-	w.x.mu.Unlock()
-	if deliver != nil {
-		deliver()
+	answer := kinds.AnswerOf(a, w.Lease, err)
+	w.x.Step(func(q *queue.Set) { q.Answered(&w.Waiter, answer) })
+	if answer.Status == queue.Held {
+		w.deliver(grantOf(a, sentAt))
 	}
-}
-
-// answeredLocked tells the wait queue of the outcome of an attempt, or of a hand-over. It returns the function
-// that tells the client of a grant. That function requires no locks. Requires Waiters.mu.
-func (w *waiter) answeredLocked(a script.Acquired, sentAt time.Time, answer queue.Answer) (deliver func()) {
-	w.x.stepLocked(func(q *queue.Set) { q.Answered(&w.Waiter, answer) })
-	if answer.Status != queue.Held {
-		return nil
-	}
-	return func() { w.deliver(grantOf(a, sentAt)) }
 }
 
 // call asks for the lock on the engine's own connection.
@@ -214,18 +203,13 @@ func (o *Offer) Answered(s contract.Session, a script.Released, sentAt time.Time
 			}
 		}
 	}
-	deliver := o.settle(a, sentAt, err)
-	if len(deliver) > 0 {
-		o.x.Calls.Guard.AfterUnlock(s, func() {
-			for _, f := range deliver {
-				f()
-			}
-		})
+	if to, g := o.settle(a, sentAt, err); to != nil {
+		o.x.Calls.Guard.AfterUnlock(s, func() { to.deliver(g) })
 	}
 }
 
-// settle returns the functions that tell a client of the grant. They require no locks.
-func (o *Offer) settle(a script.Released, sentAt time.Time, err error) (deliver []func()) {
+// settle returns the waiter that has got the lock, whose client is to be told; nil: none has.
+func (o *Offer) settle(a script.Released, sentAt time.Time, err error) (to *waiter, g grant) {
 	granted, missed := script.Acquired{}, script.Acquired{PTTL: script.NoTTL}
 	switch {
 	case err != nil && !errors.Is(err, contract.ErrInDoubt):
@@ -250,9 +234,10 @@ func (o *Offer) settle(a script.Released, sentAt time.Time, err error) (deliver 
 			outcome, answer = missed, kinds.AnswerOf(missed, w.Lease, err)
 			answer.Again = err == nil && !missed.Placed
 		}
-		if f := w.answeredLocked(outcome, sentAt, answer); f != nil {
-			deliver = append(deliver, f)
+		o.x.stepLocked(func(q *queue.Set) { q.Answered(&w.Waiter, answer) })
+		if answer.Status == queue.Held {
+			to, g = w, grantOf(outcome, sentAt)
 		}
 	}
-	return deliver
+	return to, g
 }

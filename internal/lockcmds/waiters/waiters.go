@@ -8,7 +8,7 @@
 //	                            ▼                                                                  granted ──► holds.Claim.Granted
 //	                      package queue ──► its effects                                               ▲              │
 //	                            ▲             Subscribe ──► package effects ──► Confirmed, Published  │              ▼
-//	                            │             Attempt ──► one script, as a job ──► answeredLocked ──► deliver      reply
+//	                            │             Attempt ──► one script, as a job ──► queue.Answered ─► deliver      reply
 //	                            │             Reply ──► leftLocked ──► without: null or an error      ▲
 //	granted ──SYNC──► package confirm ──► granted again, or dropUnsynced ──► the acquire is asked anew
 //	                            └── Offer: a release here grants in the same step ──► Offer.Answered ─┘
@@ -156,7 +156,7 @@ func (x *Waiters) carryOutLocked(f *queue.Effect) {
 		}
 		x.Calls.Jobs.Submit(class, w.attempt)
 	case queue.Reply:
-		waiterOf(f.Waiter).leftLocked(*f)
+		waiterOf(f.Waiter).leftLocked(f)
 	default:
 		x.effects.CarryOut(f)
 	}

@@ -52,7 +52,7 @@ func (w *waiter) await(a script.Acquired) []byte {
 }
 
 // leftLocked ends an acquire that has left its wait queue. A granted one goes on: its attempt delivers the grant. Requires Waiters.mu.
-func (w *waiter) leftLocked(f queue.Effect) {
+func (w *waiter) leftLocked(f *queue.Effect) {
 	if w.timer != nil {
 		w.timer.Stop()
 	}
@@ -68,12 +68,13 @@ func (w *waiter) leftLocked(f queue.Effect) {
 	if f.Outcome == queue.Gone && !f.Doubt {
 		return
 	}
-	w.x.Calls.Background(jobs.Attempt, func() { w.without(f) })
+	left := *f // the queue uses f again
+	w.x.Calls.Background(jobs.Attempt, func() { w.without(&left) })
 }
 
 // without answers an acquire that has left its wait queue and has not got the lock. If an attempt was not answered, the lock may have been
 // granted: then that is rolled back first, because a null says that the client does not hold the lock. Requires no locks.
-func (w *waiter) without(f queue.Effect) {
+func (w *waiter) without(f *queue.Effect) {
 	switch {
 	case f.Outcome == queue.Gone:
 		w.rollBack(0, nil)
