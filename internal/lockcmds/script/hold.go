@@ -57,13 +57,14 @@ type HandOver struct {
 // Call is the call of handover.lua.
 func (h HandOver) Call() Call {
 	n := names.Of(h.Key)
-	args := h.appendArgs(make([]string, 0, 22)) // for two waiters
-	args = append(args, millis(h.Wait), n.PlaceOf(h.Crowd), flag(h.Stays))
-	args = h.Plain.appendWaiter(args, n)
+	all := make([]string, 0, 27) // for two waiters
+	all = h.appendArgs(append(all, n.Lock, n.Channel, n.Queue, n.Fence, n.Deadlines))
+	all = append(all, millis(h.Wait), n.PlaceOf(h.Crowd), flag(h.Stays))
+	all = h.Plain.appendWaiter(all, n)
 	if h.Fair != nil {
-		args = append(h.Fair.appendWaiter(args, n), n.PlaceOf(h.Fair.Owner))
+		all = append(h.Fair.appendWaiter(all, n), n.PlaceOf(h.Fair.Owner))
 	}
-	return Call{handover, []string{n.Lock, n.Channel, n.Queue, n.Fence, n.Deadlines}, args}
+	return Call{handover, all[:5:5], all[5:]}
 }
 
 // appendWaiter appends what handover.lua has to know of a waiter; a may be nil: there is none.
