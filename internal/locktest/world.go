@@ -55,6 +55,7 @@ func (w *World) Now() time.Time { return w.Time }
 func (*World) Random(time.Duration) time.Duration { return 0 }
 
 type timer struct {
+	w       *World
 	at      time.Time
 	f       func()
 	stopped bool
@@ -66,9 +67,18 @@ func (t *timer) Stop() bool {
 	return !was
 }
 
+// Reset moves the timer behind those that were set before.
+func (t *timer) Reset(d time.Duration) bool {
+	was := t.Stop()
+	t.w.timers = slices.DeleteFunc(t.w.timers, func(o *timer) bool { return o == t })
+	t.at, t.stopped = t.w.Time.Add(d), false
+	t.w.timers = append(t.w.timers, t)
+	return was
+}
+
 // AfterFunc implements clock.Clock.
 func (w *World) AfterFunc(d time.Duration, f func()) clock.Timer {
-	t := &timer{at: w.Time.Add(d), f: f}
+	t := &timer{w: w, at: w.Time.Add(d), f: f}
 	w.timers = append(w.timers, t)
 	return t
 }

@@ -21,6 +21,8 @@ type Clock interface {
 type Timer interface {
 	// Stop cancels the call. It returns false if the call has begun, or was cancelled before.
 	Stop() bool
+	// Reset cancels the call, and promises it again for when d has passed. It returns what Stop does.
+	Reset(d time.Duration) bool
 }
 
 // System is the clock of the machine. Its instants have a monotonic reading.

@@ -79,7 +79,8 @@ func (c *Carrier) setTimer(q *queue.Queue, f *queue.Effect) {
 		d += c.Calls.Clock.Random(f.Spread)
 	}
 	if t := all[timer]; t != nil {
-		t.Stop()
+		t.Reset(d)
+		return
 	}
 	all[timer] = c.Calls.Clock.AfterFunc(d, func() { c.Step(func(*queue.Set) { q.TimerDue(timer) }) })
 }

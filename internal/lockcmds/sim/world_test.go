@@ -162,18 +162,27 @@ type proxyClock struct{ p *proxy }
 func (c proxyClock) Now() time.Time { return epoch.Add(c.p.w.now) }
 
 func (c proxyClock) AfterFunc(d time.Duration, f func()) clock.Timer {
-	return (*timer)(c.p.w.in(d, c.p, f))
+	return &timer{c.p, c.p.w.in(d, c.p, f)}
 }
 
 func (c proxyClock) Random(n time.Duration) time.Duration {
 	return time.Duration(c.p.w.chance.Int64N(int64(n)))
 }
 
-type timer event
+type timer struct {
+	p *proxy
+	*event
+}
 
 func (t *timer) Stop() bool {
 	was := !t.dead
 	t.dead = true
+	return was
+}
+
+func (t *timer) Reset(d time.Duration) bool {
+	was := t.Stop()
+	t.event = t.p.w.in(d, t.p, t.f)
 	return was
 }
 
@@ -187,7 +196,7 @@ func (t tasks) Submit(_ jobs.Class, task func()) {
 }
 
 func (t tasks) After(d time.Duration, c jobs.Class, task func()) clock.Timer {
-	return (*timer)(t.p.w.in(d, t.p, func() { t.Submit(c, task) }))
+	return &timer{t.p, t.p.w.in(d, t.p, func() { t.Submit(c, task) })}
 }
 
 func (tasks) Wait(context.Context) {}
