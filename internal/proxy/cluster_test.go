@@ -636,6 +636,7 @@ func TestAFailoverOnRequestIsNoError(t *testing.T) {
 	proxies := startOverCluster(t, c)
 	stop := make(chan struct{})
 	acknowledged := load(t, proxies, stop)
+	changes := changeAllServers(t, proxies, stop)
 	// A blocking command waits anew at the new primary.
 	waiting := map[*peer]string{}
 	for engine, srv := range proxies {
@@ -656,7 +657,31 @@ func TestAFailoverOnRequestIsNoError(t *testing.T) {
 		}
 	}
 	close(stop)
+	changes()
 	counted(t, proxies[EngineGoroutine], acknowledged())
+}
+
+// changeAllServers has all servers change data without a key until stop is closed. A server that has been demoted refuses that; its successor does not.
+func changeAllServers(t testing.TB, proxies map[string]*Server, stop <-chan struct{}) (end func()) {
+	var wg sync.WaitGroup
+	for engine, srv := range proxies {
+		p := dialClient(t, address(srv))
+		wg.Go(func() {
+			for n := 1; ; n++ {
+				select {
+				case <-stop:
+					return
+				default:
+				}
+				script := "#!lua name=library\nredis.register_function('f', function() return 1 end)"
+				if got := p.quiet("FUNCTION", "LOAD", "REPLACE", script); got != "$7\r\nlibrary\r\n" {
+					t.Errorf("%s: FUNCTION LOAD %d: %q", engine, n, got)
+					return
+				}
+			}
+		})
+	}
+	return wg.Wait
 }
 
 // A script may answer with any error. A redirection that it made up sends nothing anywhere, and the script runs once.

@@ -24,6 +24,7 @@ type Errand struct {
 	node   topology.Node // where it is sent
 	home   topology.Node // where it was sent first
 	fixed  bool          // it goes to that node and no other
+	heirs  bool          // or else to its successor
 	keys   keyspec.Spec  // of a script
 	writes bool
 

@@ -66,6 +66,7 @@ type Route struct {
 	Target topology.Node
 	Slot   int          // of its first key; -1: it has none
 	Fixed  bool         // it concerns the target, whatever happens
+	Heirs  bool         // as Fixed, but it concerns the successor of a target that has been demoted
 	Asks   bool         // it is sent behind an ASKING
 	keys   keyspec.Spec // where its keys are, if it runs a script
 	writes bool         // it may change data
@@ -73,7 +74,7 @@ type Route struct {
 
 // Look finds the slot of a command.
 func (r *Route) Look(row *command.Row, args [][]byte) {
-	r.Slot, r.Fixed, r.Asks, r.keys = -1, false, false, keyspec.Spec{}
+	r.Slot, r.Fixed, r.Heirs, r.Asks, r.keys = -1, false, false, false, keyspec.Spec{}
 	if r.writes = row.Writes || row.Script; row.Script {
 		r.keys = row.Keys
 	}
@@ -218,7 +219,8 @@ func (n *Errands) Adopt() {
 // Send sends the command being routed to its target. h handles its reply; nil: it passes to the client.
 func (n *Errands) Send(raw []byte, h handlers.Handler) {
 	e := n.newErrand()
-	e.h, e.slot, e.node, e.fixed, e.keys, e.writes = h, n.Slot, n.Target, n.Fixed, n.keys, n.writes
+	e.h, e.slot, e.node, e.keys, e.writes = h, n.Slot, n.Target, n.keys, n.writes
+	e.fixed, e.heirs = n.Fixed || n.Heirs, n.Heirs
 	e.home = e.node
 	e.raw = append(e.raw, raw...)
 	n.kept += len(raw)
@@ -255,6 +257,11 @@ func (n *Errands) GoOn() {
 				e.node = n.Chance()
 			} else {
 				e.node = n.successor(e)
+			}
+		}
+		if e.heirs { // the session's view is the one by which its node was chosen
+			if heir := n.view.Heir(string(e.node), n.cluster.View()); heir != nil {
+				e.node = topology.Node(heir.ID)
 			}
 		}
 		e.doubted = false

@@ -315,6 +315,31 @@ func TestOnlyServersOfTheViewAreAsked(t *testing.T) {
 	}
 }
 
+// A server that has been demoted refuses what all servers are to do. It concerns the successor then, unless it is about the server itself.
+func TestWhatAllServersDoGoesToTheSuccessor(t *testing.T) {
+	for _, follows := range []bool{true, false} {
+		c := newClient(t)
+		e := &c.errands
+		e.Look(c.table.Lookup([]byte("flushall")), nil)
+		e.Target, e.Fixed, e.Heirs = "a", !follows, follows
+		e.Send(words("FLUSHALL"), nil)
+		c.answer(c.take()[0], "-READONLY You can't write against a read only replica.\r\n")
+		c.refreshed(viewOf(t, 0))
+		want := topology.Node("a")
+		if follows {
+			want = "b"
+		}
+		again := c.take()
+		if len(again) != 1 || again[0].at != want {
+			t.Fatalf("sent: %v, want it at %s", again, want)
+		}
+		c.answer(again[0], "+OK\r\n")
+		if got := c.got.String(); got != "+OK\r\n" {
+			t.Errorf("the client got %q", got)
+		}
+	}
+}
+
 func TestARefusalOfAnotherSlotIsTheCommandsOwnReply(t *testing.T) {
 	c := newClient(t)
 	c.ask(words("GET " + c.low()))

@@ -36,7 +36,7 @@ func (l *lanes) everywhere(row *command.Row, raw []byte, join parts.Join) bool {
 			return reply
 		})
 	}
-	s.Slot, s.Fixed = -1, true
+	s.Slot, s.Heirs = -1, true
 	for i, node := range list {
 		s.Target = upstream.Node(node.ID)
 		s.Send(raw, g.Part(i))

@@ -267,6 +267,8 @@ func TestOnlyRedissOwnWordsAreARefusal(t *testing.T) {
 		"-LOADING Redis is loading the dataset in memory\r\n":                       {Reason: TryLate},
 		"-LOADING Valkey is loading the dataset in memory\r\n":                      {Reason: TryLate},
 		"-MASTERDOWN Link with MASTER is down and replica-serve-stale-data is set ": {Reason: TryLate},
+		"-READONLY You can't write against a read only replica.\r\n":                {Reason: TryLate},
+		"-READONLY You can't write against a read only replica. script: 1, on ...":  {},
 		"-MOVED 16384 127.0.0.1:6381\r\n":                                           {},
 		"-MOVED -1 127.0.0.1:6381\r\n":                                              {},
 		"-MOVED 1 127.0.0.1\r\n":                                                    {},

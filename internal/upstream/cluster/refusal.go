@@ -54,6 +54,7 @@ var late = [][]byte{
 	[]byte("-LOADING Redis is loading the dataset in memory\r\n"),
 	[]byte("-LOADING Valkey is loading the dataset in memory\r\n"),
 	[]byte("-MASTERDOWN Link with MASTER is down"),
+	[]byte("-READONLY You can't write against a read only replica.\r\n"),               // the server has been demoted, and the command has no key
 	[]byte("-UNBLOCKED force unblock from blocking operation, instance state changed"), // the server has been demoted while the command waited
 }
 

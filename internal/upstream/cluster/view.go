@@ -98,6 +98,19 @@ func (v *View) Server(id string) *Node {
 	return byID(v.replicas, id)
 }
 
+// Heir is the node that serves in a later view what the node of that ID served in this one; nil: none is known.
+func (v *View) Heir(id string, later *View) *Node {
+	if n := later.Primary(id); n != nil {
+		return n
+	}
+	for slot := range v.owner {
+		if owner := v.Owner(slot); owner != nil && owner.ID == id {
+			return later.Owner(slot)
+		}
+	}
+	return nil
+}
+
 func byID(list []Node, id string) *Node {
 	for i := range list {
 		if list[i].ID == id {
