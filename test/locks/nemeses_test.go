@@ -157,6 +157,10 @@ func (sh *shards) strike(of *shard, lagging bool, blow func() (alive bool)) stri
 func (sh *shards) plan(s *stand) (string, func()) {
 	one := sh.pick()
 	sh.cluster.AwaitReady()
+	sh.relax()
+	if left := one.voted + int64(2*patient) - mono(); left > 0 {
+		s.wait(time.Duration(left)) // until then the other primaries would not vote, and the primary would stop its clients for nothing
+	}
 	for _, each := range sh.all {
 		each.sure = sh.write(each)
 	}
@@ -167,6 +171,7 @@ func (sh *shards) plan(s *stand) (string, func()) {
 	return fmt.Sprintf("from %s to %s", old.Addr(), one.primary.Addr()), func() {
 		sh.cluster.AwaitReady()
 		sh.unasked()
+		sh.cluster.SetNodeTimeout(never)
 		s.watcher.at.Store(s.sight())
 	}
 }

@@ -27,6 +27,7 @@ type shard struct {
 	primary, replica *redistest.Server
 	sure             span   // of the latest write that all replicas confirmed
 	own              string // a key that stays here, for writes and locks of the test's own
+	voted            int64  // the others had voted for a new primary by then; they do so once in two node timeouts
 }
 
 // all is the number of replicas of a primary.
@@ -181,11 +182,14 @@ func (sh *shards) hasten() {
 // when the old primary is back.
 func (sh *shards) relax() {
 	if sh.cluster != nil {
-		sh.cluster.SetNodeTimeout(3 * redistest.NodeTimeout)
+		sh.cluster.SetNodeTimeout(patient)
 	} else {
 		sh.s.group.sentinels.SetDownAfter(never)
 	}
 }
+
+// patient is the node timeout of nodes that notice a dead one, but not a busy machine.
+const patient = 3 * redistest.NodeTimeout
 
 // ready returns when each primary has its replica, and all know it.
 func (sh *shards) ready() {
@@ -215,7 +219,7 @@ func (sh *shards) promoted(of *shard) {
 
 // swap notes that the replica is the primary now.
 func (sh *shards) swap(of *shard) {
-	of.primary, of.replica = of.replica, of.primary
+	of.primary, of.replica, of.voted = of.replica, of.primary, mono()
 	if sh.cluster == nil {
 		sh.s.redis = of.primary
 		sh.s.admin = of.primary.Client(sh.s.t)
