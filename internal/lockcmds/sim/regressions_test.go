@@ -7,6 +7,20 @@ import (
 
 const ms = time.Millisecond
 
+// overOlderGrant is a plan in which a new primary has an older grant than the client holds, when the client sends the last command.
+func overOlderGrant(last string) *plan {
+	return &plan{
+		proxies: 2, clients: 4, shape: sentinels, replicas: 2,
+		actions: []action{
+			{at: 12 * ms, kind: "send", who: 3, line: "TRYLOCK a"},
+			{at: 14 * ms, kind: "promote", line: "a", d: 60 * ms},
+			{at: 15 * ms, kind: "send", who: 3, line: "UNLOCK a"},
+			{at: 18 * ms, kind: "send", who: 3, line: "FAIRLOCK a"},
+			{at: 850 * ms, kind: "send", who: 3, line: last},
+		},
+	}
+}
+
 // regressions are the smallest plans of histories that broke a rule once.
 var regressions = map[string]*plan{
 	"a lease that ran out while a free lock was kept let the next fair waiter sleep": {
@@ -69,26 +83,8 @@ var regressions = map[string]*plan{
 			{at: 16100 * time.Microsecond, kind: "pause", who: 0, d: 3254 * ms, d2: 2060 * ms, n: 1},
 		},
 	},
-	"a release that found an older grant of its owner at a new primary was no loss, and the hold was renewed": {
-		proxies: 2, clients: 4, shape: sentinels, replicas: 2,
-		actions: []action{
-			{at: 12 * ms, kind: "send", who: 3, line: "TRYLOCK a"},
-			{at: 14 * ms, kind: "promote", line: "a", d: 60 * ms},
-			{at: 15 * ms, kind: "send", who: 3, line: "UNLOCK a"},
-			{at: 18 * ms, kind: "send", who: 3, line: "FAIRLOCK a"},
-			{at: 850 * ms, kind: "send", who: 3, line: "UNLOCK a"},
-		},
-	},
-	"an extension reset the lease of an older grant of its owner, which a new primary still had": {
-		proxies: 2, clients: 4, shape: sentinels, replicas: 2,
-		actions: []action{
-			{at: 12 * ms, kind: "send", who: 3, line: "TRYLOCK a"},
-			{at: 14 * ms, kind: "promote", line: "a", d: 60 * ms},
-			{at: 15 * ms, kind: "send", who: 3, line: "UNLOCK a"},
-			{at: 18 * ms, kind: "send", who: 3, line: "FAIRLOCK a"},
-			{at: 850 * ms, kind: "send", who: 3, line: "EXTENDLOCK a PX 900000"},
-		},
-	},
+	"a release that found an older grant of its owner at a new primary was no loss, and the hold was renewed": overOlderGrant("UNLOCK a"),
+	"an extension reset the lease of an older grant of its owner, which a new primary still had":              overOlderGrant("EXTENDLOCK a PX 900000"),
 	"a loss was not told because a release was on its way, which was not sent in the end": {
 		proxies: 2, clients: 2, shape: sentinels, replicas: 2,
 		actions: []action{
