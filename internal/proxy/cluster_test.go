@@ -43,6 +43,7 @@ func TestOverACluster(t *testing.T) {
 	t.Run("large commands", func(t *testing.T) { largeCommandsAreStreamed(t, c) })
 	t.Run("large commands and moves", func(t *testing.T) { largeCommandsFollowTheirSlot(t, c) })
 	t.Run("large commands and rights", func(t *testing.T) { largeCommandsNeedNoOtherRight(t, c) })
+	t.Run("many keys", func(t *testing.T) { commandsOfManyKeysLeaveTurns(t, c) })
 	t.Run("transaction without a pin", func(t *testing.T) { noPartOfATransactionRunsAlone(t, c) })
 	t.Run("scripts", func(t *testing.T) { scriptsDoNotRedirect(t, c, proxies) })
 	t.Run("blocking", func(t *testing.T) { aBlockingCommandFollowsItsSlotAgain(t, c) })

@@ -62,7 +62,7 @@ func New(opts Options) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	e := &shared.Proxy{Settings: opts.forSessions(), Upstream: up, Started: time.Now(), Entries: shared.NewEntries(opts.Logger)}
+	e := &shared.Proxy{Settings: opts.forSessions(), Upstream: up, Started: time.Now(), Turns: tasks.NewTurns(), Entries: shared.NewEntries(opts.Logger)}
 	srv := &Server{opts: opts, shared: e, ids: clients.NewIDs(), tlsTurns: tlsaccept.NewTurns(), conns: map[engine.Client]*session.Session{}}
 	srv.stop, srv.over = make(chan struct{}), make(chan struct{})
 	changeable := opts.Changeable()

@@ -2,6 +2,7 @@ package resp
 
 import (
 	"bytes"
+	"slices"
 
 	"github.com/tidwall/redcon"
 )
@@ -20,15 +21,30 @@ func Begin(raw []byte, n int) (args [][]byte) {
 	return args
 }
 
+// Count is the number of arguments of a command in array form, of which at least the first line has come.
+func Count(raw []byte) int {
+	n, ok := parseLength(bytes.TrimSuffix(raw[min(1, len(raw)):len(raw)-len(afterLine(raw))], []byte("\r\n")))
+	if !ok || n < 0 {
+		return 0
+	}
+	return int(n)
+}
+
 // afterLine is what follows the first line; empty: the line has not ended.
 func afterLine(b []byte) []byte {
 	_, rest, _ := bytes.Cut(b, []byte("\n"))
 	return rest
 }
 
+// longCommand is the number of bytes from which space for the arguments is reserved.
+const longCommand = 4 << 10
+
 // Split appends the arguments of a whole command in array form, as found in Frame.Raw, to dst. They alias raw. It does
 // not allocate if dst has enough capacity. Anything but a whole command appends nothing.
 func Split(raw []byte, dst [][]byte) [][]byte {
+	if len(raw) > longCommand { // it may have a million arguments
+		dst = slices.Grow(dst, Count(raw))
+	}
 	// ReadNextCommand overwrites its buffer from the start, so it gets the free part of dst; appending what it
 	// found there to dst is then a copy onto itself.
 	whole, args, _, _, err := redcon.ReadNextCommand(raw, dst[len(dst):])

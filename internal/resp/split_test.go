@@ -18,3 +18,23 @@ func TestBeginHasTheArgumentsThatAreThere(t *testing.T) {
 		}
 	}
 }
+
+func TestCountIsThatOfTheHeader(t *testing.T) {
+	for raw, want := range map[string]int{"*3\r\n$3\r\nSET\r\n": 3, "*1000001\r\n": 1_000_001, "*0\r\n": 0, "*-1\r\n": 0, "*": 0, "": 0, "GET k\r\n": 0} {
+		if got := Count([]byte(raw)); got != want {
+			t.Errorf("%q: %d, want %d", raw, got, want)
+		}
+	}
+}
+
+func TestSplitOfAMillionArgumentsTakesTheSpaceOfThese(t *testing.T) {
+	words := make([]string, 100_000)
+	raw := AppendCommand(nil, words...)
+	if n := testing.AllocsPerRun(3, func() {
+		if args := Split(raw, nil); len(args) != len(words) || cap(args) > 2*len(words) {
+			t.Fatalf("%d arguments, space for %d", len(args), cap(args))
+		}
+	}); n > 2 {
+		t.Errorf("%v allocations", n)
+	}
+}

@@ -16,7 +16,7 @@ import (
 
 // A Session is what errands need of the session. All methods but Do require its lock.
 type Session interface {
-	handlers.Session
+	handlers.Gatherer
 
 	// Take returns a slot for the reply to a command that is about to be sent to a server; Any: to none.
 	Take(at topology.Node, h handlers.Handler) replies.ID

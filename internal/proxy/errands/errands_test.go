@@ -30,6 +30,7 @@ type client struct {
 
 	sent  []sent
 	then  []func() // called after a refresh
+	aside []func() func()
 	got   strings.Builder
 	args  [][]byte
 	quiet bool // what is sent and answered is not recorded
@@ -82,6 +83,7 @@ func (c *client) Refusal() []byte                         { return []byte("-REFU
 func (c *client) Refuse(at replies.ID, _ int)                          { c.Put(at, c.Refusal(), false) }
 func (c *client) Held(int)                                             {}
 func (c *client) Resume()                                              {}
+func (c *client) Aside(work func() (then func()))                      { c.aside = append(c.aside, work) }
 func (c *client) Hopeless() bool                                       { return false }
 func (c *client) Await()                                               {}
 func (c *client) Leave(func(at topology.Node) bool)                    {}

@@ -5,9 +5,18 @@ import (
 	"github.com/lockproxy/lockproxy/internal/proxy/replies"
 )
 
+// A Gatherer is a session that can join replies aside.
+type Gatherer interface {
+	Session
+
+	// Aside runs work, whose cost a client chooses, without the session's lock, and then the function that it returns with the lock, unless the
+	// client gets no more by then.
+	Aside(work func() (then func()))
+}
+
 // A Gathering collects the replies to the parts of a command. The session waits for a reply meanwhile.
 type Gathering struct {
-	session Session
+	session Gatherer
 	at      replies.ID // of the joined reply
 	muted   bool       // the client does not see it
 	join    parts.Join
@@ -20,7 +29,7 @@ type Gathering struct {
 }
 
 // Gather begins a command of n parts. The joined reply has a slot at.
-func Gather(s Session, at replies.ID, muted bool, n int, join parts.Join) *Gathering {
+func Gather(s Gatherer, at replies.ID, muted bool, n int, join parts.Join) *Gathering {
 	return &Gathering{session: s, at: at, muted: muted, join: join, parts: make([]part, n), replies: make([][]byte, n), left: n}
 }
 
@@ -75,17 +84,34 @@ func (g *Gathering) came() {
 		return
 	}
 	s := g.session
-	s.Held(0)
-	if !s.Gone() {
-		reply := g.join(g.replies)
-		if g.edit != nil {
-			reply = g.edit(reply)
-		}
-		if !g.muted {
-			s.Put(g.at, reply, false)
-		}
-		s.Resume()
+	switch {
+	case s.Gone():
+		s.Held(0)
+		s.Answered(g.at, 1)
+	case g.held > heldAside:
+		s.Aside(func() func() {
+			reply := g.join(g.replies)
+			return func() { g.finish(reply) }
+		})
+	default:
+		g.finish(g.join(g.replies))
 	}
+}
+
+// heldAside is the number of bytes of replies that are joined at once. A client can have far more.
+const heldAside = 64 << 10
+
+// finish answers the command.
+func (g *Gathering) finish(reply []byte) {
+	s := g.session
+	s.Held(0)
+	if g.edit != nil {
+		reply = g.edit(reply)
+	}
+	if !g.muted {
+		s.Put(g.at, reply, false)
+	}
+	s.Resume()
 	s.Answered(g.at, 1)
 }
 

@@ -14,12 +14,15 @@ type collector struct {
 	Session
 	got  []byte
 	held int
+
+	aside []func() func()
 }
 
 func (c *collector) Gone() bool                         { return false }
 func (c *collector) Put(_ replies.ID, b []byte, _ bool) { c.got = append(c.got, b...) }
 func (c *collector) Held(bytes int)                     { c.held = bytes }
 func (c *collector) Resume()                            {}
+func (c *collector) Aside(work func() func())           { c.aside = append(c.aside, work) }
 func (c *collector) Answered(replies.ID, int)           {}
 func together(replies [][]byte) []byte                  { return bytes.Join(replies, nil) }
 func takeAll(g *Gathering, i int, b string, pieces int) {
@@ -65,5 +68,24 @@ func TestGatheringManySmallRepliesTakesLittleSpace(t *testing.T) {
 	})
 	if got > 8 {
 		t.Errorf("%v allocations for %d parts", got, parts)
+	}
+}
+
+// A client chooses how much there is to join.
+func TestLongRepliesAreJoinedAside(t *testing.T) {
+	for n, want := range map[int]int{heldAside: 0, heldAside + 1: 1} {
+		c := &collector{}
+		g := Gather(c, 1, false, 2, together)
+		g.Part(0).Take(0, make([]byte, n-1), 1, false)
+		g.Part(1).Take(0, []byte("x"), 1, false)
+		if len(c.aside) != want || (len(c.got) == n) != (want == 0) || (c.held == n) != (want == 1) {
+			t.Fatalf("%d bytes: %d are joined aside, %d are there, %d are held", n, len(c.aside), len(c.got), c.held)
+		}
+		for _, work := range c.aside {
+			work()()
+		}
+		if len(c.got) != n || c.held != 0 {
+			t.Errorf("%d bytes: %d are there, %d are held", n, len(c.got), c.held)
+		}
 	}
 }

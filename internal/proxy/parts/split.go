@@ -24,6 +24,12 @@ var splits = map[string]struct {
 	"del": {step: 1, writes: true, join: sum}, "unlink": {step: 1, writes: true, join: sum}, "mset": {step: 2, writes: true, join: first},
 }
 
+// Divides reports whether Split may divide the command of that name, in lower case.
+func Divides(name string) bool {
+	_, ok := splits[name]
+	return ok
+}
+
 // Split divides a command, by its name in lower case, whose keys are in several slots; nil: they are in one slot, the command cannot be split, or
 // Redis will refuse it. The order of the keys of one slot stays.
 func Split(name string, args [][]byte) ([]Part, Join) {
@@ -91,7 +97,7 @@ func bySlot(args [][]byte, step int) []argument {
 	return counted(keys)
 }
 
-// manyKeys are counted, not compared: a client chooses how many there are, and others wait meanwhile.
+// manyKeys are counted, not compared, which takes less time.
 const manyKeys = 2048
 
 func counted(keys []argument) []argument {

@@ -125,19 +125,10 @@ func (q *question) came(n int) {
 		return
 	}
 	s.afterUnlock = append(s.afterUnlock, func() {
-		started := s.proxy.Inquiries.Start(func() {
-			defer func() {
-				if r := recover(); r != nil {
-					s.proxy.Panicked(s.Addr, r)
-					s.Hungup()
-					q.q.Answer(nil)
-				}
-			}()
-			q.next(q.replies)
-		})
-		if !started { // the server has ended
+		s.proxy.Aside(s.Addr, func() { q.next(q.replies) }, func() {
+			s.Hungup()
 			q.q.Answer(nil)
-		}
+		})
 	})
 }
 

@@ -274,6 +274,21 @@ func (d *side) Answered(at replies.ID, n int) { (*Session)(d).answered(at, n) }
 // Held implements handlers.Session.
 func (d *side) Held(bytes int) { d.gathered = bytes }
 
+// Aside implements handlers.Gatherer.
+func (d *side) Aside(work func() (then func())) {
+	s := (*Session)(d)
+	s.afterUnlock = append(s.afterUnlock, func() {
+		s.proxy.Aside(s.Addr, func() { d.Do(s.inTurn(work)) }, func() { d.Do(s.end) })
+	})
+}
+
+// inTurn runs work when it is its turn to compute.
+func (s *Session) inTurn(work func() func()) (then func()) {
+	s.proxy.Turns.Take()
+	defer s.proxy.Turns.Leave()
+	return work()
+}
+
 // Resume implements handlers.Session.
 func (d *side) Resume() { (*Session)(d).resume() }
 

@@ -18,7 +18,11 @@ var notInTx = resp.AppendError(nil, resp.Err, "Command not allowed inside a tran
 // route sends one command as its policy says. false: not now. The session's wait has the reason, and the command is parsed again
 // after the wait.
 func (s *Session) route(row *command.Row, raw []byte) bool {
-	s.args = resp.Split(raw, s.args[:0])
+	if row.Policy == command.Shared && isLong(raw) && row.Keys.Early(fewArgs) {
+		s.args = resp.Begin(raw, fewArgs)
+	} else {
+		s.args = resp.Split(raw, s.args[:0])
+	}
 	s.muted = s.reply != replyOn
 	s.writes, s.scripts = row.Writes, row.Script
 	p := row.PolicyFor(s.args)
@@ -335,6 +339,12 @@ func (l *lanes) whole(row *command.Row, p command.Policy, raw []byte) (handled, 
 	}
 	if refusal := l.impossible(row, p, raw); refusal != nil {
 		return true, s.awaitQuiet() && s.answer(refusal)
+	}
+	if isLong(raw) && parts.Divides(row.Name) && !s.proxy.Settings.Cluster.Refuses {
+		if done = s.awaitQuiet(); done {
+			l.divide(row, raw)
+		}
+		return true, done
 	}
 	if split, join := parts.Split(row.Name, s.args); split != nil && !s.proxy.Settings.Cluster.Refuses {
 		if !s.awaitQuiet() {

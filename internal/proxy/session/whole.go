@@ -1,6 +1,7 @@
 package session
 
 import (
+	"bytes"
 	"strconv"
 	"time"
 
@@ -17,6 +18,20 @@ func (l *lanes) gather(n int, join parts.Join) *handlers.Gathering {
 	s := l.s
 	s.wait = waitReply
 	return handlers.Gather(s.side(), s.Slots.Hold(), s.muted, n, join)
+}
+
+// Of a command with more than manyArgs arguments only fewArgs are looked at, if these tell its way. A client chooses the number, and others wait
+// meanwhile.
+const manyArgs, fewArgs = 2048, 8
+
+// isLong reports whether a command has more than manyArgs arguments. Each takes six bytes or more.
+func isLong(raw []byte) bool { return len(raw) > 6*manyArgs && resp.Count(raw) > manyArgs }
+
+// divide has a command of very many keys divided aside. Nothing is outstanding.
+func (l *lanes) divide(row *command.Row, raw []byte) {
+	s := l.s
+	s.wait, s.gathered = waitReply, len(raw)
+	s.Divide(row.Name, bytes.Clone(raw), s.Slots.Hold(), s.muted)
 }
 
 // everywhere sends a command to all servers. Nothing is outstanding.

@@ -83,7 +83,8 @@ type Proxy struct {
 	Clients   clients.Directory[clients.Visible] // all connected clients
 	Shape     atomic.Pointer[clients.Shape]
 	Clock     atomic.Int64 // milliseconds since started, as far as idle times need it
-	Inquiries tasks.Group  // goroutines that answer CLIENT LIST and the like
+	Inquiries tasks.Group  // goroutines of Aside
+	Turns     tasks.Turns  // of those that compute
 	Listing   sync.Mutex   // held by the one of them that collects lines, so that many at once cost the memory of one
 }
 
@@ -101,6 +102,23 @@ func (e *Proxy) Policies() *command.Table {
 func (e *Proxy) Panicked(client string, r any) {
 	e.Settings.Logger.Error("BUG: panic in a session", zap.String("client", client), zap.Any("panic", r), zap.ByteString("stack", debug.Stack()))
 	e.Counters.Panics.Add(1)
+}
+
+// Aside runs work, whose cost a client chooses, in a goroutine. broken follows if the work panics, or if it does not run because the server has ended.
+// Requires no locks.
+func (e *Proxy) Aside(client string, work, broken func()) {
+	started := e.Inquiries.Start(func() {
+		defer func() {
+			if r := recover(); r != nil {
+				e.Panicked(client, r)
+				broken()
+			}
+		}()
+		work()
+	})
+	if !started {
+		broken()
+	}
 }
 
 // Lists reports whether Redis has a subcommand.

@@ -1,4 +1,4 @@
-// Package tasks starts goroutines and waits for them.
+// Package tasks starts goroutines, bounds how many compute at a time, and waits for their ends.
 package tasks
 
 import "sync"

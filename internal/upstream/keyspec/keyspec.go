@@ -7,6 +7,7 @@ package keyspec
 
 import (
 	"math"
+	"slices"
 
 	"github.com/lockproxy/lockproxy/internal/resp"
 )
@@ -107,6 +108,13 @@ func (s Spec) Fixed() int {
 		return 0
 	}
 	return s.places[0].index
+}
+
+// Early reports whether the first few arguments of a command, n of them, tell which its first key is, and whether there are more keys.
+func (s Spec) Early(n int) bool {
+	return !slices.ContainsFunc(s.places, func(p place) bool {
+		return p.word != "" || p.numbers || p.limit > 1 || p.index+p.step >= n
+	})
 }
 
 // Keyless reports whether the command never has keys.

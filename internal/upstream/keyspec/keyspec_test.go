@@ -171,3 +171,23 @@ func FuzzFirst(f *testing.F) {
 		}
 	})
 }
+
+// The first arguments of a long command tell as much as all of them.
+func TestFirstArgumentsAreEnoughWhereTheySaySo(t *testing.T) {
+	const few = 8
+	all := specs(t, redistest.Start(t))
+	for name, spec := range all {
+		if !spec.Early(few) {
+			continue
+		}
+		args := slices.Repeat([][]byte{[]byte("1")}, 3000)
+		if a, b := spec.First(args), spec.First(args[:few]); a != b || spec.Several(args) != spec.Several(args[:few]) {
+			t.Errorf("%s: the first key is argument %d, or %d by the first arguments", name, a, b)
+		}
+	}
+	for name, want := range map[string]bool{"del": true, "mset": true, "sadd": true, "rename": true, "ping": true, "eval": false, "xread": false, "lmpop": false} {
+		if all[name].Early(few) != want {
+			t.Errorf("%s: %v", name, !want)
+		}
+	}
+}
