@@ -14,17 +14,7 @@ import (
 // waits is how many WAITs a server has had.
 func waits(t *testing.T, srv *redistest.Server) int {
 	t.Helper()
-	text, _ := srv.Do(t, "INFO", "commandstats").(string)
-	_, after, found := strings.Cut(text, "cmdstat_wait:calls=")
-	if !found {
-		return 0
-	}
-	number, _, _ := strings.Cut(after, ",")
-	n, err := strconv.Atoi(number)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return n
+	return srv.Info(t, "commandstats", "cmdstat_wait:calls=")
 }
 
 // gone fails unless a key, its queue and its deadlines do not exist.

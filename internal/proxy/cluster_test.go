@@ -138,7 +138,7 @@ func sameTransactions(t *testing.T, alone *redistest.Server, c *redistest.Cluste
 					a.raw(strings.ReplaceAll("MULTI\r\nSET K 3\r\nINCR K\r\nEXEC\r\nGET K\r\nMULTI\r\nGET K\r\nDISCARD\r\nGET z\r\n", "K", key))
 					a.expect(9)
 					b.send("BLPOP", "list"+key, "0")
-					redistest.Eventually(t, patience, "a blocked client", func() bool { return blocked(t, alone, c) == 1 })
+					redistest.Eventually(t, patience, "a blocked client", func() bool { return blocked(t, append(c.Nodes[:c.Primaries:c.Primaries], alone)...) == 1 })
 					a.do("RPUSH", "list"+key, "v")
 					b.expect(1)
 					b.do("BLPOP", "list"+key, "0.01")
@@ -152,14 +152,10 @@ func sameTransactions(t *testing.T, alone *redistest.Server, c *redistest.Cluste
 	}
 }
 
-// blocked is the number of clients that wait in Redis.
-func blocked(t testing.TB, alone *redistest.Server, c *redistest.Cluster) (n int) {
-	for _, node := range append([]*redistest.Server{alone}, c.Nodes...) {
-		info, _ := node.Do(t, "INFO", "clients").(string)
-		_, rest, _ := strings.Cut(info, "blocked_clients:")
-		count, _, _ := strings.Cut(rest, "\r\n")
-		one, _ := strconv.Atoi(count)
-		n += one
+// blocked is the number of clients that wait in these servers.
+func blocked(t testing.TB, servers ...*redistest.Server) (n int) {
+	for _, server := range servers {
+		n += server.Info(t, "clients", "blocked_clients:")
 	}
 	return n
 }
@@ -177,7 +173,7 @@ func aPauseConcernsAllServers(t *testing.T, alone *redistest.Server, c *redistes
 			for i, key := range keys {
 				w := dialClient(t, address(srv))
 				w.send("SET", key, engine)
-				redistest.Eventually(t, patience, "the write to be held back", func() bool { return blocked(t, alone, c) == i+1 })
+				redistest.Eventually(t, patience, "the write to be held back", func() bool { return blocked(t, append(c.Nodes[:c.Primaries:c.Primaries], alone)...) == i+1 })
 				writers = append(writers, w)
 				if got := reader.quiet("GET", key); got == "$"+strconv.Itoa(len(engine))+"\r\n"+engine+"\r\n" {
 					t.Errorf("%s was written: %q", key, got)
@@ -647,7 +643,7 @@ func TestAFailoverOnRequestIsNoError(t *testing.T) {
 			waiting[p] = key
 		}
 	}
-	redistest.Eventually(t, patience, "blocked clients", func() bool { return blocked(t, c.Nodes[0], &redistest.Cluster{Nodes: c.Nodes[1:]}) == len(waiting) })
+	redistest.Eventually(t, patience, "blocked clients", func() bool { return blocked(t, c.Nodes...) == len(waiting) })
 	for i := range 3 {
 		c.Failover(c.Nodes[3+i])
 	}
@@ -745,11 +741,7 @@ func scriptsDoNotRedirect(t *testing.T, c *redistest.Cluster, proxies map[string
 // scriptsRun is the number of EVALs that the nodes have carried out.
 func scriptsRun(t testing.TB, c *redistest.Cluster) (n int) {
 	for _, node := range c.Nodes {
-		info, _ := node.Do(t, "INFO", "commandstats").(string)
-		_, rest, _ := strings.Cut(info, "cmdstat_eval:calls=")
-		count, _, _ := strings.Cut(rest, ",")
-		one, _ := strconv.Atoi(count)
-		n += one
+		n += node.Info(t, "commandstats", "cmdstat_eval:calls=")
 	}
 	return n
 }
@@ -770,7 +762,7 @@ func aBlockingCommandFollowsItsSlotAgain(t *testing.T, c *redistest.Cluster) {
 			m.moveAll([]int{slot}, m.owner[slot], to)
 			since := time.Now()
 			redistest.Eventually(t, patience, "a blocked client", func() bool {
-				if blocked(t, c.Nodes[to], &redistest.Cluster{}) != 1 {
+				if blocked(t, c.Nodes[to]) != 1 {
 					since = time.Now()
 				}
 				return time.Since(since) > 2*wait
@@ -914,15 +906,13 @@ func newClientsNeedNoSilentServer(t *testing.T, c *redistest.Cluster, srv *Serve
 }
 
 // refusals is the number of errors of a kind that a node has answered.
-func refusals(t testing.TB, node *redistest.Server, kind string) string {
-	info, _ := node.Do(t, "INFO", "errorstats").(string)
-	_, rest, _ := strings.Cut(info, "errorstat_"+kind+":count=")
-	n, _, _ := strings.Cut(rest, "\r\n")
-	return n
+func refusals(t testing.TB, node *redistest.Server, kind string) int {
+	t.Helper()
+	return node.Info(t, "errorstats", "errorstat_"+kind+":count=")
 }
 
 // awaitRefusal returns when a node has answered another error of a kind than before.
-func awaitRefusal(t testing.TB, node *redistest.Server, kind, before string) {
+func awaitRefusal(t testing.TB, node *redistest.Server, kind string, before int) {
 	t.Helper()
 	redistest.Eventually(t, patience, "a refusal "+kind, func() bool { return refusals(t, node, kind) != before })
 }

@@ -55,13 +55,7 @@ func TestManyClientsLogInAtOnce(t *testing.T) {
 // accepted is how many connections Redis has had.
 func accepted(t *testing.T, redis *redistest.Server) int {
 	t.Helper()
-	info, _ := redis.Do(t, "INFO", "stats").(string)
-	_, rest, _ := strings.Cut(info, "total_connections_received:")
-	var n int
-	if _, err := fmt.Sscan(rest, &n); err != nil {
-		t.Fatal(err)
-	}
-	return n
+	return redis.Info(t, "stats", "total_connections_received:")
 }
 
 // The reply to HELLO on a shared lane is Redis's own but for the id.

@@ -74,7 +74,7 @@ func aLockGoesWithItsSlot(t *testing.T, c *redistest.Cluster, proxies map[string
 		move.Begin()
 		move.Keys()
 		if got := holder.quiet("GET", key+"none"); got != "$-1\r\n" || refusals(t, c.Nodes[1], "ASK") == before {
-			t.Errorf("%s: GET: %q, redirections before: %q", engine, got, before)
+			t.Errorf("%s: GET: %q, redirections before: %d", engine, got, before)
 		}
 		move.End()
 		if got := holder.quiet("UNLOCK", key); got != ":1\r\n" {

@@ -213,9 +213,6 @@ func TestAGrantThatNoReplicaHasLeavesNothing(t *testing.T) {
 			t.Fatalf("UNLOCK: %q", got)
 		}
 	}
-	if took := time.Since(begin); took > wait {
-		t.Logf("a busy machine: the commands without SYNC took %v", took)
-	}
 	for _, p := range all {
 		if got, err := p.frame(); got != "-NOTSYNCED 0 of 1 replicas had the grant in time, and it was rolled back\r\n" {
 			t.Errorf("%q, %v", got, err)
@@ -262,12 +259,12 @@ func TestGrantsOfAClusterShareAWaitAtEachServer(t *testing.T) {
 		}
 	}
 	one := dialClient(t, address(srv))
-	began, rounds := time.Now(), 0
-	for ; time.Since(began) < time.Second; rounds++ {
-		integer(t, one.quiet("LOCK", fmt.Sprint("one", rounds), "SYNC", "1", "WAIT", "0"))
+	began := time.Now()
+	for i := range 10 {
+		integer(t, one.quiet("LOCK", fmt.Sprint("one", i), "SYNC", "1", "WAIT", "4000"))
 	}
-	if rounds < 10 {
-		t.Errorf("%d grants in a second", rounds)
+	if took := time.Since(began); took > 3*time.Second { // the others wait for 4 s
+		t.Errorf("ten grants took %v", took)
 	}
 	for i, p := range greedy {
 		if got, err := p.frame(); !strings.HasPrefix(got, "-NOTSYNCED ") {

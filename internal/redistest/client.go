@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -67,6 +68,26 @@ func Eventually(t testing.TB, limit time.Duration, claim string, holds func() bo
 		case <-probe.C:
 		}
 	}
+}
+
+// Info is the sum of the numbers in a section of INFO, each behind one of the names, "blocked_clients:" or "cmdstat_eval:calls=" for example. A name that
+// is not there counts 0.
+func (s *Server) Info(t testing.TB, section string, names ...string) (sum int) {
+	t.Helper()
+	text, _ := s.Do(t, "INFO", section).(string)
+	for _, name := range names {
+		_, rest, found := strings.Cut(text, "\n"+name)
+		if !found {
+			continue
+		}
+		digits := rest[:len(rest)-len(strings.TrimLeft(rest, "0123456789"))]
+		n, err := strconv.Atoi(digits)
+		if err != nil {
+			t.Fatalf("redistest: INFO %s: %s is not followed by a number", section, name)
+		}
+		sum += n
+	}
+	return sum
 }
 
 // Talk connects to a server, sends it commands one by one and reads the first line of each reply. The last command gets no answer yet if it
