@@ -71,7 +71,7 @@ func Eventually(t testing.TB, limit time.Duration, claim string, holds func() bo
 }
 
 // Info is the sum of the numbers in a section of INFO, each behind one of the names, "blocked_clients:" or "cmdstat_eval:calls=" for example. A name that
-// is not there counts 0.
+// is not there counts 0. Each call is a connection, which "total_connections_received:" counts.
 func (s *Server) Info(t testing.TB, section string, names ...string) (sum int) {
 	t.Helper()
 	text, _ := s.Do(t, "INFO", section).(string)
