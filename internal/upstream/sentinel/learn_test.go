@@ -82,6 +82,11 @@ func TestALearntSentinelAloneDoesNotMoveThePrimary(t *testing.T) {
 			tell(s, other)
 			s.after(2 * time.Second)
 			s.want(t, first)
+			s.locked(func() {
+				if s.looks > 0 {
+					t.Errorf("%s: a server of which no other Sentinel knows has got the proxy's password", name)
+				}
+			})
 			s.fakes[1].mu.Lock()
 			s.fakes[1].knows = []string{"10.0.0.2:6379", "10.0.0.3:6379"}
 			s.fakes[1].mu.Unlock()

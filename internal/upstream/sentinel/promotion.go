@@ -24,14 +24,25 @@ type rising struct {
 	addr string // of the replica, as announced
 }
 
+// look has a replica asked that a Sentinel promotes, if the Sentinel's word counts: the question has the proxy's password.
+func (w *Watcher) look(p rising) {
+	if !w.isBacked(p.by, p.addr) {
+		return
+	}
+	select {
+	case w.asks <- p.addr:
+	default: // one is asked, and another one waits
+	}
+}
+
 // watchPromotions asks replicas that are being promoted, until ctx ends.
 func (w *Watcher) watchPromotions(ctx context.Context) {
 	for {
 		select {
-		case p := <-w.chosen:
-			if w.rises(ctx, p.addr) {
+		case addr := <-w.asks:
+			if w.rises(ctx, addr) {
 				select {
-				case w.risen <- p:
+				case w.risen <- addr:
 				case <-ctx.Done():
 				}
 			}
@@ -58,11 +69,11 @@ func (w *Watcher) rises(ctx context.Context, addr string) bool {
 }
 
 // precede publishes a promoted replica ahead of the Sentinels' answers. The epoch stays: their next one is greater.
-func (w *Watcher) precede(p rising) {
+func (w *Watcher) precede(addr string) {
 	v := w.opts.Primary.View()
-	if v == nil || v.Announced == p.addr || !w.isBacked(p.by, p.addr) {
+	if v == nil || v.Announced == addr {
 		return
 	}
-	w.publish(view{v.Epoch, p.addr})
+	w.publish(view{v.Epoch, addr})
 	w.ahead = time.Now().Add(aheadFor)
 }

@@ -49,7 +49,8 @@ type Watcher struct {
 	results chan result
 	event   chan struct{} // size 1: a Sentinel has told of a change
 	chosen  chan rising   // size 1: a replica is being promoted
-	risen   chan rising   // and has become a primary
+	asks    chan string   // size 1: this replica, by its address, is to be asked for its role
+	risen   chan string   // it has become a primary
 
 	replicas atomic.Int64 // the most that a Sentinel knows; 0: no Sentinel has answered
 	down     atomic.Int64 // the longest down-after-milliseconds of a Sentinel, in nanoseconds; 0: it is not known
@@ -79,7 +80,7 @@ type running struct {
 // New returns a watcher. It starts nothing.
 func New(opts Options) *Watcher {
 	w := &Watcher{
-		opts: opts, results: make(chan result), event: make(chan struct{}, 1), chosen: make(chan rising, 1), risen: make(chan rising),
+		opts: opts, results: make(chan result), event: make(chan struct{}, 1), chosen: make(chan rising, 1), asks: make(chan string, 1), risen: make(chan string),
 		links: map[int]running{}, latest: map[int]said{}, ignorant: map[int]bool{},
 	}
 	w.connect = func(ctx context.Context, addr string) (net.Conn, error) {
@@ -151,8 +152,11 @@ func (w *Watcher) Run(ctx context.Context) {
 			}
 			w.decide(time.Since(began) >= firstLook)
 			continue
-		case p := <-w.risen:
-			w.precede(p)
+		case p := <-w.chosen:
+			w.look(p)
+			continue
+		case addr := <-w.risen:
+			w.precede(addr)
 			continue
 		case <-w.event:
 		case <-w.opts.Primary.Doubts():

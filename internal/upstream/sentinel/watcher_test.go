@@ -156,6 +156,7 @@ type stand struct {
 	mu        sync.Mutex
 	moves     []string
 	risen     string // the address of a replica that has become a primary
+	looks     int    // questions to a server for its role
 	downAfter time.Duration
 }
 
@@ -183,7 +184,10 @@ func watch(t *testing.T, test func(s *stand)) {
 		w := New(Options{
 			Name: "mymaster", Sentinels: servers, Map: announced, Primary: s.primary, Logger: zap.New(core),
 			IsPrimary: func(_ context.Context, addr string) (yes bool) {
-				s.locked(func() { yes = s.risen == addr })
+				s.locked(func() {
+					yes = s.risen == addr
+					s.looks++
+				})
 				return yes
 			},
 			Moved:     func(from, to string) { s.locked(func() { s.moves = append(s.moves, from+">"+to) }) },
