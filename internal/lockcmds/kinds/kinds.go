@@ -81,6 +81,17 @@ func askFair(a Attempt) Question {
 
 // AnswerOf is the meaning of an attempt's outcome to the wait queue. lease is that of a grant.
 func AnswerOf(a script.Acquired, lease time.Duration, err error) queue.Answer {
+	if err != nil {
+		return failureOf(err)
+	}
+	answer := queue.Answer{TTL: a.PTTL, Placed: a.Placed, Place: turns.Place(a.Place)}
+	if a.Granted {
+		answer.Status, answer.TTL = queue.Held, lease
+	}
+	return answer
+}
+
+func failureOf(err error) queue.Answer {
 	switch _, refused := calls.AsRefusal(err); {
 	case calls.IsPostponed(err):
 		return queue.Answer{Status: queue.Unsent}
@@ -88,10 +99,7 @@ func AnswerOf(a script.Acquired, lease time.Duration, err error) queue.Answer {
 		return queue.Answer{Status: queue.Refused, Err: err}
 	case errors.Is(err, contract.ErrInDoubt):
 		return queue.Answer{Status: queue.InDoubt}
-	case err != nil:
+	default:
 		return queue.Answer{Status: queue.Unsent}
-	case a.Granted:
-		return queue.Answer{Status: queue.Held, TTL: lease, Placed: a.Placed, Place: turns.Place(a.Place)}
 	}
-	return queue.Answer{TTL: a.PTTL, Placed: a.Placed, Place: turns.Place(a.Place)}
 }
