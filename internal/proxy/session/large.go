@@ -114,7 +114,7 @@ func (i *input) locate(row *command.Row, begin []byte) bool {
 	switch {
 	case i.located && i.large.refusal != nil:
 		return true
-	case i.located:
+	case i.located && s.pin != nil: // it may have ended since the answer
 		s.Look(row, args)
 		s.Wrote(s.pin.conn.At())
 		if i.large.slot = s.Slot; i.large.asks {
@@ -124,7 +124,7 @@ func (i *input) locate(row *command.Row, begin []byte) bool {
 	case at == 0 || len(args) <= at || s.replay != nil || s.ears.Listening() || s.pin != nil && !s.pin.fresh:
 		return false
 	}
-	i.large = progress{}
+	i.large, i.located = progress{}, false
 	i.ask = resp.AppendCommand(nil, "EXISTS", string(args[at]))
 	i.asked = found{i, &handlers.Reply{Session: s.side(), Muted: true, Whole: true, Done: i.found}}
 	return false
