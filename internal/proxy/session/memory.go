@@ -32,10 +32,10 @@ func (m *memory) bytes() int {
 	n += s.in.Cap() + s.Kept() + s.ears.Bytes() + cap(s.script) + cap(s.args)*argCost + s.Unread() + s.Out.Spare() + m.gathered + m.locking + int(s.held.Load()) +
 		len(s.name) + len(s.lib[0]) + len(s.lib[1]) + len(s.library) + len(s.ident.User) + len(s.ident.Password)
 	if p := s.pin; p != nil {
-		n += len(p.Steps)*stepCost + p.Names + p.Size + p.execution.expects()*expectedCost + p.frame
+		n += len(p.Steps)*stepCost + p.Names + len(p.Kept)*argCost + p.Size + p.execution.expects()*expectedCost + p.frame
 	}
 	if r := s.replay; r != nil {
-		n += len(r.Steps)*stepCost + r.Names + r.Size
+		n += len(r.Steps)*stepCost + r.Names + len(r.Kept)*argCost + r.Size
 	}
 	return n
 }
