@@ -34,6 +34,11 @@ func TestNothingOfARefusedTransactionRunsAlone(t *testing.T) {
 		c.raw(inline("MULTI", "SET k 1"))
 		c.refused(full, 2)
 		c.script("RESET", "+RESET", "SET k 3", "+OK", "MULTI", full, "GET k", "$1\r\n3\r\n") // this client waits for each reply
+		timeouts := srv.Stats().PinTimeouts
+		c.raw(inline("CLIENT REPLY OFF", "MULTI")) // it cannot wait for the reply
+		waitFor(t, "the refusal", func() bool { return srv.Stats().PinTimeouts > timeouts })
+		c.raw(inline("SET k 8", "EXEC"))
+		c.script("CLIENT REPLY ON", "+OK", "GET k", "$1\r\n3\r\n")
 		c.raw(inline("MULTI", "SET k 4"))
 		c.refused(full, 2)
 		holder.script("UNWATCH", "+OK")

@@ -114,7 +114,7 @@ func (s *Session) routeShared(row *command.Row, p command.Policy, raw []byte) bo
 			s.pinTimedOut = nil
 			words := s.proxy.NoPinFree(err, s.Addr)
 			if row.Name == "multi" {
-				s.refused.Refuse(words, false)
+				s.refused.Refuse(words, s.muted)
 			}
 			return s.answer(words)
 		}

@@ -87,7 +87,7 @@ type opening struct {
 // Lost implements handlers.Handler. If EXEC has been sent behind the MULTI, it is lost too, and so is everything in between.
 func (o *opening) Lost(at replies.ID, n int, sent bool) {
 	if o.u.opening == o {
-		o.u.refused.Refuse(o.Session.Refusal(), false)
+		o.u.refused.Refuse(o.Session.Refusal(), o.Muted)
 	}
 	o.Reply.Lost(at, n, sent)
 }

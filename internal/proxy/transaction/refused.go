@@ -6,14 +6,14 @@ import "slices"
 // sent further commands of it already. None of them runs alone: up to EXEC or DISCARD, each gets the same refusal. The zero value is none.
 type Refused struct {
 	words []byte // the reply to each command; nil: there is none
-	piped bool   // the client counts on the transaction: it has not waited for the reply to MULTI, or that was OK
+	piped bool   // the client counts on the transaction: it has not waited for the reply to MULTI, or that was OK, or there is none
 }
 
 // Open reports whether there is such a transaction.
 func (r *Refused) Open() bool { return r.words != nil }
 
-// Refuse begins one. The reply to its MULTI was OK, or words will be.
-func (r *Refused) Refuse(words []byte, wasOK bool) { *r = Refused{slices.Clone(words), wasOK} }
+// Refuse begins one. blind: the client does not learn from the reply to MULTI that it is refused, because that was OK, or there is none.
+func (r *Refused) Refuse(words []byte, blind bool) { *r = Refused{slices.Clone(words), blind} }
 
 // Step takes the next command, by its name in lower case, and returns the reply; nil: the command is no part of the transaction.
 func (r *Refused) Step(name string) []byte {
