@@ -828,7 +828,7 @@ func TestTheEndOfAPrimaryConcernsItsSlotsOnly(t *testing.T) {
 			hit, other := dialClient(t, address(srv)), dialClient(t, address(srv))
 			hit.quiet("SET", keys[0], "x")
 			other.quiet("MGET", keys[0], keys[1])
-			c.Nodes[0].Do(t, "WAIT", 1, 1000)
+			c.Nodes[0].AwaitReplicas(t, 1)
 			sub, key := dialClient(t, address(srv)), keys[0]
 			sub.quiet("SUBSCRIBE", "all") // at the server of slot 0, which goes
 			sub.quiet("SSUBSCRIBE", key)

@@ -63,7 +63,7 @@ func TestCommandsAwaitTheSuccessorOfADeadPrimary(t *testing.T) {
 			clients = append(clients, client{p, one.name, args, one.want})
 		}
 	}
-	redistest.Eventually(t, patience, "the replica", func() bool { return c.Nodes[0].Do(t, "WAIT", 1, 1000).(int64) == 1 })
+	c.Nodes[0].AwaitReplicas(t, 1)
 	kill(t, c, c.Nodes[0], proxies)
 	var running sync.WaitGroup
 	for _, one := range clients {

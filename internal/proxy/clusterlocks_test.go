@@ -284,7 +284,7 @@ func TestLocksCrossTheFailoverOfAPrimary(t *testing.T) {
 	for _, srv := range all {
 		redistest.Eventually(t, patience, "a waiter", func() bool { return srv.shared.Locks.Waiting() > 0 })
 	}
-	redistest.Eventually(t, patience, "the replica", func() bool { return c.Nodes[3].Do(t, "WAIT", 1, 1000).(int64) == 1 })
+	c.Nodes[3].AwaitReplicas(t, 1)
 	epoch := first.shared.Upstream.View().Epoch
 	c.Nodes[3].Kill()
 	other := dialClient(t, address(second))

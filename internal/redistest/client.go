@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"regexp"
 	"strconv"
 	"strings"
 	"testing"
@@ -89,6 +90,25 @@ func (s *Server) Info(t testing.TB, section string, names ...string) (sum int) {
 	}
 	return sum
 }
+
+// AwaitReplicas returns when n replicas have what has been written so far. WAIT on a new connection says that of Redis 7.0 alone: later versions count
+// from the last write of the connection itself.
+func (s *Server) AwaitReplicas(t testing.TB, n int) {
+	t.Helper()
+	written := s.Info(t, "replication", "master_repl_offset:")
+	Eventually(t, startLimit, "the replicas to have all writes", func() bool {
+		text, _ := s.Do(t, "INFO", "replication").(string)
+		have := 0
+		for _, m := range replicaOffset.FindAllStringSubmatch(text, -1) {
+			if offset, _ := strconv.Atoi(m[1]); offset >= written {
+				have++
+			}
+		}
+		return have >= n
+	})
+}
+
+var replicaOffset = regexp.MustCompile(`slave\d+:.*,offset=(\d+),`)
 
 // Talk connects to a server, sends it commands one by one and reads the first line of each reply. The last command gets no answer yet if it
 // begins with "~". Words are separated by spaces. The connection ends with t.
