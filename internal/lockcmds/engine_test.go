@@ -441,6 +441,17 @@ func TestExplicitOwnerActsFromAnySession(t *testing.T) {
 	c.fence("TRYLOCK k WAIT 5000")     // the place of its earlier wait may keep the lock reserved for a moment
 }
 
+// A client has written a number of calls into the lock that is larger than all numbers to come. Each command is sent twice at most.
+func TestNumbersOfCallsThatAClientHasWritten(t *testing.T) {
+	t.Parallel()
+	srv := redistest.Start(t)
+	a := startProxy(t, srv, nil).session(2)
+	a.fence("LOCK k")
+	srv.Do(t, "HSET", "k", "{request}", "9000000000000000")
+	a.want("EXTENDLOCK k PX 60000", ":1")
+	a.want("UNLOCK k", ":0")
+}
+
 func TestExtendKeepsTheWatchdogGoing(t *testing.T) {
 	t.Parallel()
 	srv := redistest.Start(t)

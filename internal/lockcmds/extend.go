@@ -47,6 +47,7 @@ type extension struct {
 	session *holds.Session
 	h       *ledger.Hold // nil: no session of this proxy holds the lock for that owner
 	call    script.Extend
+	twice   bool // behind has sent it again
 	q       calls.Request
 }
 
@@ -100,12 +101,16 @@ func (x *extension) Answered(o calls.Outcome) []byte {
 }
 
 // behind sends the extension behind the later calls of the session that have overtaken it, if none of them sets the lease. Their copies, and those
-// of the extension, are sent in no order.
+// of the extension, are sent in no order. It does so once, because clients can write any number into a lock.
 func (x *extension) behind() bool {
+	if x.twice {
+		return false
+	}
 	request := x.e.holds.Anew(x.session, x.h, x.call.Request)
 	if request == 0 {
 		return false
 	}
+	x.twice = true
 	x.call.Request, x.q.SentAt = request, x.e.calls.Clock.Now()
 	x.e.calls.Anew(&x.q, x.call.Call())
 	return true

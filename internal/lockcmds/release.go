@@ -25,6 +25,7 @@ type release struct {
 	field   string        // names the field of the session, or of this release alone; empty: the owner has one session
 	lease   time.Duration // least lease that goes on if holds are left; 0: its TTL stays
 	next    waiters.Offer // of the waiters here, one of which may get the lock in the same step
+	twice   bool          // behind has sent it again
 	q       calls.Request
 }
 
@@ -127,6 +128,9 @@ func (r *release) Answered(o calls.Outcome) []byte {
 	if !o.Repeated {
 		r.next.Answered(r.q.Session, a, r.q.SentAt, err)
 	}
+	if err == nil && a.Status == script.StillHeld && r.behind() {
+		return nil
+	}
 	var reply ledger.Reply
 	var field calls.Rollback
 	var ended, spare bool
@@ -157,6 +161,21 @@ func (r *release) Answered(o calls.Outcome) []byte {
 		r.e.calls.RollBack(calls.Rollback{Drop: script.Drop{Key: r.Key.Lock, Part: part}, Limit: r.e.opts.Lease})
 	}
 	return replyOf(reply, err, r.named(), r.Named)
+}
+
+// behind sends the release behind the extension that has overtaken it, if one has: once, because clients can write any number into a lock.
+func (r *release) behind() (yes bool) {
+	r.e.holds.Step(func(l *ledger.Ledger) {
+		if yes = !r.twice && l.Overtaken(&r.Release); yes {
+			r.twice = true
+			r.request = r.e.holds.NextRequest()
+		}
+	})
+	if yes {
+		r.next = waiters.Offer{}
+		r.e.calls.Anew(&r.q, r.call().Call())
+	}
+	return yes
 }
 
 // statusOf is what the answer to a release means to the ledger.

@@ -55,6 +55,13 @@ func (l *Ledger) CountedOn(r *Release) bool {
 	return o != nil && o.Holds < r.Holds
 }
 
+// Overtaken reports whether the release of the last hold, which Redis has answered with a hold that is left, did nothing: an extension that the
+// session has sent behind it was executed first. No other session can have holds for that owner.
+func (l *Ledger) Overtaken(r *Release) bool {
+	h := r.Hold
+	return r.Spent && r.Holds == 0 && h.Owner == r.By.Name && l.Knows(h) && h.acquiring == 0 && !h.holds(r.By)
+}
+
 // Again is the release that follows the reply Newer, for the grant of that fence. It counts for another session, because by then this one
 // may have acquired that grant. It takes this session's hold first.
 func (l *Ledger) Again(r *Release, fence int64) Release {

@@ -108,6 +108,15 @@ var regressions = map[string]*plan{
 			{at: 300 * ms, kind: "send", who: 0, line: "UNLOCK a OWNER o0"},
 		},
 	},
+	"the last release did nothing, because an extension behind it had overtaken it": {
+		proxies: 1, clients: 1, shape: sentinels, replicas: 2, smooth: true,
+		actions: []action{
+			{at: 1 * ms, kind: "send", line: "LOCK a"},
+			{at: 30 * ms, kind: "send", line: "UNLOCK a"},
+			{at: 30100 * time.Microsecond, kind: "fail over", line: "a"},
+			{at: 32 * ms, kind: "send", line: "EXTENDLOCK a PX 90000", n: 1},
+		},
+	},
 	"an extension was believed in that a release behind it had overtaken": {
 		proxies: 2, clients: 2, shape: sentinels, replicas: 2,
 		actions: []action{
