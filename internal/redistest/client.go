@@ -91,7 +91,7 @@ func (s *Server) Info(t testing.TB, section string, names ...string) (sum int) {
 	return sum
 }
 
-// AwaitReplicas returns when n replicas have what has been written so far. WAIT on a new connection says that of Redis 7.0 alone: later versions count
+// AwaitReplicas returns when n replicas have all writes so far. WAIT on a new connection says that of Redis 7.0 alone: later versions count
 // from the last write of the connection itself.
 func (s *Server) AwaitReplicas(t testing.TB, n int) {
 	t.Helper()
