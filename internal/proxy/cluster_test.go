@@ -35,6 +35,7 @@ func TestOverACluster(t *testing.T) {
 	t.Run("scan", func(t *testing.T) { scanFindsEachKey(t, c, proxies[EngineGoroutine]) })
 	t.Run("behind a watch", func(t *testing.T) { allKeysBehindWatch(t, proxies) })
 	t.Run("whole transactions", func(t *testing.T) { everyCommandOfATransactionMoves(t, alone, c, proxies) })
+	t.Run("long transactions", func(t *testing.T) { aLongTransactionMoves(t, proxies) })
 	t.Run("moving transactions", func(t *testing.T) { aTransactionFollowsItsSlot(t, c, proxies) })
 	t.Run("refused transactions", func(t *testing.T) { aTransactionThatCannotFollowItsSlotRunsNot(t, c, proxies) })
 	t.Run("open transactions", func(t *testing.T) { aTransactionThatCannotBeDiscardedIsLeft(t, c, proxies) })

@@ -160,3 +160,20 @@ func aTransactionThatCannotBeDiscardedIsLeft(t *testing.T, c *redistest.Cluster,
 		}
 	}
 }
+
+// A long transaction is queued again in slices, behind none of which anything is missing.
+func aLongTransactionMoves(t *testing.T, proxies map[string]*Server) {
+	const n = 2500
+	for engine, srv := range proxies {
+		p := dialClient(t, address(srv))
+		for _, key := range []string{"a", "b", "c"} { // at all servers, so that MULTI begins at others
+			p.raw(inline("SET "+key+" 1", "MULTI") + strings.Repeat("PING\r\n", n) + inline("INCR "+key, "EXEC", "GET "+key))
+			want := append(slices.Repeat([]string{"+QUEUED\r\n"}, n+1), "*2501\r\n"+strings.Repeat("+PONG\r\n", n)+":2\r\n", "$1\r\n2\r\n")
+			for i, want := range append([]string{"+OK\r\n", "+OK\r\n"}, want...) {
+				if got, err := p.frame(); got != want {
+					t.Fatalf("%s: reply %d: %.60q, %v, want %.60q", engine, i, got, err, want)
+				}
+			}
+		}
+	}
+}

@@ -40,7 +40,7 @@ type replay struct {
 	asking   upstream.Node // the server that has the keys already; AnyNode: the owner of the slot
 	begun    bool          // MULTI has been sent
 	answer   []byte        // the reply to it; nil: it could not be sent
-	sent     bool          // all that is kept has been sent
+	sent     int           // commands of those that are kept, MULTI included
 	attempts errands.Attempts
 }
 
@@ -163,11 +163,6 @@ func (u *pinning) resumeTx(row *command.Row, p command.Policy, raw []byte) bool 
 		return false
 	}
 	switch {
-	case r.sent:
-		s.replay = nil
-		u.pin.Resume(r.State)
-		u.pin.placement = r.placement
-		return u.routePinned(row, p, raw)
 	case r.begun && r.answer == nil:
 		if pin := u.pin; pin != nil {
 			u.pin = nil
@@ -181,6 +176,11 @@ func (u *pinning) resumeTx(row *command.Row, p command.Policy, raw []byte) bool 
 		return r.end(s, row, shared.NoUpstream)
 	case r.begun && !resp.IsOK(r.answer): // the commands behind it would run one by one
 		return r.end(s, row, r.answer)
+	case r.begun && r.sent == len(r.Kept):
+		s.replay = nil
+		u.pin.Resume(r.State)
+		u.pin.placement = r.placement
+		return u.routePinned(row, p, raw)
 	case r.begun:
 		r.send(u)
 	default:
@@ -210,7 +210,7 @@ func (r *replay) takePin(u *pinning) bool {
 // begin sends MULTI.
 func (r *replay) begin(u *pinning) {
 	s := u.s
-	u.pin.fresh, r.begun, r.answer = false, true, nil
+	u.pin.fresh, r.begun, r.answer, r.sent = false, true, nil, 1
 	if r.asking != upstream.AnyNode {
 		s.forward(command.Asking, handlers.Discard{}, 1)
 	}
@@ -221,11 +221,16 @@ func (r *replay) begin(u *pinning) {
 	}, Whole: true}, 1)
 }
 
-// send sends the commands behind MULTI, which has begun the transaction.
+// maxReplayed commands are sent before others have their turn: a client chooses the number of commands in its transaction.
+const maxReplayed = 1024
+
+// send sends the next commands behind MULTI, which has begun the transaction.
 func (r *replay) send(u *pinning) {
 	s := u.s
-	r.sent = true
-	for _, kept := range r.Kept[1:] {
+	next := r.Kept[r.sent:]
+	next = next[:min(len(next), maxReplayed)]
+	r.sent += len(next)
+	for _, kept := range next {
 		s.forward(kept, &handlers.Reply{Session: s.side(), Muted: true, Whole: true, Done: func(reply []byte) {
 			if why := cluster.Read(reply); why.Reason != cluster.Done {
 				r.refused = why

@@ -3,6 +3,7 @@ package session
 import (
 	"context"
 	"net"
+	"slices"
 	"testing"
 
 	"github.com/lockproxy/lockproxy/internal/proxy/clients"
@@ -104,5 +105,22 @@ func TestALargeCommandOutlivesTheConnectionItWasLocatedOn(t *testing.T) {
 	s.consume([]byte("*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$67108864\r\nx"))
 	if s.located || s.streaming {
 		t.Errorf("located %v, streaming %v", s.located, s.streaming)
+	}
+}
+
+// A client chooses how many commands it queues before the first key. They are queued again in slices, between which others have their turn.
+func TestATransactionIsQueuedAgainInSlices(t *testing.T) {
+	s, _ := byHand(t, shared.Limits{})
+	s.mu.Lock()
+	defer s.unlock()
+	if !s.takePin("multi", command.Transaction) {
+		t.Fatal("no pin")
+	}
+	r := &replay{State: transaction.State{Kept: slices.Repeat([][]byte{[]byte(typed("PING"))}, 2*maxReplayed+2)}, sent: 1}
+	for _, want := range []int{maxReplayed, maxReplayed, 1, 0} {
+		before := s.Slots.Due()
+		if r.send(&s.pinning); s.Slots.Due()-before != want {
+			t.Errorf("%d commands are sent, want %d", s.Slots.Due()-before, want)
+		}
 	}
 }
