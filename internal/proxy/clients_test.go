@@ -561,7 +561,10 @@ func TestTrackingRedirectsToAClientWithoutAConnection(t *testing.T) {
 				c.quiet("HELLO", "3")
 				c.quiet("GET", state)
 				sink.nc.Close()
-				redistest.Eventually(t, patience, "the end of the target", func() bool { return admin.listOf()["sink"] == nil })
+				redistest.Eventually(t, patience, "the end of the target in Redis", func() bool {
+					list, _ := redis.Do(t, "CLIENT", "LIST").(string)
+					return !strings.Contains(list, " name=sink ")
+				})
 				admin.quiet("SET", state, "v2")
 				if got, err := c.frame(); got != ">2\r\n$21\r\ntracking-redir-broken\r\n:"+id+"\r\n" || err != nil {
 					t.Errorf("%q, %v", got, err)
