@@ -672,8 +672,9 @@ func changeAllServers(t testing.TB, proxies map[string]*Server, stop <-chan stru
 				default:
 				}
 				script := "#!lua name=library\nredis.register_function('f', function() return 1 end)"
+				begin := time.Now()
 				if got := p.quiet("FUNCTION", "LOAD", "REPLACE", script); got != "$7\r\nlibrary\r\n" {
-					t.Errorf("%s: FUNCTION LOAD %d: %q", engine, n, got)
+					t.Errorf("%s: FUNCTION LOAD %d: %q after %v", engine, n, got, time.Since(begin))
 					return
 				}
 			}

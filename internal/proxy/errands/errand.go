@@ -20,7 +20,7 @@ type Errand struct {
 	h      handlers.Handler // of its reply; nil: it passes to the client
 	at     replies.ID
 	raw    []byte        // the command
-	slot   int           // of its first key; -1: it has none
+	slot   int           // see Route.Slot
 	node   topology.Node // where it is sent
 	home   topology.Node // where it was sent first
 	fixed  bool          // it goes to that node and no other

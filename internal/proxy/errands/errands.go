@@ -64,7 +64,7 @@ type Cluster interface {
 // A Route is the way of the command being routed.
 type Route struct {
 	Target topology.Node
-	Slot   int          // of its first key; -1: it has none
+	Slot   int          // of its first key; negative: it has none. Commands of one number keep their order
 	Fixed  bool         // it concerns the target, whatever happens
 	Heirs  bool         // as Fixed, but it concerns the successor of a target that has been demoted
 	Asks   bool         // it is sent behind an ASKING
@@ -82,6 +82,9 @@ func (r *Route) Look(row *command.Row, args [][]byte) {
 		r.Slot = slots.Of(args[i])
 	}
 }
+
+// Part prepares the way of a part of a command that many servers carry out. The parts have no order among themselves.
+func (r *Route) Part(i int, at topology.Node) { r.Slot, r.Target = -2-i, at }
 
 // Direct prepares the way of a command with these keys, which is sent when nothing else is on its way.
 func (n *Errands) Direct(keys []string) {

@@ -2,6 +2,7 @@ package session
 
 import (
 	"bytes"
+	"slices"
 	"strconv"
 	"time"
 
@@ -11,6 +12,7 @@ import (
 	"github.com/lockproxy/lockproxy/internal/proxy/shared"
 	"github.com/lockproxy/lockproxy/internal/resp"
 	"github.com/lockproxy/lockproxy/internal/upstream"
+	"github.com/lockproxy/lockproxy/internal/upstream/cluster"
 )
 
 // gather begins a command of n parts. Nothing is outstanding.
@@ -51,9 +53,9 @@ func (l *lanes) everywhere(row *command.Row, raw []byte, join parts.Join) bool {
 			return reply
 		})
 	}
-	s.Slot, s.Heirs = -1, true
+	s.Heirs = true
 	for i, node := range list {
-		s.Target = upstream.Node(node.ID)
+		s.Part(i, upstream.Node(node.ID))
 		s.Send(raw, g.Part(i))
 	}
 	return true
@@ -90,11 +92,12 @@ func (l *lanes) scan(raw []byte) (handled, done bool) {
 	}
 	g := l.gather(n, join)
 	for i, one := range nodes {
-		s.Target = upstream.Node(one.ID)
+		s.Part(i, upstream.Node(one.ID))
 		s.Send(parts.Question, g.Part(i))
 	}
 	if cursor.Begins() {
-		s.Target = upstream.Node(node.ID) // which has told its slots before
+		i := slices.IndexFunc(nodes, func(one cluster.Node) bool { return one.ID == node.ID })
+		s.Part(i, upstream.Node(node.ID)) // which has told its slots before
 		s.Send(parts.WithCursor(s.args, own), g.Part(len(nodes)))
 	}
 	return true, true
