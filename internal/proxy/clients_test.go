@@ -561,13 +561,17 @@ func TestTrackingRedirectsToAClientWithoutAConnection(t *testing.T) {
 				c.quiet("HELLO", "3")
 				c.quiet("GET", state)
 				sink.nc.Close()
-				redistest.Eventually(t, patience, "the end of the target in Redis", func() bool {
-					list, _ := redis.Do(t, "CLIENT", "LIST").(string)
-					return !strings.Contains(list, " name=sink ")
+				redistest.Eventually(t, patience, "the end of the target", func() bool { return admin.listOf()["sink"] == nil })
+				got, told := "", false
+				redistest.Eventually(t, patience, "word of it", func() bool {
+					admin.quiet("SET", state, "v2")
+					if got, told = c.frameWithin(100 * time.Millisecond); !told { // Redis had not noticed it yet, and tells of a key once
+						got = c.quiet("GET", state)
+					}
+					return got[0] == '>'
 				})
-				admin.quiet("SET", state, "v2")
-				if got, err := c.frame(); got != ">2\r\n$21\r\ntracking-redir-broken\r\n:"+id+"\r\n" || err != nil {
-					t.Errorf("%q, %v", got, err)
+				if got != ">2\r\n$21\r\ntracking-redir-broken\r\n:"+id+"\r\n" {
+					t.Errorf("%q", got)
 				}
 			}
 			for _, p := range []*peer{sink, c} {
