@@ -81,7 +81,7 @@ func (c *conn) arrive(q *request) {
 	switch {
 	case !c.at.up:
 		return
-	case c.at.only != nil && c.at.only != c.p: // TCP sends it again until it arrives
+	case c.at.hides(c.p): // TCP sends it again until it arrives
 		c.at.kept = append(c.at.kept, func() { c.arrive(q) })
 		return
 	case c.at.halted > c.w.now:
@@ -351,7 +351,7 @@ func (l *link) rehome() {
 func (l *link) message(at *server, channel string, ended bool) {
 	c := l.sub.to(at)
 	gen := c.gen
-	if at.only != nil && at.only != l.p {
+	if at.hides(l.p) {
 		return
 	}
 	c.back = max(c.back, c.w.now+c.w.latency())

@@ -123,12 +123,12 @@ func (r *rules) learned() {
 			continue
 		}
 		left = append(left, d)
-		if here || b.releasing || b.vague || c.asks(d.key) {
+		slot := w.slotOf(d.key)
+		at := w.slots[slot].shard.primary
+		if here || b.releasing || b.vague || c.asks(d.key) || at.hides(p) {
 			left[len(left)-1].due = w.now
 			continue
 		}
-		slot := w.slotOf(d.key)
-		at := w.slots[slot].shard.primary
 		own := p.link.own.to(at)
 		since := max(d.due, p.sawAt, own.since, p.pausedUntil, at.halted)
 		waits := max(own.there, own.back)+tellTime > w.now // something is on its way, and may be so for long

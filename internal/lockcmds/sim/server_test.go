@@ -105,6 +105,9 @@ func (w *world) newShard(replicas int) *shard {
 
 func (s *server) String() string { return s.name }
 
+// hides reports whether the server is cut off from a proxy.
+func (s *server) hides(p *proxy) bool { return s.only != nil && s.only != p }
+
 // command executes a command from outside, as an operator would.
 func (s *server) command(name string, args ...string) reply {
 	defer s.commit()
