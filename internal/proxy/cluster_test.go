@@ -404,39 +404,29 @@ func newMover(t testing.TB, c *redistest.Cluster) *mover {
 	return m
 }
 
-// begin makes a slot importing and migrating.
-func (m *mover) begin(slot, to int) {
-	from, target := m.c.Nodes[m.owner[slot]], m.c.Nodes[to]
-	target.Do(m.t, "CLUSTER", "SETSLOT", slot, "IMPORTING", m.c.ID(from))
-	from.Do(m.t, "CLUSTER", "SETSLOT", slot, "MIGRATING", m.c.ID(target))
+// to is the move of a slot from its owner to another node.
+func (m *mover) to(slot, to int) redistest.Move {
+	return redistest.Move{Cluster: m.c, Slot: slot, From: m.c.Nodes[m.owner[slot]], To: m.c.Nodes[to]}
 }
+
+// begin makes a slot importing and migrating.
+func (m *mover) begin(slot, to int) { m.to(slot, to).Begin() }
 
 // keys moves the keys of a slot.
-func (m *mover) keys(slot, to int) {
-	from, target := m.c.Nodes[m.owner[slot]], m.c.Nodes[to]
-	host, port, _ := strings.Cut(target.Addr(), ":")
-	for {
-		keys := from.Do(m.t, "CLUSTER", "GETKEYSINSLOT", slot, 10).([]any)
-		if len(keys) == 0 {
-			return
-		}
-		from.Do(m.t, append([]any{"MIGRATE", host, port, "", 0, 5000, "KEYS"}, keys...)...)
-	}
+func (m *mover) keys(slot, to int) { m.to(slot, to).Keys() }
+
+// tell makes the target the owner of a slot. A move to another node must wait until all nodes know; see Move.End.
+func (m *mover) tell(slot, to int) (done redistest.Move) {
+	done = m.to(slot, to)
+	done.Tell()
+	m.owner[slot] = to
+	return done
 }
 
-// end makes the target the owner of a slot. All primaries are told: one that is not could give the slot to an earlier owner.
+// end makes the target the owner of a slot, and returns when all nodes know.
 func (m *mover) end(slot, to int) {
-	target := m.c.Nodes[to]
-	told := []int{to, m.owner[slot]}
-	for i := range m.c.Primaries {
-		if i != to && i != m.owner[slot] {
-			told = append(told, i)
-		}
-	}
-	for _, i := range told {
-		m.c.Nodes[i].Do(m.t, "CLUSTER", "SETSLOT", slot, "NODE", m.c.ID(target))
-	}
-	m.owner[slot] = to
+	done := m.tell(slot, to)
+	done.Await()
 }
 
 func (m *mover) move(slot, to int) {
@@ -448,24 +438,20 @@ func (m *mover) move(slot, to int) {
 	m.end(slot, to)
 }
 
-// moveAll moves those of the slots that a node owns, and returns when all nodes know of the same epoch. Two nodes that get slots at the same time could
-// claim the same epoch, and take slots from each other.
+// moveAll moves those of the slots that a node owns, and returns when all nodes know the owner of the last.
 func (m *mover) moveAll(slots []int, from, to int) {
+	var last *redistest.Move
 	for _, slot := range slots {
 		if m.owner[slot] == from {
-			m.move(slot, to)
+			m.begin(slot, to)
+			m.keys(slot, to)
+			done := m.tell(slot, to)
+			last = &done
 		}
 	}
-	redistest.Eventually(m.t, patience, "one epoch", func() bool {
-		epochs := map[string]bool{}
-		for _, node := range m.c.Nodes {
-			info, _ := node.Do(m.t, "CLUSTER", "INFO").(string)
-			_, rest, _ := strings.Cut(info, "cluster_current_epoch:")
-			epoch, _, _ := strings.Cut(rest, "\r\n")
-			epochs[epoch] = true
-		}
-		return len(epochs) == 1
-	})
+	if last != nil {
+		last.Await()
+	}
 }
 
 // load increments counters over the proxies until stop is closed, each counter by one client. It returns the counts that were acknowledged.

@@ -38,11 +38,12 @@ func aWatchedSlotMoves(t *testing.T, c *redistest.Cluster, proxies map[string]*S
 				slots = append(slots, slot)
 			}
 		}
+		var last redistest.Move
 		for _, slot := range slots {
 			m.begin(slot, to)
 			m.keys(slot, to)
 			if stage != "half moved" {
-				m.end(slot, to)
+				last = m.tell(slot, to)
 			}
 		}
 		if stage == "moved and seen" {
@@ -63,11 +64,11 @@ func aWatchedSlotMoves(t *testing.T, c *redistest.Cluster, proxies map[string]*S
 		}
 		if stage == "half moved" {
 			for _, slot := range slots {
-				m.end(slot, to)
+				last = m.tell(slot, to)
 			}
 		}
 		moved = append(moved, slots...)
-		m.moveAll(nil, from, to)
+		last.Await()
 	}
 	m.moveAll(moved, to, from)
 	keys := neighboursAt(t, c, c.Nodes[0], 2)

@@ -32,10 +32,16 @@ func (m Move) Keys() {
 	}
 }
 
-// End makes the target the owner of the slot. All primaries are told: one that is not could give the slot to an earlier owner. End returns
-// when all nodes that run know the owner, and have heard of its epoch: two nodes that get slots in turn could claim the same epoch, and
-// take slots from each other.
+// End makes the target the owner of the slot. It returns when all nodes that run know that, and have heard of its epoch: two nodes that get slots
+// in turn could claim the same epoch, and take slots from each other.
 func (m Move) End() {
+	m.Cluster.t.Helper()
+	m.Tell()
+	m.Await()
+}
+
+// Tell makes the target the owner of the slot. All primaries are told: one that is not could give the slot to an earlier owner.
+func (m Move) Tell() {
 	c := m.Cluster
 	c.t.Helper()
 	told := []*Server{m.To, m.From}
@@ -47,6 +53,12 @@ func (m Move) End() {
 	for _, node := range told {
 		node.Do(c.t, "CLUSTER", "SETSLOT", m.Slot, "NODE", c.ID(m.To))
 	}
+}
+
+// Await returns when all nodes that run know the new owner and its epoch. It does for all slots that were moved to the target before.
+func (m Move) Await() {
+	c := m.Cluster
+	c.t.Helper()
 	Eventually(c.t, startLimit, "all nodes to know the new owner of a slot", func() bool {
 		epoch := c.epoch(m.To, "cluster_my_epoch")
 		for _, node := range c.Nodes {
