@@ -31,8 +31,6 @@ SOAKTIME ?= 30m
 CHAOSTIME ?= 40s
 CHAOS ?= ^Test(Locks|Fences)Hold
 SIMTIME ?= 1m
-# Whether new seeds also play histories of many servers. The model of these has gaps, so new seeds of that kind do not decide CI.
-SIMMANY ?= true
 
 .PHONY: help
 help: ## list these targets
@@ -112,7 +110,7 @@ differential: deps ## random commands, direct and through the proxy, for DIFFTIM
 
 .PHONY: simulate
 simulate: ## play histories of locks in virtual time for SIMTIME, each of a new seed; a seed that breaks a rule is minimised and printed
-	$(GO) test -vet=off -run '^TestHistories$$' -count=1 -v -timeout 0 ./internal/lockcmds/sim/ -sim.time=$(SIMTIME) -sim.many=$(SIMMANY)
+	$(GO) test -vet=off -run '^TestHistories$$' -count=1 -v -timeout 0 ./internal/lockcmds/sim/ -sim.time=$(SIMTIME)
 
 .PHONY: interop
 interop: build deps ## run real clients, the examples and the commands of the README against the built program
@@ -209,7 +207,7 @@ check: modules build lint test ## what CI checks: it builds, lints and passes al
 
 .PHONY: random
 random: deps ## simulate and differential at the same time: one computes on one core, and the other waits for Redis on another
-	$(MAKE) -j2 simulate differential SIMMANY=false
+	$(MAKE) -j2 simulate differential
 
 # A failover takes seconds of Redis's own, and the tests have failovers of their own.
 .PHONY: ci

@@ -16,7 +16,6 @@ import (
 var (
 	seedFlag = flag.Uint64("sim.seed", 0, "play the history of one seed and print it; a broken one is minimised")
 	timeFlag = flag.Duration("sim.time", 0, "play histories of new seeds for so long")
-	manyFlag = flag.Bool("sim.many", true, "with sim.time: also histories of many servers")
 )
 
 func TestMain(m *testing.M) {
@@ -37,11 +36,7 @@ func TestHistories(t *testing.T) {
 	}
 	start, played, steps := time.Now(), 0, 0
 	play := func(seed uint64) bool {
-		p := newPlan(seed)
-		if *timeFlag != 0 && !*manyFlag && p.shape != single {
-			return true
-		}
-		w := p.play(false)
+		w := newPlan(seed).play(false)
 		played++
 		steps += w.steps
 		if w.broken != "" {
