@@ -57,12 +57,12 @@ func holdsOf(ops []op, losses []loss) []*hold {
 		case h == nil || h.over:
 		case o.Out == strange || o.Out == refused:
 		case o.acquire() || o.Verb == "EXTENDLOCK":
-			switch o.Out {
-			case acquired, extended:
+			switch {
+			case o.Out == acquired || o.Out == extended:
 				h.set(o)
-			case notHeld:
+			case o.Out == notHeld:
 				h.over, h.end = true, o
-			case unknown:
+			case o.Out == unknown || o.ended():
 				h.lease = min(h.lease, o.Call+o.Lease)
 				h.watched = false
 			default: // nothing happened

@@ -205,9 +205,9 @@ func (o op) tooLate() bool {
 }
 
 // ended reports whether the command may have ended its own lock: the lease that it sets may have ended before its answer, and the answer says
-// that the lock is lost. The first copy of an EXTENDLOCK was executed, and a repetition, or the proxy's clock, found the end.
+// that it got nothing. The first copy was executed, and a repetition, or the proxy's clock, found the end.
 func (o op) ended() bool {
-	return o.Verb == "EXTENDLOCK" && o.Out == notHeld && o.Return-o.Call >= o.Lease
+	return (o.Verb == "EXTENDLOCK" && o.Out == notHeld || o.acquire() && o.Out == busy) && o.Return-o.Call >= o.Lease
 }
 
 // lapsesOf says for each command of a worker from when on the lease it has set may have ended.

@@ -131,6 +131,18 @@ var verdicts = []struct {
 		lasting(1000, said("a", "LOCK", 0, 1, acquired, 5)), lasting(300, said("a", "EXTENDLOCK", 10, 11, notHeld, 0)),
 		said("b", "LOCK", 60, 320, acquired, 6),
 	}, false, true},
+	{"granted after a re-entry, whose answer came too late, ended", []op{
+		lasting(1000, said("a", "LOCK", 0, 1, acquired, 5)), lasting(300, said("a", "TRYLOCK", 10, 400, busy, 0)),
+		lasting(1000, said("b", "LOCK", 60, 320, acquired, 6)),
+	}, false, false},
+	{"granted within the lease of a re-entry", []op{
+		lasting(1000, said("a", "LOCK", 0, 1, acquired, 5)), lasting(300, said("a", "TRYLOCK", 10, 400, busy, 0)),
+		lasting(1000, said("b", "LOCK", 60, 300, acquired, 6)),
+	}, true, true},
+	{"granted after a re-entry that was refused at once", []op{
+		lasting(1000, said("a", "LOCK", 0, 1, acquired, 5)), lasting(300, said("a", "TRYLOCK", 10, 11, busy, 0)),
+		lasting(1000, said("b", "LOCK", 60, 320, acquired, 6)),
+	}, true, true},
 	{"busy while free", []op{
 		said("a", "LOCK", 0, 1, acquired, 5), said("a", "UNLOCK", 2, 3, released, 0), said("b", "TRYLOCK", 4, 5, busy, 0),
 	}, false, true},
