@@ -226,8 +226,12 @@ func (c *Cluster) leaveTo(at topology.Node, channel string) {
 	}
 }
 
-// gone takes out the servers that serve no slots any more.
+// gone takes out the servers that serve no slots any more; none while slots have no owner, because the owner may be one of them. A channel that
+// stays there would not be subscribed anew.
 func (c *Cluster) gone(v *cluster.View) (all []*server) {
+	if !v.Covered() {
+		return nil
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for at, s := range c.servers {

@@ -234,7 +234,15 @@ func TestChannelsFollowTheirSlots(t *testing.T) {
 	h.settle(ctx, viewOf(t, share{"a", "10.0.0.1:1", 0, 16382}, share{"b", "10.0.0.2:2", 16383, 16383}))
 	check("the slots have moved", map[string]topology.Node{low: "a", high: "a"}, "a", "b")
 	h.settle(ctx, viewOf(t, share{"a", "10.0.0.1:1", 8192, 16383}))
-	check("a slot has no owner, and a server no slots", map[string]topology.Node{low: "a", high: "a"}, "a")
+	check("a slot has no owner, and a server no slots", map[string]topology.Node{low: "a", high: "a"}, "a", "b")
+	subscribed := c.server("a")
+	h.settle(ctx, viewOf(t, share{"b", "10.0.0.2:2", 0, 8191}))
+	check("another server has no slots", map[string]topology.Node{low: "b", high: "a"}, "a", "b")
+	h.settle(ctx, viewOf(t, share{"a", "10.0.0.1:1", 0, 16383}))
+	check("all slots have an owner", map[string]topology.Node{low: "a", high: "a"}, "a")
+	if c.server("a") != subscribed {
+		t.Errorf("%s has lost its subscription", high)
+	}
 	c.mu.Lock()
 	if len(c.servers) != 1 {
 		t.Errorf("%d servers are kept", len(c.servers))
