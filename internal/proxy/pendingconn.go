@@ -11,6 +11,7 @@ import (
 
 	"github.com/lockproxy/lockproxy/internal/proxy/clients"
 	"github.com/lockproxy/lockproxy/internal/proxy/proxyheader"
+	"github.com/lockproxy/lockproxy/internal/proxy/tlsaccept"
 	"github.com/lockproxy/lockproxy/internal/resp"
 )
 
@@ -94,7 +95,7 @@ func (a *pendingConn) open() error {
 	}
 	stream := a.Conn
 	if a.end.tls {
-		secure, err := a.server.tlsTurns.Server(a.Conn, a.buf, by, a.server.opts.TLS)
+		secure, err := tlsaccept.Server(a.server.tlsTurns, a.Conn, a.buf, by, a.server.opts.TLS)
 		if err != nil {
 			return fmt.Errorf("tls handshake: %w", err)
 		}

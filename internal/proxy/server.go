@@ -25,7 +25,6 @@ import (
 	"github.com/lockproxy/lockproxy/internal/proxy/shared"
 	"github.com/lockproxy/lockproxy/internal/proxy/status"
 	"github.com/lockproxy/lockproxy/internal/proxy/tasks"
-	"github.com/lockproxy/lockproxy/internal/proxy/tlsaccept"
 	"github.com/lockproxy/lockproxy/internal/resp"
 	"github.com/lockproxy/lockproxy/internal/upstream"
 )
@@ -43,7 +42,7 @@ type Server struct {
 	stop      chan struct{} // closed when it stops accepting
 	over      chan struct{} // closed when the drain has ended
 	engine    *engine.Engine
-	tlsTurns  tlsaccept.Turns
+	tlsTurns  tasks.Turns // of TLS handshakes
 	tasks     tasks.Group // read loops and connections that are being shut
 	accepting sync.WaitGroup
 
@@ -63,7 +62,7 @@ func New(opts Options) (*Server, error) {
 		return nil, err
 	}
 	e := &shared.Proxy{Settings: opts.forSessions(), Upstream: up, Started: time.Now(), Turns: tasks.NewTurns(), Entries: shared.NewEntries(opts.Logger)}
-	srv := &Server{opts: opts, shared: e, ids: clients.NewIDs(), tlsTurns: tlsaccept.NewTurns(), conns: map[engine.Client]*session.Session{}}
+	srv := &Server{opts: opts, shared: e, ids: clients.NewIDs(), tlsTurns: tasks.NewTurns(), conns: map[engine.Client]*session.Session{}}
 	srv.stop, srv.over = make(chan struct{}), make(chan struct{})
 	changeable := opts.Changeable()
 	srv.live.Store(&changeable)

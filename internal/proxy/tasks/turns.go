@@ -1,6 +1,9 @@
 package tasks
 
-import "runtime"
+import (
+	"runtime"
+	"time"
+)
 
 // Turns let few goroutines compute at a time, in the order of their arrival, so that event loops have processors to run on. nil is no limit.
 type Turns chan struct{}
@@ -12,6 +15,26 @@ func NewTurns() Turns { return make(Turns, max(1, runtime.GOMAXPROCS(0)/2)) }
 func (t Turns) Take() {
 	if t != nil {
 		t <- struct{}{}
+	}
+}
+
+// TakeBy waits for a turn until that time. Leave follows if it reports that there is one.
+func (t Turns) TakeBy(by time.Time) bool {
+	if t == nil {
+		return true
+	}
+	select {
+	case t <- struct{}{}:
+		return true
+	default:
+	}
+	end := time.NewTimer(time.Until(by))
+	defer end.Stop()
+	select {
+	case t <- struct{}{}:
+		return true
+	case <-end.C:
+		return false
 	}
 }
 

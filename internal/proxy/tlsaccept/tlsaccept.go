@@ -7,19 +7,14 @@ import (
 	"crypto/tls"
 	"net"
 	"os"
-	"runtime"
 	"time"
+
+	"github.com/lockproxy/lockproxy/internal/proxy/tasks"
 )
 
-// Turns are the places of handshakes that compute. Those that wait for one get it in the order of their arrival.
-type Turns chan struct{}
-
-// NewTurns leaves half of the processors to the clients that are connected.
-func NewTurns() Turns { return make(Turns, max(1, runtime.GOMAXPROCS(0)/2)) }
-
-// Server makes the handshake of a client on nc, of which the bytes in read have been read already. It fails with os.ErrDeadlineExceeded if the
-// handshake has no turn by a time. The caller limits the reading and writing by a deadline of nc.
-func (t Turns) Server(nc net.Conn, read []byte, by time.Time, config *tls.Config) (net.Conn, error) {
+// Server makes the handshake of a client on nc, of which the bytes in read have been read already. It computes while it has a turn, and fails with
+// os.ErrDeadlineExceeded if it gets none by a time. The caller limits the reading and writing by a deadline of nc.
+func Server(t tasks.Turns, nc net.Conn, read []byte, by time.Time, config *tls.Config) (net.Conn, error) {
 	c := &conn{Conn: nc, rest: read, turns: t, by: by}
 	secure := tls.Server(c, config)
 	err := c.take()
@@ -38,8 +33,8 @@ func (t Turns) Server(nc net.Conn, read []byte, by time.Time, config *tls.Config
 // into the buffer of a socket.
 type conn struct {
 	net.Conn
-	rest  []byte // has been read already
-	turns Turns  // nil behind the handshake
+	rest  []byte      // has been read already
+	turns tasks.Turns // nil behind the handshake
 	by    time.Time
 	taken bool
 }
@@ -66,24 +61,13 @@ func (c *conn) Read(b []byte) (n int, err error) {
 func (c *conn) leave() {
 	if c.taken {
 		c.taken = false
-		<-c.turns
+		c.turns.Leave()
 	}
 }
 
 func (c *conn) take() error {
-	select {
-	case c.turns <- struct{}{}:
-		c.taken = true
-		return nil
-	default:
-	}
-	end := time.NewTimer(time.Until(c.by))
-	defer end.Stop()
-	select {
-	case c.turns <- struct{}{}:
-		c.taken = true
-		return nil
-	case <-end.C:
+	if c.taken = c.turns.TakeBy(c.by); !c.taken {
 		return os.ErrDeadlineExceeded
 	}
+	return nil
 }

@@ -15,6 +15,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/lockproxy/lockproxy/internal/proxy/tasks"
 )
 
 const patience = 10 * time.Second
@@ -82,12 +84,12 @@ func listen(t *testing.T) net.Listener {
 
 func TestFewHandshakesComputeAtATime(t *testing.T) {
 	k, cfg := config(t)
-	ln, turns := listen(t), make(Turns, 2)
+	ln, turns := listen(t), make(tasks.Turns, 2)
 	var wg sync.WaitGroup
 	for range 16 {
 		server, client := accepted(t, ln)
 		wg.Go(func() {
-			if _, err := turns.Server(server, nil, time.Now().Add(patience), cfg); err != nil {
+			if _, err := Server(turns, server, nil, time.Now().Add(patience), cfg); err != nil {
 				t.Error(err)
 			}
 		})
@@ -109,12 +111,12 @@ func TestFewHandshakesComputeAtATime(t *testing.T) {
 // Some of the clients send nothing, others no answer to the proxy's part.
 func TestSlowClientsTakeNoTurn(t *testing.T) {
 	_, cfg := config(t)
-	ln, turns := listen(t), make(Turns, 1)
+	ln, turns := listen(t), make(tasks.Turns, 1)
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	for i := range 8 {
 		server, client := accepted(t, ln)
-		wg.Go(func() { _, _ = turns.Server(server, nil, time.Now().Add(patience), cfg) })
+		wg.Go(func() { _, _ = Server(turns, server, nil, time.Now().Add(patience), cfg) })
 		defer client.Close()
 		if i%2 == 0 {
 			continue
@@ -126,7 +128,7 @@ func TestSlowClientsTakeNoTurn(t *testing.T) {
 	}
 	server, client := accepted(t, ln)
 	wg.Go(func() {
-		secure, err := turns.Server(server, []byte("\x16"), time.Now().Add(patience), cfg)
+		secure, err := Server(turns, server, []byte("\x16"), time.Now().Add(patience), cfg)
 		if err != nil {
 			t.Error(err)
 			return
@@ -157,10 +159,10 @@ func (s *skipping) Write(b []byte) (int, error) {
 
 func TestHandshakeWithoutATurnFails(t *testing.T) {
 	_, cfg := config(t)
-	turns := make(Turns, 1)
+	turns := make(tasks.Turns, 1)
 	turns <- struct{}{}
 	server, _ := accepted(t, listen(t))
-	if _, err := turns.Server(server, nil, time.Now(), cfg); !errors.Is(err, os.ErrDeadlineExceeded) {
+	if _, err := Server(turns, server, nil, time.Now(), cfg); !errors.Is(err, os.ErrDeadlineExceeded) {
 		t.Errorf("%v", err)
 	}
 	if len(turns) != 1 {
