@@ -121,13 +121,18 @@ func (a *Announcer) take() []Loss {
 // publish tells the channel.
 func (a *Announcer) publish(losses []Loss) {
 	messages := make(map[redislink.Node][]redislink.Message, 1)
+	var nodes []redislink.Node // in the order of the losses
 	for _, l := range losses {
 		node := a.opts.Redis.Node(l.Key)
+		if messages[node] == nil {
+			nodes = append(nodes, node)
+		}
 		messages[node] = append(messages[node], redislink.Message{
 			Channel: names.Lost(l.Key), Text: strconv.FormatInt(l.Fence, 10) + " " + l.Reason,
 		})
 	}
-	for node, some := range messages {
+	for _, node := range nodes {
+		some := messages[node]
 		if err := node.Publish(a.opts.Life, some); err != nil {
 			a.opts.Logger.Debug("losses not published", zap.Int("locks", len(some)), zap.Error(err))
 		}

@@ -170,8 +170,8 @@ func (c *Confirmer) round(at place) {
 	if early {
 		pause = earlyPause
 	}
-	for server, grants := range byServer(later) {
-		c.add(place{server, true}, pause, grants...)
+	for _, part := range byServer(later) {
+		c.add(place{part.at, true}, pause, part.grants...)
 	}
 	c.mu.Lock()
 	more := len(l.waiting) > 0
@@ -184,12 +184,24 @@ func (c *Confirmer) round(at place) {
 	}
 }
 
-// byServer parts grants by the servers where they are now.
-func byServer(all []asked) map[redislink.Server][]wanted {
-	parts := map[redislink.Server][]wanted{}
+// part is the grants of one server.
+type part struct {
+	at     redislink.Server
+	grants []wanted
+}
+
+// byServer parts grants by the servers where they are now, in the order of the servers' first grants.
+func byServer(all []asked) (parts []part) {
+	places := map[redislink.Server]int{}
 	for _, one := range all {
 		at := one.node.Server()
-		parts[at] = append(parts[at], one.wanted)
+		i, ok := places[at]
+		if !ok {
+			i = len(parts)
+			places[at] = i
+			parts = append(parts, part{at: at})
+		}
+		parts[i].grants = append(parts[i].grants, one.wanted)
 	}
 	return parts
 }

@@ -30,31 +30,25 @@ func (x *Holds) End(session uint64) {
 	x.endHolds(c, holds)
 }
 
-// endHolds takes an ended session out of its holds. The caller has the only reference to the map. The first slice is done at once. A job of
-// a class without backlog does the rest, because the leases are renewed until then. Requires the session lock.
-func (x *Holds) endHolds(c *Session, holds map[*ledger.Hold]struct{}) {
-	x.endSlice(c, holds)
+// endHolds takes an ended session out of its holds. The first slice is done at once. A job of a class without backlog does the rest,
+// because the leases are renewed until then. Requires the session lock.
+func (x *Holds) endHolds(c *Session, holds []*ledger.Hold) {
+	holds = x.endSlice(c, holds)
 	if len(holds) == 0 {
 		return
 	}
 	x.Calls.Background(jobs.Renewal, func() {
 		for len(holds) > 0 {
-			x.endSlice(c, holds)
+			holds = x.endSlice(c, holds)
 			runtime.Gosched()
 		}
 	})
 }
 
-// endSlice removes some of the holds from the map, and ends each hold that no other session has.
-func (x *Holds) endSlice(c *Session, holds map[*ledger.Hold]struct{}) {
-	some := make([]*ledger.Hold, 0, min(len(holds), sliceSize))
-	for h := range holds {
-		if len(some) == cap(some) {
-			break
-		}
-		some = append(some, h)
-		delete(holds, h)
-	}
+// endSlice takes the session out of the first of the holds, ends each of them that no other session has, and returns the others.
+func (x *Holds) endSlice(c *Session, holds []*ledger.Hold) (left []*ledger.Hold) {
+	n := min(len(holds), sliceSize)
+	some := holds[:n]
 	rollbacks := make([]calls.Rollback, 0, len(some))
 	x.mu.Lock()
 	for _, h := range some {
@@ -68,6 +62,8 @@ func (x *Holds) endSlice(c *Session, holds map[*ledger.Hold]struct{}) {
 	for _, r := range rollbacks {
 		x.Calls.RollBack(r)
 	}
+	clear(some) // the memory of a hold that has ended is not kept until the last one has
+	return holds[n:]
 }
 
 // restLocked returns the rollback of what an ended session may have left of a hold. Requires Holds.mu.

@@ -46,7 +46,8 @@ type Session struct {
 	// ended. nil: it is not counted.
 	Held *atomic.Int64
 
-	holds map[*Hold]struct{}
+	holds []*Hold       // without an order of their own, but a map would give them a random one when the session ends
+	at    map[*Hold]int // their places in holds
 	// releasing is how many of its releases are on their way, or in doubt: a copy of them may still be sent.
 	releasing int
 	// Doubted says that the answer to one of its acquires or releases was lost. The caller sets it.
@@ -59,7 +60,7 @@ func (s *Session) Copies() bool { return s.releasing > 0 || s.Doubted }
 
 // Has reports whether the session has a part in the hold.
 func (s *Session) Has(h *Hold) bool {
-	_, ok := s.holds[h]
+	_, ok := s.at[h]
 	return ok
 }
 
@@ -68,10 +69,11 @@ func (s *Session) gets(h *Hold) {
 	if s.Has(h) {
 		return
 	}
-	if s.holds == nil {
-		s.holds = make(map[*Hold]struct{})
+	if s.at == nil {
+		s.at = make(map[*Hold]int)
 	}
-	s.holds[h] = struct{}{}
+	s.at[h] = len(s.holds)
+	s.holds = append(s.holds, h)
 	if s.Held != nil {
 		s.Held.Add(h.bytes())
 	}
@@ -79,10 +81,16 @@ func (s *Session) gets(h *Hold) {
 
 // loses records that the session has no part in the hold any more.
 func (s *Session) loses(h *Hold) {
-	if !s.Has(h) {
+	i, ok := s.at[h]
+	if !ok {
 		return
 	}
-	delete(s.holds, h)
+	end := len(s.holds) - 1
+	last := s.holds[end]
+	s.holds[i], s.at[last] = last, i
+	s.holds[end] = nil
+	s.holds = s.holds[:end]
+	delete(s.at, h)
 	if s.Held != nil {
 		s.Held.Add(-h.bytes())
 	}
@@ -92,9 +100,9 @@ func (s *Session) loses(h *Hold) {
 func (s *Session) Holding() int { return len(s.holds) }
 
 // Leave returns the holds of a session that has ended, for Part. Later losses are not told to it.
-func (s *Session) Leave() map[*Hold]struct{} {
+func (s *Session) Leave() []*Hold {
 	holds := s.holds
-	s.holds = nil
+	s.holds, s.at = nil, nil
 	return holds
 }
 

@@ -2,6 +2,7 @@ package ledger_test
 
 import (
 	"fmt"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -351,7 +352,7 @@ func TestPartByGrace(t *testing.T) {
 				g.By, g.Count, g.SentAt = o, 2, at(2)
 				b.Granted(&g)
 			}
-			for left := range s.Leave() {
+			for _, left := range s.Leave() {
 				rest, ok := b.Part(left, s)
 				if ok != c.rest || ok && rest.Grace != c.left {
 					t.Errorf("%+v %v", rest, ok)
@@ -579,5 +580,23 @@ func TestTheMemoryOfHoldsIsCounted(t *testing.T) {
 	b.Drop(h)
 	if s.Held.Load() != 0 || o.Held.Load() != 0 {
 		t.Errorf("%d and %d bytes are left", s.Held.Load(), o.Held.Load())
+	}
+}
+
+// What a session leaves behind has an order, so that the same calls always have the same effects.
+func TestASessionLeavesItsHoldsInOneOrder(t *testing.T) {
+	b, s := newBook(), session("s")
+	var want []string
+	for i := range 20 {
+		name := string(rune('a' + i))
+		b.Granted(&ledger.Grant{By: s, Key: ledger.Key{Lock: name, Owner: "s"}, Fence: int64(i + 1), Count: 1, Mine: 1, SentAt: at(1), TTL: time.Minute})
+		want = append(want, name)
+	}
+	var got []string
+	for _, h := range s.Leave() {
+		got = append(got, h.Lock)
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("%q", got)
 	}
 }
