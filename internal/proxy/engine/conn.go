@@ -133,7 +133,7 @@ func (c *conn) Left() bool { return direct.Left(c.nc) }
 // A client that reads as fast as it is written to does not, either.
 func (c *conn) Flush() {
 	left := turn
-	b, last := c.sess.NextWrite(nil)
+	b, last := c.next(nil)
 	for b != nil {
 		n := 0
 		if c.direct != nil && left > 0 {
@@ -148,11 +148,19 @@ func (c *conn) Flush() {
 		if n < len(b) && c.startDraining(b, n) {
 			return
 		}
-		b, last = c.sess.NextWrite(b) // written, or useless: the connection has been shut
+		b, last = c.next(b) // written, or useless: the connection has been shut
 	}
 	if last {
 		c.shut()
 	}
+}
+
+// next is the session's NextWrite.
+func (c *conn) next(done []byte) (b []byte, last bool) {
+	if b, last = c.sess.NextWrite(done); last && b != nil {
+		direct.Cork(c.nc)
+	}
+	return b, last
 }
 
 func (c *conn) startDraining(b []byte, n int) bool {
@@ -168,7 +176,7 @@ func (c *conn) drainOutput(b []byte, n int) {
 			c.Hangup()
 			return
 		}
-		b, last = c.sess.NextWrite(b)
+		b, last = c.next(b)
 		n = 0
 	}
 	if last {

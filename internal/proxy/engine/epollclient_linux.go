@@ -164,6 +164,9 @@ func (r *epollClient) take(b []byte, last bool) bool {
 	r.out, r.off = b, 0
 	switch {
 	case b != nil:
+		if last {
+			direct.CorkFD(r.fd)
+		}
 		return true
 	case last:
 		r.close()

@@ -1,0 +1,16 @@
+package direct
+
+import (
+	"net"
+
+	"golang.org/x/sys/unix"
+)
+
+// Cork keeps the last written bytes back until the socket is closed, for 200 ms at most, so that they and the end of the connection travel in one
+// segment. Else a client that has them may send its next command before it can know of the end. It does nothing for other sockets than TCP's.
+func Cork(nc net.Conn) {
+	holds(nc, func(fd int) bool { return CorkFD(fd) })
+}
+
+// CorkFD is Cork for a file descriptor. It reports whether the bytes are kept back.
+func CorkFD(fd int) bool { return unix.SetsockoptInt(fd, unix.IPPROTO_TCP, unix.TCP_CORK, 1) == nil }
