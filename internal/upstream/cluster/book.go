@@ -49,8 +49,18 @@ func (b *Book) Fill(t *Told, now time.Time) bool {
 	return all
 }
 
+// last is the address that was last known of a server: in its role, or in the one that it had before. Requires b.mu.
+func (b *Book) last(m *member) string {
+	e := m.entry()
+	if p := b.known[e]; p.address != "" {
+		return p.address
+	}
+	e.replica = !e.replica
+	return b.known[e].address
+}
+
 // Learn takes the addresses from a node's answer to CLUSTER SLOTS, and fills them in in its answer to CLUSTER NODES. An address that the former does not
-// tell stays: the server may have lost its last slot between the two answers. Servers that the node does not know are forgotten.
+// tell stays: the server may have lost its last slot between the two answers, or may be a replica that is being promoted. Servers that the node does not know are forgotten.
 func (b *Book) Learn(t, from *Told, now time.Time) {
 	addresses := map[string]string{}
 	for i := range from.members {
@@ -69,7 +79,7 @@ func (b *Book) Learn(t, from *Told, now time.Time) {
 			continue
 		}
 		if m.Address = addresses[m.ID]; m.Address == "" {
-			m.Address = b.known[m.entry()].address
+			m.Address = b.last(m)
 		}
 		b.known[m.entry()] = place{m.Address, now}
 	}

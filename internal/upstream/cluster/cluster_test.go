@@ -184,6 +184,44 @@ func TestAServerWithoutSlotsForAMomentKeepsItsAddress(t *testing.T) {
 	}
 }
 
+// A node of Valkey 8.1 says this for a moment while the server b takes over from a.
+func TestSlotsOfADemotedServerAreItsSuccessors(t *testing.T) {
+	const (
+		before = "a h:1@1 master - 0 0 3 connected 0-99\nb h:2@2 slave a 0 0 3 connected\nc h:3@3 myself,master - 0 0 2 connected 100-16383\n"
+		later  = "a h:1@1 slave b 0 0 9 connected 0-99\nb h:2@2 master - 0 0 9 connected\nc h:3@3 myself,master - 0 0 2 connected 100-16383\n"
+		other  = "*3\r\n:100\r\n:16383\r\n*3\r\n$1\r\nh\r\n:3\r\n$1\r\nc\r\n"
+	)
+	server := func(id string, port int) string { return fmt.Sprintf("*3\r\n$1\r\nh\r\n:%d\r\n$1\r\n%s\r\n", port, id) }
+	var book Book
+	var views []*View
+	for _, step := range []struct{ nodes, slots string }{
+		{before, "*2\r\n*4\r\n:0\r\n:99\r\n" + server("a", 1) + server("b", 2) + other},
+		{later, "*2\r\n*3\r\n:0\r\n:99\r\n" + server("a", 1) + other}, // CLUSTER SLOTS does not show b then
+	} {
+		told, err := ReadNodes(step.nodes)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if now := time.Now(); !book.Fill(told, now) {
+			book.Learn(told, listed(t, step.slots), now)
+		}
+		views = append(views, told.View(info))
+	}
+	if got := views[0].Owner(7); got == nil || got.ID != "a" {
+		t.Errorf("before: %v, want a", got)
+	}
+	now := Newest(views[0], views[1])
+	if got := now.Owner(7); got == nil || *got != (Node{"b", "h:2"}) || !now.Covered() {
+		t.Errorf("the slot is at %v, want b at h:2; all slots are served: %v", got, now.Covered())
+	}
+	if now.Primary("a") != nil || now.Server("a") == nil {
+		t.Error("a is not taken for a replica")
+	}
+	if got := Newest(now, views[0]).Owner(7); got == nil || got.ID != "b" {
+		t.Errorf("an older answer moves the slot to %v", got)
+	}
+}
+
 func TestAnswersThatAreNoneMakeNoView(t *testing.T) {
 	for _, answer := range []string{
 		"-ERR This instance has cluster support disabled\r\n", "+OK\r\n", "*1\r\n:1\r\n", "*1\r\n*3\r\n:5\r\n:1\r\n" + nodeB, "*1\r\n*3\r\n:0\r\n:16384\r\n" + nodeB,

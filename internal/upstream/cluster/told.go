@@ -73,7 +73,23 @@ func ReadNodes(answer string) (*Told, error) {
 	if len(t.members) == 0 {
 		return nil, errTold
 	}
+	t.inherit()
 	return t, nil
+}
+
+// inherit gives the slots of replicas to their primaries. A server that has been demoted says so at once (Valkey from 8.1 on), and a node may hear
+// that before it hears its successor claim the slots: it lists them with the replica for a moment.
+func (t *Told) inherit() {
+	for i := range t.members {
+		m := &t.members[i]
+		if !m.replica || len(m.spans) == 0 {
+			continue
+		}
+		heir := slices.IndexFunc(t.members, func(one member) bool { return one.ID == m.primary && !one.replica })
+		if heir >= 0 {
+			t.members[heir].spans, m.spans = append(t.members[heir].spans, m.spans...), nil
+		}
+	}
 }
 
 // readSpan reads "7" or "0-99".
