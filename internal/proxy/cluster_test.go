@@ -14,6 +14,7 @@ import (
 
 	"github.com/lockproxy/lockproxy/internal/redistest"
 	"github.com/lockproxy/lockproxy/internal/resp"
+	"github.com/lockproxy/lockproxy/internal/upstream"
 	"github.com/lockproxy/lockproxy/internal/upstream/slots"
 )
 
@@ -50,6 +51,7 @@ func TestOverACluster(t *testing.T) {
 	t.Run("blocking", func(t *testing.T) { aBlockingCommandFollowsItsSlotAgain(t, c) })
 	t.Run("half moved", func(t *testing.T) { commandsAwaitTheMove(t, c, proxies) })
 	t.Run("cluster down", func(t *testing.T) { commandsAwaitTheSlot(t, c, proxies) })
+	t.Run("unknown owner", func(t *testing.T) { commandsOnPinsAwaitAnOwner(t, c) })
 	t.Run("pause", func(t *testing.T) { aPauseConcernsAllServers(t, alone, c, proxies) })
 	t.Run("loading", func(t *testing.T) { commandsAwaitTheData(t, c) })
 	t.Run("try out", func(t *testing.T) { addressesAreOfTheirKind(t, alone, c) })
@@ -922,6 +924,55 @@ func commandsAwaitTheSlot(t *testing.T, c *redistest.Cluster, proxies map[string
 			if got, err := p.frame(); got != want || err != nil {
 				t.Errorf("%s: %q (%v), want %q", engine, got, err, want)
 			}
+		}
+		c.AwaitReady()
+	}
+}
+
+// commandsOnPinsAwaitAnOwner: nobody serves a slot for a while. Commands on connections of their own ask any server meanwhile.
+func commandsOnPinsAwaitAnOwner(t *testing.T, c *redistest.Cluster) {
+	node := c.Nodes[0]
+	key := keyOf(t, c, node)
+	slot := int(node.Do(t, "CLUSTER", "KEYSLOT", key).(int64))
+	coverage := func(demand string) {
+		for _, one := range c.Nodes[:c.Primaries] {
+			one.Do(t, "CONFIG", "SET", "cluster-require-full-coverage", demand)
+		}
+	}
+	coverage("no") // a cluster that is down says nothing of its slots
+	defer coverage("yes")
+	for engine, srv := range startOverCluster(t, c, patient) {
+		waiting, moving := dialClient(t, address(srv)), dialClient(t, address(srv))
+		waiting.quiet("DEL", key)
+		for _, one := range c.Nodes[:c.Primaries] {
+			one.Do(t, "CLUSTER", "DELSLOTS", slot)
+		}
+		redistest.Eventually(t, patience, "a view without the slot's owner", func() bool {
+			done := make(chan struct{})
+			srv.shared.Upstream.Refresh(upstream.AnyNode, func() { close(done) })
+			<-done
+			return srv.shared.Upstream.View().Owner(slot) == nil
+		})
+		before := 0
+		for _, one := range c.Nodes[:c.Primaries] {
+			before += refusals(t, one, "CLUSTERDOWN")
+		}
+		waiting.send("BLPOP", key, "0")
+		moving.script("MULTI", "+OK", "RPUSH "+key+" x", "+QUEUED")
+		moving.send("EXEC")
+		redistest.Eventually(t, patience, "refusals", func() bool {
+			n := -before
+			for _, one := range c.Nodes[:c.Primaries] {
+				n += refusals(t, one, "CLUSTERDOWN")
+			}
+			return n >= 20
+		})
+		node.Do(t, "CLUSTER", "ADDSLOTS", slot)
+		if got, err := moving.frame(); got != "*1\r\n:1\r\n" || err != nil {
+			t.Errorf("%s: EXEC: %q, %v", engine, got, err)
+		}
+		if got, err := waiting.frame(); !strings.HasSuffix(got, "\r\nx\r\n") || err != nil {
+			t.Errorf("%s: BLPOP: %q, %v", engine, got, err)
 		}
 		c.AwaitReady()
 	}

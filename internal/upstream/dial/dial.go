@@ -346,10 +346,10 @@ func (d *Dialer) OnReadonly(at topology.Node) func() {
 
 var errReadonly = errors.New("the server refuses a write because it is a replica")
 
-// IsElsewhere reports whether the server has moved since an open connection was made.
+// IsElsewhere reports whether the server has moved since an open connection was made. A connection to any server has found one.
 func (d *Dialer) IsElsewhere(at topology.Node, nc net.Conn) bool {
 	place, err := d.opts.Resolver.Resolve(at)
-	return err == nil && place.Address != d.conns.At(nc)
+	return err == nil && !place.Some && place.Address != d.conns.At(nc)
 }
 
 // Abort closes a connection so that the kernel drops what it has not delivered: bytes of a request that was given up must

@@ -96,16 +96,9 @@ var errGone = errors.New("the server is no longer part of the cluster")
 func (c *Cluster) Resolve(at Node) (Place, error) {
 	v := c.View()
 	if at == Any {
-		turn := int(c.turns.Add(1))
-		if nodes := v.Nodes(); len(nodes) > 0 {
-			for i := range nodes {
-				if n := nodes[(turn+i)%len(nodes)]; !c.Silent(Node(n.ID)) {
-					return c.primary(n.Address), nil
-				}
-			}
-			return c.primary(nodes[turn%len(nodes)].Address), nil
-		}
-		return tcp(c.seeds[turn%len(c.seeds)]), nil
+		p := c.some(v)
+		p.Some = true
+		return p, nil
 	}
 	if addr, ok := strings.CutPrefix(string(at), seedPrefix); ok {
 		return tcp(addr), nil
@@ -118,6 +111,20 @@ func (c *Cluster) Resolve(at Node) (Place, error) {
 		return Place{}, errGone
 	}
 	return tcp(c.reach.Of(n.Address)), nil
+}
+
+// some is the place of a server that stands for Any.
+func (c *Cluster) some(v *cluster.View) Place {
+	turn, nodes := int(c.turns.Add(1)), v.Nodes()
+	if len(nodes) == 0 {
+		return tcp(c.seeds[turn%len(c.seeds)])
+	}
+	for i := range nodes {
+		if n := nodes[(turn+i)%len(nodes)]; !c.Silent(Node(n.ID)) {
+			return c.primary(n.Address)
+		}
+	}
+	return c.primary(nodes[turn%len(nodes)].Address)
 }
 
 func tcp(address string) Place { return Place{Network: "tcp", Address: address} }

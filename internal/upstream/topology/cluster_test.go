@@ -61,6 +61,9 @@ func TestServersOfAClusterAreFoundByTheirIDs(t *testing.T) {
 	if b, err := c.Resolve("b"); err != nil || b.Address != "10.0.0.2:2" {
 		t.Errorf("b: %+v, %v", b, err)
 	}
+	if p, err := c.Resolve(Any); err != nil || !p.Some || a.Some {
+		t.Errorf("any server: %+v, %v; a: %+v", p, err, a)
+	}
 	for _, seed := range c.Seeds() {
 		if p, err := c.Resolve(seed); err != nil || p.Left() {
 			t.Errorf("%s: %+v, %v", seed, p, err)

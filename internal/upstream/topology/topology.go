@@ -25,6 +25,9 @@ type Place struct {
 	// Primary says that a process which is no primary does not count as the server.
 	Primary bool
 
+	// Some says that the place is one of several, each of which will do. So nothing there is ever elsewhere.
+	Some bool
+
 	left context.Context // ends when the server is not there any more; nil: it stays
 }
 
