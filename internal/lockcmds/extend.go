@@ -79,7 +79,7 @@ func (x *extension) Answered(o calls.Outcome) []byte {
 	if x.h != nil && calls.IsOverwritten(err) {
 		a, err = script.Extended{}, nil
 	}
-	answer := ledger.Answer{Status: ledger.NotHolder, Fence: a.Fence, Holds: a.Holds, SentAt: x.q.SentAt}
+	answer := ledger.Answer{Status: ledger.NotHolder, Fence: a.Fence, Holds: a.Holds, SentAt: x.q.SentAt, InOrder: o.InOrder}
 	switch {
 	case err != nil:
 		answer.Status = unanswered(err)

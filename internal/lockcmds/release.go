@@ -136,7 +136,7 @@ func (r *release) Answered(o calls.Outcome) []byte {
 	var ended, spare bool
 	r.e.holds.Step(func(l *ledger.Ledger) {
 		reply = l.Released(&r.Release, ledger.Answer{
-			Status: statusOf(a, err), Fence: a.Fence, Holds: a.Holds, SentAt: r.q.SentAt, Repeated: o.Repeated,
+			Status: statusOf(a, err), Fence: a.Fence, Holds: a.Holds, SentAt: r.q.SentAt, Repeated: o.Repeated, InOrder: o.InOrder,
 		})
 		r.session.Doubted = r.session.Doubted || errors.Is(err, contract.ErrInDoubt)
 		ended = r.session.Ended() && err != nil && r.Spent

@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -111,6 +112,49 @@ func TestOverwrittenHoldIsToldByAPush(t *testing.T) {
 			t.Fatalf("%q, %v", push, err)
 		}
 		c.script("LOCK k", "-LOSTLEASE", "LOCK k", "-WRONGTYPE", "UNLOCK k", "-WRONGTYPE")
+	})
+}
+
+// TestALossIsToldInFrontOfLaterReleases has a client release more often than it holds, in one go: only the first release may find the loss.
+func TestALossIsToldInFrontOfLaterReleases(t *testing.T) {
+	t.Parallel()
+	eachEngine(t, func(t *testing.T, _ *redistest.Server, srv *Server) {
+		watcher, other := dialClient(t, address(srv)), dialClient(t, address(srv))
+		watcher.script("SUBSCRIBE lockproxy:lost:{k}", "*3")
+		for _, c := range []struct {
+			commands []string
+			want     []string
+		}{
+			{[]string{"LOCK k", "DEL k", "UNLOCK k", "UNLOCK k"}, []string{":", ":1", "-LOSTLEASE", "-NOTHELD"}},
+			{[]string{"LOCK k", "DEL k", "UNLOCK k", "PING", "UNLOCK k", "UNLOCK k"}, []string{":", ":1", "-LOSTLEASE", "+PONG", "-NOTHELD", "-NOTHELD"}},
+			{[]string{"LOCK k OWNER me", "DEL k", "UNLOCK k OWNER me", "UNLOCK k OWNER me"}, []string{":", ":1", "-LOSTLEASE", "-NOTHELD"}},
+			{[]string{"LOCK k", "DEL k", "EXTENDLOCK k PX 9000", "UNLOCK k"}, []string{":", ":1", "-NOTHELD", "-LOSTLEASE"}},
+			{[]string{"LOCK k", "UNLOCK k", "UNLOCK k", "UNLOCK k"}, []string{":", ":1", "-NOTHELD", "-NOTHELD"}},
+		} {
+			client := dialClient(t, address(srv))
+			client.raw(strings.Join(c.commands, "\r\n") + "\r\n")
+			for i, want := range c.want {
+				if got, err := client.frame(); err != nil || !strings.HasPrefix(got, want) {
+					t.Fatalf("%q: reply %d is %q, %v, want %s", c.commands, i, got, err, want)
+				}
+			}
+			if slices.Contains(c.want, "-LOSTLEASE") {
+				if got, err := watcher.frame(); err != nil || !strings.Contains(got, "lockproxy:lost:{k}") {
+					t.Fatalf("%q: %q, %v", c.commands, got, err)
+				}
+			}
+		}
+		holder := dialClient(t, address(srv))
+		holder.script("HELLO 3", "%", "LOCK k OWNER me", ":", "DEL k", ":1")
+		other.raw("UNLOCK k OWNER me\r\nUNLOCK k OWNER me\r\n") // of a session that has not held it
+		for range 2 {
+			if got, err := other.frame(); err != nil || !strings.HasPrefix(got, "-NOTHELD") {
+				t.Fatalf("%q, %v", got, err)
+			}
+		}
+		if push, err := holder.frame(); err != nil || !strings.Contains(push, "lock-lost") {
+			t.Fatalf("%q, %v", push, err)
+		}
 	})
 }
 

@@ -85,6 +85,7 @@ type Outcome struct {
 	Err      error     // ErrUnsent, or ErrInDoubt: Redis could not be asked
 	SentAt   time.Time // before the copy was sent that Redis has answered
 	Repeated bool      // an earlier copy may have been executed, or may still be
+	InOrder  bool      // the answer is that of the session's connection: its later commands were executed behind this one
 }
 
 // Send puts a call on the session's connection. The request is the call's own until its end. Requires the session lock.
@@ -117,7 +118,7 @@ func (r *Request) Done(v resp.Value, err error) []byte {
 			return nil
 		}
 	}
-	return r.For.Answered(Outcome{Reply: v, Err: err, SentAt: r.SentAt})
+	return r.For.Answered(Outcome{Reply: v, Err: err, SentAt: r.SentAt, InOrder: true})
 }
 
 // Late implements contract.Asker.

@@ -24,6 +24,8 @@ type Answer struct {
 	Repeated bool      // an earlier copy of the command may have been executed, or may still be
 	// Overtaken says of an extension that a later command has set the lease.
 	Overtaken bool
+	// InOrder says that the session's later commands were executed behind the command.
+	InOrder bool
 }
 
 // Reply is what the client is told.
@@ -181,9 +183,9 @@ func (l *Ledger) Extended(s *Session, k Key, h *Hold, ttl time.Duration, a Answe
 		// ones has become the primary.
 		l.settle(h, true)
 		return Newer
-	case h != nil && !h.givenUp():
+	case h != nil && !h.givenUpBefore(s, a):
 		held := h.holds(s)
-		l.Lost(h, Gone, false, s)
+		l.Lost(h, Gone, true, s)
 		if !held {
 			return NotHeld // other sessions have lost it
 		}

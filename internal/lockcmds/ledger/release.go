@@ -26,7 +26,7 @@ func (l *Ledger) Release(by *Session, k Key, named int64) Release {
 		return r
 	}
 	l.effect(Effect{Op: Pause, Hold: r.Hold})
-	r.Hold.releasing++
+	r.Hold.isReleased(by)
 	if named != 0 && named != r.Hold.Fence {
 		return r
 	}
@@ -121,8 +121,8 @@ func (l *Ledger) released(r *Release, a Answer) Reply {
 	case a.Repeated: // an earlier copy has released the grant, or it was lost before: only the end of it is certain
 		l.settle(h, over)
 		return Unknown
-	case over && !h.givenUp():
-		l.Lost(h, Gone, false, r.By)
+	case over && !h.givenUpBefore(r.By, a):
+		l.Lost(h, Gone, true, r.By)
 		if !r.Spent {
 			return NotHeld // other sessions have lost it
 		}
