@@ -100,13 +100,13 @@ func (n *Errands) Direct(keys []string) {
 
 // Errands are the commands of one session that are on their way to the servers of a cluster. In front of one server all of it stays empty.
 type Errands struct {
+	view   *cluster.View // nil: there is no cluster
+	parked parking       // refused ones
 	Route
 	session Session
 	cluster Cluster
-	view    *cluster.View // nil: there is no cluster
 
 	flying  int       // sent, and not answered
-	parked  parking   // refused ones
 	resting bool      // they wait for a new view
 	round   uint64    // the number of times that they have got one
 	spare   []*Errand // answered ones

@@ -43,6 +43,7 @@ func (s *Session) EndWrite(done []byte) {
 func (s *Session) Replies(tag uint64, b []byte, n int, more bool) {
 	s.mu.Lock()
 	defer s.exit()
+	s.usual = s.pin == nil
 	s.receive(replies.ID(tag), b, n, more)
 	s.GoOn()
 	s.advance()
@@ -55,6 +56,7 @@ func (s *Session) receive(at replies.ID, b []byte, n int, more bool) {
 	case !due: // the slot has been given up
 		return
 	case h != nil:
+		s.usual = false
 		n = h.Take(at, b, n, more)
 	default:
 		s.Burst += len(b)

@@ -28,6 +28,7 @@ func (i *input) feed(b []byte) (alive, more, output bool) {
 		s.unlock()
 	}()
 	defer s.contain()
+	s.usual = s.pin == nil
 	if !i.known {
 		i.known = true
 		s.knock()

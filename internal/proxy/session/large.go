@@ -51,6 +51,7 @@ func (i *input) stream(table *command.Table, buf []byte) int {
 	if size := max(i.guard.Need(), i.guard.Checked()); !i.streaming && (size < streamFrom || size < i.heldWhole()) || s.wait != waitNone || s.ended {
 		return 0
 	}
+	s.usual = false
 	n := i.guard.Checked()
 	if !i.streaming && !i.beginStream(table, buf[:n]) {
 		return 0
@@ -161,6 +162,7 @@ func (f found) Lost(replies.ID, int, bool) {
 // endStream sends the last part of a large command. If its pin was lost before any byte reached Redis, the command is refused.
 func (i *input) endStream(rest []byte) {
 	s := i.s
+	s.usual = false
 	i.streaming = false
 	i.large.timer.Stop()
 	if s.reply == replySkip {

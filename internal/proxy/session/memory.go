@@ -16,6 +16,12 @@ const (
 // charge charges the session's present memory. Every entry into the session ends with it.
 func (m *memory) charge() {
 	s := m.s
+	usual := m.usual && s.pin == nil && !s.Gone()
+	m.usual = false
+	if usual {
+		m.bill.Charge(m.moving() + m.standing)
+		return
+	}
 	m.bill.Charge(m.bytes())
 	if s.ended && s.Slots.Due() == 0 {
 		m.bill.Close()
@@ -25,11 +31,23 @@ func (m *memory) charge() {
 // bytes is the memory that the session takes on behalf of its client.
 func (m *memory) bytes() int {
 	s := m.s
-	n := m.backlog.Bytes() + s.Slots.Slots()*slotCost
 	if s.ended {
-		return n
+		return m.backlog.Bytes() + s.Slots.Slots()*slotCost
 	}
-	n += s.in.Cap() + s.Kept() + s.ears.Bytes() + cap(s.script) + cap(s.args)*argCost + s.Unread() + s.Out.Spare() + m.gathered + m.locking + int(s.held.Load()) +
+	m.standing = m.stationary()
+	return m.moving() + m.standing
+}
+
+// moving is the part of the memory that ordinary commands and replies change.
+func (m *memory) moving() int {
+	s := m.s
+	return m.backlog.Bytes() + s.Slots.Slots()*slotCost + s.in.Cap() + s.Unread() + s.Out.Spare() + int(m.held.Load())
+}
+
+// stationary is the other part.
+func (m *memory) stationary() int {
+	s := m.s
+	n := s.Kept() + s.ears.Bytes() + cap(s.script) + cap(s.args)*argCost + m.gathered + m.locking +
 		len(s.name) + len(s.lib[0]) + len(s.lib[1]) + len(s.library) + len(s.ident.User) + len(s.ident.Password)
 	if p := s.pin; p != nil {
 		n += len(p.Steps)*stepCost + p.Names + len(p.Kept)*argCost + p.Size + p.execution.expects()*expectedCost + p.frame

@@ -18,6 +18,7 @@ var notInTx = resp.AppendError(nil, resp.Err, "Command not allowed inside a tran
 // route sends one command as its policy says. false: not now. The session's wait has the reason, and the command is parsed again
 // after the wait.
 func (s *Session) route(row *command.Row, raw []byte) bool {
+	s.usual = false
 	if row.Policy == command.Shared && isLong(raw) && row.Keys.Early(fewArgs) {
 		s.args = resp.Begin(raw, fewArgs)
 	} else {

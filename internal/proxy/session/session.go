@@ -62,9 +62,10 @@ type Host interface {
 
 // A Session is one client connection without its I/O. All methods may be called from any goroutine. Its state is that of its parts, which
 // know the session that they are of; its mutex guards all of them.
+//
+// The fields that each ordinary command uses come first, here and in the parts. With 500 clients each command finds its session outside the
+// processor's nearest cache, and pays for each line of it.
 type Session struct {
-	clients.Origin
-	owner string // the account of its connections to Redis: the client's address
 	proxy *shared.Proxy
 	host  Host
 
@@ -72,22 +73,23 @@ type Session struct {
 	wait           wait
 	ended, closing bool // closing: the connection closes when all output is written
 	parting        parting.State
+	muted          bool     // the command being routed gets no reply
 	afterUnlock    []func() // run when the session is unlocked
-
-	args  [][]byte // scratch: arguments of the command being routed
-	muted bool     // it gets no reply
-	cmd   string   // the last command, for CLIENT LIST
-
+	memory
 	input
 	output.Output[connection]
-	errands.Errands
-	ears ears.Ears // in front of a cluster
 	lanes
 	pinning
-	logins
 	profile
+	errands.Errands
+	cmd string // the last command, for CLIENT LIST
+	clients.Origin
+
+	args  [][]byte // scratch: arguments of the command being routed
+	owner string   // the account of its connections to Redis: the client's address
+	logins
 	locker
-	memory
+	ears ears.Ears // in front of a cluster
 }
 
 // input is the session's side from the client.
@@ -103,12 +105,12 @@ type input struct {
 	leaving      bool         // the client has ended its side; some of its bytes are still to be read
 	eof          bool         // the client has ended its side, and all its bytes have been read
 
-	streaming bool // the start of a large command has been sent on the pin, or dropped if the pin is gone
-	unpinned  bool // no pin came for the large command that is being received: it is held whole
-	large     progress
+	streaming bool             // the start of a large command has been sent on the pin, or dropped if the pin is gone
+	unpinned  bool             // no pin came for the large command that is being received: it is held whole
 	located   bool             // in front of a cluster: it is known where the large command goes that is being received
 	ask       []byte           // the question for its server, if that is about to be sent
 	asked     handlers.Handler // of the answer
+	large     progress
 }
 
 // lanes is the session's use of connections that it shares. It uses its pin if it has one, else its lane.
@@ -118,19 +120,20 @@ type lanes struct {
 	role          upstream.Role  // the role for which the lane was asked
 	writes        bool           // the command being routed may change data
 	scripts       bool           // it runs a script
-	weight.Weight                // of the replies
-	others        []heldLane     // to servers of a cluster that are not the present one
 	wrote         bool           // a command that may write has been sent since nothing was outstanding
 	alone         bool           // nothing is sent behind the last command: it has several keys, and has to wait while only some of them have moved
+	weight.Weight                // of the replies
+	unanswered    int            // bytes of the commands sent since no reply was due, and of their slots
 	repeated      *repetition    // a command of a pin that is routed anew; nil: none
 	round         *acks.Round    // of the WAIT that is routed anew at the next server; nil: none
-	unanswered    int            // bytes of the commands sent since no reply was due, and of their slots
+	others        []heldLane     // to servers of a cluster that are not the present one
 }
 
 // pinning is the session's use of connections of its own.
 type pinning struct {
 	s             *Session
-	pin           *pinned     // nil: none
+	pin           *pinned // nil: none
+	refused       transaction.Refused
 	cancelPinWait func() bool // withdraws the request for a pin
 	hasty         bool        // the command that gets the pin does not wait for other clients
 	pinTimedOut   error       // why the request for a pin has failed
@@ -138,7 +141,6 @@ type pinning struct {
 	wanted        []func(conn uint64) // by other sessions that need to name this session's own connection to Redis
 	replay        *replay             // a transaction that goes on at another server; nil: none
 	opening       handlers.Handler    // of the reply to the last MULTI, until EXEC or DISCARD is sent; nil: none
-	refused       transaction.Refused
 }
 
 // A repetition is a command on a pin that the pin's server has refused, as with errands. It is routed anew.
@@ -199,10 +201,10 @@ type logins struct {
 // profile is what the client has said of itself.
 type profile struct {
 	s       *Session
+	reply   replyMode
 	name    string    // CLIENT SETNAME
 	lib     [2]string // CLIENT SETINFO: LIB-NAME, LIB-VER
-	reply   replyMode
-	library string // the LIB-NAME that it has announced, also to a Redis that does not know SETINFO
+	library string    // the LIB-NAME that it has announced, also to a Redis that does not know SETINFO
 }
 
 // replyMode is the setting of CLIENT REPLY.
@@ -220,7 +222,6 @@ type locker struct {
 	engines []*engines.Engine   // the engines that know this session
 	token   string              // of its default owner as lock engines know it; empty: not made yet
 	losses  map[int]*losses.Set // of locks, by database
-	held    atomic.Int64        // bytes of memory that its locks take
 	script  []byte              // scratch: the script call being sent
 }
 
@@ -229,6 +230,9 @@ type memory struct {
 	s                 *Session
 	bill              budget.Account
 	backlog           budget.Backlog // bytes appended to the lane or pin that are still here
+	held              atomic.Int64   // bytes of memory that its locks take
+	usual             bool           // the present entry has only moved ordinary commands and replies, so standing is as it was
+	standing          int            // bytes that such an entry does not change, at the last other entry
 	gathered, locking int            // bytes of a reply that must be held whole; of the lock command that has not been answered
 }
 

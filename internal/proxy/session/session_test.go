@@ -226,6 +226,36 @@ func TestReadingPausesWhileTooMuchIsUnanswered(t *testing.T) {
 	}
 }
 
+// An entry with ordinary commands or their replies does not add up the memory that it cannot have changed.
+func TestTheChargeIsThatOfAllMemoryAfterOrdinaryCommands(t *testing.T) {
+	s, h := byHand(t, shared.Limits{})
+	long := strings.Repeat("n", budget.Free+budget.Free/2)
+	get := func() {
+		feed(t, s, "GET a")
+		h.replies(t, "$1\r\nx\r\n")
+		wantOutput(t, s, "$1\r\nx\r\n", false)
+	}
+	for _, step := range []struct {
+		what    string
+		do      func()
+		charged bool
+	}{
+		{"an ordinary command", get, false},
+		{"a long name", func() { (*lockSession)(s).Do(func() { s.name = long }) }, true},
+		{"an ordinary command", get, true},
+		{"a short name", func() { (*lockSession)(s).Do(func() { s.name = "n" }) }, false},
+		{"an ordinary command", get, false},
+		{"a lock", func() { (*lockSession)(s).Do(func() { s.held.Add(3 * budget.Free) }) }, true},
+		{"an ordinary command", get, true},
+		{"its loss behind the session's back", func() { s.held.Add(-3 * budget.Free); get() }, false},
+	} {
+		step.do()
+		if charged := s.bill.Bytes() > 0; charged != step.charged || charged != (s.Measure() > budget.Free) {
+			t.Errorf("after %s: charged %d, has %d", step.what, s.bill.Bytes(), s.Measure())
+		}
+	}
+}
+
 func TestPanicEndsOnlyItsSession(t *testing.T) {
 	s, h := byHand(t, shared.Limits{})
 	other := New(clients.Origin{ID: 2, Addr: "other"}, s.proxy, h)
