@@ -2,13 +2,11 @@ package session
 
 import (
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/lockproxy/lockproxy/internal/lockcmds/engines"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/losses"
 	"github.com/lockproxy/lockproxy/internal/proxy/acks"
-	"github.com/lockproxy/lockproxy/internal/proxy/budget"
 	"github.com/lockproxy/lockproxy/internal/proxy/clients"
 	"github.com/lockproxy/lockproxy/internal/proxy/command"
 	"github.com/lockproxy/lockproxy/internal/proxy/ears"
@@ -223,17 +221,6 @@ type locker struct {
 	token   string              // of its default owner as lock engines know it; empty: not made yet
 	losses  map[int]*losses.Set // of locks, by database
 	script  []byte              // scratch: the script call being sent
-}
-
-// memory counts the memory of a session besides its buffers.
-type memory struct {
-	s                 *Session
-	bill              budget.Account
-	backlog           budget.Backlog // bytes appended to the lane or pin that are still here
-	held              atomic.Int64   // bytes of memory that its locks take
-	usual             bool           // the present entry has only moved ordinary commands and replies, so standing is as it was
-	standing          int            // bytes that such an entry does not change, at the last other entry
-	gathered, locking int            // bytes of a reply that must be held whole; of the lock command that has not been answered
 }
 
 // side is a Session as packages handlers and errands see it.
