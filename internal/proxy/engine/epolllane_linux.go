@@ -77,6 +77,9 @@ func (w *epollLane) end(err error) {
 	// another connection.
 	_ = unix.SetsockoptLinger(w.fd, unix.SOL_SOCKET, unix.SO_LINGER, &unix.Linger{Onoff: 1}) // unix sockets have no such thing
 	w.loop.leave(w.fd)
+	if w.out != nil && w.off == 0 {
+		w.wire.Unwritten(w.out)
+	}
 	w.fd, w.out = -1, nil
 	w.ended <- err
 }

@@ -1,18 +1,48 @@
 package stream
 
+import "slices"
+
+// A batch is the requests that were taken last.
+type batch struct {
+	spans  int    // of flight, the last ones
+	before uint64 // requests taken before them
+	begun  bool   // a part of the bytes has been written
+	bytes  []byte // all of them, if none could be written
+}
+
+// Unwritten says that none of the bytes b, which Take has returned last, could be written. So Redis has carried out none of their requests. The
+// connection ends.
+func Unwritten(s *Stream, b []byte) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.last.begun {
+		s.last.bytes = b
+	}
+}
+
+// cut separates the requests of the batch, with their bytes, from others in front of them, if Redis has got none of the batch. done is the number of
+// requests that are answered.
+func (l *batch) cut(flight []span, done uint64) (sent, unsent []span, out []byte) {
+	if l.bytes == nil || len(flight) < l.spans || done > l.before { // a reply to a request that was not written can only be a mistake
+		return flight, nil, nil
+	}
+	n := len(flight) - l.spans
+	return flight[:n], flight[n:], l.bytes
+}
+
 // end marks the stream broken and tells every receiver and the observer. The reader and the writer have returned.
 // next is the state afterwards: down, connecting if an attempt to reconnect follows at once, or resting.
 //
-// Requests that have not been taken wait for the next connection if one follows at once and their receivers want that. Other requests
+// Requests that have not been taken, or not been written, wait for the next connection if one follows at once and their receivers want that. Other requests
 // are refused after the outcome of all earlier ones has been reported, because a receiver answers in the order of the reports.
 func (s *Stream) end(err error, next state) {
 	s.mu.Lock()
-	sent := append(s.claimed[s.head:], s.flight...)
-	unsent, out := s.queue, s.out
+	sent, unsent, out := s.last.cut(append(s.claimed[s.head:], s.flight...), s.done)
+	unsent, out = slices.Concat(unsent, s.queue), slices.Concat(out, s.out)
 	obs := s.obs
 	s.state, s.mode, s.asleep, s.leaving = connecting, Counted, true, false
 	s.out, s.left, s.queue, s.flight, s.direct, s.mark = nil, nil, nil, nil, nil, nil
-	s.asked, s.done, s.sent = 0, 0, 0
+	s.asked, s.done, s.sent, s.last = 0, 0, 0, batch{}
 	s.settled.Store(0)
 	s.scripts.clear()
 	s.mu.Unlock()

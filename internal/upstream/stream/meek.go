@@ -22,6 +22,7 @@ func (s *Stream) takeMeek(spare []byte) []byte {
 	if spans == 0 {
 		return nil
 	}
+	s.last = batch{spans: spans, before: s.sent}
 	for _, sp := range s.queue[:spans] {
 		s.sent += uint64(sp.n)
 	}

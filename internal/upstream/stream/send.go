@@ -31,6 +31,7 @@ func (s *Stream) Send() {
 		s.out = b[:0]
 	} else {
 		s.left = b[n:] // the writer goroutine sees the error
+		s.last.begun = n > 0
 	}
 	s.mu.Unlock()
 	if !done {

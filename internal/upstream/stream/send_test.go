@@ -3,7 +3,9 @@
 package stream
 
 import (
+	"errors"
 	"net"
+	"strings"
 	"syscall"
 	"testing"
 
@@ -122,5 +124,37 @@ func TestTheEndWaitsForTheConnection(t *testing.T) {
 	}
 	if b := s.Take(nil); b != nil || !s.Finished() {
 		t.Errorf("then %q, finished %v", b, s.Finished())
+	}
+}
+
+// A request of which the socket has taken a part may not count as unsent, although the rest could not be written.
+func TestARequestThatWasWrittenInPartIsInDoubt(t *testing.T) {
+	for _, part := range []bool{false, true} {
+		s, redis := lazyOn(t, func() {})
+		log := new([]string)
+		request := "A1"
+		if part {
+			request = strings.Repeat("A", maxDirect)
+		} else {
+			_ = redis.Close()
+		}
+		to := &recorder{name: "a", log: log}
+		if part {
+			for range 1000 { // until the socket is full: redis does not read
+				send(t, s, request, to, 1)
+				if s.Send(); awake(s) {
+					break
+				}
+			}
+		} else {
+			s.WriteDirectly(nil)
+			send(t, s, request, to, 1)
+			s.Send()
+		}
+		Unwritten(s, s.Take(nil))
+		s.Refuse(errors.New("x"))
+		if lost := (*log)[len(*log)-1]; strings.HasSuffix(lost, "sent=true") != part {
+			t.Errorf("in part %v: %s", part, lost)
+		}
 	}
 }

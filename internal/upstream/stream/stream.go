@@ -76,7 +76,8 @@ type Stream struct {
 	obs                   Observer
 	mark                  *stopwatch.Mark // noted when the appended bytes are taken; nil: none
 
-	sent    uint64        // requests that takeMeek has taken since the connection began; guarded by mu
+	sent    uint64        // requests taken since the connection began; guarded by mu
+	last    batch         // guarded by mu
 	meek    atomic.Bool   // few requests may be outstanding
 	settled atomic.Uint64 // requests answered since the connection began; stored by the reader
 
@@ -317,6 +318,8 @@ func (s *Stream) takeLocked(spare []byte) []byte {
 	b := s.out
 	s.out = spare[:0]
 	s.taken = s.total
+	s.last = batch{spans: len(s.queue), before: s.sent}
+	s.sent = s.asked
 	s.flight = append(s.flight, s.queue...)
 	clear(s.queue)
 	s.queue = s.queue[:0]

@@ -79,7 +79,10 @@ func (w *writer) loop() {
 			if b == nil {
 				break
 			}
-			if _, err := w.nc.Write(b); err != nil {
+			if n, err := w.nc.Write(b); err != nil {
+				if n == 0 {
+					stream.Unwritten(w.stream, b)
+				}
 				w.err = err
 				_ = w.nc.Close() // ends the reader
 				return

@@ -41,3 +41,6 @@ func (w *Wire) Take(spare []byte) []byte { return w.stream.Take(spare) }
 
 // Feed takes bytes that Redis sent and hands the replies on. After an error the connection is useless.
 func (w *Wire) Feed(b []byte) error { return w.stream.Feed(b) }
+
+// Unwritten says that none of the bytes b, which Take has returned last, could be written. The connection ends.
+func (w *Wire) Unwritten(b []byte) { stream.Unwritten(w.stream, b) }
