@@ -1,8 +1,6 @@
 package session
 
 import (
-	"sync/atomic"
-
 	"github.com/lockproxy/lockproxy/internal/proxy/budget"
 )
 
@@ -14,17 +12,6 @@ const (
 	expectedCost = 128 // an expected
 	argCost      = 24  // a slice
 )
-
-// memory counts the memory of a session besides its buffers.
-type memory struct {
-	s                 *Session
-	bill              budget.Account
-	backlog           budget.Backlog // bytes appended to the lane or pin that are still here
-	held              atomic.Int64   // bytes of memory that its locks take
-	usual             bool           // the present entry has only moved ordinary commands and replies, so standing is as it was
-	standing          int            // bytes that such an entry does not change, at the last other entry
-	gathered, locking int            // bytes of a reply that must be held whole; of the lock command that has not been answered
-}
 
 // charge charges the session's present memory. Every entry into the session ends with it.
 func (m *memory) charge() {

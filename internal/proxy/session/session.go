@@ -2,11 +2,13 @@ package session
 
 import (
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/lockproxy/lockproxy/internal/lockcmds/engines"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/losses"
 	"github.com/lockproxy/lockproxy/internal/proxy/acks"
+	"github.com/lockproxy/lockproxy/internal/proxy/budget"
 	"github.com/lockproxy/lockproxy/internal/proxy/clients"
 	"github.com/lockproxy/lockproxy/internal/proxy/command"
 	"github.com/lockproxy/lockproxy/internal/proxy/ears"
@@ -61,8 +63,7 @@ type Host interface {
 // A Session is one client connection without its I/O. All methods may be called from any goroutine. Its state is that of its parts, which
 // know the session that they are of; its mutex guards all of them.
 //
-// The fields that each ordinary command uses come first, here and in the parts. With 500 clients each command finds its session outside the
-// processor's nearest cache, and pays for each line of it.
+// The fields that each ordinary command uses come first, here and in the parts: with many clients, each line of memory takes time to load.
 type Session struct {
 	proxy *shared.Proxy
 	host  Host
@@ -82,7 +83,6 @@ type Session struct {
 	errands.Errands
 	cmd string // the last command, for CLIENT LIST
 	clients.Origin
-
 	args  [][]byte // scratch: arguments of the command being routed
 	owner string   // the account of its connections to Redis: the client's address
 	logins
@@ -221,6 +221,17 @@ type locker struct {
 	token   string              // of its default owner as lock engines know it; empty: not made yet
 	losses  map[int]*losses.Set // of locks, by database
 	script  []byte              // scratch: the script call being sent
+}
+
+// memory counts the memory of a session besides its buffers.
+type memory struct {
+	s                 *Session
+	bill              budget.Account
+	backlog           budget.Backlog // bytes appended to the lane or pin that are still here
+	held              atomic.Int64   // bytes of memory that its locks take
+	usual             bool           // the present entry has only moved ordinary commands and replies, so standing is as it was
+	standing          int            // bytes that such an entry does not change, at the last other entry
+	gathered, locking int            // bytes of a reply that must be held whole; of the lock command that has not been answered
 }
 
 // side is a Session as packages handlers and errands see it.
