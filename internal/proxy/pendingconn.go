@@ -146,9 +146,10 @@ func (a *pendingConn) findFirst() error {
 			return nil
 		}
 	}
-	chunk := make([]byte, handOver)
-	n, err := a.stream.Read(chunk)
+	chunk, _ := chunks.Get().(*[handOver]byte)
+	n, err := a.stream.Read(chunk[:])
 	a.buf = append(a.buf, chunk[:n]...)
+	chunks.Put(chunk)
 	if n > 0 {
 		return nil
 	}
@@ -160,6 +161,10 @@ func (a *pendingConn) findFirst() error {
 
 // handOver is the number of bytes of a first command that are read before the session takes over, and the size of one read.
 const handOver = 16 << 10
+
+// chunks are buffers for such reads. A new one for each client would be most of the memory that a connection takes, and a seventh of its
+// processor time.
+var chunks = sync.Pool{New: func() any { return new([handOver]byte) }}
 
 // placeholder is the command that redcon parses in its place.
 var placeholder = resp.AppendCommand(nil, "PING")

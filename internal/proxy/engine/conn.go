@@ -17,6 +17,9 @@ import (
 // readSize is the largest number of bytes of one read from a client.
 const readSize = 16 << 10
 
+// readBuffers are those of clients that have left, for the next ones.
+var readBuffers = sync.Pool{New: func() any { return new([readSize]byte) }}
+
 // conn moves bytes between one client's socket and its session with goroutines.
 type conn struct {
 	opts    Options
@@ -67,9 +70,10 @@ func (c *conn) read(first [][]byte) error {
 			return err
 		}
 	}
-	buf := make([]byte, readSize)
+	buf, _ := readBuffers.Get().(*[readSize]byte)
+	defer readBuffers.Put(buf)
 	for {
-		n, err := c.nc.Read(buf)
+		n, err := c.nc.Read(buf[:])
 		if n > 0 {
 			if err := c.feed(buf[:n]); err != nil {
 				return err
