@@ -132,7 +132,7 @@ func New(opts Options) (*Server, error) {
 			return nil, fmt.Errorf("admin: %w", err)
 		}
 	}
-	if s.listener, err = opts.Sockets.TCP(net.JoinHostPort(host, port)); err != nil {
+	if s.listener, err = opts.Sockets.TCP(net.JoinHostPort(host, port), net.KeepAliveConfig{}); err != nil {
 		return nil, fmt.Errorf("admin: %w", err)
 	}
 	s.http = http.Server{

@@ -19,6 +19,17 @@ type Listener struct {
 	yield  func() // lets the next process open the address
 	remove func() // called when the socket has been closed
 	passed bool   // systemd keeps it open
+
+	alive net.KeepAliveConfig // of the connections of a passed socket; others have theirs from the start
+}
+
+// Accept waits for the next connection.
+func (l *Listener) Accept() (net.Conn, error) {
+	nc, err := l.Listener.Accept()
+	if tc, ok := nc.(*net.TCPConn); ok && l.alive.Enable {
+		_ = tc.SetKeepAliveConfig(l.alive) // it fails if the connection has ended, which its first read tells
+	}
+	return nc, err
 }
 
 // Yield lets another process open the same address from now on. This one accepts as before.
@@ -73,8 +84,8 @@ func (s *Sockets) take(is func(net.Addr) bool) *Listener {
 	return nil
 }
 
-// TCP opens host:port.
-func (s *Sockets) TCP(addr string) (*Listener, error) {
+// TCP opens host:port. Its connections have that keepalive, or Go's default one if it is not enabled.
+func (s *Sockets) TCP(addr string, alive net.KeepAliveConfig) (*Listener, error) {
 	at, err := net.ResolveTCPAddr("tcp", addr)
 	if err != nil {
 		return nil, err
@@ -84,13 +95,14 @@ func (s *Sockets) TCP(addr string) (*Listener, error) {
 		return ok && o.Port == at.Port && (o.IP.Equal(at.IP) || wildcard(o.IP) && wildcard(at.IP))
 	}
 	if ln := s.take(same); ln != nil {
+		ln.alive = alive
 		return ln, nil
 	}
 	release, err := claim(at)
 	if err != nil {
 		return nil, err
 	}
-	ln, err := bindTCP(addr, release != nil)
+	ln, err := bindTCP(addr, alive, release != nil)
 	if release == nil {
 		release = func() {}
 	}

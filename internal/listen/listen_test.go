@@ -20,7 +20,7 @@ func open(t *testing.T, s *Sockets, addr string) *Listener {
 	if filepath.IsAbs(addr) {
 		ln, err = s.Unix(addr, 0o700)
 	} else {
-		ln, err = s.TCP(addr)
+		ln, err = s.TCP(addr, net.KeepAliveConfig{})
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -35,7 +35,7 @@ func refused(t *testing.T, addr string) {
 	if filepath.IsAbs(addr) {
 		_, err = new(Sockets).Unix(addr, 0)
 	} else {
-		_, err = new(Sockets).TCP(addr)
+		_, err = new(Sockets).TCP(addr, net.KeepAliveConfig{})
 	}
 	if !errors.Is(err, syscall.EADDRINUSE) {
 		t.Errorf("%s: %v", addr, err)

@@ -12,8 +12,8 @@ import (
 )
 
 // bindTCP opens a port. reuse: other processes of the same user may open it as well.
-func bindTCP(addr string, reuse bool) (net.Listener, error) {
-	var lc net.ListenConfig
+func bindTCP(addr string, alive net.KeepAliveConfig, reuse bool) (net.Listener, error) {
+	lc := net.ListenConfig{KeepAliveConfig: alive}
 	if reuse {
 		lc.Control = func(_, _ string, c syscall.RawConn) error {
 			var opt error

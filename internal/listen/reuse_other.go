@@ -2,10 +2,16 @@
 
 package listen
 
-import "net"
+import (
+	"context"
+	"net"
+)
 
 // bindTCP opens a port for this process alone.
-func bindTCP(addr string, _ bool) (net.Listener, error) { return net.Listen("tcp", addr) }
+func bindTCP(addr string, alive net.KeepAliveConfig, _ bool) (net.Listener, error) {
+	lc := net.ListenConfig{KeepAliveConfig: alive}
+	return lc.Listen(context.Background(), "tcp", addr)
+}
 
 // claim is not needed.
 func claim(*net.TCPAddr) (release func(), err error) { return nil, nil }

@@ -36,7 +36,8 @@ func (o *Options) listen(addr string) (*endpoint, error) {
 	if secure && o.TLS == nil {
 		return nil, fmt.Errorf("tls:%s: no certificate is configured", addr)
 	}
-	ln, err := o.Sockets.TCP(addr)
+	idle := o.KeepAlive
+	ln, err := o.Sockets.TCP(addr, net.KeepAliveConfig{Enable: true, Idle: idle, Interval: idle / 3, Count: 3})
 	if err != nil {
 		return nil, err
 	}
@@ -106,17 +107,13 @@ func (srv *Server) closeListeners() {
 	}
 }
 
-// tune sets the options that detect clients that have vanished.
+// tune bounds the time for which a client that has vanished may leave bytes unacknowledged. Its keepalive comes from the listener.
 func (srv *Server) tune(nc net.Conn) {
 	tc, ok := nc.(*net.TCPConn)
 	if !ok {
 		return
 	}
-	idle := srv.opts.KeepAlive
-	err := errors.Join(
-		tc.SetKeepAliveConfig(net.KeepAliveConfig{Enable: true, Idle: idle, Interval: idle / 3, Count: 3}),
-		direct.SetUserTimeout(tc, srv.opts.UserTimeout))
-	if err != nil {
+	if err := direct.SetUserTimeout(tc, srv.opts.UserTimeout); err != nil {
 		srv.opts.Logger.Debug("setting the options of a client connection failed", zap.Error(err))
 	}
 }
