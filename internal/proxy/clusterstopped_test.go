@@ -1,10 +1,12 @@
 package proxy
 
 import (
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/lockproxy/lockproxy/internal/redistest"
+	"github.com/lockproxy/lockproxy/internal/upstream"
 	"github.com/lockproxy/lockproxy/internal/upstream/slots"
 )
 
@@ -28,5 +30,48 @@ func TestANewConnectionToAStoppedPrimaryIsASignOfItsEnd(t *testing.T) {
 	}
 	if took := time.Since(begin); took > patience/2 { // it would wait for DialTimeout
 		t.Errorf("the proxy uses the successor %v after all other servers knew it", took)
+	}
+}
+
+// A server that has been demoted may take long to answer: it writes its configuration to the disk first. Its clients have done nothing that the
+// successor could not do: one waits, one is in a transaction, one watches a key.
+func TestClientsOfADemotedServerStay(t *testing.T) {
+	t.Parallel()
+	c := redistest.StartCluster(t, 3, 1)
+	c.SetNodeTimeout(20 * time.Second) // no server takes it for dead
+	type clients struct{ waits, transacts, watches *peer }
+	all := map[string]clients{}
+	key := keyOf(t, c, c.Nodes[0])
+	slot := slots.Of([]byte(key))
+	proxies := startOverCluster(t, c, patient)
+	for engine, srv := range proxies {
+		of := clients{dialClient(t, address(srv)), dialClient(t, address(srv)), dialClient(t, address(srv))}
+		of.transacts.script("MULTI", "+OK", "RPUSH {"+key+"}"+engine+" x", "+QUEUED")
+		of.watches.script("WATCH "+key, "+OK")
+		of.waits.send("BLPOP", "{"+key+"}"+engine, "0")
+		all[engine] = of
+	}
+	redistest.Eventually(t, patience, "blocked clients", func() bool { return blocked(t, c.Nodes...) == len(all) })
+	c.Nodes[0].Pause()
+	c.Nodes[3].Do(t, "CLUSTER", "FAILOVER", "TAKEOVER")
+	c.AwaitOwner(slot, c.Nodes[3], c.Nodes[1], c.Nodes[2], c.Nodes[3])
+	for _, srv := range proxies {
+		redistest.Eventually(t, patience, "the view with the successor", func() bool {
+			done := make(chan struct{})
+			srv.shared.Upstream.Refresh(upstream.AnyNode, func() { close(done) })
+			<-done
+			return srv.shared.Upstream.View().Owner(slot).Address == c.Nodes[3].Addr()
+		})
+	}
+	time.Sleep(300 * time.Millisecond) // the fault: it takes so long
+	c.Nodes[0].Continue()
+	c.AwaitOwner(slot, c.Nodes[3])
+	time.Sleep(300 * time.Millisecond) // the clients think
+	for engine, of := range all {
+		of.transacts.script("EXEC", "*1\r\n:1")
+		if got, err := of.waits.frame(); !strings.HasSuffix(got, "\r\nx\r\n") || err != nil {
+			t.Errorf("%s: BLPOP: %q, %v", engine, got, err)
+		}
+		of.watches.script("MULTI", "+OK", "GET "+key, "+QUEUED", "EXEC", "*-1")
 	}
 }

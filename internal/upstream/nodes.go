@@ -96,16 +96,24 @@ func (n *nodes) patience() time.Duration {
 	return 100 * time.Millisecond
 }
 
-// grace is the time that a server without slots has to answer the requests that it got. A server that was demoted answers at once, and a
-// server that was stopped delays its clients by no more.
+// grace is the time that a server without slots has to answer the requests that it got, if it is down: a server that was stopped delays its clients by no
+// more. One that is alive has as long as a command waits for a server that moves.
 const grace = 150 * time.Millisecond
 
-// viewChanged gives up the connections to servers that serve no slots any more. Commands that they have not answered within grace are lost: a
-// server that has been stopped would answer never, and keep its clients.
+// viewChanged gives up the connections to servers that serve no slots any more. Commands that they have not answered in time are lost: a server that has
+// been stopped would answer never, and keep its clients.
 func (u *Upstream) viewChanged(v *cluster.View) {
-	gone := func(at Node) bool { return at != topology.Any && v.Primary(string(at)) == nil }
-	u.lanes.DropAt(gone, grace)
-	u.pins.DropAt(gone, grace)
+	for _, alive := range []bool{true, false} {
+		gone := func(at Node) bool {
+			return at != topology.Any && v.Primary(string(at)) == nil && v.Lives(string(at)) == alive
+		}
+		patience := grace
+		if alive {
+			patience = max(grace, u.wait)
+		}
+		u.lanes.DropAt(gone, patience)
+		u.pins.DropAt(gone, patience, alive)
+	}
 }
 
 // laneLost notes that a lane has lost its connection.

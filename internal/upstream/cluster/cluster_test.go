@@ -87,6 +87,7 @@ func TestReplicasThatHaveFailedAreCounted(t *testing.T) {
 		"r2 10.0.0.3:7001@17001 slave,fail a 1 1 2 disconnected\n" +
 		"r3 :0@0 slave,fail,noaddr a 1 1 2 disconnected\n" +
 		"o 10.0.0.4:7001@17001 master,fail - 1 1 1 disconnected\n" +
+		"e 10.0.0.6:7001@17001 master - 0 1 1 connected\n" +
 		"h 10.0.0.5:7001@17001 handshake - 1 1 1 disconnected\n\nvars currentEpoch 6\n"
 	const answer = "*1\r\n*3\r\n:0\r\n:99\r\n" + nodeA
 	known, unknown := view(t, info, nodes, answer), parse(t, info, answer)
@@ -98,6 +99,14 @@ func TestReplicasThatHaveFailedAreCounted(t *testing.T) {
 	}
 	if known.Same(unknown) {
 		t.Error("views with other numbers of replicas are taken for the same")
+	}
+	for id, want := range map[string]bool{"a": true, "r1": true, "r2": false, "r3": false, "o": false, "h": false, "stranger": false} {
+		if known.Lives(id) != want || unknown.Lives(id) {
+			t.Errorf("%s lives: %v, want %v; and %v, where nodes do not tell", id, known.Lives(id), want, unknown.Lives(id))
+		}
+	}
+	if down := view(t, info, strings.Replace(nodes, "e 10.0.0.6:7001@17001 master", "e 10.0.0.6:7001@17001 master,fail", 1), answer); known.Same(down) {
+		t.Error("views with other servers that are down are taken for the same")
 	}
 }
 

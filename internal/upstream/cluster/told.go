@@ -24,6 +24,7 @@ type member struct {
 	where   string // the address, and perhaps the name, by which the nodes know the server
 	replica bool
 	failed  bool
+	joins   bool   // the nodes do not know it yet
 	primary string // ID of a replica's primary; "": it is not known
 	epoch   uint64 // of its configuration; 0: it is not known
 	spans   []span
@@ -48,7 +49,7 @@ func ReadNodes(answer string) (*Told, error) {
 			continue
 		}
 		is := strings.Split(f[flags], ",")
-		m := member{Node: Node{ID: f[id]}, where: f[where], replica: slices.Contains(is, "slave"), failed: slices.Contains(is, "fail")}
+		m := member{Node: Node{ID: f[id]}, where: f[where], replica: slices.Contains(is, "slave"), failed: slices.Contains(is, "fail"), joins: slices.Contains(is, "handshake")}
 		if slices.Contains(is, "myself") {
 			t.source = m.ID
 		}
@@ -154,13 +155,16 @@ func readAddress(server resp.Value, asked string) string {
 func (t *Told) View(info string) *View {
 	v := &View{Epoch: infoNumber(info, "cluster_current_epoch"), OK: infoField(info, "cluster_state") == "ok", source: t.source}
 	if t.copies {
-		v.copies = map[string]int{}
+		v.copies, v.lives = map[string]int{}, map[string]bool{}
 	}
 	slices.SortFunc(t.members, func(a, b member) int { return compareIDs(a.Node, b.Node) })
 	for i := range t.members {
 		m := &t.members[i]
 		if m.primary != "" {
 			v.copies[m.primary]++
+		}
+		if t.copies && !m.failed && !m.joins {
+			v.lives[m.ID] = true
 		}
 		switch {
 		case m.Address == "" || !m.counts():

@@ -21,6 +21,7 @@ type View struct {
 	OK       bool                // that node says that the cluster serves commands
 	nodes    []Node              // the primaries with slots, by ID
 	replicas []Node              // those that answer, by ID
+	lives    map[string]bool     // the servers, by ID, that the nodes do not take for down, with slots or without; nil: it is not known
 	copies   map[string]int      // the number of replicas by the ID of their primary, failed ones included; nil: it is not known
 	claims   []uint64            // the epochs in which the nodes were configured, in their order; 0: it is not known
 	source   string              // ID of the node that has said so; "": it is not known
@@ -44,10 +45,15 @@ func infoNumber(info, name string) uint64 {
 	return n
 }
 
-// Same reports whether two views have the same nodes at the same addresses with the same slots, and the same numbers of replicas.
+// Same reports whether two views have the same nodes at the same addresses with the same slots, the same numbers of replicas, and the same servers that
+// are down.
 func (v *View) Same(other *View) bool {
-	return v.owner == other.owner && slices.Equal(v.nodes, other.nodes) && slices.Equal(v.replicas, other.replicas) && maps.Equal(v.copies, other.copies)
+	return v.owner == other.owner && slices.Equal(v.nodes, other.nodes) && slices.Equal(v.replicas, other.replicas) && maps.Equal(v.copies, other.copies) &&
+		maps.Equal(v.lives, other.lives)
 }
+
+// Lives reports whether the nodes do not take a server for down, although it may have no slots. false: it is down, or unknown.
+func (v *View) Lives(id string) bool { return v.lives[id] }
 
 // Nodes are the primaries with slots, in the order of their IDs. The caller must not change them.
 func (v *View) Nodes() []Node { return v.nodes }

@@ -336,15 +336,22 @@ func (ps *Pins) DropBare() {
 	}
 }
 
-// DropAt closes the pins that lead to some servers: idle ones at once, others after a time for their replies.
-func (ps *Pins) DropAt(which func(at topology.Node) bool, grace time.Duration) {
+// DropAt closes the pins that lead to some servers: idle ones at once, others after a time for their replies. No other session gets one of them. If the
+// servers are alive, a session keeps a pin on which nothing is outstanding by then: it may be in a transaction.
+func (ps *Pins) DropAt(which func(at topology.Node) bool, grace time.Duration, alive bool) {
 	ps.dropIdle(func(p *Pin) bool { return which(p.target.At) })
 	ps.mu.Lock()
 	defer ps.mu.Unlock()
 	for p := range ps.all {
-		if p.lent && which(p.target.At) {
-			time.AfterFunc(grace, p.abort)
+		if !p.lent || !which(p.target.At) {
+			continue
 		}
+		p.leaves = true
+		time.AfterFunc(grace, func() {
+			if !alive || stream.Outstanding(p.stream) > 0 {
+				p.abort()
+			}
+		})
 	}
 }
 
