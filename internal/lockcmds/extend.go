@@ -27,7 +27,7 @@ func (e *Engine) startExtend(s contract.Caller, cmd grammar.Command) {
 			return
 		}
 		if x.h = l.Find(k); x.h != nil {
-			x.call.Fence = x.h.Fence
+			x.call.Fence, x.mine = x.h.Fence, x.h.IsHeldBy(&session.Session)
 		}
 	})
 	h := holds.Of(x.h)
@@ -47,6 +47,7 @@ type extension struct {
 	session *holds.Session
 	h       *ledger.Hold // nil: no session of this proxy holds the lock for that owner
 	call    script.Extend
+	mine    bool // the session had holds when it was sent
 	twice   bool // behind has sent it again
 	q       calls.Request
 }
@@ -76,10 +77,11 @@ func (x *extension) Doubted(sentAt time.Time) {
 // Requires the session lock, or that the session has ended.
 func (x *extension) Answered(o calls.Outcome) []byte {
 	a, err := calls.Decoded(o.Reply, o.Err, script.DecodeExtended)
+	var overwritten error // the answer to a session that has lost nothing, or knows it
 	if x.h != nil && calls.IsOverwritten(err) {
-		a, err = script.Extended{}, nil
+		overwritten, a, err = err, script.Extended{}, nil
 	}
-	answer := ledger.Answer{Status: ledger.NotHolder, Fence: a.Fence, Holds: a.Holds, SentAt: x.q.SentAt, InOrder: o.InOrder}
+	answer := ledger.Answer{Status: ledger.NotHolder, Fence: a.Fence, Holds: a.Holds, SentAt: x.q.SentAt, Mine: x.mine, InOrder: o.InOrder}
 	switch {
 	case err != nil:
 		answer.Status = unanswered(err)
@@ -94,8 +96,11 @@ func (x *extension) Answered(o calls.Outcome) []byte {
 	x.e.holds.Step(func(l *ledger.Ledger) {
 		reply = l.Extended(&x.session.Session, ledger.Key{Lock: x.call.Key, Owner: x.call.Owner}, x.h, x.call.Lease, answer)
 	})
-	if reply == ledger.Newer {
+	switch {
+	case reply == ledger.Newer:
 		x.anew(a.Fence)
+	case reply == ledger.NotHeld && overwritten != nil:
+		return replies.Failure(overwritten)
 	}
 	return replyOf(reply, err, x.call.Session != "", 0)
 }

@@ -121,8 +121,9 @@ func (r *release) Answered(o calls.Outcome) []byte {
 		r.e.calls.Repeat(&r.q, r.call().Call())
 		return nil
 	}
+	var overwritten error // the answer to a session that has lost nothing, or knows it
 	if r.Hold != nil && calls.IsOverwritten(err) {
-		a, err = script.Released{Status: script.NotHolder}, nil
+		overwritten, a, err = err, script.Released{Status: script.NotHolder}, nil
 	}
 	r.e.damage.Note(r.Key.Lock, a.Damage)
 	if !o.Repeated {
@@ -159,6 +160,9 @@ func (r *release) Answered(o calls.Outcome) []byte {
 		part := r.part()
 		part.Request = r.e.holds.NextRequest()
 		r.e.calls.RollBack(calls.Rollback{Drop: script.Drop{Key: r.Key.Lock, Part: part}, Limit: r.e.opts.Lease})
+	}
+	if reply == ledger.NotHeld && overwritten != nil {
+		return replies.Failure(overwritten)
 	}
 	return replyOf(reply, err, r.named(), r.Named)
 }

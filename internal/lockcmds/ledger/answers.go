@@ -24,6 +24,8 @@ type Answer struct {
 	Repeated bool      // an earlier copy of the command may have been executed, or may still be
 	// Overtaken says of an extension that a later command has set the lease.
 	Overtaken bool
+	// Mine says of an extension that the session had holds when it was sent: releases may have been sent behind it.
+	Mine bool
 	// InOrder says that the session's later commands were executed behind the command.
 	InOrder bool
 }
@@ -154,7 +156,13 @@ func (l *Ledger) InDoubt(s *Session, h *Hold, ttl time.Duration, sentAt time.Tim
 
 // Extended takes the answer to an extension of h to that length. The extension has paused the lease of h; nil: it found no hold.
 func (l *Ledger) Extended(s *Session, k Key, h *Hold, ttl time.Duration, a Answer) Reply {
-	lost := h != nil && h.lost
+	reply := l.extended(s, k, h, ttl, a)
+	h.tells(s, reply)
+	return reply
+}
+
+func (l *Ledger) extended(s *Session, k Key, h *Hold, ttl time.Duration, a Answer) Reply {
+	lost := h.isLostFor(s)
 	if h != nil && !l.Knows(h) {
 		h = nil
 	}
@@ -184,7 +192,7 @@ func (l *Ledger) Extended(s *Session, k Key, h *Hold, ttl time.Duration, a Answe
 		l.settle(h, true)
 		return Newer
 	case h != nil && !h.givenUpBefore(s, a):
-		held := h.holds(s)
+		held := h.IsHeldBy(s) || a.InOrder && a.Mine
 		l.Lost(h, Gone, true, s)
 		if !held {
 			return NotHeld // other sessions have lost it

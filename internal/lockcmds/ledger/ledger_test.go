@@ -247,10 +247,10 @@ func TestALaterReleaseIsNoReasonToForgetALoss(t *testing.T) {
 	b, s := newBook(), session("s")
 	h := b.grant(s, "s", 5, 1, 1, 1)
 	r := b.Release(s, h.Key, 0)
-	if got := b.Extended(s, h.Key, h, time.Second, ledger.Answer{Status: ledger.NotHolder, InOrder: true}); got != ledger.NotHeld || b.settle(t) != 1 {
+	if got := b.Extended(s, h.Key, h, time.Second, ledger.Answer{Status: ledger.NotHolder, Mine: true, InOrder: true}); got != ledger.LostLease || b.settle(t) != 1 {
 		t.Errorf("the reply to an extension in front of the last release is %d", got)
 	}
-	if got := b.Released(&r, ledger.Answer{Status: ledger.NotHolder, InOrder: true}); got != ledger.LostLease || b.settle(t) != 0 {
+	if got := b.Released(&r, ledger.Answer{Status: ledger.NotHolder, InOrder: true}); got != ledger.NotHeld || b.settle(t) != 0 {
 		t.Errorf("the reply to that release is %d", got)
 	}
 }

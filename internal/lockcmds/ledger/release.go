@@ -59,7 +59,7 @@ func (l *Ledger) CountedOn(r *Release) bool {
 // session has sent behind it was executed first. No other session can have holds for that owner.
 func (l *Ledger) Overtaken(r *Release) bool {
 	h := r.Hold
-	return r.Spent && r.Holds == 0 && h.Owner == r.By.Name && l.Knows(h) && h.acquiring == 0 && !h.holds(r.By)
+	return r.Spent && r.Holds == 0 && h.Owner == r.By.Name && l.Knows(h) && h.acquiring == 0 && !h.IsHeldBy(r.By)
 }
 
 // Again is the release that follows the reply Newer, for the grant of that fence. It counts for another session, because by then this one
@@ -72,6 +72,7 @@ func (l *Ledger) Again(r *Release, fence int64) Release {
 // Released takes the answer to a release.
 func (l *Ledger) Released(r *Release, a Answer) Reply {
 	reply := l.released(r, a)
+	r.Hold.tells(r.By, reply)
 	l.tellUntold(r, a, reply)
 	return reply
 }
@@ -82,7 +83,7 @@ func (l *Ledger) released(r *Release, a Answer) Reply {
 	if h != nil {
 		h.releasing--
 	}
-	lost := h != nil && h.lost && (r.Spent || h.untold != nil && slices.Contains(h.untold.To, r.By))
+	lost := h.isLostFor(r.By) && (r.Spent || h.untold != nil && slices.Contains(h.untold.To, r.By))
 	if h != nil && !l.Knows(h) {
 		h = nil // lost or dropped meanwhile
 	}
