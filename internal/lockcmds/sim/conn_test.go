@@ -32,12 +32,15 @@ type conn struct {
 }
 
 type request struct {
-	gen   int
-	exec  func(answer func(resp.Value))
-	done  func(resp.Value, error)
-	ran   bool
-	late  time.Duration // of a connection that was cut: when it runs all the same; negative: never
-	ended bool
+	conn   *conn
+	gen    int
+	exec   func() resp.Value             // nil: the server may answer later
+	begin  func(answer func(resp.Value)) // then
+	answer resp.Value
+	done   func(resp.Value, error)
+	ran    bool
+	late   time.Duration // of a connection that was cut: when it runs all the same; negative: never
+	ended  bool
 }
 
 func (q *request) end(v resp.Value, err error) {
@@ -52,19 +55,24 @@ func (c *conn) open() bool { return c.up && c.at.up && (c.at.primary || c.w.shap
 
 // send sends a request. done is called once, later.
 func (c *conn) send(exec func() resp.Value, done func(resp.Value, error)) *request {
-	return c.sendBlocking(func(answer func(resp.Value)) { answer(exec()) }, done)
+	return c.post(request{conn: c, gen: c.gen, exec: exec, done: done})
 }
 
 // sendBlocking is send for a request that the server may answer later.
 func (c *conn) sendBlocking(exec func(answer func(resp.Value)), done func(resp.Value, error)) *request {
-	q := &request{gen: c.gen, exec: exec, done: done}
+	return c.post(request{conn: c, gen: c.gen, begin: exec, done: done})
+}
+
+func (c *conn) post(r request) *request {
+	q := requests.next()
+	*q = r
 	if !c.open() {
 		c.w.in(c.w.latency()/10, c.p, func() { q.end(resp.Value{}, redislink.ErrUnsent) })
 		return q
 	}
 	c.waiting = append(c.waiting, q)
 	c.there = max(c.there, c.w.now+c.w.latency()+c.w.upTo(c.slowThere))
-	c.w.in(c.there-c.w.now, nil, func() { c.arrive(q) })
+	c.w.in(c.there-c.w.now, nil, nil).arrives = q
 	return q
 }
 
@@ -93,7 +101,11 @@ func (c *conn) arrive(q *request) {
 		c.w.note("%s %s: late, from a connection that was cut:", c.p, c.name)
 		c.w.rules.torn = true
 	}
-	q.exec(func(v resp.Value) { c.answer(q, v) })
+	if q.exec != nil {
+		c.answer(q, q.exec())
+	} else {
+		q.begin(func(v resp.Value) { c.answer(q, v) })
+	}
 }
 
 // answer sends the answer to a request back.
@@ -102,13 +114,19 @@ func (c *conn) answer(q *request, v resp.Value) {
 		return
 	}
 	c.back = max(c.back, c.w.now+c.w.latency()+c.w.upTo(c.slowBack))
-	c.w.in(c.back-c.w.now, c.p, func() {
-		if q.gen != c.gen {
-			return
-		}
-		c.waiting = slices.DeleteFunc(c.waiting, func(o *request) bool { return o == q })
-		q.end(v, nil)
-	})
+	q.answer = v
+	c.w.in(c.back-c.w.now, c.p, nil).returns = q
+}
+
+// receive is the end of a request whose answer is there.
+func (c *conn) receive(q *request) {
+	if q.gen != c.gen {
+		return
+	}
+	if i := slices.Index(c.waiting, q); i >= 0 {
+		c.waiting = slices.Delete(c.waiting, i, i+1)
+	}
+	q.end(q.answer, nil)
 }
 
 // cut breaks the connection. keep is how many of the requests that have not arrived are executed all the same, late by as much.
@@ -319,7 +337,9 @@ func (l *link) subscribe(channel string) {
 		case v.IsError():
 			l.moved(channel)
 		default:
-			w.note("%s: subscribed to %s", l.p, channel)
+			if w.keep {
+				w.note("%s: subscribed to %s", l.p, channel)
+			}
 			l.listener.Confirmed(channel)
 		}
 	})
@@ -359,7 +379,9 @@ func (l *link) message(at *server, channel string, ended bool) {
 		switch {
 		case c.gen != gen || !slices.Contains(l.wanted, channel):
 		case !ended:
-			c.w.note("%s: message on %s", l.p, channel)
+			if c.w.keep {
+				c.w.note("%s: message on %s", l.p, channel)
+			}
 			l.listener.Published(channel)
 		case l.homes[channel] == at:
 			l.moved(channel)

@@ -3,17 +3,85 @@ package sim
 import (
 	"errors"
 	"fmt"
+	"reflect"
+	"slices"
 	"strings"
+	"testing"
 
 	lua "github.com/yuin/gopher-lua"
 	"github.com/yuin/gopher-lua/parse"
 
 	"github.com/lockproxy/lockproxy/internal/lockcmds/redislink"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/script"
 	"github.com/lockproxy/lockproxy/internal/resp"
 )
 
-// The scripts run as they are: compiled once, in one interpreter, which all histories share. It keeps nothing between two calls.
+// bothRunners runs each script twice: compiled on the server, and in an interpreter of Lua on a copy of it.
+type bothRunners struct {
+	t *testing.T
+	*machine
+	*interpreter
+	ran map[string]int // by name
+}
 
+// Scripts that are compiled do in all calls of random histories what an interpreter of Lua does.
+func TestCompiledScriptsRunAsLua(t *testing.T) {
+	for _, s := range script.All() {
+		newMachine().compile(s.Text())
+	}
+	before := scripts
+	defer func() { scripts = before }()
+	both := &bothRunners{t, newMachine(), newInterpreter(), map[string]int{}}
+	scripts = both
+	for seed := range min(300, uint64(fixed)) {
+		if newPlan(seed + 1).play(false); t.Failed() {
+			t.Fatalf("seed %d", seed+1)
+		}
+	}
+	t.Logf("calls: %v", both.ran)
+	for _, name := range []string{"acquire", "crowd", "fair", "release", "handover", "renew", "leave", "extend", "drop", "prove", "head", "force"} {
+		if both.ran[name] == 0 {
+			t.Errorf("%s was not run", name)
+		}
+	}
+}
+
+func (b *bothRunners) run(server *redis, s redislink.Script, keys, args []string) resp.Value {
+	type message struct {
+		channel   string
+		receivers int64
+	}
+	var told []message
+	twin := &redis{micros: server.micros, keys: map[string]*entry{}, logs: server.logs, dirty: slices.Clone(server.dirty), flushed: server.flushed}
+	for key, e := range server.keys {
+		twin.keys[key] = e.clone()
+	}
+	publish := server.publish
+	server.publish = func(channel, text string) int64 {
+		n := publish(channel, text)
+		told = append(told, message{channel, n})
+		return n
+	}
+	name := s.(interface{ Name() string }).Name()
+	b.ran[name]++
+	got := b.machine.run(server, s, keys, args)
+	server.publish = publish
+	twin.publish = func(channel, _ string) (n int64) {
+		if len(told) == 0 || told[0].channel != channel {
+			b.t.Errorf("%s %q %q: a message on %s, but compiled %v", name, keys, args, channel, told)
+			return 0
+		}
+		n, told = told[0].receivers, told[1:]
+		return n
+	}
+	want := b.interpreter.run(twin, s, keys, args)
+	if show(got) != show(want) || len(told) > 0 || !slices.Equal(server.dirty, twin.dirty) || !reflect.DeepEqual(server.keys, twin.keys) {
+		b.t.Errorf("%s %q %q: compiled %s, as Lua %s", name, keys, args, show(got), show(want))
+	}
+	return got
+}
+
+// interpreter runs the scripts as they are. It keeps nothing between two calls.
 type interpreter struct {
 	state    *lua.LState
 	compiled map[string]*lua.FunctionProto // by SHA

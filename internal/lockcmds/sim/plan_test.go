@@ -52,7 +52,7 @@ func newPlan(seed uint64) *plan {
 	rng := rand.New(rand.NewPCG(seed, 1))
 	pick := func(list ...string) string { return list[rng.IntN(len(list))] }
 	between := func(from, to time.Duration) time.Duration { return from + time.Duration(rng.Int64N(int64(to-from))) }
-	p := &plan{seed: seed, proxies: 1 + rng.IntN(3), clients: 2 + rng.IntN(5)}
+	p := &plan{seed: seed, proxies: 1 + rng.IntN(3), clients: 2 + rng.IntN(5), actions: make([]action, 0, 64)}
 	var faults []string
 	convoy, narrow := false, false
 	switch rng.IntN(8) {
@@ -211,7 +211,8 @@ func newPlan(seed uint64) *plan {
 
 // do lets an action happen.
 func (w *world) do(a action) {
-	if a.kind != "send" {
+	w.touched = true
+	if a.kind != "send" && w.keep {
 		w.note("--- %s %d %s %v %v %d", a.kind, a.who, a.line, a.d.Round(time.Millisecond), a.d2.Round(time.Millisecond), a.n)
 	}
 	proxy := w.proxies[a.who%len(w.proxies)]
@@ -289,6 +290,7 @@ func (w *world) do(a action) {
 
 // replace ends a client, and has another one come in its place.
 func (w *world) replace(slot int) {
+	w.touched = true
 	old := w.clients[slot]
 	p := old.p
 	if p.killed {
@@ -324,6 +326,8 @@ func parsed(line string, pipelined bool) order {
 
 // play lets a history happen. It returns what broke a rule, if anything did.
 func (p *plan) play(keep bool) (w *world) {
+	events.reset()
+	requests.reset()
 	w = &world{chance: rand.New(rand.NewPCG(p.seed, 2)), calm: p.calm, slowSub: p.slowSub, slowOwn: p.slowOwn, keep: keep}
 	w.build(p)
 	w.rules = newRules(w, keys)
@@ -404,6 +408,7 @@ func (w *world) settle() {
 		return
 	}
 	w.note("--- everybody goes")
+	w.touched = true
 	for _, c := range w.clients {
 		c.hangUp()
 	}

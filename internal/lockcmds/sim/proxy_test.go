@@ -3,6 +3,7 @@ package sim
 import (
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -35,7 +36,8 @@ type proxy struct {
 	waiting     atomic.Int64
 	killed      bool
 	pausedUntil time.Duration
-	next        *event // of the watchdog
+	next        *event        // of the watchdog
+	due         time.Duration // the watchdog does nothing before, unless something happens in the proxy
 }
 
 func (p *proxy) String() string { return p.name }
@@ -66,9 +68,11 @@ func (p *proxy) watch() {
 	}
 	due, ok := p.engine.Step()
 	if !ok {
+		p.due = never
 		return
 	}
 	at := max(due.Sub(epoch), w.now+time.Microsecond)
+	p.due = at - lease // it renews early if it is called early, by a part of the lease
 	if p.next != nil && !p.next.dead && p.next.at <= at && p.next.at > w.now {
 		return
 	}
@@ -102,6 +106,7 @@ type client struct {
 	slot    int
 	id      uint64
 	token   string
+	name    string // as an owner
 	proto   int
 	lost    *losses.Set
 	ended   bool
@@ -119,9 +124,9 @@ type client struct {
 	parked  []func() // scripts that are sent when those before have come to an end
 
 	holds  map[string]*belief       // by key: what the client knows to hold, as its own owner
-	over   map[string]struct{}      // key and fence of what it knows to hold no more
+	over   map[grant]struct{}       // what it knows to hold no more
 	overAt map[string]time.Duration // by key: since when
-	told   map[string]int           // pushes, by key and fence
+	told   map[grant]int            // pushes
 	shared []shared                 // what it may hold for owners that others may be as well
 	// blurred is the keys of which the client does not know what it holds: of a command in doubt.
 	blurred map[string]bool
@@ -157,15 +162,16 @@ type slot struct {
 
 func (w *world) newClient(n int, p *proxy, proto int) *client {
 	w.ids++
+	token := strconv.FormatUint(w.ids, 10)
 	return &client{
-		w: w, p: p, slot: n, id: w.ids, token: fmt.Sprintf("%d", w.ids), proto: proto, lost: losses.NewSet(losses.NewBudget(losses.DefaultBudget)),
-		holds: map[string]*belief{}, over: map[string]struct{}{}, overAt: map[string]time.Duration{}, told: map[string]int{}, blurred: map[string]bool{},
+		w: w, p: p, slot: n, id: w.ids, token: token, name: p.uuid + ":" + token, proto: proto, lost: losses.NewSet(losses.NewBudget(losses.DefaultBudget)),
+		holds: map[string]*belief{}, over: map[grant]struct{}{}, overAt: map[string]time.Duration{}, told: map[grant]int{}, blurred: map[string]bool{},
 	}
 }
 
 func (c *client) String() string { return fmt.Sprintf("%s.c%d", c.p, c.id) }
 
-func (c *client) owner() string { return c.p.uuid + ":" + c.token }
+func (c *client) owner() string { return c.name }
 
 // lock runs f with the session locked.
 func (c *client) lock(f func()) {
@@ -203,7 +209,9 @@ func (c *client) start(d time.Duration) {
 		c.todo = c.todo[1:]
 		c.current = s
 		c.slots = append(c.slots, s)
-		c.w.note("%s > %s", c, s.line)
+		if c.w.keep {
+			c.w.note("%s > %s", c, s.line)
+		}
 		c.sending(s)
 		c.lock(func() {
 			c.p.engine.Start(contract.Caller{
@@ -286,9 +294,9 @@ func (c *client) Push(b []byte) {
 		c.w.note("%s < push %s", c, show(v))
 	}
 	key, fence := string(v.Elems[1].Str), v.Elems[2].Int
-	id := fmt.Sprintf("%s %d", key, fence)
-	if c.told[id]++; c.told[id] > 1 {
-		c.w.fail("a loss is told twice", "%s: %s", c, id)
+	g := grant{key, fence}
+	if c.told[g]++; c.told[g] > 1 {
+		c.w.fail("a loss is told twice", "%s: %s %d", c, key, fence)
 	}
 	c.finished(key, fence)
 }
@@ -315,7 +323,9 @@ func (c *client) answer(s *slot, b []byte) {
 			c.w.fail("a bad reply", "%s: %s: %q", c, s.line, s.reply)
 			return
 		}
-		c.w.note("%s < %s  (%s)", c, show(v), s.line)
+		if c.w.keep {
+			c.w.note("%s < %s  (%s)", c, show(v), s.line)
+		}
 		c.received(s, v)
 	}
 	c.start(c.w.latency())
@@ -334,7 +344,7 @@ const doubtLimit = 4*time.Second - 10*time.Millisecond
 
 // wasTold reports whether the client was given the reply to that grant, also if it has not read it.
 func (c *client) wasTold(key string, fence int64) bool {
-	if _, over := c.over[fmt.Sprintf("%s %d", key, fence)]; over || c.holds[key] != nil && c.holds[key].fence == fence {
+	if _, over := c.over[grant{key, fence}]; over || c.holds[key] != nil && c.holds[key].fence == fence {
 		return true
 	}
 	return slices.ContainsFunc(c.slots, func(s *slot) bool { return s.cmd.Key == key && string(s.reply) == fmt.Sprintf(":%d\r\n", fence) })
@@ -371,7 +381,7 @@ func (c *client) received(s *slot, v resp.Value) {
 			if b != nil && c.w.rules.back(key, b.fence, v.Int) && c.w.rules.known(grant{key, b.fence}) { // else the clock of the new primary may be behind
 				c.w.fail("a fence went back", "%s: %s: %d after %d", c, s.line, v.Int, b.fence)
 			}
-			if _, known := c.over[fmt.Sprintf("%s %d", key, v.Int)]; known {
+			if _, known := c.over[grant{key, v.Int}]; known {
 				c.w.fail("a grant came back", "%s: %s: fence %d was over", c, s.line, v.Int)
 			}
 			b = &belief{fence: v.Int, count: 1, since: c.w.now, vague: c.blurred[key]}
@@ -416,7 +426,7 @@ func (c *client) receivedShared(s *slot, v resp.Value) {
 	k := shared{s.cmd.Key, s.cmd.Owner}
 	switch {
 	case acquires(s.cmd.Verb) && v.Kind == resp.Integer:
-		delete(c.told, fmt.Sprintf("%s %d", k.key, v.Int)) // other sessions have kept it: it may be lost again
+		delete(c.told, grant{k.key, v.Int}) // other sessions have kept it: it may be lost again
 		if !slices.Contains(c.shared, k) {
 			c.shared = append(c.shared, k)
 		}
@@ -441,7 +451,7 @@ func (c *client) finishedAny(key string) {
 
 // finished notes that a grant is over, as the client knows.
 func (c *client) finished(key string, fence int64) {
-	c.over[fmt.Sprintf("%s %d", key, fence)] = struct{}{}
+	c.over[grant{key, fence}] = struct{}{}
 	c.overAt[key] = c.w.now
 	if b := c.holds[key]; b != nil && b.fence == fence {
 		delete(c.holds, key)

@@ -178,7 +178,7 @@ func TestModelRunsTheScriptsAsRedis(t *testing.T) {
 		})
 		both := &twins{model: map[string]string{}, real: map[string]string{}}
 		for _, c := range w.calls[:min(len(w.calls), 150)] {
-			got := interpreted.run(model, c.script, c.keys, both.translate(both.model, c.args))
+			got := scripts.run(model, c.script, c.keys, both.translate(both.model, c.args))
 			args := make([]any, 0, len(c.args))
 			for _, a := range both.translate(both.real, c.args) {
 				args = append(args, a)

@@ -39,6 +39,7 @@ type redis struct {
 	publish func(channel, message string) (receivers int64)
 	keys    map[string]*entry
 	expired func(key string) // nil: nobody asks
+	writing func(key string) // is called before a key is written; nil: nobody asks
 
 	logs    bool     // what is written is noted in the fields below
 	dirty   []string // keys, some of them twice
@@ -95,6 +96,18 @@ func (e *entry) field(name string) (int, bool) {
 	return 0, false
 }
 
+// value is the text of a field of a hash that may be missing.
+func (e *entry) value(field string) (text string, ok bool) {
+	if e == nil {
+		return "", false
+	}
+	i, ok := e.field(field)
+	if !ok {
+		return "", false
+	}
+	return e.hash[i+1], true
+}
+
 func (e *entry) set(name, value string) (added int64) {
 	if i, ok := e.field(name); ok {
 		e.hash[i+1] = value
@@ -112,11 +125,18 @@ var writes = map[string]bool{
 
 // do executes one command.
 func (r *redis) do(name string, a []string) reply {
-	if r.logs && writes[name] {
-		if name == "DEL" || name == "UNLINK" {
-			r.dirty = append(r.dirty, a...)
-		} else {
-			r.dirty = append(r.dirty, a[0])
+	if (r.logs || r.writing != nil) && writes[name] {
+		written := a
+		if name != "DEL" && name != "UNLINK" {
+			written = a[:1]
+		}
+		if r.logs {
+			r.dirty = append(r.dirty, written...)
+		}
+		for _, key := range written {
+			if r.writing != nil {
+				r.writing(key)
+			}
 		}
 	}
 	switch name {
@@ -244,10 +264,8 @@ func (r *redis) hash(name string, a []string) reply {
 	case "HGET", "HMGET":
 		values := make([]any, len(a)-1)
 		for i, field := range a[1:] {
-			if e != nil {
-				if at, ok := e.field(field); ok {
-					values[i] = e.hash[at+1]
-				}
+			if text, ok := e.value(field); ok {
+				values[i] = text
 			}
 		}
 		if name == "HGET" {
@@ -357,7 +375,7 @@ func (r *redis) list(name string, a []string) reply {
 			if name == "RPUSH" {
 				e.list = append(e.list, v)
 			} else {
-				e.list = slices.Insert(e.list, 0, v)
+				e.list = append([]string{v}, e.list...) // who has the list before keeps it
 			}
 		}
 		return int64(len(e.list))

@@ -160,13 +160,18 @@ const (
 // route sends a request to the server that the proxy's view names, and follows redirections while its caller waits.
 func (p *proxy) route(r *road, at int, keys []string, exec func(*server) resp.Value, waits func() bool, done func(resp.Value, error)) {
 	w := p.w
+	if w.shape == single {
+		s := w.servers[0]
+		r.to(s).send(func() resp.Value { return exec(s) }, done)
+		return
+	}
 	left := hops
 	var to func(s *server, asking bool)
 	to = func(s *server, asking bool) {
 		r.to(s).send(func() resp.Value { return s.serve(keys, asking, exec) }, func(v resp.Value, err error) {
 			var next *server
 			switch text := text(v); {
-			case err == nil && !v.IsError(), w.shape == single:
+			case err == nil && !v.IsError():
 				done(v, err)
 				return
 			case err != nil:

@@ -16,8 +16,9 @@ import (
 // rules is what must be true after each step of a history.
 type rules struct {
 	w       *world
+	written [3]snapshot              // of keys, in the script in progress
 	keys    []string                 // of locks
-	ok      map[string]int64         // by proxy, key and fence: until when it may be renewed, as Redis's own clock says, in ms
+	ok      map[renewable]int64      // until when it may be renewed, as Redis's own clock says, in ms
 	chains  map[string]chain         // hand-overs in a row, by key
 	free    map[string]freedom       // by key
 	debts   []debt                   // losses that must be told soon
@@ -32,6 +33,19 @@ type rules struct {
 	lossy   map[string]bool          // by key: something was lost with a primary
 	shorter map[grant]bool           // its lease may be shorter than its client knows, because a renewal was lost
 	torn    bool                     // a place may be left in a queue, and is reaped later: a copy came late, or one of the two keys was evicted
+}
+
+// snapshot is a lock and its queue before a script wrote any of them.
+type snapshot struct {
+	taken  bool
+	lock   holder
+	places []string
+}
+
+// renewable is a grant that a proxy renews.
+type renewable struct {
+	p *proxy
+	grant
 }
 
 type chain struct {
@@ -55,7 +69,7 @@ type debt struct {
 
 func newRules(w *world, keys []string) *rules {
 	return &rules{
-		w: w, keys: keys, ok: map[string]int64{}, chains: map[string]chain{},
+		w: w, keys: keys, ok: map[renewable]int64{}, chains: map[string]chain{},
 		free: map[string]freedom{}, upset: map[string]time.Duration{}, short: map[string]time.Duration{}, granted: map[string]time.Duration{},
 		flushed: map[string]int64{}, movedAt: map[string]time.Duration{}, made: map[grant]time.Duration{},
 		lossy: map[string]bool{}, shorter: map[grant]bool{},
@@ -117,34 +131,58 @@ func (s *server) holder(key string) (h holder) {
 func (r *rules) queue(key string) []string { return r.find(key).queue(key) }
 
 func (s *server) queue(key string) []string {
-	if e := s.get("redisson_lock_queue:{" + key + "}"); e != nil {
+	if e := s.get(queueOf(key)); e != nil {
 		return e.list
 	}
 	return nil
 }
 
-// lua runs the scripts of all histories.
-var interpreted = newInterpreter()
+// queueOf is the key of the queue of a lock.
+func queueOf(key string) string {
+	switch key {
+	case "a":
+		return "redisson_lock_queue:{a}"
+	case "b":
+		return "redisson_lock_queue:{b}"
+	case "f":
+		return "redisson_lock_queue:{f}"
+	}
+	panic(key)
+}
+
+// scripts runs the scripts of all histories.
+var scripts runner = newMachine()
+
+// runner executes scripts on a server.
+type runner interface {
+	run(server *redis, s redislink.Script, keys, args []string) resp.Value
+}
 
 // eval executes a script for a proxy, and checks what it has done.
 func (w *world) eval(at *server, p *proxy, s redislink.Script, keys, args []string) resp.Value {
 	r := w.rules
-	before := make([]holder, len(r.keys))
-	for i, key := range r.keys {
-		before[i] = at.holder(key)
+	for _, key := range r.keys {
+		at.get(key) // the end of a lease is no work of the script
 	}
-	queues := make([][]string, len(r.keys))
-	for i, key := range r.keys {
-		queues[i] = slices.Clone(at.queue(key))
+	at.writing = func(key string) {
+		for i, lock := range r.keys {
+			if was := &r.written[i]; !was.taken && (key == lock || key == queueOf(lock)) {
+				*was = snapshot{true, at.holder(lock), at.queue(lock)}
+			}
+		}
 	}
 	name := s.(interface{ Name() string }).Name()
-	v := interpreted.run(at.redis, s, keys, args)
+	v := scripts.run(at.redis, s, keys, args)
 	if w.keep {
 		w.calls = append(w.calls, call{s, keys, args, v})
 		w.note("      %s %s %s %s %q = %s", at, p, name, strings.Join(keys[:min(1, len(keys))], " "), args, show(v))
 	}
+	at.writing = nil
 	for i, key := range r.keys {
-		r.executed(at, p, name, args, key, before[i], at.holder(key), queues[i])
+		if was := &r.written[i]; was.taken {
+			was.taken = false
+			r.executed(at, p, name, args, key, was.lock, at.holder(key), was.places)
+		}
 	}
 	if len(at.dirty) > 0 && !r.counting(at) {
 		r.torn = true // what a waiter does to the queue is lost, too
@@ -193,7 +231,7 @@ func (r *rules) executed(at *server, p *proxy, name string, args []string, key s
 		}
 	}
 	if name != "renew" && after.owner != "" {
-		id := fmt.Sprintf("%s %s %d", p, key, after.fence)
+		id := renewable{p, grant{key, after.fence}}
 		r.ok[id] = max(r.ok[id], after.expire-at.ahead.Milliseconds())
 	}
 	if !r.authority(at, key) {
@@ -319,7 +357,7 @@ func (r *rules) sent(p *proxy, name string, keys, args []string) {
 	for i, key := range keys {
 		owner, fence := args[3*i], args[3*i+1]
 		n, _ := strconv.ParseInt(fence, 10, 64)
-		id := fmt.Sprintf("%s %s %d", p, key, n)
+		id := renewable{p, grant{key, n}}
 		if until, known := r.ok[id]; known && r.w.ms() > until+1 && r.w.stepped == 0 {
 			r.w.fail("renewed after the deadline", "%s of %s, fence %s, %d ms after it", key, owner, fence, r.w.ms()-until)
 		}
@@ -334,7 +372,7 @@ func (r *rules) sent(p *proxy, name string, keys, args []string) {
 			if c.ended {
 				r.w.fail("renewed after the end", "%s of %s, fence %s", key, owner, fence)
 			}
-			if _, over := c.over[fmt.Sprintf("%s %s", key, fence)]; over {
+			if _, over := c.over[grant{key, n}]; over {
 				r.w.fail("renewed after a release or a loss", "%s of %s, fence %s", key, owner, fence)
 			}
 		}
@@ -352,7 +390,7 @@ func (r *rules) answered(p *proxy, name string, keys, args []string, sent time.D
 		}
 		ttl, _ := strconv.ParseInt(args[3*i+2], 10, 64)
 		n, _ := strconv.ParseInt(args[3*i+1], 10, 64)
-		id := fmt.Sprintf("%s %s %d", p, key, n)
+		id := renewable{p, grant{key, n}}
 		r.ok[id] = max(r.ok[id], (epoch.UnixMicro()+sent.Microseconds())/1000+ttl+1)
 	}
 }

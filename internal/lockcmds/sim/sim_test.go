@@ -20,7 +20,7 @@ var (
 
 func TestMain(m *testing.M) {
 	ants.Release()           // importing ants starts a pool of its own
-	debug.SetGCPercent(1000) // histories leave much garbage, and little else
+	debug.SetGCPercent(4000) // histories leave much garbage, and little else
 	os.Exit(m.Run())
 }
 
@@ -34,11 +34,12 @@ func TestHistories(t *testing.T) {
 		report(t, newPlan(*seedFlag), w.broken)
 		return
 	}
-	start, played, steps := time.Now(), 0, 0
+	start := time.Now()
+	var worlds [cluster + 1]tally
 	play := func(seed uint64) bool {
+		begin := time.Now()
 		w := newPlan(seed).play(false)
-		played++
-		steps += w.steps
+		worlds[w.shape].add(tally{1, w.steps, time.Since(begin)})
 		if w.broken != "" {
 			report(t, newPlan(seed), w.broken)
 		}
@@ -57,8 +58,32 @@ func TestHistories(t *testing.T) {
 			}
 		}
 	}
-	d := time.Since(start)
-	t.Logf("%d histories, %d steps in %v: %.0f histories a second", played, steps, d.Round(time.Millisecond), float64(played)/d.Seconds())
+	var all tally
+	for _, one := range worlds {
+		all.add(one)
+	}
+	t.Logf("all: %s", all)
+	t.Logf("one server: %s", worlds[single])
+	t.Logf("a primary and replicas: %s", worlds[sentinels])
+	t.Logf("a cluster: %s", worlds[cluster])
+}
+
+// tally is how many histories and steps were played, and the time for them.
+type tally struct {
+	histories, steps int
+	took             time.Duration
+}
+
+func (t *tally) add(o tally) {
+	t.histories += o.histories
+	t.steps += o.steps
+	t.took += o.took
+}
+
+func (t tally) String() string {
+	s := max(t.took.Seconds(), 1e-9)
+	return fmt.Sprintf("%d histories of %d steps in %v: %.0f histories and %.0f steps a second",
+		t.histories, t.steps/max(t.histories, 1), t.took.Round(time.Millisecond), float64(t.histories)/s, float64(t.steps)/s)
 }
 
 // report prints the smallest plan that breaks the same rule, and its history.
@@ -103,7 +128,12 @@ func (p *plan) minimised(name string) *plan {
 
 // The same seed gives the same history, to the last line.
 func TestASeedDecidesAHistory(t *testing.T) {
-	for seed := range min(100, uint64(fixed)/2) {
+	// In these, sessions that hold several locks end: their order was once that of a map.
+	seeds := []uint64{1388, 2363, 2953, 3084, 4167, 4260, 4894, 5952, 5994}
+	for seed := range min(200, uint64(fixed)/4) {
+		seeds = append(seeds, seed)
+	}
+	for _, seed := range seeds {
 		first, second := newPlan(seed).play(true).lines, newPlan(seed).play(true).lines
 		for i := range first {
 			if i >= len(second) || first[i] != second[i] {

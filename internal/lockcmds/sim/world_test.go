@@ -1,7 +1,6 @@
 package sim
 
 import (
-	"container/heap"
 	"context"
 	"fmt"
 	"iter"
@@ -22,6 +21,7 @@ type world struct {
 	chance *rand.Rand // latencies and jitter
 	over   bool       // the history has ended: nothing happens any more
 
+	touched   bool // somebody outside has spoken to an engine in this step
 	current   *coroutine
 	suspended []*coroutine
 
@@ -56,35 +56,95 @@ type world struct {
 var epoch = time.Date(2100, 1, 1, 0, 0, 0, 0, time.UTC)
 
 type event struct {
-	at    time.Duration
-	seq   int
-	f     func()
+	at  time.Duration
+	seq int
+	f   func()
+	// Or one of these, which are most of all events.
+	arrives, returns *request
+
 	owner *proxy // whose event it is: it does not happen after its death, and not while it is paused. nil: nobody's
 	dead  bool   // cancelled
 }
 
 type eventHeap []*event
 
-func (h eventHeap) Len() int { return len(h) }
-func (h eventHeap) Less(i, j int) bool {
-	return h[i].at < h[j].at || h[i].at == h[j].at && h[i].seq < h[j].seq
+func (e *event) before(o *event) bool { return e.at < o.at || e.at == o.at && e.seq < o.seq }
+
+func (h *eventHeap) push(e *event) {
+	*h = append(*h, e)
+	all := *h
+	i := len(all) - 1
+	for i > 0 {
+		up := (i - 1) / 2
+		if !e.before(all[up]) {
+			break
+		}
+		all[i] = all[up]
+		i = up
+	}
+	all[i] = e
 }
-func (h eventHeap) Swap(i, j int) { h[i], h[j] = h[j], h[i] }
-func (h *eventHeap) Push(x any)   { *h = append(*h, x.(*event)) }
-func (h *eventHeap) Pop() any {
-	old := *h
-	e := old[len(old)-1]
-	old[len(old)-1] = nil
-	*h = old[:len(old)-1]
-	return e
+
+// pop removes the first event.
+func (h *eventHeap) pop() {
+	all := *h
+	n := len(all) - 1
+	e := all[n]
+	all[n] = nil
+	all = all[:n]
+	*h = all
+	if n == 0 {
+		return
+	}
+	i := 0
+	for {
+		least := 2*i + 1
+		if least >= n {
+			break
+		}
+		if least+1 < n && all[least+1].before(all[least]) {
+			least++
+		}
+		if !all[least].before(e) {
+			break
+		}
+		all[i] = all[least]
+		i = least
+	}
+	all[i] = e
 }
+
+// memory is that of one history after the other: what next returned is used again after reset.
+type memory[T any] struct {
+	blocks []*[64]T
+	used   int
+}
+
+// events and requests are those of the history in progress.
+var (
+	events   memory[event]
+	requests memory[request]
+)
+
+// next returns a value that may be what another history has left.
+func (m *memory[T]) next() *T {
+	if m.used == len(m.blocks)*64 {
+		m.blocks = append(m.blocks, new([64]T))
+	}
+	v := &m.blocks[m.used/64][m.used%64]
+	m.used++
+	return v
+}
+
+func (m *memory[T]) reset() { m.used = 0 }
 
 // in has f happen when d has passed.
 func (w *world) in(d time.Duration, owner *proxy, f func()) *event {
 	w.seq++
-	e := &event{at: w.now + max(0, d), seq: w.seq, f: f, owner: owner}
+	e := events.next()
+	*e = event{at: w.now + max(0, d), seq: w.seq, f: f, owner: owner}
 	if !w.over {
-		heap.Push(&w.events, e)
+		w.events.push(e)
 	}
 	return e
 }
@@ -99,21 +159,31 @@ func (w *world) step(limit time.Duration) bool {
 		if e.at > limit {
 			break
 		}
-		heap.Pop(&w.events)
+		w.events.pop()
 		switch {
 		case e.dead, e.owner != nil && e.owner.killed:
 			continue
 		case e.owner != nil && e.owner.pausedUntil > e.at:
 			e.at = e.owner.pausedUntil
-			heap.Push(&w.events, e)
+			w.events.push(e)
 			continue
 		}
 		w.now = e.at
 		w.steps++
-		e.f()
-		for _, p := range w.proxies {
-			p.watch()
+		switch {
+		case e.arrives != nil:
+			e.arrives.conn.arrive(e.arrives)
+		case e.returns != nil:
+			e.returns.conn.receive(e.returns)
+		default:
+			e.f()
 		}
+		for _, p := range w.proxies {
+			if w.touched || p == e.owner || p.due <= w.now {
+				p.watch()
+			}
+		}
+		w.touched = false
 		w.rules.check()
 		return true
 	}
