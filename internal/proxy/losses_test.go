@@ -134,6 +134,7 @@ func TestALossIsToldInFrontOfLaterReleases(t *testing.T) {
 			{[]string{"LOCK k", "DEL k", "EXTENDLOCK k PX 9000", "EXTENDLOCK k PX 9000"}, []string{":", ":1", "-LOSTLEASE", "-NOTHELD"}},
 			{[]string{"LOCK k", "SET k x", "UNLOCK k", "UNLOCK k", "DEL k"}, []string{":", "+OK", "-LOSTLEASE", "-WRONGTYPE", ":1"}},
 			{[]string{"LOCK k", "SET k x", "EXTENDLOCK k PX 9000", "UNLOCK k", "DEL k"}, []string{":", "+OK", "-LOSTLEASE", "-WRONGTYPE", ":1"}},
+			{[]string{"LOCK k", "DEL k", "UNLOCK k FENCE 1", "UNLOCK k"}, []string{":", ":1", "-NOTHELD", "-LOSTLEASE"}},
 			{[]string{"LOCK k", "UNLOCK k", "UNLOCK k", "UNLOCK k"}, []string{":", ":1", "-NOTHELD", "-NOTHELD"}},
 		} {
 			client := dialClient(t, address(srv))

@@ -209,6 +209,19 @@ func TestNotHeldAfterADoubtIsNoLoss(t *testing.T) {
 	}
 }
 
+// A release that names another fence may be the first command that finds the loss. It is for another grant, so the next command tells of it.
+func TestALossThatAReleaseOfAnotherGrantFindsIsTold(t *testing.T) {
+	b, s := newBook(), session("s")
+	h := b.grant(s, "s", 5, 1, 1, 1)
+	r := b.Release(s, h.Key, 4)
+	if got := b.Released(&r, ledger.Answer{Status: ledger.NotHolder, InOrder: true}); got != ledger.NotHeld {
+		t.Errorf("the reply is %d", got)
+	}
+	if b.settle(t) != 1 || len(b.told[0].To) != 1 || !b.KnowsLoss(s, h.Key) || b.KnowsLoss(s, h.Key) {
+		t.Errorf("told %v", b.told)
+	}
+}
+
 // A later release of the session cannot have ended a hold that an earlier one has not found. One of another session can, and so can an earlier one in
 // doubt, or one that was executed first because the answer is not that of the session's connection.
 func TestALaterReleaseIsNoReasonToForgetALoss(t *testing.T) {

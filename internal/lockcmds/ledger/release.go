@@ -123,10 +123,11 @@ func (l *Ledger) released(r *Release, a Answer) Reply {
 		l.settle(h, over)
 		return Unknown
 	case over && !h.givenUpBefore(r.By, a):
-		l.Lost(h, Gone, true, r.By)
-		if !r.Spent {
-			return NotHeld // other sessions have lost it
+		if !r.Spent { // other sessions have lost it, or this one has named another fence
+			l.Lost(h, Gone, true, nil)
+			return NotHeld
 		}
+		l.Lost(h, Gone, true, r.By)
 		return LostLease
 	case over:
 		l.Drop(h)
