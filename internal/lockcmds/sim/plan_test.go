@@ -329,6 +329,7 @@ func (p *plan) play(keep bool) (w *world) {
 	events.reset()
 	requests.reset()
 	w = &world{chance: rand.New(rand.NewPCG(p.seed, 2)), calm: p.calm, slowSub: p.slowSub, slowOwn: p.slowOwn, keep: keep}
+	defer w.crashed()
 	w.build(p)
 	w.rules = newRules(w, keys)
 	for range p.proxies {

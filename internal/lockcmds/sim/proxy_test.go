@@ -52,6 +52,7 @@ func (w *world) newProxy() *proxy {
 	p.lane = p.newRoad("lane")
 	engine, err := lockcmds.New(lockcmds.Options{
 		Redis: p.link, UUID: p.uuid, Jobs: tasks{p}, Clock: proxyClock{p}, Lease: lease, Waiting: &p.waiting,
+		Logger: crashes,
 	})
 	if err != nil {
 		panic(err)
