@@ -46,6 +46,51 @@ func TestNothingOfARefusedTransactionRunsAlone(t *testing.T) {
 	})
 }
 
+// No pin is free for a WATCH. The client has sent a transaction with it, which would run without the watch.
+func TestNoTransactionRunsBehindARefusedWatch(t *testing.T) {
+	perEngine(t, func(t *testing.T, redis *redistest.Server, engine string) {
+		srv := startProxy(t, redis, func(o *Options) {
+			o.Engine, o.Upstream.MaxPins, o.Upstream.PinWait = engine, 1, 50*time.Millisecond
+		})
+		holder, c := dialClient(t, address(srv)), dialClient(t, address(srv))
+		holder.script("WATCH w", "+OK")
+		const full = "-OVERLOADED no upstream connection is free (max-pins), nothing was sent\r\n"
+		before := srv.Stats().PinTimeouts
+		c.raw(inline("WATCH k", "GET k", "MULTI", "SET k 1", "EXEC"))
+		waitFor(t, "the refusal", func() bool { return srv.Stats().PinTimeouts > before })
+		holder.script("UNWATCH", "+OK") // the transaction would find a connection
+		c.refused(full, 5)
+		c.script("GET k", "$-1")
+		holder.script("WATCH w", "+OK")
+		c.script("WATCH k", full) // this client waits for each reply
+		holder.script("UNWATCH", "+OK")
+		c.script("MULTI", "+OK", "SET k 2", "+QUEUED", "EXEC", "*1\r\n+OK\r\n", "GET k", "$1\r\n2\r\n")
+	})
+}
+
+// Redis is away when SELECT comes, and is there again for the commands behind it, which are for the other database. The client has not seen the refusal.
+func TestNothingRunsInADatabaseThatTheClientHasLeft(t *testing.T) {
+	eachEngine(t, func(t *testing.T, redis *redistest.Server, srv *Server) {
+		c, other := dialClient(t, address(srv)), dialClient(t, address(srv))
+		c.script("SET k 1", "+OK")
+		c.raw(inline("CLIENT REPLY OFF", "CLIENT SETNAME silent"))
+		waitFor(t, "the client to get no replies", func() bool { return strings.Contains(other.quiet("CLIENT", "LIST"), "name=silent") })
+		redis.Kill()
+		waitFor(t, "the proxy to know", func() bool {
+			ready, _ := srv.Ready()
+			return !ready
+		})
+		c.raw(inline("SELECT 1", "CLIENT REPLY ON"))
+		c.refused(unreachable, 1) // only Redis knows whether the user may do that
+		redis.Restart()
+		waitFor(t, "Redis to be there", func() bool { return other.quiet("SET", "k", "3") == "+OK\r\n" })
+		c.script("CLIENT REPLY ON", "+OK")
+		c.raw(inline("SET k 4", "MULTI", "SET k 5", "EXEC"))
+		c.refused(unreachable, 4)
+		c.script("GET k", "$1\r\n3\r\n", "SELECT 1", "+OK", "GET k", "$-1")
+	})
+}
+
 // Redis is away when MULTI comes, and is there again for the commands behind it.
 func TestNothingOfATransactionRunsAloneBehindAnOutage(t *testing.T) {
 	eachEngine(t, func(t *testing.T, redis *redistest.Server, srv *Server) {

@@ -11,6 +11,7 @@ type Reply struct {
 	Done    func(reply []byte)        // reply is valid during the call
 	Replace func(reply []byte) []byte // nil: the reply passes; implies Whole
 	Unsent  []byte                    // the reply if the command cannot be sent; nil: the refusal
+	Missed  func()                    // called when the command could not be sent, before it is refused; nil: not called
 	head    []byte                    // the reply so far
 }
 
@@ -46,12 +47,15 @@ func (h *Reply) Take(at replies.ID, b []byte, n int, more bool) int {
 }
 
 // Lost implements Handler.
-func (h *Reply) Lost(at replies.ID, n int, _ bool) {
+func (h *Reply) Lost(at replies.ID, n int, sent bool) {
 	s := h.Session
 	if s.Gone() {
 		return
 	}
 	s.Resume()
+	if !sent && h.Missed != nil {
+		h.Missed()
+	}
 	switch {
 	case h.Muted:
 	case h.Unsent != nil:

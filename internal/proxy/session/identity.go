@@ -27,7 +27,7 @@ func (l *logins) reidentify(name string, raw []byte) bool {
 	if (change.Auth || pin.InTx || pin.Opening > 0) && !s.awaitQuiet() {
 		return false
 	}
-	if pin.fresh && s.Slots.Due() == 0 && l.visitFromPin(change, raw) {
+	if pin.fresh && s.Slots.Due() == 0 && l.visitFromPin(name, change, raw) {
 		return true
 	}
 	pin.fresh = false
@@ -53,6 +53,7 @@ func (l *logins) reidentify(name string, raw []byte) bool {
 	if change.Hello {
 		h.Replace = l.ownID
 	}
+	h.Missed = func() { s.refused.Behind(name, h.Session.Refusal(), h.Muted) }
 	s.forward(raw, h, 1)
 	return true
 }

@@ -84,7 +84,7 @@ func (i *input) beginStream(table *command.Table, begin []byte) bool {
 		return false
 	}
 	if s.refused.Open() {
-		i.large.refusal = s.refused.Step(row.Name)
+		i.large.refusal = s.refused.Step(row.Name, s.reply != replyOn)
 	} else if s.Clustered() && !i.locate(row, begin) {
 		return false
 	}

@@ -24,16 +24,21 @@ import (
 func (l *logins) visit(name string, raw []byte) bool {
 	s := l.s
 	c := idchange.Read(name, s.args)
-	if l.visitFor(c, raw) {
+	if l.visitFor(name, c, raw) {
 		return true
 	}
-	return c.Shared(raw, s.args) != nil && !l.hasPlace(c) && s.answer(s.proxy.Refuse(shared.NoLaneFree, "max-lanes", s.Addr))
+	if c.Shared(raw, s.args) == nil || l.hasPlace(c) {
+		return false
+	}
+	words := s.proxy.Refuse(shared.NoLaneFree, "max-lanes", s.Addr)
+	s.refused.Behind(name, words, s.muted)
+	return s.answer(words)
 }
 
 // visitFromPin is visit for a session that had to wait for its pin. The lane may exist now.
-func (l *logins) visitFromPin(c idchange.Change, raw []byte) bool {
+func (l *logins) visitFromPin(name string, c idchange.Change, raw []byte) bool {
 	s := l.s
-	if !s.pin.login || !l.visitFor(c, raw) {
+	if !s.pin.login || !l.visitFor(name, c, raw) {
 		return false
 	}
 	s.wait, s.pin.fresh = waitNone, false
@@ -42,7 +47,7 @@ func (l *logins) visitFromPin(c idchange.Change, raw []byte) bool {
 	return true
 }
 
-func (l *logins) visitFor(c idchange.Change, raw []byte) bool {
+func (l *logins) visitFor(name string, c idchange.Change, raw []byte) bool {
 	s := l.s
 	cmd := c.Shared(raw, s.args)
 	if cmd == nil {
@@ -63,6 +68,7 @@ func (l *logins) visitFor(c idchange.Change, raw []byte) bool {
 	if c.Hello {
 		h.Replace = l.ownID
 	}
+	h.Missed = func() { s.refused.Behind(name, h.Session.Refusal(), h.Muted) }
 	s.transmit(lane, cmd, s.Slots.Add(lane, h, 1), 1)
 	return true
 }

@@ -244,7 +244,7 @@ func (r *replay) end(s *Session, row *command.Row, why []byte) bool {
 	s.replay = nil
 	s.refused.Refuse(why, true)
 	s.releasePin()
-	return s.answer(s.refused.Step(row.Name))
+	return s.answer(s.refused.Step(row.Name, s.muted))
 }
 
 var queued = []byte("+QUEUED\r\n")

@@ -37,7 +37,7 @@ func (s *Session) route(row *command.Row, raw []byte) bool {
 	s.Time(s.ID, class, 1, s.active)
 	var routed, handled bool
 	if s.refused.Open() {
-		if words := s.refused.Step(row.Name); words != nil {
+		if words := s.refused.Step(row.Name, s.muted); words != nil {
 			handled, routed = true, s.answer(words)
 		}
 	}
@@ -114,9 +114,7 @@ func (s *Session) routeShared(row *command.Row, p command.Policy, raw []byte) bo
 		if err := s.pinTimedOut; err != nil {
 			s.pinTimedOut = nil
 			words := s.proxy.NoPinFree(err, s.Addr)
-			if row.Name == "multi" {
-				s.refused.Refuse(words, s.muted)
-			}
+			s.refused.Behind(row.Name, words, s.muted)
 			return s.answer(words)
 		}
 		if p == command.Identity && s.visit(row.Name, raw) {

@@ -56,6 +56,7 @@ func (u *pinning) transact(row *command.Row, raw []byte) bool {
 		if pin.InTx {
 			pin.Keep(raw)
 		}
+		h.Missed = func() { s.refused.Behind("watch", h.Session.Refusal(), h.Muted) }
 		slot := s.Slot
 		h.Done = func(reply []byte) {
 			if resp.IsOK(reply) && !pin.Watching {
