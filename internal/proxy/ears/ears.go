@@ -1,6 +1,7 @@
 package ears
 
 import (
+	"maps"
 	"slices"
 	"time"
 
@@ -206,24 +207,37 @@ func (e *Ears) rehome(hint topology.Node) {
 	e.seeking = true
 	e.session.Later(hint, e.attempts.Pause(), func() {
 		e.seeking = false
-		list := e.homeless
-		e.homeless = map[channel]*request{}
-		for t, r := range list {
-			if r != nil {
+		list := map[*request][]channel{}
+		for t, r := range e.homeless {
+			if list[r] = append(list[r], t); r != nil {
 				r.left--
 			}
-			e.place([]channel{t}, r)
+		}
+		e.homeless = map[channel]*request{}
+		for r, some := range list {
+			e.place(some, r)
 		}
 		e.rehome(topology.Any)
 		e.settle()
 	})
 }
 
-// adjust moves subscriptions after a change of the view. Those that stay where they are cost a look.
-func (e *Ears) adjust() {
+// viewChanged moves subscriptions after a change of the view, some at a time: a client chooses how many there are. The session is not locked.
+func (e *Ears) viewChanged() {
+	var all []channel
+	e.session.Do(func() { all = slices.Collect(maps.Keys(e.wanted)) })
+	for part := range slices.Chunk(all, maxAsked) {
+		if !e.session.Do(func() { e.adjust(part) }) {
+			return
+		}
+	}
+}
+
+// adjust moves those of some subscriptions that belong elsewhere. The others cost a look.
+func (e *Ears) adjust(some []channel) {
 	var list []channel
-	for t := range e.wanted {
-		if _, waits := e.homeless[t]; waits {
+	for _, t := range some {
+		if _, waits := e.homeless[t]; waits || e.wanted[t] == nil {
 			continue
 		}
 		for _, at := range e.nodes(t) {

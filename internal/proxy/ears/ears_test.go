@@ -3,6 +3,7 @@ package ears
 import (
 	"fmt"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -24,6 +25,8 @@ type client struct {
 	later []func() // called after a refresh
 	got   strings.Builder
 	over  bool
+	flush chan bool // nil: nothing waits for it
+	mu    sync.Mutex
 }
 
 type conn struct {
@@ -79,11 +82,18 @@ func (c *client) Refuse(replies.ID, int)                           {}
 func (c *client) Answered(replies.ID, int)                         {}
 func (c *client) Held(int)                                         {}
 func (c *client) Resume()                                          {}
-func (c *client) Flush()                                           {}
 
 func (c *client) Do(f func()) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	f()
 	return true
+}
+
+func (c *client) Flush() {
+	if c.flush != nil {
+		c.flush <- true
+	}
 }
 
 func (c *client) Watch(f func()) func() {
@@ -166,7 +176,7 @@ func (c *client) took(want ...[]byte) {
 
 func (c *client) ask(line string) {
 	words := resp.Split(frame(strings.Fields(line)...), nil)
-	c.ears.Ask(string(words[0]), words[1:], 2, 1, false)
+	c.Do(func() { c.ears.Ask(string(words[0]), words[1:], 2, 1, false) })
 }
 
 func confirmed(verb, name string, n int) []byte {
@@ -232,6 +242,74 @@ func TestARefusalUndoesTheWholeCommand(t *testing.T) {
 	c.took()
 	if c.ears.Listening() || c.ears.Bytes() != 0 || c.watch != nil {
 		t.Error("something of the subscriptions is left")
+	}
+}
+
+// A client chooses how many channels it names. An event loop has other clients, too.
+func TestALongCommandIsCarriedOutInParts(t *testing.T) {
+	c := newClient(t)
+	c.flush = make(chan bool, 1)
+	const n = 2*maxAsked + 1
+	var names []string
+	for i := range n {
+		names = append(names, fmt.Sprint("ch", i))
+	}
+	for _, verb := range []string{"subscribe", "unsubscribe"} {
+		c.ask(verb + " " + strings.Join(names, " "))
+		for told := 0; told < n; {
+			part := min(maxAsked, n-told)
+			c.Do(func() { c.sent("a", verb+" "+strings.Join(names[told:told+part], " ")) })
+			c.confirm("a")
+			var want [][]byte
+			for range part {
+				count := told + 1
+				if verb == "unsubscribe" {
+					count = n - 1 - told
+				}
+				want = append(want, confirmed(verb, names[told], count))
+				told++
+			}
+			message := frame("message", names[0], "m")
+			if c.conns["a"].observer.Push(message, resp.Array); verb == "subscribe" { // the client knows that it listens
+				want = append(want, message)
+			}
+			c.Do(func() { c.took(want...) })
+			if told < n {
+				<-c.flush
+			}
+		}
+	}
+	if c.ears.Listening() || c.ears.Bytes() != 0 || c.watch != nil {
+		t.Error("something of the subscriptions is left")
+	}
+	c.ask("subscribe " + strings.Join(names, " "))
+	for range 2 {
+		c.confirm("a")
+		<-c.flush
+	}
+	c.confirm("a")
+	c.got.Reset()
+	c.ask("unsubscribe")
+	for range 2 {
+		c.confirm("a")
+		<-c.flush
+	}
+	c.confirm("a")
+	if got := strings.Count(c.got.String(), "unsubscribe"); got != n || c.ears.Listening() {
+		t.Errorf("%d ends of %d subscriptions are told", got, n)
+	}
+}
+
+// A channel that a later part names is not received before.
+func TestTheEndOfASessionEndsALongCommand(t *testing.T) {
+	c := newClient(t)
+	c.flush = make(chan bool, 1)
+	c.ask("subscribe" + strings.Repeat(" x", maxAsked) + " y")
+	c.confirm("a")
+	c.Do(c.ears.Close)
+	<-c.flush
+	if c.ears.Listening() || c.ears.Bytes() != 0 {
+		t.Error("the next part has begun")
 	}
 }
 

@@ -15,16 +15,20 @@ type message struct {
 	b       []byte
 }
 
-// A request is a subscription command of the client.
+// A request is a subscription command of the client. A client chooses how many names it has, so it is carried out part by part: each is asked for,
+// confirmed and told before the next one begins.
 type request struct {
 	at    replies.ID
 	verb  string
 	kind  kind
 	on    bool
 	muted bool
-	names [][]byte
+	all   [][]byte    // the names behind the present part
+	size  int         // bytes of all names
+	names [][]byte    // of the present part
 	fresh []channel   // that have begun with it
 	left  int         // confirmations still to come
+	rests bool        // the present part has been told, and the next one has not begun
 	timer *time.Timer // limits the wait for them
 }
 
@@ -33,12 +37,51 @@ type request struct {
 func (e *Ears) Ask(verb string, names [][]byte, proto int, at replies.ID, muted bool) {
 	k, on, _ := kindOf(verb)
 	r := &request{at: at, verb: verb, kind: k, on: on, muted: muted}
-	for _, name := range names {
-		r.names = append(r.names, slices.Clone(name))
+	switch {
+	case len(names) > 0:
+		r.all, r.size = copies(names)
+	case !on:
+		r.all, r.size = e.names(k)
 	}
+	e.bytes += r.size
 	e.proto, e.request = proto, r
 	r.timer = time.AfterFunc(e.limit(), func() { e.session.Do(func() { e.expire(r) }) })
-	if on {
+	e.goOn(r)
+}
+
+// copies are copies of names, and their size.
+func copies(names [][]byte) (all [][]byte, size int) {
+	for _, name := range names {
+		size += len(name)
+	}
+	all = make([][]byte, len(names))
+	buf := make([]byte, 0, size)
+	for i, name := range names {
+		begin := len(buf)
+		buf = append(buf, name...)
+		all[i] = buf[begin:]
+	}
+	return all, size
+}
+
+// names are those of all subscriptions of a kind, and their size.
+func (e *Ears) names(k kind) (all [][]byte, size int) {
+	buf := make([]byte, 0, e.bytes)
+	for t := range e.wanted {
+		if t.kind == k {
+			begin := len(buf)
+			buf = append(buf, t.name...)
+			all = append(all, buf[begin:])
+		}
+	}
+	return all, len(buf)
+}
+
+// goOn begins the next part of a request.
+func (e *Ears) goOn(r *request) {
+	n := min(len(r.all), maxAsked)
+	r.names, r.all, r.fresh, r.rests = r.all[:n:n], r.all[n:], nil, false
+	if r.on {
 		e.begin(r)
 	} else {
 		e.end(r)
@@ -49,13 +92,13 @@ func (e *Ears) Ask(verb string, names [][]byte, proto int, at replies.ID, muted 
 // limit is the time that a request waits for servers.
 func (e *Ears) limit() time.Duration { return max(e.cluster.FailoverWait(), time.Second) }
 
-// begin asks for new subscriptions.
+// begin asks for the new subscriptions of a part.
 func (e *Ears) begin(r *request) {
 	if e.wanted == nil {
 		e.wanted, e.ears, e.homeless = map[channel]*subscription{}, map[topology.Node]*ear{}, map[channel]*request{}
 	}
 	if e.stop == nil {
-		e.stop = e.cluster.Watch(func() { e.session.Do(e.adjust) })
+		e.stop = e.cluster.Watch(e.viewChanged)
 	}
 	for _, name := range r.names {
 		t := channel{r.kind, string(name)}
@@ -69,16 +112,8 @@ func (e *Ears) begin(r *request) {
 	e.place(r.fresh, r)
 }
 
-// end asks for the end of subscriptions.
+// end asks for the end of the subscriptions of a part.
 func (e *Ears) end(r *request) {
-	if len(r.names) == 0 {
-		for t := range e.wanted {
-			if t.kind == r.kind {
-				r.names = append(r.names, []byte(t.name))
-			}
-		}
-		slices.SortFunc(r.names, slices.Compare)
-	}
 	for _, name := range r.names {
 		t := channel{r.kind, string(name)}
 		delete(e.homeless, t)
@@ -94,7 +129,7 @@ func (e *Ears) end(r *request) {
 // expire ends the wait of a request for servers that do not answer. Channels that are received from one server have begun.
 func (e *Ears) expire(r *request) {
 	switch {
-	case e.request != r:
+	case e.request != r, r.rests:
 	case e.queues():
 		r.timer.Reset(e.limit()) // a connection will come, or the reason why not
 	case slices.ContainsFunc(r.fresh, func(t channel) bool { return len(e.wanted[t].at) == 0 }):
@@ -105,13 +140,12 @@ func (e *Ears) expire(r *request) {
 	}
 }
 
-// settle answers the request in progress if nothing is left to wait for.
+// settle tells of the present part of the request in progress if nothing is left to wait for.
 func (e *Ears) settle() {
 	r := e.request
-	if r == nil || r.left > 0 {
+	if r == nil || r.left > 0 || r.rests {
 		return
 	}
-	e.request = nil
 	var words []byte
 	for _, name := range r.names {
 		t := channel{r.kind, string(name)}
@@ -132,7 +166,21 @@ func (e *Ears) settle() {
 	if len(r.names) == 0 {
 		words = appendConfirmation(words, e.proto, r.verb, nil, e.count(r.kind))
 	}
-	e.answer(r, words)
+	if len(r.all) == 0 {
+		e.answer(r, words)
+		return
+	}
+	e.tell(r, words)
+	r.rests = true
+	time.AfterFunc(0, func() { // an event loop has other clients, too
+		e.session.Do(func() {
+			if e.request == r {
+				r.timer.Reset(e.limit())
+				e.goOn(r)
+			}
+		})
+		e.session.Flush()
+	})
 }
 
 // count is the number of subscriptions that Redis tells for a kind.
@@ -143,14 +191,23 @@ func (e *Ears) count(k kind) int {
 	return e.told[channels] + e.told[patterns]
 }
 
-// answer gives the reply to a request. Confirmations reach even a client that sees no replies.
+// answer gives the end of the reply to a request.
 func (e *Ears) answer(r *request, words []byte) {
 	r.timer.Stop()
-	if e.request = nil; !r.muted || words[0] != '-' {
-		e.session.Put(r.at, words, false)
-	}
+	e.request = nil
+	e.bytes -= r.size
+	e.tell(r, words)
 	e.session.Resume()
 	e.session.Answered(r.at, 1)
+	e.send()
+}
+
+// tell gives a part of the reply to a request, and the messages that have come for channels of which the client knows then. Confirmations reach even a
+// client that sees no replies.
+func (e *Ears) tell(r *request, words []byte) {
+	if !r.muted || words[0] != '-' {
+		e.session.Put(r.at, words, false)
+	}
 	early := e.early
 	e.early = nil
 	for _, m := range early {
@@ -158,7 +215,6 @@ func (e *Ears) answer(r *request, words []byte) {
 			e.session.Push(m.b)
 		}
 	}
-	e.send()
 }
 
 // fail ends a request with an error. What it has begun is undone.
