@@ -1,6 +1,8 @@
 package proxy
 
 import (
+	"io"
+	"strings"
 	"testing"
 
 	"github.com/lockproxy/lockproxy/internal/direct"
@@ -25,6 +27,25 @@ func TestTheEndOfTheConnectionComesWithTheLastReply(t *testing.T) {
 		}
 		if late > 0 {
 			t.Errorf("the end came later than the reply %d times of %d", late, rounds)
+		}
+	})
+}
+
+// Bytes that the proxy has not read make the kernel reset the connection when it is closed. The last reply is on its way by then.
+func TestTheLastReplyArrivesAlthoughInputIsLeft(t *testing.T) {
+	perEngine(t, func(t *testing.T, redis *redistest.Server, engine string) {
+		s := startStopping(t, redis, engine)
+		const rounds = 200
+		input := "*1\r\n$4\r\nPING\r\n*1\r\n$99999999999\r\n" + strings.Repeat("x", 256<<10)
+		for range rounds {
+			c := dialClient(t, address(s.Server))
+			go func() { _, _ = io.WriteString(c.nc, input) }() // may fail: the connection ends meanwhile
+			for _, want := range []string{"+PONG\r\n", "-ERR Protocol error: invalid bulk length\r\n"} {
+				if got, err := c.frame(); err != nil || got != want {
+					t.Fatalf("%q, %v, want %q", got, err, want)
+				}
+			}
+			_ = c.nc.Close()
 		}
 	})
 }

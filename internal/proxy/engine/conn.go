@@ -159,10 +159,17 @@ func (c *conn) Flush() {
 	}
 }
 
-// next is the session's NextWrite.
+// next is the session's NextWrite. The last output and the end of the connection travel together. TLS has an end of its own.
 func (c *conn) next(done []byte) (b []byte, last bool) {
-	if b, last = c.sess.NextWrite(done); last && b != nil {
+	b, last = c.sess.NextWrite(done)
+	switch {
+	case !last || c.direct == nil:
+	case b != nil:
 		direct.Cork(c.nc)
+	default:
+		if half, ok := c.nc.(interface{ CloseWrite() error }); ok {
+			_ = half.CloseWrite() // the connection is closed next
+		}
 	}
 	return b, last
 }

@@ -169,6 +169,7 @@ func (r *epollClient) take(b []byte, last bool) bool {
 		}
 		return true
 	case last:
+		_ = unix.Shutdown(r.fd, unix.SHUT_WR) // the output is on its way even if input has not been read
 		r.close()
 	default:
 		r.watch(r.events &^ unix.EPOLLOUT)
