@@ -201,7 +201,9 @@ func TestExecPassesSignalsOn(t *testing.T) {
 func TestDeathOfExecLeavesNoOrphans(t *testing.T) {
 	t.Parallel()
 	l := newLocks(t)
-	h := l.start("job", "--", "sh", "-c", family)
+	h := l.start("job", "--", "sh", "-c", `trap "" TERM HUP; (sleep 100) & trap "echo $$ $! > pids" HUP; echo up > up; while :; do wait; done`)
+	l.wrote("up")
+	_ = h.cmd.Process.Signal(syscall.SIGHUP) // is passed on when the guard knows the processes
 	l.wrote("pids")
 	_ = h.cmd.Process.Kill()
 	h.want(-1, "")
