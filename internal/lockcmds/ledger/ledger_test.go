@@ -317,6 +317,23 @@ func TestExtendedByAnotherGrant(t *testing.T) {
 	}
 }
 
+// The answer to a release was lost, and the owner has acquired the lock again meanwhile. If the copy were for that grant, one UNLOCK would take two holds.
+func TestACopyOfAReleaseIsNotForALaterGrant(t *testing.T) {
+	for repeated, want := range map[bool]ledger.Reply{false: ledger.Newer, true: ledger.Unknown} {
+		b, s := newBook(), session("s")
+		h := b.grant(s, "shared", 5, 1, 1, 1)
+		b.settle(t)
+		r := b.Release(s, h.Key, 0)
+		if got := b.Released(&r, ledger.Answer{Status: ledger.OtherGrant, Fence: 6, Repeated: repeated}); got != want {
+			t.Errorf("repeated %v: reply %d, want %d", repeated, got, want)
+		}
+		b.settle(t)
+		if b.Len() != 0 {
+			t.Errorf("repeated %v: the hold has not ended", repeated)
+		}
+	}
+}
+
 // A server that does not know the latest grant has become the primary. The owner's earlier grant, whose release is lost too, is there again.
 func TestAnOlderGrantOfTheOwnerSaysThatTheHoldIsLost(t *testing.T) {
 	for _, owner := range []string{"s", "shared"} {
