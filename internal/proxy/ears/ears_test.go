@@ -1,6 +1,7 @@
 package ears
 
 import (
+	"bytes"
 	"fmt"
 	"strings"
 	"sync"
@@ -32,6 +33,7 @@ type client struct {
 type conn struct {
 	observer stream.Observer
 	sent     []string // commands, as words
+	refusal  []byte   // the server has refused the connection
 	closed   bool
 }
 
@@ -105,9 +107,9 @@ func (n *conn) Observe(o stream.Observer) { n.observer = o }
 func (n *conn) ReadFrames()               {}
 func (n *conn) Send()                     {}
 func (n *conn) Discard()                  { n.closed = true }
-func (n *conn) Connected() bool           { return true }
+func (n *conn) Connected() bool           { return n.refusal == nil }
 func (n *conn) Rejected() bool            { return false }
-func (n *conn) Refusal() []byte           { return nil }
+func (n *conn) Refusal() []byte           { return n.refusal }
 
 func (n *conn) Append(b []byte, _ stream.Receiver, _ uint64, _ int) error {
 	for len(b) > 0 {
@@ -127,14 +129,16 @@ func (n *conn) Append(b []byte, _ stream.Receiver, _ uint64, _ int) error {
 func frame(words ...string) []byte { return resp.AppendCommand(nil, words...) }
 
 // confirm confirms what has been sent to a server.
-func (c *client) confirm(at topology.Node) {
+func (c *client) confirm(at topology.Node) { c.Do(func() { c.confirmLocked(at) }) }
+
+func (c *client) confirmLocked(at topology.Node) {
 	n := c.conns[at]
 	sent := n.sent
 	n.sent = nil
 	for _, line := range sent {
 		words := strings.Fields(line)
 		for _, name := range words[1:] {
-			n.observer.Push(appendConfirmation(nil, 2, words[0], []byte(name), 1), resp.Push)
+			n.observer.(*ear).frame(appendConfirmation(nil, 2, words[0], []byte(name), 1), resp.Push)
 		}
 	}
 }
@@ -298,6 +302,31 @@ func TestALongCommandIsCarriedOutInParts(t *testing.T) {
 	if got := strings.Count(c.got.String(), "unsubscribe"); got != n || c.ears.Listening() {
 		t.Errorf("%d ends of %d subscriptions are told", got, n)
 	}
+}
+
+// A connection that replaces a lost one may be refused between two parts of a command.
+func TestARefusalBetweenTwoPartsLeavesTheFirst(t *testing.T) {
+	c := newClient(t)
+	c.flush = make(chan bool, 1)
+	c.ask("subscribe" + strings.Repeat(" x", maxAsked) + " y")
+	refusal := []byte("-WRONGPASS invalid username-password pair or user is disabled.\r\n")
+	c.Do(func() { // the next part waits for the session
+		c.confirmLocked("a")
+		c.took(bytes.Repeat(confirmed("subscribe", "x", 1), maxAsked))
+		c.conns["a"].observer.(*ear).gone()
+		c.refreshed(viewOf(t, 0))
+		c.conns["b"].refusal = refusal
+		c.conns["b"].observer.(*ear).gone()
+		c.took(refusal)
+		delete(c.conns, "b")
+	})
+	<-c.flush
+	c.refreshed(c.view)
+	c.sent("b", "subscribe x")
+	c.confirm("b")
+	c.ask("subscribe y")
+	c.confirm("b")
+	c.took(confirmed("subscribe", "y", 2))
 }
 
 // A channel that a later part names is not received before.

@@ -28,7 +28,7 @@ type request struct {
 	names [][]byte    // of the present part
 	fresh []channel   // that have begun with it
 	left  int         // confirmations still to come
-	rests bool        // the present part has been told, and the next one has not begun
+	rests bool        // a part has been told, and the next one has not begun: there is no present part
 	timer *time.Timer // limits the wait for them
 }
 
@@ -80,7 +80,7 @@ func (e *Ears) names(k kind) (all [][]byte, size int) {
 // goOn begins the next part of a request.
 func (e *Ears) goOn(r *request) {
 	n := min(len(r.all), maxAsked)
-	r.names, r.all, r.fresh, r.rests = r.all[:n:n], r.all[n:], nil, false
+	r.names, r.all, r.rests = r.all[:n:n], r.all[n:], false
 	if r.on {
 		e.begin(r)
 	} else {
@@ -171,7 +171,7 @@ func (e *Ears) settle() {
 		return
 	}
 	e.tell(r, words)
-	r.rests = true
+	r.names, r.fresh, r.rests = nil, nil, true
 	time.AfterFunc(0, func() { // an event loop has other clients, too
 		e.session.Do(func() {
 			if e.request == r {
@@ -217,7 +217,7 @@ func (e *Ears) tell(r *request, words []byte) {
 	}
 }
 
-// fail ends a request with an error. What it has begun is undone.
+// fail ends a request with an error. What its present part has begun is undone. The client has been told of the parts before it.
 func (e *Ears) fail(r *request, words []byte) {
 	for _, t := range r.fresh {
 		for _, one := range e.ears {
