@@ -283,18 +283,22 @@ func (o *ear) gone() {
 	}
 	rejected := o.conn.Rejected() || refusal != nil && string(refusal) != string(shared.NoUpstream) && !o.conn.Connected()
 	o.conn.Discard()
-	lost := map[channel]*request{}
+	var lost []channel
+	waited := map[channel]*request{}
 	for t, confirmed := range o.asked {
 		if confirmed {
-			lost[t] = nil
+			lost = append(lost, t)
 		}
-		e.without(t, o)
 	}
 	for _, a := range append(o.asks, o.unsent...) {
 		o.drop(a)
-		for _, t := range a.channels {
-			if a.on {
-				lost[t] = a.r
+		switch {
+		case !a.on:
+		case a.r == nil:
+			lost = append(lost, a.channels...)
+		default:
+			for _, t := range a.channels {
+				waited[t] = a.r
 			}
 		}
 	}
@@ -306,10 +310,15 @@ func (o *ear) gone() {
 			return
 		}
 	}
-	for t, r := range lost {
+	for t, r := range waited {
 		e.lost(t, r, o.at)
 	}
-	e.settle()
+	e.inParts(lost, func(part []channel) {
+		for _, t := range part {
+			e.without(t, o)
+			e.lost(t, nil, o.at)
+		}
+	}, e.settle)
 }
 
 var _ stream.Observer = (*ear)(nil)

@@ -206,31 +206,54 @@ func (e *Ears) rehome(hint topology.Node) {
 	}
 	e.seeking = true
 	e.session.Later(hint, e.attempts.Pause(), func() {
-		e.seeking = false
-		list := map[*request][]channel{}
-		for t, r := range e.homeless {
-			if list[r] = append(list[r], t); r != nil {
-				r.left--
-			}
-		}
-		e.homeless = map[channel]*request{}
-		for r, some := range list {
-			e.place(some, r)
-		}
-		e.rehome(topology.Any)
-		e.settle()
+		e.inParts(slices.Collect(maps.Keys(e.homeless)), e.shelter, func() {
+			e.seeking = false
+			e.rehome(topology.Any)
+			e.settle()
+		})
 	})
 }
 
-// viewChanged moves subscriptions after a change of the view, some at a time: a client chooses how many there are. The session is not locked.
-func (e *Ears) viewChanged() {
-	var all []channel
-	e.session.Do(func() { all = slices.Collect(maps.Keys(e.wanted)) })
-	for part := range slices.Chunk(all, maxAsked) {
-		if !e.session.Do(func() { e.adjust(part) }) {
-			return
+// shelter places those of some channels that are still homeless.
+func (e *Ears) shelter(some []channel) {
+	list := map[*request][]channel{}
+	for _, t := range some {
+		r, waits := e.homeless[t]
+		if !waits {
+			continue
+		}
+		delete(e.homeless, t)
+		if list[r] = append(list[r], t); r != nil {
+			r.left--
 		}
 	}
+	for r, part := range list {
+		e.place(part, r)
+	}
+}
+
+// inParts calls f for a list of channels, some at a time, and then done: a client chooses how many there are. Each part is a step of its own. Channels
+// of a later part may have ended before it.
+func (e *Ears) inParts(list []channel, f func(part []channel), done func()) {
+	n := min(len(list), maxAsked)
+	if f(list[:n]); n == len(list) {
+		done()
+		return
+	}
+	e.next(func() { e.inParts(list[n:], f, done) })
+}
+
+// next calls f in a step of its own: an event loop has other clients, too.
+func (e *Ears) next(f func()) {
+	time.AfterFunc(0, func() {
+		e.session.Do(f)
+		e.session.Flush()
+	})
+}
+
+// viewChanged moves subscriptions after a change of the view. The session is not locked.
+func (e *Ears) viewChanged() {
+	e.session.Do(func() { e.inParts(slices.Collect(maps.Keys(e.wanted)), e.adjust, func() {}) })
 }
 
 // adjust moves those of some subscriptions that belong elsewhere. The others cost a look.
@@ -270,7 +293,7 @@ func (e *Ears) Again(proto int) {
 		one.close()
 	}
 	clear(e.ears)
-	e.place(list, nil)
+	e.inParts(list, e.adjust, func() {})
 }
 
 // Close ends all subscriptions. The client is told nothing.

@@ -342,6 +342,52 @@ func TestTheEndOfASessionEndsALongCommand(t *testing.T) {
 	}
 }
 
+// A client chooses how many channels a server that ends takes with it.
+func TestManyChannelsMoveInParts(t *testing.T) {
+	c := newClient(t)
+	const n = 2*maxAsked + 1
+	for i := range n {
+		c.ask(fmt.Sprint("subscribe ch", i))
+		c.confirm("a")
+	}
+	c.got.Reset()
+	c.flush = make(chan bool)
+	finish := func() {
+		for range 2 {
+			<-c.flush
+		}
+	}
+	old := c.conns["a"].observer.(*ear)
+	c.Do(func() {
+		old.gone()
+		if got := len(c.ears.homeless); got != maxAsked {
+			t.Errorf("%d channels have lost their server in one step", got)
+		}
+	})
+	finish()
+	c.Do(func() {
+		c.refreshed(viewOf(t, 0))
+		if got := len(c.ears.homeless); got != n-maxAsked {
+			t.Errorf("%d channels are still homeless after one step", got)
+		}
+	})
+	finish()
+	c.confirm("b")
+	c.Do(func() {
+		c.ears.Again(3)
+		if got := len(c.ears.ears["b"].asked); got != maxAsked {
+			t.Errorf("%d channels begin anew in one step", got)
+		}
+	})
+	finish()
+	c.confirm("b")
+	if got := len(c.ears.ears["b"].asked); got != n || len(c.ears.homeless) != 0 {
+		t.Errorf("%d channels are received, want %d", got, n)
+	}
+	c.conns["b"].observer.Push(frame("message", "ch0", "m"), resp.Array)
+	c.took(frame("message", "ch0", "m"))
+}
+
 func TestMessagesFollowTheConfirmation(t *testing.T) {
 	c := newClient(t)
 	c.ask("psubscribe __key* p*")

@@ -172,14 +172,11 @@ func (e *Ears) settle() {
 	}
 	e.tell(r, words)
 	r.names, r.fresh, r.rests = nil, nil, true
-	time.AfterFunc(0, func() { // an event loop has other clients, too
-		e.session.Do(func() {
-			if e.request == r {
-				r.timer.Reset(e.limit())
-				e.goOn(r)
-			}
-		})
-		e.session.Flush()
+	e.next(func() {
+		if e.request == r {
+			r.timer.Reset(e.limit())
+			e.goOn(r)
+		}
 	})
 }
 
@@ -217,7 +214,7 @@ func (e *Ears) tell(r *request, words []byte) {
 	}
 }
 
-// fail ends a request with an error. What its present part has begun is undone. The client has been told of the parts before it.
+// fail ends a request with an error, and undoes the subscriptions of its present part. The client has been told of the parts before it.
 func (e *Ears) fail(r *request, words []byte) {
 	for _, t := range r.fresh {
 		for _, one := range e.ears {
