@@ -46,6 +46,18 @@ func named(t *testing.T, addr, name string) *peer {
 	return c
 }
 
+// A lock command may be read before Redis has answered the CLIENT SETNAME in front of it.
+func TestLocksKnowTheNameOfTheSameWrite(t *testing.T) {
+	eachEngine(t, func(t *testing.T, _ *redistest.Server, srv *Server) {
+		c := dialClient(t, address(srv))
+		c.raw(inline("CLIENT SETNAME early", "LOCK k", "LOCKLIST"))
+		c.expect(2)
+		if got, err := c.frame(); err != nil || !strings.Contains(got, "\nearly\r\n") {
+			t.Errorf("LOCKLIST: %q, %v", got, err)
+		}
+	})
+}
+
 func (c *peer) id() string {
 	c.t.Helper()
 	return strconv.Itoa(integer(c.t, c.quiet("CLIENT", "ID")))

@@ -351,7 +351,7 @@ func (l *logins) become(id upstream.Identity) {
 // rename keeps the client's name. byCommand: CLIENT SETNAME has given it.
 func (l *logins) rename(name string, byCommand bool) {
 	s := l.s
-	s.name = name
+	s.name, s.called = name, name
 	if s.pin != nil {
 		s.pin.conn.Named(name, byCommand)
 	}

@@ -100,7 +100,7 @@ func (f *profile) reset(raw []byte) bool {
 
 func (f *profile) resetState() {
 	s := f.s
-	f.reply, f.name = replyOn, ""
+	f.reply, f.name, f.called = replyOn, "", ""
 	s.ears.Close()
 	s.startOver()
 }
@@ -125,9 +125,15 @@ func (f *profile) setName(h *handlers.Reply, raw []byte) []byte {
 	h.Done = func(reply []byte) {
 		if resp.IsOK(reply) {
 			s.rename(name, true)
+		} else {
+			s.called = s.name
 		}
 	}
-	if s.pin == nil && idchange.ValidName(s.args[2]) {
+	if !idchange.ValidName(s.args[2]) {
+		return raw
+	}
+	s.called = name
+	if s.pin == nil {
 		return resp.AppendCommand(nil, string(s.args[0]), string(s.args[1]), "")
 	}
 	return raw

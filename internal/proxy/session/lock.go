@@ -141,7 +141,7 @@ func (l *lockSession) caller() contract.Caller {
 	}
 	return contract.Caller{
 		Session: l, ID: l.ID, Token: l.token, Losses: l.lossesHere(), Held: &l.held,
-		Info: contract.ClientInfo{Addr: l.Addr, Name: l.name}, Library: l.library,
+		Info: contract.ClientInfo{Addr: l.Addr, Name: l.called}, Library: l.library,
 		Proto: l.ident.Proto, NothingPending: l.Slots.Due() == 0,
 	}
 }

@@ -48,7 +48,7 @@ func (m *memory) moving() int {
 func (m *memory) stationary() int {
 	s := m.s
 	n := s.Kept() + s.ears.Bytes() + cap(s.script) + cap(s.args)*argCost + m.gathered + m.locking +
-		len(s.name) + len(s.lib[0]) + len(s.lib[1]) + len(s.library) + len(s.ident.User) + len(s.ident.Password)
+		len(s.name) + len(s.called) + len(s.lib[0]) + len(s.lib[1]) + len(s.library) + len(s.ident.User) + len(s.ident.Password)
 	if p := s.pin; p != nil {
 		n += len(p.Steps)*stepCost + p.Names + len(p.Kept)*argCost + p.Size + p.execution.expects()*expectedCost + p.frame
 	}

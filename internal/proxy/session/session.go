@@ -198,11 +198,11 @@ type logins struct {
 
 // profile is what the client has said of itself.
 type profile struct {
-	s       *Session
-	reply   replyMode
-	name    string    // CLIENT SETNAME
-	lib     [2]string // CLIENT SETINFO: LIB-NAME, LIB-VER
-	library string    // the LIB-NAME that it has announced, also to a Redis that does not know SETINFO
+	s            *Session
+	reply        replyMode
+	name, called string    // CLIENT SETNAME that Redis has accepted; that the client has sent, for locks
+	lib          [2]string // CLIENT SETINFO: LIB-NAME, LIB-VER
+	library      string    // the LIB-NAME that it has announced, also to a Redis that does not know SETINFO
 }
 
 // replyMode is the setting of CLIENT REPLY.
