@@ -27,16 +27,18 @@ func LeftFD(fd int) bool {
 }
 
 // holds reports what is true of the file descriptor of the socket under nc; false if there is none.
-func holds(nc net.Conn, of func(fd int) bool) bool {
+func holds(nc net.Conn, of func(fd int) bool) (is bool) {
+	onSocket(nc, func(fd int) { is = of(fd) })
+	return is
+}
+
+// onSocket calls f with the file descriptor of the socket under nc, if there is one.
+func onSocket(nc net.Conn, f func(fd int)) {
 	sc, ok := Socket(nc).(syscall.Conn)
 	if !ok {
-		return false
+		return
 	}
-	raw, err := sc.SyscallConn()
-	if err != nil {
-		return false
+	if raw, err := sc.SyscallConn(); err == nil {
+		_ = raw.Control(func(fd uintptr) { f(int(fd)) }) // it fails if the socket is closed
 	}
-	is := false
-	err = raw.Control(func(fd uintptr) { is = of(int(fd)) })
-	return err == nil && is
 }
