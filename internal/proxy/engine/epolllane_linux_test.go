@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"net"
 	"testing"
 
 	"go.uber.org/zap"
@@ -11,13 +10,14 @@ import (
 	"github.com/lockproxy/lockproxy/internal/upstream/wire"
 )
 
-// losses is a receiver that hears of lost requests.
-type losses chan bool
+// lost is the receiver of a request that gets no reply.
+type lost struct {
+	stream.Receiver
+	sent bool // as it is told
+}
 
-func (l losses) Replies(uint64, []byte, int, bool) {}
-func (l losses) Lost(_ uint64, _ int, sent bool)   { l <- sent }
-func (l losses) Flush()                            {}
-func (l losses) Keeps() bool                       { return false }
+func (l *lost) Lost(_ uint64, _ int, sent bool) { l.sent = sent }
+func (l *lost) Flush()                          {}
 
 // The connection of a lane has ended before its first bytes, of which the loop hears when it writes them.
 func TestRequestsOfAFailedWriteAreUnsent(t *testing.T) {
@@ -27,26 +27,18 @@ func TestRequestsOfAFailedWriteAreUnsent(t *testing.T) {
 	}
 	e.Run()
 	defer e.Stop()
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
+	own := flooded(t)
+	if err := own.CloseWrite(); err != nil { // writing fails from now on, and the loop reads nothing
 		t.Fatal(err)
 	}
-	defer ln.Close()
-	own, err := net.Dial("tcp", ln.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := own.(*net.TCPConn).CloseWrite(); err != nil { // writing fails from now on, and the loop reads nothing
-		t.Fatal(err)
-	}
-	s, lost := stream.New(), make(losses, 1)
+	s, request := stream.New(), &lost{sent: true}
 	mover := e.loops[0].Attach(wire.New(s))
 	s.OnAppend(mover.Ring)
-	if err := s.Append([]byte("PING\r\n"), lost, 0, 1); err != nil {
+	if err := s.Append([]byte("PING\r\n"), request, 0, 1); err != nil {
 		t.Fatal(err)
 	}
 	s.Refuse(mover.Drive(own, nil))
-	if <-lost {
+	if request.sent {
 		t.Error("the request counts as sent")
 	}
 }

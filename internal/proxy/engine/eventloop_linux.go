@@ -220,8 +220,8 @@ func (l *eventLoop) enter(fd int, s socket, events uint32) error {
 	return nil
 }
 
-// leave forgets fd, which may not have entered, and closes it. It runs in settle, when no event of this round is left that could be taken for one of
-// another socket with the same number.
+// leave forgets fd, which may not have entered, and closes it. A socket that gets the same number enters in settle, when no event of this round is left
+// that could be taken for one of its own.
 func (l *eventLoop) leave(fd int) {
 	if fd < len(l.sockets) {
 		l.sockets[fd] = nil

@@ -33,7 +33,7 @@ type span struct {
 	to   Receiver
 	tag  uint64
 	n    int
-	size int // bytes; of no meaning once the requests have been taken
+	size int // bytes; of no meaning once some of the requests have been answered
 }
 
 // state of a stream's connection.

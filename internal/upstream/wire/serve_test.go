@@ -16,26 +16,26 @@ type ended struct {
 
 func (e ended) Write([]byte) (int, error) { return e.part, errors.New("it has ended") }
 
-// losses is a receiver that hears of lost requests.
-type losses chan bool
+// lost is the receiver of a request that gets no reply.
+type lost struct {
+	stream.Receiver
+	sent bool // as it is told
+}
 
-func (l losses) Replies(uint64, []byte, int, bool) {}
-func (l losses) Lost(_ uint64, _ int, sent bool)   { l <- sent }
-func (l losses) Flush()                            {}
-func (l losses) Keeps() bool                       { return false }
+func (l *lost) Lost(_ uint64, _ int, sent bool) { l.sent = sent }
+func (l *lost) Flush()                          {}
 
 func TestRequestsOfAFailedWriteAreUnsent(t *testing.T) {
 	for part, want := range map[int]bool{0: false, 1: true} {
 		own, redis := net.Pipe()
 		defer redis.Close()
-		s, lost := stream.New(), make(losses, 1)
-		if err := s.Append([]byte("PING\r\n"), lost, 0, 1); err != nil {
+		s, request := stream.New(), &lost{sent: !want}
+		if err := s.Append([]byte("PING\r\n"), request, 0, 1); err != nil {
 			t.Fatal(err)
 		}
-		err := Serve(ended{own, part}, s, nil)
-		s.Refuse(err)
-		if got := <-lost; got != want {
-			t.Errorf("%d bytes written: sent %v, want %v", part, got, want)
+		s.Refuse(Serve(ended{own, part}, s, nil))
+		if request.sent != want {
+			t.Errorf("%d bytes written: sent %v, want %v", part, request.sent, want)
 		}
 	}
 }
