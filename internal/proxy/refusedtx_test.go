@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -9,38 +10,47 @@ import (
 	"github.com/lockproxy/lockproxy/internal/redistest"
 )
 
-// No pin is free for a MULTI. The client has sent the commands of the transaction with it, so none of them runs alone.
-func TestNothingOfARefusedTransactionRunsAlone(t *testing.T) {
+// noPin refuses a command that needs a pin.
+const noPin = "-OVERLOADED no upstream connection is free (max-pins), nothing was sent\r\n"
+
+// withoutPins runs a test on both engines with two clients. The first one watches a key, for which it has the only pin.
+func withoutPins(t *testing.T, test func(t *testing.T, srv *Server, holder, c *peer)) {
 	perEngine(t, func(t *testing.T, redis *redistest.Server, engine string) {
 		srv := startProxy(t, redis, func(o *Options) {
 			o.Engine, o.Upstream.MaxPins, o.Upstream.PinWait = engine, 1, 50*time.Millisecond
 		})
-		holder, c := dialClient(t, address(srv)), dialClient(t, address(srv))
+		holder := dialClient(t, address(srv))
 		holder.script("WATCH w", "+OK")
-		const full = "-OVERLOADED no upstream connection is free (max-pins), nothing was sent\r\n"
+		test(t, srv, holder, dialClient(t, address(srv)))
+	})
+}
+
+// No pin is free for a MULTI. The client has sent the commands of the transaction with it, so none of them runs alone.
+func TestNothingOfARefusedTransactionRunsAlone(t *testing.T) {
+	withoutPins(t, func(t *testing.T, srv *Server, holder, c *peer) {
 		for _, end := range []string{"EXEC", "DISCARD"} {
 			c.script("LOCK l", ":") // the connection, and so the lock, stays
 			c.raw(inline("MULTI", "SET k 1"))
-			c.refused(full, 2)
+			c.refused(noPin, 2)
 			c.raw(inline("SET k 2", "SELECT 1", "LOCK l2", "SUBSCRIBE c", "WATCH k", "CLIENT REPLY SKIP", "PING", end))
-			c.refused(full, 8)
+			c.refused(noPin, 8)
 			c.script("GET k", "$-1", "UNLOCK l", ":1")
 		}
 		const size = 5 << 20 // is streamed
 		c.raw(inline("MULTI") + fmt.Sprintf("*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$%d\r\n", size))
-		c.refused(full, 1)
+		c.refused(noPin, 1)
 		c.raw(strings.Repeat("x", size) + "\r\n" + inline("EXEC"))
-		c.refused(full, 2)
+		c.refused(noPin, 2)
 		c.raw(inline("MULTI", "SET k 1"))
-		c.refused(full, 2)
-		c.script("RESET", "+RESET", "SET k 3", "+OK", "MULTI", full, "GET k", "$1\r\n3\r\n") // this client waits for each reply
+		c.refused(noPin, 2)
+		c.script("RESET", "+RESET", "SET k 3", "+OK", "MULTI", noPin, "GET k", "$1\r\n3\r\n") // this client waits for each reply
 		timeouts := srv.Stats().PinTimeouts
 		c.raw(inline("CLIENT REPLY OFF", "MULTI")) // it cannot wait for the reply
 		waitFor(t, "the refusal", func() bool { return srv.Stats().PinTimeouts > timeouts })
 		c.raw(inline("SET k 8", "EXEC"))
 		c.script("CLIENT REPLY ON", "+OK", "GET k", "$1\r\n3\r\n")
 		c.raw(inline("MULTI", "SET k 4"))
-		c.refused(full, 2)
+		c.refused(noPin, 2)
 		holder.script("UNWATCH", "+OK")
 		c.script("MULTI", "+OK", "SET k 5", "+QUEUED", "EXEC", "*1\r\n+OK\r\n", "GET k", "$1\r\n5\r\n")
 	})
@@ -48,21 +58,15 @@ func TestNothingOfARefusedTransactionRunsAlone(t *testing.T) {
 
 // No pin is free for a WATCH. The client has sent a transaction with it, which would run without the watch.
 func TestNoTransactionRunsBehindARefusedWatch(t *testing.T) {
-	perEngine(t, func(t *testing.T, redis *redistest.Server, engine string) {
-		srv := startProxy(t, redis, func(o *Options) {
-			o.Engine, o.Upstream.MaxPins, o.Upstream.PinWait = engine, 1, 50*time.Millisecond
-		})
-		holder, c := dialClient(t, address(srv)), dialClient(t, address(srv))
-		holder.script("WATCH w", "+OK")
-		const full = "-OVERLOADED no upstream connection is free (max-pins), nothing was sent\r\n"
+	withoutPins(t, func(t *testing.T, srv *Server, holder, c *peer) {
 		before := srv.Stats().PinTimeouts
 		c.raw(inline("WATCH k", "GET k", "MULTI", "SET k 1", "EXEC"))
 		waitFor(t, "the refusal", func() bool { return srv.Stats().PinTimeouts > before })
 		holder.script("UNWATCH", "+OK") // the transaction would find a connection
-		c.refused(full, 5)
+		c.refused(noPin, 5)
 		c.script("GET k", "$-1")
 		holder.script("WATCH w", "+OK")
-		c.script("WATCH k", full) // this client waits for each reply
+		c.script("WATCH k", noPin) // this client waits for each reply
 		holder.script("UNWATCH", "+OK")
 		c.script("MULTI", "+OK", "SET k 2", "+QUEUED", "EXEC", "*1\r\n+OK\r\n", "GET k", "$1\r\n2\r\n")
 	})
@@ -89,6 +93,20 @@ func TestNothingRunsInADatabaseThatTheClientHasLeft(t *testing.T) {
 		c.refused(unreachable, 4)
 		c.script("GET k", "$1\r\n3\r\n", "SELECT 1", "+OK", "GET k", "$-1")
 	})
+}
+
+// The first bytes of a client may hold a SELECT that is refused at once, and commands behind it.
+func TestTheFirstSelectIsRefusedWithWhatCameWithIt(t *testing.T) {
+	perEngine(t, func(t *testing.T, redis *redistest.Server, engine string) {
+		srv := startProxy(t, redis, func(o *Options) { o.Engine, o.ClientAuth, o.Upstream.MaxLanes = engine, AuthProxy, 8 })
+		for db := range 7 {
+			dialClient(t, address(srv)).script("SELECT "+strconv.Itoa(db), "+OK", "SET k 1", "+OK")
+		}
+		late := dialClient(t, address(srv))
+		late.raw(inline("SELECT 50", "SET k 2"))
+		late.refused("-OVERLOADED no connection to share is free for this identity (max-lanes), nothing was sent\r\n", 2)
+		late.script("GET k", "$1\r\n1\r\n")
+	}, "--databases", "100")
 }
 
 // Redis is away when MULTI comes, and is there again for the commands behind it.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"net"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -228,7 +229,7 @@ func (srv *Server) handle(rc redcon.Conn, cmd redcon.Command) {
 func (srv *Server) serve(a *pendingConn, by time.Time, first []byte) error {
 	var s *session.Session
 	return srv.engine.Adopt(engine.Arrival{
-		Conn: a.stream, Addr: a.Addr, Read: [][]byte{first, a.buf},
+		Conn: a.stream, Addr: a.Addr, Read: append(slices.Clip(first), a.buf...),
 		Open: func(c engine.Client, fd int) engine.Session {
 			s = session.New(a.Origin, srv.shared, c)
 			if fd != 0 {

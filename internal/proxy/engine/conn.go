@@ -48,7 +48,7 @@ func serve(opts Options, a Arrival) error {
 }
 
 // readLoop feeds the session until the client is gone. first was read before the conn existed.
-func (c *conn) readLoop(first [][]byte) {
+func (c *conn) readLoop(first []byte) {
 	err := c.read(first)
 	switch {
 	case errors.Is(err, io.EOF):
@@ -64,11 +64,9 @@ func (c *conn) readLoop(first [][]byte) {
 }
 
 // read feeds the session until the client or the session has ended.
-func (c *conn) read(first [][]byte) error {
-	for _, b := range first {
-		if err := c.feed(b); err != nil {
-			return err
-		}
+func (c *conn) read(first []byte) error {
+	if err := c.feed(first); err != nil {
+		return err
 	}
 	buf, _ := readBuffers.Get().(*[readSize]byte)
 	defer readBuffers.Put(buf)

@@ -34,17 +34,15 @@ type epollClient struct {
 
 // begin adds the client to epoll, settles what others have asked for since it was opened, and handles the bytes that it has already
 // sent.
-func (r *epollClient) begin(first [][]byte) {
+func (r *epollClient) begin(first []byte) {
 	r.events = watchInput
 	if err := r.loop.enter(r.fd, r, r.events); err != nil {
 		r.close()
 		return
 	}
 	r.settle()
-	for _, b := range first {
-		if len(b) > 0 && !r.shut {
-			r.feed(b)
-		}
+	if !r.shut {
+		r.feed(first)
 	}
 }
 

@@ -31,7 +31,7 @@ func TestHangupOfAClientThatBegins(t *testing.T) {
 			defer e.Stop()
 			s, closed := &brief{}, make(chan struct{})
 			err = e.Adopt(Arrival{
-				Conn: flooded(t), Read: [][]byte{[]byte("PING\r\n")},
+				Conn: flooded(t), Read: []byte("PING\r\n"),
 				Open: func(Client, int) Session { return s },
 				Opened: func(c Client) error {
 					c.Hangup()
