@@ -87,21 +87,24 @@ func (s *set) join(m *member) {
 	}
 }
 
-// drop removes a lane from the set. Its users stay on it; without any it is closed.
-func (s *set) drop(i int) {
+// drop removes a lane from the set. Its users stay on it; without any it is closed. inUse may be nil.
+func (s *set) drop(i int, inUse func(*member)) {
 	m := s.members[i]
 	m.lane.Settle(true)
 	s.members[i] = nil
 	s.lineup.Close(i)
-	if m.users == 0 {
+	switch {
+	case m.users == 0:
 		s.all.closeLocked(m)
+	case inUse != nil:
+		inUse(m)
 	}
 }
 
-func (s *set) dropAll() {
+func (s *set) dropAll(inUse func(*member)) {
 	for i, m := range s.members {
 		if m != nil {
-			s.drop(i)
+			s.drop(i, inUse)
 		}
 	}
 }
@@ -158,7 +161,7 @@ func (s *set) trim(t time.Time) {
 		case !spare:
 			spare = true
 		default:
-			s.drop(i)
+			s.drop(i, nil)
 		}
 	}
 }
@@ -193,7 +196,7 @@ func (s *set) Lost(*lane.Lane) {
 func (s *set) Rejected(l *lane.Lane) {
 	s.all.mu.Lock()
 	if m := s.all.members[l]; m != nil && !m.isDropped() {
-		s.drop(m.number)
+		s.drop(m.number, nil)
 		if s.isEmpty() {
 			s.all.removeLocked(s)
 		}
