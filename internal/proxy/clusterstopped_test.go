@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -56,12 +57,7 @@ func TestClientsOfADemotedServerStay(t *testing.T) {
 	c.Nodes[3].Do(t, "CLUSTER", "FAILOVER", "TAKEOVER")
 	c.AwaitOwner(slot, c.Nodes[3], c.Nodes[1], c.Nodes[2], c.Nodes[3])
 	for _, srv := range proxies {
-		redistest.Eventually(t, patience, "the view with the successor", func() bool {
-			done := make(chan struct{})
-			srv.shared.Upstream.Refresh(upstream.AnyNode, func() { close(done) })
-			<-done
-			return srv.shared.Upstream.View().Owner(slot).Address == c.Nodes[3].Addr()
-		})
+		awaitOwner(t, srv, slot, c.Nodes[3])
 	}
 	time.Sleep(300 * time.Millisecond) // the fault: it takes so long
 	c.Nodes[0].Continue()
@@ -74,4 +70,49 @@ func TestClientsOfADemotedServerStay(t *testing.T) {
 		}
 		of.watches.script("MULTI", "+OK", "GET "+key, "+QUEUED", "EXEC", "*-1")
 	}
+}
+
+// A server that is demoted and promoted again keeps its clients. One of them has sent nothing meanwhile, and has a command there when the time is over
+// that the server had after it was demoted.
+func TestClientsOfAServerThatIsPromotedAgainStay(t *testing.T) {
+	t.Parallel()
+	c := redistest.StartCluster(t, 3, 1)
+	c.SetNodeTimeout(20 * time.Second)
+	const wait = 4 * time.Second
+	key := keyOf(t, c, c.Nodes[0])
+	slot := slots.Of([]byte(key))
+	proxies := startOverCluster(t, c, func(o *Options) { o.Upstream.FailoverWait = wait })
+	all := map[string]*peer{}
+	for engine, srv := range proxies {
+		all[engine] = dialClient(t, address(srv))
+		all[engine].script("SET "+key+" "+engine, "+OK")
+	}
+	for _, owner := range []*redistest.Server{c.Nodes[3], c.Nodes[0]} {
+		owner.Do(t, "CLUSTER", "FAILOVER", "TAKEOVER")
+		c.AwaitOwner(slot, owner, c.Nodes...)
+		for _, srv := range proxies {
+			awaitOwner(t, srv, slot, owner)
+		}
+	}
+	const script = "redis.call('GET', KEYS[1]) repeat until tonumber(redis.call('TIME')[1]) > tonumber(ARGV[1]) return 1"
+	for _, client := range all {
+		client.send("EVAL", script, "1", key, strconv.FormatInt(time.Now().Add(wait).Unix(), 10))
+	}
+	for engine, client := range all {
+		if got, err := client.frame(); got != ":1\r\n" || err != nil {
+			t.Errorf("%s: %q, %v", engine, got, err)
+		}
+	}
+}
+
+// awaitOwner waits until a proxy sends the commands for a slot to that server.
+func awaitOwner(t *testing.T, srv *Server, slot int, owner *redistest.Server) {
+	t.Helper()
+	redistest.Eventually(t, patience, "the view with the successor", func() bool {
+		done := make(chan struct{})
+		srv.shared.Upstream.Refresh(upstream.AnyNode, func() { close(done) })
+		<-done
+		now := srv.shared.Upstream.View().Owner(slot)
+		return now != nil && now.Address == owner.Addr()
+	})
 }

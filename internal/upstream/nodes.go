@@ -57,8 +57,8 @@ func (n *nodes) refreshViews(u *Upstream, servers dial.Resolver) {
 	}
 	n.cluster, n.wait = c, u.opts.FailoverWait
 	n.views = refresh.New(refresh.Options{
-		Dialer: u.dialer, Cluster: c, Own: u.Own(), Logger: u.opts.Logger, Changed: func(v *cluster.View) {
-			u.viewChanged(v)
+		Dialer: u.dialer, Cluster: c, Own: u.Own(), Logger: u.opts.Logger, Changed: func() {
+			u.viewChanged()
 			n.cluster.Tell()
 		}, Outcome: u.contacts.Note,
 	})
@@ -101,19 +101,18 @@ func (n *nodes) patience() time.Duration {
 const grace = 150 * time.Millisecond
 
 // viewChanged gives up the connections to servers that serve no slots any more. Commands that they have not answered in time are lost: a server that has
-// been stopped would answer never, and keep its clients.
-func (u *Upstream) viewChanged(v *cluster.View) {
-	for _, alive := range []bool{true, false} {
-		gone := func(at Node) bool {
-			return at != topology.Any && v.Primary(string(at)) == nil && v.Lives(string(at)) == alive
+// been stopped would answer never, and keep its clients. One that serves slots again by then keeps its connections.
+func (u *Upstream) viewChanged() {
+	gone := func(at Node) bool { return at != topology.Any && u.View().Primary(string(at)) == nil }
+	alive := func(at Node) bool { return u.View().Lives(string(at)) }
+	patience := func(at Node) time.Duration {
+		if alive(at) {
+			return max(grace, u.wait)
 		}
-		patience := grace
-		if alive {
-			patience = max(grace, u.wait)
-		}
-		u.lanes.DropAt(gone, patience)
-		u.pins.DropAt(gone, patience, alive)
+		return grace
 	}
+	u.lanes.DropAt(gone, patience)
+	u.pins.DropAt(gone, alive, patience)
 }
 
 // laneLost notes that a lane has lost its connection.

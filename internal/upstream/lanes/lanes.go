@@ -194,7 +194,7 @@ func (ls *Lanes) evictLocked(sets []*set) {
 	for _, s := range sets {
 		delete(ls.sets, s.key)
 		s.looks.Stop()
-		s.dropAll(nil)
+		s.dropAll()
 	}
 }
 
@@ -223,20 +223,32 @@ func (ls *Lanes) DropBare() {
 	for k, s := range ls.sets {
 		if !k.target.ID.Authenticated() {
 			ls.removeLocked(s)
-			s.dropAll(nil)
+			s.dropAll()
 		}
 	}
 }
 
-// DropAt closes the lanes that lead to some servers: unused ones at once, others after a time for their replies.
-func (ls *Lanes) DropAt(which func(at topology.Node) bool, grace time.Duration) {
+// DropAt closes the lanes that lead to servers that are gone: unused ones at once, others after a time for their replies, unless the server is back by
+// then. gone requires no locks, and may be called later.
+func (ls *Lanes) DropAt(gone func(at topology.Node) bool, grace func(at topology.Node) time.Duration) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
 	for k, s := range ls.sets {
-		if which(k.target.At) {
+		if gone(k.target.At) {
 			ls.removeLocked(s)
-			s.dropAll(func(m *member) { time.AfterFunc(grace, m.lane.Close) })
+			s.dropAll()
 		}
+	}
+	for l := range ls.members { // also those that were dropped before their server came back
+		at := l.At()
+		if !gone(at) {
+			continue
+		}
+		time.AfterFunc(grace(at), func() {
+			if gone(at) {
+				l.Close()
+			}
+		})
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"net"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -246,11 +247,23 @@ func TestLanesToAServerThatIsGoneEndAfterAGrace(t *testing.T) {
 		idle := w.Lane(in(0), "gone", nil, "", lineup.Scripts)
 		stays := w.Lane(in(0), "stays", nil, "", lineup.Reads)
 		w.Leave(idle)
-		w.DropAt(func(at topology.Node) bool { return at == "gone" }, time.Second)
+		var back atomic.Bool
+		drop := func() {
+			w.DropAt(func(at topology.Node) bool { return at == "gone" && !back.Load() }, func(topology.Node) time.Duration { return time.Second })
+		}
+		drop()
 		synctest.Wait()
 		if ended(used) || !ended(idle) || ended(stays) {
 			t.Error("at once, the unused lane ends alone")
 		}
+		back.Store(true)
+		time.Sleep(time.Second)
+		synctest.Wait()
+		if ended(used) {
+			t.Error("a lane to a server that is back ends")
+		}
+		back.Store(false)
+		drop()
 		time.Sleep(time.Second)
 		synctest.Wait()
 		if !ended(used) || ended(stays) {

@@ -87,24 +87,21 @@ func (s *set) join(m *member) {
 	}
 }
 
-// drop removes a lane from the set. Its users stay on it; without any it is closed. inUse may be nil.
-func (s *set) drop(i int, inUse func(*member)) {
+// drop removes a lane from the set. Its users stay on it; without any it is closed.
+func (s *set) drop(i int) {
 	m := s.members[i]
 	m.lane.Settle(true)
 	s.members[i] = nil
 	s.lineup.Close(i)
-	switch {
-	case m.users == 0:
+	if m.users == 0 {
 		s.all.closeLocked(m)
-	case inUse != nil:
-		inUse(m)
 	}
 }
 
-func (s *set) dropAll(inUse func(*member)) {
+func (s *set) dropAll() {
 	for i, m := range s.members {
 		if m != nil {
-			s.drop(i, inUse)
+			s.drop(i)
 		}
 	}
 }
@@ -161,7 +158,7 @@ func (s *set) trim(t time.Time) {
 		case !spare:
 			spare = true
 		default:
-			s.drop(i, nil)
+			s.drop(i)
 		}
 	}
 }
@@ -196,7 +193,7 @@ func (s *set) Lost(*lane.Lane) {
 func (s *set) Rejected(l *lane.Lane) {
 	s.all.mu.Lock()
 	if m := s.all.members[l]; m != nil && !m.isDropped() {
-		s.drop(m.number, nil)
+		s.drop(m.number)
 		if s.isEmpty() {
 			s.all.removeLocked(s)
 		}

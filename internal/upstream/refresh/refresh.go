@@ -28,8 +28,8 @@ type Options struct {
 	Cluster *topology.Cluster
 	Own     handshake.Identity
 	Logger  *zap.Logger
-	Changed func(v *cluster.View) // called by Run after the view has changed
-	Outcome func(err error)       // called by Run after each refresh; nil: a node has answered
+	Changed func()          // called by Run after the view has changed
+	Outcome func(err error) // called by Run after each refresh; nil: a node has answered
 }
 
 // A Refresher keeps the view of a cluster fresh. All methods but Run may be called from any goroutine.
@@ -169,7 +169,7 @@ func (r *Refresher) refresh(ctx context.Context) {
 		if changed {
 			r.changed.Add(1)
 			r.opts.Logger.Info("the cluster has changed", zap.Uint64("epoch", view.Epoch), zap.Int("primaries", len(view.Nodes())), zap.Bool("covered", view.Covered()))
-			r.opts.Changed(view)
+			r.opts.Changed()
 		}
 	}
 	for _, f := range waiting {

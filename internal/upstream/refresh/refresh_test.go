@@ -14,7 +14,6 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/lockproxy/lockproxy/internal/upstream/address"
-	"github.com/lockproxy/lockproxy/internal/upstream/cluster"
 	"github.com/lockproxy/lockproxy/internal/upstream/dial"
 	"github.com/lockproxy/lockproxy/internal/upstream/handshake"
 	"github.com/lockproxy/lockproxy/internal/upstream/topology"
@@ -93,7 +92,7 @@ func start(t *testing.T, nodes ...*node) (*Refresher, *topology.Cluster, context
 	var running sync.WaitGroup
 	r := New(Options{
 		Dialer:  dial.New(dial.Options{Resolver: c, Timeout: 3 * time.Second, KeepAlive: time.Minute, Spawn: running.Go, Stop: ctx.Done()}),
-		Cluster: c, Own: handshake.Identity{Proto: 2}, Logger: zap.NewNop(), Changed: func(*cluster.View) {}, Outcome: func(error) {},
+		Cluster: c, Own: handshake.Identity{Proto: 2}, Logger: zap.NewNop(), Changed: func() {}, Outcome: func(error) {},
 	})
 	running.Go(func() { r.Run(ctx) })
 	t.Cleanup(running.Wait)
