@@ -79,11 +79,7 @@ func TestNothingRunsInADatabaseThatTheClientHasLeft(t *testing.T) {
 		c.script("SET k 1", "+OK")
 		c.raw(inline("CLIENT REPLY OFF", "CLIENT SETNAME silent"))
 		waitFor(t, "the client to get no replies", func() bool { return strings.Contains(other.quiet("CLIENT", "LIST"), "name=silent") })
-		redis.Kill()
-		waitFor(t, "the proxy to know", func() bool {
-			ready, _ := srv.Ready()
-			return !ready
-		})
+		takeAway(t, redis, srv)
 		c.raw(inline("SELECT 1", "CLIENT REPLY ON"))
 		c.refused(unreachable, 1) // only Redis knows whether the user may do that
 		redis.Restart()
@@ -114,14 +110,7 @@ func TestNothingOfATransactionRunsAloneBehindAnOutage(t *testing.T) {
 	eachEngine(t, func(t *testing.T, redis *redistest.Server, srv *Server) {
 		c, other := dialClient(t, address(srv)), dialClient(t, address(srv))
 		c.script("SET k 1", "+OK")
-		kill := func() {
-			redis.Kill()
-			waitFor(t, "the proxy to know", func() bool {
-				ready, _ := srv.Ready()
-				return !ready
-			})
-		}
-		kill()
+		takeAway(t, redis, srv)
 		c.raw(inline("MULTI", "SET k 2"))
 		c.refused(unreachable, 2)
 		redis.Restart()
@@ -129,12 +118,22 @@ func TestNothingOfATransactionRunsAloneBehindAnOutage(t *testing.T) {
 		c.raw(inline("SET k 4", "EXEC"))
 		c.refused(unreachable, 2)
 		c.script("GET k", "$1\r\n3\r\n")
-		kill()
+		takeAway(t, redis, srv)
 		c.script("MULTI", unreachable) // it waits for the reply
 		c.raw(inline("MULTI", "SET k 5", "EXEC"))
 		c.refused(unreachable, 3)
 		redis.Restart()
 		waitFor(t, "the client to be served", func() bool { return c.quiet("SET", "k", "6") == "+OK\r\n" })
+	})
+}
+
+// takeAway ends Redis, and waits until the proxy knows it of each connection: else a command may be on its way on one of them.
+func takeAway(t *testing.T, redis *redistest.Server, srv *Server) {
+	t.Helper()
+	redis.Kill()
+	waitFor(t, "the proxy to know", func() bool {
+		ready, _ := srv.Ready()
+		return !ready && srv.Stats().PinsOpen == 0
 	})
 }
 
