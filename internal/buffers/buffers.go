@@ -68,7 +68,7 @@ func Free(b []byte) {
 	classes[c].Put(&b)
 }
 
-// Kept is how large a buffer may be that is kept for the next time by who has emptied it.
+// Kept is how large a buffer may be that is kept for the next time by the owner that has emptied it.
 const Kept = 32 << 10
 
 // Empty empties a buffer for the next time. It frees one that has grown beyond Kept, and returns nil.

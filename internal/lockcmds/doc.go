@@ -7,7 +7,7 @@
 //	                                  ├─ UNLOCK, EXTENDLOCK, ──────► package holds ──► ledger.Ledger ──► effects: leases, losses
 //	                                  │  FORCEUNLOCK, LOCKLIST                           ▲
 //	                                  └─ LOCKINFO, LOCKSLOW                              │ Engine.onLost
-//	                                                                      watchdog ──► calls.Own.Renew (batches)
+//	                                                                      watchdog ──► calls.Client.Renew (batches)
 //
 // Each command is one script on the session's own lane or pin (package calls). An UNLOCK with waiters here is one script that releases and
 // grants to the next: waiters.Offer has its part for the waiters. A loss ends the hold (package holds), and then wakes the waiters of the

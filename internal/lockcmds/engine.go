@@ -32,7 +32,7 @@ type Engine struct {
 	calls    *calls.Calls
 	guard    failstop.Guard
 	damage   damage.Reporter
-	own      calls.Own
+	client   calls.Client
 	watchdog *watchdog.Watchdog
 	confirm  *confirm.Confirmer
 	holds    *holds.Holds
@@ -51,11 +51,11 @@ func New(o Options) (*Engine, error) {
 		return nil, err
 	}
 	e := &Engine{
-		opts:  opts,
-		log:   opts.Logger,
-		own:   calls.Own{Topology: opts.Redis},
-		guard: failstop.Guard{Log: opts.Logger},
-		done:  make(chan struct{}),
+		opts:   opts,
+		log:    opts.Logger,
+		client: calls.Client{Topology: opts.Redis},
+		guard:  failstop.Guard{Log: opts.Logger},
+		done:   make(chan struct{}),
 	}
 	defaults := opts.present()
 	told := endings.Observers{opts.SlowLog}
@@ -64,11 +64,11 @@ func New(o Options) (*Engine, error) {
 	}
 	e.jobs = opts.Jobs.NewRunner(e.guard.Crash)
 	e.life, e.end = context.WithCancel(context.Background())
-	e.calls = calls.New(calls.Options{Own: e.own, Jobs: e.jobs, Clock: opts.Clock, Life: e.life, Log: e.log, Guard: e.guard, Failover: opts.Failover, Lease: opts.Lease})
+	e.calls = calls.New(calls.Options{Client: e.client, Jobs: e.jobs, Clock: opts.Clock, Life: e.life, Log: e.log, Guard: e.guard, Failover: opts.Failover, Lease: opts.Lease})
 	e.damage.Clock, e.damage.Logger, e.damage.Repaired, e.damage.Servers = opts.Clock, opts.Logger, opts.Events.Repaired, opts.Redis.Servers
 	e.losses = announce.New(announce.Options{Jobs: e.jobs, Redis: opts.Redis, Life: e.life, Logger: opts.Logger})
 	e.watchdog, err = watchdog.New(watchdog.Options{
-		Renew: e.own.Renew, OnLost: e.onLost, Renewed: opts.Events.Renewed, Logger: opts.Logger, Now: opts.Clock.Now,
+		Renew: e.client.Renew, OnLost: e.onLost, Renewed: opts.Events.Renewed, Logger: opts.Logger, Now: opts.Clock.Now,
 		Submit: func(job func()) error {
 			e.jobs.Submit(jobs.Renewal, job)
 			return nil
@@ -90,7 +90,7 @@ func New(o Options) (*Engine, error) {
 			Granted: opts.Events.Granted, HandedOver: opts.Events.HandedOver, Attempt: opts.Events.Attempt, Left: opts.Events.Left, Refused: opts.Events.Refused,
 		},
 	})
-	e.own.Listen(e.waiters)
+	e.client.Listen(e.waiters)
 	return e, nil
 }
 
@@ -106,10 +106,10 @@ func (e *Engine) Run(ctx context.Context) error {
 	stop := context.AfterFunc(ctx, e.end)
 	defer stop()
 	var link sync.WaitGroup
-	link.Go(func() { e.own.Run(e.life) })
+	link.Go(func() { e.client.Run(e.life) })
 	err := e.watchdog.Run(e.life)
 	link.Wait()
-	e.own.Close()
+	e.client.Close()
 	e.losses.Close()
 	return err
 }
@@ -207,7 +207,7 @@ func (e *Engine) Close(ctx context.Context) error {
 	e.jobs.Wait(ctx)
 	e.end()
 	if !e.started.Load() {
-		e.own.Close()
+		e.client.Close()
 		return nil
 	}
 	select {

@@ -34,7 +34,7 @@ func (e *Engine) startRelease(s contract.Caller, cmd grammar.Command) {
 	session, k := e.holds.Begin(&s, cmd.Key, cmd.Owner)
 	r := &release{e: e, session: session}
 	var lost, last bool
-	var chain turns.Chain
+	var streak turns.Streak
 	e.holds.Step(func(l *ledger.Ledger) {
 		if lost = l.KnowsLoss(&session.Session, k); lost {
 			return
@@ -45,7 +45,7 @@ func (e *Engine) startRelease(s contract.Caller, cmd grammar.Command) {
 			if !h.Fixed { // a fixed lease, or one that is not ours to judge, is left to run out as it was
 				r.lease = h.TTL
 			}
-			last, chain = h.Count == 1, h.Chain
+			last, streak = h.Count == 1, h.Streak
 		}
 	})
 	if lost {
@@ -53,7 +53,7 @@ func (e *Engine) startRelease(s contract.Caller, cmd grammar.Command) {
 		return
 	}
 	if last {
-		r.next = e.waiters.Offer(k.Lock, k.Owner, chain)
+		r.next = e.waiters.Offer(k.Lock, k.Owner, streak)
 	}
 	r.send(s.Session)
 }
@@ -140,7 +140,7 @@ func (r *release) Answered(o calls.Outcome) []byte {
 			Status: statusOf(a, err), Fence: a.Fence, Holds: a.Holds, SentAt: r.q.SentAt, Repeated: o.Repeated, InOrder: o.InOrder,
 		})
 		r.session.Doubted = r.session.Doubted || errors.Is(err, contract.ErrInDoubt)
-		ended = r.session.Ended() && err != nil && r.Spent
+		ended = r.session.Ended() && err != nil && r.Lowered
 		part := r.part()
 		part.Fence = a.Fence
 		field, spare = r.e.holds.Field(r.session, part, r.Key.Lock, err == nil && a.Status == script.StillHeld, o.Repeated)

@@ -183,7 +183,7 @@ func (p *proxy) waitQueue(key string, f func(q *queue.Queue) bool) (ok bool) {
 
 // publish has the engine's own client connect.
 func (e *Engine) publish(channel, message string) error {
-	return e.own.Node(channel).Publish(e.life, []redislink.Message{{Channel: channel, Text: message}})
+	return e.client.Node(channel).Publish(e.life, []redislink.Message{{Channel: channel, Text: message}})
 }
 
 func linkTo(t testing.TB, o redislink.Options) *redislink.Client {

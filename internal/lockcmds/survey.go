@@ -67,15 +67,15 @@ func (e *Engine) WaitsFor(session uint64) (lock string, since time.Time, ok bool
 	return e.waiters.WaitsFor(session)
 }
 
-// Holder asks Redis who holds a lock, on the engine's own connection. Requires no locks.
+// Holder asks Redis for the holder of a lock, on the engine's own connection. Requires no locks.
 func (e *Engine) Holder(ctx context.Context, key string) (script.Holder, error) {
-	return calls.RunFor(ctx, e.own, script.Info{Key: key}.Call(), script.DecodeHolder)
+	return calls.RunFor(ctx, e.client, script.Info{Key: key}.Call(), script.DecodeHolder)
 }
 
 // Force ends a lock for an operator, as FORCEUNLOCK does, if it is still held by the grant with that fence; 0: by any. false: it is not.
 // Requires no locks.
 func (e *Engine) Force(ctx context.Context, key string, fence int64, operator string) (ended bool, err error) {
-	a, err := calls.RunFor(ctx, e.own, script.Force{Key: key, Fence: fence}.Call(), script.DecodeForced)
+	a, err := calls.RunFor(ctx, e.client, script.Force{Key: key, Fence: fence}.Call(), script.DecodeForced)
 	if err == nil && a.Held {
 		e.log.Log(logging.Audit, "lock ended by an operator", logging.Text("key", key), logging.Text("owner", a.Owner), zap.Int64("fence", a.Fence),
 			zap.String("operator", operator), zap.String("user", cmp.Or(e.opts.User, "default")))

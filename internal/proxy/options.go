@@ -187,7 +187,7 @@ type Locks struct {
 	Grace   *time.Duration // the most that is left of a lease when its connection ends; nil: all of it
 	MaxHold time.Duration  // the time for which the watchdog renews; 0: no limit
 
-	Reentry string // who may acquire again while holding the lock: a Reentry constant; empty: ReentryConnection
+	Reentry string // the clients that may acquire again while they hold the lock: a Reentry constant; empty: ReentryConnection
 
 	Sync int // how many replicas must have a grant before its client is told; 0: none; SyncAll: all that are known
 

@@ -15,7 +15,7 @@ import (
 
 // The types of the packages below this one that sessions and engines use.
 type (
-	// Identity is who a connection to Redis is and how it speaks.
+	// Identity is the user, database and protocol version of a connection to Redis.
 	Identity = handshake.Identity
 
 	// Node names one server.
@@ -109,7 +109,7 @@ func (u *Upstream) Lanes() []LaneStatus { return u.lanes.List() }
 // LaneEvents are the numbers of lanes that were set aside, and of connections that lanes have lost, since the start.
 func (u *Upstream) LaneEvents() (aside, lost int64) { return u.lanes.Counts() }
 
-// Acquire returns a pin, or nil if there is none now for the one who asks. The pin may still be connecting: what is appended waits for
+// Acquire returns a pin, or nil if there is none now for that owner. The pin may still be connecting: what is appended waits for
 // it, and is reported as lost and unsent if Redis cannot be reached.
 func (u *Upstream) Acquire(a Ask) *Pin { return u.pins.Acquire(a) }
 

@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// Target is where a proxy listens, and as whom it is asked.
+// Target is the address of a proxy, and the user that the client is there.
 type Target struct {
 	Network, Addr  string // tcp or unix
 	TLS            *tls.Config

@@ -1,8 +1,8 @@
-// Package calls carries the scripts of a lock engine to Redis. It knows by whose connection a script goes, when it is sent again, and
-// when to give up. It does not know who holds what.
+// Package calls carries the scripts of a lock engine to Redis. It knows the connection of each script, when it is sent again, and
+// when to give up. It knows no holders.
 //
 //	a session's command ──► Send ──► the session's own lane or pin ──answer lost──► Repeat ──► the engine's own connection
-//	leases              ──► Own.Renew ──► the connection of the identity that acquired last
+//	leases              ──► Client.Renew ──► the connection of the identity that acquired last
 //	rollbacks           ──► RollBack ──► Retry ──► the same, until Redis answers
 //	other work          ──► RunFor   ──► the engine's own connection
 //
@@ -25,12 +25,12 @@ import (
 
 // Options of Calls. All but Failover and Lease are required.
 type Options struct {
-	Own   Own
-	Jobs  jobs.Runner
-	Clock clock.Clock
-	Life  context.Context // of the engine's own work
-	Log   *zap.Logger
-	Guard failstop.Guard
+	Client Client
+	Jobs   jobs.Runner
+	Clock  clock.Clock
+	Life   context.Context // of the engine's own work
+	Log    *zap.Logger
+	Guard  failstop.Guard
 
 	Failover func() time.Duration // how long a failover takes, by the topology; 0: there is none. nil: there never is
 	Lease    time.Duration        // of locks
@@ -40,33 +40,33 @@ type Options struct {
 type Calls struct {
 	Options
 
-	sent    jobs.Count   // on sessions' connections, and their outcome has not been dealt with
-	tending atomic.Int64 // those, doubts, clean-ups and background tasks that have not come to an end
+	sent       jobs.Count   // on sessions' connections, and their outcome has not been dealt with
+	unfinished atomic.Int64 // those, doubts, clean-ups and background tasks that have not come to an end
 }
 
 // New returns the calls of one engine.
 func New(o Options) *Calls { return &Calls{Options: o} }
 
 // Busy reports whether a call, a doubt, a clean-up or a background task has not come to an end.
-func (c *Calls) Busy() bool { return c.tending.Load() != 0 }
+func (c *Calls) Busy() bool { return c.unfinished.Load() != 0 }
 
 // WaitSent returns when the outcome of every call on a session's connection has been dealt with, or ctx ends.
 func (c *Calls) WaitSent(ctx context.Context) { c.sent.Wait(ctx) }
 
 // Background runs a task as a job, and keeps the engine busy until its end.
 func (c *Calls) Background(class jobs.Class, task func()) {
-	c.tending.Add(1)
+	c.unfinished.Add(1)
 	c.Jobs.Submit(class, func() {
-		defer c.tending.Add(-1)
+		defer c.unfinished.Add(-1)
 		task()
 	})
 }
 
 // After runs a task as a job when d has passed, and keeps the engine busy until its end.
 func (c *Calls) After(d time.Duration, class jobs.Class, task func()) {
-	c.tending.Add(1)
+	c.unfinished.Add(1)
 	c.Jobs.After(d, class, func() {
-		defer c.tending.Add(-1)
+		defer c.unfinished.Add(-1)
 		task()
 	})
 }
@@ -83,7 +83,7 @@ type Cleanup struct {
 func (c *Calls) Retry(u Cleanup) {
 	until := c.Clock.Now().Add(u.Limit)
 	pause := retryFirst
-	c.tending.Add(1)
+	c.unfinished.Add(1)
 	end := func(err error) {
 		if err != nil {
 			c.Log.Warn("clean-up failed", zap.String("task", u.What), logging.Text("key", u.Key), zap.Error(err))
@@ -91,7 +91,7 @@ func (c *Calls) Retry(u Cleanup) {
 		if u.Done != nil {
 			u.Done(err == nil)
 		}
-		c.tending.Add(-1)
+		c.unfinished.Add(-1)
 	}
 	var attempt func()
 	attempt = func() {

@@ -10,21 +10,21 @@ import (
 )
 
 // Renew is the watchdog's round trip: one script for the whole batch, on the connection of one identity, which is a redislink.Node.
-func (o Own) Renew(ctx context.Context, by any, batch []watchdog.Renewal) ([]watchdog.Verdict, error) {
+func (cl Client) Renew(ctx context.Context, by any, batch []watchdog.Renewal) ([]watchdog.Verdict, error) {
 	verdicts := make([]watchdog.Verdict, len(batch))
-	if err := o.renewSome(ctx, by.(redislink.Node), batch, verdicts); err != nil {
+	if err := cl.renewSome(ctx, by.(redislink.Node), batch, verdicts); err != nil {
 		return nil, err
 	}
 	return verdicts, nil
 }
 
 // renewAll is one script.
-func (o Own) renewAll(ctx context.Context, by redislink.Node, batch []watchdog.Renewal, verdicts []watchdog.Verdict) error {
+func (cl Client) renewAll(ctx context.Context, by redislink.Node, batch []watchdog.Renewal, verdicts []watchdog.Verdict) error {
 	call := make(script.Renew, len(batch))
 	for i, r := range batch {
 		call[i] = script.Renewal{Key: r.Key, Owner: r.Owner, Fence: r.Fence, Lease: r.TTL}
 	}
-	v, err := o.runAs(ctx, by, call.Call())
+	v, err := cl.runAs(ctx, by, call.Call())
 	if err != nil {
 		return err
 	}
@@ -46,14 +46,14 @@ func (o Own) renewAll(ctx context.Context, by redislink.Node, batch []watchdog.R
 
 // renewSome renews a batch, or the halves of one that Redis refuses as a whole: a right that is missing for one lock must
 // not cost the others their lease. Renewals without a verdict are tried again.
-func (o Own) renewSome(ctx context.Context, by redislink.Node, batch []watchdog.Renewal, verdicts []watchdog.Verdict) error {
-	err := o.renewAll(ctx, by, batch, verdicts)
+func (cl Client) renewSome(ctx context.Context, by redislink.Node, batch []watchdog.Renewal, verdicts []watchdog.Verdict) error {
+	err := cl.renewAll(ctx, by, batch, verdicts)
 	if len(batch) == 1 || !isFinal(err) && !isHalfMoved(err) {
 		return err
 	}
 	half := len(batch) / 2
-	first := o.renewSome(ctx, by, batch[:half], verdicts[:half])
-	second := o.renewSome(ctx, by, batch[half:], verdicts[half:])
+	first := cl.renewSome(ctx, by, batch[:half], verdicts[:half])
+	second := cl.renewSome(ctx, by, batch[half:], verdicts[half:])
 	if first != nil && second != nil {
 		return err
 	}

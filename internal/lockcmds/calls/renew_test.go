@@ -54,7 +54,7 @@ func TestABatchThatIsRefusedIsRenewedInHalves(t *testing.T) {
 	} {
 		w := newWorld(t)
 		by := &rights{refused: "refused", with: locktest.Refusal(c.with)}
-		own := Own{Topology: only{w, by}}
+		own := Client{Topology: only{w, by}}
 		verdicts, err := own.Renew(t.Context(), by, batch)
 		if (err == nil) != c.halves || by.batches != c.batches {
 			t.Errorf("%s: %v after %d batches, want %d", c.with, err, by.batches, c.batches)
@@ -86,11 +86,11 @@ func TestAnAnswerOfAnotherLengthIsNoVerdict(t *testing.T) {
 	w := newWorld(t)
 	w.Own.Answers = []any{locktest.Numbers(1)}
 	batch := []watchdog.Renewal{{Key: "a", Owner: "o"}, {Key: "b", Owner: "o"}}
-	if _, err := w.Calls.Own.Renew(t.Context(), w.Own, batch); err == nil {
+	if _, err := w.Calls.Client.Renew(t.Context(), w.Own, batch); err == nil {
 		t.Error("one answer for two renewals")
 	}
 	w.Own.Answers = []any{contract.ErrInDoubt}
-	if _, err := w.Calls.Own.Renew(t.Context(), w.Own, batch); err == nil {
+	if _, err := w.Calls.Client.Renew(t.Context(), w.Own, batch); err == nil {
 		t.Error("a lost answer is no error")
 	}
 }

@@ -94,9 +94,9 @@ func (c *Calls) Send(call script.Call, r *Request) { c.SendAt(c.Clock.Now(), cal
 // SendAt is Send for a caller that has just read the clock.
 func (c *Calls) SendAt(now time.Time, call script.Call, r *Request) {
 	r.calls, r.SentAt = c, now
-	c.tending.Add(1) // until the outcome has been dealt with, though the session may have ended
+	c.unfinished.Add(1) // until the outcome has been dealt with, though the session may have ended
 	c.sent.Begin()
-	r.Session.Script(contract.Call{Call: call.On(c.Own.Servers()), Pipelined: r.Pipelined, For: r})
+	r.Session.Script(contract.Call{Call: call.On(c.Client.Servers()), Pipelined: r.Pipelined, For: r})
 }
 
 // Done implements contract.Asker.
@@ -104,7 +104,7 @@ func (r *Request) Done(v resp.Value, err error) []byte {
 	c := r.calls
 	defer c.Guard.Stop()
 	defer c.sent.End()
-	defer c.tending.Add(-1)
+	defer c.unfinished.Add(-1)
 	if errors.Is(err, contract.ErrInDoubt) {
 		if again, ok := r.For.Again(); ok {
 			r.For.Doubted(r.SentAt)
@@ -146,12 +146,12 @@ type repetition struct {
 func (c *Calls) repeat(r *Request, again repetition) {
 	until := c.Clock.Now().Add(again.limit)
 	pause := retryFirst
-	c.tending.Add(1)
+	c.unfinished.Add(1)
 	var attempt func()
 	attempt = func() {
 		sentAt := c.Clock.Now()
 		ctx, cancel := context.WithDeadline(c.Life, later(until, sentAt.Add(pause)))
-		v, err := c.Own.run(ctx, again.call)
+		v, err := c.Client.run(ctx, again.call)
 		cancel()
 		if !resolves(v, err) {
 			if errors.Is(err, contract.ErrInDoubt) && !again.repeated {
@@ -169,7 +169,7 @@ func (c *Calls) repeat(r *Request, again repetition) {
 				err = contract.ErrInDoubt
 			}
 		}
-		defer c.tending.Add(-1)
+		defer c.unfinished.Add(-1)
 		o := Outcome{Reply: v, Err: err, SentAt: sentAt, Repeated: again.repeated}
 		alive := c.Guard.Do(r.Session, func() {
 			reply := r.For.Answered(o)

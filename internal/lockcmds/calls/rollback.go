@@ -33,9 +33,9 @@ func (c *Calls) RollBack(r Rollback) {
 		Task: func(ctx context.Context) error {
 			by := r.By
 			if by == nil {
-				by = c.Own.Node(r.Key)
+				by = c.Client.Node(r.Key)
 			}
-			v, err := c.Own.runAs(ctx, by, r.Call())
+			v, err := c.Client.runAs(ctx, by, r.Call())
 			left, err := Decoded(v, err, script.DecodeDropped)
 			if err == nil && !left && r.Gone != nil {
 				r.Gone()

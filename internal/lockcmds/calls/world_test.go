@@ -17,5 +17,5 @@ type world struct {
 
 func newWorld(t *testing.T) *world {
 	w := locktest.NewWorld()
-	return &world{w, New(Options{Own: Own{Topology: w}, Jobs: w, Clock: w, Life: t.Context(), Log: zap.NewNop(), Lease: 30 * time.Second})}
+	return &world{w, New(Options{Client: Client{Topology: w}, Jobs: w, Clock: w, Life: t.Context(), Log: zap.NewNop(), Lease: 30 * time.Second})}
 }

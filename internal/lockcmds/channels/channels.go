@@ -6,7 +6,7 @@
 //	                               └────────────────────────────────┘
 //
 // All listeners of a channel share it, whatever lock they wait for: "a" and "{a}" have one base channel, and that of "{a}:j" is the channel
-// of the owner j who waits for "a".
+// of the owner j that waits for "a".
 package channels
 
 import "time"

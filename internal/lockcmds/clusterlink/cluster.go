@@ -38,7 +38,7 @@ type Fleet interface {
 	Sharded() bool
 }
 
-// Options say which servers a Cluster is, and as whom it connects to them. Fleet is required.
+// Options name the servers of a Cluster, and the user that it connects as. Fleet is required.
 type Options struct {
 	Fleet          Fleet
 	User, Password string

@@ -30,9 +30,9 @@ func (c *Carrier) CarryOut(f *queue.Effect) {
 	case queue.Attempt, queue.Reply:
 		panic("BUG: an effect about an acquire")
 	case queue.Subscribe:
-		c.Calls.Own.Node(channel).Subscribe(channel)
+		c.Calls.Client.Node(channel).Subscribe(channel)
 	case queue.Unsubscribe:
-		c.Calls.Own.Node(channel).Unsubscribe(channel)
+		c.Calls.Client.Node(channel).Unsubscribe(channel)
 	case queue.SetTimer:
 		c.setTimer(q, f)
 	case queue.StopTimers:

@@ -34,7 +34,7 @@ func (c *Carrier) removePlaces(key string) {
 			if len(places) == 0 {
 				return nil
 			}
-			_, err := calls.RunFor(ctx, c.Calls.Own, script.Leave{Key: key, Places: places}.Call(), script.DecodeCount)
+			_, err := calls.RunFor(ctx, c.Calls.Client, script.Leave{Key: key, Places: places}.Call(), script.DecodeCount)
 			return err
 		},
 		Done: func(bool) { c.Step(func(q *queue.Set) { q.Departed(key) }) },
@@ -49,7 +49,7 @@ func (c *Carrier) refresh(q *queue.Queue, places []string) {
 	lost := false
 	for batch := range slices.Chunk(places, refreshBatch) {
 		n, err := calls.RunFor(
-			c.Calls.Life, c.Calls.Own, script.Refresh{Key: q.Names().Key, Wait: c.Wait, Places: batch}.Call(), script.DecodeCount)
+			c.Calls.Life, c.Calls.Client, script.Refresh{Key: q.Names().Key, Wait: c.Wait, Places: batch}.Call(), script.DecodeCount)
 		if err != nil {
 			break
 		}
@@ -58,23 +58,23 @@ func (c *Carrier) refresh(q *queue.Queue, places []string) {
 	c.Step(func(*queue.Set) { q.Refreshed(lost) })
 }
 
-// listPlaces asks Redis who is in the queue of a lock.
+// listPlaces asks Redis for the places in the queue of a lock.
 func (c *Carrier) listPlaces(q *queue.Queue) {
 	name := names.Queue(q.Names().Key)
-	places, err := c.Calls.Own.Node(name).List(c.Calls.Life, name, reaper.SeenLimit)
+	places, err := c.Calls.Client.Node(name).List(c.Calls.Life, name, reaper.SeenLimit)
 	c.Step(func(*queue.Set) { q.PlacesListed(places, failureOf(err)) })
 }
 
 // askHead asks Redis whose place is the first.
 func (c *Carrier) askHead(q *queue.Queue, look bool) {
-	place, err := calls.RunFor(c.Calls.Life, c.Calls.Own, script.Head{Key: q.Names().Key}.Call(), script.DecodeHead)
+	place, err := calls.RunFor(c.Calls.Life, c.Calls.Client, script.Head{Key: q.Names().Key}.Call(), script.DecodeHead)
 	c.Step(func(*queue.Set) { q.HeadTold(look, place, failureOf(err)) })
 }
 
-// removeHead removes the first place if its waiter is dead.
+// removeHead removes the first place if its waiter is stale.
 func (c *Carrier) removeHead(q *queue.Queue, place string, force bool) {
 	key := q.Names().Key
-	a, err := calls.RunFor(c.Calls.Life, c.Calls.Own, script.RemoveHead{Key: key, Place: place, Force: force}.Call(), script.DecodeHeadRemoved)
+	a, err := calls.RunFor(c.Calls.Life, c.Calls.Client, script.RemoveHead{Key: key, Place: place, Force: force}.Call(), script.DecodeHeadRemoved)
 	if a.Removed {
 		c.Calls.Log.Info("stale fair waiter removed", logging.Text("key", key))
 	}
@@ -87,7 +87,7 @@ func (c *Carrier) KeepPlace(lock, owner string, fence int64, limit time.Duration
 	c.Calls.Retry(calls.Cleanup{
 		What: "keep the place of a fair waiter", Key: lock, Limit: limit,
 		Task: func(ctx context.Context) error {
-			_, err := calls.RunFor(ctx, c.Calls.Own, script.Front{Key: lock, Owner: owner, Fence: fence, Wait: c.Wait}.Call(), script.DecodeCount)
+			_, err := calls.RunFor(ctx, c.Calls.Client, script.Front{Key: lock, Owner: owner, Fence: fence, Wait: c.Wait}.Call(), script.DecodeCount)
 			return err
 		},
 		Done: func(bool) { then() },

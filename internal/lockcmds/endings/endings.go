@@ -1,4 +1,4 @@
-// Package endings describes waits for locks and holds of locks at their ends, and tells those who want to know: the slow log, traces. Metrics
+// Package endings describes waits for locks and holds of locks at their ends, and tells the observers: the slow log, traces. Metrics
 // count by events of their own, which have no texts.
 //
 //	holds:   a hold ends ──► Wants: comparisons ──► Ending ──► Observer: slowlog.Log, tracing.Tracer

@@ -22,11 +22,11 @@ import (
 	"github.com/lockproxy/lockproxy/internal/upstream/admission"
 )
 
-// ID says who an engine is on Redis. The protocol version does not matter to it.
+// ID is the user and the database of an engine at Redis. The protocol version does not matter to it.
 type ID struct {
 	User, Password string
 	DB             int
-	Era            uint64 // of those without credentials: those who came before Redis demanded some keep their engine
+	Era            uint64 // of clients without credentials: clients that came before Redis demanded some keep their engine
 }
 
 // account is a user in a database, with any password.

@@ -23,7 +23,7 @@ type Lock struct {
 	engine *Engine
 }
 
-// Holder asks Redis who holds the lock.
+// Holder asks Redis for the holder of the lock.
 func (l *Lock) Holder(ctx context.Context) (script.Holder, error) { return l.engine.Holder(ctx, l.Key) }
 
 // name tells locks apart.

@@ -165,9 +165,9 @@ const (
 // Grant is Redis's word that an owner holds a lock, with the terms that the client has asked for. Claim.Granted sets By, Key and Paused.
 type Grant struct {
 	ledger.Grant
-	Own   calls.Own   // the connections that renew the lease
-	Chain turns.Chain // of the hand-over that has granted the lock
-	Sync  int         // replicas that had to have it
+	Renewer calls.Client // the connections that renew the lease
+	Streak  turns.Streak // of the hand-over that has granted the lock
+	Sync    int          // replicas that had to have it
 }
 
 // Granted records a grant now, unless the client cannot use it: then the caller rolls it back. Requires the session lock, or that the session has
@@ -203,9 +203,9 @@ func (c *Claim) recordLocked(g *Grant) (told *ledger.Loss) {
 	}
 	held, fresh := c.x.ledger.Granted(&g.Grant)
 	if h := Of(held); h != nil {
-		h.by = g.Own
+		h.by = g.Renewer
 		if fresh {
-			h.Chain, h.Sync = g.Chain, g.Sync
+			h.Streak, h.Sync = g.Streak, g.Sync
 		}
 		if c.hold == h {
 			c.hold = nil // the ledger has ended the pause

@@ -86,7 +86,7 @@ func TestVeryManyHoldsEndInSlices(t *testing.T) {
 	const n = 3*sliceSize + 1
 	for i := range n {
 		claim := w.Claim(&a.caller, strconv.Itoa(i), "")
-		claim.Granted(w.Time, &Grant{Grant: ledger.Grant{Fence: fence, Count: 1, Mine: 1, SentAt: w.Time, TTL: 30 * time.Second, Grace: -1}, Own: w.Calls.Own})
+		claim.Granted(w.Time, &Grant{Grant: ledger.Grant{Fence: fence, Count: 1, Mine: 1, SentAt: w.Time, TTL: 30 * time.Second, Grace: -1}, Renewer: w.Calls.Client})
 	}
 	w.End(a.caller.ID)
 	if left := w.Len(); left != n-sliceSize {

@@ -25,7 +25,7 @@ func (x *Holds) NameField(s *Session, r *ledger.Release, request int64, anew boo
 	switch {
 	case r.Key.Owner == s.Name:
 		return ""
-	case !anew && (r.Spent || s.removing >= mostFields):
+	case !anew && (r.Lowered || s.removing >= mostFields):
 		return s.Name
 	}
 	s.removing++

@@ -13,7 +13,7 @@ func TestAReleaseOfAnothersHoldHasAFieldOfItsOwn(t *testing.T) {
 	s, own := w.Begin(&a.caller, lock, "")
 	_, named := w.Begin(&a.caller, lock, "me")
 	name := func(k ledger.Key, spent, anew bool) string {
-		return w.NameField(s, &ledger.Release{Key: k, Spent: spent}, 9, anew)
+		return w.NameField(s, &ledger.Release{Key: k, Lowered: spent}, 9, anew)
 	}
 	for _, c := range []struct {
 		got, want string

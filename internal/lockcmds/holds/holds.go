@@ -97,12 +97,12 @@ func (s *Session) Ended() bool { return s.ended }
 // Hold is a hold of the ledger with its lease. Holds.mu guards its fields.
 type Hold struct {
 	ledger.Hold
-	Chain turns.Chain // of the hand-over that has granted it
-	Sync  int         // replicas that had to have the grant
+	Streak turns.Streak // of the hand-over that has granted it
+	Sync   int          // replicas that had to have the grant
 
 	lease *watchdog.Lease
-	set   int64     // number of the latest call here that sets the length of the lease
-	by    calls.Own // the connections of the identity that acquired it last: renewals and GRACE need its rights
+	set   int64        // number of the latest call here that sets the length of the lease
+	by    calls.Client // the connections of the identity that acquired it last: renewals and GRACE need its rights
 }
 
 func newHold() *ledger.Hold {

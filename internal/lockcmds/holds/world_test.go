@@ -33,9 +33,9 @@ type world struct {
 func newWorld(t *testing.T) *world {
 	t.Helper()
 	w := &world{World: locktest.NewWorld()}
-	c := calls.New(calls.Options{Own: calls.Own{Topology: w}, Jobs: w, Clock: w, Life: t.Context(), Log: zap.NewNop()})
+	c := calls.New(calls.Options{Client: calls.Client{Topology: w}, Jobs: w, Clock: w, Life: t.Context(), Log: zap.NewNop()})
 	dog, err := watchdog.New(watchdog.Options{
-		Renew: c.Own.Renew, Submit: func(f func()) error { w.Submit(jobs.Renewal, f); return nil }, Now: w.Now,
+		Renew: c.Client.Renew, Submit: func(f func()) error { w.Submit(jobs.Renewal, f); return nil }, Now: w.Now,
 		OnLost: func(l *watchdog.Lease, reason watchdog.Reason) { w.Lost(l, reason) },
 	})
 	if err != nil {
@@ -68,8 +68,8 @@ func (w *world) acquire(t *testing.T, c *client, owner string, change func(g *Gr
 	t.Helper()
 	claim := w.Claim(&c.caller, lock, owner)
 	g := Grant{
-		Grant: ledger.Grant{Fence: fence, Count: claim.holds, Mine: claim.holds, SentAt: w.Time, TTL: 30 * time.Second, Grace: -1},
-		Own:   w.Calls.Own,
+		Grant:   ledger.Grant{Fence: fence, Count: claim.holds, Mine: claim.holds, SentAt: w.Time, TTL: 30 * time.Second, Grace: -1},
+		Renewer: w.Calls.Client,
 	}
 	if change != nil {
 		change(&g)

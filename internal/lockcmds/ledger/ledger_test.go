@@ -105,7 +105,7 @@ func TestReleasedByStatus(t *testing.T) {
 			h := b.grant(s, "s", 5, c.count, c.count, 1)
 			b.settle(t)
 			r := b.Release(s, h.Key, 0)
-			if !r.Spent || r.Fence != 5 || r.Holds != c.count-1 {
+			if !r.Lowered || r.Fence != 5 || r.Holds != c.count-1 {
 				t.Errorf("the release is sent as %+v", r)
 			}
 			c.answer.Fence, c.answer.SentAt = c.fence, at(2)

@@ -4,14 +4,14 @@ import "slices"
 
 // Release is one release on its way.
 type Release struct {
-	By    *Session
-	Key   Key
-	Named int64  // the fence that the client has named; 0: none
-	Hold  *Hold  // nil: no session of this proxy holds the lock for that owner
-	Spent bool   // the session had a hold, and has one fewer now
-	Fence int64  // to be sent; 0: not known
-	Holds int64  // that the session has left
-	From  string // the session whose hold is released, if not this one; empty: any
+	By      *Session
+	Key     Key
+	Named   int64  // the fence that the client has named; 0: none
+	Hold    *Hold  // nil: no session of this proxy holds the lock for that owner
+	Lowered bool   // the session had a hold, and has one fewer now
+	Fence   int64  // to be sent; 0: not known
+	Holds   int64  // that the session has left
+	From    string // the session whose hold is released, if not this one; empty: any
 }
 
 // Release begins a release: it takes one hold off the session, and pauses the lease. If the session has none, the release counts for
@@ -36,7 +36,7 @@ func (l *Ledger) Release(by *Session, k Key, named int64) Release {
 		case o.Holds == 0:
 		case o.Session == by:
 			o.Holds--
-			r.Holds, r.Spent = o.Holds, true
+			r.Holds, r.Lowered = o.Holds, true
 			return r
 		default:
 			r.From = o.Session.Name
@@ -48,7 +48,7 @@ func (l *Ledger) Release(by *Session, k Key, named int64) Release {
 // CountedOn reports whether the session has sent a later release of the same grant. That one writes the number of holds that are left
 // behind both, so this one happens with it.
 func (l *Ledger) CountedOn(r *Release) bool {
-	if !r.Spent || !l.Knows(r.Hold) {
+	if !r.Lowered || !l.Knows(r.Hold) {
 		return false
 	}
 	o := r.Hold.HolderOf(r.By)
@@ -59,7 +59,7 @@ func (l *Ledger) CountedOn(r *Release) bool {
 // session has sent behind it was executed first. No other session can have holds for that owner.
 func (l *Ledger) Overtaken(r *Release) bool {
 	h := r.Hold
-	return r.Spent && r.Holds == 0 && h.Owner == r.By.Name && l.Knows(h) && h.acquiring == 0 && !h.IsHeldBy(r.By)
+	return r.Lowered && r.Holds == 0 && h.Owner == r.By.Name && l.Knows(h) && h.acquiring == 0 && !h.IsHeldBy(r.By)
 }
 
 // Again is the release that follows the reply Newer, for the grant of that fence. It counts for another session, because by then this one
@@ -83,12 +83,12 @@ func (l *Ledger) released(r *Release, a Answer) Reply {
 	if h != nil {
 		h.releasing--
 	}
-	lost := h.isLostFor(r.By) && (r.Spent || h.untold != nil && slices.Contains(h.untold.To, r.By))
+	lost := h.isLostFor(r.By) && (r.Lowered || h.untold != nil && slices.Contains(h.untold.To, r.By))
 	if h != nil && !l.Knows(h) {
 		h = nil // lost or dropped meanwhile
 	}
-	if r.Spent && (a.Status == Failed || a.Status == OtherGrant) {
-		l.refund(r)
+	if r.Lowered && (a.Status == Failed || a.Status == OtherGrant) {
+		l.undoRelease(r)
 	}
 	switch {
 	case a.Status == Failed:
@@ -123,7 +123,7 @@ func (l *Ledger) released(r *Release, a Answer) Reply {
 		l.settle(h, over)
 		return Unknown
 	case over && !h.givenUpBefore(r.By, a):
-		if !r.Spent { // other sessions have lost it, or this one has named another fence
+		if !r.Lowered { // other sessions have lost it, or this one has named another fence
 			l.Lost(h, Gone, true, nil)
 			return NotHeld
 		}
@@ -166,8 +166,8 @@ func (l *Ledger) settle(h *Hold, over bool) {
 	}
 }
 
-// refund is for a release that did not happen.
-func (l *Ledger) refund(r *Release) {
+// undoRelease is for a release that did not happen.
+func (l *Ledger) undoRelease(r *Release) {
 	if !l.Knows(r.Hold) {
 		return
 	}

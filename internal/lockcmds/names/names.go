@@ -46,11 +46,11 @@ func Deadlines(key string) string { return tagged(deadlinesPrefix, key) }
 // Lost is the channel on which the loss of a lock is told.
 func Lost(key string) string { return tagged("lockproxy:lost", key) }
 
-// NameChannel is the channel on which those who wait for an owner are woken by its name.
+// NameChannel is the channel on which the waiters of an owner are woken by its name.
 func (n Names) NameChannel(owner string) string { return n.Channel + ":" + n.PlaceOf(owner) }
 
 // PlaceOf is the name under which an owner stands in the fair queue. Redisson's rule gives "a" and "{a}" one queue, so the places of
-// those who wait for "{a}" are marked; see lib/head.lua. "{}" has no such other lock.
+// waiters for "{a}" are marked; see lib/head.lua. "{}" has no such other lock.
 func (n Names) PlaceOf(owner string) string {
 	inner, ok := strings.CutPrefix(n.Lock, "{")
 	if ok && len(inner) > 1 && strings.HasSuffix(inner, "}") && !strings.Contains(inner, "{") {

@@ -80,7 +80,7 @@ func (q *Queue) begin(w *Waiter) {
 	}
 }
 
-// Offer takes the waiters of which one gets the lock by a hand-over, if Redis finds that it is its turn. owner is who hands it over. The
+// Offer takes the waiters of which one gets the lock by a hand-over, if Redis finds that it is its turn. owner is the holder that hands it over. The
 // outcome of each is told by Answered.
 func (s *Set) Offer(key, owner string) (shared, own *Waiter) {
 	q := s.queues[key]

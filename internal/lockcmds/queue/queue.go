@@ -5,7 +5,7 @@
 //	            ▲ a message, the end of the holder's lease, a release here
 //
 // Parts of the state have packages of their own, which a Set asks: channels (which ones are subscribed), departures (which places leave
-// the queue in Redis together), reaper (whether the head of a free lock's queue is dead) and backlog (work for many waiters, in slices).
+// the queue in Redis together), reaper (whether the head of a free lock's queue is stale) and backlog (work for many waiters, in slices).
 //
 // A kind says how waiters take turns. Waiters of a kind with own places stand in the queue in Redis, each by its own name, and are
 // woken by that name. The others share one place there, and only the first of them asks.
@@ -44,7 +44,7 @@ type Queue struct {
 	names Names
 	Tag   any // the caller's own
 
-	shared line.Line[*Waiter] // of those who share a place: only the first asks, one attempt at a time
+	shared line.Line[*Waiter] // the waiters that share a place: only the first asks, one attempt at a time
 	own    line.Line[*Waiter] // of those with places of their own
 
 	base   *channel      // of Names.Channel
@@ -81,7 +81,7 @@ func (q *Queue) Names() Names { return q.names }
 // Len is how many waiters there are, and how many of them have places of their own.
 func (q *Queue) Len() (all, own int) { return q.shared.Len() + q.own.Len(), q.own.Len() }
 
-// First returns the waiters that have joined the queue first: of those who share a place, and of the others. nil: there is none.
+// First returns the waiters that have joined the queue first: of the waiters that share a place, and of the others. nil: there is none.
 func (q *Queue) First() (shared, own *Waiter) { return q.shared.First(), q.own.First() }
 
 // Settled reports whether all subscriptions are confirmed and no waiter asks.
@@ -167,7 +167,7 @@ func (s *Set) tryNamed(w *Waiter) {
 	}
 }
 
-// Published is a message on a channel. All who listen to it ask, whatever lock they wait for.
+// Published is a message on a channel. All waiters that listen to it ask, whatever lock they wait for.
 func (s *Set) Published(channel string) {
 	sub := s.channels.Told(channel)
 	if sub == nil {
@@ -183,7 +183,7 @@ func (s *Set) Published(channel string) {
 	})
 }
 
-// wakeNamed lets all ask who are woken by that name: the first in the queue of a free lock, or whose owner has been granted the lock,
+// wakeNamed has all waiters ask that are woken by that name: the first in the queue of a free lock, or whose owner has been granted the lock,
 // here or at another proxy.
 func (s *Set) wakeNamed(sub *channel) { s.backlog.Each(sub.Listeners.waiters.All(), s.try) }
 
@@ -197,7 +197,7 @@ func (l *listeners) eachQueue(f func(q *Queue, base bool)) {
 	}
 }
 
-// SubscriptionRefused says that Redis does not let us listen to a channel. Those who wait for it get the error.
+// SubscriptionRefused says that Redis does not let us listen to a channel. The waiters that need the channel get the error.
 func (s *Set) SubscriptionRefused(channel string, err error) {
 	sub := s.channels.Refused(channel)
 	if sub == nil {

@@ -76,8 +76,8 @@ func (s *Set) Denied(key string) error {
 	return nil
 }
 
-// MayJoin reports whether a waiter may join those who share the place without asking Redis first: they go before it, and what
-// wakes them will wake it when its turn comes.
+// MayJoin reports whether a waiter may join the waiters that share the place without asking Redis first: those go before it, and the
+// same messages wake it when its turn comes.
 func (s *Set) MayJoin(key string, k *Kind) bool {
 	q := s.queues[key]
 	return !k.OwnPlace && q != nil && q.shared.Len() > 0 && q.base.Ready() && q.pause == 0

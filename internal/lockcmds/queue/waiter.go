@@ -117,7 +117,7 @@ func (s *Set) Join(w *Waiter, n Names, m Mark, a Answer) {
 		s.try(w)
 	case w.Kind.OwnPlace:
 		q.notYet(w, a)
-	case first && (missed || a.TTL == Kept): // a free lock is had by who is in the queue
+	case first && (missed || a.TTL == Kept): // a place in the queue decides who gets a free lock
 		q.tryShared()
 	case first && q.pause == 0:
 		q.expect(a.TTL)

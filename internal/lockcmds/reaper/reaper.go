@@ -1,4 +1,4 @@
-// Package reaper decides whether the first waiter in the queue of a free lock is dead. It must take the lock, or all waiters behind it wait.
+// Package reaper decides whether the first waiter in the queue of a free lock is stale. It must take the lock, or all waiters behind it wait.
 // The reaper of a proxy with a waiter behind it, now or lately, watches that. It is a state machine: each event returns the step that the caller takes. It
 // does no I/O, has no mutex and reads no clock.
 //

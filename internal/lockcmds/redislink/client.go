@@ -27,7 +27,7 @@ const (
 	bufferSize = 16 << 10
 )
 
-// Options say where a Client connects to, and as whom. Addr is required.
+// Options name the server of a Client, and the user that it connects as. Addr is required.
 type Options struct {
 	Addr string // for messages and, without Dial, host:port
 	// Dial opens a connection. nil: TCP to Addr.

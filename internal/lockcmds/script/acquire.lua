@@ -13,7 +13,7 @@
 -- ARGV[5]  holds     of the session after this, if that is the grant; absent: 1
 -- ARGV[6]  field     of the session, for a named owner; empty or absent: the owner has one session
 -- ARGV[7]  publish   PUBLISH, or SPUBLISH in a cluster; absent: no other session waits for the same owner
--- ARGV[8]  tell      channel on which those who do are told of a first hold
+-- ARGV[8]  tell      channel on which these sessions are told of a first hold
 --
 -- Returns  {1, fence, holds, odd, 0, mine}  acquired; mine: the holds of the session
 --          fence                            acquired, a first hold; or {1, fence, 1, 1}: the counter held no fence

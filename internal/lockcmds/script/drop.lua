@@ -8,7 +8,7 @@
 -- KEYS[1]  lock      hash, see lib/hash.lua; exists only while held
 -- KEYS[2]  channel   base channel of the lock; a fair waiter listens on channel:place
 -- KEYS[3]  queue     list of places of waiters, first to ask at the head
--- ARGV[1]  owner     who held it
+-- ARGV[1]  owner     that held it
 -- ARGV[2]  fence     only the grant with this fence; 0: any
 -- ARGV[3]  holds     how many holds the session keeps
 -- ARGV[4]  publish   PUBLISH, or SPUBLISH in a cluster

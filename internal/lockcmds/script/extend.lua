@@ -7,7 +7,7 @@
 -- KEYS[1]  lock      hash, see lib/hash.lua; exists only while held
 -- KEYS[2]  channel   base channel of the lock; a fair waiter listens on channel:place
 -- KEYS[3]  queue     list of places of waiters, first to ask at the head
--- ARGV[1]  owner     who holds it
+-- ARGV[1]  owner     that holds it
 -- ARGV[2]  lease_ms  new lease length from now, > 0
 -- ARGV[3]  publish   PUBLISH, or SPUBLISH in a cluster
 -- ARGV[4]  request   number of this call, larger than those of earlier calls of the session

@@ -14,7 +14,7 @@
 -- KEYS[3]  queue          list of places of waiters, first to ask at the head
 -- KEYS[4]  fence          counter of all locks, or of this hash slot; never expires, never goes back
 -- KEYS[5]  deadlines      zset place -> epoch ms after which it may be dropped
--- ARGV[1]  owner          who releases
+-- ARGV[1]  owner          that releases
 -- ARGV[2]  fence          release only the grant with this fence; 0: any
 -- ARGV[3]  request        number of this call, larger than those of earlier calls of the session
 -- ARGV[4]  publish        PUBLISH, or SPUBLISH in a cluster

@@ -1,4 +1,4 @@
--- head.lua: who is first in the fair queue of a lock.
+-- head.lua: the first place in the fair queue of a lock.
 --
 -- KEYS[1]  lock   hash, see lib/hash.lua; exists only while held
 -- KEYS[2]  queue  list of places of waiters, first to ask at the head

@@ -281,7 +281,7 @@ func DecodeAsk(v resp.Value) error {
 	return err
 }
 
-// Info asks who holds a lock.
+// Info asks for the holder of a lock.
 type Info struct{ Key string }
 
 // Call is the call of info.lua.

@@ -1,4 +1,4 @@
--- info.lua: who holds a lock.
+-- info.lua: the holder of a lock.
 --
 -- The places that plain waiters share, one for each proxy, are no fair waiters. Beyond 1,000 places they count all the
 -- same, so that the question stays cheap.

@@ -7,7 +7,7 @@
 -- KEYS[1]  lock      hash, see lib/hash.lua; exists only while held
 -- KEYS[2]  channel   base channel of the lock; a fair waiter listens on channel:place
 -- KEYS[3]  queue     list of places of waiters, first to ask at the head
--- ARGV[1]  owner     who releases
+-- ARGV[1]  owner     that releases
 -- ARGV[2]  fence     release only the grant with this fence; 0: any
 -- ARGV[3]  request   number of this call, larger than those of earlier calls of the session
 -- ARGV[4]  publish   PUBLISH, or SPUBLISH in a cluster

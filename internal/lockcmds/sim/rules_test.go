@@ -344,7 +344,7 @@ func (r *rules) chain(p *proxy, key string, before, after holder) {
 		}
 	}
 	r.chains[key] = c
-	if c.n > turns.MaxHandOvers || r.w.calm && c.n > 1 && r.w.now-c.since > turns.MaxChain+100*time.Millisecond {
+	if c.n > turns.MaxHandOvers || r.w.calm && c.n > 1 && r.w.now-c.since > turns.MaxStreak+100*time.Millisecond {
 		r.w.fail("too many hand-overs in a row", "%s: %d in %v", key, c.n, r.w.now-c.since)
 	}
 }

@@ -68,20 +68,20 @@ func (c *Crowd) Doubt() { c.queued = true }
 // for much longer than any other waiter, even if there are few waiters and each holds the lock for milliseconds.
 const (
 	MaxHandOvers = 32
-	MaxChain     = 25 * time.Millisecond
+	MaxStreak    = 25 * time.Millisecond
 )
 
-// Chain counts the hand-overs since the lock was last free for all waiters. The zero value: none.
-type Chain struct {
+// Streak counts the hand-overs since the lock was last free for all waiters. The zero value: none.
+type Streak struct {
 	n     int
 	since time.Time // the first of them
 }
 
-// Next returns the chain with one more hand-over at that time. ok is false if it is too long for one more.
-func (c Chain) Next(now time.Time) (next Chain, ok bool) {
-	next = Chain{n: c.n + 1, since: c.since}
+// Next returns the streak with one more hand-over at that time. ok is false if it is too long for one more.
+func (c Streak) Next(now time.Time) (next Streak, ok bool) {
+	next = Streak{n: c.n + 1, since: c.since}
 	if next.n == 1 {
 		next.since = now
 	}
-	return next, next.n <= MaxHandOvers && now.Sub(next.since) <= MaxChain
+	return next, next.n <= MaxHandOvers && now.Sub(next.since) <= MaxStreak
 }

@@ -61,9 +61,9 @@ func TestTurnThatWasLostBeginsAnew(t *testing.T) {
 
 func TestChainEnds(t *testing.T) {
 	start := time.Now()
-	var c Chain
+	var c Streak
 	for n := range MaxHandOvers {
-		next, ok := c.Next(start.Add(MaxChain * time.Duration(n) / MaxHandOvers))
+		next, ok := c.Next(start.Add(MaxStreak * time.Duration(n) / MaxHandOvers))
 		if !ok {
 			t.Fatalf("hand-over %d is refused", n+1)
 		}
@@ -72,11 +72,11 @@ func TestChainEnds(t *testing.T) {
 	if _, ok := c.Next(start); ok {
 		t.Error("there may be too many")
 	}
-	first, _ := Chain{}.Next(start)
-	if _, ok := first.Next(start.Add(MaxChain)); !ok {
+	first, _ := Streak{}.Next(start)
+	if _, ok := first.Next(start.Add(MaxStreak)); !ok {
 		t.Error("a second one in time is refused")
 	}
-	if _, ok := first.Next(start.Add(MaxChain + 1)); ok {
+	if _, ok := first.Next(start.Add(MaxStreak + 1)); ok {
 		t.Error("they may last for too long")
 	}
 }

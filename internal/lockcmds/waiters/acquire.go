@@ -39,11 +39,11 @@ type waiter struct {
 	sent        calls.Request  // the first attempt
 
 	// Guarded by Waiters.mu.
-	ended bool        // its session has
-	fence int64       // of a grant that replicas are to confirm; 0: there is none
-	timer clock.Timer // its own deadline
-	mark  queue.Mark  // before the first attempt
-	chain turns.Chain // of the hand-over on its way
+	ended  bool         // its session has
+	fence  int64        // of a grant that replicas are to confirm; 0: there is none
+	timer  clock.Timer  // its own deadline
+	mark   queue.Mark   // before the first attempt
+	streak turns.Streak // of the hand-over on its way
 }
 
 // asked is an acquire as its client has asked for it.
@@ -248,7 +248,7 @@ func (w *waiter) granted(g grant) []byte {
 			Fence: g.fence, Count: g.count, Mine: g.mine, SentAt: g.sentAt,
 			TTL: w.Lease, Fixed: w.Fixed, MaxHold: w.MaxHold, Grace: w.Grace, Client: ledger.Client(w.session().Client.ClientInfo),
 		},
-		Own: w.home.Calls.Own, Chain: w.chain, Sync: w.Sync,
+		Renewer: w.home.Calls.Client, Streak: w.streak, Sync: w.Sync,
 	})
 	switch {
 	case verdict == holds.Usable:

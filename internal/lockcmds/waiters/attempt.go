@@ -31,7 +31,7 @@ func (w *waiter) call() (a script.Acquired, sentAt time.Time, err error) {
 	c := w.x.Calls
 	sentAt = c.Clock.Now()
 	q := w.question()
-	a, err = calls.RunFor(c.Life, c.Own, q.Call, q.Decode)
+	a, err = calls.RunFor(c.Life, c.Client, q.Call, q.Decode)
 	if errors.Is(err, contract.ErrInDoubt) {
 		w.claim.Doubt(w.Lease, sentAt)
 	}
@@ -144,9 +144,9 @@ type Offer struct {
 	fair  *waiter // the same of the fair ones
 }
 
-// Offer takes the waiters to which the holder of that name may hand the lock over. last is the chain of the holder's own grant. The caller
+// Offer takes the waiters to which the holder of that name may hand the lock over. last is the streak of the holder's own grant. The caller
 // calls Answered, if the offer is not empty. Requires no locks.
-func (x *Waiters) Offer(lock, holder string, last turns.Chain) Offer {
+func (x *Waiters) Offer(lock, holder string, last turns.Streak) Offer {
 	o := Offer{x: x}
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -161,11 +161,11 @@ func (x *Waiters) Offer(lock, holder string, last turns.Chain) Offer {
 		shared, own := q.Offer(lock, holder)
 		if shared != nil {
 			o.plain = waiterOf(shared)
-			o.plain.chain = next
+			o.plain.streak = next
 		}
 		if own != nil {
 			o.fair = waiterOf(own)
-			o.fair.chain = next
+			o.fair.streak = next
 		}
 	})
 	return o

@@ -98,7 +98,7 @@ func TestAReleaseGrantsTheLockToTheFirstWaiter(t *testing.T) {
 	a, b := w.waits(1, "LOCK k"), w.client(2)
 	holder := w.client(9)
 	b.sends("LOCK k") // joins without a script
-	o := w.x.Offer("k", "holder", turns.Chain{})
+	o := w.x.Offer("k", "holder", turns.Streak{})
 	if o.Empty() || o.Call(script.Release{Key: "k"}).Name() != "handover" {
 		t.Fatalf("offer %+v", o)
 	}
@@ -116,7 +116,7 @@ func TestAReleaseThatIsRefusedLeavesTheWaiterWaiting(t *testing.T) {
 	for name, err := range map[string]error{"refused": script.Error("NOPERM no"), "unsent": contract.ErrUnsent, "in doubt": contract.ErrInDoubt} {
 		w := newWorld(t)
 		a, holder := w.waits(1, "LOCK k"), w.client(9)
-		o := w.x.Offer("k", "holder", turns.Chain{})
+		o := w.x.Offer("k", "holder", turns.Streak{})
 		o.Answered(holder, script.Released{}, w.Time, err)
 		holder.Unlock()
 		w.Own.Answers = []any{grantOfFence(8)}
@@ -130,11 +130,11 @@ func TestAReleaseThatIsRefusedLeavesTheWaiterWaiting(t *testing.T) {
 
 func TestNoOfferWithoutWaiters(t *testing.T) {
 	w := newWorld(t)
-	if o := w.x.Offer("k", "holder", turns.Chain{}); !o.Empty() {
+	if o := w.x.Offer("k", "holder", turns.Streak{}); !o.Empty() {
 		t.Error("an offer to no waiter")
 	}
 	w.waits(1, "LOCK k OWNER me")
-	if o := w.x.Offer("k", "me", turns.Chain{}); !o.Empty() {
+	if o := w.x.Offer("k", "me", turns.Streak{}); !o.Empty() {
 		t.Error("an offer to the owner that releases")
 	}
 }

@@ -38,9 +38,9 @@ type world struct {
 func newWorld(t *testing.T) *world {
 	t.Helper()
 	w := &world{World: locktest.NewWorld(), t: t, limits: terms.Defaults{Lease: 30 * time.Second}}
-	c := calls.New(calls.Options{Own: calls.Own{Topology: w}, Jobs: w, Clock: w, Life: t.Context(), Log: zap.NewNop()})
+	c := calls.New(calls.Options{Client: calls.Client{Topology: w}, Jobs: w, Clock: w, Life: t.Context(), Log: zap.NewNop()})
 	dog, err := watchdog.New(watchdog.Options{
-		Renew: c.Own.Renew, Submit: func(f func()) error { w.Submit(jobs.Renewal, f); return nil }, Now: w.Now,
+		Renew: c.Client.Renew, Submit: func(f func()) error { w.Submit(jobs.Renewal, f); return nil }, Now: w.Now,
 	})
 	if err != nil {
 		t.Fatal(err)

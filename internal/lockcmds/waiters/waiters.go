@@ -149,7 +149,7 @@ func (x *Waiters) carryOutLocked(f *queue.Effect) {
 	switch f.Op {
 	case queue.Attempt:
 		w := waiterOf(f.Waiter)
-		w.chain = turns.Chain{}
+		w.streak = turns.Streak{}
 		class := jobs.Attempt
 		if f.Urgent {
 			class = jobs.HandOver

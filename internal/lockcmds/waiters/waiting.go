@@ -156,7 +156,7 @@ func (w *waiter) confirm(g grant) {
 	until := w.ConfirmUntil(w.x.Calls.Clock.Now(), w.began, g.sentAt)
 	part := w.claim.Part()
 	part.Fence = g.fence
-	w.home.Confirm.Confirm(w.home.Calls.Own.Node(w.lock()), confirm.Grant{
+	w.home.Confirm.Confirm(w.home.Calls.Client.Node(w.lock()), confirm.Grant{
 		Lock: w.lock(), Part: part, Replicas: w.Sync, Until: until,
 		Done: func(o confirm.Outcome) {
 			w.x.mu.Lock()

@@ -25,6 +25,6 @@ func Modest(raw []byte, n int) []byte {
 // maxLine is the length of a line that Redis does not take any more.
 const maxLine = 64 << 10
 
-// refusedAnyhow stands for a command that cannot be sent: who has not authenticated is told so, and nothing runs if Redis has changed
+// refusedAnyhow stands for a command that cannot be sent: a client that has not authenticated is told so, and nothing runs if Redis has changed
 // its mind meanwhile.
 var refusedAnyhow = resp.AppendCommand(nil, "EVALSHA", "0000000000000000000000000000000000000000", "0")

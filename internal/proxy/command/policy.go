@@ -122,7 +122,7 @@ func functionPolicy(args [][]byte) Policy {
 	return Shared
 }
 
-// infoPolicy: one section is ours, and one counts our clients. Redis is asked all the same, because it knows who may ask.
+// infoPolicy: one section is ours, and one counts our clients. Redis is asked all the same, because it knows which users may ask.
 func infoPolicy(args [][]byte) Policy {
 	if IsOwnInfo(args) || clients.Counted(args[1:]) {
 		return Augmented

@@ -27,8 +27,8 @@ type epollLane struct {
 	queued bool // in eventLoop.rung; guarded by eventLoop.mu
 }
 
-// Ring implements upstream.Mover.
-func (w *epollLane) Ring() {
+// Wake implements upstream.Mover.
+func (w *epollLane) Wake() {
 	w.loop.mu.Lock()
 	defer w.loop.mu.Unlock()
 	if !w.queued {

@@ -33,7 +33,7 @@ func TestRequestsOfAFailedWriteAreUnsent(t *testing.T) {
 	}
 	s, request := stream.New(), &lost{sent: true}
 	mover := e.loops[0].Attach(wire.New(s))
-	s.OnAppend(mover.Ring)
+	s.OnAppend(mover.Wake)
 	if err := s.Append([]byte("PING\r\n"), request, 0, 1); err != nil {
 		t.Fatal(err)
 	}

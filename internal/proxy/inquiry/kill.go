@@ -22,7 +22,7 @@ func (q *Inquiry) kill(reply []byte) {
 	default:
 		ask := resp.AppendCommand(nil, "CLIENT", "LIST")
 		q.Ask(func(reply []byte) {
-			text, _ := clients.Text(reply) // who may kill and not list, kills clients of the proxy and those whose id is known
+			text, _ := clients.Text(reply) // a user who may kill and not list, kills clients of the proxy and clients whose id is known
 			q.Proxy.Upstream.Connections().Settle()
 			l := q.Proxy.ParseListing(text)
 			var ids []uint64

@@ -44,8 +44,8 @@ func (*desk) Left() bool   { return false }
 // Attach implements upstream.Driver.
 func (d *desk) Attach(w *upstream.Wire) upstream.Mover { return &deskLane{d, w} }
 
-// Ring implements upstream.Mover.
-func (l *deskLane) Ring() { l.desk.rung <- l.wire }
+// Wake implements upstream.Mover.
+func (l *deskLane) Wake() { l.desk.rung <- l.wire }
 
 // Drive implements upstream.Mover.
 func (l *deskLane) Drive(nc net.Conn, stop <-chan struct{}) error {

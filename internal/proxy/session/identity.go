@@ -217,7 +217,7 @@ func (l *logins) askName(then func()) {
 
 func isNoAuth(reply []byte) bool { return bytes.HasPrefix(reply, []byte("-NOAUTH ")) }
 
-// askUser asks who the user is after a refused HELLO that may have logged in. The session follows, if the HELLO says how.
+// askUser asks for the user's name after a refused HELLO that may have logged in. The session follows, if the HELLO says how.
 func (l *logins) askUser(c idchange.Change) {
 	s := l.s
 	l.inquire(command.WhoAmI, func(reply []byte) {

@@ -51,7 +51,7 @@ func (h *hand) Attach(w *upstream.Wire) upstream.Mover {
 	}
 	return h
 }
-func (h *hand) Ring() {}
+func (h *hand) Wake() {}
 
 func (h *hand) Drive(nc net.Conn, stop <-chan struct{}) error {
 	h.once.Do(func() { close(h.driving) })

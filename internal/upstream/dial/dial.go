@@ -22,7 +22,7 @@ import (
 	"github.com/lockproxy/lockproxy/internal/upstream/topology"
 )
 
-// A Target is what a connection is for: a server, and who the connection is there. Connections are shared only within one. It is
+// A Target is what a connection is for: a server, and the identity that the connection has there. Connections are shared only within one. It is
 // comparable.
 type Target struct {
 	At topology.Node

@@ -19,7 +19,7 @@ import (
 	"github.com/lockproxy/lockproxy/internal/upstream/questions"
 )
 
-// Options say whom to ask. All but Patience are required.
+// Options name the server that is asked. All but Patience are required.
 type Options struct {
 	Dialer *dial.Dialer
 	Asker  *questions.Asker

@@ -7,7 +7,7 @@ import (
 	"github.com/lockproxy/lockproxy/internal/resp"
 )
 
-// Identity is who a connection to Redis is and how it speaks. Connections are shared only within one identity, so
+// Identity is the user, database and protocol version of a connection to Redis. Connections are shared only within one identity, so
 // nothing of one client can travel with the rights, the database or the protocol of another. It is comparable.
 type Identity struct {
 	// User and Password are what Redis was given by AUTH or HELLO … AUTH; both empty: not authenticated.

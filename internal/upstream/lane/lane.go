@@ -87,7 +87,7 @@ func New(o Options) *Lane {
 	l.stream.OnBusy(o.Busy)
 	if o.Driver != nil {
 		l.mover = o.Driver.Attach(wire.New(l.stream))
-		l.stream.OnAppend(l.mover.Ring)
+		l.stream.OnAppend(l.mover.Wake)
 	}
 	return l
 }

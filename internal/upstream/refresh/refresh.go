@@ -22,7 +22,7 @@ import (
 	"github.com/lockproxy/lockproxy/internal/upstream/topology"
 )
 
-// Options say whom to ask and whom to tell. All are required.
+// Options name the servers that are asked, and the parts of the proxy that are told. All are required.
 type Options struct {
 	Dialer  *dial.Dialer
 	Cluster *topology.Cluster

@@ -20,7 +20,7 @@ import (
 	"github.com/lockproxy/lockproxy/internal/upstream/topology"
 )
 
-// Options say which primary is watched, and by whom. All are required, except for Map.
+// Options name the primary that is watched, and the Sentinels that watch it. All are required, except for Map.
 type Options struct {
 	Name      string            // of the primary, in the Sentinels' configuration
 	Sentinels []address.Server  // that are asked

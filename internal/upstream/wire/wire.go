@@ -17,9 +17,9 @@ type Driver interface {
 
 // A Mover moves the bytes of one lane.
 type Mover interface {
-	// Ring says that the wire has bytes to take, after it had none. It may be called from any goroutine, with locks held,
+	// Wake says that the wire has bytes to take, after it had none. It may be called from any goroutine, with locks held,
 	// and must not block.
-	Ring()
+	Wake()
 
 	// Drive moves bytes between nc and the wire until the connection fails or stop is closed. It closes nc, and returns
 	// when it uses neither any more.
@@ -32,10 +32,10 @@ type Wire struct{ stream *stream.Stream }
 // New returns the wire of a stream.
 func New(s *stream.Stream) *Wire { return &Wire{s} }
 
-// Open says that the connection is ready. If requests are waiting already, Ring is called.
+// Open says that the connection is ready. If requests are waiting already, Wake is called.
 func (w *Wire) Open() { w.stream.Open() }
 
-// Take returns the bytes to write next, or nil, after which Ring announces more. The caller owns the bytes and returns them
+// Take returns the bytes to write next, or nil, after which Wake announces more. The caller owns the bytes and returns them
 // as spare in a later call.
 func (w *Wire) Take(spare []byte) []byte { return w.stream.Take(spare) }
 

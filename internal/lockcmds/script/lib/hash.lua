@@ -1,4 +1,4 @@
--- hash: what a lock's hash says, and who writes it.
+-- hash: the fields of a lock's hash, and the writer of each.
 --
 --   owner      how often the owner holds the lock; Redisson reads and writes this field alone
 --   fence      of the grant

@@ -1,4 +1,4 @@
--- holder: who holds a lock.
+-- holder: the holder of a lock.
 --
 -- Returns {owner, holds, fence}, fence 0: it was taken without one; {} if the lock is free; or Redis's error. The owner is empty
 -- if the hash has none: a client has changed it by hand. No client can acquire the lock then.

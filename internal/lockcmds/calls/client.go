@@ -12,26 +12,26 @@ import (
 	"github.com/lockproxy/lockproxy/internal/resp"
 )
 
-// Own is an engine's own connections.
-type Own struct{ redislink.Topology }
+// Client is the engine's client of Redis: its own connections.
+type Client struct{ redislink.Topology }
 
 // run runs a script on the node of its keys. Errors wrap ErrUnsent or ErrInDoubt; the reply may be Redis's refusal.
-func (o Own) run(ctx context.Context, c script.Call) (resp.Value, error) {
-	return o.runOn(ctx, o.Node(c.Keys[0]), c)
+func (cl Client) run(ctx context.Context, c script.Call) (resp.Value, error) {
+	return cl.runOn(ctx, cl.Node(c.Keys[0]), c)
 }
 
 // runAs runs a script on the connection of the identity that acquired a hold last. If that identity's rights or connection do not
 // suffice any more, the script runs on the engine's own connection: that of the identity that acquired the hold first.
-func (o Own) runAs(ctx context.Context, by redislink.Node, c script.Call) (resp.Value, error) {
-	v, err := o.runOn(ctx, by, c)
-	if by != o.Node(c.Keys[0]) && (errors.Is(err, contract.ErrUnsent) || v.IsError() && isFinal(script.Error(v.Str))) {
-		return o.run(ctx, c)
+func (cl Client) runAs(ctx context.Context, by redislink.Node, c script.Call) (resp.Value, error) {
+	v, err := cl.runOn(ctx, by, c)
+	if by != cl.Node(c.Keys[0]) && (errors.Is(err, contract.ErrUnsent) || v.IsError() && isFinal(script.Error(v.Str))) {
+		return cl.run(ctx, c)
 	}
 	return v, err
 }
 
-func (o Own) runOn(ctx context.Context, node redislink.Node, c script.Call) (resp.Value, error) {
-	c = c.On(o.Servers())
+func (cl Client) runOn(ctx context.Context, node redislink.Node, c script.Call) (resp.Value, error) {
+	c = c.On(cl.Servers())
 	v, err := node.Eval(ctx, c.Script, c.Keys, c.Args)
 	if err != nil {
 		err = fmt.Errorf("run %s: %w", c.Name(), err)
@@ -40,8 +40,8 @@ func (o Own) runOn(ctx context.Context, node redislink.Node, c script.Call) (res
 }
 
 // RunFor runs a script on the node of its keys and decodes its answer. Errors are a script.Error, or wrap ErrUnsent or ErrInDoubt.
-func RunFor[A any](ctx context.Context, o Own, c script.Call, decode func(resp.Value) (A, error)) (A, error) {
-	v, err := o.run(ctx, c)
+func RunFor[A any](ctx context.Context, cl Client, c script.Call, decode func(resp.Value) (A, error)) (A, error) {
+	v, err := cl.run(ctx, c)
 	return Decoded(v, err, decode)
 }
 
