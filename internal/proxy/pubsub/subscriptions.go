@@ -1,4 +1,4 @@
-// Package pubsub reads the frames of a connection in pub/sub mode and counts its subscriptions. It does no I/O.
+// Package pubsub reads the frames of a connection in pub/sub mode, assigns them to the commands that they answer, and counts subscriptions. It does no I/O.
 package pubsub
 
 import (

@@ -1,14 +1,12 @@
 package session
 
 import (
-	"bytes"
 	"slices"
 	"strings"
 
 	"github.com/lockproxy/lockproxy/internal/proxy/command"
 	"github.com/lockproxy/lockproxy/internal/proxy/handlers"
 	"github.com/lockproxy/lockproxy/internal/proxy/pubsub"
-	"github.com/lockproxy/lockproxy/internal/proxy/replies"
 	"github.com/lockproxy/lockproxy/internal/proxy/transaction"
 	"github.com/lockproxy/lockproxy/internal/resp"
 )
@@ -18,23 +16,6 @@ import (
 // none. Redis counts a client's subscriptions in its confirmations, so at each point of the stream the session knows what Redis
 // knows, and which frames can come.
 
-// frames is the handler of a command that any number of frames answers: a subscription command, or an EXEC with such commands.
-type frames struct {
-	s     *Session
-	muted bool            // the client sees no replies; it gets confirmations all the same, as from Redis
-	exec  *handlers.Reply // handles the array that is the reply to an EXEC; nil: it has come, or there is none
-	list  []expected      // the commands that the frames answer, in order; of an EXEC, those behind its array
-}
-
-// expected is one command that frames answer.
-type expected struct {
-	verb string // of a subscription command; ""
-	left int    // confirmations still to come, for those; 0: as many as there are subscriptions of its kind
-
-	apply   func(reply []byte)        // as in transaction.Step
-	rewrite func(reply []byte) []byte // as in transaction.Step
-}
-
 // subscribe sends a subscription command. Its frames are examined from then on.
 func (u *pinning) subscribe(row *command.Row, raw []byte) bool {
 	s := u.s
@@ -42,15 +23,15 @@ func (u *pinning) subscribe(row *command.Row, raw []byte) bool {
 	if (pin.mode != readsFrames || pin.InTx || pin.Opening > 0) && !s.awaitQuiet() {
 		return false
 	}
-	e := expected{verb: row.Name, left: len(s.args) - 1}
+	channels := len(s.args) - 1
 	if pin.InTx {
-		pin.Queue(transaction.Step{Verb: e.verb, Left: e.left}, raw)
+		pin.Queue(transaction.Step{Verb: row.Name, Left: channels}, raw)
 		s.forward(raw, s.handler(), 1)
 		return true
 	}
 	u.readFrames()
 	pin.Count(raw)
-	s.forward(raw, &frames{s: s, muted: s.muted, list: []expected{e}}, 1)
+	s.forward(raw, pubsub.Await(s.side(), &pin.Subscriptions, s.muted, row.Name, channels), 1)
 	return true
 }
 
@@ -105,12 +86,12 @@ func (u *pinning) frame(b []byte, kind resp.Kind) {
 	pin := u.pin
 	verb, count := pubsub.ReadFrame(b)
 	at, h, due := s.Slots.First(pin.conn)
-	f, _ := h.(*frames)
+	f, _ := h.(*pubsub.Frames)
 	switch {
-	case f != nil && f.awaits(verb):
-		f.confirm(pin, verb, count)
+	case f != nil && f.Awaits(verb):
+		f.Confirm(verb, count)
 		s.Put(at, b, false)
-		s.answered(at, f.done())
+		s.answered(at, f.Done())
 	case kind == resp.Push, pin.Subscribed() && pubsub.IsMessage(verb), !due:
 		pin.Confirm(verb, count) // Redis ends subscriptions by itself when a slot moves away
 		s.Push(b)
@@ -133,114 +114,6 @@ func (u *pinning) loseFrames(p *pinned, sent bool) {
 		s.lose(at, 1, sent)
 	}
 }
-
-// awaits reports whether the next frame may be a confirmation of that kind.
-func (f *frames) awaits(verb string) bool {
-	return f.exec == nil && len(f.list) > 0 && verb != "" && f.list[0].verb == verb
-}
-
-// confirm takes a confirmation.
-func (f *frames) confirm(pin *pinned, verb string, count int64) {
-	head := &f.list[0]
-	if head.left == 0 {
-		head.left = int(max(1, pin.CountOf(verb)))
-	}
-	pin.Confirm(verb, count)
-	if head.left--; head.left == 0 {
-		f.list = f.list[1:]
-	}
-}
-
-// done is the number of commands of the client that have been answered in full.
-func (f *frames) done() int {
-	if f.exec == nil && len(f.list) == 0 {
-		return 1
-	}
-	return 0
-}
-
-// Take implements handlers.Handler: b is a whole frame, and no confirmation.
-func (f *frames) Take(at replies.ID, b []byte, n int, _ bool) int {
-	if f.exec == nil {
-		if b = f.reply(b); !f.muted {
-			f.s.Put(at, b, false)
-		}
-		return f.done()
-	}
-	exec := f.exec
-	f.exec = nil
-	if b[0] != '*' || b[1] == '-' { // nothing has been executed
-		f.list = nil
-		return exec.Take(at, b, n, false)
-	}
-	exec.Done(b)
-	if words := f.executed(b); len(words) > 0 {
-		f.s.Put(at, words, false)
-	}
-	return f.done()
-}
-
-// executed reads the array of the reply to an EXEC, and returns what the client gets of it. Subscription commands answer with any
-// number of frames in the place of one element, so frames behind the array may still belong to the transaction. A client that sees no
-// replies gets the confirmations and the messages in the array.
-func (f *frames) executed(b []byte) (seen []byte) {
-	pin := f.s.pin
-	if !f.muted {
-		seen = append(seen, b[:bytes.IndexByte(b, '\n')+1]...)
-	}
-	for _, elem := range transaction.Elements(b) {
-		verb, count := pubsub.ReadFrame(elem)
-		switch {
-		case f.awaits(verb):
-			f.confirm(pin, verb, count)
-		case elem[0] == '>', pin.Subscribed() && pubsub.IsMessage(verb):
-			pin.Confirm(verb, count)
-		default:
-			if elem = f.reply(elem); f.muted {
-				continue
-			}
-		}
-		seen = append(seen, elem...)
-	}
-	return seen
-}
-
-// reply takes the reply to a command that is no subscription command, or was refused. It returns the reply as the client sees it.
-func (f *frames) reply(b []byte) []byte {
-	if len(f.list) == 0 {
-		return b
-	}
-	head := f.list[0]
-	f.list = f.list[1:]
-	if head.apply != nil {
-		head.apply(b)
-	}
-	if head.rewrite != nil {
-		b = head.rewrite(b)
-	}
-	return b
-}
-
-// Lost implements handlers.Handler.
-func (f *frames) Lost(at replies.ID, _ int, _ bool) {
-	switch {
-	case f.s.Gone():
-	case f.exec != nil:
-		f.exec.Lost(at, 1, false)
-	case !f.muted:
-		f.s.refuse(at, len(f.list))
-	}
-}
-
-// expects is the number of commands whose frames have not come.
-func (f *frames) expects() int {
-	if f == nil {
-		return 0
-	}
-	return len(f.list)
-}
-
-var _ handlers.Handler = (*frames)(nil)
 
 // routeUnread sends MONITOR, SYNC or PSYNC: if Redis accepts it, the connection carries requests and replies no longer, and bytes
 // pass both ways unread. If Redis refuses it, the session continues as before.

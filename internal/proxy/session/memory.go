@@ -7,10 +7,9 @@ import (
 // Bytes that small things take, with the structures and slices around them. They are estimates, which no test checks. They make
 // things count that a client can have by the million.
 const (
-	slotCost     = 256 // a slot and its handler
-	stepCost     = 128 // a txStep
-	expectedCost = 128 // an expected
-	argCost      = 24  // a slice
+	slotCost = 256 // a slot and its handler
+	stepCost = 128 // a transaction.Step
+	argCost  = 24  // a slice
 )
 
 // charge charges the session's present memory. Every entry into the session ends with it.
@@ -50,7 +49,7 @@ func (m *memory) stationary() int {
 	n := s.Kept() + s.ears.Bytes() + cap(s.script) + cap(s.args)*argCost + m.gathered + m.locking +
 		len(s.name) + len(s.called) + len(s.lib[0]) + len(s.lib[1]) + len(s.library) + len(s.ident.User) + len(s.ident.Password)
 	if p := s.pin; p != nil {
-		n += len(p.Steps)*stepCost + p.Names + len(p.Kept)*argCost + p.Size + p.execution.expects()*expectedCost + p.frame
+		n += len(p.Steps)*stepCost + p.Names + len(p.Kept)*argCost + p.Size + p.execution.Due()*stepCost + p.frame
 	}
 	if r := s.replay; r != nil {
 		n += len(r.Steps)*stepCost + r.Names + len(r.Kept)*argCost + r.Size

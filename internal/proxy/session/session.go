@@ -175,7 +175,7 @@ type pinned struct {
 	pubsub.Subscriptions
 	placement // of the transaction in a cluster
 	watch     watch
-	execution *frames // of the last EXEC with subscription commands; nil: there was none
+	execution *pubsub.Frames // of the last EXEC with subscription commands; nil: there was none
 }
 
 // pinMode says how the session reads its pin.

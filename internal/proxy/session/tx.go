@@ -5,6 +5,7 @@ import (
 
 	"github.com/lockproxy/lockproxy/internal/proxy/command"
 	"github.com/lockproxy/lockproxy/internal/proxy/handlers"
+	"github.com/lockproxy/lockproxy/internal/proxy/pubsub"
 	"github.com/lockproxy/lockproxy/internal/proxy/replies"
 	"github.com/lockproxy/lockproxy/internal/proxy/transaction"
 	"github.com/lockproxy/lockproxy/internal/resp"
@@ -118,17 +119,14 @@ func (u *pinning) execSubscriptions(raw []byte) bool {
 		return false
 	}
 	pin := u.pin
-	list := make([]expected, pin.Queued-pin.Base)
-	for _, step := range pin.Steps {
-		list[step.Index] = expected{verb: step.Verb, left: step.Left, apply: step.Apply, rewrite: step.Rewrite}
-	}
 	u.readFrames()
-	pin.execution = &frames{s: s, muted: s.muted, list: list, exec: &handlers.Reply{Session: s.side(), Muted: s.muted, Done: func(reply []byte) {
+	exec := &handlers.Reply{Session: s.side(), Muted: s.muted, Done: func(reply []byte) {
 		s.resume()
 		if !bytes.HasPrefix(reply, []byte("-")) || bytes.HasPrefix(reply, []byte("-EXECABORT")) {
 			pin.End()
 		}
-	}}}
+	}}
+	pin.execution = pubsub.AwaitExec(s.side(), &pin.Subscriptions, exec, pin.Queued-pin.Base, pin.Steps)
 	u.awaitExec()
 	s.forward(raw, pin.execution, 1)
 	return true
