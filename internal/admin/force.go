@@ -33,7 +33,7 @@ type forceRequest struct {
 	Fence     int64  `json:"fence"` // of the grant that is meant: no later one is ended
 }
 
-// forceAnswer says what has come of it.
+// forceAnswer is the outcome.
 type forceAnswer struct {
 	Ended bool `json:"ended"` // false: the lock is free, or another grant holds it
 }

@@ -26,7 +26,7 @@ func LeftFD(fd int) bool {
 	return err == nil && fds[0].Revents != 0
 }
 
-// holds reports what is true of the file descriptor of the socket under nc; false if there is none.
+// holds reports whether a condition holds for the file descriptor of the socket under nc; false if there is none.
 func holds(nc net.Conn, of func(fd int) bool) (is bool) {
 	onSocket(nc, func(fd int) { is = of(fd) })
 	return is

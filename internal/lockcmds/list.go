@@ -54,7 +54,7 @@ func (e *Engine) heldSlice(slice []replies.Info, end int) ([]replies.Info, int) 
 type Held struct {
 	Key, Owner   string
 	Holds, Fence int64
-	TTL          time.Duration       // what is left of the lease
+	TTL          time.Duration       // the rest of the lease
 	Waiters      int                 // of this proxy
 	Client       contract.ClientInfo // of those that hold it for this owner, the first
 }

@@ -42,7 +42,7 @@ type Options struct {
 	Clock clock.Clock
 
 	Lease   time.Duration  // renewed by the watchdog; 0: 30 s
-	Grace   *time.Duration // what may be left of a lease after the connection ends; nil: all of it
+	Grace   *time.Duration // the most that may be left of a lease after the connection ends; nil: all of it
 	MaxHold time.Duration  // how long the watchdog renews; 0: without a limit
 	Sync    int            // how many replicas must have a grant before it is answered; 0: none; SyncAll: all that Replicas knows
 

@@ -105,8 +105,8 @@ func (r *release) Doubted(sentAt time.Time) {
 	r.next.Answered(r.q.Session, script.Released{}, sentAt, contract.ErrInDoubt)
 }
 
-// countedOn reports whether a later release of the session, which may have been sent, writes what is left behind this one too. Redis may
-// have it although this one was not sent: the connection was made again in between. So this one is in doubt.
+// countedOn reports whether a later release of the session, which may have been sent, also counts this one. Redis may have the later one
+// although this one was not sent: the connection was made again in between. So this one is in doubt.
 func (r *release) countedOn() (yes bool) {
 	r.e.holds.Step(func(l *ledger.Ledger) { yes = l.CountedOn(&r.Release) })
 	return yes

@@ -24,7 +24,7 @@ type Hold struct {
 	Key          string
 	Holds, Fence int64
 	Since        time.Time     // when the command was sent that acquired it
-	TTL          time.Duration // what is left of the lease
+	TTL          time.Duration // the rest of the lease
 	Fixed        bool          // the client has set the lease: it is not renewed
 	Client       contract.ClientInfo
 }

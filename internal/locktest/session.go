@@ -60,7 +60,7 @@ func (s *Session) Caller() contract.Caller {
 // Lock locks the session.
 func (s *Session) Lock() { s.mu.Lock() }
 
-// Unlock unlocks the session, and then does what was put off until then.
+// Unlock unlocks the session, and then runs the functions of AfterUnlock.
 func (s *Session) Unlock() {
 	later := s.later
 	s.later = nil

@@ -194,7 +194,7 @@ func (c *Client) Do(f func()) bool {
 	return true
 }
 
-// Unlock does what was put off until the session is unlocked.
+// Unlock unlocks the session, and runs the functions of AfterUnlock.
 func (c *Client) Unlock() {
 	later := c.later
 	c.later = nil

@@ -17,7 +17,7 @@ type Repeats struct {
 	most   int
 	period time.Duration
 
-	mu    sync.Mutex // guards kinds and what it has; never held while an entry is written
+	mu    sync.Mutex // guards kinds and their counts; never held while an entry is written
 	kinds map[kind]*run
 }
 

@@ -167,7 +167,7 @@ func (g *Guard) Open() (name []byte, argc int, ok bool) {
 }
 
 // Checked returns how many bytes of the incomplete array-form command are checked and final, so that they may be sent
-// ahead: all complete headers and arguments, and what is there of the open argument's bytes.
+// ahead: all complete headers and arguments, and the bytes of the open argument that are there.
 func (g *Guard) Checked() int {
 	switch {
 	case g.left == 0:
@@ -179,7 +179,7 @@ func (g *Guard) Checked() int {
 }
 
 // Discard tells the Guard that the caller took n <= Checked() bytes off the start of the buffer. The Frame in the end
-// holds only what came after them; it has no Name if that was among the bytes taken.
+// holds only the bytes behind them; it has no Name if that was among the bytes taken.
 func (g *Guard) Discard(n int) {
 	if n < 0 || n > g.Checked() {
 		panic("BUG: discard of unchecked bytes")

@@ -5,7 +5,7 @@
 // A span is made when the wait or the hold has ended, with its times. So a wait or a hold in progress costs nothing. The spans of one grant share
 // a trace, whose ID is made of lock and fence: also spans of different proxies.
 //
-// Goroutines: Tracer.run makes spans of what has ended; the library's batch processor exports them.
+// Goroutines: Tracer.run makes spans of waits and holds that have ended; the library's batch processor exports them.
 //
 // Invariants:
 //   - No call blocks but Close, and that is bounded. Endings beyond the queue are dropped and counted.
@@ -69,7 +69,7 @@ const queueLen = 2048
 // closeLimit is the time that the last spans have to reach the collector.
 const closeLimit = 2 * time.Second
 
-// Tracer is an endings.Observer that sends what it is told of. Its methods may be called from any goroutine.
+// Tracer is an endings.Observer that sends a span of each wait and hold. Its methods may be called from any goroutine.
 type Tracer struct {
 	spans    chan endings.Ending // never closed
 	stop     chan struct{}       // closed by Close
@@ -163,7 +163,7 @@ func (t *Tracer) run() {
 	}
 }
 
-// Close sends what is left, for a limited time.
+// Close sends the remaining spans, for a limited time.
 func (t *Tracer) Close() {
 	t.close.Do(func() {
 		late := time.AfterFunc(closeLimit, t.exporter.abort)

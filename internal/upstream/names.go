@@ -109,8 +109,8 @@ func (u *Upstream) Lanes() []LaneStatus { return u.lanes.List() }
 // LaneEvents are the numbers of lanes that were set aside, and of connections that lanes have lost, since the start.
 func (u *Upstream) LaneEvents() (aside, lost int64) { return u.lanes.Counts() }
 
-// Acquire returns a pin, or nil if there is none now for that owner. The pin may still be connecting: what is appended waits for
-// it, and is reported as lost and unsent if Redis cannot be reached.
+// Acquire returns a pin, or nil if there is none now for that owner. The pin may still be connecting: commands wait for
+// it, and are reported as lost and unsent if Redis cannot be reached.
 func (u *Upstream) Acquire(a Ask) *Pin { return u.pins.Acquire(a) }
 
 // AwaitPin queues for a pin. Waiting addresses take turns. deliver is called once, from another goroutine:

@@ -122,8 +122,8 @@ func (n *nodes) laneLost(t dial.Target) {
 	}
 }
 
-// slow returns what has the view of a cluster refreshed while a primary takes long to accept a connection: it may have been stopped, which nothing
-// announces. nil: the servers are no cluster.
+// slow returns a function that has the view of a cluster refreshed. It is for a primary that takes long to accept a connection: the primary may have
+// been stopped, and no server announces that. nil: the servers are no cluster.
 func (n *nodes) slow(servers dial.Resolver) func(at Node) {
 	c, ok := servers.(*topology.Cluster)
 	if !ok {

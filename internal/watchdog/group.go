@@ -98,7 +98,7 @@ func (w *Watchdog) take(ctx context.Context, g *group, b *batch) bool {
 	if g.head == len(g.ready) {
 		g.ready, g.head = g.ready[:0], 0
 	}
-	// Half of what is left leaves time for another attempt if this one hangs.
+	// The other half of the remaining time is for another attempt, if this one hangs.
 	b.limit = b.sent + min(shortest, max(shortest/2, retry))
 	if len(b.leases) == 0 {
 		g.jobs--

@@ -51,7 +51,7 @@ const (
 	never        = time.Duration(math.MaxInt64)
 )
 
-// Entry is what the watchdog has to know of a lease.
+// Entry describes a lease to the watchdog.
 type Entry struct {
 	Key, Owner string
 	Fence      int64
@@ -211,7 +211,7 @@ func (w *Watchdog) Due() (due time.Time, ok bool) {
 	return w.base.Add(w.heap[0].due), true
 }
 
-// step does what is due and returns when something is due next.
+// step carries out everything that is due, and returns when the next thing is due.
 func (w *Watchdog) step(ctx context.Context) (next time.Duration) {
 	w.mu.Lock()
 	losses, more := w.collectLocked(w.losses[:0])
@@ -243,7 +243,7 @@ func (w *Watchdog) Len() int {
 	return len(w.heap)
 }
 
-// collectLocked takes from the heap what is due: leases past their deadline are lost, renewals join their group's
+// collectLocked takes the leases that are due from the heap: leases past their deadline are lost, renewals join their group's
 // queue and stay in the heap under their deadline. It takes sliceSize of them at the most: others wait for the mutex. more says that it
 // is to be called again at once.
 func (w *Watchdog) collectLocked(losses []loss) (due []loss, more bool) {

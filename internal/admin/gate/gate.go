@@ -12,7 +12,7 @@ import (
 // Hosts has the names under which a request may ask for this server.
 type Hosts []string
 
-// HostsFor allows the name that is listened on, localhost and what the configuration adds.
+// HostsFor allows the name that is listened on, localhost and the names of the configuration.
 func HostsFor(listen string, more []string) Hosts {
 	h := Hosts{"localhost", strings.ToLower(listen)}
 	for _, name := range more {

@@ -34,7 +34,7 @@ type Loss struct {
 type Options struct {
 	Jobs   jobs.Runner
 	Redis  redislink.Topology
-	Life   context.Context // what has not been published when it ends is not published
+	Life   context.Context // losses that are not published when it ends never are
 	Logger *zap.Logger
 }
 
@@ -54,7 +54,7 @@ const (
 	entriesPeriod = 10 * time.Second
 )
 
-// batch bounds what is published in one go.
+// batch is the most messages that are published in one round trip.
 const batch = 128
 
 // New returns an Announcer without losses.
@@ -77,7 +77,7 @@ func (a *Announcer) Tell(l Loss) {
 	}
 }
 
-// announce is the job. Holders are told at once; what is published needs Redis, which may be why the leases were lost.
+// announce is the job. Holders are told at once. To publish needs Redis, whose absence may be why the leases were lost.
 func (a *Announcer) announce() {
 	some := a.take()
 	if len(some) == 0 {

@@ -44,8 +44,8 @@ type Request struct {
 type Asker interface {
 	// Again is the copy, if the call can be repeated. Requires the session lock, or that the session has ended.
 	Again() (copy script.Call, ok bool)
-	// Postponed is the call to be sent until Redis can carry it out, and for how long: it cannot now, because the hash slot is being moved, and
-	// nothing has happened. 0: the refusal is the answer. Requires the session lock, or that the session has ended.
+	// Postponed is for a call that Redis cannot carry out now, because the hash slot is being moved. Nothing has happened. It returns the call to
+	// send until Redis can, and for how long. 0: the refusal is the answer. Requires the session lock, or that the session has ended.
 	Postponed() (call script.Call, limit time.Duration)
 	// Doubted says that the answer to a call is lost, which was sent at that moment. It is called once at most, before a copy of that call is sent.
 	// It is not called if the call cannot be repeated: then Answered says it. Requires the session lock, or that the session has ended.

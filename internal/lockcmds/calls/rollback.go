@@ -45,7 +45,7 @@ func (c *Calls) RollBack(r Rollback) {
 	})
 }
 
-// OnceWithin returns a function that runs f once: with what it is called with, or with false when the time is over.
+// OnceWithin returns a function that runs f once: with its own argument, or with false when the time is over.
 func (c *Calls) OnceWithin(limit time.Duration, f func(ok bool)) func(ok bool) {
 	var once sync.Once
 	run := func(ok bool) { once.Do(func() { f(ok) }) }

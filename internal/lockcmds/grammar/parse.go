@@ -61,7 +61,7 @@ type Command struct {
 	Wait    time.Duration // how long to wait for the lock; 0: not at all, negative: without a limit
 	Lease   time.Duration // PX or EX: a fixed lease; 0: the watchdog renews
 	Owner   string        // empty: the session's own
-	Grace   time.Duration // what may be left of the lease after the connection ends; negative: as configured
+	Grace   time.Duration // the most that may be left of the lease after the connection ends; negative: as configured
 	MaxHold time.Duration // when the watchdog stops renewing; 0: never, negative: as configured
 	Sync    int           // how many replicas must have the grant before it is answered; negative: as configured
 	Fence   int64         // UNLOCK: only the grant with this fence; 0: any

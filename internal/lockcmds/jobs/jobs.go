@@ -52,7 +52,7 @@ func sizes(workers int) [classes]int {
 
 // Source gives each engine a Runner. A Pool is the Source of the product.
 type Source interface {
-	// NewRunner returns the runner of one engine. crashed is called with what a task has panicked with.
+	// NewRunner returns the runner of one engine. crashed is called with the value of a task's panic.
 	NewRunner(crashed func(any)) Runner
 }
 
@@ -127,7 +127,7 @@ func (p *Pool) Close(limit time.Duration) error {
 	return nil
 }
 
-// NewQueue makes the queue of one engine. crashed is called with what a task has panicked with.
+// NewQueue makes the queue of one engine. crashed is called with the value of a task's panic.
 func (p *Pool) NewQueue(crashed func(any)) *Queue {
 	q := &Queue{pool: p, crashed: crashed}
 	for c := range q.lines {

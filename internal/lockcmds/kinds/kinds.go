@@ -30,7 +30,7 @@ type Kind struct {
 type Attempt struct {
 	script.Acquire
 	Waits    bool          // it waits if the lock is not free
-	FairWait time.Duration // what deadlines in the queue in Redis are counted in
+	FairWait time.Duration // the unit of deadlines in the queue in Redis
 	Crowd    string        // the name of the place that the plain waiters share
 }
 

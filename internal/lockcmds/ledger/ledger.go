@@ -299,7 +299,7 @@ func (l *Ledger) drop(h *Hold, end End) {
 // Rest is what a session that has ended may have left of a hold in Redis, to be rolled back.
 type Rest struct {
 	Hold  *Hold
-	Grace time.Duration // what may be left of the lease; negative: all, only the field of a session of a named owner is to go
+	Grace time.Duration // the most that may be left of the lease; negative: all, only the field of a session of a named owner is to go
 	// Remember keeps the number of the call in Redis: a copy of an older release of the session may still arrive.
 	Remember bool
 }

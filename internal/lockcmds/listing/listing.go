@@ -50,7 +50,7 @@ func Find(held Source, size int, pattern string, most int) []replies.Info {
 
 // FirstByKey returns the first of the locks by key, each once; 0 is no limit.
 func FirstByKey(found []replies.Info, most int) []replies.Info {
-	order := make([]int, len(found)) // cheaper to move than what was found
+	order := make([]int, len(found)) // cheaper to move than the locks
 	for i := range order {
 		order[i] = i
 	}

@@ -11,7 +11,7 @@ import (
 type Answer struct {
 	Status Status
 	Err    error // of Refused
-	// If Granted: the length of the lease. If Busy: what is left to the holder, NoTTL or Kept.
+	// If Granted: the length of the lease. If Busy: the rest of the holder's lease, NoTTL or Kept.
 	TTL    time.Duration
 	Placed bool        // if Busy: Place is known
 	Place  turns.Place // where the shared place is now, if the attempt was made there

@@ -164,8 +164,8 @@ func (r *Reaper) looked(again, needed bool) Step {
 	return step
 }
 
-// countLook returns at how many looks the head has not come since it was first woken. If the lock was taken and released in between, it
-// may have come and have been too late: that look does not count.
+// countLook returns the number of looks since the head was first woken, at which it had not come. A look does not count if the lock was taken
+// and released in between: the head may have come too late.
 func (r *Reaper) countLook(head string) int {
 	switch {
 	case r.woken != head:

@@ -113,7 +113,7 @@ type Acquired struct {
 	Granted      bool
 	Fence, Holds int64         // if granted: of the owner
 	Mine         int64         // if granted: holds of the session
-	PTTL         time.Duration // if not: what is left to the holder, NoTTL or Kept
+	PTTL         time.Duration // if not: the rest of the holder's lease, NoTTL or Kept
 	Damage       Damage
 	Placed       bool  // Place is known: the call was Crowd or a hand-over
 	Place        int64 // of the plain waiters, as in package turns

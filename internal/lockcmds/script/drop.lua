@@ -13,7 +13,7 @@
 -- ARGV[3]  holds     how many holds the session keeps
 -- ARGV[4]  publish   PUBLISH, or SPUBLISH in a cluster
 -- ARGV[5]  request   number of this call, larger than those of earlier calls of the session
--- ARGV[6]  grace_ms  what may be left of the lease; 0: release; negative: all, only the field goes
+-- ARGV[6]  grace_ms  the most that may be left of the lease; 0: release; negative: all, only the field goes
 -- ARGV[7]  field     of the session, for a named owner; empty: the owner has one session
 -- ARGV[8]  lease_ms  least lease that goes on if holds are left; 0: its TTL stays
 -- ARGV[9]  remember  1: the field stays, or is made, although the session has no holds then; 0: it goes

@@ -47,7 +47,7 @@ func (r Release) appendArgs(dst []string) []string {
 // HandOver is a Release that grants the lock in the same step to the waiter whose turn it is.
 type HandOver struct {
 	Release
-	Wait  time.Duration // what deadlines in the queue are counted in
+	Wait  time.Duration // the unit of deadlines in the queue
 	Crowd string        // the name under which the plain waiters of the proxy stand in queues
 	Stays bool          // the place of the plain waiters stays in the queue after a grant to them
 	Plain *Acquire      // of the first of the plain waiters here; nil: there is none
@@ -137,12 +137,12 @@ func (r *Release) Decode(v resp.Value) (Released, error) {
 	return Released{}, errStrange
 }
 
-// Drop ends a session's part in a grant: it releases holds at once, or shortens what is left of the lease, or only removes the session's
+// Drop ends a session's part in a grant: it releases holds at once, or shortens the rest of the lease, or only removes the session's
 // field.
 type Drop struct {
 	Key string
 	Part
-	// Grace is what may be left of the lease; 0: release. Negative: all of it, and the holds go on as no known session's. This applies only
+	// Grace is the most that may be left of the lease; 0: release. Negative: all of it, and the holds go on as no known session's. This applies only
 	// to a named owner, and also if Request is the number of the call that has written the field.
 	Grace time.Duration
 	Lease time.Duration // least lease that goes on if holds are left; 0: its TTL stays
@@ -292,7 +292,7 @@ type Holder struct {
 	Held        bool
 	Owner       string
 	Holds       int64
-	PTTL        time.Duration // what is left of the lease, or NoTTL
+	PTTL        time.Duration // the rest of the lease, or NoTTL
 	Fence       int64         // 0: it was taken without one
 	FairWaiters int64
 }

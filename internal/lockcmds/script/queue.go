@@ -26,7 +26,7 @@ func (l Leave) Call() Call {
 // Refresh keeps the deadlines of live waiters ahead of the clock.
 type Refresh struct {
 	Key    string
-	Wait   time.Duration // what a deadline is counted in
+	Wait   time.Duration // the unit of deadlines in the queue
 	Places []string      // a thousand at most
 }
 
@@ -87,7 +87,7 @@ func DecodeHeadRemoved(v resp.Value) (HeadRemoved, error) {
 type Front struct {
 	Key, Owner string
 	Fence      int64
-	Wait       time.Duration // what deadlines in the queue are counted in
+	Wait       time.Duration // the unit of deadlines in the queue
 }
 
 // Call is the call of front.lua.

@@ -17,7 +17,7 @@ const SyncAll = -1
 // Defaults are the settings of the lock commands that can change while engines run. A change applies to commands to come.
 type Defaults struct {
 	Lease   time.Duration  // renewed by the watchdog
-	Grace   *time.Duration // what may be left of a lease after the connection ends; nil: all of it
+	Grace   *time.Duration // the most that may be left of a lease after the connection ends; nil: all of it
 	MaxHold time.Duration  // how long the watchdog renews; 0: without a limit
 	Sync    int            // how many replicas must have a grant before it is answered; 0: none; SyncAll: all that are known
 

@@ -289,7 +289,7 @@ func (w *waiter) granted(g grant) []byte {
 // rollBack undoes what copies of the acquire have done, or may still do. fence is of the grant; 0: it is not known. Requires no locks.
 func (w *waiter) rollBack(fence int64, done func(ok bool)) { w.claim.RollBack(fence, w.Lease, done) }
 
-// goHome has the session's home start the acquire anew, if that is at another engine: this engine has no hold that the acquire could
+// goHome passes the acquire to the session's home, if that is another engine: this engine has no hold that the acquire could
 // deepen. Requires the session lock.
 func (w *waiter) goHome() bool {
 	if w.home == w.x {

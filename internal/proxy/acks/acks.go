@@ -59,7 +59,7 @@ const maxTimeout = 1 << 40
 // At is the server to ask.
 func (r *Round) At() topology.Node { return r.nodes[0] }
 
-// Command is the command for this server: the time limit is what is left of the client's.
+// Command is the command for this server: the time limit is the rest of the client's.
 func (r *Round) Command(args [][]byte, raw []byte) []byte {
 	r.byWrite, r.marked, r.refusal = false, false, nil
 	if len(r.replies) == 0 || r.deadline.IsZero() {

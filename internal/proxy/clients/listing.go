@@ -68,7 +68,7 @@ func (l *Listing) shape(known *Shape) *Shape {
 
 // Text is the answer to CLIENT LIST, with a filter by type or AnyType: Redis's clients and then the proxy's, in the order of
 // their ids. Redis has filtered its own already. known is the shape of lines if the listing has none. Beyond limit bytes it
-// stops and returns what it has.
+// stops and returns the lines that it has.
 func (l *Listing) Text(proxys []Info, only Type, known *Shape, limit int) []byte {
 	slices.SortFunc(proxys, func(a, b Info) int { return cmp.Compare(a.ID, b.ID) })
 	shape := l.shape(known)

@@ -24,7 +24,7 @@ func Text(reply []byte) (text []byte, ok bool) {
 
 const verbatim = "txt:"
 
-// AppendText appends a text as the kind of reply that Redis gave like's text by.
+// AppendText appends a text as a reply of the same kind as like.
 func AppendText(dst, like, text []byte) []byte {
 	n := len(text)
 	if like[0] == '=' {

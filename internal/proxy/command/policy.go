@@ -73,7 +73,7 @@ func clientPolicy(args [][]byte) Policy {
 	case "help", "", "caching":
 		return Shared
 	case "pause", "unpause":
-		return PinOnce // a paused lane must not hold up what ends the pause
+		return PinOnce // a paused lane must not hold up the command that ends the pause
 	case "tracking", "no-evict", "no-touch":
 		if len(args) == 3 && Keyword(args, 2) == "off" {
 			return Shared
@@ -84,7 +84,7 @@ func clientPolicy(args [][]byte) Policy {
 
 // streamReadPolicy: XREAD and XREADGROUP wait only if they say BLOCK. Their options stand before STREAMS, in any order, and each
 // has a fixed number of arguments, which may be any words. Only a command whose options are all known not to wait is shared:
-// what is not known here may wait.
+// a command that is not known here may wait.
 func streamReadPolicy(args [][]byte) Policy {
 	for i := 1; i < len(args); i++ {
 		switch Keyword(args, i) {

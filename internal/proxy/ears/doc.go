@@ -1,7 +1,7 @@
 // Package ears keeps the subscriptions of one session in front of a cluster.
 //
 // A session has an ear at each server whose messages it needs: a connection of its own. The ear at the server of slot 0 hears channels and patterns,
-// because all PUBLISH are sent there. Events of keys are told by the server of the key only, so channels and patterns that may be theirs are received
+// because all PUBLISH are sent there. Only the server of a key publishes events of the key. So a channel or pattern that may be for such events is received
 // at all primaries. A shard channel is received at the server of its slot.
 //
 // When a server goes or a slot moves, the ears move, and the client does not notice. Messages that were published in between are lost. The new

@@ -46,7 +46,7 @@ func (q *Inbox) Drop(n int) {
 	}
 }
 
-// compact moves what is there to the start of a buffer that is not much too large.
+// compact moves the bytes to the start of a buffer that is not much too large.
 func (q *Inbox) compact() {
 	rest := q.buf[q.off:]
 	if cap(q.buf) > buffers.Small && len(rest) < cap(q.buf)/4 {

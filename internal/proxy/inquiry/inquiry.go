@@ -33,7 +33,7 @@ type Inquiry struct {
 	Size   int      // of the command, in bytes
 }
 
-// Start returns the command that Redis is to judge, and what goes on with its reply. raw is the client's command, sub its subcommand.
+// Start returns the command that Redis is to judge, and the function that goes on with its reply. raw is the client's command, sub its subcommand.
 func (q *Inquiry) Start(sub string, raw []byte) (judged []byte, next func(reply []byte)) {
 	switch sub {
 	case "list":

@@ -132,7 +132,7 @@ func (q *Queue[C, H]) Put(id ID, b []byte, more bool) (now bool) {
 	return false
 }
 
-// Answer says that n replies of a slot have become whole. False: they were not due. After it the caller sends what Next returns.
+// Answer says that n replies of a slot have become whole. False: they were not due. The caller then sends the bytes that Next returns.
 func (q *Queue[C, H]) Answer(id ID, n int) bool {
 	s, _ := q.slot(id)
 	if s == nil {

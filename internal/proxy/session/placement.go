@@ -17,7 +17,7 @@ import (
 )
 
 // In a cluster a transaction belongs to the server of its keys, but MULTI names none. It begins at some server. At the first key of another
-// server it is discarded there, and what was queued is queued again at that other server. The same happens if the slot has moved when the client says
+// server it is discarded there, and its commands are queued again at that other server. The same happens if the slot has moved when the client says
 // EXEC: a server that refuses to queue a command carries out none of the transaction.
 
 // placement is what a pin remembers of its transaction.

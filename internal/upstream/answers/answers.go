@@ -1,4 +1,4 @@
-// Package answers reads what a Sentinel answers and tells: replies go in, what they say of one primary comes out. It does no I/O.
+// Package answers reads the replies and messages of a Sentinel: values go in, facts about one primary come out. It does no I/O.
 package answers
 
 import (

@@ -2,7 +2,7 @@ package cluster
 
 import "slices"
 
-// Newest is what two views say together; it is a or b if one of them is not older in any slot. A node may know of the latest epoch, but not yet of each
+// Newest joins two views; it is a or b if one of them is not older in any slot. A node may know of the latest epoch, but not yet of each
 // slot that has moved. A node that gets a slot configures itself in a greater epoch than the node that had it. So of two owners of a slot the one
 // of the greater epoch is the later one.
 func Newest(a, b *View) *View {

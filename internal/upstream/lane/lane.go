@@ -111,7 +111,7 @@ func (l *Lane) Append(b []byte, to stream.Receiver, tag uint64, n int) error {
 	return l.stream.Append(b, to, tag, n)
 }
 
-// Note has the mark noted when what is appended next is handed to the socket. A mark before that is given up.
+// Note has the mark noted when the next bytes that are appended are handed to the socket. A mark before that is given up.
 func (l *Lane) Note(m *stopwatch.Mark) { stream.Note(l.stream, m) }
 
 // Progress returns the number of bytes that all sessions have appended, and the number of these that have been written or given up.
@@ -164,7 +164,7 @@ func (l *Lane) closed() bool {
 	}
 }
 
-// Close ends the lane: Run returns, and what is appended is refused.
+// Close ends the lane: Run returns, and Append refuses commands.
 func (l *Lane) Close() {
 	l.once.Do(func() {
 		close(l.stop)

@@ -3,7 +3,7 @@ package lanes
 import "github.com/lockproxy/lockproxy/internal/upstream/admission"
 
 // places are the places of sets. The sets of new clients have none, and are always there (Options.Free). All other sets have places, and
-// unused ones lose them when there are many. The caller closes what has lost its place. It is guarded by Lanes.mu.
+// unused ones lose them when there are many. The caller closes the lanes that have lost their places. It is guarded by Lanes.mu.
 type places struct {
 	taken  *admission.Places
 	unused *admission.Idle[key, *set] // of the sets with places

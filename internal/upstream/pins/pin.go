@@ -89,8 +89,8 @@ func (p *Pin) Became(id handshake.Identity) {
 // Name is the client name that the connection has in Redis.
 func (p *Pin) Name() string { return p.name }
 
-// Named records the connection's name. byCommand says that it was given by CLIENT SETNAME, which not every user may say: what was
-// named otherwise, by HELLO or by another user, may keep its name for ever.
+// Named records the connection's name. byCommand says that CLIENT SETNAME has given it. Not every user may send that command: a connection
+// that HELLO or another user has named may keep its name for ever.
 func (p *Pin) Named(name string, byCommand bool) {
 	p.name = name
 	p.free = p.free || byCommand
@@ -105,7 +105,7 @@ func (p *Pin) Append(b []byte, to stream.Receiver, tag uint64, n int) error {
 	return p.stream.Append(b, to, tag, n)
 }
 
-// Note has the mark noted when what is appended next is handed to the socket. A mark before that is given up.
+// Note has the mark noted when the next bytes that are appended are handed to the socket. A mark before that is given up.
 func (p *Pin) Note(m *stopwatch.Mark) { stream.Note(p.stream, m) }
 
 // Progress returns how many bytes have been appended to the connection, and how many of them have been written or given up.

@@ -324,8 +324,8 @@ func (ps *Pins) dropIdle(which func(*Pin) bool) {
 	ps.dropIdleLocked(which)
 }
 
-// DropBare is called when Redis has begun to demand credentials of new connections. No session gets a pin any more that has rights
-// without them: idle ones are closed, and what sessions have does not return to the pool. That holds for all of these, because a
+// DropBare is called when Redis has begun to demand credentials of new connections. Pins that have rights without them serve no further
+// session: idle ones are closed, and those of sessions do not return to the pool. That holds for all of these, because a
 // RESET that removes the credentials of one may be on its way.
 func (ps *Pins) DropBare() {
 	ps.mu.Lock()

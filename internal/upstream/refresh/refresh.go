@@ -202,7 +202,7 @@ func (r *Refresher) choose(v *cluster.View, hints map[topology.Node]bool) []topo
 
 var errNone = errors.New("no node to ask")
 
-// newest asks nodes at the same time, and returns what they and the present view say together. After the first good answer it waits for the others a
+// newest asks nodes at the same time, and joins their answers with the present view. After the first good answer it waits for the others a
 // moment only. An error means that none has answered.
 func (r *Refresher) newest(ctx context.Context, present *cluster.View, nodes []topology.Node) (*cluster.View, error) {
 	type answer struct {

@@ -163,7 +163,7 @@ func (l *link) answered() bool {
 	return again
 }
 
-// read hands on what the Sentinel says.
+// read hands on the Sentinel's replies and messages.
 func (l *link) read(ctx context.Context, in *handshake.Reader) error {
 	for {
 		var replies [questions]resp.Value

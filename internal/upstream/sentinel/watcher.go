@@ -232,7 +232,7 @@ func (w *Watcher) isBacked(by int, addr string) bool {
 	return false
 }
 
-// note keeps what a Sentinel said.
+// note keeps the answer of a Sentinel.
 func (w *Watcher) note(r result) {
 	if r.err == nil {
 		w.latest[r.number] = said{r.answer, time.Now()}

@@ -71,7 +71,7 @@ func (s *Stream) end(err error, next state) {
 	}
 }
 
-// keep puts requests whose receivers want them to wait back before those that have come meanwhile, and returns the others.
+// keep returns the requests that are lost. The others, whose receivers let them wait, go in front of the requests that have come meanwhile.
 func (s *Stream) keep(list []span, out []byte) (others []span) {
 	var kept []span
 	var bytes []byte
