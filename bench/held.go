@@ -129,7 +129,7 @@ func (b *bench) holdMany(ctx context.Context, s *fleet.Server, n int, lease time
 	return out, err
 }
 
-// lateness asks what is left of some leases.
+// lateness asks for the rest of some leases.
 func lateness(redis *fleet.Client, key func(int) string, n int, lease time.Duration, late *hist) error {
 	const asked = 200
 	for range asked {
@@ -177,7 +177,7 @@ func killedHolder(kills int) scenario {
 	return scenario{
 		name: "kill", title: "From kill -9 of a holder to the next grant", primary: "p50", rounds: 1, plot: "from kill -9 to the grant",
 		about: fmt.Sprintf("A process holds a lock with GRACE 0 while another client waits for it; the process is killed, %d times. "+
-			"A library leaves the lock to what is left of its lease: up to 30 s by the default of most.", kills),
+			"A library leaves the lock to the rest of its lease: up to 30 s by the default of most.", kills),
 		columns:     []column{colP50, colP99, colMax},
 		contestants: lockServers(), servers: lockServers(),
 		run: func(ctx context.Context, b *bench, f *fleet.Fleet, who string) (sample, error) {
@@ -197,7 +197,7 @@ func killedHolder(kills int) scenario {
 	}
 }
 
-// killAndWait measures from the death of a holder to the grant of the one who waits.
+// killAndWait measures from the death of a holder to the grant of the waiter.
 func killAndWait(ctx context.Context, addr, key string) (time.Duration, error) {
 	self, err := os.Executable()
 	if err != nil {

@@ -177,7 +177,7 @@ func (w *Pairs) Reply(c *Conn, r Reply) {
 	c.Send(w.acquire[c.ID], acquiring, now)
 }
 
-// End adds those who still wait, with the time that they have waited so far: one that starves must not go uncounted.
+// End adds the clients that still wait, with the time that they have waited so far: one that starves must not go uncounted.
 func (w *Pairs) End(l *Loop) {
 	for _, c := range l.Conns() {
 		c.Outstanding(func(tag int, at int64) {

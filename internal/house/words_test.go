@@ -47,6 +47,10 @@ var bannedWords = []bannedWord{
 	{prose("crews?"), []string{"crew"}, "task group"},
 	{prose("last words"), []string{"forsake"}, "abandon"},
 	{prose("ghosts?"), nil, "stale waiter"},
+	{nil, []string{"chain", "chains"}, "streak, of hand-overs"},
+	{nil, []string{"refund", "spend", "tending"}, "rollback, undo, unfinished"},
+	{nil, []string{"crews", "forsaken", "hubs", "kicks", "pokes", "unpin"}, "task group, abandon, subscriber, wake, cancel"},
+	{prose("hubs?"), nil, "subscriber"},
 
 	// Forms that make a sentence hard to read. The subject is a noun.
 	{prose("somebody|nobody|everybody|anybody|whoever|someone|everyone|anyone"), nil, "name the party: a client, a session, no other session"},
@@ -54,6 +58,8 @@ var bannedWords = []bannedWord{
 	{prose("(?:of )?what (?:came|was|is|has|had|it has|they have) been|what there is|those that there are"), nil, "a noun"},
 	{regexp.MustCompile(`(?:^|[.:;!?] )(?:Who|Others|What) (?:\w+s|\w+ed|is|has|was|may|can|must|will) `), nil, "begin with a noun"},
 	{prose("told once|said once|of use to"), nil, "reported once"},
+	{prose("(?:those|these|others|all|the ones?|by|as) whom?|whom to|(?:is|are) who"), nil, "name the party: the waiters that, the user that"},
+	{prose("what (?:is|was|are|were|may be) left"), nil, "the rest of the lease, the remaining bytes"},
 
 	// Contracts about mutexes have three forms.
 	{regexp.MustCompile(`(?i)\b(?:session locked|without locks|called with \w+ held)\.?$`), nil, "Requires e.mu. Requires the session lock. Requires no locks."},
