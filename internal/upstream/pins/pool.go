@@ -336,27 +336,6 @@ func (ps *Pins) DropBare() {
 	}
 }
 
-// DropAt closes the pins that lead to servers that are gone: idle ones at once, others after a time for their replies, unless the server is back by then.
-// No other session gets one of them. A session keeps a pin to a server that is alive if nothing is outstanding by then: it may be in a transaction. gone
-// and alive require no locks, and may be called later.
-func (ps *Pins) DropAt(gone, alive func(at topology.Node) bool, grace func(at topology.Node) time.Duration) {
-	ps.dropIdle(func(p *Pin) bool { return gone(p.target.At) })
-	ps.mu.Lock()
-	defer ps.mu.Unlock()
-	for p := range ps.all {
-		at := p.target.At
-		if !p.lent || !gone(at) {
-			continue
-		}
-		p.leaves = true
-		time.AfterFunc(grace(at), func() {
-			if gone(at) && (!alive(at) || stream.Outstanding(p.stream) > 0) {
-				p.abort()
-			}
-		})
-	}
-}
-
 func (ps *Pins) dropIdleLocked(which func(*Pin) bool) {
 	for _, pool := range []*pool{&ps.work, &ps.logins} {
 		for _, p := range pool.idle.Values() {
