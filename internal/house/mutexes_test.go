@@ -32,6 +32,9 @@ func TestDocumentHasEveryMutex(t *testing.T) {
 		}
 		for _, file := range p.parsed {
 			ast.Inspect(file, func(n ast.Node) bool {
+				if v, ok := n.(*ast.ValueSpec); ok && isMutex(v.Type) {
+					t.Errorf("%s: a mutex that is no field of a type: %v", p.name, v.Names)
+				}
 				spec, ok := n.(*ast.TypeSpec)
 				if !ok {
 					return true
@@ -41,8 +44,11 @@ func TestDocumentHasEveryMutex(t *testing.T) {
 					return true
 				}
 				for _, field := range fields.Fields.List {
-					if kind := selected(field.Type); kind != "sync.Mutex" && kind != "sync.RWMutex" {
+					if !isMutex(field.Type) {
 						continue
+					}
+					if len(field.Names) == 0 {
+						t.Errorf("%s: %s embeds a mutex: give it a name", p.name, spec.Name.Name)
 					}
 					for _, name := range field.Names {
 						declared[strings.TrimPrefix(p.name, "internal/")+"."+spec.Name.Name+"."+name.Name] = true
@@ -55,4 +61,16 @@ func TestDocumentHasEveryMutex(t *testing.T) {
 	if diff := cmp.Diff(slices.Sorted(maps.Keys(declared)), slices.Sorted(maps.Keys(documented))); diff != "" {
 		t.Errorf("docs/LOCKORDER.md (-code +document):\n%s", diff)
 	}
+}
+
+// isMutex reports whether a type is a mutex, or has one behind a pointer or in a list.
+func isMutex(e ast.Expr) bool {
+	switch e := e.(type) {
+	case *ast.StarExpr:
+		return isMutex(e.X)
+	case *ast.ArrayType:
+		return isMutex(e.Elt)
+	}
+	kind := selected(e)
+	return kind == "sync.Mutex" || kind == "sync.RWMutex"
 }

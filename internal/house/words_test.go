@@ -62,7 +62,7 @@ var bannedWords = []bannedWord{
 	{prose("what (?:is|was|are|were|may be) left"), nil, "the rest of the lease, the remaining bytes"},
 
 	// Contracts about mutexes have three forms.
-	{regexp.MustCompile(`(?i)\b(?:session locked|without locks|called with \w+ held)\.?$`), nil, "Requires e.mu. Requires the session lock. Requires no locks."},
+	{regexp.MustCompile(`(?i)\b(?:session locked|session (?:must not be|is not) locked|without locks|called with \w+ held)\.?$`), nil, "Requires e.mu. Requires the session lock. Requires no locks."},
 }
 
 // literals lists for each banned word the texts, in lower case, of which every match has one. It is far cheaper to look for these first.
@@ -251,7 +251,7 @@ func nameWords(name string) []string {
 }
 
 func TestBannedWordsAreFound(t *testing.T) {
-	for _, text := range []string{"the room of a lock", "Nobody waits", "is given back later", "turned it away", "he is deaf", "It is called with mu held."} {
+	for _, text := range []string{"the room of a lock", "Nobody waits", "is given back later", "turned it away", "he is deaf", "It is called with mu held.", "The session must not be locked.", "those who wait"} {
 		if len(proseFindings(text)) == 0 {
 			t.Errorf("%q has no banned word", text)
 		}

@@ -32,7 +32,7 @@ type Session interface {
 	// Do runs f with the session locked, and has the session go on, unless the client gets no more.
 	Do(f func()) bool
 
-	// Flush sends what the session has for the client. The session is not locked.
+	// Flush sends the session's output to the client. Requires no locks.
 	Flush()
 }
 
@@ -251,7 +251,7 @@ func (e *Ears) next(f func()) {
 	})
 }
 
-// viewChanged moves subscriptions after a change of the view. The session is not locked.
+// viewChanged moves subscriptions after a change of the view. Requires no locks.
 func (e *Ears) viewChanged() {
 	e.session.Do(func() { e.inParts(slices.Collect(maps.Keys(e.wanted)), e.adjust, func() {}) })
 }

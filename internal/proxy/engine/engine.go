@@ -57,7 +57,7 @@ type Session interface {
 
 // A Client is a session's view of its connection. Its methods do not block.
 type Client interface {
-	// Flush moves the session's output to the client. The session must not be locked.
+	// Flush moves the session's output to the client. Requires no locks.
 	Flush()
 
 	// Hangup closes the client's connection. The session may be locked.

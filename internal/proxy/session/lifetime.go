@@ -135,7 +135,7 @@ func (s *Session) giveUp() {
 	}
 }
 
-// runDeferred runs a function of afterUnlock. The session is not locked.
+// runDeferred runs a function of afterUnlock. Requires no locks.
 func (s *Session) runDeferred(f func()) {
 	defer func() {
 		if r := recover(); r != nil {

@@ -41,7 +41,7 @@ const (
 
 // A Host is what a session needs of the engine that moves its bytes. Its methods do not block.
 type Host interface {
-	// Flush moves the session's output to the client. The session must not be locked.
+	// Flush moves the session's output to the client. Requires no locks.
 	Flush()
 
 	// Hangup closes the client's connection. The session may be locked.
