@@ -367,7 +367,8 @@ func (l *link) rehome() {
 	}
 }
 
-// message is one that a server has for this proxy. ended: it is the end of the subscription, unasked.
+// message is one that a server has for this proxy. ended: it is the end of the subscription, unasked. Any client may publish on the channel of a
+// lock, so an engine must bear messages that come twice, and late.
 func (l *link) message(at *server, channel string, ended bool) {
 	c := l.sub.to(at)
 	gen := c.gen
@@ -375,7 +376,7 @@ func (l *link) message(at *server, channel string, ended bool) {
 		return
 	}
 	c.back = max(c.back, c.w.now+c.w.latency())
-	c.w.in(c.back-c.w.now, l.p, func() {
+	arrive := func() {
 		switch {
 		case c.gen != gen || !slices.Contains(l.wanted, channel):
 		case !ended:
@@ -386,7 +387,11 @@ func (l *link) message(at *server, channel string, ended bool) {
 		case l.homes[channel] == at:
 			l.moved(channel)
 		}
-	})
+	}
+	c.w.in(c.back-c.w.now, l.p, arrive)
+	if c.w.repeats > 0 && c.w.again.IntN(2) == 0 { // it overtakes, and is overtaken
+		c.w.in(c.back-c.w.now+time.Duration(c.w.again.Int64N(int64(c.w.repeats))), l.p, arrive)
+	}
 }
 
 // cutSubscriptions breaks the subscriber's connections. Redis counts each as a listener for as long as ghost.

@@ -25,6 +25,7 @@ type plan struct {
 	smooth   bool          // as in world
 	slowSub  time.Duration // what subscribing takes longer, at most; a release may come meanwhile
 	slowOwn  time.Duration // what an answer on an engine's own connection takes longer, at most
+	repeats  time.Duration // by how much a message is late that comes a second time, at most; 0: each comes once
 	actions  []action
 }
 
@@ -205,6 +206,9 @@ func newPlan(seed uint64) *plan {
 		p.synchronize(rng)
 	}
 	p.arrange(rand.New(rand.NewPCG(seed, 3)))
+	if rng := rand.New(rand.NewPCG(seed, 4)); rng.IntN(6) == 0 {
+		p.repeats = time.Duration(1 + rng.Int64N(int64(100*time.Millisecond)))
+	}
 	slices.SortStableFunc(p.actions, func(a, b action) int { return int(a.at - b.at) })
 	return p
 }
@@ -328,7 +332,7 @@ func parsed(line string, pipelined bool) order {
 func (p *plan) play(keep bool) (w *world) {
 	events.reset()
 	requests.reset()
-	w = &world{chance: rand.New(rand.NewPCG(p.seed, 2)), calm: p.calm, slowSub: p.slowSub, slowOwn: p.slowOwn, keep: keep}
+	w = &world{repeats: p.repeats, again: rand.New(rand.NewPCG(p.seed, 5)), chance: rand.New(rand.NewPCG(p.seed, 2)), calm: p.calm, slowSub: p.slowSub, slowOwn: p.slowOwn, keep: keep}
 	defer w.crashed()
 	w.build(p)
 	w.rules = newRules(w, keys)

@@ -43,7 +43,9 @@ type world struct {
 	smooth   bool          // servers change their parts as planned, and that is all
 	slowSub  time.Duration // as in plan
 	slowOwn  time.Duration
-	quiet    bool // the time of faults is over
+	repeats  time.Duration
+	again    *rand.Rand // messages that come twice
+	quiet    bool       // the time of faults is over
 	rules    *rules
 	keep     bool // lines
 	lines    []string
