@@ -1,6 +1,7 @@
 package session
 
 import (
+	"bytes"
 	"slices"
 	"strings"
 
@@ -32,6 +33,28 @@ func (u *pinning) subscribe(row *command.Row, raw []byte) bool {
 	u.readFrames()
 	pin.Count(raw)
 	s.forward(raw, pubsub.Await(s.side(), &pin.Subscriptions, s.muted, row.Name, channels), 1)
+	return true
+}
+
+// execSubscriptions sends an EXEC whose transaction holds subscription commands.
+func (u *pinning) execSubscriptions(raw []byte) bool {
+	s := u.s
+	if !s.awaitQuiet() {
+		return false
+	}
+	pin := u.pin
+	u.readFrames()
+	exec := &handlers.Reply{Session: s.side(), Muted: s.muted, Done: func(reply []byte) {
+		s.resume()
+		if !bytes.HasPrefix(reply, []byte("-")) || bytes.HasPrefix(reply, []byte("-EXECABORT")) {
+			pin.End()
+		}
+	}}
+	pin.execution = pubsub.AwaitExec(s.side(), &pin.Subscriptions, exec, pin.Queued-pin.Base, pin.Steps)
+	if pin.Changes() { // as without subscription commands
+		s.wait = waitReply
+	}
+	s.forward(raw, pin.execution, 1)
 	return true
 }
 

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/lockproxy/lockproxy/internal/proxy/clients"
+	"github.com/lockproxy/lockproxy/internal/proxy/parting"
 	"github.com/lockproxy/lockproxy/internal/proxy/shared"
 	"github.com/lockproxy/lockproxy/internal/proxy/weight"
 	"github.com/lockproxy/lockproxy/internal/resp"
@@ -112,6 +113,45 @@ func (i *input) awaitsOthers() bool {
 	return s.wait == waitLock && s.Slots.Due() == 0 || s.wait == waitPin && !s.hasty || s.pinWaits()
 }
 
+// Drain asks the client to leave, and closes the connection at a quiet moment from now on. Until then the session works as before. within is the
+// time that it has. Drain may be called again: a client that has sent nothing for a while is closed then; now: also one that has just sent. It
+// reports whether the connection is about to close.
+func (i *input) Drain(within time.Duration, now bool) bool {
+	s := i.s
+	s.mu.Lock()
+	defer s.exit()
+	if !s.Gone() && s.parting.Ask(s.wait != waitNone || s.Slots.Due() > 0 || s.in.Len() > 0) &&
+		s.ident.Proto == 3 && (s.pin == nil || s.pin.mode != readsRaw) {
+		s.Push(resp.AppendDraining(nil, within))
+	}
+	if now || parting.Silent(s.proxy.Clock.Load()-s.active) {
+		i.depart()
+	}
+	return s.over()
+}
+
+// departServed is depart for a client that has been served since it was asked to leave.
+func (i *input) departServed() {
+	if i.s.parting.BehindReply() {
+		i.depart()
+	}
+}
+
+// depart closes the connection of a client that is asked to leave, if this is a quiet moment: nothing is outstanding, no command has come in
+// part, and the client has no lock, no wait, and no connection to Redis of its own.
+func (i *input) depart() {
+	s := i.s
+	if s.Gone() || s.wait != waitNone || s.Slots.Due() > 0 || s.in.Len() > 0 || s.streaming || s.pin != nil || s.ears.Listening() || s.host.Unread() {
+		return
+	}
+	if s.leaveEngines(); len(s.engines) > 0 {
+		return
+	}
+	s.goodbye(nil)
+	s.afterUnlock = append(s.afterUnlock, s.host.Flush)
+}
+
+// giveUp ends everything that the session has besides its output: waits, locks and connections.
 func (s *Session) giveUp() {
 	s.Slots.Forget()
 	s.in.Forget()

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"slices"
 	"strconv"
-	"time"
 
 	"github.com/lockproxy/lockproxy/internal/buffers"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/contract"
@@ -14,7 +13,6 @@ import (
 	"github.com/lockproxy/lockproxy/internal/lockcmds/losses"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/owners"
 	"github.com/lockproxy/lockproxy/internal/proxy/handlers"
-	"github.com/lockproxy/lockproxy/internal/proxy/parting"
 	"github.com/lockproxy/lockproxy/internal/proxy/replies"
 	"github.com/lockproxy/lockproxy/internal/proxy/shared"
 	"github.com/lockproxy/lockproxy/internal/resp"
@@ -89,44 +87,6 @@ func (l *locker) leaveEngines() {
 		}
 		return gone
 	})
-}
-
-// Drain asks the client to leave, and closes the connection at a quiet moment from now on. Until then the session works as before. within is the
-// time that it has. Drain may be called again: a client that has sent nothing for a while is closed then; now: also one that has just sent. It
-// reports whether the connection is about to close.
-func (l *locker) Drain(within time.Duration, now bool) bool {
-	s := l.s
-	s.mu.Lock()
-	defer s.exit()
-	if !s.Gone() && s.parting.Ask(s.wait != waitNone || s.Slots.Due() > 0 || s.in.Len() > 0) &&
-		s.ident.Proto == 3 && (s.pin == nil || s.pin.mode != readsRaw) {
-		s.Push(resp.AppendDraining(nil, within))
-	}
-	if now || parting.Silent(s.proxy.Clock.Load()-s.active) {
-		l.depart()
-	}
-	return s.over()
-}
-
-// departServed is depart for a client that has been served since it was asked to leave.
-func (l *locker) departServed() {
-	if l.s.parting.BehindReply() {
-		l.depart()
-	}
-}
-
-// depart closes the connection of a client that is asked to leave, if this is a quiet moment: nothing is outstanding, no command has come in
-// part, and the client has no lock, no wait, and no connection to Redis of its own.
-func (l *locker) depart() {
-	s := l.s
-	if s.Gone() || s.wait != waitNone || s.Slots.Due() > 0 || s.in.Len() > 0 || s.streaming || s.pin != nil || s.ears.Listening() || s.host.Unread() {
-		return
-	}
-	if l.leaveEngines(); len(l.engines) > 0 {
-		return
-	}
-	s.goodbye(nil)
-	s.afterUnlock = append(s.afterUnlock, s.host.Flush)
 }
 
 // lockSession is a Session as package lockcmds sees it.

@@ -144,6 +144,9 @@ func (u *pinning) routePinned(row *command.Row, p command.Policy, raw []byte) bo
 	pin.waits = pin.waits || mayWait && !pin.InTx
 	switch p {
 	case command.Transaction:
+		if row.Name == "exec" && pin.Subscribes() {
+			return u.execSubscriptions(raw)
+		}
 		return u.transact(row, raw)
 	case command.Identity:
 		return s.reidentify(row.Name, raw)

@@ -5,7 +5,6 @@ import (
 
 	"github.com/lockproxy/lockproxy/internal/proxy/command"
 	"github.com/lockproxy/lockproxy/internal/proxy/handlers"
-	"github.com/lockproxy/lockproxy/internal/proxy/pubsub"
 	"github.com/lockproxy/lockproxy/internal/proxy/replies"
 	"github.com/lockproxy/lockproxy/internal/proxy/transaction"
 	"github.com/lockproxy/lockproxy/internal/resp"
@@ -19,9 +18,6 @@ func (u *pinning) transact(row *command.Row, raw []byte) bool {
 	name := row.Name
 	s := u.s
 	pin := u.pin
-	if name == "exec" && pin.Subscribes() {
-		return u.execSubscriptions(raw)
-	}
 	pin.fresh = false
 	h := &handlers.Reply{Session: s.side(), Muted: s.muted}
 	to := handlers.Handler(h)
@@ -43,7 +39,9 @@ func (u *pinning) transact(row *command.Row, raw []byte) bool {
 			s.resume()
 			u.executed(pin, reply)
 		}
-		u.awaitExec()
+		if pin.Changes() { // the session may then ask Redis on this connection, where its question must not get into the client's next transaction
+			s.wait = waitReply
+		}
 		to = u.watchOverExec(row, raw, h)
 	case "discard":
 		u.opening = nil
@@ -108,37 +106,6 @@ func (u *pinning) executed(pin *pinned, reply []byte) {
 	for _, step := range steps {
 		if step.Apply != nil && step.Index < len(elems) {
 			step.Apply(elems[step.Index])
-		}
-	}
-}
-
-// execSubscriptions sends an EXEC whose transaction holds subscription commands.
-func (u *pinning) execSubscriptions(raw []byte) bool {
-	s := u.s
-	if !s.awaitQuiet() {
-		return false
-	}
-	pin := u.pin
-	u.readFrames()
-	exec := &handlers.Reply{Session: s.side(), Muted: s.muted, Done: func(reply []byte) {
-		s.resume()
-		if !bytes.HasPrefix(reply, []byte("-")) || bytes.HasPrefix(reply, []byte("-EXECABORT")) {
-			pin.End()
-		}
-	}}
-	pin.execution = pubsub.AwaitExec(s.side(), &pin.Subscriptions, exec, pin.Queued-pin.Base, pin.Steps)
-	u.awaitExec()
-	s.forward(raw, pin.execution, 1)
-	return true
-}
-
-// awaitExec makes the next commands wait for the reply to the EXEC that is sent now, if that reply may change the session. The session
-// may then have to ask Redis on the same connection, where a command of its own must not get into the client's next transaction.
-func (u *pinning) awaitExec() {
-	for _, step := range u.pin.Steps {
-		if step.Apply != nil {
-			u.s.wait = waitReply
-			return
 		}
 	}
 }

@@ -87,6 +87,11 @@ func (tx *State) End() {
 	tx.Keeps, tx.Kept, tx.Size = false, nil, 0
 }
 
+// Changes reports whether the reply to the EXEC may change the session.
+func (tx *State) Changes() bool {
+	return slices.ContainsFunc(tx.Steps, func(step Step) bool { return step.Apply != nil })
+}
+
 // Rewrites reports whether the client sees another reply to EXEC than Redis's.
 func (tx *State) Rewrites() bool {
 	return slices.ContainsFunc(tx.Steps, func(step Step) bool { return step.Rewrite != nil })

@@ -68,3 +68,13 @@ func TestElementsAreWholeFrames(t *testing.T) {
 		}
 	}
 }
+
+func TestAnExecChangesTheSessionIfAStepDoes(t *testing.T) {
+	tx := State{Steps: []Step{{Rewrite: func(b []byte) []byte { return b }}, {Verb: "subscribe"}}}
+	if tx.Changes() {
+		t.Error("a reply that is only rewritten changes the session")
+	}
+	if tx.Steps = append(tx.Steps, Step{Apply: func([]byte) {}}); !tx.Changes() {
+		t.Error("a reply that is applied changes nothing")
+	}
+}
