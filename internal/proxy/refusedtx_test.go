@@ -1,7 +1,10 @@
 package proxy
 
 import (
+	"bytes"
+	"crypto/tls"
 	"fmt"
+	"net"
 	"strconv"
 	"strings"
 	"testing"
@@ -91,18 +94,69 @@ func TestNothingRunsInADatabaseThatTheClientHasLeft(t *testing.T) {
 	})
 }
 
-// The first bytes of a client may hold a SELECT that is refused at once, and commands behind it.
-func TestTheFirstSelectIsRefusedWithWhatCameWithIt(t *testing.T) {
+// noLane refuses a change of the database at once.
+const noLane = "-OVERLOADED no connection to share is free for this identity (max-lanes), nothing was sent\r\n"
+
+// withoutLanes runs a test on both engines with a proxy that has all lanes that it may have. In database 0 k is 1.
+func withoutLanes(t *testing.T, test func(t *testing.T, srv *Server), change func(*Options)) {
 	perEngine(t, func(t *testing.T, redis *redistest.Server, engine string) {
-		srv := startProxy(t, redis, func(o *Options) { o.Engine, o.ClientAuth, o.Upstream.MaxLanes = engine, AuthProxy, 8 })
+		srv := startProxy(t, redis, func(o *Options) { o.Engine, o.ClientAuth, o.Upstream.MaxLanes = engine, AuthProxy, 8 }, change)
 		for db := range 7 {
 			dialClient(t, address(srv)).script("SELECT "+strconv.Itoa(db), "+OK", "SET k 1", "+OK")
 		}
+		test(t, srv)
+	}, "--databases", "100")
+}
+
+// The first bytes of a client may hold a SELECT that is refused at once, and commands behind it.
+func TestTheFirstSelectIsRefusedWithWhatCameWithIt(t *testing.T) {
+	withoutLanes(t, func(t *testing.T, srv *Server) {
 		late := dialClient(t, address(srv))
 		late.raw(inline("SELECT 50", "SET k 2"))
-		late.refused("-OVERLOADED no connection to share is free for this identity (max-lanes), nothing was sent\r\n", 2)
+		late.refused(noLane, 2)
 		late.script("GET k", "$1\r\n1\r\n")
-	}, "--databases", "100")
+	}, func(*Options) {})
+}
+
+// A client that speaks TLS has sent each command in a record of its own. They are at the proxy together, but its TLS gives the session one at a time.
+func TestASelectIsRefusedWithTheRecordsBehindIt(t *testing.T) {
+	a := redistest.NewAuthority(t)
+	cert, err := tls.LoadX509KeyPair(a.Issue(t, "proxy"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	withoutLanes(t, func(t *testing.T, srv *Server) {
+		late := dialClient(t, srv.Addrs()[1].String())
+		together := &gathered{Conn: late.nc}
+		late.nc = tls.Client(together, &tls.Config{RootCAs: a.Pool(), ServerName: "localhost"})
+		late.script("GET k", "$1\r\n1\r\n")
+		for range 2 {
+			together.hold = true
+			late.raw(inline("SELECT 50"))
+			together.hold = false
+			late.raw(inline("SET k 2"))
+			late.refused(noLane, 2)
+			late.script("GET k", "$1\r\n1\r\n", "SELECT 50", noLane, "GET k", "$1\r\n1\r\n") // it waits for each reply
+		}
+	}, func(o *Options) {
+		o.Listen = append(o.Listen, "tls:127.0.0.1:0")
+		o.TLS = &tls.Config{Certificates: []tls.Certificate{cert}}
+	})
+}
+
+// gathered is a connection that can hold back what is written, up to a later write.
+type gathered struct {
+	net.Conn
+	hold bool
+	held bytes.Buffer
+}
+
+func (g *gathered) Write(b []byte) (int, error) {
+	if g.held.Write(b); g.hold {
+		return len(b), nil
+	}
+	_, err := g.held.WriteTo(g.Conn)
+	return len(b), err
 }
 
 // Redis is away when MULTI comes, and is there again for the commands behind it.

@@ -123,8 +123,11 @@ func (c *conn) Resume() {
 // Driver implements Client: lanes have goroutines of their own.
 func (c *conn) Driver() upstream.Driver { return nil }
 
-// Unread implements Client.
-func (c *conn) Unread() bool { return direct.Unread(c.nc) }
+// Unread implements Client. TLS may have bytes that are not in the socket any more.
+func (c *conn) Unread() bool {
+	secure, ok := c.nc.(interface{ Holds() bool })
+	return ok && secure.Holds() || direct.Unread(c.nc)
+}
 
 // Left implements Client.
 func (c *conn) Left() bool { return direct.Left(c.nc) }

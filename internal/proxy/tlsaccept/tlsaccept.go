@@ -1,12 +1,15 @@
 // Package tlsaccept makes the TLS handshakes of clients. Only a few of them compute at a time: a handshake costs a thousand times as much as a
 // command, so thousands of new clients would otherwise hold up the commands and the renewals of all others. A handshake that waits for bytes of
-// its client takes no turn, so slow clients hold up no other client. The package has no goroutines: the caller's one waits.
+// its client takes no turn, so slow clients hold up no other client. Behind the handshake a connection tells whether TLS holds bytes of its client.
+//
+// The package has no goroutines: the caller's one waits.
 package tlsaccept
 
 import (
 	"crypto/tls"
 	"net"
 	"os"
+	"sync/atomic"
 	"time"
 
 	"github.com/lockproxy/lockproxy/internal/proxy/tasks"
@@ -14,48 +17,90 @@ import (
 
 // Server makes the handshake of a client on nc, of which the bytes in read have been read already. It computes while it has a turn, and fails with
 // os.ErrDeadlineExceeded if it gets none by a time. The caller limits the reading and writing by a deadline of nc.
-func Server(t tasks.Turns, nc net.Conn, read []byte, by time.Time, config *tls.Config) (net.Conn, error) {
-	c := &conn{Conn: nc, rest: read, turns: t, by: by}
+func Server(t tasks.Turns, nc net.Conn, read []byte, by time.Time, config *tls.Config) (*Conn, error) {
+	c := &conn{Conn: nc, rest: read, turns: t, by: by, shakes: true}
 	secure := tls.Server(c, config)
 	err := c.take()
 	if err == nil {
 		err = secure.Handshake()
 	}
 	c.leave()
-	c.turns = nil
+	c.shakes = false
 	if err != nil {
 		return nil, err
 	}
-	return secure, nil
+	return &Conn{secure, c}, nil
 }
 
-// conn is the client's connection under TLS. During the handshake, it has no turn while it waits for bytes. The writes of a handshake fit
-// into the buffer of a socket.
+// A Conn is a connection on which a handshake has been made.
+type Conn struct {
+	*tls.Conn
+	under *conn
+}
+
+// Read returns bytes of one record, as tls.Conn does. b has space for a whole one.
+func (c *Conn) Read(b []byte) (int, error) {
+	n, err := c.Conn.Read(b)
+	if n > 0 {
+		c.under.ahead.Add(-1)
+	}
+	return n, err
+}
+
+// Holds reports whether TLS has got bytes of the client that Read has not returned. A record without bytes for the reader counts until the next Read.
+// Holds may be called from any goroutine.
+func (c *Conn) Holds() bool { return c.under.ahead.Load() > 0 }
+
+// conn is the client's connection under TLS. During the handshake, it has no turn while it waits for bytes, and TLS gets no bytes behind the present
+// record, so that none of those for the reader are among them. The writes of a handshake fit into the buffer of a socket.
 type conn struct {
 	net.Conn
-	rest  []byte      // has been read already
-	turns tasks.Turns // nil behind the handshake
-	by    time.Time
-	taken bool
+	rest   []byte // has been read already
+	turns  tasks.Turns
+	by     time.Time
+	taken  bool
+	shakes bool // the handshake is being made
+
+	records records
+	ahead   atomic.Int32 // records that TLS has got, at least in part, and that the reader has not
 }
 
 // NetConn is the connection that is read from.
 func (c *conn) NetConn() net.Conn { return c.Conn }
 
+// Read is called when TLS needs more for the present record. So the reader has got the records before that.
 func (c *conn) Read(b []byte) (n int, err error) {
+	if c.shakes && len(c.rest) == 0 {
+		if err := c.fill(); err != nil {
+			return 0, err
+		}
+	}
+	switch rest := c.rest; {
+	case len(rest) == 0:
+		n, err = c.Conn.Read(b)
+	case c.shakes:
+		n = copy(b, rest[:min(len(rest), c.records.missing())])
+	default:
+		n = copy(b, rest)
+	}
+	c.rest = c.rest[min(n, len(c.rest)):]
+	ahead := c.records.pass(b[:n])
 	if len(c.rest) > 0 {
-		n = copy(b, c.rest)
-		c.rest = c.rest[n:]
-		return n, nil
+		ahead++
 	}
-	if c.turns == nil {
-		return c.Conn.Read(b)
-	}
-	c.leave()
-	if n, err = c.Conn.Read(b); err == nil {
-		err = c.take()
-	}
+	c.ahead.Store(int32(ahead))
 	return n, err
+}
+
+// fill reads bytes of the handshake, and perhaps of what follows it.
+func (c *conn) fill() error {
+	c.leave()
+	buf := make([]byte, 4<<10)
+	n, err := c.Conn.Read(buf)
+	if c.rest = buf[:n]; err != nil {
+		return err
+	}
+	return c.take()
 }
 
 func (c *conn) leave() {

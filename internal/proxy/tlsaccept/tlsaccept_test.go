@@ -1,6 +1,7 @@
 package tlsaccept
 
 import (
+	"bytes"
 	"crypto"
 	"crypto/ecdsa"
 	"crypto/elliptic"
@@ -12,10 +13,12 @@ import (
 	"math/big"
 	"net"
 	"os"
+	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/lockproxy/lockproxy/internal/direct"
 	"github.com/lockproxy/lockproxy/internal/proxy/tasks"
 )
 
@@ -167,5 +170,91 @@ func TestHandshakeWithoutATurnFails(t *testing.T) {
 	}
 	if len(turns) != 1 {
 		t.Error("released a turn that it never had")
+	}
+}
+
+// delayed is a connection whose writes are held back while they are not sent on.
+type delayed struct {
+	net.Conn
+	held *bytes.Buffer // nil: they are sent on
+}
+
+func (d *delayed) Write(b []byte) (int, error) {
+	if d.held != nil {
+		return d.held.Write(b)
+	}
+	return d.Conn.Write(b)
+}
+
+func TestRecordsThatHaveNotBeenReadAreHeld(t *testing.T) {
+	_, cfg := config(t)
+	for _, version := range []uint16{tls.VersionTLS12, tls.VersionTLS13} {
+		server, client := accepted(t, listen(t))
+		d := &delayed{Conn: client}
+		held := new(bytes.Buffer)
+		own := tls.Client(d, &tls.Config{InsecureSkipVerify: true, MaxVersion: version, DynamicRecordSizingDisabled: true, VerifyConnection: func(tls.ConnectionState) error {
+			if version == tls.VersionTLS13 { // what ends the handshake comes with the first bytes behind it
+				d.held = held
+			}
+			return nil
+		}})
+		done := make(chan *Conn)
+		go func() {
+			c, err := Server(make(tasks.Turns, 1), server, nil, time.Now().Add(patience), cfg)
+			if err != nil {
+				t.Error(err)
+			}
+			done <- c
+		}()
+		if err := own.Handshake(); err != nil {
+			t.Fatal(err)
+		}
+		var c *Conn
+		for _, step := range []struct {
+			what    string
+			records []string
+			begun   int // bytes of the last record that come with the others; 0: all
+			more    []bool
+		}{
+			{"one record", []string{"a"}, 0, []bool{false}},
+			{"two records", []string{"a", "b"}, 0, []bool{true, false}},
+			{"many bytes", []string{strings.Repeat("a", 16<<10)}, 0, []bool{false}},
+			{"a record and a part of another one", []string{"a", "b"}, 20, []bool{true, false}},
+			{"a record and the start of the head of another one", []string{"a", "b"}, 2, []bool{true, false}},
+			{"three records", []string{"a", strings.Repeat("b", 5000), "c"}, 0, []bool{true, true, false}},
+		} {
+			d.held = held
+			end := 0
+			for _, r := range step.records {
+				end = held.Len()
+				if _, err := io.WriteString(own, r); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if end += step.begun; step.begun == 0 {
+				end = held.Len()
+			}
+			if _, err := client.Write(held.Next(end)); err != nil {
+				t.Fatal(err)
+			}
+			if c == nil {
+				c = <-done
+			}
+			for i, want := range step.records {
+				if i == len(step.records)-1 {
+					if _, err := held.WriteTo(client); err != nil {
+						t.Fatal(err)
+					}
+				}
+				buf := make([]byte, 16<<10)
+				n, err := c.Read(buf)
+				if err != nil || string(buf[:n]) != want {
+					t.Fatalf("%x: %s: read %d bytes, %v", version, step.what, n, err)
+				}
+				if more := c.Holds() || direct.Unread(server); more != step.more[i] {
+					t.Errorf("%x: %s: more behind record %d: %v", version, step.what, i, more)
+				}
+			}
+		}
 	}
 }
