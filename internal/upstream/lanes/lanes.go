@@ -229,7 +229,7 @@ func (ls *Lanes) DropBare() {
 }
 
 // DropAt closes the lanes that lead to servers that are gone: unused ones at once, others after a time for their replies, unless the server is back by
-// then. gone requires no locks, and may be called later.
+// then. gone is called once more then.
 func (ls *Lanes) DropAt(gone func(at topology.Node) bool, grace func(at topology.Node) time.Duration) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
