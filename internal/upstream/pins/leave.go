@@ -29,7 +29,7 @@ func (ps *Pins) Leaving(at topology.Node) []*Pin {
 
 // DropAt closes the pins that lead to servers that are gone: idle ones at once, others after a time for their replies, unless the server is back by then.
 // No other session gets one of them. A session keeps a pin to a server that is alive if nothing is outstanding by then: it may be in a transaction. gone
-// and alive require no locks, and may be called later.
+// and alive are called once more then.
 func (ps *Pins) DropAt(gone, alive func(at topology.Node) bool, grace func(at topology.Node) time.Duration) {
 	ps.dropIdle(func(p *Pin) bool { return gone(p.target.At) })
 	ps.mu.Lock()
