@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"runtime/debug"
+	"sync"
 	"time"
 
 	"go.uber.org/zap"
@@ -20,7 +21,11 @@ type group struct {
 	failing bool // the latest batch failed: only the change is logged
 }
 
-// batch is a job's working memory, reused through Watchdog.batches.
+// batches are those of all watchdogs. A pool of its own would keep a watchdog, and all that it refers to, in memory for two collections after
+// its end.
+var batches = sync.Pool{New: func() any { return &batch{} }}
+
+// batch is a job's working memory, reused through batches.
 type batch struct {
 	leases   []*Lease
 	renewals []Renewal
@@ -61,14 +66,14 @@ func (g *group) backlog() int { return len(g.ready) - g.head }
 
 // serve is the job: it renews batch after batch until nothing of the group is due.
 func (w *Watchdog) serve(ctx context.Context, g *group) {
-	b := w.batches.Get().(*batch)
+	b := batches.Get().(*batch)
 	for w.take(ctx, g, b) {
 		limited, cancel := context.WithDeadline(ctx, w.base.Add(b.limit))
 		verdicts, err := w.renew(limited, g.key, b.renewals)
 		cancel()
 		w.settle(ctx, g, b, verdicts, err)
 	}
-	w.batches.Put(b)
+	batches.Put(b)
 }
 
 // take fills b with due renewals. False: there are none and the job has ended, in one step, so that a renewal that

@@ -129,8 +129,7 @@ type Watchdog struct {
 	losses []loss   // reused by step, which alone uses it
 	starts []*group // the same
 
-	batches sync.Pool      // of *batch
-	jobs    sync.WaitGroup // jobs handed to the pool
+	jobs sync.WaitGroup // jobs handed to the pool
 
 	mu     sync.Mutex // guards the fields below and all mutable fields of leases and groups; never held in a callback
 	heap   heap
@@ -169,9 +168,6 @@ func New(opts Options) (*Watchdog, error) {
 	}
 	w := &Watchdog{
 		opts: opts, base: opts.Now(), wake: make(chan struct{}, 1), groups: make(map[any]*group),
-	}
-	w.batches.New = func() any {
-		return &batch{leases: make([]*Lease, 0, opts.batchSize), renewals: make([]Renewal, 0, opts.batchSize)}
 	}
 	return w, nil
 }
