@@ -17,8 +17,8 @@ import (
 
 // machine runs compiled scripts. It keeps nothing between two calls but memory to be used again.
 type machine struct {
-	compiled   map[string]*function // by SHA
-	server     *redis               // that the script in progress talks to
+	compiled   map[redislink.Script]*function
+	server     *redis // that the script in progress talks to
 	keys, argv *table
 	args       []string // of redis.call, of those in progress
 	values     []value  // of lists of expressions, of those in progress
@@ -27,7 +27,7 @@ type machine struct {
 }
 
 func newMachine() *machine {
-	return &machine{compiled: map[string]*function{}, keys: &table{}, argv: &table{}}
+	return &machine{compiled: map[redislink.Script]*function{}, keys: &table{}, argv: &table{}}
 }
 
 // function is a compiled function, or a whole script.
@@ -62,13 +62,13 @@ const (
 	returns
 )
 
-// failure is an error that a script raises.
-type failure struct{ of value }
+// raised is an error that a script raises.
+type raised struct{ of value }
 
 func raise(format string, args ...any) {
 	t := &table{}
 	t.set(word("err"), word("ERR "+fmt.Sprintf(format, args...)))
-	panic(failure{value{kind: isTable, t: t}})
+	panic(raised{value{kind: isTable, t: t}})
 }
 
 func execute(f *frame, body []statement) control {
@@ -93,17 +93,17 @@ func (fn *function) enter(up *frame) *frame {
 
 // run executes a script on a server.
 func (m *machine) run(server *redis, s redislink.Script, keys, args []string) (v resp.Value) {
-	fn := m.compiled[s.SHA()]
+	fn := m.compiled[s]
 	if fn == nil {
 		fn = m.compile(s.Text())
-		m.compiled[s.SHA()] = fn
+		m.compiled[s] = fn
 	}
 	m.server, m.made, m.args, m.values = server, 0, m.args[:0], m.values[:0]
 	m.keys.setTexts(keys)
 	m.argv.setTexts(args)
 	defer func() {
 		if e := recover(); e != nil {
-			failed, ok := e.(failure)
+			failed, ok := e.(raised)
 			if !ok {
 				panic(e)
 			}
@@ -218,6 +218,10 @@ func (s *scope) statement(st ast.Stmt) statement {
 			return execute(f, other)
 		}
 	case *ast.ReturnStmt:
+		if len(st.Exprs) == 1 && s.many(st.Exprs[0]) == nil {
+			e := s.expression(st.Exprs[0])
+			return func(f *frame) control { f.results = append(f.results[:0], e(f)); return returns }
+		}
 		all := s.list(st.Exprs)
 		return func(f *frame) control {
 			base := len(s.values)
@@ -324,6 +328,22 @@ func (s *scope) local(st *ast.LocalAssignStmt) statement {
 		e := s.expression(st.Exprs[0])
 		slot := s.bind(st.Names[0])
 		return func(f *frame) control { f.at[slot] = e(f); return goesOn }
+	}
+	if n := len(st.Exprs); n == len(st.Names) && s.many(st.Exprs[n-1]) == nil {
+		singles := make([]expression, n)
+		for i, e := range st.Exprs {
+			singles[i] = s.expression(e)
+		}
+		first := s.fn.slots
+		for _, name := range st.Names {
+			s.bind(name)
+		}
+		return func(f *frame) control {
+			for i, e := range singles { // none of them can see the new variables
+				f.at[first+i] = e(f)
+			}
+			return goesOn
+		}
 	}
 	all := s.list(st.Exprs)
 	first := s.fn.slots

@@ -34,46 +34,67 @@ type conn struct {
 type request struct {
 	conn   *conn
 	gen    int
-	exec   func() resp.Value             // nil: the server may answer later
-	begin  func(answer func(resp.Value)) // then
+	keys   []string // that decide which server serves it; none: any does
+	asking bool     // as in server.serve
+	work   work
+	begin  func(answer func(resp.Value)) // without work: the server may answer later
 	answer resp.Value
-	done   func(resp.Value, error)
+	to     outcome
 	ran    bool
 	late   time.Duration // of a connection that was cut: when it runs all the same; negative: never
 	ended  bool
 }
 
+// work is what a server does for a request.
+type work interface{ on(at *server) resp.Value }
+
+type doing func(at *server) resp.Value
+
+func (f doing) on(at *server) resp.Value { return f(at) }
+
+// outcome takes the answer to a request, or an error.
+type outcome interface {
+	done(v resp.Value, err error)
+	waits() bool // for another attempt, too
+}
+
+type then func(v resp.Value, err error)
+
+func (f then) done(v resp.Value, err error) { f(v, err) }
+func (then) waits() bool                    { return true }
+
 func (q *request) end(v resp.Value, err error) {
 	if !q.ended {
 		q.ended = true
-		q.done(v, err)
+		q.to.done(v, err)
 	}
 }
 
 // open reports whether something can be sent.
 func (c *conn) open() bool { return c.up && c.at.up && (c.at.primary || c.w.shape != sentinels) }
 
-// send sends a request. done is called once, later.
-func (c *conn) send(exec func() resp.Value, done func(resp.Value, error)) *request {
-	return c.post(request{conn: c, gen: c.gen, exec: exec, done: done})
+// send sends a request. to is told once, later.
+func (c *conn) send(keys []string, asking bool, work work, to outcome) {
+	q := requests.next()
+	*q = request{conn: c, gen: c.gen, keys: keys, asking: asking, work: work, to: to}
+	c.post(q)
 }
 
 // sendBlocking is send for a request that the server may answer later.
-func (c *conn) sendBlocking(exec func(answer func(resp.Value)), done func(resp.Value, error)) *request {
-	return c.post(request{conn: c, gen: c.gen, begin: exec, done: done})
+func (c *conn) sendBlocking(begin func(answer func(resp.Value)), to outcome) {
+	q := requests.next()
+	*q = request{conn: c, gen: c.gen, begin: begin, to: to}
+	c.post(q)
 }
 
-func (c *conn) post(r request) *request {
-	q := requests.next()
-	*q = r
+func (c *conn) post(q *request) {
 	if !c.open() {
-		c.w.in(c.w.latency()/10, c.p, func() { q.end(resp.Value{}, redislink.ErrUnsent) })
-		return q
+		c.w.about(q, refused, c.w.latency()/10, c.p)
+		return
 	}
 	c.waiting = append(c.waiting, q)
 	c.there = max(c.there, c.w.now+c.w.latency()+c.w.upTo(c.slowThere))
-	c.w.in(c.there-c.w.now, nil, nil).arrives = q
-	return q
+	c.w.about(q, arriving, c.there-c.w.now, nil)
 }
 
 func (c *conn) arrive(q *request) {
@@ -83,7 +104,7 @@ func (c *conn) arrive(q *request) {
 	if q.late > 0 {
 		d := q.late
 		q.late = 0
-		c.w.in(d, nil, func() { c.arrive(q) })
+		c.w.about(q, arriving, d, nil)
 		return
 	}
 	switch {
@@ -93,7 +114,7 @@ func (c *conn) arrive(q *request) {
 		c.at.kept = append(c.at.kept, func() { c.arrive(q) })
 		return
 	case c.at.halted > c.w.now:
-		c.w.in(c.at.halted-c.w.now, nil, func() { c.arrive(q) })
+		c.w.about(q, arriving, c.at.halted-c.w.now, nil)
 		return
 	}
 	q.ran = true
@@ -101,8 +122,8 @@ func (c *conn) arrive(q *request) {
 		c.w.note("%s %s: late, from a connection that was cut:", c.p, c.name)
 		c.w.rules.torn = true
 	}
-	if q.exec != nil {
-		c.answer(q, q.exec())
+	if q.work != nil {
+		c.answer(q, c.at.serve(q.keys, q.asking, q.work))
 	} else {
 		q.begin(func(v resp.Value) { c.answer(q, v) })
 	}
@@ -115,7 +136,7 @@ func (c *conn) answer(q *request, v resp.Value) {
 	}
 	c.back = max(c.back, c.w.now+c.w.latency()+c.w.upTo(c.slowBack))
 	q.answer = v
-	c.w.in(c.back-c.w.now, c.p, nil).returns = q
+	c.w.about(q, returning, c.back-c.w.now, c.p)
 }
 
 // receive is the end of a request whose answer is there.
@@ -148,7 +169,7 @@ func (c *conn) cut(keep int, late, down time.Duration) {
 		}
 	}
 	for _, q := range waiting {
-		c.w.in(0, c.p, func() { q.end(resp.Value{}, redislink.ErrInDoubt) })
+		c.w.about(q, torn, 0, c.p)
 	}
 	c.there, c.back = 0, 0
 	c.w.in(down, c.p, func() {
@@ -171,10 +192,14 @@ type link struct {
 	listener       redislink.Listener
 	wanted         []string
 	homes          map[string]*server // by channel: where it is subscribed, or is to be
+	nodes          []node             // by slot
 }
 
 func newLink(p *proxy) *link {
 	l := &link{p: p, own: p.newRoad("own"), sub: p.newRoad("sub"), wait: p.newRoad("wait"), homes: map[string]*server{}}
+	for slot := range p.w.slots {
+		l.nodes = append(l.nodes, node{l, slot})
+	}
 	l.sub.slowThere, l.own.slowBack = p.w.slowSub, p.w.slowOwn
 	l.sub.reconnect = func(at *server) {
 		for _, channel := range l.wanted {
@@ -198,7 +223,7 @@ type home struct {
 	at *server
 }
 
-func (l *link) Node(key string) redislink.Node { return node{l, l.p.w.slotOf(key)} }
+func (l *link) Node(key string) redislink.Node { return &l.nodes[l.p.w.slotOf(key)] }
 func (l *link) Servers() script.Servers {
 	return script.Servers{Slots: l.p.w.shape == cluster, Sharded: l.p.w.shape == cluster}
 }
@@ -206,17 +231,15 @@ func (l *link) Listen(to redislink.Listener)   { l.listener = to }
 func (l *link) Run(context.Context)            {}
 func (l *link) Close()                         {}
 func (l *link) name(s redislink.Script) string { return s.(interface{ Name() string }).Name() }
-func (n node) Server() redislink.Server        { return home{n.link, n.p.view[n.slot]} }
+func (n *node) Server() redislink.Server       { return home{n.link, n.p.view[n.slot]} }
 
 // ask sends a request on the own connection and waits for its outcome, as the real link does, for AnswerLimit at most.
-func (n node) ask(ctx context.Context, keys []string, exec func(s *server) resp.Value) (resp.Value, error) {
-	return n.await(ctx, func(waits func() bool, done func(resp.Value, error)) {
-		n.p.route(n.own, n.slot, keys, exec, waits, done)
-	})
+func (n *node) ask(ctx context.Context, keys []string, work work) (resp.Value, error) {
+	return n.await(ctx, func(to outcome) { n.p.route(n.own, n.slot, keys, work, to) })
 }
 
 // await waits for the outcome of a request until ctx ends, and for AnswerLimit at most.
-func (l *link) await(ctx context.Context, send func(waits func() bool, done func(resp.Value, error))) (v resp.Value, err error) {
+func (l *link) await(ctx context.Context, send func(to outcome)) (resp.Value, error) {
 	w := l.p.w
 	if w.over || l.p.killed {
 		return resp.Value{}, redislink.ErrUnsent
@@ -225,47 +248,43 @@ func (l *link) await(ctx context.Context, send func(waits func() bool, done func
 	if at, ok := ctx.Deadline(); ok {
 		limit = min(limit, at.Sub(epoch.Add(w.now)))
 	}
-	err = redislink.ErrUnsent // if the history ends first
-	w.await(func(wake func()) {
-		ended := false
-		done := func(answer resp.Value, failure error) {
-			if !ended {
-				ended = true
-				v, err = answer, failure
-				wake()
-			}
-		}
-		send(func() bool { return !ended }, done)
-		w.in(limit, l.p, func() { done(resp.Value{}, redislink.ErrInDoubt) })
-	})
-	return v, err
+	a := w.await()
+	send(a)
+	w.in(limit, l.p, a.late)
+	return a.outcome()
 }
 
-func (n node) Eval(ctx context.Context, s redislink.Script, keys, args []string) (resp.Value, error) {
+func (n *node) Eval(ctx context.Context, s redislink.Script, keys, args []string) (resp.Value, error) {
 	w := n.p.w
 	if !w.over && !n.p.killed {
 		w.rules.sent(n.p, n.name(s), keys, args)
 	}
 	sent := w.now
-	v, err := n.ask(ctx, keys, func(at *server) resp.Value { return w.eval(at, n.p, s, keys, args) })
+	v, err := n.ask(ctx, keys, &scriptCall{n.p, s, keys, args})
 	if err == nil && !w.over {
 		w.rules.answered(n.p, n.name(s), keys, args, sent, v)
 	}
 	return v, err
 }
 
-func (n node) List(ctx context.Context, key string, most int) ([]string, error) {
-	v, err := n.ask(ctx, []string{key}, func(at *server) resp.Value {
+// scriptCall is a script on its way to a server.
+type scriptCall struct {
+	p          *proxy
+	script     redislink.Script
+	keys, args []string
+}
+
+func (c *scriptCall) on(at *server) resp.Value { return at.w.eval(at, c.p, c.script, c.keys, c.args) }
+
+func (n *node) List(ctx context.Context, key string, most int) ([]string, error) {
+	v, err := n.ask(ctx, []string{key}, doing(func(at *server) resp.Value {
 		out := resp.Value{Kind: resp.Array}
-		if list, ok := at.do("LRANGE", []string{key, "0", "-1"}).([]any); ok {
-			for i, e := range list {
-				if i < most {
-					out.Elems = append(out.Elems, resp.Value{Kind: resp.Bulk, Str: []byte(e.(string))})
-				}
-			}
+		list := at.do("LRANGE", []string{key, "0", "-1"}).list
+		for _, e := range list[:min(most, len(list))] {
+			out.Elems = append(out.Elems, resp.Value{Kind: resp.Bulk, Str: []byte(e.text)})
 		}
 		return out
-	})
+	}))
 	if err == nil && v.IsError() {
 		err = redislink.Refusal(v.Str)
 	}
@@ -279,13 +298,13 @@ func (n node) List(ctx context.Context, key string, most int) ([]string, error) 
 	return list, nil
 }
 
-func (n node) Publish(ctx context.Context, messages []redislink.Message) error {
-	_, err := n.ask(ctx, nil, func(at *server) resp.Value {
+func (n *node) Publish(ctx context.Context, messages []redislink.Message) error {
+	_, err := n.ask(ctx, nil, doing(func(at *server) resp.Value {
 		for _, m := range messages {
 			at.subs.publish(m.Channel)
 		}
 		return resp.Value{Kind: resp.Integer}
-	})
+	}))
 	return err
 }
 
@@ -302,10 +321,10 @@ func (l *link) Unsubscribe(channel string) {
 
 // leave gives up a channel at a server.
 func (l *link) leave(channel string, at *server) {
-	l.sub.to(at).send(func() resp.Value {
+	l.sub.to(at).send(nil, false, doing(func(at *server) resp.Value {
 		at.subs.remove(channel, l)
 		return resp.Value{}
-	}, func(resp.Value, error) {})
+	}), then(func(resp.Value, error) {}))
 }
 
 // subscribe subscribes a channel at the server to which it belongs by the present view.
@@ -316,7 +335,7 @@ func (l *link) subscribe(channel string) {
 	l.homes[channel] = at
 	c := l.sub.to(at)
 	gen := c.gen
-	c.send(func() resp.Value {
+	c.send(nil, false, doing(func(at *server) resp.Value {
 		if !at.primary && w.shape == cluster || w.slots[slot].shard != at.shard {
 			return errorReply("MOVED")
 		}
@@ -324,7 +343,7 @@ func (l *link) subscribe(channel string) {
 			at.subs.add(channel, l)
 		}
 		return resp.Value{}
-	}, func(v resp.Value, err error) {
+	}), then(func(v resp.Value, err error) {
 		switch {
 		case !slices.Contains(l.wanted, channel) || l.homes[channel] != at:
 		case errors.Is(err, redislink.ErrUnsent) && c.up:
@@ -342,7 +361,7 @@ func (l *link) subscribe(channel string) {
 			}
 			l.listener.Confirmed(channel)
 		}
-	})
+	}))
 }
 
 // reconnectPause is the pause between attempts to reach a server that is not there, or is not a primary.
@@ -489,16 +508,15 @@ type confirmation struct {
 func (c *confirmation) Write(
 	ctx context.Context, s redislink.Script, keys, args [][]string, n int, limit time.Duration,
 ) (answers []resp.Value, have int, err error) {
-	w := c.l.p.w
-	_, err = c.l.await(ctx, func(_ func() bool, done func(resp.Value, error)) {
-		c.l.wait.to(c.at).send(func() resp.Value {
+	_, err = c.l.await(ctx, func(to outcome) {
+		c.l.wait.to(c.at).send(nil, false, doing(func(at *server) resp.Value {
 			answers = nil
 			for i := range keys {
-				answers = append(answers, c.at.serve(keys[i], false, func(at *server) resp.Value { return w.eval(at, c.l.p, s, keys[i], args[i]) }))
+				answers = append(answers, at.serve(keys[i], false, &scriptCall{c.l.p, s, keys[i], args[i]}))
 			}
-			c.term, c.written = c.at.term, len(c.at.log)
+			c.term, c.written = at.term, len(at.log)
 			return resp.Value{}
-		}, done)
+		}), to)
 	})
 	if err != nil {
 		return nil, 0, err
@@ -514,8 +532,8 @@ func (c *confirmation) Write(
 }
 
 func (c *confirmation) Wait(ctx context.Context, n int, limit time.Duration) (have int, err error) {
-	v, err := c.l.await(ctx, func(_ func() bool, done func(resp.Value, error)) {
-		c.l.wait.to(c.at).sendBlocking(func(answer func(resp.Value)) { c.at.wait(c.term, c.written, n, limit, answer) }, done)
+	v, err := c.l.await(ctx, func(to outcome) {
+		c.l.wait.to(c.at).sendBlocking(func(answer func(resp.Value)) { c.at.wait(c.term, c.written, n, limit, answer) }, to)
 	})
 	if err == nil && v.IsError() {
 		err = redislink.Refusal(v.Str)

@@ -356,15 +356,15 @@ func (s *scope) call(c *ast.FuncCallExpr) expression {
 func (s *scope) redisCall(c *ast.FuncCallExpr, raises bool) expression {
 	args := make([]func(f *frame) string, 0, len(c.Args))
 	var rest list
-	for i, a := range c.Args {
-		if i == len(c.Args)-1 {
+	for i, a := range c.Args[1:] {
+		if i == len(c.Args)-2 {
 			if rest = s.many(a); rest != nil {
 				break
 			}
 		}
 		args = append(args, s.argument(a))
 	}
-	return func(f *frame) value {
+	given := func(f *frame) []string {
 		first := len(s.args)
 		for _, a := range args {
 			text := a(f)
@@ -378,33 +378,54 @@ func (s *scope) redisCall(c *ast.FuncCallExpr, raises bool) expression {
 			}
 			s.values = s.values[:base]
 		}
-		name, given := strings.ToUpper(s.args[first]), s.args[first+1:]
+		all := s.args[first:]
 		s.args = s.args[:first]
-		if name == "HMGET" { // the most frequent one: without a reply in between
-			if e, err := s.server.of('h', given[0]); err == nil {
-				t := s.newTable()
-				for _, field := range given[1:] {
-					v := truth(false)
-					if text, ok := e.value(field); ok {
-						v = word(text)
-					}
-					t.list = append(t.list, v)
-				}
-				return value{kind: isTable, t: t}
-			}
-		}
-		out := s.server.do(name, given)
-		if err, failed := out.(error); failed {
-			t := s.newTable()
-			t.set(word("err"), word(err.Error()))
-			v := value{kind: isTable, t: t}
-			if raises {
-				panic(failure{v})
-			}
-			return v
-		}
-		return s.valueOf(out)
+		return all
 	}
+	if name, ok := c.Args[0].(*ast.StringExpr); ok {
+		return s.command(strings.ToUpper(name.Value), given, raises)
+	}
+	name := s.argument(c.Args[0])
+	return func(f *frame) value {
+		name := strings.ToUpper(name(f))
+		return s.result(s.server.do(name, given(f)), raises)
+	}
+}
+
+// command compiles a call of a command whose name is known.
+func (s *scope) command(name string, given func(f *frame) []string, raises bool) expression {
+	switch {
+	case name == "HMGET": // the most frequent one: without a reply in between
+		return func(f *frame) value {
+			args := given(f)
+			e, err := s.server.of('h', args[0])
+			if err != nil {
+				return s.result(failed(err), raises)
+			}
+			t := s.newTable()
+			for _, field := range args[1:] {
+				v := truth(false)
+				if text, ok := e.value(field); ok {
+					v = word(text)
+				}
+				t.list = append(t.list, v)
+			}
+			return value{kind: isTable, t: t}
+		}
+	case writes[name]:
+		return func(f *frame) value { return s.result(s.server.do(name, given(f)), raises) }
+	default:
+		return func(f *frame) value { return s.result(s.server.execute(name, given(f)), raises) }
+	}
+}
+
+// result is what a script gets of a reply. raises: it does not get errors.
+func (m *machine) result(r reply, raises bool) value {
+	v := m.valueOf(r)
+	if r.kind == failure && raises {
+		panic(raised{v})
+	}
+	return v
 }
 
 // argument compiles an argument of a command.

@@ -29,19 +29,19 @@ func (r *rules) known(g grant) bool {
 
 // forgotten notes that a server loses its counters of fences. The clock of the next server that grants a lock may be behind.
 func (r *rules) forgotten(s *server) {
-	for key, fence := range s.fences {
-		r.flushed[key] = max(r.flushed[key], fence)
+	for i, fence := range s.fences {
+		r.flushed[i] = max(r.flushed[i], fence)
 	}
 }
 
 // back reports whether a fence is not larger than an earlier one, though the counter was not lost.
 func (r *rules) back(key string, before, fence int64) bool {
-	return fence <= before && before > r.flushed[key]
+	return fence <= before && before > *r.flushed.of(key)
 }
 
 // doomed notes what a primary has done that does not count any more.
 func (r *rules) doomed(key string, before, after holder) {
-	r.lossy[key], r.torn = true, true
+	*r.lossy.of(key), r.torn = true, true
 	if after.expire > before.expire {
 		r.shorter[grant{key, after.fence}] = true
 	}
@@ -56,17 +56,17 @@ func (r *rules) promoted(old, to *server) {
 		}
 		before, after := old.holder(key), to.holder(key)
 		if before != after || strings.Join(old.queue(key), " ") != strings.Join(to.queue(key), " ") {
-			r.lossy[key], r.torn = true, true
+			*r.lossy.of(key), r.torn = true, true
 			if before.fence != after.fence || before.expire > after.expire {
 				r.shorter[grant{key, before.fence}] = true
 			}
 		}
-		delete(r.chains, key)
+		*r.chains.of(key) = chain{}
 		if !w.smooth { // else nothing is lost, and no waiter waits for the end of a lease
-			r.short[key] = max(r.short[key], w.now+lease)
+			*r.short.of(key) = max(*r.short.of(key), w.now+lease)
 		}
 		for _, c := range w.clients {
-			if b := c.holds[key]; b != nil && !c.ended {
+			if b := *c.holds.of(key); b != nil && !c.ended {
 				r.unsure(c, key, b)
 			}
 		}
@@ -75,10 +75,10 @@ func (r *rules) promoted(old, to *server) {
 
 // moved notes that a slot has got to another shard, whose replicas may not have the lock yet.
 func (r *rules) moved(key string) {
-	delete(r.chains, key)
-	r.movedAt[key] = r.w.now
+	*r.chains.of(key) = chain{}
+	*r.movedAt.of(key) = r.w.now
 	for _, c := range r.w.clients {
-		if b := c.holds[key]; b != nil {
+		if b := *c.holds.of(key); b != nil {
 			b.synced = false
 		}
 	}
@@ -116,7 +116,7 @@ func (r *rules) learned() {
 	left := r.unknown[:0]
 	for _, d := range r.unknown {
 		c, p := d.c, d.c.p
-		b := c.holds[d.key]
+		b := *c.holds.of(d.key)
 		g := grant{d.key, d.fence}
 		here := b != nil && r.holder(d.key).fence == d.fence
 		if b == nil || b.fence != d.fence || c.ended || p.killed || here && !r.shorter[g] {
@@ -162,7 +162,7 @@ func (r *rules) counts(c *client, s *slot, b *belief) {
 		return
 	}
 	sh := w.slots[w.slotOf(s.cmd.Key)].shard
-	b.synced = b.synced || s.cmd.Sync >= len(sh.servers)-1 && !w.moving && r.movedAt[s.cmd.Key] < max(s.sent, r.made[grant{s.cmd.Key, b.fence}])
+	b.synced = b.synced || s.cmd.Sync >= len(sh.servers)-1 && !w.moving && *r.movedAt.of(s.cmd.Key) < max(s.sent, r.made[grant{s.cmd.Key, b.fence}])
 	r.unsure(c, s.cmd.Key, b)
 }
 

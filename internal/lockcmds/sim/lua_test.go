@@ -54,7 +54,9 @@ func (b *bothRunners) run(server *redis, s redislink.Script, keys, args []string
 	var told []message
 	twin := &redis{micros: server.micros, keys: map[string]*entry{}, logs: server.logs, dirty: slices.Clone(server.dirty), flushed: server.flushed}
 	for key, e := range server.keys {
-		twin.keys[key] = e.clone()
+		own := e.clone()
+		own.shared = e.shared
+		twin.keys[key] = own
 	}
 	publish := server.publish
 	server.publish = func(channel, text string) int64 {
@@ -151,37 +153,33 @@ func (in *interpreter) call(l *lua.LState, raise bool) int {
 		}
 	}
 	out := in.server.do(strings.ToUpper(l.CheckString(1)), args)
-	if err, failed := out.(error); failed {
-		t := l.NewTable()
-		t.RawSetString("err", lua.LString(err.Error()))
-		if raise {
-			l.Error(t, 1)
-		}
-		l.Push(t)
-		return 1
+	v := toLua(l, out)
+	if out.kind == failure && raise {
+		l.Error(v, 1)
 	}
-	l.Push(toLua(l, out))
+	l.Push(v)
 	return 1
 }
 
-func toLua(l *lua.LState, v any) lua.LValue {
-	switch v := v.(type) {
-	case int64:
-		return lua.LNumber(v)
-	case string:
-		return lua.LString(v)
+func toLua(l *lua.LState, r reply) lua.LValue {
+	t := l.NewTable()
+	switch r.kind {
+	case integer:
+		return lua.LNumber(r.n)
+	case bulk:
+		return lua.LString(r.text)
 	case status:
-		t := l.NewTable()
-		t.RawSetString("ok", lua.LString(v))
-		return t
-	case []any:
-		t := l.CreateTable(len(v), 0)
-		for i, e := range v {
+		t.RawSetString("ok", lua.LString(r.text))
+	case failure:
+		t.RawSetString("err", lua.LString(r.text))
+	case array:
+		for i, e := range r.list {
 			t.RawSetInt(i+1, toLua(l, e))
 		}
-		return t
+	default:
+		return lua.LFalse
 	}
-	return lua.LFalse
+	return t
 }
 
 // valueOf is what Redis makes of what a script returns.

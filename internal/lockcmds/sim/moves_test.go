@@ -131,8 +131,8 @@ func (w *world) build(p *plan) {
 		w.slots = []hashSlot{{shard: shards[0]}}
 	} else {
 		shards = append(shards, w.newShard(p.replicas))
-		for i, key := range keys {
-			w.slots = append(w.slots, hashSlot{number: slotNumber(key), shard: shards[(int(p.seed)+i)%2]})
+		for i := range keys {
+			w.slots = append(w.slots, hashSlot{shard: shards[(int(p.seed)+i)%2]})
 		}
 	}
 	if p.shape != single {
@@ -146,7 +146,7 @@ func (w *world) build(p *plan) {
 const skew = 20
 
 // move begins a change. It does nothing while there is another one.
-func (w *world) move(a action) {
+func (w *world) move(a *action) {
 	at := w.slotOf(a.line)
 	sh := w.slots[at].shard
 	old := sh.primary
@@ -304,7 +304,7 @@ func (w *world) reshard(at int, pause time.Duration) {
 // migrate moves one key.
 func (w *world) migrate(from, to *server, key, lock string) {
 	w.note("      %s goes from %s to %s", key, from, to)
-	to.keys[key] = from.keys[key].clone()
+	to.keys[key] = from.keys[key].share()
 	delete(from.keys, key)
 	from.dirty, to.dirty = append(from.dirty, key), append(to.dirty, key)
 	from.commit()

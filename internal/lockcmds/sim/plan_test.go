@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"bytes"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -214,7 +215,7 @@ func newPlan(seed uint64) *plan {
 }
 
 // do lets an action happen.
-func (w *world) do(a action) {
+func (w *world) do(a *action) {
 	w.touched = true
 	if a.kind != "send" && w.keep {
 		w.note("--- %s %d %s %v %v %d", a.kind, a.who, a.line, a.d.Round(time.Millisecond), a.d2.Round(time.Millisecond), a.n)
@@ -315,23 +316,32 @@ func (w *world) seat(slot int, p *proxy) {
 	w.all = append(w.all, c)
 }
 
-func parsed(line string, pipelined bool) order {
-	fields := strings.Fields(line)
-	args := make([][]byte, len(fields))
-	for i, f := range fields {
-		args[i] = []byte(f)
+// frequent are the orders without options, of all histories: those that are not pipelined, and those that are.
+var frequent = [2]map[string]*order{{}, {}}
+
+func parsed(line string, pipelined bool) *order {
+	known := frequent[0]
+	if pipelined {
+		known = frequent[1]
 	}
+	if o := known[line]; o != nil {
+		return o
+	}
+	args := bytes.Fields([]byte(line))
 	cmd, err := grammar.Parse(args)
 	if err != nil {
 		panic(fmt.Sprintf("%s: %v", line, err))
 	}
-	return order{line, cmd, pipelined}
+	o := &order{line, cmd, pipelined}
+	if len(args) == 2 {
+		known[line] = o
+	}
+	return o
 }
 
 // play lets a history happen. It returns what broke a rule, if anything did.
 func (p *plan) play(keep bool) (w *world) {
-	events.reset()
-	requests.reset()
+	forget()
 	w = &world{repeats: p.repeats, again: rand.New(rand.NewPCG(p.seed, 5)), chance: rand.New(rand.NewPCG(p.seed, 2)), calm: p.calm, slowSub: p.slowSub, slowOwn: p.slowOwn, keep: keep}
 	defer w.crashed()
 	w.build(p)
@@ -343,7 +353,8 @@ func (p *plan) play(keep bool) (w *world) {
 	for i := range w.clients {
 		w.seat(i, w.proxies[i%len(w.proxies)])
 	}
-	for _, a := range p.actions {
+	for i := range p.actions {
+		a := &p.actions[i]
 		w.in(a.at, nil, func() { w.do(a) })
 	}
 	last := time.Duration(0)
@@ -405,7 +416,7 @@ func (w *world) settle() {
 		}
 		w.run(w.now + 20*time.Millisecond)
 	}
-	if len(w.all) > seated || slices.ContainsFunc(w.clients, func(c *client) bool { return len(c.blurred) > 0 }) {
+	if len(w.all) > seated || slices.ContainsFunc(w.clients, func(c *client) bool { return c.blurred != byLock[bool]{} }) {
 		w.run(w.now + healed) // leases of nobody may be left
 	}
 	w.compare()
@@ -441,7 +452,7 @@ func (w *world) unlockAll(c *client) {
 		return
 	}
 	for _, key := range keys {
-		if b := c.holds[key]; b != nil {
+		if b := *c.holds.of(key); b != nil {
 			c.send(parsed("UNLOCK "+key, false))
 			return
 		}

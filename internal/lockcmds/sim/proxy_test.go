@@ -116,21 +116,22 @@ type client struct {
 	locked bool
 	after  []func()
 
-	todo    []order
-	current *slot    // the command that the session works on
-	slots   []*slot  // commands without a reply, in order
-	pending int      // scripts on their way
-	waits   bool     // a start is due
-	flying  int      // scripts, in front of many servers
-	parked  []func() // scripts that are sent when those before have come to an end
+	todo    []*order
+	current *slot     // the command that the session works on
+	slots   []*slot   // commands without a reply, in order
+	pending int       // scripts on their way
+	waits   bool      // a start is due
+	flying  int       // scripts, in front of many servers
+	parked  []*errand // scripts that are sent when those before have come to an end
+	begin   func()    // sends the next command, if it may be sent
 
-	holds  map[string]*belief       // by key: what the client knows to hold, as its own owner
-	over   map[grant]struct{}       // what it knows to hold no more
-	overAt map[string]time.Duration // by key: since when
-	told   map[grant]int            // pushes
-	shared []shared                 // what it may hold for owners that others may be as well
-	// blurred is the keys of which the client does not know what it holds: of a command in doubt.
-	blurred map[string]bool
+	holds  byLock[*belief]       // what the client knows to hold, as its own owner
+	over   map[grant]struct{}    // what it knows to hold no more
+	overAt byLock[time.Duration] // since when
+	told   map[grant]int         // pushes
+	shared []shared              // what it may hold for owners that others may be as well
+	// blurred is whether the client does not know what it holds: of a command in doubt.
+	blurred byLock[bool]
 }
 
 // shared is a lock, and an owner that several sessions are.
@@ -156,7 +157,7 @@ type order struct {
 
 // slot is a command whose reply is due.
 type slot struct {
-	order
+	*order
 	sent  time.Duration
 	reply []byte
 }
@@ -164,10 +165,12 @@ type slot struct {
 func (w *world) newClient(n int, p *proxy, proto int) *client {
 	w.ids++
 	token := strconv.FormatUint(w.ids, 10)
-	return &client{
+	c := &client{
 		w: w, p: p, slot: n, id: w.ids, token: token, name: p.uuid + ":" + token, proto: proto, lost: losses.NewSet(losses.NewBudget(losses.DefaultBudget)),
-		holds: map[string]*belief{}, over: map[grant]struct{}{}, overAt: map[string]time.Duration{}, told: map[grant]int{}, blurred: map[string]bool{},
+		over: map[grant]struct{}{}, told: map[grant]int{},
 	}
+	c.begin = c.next
+	return c
 }
 
 func (c *client) String() string { return fmt.Sprintf("%s.c%d", c.p, c.id) }
@@ -176,11 +179,19 @@ func (c *client) owner() string { return c.name }
 
 // lock runs f with the session locked.
 func (c *client) lock(f func()) {
+	c.enter()
+	f()
+	c.leave()
+}
+
+func (c *client) enter() {
 	if c.locked {
 		panic("the session is locked already")
 	}
 	c.locked = true
-	f()
+}
+
+func (c *client) leave() {
 	c.locked = false
 	for len(c.after) > 0 {
 		f := c.after[0]
@@ -190,7 +201,7 @@ func (c *client) lock(f func()) {
 }
 
 // send gives the client a command to send, behind those before.
-func (c *client) send(o order) {
+func (c *client) send(o *order) {
 	c.todo = append(c.todo, o)
 	c.start(0)
 }
@@ -201,26 +212,28 @@ func (c *client) start(d time.Duration) {
 		return
 	}
 	c.waits = true
-	c.w.in(d, c.p, func() {
-		c.waits = false
-		if c.ended || c.current != nil || len(c.todo) == 0 || len(c.slots) > 0 && !c.todo[0].pipelined {
-			return
-		}
-		s := &slot{order: c.todo[0], sent: c.w.now}
-		c.todo = c.todo[1:]
-		c.current = s
-		c.slots = append(c.slots, s)
-		if c.w.keep {
-			c.w.note("%s > %s", c, s.line)
-		}
-		c.sending(s)
-		c.lock(func() {
-			c.p.engine.Start(contract.Caller{
-				Session: c, ID: c.id, Token: c.token, Losses: c.lost, Proto: c.proto, NothingPending: c.pending == 0,
-				Info: contract.ClientInfo{Addr: c.token},
-			}, s.cmd)
-		})
-	})
+	c.w.in(d, c.p, c.begin)
+}
+
+func (c *client) next() {
+	c.waits = false
+	if c.ended || c.current != nil || len(c.todo) == 0 || len(c.slots) > 0 && !c.todo[0].pipelined {
+		return
+	}
+	s := &slot{order: c.todo[0], sent: c.w.now}
+	c.todo = c.todo[1:]
+	c.current = s
+	c.slots = append(c.slots, s)
+	if c.w.keep {
+		c.w.note("%s > %s", c, s.line)
+	}
+	c.sending(s)
+	c.enter()
+	c.p.engine.Start(contract.Caller{
+		Session: c, ID: c.id, Token: c.token, Losses: c.lost, Proto: c.proto, NothingPending: c.pending == 0,
+		Info: contract.ClientInfo{Addr: c.token},
+	}, s.cmd)
+	c.leave()
 }
 
 // Do, AfterUnlock, Script, Reply and Push make a contract.Session.
@@ -245,30 +258,34 @@ func (c *client) mustBeLocked(what string) {
 
 func (c *client) Script(call contract.Call) {
 	c.mustBeLocked("Script")
-	s := c.current
 	c.pending++
-	c.errand(call.Keys, func(at *server) resp.Value {
-		return c.w.eval(at, c.p, call.Script, call.Keys, call.Args)
-	}, func(v resp.Value, err error) {
-		c.lock(func() {
-			c.pending--
-			out := call.For.Done(v, err)
-			switch {
-			case c.ended:
-			case out != nil:
-				c.answer(s, out)
-			case call.Pipelined:
-				call.For.Late(func(reply []byte) {
-					c.mustBeLocked("Late")
-					c.answer(s, reply)
-				})
-			}
-		})
-	})
+	e := errands.next()
+	*e = errand{
+		scriptCall: scriptCall{c.p, call.Script, call.Keys, call.Args}, c: c, s: c.current, call: call, home: c.w.slotOf(call.Keys[0]),
+	}
+	e.begin()
 	if call.Pipelined {
 		c.current = nil
 		c.start(0)
 	}
+}
+
+// answered gives the engine the outcome of its script.
+func (c *client) answered(e *errand, v resp.Value, err error) {
+	c.enter()
+	c.pending--
+	out := e.call.For.Done(v, err)
+	switch {
+	case c.ended:
+	case out != nil:
+		c.answer(e.s, out)
+	case e.call.Pipelined:
+		e.call.For.Late(func(reply []byte) {
+			c.mustBeLocked("Late")
+			c.answer(e.s, reply)
+		})
+	}
+	c.leave()
 }
 
 func (c *client) Reply(b []byte) {
@@ -334,7 +351,7 @@ func (c *client) answer(s *slot, b []byte) {
 
 // sending is what the client knows when it sends a command.
 func (c *client) sending(s *slot) {
-	b := c.holds[s.cmd.Key]
+	b := *c.holds.of(s.cmd.Key)
 	if b != nil && s.cmd.Verb == grammar.Unlock && s.cmd.Owner == "" {
 		b.releasing = true
 	}
@@ -345,7 +362,7 @@ const doubtLimit = 4*time.Second - 10*time.Millisecond
 
 // wasTold reports whether the client was given the reply to that grant, also if it has not read it.
 func (c *client) wasTold(key string, fence int64) bool {
-	if _, over := c.over[grant{key, fence}]; over || c.holds[key] != nil && c.holds[key].fence == fence {
+	if _, over := c.over[grant{key, fence}]; over || (*c.holds.of(key) != nil && (*c.holds.of(key)).fence == fence) {
 		return true
 	}
 	return slices.ContainsFunc(c.slots, func(s *slot) bool { return s.cmd.Key == key && string(s.reply) == fmt.Sprintf(":%d\r\n", fence) })
@@ -357,7 +374,7 @@ func (c *client) received(s *slot, v resp.Value) {
 		c.receivedShared(s, v)
 		return
 	}
-	key, b := s.cmd.Key, c.holds[s.cmd.Key]
+	key, b := s.cmd.Key, *c.holds.of(s.cmd.Key)
 	text := string(v.Str)
 	c.w.rules.replied(c, s, v)
 	if v.IsError() && strings.HasPrefix(text, "INDOUBT") {
@@ -365,7 +382,7 @@ func (c *client) received(s *slot, v resp.Value) {
 		if acquires(s.cmd.Verb) && b == nil && !dropped && !strings.Contains(s.line, "WAIT") && c.w.now-s.sent < doubtLimit {
 			c.w.fail("in doubt too soon", "%s: %s, after %v", c, s.line, c.w.now-s.sent)
 		}
-		c.blurred[key] = true
+		*c.blurred.of(key) = true
 		if b != nil {
 			b.vague, b.releasing = true, false
 			b.released = b.released || s.cmd.Verb == grammar.Unlock
@@ -385,8 +402,8 @@ func (c *client) received(s *slot, v resp.Value) {
 			if _, known := c.over[grant{key, v.Int}]; known {
 				c.w.fail("a grant came back", "%s: %s: fence %d was over", c, s.line, v.Int)
 			}
-			b = &belief{fence: v.Int, count: 1, since: c.w.now, vague: c.blurred[key]}
-			c.holds[key] = b
+			b = &belief{fence: v.Int, count: 1, since: c.w.now, vague: *c.blurred.of(key)}
+			*c.holds.of(key) = b
 		}
 		if v.Kind == resp.Integer {
 			c.w.rules.counts(c, s, b)
@@ -398,10 +415,10 @@ func (c *client) received(s *slot, v resp.Value) {
 		switch {
 		case v.Kind == resp.Integer && v.Int == 0 && b != nil:
 			b.count--
-		case v.Kind == resp.Integer && v.Int == 0 && !c.blurred[key] && !c.w.rules.lossy[key] && c.overAt[key] < s.sent: // else a push has overtaken the reply
+		case v.Kind == resp.Integer && v.Int == 0 && !*c.blurred.of(key) && !*c.w.rules.lossy.of(key) && *c.overAt.of(key) < s.sent: // else a push has overtaken the reply
 			c.w.fail("the ledger is wrong", "%s: %s: still held, but not known to", c, s.line)
 		case v.Kind == resp.Integer && v.Int == 1:
-			if b != nil && b.count != 1 && !c.blurred[key] && !c.w.rules.lossy[key] {
+			if b != nil && b.count != 1 && !*c.blurred.of(key) && !*c.w.rules.lossy.of(key) {
 				c.w.fail("the ledger is wrong", "%s: %s: free, but %d holds were known", c, s.line, b.count)
 			}
 			c.finishedAny(key)
@@ -442,10 +459,10 @@ func (c *client) asks(key string) bool {
 }
 
 // holdsAny reports whether the client may hold anything.
-func (c *client) holdsAny() bool { return len(c.holds)+len(c.shared) > 0 }
+func (c *client) holdsAny() bool { return c.holds != byLock[*belief]{} || len(c.shared) > 0 }
 
 func (c *client) finishedAny(key string) {
-	if b := c.holds[key]; b != nil {
+	if b := *c.holds.of(key); b != nil {
 		c.finished(key, b.fence)
 	}
 }
@@ -453,9 +470,9 @@ func (c *client) finishedAny(key string) {
 // finished notes that a grant is over, as the client knows.
 func (c *client) finished(key string, fence int64) {
 	c.over[grant{key, fence}] = struct{}{}
-	c.overAt[key] = c.w.now
-	if b := c.holds[key]; b != nil && b.fence == fence {
-		delete(c.holds, key)
+	*c.overAt.of(key) = c.w.now
+	if b := *c.holds.of(key); b != nil && b.fence == fence {
+		*c.holds.of(key) = nil
 	}
 }
 

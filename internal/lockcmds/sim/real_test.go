@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -84,9 +85,19 @@ func TestModelKnowsTheCommandsOfRedis(t *testing.T) {
 				{"ZRANGE", k, n, "+inf", "BYSCORE"},
 			}).Draw(t, "command")
 			want := realReply(real, args)
+			logged := map[*entry]*entry{} // what a replica has does not change
+			for _, e := range model.keys {
+				logged[e.share()] = e.clone()
+			}
 			got := modelReply(model.do(args[0], args[1:]))
 			if want != got {
 				t.Fatalf("%q: redis %s, the model %s", args, want, got)
+			}
+			for e, was := range logged {
+				was.shared = true
+				if !reflect.DeepEqual(e, was) {
+					t.Fatalf("%q: changes a shared entry from %v to %v", args, was, e)
+				}
 			}
 		}
 	})
@@ -107,14 +118,29 @@ func realReply(c *goredis.Client, args []string) string {
 	return showReply(v)
 }
 
-func modelReply(v any) string {
-	if err, failed := v.(error); failed {
-		return "error " + strings.Fields(err.Error())[0]
+func modelReply(r reply) string {
+	if r.kind == failure {
+		return "error " + strings.Fields(r.text)[0]
 	}
-	if s, ok := v.(status); ok {
-		return showReply(string(s))
+	return showReply(r.plain())
+}
+
+// plain is a reply as the client library for Redis gives it.
+func (r reply) plain() any {
+	switch r.kind {
+	case integer:
+		return r.n
+	case bulk, status:
+		return r.text
+	case array:
+		list := make([]any, len(r.list))
+		for i, e := range r.list {
+			list[i] = e.plain()
+		}
+		return list
+	default:
+		return nil
 	}
-	return showReply(v)
 }
 
 // showReply prints a reply. Times to live are the only numbers near a minute.

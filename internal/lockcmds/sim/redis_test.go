@@ -12,11 +12,30 @@ import (
 // The model of Redis: keys with a time to live, hashes, lists, sorted sets and messages. It knows the commands that the lock scripts use,
 // and answers as Redis does. TestModelAnswersAsRedis compares it with a real one.
 
-// status is a simple string.
-type status string
+// reply is what a command answers.
+type reply struct {
+	kind replyKind
+	n    int64
+	text string // also of a status and of a failure
+	list []reply
+}
 
-// Replies of the model are int64, string, nil, []any, status or an error.
-type reply any
+type replyKind byte
+
+const (
+	null replyKind = iota
+	integer
+	bulk
+	status
+	failure
+	array
+)
+
+func integerOf(n int64) reply    { return reply{kind: integer, n: n} }
+func bulkOf(s string) reply      { return reply{kind: bulk, text: s} }
+func statusOf(s string) reply    { return reply{kind: status, text: s} }
+func failed(err error) reply     { return reply{kind: failure, text: err.Error()} }
+func arrayOf(list []reply) reply { return reply{kind: array, list: list} }
 
 var (
 	errType    = errors.New("WRONGTYPE Operation against a key holding the wrong kind of value")
@@ -32,6 +51,7 @@ type entry struct {
 	zset   map[string]float64 //
 	kind   byte               // s, h, l or z
 	expire int64              // in ms since 1970; 0: never
+	shared bool               // other servers, or their logs, have it as well: it does not change any more
 }
 
 type redis struct {
@@ -77,14 +97,27 @@ func (r *redis) of(kind byte, key string) (*entry, error) {
 // make returns the key, made if need be.
 func (r *redis) make(kind byte, key string) (*entry, error) {
 	e, err := r.of(kind, key)
-	if e == nil && err == nil {
-		e = &entry{kind: kind}
-		if kind == 'z' {
-			e.zset = map[string]float64{}
-		}
+	if err != nil {
+		return nil, err
+	}
+	if e != nil {
+		return r.own(key, e), nil
+	}
+	e = &entry{kind: kind}
+	if kind == 'z' {
+		e.zset = map[string]float64{}
+	}
+	r.keys[key] = e
+	return e, nil
+}
+
+// own returns a key that is about to change, as a copy of its own if need be.
+func (r *redis) own(key string, e *entry) *entry {
+	if e.shared {
+		e = e.clone()
 		r.keys[key] = e
 	}
-	return e, err
+	return e
 }
 
 func (e *entry) field(name string) (int, bool) {
@@ -125,7 +158,7 @@ var writes = map[string]bool{
 
 // do executes one command.
 func (r *redis) do(name string, a []string) reply {
-	if (r.logs || r.writing != nil) && writes[name] {
+	if writes[name] {
 		written := a
 		if name != "DEL" && name != "UNLINK" {
 			written = a[:1]
@@ -139,16 +172,21 @@ func (r *redis) do(name string, a []string) reply {
 			}
 		}
 	}
+	return r.execute(name, a)
+}
+
+// execute is do without a word about what is written.
+func (r *redis) execute(name string, a []string) reply {
 	switch name {
 	case "TIME":
 		now := r.micros()
-		return []any{strconv.FormatInt(now/1e6, 10), strconv.FormatInt(now%1e6, 10)}
+		return arrayOf([]reply{bulkOf(strconv.FormatInt(now/1e6, 10)), bulkOf(strconv.FormatInt(now%1e6, 10))})
 	case "PUBLISH", "SPUBLISH":
-		return r.publish(a[0], a[1])
+		return integerOf(r.publish(a[0], a[1]))
 	case "FLUSHALL":
 		clear(r.keys)
 		r.dirty, r.flushed = r.dirty[:0], r.logs
-		return status("OK")
+		return statusOf("OK")
 	case "EXISTS", "DEL", "UNLINK":
 		var n int64
 		for _, key := range a {
@@ -159,44 +197,44 @@ func (r *redis) do(name string, a []string) reply {
 				}
 			}
 		}
-		return n
+		return integerOf(n)
 	case "PTTL":
 		switch e := r.get(a[0]); {
 		case e == nil:
-			return int64(-2)
+			return integerOf(-2)
 		case e.expire == 0:
-			return int64(-1)
+			return integerOf(-1)
 		default:
-			return e.expire - r.ms()
+			return integerOf(e.expire - r.ms())
 		}
 	case "PEXPIRE":
 		ms, err := strconv.ParseInt(a[1], 10, 64)
 		if err != nil {
-			return errInteger
+			return failed(errInteger)
 		}
 		e := r.get(a[0])
 		if e == nil {
-			return int64(0)
+			return integerOf(0)
 		}
 		if ms <= 0 {
 			delete(r.keys, a[0])
 		} else {
-			e.expire = r.ms() + ms
+			r.own(a[0], e).expire = r.ms() + ms
 		}
-		return int64(1)
+		return integerOf(1)
 	case "PERSIST": // of a deliberate bug
 		e := r.get(a[0])
 		if e == nil || e.expire == 0 {
-			return int64(0)
+			return integerOf(0)
 		}
-		e.expire = 0
-		return int64(1)
+		r.own(a[0], e).expire = 0
+		return integerOf(1)
 	case "TYPE":
 		e := r.get(a[0])
 		if e == nil {
-			return status("none")
+			return statusOf("none")
 		}
-		return status(map[byte]string{'s': "string", 'h': "hash", 'l': "list", 'z': "zset"}[e.kind])
+		return statusOf(map[byte]string{'s': "string", 'h': "hash", 'l': "list", 'z': "zset"}[e.kind])
 	}
 	switch name[0] {
 	case 'H':
@@ -214,12 +252,12 @@ func (r *redis) text(name string, a []string) reply {
 	case "GET":
 		e, err := r.of('s', a[0])
 		if err != nil {
-			return err
+			return failed(err)
 		}
 		if e == nil {
-			return nil
+			return reply{}
 		}
-		return e.text
+		return bulkOf(e.text)
 	case "SET":
 		was := r.get(a[0])
 		e := &entry{kind: 's', text: a[1]}
@@ -232,66 +270,66 @@ func (r *redis) text(name string, a []string) reply {
 				i++
 				ms, err := strconv.ParseInt(a[i], 10, 64)
 				if err != nil {
-					return errInteger
+					return failed(errInteger)
 				}
 				e.expire = r.ms() + ms
 			default:
-				return errSyntax
+				return failed(errSyntax)
 			}
 		}
 		if old && was != nil && was.kind != 's' {
-			return errType
+			return failed(errType)
 		}
 		r.keys[a[0]] = e
 		switch {
 		case !old:
-			return status("OK")
+			return statusOf("OK")
 		case was == nil:
-			return nil
+			return reply{}
 		default:
-			return was.text
+			return bulkOf(was.text)
 		}
 	}
-	return errors.New("ERR the model does not know " + name)
+	return failed(errors.New("ERR the model does not know " + name))
 }
 
 func (r *redis) hash(name string, a []string) reply {
 	e, err := r.of('h', a[0])
 	if err != nil {
-		return err
+		return failed(err)
 	}
 	switch name {
 	case "HGET", "HMGET":
-		values := make([]any, len(a)-1)
+		values := make([]reply, len(a)-1)
 		for i, field := range a[1:] {
 			if text, ok := e.value(field); ok {
-				values[i] = text
+				values[i] = bulkOf(text)
 			}
 		}
 		if name == "HGET" {
 			return values[0]
 		}
-		return values
+		return arrayOf(values)
 	case "HEXISTS":
 		if e != nil {
 			if _, ok := e.field(a[1]); ok {
-				return int64(1)
+				return integerOf(1)
 			}
 		}
-		return int64(0)
+		return integerOf(0)
 	case "HLEN":
 		if e == nil {
-			return int64(0)
+			return integerOf(0)
 		}
-		return int64(len(e.hash) / 2)
+		return integerOf(int64(len(e.hash) / 2))
 	case "HGETALL", "HKEYS":
-		values := []any{}
+		values := []reply{}
 		for i := 0; e != nil && i < len(e.hash); i++ {
 			if name == "HGETALL" || i%2 == 0 {
-				values = append(values, e.hash[i])
+				values = append(values, bulkOf(e.hash[i]))
 			}
 		}
-		return values
+		return arrayOf(values)
 	case "HDEL":
 		var n int64
 		for _, field := range a[1:] {
@@ -299,6 +337,7 @@ func (r *redis) hash(name string, a []string) reply {
 				break
 			}
 			if i, ok := e.field(field); ok {
+				e = r.own(a[0], e)
 				e.hash = slices.Delete(e.hash, i, i+2)
 				n++
 			}
@@ -306,38 +345,38 @@ func (r *redis) hash(name string, a []string) reply {
 		if e != nil && len(e.hash) == 0 {
 			delete(r.keys, a[0])
 		}
-		return n
+		return integerOf(n)
 	case "HSET":
 		e, _ = r.make('h', a[0])
 		var n int64
 		for i := 1; i+1 < len(a); i += 2 {
 			n += e.set(a[i], a[i+1])
 		}
-		return n
+		return integerOf(n)
 	case "HINCRBY":
 		by, err := strconv.ParseInt(a[2], 10, 64)
 		if err != nil {
-			return errInteger
+			return failed(errInteger)
 		}
 		var n int64
 		if e != nil {
 			if i, ok := e.field(a[1]); ok {
 				if n, err = strconv.ParseInt(e.hash[i+1], 10, 64); err != nil {
-					return errHashInt
+					return failed(errHashInt)
 				}
 			}
 		}
 		e, _ = r.make('h', a[0])
 		e.set(a[1], strconv.FormatInt(n+by, 10))
-		return n + by
+		return integerOf(n + by)
 	}
-	return errors.New("ERR the model does not know " + name)
+	return failed(errors.New("ERR the model does not know " + name))
 }
 
 func (r *redis) list(name string, a []string) reply {
 	e, err := r.of('l', a[0])
 	if err != nil {
-		return err
+		return failed(err)
 	}
 	var list []string
 	if e != nil {
@@ -345,16 +384,16 @@ func (r *redis) list(name string, a []string) reply {
 	}
 	switch name {
 	case "LLEN":
-		return int64(len(list))
+		return integerOf(int64(len(list)))
 	case "LINDEX":
 		i, _ := strconv.Atoi(a[1])
 		if i < 0 {
 			i += len(list)
 		}
 		if i < 0 || i >= len(list) {
-			return nil
+			return reply{}
 		}
-		return list[i]
+		return bulkOf(list[i])
 	case "LRANGE":
 		from, _ := strconv.Atoi(a[1])
 		to, _ := strconv.Atoi(a[2])
@@ -364,11 +403,11 @@ func (r *redis) list(name string, a []string) reply {
 		if to < 0 {
 			to += len(list)
 		}
-		values := []any{}
+		values := []reply{}
 		for i := from; i <= to && i < len(list); i++ {
-			values = append(values, list[i])
+			values = append(values, bulkOf(list[i]))
 		}
-		return values
+		return arrayOf(values)
 	case "RPUSH", "LPUSH":
 		e, _ = r.make('l', a[0])
 		for _, v := range a[1:] {
@@ -378,14 +417,14 @@ func (r *redis) list(name string, a []string) reply {
 				e.list = append([]string{v}, e.list...) // who has the list before keeps it
 			}
 		}
-		return int64(len(e.list))
+		return integerOf(int64(len(e.list)))
 	case "LPOP":
 		if len(list) == 0 {
-			return nil
+			return reply{}
 		}
 		first := list[0]
 		r.setList(a[0], list[1:])
-		return first
+		return bulkOf(first)
 	case "LREM":
 		count, _ := strconv.Atoi(a[1])
 		var n int64
@@ -400,9 +439,9 @@ func (r *redis) list(name string, a []string) reply {
 		if n > 0 {
 			r.setList(a[0], kept)
 		}
-		return n
+		return integerOf(n)
 	}
-	return errors.New("ERR the model does not know " + name)
+	return failed(errors.New("ERR the model does not know " + name))
 }
 
 func (r *redis) setList(key string, list []string) {
@@ -410,32 +449,33 @@ func (r *redis) setList(key string, list []string) {
 		delete(r.keys, key)
 		return
 	}
-	r.keys[key].list = list
+	r.own(key, r.keys[key]).list = list
 }
 
 func (r *redis) zset(name string, a []string) reply {
 	e, err := r.of('z', a[0])
 	if err != nil {
-		return err
+		return failed(err)
 	}
 	switch name {
 	case "ZSCORE":
 		if e != nil {
 			if score, ok := e.zset[a[1]]; ok {
-				return showScore(score)
+				return bulkOf(showScore(score))
 			}
 		}
-		return nil
+		return reply{}
 	case "ZCARD":
 		if e == nil {
-			return int64(0)
+			return integerOf(0)
 		}
-		return int64(len(e.zset))
+		return integerOf(int64(len(e.zset)))
 	case "ZREM":
 		var n int64
 		for _, member := range a[1:] {
 			if e != nil {
 				if _, ok := e.zset[member]; ok {
+					e = r.own(a[0], e)
 					delete(e.zset, member)
 					n++
 				}
@@ -444,13 +484,13 @@ func (r *redis) zset(name string, a []string) reply {
 		if e != nil && len(e.zset) == 0 {
 			delete(r.keys, a[0])
 		}
-		return n
+		return integerOf(n)
 	case "ZADD":
 		return r.zadd(e, a)
 	case "ZRANGE":
 		return zrange(e, a[1:])
 	}
-	return errors.New("ERR the model does not know " + name)
+	return failed(errors.New("ERR the model does not know " + name))
 }
 
 func (r *redis) zadd(e *entry, a []string) reply {
@@ -475,7 +515,7 @@ options:
 	for ; len(a) > 1; a = a[2:] {
 		score, err := strconv.ParseFloat(a[0], 64)
 		if err != nil {
-			return errors.New("ERR value is not a valid float")
+			return failed(errors.New("ERR value is not a valid float"))
 		}
 		var was float64
 		exists := false
@@ -491,14 +531,14 @@ options:
 		e, _ = r.make('z', key)
 		e.zset[a[1]] = score
 	}
-	return added
+	return integerOf(added)
 }
 
 // zrange knows whole ranges by index and by score, with scores or without.
 func zrange(e *entry, a []string) reply {
-	values := []any{}
+	values := []reply{}
 	if e == nil {
-		return values
+		return arrayOf(values)
 	}
 	type member struct {
 		name  string
@@ -529,12 +569,12 @@ func zrange(e *entry, a []string) reply {
 		all = all[min(from, len(all)):max(min(from, len(all)), min(to+1, len(all)))]
 	}
 	for _, m := range all {
-		values = append(values, m.name)
+		values = append(values, bulkOf(m.name))
 		if withScores {
-			values = append(values, showScore(m.score))
+			values = append(values, bulkOf(showScore(m.score)))
 		}
 	}
-	return values
+	return arrayOf(values)
 }
 
 func scoreLimit(text string) float64 {

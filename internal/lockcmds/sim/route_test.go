@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/lockproxy/lockproxy/internal/lockcmds/contract"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/redislink"
 	"github.com/lockproxy/lockproxy/internal/resp"
 	"github.com/lockproxy/lockproxy/internal/upstream/slots"
@@ -19,30 +20,25 @@ const (
 
 // hashSlot is a hash slot that a history uses. All keys of one lock are in one.
 type hashSlot struct {
-	number int
-	shard  *shard // that owns it
-	to     *shard // to which it is being moved; nil: it is not
+	shard *shard // that owns it
+	to    *shard // to which it is being moved; nil: it is not
 }
 
-// slotIDs are the hash slots of names that were asked for, by any history.
-var slotIDs = map[string]int{}
+// slotPlaces are the places of the slots of names that were asked for, by any history.
+var slotPlaces = map[string]int{}
 
-func slotNumber(name string) int {
-	n, ok := slotIDs[name]
-	if !ok {
-		n = slots.Of([]byte(name))
-		slotIDs[name] = n
-	}
-	return n
-}
-
-// slotOf is the place in world.slots of the slot of a key or a channel.
+// slotOf is the place in world.slots of the slot of a key or a channel: that of the lock in keys.
 func (w *world) slotOf(name string) int {
 	if w.shape != cluster {
 		return 0
 	}
-	n := slotNumber(name)
-	return slices.IndexFunc(w.slots, func(s hashSlot) bool { return s.number == n })
+	at, ok := slotPlaces[name]
+	if !ok {
+		n := slots.Of([]byte(name))
+		at = slices.IndexFunc(keys, func(lock string) bool { return slots.Of([]byte(lock)) == n })
+		slotPlaces[name] = at
+	}
+	return at
 }
 
 // road is all connections of a proxy for one purpose, one for each server.
@@ -58,7 +54,7 @@ func (p *proxy) newRoad(name string) *road { return &road{p: p, name: name} }
 
 // to is the connection to a server.
 func (r *road) to(s *server) *conn {
-	at := slices.Index(r.p.w.servers, s)
+	at := s.place
 	for len(r.conns) <= at {
 		r.conns = append(r.conns, nil)
 	}
@@ -108,15 +104,15 @@ func (r *road) busy() (until time.Duration) {
 
 // serve carries out what arrives at a server for some keys, or refuses it as Redis does. asking: it was sent there by a server that is giving the
 // slot away.
-func (s *server) serve(keys []string, asking bool, exec func(*server) resp.Value) resp.Value {
+func (s *server) serve(keys []string, asking bool, work work) resp.Value {
 	w := s.w
 	switch {
 	case w.shape == single, len(keys) == 0:
-		return exec(s)
+		return work.on(s)
 	case !s.primary && w.shape == sentinels:
 		return errorReply("READONLY You can't write against a read only replica.")
 	case w.shape == sentinels:
-		return exec(s)
+		return work.on(s)
 	case s.barred <= w.now:
 		return errorReply("CLUSTERDOWN The cluster is down")
 	}
@@ -137,7 +133,7 @@ func (s *server) serve(keys []string, asking bool, exec func(*server) resp.Value
 	}
 	switch {
 	case s.primary && s.shard == slot.shard && (slot.to == nil || missing == 0):
-		return exec(s)
+		return work.on(s)
 	case s.primary && s.shard == slot.shard && here > 0 && w.strict:
 		return errorReply("TRYAGAIN Multiple keys request during rehashing of slot")
 	case s.primary && s.shard == slot.shard:
@@ -145,7 +141,7 @@ func (s *server) serve(keys []string, asking bool, exec func(*server) resp.Value
 	case s.primary && s.shard == slot.to && asking && len(keys) > 1 && missing > 0:
 		return errorReply("TRYAGAIN Multiple keys request during rehashing of slot")
 	case s.primary && s.shard == slot.to && asking:
-		return exec(s)
+		return work.on(s)
 	}
 	return errorReply("MOVED")
 }
@@ -158,88 +154,113 @@ const (
 )
 
 // route sends a request to the server that the proxy's view names, and follows redirections while its caller waits.
-func (p *proxy) route(r *road, at int, keys []string, exec func(*server) resp.Value, waits func() bool, done func(resp.Value, error)) {
+func (p *proxy) route(r *road, slot int, keys []string, work work, to outcome) {
 	w := p.w
 	if w.shape == single {
-		s := w.servers[0]
-		r.to(s).send(func() resp.Value { return exec(s) }, done)
+		r.to(w.servers[0]).send(keys, false, work, to)
 		return
 	}
-	left := hops
-	var to func(s *server, asking bool)
-	to = func(s *server, asking bool) {
-		r.to(s).send(func() resp.Value { return s.serve(keys, asking, exec) }, func(v resp.Value, err error) {
-			var next *server
-			switch text := text(v); {
-			case err == nil && !v.IsError():
-				done(v, err)
-				return
-			case err != nil:
-				p.refresh(nil)
-				done(v, err)
-				return
-			case text == "ASK" && w.slots[at].to != nil:
-				next = w.slots[at].to.primary
-			case text == "ASK", text == "MOVED":
-				next = w.slots[at].shard.primary
-				p.refresh(nil)
-			default:
-				p.refresh(nil)
-				done(v, nil)
-				return
-			}
-			if left--; left == 0 || next == s || !waits() {
-				done(resp.Value{}, redislink.ErrUnsent)
-				return
-			}
-			to(next, text(v) == "ASK")
-		})
-	}
-	to(p.view[at], false)
+	t := trips.next()
+	*t = trip{road: r, slot: slot, keys: keys, work: work, outcome: to, left: hops}
+	t.to(p.view[slot], false)
 }
 
-func always() bool { return true }
+// trip is a request that follows redirections.
+type trip struct {
+	outcome // of the last one
+	work    work
+	road    *road
+	slot    int
+	keys    []string
+	at      *server
+	left    int
+}
+
+func (t *trip) to(s *server, asking bool) {
+	t.at = s
+	t.road.to(s).send(t.keys, asking, t.work, t)
+}
+
+func (t *trip) done(v resp.Value, err error) {
+	p := t.road.p
+	slot := &p.w.slots[t.slot]
+	var next *server
+	switch text := text(v); {
+	case err == nil && !v.IsError():
+		t.outcome.done(v, err)
+		return
+	case err != nil:
+		p.refresh(nil)
+		t.outcome.done(v, err)
+		return
+	case text == "ASK" && slot.to != nil:
+		next = slot.to.primary
+	case text == "ASK", text == "MOVED":
+		next = slot.shard.primary
+		p.refresh(nil)
+	default:
+		p.refresh(nil)
+		t.outcome.done(v, nil)
+		return
+	}
+	if t.left--; t.left == 0 || next == t.at || !t.waits() {
+		t.outcome.done(resp.Value{}, redislink.ErrUnsent)
+		return
+	}
+	t.to(next, text(v) == "ASK")
+}
 
 func text(v resp.Value) string { return string(v.Str) }
 
-// errand is route for a command of a session. It waits for a server that moves, and those behind it wait for it.
-func (c *client) errand(keys []string, exec func(*server) resp.Value, done func(resp.Value, error)) {
-	w, p := c.w, c.p
-	at := w.slotOf(keys[0])
+// errand is a command of a session on its way. It waits for a server that moves, and those behind it wait for it.
+type errand struct {
+	scriptCall
+	c     *client
+	s     *slot // whose reply is due
+	call  contract.Call
+	home  int // the place of its hash slot
+	until time.Duration
+}
+
+func (e *errand) begin() {
+	c, w := e.c, e.c.w
+	switch {
+	case w.shape == single:
+	case c.parked != nil || w.shape == cluster && c.flying > 0:
+		c.parked = append(c.parked, e)
+		return
+	default:
+		c.flying++
+		e.until = w.now + failoverWait
+	}
+	e.try()
+}
+
+func (e *errand) try() { e.p.route(e.p.lane, e.home, e.keys, e, e) }
+
+func (*errand) waits() bool { return true }
+
+func (e *errand) done(v resp.Value, err error) {
+	c, w := e.c, e.c.w
 	if w.shape == single {
-		p.route(p.lane, at, keys, exec, always, done)
+		c.answered(e, v, err)
 		return
 	}
-	if c.parked != nil || w.shape == cluster && c.flying > 0 {
-		c.parked = append(c.parked, func() { c.errand(keys, exec, done) })
-		return
-	}
-	c.flying++
-	until := w.now + failoverWait
-	end := func(v resp.Value, err error) {
-		c.flying--
-		all := c.parked
-		c.parked = nil
-		done(v, err)
-		for _, f := range all {
-			f()
+	passes := errors.Is(err, redislink.ErrUnsent) || err == nil && v.IsError() && (hasCode(v, "TRYAGAIN") || hasCode(v, "CLUSTERDOWN"))
+	if passes && w.now < e.until && c.flying == 1 {
+		if c.parked == nil {
+			c.parked = []*errand{}
 		}
+		w.in(5*time.Millisecond+w.latency(), e.p, e.try)
+		return
 	}
-	var try func()
-	try = func() {
-		p.route(p.lane, at, keys, exec, always, func(v resp.Value, err error) {
-			passes := errors.Is(err, redislink.ErrUnsent) || err == nil && v.IsError() && (hasCode(v, "TRYAGAIN") || hasCode(v, "CLUSTERDOWN"))
-			if passes && w.now < until && c.flying == 1 {
-				if c.parked == nil {
-					c.parked = []func(){}
-				}
-				w.in(5*time.Millisecond+w.latency(), p, try)
-				return
-			}
-			end(v, err)
-		})
+	c.flying--
+	all := c.parked
+	c.parked = nil
+	c.answered(e, v, err)
+	for _, next := range all {
+		next.begin()
 	}
-	try()
 }
 
 func hasCode(v resp.Value, code string) bool {

@@ -16,24 +16,49 @@ import (
 // rules is what must be true after each step of a history.
 type rules struct {
 	w       *world
-	written [3]snapshot              // of keys, in the script in progress
-	keys    []string                 // of locks
-	ok      map[renewable]int64      // until when it may be renewed, as Redis's own clock says, in ms
-	chains  map[string]chain         // hand-overs in a row, by key
-	free    map[string]freedom       // by key
-	debts   []debt                   // losses that must be told soon
-	upset   map[string]time.Duration // by key: when somebody from outside took a lock away, or a clock jumped
-	settled time.Duration
-	short   map[string]time.Duration // by key: until when waiters may not know that its lease was made shorter
-	granted map[string]time.Duration // by key: when Redis granted it last
-	flushed map[string]int64         // by key: the largest fence whose counter was flushed
-	made    map[grant]time.Duration  // when the server that counts made it
-	movedAt map[string]time.Duration // by key: when its hash slot got to another shard
-	unknown []debt                   // holds that the server which counts does not know
-	lossy   map[string]bool          // by key: something was lost with a primary
-	shorter map[grant]bool           // its lease may be shorter than its client knows, because a renewal was lost
-	torn    bool                     // a place may be left in a queue, and is reaped later: a copy came late, or one of the two keys was evicted
+	running bool                    // a script is
+	written [3]snapshot             // of keys, in the script in progress
+	keys    []string                // of locks
+	ok      map[renewable]int64     // until when it may be renewed, as Redis's own clock says, in ms
+	chains  byLock[chain]           // hand-overs in a row
+	free    byLock[freedom]         //
+	debts   []debt                  // losses that must be told soon
+	upset   byLock[time.Duration]   // when somebody from outside took a lock away, or a clock jumped
+	settled time.Duration           //
+	short   byLock[time.Duration]   // until when waiters may not know that its lease was made shorter
+	granted byLock[time.Duration]   // when Redis granted it last
+	flushed byLock[int64]           // the largest fence whose counter was flushed
+	made    map[grant]time.Duration // when the server that counts made it
+	movedAt byLock[time.Duration]   // when its hash slot got to another shard
+	unknown []debt                  // holds that the server which counts does not know
+	lossy   byLock[bool]            // something was lost with a primary
+	shorter map[grant]bool          // its lease may be shorter than its client knows, because a renewal was lost
+	torn    bool                    // a place may be left in a queue, and is reaped later: a copy came late, or one of the two keys was evicted
 }
+
+// byLock has one value for each lock.
+type byLock[T any] [3]T
+
+func (b *byLock[T]) of(key string) *T { return &b[place(key)] }
+
+// place is that of a lock in keys.
+func place(key string) int {
+	switch key {
+	case "a":
+		return 0
+	case "b":
+		return 1
+	case "f":
+		return 2
+	}
+	panic(key)
+}
+
+// queues are the keys of the queues of the locks.
+var queues = [...]string{"redisson_lock_queue:{a}", "redisson_lock_queue:{b}", "redisson_lock_queue:{f}"}
+
+// queueOf is the key of the queue of a lock.
+func queueOf(key string) string { return queues[place(key)] }
 
 // snapshot is a lock and its queue before a script wrote any of them.
 type snapshot struct {
@@ -69,10 +94,8 @@ type debt struct {
 
 func newRules(w *world, keys []string) *rules {
 	return &rules{
-		w: w, keys: keys, ok: map[renewable]int64{}, chains: map[string]chain{},
-		free: map[string]freedom{}, upset: map[string]time.Duration{}, short: map[string]time.Duration{}, granted: map[string]time.Duration{},
-		flushed: map[string]int64{}, movedAt: map[string]time.Duration{}, made: map[grant]time.Duration{},
-		lossy: map[string]bool{}, shorter: map[grant]bool{},
+		w: w, keys: keys, ok: map[renewable]int64{}, upset: byLock[time.Duration]{-never, -never, -never},
+		made: map[grant]time.Duration{}, shorter: map[grant]bool{},
 	}
 }
 
@@ -137,19 +160,6 @@ func (s *server) queue(key string) []string {
 	return nil
 }
 
-// queueOf is the key of the queue of a lock.
-func queueOf(key string) string {
-	switch key {
-	case "a":
-		return "redisson_lock_queue:{a}"
-	case "b":
-		return "redisson_lock_queue:{b}"
-	case "f":
-		return "redisson_lock_queue:{f}"
-	}
-	panic(key)
-}
-
 // scripts runs the scripts of all histories.
 var scripts runner = newMachine()
 
@@ -164,20 +174,14 @@ func (w *world) eval(at *server, p *proxy, s redislink.Script, keys, args []stri
 	for _, key := range r.keys {
 		at.get(key) // the end of a lease is no work of the script
 	}
-	at.writing = func(key string) {
-		for i, lock := range r.keys {
-			if was := &r.written[i]; !was.taken && (key == lock || key == queueOf(lock)) {
-				*was = snapshot{true, at.holder(lock), at.queue(lock)}
-			}
-		}
-	}
 	name := s.(interface{ Name() string }).Name()
+	r.running = true
 	v := scripts.run(at.redis, s, keys, args)
+	r.running = false
 	if w.keep {
 		w.calls = append(w.calls, call{s, keys, args, v})
 		w.note("      %s %s %s %s %q = %s", at, p, name, strings.Join(keys[:min(1, len(keys))], " "), args, show(v))
 	}
-	at.writing = nil
 	for i, key := range r.keys {
 		if was := &r.written[i]; was.taken {
 			was.taken = false
@@ -189,6 +193,18 @@ func (w *world) eval(at *server, p *proxy, s redislink.Script, keys, args []stri
 	}
 	at.commit()
 	return v
+}
+
+// writes is told of a key that a server is about to write.
+func (r *rules) writes(at *server, key string) {
+	if !r.running {
+		return
+	}
+	for i, lock := range r.keys {
+		if was := &r.written[i]; !was.taken && (key == lock || key == queues[i]) {
+			*was = snapshot{true, at.holder(lock), at.queue(lock)}
+		}
+	}
 }
 
 // executed judges what one script has done to one lock.
@@ -221,8 +237,8 @@ func (r *rules) executed(at *server, p *proxy, name string, args []string, key s
 	r.again(name, args, key, before, after)
 	granted := after.owner != "" && after.fence != before.fence
 	if granted {
-		if r.back(key, at.fences[key], after.fence) || after.fence < at.micros() {
-			w.fail("a fence went back", "%s: %d after %d, at %d", key, after.fence, at.fences[key], at.micros())
+		if r.back(key, *at.fences.of(key), after.fence) || after.fence < at.micros() {
+			w.fail("a fence went back", "%s: %d after %d, at %d", key, after.fence, *at.fences.of(key), at.micros())
 		}
 		at.learn(grant{key, after.fence})
 		at.begun = append(at.begun, grant{key, after.fence})
@@ -239,12 +255,12 @@ func (r *rules) executed(at *server, p *proxy, name string, args []string, key s
 		return
 	}
 	if granted {
-		r.granted[key], r.made[grant{key, after.fence}] = w.now, w.now
+		*r.granted.of(key), r.made[grant{key, after.fence}] = w.now, w.now
 		r.counted(key, after)
 	}
 	r.chain(p, key, before, after)
 	if after.owner == before.owner && after.expire < before.expire {
-		r.short[key] = w.now + lease // waiters look at the lock once per lease, because nobody tells them that
+		*r.short.of(key) = w.now + lease // waiters look at the lock once per lease, because nobody tells them that
 	}
 	if name == "renew" && after.expire > before.expire {
 		delete(r.shorter, grant{key, after.fence})
@@ -314,14 +330,14 @@ func (r *rules) overtaken(at *server, key, owner string, queue []string) {
 // counted notes who counts on the lock though it is somebody else's now.
 func (r *rules) counted(key string, now holder) {
 	for _, c := range r.w.clients {
-		b := c.holds[key]
+		b := *c.holds.of(key)
 		if b == nil || b.releasing || b.released || c.ended || c.p.killed || b.fence >= now.fence || c.owner() == now.owner {
 			continue
 		}
 		if g := (grant{key, b.fence}); !r.known(g) || r.shorter[g] {
 			continue
 		}
-		if at, upset := r.upset[key]; upset && at >= b.since-lease {
+		if *r.upset.of(key) >= b.since-lease {
 			continue
 		}
 		r.debts = append(r.debts, debt{c, key, b.fence, r.w.now + 100*time.Millisecond})
@@ -329,7 +345,7 @@ func (r *rules) counted(key string, now holder) {
 }
 
 func (r *rules) chain(p *proxy, key string, before, after holder) {
-	c := r.chains[key]
+	c := *r.chains.of(key)
 	switch {
 	case before.owner == after.owner:
 		return
@@ -343,7 +359,7 @@ func (r *rules) chain(p *proxy, key string, before, after holder) {
 			c.since = r.w.now
 		}
 	}
-	r.chains[key] = c
+	*r.chains.of(key) = c
 	if c.n > turns.MaxHandOvers || r.w.calm && c.n > 1 && r.w.now-c.since > turns.MaxStreak+100*time.Millisecond {
 		r.w.fail("too many hand-overs in a row", "%s: %d in %v", key, c.n, r.w.now-c.since)
 	}
@@ -398,7 +414,7 @@ func (r *rules) answered(p *proxy, name string, keys, args []string, sent time.D
 // disturb notes that a lock was taken away from outside, or a clock has jumped.
 func (r *rules) disturb(keys ...string) {
 	for _, key := range keys {
-		r.upset[key] = r.w.now
+		*r.upset.of(key) = r.w.now
 	}
 }
 
@@ -408,7 +424,7 @@ func (r *rules) check() {
 	for len(r.debts) > 0 && r.debts[0].due <= w.now {
 		d := r.debts[0]
 		r.debts = r.debts[1:]
-		b := d.c.holds[d.key]
+		b := *d.c.holds.of(d.key)
 		if b == nil || b.fence != d.fence || b.releasing || d.c.ended || d.c.p.killed {
 			continue
 		}
@@ -446,7 +462,7 @@ const goneLimit = 500 * time.Millisecond
 // unused judges that a grant of which its session was not told, because it has ended, goes back at once.
 func (r *rules) unused() {
 	for _, key := range r.keys {
-		if r.w.now-r.granted[key] < goneLimit {
+		if r.w.now-*r.granted.of(key) < goneLimit {
 			continue
 		}
 		h := r.holder(key)
@@ -464,11 +480,10 @@ const idleLimit = 2 * time.Second
 func (r *rules) progress() {
 	w := r.w
 	for _, key := range r.keys {
-		f := r.free[key]
+		f := r.free.of(key)
 		free := r.find(key).get(key) == nil
 		if free != f.free {
-			f = freedom{free, w.now}
-			r.free[key] = f
+			*f = freedom{free, w.now}
 		}
 		if !free {
 			continue
@@ -478,7 +493,7 @@ func (r *rules) progress() {
 			if s == nil || c.ended || s.cmd.Key != key || !acquires(s.cmd.Verb) {
 				continue
 			}
-			since := max(f.since, s.sent, r.settled, r.short[key], w.settledAt)
+			since := max(f.since, s.sent, r.settled, *r.short.of(key), w.settledAt)
 			if w.now-since > idleLimit && (w.calm || w.smooth && !w.moving) {
 				w.fail("a waiter was forgotten", "%s: %s, free for %v", c, s.line, w.now-since)
 			}
@@ -497,12 +512,12 @@ func (r *rules) agree() string {
 		h := r.holder(key)
 		believers := 0
 		for _, c := range w.clients {
-			b := c.holds[key]
+			b := *c.holds.of(key)
 			if b == nil || c.ended || b.vague {
 				continue
 			}
 			believers++
-			if h.owner != c.owner() || h.fence != b.fence || h.holds != b.count && !r.lossy[key] {
+			if h.owner != c.owner() || h.fence != b.fence || h.holds != b.count && !*r.lossy.of(key) {
 				return fmt.Sprintf("%s: %s knows %d holds with fence %d, redis has %d of %s with fence %d", key, c, b.count, b.fence, h.holds, h.owner, h.fence)
 			}
 		}
@@ -513,7 +528,7 @@ func (r *rules) agree() string {
 					continue
 				}
 				held++
-				if owned(l.Owner) && !r.blurred(key, l.Owner) && (l.Owner != h.owner || l.Fence != h.fence || l.Holds != h.holds && !r.lossy[key]) {
+				if owned(l.Owner) && !r.blurred(key, l.Owner) && (l.Owner != h.owner || l.Fence != h.fence || l.Holds != h.holds && !*r.lossy.of(key)) {
 					return fmt.Sprintf("%s: %s knows %d holds of %s with fence %d, redis has %d of %s with fence %d", key, p, l.Holds, l.Owner, l.Fence, h.holds, h.owner, h.fence)
 				}
 			}
@@ -530,7 +545,7 @@ func (r *rules) agree() string {
 
 // blurred reports whether the client that is that owner was told that nobody knows what it holds.
 func (r *rules) blurred(key, owner string) bool {
-	return slices.ContainsFunc(r.w.all, func(c *client) bool { return c.owner() == owner && c.blurred[key] })
+	return slices.ContainsFunc(r.w.all, func(c *client) bool { return c.owner() == owner && *c.blurred.of(key) })
 }
 
 // gone judges whether nothing is left when all clients have gone.

@@ -17,6 +17,7 @@ type server struct {
 
 	w     *world
 	name  string
+	place int // in world.servers
 	shard *shard
 	index int           // in the shard
 	ahead time.Duration // what its clock is ahead of those of the proxies
@@ -31,7 +32,7 @@ type server struct {
 
 	grants   map[grant]struct{} // that it has executed or copied
 	all      map[grant]struct{} // also those of which a copy of other data has left nothing
-	fences   map[string]int64   // the largest of them, by key
+	fences   byLock[int64]      // the largest of them
 	begun    []grant            // of the script in progress
 	log      []record           // as a primary
 	term     int                // counts how often it has become or ceased to be a primary
@@ -75,15 +76,18 @@ const (
 
 func (w *world) newServer(sh *shard) *server {
 	s := &server{
-		w: w, shard: sh, index: len(sh.servers), name: fmt.Sprintf("s%d", len(w.servers)+1), up: true, cutAt: never, barred: never,
-		grants: map[grant]struct{}{}, all: map[grant]struct{}{}, fences: map[string]int64{},
+		w: w, shard: sh, index: len(sh.servers), place: len(w.servers), name: fmt.Sprintf("s%d", len(w.servers)+1), up: true, cutAt: never, barred: never,
+		grants: map[grant]struct{}{}, all: map[grant]struct{}{},
 	}
 	s.subs = newSubscriptions(s)
 	s.redis = newRedis(func() int64 { return epoch.Add(w.now + w.stepped + s.ahead).UnixMicro() }, func(channel, _ string) int64 {
 		return s.subs.publish(channel)
 	})
+	s.writing = func(key string) { w.rules.writes(s, key) }
 	s.expired = func(key string) { // nothing announces that; waiters look at a lock once per lease
-		w.rules.short[key] = w.now + lease
+		if slices.Contains(keys, key) {
+			*w.rules.short.of(key) = w.now + lease
+		}
 	}
 	sh.servers = append(sh.servers, s)
 	w.servers = append(w.servers, s)
@@ -123,7 +127,7 @@ func (s *server) commit() {
 	for _, key := range s.dirty {
 		if !slices.Contains(rec.keys, key) {
 			rec.keys = append(rec.keys, key)
-			rec.entries = append(rec.entries, s.keys[key].clone())
+			rec.entries = append(rec.entries, s.keys[key].share())
 		}
 	}
 	s.dirty, s.flushed, s.begun = s.dirty[:0], false, nil
@@ -165,7 +169,8 @@ func (s *server) catchUp() {
 // learn notes that the server has a grant.
 func (s *server) learn(g grant) {
 	s.grants[g], s.all[g] = struct{}{}, struct{}{}
-	s.fences[g.key] = max(s.fences[g.key], g.fence)
+	last := s.fences.of(g.key)
+	*last = max(*last, g.fence)
 }
 
 // knows reports whether the server has a grant, or had it until it ended.
@@ -186,9 +191,9 @@ func (s *server) had(g grant) bool {
 func (s *server) copyOf(o *server) {
 	s.keys = make(map[string]*entry, len(o.keys))
 	for key, e := range o.keys {
-		s.keys[key] = e.clone()
+		s.keys[key] = e.share()
 	}
-	s.grants, s.fences = maps.Clone(o.grants), maps.Clone(o.fences)
+	s.grants, s.fences = maps.Clone(o.grants), o.fences
 }
 
 // follow makes a server a replica that has copied all data of a primary.
@@ -255,12 +260,18 @@ func (s *server) wait(term, n, replicas int, limit time.Duration, answer func(re
 
 func errorReply(text string) resp.Value { return resp.Value{Kind: resp.SimpleError, Str: []byte(text)} }
 
-// clone is a copy of an entry; nil of a key that does not exist.
-func (e *entry) clone() *entry {
-	if e == nil {
-		return nil
+// share is an entry for another server, or for a log; nil of a key that does not exist.
+func (e *entry) share() *entry {
+	if e != nil {
+		e.shared = true
 	}
+	return e
+}
+
+// clone is a copy of an entry of its own.
+func (e *entry) clone() *entry {
 	c := *e
+	c.shared = false
 	c.hash, c.list, c.zset = slices.Clone(e.hash), slices.Clone(e.list), maps.Clone(e.zset)
 	return &c
 }
@@ -269,9 +280,6 @@ func (e *entry) clone() *entry {
 func (sh *shard) promote(to *server) {
 	w, old := to.w, sh.primary
 	to.catchUp()
-	for key, e := range to.keys {
-		to.keys[key] = e.clone()
-	}
 	to.primary, to.of, to.log, to.copied, to.cutAt = true, nil, nil, 0, never
 	to.term++
 	sh.primary = to

@@ -83,34 +83,35 @@ func digits(s string) (float64, bool) {
 
 // text is the text that .. makes of a value.
 func (v value) text() string {
-	switch v.kind {
-	case isText:
-		return v.s
-	case isNumber:
-		if i := int64(v.n); float64(i) == v.n && -1e14 < v.n && v.n < 1e14 {
-			return strconv.FormatInt(i, 10)
-		}
-		return fmt.Sprintf("%.14g", v.n)
-	default:
+	s, ok := v.printed(14, 1e14)
+	if !ok {
+		raise("attempt to concatenate a %s value", v.kind)
 	}
-	raise("attempt to concatenate a %s value", v.kind)
-	return ""
+	return s
 }
 
-// argument is the value as an argument of a command.
+// argument is the value as an argument of a command: Redis prints more digits.
 func (v value) argument() string {
+	s, ok := v.printed(17, 1e17)
+	if !ok {
+		raise("Lua redis lib command arguments must be strings or integers")
+	}
+	return s
+}
+
+// printed is a text as it is, or a number with so many digits at most; limit has one more.
+func (v value) printed(digits int, limit float64) (string, bool) {
 	switch v.kind {
 	case isText:
-		return v.s
+		return v.s, true
 	case isNumber:
-		if i := int64(v.n); float64(i) == v.n && -1e17 < v.n && v.n < 1e17 {
-			return strconv.FormatInt(i, 10)
+		if i := int64(v.n); float64(i) == v.n && -limit < v.n && v.n < limit {
+			return strconv.FormatInt(i, 10), true
 		}
-		return fmt.Sprintf("%.17g", v.n) // as Redis does
+		return strconv.FormatFloat(v.n, 'g', digits, 64), true
 	default:
+		return "", false
 	}
-	raise("Lua redis lib command arguments must be strings or integers")
-	return ""
 }
 
 func (v value) equals(o value) bool {
@@ -314,24 +315,32 @@ var builtins = map[string]func(a []value) value{
 }
 
 // valueOf is what a script gets of a reply.
-func (m *machine) valueOf(v any) value {
-	switch v := v.(type) {
-	case int64:
-		return number(float64(v))
-	case string:
-		return word(v)
-	case status:
+func (m *machine) valueOf(v reply) value {
+	switch v.kind {
+	case integer:
+		return number(float64(v.n))
+	case bulk:
+		return word(v.text)
+	case array:
 		t := m.newTable()
-		t.set(word("ok"), word(string(v)))
-		return value{kind: isTable, t: t}
-	case []any:
-		t := m.newTable()
-		for _, e := range v {
+		for _, e := range v.list {
 			t.list = append(t.list, m.valueOf(e))
 		}
 		return value{kind: isTable, t: t}
+	case status:
+		return m.wordIn("ok", v.text)
+	case failure:
+		return m.wordIn("err", v.text)
+	default:
+		return truth(false)
 	}
-	return truth(false)
+}
+
+// wordIn is a table with one field.
+func (m *machine) wordIn(field, text string) value {
+	t := m.newTable()
+	t.set(word(field), word(text))
+	return value{kind: isTable, t: t}
 }
 
 // reply is what Redis makes of what a script returns.

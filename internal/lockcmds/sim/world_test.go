@@ -5,11 +5,14 @@ import (
 	"fmt"
 	"iter"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/lockproxy/lockproxy/internal/lockcmds/clock"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/jobs"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/redislink"
+	"github.com/lockproxy/lockproxy/internal/resp"
 )
 
 // world is one history: virtual time, and all that happens in it, on one loop.
@@ -58,15 +61,26 @@ type world struct {
 var epoch = time.Date(2100, 1, 1, 0, 0, 0, 0, time.UTC)
 
 type event struct {
-	at  time.Duration
-	seq int
-	f   func()
-	// Or one of these, which are most of all events.
-	arrives, returns *request
-
-	owner *proxy // whose event it is: it does not happen after its death, and not while it is paused. nil: nobody's
-	dead  bool   // cancelled
+	at    time.Duration
+	seq   int
+	f     func()
+	q     *request // of the happenings that concern one
+	owner *proxy   // whose event it is: it does not happen after its death, and not while it is paused. nil: nobody's
+	what  happening
+	dead  bool // cancelled
 }
+
+// happening is what an event is. Most of all events have no function of their own.
+type happening byte
+
+const (
+	calling   happening = iota // event.f is called
+	beginning                  // event.f begins, as a task
+	arriving                   // a request arrives at its server
+	returning                  // its answer arrives at its proxy
+	refused                    // it was not sent
+	torn                       // its connection was cut
+)
 
 type eventHeap []*event
 
@@ -122,11 +136,22 @@ type memory[T any] struct {
 	used   int
 }
 
-// events and requests are those of the history in progress.
+// These are of the history in progress.
 var (
 	events   memory[event]
 	requests memory[request]
+	trips    memory[trip]
+	errands  memory[errand]
+	waits    memory[waiting]
 )
+
+func forget() {
+	events.reset(func(e *event) { *e = event{} })
+	requests.reset(func(q *request) { *q = request{} })
+	trips.reset(func(t *trip) { *t = trip{} })
+	errands.reset(func(e *errand) { *e = errand{} })
+	waits.reset(func(a *waiting) { *a = waiting{late: a.late} })
+}
 
 // next returns a value that may be what another history has left.
 func (m *memory[T]) next() *T {
@@ -138,7 +163,13 @@ func (m *memory[T]) next() *T {
 	return v
 }
 
-func (m *memory[T]) reset() { m.used = 0 }
+// reset cleans what the last history has used, so that it keeps nothing of it.
+func (m *memory[T]) reset(clean func(v *T)) {
+	for i := range m.used {
+		clean(&m.blocks[i/64][i%64])
+	}
+	m.used = 0
+}
 
 // in has f happen when d has passed.
 func (w *world) in(d time.Duration, owner *proxy, f func()) *event {
@@ -149,6 +180,12 @@ func (w *world) in(d time.Duration, owner *proxy, f func()) *event {
 		w.events.push(e)
 	}
 	return e
+}
+
+// about is in for an event of a request.
+func (w *world) about(q *request, what happening, d time.Duration, owner *proxy) {
+	e := w.in(d, owner, nil)
+	e.what, e.q = what, q
 }
 
 // ms is the time, as a server without a clock of its own tells it.
@@ -172,14 +209,7 @@ func (w *world) step(limit time.Duration) bool {
 		}
 		w.now = e.at
 		w.steps++
-		switch {
-		case e.arrives != nil:
-			e.arrives.conn.arrive(e.arrives)
-		case e.returns != nil:
-			e.returns.conn.receive(e.returns)
-		default:
-			e.f()
-		}
+		w.happen(e)
 		for _, p := range w.proxies {
 			if w.touched || p == e.owner || p.due <= w.now {
 				p.watch()
@@ -191,6 +221,23 @@ func (w *world) step(limit time.Duration) bool {
 	}
 	w.now = max(w.now, limit)
 	return false
+}
+
+func (w *world) happen(e *event) {
+	switch e.what {
+	case calling:
+		e.f()
+	case beginning:
+		w.start(e.f)
+	case arriving:
+		e.q.conn.arrive(e.q)
+	case returning:
+		e.q.conn.receive(e.q)
+	case refused:
+		e.q.end(resp.Value{}, redislink.ErrUnsent)
+	case torn:
+		e.q.end(resp.Value{}, redislink.ErrInDoubt)
+	}
 }
 
 // run lets time pass until that instant, or a rule is broken.
@@ -264,7 +311,7 @@ type tasks struct{ p *proxy }
 func (t tasks) NewRunner(func(any)) jobs.Runner { return t }
 
 func (t tasks) Submit(_ jobs.Class, task func()) {
-	t.p.w.in(t.p.w.latency()/10, t.p, func() { t.p.w.start(task) })
+	t.p.w.in(t.p.w.latency()/10, t.p, task).what = beginning
 }
 
 func (t tasks) After(d time.Duration, c jobs.Class, task func()) clock.Timer {
@@ -312,28 +359,53 @@ func (w *world) resume(c *coroutine) {
 	}
 }
 
-// await suspends the coroutine until wake is called. begin is given wake.
-func (w *world) await(begin func(wake func())) {
+// waiting is a coroutine that waits for the outcome of a request.
+type waiting struct {
+	w     *world
+	c     *coroutine
+	ended bool
+	v     resp.Value
+	err   error
+	late  func() // ends it in doubt
+}
+
+// await prepares the current coroutine to be suspended. Its caller sends a request with that outcome.
+func (w *world) await() *waiting {
 	c := w.current
 	if c == nil {
 		panic("a caller that must not block waits for Redis")
 	}
 	w.suspended = append(w.suspended, c)
-	woken := false
-	begin(func() {
-		if woken || w.over {
-			return
-		}
-		woken = true
-		for i, other := range w.suspended {
-			if other == c {
-				w.suspended = append(w.suspended[:i], w.suspended[i+1:]...)
-				break
-			}
-		}
-		w.resume(c)
-	})
-	c.yield(struct{}{})
+	a := waits.next()
+	late := a.late
+	if late == nil {
+		late = func() { a.done(resp.Value{}, redislink.ErrInDoubt) }
+	}
+	*a = waiting{w: w, c: c, late: late, err: redislink.ErrUnsent} // if the history ends first
+	return a
+}
+
+// outcome suspends the coroutine until the outcome is there.
+func (a *waiting) outcome() (resp.Value, error) {
+	a.c.yield(struct{}{})
+	return a.v, a.err
+}
+
+func (a *waiting) waits() bool { return !a.ended }
+
+func (a *waiting) done(v resp.Value, err error) {
+	w := a.w
+	if a.ended {
+		return
+	}
+	a.ended, a.v, a.err = true, v, err
+	if w.over {
+		return
+	}
+	if i := slices.Index(w.suspended, a.c); i >= 0 {
+		w.suspended = slices.Delete(w.suspended, i, i+1)
+	}
+	w.resume(a.c)
 }
 
 // end lets all coroutines come to their end; Redis does not answer any more.
