@@ -250,7 +250,7 @@ func (l *link) await(ctx context.Context, send func(to outcome)) (resp.Value, er
 	}
 	a := w.await()
 	send(a)
-	w.in(limit, l.p, a.late)
+	a.limit = w.in(limit, l.p, a.late)
 	return a.outcome()
 }
 

@@ -11,7 +11,10 @@ import (
 
 // Servers change their parts: a replica becomes the primary, or a hash slot moves to another shard. One such change is under way at a time.
 
-// arrange gives a part of the histories more than one server, and has these change their parts.
+// shapes are those of histories, as often as they are here.
+var shapes = [...]int{sentinels, sentinels, cluster, cluster, single, single, single, single}
+
+// arrange has the servers of a history change their parts, if there are more than one.
 func (p *plan) arrange(rng *rand.Rand) {
 	between := func(from, to time.Duration) time.Duration { return from + time.Duration(rng.Int64N(int64(to-from))) }
 	synced := slices.ContainsFunc(p.actions, func(a action) bool { return strings.Contains(a.line, " SYNC ") })
@@ -19,15 +22,12 @@ func (p *plan) arrange(rng *rand.Rand) {
 		p.replicas = 2
 	}
 	kinds := []string{"fail over", "fail over", "kill primary", "stop primary", "cut off", "promote"}
-	switch rng.IntN(8) {
-	case 0, 1:
-		p.shape = sentinels
-	case 2, 3:
-		p.shape = cluster
+	switch p.shape {
+	case single:
+		return
+	case cluster:
 		p.strict = rng.IntN(2) == 0
 		kinds = append(kinds, "reshard", "reshard", "reshard")
-	default:
-		return
 	}
 	if one := rng.IntN(5) == 0; !synced && one {
 		p.replicas = 1

@@ -49,6 +49,20 @@ func (a action) String() string {
 
 var keys = []string{"a", "b", "f"}
 
+// extent is how much happens in a history.
+type extent struct {
+	least, spread int           // of acquires
+	length        time.Duration // in which they begin, at most
+	held          time.Duration // until some of the locks are released, at most
+}
+
+// A lock must be wanted by many before their order can be wrong. A fault, or servers that change their parts, need only a few commands around
+// them. In test/locks/README.md are the figures.
+var (
+	long  = extent{least: 5, spread: 25, length: 5 * time.Second, held: 4 * time.Second}
+	short = extent{least: 3, spread: 10, length: 2 * time.Second, held: 1600 * time.Millisecond}
+)
+
 // newPlan makes the plan of a seed.
 func newPlan(seed uint64) *plan {
 	rng := rand.New(rand.NewPCG(seed, 1))
@@ -57,6 +71,9 @@ func newPlan(seed uint64) *plan {
 	p := &plan{seed: seed, proxies: 1 + rng.IntN(3), clients: 2 + rng.IntN(5), actions: make([]action, 0, 64)}
 	var faults []string
 	convoy, narrow := false, false
+	arranged := rand.New(rand.NewPCG(seed, 3))
+	p.shape = shapes[arranged.IntN(len(shapes))]
+	extent := short
 	switch rng.IntN(8) {
 	case 0:
 		p.calm = true
@@ -82,7 +99,10 @@ func newPlan(seed uint64) *plan {
 		faults = []string{"cut lane", "cut own", "cut sub", "stall lane", "stall own", "kill", "pause", "hang up", "step", "evict", "flush", "force", "outage"}
 	}
 	back := rng.IntN(2) == 0 // the clock is set back in this history; then fences are not lost in it
-	p.length = between(50*time.Millisecond, 5*time.Second)
+	if p.calm && p.shape == single && len(faults) == 0 {
+		extent = long
+	}
+	p.length = between(50*time.Millisecond, extent.length)
 	if convoy {
 		p.length = between(20*time.Millisecond, 300*time.Millisecond)
 	}
@@ -100,7 +120,7 @@ func newPlan(seed uint64) *plan {
 		used = keys[:1]
 	}
 	explicit := rng.IntN(3) == 0 // some lock for an owner that several sessions share
-	for n := 5 + rng.IntN(25); n > 0; n-- {
+	for n := extent.least + rng.IntN(extent.spread); n > 0; n-- {
 		a := action{at: spread(), kind: "send", who: rng.IntN(p.clients)}
 		key := used[rng.IntN(len(used))]
 		verb := "FAIRLOCK"
@@ -142,7 +162,7 @@ func newPlan(seed uint64) *plan {
 		if rng.IntN(8) > 0 {
 			a.at += between(0, 30*time.Millisecond)
 			if !convoy && rng.IntN(3) == 0 {
-				a.at += between(0, 4*time.Second)
+				a.at += between(0, extent.held)
 			}
 			a.line = unlock
 			if rng.IntN(3) == 0 {
@@ -206,7 +226,7 @@ func newPlan(seed uint64) *plan {
 		p.replicas = 2
 		p.synchronize(rng)
 	}
-	p.arrange(rand.New(rand.NewPCG(seed, 3)))
+	p.arrange(arranged)
 	if rng := rand.New(rand.NewPCG(seed, 4)); rng.IntN(6) == 0 {
 		p.repeats = time.Duration(1 + rng.Int64N(int64(100*time.Millisecond)))
 	}

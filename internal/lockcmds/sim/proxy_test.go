@@ -117,13 +117,14 @@ type client struct {
 	after  []func()
 
 	todo    []*order
-	current *slot     // the command that the session works on
-	slots   []*slot   // commands without a reply, in order
-	pending int       // scripts on their way
-	waits   bool      // a start is due
-	flying  int       // scripts, in front of many servers
-	parked  []*errand // scripts that are sent when those before have come to an end
-	begin   func()    // sends the next command, if it may be sent
+	current *slot         // the command that the session works on
+	slots   []*slot       // commands without a reply, in order
+	pending int           // scripts on their way
+	waits   bool          // a start is due
+	reads   time.Duration // until then it reads the last reply
+	flying  int           // scripts, in front of many servers
+	parked  []*errand     // scripts that are sent when those before have come to an end
+	begin   func()        // sends the next command, if it may be sent
 
 	holds  byLock[*belief]       // what the client knows to hold, as its own owner
 	over   map[grant]struct{}    // what it knows to hold no more
@@ -206,18 +207,24 @@ func (c *client) send(o *order) {
 	c.start(0)
 }
 
-// start sends the next command soon, if it may be sent.
+// start sends the next command soon, if it may be sent: not before the client has read the last reply.
 func (c *client) start(d time.Duration) {
-	if c.waits || c.ended {
+	c.reads = max(c.reads, c.w.now+d)
+	if c.waits || !c.ready() {
 		return
 	}
 	c.waits = true
-	c.w.in(d, c.p, c.begin)
+	c.w.in(c.reads-c.w.now, c.p, c.begin)
+}
+
+// ready reports whether a command may be sent.
+func (c *client) ready() bool {
+	return !c.ended && c.current == nil && len(c.todo) > 0 && (len(c.slots) == 0 || c.todo[0].pipelined)
 }
 
 func (c *client) next() {
 	c.waits = false
-	if c.ended || c.current != nil || len(c.todo) == 0 || len(c.slots) > 0 && !c.todo[0].pipelined {
+	if !c.ready() {
 		return
 	}
 	s := &slot{order: c.todo[0], sent: c.w.now}

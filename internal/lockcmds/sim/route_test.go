@@ -220,6 +220,7 @@ type errand struct {
 	call  contract.Call
 	home  int // the place of its hash slot
 	until time.Duration
+	pause time.Duration // before its latest attempt: they become rarer, as with errands.Attempts
 }
 
 func (e *errand) begin() {
@@ -251,7 +252,8 @@ func (e *errand) done(v resp.Value, err error) {
 		if c.parked == nil {
 			c.parked = []*errand{}
 		}
-		w.in(5*time.Millisecond+w.latency(), e.p, e.try)
+		e.pause = min(max(5*time.Millisecond, 2*e.pause), 100*time.Millisecond)
+		w.in(e.pause+w.latency(), e.p, e.try)
 		return
 	}
 	c.flying--

@@ -367,6 +367,7 @@ type waiting struct {
 	v     resp.Value
 	err   error
 	late  func() // ends it in doubt
+	limit *event // when that happens
 }
 
 // await prepares the current coroutine to be suspended. Its caller sends a request with that outcome.
@@ -399,6 +400,7 @@ func (a *waiting) done(v resp.Value, err error) {
 		return
 	}
 	a.ended, a.v, a.err = true, v, err
+	a.limit.dead = true
 	if w.over {
 		return
 	}
