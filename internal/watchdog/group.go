@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"runtime/debug"
+	"slices"
 	"sync"
 	"time"
 
@@ -82,6 +83,8 @@ func (w *Watchdog) take(ctx context.Context, g *group, b *batch) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	b.sent = w.now()
+	most := min(g.backlog(), w.opts.batchSize)
+	b.leases, b.renewals = slices.Grow(b.leases, most), slices.Grow(b.renewals, most)
 	shortest := never
 	var retry time.Duration
 	for ctx.Err() == nil && g.backlog() > 0 && len(b.leases) < w.opts.batchSize {
