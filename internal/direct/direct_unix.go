@@ -44,7 +44,7 @@ func (w *Writer) Write(b []byte) (int, error) {
 // once makes one system call and never asks to be called again when the socket is ready.
 func (w *Writer) once(fd uintptr) bool {
 	for {
-		n, err := unix.Write(int(fd), w.buf)
+		n, err := WriteFD(int(fd), w.buf)
 		switch {
 		case err == nil:
 			w.n = n

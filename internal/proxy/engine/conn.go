@@ -17,8 +17,11 @@ import (
 // readSize is the largest number of bytes of one read from a client.
 const readSize = 16 << 10
 
-// readBuffers are those of clients that have left, for the next ones.
-var readBuffers = sync.Pool{New: func() any { return new([readSize]byte) }}
+// readBuffers have the bytes of one read each. A socket takes one only while it has bytes, so that clients share a few that the processor has at hand.
+var readBuffers = sync.Pool{New: func() any {
+	b := make([]byte, readSize)
+	return &b
+}}
 
 // conn moves bytes between one client's socket and its session with goroutines.
 type conn struct {
@@ -26,6 +29,7 @@ type conn struct {
 	arrival Arrival
 	nc      net.Conn
 	sess    Session
+	in      *direct.Reader   // nil: nc is read with a buffer of its own
 	direct  *direct.Writer   // nil: output is always written by drainOutput
 	watch   *direct.EndWatch // nil: a client's end is not seen while it is not read
 	resume  chan struct{}    // size 1, never closed: the session may be read again
@@ -36,6 +40,7 @@ type conn struct {
 // serve makes a conn of an arrival.
 func serve(opts Options, a Arrival) error {
 	c := &conn{opts: opts, arrival: a, nc: a.Conn, resume: make(chan struct{}, 1), watch: direct.NewEndWatch(a.Conn)}
+	c.in = direct.NewReader(a.Conn, &readBuffers)
 	if sc, ok := a.Conn.(syscall.Conn); ok {
 		c.direct = direct.New(sc)
 	}
@@ -68,12 +73,35 @@ func (c *conn) read(first []byte) error {
 	if err := c.feed(first); err != nil {
 		return err
 	}
-	buf, _ := readBuffers.Get().(*[readSize]byte)
+	if c.in == nil {
+		return c.readWhole()
+	}
+	for {
+		alive, more := true, true
+		err := c.in.Run(func(b []byte) bool {
+			alive, more = c.sess.Feed(b)
+			return alive && more
+		})
+		switch {
+		case err != nil:
+			return err
+		case !alive:
+			return net.ErrClosed
+		}
+		if err := c.pause(); err != nil {
+			return err
+		}
+	}
+}
+
+// readWhole reads a connection that is more than a socket.
+func (c *conn) readWhole() error {
+	buf, _ := readBuffers.Get().(*[]byte)
 	defer readBuffers.Put(buf)
 	for {
-		n, err := c.nc.Read(buf[:])
+		n, err := c.nc.Read(*buf)
 		if n > 0 {
-			if err := c.feed(buf[:n]); err != nil {
+			if err := c.feed((*buf)[:n]); err != nil {
 				return err
 			}
 		}
@@ -156,7 +184,7 @@ func (c *conn) Flush() {
 		b, last = c.next(b) // written, or useless: the connection has been shut
 	}
 	if last {
-		c.shut()
+		c.shutLater() // the client's own reader may be the caller
 	}
 }
 
@@ -198,11 +226,15 @@ func (c *conn) drainOutput(b []byte, n int) {
 
 // Hangup implements Client: it ends the connection's reads and writes, and readLoop does the rest.
 func (c *conn) Hangup() {
-	_ = direct.Socket(c.nc).Close() // closing TLS politely may block; the error would have no reader
+	if c.in != nil {
+		c.in.Shut() // closing the socket would wait for the reader, which may wait for the session
+	} else {
+		_ = direct.Socket(c.nc).Close() // closing TLS politely may block; the error would have no reader
+	}
 	c.shutLater()
 }
 
-// shutLater ends the connection for a caller that may have locked a session.
+// shutLater ends the connection for a caller that may have locked a session, or may be its reader.
 func (c *conn) shutLater() {
 	c.opts.Tasks.Start(c.shut) // when the group is over it has been shut
 }

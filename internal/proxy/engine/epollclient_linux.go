@@ -67,7 +67,7 @@ func (r *epollClient) ready(events uint32) {
 }
 
 func (r *epollClient) read() {
-	n, err := unix.Read(r.fd, r.loop.buf)
+	n, err := direct.ReadFD(r.fd, r.loop.buf)
 	switch {
 	case n > 0:
 		r.feed(r.loop.buf[:n])
@@ -137,7 +137,7 @@ func (r *epollClient) write() {
 			r.writeLater()
 			return
 		}
-		n, err := unix.Write(r.fd, r.out[r.off:min(r.off+left, len(r.out))])
+		n, err := direct.WriteFD(r.fd, r.out[r.off:min(r.off+left, len(r.out))])
 		if n > 0 {
 			r.off += n
 			left -= n

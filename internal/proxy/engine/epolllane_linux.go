@@ -8,6 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/lockproxy/lockproxy/internal/buffers"
+	"github.com/lockproxy/lockproxy/internal/direct"
 	"github.com/lockproxy/lockproxy/internal/upstream"
 )
 
@@ -97,7 +98,7 @@ func (w *epollLane) ready(events uint32) {
 	if w.fd < 0 || events&^unix.EPOLLOUT == 0 {
 		return
 	}
-	n, err := unix.Read(w.fd, w.loop.buf)
+	n, err := direct.ReadFD(w.fd, w.loop.buf)
 	switch {
 	case n > 0:
 		if err := w.wire.Feed(w.loop.buf[:n]); err != nil {
@@ -129,7 +130,7 @@ func (w *epollLane) flush() {
 			}
 			w.spare, w.off = nil, 0
 		}
-		n, err := unix.Write(w.fd, w.out[w.off:])
+		n, err := direct.WriteFD(w.fd, w.out[w.off:])
 		if n > 0 {
 			w.off += n
 		}

@@ -1,8 +1,10 @@
 package engine
 
 import (
+	"net"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"go.uber.org/zap"
 
@@ -56,4 +58,77 @@ func TestHangupOfAClientThatBegins(t *testing.T) {
 			}
 		})
 	}
+}
+
+// leaver is a session that ends its connection while it is being read: by itself, or by another goroutine that waits for that.
+type leaver struct {
+	brief
+	leave func()
+}
+
+func (l *leaver) Feed([]byte) (alive, more bool) {
+	l.leave()
+	return true, true
+}
+
+// The end of a connection does not wait for its reader, which may wait for a goroutine that ends it.
+func TestHangupOfAClientThatIsBeingRead(t *testing.T) {
+	for _, kind := range []string{Goroutine, Epoll} {
+		t.Run(kind, func(t *testing.T) {
+			e, err := New(Options{Kind: kind, Tasks: &tasks.Group{}, Logger: zap.NewNop()})
+			if err != nil {
+				t.Fatal(err)
+			}
+			e.Run()
+			defer e.Stop()
+			own, other := pair(t)
+			s, closed := &leaver{}, make(chan struct{})
+			err = e.Adopt(Arrival{
+				Conn: own,
+				Open: func(c Client, _ int) Session {
+					s.leave = func() {
+						done := make(chan struct{})
+						go func() {
+							c.Hangup()
+							close(done)
+						}()
+						<-done
+					}
+					return s
+				},
+				Opened: func(Client) error { return nil },
+				Closed: func(Client) { close(closed) },
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := other.Write([]byte("PING\r\n")); err != nil {
+				t.Fatal(err)
+			}
+			select {
+			case <-closed:
+			case <-time.After(20 * time.Second):
+				t.Fatal("the connection is still open")
+			}
+		})
+	}
+}
+
+// pair is a connection.
+func pair(t *testing.T) (own, other net.Conn) {
+	t.Helper()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = ln.Close() }()
+	if other, err = net.Dial("tcp", ln.Addr().String()); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = other.Close() })
+	if own, err = ln.Accept(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = own.Close() })
+	return own, other
 }

@@ -6,6 +6,7 @@ import (
 	"sync"
 
 	"github.com/lockproxy/lockproxy/internal/buffers"
+	"github.com/lockproxy/lockproxy/internal/direct"
 	"github.com/lockproxy/lockproxy/internal/upstream/dial"
 	"github.com/lockproxy/lockproxy/internal/upstream/stream"
 )
@@ -40,7 +41,24 @@ func closeOn(stop, done <-chan struct{}, nc net.Conn) {
 	}
 }
 
+// readBuffers have the bytes of one read each. A socket takes one only while it has bytes.
+var readBuffers = sync.Pool{New: func() any {
+	b := make([]byte, readSize)
+	return &b
+}}
+
 func readLoop(nc net.Conn, s *stream.Stream) error {
+	if r := direct.NewReader(nc, &readBuffers); r != nil {
+		var ferr error
+		err := r.Run(func(b []byte) bool {
+			ferr = s.Feed(b)
+			return ferr == nil
+		})
+		if ferr != nil {
+			return ferr
+		}
+		return err
+	}
 	buf := make([]byte, readSize)
 	for {
 		n, err := nc.Read(buf)

@@ -1,0 +1,125 @@
+package direct
+
+import (
+	"errors"
+	"io"
+	"net"
+	"path/filepath"
+	"runtime"
+	"sync"
+	"testing"
+	"time"
+)
+
+// ends are the two ends of a connection.
+func ends(t *testing.T, network string) (own, other net.Conn) {
+	t.Helper()
+	addr := "127.0.0.1:0"
+	if network == "unix" {
+		addr = filepath.Join(t.TempDir(), "s")
+	}
+	l, err := net.Listen(network, addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	if other, err = net.Dial(network, l.Addr().String()); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = other.Close() })
+	if own, err = l.Accept(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = own.Close() })
+	return own, other
+}
+
+// space is for reads of that size.
+func space(size int) *sync.Pool {
+	return &sync.Pool{New: func() any {
+		b := make([]byte, size)
+		return &b
+	}}
+}
+
+// ran waits for Run.
+func ran(t *testing.T, r *Reader, handle func(b []byte) bool) error {
+	t.Helper()
+	done := make(chan error, 1)
+	go func() { done <- r.Run(handle) }()
+	select {
+	case err := <-done:
+		return err
+	case <-time.After(20 * time.Second):
+		t.Fatal("the reader waits, and nothing is to come")
+		return nil
+	}
+}
+
+// The runtime reports bytes and the end of the input once if they come together. A read that takes all bytes may not be the last one.
+func TestTheEndThatComesWithBytesIsSeen(t *testing.T) {
+	for _, network := range []string{"tcp", "unix"} {
+		for _, size := range []int{1, 2, 16} {
+			own, other := ends(t, network)
+			if _, err := other.Write([]byte("a")); err != nil {
+				t.Fatal(err)
+			}
+			got := ""
+			err := ran(t, NewReader(own, space(size)), func(b []byte) bool {
+				if got += string(b); got == "a" {
+					go func() { // the reader waits by then, or is about to
+						Cork(other) // bytes and end in one packet
+						_, _ = other.Write([]byte("xy"))
+						_ = other.Close()
+					}()
+				}
+				return true
+			})
+			if got != "axy" || !errors.Is(err, io.EOF) {
+				t.Errorf("%s, %d bytes a read: %q, %v", network, size, got, err)
+			}
+		}
+	}
+}
+
+// Each answer brings the next bytes. No bytes are missed, and reading them makes no garbage.
+func TestBytesAreReadAsTheyCome(t *testing.T) {
+	const rounds = 1000
+	for _, network := range []string{"tcp", "unix"} {
+		own, other := ends(t, network)
+		r, ten, n := NewReader(own, space(4)), make([]byte, 10), 0
+		if _, err := other.Write(ten); err != nil {
+			t.Fatal(err)
+		}
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		err := ran(t, r, func(b []byte) bool {
+			if n += len(b); n%len(ten) == 0 {
+				_, _ = other.Write(ten)
+			}
+			return n < rounds*len(ten)
+		})
+		runtime.ReadMemStats(&after)
+		if err != nil || n != rounds*len(ten) {
+			t.Errorf("%s: %d bytes, %v", network, n, err)
+		}
+		if garbage := after.Mallocs - before.Mallocs; garbage > rounds {
+			t.Errorf("%s: %d allocations for %d reads", network, garbage, 3*rounds)
+		}
+	}
+}
+
+// A session that is being read may end its connection.
+func TestShutDoesNotWaitForTheReader(t *testing.T) {
+	own, other := ends(t, "tcp")
+	r := NewReader(own, space(4))
+	if _, err := other.Write([]byte("x")); err != nil {
+		t.Fatal(err)
+	}
+	if err := ran(t, r, func([]byte) bool { r.Shut(); return true }); !errors.Is(err, io.EOF) {
+		t.Errorf("Run ends with %v", err)
+	}
+	if n, err := other.Read(make([]byte, 1)); n != 0 || !errors.Is(err, io.EOF) {
+		t.Errorf("the other side reads %d bytes, %v", n, err)
+	}
+}

@@ -1,0 +1,20 @@
+//go:build !linux
+
+package direct
+
+import (
+	"net"
+	"sync"
+)
+
+// Reader exists on Linux only: elsewhere a socket does not say with a read whether it holds more.
+type Reader struct{}
+
+// NewReader returns nil: the socket is read as any other connection.
+func NewReader(net.Conn, *sync.Pool) *Reader { return nil }
+
+// Run is never called.
+func (*Reader) Run(func(b []byte) bool) error { return nil }
+
+// Shut is never called.
+func (*Reader) Shut() {}
