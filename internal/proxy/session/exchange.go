@@ -225,7 +225,7 @@ func (s *Session) transmit(conn connection, raw []byte, at replies.ID, n int) {
 		if s.Timed() {
 			conn.Note(s.Mark(at))
 		}
-		err = conn.Append(raw, s, uint64(at), n)
+		err = s.append(conn, raw, at, n)
 	}
 	if s.unanswered += len(raw); s.unanswered > budget.Free {
 		s.countBacklog(conn, len(raw))
@@ -238,6 +238,20 @@ func (s *Session) transmit(conn connection, raw []byte, at replies.ID, n int) {
 		s.proxy.Counters.Refused.Add(int64(n))
 		s.lose(at, n, false)
 	}
+}
+
+// append sends commands. Those for a lane leave when the session is unlocked, if its client is being read: the goroutine that reads it then writes them.
+func (l *lanes) append(conn connection, raw []byte, at replies.ID, n int) error {
+	s := l.s
+	lane, ok := conn.(*upstream.Lane)
+	if !ok || !l.reading || l.due != nil {
+		return conn.Append(raw, s, uint64(at), n)
+	}
+	due, err := lane.AppendDue(raw, s, uint64(at), n)
+	if due {
+		l.due = lane
+	}
+	return err
 }
 
 // refusal is the reply to a command that was not sent.

@@ -28,7 +28,7 @@ func (i *input) feed(b []byte) (alive, more, output bool) {
 		s.unlock()
 	}()
 	defer s.contain()
-	s.usual = s.pin == nil
+	s.usual, s.reading = s.pin == nil, true
 	if !i.known {
 		i.known = true
 		s.knock()
@@ -50,6 +50,13 @@ func (i *input) feed(b []byte) (alive, more, output bool) {
 	}
 	i.paused = !s.ended && i.hasEnough()
 	return alive, more, output
+}
+
+// contain ends the session if it panics.
+func (s *Session) contain() {
+	if r := recover(); r != nil {
+		s.crashed(r)
+	}
 }
 
 // consume routes the whole commands at the start of buf until the session must wait, and returns the number of their bytes.

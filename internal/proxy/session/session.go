@@ -118,6 +118,8 @@ type lanes struct {
 	role          upstream.Role  // the role for which the lane was asked
 	writes        bool           // the command being routed may change data
 	scripts       bool           // it runs a script
+	reading       bool           // the session is being fed
+	due           *upstream.Lane // is to be written when the session is unlocked; nil: none
 	wrote         bool           // a command that may write has been sent since nothing was outstanding
 	alone         bool           // nothing is sent behind the last command: it has several keys, and has to wait while only some of them have moved
 	weight.Weight                // of the replies
@@ -256,19 +258,15 @@ func (s *Session) unlock() {
 	if s.refused.Undecided() && !s.ended {
 		s.refused.Leaves(s.Slots.Due() > 0 || s.in.Len() > 0 || s.host.Unread())
 	}
-	deferred := s.afterUnlock
-	s.afterUnlock = nil
+	deferred, due := s.afterUnlock, s.due
+	s.afterUnlock, s.due, s.reading = nil, nil, false
 	s.charge()
 	s.mu.Unlock()
+	if due != nil {
+		due.WriteDue()
+	}
 	for _, f := range deferred {
 		s.runDeferred(f)
-	}
-}
-
-// contain ends the session if it panics.
-func (s *Session) contain() {
-	if r := recover(); r != nil {
-		s.crashed(r)
 	}
 }
 

@@ -8,10 +8,12 @@ import (
 	"net"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"go.uber.org/zap"
 
+	"github.com/lockproxy/lockproxy/internal/direct"
 	"github.com/lockproxy/lockproxy/internal/logging"
 	"github.com/lockproxy/lockproxy/internal/stopwatch"
 	"github.com/lockproxy/lockproxy/internal/upstream/dial"
@@ -111,6 +113,14 @@ func (l *Lane) Append(b []byte, to stream.Receiver, tag uint64, n int) error {
 	return l.stream.Append(b, to, tag, n)
 }
 
+// AppendDue is Append for a caller that can write. due: the caller calls WriteDue soon. Until then nothing is written.
+func (l *Lane) AppendDue(b []byte, to stream.Receiver, tag uint64, n int) (due bool, err error) {
+	return stream.AppendDue(l.stream, b, to, tag, n)
+}
+
+// WriteDue writes the appended bytes without blocking. Requires no locks.
+func (l *Lane) WriteDue() { stream.WriteDue(l.stream) }
+
 // Note has the mark noted when the next bytes that are appended are handed to the socket. A mark before that is given up.
 func (l *Lane) Note(m *stopwatch.Mark) { stream.Note(l.stream, m) }
 
@@ -185,6 +195,10 @@ func (l *Lane) serve(nc net.Conn) error {
 		l.open.End() // its owner may have looked before begin
 	}
 	if l.mover == nil {
+		if sc, ok := nc.(syscall.Conn); ok {
+			l.stream.WriteDirectly(direct.New(sc))
+		}
+		defer stream.EndDirect(l.stream)
 		return wire.Serve(nc, l.stream, over)
 	}
 	return l.mover.Drive(nc, over)

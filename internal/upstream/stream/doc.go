@@ -13,7 +13,7 @@
 //
 // # Goroutines
 //
-// The package starts none. One goroutine at a time takes (the writer, or for a lazy stream the one that calls Send), and one feeds
-// (the reader). Append may be called from any. When both have returned, the keeper of the connection ends it with Reconnect, Rest or
+// The package starts none. One goroutine at a time takes (the writer, or one that calls Send or WriteDue while the writer sleeps), and
+// one feeds (the reader). Append may be called from any. When both have returned, the keeper of the connection ends it with Reconnect, Rest or
 // Refuse.
 package stream

@@ -37,10 +37,13 @@ func (l *batch) cut(flight []span, done uint64) (sent, unsent []span, out []byte
 // are refused after the outcome of all earlier ones has been reported, because a receiver answers in the order of the reports.
 func (s *Stream) end(err error, next state) {
 	s.mu.Lock()
+	if len(s.left) > 0 && !s.last.begun { // the socket has taken nothing of the batch
+		s.last.bytes = s.left
+	}
 	sent, unsent, out := s.last.cut(append(s.claimed[s.head:], s.flight...), s.done)
 	unsent, out = slices.Concat(unsent, s.queue), slices.Concat(out, s.out)
 	obs := s.obs
-	s.state, s.mode, s.asleep, s.leaving = connecting, Counted, true, false
+	s.state, s.mode, s.asleep, s.relieved, s.due, s.leaving = connecting, Counted, true, false, false, false
 	s.out, s.left, s.queue, s.flight, s.direct, s.mark = nil, nil, nil, nil, nil, nil
 	s.asked, s.done, s.sent, s.last = 0, 0, 0, batch{}
 	s.settled.Store(0)

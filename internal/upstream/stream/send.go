@@ -1,6 +1,11 @@
 package stream
 
-import "github.com/lockproxy/lockproxy/internal/direct"
+import (
+	"runtime"
+
+	"github.com/lockproxy/lockproxy/internal/buffers"
+	"github.com/lockproxy/lockproxy/internal/direct"
+)
 
 // The sending goroutine itself writes to a pin, as far as the socket takes the bytes at once. So they are at Redis as soon as those of a
 // directly connected client. A writer goroutine would have to be woken first; it writes only the bytes that the socket did not take.
@@ -48,6 +53,64 @@ func (s *Stream) WriteDirectly(w *direct.Writer) {
 	s.mu.Lock()
 	s.direct = w
 	s.mu.Unlock()
+}
+
+// To wake the writer of a lane may cost more than the write, because it may wake a processor, too. So the goroutine that would wake the writer writes in
+// its place, and wakes it only if more is left than it may write.
+
+// WriteDue writes the appended bytes in place of the writer. Requires no locks.
+func WriteDue(s *Stream) {
+	s.mu.Lock()
+	w := s.direct
+	if w == nil || !s.due { // the connection has ended
+		s.mu.Unlock()
+		return
+	}
+	s.due = false
+	s.writing.Add(1)
+	defer s.writing.Done()
+	if s.sent != s.settled.Load() { // others are at work
+		s.mu.Unlock()
+		runtime.Gosched() // lets them add their requests, as in package wire
+		s.mu.Lock()
+	}
+	done := false
+	for range maxDue {
+		if s.direct == nil || s.leaving || s.empty != nil || s.meek.Load() || len(s.out) > maxDirect {
+			break
+		}
+		b := s.takeLocked(s.spare)
+		s.spare = nil
+		s.mu.Unlock()
+		n, err := w.Write(b)
+		s.mu.Lock()
+		if n < len(b) || err != nil {
+			s.left = b[n:] // the writer sees the error
+			s.last.begun = n > 0
+			break
+		}
+		s.written = s.taken
+		s.spare = buffers.Empty(b)
+		if done = len(s.out) == 0 && !s.fin; done {
+			break
+		}
+	}
+	s.relieved, s.asleep = false, done
+	s.mu.Unlock()
+	if !done {
+		s.ring()
+	}
+}
+
+// maxDue bounds the writes of one WriteDue: its caller has a client of its own to serve.
+const maxDue = 2
+
+// EndDirect ends Send and WriteDue for the present connection. When it returns, none is writing.
+func EndDirect(s *Stream) {
+	s.mu.Lock()
+	s.direct = nil
+	s.mu.Unlock()
+	s.writing.Wait()
 }
 
 // IsReady reports whether send would write at once.

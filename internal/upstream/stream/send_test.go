@@ -4,6 +4,7 @@ package stream
 
 import (
 	"errors"
+	"io"
 	"net"
 	"strings"
 	"syscall"
@@ -24,6 +25,12 @@ func (h *hooked) Write(f func(fd uintptr) bool) error {
 	h.before()
 	return h.RawConn.Write(f)
 }
+
+// ended is a socket that cannot be written.
+type ended struct{ syscall.RawConn }
+
+func (e ended) SyscallConn() (syscall.RawConn, error) { return e, nil }
+func (ended) Write(func(fd uintptr) bool) error       { return net.ErrClosed }
 
 // lazyOn is an open stream whose writer is asleep, and the two ends of its connection.
 func lazyOn(t *testing.T, before func()) (s *Stream, redis net.Conn) {
@@ -157,4 +164,105 @@ func TestARequestThatWasWrittenInPartIsInDoubt(t *testing.T) {
 			t.Errorf("in part %v: %s", part, lost)
 		}
 	}
+}
+
+// laneOn is lazyOn for a stream with a writer.
+func laneOn(t *testing.T, before func()) (s *Stream, redis net.Conn) {
+	t.Helper()
+	s, redis = lazyOn(t, before)
+	s.lazy = false
+	return s, redis
+}
+
+// due appends a request and reports whether the caller is to write.
+func due(t *testing.T, s *Stream, raw string, to Receiver) bool {
+	t.Helper()
+	due, err := AppendDue(s, []byte(raw), to, 0, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return due
+}
+
+// One goroutine writes in place of the writer, for all that append meanwhile. The writer takes nothing, even if it is woken.
+func TestOneGoroutineWritesInPlaceOfTheWriter(t *testing.T) {
+	var s *Stream
+	writes := 0
+	s, redis := laneOn(t, func() {
+		if writes++; writes == 1 && due(t, s, "A3", sink{}) {
+			t.Error("a second goroutine is to write")
+		}
+	})
+	if !due(t, s, "A1", sink{}) || due(t, s, "A2", sink{}) {
+		t.Fatal("not the first one of two is to write")
+	}
+	if b := s.Take(nil); b != nil || awake(s) {
+		t.Errorf("the writer takes %q", b)
+	}
+	WriteDue(s)
+	if b := s.Take(nil); b != nil || awake(s) || writes != 2 {
+		t.Errorf("the writer takes %q after %d writes", b, writes)
+	}
+	b := make([]byte, 8)
+	if n, err := io.ReadFull(redis, b[:6]); string(b[:n]) != "A1A2A3" {
+		t.Errorf("Redis read %q, %v", b[:n], err)
+	}
+	if !due(t, s, "A4", sink{}) {
+		t.Error("the turn has not been given back")
+	}
+}
+
+// A goroutine that writes for others passes its turn on to the writer: after some writes, or if the socket is full.
+func TestTheWriterWritesTheRest(t *testing.T) {
+	var s *Stream
+	writes := 0
+	s, _ = laneOn(t, func() {
+		writes++
+		due(t, s, "A", sink{})
+	})
+	due(t, s, "A", sink{})
+	WriteDue(s)
+	if b := s.Take(nil); string(b) != "A" || !awake(s) || writes != maxDue || maxDue > 4 {
+		t.Errorf("after %d writes the writer takes %q", writes, b)
+	}
+
+	s, _ = laneOn(t, func() {})
+	for due(t, s, strings.Repeat("A", maxDirect), sink{}) { // Redis does not read
+		WriteDue(s)
+		if awake(s) {
+			break
+		}
+	}
+	if b := s.Take(nil); len(b) == 0 || len(b) > maxDirect {
+		t.Errorf("of a request that was written in part the writer takes %d bytes", len(b))
+	}
+}
+
+// A turn ends with its connection. The bytes wait for the next one.
+func TestATurnEndsWithItsConnection(t *testing.T) {
+	s, _ := laneOn(t, func() { t.Error("the old turn writes") })
+	log := new([]string)
+	due(t, s, "A1", &recorder{name: "a", log: log, keeps: true})
+	EndDirect(s)
+	s.Reconnect(errors.New("x"))
+	s.WriteDirectly(direct.New(&hooked{nil, func() { t.Error("the old turn writes") }}))
+	s.Open()
+	WriteDue(s)
+	if b := s.Take(nil); string(b) != "A1" || !awake(s) {
+		t.Errorf("the writer of the next connection takes %q", b)
+	}
+	wantLog(t, log)
+}
+
+// Requests of which the socket has taken nothing are unsent, even if the connection ends before the writer has tried.
+func TestRequestsThatCouldNotBeWrittenInPlaceAreUnsent(t *testing.T) {
+	s, redis := laneOn(t, func() {})
+	s.direct = direct.New(ended{})
+	_ = redis.Close()
+	log := new([]string)
+	due(t, s, "A1", &recorder{name: "a", log: log})
+	WriteDue(s)
+	EndDirect(s)
+	s.Refuse(errors.New("x"))
+	wantLog(t, log, "a lost 1 sent=false")
 }

@@ -63,9 +63,11 @@ type Stream struct {
 	queue                 []span         // the receivers of out, in order
 	flight                []span         // requests taken by the writer and not yet claimed by the reader
 	left                  []byte         // of bytes that send has taken and the socket has not
-	direct                *direct.Writer // for send; nil: the socket cannot be written so
+	direct                *direct.Writer // for Send and WriteDue; nil: the socket cannot be written so
 	lazy                  bool           // what is appended is written when send is called; set before the stream is used
 	asleep                bool           // the writer found nothing and waits on wake
+	relieved              bool           // it waits on wake while another goroutine takes in its place
+	due                   bool           // that one has not called WriteDue yet
 	total, taken, written int64          // bytes appended, taken by the writer and written, ever
 	asked                 uint64         // requests accepted since the connection began
 	idle                  bool           // nothing is outstanding and watch is to be told of the next request
@@ -75,6 +77,8 @@ type Stream struct {
 	mode                  Mode
 	obs                   Observer
 	mark                  *stopwatch.Mark // noted when the appended bytes are taken; nil: none
+	writing               sync.WaitGroup  // WriteDue, with direct
+	spare                 []byte          // an emptied buffer of WriteDue
 
 	sent    uint64        // requests taken since the connection began; guarded by mu
 	last    batch         // guarded by mu
@@ -127,10 +131,20 @@ func (s *Stream) Scripts() *ScriptSet { return &s.scripts }
 
 // Append accepts n requests in b for one receiver, or returns ErrDown. It copies b.
 func (s *Stream) Append(b []byte, to Receiver, tag uint64, n int) error {
+	_, err := add(s, b, to, tag, n, false)
+	return err
+}
+
+// AppendDue is Append for a caller that can write. due: the caller calls WriteDue soon. Until then nothing is written.
+func AppendDue(s *Stream, b []byte, to Receiver, tag uint64, n int) (due bool, err error) {
+	return add(s, b, to, tag, n, true)
+}
+
+func add(s *Stream, b []byte, to Receiver, tag uint64, n int, canWrite bool) (due bool, err error) {
 	s.mu.Lock()
 	if s.state == down {
 		s.mu.Unlock()
-		return ErrDown
+		return false, ErrDown
 	}
 	if s.state == resting {
 		s.want()
@@ -147,6 +161,9 @@ func (s *Stream) Append(b []byte, to Receiver, tag uint64, n int) error {
 	ring, watch := s.asleep && s.state == up && !s.lazy, s.idle
 	if ring {
 		s.asleep = false
+		if due = canWrite && s.direct != nil; due {
+			s.relieved, s.due, ring = true, true, false
+		}
 	}
 	if watch {
 		s.idle = false
@@ -158,7 +175,7 @@ func (s *Stream) Append(b []byte, to Receiver, tag uint64, n int) error {
 	if watch {
 		s.watch()
 	}
-	return nil
+	return due, nil
 }
 
 // Note has the mark noted when the bytes that are appended next are taken.
@@ -279,6 +296,10 @@ func (s *Stream) IsUp() bool {
 // returns them as spare in a later call.
 func (s *Stream) Take(spare []byte) []byte {
 	s.mu.Lock()
+	if s.relieved {
+		s.mu.Unlock()
+		return nil
+	}
 	if len(s.left) > 0 {
 		defer s.mu.Unlock()
 		b := s.left
