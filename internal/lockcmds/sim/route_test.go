@@ -315,6 +315,7 @@ func (p *proxy) see() {
 	}
 	w.note("%s: sees %v", p, p.view)
 	p.link.rehome()
+	left = slices.DeleteFunc(left, func(s *server) bool { return slices.Contains(p.view, s) }) // if it leaves later, it has its farewell then
 	w.in(farewell, p, func() {
 		for _, s := range left {
 			if slices.Contains(p.view, s) || s.shard.primary == s { // it has other slots, or gets some
