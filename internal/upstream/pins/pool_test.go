@@ -4,6 +4,7 @@ import (
 	"errors"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -358,10 +359,10 @@ func TestTrimLeavesOneOfEachIdentityInUse(t *testing.T) {
 
 func TestPinsToAServerThatIsGoneEnd(t *testing.T) {
 	const grace = time.Minute
-	back, alive := false, false
-	gone := func(at topology.Node) bool { return at == "node" && !back }
+	var back, alive atomic.Bool
+	gone := func(at topology.Node) bool { return at == "node" && !back.Load() }
 	drop := func(b *bench) {
-		b.DropAt(gone, func(topology.Node) bool { return alive }, func(topology.Node) time.Duration { return grace })
+		b.DropAt(gone, func(topology.Node) bool { return alive.Load() }, func(topology.Node) time.Duration { return grace })
 	}
 	elsewhere := of("a", "u")
 	elsewhere.At = "other"
@@ -378,13 +379,14 @@ func TestPinsToAServerThatIsGoneEnd(t *testing.T) {
 			t.Error("the pins to the server that is gone end, and no others")
 		}
 		stays.Release()
+		elsewhere.Patient = false
 		if b.acquire(elsewhere) != stays {
 			t.Error("a pin to another server serves no further session")
 		}
 	})
 	inBubble(t, Limits{Max: 2, MaxPerOwner: 2}, func(b *bench) {
 		p := b.acquire(of("a", "u"))
-		alive = true
+		alive.Store(true)
 		drop(b)
 		time.Sleep(grace)
 		synctest.Wait()
@@ -396,9 +398,9 @@ func TestPinsToAServerThatIsGoneEnd(t *testing.T) {
 	})
 	inBubble(t, Limits{Max: 2, MaxPerOwner: 2}, func(b *bench) {
 		p := b.acquire(of("a", "u"))
-		alive = false
+		alive.Store(false)
 		drop(b)
-		back = true
+		back.Store(true)
 		time.Sleep(grace)
 		synctest.Wait()
 		if ended(p) {
