@@ -6,6 +6,7 @@ import (
 
 	"github.com/lockproxy/lockproxy/internal/upstream/cluster"
 	"github.com/lockproxy/lockproxy/internal/upstream/dial"
+	"github.com/lockproxy/lockproxy/internal/upstream/farewell"
 	"github.com/lockproxy/lockproxy/internal/upstream/fleet"
 	"github.com/lockproxy/lockproxy/internal/upstream/refresh"
 	"github.com/lockproxy/lockproxy/internal/upstream/topology"
@@ -13,11 +14,12 @@ import (
 
 // nodes is the view of a cluster. In front of one server it is empty.
 type nodes struct {
-	cluster *topology.Cluster
-	views   *refresh.Refresher
-	fleet   *fleet.Fleet
-	wait    time.Duration
-	refused [cluster.Reasons]atomic.Int64
+	cluster   *topology.Cluster
+	views     *refresh.Refresher
+	fleet     *fleet.Fleet
+	farewells *farewell.Servers
+	wait      time.Duration
+	refused   [cluster.Reasons]atomic.Int64
 }
 
 // FailoverWait is how long a command waits for a server that moves.
@@ -56,6 +58,13 @@ func (n *nodes) refreshViews(u *Upstream, servers dial.Resolver) {
 		return
 	}
 	n.cluster, n.wait = c, u.opts.FailoverWait
+	n.farewells = farewell.New(func(at Node) {
+		if c.View().Primary(string(at)) != nil {
+			return // it is back
+		}
+		u.lanes.EndAt(at)
+		u.pins.EndAt(at, c.View().Lives(string(at)))
+	})
 	n.views = refresh.New(refresh.Options{
 		Dialer: u.dialer, Cluster: c, Own: u.Own(), Logger: u.opts.Logger, Changed: func() {
 			u.viewChanged()
@@ -104,15 +113,13 @@ const grace = 150 * time.Millisecond
 // been stopped would answer never, and keep its clients. One that serves slots again by then keeps its connections.
 func (u *Upstream) viewChanged() {
 	gone := func(at Node) bool { return at != topology.Any && u.View().Primary(string(at)) == nil }
-	alive := func(at Node) bool { return u.View().Lives(string(at)) }
-	patience := func(at Node) time.Duration {
-		if alive(at) {
-			return max(grace, u.wait)
+	left := map[Node]time.Duration{}
+	for _, at := range append(u.lanes.DropAt(gone), u.pins.DropAt(gone)...) {
+		if left[at] = grace; u.View().Lives(string(at)) {
+			left[at] = max(grace, u.wait)
 		}
-		return grace
 	}
-	u.lanes.DropAt(gone, patience)
-	u.pins.DropAt(gone, alive, patience)
+	u.farewells.Are(left)
 }
 
 // laneLost notes that a lane has lost its connection.

@@ -228,9 +228,9 @@ func (ls *Lanes) DropBare() {
 	}
 }
 
-// DropAt closes the lanes that lead to servers that are gone: unused ones at once, others after a time for their replies, unless the server is back by
-// then. gone is called once more then.
-func (ls *Lanes) DropAt(gone func(at topology.Node) bool, grace func(at topology.Node) time.Duration) {
+// DropAt closes the unused lanes that lead to servers that are gone, and returns those of these servers to which others lead. No further session gets
+// one of these.
+func (ls *Lanes) DropAt(gone func(at topology.Node) bool) (used []topology.Node) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
 	for k, s := range ls.sets {
@@ -240,15 +240,21 @@ func (ls *Lanes) DropAt(gone func(at topology.Node) bool, grace func(at topology
 		}
 	}
 	for l := range ls.members { // also those that were dropped before their server came back
-		at := l.At()
-		if !gone(at) {
-			continue
+		if at := l.At(); gone(at) {
+			used = append(used, at)
 		}
-		time.AfterFunc(grace(at), func() {
-			if gone(at) {
-				l.Close()
-			}
-		})
+	}
+	return used
+}
+
+// EndAt closes all lanes that lead to a server.
+func (ls *Lanes) EndAt(node topology.Node) {
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	for l := range ls.members {
+		if l.At() == node {
+			l.Close()
+		}
 	}
 }
 

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"net"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -240,36 +239,33 @@ func TestDroppedLanesServeTheirSessionsOnly(t *testing.T) {
 	})
 }
 
-func TestLanesToAServerThatIsGoneEndAfterAGrace(t *testing.T) {
+func TestLanesToAServerThatIsGoneEndWhenTheyAreTold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := start(t, 4, redis{})
 		used := w.Lane(in(0), "gone", nil, "", lineup.Reads)
 		idle := w.Lane(in(0), "gone", nil, "", lineup.Scripts)
 		stays := w.Lane(in(0), "stays", nil, "", lineup.Reads)
 		w.Leave(idle)
-		var back atomic.Bool
-		drop := func() {
-			w.DropAt(func(at topology.Node) bool { return at == "gone" && !back.Load() }, func(topology.Node) time.Duration { return time.Second })
+		gone := func(at topology.Node) bool { return at == "gone" }
+		if left := w.DropAt(gone); len(left) != 1 || left[0] != "gone" {
+			t.Errorf("lanes are used at %v", left)
 		}
-		drop()
 		synctest.Wait()
 		if ended(used) || !ended(idle) || ended(stays) {
 			t.Error("at once, the unused lane ends alone")
 		}
-		back.Store(true)
-		time.Sleep(time.Second)
-		synctest.Wait()
-		if ended(used) {
-			t.Error("a lane to a server that is back ends")
+		if left := w.DropAt(gone); len(left) != 1 { // the server was back in between
+			t.Errorf("lanes are used at %v", left)
 		}
-		back.Store(false)
-		drop()
-		time.Sleep(time.Second)
+		w.EndAt("gone")
 		synctest.Wait()
 		if !ended(used) || ended(stays) {
-			t.Error("after the grace, all lanes to the server end, and no other")
+			t.Error("in the end, all lanes to the server end, and no other")
 		}
 		w.Leave(used)
+		if left := w.DropAt(gone); len(left) != 0 {
+			t.Errorf("lanes are used at %v", left)
+		}
 	})
 }
 

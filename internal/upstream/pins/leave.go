@@ -1,8 +1,6 @@
 package pins
 
 import (
-	"time"
-
 	"github.com/lockproxy/lockproxy/internal/upstream/dial"
 	"github.com/lockproxy/lockproxy/internal/upstream/stream"
 	"github.com/lockproxy/lockproxy/internal/upstream/topology"
@@ -27,24 +25,29 @@ func (ps *Pins) Leaving(at topology.Node) []*Pin {
 	return lent
 }
 
-// DropAt closes the pins that lead to servers that are gone: idle ones at once, others after a time for their replies, unless the server is back by then.
-// No other session gets one of them. A session keeps a pin to a server that is alive if nothing is outstanding by then: it may be in a transaction. gone
-// and alive are called once more then.
-func (ps *Pins) DropAt(gone, alive func(at topology.Node) bool, grace func(at topology.Node) time.Duration) {
+// DropAt closes the idle pins that lead to servers that are gone, and returns those of these servers to which others lead. No other session gets one of
+// these.
+func (ps *Pins) DropAt(gone func(at topology.Node) bool) (used []topology.Node) {
 	ps.dropIdle(func(p *Pin) bool { return gone(p.target.At) })
 	ps.mu.Lock()
 	defer ps.mu.Unlock()
 	for p := range ps.all {
-		at := p.target.At
-		if !p.lent || !gone(at) {
-			continue
+		if at := p.target.At; p.lent && gone(at) {
+			p.leaves = true
+			used = append(used, at)
 		}
-		p.leaves = true
-		time.AfterFunc(grace(at), func() {
-			if gone(at) && (!alive(at) || stream.Outstanding(p.stream) > 0) {
-				p.abort()
-			}
-		})
+	}
+	return used
+}
+
+// EndAt ends the pins that lead to a server. If it is alive, a session keeps a pin on which nothing is outstanding: it may be in a transaction.
+func (ps *Pins) EndAt(node topology.Node, alive bool) {
+	ps.mu.Lock()
+	defer ps.mu.Unlock()
+	for p := range ps.all {
+		if p.lent && p.target.At == node && (!alive || stream.Outstanding(p.stream) > 0) {
+			p.abort()
+		}
 	}
 }
 

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -358,54 +357,36 @@ func TestTrimLeavesOneOfEachIdentityInUse(t *testing.T) {
 }
 
 func TestPinsToAServerThatIsGoneEnd(t *testing.T) {
-	const grace = time.Minute
-	var back, alive atomic.Bool
-	gone := func(at topology.Node) bool { return at == "node" && !back.Load() }
-	drop := func(b *bench) {
-		b.DropAt(gone, func(topology.Node) bool { return alive.Load() }, func(topology.Node) time.Duration { return grace })
-	}
+	gone := func(at topology.Node) bool { return at == "node" }
 	elsewhere := of("a", "u")
 	elsewhere.At = "other"
 	inBubble(t, Limits{Max: 3, MaxPerOwner: 3}, func(b *bench) {
 		idle, lent, stays := b.acquire(of("a", "u")), b.acquire(of("a", "u")), b.acquire(elsewhere)
 		idle.Release()
-		drop(b)
-		if !ended(idle) || ended(lent) {
-			t.Error("the idle pins end at once, and others after their replies")
+		if left := b.DropAt(gone); len(left) != 1 || left[0] != "node" {
+			b.Errorf("pins are lent at %v", left)
 		}
-		time.Sleep(grace)
-		synctest.Wait()
+		if !ended(idle) || ended(lent) {
+			b.Error("the idle pins end at once, and others after their replies")
+		}
+		b.EndAt("node", false)
 		if !ended(lent) || ended(stays) {
-			t.Error("the pins to the server that is gone end, and no others")
+			b.Error("the pins to the server that is gone end, and no others")
 		}
 		stays.Release()
 		elsewhere.Patient = false
 		if b.acquire(elsewhere) != stays {
-			t.Error("a pin to another server serves no further session")
+			b.Error("a pin to another server serves no further session")
 		}
 	})
 	inBubble(t, Limits{Max: 2, MaxPerOwner: 2}, func(b *bench) {
 		p := b.acquire(of("a", "u"))
-		alive.Store(true)
-		drop(b)
-		time.Sleep(grace)
-		synctest.Wait()
-		if ended(p) {
-			t.Error("a pin to a server that is alive ends with nothing outstanding")
+		b.DropAt(gone)
+		if b.EndAt("node", true); ended(p) {
+			b.Error("a pin to a server that is alive ends with nothing outstanding")
 		}
 		p.Release()
 		b.counts(0, 0) // no other session gets it
-	})
-	inBubble(t, Limits{Max: 2, MaxPerOwner: 2}, func(b *bench) {
-		p := b.acquire(of("a", "u"))
-		alive.Store(false)
-		drop(b)
-		back.Store(true)
-		time.Sleep(grace)
-		synctest.Wait()
-		if ended(p) {
-			t.Error("a pin to a server that is back ends")
-		}
 	})
 }
 
