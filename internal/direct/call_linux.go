@@ -26,11 +26,6 @@ func ReadFD(fd int, b []byte) (int, error) {
 	return result(unix.RawSyscall(unix.SYS_READ, uintptr(fd), uintptr(unsafe.Pointer(&b[0])), uintptr(len(b))))
 }
 
-// receive is ReadFD with a message.
-func receive(fd int, m *unix.Msghdr) (int, error) {
-	return result(unix.RawSyscall(unix.SYS_RECVMSG, uintptr(fd), uintptr(unsafe.Pointer(m)), 0))
-}
-
 func result(n, _ uintptr, errno unix.Errno) (int, error) {
 	if errno != 0 {
 		return 0, errno

@@ -1,7 +1,6 @@
 package direct
 
 import (
-	"encoding/binary"
 	"errors"
 	"io"
 	"net"
@@ -11,18 +10,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A Reader reads a socket whenever that has bytes. It saves two things in comparison with the socket's own Read: a buffer while the socket has no
-// bytes, and the read that finds nothing, after each that has found something. One goroutine uses it.
+// A Reader reads a socket whenever that has bytes. The socket's own Read has a buffer while it waits; a Reader has none. One goroutine uses it.
 type Reader struct {
 	raw    syscall.RawConn
-	hinted bool // the kernel says with each read how much is left
 	space  *sync.Pool
 	handle func(b []byte) bool
 	err    error
-
-	message unix.Msghdr // of one read, with the two below
-	part    unix.Iovec
-	hint    [hintLen + 4]byte
 }
 
 // NewReader returns a Reader for a socket; nil: it cannot be read so. space has pointers to slices, for one read each.
@@ -35,14 +28,7 @@ func NewReader(nc net.Conn, space *sync.Pool) *Reader {
 	if err != nil {
 		return nil
 	}
-	r := &Reader{raw: raw, space: space}
-	err = raw.Control(func(fd uintptr) {
-		r.hinted = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_INQ, 1) == nil // a unix socket has no such thing
-	})
-	if err != nil {
-		return nil
-	}
-	return r
+	return &Reader{raw: raw, space: space}
 }
 
 // Run gives handle the bytes as they come, until it returns false. Otherwise the error says why no more come: io.EOF at the end of the input.
@@ -55,20 +41,18 @@ func (r *Reader) Run(handle func(b []byte) bool) error {
 	return r.err
 }
 
-// once reads until the socket is empty. true: Run ends. The runtime calls it again after more has come: it notes that anew only after a moment at
-// which there was nothing to read, so once may not leave anything behind, and the end of the input counts as something.
+// once reads until a read finds nothing. true: Run ends. The runtime calls it again after more has come. It notes that only once for bytes and an end that
+// come together, so a read that has taken all bytes is not enough, and the kernel's count of what is left (TCP_INQ) is not either: it does not count a
+// reset.
 func (r *Reader) once(fd uintptr) (over bool) {
 	b, _ := r.space.Get().(*[]byte)
 	defer r.space.Put(b)
 	for {
-		n, more, err := r.receive(int(fd), *b)
+		n, err := ReadFD(int(fd), *b)
 		switch {
 		case n > 0:
 			if !r.handle((*b)[:n]) {
 				return true
-			}
-			if !more {
-				return false
 			}
 		case err == nil:
 			r.err = io.EOF
@@ -81,24 +65,6 @@ func (r *Reader) once(fd uintptr) (over bool) {
 		}
 	}
 }
-
-// receive reads once. more: the socket may hold more.
-func (r *Reader) receive(fd int, b []byte) (n int, more bool, err error) {
-	if !r.hinted {
-		n, err = ReadFD(fd, b)
-		return n, true, err
-	}
-	r.part.Base = &b[0]
-	r.part.SetLen(len(b))
-	r.message.Iov, r.message.Control = &r.part, &r.hint[0]
-	r.message.SetIovlen(1)
-	r.message.SetControllen(len(r.hint))
-	n, err = receive(fd, &r.message) // the function of package unix makes garbage
-	return n, err != nil || r.message.Controllen < hintLen || binary.NativeEndian.Uint32(r.hint[hintLen-4:]) != 0, err
-}
-
-// hintLen is the size of the kernel's message that says how many bytes are left. The end of the input counts as one.
-const hintLen = unix.SizeofCmsghdr + 4
 
 // Shut ends the connection's reads and writes. It does not wait for them.
 func (r *Reader) Shut() {

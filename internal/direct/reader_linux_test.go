@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -79,6 +80,26 @@ func TestTheEndThatComesWithBytesIsSeen(t *testing.T) {
 				t.Errorf("%s, %d bytes a read: %q, %v", network, size, got, err)
 			}
 		}
+	}
+}
+
+// A client that is killed with unread replies ends its connection with a reset.
+func TestAResetThatComesWithBytesIsSeen(t *testing.T) {
+	own, other := ends(t, "tcp")
+	if _, err := other.Write([]byte("a")); err != nil {
+		t.Fatal(err)
+	}
+	got := ""
+	err := ran(t, NewReader(own, space(16)), func(b []byte) bool {
+		if got += string(b); got == "a" {
+			_, _ = other.Write([]byte("xy"))
+			_ = other.(*net.TCPConn).SetLinger(0)
+			_ = other.Close()
+		}
+		return true
+	})
+	if !errors.Is(err, syscall.ECONNRESET) {
+		t.Errorf("%q, %v", got, err)
 	}
 }
 

@@ -7,7 +7,7 @@ import (
 	"sync"
 )
 
-// Reader exists on Linux only: elsewhere a socket does not say with a read whether it holds more.
+// Reader exists on Linux only, as the reads that it makes.
 type Reader struct{}
 
 // NewReader returns nil: the socket is read as any other connection.

@@ -3,6 +3,7 @@ package proxy
 import (
 	"io"
 	"net"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -192,6 +193,26 @@ func TestCommandsInFrontOfTheEndAreServed(t *testing.T) {
 				}
 				redis.Do(t, "DEL", "k", "l")
 			}
+		}
+	})
+}
+
+// A client that gets no replies may end together with its last bytes. Its end is seen all the same, and its locks are free.
+func TestAnEndThatComesWithTheLastBytesIsSeen(t *testing.T) {
+	const clients = 100
+	eachEngine(t, func(t *testing.T, _ *redistest.Server, srv *Server) {
+		for how, hangup := range hangups {
+			observer := dialClient(t, address(srv))
+			for i := range clients {
+				c := dialClient(t, address(srv))
+				c.script("PING", "+PONG")
+				c.raw(inline("CLIENT REPLY OFF", "LOCK k"+strconv.Itoa(i)))
+				hangup(c)
+			}
+			waitFor(t, "the locks of clients that end by "+how, func() bool {
+				return observer.quiet("LOCKLIST", "COUNT", "1") == "*0\r\n" && strings.Count(observer.quiet("CLIENT", "LIST"), " addr=") == 1
+			})
+			_ = observer.nc.Close()
 		}
 	})
 }
