@@ -42,7 +42,7 @@ func (r *Reader) Run(handle func(b []byte) bool) error {
 }
 
 // once reads until a read finds nothing. true: Run ends. The runtime calls it again after more has come. It notes that only once for bytes and an end that
-// come together, so a read that has taken all bytes is not enough, and the kernel's count of what is left (TCP_INQ) is not either: it does not count a
+// come together, so a read that has taken all bytes is not enough, and the kernel's count of the bytes that remain (TCP_INQ) is not either: it does not count a
 // reset.
 func (r *Reader) once(fd uintptr) (over bool) {
 	b, _ := r.space.Get().(*[]byte)
