@@ -48,7 +48,8 @@ func largeCommandsAreStreamed(t *testing.T, c *redistest.Cluster) {
 		}
 		running.Wait()
 		if n := srv.shared.Counters.MemoryLimit.Load(); n != 0 {
-			t.Errorf("%s: %d clients have been closed", engine, n)
+			stats := srv.Stats()
+			t.Errorf("%s: %d clients have been closed; waits for a connection: %d, %d in vain", engine, n, stats.PinWaits, stats.PinTimeouts)
 		}
 	}
 }
