@@ -425,7 +425,7 @@ func (r *rules) check() {
 		d := r.debts[0]
 		r.debts = r.debts[1:]
 		b := *d.c.holds.of(d.key)
-		if b == nil || b.fence != d.fence || b.releasing || d.c.ended || d.c.p.killed {
+		if b == nil || b.fence != d.fence || b.releasing || b.released || d.c.ended || d.c.p.killed {
 			continue
 		}
 		if d.c.asks(d.key) { // it may have asked for a shorter lease itself
