@@ -90,13 +90,13 @@ func (r *rules) unsure(c *client, key string, b *belief) {
 	switch g := (grant{key, b.fence}); {
 	case r.known(g) && !r.shorter[g]:
 	case r.known(g):
-		r.unknown = append(r.unknown, debt{c, key, b.fence, r.w.now})
+		r.unknown = append(r.unknown, debt{c: c, key: key, fence: b.fence, due: r.w.now})
 	case b.synced:
 		r.w.fail("a grant that all replicas had was lost", "%s of %s, fence %d", key, c, b.fence)
 	case r.w.smooth:
 		r.w.fail("a planned change lost a grant", "%s of %s, fence %d", key, c, b.fence)
 	default:
-		r.unknown = append(r.unknown, debt{c, key, b.fence, r.w.now})
+		r.unknown = append(r.unknown, debt{c: c, key: key, fence: b.fence, due: r.w.now})
 	}
 }
 

@@ -129,6 +129,18 @@ var regressions = map[string]*plan{
 			{at: 1000 * ms, kind: "pause", d: 3400 * ms},
 		},
 	},
+	"two clients were said to count on one lock, but a failover had lost the grant of one of them": {
+		proxies: 2, clients: 2, shape: sentinels, replicas: 2,
+		actions: []action{
+			{at: 17 * ms, kind: "send", who: 0, line: "FAIRLOCK f PX 2568 GRACE 0"},
+			{at: 18 * ms, kind: "send", who: 1, line: "FAIRLOCK f WAIT 8433 PX 3417"},
+			{at: 20 * ms, kind: "outage", d: 6826 * ms, d2: 2536 * ms},
+			{at: 23 * ms, kind: "promote", line: "f", d: 1300 * time.Microsecond, d2: 1070 * ms},
+			{at: 42 * ms, kind: "replicas away", d: 2561 * ms},
+			{at: 43 * ms, kind: "send", who: 0, line: "FAIRLOCK f PX 88 GRACE 0 SYNC 2"},
+			{at: 44 * ms, kind: "cut off", who: 1, line: "f", d: 493 * ms, d2: 1395 * ms},
+		},
+	},
 	"a re-entry was refused because its own lease was over, while its hash slot was being moved": {
 		proxies: 1, clients: 1, shape: cluster, replicas: 2, strict: true, smooth: true,
 		actions: []action{

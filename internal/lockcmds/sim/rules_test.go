@@ -90,6 +90,7 @@ type debt struct {
 	key   string
 	fence int64
 	due   time.Duration
+	other int64 // fence of the other grant
 }
 
 func newRules(w *world, keys []string) *rules {
@@ -340,7 +341,7 @@ func (r *rules) counted(key string, now holder) {
 		if *r.upset.of(key) >= b.since-lease {
 			continue
 		}
-		r.debts = append(r.debts, debt{c, key, b.fence, r.w.now + 100*time.Millisecond})
+		r.debts = append(r.debts, debt{c, key, b.fence, r.w.now + 100*time.Millisecond, now.fence})
 	}
 }
 
@@ -426,6 +427,9 @@ func (r *rules) check() {
 		r.debts = r.debts[1:]
 		b := *d.c.holds.of(d.key)
 		if b == nil || b.fence != d.fence || b.releasing || b.released || d.c.ended || d.c.p.killed {
+			continue
+		}
+		if !r.known(grant{d.key, d.other}) { // a failover has lost it, and the client may have the lock again
 			continue
 		}
 		if d.c.asks(d.key) { // it may have asked for a shorter lease itself
