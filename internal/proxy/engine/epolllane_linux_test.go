@@ -3,9 +3,6 @@ package engine
 import (
 	"testing"
 
-	"go.uber.org/zap"
-
-	"github.com/lockproxy/lockproxy/internal/proxy/tasks"
 	"github.com/lockproxy/lockproxy/internal/upstream/stream"
 	"github.com/lockproxy/lockproxy/internal/upstream/wire"
 )
@@ -21,12 +18,7 @@ func (l *lost) Flush()                          {}
 
 // The connection of a lane has ended before its first bytes, of which the loop hears when it writes them.
 func TestRequestsOfAFailedWriteAreUnsent(t *testing.T) {
-	e, err := New(Options{Kind: Epoll, Tasks: &tasks.Group{}, Logger: zap.NewNop()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	e.Run()
-	defer e.Stop()
+	e := running(t, Epoll)
 	own := flooded(t)
 	if err := own.CloseWrite(); err != nil { // writing fails from now on, and the loop reads nothing
 		t.Fatal(err)

@@ -21,18 +21,25 @@ func (b *brief) Feed([]byte) (alive, more bool)           { return false, false 
 func (b *brief) Hungup()                                  { b.hungups.Add(1) }
 func (b *brief) NextWrite([]byte) (out []byte, last bool) { return nil, false }
 
+// running starts an engine, which stops with the test.
+func running(t *testing.T, kind string) *Engine {
+	t.Helper()
+	e, err := New(Options{Kind: kind, Tasks: &tasks.Group{}, Logger: zap.NewNop()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	e.Run()
+	t.Cleanup(e.Stop)
+	return e
+}
+
 // Others may end a client as soon as they know it, before its engine has begun with it. The engine tells the session once, and goes on.
 func TestHangupOfAClientThatBegins(t *testing.T) {
 	for _, kind := range []string{Goroutine, Epoll} {
 		t.Run(kind, func(t *testing.T) {
-			e, err := New(Options{Kind: kind, Tasks: &tasks.Group{}, Logger: zap.NewNop()})
-			if err != nil {
-				t.Fatal(err)
-			}
-			e.Run()
-			defer e.Stop()
+			e := running(t, kind)
 			s, closed := &brief{}, make(chan struct{})
-			err = e.Adopt(Arrival{
+			err := e.Adopt(Arrival{
 				Conn: flooded(t), Read: []byte("PING\r\n"),
 				Open: func(Client, int) Session { return s },
 				Opened: func(c Client) error {
@@ -75,15 +82,10 @@ func (l *leaver) Feed([]byte) (alive, more bool) {
 func TestHangupOfAClientThatIsBeingRead(t *testing.T) {
 	for _, kind := range []string{Goroutine, Epoll} {
 		t.Run(kind, func(t *testing.T) {
-			e, err := New(Options{Kind: kind, Tasks: &tasks.Group{}, Logger: zap.NewNop()})
-			if err != nil {
-				t.Fatal(err)
-			}
-			e.Run()
-			defer e.Stop()
+			e := running(t, kind)
 			own, other := pair(t)
 			s, closed := &leaver{}, make(chan struct{})
-			err = e.Adopt(Arrival{
+			err := e.Adopt(Arrival{
 				Conn: own,
 				Open: func(c Client, _ int) Session {
 					s.leave = func() {
