@@ -8,9 +8,9 @@ import (
 
 // The runtime gives the processor of a goroutine in a system call to another thread after some microseconds. It is right about calls that wait. A call
 // on a socket that does not block only computes, for about as long: then threads take the processors from each other, and each change costs more
-// than the call. So the runtime is not told of such calls, except for large ones: they would delay a collection of garbage.
+// than the call. So the runtime is not told of such calls, except for large writes: they would delay a collection of garbage.
 
-// quiet is the largest number of bytes of a call of which the runtime is not told.
+// quiet is the largest number of bytes of a write of which the runtime is not told.
 const quiet = 64 << 10
 
 // WriteFD writes to a socket that does not block. It returns the number of bytes that the socket has taken.
@@ -21,7 +21,7 @@ func WriteFD(fd int, b []byte) (int, error) {
 	return result(unix.RawSyscall(unix.SYS_WRITE, uintptr(fd), uintptr(unsafe.Pointer(&b[0])), uintptr(len(b))))
 }
 
-// ReadFD reads from a socket that does not block.
+// ReadFD reads from a socket that does not block. b is not empty.
 func ReadFD(fd int, b []byte) (int, error) {
 	return result(unix.RawSyscall(unix.SYS_READ, uintptr(fd), uintptr(unsafe.Pointer(&b[0])), uintptr(len(b))))
 }

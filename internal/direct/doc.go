@@ -3,7 +3,11 @@
 // not been read.
 package direct
 
-import "net"
+import (
+	"net"
+	"sync"
+	"syscall"
+)
 
 // Socket is the socket under nc, or nc itself: under TLS, for example.
 func Socket(nc net.Conn) net.Conn {
@@ -14,4 +18,25 @@ func Socket(nc net.Conn) net.Conn {
 		}
 		nc = under.NetConn()
 	}
+}
+
+// rawConn gives access to the file descriptor of a socket; nil: nc is none.
+func rawConn(nc net.Conn) syscall.RawConn {
+	sc, ok := nc.(syscall.Conn)
+	if !ok {
+		return nil
+	}
+	raw, err := sc.SyscallConn()
+	if err != nil {
+		return nil
+	}
+	return raw
+}
+
+// Space returns buffers of a size for Readers to share.
+func Space(size int) *sync.Pool {
+	return &sync.Pool{New: func() any {
+		b := make([]byte, size)
+		return &b
+	}}
 }

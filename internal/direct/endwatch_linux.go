@@ -18,12 +18,8 @@ type EndWatch struct {
 // NewEndWatch watches the socket under nc. It returns nil if that is of a kind that cannot be watched.
 func NewEndWatch(nc net.Conn) *EndWatch {
 	nc = Socket(nc)
-	sc, ok := nc.(syscall.Conn)
-	if !ok {
-		return nil
-	}
-	raw, err := sc.SyscallConn()
-	if err != nil {
+	raw := rawConn(nc)
+	if raw == nil {
 		return nil
 	}
 	return &EndWatch{nc: nc, raw: raw}

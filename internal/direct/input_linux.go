@@ -2,7 +2,6 @@ package direct
 
 import (
 	"net"
-	"syscall"
 
 	"golang.org/x/sys/unix"
 )
@@ -34,11 +33,7 @@ func holds(nc net.Conn, of func(fd int) bool) (is bool) {
 
 // onSocket calls f with the file descriptor of the socket under nc, if there is one.
 func onSocket(nc net.Conn, f func(fd int)) {
-	sc, ok := Socket(nc).(syscall.Conn)
-	if !ok {
-		return
-	}
-	if raw, err := sc.SyscallConn(); err == nil {
+	if raw := rawConn(Socket(nc)); raw != nil {
 		_ = raw.Control(func(fd uintptr) { f(int(fd)) }) // it fails if the socket is closed
 	}
 }

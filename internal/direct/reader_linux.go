@@ -18,14 +18,10 @@ type Reader struct {
 	err    error
 }
 
-// NewReader returns a Reader for a socket; nil: it cannot be read so. space has pointers to slices, for one read each.
+// NewReader returns a Reader for a socket; nil: it cannot be read so. space is a Space.
 func NewReader(nc net.Conn, space *sync.Pool) *Reader {
-	sc, ok := nc.(syscall.Conn)
-	if !ok {
-		return nil
-	}
-	raw, err := sc.SyscallConn()
-	if err != nil {
+	raw := rawConn(nc)
+	if raw == nil {
 		return nil
 	}
 	return &Reader{raw: raw, space: space}

@@ -6,7 +6,6 @@ import (
 	"net"
 	"path/filepath"
 	"runtime"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -35,14 +34,6 @@ func ends(t *testing.T, network string) (own, other net.Conn) {
 	return own, other
 }
 
-// space is for reads of that size.
-func space(size int) *sync.Pool {
-	return &sync.Pool{New: func() any {
-		b := make([]byte, size)
-		return &b
-	}}
-}
-
 // ran waits for Run.
 func ran(t *testing.T, r *Reader, handle func(b []byte) bool) error {
 	t.Helper()
@@ -66,7 +57,7 @@ func TestTheEndThatComesWithBytesIsSeen(t *testing.T) {
 				t.Fatal(err)
 			}
 			got := ""
-			err := ran(t, NewReader(own, space(size)), func(b []byte) bool {
+			err := ran(t, NewReader(own, Space(size)), func(b []byte) bool {
 				if got += string(b); got == "a" {
 					go func() { // the reader waits by then, or is about to
 						Cork(other) // bytes and end in one packet
@@ -90,7 +81,7 @@ func TestAResetThatComesWithBytesIsSeen(t *testing.T) {
 		t.Fatal(err)
 	}
 	got := ""
-	err := ran(t, NewReader(own, space(16)), func(b []byte) bool {
+	err := ran(t, NewReader(own, Space(16)), func(b []byte) bool {
 		if got += string(b); got == "a" {
 			_, _ = other.Write([]byte("xy"))
 			_ = other.(*net.TCPConn).SetLinger(0)
@@ -108,7 +99,7 @@ func TestBytesAreReadAsTheyCome(t *testing.T) {
 	const rounds = 1000
 	for _, network := range []string{"tcp", "unix"} {
 		own, other := ends(t, network)
-		r, ten, n := NewReader(own, space(4)), make([]byte, 10), 0
+		r, ten, n := NewReader(own, Space(4)), make([]byte, 10), 0
 		if _, err := other.Write(ten); err != nil {
 			t.Fatal(err)
 		}
@@ -133,7 +124,7 @@ func TestBytesAreReadAsTheyCome(t *testing.T) {
 // A session that is being read may end its connection.
 func TestShutDoesNotWaitForTheReader(t *testing.T) {
 	own, other := ends(t, "tcp")
-	r := NewReader(own, space(4))
+	r := NewReader(own, Space(4))
 	if _, err := other.Write([]byte("x")); err != nil {
 		t.Fatal(err)
 	}

@@ -18,10 +18,7 @@ import (
 const readSize = 16 << 10
 
 // readBuffers have the bytes of one read each. A socket takes one only while it has bytes, so that clients share a few that the processor has at hand.
-var readBuffers = sync.Pool{New: func() any {
-	b := make([]byte, readSize)
-	return &b
-}}
+var readBuffers = direct.Space(readSize)
 
 // conn moves bytes between one client's socket and its session with goroutines.
 type conn struct {
@@ -40,7 +37,7 @@ type conn struct {
 // serve makes a conn of an arrival.
 func serve(opts Options, a Arrival) error {
 	c := &conn{opts: opts, arrival: a, nc: a.Conn, resume: make(chan struct{}, 1), watch: direct.NewEndWatch(a.Conn)}
-	c.in = direct.NewReader(a.Conn, &readBuffers)
+	c.in = direct.NewReader(a.Conn, readBuffers)
 	if sc, ok := a.Conn.(syscall.Conn); ok {
 		c.direct = direct.New(sc)
 	}

@@ -42,13 +42,10 @@ func closeOn(stop, done <-chan struct{}, nc net.Conn) {
 }
 
 // readBuffers have the bytes of one read each. A socket takes one only while it has bytes.
-var readBuffers = sync.Pool{New: func() any {
-	b := make([]byte, readSize)
-	return &b
-}}
+var readBuffers = direct.Space(readSize)
 
 func readLoop(nc net.Conn, s *stream.Stream) error {
-	if r := direct.NewReader(nc, &readBuffers); r != nil {
+	if r := direct.NewReader(nc, readBuffers); r != nil {
 		var ferr error
 		err := r.Run(func(b []byte) bool {
 			ferr = s.Feed(b)
