@@ -10,7 +10,10 @@ import (
 // The sending goroutine itself writes to a pin, as far as the socket takes the bytes at once. So they are at Redis as soon as those of a
 // directly connected client. A writer goroutine would have to be woken first; it writes only the bytes that the socket did not take.
 //
-// At most one goroutine takes from a stream: the writer, or, while the writer is asleep, send for a moment.
+// To wake the writer of a lane may cost more than the write, too, because it may wake a processor. So the goroutine that would wake the writer writes
+// in its place, and wakes it only if there is more than it may write.
+//
+// At most one goroutine takes from a stream: the writer, or, while the writer is asleep, Send or WriteDue for a moment.
 
 // Send writes the appended bytes of a lazy stream.
 func (s *Stream) Send() {
@@ -20,63 +23,18 @@ func (s *Stream) Send() {
 		return
 	}
 	s.asleep = false
-	w := s.direct
-	if w == nil || s.empty != nil || len(s.out) > maxDirect {
-		s.mu.Unlock()
-		s.ring()
-		return
-	}
-	b := s.takeLocked(nil)
-	s.mu.Unlock()
-	n, err := w.Write(b)
-	s.mu.Lock()
-	done := err == nil && n == len(b) && len(s.out) == 0 && !s.fin
-	if done {
-		s.asleep, s.written = true, s.taken
-		s.out = b[:0]
-	} else {
-		s.left = b[n:] // the writer goroutine sees the error
-		s.last.begun = n > 0
-	}
+	done := s.writeLocked(1)
 	s.mu.Unlock()
 	if !done {
 		s.ring()
 	}
 }
 
-// maxDirect bounds the bytes that are written so: a large command takes the time of many small ones, and a microsecond does not matter
-// to it.
-const maxDirect = 64 << 10
-
-// WriteDirectly lets send write to a socket.
-func (s *Stream) WriteDirectly(w *direct.Writer) {
-	s.mu.Lock()
-	s.direct = w
-	s.mu.Unlock()
-}
-
-// To wake the writer of a lane may cost more than the write, because it may wake a processor, too. So the goroutine that would wake the writer writes in
-// its place, and wakes it only if more is left than it may write.
-
-// WriteDue writes the appended bytes in place of the writer. Requires no locks.
-func WriteDue(s *Stream) {
-	s.mu.Lock()
-	w := s.direct
-	if w == nil || !s.due { // the connection has ended
-		s.mu.Unlock()
-		return
-	}
-	s.due = false
-	s.writing.Add(1)
-	defer s.writing.Done()
-	if s.sent != s.settled.Load() { // others are at work
-		s.mu.Unlock()
-		runtime.Gosched() // lets them add their requests, as in package wire
-		s.mu.Lock()
-	}
-	done := false
-	for range maxDue {
-		if s.direct == nil || s.leaving || s.empty != nil || s.meek.Load() || len(s.out) > maxDirect {
+// writeLocked takes the appended bytes and writes them, some times at most. It unlocks the stream during a write. false: the writer has to go on.
+func (s *Stream) writeLocked(times int) (done bool) {
+	for range times {
+		w := s.direct
+		if w == nil || s.leaving || s.empty != nil || s.meek.Load() || len(s.out) > maxDirect {
 			break
 		}
 		b := s.takeLocked(s.spare)
@@ -90,12 +48,47 @@ func WriteDue(s *Stream) {
 			break
 		}
 		s.written = s.taken
-		s.spare = buffers.Empty(b)
-		if done = len(s.out) == 0 && !s.fin; done {
+		if b = buffers.Empty(b); cap(s.out) == 0 {
+			s.out = b
+		} else {
+			s.spare = b
+		}
+		if done = len(s.out) == 0 && !s.fin && !s.leaving; done {
 			break
 		}
 	}
-	s.relieved, s.asleep = false, done
+	s.asleep = done
+	return done
+}
+
+// maxDirect bounds the bytes that are written so: a large command takes the time of many small ones, and a microsecond does not matter
+// to it.
+const maxDirect = 64 << 10
+
+// WriteDirectly lets Send and WriteDue write to a socket.
+func (s *Stream) WriteDirectly(w *direct.Writer) {
+	s.mu.Lock()
+	s.direct = w
+	s.mu.Unlock()
+}
+
+// WriteDue writes the appended bytes in place of the writer. Requires no locks.
+func WriteDue(s *Stream) {
+	s.mu.Lock()
+	if s.direct == nil || !s.due { // the connection has ended
+		s.mu.Unlock()
+		return
+	}
+	s.due = false
+	s.writing.Add(1)
+	defer s.writing.Done()
+	if s.sent != s.settled.Load() { // others are at work
+		s.mu.Unlock()
+		runtime.Gosched() // lets them add their requests, as in package wire
+		s.mu.Lock()
+	}
+	done := s.writeLocked(maxDue)
+	s.relieved = false
 	s.mu.Unlock()
 	if !done {
 		s.ring()

@@ -62,9 +62,9 @@ type Stream struct {
 	out                   []byte         // requests not yet taken by the writer
 	queue                 []span         // the receivers of out, in order
 	flight                []span         // requests taken by the writer and not yet claimed by the reader
-	left                  []byte         // of bytes that send has taken and the socket has not
+	left                  []byte         // of bytes that writeLocked has taken and the socket has not
 	direct                *direct.Writer // for Send and WriteDue; nil: the socket cannot be written so
-	lazy                  bool           // what is appended is written when send is called; set before the stream is used
+	lazy                  bool           // what is appended is written when Send is called; set before the stream is used
 	asleep                bool           // the writer found nothing and waits on wake
 	relieved              bool           // it waits on wake while another goroutine takes in its place
 	due                   bool           // that one has not called WriteDue yet
@@ -78,7 +78,7 @@ type Stream struct {
 	obs                   Observer
 	mark                  *stopwatch.Mark // noted when the appended bytes are taken; nil: none
 	writing               sync.WaitGroup  // WriteDue, with direct
-	spare                 []byte          // an emptied buffer of WriteDue
+	spare                 []byte          // an emptied buffer of writeLocked
 
 	sent    uint64        // requests taken since the connection began; guarded by mu
 	last    batch         // guarded by mu
