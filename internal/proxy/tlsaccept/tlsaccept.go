@@ -25,7 +25,7 @@ func Server(t tasks.Turns, nc net.Conn, read []byte, by time.Time, config *tls.C
 		err = secure.Handshake()
 	}
 	c.leave()
-	c.shakes = false
+	c.shakes, c.space = false, nil
 	if err != nil {
 		return nil, err
 	}
@@ -59,7 +59,8 @@ type conn struct {
 	turns  tasks.Turns
 	by     time.Time
 	taken  bool
-	shakes bool // the handshake is being made
+	shakes bool   // the handshake is being made
+	space  []byte // of rest, during the handshake
 
 	records records
 	ahead   atomic.Int32 // records that TLS has got, at least in part, and that the reader has not
@@ -83,7 +84,9 @@ func (c *conn) Read(b []byte) (n int, err error) {
 	default:
 		n = copy(b, rest)
 	}
-	c.rest = c.rest[min(n, len(c.rest)):]
+	if c.rest = c.rest[min(n, len(c.rest)):]; len(c.rest) == 0 {
+		c.rest = nil // no reference to space
+	}
 	ahead := c.records.pass(b[:n])
 	if len(c.rest) > 0 {
 		ahead++
@@ -95,9 +98,11 @@ func (c *conn) Read(b []byte) (n int, err error) {
 // fill reads bytes of the handshake, and perhaps of what follows it.
 func (c *conn) fill() error {
 	c.leave()
-	buf := make([]byte, 4<<10)
-	n, err := c.Conn.Read(buf)
-	if c.rest = buf[:n]; err != nil {
+	if c.space == nil { // a client may send byte by byte
+		c.space = make([]byte, 4<<10)
+	}
+	n, err := c.Conn.Read(c.space)
+	if c.rest = c.space[:n]; err != nil {
 		return err
 	}
 	return c.take()
