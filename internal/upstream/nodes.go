@@ -119,7 +119,7 @@ func (u *Upstream) viewChanged() {
 			left[at] = max(grace, u.wait)
 		}
 	}
-	u.farewells.Are(left)
+	u.farewells.Update(left)
 }
 
 // laneLost notes that a lane has lost its connection.

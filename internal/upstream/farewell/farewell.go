@@ -34,9 +34,9 @@ func New(over func(at topology.Node)) *Servers {
 	return &Servers{over: over, all: map[topology.Node]*farewell{}}
 }
 
-// Are says which servers have left and still owe replies, and how long each of them has from now. A server that has left before keeps its end, unless
+// Update says which servers have left and still owe replies, and how long each of them has from now. A server that has left before keeps its end, unless
 // the new one is sooner: it may have died meanwhile. The farewell of a server that is not named is called off.
-func (s *Servers) Are(left map[topology.Node]time.Duration) {
+func (s *Servers) Update(left map[topology.Node]time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for at, f := range s.all {

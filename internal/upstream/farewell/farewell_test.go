@@ -24,7 +24,7 @@ func play(t *testing.T, told []left, want map[topology.Node][]int) {
 			got[at] = append(got[at], int(time.Since(begin).Seconds()))
 		})
 		for _, l := range told {
-			s.Are(l)
+			s.Update(l)
 			time.Sleep(time.Second)
 			synctest.Wait()
 		}
