@@ -115,20 +115,20 @@ func (l *Lane) Append(b []byte, to stream.Receiver, tag uint64, n int) error {
 
 // AppendDue is Append for a caller that can write. due: the caller calls WriteDue soon. Until then nothing is written.
 func (l *Lane) AppendDue(b []byte, to stream.Receiver, tag uint64, n int) (due bool, err error) {
-	return stream.AppendDue(l.stream, b, to, tag, n)
+	return l.stream.AppendDue(b, to, tag, n)
 }
 
 // WriteDue writes the appended bytes without blocking. Requires no locks.
-func (l *Lane) WriteDue() { stream.WriteDue(l.stream) }
+func (l *Lane) WriteDue() { l.stream.WriteDue() }
 
 // Note has the mark noted when the next bytes that are appended are handed to the socket. A mark before that is given up.
-func (l *Lane) Note(m *stopwatch.Mark) { stream.Note(l.stream, m) }
+func (l *Lane) Note(m *stopwatch.Mark) { l.stream.Note(m) }
 
 // Progress returns the number of bytes that all sessions have appended, and the number of these that have been written or given up.
 func (l *Lane) Progress() (appended, written int64) { return l.stream.Progress() }
 
 // Outstanding is the number of commands without an answer.
-func (l *Lane) Outstanding() int64 { return stream.Outstanding(l.stream) }
+func (l *Lane) Outstanding() int64 { return l.stream.Outstanding() }
 
 // Moved returns the numbers of commands that were asked and that are settled, since the lane was made, and whether it is connected.
 func (l *Lane) Moved() (asked, settled uint64, connected bool) { return l.stream.Moved() }
@@ -137,7 +137,7 @@ func (l *Lane) Moved() (asked, settled uint64, connected bool) { return l.stream
 func (l *Lane) IsUp() bool { return l.stream.IsUp() }
 
 // Scripts that the lane's connection has run.
-func (l *Lane) Scripts() *stream.ScriptSet { return l.stream.Scripts() }
+func (l *Lane) Scripts() *stream.ScriptSet { return &l.stream.Scripts }
 
 // Full reports whether the lane refuses everything because there was no place for it. The next request for a lane may
 // find one.
@@ -198,7 +198,7 @@ func (l *Lane) serve(nc net.Conn) error {
 		if sc, ok := nc.(syscall.Conn); ok {
 			l.stream.WriteDirectly(direct.New(sc))
 		}
-		defer stream.EndDirect(l.stream)
+		defer l.stream.EndDirect()
 		return wire.Serve(nc, l.stream, over)
 	}
 	return l.mover.Drive(nc, over)
@@ -247,7 +247,7 @@ func (l *Lane) Run() {
 		o.Owner.Connected(l, reconnected)
 		reconnected = true
 		log.Debug("lane connected")
-		stream.OnReadonly(l.stream, o.Dialer.OnReadonly(l.At()))
+		l.stream.OnReadonly(o.Dialer.OnReadonly(l.At()))
 		l.stream.MakeMeek(!l.Identity().Authenticated() && o.Meek())
 		err = l.serve(nc)
 		left := o.Dialer.IsElsewhere(l.At(), nc) // the proxy has ended the connection, because the server has moved

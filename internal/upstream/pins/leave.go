@@ -2,7 +2,6 @@ package pins
 
 import (
 	"github.com/lockproxy/lockproxy/internal/upstream/dial"
-	"github.com/lockproxy/lockproxy/internal/upstream/stream"
 	"github.com/lockproxy/lockproxy/internal/upstream/topology"
 )
 
@@ -45,7 +44,7 @@ func (ps *Pins) EndAt(node topology.Node, alive bool) {
 	ps.mu.Lock()
 	defer ps.mu.Unlock()
 	for p := range ps.all {
-		if p.lent && p.target.At == node && (!alive || stream.Outstanding(p.stream) > 0) {
+		if p.lent && p.target.At == node && (!alive || p.stream.Outstanding() > 0) {
 			p.abort()
 		}
 	}

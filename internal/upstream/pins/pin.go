@@ -106,13 +106,13 @@ func (p *Pin) Append(b []byte, to stream.Receiver, tag uint64, n int) error {
 }
 
 // Note has the mark noted when the next bytes that are appended are handed to the socket. A mark before that is given up.
-func (p *Pin) Note(m *stopwatch.Mark) { stream.Note(p.stream, m) }
+func (p *Pin) Note(m *stopwatch.Mark) { p.stream.Note(m) }
 
 // Progress returns how many bytes have been appended to the connection, and how many of them have been written or given up.
 func (p *Pin) Progress() (appended, written int64) { return p.stream.Progress() }
 
 // Scripts that the connection has run.
-func (p *Pin) Scripts() *stream.ScriptSet { return p.stream.Scripts() }
+func (p *Pin) Scripts() *stream.ScriptSet { return &p.stream.Scripts }
 
 // WhenEmpty asks for one call of f, from another goroutine that holds no locks, when the connection has taken everything
 // appended, if more than n bytes are still waiting. false: no more than n bytes are waiting, and f is not called.
@@ -210,7 +210,7 @@ func (p *Pin) run() {
 	if sc, ok := nc.(syscall.Conn); ok {
 		p.stream.WriteDirectly(direct.New(sc))
 	}
-	stream.OnReadonly(p.stream, dialer.OnReadonly(p.target.At))
+	p.stream.OnReadonly(dialer.OnReadonly(p.target.At))
 	err = wire.Serve(nc, p.stream, p.stop)
 	dialer.Census().Closed(nc)
 	p.pins.died(p)

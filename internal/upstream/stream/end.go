@@ -12,7 +12,7 @@ type batch struct {
 
 // Unwritten says that none of the bytes b, which Take has returned last, could be written. So Redis has carried out none of their requests. The
 // connection ends.
-func Unwritten(s *Stream, b []byte) {
+func (s *Stream) Unwritten(b []byte) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !s.last.begun {
@@ -40,18 +40,17 @@ func (s *Stream) end(err error, next state) {
 	if len(s.left) > 0 && !s.last.begun { // the socket has taken nothing of the batch
 		s.last.bytes = s.left
 	}
-	sent, unsent, out := s.last.cut(append(s.claimed[s.head:], s.flight...), s.done)
+	sent, unsent, out := s.last.cut(append(s.in.claimed[s.in.head:], s.flight...), s.in.done)
 	unsent, out = slices.Concat(unsent, s.queue), slices.Concat(out, s.out)
 	obs := s.obs
 	s.state, s.mode, s.asleep, s.relieved, s.due, s.leaving = connecting, Counted, true, false, false, false
 	s.out, s.left, s.queue, s.flight, s.direct, s.mark = nil, nil, nil, nil, nil, nil
-	s.asked, s.done, s.sent, s.last = 0, 0, 0, batch{}
+	s.asked, s.sent, s.last = 0, 0, batch{}
 	s.settled.Store(0)
-	s.scripts.clear()
+	s.Scripts.clear()
 	s.mu.Unlock()
 
-	s.claimed, s.head, s.frame, s.mid, s.inPush = nil, 0, nil, false, false
-	s.scan.Reset()
+	s.in = input{s: s}
 	for _, sp := range sent {
 		sp.to.Lost(sp.tag, sp.n, true)
 		sp.to.Flush()
@@ -111,7 +110,8 @@ func (s *Stream) enter(next state) (unsent []span, empty func(), more bool) {
 	s.taken = s.total - int64(len(s.out))
 	s.written = s.taken
 	if s.state = next; next == resting && len(s.queue) > 0 {
-		s.want()
+		s.state = connecting
+		s.wanted.give()
 	}
 	empty, s.empty = s.empty, nil
 	return nil, empty, false

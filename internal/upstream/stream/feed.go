@@ -10,8 +10,8 @@ import (
 func (s *Stream) Feed(b []byte) error {
 	s.mu.Lock()
 	m, obs := s.mode, s.obs
-	if m == Counted && s.head == len(s.claimed) {
-		s.claimed, s.flight, s.head = s.flight, s.claimed[:0], 0
+	if m == Counted {
+		s.in.claim()
 	}
 	s.mu.Unlock()
 	var err error
@@ -21,9 +21,9 @@ func (s *Stream) Feed(b []byte) error {
 			obs.Push(b, 0)
 		}
 	case m == Framed, m == Verdict:
-		err = s.feedFrames(b, obs)
+		err = s.in.frames(b, obs)
 	default:
-		err = s.feedReplies(b, obs)
+		err = s.in.replies(b, obs)
 	}
 	if obs != nil {
 		obs.Flush()
@@ -31,27 +31,34 @@ func (s *Stream) Feed(b []byte) error {
 	return err
 }
 
-// feedReplies hands each run of replies to the receiver of its requests.
-func (s *Stream) feedReplies(b []byte, obs Observer) error {
-	defer s.flushTouched()
+// claim takes the requests that the writer has taken, if none is claimed. Requires s.mu.
+func (in *input) claim() {
+	if in.head == len(in.claimed) {
+		in.claimed, in.s.flight, in.head = in.s.flight, in.claimed[:0], 0
+	}
+}
+
+// replies hands each run of replies to the receiver of its requests.
+func (in *input) replies(b []byte, obs Observer) error {
+	defer in.flush()
 	for len(b) > 0 {
-		if s.head == len(s.claimed) { // the writer may have taken more
-			s.mu.Lock()
-			s.claimed, s.flight, s.head = s.flight, s.claimed[:0], 0
-			s.mu.Unlock()
+		if in.head == len(in.claimed) { // the writer may have taken more
+			in.s.mu.Lock()
+			in.claim()
+			in.s.mu.Unlock()
 		}
-		if s.inPush || b[0] == '>' && !s.mid {
-			n, err := s.feedPush(b, obs)
+		if in.inPush || b[0] == '>' && !in.mid {
+			n, err := in.push(b, obs)
 			if err != nil {
 				return err
 			}
 			b = b[n:]
 			continue
 		}
-		if s.head == len(s.claimed) {
+		if in.head == len(in.claimed) {
 			return errUnexpected
 		}
-		n, err := s.feedRun(b)
+		n, err := in.run(b)
 		if err != nil {
 			return err
 		}
@@ -60,22 +67,22 @@ func (s *Stream) feedReplies(b []byte, obs Observer) error {
 	return nil
 }
 
-// feedRun hands over the bytes of b that belong to the first receiver, at most up to the next push.
-func (s *Stream) feedRun(b []byte) (int, error) {
-	sp := &s.claimed[s.head]
+// run hands over the bytes of b that belong to the first receiver, at most up to the next push.
+func (in *input) run(b []byte) (int, error) {
+	sp := &in.claimed[in.head]
 	off, done := 0, 0
 	for off < len(b) && done < sp.n {
-		if b[off] == '>' && !s.mid {
+		if b[off] == '>' && !in.mid {
 			break
 		}
-		if b[off] == '-' && !s.mid && s.readonly != nil && bytes.HasPrefix(b[off:], readonlyCode) { // a cut prefix is missed: it is a hint only
-			s.readonly()
+		if b[off] == '-' && !in.mid && in.s.readonly != nil && bytes.HasPrefix(b[off:], readonlyCode) { // a cut prefix is missed: it is a hint only
+			in.s.readonly()
 		}
-		n, whole, err := s.scan.Scan(b[off:])
+		n, whole, err := in.scan.Scan(b[off:])
 		if err != nil {
 			return off, err
 		}
-		s.mid = !whole
+		in.mid = !whole
 		off += n
 		if whole {
 			done++
@@ -83,14 +90,14 @@ func (s *Stream) feedRun(b []byte) (int, error) {
 	}
 	to, tag := sp.to, sp.tag
 	sp.n -= done
-	s.done += uint64(done)
+	in.done += uint64(done)
 	if sp.n == 0 {
 		*sp = span{}
-		s.head++
+		in.head++
 	}
-	to.Replies(tag, b[:off], done, s.mid)
-	if last := len(s.touched) - 1; last < 0 || s.touched[last] != to {
-		s.touched = append(s.touched, to)
+	to.Replies(tag, b[:off], done, in.mid)
+	if last := len(in.touched) - 1; last < 0 || in.touched[last] != to {
+		in.touched = append(in.touched, to)
 	}
 	return off, nil
 }
@@ -98,96 +105,96 @@ func (s *Stream) feedRun(b []byte) (int, error) {
 // readonlyCode begins a replica's refusal of a write.
 var readonlyCode = []byte("-READONLY ")
 
-// feedPush consumes bytes of one RESP3 push that stands between replies.
-func (s *Stream) feedPush(b []byte, obs Observer) (int, error) {
-	n, whole, err := s.scan.Scan(b)
+// push consumes bytes of one RESP3 push that stands between replies.
+func (in *input) push(b []byte, obs Observer) (int, error) {
+	n, whole, err := in.scan.Scan(b)
 	if err != nil {
 		return n, err
 	}
-	s.mid, s.inPush = !whole, !whole
-	s.emit(b[:n], whole, '>', obs)
+	in.mid, in.inPush = !whole, !whole
+	in.emit(b[:n], whole, '>', obs)
 	return n, nil
 }
 
-// feedFrames hands whole frames to the observer, in verdict mode up to the first byte that is no refusal.
-func (s *Stream) feedFrames(b []byte, obs Observer) error {
+// frames hands whole frames to the observer, in verdict mode up to the first byte that is no refusal.
+func (in *input) frames(b []byte, obs Observer) error {
 	for len(b) > 0 {
-		if !s.mid && s.agreed(b[0]) {
+		if !in.mid && in.agreed(b[0]) {
 			if obs != nil {
 				obs.Push(b, 0)
 			}
 			return nil
 		}
-		push := s.inPush || !s.mid && b[0] == '>'
-		n, whole, err := s.scan.Scan(b)
+		push := in.inPush || !in.mid && b[0] == '>'
+		n, whole, err := in.scan.Scan(b)
 		if err != nil {
 			return err
 		}
-		s.mid, s.inPush = !whole, !whole && push
-		s.emit(b[:n], whole, s.scan.Kind(), obs)
+		in.mid, in.inPush = !whole, !whole && push
+		in.emit(b[:n], whole, in.scan.Kind(), obs)
 		b = b[n:]
 	}
 	return nil
 }
 
 // agreed ends verdict mode at the first byte of a reply, and reports whether the next bytes are raw. Pushes come in between.
-func (s *Stream) agreed(first byte) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.mode != Verdict || first == '>' {
+func (in *input) agreed(first byte) bool {
+	in.s.mu.Lock()
+	defer in.s.mu.Unlock()
+	if in.s.mode != Verdict || first == '>' {
 		return false
 	}
-	s.mode = Raw
+	in.s.mode = Raw
 	if first == '-' {
-		s.mode = Framed
+		in.s.mode = Framed
 	}
-	return s.mode == Raw
+	return in.s.mode == Raw
 }
 
 // emit gives obs a frame once it is whole.
-func (s *Stream) emit(b []byte, whole bool, kind resp.Kind, obs Observer) {
+func (in *input) emit(b []byte, whole bool, kind resp.Kind, obs Observer) {
 	if obs == nil {
 		return
 	}
-	if !whole || len(s.frame) > 0 {
-		s.frame = append(s.frame, b...)
-		b = s.frame
+	if !whole || len(in.frame) > 0 {
+		in.frame = append(in.frame, b...)
+		b = in.frame
 	}
 	if !whole {
-		obs.Holding(len(s.frame))
+		obs.Holding(len(in.frame))
 		return
 	}
 	obs.Push(b, kind)
-	if cap(s.frame) > maxKeptFrame {
-		s.frame = nil
+	if cap(in.frame) > maxKeptFrame {
+		in.frame = nil
 	}
-	s.frame = s.frame[:0]
+	in.frame = in.frame[:0]
 }
 
 // maxKeptFrame bounds the memory a stream keeps for assembling frames after a large one has passed.
 const maxKeptFrame = 64 << 10
 
-func (s *Stream) flushTouched() {
-	s.settled.Store(s.done)
-	if s.meek.Load() {
-		s.relent()
+func (in *input) flush() {
+	in.s.settled.Store(in.done)
+	if in.s.meek.Load() {
+		in.relent()
 	}
-	for i, to := range s.touched {
+	for i, to := range in.touched {
 		to.Flush()
-		s.touched[i] = nil
+		in.touched[i] = nil
 	}
-	s.touched = s.touched[:0]
+	in.touched = in.touched[:0]
 }
 
 // relent wakes the writer of a meek stream, which may have left bytes. It is called when requests have been answered.
-func (s *Stream) relent() {
-	s.mu.Lock()
-	ring := s.asleep && s.state == up && len(s.out) > 0
+func (in *input) relent() {
+	in.s.mu.Lock()
+	ring := in.s.asleep && in.s.state == up && len(in.s.out) > 0
 	if ring {
-		s.asleep = false
+		in.s.asleep = false
 	}
-	s.mu.Unlock()
+	in.s.mu.Unlock()
 	if ring {
-		s.ring()
+		in.s.ring()
 	}
 }

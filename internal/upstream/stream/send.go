@@ -73,7 +73,7 @@ func (s *Stream) WriteDirectly(w *direct.Writer) {
 }
 
 // WriteDue writes the appended bytes in place of the writer. Requires no locks.
-func WriteDue(s *Stream) {
+func (s *Stream) WriteDue() {
 	s.mu.Lock()
 	if s.direct == nil || !s.due { // the connection has ended
 		s.mu.Unlock()
@@ -99,7 +99,7 @@ func WriteDue(s *Stream) {
 const maxDue = 2
 
 // EndDirect ends Send and WriteDue for the present connection. When it returns, none is writing.
-func EndDirect(s *Stream) {
+func (s *Stream) EndDirect() {
 	s.mu.Lock()
 	s.direct = nil
 	s.mu.Unlock()

@@ -158,7 +158,7 @@ func TestARequestThatWasWrittenInPartIsInDoubt(t *testing.T) {
 			send(t, s, request, to, 1)
 			s.Send()
 		}
-		Unwritten(s, s.Take(nil))
+		s.Unwritten(s.Take(nil))
 		s.Refuse(errors.New("x"))
 		if lost := (*log)[len(*log)-1]; strings.HasSuffix(lost, "sent=true") != part {
 			t.Errorf("in part %v: %s", part, lost)
@@ -177,7 +177,7 @@ func laneOn(t *testing.T, before func()) (s *Stream, redis net.Conn) {
 // due appends a request and reports whether the caller is to write.
 func due(t *testing.T, s *Stream, raw string, to Receiver) bool {
 	t.Helper()
-	due, err := AppendDue(s, []byte(raw), to, 0, 1)
+	due, err := s.AppendDue([]byte(raw), to, 0, 1)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -199,7 +199,7 @@ func TestOneGoroutineWritesInPlaceOfTheWriter(t *testing.T) {
 	if b := s.Take(nil); b != nil || awake(s) {
 		t.Errorf("the writer takes %q", b)
 	}
-	WriteDue(s)
+	s.WriteDue()
 	if b := s.Take(nil); b != nil || awake(s) || writes != 2 {
 		t.Errorf("the writer takes %q after %d writes", b, writes)
 	}
@@ -221,14 +221,14 @@ func TestTheWriterWritesTheRest(t *testing.T) {
 		due(t, s, "A", sink{})
 	})
 	due(t, s, "A", sink{})
-	WriteDue(s)
+	s.WriteDue()
 	if b := s.Take(nil); string(b) != "A" || !awake(s) || writes != maxDue || maxDue > 4 {
 		t.Errorf("after %d writes the writer takes %q", writes, b)
 	}
 
 	s, _ = laneOn(t, func() {})
 	for due(t, s, strings.Repeat("A", maxDirect), sink{}) { // Redis does not read
-		WriteDue(s)
+		s.WriteDue()
 		if awake(s) {
 			break
 		}
@@ -243,11 +243,11 @@ func TestATurnEndsWithItsConnection(t *testing.T) {
 	s, _ := laneOn(t, func() { t.Error("the old turn writes") })
 	log := new([]string)
 	due(t, s, "A1", &recorder{name: "a", log: log, keeps: true})
-	EndDirect(s)
+	s.EndDirect()
 	s.Reconnect(errors.New("x"))
 	s.WriteDirectly(direct.New(&hooked{nil, func() { t.Error("the old turn writes") }}))
 	s.Open()
-	WriteDue(s)
+	s.WriteDue()
 	if b := s.Take(nil); string(b) != "A1" || !awake(s) {
 		t.Errorf("the writer of the next connection takes %q", b)
 	}
@@ -261,8 +261,8 @@ func TestRequestsThatCouldNotBeWrittenInPlaceAreUnsent(t *testing.T) {
 	_ = redis.Close()
 	log := new([]string)
 	due(t, s, "A1", &recorder{name: "a", log: log})
-	WriteDue(s)
-	EndDirect(s)
+	s.WriteDue()
+	s.EndDirect()
 	s.Refuse(errors.New("x"))
 	wantLog(t, log, "a lost 1 sent=false")
 }

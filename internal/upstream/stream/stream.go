@@ -48,14 +48,15 @@ const (
 
 // A Stream is one ordered connection to Redis without its I/O.
 type Stream struct {
-	scripts ScriptSet
+	// Scripts are the scripts that the connection has run.
+	Scripts ScriptSet
 
-	wake     chan struct{} // size 1, never closed: the writer has something to take
-	onAppend func()        // called in place of wake; set before the stream is used
-	readonly func()        // called by the reader when a reply says that the server is a replica; nil: not called
+	wake     signal // the writer has something to take
+	onAppend func() // called in place of wake; set before the stream is used
+	readonly func() // called by the reader when a reply says that the server is a replica; nil: not called
 
-	watch  func()        // called when something is outstanding after nothing was; requires no locks; nil: not called
-	wanted chan struct{} // size 1, never closed: a request waits for a stream that was resting
+	watch  func() // called when something is outstanding after nothing was; requires no locks; nil: not called
+	wanted signal // a request waits for a stream that was resting
 
 	mu                    sync.Mutex
 	state                 state
@@ -85,7 +86,12 @@ type Stream struct {
 	meek    atomic.Bool   // few requests may be outstanding
 	settled atomic.Uint64 // requests answered since the connection began; stored by the reader
 
-	// Owned by the reader.
+	in input // owned by the reader
+}
+
+// input is the reader's half of a stream: the bytes that came, and the requests that they answer. Only the reader uses it, and end after it.
+type input struct {
+	s       *Stream
 	done    uint64 // settled, to be
 	scan    resp.Scanner
 	claimed []span // taken from flight; next is claimed[head]
@@ -96,9 +102,21 @@ type Stream struct {
 	touched []Receiver
 }
 
+// A signal has a value after it was given. Its size is 1, and it is never closed.
+type signal chan struct{}
+
+func (c signal) give() {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}
+
 // New returns a stream without a connection.
 func New() *Stream {
-	return &Stream{wake: make(chan struct{}, 1), wanted: make(chan struct{}, 1), asleep: true}
+	s := &Stream{wake: make(signal, 1), wanted: make(signal, 1), asleep: true}
+	s.in.s = s
+	return s
 }
 
 // NewLazy is New for a stream whose bytes are written when Send is called.
@@ -118,7 +136,7 @@ func (s *Stream) OnBusy(f func()) { s.idle, s.watch = true, f }
 
 // OnReadonly sets the function that is called when a command is refused because the server is a replica. f must not block. OnReadonly is called
 // before the stream has a connection. A client's script can make such a refusal up.
-func OnReadonly(s *Stream, f func()) { s.readonly = f }
+func (s *Stream) OnReadonly(f func()) { s.readonly = f }
 
 // Wake has a value when there are bytes to take. It is never closed.
 func (s *Stream) Wake() <-chan struct{} { return s.wake }
@@ -126,28 +144,26 @@ func (s *Stream) Wake() <-chan struct{} { return s.wake }
 // Wanted has a value when a request waits for a stream that was resting. It is never closed.
 func (s *Stream) Wanted() <-chan struct{} { return s.wanted }
 
-// Scripts are the scripts that the connection has run.
-func (s *Stream) Scripts() *ScriptSet { return &s.scripts }
-
 // Append accepts n requests in b for one receiver, or returns ErrDown. It copies b.
 func (s *Stream) Append(b []byte, to Receiver, tag uint64, n int) error {
-	_, err := add(s, b, to, tag, n, false)
+	_, err := s.add(b, to, tag, n, false)
 	return err
 }
 
 // AppendDue is Append for a caller that can write. due: the caller calls WriteDue soon. Until then nothing is written.
-func AppendDue(s *Stream, b []byte, to Receiver, tag uint64, n int) (due bool, err error) {
-	return add(s, b, to, tag, n, true)
+func (s *Stream) AppendDue(b []byte, to Receiver, tag uint64, n int) (due bool, err error) {
+	return s.add(b, to, tag, n, true)
 }
 
-func add(s *Stream, b []byte, to Receiver, tag uint64, n int, canWrite bool) (due bool, err error) {
+func (s *Stream) add(b []byte, to Receiver, tag uint64, n int, canWrite bool) (due bool, err error) {
 	s.mu.Lock()
 	if s.state == down {
 		s.mu.Unlock()
 		return false, ErrDown
 	}
 	if s.state == resting {
-		s.want()
+		s.state = connecting
+		s.wanted.give()
 	}
 	s.out = buffers.Append(s.out, b, 0)
 	s.total += int64(len(b))
@@ -179,7 +195,7 @@ func add(s *Stream, b []byte, to Receiver, tag uint64, n int, canWrite bool) (du
 }
 
 // Note has the mark noted when the bytes that are appended next are taken.
-func Note(s *Stream, m *stopwatch.Mark) {
+func (s *Stream) Note(m *stopwatch.Mark) {
 	s.mu.Lock()
 	s.mark = m
 	s.mu.Unlock()
@@ -196,19 +212,10 @@ func (s *Stream) Moved() (asked, settled uint64, connected bool) {
 }
 
 // Outstanding is the number of accepted requests that are not settled.
-func Outstanding(s *Stream) int64 {
+func (s *Stream) Outstanding() int64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return int64(s.asked - s.settled.Load())
-}
-
-// want asks for a connection. Requires s.mu.
-func (s *Stream) want() {
-	s.state = connecting
-	select {
-	case s.wanted <- struct{}{}:
-	default:
-	}
 }
 
 func (s *Stream) ring() {
@@ -216,10 +223,7 @@ func (s *Stream) ring() {
 		s.onAppend()
 		return
 	}
-	select {
-	case s.wake <- struct{}{}:
-	default:
-	}
+	s.wake.give()
 }
 
 // WhenEmpty asks for a call of f, from another goroutine, when everything appended has been taken, if more than n bytes have

@@ -258,7 +258,7 @@ func TestRequestsThatCouldNotBeWrittenAreUnsent(t *testing.T) {
 		}
 		bytes = s.Take(nil)
 		send(t, s, "B3", b, 1)
-		Unwritten(s, bytes)
+		s.Unwritten(bytes)
 		s.Reconnect(errors.New("x"))
 		if meek {
 			wantLog(t, log, "a lost 1 sent=false")
@@ -277,14 +277,14 @@ func TestRequestsThatCouldNotBeWrittenAreUnsent(t *testing.T) {
 
 func TestNotesLastAsLongAsTheConnection(t *testing.T) {
 	s, _, _, _ := streamUnderTest(t)
-	s.scripts.Add(3)
-	s.scripts.Add(63)
-	s.scripts.Remove(3)
-	if s.scripts.Has(3) || !s.scripts.Has(63) {
+	s.Scripts.Add(3)
+	s.Scripts.Add(63)
+	s.Scripts.Remove(3)
+	if s.Scripts.Has(3) || !s.Scripts.Has(63) {
 		t.Error("not what was noted")
 	}
 	s.Reconnect(errors.New("x"))
-	if s.scripts.Has(63) {
+	if s.Scripts.Has(63) {
 		t.Error("kept over the end of the connection")
 	}
 }
@@ -527,7 +527,7 @@ func TestARefusedWriteIsTold(t *testing.T) {
 	} {
 		s, a, _, _ := streamUnderTest(t)
 		told := 0
-		OnReadonly(s, func() { told++ })
+		s.OnReadonly(func() { told++ })
 		send(t, s, "12", a, 2)
 		s.Take(nil)
 		if err := s.Feed([]byte(bytes)); err != nil {

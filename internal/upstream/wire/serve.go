@@ -96,7 +96,7 @@ func (w *writer) loop() {
 			}
 			if n, err := w.nc.Write(b); err != nil {
 				if n == 0 {
-					stream.Unwritten(w.stream, b)
+					w.stream.Unwritten(b)
 				}
 				w.err = err
 				_ = w.nc.Close() // ends the reader

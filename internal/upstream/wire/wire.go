@@ -43,4 +43,4 @@ func (w *Wire) Take(spare []byte) []byte { return w.stream.Take(spare) }
 func (w *Wire) Feed(b []byte) error { return w.stream.Feed(b) }
 
 // Unwritten says that none of the bytes b, which Take has returned last, could be written. The connection ends.
-func (w *Wire) Unwritten(b []byte) { stream.Unwritten(w.stream, b) }
+func (w *Wire) Unwritten(b []byte) { w.stream.Unwritten(b) }
