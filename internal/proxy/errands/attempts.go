@@ -18,6 +18,13 @@ func (a *Attempts) Refused(within time.Duration) bool {
 	return time.Since(a.since) <= within
 }
 
+// Sent notes that the command is sent again. Before the first refusal it does nothing.
+func (a *Attempts) Sent() {
+	if a.tries > 0 {
+		a.last = time.Now()
+	}
+}
+
 // Waited forgets the refusals if a server, which refuses the command now, has let it wait since then: another slot has moved, or the same one again.
 func (a *Attempts) Waited(within time.Duration) {
 	if time.Since(a.last) > within {

@@ -63,6 +63,7 @@ func (e *Errand) depart() {
 	}
 	e.begun, e.failed, e.probes = false, e.failed[:0], false
 	e.asked, e.asking = e.asking, false
+	e.attempts.Sent()
 	e.transmit(e.raw)
 }
 
@@ -194,6 +195,7 @@ func (e *Errand) refused() bool {
 	if !why.Concerns(e.slot) || e.of.session.Gone() {
 		return false
 	}
+	e.attempts.Waited(e.of.Wait())
 	if !e.attempts.Refused(e.of.Wait()) {
 		e.giveUp()
 		return false

@@ -255,6 +255,41 @@ func commandFollowsOneRedirection(t *testing.T) {
 	}
 }
 
+// A slot may move to a server that holds the command back before it hands over to its replica. The time for refusals begins anew then. It does not begin anew
+// with a view that takes long.
+func TestACommandThatAServerHasHeldBackIsSentAgain(t *testing.T) {
+	for name, held := range map[string]bool{"a server holds it back": true, "the view takes long": false} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) { heldBack(t, held) })
+		})
+	}
+}
+
+func heldBack(t *testing.T, held bool) {
+	c := newClient(t)
+	c.wait = time.Second
+	key := c.low()
+	slot := slots.Of([]byte(key))
+	c.ask(words("GET " + key))
+	c.answer(c.take()[0], "-CLUSTERDOWN Hash slot not served\r\n")
+	if !held {
+		time.Sleep(2 * time.Second)
+	}
+	c.refreshed(viewOf(t, 0))
+	again := c.take()
+	if len(again) != 1 || again[0].at != "b" {
+		t.Fatalf("sent: %v", again)
+	}
+	if held {
+		time.Sleep(2 * time.Second)
+	}
+	c.answer(again[0], fmt.Sprintf("-MOVED %d h:1\r\n", slot))
+	c.refreshed(viewOf(t, slots.Count))
+	if again = c.take(); held != (len(again) == 1) {
+		t.Errorf("sent: %v; the client got %q", again, c.got.String())
+	}
+}
+
 // The servers do not hear of a change at the same time, so the refreshed view may be older than the refusal.
 func TestARefusalIsNewerThanTheView(t *testing.T) {
 	c := newClient(t)
