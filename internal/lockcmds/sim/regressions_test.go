@@ -141,6 +141,19 @@ var regressions = map[string]*plan{
 			{at: 44 * ms, kind: "cut off", who: 1, line: "f", d: 493 * ms, d2: 1395 * ms},
 		},
 	},
+	"a command was refused whose server was replaced twice, after a failover for which it had held the command back": {
+		proxies: 2, clients: 2, shape: cluster, replicas: 2, smooth: true,
+		actions: []action{
+			{at: 1 * ms, kind: "replicas away", d: 2000 * ms},
+			{at: 5 * ms, kind: "send", line: "LOCK a"},
+			{at: 10 * ms, kind: "fail over", line: "a"},
+			{at: 15 * ms, kind: "send", who: 1, line: "TRYLOCK a"},
+			{at: 2001 * ms, kind: "fail over", line: "a"},
+			{at: 2001200 * time.Microsecond, kind: "fail over", line: "a"},
+			{at: 2001400 * time.Microsecond, kind: "fail over", line: "a"},
+			{at: 2001600 * time.Microsecond, kind: "fail over", line: "a"},
+		},
+	},
 	"a re-entry was refused because its own lease was over, while its hash slot was being moved": {
 		proxies: 1, clients: 1, shape: cluster, replicas: 2, strict: true, smooth: true,
 		actions: []action{

@@ -149,7 +149,7 @@ func (s *server) serve(keys []string, asking bool, work work) resp.Value {
 const (
 	// hops bounds the redirections that one call follows, as in package clusterlink.
 	hops = 4
-	// failoverWait is how long a command of a session waits for a server that moves.
+	// failoverWait is how long a command of a session is sent again after a refusal.
 	failoverWait = time.Second
 )
 
@@ -218,8 +218,9 @@ type errand struct {
 	c     *client
 	s     *slot // whose reply is due
 	call  contract.Call
-	home  int // the place of its hash slot
-	until time.Duration
+	home  int           // the place of its hash slot
+	sent  time.Duration // the latest time
+	until time.Duration // it may be sent again; 0: it has not been refused
 	pause time.Duration // before its latest attempt: they become rarer, as with errands.Attempts
 }
 
@@ -232,12 +233,14 @@ func (e *errand) begin() {
 		return
 	default:
 		c.flying++
-		e.until = w.now + failoverWait
 	}
 	e.try()
 }
 
-func (e *errand) try() { e.p.route(e.p.lane, e.home, e.keys, e, e) }
+func (e *errand) try() {
+	e.sent = e.p.w.now
+	e.p.route(e.p.lane, e.home, e.keys, e, e)
+}
 
 func (*errand) waits() bool { return true }
 
@@ -248,6 +251,9 @@ func (e *errand) done(v resp.Value, err error) {
 		return
 	}
 	passes := errors.Is(err, redislink.ErrUnsent) || err == nil && v.IsError() && (hasCode(v, "TRYAGAIN") || hasCode(v, "CLUSTERDOWN"))
+	if e.until == 0 || w.now-e.sent > failoverWait { // a server has let it wait, and refuses it now
+		e.until, e.pause = w.now+failoverWait, 0
+	}
 	if passes && w.now < e.until && c.flying == 1 {
 		if c.parked == nil {
 			c.parked = []*errand{}
