@@ -85,7 +85,11 @@ func TestImportsFollowTheArrows(t *testing.T) {
 		if !ok {
 			t.Fatalf("arrows.txt: %q is no arrow", line)
 		}
-		needed[arrow{strings.TrimSpace(from), strings.TrimSpace(to)}] = false
+		a := arrow{strings.TrimSpace(from), strings.TrimSpace(to)}
+		if _, twice := needed[a]; twice {
+			t.Errorf("arrows.txt has %s -> %s twice", a.from, a.to)
+		}
+		needed[a] = false
 	}
 	check := func(a arrow) {
 		if _, ok := needed[a]; !ok {

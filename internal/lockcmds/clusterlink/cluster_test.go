@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -16,6 +15,7 @@ import (
 	"github.com/lockproxy/lockproxy/internal/redistest"
 	"github.com/lockproxy/lockproxy/internal/resp"
 	"github.com/lockproxy/lockproxy/internal/upstream/cluster"
+	"github.com/lockproxy/lockproxy/internal/upstream/cluster/clustertest"
 	"github.com/lockproxy/lockproxy/internal/upstream/slots"
 	"github.com/lockproxy/lockproxy/internal/upstream/topology"
 )
@@ -71,39 +71,12 @@ func (f *fleet) Connect(ctx context.Context, at topology.Node) (net.Conn, error)
 
 func (f *fleet) Sharded() bool { return false }
 
-// A share is a primary with a range of slots.
-type share struct {
-	id, address string
-	from, to    int64
-}
-
-// viewOf is the view of a cluster of these primaries.
-func viewOf(t *testing.T, shares ...share) *cluster.View {
-	t.Helper()
-	number := func(n int64) resp.Value { return resp.Value{Kind: resp.Integer, Int: n} }
-	text := func(s string) resp.Value { return resp.Value{Kind: resp.Bulk, Str: []byte(s)} }
-	list := func(elems ...resp.Value) resp.Value { return resp.Value{Kind: resp.Array, Elems: elems} }
-	var all []resp.Value
-	for _, s := range shares {
-		host, port, err := net.SplitHostPort(s.address)
-		if err != nil {
-			t.Fatal(err)
-		}
-		n, err := strconv.ParseInt(port, 10, 64)
-		if err != nil {
-			t.Fatal(err)
-		}
-		all = append(all, list(number(s.from), number(s.to), list(text(host), number(n), text(s.id))))
-	}
-	told, err := cluster.ReadSlots(list(all...), "")
-	if err != nil {
-		t.Fatal(err)
-	}
-	return told.View("cluster_state:ok\r\n")
+func share(id, address string, from, to int) clustertest.Share {
+	return clustertest.Share{ID: id, Address: address, From: from, To: to}
 }
 
 func halves(t *testing.T) *cluster.View {
-	return viewOf(t, share{"a", "10.0.0.1:1", 0, 8191}, share{"b", "10.0.0.2:2", 8192, 16383})
+	return clustertest.View(t, share("a", "10.0.0.1:1", 0, 8191), share("b", "10.0.0.2:2", 8192, 16383))
 }
 
 func newCluster(t *testing.T, f *fleet) *Cluster {
@@ -162,7 +135,7 @@ func TestACallFindsTheServerOfItsSlot(t *testing.T) {
 
 func TestACallWithoutAServer(t *testing.T) {
 	never := func(context.Context, *server, bool) (redislink.Refusal, error) { return "", errors.New("called") }
-	f := &fleet{view: viewOf(t, share{"a", "10.0.0.1:1", 0, 100})}
+	f := &fleet{view: clustertest.View(t, share("a", "10.0.0.1:1", 0, 100))}
 	c := newCluster(t, f)
 	n := slotNode{c, 101}
 	if err := n.route(t.Context(), never); !errors.Is(err, errNobody) || !errors.Is(err, redislink.ErrUnsent) {
@@ -231,14 +204,14 @@ func TestChannelsFollowTheirSlots(t *testing.T) {
 	c.Node(high).Subscribe(high)
 	h.settle(ctx, f.View())
 	check("at first", map[string]topology.Node{low: "a", high: "b"}, "a", "b")
-	h.settle(ctx, viewOf(t, share{"a", "10.0.0.1:1", 0, 16382}, share{"b", "10.0.0.2:2", 16383, 16383}))
+	h.settle(ctx, clustertest.View(t, share("a", "10.0.0.1:1", 0, 16382), share("b", "10.0.0.2:2", 16383, 16383)))
 	check("the slots have moved", map[string]topology.Node{low: "a", high: "a"}, "a", "b")
-	h.settle(ctx, viewOf(t, share{"a", "10.0.0.1:1", 8192, 16383}))
+	h.settle(ctx, clustertest.View(t, share("a", "10.0.0.1:1", 8192, 16383)))
 	check("a slot has no owner, and a server no slots", map[string]topology.Node{low: "a", high: "a"}, "a", "b")
 	subscribed := c.server("a")
-	h.settle(ctx, viewOf(t, share{"b", "10.0.0.2:2", 0, 8191}))
+	h.settle(ctx, clustertest.View(t, share("b", "10.0.0.2:2", 0, 8191)))
 	check("another server has no slots", map[string]topology.Node{low: "b", high: "a"}, "a", "b")
-	h.settle(ctx, viewOf(t, share{"a", "10.0.0.1:1", 0, 16383}))
+	h.settle(ctx, clustertest.View(t, share("a", "10.0.0.1:1", 0, 16383)))
 	check("all slots have an owner", map[string]topology.Node{low: "a", high: "a"}, "a")
 	if c.server("a") != subscribed {
 		t.Errorf("%s has lost its subscription", high)
@@ -249,7 +222,7 @@ func TestChannelsFollowTheirSlots(t *testing.T) {
 	}
 	c.mu.Unlock()
 	c.Node(high).Unsubscribe(high)
-	h.settle(ctx, viewOf(t, share{"c", "10.0.0.3:3", 0, 16383}))
+	h.settle(ctx, clustertest.View(t, share("c", "10.0.0.3:3", 0, 16383)))
 	check("a new server", map[string]topology.Node{low: "c"}, "c")
 }
 
@@ -289,8 +262,8 @@ func TestAStaleViewInFrontOfRealServers(t *testing.T) {
 	if real.Owner(0) == real.Nodes[1] {
 		first = 1
 	}
-	right := viewOf(t, share{id(first), address(first), 0, 8191}, share{id(1 - first), address(1 - first), 8192, 16383})
-	f := &fleet{dial: true, view: viewOf(t, share{id(first), address(first), 8192, 16383}, share{id(1 - first), address(1 - first), 0, 8191})}
+	right := clustertest.View(t, share(id(first), address(first), 0, 8191), share(id(1 - first), address(1 - first), 8192, 16383))
+	f := &fleet{dial: true, view: clustertest.View(t, share(id(first), address(first), 8192, 16383), share(id(1 - first), address(1 - first), 0, 8191))}
 	c := newCluster(t, f)
 	told := listener{make(chan string, 100)}
 	c.Listen(told)

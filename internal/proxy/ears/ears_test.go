@@ -11,6 +11,7 @@ import (
 	"github.com/lockproxy/lockproxy/internal/proxy/replies"
 	"github.com/lockproxy/lockproxy/internal/resp"
 	"github.com/lockproxy/lockproxy/internal/upstream/cluster"
+	"github.com/lockproxy/lockproxy/internal/upstream/cluster/clustertest"
 	"github.com/lockproxy/lockproxy/internal/upstream/slots"
 	"github.com/lockproxy/lockproxy/internal/upstream/stream"
 	"github.com/lockproxy/lockproxy/internal/upstream/topology"
@@ -37,29 +38,8 @@ type conn struct {
 	closed   bool
 }
 
-// viewOf is the view in which the server a serves the slots before a limit, and b the others.
-func viewOf(t testing.TB, limit int) *cluster.View {
-	t.Helper()
-	var spans []string
-	if limit > 0 {
-		spans = append(spans, fmt.Sprintf("*3\r\n:0\r\n:%d\r\n*3\r\n$1\r\nh\r\n:1\r\n$1\r\na\r\n", limit-1))
-	}
-	if limit < slots.Count {
-		spans = append(spans, fmt.Sprintf("*3\r\n:%d\r\n:16383\r\n*3\r\n$1\r\nh\r\n:2\r\n$1\r\nb\r\n", limit))
-	}
-	answer, _, err := resp.Decode([]byte(fmt.Sprintf("*%d\r\n%s", len(spans), strings.Join(spans, ""))))
-	if err != nil {
-		t.Fatal(err)
-	}
-	told, err := cluster.ReadSlots(answer, "h:1")
-	if err != nil {
-		t.Fatal(err)
-	}
-	return told.View("cluster_state:ok\r\ncluster_current_epoch:1\r\n")
-}
-
 func newClient(t testing.TB) *client {
-	c := &client{t: t, view: viewOf(t, slots.Count/2), conns: map[topology.Node]*conn{}}
+	c := &client{t: t, view: clustertest.Split(t, slots.Count/2), conns: map[topology.Node]*conn{}}
 	c.ears.Open(c, c)
 	t.Cleanup(c.ears.Close) // stops the timers
 	return c
@@ -195,7 +175,7 @@ func TestSubscriptionsMoveWithTheirServer(t *testing.T) {
 	c.took(confirmed("subscribe", "x", 1), confirmed("subscribe", "y", 2))
 	old := c.conns["a"]
 	old.observer.Closed(nil)
-	c.refreshed(viewOf(t, 0))
+	c.refreshed(clustertest.Split(t, 0))
 	if n := c.conns["b"]; n == nil || len(n.sent) == 0 {
 		t.Fatal("no other server is asked")
 	}
@@ -211,7 +191,7 @@ func TestANewSubscriptionStandsBeforeTheOldOneEnds(t *testing.T) {
 	c.ask("subscribe x")
 	c.confirm("a")
 	c.took(confirmed("subscribe", "x", 1))
-	c.view = viewOf(t, 0)
+	c.view = clustertest.Split(t, 0)
 	c.watch()
 	c.sent("b", "subscribe x")
 	message := frame("message", "x", "m")
@@ -314,7 +294,7 @@ func TestARefusalBetweenTwoPartsLeavesTheFirst(t *testing.T) {
 		c.confirmLocked("a")
 		c.took(bytes.Repeat(confirmed("subscribe", "x", 1), maxAsked))
 		c.conns["a"].observer.(*ear).gone()
-		c.refreshed(viewOf(t, 0))
+		c.refreshed(clustertest.Split(t, 0))
 		c.conns["b"].refusal = refusal
 		c.conns["b"].observer.(*ear).gone()
 		c.took(refusal)
@@ -366,7 +346,7 @@ func TestManyChannelsMoveInParts(t *testing.T) {
 	})
 	finish()
 	c.Do(func() {
-		c.refreshed(viewOf(t, 0))
+		c.refreshed(clustertest.Split(t, 0))
 		if got := len(c.ears.homeless); got != n-maxAsked {
 			t.Errorf("%d channels are still homeless after one step", got)
 		}
@@ -433,7 +413,7 @@ func TestAMovedSlotIsNotTold(t *testing.T) {
 		other, limit = "a", slots.Count
 	}
 	c.conns[at].observer.Push(confirmed("sunsubscribe", "s", 0), resp.Array)
-	c.refreshed(viewOf(t, limit))
+	c.refreshed(clustertest.Split(t, limit))
 	c.sent(other, "ssubscribe s")
 	c.conns[other].observer.Push([]byte("-TRYAGAIN Multiple keys request during rehashing of slot\r\n"), resp.SimpleError)
 	c.conns[other].sent = nil

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/lockproxy/lockproxy/internal/resp"
+	"github.com/lockproxy/lockproxy/internal/upstream/cluster/clustertest"
 	"github.com/lockproxy/lockproxy/internal/upstream/slots"
 )
 
@@ -47,7 +48,7 @@ func TestADivisionIsSentInSlices(t *testing.T) {
 			t.Fatalf("turn %d: %d parts are sent", turns, len(slice))
 		}
 		if turns == 2 { // slots may move meanwhile
-			c.view = viewOf(t, slots.Count/4)
+			c.view = clustertest.Split(t, slots.Count/4)
 		}
 		for _, to := range slice {
 			args := resp.Split([]byte(to.raw), nil)

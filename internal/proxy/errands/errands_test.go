@@ -13,6 +13,7 @@ import (
 	"github.com/lockproxy/lockproxy/internal/proxy/replies"
 	"github.com/lockproxy/lockproxy/internal/resp"
 	"github.com/lockproxy/lockproxy/internal/upstream/cluster"
+	"github.com/lockproxy/lockproxy/internal/upstream/cluster/clustertest"
 	"github.com/lockproxy/lockproxy/internal/upstream/commands"
 	"github.com/lockproxy/lockproxy/internal/upstream/slots"
 	"github.com/lockproxy/lockproxy/internal/upstream/topology"
@@ -44,29 +45,8 @@ type sent struct {
 	n   int
 }
 
-// viewOf is the view in which the server a serves the slots before a limit, and b the others.
-func viewOf(t testing.TB, limit int) *cluster.View {
-	t.Helper()
-	var spans []string
-	if limit > 0 {
-		spans = append(spans, fmt.Sprintf("*3\r\n:0\r\n:%d\r\n*3\r\n$1\r\nh\r\n:1\r\n$1\r\na\r\n", limit-1))
-	}
-	if limit < slots.Count {
-		spans = append(spans, fmt.Sprintf("*3\r\n:%d\r\n:16383\r\n*3\r\n$1\r\nh\r\n:2\r\n$1\r\nb\r\n", limit))
-	}
-	answer, _, err := resp.Decode([]byte(fmt.Sprintf("*%d\r\n%s", len(spans), strings.Join(spans, ""))))
-	if err != nil {
-		t.Fatal(err)
-	}
-	told, err := cluster.ReadSlots(answer, "h:1")
-	if err != nil {
-		t.Fatal(err)
-	}
-	return told.View("cluster_state:ok\r\ncluster_current_epoch:1\r\n")
-}
-
 func newClient(t testing.TB) *client {
-	c := &client{t: t, table: command.NewTable(commands.BuiltIn(), nil), view: viewOf(t, slots.Count/2), wait: time.Minute}
+	c := &client{t: t, table: command.NewTable(commands.BuiltIn(), nil), view: clustertest.Split(t, slots.Count/2), wait: time.Minute}
 	c.errands.Open(c, c)
 	return c
 }
@@ -275,7 +255,7 @@ func heldBack(t *testing.T, held bool) {
 	if !held {
 		time.Sleep(2 * time.Second)
 	}
-	c.refreshed(viewOf(t, 0))
+	c.refreshed(clustertest.Split(t, 0))
 	again := c.take()
 	if len(again) != 1 || again[0].at != "b" {
 		t.Fatalf("sent: %v", again)
@@ -284,7 +264,7 @@ func heldBack(t *testing.T, held bool) {
 		time.Sleep(2 * time.Second)
 	}
 	c.answer(again[0], fmt.Sprintf("-MOVED %d h:1\r\n", slot))
-	c.refreshed(viewOf(t, slots.Count))
+	c.refreshed(clustertest.Split(t, slots.Count))
 	if again = c.take(); held != (len(again) == 1) {
 		t.Errorf("sent: %v; the client got %q", again, c.got.String())
 	}
@@ -311,7 +291,7 @@ func TestACommandIsNotSentAgainBehindItsSuccessor(t *testing.T) {
 	list := c.take()
 	c.answer(list[0], fmt.Sprintf("-MOVED %d h:2\r\n", slots.Of([]byte(key))))
 	c.answer(list[1], "+OK\r\n")
-	c.refreshed(viewOf(t, 0))
+	c.refreshed(clustertest.Split(t, 0))
 	if again := c.take(); len(again) > 0 {
 		t.Errorf("sent again: %v", again)
 	}
@@ -366,7 +346,7 @@ func TestWhatAllServersDoGoesToTheSuccessor(t *testing.T) {
 		both := c.take()
 		c.answer(both[0], "-READONLY You can't write against a read only replica.\r\n")
 		c.answer(both[1], "+OK\r\n") // has no order with the other part
-		c.refreshed(viewOf(t, 0))
+		c.refreshed(clustertest.Split(t, 0))
 		want := topology.Node("a")
 		if follows {
 			want = "b"
@@ -493,7 +473,7 @@ func BenchmarkRefusedPipeline(b *testing.B) {
 						c.answer(one, "+OK\r\n")
 					}
 				}
-				c.refreshed(viewOf(b, 0))
+				c.refreshed(clustertest.Split(b, 0))
 				for len(c.sent) > 0 {
 					c.answer(c.take()[0], "+OK\r\n")
 				}

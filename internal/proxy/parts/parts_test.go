@@ -13,6 +13,7 @@ import (
 
 	"github.com/lockproxy/lockproxy/internal/resp"
 	"github.com/lockproxy/lockproxy/internal/upstream/cluster"
+	"github.com/lockproxy/lockproxy/internal/upstream/cluster/clustertest"
 	"github.com/lockproxy/lockproxy/internal/upstream/slots"
 )
 
@@ -146,31 +147,6 @@ func TestReplies(t *testing.T) {
 	}
 }
 
-// viewOf makes a view in which each slot has the node that owners names, by thirds of the slots.
-func viewOf(t testing.TB, owners ...string) *cluster.View {
-	t.Helper()
-	var b []byte
-	b = resp.AppendHeader(b, '*', len(owners))
-	for i, id := range owners {
-		b = resp.AppendHeader(b, '*', 3)
-		b = resp.AppendInteger(b, i*slots.Count/len(owners))
-		b = resp.AppendInteger(b, (i+1)*slots.Count/len(owners)-1)
-		b = resp.AppendHeader(b, '*', 3)
-		b = resp.AppendBulk(b, "h")
-		b = resp.AppendInteger(b, 1)
-		b = resp.AppendBulk(b, id)
-	}
-	v, _, err := resp.Decode(b)
-	if err != nil {
-		t.Fatal(err)
-	}
-	told, err := cluster.ReadSlots(v, "h:1")
-	if err != nil {
-		t.Fatal(err)
-	}
-	return told.View("")
-}
-
 // layouts are the answers of the servers of a view to Question. moving is what each of them says of slots that are being moved.
 func layouts(v *cluster.View, moving string) (answers [][]byte) {
 	for _, n := range v.Nodes() {
@@ -225,7 +201,7 @@ func scanned(t testing.TB, views []*cluster.View, pages int) map[string]int {
 
 func TestAScanVisitsEachServerOnce(t *testing.T) {
 	for _, owners := range [][]string{{"a"}, {"a", "b", "c"}, {"b", "a", "b", "c", "a"}} {
-		seen := scanned(t, []*cluster.View{viewOf(t, owners...)}, 3)
+		seen := scanned(t, []*cluster.View{clustertest.Equal(t, owners...)}, 3)
 		names := map[string]bool{}
 		for _, o := range owners {
 			names[o] = true
@@ -239,9 +215,9 @@ func TestAScanVisitsEachServerOnce(t *testing.T) {
 // If slots move or servers are replaced during a scan, pages may come again. None of a server that is there from the begin to the end is left out.
 func TestAScanSurvivesChanges(t *testing.T) {
 	views := []*cluster.View{
-		viewOf(t, "a", "b", "c"), viewOf(t, "a", "b", "c"), viewOf(t, "c", "a", "b"), viewOf(t, "a", "c", "b", "a"), viewOf(t, "a", "b", "c"), // slots move
-		viewOf(t, "a", "x", "c"), viewOf(t, "a", "x", "c"), // b fails over
-		viewOf(t, "0", "a", "x", "c"), // a server joins
+		clustertest.Equal(t, "a", "b", "c"), clustertest.Equal(t, "a", "b", "c"), clustertest.Equal(t, "c", "a", "b"), clustertest.Equal(t, "a", "c", "b", "a"), clustertest.Equal(t, "a", "b", "c"), // slots move
+		clustertest.Equal(t, "a", "x", "c"), clustertest.Equal(t, "a", "x", "c"), // b fails over
+		clustertest.Equal(t, "0", "a", "x", "c"), // a server joins
 	}
 	seen := scanned(t, views, 3)
 	for _, page := range []string{"a0", "a1", "a2", "c0", "c1", "c2", "x0", "x1", "x2"} {
@@ -257,7 +233,7 @@ func TestAScanSurvivesChanges(t *testing.T) {
 
 // Neither a slot that is being moved for ever nor slots that move for ever keep a scan from its end.
 func TestAScanEndsWhileSlotsMove(t *testing.T) {
-	v, page := viewOf(t, "a"), []byte("*2\r\n$1\r\n0\r\n*0\r\n")
+	v, page := clustertest.Equal(t, "a"), []byte("*2\r\n$1\r\n0\r\n*0\r\n")
 	for _, c := range []struct {
 		name   string
 		moving func(pass int) string

@@ -6,9 +6,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/lockproxy/lockproxy/internal/resp"
 	"github.com/lockproxy/lockproxy/internal/upstream/address"
-	"github.com/lockproxy/lockproxy/internal/upstream/cluster"
+	"github.com/lockproxy/lockproxy/internal/upstream/cluster/clustertest"
 )
 
 // newCluster has the primaries a, at 10.0.0.1:1, and b, at 10.0.0.2:2, where the first is reached at nat:7.
@@ -25,23 +24,10 @@ func newCluster(t *testing.T) *Cluster {
 	return c
 }
 
-const (
-	slotsOfA = "*3\r\n:0\r\n:99\r\n*3\r\n$8\r\n10.0.0.1\r\n:1\r\n$1\r\na\r\n"
-	slotsOfB = "*3\r\n:100\r\n:16383\r\n*3\r\n$8\r\n10.0.0.2\r\n:2\r\n$1\r\nb\r\n"
+var (
+	shareOfA = clustertest.Share{ID: "a", Address: "10.0.0.1:1", From: 0, To: 99}
+	shareOfB = clustertest.Share{ID: "b", Address: "10.0.0.2:2", From: 100, To: 16383}
 )
-
-func view(t *testing.T, answer string) *cluster.View {
-	t.Helper()
-	a, _, err := resp.Decode([]byte(answer))
-	if err != nil {
-		t.Fatal(err)
-	}
-	told, err := cluster.ReadSlots(a, "h:1")
-	if err != nil {
-		t.Fatal(err)
-	}
-	return told.View("cluster_state:ok\r\ncluster_current_epoch:1\r\n")
-}
 
 func TestServersOfAClusterAreFoundByTheirIDs(t *testing.T) {
 	c := newCluster(t)
@@ -53,7 +39,7 @@ func TestServersOfAClusterAreFoundByTheirIDs(t *testing.T) {
 			t.Errorf("any server: %+v, %v", p, err)
 		}
 	}
-	c.Show(view(t, "*2\r\n"+slotsOfA+slotsOfB))
+	c.Show(clustertest.View(t, shareOfA, shareOfB))
 	a, err := c.Resolve("a")
 	if err != nil || a.Address != "nat:7" {
 		t.Errorf("a: %+v, %v; want the address of the map", a, err)
@@ -71,7 +57,7 @@ func TestServersOfAClusterAreFoundByTheirIDs(t *testing.T) {
 	}
 	left := make(chan struct{})
 	a.OnLeft(func() { close(left) })
-	c.Show(view(t, "*1\r\n"+slotsOfB))
+	c.Show(clustertest.View(t, shareOfB))
 	<-left
 	if _, err := c.Resolve("a"); !errors.Is(err, errGone) {
 		t.Errorf("a server that has left: %v", err)
@@ -81,7 +67,7 @@ func TestServersOfAClusterAreFoundByTheirIDs(t *testing.T) {
 func TestASilentServerIsAvoidedForAWhile(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t)
-		c.Show(view(t, "*2\r\n"+slotsOfA+slotsOfB))
+		c.Show(clustertest.View(t, shareOfA, shareOfB))
 		c.Suspect("a")
 		if !c.Silent("a") || c.Silent("b") {
 			t.Error("a is silent, and b is not")
@@ -100,7 +86,7 @@ func TestASilentServerIsAvoidedForAWhile(t *testing.T) {
 			t.Error("a sign of silence is remembered for ever")
 		}
 		c.Suspect("a")
-		c.Show(view(t, "*1\r\n"+slotsOfA))
+		c.Show(clustertest.View(t, shareOfA))
 		if c.Silent("a") {
 			t.Error("a new view is a new beginning")
 		}

@@ -1,0 +1,66 @@
+// Package clustertest makes views of clusters that do not exist, for tests.
+package clustertest
+
+import (
+	"net"
+	"strconv"
+	"testing"
+
+	"github.com/lockproxy/lockproxy/internal/resp"
+	"github.com/lockproxy/lockproxy/internal/upstream/cluster"
+	"github.com/lockproxy/lockproxy/internal/upstream/slots"
+)
+
+// A Share is a primary with a range of slots.
+type Share struct {
+	ID, Address string
+	From, To    int // slots, both inclusive
+}
+
+// View is the view of a cluster of these primaries.
+func View(t testing.TB, shares ...Share) *cluster.View {
+	t.Helper()
+	number := func(n int) resp.Value { return resp.Value{Kind: resp.Integer, Int: int64(n)} }
+	text := func(s string) resp.Value { return resp.Value{Kind: resp.Bulk, Str: []byte(s)} }
+	list := func(elems ...resp.Value) resp.Value { return resp.Value{Kind: resp.Array, Elems: elems} }
+	var all []resp.Value
+	for _, s := range shares {
+		host, digits, err := net.SplitHostPort(s.Address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		port, err := strconv.Atoi(digits)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, list(number(s.From), number(s.To), list(text(host), number(port), text(s.ID))))
+	}
+	told, err := cluster.ReadSlots(list(all...), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return told.View("cluster_state:ok\r\ncluster_current_epoch:1\r\n")
+}
+
+// Split is the view in which the server a serves the slots before limit, and b the others.
+func Split(t testing.TB, limit int) *cluster.View {
+	t.Helper()
+	var shares []Share
+	if limit > 0 {
+		shares = append(shares, Share{"a", "h:1", 0, limit - 1})
+	}
+	if limit < slots.Count {
+		shares = append(shares, Share{"b", "h:2", limit, slots.Count - 1})
+	}
+	return View(t, shares...)
+}
+
+// Equal is the view in which these servers have equal shares, in this order.
+func Equal(t testing.TB, owners ...string) *cluster.View {
+	t.Helper()
+	var shares []Share
+	for i, id := range owners {
+		shares = append(shares, Share{id, "h:1", i * slots.Count / len(owners), (i+1)*slots.Count/len(owners) - 1})
+	}
+	return View(t, shares...)
+}
