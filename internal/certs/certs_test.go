@@ -5,12 +5,12 @@ import (
 	"crypto/x509"
 	"errors"
 	"math/big"
-	"net"
 	"os"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/lockproxy/lockproxy/internal/conntest"
 	"github.com/lockproxy/lockproxy/internal/redistest"
 )
 
@@ -18,22 +18,7 @@ import (
 // until the test ends.
 func handshake(t *testing.T, server, client *tls.Config) (serverSide, clientSide *tls.Conn, err error) {
 	t.Helper()
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer ln.Close()
-	accepted := make(chan net.Conn, 1)
-	go func() {
-		nc, _ := ln.Accept()
-		accepted <- nc
-	}()
-	nc, err := net.Dial("tcp", ln.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
-	peer := <-accepted
-	t.Cleanup(func() { nc.Close(); peer.Close() })
+	peer, nc := conntest.TCP(t)
 	deadline := time.Now().Add(10 * time.Second)
 	_, _ = nc.SetDeadline(deadline), peer.SetDeadline(deadline)
 	serverSide, clientSide = tls.Server(peer, server), tls.Client(nc, client)

@@ -4,35 +4,13 @@ import (
 	"errors"
 	"io"
 	"net"
-	"path/filepath"
 	"runtime"
 	"syscall"
 	"testing"
 	"time"
-)
 
-// ends are the two ends of a connection.
-func ends(t *testing.T, network string) (own, other net.Conn) {
-	t.Helper()
-	addr := "127.0.0.1:0"
-	if network == "unix" {
-		addr = filepath.Join(t.TempDir(), "s")
-	}
-	l, err := net.Listen(network, addr)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	if other, err = net.Dial(network, l.Addr().String()); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = other.Close() })
-	if own, err = l.Accept(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = own.Close() })
-	return own, other
-}
+	"github.com/lockproxy/lockproxy/internal/conntest"
+)
 
 // ran waits for Run.
 func ran(t *testing.T, r *Reader, handle func(b []byte) bool) error {
@@ -52,7 +30,7 @@ func ran(t *testing.T, r *Reader, handle func(b []byte) bool) error {
 func TestTheEndThatComesWithBytesIsSeen(t *testing.T) {
 	for _, network := range []string{"tcp", "unix"} {
 		for _, size := range []int{1, 2, 16} {
-			own, other := ends(t, network)
+			own, other := conntest.New(t, network)
 			if _, err := other.Write([]byte("a")); err != nil {
 				t.Fatal(err)
 			}
@@ -76,7 +54,7 @@ func TestTheEndThatComesWithBytesIsSeen(t *testing.T) {
 
 // A client that is killed with unread replies ends its connection with a reset.
 func TestAResetThatComesWithBytesIsSeen(t *testing.T) {
-	own, other := ends(t, "tcp")
+	own, other := conntest.New(t, "tcp")
 	if _, err := other.Write([]byte("a")); err != nil {
 		t.Fatal(err)
 	}
@@ -98,7 +76,7 @@ func TestAResetThatComesWithBytesIsSeen(t *testing.T) {
 func TestBytesAreReadAsTheyCome(t *testing.T) {
 	const rounds = 1000
 	for _, network := range []string{"tcp", "unix"} {
-		own, other := ends(t, network)
+		own, other := conntest.New(t, network)
 		r, ten, n := NewReader(own, Space(4)), make([]byte, 10), 0
 		if _, err := other.Write(ten); err != nil {
 			t.Fatal(err)
@@ -123,7 +101,7 @@ func TestBytesAreReadAsTheyCome(t *testing.T) {
 
 // A session that is being read may end its connection.
 func TestShutDoesNotWaitForTheReader(t *testing.T) {
-	own, other := ends(t, "tcp")
+	own, other := conntest.New(t, "tcp")
 	r := NewReader(own, Space(4))
 	if _, err := other.Write([]byte("x")); err != nil {
 		t.Fatal(err)

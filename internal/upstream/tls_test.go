@@ -4,11 +4,11 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
-	"net"
 	"syscall"
 	"testing"
 	"time"
 
+	"github.com/lockproxy/lockproxy/internal/conntest"
 	"github.com/lockproxy/lockproxy/internal/redistest"
 	"github.com/lockproxy/lockproxy/internal/upstream/dial"
 	"github.com/lockproxy/lockproxy/internal/upstream/stream"
@@ -93,22 +93,7 @@ func TestTLSConfigIsAskedForEachConnection(t *testing.T) {
 
 // Bytes that the kernel still has must not reach a Redis whose answer nobody waits for.
 func TestGivenUpTLSConnectionIsReset(t *testing.T) {
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer ln.Close()
-	accepted := make(chan net.Conn, 1)
-	go func() {
-		nc, _ := ln.Accept()
-		accepted <- nc
-	}()
-	nc, err := net.Dial("tcp", ln.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
-	peer := <-accepted
-	defer peer.Close()
+	peer, nc := conntest.TCP(t)
 	dial.Abort(tls.Client(nc, &tls.Config{}))
 	if err := peer.SetReadDeadline(time.Now().Add(10 * time.Second)); err != nil {
 		t.Fatal(err)

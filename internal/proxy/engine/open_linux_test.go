@@ -1,13 +1,13 @@
 package engine
 
 import (
-	"net"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"go.uber.org/zap"
 
+	"github.com/lockproxy/lockproxy/internal/conntest"
 	"github.com/lockproxy/lockproxy/internal/proxy/tasks"
 )
 
@@ -83,7 +83,7 @@ func TestHangupOfAClientThatIsBeingRead(t *testing.T) {
 	for _, kind := range []string{Goroutine, Epoll} {
 		t.Run(kind, func(t *testing.T) {
 			e := running(t, kind)
-			own, other := pair(t)
+			own, other := conntest.TCP(t)
 			s, closed := &leaver{}, make(chan struct{})
 			err := e.Adopt(Arrival{
 				Conn: own,
@@ -114,23 +114,4 @@ func TestHangupOfAClientThatIsBeingRead(t *testing.T) {
 			}
 		})
 	}
-}
-
-// pair is a connection.
-func pair(t *testing.T) (own, other net.Conn) {
-	t.Helper()
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = ln.Close() }()
-	if other, err = net.Dial("tcp", ln.Addr().String()); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = other.Close() })
-	if own, err = ln.Accept(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = own.Close() })
-	return own, other
 }

@@ -5,6 +5,8 @@ import (
 	"net"
 	"testing"
 	"time"
+
+	"github.com/lockproxy/lockproxy/internal/conntest"
 )
 
 // flood is a session whose client is owed bytes without end.
@@ -27,15 +29,7 @@ func (f *flood) NextWrite(done []byte) ([]byte, bool) {
 // flooded connects a client that reads whatever comes, and returns the other end. It takes more than turn at once.
 func flooded(t *testing.T) *net.TCPConn {
 	t.Helper()
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = ln.Close() }()
-	client, err := net.Dial("tcp", ln.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
+	own, client := conntest.TCP(t)
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -45,12 +39,7 @@ func flooded(t *testing.T) *net.TCPConn {
 		_ = client.Close()
 		<-done
 	})
-	nc, err := ln.Accept()
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = nc.Close() })
-	return nc.(*net.TCPConn)
+	return own
 }
 
 // A client that takes all that it is sent does not keep an event loop to itself.

@@ -18,6 +18,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/lockproxy/lockproxy/internal/conntest"
 	"github.com/lockproxy/lockproxy/internal/direct"
 	"github.com/lockproxy/lockproxy/internal/proxy/tasks"
 )
@@ -60,37 +61,20 @@ func config(t *testing.T) (*key, *tls.Config) {
 	return k, &tls.Config{Certificates: []tls.Certificate{{Certificate: [][]byte{der}, PrivateKey: k}}}
 }
 
-// accepted are the two ends of a connection by TCP.
-func accepted(t *testing.T, ln net.Listener) (server, client net.Conn) {
+// accepted are the two ends of a connection.
+func accepted(t *testing.T) (server, client net.Conn) {
 	t.Helper()
-	client, err := net.Dial("tcp", ln.Addr().String())
-	if err == nil {
-		server, err = ln.Accept()
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _, _ = client.Close(), server.Close() })
+	server, client = conntest.New(t, "tcp")
 	_, _ = client.SetDeadline(time.Now().Add(patience)), server.SetDeadline(time.Now().Add(patience))
 	return server, client
 }
 
-func listen(t *testing.T) net.Listener {
-	t.Helper()
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = ln.Close() })
-	return ln
-}
-
 func TestFewHandshakesComputeAtATime(t *testing.T) {
 	k, cfg := config(t)
-	ln, turns := listen(t), make(tasks.Turns, 2)
+	turns := make(tasks.Turns, 2)
 	var wg sync.WaitGroup
 	for range 16 {
-		server, client := accepted(t, ln)
+		server, client := accepted(t)
 		wg.Go(func() {
 			if _, err := Server(turns, server, nil, time.Now().Add(patience), cfg); err != nil {
 				t.Error(err)
@@ -114,11 +98,11 @@ func TestFewHandshakesComputeAtATime(t *testing.T) {
 // Some of the clients send nothing, others no answer to the proxy's part.
 func TestSlowClientsTakeNoTurn(t *testing.T) {
 	_, cfg := config(t)
-	ln, turns := listen(t), make(tasks.Turns, 1)
+	turns := make(tasks.Turns, 1)
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	for i := range 8 {
-		server, client := accepted(t, ln)
+		server, client := accepted(t)
 		wg.Go(func() { _, _ = Server(turns, server, nil, time.Now().Add(patience), cfg) })
 		defer client.Close()
 		if i%2 == 0 {
@@ -129,7 +113,7 @@ func TestSlowClientsTakeNoTurn(t *testing.T) {
 		helloOnly := &tls.Config{InsecureSkipVerify: true, VerifyConnection: func(tls.ConnectionState) error { <-release; return nil }}
 		go func() { _ = tls.Client(client, helloOnly).Handshake() }()
 	}
-	server, client := accepted(t, ln)
+	server, client := accepted(t)
 	wg.Go(func() {
 		secure, err := Server(turns, server, []byte("\x16"), time.Now().Add(patience), cfg)
 		if err != nil {
@@ -164,7 +148,7 @@ func TestHandshakeWithoutATurnFails(t *testing.T) {
 	_, cfg := config(t)
 	turns := make(tasks.Turns, 1)
 	turns <- struct{}{}
-	server, _ := accepted(t, listen(t))
+	server, _ := accepted(t)
 	if _, err := Server(turns, server, nil, time.Now(), cfg); !errors.Is(err, os.ErrDeadlineExceeded) {
 		t.Errorf("%v", err)
 	}
@@ -189,7 +173,7 @@ func (d *delayed) Write(b []byte) (int, error) {
 func TestRecordsThatHaveNotBeenReadAreHeld(t *testing.T) {
 	_, cfg := config(t)
 	for _, version := range []uint16{tls.VersionTLS12, tls.VersionTLS13} {
-		server, client := accepted(t, listen(t))
+		server, client := accepted(t)
 		d := &delayed{Conn: client}
 		held := new(bytes.Buffer)
 		own := tls.Client(d, &tls.Config{InsecureSkipVerify: true, MaxVersion: version, DynamicRecordSizingDisabled: true, VerifyConnection: func(tls.ConnectionState) error {

@@ -10,6 +10,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/lockproxy/lockproxy/internal/conntest"
 	"github.com/lockproxy/lockproxy/internal/direct"
 )
 
@@ -35,21 +36,8 @@ func (ended) Write(func(fd uintptr) bool) error       { return net.ErrClosed }
 // lazyOn is an open stream whose writer is asleep, and the two ends of its connection.
 func lazyOn(t *testing.T, before func()) (s *Stream, redis net.Conn) {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	own, err := net.Dial("tcp", l.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = own.Close() })
-	if redis, err = l.Accept(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = redis.Close() })
-	raw, err := own.(*net.TCPConn).SyscallConn()
+	redis, own := conntest.TCP(t)
+	raw, err := own.SyscallConn()
 	if err != nil {
 		t.Fatal(err)
 	}
