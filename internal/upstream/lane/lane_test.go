@@ -154,7 +154,18 @@ func send(l *Lane, args ...string) (outcome func() string) {
 
 func await(t *testing.T, what string, outcome func() string, want string) {
 	t.Helper()
+	defer func() {
+		if t.Failed() {
+			t.Logf("%s: it is %q, want %q", what, outcome(), want)
+		}
+	}()
 	redistest.Eventually(t, 10*time.Second, what, func() bool { return outcome() == want })
+}
+
+// awaitWritten waits until the socket has taken the lane's requests. Their outcome is in doubt from then on.
+func awaitWritten(t *testing.T, l *Lane) {
+	t.Helper()
+	redistest.Eventually(t, 10*time.Second, "the requests are written", func() bool { appended, written := l.Progress(); return appended == written })
 }
 
 func TestALaneReconnectsAndTellsItsOwner(t *testing.T) {
@@ -169,6 +180,7 @@ func TestALaneReconnectsAndTellsItsOwner(t *testing.T) {
 	s.mu.Unlock()
 	srv.Pause()
 	inFlight := send(l, "INCR", "n")
+	awaitWritten(t, l) // else it may be unsent
 	srv.Kill()
 	await(t, "the loss", inFlight, "sent ")
 	await(t, "a refusal", func() string { return s.events() }, "connected, lost, failed")
@@ -261,7 +273,7 @@ func TestALaneThatLeavesTakesNoMoreRequests(t *testing.T) {
 	await(t, "an answer", send(l, "PING"), "+PONG\r\n")
 	srv.Pause()
 	before := send(l, "INCR", "n")
-	redistest.Eventually(t, 10*time.Second, "the request is written", func() bool { appended, written := l.Progress(); return appended == written })
+	awaitWritten(t, l)
 	leaver, ok := l.Leaver(func(net.Conn) bool { return true })
 	if !ok || leaver.Leave() {
 		t.Fatal("a request is on its way")
