@@ -169,6 +169,7 @@ func TestLaneReconnectsAndNeverSendsTwice(t *testing.T) {
 	if err := l.Append(resp.AppendCommand(nil, "INCR", "n"), a, 0, 1); err != nil {
 		t.Fatal(err)
 	}
+	redistest.Eventually(t, 10*time.Second, "the command is written", func() bool { appended, written := l.Progress(); return appended == written })
 	r.Kill()
 	if got, want := a.next(t), "lost sent=true"; got != want {
 		t.Errorf("a command in flight at a crash = %q, want %q", got, want)
