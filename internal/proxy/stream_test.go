@@ -6,6 +6,7 @@ import (
 	"io"
 	"math/rand/v2"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -150,6 +151,42 @@ func TestLargeCommandWithoutAPin(t *testing.T) {
 		holder.script("DISCARD", "+OK")
 		redistest.Eventually(t, patience, "the pin to be given back", func() bool { return len(srv.Stats().PinReasons) == 0 })
 		c.script("MULTI", "+OK", "DISCARD", "+OK")
+	}
+}
+
+// Large commands wait for a connection. Their clients have announced more than the memory of all, and sent little of it. None is closed.
+func TestAnnouncedBytesTakeLittleMemory(t *testing.T) {
+	const waiters, n, begun = 8, 5 << 20, 64 << 10
+	redis := redistest.Start(t)
+	for _, engine := range engineNames() {
+		srv := startProxy(t, redis, small, func(o *Options) { o.Engine, o.Upstream.MaxPins, o.Upstream.PinWait = engine, 1, time.Minute })
+		holder := dialClient(t, address(srv))
+		holder.script("MULTI", "+OK")
+		var all [waiters]*peer
+		for i := range all {
+			p := dialClient(t, address(srv))
+			p.script("PING", "+PONG") // it is admitted
+			p.raw(fmt.Sprintf("*3\r\n$3\r\nSET\r\n$1\r\n%d\r\n$%d\r\n%s", i, n, strings.Repeat("x", begun)))
+			redistest.Eventually(t, patience, "all that has been sent to be held", func() bool { return measured(srv) >= (i+1)*begun })
+			all[i] = p
+		}
+		if got, most := measured(srv), int(srv.shared.Budget.Limit()/2); got > most {
+			t.Errorf("%s: %d bytes are taken for %d, want at most %d", engine, got, waiters*begun, most)
+		}
+		holder.script("DISCARD", "+OK")
+		var running sync.WaitGroup
+		for i, p := range all {
+			running.Go(func() {
+				p.raw(strings.Repeat("x", n-begun) + "\r\n")
+				if got, err := p.frame(); got != "+OK\r\n" {
+					t.Errorf("%s: SET of client %d = %q, %v", engine, i, got, err)
+				}
+			})
+		}
+		running.Wait()
+		if n := srv.Stats().Closed["memory_limit"]; n > 0 {
+			t.Errorf("%s: %d clients have been closed", engine, n)
+		}
 	}
 }
 

@@ -1,6 +1,7 @@
 package session
 
 import (
+	"github.com/lockproxy/lockproxy/internal/buffers"
 	"github.com/lockproxy/lockproxy/internal/proxy/budget"
 	"github.com/lockproxy/lockproxy/internal/proxy/command"
 	"github.com/lockproxy/lockproxy/internal/proxy/meter"
@@ -37,11 +38,11 @@ func (i *input) feed(b []byte) (alive, more, output bool) {
 	switch {
 	case s.over() || i.eof: // no further command runs
 	case i.in.Len() > 0:
-		i.in.Append(b, i.guard.Need())
+		i.hold(b)
 		i.advance()
 	default:
 		if n := i.consume(b); n < len(b) && !s.over() {
-			i.in.Append(b[n:], i.guard.Need())
+			i.hold(b[n:])
 		}
 	}
 	if i.in.Len() > s.proxy.Limits().Query && !i.pausesAtQuery() {
@@ -50,6 +51,11 @@ func (i *input) feed(b []byte) (alive, more, output bool) {
 	}
 	i.paused = !s.ended && i.hasEnough()
 	return alive, more, output
+}
+
+// hold keeps bytes that cannot be sent on yet. What a client only announces takes no more of the memory of all than the client may be read ahead.
+func (i *input) hold(b []byte) {
+	i.in.Append(b, min(i.guard.Need(), i.s.proxy.Budget.Allowance(buffers.Large)))
 }
 
 // contain ends the session if it panics.
