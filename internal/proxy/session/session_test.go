@@ -62,7 +62,7 @@ func (h *hand) Drive(nc net.Conn, stop <-chan struct{}) error {
 // byHand returns a session whose client and lane are the test.
 func byHand(t *testing.T, limits shared.Limits) (*Session, *hand) {
 	t.Helper()
-	socket := greeter(t)
+	socket := greeter(t, "-ERR refused\r\n")
 	e := testEnv(t, "unix:"+socket, limits)
 	up := e.Upstream
 	h := &hand{driving: make(chan struct{}), socket: socket}
@@ -94,8 +94,8 @@ func testEnv(tb testing.TB, addr string, limits shared.Limits) *shared.Proxy {
 	return &shared.Proxy{Settings: shared.Settings{Limits: limits, ClientAuth: shared.AuthUpstream, Logger: zap.NewNop()}, Upstream: up, Budget: budget.New(1<<30, nil)}
 }
 
-// greeter accepts connections and answers their handshakes, and refuses everything else.
-func greeter(t *testing.T) string {
+// greeter accepts connections and answers their handshakes. The rest of what it reads it answers with other.
+func greeter(t *testing.T, other string) string {
 	t.Helper()
 	addr := filepath.Join(t.TempDir(), "s")
 	ln, err := net.Listen("unix", addr)
@@ -119,7 +119,7 @@ func greeter(t *testing.T) string {
 					if _, err := nc.Write([]byte(answer)); err != nil {
 						return
 					}
-					answer = "-ERR refused\r\n"
+					answer = other
 				}
 			})
 		}
