@@ -72,6 +72,7 @@ func (c *Connections) Track(nc net.Conn, state http.ConnState) {
 		}
 		if len(c.all) >= c.Most && !c.evictLocked() {
 			_ = nc.Close() // the server notices, and reports StateClosed
+			return         // no later one may take its place
 		}
 		c.all[nc] = false
 		c.idle = append(c.idle, nc)
