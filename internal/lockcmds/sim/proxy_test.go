@@ -27,11 +27,12 @@ type proxy struct {
 	link   *link
 	lane   *road
 
-	view   []*server     // by slot: the servers that count, as far as the proxy knows
-	sawAt  time.Duration // when the view changed last
-	blind  time.Duration // until then it learns of no change
-	asking bool          // it asks for the view
-	then   []func()      // when the view is known
+	view   []*server                 // by slot: the servers that count, as far as the proxy knows
+	leftAt map[*server]time.Duration // when each server left the view last
+	sawAt  time.Duration             // when the view changed last
+	blind  time.Duration             // until then it learns of no change
+	asking bool                      // it asks for the view
+	then   []func()                  // when the view is known
 
 	waiting     atomic.Int64
 	killed      bool
@@ -44,7 +45,7 @@ func (p *proxy) String() string { return p.name }
 
 func (w *world) newProxy() *proxy {
 	w.born++
-	p := &proxy{w: w, uuid: uuidOf(w.born), name: fmt.Sprintf("p%d", w.born)}
+	p := &proxy{w: w, uuid: uuidOf(w.born), name: fmt.Sprintf("p%d", w.born), leftAt: map[*server]time.Duration{}}
 	for i := range w.slots {
 		p.view = append(p.view, w.slots[i].shard.primary)
 	}

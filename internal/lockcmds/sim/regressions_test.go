@@ -21,6 +21,22 @@ func overOlderGrant(last string) *plan {
 	}
 }
 
+// twiceAway is a plan in which a server has no slots, some again, and none again, while clients send it commands.
+func twiceAway() *plan {
+	p := &plan{
+		proxies: 1, clients: 8, shape: cluster, replicas: 2, smooth: true,
+		actions: []action{
+			{at: 10 * ms, kind: "fail over", line: "a"},
+			{at: 60 * ms, kind: "fail over", line: "a"},
+			{at: 95 * ms, kind: "fail over", line: "a"},
+		},
+	}
+	for i := range 80 {
+		p.actions = append(p.actions, action{at: 95*ms + time.Duration(i)*ms/4, kind: "send", who: i % 8, line: "UNLOCK a"})
+	}
+	return p
+}
+
 // regressions are the smallest plans of histories that broke a rule once.
 var regressions = map[string]*plan{
 	"a lease that ran out while a free lock was kept let the next fair waiter sleep": {
@@ -154,6 +170,7 @@ var regressions = map[string]*plan{
 			{at: 2001600 * time.Microsecond, kind: "fail over", line: "a"},
 		},
 	},
+	"a server that left twice had the time for its replies once": twiceAway(),
 	"a re-entry was refused because its own lease was over, while its hash slot was being moved": {
 		proxies: 1, clients: 1, shape: cluster, replicas: 2, strict: true, smooth: true,
 		actions: []action{

@@ -321,10 +321,16 @@ func (p *proxy) see() {
 	}
 	w.note("%s: sees %v", p, p.view)
 	p.link.rehome()
-	left = slices.DeleteFunc(left, func(s *server) bool { return slices.Contains(p.view, s) }) // if it leaves later, it has its farewell then
+	left = slices.DeleteFunc(left, func(s *server) bool { return slices.Contains(p.view, s) })
+	for _, s := range left {
+		p.leftAt[s] = w.now
+	}
 	w.in(farewell, p, func() {
 		for _, s := range left {
 			if slices.Contains(p.view, s) || s.shard.primary == s { // it has other slots, or gets some
+				continue
+			}
+			if w.now < p.leftAt[s]+farewell { // it was back, and has left again
 				continue
 			}
 			s.subs.drop(p.link)
