@@ -1,0 +1,212 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/lockproxy/lockproxy/internal/cli/client"
+	"github.com/lockproxy/lockproxy/internal/cli/holder"
+	"github.com/lockproxy/lockproxy/internal/cli/stub"
+	"github.com/lockproxy/lockproxy/internal/cli/tenure"
+	"github.com/lockproxy/lockproxy/internal/resp"
+)
+
+// ran is the outcome of a subcommand.
+func ran(t *testing.T, args ...string) (code int, out, complaints string) {
+	t.Helper()
+	var stdout, stderr bytes.Buffer
+	code = Run(t.Context(), args, &stdout, &stderr)
+	return code, stdout.String(), stderr.String()
+}
+
+// The answers of both protocol versions, as a proxy gives them.
+const (
+	map3 = "%5\r\n+owner\r\n$2\r\n\x1bo\r\n+holds\r\n:2\r\n+ttl-ms\r\n:1500\r\n+fence\r\n:0\r\n+local-waiters\r\n:3"
+	map2 = "*8\r\n$3\r\nkey\r\n$1\r\nk\r\n$5\r\nowner\r\n$1\r\no\r\n$5\r\nfence\r\n:7\r\n$3\r\nnew\r\n$1\r\nx"
+)
+
+func TestAnswersAsTextAndAsJSON(t *testing.T) {
+	for _, test := range []struct {
+		args   string
+		answer string
+		asked  string
+		code   int
+		out    string // "…" stands for anything
+	}{
+		{"info k", map3, "LOCKINFO k", ExitOK, "owner    \"\\x1bo\"\nholds    2\nlease    1.5s\nfence    -\nwaiters  3\n"},
+		{"info k --json", map2, "LOCKINFO k", ExitOK, "{\n  \"key\": \"k\",\n  \"owner\": \"o\",…\"fence\": 7,…}\n"},
+		{"info k", "_", "LOCKINFO k", ExitNo, "free\n"},
+		{"info k --json", "*-1", "LOCKINFO k", ExitNo, "null\n"},
+		{"info k", "-NOPERM x", "LOCKINFO k", ExitUnreachable, ""},
+		{"locks", "*1\r\n" + map2, "LOCKLIST", ExitOK, "KEY  OWNER  HOLDS  LEASE  FENCE  WAITERS  CLIENT  NAME\nk    o      0      0s     7      0…\n"},
+		{"locks --match a* --count 5 --json", "*0", "LOCKLIST MATCH a* COUNT 5", ExitOK, "[]\n"},
+		{"unlock k", ":1", "FORCEUNLOCK k", ExitOK, "unlocked\n"},
+		{"unlock k", ":0", "FORCEUNLOCK k", ExitNo, "free\n"},
+		{"unlock k --owner o", ":1", "UNLOCK k OWNER o", ExitOK, "unlocked\n"},
+		{"unlock k --owner o", ":0", "UNLOCK k OWNER o", ExitOK, "one hold released, still held\n"},
+		{"unlock k --owner o --json", ":0", "UNLOCK k OWNER o", ExitOK, "{\n  \"key\": \"k\",\n  \"unlocked\": false\n}\n"},
+		{"unlock k --owner o", "-NOTHELD x", "UNLOCK k OWNER o", ExitNo, ""},
+		{"unlock k --owner o", "-LOSTLEASE x", "UNLOCK k OWNER o", ExitNo, ""},
+		{"unlock k", "-NOUPSTREAM x", "FORCEUNLOCK k", ExitUnreachable, ""},
+		{"unlock k", "", "FORCEUNLOCK k", ExitUnreachable, ""},
+	} {
+		proxy := stub.Start(t, test.answer)
+		code, out, complaints := ran(t, append(strings.Fields(test.args), "-u", proxy.Addr)...)
+		proxy.Want(t, test.asked)
+		parts := strings.Split(test.out, "…")
+		at := 0
+		for _, part := range parts {
+			n := strings.Index(out[at:], part)
+			if n < 0 || at == 0 && n > 0 {
+				t.Errorf("%s: %q, want %q", test.args, out, test.out)
+				break
+			}
+			at += n + len(part)
+		}
+		if code != test.code || at != len(out) {
+			t.Errorf("%s, answer %q: exit code %d, want %d; %q behind what is wanted", test.args, test.answer, code, test.code, out[min(at, len(out)):])
+		}
+		if (complaints != "") != (test.out == "") {
+			t.Errorf("%s: complaints %q", test.args, complaints)
+		}
+	}
+}
+
+// What is wrong before the proxy is asked has exit codes of its own, and no lock is taken.
+func TestExecRefusesBeforeItAsks(t *testing.T) {
+	plainFile := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(plainFile, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for args, want := range map[string]int{
+		"exec k --":                          ExitUsage,
+		"exec  k -- true":                    ExitUsage, // the name of the lock is empty
+		"exec --lease 999ms k -- true":       ExitUsage,
+		"exec --wait -1s k -- true":          ExitUsage,
+		"exec --max-hold -1s k -- true":      ExitUsage,
+		"exec --nosuch k -- true":            ExitUsage,
+		"exec k -- " + plainFile:             ExitNoExec,
+		"exec k -- " + plainFile + ".nosuch": ExitNotFound,
+		"exec k -- nosuch-command":           ExitNotFound,
+	} {
+		proxy := stub.Start(t)
+		words := strings.Split(args, " ")
+		words = append([]string{words[0], "-u", proxy.Addr}, words[1:]...)
+		if code, _, complaints := ran(t, words...); code != want || complaints == "" {
+			t.Errorf("%q: exit code %d, want %d: %q", words, code, want, complaints)
+		}
+		proxy.Want(t)
+	}
+}
+
+// A request that may succeed later is repeated. Others end at once.
+func TestAwaitingALock(t *testing.T) {
+	const ask, extend = "LOCK k OWNER o GRACE 5000", "EXTENDLOCK k PX 5000 OWNER o"
+	for _, test := range []struct {
+		answers []string
+		asked   []string
+		want    error
+	}{
+		{[]string{":7", ":1"}, []string{ask, extend}, nil},
+		{[]string{"_"}, []string{ask}, holder.ErrBusy},
+		{[]string{"-NOPERM x"}, []string{ask}, client.Error("NOPERM x")},
+		{[]string{"-OVERLOADED x", ":7", ":1"}, []string{ask, ask, extend}, nil},
+		{[]string{"", "_"}, []string{ask, ask}, holder.ErrBusy},                         // the proxy has gone away, and is back
+		{[]string{":7", "-NOTHELD x", "_"}, []string{ask, extend, ask}, holder.ErrBusy}, // taken away at once
+	} {
+		proxy := stub.Start(t, test.answers...)
+		target, err := client.Parse(proxy.Addr)
+		if err != nil {
+			t.Fatal(err)
+		}
+		h := holder.New(target, "k", 5*time.Second)
+		h.Owner = "o"
+		_, err = (&execCommand{}).await(t.Context(), h)
+		if !errors.Is(err, test.want) {
+			t.Errorf("%q: %v, want %v", test.answers, err, test.want)
+		}
+		proxy.Want(t, test.asked...)
+		h.Disconnect()
+	}
+}
+
+// A wait that has begun ends with its context, not only with an answer.
+func TestAwaitingEndsWithItsContext(t *testing.T) {
+	proxy := stub.Start(t, "-LOADING x")
+	target, err := client.Parse(proxy.Addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	why := errors.New("why")
+	h := holder.New(target, "k", 5*time.Second)
+	defer h.Disconnect()
+	if err := h.Connect(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeoutCause(t.Context(), awayPause/2, why)
+	defer cancel()
+	if _, err := (&execCommand{}).await(ctx, h); !errors.Is(err, why) {
+		t.Errorf("the error is %v", err)
+	}
+}
+
+func TestThePasswordOfAFile(t *testing.T) {
+	for content, want := range map[string]string{"pw": "pw", "pw\n": "pw", "pw\r\n": "pw", "pw\n\n": "pw\n", " pw ": " pw ", "": ""} {
+		file := filepath.Join(t.TempDir(), "password")
+		if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if target, err := (connection{URL: "redis://u@h", PasswordFile: file}).target(); err != nil || target.Password != want || target.User != "u" {
+			t.Errorf("%q: %+v, %v", content, target, err)
+		}
+	}
+	if _, err := (connection{URL: "redis://h", PasswordFile: "/nosuch"}).target(); err == nil {
+		t.Error("a missing file is no error")
+	}
+}
+
+// Only the push about the holder's own grant is a loss. Its fence comes in either form.
+func TestOnlyThePushAboutTheOwnGrantIsALoss(t *testing.T) {
+	for push, lost := range map[string]bool{
+		">4\r\n+lock-lost\r\n+k\r\n:7\r\n+taken\r\n": true,
+		">3\r\n+lock-lost\r\n+k\r\n$1\r\n7\r\n":      true,
+		">3\r\n+lock-lost\r\n+k\r\n:6\r\n":           false,
+		">3\r\n+lock-lost\r\n+k\r\n+x\r\n":           false,
+		">3\r\n+lock-lost\r\n+j\r\n:7\r\n":           false,
+		">3\r\n+message\r\n+k\r\n:7\r\n":             false,
+		">2\r\n+lock-lost\r\n+k\r\n":                 false,
+	} {
+		v, _, err := resp.Decode([]byte(push))
+		if err != nil {
+			t.Fatal(err)
+		}
+		now := time.Now()
+		r := &runner{holder: &holder.Holder{Key: "k", Fence: 7}, tenure: tenure.New(tenure.Config{Lease: time.Minute}, now), began: now, lease: time.Minute}
+		r.confirm(now)
+		r.pushed(v)
+		r.tenure.Step(now)
+		if got := r.tenure.Reason() == tenure.Taken; got != lost || (r.until.Load() == 0) != lost {
+			t.Errorf("%q: lost %v, certain until %d", push, got, r.until.Load())
+		}
+	}
+}
+
+func TestTheHelpAndTheList(t *testing.T) {
+	if code, out, _ := ran(t, "exec", "--help"); code != ExitOK || !strings.Contains(out, "75") {
+		t.Errorf("exit code %d: %q", code, out)
+	}
+	for _, sub := range Subcommands() {
+		if !Is([]string{sub.Name}) || sub.Name == guardName || sub.Help == "" {
+			t.Errorf("%+v", sub)
+		}
+	}
+	if Is(nil) || Is([]string{"--config"}) || !Is([]string{guardName}) {
+		t.Error("not only subcommands are some")
+	}
+}
