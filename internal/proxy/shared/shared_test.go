@@ -1,0 +1,180 @@
+package shared
+
+import (
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
+
+	"github.com/lockproxy/lockproxy/internal/logging"
+	"github.com/lockproxy/lockproxy/internal/proxy/budget"
+	"github.com/lockproxy/lockproxy/internal/upstream"
+)
+
+// logged returns a proxy without connections, and its log.
+func logged(t *testing.T) (*Proxy, *observer.ObservedLogs) {
+	t.Helper()
+	core, entries := observer.New(zap.DebugLevel)
+	log := zap.New(core)
+	p := &Proxy{Settings: Settings{Logger: log}, Budget: budget.New(100, nil), Entries: NewEntries(log)}
+	t.Cleanup(p.Entries.Flush)
+	return p, entries
+}
+
+func TestLimitsChangeForAllSessions(t *testing.T) {
+	p, _ := logged(t)
+	p.Settings.Limits.Query = 1
+	if got := p.Limits().Query; got != 1 {
+		t.Errorf("the limit is %d", got)
+	}
+	p.SetLimits(Limits{Query: 2})
+	if got := p.Limits().Query; got != 2 {
+		t.Errorf("the limit is %d after the change", got)
+	}
+}
+
+// Each limit has a counter of its own, and an entry with its setting.
+func TestLimitsAreCountedAndLogged(t *testing.T) {
+	p, entries := logged(t)
+	c := &p.Counters
+	for _, test := range []struct {
+		limit   string
+		reach   func()
+		counter *atomic.Int64
+	}{
+		{"max-clients", func() { p.TooManyClients("c") }, &c.Rejected},
+		{"client-query-limit", func() { p.QueryLimit("c", 7) }, &c.QueryLimit},
+		{"client-output-limit", func() { p.OutputLimit("c", 7) }, &c.OutputLimit},
+		{"large-command-timeout", func() { p.SlowCommand("c", 7) }, &c.SlowCommands},
+		{"max-memory", func() { p.MemoryLimit("c", 7) }, &c.MemoryLimit},
+	} {
+		if test.reach(); test.counter.Load() != 1 {
+			t.Errorf("%s is counted %d times", test.limit, test.counter.Load())
+		}
+		found := entries.FilterMessage("limit reached: client closed").FilterField(zap.String("limit", test.limit)).FilterField(zap.String("client", "c")).All()
+		if len(found) != 1 || found[0].Level != logging.Audit {
+			t.Errorf("%s: the log has %v", test.limit, found)
+		}
+	}
+	for range 2 * EntriesLogged {
+		p.QueryLimit("other", 7)
+	}
+	if n := entries.FilterField(zap.String("client", "other")).Len(); n >= EntriesLogged {
+		t.Errorf("a flood has %d entries", n)
+	}
+}
+
+// The reply names the setting that an operator would change.
+func TestTheReplyWithoutAConnectionNamesTheSetting(t *testing.T) {
+	p, entries := logged(t)
+	for setting, why := range map[string]error{
+		"max-pins": upstream.ErrPins, "max-pins-per-address": fmt.Errorf("so: %w", upstream.ErrPinShare), "max-logins": ErrLogins,
+	} {
+		want := "-OVERLOADED " + why.Error() + " (" + setting + "), nothing was sent\r\n"
+		if got := string(p.NoPinFree(why, "c")); got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+		if entries.FilterField(zap.String("limit", setting)).Len() != 1 {
+			t.Errorf("%s: no entry", setting)
+		}
+	}
+	p.WaitRefused("", "c")
+	p.WaitRefused("max-waiters", "c")
+	if n := entries.FilterMessage("limit reached: command refused").Len(); n != 4 {
+		t.Errorf("%d entries, want 4", n)
+	}
+}
+
+// Whatever becomes of the work, the session that waits for it is told.
+func TestWorkAsideIsDoneOrBroken(t *testing.T) {
+	p, entries := logged(t)
+	told := make(chan string, 10)
+	aside := func(work func()) string {
+		p.Aside("c", func() {
+			work()
+			told <- "done"
+		}, func() { told <- "broken" })
+		select {
+		case outcome := <-told:
+			return outcome
+		case <-time.After(10 * time.Second):
+			return "not told"
+		}
+	}
+	if got := aside(func() {}); got != "done" {
+		t.Errorf("the work is %s", got)
+	}
+	if got := aside(func() { panic("on purpose") }); got != "broken" {
+		t.Errorf("work that panics is %s", got)
+	}
+	p.Inquiries.Wait()
+	if got := aside(func() { t.Error("it runs after the end") }); got != "broken" {
+		t.Errorf("work after the end is %s", got)
+	}
+	if len(told) > 0 || p.Counters.Panics.Load() != 1 {
+		t.Errorf("%d more outcomes, %d panics", len(told), p.Counters.Panics.Load())
+	}
+	found := entries.FilterMessage("BUG: panic in a session").All()
+	if len(found) != 1 || !strings.Contains(found[0].ContextMap()["stack"].(string), "shared_test.go") {
+		t.Errorf("the log has %v", found)
+	}
+}
+
+func TestTheFirstIdentity(t *testing.T) {
+	up, err := upstream.New(upstream.Options{Addr: "127.0.0.1:1", User: "own", Password: "pw"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, _ := logged(t)
+	p.Upstream = up
+	for auth, want := range map[string]upstream.Identity{AuthUpstream: {Proto: 2}, AuthProxy: up.Own(), AuthNone: up.Own()} {
+		p.Settings.ClientAuth = auth
+		if got := p.FirstIdentity(); got != want {
+			t.Errorf("client-auth %s: the first identity is %v, want %v", auth, got, want)
+		}
+	}
+	if up.Own().User != "own" {
+		t.Errorf("the proxy is %v", up.Own())
+	}
+}
+
+func TestTheClockTicks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := &Proxy{Started: time.Now()}
+		stop, over := make(chan struct{}), make(chan struct{})
+		go func() {
+			defer close(over)
+			p.Tick(stop)
+		}()
+		for range 10 {
+			time.Sleep(time.Second)
+			synctest.Wait()
+			if late := time.Since(p.Started) - time.Duration(p.Clock.Load())*time.Millisecond; late < 0 || late > time.Second/2 {
+				t.Errorf("after %v the clock is late by %v", time.Since(p.Started), late)
+			}
+		}
+		close(stop)
+		<-over
+	})
+}
+
+// A command table is made anew only if Redis has told other commands.
+func TestTheTableOfCommandsIsKept(t *testing.T) {
+	up, err := upstream.New(upstream.Options{Addr: "127.0.0.1:1"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &Proxy{Upstream: up}
+	table := p.Policies()
+	if p.Policies() != table || !table.IsOf(up.Commands()) {
+		t.Error("each command would make a table")
+	}
+	if !p.Lists("config", "get") || p.Lists("config", "nosuch") || p.Lists("nosuch", "get") {
+		t.Error("the subcommands of CONFIG are others")
+	}
+}
