@@ -262,8 +262,8 @@ func TestAStaleViewInFrontOfRealServers(t *testing.T) {
 	if real.Owner(0) == real.Nodes[1] {
 		first = 1
 	}
-	right := clustertest.View(t, share(id(first), address(first), 0, 8191), share(id(1 - first), address(1 - first), 8192, 16383))
-	f := &fleet{dial: true, view: clustertest.View(t, share(id(first), address(first), 8192, 16383), share(id(1 - first), address(1 - first), 0, 8191))}
+	right := clustertest.View(t, share(id(first), address(first), 0, 8191), share(id(1-first), address(1-first), 8192, 16383))
+	f := &fleet{dial: true, view: clustertest.View(t, share(id(first), address(first), 8192, 16383), share(id(1-first), address(1-first), 0, 8191))}
 	c := newCluster(t, f)
 	told := listener{make(chan string, 100)}
 	c.Listen(told)
