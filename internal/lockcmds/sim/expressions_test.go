@@ -413,7 +413,11 @@ func (s *scope) command(name string, given func(f *frame) []string, raises bool)
 			return value{kind: isTable, t: t}
 		}
 	case writes[name]:
-		return func(f *frame) value { return s.result(s.server.do(name, given(f)), raises) }
+		return func(f *frame) value {
+			args := given(f)
+			s.server.write(name, args)
+			return s.result(s.server.execute(name, args), raises)
+		}
 	default:
 		return func(f *frame) value { return s.result(s.server.execute(name, given(f)), raises) }
 	}

@@ -52,11 +52,11 @@ func (b *bothRunners) run(server *redis, s redislink.Script, keys, args []string
 		receivers int64
 	}
 	var told []message
-	twin := &redis{micros: server.micros, keys: map[string]*entry{}, logs: server.logs, dirty: slices.Clone(server.dirty), flushed: server.flushed}
-	for key, e := range server.keys {
-		own := e.clone()
-		own.shared = e.shared
-		twin.keys[key] = own
+	twin := &redis{micros: server.micros, keys: store{}, logs: server.logs, dirty: slices.Clone(server.dirty), flushed: server.flushed}
+	for _, one := range server.keys {
+		own := one.clone()
+		own.shared = one.shared
+		twin.keys.put(one.key, own)
 	}
 	publish := server.publish
 	server.publish = func(channel, text string) int64 {

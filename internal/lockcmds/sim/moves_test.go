@@ -279,9 +279,9 @@ func (w *world) reshard(at int, pause time.Duration) {
 	next = func() {
 		from, to := slot.shard.primary, slot.to.primary
 		var here []string
-		for key := range from.keys {
-			if w.slotOf(key) == at && from.get(key) != nil {
-				here = append(here, key)
+		for _, one := range slices.Clone(from.keys) { // get removes those that have expired
+			if w.slotOf(one.key) == at && from.get(one.key) != nil {
+				here = append(here, one.key)
 			}
 		}
 		if len(here) > 0 {
@@ -304,8 +304,8 @@ func (w *world) reshard(at int, pause time.Duration) {
 // migrate moves one key.
 func (w *world) migrate(from, to *server, key, lock string) {
 	w.note("      %s goes from %s to %s", key, from, to)
-	to.keys[key] = from.keys[key].share()
-	delete(from.keys, key)
+	to.keys.put(key, from.keys.of(key).share())
+	from.keys.remove(key)
 	from.dirty, to.dirty = append(from.dirty, key), append(to.dirty, key)
 	from.commit()
 	w.migrateGrants(from, to, lock)

@@ -68,7 +68,7 @@ func newPlan(seed uint64) *plan {
 	rng := rand.New(rand.NewPCG(seed, 1))
 	pick := func(list ...string) string { return list[rng.IntN(len(list))] }
 	between := func(from, to time.Duration) time.Duration { return from + time.Duration(rng.Int64N(int64(to-from))) }
-	p := &plan{seed: seed, proxies: 1 + rng.IntN(3), clients: 2 + rng.IntN(5), actions: make([]action, 0, 64)}
+	p := &plan{seed: seed, proxies: 1 + rng.IntN(3), clients: 2 + rng.IntN(5), actions: planned[:0]}
 	var faults []string
 	convoy, narrow := false, false
 	arranged := rand.New(rand.NewPCG(seed, 3))
@@ -231,8 +231,12 @@ func newPlan(seed uint64) *plan {
 		p.repeats = time.Duration(1 + rng.Int64N(int64(100*time.Millisecond)))
 	}
 	slices.SortStableFunc(p.actions, func(a, b action) int { return int(a.at - b.at) })
+	planned, p.actions = p.actions[:0], slices.Clone(p.actions)
 	return p
 }
+
+// planned is where the actions of one plan after the other are gathered.
+var planned []action
 
 // do lets an action happen.
 func (w *world) do(a *action) {
@@ -362,7 +366,7 @@ func parsed(line string, pipelined bool) *order {
 // play lets a history happen. It returns what broke a rule, if anything did.
 func (p *plan) play(keep bool) (w *world) {
 	forget()
-	w = &world{repeats: p.repeats, again: rand.New(rand.NewPCG(p.seed, 5)), chance: rand.New(rand.NewPCG(p.seed, 2)), calm: p.calm, slowSub: p.slowSub, slowOwn: p.slowOwn, keep: keep}
+	w = &world{read: epoch, repeats: p.repeats, again: rand.New(rand.NewPCG(p.seed, 5)), chance: rand.New(rand.NewPCG(p.seed, 2)), calm: p.calm, slowSub: p.slowSub, slowOwn: p.slowOwn, keep: keep}
 	defer w.crashed()
 	w.build(p)
 	w.rules = newRules(w, keys)
@@ -375,7 +379,8 @@ func (p *plan) play(keep bool) (w *world) {
 	}
 	for i := range p.actions {
 		a := &p.actions[i]
-		w.in(a.at, nil, func() { w.do(a) })
+		e := w.in(a.at, nil, nil)
+		e.what, e.a = acting, a
 	}
 	last := time.Duration(0)
 	if len(p.actions) > 0 {

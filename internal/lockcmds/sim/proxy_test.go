@@ -45,7 +45,7 @@ func (p *proxy) String() string { return p.name }
 
 func (w *world) newProxy() *proxy {
 	w.born++
-	p := &proxy{w: w, uuid: uuidOf(w.born), name: fmt.Sprintf("p%d", w.born), leftAt: map[*server]time.Duration{}}
+	p := &proxy{w: w, uuid: uuidOf(w.born), name: "p" + strconv.Itoa(w.born), leftAt: map[*server]time.Duration{}}
 	for i := range w.slots {
 		p.view = append(p.view, w.slots[i].shard.primary)
 	}
@@ -229,7 +229,7 @@ func (c *client) next() {
 		return
 	}
 	s := &slot{order: c.todo[0], sent: c.w.now}
-	c.todo = c.todo[1:]
+	c.todo = slices.Delete(c.todo, 0, 1)
 	c.current = s
 	c.slots = append(c.slots, s)
 	if c.w.keep {
@@ -316,7 +316,7 @@ func (c *client) Push(b []byte) {
 		c.w.fail("a bad push", "%q", b)
 		return
 	}
-	if c.proto == 3 {
+	if c.proto == 3 && c.w.keep {
 		c.w.note("%s < push %s", c, show(v))
 	}
 	key, fence := string(v.Elems[1].Str), v.Elems[2].Int
@@ -343,7 +343,7 @@ func (c *client) answer(s *slot, b []byte) {
 	}
 	for len(c.slots) > 0 && c.slots[0].reply != nil {
 		s := c.slots[0]
-		c.slots = c.slots[1:]
+		c.slots = slices.Delete(c.slots, 0, 1)
 		v, n, err := resp.Decode(s.reply)
 		if err != nil || n != len(s.reply) {
 			c.w.fail("a bad reply", "%s: %s: %q", c, s.line, s.reply)

@@ -57,7 +57,7 @@ type entry struct {
 type redis struct {
 	micros  func() int64 // the clock of the server
 	publish func(channel, message string) (receivers int64)
-	keys    map[string]*entry
+	keys    store
 	expired func(key string) // nil: nobody asks
 	writing func(key string) // is called before a key is written; nil: nobody asks
 
@@ -67,16 +67,50 @@ type redis struct {
 }
 
 func newRedis(micros func() int64, publish func(channel, message string) int64) *redis {
-	return &redis{micros: micros, publish: publish, keys: map[string]*entry{}}
+	return &redis{micros: micros, publish: publish, keys: make(store, 0, 8)}
 }
+
+// store is the keys of a server. There are so few that looking at all of them is faster than a map.
+type store []stored
+
+type stored struct {
+	key string
+	*entry
+}
+
+// of returns a key, also one that has expired; nil: it does not exist.
+func (s store) of(key string) *entry {
+	for i := range s {
+		if s[i].key == key {
+			return s[i].entry
+		}
+	}
+	return nil
+}
+
+func (s *store) put(key string, e *entry) {
+	for i, one := range *s {
+		if one.key == key {
+			(*s)[i].entry = e
+			return
+		}
+	}
+	*s = append(*s, stored{key, e})
+}
+
+func (s *store) remove(key string) {
+	*s = slices.DeleteFunc(*s, func(one stored) bool { return one.key == key })
+}
+
+func (s *store) clear() { *s = slices.Delete(*s, 0, len(*s)) }
 
 func (r *redis) ms() int64 { return r.micros() / 1000 }
 
 // get returns a key that exists and has not expired.
 func (r *redis) get(key string) *entry {
-	e := r.keys[key]
+	e := r.keys.of(key)
 	if e != nil && e.expire != 0 && e.expire <= r.ms() {
-		delete(r.keys, key)
+		r.keys.remove(key)
 		if r.expired != nil {
 			r.expired(key)
 		}
@@ -107,7 +141,7 @@ func (r *redis) make(kind byte, key string) (*entry, error) {
 	if kind == 'z' {
 		e.zset = map[string]float64{}
 	}
-	r.keys[key] = e
+	r.keys.put(key, e)
 	return e, nil
 }
 
@@ -115,7 +149,7 @@ func (r *redis) make(kind byte, key string) (*entry, error) {
 func (r *redis) own(key string, e *entry) *entry {
 	if e.shared {
 		e = e.clone()
-		r.keys[key] = e
+		r.keys.put(key, e)
 	}
 	return e
 }
@@ -159,20 +193,25 @@ var writes = map[string]bool{
 // do executes one command.
 func (r *redis) do(name string, a []string) reply {
 	if writes[name] {
-		written := a
-		if name != "DEL" && name != "UNLINK" {
-			written = a[:1]
-		}
-		if r.logs {
-			r.dirty = append(r.dirty, written...)
-		}
-		for _, key := range written {
-			if r.writing != nil {
-				r.writing(key)
-			}
-		}
+		r.write(name, a)
 	}
 	return r.execute(name, a)
+}
+
+// write notes what a command is about to write.
+func (r *redis) write(name string, a []string) {
+	written := a
+	if name != "DEL" && name != "UNLINK" {
+		written = a[:1]
+	}
+	if r.logs {
+		r.dirty = append(r.dirty, written...)
+	}
+	for _, key := range written {
+		if r.writing != nil {
+			r.writing(key)
+		}
+	}
 }
 
 // execute is do without a word about what is written.
@@ -184,7 +223,7 @@ func (r *redis) execute(name string, a []string) reply {
 	case "PUBLISH", "SPUBLISH":
 		return integerOf(r.publish(a[0], a[1]))
 	case "FLUSHALL":
-		clear(r.keys)
+		r.keys.clear()
 		r.dirty, r.flushed = r.dirty[:0], r.logs
 		return statusOf("OK")
 	case "EXISTS", "DEL", "UNLINK":
@@ -193,7 +232,7 @@ func (r *redis) execute(name string, a []string) reply {
 			if r.get(key) != nil {
 				n++
 				if name != "EXISTS" {
-					delete(r.keys, key)
+					r.keys.remove(key)
 				}
 			}
 		}
@@ -217,7 +256,7 @@ func (r *redis) execute(name string, a []string) reply {
 			return integerOf(0)
 		}
 		if ms <= 0 {
-			delete(r.keys, a[0])
+			r.keys.remove(a[0])
 		} else {
 			r.own(a[0], e).expire = r.ms() + ms
 		}
@@ -280,7 +319,7 @@ func (r *redis) text(name string, a []string) reply {
 		if old && was != nil && was.kind != 's' {
 			return failed(errType)
 		}
-		r.keys[a[0]] = e
+		r.keys.put(a[0], e)
 		switch {
 		case !old:
 			return statusOf("OK")
@@ -343,7 +382,7 @@ func (r *redis) hash(name string, a []string) reply {
 			}
 		}
 		if e != nil && len(e.hash) == 0 {
-			delete(r.keys, a[0])
+			r.keys.remove(a[0])
 		}
 		return integerOf(n)
 	case "HSET":
@@ -446,10 +485,10 @@ func (r *redis) list(name string, a []string) reply {
 
 func (r *redis) setList(key string, list []string) {
 	if len(list) == 0 {
-		delete(r.keys, key)
+		r.keys.remove(key)
 		return
 	}
-	r.own(key, r.keys[key]).list = list
+	r.own(key, r.keys.of(key)).list = list
 }
 
 func (r *redis) zset(name string, a []string) reply {
@@ -482,7 +521,7 @@ func (r *redis) zset(name string, a []string) reply {
 			}
 		}
 		if e != nil && len(e.zset) == 0 {
-			delete(r.keys, a[0])
+			r.keys.remove(a[0])
 		}
 		return integerOf(n)
 	case "ZADD":

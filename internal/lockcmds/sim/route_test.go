@@ -32,6 +32,9 @@ func (w *world) slotOf(name string) int {
 	if w.shape != cluster {
 		return 0
 	}
+	if len(name) == 1 {
+		return place(name)
+	}
 	at, ok := slotPlaces[name]
 	if !ok {
 		n := slots.Of([]byte(name))
@@ -55,8 +58,8 @@ func (p *proxy) newRoad(name string) *road { return &road{p: p, name: name} }
 // to is the connection to a server.
 func (r *road) to(s *server) *conn {
 	at := s.place
-	for len(r.conns) <= at {
-		r.conns = append(r.conns, nil)
+	if r.conns == nil {
+		r.conns = make([]*conn, len(r.p.w.servers))
 	}
 	c := r.conns[at]
 	if c == nil {

@@ -135,21 +135,27 @@ func (s *server) holder(key string) (h holder) {
 	}
 	h.exists, h.expire = true, e.expire
 	for i := 0; i < len(e.hash); i += 2 {
-		switch n, _ := strconv.ParseInt(e.hash[i+1], 10, 64); {
-		case e.hash[i] == "fence":
-			h.fence = n
-		case e.hash[i] == "{ours}":
-			h.ours = n
-		case e.hash[i] == "{request}":
-			h.request = n
-		case e.hash[i][0] == '{' && strings.Contains(e.hash[i+1], " "):
-			h.sessions += e.hash[i] + " " + e.hash[i+1] + "\n"
-		case isOwner(e.hash[i]):
-			h.owner, h.holds = e.hash[i], n
+		switch field, text := e.hash[i], e.hash[i+1]; {
+		case field == "fence":
+			h.fence = whole(text)
+		case field == "{ours}":
+			h.ours = whole(text)
+		case field == "{request}":
+			h.request = whole(text)
+		case field[0] == '{' && strings.Contains(text, " "):
+			h.sessions += field + " " + text + "\n"
+		case isOwner(field):
+			h.owner, h.holds = field, whole(text)
 			h.owners++
 		}
 	}
 	return h
+}
+
+// whole is the number that a text says; 0: none.
+func whole(text string) int64 {
+	n, _ := strconv.ParseInt(text, 10, 64)
+	return n
 }
 
 func (r *rules) queue(key string) []string { return r.find(key).queue(key) }
@@ -483,8 +489,8 @@ const idleLimit = 2 * time.Second
 
 func (r *rules) progress() {
 	w := r.w
-	for _, key := range r.keys {
-		f := r.free.of(key)
+	for i, key := range r.keys {
+		f := &r.free[i]
 		free := r.find(key).get(key) == nil
 		if free != f.free {
 			*f = freedom{free, w.now}

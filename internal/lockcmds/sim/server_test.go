@@ -1,10 +1,10 @@
 package sim
 
 import (
-	"fmt"
 	"maps"
 	"math"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/lockproxy/lockproxy/internal/resp"
@@ -76,11 +76,11 @@ const (
 
 func (w *world) newServer(sh *shard) *server {
 	s := &server{
-		w: w, shard: sh, index: len(sh.servers), place: len(w.servers), name: fmt.Sprintf("s%d", len(w.servers)+1), up: true, cutAt: never, barred: never,
+		w: w, shard: sh, index: len(sh.servers), place: len(w.servers), name: "s" + strconv.Itoa(len(w.servers)+1), up: true, cutAt: never, barred: never,
 		grants: map[grant]struct{}{}, all: map[grant]struct{}{},
 	}
 	s.subs = newSubscriptions(s)
-	s.redis = newRedis(func() int64 { return epoch.Add(w.now + w.stepped + s.ahead).UnixMicro() }, func(channel, _ string) int64 {
+	s.redis = newRedis(func() int64 { return int64(sinceUnix+w.now+w.stepped+s.ahead) / 1000 }, func(channel, _ string) int64 {
 		return s.subs.publish(channel)
 	})
 	s.writing = func(key string) { w.rules.writes(s, key) }
@@ -124,12 +124,14 @@ func (s *server) commit() {
 		return
 	}
 	rec := record{flush: s.flushed, grants: s.begun}
+	w := s.w
+	first := len(w.written)
 	for _, key := range s.dirty {
-		if !slices.Contains(rec.keys, key) {
-			rec.keys = append(rec.keys, key)
-			rec.entries = append(rec.entries, s.keys[key].share())
+		if !slices.Contains(w.written[first:], key) {
+			w.written, w.values = append(w.written, key), append(w.values, s.keys.of(key).share())
 		}
 	}
+	rec.keys, rec.entries = w.written[first:len(w.written):len(w.written)], w.values[first:len(w.values):len(w.values)]
 	s.dirty, s.flushed, s.begun = s.dirty[:0], false, nil
 	for _, r := range s.shard.servers {
 		if rec.at[r.index] = never; r.of == s && r.up {
@@ -151,13 +153,13 @@ func (s *server) catchUp() {
 			return
 		}
 		if rec.flush {
-			clear(s.keys)
+			s.keys.clear()
 		}
 		for i, key := range rec.keys {
 			if e := rec.entries[i]; e != nil {
-				s.keys[key] = e
+				s.keys.put(key, e)
 			} else {
-				delete(s.keys, key)
+				s.keys.remove(key)
 			}
 		}
 		for _, g := range rec.grants {
@@ -189,9 +191,9 @@ func (s *server) had(g grant) bool {
 
 // copyOf makes the data of a server that of another one.
 func (s *server) copyOf(o *server) {
-	s.keys = make(map[string]*entry, len(o.keys))
-	for key, e := range o.keys {
-		s.keys[key] = e.share()
+	s.keys = slices.Clone(o.keys)
+	for _, one := range s.keys {
+		one.share()
 	}
 	s.grants, s.fences = maps.Clone(o.grants), o.fences
 }

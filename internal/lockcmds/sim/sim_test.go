@@ -19,8 +19,8 @@ var (
 )
 
 func TestMain(m *testing.M) {
-	ants.Release()          // importing ants starts a pool of its own
-	debug.SetGCPercent(400) // histories leave much garbage, and little else
+	ants.Release()           // importing ants starts a pool of its own
+	debug.SetGCPercent(1000) // histories leave much garbage, and little else
 	os.Exit(m.Run())
 }
 

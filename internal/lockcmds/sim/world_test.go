@@ -18,6 +18,8 @@ import (
 // world is one history: virtual time, and all that happens in it, on one loop.
 type world struct {
 	now    time.Duration // since epoch
+	read   time.Time     // the same, as the proxies read it, at readAt
+	readAt time.Duration //
 	seq    int           // of events, so that those of one instant keep their order
 	events eventHeap
 	steps  int
@@ -30,6 +32,8 @@ type world struct {
 
 	shape     int // how the servers are arranged
 	servers   []*server
+	written   []string // of all logs, as in record.keys
+	values    []*entry // the same of record.entries
 	slots     []hashSlot
 	moving    bool          // servers are changing their parts
 	settledAt time.Duration // all proxies know of the latest change
@@ -60,11 +64,15 @@ type world struct {
 // epoch is far from any real time, so that a clock of the machine that is read by mistake shows.
 var epoch = time.Date(2100, 1, 1, 0, 0, 0, 0, time.UTC)
 
+// sinceUnix is the time from 1970 to the epoch.
+var sinceUnix = time.Duration(epoch.UnixNano())
+
 type event struct {
 	at    time.Duration
 	seq   int
 	f     func()
 	q     *request // of the happenings that concern one
+	a     *action  // of acting
 	owner *proxy   // whose event it is: it does not happen after its death, and not while it is paused. nil: nobody's
 	what  happening
 	dead  bool // cancelled
@@ -75,6 +83,7 @@ type happening byte
 
 const (
 	calling   happening = iota // event.f is called
+	acting                     // an action of the plan
 	beginning                  // event.f begins, as a task
 	arriving                   // a request arrives at its server
 	returning                  // its answer arrives at its proxy
@@ -189,7 +198,7 @@ func (w *world) about(q *request, what happening, d time.Duration, owner *proxy)
 }
 
 // ms is the time, as a server without a clock of its own tells it.
-func (w *world) ms() int64 { return epoch.Add(w.now + w.stepped).UnixMilli() }
+func (w *world) ms() int64 { return (sinceUnix + w.now + w.stepped).Milliseconds() }
 
 // step lets the next event happen. It returns false if there is none until limit.
 func (w *world) step(limit time.Duration) bool {
@@ -227,6 +236,8 @@ func (w *world) happen(e *event) {
 	switch e.what {
 	case calling:
 		e.f()
+	case acting:
+		w.do(e.a)
 	case beginning:
 		w.start(e.f)
 	case arriving:
@@ -273,12 +284,26 @@ func (w *world) short(s string) string {
 	return s
 }
 
-func uuidOf(n int) string { return fmt.Sprintf("00000000-0000-4000-8000-%012d", n) }
+func uuidOf(n int) string {
+	for len(uuids) <= n {
+		uuids = append(uuids, fmt.Sprintf("00000000-0000-4000-8000-%012d", len(uuids)))
+	}
+	return uuids[n]
+}
+
+// uuids are those of the proxies of all histories.
+var uuids []string
 
 // Now, AfterFunc and Random make a clock.Clock of a proxy.
 type proxyClock struct{ p *proxy }
 
-func (c proxyClock) Now() time.Time { return epoch.Add(c.p.w.now) }
+func (c proxyClock) Now() time.Time {
+	w := c.p.w
+	if w.readAt != w.now {
+		w.read, w.readAt = epoch.Add(w.now), w.now
+	}
+	return w.read
+}
 
 func (c proxyClock) AfterFunc(d time.Duration, f func()) clock.Timer {
 	return &timer{c.p, c.p.w.in(d, c.p, f)}
