@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/lockproxy/lockproxy/internal/proxy/budget"
 	"github.com/lockproxy/lockproxy/internal/redistest"
 	"github.com/lockproxy/lockproxy/internal/resp"
 )
@@ -78,6 +79,9 @@ func TestLargeCommandWithoutRedisIsReadToItsEnd(t *testing.T) {
 		c.raw(strings.Repeat("x", 8<<20) + "\r\n")
 		if got, err := c.frame(); err != nil || !strings.HasPrefix(got, "-NOUPSTREAM") {
 			t.Errorf("%s: %.40q, %v, want NOUPSTREAM", engine, got, err)
+		}
+		if got := measured(srv); got >= budget.Free {
+			t.Errorf("%s: %d bytes count behind the refusal", engine, got)
 		}
 		redis.Restart()
 		redistest.Eventually(t, patience, "the session to serve again", func() bool { return c.do("PING") == "+PONG\r\n" })
@@ -187,6 +191,43 @@ func TestAnnouncedBytesTakeLittleMemory(t *testing.T) {
 		if n := srv.Stats().Closed["memory_limit"]; n > 0 {
 			t.Errorf("%s: %d clients have been closed", engine, n)
 		}
+	}
+}
+
+// Redis does not take large commands. Their bytes count, and little of them is read. When Redis goes on, all are carried out.
+func TestBytesOfLargeCommandsCountUntilRedisTakesThem(t *testing.T) {
+	const senders, n = 4, 24 << 20
+	redis := redistest.Start(t)
+	for _, engine := range engineNames() {
+		srv := startProxy(t, redis, small, func(o *Options) { o.Engine = engine })
+		var all [senders]*peer
+		for i := range all {
+			all[i] = dialClient(t, address(srv))
+			all[i].script("PING", "+PONG") // it is admitted
+		}
+		redis.Pause()
+		var sent [senders]int
+		for i, p := range all {
+			p.raw(fmt.Sprintf("*3\r\n$3\r\nSET\r\n$1\r\n%d\r\n$%d\r\n", i, n))
+			if sent[i] = pour(t, p.nc, []byte(strings.Repeat("x", 64<<10)), n); sent[i] >= n {
+				t.Fatalf("%s: a command is taken whole", engine)
+			}
+		}
+		if got, least, most := measured(srv), senders*budget.Free, int(srv.shared.Budget.Limit()/2); got < least || got > most {
+			t.Errorf("%s: %d bytes count, want %d to %d", engine, got, least, most)
+		}
+		redis.Continue()
+		var running sync.WaitGroup
+		for i, p := range all {
+			running.Go(func() {
+				p.raw(strings.Repeat("x", n-sent[i]) + "\r\n")
+				if got, err := p.frame(); got != "+OK\r\n" {
+					t.Errorf("%s: SET of client %d = %q, %v", engine, i, got, err)
+				}
+			})
+		}
+		running.Wait()
+		redistest.Eventually(t, patience, "nothing to count any more", func() bool { return srv.shared.Budget.Used() == 0 })
 	}
 }
 

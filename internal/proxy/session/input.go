@@ -213,7 +213,7 @@ func (i *input) pausesAtQuery() bool {
 func (i *input) hasEnough() bool {
 	s := i.s
 	if i.streaming && s.pin != nil {
-		full := s.pin.conn.WhenEmpty(streamBacklog, i.unpause)
+		full := s.pin.conn.WhenEmpty(s.proxy.Budget.Allowance(streamBacklog), i.unpause)
 		i.large.excused = i.large.excused || full
 		return full
 	}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"time"
 
+	"github.com/lockproxy/lockproxy/internal/proxy/budget"
 	"github.com/lockproxy/lockproxy/internal/proxy/command"
 	"github.com/lockproxy/lockproxy/internal/proxy/handlers"
 	"github.com/lockproxy/lockproxy/internal/proxy/meter"
@@ -23,7 +24,7 @@ const (
 	// again when its slot moves at that moment.
 	streamHeld = 16 << 20
 
-	// streamBacklog is the number of its bytes that may wait for Redis. Beyond it the client is not read.
+	// streamBacklog is the number of its bytes that may wait for Redis, if there is plenty of memory. Beyond it the client is not read.
 	streamBacklog = 1 << 20
 
 	// streamLeast is the number of its bytes that must come within each Limits.LargeCommand. A client that announces a large command
@@ -56,8 +57,12 @@ func (i *input) stream(table *command.Table, buf []byte) int {
 	if !i.streaming && !i.beginStream(table, buf[:n]) {
 		return 0
 	}
-	if s.pin != nil && i.large.refusal == nil && s.pin.conn.Append(buf[:n], nil, 0, 0) != nil {
-		s.end()
+	if s.pin != nil && i.large.refusal == nil {
+		if conn := s.pin.conn; conn.Append(buf[:n], nil, 0, 0) == nil {
+			s.countBacklog(conn, n)
+		} else {
+			s.end()
+		}
 	}
 	i.guard.Discard(n)
 	i.large.bytes += n
@@ -173,6 +178,9 @@ func (i *input) endStream(rest []byte) {
 			refusal = shared.NoUpstream
 		}
 		i.large.refusal = nil
+		if s.Slots.Due() == 0 {
+			s.backlog = budget.Backlog{} // of a connection that has ended
+		}
 		s.answer(refusal)
 		return
 	}
