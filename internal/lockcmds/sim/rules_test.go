@@ -338,7 +338,7 @@ func (r *rules) overtaken(at *server, key, owner string, queue []string) {
 func (r *rules) counted(key string, now holder) {
 	for _, c := range r.w.clients {
 		b := *c.holds.of(key)
-		if b == nil || b.releasing || b.released || c.ended || c.p.killed || b.fence >= now.fence || c.owner() == now.owner {
+		if b == nil || b.released || c.ended || c.p.killed || b.fence >= now.fence || c.owner() == now.owner {
 			continue
 		}
 		if g := (grant{key, b.fence}); !r.known(g) || r.shorter[g] {
@@ -347,7 +347,7 @@ func (r *rules) counted(key string, now holder) {
 		if *r.upset.of(key) >= b.since-lease {
 			continue
 		}
-		r.debts = append(r.debts, debt{c, key, b.fence, r.w.now + 100*time.Millisecond, now.fence})
+		r.debts = append(r.debts, debt{c, key, b.fence, r.w.now + debtLimit, now.fence})
 	}
 }
 
@@ -425,30 +425,38 @@ func (r *rules) disturb(keys ...string) {
 	}
 }
 
-// check is run after each step.
-func (r *rules) check() {
+// debtLimit is the time in which a client learns that another one has the lock, from the moment at which it could.
+const debtLimit = 100 * time.Millisecond
+
+// collect judges the debts that are due.
+func (r *rules) collect() {
 	w := r.w
-	for len(r.debts) > 0 && r.debts[0].due <= w.now {
-		d := r.debts[0]
-		r.debts = r.debts[1:]
-		b := *d.c.holds.of(d.key)
-		if b == nil || b.fence != d.fence || b.releasing || b.released || d.c.ended || d.c.p.killed {
+	left := r.debts[:0]
+	for _, d := range r.debts {
+		c, b := d.c, *d.c.holds.of(d.key)
+		if b == nil || b.fence != d.fence || b.released || c.ended || c.p.killed {
 			continue
 		}
 		if !r.known(grant{d.key, d.other}) { // a failover has lost it, and the client may have the lock again
 			continue
 		}
-		if d.c.asks(d.key) { // it may have asked for a shorter lease itself
-			d.due = w.now + 100*time.Millisecond
-			r.debts = append(r.debts, d)
-			continue
+		if c.asks(d.key) { // it may have asked for a shorter lease itself
+			d.due = w.now + debtLimit
 		}
-		if d.c.p.pausedUntil+100*time.Millisecond > w.now {
-			d.due = d.c.p.pausedUntil + 100*time.Millisecond
-			r.debts = append(r.debts, d)
-			continue
+		d.due = max(d.due, c.p.pausedUntil+debtLimit)
+		if d.due <= w.now {
+			w.fail("two clients count on one lock", "%s of %s, fence %d; redis has %s", d.key, c, d.fence, r.holder(d.key).owner)
 		}
-		w.fail("two clients count on one lock", "%s of %s, fence %d; redis has %s", d.key, d.c, d.fence, r.holder(d.key).owner)
+		left = append(left, d)
+	}
+	r.debts = left
+}
+
+// check is run after each step.
+func (r *rules) check() {
+	w := r.w
+	if len(r.debts) > 0 {
+		r.collect()
 	}
 	if len(r.unknown) > 0 {
 		r.learned()
