@@ -171,6 +171,22 @@ var regressions = map[string]*plan{
 		},
 	},
 	"a server that left twice had the time for its replies once": twiceAway(),
+	"hand-overs were counted across a grant that a client had got by itself": {
+		proxies: 1, clients: 4, calm: true,
+		actions: []action{
+			{at: 1 * ms, kind: "send", line: "FAIRLOCK f"},
+			{at: 3 * ms, kind: "send", who: 1, line: "FAIRLOCK f"},
+			{at: 4 * ms, kind: "send", who: 2, line: "FAIRLOCK f MAXHOLD 300"},
+			{at: 5 * ms, kind: "send", who: 3, line: "FAIRLOCK f"},
+			{at: 20 * ms, kind: "send", line: "UNLOCK f"},
+			{at: 21 * ms, kind: "send", who: 1, line: "UNLOCK f"},
+			{at: 30 * ms, kind: "send", who: 2, line: "FAIRLOCK f MAXHOLD 300"},
+			{at: 60 * ms, kind: "send", who: 2, line: "UNLOCK f"},
+			{at: 329 * ms, kind: "stall own", d: 20 * ms},
+			{at: 335 * ms, kind: "send", who: 2, line: "FAIRLOCK f"},
+			{at: 600 * ms, kind: "send", who: 2, line: "UNLOCK f"},
+		},
+	},
 	"a re-entry was refused because its own lease was over, while its hash slot was being moved": {
 		proxies: 1, clients: 1, shape: cluster, replicas: 2, strict: true, smooth: true,
 		actions: []action{

@@ -354,9 +354,9 @@ func (r *rules) counted(key string, now holder) {
 func (r *rules) chain(p *proxy, key string, before, after holder) {
 	c := *r.chains.of(key)
 	switch {
-	case before.owner == after.owner:
+	case before.owner == after.owner && before.fence == after.fence:
 		return
-	case before.owner == "" || after.owner == "":
+	case before.owner == "" || after.owner == "", before.owner == after.owner: // it was free, or its owner has acquired it anew
 		c = chain{p: p}
 	default:
 		if c.p != p || !owned(before.owner) { // such an owner may have got the lock elsewhere
