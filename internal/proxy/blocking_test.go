@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"io"
 	"strconv"
 	"strings"
 	"testing"
@@ -268,6 +269,33 @@ func TestAStreamReadThatWaitsHoldsUpNobody(t *testing.T) {
 				t.Errorf("%s: %q, %v", cmd, b, err)
 			}
 			redis.Do(t, "FLUSHALL")
+		}
+	})
+}
+
+// There may be many commands behind one that waits. They are taken in parts, and all are answered.
+func TestManyCommandsBehindOneThatWaits(t *testing.T) {
+	const n = 100_000
+	eachEngine(t, func(t *testing.T, _ *redistest.Server, srv *Server) {
+		dialClient(t, address(srv)).do("LOCK", "held")
+		for _, first := range []string{"LOCK held WAIT 50", "BLPOP nothing 0.05", "MULTI", "CLIENT REPLY OFF"} {
+			c := dialClient(t, address(srv))
+			go func() { // Redis answers while the client writes
+				_, _ = io.WriteString(c.nc, inline(first)+strings.Repeat(inline("PING", ""), n)+inline("CLIENT REPLY ON", "EXEC"))
+			}()
+			want, got := n+3, 0
+			if first == "CLIENT REPLY OFF" {
+				want = 2
+			}
+			for ; got < want; got++ {
+				if b, err := c.frame(); err != nil {
+					t.Fatalf("%s: after %d replies: %q, %v", first, got, b, err)
+				}
+			}
+			c.halfClose()
+			if b, err := c.frame(); err == nil {
+				t.Errorf("%s: one more reply: %q", first, b)
+			}
 		}
 	})
 }

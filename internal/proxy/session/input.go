@@ -1,6 +1,8 @@
 package session
 
 import (
+	"time"
+
 	"github.com/lockproxy/lockproxy/internal/buffers"
 	"github.com/lockproxy/lockproxy/internal/proxy/budget"
 	"github.com/lockproxy/lockproxy/internal/proxy/command"
@@ -76,7 +78,13 @@ func (i *input) consume(buf []byte) int {
 		i.table, i.row = table, nil
 	}
 	var latest *command.Row // the last one of buf; nil: none, or it has been noted
-	for s.wait == waitNone && !s.Gone() {
+	for taken := 0; s.wait == waitNone && !s.Gone(); taken++ {
+		if taken == maxTaken && off < len(buf) {
+			if batch.send(); s.wait == waitNone && !s.Gone() {
+				i.rest()
+			}
+			break
+		}
 		f, n, err := i.guard.Next(buf[off:])
 		if err != nil {
 			batch.send()
@@ -137,6 +145,29 @@ func (i *input) consume(buf []byte) int {
 		s.cmd = latest.Title
 	}
 	return off
+}
+
+// maxTaken bounds the commands that are taken at once. Most reads of an engine have fewer. Millions may be held behind a command that waits: a lane or an
+// event loop would stand still until all are taken.
+const maxTaken = 1 << 15
+
+// rest has the session go on when its replies are in. If none is due, it goes on after a moment.
+func (i *input) rest() {
+	s := i.s
+	if s.awaitQuiet() {
+		s.wait = waitQuiet
+		time.AfterFunc(0, i.goOn)
+	}
+}
+
+// goOn ends such a moment.
+func (i *input) goOn() {
+	s := i.s
+	(*lockSession)(s).Do(func() {
+		if s.wait == waitQuiet && s.Slots.Due() == 0 {
+			s.wait = waitNone
+		}
+	})
 }
 
 // empty handles an empty command. On a connection it ends the effect of the command before it, such as CLIENT CACHING, and it is a
