@@ -163,7 +163,7 @@ func (i *input) rest() {
 // goOn ends such a moment.
 func (i *input) goOn() {
 	s := i.s
-	(*lockSession)(s).Do(func() {
+	s.side().Do(func() {
 		if s.wait == waitQuiet && s.Slots.Due() == 0 {
 			s.wait = waitNone
 		}
