@@ -45,7 +45,8 @@ type Asker interface {
 	// Again is the copy, if the call can be repeated. Requires the session lock, or that the session has ended.
 	Again() (copy script.Call, ok bool)
 	// Postponed is for a call that Redis cannot carry out now, because the hash slot is being moved. Nothing has happened. It returns the call to
-	// send until Redis can, and for how long. 0: the refusal is the answer. Requires the session lock, or that the session has ended.
+	// send until Redis can, and for how long. If an answer is lost meanwhile, it is sent for DoubtLimit at least from then on. 0: the refusal is the
+	// answer. Requires the session lock, or that the session has ended.
 	Postponed() (call script.Call, limit time.Duration)
 	// Doubted says that the answer to a call is lost, which was sent at that moment. It is called once at most, before a copy of that call is sent.
 	// It is not called if the call cannot be repeated: then Answered says it. Requires the session lock, or that the session has ended.
@@ -156,6 +157,9 @@ func (c *Calls) repeat(r *Request, again repetition) {
 		if !resolves(v, err) {
 			if errors.Is(err, contract.ErrInDoubt) && !again.repeated {
 				again.repeated = true
+				if again.certain { // a doubt has its own time, although that for the hash slot is over
+					until = later(until, c.Clock.Now().Add(c.DoubtLimit()))
+				}
 				if !c.Guard.Do(r.Session, func() { r.For.Doubted(sentAt) }) {
 					r.For.Doubted(sentAt)
 				}

@@ -72,6 +72,7 @@ func TestALostAnswerIsDoubtedOnceAndAskedForAgain(t *testing.T) {
 		{"the slot is being moved for too long", command{postpone: time.Nanosecond}, moved, []any{moved}, string(moved.Str), false},
 		{"no slot is needed", command{}, moved, nil, string(moved.Str), false},
 		{"lost when the slot has been moved", command{postpone: time.Minute}, moved, []any{moved, contract.ErrInDoubt, locktest.Numbers(1)}, "doubt 0s, answer", true},
+		{"lost at the end of that time", command{postpone: time.Nanosecond}, moved, []any{contract.ErrInDoubt, locktest.Numbers(1)}, "doubt 0s, answer", true},
 		{"lost, and then the slot is being moved for too long", command{postpone: 50 * time.Millisecond}, moved, []any{contract.ErrInDoubt, moved}, "doubt 0s, in doubt", true},
 	} {
 		for _, hungUp := range []bool{false, true} {

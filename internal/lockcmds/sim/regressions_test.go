@@ -187,6 +187,16 @@ var regressions = map[string]*plan{
 			{at: 600 * ms, kind: "send", who: 2, line: "UNLOCK f"},
 		},
 	},
+	"a re-entry was in doubt whose time was over while its hash slot was being moved": {
+		proxies: 1, clients: 1, shape: cluster, replicas: 2, strict: true, smooth: true, slowOwn: 60 * ms,
+		actions: []action{
+			{at: 1 * ms, kind: "send", line: "LOCK a"},
+			{at: 5 * ms, kind: "reshard", line: "a", d: 2 * time.Second},
+			{at: 6 * ms, kind: "send", line: "LOCK a WAIT 1150"},
+			{at: 8 * ms, kind: "send", line: "UNLOCK a"},
+			{at: 9 * ms, kind: "send", line: "UNLOCK a"},
+		},
+	},
 	"a re-entry was refused because its own lease was over, while its hash slot was being moved": {
 		proxies: 1, clients: 1, shape: cluster, replicas: 2, strict: true, smooth: true,
 		actions: []action{
