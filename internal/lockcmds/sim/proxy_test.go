@@ -142,7 +142,6 @@ type shared struct{ key, owner string }
 // belief is what a client knows of a lock that it holds.
 type belief struct {
 	fence, count int64
-	since        time.Duration
 	synced       bool // all replicas had it when the client was told
 	chosen       bool // its lease is not simply renewed: the client has chosen one, or a limit
 	releasing    bool // an UNLOCK is on its way
@@ -410,7 +409,7 @@ func (c *client) received(s *slot, v resp.Value) {
 			if _, known := c.over[grant{key, v.Int}]; known {
 				c.w.fail("a grant came back", "%s: %s: fence %d was over", c, s.line, v.Int)
 			}
-			b = &belief{fence: v.Int, count: 1, since: c.w.now, vague: *c.blurred.of(key)}
+			b = &belief{fence: v.Int, count: 1, vague: *c.blurred.of(key)}
 			*c.holds.of(key) = b
 		}
 		if v.Kind == resp.Integer {

@@ -197,6 +197,15 @@ var regressions = map[string]*plan{
 			{at: 9 * ms, kind: "send", line: "UNLOCK a"},
 		},
 	},
+	"a client was blamed that read of its grant long after the clock had jumped over its lease": {
+		proxies: 1, clients: 2, shape: cluster, replicas: 2,
+		actions: []action{
+			{at: 3 * ms, kind: "send", line: "LOCK a PX 3900"},
+			{at: 4 * ms, kind: "send", who: 1, line: "LOCK a SYNC 2"},
+			{at: 4200 * time.Microsecond, kind: "pause", d: 3553 * ms},
+			{at: 20 * ms, kind: "step", d: 3069 * ms},
+		},
+	},
 	"a re-entry was refused because its own lease was over, while its hash slot was being moved": {
 		proxies: 1, clients: 1, shape: cluster, replicas: 2, strict: true, smooth: true,
 		actions: []action{

@@ -344,7 +344,7 @@ func (r *rules) counted(key string, now holder) {
 		if g := (grant{key, b.fence}); !r.known(g) || r.shorter[g] {
 			continue
 		}
-		if *r.upset.of(key) >= b.since-lease {
+		if *r.upset.of(key) >= r.made[grant{key, b.fence}] { // the lease may have ended early
 			continue
 		}
 		r.debts = append(r.debts, debt{c, key, b.fence, r.w.now + debtLimit, now.fence})
