@@ -125,6 +125,7 @@ func (s *Set) Answered(w *Waiter, a Answer) {
 		s.Wake(q.names.Key)
 	case failed:
 		q.pause = min(max(2*q.pause, retryFirst), retryLast)
+		q.failed = true
 		q.setTimer(Expiry, q.pause/2, q.pause/2)
 	default:
 		q.pause = 0
@@ -188,9 +189,11 @@ func (q *Queue) notYet(w *Waiter, a Answer) {
 }
 
 // expect has the first waiters ask again when the holder's lease is over: nothing announces that. Nor that a key was deleted by hand,
-// or a lease shortened by a re-entry: so the lock is looked at once per lease of ours in any case.
+// or a lease shortened by a re-entry: so the lock is looked at once per lease of ours in any case. An attempt that has failed is repeated before that:
+// the answer to another one may be older than a message which has come meanwhile.
 func (q *Queue) expect(ttl time.Duration) {
 	switch {
+	case q.failed:
 	case ttl == Kept:
 		q.setTimer(Expiry, TurnLimit, TurnLimit/8)
 	case ttl < 0:

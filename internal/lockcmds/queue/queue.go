@@ -53,6 +53,7 @@ type Queue struct {
 	byName *channel      // of Names.Wake; nil: it was not needed yet
 	woken  bool          // a message or a timer has come since the latest attempt of shared
 	timed  bool          // the timer Expiry has been set
+	failed bool          // it has been set because an attempt has failed, which is repeated then
 	pause  time.Duration // after an error; 0: the latest attempt was answered
 
 	places     map[string]*line.Line[*Waiter] // of own: the waiters by place
@@ -115,7 +116,7 @@ func (q *Queue) TimerDue(t Timer) {
 	switch {
 	case q.ended:
 	case t == Expiry:
-		q.woken = true
+		q.woken, q.failed = true, false
 		q.wake()
 	case t == Freshen:
 		q.refreshDue()

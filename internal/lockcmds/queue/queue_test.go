@@ -778,6 +778,35 @@ func TestAnAttemptThatFailsIsRepeatedLater(t *testing.T) {
 	}
 }
 
+// The timer that repeats a failed attempt is not put off by the answer to another waiter's attempt, which may be older than the release.
+func TestAnotherAnswerDoesNotPutOffAFailedAttempt(t *testing.T) {
+	w := newWorld(t)
+	w.ask(Plain, "")
+	c, other := w.ask(Plain, ""), w.ask(Plain, "job")
+	w.settle()
+	for _, c := range []*client{c, other} {
+		w.s.try(&c.Waiter)
+	}
+	w.s.Effects()
+	w.s.Answered(&c.Waiter, Answer{Status: Unsent})
+	w.effect(t, SetTimer)
+	w.s.Answered(&other.Waiter, Answer{TTL: time.Minute})
+	for _, e := range w.s.Effects() {
+		if e.Op == SetTimer && e.Timer == Expiry {
+			t.Fatalf("%+v", e)
+		}
+	}
+	c.queue.TimerDue(Expiry)
+	if asks, _ := c.Asks(); !asks {
+		t.Error("the failed attempt is not repeated")
+	}
+	w.s.Answered(&c.Waiter, Answer{TTL: time.Minute})
+	w.s.Answered(&other.Waiter, Answer{TTL: time.Minute})
+	if e := w.effect(t, SetTimer); e.Timer != Expiry || e.Delay != w.s.config.Lease {
+		t.Errorf("%+v", e)
+	}
+}
+
 func TestAPlaceThatAnotherWaiterOfTheOwnerNeedsStays(t *testing.T) {
 	w := newWorld(t)
 	w.ask(Plain, "")

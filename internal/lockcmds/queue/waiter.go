@@ -97,7 +97,7 @@ func (s *Set) Join(w *Waiter, n Names, m Mark, a Answer) {
 		q.index, s.list = len(s.list), append(s.list, q)
 	}
 	if q.empty() { // the queue is new, or lingers: a message or a timer has found no waiter in it
-		q.woken, q.timed, q.pause = false, false, 0
+		q.woken, q.timed, q.failed, q.pause = false, false, false, 0
 	}
 	s.waiters.Push(&w.inSet, w)
 	w.queue, w.state, w.pending, w.err = q, waiting, None, nil
