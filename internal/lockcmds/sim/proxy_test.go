@@ -385,7 +385,7 @@ func (c *client) received(s *slot, v resp.Value) {
 	text := string(v.Str)
 	c.w.rules.replied(c, s, v)
 	if v.IsError() && strings.HasPrefix(text, "INDOUBT") {
-		dropped := strings.Contains(s.line, "SYNC") || strings.Contains(s.line, " PX ") // a grant is dropped until its lease has ended
+		dropped := strings.Contains(s.line, "SYNC") || strings.Contains(s.line, " PX ") || strings.Contains(s.line, " MAXHOLD ") // a grant is dropped until its lease has ended
 		if acquires(s.cmd.Verb) && b == nil && !dropped && !strings.Contains(s.line, "WAIT") && c.w.now-s.sent < doubtLimit {
 			c.w.fail("in doubt too soon", "%s: %s, after %v", c, s.line, c.w.now-s.sent)
 		}
