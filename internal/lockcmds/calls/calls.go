@@ -42,10 +42,17 @@ type Calls struct {
 
 	sent       jobs.Count   // on sessions' connections, and their outcome has not been dealt with
 	unfinished atomic.Int64 // those, doubts, clean-ups and background tasks that have not come to an end
+
+	began  time.Time
+	latest atomic.Int64 // SentAt of the latest call on a session's connection, in nanoseconds since began
 }
 
 // New returns the calls of one engine.
-func New(o Options) *Calls { return &Calls{Options: o} }
+func New(o Options) *Calls {
+	c := &Calls{Options: o, began: o.Clock.Now()}
+	c.latest.Store(-1)
+	return c
+}
 
 // Busy reports whether a call, a doubt, a clean-up or a background task has not come to an end.
 func (c *Calls) Busy() bool { return c.unfinished.Load() != 0 }

@@ -31,7 +31,7 @@ const afterFailover = 2 * time.Second
 type Request struct {
 	Session contract.Session
 	For     Asker
-	SentAt  time.Time // set by Send: before the first copy was sent
+	SentAt  time.Time // set by Send: before the first copy was sent, and behind that of each call that Send was called for earlier
 
 	calls *Calls
 	late  func(reply []byte) // of a pipelined call whose slot waits for the reply
@@ -94,10 +94,23 @@ func (c *Calls) Send(call script.Call, r *Request) { c.SendAt(c.Clock.Now(), cal
 
 // SendAt is Send for a caller that has just read the clock.
 func (c *Calls) SendAt(now time.Time, call script.Call, r *Request) {
-	r.calls, r.SentAt = c, now
+	r.calls, r.SentAt = c, c.instant(now)
 	c.unfinished.Add(1) // until the outcome has been dealt with, though the session may have ended
 	c.sent.Begin()
 	r.Session.Script(contract.Call{Call: call.On(c.Client.Servers()), Pipelined: r.Pipelined, For: r})
+}
+
+// instant is now, or a nanosecond behind the latest instant. Answers may be dealt with in another order than their calls were executed in, if they
+// are answers to copies. SentAt gives that order, also for calls that a client has sent together.
+func (c *Calls) instant(now time.Time) time.Time {
+	for {
+		latest := c.latest.Load()
+		since := int64(now.Sub(c.began))
+		at := max(since, latest+1)
+		if c.latest.CompareAndSwap(latest, at) {
+			return now.Add(time.Duration(at - since))
+		}
+	}
 }
 
 // Done implements contract.Asker.

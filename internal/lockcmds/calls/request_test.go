@@ -136,3 +136,17 @@ func TestACopyIsSentForAsLongAsAFailoverTakes(t *testing.T) {
 		}
 	}
 }
+
+// The answers to copies of two calls may be dealt with in either order.
+func TestCallsOfOneInstantHaveAnOrder(t *testing.T) {
+	w := newWorld(t)
+	var last time.Time
+	for range 3 {
+		r := &Request{Session: &locktest.Client{}, For: &command{w: w}}
+		w.Send(script.Extend{Key: "k"}.Call(), r)
+		if !r.SentAt.After(last) {
+			t.Errorf("%v is not behind %v", r.SentAt, last)
+		}
+		last = r.SentAt
+	}
+}
