@@ -190,9 +190,12 @@ func (w *world) eval(at *server, p *proxy, s redislink.Script, keys, args []stri
 		w.note("      %s %s %s %s %q = %s", at, p, name, strings.Join(keys[:min(1, len(keys))], " "), args, show(v))
 	}
 	for i, key := range r.keys {
-		if was := &r.written[i]; was.taken {
+		switch was := &r.written[i]; {
+		case was.taken:
 			was.taken = false
 			r.executed(at, p, name, args, key, was.lock, at.holder(key), was.places)
+		case key == keys[0]:
+			r.changedNothing(at, p, name, args, key, at.holder(key))
 		}
 	}
 	if len(at.dirty) > 0 && !r.counting(at) {
@@ -218,6 +221,7 @@ func (r *rules) writes(at *server, key string) {
 func (r *rules) executed(at *server, p *proxy, name string, args []string, key string, before, after holder, queue []string) {
 	w := r.w
 	if before == after {
+		r.changedNothing(at, p, name, args, key, after)
 		return
 	}
 	if name == "force" {
@@ -254,8 +258,7 @@ func (r *rules) executed(at *server, p *proxy, name string, args []string, key s
 		}
 	}
 	if name != "renew" && after.owner != "" {
-		id := renewable{p, grant{key, after.fence}}
-		r.ok[id] = max(r.ok[id], after.expire-at.ahead.Milliseconds())
+		r.confirmed(at, p, key, after)
 	}
 	if !r.authority(at, key) {
 		r.doomed(key, before, after)
@@ -272,6 +275,19 @@ func (r *rules) executed(at *server, p *proxy, name string, args []string, key s
 	if name == "renew" && after.expire > before.expire {
 		delete(r.shorter, grant{key, after.fence})
 	}
+}
+
+// changedNothing is for a script that has written nothing: the answer to a copy confirms the lease to its owner.
+func (r *rules) changedNothing(at *server, p *proxy, name string, args []string, key string, h holder) {
+	if _, ok := numbered[name]; ok && name != "drop" && h.owner != "" && args[0] == h.owner {
+		r.confirmed(at, p, key, h)
+	}
+}
+
+// confirmed notes until when the proxy may renew a lease.
+func (r *rules) confirmed(at *server, p *proxy, key string, h holder) {
+	id := renewable{p, grant{key, h.fence}}
+	r.ok[id] = max(r.ok[id], h.expire-at.ahead.Milliseconds())
 }
 
 // numbered is where a script has the number of its call, among its arguments.
