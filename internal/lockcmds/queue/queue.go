@@ -16,7 +16,7 @@
 // Invariants:
 //   - Each waiter that has joined gets one Reply, and no effect after it.
 //   - A waiter has at most one attempt on its way. If it is woken meanwhile, another attempt follows.
-//   - No attempt begins before the waiter's subscriptions are confirmed. The confirmation causes one.
+//   - No attempt begins before the waiter's subscriptions are confirmed. The confirmation causes one. If the waiter leaves before, the next one asks.
 //   - Waiters of one kind ask in the order in which they joined, but for those that are woken by name.
 //   - Each event costs O(1), or O(1) for each waiter that it concerns. Work for many waiters is done in slices: Continue.
 package queue
@@ -118,6 +118,7 @@ func (q *Queue) TimerDue(t Timer) {
 	case t == Expiry:
 		q.woken, q.failed = true, false
 		q.wake()
+		q.lookAgain()
 	case t == Freshen:
 		q.refreshDue()
 	case t == Look:

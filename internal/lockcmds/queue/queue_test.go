@@ -778,6 +778,40 @@ func TestAnAttemptThatFailsIsRepeatedLater(t *testing.T) {
 	}
 }
 
+// The first waiter cannot ask before its own channel is confirmed, and may leave before that.
+func TestAWakeUpOfAWaiterThatCannotAskIsNotLost(t *testing.T) {
+	for name, wake := range map[string]func(w *world){
+		"a message": func(w *world) { w.s.Published("c") },
+		"a timer":   func(w *world) { w.s.Find("k").TimerDue(Expiry) },
+	} {
+		w := newWorld(t)
+		w.ask(Plain, "")
+		earlier := w.ask(Plain, "")
+		w.settle()
+		c, next := w.ask(Plain, "job"), w.ask(Plain, "")
+		w.s.TimedOut(&earlier.Waiter)
+		w.s.Effects()
+		wake(w)
+		for _, e := range w.s.Effects() {
+			if e.Op == Attempt {
+				t.Fatalf("%s: %+v asks", name, e.Waiter)
+			}
+		}
+		w.s.TimedOut(&c.Waiter)
+		if e := w.effect(t, Attempt); e.Waiter != &next.Waiter {
+			t.Errorf("%s: another one asks", name)
+		}
+	}
+	w := newWorld(t)
+	w.ask(Plain, "")
+	w.ask(Fair, "o1")
+	w.s.Effects()
+	w.s.Find("k").TimerDue(Expiry)
+	if e := w.effect(t, SetTimer); e.Timer != Expiry || e.Delay != retryLast {
+		t.Errorf("%+v", e)
+	}
+}
+
 // The timer that repeats a failed attempt is not put off by the answer to another waiter's attempt, which may be older than the release.
 func TestAnotherAnswerDoesNotPutOffAFailedAttempt(t *testing.T) {
 	w := newWorld(t)

@@ -146,7 +146,12 @@ func (s *Set) Remove(w *Waiter, o Outcome, err error) bool {
 		}
 		return o > before
 	}
+	q := w.queue
+	first := q.shared.First() == w
 	s.remove(w, o, err)
+	if first && q.woken { // it could not ask, because its subscriptions were not confirmed
+		q.tryShared()
+	}
 	return true
 }
 
