@@ -55,6 +55,7 @@ type session struct {
 type grip struct {
 	fence int64
 	holds int
+	lease time.Duration // the longest that an extension has set
 }
 
 // wish is how a lock is asked for.
@@ -141,7 +142,7 @@ func (w *worker) cycle() {
 	case w.chance(4):
 		w.hangUp() // and leave the lock to its lease or grace
 	case wish.fixed && w.chance(10):
-		time.Sleep(wish.lease) // let it run out
+		time.Sleep(max(wish.lease, h.lease)) // let it run out: a later acquire must not find it
 		if h.holds > 1 {
 			w.hangUp() // a hold without an end of its own is renewed as long as its connection is there
 		}
@@ -209,6 +210,7 @@ func (w *worker) work(x wish, h *grip) bool {
 			o = w.look(w.main, x, h.fence)
 		case n == 2:
 			o = w.extend(w.main, x)
+			h.lease = max(h.lease, time.Duration(o.Lease))
 		case n == 3:
 			s := w.main
 			if x.owner != "" && w.second() {
