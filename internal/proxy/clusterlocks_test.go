@@ -302,18 +302,19 @@ func TestLocksCrossTheFailoverOfAPrimary(t *testing.T) {
 	}
 	redistest.Eventually(t, patience, "the lock to be the holder's", func() bool { return holder.quiet("UNLOCK", hit) == ":1\r\n" })
 	granted := make(chan int, len(waiters))
+	var releasing sync.WaitGroup
 	for _, p := range waiters {
-		go func() {
+		releasing.Go(func() {
 			got, err := p.frame()
 			if err != nil || !strings.HasPrefix(got, ":") {
 				t.Errorf("a waiter: %q, %v", got, err)
 			}
 			n, _ := strconv.Atoi(strings.Trim(got, ":\r\n"))
+			granted <- n // before the next waiter is granted the lock
 			if got := p.quiet("UNLOCK", hit); got != ":1\r\n" {
 				t.Errorf("a waiter's UNLOCK: %q", got)
 			}
-			granted <- n
-		}()
+		})
 	}
 	for range waiters {
 		select {
@@ -326,6 +327,7 @@ func TestLocksCrossTheFailoverOfAPrimary(t *testing.T) {
 			t.Fatal("a waiter has not got the lock")
 		}
 	}
+	releasing.Wait()
 	for i := range held {
 		if got := holder.quiet("UNLOCK", fmt.Sprint("held", i), "FENCE", strconv.Itoa(fences[i])); got != ":1\r\n" {
 			t.Errorf("UNLOCK of a lock that crossed failovers: %q", got)
