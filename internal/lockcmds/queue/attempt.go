@@ -50,17 +50,6 @@ func (q *Queue) wake() {
 	}
 }
 
-// lookAgain sets the timer Expiry if it has run out and the first waiters cannot ask, because their subscriptions are not confirmed. They may leave before
-// that, and no other waiter would ask then.
-func (q *Queue) lookAgain() {
-	for _, w := range []*Waiter{q.shared.First(), q.own.First()} {
-		if w != nil && w.state != asking {
-			q.setTimer(Expiry, retryLast, 0)
-			return
-		}
-	}
-}
-
 func (q *Queue) tryShared() {
 	if w := q.shared.First(); w != nil {
 		q.set.try(w)

@@ -118,7 +118,9 @@ func (q *Queue) TimerDue(t Timer) {
 	case t == Expiry:
 		q.woken, q.failed = true, false
 		q.wake()
-		q.lookAgain()
+		if w := q.own.First(); w != nil && w.state != asking { // its subscriptions are not confirmed, and it may leave before that
+			q.setTimer(Expiry, retryLast, 0)
+		}
 	case t == Freshen:
 		q.refreshDue()
 	case t == Look:

@@ -694,6 +694,14 @@ func (w *world) effect(t *testing.T, op Op) Effect {
 	return effects[i]
 }
 
+// noEffect fails the test if the latest events have an effect of that kind.
+func (w *world) noEffect(t *testing.T, op Op) {
+	t.Helper()
+	if effects := w.s.Effects(); slices.ContainsFunc(effects, func(e Effect) bool { return e.Op == op }) {
+		t.Fatalf("an effect %d among %+v", op, effects)
+	}
+}
+
 func TestAMessageBeforeTheWaiterJoinsCausesAnAttempt(t *testing.T) {
 	for owner, k := range map[string]*Kind{"": Plain, "job": Fair} {
 		w := newWorld(t)
@@ -792,11 +800,7 @@ func TestAWakeUpOfAWaiterThatCannotAskIsNotLost(t *testing.T) {
 		w.s.TimedOut(&earlier.Waiter)
 		w.s.Effects()
 		wake(w)
-		for _, e := range w.s.Effects() {
-			if e.Op == Attempt {
-				t.Fatalf("%s: %+v asks", name, e.Waiter)
-			}
-		}
+		w.noEffect(t, Attempt)
 		w.s.TimedOut(&c.Waiter)
 		if e := w.effect(t, Attempt); e.Waiter != &next.Waiter {
 			t.Errorf("%s: another one asks", name)
@@ -825,11 +829,7 @@ func TestAnotherAnswerDoesNotPutOffAFailedAttempt(t *testing.T) {
 	w.s.Answered(&c.Waiter, Answer{Status: Unsent})
 	w.effect(t, SetTimer)
 	w.s.Answered(&other.Waiter, Answer{TTL: time.Minute})
-	for _, e := range w.s.Effects() {
-		if e.Op == SetTimer && e.Timer == Expiry {
-			t.Fatalf("%+v", e)
-		}
-	}
+	w.noEffect(t, SetTimer)
 	c.queue.TimerDue(Expiry)
 	if asks, _ := c.Asks(); !asks {
 		t.Error("the failed attempt is not repeated")
