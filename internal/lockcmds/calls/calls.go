@@ -44,7 +44,7 @@ type Calls struct {
 	unfinished atomic.Int64 // those, doubts, clean-ups and background tasks that have not come to an end
 
 	began  time.Time
-	latest atomic.Int64 // SentAt of the latest call on a session's connection, in nanoseconds since began
+	latest atomic.Int64 // the latest instant, in nanoseconds since began
 }
 
 // New returns the calls of one engine.

@@ -31,7 +31,7 @@ const afterFailover = 2 * time.Second
 type Request struct {
 	Session contract.Session
 	For     Asker
-	SentAt  time.Time // set by Send: before the first copy was sent, and behind that of each call that Send was called for earlier
+	SentAt  time.Time // set by Send: before the first copy was sent, and later than that of each earlier Send
 
 	calls *Calls
 	late  func(reply []byte) // of a pipelined call whose slot waits for the reply
@@ -100,8 +100,8 @@ func (c *Calls) SendAt(now time.Time, call script.Call, r *Request) {
 	r.Session.Script(contract.Call{Call: call.On(c.Client.Servers()), Pipelined: r.Pipelined, For: r})
 }
 
-// instant is now, or a nanosecond behind the latest instant. Answers may be dealt with in another order than their calls were executed in, if they
-// are answers to copies. SentAt gives that order, also for calls that a client has sent together.
+// instant is now, or a nanosecond after the latest instant if that is later. The answers to copies may be dealt with in another order than the copies
+// were executed in. SentAt gives that order, also for calls that a client has sent together.
 func (c *Calls) instant(now time.Time) time.Time {
 	for {
 		latest := c.latest.Load()
