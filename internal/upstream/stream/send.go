@@ -30,7 +30,8 @@ func (s *Stream) Send() {
 	}
 }
 
-// writeLocked takes the appended bytes and writes them, some times at most. It unlocks the stream during a write. false: the writer has to go on.
+// writeLocked takes the appended bytes and writes them. It makes that many writes at most, and unlocks the stream during each. false: the writer has to go
+// on. Requires s.mu.
 func (s *Stream) writeLocked(times int) (done bool) {
 	for range times {
 		w := s.direct
@@ -106,7 +107,7 @@ func (s *Stream) EndDirect() {
 	s.writing.Wait()
 }
 
-// IsReady reports whether send would write at once.
+// IsReady reports whether Send would write at once.
 func (s *Stream) IsReady() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
