@@ -30,6 +30,13 @@ type bench struct {
 
 	request int64 // of the latest call
 	mine    map[string]belief
+	turn    *turn // nil: a turn passes with the time
+}
+
+// turn is for whom a script has a free lock kept, and for how long. It is set anew for the next script: a machine may stand still for longer.
+type turn struct {
+	of   string // empty: the lock is not kept
+	left time.Duration
 }
 
 // belief is what an owner's only session knows of its hold.
@@ -61,7 +68,7 @@ func onBoth(t *testing.T, f func(t *testing.T, b *bench)) {
 
 func (b *bench) eval(s *script.Script, keys []string, args ...any) ([]int64, error) {
 	b.t.Helper()
-	v, err := b.c.Eval(b.t.Context(), s.Text(), keys, args...).Result()
+	v, err := b.play(s, keys, args).Result()
 	if err != nil {
 		return nil, err
 	}
@@ -81,6 +88,26 @@ func (b *bench) eval(s *script.Script, keys []string, args ...any) ([]int64, err
 		out[i] = n
 	}
 	return out, nil
+}
+
+// play runs a script. For Redis no time passes within a transaction.
+func (b *bench) play(s *script.Script, keys []string, args []any) (answer *redis.Cmd) {
+	ctx := b.t.Context()
+	if b.turn == nil {
+		return b.c.Eval(ctx, s.Text(), keys, args...)
+	}
+	var of *redis.StringCmd
+	var left *redis.DurationCmd
+	_, _ = b.c.TxPipelined(ctx, func(p redis.Pipeliner) error {
+		p.Del(ctx, b.n.Channel)
+		if b.turn.of != "" {
+			p.Set(ctx, b.n.Channel, b.turn.of, b.turn.left)
+		}
+		answer, of, left = p.Eval(ctx, s.Text(), keys, args...), p.Get(ctx, b.n.Channel), p.PTTL(ctx, b.n.Channel)
+		return nil
+	})
+	b.turn = &turn{of.Val(), left.Val()}
+	return answer
 }
 
 func (b *bench) must(s *script.Script, keys []string, args ...any) []int64 {

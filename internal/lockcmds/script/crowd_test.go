@@ -53,29 +53,29 @@ func TestCrowdHasOnePlaceInTheQueue(t *testing.T) {
 // A free lock is kept for the first in the queue for a moment: newcomers would always be faster.
 func TestFreeLockIsKeptForTheFirst(t *testing.T) {
 	onBoth(t, func(t *testing.T, b *bench) {
-		turn := b.n.Channel
+		b.turn = &turn{}
 		b.listen(b.n.NameChannel(ownerB), b.n.NameChannel(ownerC), b.n.NameChannel(crowd))
 		b.acquire(ownerA, 30000)
 		b.fair(ownerB, 30000, wait, 1)
 		b.fair(ownerC, 30000, wait, 1)
 		b.release(ownerA, 0, 0)
-		equal(t, "kept for", b.c.Get(t.Context(), turn).Val(), ownerB)
+		equal(t, "kept for", b.turn.of, ownerB)
 		equal(t, "a newcomer", b.acquire(ownerA, 30000), []int64{0, -2})
 		equal(t, "a crowd", b.first(ownerA, 1, 0), []int64{0, -2, int64(turns.Behind)})
 		b.leave(ownerB)
-		equal(t, "kept for the next", b.c.Get(t.Context(), turn).Val(), ownerC)
+		equal(t, "kept for the next", b.turn.of, ownerC)
 		equal(t, "C", b.fair(ownerC, 30000, wait, 1)[0], int64(1))
 		b.release(ownerC, 0, 0)
-		equal(t, "kept for", b.c.Get(t.Context(), turn).Val(), crowd)
+		equal(t, "kept for", b.turn.of, crowd)
 		equal(t, "the crowd", b.first(ownerA, 0, 0)[0], int64(1))
 		b.release(ownerA, 0, 0)
 		equal(t, "nobody waits", b.acquire(ownerA, 30000)[0], int64(1))
 		b.fair(ownerB, 30000, wait, 1)
 		b.release(ownerA, 0, 0)
-		if d := b.c.PTTL(t.Context(), turn).Val(); d <= 0 || d > queue.TurnLimit {
+		if d := b.turn.left; d <= 0 || d > queue.TurnLimit {
 			t.Fatalf("it is kept for %v", d)
 		}
-		b.c.Del(t.Context(), turn) // as when it has not come
+		b.turn = &turn{} // as when it has not come
 		equal(t, "a newcomer after that", b.acquire(ownerA, 30000)[0], int64(1))
 	})
 }
@@ -97,6 +97,7 @@ func TestPlaceOfTheDeadHoldsUpNobody(t *testing.T) {
 	onBoth(t, func(t *testing.T, b *bench) {
 		left := "ffffffff-0000-4000-8000-000000000006:plain-1"
 		now := time.Now().UnixMilli()
+		b.turn = &turn{}
 		b.acquire(ownerA, 30000)
 		b.fair(ownerB, 30000, wait, 1)
 		b.release(ownerA, 0, 0)
@@ -106,7 +107,7 @@ func TestPlaceOfTheDeadHoldsUpNobody(t *testing.T) {
 		b.c.ZAdd(t.Context(), b.n.Deadlines, redis.Z{Score: float64(now + wait), Member: left})
 		b.release(ownerA, 0, 0)
 		equal(t, "it may be about to subscribe", b.first(ownerB, 1, 1), []int64{0, -2, int64(turns.Behind)})
-		b.c.Del(t.Context(), b.n.Channel) // a moment later
+		b.turn = &turn{} // a moment later
 		equal(t, "it has not come", b.first(ownerB, 1, 1)[0], int64(1))
 		near(t, "the deadline of the dead", b.score(left), time.Now().UnixMilli()+8000)
 		b.c.ZAdd(t.Context(), b.n.Deadlines, redis.Z{Score: float64(now - 1), Member: left}) // and later still
