@@ -143,9 +143,10 @@ func ExampleWatchdog() {
 	if err != nil {
 		panic(err)
 	}
-	w.Track(Entry{Key: "k", Owner: "o", Fence: 1, TTL: 3 * time.Second}, time.Now())
+	acquired := time.Now().Add(-20 * time.Second)
+	w.Track(Entry{Key: "k", Owner: "o", Fence: 1, TTL: time.Minute}, acquired)
 	_ = w.Run(ctx)
 	// Output:
-	// renew k for 3s
+	// renew k for 1m0s
 	// lost k: gone
 }
