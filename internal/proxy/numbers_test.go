@@ -4,12 +4,14 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/lockproxy/lockproxy/internal/redistest"
 	"github.com/lockproxy/lockproxy/internal/resp"
+	"github.com/lockproxy/lockproxy/internal/upstream/lineup"
 )
 
 // The numbers answer who waited, held, and was refused.
@@ -62,6 +64,31 @@ func TestNumbersFollowLocksAndCommands(t *testing.T) {
 			})
 		})
 	}
+}
+
+// An answer in doubt counts also if the session has gone on behind its command.
+func TestAnswersInDoubtAreCounted(t *testing.T) {
+	perEngine(t, func(t *testing.T, redis *redistest.Server, engine string) {
+		srv := startProxy(t, redis, func(o *Options) { o.Engine = engine })
+		c := dialClient(t, address(srv))
+		c.quiet("LOCK", "k")
+		waitFor(t, "a lane that is connected and does not stand still", func() bool {
+			began := time.Now()
+			c.quiet("SET", "x", "1")
+			return time.Since(began) < lineup.StandsStill/2
+		})
+		redis.Pause()
+		c.send("UNLOCK", "k")
+		waitFor(t, "the UNLOCK to be sent", func() bool { s := srv.Stats(); return s.LaneCommands == 1 && s.LaneBytes == 0 })
+		redis.Kill()
+		redis.Restart() // without the lock: either it was released, or it was lost
+		if got, err := c.frame(); err != nil || !strings.HasPrefix(got, "-INDOUBT ") {
+			t.Fatalf("%q, %v", got, err)
+		}
+		if n := srv.Stats().LockErrors["INDOUBT"]; n != 1 {
+			t.Errorf("%d answers in doubt are counted, want 1", n)
+		}
+	})
 }
 
 // Each command counts once, with its bytes, however it travels: alone, in a pipeline, inline, or as it comes because it is large.

@@ -300,6 +300,7 @@ func (c *scriptCall) keep(at replies.ID) {
 	c.late = true
 	c.s.Slots.Keep(at)
 	c.call.For.Late(func(reply []byte) {
+		c.s.proxy.Counters.LockAnswer(reply)
 		if !c.muted {
 			c.s.Put(at, reply, false)
 		}
