@@ -125,12 +125,7 @@ func ask(addr, command string) string {
 
 func freeAddr(t *testing.T) string {
 	t.Helper()
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer ln.Close()
-	return "127.0.0.1:" + strconv.Itoa(ln.Addr().(*net.TCPAddr).Port)
+	return "127.0.0.1:" + strconv.Itoa(redistest.Port(t))
 }
 
 // tail returns the last 4 KiB of a file.

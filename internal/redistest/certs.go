@@ -76,10 +76,7 @@ func (a *Authority) Issue(t testing.TB, name string) (certFile, keyFile string) 
 // unless args say otherwise ("--tls-auth-clients", "no").
 func StartTLS(t testing.TB, a *Authority, args ...string) (s *Server, addr string) {
 	t.Helper()
-	port, err := freePort()
-	if err != nil {
-		t.Fatalf("redistest: %v", err)
-	}
+	port := Port(t)
 	cert, key := a.Issue(t, "redis")
 	s = Start(t, append([]string{
 		"--tls-port", strconv.Itoa(port), "--tls-cert-file", cert, "--tls-key-file", key, "--tls-ca-cert-file", a.File(),

@@ -18,7 +18,6 @@ package redistest
 import (
 	"bufio"
 	"fmt"
-	"math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
@@ -35,12 +34,9 @@ import (
 
 const (
 	// startLimit bounds starting, stopping and the first synchronisation of a replica on a loaded machine.
-	startLimit = 20 * time.Second
+	startLimit = time.Minute
 	// probeEvery is the pause between two questions to a server that is not ready yet.
 	probeEvery = 3 * time.Millisecond
-	// Ports come from below the range that systems use for outgoing connections, so that no unrelated connection
-	// can take the port of a server that is down between Stop and Restart.
-	firstPort, lastPort = 20000, 31999
 	// maxSocketPath is what sun_path holds on the systems we run on (104 on macOS, 108 on Linux), less the final zero.
 	maxSocketPath = 103
 )
@@ -90,7 +86,7 @@ func newServer(t testing.TB, place Place) *Server {
 	s := &Server{t: t, bin: binary(t), place: place}
 	s.dir, s.socket = socketDir(t)
 	t.Cleanup(s.cleanup)
-	s.draw()
+	s.port = Port(t)
 	return s
 }
 
@@ -106,17 +102,9 @@ func (s *Server) launch(args []string) {
 			break
 		}
 		_ = os.Remove(s.logFile())
-		s.draw()
+		s.port = Port(s.t)
 	}
 	s.t.Fatalf("redistest: start %s: %v\n%s", s.bin, err, s.logTail())
-}
-
-func (s *Server) draw() {
-	s.t.Helper()
-	var err error
-	if s.port, err = freePort(); err != nil {
-		s.t.Fatalf("redistest: %v", err)
-	}
 }
 
 // StartReplica runs a replica of the given server and returns when its link is up and the first copy is complete.
@@ -382,16 +370,4 @@ func socketDir(t testing.TB) (dir, socket string) {
 	}
 	t.Fatalf("redistest: no directory short enough for a unix socket")
 	return "", ""
-}
-
-func freePort() (int, error) {
-	var err error
-	for range 100 {
-		port := firstPort + rand.IntN(lastPort-firstPort+1)
-		var l net.Listener
-		if l, err = net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port))); err == nil {
-			return port, l.Close()
-		}
-	}
-	return 0, fmt.Errorf("find a free port: %w", err)
 }

@@ -34,8 +34,9 @@ type Sentinels struct {
 // pace makes Sentinels look at the servers, and tell each other, more often than they do by themselves. It counts most that they connect again
 // within the ping period: a promotion closes all connections of the promoted server, and its default of one second is as long as DownAfter. Then
 // Sentinels may find the new primary down before they have connected to it, and fail over again and again. A shorter one makes their knowledge
-// of replicas too old for a failover sooner. A Sentinel that is restarted has the defaults.
-var pace = []any{"SENTINEL", "DEBUG", "PING-PERIOD", 500, "INFO-PERIOD", 1000, "PUBLISH-PERIOD", 500}
+// of replicas too old for a failover sooner. A Sentinel that had to wait for a processor for two seconds does nothing for some time, by default for
+// 30 seconds. A Sentinel that is restarted has the defaults.
+var pace = []any{"SENTINEL", "DEBUG", "PING-PERIOD", 500, "INFO-PERIOD", 1000, "PUBLISH-PERIOD", 500, "TILT-PERIOD", 1000}
 
 // DownAfter is the time after which a Sentinel takes a silent primary for down.
 const DownAfter = time.Second
@@ -104,10 +105,7 @@ func (s *Sentinels) file(i int, ids, options []string) string {
 	}
 	for _, option := range options {
 		if option == tlsPort {
-			port, err := freePort()
-			if err != nil {
-				s.t.Fatalf("redistest: %v", err)
-			}
+			port := Port(s.t)
 			option = fmt.Sprint(tlsPort, " ", port)
 			s.TLS = append(s.TLS, net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
 		}
@@ -198,15 +196,21 @@ func (s *Sentinels) Failover() *Server {
 func (s *Sentinels) BeginFailover() {
 	s.t.Helper()
 	err := errors.New("none runs")
-	for _, one := range s.All {
-		if !one.serves() {
-			continue
+	begin := func() bool {
+		for _, one := range s.All {
+			if !one.serves() {
+				continue
+			}
+			if _, err = one.ask("SENTINEL", "FAILOVER", s.Name); err == nil {
+				return true
+			}
 		}
-		if _, err = one.ask("SENTINEL", "FAILOVER", s.Name); err == nil {
-			return
-		}
+		// After a pause, Sentinels trust no replica until they have heard of it.
+		return !strings.HasPrefix(err.Error(), "NOGOODSLAVE")
 	}
-	s.t.Fatalf("redistest: no Sentinel fails over: %v", err)
+	if Eventually(s.t, startLimit, "a replica that can be promoted", begin); err != nil {
+		s.t.Fatalf("redistest: no Sentinel fails over: %v", err)
+	}
 }
 
 // AwaitOther returns the new primary when all Sentinels that run name a primary other than the given one.
