@@ -31,7 +31,7 @@ func TestEngineRunsOnTheEmbeddedRedis(t *testing.T) {
 		c.want("UNLOCK k", notHeldReply)
 	}
 	fence := itoa(a.fence("LOCK k"))
-	if got := b.do("LOCKINFO k"); got != "%[owner "+p.e.opts.UUID+":1 holds :1 ttl-ms :3000 fence :"+fence+" fair-waiters :0 local-waiters :0]" {
+	if got := b.do("LOCKINFO k"); got != "%[owner "+p.e.opts.UUID+":1 holds :1 ttl-ms :6000 fence :"+fence+" fair-waiters :0 local-waiters :0]" {
 		t.Errorf("LOCKINFO: %s", got)
 	}
 	b.want("FORCEUNLOCK k", ":1")

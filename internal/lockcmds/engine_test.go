@@ -245,16 +245,16 @@ func TestGrantToAClientThatHungUpIsGivenBack(t *testing.T) {
 func TestWatchdogKeepsTheLockWhileTheSessionLives(t *testing.T) {
 	t.Parallel()
 	srv := redistest.Start(t)
-	p := startProxy(t, srv, func(o *Options) { o.Lease = 2 * time.Second })
+	p := startProxy(t, srv, func(o *Options) { o.Lease = 4 * time.Second })
 	a, b := p.session(2), p.session(2)
 	a.fence("LOCK k")
-	b.want("TRYLOCK k WAIT 4500", "(nil)")
+	b.want("TRYLOCK k WAIT 6000", "(nil)")
 }
 
 func TestHangUpStopsTheWatchdog(t *testing.T) {
 	t.Parallel()
 	srv := redistest.Start(t)
-	p := startProxy(t, srv, func(o *Options) { o.Lease = 2 * time.Second })
+	p := startProxy(t, srv, func(o *Options) { o.Lease = 4 * time.Second })
 	a, b := p.session(2), p.session(2)
 	a.fence("LOCK k")
 	b.send("LOCK k")
@@ -262,7 +262,7 @@ func TestHangUpStopsTheWatchdog(t *testing.T) {
 	start := time.Now()
 	a.hangUp()
 	fenceIn(t, b.reply())
-	if took := time.Since(start); took > 7*time.Second {
+	if took := time.Since(start); took > 9*time.Second {
 		t.Fatalf("the lock was free after %v", took)
 	}
 	if p.losses.Load() != 0 {
@@ -322,8 +322,9 @@ func TestLossIsToldOnceByEveryWay(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			srv := redistest.Start(t)
-			p := startProxy(t, srv, func(o *Options) { o.Lease = 2 * time.Second })
+			p := startProxy(t, srv, nil)
 			sub := srv.Client(t).Subscribe(t.Context(), "lockproxy:lost:{k}")
 			defer sub.Close()
 			if _, err := sub.Receive(t.Context()); err != nil {
@@ -349,9 +350,10 @@ func TestLossIsToldOnceByEveryWay(t *testing.T) {
 }
 
 func TestLossIsLoggedOnceWithKeyAndReason(t *testing.T) {
+	t.Parallel()
 	srv := redistest.Start(t)
 	core, logs := observer.New(zap.InfoLevel)
-	p := startProxy(t, srv, func(o *Options) { o.Lease, o.Logger = 2*time.Second, zap.New(core) })
+	p := startProxy(t, srv, func(o *Options) { o.Logger = zap.New(core) })
 	a := p.session(3)
 	fence := a.fence("LOCK k")
 	srv.Do(t, "DEL", "k")
@@ -389,14 +391,14 @@ func TestUnlockOfALeaseThatEndedSaysSo(t *testing.T) {
 func TestMaxHoldEndsALockOfALivingClient(t *testing.T) {
 	t.Parallel()
 	srv := redistest.Start(t)
-	p := startProxy(t, srv, func(o *Options) { o.Lease = 2 * time.Second })
+	p := startProxy(t, srv, func(o *Options) { o.Lease = 4 * time.Second })
 	a, b := p.session(3), p.session(2)
 	start := time.Now()
-	fence := itoa(a.fence("LOCK k MAXHOLD 3000"))
+	fence := itoa(a.fence("LOCK k MAXHOLD 6000"))
 	b.send("LOCK k")
 	equal(t, "push", a.push(), ">[lock-lost k :"+fence+" max-hold]")
 	fenceIn(t, b.reply())
-	if took := time.Since(start); took < 2990*time.Millisecond || took > 8*time.Second {
+	if took := time.Since(start); took < 5990*time.Millisecond || took > 11*time.Second {
 		t.Fatalf("ended after %v", took)
 	}
 	a.want("UNLOCK k", lostLeaseReply)
@@ -407,16 +409,16 @@ func TestMaxHoldEndsALockOfALivingClient(t *testing.T) {
 func TestLeaseGivenLaterOutlastsMaxHold(t *testing.T) {
 	t.Parallel()
 	srv := redistest.Start(t)
-	p := startProxy(t, srv, func(o *Options) { o.Lease = 2 * time.Second })
-	for _, again := range []string{"LOCK k", "EXTENDLOCK k PX 2000"} {
+	p := startProxy(t, srv, func(o *Options) { o.Lease = 4 * time.Second })
+	for _, again := range []string{"LOCK k", "EXTENDLOCK k PX 4000"} {
 		a, b := p.session(3), p.session(2)
-		fence := itoa(a.fence("LOCK k MAXHOLD 1500"))
+		fence := itoa(a.fence("LOCK k MAXHOLD 3000"))
 		start := time.Now()
 		a.do(again)
 		b.send("LOCK k")
 		equal(t, "push", a.push(), ">[lock-lost k :"+fence+" max-hold]")
 		fenceIn(t, b.reply())
-		if took := time.Since(start); took < 1990*time.Millisecond {
+		if took := time.Since(start); took < 3990*time.Millisecond {
 			t.Errorf("%s: the lock ended %v after it", again, took)
 		}
 		b.want("UNLOCK k", ":1")
@@ -426,7 +428,7 @@ func TestLeaseGivenLaterOutlastsMaxHold(t *testing.T) {
 func TestExplicitOwnerActsFromAnySession(t *testing.T) {
 	t.Parallel()
 	srv := redistest.Start(t)
-	p, q := startProxy(t, srv, func(o *Options) { o.Lease = 2 * time.Second }), startProxy(t, srv, nil)
+	p, q := startProxy(t, srv, func(o *Options) { o.Lease = 4 * time.Second }), startProxy(t, srv, nil)
 	a, b, c := p.session(2), p.session(2), q.session(2)
 	fence := a.fence("LOCK k OWNER job")
 	if again := b.fence("LOCK k OWNER job"); again != fence {
@@ -434,7 +436,7 @@ func TestExplicitOwnerActsFromAnySession(t *testing.T) {
 	}
 	c.want("TRYLOCK k", "(nil)")
 	a.hangUp()
-	c.want("TRYLOCK k WAIT 4500", "(nil)") // b still holds for the owner
+	c.want("TRYLOCK k WAIT 6000", "(nil)") // b still holds for the owner
 	b.want("UNLOCK k OWNER job", ":0")
 	b.want("UNLOCK k", notHeldReply)
 	c.want("UNLOCK k OWNER job", ":1") // through another proxy
@@ -455,11 +457,11 @@ func TestNumbersOfCallsThatAClientHasWritten(t *testing.T) {
 func TestExtendKeepsTheWatchdogGoing(t *testing.T) {
 	t.Parallel()
 	srv := redistest.Start(t)
-	p := startProxy(t, srv, func(o *Options) { o.Lease = 2 * time.Second })
+	p := startProxy(t, srv, func(o *Options) { o.Lease = 4 * time.Second })
 	a, b := p.session(2), p.session(2)
 	a.fence("LOCK k")
-	a.want("EXTENDLOCK k PX 2500", ":1")
-	b.want("TRYLOCK k WAIT 5000", "(nil)")
+	a.want("EXTENDLOCK k PX 4500", ":1")
+	b.want("TRYLOCK k WAIT 7000", "(nil)")
 	b.want("EXTENDLOCK k PX 2500", notHeldReply)
 	a.fence("LOCK j PX 10000")
 	a.want("EXTENDLOCK j EX 60", ":1")
@@ -569,12 +571,12 @@ func TestWaitersSurviveALostSubscription(t *testing.T) {
 func TestScriptFlushIsNotNoticed(t *testing.T) {
 	t.Parallel()
 	srv := redistest.Start(t)
-	p := startProxy(t, srv, func(o *Options) { o.Lease = 2 * time.Second })
+	p := startProxy(t, srv, func(o *Options) { o.Lease = 4 * time.Second })
 	a, b := p.session(2), p.session(2)
 	a.fence("LOCK k")
 	b.send("LOCK k")
 	b.awaitWaiting()
-	for range 3 {
+	for range 5 {
 		srv.Do(t, "SCRIPT", "FLUSH")
 		b.quiet(time.Second)
 	}
@@ -622,8 +624,9 @@ func TestAcquireInDoubtIsLookedUp(t *testing.T) {
 }
 
 func TestReleaseInDoubtIsNoLoss(t *testing.T) {
+	t.Parallel()
 	srv := redistest.Start(t)
-	p := startProxy(t, srv, func(o *Options) { o.Lease = 2 * time.Second })
+	p := startProxy(t, srv, nil)
 	a := p.session(3)
 	a.fence("LOCK k")
 	a.Lane.Fail(contract.ErrInDoubt)

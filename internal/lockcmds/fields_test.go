@@ -124,8 +124,8 @@ func TestAFieldOfACallInDoubtStays(t *testing.T) {
 
 // TestTheOthersLeaseIsRenewedBehindTheEndOfASession, whatever its GRACE, also if it has no holds.
 func TestTheOthersLeaseIsRenewedBehindTheEndOfASession(t *testing.T) {
-	srv := redistest.Start(t)
-	p := startProxy(t, srv, func(o *Options) { o.Lease = 600 * time.Millisecond })
+	t.Parallel()
+	p := startProxy(t, redistest.Start(t), nil)
 	third := p.session(2)
 	third.fence("LOCK k OWNER me")
 	for _, options := range []string{"", " GRACE 0", " GRACE 100"} {

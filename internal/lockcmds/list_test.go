@@ -108,12 +108,25 @@ func TestListHasWhatIsThereAllTheTime(t *testing.T) {
 // While a list of many locks is made, others get the engine between its slices.
 func TestListHoldsTheEngineForOneSliceAtATime(t *testing.T) {
 	e, _, _ := stocked(t, 50_000)
+	longest := longestWait(e)
+	for range 2 { // the machine may stand still, but not each time
+		if longest > time.Second {
+			longest = min(longest, longestWait(e))
+		}
+	}
+	t.Logf("the longest wait for the engine: %v", longest)
+	if longest > time.Second {
+		t.Errorf("the engine was held for %v", longest)
+	}
+}
+
+// longestWait is the longest wait for the engine while a list is made that takes long.
+func longestWait(e *Engine) (longest time.Duration) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
 		e.find(strings.Repeat("*0", 40)+"x", 0)
 	}()
-	var longest time.Duration
 	for running := true; running; {
 		began := time.Now()
 		e.holds.Step(func(*ledger.Ledger) {}) // how long it takes to get is the question
@@ -124,8 +137,5 @@ func TestListHoldsTheEngineForOneSliceAtATime(t *testing.T) {
 		default:
 		}
 	}
-	t.Logf("the longest wait for the engine: %v", longest)
-	if longest > time.Second { // the machine may be slow, but not by the length of the list
-		t.Errorf("the engine was held for %v", longest)
-	}
+	return longest
 }

@@ -254,8 +254,8 @@ func TestAConnectionRenewsALockThatOthersHaveReleasedForItsOwner(t *testing.T) {
 
 // The end of a session without holds, or with GRACE 0, leaves the lease of the owner's other sessions renewed.
 func TestTheOthersLeaseIsRenewedBehindASessionsEnd(t *testing.T) {
-	srv := redistest.Start(t)
-	p := startProxy(t, srv, func(o *Options) { o.Lease = 600 * time.Millisecond })
+	t.Parallel()
+	p := startProxy(t, redistest.Start(t), nil)
 	third := p.session(2)
 	third.fence("LOCK k OWNER me")
 	for _, options := range []string{"", " GRACE 0"} {

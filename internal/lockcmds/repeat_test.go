@@ -312,7 +312,7 @@ func TestAcquireThatCameTooLateIsRefusedWhenItsWaitIsOver(t *testing.T) {
 	p := startProxy(t, srv, nil)
 	a, b := p.session(2), p.session(2)
 	for _, verb := range []string{"LOCK", "FAIRLOCK"} {
-		a.sendTooLate(verb+" k WAIT 1", 3*time.Second, func() { a.quiet(5 * time.Millisecond) })
+		a.sendTooLate(verb+" k WAIT 1", someLease, func() { a.quiet(5 * time.Millisecond) })
 		equal(t, "acquire", a.reply(), "(nil)")
 		b.fence("TRYLOCK k")
 		b.want("UNLOCK k", ":1")

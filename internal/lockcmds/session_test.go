@@ -24,6 +24,9 @@ import (
 // patience is how long a test waits for what must happen.
 const patience = 10 * time.Second
 
+// someLease is one that a test can wait for, and that does not end though the machine stands still for seconds: a renewal is due after a third.
+const someLease = 6 * time.Second
+
 // proxy is an engine as one process would run it.
 type proxy struct {
 	t    testing.TB
@@ -47,7 +50,7 @@ func startProxy(t testing.TB, srv *redistest.Server, change func(*Options)) *pro
 	p := &proxy{t: t, srv: srv}
 	opts := Options{
 		UUID:  fmt.Sprintf("00000000-0000-4000-8000-%012d", proxies.Add(1)),
-		Lease: 3 * time.Second,
+		Lease: someLease,
 		Clock: p,
 		Events: Events{
 			Attempt:    func() { p.attempts.Add(1) },
