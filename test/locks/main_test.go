@@ -1,6 +1,7 @@
 package locks
 
 import (
+	"flag"
 	"fmt"
 	"os"
 	"os/exec"
@@ -28,6 +29,7 @@ func TestMain(m *testing.M) {
 		fmt.Fprintln(os.Stderr, "no such role:", role)
 		os.Exit(2)
 	}
+	_ = flag.Set("test.parallel", "8") // parallel tests wait for leases to end; the command line may say another number
 	code := m.Run()
 	if built.dir != "" {
 		_ = os.RemoveAll(built.dir)

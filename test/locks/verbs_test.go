@@ -9,8 +9,8 @@ import (
 	"github.com/lockproxy/lockproxy/internal/redistest"
 )
 
-// short is a lease that lets tests outlive it, and that a machine that stands still for a second does not end.
-const short = 2 * time.Second
+// short is a lease that lets tests outlive it, and that a machine that stands still for two seconds does not end.
+const short = 4 * time.Second
 
 func TestUnlockLetsTheWaiterIn(t *testing.T) {
 	redis := redistest.Start(t)

@@ -38,6 +38,7 @@ func watchUnrenewed(t *testing.T, redis *redistest.Server, key string, d time.Du
 }
 
 func TestWatchdogKeepsALockForManyLeases(t *testing.T) {
+	t.Parallel()
 	redis := redistest.Start(t)
 	p := startProxy(t, redis.Addr(), "--lock-lease", short.String())
 	a, b := dial(t, p.addr, 2), dial(t, p.addr, 2)
@@ -89,6 +90,7 @@ func TestMaxHoldEndsTheLockOfAConnectedClient(t *testing.T) {
 }
 
 func TestKilledClientIsNotRenewed(t *testing.T) {
+	t.Parallel()
 	redis := redistest.Start(t)
 	p := startProxy(t, redis.Addr(), "--lock-lease", short.String())
 	h := startHolder(t, p.addr, "LOCK a")
@@ -197,6 +199,7 @@ func TestKilledWaiterDelaysNobody(t *testing.T) {
 }
 
 func TestKilledProxyLeavesKeysThatExpire(t *testing.T) {
+	t.Parallel()
 	redis := redistest.Start(t)
 	p1 := startProxy(t, redis.Addr(), "--lock-lease", short.String())
 	p2 := startProxy(t, redis.Addr(), "--lock-lease", short.String())
@@ -226,11 +229,12 @@ func TestKilledProxyLeavesKeysThatExpire(t *testing.T) {
 }
 
 func TestLockThatWasTakenAwayIsNotRenewed(t *testing.T) {
+	t.Parallel()
 	redis := redistest.Start(t)
-	p1 := startProxy(t, redis.Addr(), "--lock-lease", "3s")
+	p1 := startProxy(t, redis.Addr(), "--lock-lease", "6s")
 	p2 := startProxy(t, redis.Addr())
 	b := dial(t, p2.addr, 2)
-	const px = 2500 * time.Millisecond // less than what a renewal would make of it
+	const px = 4 * time.Second // less than what a renewal would make of it
 	for name, take := range map[string]func(){
 		"FORCEUNLOCK at another proxy": func() { b.want("FORCEUNLOCK a", 1) },
 		"DEL":                          func() { b.want("DEL a", 1) },
@@ -243,7 +247,7 @@ func TestLockThatWasTakenAwayIsNotRenewed(t *testing.T) {
 			sent := time.Now()
 			b.fence(fmt.Sprintf("TRYLOCK a PX %d", px.Milliseconds()))
 			// The next renewal is due within a third of the lease.
-			watchUnrenewed(t, redis, "a", 1300*time.Millisecond, sent, px)
+			watchUnrenewed(t, redis, "a", 2300*time.Millisecond, sent, px)
 			push, err := a.nextPush(patience)
 			if got, want := fmt.Sprint(push), fmt.Sprintf("[lock-lost a %d gone]", fence); err != nil || got != want {
 				t.Errorf("push %s %v, want %s", got, err, want)
@@ -259,6 +263,7 @@ func TestLockThatWasTakenAwayIsNotRenewed(t *testing.T) {
 }
 
 func TestStoppedProxyResurrectsNoLock(t *testing.T) {
+	t.Parallel()
 	redis := redistest.Start(t)
 	p1 := startProxy(t, redis.Addr(), "--lock-lease", short.String())
 	p2 := startProxy(t, redis.Addr(), "--lock-lease", short.String())
