@@ -77,7 +77,7 @@ func TestDocumentedRightsAreEnough(t *testing.T) {
 	own, inCluster, atSentinels, client := rights[0], rights[1], rights[2], rights[3]
 	start := func(redis *redistest.Server, addr string, sentinel upstream.Sentinel) []*Server {
 		connect := upstream.Options{Addr: addr, User: "lockproxy", Password: "secret", Sentinel: sentinel}
-		if err := tryOut(t, connect); err != nil {
+		if err := tryOut(t, connect, patience); err != nil {
 			t.Errorf("--check --connect: %v", err)
 		}
 		var proxies []*Server
