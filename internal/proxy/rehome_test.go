@@ -16,7 +16,7 @@ func tenants(t *testing.T, f func(t *testing.T, redis *redistest.Server, srv *Se
 		redis.Do(t, "ACL", "SETUSER", "carol", "on", ">c", "~c:*", "~lockproxy:*", "~redisson_*", "&*", "+@all")
 		f(t, redis, startProxy(t, redis, func(o *Options) {
 			o.Engine = engine
-			o.Locks.Lease = 2 * time.Second
+			o.Locks.Lease = 4 * time.Second // of which a busy machine may take half
 		}))
 	})
 }
@@ -34,9 +34,10 @@ func (c *peer) script(pairs ...string) {
 // awaitRenewal returns when the lease of a lock has been set anew so many times.
 func awaitRenewal(t *testing.T, redis *redistest.Server, key string, times int) {
 	t.Helper()
-	last := redis.Client(t).PTTL(t.Context(), key).Val()
+	client := redis.Client(t)
+	last := client.PTTL(t.Context(), key).Val()
 	redistest.Eventually(t, patience, "renewals of "+key, func() bool {
-		ttl := redis.Client(t).PTTL(t.Context(), key).Val()
+		ttl := client.PTTL(t.Context(), key).Val()
 		if ttl > last {
 			times--
 		}
@@ -59,7 +60,7 @@ func TestHoldsAreTheSessionsWhateverItsIdentity(t *testing.T) {
 			c.do(strings.Fields(change)...)
 			c.script(
 				"LOCK "+k, fence, // a re-entry
-				"EXTENDLOCK "+k+" PX 600", ":1",
+				"EXTENDLOCK "+k+" PX 60000", ":1",
 				"UNLOCK "+k, ":0",
 				"UNLOCK "+k, ":1",
 				"UNLOCK "+k, "-NOTHELD",

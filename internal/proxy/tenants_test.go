@@ -36,7 +36,7 @@ func TestTenantsDoNotReachEachOthersLocks(t *testing.T) {
 		for _, tenant := range []string{"red", "blue"} {
 			redis.Do(t, append([]any{"ACL", "SETUSER", tenant, "on", ">" + tenant}, tenantRules(tenant+":")...)...)
 		}
-		srv := startProxy(t, redis, func(o *Options) { o.Engine, o.Locks.Lease = engine, 2*time.Second })
+		srv := startProxy(t, redis, func(o *Options) { o.Engine, o.Locks.Lease = engine, 4*time.Second })
 		as := func(tenant string) *peer {
 			c := dialClient(t, address(srv))
 			c.script("HELLO 3 AUTH "+tenant+" "+tenant, "%")
@@ -49,7 +49,7 @@ func TestTenantsDoNotReachEachOthersLocks(t *testing.T) {
 				continue
 			}
 			fence := red.do("LOCK", k)
-			red.script("LOCK "+k, fence, "EXTENDLOCK "+k+" PX 2000", ":1", "UNLOCK "+k, ":0", "LOCKINFO "+k, "%6", "LOCKLIST", "*1")
+			red.script("LOCK "+k, fence, "EXTENDLOCK "+k+" PX 60000", ":1", "UNLOCK "+k, ":0", "LOCKINFO "+k, "%6", "LOCKLIST", "*1")
 			// All ways to wait for it and to get it.
 			for _, verb := range []string{"LOCK", "FAIRLOCK"} {
 				more.send(verb, k, "WAIT", "8000")
@@ -95,7 +95,7 @@ func TestQueueOfAnotherTypeIsNoQueue(t *testing.T) {
 				redis.Do(t, "FLUSHALL")
 				redis.Do(t, write...)
 				c, w := dialClient(t, address(srv)), dialClient(t, address(srv))
-				c.script("LOCK k", ":", "LOCK k", ":", "LOCKINFO k", "*12", "EXTENDLOCK k PX 1000", ":1", "UNLOCK k", ":0", "UNLOCK k", ":1")
+				c.script("LOCK k", ":", "LOCK k", ":", "LOCKINFO k", "*12", "EXTENDLOCK k PX 60000", ":1", "UNLOCK k", ":0", "UNLOCK k", ":1")
 				c.script("LOCK k GRACE 0", ":")
 				w.send("LOCK", "k")
 				redistest.Eventually(t, patience, "the waiter", func() bool { return srv.Stats().Waiting == 1 })
