@@ -183,7 +183,8 @@ func TestTheNextClientFindsAConnectionAsIfItWereNew(t *testing.T) {
 	}
 }
 
-var blockedClient = regexp.MustCompile(`(?m)^.* flags=\S*b\S* .*$`)
+// blockedClient is the line of a client that waits in BRPOP. A BLPOP of the last client may not have ended yet.
+var blockedClient = regexp.MustCompile(`(?m)^.* flags=\S*b\S* .* cmd=brpop .*$`)
 
 // pristine has a client that has only logged in look at a connection of its own.
 func pristine(rt *rapid.T, t *testing.T, redis *redistest.Server, srv *Server, login string) {
@@ -194,7 +195,7 @@ func pristine(rt *rapid.T, t *testing.T, redis *redistest.Server, srv *Server, l
 	if got := c.quiet("EVAL", "return 1", "0"); got != ":1\r\n" {
 		rt.Errorf("%s: EVAL: %q", login, got)
 	}
-	c.send("BLPOP", "probe", "0")
+	c.send("BRPOP", "probe", "0")
 	var line string
 	redistest.Eventually(t, patience, "the blocked client", func() bool {
 		list, _ := redis.Do(t, "CLIENT", "LIST").(string)
@@ -218,7 +219,7 @@ func pristine(rt *rapid.T, t *testing.T, redis *redistest.Server, srv *Server, l
 	}
 	redis.Do(t, "EVAL", "redis.call('SELECT', ARGV[1]); return redis.call('RPUSH', 'probe', 1)", "0", want["db"])
 	if b, err := c.frame(); err != nil || !strings.Contains(b, "probe") {
-		rt.Errorf("%s: BLPOP: %q, %v", login, b, err)
+		rt.Errorf("%s: BRPOP: %q, %v", login, b, err)
 	}
 }
 
