@@ -169,9 +169,11 @@ func TestManyGrantsShareAWait(t *testing.T) {
 		all = append(all, s)
 	}
 	before := waits(t, srv)
+	srv.Pause() // so that they come together, however slowly they are sent
 	for i, s := range all {
 		s.send(fmt.Sprintf("LOCK k%d SYNC 1", i))
 	}
+	srv.Continue()
 	for _, s := range all {
 		fenceIn(t, s.reply())
 	}
