@@ -114,7 +114,7 @@ func TestClientListShowsTheProxysClients(t *testing.T) {
 			t.Errorf("listed are %q, want %q", got, want)
 		}
 		for name, fields := range map[string]map[string]string{
-			"admin":                      {"flags": "N", "cmd": "client|list", "qbuf": "26", "argv-mem": "10", "db": "0", "user": "default", "resp": "2", "sub": "0", "multi": "-1", "redir": "-1", "events": "r", "addr": admin.nc.LocalAddr().String(), "laddr": address(srv), "idle": "0"},
+			"admin":                      {"flags": "N", "cmd": "client|list", "qbuf": "26", "argv-mem": "10", "db": "0", "user": "default", "resp": "2", "sub": "0", "multi": "-1", "redir": "-1", "events": "r", "addr": admin.nc.LocalAddr().String(), "laddr": address(srv)},
 			"worker":                     {"flags": "N", "cmd": "set", "db": "3", "resp": "2", "addr": worker.nc.LocalAddr().String()},
 			"reader":                     {"flags": "P", "cmd": "subscribe", "sub": "1", "psub": "0", "resp": "3"},
 			"tx":                         {"flags": "x", "cmd": "ping", "multi": "1"},
@@ -129,6 +129,9 @@ func TestClientListShowsTheProxysClients(t *testing.T) {
 					t.Errorf("%s: %s=%s, want %s", name, field, got, want)
 				}
 			}
+		}
+		if idle, err := strconv.Atoi(string(lines["admin"].Field("idle"))); err != nil || idle >= int(patience.Seconds()) {
+			t.Errorf("who asks is idle for %d s, %v", idle, err)
 		}
 		// As in Redis's own order of fields, without one more or less.
 		shape := regexp.MustCompile(`=[^ ]*`)
@@ -350,9 +353,9 @@ func TestClientUnblock(t *testing.T) {
 				t.Errorf("after %q: %q", command, got)
 			}
 		}
-		if got := holder.quiet("LOCKINFO", "l"); !strings.Contains(got, "fair-waiters\r\n:0\r\n") {
-			t.Errorf("the fair waiter has not left: %q", got)
-		}
+		redistest.Eventually(t, patience, "the fair waiter to leave", func() bool { // its reply does not wait for that for long
+			return strings.Contains(holder.quiet("LOCKINFO", "l"), "fair-waiters\r\n:0\r\n")
+		})
 	})
 }
 
