@@ -124,7 +124,6 @@ func TestBusyClientsAreClosedBehindAReply(t *testing.T) {
 		s := startStopping(t, redis, engine)
 		const depth = 50
 		talker, pipeline := dialClient(t, address(s.Server)), dialClient(t, address(s.Server))
-		talker.quiet("HELLO", "3")
 		pipeline.quiet("PING")
 		begun, over := make(chan struct{}), make(chan int)
 		go func() {
@@ -148,10 +147,19 @@ func TestBusyClientsAreClosedBehindAReply(t *testing.T) {
 			}
 		}()
 		<-begun
+		begin := time.Now()
+		talker.quiet("HELLO", "3")
 		s.drains()
 		s.asked(talker)
-		if got := talker.quiet("PING"); got != "+PONG\r\n" {
-			t.Error(got)
+		talker.side = &side{t: t} // it may be late
+		talker.send("PING")
+		got, err := talker.frame()
+		if late := time.Since(begin) > 200*time.Millisecond; err != nil && late { // a silent client goes
+			<-over
+			t.Skip("the machine is too slow for this")
+		}
+		if got != "+PONG\r\n" {
+			t.Error(got, err)
 		}
 		talker.ends()
 		<-over
@@ -244,8 +252,9 @@ func TestStateOnAConnectionIsKept(t *testing.T) {
 // Before the listeners close, clients come and work as before, and the proxy says that it is not ready.
 func TestClientsAreAcceptedDuringTheDelay(t *testing.T) {
 	t.Parallel()
+	const delay = 4 * time.Second // a busy machine may need some of it for a client
 	perEngine(t, func(t *testing.T, redis *redistest.Server, engine string) {
-		s := startStopping(t, redis, engine, func(o *Options) { o.DrainDelay = time.Second })
+		s := startStopping(t, redis, engine, func(o *Options) { o.DrainDelay = delay })
 		begun := time.Now()
 		s.stop()
 		waitFor(t, "the drain", s.Draining)
@@ -253,7 +262,7 @@ func TestClientsAreAcceptedDuringTheDelay(t *testing.T) {
 		if got := c.quiet("PING"); got != "+PONG\r\n" {
 			t.Error(got)
 		}
-		if time.Since(begun) > time.Second {
+		if time.Since(begun) > delay {
 			t.Skip("the machine is too slow for this")
 		}
 		select {
@@ -262,7 +271,7 @@ func TestClientsAreAcceptedDuringTheDelay(t *testing.T) {
 		default:
 		}
 		c.ends()
-		if took := time.Since(begun); took < time.Second {
+		if took := time.Since(begun); took < delay {
 			t.Errorf("closed after %s", took)
 		}
 		if _, err := net.Dial("tcp", address(s.Server)); err == nil {
@@ -372,7 +381,7 @@ func TestTheDrainEndsThoughRedisIsSilent(t *testing.T) {
 	t.Parallel()
 	redis := redistest.Start(t)
 	s := startStopping(t, redis, EngineAuto, func(o *Options) {
-		o.DrainTimeout, o.Upstream.DialTimeout = time.Second, 100*time.Millisecond // a busy machine needs a moment for the waiter
+		o.DrainTimeout, o.Upstream.DialTimeout = 2*time.Second, 2*time.Second // a busy machine needs a moment to connect, and for the waiter
 	})
 	holder, waiter := dialClient(t, address(s.Server)), dialClient(t, address(s.Server))
 	holder.script("LOCK k GRACE 0", ":")
