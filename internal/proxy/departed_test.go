@@ -6,7 +6,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/lockproxy/lockproxy/internal/redistest"
 )
@@ -43,7 +42,7 @@ func TestTheEndOfAClientEndsItsDebugger(t *testing.T) {
 					other := dialClient(t, address(srv))
 					other.quiet("GET", "k")
 					_ = other.nc.Close()
-					redistest.Eventually(t, time.Second, "the other client to be gone", func() bool { return srv.Stats().Clients == 0 })
+					redistest.Eventually(t, patience, "the other client to be gone", func() bool { return srv.Stats().Clients == 0 })
 				}
 			}
 		}
