@@ -121,7 +121,7 @@ func TestRestartsAmidTraffic(t *testing.T) {
 // traffic counts up a key of its own, one step at a time, and reconnects when it is cut off.
 func traffic(t *testing.T, srv *Server, id int, stop <-chan struct{}, served *atomic.Int64) {
 	var c *peer
-	next, doubt := 1, false
+	next, doubts := 1, 0
 	for n := 0; ; n++ {
 		select {
 		case <-stop:
@@ -138,7 +138,9 @@ func traffic(t *testing.T, srv *Server, id int, stop <-chan struct{}, served *at
 			b, err := c.frame()
 			if err != nil {
 				_ = c.nc.Close()
-				c, doubt = nil, true
+				if c = nil; i <= 1 {
+					doubts++ // the INCR before may be in doubt, too
+				}
 				break
 			}
 			bulk := fmt.Sprintf("$%d\r\n%s\r\n", len(word), word)
@@ -152,10 +154,10 @@ func traffic(t *testing.T, srv *Server, id int, stop <-chan struct{}, served *at
 				}
 			case 1:
 				got := integer(t, b)
-				if got != next && !(doubt && got == next+1) {
-					t.Errorf("client %d counted to %d after %d (in doubt: %v)", id, got, next-1, doubt)
+				if got < next || got > next+doubts {
+					t.Errorf("client %d counted to %d after %d (in doubt: %d)", id, got, next-1, doubts)
 				}
-				next, doubt = got+1, false
+				next, doubts = got+1, 0
 				served.Add(1)
 			case 4:
 				if b != "*1\r\n"+bulk {
@@ -218,8 +220,9 @@ func TestRedisHasTooManyClients(t *testing.T) {
 		for time.Since(start) < 500*time.Millisecond {
 			c.quiet("GET", "k")
 		}
-		if n := integer(t, ":"+rejected()+"\r\n") - integer(t, ":"+before+"\r\n"); n > 20 {
-			t.Errorf("%d attempts to connect within half a second", n)
+		n := integer(t, ":"+rejected()+"\r\n") - integer(t, ":"+before+"\r\n")
+		if took := time.Since(start); float64(n) > 40*took.Seconds() { // the machine may stand still, for any time
+			t.Errorf("%d attempts to connect within %v", n, took)
 		}
 		admin.quiet("CONFIG", "SET", "maxclients", "1000")
 		recovers(t, srv)
@@ -275,42 +278,43 @@ func TestLaneThatIsKilledAgainAndAgainIsNoOutage(t *testing.T) {
 // Whatever the back-off of each, all identities are served again as soon as Redis is back.
 func TestAllIdentitiesAreBackSoonAfterRedis(t *testing.T) {
 	eachEngine(t, func(t *testing.T, redis *redistest.Server, srv *Server) {
-		var clients []*peer
-		for db := range 8 {
-			c := dialClient(t, address(srv))
-			c.quiet("SELECT", fmt.Sprint(db))
-			c.quiet("GET", "k")
-			c.side = &side{t: t}
-			clients = append(clients, c)
-		}
-		redis.Kill()
-		for away := time.Now(); time.Since(away) < time.Second; {
-			for i, c := range clients {
-				asked := time.Now()
-				c.send("GET", "k")
-				b, err := c.frame()
-				if err != nil { // sent before the end was noticed
-					clients = slices.Delete(clients, i, i+1)
-					break
-				}
-				if b != unreachable {
-					t.Fatalf("while Redis is away: %q", b)
-				}
-				if waited := time.Since(asked); waited > time.Second {
-					t.Errorf("refused after %v", waited)
+		beside := redistest.Start(t) // it stays
+		inTime(t, "a refusal while Redis is away, or the first answer of an identity when it is back,", 600*time.Millisecond, func() (longest time.Duration) {
+			var clients []*peer
+			for db := range 8 {
+				c := dialClient(t, address(srv))
+				c.quiet("SELECT", fmt.Sprint(db))
+				c.quiet("GET", "k")
+				c.side = &side{t: t}
+				clients = append(clients, c)
+			}
+			still := standstill(t, beside)
+			redis.Kill()
+			for away := time.Now(); time.Since(away) < time.Second; {
+				for i, c := range clients {
+					asked := time.Now()
+					c.send("GET", "k")
+					b, err := c.frame()
+					if err != nil { // sent before the end was noticed
+						clients = slices.Delete(clients, i, i+1)
+						break
+					}
+					if b != unreachable {
+						t.Fatalf("while Redis is away: %q", b)
+					}
+					longest = max(longest, time.Since(asked))
 				}
 			}
-		}
-		if len(clients) == 0 {
-			t.Skip("all have noticed too late that Redis is away")
-		}
-		redis.Restart()
-		back := time.Now()
-		for db, c := range clients {
-			waitFor(t, "an answer", func() bool { return c.quiet("GET", "k") == "$-1\r\n" })
-			if late := time.Since(back); late > 600*time.Millisecond {
-				t.Errorf("database %d is served %v after Redis", db, late)
+			if len(clients) == 0 {
+				t.Skip("all have noticed too late that Redis is away")
 			}
-		}
+			redis.Restart()
+			back := time.Now()
+			for _, c := range clients {
+				waitFor(t, "an answer", func() bool { return c.quiet("GET", "k") == "$-1\r\n" })
+				_ = c.nc.Close()
+			}
+			return max(longest, time.Since(back)) - still()
+		})
 	})
 }

@@ -13,6 +13,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -34,6 +36,47 @@ func TestMain(m *testing.M) {
 
 // patience is how long a test waits for what must come.
 const patience = 10 * time.Second
+
+// inTime measures up to three times how long something takes. One time within the limit is enough: the machine may stand still for a moment.
+func inTime(t testing.TB, what string, limit time.Duration, measure func() time.Duration) {
+	t.Helper()
+	var all []time.Duration
+	for range 3 {
+		took := measure()
+		if took <= limit {
+			return
+		}
+		all = append(all, took)
+	}
+	t.Errorf("%s takes more than %v each time: %v", what, limit, all)
+}
+
+// standstill asks a server directly until the test ends. longest is the longest time for which the machine, or the server, has stood still.
+func standstill(t testing.TB, server *redistest.Server) (longest func() time.Duration) {
+	t.Helper()
+	c := server.Client(t)
+	ctx, cancel := context.WithCancel(context.Background())
+	var most, last atomic.Int64
+	last.Store(time.Now().UnixNano())
+	longest = func() time.Duration { return time.Duration(max(most.Load(), time.Now().UnixNano()-last.Load())) }
+	var asking sync.WaitGroup
+	asking.Go(func() {
+		for ctx.Err() == nil {
+			_ = c.Ping(ctx).Err() // Sentinels close connections
+			most.Store(int64(longest()))
+			last.Store(time.Now().UnixNano())
+			select {
+			case <-ctx.Done():
+			case <-time.After(5 * time.Millisecond):
+			}
+		}
+	})
+	t.Cleanup(func() {
+		cancel()
+		asking.Wait()
+	})
+	return longest
+}
 
 // startProxy runs a Server in front of redis until the test ends. change may adjust its options.
 func startProxy(t testing.TB, redis *redistest.Server, change ...func(*Options)) *Server {
@@ -287,6 +330,16 @@ func (c *peer) frame() (string, error) {
 			return part, err
 		}
 	}
+}
+
+// lateFrame is frame for one that may take several times as long to begin as others.
+func (c *peer) lateFrame() (b string, err error) {
+	for range 6 {
+		if b, err = c.frame(); !errors.Is(err, errTimeout) || b != "" {
+			break
+		}
+	}
+	return b, err
 }
 
 func (c *peer) more() error {
