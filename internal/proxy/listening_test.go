@@ -69,7 +69,10 @@ func subscriptionsAreCounted(t *testing.T, alone *redistest.Server, c *redistest
 					frames("SSUBSCRIBE "+ch, 1)
 				}
 				if proto == 2 {
-					for _, line := range []string{"GET k", "SET k v", "NOSUCH", "CLUSTER INFO", "MULTI", "WATCH k", "HELLO x", "DISCARD", "UNWATCH"} {
+					for _, line := range []string{
+						"GET k", "SET k v", "NOSUCH", "CLUSTER INFO", "MULTI", "WATCH k", "HELLO x", "DISCARD", "UNWATCH", "CONFIG GET a", "CLIENT REPLY OFF",
+						"GET", "GET k k", "CLIENT", "CLIENT NOSUCH", "CLIENT REPLY", "CONFIG GET", "OBJECT HELP x", "MULTI x", "EXEC x", "AUTH", "SELECT", "PUBLISH a",
+					} {
 						frames(line, 1)
 					}
 				}

@@ -165,6 +165,7 @@ type Row struct {
 	listed bool                       // Redis lists it
 	Title  string                     // its name in CLIENT LIST; empty: Redis does not have it
 	subs   map[string]string          // the same for its subcommands, by their names; nil: it has none
+	form   *commands.Command          // as Redis describes it; nil: it does not
 	Writes bool                       // it may change data, so Redis may hold it back
 	Script bool                       // it runs a script of the client's
 	Keys   keyspec.Spec               // where its keys are
@@ -199,6 +200,19 @@ func (c *Row) PolicyFor(args [][]byte) Policy {
 // HasSubcommands reports whether the command has subcommands.
 func (c *Row) HasSubcommands() bool { return c.subs != nil }
 
+// Malformed reports whether Redis refuses a command with these arguments whatever the state of its connection is: Redis does not have the command
+// or its subcommand, or the number of arguments is wrong.
+func (c *Row) Malformed(args [][]byte) bool {
+	if c.form == nil {
+		return c.Title == ""
+	}
+	arity := c.form.Arity
+	if c.form.Subcommands != nil && len(args) > 1 {
+		arity = c.form.Subcommands[Keyword(args, 1)]
+	}
+	return arity == 0 || arity > 0 && len(args) != arity || len(args) < -arity
+}
+
 // MayWait reports whether the command, which has policy p for its arguments, may wait for others before it is answered.
 func (c *Row) MayWait(p Policy) bool {
 	return p == PinOnce || p == PinSpent || p == PinAfterWrite || c == unlisted
@@ -220,12 +234,12 @@ var unlisted = &Row{Name: "unlisted", Policy: PinForever}
 func NewTable(src *commands.Table, verbs []string) *Table {
 	t := &Table{source: src, rows: make(map[string]*Row, src.Len()+len(verbs))}
 	for _, c := range src.All() {
-		t.rows[c.Name] = &Row{Name: c.Name, Policy: flagPolicy(c), listed: true, Title: c.Name, subs: subTitles(c), Writes: c.Flags&commands.Changes != 0, Script: runsScript[c.Name], Keys: c.Keys}
+		t.rows[c.Name] = &Row{Name: c.Name, Policy: flagPolicy(c), listed: true, Title: c.Name, subs: subTitles(c), form: c, Writes: c.Flags&commands.Changes != 0, Script: runsScript[c.Name], Keys: c.Keys}
 	}
 	for name, p := range overrides {
 		row := &Row{Name: name, Policy: p}
 		if known := t.rows[name]; known != nil {
-			row.listed, row.Title, row.subs, row.Writes, row.Keys = true, known.Title, known.subs, known.Writes, known.Keys
+			row.listed, row.Title, row.subs, row.form, row.Writes, row.Keys = true, known.Title, known.subs, known.form, known.Writes, known.Keys
 		}
 		if p == byArguments {
 			row.decide = subPolicies[name]

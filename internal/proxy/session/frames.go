@@ -76,7 +76,7 @@ func (l *lanes) listen(row *command.Row, p command.Policy) (handled, done bool) 
 		s.wait = waitReply
 		s.ears.Ask(row.Name, s.args[1:], s.ident.Proto, s.Slots.Hold(), s.muted)
 		return true, true
-	case s.ident.Proto == 3, row.Title == "", row.Name == "quit", row.Name == "reset", row.Name == "ping" && len(s.args) > 2:
+	case s.ident.Proto == 3, row.Malformed(s.args), row.Name == "quit", row.Name == "reset", row.Name == "ping" && len(s.args) > 2:
 		return false, false
 	case !s.awaitQuiet():
 		return true, false

@@ -124,7 +124,7 @@ func (e *Proxy) Aside(client string, work, broken func()) {
 // Lists reports whether Redis has a subcommand.
 func (e *Proxy) Lists(command, sub string) bool {
 	c := e.Upstream.Commands().Lookup(command)
-	return c != nil && c.Subcommands[sub]
+	return c != nil && c.Subcommands[sub] != 0
 }
 
 // FirstIdentity is the identity of a new client.

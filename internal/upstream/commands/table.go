@@ -27,8 +27,8 @@ type Command struct {
 	Arity int    // arguments with the name; negative: at least that many
 	Flags Flags
 
-	// Subcommands by their names without the container's, lower case; nil if there are none.
-	Subcommands map[string]bool
+	// Subcommands are the arities of its subcommands, by their names without the container's, lower case; nil if there are none.
+	Subcommands map[string]int
 
 	Keys keyspec.Spec // of the command, or, as far as is known, of all its subcommands that have keys
 }
@@ -111,7 +111,7 @@ func parseCommand(v resp.Value) (*Command, error) {
 	}
 	c.Keys = keysOf(v)
 	if len(v.Elems) >= 10 && len(v.Elems[9].Elems) > 0 {
-		c.Subcommands = map[string]bool{}
+		c.Subcommands = map[string]int{}
 		for _, sub := range v.Elems[9].Elems {
 			if len(sub.Elems) == 0 {
 				return nil, errNoTable
@@ -124,7 +124,11 @@ func parseCommand(v resp.Value) (*Command, error) {
 			}
 			name := string(sub.Elems[0].Str)
 			if len(name) > len(c.Name)+1 {
-				c.Subcommands[name[len(c.Name)+1:]] = true
+				arity := -1
+				if len(sub.Elems) > 1 {
+					arity = int(sub.Elems[1].Int)
+				}
+				c.Subcommands[name[len(c.Name)+1:]] = arity
 			}
 		}
 	}
