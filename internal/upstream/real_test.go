@@ -188,7 +188,8 @@ func TestLaneReconnectsAndNeverSendsTwice(t *testing.T) {
 
 func TestPinsAreBoundedAndQueued(t *testing.T) {
 	r := redistest.Start(t)
-	u := start(t, Options{Addr: r.Addr(), MaxPins: 2, PinWait: 2 * time.Second})
+	opts := Options{Addr: r.Addr(), MaxPins: 2, PinWait: 50 * time.Millisecond}
+	u := start(t, opts)
 	id := Identity{Proto: 2}
 	first, second := u.Acquire(Ask{ID: id}), u.Acquire(Ask{ID: id})
 	if first == nil || second == nil {
@@ -202,6 +203,8 @@ func TestPinsAreBoundedAndQueued(t *testing.T) {
 	if p := <-got; p != nil {
 		t.Error("a pin was delivered though none was given back")
 	}
+	opts.PinWait = time.Minute
+	u.Change(opts.Changeable())
 	u.AwaitPin(Ask{ID: id}, func(p *Pin, _ error) { got <- p })
 	ask(t, first, "PING")
 	first.Release()

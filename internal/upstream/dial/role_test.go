@@ -26,7 +26,7 @@ func dialer(t *testing.T, addr string, wait time.Duration) (*Dialer, *topology.P
 		wg.Wait()
 	})
 	return New(Options{
-		Resolver: primary, Timeout: 3 * time.Second, KeepAlive: time.Minute, UserTimeout: -1, Wait: wait, Spawn: wg.Go, Stop: stop,
+		Resolver: primary, Timeout: time.Minute, KeepAlive: time.Minute, UserTimeout: -1, Wait: wait, Spawn: wg.Go, Stop: stop,
 	}), primary
 }
 
@@ -91,7 +91,7 @@ func TestAnAttemptThatHangsIsGivenUpWhenTheServerMoves(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer d.HangUp(nc)
-	if nc.RemoteAddr().String() != server.Addr() || time.Since(begin) > 2*time.Second {
+	if nc.RemoteAddr().String() != server.Addr() || time.Since(begin) > 20*time.Second {
 		t.Errorf("connected to %s after %v", nc.RemoteAddr(), time.Since(begin))
 	}
 }
@@ -144,7 +144,7 @@ func TestAMoveEndsTheBackoffOfAll(t *testing.T) {
 	}
 	begin := time.Now()
 	nc, err := d.Open(t.Context(), Target{At: "p", ID: handshake.Identity{Proto: 2}})
-	if err != nil || time.Since(begin) > patience {
+	if err != nil || time.Since(begin) > 5*time.Second {
 		t.Fatalf("%v after %v", err, time.Since(begin))
 	}
 	d.HangUp(nc)

@@ -176,7 +176,7 @@ func TestAnotherServerIsAskedWhenOneIsSilent(t *testing.T) {
 	}
 	defer silent.Close()
 	server := redistest.Start(t)
-	b := newBench(t, 100*time.Millisecond, silent.Addr().String(), server.Addr())
+	b := newBench(t, time.Second, silent.Addr().String(), server.Addr())
 	b.Saw(true)
 	b.knock()
 	b.run(t)

@@ -93,7 +93,7 @@ func run(t *testing.T, s *server, id handshake.Identity, own bool) (l *Lane, ove
 	repeats := logging.NewRepeats(zap.New(core), 5, time.Hour)
 	l = New(Options{
 		Target:  dial.Target{At: topology.Any, ID: id},
-		Dialer:  dial.New(dial.Options{Resolver: s, Timeout: time.Second, KeepAlive: time.Minute, UserTimeout: -1, Spawn: wg.Go, Stop: stop}),
+		Dialer:  dial.New(dial.Options{Resolver: s, Timeout: 10 * time.Second, KeepAlive: time.Minute, UserTimeout: -1, Spawn: wg.Go, Stop: stop}),
 		Own:     own,
 		Meek:    func() bool { return false },
 		Logger:  zap.New(core),
