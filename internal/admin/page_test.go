@@ -51,7 +51,8 @@ func TestLocksAreShownWhereverTheirHolderIs(t *testing.T) {
 	s.redis.Do(t, "PEXPIRE", "elsewhere", "40000")
 	s.redis.Do(t, "HSET", "named", "somebody's name", "1")
 	waiters := map[string]io.Writer{}
-	for i, key := range []string{"here", "gone", "elsewhere", "named", "here"} {
+	waiting := []string{"here", "gone", "elsewhere", "named", "here"}
+	for i, key := range waiting {
 		nc := s.client("CLIENT SETNAME waiter-" + key)
 		verb := "LOCK "
 		if i == 4 {
@@ -63,12 +64,14 @@ func TestLocksAreShownWhereverTheirHolderIs(t *testing.T) {
 	gone.Close()
 	want := map[string]string{"here": "here", "fixed": "here", "gone": "gone", "elsewhere": "elsewhere", "named": "named"}
 	redistest.Eventually(t, 10*time.Second, "all locks to be shown", func() bool {
-		got := map[string]string{}
+		got, waits := map[string]string{}, 0
 		answer := s.locks("")
 		for _, l := range answer.Rows {
 			got[l.Key] = l.Holder
+			waits += l.Waiters
 		}
-		return fmt.Sprint(got) == fmt.Sprint(want) && answer.Contended == 4 && answer.Held == 2 && answer.Matching == 5
+		return fmt.Sprint(got) == fmt.Sprint(want) && answer.Contended == 4 && answer.Held == 2 && answer.Matching == 5 &&
+			waits == len(waiting)
 	})
 	rows := map[string]view.Lock{}
 	for _, l := range s.locks("").Rows {
