@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -148,13 +149,19 @@ func TestExecPassesTheExitCodeOn(t *testing.T) {
 func TestExecExcludes(t *testing.T) {
 	t.Parallel()
 	l := newLocks(t)
-	first := l.start("--lease", "1s", "job", "--", "sh", "-c", "echo in > in; read x < wait; echo out")
 	if err := syscall.Mkfifo(filepath.Join(l.dir, "wait"), 0o600); err != nil {
 		t.Fatal(err)
 	}
+	first := l.start("--lease", "10s", "job", "--", "sh", "-c", "echo in > in; read x < wait; echo out")
 	l.wrote("in")
 	l.start("--wait", "0s", "job", "--", "true").want(cli.ExitBusy, "another client has the lock")
-	l.start("--wait", "1500ms", "--fair", "job", "--", "true").want(cli.ExitBusy, "") // longer than the lease: it is extended
+	l.start("--wait", "500ms", "--fair", "job", "--", "true").want(cli.ExitBusy, "")
+	least := int64(math.MaxInt64)
+	redistest.Eventually(t, 20*time.Second, "the lease to be extended", func() bool {
+		left, _ := l.redis.Do(t, "PTTL", "job").(int64)
+		least = min(least, left)
+		return left > least
+	})
 	waiting := l.start("job", "--", "sh", "-c", "echo next > next")
 	interrupted := l.start("job", "--", "true")
 	redistest.Eventually(t, 20*time.Second, "two to wait", func() bool { return len(waiters(t, l)) == 2 })
@@ -239,7 +246,7 @@ func TestForcedUnlockEndsTheCommand(t *testing.T) {
 func TestMaxHoldEndsTheCommand(t *testing.T) {
 	t.Parallel()
 	l := newLocks(t)
-	l.start("--lease", "3s", "--max-hold", "300ms", "job", "--", "sh", "-c", family).want(cli.ExitHeldOut, "--max-hold is over")
+	l.start("--lease", "3s", "--max-hold", "3s", "job", "--", "sh", "-c", family).want(cli.ExitHeldOut, "--max-hold is over")
 	l.gone("pids")
 	l.free("job", time.Second)
 }
@@ -251,7 +258,7 @@ func TestSilenceEndsTheCommandBeforeTheLease(t *testing.T) {
 		t.Run(away, func(t *testing.T) {
 			t.Parallel()
 			l := newLocks(t)
-			h := l.start("--lease", "2s", "job", "--", "sh", "-c", family)
+			h := l.start("--lease", "4s", "job", "--", "sh", "-c", family)
 			l.wrote("pids")
 			switch away {
 			case "proxy":

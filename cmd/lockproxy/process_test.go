@@ -12,6 +12,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -283,12 +284,7 @@ func TestProcessesOfOneConfigurationOverlap(t *testing.T) {
 	redis := redistest.Start(t)
 	var ports []string
 	for range 2 {
-		ln, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
-		ports = append(ports, ln.Addr().String())
-		ln.Close()
+		ports = append(ports, net.JoinHostPort("127.0.0.1", strconv.Itoa(redistest.Port(t))))
 	}
 	dir, err := os.MkdirTemp("", "lp")
 	if err != nil {
