@@ -113,7 +113,7 @@ func newStand(t *testing.T, set settings) *stand {
 		s.restart(p)
 	}
 	for _, p := range s.proxies {
-		redistest.Eventually(t, patience, p.name+" to answer", func() bool { return p.answers() })
+		redistest.Eventually(t, 2*patience, p.name+" to grant a lock", func() bool { return p.grants() })
 	}
 	s.stalls = watchStalls()
 	t.Cleanup(s.stalls.stop)
@@ -221,6 +221,23 @@ func (p *namedProxy) answers() bool {
 	defer c.hangUp()
 	v, err := c.do(time.Second, "PING")
 	return err == nil && v == "PONG"
+}
+
+// grants reports whether the proxy grants a lock. The first grant takes seconds on a busy machine: the lock engine starts for it.
+func (p *namedProxy) grants() bool {
+	c, err := p.dial()
+	if err != nil {
+		return false
+	}
+	defer c.hangUp()
+	key := "first at " + p.name
+	if v, err := c.do(patience, "LOCK", key, "GRACE", "0"); err != nil {
+		return false
+	} else if _, ok := v.(int64); !ok {
+		return false
+	}
+	v, err := c.do(patience, "UNLOCK", key)
+	return err == nil && v == int64(1)
 }
 
 // startWorker runs the next process in a place.
