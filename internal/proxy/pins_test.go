@@ -183,8 +183,10 @@ func TestTheNextClientFindsAConnectionAsIfItWereNew(t *testing.T) {
 	}
 }
 
-// blockedClient is the line of a client that waits in BRPOP. A BLPOP of the last client may not have ended yet.
-var blockedClient = regexp.MustCompile(`(?m)^.* flags=\S*b\S* .* cmd=brpop .*$`)
+var (
+	blockedClient = regexp.MustCompile(`(?m)^.* flags=\S*b\S* .*$`)
+	inBRPOP       = regexp.MustCompile(`(?m)^.* flags=\S*b\S* .* cmd=brpop .*$`)
+)
 
 // pristine has a client that has only logged in look at a connection of its own.
 func pristine(rt *rapid.T, t *testing.T, redis *redistest.Server, srv *Server, login string) {
@@ -195,11 +197,11 @@ func pristine(rt *rapid.T, t *testing.T, redis *redistest.Server, srv *Server, l
 	if got := c.quiet("EVAL", "return 1", "0"); got != ":1\r\n" {
 		rt.Errorf("%s: EVAL: %q", login, got)
 	}
-	c.send("BRPOP", "probe", "0")
+	c.send("BRPOP", "probe", "0") // the BLPOP of the client before may not have ended yet
 	var line string
 	redistest.Eventually(t, patience, "the blocked client", func() bool {
 		list, _ := redis.Do(t, "CLIENT", "LIST").(string)
-		line = blockedClient.FindString(list)
+		line = inBRPOP.FindString(list)
 		return line != ""
 	})
 	want := map[string]string{"flags": "b", "name": "", "db": "0", "sub": "0", "psub": "0", "ssub": "0", "multi": "-1", "redir": "-1", "user": "default", "resp": "2"}
