@@ -198,9 +198,9 @@ func (c *Cluster) Failover(replica *Server) {
 	var err error
 	Eventually(c.t, startLimit, "the replica to begin the failover", func() bool {
 		_, err = replica.ask("CLUSTER", "FAILOVER")
-		return err == nil || !strings.Contains(err.Error(), "Master is down") // a primary that got no processor for a while may be back soon
+		return err == nil || !strings.Contains(err.Error(), "Master is down") // the primary may only have had no processor for a while
 	})
-	if err != nil && !strings.Contains(err.Error(), "to a replica") { // nor is it one any more if it has taken over by itself
+	if err != nil && !strings.Contains(err.Error(), "to a replica") { // the replica has taken over by itself
 		c.t.Fatalf("redistest: failover: %v", err)
 	}
 	Eventually(c.t, startLimit, "the replica to be a primary for all nodes", func() bool {

@@ -208,7 +208,8 @@ func (s *Sentinels) BeginFailover() {
 		// After a pause, Sentinels trust no replica until they have heard of it.
 		return !strings.HasPrefix(err.Error(), "NOGOODSLAVE")
 	}
-	if Eventually(s.t, startLimit, "a replica that can be promoted", begin); err != nil {
+	Eventually(s.t, startLimit, "a replica that can be promoted", begin)
+	if err != nil {
 		s.t.Fatalf("redistest: no Sentinel fails over: %v", err)
 	}
 }
