@@ -162,7 +162,6 @@ type Row struct {
 	Name   string // lower case
 	Policy Policy
 	decide func(args [][]byte) Policy // for byArguments
-	listed bool                       // Redis lists it
 	Title  string                     // its name in CLIENT LIST; empty: Redis does not have it
 	subs   map[string]string          // the same for its subcommands, by their names; nil: it has none
 	form   *commands.Command          // as Redis describes it; nil: it does not
@@ -234,12 +233,12 @@ var unlisted = &Row{Name: "unlisted", Policy: PinForever}
 func NewTable(src *commands.Table, verbs []string) *Table {
 	t := &Table{source: src, rows: make(map[string]*Row, src.Len()+len(verbs))}
 	for _, c := range src.All() {
-		t.rows[c.Name] = &Row{Name: c.Name, Policy: flagPolicy(c), listed: true, Title: c.Name, subs: subTitles(c), form: c, Writes: c.Flags&commands.Changes != 0, Script: runsScript[c.Name], Keys: c.Keys}
+		t.rows[c.Name] = &Row{Name: c.Name, Policy: flagPolicy(c), Title: c.Name, subs: subTitles(c), form: c, Writes: c.Flags&commands.Changes != 0, Script: runsScript[c.Name], Keys: c.Keys}
 	}
 	for name, p := range overrides {
 		row := &Row{Name: name, Policy: p}
 		if known := t.rows[name]; known != nil {
-			row.listed, row.Title, row.subs, row.form, row.Writes, row.Keys = true, known.Title, known.subs, known.form, known.Writes, known.Keys
+			row.Title, row.subs, row.form, row.Writes, row.Keys = known.Title, known.subs, known.form, known.Writes, known.Keys
 		}
 		if p == byArguments {
 			row.decide = subPolicies[name]
@@ -274,7 +273,7 @@ func flagPolicy(c *commands.Command) Policy {
 }
 
 // Ahead is the row of the EXISTS that asks a server of a cluster whether it serves the key of a large command.
-var Ahead = &Row{Name: "large", Policy: PinAhead, listed: true, Title: "exists", Keys: keyspec.Range(1, 1, 1)}
+var Ahead = &Row{Name: "large", Policy: PinAhead, Title: "exists", Keys: keyspec.Range(1, 1, 1)}
 
 // IsOf reports whether the table was made from that of Redis.
 func (t *Table) IsOf(src *commands.Table) bool { return t.source == src }
