@@ -11,8 +11,7 @@ import (
 // lock was certainly still its own. That moment is proved in one of two ways:
 //
 //   - by a lease: the lock cannot end before the call that set the lease, plus its length, unless the client gave it
-//     back or asked for a shorter lease, or the end of the connection shortens it (GRACE), or another proxy has given
-//     a fixed lease to the same owner, at whose end it drops its holds;
+//     back or asked for a shorter lease, or the end of the connection shortens it (GRACE);
 //   - by a witness: a later command, which Redis executed after its call, found the lock to be the client's.
 //
 // What an unplanned failover may have taken away again (see loss) proves nothing for the time after it.
@@ -26,11 +25,10 @@ type hold struct {
 	until      int64 // it had certainly ended by then
 	first      op
 	graced     bool
-	watched    bool          // renewed by the watchdog all the time
-	fixed      map[int]int64 // the ends of the fixed leases that proxies know
-	lease      int64         // proved by lease; 0: not
-	witness    int64         // proved by a witness
-	end        op            // what ended it, if anything did
+	watched    bool  // renewed by the watchdog all the time
+	lease      int64 // proved by lease; 0: not
+	witness    int64 // proved by a witness
+	end        op    // what ended it, if anything did
 	losses     []loss
 	revived    bool // its owner had later grants before: a release was lost
 	over       bool
@@ -50,7 +48,7 @@ func holdsOf(ops []op, losses []loss) []*hold {
 		h := current[k]
 		switch {
 		case o.acquire() && o.Out == acquired && (h == nil || h.fence != o.Fence):
-			h = &hold{key: o.Key, owner: o.Owner, fence: o.Fence, from: o.Return, first: o, watched: true, fixed: make(map[int]int64), losses: losses}
+			h = &hold{key: o.Key, owner: o.Owner, fence: o.Fence, from: o.Return, first: o, watched: true, losses: losses}
 			h.revived = o.Fence < newest[k] && slices.ContainsFunc(losses, func(l loss) bool { return l.concerns(o.Key) && l.from < o.Return })
 			newest[k] = max(newest[k], o.Fence)
 			h.set(o)
@@ -113,12 +111,6 @@ func (h *hold) set(o op) {
 		if l.mayTake(o) { // then the lease before counts
 			lease = min(lease, max(l.from, h.lease))
 		}
-	}
-	if delete(h.fixed, o.Proxy); o.Fixed {
-		h.fixed[o.Proxy] = o.Call + o.Lease
-	}
-	for _, end := range h.fixed {
-		lease = min(lease, end)
 	}
 	h.lease = lease
 	if h.graced {

@@ -29,7 +29,7 @@ func (x *Holds) Lost(l *watchdog.Lease, reason watchdog.Reason) bool {
 	if reason != watchdog.ReasonGone {
 		// Our clock, not Redis, says that the lease has ended. The sessions are told, so they cannot use what Redis may have left of
 		// their holds.
-		rest = x.staleLocked(h)
+		rest = x.staleLocked(h, reason)
 	}
 	x.ledger.Lost(&h.Hold, string(reason), false, nil)
 	told := x.settleLocked()
@@ -43,10 +43,15 @@ func (x *Holds) Lost(l *watchdog.Lease, reason watchdog.Reason) bool {
 
 // staleLocked returns the rollbacks of a hold that the sessions here have lost. Each is tried for as long as Redis may have a part of the
 // hold. Requires Holds.mu.
-func (x *Holds) staleLocked(h *Hold) []calls.Rollback {
+//
+// Redis ends a lease at about the time at which we do. If it goes on, either a call from here has set it anew, of which no answer has come in time, or
+// another proxy has. A lease that another proxy has given to a named owner is not ended here.
+func (x *Holds) staleLocked(h *Hold, reason watchdog.Reason) []calls.Rollback {
+	ours := h.IsUnsettled() || h.lease.IsPaused()
 	all := make([]calls.Rollback, 0, len(h.Holders()))
 	for _, o := range h.Holders() {
 		r := x.rollback(h, o.Session)
+		r.Spare = reason != watchdog.ReasonMaxHold && r.Part.Session != "" && !ours
 		r.Limit = max(h.Most, x.Lease)
 		all = append(all, r)
 	}

@@ -17,10 +17,11 @@
 -- ARGV[7]  field     of the session, for a named owner; empty: the owner has one session
 -- ARGV[8]  lease_ms  least lease that goes on if holds are left; 0: its TTL stays
 -- ARGV[9]  remember  1: the field stays, or is made, although the session has no holds then; 0: it goes
+-- ARGV[10] spare     1: the owner's last holds stay, and end with the lease; 0: they are released
 --
 -- Returns  {1}  the lock is released, or the lease is short enough now
---          {2}  the grant goes on: the owner has other holds, only the field has gone, or this call or a later one was
---               executed before
+--          {2}  the grant goes on: the owner has other holds, its last ones are spared, only the field has gone, or
+--               this call or a later one was executed before
 --          {0}  the owner does not hold the lock by that grant
 
 local lock, owner, field, keep = KEYS[1], ARGV[1], ARGV[7], tonumber(ARGV[3])
@@ -75,6 +76,9 @@ if rest > 0 then
   if ARGV[8] ~= '0' then
     lengthen(lock, ARGV[8])
   end
+  return {2}
+end
+if ARGV[10] == '1' then
   return {2}
 end
 if ARGV[6] == '0' then

@@ -222,47 +222,48 @@ func calls(owner string, request int64) map[string]script.Call {
 	from.From = other
 	waiter := &script.Acquire{Key: key, Part: script.Part{Owner: third, Request: 3, Holds: 1}, Lease: 30 * time.Second}
 	drop := script.Drop{Key: key, Part: part(owner, request, 0)}
-	keep, both, grace, remember, alone := drop, drop, drop, drop, drop
+	keep, both, grace, remember, alone, spare := drop, drop, drop, drop, drop, drop
 	keep.Holds, both.Holds = 1, 2
 	grace.Grace = 10 * time.Second
-	remember.Remember = true
+	remember.Remember, spare.Spare = true, true
 	if owner == named {
 		alone.Grace = -1
 	}
 	return map[string]script.Call{
-		"acquire":                 first.Call(),
-		"acquire again":           acquire.Call(),
-		"fair":                    script.Fair{Acquire: first, Wait: time.Minute, Enqueue: true}.Call(),
-		"fair again":              script.Fair{Acquire: acquire, Wait: time.Minute, Enqueue: true}.Call(),
-		"crowd":                   script.Crowd{Acquire: first, Wait: time.Minute, Crowd: place, Enqueue: true}.Call(),
-		"crowd stays":             script.Crowd{Acquire: acquire, Wait: time.Minute, Crowd: place, Stays: true}.Call(),
-		"release":                 release.Call(),
-		"release one":             partly.Call(),
-		"release, but two":        two.Call(),
-		"release any grant":       any.Call(),
-		"release of another's":    from.Call(),
-		"hand over":               script.HandOver{Release: release, Wait: time.Minute, Crowd: place, Plain: waiter}.Call(),
-		"hand over to a fair one": script.HandOver{Release: release, Wait: time.Minute, Crowd: place, Fair: waiter}.Call(),
-		"extend":                  script.Extend{Key: key, Part: part(owner, request, 0), Lease: 60 * time.Second}.Call(),
-		"drop":                    drop.Call(),
-		"drop but one":            keep.Call(),
-		"drop but two":            both.Call(),
-		"drop with grace":         grace.Call(),
-		"drop, but remember":      remember.Call(),
-		"drop the field alone":    alone.Call(),
-		"renew":                   script.Renew{{Key: key, Owner: owner, Fence: fence, Lease: 30 * time.Second}}.Call(),
-		"info":                    script.Info{Key: key}.Call(),
-		"force":                   script.Force{Key: key}.Call(),
-		"force that grant":        script.Force{Key: key, Fence: fence}.Call(),
-		"leave":                   script.Leave{Key: key, Places: []string{me}}.Call(),
-		"many leave":              script.Leave{Key: key, Places: []string{me, third, place, "a", "b", "c"}}.Call(),
-		"refresh":                 script.Refresh{Key: key, Wait: time.Minute, Places: []string{me}}.Call(),
-		"stale head":              script.RemoveHead{Key: key, Place: third}.Call(),
-		"stale head, by force":    script.RemoveHead{Key: key, Place: me, Force: true}.Call(),
-		"head":                    script.Head{Key: key}.Call(),
-		"front":                   script.Front{Key: key, Owner: owner, Fence: fence, Wait: time.Minute}.Call(),
-		"prove":                   script.Prove{Key: key, Part: part(owner, request, 1)}.Call(),
-		"ask":                     script.Ask{}.Call(),
+		"acquire":                  first.Call(),
+		"acquire again":            acquire.Call(),
+		"fair":                     script.Fair{Acquire: first, Wait: time.Minute, Enqueue: true}.Call(),
+		"fair again":               script.Fair{Acquire: acquire, Wait: time.Minute, Enqueue: true}.Call(),
+		"crowd":                    script.Crowd{Acquire: first, Wait: time.Minute, Crowd: place, Enqueue: true}.Call(),
+		"crowd stays":              script.Crowd{Acquire: acquire, Wait: time.Minute, Crowd: place, Stays: true}.Call(),
+		"release":                  release.Call(),
+		"release one":              partly.Call(),
+		"release, but two":         two.Call(),
+		"release any grant":        any.Call(),
+		"release of another's":     from.Call(),
+		"hand over":                script.HandOver{Release: release, Wait: time.Minute, Crowd: place, Plain: waiter}.Call(),
+		"hand over to a fair one":  script.HandOver{Release: release, Wait: time.Minute, Crowd: place, Fair: waiter}.Call(),
+		"extend":                   script.Extend{Key: key, Part: part(owner, request, 0), Lease: 60 * time.Second}.Call(),
+		"drop":                     drop.Call(),
+		"drop but one":             keep.Call(),
+		"drop but two":             both.Call(),
+		"drop with grace":          grace.Call(),
+		"drop, but remember":       remember.Call(),
+		"drop the field alone":     alone.Call(),
+		"drop, but spare the last": spare.Call(),
+		"renew":                    script.Renew{{Key: key, Owner: owner, Fence: fence, Lease: 30 * time.Second}}.Call(),
+		"info":                     script.Info{Key: key}.Call(),
+		"force":                    script.Force{Key: key}.Call(),
+		"force that grant":         script.Force{Key: key, Fence: fence}.Call(),
+		"leave":                    script.Leave{Key: key, Places: []string{me}}.Call(),
+		"many leave":               script.Leave{Key: key, Places: []string{me, third, place, "a", "b", "c"}}.Call(),
+		"refresh":                  script.Refresh{Key: key, Wait: time.Minute, Places: []string{me}}.Call(),
+		"stale head":               script.RemoveHead{Key: key, Place: third}.Call(),
+		"stale head, by force":     script.RemoveHead{Key: key, Place: me, Force: true}.Call(),
+		"head":                     script.Head{Key: key}.Call(),
+		"front":                    script.Front{Key: key, Owner: owner, Fence: fence, Wait: time.Minute}.Call(),
+		"prove":                    script.Prove{Key: key, Part: part(owner, request, 1)}.Call(),
+		"ask":                      script.Ask{}.Call(),
 	}
 }
 
@@ -370,7 +371,7 @@ func TestAScriptThatRunsTwiceLeavesWhatItLeavesOnce(t *testing.T) {
 func TestADropTellsWhetherTheGrantGoesOn(t *testing.T) {
 	t.Parallel()
 	eachCase(t, func(b table, owner, name, what string, reset func()) {
-		if name != "drop" && name != "drop but one" && name != "drop, but remember" {
+		if name != "drop" && name != "drop but one" && name != "drop, but remember" && name != "drop, but spare the last" {
 			return
 		}
 		reset()

@@ -142,9 +142,9 @@ func newPlan(seed uint64) *plan {
 		if rng.IntN(8) == 0 {
 			line += fmt.Sprintf(" MAXHOLD %d", 200+rng.IntN(5000))
 		}
-		unlock := "UNLOCK " + key
+		unlock, owner := "UNLOCK "+key, ""
 		if explicit && key != "f" && rng.IntN(2) == 0 {
-			owner := fmt.Sprintf(" OWNER o%d", rng.IntN(2))
+			owner = fmt.Sprintf(" OWNER o%d", rng.IntN(2))
 			line += owner
 			unlock += owner
 		}
@@ -155,9 +155,11 @@ func newPlan(seed uint64) *plan {
 			p.actions = append(p.actions, a)
 		}
 		if rng.IntN(10) == 0 {
-			p.actions = append(p.actions, action{
-				at: a.at + between(0, 100*time.Millisecond), kind: "send", who: a.who, line: fmt.Sprintf("EXTENDLOCK %s PX %d", key, 100+rng.IntN(5000)),
-			})
+			longer := action{at: a.at + between(0, 100*time.Millisecond), kind: "send", who: a.who, line: fmt.Sprintf("EXTENDLOCK %s PX %d", key, 100+rng.IntN(5000))}
+			if owner != "" {
+				longer.who, longer.line = rng.IntN(p.clients), longer.line+owner
+			}
+			p.actions = append(p.actions, longer)
 		}
 		if rng.IntN(8) > 0 {
 			a.at += between(0, 30*time.Millisecond)

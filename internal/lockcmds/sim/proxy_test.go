@@ -13,6 +13,7 @@ import (
 	"github.com/lockproxy/lockproxy/internal/lockcmds/grammar"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/losses"
 	"github.com/lockproxy/lockproxy/internal/resp"
+	"github.com/lockproxy/lockproxy/internal/watchdog"
 )
 
 // lease is the watchdog's lease of all engines.
@@ -127,11 +128,12 @@ type client struct {
 	parked  []*errand     // scripts that are sent when those before have come to an end
 	begin   func()        // sends the next command, if it may be sent
 
-	holds  byLock[*belief]       // what the client knows to hold, as its own owner
-	over   map[grant]struct{}    // what it knows to hold no more
-	overAt byLock[time.Duration] // since when
-	told   map[grant]int         // pushes
-	shared []shared              // what it may hold for owners that others may be as well
+	holds   byLock[*belief]       // what the client knows to hold, as its own owner
+	over    map[grant]struct{}    // what it knows to hold no more
+	overAt  byLock[time.Duration] // since when
+	told    map[grant]int         // pushes
+	expired []grant               // whose leases have ended, as pushes say
+	shared  []shared              // what it may hold for owners that others may be as well
 	// blurred is whether the client does not know what it holds: of a command in doubt.
 	blurred byLock[bool]
 }
@@ -322,6 +324,9 @@ func (c *client) Push(b []byte) {
 	g := grant{key, fence}
 	if c.told[g]++; c.told[g] > 1 {
 		c.w.fail("a loss is told twice", "%s: %s %d", c, key, fence)
+	}
+	if reason := watchdog.Reason(v.Elems[3].Str); reason == watchdog.ReasonExpired || reason == watchdog.ReasonDeadline {
+		c.expired = append(c.expired, g)
 	}
 	c.finished(key, fence)
 }

@@ -15,25 +15,26 @@ import (
 
 // rules is what must be true after each step of a history.
 type rules struct {
-	w       *world
-	running bool                    // a script is
-	written [3]snapshot             // of keys, in the script in progress
-	keys    []string                // of locks
-	ok      map[renewable]int64     // until when it may be renewed, as Redis's own clock says, in ms
-	chains  byLock[chain]           // hand-overs in a row
-	free    byLock[freedom]         //
-	debts   []debt                  // losses that must be told soon
-	upset   byLock[time.Duration]   // when somebody from outside took a lock away, or a clock jumped
-	settled time.Duration           //
-	short   byLock[time.Duration]   // until when waiters may not know that its lease was made shorter
-	granted byLock[time.Duration]   // when Redis granted it last
-	flushed byLock[int64]           // the largest fence whose counter was flushed
-	made    map[grant]time.Duration // when the server that counts made it
-	movedAt byLock[time.Duration]   // when its hash slot got to another shard
-	unknown []debt                  // holds that the server which counts does not know
-	lossy   byLock[bool]            // something was lost with a primary
-	shorter map[grant]bool          // its lease may be shorter than its client knows, because a renewal was lost
-	torn    bool                    // a place may be left in a queue, and is reaped later: a copy came late, or one of the two keys was evicted
+	w        *world
+	running  bool                    // a script is
+	written  [3]snapshot             // of keys, in the script in progress
+	keys     []string                // of locks
+	ok       map[renewable]int64     // until when it may be renewed, as Redis's own clock says, in ms
+	chains   byLock[chain]           // hand-overs in a row
+	free     byLock[freedom]         //
+	debts    []debt                  // losses that must be told soon
+	upset    byLock[time.Duration]   // when somebody from outside took a lock away, or a clock jumped
+	settled  time.Duration           //
+	short    byLock[time.Duration]   // until when waiters may not know that its lease was made shorter
+	granted  byLock[time.Duration]   // when Redis granted it last
+	flushed  byLock[int64]           // the largest fence whose counter was flushed
+	made     map[grant]time.Duration // when the server that counts made it
+	movedAt  byLock[time.Duration]   // when its hash slot got to another shard
+	unknown  []debt                  // holds that the server which counts does not know
+	lossy    byLock[bool]            // something was lost with a primary
+	shorter  map[grant]bool          // its lease may be shorter than its client knows, because a renewal was lost
+	promises byLock[promise]         // for owners that several sessions are
+	torn     bool                    // a place may be left in a queue, and is reaped later: a copy came late, or one of the two keys was evicted
 }
 
 // byLock has one value for each lock.
@@ -245,6 +246,7 @@ func (r *rules) executed(at *server, p *proxy, name string, args []string, key s
 		w.fail("a rollback of another grant", "%s of %s: fence %d, not %s", key, before.owner, before.fence, args[1])
 	}
 	r.sessions(name, args, key, before, after)
+	r.promised(at, p, name, args, key, before, after)
 	r.again(name, args, key, before, after)
 	granted := after.owner != "" && after.fence != before.fence
 	if granted {
@@ -568,7 +570,7 @@ func (r *rules) agree() string {
 			}
 		}
 		switch {
-		case h.exists && held == 0:
+		case h.exists && held == 0 && r.promises.of(key).fence != h.fence: // else an owner has a lease, and no session has a hold
 			return fmt.Sprintf("%s: redis has %d holds of %s, and no engine knows", key, h.holds, h.owner)
 		case believers > 1:
 			return fmt.Sprintf("%s: %d clients count on it", key, believers)

@@ -1,0 +1,38 @@
+package sim
+
+import "slices"
+
+// promise is the lease that a proxy has given to an owner that several sessions are, as Redis keeps it.
+type promise struct {
+	p     *proxy
+	fence int64
+	until int64 // by the clock of Redis, in ms
+}
+
+// earlier is by how much a proxy's clock may end a lease before Redis does, in ms: the proxy counts from the moment at which it has sent a command.
+const earlier = 100
+
+// promised notes the lease that a proxy has given to such an owner, and judges a rollback that frees the lock. A proxy of which a session has lost
+// a hold does not end a lease that another proxy has given.
+func (r *rules) promised(at *server, p *proxy, name string, args []string, key string, before, after holder) {
+	now := r.promises.of(key)
+	if _, ok := numbered[name]; ok && name != "drop" && after.owner == args[0] && !owned(after.owner) {
+		*now = promise{p, after.fence, after.expire}
+		return
+	}
+	if name != "drop" || after.exists || owned(before.owner) || now.fence != before.fence || now.p == p || now.until < at.ms()+earlier {
+		return
+	}
+	// A call on its way may have set the lease anew. The end of a session and of MAXHOLD release the lock as always.
+	if slices.ContainsFunc(r.w.clients, func(c *client) bool { return c.p == p && c.asks(key) }) || !r.toldOf(p, args[6], grant{key, before.fence}) {
+		return
+	}
+	r.w.fail("a lease was cut short by another proxy", "%s of %s, fence %d: %d ms before its end", key, before.owner, before.fence, now.until-at.ms())
+}
+
+// toldOf reports whether the session that is that field was told that its lease of the grant had ended.
+func (r *rules) toldOf(p *proxy, field string, g grant) bool {
+	return slices.ContainsFunc(r.w.clients, func(c *client) bool {
+		return c.p == p && !c.ended && field == "{"+c.owner()+"}" && slices.Contains(c.expired, g)
+	})
+}
