@@ -161,7 +161,7 @@ func (s *stand) uncalled(all []*hold, histories map[string][]op) (bad []string) 
 			switch {
 			case o.Out == refused && s.calm(o.Key, o.Call, o.Return):
 				bad = append(bad, o.String())
-			case o.Out == unknown && !last && s.calm(o.Key, cmp.Or(o.Heard, o.Call), o.Call+int64(6*time.Second)) && !waitedBehind(all, o) && !(o.Verb == "FAIRLOCK" && s.behindStale(o)):
+			case o.Out == unknown && !last && s.calm(o.Key, cmp.Or(o.Heard, o.Call), o.Call+int64(6*time.Second)) && !s.waitedBehind(all, o) && !(o.Verb == "FAIRLOCK" && s.behindStale(o)):
 				bad = append(bad, o.String()+s.around(o, histories))
 			case o.Return > 0 && took > max(0, o.Wait)+s.tooSlow() && (!o.acquire() || o.Wait >= 0) && s.calm(o.Key, o.Call, o.Return):
 				bad = append(bad, "slow: "+o.String())
@@ -222,15 +222,22 @@ func (s *stand) around(o op, histories map[string][]op) string {
 func (s *stand) tooSlow() int64 { return int64(max(late, s.lease/2)) }
 
 // waitedBehind reports whether others may have held the lock for nearly all the time that a worker waits for one: then there was nothing to answer.
-func waitedBehind(all []*hold, o op) bool {
+// The observer saw the holds of workers that gave up at the moment of their grant, and so never learned of it.
+func (s *stand) waitedBehind(all []*hold, o op) bool {
 	if !o.acquire() || o.Wait >= 0 {
 		return false
 	}
-	free, end := int64(endless), o.Call+int64(endless)
+	held := slices.Clone(s.watcher.held[o.Key])
 	for _, h := range all {
 		if h.key == o.Key {
-			free -= max(0, min(h.until, end)-max(h.first.Call, o.Call))
+			held = append(held, span{h.first.Call, h.until})
 		}
+	}
+	slices.SortFunc(held, func(a, b span) int { return cmp.Compare(a.from, b.from) })
+	free, known, end := int64(0), o.Call, o.Call+int64(endless)
+	for _, h := range append(held, span{end, end}) {
+		free += max(0, min(h.from, end)-known)
+		known = max(known, h.to)
 	}
 	return free < int64(late)
 }

@@ -22,6 +22,8 @@ type observer struct {
 	// Owned by watch until done.
 	looks   int
 	eternal []string                       // locks seen without a TTL
+	held    map[string][]span              // by key: the times between two looks that both saw the lock held
+	seen    map[string]int64               // by key: when the latest look saw the lock held; 0: it was free
 	queued  map[string]map[string]span     // by key: fair waiters, and when they were first and last seen in the queue
 	ahead   map[string]map[[2]string]int64 // by key: first seen before second, at the first such look
 	longest map[string]int                 // by key: longest queue
@@ -37,6 +39,7 @@ func observe(at *sight, keys []string) *observer {
 	ctx, cancel := context.WithCancel(context.Background())
 	o := &observer{
 		keys: keys, end: cancel,
+		held: make(map[string][]span), seen: make(map[string]int64),
 		queued: make(map[string]map[string]span), ahead: make(map[string]map[[2]string]int64),
 		longest: make(map[string]int),
 	}
@@ -95,11 +98,32 @@ func (o *observer) ask(ctx context.Context, at *sight, client *redis.Client, key
 		return
 	}
 	for i, key := range keys {
-		if pttl, err := ttls[i].Int64(); err == nil && pttl == -1 && len(o.eternal) < 5 {
-			o.eternal = append(o.eternal, fmt.Sprintf("%s at %.3f", key, seconds(mono())))
+		if pttl, err := ttls[i].Int64(); err == nil {
+			if pttl == -1 && len(o.eternal) < 5 {
+				o.eternal = append(o.eternal, fmt.Sprintf("%s at %.3f", key, seconds(mono())))
+			}
+			o.noteHeld(key, pttl != -2, mono())
 		}
 		o.noteQueue(key, queues[i].Val())
 	}
+}
+
+// noteHeld says nothing of the time between two looks that are far apart: a server was away.
+func (o *observer) noteHeld(key string, held bool, now int64) {
+	const near = 250 * time.Millisecond
+	before := o.seen[key]
+	if o.seen[key] = 0; !held {
+		return
+	}
+	o.seen[key] = now
+	if before == 0 || now-before > int64(near) {
+		return
+	}
+	if spans := o.held[key]; len(spans) > 0 && spans[len(spans)-1].to == before {
+		spans[len(spans)-1].to = now
+		return
+	}
+	o.held[key] = append(o.held[key], span{before, now})
 }
 
 func (o *observer) noteQueue(key string, owners []string) {

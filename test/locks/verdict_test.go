@@ -1,6 +1,7 @@
 package locks
 
 import (
+	"slices"
 	"testing"
 	"time"
 )
@@ -223,21 +224,43 @@ func TestFaultsExcuseConnectionsThatTheyHaveEnded(t *testing.T) {
 	}
 }
 
-// A worker that has not said how long it waits gives up in the end.
+// A worker that has not said how long it waits gives up in the end. A grant that it got at that moment is known to the observer alone.
 func TestALockThatIsHeldExcusesWhoWaitsForIt(t *testing.T) {
-	s := &stand{stalls: &stalls{}, watcher: &observer{}}
 	for _, c := range []struct {
 		from, to int64
 		wait     time.Duration
+		seen     []int64 // when the observer saw the lock held; after the zero, it was free
 		excused  bool
-	}{{9_000, 15_000, -1, true}, {10_500, 14_000, -1, true}, {10_500, 12_000, -1, false}, {9_000, 15_000, time.Second, false}} {
+	}{
+		{9_000, 15_000, -1, nil, true},
+		{10_500, 14_000, -1, nil, true},
+		{10_500, 12_000, -1, nil, false},
+		{9_000, 15_000, time.Second, nil, false},
+		{9_000, 12_000, -1, []int64{11_990, 12_500, 13_000, 13_500}, false}, // too far apart
+		{9_000, 12_000, -1, looks(12_000, 14_000), true},
+		{9_000, 10_000, -1, slices.Concat(looks(9_000, 12_000), []int64{0}, looks(12_500, 14_500)), true},
+		{9_000, 10_000, -1, slices.Concat(looks(9_000, 12_000), []int64{0}, looks(13_500, 14_500)), false},
+		{9_000, 10_000, -1, looks(10_000, 12_000), false},
+	} {
 		waited, next := said("a", "LOCK", 10_000, 0, unknown, 0), said("a", "TRYLOCK", 30_000, 30_001, busy, 0)
 		waited.Wait = int64(c.wait)
 		held := &hold{key: waited.Key, first: op{Call: c.from * int64(time.Millisecond)}, until: c.to * int64(time.Millisecond)}
+		s := &stand{stalls: &stalls{}, watcher: &observer{held: make(map[string][]span), seen: make(map[string]int64)}}
+		for _, at := range c.seen {
+			s.watcher.noteHeld(waited.Key, at > 0, at*int64(time.Millisecond))
+		}
 		if bad := s.uncalled([]*hold{held}, map[string][]op{"a": {waited, next}}); (len(bad) == 0) != c.excused {
 			t.Errorf("%+v: %q", c, bad)
 		}
 	}
+}
+
+// looks are those of an observer, fifty milliseconds apart.
+func looks(from, to int64) (at []int64) {
+	for ; from <= to; from += 50 {
+		at = append(at, from)
+	}
+	return at
 }
 
 // A killed proxy leaves its fair waiters in the queue.
