@@ -299,3 +299,19 @@ func TestAFixedLeaseIsMadeLongerThroughAnotherProxy(t *testing.T) {
 		})
 	}
 }
+
+// A proxy that has had no answer for a lease does not know whether Redis goes on with a lease of its own. A longer one is another proxy's.
+func TestALongerLeaseOutlivesAProxyThatHasLostContact(t *testing.T) {
+	t.Parallel()
+	srv := redistest.Start(t)
+	p, gate := startGated(t, srv, 2*time.Second)
+	a, b := p.session(3), startProxy(t, srv, nil).session(2)
+	fence := itoa(a.fence("LOCK k OWNER me"))
+	gate.shut()
+	b.want("EXTENDLOCK k PX 60000 OWNER me", ":1")
+	equal(t, "push", a.push(), ">[lock-lost k :"+fence+" deadline]")
+	gate.open()
+	p.cleanedUp()
+	b.want("TRYLOCK k", "(nil)")
+	b.want("UNLOCK k OWNER me", ":1")
+}

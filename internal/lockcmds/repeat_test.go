@@ -413,11 +413,11 @@ func (g gated) Write(b []byte) (int, error) {
 
 // startGated runs an engine whose own connection stands still while the gate is shut. The gate is open when the engine is closed, whether the
 // test has failed or not: Close waits for what is on its way.
-func startGated(t *testing.T, srv *redistest.Server) (p *proxy, g *gate) {
+func startGated(t *testing.T, srv *redistest.Server, lease time.Duration) (p *proxy, g *gate) {
 	t.Helper()
 	g = newGate()
 	p = startProxy(t, srv, func(o *Options) {
-		o.Lease = time.Minute
+		o.Lease = lease
 		o.Redis = linkTo(t, redislink.Options{Addr: srv.Addr(), Dial: func(ctx context.Context) (net.Conn, error) {
 			nc, err := new(net.Dialer).DialContext(ctx, "tcp", srv.Addr())
 			return gated{nc, g}, err
@@ -433,7 +433,7 @@ func startGated(t *testing.T, srv *redistest.Server) (p *proxy, g *gate) {
 func TestGrantThatIsBeingRolledBackIsReplacedByANewOne(t *testing.T) {
 	t.Parallel()
 	srv := redistest.Start(t)
-	p, gate := startGated(t, srv)
+	p, gate := startGated(t, srv, time.Minute)
 	a := p.session(3)
 	fence := a.fence("LOCK k PX 2000")
 	srv.Do(t, "PEXPIRE", "k", 60000) // Redis judges later

@@ -13,7 +13,7 @@ import (
 func TestTheShorterLeaseCountsWhileTheAnswerIsUnknown(t *testing.T) {
 	t.Parallel()
 	srv := redistest.Start(t)
-	p, gate := startGated(t, srv)
+	p, gate := startGated(t, srv, time.Minute)
 	q := startProxy(t, srv, nil)
 	for _, c := range []struct{ hold, line, push, reply string }{
 		{"LOCK k", "EXTENDLOCK k PX 200", "deadline", lostLeaseReply},
@@ -41,7 +41,7 @@ func TestTheShorterLeaseCountsWhileTheAnswerIsUnknown(t *testing.T) {
 // TestAHoldGoesOnWithTheShorterLease: a renewal never makes a lease shorter, so the proxy cannot know which one goes on.
 func TestAHoldGoesOnWithTheShorterLease(t *testing.T) {
 	srv := redistest.Start(t)
-	p, gate := startGated(t, srv)
+	p, gate := startGated(t, srv, time.Minute)
 	a := p.session(3)
 	for _, line := range []string{"EXTENDLOCK k PX 7000", "TRYLOCK k PX 7000"} {
 		a.fence("LOCK k")

@@ -11,7 +11,8 @@ import (
 // lock was certainly still its own. That moment is proved in one of two ways:
 //
 //   - by a lease: the lock cannot end before the call that set the lease, plus its length, unless the client gave it
-//     back or asked for a shorter lease, or the end of the connection shortens it (GRACE);
+//     back or asked for a shorter lease, or the end of the connection shortens it (GRACE), or the owner holds it through another
+//     proxy as well, which may have set the lease itself: by a renewal, or a command without a reply;
 //   - by a witness: a later command, which Redis executed after its call, found the lock to be the client's.
 //
 // What an unplanned failover may have taken away again (see loss) proves nothing for the time after it.
@@ -25,10 +26,11 @@ type hold struct {
 	until      int64 // it had certainly ended by then
 	first      op
 	graced     bool
-	watched    bool  // renewed by the watchdog all the time
-	lease      int64 // proved by lease; 0: not
-	witness    int64 // proved by a witness
-	end        op    // what ended it, if anything did
+	watched    bool         // renewed by the watchdog all the time
+	setters    map[int]bool // the proxies that the owner has used, and whether one may have set the lease unknown to the owner
+	lease      int64        // proved by lease; 0: not
+	witness    int64        // proved by a witness
+	end        op           // what ended it, if anything did
 	losses     []loss
 	revived    bool // its owner had later grants before: a release was lost
 	over       bool
@@ -48,7 +50,7 @@ func holdsOf(ops []op, losses []loss) []*hold {
 		h := current[k]
 		switch {
 		case o.acquire() && o.Out == acquired && (h == nil || h.fence != o.Fence):
-			h = &hold{key: o.Key, owner: o.Owner, fence: o.Fence, from: o.Return, first: o, watched: true, losses: losses}
+			h = &hold{key: o.Key, owner: o.Owner, fence: o.Fence, from: o.Return, first: o, watched: true, setters: make(map[int]bool), losses: losses}
 			h.revived = o.Fence < newest[k] && slices.ContainsFunc(losses, func(l loss) bool { return l.concerns(o.Key) && l.from < o.Return })
 			newest[k] = max(newest[k], o.Fence)
 			h.set(o)
@@ -65,6 +67,8 @@ func holdsOf(ops []op, losses []loss) []*hold {
 			case o.Out == unknown || o.ended():
 				h.lease = min(h.lease, o.Call+o.Lease)
 				h.watched = false
+				h.setters[o.Proxy] = true
+				h.cut(o)
 			default: // nothing happened
 			}
 		case o.Verb == "LOCKINFO":
@@ -115,6 +119,17 @@ func (h *hold) set(o op) {
 	h.lease = lease
 	if h.graced {
 		h.lease = 0
+	}
+	h.setters[o.Proxy] = !o.Fixed
+	h.cut(o)
+}
+
+// cut says that the lease of a named owner proves nothing if another proxy may drop the owner's last holds when it has lost contact.
+func (h *hold) cut(o op) {
+	for proxy, may := range h.setters {
+		if may && (proxy != o.Proxy || o.Out == unknown && len(h.setters) > 1) {
+			h.lease = 0
+		}
 	}
 }
 

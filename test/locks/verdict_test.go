@@ -29,6 +29,12 @@ func lasting(ms int64, o op) op {
 	return o
 }
 
+// fixed gives the lease no renewal.
+func fixed(o op) op {
+	o.Fixed = true
+	return o
+}
+
 // through is a command of an explicit owner.
 func through(proxy int, o op) op {
 	o.Proxy, o.Named = proxy, true
@@ -72,9 +78,18 @@ var verdicts = []struct {
 		graced(said("a", "LOCK", 0, 1, acquired, 5)), said("b", "LOCK", 3, 4, acquired, 6),
 	}, false, false},
 	{"granted at the end of a fixed lease, although another proxy has set a longer one", []op{
-		through(1, said("a", "LOCK", 0, 1, acquired, 5)), lasting(400, through(0, said("a", "TRYLOCK", 2, 3, acquired, 5))),
+		fixed(through(1, said("a", "LOCK", 0, 1, acquired, 5))), lasting(400, through(0, said("a", "TRYLOCK", 2, 3, acquired, 5))),
 		through(0, said("a", "UNLOCK", 4, 210, still, 5)), said("b", "LOCK", 90, 105, acquired, 6),
 	}, true, false},
+	{"granted when another proxy could not renew the lease any more", []op{
+		through(1, said("a", "LOCK", 0, 1, acquired, 5)), lasting(400, through(0, said("a", "TRYLOCK", 2, 3, acquired, 5))),
+		through(0, said("a", "UNLOCK", 4, 210, still, 5)), said("b", "LOCK", 90, 105, acquired, 6),
+	}, false, false},
+	{"granted after a command through another proxy had no reply", []op{
+		fixed(through(1, said("a", "LOCK", 0, 1, acquired, 5))), lasting(400, through(0, said("a", "TRYLOCK", 2, 3, acquired, 5))),
+		lasting(400, fixed(through(1, said("a", "EXTENDLOCK", 4, 0, unknown, 5)))), through(0, said("a", "UNLOCK", 50, 210, still, 5)),
+		said("b", "LOCK", 90, 105, acquired, 6),
+	}, false, false},
 	{"the fence goes back", []op{
 		said("a", "LOCK", 0, 1, acquired, 5), said("a", "UNLOCK", 2, 3, released, 0), said("b", "LOCK", 4, 5, acquired, 4),
 	}, false, true},

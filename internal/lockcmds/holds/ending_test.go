@@ -16,6 +16,7 @@ const (
 	argHolds    = 2
 	argGrace    = 5
 	argField    = 6
+	argSpare    = 9
 	argLease    = 7
 	argRemember = 8
 )

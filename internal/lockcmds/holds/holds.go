@@ -22,7 +22,7 @@
 //   - A renewal does not overlap with a re-entry or extension that may shorten the lease: the lease is paused around these. A release
 //     waits for no renewal: Redis refuses a renewal behind it by owner and fence.
 //   - GRACE releases exactly the holds of the session that ends.
-//   - After a session was told that it lost a grant, it never gets the same fence again.
+//   - After a session was told that it lost a grant of its own owner, it never gets the same fence again.
 //   - No call leaves an owner a shorter lease than the owner was promised.
 package holds
 

@@ -1,6 +1,8 @@
 package holds
 
 import (
+	"time"
+
 	"github.com/lockproxy/lockproxy/internal/lockcmds/calls"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/ledger"
 	"github.com/lockproxy/lockproxy/internal/watchdog"
@@ -34,10 +36,10 @@ func (x *Holds) Lost(l *watchdog.Lease, reason watchdog.Reason) bool {
 	x.ledger.Lost(&h.Hold, string(reason), false, nil)
 	told := x.settleLocked()
 	x.mu.Unlock()
-	x.tell(told)
 	for _, r := range rest {
 		x.Calls.RollBack(r)
 	}
+	x.tell(told)
 	return true
 }
 
@@ -45,14 +47,23 @@ func (x *Holds) Lost(l *watchdog.Lease, reason watchdog.Reason) bool {
 // hold. Requires Holds.mu.
 //
 // Redis ends a lease at about the time at which we do. If it goes on, either a call from here has set it anew, of which no answer has come in time, or
-// another proxy has. A lease that another proxy has given to a named owner is not ended here.
+// another proxy has. A lease that another proxy has given to a named owner is not ended here. If a renewal may have been executed, or an extension whose
+// answer was lost, only a lease that is longer than these set is certainly the other proxy's. While a command is on its way, none is.
 func (x *Holds) staleLocked(h *Hold, reason watchdog.Reason) []calls.Rollback {
-	ours := h.IsUnsettled() || h.lease.IsPaused()
+	limit := max(h.Most, x.Lease)
+	spare := limit
+	switch {
+	case reason == watchdog.ReasonMaxHold || h.IsUnsettled() || h.lease.IsPaused():
+		spare = 0
+	case reason == watchdog.ReasonExpired && h.Most <= h.TTL:
+		spare = time.Millisecond
+	}
 	all := make([]calls.Rollback, 0, len(h.Holders()))
 	for _, o := range h.Holders() {
 		r := x.rollback(h, o.Session)
-		r.Spare = reason != watchdog.ReasonMaxHold && r.Part.Session != "" && !ours
-		r.Limit = max(h.Most, x.Lease)
+		if r.Limit = limit; r.Part.Session != "" {
+			r.Spare = spare
+		}
 		all = append(all, r)
 	}
 	return all

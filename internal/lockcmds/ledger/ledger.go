@@ -175,8 +175,8 @@ func (h *Hold) Client() Client {
 // Reason is why the hold was lost; empty: it was not.
 func (h *Hold) Reason() string { return h.reason }
 
-// IsUnsettled reports whether a call of a session here may have changed the hold or its lease, or may still do so, and has not been answered.
-func (h *Hold) IsUnsettled() bool { return h.Most > h.TTL || h.releasing+h.doubts+h.acquiring > 0 }
+// IsUnsettled reports whether an acquire or a release of a session here is on its way, or Redis has not answered a release.
+func (h *Hold) IsUnsettled() bool { return h.releasing+h.doubts+h.acquiring > 0 }
 
 // isLostFor reports whether the hold has ended as a loss of which no reply has told the session. nil: there was none.
 func (h *Hold) isLostFor(s *Session) bool { return h != nil && h.lost && h.answered != s }

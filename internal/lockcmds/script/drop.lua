@@ -17,7 +17,8 @@
 -- ARGV[7]  field     of the session, for a named owner; empty: the owner has one session
 -- ARGV[8]  lease_ms  least lease that goes on if holds are left; 0: its TTL stays
 -- ARGV[9]  remember  1: the field stays, or is made, although the session has no holds then; 0: it goes
--- ARGV[10] spare     1: the owner's last holds stay, and end with the lease; 0: they are released
+-- ARGV[10] spare_ms  if more than this is left of the lease, the owner's last holds stay, and end with it; 0: they are
+--                    released
 --
 -- Returns  {1}  the lock is released, or the lease is short enough now
 --          {2}  the grant goes on: the owner has other holds, its last ones are spared, only the field has gone, or
@@ -78,7 +79,7 @@ if rest > 0 then
   end
   return {2}
 end
-if ARGV[10] == '1' then
+if ARGV[10] ~= '0' and redis.call('PTTL', lock) > tonumber(ARGV[10]) then
   return {2}
 end
 if ARGV[6] == '0' then

@@ -148,8 +148,9 @@ type Drop struct {
 	Lease time.Duration // least lease that goes on if holds are left; 0: its TTL stays
 	// Remember keeps the number of the call, although the session has no holds then: a copy of an older call may still arrive.
 	Remember bool
-	// Spare leaves the owner's last holds to the lease: another proxy may have set the lease anew for the owner.
-	Spare bool
+	// Spare is the most that calls of this proxy can have left of the lease. If more is left, another proxy has set it for the owner: then the
+	// owner's last holds stay, and end with the lease. 0: they are released anyway.
+	Spare time.Duration
 }
 
 // Call is the call of drop.lua.
@@ -162,7 +163,7 @@ func (d Drop) Call() Call {
 		[]string{d.Key, names.Channel(d.Key), names.Queue(d.Key)},
 		[]string{
 			d.Owner, itoa(d.Fence), itoa(d.Holds), publish, itoa(d.Request), millis(d.Grace), d.field(), millis(d.Lease), flag(d.Remember),
-			flag(d.Spare),
+			millis(d.Spare),
 		},
 	}
 }

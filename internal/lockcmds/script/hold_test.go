@@ -357,7 +357,7 @@ func TestDropShortensOrReleases(t *testing.T) {
 	onBoth(t, func(t *testing.T, b *bench) {
 		heard := b.listen(b.n.Channel)
 		drop := func(owner string, fence, grace int64) []int64 {
-			return b.must(b.s["drop"], []string{b.n.Lock, b.n.Channel, b.n.Queue}, owner, fence, 0, "PUBLISH", b.next(), grace, "", 0)
+			return b.must(b.s["drop"], []string{b.n.Lock, b.n.Channel, b.n.Queue}, owner, fence, 0, "PUBLISH", b.next(), grace, "", 0, 0, 0)
 		}
 		fence := b.acquire(ownerA, 30000)[1]
 		b.acquire(ownerA, 30000)
@@ -375,6 +375,22 @@ func TestDropShortensOrReleases(t *testing.T) {
 		equal(t, "none", drop(ownerA, fence, 0), []int64{1})
 		equal(t, "messages", heard(), []string{"redisson_lock__channel:{foo} 0"})
 		equal(t, "hash", b.hash(), map[string]string{})
+	})
+}
+
+// A session has fields only for a named owner: here nothing else would be left of the lock.
+func TestADropSparesTheLastHoldsOfALongerLease(t *testing.T) {
+	onBoth(t, func(t *testing.T, b *bench) {
+		fence := b.acquire(ownerA, 30000)[1]
+		drop := func(spare int64) []int64 {
+			return b.must(b.s["drop"], []string{b.n.Lock, b.n.Channel, b.n.Queue}, ownerA, fence, 0, "PUBLISH", b.next(), 0, "", 0, 0, spare)
+		}
+		hash := b.hash()
+		equal(t, "a longer lease", drop(1000), []int64{2})
+		equal(t, "hash", b.hash(), hash)
+		equal(t, "a shorter lease", drop(60000), []int64{1})
+		equal(t, "hash", b.hash(), map[string]string{})
+		equal(t, "free", drop(1000), []int64{0})
 	})
 }
 

@@ -225,7 +225,7 @@ func calls(owner string, request int64) map[string]script.Call {
 	keep, both, grace, remember, alone, spare := drop, drop, drop, drop, drop, drop
 	keep.Holds, both.Holds = 1, 2
 	grace.Grace = 10 * time.Second
-	remember.Remember, spare.Spare = true, true
+	remember.Remember, spare.Spare = true, time.Millisecond
 	if owner == named {
 		alone.Grace = -1
 	}

@@ -1,6 +1,10 @@
 package sim
 
-import "slices"
+import (
+	"slices"
+
+	"github.com/lockproxy/lockproxy/internal/watchdog"
+)
 
 // promise is the lease that a proxy has given to an owner that several sessions are, as Redis keeps it.
 type promise struct {
@@ -12,8 +16,8 @@ type promise struct {
 // earlier is by how much a proxy's clock may end a lease before Redis does, in ms: the proxy counts from the moment at which it has sent a command.
 const earlier = 100
 
-// promised notes the lease that a proxy has given to such an owner, and judges a rollback that frees the lock. A proxy of which a session has lost
-// a hold does not end a lease that another proxy has given.
+// promised notes the lease that a proxy has given to such an owner, and judges a rollback that frees the lock. A proxy at which a fixed lease has ended
+// does not end a lease that another proxy has given.
 func (r *rules) promised(at *server, p *proxy, name string, args []string, key string, before, after holder) {
 	now := r.promises.of(key)
 	if _, ok := numbered[name]; ok && name != "drop" && after.owner == args[0] && !owned(after.owner) {
@@ -23,16 +27,19 @@ func (r *rules) promised(at *server, p *proxy, name string, args []string, key s
 	if name != "drop" || after.exists || owned(before.owner) || now.fence != before.fence || now.p == p || now.until < at.ms()+earlier {
 		return
 	}
-	// A call on its way may have set the lease anew. The end of a session and of MAXHOLD release the lock as always.
-	if slices.ContainsFunc(r.w.clients, func(c *client) bool { return c.p == p && c.asks(key) }) || !r.toldOf(p, args[6], grant{key, before.fence}) {
+	// A call on its way may have set the lease anew, and so may a renewal without an answer. The end of a session and of MAXHOLD release the lock as always.
+	lost := grant{key, before.fence}
+	told := func(c *client) bool {
+		return c.p == p && !c.ended && args[6] == "{"+c.owner()+"}" && c.lapsed[lost] == watchdog.ReasonExpired
+	}
+	if slices.ContainsFunc(r.w.clients, func(c *client) bool { return c.p == p && c.asks(key) }) || !slices.ContainsFunc(r.w.clients, told) {
 		return
 	}
 	r.w.fail("a lease was cut short by another proxy", "%s of %s, fence %d: %d ms before its end", key, before.owner, before.fence, now.until-at.ms())
 }
 
-// toldOf reports whether the session that is that field was told that its lease of the grant had ended.
-func (r *rules) toldOf(p *proxy, field string, g grant) bool {
-	return slices.ContainsFunc(r.w.clients, func(c *client) bool {
-		return c.p == p && !c.ended && field == "{"+c.owner()+"}" && slices.Contains(c.expired, g)
-	})
+// spared reports whether an owner may hold a lock although no session does: a proxy has given the lease, and the sessions of another have lost it.
+func (r *rules) spared(key string, fence int64) bool {
+	given := r.promises.of(key)
+	return given.fence == fence && slices.ContainsFunc(r.w.all, func(c *client) bool { return c.p != given.p && c.lapsed[grant{key, fence}] != "" })
 }

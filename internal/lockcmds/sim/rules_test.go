@@ -570,7 +570,7 @@ func (r *rules) agree() string {
 			}
 		}
 		switch {
-		case h.exists && held == 0 && r.promises.of(key).fence != h.fence: // else an owner has a lease, and no session has a hold
+		case h.exists && held == 0 && !r.spared(key, h.fence):
 			return fmt.Sprintf("%s: redis has %d holds of %s, and no engine knows", key, h.holds, h.owner)
 		case believers > 1:
 			return fmt.Sprintf("%s: %d clients count on it", key, believers)
