@@ -66,6 +66,9 @@ type Client interface {
 	// Resume ends a pause that Session.Feed has asked for. The session may be locked.
 	Resume()
 
+	// Yield has the goroutines that the caller has just started run soon: the client waits for one of them. The session may be locked.
+	Yield()
+
 	// Driver moves the bytes of the session's lane; nil: goroutines do.
 	Driver() upstream.Driver
 

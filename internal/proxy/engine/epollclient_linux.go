@@ -229,6 +229,9 @@ func (r *epollClient) Resume() {
 	r.loop.mu.Unlock()
 }
 
+// Yield implements Client.
+func (r *epollClient) Yield() { r.loop.yields.Store(true) }
+
 // Driver implements Client: the loop moves its clients' lanes too.
 func (r *epollClient) Driver() upstream.Driver { return r.loop }
 

@@ -36,6 +36,7 @@ func (d *desk) Flush() {
 
 func (d *desk) Hangup()                 {}
 func (d *desk) Resume()                 {}
+func (d *desk) Yield()                  {}
 func (d *desk) Driver() upstream.Driver { return d }
 
 func (*desk) Unread() bool { return false }

@@ -47,6 +47,9 @@ type Host interface {
 	// Hangup closes the client's connection. The session may be locked.
 	Hangup()
 
+	// Yield has the goroutines that the caller has just started run soon: the client waits for one of them. The session may be locked.
+	Yield()
+
 	// Driver moves the bytes of the session's lane; nil: goroutines do.
 	Driver() upstream.Driver
 
@@ -113,20 +116,19 @@ type input struct {
 
 // lanes is the session's use of connections that it shares. It uses its pin if it has one, else its lane.
 type lanes struct {
-	s             *Session
-	lane          *upstream.Lane // of the session's identity; nil until first used
-	role          upstream.Role  // the role for which the lane was asked
-	writes        bool           // the command being routed may change data
-	scripts       bool           // it runs a script
-	reading       bool           // the session is being fed
-	due           *upstream.Lane // is to be written when the session is unlocked; nil: none
-	wrote         bool           // a command that may write has been sent since nothing was outstanding
-	alone         bool           // nothing is sent behind the last command: it has several keys, and has to wait while only some of them have moved
-	weight.Weight                // of the replies
-	unanswered    int            // bytes of the commands sent since no reply was due, and of their slots
-	repeated      *repetition    // a command of a pin that is routed anew; nil: none
-	round         *acks.Round    // of the WAIT that is routed anew at the next server; nil: none
-	others        []heldLane     // to servers of a cluster that are not the present one
+	s               *Session
+	lane            *upstream.Lane // of the session's identity; nil until first used
+	role            upstream.Role  // the role for which the lane was asked
+	writes, scripts bool           // the command being routed may change data; it runs a script
+	reading         bool           // the session is being fed
+	due             *upstream.Lane // is to be written when the session is unlocked; nil: none
+	wrote           bool           // a command that may write has been sent since nothing was outstanding
+	alone           bool           // nothing is sent behind the last command: it has several keys, and has to wait while only some of them have moved
+	weight.Weight                  // of the replies
+	unanswered      int            // bytes of the commands sent since no reply was due, and of their slots
+	repeated        *repetition    // a command of a pin that is routed anew; nil: none
+	round           *acks.Round    // of the WAIT that is routed anew at the next server; nil: none
+	others          []heldLane     // to servers of a cluster that are not the present one
 }
 
 // pinning is the session's use of connections of its own.

@@ -32,6 +32,7 @@ type hand struct {
 	driving chan struct{} // closed when the wire is the test's
 	once    sync.Once
 	resumed int
+	yields  int
 	hungup  bool
 	left    bool // the client has ended its side
 	flushed func()
@@ -45,6 +46,7 @@ func (h *hand) Flush() {
 
 func (h *hand) Hangup()                 { h.hungup = true }
 func (h *hand) Resume()                 { h.resumed++ }
+func (h *hand) Yield()                  { h.yields++ }
 func (h *hand) Driver() upstream.Driver { return h }
 
 func (*hand) Unread() bool { return false }
@@ -177,6 +179,33 @@ type asker string
 
 func (a asker) Done(resp.Value, error) []byte { return []byte(a) }
 func (asker) Late(func([]byte))               {}
+
+// silent has no reply yet.
+type silent struct{ asker }
+
+func (silent) Done(resp.Value, error) []byte { return nil }
+
+// A lock command that its script does not answer is in the hands of a worker, which is to run soon. Other commands change nothing.
+func TestOnlyALockCommandThatGoesOnYields(t *testing.T) {
+	for _, c := range []struct {
+		by   contract.Asker
+		want int
+	}{{asker(":1\r\n"), 0}, {silent{}, 1}} {
+		s, h := byHand(t, shared.Limits{})
+		feed(t, s, "GET a")
+		(*lockSession)(s).Do(func() {
+			s.wait = waitLock
+			(*lockSession)(s).Script(contract.Call{Call: script.Call{Script: &script.Script{}}, For: c.by})
+		})
+		h.replies(t, "$-1\r\n")
+		if h.yields != 0 {
+			t.Errorf("%T: an ordinary command yields", c.by)
+		}
+		if h.replies(t, ":0\r\n"); h.yields != c.want {
+			t.Errorf("%T: it yields %d times, want %d", c.by, h.yields, c.want)
+		}
+	}
+}
 
 func TestRepliesWaitBehindAScriptThatIsRepeated(t *testing.T) {
 	s, h := byHand(t, shared.Limits{})
