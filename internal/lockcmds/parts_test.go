@@ -315,3 +315,14 @@ func TestALongerLeaseOutlivesAProxyThatHasLostContact(t *testing.T) {
 	b.want("TRYLOCK k", "(nil)")
 	b.want("UNLOCK k OWNER me", ":1")
 }
+
+// A re-entry that was rolled back may leave its lease in Redis, although the owner was not given it.
+func TestTheLeaseOfARolledBackReentryIsEndedWithTheHold(t *testing.T) {
+	t.Parallel()
+	p := startProxy(t, redistest.Start(t), nil)
+	a := p.session(3)
+	fence := itoa(a.fence("LOCK k PX 3000 OWNER me"))
+	a.want("TRYLOCK k PX 60000 OWNER me SYNC 1", "-NOTSYNCED 0 of 1 replicas had the grant in time, and it was rolled back")
+	equal(t, "push", a.push(), ">[lock-lost k :"+fence+" expired]")
+	p.eventuallyHeld("k", "me", "")
+}

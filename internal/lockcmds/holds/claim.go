@@ -228,6 +228,7 @@ func (c *Claim) RollBack(fence int64, lease time.Duration, done func(ok bool)) {
 				part.Holds = o.Holds
 			}
 			r.Gone = func() { x.gone(h) }
+			x.ledger.MayLast(&h.Hold, lease)
 		}
 		r.Lease = max(0, h.lease.Deadline().Sub(x.Calls.Clock.Now())) // the acquire may have made the lease shorter
 	}

@@ -77,6 +77,9 @@ func (l *Ledger) NotDeepened(h *Hold) {
 	}
 }
 
+// MayLast notes that a lease of that length may be left in Redis: of an acquire that was rolled back, or was executed behind one that was sent later.
+func (l *Ledger) MayLast(h *Hold, ttl time.Duration) { h.Most = max(h.Most, ttl) }
+
 // Granted records a grant. An older hold of the same owner is lost by it. nil: another session of this owner has released this grant and
 // acquired again meanwhile. If the grant is of the paused hold, its Pause is ended.
 func (l *Ledger) Granted(g *Grant) (h *Hold, fresh bool) {
@@ -110,7 +113,8 @@ func (l *Ledger) Granted(g *Grant) (h *Hold, fresh bool) {
 	}
 	l.join(h, g)
 	switch {
-	case !newer: // the lease is as a later command of another session has set it
+	case !newer: // the lease is as a later command of another session has set it, unless Redis has executed that one first
+		l.MayLast(h, g.TTL)
 		if g.Paused == h {
 			l.goOn(h)
 		}
@@ -147,7 +151,7 @@ func (l *Ledger) InDoubt(s *Session, h *Hold, ttl time.Duration, sentAt time.Tim
 	case h == nil, !l.Knows(h):
 	case h.Owner == s.Name && sentAt.Before(h.countedAt): // Redis has executed a later call of the owner's only session, and executes no older one then
 	case ttl >= h.TTL:
-		h.Most = max(h.Most, ttl)
+		l.MayLast(h, ttl)
 	default:
 		h.TTL = ttl
 		l.effect(Effect{Op: Shorten, Hold: h, SentAt: sentAt})
@@ -182,6 +186,7 @@ func (l *Ledger) extended(s *Session, k Key, h *Hold, ttl time.Duration, a Answe
 			h.promise(a.SentAt)
 			l.effect(Effect{Op: Resume, Hold: h, SentAt: a.SentAt})
 		} else {
+			l.MayLast(h, ttl)
 			l.goOn(h)
 		}
 		s.Losses.Forget(k.Lock, k.Owner)

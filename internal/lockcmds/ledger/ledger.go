@@ -113,7 +113,7 @@ type Hold struct {
 	Fence int64
 	Count int64         // acquires not yet released, as Redis said
 	TTL   time.Duration // length of the lease
-	Most  time.Duration // length that the lease may have in Redis: more than TTL while the answer to a command is lost that sets it
+	Most  time.Duration // length that the lease may have in Redis: more than TTL after a command whose answer was lost, and after MayLast
 	Fixed bool          // the client has set the length: never renewed
 	Until time.Time     // the limit of renewals; zero: none
 	Since time.Time     // when the command was sent that acquired it

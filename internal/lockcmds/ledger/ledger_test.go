@@ -676,3 +676,23 @@ func TestASessionLeavesItsHoldsInOneOrder(t *testing.T) {
 		t.Errorf("%q", got)
 	}
 }
+
+// Redis may have executed two commands in another order than they were sent: then the lease that it has is that of the earlier one.
+func TestALeaseThatIsAnsweredLateMayBeLeft(t *testing.T) {
+	b, s, o := newBook(), session("s"), session("o")
+	g := ledger.Grant{By: s, Key: ledger.Key{Lock: "k", Owner: "me"}, Fence: 5, Count: 1, Mine: 1, SentAt: at(9), TTL: time.Minute, Grace: -1}
+	h, _ := b.Granted(&g)
+	g.By, g.Count, g.SentAt, g.TTL = o, 2, at(1), time.Hour
+	b.Granted(&g)
+	if h.TTL != time.Minute || h.Most != time.Hour {
+		t.Errorf("after an acquire: TTL %v, most %v", h.TTL, h.Most)
+	}
+	b.Extended(s, h.Key, h, 2*time.Hour, ledger.Answer{Status: ledger.Held, Fence: 5, Holds: 2, SentAt: at(2)})
+	if h.TTL != time.Minute || h.Most != 2*time.Hour {
+		t.Errorf("after an extension: TTL %v, most %v", h.TTL, h.Most)
+	}
+	b.Extended(s, h.Key, h, time.Second, ledger.Answer{Status: ledger.Held, Fence: 5, Holds: 2, SentAt: at(10)})
+	if h.TTL != time.Second || h.Most != time.Second {
+		t.Errorf("after a later extension: TTL %v, most %v", h.TTL, h.Most)
+	}
+}
