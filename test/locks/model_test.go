@@ -23,7 +23,7 @@ type input struct {
 	turn  turn  // not of a client
 	alive bool  // of a fork: the old primary goes on
 	lapse int64 // of a grant, or of what sets its lease: from here on it may have ended
-	doubt bool  // it may have been refused though nobody that is known of held the lock
+	doubt bool  // it may have been refused though nobody that is known of held the lock: another command may have had it, or it was reserved
 }
 
 // lockState is the lock between two commands.
@@ -140,11 +140,14 @@ func (s lockState) hash() uint64 { return uint64(s.fence)<<8 ^ uint64(s.most)<<1
 // inputs prepares the history of one key. excused reports whether an acquire may get nothing though the lock is free: nobody could tell.
 func inputs(key string, histories map[string][]op, lease time.Duration, excused func(op) bool, losses []loss) []porcupine.Operation {
 	var all []porcupine.Operation
-	var doubts []op
+	var doubts, waiters []op
 	for _, ops := range histories {
 		for _, o := range ops {
 			if o.Key == key && o.acquire() && (o.Out == unknown || o.Out == strange || o.tooLate() && (o.Out == busy || excused(o)) || o.hadAnother(losses)) {
 				doubts = append(doubts, o)
+			}
+			if o.Key == key && o.gaveUp() {
+				waiters = append(waiters, o)
 			}
 		}
 	}
@@ -173,6 +176,8 @@ func inputs(key string, histories map[string][]op, lease time.Duration, excused 
 			if o.Out == busy {
 				in.doubt = o.tooLate() || excused(o) || slices.ContainsFunc(doubts, func(d op) bool {
 					return d.Call <= o.Return && o.Call <= stays(d)
+				}) || slices.ContainsFunc(waiters, func(w op) bool {
+					return w != o && w.Call <= o.Return && o.Call <= w.Return
 				})
 			}
 			all = append(all, porcupine.Operation{ClientId: client, Input: in, Call: o.Call, Return: o.Return})
@@ -203,6 +208,10 @@ func (o op) hadAnother(losses []loss) bool {
 func (o op) tooLate() bool {
 	return o.Return-o.Call >= o.Lease && (o.Out == busy || o.Out == acquired && o.Wait != 0)
 }
+
+// gaveUp reports whether the command waited for the lock and did not get it. A lock that is released is reserved for its first waiter for a moment,
+// and the waiter may give up in that moment.
+func (o op) gaveUp() bool { return o.acquire() && o.Out == busy && o.Wait != 0 }
 
 // ended reports whether the command may have ended its own lock: the lease that it sets may have ended before its answer, and the answer says
 // that it got nothing. The first copy was executed, and a repetition, or the proxy's clock, found the end.
