@@ -303,17 +303,27 @@ func TestAFixedLeaseIsMadeLongerThroughAnotherProxy(t *testing.T) {
 // A proxy that has had no answer for a lease does not know whether Redis goes on with a lease of its own. A longer one is another proxy's.
 func TestALongerLeaseOutlivesAProxyThatHasLostContact(t *testing.T) {
 	t.Parallel()
-	srv := redistest.Start(t)
-	p, gate := startGated(t, srv, 2*time.Second)
-	a, b := p.session(3), startProxy(t, srv, nil).session(2)
-	fence := itoa(a.fence("LOCK k OWNER me"))
-	gate.shut()
-	b.want("EXTENDLOCK k PX 60000 OWNER me", ":1")
-	equal(t, "push", a.push(), ">[lock-lost k :"+fence+" deadline]")
-	gate.open()
-	p.cleanedUp()
-	b.want("TRYLOCK k", "(nil)")
-	b.want("UNLOCK k OWNER me", ":1")
+	const lease = 4 * time.Second
+	for name, left := range map[string]time.Duration{"short": time.Minute, "long": lease - lease/8} { // left of the other proxy's lease when contact is back
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			srv := redistest.Start(t)
+			p, gate := startGated(t, srv, lease)
+			a, b := p.session(3), startProxy(t, srv, nil).session(2)
+			fence := itoa(a.fence("LOCK k OWNER me"))
+			gate.shut()
+			b.want("EXTENDLOCK k PX "+itoa((lease+lease/2+left).Milliseconds())+" OWNER me", ":1")
+			equal(t, "push", a.push(), ">[lock-lost k :"+fence+" deadline]")
+			redis := srv.Client(t)
+			redistest.Eventually(t, time.Minute, "the other lease to go on for a while", func() bool {
+				return name == "short" || redis.PTTL(t.Context(), "k").Val() <= left
+			})
+			gate.open()
+			redistest.Eventually(t, patience, "the clean-up to end", func() bool { return !p.e.calls.Busy() })
+			b.want("TRYLOCK k", "(nil)")
+			b.want("UNLOCK k OWNER me", ":1")
+		})
+	}
 }
 
 // A re-entry that was rolled back may leave its lease in Redis, although the owner was not given it.

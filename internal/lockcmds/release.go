@@ -23,7 +23,6 @@ type release struct {
 	session *holds.Session
 	request int64         // number of the call
 	field   string        // names the field of the session, or of this release alone; empty: the owner has one session
-	lease   time.Duration // least lease that goes on if holds are left; 0: its TTL stays
 	next    waiters.Offer // of the waiters here, one of which may get the lock in the same step
 	twice   bool          // behind has sent it again
 	q       calls.Request
@@ -43,7 +42,7 @@ func (e *Engine) startRelease(s contract.Caller, cmd grammar.Command) {
 		r.nameField(false)
 		if h := holds.Of(r.Hold); h != nil {
 			if !h.Fixed { // a fixed lease, or one that is not ours to judge, is left to run out as it was
-				r.lease = h.TTL
+				r.Lease = h.TTL
 			}
 			last, streak = h.Count == 1, h.Streak
 		}
@@ -74,7 +73,7 @@ func (r *release) named() bool { return r.Key.Owner != r.session.Name }
 
 // call is the release without a hand-over.
 func (r *release) call() script.Release {
-	return script.Release{Key: r.Key.Lock, Part: r.part(), Lease: r.lease, From: r.From}
+	return script.Release{Key: r.Key.Lock, Part: r.part(), Lease: r.Lease, From: r.From}
 }
 
 // send sends the release, or the hand-over if a waiter here can have the lock next. Requires the session lock.
@@ -135,9 +134,13 @@ func (r *release) Answered(o calls.Outcome) []byte {
 	var reply ledger.Reply
 	var field calls.Rollback
 	var ended, spare bool
+	var at time.Time
+	if err == nil && a.Status == script.StillHeld {
+		at = r.e.calls.Clock.Now()
+	}
 	r.e.holds.Step(func(l *ledger.Ledger) {
 		reply = l.Released(&r.Release, ledger.Answer{
-			Status: statusOf(a, err), Fence: a.Fence, Holds: a.Holds, SentAt: r.q.SentAt, Repeated: o.Repeated, InOrder: o.InOrder,
+			Status: statusOf(a, err), Fence: a.Fence, Holds: a.Holds, SentAt: r.q.SentAt, At: at, Repeated: o.Repeated, InOrder: o.InOrder,
 		})
 		r.session.Doubted = r.session.Doubted || errors.Is(err, contract.ErrInDoubt)
 		ended = r.session.Ended() && err != nil && r.Lowered
@@ -202,7 +205,7 @@ func statusOf(a script.Released, err error) ledger.Status {
 // anew sends the release once more, for a later grant of the owner than this proxy knew. Commands that the session has sent behind it may be
 // executed earlier, and may give the session holds of that grant: so the release counts as another session's, with a field for itself.
 func (r *release) anew(fence int64) {
-	r.lease, r.next = 0, waiters.Offer{}
+	r.Lease, r.next = 0, waiters.Offer{}
 	r.q.Once = fence == 0
 	r.e.calls.Anew(&r.q, r.call().Call())
 }

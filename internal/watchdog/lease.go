@@ -80,7 +80,7 @@ func (l *Lease) Pause(then func()) {
 	}
 }
 
-// IsPaused reports whether a Pause has not been ended, also of a lease that was lost meanwhile.
+// IsPaused reports whether a Pause goes on. The loss of the lease ends none.
 func (l *Lease) IsPaused() bool {
 	l.w.mu.Lock()
 	defer l.w.mu.Unlock()

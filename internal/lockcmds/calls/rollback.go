@@ -16,10 +16,14 @@ type Rollback struct {
 	script.Drop
 	By    redislink.Node  // nil: the engine's own
 	After *watchdog.Lease // whose renewal on its way is waited for, because it could make the lease longer again; nil: none
+	Ends  time.Time       // the lease is another proxy's if it ends later, and then the last holds stay; zero: they never do
 	Limit time.Duration   // of trying: by then the lease has run out
 	Gone  func()          // the owner does not hold the lock by that grant any more; requires no locks. nil: not of interest
 	Done  func(ok bool)   // the end, behind Gone; requires no locks. nil: not of interest
 }
+
+// rounding is what the whole milliseconds of Redis may add to a lease.
+const rounding = time.Millisecond
 
 // RollBack sends a rollback until Redis answers. It does not block.
 func (c *Calls) RollBack(r Rollback) {
@@ -34,6 +38,9 @@ func (c *Calls) RollBack(r Rollback) {
 			by := r.By
 			if by == nil {
 				by = c.Client.Node(r.Key)
+			}
+			if !r.Ends.IsZero() {
+				r.Spare = max(0, r.Ends.Sub(c.Clock.Now())) + rounding // for each attempt anew: the lease runs meanwhile
 			}
 			v, err := c.Client.runAs(ctx, by, r.Call())
 			left, err := Decoded(v, err, script.DecodeDropped)

@@ -46,23 +46,23 @@ func (x *Holds) Lost(l *watchdog.Lease, reason watchdog.Reason) bool {
 // staleLocked returns the rollbacks of a hold that the sessions here have lost. Each is tried for as long as Redis may have a part of the
 // hold. Requires Holds.mu.
 //
-// Redis ends a lease at about the time at which we do. If it goes on, either a call from here has set it anew, of which no answer has come in time, or
-// another proxy has. A lease that another proxy has given to a named owner is not ended here. If a renewal may have been executed, or an extension whose
-// answer was lost, only a lease that is longer than these set is certainly the other proxy's. While a command is on its way, none is.
+// A lease that another proxy has given to a named owner is not ended here. The lease goes on in Redis for one of three reasons. Our clock counts from the
+// moment at which a call was sent, and Redis executed it later: the hold knows how much later at most. A call or a renewal without an answer has set the
+// lease anew: before now, because Redis would have ended the lease by now, too. Or another proxy has set it. While a command is on its way, it may be any.
 func (x *Holds) staleLocked(h *Hold, reason watchdog.Reason) []calls.Rollback {
 	limit := max(h.Most, x.Lease)
-	spare := limit
+	ends := h.Ends
 	switch {
 	case reason == watchdog.ReasonMaxHold || h.IsUnsettled() || h.lease.IsPaused():
-		spare = 0
-	case reason == watchdog.ReasonExpired && h.Most <= h.TTL:
-		spare = time.Millisecond
+		ends = time.Time{}
+	case reason != watchdog.ReasonExpired || ends.IsZero():
+		ends = x.Calls.Clock.Now().Add(limit)
 	}
 	all := make([]calls.Rollback, 0, len(h.Holders()))
 	for _, o := range h.Holders() {
 		r := x.rollback(h, o.Session)
 		if r.Limit = limit; r.Part.Session != "" {
-			r.Spare = spare
+			r.Ends = ends
 		}
 		all = append(all, r)
 	}

@@ -18,10 +18,11 @@ func TestALossIsToldOnceAndTheRestIsDropped(t *testing.T) {
 		reason string
 		spare  string // of the drops, in ms; empty: there are none
 	}{
-		{"no renewal succeeds", nil, nil, nil, "deadline", "30000"},
+		{"no renewal succeeds", nil, nil, nil, "deadline", "30001"},
 		{"a fixed lease", func(g *Grant) { g.Fixed = true }, nil, nil, "expired", "1"},
 		{"a fixed lease, and a command is on its way", func(g *Grant) { g.Fixed = true }, nil, func(h *Hold) { h.lease.Pause(nil) }, "expired", "0"},
-		{"a fixed lease, and a longer one in doubt", func(g *Grant) { g.Fixed = true }, nil, func(h *Hold) { h.Most = time.Minute }, "expired", "60000"},
+		{"a fixed lease, and a longer one in doubt", func(g *Grant) { g.Fixed = true }, nil, func(h *Hold) { h.Most, h.Ends = time.Minute, time.Time{} }, "expired", "60001"},
+		{"a fixed lease that was answered late", func(g *Grant) { g.Fixed, g.At = true, g.SentAt.Add(4*time.Second) }, nil, nil, "expired", "4001"},
 		{"no renewal succeeds, and a command is on its way", nil, nil, func(h *Hold) { h.lease.Pause(nil) }, "deadline", "0"},
 		{"a limit", func(g *Grant) { g.MaxHold = 5 * time.Second }, nil, nil, "max-hold", "0"},
 		{"Redis does not have it", nil, isGone, nil, "gone", ""},

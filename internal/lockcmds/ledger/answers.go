@@ -21,6 +21,7 @@ type Answer struct {
 	Fence    int64     // of the owner's grant
 	Holds    int64     // that the owner has left
 	SentAt   time.Time // before the first copy was sent: that one may have set the lease
+	At       time.Time // of the answer: the lease was set before. Needed if Status is Held
 	Repeated bool      // an earlier copy of the command may have been executed, or may still be
 	// Overtaken says of an extension that a later command has set the lease.
 	Overtaken bool
@@ -52,6 +53,7 @@ type Grant struct {
 	Count   int64 // holds of the owner
 	Mine    int64 // of the session
 	SentAt  time.Time
+	At      time.Time // as in Answer
 	TTL     time.Duration
 	Fixed   bool
 	MaxHold time.Duration // the limit of renewals; 0: none
@@ -77,8 +79,8 @@ func (l *Ledger) NotDeepened(h *Hold) {
 	}
 }
 
-// MayLast notes that a lease of that length may be left in Redis: of an acquire that was rolled back, or was executed behind one that was sent later.
-func (l *Ledger) MayLast(h *Hold, ttl time.Duration) { h.Most = max(h.Most, ttl) }
+// MayLast notes that an acquire may set the lease to that length, or may have done so, although it was rolled back.
+func (l *Ledger) MayLast(h *Hold, ttl time.Duration) { h.Most, h.Ends = max(h.Most, ttl), time.Time{} }
 
 // Granted records a grant. An older hold of the same owner is lost by it. nil: another session of this owner has released this grant and
 // acquired again meanwhile. If the grant is of the paused hold, its Pause is ended.
@@ -104,7 +106,8 @@ func (l *Ledger) Granted(g *Grant) (h *Hold, fresh bool) {
 	}
 	newer := h.counted(g.Count, g.SentAt)
 	if newer {
-		h.TTL, h.Most, h.Fixed = g.TTL, g.TTL, g.Fixed
+		h.lasts(g.TTL, g.At)
+		h.Fixed = g.Fixed
 		if g.MaxHold > 0 {
 			h.Until = g.SentAt.Add(g.MaxHold)
 		} else {
@@ -114,7 +117,7 @@ func (l *Ledger) Granted(g *Grant) (h *Hold, fresh bool) {
 	l.join(h, g)
 	switch {
 	case !newer: // the lease is as a later command of another session has set it, unless Redis has executed that one first
-		l.MayLast(h, g.TTL)
+		h.mayLast(g.TTL, g.At)
 		if g.Paused == h {
 			l.goOn(h)
 		}
@@ -150,11 +153,12 @@ func (l *Ledger) InDoubt(s *Session, h *Hold, ttl time.Duration, sentAt time.Tim
 	switch {
 	case h == nil, !l.Knows(h):
 	case h.Owner == s.Name && sentAt.Before(h.countedAt): // Redis has executed a later call of the owner's only session, and executes no older one then
-	case ttl >= h.TTL:
-		l.MayLast(h, ttl)
 	default:
-		h.TTL = ttl
-		l.effect(Effect{Op: Shorten, Hold: h, SentAt: sentAt})
+		l.MayLast(h, ttl)
+		if ttl < h.TTL {
+			h.TTL = ttl
+			l.effect(Effect{Op: Shorten, Hold: h, SentAt: sentAt})
+		}
 	}
 }
 
@@ -182,11 +186,11 @@ func (l *Ledger) extended(s *Session, k Key, h *Hold, ttl time.Duration, a Answe
 			return l.tellLost(s, k, lost, Yes)
 		}
 		if h.Fence == a.Fence && !a.Overtaken && h.counted(a.Holds, a.SentAt) {
-			h.TTL, h.Most = ttl, ttl
+			h.lasts(ttl, a.At)
 			h.promise(a.SentAt)
 			l.effect(Effect{Op: Resume, Hold: h, SentAt: a.SentAt})
 		} else {
-			l.MayLast(h, ttl)
+			h.mayLast(ttl, a.At)
 			l.goOn(h)
 		}
 		s.Losses.Forget(k.Lock, k.Owner)

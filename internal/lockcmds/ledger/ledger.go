@@ -114,6 +114,7 @@ type Hold struct {
 	Count int64         // acquires not yet released, as Redis said
 	TTL   time.Duration // length of the lease
 	Most  time.Duration // length that the lease may have in Redis: more than TTL after a command whose answer was lost, and after MayLast
+	Ends  time.Time     // when a lease that sessions here have set can end at the latest; zero: a call without an answer may set it still
 	Fixed bool          // the client has set the length: never renewed
 	Until time.Time     // the limit of renewals; zero: none
 	Since time.Time     // when the command was sent that acquired it
@@ -234,6 +235,17 @@ func (h *Hold) counted(n int64, sentAt time.Time) (newer bool) {
 	}
 	h.Count, h.countedAt, h.doubts = n, sentAt, 0
 	return true
+}
+
+// lasts notes the length of the lease, as a call has set it that was answered at that instant.
+func (h *Hold) lasts(ttl time.Duration, at time.Time) { h.TTL, h.Most, h.Ends = ttl, ttl, at.Add(ttl) }
+
+// mayLast is lasts for a call that Redis may have executed before the latest one or behind it.
+func (h *Hold) mayLast(ttl time.Duration, at time.Time) {
+	h.Most = max(h.Most, ttl)
+	if end := at.Add(ttl); !h.Ends.IsZero() && end.After(h.Ends) {
+		h.Ends = end
+	}
 }
 
 // promise puts the limit of renewals off to the end of the lease that was set by a command sent at that instant: a client may rely on

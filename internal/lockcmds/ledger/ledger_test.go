@@ -680,19 +680,26 @@ func TestASessionLeavesItsHoldsInOneOrder(t *testing.T) {
 // Redis may have executed two commands in another order than they were sent: then the lease that it has is that of the earlier one.
 func TestALeaseThatIsAnsweredLateMayBeLeft(t *testing.T) {
 	b, s, o := newBook(), session("s"), session("o")
-	g := ledger.Grant{By: s, Key: ledger.Key{Lock: "k", Owner: "me"}, Fence: 5, Count: 1, Mine: 1, SentAt: at(9), TTL: time.Minute, Grace: -1}
+	g := ledger.Grant{By: s, Key: ledger.Key{Lock: "k", Owner: "me"}, Fence: 5, Count: 1, Mine: 1, SentAt: at(9), At: at(11), TTL: time.Minute, Grace: -1}
 	h, _ := b.Granted(&g)
-	g.By, g.Count, g.SentAt, g.TTL = o, 2, at(1), time.Hour
+	equals := func(after string, ttl, most time.Duration, ends time.Time) {
+		t.Helper()
+		if h.TTL != ttl || h.Most != most || !h.Ends.Equal(ends) {
+			t.Errorf("after %s: TTL %v, most %v, ends %v; want %v, %v, %v", after, h.TTL, h.Most, h.Ends, ttl, most, ends)
+		}
+	}
+	equals("a grant", time.Minute, time.Minute, at(11).Add(time.Minute))
+	b.Extended(o, h.Key, h, time.Minute, ledger.Answer{Status: ledger.Held, Fence: 5, Holds: 2, SentAt: at(2), At: at(14)})
+	equals("an earlier extension", time.Minute, time.Minute, at(14).Add(time.Minute))
+	g.By, g.Count, g.SentAt, g.At, g.TTL = o, 2, at(1), at(12), time.Hour
 	b.Granted(&g)
-	if h.TTL != time.Minute || h.Most != time.Hour {
-		t.Errorf("after an acquire: TTL %v, most %v", h.TTL, h.Most)
-	}
-	b.Extended(s, h.Key, h, 2*time.Hour, ledger.Answer{Status: ledger.Held, Fence: 5, Holds: 2, SentAt: at(2)})
-	if h.TTL != time.Minute || h.Most != 2*time.Hour {
-		t.Errorf("after an extension: TTL %v, most %v", h.TTL, h.Most)
-	}
-	b.Extended(s, h.Key, h, time.Second, ledger.Answer{Status: ledger.Held, Fence: 5, Holds: 2, SentAt: at(10)})
-	if h.TTL != time.Second || h.Most != time.Second {
-		t.Errorf("after a later extension: TTL %v, most %v", h.TTL, h.Most)
-	}
+	equals("an earlier acquire", time.Minute, time.Hour, at(12).Add(time.Hour))
+	b.InDoubt(s, h, time.Minute, at(13))
+	equals("a command without an answer", time.Minute, time.Hour, time.Time{})
+	b.Extended(s, h.Key, h, time.Second, ledger.Answer{Status: ledger.Held, Fence: 5, Holds: 2, SentAt: at(10), At: at(15)})
+	equals("a later extension", time.Second, time.Second, at(15).Add(time.Second))
+	r := b.Release(o, h.Key, 0)
+	r.Lease = time.Minute // as it was when the release began
+	b.Released(&r, ledger.Answer{Status: ledger.Held, Fence: 5, Holds: 1, SentAt: at(8), At: at(16)})
+	equals("an earlier release that has lengthened the lease", time.Second, time.Minute, at(16).Add(time.Minute))
 }

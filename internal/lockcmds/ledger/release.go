@@ -1,17 +1,21 @@
 package ledger
 
-import "slices"
+import (
+	"slices"
+	"time"
+)
 
 // Release is one release on its way.
 type Release struct {
 	By      *Session
 	Key     Key
-	Named   int64  // the fence that the client has named; 0: none
-	Hold    *Hold  // nil: no session of this proxy holds the lock for that owner
-	Lowered bool   // the session had a hold, and has one fewer now
-	Fence   int64  // to be sent; 0: not known
-	Holds   int64  // that the session has left
-	From    string // the session whose hold is released, if not this one; empty: any
+	Named   int64         // the fence that the client has named; 0: none
+	Hold    *Hold         // nil: no session of this proxy holds the lock for that owner
+	Lowered bool          // the session had a hold, and has one fewer now
+	Fence   int64         // to be sent; 0: not known
+	Holds   int64         // that the session has left
+	Lease   time.Duration // least lease that goes on if holds are left; 0: its TTL stays
+	From    string        // the session whose hold is released, if not this one; empty: any
 }
 
 // Release begins a release: it takes one hold off the session, and pauses the lease. If the session has none, the release counts for
@@ -66,7 +70,7 @@ func (l *Ledger) Overtaken(r *Release) bool {
 // may have acquired that grant. It takes this session's hold first.
 func (l *Ledger) Again(r *Release, fence int64) Release {
 	r.By.releasing++
-	return Release{By: r.By, Key: r.Key, Named: r.Named, Fence: fence, From: r.By.Name}
+	return Release{By: r.By, Key: r.Key, Named: r.Named, Fence: fence, Lease: r.Lease, From: r.By.Name}
 }
 
 // Released takes the answer to a release.
@@ -141,6 +145,9 @@ func (l *Ledger) released(r *Release, a Answer) Reply {
 func (l *Ledger) stillHeld(r *Release, h *Hold, lost bool, a Answer) Reply {
 	reply := Left
 	newer := h != nil && h.Fence == a.Fence && h.counted(a.Holds, a.SentAt)
+	if h != nil && r.Lease > 0 {
+		h.mayLast(r.Lease, a.At)
+	}
 	switch {
 	case h != nil && h.unused(): // the holds that are left are another proxy's, or Redisson's
 		l.Drop(h)

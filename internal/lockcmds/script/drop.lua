@@ -3,7 +3,8 @@
 --
 -- Unlike a release it takes nothing from others, and may find that there is nothing to do. Waiters are woken if the
 -- lock is free then, or the lease ends earlier than they had been told. If others hold the lock for the same owner,
--- the lease stays. Run again, or overtaken by a later call of the session, the script changes nothing.
+-- the lease stays. Run again, or overtaken by a later call of the session, the script changes nothing, but for holds
+-- that were spared: each run compares their lease anew.
 --
 -- KEYS[1]  lock      hash, see lib/hash.lua; exists only while held
 -- KEYS[2]  channel   base channel of the lock; a fair waiter listens on channel:place

@@ -245,7 +245,7 @@ func (w *waiter) granted(g grant) []byte {
 	now := w.x.Calls.Clock.Now()
 	verdict := w.claim.Granted(now, &holds.Grant{
 		Grant: ledger.Grant{
-			Fence: g.fence, Count: g.count, Mine: g.mine, SentAt: g.sentAt,
+			Fence: g.fence, Count: g.count, Mine: g.mine, SentAt: g.sentAt, At: now,
 			TTL: w.Lease, Fixed: w.Fixed, MaxHold: w.MaxHold, Grace: w.Grace, Client: ledger.Client(w.session().Client.ClientInfo),
 		},
 		Renewer: w.home.Calls.Client, Streak: w.streak, Sync: w.Sync,

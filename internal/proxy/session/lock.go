@@ -284,7 +284,7 @@ func (c *scriptCall) finish(at replies.ID, v resp.Value, err error) {
 		if c.free {
 			c.keep(at)
 		}
-		s.host.Yield() // a worker of the engine has the command now
+		s.host.Yield() // a worker of the engine may have the command now
 		return
 	}
 	s.proxy.Counters.LockAnswer(answer)
