@@ -140,14 +140,18 @@ func (s lockState) hash() uint64 { return uint64(s.fence)<<8 ^ uint64(s.most)<<1
 // inputs prepares the history of one key. excused reports whether an acquire may get nothing though the lock is free: nobody could tell.
 func inputs(key string, histories map[string][]op, lease time.Duration, excused func(op) bool, losses []loss) []porcupine.Operation {
 	var all []porcupine.Operation
-	var doubts, waiters []op
+	var doubts, waiters, releases []op
 	for _, ops := range histories {
 		for _, o := range ops {
 			if o.Key == key && o.acquire() && (o.Out == unknown || o.Out == strange || o.tooLate() && (o.Out == busy || excused(o)) || o.hadAnother(losses)) {
 				doubts = append(doubts, o)
 			}
-			if o.Key == key && o.gaveUp() {
+			switch {
+			case o.Key != key:
+			case o.gaveUp():
 				waiters = append(waiters, o)
+			case o.Verb == "UNLOCK" && o.Out == released:
+				releases = append(releases, o)
 			}
 		}
 	}
@@ -176,9 +180,7 @@ func inputs(key string, histories map[string][]op, lease time.Duration, excused 
 			if o.Out == busy {
 				in.doubt = o.tooLate() || excused(o) || slices.ContainsFunc(doubts, func(d op) bool {
 					return d.Call <= o.Return && o.Call <= stays(d)
-				}) || slices.ContainsFunc(waiters, func(w op) bool {
-					return w != o && w.Call <= o.Return && o.Call <= w.Return
-				})
+				}) || o.wasReserved(waiters, releases)
 			}
 			all = append(all, porcupine.Operation{ClientId: client, Input: in, Call: o.Call, Return: o.Return})
 		}
@@ -209,9 +211,19 @@ func (o op) tooLate() bool {
 	return o.Return-o.Call >= o.Lease && (o.Out == busy || o.Out == acquired && o.Wait != 0)
 }
 
-// gaveUp reports whether the command waited for the lock and did not get it. A lock that is released is reserved for its first waiter for a moment,
-// and the waiter may give up in that moment.
+// gaveUp reports whether the command waited for the lock and did not get it.
 func (o op) gaveUp() bool { return o.acquire() && o.Out == busy && o.Wait != 0 }
+
+// wasReserved reports whether the lock may have been free during the command, but reserved for one of the waiters, which have given up. That
+// is so for a moment after each release. A command that lasted longer has seen the end of the moment.
+func (o op) wasReserved(waiters, releases []op) bool {
+	const moment = int64(250*time.Millisecond) + rounding
+	return o.Return-o.Call <= moment && slices.ContainsFunc(releases, func(r op) bool {
+		return r.Call <= o.Return && o.Call <= r.Return+moment && slices.ContainsFunc(waiters, func(w op) bool {
+			return w != o && w.Call <= min(o.Return, r.Return) && max(o.Call, r.Call) <= w.Return
+		})
+	})
+}
 
 // ended reports whether the command may have ended its own lock: the lease that it sets may have ended before its answer, and the answer says
 // that it got nothing. The first copy was executed, and a repetition, or the proxy's clock, found the end.

@@ -182,6 +182,18 @@ var verdicts = []struct {
 		said("a", "LOCK", 0, 1, acquired, 5), said("a", "UNLOCK", 4, 5, released, 0), waiting(said("b", "TRYLOCK", 2, 6, busy, 0)),
 		said("c", "TRYLOCK", 7, 8, busy, 0),
 	}, false, true},
+	{"busy long after the release, although a waiter gives up", []op{
+		said("a", "LOCK", 0, 1, acquired, 5), said("a", "UNLOCK", 4, 5, released, 0), lasting(5000, waiting(said("b", "TRYLOCK", 2, 900, busy, 0))),
+		said("c", "TRYLOCK", 300, 301, busy, 0),
+	}, false, true},
+	{"busy while reserved for a waiter that has come after the release", []op{
+		said("a", "LOCK", 0, 1, acquired, 5), said("a", "UNLOCK", 4, 5, released, 0), waiting(said("b", "TRYLOCK", 6, 9, busy, 0)),
+		said("c", "TRYLOCK", 7, 8, busy, 0),
+	}, false, true},
+	{"two waiters of a free lock", []op{
+		said("a", "LOCK", 0, 1, acquired, 5), said("a", "UNLOCK", 4, 5, released, 0),
+		lasting(5000, waiting(said("b", "LOCK", 6, 900, busy, 0))), lasting(5000, waiting(said("c", "LOCK", 7, 901, busy, 0))),
+	}, false, true},
 	{"free for all the time that the only waiter waits", []op{
 		said("a", "LOCK", 0, 1, acquired, 5), said("a", "UNLOCK", 2, 3, released, 0), waiting(said("b", "TRYLOCK", 4, 9, busy, 0)),
 	}, false, true},
