@@ -120,6 +120,28 @@ func TestAGrantThatReplicasDoNotHaveIsRolledBack(t *testing.T) {
 	b.want("UNLOCK k", ":1")
 }
 
+// The client does not have the lock for as long as it has asked for, and may end without a release.
+func TestAReentryThatIsRolledBackLeavesTheLeaseAsItWas(t *testing.T) {
+	t.Parallel()
+	srv := redistest.Start(t)
+	redis := srv.Client(t)
+	a := startProxy(t, srv, nil).session(2)
+	for key, acquire := range map[string]string{"renewed": "LOCK renewed", "fixed": "LOCK fixed PX 60000"} {
+		before := fmt.Sprint(a.fence(acquire))
+		lease := redis.PTTL(t.Context(), key).Val()
+		for _, px := range []string{"3600000", "1000"} {
+			a.want("TRYLOCK "+key+" SYNC 1 PX "+px, "-NOTSYNCED 0 of 1 replicas had the grant in time, and it was rolled back")
+			if left := redis.PTTL(t.Context(), key).Val(); left > lease+time.Second || left < time.Second {
+				t.Errorf("%s: %v are left of %v behind PX %s", key, left, lease, px)
+			}
+		}
+		if got := fmt.Sprint(srv.Do(t, "HGET", key, "fence")); got != before {
+			t.Errorf("%s: fence %s, not %s", key, got, before)
+		}
+		a.want("UNLOCK "+key, ":1")
+	}
+}
+
 // A server that is promoted while replicas are waited for has the grant, but not the re-entry. Then the re-entry is asked anew: an UNLOCK of
 // another session of the owner would free the lock.
 func TestAReentryThatTheNewPrimaryDoesNotHaveIsAskedAnew(t *testing.T) {

@@ -230,7 +230,9 @@ func (c *Claim) RollBack(fence int64, lease time.Duration, done func(ok bool)) {
 			r.Gone = func() { x.gone(h) }
 			x.ledger.MayLast(&h.Hold, lease)
 		}
-		r.Lease = max(0, h.lease.Deadline().Sub(x.Calls.Clock.Now())) // the acquire may have made the lease shorter
+		if r.Lease = h.TTL; h.Fixed { // the acquire may have made the lease shorter, or longer
+			r.Lease = max(0, h.lease.Deadline().Sub(x.Calls.Clock.Now()))
+		}
 	}
 	x.mu.Unlock()
 	r.Key, r.Part = c.key.Lock, part

@@ -20,8 +20,7 @@ const earlier = 100
 // does not end a lease that another proxy has given.
 func (r *rules) promised(at *server, p *proxy, name string, args []string, key string, before, after holder) {
 	now := r.promises.of(key)
-	set := after.expire != before.expire || after.fence != before.fence
-	if _, ok := numbered[name]; ok && set && name != "drop" && after.owner == args[0] && !owned(after.owner) {
+	if _, ok := numbered[name]; ok && name != "drop" && after.owner == args[0] && !owned(after.owner) {
 		*now = promise{p, after.fence, after.expire}
 		return
 	}
