@@ -2,6 +2,7 @@ package sim
 
 import (
 	"slices"
+	"strconv"
 
 	"github.com/lockproxy/lockproxy/internal/watchdog"
 )
@@ -16,6 +17,12 @@ type promise struct {
 // earlier is by how much a proxy's clock may end a lease before Redis does, in ms: the proxy counts from the moment at which it has sent a command.
 const earlier = 100
 
+// lapse is the end of a lease by the clock of a proxy.
+type lapse struct {
+	reason watchdog.Reason
+	quiet  bool // no command for the lock was on its way at that proxy, and none was in doubt
+}
+
 // promised notes the lease that a proxy has given to such an owner, and judges a rollback that frees the lock. A proxy at which a fixed lease has ended
 // does not end a lease that another proxy has given.
 func (r *rules) promised(at *server, p *proxy, name string, args []string, key string, before, after holder) {
@@ -27,10 +34,14 @@ func (r *rules) promised(at *server, p *proxy, name string, args []string, key s
 	if name != "drop" || after.exists || owned(before.owner) || now.fence != before.fence || now.p == p || now.until < at.ms()+earlier {
 		return
 	}
-	// A call on its way may have set the lease anew, and so may a renewal without an answer. The end of a session and of MAXHOLD release the lock as always.
+	// A call on its way may have set the lease anew, and so may a renewal without an answer. The drop says for how long its proxy cannot tell whose lease
+	// it is. The end of a session and of MAXHOLD release the lock as always.
+	if spare, _ := strconv.ParseInt(args[9], 10, 64); spare > 1 {
+		return
+	}
 	lost := grant{key, before.fence}
 	told := func(c *client) bool {
-		return c.p == p && !c.ended && args[6] == "{"+c.owner()+"}" && c.lapsed[lost] == watchdog.ReasonExpired
+		return c.p == p && !c.ended && args[6] == "{"+c.owner()+"}" && c.lapsed[lost] == lapse{watchdog.ReasonExpired, true}
 	}
 	if slices.ContainsFunc(r.w.clients, func(c *client) bool { return c.p == p && c.asks(key) }) || !slices.ContainsFunc(r.w.clients, told) {
 		return
@@ -41,5 +52,5 @@ func (r *rules) promised(at *server, p *proxy, name string, args []string, key s
 // spared reports whether an owner may hold a lock although no session does: a proxy has given the lease, and the sessions of another have lost it.
 func (r *rules) spared(key string, fence int64) bool {
 	given := r.promises.of(key)
-	return given.fence == fence && slices.ContainsFunc(r.w.all, func(c *client) bool { return c.p != given.p && c.lapsed[grant{key, fence}] != "" })
+	return given.fence == fence && slices.ContainsFunc(r.w.all, func(c *client) bool { return c.p != given.p && c.lapsed[grant{key, fence}].reason != "" })
 }

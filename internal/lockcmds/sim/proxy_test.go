@@ -128,12 +128,12 @@ type client struct {
 	parked  []*errand     // scripts that are sent when those before have come to an end
 	begin   func()        // sends the next command, if it may be sent
 
-	holds  byLock[*belief]           // what the client knows to hold, as its own owner
-	over   map[grant]struct{}        // what it knows to hold no more
-	overAt byLock[time.Duration]     // since when
-	told   map[grant]int             // pushes
-	lapsed map[grant]watchdog.Reason // of leases that have ended, as pushes say
-	shared []shared                  // what it may hold for owners that others may be as well
+	holds  byLock[*belief]       // what the client knows to hold, as its own owner
+	over   map[grant]struct{}    // what it knows to hold no more
+	overAt byLock[time.Duration] // since when
+	told   map[grant]int         // pushes
+	lapsed map[grant]lapse       // leases that have ended, as pushes say
+	shared []shared              // what it may hold for owners that others may be as well
 	// blurred is whether the client does not know what it holds: of a command in doubt.
 	blurred byLock[bool]
 }
@@ -170,7 +170,7 @@ func (w *world) newClient(n int, p *proxy, proto int) *client {
 	token := strconv.FormatUint(w.ids, 10)
 	c := &client{
 		w: w, p: p, slot: n, id: w.ids, token: token, name: p.uuid + ":" + token, proto: proto, lost: losses.NewSet(losses.NewBudget(losses.DefaultBudget)),
-		over: map[grant]struct{}{}, told: map[grant]int{}, lapsed: map[grant]watchdog.Reason{},
+		over: map[grant]struct{}{}, told: map[grant]int{}, lapsed: map[grant]lapse{},
 	}
 	c.begin = c.next
 	return c
@@ -326,7 +326,8 @@ func (c *client) Push(b []byte) {
 		c.w.fail("a loss is told twice", "%s: %s %d", c, key, fence)
 	}
 	if reason := watchdog.Reason(v.Elems[3].Str); reason == watchdog.ReasonExpired || reason == watchdog.ReasonDeadline {
-		c.lapsed[g] = reason
+		loud := func(o *client) bool { return o.p == c.p && (o.asks(key) || *o.blurred.of(key)) }
+		c.lapsed[g] = lapse{reason, !slices.ContainsFunc(c.w.all, loud)}
 	}
 	c.finished(key, fence)
 }
