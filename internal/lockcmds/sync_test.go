@@ -142,6 +142,29 @@ func TestAReentryThatIsRolledBackLeavesTheLeaseAsItWas(t *testing.T) {
 	}
 }
 
+// A client may count on a lease that it has chosen, although its connection has ended.
+func TestALockOutlivesAReentryOfAClientThatHasGone(t *testing.T) {
+	t.Parallel()
+	srv := redistest.Start(t)
+	redis := srv.Client(t)
+	p := startProxy(t, srv, nil)
+	for key, least := range map[string]time.Duration{"PX 60000": 50 * time.Second, "PX 60000 GRACE 0": 0} {
+		name := strings.ReplaceAll(key, " ", "-")
+		a := p.session(2)
+		a.fence("LOCK " + name + " " + key)
+		a.send("TRYLOCK " + name + " SYNC 1 PX 1000")
+		a.executed(2)
+		a.hangUp()
+		redistest.Eventually(t, patience, "the clean-up to end", func() bool { return p.e.Idle() })
+		if left := redis.PTTL(t.Context(), name).Val(); left > 60*time.Second || least > 0 && left < least || least == 0 && left > 0 {
+			t.Errorf("%s: %v are left", key, left)
+		}
+		if holds := redis.HGetAll(t.Context(), name).Val(); least > 0 && holds[p.ownerOf(a)] != "1" {
+			t.Errorf("%s: %v", key, holds)
+		}
+	}
+}
+
 // A server that is promoted while replicas are waited for has the grant, but not the re-entry. Then the re-entry is asked anew: an UNLOCK of
 // another session of the owner would free the lock.
 func TestAReentryThatTheNewPrimaryDoesNotHaveIsAskedAnew(t *testing.T) {

@@ -23,6 +23,7 @@ type Claim struct {
 	request int64 // the number of the acquire
 	fence   int64 // of the grant that it deepens; 0: none
 	holds   int64 // of the session afterwards, if it is that grant
+	goesOn  *Hold // the same hold, if it goes on when the session ends: the owner has no other session, and there is no GRACE; nil: it does not
 }
 
 // Claim begins an acquire of a lock for an owner. An empty owner is the session's own. Requires the session lock.
@@ -35,6 +36,9 @@ func (x *Holds) Claim(s *contract.Caller, lock, owner string) Claim {
 		c.hold = h
 		if o := h.HolderOf(&session.Session); o != nil {
 			c.fence, c.holds = h.Fence, o.Holds+1
+			if key.Owner == session.Name && o.Grace < 0 {
+				c.goesOn = h
+			}
 		}
 	}
 	x.mu.Unlock()
@@ -115,7 +119,7 @@ func (c *Claim) Continue() {
 // locks.
 func (c *Claim) Anew() {
 	c.Continue()
-	c.request, c.fence, c.holds = c.x.NextRequest(), 0, 1
+	c.request, c.fence, c.holds, c.goesOn = c.x.NextRequest(), 0, 1, nil
 }
 
 // Overtaken ends the hold that the acquire was to deepen: Redis has answered that another owner has the lock. Requires no locks.
@@ -222,6 +226,10 @@ func (c *Claim) RollBack(fence int64, lease time.Duration, done func(ok bool)) {
 	r := calls.Rollback{Limit: max(lease, x.Lease), Done: done}
 	x.mu.Lock()
 	r.Remember = c.s.Doubted
+	if h := c.goesOn; h != nil && c.s.ended && !x.ledger.Knows(&h.Hold) && !h.IsLost() && fence == c.fence {
+		part.Holds = c.holds - 1
+		r.Lease = max(time.Millisecond, h.lease.Deadline().Sub(x.Calls.Clock.Now()))
+	}
 	if h := Of(x.ledger.Find(c.key)); h != nil {
 		if fence == 0 || fence == h.Fence {
 			if o := h.HolderOf(&c.s.Session); o != nil {
