@@ -81,7 +81,9 @@ func (x *extension) Answered(o calls.Outcome) []byte {
 	if x.h != nil && calls.IsOverwritten(err) {
 		overwritten, a, err = err, script.Extended{}, nil
 	}
-	answer := ledger.Answer{Status: ledger.NotHolder, Fence: a.Fence, Holds: a.Holds, SentAt: x.q.SentAt, At: x.e.calls.Clock.Now(), Mine: x.mine, InOrder: o.InOrder}
+	answer := ledger.Answer{
+		Status: ledger.NotHolder, Fence: a.Fence, Holds: a.Holds, SentAt: x.q.SentAt, At: x.e.calls.Clock.Now(), Mine: x.mine, InOrder: o.InOrder,
+	}
 	switch {
 	case err != nil:
 		answer.Status = unanswered(err)

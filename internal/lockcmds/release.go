@@ -205,7 +205,7 @@ func statusOf(a script.Released, err error) ledger.Status {
 // anew sends the release once more, for a later grant of the owner than this proxy knew. Commands that the session has sent behind it may be
 // executed earlier, and may give the session holds of that grant: so the release counts as another session's, with a field for itself.
 func (r *release) anew(fence int64) {
-	r.Lease, r.next = 0, waiters.Offer{}
+	r.next = waiters.Offer{}
 	r.q.Once = fence == 0
 	r.e.calls.Anew(&r.q, r.call().Call())
 }

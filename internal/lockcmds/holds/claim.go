@@ -219,18 +219,15 @@ func (c *Claim) recordLocked(g *Grant) (told *ledger.Loss) {
 }
 
 // RollBack undoes what copies of the acquire have done, or may still do. fence is of the grant; 0: it is not known. The session keeps the
-// holds that it has besides. done is called at the end; nil: not of interest. Requires no locks.
+// holds that it has besides, and so does one that has ended, without GRACE. done is called at the end; nil: not of interest. Requires no locks.
 func (c *Claim) RollBack(fence int64, lease time.Duration, done func(ok bool)) {
 	x, part := c.x, c.Part()
 	part.Request, part.Fence, part.Holds = x.NextRequest(), fence, 0
 	r := calls.Rollback{Limit: max(lease, x.Lease), Done: done}
 	x.mu.Lock()
 	r.Remember = c.s.Doubted
-	if h := c.goesOn; h != nil && c.s.ended && !x.ledger.Knows(&h.Hold) && !h.IsLost() && fence == c.fence {
-		part.Holds = c.holds - 1
-		r.Lease = max(time.Millisecond, h.lease.Deadline().Sub(x.Calls.Clock.Now()))
-	}
-	if h := Of(x.ledger.Find(c.key)); h != nil {
+	switch h := Of(x.ledger.Find(c.key)); {
+	case h != nil:
 		if fence == 0 || fence == h.Fence {
 			if o := h.HolderOf(&c.s.Session); o != nil {
 				part.Holds = o.Holds
@@ -241,6 +238,9 @@ func (c *Claim) RollBack(fence int64, lease time.Duration, done func(ok bool)) {
 		if r.Lease = h.TTL; h.Fixed { // the acquire may have made the lease shorter, or longer
 			r.Lease = max(0, h.lease.Deadline().Sub(x.Calls.Clock.Now()))
 		}
+	case c.goesOn != nil && c.s.ended && !c.goesOn.IsLost() && fence == c.fence: // the ledger does not know the hold any more
+		part.Holds = c.holds - 1
+		r.Lease = max(time.Millisecond, c.goesOn.lease.Deadline().Sub(x.Calls.Clock.Now()))
 	}
 	x.mu.Unlock()
 	r.Key, r.Part = c.key.Lock, part

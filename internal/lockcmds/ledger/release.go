@@ -67,10 +67,10 @@ func (l *Ledger) Overtaken(r *Release) bool {
 }
 
 // Again is the release that follows the reply Newer, for the grant of that fence. It counts for another session, because by then this one
-// may have acquired that grant. It takes this session's hold first.
+// may have acquired that grant. It takes this session's hold first, and leaves the lease.
 func (l *Ledger) Again(r *Release, fence int64) Release {
 	r.By.releasing++
-	return Release{By: r.By, Key: r.Key, Named: r.Named, Fence: fence, Lease: r.Lease, From: r.By.Name}
+	return Release{By: r.By, Key: r.Key, Named: r.Named, Fence: fence, From: r.By.Name}
 }
 
 // Released takes the answer to a release.
@@ -145,7 +145,7 @@ func (l *Ledger) released(r *Release, a Answer) Reply {
 func (l *Ledger) stillHeld(r *Release, h *Hold, lost bool, a Answer) Reply {
 	reply := Left
 	newer := h != nil && h.Fence == a.Fence && h.counted(a.Holds, a.SentAt)
-	if h != nil && r.Lease > 0 {
+	if h != nil && h.Fence == a.Fence && r.Lease > 0 {
 		h.mayLast(r.Lease, a.At)
 	}
 	switch {

@@ -148,8 +148,8 @@ type Drop struct {
 	Lease time.Duration // lease that goes on if holds are left, for a named owner at least; 0: its TTL stays
 	// Remember keeps the number of the call, although the session has no holds then: a copy of an older call may still arrive.
 	Remember bool
-	// Spare is the most that calls of this proxy can have left of the lease when the call is sent. If more is left, another proxy has set it for the owner: then the
-	// owner's last holds stay, and end with the lease. 0: they are released anyway.
+	// Spare is the most that calls of this proxy can have left of the lease when the call is sent. If more is left, another proxy has set it for the
+	// owner: then the owner's last holds stay, and end with the lease. 0: they are released anyway.
 	Spare time.Duration
 }
 
