@@ -238,7 +238,7 @@ func (c *Claim) RollBack(fence int64, lease time.Duration, done func(ok bool)) {
 		if r.Lease = h.TTL; h.Fixed { // the acquire may have made the lease shorter, or longer
 			r.Lease = max(0, h.lease.Deadline().Sub(x.Calls.Clock.Now()))
 		}
-	case c.goesOn != nil && c.s.ended && !c.goesOn.IsLost() && fence == c.fence: // the ledger does not know the hold any more
+	case c.goesOn != nil && c.s.ended && !c.goesOn.IsLost() && (fence == 0 || fence == c.fence): // the ledger does not know the hold any more
 		part.Holds = c.holds - 1
 		r.Lease = max(time.Millisecond, c.goesOn.lease.Deadline().Sub(x.Calls.Clock.Now()))
 	}

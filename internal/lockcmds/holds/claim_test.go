@@ -97,6 +97,30 @@ func TestARollbackOfAReentryEndsAHoldThatIsGone(t *testing.T) {
 	}
 }
 
+// The client may count on the lease of which it was told, although its connection has ended.
+func TestARollbackOfAReentryLeavesTheHoldOfASessionThatHasEnded(t *testing.T) {
+	for _, grant := range []int64{0, fence, fence + 1} {
+		for grace, goesOn := range map[time.Duration]bool{-1: true, 0: false} {
+			w, a := newWorld(t), newClient(1)
+			w.acquire(t, a, "", func(g *Grant) { g.Fixed, g.TTL, g.Grace = true, time.Minute, grace })
+			claim := w.Claim(&a.caller, lock, "")
+			w.End(a.caller.ID)
+			w.Work()
+			sent := len(w.Own.Args)
+			w.pass(t, 10*time.Second)
+			claim.RollBack(grant, time.Second, nil)
+			w.Work()
+			holds, lease := "0", "0"
+			if goesOn && grant != fence+1 {
+				holds, lease = "1", "50000"
+			}
+			if args := w.Own.Args[sent]; args[argHolds] != holds || args[argLease] != lease {
+				t.Errorf("fence %d, GRACE %v: rolled back with %q", grant, grace, args)
+			}
+		}
+	}
+}
+
 func TestADoubtfulReentryShortensTheLease(t *testing.T) {
 	w, a, b := newWorld(t), newClient(1), newClient(2)
 	h := w.acquire(t, a, "me", nil)

@@ -157,6 +157,7 @@ func (r *rules) counts(c *client, s *slot, b *belief) {
 			w.fail("a grant was told before its replicas had it", "%s of %s, fence %d: %d of %d have it", s.cmd.Key, c, b.fence, have-1, s.cmd.Sync)
 		}
 	}
+	b.leased(s)
 	b.chosen = b.chosen || strings.Contains(s.line, " PX ") || strings.Contains(s.line, " MAXHOLD ")
 	if w.shape == single {
 		return

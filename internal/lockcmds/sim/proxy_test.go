@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strconv"
@@ -134,6 +135,8 @@ type client struct {
 	told   map[grant]int         // pushes
 	lapsed map[grant]lapse       // leases that have ended, as pushes say
 	shared []shared              // what it may hold for owners that others may be as well
+	// repliedAt is when a command for the lock was answered last. A loss may be the answer to a command on its way, and then its push comes behind.
+	repliedAt byLock[time.Duration]
 	// blurred is whether the client does not know what it holds: of a command in doubt.
 	blurred byLock[bool]
 }
@@ -146,9 +149,18 @@ type belief struct {
 	fence, count int64
 	synced       bool // all replicas had it when the client was told
 	chosen       bool // its lease is not simply renewed: the client has chosen one, or a limit
+	bounded      bool // GRACE or MAXHOLD may end it before its lease does
 	releasing    bool // an UNLOCK is on its way
 	vague        bool // there may be other holds, or none: a reply was -INDOUBT
 	released     bool // perhaps: it was the reply to an UNLOCK, so the client does not count on the lock
+
+	until time.Duration // its lease lasts so long at least, as the last reply says
+}
+
+// leased notes the lease that a reply to a command promises.
+func (b *belief) leased(s *slot) {
+	b.until = s.sent + s.lease()
+	b.bounded = b.bounded || s.cmd.Grace >= 0 || s.cmd.MaxHold >= 0
 }
 
 // order is a command that a client is to send.
@@ -163,6 +175,15 @@ type slot struct {
 	*order
 	sent  time.Duration
 	reply []byte
+}
+
+// lease is the one that the command asks for.
+func (s *slot) lease() time.Duration {
+	d := cmp.Or(s.cmd.Lease, lease)
+	if s.cmd.MaxHold >= 0 {
+		d = min(d, s.cmd.MaxHold)
+	}
+	return d
 }
 
 func (w *world) newClient(n int, p *proxy, proto int) *client {
@@ -306,6 +327,9 @@ func (c *client) Reply(b []byte) {
 	c.answer(c.current, b)
 }
 
+// pushed is how long behind the reply to a command on its way the push of the same loss comes, at most.
+const pushed = 10 * time.Millisecond
+
 func (c *client) Push(b []byte) {
 	c.mustBeLocked("Push")
 	if c.ended {
@@ -326,7 +350,9 @@ func (c *client) Push(b []byte) {
 		c.w.fail("a loss is told twice", "%s: %s %d", c, key, fence)
 	}
 	if reason := watchdog.Reason(v.Elems[3].Str); reason == watchdog.ReasonExpired || reason == watchdog.ReasonDeadline {
-		loud := func(o *client) bool { return o.p == c.p && (o.asks(key) || *o.blurred.of(key)) }
+		loud := func(o *client) bool {
+			return o.p == c.p && (o.asks(key) || c.w.now-*o.repliedAt.of(key) < pushed || *o.blurred.of(key))
+		}
 		c.lapsed[g] = lapse{reason, !slices.ContainsFunc(c.w.all, loud)}
 	}
 	c.finished(key, fence)
@@ -383,6 +409,7 @@ func (c *client) wasTold(key string, fence int64) bool {
 
 // received is what the client learns from a reply.
 func (c *client) received(s *slot, v resp.Value) {
+	*c.repliedAt.of(s.cmd.Key) = c.w.now
 	if s.cmd.Owner != "" {
 		c.receivedShared(s, v)
 		return
@@ -441,6 +468,9 @@ func (c *client) received(s *slot, v resp.Value) {
 	case grammar.ExtendLock:
 		if b != nil {
 			b.chosen = true
+		}
+		if b != nil && v.Kind == resp.Integer {
+			b.leased(s)
 		}
 		if strings.HasPrefix(text, "NOTHELD") || strings.HasPrefix(text, "LOSTLEASE") {
 			c.finishedAny(key)

@@ -247,6 +247,7 @@ func (r *rules) executed(at *server, p *proxy, name string, args []string, key s
 	}
 	r.sessions(name, args, key, before, after)
 	r.promised(at, p, name, args, key, before, after)
+	r.kept(at, p, name, key, before, after)
 	r.again(name, args, key, before, after)
 	granted := after.owner != "" && after.fence != before.fence
 	if granted {
