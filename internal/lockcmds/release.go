@@ -42,7 +42,7 @@ func (e *Engine) startRelease(s contract.Caller, cmd grammar.Command) {
 		r.nameField(false)
 		if h := holds.Of(r.Hold); h != nil {
 			if !h.Fixed { // a fixed lease, or one that is not ours to judge, is left to run out as it was
-				r.Lease = h.TTL
+				r.Lease = e.holds.NextLease(h)
 			}
 			last, streak = h.Count == 1, h.Streak
 		}

@@ -165,6 +165,23 @@ func TestALockOutlivesAReentryOfAClientThatHasGone(t *testing.T) {
 	}
 }
 
+// The earlier holds are renewed as long as the re-entry asks for replicas that are not there.
+func TestAReentryThatWaitsForReplicasIsRenewed(t *testing.T) {
+	t.Parallel()
+	srv := redistest.Start(t)
+	const lease = 2 * time.Second
+	a := startProxy(t, srv, func(o *Options) { o.Lease = lease }).session(3)
+	held := a.fence("LOCK k")
+	a.send("LOCK k SYNC 1")
+	a.quiet(3 * lease)
+	redistest.StartReplica(t, srv)
+	if got := fenceIn(t, a.reply()); got != held {
+		t.Errorf("fence %d, not %d", got, held)
+	}
+	a.want("UNLOCK k", ":0")
+	a.want("UNLOCK k", ":1")
+}
+
 // A server that is promoted while replicas are waited for has the grant, but not the re-entry. Then the re-entry is asked anew: an UNLOCK of
 // another session of the owner would free the lock.
 func TestAReentryThatTheNewPrimaryDoesNotHaveIsAskedAnew(t *testing.T) {

@@ -17,6 +17,7 @@ type Rollback struct {
 	By    redislink.Node  // nil: the engine's own
 	After *watchdog.Lease // whose renewal on its way is waited for, because it could make the lease longer again; nil: none
 	Ends  time.Time       // the lease is another proxy's if it ends later, and then the last holds stay; zero: they never do
+	Until time.Time       // the end of the lease that goes on if holds are left; zero: Drop.Lease says how long it is from the attempt on
 	Limit time.Duration   // of trying: by then the lease has run out
 	Gone  func()          // the owner does not hold the lock by that grant any more; requires no locks. nil: not of interest
 	Done  func(ok bool)   // the end, behind Gone; requires no locks. nil: not of interest
@@ -39,8 +40,12 @@ func (c *Calls) RollBack(r Rollback) {
 			if by == nil {
 				by = c.Client.Node(r.Key)
 			}
+			now := c.Clock.Now() // of each attempt: the lease runs meanwhile
 			if !r.Ends.IsZero() {
-				r.Spare = max(0, r.Ends.Sub(c.Clock.Now())) + rounding // for each attempt anew: the lease runs meanwhile
+				r.Spare = max(0, r.Ends.Sub(now)) + rounding
+			}
+			if !r.Until.IsZero() {
+				r.Lease = max(rounding, r.Until.Sub(now))
 			}
 			v, err := c.Client.runAs(ctx, by, r.Call())
 			left, err := Decoded(v, err, script.DecodeDropped)

@@ -50,6 +50,18 @@ func TestARollbackTellsWhetherTheGrantIsGone(t *testing.T) {
 	}
 }
 
+// The lease that goes on runs while Redis is away.
+func TestEachAttemptOfARollbackSaysWhatIsLeftOfTheLease(t *testing.T) {
+	w := newWorld(t)
+	w.Own.Answers = []any{contract.ErrInDoubt, locktest.Numbers(goesOn)}
+	w.RollBack(Rollback{Drop: script.Drop{Key: "k"}, Limit: time.Hour, Until: w.Time.Add(time.Minute)})
+	w.Settle()
+	const argLease = 7
+	if first, second := w.Own.Args[0][argLease], w.Own.Args[1][argLease]; first != "60000" || second[0] != '5' {
+		t.Errorf("%s ms, and later %s ms", first, second)
+	}
+}
+
 func TestARollbackIsGivenUpAtItsLimit(t *testing.T) {
 	w := newWorld(t)
 	begun, ended := w.Time, 0

@@ -23,7 +23,9 @@ type Claim struct {
 	request int64 // the number of the acquire
 	fence   int64 // of the grant that it deepens; 0: none
 	holds   int64 // of the session afterwards, if it is that grant
-	goesOn  *Hold // the same hold, if it goes on when the session ends: the owner has no other session, and there is no GRACE; nil: it does not
+
+	earlier      *Hold         // in which the session has a part already: it outlives the session; nil: none
+	earlierGrace time.Duration // of that part: the most that is left of it when the session ends; negative: all
 }
 
 // Claim begins an acquire of a lock for an owner. An empty owner is the session's own. Requires the session lock.
@@ -35,10 +37,7 @@ func (x *Holds) Claim(s *contract.Caller, lock, owner string) Claim {
 	if h := Of(x.ledger.Find(key)); h != nil {
 		c.hold = h
 		if o := h.HolderOf(&session.Session); o != nil {
-			c.fence, c.holds = h.Fence, o.Holds+1
-			if key.Owner == session.Name && o.Grace < 0 {
-				c.goesOn = h
-			}
+			c.fence, c.holds, c.earlier, c.earlierGrace = h.Fence, o.Holds+1, h, o.Grace
 		}
 	}
 	x.mu.Unlock()
@@ -119,7 +118,7 @@ func (c *Claim) Continue() {
 // locks.
 func (c *Claim) Anew() {
 	c.Continue()
-	c.request, c.fence, c.holds, c.goesOn = c.x.NextRequest(), 0, 1, nil
+	c.request, c.fence, c.holds, c.earlier = c.x.NextRequest(), 0, 1, nil
 }
 
 // Overtaken ends the hold that the acquire was to deepen: Redis has answered that another owner has the lock. Requires no locks.
@@ -219,14 +218,23 @@ func (c *Claim) recordLocked(g *Grant) (told *ledger.Loss) {
 }
 
 // RollBack undoes what copies of the acquire have done, or may still do. fence is of the grant; 0: it is not known. The session keeps the
-// holds that it has besides, and so does one that has ended, without GRACE. done is called at the end; nil: not of interest. Requires no locks.
+// holds of which its client was told, and their lease. If the session has ended, GRACE applies to them. done is called at the end; nil: not of
+// interest. Requires no locks.
 func (c *Claim) RollBack(fence int64, lease time.Duration, done func(ok bool)) {
 	x, part := c.x, c.Part()
 	part.Request, part.Fence, part.Holds = x.NextRequest(), fence, 0
 	r := calls.Rollback{Limit: max(lease, x.Lease), Done: done}
 	x.mu.Lock()
 	r.Remember = c.s.Doubted
-	switch h := Of(x.ledger.Find(c.key)); {
+	h := Of(x.ledger.Find(c.key))
+	outlives := c.Reenters() && c.s.ended && !c.earlier.IsLost() && (h == nil || h == c.earlier) && (fence == 0 || fence == c.fence)
+	switch {
+	case outlives && c.earlierGrace < 0:
+		part.Holds = c.holds - 1 // the ledger does not know them
+	case outlives && h == nil && c.earlierGrace > 0:
+		r.Grace, r.After = c.earlierGrace, c.earlier.lease
+	}
+	switch {
 	case h != nil:
 		if fence == 0 || fence == h.Fence {
 			if o := h.HolderOf(&c.s.Session); o != nil {
@@ -235,12 +243,13 @@ func (c *Claim) RollBack(fence int64, lease time.Duration, done func(ok bool)) {
 			r.Gone = func() { x.gone(h) }
 			x.ledger.MayLast(&h.Hold, lease)
 		}
-		if r.Lease = h.TTL; h.Fixed { // the acquire may have made the lease shorter, or longer
-			r.Lease = max(0, h.lease.Deadline().Sub(x.Calls.Clock.Now()))
+		if h.Fixed { // the acquire may have made the lease shorter, or longer
+			r.Until = h.lease.Deadline()
+		} else {
+			r.Lease = x.NextLease(h)
 		}
-	case c.goesOn != nil && c.s.ended && !c.goesOn.IsLost() && (fence == 0 || fence == c.fence): // the ledger does not know the hold any more
-		part.Holds = c.holds - 1
-		r.Lease = max(time.Millisecond, c.goesOn.lease.Deadline().Sub(x.Calls.Clock.Now()))
+	case part.Holds > 0:
+		r.Until = c.earlier.lease.Deadline()
 	}
 	x.mu.Unlock()
 	r.Key, r.Part = c.key.Lock, part

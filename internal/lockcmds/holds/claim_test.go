@@ -97,27 +97,58 @@ func TestARollbackOfAReentryEndsAHoldThatIsGone(t *testing.T) {
 	}
 }
 
-// The client may count on the lease of which it was told, although its connection has ended.
-func TestARollbackOfAReentryLeavesTheHoldOfASessionThatHasEnded(t *testing.T) {
-	for _, grant := range []int64{0, fence, fence + 1} {
-		for grace, goesOn := range map[time.Duration]bool{-1: true, 0: false} {
-			w, a := newWorld(t), newClient(1)
-			w.acquire(t, a, "", func(g *Grant) { g.Fixed, g.TTL, g.Grace = true, time.Minute, grace })
-			claim := w.Claim(&a.caller, lock, "")
-			w.End(a.caller.ID)
-			w.Work()
-			sent := len(w.Own.Args)
-			w.pass(t, 10*time.Second)
-			claim.RollBack(grant, time.Second, nil)
-			w.Work()
-			holds, lease := "0", "0"
-			if goesOn && grant != fence+1 {
-				holds, lease = "1", "50000"
-			}
-			if args := w.Own.Args[sent]; args[argHolds] != holds || args[argLease] != lease {
-				t.Errorf("fence %d, GRACE %v: rolled back with %q", grant, grace, args)
+// The client may count on the holds of which it was told, although its connection has ended.
+func TestARollbackOfAReentryLeavesTheHoldsOfASessionThatHasEnded(t *testing.T) {
+	for _, owner := range []string{"", "me"} {
+		for _, grant := range []int64{0, fence, fence + 1} {
+			for grace, want := range map[time.Duration][3]string{-1: {"1", "0", "50000"}, 0: {"0", "0", "0"}, time.Second: {"0", "1000", "0"}} {
+				w, a := newWorld(t), newClient(1)
+				w.acquire(t, a, owner, func(g *Grant) { g.Fixed, g.TTL, g.Grace = true, time.Minute, grace })
+				claim := w.Claim(&a.caller, lock, owner)
+				w.Own.Answers = []any{goesOn, goesOn}
+				w.End(a.caller.ID)
+				w.Work()
+				sent := len(w.Own.Args)
+				w.pass(t, 10*time.Second)
+				claim.RollBack(grant, time.Second, nil)
+				w.Work()
+				if grant == fence+1 { // it is not the grant of these holds
+					want = [3]string{"0", "0", "0"}
+				}
+				if args := w.Own.Args[sent]; args[argHolds] != want[0] || args[argGrace] != want[1] || args[argLease] != want[2] {
+					t.Errorf("owner %q, fence %d, GRACE %v: rolled back with %q", owner, grant, grace, args)
+				}
 			}
 		}
+	}
+}
+
+// Another session of the owner here does not take the holds of the one that has ended.
+func TestARollbackOfAReentryLeavesTheHoldsOfTwoSessions(t *testing.T) {
+	w, a, b := newWorld(t), newClient(1), newClient(2)
+	w.acquire(t, a, "me", nil)
+	w.acquire(t, b, "me", nil)
+	claim := w.Claim(&a.caller, lock, "me")
+	w.End(a.caller.ID)
+	w.Work()
+	sent := len(w.Own.Args)
+	claim.RollBack(fence, time.Second, nil)
+	w.Work()
+	if args := w.Own.Args[sent]; args[argHolds] != "1" || args[argLease] != "30000" {
+		t.Errorf("rolled back with %q", args)
+	}
+}
+
+// A rollback makes the lease no longer than MAXHOLD allows.
+func TestARollbackKeepsMaxHold(t *testing.T) {
+	w, a := newWorld(t), newClient(1)
+	w.acquire(t, a, "", func(g *Grant) { g.MaxHold = 40 * time.Second })
+	w.Pass(20 * time.Second)
+	claim := w.Claim(&a.caller, lock, "")
+	claim.RollBack(fence, time.Second, nil)
+	w.Work()
+	if args := w.Own.Args[0]; args[argHolds] != "1" || args[argLease] != "20000" {
+		t.Errorf("rolled back with %q", args)
 	}
 }
 

@@ -129,6 +129,14 @@ func (h *Hold) entry() watchdog.Entry {
 // Deadline is the end of the lease of a hold, by the proxy's clock.
 func (h *Hold) Deadline() time.Time { return h.lease.Deadline() }
 
+// NextLease is the lease that a renewal of the hold gives now: MAXHOLD limits it. Requires Holds.mu.
+func (x *Holds) NextLease(h *Hold) time.Duration {
+	if h.Until.IsZero() {
+		return h.TTL
+	}
+	return max(time.Millisecond, min(h.TTL, h.Until.Sub(x.Calls.Clock.Now())))
+}
+
 // pauseLocked is Holds.Pause. Requires Holds.mu.
 func (h *Hold) pauseLocked(request int64, lease time.Duration) (now bool) {
 	h.set = request

@@ -16,7 +16,8 @@
 -- ARGV[5]  request   number of this call, larger than those of earlier calls of the session
 -- ARGV[6]  grace_ms  the most that may be left of the lease; 0: release; negative: all, only the field goes
 -- ARGV[7]  field     of the session, for a named owner; empty: the owner has one session
--- ARGV[8]  lease_ms  lease that goes on if holds are left, for a named owner at least; 0: its TTL stays
+-- ARGV[8]  lease_ms  to which the lease is set if holds are left; for a named owner it is only made longer; 0: its
+--                    TTL stays
 -- ARGV[9]  remember  1: the field stays, or is made, although the session has no holds then; 0: it goes
 -- ARGV[10] spare_ms  if more than this is left of the lease, the owner's last holds stay, and end with it; 0: they are
 --                    released

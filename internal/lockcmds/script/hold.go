@@ -145,7 +145,7 @@ type Drop struct {
 	// Grace is the most that may be left of the lease; 0: release. Negative: all of it, and the holds go on as no known session's. This applies only
 	// to a named owner, and also if Request is the number of the call that has written the field.
 	Grace time.Duration
-	Lease time.Duration // lease that goes on if holds are left, for a named owner at least; 0: its TTL stays
+	Lease time.Duration // to which the lease is set if holds are left; for a named owner it is only made longer; 0: its TTL stays
 	// Remember keeps the number of the call, although the session has no holds then: a copy of an older call may still arrive.
 	Remember bool
 	// Spare is the most that calls of this proxy can have left of the lease when the call is sent. If more is left, another proxy has set it for the

@@ -88,14 +88,17 @@ const (
 )
 
 // ConfirmUntil is when replicas must have confirmed a grant of now, by an acquire that began then and was sent at that moment: its lease goes
-// on from there.
-func (t *Terms) ConfirmUntil(now, began, sentAt time.Time) time.Time {
+// on from there. If the acquire deepens a hold, half of the lease is left for the rollback: the hold ends with the lease.
+func (t *Terms) ConfirmUntil(now, began, sentAt time.Time, deepens bool) time.Time {
 	limit := syncMost
 	if t.Wait >= 0 {
 		limit = min(limit, max(syncLeast, began.Add(t.Wait).Sub(now)))
 	}
-	until := now.Add(limit)
-	if end := sentAt.Add(t.Lease); end.Before(until) {
+	until, lease := now.Add(limit), t.Lease
+	if deepens {
+		lease /= 2
+	}
+	if end := sentAt.Add(lease); end.Before(until) {
 		until = end
 	}
 	return until

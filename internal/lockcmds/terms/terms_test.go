@@ -48,15 +48,18 @@ func TestReplicasHaveAsMuchTimeAsTheClientAndTheLeaseLeave(t *testing.T) {
 	began := time.Unix(1000, 0)
 	now := began.Add(2 * time.Second)
 	for name, c := range map[string]struct {
-		terms Terms
-		want  time.Duration
+		terms   Terms
+		want    time.Duration
+		deepens bool
 	}{
-		"without a limit":    {Terms{Wait: -1, Lease: time.Minute}, syncMost},
-		"TRYLOCK":            {Terms{Wait: 0, Lease: time.Minute}, syncLeast},
-		"half a second left": {Terms{Wait: 2500 * time.Millisecond, Lease: time.Minute}, 500 * time.Millisecond},
-		"a short lease":      {Terms{Wait: -1, Lease: 200 * time.Millisecond}, 100 * time.Millisecond},
+		"without a limit":    {terms: Terms{Wait: -1, Lease: time.Minute}, want: syncMost},
+		"TRYLOCK":            {terms: Terms{Wait: 0, Lease: time.Minute}, want: syncLeast},
+		"half a second left": {terms: Terms{Wait: 2500 * time.Millisecond, Lease: time.Minute}, want: 500 * time.Millisecond},
+		"a short lease":      {terms: Terms{Wait: -1, Lease: 200 * time.Millisecond}, want: 100 * time.Millisecond},
+		"a re-entry":         {terms: Terms{Wait: -1, Lease: time.Minute}, want: syncMost, deepens: true},
+		"a short re-entry":   {terms: Terms{Wait: -1, Lease: time.Second}, want: 400 * time.Millisecond, deepens: true},
 	} {
-		if got := c.terms.ConfirmUntil(now, began, now.Add(-100*time.Millisecond)).Sub(now); got != c.want {
+		if got := c.terms.ConfirmUntil(now, began, now.Add(-100*time.Millisecond), c.deepens).Sub(now); got != c.want {
 			t.Errorf("%s: %v, want %v", name, got, c.want)
 		}
 	}

@@ -153,7 +153,7 @@ func (w *waiter) confirm(g grant) {
 		w.hungUp(g.fence)
 		return
 	}
-	until := w.ConfirmUntil(w.x.Calls.Clock.Now(), w.began, g.sentAt)
+	until := w.ConfirmUntil(w.x.Calls.Clock.Now(), w.began, g.sentAt, w.claim.Deepens())
 	part := w.claim.Part()
 	part.Fence = g.fence
 	w.home.Confirm.Confirm(w.home.Calls.Client.Node(w.lock()), confirm.Grant{
@@ -193,6 +193,7 @@ func (w *waiter) dropUnsynced(g grant, o confirm.Outcome) {
 			w.withdraw(queue.Error, contract.ErrInDoubt)
 		case again:
 			w.asked.unsynced = reply
+			w.claim.Continue() // the earlier holds are renewed in the pause
 			w.x.Calls.After(syncPause, jobs.Attempt, w.anew)
 		default:
 			w.finish()
