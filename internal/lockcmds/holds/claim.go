@@ -24,8 +24,8 @@ type Claim struct {
 	fence   int64 // of the grant that it deepens; 0: none
 	holds   int64 // of the session afterwards, if it is that grant
 
-	earlier      *Hold         // in which the session has a part already: it outlives the session; nil: none
-	earlierGrace time.Duration // of that part: the most that is left of it when the session ends; negative: all
+	earlier      *Hold         // that the session has a part in before the acquire; nil: none. The ledger forgets the part when the session ends
+	earlierGrace time.Duration // GRACE of that part; negative: none
 }
 
 // Claim begins an acquire of a lock for an owner. An empty owner is the session's own. Requires the session lock.
@@ -227,15 +227,7 @@ func (c *Claim) RollBack(fence int64, lease time.Duration, done func(ok bool)) {
 	x.mu.Lock()
 	r.Remember = c.s.Doubted
 	h := Of(x.ledger.Find(c.key))
-	outlives := c.Reenters() && c.s.ended && !c.earlier.IsLost() && (h == nil || h == c.earlier) && (fence == 0 || fence == c.fence)
-	switch {
-	case outlives && c.earlierGrace < 0:
-		part.Holds = c.holds - 1 // the ledger does not know them
-	case outlives && h == nil && c.earlierGrace > 0:
-		r.Grace, r.After = c.earlierGrace, c.earlier.lease
-	}
-	switch {
-	case h != nil:
+	if h != nil {
 		if fence == 0 || fence == h.Fence {
 			if o := h.HolderOf(&c.s.Session); o != nil {
 				part.Holds = o.Holds
@@ -248,8 +240,16 @@ func (c *Claim) RollBack(fence int64, lease time.Duration, done func(ok bool)) {
 		} else {
 			r.Lease = x.NextLease(h)
 		}
-	case part.Holds > 0:
-		r.Until = c.earlier.lease.Deadline()
+	}
+	if c.s.ended && c.Reenters() && !c.earlier.IsLost() && (fence == 0 || fence == c.fence) { // the ledger does not know its part any more
+		switch {
+		case h == nil && c.earlierGrace < 0:
+			part.Holds, r.Until = c.holds-1, c.earlier.lease.Deadline()
+		case h == nil && c.earlierGrace > 0:
+			r.Grace, r.After = c.earlierGrace, c.earlier.lease
+		case h == c.earlier && c.earlierGrace < 0:
+			part.Holds = c.holds - 1
+		}
 	}
 	x.mu.Unlock()
 	r.Key, r.Part = c.key.Lock, part

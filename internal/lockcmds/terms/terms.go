@@ -88,7 +88,7 @@ const (
 )
 
 // ConfirmUntil is when replicas must have confirmed a grant of now, by an acquire that began then and was sent at that moment: its lease goes
-// on from there. If the acquire deepens a hold, half of the lease is left for the rollback: the hold ends with the lease.
+// on from there. An acquire that deepens a hold leaves half of its lease for a rollback, because the whole hold ends with that lease.
 func (t *Terms) ConfirmUntil(now, began, sentAt time.Time, deepens bool) time.Time {
 	limit := syncMost
 	if t.Wait >= 0 {
