@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -266,7 +267,7 @@ func inOrder(lines []logLine) string {
 	return text.String()
 }
 
-// saveHistory writes all commands and faults in the order of their beginning.
+// saveHistory writes all commands, faults and places in queues in the order of their beginning.
 func (s *stand) saveHistory(path string) {
 	var lines []logLine
 	for _, ops := range s.history() {
@@ -276,6 +277,9 @@ func (s *stand) saveHistory(path string) {
 	}
 	for _, in := range slices.Concat(s.incidents, s.stalls.all()) {
 		lines = append(lines, logLine{in.from, in.String()})
+	}
+	for _, key := range s.keys {
+		lines = append(lines, s.watcher.places(key, 0, math.MaxInt64)...)
 	}
 	if err := os.WriteFile(path, []byte(inOrder(lines)), 0o600); err != nil {
 		s.t.Error(err)

@@ -174,15 +174,16 @@ func (s *stand) uncalled(all []*hold, histories map[string][]op) (bad []string) 
 // mayGetNothing reports whether an acquire may get nothing though nobody holds the lock.
 func (s *stand) mayGetNothing(o op) bool { return o.Wait != 0 && s.disturbed(o) || s.behindStale(o) }
 
-// behindStale reports whether a place that a fault may have made stale was in the fair queue during an acquire. Until it is removed, which may be
-// long after the fault, fair waiters wait behind it, and a lock that becomes free is kept for it for a moment.
+// behindStale reports whether a place that a fault may have made stale was in the fair queue during an acquire, or a moment before. Until it is removed,
+// which may be long after the fault, fair waiters wait behind it, and a lock that becomes free is kept for it for a moment. The observer may not have seen
+// the place after the release that has removed it.
 func (s *stand) behindStale(o op) bool {
 	if !o.acquire() {
 		return false
 	}
 	end := cmp.Or(o.Return, o.Call+int64(endless))
 	for place, seen := range s.watcher.queued[o.Key] {
-		if place == o.Owner || seen.to < o.Call || seen.from > end {
+		if place == o.Owner || seen.to+moment < o.Call || seen.from > end {
 			continue
 		}
 		if slices.ContainsFunc(s.incidents, func(in incident) bool {
@@ -210,11 +211,7 @@ func (s *stand) around(o op, histories map[string][]op) string {
 			}
 		}
 	}
-	for owner, seen := range s.watcher.queued[o.Key] {
-		if seen.from <= to && seen.to >= from {
-			lines = append(lines, logLine{seen.from, fmt.Sprintf("%s in the queue [%.3f, %.3f]", owner, seconds(seen.from), seconds(seen.to))})
-		}
-	}
+	lines = append(lines, s.watcher.places(o.Key, from, to)...)
 	return "\n  among\n" + inOrder(lines)
 }
 

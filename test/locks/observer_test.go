@@ -126,6 +126,16 @@ func (o *observer) noteHeld(key string, held bool, now int64) {
 	o.held[key] = append(o.held[key], span{before, now})
 }
 
+// places are the places in a lock's queue that were seen in that time.
+func (o *observer) places(key string, from, to int64) (lines []logLine) {
+	for owner, seen := range o.queued[key] {
+		if seen.from <= to && seen.to >= from {
+			lines = append(lines, logLine{seen.from, fmt.Sprintf("%s in the queue of %s [%.3f, %.3f]", owner, key, seconds(seen.from), seconds(seen.to))})
+		}
+	}
+	return lines
+}
+
 func (o *observer) noteQueue(key string, owners []string) {
 	o.longest[key] = max(o.longest[key], len(owners))
 	for a, first := range owners {
