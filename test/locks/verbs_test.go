@@ -53,6 +53,24 @@ func TestBusyLockAnswersNull(t *testing.T) {
 	})
 }
 
+// The replica had all writes before the grant: an answer about these would be as good as one about the grant.
+func TestAGrantThatNoReplicaHasIsRefused(t *testing.T) {
+	redis := redistest.Start(t)
+	replica := redistest.StartReplica(t, redis)
+	p := startProxy(t, redis.Addr())
+	a := dial(t, p.addr, 2)
+	for range 5 { // from then on the proxy has all connections that it needs
+		a.fence("LOCK a SYNC 1")
+		a.want("UNLOCK a", 1)
+	}
+	redis.AwaitReplicas(t, 1)
+	replica.Pause()
+	a.want("TRYLOCK b SYNC 1", "-NOTSYNCED")
+	if n := redis.Do(t, "EXISTS", "b"); n != int64(0) {
+		t.Errorf("the refused lock is there: EXISTS %v", n)
+	}
+}
+
 func TestStrangerCannotUnlock(t *testing.T) {
 	redis := redistest.Start(t)
 	p := startProxy(t, redis.Addr())
