@@ -71,8 +71,8 @@ func TestClientsOfADemotedServerStay(t *testing.T) {
 	}
 }
 
-// A server that is demoted and promoted again keeps its clients. One of them has sent nothing meanwhile, and has a command there when the time is over
-// that the server had after it was demoted.
+// A server that is demoted and promoted again keeps its clients. Each sends nothing meanwhile. When the time is over that the server had after it was
+// demoted, each has a command there.
 func TestClientsOfAServerThatIsPromotedAgainStay(t *testing.T) {
 	t.Parallel()
 	c := redistest.StartCluster(t, 3, 1)
@@ -97,7 +97,7 @@ func TestClientsOfAServerThatIsPromotedAgainStay(t *testing.T) {
 	for _, client := range all {
 		client.send("SET", key, "y")
 	}
-	time.Sleep(wait + 300*time.Millisecond) // the fault: it answers after the time of each proxy is over
+	time.Sleep(wait + 300*time.Millisecond) // the fault: the server answers after that time
 	c.Nodes[0].Continue()
 	for engine, client := range all {
 		if got, err := client.frame(); got != "+OK\r\n" || err != nil {

@@ -174,16 +174,16 @@ func (s *stand) uncalled(all []*hold, histories map[string][]op) (bad []string) 
 // mayGetNothing reports whether an acquire may get nothing though nobody holds the lock.
 func (s *stand) mayGetNothing(o op) bool { return o.Wait != 0 && s.disturbed(o) || s.behindStale(o) }
 
-// behindStale reports whether a place that a fault may have made stale was in the fair queue during an acquire, or a moment before. Until it is removed,
-// which may be long after the fault, fair waiters wait behind it, and a lock that becomes free is kept for it for a moment. The observer may not have seen
-// the place after the release that has removed it.
+// behindStale reports whether a place that a fault may have made stale was in the fair queue during an acquire, or up to turnLimit before. Until the place
+// is removed, which may be long after the fault, fair waiters wait behind it, and a lock that becomes free is reserved for it. A release may remove the
+// place and reserve the lock for it at once, before the observer looks again.
 func (s *stand) behindStale(o op) bool {
 	if !o.acquire() {
 		return false
 	}
 	end := cmp.Or(o.Return, o.Call+int64(endless))
 	for place, seen := range s.watcher.queued[o.Key] {
-		if place == o.Owner || seen.to+moment < o.Call || seen.from > end {
+		if place == o.Owner || seen.to+turnLimit < o.Call || seen.from > end {
 			continue
 		}
 		if slices.ContainsFunc(s.incidents, func(in incident) bool {

@@ -214,14 +214,14 @@ func (o op) tooLate() bool {
 // gaveUp reports whether the command waited for the lock and did not get it.
 func (o op) gaveUp() bool { return o.acquire() && o.Out == busy && o.Wait != 0 }
 
-// moment is how long a released lock is reserved for the first place in its queue.
-const moment = int64(250*time.Millisecond) + rounding
+// turnLimit is how long a released lock is reserved for the first place in its queue.
+const turnLimit = int64(250*time.Millisecond) + rounding
 
 // wasReserved reports whether the lock may have been free during the command, but reserved for one of the waiters, which have given up. That
-// is so for a moment after each release. A command that lasted longer has seen the end of the moment.
+// is so until turnLimit after each release. A command that lasted longer has seen the end of that time.
 func (o op) wasReserved(waiters, releases []op) bool {
-	return o.Return-o.Call <= moment && slices.ContainsFunc(releases, func(r op) bool {
-		return r.Call <= o.Return && o.Call <= r.Return+moment && slices.ContainsFunc(waiters, func(w op) bool {
+	return o.Return-o.Call <= turnLimit && slices.ContainsFunc(releases, func(r op) bool {
+		return r.Call <= o.Return && o.Call <= r.Return+turnLimit && slices.ContainsFunc(waiters, func(w op) bool {
 			return w != o && w.Call <= min(o.Return, r.Return) && max(o.Call, r.Call) <= w.Return
 		})
 	})

@@ -53,13 +53,14 @@ func TestBusyLockAnswersNull(t *testing.T) {
 	})
 }
 
-// The replica had all writes before the grant: an answer about these would be as good as one about the grant.
+// WAIT covers the commands that its own connection has sent. The replica has the commands of all connections when it stops, so only a WAIT behind the
+// grant, on the same connection, finds that the grant is missing.
 func TestAGrantThatNoReplicaHasIsRefused(t *testing.T) {
 	redis := redistest.Start(t)
 	replica := redistest.StartReplica(t, redis)
 	p := startProxy(t, redis.Addr())
 	a := dial(t, p.addr, 2)
-	for range 5 { // from then on the proxy has all connections that it needs
+	for range 5 { // a WAIT on a connection that is opened behind the grant would cover it
 		a.fence("LOCK a SYNC 1")
 		a.want("UNLOCK a", 1)
 	}
