@@ -49,6 +49,8 @@ func TestOverACluster(t *testing.T) {
 	t.Run("transaction without a pin", func(t *testing.T) { noPartOfATransactionRunsAlone(t, c) })
 	t.Run("scripts", func(t *testing.T) { scriptsDoNotRedirect(t, c, proxies) })
 	t.Run("blocking", func(t *testing.T) { aBlockingCommandFollowsItsSlotAgain(t, c) })
+	t.Run("pipelines in a half moved slot", func(t *testing.T) { pipelinesCrossAHalfMovedSlot(t, c, proxies) })
+	t.Run("pipelines in a moving slot", func(t *testing.T) { pipelinesCrossAMovingSlot(t, c, proxies) })
 	t.Run("half moved", func(t *testing.T) { commandsAwaitTheMove(t, c, proxies) })
 	t.Run("cluster down", func(t *testing.T) { commandsAwaitTheSlot(t, c) })
 	t.Run("unknown owner", func(t *testing.T) { commandsOnPinsAwaitAnOwner(t, c) })

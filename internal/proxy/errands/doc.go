@@ -11,7 +11,7 @@
 // A server that refuses a command may know more than the refreshed view. If the view still names that server, the command goes to the one that the
 // refusal names.
 //
-// A command is not sent again if one of the same slot that was sent behind it has been carried out.
+// A command is not sent again if one of the same key that was sent behind it has been carried out.
 //
 // The session routes by one view of the cluster, and by the next one when nothing is on its way. Otherwise a command could overtake one that the
 // old owner of its slot refuses.

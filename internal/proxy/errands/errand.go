@@ -16,11 +16,11 @@ import (
 
 // An Errand is a command on its way to a server, and the handler of its reply.
 type Errand struct {
-	of     *Errands
-	h      handlers.Handler // of its reply; nil: it passes to the client
-	at     replies.ID
-	raw    []byte        // the command
-	slot   int           // see Route.Slot
+	of  *Errands
+	h   handlers.Handler // of its reply; nil: it passes to the client
+	at  replies.ID
+	raw []byte // the command
+	subject
 	node   topology.Node // where it is sent
 	home   topology.Node // where it was sent first
 	fixed  bool          // it goes to that node and no other
@@ -113,7 +113,7 @@ func (e *Errand) Take(at replies.ID, b []byte, n int, more bool) int {
 	if e.writes {
 		e.of.note(e.node)
 	}
-	e.of.parked.carriedOut(e.slot, e.at)
+	e.of.parked.carriedOut(e.subject, e.at)
 	n = e.pass(at, b, n, more)
 	e.over()
 	return n

@@ -1,6 +1,7 @@
 package errands
 
 import (
+	"hash/maphash"
 	"math/rand/v2"
 	"slices"
 	"time"
@@ -64,23 +65,38 @@ type Cluster interface {
 // A Route is the way of the command being routed.
 type Route struct {
 	Target topology.Node
-	Slot   int          // of its first key; negative: it has none. Commands of one number keep their order
+	Slot   int          // of its first key; negative: it has none
+	Many   bool         // it has several keys
 	Fixed  bool         // it concerns the target, whatever happens
 	Heirs  bool         // as Fixed, but it concerns the successor of a target that has been demoted
 	Asks   bool         // it is sent behind an ASKING
+	key    uint64       // a hash of its only key; 0: it has none, or several
 	keys   keyspec.Spec // where its keys are, if it runs a script
 	writes bool         // it may change data
 }
 
-// Look finds the slot of a command.
+var seed = maphash.MakeSeed()
+
+// Look finds the slot of a command, and its key.
 func (r *Route) Look(row *command.Row, args [][]byte) {
-	r.Slot, r.Fixed, r.Heirs, r.Asks, r.keys = -1, false, false, false, keyspec.Spec{}
-	if r.writes = row.Writes || row.Script; row.Script {
+	*r = Route{Target: r.Target, Slot: -1, Many: row.Keys.Several(args), writes: row.Writes || row.Script}
+	if row.Script {
 		r.keys = row.Keys
 	}
-	if i := row.Keys.First(args); i > 0 {
-		r.Slot = slots.Of(args[i])
+	i := row.Keys.First(args)
+	if i == 0 {
+		return
 	}
+	if r.Slot = slots.Of(args[i]); !r.Many {
+		r.key = maphash.Bytes(seed, args[i])
+	}
+}
+
+// subject is a thing that commands concern: commands of one subject keep their order. Commands of other keys do not, even if their slot is the same: while
+// the slot moves, each key is at one server or at the other. Nothing is sent behind a command of several keys before it is answered.
+type subject struct {
+	slot int
+	key  uint64 // 0: all keys of the slot
 }
 
 // Part prepares the way of a part of a command that many servers carry out. The parts have no order among themselves.
@@ -222,7 +238,7 @@ func (n *Errands) Adopt() {
 // Send sends the command being routed to its target. h handles its reply; nil: it passes to the client.
 func (n *Errands) Send(raw []byte, h handlers.Handler) {
 	e := n.newErrand()
-	e.h, e.slot, e.node, e.keys, e.writes = h, n.Slot, n.Target, n.keys, n.writes
+	e.h, e.subject, e.node, e.keys, e.writes = h, subject{n.Slot, n.key}, n.Target, n.keys, n.writes
 	e.fixed, e.heirs = n.Fixed || n.Heirs, n.Heirs
 	e.home = e.node
 	e.raw = append(e.raw, raw...)

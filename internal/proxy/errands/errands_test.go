@@ -300,6 +300,47 @@ func TestACommandIsNotSentAgainBehindItsSuccessor(t *testing.T) {
 	}
 }
 
+// While a slot moves, some of its keys are at one server and the others at the other. A command is not refused because one of another key has been carried out.
+func TestACommandIsSentAgainBehindThoseOfOtherKeys(t *testing.T) {
+	c := newClient(t)
+	key := "{" + c.low() + "}"
+	asking := fmt.Sprintf("-ASK %d h:2\r\n", slots.Of([]byte(key)))
+	for _, line := range []string{"INCR %s1", "INCR %s2", "INCR %s1", "GET %s3"} {
+		c.ask(words(fmt.Sprintf(line, key)))
+	}
+	list := c.take()
+	for i, reply := range []string{asking, ":7\r\n", asking, "$-1\r\n"} {
+		c.answer(list[i], reply)
+	}
+	for i, want := range []int{0, 2} {
+		again := c.take()
+		if len(again) != 1 || again[0].at != "b" || !strings.HasSuffix(again[0].raw, list[want].raw) {
+			t.Fatalf("sent: %v", again)
+		}
+		c.answer(again[0], fmt.Sprintf("+OK\r\n:%d\r\n", i+1))
+	}
+	if got := c.got.String(); got != ":1\r\n:7\r\n:2\r\n$-1\r\n" {
+		t.Errorf("the client got %q", got)
+	}
+}
+
+// A command of several keys that was carried out may have concerned any key of the slot.
+func TestACommandIsNotSentAgainBehindOneOfSeveralKeys(t *testing.T) {
+	c := newClient(t)
+	key := "{" + c.low() + "}"
+	c.ask(words("SET " + key + " 1"))
+	c.ask(words("RENAME " + key + "2 " + key))
+	list := c.take()
+	c.answer(list[0], fmt.Sprintf("-ASK %d h:2\r\n", slots.Of([]byte(key))))
+	c.answer(list[1], "+OK\r\n")
+	if again := c.take(); len(again) > 0 {
+		t.Errorf("sent again: %v", again)
+	}
+	if got := c.got.String(); !strings.HasPrefix(got, "-NOUPSTREAM ") || !strings.HasSuffix(got, "\r\n+OK\r\n") {
+		t.Errorf("the client got %q", got)
+	}
+}
+
 func TestAskedCommandsFollowAnAsking(t *testing.T) {
 	c := newClient(t)
 	key := c.low()
@@ -428,9 +469,9 @@ var (
 func TestParkedErrandsStayInTheirOrder(t *testing.T) {
 	var p parking
 	for _, at := range []replies.ID{2, 4, 6, 5, 1} {
-		p.add(&Errand{at: at, slot: int(at % 2)})
+		p.add(&Errand{at: at, subject: subject{slot: int(at % 2)}})
 	}
-	p.carriedOut(0, 5)
+	p.carriedOut(subject{}, 5)
 	var got []replies.ID
 	var late []replies.ID
 	for !p.empty() {
@@ -448,7 +489,7 @@ func TestParkedErrandsStayInTheirOrder(t *testing.T) {
 	if want := []replies.ID{2, 2, 4}; !slices.Equal(late, want) {
 		t.Errorf("overtaken: %v, want %v", late, want)
 	}
-	if p.carriedOut(0, 9); p.overtaken(&Errand{at: 1}) {
+	if p.carriedOut(subject{}, 9); p.overtaken(&Errand{at: 1}) {
 		t.Error("a command is remembered although no errand is parked")
 	}
 }

@@ -10,8 +10,8 @@ import (
 // them.
 type parking struct {
 	list []*Errand
-	head int                // those before it have left
-	done map[int]replies.ID // by the slot of the key: the last command that was carried out while errands were parked
+	head int                    // those before it have left
+	done map[subject]replies.ID // the last command that was carried out while errands were parked
 }
 
 func (p *parking) empty() bool { return p.head == len(p.list) }
@@ -50,16 +50,18 @@ func (p *parking) clear() {
 	p.list, p.done = p.list[:0], nil
 }
 
-// carriedOut notes that a command about a slot has been carried out.
-func (p *parking) carriedOut(slot int, at replies.ID) {
+// carriedOut notes that a command has been carried out.
+func (p *parking) carriedOut(about subject, at replies.ID) {
 	if p.empty() {
 		return
 	}
 	if p.done == nil {
-		p.done = map[int]replies.ID{}
+		p.done = map[subject]replies.ID{}
 	}
-	p.done[slot] = max(p.done[slot], at)
+	p.done[about] = max(p.done[about], at)
 }
 
-// overtaken reports whether a command about the same slot that was sent behind an errand has been carried out.
-func (p *parking) overtaken(e *Errand) bool { return p.done[e.slot] > e.at }
+// overtaken reports whether a command of the same key that was sent behind an errand has been carried out.
+func (p *parking) overtaken(e *Errand) bool {
+	return max(p.done[e.subject], p.done[subject{slot: e.slot}]) > e.at
+}

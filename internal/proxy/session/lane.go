@@ -137,7 +137,7 @@ func (l *lanes) aim(row *command.Row) bool {
 	} else {
 		l.turnTo(s.Target)
 	}
-	l.alone, l.wrote = row.Keys.Several(s.args), l.wrote || row.Writes
+	l.alone, l.wrote = s.Many, l.wrote || row.Writes
 	return true
 }
 
