@@ -50,7 +50,7 @@ func TestRedissonHashIsWhatOthersSee(t *testing.T) {
 	a := p.session(2)
 	fence := a.fence("LOCK k")
 	got := srv.Client(t).HGetAll(t.Context(), "k").Val()
-	equal(t, "hash", got, map[string]string{p.e.opts.UUID + ":1": "1", "fence": itoa(fence), "{request}": got["{request}"]})
+	equal(t, "hash", got, map[string]string{p.e.opts.UUID + ":1": "1", "fence": itoa(fence), "{request}": got["{request}"], "mode": "lock"})
 }
 
 func TestWaiterIsWokenByReleaseHereAndElsewhere(t *testing.T) {

@@ -63,6 +63,102 @@ func (r *redisson) release() any {
 		return 1`, []string{r.key, names.Channel(r.key)}, 30000, r.owner)
 }
 
+// readAcquire and writeAcquire take the read and the write lock of that name; nil: granted, else the time to live.
+func (r *redisson) readAcquire() any {
+	r.t.Helper()
+	return r.eval(`
+		local mode = redis.call('hget', KEYS[1], 'mode')
+		if mode == false then
+			redis.call('hset', KEYS[1], 'mode', 'read')
+			redis.call('hset', KEYS[1], ARGV[2], 1)
+			redis.call('set', KEYS[2] .. ':1', 1)
+			redis.call('pexpire', KEYS[2] .. ':1', ARGV[1])
+			redis.call('pexpire', KEYS[1], ARGV[1])
+			return nil
+		end
+		if mode == 'read' or mode == 'write' and redis.call('hexists', KEYS[1], ARGV[3]) == 1 then
+			local key = KEYS[2] .. ':' .. redis.call('hincrby', KEYS[1], ARGV[2], 1)
+			redis.call('set', key, 1)
+			redis.call('pexpire', key, ARGV[1])
+			redis.call('pexpire', KEYS[1], math.max(redis.call('pttl', KEYS[1]), ARGV[1]))
+			return nil
+		end
+		return redis.call('pttl', KEYS[1])`, []string{r.key, r.timeouts()}, 30000, r.owner, r.owner+":write")
+}
+
+func (r *redisson) writeAcquire() any {
+	r.t.Helper()
+	return r.eval(`
+		local mode = redis.call('hget', KEYS[1], 'mode')
+		if mode == false then
+			redis.call('hset', KEYS[1], 'mode', 'write')
+			redis.call('hset', KEYS[1], ARGV[2], 1)
+			redis.call('pexpire', KEYS[1], ARGV[1])
+			return nil
+		end
+		if mode == 'write' and redis.call('hexists', KEYS[1], ARGV[2]) == 1 then
+			redis.call('hincrby', KEYS[1], ARGV[2], 1)
+			redis.call('pexpire', KEYS[1], redis.call('pttl', KEYS[1]) + ARGV[1])
+			return nil
+		end
+		return redis.call('pttl', KEYS[1])`, []string{r.key}, 30000, r.owner+":write")
+}
+
+func (r *redisson) timeouts() string { return "{" + r.key + "}:" + r.owner + ":rwlock_timeout" }
+
+// readRelease never ends if the hash has another holder whose field is a large number.
+func (r *redisson) readRelease() any {
+	r.t.Helper()
+	return r.eval(`
+		if redis.call('hget', KEYS[1], 'mode') == false then
+			redis.call('publish', KEYS[2], '0')
+			return nil
+		end
+		if redis.call('hexists', KEYS[1], ARGV[1]) == 0 then return nil end
+		local count = redis.call('hincrby', KEYS[1], ARGV[1], -1)
+		if count == 0 then redis.call('hdel', KEYS[1], ARGV[1]) end
+		redis.call('del', KEYS[3] .. ':' .. (count + 1))
+		if redis.call('hlen', KEYS[1]) > 1 then
+			local most = -3
+			for _, field in ipairs(redis.call('hkeys', KEYS[1])) do
+				local held = tonumber(redis.call('hget', KEYS[1], field))
+				if type(held) == 'number' then
+					for i = held, 1, -1 do
+						most = math.max(most, redis.call('pttl', KEYS[4] .. ':' .. field .. ':rwlock_timeout:' .. i))
+					end
+				end
+			end
+			if most > 0 then
+				redis.call('pexpire', KEYS[1], most)
+				return 0
+			end
+			if redis.call('hget', KEYS[1], 'mode') == 'write' then return 0 end
+		end
+		redis.call('del', KEYS[1])
+		redis.call('publish', KEYS[2], '0')
+		return 1`, []string{r.key, "redisson_rwlock:{" + r.key + "}", r.timeouts(), "{" + r.key + "}"}, r.owner)
+}
+
+func (r *redisson) writeRelease() any {
+	r.t.Helper()
+	return r.eval(`
+		local mode = redis.call('hget', KEYS[1], 'mode')
+		if mode == false then redis.call('publish', KEYS[2], '1') end
+		if mode ~= 'write' or redis.call('hexists', KEYS[1], ARGV[2]) == 0 then return nil end
+		if redis.call('hincrby', KEYS[1], ARGV[2], -1) > 0 then
+			redis.call('pexpire', KEYS[1], ARGV[1])
+			return 0
+		end
+		redis.call('hdel', KEYS[1], ARGV[2])
+		if redis.call('hlen', KEYS[1]) == 1 then
+			redis.call('del', KEYS[1])
+			redis.call('publish', KEYS[2], '1')
+		else
+			redis.call('hset', KEYS[1], 'mode', 'read')
+		end
+		return 1`, []string{r.key, "redisson_rwlock:{" + r.key + "}"}, 30000, r.owner+":write")
+}
+
 const dropStale = `
 	while true do
 		local head = redis.call('lindex', KEYS[2], 0)
@@ -418,4 +514,114 @@ func TestHashWithoutAnOwnerIsNotFree(t *testing.T) {
 	s.want("FORCEUNLOCK k", ":1")
 	s.fence("LOCK k")
 	s.want("UNLOCK k", ":1")
+}
+
+// A read lock of Redisson that is granted beside a lock of ours hangs Redis when it is released.
+func TestRedissonReadAndWriteLocksWaitForOurs(t *testing.T) {
+	srv := redistest.Start(t)
+	p, q := startProxy(t, srv, nil), startProxy(t, srv, nil)
+	a, b := p.session(2), p.session(2)
+	for i, commands := range [][]string{
+		{"LOCK k"}, {"TRYLOCK k"}, {"FAIRLOCK k"}, {"LOCK k PX 60000"}, {"LOCK k", "LOCK k"}, {"LOCK k OWNER job"}, {"LOCK k OWNER job", "FAIRLOCK k OWNER job"},
+		{"LOCK k MAXHOLD 60000", "EXTENDLOCK k PX 50000"}, {"LOCK k", "LOCK k", "UNLOCK k"},
+	} {
+		for _, c := range commands {
+			a.do(c)
+		}
+		waitFor := newRedisson(t, srv, i, "k")
+		assertExcluded(t, srv, waitFor, strings.Join(commands, ", "))
+		a.want("FORCEUNLOCK k", ":1")
+		a.do("UNLOCK k")
+	}
+	for _, verb := range []string{"LOCK", "FAIRLOCK"} {
+		a.fence("LOCK k")
+		b.send(verb + " k")
+		b.awaitWaiting()
+		a.want("UNLOCK k", ":1") // handed over
+		fenceIn(t, b.reply())
+		assertExcluded(t, srv, newRedisson(t, srv, 20, "k"), verb+", handed over")
+		b.want("UNLOCK k", ":1")
+
+		far := q.session(2)
+		far.fence("LOCK k")
+		b.send(verb + " k")
+		b.awaitWaiting()
+		far.want("UNLOCK k", ":1")
+		fenceIn(t, b.reply())
+		assertExcluded(t, srv, newRedisson(t, srv, 21, "k"), verb+", behind another proxy")
+		b.want("UNLOCK k", ":1")
+	}
+}
+
+// assertExcluded plays read and write locks of a Redisson client on a lock of ours: they wait, and change nothing.
+func assertExcluded(t *testing.T, srv *redistest.Server, j *redisson, what string) {
+	t.Helper()
+	fields := func() map[string]string {
+		all := srv.Client(t).HGetAll(t.Context(), j.key).Val()
+		delete(all, "{request}")
+		return all
+	}
+	before := fields()
+	for name, acquire := range map[string]func() any{"read": j.readAcquire, "write": j.writeAcquire} {
+		if ttl, _ := acquire().(int64); ttl <= 0 {
+			t.Fatalf("%s: redisson is granted the %s lock", what, name)
+		}
+	}
+	equal(t, what+": read unlock", j.readRelease(), any(nil))
+	equal(t, what+": write unlock", j.writeRelease(), any(nil))
+	equal(t, what+": the hash", fields(), before)
+}
+
+func TestWeWaitForRedissonReadAndWriteLocks(t *testing.T) {
+	srv := redistest.Start(t)
+	s := startProxy(t, srv, nil).session(2)
+	for name, j := range map[string]struct {
+		acquire, release func(*redisson) any
+		field            string
+	}{
+		"read":  {(*redisson).readAcquire, (*redisson).readRelease, ""},
+		"write": {(*redisson).writeAcquire, (*redisson).writeRelease, ":write"},
+	} {
+		r := newRedisson(t, srv, 1, name)
+		equal(t, name, j.acquire(r), any(nil))
+		equal(t, name+" again", j.acquire(r), any(nil))
+		before := srv.Client(t).HGetAll(t.Context(), name).Val()
+		owner := r.owner + j.field
+		for _, who := range []string{"", " OWNER " + owner} {
+			s.want("TRYLOCK "+name+who, "(nil)")
+			s.want("LOCK "+name+who+" WAIT 50", "(nil)")
+			s.want("FAIRLOCK "+name+who+" WAIT 50", "(nil)")
+			for _, command := range []string{"UNLOCK " + name + who, "EXTENDLOCK " + name + who + " PX 50"} {
+				if got := s.do(command); !strings.HasPrefix(got, "-NOTHELD") {
+					t.Errorf("%s: %s", command, got)
+				}
+			}
+		}
+		equal(t, name+": the hash", srv.Client(t).HGetAll(t.Context(), name).Val(), before)
+		if info := s.do("LOCKINFO " + name); !strings.Contains(info, owner) || !strings.Contains(info, "fence") {
+			t.Errorf("LOCKINFO: %s", info)
+		}
+		equal(t, name+" unlock", j.release(r), any(int64(0)))
+		equal(t, name+" unlock", j.release(r), any(int64(1)))
+		s.fence("TRYLOCK " + name)
+		s.want("UNLOCK "+name, ":1")
+		equal(t, name, j.acquire(r), any(nil))
+		s.want("FORCEUNLOCK "+name, ":1")
+		equal(t, name+" unlock", j.release(r), any(nil))
+	}
+}
+
+// A proxy of an earlier version writes no mode. Its locks get it from a re-entry, an extension or a renewal through this one.
+func TestALockOfAnEarlierVersionGetsItsMode(t *testing.T) {
+	srv := redistest.Start(t)
+	p := startProxy(t, srv, func(o *Options) { o.Lease = 300 * time.Millisecond })
+	s := p.session(2)
+	for name, command := range map[string]string{"re-entry": "LOCK", "fair": "FAIRLOCK", "extension": "EXTENDLOCK"} {
+		srv.Do(t, "HSET", name, "job", "1", "fence", "1795155411206216")
+		s.do(command + " " + name + " OWNER job PX 60000")
+		equal(t, name, fmt.Sprint(srv.Do(t, "HGET", name, "mode")), "lock")
+	}
+	s.fence("LOCK renewed")
+	srv.Do(t, "HDEL", "renewed", "mode")
+	redistest.Eventually(t, patience, "the renewal writes it", func() bool { return srv.Do(t, "HGET", "renewed", "mode") != nil })
 }

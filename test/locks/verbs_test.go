@@ -150,9 +150,10 @@ func TestLockIsTheHashOfRedisson(t *testing.T) {
 	for i := 0; i+1 < len(fields); i += 2 {
 		got[fields[i].(string)] = fields[i+1].(string)
 	}
-	if len(got) != 3 || got["fence"] != fmt.Sprint(fence) || got["{request}"] == "" {
-		t.Fatalf("hash %v, want an owner, the number of its request, and fence %d", got, fence)
+	if len(got) != 4 || got["fence"] != fmt.Sprint(fence) || got["{request}"] == "" || got["mode"] != "lock" {
+		t.Fatalf("hash %v, want an owner, the number of its request, the mode, and fence %d", got, fence)
 	}
+	delete(got, "mode")
 	delete(got, "fence")
 	delete(got, "{request}")
 	for owner, holds := range got {

@@ -37,5 +37,6 @@ end
 
 -- The usual way ends here: the functions behind it are not even made.
 --@ hash
+--@ hold
 --@ deepen
 return deepen(KEYS[1], KEYS[2], ARGV[1], ARGV[2], ARGV[3], ARGV[4] or '0', ARGV[5] or '1', ARGV[6] or '') or {0, pttl}

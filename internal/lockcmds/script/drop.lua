@@ -28,7 +28,7 @@
 --          {0}  the owner does not hold the lock by that grant
 
 local lock, owner, field, keep = KEYS[1], ARGV[1], ARGV[7], tonumber(ARGV[3])
-local held = redis.pcall('HMGET', lock, owner, 'fence', field == '' and '{request}' or field, '{ours}')
+local held = hold_of(lock, owner, field)
 if held.err then
   return held
 end

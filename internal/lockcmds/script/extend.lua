@@ -20,7 +20,7 @@
 --          {-2, fence}           it is, but by a grant with another fence
 
 local field = ARGV[5]
-local held = redis.pcall('HMGET', KEYS[1], ARGV[1], 'fence', field == '' and '{request}' or field)
+local held = hold_of(KEYS[1], ARGV[1], field)
 if held.err then
   return held
 end
@@ -42,6 +42,7 @@ if last < tonumber(ARGV[4]) then
   elseif held[3] then
     redis.call('HSET', KEYS[1], field, n .. ' ' .. ARGV[4] .. ' ' .. taken)
   end
+  mark(KEYS[1], held)
   if pttl < 0 or pttl > tonumber(ARGV[2]) then
     wake(ARGV[3], KEYS[2], KEYS[3], KEYS[1])
   end

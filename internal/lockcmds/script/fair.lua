@@ -54,6 +54,7 @@ if pttl == -2 then
   end
 elseif redis.pcall('HEXISTS', KEYS[1], owner) ~= 0 then
   --@ hash
+  --@ hold
   --@ grant
   --@ deepen
   local answer = deepen(KEYS[1], KEYS[4], owner, ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6])

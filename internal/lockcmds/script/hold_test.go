@@ -220,7 +220,7 @@ func TestHandOverGrantsInOneStep(t *testing.T) {
 			t.Fatalf("hand-over: %v after fence %d", got, fence)
 		}
 		equal(t, "owner", b.hash()[ownerB], "1")
-		equal(t, "fields", len(b.hash()), 3)
+		equal(t, "fields", len(b.hash()), 4)
 		if !within(b.pttl(), 40000) {
 			t.Fatalf("ttl %v", b.pttl())
 		}

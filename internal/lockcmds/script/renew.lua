@@ -12,12 +12,13 @@
 local renewed = {}
 for i, lock in ipairs(KEYS) do
   local owner, fence, lease = ARGV[3 * i - 2], ARGV[3 * i - 1], ARGV[3 * i]
-  local held = redis.pcall('HMGET', lock, owner, 'fence')
+  local held = hold_of(lock, owner, '')
   if not held.err and held[1] and (fence == '0' or held[2] == fence) then
     renewed[i] = math.max(tonumber(held[1]) or 1, 1)
     if redis.call('PTTL', lock) < tonumber(lease) then
       redis.call('PEXPIRE', lock, lease)
     end
+    mark(lock, held)
   else
     renewed[i] = 0
   end

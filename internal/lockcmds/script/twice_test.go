@@ -191,6 +191,12 @@ var states = map[string][]any{
 	"named, Redisson has less": {named, 1, "fence", fence, "{ours}", 3, fieldOf(me), "2 5 0", fieldOf(other), "1 7 0"},
 	"named, of a version back": {named, 2, "fence", fence},
 	"named, Redisson's alone":  {named, 2},
+	"mine, of this version":    {me, 1, "fence", fence, "{request}", 5, "mode", "lock"},
+	"named, of this version":   {named, 1, "fence", fence, "{ours}", 1, fieldOf(me), "1 5 0", "mode", "lock"},
+	"read by me":               {"mode", "read", me, 1, third, 2},
+	"read by the named one":    {"mode", "read", named, 1},
+	"written by me":            {"mode", "write", me, 1},
+	"written by another":       {"mode", "write", other + ":write", 1},
 }
 
 var queues = map[string][]string{
@@ -363,6 +369,35 @@ func TestAScriptThatRunsTwiceLeavesWhatItLeavesOnce(t *testing.T) {
 		first.Damage, second.Damage, first.PTTL, second.PTTL = 0, 0, 0, 0
 		if diff := cmp.Diff(first, second); diff != "" {
 			t.Errorf("%s: a copy is answered otherwise (-once +twice):\n%s", what, diff)
+		}
+	})
+}
+
+// Redisson's read and write locks judge by the field mode, and its readers count every numeric field down to one: see lib/hash.lua.
+func TestEveryGrantHasItsMode(t *testing.T) {
+	t.Parallel()
+	eachCase(t, func(b table, owner, name, what string, reset func()) {
+		reset()
+		before := b.c.HGetAll(t.Context(), key).Val()
+		answer := b.run(calls(owner, newest)[name])
+		after := b.c.HGetAll(t.Context(), key).Val()
+		switch verb, _, _ := strings.Cut(name, " "); {
+		case before["mode"] == "read" || before["mode"] == "write":
+			if diff := cmp.Diff(before, after); diff != "" && name != "force" {
+				t.Errorf("%s: a read or write lock of Redisson is changed (-before +after):\n%s", what, diff)
+			}
+		case after["mode"] == "lock":
+		case asks(name) || verb == "hand":
+			if after["fence"] != "" && after["fence"] != before["fence"] {
+				t.Errorf("%s: a grant without a mode: %v", what, after)
+			}
+		case verb == "renew" || verb == "extend":
+			if len(answer.Elems) > 0 && answer.Elems[0].Int > 0 && after["fence"] != "" {
+				t.Errorf("%s: a hash of an earlier version has no mode yet: %v", what, after)
+			}
+		}
+		if after["fence"] == "" && after["mode"] == "lock" {
+			t.Errorf("%s: a lock that Redisson has granted gets a mode: %v", what, after)
 		}
 	})
 }

@@ -7,7 +7,7 @@
 -- nil: another owner has the lock; or Redis's error. older is set if a later call of the session was faster.
 
 local function deepen(lock, counter, owner, lease, request, fence, holds, field)
-  local held = redis.pcall('HMGET', lock, owner, 'fence', field == '' and '{request}' or field, '{ours}')
+  local held = hold_of(lock, owner, field)
   if held.err then
     return held
   end
@@ -31,7 +31,7 @@ local function deepen(lock, counter, owner, lease, request, fence, holds, field)
       local by, replaced = grant(lock, counter, owner, lease, redis.call('TIME'), request, field)
       return {1, by, 1, replaced or 0, 0, 1}
     end
-    redis.call('HSET', lock, owner, holds, '{request}', request)
+    redis.call('HSET', lock, owner, holds, '{request}', request, 'mode', 'lock')
     redis.call('PEXPIRE', lock, lease)
     return {1, old, tonumber(holds), 0, 0, tonumber(holds)}
   end
@@ -54,7 +54,7 @@ local function deepen(lock, counter, owner, lease, request, fence, holds, field)
   sum = math.max(sum + n - taken - before, ours)
   local mine = n .. ' ' .. request .. ' ' .. taken
   if old then
-    redis.call('HSET', lock, owner, sum, '{ours}', ours, field, mine)
+    redis.call('HSET', lock, owner, sum, '{ours}', ours, field, mine, 'mode', 'lock')
     redis.call('PEXPIRE', lock, lease)
   else -- taken without a fence, by Redisson, or the fence is none
     old, replaced = grant(lock, counter, owner, lease, redis.call('TIME'), request, field, sum, ours, mine)

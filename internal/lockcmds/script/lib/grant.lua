@@ -28,10 +28,10 @@ local function grant(lock, counter, owner, lease, time, request, field, holds, o
     end
   end
   if field == '' then
-    redis.call('HSET', lock, owner, '1', 'fence', text, '{request}', request)
+    redis.call('HSET', lock, owner, '1', 'fence', text, '{request}', request, 'mode', 'lock')
   else
     mine = mine or '1 ' .. request .. ' 0'
-    redis.call('HSET', lock, owner, holds or '1', 'fence', text, '{ours}', ours or '1', field, mine)
+    redis.call('HSET', lock, owner, holds or '1', 'fence', text, '{ours}', ours or '1', field, mine, 'mode', 'lock')
   end
   redis.call('PEXPIRE', lock, lease)
   return fence, replaced

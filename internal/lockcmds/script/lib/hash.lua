@@ -2,6 +2,8 @@
 --
 --   owner      how often the owner holds the lock; Redisson reads and writes this field alone
 --   fence      of the grant
+--   mode       lock: Redisson's read and write locks wait for a hash whose mode is not theirs. Without it they are granted beside
+--              the holder, and their release counts every field that is a number down to one: a fence hangs Redis
 --   {request}  the last request that the owner's only session has made of the hold
 --   {ours}     the sum of the fields of sessions, for an owner that was named by OWNER
 --   {session}  "holds request taken", one for each session of such an owner: the session alone writes its holds, as the number

@@ -9,8 +9,9 @@
 -- Returns the fence, 0 for a lock taken without one, when it was the last hold and the lock is to be freed; else nil and
 -- the script's answer.
 
+--@ hold
 local function lower(lock, owner, fence, holds, request, lease, field, from)
-  local held = redis.pcall('HMGET', lock, owner, 'fence', field == '' and '{request}' or field, '{ours}')
+  local held = hold_of(lock, owner, field)
   if held.err then
     return nil, held
   end
