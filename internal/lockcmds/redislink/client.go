@@ -50,9 +50,11 @@ type Options struct {
 type Client struct {
 	option   rueidis.ClientOption // immutable
 	readonly func()               // Options.Readonly
+	log      *zap.Logger
 	subs     subscriber
 
 	mu     sync.Mutex // guards the fields below
+	warned time.Time  // when the log was told of bytes that are no replies
 	client rueidis.Client
 	making chan struct{} // closed at the end of the attempt to connect; nil: there is none under way
 	failed time.Time     // of the latest failure to connect
@@ -68,6 +70,7 @@ func New(opts Options) (*Client, error) {
 	if opts.Logger == nil {
 		opts.Logger = zap.NewNop()
 	}
+	c := &Client{readonly: opts.Readonly, log: opts.Logger}
 	option := rueidis.ClientOption{
 		InitAddress: []string{opts.Addr}, Username: opts.User, Password: opts.Password, SelectDB: opts.DB,
 		ForceSingleClient:   true,
@@ -81,14 +84,36 @@ func New(opts Options) (*Client, error) {
 		ConnWriteTimeout:    AnswerLimit,
 		ClientSetInfo:       rueidis.DisableClientSetInfo,
 	}
-	if dial := opts.Dial; dial != nil {
-		option.DialCtxFn = func(ctx context.Context, _ string, _ *net.Dialer, _ *tls.Config) (net.Conn, error) {
-			return dial(ctx)
+	option.DialCtxFn = func(ctx context.Context, addr string, dialer *net.Dialer, _ *tls.Config) (net.Conn, error) {
+		dial := opts.Dial
+		if dial == nil {
+			dial = func(ctx context.Context) (net.Conn, error) { return dialer.DialContext(ctx, "tcp", addr) }
 		}
+		nc, err := dial(ctx)
+		if err != nil {
+			return nil, err
+		}
+		return &checked{Conn: nc, broken: c.broken}, nil
 	}
-	c := &Client{option: option, readonly: opts.Readonly}
+	c.option = option
 	c.subs.init(c, opts)
 	return c, nil
+}
+
+// warnPeriod is the least time between two entries of the log about bytes that are no replies.
+const warnPeriod = time.Minute
+
+// broken tells the log why a connection is given up.
+func (c *Client) broken(why error) {
+	c.mu.Lock()
+	told := time.Since(c.warned) < warnPeriod
+	if !told {
+		c.warned = time.Now()
+	}
+	c.mu.Unlock()
+	if !told {
+		c.log.Warn("a connection of the lock engine is closed", zap.String("addr", c.option.InitAddress[0]), zap.Error(why))
+	}
 }
 
 // Servers implements Topology.
