@@ -2,6 +2,9 @@ module github.com/lockproxy/lockproxy
 
 go 1.26.0
 
+// What npm installs for the examples may have Go files.
+ignore node_modules
+
 require (
 	github.com/KimMachineGun/automemlimit v1.0.1
 	github.com/alecthomas/kong v1.17.0

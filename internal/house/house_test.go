@@ -7,9 +7,9 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
-	"io/fs"
 	"maps"
 	"os"
+	"path"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -28,29 +28,17 @@ func packages(t *testing.T) map[string][]*ast.File {
 	t.Helper()
 	found := map[string][]*ast.File{}
 	files := token.NewFileSet()
-	for _, top := range []string{"cmd", "internal"} {
-		err := filepath.WalkDir(filepath.Join(root, top), func(path string, entry fs.DirEntry, err error) error {
-			switch {
-			case err != nil:
-				return err
-			case entry.IsDir() && entry.Name() == "testdata":
-				return filepath.SkipDir
-			case filepath.Ext(path) != ".go":
-				return nil
-			}
-			file, err := parser.ParseFile(files, path, nil, parser.ImportsOnly|parser.ParseComments)
-			if err != nil {
-				return err
-			}
-			dir, err := filepath.Rel(root, filepath.Dir(path))
-			found[filepath.ToSlash(dir)] = append(found[filepath.ToSlash(dir)], file)
-			if strings.HasSuffix(path, "_test.go") {
-				file.Imports = nil // tests may import what they need
-			}
-			return err
-		})
+	for _, name := range tree(t) {
+		if !under(name, "cmd") && !under(name, "internal") || strings.Contains(name, "/testdata/") || path.Ext(name) != ".go" {
+			continue
+		}
+		file, err := parser.ParseFile(files, filepath.Join(root, name), nil, parser.ImportsOnly|parser.ParseComments)
 		if err != nil {
 			t.Fatal(err)
+		}
+		found[path.Dir(name)] = append(found[path.Dir(name)], file)
+		if strings.HasSuffix(name, "_test.go") {
+			file.Imports = nil // tests may import what they need
 		}
 	}
 	return found

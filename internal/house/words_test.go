@@ -5,7 +5,6 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
-	"io/fs"
 	"os"
 	"path"
 	"path/filepath"
@@ -137,31 +136,15 @@ func TestWordsAreTheFields(t *testing.T) {
 // texts lists the files that are written in the project's language. Tests, records of decisions and the changelog are history.
 func texts(t *testing.T) []string {
 	t.Helper()
+	tops := []string{"README.md", "CONTRIBUTING.md", "cmd", "internal", "bench", "configs", "docs", "examples", "interop/README.md", "test/locks/README.md"}
+	history := []string{"docs/adr", "bench/results", "internal/house"}
 	var list []string
-	for _, top := range []string{"README.md", "CONTRIBUTING.md", "cmd", "internal", "bench", "configs", "docs", "examples", "interop/README.md", "test/locks/README.md"} {
-		if _, err := os.Stat(filepath.Join(root, top)); err != nil {
-			continue
-		}
-		err := filepath.WalkDir(filepath.Join(root, top), func(name string, entry fs.DirEntry, err error) error {
-			if err != nil {
-				return err
-			}
-			rel, err := filepath.Rel(root, name)
-			if err != nil {
-				return err
-			}
-			rel = filepath.ToSlash(rel)
-			switch {
-			case entry.IsDir() && slices.Contains([]string{"docs/adr", "bench/results", "internal/house"}, rel), entry.IsDir() && entry.Name() == "testdata":
-				return filepath.SkipDir
-			case entry.IsDir(), strings.HasSuffix(rel, "_test.go"):
-			case slices.Contains([]string{".go", ".lua", ".md", ".yml", ".html"}, path.Ext(rel)):
-				list = append(list, rel)
-			}
-			return nil
-		})
-		if err != nil {
-			t.Fatal(err)
+	for _, name := range tree(t) {
+		in := func(top string) bool { return under(name, top) }
+		switch {
+		case !slices.ContainsFunc(tops, in), slices.ContainsFunc(history, in), strings.Contains(name, "/testdata/"), strings.HasSuffix(name, "_test.go"):
+		case slices.Contains([]string{".go", ".lua", ".md", ".yml", ".html"}, path.Ext(name)):
+			list = append(list, name)
 		}
 	}
 	return list
