@@ -140,8 +140,10 @@ func (cmd *command) parse(args []string) error {
 	return nil
 }
 
-// serviceVariable matches the variables that Kubernetes sets by itself for a service called lockproxy.
-var serviceVariable = regexp.MustCompile(`^LOCKPROXY_(SERVICE_HOST|SERVICE_PORT(_[A-Z0-9_]+)?|PORT_\d+_(TCP|UDP|SCTP)(_PROTO|_PORT|_ADDR)?)=|^LOCKPROXY_PORT=\w+://`)
+// serviceVariable matches the variables that Kubernetes sets by itself for each service whose name is lockproxy, or begins with lockproxy-. No
+// setting has a name of this form.
+var serviceVariable = regexp.MustCompile(
+	`^LOCKPROXY(_[A-Z0-9_]+)?_(SERVICE_HOST=|SERVICE_PORT(_[A-Z0-9_]+)?=|PORT=\w+://|PORT_\d+_(TCP|UDP|SCTP)(_PROTO|_PORT|_ADDR)?=)`)
 
 // testVariable matches the variables of the subcommands, and those that steer this project's own tests. The proxies that these start
 // inherit them.

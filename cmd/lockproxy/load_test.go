@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/alecthomas/kong"
 	"github.com/goccy/go-yaml"
 	"github.com/google/go-cmp/cmp"
 
@@ -472,5 +473,42 @@ func TestAPipeIsNotLoadedAgain(t *testing.T) {
 		}
 	case <-time.After(10 * time.Second):
 		t.Error("it waits for another writer")
+	}
+}
+
+// Kubernetes sets variables for each service, whose prefix may be that of a setting. What does not have their form is a misspelt setting.
+func TestVariablesOfServicesAreNoSettings(t *testing.T) {
+	cmd := command{Config: NewConfig()}
+	parser, err := kong.New(&cmd, kong.NoDefaultHelp(), kong.DefaultEnvars(envPrefix))
+	if err != nil {
+		t.Fatal(err)
+	}
+	unknown := func(entry string) bool { return unknownVariables(parser.Model.Flags, []string{entry}) != nil }
+	for _, service := range []string{"LOCKPROXY", "LOCKPROXY_METRICS", "LOCKPROXY_LISTEN", "LOCKPROXY_LOCK", "LOCKPROXY_ADMIN_LISTEN", "LOCKPROXY_2", "LOCKPROXY_SERVICE", "LOCKPROXY_PORT"} {
+		for _, rest := range []string{
+			"_SERVICE_HOST=10.0.0.1", "_SERVICE_HOST=fd00::1", "_SERVICE_PORT=7379", "_SERVICE_PORT_REDIS=7379", "_SERVICE_PORT_REDIS_TLS=7380",
+			"_PORT=tcp://10.0.0.1:7379", "_PORT=udp://10.0.0.1:7379", "_PORT=tcp://[fd00::1]:7379",
+			"_PORT_7379_TCP=tcp://10.0.0.1:7379", "_PORT_7379_TCP_PROTO=tcp", "_PORT_7379_TCP_PORT=7379", "_PORT_7379_TCP_ADDR=10.0.0.1",
+			"_PORT_53_UDP=udp://10.0.0.1:53", "_PORT_53_UDP_ADDR=10.0.0.1", "_PORT_9_SCTP=sctp://10.0.0.1:9", "_PORT_9_SCTP_PROTO=sctp",
+		} {
+			if unknown(service + rest) {
+				t.Errorf("%s%s keeps the proxy from starting", service, rest)
+			}
+		}
+	}
+	for _, misspelt := range []string{
+		"LOCKPROXY_LOCK_LEESE=3s", "LOCKPROXY_PORT=7379", "LOCKPROXY_LISTEN_PORT=7379", "LOCKPROXY_METRICS_PORT=9121", "LOCKPROXY_HOST=10.0.0.1",
+		"LOCKPROXY_PORT_7379=tcp://10.0.0.1:7379", "LOCKPROXY_METRICS=tcp://10.0.0.1:9121", "LOCKPROXY_SERVICE=x",
+	} {
+		if !unknown(misspelt) {
+			t.Errorf("%s is taken for no setting", misspelt)
+		}
+	}
+	for _, flag := range parser.Model.Flags {
+		for _, name := range flag.Envs {
+			if serviceVariable.MatchString(name + "=tcp://10.0.0.1:7379") {
+				t.Errorf("%s could be set by Kubernetes", name)
+			}
+		}
 	}
 }
