@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -141,5 +142,72 @@ func TestTheLastEntryNamesTheLocksLeft(t *testing.T) {
 	}
 	if fields := last[0].ContextMap(); fields["clients_cut"] != int64(1) || fields["locks_left"] != int64(1) || fmt.Sprint(fields["locks"]) != "[k]" {
 		t.Errorf("the last entry: %v", fields)
+	}
+}
+
+// The four ends of a hold are told apart, in hold times as well as in losses.
+func TestEndsOfHoldsAreToldApart(t *testing.T) {
+	for _, engine := range engineNames() {
+		t.Run(engine, func(t *testing.T) {
+			b := newBench(t)
+			srv := b.proxies[engine]
+			labels := []string{"released", "lost", "expired", "client_gone"}
+			held := func() (counts [4]uint64) {
+				holds := srv.Stats().Holds
+				for i, label := range labels {
+					counts[i] = holds[label].Count
+				}
+				return counts
+			}
+			for _, label := range labels {
+				if _, ok := srv.Stats().Holds[label]; !ok {
+					t.Errorf("%s is not shown before the first hold", label)
+				}
+			}
+			hungUp := func(command ...string) func(c *peer) {
+				return func(c *peer) {
+					other := dialClient(t, address(srv))
+					other.quiet(command...)
+					_ = other.nc.Close()
+				}
+			}
+			for _, end := range []struct {
+				name, label, reason string
+				do                  func(c *peer)
+			}{
+				{"UNLOCK", "released", "", func(c *peer) { c.quiet("LOCK", "k"); c.quiet("UNLOCK", "k") }},
+				{"UNLOCK of a fixed lease", "released", "", func(c *peer) { c.quiet("LOCK", "k", "PX", "60000"); c.quiet("UNLOCK", "k") }},
+				{"FORCEUNLOCK", "lost", "forced", func(c *peer) { c.quiet("LOCK", "k"); c.quiet("FORCEUNLOCK", "k") }},
+				{"FORCEUNLOCK of a fixed lease", "lost", "forced", func(c *peer) { c.quiet("LOCK", "k", "PX", "60000"); c.quiet("FORCEUNLOCK", "k") }},
+				{"DEL, and a renewal", "lost", "gone", func(c *peer) {
+					lease := *srv.live.Load()
+					lease.Locks.Lease = 300 * time.Millisecond
+					srv.Change(lease)
+					c.quiet("LOCK", "k")
+					c.quiet("DEL", "k")
+				}},
+				{"DEL, and UNLOCK", "lost", "gone", func(c *peer) { c.quiet("LOCK", "k", "PX", "60000"); c.quiet("DEL", "k"); c.quiet("UNLOCK", "k") }},
+				{"MAXHOLD", "lost", "max-hold", func(c *peer) { c.quiet("LOCK", "k", "MAXHOLD", "150") }},
+				{"PX", "expired", "expired", func(c *peer) { c.quiet("LOCK", "k", "PX", "150") }},
+				{"the client hangs up", "client_gone", "client_gone", hungUp("LOCK", "h1", "PX", "60000")},
+				{"the client hangs up, GRACE 0", "client_gone", "client_gone", hungUp("LOCK", "h2", "GRACE", "0")},
+				{"the client hangs up, GRACE", "client_gone", "client_gone", hungUp("LOCK", "h3", "OWNER", "me", "GRACE", "500")},
+			} {
+				before, lost := held(), srv.Stats().Lost
+				end.do(dialClient(t, address(srv)))
+				waitFor(t, end.name+": an end", func() bool { return held() != before })
+				want := before
+				want[slices.Index(labels, end.label)]++
+				if got := held(); got != want {
+					t.Errorf("%s: %v are %v, want %v", end.name, labels, got, want)
+				}
+				now := srv.Stats().Lost
+				for reason, n := range now {
+					if more := n - lost[reason]; more != 0 && reason != end.reason || more != 1 && reason == end.reason {
+						t.Errorf("%s: %d more are lost for the reason %s", end.name, more, reason)
+					}
+				}
+			}
+		})
 	}
 }

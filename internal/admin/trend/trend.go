@@ -9,7 +9,6 @@ import (
 
 	"github.com/lockproxy/lockproxy/internal/proxy/meter"
 	"github.com/lockproxy/lockproxy/internal/proxy/status"
-	"github.com/lockproxy/lockproxy/internal/watchdog"
 )
 
 // Period is the time between two samples.
@@ -27,9 +26,7 @@ var series = [...]struct {
 	{"commands", true, func(s *status.Stats) int64 { return meter.Total(s.Commands) }},
 	{"grants", true, func(s *status.Stats) int64 { return count(s.Waits) }},
 	{"waits_without_lock", true, func(s *status.Stats) int64 { return count(s.Queued) - int64(s.Queued["granted"].Count) }},
-	{"locks_lost", true, func(s *status.Stats) int64 {
-		return meter.Total(s.Lost) - s.Lost[string(watchdog.ReasonExpired)] // a fixed lease that ends has done its work
-	}},
+	{"locks_lost", true, (*status.Stats).Losses},
 	{"refused", true, func(s *status.Stats) int64 { return meter.Total(s.Refused) }},
 	{"clients", false, func(s *status.Stats) int64 { return s.Clients }},
 	{"locks_held", false, func(s *status.Stats) int64 { return int64(s.Held) }},

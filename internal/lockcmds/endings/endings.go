@@ -32,6 +32,22 @@ const (
 	HungUp   = "client-gone" // of both
 )
 
+// A HoldEnd is how a hold has ended, for metrics.
+type HoldEnd uint8
+
+// The ends of holds.
+const (
+	ByRelease    HoldEnd = iota
+	ByLoss               // the lock was taken away, or its lease has run out against the will of its holder
+	ByExpiry             // its fixed lease (PX, EX) has run out
+	ByDisconnect         // its client has gone; the lease may go on
+)
+
+// HoldEnds has the label of each end.
+var HoldEnds = [...]string{ByRelease: "released", ByLoss: "lost", ByExpiry: "expired", ByDisconnect: "client_gone"}
+
+func (e HoldEnd) String() string { return HoldEnds[e] }
+
 // Elsewhere is the owner of a lock whose holder is no client of the same user at this proxy.
 const Elsewhere = "elsewhere"
 

@@ -51,12 +51,12 @@ type Options struct {
 	Calls    *calls.Calls
 	Watchdog *watchdog.Watchdog
 	Announce *announce.Announcer
-	OnLost   func(reason string)                 // called once for each loss; it must not block. nil: not of interest
-	OnEnd    func(lost bool, held time.Duration) // called at the end of each hold; it must not block. nil: not of interest
-	UUID     string                              // the first part of the owner of every session
-	Lease    time.Duration                       // the length of a lease without PX
-	Requests *atomic.Int64                       // numbers the calls of sessions
-	Told     endings.Observers                   // of the ends of holds
+	OnLost   func(reason string)                           // called once for each loss; it must not block. nil: not of interest
+	OnEnd    func(end endings.HoldEnd, held time.Duration) // called at the end of each hold; it must not block. nil: not of interest
+	UUID     string                                        // the first part of the owner of every session
+	Lease    time.Duration                                 // the length of a lease without PX
+	Requests *atomic.Int64                                 // numbers the calls of sessions
+	Told     endings.Observers                             // of the ends of holds
 }
 
 // Holds is the sessions of one engine with their holds. Its methods may be called from any goroutine.
@@ -230,18 +230,20 @@ func (x *Holds) settleLocked() (told *ledger.Loss) {
 func (x *Holds) endedLocked(h *Hold, end ledger.End) {
 	now := x.Calls.Clock.Now()
 	held := now.Sub(h.Since)
+	by, outcome := endings.ByRelease, endings.Released
+	switch {
+	case h.Reason() == string(watchdog.ReasonExpired):
+		by, outcome = endings.ByExpiry, endings.Lost
+	case h.IsLost():
+		by, outcome = endings.ByLoss, endings.Lost
+	case end.HungUp:
+		by, outcome = endings.ByDisconnect, endings.HungUp
+	}
 	if x.OnEnd != nil {
-		x.OnEnd(h.IsLost(), held)
+		x.OnEnd(by, held)
 	}
 	if !x.Told.Wants(endings.Hold, held) {
 		return
-	}
-	outcome := endings.Released
-	switch {
-	case h.IsLost():
-		outcome = endings.Lost
-	case end.HungUp:
-		outcome = endings.HungUp
 	}
 	x.Told.Ended(endings.Ending{
 		At: now, Kind: endings.Hold, Key: h.Lock, By: endings.Party{Owner: h.Owner, Addr: end.Client.Addr, Name: end.Client.Name},

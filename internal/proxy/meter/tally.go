@@ -78,7 +78,7 @@ func (l *Least) Add(at time.Time, d time.Duration) {
 	l.now = min(l.now, d)
 }
 
-// Value is -1 if there were none.
+// Value is -1 s if there were none.
 func (l *Least) Value(at time.Time) time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -86,7 +86,7 @@ func (l *Least) Value(at time.Time) time.Duration {
 	if d := min(l.now, l.before); d < math.MaxInt64 {
 		return d
 	}
-	return -1
+	return -time.Second
 }
 
 // turn begins a period when the present one is over. Requires l.mu.

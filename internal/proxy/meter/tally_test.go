@@ -22,13 +22,13 @@ func TestTallyForgetsZero(t *testing.T) {
 func TestTheLeastIsForgottenAfterAWhile(t *testing.T) {
 	var l Least
 	at := time.Now()
-	if got := l.Value(at); got != -1 {
+	if got := l.Value(at); got != -time.Second {
 		t.Errorf("of none: %s", got)
 	}
 	l.Add(at, 5*time.Second)
 	l.Add(at, 3*time.Second)
 	l.Add(at, 4*time.Second)
-	for after, want := range map[time.Duration]time.Duration{time.Second: 3 * time.Second, 90 * time.Second: 3 * time.Second, 150 * time.Second: -1} {
+	for after, want := range map[time.Duration]time.Duration{time.Second: 3 * time.Second, 90 * time.Second: 3 * time.Second, 150 * time.Second: -time.Second} {
 		m := Least{begun: l.begun, now: l.now, before: l.before}
 		if got := m.Value(at.Add(after)); got != want {
 			t.Errorf("after %s: %s, want %s", after, got, want)

@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/lockproxy/lockproxy/internal/lockcmds"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/endings"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/grammar"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/queue"
 	"github.com/lockproxy/lockproxy/internal/proxy/meter"
@@ -53,23 +54,23 @@ type Counters struct {
 
 	proxyTime, upstreamTime [meter.Classes]meter.Histogram // of measured commands, by class
 
-	errors      meter.Tally                           // answers of the proxy's own codes to lock commands
-	waits       [grammar.FairLock + 1]meter.Histogram // that ended with a grant, by verb
-	queued      [4]meter.Histogram                    // stays in wait queues, by outcome: see queuedNames
-	holds       [2]meter.Histogram                    // released, lost
-	handoverIn  [1]meter.Histogram                    // from the release to the answer that grants the lock to a waiter
-	renewed     atomic.Int64                          // renewals
-	renewedLate atomic.Int64                          // of these, with less than a third of the lease left
-	renewFailed atomic.Int64                          // attempts without an answer
-	renewGone   atomic.Int64                          // renewals of locks that were gone
-	margin      meter.Least                           // of the lease, when a renewal was answered
-	handovers   atomic.Int64                          // grants in the same step as a release
-	attempts    atomic.Int64                          // attempts on behalf of waiters
-	waitRefused atomic.Int64                          // lock commands that found too many waiters
-	reentered   atomic.Int64                          // acquires by a connection that held the lock already, without OWNER
-	noReentry   atomic.Int64                          // the same, refused
-	lost        meter.Tally                           // locks, by reason
-	repaired    atomic.Int64                          // fence counters
+	errors      meter.Tally                            // answers of the proxy's own codes to lock commands
+	waits       [grammar.FairLock + 1]meter.Histogram  // that ended with a grant, by verb
+	queued      [4]meter.Histogram                     // stays in wait queues, by outcome: see queuedNames
+	holds       [len(endings.HoldEnds)]meter.Histogram // by their end
+	handoverIn  [1]meter.Histogram                     // from the release to the answer that grants the lock to a waiter
+	renewed     atomic.Int64                           // renewals
+	renewedLate atomic.Int64                           // of these, with less than a third of the lease left
+	renewFailed atomic.Int64                           // attempts without an answer
+	renewGone   atomic.Int64                           // renewals of locks that were gone
+	margin      meter.Least                            // of the lease, when a renewal was answered
+	handovers   atomic.Int64                           // grants in the same step as a release
+	attempts    atomic.Int64                           // attempts on behalf of waiters
+	waitRefused atomic.Int64                           // lock commands that found too many waiters
+	reentered   atomic.Int64                           // acquires by a connection that held the lock already, without OWNER
+	noReentry   atomic.Int64                           // the same, refused
+	lost        meter.Tally                            // locks, by reason
+	repaired    atomic.Int64                           // fence counters
 }
 
 // Timed counts the times of one measured command: in the proxy, and at Redis; the latter is negative if it was not sent.
@@ -88,14 +89,8 @@ func (c *Counters) LockEvents() lockcmds.Events {
 			c.handovers.Add(1)
 			c.handoverIn[0].Add(took)
 		},
-		Left: func(outcome queue.Outcome, waited time.Duration) { c.queued[queuedAs(outcome)].Add(waited) },
-		Ended: func(lost bool, held time.Duration) {
-			if lost {
-				c.holds[1].Add(held)
-			} else {
-				c.holds[0].Add(held)
-			}
-		},
+		Left:  func(outcome queue.Outcome, waited time.Duration) { c.queued[queuedAs(outcome)].Add(waited) },
+		Ended: func(end endings.HoldEnd, held time.Duration) { c.holds[end].Add(held) },
 		Renewed: func(r watchdog.Round) {
 			c.renewed.Add(int64(r.Done))
 			c.renewedLate.Add(int64(r.Late))
@@ -112,11 +107,8 @@ func (c *Counters) LockEvents() lockcmds.Events {
 	}
 }
 
-// Names of the outcomes of waits, and of the ends of holds.
-var (
-	queuedNames = [4]string{"granted", "timed_out", "refused", "hung_up"}
-	holdNames   = [2]string{"released", "lost"}
-)
+// queuedNames are the outcomes of waits.
+var queuedNames = [4]string{"granted", "timed_out", "refused", "hung_up"}
 
 func queuedAs(o queue.Outcome) int {
 	switch o {

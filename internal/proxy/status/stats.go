@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/lockproxy/lockproxy/internal/lockcmds"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/endings"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/grammar"
 	"github.com/lockproxy/lockproxy/internal/proxy/budget"
 	"github.com/lockproxy/lockproxy/internal/proxy/meter"
@@ -53,14 +54,14 @@ type Stats struct {
 	Holds         map[string]meter.Waits // by end
 	Handovers     map[string]meter.Waits // from the release to the grant
 	Renewals      map[string]int64       // by outcome
-	RenewalMargin time.Duration          // the least of the last minute; negative: none
+	RenewalMargin time.Duration          // the least of the last minute; -1 s: there was no renewal
 
 	Held, Waiting        int           // locks held through this proxy, clients that wait for locks
 	OldestWait           time.Duration // of these, the one that has waited for longest; -1 s: none waits
 	WaitsRefused         int64
 	Waits                map[string]meter.Waits // grants, by verb
 	HandedOver, Attempts int64
-	Lost                 map[string]int64 // locks, by reason
+	Lost                 map[string]int64 // locks, by reason; client_gone: no client was told
 	FencesRepaired       int64
 	Spans                map[string]int64 // of waits and holds, by outcome
 	Reentries            map[string]int64 // acquires by a connection that held the lock already, without OWNER, by outcome
@@ -162,7 +163,7 @@ func (c *Counters) read(s *Stats) {
 	for _, code := range resp.Codes() {
 		s.LockErrors[string(code)] += 0
 	}
-	s.Queued, s.Holds = named(c.queued[:], queuedNames[:]), named(c.holds[:], holdNames[:])
+	s.Queued, s.Holds = named(c.queued[:], queuedNames[:]), named(c.holds[:], endings.HoldEnds[:])
 	s.Handovers = named(c.handoverIn[:], []string{"local"})
 	s.Renewals = map[string]int64{
 		"done": c.renewed.Load() - c.renewedLate.Load(), "late": c.renewedLate.Load(), "failed": c.renewFailed.Load(), "gone": c.renewGone.Load(),
@@ -174,9 +175,21 @@ func (c *Counters) read(s *Stats) {
 	for _, reason := range lockcmds.LossReasons() {
 		s.Lost[reason] += 0 // a reason is shown before its first loss
 	}
+	s.Lost[clientGone] = int64(s.Holds[clientGone].Count)
 	s.FencesRepaired = c.repaired.Load()
 	s.Reentries = map[string]int64{"granted": c.reentered.Load(), "refused": c.noReentry.Load()}
 }
+
+// clientGone is the label of locks that no client has any more, because it has hung up.
+var clientGone = endings.ByDisconnect.String()
+
+// Losses are the locks that were lost by clients that are there, but for those whose fixed lease has run out.
+func (s *Stats) Losses() int64 {
+	return s.toldLosses() - s.Lost[endings.ByExpiry.String()] // a fixed lease that ends has done its work
+}
+
+// toldLosses are the losses of which clients were told.
+func (s *Stats) toldLosses() int64 { return meter.Total(s.Lost) - s.Lost[clientGone] }
 
 // named is a snapshot of each histogram, by its name.
 func named(all []meter.Histogram, names []string) map[string]meter.Waits {

@@ -266,7 +266,8 @@ var Table = []Row{
 		Waits: func(s *Stats) map[string]meter.Waits { return s.Queued },
 	},
 	{
-		Metric: "lock_hold_seconds", Label: "end", Kind: Timing, Help: "Time for which a lock was held, from the command that acquired it, by its end.",
+		Metric: "lock_hold_seconds", Label: "end", Kind: Timing,
+		Help:  "Time for which a lock was held, from the command that acquired it, by its end: released, lost, expired (its PX or EX has run out), client_gone (its client has hung up; the lease may go on).",
 		Waits: func(s *Stats) map[string]meter.Waits { return s.Holds },
 	},
 	{
@@ -286,13 +287,14 @@ var Table = []Row{
 	},
 	{
 		Info: "lock_renewal_margin_ms", Metric: "lock_renewal_margin_seconds", Kind: Gauge, Scale: 0.001,
-		Help:   "The least time that a lease had left when its renewal was answered, of the last minute or two. Negative: there was no renewal.",
+		Help:   "The least time that a lease had left when its renewal was answered, of the last minute or two. Negative (-1 s): there was no renewal.",
 		Number: func(s *Stats) int64 { return s.RenewalMargin.Milliseconds() },
 	},
 	{
-		Info: "locks_lost", Metric: "locks_lost_total", Label: "reason", Kind: Counter, Help: "Locks lost by clients of this proxy, by reason.",
+		Info: "locks_lost", Metric: "locks_lost_total", Label: "reason", Kind: Counter,
+		Help:    "Locks lost by clients of this proxy, by reason: gone, deadline, max-hold and forced are losses; expired: a fixed lease (PX, EX) has run out; client_gone: the client has hung up while it held the lock, which INFO does not count.",
 		ByLabel: func(s *Stats) map[string]int64 { return s.Lost },
-		Number:  func(s *Stats) int64 { return meter.Total(s.Lost) },
+		Number:  (*Stats).toldLosses,
 	},
 	{
 		Info: "fence_counter_repairs", Metric: "fence_repairs_total", Kind: Counter, Help: "Times that the fence counter held no possible fence and was set to Redis's time.",

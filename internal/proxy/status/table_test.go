@@ -13,6 +13,7 @@ import (
 
 	"github.com/lockproxy/lockproxy/internal/lockcmds/grammar"
 	"github.com/lockproxy/lockproxy/internal/proxy/meter"
+	"github.com/lockproxy/lockproxy/internal/watchdog"
 )
 
 var update = flag.Bool("update", false, "write docs/METRICS.md")
@@ -140,8 +141,6 @@ func TestEveryCounterIsShown(t *testing.T) {
 			field.Add("word", 1)
 		case *[grammar.FairLock + 1]meter.Histogram:
 			field[grammar.Lock].Add(time.Second)
-		case *[2]meter.Histogram:
-			field[0].Add(time.Second)
 		case *[1]meter.Histogram:
 			field[0].Add(time.Second)
 		case *meter.Traffic:
@@ -171,5 +170,21 @@ func TestInfoIsAnInfoSection(t *testing.T) {
 	}
 	if want := "0 clients · 0 lanes · 0 pins · 0 of them idle · 7 locks held · 0 clients wait for locks"; s.Headline() != want {
 		t.Error(s.Headline())
+	}
+}
+
+// A margin of 0 would say that a lease is about to be lost.
+func TestAProxyWithoutRenewalsHasNoMargin(t *testing.T) {
+	var c Counters
+	var s Stats
+	c.read(&s)
+	i := slices.IndexFunc(Table, func(r Row) bool { return r.Metric == "lock_renewal_margin_seconds" })
+	if got := Table[i].Number(&s); got >= 0 {
+		t.Errorf("the margin of a fresh proxy is %d", got)
+	}
+	c.LockEvents().Renewed(watchdog.Round{Done: 1, Margin: 20 * time.Second})
+	c.LockEvents().Renewed(watchdog.Round{Failed: 3})
+	if c.read(&s); Table[i].Number(&s) != 20_000 {
+		t.Errorf("the margin of a renewal is %d", Table[i].Number(&s))
 	}
 }
