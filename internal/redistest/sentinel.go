@@ -52,24 +52,53 @@ func StartSentinels(t testing.TB, n int, primary *Server, replicas []*Server, op
 func StartSentinelsAt(t testing.TB, place Place, n int, primary *Server, replicas []*Server, options ...string) *Sentinels {
 	t.Helper()
 	s := &Sentinels{Name: "mymaster", t: t, servers: append([]*Server{primary}, replicas...)}
-	ids := make([]string, n)
-	for i := range ids {
-		ids[i] = runID(t)
+	for range n {
 		s.All = append(s.All, newServer(t, place))
+	}
+	s.configure(options)
+	for _, one := range s.All {
+		one.launch(nil)
+	}
+	s.awaitComplete()
+	return s
+}
+
+// configure writes the files of Sentinels that know nothing yet. Each has a new id.
+func (s *Sentinels) configure(options []string) {
+	s.t.Helper()
+	ids := make([]string, len(s.All))
+	for i := range ids {
+		ids[i] = runID(s.t)
 	}
 	for i, one := range s.All {
 		file := filepath.Join(one.dir, "sentinel.conf") // Sentinel rewrites it: no two may share it
 		if err := os.WriteFile(file, []byte(s.file(i, ids, options)), 0o600); err != nil {
-			t.Fatalf("redistest: %v", err)
+			s.t.Fatalf("redistest: %v", err)
 		}
 		one.conf = []string{file, "--sentinel"}
-		one.launch(nil)
 	}
+}
+
+func (s *Sentinels) awaitComplete() {
+	s.t.Helper()
 	for _, one := range s.All {
-		one.Do(t, pace...)
-		Eventually(t, startLimit, "a Sentinel to know all servers and Sentinels", func() bool { return s.complete(one) })
+		one.Do(s.t, pace...)
+		Eventually(s.t, startLimit, "a Sentinel to know all servers and Sentinels", func() bool { return s.complete(one) })
 	}
-	return s
+}
+
+// Anew replaces all Sentinels by others at the same addresses, which know of no failover yet. They watch a primary and its replicas.
+func (s *Sentinels) Anew(primary *Server, replicas []*Server, options ...string) {
+	s.t.Helper()
+	for _, one := range s.All {
+		one.Kill()
+	}
+	s.servers = append([]*Server{primary}, replicas...)
+	s.configure(options)
+	for _, one := range s.All {
+		one.Restart()
+	}
+	s.awaitComplete()
 }
 
 // StartSentinelsTLS is StartSentinels with Sentinels that also serve TLS, with a certificate of a. Clients must show one as well.

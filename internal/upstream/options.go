@@ -182,8 +182,8 @@ func (o *Options) find(addr address.Address, dialing dial.Options, leases *outla
 		return primary, sentinel.New(sentinel.Options{
 			Name: addr.Name, Sentinels: addr.Servers, Map: o.Map, Primary: primary, Moved: moved, DownAfter: leases.DownAfter,
 			Dialer: dial.New(dialing), ID: Identity{User: o.Sentinel.User, Password: o.Sentinel.Password, Proto: 3},
-			IsPrimary: func(ctx context.Context, addr string) bool {
-				return replicas.IsPrimary(ctx, dial.Target{At: topology.Node(addr), ID: Identity{User: o.User, Password: o.Password, Proto: 2}})
+			Role: func(ctx context.Context, addr string) dial.Role {
+				return replicas.Role(ctx, dial.Target{At: topology.Node(addr), ID: Identity{User: o.User, Password: o.Password, Proto: 2}})
 			},
 			Logger: o.Logger.Named("sentinel"),
 		}), nil

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"iter"
 	"net"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -24,22 +23,17 @@ type Answer struct {
 	DownAfter time.Duration
 	// Replicas is how many replicas it knows. It forgets none by itself.
 	Replicas int
-	// Sentinels is how many Sentinels there are by its word, with itself. It forgets none by itself. 0: it does not say.
-	Sentinels int
 	// Others are the addresses of the replicas, as announced, if it tells them.
 	Others []string
 }
 
-// Knows reports whether the Sentinel knows a server, as primary or replica.
-func (a *Answer) Knows(addr string) bool { return a.Addr == addr || slices.Contains(a.Others, addr) }
-
-// Candidate reads the replica out of a message about a replica of a primary: slave NAME IP PORT @ PRIMARY IP PORT.
-func Candidate(message, primary string) (addr string, ok bool) {
+// Candidate reads a message about a replica of a primary with a name: slave NAME IP PORT @ PRIMARY IP PORT.
+func Candidate(message, name string) (replica, primary string, ok bool) {
 	words := strings.Fields(message)
-	if len(words) != 8 || words[0] != "slave" || words[4] != "@" || words[5] != primary {
-		return "", false
+	if len(words) != 8 || words[0] != "slave" || words[4] != "@" || words[5] != name {
+		return "", "", false
 	}
-	return net.JoinHostPort(words[2], words[3]), true
+	return net.JoinHostPort(words[2], words[3]), net.JoinHostPort(words[6], words[7]), true
 }
 
 // Names reports whether a message is about a primary.
@@ -76,8 +70,6 @@ func Read(master, addr, replicas resp.Value) (Answer, error) {
 			a.Epoch, known = n, true
 		case name == "num-slaves":
 			a.Replicas = int(n)
-		case name == "num-other-sentinels":
-			a.Sentinels = int(n) + 1
 		case name == "down-after-milliseconds":
 			a.DownAfter = time.Duration(n) * time.Millisecond
 		}

@@ -138,14 +138,37 @@ func (d *Dialer) Dial(ctx context.Context, t Target) (net.Conn, error) {
 	}
 }
 
-// IsPrimary connects to a target to find out whether it is a primary. It is not if it does not say so.
-func (d *Dialer) IsPrimary(ctx context.Context, t Target) bool {
+// A Role is that of a server, as a new connection finds it.
+type Role uint8
+
+// The roles.
+const (
+	Unreachable Role = iota // there is no connection
+	Refusing                // it refuses the connection
+	Untold                  // a connection without credentials is not told
+	Primary
+	Replica
+)
+
+// Role connects to a target to find out its role.
+func (d *Dialer) Role(ctx context.Context, t Target) Role {
 	nc, _, role, err := d.connectAs(ctx, t)
-	if err != nil {
-		return false
+	if err == nil {
+		d.HangUp(nc)
 	}
-	d.HangUp(nc)
-	return role == census.Primary
+	switch {
+	case errors.Is(err, topology.ErrNotPrimary):
+		return Replica
+	case handshake.IsRefused(err):
+		return Refusing
+	case err != nil:
+		return Unreachable
+	case role == census.Primary:
+		return Primary
+	case role == census.Replica:
+		return Replica
+	}
+	return Untold
 }
 
 func (d *Dialer) connectAs(ctx context.Context, t Target) (_ net.Conn, _ topology.Place, role string, err error) {

@@ -18,7 +18,7 @@ import (
 func dialer(t *testing.T, addr string, wait time.Duration) (*Dialer, *topology.Primary) {
 	t.Helper()
 	primary := topology.NewPrimary()
-	primary.Publish(1, addr, addr)
+	primary.Publish(addr)
 	var wg sync.WaitGroup
 	stop := make(chan struct{})
 	t.Cleanup(func() {
@@ -59,13 +59,23 @@ func TestAReplicaIsNotThePrimary(t *testing.T) {
 	if b, err := io.ReadAll(nc); !errors.Is(err, topology.ErrNotPrimary) {
 		t.Errorf("a lent connection read %q, %v", b, err)
 	}
-	if d.IsPrimary(t.Context(), Target{At: "p", ID: handshake.Identity{Proto: 2}}) {
-		t.Error("a replica is a primary")
+	if role := d.Role(t.Context(), Target{At: "p", ID: handshake.Identity{Proto: 2}}); role != Replica {
+		t.Errorf("a replica has role %d", role)
 	}
-	primary.Publish(2, server.Addr(), server.Addr())
+	primary.Publish(server.Addr())
 	d.Moved("p")
-	if !d.IsPrimary(t.Context(), Target{At: "p", ID: handshake.Identity{Proto: 2}}) {
-		t.Error("a primary is none")
+	for want, id := range map[Role]handshake.Identity{Primary: {Proto: 2}, Refusing: {User: "nobody", Password: "x", Proto: 2}} {
+		if role := d.Role(t.Context(), Target{At: "p", ID: id}); role != want {
+			t.Errorf("a primary has role %d, want %d", role, want)
+		}
+	}
+	server.Do(t, "CONFIG", "SET", "requirepass", "x")
+	if role := d.Role(t.Context(), Target{At: "p", ID: handshake.Identity{Proto: 2}}); role != Untold {
+		t.Errorf("a primary with a password has role %d", role)
+	}
+	server.Kill()
+	if role := d.Role(t.Context(), Target{At: "p", ID: handshake.Identity{Proto: 2}}); role != Unreachable {
+		t.Errorf("a dead server has role %d", role)
 	}
 }
 
@@ -84,7 +94,7 @@ func TestAnAttemptThatHangsIsGivenUpWhenTheServerMoves(t *testing.T) {
 	server := redistest.Start(t)
 	d, primary := dialer(t, silent(t), -1)
 	begin := time.Now()
-	moved := time.AfterFunc(50*time.Millisecond, func() { primary.Publish(2, server.Addr(), server.Addr()) })
+	moved := time.AfterFunc(50*time.Millisecond, func() { primary.Publish(server.Addr()) })
 	defer moved.Stop()
 	nc, err := d.Dial(t.Context(), Target{At: "p", ID: handshake.Identity{Proto: 3}})
 	if err != nil {
@@ -103,7 +113,7 @@ func TestCommandsWaitForAServerThatMoves(t *testing.T) {
 	d, primary := dialer(t, refusing.Addr(), 20*time.Second)
 	go func() {
 		<-primary.Doubts() // a connection was refused
-		primary.Publish(2, server.Addr(), server.Addr())
+		primary.Publish(server.Addr())
 		d.Moved("p")
 	}()
 	nc, err := d.Open(t.Context(), Target{At: "p", ID: handshake.Identity{Proto: 2}})
@@ -135,7 +145,7 @@ func TestAMoveEndsTheBackoffOfAll(t *testing.T) {
 		t.Fatalf("the server is away: %v", err)
 	}
 	defer d.Forget("p", contact)
-	primary.Publish(2, server.Addr(), server.Addr())
+	primary.Publish(server.Addr())
 	d.Moved("p")
 	select {
 	case <-contact:
@@ -164,7 +174,7 @@ func TestOldConnectionsAreAborted(t *testing.T) {
 	if d.IsElsewhere("p", nc) {
 		t.Error("the server has not moved")
 	}
-	primary.Publish(2, server.Addr(), server.Addr())
+	primary.Publish(server.Addr())
 	if !d.IsElsewhere("p", nc) {
 		t.Error("the server has moved")
 	}

@@ -72,18 +72,37 @@ func (r *Roster) at(number int) *Member {
 // Members are the Sentinels that are asked now. The caller must not change them.
 func (r *Roster) Members() []Member { return r.members }
 
-// ID is that of a member; "": it is not known.
-func (r *Roster) ID(number int) string {
-	if m := r.at(number); m != nil {
-		return m.ID
-	}
-	return ""
-}
-
 // Configured reports whether the operator has named a member.
 func (r *Roster) Configured(number int) bool {
 	m := r.at(number)
 	return m != nil && m.Configured
+}
+
+// led reports whether a Sentinel of the configuration has answered lately.
+func (r *Roster) led(now time.Time) bool {
+	return slices.ContainsFunc(r.members, func(m Member) bool { return m.Configured && now.Sub(m.answered) <= silentFor })
+}
+
+// Voters are the Sentinels whose majority counts.
+type Voters struct {
+	Number     int  // of different ones, as far as is known
+	configured bool // those of the configuration; else the others
+}
+
+// Has reports whether a Sentinel may vote.
+func (v Voters) Has(m Member) bool { return m.Configured == v.configured }
+
+// Voters are the Sentinels of the configuration. If none of them has answered for long, the others vote.
+func (r *Roster) Voters(now time.Time) Voters {
+	v := Voters{configured: r.led(now) || r.learnt() == 0}
+	seen := map[string]bool{}
+	for _, m := range r.members {
+		if v.Has(m) && !seen[m.ID] {
+			seen[m.ID] = m.ID != ""
+			v.Number++
+		}
+	}
+	return v
 }
 
 // Answered takes the answer of a Sentinel that knows the primary by its name. id is its own; "": it does not tell. counts: so does its answer. It does not
@@ -99,7 +118,7 @@ func (r *Roster) Answered(number int, id string, peers []Peer, now time.Time) (c
 	if id != "" {
 		from.ID = id
 	}
-	led := slices.ContainsFunc(r.members, func(m Member) bool { return m.Configured && now.Sub(m.answered) <= silentFor })
+	led := r.led(now)
 	if led && !from.Configured {
 		return true, nil, nil
 	}

@@ -134,3 +134,21 @@ func TestAnotherSentinelAtAListedAddressIsNotHeard(t *testing.T) {
 		t.Error("the new one is not heard")
 	}
 }
+
+func TestTheConfiguredOnesVoteUntilAllAreSilent(t *testing.T) {
+	now := time.Now()
+	r := New([]string{"a:1", "b:1", "alias-of-b:1"})
+	if v := r.Voters(now); v.Number != 3 || !v.Has(*r.at(0)) {
+		t.Errorf("at the start: %+v", v)
+	}
+	r.play(t, now, 0, "x@x:1", "y@y:1")
+	for number := range 3 {
+		r.Answered(number, []string{"A", "B", "B"}[number], nil, now)
+	}
+	if v := r.Voters(now); v.Number != 2 || !v.Has(*r.at(0)) || v.Has(*r.at(3)) {
+		t.Errorf("while a configured one answers: %+v", v)
+	}
+	if v := r.Voters(now.Add(silentFor + 1)); v.Number != 2 || v.Has(*r.at(0)) || !v.Has(*r.at(3)) {
+		t.Errorf("when all are silent: %+v", v)
+	}
+}

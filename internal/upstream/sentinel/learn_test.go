@@ -36,7 +36,8 @@ func TestSentinelsAreLearntFromEachOther(t *testing.T) {
 		for _, f := range others {
 			f.set(2, "10.0.0.3:6379")
 		}
-		s.after(2 * time.Second)
+		s.locked(func() { s.primaries["10.0.0.3:6379"] = true })
+		s.after(answerLife + 2*time.Second)
 		s.want(t, first, "10.0.0.1:6379>10.0.0.3:6379")
 	})
 }
@@ -58,43 +59,55 @@ func TestAStrangerAtTheAddressOfASentinelIsNotHeard(t *testing.T) {
 			others[1].mu.Lock()
 			others[1].id = "10.1.0.9:26380"
 			others[1].mu.Unlock()
-			s.fakes[1].mu.Lock()
-			s.fakes[1].knows = []string{"10.9.9.9:6379"}
-			s.fakes[1].mu.Unlock()
+			s.joins("10.9.9.9:6379")
 			s.after(2 * time.Second)
+			s.want(t, first) // by the word of the majority
+			s.fakes[0].die()
+			s.fakes[1].die()
+			s.after(answerLife + 2*time.Second)
 			s.want(t, first, "10.0.0.1:6379>10.9.9.9:6379")
 		})
 	}
 }
 
+// joins makes a server a replica by the word of a Sentinel, and a primary by its own.
+func (s *stand) joins(addr string) {
+	s.fakes[2].mu.Lock()
+	s.fakes[2].knows = append(s.fakes[2].knows, addr)
+	s.fakes[2].mu.Unlock()
+	s.locked(func() { s.primaries[addr] = true })
+}
+
 // A Sentinel that no configuration names cannot have the proxy go to a server of which no other Sentinel knows.
 func TestALearntSentinelAloneDoesNotMoveThePrimary(t *testing.T) {
 	for name, tell := range map[string]func(s *stand, f *fake){
-		"by its answers": func(_ *stand, f *fake) { f.set(9, "10.0.0.3:6379") },
-		"by an event": func(s *stand, f *fake) {
-			s.locked(func() { s.risen = "10.0.0.3:6379" })
-			f.tell(promoting, "slave 10.0.0.3:6379 10.0.0.3 6379 @ mymaster 10.0.0.1 6379")
+		"by its answers": func(s *stand, f *fake) {
+			f.set(9, "10.0.0.4:6379")
+			s.fakes[0].die()
+			s.fakes[1].die()
+		},
+		"by an event": func(_ *stand, f *fake) {
+			f.tell(promoting, "slave 10.0.0.4:6379 10.0.0.4 6379 @ mymaster 10.0.0.1 6379")
 		},
 	} {
 		watch(t, func(s *stand) {
 			other := s.listing("10.1.0.9:26379")[0]
 			s.after(3 * time.Second)
+			s.locked(func() { s.primaries["10.0.0.4:6379"] = true })
 			tell(s, other)
-			s.after(2 * time.Second)
+			s.after(answerLife + 2*time.Second)
 			s.want(t, first)
 			s.locked(func() {
 				if s.looks > 0 {
 					t.Errorf("%s: a server of which no other Sentinel knows has got the proxy's password", name)
 				}
 			})
-			s.fakes[1].mu.Lock()
-			s.fakes[1].knows = []string{"10.0.0.2:6379", "10.0.0.3:6379"}
-			s.fakes[1].mu.Unlock()
+			s.joins("10.0.0.4:6379")
 			s.after(2 * time.Second)
 			tell(s, other)
 			s.after(lookEvery)
 			s.locked(func() {
-				if len(s.moves) != 2 || s.moves[1] != "10.0.0.1:6379>10.0.0.3:6379" {
+				if len(s.moves) != 2 || s.moves[1] != "10.0.0.1:6379>10.0.0.4:6379" {
 					t.Errorf("%s: a replica that another Sentinel knows: moves %q", name, s.moves)
 				}
 			})

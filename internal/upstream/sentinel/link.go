@@ -210,9 +210,9 @@ func (l *link) reply(in *handshake.Reader) (resp.Value, error) {
 			continue
 		}
 		event, message := string(v.Elems[1].Str), string(v.Elems[2].Str)
-		if addr, ok := answers.Candidate(message, l.name); ok && event == promoting {
+		if replica, primary, ok := answers.Candidate(message, l.name); ok && event == promoting {
 			select {
-			case l.chosen <- rising{l.number, addr}:
+			case l.chosen <- rising{l.number, replica, primary}:
 			default: // it is known
 			}
 		}

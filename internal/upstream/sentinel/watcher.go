@@ -30,8 +30,8 @@ type Options struct {
 	Dialer *dial.Dialer       // connects with Sentinels by their addresses
 	ID     handshake.Identity // of the proxy at the Sentinels; in RESP3
 
-	// IsPrimary connects to a reachable address to find out whether it is that of a primary.
-	IsPrimary func(ctx context.Context, addr string) bool
+	// Role connects to a reachable address to find out the role of the server there.
+	Role func(ctx context.Context, addr string) dial.Role
 
 	// Moved is called after each change of the address, from Run's goroutine, with the old and the new address.
 	Moved func(from, to string)
@@ -47,10 +47,12 @@ type Watcher struct {
 	opts    Options
 	connect func(ctx context.Context, addr string) (net.Conn, error) // with a Sentinel
 	results chan result
-	event   chan struct{} // size 1: a Sentinel has told of a change
-	chosen  chan rising   // size 1: a replica is being promoted
-	asks    chan string   // size 1: this replica, by its address, is to be asked for its role
-	risen   chan string   // it has become a primary
+	event   chan struct{}  // size 1: a Sentinel has told of a change
+	chosen  chan rising    // size 1: a replica is being promoted
+	asks    chan string    // size 1: this replica, by its address, is to be asked for its role
+	risen   chan string    // it has become a primary
+	tried   chan trial     // the outcome of try
+	asking  sync.WaitGroup // goroutines of Run
 
 	replicas atomic.Int64 // the most that a Sentinel knows; 0: no Sentinel has answered
 	down     atomic.Int64 // the longest down-after-milliseconds of a Sentinel, in nanoseconds; 0: it is not known
@@ -62,7 +64,8 @@ type Watcher struct {
 	latest   map[int]said
 	ignorant map[int]bool // Sentinels that do not know the name
 	asked    time.Time
-	ahead    time.Time // until then the view may be ahead of the Sentinels' answers
+	election election
+	trying   bool // the proof of a proposal is looked for
 }
 
 // said is the latest answer of a Sentinel.
@@ -80,7 +83,7 @@ type running struct {
 // New returns a watcher. It starts nothing.
 func New(opts Options) *Watcher {
 	w := &Watcher{
-		opts: opts, results: make(chan result), event: make(chan struct{}, 1), chosen: make(chan rising, 1), asks: make(chan string, 1), risen: make(chan string),
+		opts: opts, results: make(chan result), event: make(chan struct{}, 1), chosen: make(chan rising, 1), asks: make(chan string, 1), risen: make(chan string), tried: make(chan trial),
 		links: map[int]running{}, latest: map[int]said{}, ignorant: map[int]bool{},
 	}
 	w.connect = func(ctx context.Context, addr string) (net.Conn, error) {
@@ -95,7 +98,7 @@ func New(opts Options) *Watcher {
 }
 
 // start begins to ask a Sentinel.
-func (w *Watcher) start(ctx context.Context, wg *sync.WaitGroup, m roster.Member) {
+func (w *Watcher) start(ctx context.Context, m roster.Member) {
 	ctx, stop := context.WithCancel(ctx)
 	l := &link{
 		number: m.Number, addr: m.Addr, name: w.opts.Name, reach: w.opts.Map, results: w.results, events: w.event, chosen: w.chosen,
@@ -103,7 +106,7 @@ func (w *Watcher) start(ctx context.Context, wg *sync.WaitGroup, m roster.Member
 		connect: func(ctx context.Context) (net.Conn, error) { return w.connect(ctx, m.Addr) },
 	}
 	w.links[m.Number] = running{l, stop}
-	wg.Go(func() { l.run(ctx) })
+	w.asking.Go(func() { l.run(ctx) })
 }
 
 // end asks a Sentinel no more.
@@ -121,7 +124,7 @@ const (
 	askEvery = 20 * time.Millisecond
 	// answerLife is the time for which an answer stands without a newer one.
 	answerLife = 3 * time.Second
-	// firstLook is how long the first view waits for the answers of more Sentinels.
+	// firstLook is how long the first view waits for a majority that agrees.
 	firstLook = 200 * time.Millisecond
 	// youth is the time for which it is no news that the address is not known.
 	youth = time.Second
@@ -129,12 +132,11 @@ const (
 
 // Run follows the primary until ctx ends.
 func (w *Watcher) Run(ctx context.Context) {
-	var wg sync.WaitGroup
-	defer wg.Wait()
+	defer w.asking.Wait()
 	for _, m := range w.roster.Members() {
-		w.start(ctx, &wg, m)
+		w.start(ctx, m)
 	}
-	wg.Go(func() { w.watchPromotions(ctx) })
+	w.asking.Go(func() { w.watchPromotions(ctx) })
 	defer time.AfterFunc(youth, func() { w.old.Store(true) }).Stop()
 	began := time.Now()
 	next := time.NewTimer(firstLook)
@@ -147,10 +149,10 @@ func (w *Watcher) Run(ctx context.Context) {
 			if _, asked := w.links[r.number]; !asked {
 				continue // it has left
 			}
-			if w.enlist(ctx, &wg, r) {
+			if w.enlist(ctx, r) {
 				w.note(r)
 			}
-			w.decide(time.Since(began) >= firstLook)
+			w.decide(ctx, time.Since(began) >= firstLook)
 			continue
 		case p := <-w.chosen:
 			w.look(p)
@@ -158,10 +160,14 @@ func (w *Watcher) Run(ctx context.Context) {
 		case addr := <-w.risen:
 			w.precede(addr)
 			continue
+		case t := <-w.tried:
+			w.trying = false
+			w.conclude(t)
+			continue
 		case <-w.event:
 		case <-w.opts.Primary.Doubts():
 		case <-next.C:
-			w.decide(true) // with the answers that are there, if some Sentinels do not answer
+			w.decide(ctx, true) // with the answers that are there, if some Sentinels do not answer
 		}
 		if pause := askEvery - time.Since(w.asked); pause > 0 {
 			next.Reset(pause) // nothing is missed: the timer asks
@@ -199,7 +205,7 @@ func (w *Watcher) Find(ctx context.Context) error {
 }
 
 // enlist begins to ask the Sentinels that one has told of. It reports whether its answer counts.
-func (w *Watcher) enlist(ctx context.Context, wg *sync.WaitGroup, r result) (counts bool) {
+func (w *Watcher) enlist(ctx context.Context, r result) (counts bool) {
 	if r.err != nil {
 		return true
 	}
@@ -213,23 +219,9 @@ func (w *Watcher) enlist(ctx context.Context, wg *sync.WaitGroup, r result) (cou
 	}
 	for _, m := range joins {
 		w.opts.Logger.Info("another sentinel is asked that upstream.address does not name", zap.String("sentinel", m.Addr))
-		w.start(ctx, wg, m)
+		w.start(ctx, m)
 	}
 	return counts
-}
-
-// isBacked reports whether a Sentinel's word counts that a server is the primary: that of the configuration always does, that of another one if one
-// more Sentinel knows the server.
-func (w *Watcher) isBacked(by int, addr string) bool {
-	if w.roster.Configured(by) {
-		return true
-	}
-	for number, s := range w.latest {
-		if number != by && time.Since(s.at) < answerLife && s.answer.Knows(addr) {
-			return true
-		}
-	}
-	return false
 }
 
 // note keeps the answer of a Sentinel.
@@ -251,43 +243,54 @@ func (w *Watcher) note(r result) {
 	}
 }
 
-// decide publishes the view that follows from the latest answers. late says that the first view waits for no more answers.
-func (w *Watcher) decide(late bool) {
-	all, total := make([]answers.Answer, 0, len(w.latest)), 0
+// voices are the living answers. majority is that of the Sentinels that may vote.
+func (w *Watcher) voices() (all []voice, majority int) {
+	now := time.Now()
+	voters := w.roster.Voters(now)
 	counted := map[string]bool{} // a Sentinel with two addresses counts once
-	for number, s := range w.latest {
-		switch id := w.roster.ID(number); {
-		case time.Since(s.at) >= answerLife:
-			delete(w.latest, number)
-		case !w.isBacked(number, s.answer.Addr):
-		case id == "" || !counted[id]:
-			counted[id] = true
-			all = append(all, s.answer)
-			total = max(total, s.answer.Sentinels)
+	for _, m := range w.roster.Members() {
+		s, spoken := w.latest[m.Number]
+		switch {
+		case !spoken:
+		case now.Sub(s.at) >= answerLife:
+			delete(w.latest, m.Number)
+		case m.ID == "" || !counted[m.ID]:
+			counted[m.ID] = true
+			all = append(all, voice{s.answer, voters.Has(m)})
 		}
 	}
-	if total == 0 {
-		total = len(w.links)
-	}
-	majority := min(total, len(w.links))/2 + 1
-	present := view{}
-	if v := w.opts.Primary.View(); v != nil {
-		present = view{v.Epoch, v.Announced}
-	} else if len(all) < majority && !late {
+	return all, voters.Number/2 + 1
+}
+
+// decide follows the view that the latest answers lead to. late says that the first view waits for no majority.
+func (w *Watcher) decide(ctx context.Context, late bool) {
+	all, majority := w.voices()
+	if w.election.present.addr == "" && !late && leader(count(all), majority) == "" {
 		return
 	}
-	refuted := w.opts.Primary.Refuted()
-	next := elect(present, refuted, all, majority)
-	if next.epoch == present.epoch && !refuted && time.Now().Before(w.ahead) {
-		next = present
-	}
-	if next.addr == "" {
+	next := w.election.judge(time.Now(), all, majority, w.opts.Primary.Refuted())
+	switch {
+	case next.addr == "":
 		return
+	case next.proof != needless:
+		w.try(ctx, next)
+	case next.addr != w.election.present.addr:
+		w.publish(next.view)
 	}
 	w.weigh(all)
-	if next != present {
-		w.publish(next)
+}
+
+// conclude follows a proposal that is proved, if the Sentinels have not changed their minds.
+func (w *Watcher) conclude(t trial) {
+	all, majority := w.voices()
+	if !t.proved || t.from.addr != w.election.present.addr || w.election.judge(time.Now(), all, majority, w.opts.Primary.Refuted()) != t.proposal {
+		return
 	}
+	if t.epoch <= t.from.epoch {
+		w.opts.Logger.Warn("a majority of the sentinels names another primary, without a later failover: it is followed",
+			zap.String("from", t.from.addr), zap.Int64("from_epoch", t.from.epoch), zap.String("to", t.addr), zap.Int64("to_epoch", t.epoch))
+	}
+	w.publish(t.view)
 }
 
 func (w *Watcher) publish(next view) {
@@ -295,9 +298,9 @@ func (w *Watcher) publish(next view) {
 	if v := w.opts.Primary.View(); v != nil {
 		from = v.Address
 	}
-	w.ahead = time.Time{}
 	to := w.opts.Map.Of(next.addr)
-	if w.opts.Primary.Publish(next.epoch, next.addr, to) {
+	w.election.follow(next)
+	if w.opts.Primary.Publish(to) {
 		w.opts.Moved(from, to)
 	}
 }
@@ -307,12 +310,14 @@ func (w *Watcher) publish(next view) {
 func (w *Watcher) Replicas() int { return int(w.replicas.Load()) }
 
 // weigh notes how many replicas there are, and tells the longest time after which a Sentinel takes the primary for down.
-func (w *Watcher) weigh(all []answers.Answer) {
-	longest, replicas := time.Duration(0), 0
-	for _, a := range all {
-		longest, replicas = max(longest, a.DownAfter), max(replicas, a.Replicas)
+func (w *Watcher) weigh(all []voice) {
+	longest, replicas, known := time.Duration(0), 0, false
+	for _, v := range all {
+		if v.Addr == w.election.present.addr {
+			longest, replicas, known = max(longest, v.DownAfter), max(replicas, v.Replicas), true
+		}
 	}
-	if len(all) > 0 { // else those of before stand
+	if known { // else those of before stand
 		w.replicas.Store(int64(replicas))
 	}
 	if longest != 0 && w.down.Swap(int64(longest)) != int64(longest) {

@@ -18,6 +18,7 @@ import (
 
 	"github.com/lockproxy/lockproxy/internal/resp"
 	"github.com/lockproxy/lockproxy/internal/upstream/address"
+	"github.com/lockproxy/lockproxy/internal/upstream/dial"
 	"github.com/lockproxy/lockproxy/internal/upstream/topology"
 )
 
@@ -155,8 +156,8 @@ type stand struct {
 
 	mu        sync.Mutex
 	moves     []string
-	risen     string // the address of a replica that has become a primary
-	looks     int    // questions to a server for its role
+	primaries map[string]bool // the addresses of servers that are primaries
+	looks     int             // questions to a server for its role
 	downAfter time.Duration
 }
 
@@ -171,11 +172,11 @@ func watch(t *testing.T, test func(s *stand)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		core, logs := observer.New(zap.DebugLevel)
-		s := &stand{primary: topology.NewPrimary(), others: map[string]*fake{}, logs: logs}
+		s := &stand{primary: topology.NewPrimary(), others: map[string]*fake{}, logs: logs, primaries: map[string]bool{"10.0.0.1:6379": true}}
 		var servers []address.Server
 		for i := range 3 {
 			servers = append(servers, address.Server{Network: "tcp", Addr: fmt.Sprintf("s%d:26379", i)})
-			s.fakes = append(s.fakes, &fake{epoch: 1, addr: "10.0.0.1:6379", id: servers[i].Addr})
+			s.fakes = append(s.fakes, &fake{epoch: 1, addr: "10.0.0.1:6379", id: servers[i].Addr, knows: []string{"10.0.0.2:6379", "10.0.0.3:6379"}})
 		}
 		announced, err := address.ParseMap([]string{"10.0.0.2=b.example", "10.1.0.9=nine.example"})
 		if err != nil {
@@ -183,12 +184,15 @@ func watch(t *testing.T, test func(s *stand)) {
 		}
 		w := New(Options{
 			Name: "mymaster", Sentinels: servers, Map: announced, Primary: s.primary, Logger: zap.New(core),
-			IsPrimary: func(_ context.Context, addr string) (yes bool) {
+			Role: func(_ context.Context, addr string) (role dial.Role) {
 				s.locked(func() {
-					yes = s.risen == addr
+					role = dial.Replica
+					if s.primaries[addr] {
+						role = dial.Primary
+					}
 					s.looks++
 				})
-				return yes
+				return role
 			},
 			Moved:     func(from, to string) { s.locked(func() { s.moves = append(s.moves, from+">"+to) }) },
 			DownAfter: func(d time.Duration) { s.locked(func() { s.downAfter = d }) },
@@ -247,6 +251,7 @@ func TestAnEventIsAReasonToAsk(t *testing.T) {
 			}
 		})
 		s.after(askEvery)
+		s.fakes[1].set(2, "10.0.0.2:6379")
 		s.fakes[2].set(2, "10.0.0.2:6379")
 		s.fakes[2].tell("+switch-master", "other 10.0.0.1 6379 10.0.0.2 6379")
 		s.after(time.Millisecond)
@@ -271,6 +276,7 @@ func TestSentinelsThatAreGoneChangeNothing(t *testing.T) {
 		s.fakes[1].mu.Lock()
 		s.fakes[1].down = false
 		s.fakes[1].mu.Unlock()
+		s.locked(func() { s.primaries["10.0.0.3:6379"] = true })
 		s.after(time.Second)
 		s.want(t, first, "10.0.0.1:6379>10.0.0.3:6379")
 	})
@@ -280,6 +286,7 @@ func TestADoubtIsAReasonToAsk(t *testing.T) {
 	watch(t, func(s *stand) {
 		s.after(askEvery)
 		s.fakes[0].set(2, "10.0.0.3:6379")
+		s.fakes[1].set(2, "10.0.0.3:6379")
 		place, _ := s.primary.Resolve("p")
 		s.primary.Doubt("p", place, errDown)
 		s.after(time.Millisecond)
@@ -295,27 +302,87 @@ func TestAPromotedReplicaIsFollowedBeforeTheSentinelsNoticeIt(t *testing.T) {
 		s.fakes[0].tell(promoting, promotion)
 		s.after(5 * lookEvery)
 		s.want(t, first) // it is a replica still
-		s.locked(func() { s.risen = "b.example:6379" })
+		s.locked(func() { s.primaries["b.example:6379"] = true })
 		s.after(lookEvery)
 		s.want(t, first, "10.0.0.1:6379>b.example:6379")
 		s.after(2 * time.Second)
 		for _, f := range s.fakes {
 			f.set(2, "10.0.0.2:6379")
 		}
-		s.after(2 * aheadFor)
+		s.after(2 * agreedFor)
 		s.want(t, first, "10.0.0.1:6379>b.example:6379")
 	})
 }
 
 func TestAPromotionThatTheSentinelsForgetIsUndone(t *testing.T) {
 	watch(t, func(s *stand) {
-		s.locked(func() { s.risen = "b.example:6379" })
+		s.locked(func() { s.primaries["b.example:6379"] = true })
 		s.fakes[0].tell(promoting, promotion)
 		s.after(lookEvery)
 		s.fakes[0].die() // it led the failover
-		s.after(aheadFor - time.Second)
+		s.after(agreedFor - time.Second)
 		s.want(t, first, "10.0.0.1:6379>b.example:6379")
 		s.after(3 * time.Second)
 		s.want(t, first, "10.0.0.1:6379>b.example:6379", "b.example:6379>10.0.0.1:6379")
+	})
+}
+
+// Sentinels that are set up anew begin with epoch 0.
+func TestAMajorityIsFollowedWhateverItsEpoch(t *testing.T) {
+	watch(t, func(s *stand) {
+		s.fakes[2].die()
+		for _, f := range s.fakes[:2] {
+			f.set(0, "10.9.9.9:6379")
+		}
+		s.after(2 * agreedFor)
+		s.want(t, first) // no primary is there
+		s.locked(func() { s.primaries["10.9.9.9:6379"] = true })
+		s.after(2 * time.Second)
+		s.want(t, first, "10.0.0.1:6379>10.9.9.9:6379")
+		if n := s.logs.FilterMessageSnippet("without a later failover").FilterLevelExact(zap.WarnLevel).Len(); n != 1 {
+			t.Errorf("%d entries", n)
+		}
+		for _, f := range s.fakes[:2] {
+			f.set(1, "10.9.9.8:6379")
+		}
+		s.after(2 * time.Second)
+		s.want(t, first, "10.0.0.1:6379>10.9.9.9:6379", "10.9.9.9:6379>10.9.9.8:6379")
+	})
+}
+
+// A Sentinel of another system has got the address of one of the configuration.
+func TestAStrangerInTheConfigurationDoesNotMoveThePrimary(t *testing.T) {
+	watch(t, func(s *stand) {
+		s.locked(func() { s.primaries["10.9.9.9:6379"] = true })
+		s.fakes[0].set(1000, "10.9.9.9:6379")
+		s.fakes[0].tell(promoting, "slave 10.9.9.9:6379 10.9.9.9 6379 @ mymaster 10.9.9.1 6379")
+		s.after(2 * agreedFor)
+		s.want(t, first)
+		s.locked(func() {
+			if s.looks > 0 {
+				t.Error("a server of which no other Sentinel knows has got the proxy's password")
+			}
+		})
+		for _, f := range s.fakes[1:] {
+			f.set(2, "10.0.0.2:6379")
+		}
+		s.after(2 * time.Second)
+		s.want(t, first, "10.0.0.1:6379>b.example:6379")
+	})
+}
+
+// At the start only the stranger answers in time.
+func TestAStrangerThatWasFollowedIsLeft(t *testing.T) {
+	watch(t, func(s *stand) {
+		s.locked(func() { s.primaries["10.9.9.9:6379"] = true })
+		for _, f := range s.fakes {
+			f.set(1000, "10.9.9.9:6379")
+		}
+		s.after(2 * time.Second)
+		for _, f := range s.fakes[1:] {
+			f.set(1, "10.0.0.1:6379")
+		}
+		s.after(2 * agreedFor)
+		s.want(t, first, "10.0.0.1:6379>10.9.9.9:6379", "10.9.9.9:6379>10.0.0.1:6379")
 	})
 }

@@ -10,11 +10,7 @@ import (
 
 // View is what is known about a primary at one time. It never changes.
 type View struct {
-	// Epoch of the configuration: a later failover has a greater one.
-	Epoch int64
-
-	// Announced is the primary's own host:port, Address the one at which it is reached.
-	Announced, Address string
+	Address string // host:port at which the primary is reached
 
 	place Place
 	leave context.CancelFunc // ends place.left
@@ -54,21 +50,15 @@ func (p *Primary) Resolve(Node) (Place, error) {
 // View returns what is known; nil: nothing.
 func (p *Primary) View() *View { return p.view.Load() }
 
-// Publish replaces the view, if it differs from the present one. Its caller knows that it is not older. Connections to another address
-// have left then. It reports whether the address differs.
-func (p *Primary) Publish(epoch int64, announced, addr string) (moved bool) {
+// Publish replaces the address, and reports whether it differs from the present one. Connections to the old one have left then.
+func (p *Primary) Publish(addr string) (moved bool) {
 	p.publish.Lock()
 	defer p.publish.Unlock()
 	old := p.view.Load()
-	next := &View{Epoch: epoch, Announced: announced, Address: addr}
 	if old != nil && old.Address == addr {
-		if old.Epoch == epoch && old.Announced == announced {
-			return false
-		}
-		next.place, next.leave = old.place, old.leave
-		p.view.Store(next)
 		return false
 	}
+	next := &View{Address: addr}
 	left, leave := context.WithCancel(context.Background())
 	next.place = Place{Network: "tcp", Address: addr, Primary: true, left: left}
 	next.leave = leave
