@@ -515,3 +515,56 @@ func TestLongNamesOfLocksDoNotFillTheLog(t *testing.T) {
 		}
 	}
 }
+
+// A client may send commands faster than they can be carried out one by one. They stay in its sockets.
+func TestCommandsThatAreCarriedOutOneByOneStayInTheSockets(t *testing.T) {
+	const name, most, mostOfStrangers = "lock", 4 << 20, 192 << 10
+	for _, test := range []struct {
+		pipeline [][]string
+		password string // of Redis; the client does not know it
+		most     int
+	}{
+		{[][]string{{"AUTH", "nobody", "wrong"}}, "secret", mostOfStrangers},
+		{[][]string{{"HELLO", "3", "AUTH", "nobody", "wrong"}}, "secret", mostOfStrangers},
+		{[][]string{{"GET", "k"}}, "secret", mostOfStrangers},
+		{[][]string{{"LOCK", name}, {"UNLOCK", name}}, "secret", mostOfStrangers},
+		{[][]string{{"AUTH", "nobody", "wrong"}}, "", most},
+		{[][]string{{"LOCK", name}, {"UNLOCK", name}}, "", most},
+		{[][]string{{"TRYLOCK", name, "PX", "1"}}, "", most},
+		{[][]string{{"SELECT", "0"}, {"SELECT", "1"}}, "", most},
+		{[][]string{{"CLIENT", "KILL", "ID", "1000000"}}, "", most},
+		{[][]string{{"MULTI"}, {"EXEC"}}, "", most},
+		{[][]string{{"SUBSCRIBE", "c"}, {"UNSUBSCRIBE", "c"}}, "", most},
+		{[][]string{{"CLIENT", "SETNAME", "n"}, {"CLIENT", "REPLY", "ON"}}, "", most},
+	} {
+		title := fmt.Sprint(test.pipeline[0][0], test.password)
+		t.Run(title, func(t *testing.T) {
+			var args []string
+			if test.password != "" {
+				args = []string{"--requirepass", test.password}
+			}
+			redis := redistest.Start(t, args...)
+			var piece []byte
+			for len(piece) < 1<<20 {
+				for _, command := range test.pipeline {
+					piece = resp.AppendCommand(piece, command...)
+				}
+			}
+			for _, engine := range engineNames() {
+				srv := startProxy(t, redis, func(o *Options) {
+					o.Engine, o.Upstream.Password, o.Limits.Unanswered = engine, test.password, 256<<10
+				})
+				c := dialClient(t, address(srv))
+				go func() { _, _ = io.Copy(io.Discard, c.nc) }()
+				for taken := true; taken; {
+					taken = pour(t, c.nc, piece, len(piece)) == len(piece)
+					if got := measured(srv); got > test.most {
+						t.Fatalf("%s: %d bytes are held, want at most %d", engine, got, test.most)
+					}
+				}
+				_ = c.nc.Close()
+				redistest.Eventually(t, patience, "everything to be given back", func() bool { return measured(srv) == 0 })
+			}
+		})
+	}
+}

@@ -22,6 +22,7 @@ type epollClient struct {
 
 	// Owned by eventLoop.run.
 	events uint32 // what epoll watches
+	most   int    // the number of bytes that the next read may take
 	out    []byte // being written
 	off    int    // the number of bytes of out that have been written
 	shut   bool
@@ -35,7 +36,7 @@ type epollClient struct {
 // begin adds the client to epoll, settles what others have asked for since it was opened, and handles the bytes that it has already
 // sent.
 func (r *epollClient) begin(first []byte) {
-	r.events = watchInput
+	r.events, r.most = watchInput, readSize
 	if err := r.loop.enter(r.fd, r, r.events); err != nil {
 		r.close()
 		return
@@ -67,7 +68,10 @@ func (r *epollClient) ready(events uint32) {
 }
 
 func (r *epollClient) read() {
-	n, err := direct.ReadFD(r.fd, r.loop.buf)
+	n, err := direct.ReadFD(r.fd, r.loop.buf[:r.most])
+	if n == r.most { // there is more. It is read in larger pieces while the session takes all of it
+		r.most = min(2*r.most, len(r.loop.buf))
+	}
 	switch {
 	case n > 0:
 		r.feed(r.loop.buf[:n])
@@ -82,6 +86,7 @@ func (r *epollClient) feed(b []byte) {
 	if alive, more := r.sess.Feed(b); !alive {
 		r.close()
 	} else if !more {
+		r.most = readSize
 		r.watch(r.events &^ unix.EPOLLIN)
 	}
 }

@@ -149,7 +149,6 @@ func (s *Session) quiet() {
 		s.pin.waits, s.pin.Opening = false, 0 // a MULTI that could not be sent opens nothing
 	}
 	s.endVisit()
-	s.readOn()
 	if s.Weigh() {
 		s.leaveLane()
 	}

@@ -224,11 +224,18 @@ func (r *batch) forward(raw []byte, n int) {
 	r.s.forward(raw, nil, n)
 }
 
-// maxHeld is the number of bytes that are read behind a command that waits. Further bytes stay in the sockets. It is large, because
+// maxHeld is the number of bytes that are read behind a command that waits for other clients. Further bytes stay in the sockets. It is large, because
 // the end of a client is seen only if all bytes before it fit in here and in the sockets.
 const maxHeld = 16 << 20
 
-// mayHold is the number of bytes that may be held behind a command that waits: here, or on the way to Redis if that command is there.
+// maxQueued is the number of bytes that are read behind any other command that waits: its wait ends by itself.
+const maxQueued = 64 << 10
+
+// maxStranger is the number of bytes that are held for a client that has yet to authenticate, in each direction. Redis takes its longest argument for a
+// client's whole need.
+const maxStranger = 16 << 10
+
+// mayHold is the number of bytes that may be held behind a command that waits for other clients: here, or on the way to Redis if that command is there.
 func mayHold(b *budget.Budget, unanswered int) int { return b.Allowance(min(maxHeld, unanswered)) }
 
 // pausesAtQuery reports whether the session waits for something that comes by itself, such as a pin. Then the client has done
@@ -241,6 +248,8 @@ func (i *input) pausesAtQuery() bool {
 // hasEnough reports whether the session holds as many bytes of its client as it may. Behind a command that waits for other clients,
 // reading continues as long as the bytes can be held, so that a hang-up is seen. Of a large command, only the bytes that its pin
 // has not sent are held. The pin says when these are few again.
+//
+// A session that does not wait holds one incomplete command at most, which can only become whole if reading continues.
 func (i *input) hasEnough() bool {
 	s := i.s
 	if i.streaming && s.pin != nil {
@@ -248,18 +257,21 @@ func (i *input) hasEnough() bool {
 		i.large.excused = i.large.excused || full
 		return full
 	}
-	limit := s.proxy.Limits().Unanswered
-	if s.Slots.Due() > 0 && s.unanswered >= min(limit, budget.Free) && !s.pinWaits() {
-		return s.unanswered+i.in.Len() >= s.proxy.Budget.Allowance(limit) // the bytes of s.in wait for the same answers
+	limits, held := s.proxy.Limits(), i.in.Len()
+	waits := s.wait != waitNone
+	switch {
+	case s.guard.Restricted() || s.wait == waitDoor:
+		return s.Unread() >= maxStranger || (waits || s.Slots.Due() > 0) && s.unanswered+held >= maxStranger
+	case waits && i.awaitsOthers():
+		return held >= budget.Free && s.unanswered+held >= mayHold(s.proxy.Budget, limits.Unanswered)
+	case waits:
+		return held >= min(maxQueued, limits.Query)
 	}
-	if i.pausesAtQuery() && i.in.Len() >= s.proxy.Limits().Query {
-		return true
-	}
-	return s.wait != waitNone && i.in.Len() >= budget.Free && s.unanswered+i.in.Len() >= mayHold(s.proxy.Budget, s.proxy.Limits().Unanswered)
+	// The bytes of an incomplete command wait for the same answers.
+	return s.Slots.Due() > 0 && s.unanswered >= min(limits.Unanswered, budget.Free) && !s.pinWaits() && s.unanswered+held >= s.proxy.Budget.Allowance(limits.Unanswered)
 }
 
-// readOn ends a pause of the engine if there is space again. A pause that began behind a command that waits may end in the middle
-// of a large one.
+// readOn ends a pause of the engine if there is space again, behind all that the session can do with the bytes that it holds.
 func (i *input) readOn() {
 	s := i.s
 	if i.paused && !i.hasEnough() {

@@ -343,15 +343,14 @@ func (i *input) advance() {
 	if s.repeated != nil && !s.repeat() {
 		return
 	}
-	if i.in.Len() == 0 || s.wait != waitNone || s.Gone() {
-		return
+	if i.in.Len() > 0 && s.wait == waitNone && !s.Gone() {
+		n := i.consume(i.in.Bytes())
+		if s.over() {
+			i.in.Forget()
+			return
+		}
+		i.in.Drop(n)
 	}
-	n := i.consume(i.in.Bytes())
-	if s.over() {
-		i.in.Forget()
-		return
-	}
-	i.in.Drop(n)
 	i.readOn()
 }
 
