@@ -51,6 +51,7 @@ func TestOverACluster(t *testing.T) {
 	t.Run("blocking", func(t *testing.T) { aBlockingCommandFollowsItsSlotAgain(t, c) })
 	t.Run("pipelines in a half moved slot", func(t *testing.T) { pipelinesCrossAHalfMovedSlot(t, c, proxies) })
 	t.Run("pipelines in a moving slot", func(t *testing.T) { pipelinesCrossAMovingSlot(t, c, proxies) })
+	t.Run("moving streams", func(t *testing.T) { aReaderFollowsItsStream(t, c, proxies) })
 	t.Run("half moved", func(t *testing.T) { commandsAwaitTheMove(t, c, proxies) })
 	t.Run("cluster down", func(t *testing.T) { commandsAwaitTheSlot(t, c) })
 	t.Run("unknown owner", func(t *testing.T) { commandsOnPinsAwaitAnOwner(t, c) })
@@ -749,33 +750,43 @@ func scriptsRun(t testing.TB, c *redistest.Cluster) (n int) {
 	return n
 }
 
-// A command waits for an element while its slot moves, long after it has moved before.
+// A command waits for an element while its slot moves, long after it has moved before, or several times soon after that.
 func aBlockingCommandFollowsItsSlotAgain(t *testing.T, c *redistest.Cluster) {
-	const wait = 500 * time.Millisecond
+	const wait = time.Second
 	proxies := startOverCluster(t, c, func(o *Options) { o.Upstream.FailoverWait = wait })
 	for engine, srv := range proxies {
-		key := "again" + engine
-		p := dialClient(t, address(srv))
-		p.send("BLPOP", key, "0")
-		slot := int(c.Nodes[0].Do(t, "CLUSTER", "KEYSLOT", key).(int64))
-		m := newMover(t, c)
-		home := m.owner[slot]
-		for i := range 3 {
-			to := (home + i + 1) % c.Primaries
-			m.moveAll([]int{slot}, m.owner[slot], to)
-			since := time.Now()
-			redistest.Eventually(t, patience, "a blocked client", func() bool {
-				if blocked(t, c.Nodes[to]) != 1 {
-					since = time.Now()
-				}
-				return time.Since(since) > wait
-			})
-		}
-		dialClient(t, address(srv)).script("RPUSH "+key+" x", ":1")
-		if got, err := p.frame(); err != nil || !strings.HasPrefix(got, "*2") {
-			t.Errorf("%s: %q, %v", engine, got, err)
-		}
+		followsItsSlot(t, c, srv, "again"+engine, 2, wait+wait/10)
+		followsItsSlot(t, c, srv, "soon"+engine, 4, wait/2)
 	}
+}
+
+// followsItsSlot has a command wait while its slot moves some times, each time when the command has waited at its server for a while.
+func followsItsSlot(t *testing.T, c *redistest.Cluster, srv *Server, key string, moves int, while time.Duration) {
+	p := dialClient(t, address(srv))
+	p.send("BLPOP", key, "0")
+	slot := int(c.Nodes[0].Do(t, "CLUSTER", "KEYSLOT", key).(int64))
+	m := newMover(t, c)
+	home := m.owner[slot]
+	waits := func(node *redistest.Server) {
+		since := time.Now()
+		redistest.Eventually(t, patience, "a blocked client", func() bool {
+			if blocked(t, node) != 1 {
+				since = time.Now()
+			}
+			return time.Since(since) > while
+		})
+	}
+	waits(c.Nodes[home])
+	for i := range moves {
+		to := (home + i + 1) % c.Primaries
+		m.moveAll([]int{slot}, m.owner[slot], to)
+		waits(c.Nodes[to])
+	}
+	dialClient(t, address(srv)).script("RPUSH "+key+" x", ":1")
+	if got, err := p.frame(); err != nil || !strings.HasPrefix(got, "*2") {
+		t.Errorf("%s: %q, %v", key, got, err)
+	}
+	m.move(slot, home)
 }
 
 func commandsAwaitTheMove(t *testing.T, c *redistest.Cluster, proxies map[string]*Server) {

@@ -124,3 +124,42 @@ func pipelinesCrossAMovingSlot(t *testing.T, c *redistest.Cluster, proxies map[s
 	close(stop)
 	wg.Wait()
 }
+
+// A client waits for entries of a stream for its group. Redis tells it that the key is gone, when the key is moved and when it is deleted.
+func aReaderFollowsItsStream(t *testing.T, c *redistest.Cluster, proxies map[string]*Server) {
+	for engine, srv := range proxies {
+		for _, end := range []string{"half moved", "moved", "deleted"} {
+			slot, keys := tagged(t, c, engine+end, 1)
+			key := keys[0]
+			other, p := dialClient(t, address(srv)), dialClient(t, address(srv))
+			other.quiet("XGROUP", "CREATE", key, "g", "$", "MKSTREAM")
+			m := newMover(t, c)
+			home, to := m.owner[slot], (m.owner[slot]+1)%3
+			p.send("XREADGROUP", "GROUP", "g", "me", "BLOCK", "0", "STREAMS", key, ">")
+			redistest.Eventually(t, patience, "a blocked client", func() bool { return blocked(t, c.Nodes[home]) == 1 })
+			want := fmt.Sprintf("*1\r\n*2\r\n$%d\r\n%s\r\n", len(key), key) + "*1\r\n*2\r\n$3\r\n1-1\r\n*2\r\n$1\r\nf\r\n$1\r\nv\r\n"
+			entry := []string{"XADD", key, "1-1", "f", "v"}
+			way := m.to(slot, to)
+			switch end {
+			case "half moved":
+				way.Begin()
+				migrate(t, way, key)
+				other.quiet(entry...)
+			case "moved":
+				m.move(slot, to)
+				other.quiet(entry...)
+			case "deleted":
+				other.quiet("DEL", key)
+				want = "-UNBLOCKED the stream key no longer exists\r\n"
+			}
+			if got, err := p.frame(); got != want || err != nil {
+				t.Errorf("%s: %s: %q (%v), want %q", engine, end, got, err, want)
+			}
+			if end == "half moved" {
+				m.keys(slot, to)
+				m.end(slot, to)
+			}
+			m.move(slot, home)
+		}
+	}
+}

@@ -2,34 +2,43 @@ package errands
 
 import "time"
 
-// Attempts count the refusals of one command.
+// Attempts count the refusals of one command, and the time that they have cost it.
 type Attempts struct {
-	since time.Time // of the first one
-	last  time.Time
+	spent time.Duration // up to last, since the first one
+	last  time.Time     // of a refusal, or of the attempt that has followed it
 	tries int
 }
 
-// Refused notes a refusal. It reports whether the command may be sent again: it may for a time after the first refusal.
-func (a *Attempts) Refused(within time.Duration) bool {
-	if a.tries++; a.tries == 1 {
-		a.since = time.Now()
+// spend notes that time has passed.
+func (a *Attempts) spend() {
+	now := time.Now()
+	if a.tries > 0 {
+		a.spent += now.Sub(a.last)
 	}
-	a.last = time.Now()
-	return time.Since(a.since) <= within
+	a.last = now
+}
+
+// Refused notes a refusal. It reports whether the command may be sent again: it may until refusals have cost it a time.
+func (a *Attempts) Refused(within time.Duration) bool {
+	a.spend()
+	a.tries++
+	return a.spent < within
 }
 
 // Sent notes that the command is sent again. Before the first refusal it does nothing.
-func (a *Attempts) Sent() {
-	if a.tries > 0 {
-		a.last = time.Now()
-	}
-}
+func (a *Attempts) Sent() { a.spend() }
 
 // Waited forgets the refusals if a server, which refuses the command now, has let it wait since then: another slot has moved, or the same one again.
 func (a *Attempts) Waited(within time.Duration) {
 	if time.Since(a.last) > within {
 		*a = Attempts{}
 	}
+}
+
+// Held is Waited for a command that waits for other clients: no refusal has cost it the time since it was sent, however short that is.
+func (a *Attempts) Held(within time.Duration) {
+	a.Waited(within)
+	a.last = time.Now()
 }
 
 // First reports whether there has been one refusal only.

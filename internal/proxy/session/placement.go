@@ -284,7 +284,7 @@ func (u *pinning) watchOver(row *command.Row, p command.Policy, raw []byte, to h
 		if s.Asks {
 			s.forward(command.Asking, handlers.Discard{}, 1)
 		}
-		return pin.rerouted(r, s.Slot, cluster.Read, to)
+		return pin.rerouted(r, s.Slot, cluster.ReadWaiting, to)
 	}
 	return to
 }
@@ -292,7 +292,12 @@ func (u *pinning) watchOver(row *command.Row, p command.Policy, raw []byte, to h
 // rerouted returns the handler of a command that is routed anew if the pin's server refuses it, or cannot be reached. read reads a refusal. to gets
 // other replies.
 func (p *pinned) rerouted(r *repetition, slot int, read func(reply []byte) cluster.Refusal, to handlers.Handler) handlers.Handler {
+	muted := p.s.muted
 	return &handlers.Guarded{Session: p.s.side(), To: to, Slot: slot, Read: read, Refused: func(_ replies.ID, why cluster.Refusal) bool {
+		if why.Reason == cluster.Vanished {
+			p.lookFor(r, slot, muted)
+			return true
+		}
 		return p.elsewhere(r, why)
 	}, Unsent: func() bool {
 		if p.Watching || p.keep {
@@ -301,6 +306,28 @@ func (p *pinned) rerouted(r *repetition, slot int, read func(reply []byte) clust
 		}
 		return !p.conn.Hopeless() && p.elsewhere(r, cluster.Refusal{})
 	}}
+}
+
+var vanished = resp.AppendRawError(nil, "UNBLOCKED the stream key no longer exists")
+
+// lookFor asks the pin's server for the keys of a command that has waited there for a key which has vanished. If the key was moved, the server refuses the
+// question, and the command is routed anew. Otherwise the key was deleted, and the client is told.
+func (p *pinned) lookFor(r *repetition, slot int, muted bool) {
+	s := p.s
+	args := resp.Split(r.raw, nil)
+	question := [][]byte{[]byte("EXISTS")}
+	for _, i := range r.row.Keys.All(args, nil) {
+		question = append(question, args[i])
+	}
+	s.wait = waitReply
+	told := &handlers.Reply{
+		Session: s.side(), Muted: muted, Unsent: vanished,
+		Done: func([]byte) { s.resume() }, Replace: func([]byte) []byte { return vanished },
+	}
+	s.forward(resp.AppendCommand(nil, question...), &handlers.Guarded{
+		Session: s.side(), To: told, Slot: slot, Read: cluster.Read,
+		Refused: func(_ replies.ID, why cluster.Refusal) bool { return p.elsewhere(r, why) },
+	}, 1)
 }
 
 // elsewhere gives up the pin, and has its only command routed anew. false: the command has been refused for too long.
@@ -320,6 +347,7 @@ func (p *pinned) elsewhere(r *repetition, why cluster.Refusal) bool {
 // repetition is the one that the command being routed is, or would be.
 func (l *lanes) repetition(row *command.Row, raw []byte) *repetition {
 	if l.repeated != nil {
+		l.repeated.attempts.Sent()
 		return l.repeated
 	}
 	return &repetition{row: row, raw: bytes.Clone(raw), began: time.Now()}
@@ -353,7 +381,7 @@ func (l *lanes) repeat() bool {
 func (l *lanes) again(r *repetition, from upstream.Node, why cluster.Refusal) bool {
 	s := l.s
 	if why.Reason != cluster.Done {
-		r.attempts.Waited(s.Wait())
+		r.attempts.Held(s.Wait())
 	}
 	if s.Gone() || !r.attempts.Refused(s.Wait()) {
 		return false

@@ -13,11 +13,12 @@ type Reason uint8
 
 // The reasons. Redis gives each of them before it begins to carry out the command.
 const (
-	Done    Reason = iota // none: the reply is the command's own
-	Moved                 // another node serves the slot
-	Asking                // the slot is being moved, and the key has been moved already
-	TryLate               // the command may succeed a moment later
-	Reasons               // their number
+	Done     Reason = iota // none: the reply is the command's own
+	Moved                  // another node serves the slot
+	Asking                 // the slot is being moved, and the key has been moved already
+	TryLate                // the command may succeed a moment later
+	Vanished               // the key at which the command waited is there no longer: it was deleted, or has been moved
+	Reasons                // their number
 )
 
 // String is the reason for people, and a label of metrics.
@@ -29,6 +30,8 @@ func (r Reason) String() string {
 		return "ask"
 	case TryLate:
 		return "later"
+	case Vanished:
+		return "vanished"
 	case Done, Reasons:
 	}
 	return "done"
@@ -43,7 +46,7 @@ type Refusal struct {
 
 // Concerns reports whether a server has refused a command whose key has that slot. With another slot the reply is a script's own.
 func (r Refusal) Concerns(slot int) bool {
-	return r.Reason == TryLate || r.Reason != Done && r.Slot == slot
+	return r.Reason == TryLate || r.Reason == Vanished || r.Reason != Done && r.Slot == slot
 }
 
 // late are the beginnings of the replies that mean TryLate.
@@ -72,6 +75,16 @@ func Read(reply []byte) Refusal {
 		}
 	}
 	return Refusal{}
+}
+
+var vanished = []byte("-UNBLOCKED the stream key no longer exists\r\n")
+
+// ReadWaiting reads the reply to a command that may have waited.
+func ReadWaiting(reply []byte) Refusal {
+	if bytes.Equal(reply, vanished) {
+		return Refusal{Reason: Vanished}
+	}
+	return Read(reply)
 }
 
 // redirect reads "slot host:port\r\n".
