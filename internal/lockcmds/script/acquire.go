@@ -42,25 +42,27 @@ func (a Acquire) Call() Call {
 	if a.shared() {
 		return Call{
 			acquire,
-			[]string{a.Key, names.Fence, names.Channel(a.Key)},
+			[]string{a.Key, names.Fence, names.Channel(a.Key), names.Queue(a.Key)},
 			[]string{
-				a.Owner, millis(a.Lease), itoa(a.Request), itoa(a.Fence), itoa(a.Holds),
-				a.field(), publish, names.Of(a.Key).NameChannel(a.Owner),
+				a.Owner, millis(a.Lease), itoa(a.Request), publish, itoa(a.Fence), itoa(a.Holds),
+				a.field(), names.Of(a.Key).NameChannel(a.Owner),
 			},
 		}
 	}
-	var buf [192]byte // as in Release.Call
+	var buf [256]byte // as in Release.Call
 	b := names.AppendChannel(buf[:0], a.Key)
 	channel := len(b)
+	b = names.AppendQueue(b, a.Key)
+	queue := len(b)
 	b = strconv.AppendInt(b, milliseconds(a.Lease), 10)
 	lease := len(b)
 	b = strconv.AppendInt(b, a.Request, 10)
 	texts := string(b)
-	all := []string{a.Key, names.Fence, texts[:channel], a.Owner, texts[channel:lease], texts[lease:]}
+	all := []string{a.Key, names.Fence, texts[:channel], texts[channel:queue], a.Owner, texts[queue:lease], texts[lease:], publish}
 	if a.Fence != 0 { // else the rest says nothing
 		all = append(all, itoa(a.Fence), itoa(a.Holds))
 	}
-	return Call{acquire, all[:3:3], all[3:]}
+	return Call{acquire, all[:4:4], all[4:]}
 }
 
 // args are the first arguments of fair.lua and crowd.lua.

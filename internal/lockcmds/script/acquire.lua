@@ -6,14 +6,15 @@
 -- KEYS[1]  lock      hash, see lib/hash.lua; exists only while held
 -- KEYS[2]  fence     counter of all locks, or of this hash slot; never expires, never goes back
 -- KEYS[3]  channel   base channel of the lock; as a key it says for which place the free lock is kept
+-- KEYS[4]  queue     list of places of waiters, first to ask at the head
 -- ARGV[1]  owner     opaque, non-empty, not 'fence' or 'mode', without braces
 -- ARGV[2]  lease_ms  lease length, > 0
 -- ARGV[3]  request   number of this call, larger than those of earlier calls of the session
--- ARGV[4]  fence     of the grant that the session has; 0 or absent: none
--- ARGV[5]  holds     of the session after this, if that is the grant; absent: 1
--- ARGV[6]  field     of the session, for a named owner; empty or absent: the owner has one session
--- ARGV[7]  publish   PUBLISH, or SPUBLISH in a cluster; absent: no other session waits for the same owner
--- ARGV[8]  tell      channel on which these sessions are told of a first hold
+-- ARGV[4]  publish   PUBLISH, or SPUBLISH in a cluster
+-- ARGV[5]  fence     of the grant that the session has; 0 or absent: none
+-- ARGV[6]  holds     of the session after this, if that is the grant; absent: 1
+-- ARGV[7]  field     of the session, for a named owner; empty or absent: the owner has one session
+-- ARGV[8]  tell      channel on which other waiters of the owner are told of a first hold; absent: there are none
 --
 -- Returns  {1, fence, holds, odd, 0, mine}  acquired; mine: the holds of the session
 --          fence                            acquired, a first hold; or {1, fence, 1, 1}: the counter held no fence
@@ -28,10 +29,10 @@ if redis.call('EXISTS', KEYS[1], KEYS[3]) > 0 then -- usually neither exists, an
   end
 end
 if pttl == -2 then
-  if ARGV[7] then
-    redis.call(ARGV[7], ARGV[8], '0')
+  if ARGV[8] then
+    redis.call(ARGV[4], ARGV[8], '0')
   end
-  local fence, odd = grant(KEYS[1], KEYS[2], ARGV[1], ARGV[2], redis.call('TIME'), ARGV[3], ARGV[6] or '')
+  local fence, odd = grant(KEYS[1], KEYS[2], ARGV[1], ARGV[2], redis.call('TIME'), ARGV[3], ARGV[7] or '')
   return odd and {1, fence, 1, odd} or fence
 end
 
@@ -39,4 +40,12 @@ end
 --@ hash
 --@ hold
 --@ deepen
-return deepen(KEYS[1], KEYS[2], ARGV[1], ARGV[2], ARGV[3], ARGV[4] or '0', ARGV[5] or '1', ARGV[6] or '') or {0, pttl}
+--@ head
+--@ wake
+--@ shortened
+local answer =
+  deepen(KEYS[1], KEYS[2], ARGV[1], ARGV[2], ARGV[3], ARGV[5] or '0', ARGV[6] or '1', ARGV[7] or '')
+if answer and not answer.err then
+  shortened(ARGV[4], KEYS[3], KEYS[4], KEYS[1], pttl)
+end
+return answer or {0, pttl}

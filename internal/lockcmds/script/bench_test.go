@@ -1,6 +1,7 @@
 package script_test
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -121,7 +122,7 @@ func (b *bench) must(s *script.Script, keys []string, args ...any) []int64 {
 
 func (b *bench) acquire(owner string, lease int64) []int64 {
 	b.t.Helper()
-	return b.grants(owner, b.must(b.s["acquire"], []string{b.n.Lock, b.n.Fence, b.n.Channel}, b.asks(owner, lease)...))
+	return b.grants(owner, b.must(b.s["acquire"], []string{b.n.Lock, b.n.Fence, b.n.Channel, b.n.Queue}, slices.Insert(b.asks(owner, lease), 3, any("PUBLISH"))...))
 }
 
 func (b *bench) fair(owner string, lease, wait int64, enqueue int) []int64 {

@@ -52,6 +52,9 @@ if pttl == -2 then
 else
   local answer = deepen(KEYS[1], KEYS[4], ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6])
   if answer then
+    if not answer.err then
+      shortened(ARGV[11], KEYS[5], KEYS[2], KEYS[1], pttl)
+    end
     if not answer.err and not answer.older then
       answer[5] = crowd_granted(KEYS[2], KEYS[3], KEYS[1], ARGV[8], ARGV[9])
     end

@@ -64,6 +64,11 @@ elseif redis.pcall('HEXISTS', KEYS[1], owner) ~= 0 then
       --@ take_turn
       take_turn(KEYS[2], KEYS[3], place) -- it waited, and another session of the owner has got the lock
     end
+    if not answer.err then
+      --@ wake
+      --@ shortened
+      shortened(ARGV[9], KEYS[5], KEYS[2], KEYS[1], pttl)
+    end
     return answer
   end
 end

@@ -66,8 +66,8 @@ var all []*Script
 // The scripts, each with the functions of lib that it begins with. A function stands behind those that it calls.
 var (
 	ask        = load("ask")
-	acquire    = load("acquire", "grant").counts(1).publishes(6)
-	crowd      = load("crowd", "hash", "hold", "grant", "deepen", "head", "take_turn", "turn", "deadline", "crowd", "drop_late").counts(3).publishes(10)
+	acquire    = load("acquire", "grant").counts(1).publishes(3)
+	crowd      = load("crowd", "hash", "hold", "grant", "deepen", "head", "take_turn", "turn", "deadline", "crowd", "drop_late", "wake", "shortened").counts(3).publishes(10)
 	fair       = load("fair", "head", "deadline").counts(3).publishes(8)
 	leave      = load("leave", "head", "keep", "next_turn").publishes(0)
 	refresh    = load("refresh", "deadline", "mend")
