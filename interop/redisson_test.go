@@ -49,6 +49,7 @@ func redisson(t *testing.T, version string) (classpath string) {
 	sources := []string{
 		abs(t, "java", "Check.java"), abs(t, "redisson", "Scenarios.java"),
 		abs(t, "redisson", "Waiter.java"), abs(t, "redisson", "Wire.java"), abs(t, "redisson", "Contenders.java"),
+		abs(t, "redisson", "Classes.java"),
 	}
 	return java(t, "redisson-"+version, abs(t, "redisson", "pom.xml"), []string{"-Dredisson.version=" + version}, sources)
 }
@@ -64,6 +65,29 @@ func TestRedisson(t *testing.T) {
 				cmd := javaCommand(redisson(t, version), "Scenarios")
 				cmd.Env = s.environment("REPLICA_PID=" + strconv.Itoa(replica.Pid()))
 				runClaims(t, redissonClaims, cmd)
+			})
+		}
+	})
+}
+
+// classes are the classes of Redisson that lock or count. interop/redisson/Classes.java uses each with the name of a lock.
+var classes = []string{"lock", "fair", "spin", "fenced", "read", "write", "multi", "semaphore", "permits", "latch"}
+
+// TestEachClassOfRedissonOnTheNameOfALock runs each class while the proxy holds a lock with its name, and the other way round. A Redis that hangs fails
+// the claim, and those behind it.
+func TestEachClassOfRedissonOnTheNameOfALock(t *testing.T) {
+	var claims []string
+	for _, class := range classes {
+		claims = append(claims, "behind-proxy-"+class, "behind-redisson-"+class)
+	}
+	upstreams(t, func(t *testing.T) {
+		for _, version := range redissonVersions {
+			t.Run(version, func(t *testing.T) {
+				t.Parallel()
+				s := newStand(t, "--lock-lease", "3s")
+				cmd := javaCommand(redisson(t, version), "Classes")
+				cmd.Env = s.environment()
+				runClaims(t, claims, cmd)
 			})
 		}
 	})

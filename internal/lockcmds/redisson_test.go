@@ -522,8 +522,15 @@ func TestRedissonReadAndWriteLocksWaitForOurs(t *testing.T) {
 	p, q := startProxy(t, srv, nil), startProxy(t, srv, nil)
 	a, b := p.session(2), p.session(2)
 	for i, commands := range [][]string{
-		{"LOCK k"}, {"TRYLOCK k"}, {"FAIRLOCK k"}, {"LOCK k PX 60000"}, {"LOCK k", "LOCK k"}, {"LOCK k OWNER job"}, {"LOCK k OWNER job", "FAIRLOCK k OWNER job"},
-		{"LOCK k MAXHOLD 60000", "EXTENDLOCK k PX 50000"}, {"LOCK k", "LOCK k", "UNLOCK k"},
+		{"LOCK k"},
+		{"TRYLOCK k"},
+		{"FAIRLOCK k"},
+		{"LOCK k PX 60000"},
+		{"LOCK k", "LOCK k"},
+		{"LOCK k OWNER job"},
+		{"LOCK k OWNER job", "FAIRLOCK k OWNER job"},
+		{"LOCK k MAXHOLD 60000", "EXTENDLOCK k PX 50000"},
+		{"LOCK k", "LOCK k", "UNLOCK k"},
 	} {
 		for _, c := range commands {
 			a.do(c)

@@ -1,0 +1,251 @@
+import java.util.ArrayList;
+import java.util.LinkedHashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.TreeMap;
+import java.util.UUID;
+import java.util.concurrent.Callable;
+import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.TimeUnit;
+import java.util.function.Function;
+import org.redisson.api.RCountDownLatch;
+import org.redisson.api.RLock;
+import org.redisson.api.RPermitExpirableSemaphore;
+import org.redisson.api.RSemaphore;
+import org.redisson.api.RedissonClient;
+import org.redisson.client.RedisException;
+
+/**
+ * Each class of Redisson that locks or counts, with the name of a lock that is held through the proxy, and the other way round: nobody hangs, Redis
+ * answers, the holder keeps what it has, and of two locks one waits.
+ *
+ * <p>The proxy runs with a lease of 3 s, and so does Redisson.
+ */
+public final class Classes {
+  private static final long LEASE = 3000; // ms
+
+  private final RedissonClient redisson = Scenarios.redisson(Scenarios.BEHIND);
+
+  public static void main(String[] args) {
+    Classes c = new Classes();
+    Map<String, Function<String, RLock>> locks = new LinkedHashMap<>();
+    locks.put("lock", c.redisson::getLock);
+    locks.put("fair", c.redisson::getFairLock);
+    locks.put("spin", c.redisson::getSpinLock);
+    locks.put("fenced", c.redisson::getFencedLock);
+    locks.put("read", name -> c.redisson.getReadWriteLock(name).readLock());
+    locks.put("write", name -> c.redisson.getReadWriteLock(name).writeLock());
+    locks.put("multi", name -> c.redisson.getMultiLock(c.redisson.getLock(name), c.redisson.getLock(name + ":second")));
+    Check check = new Check();
+    locks.forEach((name, make) -> check
+        .add("behind-proxy-" + name, () -> c.lockBehindProxy(name, make))
+        .add("behind-redisson-" + name, () -> c.proxyBehindLock(name, make)));
+    check
+        .add("behind-proxy-semaphore", c::semaphoreBehindProxy)
+        .add("behind-redisson-semaphore", c::proxyBehindSemaphore)
+        .add("behind-proxy-permits", c::permitsBehindProxy)
+        .add("behind-redisson-permits", c::proxyBehindPermits)
+        .add("behind-proxy-latch", c::latchBehindProxy)
+        .add("behind-redisson-latch", c::proxyBehindLatch)
+        .report();
+  }
+
+  private static String fresh(String name) {
+    return name + ":" + UUID.randomUUID();
+  }
+
+  /** What a lock's hash says of its holder. The number of the last request is none of it. */
+  private static Map<String, String> hash(Wire redis, String name) {
+    List<?> all = (List<?>) redis.command("HGETALL", name);
+    Map<String, String> fields = new TreeMap<>();
+    for (int i = 0; i < all.size(); i += 2) {
+      fields.put((String) all.get(i), (String) all.get(i + 1));
+    }
+    fields.remove("{request}");
+    return fields;
+  }
+
+  private static <T> T inTime(Callable<T> call) throws Exception {
+    return Check.inTime(Check.waiting(call));
+  }
+
+  private static void notHeld(Callable<?> unlock) throws Exception {
+    try {
+      inTime(unlock);
+    } catch (Exception err) {
+      Check.claim(err.getCause() instanceof IllegalMonitorStateException, "unlock: " + err);
+      return;
+    }
+    throw new AssertionError("Redisson released a lock that it does not hold");
+  }
+
+  private static Callable<Void> unlock(RLock lock) {
+    return () -> {
+      lock.unlock();
+      return null;
+    };
+  }
+
+  private void lockBehindProxy(String kind, Function<String, RLock> make) throws Exception {
+    String name = fresh("behind-proxy-" + kind);
+    try (Wire proxy = new Wire(Scenarios.PROXY); Wire redis = new Wire(Scenarios.BEHIND)) {
+      RLock lock = make.apply(name);
+      long fence = proxy.number("LOCK", name);
+      Map<String, String> before = hash(redis, name);
+      Check.claim(!inTime(() -> lock.tryLock()), "Redisson got the lock as well");
+      Check.claim(!inTime(() -> lock.tryLock(300, 1000, TimeUnit.MILLISECONDS)), "Redisson got the lock as well");
+      notHeld(unlock(lock));
+      if (kind.equals("read") || kind.equals("write")) {
+        Check.claim(!inTime(lock::forceUnlock), "Redisson ended a lock of another class");
+      }
+      CompletableFuture<Object> waits = Check.waiting(() -> {
+        lock.lock();
+        try {
+          Thread.sleep(LEASE / 2); // it is renewed meanwhile
+        } finally {
+          lock.unlock();
+        }
+        return null;
+      });
+      Check.stillWaits(waits, LEASE * 4 / 3);
+      Check.equal(redis.command("PING"), "PONG");
+      Check.equal(hash(redis, name), before);
+      Check.equal(proxy.number("LOCK", name), fence);
+      Check.equal(proxy.command("UNLOCK", name), 0);
+      Check.equal(proxy.command("UNLOCK", name), 1);
+      Check.inTime(waits);
+      Check.equal(redis.command("EXISTS", name), 0);
+    }
+  }
+
+  private void proxyBehindLock(String kind, Function<String, RLock> make) throws Exception {
+    String name = fresh("behind-redisson-" + kind);
+    RLock lock = make.apply(name);
+    try (Wire proxy = new Wire(Scenarios.PROXY); Wire redis = new Wire(Scenarios.BEHIND)) {
+      lock.lock();
+      Map<String, String> before = hash(redis, name);
+      List<String> holders = new ArrayList<>(before.keySet());
+      holders.remove("mode");
+      for (List<String> owner : List.of(List.<String>of(), List.of("OWNER", "other"))) {
+        Check.equal(proxy.command(words(List.of("TRYLOCK", name), owner)), null);
+        Check.equal(proxy.command(words(List.of("LOCK", name, "WAIT", "100"), owner)), null);
+        Check.equal(proxy.command(words(List.of("FAIRLOCK", name, "WAIT", "100"), owner)), null);
+        Check.refused("NOTHELD", () -> proxy.command(words(List.of("UNLOCK", name), owner)));
+        Check.refused("NOTHELD", () -> proxy.command(words(List.of("EXTENDLOCK", name, "PX", "100"), owner)));
+      }
+      List<?> info = (List<?>) proxy.command("LOCKINFO", name);
+      Check.claim(holders.contains(info.get(info.indexOf("owner") + 1)), "LOCKINFO " + info);
+      Thread.sleep(LEASE / 2); // Redisson renews it
+      Check.equal(hash(redis, name), before);
+      CompletableFuture<Long> granted = Check.waiting(() -> proxy.number("LOCK", name));
+      Check.stillWaits(granted, 100);
+      lock.unlock();
+      Check.claim(Check.inTime(granted) > 0, "no fence");
+      Check.claim(!inTime(() -> lock.tryLock()), "Redisson got the lock as well");
+      Check.equal(proxy.command("UNLOCK", name), 1);
+      Check.equal(redis.command("EXISTS", name), 0);
+    }
+  }
+
+  private static String[] words(List<String> command, List<String> options) {
+    List<String> all = new ArrayList<>(command);
+    all.addAll(options);
+    return all.toArray(new String[0]);
+  }
+
+  /** The calls are refused by Redis, or answered no, and change nothing in a lock. */
+  private void changeNothing(String name, List<Callable<?>> calls) throws Exception {
+    try (Wire proxy = new Wire(Scenarios.PROXY); Wire redis = new Wire(Scenarios.BEHIND)) {
+      long fence = proxy.number("LOCK", name);
+      Map<String, String> before = hash(redis, name);
+      for (Callable<?> call : calls) {
+        try {
+          Object got = inTime(call);
+          Check.claim(Boolean.FALSE.equals(got), "got " + Check.show(got));
+        } catch (Exception err) {
+          Check.claim(err.getCause() instanceof RedisException && String.valueOf(err.getCause().getMessage()).contains("WRONGTYPE"), err.toString());
+        }
+      }
+      Check.equal(hash(redis, name), before);
+      Check.equal(proxy.number("LOCK", name), fence);
+      Check.equal(proxy.command("UNLOCK", name), 0);
+      Check.equal(proxy.command("UNLOCK", name), 1);
+    }
+  }
+
+  /** The lock commands are refused with Redis's error. */
+  private static void isNoLock(String name) throws Exception {
+    inTime(() -> does(() -> refusesLocks(name)));
+  }
+
+  private static void refusesLocks(String name) throws Exception {
+    try (Wire proxy = new Wire(Scenarios.PROXY)) {
+      for (List<String> command : List.of(
+          List.of("TRYLOCK", name), List.of("LOCK", name, "WAIT", "100"), List.of("FAIRLOCK", name, "WAIT", "100"), List.of("LOCK", name, "OWNER", "other"),
+          List.of("UNLOCK", name), List.of("EXTENDLOCK", name, "PX", "100"), List.of("LOCKINFO", name), List.of("FORCEUNLOCK", name))) {
+        Check.refused("WRONGTYPE", () -> proxy.command(words(command, List.of())));
+      }
+    }
+  }
+
+  private void semaphoreBehindProxy() throws Exception {
+    String name = fresh("behind-proxy-semaphore");
+    RSemaphore s = redisson.getSemaphore(name);
+    changeNothing(name, List.of(
+        () -> s.trySetPermits(2), () -> s.tryAcquire(), () -> s.tryAcquire(1, 300, TimeUnit.MILLISECONDS), s::drainPermits, s::availablePermits,
+        () -> does(s::release), () -> does(() -> s.addPermits(1)), () -> does(s::acquire)));
+  }
+
+  private void proxyBehindSemaphore() throws Exception {
+    String name = fresh("behind-redisson-semaphore");
+    RSemaphore s = redisson.getSemaphore(name);
+    Check.claim(s.trySetPermits(2) && s.tryAcquire(), "no permit");
+    isNoLock(name);
+    Check.equal(s.availablePermits(), 1);
+    s.release();
+    Check.equal(s.availablePermits(), 2);
+  }
+
+  private void permitsBehindProxy() throws Exception {
+    String name = fresh("behind-proxy-permits");
+    RPermitExpirableSemaphore s = redisson.getPermitExpirableSemaphore(name);
+    String none = "00".repeat(16);
+    changeNothing(name, List.of(
+        () -> s.trySetPermits(2), s::tryAcquire, () -> s.tryAcquire(300, 1000, TimeUnit.MILLISECONDS), () -> s.tryRelease(none), s::availablePermits,
+        () -> does(() -> s.addPermits(1)), s::acquire));
+  }
+
+  private void proxyBehindPermits() throws Exception {
+    String name = fresh("behind-redisson-permits");
+    RPermitExpirableSemaphore s = redisson.getPermitExpirableSemaphore(name);
+    Check.claim(s.trySetPermits(2), "no semaphore");
+    String permit = s.acquire();
+    isNoLock(name);
+    Check.equal(s.availablePermits(), 1);
+    Check.claim(s.tryRelease(permit), "the permit is gone");
+    Check.equal(s.availablePermits(), 2);
+  }
+
+  private void latchBehindProxy() throws Exception {
+    String name = fresh("behind-proxy-latch");
+    RCountDownLatch latch = redisson.getCountDownLatch(name);
+    changeNothing(name, List.of(
+        () -> latch.trySetCount(2), latch::getCount, () -> latch.await(300, TimeUnit.MILLISECONDS), () -> does(latch::countDown)));
+  }
+
+  private void proxyBehindLatch() throws Exception {
+    String name = fresh("behind-redisson-latch");
+    RCountDownLatch latch = redisson.getCountDownLatch(name);
+    Check.claim(latch.trySetCount(2), "no latch");
+    isNoLock(name);
+    latch.countDown();
+    Check.equal(latch.getCount(), 1);
+    latch.countDown();
+    Check.claim(latch.await(300, TimeUnit.MILLISECONDS), "the latch is not open");
+  }
+
+  private static Object does(Check.Claim call) throws Exception {
+    call.check();
+    return "done";
+  }
+}
