@@ -28,7 +28,8 @@ var errVerbatim = errors.New("resp: verbatim string without a format")
 func (v Value) IsError() bool { return v.Kind == SimpleError || v.Kind == BulkError }
 
 // Decode decodes the reply at the start of b, n bytes long. It is for the few replies the proxy reads itself, not for
-// traffic. An error is ErrIncomplete or says what is malformed or too deep; Decode refuses more than 128 levels.
+// traffic. An error is ErrIncomplete or says what is malformed or too deep; Decode refuses more than 128 levels, and more than four million elements, which
+// take far more memory than their bytes.
 func Decode(b []byte) (v Value, n int, err error) {
 	d := decoder{rest: b}
 	if v, err = d.value(maxDepth); err != nil {
@@ -37,7 +38,13 @@ func Decode(b []byte) (v Value, n int, err error) {
 	return v, len(b) - len(d.rest), nil
 }
 
-type decoder struct{ rest []byte }
+// maxElements bounds the elements of a decoded reply, attributes included.
+const maxElements = 4 << 20
+
+type decoder struct {
+	rest  []byte
+	count int // of elements so far
+}
 
 // value decodes one element with its attributes.
 func (d *decoder) value(depth int) (v Value, err error) {
@@ -182,6 +189,9 @@ func (d *decoder) elems(depth int, typ byte, count int64) ([]Value, error) {
 			}
 			_, _, _, err := d.line()
 			return elems, err
+		}
+		if d.count++; d.count > maxElements {
+			return nil, errTooMany
 		}
 		v, err := d.value(depth - 1)
 		if err != nil {

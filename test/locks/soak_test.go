@@ -23,6 +23,9 @@ func TestSoakLocks(t *testing.T) {
 		t.Run("namespaces", func(t *testing.T) { runChaos(t, set, min(round, time.Until(end))) })
 		set.namespaces, set.volatile = false, true
 		t.Run("volatile", func(t *testing.T) { runChaos(t, set, min(round, time.Until(end))/3) })
+		for _, engine := range []string{"goroutine", "epoll"} {
+			t.Run("damage/"+engine, func(t *testing.T) { runDamage(t, engine, set.seed, min(round, time.Until(end))/3) })
+		}
 		if os.Getenv("LOCKPROXY_SEED") != "" {
 			return
 		}

@@ -145,6 +145,9 @@ func (c *Conn) Close() {
 	c.reader.Wait()
 }
 
+// longestReply bounds the memory of a reply. The longest one lists all held locks.
+const longestReply = 512 << 20
+
 // read takes replies apart until the connection ends.
 func (c *Conn) read() {
 	defer close(c.done)
@@ -159,7 +162,7 @@ func (c *Conn) read() {
 		}
 		if seen += n; !whole {
 			n, err := c.nc.Read(chunk)
-			if n == 0 && err != nil {
+			if n == 0 && err != nil || len(buf) > longestReply {
 				return
 			}
 			buf = append(buf, chunk[:n]...)

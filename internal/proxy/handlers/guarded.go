@@ -18,13 +18,20 @@ type Guarded struct {
 	failed []byte // the reply so far, if it is an error
 }
 
+// longestRefusal bounds an error that may be a refusal. A longer one passes as it comes.
+const longestRefusal = 64 << 10
+
 // Take implements Handler.
 func (g *Guarded) Take(at replies.ID, b []byte, n int, more bool) int {
 	if !g.begun && b[0] == '-' || len(g.failed) > 0 {
 		g.failed = append(g.failed, b...)
 		b = g.failed
-		if more {
+		if more && len(b) <= longestRefusal {
 			return 0
+		}
+		if more {
+			g.begun, g.failed = true, nil
+			return pass(g.Session, g.To, at, b, n, more)
 		}
 		if why := g.Read(b); why.Concerns(g.Slot) {
 			if g.Refused(at, why) {

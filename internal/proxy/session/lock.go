@@ -233,8 +233,9 @@ func (c *scriptCall) Take(at replies.ID, b []byte, n int, more bool) int {
 		return 0
 	}
 	v, _, err := resp.Decode(b)
-	if err != nil {
-		panic("BUG: undecodable reply to a script: " + err.Error())
+	if err != nil { // no Redis answers so
+		c.Lost(at, n, true)
+		return n
 	}
 	if c.byText && !v.IsError() && !c.s.Gone() {
 		c.s.scriptConn().Scripts().Add(c.call.Script.ID())

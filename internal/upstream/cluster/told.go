@@ -69,6 +69,9 @@ func ReadNodes(answer string) (*Told, error) {
 				m.spans = append(m.spans, s)
 			}
 		}
+		if len(m.spans) > slots.Count {
+			return nil, errTold
+		}
 		t.members = append(t.members, m)
 	}
 	if len(t.members) == 0 {
@@ -107,7 +110,7 @@ func readSpan(word string) (span, bool) {
 // ReadSlots reads an answer to CLUSTER SLOTS. host is the address at which the node was asked: a node that does not know its own address says so by an
 // empty one. A server whose address is not known stays without one.
 func ReadSlots(answer resp.Value, host string) (*Told, error) {
-	if answer.Kind != resp.Array || answer.Null {
+	if answer.Kind != resp.Array || answer.Null || len(answer.Elems) > slots.Count {
 		return nil, errTold
 	}
 	t := &Told{}

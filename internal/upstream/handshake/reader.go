@@ -58,6 +58,9 @@ func (r *Reader) raw() ([]byte, error) {
 			r.buf = r.buf[end:]
 			return b, nil
 		}
+		if len(r.buf) > longestReply {
+			return nil, fmt.Errorf("%w: a reply of more than %d bytes", ErrNotRedis, longestReply)
+		}
 		chunk := make([]byte, 16<<10)
 		got, err := r.nc.Read(chunk)
 		r.buf = append(r.buf, chunk[:got]...)
@@ -66,6 +69,9 @@ func (r *Reader) raw() ([]byte, error) {
 		}
 	}
 }
+
+// longestReply bounds the memory of a reply. The longest answers tell of all commands, or of all slots of a cluster.
+const longestReply = 64 << 20
 
 // NewReader reads from a connection that has no other reader.
 func NewReader(nc net.Conn) *Reader { return &Reader{nc: nc} }

@@ -37,7 +37,11 @@ func Range(first, last, step int) Spec {
 	if last > 0 {
 		last -= first
 	}
-	return Spec{[]place{{index: first, last: last, step: max(step, 1)}}}
+	p := place{index: first, last: last, step: max(step, 1)}
+	if !p.isSane() {
+		return Spec{}
+	}
+	return Spec{[]place{p}}
 }
 
 // Compile reads a command's list of key specifications. A specification that Redis marks as unknown is left out.
@@ -72,7 +76,20 @@ func compile(v resp.Value) (p place, ok bool) {
 		return p, false
 	}
 	p.step = max(p.step, 1)
-	return p, p.index > 0 || p.word != ""
+	return p, (p.index > 0 || p.word != "") && p.isSane()
+}
+
+// mostArguments is more than any command has.
+const mostArguments = 1 << 30
+
+// isSane reports whether no index is beyond all arguments: no Redis says so.
+func (p *place) isSane() bool {
+	for _, n := range []int{p.index, p.count, p.first, p.step, p.limit} {
+		if n < 0 || n > mostArguments {
+			return false
+		}
+	}
+	return -mostArguments <= p.last && p.last <= mostArguments && -mostArguments <= p.from && p.from <= mostArguments
 }
 
 // field of a map in RESP2 or RESP3.

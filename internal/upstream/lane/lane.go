@@ -133,6 +133,9 @@ func (l *Lane) Outstanding() int64 { return l.stream.Outstanding() }
 // Moved returns the numbers of commands that were asked and that are settled, since the lane was made, and whether it is connected.
 func (l *Lane) Moved() (asked, settled uint64, connected bool) { return l.stream.Moved() }
 
+// Probe finds out whether replies still come in their turns, see stream.Stream.Probe.
+func (l *Lane) Probe() { l.stream.Probe() }
+
 // IsUp reports whether the lane is connected.
 func (l *Lane) IsUp() bool { return l.stream.IsUp() }
 

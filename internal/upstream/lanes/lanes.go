@@ -64,8 +64,9 @@ type member struct {
 	set    *set // immutable
 	number int  // in the set; immutable
 
-	users  int
-	unused time.Time // since when users is 0
+	users     int
+	unused    time.Time // since when users is 0
+	unsettled time.Time // since when commands have been outstanding, or the latest probe; zero: none were at the last look
 }
 
 // Lanes are all lanes of a proxy. All methods may be called from any goroutine.

@@ -24,6 +24,9 @@ const (
 	// lookEvery is the period in which lanes with outstanding commands are checked.
 	lookEvery = 5 * time.Millisecond
 
+	// probeEvery is the time for which commands of a lane are outstanding before it is asked whether its replies are in step.
+	probeEvery = time.Second
+
 	// stuckPeriod is the time between two calls of Events.Stuck while a lane stands still: the server may have been stopped, which nothing
 	// announces.
 	stuckPeriod = 100 * time.Millisecond
@@ -128,10 +131,20 @@ func (s *set) look() {
 	}
 	now, busy := time.Now(), false
 	aside := s.lineup.Look(now, func(i int) (asked, settled uint64) {
-		asked, settled, connected := s.members[i].lane.Moved()
+		m := s.members[i]
+		asked, settled, connected := m.lane.Moved()
 		busy = busy || asked != settled
 		if !connected { // another lane could not connect either
 			return settled, settled
+		}
+		switch {
+		case asked == settled:
+			m.unsettled = time.Time{}
+		case m.unsettled.IsZero():
+			m.unsettled = now
+		case now.Sub(m.unsettled) > probeEvery:
+			m.unsettled = now
+			m.lane.Probe()
 		}
 		return asked, settled
 	})

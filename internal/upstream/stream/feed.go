@@ -23,7 +23,11 @@ func (s *Stream) Feed(b []byte) error {
 	case m == Framed, m == Verdict:
 		err = s.in.frames(b, obs)
 	default:
+		p := s.probe.Load()
 		err = s.in.replies(b, obs)
+		if p != nil && err == nil && p.outOfStep(b) {
+			err = errOutOfStep
+		}
 	}
 	if obs != nil {
 		obs.Flush()

@@ -86,6 +86,8 @@ type Stream struct {
 	meek    atomic.Bool   // few requests may be outstanding
 	settled atomic.Uint64 // requests answered since the connection began; stored by the reader
 
+	probe atomic.Pointer[probe] // the question that is on its way; nil: none
+
 	in input // owned by the reader
 }
 
