@@ -101,6 +101,9 @@ _lockproxy() {
 		'--max-clients=[Client connections]:value:_files' \
 		'--max-memory=[Memory for the buffers of all clients together\: a size, or a share of the memory of the machine or container]:value:_files' \
 		'--client-output-limit=[Replies that a client has not read]:value:_files' \
+		'--client-pubsub-limit=[Messages that a client with subscriptions has not read]:value:_files' \
+		'--client-pubsub-soft-limit=[The same for a client that has left more than this unread all the time for client-pubsub-soft-time]:value:_files' \
+		'--client-pubsub-soft-time=[Time for which a client with subscriptions may have more than client-pubsub-soft-limit unread]:value:_files' \
 		'--client-query-limit=[Requests read from a client and not yet sent on]:value:_files' \
 		'--client-pending-limit=[Requests of a client that Redis has not answered]:value:_files' \
 		'--proto-max-bulk-len=[Longest argument of a command]:value:_files' \

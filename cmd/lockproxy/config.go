@@ -55,6 +55,9 @@ type Config struct {
 	MaxClients          values.Count       `yaml:"max-clients" reload:"yes" help:"Client connections. More are refused."`
 	MaxMemory           values.MemoryLimit `yaml:"max-memory" help:"Memory for the buffers of all clients together: a size, or a share of the memory of the machine or container. Beyond it the largest clients are closed."`
 	ClientOutputLimit   values.Size        `yaml:"client-output-limit" reload:"yes" help:"Replies that a client has not read. Beyond it the client is closed. 0: no limit."`
+	ClientPubSubLimit   values.Size        `yaml:"client-pubsub-limit" name:"client-pubsub-limit" reload:"yes" help:"Messages that a client with subscriptions has not read. Beyond it the client is closed. 0: no limit."`
+	ClientPubSubSoft    values.Size        `yaml:"client-pubsub-soft-limit" name:"client-pubsub-soft-limit" reload:"yes" help:"The same for a client that has left more than this unread all the time for client-pubsub-soft-time. 0: no limit."`
+	ClientPubSubTime    time.Duration      `yaml:"client-pubsub-soft-time" name:"client-pubsub-soft-time" reload:"yes" help:"Time for which a client with subscriptions may have more than client-pubsub-soft-limit unread."`
 	ClientQueryLimit    values.Size        `yaml:"client-query-limit" reload:"yes" help:"Requests read from a client and not yet sent on. Beyond it the client is closed."`
 	ClientPendingLimit  values.Size        `yaml:"client-pending-limit" reload:"yes" help:"Requests of a client that Redis has not answered. Beyond it the client is not read."`
 	ProtoMaxBulkLen     values.Size        `yaml:"proto-max-bulk-len" help:"Longest argument of a command. A longer one is a protocol error."`
@@ -175,6 +178,9 @@ func NewConfig() Config {
 		MaxClients:          10_000,
 		MaxMemory:           -50, // percent
 		ClientOutputLimit:   values.Gibibyte,
+		ClientPubSubLimit:   32 * values.Mebibyte,
+		ClientPubSubSoft:    8 * values.Mebibyte,
+		ClientPubSubTime:    time.Minute,
 		ClientQueryLimit:    values.Gibibyte,
 		ClientPendingLimit:  64 * values.Mebibyte,
 		ProtoMaxBulkLen:     512 * values.Mebibyte,
@@ -273,6 +279,7 @@ func (c Config) Verify() error {
 	atLeast("handshake-timeout", c.HandshakeTimeout, time.Millisecond)
 	atLeast("first-command-timeout", c.FirstCommandTimeout, 0)
 	atLeast("pin-wait", c.PinWait, time.Millisecond)
+	atLeast("client-pubsub-soft-time", c.ClientPubSubTime, time.Second)
 	atLeast("login-wait", c.LoginWait, time.Millisecond)
 	atLeast("large-command-timeout", c.LargeCommandTimeout, 100*time.Millisecond)
 	oneOf("log.level", c.Log.Level, "debug", "info", "warn", "error")

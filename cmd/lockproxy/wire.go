@@ -286,6 +286,7 @@ func proxyOptions(cfg Config, available uint64, store *certs.Store, log *zap.Log
 			Query:        int(cfg.ClientQueryLimit),
 			Unanswered:   int(cfg.ClientPendingLimit),
 			Output:       int(cfg.ClientOutputLimit),
+			PubSub:       proxy.PubSub{Hard: int(cfg.ClientPubSubLimit), Soft: int(cfg.ClientPubSubSoft), SoftTime: cfg.ClientPubSubTime},
 			LargeCommand: cfg.LargeCommandTimeout,
 			FirstCommand: cfg.FirstCommandTimeout,
 			Handshake:    cfg.HandshakeTimeout,
@@ -306,8 +307,10 @@ func proxyOptions(cfg Config, available uint64, store *certs.Store, log *zap.Log
 	if cfg.FailoverWait == 0 {
 		opts.Upstream.FailoverWait = -1
 	}
-	if cfg.ClientOutputLimit == 0 {
-		opts.Limits.Output = math.MaxInt
+	for _, limit := range []*int{&opts.Limits.Output, &opts.Limits.PubSub.Hard, &opts.Limits.PubSub.Soft} {
+		if *limit == 0 {
+			*limit = math.MaxInt
+		}
 	}
 	if cfg.TCP.UserTimeout == 0 {
 		opts.UserTimeout, opts.Upstream.UserTimeout = -1, -1 // the system's

@@ -57,10 +57,11 @@ func TestEveryOptionOfTheProxyIsSet(t *testing.T) {
 
 func TestZeroOfASettingIsNotADefaultOfTheProxy(t *testing.T) {
 	cfg := NewConfig()
+	cfg.ClientPubSubLimit, cfg.ClientPubSubSoft = 0, 0
 	cfg.ClientOutputLimit, cfg.TCP.UserTimeout, cfg.Drain.Timeout = 0, 0, 0
 	opts := proxyOptions(cfg, 1<<30, new(certs.Store), zap.NewNop())
-	if opts.Limits.Output < 1<<31-1 {
-		t.Errorf("output limit %d, want none", opts.Limits.Output)
+	if l := opts.Limits; min(l.Output, l.PubSub.Hard, l.PubSub.Soft) < 1<<31-1 {
+		t.Errorf("output limits %d, %v, want none", l.Output, l.PubSub)
 	}
 	if opts.UserTimeout >= 0 || opts.Upstream.UserTimeout >= 0 {
 		t.Errorf("user timeouts %s and %s, want the system's", opts.UserTimeout, opts.Upstream.UserTimeout)

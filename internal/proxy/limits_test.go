@@ -358,3 +358,24 @@ func TestUnansweredCommandsAreBounded(t *testing.T) {
 		})
 	}
 }
+
+// Subscribers have limits of their own, the smaller one for as long as it is exceeded.
+func TestPubSubLimitClosesTheSubscriberThatDoesNotRead(t *testing.T) {
+	for _, test := range []proxy.PubSub{{Hard: 4 << 20}, {Hard: 1 << 40, Soft: 1 << 20, SoftTime: time.Second}} {
+		limited(t, proxy.Limits{PubSub: test}, func(t *testing.T, srv *proxy.Server) {
+			publisher, c, reads := dial(t, address(srv, 0)), dial(t, address(srv, 0)), dial(t, address(srv, 0))
+			c.ask("SUBSCRIBE news")
+			reads.ask("SUBSCRIBE news")
+			message := "PUBLISH news " + strings.Repeat("m", 1<<20)
+			redistest.Eventually(t, 30*time.Second, "the subscriber to be closed", func() bool {
+				publisher.ask(message)
+				reads.read()
+				return srv.Stats().Closed["pubsub_limit"] > 0
+			})
+			expectClosed(t, srv, "pubsub_limit", 1)
+			if got := string(publisher.ask("PING")); got != "+PONG\r\n" {
+				t.Errorf("another client: %q", got)
+			}
+		})
+	}
+}

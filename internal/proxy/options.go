@@ -207,9 +207,17 @@ type Limits struct {
 	Query        int           // bytes of a client read and not yet parsed; 0: 1 GiB
 	Unanswered   int           // bytes of a client's commands without a reply after which it is not read; 0: 64 MiB
 	Output       int           // bytes of replies that a client has not taken; 0: 1 GiB
+	PubSub       PubSub        // bytes that a client with subscriptions has not taken
 	LargeCommand time.Duration // in which another 64 KiB of a command that is streamed must come; 0: 10 s
 	FirstCommand time.Duration // from the connection to the first command, TLS included; 0: no limit
 	Handshake    time.Duration // of TLS, and for the PROXY header; 0: 10 s
+}
+
+// PubSub bounds the bytes that a client with subscriptions has not taken, as Redis's client-output-buffer-limit pubsub does.
+type PubSub struct {
+	Hard     int           // at any moment; 0: 32 MiB
+	Soft     int           // all the time for SoftTime; 0: 8 MiB
+	SoftTime time.Duration // 0: a minute
 }
 
 func (o *Options) setDefaults() error {
@@ -265,6 +273,9 @@ func (o *Changeable) setDefaults() {
 	orElse(&o.Limits.Query, 1<<30)
 	orElse(&o.Limits.Unanswered, 64<<20)
 	orElse(&o.Limits.Output, 1<<30)
+	orElse(&o.Limits.PubSub.Hard, 32<<20)
+	orElse(&o.Limits.PubSub.Soft, 8<<20)
+	orElse(&o.Limits.PubSub.SoftTime, time.Minute)
 	orElse(&o.Limits.Handshake, 10*time.Second)
 	orElse(&o.Limits.LargeCommand, 10*time.Second)
 }
@@ -283,7 +294,7 @@ func (o *Options) forSessions() shared.Settings {
 }
 
 func (l Limits) forSessions() shared.Limits {
-	return shared.Limits{Request: l.Request, Query: l.Query, Unanswered: l.Unanswered, Output: l.Output, LargeCommand: l.LargeCommand}
+	return shared.Limits{Request: l.Request, Query: l.Query, Unanswered: l.Unanswered, Output: l.Output, PubSub: shared.PubSub(l.PubSub), LargeCommand: l.LargeCommand}
 }
 
 // Change replaces options while the server runs. They apply to clients and commands to come; limits apply at once. The limit of memory, the

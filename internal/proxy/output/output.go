@@ -16,14 +16,15 @@ type Output[C comparable] struct {
 	Out   outbox.Outbox                      // bytes whose turn has come
 
 	proxy    *shared.Proxy
-	overflow func(unread int)
-	unread   int // bytes in all of these, and those that an engine has taken and not yet written
+	overflow func(limit shared.Limit, unread int)
+	unread   int   // bytes in all of these, and those that an engine has taken and not yet written
+	behind   int64 // shared.Proxy.Clock since a subscriber has left more bytes unread than its soft limit; 0: it has not
 	gone     bool
 	watch    stopwatch.Watch // of a command that is measured
 }
 
-// Open prepares the output. overflow is called when the client leaves more bytes unread than it may.
-func (o *Output[C]) Open(p *shared.Proxy, overflow func(unread int)) {
+// Open prepares the output. overflow is called when the client leaves more bytes unread than a limit allows.
+func (o *Output[C]) Open(p *shared.Proxy, overflow func(limit shared.Limit, unread int)) {
 	o.proxy, o.overflow = p, overflow
 }
 
@@ -40,6 +41,9 @@ func (o *Output[C]) Unread() int { return o.unread }
 func (o *Output[C]) Written(bytes int) {
 	if o.unread -= bytes; o.watch.Ends() {
 		o.timed()
+	}
+	if o.behind != 0 && o.unread <= o.proxy.Limits().PubSub.Soft {
+		o.behind = 0
 	}
 }
 
@@ -74,6 +78,23 @@ func (o *Output[C]) Push(b []byte) {
 	}
 }
 
+// Message is Push for a message to a subscriber. Subscribers that do not read have limits of their own, as in Redis: each message would be kept once for
+// each of them.
+func (o *Output[C]) Message(b []byte) {
+	o.Push(b)
+	limits := &o.proxy.Limits().PubSub
+	now := o.proxy.Clock.Load() + 1
+	switch {
+	case o.unread <= limits.Soft:
+		o.behind = 0
+	case o.behind == 0:
+		o.behind = now
+	}
+	if o.unread > limits.Hard || o.behind != 0 && now-o.behind > limits.SoftTime.Milliseconds() {
+		o.overflow(shared.LimitPubSub, o.unread)
+	}
+}
+
 // Emit appends bytes to the output.
 func (o *Output[C]) Emit(b []byte) {
 	if !o.gone {
@@ -87,7 +108,7 @@ func (o *Output[C]) add(b []byte, now bool) {
 		o.Out.Append(b)
 	}
 	if o.unread += len(b); o.unread > o.proxy.Limits().Output {
-		o.overflow(o.unread)
+		o.overflow(shared.LimitOutput, o.unread)
 	}
 }
 

@@ -3,6 +3,7 @@ package output
 import (
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/lockproxy/lockproxy/internal/proxy/meter"
 	"github.com/lockproxy/lockproxy/internal/proxy/shared"
@@ -20,7 +21,7 @@ type bench struct {
 func newBench(t *testing.T) *bench {
 	t.Helper()
 	b := &bench{T: t}
-	b.Open(&shared.Proxy{Settings: shared.Settings{Limits: shared.Limits{Output: limit}}}, func(unread int) { b.over = append(b.over, unread) })
+	b.Open(&shared.Proxy{Settings: shared.Settings{Limits: shared.Limits{Output: limit}}}, func(_ shared.Limit, unread int) { b.over = append(b.over, unread) })
 	return b
 }
 
@@ -143,4 +144,26 @@ func TestACommandIsMeasuredUntilItsReplyIsWritten(t *testing.T) {
 	if b.Written(4); b.watch.Ends() {
 		t.Error("the proxy's reply does not end it")
 	}
+}
+
+// A subscriber may leave more than the soft limit unread for a while, and has the whole time again after it has read.
+func TestSubscriberBehindForTooLong(t *testing.T) {
+	b := newBench(t)
+	b.proxy.SetLimits(shared.Limits{Output: 10 * limit, PubSub: shared.PubSub{Hard: 2 * limit, Soft: limit, SoftTime: time.Second}})
+	message := make([]byte, limit+1)
+	says := func(at int64, b1 []byte, over ...int) {
+		t.Helper()
+		b.proxy.Clock.Store(at)
+		if b.Message(b1); !slices.Equal(b.over, over) {
+			t.Fatalf("at %d: over at %v, want %v", at, b.over, over)
+		}
+	}
+	says(0, message)
+	says(1000, message[:1])
+	b.Written(2)
+	says(5000, message[:1])
+	says(5500, message[:1])
+	says(6000, message[:1])
+	says(6001, message[:1], limit+4)
+	says(6001, message, limit+4, 2*limit+5)
 }

@@ -378,6 +378,9 @@ func (e ear) Discard() {
 	e.Pin.Discard()
 }
 
+// Push implements ears.Session.
+func (d *side) Push(b []byte) { d.Message(b) }
+
 // CutOff implements ears.Session.
 func (d *side) CutOff() { (*Session)(d).cutOff() }
 

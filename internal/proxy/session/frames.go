@@ -117,7 +117,7 @@ func (u *pinning) frame(b []byte, kind resp.Kind) {
 		s.answered(at, f.Done())
 	case kind == resp.Push, pin.Subscribed() && pubsub.IsMessage(verb), !due:
 		pin.Confirm(verb, count) // Redis ends subscriptions by itself when a slot moves away
-		s.Push(b)
+		s.Message(b)
 		if s.Slots.Due() == 0 {
 			s.quiet()
 		}

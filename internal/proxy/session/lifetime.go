@@ -18,9 +18,9 @@ func New(from clients.Origin, e *shared.Proxy, h Host) *Session {
 	s.input.s, s.lanes.s, s.pinning.s, s.logins.s, s.profile.s, s.locker.s, s.memory.s = s, s, s, s, s, s, s
 	s.Errands.Open((*side)(s), e.Upstream)
 	s.ears.Open((*side)(s), e.Upstream)
-	s.Output.Open(e, func(unread int) {
+	s.Output.Open(e, func(limit shared.Limit, unread int) {
 		if !s.ended {
-			e.OutputLimit(s.Addr, unread)
+			e.Unread(limit, s.Addr, unread)
 			s.end()
 		}
 	})

@@ -49,10 +49,23 @@ func (e *Proxy) QueryLimit(client string, n int) {
 	e.closed("client-query-limit", client, zap.Int("bytes", n))
 }
 
-// OutputLimit counts and logs a client that is closed because it has left too many replies unread.
-func (e *Proxy) OutputLimit(client string, n int) {
-	e.Counters.OutputLimit.Add(1)
-	e.closed("client-output-limit", client, zap.Int("bytes", n))
+// A Limit is one of the bytes that a client leaves unread.
+type Limit uint8
+
+// The limits of all clients, and of those with subscriptions.
+const (
+	LimitOutput Limit = iota
+	LimitPubSub
+)
+
+// Unread counts and logs a client that is closed because it has left too many bytes unread.
+func (e *Proxy) Unread(limit Limit, client string, n int) {
+	counter, setting := &e.Counters.OutputLimit, "client-output-limit"
+	if limit == LimitPubSub {
+		counter, setting = &e.Counters.PubSubLimit, "client-pubsub-limit"
+	}
+	counter.Add(1)
+	e.closed(setting, client, zap.Int("bytes", n))
 }
 
 // SlowCommand counts and logs a client that is closed because its large command comes too slowly.

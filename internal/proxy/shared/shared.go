@@ -49,7 +49,15 @@ type Limits struct {
 	Query        int           // bytes read and not yet parsed
 	Unanswered   int           // bytes of commands without a reply after which the client is not read
 	Output       int           // bytes of replies that the client has not taken
+	PubSub       PubSub        // the same of a client with subscriptions
 	LargeCommand time.Duration // in which another 64 KiB of a command that is streamed must come
+}
+
+// PubSub bounds the bytes that a client with subscriptions has not taken.
+type PubSub struct {
+	Hard     int           // at any moment
+	Soft     int           // all the time for SoftTime
+	SoftTime time.Duration // its resolution is that of Proxy.Clock
 }
 
 // Limits are the present limits of sessions.

@@ -49,7 +49,8 @@ func TestLimitsAreCountedAndLogged(t *testing.T) {
 	}{
 		{"max-clients", func() { p.TooManyClients("c") }, &c.Rejected},
 		{"client-query-limit", func() { p.QueryLimit("c", 7) }, &c.QueryLimit},
-		{"client-output-limit", func() { p.OutputLimit("c", 7) }, &c.OutputLimit},
+		{"client-output-limit", func() { p.Unread(LimitOutput, "c", 7) }, &c.OutputLimit},
+		{"client-pubsub-limit", func() { p.Unread(LimitPubSub, "c", 7) }, &c.PubSubLimit},
 		{"large-command-timeout", func() { p.SlowCommand("c", 7) }, &c.SlowCommands},
 		{"max-memory", func() { p.MemoryLimit("c", 7) }, &c.MemoryLimit},
 	} {

@@ -39,6 +39,7 @@ type Counters struct {
 	ProtocolErrors atomic.Int64
 	QueryLimit     atomic.Int64 // too many bytes read and not yet parsed
 	OutputLimit    atomic.Int64 // too many bytes not taken by the client
+	PubSubLimit    atomic.Int64 // the same, by a client with subscriptions
 	SlowCommands   atomic.Int64 // a large command that did not come
 	MemoryLimit    atomic.Int64 // the largest client when all together had too much
 	Panics         atomic.Int64 // a bug

@@ -144,7 +144,7 @@ func (c *Counters) read(s *Stats) {
 	s.Accepted = c.Accepted.Load()
 	s.Closed = map[string]int64{
 		"max_clients": c.Rejected.Load(), "handshake": c.Handshakes.Load(), "first_command": c.FirstTimeouts.Load(),
-		"protocol_error": c.ProtocolErrors.Load(), "query_limit": c.QueryLimit.Load(), "output_limit": c.OutputLimit.Load(),
+		"protocol_error": c.ProtocolErrors.Load(), "query_limit": c.QueryLimit.Load(), "output_limit": c.OutputLimit.Load(), "pubsub_limit": c.PubSubLimit.Load(),
 		"slow_command": c.SlowCommands.Load(), "memory_limit": c.MemoryLimit.Load(), "panic": c.Panics.Load(),
 	}
 	s.Refused = map[string]int64{"NOUPSTREAM": c.Refused.Load(), "OVERLOADED": c.PinTimeouts.Load() + c.waitRefused.Load()}

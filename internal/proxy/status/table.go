@@ -210,6 +210,7 @@ var Table = []Row{
 	closed("clients_closed_protocol_error", "protocol_error"),
 	closed("clients_closed_query_limit", "query_limit"),
 	closed("clients_closed_output_limit", "output_limit"),
+	closed("clients_closed_pubsub_limit", "pubsub_limit"),
 	closed("clients_closed_slow_command", "slow_command"),
 	closed("clients_closed_memory_limit", "memory_limit"),
 	{
