@@ -508,6 +508,54 @@ func TestTrackingRedirectsToAClient(t *testing.T) {
 	})
 }
 
+// Redis numbers the connections of the proxy. A client that uses such a number can have nothing sent there, and ends nobody's wait.
+func TestNoClientNamesAConnectionOfTheProxy(t *testing.T) {
+	const unknown = "-ERR The client ID you want redirect to does not exist\r\n"
+	eachEngine(t, func(t *testing.T, redis *redistest.Server, srv *Server) {
+		other := dialClient(t, redis.Addr())
+		mine := strings.Trim(other.quiet("CLIENT", "ID"), ":\r\n")
+		sharer, waiter := dialClient(t, address(srv)), dialClient(t, address(srv))
+		sharer.quiet("HELLO", "3")
+		sharer.quiet("LOCK", "l")
+		sharer.quiet("GET", "k")
+		waiter.send("BLPOP", "empty", "0")
+		redistest.Eventually(t, patience, "a blocked client", func() bool { return blocked(t, redis) == 1 })
+		c, monitor := dialClient(t, address(srv)), dialClient(t, address(srv))
+		monitor.script("MONITOR", "+OK")
+		list, _ := redis.Do(t, "CLIENT", "LIST").(string)
+		own := 0
+		for line := range strings.Lines(list) {
+			id := strings.TrimPrefix(strings.Fields(line)[0], "id=")
+			if id == mine || strings.Contains(line, "cmd=client|list") {
+				continue
+			}
+			own++
+			for _, got := range []string{
+				c.quiet("CLIENT", "TRACKING", "ON", "REDIRECT", id),
+				c.quiet("client", "tracking", "on", "bcast", "prefix", "redirect", "noloop", "redirect", id),
+				c.quiet("MULTI") + c.quiet("CLIENT", "TRACKING", "ON", "REDIRECT", id) + c.quiet("EXEC"),
+			} {
+				if !strings.HasSuffix(got, unknown) {
+					t.Errorf("TRACKING: %q for %s", got, line)
+				}
+			}
+			if got := c.quiet("CLIENT", "UNBLOCK", id, "ERROR"); got != ":0\r\n" {
+				t.Errorf("UNBLOCK: %q for %s", got, line)
+			}
+		}
+		if own < 5 {
+			t.Errorf("%d connections of the proxy in %s", own, list)
+		}
+		if got := c.quiet("CLIENT", "TRACKING", "ON", "REDIRECT", mine); got != "+OK\r\n" {
+			t.Errorf("a client of Redis's own: %q", got)
+		}
+		redis.Do(t, "RPUSH", "empty", "v")
+		if got, err := waiter.frame(); !strings.HasPrefix(got, "*2\r\n") || err != nil {
+			t.Errorf("BLPOP: %q, %v", got, err)
+		}
+	})
+}
+
 // The id is the client's even in the answers to commands that were sent before the redirection was answered.
 func TestRedirectionIsKnownInAPipeline(t *testing.T) {
 	eachEngine(t, func(t *testing.T, _ *redistest.Server, srv *Server) {

@@ -19,6 +19,9 @@ const (
 	perIDs  = 1 << 32 // ids of one process
 )
 
+// Nobody is the id of no client, neither the proxy's nor Redis's.
+const Nobody = firstID
+
 // NewIDs begins the ids of a process.
 func NewIDs() *IDs {
 	return &IDs{base: firstID + rand.Uint64N((endID-firstID)/perIDs)*perIDs}

@@ -16,23 +16,51 @@ import (
 // arguments; nil: it names none.
 func (u *pinning) redirectsTo() (target *Session, at int) {
 	s := u.s
-	for i := 3; i+1 < len(s.args); i++ {
-		word := command.Keyword(s.args, i)
-		if word == "prefix" {
-			i++ // which may be any word
-		}
-		if word != "redirect" {
-			continue
-		}
-		id, err := strconv.ParseInt(string(s.args[i+1]), 10, 64)
-		if err != nil || clients.Foreign(id) {
-			return nil, 0
-		}
-		l, _ := s.proxy.Clients.Get(uint64(id))
-		target, _ = l.(*Session)
-		return target, i + 1
+	at = redirection(s.args)
+	if at == 0 {
+		return nil, 0
 	}
-	return nil, 0
+	id, err := strconv.ParseInt(string(s.args[at]), 10, 64)
+	if err != nil || clients.Foreign(id) {
+		return nil, 0
+	}
+	l, _ := s.proxy.Clients.Get(uint64(id))
+	target, _ = l.(*Session)
+	return target, at
+}
+
+// redirection is the index of the client's id among the arguments of CLIENT TRACKING; 0: there is none.
+func redirection(args [][]byte) int {
+	for i := 3; i+1 < len(args); i++ {
+		switch command.Keyword(args, i) {
+		case "prefix":
+			i++ // which may be any word
+		case "redirect":
+			return i + 1
+		}
+	}
+	return 0
+}
+
+// unnamed returns a CLIENT TRACKING or UNBLOCK in which Redis's number of one of the proxy's own connections is replaced, with s.args to match: Redis answers
+// that there is no such client. Otherwise a client could have messages sent to a connection that others share, or end another client's wait.
+func (s *Session) unnamed(raw []byte) []byte {
+	at := 0
+	switch command.Keyword(s.args, 1) {
+	case "unblock":
+		at = 2
+	case "tracking":
+		at = redirection(s.args)
+	}
+	if at == 0 || at >= len(s.args) {
+		return raw
+	}
+	id, err := strconv.ParseInt(string(s.args[at]), 10, 64)
+	if err != nil || id <= 0 || !s.proxy.Upstream.Connections().Own(uint64(id), "") {
+		return raw
+	}
+	s.args[at] = strconv.AppendInt(nil, clients.Nobody, 10)
+	return resp.AppendCommand(nil, s.args...)
 }
 
 // trackTo sends a CLIENT TRACKING that redirects to a client of the proxy. Redis must know the client's own connection, so the client

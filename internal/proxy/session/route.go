@@ -33,6 +33,9 @@ func (s *Session) route(row *command.Row, raw []byte) bool {
 			return s.agree()
 		}
 	}
+	if (p == command.PinForever || p == command.AboutClients) && row.Name == "client" {
+		raw = s.unnamed(raw)
+	}
 	class := classOf(p)
 	s.Time(s.ID, class, 1, s.active)
 	var routed, handled bool
