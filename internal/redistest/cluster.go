@@ -23,7 +23,7 @@ type Cluster struct {
 	Primaries int
 
 	t   testing.TB
-	ids map[*Server]string // immutable; ids survive everything but CLUSTER RESET HARD
+	ids map[*Server]string // they survive everything but CLUSTER RESET HARD
 }
 
 // NodeTimeout is the time after which a node takes a silent node for down.
@@ -39,15 +39,13 @@ func StartCluster(t testing.TB, primaries, replicasEach int, args ...string) *Cl
 // StartClusterAt is StartCluster with each node at a place of its own; nil: all on the loopback interface.
 func StartClusterAt(t testing.TB, places []Place, primaries, replicasEach int, args ...string) *Cluster {
 	t.Helper()
-	return startCluster(t, places, primaries, replicasEach, func(i int) []any {
-		return []any{"CLUSTER", "ADDSLOTSRANGE", i * Slots / primaries, (i+1)*Slots/primaries - 1}
-	}, args)
+	return startCluster(t, places, primaries, replicasEach, (*Cluster).share, args)
 }
 
 // StartScatteredCluster is StartCluster with each slot in a range of its own, as after many moves: the slots are dealt out to the primaries in turn.
 func StartScatteredCluster(t testing.TB, primaries, replicasEach int, args ...string) *Cluster {
 	t.Helper()
-	return startCluster(t, nil, primaries, replicasEach, func(i int) []any {
+	return startCluster(t, nil, primaries, replicasEach, func(_ *Cluster, i int) []any {
 		words := []any{"CLUSTER", "ADDSLOTS"}
 		for slot := i; slot < Slots; slot += primaries {
 			words = append(words, slot)
@@ -57,7 +55,7 @@ func StartScatteredCluster(t testing.TB, primaries, replicasEach int, args ...st
 }
 
 // startCluster runs a cluster. slots is the command that gives a primary its slots.
-func startCluster(t testing.TB, places []Place, primaries, replicasEach int, slots func(primary int) []any, args []string) *Cluster {
+func startCluster(t testing.TB, places []Place, primaries, replicasEach int, slots func(c *Cluster, primary int) []any, args []string) *Cluster {
 	t.Helper()
 	c := &Cluster{t: t, Primaries: primaries, ids: map[*Server]string{}}
 	for i := range primaries * (1 + replicasEach) {
@@ -66,9 +64,17 @@ func startCluster(t testing.TB, places []Place, primaries, replicasEach int, slo
 			"--cluster-enabled", "yes", "--cluster-port", strconv.Itoa(bus), "--cluster-node-timeout", strconv.FormatInt(NodeTimeout.Milliseconds(), 10),
 		}, args...)...)
 		c.Nodes = append(c.Nodes, node)
-		c.ids[node], _ = node.Do(t, "CLUSTER", "MYID").(string)
 	}
+	c.form(func(primary int) []any { return slots(c, primary) })
+	return c
+}
+
+// form makes nodes that know of no other a cluster. slots is the command that gives a primary its slots.
+func (c *Cluster) form(slots func(primary int) []any) {
+	c.t.Helper()
+	t, primaries := c.t, c.Primaries
 	for i, node := range c.Nodes { // before any node knows another
+		c.ids[node], _ = node.Do(t, "CLUSTER", "MYID").(string)
 		node.Do(t, "CLUSTER", "SET-CONFIG-EPOCH", i+1) // else nodes find out one by one that their epochs are equal
 	}
 	for i, node := range c.Nodes {
@@ -89,7 +95,60 @@ func startCluster(t testing.TB, places []Place, primaries, replicasEach int, slo
 		})
 	}
 	c.AwaitReady()
-	return c
+}
+
+// share is the command that gives a primary its share of the slots, in the order of the primaries.
+func (c *Cluster) share(primary int) []any {
+	return []any{"CLUSTER", "ADDSLOTSRANGE", primary * Slots / c.Primaries, (primary+1)*Slots/c.Primaries - 1}
+}
+
+// Age raises the epochs of all nodes, as many failovers do.
+func (c *Cluster) Age() {
+	c.t.Helper()
+	for range 3 {
+		for _, node := range c.Nodes {
+			node.Do(c.t, "CLUSTER", "BUMPEPOCH")
+		}
+	}
+}
+
+// Anew makes the nodes another cluster, without data, in which the primaries have their slots in reverse order. Its epochs begin anew.
+func (c *Cluster) Anew() {
+	c.t.Helper()
+	for _, node := range c.Nodes {
+		c.Reset(node)
+	}
+	c.form(func(primary int) []any { return c.share(c.Primaries - 1 - primary) })
+}
+
+// Reset makes a node forget the cluster, its data and its ID. The others know it by its old ID.
+func (c *Cluster) Reset(node *Server) {
+	c.t.Helper()
+	if role, _ := node.Do(c.t, "ROLE").([]any); role[0] == "master" {
+		node.Do(c.t, "FLUSHALL")
+	}
+	node.Do(c.t, "CLUSTER", "RESET", "HARD")
+}
+
+// Replace makes a primary without replicas a new one at the same address, with the same slots and the epoch 0.
+func (c *Cluster) Replace(primary int) {
+	c.t.Helper()
+	node := c.Nodes[primary]
+	before := c.ids[node]
+	c.Reset(node)
+	c.ids[node], _ = node.Do(c.t, "CLUSTER", "MYID").(string)
+	for _, other := range c.Nodes {
+		if other != node {
+			other.Do(c.t, "CLUSTER", "FORGET", before)
+		}
+	}
+	for _, other := range c.Nodes {
+		if other != node {
+			node.Do(c.t, "CLUSTER", "MEET", other.place.Host, other.port, c.busOf(other))
+		}
+	}
+	node.Do(c.t, c.share(primary)...)
+	c.AwaitReady()
 }
 
 func (c *Cluster) busOf(node *Server) string {

@@ -156,13 +156,14 @@ func readAddress(server resp.Value, asked string) string {
 
 // View makes a view of what a node says of the servers, and of its answer to CLUSTER INFO. Servers without a known address are left out, with their slots.
 func (t *Told) View(info string) *View {
-	v := &View{Epoch: infoNumber(info, "cluster_current_epoch"), OK: infoField(info, "cluster_state") == "ok", source: t.source}
+	v := &View{Epoch: infoNumber(info, "cluster_current_epoch"), OK: infoField(info, "cluster_state") == "ok", source: t.source, knows: map[string]bool{}}
 	if t.copies {
 		v.copies, v.lives = map[string]int{}, map[string]bool{}
 	}
 	slices.SortFunc(t.members, func(a, b member) int { return compareIDs(a.Node, b.Node) })
 	for i := range t.members {
 		m := &t.members[i]
+		v.knows[m.ID] = true
 		if m.primary != "" {
 			v.copies[m.primary]++
 		}

@@ -24,6 +24,7 @@ type View struct {
 	lives    map[string]bool     // the servers, by ID, that the nodes do not take for down, with slots or without; nil: it is not known
 	copies   map[string]int      // the number of replicas by the ID of their primary, failed ones included; nil: it is not known
 	claims   []uint64            // the epochs in which the nodes were configured, in their order; 0: it is not known
+	knows    map[string]bool     // the servers, by ID, of which that node has told, whatever their state
 	source   string              // ID of the node that has said so; "": it is not known
 	owner    [slots.Count]uint16 // index of the slot's node plus one; 0: no node serves it
 }

@@ -38,6 +38,7 @@ type Refresher struct {
 	book cluster.Book
 	wake chan struct{} // size 1, never closed: a refresh is wanted
 	cost time.Duration // of the last refresh until the first answer, for Run
+	next cluster.Asked // the servers to ask in the next refresh, for Run
 
 	asking sync.WaitGroup // questions on their way
 
@@ -157,7 +158,10 @@ func (r *Refresher) refresh(ctx context.Context) {
 	r.mu.Unlock()
 	present := r.opts.Cluster.View()
 	r.asked.Add(1)
-	view, err := r.newest(ctx, present, r.choose(present, hints))
+	asked := r.next
+	answers, err := r.gather(ctx, r.choose(present, hints))
+	view, outcome := cluster.Join(present, asked, answers)
+	r.settle(asked, outcome)
 	r.mu.Lock()
 	r.last = err
 	r.mu.Unlock()
@@ -194,7 +198,7 @@ func (r *Refresher) choose(v *cluster.View, hints map[topology.Node]bool) []topo
 		rest = append(rest, r.opts.Cluster.Seeds()...)
 	}
 	rand.Shuffle(len(rest), func(i, j int) { rest[i], rest[j] = rest[j], rest[i] })
-	if n := max(atOnce-len(nodes), 1); r.Err() == nil && len(rest) > n {
+	if n := max(atOnce-len(nodes), 1); r.Err() == nil && r.next == cluster.Some && len(rest) > n {
 		rest = rest[:n]
 	}
 	return append(nodes, rest...)
@@ -202,29 +206,42 @@ func (r *Refresher) choose(v *cluster.View, hints map[topology.Node]bool) []topo
 
 var errNone = errors.New("no node to ask")
 
-// newest asks nodes at the same time, and joins their answers with the present view. After the first good answer it waits for the others a
-// moment only. An error means that none has answered.
-func (r *Refresher) newest(ctx context.Context, present *cluster.View, nodes []topology.Node) (*cluster.View, error) {
-	type answer struct {
-		view *cluster.View
-		err  error
+// settle has all servers asked next if some speak of other servers than the view has, and reports a cluster that is another one.
+func (r *Refresher) settle(asked cluster.Asked, outcome cluster.Outcome) {
+	r.next = cluster.Some
+	switch outcome {
+	case cluster.Settled:
+	case cluster.Doubtful:
+		if asked == cluster.Some {
+			r.next = cluster.All
+			r.Ask(topology.Any, nil)
+		}
+	case cluster.Anew:
+		r.opts.Logger.Warn("servers of the cluster were created anew: their slots are followed, whatever their epochs")
+	}
+}
+
+// gather asks nodes at the same time. After the first good answer it waits for the others a moment only. An error means that none has answered.
+func (r *Refresher) gather(ctx context.Context, nodes []topology.Node) (good []cluster.Answer, err error) {
+	type reply struct {
+		cluster.Answer
+		err error
 	}
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	answers := make(chan answer, len(nodes))
+	replies := make(chan reply, len(nodes))
 	for _, n := range nodes {
 		r.asking.Go(func() {
-			v, err := r.ask(ctx, n)
-			answers <- answer{v, err}
+			a, err := r.ask(ctx, n)
+			replies <- reply{a, err}
 		})
 	}
 	begin := time.Now()
-	r.cost = 0
-	view, err := present, errNone
+	r.cost, err = 0, errNone
 	var late <-chan time.Time // once a node has answered
 	for range nodes {
 		select {
-		case a := <-answers:
+		case a := <-replies:
 			if a.err != nil {
 				if late == nil {
 					err = a.err
@@ -235,42 +252,42 @@ func (r *Refresher) newest(ctx context.Context, present *cluster.View, nodes []t
 				r.cost = time.Since(begin)
 				err, late = nil, time.After(others)
 			}
-			view = cluster.Newest(view, a.view)
+			good = append(good, a.Answer)
 		case <-late:
-			return view, nil
+			return good, nil
 		case <-ctx.Done():
 			if late == nil {
 				err = ctx.Err()
 			}
-			return view, err
+			return good, err
 		}
 	}
-	return view, err
+	return good, err
 }
 
 // ask asks one node, on a connection of its own.
-func (r *Refresher) ask(ctx context.Context, at topology.Node) (*cluster.View, error) {
+func (r *Refresher) ask(ctx context.Context, at topology.Node) (a cluster.Answer, err error) {
 	nc, err := r.opts.Dialer.Dial(ctx, dial.Target{At: at, ID: r.opts.Own})
 	if err != nil {
-		return nil, err
+		return a, err
 	}
 	defer r.opts.Dialer.HangUp(nc)
 	info, err := r.question(nc, "INFO")
 	if err != nil {
-		return nil, err
+		return a, err
 	}
 	told, err := r.nodes(nc)
 	if err != nil {
-		return nil, err
+		return a, err
 	}
 	if told == nil || !r.book.Fill(told, time.Now()) {
 		answer, err := r.question(nc, "SLOTS")
 		if err != nil {
-			return nil, err
+			return a, err
 		}
 		listed, err := cluster.ReadSlots(answer, nc.RemoteAddr().String())
 		if err != nil {
-			return nil, err
+			return a, err
 		}
 		if told == nil {
 			told = listed
@@ -278,7 +295,7 @@ func (r *Refresher) ask(ctx context.Context, at topology.Node) (*cluster.View, e
 			r.book.Learn(told, listed, time.Now())
 		}
 	}
-	return told.View(string(info.Str)), nil
+	return cluster.Answer{View: told.View(string(info.Str)), Address: nc.RemoteAddr().String()}, nil
 }
 
 // nodes asks for CLUSTER NODES. It returns nil if the proxy's user may not ask: then the numbers of replicas and the epochs are not known.

@@ -24,11 +24,12 @@ type node struct {
 	addr   string
 	asked  atomic.Int64 // times
 	epoch  atomic.Int64
-	config atomic.Int64         // epoch of its own configuration
-	owner  atomic.Pointer[node] // of all slots
-	hold   chan struct{}        // an answer waits until it is closed; nil: none does
-	slow   atomic.Int64         // nanoseconds for which it makes an answer
-	listed atomic.Int64         // times that it was asked for CLUSTER SLOTS
+	config atomic.Int64            // epoch of its own configuration
+	owner  atomic.Pointer[node]    // of all slots
+	hold   chan struct{}           // an answer waits until it is closed; nil: none does
+	slow   atomic.Int64            // nanoseconds for which it makes an answer
+	listed atomic.Int64            // times that it was asked for CLUSTER SLOTS
+	peers  atomic.Pointer[[]*node] // other members that it lists; nil: none
 	stop   func()
 }
 
@@ -65,12 +66,27 @@ func (n *node) answer(conn redcon.Conn, cmd redcon.Command) {
 	}
 	owner := n.owner.Load()
 	if strings.EqualFold(string(cmd.Args[1]), "nodes") {
-		conn.WriteBulkString(fmt.Sprintf("%s %s@1 master - 0 1 %d connected 0-16383\n", owner.addr, owner.addr, owner.config.Load()))
+		lines := fmt.Sprintf("%s %s@1 master - 0 1 %d connected 0-16383\n", owner.addr, owner.addr, owner.config.Load())
+		if peers := n.peers.Load(); peers != nil {
+			for _, one := range *peers {
+				if one != owner {
+					lines += fmt.Sprintf("%s %s@1 master - 0 1 %d connected\n", one.addr, one.addr, one.config.Load())
+				}
+			}
+		}
+		conn.WriteBulkString(lines)
 		return
 	}
 	n.listed.Add(1)
 	host, port, _ := net.SplitHostPort(owner.addr)
 	conn.WriteRaw(fmt.Appendf(nil, "*1\r\n*3\r\n:0\r\n:16383\r\n*3\r\n$%d\r\n%s\r\n:%s\r\n$%d\r\n%s\r\n", len(host), host, port, len(owner.addr), owner.addr))
+}
+
+// know makes nodes list each other.
+func know(nodes ...*node) {
+	for _, n := range nodes {
+		n.peers.Store(&nodes)
+	}
 }
 
 // start runs a refresher in front of some nodes.
@@ -109,6 +125,7 @@ func await(r *Refresher) {
 
 func TestTheViewOfTheGreatestEpochIsTaken(t *testing.T) {
 	a, b, c := startNode(t, 5), startNode(t, 6), startNode(t, 5)
+	know(a, b, c)
 	for _, n := range []*node{a, b, c} {
 		n.owner.Store(a)
 	}
@@ -145,6 +162,7 @@ func TestNoAnswerOfTheSameEpochIsAStepBack(t *testing.T) {
 		t.Fatalf("slot 0 at %s", v.Owner(0).ID)
 	}
 	late := startNode(t, 5)
+	know(a, b, late)
 	late.owner.Store(a)
 	b.owner.Store(late) // which b names as its successor
 	late.config.Store(6)
