@@ -2,15 +2,19 @@ package main
 
 import (
 	"bytes"
+	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"math"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -346,4 +350,139 @@ func TestSubcommandsShowLocks(t *testing.T) {
 	if got := run(cli.ExitOK, "exec", "--help"); !strings.Contains(got, "75") {
 		t.Errorf("help: %q", got)
 	}
+}
+
+// Names and arguments are bytes. Those that are not UTF-8 reach Redis, the command and the guard as they are.
+func TestNamesAreBytes(t *testing.T) {
+	t.Parallel()
+	l := newLocks(t)
+	const key = "caf\xe9 \xff\x80"
+	h := l.start(key, "--", "sh", "-c", `printf '%s|%s\n' "$LOCK_KEY" "$1" > out; exec sleep 100`, "sh", "\xe9")
+	if got := l.wrote("out"); got != key+"|\xe9" {
+		t.Errorf("the command has got %q", got)
+	}
+	if l.redis.Client(t).Exists(t.Context(), key).Val() != 1 {
+		t.Error("no lock has the name")
+	}
+	l.start("--wait", "0s", key, "--", "true").want(cli.ExitBusy, `"caf\xe9 \xff\x80": another client has the lock`)
+	l.start("--wait", "0s", "caf\ufffd \ufffd\ufffd", "--", "true").want(0, "")
+	out, err := l.program("locks", "--json", "--match", "*\xe9*").Output()
+	if err != nil || !strings.Contains(string(out), `"key_base64": "`+base64.StdEncoding.EncodeToString([]byte(key))+`"`) {
+		t.Errorf("%s, %v", out, err)
+	}
+	if out, err := l.program("info", key).Output(); err != nil || !strings.HasPrefix(string(out), "owner ") {
+		t.Errorf("%s, %v", out, err)
+	}
+	_ = h.cmd.Process.Kill()
+	h.want(-1, "")
+	l.free(key, 10*time.Second)
+
+	h = l.start(key, "--", "sh", "-c", "echo in > in; exec sleep 100")
+	l.wrote("in")
+	if out, err := l.program("unlock", key).CombinedOutput(); err != nil {
+		t.Errorf("%s, %v", out, err)
+	}
+	h.want(cli.ExitLost, "")
+}
+
+// A file is named by its bytes, in an argument or in a variable.
+func TestPathsAreBytes(t *testing.T) {
+	t.Parallel()
+	l := newLocks(t)
+	file := filepath.Join(l.dir, "caf\xe9")
+	if err := os.WriteFile(file, []byte("listen: [\"127.0.0.1:7379\"]\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := l.program("--check", "--config", file).CombinedOutput(); err != nil {
+		t.Errorf("%s, %v", out, err)
+	}
+	check := l.program("--check")
+	check.Env = slices.DeleteFunc(append(check.Env, "LOCKPROXY_CONFIG="+file, "LOCKPROXY_LISTEN=unix:/"+file+`,unix:/a\,b`), func(entry string) bool {
+		return strings.HasPrefix(entry, "LOCKPROXY_URL=")
+	})
+	if out, err := check.CombinedOutput(); err != nil {
+		t.Errorf("%s, %v", out, err)
+	}
+	if err := os.WriteFile(file, []byte("upstream:\n  password: caf\xe9\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := l.program("--check", "--config", file).CombinedOutput(); err == nil || !strings.Contains(string(out), "not UTF-8") {
+		t.Errorf("%s, %v", out, err)
+	}
+}
+
+// The lock of an exec around another one is not in the environment of the inner command.
+func TestExecWithinExec(t *testing.T) {
+	t.Parallel()
+	l := newLocks(t)
+	l.start("outer", "--", "lockproxy", "exec", "inner", "--", "sh", "-c", "env | grep ^LOCK_KEY > out").want(0, "")
+	if got := l.wrote("out"); got != "LOCK_KEY=inner" {
+		t.Errorf("%q", got)
+	}
+}
+
+// A proxy that accepts connections and never answers is named, with the question.
+func TestAHangingProxyIsNamed(t *testing.T) {
+	t.Parallel()
+	listener, err := net.Listen("tcp", "127.0.0.1:0") // nobody accepts, and the system does
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	l := &locks{t: t, dir: t.TempDir(), addr: listener.Addr().String()}
+	var all sync.WaitGroup
+	for _, args := range [][]string{
+		{"locks"}, {"info", "job"}, {"unlock", "job"}, {"exec", "job", "--", "true"}, {"exec", "--wait", "0s", "job", "--", "true"}, {"locks", "-u", "rediss://" + l.addr},
+	} {
+		all.Go(func() {
+			cmd := l.program(args...)
+			out, _ := cmd.CombinedOutput()
+			if code := cmd.ProcessState.ExitCode(); code != cli.ExitUnreachable || !strings.Contains(string(out), "the proxy at "+l.addr+" has not answered ") {
+				t.Errorf("%v: exit code %d, %s", args, code, out)
+			}
+		})
+	}
+	all.Wait()
+}
+
+// A proxy that stops is named, by the command that runs and by those that wait.
+func TestAProxyThatStopsIsNamed(t *testing.T) {
+	t.Parallel()
+	l := newLocks(t)
+	running := l.start("--lease", "3s", "job", "--", "sh", "-c", family)
+	l.wrote("pids")
+	waiting := []*holding{l.start("job", "--", "true"), l.start("--wait", "1h", "job", "--", "true")}
+	redistest.Eventually(t, 20*time.Second, "two to wait", func() bool { return len(waiters(t, l)) == 2 })
+	_ = l.proxy.cmd.Process.Signal(syscall.SIGSTOP)
+	t.Cleanup(func() { _ = l.proxy.cmd.Process.Signal(syscall.SIGCONT) })
+	running.want(cli.ExitLost, "the proxy does not confirm the lock any more: the proxy at "+l.addr+" has not answered ")
+	l.gone("pids")
+	for _, h := range waiting {
+		redistest.Eventually(t, time.Minute, "the end of the wait", func() bool { return len(h.end) == 1 })
+		h.want(cli.ExitUnreachable, "job: the proxy at "+l.addr+" has not answered ")
+	}
+}
+
+// An exec that was stopped for longer than its lease asks for its lock, and goes on.
+func TestExecIsStoppedAlone(t *testing.T) {
+	t.Parallel()
+	l := newLocks(t)
+	if err := syscall.Mkfifo(filepath.Join(l.dir, "wait"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	h := l.start("--lease", "1s", "job", "--", "sh", "-c", "echo in > in; read x < wait; exit 7")
+	l.wrote("in")
+	_ = h.cmd.Process.Signal(syscall.SIGSTOP)
+	began := time.Now()
+	redistest.Eventually(t, 20*time.Second, "two leases", func() bool {
+		if l.redis.Client(t).Exists(t.Context(), "job").Val() != 1 {
+			t.Fatal("the lock has ended")
+		}
+		return time.Since(began) > 2*time.Second
+	})
+	_ = h.cmd.Process.Signal(syscall.SIGCONT)
+	if err := os.WriteFile(filepath.Join(l.dir, "wait"), []byte("go on\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	h.want(7, "")
 }

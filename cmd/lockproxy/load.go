@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/alecthomas/kong"
 	"github.com/goccy/go-yaml"
@@ -107,6 +108,7 @@ func loader(args []string, first command) func() (Config, error) {
 func (cmd *command) parse(args []string) error {
 	var help bytes.Buffer
 	parser, err := kong.New(cmd,
+		cli.KeepBytes(),
 		kong.Name("lockproxy"),
 		kong.NoDefaultHelp(),
 		kong.DefaultEnvars(envPrefix),
@@ -192,6 +194,8 @@ func readFile(name string) (command, error) {
 		return command{}, fmt.Errorf("read configuration: %w", err)
 	case len(data) > fileLimit:
 		return command{}, errors.New(name + " is too large for a configuration")
+	case !utf8.Valid(data): // the decoder would put other characters in place of such bytes, in a password too
+		return command{}, errors.New(name + " is not UTF-8")
 	}
 	cfg := NewConfig()
 	dec := yaml.NewDecoder(bytes.NewReader(data), yaml.Strict())

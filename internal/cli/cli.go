@@ -106,7 +106,7 @@ func Run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	var help bytes.Buffer
 	helped := false
 	parser, err := kong.New(&grammar,
-		kong.Name("lockproxy"), kong.Description("Locks of a running lockproxy."),
+		KeepBytes(), kong.Name("lockproxy"), kong.Description("Locks of a running lockproxy."),
 		kong.Writers(&help, io.Discard), kong.Exit(func(int) { helped = true }), kong.ConfigureHelp(kong.HelpOptions{Compact: true}),
 	)
 	if err != nil {
@@ -149,16 +149,16 @@ func (p *program) ask(c connection, answer func(ctx context.Context, conn *clien
 	defer cancel()
 	conn, err := client.Dial(ctx, t, "lockproxy-"+p.name)
 	if err != nil {
-		return p.fail(ExitUnreachable, "%v", err)
+		return p.fail(ExitUnreachable, "%s", readable(err))
 	}
 	defer conn.Close()
 	code, err := answer(ctx, conn)
 	var reply client.Error
 	switch {
 	case errors.As(err, &reply):
-		return p.fail(code, "the proxy answers: %v", err)
+		return p.fail(code, "the proxy answers: %s", readable(err))
 	case err != nil:
-		return p.fail(ExitUnreachable, "%v", err)
+		return p.fail(ExitUnreachable, "%s", readable(err))
 	}
 	return code
 }

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
+	"sync"
 	"syscall"
 	"time"
 
@@ -80,10 +81,11 @@ func (c *execCommand) run(p *program) int {
 		return code
 	}
 	r := &runner{
-		p: p, lease: c.Lease, holder: h, began: sure, tenure: tenure.New(tenure.Config{Lease: c.Lease, MaxHold: c.MaxHold}, sure),
+		p: p, lease: c.Lease, holder: h, tenure: tenure.New(tenure.Config{Lease: c.Lease, MaxHold: c.MaxHold}, sure),
 	}
-	r.confirm(sure)
-	return r.run(path, c.Command, holder.Grant{URL: c.URL, PasswordFile: c.PasswordFile, Key: h.Key, Owner: h.Owner, Fence: h.Fence}, signals)
+	return r.run(path, c.Command, holder.Grant{
+		URL: []byte(c.URL), PasswordFile: []byte(c.PasswordFile), Key: []byte(h.Key), Owner: []byte(h.Owner), Fence: h.Fence,
+	}, signals)
 }
 
 // The time for which a waiting exec does without a proxy that has been there, and the pause between two attempts.
@@ -106,6 +108,10 @@ func (c *execCommand) acquire(p *program, h *holder.Holder, signals <-chan os.Si
 		cancel(errors.New("interrupted"))
 		<-done
 		c.giveBack(p, h) // the grant may have come at the same time
+		if sig == os.Interrupt {
+			h.Disconnect()
+			process.EndBy(sig)
+		}
 		return sure, process.CodeOf(sig)
 	case a := <-done:
 		switch {
@@ -114,7 +120,7 @@ func (c *execCommand) acquire(p *program, h *holder.Holder, signals <-chan os.Si
 		case errors.Is(a.err, holder.ErrBusy):
 			return sure, p.fail(ExitBusy, "%s: %v", plain(c.Key), a.err)
 		default:
-			return sure, p.fail(ExitUnreachable, "%v", a.err)
+			return sure, p.fail(ExitUnreachable, "%s: %s", plain(c.Key), readable(a.err))
 		}
 	}
 }
@@ -133,7 +139,7 @@ func (c *execCommand) await(ctx context.Context, h *holder.Holder) (time.Time, e
 			limit = min(limit, wait)
 		}
 		asked := time.Now()
-		sure, err := h.Lock(ctx, verb, wait)
+		sure, err := c.attempt(ctx, h, verb, wait)
 		var reply client.Error
 		answered := errors.As(err, &reply) || errors.Is(err, client.ErrClosed)
 		switch {
@@ -153,6 +159,51 @@ func (c *execCommand) await(ctx context.Context, h *holder.Holder) (time.Time, e
 		case <-time.After(awayPause):
 		case <-ctx.Done():
 			return sure, context.Cause(ctx)
+		}
+	}
+}
+
+// alivePause is the pause between two questions whether the proxy lives at which a request waits.
+const alivePause = 10 * time.Second
+
+// attempt asks for the lock once. The answer may be due in hours, so the proxy is asked meanwhile whether it lives.
+func (c *execCommand) attempt(ctx context.Context, h *holder.Holder, verb string, wait time.Duration) (time.Time, error) {
+	ctx, end := context.WithCancelCause(ctx)
+	var watch sync.WaitGroup
+	watch.Go(func() { watchProxy(ctx, h.Target, end) })
+	defer watch.Wait()
+	defer end(nil)
+	if wait >= 0 {
+		limited, cancel := context.WithTimeout(ctx, wait+askLimit)
+		defer cancel()
+		ctx = limited
+	}
+	return h.Lock(ctx, verb, wait)
+}
+
+// watchProxy ends a wait at a proxy that has twice not answered whether it lives. A proxy that takes no connections any more may still serve those
+// that wait.
+func watchProxy(ctx context.Context, t client.Target, end context.CancelCauseFunc) {
+	for silent := false; ; {
+		if !silent {
+			select {
+			case <-time.After(alivePause):
+			case <-ctx.Done():
+				return
+			}
+		}
+		var unanswered *client.Unanswered
+		err := client.Alive(ctx, t)
+		switch {
+		case ctx.Err() != nil:
+			return
+		case !errors.As(err, &unanswered):
+			silent = false
+		case silent:
+			end(err)
+			return
+		default:
+			silent = true
 		}
 	}
 }
@@ -181,11 +232,13 @@ func (c *execCommand) giveBack(p *program, h *holder.Holder) {
 // guardName is the subcommand that exec starts for the case of its own death.
 const guardName = "exec-guard"
 
-type guardCommand struct{}
+type guardCommand struct {
+	Socket int `arg:""`
+}
 
 // run waits for the end of exec. If that was its death, no process of the command is left afterwards, and the lock is released.
-func (guardCommand) run(p *program) int {
-	note, err := process.AwaitOrphan(os.Stdin)
+func (c guardCommand) run(p *program) int {
+	note, err := process.Guard(c.Socket)
 	if err != nil {
 		return p.fail(ExitUnreachable, "%v", err)
 	}
@@ -193,11 +246,11 @@ func (guardCommand) run(p *program) int {
 	if note == nil || json.Unmarshal(note, &g) != nil {
 		return ExitOK
 	}
-	t, err := connection{URL: g.URL, PasswordFile: g.PasswordFile}.target()
+	t, err := connection{URL: string(g.URL), PasswordFile: string(g.PasswordFile)}.target()
 	if err != nil {
 		return ExitUsage
 	}
-	h := &holder.Holder{Target: t, Key: g.Key, Owner: g.Owner, Fence: g.Fence}
+	h := &holder.Holder{Target: t, Key: string(g.Key), Owner: string(g.Owner), Fence: g.Fence}
 	defer h.Disconnect()
 	ctx, cancel := context.WithTimeout(p.ctx, releaseLimit)
 	defer cancel()

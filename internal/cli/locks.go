@@ -2,11 +2,14 @@ package cli
 
 import (
 	"context"
+	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"strconv"
+	"strings"
 	"text/tabwriter"
 	"time"
+	"unicode/utf8"
 
 	"github.com/lockproxy/lockproxy/internal/cli/client"
 	"github.com/lockproxy/lockproxy/internal/resp"
@@ -40,7 +43,9 @@ type unlockCommand struct {
 // lock is a lock as LOCKINFO and LOCKLIST show it.
 type lock struct {
 	Key     string `json:"key"`
+	KeyAs   string `json:"key_base64,omitempty"` // the bytes, if they are not UTF-8: JSON cannot say them
 	Owner   string `json:"owner"`
+	OwnerAs string `json:"owner_base64,omitempty"`
 	Holds   int64  `json:"holds"`
 	LeaseMS int64  `json:"lease_ms"`
 	Fence   int64  `json:"fence"` // 0: none, a lock of Redisson
@@ -48,6 +53,7 @@ type lock struct {
 	Local   int64  `json:"local_waiters"`
 	Client  string `json:"client,omitempty"`
 	Name    string `json:"name,omitempty"`
+	NameAs  string `json:"name_base64,omitempty"`
 }
 
 // lockOf reads a map of either protocol version.
@@ -62,7 +68,16 @@ func lockOf(v resp.Value, key string) lock {
 			*to = v.Elems[i+1].Int
 		}
 	}
+	l.KeyAs, l.OwnerAs, l.NameAs = base64Of(l.Key), base64Of(l.Owner), base64Of(l.Name)
 	return l
+}
+
+// base64Of encodes a text that is not UTF-8; of all others it is empty.
+func base64Of(text string) string {
+	if utf8.ValidString(text) {
+		return ""
+	}
+	return base64.StdEncoding.EncodeToString([]byte(text))
 }
 
 func (c *locksCommand) run(p *program) int {
@@ -88,7 +103,7 @@ func (c *locksCommand) run(p *program) int {
 		w := tabwriter.NewWriter(p.stdout, 0, 0, 2, ' ', 0)
 		fmt.Fprintln(w, "KEY\tOWNER\tHOLDS\tLEASE\tFENCE\tWAITERS\tCLIENT\tNAME")
 		for _, l := range locks {
-			fmt.Fprintf(w, "%s\t%s\t%d\t%s\t%s\t%d\t%s\t%s\n", plain(l.Key), plain(l.Owner), l.Holds, l.lease(), l.fence(), l.waiters(), l.Client, plain(l.Name))
+			fmt.Fprintf(w, "%s\t%s\t%d\t%s\t%s\t%d\t%s\t%s\n", plain(l.Key), plain(l.Owner), l.Holds, l.lease(), l.fence(), l.waiters(), plain(l.Client), plain(l.Name))
 		}
 		return ExitOK, w.Flush()
 	})
@@ -139,11 +154,18 @@ func (c *unlockCommand) run(p *program) int {
 			words, code = "free", ExitNo
 		}
 		if c.JSON {
-			return code, p.printJSON(map[string]any{"key": c.Key, "unlocked": v.Int == 1})
+			return code, p.printJSON(unlocked{Key: c.Key, KeyAs: base64Of(c.Key), Unlocked: v.Int == 1})
 		}
 		fmt.Fprintln(p.stdout, words)
 		return code, nil
 	})
+}
+
+// unlocked is the outcome of unlock.
+type unlocked struct {
+	Key      string `json:"key"`
+	KeyAs    string `json:"key_base64,omitempty"`
+	Unlocked bool   `json:"unlocked"`
 }
 
 func (p *program) printJSON(v any) error {
@@ -170,4 +192,10 @@ func plain(s string) string {
 		return q
 	}
 	return s
+}
+
+// readable is the text of an error for a terminal: it may quote a name that a client has chosen.
+func readable(err error) string {
+	q := strconv.Quote(err.Error())
+	return strings.NewReplacer(`\"`, `"`, `\\`, `\`).Replace(q[1 : len(q)-1])
 }

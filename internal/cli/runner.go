@@ -4,9 +4,11 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"os"
+	"slices"
 	"strconv"
-	"sync/atomic"
+	"strings"
 	"time"
 
 	"github.com/lockproxy/lockproxy/internal/cli/client"
@@ -26,8 +28,8 @@ type runner struct {
 	command *process.Command
 	answers chan answer // of the extension on its way
 	asking  bool
-	began   time.Time
-	until   atomic.Int64 // the lock is certainly held so long, counted from began in ns
+	trouble error // of the last extension; nil: it has succeeded, or the lock was lost
+	told    bool  // the user knows why the command is ended
 }
 
 // answer is the outcome of an acquire or an extension.
@@ -44,9 +46,7 @@ func (r *runner) run(path string, args []string, grant holder.Grant, signals <-c
 	}
 	r.answers = make(chan answer, 1)
 	r.command, err = process.Start(process.Options{
-		Path: path, Args: args, Guard: []string{os.Args[0], guardName}, Note: note,
-		Env:     append(os.Environ(), "LOCK_KEY="+grant.Key, "LOCK_FENCE="+strconv.FormatInt(grant.Fence, 10)),
-		MayGoOn: func() bool { return int64(time.Since(r.began)) < r.until.Load() },
+		Path: path, Args: args, Env: environment(r.holder), Guard: []string{os.Args[0], guardName}, Note: note,
 	})
 	if err != nil {
 		_ = r.release()
@@ -57,7 +57,21 @@ func (r *runner) run(path string, args []string, grant holder.Grant, signals <-c
 	if r.asking {
 		r.answered(<-r.answers)
 	}
-	return r.finish(exit, ended)
+	code := r.finish(exit, ended)
+	r.command.End()
+	if exit.Signal == os.Interrupt && code == exit.Code {
+		r.holder.Disconnect()
+		process.EndBy(os.Interrupt)
+	}
+	return code
+}
+
+// environment is that of the command. The lock of an exec around this one is not mentioned any more.
+func environment(h *holder.Holder) []string {
+	env := slices.DeleteFunc(os.Environ(), func(entry string) bool {
+		return strings.HasPrefix(entry, "LOCK_KEY=") || strings.HasPrefix(entry, "LOCK_FENCE=")
+	})
+	return append(env, "LOCK_KEY="+h.Key, "LOCK_FENCE="+strconv.FormatInt(h.Fence, 10))
 }
 
 // supervise passes signals on, keeps the lock, and ends the command if it cannot.
@@ -75,12 +89,13 @@ func (r *runner) supervise(signals <-chan os.Signal) process.Exit {
 			timer.Stop()
 			return exit
 		case sig := <-signals:
-			_ = r.command.Signal(sig)
+			r.command.Pass(sig)
 		case a := <-r.answers:
 			r.answered(a)
 		case push := <-pushes:
 			r.pushed(push)
 		case <-closed:
+			r.trouble = fmt.Errorf("%s: %w", r.holder.Target.Addr, client.ErrClosed)
 			r.holder.Disconnect()
 			r.tenure.Failed(time.Now())
 		case <-timer.C:
@@ -104,11 +119,16 @@ func (r *runner) step() time.Time {
 		switch action {
 		case tenure.Extend:
 			r.extend()
+		case tenure.Suspend:
+			r.command.Suspend()
+		case tenure.Resume:
+			r.command.Resume()
 		case tenure.Terminate:
-			r.p.tell("%s: ending the command: %s", plain(r.holder.Key), words[r.tenure.Reason()])
 			r.command.Terminate()
+			r.explain()
 		case tenure.Kill:
 			r.command.Kill()
+			r.explain()
 		case tenure.None:
 			return wake
 		}
@@ -120,6 +140,19 @@ var words = map[tenure.Reason]string{
 	tenure.Taken:   "the lock was lost",
 	tenure.Silence: "the proxy does not confirm the lock any more",
 	tenure.HeldOut: "--max-hold is over",
+}
+
+// explain tells why the command is ended, once.
+func (r *runner) explain() {
+	if r.told {
+		return
+	}
+	r.told = true
+	why := words[r.tenure.Reason()]
+	if r.tenure.Reason() == tenure.Silence && r.trouble != nil {
+		why += ": " + readable(r.trouble)
+	}
+	r.p.tell("%s: ending the command: %s", plain(r.holder.Key), why)
 }
 
 // extend asks for a new lease, on a goroutine.
@@ -138,27 +171,20 @@ func (r *runner) answered(a answer) {
 	r.asking = false
 	switch {
 	case a.err == nil:
+		r.trouble = nil
 		r.tenure.Extended(a.sentAt)
-		r.confirm(a.sentAt)
 	case errors.Is(a.err, holder.ErrLost):
-		r.lost()
+		r.tenure.Lost(time.Now())
 	default:
+		r.trouble = a.err
 		r.tenure.Failed(time.Now())
 	}
-}
-
-// confirm notes that the lock is held for a lease from that moment.
-func (r *runner) confirm(sentAt time.Time) { r.until.Store(int64(sentAt.Add(r.lease).Sub(r.began))) }
-
-func (r *runner) lost() {
-	r.until.Store(0)
-	r.tenure.Lost(time.Now())
 }
 
 // pushed takes a message of the proxy: "lock-lost key fence reason" is for us.
 func (r *runner) pushed(v resp.Value) {
 	if len(v.Elems) >= 3 && string(v.Elems[0].Str) == "lock-lost" && string(v.Elems[1].Str) == r.holder.Key && number(v.Elems[2]) == r.holder.Fence {
-		r.lost()
+		r.tenure.Lost(time.Now())
 	}
 }
 
@@ -187,7 +213,7 @@ func (r *runner) finish(exit process.Exit, ended time.Time) int {
 	case errors.Is(err, holder.ErrLost), err != nil && !held:
 		return r.p.fail(ExitLost, "%s: the lock was lost while the command ran", plain(r.holder.Key))
 	case err != nil:
-		r.p.tell("%s: held to the end of the command, but not released: it ends with its lease (%v)", plain(r.holder.Key), err)
+		r.p.tell("%s: held to the end of the command, but not released: it ends with its lease (%s)", plain(r.holder.Key), readable(err))
 	}
 	return exit.Code
 }

@@ -8,7 +8,9 @@
 package logging
 
 import (
+	"strconv"
 	"time"
+	"unicode/utf8"
 
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
@@ -38,7 +40,14 @@ func Seconds(name string, d time.Duration) zap.Field {
 const longestText = 256
 
 // Text is a text that clients choose, such as the name of a lock. It may be of any length, so the entry has its beginning.
+// Bytes that are not UTF-8 are written as \x and two digits, in quotes: the encoder of the log would make the same character of all of them.
 func Text(name, text string) zap.Field { return zap.String(name, Shortened(text)) }
 
 // Shortened is a text as Text writes it.
-func Shortened(text string) string { return excerpt.Of(text, longestText) }
+func Shortened(text string) string {
+	text = excerpt.Of(text, longestText)
+	if !utf8.ValidString(text) {
+		return strconv.Quote(text)
+	}
+	return text
+}

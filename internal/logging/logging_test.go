@@ -99,3 +99,18 @@ func TestTextsOfClientsAreShortened(t *testing.T) {
 		t.Errorf("%q", got)
 	}
 }
+
+// Two texts that are not UTF-8 are two texts in the log.
+func TestTextsAreToldApart(t *testing.T) {
+	for text, want := range map[string]string{
+		"café":        "café",
+		"caf\xe9":     `"caf\xe9"`,
+		"caf\xe8":     `"caf\xe8"`,
+		"caf\ufffd":   "caf\ufffd",
+		"line\nbreak": "line\nbreak", // the encoder writes \n
+	} {
+		if got := Text("key", text).String; got != want {
+			t.Errorf("%q is written as %q, want %q", text, got, want)
+		}
+	}
+}

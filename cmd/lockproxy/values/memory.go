@@ -33,7 +33,9 @@ func (m *MemoryLimit) UnmarshalText(text []byte) error {
 }
 
 // UnmarshalYAML says where in the file it is wrong.
-func (m *MemoryLimit) UnmarshalYAML(node ast.Node) error { return unmarshalScalar(node, m) }
+func (m *MemoryLimit) UnmarshalYAML(node ast.Node) error {
+	return unmarshalScalar(node, m.UnmarshalText)
+}
 
 // String is what UnmarshalText reads.
 func (m MemoryLimit) String() string {

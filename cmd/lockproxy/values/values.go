@@ -3,7 +3,6 @@
 package values
 
 import (
-	"encoding"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -71,17 +70,17 @@ func (s Size) String() string {
 }
 
 // UnmarshalYAML says where in the file a size is wrong.
-func (s *Size) UnmarshalYAML(node ast.Node) error { return unmarshalScalar(node, s) }
+func (s *Size) UnmarshalYAML(node ast.Node) error { return unmarshalScalar(node, s.UnmarshalText) }
 
 // unmarshalScalar reads the text of a single value as it is written: what looks like a number of some kind is not turned into one
 // first. A key without a value keeps its default.
-func unmarshalScalar(node ast.Node, value encoding.TextUnmarshaler) error {
+func unmarshalScalar(node ast.Node, read func(text []byte) error) error {
 	at := node.GetToken().Position
 	switch scalar := node.(type) {
 	case *ast.NullNode:
 		return nil
 	case ast.ScalarNode:
-		if err := value.UnmarshalText([]byte(scalar.GetToken().Value)); err != nil {
+		if err := read([]byte(scalar.GetToken().Value)); err != nil {
 			return fmt.Errorf("[%d:%d] %w", at.Line, at.Column, err)
 		}
 		return nil
@@ -104,7 +103,7 @@ func (c *Count) UnmarshalText(text []byte) error {
 }
 
 // UnmarshalYAML reads 1.5, 1e3, 0x10 or 010 as they are written, and so refuses them.
-func (c *Count) UnmarshalYAML(node ast.Node) error { return unmarshalScalar(node, c) }
+func (c *Count) UnmarshalYAML(node ast.Node) error { return unmarshalScalar(node, c.UnmarshalText) }
 
 // Replicas is a number of replicas, or AllReplicas.
 type Replicas int
@@ -127,7 +126,7 @@ func (r *Replicas) UnmarshalText(text []byte) error {
 }
 
 // UnmarshalYAML reads a number as it is written.
-func (r *Replicas) UnmarshalYAML(node ast.Node) error { return unmarshalScalar(node, r) }
+func (r *Replicas) UnmarshalYAML(node ast.Node) error { return unmarshalScalar(node, r.UnmarshalText) }
 
 // String is the number, or all.
 func (r Replicas) String() string {
@@ -140,14 +139,13 @@ func (r Replicas) String() string {
 // Text is a string that is taken as it is written: a bare 007 is a name, not the number 7.
 type Text string
 
-// UnmarshalText takes any text.
-func (t *Text) UnmarshalText(text []byte) error {
-	*t = Text(text)
-	return nil
-}
-
 // UnmarshalYAML keeps the text as it is written.
-func (t *Text) UnmarshalYAML(node ast.Node) error { return unmarshalScalar(node, t) }
+func (t *Text) UnmarshalYAML(node ast.Node) error {
+	return unmarshalScalar(node, func(text []byte) error {
+		*t = Text(text)
+		return nil
+	})
+}
 
 // FileMode is the permission bits of a file, in octal; 0: not set.
 type FileMode fs.FileMode
@@ -167,7 +165,7 @@ func (m *FileMode) UnmarshalText(text []byte) error {
 }
 
 // UnmarshalYAML reads a bare 700 or 0700 as octal digits, not as a number.
-func (m *FileMode) UnmarshalYAML(node ast.Node) error { return unmarshalScalar(node, m) }
+func (m *FileMode) UnmarshalYAML(node ast.Node) error { return unmarshalScalar(node, m.UnmarshalText) }
 
 // String is the octal digits; empty if it is not set.
 func (m FileMode) String() string {

@@ -13,7 +13,9 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"io"
 	"net"
+	"os"
 	"strconv"
 	"strings"
 	"sync"
@@ -39,11 +41,26 @@ func IsCode(err error, code string) bool {
 	return errors.As(err, &reply) && reply.Code() == code
 }
 
+// Unanswered is a proxy that does not answer. It is also an error of the context.
+type Unanswered struct {
+	Addr    string
+	Command string // one word
+	Waited  time.Duration
+	cause   error
+}
+
+func (e *Unanswered) Error() string {
+	return fmt.Sprintf("the proxy at %s has not answered %s within %v", e.Addr, e.Command, e.Waited.Round(10*time.Millisecond))
+}
+
+func (e *Unanswered) Unwrap() error { return e.cause }
+
 // ErrClosed says that the proxy has closed the connection.
 var ErrClosed = errors.New("the proxy has closed the connection")
 
 // Conn is a connection to a proxy. One goroutine at a time may use it.
 type Conn struct {
+	addr    string
 	nc      net.Conn
 	replies chan resp.Value
 	pushes  chan resp.Value
@@ -61,25 +78,63 @@ const dialLimit = 5 * time.Second
 func Dial(ctx context.Context, t Target, name string) (*Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, dialLimit)
 	defer cancel()
-	nc, err := (&net.Dialer{KeepAlive: 5 * time.Second}).DialContext(ctx, t.Network, t.Addr)
+	nc, err := open(ctx, t)
 	if err != nil {
 		return nil, err
 	}
-	if t.TLS != nil {
-		secure := tls.Client(nc, t.TLS)
-		if err := secure.HandshakeContext(ctx); err != nil {
-			_ = nc.Close()
-			return nil, fmt.Errorf("TLS with %s: %w", t.Addr, err)
-		}
-		nc = secure
-	}
-	c := &Conn{nc: nc, replies: make(chan resp.Value), pushes: make(chan resp.Value, mostPushes), done: make(chan struct{})}
+	c := &Conn{addr: t.Addr, nc: nc, replies: make(chan resp.Value), pushes: make(chan resp.Value, mostPushes), done: make(chan struct{})}
 	c.reader.Go(c.read)
 	if err := c.greet(ctx, t, name); err != nil {
 		c.Close()
 		return nil, err
 	}
 	return c, nil
+}
+
+// open connects.
+func open(ctx context.Context, t Target) (net.Conn, error) {
+	began := time.Now()
+	nc, err := (&net.Dialer{KeepAlive: 5 * time.Second}).DialContext(ctx, t.Network, t.Addr)
+	switch {
+	case err != nil && ctx.Err() != nil:
+		return nil, &Unanswered{t.Addr, "the connection", time.Since(began), err}
+	case err != nil:
+		return nil, err
+	case t.TLS == nil:
+		return nc, nil
+	}
+	secure := tls.Client(nc, t.TLS)
+	if err := secure.HandshakeContext(ctx); err != nil {
+		_ = nc.Close()
+		if ctx.Err() != nil {
+			return nil, &Unanswered{t.Addr, "the TLS handshake", time.Since(began), err}
+		}
+		return nil, fmt.Errorf("TLS with %s: %w", t.Addr, err)
+	}
+	return secure, nil
+}
+
+// Alive asks a proxy for an answer that it gives by itself, whatever the state of Redis, over a connection of its own.
+func Alive(ctx context.Context, t Target) error {
+	ctx, cancel := context.WithTimeout(ctx, dialLimit)
+	defer cancel()
+	began := time.Now()
+	nc, err := open(ctx, t)
+	if err != nil {
+		return err
+	}
+	defer nc.Close()
+	if deadline, ok := ctx.Deadline(); ok {
+		_ = nc.SetDeadline(deadline)
+	}
+	defer context.AfterFunc(ctx, func() { _ = nc.Close() })()
+	if _, err = nc.Write([]byte("*1\r\n$-2\r\n")); err == nil { // no argument has this length
+		_, err = nc.Read(make([]byte, 1))
+	}
+	if err != nil && !errors.Is(err, io.EOF) {
+		return &Unanswered{t.Addr, "a question whether it lives", time.Since(began), err}
+	}
+	return nil
 }
 
 // greet logs in, selects the database and sets the name.
@@ -114,11 +169,14 @@ func (c *Conn) greet(ctx context.Context, t Target, name string) error {
 
 // Do sends a command and returns its reply. An error reply is an Error. After any other error the connection is of no more use.
 func (c *Conn) Do(ctx context.Context, args ...string) (resp.Value, error) {
+	began := time.Now()
 	if deadline, ok := ctx.Deadline(); ok {
 		_ = c.nc.SetWriteDeadline(deadline)
 	}
-	if _, err := c.nc.Write(resp.AppendCommand(nil, args...)); err != nil {
-		return resp.Value{}, err
+	if _, err := c.nc.Write(resp.AppendCommand(nil, args...)); errors.Is(err, os.ErrDeadlineExceeded) {
+		return resp.Value{}, &Unanswered{c.addr, args[0], time.Since(began), err}
+	} else if err != nil {
+		return resp.Value{}, fmt.Errorf("%s: %w (%w)", c.addr, ErrClosed, err)
 	}
 	select {
 	case v := <-c.replies:
@@ -127,9 +185,12 @@ func (c *Conn) Do(ctx context.Context, args ...string) (resp.Value, error) {
 		}
 		return v, nil
 	case <-c.done:
-		return resp.Value{}, ErrClosed
+		return resp.Value{}, fmt.Errorf("%s: %w", c.addr, ErrClosed)
 	case <-ctx.Done():
-		return resp.Value{}, context.Cause(ctx)
+		if err := context.Cause(ctx); !errors.Is(err, context.DeadlineExceeded) {
+			return resp.Value{}, err
+		}
+		return resp.Value{}, &Unanswered{c.addr, args[0], time.Since(began), context.DeadlineExceeded}
 	}
 }
 

@@ -17,12 +17,12 @@ import (
 	"github.com/lockproxy/lockproxy/internal/cli/client"
 )
 
-// Grant is what a later process needs to release a grant.
+// Grant is what a later process needs to release a grant. Texts are bytes, because JSON keeps no others than those of UTF-8.
 type Grant struct {
-	URL          string `json:"url"`
-	PasswordFile string `json:"password_file,omitempty"`
-	Key          string `json:"key"`
-	Owner        string `json:"owner"`
+	URL          []byte `json:"url"`
+	PasswordFile []byte `json:"password_file,omitempty"`
+	Key          []byte `json:"key"`
+	Owner        []byte `json:"owner"`
 	Fence        int64  `json:"fence"`
 }
 

@@ -3,10 +3,14 @@
 package process
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"os"
-	"runtime"
+	"os/signal"
+	"slices"
+	"strconv"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -14,106 +18,172 @@ import (
 
 // Command is a running command.
 type Command struct {
-	opts  Options
-	group int
-	tty   terminal
-	guard *guard
-	ended chan Exit
+	terminal terminal
+	guard    *os.Process
+	socket   *os.File // to the guard
+	reports  *json.Decoder
+	pid      int
+	ended    chan Exit
 }
 
 // Start starts the command with the standard files of this process.
 func Start(opts Options) (*Command, error) {
-	g, err := startGuard(opts.Guard)
-	if err != nil {
+	adopt()
+	c := &Command{terminal: openTerminal(), ended: make(chan Exit, 1)}
+	if err := c.startGuard(opts); err != nil {
 		return nil, fmt.Errorf("start the guard: %w", err)
 	}
-	c := &Command{opts: opts, guard: g, tty: openTerminal(), ended: make(chan Exit, 1)}
-	started := make(chan error, 1)
-	go c.run(started)
-	if err := <-started; err != nil {
-		g.end()
+	order := order{Path: []byte(opts.Path), Group: c.terminal.group(), Note: opts.Note}
+	for _, arg := range opts.Args {
+		order.Args = append(order.Args, []byte(arg))
+	}
+	err := json.NewEncoder(c.socket).Encode(order)
+	var first report
+	if err == nil {
+		c.reports = json.NewDecoder(c.socket)
+		err = c.reports.Decode(&first)
+	}
+	if err == nil && first.Error != "" {
+		err = errors.New(first.Error)
+	}
+	if err != nil {
+		c.End()
 		return nil, err
 	}
+	c.pid = first.PID
+	go func() { c.ended <- c.wait() }()
 	return c, nil
 }
 
-// run starts the command and waits for it, on one thread: Linux takes the end of the thread for the end of the parent.
-func (c *Command) run(started chan<- error) {
-	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
-	attr := &syscall.SysProcAttr{Setpgid: true}
-	dieWithParent(attr)
-	if c.tty.ours {
-		attr.Foreground, attr.Ctty = true, c.tty.fd
-	}
-	p, err := os.StartProcess(c.opts.Path, c.opts.Args, &os.ProcAttr{
-		Env: c.opts.Env, Files: []*os.File{os.Stdin, os.Stdout, os.Stderr}, Sys: attr,
-	})
+// startGuard starts the guard, in a process group of its own: it must outlive a signal to the group of this process. Its end of the socket keeps
+// its number, because the files that this process has inherited are the command's.
+func (c *Command) startGuard(opts Options) error {
+	self, err := os.Executable()
 	if err != nil {
-		started <- err
-		return
+		return err
 	}
-	c.group = p.Pid
-	_ = p.Release() // it is waited for below, also when it is only stopped
-	c.guard.watch(c.group, c.opts.Note)
-	started <- nil
-	exit := c.wait()
-	c.tty.take()
-	c.guard.end()
-	c.ended <- exit
+	ends, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM, 0)
+	if err != nil {
+		return err
+	}
+	syscall.CloseOnExec(ends[0]) // this process starts no other one
+	c.socket = os.NewFile(uintptr(ends[0]), "guard")
+	defer unix.Close(ends[1])
+	pid, err := syscall.ForkExec(self, append(slices.Clone(opts.Guard), strconv.Itoa(ends[1])), &syscall.ProcAttr{
+		Env: opts.Env, Files: []uintptr{0, 1, 2}, Sys: &syscall.SysProcAttr{Setpgid: true},
+	})
+	if err == nil {
+		c.guard, err = os.FindProcess(pid)
+	}
+	return err
 }
 
 // wait returns when the command has ended.
 func (c *Command) wait() Exit {
+	var last report
+	if c.reports.Decode(&last) == nil {
+		return exitOf(last.Status)
+	}
+	_, _ = c.guard.Wait() // it has died. On Linux the command is a child of this process now
 	for {
 		var status unix.WaitStatus
-		_, err := unix.Wait4(c.group, &status, unix.WUNTRACED, nil)
+		pid, err := unix.Wait4(-1, &status, 0, nil)
 		switch {
 		case errors.Is(err, unix.EINTR):
-		case err != nil:
-			panic("BUG: wait for the command: " + err.Error())
-		case status.Exited():
-			return Exit{Code: status.ExitStatus()}
-		case status.Signaled():
-			return Exit{Code: 128 + int(status.Signal()), Signal: status.Signal()}
-		case status.Stopped() && c.tty.ours:
-			c.stop()
+		case err != nil: // this system does not let processes be adopted
+			_ = unix.Kill(c.pid, unix.SIGKILL)
+			return Exit{Code: CodeOf(unix.SIGKILL), Signal: unix.SIGKILL}
+		case pid == c.pid:
+			return exitOf(status)
 		}
 	}
 }
 
-// stop stops the supervisor's own group as well, and continues the command when the shell continues that.
-func (c *Command) stop() {
-	c.tty.take()
-	_ = unix.Kill(0, unix.SIGSTOP) // returns when a shell has said SIGCONT
-	if !c.opts.MayGoOn() {
-		_ = c.Signal(unix.SIGKILL)
+func exitOf(status unix.WaitStatus) Exit {
+	if status.Signaled() {
+		return Exit{Code: CodeOf(status.Signal()), Signal: status.Signal()}
 	}
-	c.tty.give(c.group)
-	_ = c.Signal(unix.SIGCONT)
+	return Exit{Code: status.ExitStatus()}
 }
 
 // Ended gets the exit of the command, once.
 func (c *Command) Ended() <-chan Exit { return c.ended }
 
-// Signal sends a signal to the command and all processes of its group.
-func (c *Command) Signal(sig os.Signal) error {
-	return unix.Kill(-c.group, sig.(syscall.Signal))
+// End ends the guard of a command that has ended. Processes that the command has left behind go on.
+func (c *Command) End() {
+	_, _ = io.WriteString(c.socket, farewell)
+	_ = c.socket.Close()
+	_, _ = c.guard.Wait() // it may have died before
 }
 
-// Signals are passed on to the command. The terminal sends others to the group itself.
+// processes lists the processes of the command, parents first.
+func (c *Command) processes() []int {
+	return slices.DeleteFunc(descendants(os.Getpid()), func(pid int) bool { return pid == c.guard.Pid })
+}
+
+// signal sends a signal to the processes that the command has now.
+func (c *Command) signal(sig syscall.Signal) {
+	for _, pid := range c.processes() {
+		_ = unix.Kill(pid, sig)
+	}
+}
+
+// Signals are those that Pass takes. One that was ignored when this process began is not among them: the command ignores it too.
 func Signals() []os.Signal {
-	return []os.Signal{unix.SIGTERM, unix.SIGINT, unix.SIGHUP, unix.SIGQUIT, unix.SIGUSR1, unix.SIGUSR2}
+	all := []os.Signal{unix.SIGTERM, unix.SIGINT, unix.SIGHUP, unix.SIGQUIT, unix.SIGUSR1, unix.SIGUSR2, unix.SIGWINCH}
+	return slices.DeleteFunc(all, signal.Ignored)
 }
 
-// Terminate asks all processes of the group to end, also if they are stopped.
-func (c *Command) Terminate() {
-	_ = c.Signal(unix.SIGTERM)
-	_ = c.Signal(unix.SIGCONT)
+// Pass passes a signal that this process has got to all processes of the command. A signal that ends processes also continues those that are stopped.
+// The terminal has sent its own signals to the command as well.
+func (c *Command) Pass(sig os.Signal) {
+	switch sig {
+	case unix.SIGINT, unix.SIGQUIT, unix.SIGWINCH:
+		if c.terminal.foreground() {
+			return
+		}
+	}
+	c.signal(sig.(syscall.Signal))
+	switch sig {
+	case unix.SIGTERM, unix.SIGINT, unix.SIGHUP, unix.SIGQUIT:
+		c.Resume()
+	}
 }
 
-// Kill ends all processes of the group.
-func (c *Command) Kill() { _ = c.Signal(unix.SIGKILL) }
+// Terminate asks all processes to end, also if they are stopped.
+func (c *Command) Terminate() { c.Pass(unix.SIGTERM) }
+
+// Kill ends all processes.
+func (c *Command) Kill() { toAll(c.processes, unix.SIGKILL) }
+
+// Suspend stops all processes.
+func (c *Command) Suspend() { toAll(c.processes, unix.SIGSTOP) }
+
+// Resume continues all processes.
+func (c *Command) Resume() { c.signal(unix.SIGCONT) }
+
+// toAll sends a signal that no process can handle, also to processes that are started meanwhile.
+func toAll(processes func() []int, sig syscall.Signal) {
+	sent := map[int]bool{}
+	for fresh := true; fresh; {
+		fresh = false
+		for _, pid := range processes() {
+			if !sent[pid] {
+				_ = unix.Kill(pid, sig)
+				sent[pid], fresh = true, true
+			}
+		}
+	}
+}
 
 // CodeOf is the exit code of a process that a signal has ended.
 func CodeOf(sig os.Signal) int { return 128 + int(sig.(unix.Signal)) }
+
+// EndBy ends this process by a signal, as its command has ended. A shell that runs a script ends the script only then. It returns if the signal
+// is ignored.
+func EndBy(sig os.Signal) {
+	signal.Reset(sig)
+	if !signal.Ignored(sig) && unix.Kill(os.Getpid(), sig.(syscall.Signal)) == nil {
+		select {}
+	}
+}

@@ -3,95 +3,132 @@
 package process
 
 import (
-	"bufio"
+	"bytes"
 	"encoding/json"
 	"errors"
 	"io"
 	"os"
-	"os/exec"
 	"os/signal"
-	"sync"
+	"strings"
 	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
 )
 
-// charge is what a guard is told, in one line of JSON.
-type charge struct {
-	Group int    `json:"group"`
-	Note  []byte `json:"note"`
+// order is the command that a guard is told to start. Texts are bytes, because JSON keeps no others than those of UTF-8.
+type order struct {
+	Path  []byte   `json:"path"`
+	Args  [][]byte `json:"args"`
+	Group int      `json:"group"` // the process group of the command; 0: one of its own
+	Note  []byte   `json:"note"`
 }
 
-// farewell ends a guard without harm. The end of the pipe without it says that the supervisor has died.
+// report is the word of a guard: the first one when the command has started, or has not, and the last one when it has ended.
+type report struct {
+	PID    int             `json:"pid,omitempty"`
+	Error  string          `json:"error,omitempty"`
+	Status unix.WaitStatus `json:"status"`
+}
+
+// farewell ends a guard without harm. The end of the socket without it says that the supervisor has died.
 const farewell = "end\n"
-
-// guard is the guard's end of its supervisor.
-type guard struct {
-	cmd  *exec.Cmd
-	pipe io.WriteCloser
-	gone sync.WaitGroup
-}
-
-func startGuard(args []string) (*guard, error) {
-	self, err := os.Executable()
-	if err != nil {
-		return nil, err
-	}
-	cmd := &exec.Cmd{Path: self, Args: args, SysProcAttr: &syscall.SysProcAttr{Setsid: true}}
-	pipe, err := cmd.StdinPipe()
-	if err != nil {
-		return nil, err
-	}
-	if err := cmd.Start(); err != nil {
-		return nil, err
-	}
-	g := &guard{cmd: cmd, pipe: pipe}
-	g.gone.Go(func() { _ = cmd.Wait() }) // a guard that is killed leaves the command to its supervisor
-	return g, nil
-}
-
-// watch names the group to be killed.
-func (g *guard) watch(group int, note []byte) {
-	line, err := json.Marshal(charge{Group: group, Note: note})
-	if err != nil {
-		panic("BUG: " + err.Error())
-	}
-	_, _ = g.pipe.Write(append(line, '\n'))
-}
-
-// end ends the guard.
-func (g *guard) end() {
-	_, _ = io.WriteString(g.pipe, farewell)
-	_ = g.pipe.Close()
-	g.gone.Wait()
-}
 
 // reapLimit bounds the wait for killed processes to be gone.
 const reapLimit = 5 * time.Second
 
-// AwaitOrphan is the guard: it reads from the pipe of its supervisor until that ends. If the supervisor has died, it kills the group and
-// returns the note when no process of the group is left. nil: there is nothing to do.
-func AwaitOrphan(pipe io.Reader) ([]byte, error) {
-	signal.Ignore(unix.SIGINT, unix.SIGTERM, unix.SIGHUP, unix.SIGQUIT) // they are for the supervisor, which ends the guard
-	lines := bufio.NewReader(pipe)
-	first, err := lines.ReadBytes('\n')
-	var c charge
-	if err != nil || json.Unmarshal(first, &c) != nil || c.Group <= 1 {
-		return nil, nil //nolint:nilerr // ended, or the supervisor has died before the command had processes of its own
+// Guard is the guard: it starts the command and reports to its supervisor over a socket. If the supervisor has died, it kills all processes of
+// the command and returns the note when none is left. nil: there is nothing to do.
+func Guard(socket int) ([]byte, error) {
+	syscall.CloseOnExec(socket)
+	adopt()
+	beGuard()
+	for _, sig := range Signals() { // they are for the supervisor, and must not be ignored by the command
+		signal.Notify(make(chan os.Signal, 1), sig)
 	}
-	if last, _ := lines.ReadString('\n'); last == farewell {
+	supervisor := os.NewFile(uintptr(socket), "supervisor")
+	orders, reports := json.NewDecoder(supervisor), json.NewEncoder(supervisor)
+	var o order
+	if orders.Decode(&o) != nil {
+		return nil, nil //nolint:nilerr // the supervisor has died before the command had a process
+	}
+	command, err := o.start()
+	if err != nil {
+		return nil, reports.Encode(report{Error: err.Error()})
+	}
+	_ = reports.Encode(report{PID: command})
+	go reap(command, reports)
+	rest, _ := io.ReadAll(io.MultiReader(orders.Buffered(), supervisor))
+	if bytes.HasSuffix(rest, []byte(farewell)) {
 		return nil, nil
 	}
 	look := time.NewTicker(10 * time.Millisecond)
 	defer look.Stop()
-	for deadline := time.Now().Add(reapLimit); time.Now().Before(deadline); <-look.C { // the end of a stranger's child is no event
-		if !killed(c.Group) || !living(c.Group) {
-			return c.Note, nil
+	processes := func() []int { return descendants(os.Getpid()) }
+	for deadline := time.Now().Add(reapLimit); time.Now().Before(deadline); <-look.C {
+		if toAll(processes, unix.SIGKILL); len(processes()) == 0 {
+			return o.Note, nil
 		}
 	}
 	return nil, errors.New("processes of the command are still alive")
 }
 
-// killed kills the processes of a group. false: it has none.
-func killed(group int) bool { return !errors.Is(unix.Kill(-group, unix.SIGKILL), unix.ESRCH) }
+// start starts the command.
+func (o order) start() (pid int, err error) {
+	var args []string
+	for _, arg := range o.Args {
+		args = append(args, string(arg))
+	}
+	p, err := os.StartProcess(string(o.Path), args, &os.ProcAttr{
+		Env: os.Environ(), Files: []*os.File{os.Stdin, os.Stdout, os.Stderr}, Sys: &syscall.SysProcAttr{Setpgid: true, Pgid: o.Group},
+	})
+	if err != nil {
+		return 0, err
+	}
+	defer p.Release() // reap waits for it
+	return p.Pid, nil
+}
+
+// reap collects ended processes, and reports the end of the command.
+func reap(command int, reports *json.Encoder) {
+	for {
+		var status unix.WaitStatus
+		pid, err := unix.Wait4(-1, &status, 0, nil)
+		switch {
+		case errors.Is(err, unix.EINTR):
+		case err != nil: // no process is left
+			return
+		case pid == command:
+			_ = reports.Encode(report{Status: status})
+		}
+	}
+}
+
+// process is one process of the system.
+type process struct {
+	pid, parent int
+	living      bool // false: it has ended, and its parent has not collected it
+	guard       bool
+}
+
+// descendants lists the living processes that a process has started, and those that these have started, parents first. Guards are left out: each
+// ends by itself when its supervisor is gone, and then releases its lock.
+func descendants(root int) []int {
+	children := map[int][]process{}
+	for _, p := range allProcesses() {
+		children[p.parent] = append(children[p.parent], p)
+	}
+	var found []int
+	for next := []int{root}; len(next) > 0; next = next[1:] {
+		for _, p := range children[next[0]] {
+			next = append(next, p.pid)
+			if p.living && !p.guard {
+				found = append(found, p.pid)
+			}
+		}
+	}
+	return found
+}
+
+// zombie reports whether a process in this state, as ps writes it, has ended.
+func zombie(state string) bool { return strings.HasPrefix(state, "Z") || strings.HasPrefix(state, "X") }

@@ -1,12 +1,16 @@
 // Package process runs a command that must not outlive its supervisor, nor any process that the command has started.
 //
-//	supervisor ──Start──► command, the first of a process group of its own
-//	     └── pipe ──► guard: a process in a session of its own; it kills the group when the pipe ends
+//	supervisor ◄── socket ──► guard ── starts ──► command ──► its processes
 //
-// The group gets the terminal if the supervisor has it. If the group is stopped there (Ctrl-Z), the supervisor stops too, so that the
-// shell's job control works. On Linux the command also gets SIGKILL from the system when the supervisor dies.
+// The guard is the parent of the command. When the socket ends without a farewell, the supervisor has died, and the guard kills all processes of
+// the command. On Linux both adopt processes whose parent has ended, so none is lost sight of, and the supervisor has the command as a child
+// of its own when the guard has died.
 //
-// Goroutines: Start starts one, tied to a thread, which lives until the command has ended.
+// With a terminal, the command is in the process group of its supervisor. So the shell's job control, Ctrl-C and Ctrl-Z reach both, as they
+// reach flock(1) and its command. Without a terminal, the command leads a group of its own.
+//
+// Goroutines: Start starts one, which lives until the command has ended. A guard has two, one that collects ended processes, and one that sees
+// the end of the socket; both end with the process.
 package process
 
 import (
@@ -16,8 +20,8 @@ import (
 
 // Exit is how a command has ended.
 type Exit struct {
-	Code   int // its exit code, or 128 and the number of the signal
-	Signal os.Signal
+	Code   int       // its exit code, or 128 and the number of the signal
+	Signal os.Signal // nil: none has ended it
 }
 
 // Options of a command.
@@ -26,14 +30,11 @@ type Options struct {
 	Args []string // with the program's name as the first one
 	Env  []string
 
-	// Guard is the program and the arguments of a process that calls AwaitOrphan with its standard input.
+	// Guard is this program's arguments for a process that calls Guard. The number of a socket is added as the last one.
 	Guard []string
-	// Note is for AwaitOrphan's caller.
+	// Note is for Guard's caller.
 	Note []byte
-
-	// MayGoOn is asked before a stopped command is continued; false: it is killed instead. It is called on a goroutine of Start.
-	MayGoOn func() bool
 }
 
-// ErrUnsupported says that this system has no process groups as Unix has.
+// ErrUnsupported says that this system has no processes as Unix has.
 var ErrUnsupported = errors.New("commands cannot be run under a lock on this system")

@@ -3,30 +3,33 @@
 package process
 
 import (
-	"bytes"
-	"encoding/json"
+	"bufio"
+	"fmt"
 	"io"
 	"os"
 	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strconv"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
 	"golang.org/x/sys/unix"
 )
 
-// guardName is the first argument of this program as a guard.
-const guardName = "guard of a test"
+// asGuard is the first argument of this program as a guard.
+const asGuard = "guard of a test"
 
 func TestMain(m *testing.M) {
-	if os.Args[0] == guardName {
-		note, err := AwaitOrphan(os.Stdin)
+	if len(os.Args) > 1 && os.Args[0] == asGuard {
+		socket, _ := strconv.Atoi(os.Args[1])
+		note, err := Guard(socket)
 		switch {
 		case err != nil:
 			os.Exit(2)
 		case note != nil:
-			_, _ = os.Stdout.Write(note)
+			_, _ = os.Stderr.Write(note)
 			os.Exit(1)
 		}
 		os.Exit(0)
@@ -39,134 +42,57 @@ func TestMain(m *testing.M) {
 
 const limit = 20 * time.Second // of a test for an event
 
-// group starts two processes in a group of their own. Their end closes the channel.
-func group(t *testing.T) (id int, ended <-chan struct{}) {
+// start starts a script, and returns what it writes. The end of its output says that no process is left, the guard included.
+func start(t *testing.T, script string) (*Command, *bufio.Reader) {
 	t.Helper()
 	out, in, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.Command("sh", "-c", "sleep 600 & echo; wait")
-	cmd.Stdout = in
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	if err := cmd.Start(); err != nil {
+	keep, err := unix.FcntlInt(in.Fd(), unix.F_DUPFD, 10) // inherited, as a file that a shell has opened
+	if err != nil {
 		t.Fatal(err)
 	}
 	in.Close()
-	if _, err := out.Read(make([]byte, 1)); err != nil { // the group has both
+	c, err := Start(Options{
+		Path: "/bin/sh", Args: []string{"sh", "-c", fmt.Sprintf("exec >/dev/fd/%d; ", keep) + script}, Env: os.Environ(),
+		Guard: []string{asGuard}, Note: []byte("note"),
+	})
+	unix.Close(keep)
+	if err != nil {
 		t.Fatal(err)
 	}
-	over := make(chan struct{})
-	go func() {
-		_, _ = io.Copy(io.Discard, out) // until neither has it open
-		close(over)
-	}()
+	_ = out.SetReadDeadline(time.Now().Add(limit))
 	t.Cleanup(func() {
-		_ = unix.Kill(-cmd.Process.Pid, unix.SIGKILL)
-		_ = cmd.Wait() // not before: a process that was not waited for is still of the group
-		<-over
+		c.Kill()
 		out.Close()
 	})
-	return cmd.Process.Pid, over
+	return c, bufio.NewReader(out)
 }
 
-func gone(t *testing.T, ended <-chan struct{}) {
+// read reads the next line.
+func read(t *testing.T, out *bufio.Reader) string {
 	t.Helper()
-	select {
-	case <-ended:
-	case <-time.After(limit):
-		t.Fatal("a process of the group is alive")
+	line, err := out.ReadString('\n')
+	if err != nil {
+		t.Fatalf("%q, %v", line, err)
 	}
+	return strings.TrimSuffix(line, "\n")
 }
 
-// awaitOrphan has a guard read a text. It returns the note and the exit code.
-func awaitOrphan(t *testing.T, text string) (note string, code int) {
+// gone fails the test if a process of the command goes on, or has written more.
+func gone(t *testing.T, out *bufio.Reader) {
 	t.Helper()
-	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
-	cmd := &exec.Cmd{Path: self, Args: []string{guardName}, Stdin: strings.NewReader(text)}
-	b, err := cmd.Output()
-	if cmd.ProcessState == nil {
-		t.Fatal(err)
-	}
-	return string(b), cmd.ProcessState.ExitCode()
-}
-
-func chargeOf(t *testing.T, group int) string {
-	t.Helper()
-	line, err := json.Marshal(charge{Group: group, Note: []byte("note")})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(line) + "\n"
-}
-
-func TestAnOrphanedGroupIsKilled(t *testing.T) {
-	for name, end := range map[string]string{"nothing": "", "half of a farewell": farewell[:2]} {
-		t.Run(name, func(t *testing.T) {
-			id, ended := group(t)
-			if note, code := awaitOrphan(t, chargeOf(t, id)+end); note != "note" || code != 1 {
-				t.Errorf("%q, %d", note, code)
-			}
-			gone(t, ended)
-		})
+	if rest, err := io.ReadAll(out); err != nil || len(rest) > 0 {
+		t.Fatalf("a process of the command is alive: %q, %v", rest, err)
 	}
 }
 
-func TestAGuardHarmsNoGroupWithoutNeed(t *testing.T) {
-	id, ended := group(t)
-	for name, text := range map[string]string{
-		"a farewell":       chargeOf(t, id) + farewell,
-		"half of a charge": strings.TrimSuffix(chargeOf(t, id), "\n"),
-		"no charge":        "",
-		"no group":         farewell,
-	} {
-		if note, code := awaitOrphan(t, text); note != "" || code != 0 {
-			t.Errorf("%s: %q, %d", name, note, code)
-		}
-	}
-	select {
-	case <-ended:
-		t.Error("the group was killed")
-	default:
-	}
-}
-
-func TestAGuardActsWhenThePipeEnds(t *testing.T) {
-	id, ended := group(t)
-	g, err := startGuard([]string{guardName})
-	if err != nil {
-		t.Fatal(err)
-	}
-	g.watch(id, []byte("note"))
-	g.pipe.Close() // as at the end of the supervisor
-	gone(t, ended)
-	g.gone.Wait()
-	if g.cmd.ProcessState.ExitCode() != 1 {
-		t.Error("the guard has returned no note")
-	}
-}
-
-func start(t *testing.T, script string) *Command {
-	t.Helper()
-	c, err := Start(Options{
-		Path: "/bin/sh", Args: []string{"sh", "-c", script}, Guard: []string{guardName}, Note: []byte("note"), MayGoOn: func() bool { return true },
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return c
-}
-
+// exit waits for the end of a command.
 func exit(t *testing.T, c *Command) Exit {
 	t.Helper()
 	select {
 	case e := <-c.Ended():
-		if code := c.guard.cmd.ProcessState.ExitCode(); code != 0 {
-			t.Errorf("the guard has ended with %d", code)
-		}
 		return e
 	case <-time.After(limit):
 		c.Kill()
@@ -175,38 +101,156 @@ func exit(t *testing.T, c *Command) Exit {
 	}
 }
 
+// orphans leaves a process whose parent has ended, one in a session of its own, and one that ignores signals.
+const orphans = `(sleep 600 &); setsid sleep 601 & trap "" TERM; (sleep 602) & echo ready; wait; wait; sleep 603`
+
 func TestTheExitOfACommand(t *testing.T) {
-	if e := exit(t, start(t, "exit 3")); e != (Exit{Code: 3}) {
+	c, _ := start(t, "exit 3")
+	if e := exit(t, c); e != (Exit{Code: 3}) {
 		t.Errorf("its own code: %+v", e)
 	}
-	if e := exit(t, start(t, "kill -USR1 $$")); e != (Exit{Code: CodeOf(unix.SIGUSR1), Signal: unix.SIGUSR1}) {
+	c.End()
+	c, _ = start(t, "kill -USR1 $$")
+	if e := exit(t, c); e != (Exit{Code: CodeOf(unix.SIGUSR1), Signal: unix.SIGUSR1}) {
 		t.Errorf("a signal: %+v", e)
+	}
+	c.End()
+}
+
+func TestACommandThatCannotBeExecuted(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(file, []byte("\x7fELF"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Start(Options{Path: file, Args: []string{file}, Guard: []string{asGuard}}); err == nil || !strings.Contains(err.Error(), "format") {
+		t.Error(err)
 	}
 }
 
-func TestTheGroupGetsTheSignal(t *testing.T) {
-	out, in, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
+// Bytes that are not UTF-8 reach the command.
+func TestArgumentsAreBytes(t *testing.T) {
+	for _, want := range []string{"caf\xe9", "\xff\xfe\x80", "café", ""} {
+		c, out := start(t, "printf '%s\n' '"+want+"'")
+		if got := read(t, out); got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+		exit(t, c)
+		c.End()
 	}
-	defer out.Close()
-	stdout := os.Stdout
-	os.Stdout = in // the command has the standard files of this process
-	c := start(t, "sleep 600 & echo ready; wait")
-	os.Stdout = stdout
-	in.Close()
-	ready := make([]byte, 6)
-	if _, err := io.ReadFull(out, ready); err != nil || !bytes.Equal(ready, []byte("ready\n")) {
-		t.Fatalf("%q, %v", ready, err)
-	}
-	if err := c.Signal(unix.SIGTERM); err != nil {
-		t.Fatal(err)
-	}
+}
+
+func TestAllProcessesGetASignal(t *testing.T) {
+	c, out := start(t, "sleep 600 & echo ready; wait")
+	read(t, out)
+	c.Pass(unix.SIGTERM)
 	if e := exit(t, c); e.Signal != unix.SIGTERM || e.Code != 143 {
 		t.Errorf("%+v", e)
 	}
-	_ = out.SetReadDeadline(time.Now().Add(limit))
-	if n, err := out.Read(ready); n != 0 || err != io.EOF {
-		t.Errorf("the second process is alive: %v", err)
+	c.End()
+	gone(t, out)
+}
+
+// A signal that ends processes continues a stopped one, or it would get the signal never.
+func TestAStoppedCommandEnds(t *testing.T) {
+	for _, sig := range []unix.Signal{unix.SIGTERM, unix.SIGINT, unix.SIGHUP, unix.SIGQUIT} {
+		c, out := start(t, `trap "echo `+unix.SignalName(sig)+`; exit 3" TERM INT HUP QUIT; echo ready; kill -STOP $$; while :; do sleep 0.01; done`)
+		read(t, out)
+		stopped(t, c.pid)
+		c.Pass(sig)
+		if e := exit(t, c); e.Code != 3 {
+			t.Errorf("%v: %+v", sig, e)
+		}
+		if got := read(t, out); got != unix.SignalName(sig) {
+			t.Errorf("%v: %q", sig, got)
+		}
+		c.End()
 	}
+}
+
+// stopped waits until a process is stopped.
+func stopped(t *testing.T, pid int) {
+	t.Helper()
+	for deadline := time.Now().Add(limit); ; {
+		text, err := exec.Command("ps", "-o", "stat=", "-p", strconv.Itoa(pid)).Output()
+		if err == nil && strings.HasPrefix(string(text), "T") {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("the state is %q, %v", text, err)
+		}
+	}
+}
+
+func TestKillLeavesNoProcess(t *testing.T) {
+	c, out := start(t, orphans)
+	read(t, out)
+	c.Kill()
+	if e := exit(t, c); e.Signal != unix.SIGKILL {
+		t.Errorf("%+v", e)
+	}
+	c.End()
+	gone(t, out)
+}
+
+func TestSuspendedProcessesGoOn(t *testing.T) {
+	c, out := start(t, "echo ready; while :; do sleep 0.01; done")
+	read(t, out)
+	c.Suspend()
+	stopped(t, c.pid)
+	c.Resume()
+	c.Terminate()
+	if e := exit(t, c); e.Signal != unix.SIGTERM {
+		t.Errorf("%+v", e)
+	}
+	c.End()
+}
+
+// Processes that a command has left behind go on.
+func TestAFarewellHarmsNoProcess(t *testing.T) {
+	c, out := start(t, "(sleep 600 & echo $!)")
+	pid, err := strconv.Atoi(read(t, out))
+	if err != nil {
+		t.Fatal(err)
+	}
+	exit(t, c)
+	c.End()
+	if err := unix.Kill(pid, unix.SIGKILL); err != nil {
+		t.Error(err)
+	}
+	gone(t, out)
+}
+
+// The end of the socket without a farewell is the end of the supervisor.
+func TestAnOrphanedCommandIsKilled(t *testing.T) {
+	for name, end := range map[string]string{"nothing": "", "half of a farewell": farewell[:2]} {
+		t.Run(name, func(t *testing.T) {
+			c, out := start(t, orphans)
+			read(t, out)
+			_, _ = io.WriteString(c.socket, end)
+			_ = unix.Shutdown(int(c.socket.Fd()), unix.SHUT_WR)
+			gone(t, out)
+			if e := exit(t, c); e.Signal != unix.SIGKILL {
+				t.Errorf("%+v", e)
+			}
+			if state, err := c.guard.Wait(); err != nil || state.ExitCode() != 1 {
+				t.Errorf("the guard has returned no note: %v, %v", state, err)
+			}
+		})
+	}
+}
+
+// A command goes on without its guard, and its end is known.
+func TestTheGuardMayDie(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("no process is adopted here")
+	}
+	c, out := start(t, "echo ready; sleep 0.1; exit 7")
+	read(t, out)
+	if err := c.guard.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	if e := exit(t, c); e != (Exit{Code: 7}) {
+		t.Errorf("%+v", e)
+	}
+	c.End()
 }

@@ -2,36 +2,33 @@
 
 package process
 
-import (
-	"os"
-	"os/signal"
+import "golang.org/x/sys/unix"
 
-	"golang.org/x/sys/unix"
-)
+// terminal is the controlling terminal of this process, as a file; negative: there is none.
+type terminal int
 
-// terminal is the controlling terminal of this process.
-type terminal struct {
-	fd   int
-	ours bool // this process is in its foreground
-}
-
-// openTerminal looks at standard input.
 func openTerminal() terminal {
-	fd := int(os.Stdin.Fd())
-	group, err := unix.IoctlGetInt(fd, unix.TIOCGPGRP)
-	t := terminal{fd: fd, ours: err == nil && group == unix.Getpgrp()}
-	if t.ours {
-		signal.Ignore(unix.SIGTTOU) // or taking the terminal back would stop this process
+	fd, err := unix.Open("/dev/tty", unix.O_RDWR|unix.O_NOCTTY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return -1
 	}
-	return t
+	return terminal(fd)
 }
 
-// take puts this process into the foreground.
-func (t terminal) take() { t.give(unix.Getpgrp()) }
-
-// give puts a process group into the foreground.
-func (t terminal) give(group int) {
-	if t.ours {
-		_ = unix.IoctlSetPointerInt(t.fd, unix.TIOCSPGRP, group)
+// group is the process group for a command; 0: one of its own. At a terminal it is that of this process, because a shell controls its jobs, and
+// a terminal its foreground, by groups.
+func (t terminal) group() int {
+	if t < 0 {
+		return 0
 	}
+	return unix.Getpgrp()
+}
+
+// foreground reports whether the terminal sends its signals to the group of this process.
+func (t terminal) foreground() bool {
+	if t < 0 {
+		return false
+	}
+	group, err := unix.IoctlGetInt(int(t), unix.TIOCGPGRP)
+	return err == nil && group == unix.Getpgrp()
 }

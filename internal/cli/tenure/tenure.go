@@ -1,14 +1,17 @@
 // Package tenure decides what the holder of a lock does with the command that runs under it: a state machine without I/O or clock.
 //
-//	Extended, Failed, Lost ──► Tenure ── Step ──► Extend, Terminate, Kill
+//	Extended, Failed, Lost ──► Tenure ── Step ──► Extend, Terminate, Kill, Suspend, Resume
 //
 // The holder extends its lease at the proxy and knows when it asked. So it knows a moment until which the lock is certainly its own: the
 // last successful extension was sent then, and the lease is so long. If no extension succeeds, the command is told to end and then
 // killed before that moment. If the lock is lost at once, the command is killed a moment later.
 //
+// If the holder itself was stopped, the proxy has kept the lock meanwhile, or has not. The command is suspended until the proxy has said so.
+//
 // Invariants:
 //   - Kill comes before the known end of the lease, unless the lock was taken away before.
-//   - Terminate comes once, and before Kill. Nothing comes after Kill.
+//   - Terminate comes once, and before Kill, except to a suspended command. Nothing comes after Kill.
+//   - After Suspend comes Resume, Terminate or Kill.
 //   - At most one extension is on its way.
 package tenure
 
@@ -23,6 +26,8 @@ const (
 	Extend           // ask the proxy to extend the lease
 	Terminate        // SIGTERM to the command
 	Kill             // SIGKILL to the command
+	Suspend          // SIGSTOP to the command
+	Resume           // SIGCONT to the command
 )
 
 // Reason says why the command is ended.
@@ -34,6 +39,14 @@ const (
 	Taken                 // the proxy says that the lock is lost
 	Silence               // no extension has succeeded for too long
 	HeldOut               // the longest hold is over
+)
+
+// course is how a command goes.
+type course uint8
+
+const (
+	going     course = iota
+	suspended        // until the proxy has said whether the lock is held
 )
 
 // Config has the lengths of time, all positive but MaxHold.
@@ -65,11 +78,16 @@ type Tenure struct {
 	killAt time.Time // zero: not decided
 	told   bool      // Terminate was given
 	killed bool
+
+	course course
+	since  time.Time // of a suspended command
+	wake   time.Time // Step has asked to be called by then
 }
 
 // New begins a tenure with an extension that was sent at that moment.
 func New(cfg Config, sentAt time.Time) *Tenure {
-	return &Tenure{cfg: cfg, began: sentAt, sure: sentAt, next: sentAt.Add(cfg.interval())}
+	next := sentAt.Add(cfg.interval())
+	return &Tenure{cfg: cfg, began: sentAt, sure: sentAt, next: next, wake: next}
 }
 
 // Reason says why the command is ended, or that it is not.
@@ -112,6 +130,19 @@ func (t *Tenure) Step(now time.Time) (Action, time.Time) {
 	if t.killed {
 		return None, now.Add(t.cfg.Lease)
 	}
+	if t.course == going && t.reason == Running && now.Sub(t.wake) > t.cfg.interval() { // the caller was stopped
+		t.course, t.since, t.next = suspended, now, now
+		t.wake = now
+		return Suspend, now
+	}
+	if t.course == suspended {
+		action, wake := t.suspended(now)
+		if action != Terminate {
+			t.wake = wake
+			return action, wake
+		}
+		t.course = going
+	}
 	t.decide(now)
 	switch {
 	case !t.killAt.IsZero() && !now.Before(t.killAt):
@@ -137,7 +168,26 @@ func (t *Tenure) Step(now time.Time) (Action, time.Time) {
 	if t.reason != Taken && !t.asking {
 		wake = earlier(wake, t.next)
 	}
+	t.wake = wake
 	return None, wake
+}
+
+// suspended says what to do about a suspended command. Terminate: go on as if it were not.
+func (t *Tenure) suspended(now time.Time) (Action, time.Time) {
+	limit := t.since.Add(t.cfg.polite())
+	switch {
+	case !t.sure.Before(t.since):
+		t.course = going
+		return Resume, now
+	case t.reason == Taken, !now.Before(limit):
+		return Terminate, now
+	case !t.asking && !now.Before(t.next):
+		t.asking = true
+		return Extend, now
+	case t.asking:
+		return None, limit
+	}
+	return None, earlier(limit, t.next)
 }
 
 // decide notes what the time says.

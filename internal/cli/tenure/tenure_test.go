@@ -27,9 +27,11 @@ func TestSilenceEndsTheCommandBeforeTheLease(t *testing.T) {
 	tn.Extended(at(5))
 	want(t, tn, 9.9, None)
 	want(t, tn, 10, Extend)
+	want(t, tn, 10, None)
 	tn.Failed(at(15))
 	want(t, tn, 15.5, None)
 	want(t, tn, 16, Extend)
+	want(t, tn, 16, None)
 	want(t, tn, 25, Terminate) // 20 s after the extension that succeeded
 	want(t, tn, 31.9, None)
 	want(t, tn, 32, Kill) // 27 s after it
@@ -42,6 +44,7 @@ func TestSilenceEndsTheCommandBeforeTheLease(t *testing.T) {
 func TestAnswerAfterTerminateLetsTheCommandEnd(t *testing.T) {
 	tn := New(Config{Lease: 30 * time.Second}, start)
 	want(t, tn, 5, Extend)
+	want(t, tn, 5, None)
 	want(t, tn, 20, Terminate)
 	tn.Extended(at(19))
 	want(t, tn, 20, None)
@@ -71,6 +74,54 @@ func TestLongestHold(t *testing.T) {
 	tn.Extended(at(5))
 	want(t, tn, 10, Extend)
 	want(t, tn, 24, Kill)
+}
+
+// A holder that was stopped, with its command or alone, asks before the command goes on.
+func TestAStoppedHolderAsksFirst(t *testing.T) {
+	stopped := func() *Tenure {
+		tn := New(Config{Lease: 30 * time.Second}, start)
+		want(t, tn, 1, None)
+		want(t, tn, 100, Suspend)
+		want(t, tn, 100, Extend)
+		want(t, tn, 100, None)
+		return tn
+	}
+	t.Run("held", func(t *testing.T) {
+		tn := stopped()
+		tn.Extended(at(100))
+		want(t, tn, 101, Resume)
+		want(t, tn, 101, None)
+		want(t, tn, 105, Extend)
+		if tn.Reason() != Running {
+			t.Errorf("reason %d", tn.Reason())
+		}
+	})
+	t.Run("lost", func(t *testing.T) {
+		tn := stopped()
+		tn.Lost(at(101))
+		want(t, tn, 101, Terminate)
+		want(t, tn, 103, Kill)
+	})
+	t.Run("silence", func(t *testing.T) {
+		tn := stopped()
+		tn.Failed(at(107))
+		want(t, tn, 108, Extend)
+		if _, wake := tn.Step(at(108)); wake != at(120) {
+			t.Errorf("asked to be woken at %v", wake)
+		}
+		want(t, tn, 120, Kill)
+		if tn.Reason() != Silence {
+			t.Errorf("reason %d", tn.Reason())
+		}
+	})
+	t.Run("an old answer", func(t *testing.T) {
+		tn := New(Config{Lease: 30 * time.Second}, start)
+		want(t, tn, 5, Extend)
+		want(t, tn, 5, None)
+		want(t, tn, 100, Suspend)
+		tn.Extended(at(5)) // before the stop: it says nothing about now
+		want(t, tn, 100, Extend)
+	})
 }
 
 // TestInvariants plays random answers, and wakes exactly when Step says.
