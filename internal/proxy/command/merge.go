@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 
 	"github.com/lockproxy/lockproxy/internal/lockcmds/grammar"
 	"github.com/lockproxy/lockproxy/internal/resp"
@@ -38,14 +39,38 @@ func commandPolicy(args [][]byte) Policy {
 	return Shared
 }
 
-// Merger returns what puts the lock commands into Redis's reply to a COMMAND with these arguments, for a client of that version of
-// the protocol.
-func Merger(args [][]byte, proto int) func(reply []byte) []byte {
+// A Merger puts the lock commands into Redis's replies to COMMAND. It keeps the latest whole answers, of some 200 KB each, which are the same for all
+// clients: cutting one takes as long as thousands of ordinary commands. The zero value is ready, and may be used by many goroutines.
+type Merger struct {
+	latest [len(wholes)][2]atomic.Pointer[merged] // by subcommand and protocol
+}
+
+// wholes are the subcommands that describe all commands if no names follow.
+var wholes = [...]string{"", "list", "info", "docs"}
+
+// merged is a reply of Redis's, and what a client gets for it. Both are read only.
+type merged struct{ reply, to []byte }
+
+// For returns what puts the lock commands into the reply to a COMMAND with these arguments, for a client of that version of the protocol. Its results are
+// read only.
+func (c *Merger) For(args [][]byte, proto int) func(reply []byte) []byte {
 	m := merger{sub: Keyword(args, 1), proto: proto}
 	for _, arg := range args[min(len(args), 2):] {
 		m.args = append(m.args, string(arg))
 	}
-	return m.merge
+	i := slices.Index(wholes[:], m.sub)
+	if i < 0 || len(m.args) > 0 {
+		return m.merge
+	}
+	latest := &c.latest[i][min(proto, 3)-2]
+	return func(reply []byte) []byte {
+		if known := latest.Load(); known != nil && bytes.Equal(known.reply, reply) {
+			return known.to
+		}
+		known := &merged{bytes.Clone(reply), m.merge(reply)}
+		latest.Store(known)
+		return known.to
+	}
 }
 
 // merger puts the lock commands into the reply to one COMMAND.

@@ -10,7 +10,7 @@ type Reply struct {
 	Whole   bool                      // Done and Replace get the whole reply, not just its start
 	Done    func(reply []byte)        // reply is valid during the call
 	Replace func(reply []byte) []byte // nil: the reply passes; implies Whole
-	Unsent  []byte                    // the reply if the command cannot be sent; nil: the refusal
+	Unsent  func() []byte             // makes the reply if the command cannot be sent; nil: the refusal
 	Missed  func()                    // called when the command could not be sent, before it is refused; nil: not called
 	head    []byte                    // the reply so far
 }
@@ -59,7 +59,7 @@ func (h *Reply) Lost(at replies.ID, n int, sent bool) {
 	switch {
 	case h.Muted:
 	case h.Unsent != nil:
-		s.Put(at, h.Unsent, false)
+		s.Put(at, h.Unsent(), false)
 	default:
 		s.Refuse(at, n)
 	}

@@ -230,7 +230,7 @@ type Status struct {
 
 // waitNames are the reasons of a wait for people.
 var waitNames = [...]string{
-	waitNone: "", waitQuiet: "replies", waitPin: "pin", waitReply: "reply", waitLock: "lock", waitList: "list", waitDoor: "admission", waitGoodbye: "closing",
+	waitNone: "", waitTurn: "turn", waitTaken: "client", waitQuiet: "replies", waitPin: "pin", waitReply: "reply", waitLock: "lock", waitList: "list", waitDoor: "admission", waitGoodbye: "closing",
 }
 
 // Status describes the client.

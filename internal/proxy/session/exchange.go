@@ -71,8 +71,11 @@ func (s *Session) answered(at replies.ID, n int) {
 		return
 	}
 	s.Move()
-	if s.Slots.Due() == 0 {
+	switch due := s.Slots.Due(); {
+	case due == 0:
 		s.quiet()
+	case s.wait == waitTurn && due <= s.rests:
+		s.wait = waitNone
 	}
 }
 
@@ -159,7 +162,7 @@ func (s *Session) quiet() {
 	case s.wait == waitGoodbye:
 		s.cutOff()
 		return
-	case s.wait == waitQuiet:
+	case s.wait == waitQuiet, s.wait == waitTurn:
 		s.wait = waitNone
 	}
 	if s.pin != nil && s.pin.mode == readsFrames && !s.pin.Subscribed() {

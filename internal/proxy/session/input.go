@@ -78,8 +78,9 @@ func (i *input) consume(buf []byte) int {
 		i.table, i.row = table, nil
 	}
 	var latest *command.Row // the last one of buf; nil: none, or it has been noted
-	for taken := 0; s.wait == waitNone && !s.Gone(); taken++ {
-		if taken == maxTaken && off < len(buf) {
+	var turn turn
+	for s.wait == waitNone && !s.Gone() {
+		if turn.ends(s.Slots.Due()+batch.n) && off < len(buf) {
 			if batch.send(); s.wait == waitNone && !s.Gone() {
 				i.rest()
 			}
@@ -134,6 +135,7 @@ func (i *input) consume(buf []byte) int {
 			break
 		}
 		s.cmd, latest = row.TitleOf(f.Raw), nil
+		turn.routed()
 		if !s.route(row, f.Raw) {
 			break
 		}
@@ -147,27 +149,78 @@ func (i *input) consume(buf []byte) int {
 	return off
 }
 
-// maxTaken bounds the commands that are taken at once. Most reads of an engine have fewer. Millions may be held behind a command that waits: a lane or an
-// event loop would stand still until all are taken.
-const maxTaken = 1 << 15
+// A turn is the commands that a session takes at once: a lane, an event loop and the session's lock are its own meanwhile. It ends after a time, because
+// the costs of commands differ a thousandfold. The clock is read only now and then, so a command by itself pays nothing for it. A turn ends also when mostDue
+// replies are due, because the commands of others stand behind these on a connection that they share.
+type turn struct {
+	began  time.Time // zero: not yet
+	weight int       // of the commands since the clock was read
+}
 
-// rest has the session go on when its replies are in. If none is due, it goes on after a moment.
+const (
+	turnTime    = 250 * time.Microsecond
+	mostDue     = 2048 // replies
+	clockWeight = 1024 // between two readings of the clock: about 50 microseconds of work
+	routeWeight = 32   // of a command that is routed by itself, beside the 1 of every command
+)
+
+// routed counts the work of a command that is routed by itself.
+func (t *turn) routed() { t.weight += routeWeight }
+
+// ends reports whether the turn ends before another command is taken.
+func (t *turn) ends(due int) bool {
+	if t.weight++; t.weight >= clockWeight {
+		t.weight = 0
+		if t.began.IsZero() {
+			t.began = time.Now()
+		} else if time.Since(t.began) > turnTime {
+			return true
+		}
+	}
+	return due >= mostDue
+}
+
+// rest ends a turn. The session goes on when half of its replies are in. If none is due, it goes on after the time of a turn, which is that of others.
 func (i *input) rest() {
 	s := i.s
-	if s.awaitQuiet() {
-		s.wait = waitQuiet
-		time.AfterFunc(0, i.goOn)
+	s.wait, i.rests = waitTurn, s.Slots.Due()/2
+	if s.Slots.Due() == 0 {
+		time.AfterFunc(turnTime, i.goOn)
 	}
 }
 
-// goOn ends such a moment.
+// goOn ends a wait without replies that are due.
 func (i *input) goOn() {
 	s := i.s
 	s.side().Do(func() {
-		if s.wait == waitQuiet && s.Slots.Due() == 0 {
+		if (s.wait == waitTurn || s.wait == waitTaken) && s.Slots.Due() == 0 {
 			s.wait = waitNone
 		}
 	})
+}
+
+// mayAnswer reports whether a reply that the proxy makes or edits is needed now: nothing is outstanding, and the client has taken the replies before it, but for
+// a few. Otherwise the session waits. So a client has one such reply at a time made, however many it asks for.
+func (i *input) mayAnswer() bool {
+	s := i.s
+	if !s.awaitQuiet() {
+		return false
+	}
+	if s.Unread() >= mostUntaken {
+		s.wait = waitTaken
+		return false
+	}
+	return true
+}
+
+// mostUntaken is the number of bytes that a client may leave unread while the proxy makes replies for it.
+const mostUntaken = 256 << 10
+
+// taken has the session go on that waits until its client has read.
+func (i *input) taken() {
+	if i.s.wait == waitTaken && i.s.Unread() < mostUntaken {
+		time.AfterFunc(0, i.goOn)
+	}
 }
 
 // empty handles an empty command. On a connection it ends the effect of the command before it, such as CLIENT CACHING, and it is a

@@ -239,11 +239,11 @@ func (f *profile) augment(row *command.Row, size int) *handlers.Reply {
 			return s.proxy.Numbers.Info(s.ident.Proto)
 		}
 		if !s.proxy.Restricts(s.ident) { // operators look here when Redis is away
-			h.Unsent = s.proxy.Numbers.Info(s.ident.Proto)
+			h.Unsent = func() []byte { return s.proxy.Numbers.Info(s.ident.Proto) }
 		}
 		return h
 	}
-	h.Replace = command.Merger(s.args, s.ident.Proto)
+	h.Replace = s.proxy.Merger.For(s.args, s.ident.Proto)
 	return h
 }
 

@@ -27,6 +27,10 @@ func (l *locker) lock(raw []byte) bool {
 	if err != nil {
 		return s.awaitQuiet() && s.answer(resp.AppendRawError(nil, err.Error()))
 	}
+	lists := cmd.Verb == grammar.LockList || cmd.Verb == grammar.LockSlow
+	if lists && !s.mayAnswer() {
+		return false
+	}
 	engine, eerr := l.lockEngine()
 	if eerr != nil {
 		words := shared.NoUpstream
@@ -35,7 +39,7 @@ func (l *locker) lock(raw []byte) bool {
 		}
 		return s.awaitQuiet() && s.answer(words)
 	}
-	if s.wait = waitLock; cmd.Verb == grammar.LockList || cmd.Verb == grammar.LockSlow {
+	if s.wait = waitLock; lists {
 		s.wait = waitList
 	}
 	s.locking = len(raw)

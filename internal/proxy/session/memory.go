@@ -83,6 +83,7 @@ func (m *memory) written(b []byte) {
 		return
 	}
 	s.Written(len(b))
+	s.taken()
 	s.readOn()
 	if m.bill.Bytes() > 0 {
 		m.charge()

@@ -321,7 +321,7 @@ func (p *pinned) lookFor(r *repetition, slot int, muted bool) {
 	}
 	s.wait = waitReply
 	told := &handlers.Reply{
-		Session: s.side(), Muted: muted, Unsent: vanished,
+		Session: s.side(), Muted: muted, Unsent: func() []byte { return vanished },
 		Done: func([]byte) { s.resume() }, Replace: func([]byte) []byte { return vanished },
 	}
 	s.forward(resp.AppendCommand(nil, question...), &handlers.Guarded{

@@ -102,10 +102,13 @@ func (s *Session) routeShared(row *command.Row, p command.Policy, raw []byte) bo
 		s.forward(raw, s.handler(), 1)
 		return true
 	case command.Augmented:
+		if !s.mayAnswer() {
+			return false
+		}
 		s.forward(raw, s.augment(row, len(raw)), 1)
 		return true
 	case command.AboutClients:
-		return s.awaitQuiet() && s.askAbout(raw)
+		return s.mayAnswer() && s.askAbout(raw)
 	case command.Local:
 		return s.awaitQuiet() && s.local(row, raw)
 	case command.Lock:
@@ -164,7 +167,7 @@ func (u *pinning) routePinned(row *command.Row, p command.Policy, raw []byte) bo
 			return s.countReplicas(row, raw)
 		}
 	case command.Lock, command.Local, command.AboutClients:
-		if !s.awaitQuiet() {
+		if !s.awaitQuiet() || p == command.AboutClients && !s.mayAnswer() {
 			return false
 		}
 		switch {
@@ -182,16 +185,14 @@ func (u *pinning) routePinned(row *command.Row, p command.Policy, raw []byte) bo
 		}
 		return s.local(row, raw)
 	case command.Augmented:
+		if !s.mayAnswer() {
+			return false
+		}
 		h := s.augment(row, len(raw))
-		if (pin.InTx || pin.Opening > 0) && row.Name == "client" {
-			if !s.awaitQuiet() {
-				return false
-			}
-			if pin.InTx {
-				pin.Queue(transaction.Step{Rewrite: h.Replace}, raw)
-				s.forward(raw, to, 1)
-				return true
-			}
+		if pin.InTx && row.Name == "client" {
+			pin.Queue(transaction.Step{Rewrite: h.Replace}, raw)
+			s.forward(raw, to, 1)
+			return true
 		}
 		to = h
 	case command.Replication:

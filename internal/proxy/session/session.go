@@ -30,6 +30,8 @@ type wait uint8
 
 const (
 	waitNone    wait = iota
+	waitTurn         // its turn has ended: see turn
+	waitTaken        // the client has left too many replies unread
 	waitQuiet        // replies are outstanding that must come first
 	waitPin          // no pin was free
 	waitReply        // the reply to the last command decides how the next one travels
@@ -103,6 +105,7 @@ type input struct {
 	table        *command.Table
 	row          *command.Row // of the last command, in table; nil: none
 	paused       bool         // the engine waits for Resume
+	rests        int          // the number of outstanding replies at which waitTurn ends
 	leaving      bool         // the client has ended its side; some of its bytes are still to be read
 	eof          bool         // the client has ended its side, and all its bytes have been read
 

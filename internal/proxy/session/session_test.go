@@ -261,41 +261,6 @@ func TestReadingPausesWhileTooMuchIsUnanswered(t *testing.T) {
 	}
 }
 
-// There may be millions of commands behind one that waits. The other clients of its lane or event loop do not wait for all of them.
-func TestManyCommandsAreTakenInParts(t *testing.T) {
-	s, _ := byHand(t, shared.Limits{})
-	s.mu.Lock()
-	defer s.unlock()
-	ping := typed("PING")
-	if n := s.consume([]byte(strings.Repeat(ping, maxTaken+1))); n != maxTaken*len(ping) || s.Slots.Due() != maxTaken || s.wait != waitQuiet {
-		t.Errorf("%d bytes have been taken, %d replies are due, the session waits for %v", n, s.Slots.Due(), s.wait)
-	}
-}
-
-// Commands without replies are taken in parts, too. The next part waits for no reply.
-func TestManyCommandsWithoutRepliesAreTakenInParts(t *testing.T) {
-	s, h := byHand(t, shared.Limits{})
-	flushed := make(chan struct{})
-	h.flushed = sync.OnceFunc(func() { close(flushed) })
-	s.mu.Lock()
-	s.in.Append([]byte(strings.Repeat("\r\n", maxTaken)+typed("PING")), 0)
-	s.advance()
-	due, rest := s.Slots.Due(), s.in.Len()
-	s.unlock()
-	if due != 0 || rest != len(typed("PING")) {
-		t.Errorf("%d replies are due, %d bytes are left", due, rest)
-	}
-	select {
-	case <-flushed:
-	case <-time.After(10 * time.Second):
-	}
-	s.mu.Lock()
-	defer s.unlock()
-	if due, rest := s.Slots.Due(), s.in.Len(); due != 1 || rest != 0 {
-		t.Errorf("then %d replies are due, %d bytes are left", due, rest)
-	}
-}
-
 // An entry with ordinary commands or their replies does not add up the memory that it cannot have changed.
 func TestTheChargeIsThatOfAllMemoryAfterOrdinaryCommands(t *testing.T) {
 	s, h := byHand(t, shared.Limits{})

@@ -81,6 +81,7 @@ type Proxy struct {
 	Upstream *upstream.Upstream
 	Locks    *engines.Registry
 	table    atomic.Pointer[command.Table]
+	Merger   command.Merger
 	Counters status.Counters
 	Numbers  status.Source
 	Budget   *budget.Budget
