@@ -1,10 +1,13 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"math"
 	"os"
 	"runtime/debug"
+	"runtime/metrics"
+	"time"
 
 	"github.com/KimMachineGun/automemlimit/memlimit"
 	"go.uber.org/zap"
@@ -31,12 +34,12 @@ func availableMemory() (uint64, error) {
 // process grow and be killed.
 const collectBelow = 0.9
 
-// The process has its own needs beside the buffers of clients, and garbage in proportion to them: from clients * garbageShare +
-// ownMemory on the garbage collector works harder as well. Buffers grow by copying, so a limit close to them would make it work
-// without end.
+// The process has its own needs beside the buffers of clients, and garbage: from clients * garbageShare + ownMemory on the garbage collector works
+// harder as well. Buffers have no pointers, so even much work of it costs little. The share leaves space below 1.3 * clients for the rest of the process,
+// which the runtime does not count.
 const (
-	garbageShare = 1.5
-	ownMemory    = 256 << 20
+	garbageShare = 1.1
+	ownMemory    = 24 << 20
 )
 
 // limitMemory makes the runtime stay within available, and near clients, which is the limit of the buffers of all clients, unless
@@ -48,4 +51,50 @@ func limitMemory(available, clients uint64, log *zap.Logger) {
 	soft := int64(min(float64(min(available, math.MaxInt64))*collectBelow, float64(clients)*garbageShare+ownMemory))
 	debug.SetMemoryLimit(soft)
 	log.Debug("memory", zap.Uint64("available", available), zap.Int64("soft_limit", soft))
+}
+
+// A release returns memory to the system when clients need much less than before. By itself the runtime would wait for minutes.
+type release struct {
+	most    int64 // the bytes of clients at their highest since the last release
+	settled int64 // the bytes of the process at the last release
+}
+
+const (
+	releasePeriod = 2 * time.Second
+	releaseFrom   = 32 << 20
+)
+
+// watch releases memory until ctx ends. used is the number of bytes in the buffers of all clients together.
+func (r *release) watch(ctx context.Context, used func() int64) {
+	ticker := time.NewTicker(releasePeriod)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+		if r.due(used(), residentMemory()) {
+			debug.FreeOSMemory()
+			r.settled = residentMemory()
+		}
+	}
+}
+
+// due reports whether it is time: clients need less than half of their most, or the process has grown by half.
+func (r *release) due(used, resident int64) bool {
+	r.most = max(r.most, used)
+	r.settled = min(r.settled, resident)
+	if r.most-used > max(releaseFrom, r.most/2) || resident > r.settled+r.settled/2+2*releaseFrom {
+		r.most = used
+		return true
+	}
+	return false
+}
+
+// residentMemory is the memory that the runtime has of the system.
+func residentMemory() int64 {
+	sample := []metrics.Sample{{Name: "/memory/classes/total:bytes"}, {Name: "/memory/classes/heap/released:bytes"}}
+	metrics.Read(sample)
+	return int64(sample[0].Value.Uint64() - sample[1].Value.Uint64())
 }

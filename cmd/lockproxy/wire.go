@@ -149,6 +149,7 @@ func (s *service) Run(ctx context.Context) error {
 	watching, unwatch := context.WithCancel(context.Background())
 	var watch sync.WaitGroup
 	watch.Go(func() { systemd.Watch(watching, func() { s.proxy.Stats() }) })
+	watch.Go(func() { new(release).watch(watching, func() int64 { return s.proxy.Stats().Memory }) })
 	defer watch.Wait()
 	defer unwatch()
 	if s.admin == nil {
