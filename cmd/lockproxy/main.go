@@ -5,7 +5,7 @@
 // This package reads flags and configuration, wires the parts together, turns signals into a drain and the outcome
 // into an exit code: 0 done, 1 failure, 2 usage or configuration. It decides nothing else.
 //
-// Goroutines: serve runs the proxy on one of its own and waits for it, except after a second signal, which ends the
+// Goroutines: serve runs the proxy on one of its own and waits for it, except after a third signal, which ends the
 // process at once.
 package main
 

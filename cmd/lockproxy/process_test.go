@@ -275,6 +275,89 @@ func TestAdminServerEndsWhenNoMoreClientsAreAccepted(t *testing.T) {
 	p.awaitEnd()
 }
 
+// held starts a process with clients that hold two locks, one of them with GRACE 0. The drain waits for them.
+func held(t *testing.T, redis *redistest.Server) (p *process, holder net.Conn) {
+	t.Helper()
+	p = startProcess(t, "--listen", "127.0.0.1:0", "--upstream", redis.Addr(), "--drain-timeout", "10m", "--dial-timeout", "10m")
+	holder, err := net.Dial("tcp", p.addr(""))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { holder.Close() })
+	replies := bufio.NewReader(holder)
+	for _, command := range []string{"LOCK stays PX 600000\r\n", "LOCK goes GRACE 0\r\n"} {
+		if _, err := io.WriteString(holder, command); err != nil {
+			t.Fatal(err)
+		}
+		if line, err := replies.ReadString('\n'); err != nil || !strings.HasPrefix(line, ":") {
+			t.Fatalf("%s is answered %q, %v", command, line, err)
+		}
+	}
+	return p, holder
+}
+
+// signalUntil sends signals until the log has these words. One that has counted makes those within a second no others.
+func (p *process) signalUntil(words string) {
+	p.t.Helper()
+	redistest.Eventually(p.t, 20*time.Second, "the log to have "+words, func() bool {
+		_ = p.cmd.Process.Signal(syscall.SIGTERM) // it may have ended
+		return strings.Contains(p.log.String(), words)
+	})
+}
+
+// A supervisor sends one signal to the process and to its group.
+func TestASignalThatComesTwiceDrains(t *testing.T) {
+	p, holder := held(t, redistest.Start(t))
+	for range 2 {
+		if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+			t.Fatal(err)
+		}
+		p.awaitLog(1, `"msg":"draining"`)
+	}
+	if _, err := io.WriteString(holder, "UNLOCK goes\r\nUNLOCK stays\r\n"); err != nil {
+		t.Fatal(err)
+	}
+	if replies, err := io.ReadAll(holder); err != nil || string(replies) != ":1\r\n:1\r\n" {
+		t.Errorf("the holder gets %q, %v", replies, err)
+	}
+	p.awaitEnd()
+	if line := p.awaitLog(1, `"msg":"stopped"`); !strings.Contains(line, `"clients_cut":0`) {
+		t.Error(line)
+	}
+}
+
+func TestASecondSignalEndsTheWaitingAndCleansUp(t *testing.T) {
+	redis := redistest.Start(t)
+	p, _ := held(t, redis)
+	p.signalUntil("second signal")
+	p.awaitEnd()
+	if line := p.awaitLog(1, `"msg":"stopped"`); !strings.Contains(line, `"clients_cut":1,"locks_left":2`) {
+		t.Error(line)
+	}
+	if n := redis.Do(t, "EXISTS", "goes"); n != int64(0) {
+		t.Error("the lock with GRACE 0 is left")
+	}
+	if n := redis.Do(t, "EXISTS", "stays"); n != int64(1) {
+		t.Error("the lock without GRACE has ended")
+	}
+}
+
+func TestAThirdSignalWaitsForNothing(t *testing.T) {
+	redis := redistest.Start(t)
+	p, _ := held(t, redis)
+	redis.Pause() // the clean-up waits for it
+	defer redis.Continue()
+	p.signalUntil("third signal")
+	p.once.Do(func() {
+		if err := p.cmd.Wait(); p.cmd.ProcessState.ExitCode() != exitFailure {
+			t.Errorf("the process ended with %v", err)
+		}
+	})
+	if strings.Contains(p.log.String(), `"msg":"stopped"`) {
+		t.Error("the clean-up has ended, although Redis stands still")
+	}
+}
+
 // The next process of one configuration starts while the first one drains: it takes the addresses over, that for operators as well, and no
 // client is refused in between. Without a signal, a second process is refused.
 func TestProcessesOfOneConfigurationOverlap(t *testing.T) {

@@ -20,6 +20,8 @@ func (f runFunc) Run(ctx context.Context) error { return f(ctx) }
 
 func (f runFunc) Reload() {}
 
+func (f runFunc) Hurry() {}
+
 var _ server = runFunc(nil)
 
 func TestFirstSignalDrains(t *testing.T) {
@@ -46,21 +48,59 @@ func TestFirstSignalDrains(t *testing.T) {
 	}
 }
 
-func TestSecondSignalDoesNotWait(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		signals := make(chan os.Signal, 2)
-		signals <- syscall.SIGTERM
-		signals <- syscall.SIGINT
-		stuck := make(chan struct{}) // closed once serve has returned: a drain that never ends
-		defer close(stuck)
-		code := serve(t.Context(), runFunc(func(context.Context) error {
-			<-stuck
-			return nil
-		}), signals, nil, zap.NewNop())
-		if code != exitFailure {
-			t.Errorf("exit code %d, want %d", code, exitFailure)
-		}
-	})
+// hastily is a server whose drain ends by Hurry, and whose clean-up then takes a time.
+type hastily struct {
+	runFunc
+	hurried chan struct{}
+}
+
+func (h *hastily) Hurry() { close(h.hurried) }
+
+// One signal comes more than once: a supervisor sends it to the process and to its group.
+func TestSignalsWithinASecondCountOnce(t *testing.T) {
+	type outcome struct {
+		code int
+		took time.Duration
+	}
+	const drain, cleanup = time.Minute, 5 * time.Second
+	for name, c := range map[string]struct {
+		at   []time.Duration
+		want outcome
+	}{
+		"one":                               {[]time.Duration{0}, outcome{exitOK, drain + cleanup}},
+		"one, twice":                        {[]time.Duration{0, 200 * time.Microsecond}, outcome{exitOK, drain + cleanup}},
+		"one, often":                        {[]time.Duration{0, 0, 300 * time.Millisecond, 999 * time.Millisecond}, outcome{exitOK, drain + cleanup}},
+		"two":                               {[]time.Duration{0, time.Second}, outcome{exitOK, time.Second + cleanup}},
+		"two, each twice":                   {[]time.Duration{0, 0, 10 * time.Second, 10 * time.Second}, outcome{exitOK, 10*time.Second + cleanup}},
+		"two, the last one again in time":   {[]time.Duration{0, 2 * time.Second, 2999 * time.Millisecond}, outcome{exitOK, 2*time.Second + cleanup}},
+		"three":                             {[]time.Duration{0, time.Second, 2 * time.Second}, outcome{exitFailure, 2 * time.Second}},
+		"three, the first one again before": {[]time.Duration{0, 500 * time.Millisecond, time.Second, 2 * time.Second}, outcome{exitFailure, 2 * time.Second}},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			signals, hurried := make(chan os.Signal), make(chan struct{})
+			begin := time.Now()
+			go func() {
+				for i, at := range c.at {
+					time.Sleep(at - time.Since(begin))
+					signals <- []os.Signal{syscall.SIGTERM, syscall.SIGINT}[i%2]
+				}
+			}()
+			srv := &hastily{hurried: hurried, runFunc: func(ctx context.Context) error {
+				<-ctx.Done()
+				select {
+				case <-hurried:
+				case <-time.After(drain):
+				}
+				time.Sleep(cleanup)
+				return nil
+			}}
+			code := serve(t.Context(), srv, signals, nil, zap.NewNop())
+			if got := (outcome{code, time.Since(begin)}); got != c.want {
+				t.Errorf("%s: %+v, want %+v", name, got, c.want)
+			}
+			time.Sleep(drain + cleanup) // a server that was not waited for ends, too
+		})
+	}
 }
 
 func TestServerThatCannotServeIsAFailure(t *testing.T) {

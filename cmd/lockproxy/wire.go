@@ -173,6 +173,9 @@ func (s *service) Run(ctx context.Context) error {
 	return errors.Join(err, adminErr)
 }
 
+// Hurry ends the waiting of the drain.
+func (s *service) Hurry() { s.proxy.Hurry() }
+
 // reloadLimit is the time after which the log says that a reload has not ended.
 const reloadLimit = 10 * time.Second
 

@@ -39,9 +39,11 @@ type Server struct {
 	shared    *shared.Proxy
 	listeners []*endpoint
 	ids       *clients.IDs
-	closing   atomic.Bool   // the server is to stop
-	stop      chan struct{} // closed when it stops accepting
-	over      chan struct{} // closed when the drain has ended
+	closing   atomic.Bool        // the server is to stop
+	stop      chan struct{}      // closed when it stops accepting
+	over      chan struct{}      // closed when the drain has ended
+	patience  context.Context    // ends when no client is waited for any more
+	hurry     context.CancelFunc // ends patience
 	engine    *engine.Engine
 	tlsTurns  tasks.Turns // of TLS handshakes
 	tasks     tasks.Group // read loops and connections that are being shut
@@ -65,6 +67,7 @@ func New(opts Options) (*Server, error) {
 	e := &shared.Proxy{Settings: opts.forSessions(), Upstream: up, Started: time.Now(), Turns: tasks.NewTurns(), Entries: shared.NewEntries(opts.Logger)}
 	srv := &Server{opts: opts, shared: e, ids: clients.NewIDs(), tlsTurns: tasks.NewTurns(), conns: map[engine.Client]*session.Session{}}
 	srv.stop, srv.over = make(chan struct{}), make(chan struct{})
+	srv.patience, srv.hurry = context.WithCancel(context.Background())
 	changeable := opts.Changeable()
 	srv.live.Store(&changeable)
 	srv.reentry = &reentry.Rule{OwnersOnly: opts.Locks.Reentry == ReentryOwner, Counted: e.Counters.Reentered, Logger: opts.Logger.Named("locks")}
@@ -93,6 +96,7 @@ func New(opts Options) (*Server, error) {
 
 // Close gives up a server that will not Run.
 func (srv *Server) Close() {
+	srv.hurry()
 	srv.closeListeners()
 	srv.engine.Discard()
 	_ = srv.shared.Locks.Close(context.Background()) // there are none
@@ -114,6 +118,9 @@ func (srv *Server) Ready() (bool, error) { return srv.shared.Upstream.Ready() }
 func (srv *Server) TryOut(ctx context.Context) error {
 	return srv.shared.Upstream.TryOut(ctx, srv.opts.ClientAuth != AuthUpstream)
 }
+
+// Hurry ends the waiting of the drain: DrainDelay, and DrainTimeout. It may be called at any time, and more than once.
+func (srv *Server) Hurry() { srv.hurry() }
 
 // Run serves clients until ctx ends, then drains: after DrainDelay it stops accepting, refuses clients that wait for locks, and asks all clients
 // to leave. It closes each at a quiet moment, and the rest after DrainTimeout. Senders stop before receivers: clients, locks, upstream.
@@ -141,11 +148,14 @@ func (srv *Server) Run(ctx context.Context) error {
 	for _, ln := range srv.listeners {
 		ln.Yield()
 	}
-	<-time.After(live.DrainDelay)
+	select {
+	case <-time.After(live.DrainDelay):
+	case <-srv.patience.Done():
+	}
 	close(srv.stop)
 	srv.lastCall()
 
-	deadline, cancel := context.WithTimeout(context.Background(), live.DrainTimeout)
+	deadline, cancel := context.WithTimeout(srv.patience, live.DrainTimeout)
 	defer cancel()
 	srv.drain(deadline)
 	held, locks := srv.shared.Locks.Held(), srv.Locks(locksNamed)
@@ -163,6 +173,7 @@ func (srv *Server) Run(ctx context.Context) error {
 	stopUpstream()
 	<-upstreamDone
 	srv.engine.Stop()
+	srv.hurry()
 	srv.shared.Entries.Flush()
 	srv.opts.Logger.Info("stopped", zap.Int("clients_cut", cut), zap.Int("locks_left", held), zap.Strings("locks", lockNames(locks)))
 	return err
