@@ -23,7 +23,7 @@ This file is written from the table in cmd/lockproxy/config.go by ` + "`go test 
 
 A flag wins over the environment, the environment over the file (` + "`--config`" + `), the file over the default. The key ` + "`lock.lease`" + ` is the flag
 ` + "`--lock-lease`" + ` and the variable ` + "`LOCKPROXY_LOCK_LEASE`" + `. Only ` + "`upstream.address`" + ` is shorter: ` + "`--upstream`" + `. Unknown keys in the file and
-unknown variables that begin with ` + "`LOCKPROXY_`" + ` are errors, except for those that Kubernetes sets for a service called lockproxy.
+unknown variables that begin with ` + "`LOCKPROXY_`" + ` are errors, except for those that Kubernetes sets for services called lockproxy, or lockproxy- and more.
 
 A setting marked with "reload" changes at SIGHUP, for clients and commands to come. The files of certificates are read again, too. Other settings
 that differ are named in the log and wait for a restart. If the configuration is not valid, nothing changes, and the log says why. A file that has

@@ -33,7 +33,7 @@ type command struct {
 
 	File    string `name:"config" placeholder:"FILE" help:"Configuration file (YAML)."`
 	Check   bool   `env:"-" help:"Validate the configuration and exit: 0 valid, 2 not."`
-	Connect bool   `env:"-" help:"With --check: also open the listeners and ask Redis whether it serves the proxy's user. Exit code 1: it does not work. Not beside a proxy that runs."`
+	Connect bool   `env:"-" help:"With --check: also open the listeners and ask Redis whether it serves the proxy's user. It prints each right that is missing, and the warnings of a start. Exit code 1: it does not work. Not beside a proxy that runs."`
 	Health  bool   `env:"-" help:"Ask the proxy that runs with this configuration whether it lives, whatever the state of Redis, and exit: 0 it answers, 1 not."`
 	Ready   bool   `env:"-" help:"Ask the proxy that runs with this configuration whether it serves clients from Redis, and exit: 0 it does, 1 not."`
 	Version bool   `env:"-" help:"Print the version and exit."`

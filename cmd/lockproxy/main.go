@@ -15,9 +15,6 @@ import (
 	"io"
 	"os"
 
-	"go.uber.org/zap"
-
-	"github.com/lockproxy/lockproxy/internal/certs"
 	"github.com/lockproxy/lockproxy/internal/cli"
 )
 
@@ -56,18 +53,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		fmt.Fprintln(stderr, "lockproxy: --connect needs --check")
 		return exitUsage
 	case cmd.Check:
-		if _, err := certs.New(certOptions(cmd.Config, zap.NewNop())); err != nil {
-			fmt.Fprintln(stderr, "lockproxy:", err)
-			return exitUsage
-		}
-		if cmd.Connect {
-			if err := tryOut(ctx, cmd.Config); err != nil {
-				fmt.Fprintln(stderr, "lockproxy:", err)
-				return exitFailure
-			}
-		}
-		fmt.Fprintln(stdout, "configuration ok")
-		return exitOK
+		return check(ctx, cmd, stdout, stderr)
 	case cmd.Health:
 		return reported("health", checkHealth(ctx, cmd.probe()), stderr)
 	case cmd.Ready:

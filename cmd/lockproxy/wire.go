@@ -212,24 +212,6 @@ func (s *service) Reload() {
 	s.log.Info("reloaded", zap.Strings("changed", changed))
 }
 
-// tryOut does everything that a start does, except serving clients: it opens the listeners, and asks Redis.
-func tryOut(ctx context.Context, cfg Config) error {
-	s, err := newServer(cfg, zap.NewNop())
-	if err != nil {
-		return err
-	}
-	defer s.abandon()
-	if s.admin != nil {
-		defer func() { _ = s.admin.Close() }()
-	}
-	ctx, cancel := context.WithTimeout(ctx, cfg.DialTimeout)
-	defer cancel()
-	if err := s.proxy.TryOut(ctx); err != nil {
-		return fmt.Errorf("redis at %s: %w", cfg.Upstream.Address, err)
-	}
-	return nil
-}
-
 // certOptions names the files that are needed.
 func certOptions(cfg Config, log *zap.Logger) certs.Options {
 	opts := certs.Options{Logger: log.Named("certs")}
@@ -256,6 +238,7 @@ func proxyOptions(cfg Config, available uint64, store *certs.Store, log *zap.Log
 			Sentinel:          upstream.Sentinel{User: string(cfg.Sentinel.User), Password: string(cfg.Sentinel.Password)},
 			FailoverWait:      cfg.FailoverWait,
 			Lease:             cfg.Lock.Lease,
+			Exposed:           cfg.exposed(),
 			DialTimeout:       cfg.DialTimeout,
 			KeepAlive:         cfg.TCP.Keepalive,
 			UserTimeout:       cfg.TCP.UserTimeout,

@@ -133,8 +133,11 @@ func (s *Store) logLoaded(side string, cfg *tls.Config) {
 	for _, c := range cfg.Certificates {
 		s.opts.Logger.Info("certificate loaded", zap.String("side", side), zap.String("subject", c.Leaf.Subject.String()),
 			zap.Time("not_after", c.Leaf.NotAfter))
-		if time.Now().After(c.Leaf.NotAfter) {
-			s.opts.Logger.Warn("the certificate has expired", zap.String("side", side))
+		switch now := time.Now(); {
+		case now.After(c.Leaf.NotAfter):
+			s.opts.Logger.Warn("the certificate has expired", zap.String("side", side), zap.Time("not_after", c.Leaf.NotAfter))
+		case now.Before(c.Leaf.NotBefore):
+			s.opts.Logger.Warn("the certificate is not valid yet", zap.String("side", side), zap.Time("not_before", c.Leaf.NotBefore))
 		}
 	}
 }

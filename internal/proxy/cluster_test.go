@@ -1071,8 +1071,7 @@ func addressesAreOfTheirKind(t *testing.T, alone *redistest.Server, c *redistest
 		c.Nodes[0].Addr():           "it is a node of a cluster",
 		"cluster://" + alone.Addr(): "it is no node of a cluster",
 	} {
-		srv := startProxy(t, alone, func(o *Options) { o.Upstream.Addr = addr })
-		if err := srv.TryOut(t.Context()); want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
+		if err := tryOut(t, upstream.Options{Addr: addr}, patience); want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
 			t.Errorf("%s: %v, want %q", addr, err, want)
 		}
 	}

@@ -400,7 +400,7 @@ func TestSentinelsServeTLS(t *testing.T) {
 	redistest.Eventually(t, patience, "a Sentinel of another authority to be refused", func() bool {
 		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second) // it is tried again until then, and the last attempt may be cut short
 		defer cancel()
-		err := u.TryOut(ctx, false)
+		err := u.TryOut(ctx)
 		if err == nil {
 			t.Fatal("it is not refused")
 		}

@@ -254,6 +254,7 @@ func (o *Options) setDefaults() error {
 	orElse(&o.UserTimeout, 20*time.Second)
 	orElse(&o.lockIdle, time.Minute)
 	o.Upstream.Logger = o.Logger.Named("upstream")
+	o.Upstream.Lent = o.ClientAuth != AuthUpstream
 	o.uuid = uuid.NewString()
 	c := o.Changeable()
 	c.setDefaults()

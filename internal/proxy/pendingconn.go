@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -97,6 +98,10 @@ func (a *pendingConn) open() error {
 	if a.end.tls {
 		secure, err := tlsaccept.Server(a.server.tlsTurns, a.Conn, a.buf, by, a.server.opts.TLS)
 		if err != nil {
+			if _, plain := errors.AsType[tls.RecordHeaderError](err); plain {
+				_, _ = a.Conn.Write(speaksTLS) // it is closed in any case
+				return fmt.Errorf("tls handshake: %w: the client speaks no TLS", err)
+			}
 			return fmt.Errorf("tls handshake: %w", err)
 		}
 		stream, a.buf = secure, nil
@@ -113,6 +118,17 @@ func (a *pendingConn) open() error {
 	return nil
 }
 
+// speaksTLS is the reply to a client that speaks no TLS at a tls: address.
+var speaksTLS = resp.AppendError(nil, resp.Err, "the proxy speaks TLS at this address")
+
+// errClientTLS is about a client that speaks TLS where the proxy does not. Redis would wait for the end of the line.
+var errClientTLS = errors.New("the client speaks TLS, and listen has no tls: before this address")
+
+// isClientHello reports whether bytes are the begin of TLS.
+func isClientHello(b []byte) bool {
+	return len(b) > 5 && b[0] == 0x16 && b[1] == 3 && b[2] <= 4 && b[5] == 1
+}
+
 // failed counts and logs a client that has not reached the protocol, unless it has just hung up.
 func (a *pendingConn) failed(err error) {
 	if errors.Is(err, io.EOF) || errors.Is(err, net.ErrClosed) {
@@ -123,6 +139,10 @@ func (a *pendingConn) failed(err error) {
 
 // findFirst looks for a whole command in the bytes read so far, and reads more if there is none.
 func (a *pendingConn) findFirst() error {
+	if !a.end.tls && isClientHello(a.buf) {
+		a.server.shared.NoHandshake(a.Addr, errClientTLS)
+		return errClientTLS
+	}
 	for len(a.buf) > 0 {
 		f, n, err := a.guard.Next(a.buf)
 		if err != nil {

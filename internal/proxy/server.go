@@ -114,10 +114,9 @@ func (srv *Server) Addrs() []net.Addr {
 // Ready reports whether Redis was reachable at the last contact, and if not why.
 func (srv *Server) Ready() (bool, error) { return srv.shared.Upstream.Ready() }
 
-// TryOut asks Redis whether it serves the proxy as Options say. Without Run, it makes the only connections.
-func (srv *Server) TryOut(ctx context.Context) error {
-	return srv.shared.Upstream.TryOut(ctx, srv.opts.ClientAuth != AuthUpstream)
-}
+// TryOut asks Redis whether it serves the proxy as Options say, and logs what Run logs of Redis at its start. It makes the only connections, and
+// excludes Run.
+func (srv *Server) TryOut(ctx context.Context) error { return srv.shared.Upstream.TryOut(ctx) }
 
 // Hurry ends the waiting of the drain: DrainDelay, and DrainTimeout. It may be called at any time, and more than once.
 func (srv *Server) Hurry() { srv.hurry() }

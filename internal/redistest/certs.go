@@ -55,10 +55,16 @@ func (a *Authority) Pool() *x509.CertPool {
 // again replaces the files.
 func (a *Authority) Issue(t testing.TB, name string) (certFile, keyFile string) {
 	t.Helper()
+	return a.IssueFrom(t, name, time.Now().Add(-time.Minute))
+}
+
+// IssueFrom is Issue for a certificate that is valid for an hour from that time on.
+func (a *Authority) IssueFrom(t testing.TB, name string, begin time.Time) (certFile, keyFile string) {
+	t.Helper()
 	key := newKey(t)
 	der := a.sign(t, &x509.Certificate{
 		SerialNumber: serial(t), Subject: pkix.Name{CommonName: name},
-		NotBefore: time.Now().Add(-time.Minute), NotAfter: time.Now().Add(time.Hour),
+		NotBefore: begin, NotAfter: begin.Add(time.Hour),
 		DNSNames: []string{"localhost"}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1), net.IPv6loopback},
 		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
 	}, a.cert, &key.PublicKey)

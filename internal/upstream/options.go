@@ -42,6 +42,12 @@ type Options struct {
 	// configuration lends them to clients, for theirs. A password without a user is the default user's.
 	User, Password string
 
+	// Lent says that clients without credentials of their own use these.
+	Lent bool
+
+	// Exposed are the addresses at which the network can connect to the proxy without a certificate.
+	Exposed []string
+
 	// TLS, if set, makes every connection TLS. It is called for each connection, so that certificates can change. The caller must
 	// not change the config that it has returned. A config without ServerName expects the host of Addr.
 	TLS func() *tls.Config
@@ -176,9 +182,9 @@ func (o *Options) find(addr address.Address, dialing dial.Options, leases *outla
 	case address.Sentinel:
 		primary := topology.NewPrimary()
 		dialing.Resolver = topology.Named{}
-		dialing.TLS = o.TLS
+		dialing.TLS, dialing.Setting = o.TLS, "upstream.tls"
 		replicas := dial.New(dialing)
-		dialing.TLS = o.Sentinel.TLS
+		dialing.TLS, dialing.Setting = o.Sentinel.TLS, "sentinel.tls"
 		return primary, sentinel.New(sentinel.Options{
 			Name: addr.Name, Sentinels: addr.Servers, Map: o.Map, Primary: primary, Moved: moved, DownAfter: leases.DownAfter,
 			Dialer: dial.New(dialing), ID: Identity{User: o.Sentinel.User, Password: o.Sentinel.Password, Proto: 3},

@@ -40,6 +40,7 @@ type Upstream struct {
 	door    *door.Door
 	over    chan struct{} // closed by close
 	moves   atomic.Int64  // of the server to another address
+	access  access        // as the log has it; owned by the caller of lookAtAuth
 	lanes   *lanes.Lanes
 
 	proofs.Proofs
@@ -71,7 +72,7 @@ func New(opts Options) (*Upstream, error) {
 	if u.watcher != nil {
 		dialing.Wait = opts.FailoverWait
 	}
-	dialing.Resolver, dialing.TLS, dialing.Slow = servers, opts.TLS, u.slow(servers)
+	dialing.Resolver, dialing.TLS, dialing.Setting, dialing.Slow = servers, opts.TLS, "upstream.tls", u.slow(servers)
 	u.dialer = dial.New(dialing)
 	u.asker = &questions.Asker{Dialer: u.dialer, Server: topology.Any, Cluster: addr.Kind == address.Cluster, Own: u.Own(), Logger: opts.Logger}
 	u.pins = pins.New(pins.Options{
@@ -224,21 +225,50 @@ func (u *Upstream) lookAtAuth(ctx context.Context) {
 		return // unchanged
 	}
 	u.door.Saw(needed)
+	now := closed
+	switch {
+	case needed && u.opts.Password == "":
+		now = locked
+	case !needed || u.opts.Lent:
+		now = open
+	}
+	if now == u.access {
+		return
+	}
+	switch u.access = now; {
+	case now == locked:
+		u.opts.Logger.Warn("redis asks for a password (NOAUTH), and upstream.password is not set: clients need credentials of their own, and the proxy does not know the commands and settings of redis")
+	case now == open && len(u.opts.Exposed) > 0:
+		u.opts.Logger.Warn("the network can use redis without a password: listen at a loopback address, or give redis a password, or ask clients for certificates",
+			zap.Strings("listen", u.opts.Exposed))
+	}
 }
+
+// access says who may use Redis through the proxy.
+type access uint8
+
+const (
+	unknown access = iota
+	open           // all clients, without credentials
+	closed         // clients with credentials
+	locked         // the same, and the proxy has none of its own
+)
 
 // Probe asks Redis, on a connection of its own, whether it answers and takes writes. An error for missing rights or missing credentials
 // of the proxy's own user counts as a good answer.
 func (u *Upstream) Probe(ctx context.Context) error { return u.asker.Probe(ctx) }
 
-// TryOut asks Redis, on a connection of its own, for everything that the proxy needs of it. lent: clients use the proxy's own user, which then
-// needs the rights of the lock commands, too.
-func (u *Upstream) TryOut(ctx context.Context, lent bool) error {
+// TryOut asks Redis, on connections of its own, for everything that the proxy needs of it, and warns of what Run warns of at its start. It
+// excludes Run.
+func (u *Upstream) TryOut(ctx context.Context) error {
 	if u.watcher != nil {
 		if err := u.watcher.Find(ctx); err != nil {
 			return err
 		}
 	}
-	return u.asker.TryOut(ctx, lent)
+	err := u.asker.TryOut(ctx, u.opts.Lent)
+	u.inspect(ctx)
+	return err
 }
 
 // lookAtSettings finds out whether Redis closes connections that have much to send, and when the nodes of a cluster find that one is down.

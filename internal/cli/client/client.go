@@ -109,6 +109,9 @@ func open(ctx context.Context, t Target) (net.Conn, error) {
 		if ctx.Err() != nil {
 			return nil, &Unanswered{t.Addr, "the TLS handshake", time.Since(began), err}
 		}
+		if _, noRecord := errors.AsType[tls.RecordHeaderError](err); noRecord || errors.Is(err, io.EOF) {
+			err = fmt.Errorf("%w (the proxy may speak no TLS at this address)", err)
+		}
 		return nil, fmt.Errorf("TLS with %s: %w", t.Addr, err)
 	}
 	return secure, nil
@@ -149,7 +152,7 @@ func (c *Conn) greet(ctx context.Context, t Target, name string) error {
 	}
 	_, err := c.Do(ctx, hello...)
 	var reply Error
-	if errors.As(err, &reply) && reply.Code() == "ERR" { // a Redis before version 6
+	if errors.As(err, &reply) && strings.HasPrefix(string(reply), "ERR unknown command") { // a Redis before version 6
 		err = nil
 		if t.Password != "" {
 			_, err = c.Do(ctx, auth...)

@@ -41,6 +41,7 @@ type Resolver interface {
 type Options struct {
 	Resolver    Resolver
 	TLS         func() *tls.Config // for one connection; nil: none
+	Setting     string             // the setting that decides about TLS, for errors
 	Timeout     time.Duration      // of connecting and the handshake together, and of a question
 	KeepAlive   time.Duration      // before TCP keepalive probes
 	UserTimeout time.Duration      // how long written bytes may stay unacknowledged; negative: the system's
@@ -182,6 +183,9 @@ func (d *Dialer) connectAs(ctx context.Context, t Target) (_ net.Conn, _ topolog
 	}
 	defer place.OnLeft(cancel)()
 	hello, err := handshake.Shake(ctx, nc, t.ID)
+	if d.opts.TLS == nil && (handshake.IsCut(err) || errors.Is(err, handshake.ErrNotRedis)) {
+		err = fmt.Errorf("%w (if the server speaks TLS at this port, %s must be set)", err, d.opts.Setting)
+	}
 	role = census.Role(hello)
 	if err == nil && place.Primary && role == census.Replica {
 		err = topology.ErrNotPrimary
@@ -260,10 +264,19 @@ func (d *Dialer) connect(ctx context.Context, cancel func(), at topology.Node) (
 	tc := tls.Client(nc, d.tlsConfig(place.Address))
 	if err := tc.HandshakeContext(ctx); err != nil {
 		d.HangUp(nc)
+		if isNoTLS(err) {
+			err = fmt.Errorf("%w (if the server speaks no TLS at this port, %s must be unset)", err, d.opts.Setting)
+		}
 		return nil, place, fmt.Errorf("tls handshake: %w", err)
 	}
 	d.conns.Replaced(nc, tc)
 	return tc, place, nil
+}
+
+// isNoTLS reports whether a handshake may have failed because the server speaks no TLS. Redis waits then for the end of a line.
+func isNoTLS(err error) bool {
+	_, noRecord := errors.AsType[tls.RecordHeaderError](err)
+	return noRecord || errors.Is(err, context.DeadlineExceeded) || handshake.IsCut(err)
 }
 
 // tlsConfig is for one connection.

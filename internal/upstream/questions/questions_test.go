@@ -123,6 +123,13 @@ func TestTryOutNamesEachMissingRight(t *testing.T) {
 	if err := a.TryOut(t.Context(), true); err == nil || !strings.Contains(err.Error(), "COMMAND: NOPERM") || !strings.Contains(err.Error(), "EVAL: NOPERM") {
 		t.Errorf("rights for clients are missing: %v", err)
 	}
+	server.Do(t, "ACL", "SETUSER", "u", "+eval", "-hset", "-zadd", "-subscribe")
+	for _, want := range []string{"COMMAND: NOPERM", "HSET: NOPERM", "ZADD: NOPERM", "SUBSCRIBE: NOPERM"} {
+		if err := a.TryOut(t.Context(), true); err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "HGET") {
+			t.Errorf("%s is not among all that are missing: %v", want, err)
+		}
+	}
+	server.Do(t, "ACL", "SETUSER", "u", "-eval")
 	// Clients use their own users, which have rights of their own.
 	if err := a.TryOut(t.Context(), false); err == nil || strings.Contains(err.Error(), "EVAL") {
 		t.Errorf("rights of the proxy are missing: %v", err)
