@@ -340,3 +340,28 @@ func FuzzRead(f *testing.F) {
 	f.Add([]byte("-MOVED 1 a:1\r\n"))
 	f.Fuzz(func(_ *testing.T, b []byte) { Read(b) })
 }
+
+// The first slots of a new server are on their way there before it has any.
+func TestAServerWithoutSlotsIsKnownByItsAddress(t *testing.T) {
+	const answer = "*1\r\n*3\r\n:0\r\n:16383\r\n" + nodeB
+	nodes := "b 10.0.0.1:7001@17001 myself,master - 0 0 2 connected 0-16383\n" +
+		"c 10.0.0.3:7001@17001,name master - 0 0 0 connected\nd ::1:7001@17001 master - 0 0 0 connected\n" +
+		"e :0@0 master,noaddr - 0 0 0 disconnected\nf 10.0.0.6:7001@17001 master,fail - 0 0 0 disconnected\ng 10.0.0.7:7001@17001 handshake - 0 0 0 connected\n"
+	v := view(t, info, nodes, answer)
+	for address, want := range map[string]string{"10.0.0.3:7001": "c", "[::1]:7001": "d"} {
+		if n := v.At(address); n == nil || n.ID != want || v.Server(want) == nil || v.Primary(want) != nil {
+			t.Errorf("%s: %v, want %s, which serves no slots", address, n, want)
+		}
+	}
+	for _, address := range []string{":0", "10.0.0.6:7001", "10.0.0.7:7001"} {
+		if n := v.At(address); n != nil {
+			t.Errorf("%s: %v", address, n)
+		}
+	}
+	if len(v.Nodes()) != 1 || len(v.Servers()) != 1 {
+		t.Errorf("primaries with slots: %v; servers to ask: %v", v.Nodes(), v.Servers())
+	}
+	if without := view(t, info, nodes[:strings.Index(nodes, "c ")], answer); v.Same(without) {
+		t.Error("a new server is no change")
+	}
+}

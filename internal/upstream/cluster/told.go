@@ -36,6 +36,16 @@ type span struct{ from, to int }
 // counts reports whether a view has the server, if its address is known. Clients are not told of failed replicas.
 func (m *member) counts() bool { return len(m.spans) > 0 || m.replica && !m.failed }
 
+// idle is a primary that has no slots, but may get some. CLUSTER SLOTS does not tell of it, so its address is the one that the nodes use.
+func (m *member) idle() Node {
+	where, _, _ := strings.Cut(m.where, "@")
+	colon := strings.LastIndexByte(where, ':') // an IPv6 address has no brackets
+	if m.replica || m.failed || m.joins || colon <= 0 {
+		return Node{}
+	}
+	return Node{ID: m.ID, Address: net.JoinHostPort(where[:colon], where[colon+1:])}
+}
+
 var errTold = errors.New("cluster: not an answer to CLUSTER NODES or CLUSTER SLOTS")
 
 // ReadNodes reads an answer to CLUSTER NODES. A line is ID, address, flags, the ID of the primary, two times, the epoch of the configuration, the state
@@ -171,6 +181,10 @@ func (t *Told) View(info string) *View {
 			v.lives[m.ID] = true
 		}
 		switch {
+		case t.copies && !m.counts():
+			if idle := m.idle(); idle.Address != "" {
+				v.idle = append(v.idle, idle)
+			}
 		case m.Address == "" || !m.counts():
 		case m.replica:
 			v.replicas = append(v.replicas, m.Node)

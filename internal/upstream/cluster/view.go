@@ -21,6 +21,7 @@ type View struct {
 	OK       bool                // that node says that the cluster serves commands
 	nodes    []Node              // the primaries with slots, by ID
 	replicas []Node              // those that answer, by ID
+	idle     []Node              // primaries without slots, by ID: slots may be on their way there
 	lives    map[string]bool     // the servers, by ID, that the nodes do not take for down, with slots or without; nil: it is not known
 	copies   map[string]int      // the number of replicas by the ID of their primary, failed ones included; nil: it is not known
 	claims   []uint64            // the epochs in which the nodes were configured, in their order; 0: it is not known
@@ -49,7 +50,7 @@ func infoNumber(info, name string) uint64 {
 // Same reports whether two views have the same nodes at the same addresses with the same slots, the same numbers of replicas, and the same servers that
 // are down.
 func (v *View) Same(other *View) bool {
-	return v.owner == other.owner && slices.Equal(v.nodes, other.nodes) && slices.Equal(v.replicas, other.replicas) && maps.Equal(v.copies, other.copies) &&
+	return v.owner == other.owner && slices.Equal(v.nodes, other.nodes) && slices.Equal(v.replicas, other.replicas) && slices.Equal(v.idle, other.idle) && maps.Equal(v.copies, other.copies) &&
 		maps.Equal(v.lives, other.lives)
 }
 
@@ -84,7 +85,7 @@ func (v *View) Covered() bool { return !slices.Contains(v.owner[:], 0) }
 
 // At returns the server at an address; nil: the view has none. Only such servers are sent anything.
 func (v *View) At(address string) *Node {
-	for _, list := range [][]Node{v.nodes, v.replicas} {
+	for _, list := range [][]Node{v.nodes, v.replicas, v.idle} {
 		for i := range list {
 			if list[i].Address == address {
 				return &list[i]
@@ -99,10 +100,12 @@ func (v *View) Primary(id string) *Node { return byID(v.nodes, id) }
 
 // Server returns the server of that ID; nil: there is none.
 func (v *View) Server(id string) *Node {
-	if n := byID(v.nodes, id); n != nil {
-		return n
+	for _, list := range [][]Node{v.nodes, v.replicas, v.idle} {
+		if n := byID(list, id); n != nil {
+			return n
+		}
 	}
-	return byID(v.replicas, id)
+	return nil
 }
 
 // Heir is the node that serves in a later view what the node of that ID served in this one; nil: none is known.
