@@ -169,12 +169,23 @@ func (s *screen) back() string {
 	return s.ask(":")
 }
 
+// stopped waits until the process whose number is in the file is stopped.
+func (l *locks) stopped(file string) {
+	l.t.Helper()
+	pid := l.wrote(file)
+	redistest.Eventually(l.t, 20*time.Second, "the command to be stopped", func() bool {
+		stat, err := os.ReadFile("/proc/" + pid + "/stat")
+		return err == nil && strings.Contains(string(stat), ") T ")
+	})
+}
+
 // A command in the background that reads from the terminal stops with all of its job, and goes on in the foreground.
 func TestAtATerminalABackgroundReaderStops(t *testing.T) {
 	t.Parallel()
 	eachShell(t, func(t *testing.T, l *locks, s *screen, _ string) {
-		s.line("lockproxy exec job -- sh -c 'read x; echo got $x; exit 7' &")
+		s.line("lockproxy exec job -- sh -c 'echo $$ > pid; read x; echo got $x; exit 7' &")
 		s.jobs("Stopped")
+		l.stopped("pid")
 		s.line("fg")
 		s.line("a word")
 		s.want("got a word")
@@ -249,10 +260,11 @@ func TestAtATerminalCtrlCEndsAScript(t *testing.T) {
 func TestAtATerminalAStoppedJobKeepsItsLock(t *testing.T) {
 	t.Parallel()
 	eachShell(t, func(t *testing.T, l *locks, s *screen, _ string) {
-		s.line("lockproxy exec --lease 1500ms job -- sh -c 'echo ready; read x; echo got $x'")
+		s.line("lockproxy exec --lease 1500ms job -- sh -c 'echo $$ > pid; echo ready; read x; echo got $x'")
 		s.want("ready")
 		s.press(ctrlZ)
-		s.want("Stopped") // before that, the command may read what is for the shell
+		s.want("Stopped")
+		l.stopped("pid") // before that, it may read what is for the shell
 		began := time.Now()
 		redistest.Eventually(t, 20*time.Second, "two leases", func() bool {
 			if l.redis.Client(t).Exists(t.Context(), "job").Val() != 1 {
@@ -274,10 +286,11 @@ func TestAtATerminalAStoppedJobKeepsItsLock(t *testing.T) {
 func TestAtATerminalAStoppedJobMayLoseItsLock(t *testing.T) {
 	t.Parallel()
 	eachShell(t, func(t *testing.T, l *locks, s *screen, _ string) {
-		s.line("lockproxy exec --lease 1500ms job -- sh -c 'echo ready; read x; echo got $x'")
+		s.line("lockproxy exec --lease 1500ms job -- sh -c 'echo $$ > pid; echo ready; read x; echo got $x'")
 		s.want("ready")
 		s.press(ctrlZ)
-		s.want("Stopped") // before that, the command may read what is for the shell
+		s.want("Stopped")
+		l.stopped("pid") // before that, it may read what is for the shell
 		if out, err := l.program("unlock", "job").CombinedOutput(); err != nil {
 			t.Fatalf("%s, %v", out, err)
 		}
@@ -294,11 +307,7 @@ func TestAtATerminalAStoppedCommandEnds(t *testing.T) {
 	t.Parallel()
 	eachShell(t, func(t *testing.T, l *locks, s *screen, _ string) {
 		s.line(`lockproxy exec job -- sh -c 'trap "exit 3" TERM; echo $$ > pid; kill -STOP $$; while :; do sleep 0.01; done' &`)
-		pid := l.wrote("pid")
-		redistest.Eventually(t, 20*time.Second, "the command to be stopped", func() bool {
-			stat, err := os.ReadFile("/proc/" + pid + "/stat")
-			return err == nil && strings.Contains(string(stat), ") T ")
-		})
+		l.stopped("pid")
 		s.line("kill $!; wait $!")
 		if code := s.back(); code != "3" {
 			t.Errorf("exit code %s", code)

@@ -68,7 +68,7 @@ func (c *Command) startGuard(opts Options) error {
 	}
 	syscall.CloseOnExec(ends[0]) // this process starts no other one
 	c.socket = os.NewFile(uintptr(ends[0]), "guard")
-	defer unix.Close(ends[1])
+	defer func() { _ = unix.Close(ends[1]) }()
 	pid, err := syscall.ForkExec(self, append(slices.Clone(opts.Guard), strconv.Itoa(ends[1])), &syscall.ProcAttr{
 		Env: opts.Env, Files: []uintptr{0, 1, 2}, Sys: &syscall.SysProcAttr{Setpgid: true},
 	})

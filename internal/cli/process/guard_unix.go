@@ -85,8 +85,8 @@ func (o order) start() (pid int, err error) {
 	if err != nil {
 		return 0, err
 	}
-	defer p.Release() // reap waits for it
-	return p.Pid, nil
+	pid = p.Pid
+	return pid, p.Release() // reap waits for it
 }
 
 // reap collects ended processes, and reports the end of the command.

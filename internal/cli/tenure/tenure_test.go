@@ -155,6 +155,8 @@ func TestInvariants(t *testing.T) {
 				if !taken && !now.Before(sure.Add(cfg.Lease)) {
 					t.Fatal("killed after the end of the lease")
 				}
+			case Suspend, Resume:
+				t.Fatal("suspended, and was called in time")
 			case None:
 				if !wake.After(now) {
 					t.Fatalf("asked to be woken in the past: %v after %v", wake.Sub(start), now.Sub(start))
