@@ -35,6 +35,7 @@ type Guard struct {
 	plain      int    // lengths up to here break no limit, restricted or not; immutable after NewGuard
 	plainArgs  int    // the same for counts
 	restricted bool
+	most       int64 // see LimitBulk; 0: none
 	err        error // the first error; the connection is of no use afterwards
 
 	// The command at the start of the caller's buffer. Offsets count from there and may be negative after Discard.
@@ -69,6 +70,9 @@ func NewGuard(limits Limits) *Guard {
 	}
 	return &Guard{limits: limits, plain: int(min(limits.MaxBulk, restrictedBulk)), plainArgs: min(limits.MaxArgs, restrictedArgs), bulk: -1}
 }
+
+// LimitBulk has headers read from now on held to another limit of Redis's, at least 16 KiB, if it is smaller than the guard's own.
+func (g *Guard) LimitBulk(most int64) { g.most = most }
 
 // Restrict sets whether headers read from now on are held to what Redis grants a client before it has authenticated:
 // 10 arguments of 16 KiB.
@@ -228,7 +232,7 @@ func (g *Guard) readBulk(buf []byte) (length, body int, err error) {
 	}
 	size, ok := parseLength(buf[g.pos+1 : end])
 	switch {
-	case !ok || size < 0 || size > g.limits.MaxBulk:
+	case !ok || size < 0 || size > g.limits.MaxBulk || g.most > 0 && size > g.most:
 		return -1, 0, g.fail(badBulk)
 	case size > restrictedBulk && g.restricted:
 		return -1, 0, g.fail(unauthBulk)

@@ -36,6 +36,7 @@ type Upstream struct {
 	table   atomic.Pointer[commands.Table]
 	refresh chan struct{} // size 1, never closed: the command table may have changed
 	tight   atomic.Bool   // see Tight
+	input   atomic.Pointer[questions.Input]
 	wg      sync.WaitGroup
 	door    *door.Door
 	over    chan struct{} // closed by close
@@ -91,6 +92,7 @@ func New(opts Options) (*Upstream, error) {
 		u.pins.DropBare()
 	}})
 	u.table.Store(commands.BuiltIn())
+	u.input.Store(&questions.DefaultInput)
 	return u, nil
 }
 
@@ -274,7 +276,9 @@ func (u *Upstream) TryOut(ctx context.Context) error {
 // lookAtSettings finds out whether Redis closes connections that have much to send, and when the nodes of a cluster find that one is down.
 func (u *Upstream) lookAtSettings(ctx context.Context) {
 	if tight, known := u.asker.Tight(ctx); known {
+		in := u.asker.Input
 		u.tight.Store(tight)
+		u.input.Store(&in)
 	}
 	if u.cluster == nil {
 		return
@@ -283,6 +287,13 @@ func (u *Upstream) lookAtSettings(ctx context.Context) {
 		u.DownAfter(d)
 	}
 }
+
+// MaxArgument is the longest argument that Redis takes, in bytes, as far as is known.
+func (u *Upstream) MaxArgument() int64 { return u.input.Load().Argument }
+
+// MaxShared is the longest command, in bytes, that may travel on a connection that sessions share: Redis closes the connection of a longer one, or might. Its
+// query buffer may hold the commands in front, and be longer than what is in it, so it is a quarter of client-query-buffer-limit.
+func (u *Upstream) MaxShared() int64 { return u.input.Load().Buffer / 4 }
 
 // Tight reports whether Redis is known to close connections with much output.
 func (u *Upstream) Tight() bool { return u.tight.Load() }

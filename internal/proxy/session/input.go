@@ -77,6 +77,8 @@ func (i *input) consume(buf []byte) int {
 	if table != i.table {
 		i.table, i.row = table, nil
 	}
+	i.guard.LimitBulk(s.proxy.Upstream.MaxArgument())
+	maxShared := int(s.proxy.Upstream.MaxShared())
 	var latest *command.Row // the last one of buf; nil: none, or it has been noted
 	var turn turn
 	for s.wait == waitNone && !s.Gone() {
@@ -122,7 +124,7 @@ func (i *input) consume(buf []byte) int {
 			row = table.Lookup(f.Name)
 			i.row = row
 		}
-		if row.Policy == command.Shared && !row.Script && i.plain() && !careful {
+		if row.Policy == command.Shared && !row.Script && i.plain() && !careful && n <= maxShared {
 			if latest = row; row.HasSubcommands() {
 				s.cmd, latest = row.TitleOf(f.Raw), nil
 			}

@@ -19,6 +19,11 @@ import (
 	"github.com/lockproxy/lockproxy/internal/upstream"
 )
 
+// The name of a lock is part of the names of its channel and its queue, which are longer.
+const longestPrefix = 1 << 10
+
+var longName = resp.AppendError(nil, resp.Err, "the name of the lock is too long for proto-max-bulk-len or client-query-buffer-limit of upstream")
+
 // lock executes a lock command. The session goes on when it has been answered, or, if the command says so, when its script
 // has been sent.
 func (l *locker) lock(raw []byte) bool {
@@ -30,6 +35,9 @@ func (l *locker) lock(raw []byte) bool {
 	lists := cmd.Verb == grammar.LockList || cmd.Verb == grammar.LockSlow
 	if lists && !s.mayAnswer() {
 		return false
+	}
+	if most := min(s.proxy.Upstream.MaxArgument(), s.proxy.Upstream.MaxShared()); int64(len(raw))+longestPrefix > most {
+		return s.awaitQuiet() && s.answer(longName)
 	}
 	engine, eerr := l.lockEngine()
 	if eerr != nil {

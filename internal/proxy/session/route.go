@@ -27,6 +27,9 @@ func (s *Session) route(row *command.Row, raw []byte) bool {
 	s.muted = s.reply != replyOn
 	s.writes, s.scripts = row.Writes, row.Script
 	p := row.PolicyFor(s.args)
+	if p == command.Shared && s.pin == nil && int64(len(raw)) > s.proxy.Upstream.MaxShared() {
+		p = command.PinOnce // Redis may close the connection, which is the client's own then
+	}
 	skip := s.reply == replySkip && p != command.PinAhead
 	if p == command.Identity && s.proxy.Settings.ClientAuth == shared.AuthNone {
 		if raw = s.disown(row.Name, raw); raw == nil {

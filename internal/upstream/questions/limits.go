@@ -31,6 +31,7 @@ func (a *Asker) Tight(ctx context.Context) (tight, known bool) {
 			return false, false
 		}
 	}
+	a.Input = a.input(nc)
 	tight = tightOutput(settings[0]) || tightTotal(settings[1])
 	if tight && settings != a.limits {
 		a.Logger.Warn("redis closes connections whose replies take much memory, and all clients that share one lose theirs",
@@ -38,6 +39,30 @@ func (a *Asker) Tight(ctx context.Context) (tight, known bool) {
 	}
 	a.limits = settings
 	return tight, true
+}
+
+// Input is what Redis takes of a client.
+type Input struct {
+	Argument int64 // bytes of an argument (proto-max-bulk-len): Redis refuses a longer one, and closes the connection
+	Buffer   int64 // bytes of its query buffer (client-query-buffer-limit): beyond it Redis closes the connection without a word
+}
+
+// DefaultInput is Redis's own default. It counts where the proxy's user may not ask.
+var DefaultInput = Input{Argument: 512 << 20, Buffer: 1 << 30}
+
+// input asks for the limits of input.
+func (a *Asker) input(nc net.Conn) Input {
+	in := DefaultInput
+	for name, to := range map[string]*int64{"proto-max-bulk-len": &in.Argument, "client-query-buffer-limit": &in.Buffer} {
+		text, err := a.setting(nc, name)
+		if err != nil {
+			continue
+		}
+		if n, err := strconv.ParseInt(text, 10, 64); err == nil && n > 0 {
+			*to = n
+		}
+	}
+	return in
 }
 
 // setting asks for one setting. "": the user has no right to ask, or an older Redis does not have it.

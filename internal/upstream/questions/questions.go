@@ -27,6 +27,7 @@ type Asker struct {
 	Own    handshake.Identity
 	Logger *zap.Logger
 
+	Input  Input     // as Tight has found it; owned by its caller
 	limits [2]string // settings of Redis that the log knows; owned by the caller of Tight
 
 	timeouts map[topology.Node]time.Duration // of the nodes of a cluster; 0: not known. Owned by the caller of NodeTimeout, as turn

@@ -1,0 +1,94 @@
+package proxy
+
+import (
+	"io"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/lockproxy/lockproxy/internal/redistest"
+	"github.com/lockproxy/lockproxy/internal/resp"
+)
+
+// neighbours are clients with a command every now and then. They must not lose their connections.
+func neighbours(t *testing.T, addr string, n int) (end func()) {
+	t.Helper()
+	stop := make(chan struct{})
+	var all sync.WaitGroup
+	for range n {
+		c := dialClient(t, addr)
+		c.quiet("SET", "n", "v")
+		all.Go(func() {
+			for {
+				select {
+				case <-stop:
+					return
+				case <-time.After(time.Millisecond):
+				}
+				if _, err := c.nc.Write(resp.AppendCommand(nil, "GET", "n")); err != nil {
+					t.Error("a neighbour has lost its connection")
+					return
+				}
+				if b, err := c.frame(); err != nil || b != "$1\r\nv\r\n" {
+					t.Errorf("a neighbour got %q, %v", b, err)
+					return
+				}
+			}
+		})
+	}
+	return func() {
+		close(stop)
+		all.Wait()
+	}
+}
+
+// Redis closes the connection of a client whose argument or query buffer is too long. It is the connection of that client alone.
+func TestTheInputLimitsOfRedisConcernTheirClientOnly(t *testing.T) {
+	for name, setting := range map[string]string{"argument": "proto-max-bulk-len", "buffer": "client-query-buffer-limit"} {
+		t.Run(name, func(t *testing.T) {
+			eachEngine(t, func(t *testing.T, _ *redistest.Server, srv *Server) {
+				waitFor(t, "the limits to be known", func() bool { return min(srv.shared.Upstream.MaxArgument(), 4*srv.shared.Upstream.MaxShared()) == 1<<20 })
+				end := neighbours(t, address(srv), 8)
+				for _, size := range []int{1<<20 + 1, 1500 << 10, 3 << 20} {
+					for _, command := range []string{"SET", "APPEND", "EVAL"} {
+						c := dialClient(t, address(srv))
+						c.side = &side{t: t}
+						words := []string{command, "big", strings.Repeat("x", size)}
+						if command == "EVAL" {
+							words = []string{command, "return 1", "0", words[2]}
+						}
+						c.raw(string(resp.AppendCommand(nil, words...)))
+						got, _ := c.frame()
+						rest, _ := io.ReadAll(c.nc)
+						if want := map[string]string{"argument": "-ERR Protocol error: invalid bulk length\r\n"}[name]; got != want || len(rest) > 0 {
+							t.Errorf("%s of %d bytes: %.60q %.60q, want %q", command, size, got, rest, want)
+						}
+					}
+				}
+				// Commands below the limits are served, also many at a time.
+				for _, size := range []int{200 << 10, 600 << 10, 1000 << 10} {
+					c := dialClient(t, address(srv))
+					one := string(resp.AppendCommand(nil, "SET", "below", strings.Repeat("x", size)))
+					go func() { _, _ = io.WriteString(c.nc, strings.Repeat(one, 20)) }()
+					for i := range 20 {
+						if b, err := c.frame(); b != "+OK\r\n" {
+							t.Fatalf("SET %d of %d bytes: %q, %v", i, size, b, err)
+						}
+					}
+				}
+				for _, command := range []string{"LOCK", "TRYLOCK", "FAIRLOCK", "LOCKINFO"} {
+					c := dialClient(t, address(srv))
+					if b := c.quiet(command, strings.Repeat("x", 1<<20-10)); b != "-ERR the name of the lock is too long for proto-max-bulk-len or client-query-buffer-limit of upstream\r\n" {
+						t.Errorf("%s: %.80q", command, b)
+					}
+				}
+				c := dialClient(t, address(srv))
+				if b := c.quiet("LOCK", "short"); b[0] != ':' {
+					t.Errorf("LOCK: %q", b)
+				}
+				end()
+			}, "--"+setting, "1mb")
+		})
+	}
+}
