@@ -19,8 +19,8 @@ const (
 	perIDs  = 1 << 32 // ids of one process
 )
 
-// Nobody is the id of no client, neither the proxy's nor Redis's.
-const Nobody = firstID
+// UnusedID is the id of no client, neither the proxy's nor Redis's.
+const UnusedID = firstID
 
 // NewIDs begins the ids of a process.
 func NewIDs() *IDs {

@@ -9,8 +9,8 @@ type Attempts struct {
 	tries int
 }
 
-// spend notes that time has passed.
-func (a *Attempts) spend() {
+// elapse notes that time has passed.
+func (a *Attempts) elapse() {
 	now := time.Now()
 	if a.tries > 0 {
 		a.spent += now.Sub(a.last)
@@ -20,13 +20,13 @@ func (a *Attempts) spend() {
 
 // Refused notes a refusal. It reports whether the command may be sent again: it may until refusals have cost it a time.
 func (a *Attempts) Refused(within time.Duration) bool {
-	a.spend()
+	a.elapse()
 	a.tries++
 	return a.spent < within
 }
 
 // Sent notes that the command is sent again. Before the first refusal it does nothing.
-func (a *Attempts) Sent() { a.spend() }
+func (a *Attempts) Sent() { a.elapse() }
 
 // Waited forgets the refusals if a server, which refuses the command now, has let it wait since then: another slot has moved, or the same one again.
 func (a *Attempts) Waited(within time.Duration) {

@@ -59,7 +59,7 @@ func (s *Session) unnamed(raw []byte) []byte {
 	if err != nil || id <= 0 || !s.proxy.Upstream.Connections().Own(uint64(id), "") {
 		return raw
 	}
-	s.args[at] = strconv.AppendInt(nil, clients.Nobody, 10)
+	s.args[at] = strconv.AppendInt(nil, clients.UnusedID, 10)
 	return resp.AppendCommand(nil, s.args...)
 }
 
