@@ -19,6 +19,7 @@ import (
 	"github.com/lockproxy/lockproxy/internal/lockcmds/grammar"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/holds"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/jobs"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/names"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/waiters"
 	"github.com/lockproxy/lockproxy/internal/watchdog"
 )
@@ -90,7 +91,7 @@ func New(o Options) (*Engine, error) {
 			Granted: opts.Events.Granted, HandedOver: opts.Events.HandedOver, Attempt: opts.Events.Attempt, Left: opts.Events.Left, Refused: opts.Events.Refused,
 		},
 	})
-	e.client.Listen(e.waiters)
+	e.client.Listen(listener{e.waiters, e})
 	return e, nil
 }
 
@@ -105,6 +106,7 @@ func (e *Engine) Run(ctx context.Context) error {
 	defer close(e.done)
 	stop := context.AfterFunc(ctx, e.end)
 	defer stop()
+	e.client.Node(names.Forced).Subscribe(names.Forced)
 	var link sync.WaitGroup
 	link.Go(func() { e.client.Run(e.life) })
 	err := e.watchdog.Run(e.life)

@@ -238,8 +238,8 @@ func TestUnwantedChannelsAreUnsubscribed(t *testing.T) {
 	b.want("LOCK k WAIT 20", "(nil)")
 	b.want("FAIRLOCK k WAIT 20", "(nil)")
 	c := srv.Client(t)
-	redistest.Eventually(t, patience, "both channels", func() bool { return len(c.PubSubChannels(t.Context(), "*").Val()) == 2 })
-	redistest.Eventually(t, patience, "no channel", func() bool { return len(c.PubSubChannels(t.Context(), "*").Val()) == 0 })
+	redistest.Eventually(t, patience, "both channels", func() bool { return len(c.PubSubChannels(t.Context(), "redisson_lock__channel:*").Val()) == 2 })
+	redistest.Eventually(t, patience, "no channel", func() bool { return len(c.PubSubChannels(t.Context(), "redisson_lock__channel:*").Val()) == 0 })
 	b.send("LOCK k") // and they can be had again
 	b.awaitWaiting()
 	a.want("UNLOCK k", ":1")

@@ -122,6 +122,7 @@ func TestLocksOverACluster(t *testing.T) {
 	proxies := startOverCluster(t, c)
 	t.Run("verbs", func(t *testing.T) { verbsOverACluster(t, alone, proxies) })
 	t.Run("many", func(t *testing.T) { locksOverACluster(t, proxies) })
+	t.Run("forced", func(t *testing.T) { forcedOverACluster(t, proxies) })
 	t.Run("fair", func(t *testing.T) { fairOrderOverACluster(t, c, proxies) })
 	t.Run("half moved", func(t *testing.T) { locksAwaitTheMove(t, c) })
 	t.Run("scripts forgotten", func(t *testing.T) { scriptsAreLoadedAnew(t, c, proxies) })
@@ -135,6 +136,22 @@ func eachProxy(proxies map[string]*Server) (all []*Server) {
 		all = append(all, proxies[engine])
 	}
 	return all
+}
+
+// forcedOverACluster ends locks of all servers through another proxy than that of their holder, which is told.
+func forcedOverACluster(t *testing.T, proxies map[string]*Server) {
+	all := eachProxy(proxies)
+	holder, by := dialClient(t, address(all[0])), dialClient(t, address(all[len(all)-1]))
+	holder.script("HELLO 3", "%")
+	for i := range 12 {
+		key := fmt.Sprint("forced", i)
+		fence := holder.quiet("LOCK", key, "PX", "60000", "OWNER", "job")
+		by.script("FORCEUNLOCK "+key, ":1")
+		want := fmt.Sprintf(">4\r\n$9\r\nlock-lost\r\n$%d\r\n%s\r\n%s$6\r\nforced\r\n", len(key), key, fence)
+		if got, err := holder.frame(); err != nil || got != want {
+			t.Fatalf("%q, %v, want %q", got, err, want)
+		}
+	}
 }
 
 // fairOrderOverACluster has fair waiters stand in one queue over all proxies, while the slot moves twice.

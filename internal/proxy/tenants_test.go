@@ -21,7 +21,7 @@ func tenantRules(prefix string) []any {
 	for _, pattern := range []string{
 		"~P*", "~redisson_lock_queue:{P*", "~redisson_lock_queue:P*", "~redisson_lock_timeout:{P*", "~redisson_lock_timeout:P*",
 		"~redisson_lock__channel:{P*", "~redisson_lock__channel:P*", "~lockproxy:fence",
-		"&redisson_lock__channel:{P*", "&redisson_lock__channel:P*", "&lockproxy:lost:{P*", "&lockproxy:lost:P*",
+		"&redisson_lock__channel:{P*", "&redisson_lock__channel:P*", "&lockproxy:lost:{P*", "&lockproxy:lost:P*", "&lockproxy:forced",
 	} {
 		rules = append(rules, strings.ReplaceAll(pattern, "P", prefix))
 	}

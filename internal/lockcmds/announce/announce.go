@@ -24,6 +24,7 @@ type Loss struct {
 	Fence      int64
 	Reason     string
 	Expired    bool                // a lease of fixed length, which ended by itself: nothing is wrong
+	Published  bool                // the script that ended it has told the channel
 	Held       time.Duration       // since the command was sent that acquired the lock
 	Client     contract.ClientInfo // the first of the clients that held it
 	// Push sends a push to the sessions that held it. Requires no locks.
@@ -123,6 +124,9 @@ func (a *Announcer) publish(losses []Loss) {
 	messages := make(map[redislink.Node][]redislink.Message, 1)
 	var nodes []redislink.Node // in the order of the losses
 	for _, l := range losses {
+		if l.Published {
+			continue
+		}
 		node := a.opts.Redis.Node(l.Key)
 		if messages[node] == nil {
 			nodes = append(nodes, node)

@@ -230,7 +230,7 @@ func TestChannelsFollowTheirSlots(t *testing.T) {
 type listener struct{ told chan string }
 
 func (l listener) Confirmed(channel string)                    { l.told <- "confirmed " + channel }
-func (l listener) Published(channel string)                    { l.told <- "published " + channel }
+func (l listener) Published(channel, _ string)                 { l.told <- "published " + channel }
 func (l listener) Refused(channel string, _ redislink.Refusal) { l.told <- "refused " + channel }
 
 func (l listener) next(t *testing.T) string {

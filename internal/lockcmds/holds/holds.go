@@ -331,7 +331,7 @@ func (x *Holds) tell(l *ledger.Loss) {
 		x.OnLost(l.Reason)
 	}
 	x.Announce.Tell(announce.Loss{
-		Key: l.Key.Lock, Owner: l.Key.Owner, Fence: l.Fence, Reason: l.Reason, Expired: l.Reason == string(watchdog.ReasonExpired),
+		Key: l.Key.Lock, Owner: l.Key.Owner, Fence: l.Fence, Reason: l.Reason, Expired: l.Reason == string(watchdog.ReasonExpired), Published: l.Reason == string(ReasonForced),
 		Held: x.Calls.Clock.Now().Sub(l.Since), Client: contract.ClientInfo(l.Client),
 		Push: func(push []byte) {
 			for _, c := range l.To {

@@ -8,7 +8,7 @@ import (
 	"github.com/lockproxy/lockproxy/internal/watchdog"
 )
 
-// ReasonForced is the reason of a loss by FORCEUNLOCK through this proxy. The watchdog has the other reasons.
+// ReasonForced is the reason of a loss by FORCEUNLOCK. The watchdog has the other reasons.
 const ReasonForced watchdog.Reason = "forced"
 
 // LossReasons lists the reasons that Options.OnLost is called with.
@@ -69,8 +69,19 @@ func (x *Holds) staleLocked(h *Hold, reason watchdog.Reason) []calls.Rollback {
 	return all
 }
 
-// Forced ends the hold of a grant that FORCEUNLOCK has ended, if it is here. A holder elsewhere, or a holder here whose grant is still on
-// its way, learns it from its next renewal. Requires no locks.
+// Grant returns the hold of a grant. false: no session here has it. Requires no locks.
+func (x *Holds) Grant(lock string, fence int64) (k ledger.Key, ok bool) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	h := x.ledger.Holder(lock)
+	if h == nil || h.Fence != fence {
+		return k, false
+	}
+	return h.Key, true
+}
+
+// Forced ends the hold of a grant that FORCEUNLOCK has ended, if it is here. A holder here whose grant is still on its way learns it from its
+// next renewal. Requires no locks.
 func (x *Holds) Forced(k ledger.Key, fence int64) {
 	x.Step(func(l *ledger.Ledger) {
 		if h := l.Find(k); h != nil && h.Fence == fence {

@@ -71,7 +71,7 @@ type Listener interface {
 	// Confirmed says that from now on messages of the channel arrive. Messages may have been missed before.
 	Confirmed(channel string)
 	// Published says that there was a message.
-	Published(channel string)
+	Published(channel, text string)
 	// Refused says that Redis does not let us listen. The channel counts as given up.
 	Refused(channel string, reason Refusal)
 }

@@ -31,7 +31,7 @@ func (s text) SHA() string {
 type heard chan string
 
 func (h heard) Confirmed(channel string)          { h <- "confirmed " + channel }
-func (h heard) Published(channel string)          { h <- "published " + channel }
+func (h heard) Published(channel, _ string)       { h <- "published " + channel }
 func (h heard) Refused(channel string, _ Refusal) { h <- "refused " + channel }
 func (h heard) want(t *testing.T, news ...string) {
 	t.Helper()

@@ -9,6 +9,8 @@ import (
 
 	"github.com/redis/rueidis"
 	"go.uber.org/zap"
+
+	"github.com/lockproxy/lockproxy/internal/lockcmds/names"
 )
 
 const (
@@ -140,13 +142,17 @@ type link struct {
 // and Redis's refusals.
 func (l link) each(ctx context.Context, channels []string, on bool) (refused map[string]Refusal, err error) {
 	var commands rueidis.Commands
-	names := channels
 	switch b := l.B(); {
 	case l.sharded:
 		for _, channel := range channels {
-			if on {
+			switch all := channel == names.Forced; {
+			case all && on:
+				commands = append(commands, b.Subscribe().Channel(channel).Build())
+			case all:
+				commands = append(commands, b.Unsubscribe().Channel(channel).Build())
+			case on:
 				commands = append(commands, b.Ssubscribe().Channel(channel).Build())
-			} else {
+			default:
 				commands = append(commands, b.Sunsubscribe().Channel(channel).Build())
 			}
 		}
@@ -163,7 +169,7 @@ func (l link) each(ctx context.Context, channels []string, on bool) (refused map
 			if refused == nil {
 				refused = map[string]Refusal{}
 			}
-			refused[names[i]] = Refusal(refusal.Error())
+			refused[channels[i]] = Refusal(refusal.Error())
 		case err != nil:
 			return nil, err
 		}
@@ -242,7 +248,7 @@ func (s *subscriber) refuse(channel string, why Refusal) {
 	s.listener.Refused(channel, why)
 }
 
-func (s *subscriber) message(m rueidis.PubSubMessage) { s.listener.Published(m.Channel) }
+func (s *subscriber) message(m rueidis.PubSubMessage) { s.listener.Published(m.Channel, m.Message) }
 
 func (s *subscriber) subscription(e rueidis.PubSubSubscription) {
 	switch e.Kind {

@@ -183,7 +183,7 @@ type Force struct {
 
 // Call is the call of force.lua.
 func (f Force) Call() Call {
-	return Call{force, []string{f.Key, names.Channel(f.Key), names.Queue(f.Key)}, []string{publish, itoa(f.Fence)}}
+	return Call{force, []string{f.Key, names.Channel(f.Key), names.Queue(f.Key)}, []string{publish, itoa(f.Fence), names.Lost(f.Key), names.Forced}}
 }
 
 // Forced is the answer to Force.

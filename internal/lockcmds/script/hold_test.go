@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/lockproxy/lockproxy/internal/lockcmds/names"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/script"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/turns"
 )
@@ -335,7 +336,7 @@ func TestForceFreesAndWakes(t *testing.T) {
 		keys := []string{b.n.Lock, b.n.Channel, b.n.Queue}
 		force := func(fence ...int64) any {
 			t.Helper()
-			v, err := b.c.Eval(t.Context(), b.s["force"].Text(), keys, "PUBLISH", append(fence, 0)[0]).Result()
+			v, err := b.c.Eval(t.Context(), b.s["force"].Text(), keys, "PUBLISH", append(fence, 0)[0], names.Lost(b.n.Lock), names.Forced).Result()
 			if err != nil {
 				t.Fatal(err)
 			}

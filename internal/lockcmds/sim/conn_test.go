@@ -402,7 +402,7 @@ func (l *link) message(at *server, channel string, ended bool) {
 			if c.w.keep {
 				c.w.note("%s: message on %s", l.p, channel)
 			}
-			l.listener.Published(channel)
+			l.listener.Published(channel, "0")
 		case l.homes[channel] == at:
 			l.moved(channel)
 		}

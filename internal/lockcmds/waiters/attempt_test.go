@@ -18,7 +18,7 @@ func TestAMessageCausesAnAttemptThatIsGranted(t *testing.T) {
 	w := newWorld(t)
 	a := w.waits(1, "LOCK k")
 	w.Own.Answers = []any{grantOfFence(8)}
-	w.x.Published(channel())
+	w.x.Published(channel(), "0")
 	w.Work()
 	a.got(":8")
 	if w.holds.Len() != 1 || !w.x.Empty() {
@@ -40,7 +40,7 @@ func TestAnAttemptThatFailsIsMadeAgainAfterAPause(t *testing.T) {
 	w := newWorld(t)
 	a := w.waits(1, "LOCK k")
 	w.Own.Answers = []any{contract.ErrUnsent, contract.ErrInDoubt, grantOfFence(8)}
-	w.x.Published(channel())
+	w.x.Published(channel(), "0")
 	w.Work()
 	a.got()
 	w.Pass(time.Second)
@@ -51,7 +51,7 @@ func TestAnAttemptThatFailsIsMadeAgainAfterAPause(t *testing.T) {
 func TestAWaiterInDoubtIsRolledBackBeforeItsReply(t *testing.T) {
 	w := newWorld(t)
 	a := w.waits(1, "LOCK k WAIT 5000")
-	w.x.Published(channel())
+	w.x.Published(channel(), "0")
 	w.Pass(4 * time.Second) // no attempt is answered
 	w.Own.Answers = nil
 	w.Pass(1500 * time.Millisecond)
@@ -67,7 +67,7 @@ func TestAWaiterInDoubtIsRolledBackBeforeItsReply(t *testing.T) {
 func TestAGrantToAWaiterThatHasGoneIsRolledBack(t *testing.T) {
 	w := newWorld(t)
 	a := w.waits(1, "LOCK k")
-	w.x.Published(channel()) // the attempt is a job that has not run yet
+	w.x.Published(channel(), "0") // the attempt is a job that has not run yet
 	a.Ended = true
 	w.holds.End(1)
 	w.x.Left(1)

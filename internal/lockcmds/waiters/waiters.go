@@ -171,7 +171,7 @@ func (x *Waiters) Confirmed(channel string) {
 }
 
 // Published implements redislink.Listener.
-func (x *Waiters) Published(channel string) {
+func (x *Waiters) Published(channel, _ string) {
 	x.Step(func(q *queue.Set) { q.Published(channel) })
 }
 

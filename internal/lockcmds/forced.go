@@ -1,0 +1,81 @@
+package lockcmds
+
+import (
+	"strconv"
+	"strings"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/lockproxy/lockproxy/internal/lockcmds/calls"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/jobs"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/names"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/redislink"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/script"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/waiters"
+)
+
+// listener is the receiver of messages: those of locks are for waiters, and those of grants that were ended by force, through any proxy, for holders.
+//
+// A message is only a reason to look, because every client with the right may publish.
+type listener struct {
+	*waiters.Waiters
+	e *Engine
+}
+
+// Confirmed implements redislink.Listener.
+func (l listener) Confirmed(channel string) {
+	if channel != names.Forced {
+		l.Waiters.Confirmed(channel)
+	}
+}
+
+// Published implements redislink.Listener.
+func (l listener) Published(channel, text string) {
+	if channel != names.Forced {
+		l.Waiters.Published(channel, text)
+		return
+	}
+	number, lock, _ := strings.Cut(text, " ")
+	if fence, err := strconv.ParseInt(number, 10, 64); err == nil && fence > 0 {
+		l.e.look(lock, fence)
+	}
+}
+
+// Refused implements redislink.Listener.
+func (l listener) Refused(channel string, reason redislink.Refusal) {
+	if channel != names.Forced {
+		l.Waiters.Refused(channel, reason)
+		return
+	}
+	l.e.log.Debug("the end of locks by force is not heard of", zap.Error(reason))
+}
+
+// look asks Redis whether a grant goes on, if it is held here. Requires no locks.
+func (e *Engine) look(lock string, fence int64) {
+	defer e.guard.Stop()
+	k, ok := e.holds.Grant(lock, fence)
+	if !ok {
+		return
+	}
+	e.calls.Background(jobs.Loss, func() {
+		held, err := calls.RunFor(e.life, e.client, script.Info{Key: lock}.Call(), script.DecodeHolder)
+		if err == nil && held.Fence != fence {
+			e.Forced(lock, script.Forced{Held: true, Owner: k.Owner, Fence: fence})
+		}
+	})
+}
+
+// tellAgain tells the proxies of a grant that was ended by force once more: the holder's may not have listened yet, or not at that moment. Only
+// one that has the hold still takes notice.
+func (e *Engine) tellAgain(lock string, fence int64) {
+	e.calls.After(tellAgainAfter, jobs.Loss, func() {
+		message := redislink.Message{Channel: names.Forced, Text: strconv.FormatInt(fence, 10) + " " + lock}
+		if err := e.client.Node(lock).Publish(e.life, []redislink.Message{message}); err != nil {
+			e.log.Debug("the end of a lock by force was not told again", zap.Error(err))
+		}
+	})
+}
+
+// tellAgainAfter is how much later: a proxy that has just granted its first lock listens by then.
+const tellAgainAfter = time.Second

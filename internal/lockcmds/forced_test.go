@@ -1,0 +1,93 @@
+package lockcmds
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/lockproxy/lockproxy/internal/lockcmds/names"
+	"github.com/lockproxy/lockproxy/internal/redistest"
+)
+
+// told is what the channel of a lock's losses has told.
+func told(t *testing.T, srv *redistest.Server, key string) <-chan *redis.Message {
+	t.Helper()
+	sub := srv.Client(t).Subscribe(t.Context(), names.Lost(key))
+	t.Cleanup(func() { _ = sub.Close() })
+	if _, err := sub.Receive(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return sub.Channel()
+}
+
+// A holder learns of FORCEUNLOCK through any proxy at once, whatever its name and lease, and once.
+func TestForcedHolderIsToldAtOnce(t *testing.T) {
+	t.Parallel()
+	srv := redistest.Start(t)
+	p, q := startProxy(t, srv, nil), startProxy(t, srv, nil)
+	lost := told(t, srv, "k")
+	for name, by := range map[string]*session{"another proxy": q.session(2), "the same proxy": p.session(2)} {
+		for _, command := range []string{"LOCK k", "LOCK k PX 60000", "FAIRLOCK k PX 60000", "LOCK k OWNER job", "TRYLOCK k PX 60000 OWNER job"} {
+			a := p.session(3)
+			fence := itoa(a.fence(command)) // the first one of all is ended before the proxy may have begun to listen
+			by.want("FORCEUNLOCK k", ":1")
+			equal(t, command+" through "+name, a.push(), ">[lock-lost k :"+fence+" forced]")
+			select {
+			case m := <-lost:
+				equal(t, "message", m.Payload, fence+" forced")
+			case <-time.After(patience):
+				t.Fatal("the channel is not told")
+			}
+			next := a.fence("LOCK k")
+			a.want("UNLOCK k", ":1")
+			if itoa(next) == fence {
+				t.Error("the same grant again")
+			}
+			a.quiet(20 * time.Millisecond)
+			select {
+			case m := <-lost:
+				t.Errorf("%s through %s: the channel is told again: %s", command, name, m.Payload)
+			case p := <-a.Pushes:
+				t.Errorf("%s through %s: the holder is told again: %s", command, name, p)
+			default:
+			}
+		}
+	}
+}
+
+// The channel is told although no proxy has the hold any more.
+func TestForcedLockOfAClientThatHasGoneIsTold(t *testing.T) {
+	t.Parallel()
+	srv := redistest.Start(t)
+	p, q := startProxy(t, srv, nil), startProxy(t, srv, nil)
+	lost := told(t, srv, "k")
+	a := p.session(2)
+	fence := itoa(a.fence("LOCK k PX 60000"))
+	a.hangUp()
+	q.session(2).want("FORCEUNLOCK k", ":1")
+	select {
+	case m := <-lost:
+		equal(t, "message", m.Payload, fence+" forced")
+	case <-time.After(patience):
+		t.Fatal("the channel is not told")
+	}
+}
+
+// Every client with the right may publish. A message is a reason to look, and no more.
+func TestAForgedMessageEndsNoHold(t *testing.T) {
+	t.Parallel()
+	srv := redistest.Start(t)
+	p, q := startProxy(t, srv, nil), startProxy(t, srv, nil)
+	a, b := p.session(3), p.session(3)
+	fence, other := a.fence("LOCK k PX 60000"), b.fence("LOCK other PX 60000")
+	redistest.Eventually(t, patience, "the proxies to listen", func() bool { return fmt.Sprint(srv.Do(t, "PUBSUB", "NUMSUB", names.Forced)) == "["+names.Forced+" 2]" })
+	for _, text := range []string{itoa(fence) + " k", "k", "", "0 k", itoa(fence)} {
+		srv.Do(t, "PUBLISH", names.Forced, text)
+	}
+	q.session(2).want("FORCEUNLOCK other", ":1")
+	equal(t, "behind them", b.push(), ">[lock-lost other :"+itoa(other)+" forced]")
+	a.quiet(50 * time.Millisecond)
+	a.want("UNLOCK k", ":1")
+}
