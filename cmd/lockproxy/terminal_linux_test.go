@@ -19,6 +19,7 @@ import (
 type screen struct {
 	t     *testing.T
 	keys  *os.File
+	shell *os.Process
 	out   logBuffer
 	seen  int // output before it was looked at
 	asked int
@@ -92,6 +93,7 @@ func (l *locks) screen(path string, args []string) *screen {
 	shell.Stdin, shell.Stdout, shell.Stderr = tty, tty, tty
 	shell.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
 	fatal(shell.Start())
+	s.shell = shell.Process
 	read := make(chan struct{})
 	go func() {
 		defer close(read)
@@ -299,6 +301,22 @@ func TestAtATerminalAStoppedJobMayLoseItsLock(t *testing.T) {
 		if code := s.back(); code != "74" {
 			t.Errorf("exit code %s", code)
 		}
+	})
+}
+
+// A stopped job whose shell dies ends, as under flock: no shell could continue it.
+func TestAtATerminalAStoppedJobEndsWithItsShell(t *testing.T) {
+	t.Parallel()
+	eachShell(t, func(t *testing.T, l *locks, s *screen, _ string) {
+		s.line("lockproxy exec --lease 1500ms job -- sh -c 'echo $$ > pid; echo ready; read x'")
+		s.want("ready")
+		s.press(ctrlZ)
+		s.want("Stopped")
+		l.stopped("pid")
+		if err := s.shell.Kill(); err != nil {
+			t.Fatal(err)
+		}
+		l.free("job", 10*time.Second)
 	})
 }
 

@@ -55,8 +55,10 @@ func Start(opts Options) (*Command, error) {
 	return c, nil
 }
 
-// startGuard starts the guard, in a process group of its own: it must outlive a signal to the group of this process. Its end of the socket keeps
-// its number, because the files that this process has inherited are the command's.
+// startGuard starts the guard, in a process group of its own: it must outlive a signal to the group of this process. At a terminal it is in this group,
+// because it is the parent of the command. A parent in another group of the session would stand for a shell that controls the job: if the real one died, the
+// kernel would not wake a stopped job with SIGHUP, and the lock would be held for ever. The guard's end of the socket keeps its number, because the files that
+// this process has inherited are the command's.
 func (c *Command) startGuard(opts Options) error {
 	self, err := os.Executable()
 	if err != nil {
@@ -70,7 +72,7 @@ func (c *Command) startGuard(opts Options) error {
 	c.socket = os.NewFile(uintptr(ends[0]), "guard")
 	defer func() { _ = unix.Close(ends[1]) }()
 	pid, err := syscall.ForkExec(self, append(slices.Clone(opts.Guard), strconv.Itoa(ends[1])), &syscall.ProcAttr{
-		Env: opts.Env, Files: []uintptr{0, 1, 2}, Sys: &syscall.SysProcAttr{Setpgid: true},
+		Env: opts.Env, Files: []uintptr{0, 1, 2}, Sys: &syscall.SysProcAttr{Setpgid: c.terminal.group() == 0},
 	})
 	if err == nil {
 		c.guard, err = os.FindProcess(pid)

@@ -43,7 +43,8 @@ func Guard(socket int) ([]byte, error) {
 	syscall.CloseOnExec(socket)
 	adopt()
 	beGuard()
-	for _, sig := range Signals() { // they are for the supervisor, and must not be ignored by the command
+	// These are for the supervisor, or stop its job. They must not be ignored by the command.
+	for _, sig := range append(Signals(), unix.SIGTSTP) {
 		signal.Notify(make(chan os.Signal, 1), sig)
 	}
 	supervisor := os.NewFile(uintptr(socket), "supervisor")
