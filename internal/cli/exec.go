@@ -170,7 +170,8 @@ const alivePause = 10 * time.Second
 func (c *execCommand) attempt(ctx context.Context, h *holder.Holder, verb string, wait time.Duration) (time.Time, error) {
 	ctx, end := context.WithCancelCause(ctx)
 	var watch sync.WaitGroup
-	watch.Go(func() { watchProxy(ctx, h.Target, end) })
+	watched, target := ctx, h.Target
+	watch.Go(func() { watchProxy(watched, target, end) })
 	defer watch.Wait()
 	defer end(nil)
 	if wait >= 0 {

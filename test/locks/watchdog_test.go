@@ -235,21 +235,24 @@ func TestLockThatWasTakenAwayIsNotRenewed(t *testing.T) {
 	p2 := startProxy(t, redis.Addr())
 	b := dial(t, p2.addr, 2)
 	const px = 4 * time.Second // less than what a renewal would make of it
-	for name, take := range map[string]func(){
-		"FORCEUNLOCK at another proxy": func() { b.want("FORCEUNLOCK a", 1) },
-		"DEL":                          func() { b.want("DEL a", 1) },
-		"FLUSHALL":                     func() { b.want("FLUSHALL", "OK") },
+	for command, one := range map[string]struct {
+		answer any
+		reason string
+	}{
+		"FORCEUNLOCK a": {1, "forced"},
+		"DEL a":         {1, "gone"},
+		"FLUSHALL":      {"OK", "gone"},
 	} {
-		t.Run(name, func(t *testing.T) {
+		t.Run(command, func(t *testing.T) {
 			a := dial(t, p1.addr, 3)
 			fence := a.fence("LOCK a")
-			take()
+			b.want(command, one.answer)
 			sent := time.Now()
 			b.fence(fmt.Sprintf("TRYLOCK a PX %d", px.Milliseconds()))
 			// The next renewal is due within a third of the lease.
 			watchUnrenewed(t, redis, "a", 2300*time.Millisecond, sent, px)
 			push, err := a.nextPush(patience)
-			if got, want := fmt.Sprint(push), fmt.Sprintf("[lock-lost a %d gone]", fence); err != nil || got != want {
+			if got, want := fmt.Sprint(push), fmt.Sprintf("[lock-lost a %d %s]", fence, one.reason); err != nil || got != want {
 				t.Errorf("push %s %v, want %s", got, err, want)
 			}
 			a.want("UNLOCK a", "-LOSTLEASE")
