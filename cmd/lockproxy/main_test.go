@@ -6,7 +6,9 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"os/signal"
 	"strconv"
+	"syscall"
 	"testing"
 	"time"
 
@@ -24,7 +26,10 @@ func TestMain(m *testing.M) {
 type leakChecked struct{ m *testing.M }
 
 func (l leakChecked) Run() int {
-	ants.Release() // the pool that importing ants starts
+	ants.Release()                      // the pool that importing ants starts
+	if signal.Ignored(syscall.SIGHUP) { // under nohup(1): the programs that tests start must not inherit it
+		signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP)
+	}
 	code := l.m.Run()
 	if code != 0 {
 		return code

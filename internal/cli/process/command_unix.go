@@ -130,7 +130,8 @@ func (c *Command) signal(sig syscall.Signal) {
 	}
 }
 
-// Signals are those that Pass takes. One that was ignored when this process began is not among them: the command ignores it too.
+// Signals are those that Pass takes. SIGHUP and SIGINT are not among them if they were ignored when this process began: the command ignores them too. Of
+// other signals the runtime of Go does not say whether they were.
 func Signals() []os.Signal {
 	all := []os.Signal{unix.SIGTERM, unix.SIGINT, unix.SIGHUP, unix.SIGQUIT, unix.SIGUSR1, unix.SIGUSR2, unix.SIGWINCH}
 	return slices.DeleteFunc(all, signal.Ignored)

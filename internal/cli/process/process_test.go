@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"runtime"
 	"strconv"
@@ -36,6 +37,9 @@ func TestMain(m *testing.M) {
 	}
 	if err := os.Setenv("GORACE", "atexit_sleep_ms=0"); err != nil { // or each guard ends a second late under the race detector
 		panic(err)
+	}
+	if signal.Ignored(unix.SIGHUP) { // under nohup(1): the commands of tests must not inherit it
+		signal.Notify(make(chan os.Signal, 1), unix.SIGHUP)
 	}
 	os.Exit(m.Run())
 }
