@@ -5,6 +5,7 @@ import (
 	"errors"
 	"math"
 	"os"
+	"runtime"
 	"runtime/debug"
 	"runtime/metrics"
 	"time"
@@ -38,7 +39,7 @@ const collectBelow = 0.9
 // harder as well. Buffers have no pointers, so even much work of it costs little. The share leaves space below 1.3 * clients for the rest of the process,
 // which the runtime does not count.
 const (
-	garbageShare = 1.1
+	garbageShare = 1.0
 	ownMemory    = 24 << 20
 )
 
@@ -75,6 +76,7 @@ func (r *release) watch(ctx context.Context, used func() int64) {
 		case <-ticker.C:
 		}
 		if r.due(used(), residentMemory()) {
+			runtime.GC() // pools keep their memory until the second collection
 			debug.FreeOSMemory()
 			r.settled = residentMemory()
 		}

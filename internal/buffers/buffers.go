@@ -18,27 +18,30 @@ const (
 	Large = 4 << 20
 )
 
-// classes are the pools, by power of two: 64 KiB, 128 KiB … Large.
-var classes [7]sync.Pool
+// classes are the pools, four for each power of two: 40 KiB, 48 KiB, 56 KiB, 64 KiB, 80 KiB … Large. So a slice has a quarter more space than was asked for
+// at most.
+var classes [7 * 4]sync.Pool
 
-// class is the pool whose slices have space for n bytes; -1: none.
-func class(n int) int {
+// class is the pool whose slices have space for n bytes, and the size of these; -1: none.
+func class(n int) (pool, size int) {
 	if n <= Small || n > Large {
-		return -1
+		return -1, n
 	}
-	return bits.Len(uint(n-1)) - bits.Len(uint(Small))
+	unit := bits.Len(uint(n-1)) - 3 // of the size, in quarters of a power of two
+	quarters := (n-1)>>unit + 1     // 5 to 8
+	return 4*(unit+3-bits.Len(uint(Small))) + quarters - 5, quarters << unit
 }
 
 // Get returns an empty slice with space for at least n bytes.
 func Get(n int) []byte {
-	c := class(n)
+	c, size := class(n)
 	if c < 0 {
 		return make([]byte, 0, n)
 	}
 	if p, ok := classes[c].Get().(*[]byte); ok {
 		return (*p)[:0]
 	}
-	return make([]byte, 0, Small<<(c+1))
+	return make([]byte, 0, size)
 }
 
 // Append appends b to dst, which it may free. If dst must grow beyond Small, it gets space for announced bytes at once, up to
@@ -61,8 +64,8 @@ func Append(dst, b []byte, announced int) []byte {
 
 // Free returns a slice to its pool. Small slices, and slices without a pool, are left to the garbage collector.
 func Free(b []byte) {
-	c := class(cap(b))
-	if c < 0 || cap(b) != Small<<(c+1) {
+	c, size := class(cap(b))
+	if c < 0 || cap(b) != size {
 		return
 	}
 	classes[c].Put(&b)

@@ -57,6 +57,18 @@ type Call struct {
 	Keys, Args []string
 }
 
+// Size is the number of bytes of the keys and arguments.
+func (c Call) Size() int {
+	n := 0
+	for _, key := range c.Keys {
+		n += len(key)
+	}
+	for _, arg := range c.Args {
+		n += len(arg)
+	}
+	return n
+}
+
 //go:embed *.lua lib/*.lua
 var files embed.FS
 

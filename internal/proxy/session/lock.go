@@ -202,7 +202,8 @@ func (l *lockSession) Script(c contract.Call) {
 		s.Direct(c.Keys)
 		s.Send(call.build(s.laneTo(s.Target)), call)
 	case c.Pipelined:
-		call.free = true
+		call.free, call.size = true, s.locking
+		s.calling += call.size
 		s.wait, s.locking = waitNone, 0
 		fallthrough
 	default:
@@ -220,16 +221,28 @@ type scriptCall struct {
 	reply  []byte // so far, if it comes in parts
 	byText bool   // it was sent with the text of the script
 	told   bool   // the engine has the outcome
+	size   int    // bytes of the command, if the session does not wait for it
 	late   bool   // the engine gives the reply later
 }
 
 // build makes the command in the session's scratch: by the script's hash if the connection has run it before, else by its text.
-// Redis may not know the script, and a repeated call would run behind the client's later commands.
+// Redis may not know the script, and a repeated call would run behind the client's later commands. A call with a long name is sent with the text as well: it
+// is never repeated, so its keys and arguments, which have the name several times, need not be kept.
 func (c *scriptCall) build(conn connection) []byte {
-	c.byText = conn == nil || !conn.Scripts().Has(c.call.Script.ID())
+	size := c.call.Size()
+	c.byText = conn == nil || size > buffers.Small || !conn.Scripts().Has(c.call.Script.ID())
+	if size += callSpace + len(c.call.Script.Text()); size > buffers.Small {
+		c.s.script = buffers.Get(size)
+	}
 	c.s.script = appendCall(c.s.script[:0], c.call, c.byText)
+	if c.byText {
+		c.call.Keys, c.call.Args = nil, nil
+	}
 	return c.s.script
 }
+
+// callSpace is the space for the headers of a call.
+const callSpace = 1 << 10
 
 // Take implements handlers.Handler.
 func (c *scriptCall) Take(at replies.ID, b []byte, n int, more bool) int {
@@ -289,6 +302,7 @@ func (c *scriptCall) finish(at replies.ID, v resp.Value, err error) {
 	}
 	c.told = true
 	s := c.s
+	s.calling -= c.size
 	answer := c.call.For.Done(v, err)
 	if s.Gone() {
 		return

@@ -31,7 +31,7 @@ func (m *memory) charge() {
 func (m *memory) bytes() int {
 	s := m.s
 	if s.ended {
-		return m.backlog.Bytes() + s.Slots.Slots()*slotCost
+		return m.backlog.Bytes() + m.calling + s.Slots.Slots()*slotCost
 	}
 	m.standing = m.stationary()
 	return m.moving() + m.standing
@@ -46,7 +46,7 @@ func (m *memory) moving() int {
 // stationary is the other part.
 func (m *memory) stationary() int {
 	s := m.s
-	n := s.Kept() + s.ears.Bytes() + cap(s.script) + cap(s.args)*argCost + m.gathered + m.locking +
+	n := s.Kept() + s.ears.Bytes() + cap(s.script) + cap(s.args)*argCost + m.gathered + m.locking + m.calling +
 		len(s.name) + len(s.called) + len(s.lib[0]) + len(s.lib[1]) + len(s.library) + len(s.ident.User) + len(s.ident.Password)
 	if p := s.pin; p != nil {
 		n += len(p.Steps)*stepCost + p.Names + len(p.Kept)*argCost + p.Size + p.execution.Due()*stepCost + p.frame

@@ -239,6 +239,7 @@ type memory struct {
 	usual             bool           // the present entry has only moved ordinary commands and replies, so standing is as it was
 	standing          int            // bytes that such an entry does not change, at the last other entry
 	gathered, locking int            // bytes of a reply that must be held whole; of the lock command that has not been answered
+	calling           int            // bytes of lock commands that the session has gone on behind, until the engine has the outcome
 }
 
 // side is a Session as packages handlers and errands see it.

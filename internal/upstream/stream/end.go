@@ -40,6 +40,7 @@ func (s *Stream) end(err error, next state) {
 	if len(s.left) > 0 && !s.last.begun { // the socket has taken nothing of the batch
 		s.last.bytes = s.left
 	}
+	s.join()
 	sent, unsent, out := s.last.cut(append(s.in.claimed[s.in.head:], s.flight...), s.in.done)
 	unsent, out = slices.Concat(unsent, s.queue), slices.Concat(out, s.out)
 	obs := s.obs
@@ -88,6 +89,7 @@ func (s *Stream) keep(list []span, out []byte) (others []span) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.join()
 	s.queue, s.out = append(kept, s.queue...), append(bytes, s.out...)
 	for _, sp := range kept {
 		s.asked += uint64(sp.n)
@@ -102,12 +104,12 @@ func (s *Stream) enter(next state) (unsent []span, empty func(), more bool) {
 	defer s.mu.Unlock()
 	if next == down {
 		unsent = s.queue
-		s.out, s.queue, s.asked = nil, nil, 0
+		s.full, s.sealed, s.out, s.queue, s.asked = nil, 0, nil, nil, 0
 		if len(unsent) > 0 {
 			return unsent, nil, true
 		}
 	}
-	s.taken = s.total - int64(len(s.out))
+	s.taken = s.total - int64(s.waiting())
 	s.written = s.taken
 	if s.state = next; next == resting && len(s.queue) > 0 {
 		s.state = connecting

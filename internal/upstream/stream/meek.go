@@ -12,6 +12,7 @@ func (s *Stream) MakeMeek(on bool) { s.meek.Store(on) }
 
 // takeMeek takes the requests that may be outstanding; nil: none for now, and relent wakes the writer.
 func (s *Stream) takeMeek(spare []byte) []byte {
+	s.join() // requests that came before the stream was meek
 	space := maxMeek - int(s.sent-s.settled.Load())
 	spans, size := 0, 0
 	for spans < len(s.queue) && (space >= s.queue[spans].n || space == maxMeek) {

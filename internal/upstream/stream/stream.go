@@ -60,8 +60,10 @@ type Stream struct {
 
 	mu                    sync.Mutex
 	state                 state
+	full                  []chunk        // requests not yet taken by the writer, in front of out; empty if out is
 	out                   []byte         // requests not yet taken by the writer
-	queue                 []span         // the receivers of out, in order
+	queue                 []span         // the receivers of full and out, in order
+	sealed                int            // how many of queue, from the start, are of full
 	flight                []span         // requests taken by the writer and not yet claimed by the reader
 	left                  []byte         // of bytes that writeLocked has taken and the socket has not
 	direct                *direct.Writer // for Send and WriteDue; nil: the socket cannot be written so
@@ -167,9 +169,12 @@ func (s *Stream) add(b []byte, to Receiver, tag uint64, n int, canWrite bool) (d
 		s.state = connecting
 		s.wanted.give()
 	}
+	if need := len(s.out) + len(b); need > cap(s.out) && need > chunkSize {
+		s.space(len(b))
+	}
 	s.out = buffers.Append(s.out, b, 0)
 	s.total += int64(len(b))
-	if last := len(s.queue) - 1; last >= 0 && s.queue[last].tag == tag && s.queue[last].to == to {
+	if last := len(s.queue) - 1; last >= s.sealed && s.queue[last].tag == tag && s.queue[last].to == to {
 		s.queue[last].n += n
 		s.queue[last].size += len(b)
 	} else if n > 0 {
@@ -233,7 +238,7 @@ func (s *Stream) ring() {
 func (s *Stream) WhenEmpty(n int, f func()) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if len(s.out) <= n || s.state == down {
+	if s.waiting() <= n || s.state == down {
 		return false
 	}
 	s.empty = f
@@ -341,6 +346,9 @@ func (s *Stream) takeLocked(spare []byte) []byte {
 	if s.mark != nil {
 		s.mark.Note()
 		s.mark = nil
+	}
+	if len(s.full) > 0 {
+		return s.takeChunk()
 	}
 	b := s.out
 	s.out = spare[:0]
