@@ -2,6 +2,7 @@
 // memory.
 //
 //	owner's memory changes ─▶ Account.Charge ─▶ Budget.used ── above the limit ─▶ reap ─▶ the largest owners are cut
+//	                                                        │                     the others wait meanwhile (WhenFits)
 //	                                                        ── half used        ─▶ Allowance shrinks: owners are read less
 //
 // The first Free bytes of a client are not charged, so an ordinary client costs one comparison and touches no shared memory. Beyond
@@ -49,6 +50,7 @@ type Budget struct {
 
 	mu       sync.Mutex
 	accounts map[*Account]struct{} // the accounts with a charge
+	paused   []func()              // see WhenFits
 }
 
 // New returns a budget of limit bytes. start runs a task in a goroutine, or returns false if there will be no more of them.
@@ -74,6 +76,28 @@ func (b *Budget) reap() {
 	for b.used.Load() > b.limit && b.cutLargest() {
 	}
 	b.reaping.Store(false)
+	b.mu.Lock()
+	paused := b.paused
+	b.paused = nil
+	b.mu.Unlock()
+	for _, f := range paused {
+		f()
+	}
+}
+
+// WhenFits calls f once, in another goroutine, when owners have been cut because the budget is exceeded. It returns false, and does not keep f, if none
+// are about to be. An owner that stops growing until then keeps hundreds of others from growing faster than they can be cut.
+func (b *Budget) WhenFits(f func()) bool {
+	if b.used.Load() <= b.limit {
+		return false
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if !b.reaping.Load() {
+		return false
+	}
+	b.paused = append(b.paused, f)
+	return true
 }
 
 // cutLargest reports false if no client is left to be cut.

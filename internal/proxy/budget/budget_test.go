@@ -195,3 +195,31 @@ func TestBacklogIsNotUnderestimated(t *testing.T) {
 		}
 	})
 }
+
+func TestOthersWaitUntilTheLargestAreCut(t *testing.T) {
+	var reap func()
+	b := New(1<<20, func(task func()) bool { reap = task; return true })
+	if b.WhenFits(func() { t.Error("called for nothing") }) {
+		t.Error("an owner waits although all fit")
+	}
+	large := newHolder(b)
+	large.set(2 << 20)
+	fits := 0
+	if !b.WhenFits(func() {
+		if fits++; b.Used() > b.Limit() {
+			t.Errorf("%d bytes are charged", b.Used())
+		}
+	}) {
+		t.Fatal("no owner waits while the largest is about to be cut")
+	}
+	reap()
+	if fits != 1 {
+		t.Errorf("told %d times", fits)
+	}
+	large.left = 2 << 20
+	large.set(3 << 20)
+	reap() // nothing is left to be cut
+	if fits != 1 || b.WhenFits(func() {}) {
+		t.Error("an owner waits although no other one is about to be cut")
+	}
+}

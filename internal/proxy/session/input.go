@@ -315,6 +315,8 @@ func (i *input) hasEnough() bool {
 	limits, held := s.proxy.Limits(), i.in.Len()
 	waits := s.wait != waitNone
 	switch {
+	case held > budget.Free && s.proxy.Budget.WhenFits(i.unpause):
+		return true
 	case s.guard.Restricted() || s.wait == waitDoor:
 		return s.Unread() >= maxStranger || (waits || s.Slots.Due() > 0) && s.unanswered+held >= maxStranger
 	case waits && i.awaitsOthers():
