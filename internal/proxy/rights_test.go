@@ -75,7 +75,7 @@ func TestDocumentedRightsAreEnough(t *testing.T) {
 	t.Parallel()
 	rights := documentedRights(t)
 	own, inCluster, atSentinels, client := rights[0], rights[1], rights[2], rights[3]
-	start := func(redis *redistest.Server, addr string, sentinel upstream.Sentinel) []*Server {
+	start := func(t *testing.T, redis *redistest.Server, addr string, sentinel upstream.Sentinel) []*Server {
 		connect := upstream.Options{Addr: addr, User: "lockproxy", Password: "secret", Sentinel: sentinel}
 		if err := tryOut(t, connect, patience); err != nil {
 			t.Errorf("--check --connect: %v", err)
@@ -91,7 +91,7 @@ func TestDocumentedRightsAreEnough(t *testing.T) {
 		redis := redistest.Start(t, "--requirepass", "admin")
 		redis.Do(t, own...)
 		redis.Do(t, client...)
-		for _, srv := range start(redis, redis.Addr(), upstream.Sentinel{}) {
+		for _, srv := range start(t, redis, redis.Addr(), upstream.Sentinel{}) {
 			useLocks(t, srv)
 		}
 		wantNoDenial(t, redis)
@@ -108,7 +108,7 @@ func TestDocumentedRightsAreEnough(t *testing.T) {
 			server.Do(t, own...)
 			server.Do(t, client...)
 		}
-		proxies := start(primary, "sentinel://"+s.Addrs()+"/"+s.Name, upstream.Sentinel{User: "lockproxy", Password: "secret"})
+		proxies := start(t, primary, "sentinel://"+s.Addrs()+"/"+s.Name, upstream.Sentinel{User: "lockproxy", Password: "secret"})
 		for _, srv := range proxies {
 			useLocks(t, srv)
 		}
@@ -130,7 +130,7 @@ func TestDocumentedRightsAreEnough(t *testing.T) {
 			node.Do(t, inCluster...)
 			node.Do(t, client...)
 		}
-		for _, srv := range start(c.Nodes[0], "cluster://"+c.Addrs(), upstream.Sentinel{}) {
+		for _, srv := range start(t, c.Nodes[0], "cluster://"+c.Addrs(), upstream.Sentinel{}) {
 			p := dialClient(t, address(srv))
 			p.script("AUTH app secret", "+OK", "SET app:1 x", "+OK", "SET app:2 x", "+OK", "SET app:3 x", "+OK", "DEL app:1 app:2 app:3", ":3")
 		}

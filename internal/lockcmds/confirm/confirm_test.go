@@ -124,12 +124,18 @@ type world struct {
 	*Confirmer
 	wg    sync.WaitGroup
 	begin time.Time
+	open  chan struct{} // closed by settle: the first round has all grants before it
 
 	mu       sync.Mutex
 	outcomes map[string]string // by lock
 }
 
-func (w *world) Submit(_ jobs.Class, job func()) { w.wg.Go(job) }
+func (w *world) Submit(_ jobs.Class, job func()) {
+	w.wg.Go(func() {
+		<-w.open
+		job()
+	})
+}
 
 func (w *world) After(d time.Duration, c jobs.Class, job func()) clock.Timer {
 	return time.AfterFunc(d, func() { w.Submit(c, job) })
@@ -141,7 +147,7 @@ func (w *world) Wait(context.Context) {}
 func play(t *testing.T, f func(t *testing.T, w *world)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		w := &world{begin: time.Now(), outcomes: map[string]string{}}
+		w := &world{begin: time.Now(), open: make(chan struct{}), outcomes: map[string]string{}}
 		w.Confirmer = New(Options{Jobs: w, Clock: clock.System{}, Life: t.Context()})
 		f(t, w)
 		w.Close()
@@ -154,6 +160,7 @@ func newServer(replicas int) *server {
 
 // settle returns when no grant waits, or after a minute: then outcomes are missing.
 func (w *world) settle() {
+	close(w.open)
 	for w.Busy() && time.Since(w.begin) < time.Minute {
 		time.Sleep(time.Millisecond)
 	}
