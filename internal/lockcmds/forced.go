@@ -54,14 +54,16 @@ func (l listener) Refused(channel string, reason redislink.Refusal) {
 // look asks Redis whether a grant goes on, if it is held here. Requires no locks.
 func (e *Engine) look(lock string, fence int64) {
 	defer e.guard.Stop()
-	k, ok := e.holds.Grant(lock, fence)
+	k, ok := e.holds.BeginLook(lock, fence)
 	if !ok {
 		return
 	}
 	e.calls.Background(jobs.Loss, func() {
-		held, err := calls.RunFor(e.life, e.client, script.Info{Key: lock}.Call(), script.DecodeHolder)
-		if err == nil && held.Fence != fence {
-			e.Forced(lock, script.Forced{Held: true, Owner: k.Owner, Fence: fence})
+		for again := true; again; again = e.holds.EndLook(k, fence) {
+			held, err := calls.RunFor(e.life, e.client, script.Info{Key: lock}.Call(), script.DecodeHolder)
+			if err == nil && held.Fence != fence {
+				e.Forced(lock, script.Forced{Held: true, Owner: k.Owner, Fence: fence})
+			}
 		}
 	})
 }

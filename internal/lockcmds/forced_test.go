@@ -2,6 +2,8 @@ package lockcmds
 
 import (
 	"fmt"
+	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -20,6 +22,13 @@ func told(t *testing.T, srv *redistest.Server, key string) <-chan *redis.Message
 		t.Fatal(err)
 	}
 	return sub.Channel()
+}
+
+// listening waits until a number of proxies listen to the channel of grants that are ended by force.
+func listening(t *testing.T, srv *redistest.Server, proxies int) {
+	t.Helper()
+	want := fmt.Sprintf("[%s %d]", names.Forced, proxies)
+	redistest.Eventually(t, patience, "the proxies to listen", func() bool { return fmt.Sprint(srv.Do(t, "PUBSUB", "NUMSUB", names.Forced)) == want })
 }
 
 // A holder learns of FORCEUNLOCK through any proxy at once, whatever its name and lease, and once.
@@ -82,12 +91,24 @@ func TestAForgedMessageEndsNoHold(t *testing.T) {
 	p, q := startProxy(t, srv, nil), startProxy(t, srv, nil)
 	a, b := p.session(3), p.session(3)
 	fence, other := a.fence("LOCK k PX 60000"), b.fence("LOCK other PX 60000")
-	redistest.Eventually(t, patience, "the proxies to listen", func() bool { return fmt.Sprint(srv.Do(t, "PUBSUB", "NUMSUB", names.Forced)) == "["+names.Forced+" 2]" })
+	listening(t, srv, 2)
 	for _, text := range []string{itoa(fence) + " k", "k", "", "0 k", itoa(fence)} {
 		srv.Do(t, "PUBLISH", names.Forced, text)
 	}
+	// However many there are, Redis is asked once at a time, and they do not hold up the next one.
+	asked := func() int {
+		_, calls, _ := strings.Cut(srv.Do(t, "INFO", "commandstats").(string), "cmdstat_evalsha:calls=")
+		calls, _, _ = strings.Cut(calls, ",")
+		n, _ := strconv.Atoi(calls)
+		return n
+	}
+	before := asked()
+	srv.Do(t, "EVAL", "for i = 1, 50000 do redis.call('PUBLISH', KEYS[1], ARGV[1]) end", "1", names.Forced, itoa(fence)+" k")
 	q.session(2).want("FORCEUNLOCK other", ":1")
 	equal(t, "behind them", b.push(), ">[lock-lost other :"+itoa(other)+" forced]")
+	if n := asked() - before; n > 25000 {
+		t.Errorf("%d scripts for 50000 messages", n)
+	}
 	a.quiet(50 * time.Millisecond)
 	a.want("UNLOCK k", ":1")
 }

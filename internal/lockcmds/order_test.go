@@ -128,6 +128,7 @@ func TestForceUnlockIsToldToThoseWhoRelease(t *testing.T) {
 	a, b, c := p.session(3), p.session(3), p.session(2)
 	fence := itoa(a.fence("LOCK k OWNER me"))
 	b.fence("LOCK k OWNER me")
+	listening(t, srv, 1) // the second message comes behind the answer
 	forced := c.Lane.HoldBack()
 	c.send("FORCEUNLOCK k")
 	c.executed(1)

@@ -103,6 +103,7 @@ type Hold struct {
 	lease *watchdog.Lease
 	set   int64        // number of the latest call here that sets the length of the lease
 	by    calls.Client // the connections of the identity that acquired it last: renewals and GRACE need its rights
+	look  look         // whether Redis is asked about the grant
 }
 
 func newHold() *ledger.Hold {

@@ -69,15 +69,46 @@ func (x *Holds) staleLocked(h *Hold, reason watchdog.Reason) []calls.Rollback {
 	return all
 }
 
-// Grant returns the hold of a grant. false: no session here has it. Requires no locks.
-func (x *Holds) Grant(lock string, fence int64) (k ledger.Key, ok bool) {
+// A look is a question to Redis whether a grant goes on.
+type look uint8
+
+const (
+	noLook    look = iota
+	looking        // the question is on its way
+	lookAgain      // there was another reason to look meanwhile: Redis may have answered before it
+)
+
+// BeginLook returns the hold of a grant of which Redis is to be asked whether it goes on. false: no session here has it, or the question is on its way
+// and will be asked again. So however often a client gives a reason to look, there is one question at a time for a grant. Requires no locks.
+func (x *Holds) BeginLook(lock string, fence int64) (k ledger.Key, ok bool) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	h := x.ledger.Holder(lock)
-	if h == nil || h.Fence != fence {
+	h := Of(x.ledger.Holder(lock))
+	switch {
+	case h == nil || h.Fence != fence:
+		return k, false
+	case h.look != noLook:
+		h.look = lookAgain
 		return k, false
 	}
+	h.look = looking
 	return h.Key, true
+}
+
+// EndLook notes that Redis has answered BeginLook, and the hold goes on. It reports whether Redis is to be asked again. Requires no locks.
+func (x *Holds) EndLook(k ledger.Key, fence int64) (again bool) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	h := Of(x.ledger.Find(k))
+	if h == nil || h.Fence != fence {
+		return false
+	}
+	if again = h.look == lookAgain; again {
+		h.look = looking
+	} else {
+		h.look = noLook
+	}
+	return again
 }
 
 // Forced ends the hold of a grant that FORCEUNLOCK has ended, if it is here. A holder here whose grant is still on its way learns it from its
