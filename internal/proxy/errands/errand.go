@@ -76,9 +76,6 @@ func (e *Errand) transmit(raw []byte) {
 	e.of.session.Transmit(e.node, raw, e.at, 1)
 }
 
-// longestRefusal bounds an error that may be a refusal. A longer one passes as it comes.
-const longestRefusal = 64 << 10
-
 // Take implements handlers.Handler.
 func (e *Errand) Take(at replies.ID, b []byte, n int, more bool) int {
 	if e.skips {
@@ -97,7 +94,7 @@ func (e *Errand) Take(at replies.ID, b []byte, n int, more bool) int {
 	}
 	e.begun = true
 	switch {
-	case more && len(e.failed) > longestRefusal && !e.probes:
+	case more && len(e.failed) > handlers.LongestRefusal && !e.probes:
 		b, e.failed = e.failed, nil
 		return e.pass(at, b, n, more)
 	case more && (e.probes || len(e.failed) > 0):

@@ -18,15 +18,15 @@ type Guarded struct {
 	failed []byte // the reply so far, if it is an error
 }
 
-// longestRefusal bounds an error that may be a refusal. A longer one passes as it comes.
-const longestRefusal = 64 << 10
+// LongestRefusal is the number of bytes of an error that may be a refusal. A longer one passes as it comes.
+const LongestRefusal = 64 << 10
 
 // Take implements Handler.
 func (g *Guarded) Take(at replies.ID, b []byte, n int, more bool) int {
 	if !g.begun && b[0] == '-' || len(g.failed) > 0 {
 		g.failed = append(g.failed, b...)
 		b = g.failed
-		if more && len(b) <= longestRefusal {
+		if more && len(b) <= LongestRefusal {
 			return 0
 		}
 		if more {
