@@ -258,15 +258,21 @@ func TestAtATerminalCtrlCEndsAScript(t *testing.T) {
 	})
 }
 
+// stoppedJob starts a job that waits for a line, and stops it.
+func (l *locks) stoppedJob(s *screen) {
+	l.t.Helper()
+	s.line("lockproxy exec --lease 1500ms job -- sh -c 'echo $$ > pid; echo ready; read x; echo got $x'")
+	s.want("ready")
+	s.press(ctrlZ)
+	s.want("Stopped")
+	l.stopped("pid") // before that, it may read what is for the shell
+}
+
 // A stopped job keeps its lock for longer than its lease, as under flock.
 func TestAtATerminalAStoppedJobKeepsItsLock(t *testing.T) {
 	t.Parallel()
 	eachShell(t, func(t *testing.T, l *locks, s *screen, _ string) {
-		s.line("lockproxy exec --lease 1500ms job -- sh -c 'echo $$ > pid; echo ready; read x; echo got $x'")
-		s.want("ready")
-		s.press(ctrlZ)
-		s.want("Stopped")
-		l.stopped("pid") // before that, it may read what is for the shell
+		l.stoppedJob(s)
 		began := time.Now()
 		redistest.Eventually(t, 20*time.Second, "two leases", func() bool {
 			if l.redis.Client(t).Exists(t.Context(), "job").Val() != 1 {
@@ -288,11 +294,7 @@ func TestAtATerminalAStoppedJobKeepsItsLock(t *testing.T) {
 func TestAtATerminalAStoppedJobMayLoseItsLock(t *testing.T) {
 	t.Parallel()
 	eachShell(t, func(t *testing.T, l *locks, s *screen, _ string) {
-		s.line("lockproxy exec --lease 1500ms job -- sh -c 'echo $$ > pid; echo ready; read x; echo got $x'")
-		s.want("ready")
-		s.press(ctrlZ)
-		s.want("Stopped")
-		l.stopped("pid") // before that, it may read what is for the shell
+		l.stoppedJob(s)
 		if out, err := l.program("unlock", "job").CombinedOutput(); err != nil {
 			t.Fatalf("%s, %v", out, err)
 		}
@@ -308,11 +310,7 @@ func TestAtATerminalAStoppedJobMayLoseItsLock(t *testing.T) {
 func TestAtATerminalAStoppedJobEndsWithItsShell(t *testing.T) {
 	t.Parallel()
 	eachShell(t, func(t *testing.T, l *locks, s *screen, _ string) {
-		s.line("lockproxy exec --lease 1500ms job -- sh -c 'echo $$ > pid; echo ready; read x'")
-		s.want("ready")
-		s.press(ctrlZ)
-		s.want("Stopped")
-		l.stopped("pid")
+		l.stoppedJob(s)
 		if err := s.shell.Kill(); err != nil {
 			t.Fatal(err)
 		}
