@@ -24,8 +24,8 @@ func migrate(t *testing.T, way redistest.Move, key string) {
 }
 
 // A pipeline concerns many keys of a slot, some of which are at the old server and some at the new one.
-func pipelinesCrossAHalfMovedSlot(t *testing.T, c *redistest.Cluster, proxies map[string]*Server) {
-	for engine, srv := range proxies {
+func pipelinesCrossAHalfMovedSlot(t *testing.T, c *redistest.Cluster) {
+	for engine, srv := range startOverCluster(t, c, patient) {
 		slot, keys := tagged(t, c, "half"+engine, 20)
 		p, m := dialClient(t, address(srv)), newMover(t, c)
 		home := m.owner[slot]
@@ -66,8 +66,9 @@ func pipelinesCrossAHalfMovedSlot(t *testing.T, c *redistest.Cluster, proxies ma
 }
 
 // Clients use the keys of a slot in pipelines while the slot moves to another server and back.
-func pipelinesCrossAMovingSlot(t *testing.T, c *redistest.Cluster, proxies map[string]*Server) {
+func pipelinesCrossAMovingSlot(t *testing.T, c *redistest.Cluster) {
 	const clients, keys = 3, 40
+	proxies := startOverCluster(t, c, patient)
 	var wg sync.WaitGroup
 	stop := make(chan struct{})
 	tag := "moving"
