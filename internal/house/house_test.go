@@ -3,7 +3,7 @@
 package house
 
 import (
-	_ "embed" // arrows.txt
+	"flag"
 	"go/ast"
 	"go/parser"
 	"go/token"
@@ -56,53 +56,71 @@ func TestEveryPackageIsDocumented(t *testing.T) {
 	}
 }
 
-//go:embed arrows.txt
-var arrowsText string
-
 // arrow says that a package may import another. An empty target names a package that imports nothing.
 type arrow struct{ from, to string }
 
-func TestImportsFollowTheArrows(t *testing.T) {
-	needed := map[arrow]bool{}
-	for line := range strings.Lines(arrowsText) {
-		line, _, _ = strings.Cut(line, "#")
-		if line = strings.TrimSpace(line); line == "" {
-			continue
-		}
-		from, to, ok := strings.Cut(line, "->")
-		if !ok {
-			t.Fatalf("arrows.txt: %q is no arrow", line)
-		}
-		a := arrow{strings.TrimSpace(from), strings.TrimSpace(to)}
-		if _, twice := needed[a]; twice {
-			t.Errorf("arrows.txt has %s -> %s twice", a.from, a.to)
-		}
-		needed[a] = false
-	}
-	check := func(a arrow) {
-		if _, ok := needed[a]; !ok {
-			t.Errorf("arrows.txt does not allow %s -> %s", a.from, a.to)
-		}
-		needed[a] = true
-	}
+func (a arrow) String() string { return strings.TrimSpace(a.from + " -> " + a.to) }
+
+var update = flag.Bool("update", false, "write arrows.txt anew; its reasons stay")
+
+// imports are the arrows that the code has.
+func imports(t *testing.T) (arrows map[arrow]bool) {
+	arrows = map[arrow]bool{}
 	for dir, files := range packages(t) {
 		leaf := true
 		for _, file := range files {
 			for _, spec := range file.Imports {
 				if target, ours := strings.CutPrefix(strings.Trim(spec.Path.Value, `"`), modulePath+"/"); ours {
-					check(arrow{dir, target})
+					arrows[arrow{dir, target}] = true
 					leaf = false
 				}
 			}
 		}
 		if leaf {
-			check(arrow{dir, ""})
+			arrows[arrow{dir, ""}] = true
 		}
 	}
-	for a, used := range needed {
-		if !used {
-			t.Errorf("arrows.txt: nothing needs %s -> %s", a.from, a.to)
+	return arrows
+}
+
+func TestImportsFollowTheArrows(t *testing.T) {
+	text, err := os.ReadFile("arrows.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var head strings.Builder
+	allowed, reasons := map[string]bool{}, map[string]string{}
+	for line := range strings.Lines(string(text)) {
+		if strings.HasPrefix(line, "#") {
+			head.WriteString(line)
+			continue
 		}
+		name, reason, ok := strings.Cut(strings.TrimSpace(line), "  # ")
+		if ok {
+			reasons[name] = reason
+		}
+		allowed[name] = true
+	}
+	var now []string
+	for a := range imports(t) {
+		now = append(now, a.String())
+	}
+	slices.Sort(now)
+	if *update {
+		for _, name := range now {
+			head.WriteString(name)
+			if reason := reasons[name]; reason != "" {
+				head.WriteString("  # " + reason)
+			}
+			head.WriteString("\n")
+		}
+		if err := os.WriteFile("arrows.txt", []byte(head.String()), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	if diff := cmp.Diff(slices.Sorted(maps.Keys(allowed)), now); diff != "" {
+		t.Errorf("arrows.txt (-allowed +imports); -update writes it anew:\n%s", diff)
 	}
 }
 
