@@ -83,7 +83,7 @@ complete -c lockproxy -n 'not __fish_seen_subcommand_from exec locks info unlock
 complete -c lockproxy -n 'not __fish_seen_subcommand_from exec locks info unlock help' -l first-command-timeout -r -d 'Time in which a new client must send its first whole command, or be closed'
 complete -c lockproxy -n 'not __fish_seen_subcommand_from exec locks info unlock help' -l handshake-timeout -r -d 'Longest TLS handshake of a client, its PROXY header included'
 complete -c lockproxy -n 'not __fish_seen_subcommand_from exec locks info unlock help' -l max-clients -r -d 'Client connections'
-complete -c lockproxy -n 'not __fish_seen_subcommand_from exec locks info unlock help' -l max-memory -r -d 'Memory for the buffers of all clients together: a size, or a share of the memory of the machine or container'
+complete -c lockproxy -n 'not __fish_seen_subcommand_from exec locks info unlock help' -l max-memory -r -d 'Memory for all clients together: a size, or a share of the memory of the machine or container'
 complete -c lockproxy -n 'not __fish_seen_subcommand_from exec locks info unlock help' -l client-output-limit -r -d 'Replies that a client has not read'
 complete -c lockproxy -n 'not __fish_seen_subcommand_from exec locks info unlock help' -l client-pubsub-limit -r -d 'Messages that a client with subscriptions has not read'
 complete -c lockproxy -n 'not __fish_seen_subcommand_from exec locks info unlock help' -l client-pubsub-soft-limit -r -d 'The same for a client that has left more than this unread all the time for client-pubsub-soft-time'

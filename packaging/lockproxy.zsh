@@ -99,7 +99,7 @@ _lockproxy() {
 		'--first-command-timeout=[Time in which a new client must send its first whole command, or be closed]:value:_files' \
 		'--handshake-timeout=[Longest TLS handshake of a client, its PROXY header included]:value:_files' \
 		'--max-clients=[Client connections]:value:_files' \
-		'--max-memory=[Memory for the buffers of all clients together\: a size, or a share of the memory of the machine or container]:value:_files' \
+		'--max-memory=[Memory for all clients together\: a size, or a share of the memory of the machine or container]:value:_files' \
 		'--client-output-limit=[Replies that a client has not read]:value:_files' \
 		'--client-pubsub-limit=[Messages that a client with subscriptions has not read]:value:_files' \
 		'--client-pubsub-soft-limit=[The same for a client that has left more than this unread all the time for client-pubsub-soft-time]:value:_files' \

@@ -53,7 +53,7 @@ type Config struct {
 	FirstCommandTimeout time.Duration      `yaml:"first-command-timeout" reload:"yes" help:"Time in which a new client must send its first whole command, or be closed. 0: no limit."`
 	HandshakeTimeout    time.Duration      `yaml:"handshake-timeout" reload:"yes" help:"Longest TLS handshake of a client, its PROXY header included."`
 	MaxClients          values.Count       `yaml:"max-clients" reload:"yes" help:"Client connections. More are refused."`
-	MaxMemory           values.MemoryLimit `yaml:"max-memory" help:"Memory for the buffers of all clients together: a size, or a share of the memory of the machine or container. Beyond it the largest clients are closed."`
+	MaxMemory           values.MemoryLimit `yaml:"max-memory" help:"Memory for all clients together: a size, or a share of the memory of the machine or container. Their buffers may take three quarters of it. Beyond that the largest clients are closed."`
 	ClientOutputLimit   values.Size        `yaml:"client-output-limit" reload:"yes" help:"Replies that a client has not read. Beyond it the client is closed. 0: no limit."`
 	ClientPubSubLimit   values.Size        `yaml:"client-pubsub-limit" name:"client-pubsub-limit" reload:"yes" help:"Messages that a client with subscriptions has not read. Beyond it the client is closed. 0: no limit."`
 	ClientPubSubSoft    values.Size        `yaml:"client-pubsub-soft-limit" name:"client-pubsub-soft-limit" reload:"yes" help:"The same for a client that has left more than this unread all the time for client-pubsub-soft-time. 0: no limit."`

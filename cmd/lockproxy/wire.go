@@ -269,7 +269,7 @@ func proxyOptions(cfg Config, available uint64, store *certs.Store, log *zap.Log
 		Limits: proxy.Limits{
 			Request:      resp.Limits{MaxBulk: int64(cfg.ProtoMaxBulkLen)},
 			Clients:      int(cfg.MaxClients),
-			Memory:       cfg.MaxMemory.Of(available),
+			Memory:       buffersOf(cfg.MaxMemory.Of(available)),
 			Query:        int(cfg.ClientQueryLimit),
 			Unanswered:   int(cfg.ClientPendingLimit),
 			Output:       int(cfg.ClientOutputLimit),

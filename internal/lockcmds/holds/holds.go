@@ -223,6 +223,7 @@ func (x *Holds) settleLocked() (told *ledger.Loss) {
 			told = f.Loss
 		}
 	}
+	x.ledger.Done(effects)
 	x.count.Store(int64(x.ledger.Len()))
 	return told
 }

@@ -44,11 +44,22 @@ type Loss struct {
 	To     []*Session // that had holds
 }
 
-// Effects returns the effects of the events since the last call. They are valid until the next event.
+// Effects returns the effects of the events since the last call. Done gives the slice back.
 func (l *Ledger) Effects() []Effect {
 	effects := l.effects
-	l.effects = l.effects[:0]
+	l.effects = nil
 	return effects
+}
+
+// keptEffects is how long a slice of effects may be that is used again: a burst must not keep its memory.
+const keptEffects = 256
+
+// Done gives the slice of Effects back. It keeps no hold alive: names may have a megabyte.
+func (l *Ledger) Done(effects []Effect) {
+	if l.effects == nil && cap(effects) <= keptEffects {
+		clear(effects)
+		l.effects = effects[:0]
+	}
 }
 
 func (l *Ledger) effect(f Effect) { l.effects = append(l.effects, f) }

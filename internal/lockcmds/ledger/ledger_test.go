@@ -2,10 +2,12 @@ package ledger_test
 
 import (
 	"fmt"
+	"runtime"
 	"slices"
 	"sync/atomic"
 	"testing"
 	"time"
+	"weak"
 
 	"pgregory.net/rapid"
 
@@ -121,6 +123,27 @@ func TestReleasedByStatus(t *testing.T) {
 			}
 		})
 	}
+}
+
+// The effects of a hold that has ended keep it from nothing: names may have a megabyte.
+func TestEffectsKeepNoHoldAlive(t *testing.T) {
+	l := ledger.New(func() *ledger.Hold { return &ledger.Hold{} })
+	s := session("s")
+	h, _ := l.Granted(&ledger.Grant{
+		By: s, Key: ledger.Key{Lock: "k", Owner: "s"}, Fence: 5, Count: 1, Mine: 1, SentAt: at(1), TTL: time.Minute, Grace: -1,
+	})
+	l.Done(l.Effects())
+	r := l.Release(s, h.Key, 0)
+	l.Released(&r, ledger.Answer{Status: ledger.Freed, Fence: 5, SentAt: at(2)})
+	l.Done(l.Effects())
+	gone := weak.Make(h)
+	h, r = nil, ledger.Release{}
+	runtime.GC()
+	if gone.Value() != nil {
+		t.Error("the hold is still in memory")
+	}
+	runtime.KeepAlive(l)
+	runtime.KeepAlive(s)
 }
 
 // A command in doubt makes the lease no longer, and one behind which Redis has executed a later call of the session changes nothing.

@@ -203,7 +203,7 @@ func (s *subscriber) next() (on, off []string) {
 	defer s.mu.Unlock()
 	n := min(len(s.todo), subscribeBatch)
 	batch := slices.Compact(slices.Sorted(slices.Values(s.todo[:n])))
-	s.todo = append(s.todo[:0], s.todo[n:]...)
+	s.todo = slices.Delete(s.todo, 0, n) // what it moves off keeps no name alive
 	for _, channel := range batch {
 		if _, wanted := s.wanted[channel]; wanted {
 			on = append(on, channel)
