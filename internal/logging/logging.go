@@ -14,8 +14,6 @@ import (
 
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
-
-	"github.com/lockproxy/lockproxy/internal/excerpt"
 )
 
 // Audit is the level of entries about acts that an operator has to answer for: refused logins, locks ended by force, limits that refuse
@@ -45,7 +43,7 @@ func Text(name, text string) zap.Field { return zap.String(name, Shortened(text)
 
 // Shortened is a text as Text writes it.
 func Shortened(text string) string {
-	text = excerpt.Of(text, longestText)
+	text = Of(text, longestText)
 	if !utf8.ValidString(text) {
 		return strconv.Quote(text)
 	}

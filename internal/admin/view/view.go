@@ -10,8 +10,8 @@ package view
 import (
 	"context"
 
-	"github.com/lockproxy/lockproxy/internal/excerpt"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/script"
+	"github.com/lockproxy/lockproxy/internal/logging"
 	"github.com/lockproxy/lockproxy/internal/proxy"
 )
 
@@ -35,4 +35,4 @@ func Of(p *proxy.Server) *Source {
 const longestShown = 1024
 
 // shown is a name as a table shows it.
-func shown(name string) string { return excerpt.Of(name, longestShown) }
+func shown(name string) string { return logging.Of(name, longestShown) }
