@@ -11,8 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/lockproxy/lockproxy/internal/hashslot"
 	"github.com/lockproxy/lockproxy/internal/redistest"
-	"github.com/lockproxy/lockproxy/internal/upstream/slots"
 )
 
 // turnLimit bounds the time in which each contender must get its lock once more, whatever has happened to the servers.
@@ -80,7 +80,7 @@ func TestRedissonWhileServersChange(t *testing.T) {
 	s.tell(t, "sync")
 	s.turns(t, "with SYNC", 2, "proxy") // the grants without it are over
 	c.Nodes[2].Kill()
-	redistest.Eventually(t, turnLimit, "a successor", func() bool { return c.Owner(slots.Of([]byte(plain[1]))) != nil })
+	redistest.Eventually(t, turnLimit, "a successor", func() bool { return c.Owner(hashslot.Of([]byte(plain[1]))) != nil })
 	c.Nodes[2].Restart() // as a replica: SYNC needs one
 	s.turns(t, "after the end of a primary", 2, "proxy")
 	s.newcomer(t)
@@ -124,7 +124,7 @@ func (s *contenders) newcomer(t *testing.T) {
 
 // moveSlot gives the slot of a key to another primary.
 func moveSlot(c *redistest.Cluster, key string, to *redistest.Server) {
-	slot := slots.Of([]byte(key))
+	slot := hashslot.Of([]byte(key))
 	if from := c.Owner(slot); from != to {
 		m := redistest.Move{Cluster: c, Slot: slot, From: from, To: to}
 		m.Begin()
@@ -136,7 +136,7 @@ func moveSlot(c *redistest.Cluster, key string, to *redistest.Server) {
 // keysAt returns names of locks whose slots belong to a primary of a new cluster of three.
 func keysAt(primary int, name string, n int) (all []string) {
 	for i := 0; len(all) < n; i++ {
-		if key := fmt.Sprint(name, i); slots.Of([]byte(key))/(redistest.Slots/3+1) == primary {
+		if key := fmt.Sprint(name, i); hashslot.Of([]byte(key))/(redistest.Slots/3+1) == primary {
 			all = append(all, key)
 		}
 	}

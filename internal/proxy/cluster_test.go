@@ -12,10 +12,10 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/lockproxy/lockproxy/internal/hashslot"
 	"github.com/lockproxy/lockproxy/internal/redistest"
 	"github.com/lockproxy/lockproxy/internal/resp"
 	"github.com/lockproxy/lockproxy/internal/upstream"
-	"github.com/lockproxy/lockproxy/internal/upstream/slots"
 )
 
 // A cluster takes seconds to start, so the tests that leave it as it is share one.
@@ -589,7 +589,7 @@ func scanWhile(t *testing.T, srv *Server, stop <-chan struct{}, in func(slot int
 	p := dialClient(t, address(srv))
 	const keys = 1200
 	for i, n := 0, 0; n < keys; i++ {
-		if key := fmt.Sprint("scanned:", i); in(slots.Of([]byte(key))) {
+		if key := fmt.Sprint("scanned:", i); in(hashslot.Of([]byte(key))) {
 			p.send("SET", key, "x")
 			n++
 		}

@@ -9,8 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/lockproxy/lockproxy/internal/hashslot"
 	"github.com/lockproxy/lockproxy/internal/redistest"
-	"github.com/lockproxy/lockproxy/internal/upstream/slots"
 )
 
 // locksOverACluster takes many locks by two proxies, on all servers: each is held by one client, waited for by a client of the other proxy, and
@@ -487,7 +487,7 @@ func TestLocksAreRenewedWhileScatteredSlotsMove(t *testing.T) {
 	for i := range held {
 		key := fmt.Sprint("held", i)
 		integer(t, holder.quiet("LOCK", key))
-		moving = append(moving, slots.Of([]byte(key)))
+		moving = append(moving, hashslot.Of([]byte(key)))
 	}
 	for _, node := range c.Nodes {
 		node.Do(t, "CONFIG", "RESETSTAT")
@@ -535,7 +535,7 @@ func TestAStoppedPrimaryCostsNoLeaseElsewhere(t *testing.T) {
 	for i := range 600 { // more of them are on the stopped server than there are workers
 		key := fmt.Sprint("lease", i)
 		integer(t, holder.quiet("LOCK", key, "WAIT", "0"))
-		if slots.Of([]byte(key)) >= redistest.Slots/3 {
+		if hashslot.Of([]byte(key)) >= redistest.Slots/3 {
 			elsewhere = append(elsewhere, key)
 		}
 	}
@@ -605,7 +605,7 @@ func TestShortLeasesAreRenewedWhileTheirSlotIsHalfMoved(t *testing.T) {
 	srv := startProxy(t, c.Nodes[0], func(o *Options) { o.Upstream.Addr, o.Locks.Lease = "cluster://"+c.Addrs(), lease })
 	p := dialClient(t, address(srv))
 	const tag = "{tag}"
-	slot := slots.Of([]byte(tag))
+	slot := hashslot.Of([]byte(tag))
 	from := c.Owner(slot)
 	to := c.Nodes[0]
 	if from == to {

@@ -5,9 +5,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/lockproxy/lockproxy/internal/hashslot"
 	"github.com/lockproxy/lockproxy/internal/redistest"
 	"github.com/lockproxy/lockproxy/internal/upstream"
-	"github.com/lockproxy/lockproxy/internal/upstream/slots"
 )
 
 // A proxy that has no connection to a server notices that it was stopped while it connects: the kernel accepts the connection, and the server
@@ -23,7 +23,7 @@ func TestANewConnectionToAStoppedPrimaryIsASignOfItsEnd(t *testing.T) {
 	p.quiet("GET", keyOf(t, c, c.Nodes[1]))
 	c.Nodes[0].Pause()
 	p.send("SET", key, "x")
-	c.AwaitOwner(slots.Of([]byte(key)), c.Nodes[3], c.Nodes[1], c.Nodes[2], c.Nodes[3])
+	c.AwaitOwner(hashslot.Of([]byte(key)), c.Nodes[3], c.Nodes[1], c.Nodes[2], c.Nodes[3])
 	begin := time.Now()
 	if got, err := p.frame(); got != "+OK\r\n" {
 		t.Errorf("SET: %q, %v", got, err)
@@ -42,7 +42,7 @@ func TestClientsOfADemotedServerStay(t *testing.T) {
 	type clients struct{ waits, transacts, watches *peer }
 	all := map[string]clients{}
 	key := keyOf(t, c, c.Nodes[0])
-	slot := slots.Of([]byte(key))
+	slot := hashslot.Of([]byte(key))
 	proxies := startOverCluster(t, c, patient)
 	for engine, srv := range proxies {
 		of := clients{dialClient(t, address(srv)), dialClient(t, address(srv)), dialClient(t, address(srv))}
@@ -79,7 +79,7 @@ func TestClientsOfAServerThatIsPromotedAgainStay(t *testing.T) {
 	c.SetNodeTimeout(20 * time.Second)
 	const wait = 4 * time.Second
 	key := keyOf(t, c, c.Nodes[0])
-	slot := slots.Of([]byte(key))
+	slot := hashslot.Of([]byte(key))
 	proxies := startOverCluster(t, c, func(o *Options) { o.Upstream.FailoverWait = wait })
 	all := map[string]*peer{}
 	for engine, srv := range proxies {

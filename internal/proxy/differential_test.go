@@ -12,10 +12,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/lockproxy/lockproxy/internal/commands"
 	"github.com/lockproxy/lockproxy/internal/redistest"
 	"github.com/lockproxy/lockproxy/internal/resp"
 	"github.com/lockproxy/lockproxy/internal/upstream"
-	"github.com/lockproxy/lockproxy/internal/upstream/commands"
 )
 
 // How long TestDifferential runs, and where it starts. By default it is a fixed number of rounds of a fixed seed.

@@ -6,9 +6,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/lockproxy/lockproxy/internal/hashslot"
 	"github.com/lockproxy/lockproxy/internal/redistest"
 	announced "github.com/lockproxy/lockproxy/internal/upstream/address"
-	"github.com/lockproxy/lockproxy/internal/upstream/slots"
 )
 
 // The servers of a cluster name each other, in CLUSTER SLOTS and in redirections. Here only upstream.map knows where that name is.
@@ -70,7 +70,7 @@ func aLockGoesWithItsSlot(t *testing.T, c *redistest.Cluster, proxies map[string
 			return strings.Contains(dialClient(t, address(srv)).quiet("LOCKINFO", key), "local-waiters\r\n:1")
 		})
 		before := refusals(t, c.Nodes[1], "ASK")
-		move := redistest.Move{Cluster: c, Slot: slots.Of([]byte(key)), From: c.Nodes[1], To: c.Nodes[2]}
+		move := redistest.Move{Cluster: c, Slot: hashslot.Of([]byte(key)), From: c.Nodes[1], To: c.Nodes[2]}
 		move.Begin()
 		move.Keys()
 		if got := holder.quiet("GET", key+"none"); got != "$-1\r\n" || refusals(t, c.Nodes[1], "ASK") == before {

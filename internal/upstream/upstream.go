@@ -10,9 +10,10 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/lockproxy/lockproxy/internal/commands"
+	"github.com/lockproxy/lockproxy/internal/hashslot"
 	"github.com/lockproxy/lockproxy/internal/upstream/address"
 	"github.com/lockproxy/lockproxy/internal/upstream/census"
-	"github.com/lockproxy/lockproxy/internal/upstream/commands"
 	"github.com/lockproxy/lockproxy/internal/upstream/dial"
 	"github.com/lockproxy/lockproxy/internal/upstream/door"
 	"github.com/lockproxy/lockproxy/internal/upstream/handshake"
@@ -23,7 +24,6 @@ import (
 	"github.com/lockproxy/lockproxy/internal/upstream/proofs"
 	"github.com/lockproxy/lockproxy/internal/upstream/questions"
 	"github.com/lockproxy/lockproxy/internal/upstream/retire"
-	"github.com/lockproxy/lockproxy/internal/upstream/slots"
 	"github.com/lockproxy/lockproxy/internal/upstream/topology"
 )
 
@@ -363,7 +363,7 @@ func (u *Upstream) close() {
 // not known.
 func (u *Upstream) Replicas(key string) int {
 	if v := u.View(); v != nil {
-		return v.Replicas(slots.Of([]byte(key)))
+		return v.Replicas(hashslot.Of([]byte(key)))
 	}
 	return u.copies()
 }

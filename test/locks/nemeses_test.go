@@ -7,8 +7,8 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/lockproxy/lockproxy/internal/hashslot"
 	"github.com/lockproxy/lockproxy/internal/redistest"
-	"github.com/lockproxy/lockproxy/internal/upstream/slots"
 )
 
 // faults are those of servers with replicas. Nobody may notice a planned one in a cluster but by its time: not a lock, a place in a queue or
@@ -182,7 +182,7 @@ func (sh *shards) reshard(ascending bool) (string, func()) {
 	s := sh.s
 	sh.cluster.AwaitReady()
 	keys := slices.Clone(s.keys)
-	slices.SortFunc(keys, func(a, b string) int { return slots.Of([]byte(a)) - slots.Of([]byte(b)) })
+	slices.SortFunc(keys, func(a, b string) int { return hashslot.Of([]byte(a)) - hashslot.Of([]byte(b)) })
 	step := 1
 	var killed []int
 	if !ascending {
@@ -200,7 +200,7 @@ func (sh *shards) reshard(ascending bool) (string, func()) {
 		}
 		from := sh.of(key)
 		to := sh.all[(slices.Index(sh.all, from)+step)%len(sh.all)]
-		m := redistest.Move{Cluster: sh.cluster, Slot: slots.Of([]byte(key)), From: from.primary, To: to.primary}
+		m := redistest.Move{Cluster: sh.cluster, Slot: hashslot.Of([]byte(key)), From: from.primary, To: to.primary}
 		m.Begin()
 		s.wait(upTo(s.rng, 100*time.Millisecond))
 		m.Keys()

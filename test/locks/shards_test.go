@@ -8,8 +8,8 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/lockproxy/lockproxy/internal/hashslot"
 	"github.com/lockproxy/lockproxy/internal/redistest"
-	"github.com/lockproxy/lockproxy/internal/upstream/slots"
 )
 
 // shards is one primary with its replica, or several in a cluster.
@@ -78,13 +78,13 @@ func (s *stand) startPair() {
 func millis(d time.Duration) string { return fmt.Sprint(d.Milliseconds()) }
 
 // third is the primary that has a key at the start.
-func third(key string) int { return slots.Of([]byte(key)) * 3 / redistest.Slots }
+func third(key string) int { return hashslot.Of([]byte(key)) * 3 / redistest.Slots }
 
 // ownKey is a key of a primary whose slot is not that of any of the others.
 func ownKey(others []string, primary int) string {
 	for i := 0; ; i++ {
 		key := fmt.Sprint("own", i)
-		same := func(other string) bool { return slots.Of([]byte(key)) == slots.Of([]byte(other)) }
+		same := func(other string) bool { return hashslot.Of([]byte(key)) == hashslot.Of([]byte(other)) }
 		if third(key) == primary && !slices.ContainsFunc(others, same) {
 			return key
 		}
@@ -214,7 +214,7 @@ func (sh *shards) promoted(of *shard) {
 			others = append(others, node)
 		}
 	}
-	sh.cluster.AwaitOwner(slots.Of([]byte(of.own)), of.replica, others...)
+	sh.cluster.AwaitOwner(hashslot.Of([]byte(of.own)), of.replica, others...)
 }
 
 // swap notes that the replica is the primary now.
@@ -260,7 +260,7 @@ const follow = 1500 * time.Millisecond
 // have little patience. They are losses as well.
 func (sh *shards) unasked() {
 	for _, one := range sh.all {
-		if sh.cluster == nil || sh.cluster.Owner(slots.Of([]byte(one.own))) == one.primary {
+		if sh.cluster == nil || sh.cluster.Owner(hashslot.Of([]byte(one.own))) == one.primary {
 			continue
 		}
 		now := mono()

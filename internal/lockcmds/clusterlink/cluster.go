@@ -16,10 +16,10 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/lockproxy/lockproxy/internal/hashslot"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/redislink"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/script"
 	"github.com/lockproxy/lockproxy/internal/upstream/cluster"
-	"github.com/lockproxy/lockproxy/internal/upstream/slots"
 	"github.com/lockproxy/lockproxy/internal/upstream/topology"
 )
 
@@ -76,7 +76,7 @@ func (c *Cluster) Servers() script.Servers {
 }
 
 // Node implements Topology.
-func (c *Cluster) Node(key string) redislink.Node { return slotNode{c, slots.Of([]byte(key))} }
+func (c *Cluster) Node(key string) redislink.Node { return slotNode{c, hashslot.Of([]byte(key))} }
 
 // Listen implements Topology.
 func (c *Cluster) Listen(l redislink.Listener) { c.listener = l }
@@ -190,7 +190,7 @@ func (h *homes) settle(ctx context.Context, v *cluster.View) {
 
 // subscribe subscribes a channel at its owner, if it is not, or anew. If no server owns the slot, it stays where it was.
 func (h *homes) subscribe(ctx context.Context, channel string, v *cluster.View, anew bool) {
-	owner := v.Owner(slots.Of([]byte(channel)))
+	owner := v.Owner(hashslot.Of([]byte(channel)))
 	old, had := h.at[channel]
 	if owner == nil {
 		h.at[channel] = old // the next view may know one

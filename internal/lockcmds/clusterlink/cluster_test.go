@@ -11,12 +11,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/lockproxy/lockproxy/internal/hashslot"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/redislink"
 	"github.com/lockproxy/lockproxy/internal/redistest"
 	"github.com/lockproxy/lockproxy/internal/resp"
 	"github.com/lockproxy/lockproxy/internal/upstream/cluster"
 	"github.com/lockproxy/lockproxy/internal/upstream/cluster/clustertest"
-	"github.com/lockproxy/lockproxy/internal/upstream/slots"
 	"github.com/lockproxy/lockproxy/internal/upstream/topology"
 )
 
@@ -176,7 +176,7 @@ func TestChannelsFollowTheirSlots(t *testing.T) {
 	defer cancel()
 	var low, high string // channels of the two halves
 	for i := 0; low == "" || high == ""; i++ {
-		if name := fmt.Sprint(i); slots.Of([]byte(name)) < 8192 {
+		if name := fmt.Sprint(i); hashslot.Of([]byte(name)) < 8192 {
 			low = name
 		} else {
 			high = name

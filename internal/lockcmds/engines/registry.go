@@ -12,6 +12,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/lockproxy/lockproxy/internal/admission"
 	"github.com/lockproxy/lockproxy/internal/lockcmds"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/clusterlink"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/jobs"
@@ -19,7 +20,6 @@ import (
 	"github.com/lockproxy/lockproxy/internal/lockcmds/redislink"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/script"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/slowlog"
-	"github.com/lockproxy/lockproxy/internal/upstream/admission"
 )
 
 // ID is the user and the database of an engine at Redis. The protocol version does not matter to it.

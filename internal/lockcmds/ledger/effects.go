@@ -44,7 +44,7 @@ type Loss struct {
 	To     []*Session // that had holds
 }
 
-// Effects returns the effects of the events since the last call. Done gives the slice back.
+// Effects returns the effects of the events since the last call. Done takes the slice for the next time.
 func (l *Ledger) Effects() []Effect {
 	effects := l.effects
 	l.effects = nil
@@ -54,7 +54,7 @@ func (l *Ledger) Effects() []Effect {
 // keptEffects is how long a slice of effects may be that is used again: a burst must not keep its memory.
 const keptEffects = 256
 
-// Done gives the slice of Effects back. It keeps no hold alive: names may have a megabyte.
+// Done takes the slice of Effects for the next time. It keeps no hold alive: names may have a megabyte.
 func (l *Ledger) Done(effects []Effect) {
 	if l.effects == nil && cap(effects) <= keptEffects {
 		clear(effects)

@@ -5,7 +5,7 @@ import (
 	"strconv"
 	"sync"
 
-	"github.com/lockproxy/lockproxy/internal/upstream/slots"
+	"github.com/lockproxy/lockproxy/internal/hashslot"
 )
 
 // FenceOf is the key that counts the fences of a lock: one for all locks, or in a cluster, which has hash slots, one for the locks of each slot.
@@ -13,16 +13,16 @@ func FenceOf(lock string, cluster bool) string {
 	if !cluster {
 		return Fence
 	}
-	return fenceKeys()[slots.Of([]byte(lock))]
+	return fenceKeys()[hashslot.Of([]byte(lock))]
 }
 
 // fenceKeys are the fence counters of a cluster, by slot. The tag of each is the first number of that slot, in base 36. All proxies and
 // all their versions must agree on them.
-var fenceKeys = sync.OnceValue(func() *[slots.Count]string {
-	var keys [slots.Count]string
-	for n, missing := int64(0), slots.Count; missing > 0 && n < math.MaxInt32; n++ {
+var fenceKeys = sync.OnceValue(func() *[hashslot.Count]string {
+	var keys [hashslot.Count]string
+	for n, missing := int64(0), hashslot.Count; missing > 0 && n < math.MaxInt32; n++ {
 		tag := strconv.FormatInt(n, 36)
-		if slot := slots.Of([]byte(tag)); keys[slot] == "" {
+		if slot := hashslot.Of([]byte(tag)); keys[slot] == "" {
 			keys[slot] = Fence + ":{" + tag + "}"
 			missing--
 		}

@@ -7,13 +7,13 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/lockproxy/lockproxy/internal/upstream/slots"
+	"github.com/lockproxy/lockproxy/internal/hashslot"
 )
 
 func TestEachSlotHasAFenceCounter(t *testing.T) {
 	all := sha1.New()
 	for slot, key := range fenceKeys() {
-		if slots.Of([]byte(key)) != slot {
+		if hashslot.Of([]byte(key)) != slot {
 			t.Fatalf("%s is not of slot %d", key, slot)
 		}
 		fmt.Fprintln(all, key)

@@ -7,8 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/lockproxy/lockproxy/internal/hashslot"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/names"
-	hash "github.com/lockproxy/lockproxy/internal/upstream/slots"
 )
 
 // headed is a line of a script's head that names a key or an argument.
@@ -52,7 +52,7 @@ func TestCallsInAClusterKeepToOneSlot(t *testing.T) {
 			c = c.On(Servers{Slots: true, Sharded: true})
 		}
 		for _, key := range c.Keys {
-			if hash.Of([]byte(key)) != hash.Of([]byte("k")) {
+			if hashslot.Of([]byte(key)) != hashslot.Of([]byte("k")) {
 				t.Errorf("%s: %q is of another slot", c.Name(), key)
 			}
 		}

@@ -5,10 +5,10 @@ import (
 	"slices"
 	"time"
 
+	"github.com/lockproxy/lockproxy/internal/hashslot"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/contract"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/redislink"
 	"github.com/lockproxy/lockproxy/internal/resp"
-	"github.com/lockproxy/lockproxy/internal/upstream/slots"
 )
 
 // How the servers of a history are arranged.
@@ -37,8 +37,8 @@ func (w *world) slotOf(name string) int {
 	}
 	at, ok := slotPlaces[name]
 	if !ok {
-		n := slots.Of([]byte(name))
-		at = slices.IndexFunc(keys, func(lock string) bool { return slots.Of([]byte(lock)) == n })
+		n := hashslot.Of([]byte(name))
+		at = slices.IndexFunc(keys, func(lock string) bool { return hashslot.Of([]byte(lock)) == n })
 		slotPlaces[name] = at
 	}
 	return at

@@ -8,9 +8,9 @@ import (
 	"strings"
 	"sync/atomic"
 
+	"github.com/lockproxy/lockproxy/internal/commands"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/grammar"
 	"github.com/lockproxy/lockproxy/internal/resp"
-	"github.com/lockproxy/lockproxy/internal/upstream/commands"
 )
 
 // COMMAND and INFO are answered by Redis, as its ACL says, and the lock commands and the proxy's own section are put into

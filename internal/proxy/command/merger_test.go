@@ -4,7 +4,7 @@ import (
 	"bytes"
 	"testing"
 
-	"github.com/lockproxy/lockproxy/internal/upstream/commands"
+	"github.com/lockproxy/lockproxy/internal/commands"
 )
 
 // A whole answer to COMMAND is merged once for all clients, until Redis's answer changes.

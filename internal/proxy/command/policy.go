@@ -3,9 +3,8 @@ package command
 import (
 	"strings"
 
+	"github.com/lockproxy/lockproxy/internal/commands"
 	"github.com/lockproxy/lockproxy/internal/proxy/clients"
-	"github.com/lockproxy/lockproxy/internal/upstream/commands"
-	"github.com/lockproxy/lockproxy/internal/upstream/keyspec"
 )
 
 // Policy says how a command may travel.
@@ -167,7 +166,7 @@ type Row struct {
 	form   *commands.Command          // as Redis describes it; nil: it does not
 	Writes bool                       // it may change data, so Redis may hold it back
 	Script bool                       // it runs a script of the client's
-	Keys   keyspec.Spec               // where its keys are
+	Keys   commands.Spec              // where its keys are
 
 	Barrier bool // in a cluster it is sent when nothing is outstanding: other clients may learn by it of what happened before
 }
@@ -273,7 +272,7 @@ func flagPolicy(c *commands.Command) Policy {
 }
 
 // Ahead is the row of the EXISTS that asks a server of a cluster whether it serves the key of a large command.
-var Ahead = &Row{Name: "large", Policy: PinAhead, Title: "exists", Keys: keyspec.Range(1, 1, 1)}
+var Ahead = &Row{Name: "large", Policy: PinAhead, Title: "exists", Keys: commands.Range(1, 1, 1)}
 
 // IsOf reports whether the table was made from that of Redis.
 func (t *Table) IsOf(src *commands.Table) bool { return t.source == src }

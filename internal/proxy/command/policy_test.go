@@ -4,9 +4,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/lockproxy/lockproxy/internal/commands"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/grammar"
 	"github.com/lockproxy/lockproxy/internal/upstream"
-	"github.com/lockproxy/lockproxy/internal/upstream/commands"
 )
 
 // Names of groups, consumers and streams may be words of the command's own grammar.

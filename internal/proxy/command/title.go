@@ -4,7 +4,7 @@ import (
 	"bytes"
 	"strconv"
 
-	"github.com/lockproxy/lockproxy/internal/upstream/commands"
+	"github.com/lockproxy/lockproxy/internal/commands"
 )
 
 // TitleOf is what CLIENT LIST says of a whole command in array form, as the client's last one; empty: Redis does not have it.

@@ -5,8 +5,8 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/lockproxy/lockproxy/internal/hashslot"
 	"github.com/lockproxy/lockproxy/internal/resp"
-	"github.com/lockproxy/lockproxy/internal/upstream/slots"
 )
 
 // kind is a kind of subscription.
@@ -45,7 +45,7 @@ type channel struct {
 // slot is that of a shard channel. All others belong to the slot of all PUBLISH.
 func (t channel) slot() int {
 	if t.kind == shards {
-		return slots.Of([]byte(t.name))
+		return hashslot.Of([]byte(t.name))
 	}
 	return PublishSlot
 }

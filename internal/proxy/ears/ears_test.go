@@ -8,11 +8,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/lockproxy/lockproxy/internal/hashslot"
 	"github.com/lockproxy/lockproxy/internal/proxy/replies"
 	"github.com/lockproxy/lockproxy/internal/resp"
 	"github.com/lockproxy/lockproxy/internal/upstream/cluster"
 	"github.com/lockproxy/lockproxy/internal/upstream/cluster/clustertest"
-	"github.com/lockproxy/lockproxy/internal/upstream/slots"
 	"github.com/lockproxy/lockproxy/internal/upstream/stream"
 	"github.com/lockproxy/lockproxy/internal/upstream/topology"
 )
@@ -39,7 +39,7 @@ type conn struct {
 }
 
 func newClient(t testing.TB) *client {
-	c := &client{t: t, view: clustertest.Split(t, slots.Count/2), conns: map[topology.Node]*conn{}}
+	c := &client{t: t, view: clustertest.Split(t, hashslot.Count/2), conns: map[topology.Node]*conn{}}
 	c.ears.Open(c, c)
 	t.Cleanup(c.ears.Close) // stops the timers
 	return c
@@ -410,7 +410,7 @@ func TestAMovedSlotIsNotTold(t *testing.T) {
 	c.took(confirmed("ssubscribe", "s", 1))
 	other, limit := topology.Node("b"), 0
 	if at == "b" {
-		other, limit = "a", slots.Count
+		other, limit = "a", hashslot.Count
 	}
 	c.conns[at].observer.Push(confirmed("sunsubscribe", "s", 0), resp.Array)
 	c.refreshed(clustertest.Split(t, limit))

@@ -5,9 +5,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/lockproxy/lockproxy/internal/hashslot"
 	"github.com/lockproxy/lockproxy/internal/resp"
 	"github.com/lockproxy/lockproxy/internal/upstream/cluster/clustertest"
-	"github.com/lockproxy/lockproxy/internal/upstream/slots"
 )
 
 // divided begins the division of a DEL.
@@ -48,13 +48,13 @@ func TestADivisionIsSentInSlices(t *testing.T) {
 			t.Fatalf("turn %d: %d parts are sent", turns, len(slice))
 		}
 		if turns == 2 { // slots may move meanwhile
-			c.view = clustertest.Split(t, slots.Count/4)
+			c.view = clustertest.Split(t, hashslot.Count/4)
 		}
 		for _, to := range slice {
 			args := resp.Split([]byte(to.raw), nil)
 			n := len(args) - 1
 			all += n
-			slot := slots.Of(args[1])
+			slot := hashslot.Of(args[1])
 			if at := c.errands.Owner(slot); at != to.at {
 				t.Fatalf("a part of slot %d is sent to %s, not to %s", slot, to.at, at)
 			}

@@ -4,13 +4,13 @@ import (
 	"bytes"
 	"slices"
 
+	"github.com/lockproxy/lockproxy/internal/commands"
 	"github.com/lockproxy/lockproxy/internal/proxy/command"
 	"github.com/lockproxy/lockproxy/internal/proxy/handlers"
 	"github.com/lockproxy/lockproxy/internal/proxy/replies"
 	"github.com/lockproxy/lockproxy/internal/proxy/shared"
 	"github.com/lockproxy/lockproxy/internal/resp"
 	"github.com/lockproxy/lockproxy/internal/upstream/cluster"
-	"github.com/lockproxy/lockproxy/internal/upstream/keyspec"
 	"github.com/lockproxy/lockproxy/internal/upstream/topology"
 )
 
@@ -25,7 +25,7 @@ type Errand struct {
 	home   topology.Node // where it was sent first
 	fixed  bool          // it goes to that node and no other
 	heirs  bool          // or else to its successor
-	keys   keyspec.Spec  // of a script
+	keys   commands.Spec // of a script
 	writes bool
 
 	// Of the reply.

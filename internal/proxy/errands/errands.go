@@ -6,12 +6,12 @@ import (
 	"slices"
 	"time"
 
+	"github.com/lockproxy/lockproxy/internal/commands"
+	"github.com/lockproxy/lockproxy/internal/hashslot"
 	"github.com/lockproxy/lockproxy/internal/proxy/command"
 	"github.com/lockproxy/lockproxy/internal/proxy/handlers"
 	"github.com/lockproxy/lockproxy/internal/proxy/replies"
 	"github.com/lockproxy/lockproxy/internal/upstream/cluster"
-	"github.com/lockproxy/lockproxy/internal/upstream/keyspec"
-	"github.com/lockproxy/lockproxy/internal/upstream/slots"
 	"github.com/lockproxy/lockproxy/internal/upstream/topology"
 )
 
@@ -65,14 +65,14 @@ type Cluster interface {
 // A Route is the way of the command being routed.
 type Route struct {
 	Target topology.Node
-	Slot   int          // of its first key; negative: it has none
-	Many   bool         // it has several keys
-	Fixed  bool         // it concerns the target, whatever happens
-	Heirs  bool         // as Fixed, but it concerns the successor of a target that has been demoted
-	Asks   bool         // it is sent behind an ASKING
-	key    uint64       // a hash of its only key; 0: it has none, or several
-	keys   keyspec.Spec // where its keys are, if it runs a script
-	writes bool         // it may change data
+	Slot   int           // of its first key; negative: it has none
+	Many   bool          // it has several keys
+	Fixed  bool          // it concerns the target, whatever happens
+	Heirs  bool          // as Fixed, but it concerns the successor of a target that has been demoted
+	Asks   bool          // it is sent behind an ASKING
+	key    uint64        // a hash of its only key; 0: it has none, or several
+	keys   commands.Spec // where its keys are, if it runs a script
+	writes bool          // it may change data
 }
 
 var seed = maphash.MakeSeed()
@@ -87,7 +87,7 @@ func (r *Route) Look(row *command.Row, args [][]byte) {
 	if i == 0 {
 		return
 	}
-	if r.Slot = slots.Of(args[i]); !r.Many {
+	if r.Slot = hashslot.Of(args[i]); !r.Many {
 		r.key = maphash.Bytes(seed, args[i])
 	}
 }
@@ -107,7 +107,7 @@ func (n *Errands) Direct(keys []string) {
 	n.Adopt()
 	n.Route = Route{Slot: -1}
 	if len(keys) > 0 {
-		n.Slot = slots.Of([]byte(keys[0]))
+		n.Slot = hashslot.Of([]byte(keys[0]))
 		n.Target = n.Owner(n.Slot)
 	} else {
 		n.Target = n.Chance()

@@ -8,14 +8,14 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/lockproxy/lockproxy/internal/commands"
+	"github.com/lockproxy/lockproxy/internal/hashslot"
 	"github.com/lockproxy/lockproxy/internal/proxy/command"
 	"github.com/lockproxy/lockproxy/internal/proxy/handlers"
 	"github.com/lockproxy/lockproxy/internal/proxy/replies"
 	"github.com/lockproxy/lockproxy/internal/resp"
 	"github.com/lockproxy/lockproxy/internal/upstream/cluster"
 	"github.com/lockproxy/lockproxy/internal/upstream/cluster/clustertest"
-	"github.com/lockproxy/lockproxy/internal/upstream/commands"
-	"github.com/lockproxy/lockproxy/internal/upstream/slots"
 	"github.com/lockproxy/lockproxy/internal/upstream/topology"
 )
 
@@ -46,7 +46,7 @@ type sent struct {
 }
 
 func newClient(t testing.TB) *client {
-	c := &client{t: t, table: command.NewTable(commands.BuiltIn(), nil), view: clustertest.Split(t, slots.Count/2), wait: time.Minute}
+	c := &client{t: t, table: command.NewTable(commands.BuiltIn(), nil), view: clustertest.Split(t, hashslot.Count/2), wait: time.Minute}
 	c.errands.Open(c, c)
 	return c
 }
@@ -148,13 +148,13 @@ func words(text string) []byte {
 }
 
 // low and high are keys of the servers a and b.
-func (c *client) low() string { return c.key(func(slot int) bool { return slot < slots.Count/2 }) }
+func (c *client) low() string { return c.key(func(slot int) bool { return slot < hashslot.Count/2 }) }
 
-func (c *client) high() string { return c.key(func(slot int) bool { return slot >= slots.Count/2 }) }
+func (c *client) high() string { return c.key(func(slot int) bool { return slot >= hashslot.Count/2 }) }
 
 func (c *client) key(of func(slot int) bool) string {
 	for i := range 100 {
-		if key := fmt.Sprint("key", i); of(slots.Of([]byte(key))) {
+		if key := fmt.Sprint("key", i); of(hashslot.Of([]byte(key))) {
 			return key
 		}
 	}
@@ -185,7 +185,7 @@ func TestACommandOfOneKeyDoesNotAllocate(t *testing.T) {
 func TestRefusedCommandsAreSentAgainInTheirOrder(t *testing.T) {
 	c := newClient(t)
 	key := c.low()
-	moved := fmt.Sprintf("-MOVED %d h:2\r\n", slots.Of([]byte(key)))
+	moved := fmt.Sprintf("-MOVED %d h:2\r\n", hashslot.Of([]byte(key)))
 	for i := range 3 {
 		c.ask(words(fmt.Sprint("APPEND ", key, " ", i)))
 	}
@@ -216,7 +216,7 @@ func TestACommandFollowsOneRedirectionAtOnce(t *testing.T) {
 func commandFollowsOneRedirection(t *testing.T) {
 	c := newClient(t)
 	key := c.low()
-	slot := slots.Of([]byte(key))
+	slot := hashslot.Of([]byte(key))
 	c.ask(words("GET " + key))
 	c.answer(c.take()[0], fmt.Sprintf("-MOVED %d h:2\r\n", slot))
 	again := c.take()
@@ -249,7 +249,7 @@ func heldBack(t *testing.T, held bool) {
 	c := newClient(t)
 	c.wait = time.Second
 	key := c.low()
-	slot := slots.Of([]byte(key))
+	slot := hashslot.Of([]byte(key))
 	c.ask(words("GET " + key))
 	c.answer(c.take()[0], "-CLUSTERDOWN Hash slot not served\r\n")
 	if !held {
@@ -264,7 +264,7 @@ func heldBack(t *testing.T, held bool) {
 		time.Sleep(2 * time.Second)
 	}
 	c.answer(again[0], fmt.Sprintf("-MOVED %d h:1\r\n", slot))
-	c.refreshed(clustertest.Split(t, slots.Count))
+	c.refreshed(clustertest.Split(t, hashslot.Count))
 	if again = c.take(); held != (len(again) == 1) {
 		t.Errorf("sent: %v; the client got %q", again, c.got.String())
 	}
@@ -275,7 +275,7 @@ func TestARefusalIsNewerThanTheView(t *testing.T) {
 	c := newClient(t)
 	key := c.low()
 	c.ask(words("GET " + key))
-	c.answer(c.take()[0], fmt.Sprintf("-MOVED %d h:2\r\n", slots.Of([]byte(key))))
+	c.answer(c.take()[0], fmt.Sprintf("-MOVED %d h:2\r\n", hashslot.Of([]byte(key))))
 	c.refreshed(c.view)
 	again := c.take()
 	if len(again) != 1 || again[0].at != "b" {
@@ -289,7 +289,7 @@ func TestACommandIsNotSentAgainBehindItsSuccessor(t *testing.T) {
 	c.ask(words("SET " + key + " 1"))
 	c.ask(words("SET " + key + " 2"))
 	list := c.take()
-	c.answer(list[0], fmt.Sprintf("-MOVED %d h:2\r\n", slots.Of([]byte(key))))
+	c.answer(list[0], fmt.Sprintf("-MOVED %d h:2\r\n", hashslot.Of([]byte(key))))
 	c.answer(list[1], "+OK\r\n")
 	c.refreshed(clustertest.Split(t, 0))
 	if again := c.take(); len(again) > 0 {
@@ -304,7 +304,7 @@ func TestACommandIsNotSentAgainBehindItsSuccessor(t *testing.T) {
 func TestACommandIsSentAgainBehindThoseOfOtherKeys(t *testing.T) {
 	c := newClient(t)
 	key := "{" + c.low() + "}"
-	asking := fmt.Sprintf("-ASK %d h:2\r\n", slots.Of([]byte(key)))
+	asking := fmt.Sprintf("-ASK %d h:2\r\n", hashslot.Of([]byte(key)))
 	for _, line := range []string{"INCR %s1", "INCR %s2", "INCR %s1", "GET %s3"} {
 		c.ask(words(fmt.Sprintf(line, key)))
 	}
@@ -331,7 +331,7 @@ func TestACommandIsNotSentAgainBehindOneOfSeveralKeys(t *testing.T) {
 	c.ask(words("SET " + key + " 1"))
 	c.ask(words("RENAME " + key + "2 " + key))
 	list := c.take()
-	c.answer(list[0], fmt.Sprintf("-ASK %d h:2\r\n", slots.Of([]byte(key))))
+	c.answer(list[0], fmt.Sprintf("-ASK %d h:2\r\n", hashslot.Of([]byte(key))))
 	c.answer(list[1], "+OK\r\n")
 	if again := c.take(); len(again) > 0 {
 		t.Errorf("sent again: %v", again)
@@ -345,7 +345,7 @@ func TestAskedCommandsFollowAnAsking(t *testing.T) {
 	c := newClient(t)
 	key := c.low()
 	c.ask(words("GET " + key))
-	c.answer(c.take()[0], fmt.Sprintf("-ASK %d h:2\r\n", slots.Of([]byte(key))))
+	c.answer(c.take()[0], fmt.Sprintf("-ASK %d h:2\r\n", hashslot.Of([]byte(key))))
 	again := c.take()
 	if len(again) != 1 || again[0].at != "b" || again[0].n != 2 || again[0].raw != string(command.Asking)+string(words("GET "+key)) {
 		t.Fatalf("sent: %v", again)
@@ -360,14 +360,14 @@ func TestOnlyServersOfTheViewAreAsked(t *testing.T) {
 	c := newClient(t)
 	key := c.low()
 	c.ask(words("GET " + key))
-	c.answer(c.take()[0], fmt.Sprintf("-ASK %d stranger:1\r\n", slots.Of([]byte(key))))
+	c.answer(c.take()[0], fmt.Sprintf("-ASK %d stranger:1\r\n", hashslot.Of([]byte(key))))
 	c.refreshed(c.view)
 	again := c.take()
 	if len(again) != 1 || again[0].at != "a" {
 		t.Fatalf("sent: %v", again)
 	}
 	c.wait = 0
-	c.answer(again[0], fmt.Sprintf("-ASK %d stranger:1\r\n", slots.Of([]byte(key))))
+	c.answer(again[0], fmt.Sprintf("-ASK %d stranger:1\r\n", hashslot.Of([]byte(key))))
 	if got := c.got.String(); !strings.HasPrefix(got, "-NOUPSTREAM ") {
 		t.Errorf("the client got %q", got)
 	}
@@ -406,7 +406,7 @@ func TestWhatAllServersDoGoesToTheSuccessor(t *testing.T) {
 func TestARefusalOfAnotherSlotIsTheCommandsOwnReply(t *testing.T) {
 	c := newClient(t)
 	c.ask(words("GET " + c.low()))
-	words := fmt.Sprintf("-MOVED %d h:2\r\n", slots.Of([]byte(c.high())))
+	words := fmt.Sprintf("-MOVED %d h:2\r\n", hashslot.Of([]byte(c.high())))
 	c.answer(c.take()[0], words)
 	if got := c.got.String(); got != words {
 		t.Errorf("the client got %q", got)
@@ -416,7 +416,7 @@ func TestARefusalOfAnotherSlotIsTheCommandsOwnReply(t *testing.T) {
 func TestAScriptThatMakesUpARefusalRunsOnce(t *testing.T) {
 	c := newClient(t)
 	key := c.low()
-	madeUp := fmt.Sprintf("-MOVED %d h:2\r\n", slots.Of([]byte(key)))
+	madeUp := fmt.Sprintf("-MOVED %d h:2\r\n", hashslot.Of([]byte(key)))
 	c.ask(words("EVAL text 1 " + key))
 	c.answer(c.take()[0], madeUp)
 	probe := c.take()
@@ -502,7 +502,7 @@ func BenchmarkRefusedPipeline(b *testing.B) {
 				c := newClient(b)
 				c.quiet = true
 				moved, other := words("GET "+c.low()), words("GET "+c.high())
-				refusal := fmt.Sprintf("-MOVED %d h:2\r\n", slots.Of([]byte(c.low())))
+				refusal := fmt.Sprintf("-MOVED %d h:2\r\n", hashslot.Of([]byte(c.low())))
 				for range n / 2 {
 					c.ask(moved)
 					c.ask(other)

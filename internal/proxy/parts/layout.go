@@ -5,9 +5,9 @@ import (
 	"hash/fnv"
 	"strings"
 
+	"github.com/lockproxy/lockproxy/internal/hashslot"
 	"github.com/lockproxy/lockproxy/internal/resp"
 	"github.com/lockproxy/lockproxy/internal/upstream/cluster"
-	"github.com/lockproxy/lockproxy/internal/upstream/slots"
 )
 
 // markOf is a mark, never 0, of the servers and the slots that each has by its own answer to Question. moving: some slots are being moved. If a server
@@ -47,7 +47,7 @@ func readLayout(answer []byte) (layout string, moving, ok bool) {
 
 func markOfView(v *cluster.View) uint16 {
 	h := fnv.New32a()
-	for slot := range slots.Count {
+	for slot := range hashslot.Count {
 		if n := v.Owner(slot); n != nil {
 			write(h, n.ID)
 		}

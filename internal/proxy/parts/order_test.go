@@ -5,7 +5,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/lockproxy/lockproxy/internal/upstream/slots"
+	"github.com/lockproxy/lockproxy/internal/hashslot"
 )
 
 func TestKeysAreInTheOrderOfTheirSlots(t *testing.T) {
@@ -25,7 +25,7 @@ func TestKeysAreInTheOrderOfTheirSlots(t *testing.T) {
 				t.Errorf("%d keys, step %d: wrong order", n, step)
 			}
 			for _, k := range keys {
-				if k.slot != slots.Of(args[1+k.at*step]) {
+				if k.slot != hashslot.Of(args[1+k.at*step]) {
 					t.Fatalf("%d keys, step %d: key %d has another slot", n, step, k.at)
 				}
 			}

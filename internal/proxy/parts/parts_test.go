@@ -11,10 +11,10 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/lockproxy/lockproxy/internal/hashslot"
 	"github.com/lockproxy/lockproxy/internal/resp"
 	"github.com/lockproxy/lockproxy/internal/upstream/cluster"
 	"github.com/lockproxy/lockproxy/internal/upstream/cluster/clustertest"
-	"github.com/lockproxy/lockproxy/internal/upstream/slots"
 )
 
 // store is a Redis with a few commands.
@@ -68,7 +68,7 @@ func TestASplitCommandIsAsAWholeOne(t *testing.T) {
 			want := one.do(args)
 			all, join := Split(strings.ToLower(name), args)
 			if all == nil {
-				all, join = []Part{{resp.AppendCommand(nil, args...), slots.Of(args[1])}}, first
+				all, join = []Part{{resp.AppendCommand(nil, args...), hashslot.Of(args[1])}}, first
 			}
 			var replies [][]byte
 			for _, p := range all {
@@ -81,7 +81,7 @@ func TestASplitCommandIsAsAWholeOne(t *testing.T) {
 					step = 2
 				}
 				for i := 1; i < len(part); i += step {
-					if slots.Of(part[i]) != p.Slot {
+					if hashslot.Of(part[i]) != p.Slot {
 						t.Fatalf("%q is not of slot %d", part[i], p.Slot)
 					}
 				}
@@ -151,7 +151,7 @@ func TestReplies(t *testing.T) {
 func layouts(v *cluster.View, moving string) (answers [][]byte) {
 	for _, n := range v.Nodes() {
 		line := n.ID + " h:1@2 myself,master - 0 0 1 connected"
-		for slot := range slots.Count {
+		for slot := range hashslot.Count {
 			if *v.Owner(slot) == n && (slot == 0 || *v.Owner(slot - 1) != n) {
 				line += fmt.Sprintf(" %d-", slot)
 			}

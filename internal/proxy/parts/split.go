@@ -4,8 +4,8 @@ import (
 	"cmp"
 	"slices"
 
+	"github.com/lockproxy/lockproxy/internal/hashslot"
 	"github.com/lockproxy/lockproxy/internal/resp"
-	"github.com/lockproxy/lockproxy/internal/upstream/slots"
 )
 
 // A Part is the share of one slot in a command.
@@ -38,7 +38,7 @@ func Split(name string, args [][]byte) ([]Part, Join) {
 		return nil, nil
 	}
 	if (len(args)-1)%how.step != 0 { // Redis would look at the slots before it counts the arguments
-		return []Part{{Raw: resp.AppendCommand(nil, args[:2]...), Slot: slots.Of(args[1])}}, first
+		return []Part{{Raw: resp.AppendCommand(nil, args[:2]...), Slot: hashslot.Of(args[1])}}, first
 	}
 	all, places := divide(args, how.step)
 	join := how.join
@@ -88,7 +88,7 @@ func divide(args [][]byte, step int) (all []Part, places []int) {
 func bySlot(args [][]byte, step int) []argument {
 	keys := make([]argument, (len(args)-1)/step)
 	for i := range keys {
-		keys[i] = argument{slots.Of(args[1+i*step]), i}
+		keys[i] = argument{hashslot.Of(args[1+i*step]), i}
 	}
 	if len(keys) < manyKeys {
 		slices.SortFunc(keys, func(a, b argument) int { return cmp.Or(a.slot-b.slot, a.at-b.at) })
@@ -101,11 +101,11 @@ func bySlot(args [][]byte, step int) []argument {
 const manyKeys = 2048
 
 func counted(keys []argument) []argument {
-	var begin [slots.Count + 1]int // of the keys of a slot
+	var begin [hashslot.Count + 1]int // of the keys of a slot
 	for _, k := range keys {
 		begin[k.slot+1]++
 	}
-	for slot := range slots.Count {
+	for slot := range hashslot.Count {
 		begin[slot+1] += begin[slot]
 	}
 	sorted := make([]argument, len(keys))
@@ -120,9 +120,9 @@ func counted(keys []argument) []argument {
 const overhead = 8
 
 func inOneSlot(args [][]byte, step int) bool {
-	slot := slots.Of(args[1])
+	slot := hashslot.Of(args[1])
 	for i := 1 + step; i < len(args); i += step {
-		if slots.Of(args[i]) != slot {
+		if hashslot.Of(args[i]) != slot {
 			return false
 		}
 	}

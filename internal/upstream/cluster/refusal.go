@@ -5,7 +5,7 @@ import (
 	"net"
 	"strconv"
 
-	"github.com/lockproxy/lockproxy/internal/upstream/slots"
+	"github.com/lockproxy/lockproxy/internal/hashslot"
 )
 
 // A Reason says why a node has not carried out a command.
@@ -95,7 +95,7 @@ func redirect(why Reason, rest []byte) Refusal {
 		return Refusal{}
 	}
 	slot, err := strconv.ParseUint(string(number), 10, 16)
-	if err != nil || slot >= slots.Count {
+	if err != nil || slot >= hashslot.Count {
 		return Refusal{}
 	}
 	colon := bytes.LastIndexByte(address, ':') // an IPv6 address has no brackets

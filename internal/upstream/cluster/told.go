@@ -7,8 +7,8 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/lockproxy/lockproxy/internal/hashslot"
 	"github.com/lockproxy/lockproxy/internal/resp"
-	"github.com/lockproxy/lockproxy/internal/upstream/slots"
 )
 
 // Told is what one node says of the servers of the cluster.
@@ -79,7 +79,7 @@ func ReadNodes(answer string) (*Told, error) {
 				m.spans = append(m.spans, s)
 			}
 		}
-		if len(m.spans) > slots.Count {
+		if len(m.spans) > hashslot.Count {
 			return nil, errTold
 		}
 		t.members = append(t.members, m)
@@ -114,13 +114,13 @@ func readSpan(word string) (span, bool) {
 	}
 	from, err := strconv.ParseUint(first, 10, 16)
 	to, err2 := strconv.ParseUint(last, 10, 16)
-	return span{int(from), int(to)}, err == nil && err2 == nil && from <= to && to < slots.Count
+	return span{int(from), int(to)}, err == nil && err2 == nil && from <= to && to < hashslot.Count
 }
 
 // ReadSlots reads an answer to CLUSTER SLOTS. host is the address at which the node was asked: a node that does not know its own address says so by an
 // empty one. A server whose address is not known stays without one.
 func ReadSlots(answer resp.Value, host string) (*Told, error) {
-	if answer.Kind != resp.Array || answer.Null || len(answer.Elems) > slots.Count {
+	if answer.Kind != resp.Array || answer.Null || len(answer.Elems) > hashslot.Count {
 		return nil, errTold
 	}
 	t := &Told{}
@@ -130,7 +130,7 @@ func ReadSlots(answer resp.Value, host string) (*Told, error) {
 			return nil, errTold
 		}
 		from, to := e.Elems[0].Int, e.Elems[1].Int
-		if from < 0 || to < from || to >= slots.Count {
+		if from < 0 || to < from || to >= hashslot.Count {
 			return nil, errTold
 		}
 		for i, server := range e.Elems[2:] {

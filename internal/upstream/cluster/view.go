@@ -6,7 +6,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/lockproxy/lockproxy/internal/upstream/slots"
+	"github.com/lockproxy/lockproxy/internal/hashslot"
 )
 
 // A Node is one server of the cluster.
@@ -17,17 +17,17 @@ type Node struct {
 
 // A View is what is known of a cluster at one time: which node serves which slot. It is immutable. The zero value knows nothing. Newest joins two.
 type View struct {
-	Epoch    uint64              // the cluster's current epoch, as the node that was asked knows it
-	OK       bool                // that node says that the cluster serves commands
-	nodes    []Node              // the primaries with slots, by ID
-	replicas []Node              // those that answer, by ID
-	idle     []Node              // primaries without slots, by ID: slots may be on their way there
-	lives    map[string]bool     // the servers, by ID, that the nodes do not take for down, with slots or without; nil: it is not known
-	copies   map[string]int      // the number of replicas by the ID of their primary, failed ones included; nil: it is not known
-	claims   []uint64            // the epochs in which the nodes were configured, in their order; 0: it is not known
-	knows    map[string]bool     // the servers, by ID, of which that node has told, whatever their state
-	source   string              // ID of the node that has said so; "": it is not known
-	owner    [slots.Count]uint16 // index of the slot's node plus one; 0: no node serves it
+	Epoch    uint64                 // the cluster's current epoch, as the node that was asked knows it
+	OK       bool                   // that node says that the cluster serves commands
+	nodes    []Node                 // the primaries with slots, by ID
+	replicas []Node                 // those that answer, by ID
+	idle     []Node                 // primaries without slots, by ID: slots may be on their way there
+	lives    map[string]bool        // the servers, by ID, that the nodes do not take for down, with slots or without; nil: it is not known
+	copies   map[string]int         // the number of replicas by the ID of their primary, failed ones included; nil: it is not known
+	claims   []uint64               // the epochs in which the nodes were configured, in their order; 0: it is not known
+	knows    map[string]bool        // the servers, by ID, of which that node has told, whatever their state
+	source   string                 // ID of the node that has said so; "": it is not known
+	owner    [hashslot.Count]uint16 // index of the slot's node plus one; 0: no node serves it
 }
 
 func compareIDs(a, b Node) int { return strings.Compare(a.ID, b.ID) }

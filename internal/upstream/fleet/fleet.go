@@ -5,8 +5,8 @@ import (
 	"context"
 	"net"
 
+	"github.com/lockproxy/lockproxy/internal/commands"
 	"github.com/lockproxy/lockproxy/internal/upstream/cluster"
-	"github.com/lockproxy/lockproxy/internal/upstream/commands"
 	"github.com/lockproxy/lockproxy/internal/upstream/dial"
 	"github.com/lockproxy/lockproxy/internal/upstream/refresh"
 	"github.com/lockproxy/lockproxy/internal/upstream/topology"

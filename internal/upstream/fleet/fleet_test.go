@@ -6,9 +6,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/lockproxy/lockproxy/internal/commands"
 	"github.com/lockproxy/lockproxy/internal/upstream/address"
 	"github.com/lockproxy/lockproxy/internal/upstream/cluster/clustertest"
-	"github.com/lockproxy/lockproxy/internal/upstream/commands"
 	"github.com/lockproxy/lockproxy/internal/upstream/dial"
 	"github.com/lockproxy/lockproxy/internal/upstream/topology"
 )

@@ -1,6 +1,6 @@
 package lanes
 
-import "github.com/lockproxy/lockproxy/internal/upstream/admission"
+import "github.com/lockproxy/lockproxy/internal/admission"
 
 // places are the places of sets. The sets of new clients have none, and are always there (Options.Free). All other sets have places, and
 // unused ones lose them when there are many. The caller closes the lanes that have lost their places. It is guarded by Lanes.mu.

@@ -3,7 +3,7 @@ package pins
 import (
 	"time"
 
-	"github.com/lockproxy/lockproxy/internal/upstream/admission"
+	"github.com/lockproxy/lockproxy/internal/admission"
 )
 
 // Limits say how many pins there may be, and how long a session waits for one. All are required.

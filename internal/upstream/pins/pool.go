@@ -10,7 +10,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/lockproxy/lockproxy/internal/upstream/admission"
+	"github.com/lockproxy/lockproxy/internal/admission"
 	"github.com/lockproxy/lockproxy/internal/upstream/dial"
 	"github.com/lockproxy/lockproxy/internal/upstream/handshake"
 	"github.com/lockproxy/lockproxy/internal/upstream/stream"

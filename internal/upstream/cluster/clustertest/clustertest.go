@@ -6,9 +6,9 @@ import (
 	"strconv"
 	"testing"
 
+	"github.com/lockproxy/lockproxy/internal/hashslot"
 	"github.com/lockproxy/lockproxy/internal/resp"
 	"github.com/lockproxy/lockproxy/internal/upstream/cluster"
-	"github.com/lockproxy/lockproxy/internal/upstream/slots"
 )
 
 // A Share is a primary with a range of slots.
@@ -49,8 +49,8 @@ func Split(t testing.TB, limit int) *cluster.View {
 	if limit > 0 {
 		shares = append(shares, Share{"a", "h:1", 0, limit - 1})
 	}
-	if limit < slots.Count {
-		shares = append(shares, Share{"b", "h:2", limit, slots.Count - 1})
+	if limit < hashslot.Count {
+		shares = append(shares, Share{"b", "h:2", limit, hashslot.Count - 1})
 	}
 	return View(t, shares...)
 }
@@ -60,7 +60,7 @@ func Equal(t testing.TB, owners ...string) *cluster.View {
 	t.Helper()
 	var shares []Share
 	for i, id := range owners {
-		shares = append(shares, Share{id, "h:1", i * slots.Count / len(owners), (i+1)*slots.Count/len(owners) - 1})
+		shares = append(shares, Share{id, "h:1", i * hashslot.Count / len(owners), (i+1)*hashslot.Count/len(owners) - 1})
 	}
 	return View(t, shares...)
 }

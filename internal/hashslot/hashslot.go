@@ -1,5 +1,5 @@
-// Package slots computes the hash slot of a key, as Redis Cluster does.
-package slots
+// Package hashslot computes the hash slot of a key, as Redis Cluster does.
+package hashslot
 
 import "bytes"
 

@@ -1,4 +1,4 @@
-package keyspec
+package commands
 
 import (
 	"fmt"

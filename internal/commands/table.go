@@ -1,4 +1,4 @@
-// Package commands knows what Redis says of its commands: the table that decides how each may travel.
+// Package commands knows what Redis says of its commands: the table that decides how each may travel, and where the keys of a command stand.
 package commands
 
 import (
@@ -7,7 +7,6 @@ import (
 	"slices"
 
 	"github.com/lockproxy/lockproxy/internal/resp"
-	"github.com/lockproxy/lockproxy/internal/upstream/keyspec"
 )
 
 // Flags of a command that decide how it may travel.
@@ -30,7 +29,7 @@ type Command struct {
 	// Subcommands are the arities of its subcommands, by their names without the container's, lower case; nil if there are none.
 	Subcommands map[string]int
 
-	Keys keyspec.Spec // of the command, or, as far as is known, of all its subcommands that have keys
+	Keys Spec // of the command, or, as far as is known, of all its subcommands that have keys
 }
 
 // Table is the set of commands that Redis has. It is immutable.
@@ -136,14 +135,14 @@ func parseCommand(v resp.Value) (*Command, error) {
 }
 
 // keysOf finds the keys of a command or subcommand. All subcommands of a container that have keys have the first one at the same place.
-func keysOf(v resp.Value) keyspec.Spec {
+func keysOf(v resp.Value) Spec {
 	switch {
 	case len(v.Elems) >= 9 && len(v.Elems[8].Elems) > 0:
-		return keyspec.Compile(v.Elems[8])
+		return Compile(v.Elems[8])
 	case len(v.Elems) >= 6:
-		return keyspec.Range(int(v.Elems[3].Int), int(v.Elems[4].Int), int(v.Elems[5].Int))
+		return Range(int(v.Elems[3].Int), int(v.Elems[4].Int), int(v.Elems[5].Int))
 	}
-	return keyspec.Spec{}
+	return Spec{}
 }
 
 // changes reports whether a flag says that a command may change data.
