@@ -13,7 +13,7 @@ import (
 
 	"github.com/lockproxy/lockproxy/internal/redistest"
 	"github.com/lockproxy/lockproxy/internal/resp"
-	"github.com/lockproxy/lockproxy/internal/upstream/lineup"
+	"github.com/lockproxy/lockproxy/internal/upstream/lanes"
 )
 
 // The numbers answer who waited, held, and was refused.
@@ -77,7 +77,7 @@ func TestAnswersInDoubtAreCounted(t *testing.T) {
 		waitFor(t, "a lane that is connected and does not stand still", func() bool {
 			began := time.Now()
 			c.quiet("SET", "x", "1")
-			return time.Since(began) < lineup.StandsStill/2
+			return time.Since(began) < lanes.StandsStill/2
 		})
 		redis.Pause()
 		c.send("UNLOCK", "k")

@@ -3,20 +3,17 @@ package upstream
 import (
 	"time"
 
-	"github.com/lockproxy/lockproxy/internal/upstream/handshake"
-	"github.com/lockproxy/lockproxy/internal/upstream/lane"
+	"github.com/lockproxy/lockproxy/internal/upstream/dial"
 	"github.com/lockproxy/lockproxy/internal/upstream/lanes"
-	"github.com/lockproxy/lockproxy/internal/upstream/lineup"
 	"github.com/lockproxy/lockproxy/internal/upstream/pins"
 	"github.com/lockproxy/lockproxy/internal/upstream/stream"
 	"github.com/lockproxy/lockproxy/internal/upstream/topology"
-	"github.com/lockproxy/lockproxy/internal/upstream/wire"
 )
 
 // The types of the packages below this one that sessions and engines use.
 type (
 	// Identity is the user, database and protocol version of a connection to Redis.
-	Identity = handshake.Identity
+	Identity = dial.Identity
 
 	// Node names one server.
 	Node = topology.Node
@@ -31,13 +28,13 @@ type (
 	ScriptSet = stream.ScriptSet
 
 	// Lane is a connection that sessions share.
-	Lane = lane.Lane
+	Lane = lanes.Lane
 
 	// LaneStatus describes one lane for people.
 	LaneStatus = lanes.Status
 
 	// Role is the use that a session has for a lane.
-	Role = lineup.Role
+	Role = lanes.Role
 
 	// Pin is a connection that one session has for itself.
 	Pin = pins.Pin
@@ -46,13 +43,13 @@ type (
 	Ask = pins.Ask
 
 	// Driver moves the bytes of lanes in place of goroutines.
-	Driver = wire.Driver
+	Driver = stream.Driver
 
 	// Mover moves the bytes of one lane.
-	Mover = wire.Mover
+	Mover = stream.Mover
 
 	// Wire is a lane's side toward its connection.
-	Wire = wire.Wire
+	Wire = stream.Wire
 )
 
 // AnyNode stands for any server; if there is one, for that.
@@ -60,10 +57,10 @@ const AnyNode = topology.Any
 
 // The roles of lanes.
 const (
-	Reads   = lineup.Reads   // commands that change no data
-	Writes  = lineup.Writes  // commands that may change data
-	Scripts = lineup.Scripts // scripts of clients
-	Large   = lineup.Large   // commands of a session whose replies are large
+	Reads   = lanes.Reads   // commands that change no data
+	Writes  = lanes.Writes  // commands that may change data
+	Scripts = lanes.Scripts // scripts of clients
+	Large   = lanes.Large   // commands of a session whose replies are large
 )
 
 // The reasons why a session gets no pin.

@@ -6,18 +6,15 @@ import (
 
 	"github.com/lockproxy/lockproxy/internal/upstream/cluster"
 	"github.com/lockproxy/lockproxy/internal/upstream/dial"
-	"github.com/lockproxy/lockproxy/internal/upstream/farewell"
-	"github.com/lockproxy/lockproxy/internal/upstream/fleet"
-	"github.com/lockproxy/lockproxy/internal/upstream/refresh"
 	"github.com/lockproxy/lockproxy/internal/upstream/topology"
 )
 
 // nodes is the view of a cluster. In front of one server it is empty.
 type nodes struct {
 	cluster   *topology.Cluster
-	views     *refresh.Refresher
-	fleet     *fleet.Fleet
-	farewells *farewell.Servers
+	views     *Refresher
+	fleet     *Fleet
+	farewells *Servers
 	wait      time.Duration
 	refused   [cluster.Reasons]atomic.Int64
 }
@@ -45,7 +42,7 @@ func (n *nodes) primaries() (all []Node) {
 func (n *nodes) Watch(f func()) (stop func()) { return n.cluster.Watch(f) }
 
 // Fleet is the servers, for a client library that finds the server of each key itself; nil: there is one server.
-func (n *nodes) Fleet() *fleet.Fleet { return n.fleet }
+func (n *nodes) Fleet() *Fleet { return n.fleet }
 
 // Refresh has then called from another goroutine when the view has been refreshed, by a question that has begun after this call. hint is a server
 // that should know of a change; AnyNode: none. It is for clusters only.
@@ -58,20 +55,20 @@ func (n *nodes) refreshViews(u *Upstream, servers dial.Resolver) {
 		return
 	}
 	n.cluster, n.wait = c, u.opts.FailoverWait
-	n.farewells = farewell.New(func(at Node) {
+	n.farewells = NewFarewell(func(at Node) {
 		if c.View().Primary(string(at)) != nil {
 			return // it is back
 		}
 		u.lanes.EndAt(at)
 		u.pins.EndAt(at, c.View().Lives(string(at)))
 	})
-	n.views = refresh.New(refresh.Options{
+	n.views = NewRefresher(RefreshOptions{
 		Dialer: u.dialer, Cluster: c, Own: u.Own(), Logger: u.opts.Logger, Changed: func() {
 			u.viewChanged()
 			n.cluster.Tell()
 		}, Outcome: u.contacts.Note,
 	})
-	n.fleet = &fleet.Fleet{Cluster: c, Views: n.views, Dialer: u.dialer, Commands: u.Commands}
+	n.fleet = &Fleet{Cluster: c, Views: n.views, Dialer: u.dialer, Commands: u.Commands}
 }
 
 // Refused notes that a server has refused a command for another server's sake.

@@ -8,7 +8,6 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/lockproxy/lockproxy/internal/redistest"
-	"github.com/lockproxy/lockproxy/internal/upstream/questions"
 )
 
 // The lease of locks is compared with the timeout of the nodes at the start, and when one of the two changes.
@@ -54,7 +53,7 @@ func TestTimeoutsThatDifferAreReportedOnce(t *testing.T) {
 	c.Nodes[1].Do(t, "CONFIG", "SET", "cluster-node-timeout", "15000")
 	redistest.Eventually(t, 10*time.Second, "a shorter time", func() bool { return u.Failover() == 18*time.Second })
 	// Servers that do not answer hold up nothing else for long that the proxy has to look at.
-	asker := &questions.Asker{Dialer: u.dialer, Own: u.Own()}
+	asker := &Asker{Dialer: u.dialer, Own: u.Own()}
 	nodes := u.primaries()
 	for _, node := range c.Nodes {
 		node.Pause()

@@ -11,7 +11,6 @@ import (
 	"github.com/lockproxy/lockproxy/internal/admission"
 	"github.com/lockproxy/lockproxy/internal/upstream/address"
 	"github.com/lockproxy/lockproxy/internal/upstream/dial"
-	"github.com/lockproxy/lockproxy/internal/upstream/outlast"
 	"github.com/lockproxy/lockproxy/internal/upstream/pins"
 	"github.com/lockproxy/lockproxy/internal/upstream/sentinel"
 	"github.com/lockproxy/lockproxy/internal/upstream/topology"
@@ -177,7 +176,7 @@ func (s sentinels) looks(err error) bool {
 
 // find makes the topology that an address describes, with the watcher that keeps it; nil: it does not change. moved is called when the
 // server has moved, leases of the time that a failover takes.
-func (o *Options) find(addr address.Address, dialing dial.Options, leases *outlast.Warner, moved func(from, to string)) (dial.Resolver, *sentinel.Watcher, error) {
+func (o *Options) find(addr address.Address, dialing dial.Options, leases *Warner, moved func(from, to string)) (dial.Resolver, *sentinel.Watcher, error) {
 	switch addr.Kind {
 	case address.Sentinel:
 		primary := topology.NewPrimary()

@@ -13,17 +13,9 @@ import (
 	"github.com/lockproxy/lockproxy/internal/commands"
 	"github.com/lockproxy/lockproxy/internal/hashslot"
 	"github.com/lockproxy/lockproxy/internal/upstream/address"
-	"github.com/lockproxy/lockproxy/internal/upstream/census"
 	"github.com/lockproxy/lockproxy/internal/upstream/dial"
-	"github.com/lockproxy/lockproxy/internal/upstream/door"
-	"github.com/lockproxy/lockproxy/internal/upstream/handshake"
 	"github.com/lockproxy/lockproxy/internal/upstream/lanes"
-	"github.com/lockproxy/lockproxy/internal/upstream/outage"
-	"github.com/lockproxy/lockproxy/internal/upstream/outlast"
 	"github.com/lockproxy/lockproxy/internal/upstream/pins"
-	"github.com/lockproxy/lockproxy/internal/upstream/proofs"
-	"github.com/lockproxy/lockproxy/internal/upstream/questions"
-	"github.com/lockproxy/lockproxy/internal/upstream/retire"
 	"github.com/lockproxy/lockproxy/internal/upstream/topology"
 )
 
@@ -31,24 +23,24 @@ import (
 type Upstream struct {
 	opts    Options // immutable after New
 	dialer  *dial.Dialer
-	asker   *questions.Asker
+	asker   *Asker
 	pins    *pins.Pins
 	table   atomic.Pointer[commands.Table]
 	refresh chan struct{} // size 1, never closed: the command table may have changed
 	tight   atomic.Bool   // see Tight
-	input   atomic.Pointer[questions.Input]
+	input   atomic.Pointer[Input]
 	wg      sync.WaitGroup
-	door    *door.Door
+	door    *Door
 	over    chan struct{} // closed by close
 	moves   atomic.Int64  // of the server to another address
 	access  access        // as the log has it; owned by the caller of lookAtAuth
 	lanes   *lanes.Lanes
 
-	proofs.Proofs
+	Proofs
 	nodes
 	sentinels
-	contacts        *outage.Contacts
-	*outlast.Warner // of locks that a failover loses
+	contacts *Contacts
+	*Warner  // of locks that a failover loses
 }
 
 // New checks opts. Nothing is connected before a lane or pin is asked for.
@@ -60,8 +52,8 @@ func New(opts Options) (*Upstream, error) {
 	opts.setDefaults()
 	u := &Upstream{
 		opts: opts, refresh: make(chan struct{}, 1), over: make(chan struct{}),
-		contacts: outage.NewContacts(opts.Addr, opts.Logger, handshake.Cause, handshake.IsLasting),
-		Warner:   outlast.New(opts.Lease, opts.Logger),
+		contacts: NewContacts(opts.Addr, opts.Logger, dial.Cause, dial.IsLasting),
+		Warner:   NewWarner(opts.Lease, opts.Logger),
 	}
 	dialing := dial.Options{
 		Timeout: opts.DialTimeout, KeepAlive: opts.KeepAlive, UserTimeout: opts.UserTimeout, Spawn: u.wg.Go, Stop: u.over,
@@ -75,7 +67,7 @@ func New(opts Options) (*Upstream, error) {
 	}
 	dialing.Resolver, dialing.TLS, dialing.Setting, dialing.Slow = servers, opts.TLS, "upstream.tls", u.slow(servers)
 	u.dialer = dial.New(dialing)
-	u.asker = &questions.Asker{Dialer: u.dialer, Server: topology.Any, Cluster: addr.Kind == address.Cluster, Own: u.Own(), Logger: opts.Logger}
+	u.asker = &Asker{Dialer: u.dialer, Server: topology.Any, Cluster: addr.Kind == address.Cluster, Own: u.Own(), Logger: opts.Logger}
 	u.pins = pins.New(pins.Options{
 		Dialer: u.dialer, Own: u.opts.own, Spawn: u.wg.Go, Limits: opts.Changeable().pins(),
 	})
@@ -87,12 +79,12 @@ func New(opts Options) (*Upstream, error) {
 		},
 	})
 	u.refreshViews(u, servers)
-	u.door = door.New(door.Options{Dialer: u.dialer, Asker: u.asker, Spawn: u.wg.Go, Stop: u.over, Patience: u.patience(), Shut: func() {
+	u.door = NewDoor(DoorOptions{Dialer: u.dialer, Asker: u.asker, Spawn: u.wg.Go, Stop: u.over, Patience: u.patience(), Shut: func() {
 		u.lanes.DropBare()
 		u.pins.DropBare()
 	}})
 	u.table.Store(commands.BuiltIn())
-	u.input.Store(&questions.DefaultInput)
+	u.input.Store(&DefaultInput)
 	return u, nil
 }
 
@@ -146,7 +138,7 @@ func (u *Upstream) Run(ctx context.Context) error {
 		case now := <-ticks.C:
 			unused := now.Add(-idleFor)
 			u.pins.Trim(unused, u.lanes.Trim(unused))
-			u.dialer.Census().Trim(now.Add(-census.ClosedFor))
+			u.dialer.Census().Trim(now.Add(-dial.ClosedFor))
 		case <-looks.C:
 			u.lookAtAuth(ctx)
 			u.lookAtSettings(ctx)
@@ -181,8 +173,8 @@ func (u *Upstream) refreshTable(ctx context.Context) {
 		if ctx.Err() != nil {
 			return
 		}
-		wrong := handshake.IsWrongPassword(err) && u.opts.own(u.Own())
-		if handshake.IsRefused(err) && !wrong && !handshake.IsTemporary(err) { // its user may not be allowed to ask
+		wrong := dial.IsWrongPassword(err) && u.opts.own(u.Own())
+		if dial.IsRefused(err) && !wrong && !dial.IsTemporary(err) { // its user may not be allowed to ask
 			u.inspect(ctx)
 			u.opts.Logger.Info("COMMAND is not available on upstream, using the built-in command table", zap.Error(err))
 			return
@@ -302,7 +294,7 @@ func (u *Upstream) Tight() bool { return u.tight.Load() }
 func (u *Upstream) Commands() *commands.Table { return u.table.Load() }
 
 // Connections are this proxy's connections to Redis.
-func (u *Upstream) Connections() *census.Connections { return u.dialer.Census() }
+func (u *Upstream) Connections() *dial.Connections { return u.dialer.Census() }
 
 // Moves returns how often the server has moved to another address since the start.
 func (u *Upstream) Moves() int64 { return u.moves.Load() }
@@ -325,7 +317,7 @@ func (u *Upstream) moved(from, to string) {
 	}
 	u.dialer.AbortLent(at) // the lock engines ask again
 	u.dialer.Moved(at)
-	retire.All(leavers, u.over)
+	dial.All(leavers, u.over)
 	u.dialer.AbortElsewhere(at)
 	u.askRefresh()
 }

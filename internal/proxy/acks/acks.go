@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"github.com/lockproxy/lockproxy/internal/resp"
-	"github.com/lockproxy/lockproxy/internal/upstream/census"
 	"github.com/lockproxy/lockproxy/internal/upstream/cluster"
+	"github.com/lockproxy/lockproxy/internal/upstream/dial"
 	"github.com/lockproxy/lockproxy/internal/upstream/topology"
 )
 
@@ -87,7 +87,7 @@ func (r *Round) Marked(i int, reply []byte) {
 // countsWrites reads a reply to HELLO.
 func countsWrites(hello []byte) bool {
 	v, _, err := resp.Decode(hello)
-	return err == nil && !census.IsBefore72(v)
+	return err == nil && !dial.IsBefore72(v)
 }
 
 // ReadRefusal reads a reply to WAIT. A server that has become a replica cannot carry it out; its successor may.

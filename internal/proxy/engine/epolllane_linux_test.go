@@ -4,7 +4,6 @@ import (
 	"testing"
 
 	"github.com/lockproxy/lockproxy/internal/upstream/stream"
-	"github.com/lockproxy/lockproxy/internal/upstream/wire"
 )
 
 // lost is the receiver of a request that gets no reply.
@@ -24,7 +23,7 @@ func TestRequestsOfAFailedWriteAreUnsent(t *testing.T) {
 		t.Fatal(err)
 	}
 	s, request := stream.New(), &lost{sent: true}
-	mover := e.loops[0].Attach(wire.New(s))
+	mover := e.loops[0].Attach(stream.NewWire(s))
 	s.OnAppend(mover.Wake)
 	if err := s.Append([]byte("PING\r\n"), request, 0, 1); err != nil {
 		t.Fatal(err)

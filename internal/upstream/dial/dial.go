@@ -17,8 +17,6 @@ import (
 
 	"github.com/lockproxy/lockproxy/internal/direct"
 	"github.com/lockproxy/lockproxy/internal/resp"
-	"github.com/lockproxy/lockproxy/internal/upstream/census"
-	"github.com/lockproxy/lockproxy/internal/upstream/handshake"
 	"github.com/lockproxy/lockproxy/internal/upstream/topology"
 )
 
@@ -26,7 +24,7 @@ import (
 // comparable.
 type Target struct {
 	At topology.Node
-	ID handshake.Identity
+	ID Identity
 }
 
 // A Resolver knows where a server is now.
@@ -57,7 +55,7 @@ type Options struct {
 // A Dialer opens connections. All methods may be called from any goroutine.
 type Dialer struct {
 	opts  Options
-	conns census.Connections
+	conns Connections
 
 	mu    sync.Mutex
 	reach map[topology.Node]*reach
@@ -81,7 +79,7 @@ func (d *Dialer) reachOf(at topology.Node) *reach {
 }
 
 // Census is the connections that this dialer has opened.
-func (d *Dialer) Census() *census.Connections { return &d.conns }
+func (d *Dialer) Census() *Connections { return &d.conns }
 
 // Open is dial for connections with waiting commands. While Redis cannot be reached, it does not dial, but waits for the common attempt
 // of all connections. A connection that Redis closes within the handshake has been closed on purpose (CLIENT KILL), so open tries
@@ -102,8 +100,8 @@ func (d *Dialer) Open(ctx context.Context, t Target) (net.Conn, error) {
 		switch now := time.Now(); {
 		case err == nil:
 			return nc, nil
-		case handshake.IsCut(err) && now.Before(cutLimit):
-		case !handshake.IsRefused(err) && now.Before(limit):
+		case IsCut(err) && now.Before(cutLimit):
+		case !IsRefused(err) && now.Before(limit):
 			_, pause = pauses.Next()
 			d.Await(t.At, contact, err)
 		default:
@@ -131,7 +129,7 @@ func (d *Dialer) Dial(ctx context.Context, t Target) (net.Conn, error) {
 			continue
 		case err != nil && place.Left():
 			continue // the error is about a process that does not matter any more
-		case err != nil && !handshake.IsRefused(err):
+		case err != nil && !IsRefused(err):
 			d.opts.Resolver.Doubt(t.At, place, err)
 		}
 		d.reachOf(t.At).note(err)
@@ -160,13 +158,13 @@ func (d *Dialer) Role(ctx context.Context, t Target) Role {
 	switch {
 	case errors.Is(err, topology.ErrNotPrimary):
 		return Replica
-	case handshake.IsRefused(err):
+	case IsRefused(err):
 		return Refusing
 	case err != nil:
 		return Unreachable
-	case role == census.Primary:
+	case role == PrimaryRole:
 		return Primary
-	case role == census.Replica:
+	case role == ReplicaRole:
 		return Replica
 	}
 	return Untold
@@ -182,12 +180,12 @@ func (d *Dialer) connectAs(ctx context.Context, t Target) (_ net.Conn, _ topolog
 		return nil, place, "", err
 	}
 	defer place.OnLeft(cancel)()
-	hello, err := handshake.Shake(ctx, nc, t.ID)
-	if d.opts.TLS == nil && (handshake.IsCut(err) || errors.Is(err, handshake.ErrNotRedis)) {
+	hello, err := Shake(ctx, nc, t.ID)
+	if d.opts.TLS == nil && (IsCut(err) || errors.Is(err, ErrNotRedis)) {
 		err = fmt.Errorf("%w (if the server speaks TLS at this port, %s must be set)", err, d.opts.Setting)
 	}
-	role = census.Role(hello)
-	if err == nil && place.Primary && role == census.Replica {
+	role = RoleIn(hello)
+	if err == nil && place.Primary && role == ReplicaRole {
 		err = topology.ErrNotPrimary
 	}
 	if err != nil {
@@ -223,11 +221,11 @@ func (d *Dialer) tellSlow(at topology.Node) (done func()) {
 
 // try finds out whether a server can be reached. A refusal of the connection counts as reached.
 func (d *Dialer) try(ctx context.Context, at topology.Node) error {
-	nc, err := d.Dial(ctx, Target{at, handshake.Identity{Proto: 2}})
+	nc, err := d.Dial(ctx, Target{at, Identity{Proto: 2}})
 	if err == nil {
 		d.HangUp(nc)
 	}
-	if handshake.IsRefused(err) {
+	if IsRefused(err) {
 		return nil
 	}
 	return err
@@ -276,7 +274,7 @@ func (d *Dialer) connect(ctx context.Context, cancel func(), at topology.Node) (
 // isNoTLS reports whether a handshake may have failed because the server speaks no TLS. Redis waits then for the end of a line.
 func isNoTLS(err error) bool {
 	_, noRecord := errors.AsType[tls.RecordHeaderError](err)
-	return noRecord || errors.Is(err, context.DeadlineExceeded) || handshake.IsCut(err)
+	return noRecord || errors.Is(err, context.DeadlineExceeded) || IsCut(err)
 }
 
 // tlsConfig is for one connection.
@@ -319,7 +317,7 @@ func (d *Dialer) Connect(ctx context.Context, at topology.Node) (net.Conn, error
 
 // checkRole is told the role of the process behind a connection that was lent.
 func (d *Dialer) checkRole(at topology.Node, place topology.Place, role string) error {
-	if place.Left() || role == census.Replica {
+	if place.Left() || role == ReplicaRole {
 		d.opts.Resolver.Doubt(at, place, topology.ErrNotPrimary)
 		return topology.ErrNotPrimary
 	}
@@ -334,7 +332,7 @@ func (d *Dialer) Ask(nc net.Conn, args ...string) ([]byte, error) {
 	if _, err := nc.Write(resp.AppendCommand(nil, args...)); err != nil {
 		return nil, fmt.Errorf("ask %s: %w", args[0], err)
 	}
-	return handshake.NewReader(nc).Raw()
+	return NewReader(nc).Raw()
 }
 
 // Await has contacts with a server told on a channel of capacity one, until Forget. err is the outcome of an attempt: if Redis refused it, only

@@ -4,8 +4,6 @@ import (
 	"context"
 	"sync"
 	"time"
-
-	"github.com/lockproxy/lockproxy/internal/upstream/handshake"
 )
 
 // reach tells all connections whether Redis can be reached. While it cannot, one attempt at a time serves all of them, however many commands,
@@ -84,7 +82,7 @@ func (r *reach) make(a *attempt, begin time.Time) {
 func (r *reach) note(err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if err != nil && !handshake.IsRefused(err) {
+	if err != nil && !IsRefused(err) {
 		r.cause = err
 		return
 	}
@@ -121,7 +119,7 @@ func (r *reach) rest(tell chan<- struct{}, err error) bool {
 	if r.resting == nil {
 		r.resting = map[chan<- struct{}]bool{}
 	}
-	refused := handshake.IsRefused(err)
+	refused := IsRefused(err)
 	r.resting[tell] = refused
 	return r.cause != nil || refused
 }

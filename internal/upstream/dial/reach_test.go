@@ -8,8 +8,6 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
-
-	"github.com/lockproxy/lockproxy/internal/upstream/handshake"
 )
 
 var errAway = errors.New("connection refused")
@@ -96,7 +94,7 @@ func TestAGoodContactEndsTheWaitOfAll(t *testing.T) {
 		if r.rest(tell, errAway) {
 			t.Error("the good contact is forgotten")
 		}
-		if !r.rest(tell, &handshake.RefusedError{Reply: "ERR max number of clients reached"}) {
+		if !r.rest(tell, &RefusedError{Reply: "ERR max number of clients reached"}) {
 			t.Error("a Redis that refuses is not worth another attempt at once")
 		}
 		r.wake(tell)
@@ -107,7 +105,7 @@ func TestAGoodContactEndsTheWaitOfAll(t *testing.T) {
 // Redis refuses one connection as the other. So they would wake each other, or themselves, for ever.
 func TestARefusalWakesNoConnectionThatWasRefused(t *testing.T) {
 	r := reachOf(nil, nil)
-	refusal := &handshake.RefusedError{Reply: "WRONGPASS invalid username-password pair or user is disabled."}
+	refusal := &RefusedError{Reply: "WRONGPASS invalid username-password pair or user is disabled."}
 	refused, unreached := make(chan struct{}, 1), make(chan struct{}, 1)
 	r.note(errAway)
 	r.rest(unreached, errAway)

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/lockproxy/lockproxy/internal/redistest"
-	"github.com/lockproxy/lockproxy/internal/upstream/handshake"
 	"github.com/lockproxy/lockproxy/internal/upstream/topology"
 )
 
@@ -35,7 +34,7 @@ func TestAReplicaIsNotThePrimary(t *testing.T) {
 	replica := redistest.StartReplica(t, server)
 	d, primary := dialer(t, replica.Addr(), -1)
 	for _, proto := range []int{2, 3} {
-		if _, err := d.Dial(t.Context(), Target{At: "p", ID: handshake.Identity{Proto: proto}}); !errors.Is(err, topology.ErrNotPrimary) {
+		if _, err := d.Dial(t.Context(), Target{At: "p", ID: Identity{Proto: proto}}); !errors.Is(err, topology.ErrNotPrimary) {
 			t.Errorf("RESP%d: %v", proto, err)
 		}
 		select {
@@ -59,22 +58,22 @@ func TestAReplicaIsNotThePrimary(t *testing.T) {
 	if b, err := io.ReadAll(nc); !errors.Is(err, topology.ErrNotPrimary) {
 		t.Errorf("a lent connection read %q, %v", b, err)
 	}
-	if role := d.Role(t.Context(), Target{At: "p", ID: handshake.Identity{Proto: 2}}); role != Replica {
+	if role := d.Role(t.Context(), Target{At: "p", ID: Identity{Proto: 2}}); role != Replica {
 		t.Errorf("a replica has role %d", role)
 	}
 	primary.Publish(server.Addr())
 	d.Moved("p")
-	for want, id := range map[Role]handshake.Identity{Primary: {Proto: 2}, Refusing: {User: "nobody", Password: "x", Proto: 2}} {
+	for want, id := range map[Role]Identity{Primary: {Proto: 2}, Refusing: {User: "nobody", Password: "x", Proto: 2}} {
 		if role := d.Role(t.Context(), Target{At: "p", ID: id}); role != want {
 			t.Errorf("a primary has role %d, want %d", role, want)
 		}
 	}
 	server.Do(t, "CONFIG", "SET", "requirepass", "x")
-	if role := d.Role(t.Context(), Target{At: "p", ID: handshake.Identity{Proto: 2}}); role != Untold {
+	if role := d.Role(t.Context(), Target{At: "p", ID: Identity{Proto: 2}}); role != Untold {
 		t.Errorf("a primary with a password has role %d", role)
 	}
 	server.Kill()
-	if role := d.Role(t.Context(), Target{At: "p", ID: handshake.Identity{Proto: 2}}); role != Unreachable {
+	if role := d.Role(t.Context(), Target{At: "p", ID: Identity{Proto: 2}}); role != Unreachable {
 		t.Errorf("a dead server has role %d", role)
 	}
 }
@@ -96,7 +95,7 @@ func TestAnAttemptThatHangsIsGivenUpWhenTheServerMoves(t *testing.T) {
 	begin := time.Now()
 	moved := time.AfterFunc(50*time.Millisecond, func() { primary.Publish(server.Addr()) })
 	defer moved.Stop()
-	nc, err := d.Dial(t.Context(), Target{At: "p", ID: handshake.Identity{Proto: 3}})
+	nc, err := d.Dial(t.Context(), Target{At: "p", ID: Identity{Proto: 3}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -116,7 +115,7 @@ func TestCommandsWaitForAServerThatMoves(t *testing.T) {
 		primary.Publish(server.Addr())
 		d.Moved("p")
 	}()
-	nc, err := d.Open(t.Context(), Target{At: "p", ID: handshake.Identity{Proto: 2}})
+	nc, err := d.Open(t.Context(), Target{At: "p", ID: Identity{Proto: 2}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -124,12 +123,12 @@ func TestCommandsWaitForAServerThatMoves(t *testing.T) {
 
 	d, _ = dialer(t, refusing.Addr(), 100*time.Millisecond)
 	begin := time.Now()
-	if _, err := d.Open(t.Context(), Target{At: "p", ID: handshake.Identity{Proto: 2}}); err == nil || time.Since(begin) < 100*time.Millisecond {
+	if _, err := d.Open(t.Context(), Target{At: "p", ID: Identity{Proto: 2}}); err == nil || time.Since(begin) < 100*time.Millisecond {
 		t.Errorf("a server that stays away: %v after %v", err, time.Since(begin))
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := d.Open(ctx, Target{At: "p", ID: handshake.Identity{Proto: 2}}); err == nil {
+	if _, err := d.Open(ctx, Target{At: "p", ID: Identity{Proto: 2}}); err == nil {
 		t.Error("connected without a wish")
 	}
 }
@@ -139,7 +138,7 @@ func TestAMoveEndsTheBackoffOfAll(t *testing.T) {
 	refusing := redistest.Start(t)
 	refusing.Kill()
 	d, primary := dialer(t, refusing.Addr(), -1)
-	_, err := d.Dial(t.Context(), Target{At: "p", ID: handshake.Identity{Proto: 2}})
+	_, err := d.Dial(t.Context(), Target{At: "p", ID: Identity{Proto: 2}})
 	contact := make(chan struct{}, 1)
 	if err == nil || !d.Await("p", contact, err) {
 		t.Fatalf("the server is away: %v", err)
@@ -153,7 +152,7 @@ func TestAMoveEndsTheBackoffOfAll(t *testing.T) {
 		t.Error("a lane that rests is not told of the move")
 	}
 	begin := time.Now()
-	nc, err := d.Open(t.Context(), Target{At: "p", ID: handshake.Identity{Proto: 2}})
+	nc, err := d.Open(t.Context(), Target{At: "p", ID: Identity{Proto: 2}})
 	if err != nil || time.Since(begin) > 5*time.Second {
 		t.Fatalf("%v after %v", err, time.Since(begin))
 	}
@@ -163,7 +162,7 @@ func TestAMoveEndsTheBackoffOfAll(t *testing.T) {
 func TestOldConnectionsAreAborted(t *testing.T) {
 	old, server := redistest.Start(t), redistest.Start(t)
 	d, primary := dialer(t, old.Addr(), -1)
-	nc, err := d.Dial(t.Context(), Target{At: "p", ID: handshake.Identity{Proto: 2}})
+	nc, err := d.Dial(t.Context(), Target{At: "p", ID: Identity{Proto: 2}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -16,12 +16,8 @@ import (
 
 	"github.com/lockproxy/lockproxy/internal/logging"
 	"github.com/lockproxy/lockproxy/internal/upstream/dial"
-	"github.com/lockproxy/lockproxy/internal/upstream/handshake"
-	"github.com/lockproxy/lockproxy/internal/upstream/lane"
-	"github.com/lockproxy/lockproxy/internal/upstream/lineup"
-	"github.com/lockproxy/lockproxy/internal/upstream/retire"
+	"github.com/lockproxy/lockproxy/internal/upstream/stream"
 	"github.com/lockproxy/lockproxy/internal/upstream/topology"
-	"github.com/lockproxy/lockproxy/internal/upstream/wire"
 )
 
 // Options of Lanes. All but TLS are required.
@@ -33,11 +29,11 @@ type Options struct {
 	TLS    bool // connections are TLS, which no driver moves
 
 	// Own reports whether credentials are the proxy's own. Free reports whether the lanes of an identity need no place.
-	Own, Free func(handshake.Identity) bool
+	Own, Free func(dial.Identity) bool
 
-	Meek    func() bool // see lane.Options
+	Meek    func() bool // see Options
 	Logger  *zap.Logger
-	Entries *logging.Repeats // see lane.Options
+	Entries *logging.Repeats // see Options
 	Spawn   func(func())     // runs a goroutine and waits for its end
 
 	Events Events
@@ -48,19 +44,19 @@ type Events struct {
 	Connected func(t dial.Target, owner string, again bool) // owner: the account on which the lane was opened; again: it had a connection before
 	Failed    func(t dial.Target, err error, inUse bool)    // an attempt to connect has failed
 	Lost      func(t dial.Target)                           // a connection has ended by itself
-	Rejected  func(id handshake.Identity)                   // Redis has refused the credentials
+	Rejected  func(id dial.Identity)                        // Redis has refused the credentials
 	Stuck     func(at topology.Node)                        // a lane of the server stands still; called now and then meanwhile. Requires Lanes.mu
 }
 
 // A key says which lanes are one set. A driver has lanes of its own.
 type key struct {
 	target dial.Target
-	driver wire.Driver
+	driver stream.Driver
 }
 
 // A member is a lane with its users.
 type member struct {
-	lane   *lane.Lane
+	lane   *Lane
 	set    *set // immutable
 	number int  // in the set; immutable
 
@@ -76,17 +72,17 @@ type Lanes struct {
 	lost  atomic.Int64 // connections of lanes since the start
 
 	mu      sync.Mutex
-	sets    map[key]*set           // of the lanes that Lane returns
-	members map[*lane.Lane]*member // all lanes that are open, or that sessions have
-	places  places                 // of the sets
-	paused  time.Time              // writes are known to be held back until then
+	sets    map[key]*set      // of the lanes that Lane returns
+	members map[*Lane]*member // all lanes that are open, or that sessions have
+	places  places            // of the sets
+	paused  time.Time         // writes are known to be held back until then
 	closed  bool
 }
 
 // New returns Lanes without a lane.
 func New(o Options) *Lanes {
 	return &Lanes{
-		opts: o, sets: map[key]*set{}, members: map[*lane.Lane]*member{},
+		opts: o, sets: map[key]*set{}, members: map[*Lane]*member{},
 		places: newPlaces(o.Size),
 	}
 }
@@ -94,7 +90,7 @@ func New(o Options) *Lanes {
 // Lane returns a lane of an identity to a server that driver moves, connecting it if need be on owner's account. Goroutines move the lanes
 // of a nil driver, and all lanes over TLS. If all places are taken, the lane that is returned refuses everything (Full). Each
 // call is paired with one of Leave.
-func (ls *Lanes) Lane(id handshake.Identity, at topology.Node, driver wire.Driver, owner string, r lineup.Role) *lane.Lane {
+func (ls *Lanes) Lane(id dial.Identity, at topology.Node, driver stream.Driver, owner string, r Role) *Lane {
 	k := ls.key(id, at, driver)
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
@@ -105,7 +101,7 @@ func (ls *Lanes) Lane(id handshake.Identity, at topology.Node, driver wire.Drive
 			placed = ls.takePlaceLocked(owner)
 		}
 		if full := !placed && !ls.opts.Free(id); ls.closed || full {
-			return lane.Refusing(k.target, full && !ls.closed)
+			return Refusing(k.target, full && !ls.closed)
 		}
 		s = newSet(ls, k, owner, placed)
 		ls.sets[k] = s
@@ -115,7 +111,7 @@ func (ls *Lanes) Lane(id handshake.Identity, at topology.Node, driver wire.Drive
 	return m.lane
 }
 
-func (ls *Lanes) key(id handshake.Identity, at topology.Node, driver wire.Driver) key {
+func (ls *Lanes) key(id dial.Identity, at topology.Node, driver stream.Driver) key {
 	if ls.opts.TLS {
 		driver = nil
 	}
@@ -123,7 +119,7 @@ func (ls *Lanes) key(id handshake.Identity, at topology.Node, driver wire.Driver
 }
 
 // HasPlace reports whether there is a lane of an identity, or a place for one on owner's account.
-func (ls *Lanes) HasPlace(id handshake.Identity, at topology.Node, driver wire.Driver, owner string) bool {
+func (ls *Lanes) HasPlace(id dial.Identity, at topology.Node, driver stream.Driver, owner string) bool {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
 	return ls.opts.Free(id) || ls.sets[ls.key(id, at, driver)] != nil || ls.places.mayTake(owner)
@@ -131,14 +127,14 @@ func (ls *Lanes) HasPlace(id handshake.Identity, at topology.Node, driver wire.D
 
 // Join returns the lane for reads of an identity if it is connected, else nil. Each call that returns one is paired with one of
 // Leave.
-func (ls *Lanes) Join(id handshake.Identity, at topology.Node, driver wire.Driver) *lane.Lane {
+func (ls *Lanes) Join(id dial.Identity, at topology.Node, driver stream.Driver) *Lane {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
 	s := ls.sets[ls.key(id, at, driver)]
 	if s == nil {
 		return nil
 	}
-	m := s.pick(lineup.Reads)
+	m := s.pick(Reads)
 	if !m.lane.IsUp() {
 		return nil
 	}
@@ -147,7 +143,7 @@ func (ls *Lanes) Join(id handshake.Identity, at topology.Node, driver wire.Drive
 }
 
 // Move returns the lane that a user of l uses next. It may be l itself. No command of the caller may be outstanding on l.
-func (ls *Lanes) Move(l *lane.Lane, r lineup.Role) *lane.Lane {
+func (ls *Lanes) Move(l *Lane, r Role) *Lane {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
 	m := ls.members[l]
@@ -163,7 +159,7 @@ func (ls *Lanes) Move(l *lane.Lane, r lineup.Role) *lane.Lane {
 }
 
 // Leave says that a caller of Lane does not use it any more. No command of the caller may be outstanding on it.
-func (ls *Lanes) Leave(l *lane.Lane) {
+func (ls *Lanes) Leave(l *Lane) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
 	if m := ls.members[l]; m != nil { // else it refuses everything
@@ -270,10 +266,10 @@ func (ls *Lanes) Paused(until time.Time) {
 }
 
 // Leaving returns the connections that lead to another address than the present one of their server. They take no more requests.
-func (ls *Lanes) Leaving(isElsewhere func(net.Conn) bool) []retire.Leaver {
+func (ls *Lanes) Leaving(isElsewhere func(net.Conn) bool) []dial.Leaver {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
-	var leavers []retire.Leaver
+	var leavers []dial.Leaver
 	for l := range ls.members {
 		if one, ok := l.Leaver(isElsewhere); ok {
 			leavers = append(leavers, one)

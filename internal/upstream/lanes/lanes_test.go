@@ -15,9 +15,6 @@ import (
 	"github.com/lockproxy/lockproxy/internal/redistest"
 	"github.com/lockproxy/lockproxy/internal/resp"
 	"github.com/lockproxy/lockproxy/internal/upstream/dial"
-	"github.com/lockproxy/lockproxy/internal/upstream/handshake"
-	"github.com/lockproxy/lockproxy/internal/upstream/lane"
-	"github.com/lockproxy/lockproxy/internal/upstream/lineup"
 	"github.com/lockproxy/lockproxy/internal/upstream/stream"
 	"github.com/lockproxy/lockproxy/internal/upstream/topology"
 )
@@ -42,7 +39,7 @@ type world struct {
 	wg sync.WaitGroup
 
 	mu       sync.Mutex
-	rejected []handshake.Identity
+	rejected []dial.Identity
 	stuck    []topology.Node
 }
 
@@ -53,11 +50,11 @@ func start(t *testing.T, size int, at redis) *world {
 	w.Lanes = New(Options{
 		Size: size, Dialer: dialer, Meek: func() bool { return false }, Logger: zap.NewNop(), Spawn: w.wg.Go,
 		Entries: logging.NewRepeats(zap.NewNop(), 1, time.Hour),
-		Own:     func(handshake.Identity) bool { return false },
-		Free:    func(id handshake.Identity) bool { return id.DB == 0 && !id.Authenticated() },
+		Own:     func(dial.Identity) bool { return false },
+		Free:    func(id dial.Identity) bool { return id.DB == 0 && !id.Authenticated() },
 		Events: Events{
 			Connected: func(dial.Target, string, bool) {}, Failed: func(dial.Target, error, bool) {}, Lost: func(dial.Target) {},
-			Rejected: func(id handshake.Identity) {
+			Rejected: func(id dial.Identity) {
 				w.mu.Lock()
 				defer w.mu.Unlock()
 				w.rejected = append(w.rejected, id)
@@ -79,14 +76,14 @@ func start(t *testing.T, size int, at redis) *world {
 }
 
 // in is a client without credentials in a database.
-func in(db int) handshake.Identity { return handshake.Identity{DB: db, Proto: 2} }
+func in(db int) dial.Identity { return dial.Identity{DB: db, Proto: 2} }
 
-func (w *world) lane(id handshake.Identity, owner string) *lane.Lane {
-	return w.Lane(id, topology.Any, nil, owner, lineup.Reads)
+func (w *world) lane(id dial.Identity, owner string) *Lane {
+	return w.Lane(id, topology.Any, nil, owner, Reads)
 }
 
 // ended reports whether a lane has been closed.
-func ended(l *lane.Lane) bool {
+func ended(l *Lane) bool {
 	return errors.Is(l.Append(resp.AppendCommand(nil, "PING"), &replies{}, 0, 1), stream.ErrDown)
 }
 
@@ -118,7 +115,7 @@ func TestSessionsOfOneIdentityShareALane(t *testing.T) {
 		if a != b || a == other {
 			t.Error("a lane is one identity's")
 		}
-		if elsewhere := w.Lane(in(0), "another server", nil, "", lineup.Reads); elsewhere == a || elsewhere.At() != "another server" {
+		if elsewhere := w.Lane(in(0), "another server", nil, "", Reads); elsewhere == a || elsewhere.At() != "another server" {
 			t.Error("a lane leads to one server")
 		}
 		if w.Join(in(0), topology.Any, nil) != nil {
@@ -166,7 +163,7 @@ func TestPlacesAreBounded(t *testing.T) {
 func TestAnUnusedLaneMakesRoom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := start(t, 4, redis{})
-		var list []*lane.Lane
+		var list []*Lane
 		for db := 1; db <= 3; db++ {
 			list = append(list, w.lane(in(db), "greedy"))
 		}
@@ -211,7 +208,7 @@ func TestFewUnusedLanesOfOneAddressAreKept(t *testing.T) {
 func TestDroppedLanesServeTheirSessionsOnly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := start(t, 4, redis{})
-		user := handshake.Identity{User: "u", Password: "p", Proto: 2}
+		user := dial.Identity{User: "u", Password: "p", Proto: 2}
 		used, idle, named := w.lane(in(0), ""), w.lane(in(1), "x"), w.lane(user, "x")
 		w.Leave(idle)
 		w.DropBare()
@@ -225,7 +222,7 @@ func TestDroppedLanesServeTheirSessionsOnly(t *testing.T) {
 		if w.lane(user, "x") != named {
 			t.Error("a lane with credentials was dropped")
 		}
-		if w.Move(used, lineup.Writes) != used {
+		if w.Move(used, Writes) != used {
 			t.Error("a session was moved to a lane with other rights")
 		}
 		w.Leave(used)
@@ -242,9 +239,9 @@ func TestDroppedLanesServeTheirSessionsOnly(t *testing.T) {
 func TestLanesToAServerThatIsGoneEndWhenTheyAreTold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := start(t, 4, redis{})
-		used := w.Lane(in(0), "gone", nil, "", lineup.Reads)
-		idle := w.Lane(in(0), "gone", nil, "", lineup.Scripts)
-		stays := w.Lane(in(0), "stays", nil, "", lineup.Reads)
+		used := w.Lane(in(0), "gone", nil, "", Reads)
+		idle := w.Lane(in(0), "gone", nil, "", Scripts)
+		stays := w.Lane(in(0), "stays", nil, "", Reads)
 		w.Leave(idle)
 		gone := func(at topology.Node) bool { return at == "gone" }
 		if left := w.DropAt(gone); len(left) != 1 || left[0] != "gone" {
@@ -273,7 +270,7 @@ func TestLanesThatNoSessionUsesAreTrimmed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := start(t, 4, redis{})
 		idle, used := w.lane(in(1), "x"), w.lane(in(2), "x")
-		scripts := w.Lane(in(2), topology.Any, nil, "x", lineup.Scripts)
+		scripts := w.Lane(in(2), topology.Any, nil, "x", Scripts)
 		w.Leave(scripts)
 		w.Leave(idle)
 		before := time.Now()
@@ -316,7 +313,7 @@ func TestALaneThatStandsStillIsLeft(t *testing.T) {
 	w := start(t, 4, redis{srv.Addr()})
 	l, second := w.lane(in(0), ""), w.lane(in(0), "")
 	redistest.Eventually(t, 10*time.Second, "the lane is connected", func() bool { return l == second && l.IsUp() })
-	if l.Unsettled() || w.Move(l, lineup.Reads) != l {
+	if l.Unsettled() || w.Move(l, Reads) != l {
 		t.Fatal("a lane without commands is to be left")
 	}
 	var r replies
@@ -326,7 +323,7 @@ func TestALaneThatStandsStillIsLeft(t *testing.T) {
 		t.Fatal(err)
 	}
 	redistest.Eventually(t, 10*time.Second, "the lane is set aside", func() bool { return l.Unsettled() })
-	next := w.Move(second, lineup.Reads)
+	next := w.Move(second, Reads)
 	if next == l {
 		t.Error("Move returns the lane that stands still")
 	}
@@ -351,9 +348,9 @@ func TestClientsWhoseWritesAreHeldBackAreCounted(t *testing.T) {
 		t.Error("no pause is known")
 	}
 	w.Paused(time.Now().Add(time.Minute))
-	var writers []*lane.Lane
+	var writers []*Lane
 	for range 5 {
-		writers = append(writers, w.Lane(in(0), topology.Any, nil, "", lineup.Writes))
+		writers = append(writers, w.Lane(in(0), topology.Any, nil, "", Writes))
 	}
 	if reads := w.lane(in(0), ""); reads == writers[0] {
 		t.Error("reads share the lane with writes that are held back")
@@ -379,7 +376,7 @@ func TestClientsWhoseWritesAreHeldBackAreCounted(t *testing.T) {
 
 func TestALaneWithWrongCredentialsIsReplaced(t *testing.T) {
 	w := start(t, 4, redis{redistest.Start(t).Addr()})
-	id := handshake.Identity{User: "u", Password: "wrong", Proto: 2}
+	id := dial.Identity{User: "u", Password: "wrong", Proto: 2}
 	l := w.lane(id, "x")
 	redistest.Eventually(t, 10*time.Second, "the refusal", func() bool { return ended(l) })
 	if !l.Rejected() || !l.Hopeless() {
@@ -420,14 +417,14 @@ func TestConnectionsToAnotherAddressLeave(t *testing.T) {
 func TestSessionsAreNotMovedToARejectedLane(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := start(t, 4, redis{})
-		id := handshake.Identity{User: "u", Password: "p", Proto: 2}
-		l, scripts := w.lane(id, "x"), w.Lane(id, topology.Any, nil, "x", lineup.Scripts)
+		id := dial.Identity{User: "u", Password: "p", Proto: 2}
+		l, scripts := w.lane(id, "x"), w.Lane(id, topology.Any, nil, "x", Scripts)
 		s := w.members[l].set
 		s.Rejected(l)
-		if w.Move(l, lineup.Reads) != l {
+		if w.Move(l, Reads) != l {
 			t.Error("a session of the rejected lane learns nothing of the refusal")
 		}
-		if w.lane(id, "x") == l || w.Lane(id, topology.Any, nil, "x", lineup.Scripts) != scripts {
+		if w.lane(id, "x") == l || w.Lane(id, topology.Any, nil, "x", Scripts) != scripts {
 			t.Error("the rejected lane is to be replaced, and no other")
 		}
 	})

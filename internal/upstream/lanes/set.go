@@ -2,9 +2,6 @@ package lanes
 
 import (
 	"time"
-
-	"github.com/lockproxy/lockproxy/internal/upstream/lane"
-	"github.com/lockproxy/lockproxy/internal/upstream/lineup"
 )
 
 // A set is the lanes of one identity to one server that one driver moves. It is guarded by Lanes.mu. It is the owner of its lanes.
@@ -12,12 +9,12 @@ type set struct {
 	all     *Lanes // immutable
 	key     key    // immutable
 	owner   string // the account on which it was opened; immutable
-	lineup  lineup.Lineup
-	members [lineup.Max]*member // nil: not open
-	users   int                 // of all of them, also of those that have left the set
-	placed  bool                // it has one of the places
-	told    time.Time           // when Events.Stuck was called
-	looks   *time.Timer         // runs look; armed while commands are outstanding
+	lineup  Lineup
+	members [Max]*member // nil: not open
+	users   int          // of all of them, also of those that have left the set
+	placed  bool         // it has one of the places
+	told    time.Time    // when Events.Stuck was called
+	looks   *time.Timer  // runs look; armed while commands are outstanding
 }
 
 const (
@@ -50,7 +47,7 @@ func (s *set) pause() {
 }
 
 // pick returns the lane for a role.
-func (s *set) pick(r lineup.Role) *member {
+func (s *set) pick(r Role) *member {
 	i, open := s.lineup.Pick(r)
 	if open {
 		s.open(i)
@@ -70,7 +67,7 @@ func (s *set) openSpare() {
 
 func (s *set) open(i int) {
 	o, id := &s.all.opts, s.key.target.ID
-	l := lane.New(lane.Options{
+	l := NewLane(LaneOptions{
 		Target: s.key.target, Driver: s.key.driver, Dialer: o.Dialer, Own: o.Own(id), Meek: o.Meek, Logger: o.Logger, Entries: o.Entries,
 		Owner: s, Busy: s.watch,
 	})
@@ -176,34 +173,34 @@ func (s *set) trim(t time.Time) {
 	}
 }
 
-func (s *set) isEmpty() bool { return s.members == [lineup.Max]*member{} }
+func (s *set) isEmpty() bool { return s.members == [Max]*member{} }
 
-// InUse is a method of lane.Owner.
-func (s *set) InUse(l *lane.Lane) bool {
+// InUse is a method of Owner.
+func (s *set) InUse(l *Lane) bool {
 	s.all.mu.Lock()
 	defer s.all.mu.Unlock()
 	m := s.all.members[l]
 	return m != nil && m.users > 0
 }
 
-// Connected is a method of lane.Owner.
-func (s *set) Connected(_ *lane.Lane, again bool) {
+// Connected is a method of Owner.
+func (s *set) Connected(_ *Lane, again bool) {
 	s.all.opts.Events.Connected(s.key.target, s.owner, again)
 }
 
-// Failed is a method of lane.Owner.
-func (s *set) Failed(l *lane.Lane, err error) {
+// Failed is a method of Owner.
+func (s *set) Failed(l *Lane, err error) {
 	s.all.opts.Events.Failed(s.key.target, err, s.InUse(l))
 }
 
-// Lost is a method of lane.Owner.
-func (s *set) Lost(*lane.Lane) {
+// Lost is a method of Owner.
+func (s *set) Lost(*Lane) {
 	s.all.lost.Add(1)
 	s.all.opts.Events.Lost(s.key.target)
 }
 
-// Rejected is a method of lane.Owner. Its users learn it from the lane.
-func (s *set) Rejected(l *lane.Lane) {
+// Rejected is a method of Owner. Its users learn it from the lane.
+func (s *set) Rejected(l *Lane) {
 	s.all.mu.Lock()
 	if m := s.all.members[l]; m != nil && !m.isDropped() {
 		s.drop(m.number)

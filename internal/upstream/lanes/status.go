@@ -3,13 +3,13 @@ package lanes
 import (
 	"time"
 
-	"github.com/lockproxy/lockproxy/internal/upstream/handshake"
+	"github.com/lockproxy/lockproxy/internal/upstream/dial"
 	"github.com/lockproxy/lockproxy/internal/upstream/topology"
 )
 
 // Status describes one lane for people.
 type Status struct {
-	Identity handshake.Identity
+	Identity dial.Identity
 	At       topology.Node // the server, in a cluster
 	Use      string        // what it is for: "all" commands, "reads", "writes", "scripts", "large replies"; or "set aside", "spare"
 	Up       bool          // it is connected

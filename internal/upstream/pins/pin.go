@@ -11,10 +11,8 @@ import (
 	"github.com/lockproxy/lockproxy/internal/resp"
 	"github.com/lockproxy/lockproxy/internal/stopwatch"
 	"github.com/lockproxy/lockproxy/internal/upstream/dial"
-	"github.com/lockproxy/lockproxy/internal/upstream/handshake"
 	"github.com/lockproxy/lockproxy/internal/upstream/stream"
 	"github.com/lockproxy/lockproxy/internal/upstream/topology"
-	"github.com/lockproxy/lockproxy/internal/upstream/wire"
 )
 
 // A Pin is a connection to Redis of a single session, while that session is in a state that cannot be shared. Between
@@ -27,7 +25,7 @@ type Pin struct {
 	up     atomic.Bool // it has been connected
 
 	rejected atomic.Bool // Redis has refused the credentials
-	refusal  handshake.Refusal
+	refusal  dial.Refusal
 	anew     atomic.Bool // Ask.Anew of the latest request
 	bare     atomic.Bool // see Bare; set before up
 	number   atomic.Uint64
@@ -54,7 +52,7 @@ type Pin struct {
 func (p *Pin) At() topology.Node { return p.target.At }
 
 // Identity of the connection. A session that changes it (AUTH, HELLO, SELECT) says so by Became.
-func (p *Pin) Identity() handshake.Identity { return p.target.ID }
+func (p *Pin) Identity() dial.Identity { return p.target.ID }
 
 // ID is the id that Redis gave the connection; 0: it is not connected yet, or Redis did not say.
 func (p *Pin) ID() uint64 { return p.number.Load() }
@@ -81,7 +79,7 @@ func (p *Pin) AnswersRefusals() bool { return p.old.Load() }
 func (p *Pin) Connected() bool { return p.up.Load() }
 
 // Became records that the session has moved the connection to another identity.
-func (p *Pin) Became(id handshake.Identity) {
+func (p *Pin) Became(id dial.Identity) {
 	p.free = p.free && p.target.ID.User == id.User && p.target.ID.Password == id.Password
 	p.target.ID = id
 }
@@ -189,14 +187,14 @@ func (p *Pin) run() {
 	dialer, own := p.pins.opts.Dialer, p.pins.opts.Own
 	ctx, cancel := dial.UntilClosed(p.stop)
 	nc, err := dialer.Open(ctx, p.target)
-	if handshake.IsRejected(err) && !own(p.target.ID) && p.anew.Load() {
-		nc, err = dialer.Open(ctx, dial.Target{At: p.target.At, ID: handshake.Identity{Proto: 2}})
+	if dial.IsRejected(err) && !own(p.target.ID) && p.anew.Load() {
+		nc, err = dialer.Open(ctx, dial.Target{At: p.target.At, ID: dial.Identity{Proto: 2}})
 		p.bare.Store(err == nil)
 	}
 	cancel()
 	if err != nil {
 		p.refusal.Note(err, own(p.target.ID))
-		p.rejected.Store(handshake.IsRejected(err) && !own(p.target.ID) && p.Refusal() == nil)
+		p.rejected.Store(dial.IsRejected(err) && !own(p.target.ID) && p.Refusal() == nil)
 		p.pins.died(p)
 		p.stream.Refuse(err)
 		return
@@ -211,7 +209,7 @@ func (p *Pin) run() {
 		p.stream.WriteDirectly(direct.New(sc))
 	}
 	p.stream.OnReadonly(dialer.OnReadonly(p.target.At))
-	err = wire.Serve(nc, p.stream, p.stop)
+	err = stream.Serve(nc, p.stream, p.stop)
 	dialer.Census().Closed(nc)
 	p.pins.died(p)
 	p.stream.Refuse(err)

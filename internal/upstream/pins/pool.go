@@ -12,7 +12,6 @@ import (
 
 	"github.com/lockproxy/lockproxy/internal/admission"
 	"github.com/lockproxy/lockproxy/internal/upstream/dial"
-	"github.com/lockproxy/lockproxy/internal/upstream/handshake"
 	"github.com/lockproxy/lockproxy/internal/upstream/stream"
 	"github.com/lockproxy/lockproxy/internal/upstream/topology"
 )
@@ -27,7 +26,7 @@ var (
 
 // An Ask is a request for a pin.
 type Ask struct {
-	ID handshake.Identity
+	ID dial.Identity
 
 	// At is the server that the pin leads to.
 	At topology.Node
@@ -50,9 +49,9 @@ type Ask struct {
 // Options of Pins. All are required.
 type Options struct {
 	Dialer *dial.Dialer
-	Own    func(handshake.Identity) bool // the credentials are the proxy's own
-	Spawn  func(func())                  // runs a goroutine and waits for its end
-	Limits Limits                        // Change replaces them
+	Own    func(dial.Identity) bool // the credentials are the proxy's own
+	Spawn  func(func())             // runs a goroutine and waits for its end
+	Limits Limits                   // Change replaces them
 }
 
 // Pins are all pins of a proxy. All methods may be called from any goroutine.

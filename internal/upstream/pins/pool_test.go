@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/lockproxy/lockproxy/internal/upstream/dial"
-	"github.com/lockproxy/lockproxy/internal/upstream/handshake"
 	"github.com/lockproxy/lockproxy/internal/upstream/topology"
 )
 
@@ -44,7 +43,7 @@ func inBubble(t *testing.T, l Limits, test func(b *bench)) {
 		stop := make(chan struct{})
 		dialer := dial.New(dial.Options{Resolver: away(stop), Timeout: time.Second, Wait: -1, Spawn: running.Go, Stop: stop})
 		b := &bench{T: t, Pins: New(Options{
-			Dialer: dialer, Own: func(handshake.Identity) bool { return false }, Spawn: running.Go, Limits: l,
+			Dialer: dialer, Own: func(dial.Identity) bool { return false }, Spawn: running.Go, Limits: l,
 		})}
 		test(b)
 		b.Close()
@@ -55,7 +54,7 @@ func inBubble(t *testing.T, l Limits, test func(b *bench)) {
 
 // of is a request of an owner for an identity.
 func of(owner, user string) Ask {
-	return Ask{Owner: owner, ID: handshake.Identity{User: user, Proto: 2}, At: "node", Patient: true}
+	return Ask{Owner: owner, ID: dial.Identity{User: user, Proto: 2}, At: "node", Patient: true}
 }
 
 func login(owner string) Ask {

@@ -2,8 +2,6 @@ package sentinel
 
 import (
 	"time"
-
-	"github.com/lockproxy/lockproxy/internal/upstream/answers"
 )
 
 // view is an epoch with its address; the zero value is none.
@@ -14,7 +12,7 @@ type view struct {
 
 // voice is the living answer of one Sentinel.
 type voice struct {
-	answers.Answer
+	Answer
 	votes bool // it counts for a majority
 }
 

@@ -8,8 +8,6 @@ import (
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/lockproxy/lockproxy/internal/upstream/answers"
 )
 
 // voices reads answers: "1a:bc" is that of a voter: epoch 1, primary a, replicas b and c. A ~ in front marks one that does not vote.
@@ -21,7 +19,7 @@ func voices(words string) (all []voice) {
 		if err != nil {
 			panic(err)
 		}
-		v := voice{answers.Answer{Epoch: epoch, Addr: head[len(head)-1:]}, !learnt}
+		v := voice{Answer{Epoch: epoch, Addr: head[len(head)-1:]}, !learnt}
 		if replicas != "" {
 			v.Others = strings.Split(replicas, "")
 		}
@@ -140,7 +138,7 @@ func TestElectionsInRandomHistories(t *testing.T) {
 				if r.IntN(4) == 0 {
 					continue // it does not answer
 				}
-				v := voice{answers.Answer{Epoch: r.Int64N(4) * r.Int64N(500), Addr: servers[r.IntN(len(servers))]}, i < sentinels}
+				v := voice{Answer{Epoch: r.Int64N(4) * r.Int64N(500), Addr: servers[r.IntN(len(servers))]}, i < sentinels}
 				for _, s := range servers {
 					if s != v.Addr && r.IntN(3) == 0 {
 						v.Others = append(v.Others, s)
@@ -192,7 +190,7 @@ func TestElectionsInRandomHistories(t *testing.T) {
 		roles[target] = true
 		all := make([]voice, sentinels)
 		for i := range all {
-			all[i] = voice{answers.Answer{Epoch: r.Int64N(3), Addr: target}, true}
+			all[i] = voice{Answer{Epoch: r.Int64N(3), Addr: target}, true}
 		}
 		for begin := now; now.Sub(begin) <= agreedFor; now = now.Add(time.Second) {
 			step(all[:majority+r.IntN(sentinels-majority+1)])

@@ -7,7 +7,7 @@ import (
 
 	"go.uber.org/zap"
 
-	"github.com/lockproxy/lockproxy/internal/upstream/handshake"
+	"github.com/lockproxy/lockproxy/internal/upstream/dial"
 )
 
 // listing adds Sentinels of which those of the configuration tell. Their ids are their addresses.
@@ -162,7 +162,7 @@ func TestASentinelThatCannotBeAskedIsReportedOnce(t *testing.T) {
 			t.Errorf("%d warnings of a dead Sentinel", n)
 		}
 		s.fakes[1].mu.Lock()
-		s.fakes[1].refuses = &handshake.RefusedError{Reply: "WRONGPASS invalid username-password pair or user is disabled."}
+		s.fakes[1].refuses = &dial.RefusedError{Reply: "WRONGPASS invalid username-password pair or user is disabled."}
 		s.fakes[1].mu.Unlock()
 		s.after(2 * time.Minute)
 		if n := s.logs.FilterLevelExact(zap.ErrorLevel).Len(); n != 1 {

@@ -12,10 +12,7 @@ import (
 
 	"github.com/lockproxy/lockproxy/internal/resp"
 	"github.com/lockproxy/lockproxy/internal/upstream/address"
-	"github.com/lockproxy/lockproxy/internal/upstream/answers"
 	"github.com/lockproxy/lockproxy/internal/upstream/dial"
-	"github.com/lockproxy/lockproxy/internal/upstream/handshake"
-	"github.com/lockproxy/lockproxy/internal/upstream/roster"
 )
 
 // events are the channels of a Sentinel that tell of changes. Some messages are about other primaries.
@@ -49,9 +46,9 @@ type link struct {
 // result of a question: an answer or an error.
 type result struct {
 	number int
-	answer answers.Answer
-	id     string        // of the Sentinel; "": it does not say
-	peers  []roster.Peer // that watch the same primary
+	answer Answer
+	id     string // of the Sentinel; "": it does not say
+	peers  []Peer // that watch the same primary
 	err    error
 }
 
@@ -89,7 +86,7 @@ func (l *link) serve(ctx context.Context) error {
 	}
 	defer dial.Abort(nc)
 	defer context.AfterFunc(ctx, func() { dial.Abort(nc) })()
-	in := handshake.NewReader(nc)
+	in := dial.NewReader(nc)
 	if err := l.subscribe(nc, in); err != nil {
 		return err
 	}
@@ -106,7 +103,7 @@ func (l *link) serve(ctx context.Context) error {
 }
 
 // subscribe asks for events. A Sentinel that refuses them is asked from time to time.
-func (l *link) subscribe(nc net.Conn, in *handshake.Reader) error {
+func (l *link) subscribe(nc net.Conn, in *dial.Reader) error {
 	if err := l.write(nc, resp.AppendCommand(nil, append([]string{"SUBSCRIBE"}, events...)...)); err != nil {
 		return err
 	}
@@ -164,7 +161,7 @@ func (l *link) answered() bool {
 }
 
 // read hands on the Sentinel's replies and messages.
-func (l *link) read(ctx context.Context, in *handshake.Reader) error {
+func (l *link) read(ctx context.Context, in *dial.Reader) error {
 	for {
 		var replies [questions]resp.Value
 		for i := range replies {
@@ -177,10 +174,10 @@ func (l *link) read(ctx context.Context, in *handshake.Reader) error {
 		again := l.answered()
 		r := result{number: l.number}
 		var err error
-		if r.answer, err = answers.Read(replies[0], replies[1], replies[2]); err != nil {
+		if r.answer, err = ReadAnswer(replies[0], replies[1], replies[2]); err != nil {
 			r.err = fmt.Errorf("sentinel %s: %w", l.addr, err)
 		} else {
-			r.peers, r.id = answers.Peers(replies[3], l.reach), answers.ID(replies[4])
+			r.peers, r.id = Peers(replies[3], l.reach), ID(replies[4])
 		}
 		select {
 		case l.results <- r:
@@ -197,7 +194,7 @@ func (l *link) read(ctx context.Context, in *handshake.Reader) error {
 const questions = 5
 
 // reply returns the next reply. Events ask for another look.
-func (l *link) reply(in *handshake.Reader) (resp.Value, error) {
+func (l *link) reply(in *dial.Reader) (resp.Value, error) {
 	for {
 		v, err := in.Frame()
 		if err != nil {
@@ -210,13 +207,13 @@ func (l *link) reply(in *handshake.Reader) (resp.Value, error) {
 			continue
 		}
 		event, message := string(v.Elems[1].Str), string(v.Elems[2].Str)
-		if replica, primary, ok := answers.Candidate(message, l.name); ok && event == promoting {
+		if replica, primary, ok := Candidate(message, l.name); ok && event == promoting {
 			select {
 			case l.chosen <- rising{l.number, replica, primary}:
 			default: // it is known
 			}
 		}
-		if answers.Names(message, l.name) {
+		if Names(message, l.name) {
 			select {
 			case l.events <- struct{}{}:
 			default:
@@ -242,7 +239,7 @@ func (t *trouble) failed(err error) {
 		return
 	}
 	cause, write := "a sentinel cannot be reached", t.log.Warn
-	if handshake.IsLasting(err) {
+	if dial.IsLasting(err) {
 		cause, write = "a sentinel refuses the proxy's connection: see sentinel.user, sentinel.password and sentinel.tls", t.log.Error
 	}
 	if cause == t.cause || !t.configured {

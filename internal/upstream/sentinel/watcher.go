@@ -13,10 +13,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/lockproxy/lockproxy/internal/upstream/address"
-	"github.com/lockproxy/lockproxy/internal/upstream/answers"
 	"github.com/lockproxy/lockproxy/internal/upstream/dial"
-	"github.com/lockproxy/lockproxy/internal/upstream/handshake"
-	"github.com/lockproxy/lockproxy/internal/upstream/roster"
 	"github.com/lockproxy/lockproxy/internal/upstream/topology"
 )
 
@@ -27,8 +24,8 @@ type Options struct {
 	Map       address.Map       // where announced servers are reached
 	Primary   *topology.Primary // gets the views
 
-	Dialer *dial.Dialer       // connects with Sentinels by their addresses
-	ID     handshake.Identity // of the proxy at the Sentinels; in RESP3
+	Dialer *dial.Dialer  // connects with Sentinels by their addresses
+	ID     dial.Identity // of the proxy at the Sentinels; in RESP3
 
 	// Role connects to a reachable address to find out the role of the server there.
 	Role func(ctx context.Context, addr string) dial.Role
@@ -59,7 +56,7 @@ type Watcher struct {
 	old      atomic.Bool  // it has run for a second
 
 	// Owned by Run.
-	roster   *roster.Roster
+	roster   *Roster
 	links    map[int]running // by the number of the Sentinel, as the next ones
 	latest   map[int]said
 	ignorant map[int]bool // Sentinels that do not know the name
@@ -70,7 +67,7 @@ type Watcher struct {
 
 // said is the latest answer of a Sentinel.
 type said struct {
-	answer answers.Answer
+	answer Answer
 	at     time.Time
 }
 
@@ -93,12 +90,12 @@ func New(opts Options) *Watcher {
 	for _, server := range opts.Sentinels {
 		addrs = append(addrs, server.Addr)
 	}
-	w.roster = roster.New(addrs)
+	w.roster = NewRoster(addrs)
 	return w
 }
 
 // start begins to ask a Sentinel.
-func (w *Watcher) start(ctx context.Context, m roster.Member) {
+func (w *Watcher) start(ctx context.Context, m Member) {
 	ctx, stop := context.WithCancel(ctx)
 	l := &link{
 		number: m.Number, addr: m.Addr, name: w.opts.Name, reach: w.opts.Map, results: w.results, events: w.event, chosen: w.chosen,
@@ -231,7 +228,7 @@ func (w *Watcher) note(r result) {
 		delete(w.ignorant, r.number)
 		return
 	}
-	if errors.Is(r.err, answers.ErrUnknownName) {
+	if errors.Is(r.err, ErrUnknownName) {
 		delete(w.latest, r.number)
 		if !w.ignorant[r.number] {
 			w.opts.Logger.Warn("a sentinel does not know the primary", zap.String("name", w.opts.Name), zap.Error(r.err))

@@ -1,0 +1,48 @@
+package dial
+
+import (
+	"bytes"
+	"context"
+	"net"
+	"time"
+
+	"github.com/lockproxy/lockproxy/internal/resp"
+)
+
+// This file makes a new connection to Redis an Identity's: it sends AUTH, HELLO and SELECT, reads the replies, and says what a
+// refusal means. It starts no goroutine and opens no connection.
+//
+//	dial ──► Shake ──► the identity's steps, all in one write ──► Reader ──► the reply to HELLO, or RefusedError
+
+// Shake makes a connection an identity's. It sends all steps at once and reads their replies, until ctx ends. It returns the reply to
+// HELLO, which has the connection's id and the role of the server.
+func Shake(ctx context.Context, nc net.Conn, id Identity) (hello resp.Value, err error) {
+	end := context.AfterFunc(ctx, func() { _ = nc.SetDeadline(time.Unix(1, 0)) })
+	defer func() {
+		if !end() && err == nil {
+			err = ctx.Err() // the deadline may be set now, or soon
+		}
+	}()
+	steps := id.handshake()
+	var out []byte
+	for _, st := range steps {
+		out = append(out, st.cmd...)
+	}
+	if _, err := nc.Write(out); err != nil {
+		return hello, err
+	}
+	rd := Reader{nc: nc}
+	for _, st := range steps {
+		v, err := rd.next()
+		if err != nil {
+			return hello, err
+		}
+		if v.IsError() && (!st.optional || bytes.HasPrefix(v.Str, []byte("ERR max number of clients"))) {
+			return hello, &RefusedError{Reply: string(v.Str)}
+		}
+		if st.hello {
+			hello = v
+		}
+	}
+	return hello, nil
+}

@@ -1,0 +1,76 @@
+package dial
+
+import (
+	"fmt"
+	"strconv"
+
+	"github.com/lockproxy/lockproxy/internal/resp"
+)
+
+// Identity is the user, database and protocol version of a connection to Redis. Connections are shared only within one identity, so
+// nothing of one client can travel with the rights, the database or the protocol of another. It is comparable.
+type Identity struct {
+	// User and Password are what Redis was given by AUTH or HELLO … AUTH; both empty: not authenticated.
+	// They never appear in logs, metrics or errors.
+	User, Password string
+
+	// DB is the selected database.
+	DB int
+
+	// Proto is the protocol version, 2 or 3.
+	Proto int
+}
+
+// Authenticated reports whether the identity carries credentials.
+func (id Identity) Authenticated() bool { return id.User != "" || id.Password != "" }
+
+// String names the identity without its password.
+func (id Identity) String() string {
+	user := id.userName()
+	if !id.Authenticated() {
+		user = "-"
+	}
+	return fmt.Sprintf("%s db%d resp%d", user, id.DB, id.Proto)
+}
+
+// GoString is String: a %#v must not print the password either.
+func (id Identity) GoString() string { return id.String() }
+
+// step is one command of a handshake. An optional step may be refused by Redis without ending the handshake, unless it is the
+// connection that is refused.
+type step struct {
+	cmd      []byte
+	optional bool
+	hello    bool // its reply has the connection's id
+}
+
+// handshake lists the commands that give a new connection this identity.
+func (id Identity) handshake() []step {
+	var steps []step
+	switch {
+	case id.Proto == 3 && id.Authenticated():
+		steps = append(steps, step{cmd: resp.AppendCommand(nil, "HELLO", "3", "AUTH", id.userName(), id.Password), hello: true})
+	case id.Proto == 3:
+		steps = append(steps, step{cmd: resp.AppendCommand(nil, "HELLO", "3"), hello: true})
+	case id.Authenticated() && id.User == "":
+		steps = append(steps, step{cmd: resp.AppendCommand(nil, "AUTH", id.Password)})
+	case id.Authenticated():
+		steps = append(steps, step{cmd: resp.AppendCommand(nil, "AUTH", id.User, id.Password)})
+	}
+	if id.Proto != 3 {
+		// At least one command is needed: a Redis with too many clients says so in answer to the first command.
+		steps = append(steps, step{cmd: resp.AppendCommand(nil, "HELLO"), optional: true, hello: true})
+	}
+	if id.DB != 0 {
+		steps = append(steps, step{cmd: resp.AppendCommand(nil, "SELECT", strconv.Itoa(id.DB))})
+	}
+	return steps
+}
+
+// userName is the user of a password without a user name.
+func (id Identity) userName() string {
+	if id.User == "" {
+		return "default"
+	}
+	return id.User
+}

@@ -1,0 +1,190 @@
+package upstream
+
+import (
+	"bytes"
+	"context"
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/lockproxy/lockproxy/internal/resp"
+	"github.com/lockproxy/lockproxy/internal/upstream/dial"
+)
+
+// This file finds out whether Redis accepts connections without credentials. On a direct connection Redis decides that when the client
+// connects, and it announces no change. A shared connection that was accepted says nothing about a later client, so Redis is asked for each
+// client. Clients that come while one question is on its way share the next one.
+//
+// RESET brings a connection back to the state of a new one, so one connection serves for all questions. One goroutine at most asks.
+
+// DoorOptions name the server that is asked. All but Patience are required.
+type DoorOptions struct {
+	Dialer *dial.Dialer
+	Asker  *Asker
+	Spawn  func(func())    // runs a goroutine and waits for its end
+	Stop   <-chan struct{} // closed when no answer is needed any more
+
+	// Patience is the wait for one server's answer before another one is asked. 0: there is one server.
+	Patience time.Duration
+
+	Shut func() // called when the door is found shut after it was open: connections that were accepted serve no new client
+}
+
+// A Door is the door of one Redis. All methods but Close may be called from any goroutine.
+type Door struct {
+	opts DoorOptions // immutable
+	shut atomic.Bool // when Redis was last asked
+
+	mu    sync.Mutex
+	queue []func(era uint64) // the callers since the latest question
+	busy  bool               // a goroutine asks
+	era   uint64             // the number of times that the door was found shut after it had been open
+
+	nc net.Conn // owned by the goroutine that has set busy; nil: none
+}
+
+// NewDoor returns a door that is open as far as is known.
+func NewDoor(opts DoorOptions) *Door { return &Door{opts: opts} }
+
+// Shut reports whether Redis demanded credentials of new connections when it was last asked.
+func (d *Door) Shut() bool { return d.shut.Load() }
+
+// doorLimit bounds one question. After that the last known answer stands.
+const doorLimit = 3 * time.Second
+
+// Knock finds out whether Redis now serves a new connection without credentials. It calls told from another goroutine when lanes and pins
+// without credentials have the same rights. Clients without credentials to which
+// another era was told have other rights.
+func (d *Door) Knock(told func(era uint64)) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.queue = append(d.queue, told)
+	if d.busy || d.over() {
+		return
+	}
+	d.busy = true
+	d.opts.Spawn(d.answer)
+}
+
+func (d *Door) over() bool {
+	select {
+	case <-d.opts.Stop:
+		return true
+	default:
+		return false
+	}
+}
+
+// answer asks as long as there are calls of Knock to answer.
+func (d *Door) answer() {
+	ctx, cancel := dial.UntilClosed(d.opts.Stop)
+	defer cancel()
+	for {
+		d.mu.Lock()
+		queue := d.queue
+		d.queue = nil
+		d.busy = len(queue) > 0
+		d.mu.Unlock()
+		if len(queue) == 0 {
+			return
+		}
+		shut, err := d.ask(ctx)
+		if err == nil {
+			d.Saw(shut)
+		}
+		d.mu.Lock()
+		era := d.era
+		d.mu.Unlock()
+		for _, told := range queue {
+			told(era)
+		}
+	}
+}
+
+var (
+	resetPing = append(resp.AppendCommand(nil, "RESET"), resp.AppendCommand(nil, "PING")...)
+	wasReset  = []byte("+RESET")
+)
+
+// maxServers bounds the servers that one question is put to.
+const maxServers = 4
+
+// ask reports whether Redis demands credentials of a new connection. A server that has been stopped keeps its connections and does not
+// answer, so another one is asked then.
+func (d *Door) ask(ctx context.Context) (shut bool, err error) {
+	ctx, cancel := context.WithTimeout(ctx, doorLimit)
+	defer cancel()
+	for range maxServers {
+		if shut, err = d.askOne(ctx); err == nil || d.opts.Patience == 0 || dial.IsRefused(err) || ctx.Err() != nil {
+			break
+		}
+	}
+	return shut, err
+}
+
+// askOne asks the server that was asked before, and if it does not answer the next one.
+func (d *Door) askOne(ctx context.Context) (shut bool, err error) {
+	if d.opts.Patience > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, d.opts.Patience)
+		defer cancel()
+	}
+	if d.nc != nil {
+		if shut, err = askReset(ctx, d.nc); err == nil {
+			return shut, nil
+		}
+		d.opts.Dialer.HangUp(d.nc)
+		d.nc = nil
+	}
+	nc, err := d.opts.Dialer.Dial(ctx, dial.Target{At: d.opts.Asker.Server, ID: dial.Identity{Proto: 2}})
+	if err != nil {
+		return false, err
+	}
+	if shut, err = askReset(ctx, nc); err == nil {
+		d.nc = nc
+		return shut, nil
+	}
+	d.opts.Dialer.HangUp(nc)
+	return d.opts.Asker.NeedsAuth(ctx) // a Redis without RESET
+}
+
+// askReset asks on a connection that has been used before.
+func askReset(ctx context.Context, nc net.Conn) (shut bool, err error) {
+	stop := context.AfterFunc(ctx, func() { _ = nc.SetDeadline(time.Unix(1, 0)) })
+	defer stop()
+	if _, err := nc.Write(resetPing); err != nil {
+		return false, err
+	}
+	rd := dial.NewReader(nc)
+	b, err := rd.Raw()
+	if err != nil {
+		return false, err
+	}
+	if !bytes.HasPrefix(b, wasReset) {
+		return false, &dial.RefusedError{Reply: string(bytes.TrimSpace(b))}
+	}
+	b, err = rd.Raw()
+	return IsNoAuth(b), err
+}
+
+// Saw notes what Redis does with connections without credentials.
+func (d *Door) Saw(shut bool) {
+	d.mu.Lock()
+	closing := !d.shut.Swap(shut) && shut
+	if closing {
+		d.era++
+	}
+	d.mu.Unlock()
+	if closing {
+		d.opts.Shut()
+	}
+}
+
+// Close closes the connection for questions. It is called when no goroutine asks any more.
+func (d *Door) Close() {
+	if d.nc != nil {
+		d.opts.Dialer.HangUp(d.nc)
+		d.nc = nil
+	}
+}

@@ -1,0 +1,75 @@
+package upstream
+
+import (
+	"sync"
+	"time"
+
+	"github.com/lockproxy/lockproxy/internal/upstream/topology"
+)
+
+// This file gives the servers that have left a cluster's view time for the replies that they still owe.
+//
+//	         has left                        the time is over
+//	present ──────────▶ has its farewell ───────────────────────▶ its connections end
+//	   ▲                      │
+//	   └──────────────────────┘
+//	          is back
+//
+// A server that leaves, comes back and leaves again has a whole farewell the second time.
+
+// Servers are those that have their farewell. Create them with New.
+type Servers struct {
+	over func(at topology.Node)
+
+	mu  sync.Mutex
+	all map[topology.Node]*farewell
+}
+
+type farewell struct {
+	until time.Time
+	timer *time.Timer
+}
+
+// NewFarewell returns no servers. over is called from another goroutine, without locks, when the time of a server is over.
+func NewFarewell(over func(at topology.Node)) *Servers {
+	return &Servers{over: over, all: map[topology.Node]*farewell{}}
+}
+
+// Update says which servers have left and still owe replies, and how long each of them has from now. A server that has left before keeps its end, unless
+// the new one is sooner: it may have died meanwhile. The farewell of a server that is not named is called off.
+func (s *Servers) Update(left map[topology.Node]time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for at, f := range s.all {
+		if _, still := left[at]; !still {
+			f.timer.Stop()
+			delete(s.all, at)
+		}
+	}
+	for at, d := range left {
+		until := time.Now().Add(d)
+		f := s.all[at]
+		if f != nil && !until.Before(f.until) {
+			continue
+		}
+		if f != nil {
+			f.timer.Stop()
+		}
+		next := &farewell{until: until}
+		next.timer = time.AfterFunc(d, func() { s.end(at, next) })
+		s.all[at] = next
+	}
+}
+
+// end ends a farewell, unless it has been called off.
+func (s *Servers) end(at topology.Node, f *farewell) {
+	s.mu.Lock()
+	valid := s.all[at] == f
+	if valid {
+		delete(s.all, at)
+	}
+	s.mu.Unlock()
+	if valid {
+		s.over(at)
+	}
+}

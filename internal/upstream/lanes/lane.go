@@ -1,0 +1,311 @@
+package lanes
+
+import (
+	"math/rand/v2"
+	"net"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/lockproxy/lockproxy/internal/direct"
+	"github.com/lockproxy/lockproxy/internal/logging"
+	"github.com/lockproxy/lockproxy/internal/stopwatch"
+	"github.com/lockproxy/lockproxy/internal/upstream/dial"
+	"github.com/lockproxy/lockproxy/internal/upstream/stream"
+	"github.com/lockproxy/lockproxy/internal/upstream/topology"
+)
+
+// This file has the connection to Redis that sessions share, and that is made again until the lane is closed.
+//
+// It starts no goroutines but those of package wire: its owner runs Run, which dials, serves and backs off, and owns the connection.
+
+// An Owner has lanes that sessions use. Run calls its methods. Requires no locks.
+type Owner interface {
+	// InUse reports whether a session uses the lane.
+	InUse(l *Lane) bool
+
+	// Connected says that the lane has a connection. again: it had one before.
+	Connected(l *Lane, again bool)
+
+	// Failed says that an attempt to connect has failed.
+	Failed(l *Lane, err error)
+
+	// Lost says that the connection has ended by itself.
+	Lost(l *Lane)
+
+	// Rejected says that Redis has refused the credentials. No other session may get the lane, and Run ends.
+	Rejected(l *Lane)
+}
+
+// LaneOptions of a Lane. All but Driver are required.
+type LaneOptions struct {
+	Target dial.Target
+	Driver stream.Driver // moves its bytes; nil: two goroutines do
+	Dialer *dial.Dialer
+
+	Own  bool        // its credentials are the proxy's own, which the operator must correct if they are wrong
+	Meek func() bool // Redis demands credentials of new connections, as far as is known; asked at each connect
+
+	Logger  *zap.Logger
+	Entries *logging.Repeats // the log for entries that each lane may repeat
+
+	Owner Owner
+
+	// Busy is called when a command is outstanding after none was. The caller may hold locks, and is on the path of every command.
+	Busy func()
+}
+
+// A Lane is a shared, ordered connection to Redis. Its sessions' commands are written in the order in which they were
+// appended, many at a time, and each reply goes to the session that asked. It reconnects by itself. While it has no connection,
+// commands wait for the outcome of the next attempt, which they bring forward. If it fails, they are reported as unsent.
+//
+// All methods but Run may be called from any goroutine.
+type Lane struct {
+	opts   LaneOptions  // immutable
+	full   bool         // there was no place for it
+	mover  stream.Mover // nil: two goroutines move its bytes
+	stream *stream.Stream
+	stop   chan struct{} // closed by Close
+	once   sync.Once
+	open   dial.Connection
+
+	contact chan struct{} // size 1, never closed: Redis has been reached while the lane rested
+
+	rejected  atomic.Bool // Redis has refused the credentials
+	unsettled atomic.Bool // see Settle
+	answers   atomic.Bool // see AnswersRefusals
+
+	refusal dial.Refusal
+}
+
+// NewLane returns a lane that connects in Run.
+func NewLane(o LaneOptions) *Lane {
+	l := &Lane{opts: o, stream: stream.New(), stop: make(chan struct{}), contact: make(chan struct{}, 1)}
+	l.stream.OnBusy(o.Busy)
+	if o.Driver != nil {
+		l.mover = o.Driver.Attach(stream.NewWire(l.stream))
+		l.stream.OnAppend(l.mover.Wake)
+	}
+	return l
+}
+
+// Refusing returns a lane that never connects and refuses everything. full: there was no place for one.
+func Refusing(t dial.Target, full bool) *Lane {
+	l := &Lane{opts: LaneOptions{Target: t}, full: full, stream: stream.New()}
+	l.stream.Refuse(stream.ErrDown)
+	return l
+}
+
+// At is the server that the lane leads to.
+func (l *Lane) At() topology.Node { return l.opts.Target.At }
+
+// Identity of the lane's connection.
+func (l *Lane) Identity() dial.Identity { return l.opts.Target.ID }
+
+// Append sends n commands, b, on behalf of to, which gets the tag back with the replies. It copies b and does not block. ErrDown
+// means that nothing was sent.
+func (l *Lane) Append(b []byte, to stream.Receiver, tag uint64, n int) error {
+	return l.stream.Append(b, to, tag, n)
+}
+
+// AppendDue is Append for a caller that can write. due: the caller calls WriteDue soon. Until then nothing is written.
+func (l *Lane) AppendDue(b []byte, to stream.Receiver, tag uint64, n int) (due bool, err error) {
+	return l.stream.AppendDue(b, to, tag, n)
+}
+
+// WriteDue writes the appended bytes without blocking. Requires no locks.
+func (l *Lane) WriteDue() { l.stream.WriteDue() }
+
+// Note has the mark noted when the next bytes that are appended are handed to the socket. A mark before that is given up.
+func (l *Lane) Note(m *stopwatch.Mark) { l.stream.Note(m) }
+
+// Progress returns the number of bytes that all sessions have appended, and the number of these that have been written or given up.
+func (l *Lane) Progress() (appended, written int64) { return l.stream.Progress() }
+
+// Outstanding is the number of commands without an answer.
+func (l *Lane) Outstanding() int64 { return l.stream.Outstanding() }
+
+// Moved returns the numbers of commands that were asked and that are settled, since the lane was made, and whether it is connected.
+func (l *Lane) Moved() (asked, settled uint64, connected bool) { return l.stream.Moved() }
+
+// Probe finds out whether replies still come in their turns, see stream.Stream.Probe.
+func (l *Lane) Probe() { l.stream.Probe() }
+
+// IsUp reports whether the lane is connected.
+func (l *Lane) IsUp() bool { return l.stream.IsUp() }
+
+// Scripts that the lane's connection has run.
+func (l *Lane) Scripts() *stream.ScriptSet { return &l.stream.Scripts }
+
+// Full reports whether the lane refuses everything because there was no place for it. The next request for a lane may
+// find one.
+func (l *Lane) Full() bool { return l.full }
+
+// Refusal is the reply to commands if the lane is not connected: Redis's own if it refused a step of the handshake, being busy with a
+// script for example, else -NOUPSTREAM with the cause. nil: no attempt to connect has failed.
+func (l *Lane) Refusal() []byte { return l.refusal.Get() }
+
+// Hopeless reports whether the lane refuses commands for another reason than that its server is away, so that none of them waits for a successor.
+func (l *Lane) Hopeless() bool { return l.full || l.Rejected() || l.refusal.IsFinal() }
+
+// Settle says whether a user with nothing outstanding may stay on the lane for the next command.
+func (l *Lane) Settle(on bool) { l.unsettled.Store(!on) }
+
+// Unsettled reports whether a user with nothing outstanding on the lane must ask for another one before the next command: the lane stands
+// still, or it does not take all commands at present. It costs one load.
+func (l *Lane) Unsettled() bool { return l.unsettled.Load() }
+
+// AnswersRefusals reports whether the server of the latest connection answers each AUTH that it refuses, see pins.Pin.AnswersRefusals. Otherwise
+// no AUTH may be sent on the lane: the next answer, which may be another session's, would count as its own.
+func (l *Lane) AnswersRefusals() bool { return l.answers.Load() }
+
+// Rejected reports whether Redis has refused the identity's credentials. Such a lane has no further use. The next
+// request for a lane asks Redis again.
+func (l *Lane) Rejected() bool { return l.rejected.Load() }
+
+func (l *Lane) closed() bool {
+	select {
+	case <-l.stop:
+		return true
+	default:
+		return false
+	}
+}
+
+// Close ends the lane: Run returns, and Append refuses commands.
+func (l *Lane) Close() {
+	l.once.Do(func() {
+		close(l.stop)
+		l.open.End()
+	})
+}
+
+// Leaver returns the connection for dial.All, if it leads to another address than the server's present one.
+func (l *Lane) Leaver(isElsewhere func(net.Conn) bool) (dial.Leaver, bool) {
+	return l.open.Leaver(isElsewhere, l.stream.Leave)
+}
+
+// serve moves the lane's bytes until its connection ends, and closes it.
+func (l *Lane) serve(nc net.Conn) error {
+	over := l.open.Begin(nc)
+	defer l.open.End()
+	if l.closed() || l.opts.Dialer.IsElsewhere(l.At(), nc) {
+		l.open.End() // its owner may have looked before begin
+	}
+	if l.mover == nil {
+		if sc, ok := nc.(syscall.Conn); ok {
+			l.stream.WriteDirectly(direct.New(sc))
+		}
+		defer l.stream.EndDirect()
+		return stream.Serve(nc, l.stream, over)
+	}
+	return l.mover.Drive(nc, over)
+}
+
+// Run keeps the lane connected until it is closed.
+func (l *Lane) Run() {
+	ctx, cancel := dial.UntilClosed(l.stop)
+	defer cancel()
+	o := &l.opts
+	log := o.Logger.With(zap.Stringer("identity", l.Identity()))
+	var wait dial.Backoff
+	var fix dial.Repair
+	reconnected := false
+	for !l.closed() {
+		nc, err := o.Dialer.Open(ctx, o.Target)
+		if l.closed() {
+			if err == nil {
+				o.Dialer.HangUp(nc) // the lane was closed while it connected
+			}
+			break
+		}
+		if dial.IsRejected(err) && !o.Own {
+			o.Entries.Write(zap.WarnLevel, "upstream refuses the credentials of a client", "", zap.Stringer("identity", l.Identity()), zap.Error(err))
+			o.Owner.Rejected(l)
+			l.rejected.Store(true)
+			l.stream.Refuse(err)
+			return
+		}
+		if err != nil {
+			l.refusal.Note(err, o.Own) // before the lane's requests are reported
+			l.stream.Rest(err)
+			delay, pause := wait.Next()
+			o.Owner.Failed(l, err)
+			if o.Owner.InUse(l) {
+				log.Debug("lane not connected", zap.Error(err), logging.Seconds("retry_in", delay))
+			}
+			l.rest(err, delay, pause)
+			continue
+		}
+		wait = dial.Backoff{}
+		since := time.Now()
+		l.refusal.Note(nil, false)
+		_, old := o.Dialer.Census().Greeting(nc)
+		l.answers.Store(old)
+		o.Owner.Connected(l, reconnected)
+		reconnected = true
+		log.Debug("lane connected")
+		l.stream.OnReadonly(o.Dialer.OnReadonly(l.At()))
+		l.stream.MakeMeek(!l.Identity().Authenticated() && o.Meek())
+		err = l.serve(nc)
+		left := o.Dialer.IsElsewhere(l.At(), nc) // the proxy has ended the connection, because the server has moved
+		o.Dialer.Lost(l.At(), nc, err)
+		o.Dialer.Census().Closed(nc)
+		if l.closed() {
+			break
+		}
+		log.Debug("lane lost its connection", zap.Error(err))
+		if !left {
+			o.Entries.Write(zap.WarnLevel, "a connection to redis was lost", "", zap.Stringer("identity", l.Identity()), zap.Error(err))
+		}
+		o.Owner.Lost(l)
+		l.stream.Reconnect(err)
+		l.sleep(fix.After(time.Since(since)), nil)
+	}
+	l.stream.Refuse(stream.ErrDown)
+}
+
+// spread is the time over which lanes without waiting commands come back after an outage.
+const spread = 50 * time.Millisecond
+
+// rest waits for the time of the next attempt: after delay; after pause if a command waits for it; or soon after a successful contact
+// of another connection.
+func (l *Lane) rest(err error, delay, pause time.Duration) {
+	unreached := l.opts.Dialer.Await(l.At(), l.contact, err)
+	defer l.opts.Dialer.Forget(l.At(), l.contact)
+	if !unreached {
+		l.sleep(pause, nil)
+		return
+	}
+	wanted := l.stream.Wanted()
+	late, early := time.NewTimer(delay), time.NewTimer(pause)
+	defer late.Stop()
+	defer early.Stop()
+	select {
+	case <-late.C:
+	case <-l.stop:
+	case <-wanted:
+		select {
+		case <-early.C:
+		case <-l.contact:
+		case <-l.stop:
+		}
+	case <-l.contact:
+		l.sleep(rand.N(spread), wanted)
+	}
+}
+
+// sleep ends early when the lane is closed or unless has something.
+func (l *Lane) sleep(d time.Duration, unless <-chan struct{}) {
+	if d == 0 {
+		return
+	}
+	select {
+	case <-time.After(d):
+	case <-unless:
+	case <-l.stop:
+	}
+}

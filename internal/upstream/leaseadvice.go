@@ -1,0 +1,70 @@
+package upstream
+
+import (
+	"sync"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/lockproxy/lockproxy/internal/logging"
+)
+
+// This file compares the lease of locks with the time that a failover takes. A lock whose lease ends before a replica is promoted is
+// lost, even if the replica knows it.
+
+// failoverWork is the time that a failover takes when the primary has been found to be down: the votes, the promotion, and its spreading.
+const failoverWork = 3 * time.Second
+
+// LeastLease returns the shortest lease that outlives a failover, if a primary is found to be down after a time. A lease is renewed every third, so
+// two thirds are left at worst when the primary fails.
+func LeastLease(downAfter time.Duration) time.Duration { return (downAfter + failoverWork) * 3 / 2 }
+
+// Warner warns when a lease is too short for a failover. All methods may be called from any goroutine.
+type Warner struct {
+	log *zap.Logger
+
+	mu        sync.Mutex
+	lease     time.Duration // 0: there are no locks
+	downAfter time.Duration // 0: it is not known, or there is no failover
+}
+
+// NewWarner returns a warner. A lease of 0 says that there are no locks.
+func NewWarner(lease time.Duration, log *zap.Logger) *Warner { return &Warner{lease: lease, log: log} }
+
+// Lease notes a change of the lease.
+func (w *Warner) Lease(d time.Duration) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if d != w.lease {
+		w.lease = d
+		w.compare()
+	}
+}
+
+// DownAfter notes a change of the time after which a silent primary is taken for down.
+func (w *Warner) DownAfter(d time.Duration) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if d != w.downAfter {
+		w.downAfter = d
+		w.compare()
+	}
+}
+
+// Failover is the time that a failover takes. 0: it is not known, or there is no failover.
+func (w *Warner) Failover() time.Duration {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.downAfter == 0 {
+		return 0
+	}
+	return w.downAfter + failoverWork
+}
+
+// compare requires w.mu.
+func (w *Warner) compare() {
+	if least := LeastLease(w.downAfter); w.downAfter != 0 && w.lease != 0 && w.lease < least {
+		w.log.Warn("a failover may take longer than the lease of locks, which are lost then",
+			logging.Seconds("lock.lease", w.lease), logging.Seconds("down_after", w.downAfter), logging.Seconds("least_lease", least))
+	}
+}

@@ -1,0 +1,264 @@
+package upstream
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"net"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
+
+	"github.com/lockproxy/lockproxy/internal/commands"
+	"github.com/lockproxy/lockproxy/internal/redistest"
+	"github.com/lockproxy/lockproxy/internal/upstream/dial"
+	"github.com/lockproxy/lockproxy/internal/upstream/topology"
+)
+
+// asker asks the server at an address as a user.
+func asker(t *testing.T, addr, user, password string) (*Asker, *observer.ObservedLogs) {
+	t.Helper()
+	core, logs := observer.New(zap.WarnLevel)
+	stop := make(chan struct{})
+	t.Cleanup(func() { close(stop) })
+	return &Asker{
+		Dialer: dial.New(dial.Options{
+			Resolver: topology.Named{}, Timeout: 3 * time.Second, KeepAlive: time.Minute, UserTimeout: -1, Wait: -1,
+			Spawn: func(f func()) { go f() }, Stop: stop,
+		}),
+		Server: topology.Node(addr), Own: dial.Identity{User: user, Password: password, Proto: 2}, Logger: zap.New(core),
+	}, logs
+}
+
+// withUser starts a Redis with a user "u" who has these rights.
+func withUser(t *testing.T, rights ...any) *redistest.Server {
+	t.Helper()
+	server := redistest.Start(t)
+	server.Do(t, append([]any{"ACL", "SETUSER", "u", "on", ">p", "~*", "&*"}, rights...)...)
+	return server
+}
+
+func TestARedisThatCannotListItsCommandsHasTheBuiltInTable(t *testing.T) {
+	a, _ := asker(t, redistest.Start(t, "--rename-command", "GETEX", "").Addr(), "", "")
+	if table, err := a.Commands(t.Context()); err != nil || table.Lookup("get") == nil || table.Lookup("getex") != nil {
+		t.Errorf("Redis's own table: %v", err)
+	}
+	a, _ = asker(t, withUser(t, "+@all", "-command").Addr(), "u", "p")
+	if _, err := a.Commands(t.Context()); !dial.IsRefused(err) || !strings.Contains(err.Error(), "NOPERM") {
+		t.Errorf("without the right: %v", err)
+	}
+	a, _ = asker(t, withEmptyTable(t), "", "")
+	if table, err := a.Commands(t.Context()); err != nil || table.Len() != commands.BuiltIn().Len() {
+		t.Errorf("an empty list: %v", err)
+	}
+}
+
+func TestNeedsAuth(t *testing.T) {
+	server := redistest.Start(t)
+	a, _ := asker(t, server.Addr(), "u", "not used for this question")
+	if needs, err := a.NeedsAuth(t.Context()); needs || err != nil {
+		t.Errorf("an open server: %v, %v", needs, err)
+	}
+	a, _ = asker(t, redistest.Start(t, "--requirepass", "secret").Addr(), "", "")
+	if needs, err := a.NeedsAuth(t.Context()); !needs || err != nil {
+		t.Errorf("a server with a password: %v, %v", needs, err)
+	}
+	if IsNoAuth([]byte("-NOAUTHx\r\n")) || IsNoAuth([]byte("+PONG\r\n")) {
+		t.Error("another reply")
+	}
+}
+
+func TestProbe(t *testing.T) {
+	server := withUser(t, "+@all", "-ping", "-persist")
+	probe := func(addr, user string) error {
+		t.Helper()
+		a, _ := asker(t, addr, user, user)
+		if user != "" {
+			a.Own.Password = "p"
+		}
+		return a.Probe(t.Context())
+	}
+	if err := probe(server.Addr(), ""); err != nil {
+		t.Errorf("a primary: %v", err)
+	}
+	if err := probe(server.Addr(), "u"); err != nil {
+		t.Errorf("missing rights count as a good answer: %v", err)
+	}
+	replica := redistest.StartReplica(t, server)
+	replica.Do(t, "ACL", "SETUSER", "u", "on", ">p", "~*", "&*", "+@all", "-persist")
+	if err := probe(replica.Addr(), ""); !dial.IsRefused(err) || !strings.Contains(err.Error(), "READONLY") {
+		t.Errorf("a replica: %v", err)
+	}
+	if err := probe(replica.Addr(), "u"); !errors.Is(err, errReplica) {
+		t.Errorf("a replica that refuses the question: %v", err)
+	}
+	server.Do(t, "CONFIG", "SET", "min-replicas-to-write", "3")
+	if err := probe(server.Addr(), ""); !dial.IsRefused(err) || !strings.Contains(err.Error(), "NOREPLICAS") {
+		t.Errorf("too few replicas: %v", err)
+	}
+}
+
+// A server that has been stopped answers no question.
+func TestAProbeEndsWithItsContext(t *testing.T) {
+	server := redistest.Start(t)
+	a, _ := asker(t, server.Addr(), "", "")
+	ctx, cancel := context.WithCancel(t.Context())
+	server.Pause()
+	defer server.Continue()
+	cancel()
+	begin := time.Now()
+	if err := a.Probe(ctx); err == nil || time.Since(begin) > 2*time.Second {
+		t.Errorf("%v after %v", err, time.Since(begin))
+	}
+}
+
+func TestTryOutNamesEachMissingRight(t *testing.T) {
+	server := withUser(t, "+@all", "-command", "-eval")
+	a, _ := asker(t, server.Addr(), "u", "p")
+	if err := a.TryOut(t.Context(), true); err == nil || !strings.Contains(err.Error(), "COMMAND: NOPERM") || !strings.Contains(err.Error(), "EVAL: NOPERM") {
+		t.Errorf("rights for clients are missing: %v", err)
+	}
+	server.Do(t, "ACL", "SETUSER", "u", "+eval", "-hset", "-zadd", "-subscribe")
+	for _, want := range []string{"COMMAND: NOPERM", "HSET: NOPERM", "ZADD: NOPERM", "SUBSCRIBE: NOPERM"} {
+		if err := a.TryOut(t.Context(), true); err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "HGET") {
+			t.Errorf("%s is not among all that are missing: %v", want, err)
+		}
+	}
+	server.Do(t, "ACL", "SETUSER", "u", "-eval")
+	// Clients use their own users, which have rights of their own.
+	if err := a.TryOut(t.Context(), false); err == nil || strings.Contains(err.Error(), "EVAL") {
+		t.Errorf("rights of the proxy are missing: %v", err)
+	}
+	a.Own = dial.Identity{Proto: 2}
+	if err := a.TryOut(t.Context(), true); err != nil {
+		t.Errorf("all rights: %v", err)
+	}
+	a.Cluster = true
+	if err := a.TryOut(t.Context(), true); !errors.Is(err, errNoNode) {
+		t.Errorf("no node of a cluster: %v", err)
+	}
+	a, _ = asker(t, redistest.Start(t, "--requirepass", "secret").Addr(), "", "")
+	if err := a.TryOut(t.Context(), false); err != nil {
+		t.Errorf("clients have credentials, the proxy has none and needs none: %v", err)
+	}
+	if err := a.TryOut(t.Context(), true); err == nil || !strings.Contains(err.Error(), "PING: NOAUTH") {
+		t.Errorf("the proxy lends credentials that it does not have: %v", err)
+	}
+}
+
+func TestTightLimitsAreLoggedOnce(t *testing.T) {
+	server := withUser(t, "+@all", "-config")
+	a, logs := asker(t, server.Addr(), "", "")
+	expect := func(tight bool, warnings int) {
+		t.Helper()
+		if got, known := a.Tight(t.Context()); got != tight || !known || logs.Len() != warnings {
+			t.Errorf("tight: %v, known: %v, %d warnings", got, known, logs.Len())
+		}
+	}
+	expect(false, 0)
+	server.Do(t, "CONFIG", "SET", "maxmemory-clients", "5%")
+	expect(true, 1)
+	expect(true, 1)
+	server.Do(t, "CONFIG", "SET", "maxmemory-clients", "6%")
+	expect(true, 2)
+	a.Own = dial.Identity{User: "u", Password: "p", Proto: 2} // who may not ask
+	expect(false, 2)
+	server.Kill()
+	if tight, known := a.Tight(t.Context()); tight || known {
+		t.Errorf("without an answer: %v, %v", tight, known)
+	}
+}
+
+func TestTightSettings(t *testing.T) {
+	for setting, want := range map[string]bool{
+		"":                                 false,
+		"normal 0 0 0 slave 256 64 60":     false,
+		"slave 1 1 1 normal 0 0 0":         false,
+		"slave 0 0 0 normal 33554432 0 0":  true,
+		"normal 0 16777216 60":             true,
+		"normal 1073741824 1073741824 60":  false,
+		"normal 1073741823 0 0 pubsub 0 0": true,
+		"normal":                           false,
+	} {
+		if tightOutput(setting) != want {
+			t.Errorf("%q: tight is not %v", setting, want)
+		}
+	}
+	for setting, want := range map[string]bool{"": false, "0": false, "0%": false, "1%": true, "1048576": true, "1073741824": false} {
+		if tightTotal(setting) != want {
+			t.Errorf("%q for all: tight is not %v", setting, want)
+		}
+	}
+}
+
+func TestEveryPolicyButNoevictionMayEvictLocks(t *testing.T) {
+	info := []byte("# Memory\r\nused_memory:1\r\nmaxmemory:104857600\r\nmaxmemory_human:100M\r\nmaxmemory_policy:volatile-ttl\r\n")
+	if a, b, c := infoField(info, "maxmemory"), infoField(info, "maxmemory_policy"), infoField(info, "memory"); a != "104857600" || b != "volatile-ttl" || c != "" {
+		t.Errorf("%q, %q, %q", a, b, c)
+	}
+	for _, c := range []struct {
+		limit, policy string
+		want          bool
+	}{
+		{"1", "volatile-ttl", true}, {"1", "allkeys-lru", true}, {"1", "noeviction", false}, {"0", "allkeys-lru", false}, {"", "", false}, {"1", "", false},
+	} {
+		if evicts(c.limit, c.policy) != c.want {
+			t.Errorf("%q with %q: %v", c.policy, c.limit, !c.want)
+		}
+	}
+}
+
+func TestTheLongestKnownTimeoutOfTheNodesCounts(t *testing.T) {
+	var nodes []topology.Node
+	var servers []*redistest.Server
+	for _, ms := range []string{"5000", "7000", "6000"} {
+		s := redistest.Start(t, "--cluster-node-timeout", ms)
+		servers, nodes = append(servers, s), append(nodes, topology.Node(s.Addr()))
+	}
+	a, _ := asker(t, servers[0].Addr(), "", "")
+	ask := func(want time.Duration, skipped ...topology.Node) {
+		t.Helper()
+		if d := a.NodeTimeout(t.Context(), nodes, func(at topology.Node) bool { return slices.Contains(skipped, at) }); d != want {
+			t.Errorf("%v, want %v", d, want)
+		}
+	}
+	ask(0, nodes...)
+	ask(6*time.Second, nodes[1])
+	ask(7 * time.Second)
+	servers[1].Kill()
+	ask(7 * time.Second) // it is known
+	nodes = []topology.Node{nodes[0], nodes[2]}
+	ask(6 * time.Second) // it is no node any more
+	nodes = nil
+	ask(0)
+}
+
+// withEmptyTable is the address of a server that answers COMMAND with an empty list, as some that are no Redis do.
+func withEmptyTable(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() })
+	go func() {
+		nc, err := l.Accept()
+		if err != nil {
+			return
+		}
+		defer nc.Close()
+		for lines := bufio.NewScanner(nc); lines.Scan(); {
+			switch lines.Text() {
+			case "HELLO":
+				_, _ = nc.Write([]byte("-ERR unknown command 'HELLO'\r\n"))
+			case "COMMAND":
+				_, _ = nc.Write([]byte("*0\r\n"))
+			}
+		}
+	}()
+	return l.Addr().String()
+}

@@ -1,0 +1,225 @@
+package upstream
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/tidwall/redcon"
+	"go.uber.org/zap"
+
+	"github.com/lockproxy/lockproxy/internal/upstream/address"
+	"github.com/lockproxy/lockproxy/internal/upstream/dial"
+	"github.com/lockproxy/lockproxy/internal/upstream/topology"
+)
+
+// A node answers CLUSTER INFO, CLUSTER NODES and CLUSTER SLOTS.
+type node struct {
+	addr   string
+	asked  atomic.Int64 // times
+	epoch  atomic.Int64
+	config atomic.Int64            // epoch of its own configuration
+	owner  atomic.Pointer[node]    // of all slots
+	hold   chan struct{}           // an answer waits until it is closed; nil: none does
+	slow   atomic.Int64            // nanoseconds for which it makes an answer
+	listed atomic.Int64            // times that it was asked for CLUSTER SLOTS
+	peers  atomic.Pointer[[]*node] // other members that it lists; nil: none
+	stop   func()
+}
+
+// startNode runs a node.
+func startNode(t *testing.T, epoch int64) *node {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := &node{addr: l.Addr().String()}
+	n.epoch.Store(epoch)
+	n.owner.Store(n)
+	s := redcon.NewServer(n.addr, n.answer, nil, nil)
+	n.stop = sync.OnceFunc(func() { _ = s.Close() })
+	t.Cleanup(n.stop)
+	go func() { _ = s.Serve(l) }()
+	return n
+}
+
+func (n *node) answer(conn redcon.Conn, cmd redcon.Command) {
+	if !strings.EqualFold(string(cmd.Args[0]), "cluster") {
+		conn.WriteString("OK")
+		return
+	}
+	if strings.EqualFold(string(cmd.Args[1]), "info") {
+		n.asked.Add(1)
+		if n.hold != nil {
+			<-n.hold
+		}
+		time.Sleep(time.Duration(n.slow.Load()))
+		conn.WriteBulkString(fmt.Sprintf("cluster_state:ok\r\ncluster_current_epoch:%d\r\n", n.epoch.Load()))
+		return
+	}
+	owner := n.owner.Load()
+	if strings.EqualFold(string(cmd.Args[1]), "nodes") {
+		lines := fmt.Sprintf("%s %s@1 master - 0 1 %d connected 0-16383\n", owner.addr, owner.addr, owner.config.Load())
+		if peers := n.peers.Load(); peers != nil {
+			for _, one := range *peers {
+				if one != owner {
+					lines += fmt.Sprintf("%s %s@1 master - 0 1 %d connected\n", one.addr, one.addr, one.config.Load())
+				}
+			}
+		}
+		conn.WriteBulkString(lines)
+		return
+	}
+	n.listed.Add(1)
+	host, port, _ := net.SplitHostPort(owner.addr)
+	conn.WriteRaw(fmt.Appendf(nil, "*1\r\n*3\r\n:0\r\n:16383\r\n*3\r\n$%d\r\n%s\r\n:%s\r\n$%d\r\n%s\r\n", len(host), host, port, len(owner.addr), owner.addr))
+}
+
+// know makes nodes list each other.
+func know(nodes ...*node) {
+	for _, n := range nodes {
+		n.peers.Store(&nodes)
+	}
+}
+
+// startRefresher runs a refresher in front of some nodes.
+func startRefresher(t *testing.T, nodes ...*node) (*Refresher, *topology.Cluster, context.CancelFunc) {
+	t.Helper()
+	addrs := make([]string, len(nodes))
+	for i, n := range nodes {
+		addrs[i] = n.addr
+	}
+	at, err := address.Parse("cluster://" + strings.Join(addrs, ","))
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := topology.NewCluster(at, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	r := NewRefresher(RefreshOptions{
+		Dialer:  dial.New(dial.Options{Resolver: c, Timeout: 3 * time.Second, KeepAlive: time.Minute, Spawn: running.Go, Stop: ctx.Done()}),
+		Cluster: c, Own: dial.Identity{Proto: 2}, Logger: zap.NewNop(), Changed: func() {}, Outcome: func(error) {},
+	})
+	running.Go(func() { r.Run(ctx) })
+	t.Cleanup(running.Wait)
+	t.Cleanup(cancel)
+	return r, c, cancel
+}
+
+// await returns when the view has been refreshed.
+func await(r *Refresher) {
+	told := make(chan struct{})
+	r.Ask(topology.Any, func() { close(told) })
+	<-told
+}
+
+func TestTheViewOfTheGreatestEpochIsTaken(t *testing.T) {
+	a, b, c := startNode(t, 5), startNode(t, 6), startNode(t, 5)
+	know(a, b, c)
+	for _, n := range []*node{a, b, c} {
+		n.owner.Store(a)
+	}
+	b.owner.Store(b) // it knows of a failover
+	r, view, _ := startRefresher(t, a, b, c)
+	await(r)
+	if v := view.View(); v.Epoch != 6 || v.Owner(0).ID != b.addr {
+		t.Errorf("epoch %d, slot 0 at %s", v.Epoch, v.Owner(0).ID)
+	}
+	b.stop() // the others do not know yet, and b does not answer any more
+	for range 3 {
+		await(r)
+	}
+	if v := view.View(); v.Epoch != 6 || v.Owner(0).ID != b.addr {
+		t.Errorf("an older view has replaced a newer one: epoch %d, slot 0 at %s", v.Epoch, v.Owner(0).ID)
+	}
+	a.epoch.Store(7)
+	a.owner.Store(c)
+	for range 3 {
+		await(r)
+	}
+	if v := view.View(); v.Epoch != 7 || v.Owner(0).ID != c.addr || r.Err() != nil {
+		t.Errorf("epoch %d, slot 0 at %s, %v", v.Epoch, v.Owner(0).ID, r.Err())
+	}
+}
+
+func TestNoAnswerOfTheSameEpochIsAStepBack(t *testing.T) {
+	a, b := startNode(t, 5), startNode(t, 5)
+	a.config.Store(3)
+	b.config.Store(5) // it has got the slots of a, which does not know it yet
+	r, view, _ := startRefresher(t, b)
+	await(r)
+	if v := view.View(); v.Owner(0).ID != b.addr {
+		t.Fatalf("slot 0 at %s", v.Owner(0).ID)
+	}
+	late := startNode(t, 5)
+	know(a, b, late)
+	late.owner.Store(a)
+	b.owner.Store(late) // which b names as its successor
+	late.config.Store(6)
+	b.epoch.Store(6)
+	await(r)
+	late.epoch.Store(6) // and the question goes there
+	for range 3 {
+		await(r)
+		if v := view.View(); v.Owner(0).ID != late.addr {
+			t.Errorf("an older view of the same epoch counts: slot 0 at %s", v.Owner(0).ID)
+		}
+	}
+}
+
+func TestManySignsOfChangeAreOneQuestion(t *testing.T) {
+	n := startNode(t, 1)
+	r, _, _ := startRefresher(t, n)
+	await(r)
+	n.hold = make(chan struct{})
+	before := n.asked.Load()
+	var told sync.WaitGroup
+	for range 1000 {
+		told.Add(1)
+		r.Ask(topology.Node(n.addr), told.Done)
+	}
+	close(n.hold)
+	told.Wait()
+	if asked := n.asked.Load() - before; asked > 4 { // two refreshes, each of which asks the node by its ID and as the seed
+		t.Errorf("1,000 signs of change are %d questions", asked)
+	}
+}
+
+func TestSlowNodesAreAskedLessOften(t *testing.T) {
+	n := startNode(t, 1)
+	r, _, _ := startRefresher(t, n)
+	await(r)
+	const slow, times = 20 * time.Millisecond, 5
+	n.slow.Store(int64(slow))
+	await(r)
+	begin := time.Now()
+	for range times {
+		await(r)
+	}
+	if took := time.Since(begin); took < (times-1)*(1+refreshCosts)*slow { // the first pause has begun before
+		t.Errorf("%d questions to a node that needs %v for each took %v", times, slow, took)
+	}
+	if listed := n.listed.Load(); listed > 1 {
+		t.Errorf("CLUSTER SLOTS was asked %d times", listed)
+	}
+}
+
+func TestNoCallerWaitsForARefresherThatHasEnded(t *testing.T) {
+	n := startNode(t, 1)
+	n.hold = make(chan struct{})
+	r, _, cancel := startRefresher(t, n)
+	told := make(chan struct{})
+	r.Ask(topology.Any, func() { close(told) })
+	cancel()
+	<-told
+	close(n.hold)
+}
