@@ -9,15 +9,15 @@ import (
 	"github.com/lockproxy/lockproxy/internal/lockcmds/holds"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/jobs"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/ledger"
-	"github.com/lockproxy/lockproxy/internal/lockcmds/names"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/queue"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/script"
 	"github.com/lockproxy/lockproxy/internal/redistest"
 )
 
 // queued is how many entries the fair queue of a lock has in Redis.
 func queued(t *testing.T, srv *redistest.Server, key string) int64 {
 	t.Helper()
-	return srv.Client(t).LLen(t.Context(), names.Queue(key)).Val() + srv.Client(t).ZCard(t.Context(), names.Deadlines(key)).Val()
+	return srv.Client(t).LLen(t.Context(), script.Queue(key)).Val() + srv.Client(t).ZCard(t.Context(), script.Deadlines(key)).Val()
 }
 
 func TestFairWaitersThatHangUpTogetherLeaveTogether(t *testing.T) {

@@ -5,8 +5,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/lockproxy/lockproxy/internal/lockcmds/names"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/queue"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/script"
 	"github.com/lockproxy/lockproxy/internal/redistest"
 )
 
@@ -138,8 +138,8 @@ func TestCrowdTakesTurnsWithRedisson(t *testing.T) {
 		w.awaitWaiting()
 	}
 	p.awaitAttempts("k")
-	srv.Do(t, "PUBLISH", names.Channel("k"), "0") // as when another proxy has been faster
-	inRedis := func() []string { return srv.Client(t).LRange(t.Context(), names.Queue("k"), 0, -1).Val() }
+	srv.Do(t, "PUBLISH", script.Channel("k"), "0") // as when another proxy has been faster
+	inRedis := func() []string { return srv.Client(t).LRange(t.Context(), script.Queue("k"), 0, -1).Val() }
 	var place string
 	redistest.Eventually(t, patience, "the place and its subscription", func() bool {
 		return p.waitQueue("k", func(q *queue.Queue) bool {
@@ -148,7 +148,7 @@ func TestCrowdTakesTurnsWithRedisson(t *testing.T) {
 		})
 	})
 	k.fair()
-	k.listen(names.Of("k").NameChannel(k.owner))
+	k.listen(script.Of("k").NameChannel(k.owner))
 	equal(t, "queue", inRedis(), []string{place, k.owner})
 	if info := asks.do("LOCKINFO k"); !strings.Contains(info, "fair-waiters :1 local-waiters :2") {
 		t.Errorf("LOCKINFO: %s", info)
@@ -183,17 +183,17 @@ func TestCrowdThatLeavesTakesItsPlaceAlong(t *testing.T) {
 		s.awaitWaiting()
 	}
 	redistest.Eventually(t, patience, "the place", func() bool {
-		return srv.Client(t).LLen(t.Context(), names.Queue("k")).Val() == 2
+		return srv.Client(t).LLen(t.Context(), script.Queue("k")).Val() == 2
 	})
 	w.hangUp()
 	timed.hangUp()
 	redistest.Eventually(t, patience, "the place to go", func() bool {
-		return srv.Client(t).LLen(t.Context(), names.Queue("k")).Val() == 1
+		return srv.Client(t).LLen(t.Context(), script.Queue("k")).Val() == 1
 	})
 	holder.want("UNLOCK k", ":1")
 	fenceIn(t, first.reply())
 	first.want("UNLOCK k", ":1")
-	if n := srv.Client(t).Exists(t.Context(), "k", names.Queue("k"), names.Deadlines("k")).Val(); n != 0 {
+	if n := srv.Client(t).Exists(t.Context(), "k", script.Queue("k"), script.Deadlines("k")).Val(); n != 0 {
 		t.Errorf("%d keys left", n)
 	}
 }

@@ -3,7 +3,7 @@ package lockcmds
 import (
 	"sync/atomic"
 
-	"github.com/lockproxy/lockproxy/internal/lockcmds/slowlog"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/observe"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/terms"
 )
 
@@ -37,7 +37,7 @@ func (o *Options) present() func() *Defaults {
 }
 
 // NewSlowLog returns an empty log for LOCKSLOW that follows the present defaults.
-func (o *Options) NewSlowLog(b *slowlog.Budget) *slowlog.Log {
+func (o *Options) NewSlowLog(b *observe.Budget) *observe.Log {
 	present := o.present()
-	return slowlog.New(b, func() slowlog.Settings { return present().Slow })
+	return observe.New(b, func() observe.Settings { return present().Slow })
 }

@@ -14,12 +14,12 @@ import (
 	"github.com/lockproxy/lockproxy/internal/lockcmds/confirm"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/contract"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/damage"
-	"github.com/lockproxy/lockproxy/internal/lockcmds/endings"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/failstop"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/grammar"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/holds"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/jobs"
-	"github.com/lockproxy/lockproxy/internal/lockcmds/names"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/observe"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/script"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/waiters"
 	"github.com/lockproxy/lockproxy/internal/watchdog"
 )
@@ -59,7 +59,7 @@ func New(o Options) (*Engine, error) {
 		done:   make(chan struct{}),
 	}
 	defaults := opts.present()
-	told := endings.Observers{opts.SlowLog}
+	told := observe.Observers{opts.SlowLog}
 	if opts.Told != nil {
 		told = append(told, opts.Told)
 	}
@@ -106,7 +106,7 @@ func (e *Engine) Run(ctx context.Context) error {
 	defer close(e.done)
 	stop := context.AfterFunc(ctx, e.end)
 	defer stop()
-	e.client.Node(names.Forced).Subscribe(names.Forced)
+	e.client.Node(script.ForcedChannel).Subscribe(script.ForcedChannel)
 	var link sync.WaitGroup
 	link.Go(func() { e.client.Run(e.life) })
 	err := e.watchdog.Run(e.life)

@@ -9,7 +9,6 @@ import (
 
 	"github.com/lockproxy/lockproxy/internal/lockcmds/calls"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/jobs"
-	"github.com/lockproxy/lockproxy/internal/lockcmds/names"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/redislink"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/script"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/waiters"
@@ -25,14 +24,14 @@ type listener struct {
 
 // Confirmed implements redislink.Listener.
 func (l listener) Confirmed(channel string) {
-	if channel != names.Forced {
+	if channel != script.ForcedChannel {
 		l.Waiters.Confirmed(channel)
 	}
 }
 
 // Published implements redislink.Listener.
 func (l listener) Published(channel, text string) {
-	if channel != names.Forced {
+	if channel != script.ForcedChannel {
 		l.Waiters.Published(channel, text)
 		return
 	}
@@ -44,7 +43,7 @@ func (l listener) Published(channel, text string) {
 
 // Refused implements redislink.Listener.
 func (l listener) Refused(channel string, reason redislink.Refusal) {
-	if channel != names.Forced {
+	if channel != script.ForcedChannel {
 		l.Waiters.Refused(channel, reason)
 		return
 	}
@@ -72,7 +71,7 @@ func (e *Engine) look(lock string, fence int64) {
 // one that has the hold still takes notice.
 func (e *Engine) tellAgain(lock string, fence int64) {
 	e.calls.After(tellAgainAfter, jobs.Loss, func() {
-		message := redislink.Message{Channel: names.Forced, Text: strconv.FormatInt(fence, 10) + " " + lock}
+		message := redislink.Message{Channel: script.ForcedChannel, Text: strconv.FormatInt(fence, 10) + " " + lock}
 		if err := e.client.Node(lock).Publish(e.life, []redislink.Message{message}); err != nil {
 			e.log.Debug("the end of a lock by force was not told again", zap.Error(err))
 		}

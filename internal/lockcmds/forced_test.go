@@ -9,14 +9,14 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/lockproxy/lockproxy/internal/lockcmds/names"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/script"
 	"github.com/lockproxy/lockproxy/internal/redistest"
 )
 
 // told is what the channel of a lock's losses has told.
 func told(t *testing.T, srv *redistest.Server, key string) <-chan *redis.Message {
 	t.Helper()
-	sub := srv.Client(t).Subscribe(t.Context(), names.Lost(key))
+	sub := srv.Client(t).Subscribe(t.Context(), script.Lost(key))
 	t.Cleanup(func() { _ = sub.Close() })
 	if _, err := sub.Receive(t.Context()); err != nil {
 		t.Fatal(err)
@@ -27,8 +27,8 @@ func told(t *testing.T, srv *redistest.Server, key string) <-chan *redis.Message
 // listening waits until a number of proxies listen to the channel of grants that are ended by force.
 func listening(t *testing.T, srv *redistest.Server, proxies int) {
 	t.Helper()
-	want := fmt.Sprintf("[%s %d]", names.Forced, proxies)
-	redistest.Eventually(t, patience, "the proxies to listen", func() bool { return fmt.Sprint(srv.Do(t, "PUBSUB", "NUMSUB", names.Forced)) == want })
+	want := fmt.Sprintf("[%s %d]", script.ForcedChannel, proxies)
+	redistest.Eventually(t, patience, "the proxies to listen", func() bool { return fmt.Sprint(srv.Do(t, "PUBSUB", "NUMSUB", script.ForcedChannel)) == want })
 }
 
 // A holder learns of FORCEUNLOCK through any proxy at once, whatever its name and lease, and once.
@@ -93,7 +93,7 @@ func TestAForgedMessageEndsNoHold(t *testing.T) {
 	fence, other := a.fence("LOCK k PX 60000"), b.fence("LOCK other PX 60000")
 	listening(t, srv, 2)
 	for _, text := range []string{itoa(fence) + " k", "k", "", "0 k", itoa(fence)} {
-		srv.Do(t, "PUBLISH", names.Forced, text)
+		srv.Do(t, "PUBLISH", script.ForcedChannel, text)
 	}
 	// However many there are, Redis is asked once at a time, and they do not hold up the next one.
 	asked := func() int {
@@ -103,7 +103,7 @@ func TestAForgedMessageEndsNoHold(t *testing.T) {
 		return n
 	}
 	before := asked()
-	srv.Do(t, "EVAL", "for i = 1, 50000 do redis.call('PUBLISH', KEYS[1], ARGV[1]) end", "1", names.Forced, itoa(fence)+" k")
+	srv.Do(t, "EVAL", "for i = 1, 50000 do redis.call('PUBLISH', KEYS[1], ARGV[1]) end", "1", script.ForcedChannel, itoa(fence)+" k")
 	q.session(2).want("FORCEUNLOCK other", ":1")
 	equal(t, "behind them", b.push(), ">[lock-lost other :"+itoa(other)+" forced]")
 	if n := asked() - before; n > 25000 {

@@ -7,7 +7,6 @@ import (
 	"github.com/lockproxy/lockproxy/internal/lockcmds/contract"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/grammar"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/jobs"
-	"github.com/lockproxy/lockproxy/internal/lockcmds/listing"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/replies"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/script"
 )
@@ -16,7 +15,7 @@ import (
 // several sessions hold for one owner is shown once, with the session that acquired first; fair-waiters are those of this proxy.
 // Redis is asked first whether the session may run scripts, as for every lock command: it may have to authenticate. Requires the session lock.
 func (e *Engine) startList(s contract.Caller, cmd grammar.Command) {
-	e.show(s, func() []byte { return listing.Reply(s.Proto, e.find(cmd.Match, cmd.Count)) })
+	e.show(s, func() []byte { return replies.Reply(s.Proto, e.find(cmd.Match, cmd.Count)) })
 }
 
 // show has a job make a reply from what the engine knows, if Redis lets the session run scripts. Requires the session lock.
@@ -39,10 +38,10 @@ func (e *Engine) show(s contract.Caller, make func() []byte) {
 
 // find lists the locks that are held through this engine. Requires no locks.
 func (e *Engine) find(pattern string, most int) []replies.Info {
-	return listing.Find(e.heldSlice, e.Holds(), pattern, most)
+	return replies.Find(e.heldSlice, e.Holds(), pattern, most)
 }
 
-// heldSlice is a listing.Source: the holds, each with its waiters at this proxy.
+// heldSlice is a replies.Source: the holds, each with its waiters at this proxy.
 func (e *Engine) heldSlice(slice []replies.Info, end int) ([]replies.Info, int) {
 	before := len(slice)
 	slice, end = e.holds.List(slice, end)

@@ -11,7 +11,6 @@ import (
 	"github.com/lockproxy/lockproxy/internal/lockcmds/holds"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/jobs"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/ledger"
-	"github.com/lockproxy/lockproxy/internal/lockcmds/listing"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/redislink"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/replies"
 	"github.com/lockproxy/lockproxy/internal/locktest"
@@ -74,7 +73,7 @@ func TestListIsTheFirstByKey(t *testing.T) {
 
 // Between two slices locks come and go. What is there all the time must be in the list, once.
 func TestListHasWhatIsThereAllTheTime(t *testing.T) {
-	e, _, all := stocked(t, 5*listing.Slice)
+	e, _, all := stocked(t, 5*replies.Slice)
 	seen := map[string]int{}
 	gone := map[string]bool{}
 	var slice []replies.Info
@@ -100,7 +99,7 @@ func TestListHasWhatIsThereAllTheTime(t *testing.T) {
 	if n := len(all) - len(gone); e.Holds() != n {
 		t.Errorf("%d counted, want %d", e.Holds(), n)
 	}
-	if found := listing.FirstByKey(append(slices.Clone(slice), slice...), 0); len(found) != len(slice) {
+	if found := replies.FirstByKey(append(slices.Clone(slice), slice...), 0); len(found) != len(slice) {
 		t.Errorf("%d of %d, each seen twice", len(found), len(slice))
 	}
 }

@@ -7,19 +7,16 @@ import (
 	"sync/atomic"
 	"time"
 
-	"go.uber.org/zap"
-
-	"github.com/lockproxy/lockproxy/internal/lockcmds/clock"
-	"github.com/lockproxy/lockproxy/internal/lockcmds/endings"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/grammar"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/holds"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/jobs"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/observe"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/queue"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/redislink"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/reentry"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/script"
-	"github.com/lockproxy/lockproxy/internal/lockcmds/slowlog"
 	"github.com/lockproxy/lockproxy/internal/watchdog"
+	"go.uber.org/zap"
 )
 
 // Defaults of Options.
@@ -39,7 +36,7 @@ type Options struct {
 	// Jobs runs attempts of waiters, renewals, clean-up. Several engines may share it.
 	Jobs jobs.Source
 	// Clock is the time that the engine lives in; nil: the system's.
-	Clock clock.Clock
+	Clock jobs.Clock
 
 	Lease   time.Duration  // renewed by the watchdog; 0: 30 s
 	Grace   *time.Duration // the most that may be left of a lease after the connection ends; nil: all of it
@@ -61,13 +58,13 @@ type Options struct {
 	MaxWaitersPerLock int // 0: no limit
 
 	// Slow says which waits and holds LOCKSLOW shows. The zero value: none.
-	Slow slowlog.Settings
+	Slow observe.Settings
 
 	// SlowLog is what LOCKSLOW shows. nil: the engine has one of its own.
-	SlowLog *slowlog.Log
+	SlowLog *observe.Log
 
 	// Told is told of the ends of all waits and holds, besides LOCKSLOW. nil: there is none.
-	Told endings.Observer
+	Told observe.Observer
 
 	// Changes has defaults that apply in place of those here. nil: they do not change.
 	Changes *Changes
@@ -95,7 +92,7 @@ type Events struct {
 	Granted    func(v grammar.Verb, waited time.Duration)    // a lock was acquired, so long after it was asked for
 	HandedOver func(took time.Duration)                      // by a release that granted in the same step, from sending it to its answer
 	Left       func(o queue.Outcome, waited time.Duration)   // a waiter has left its wait queue; the time counts from its command
-	Ended      func(end endings.HoldEnd, held time.Duration) // a hold has ended; the time counts from the command that acquired it
+	Ended      func(end observe.HoldEnd, held time.Duration) // a hold has ended; the time counts from the command that acquired it
 	Renewed    func(watchdog.Round)                          // a batch of renewals has been answered, or has failed
 	Attempt    func()                                        // one script for a waiter
 	// Refused: a client may not wait. limit is the setting that too many waiters have reached; empty: the proxy stops.
@@ -131,7 +128,7 @@ func (o Options) checked() (Options, error) {
 	o.fairWait = cmp.Or(o.fairWait, defaultFairWait)
 	o.staleHead = cmp.Or(o.staleHead, defaultStaleHead)
 	if o.Clock == nil {
-		o.Clock = clock.System{}
+		o.Clock = jobs.System{}
 	}
 	if o.Logger == nil {
 		o.Logger = zap.NewNop()
@@ -140,7 +137,7 @@ func (o Options) checked() (Options, error) {
 		o.Waiting = new(atomic.Int64)
 	}
 	if o.SlowLog == nil {
-		o.SlowLog = o.NewSlowLog(slowlog.NewBudget(slowlog.DefaultBudget))
+		o.SlowLog = o.NewSlowLog(observe.NewBudget(observe.DefaultBudget))
 	}
 	if o.Requests == nil {
 		o.Requests = new(atomic.Int64)

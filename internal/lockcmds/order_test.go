@@ -8,9 +8,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/lockproxy/lockproxy/internal/lockcmds/names"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/queue"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/redislink"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/script"
 	"github.com/lockproxy/lockproxy/internal/redistest"
 )
 
@@ -183,7 +183,7 @@ func TestPlaceOfTheSameOwnerIsAskedForAgain(t *testing.T) {
 	answer()
 	b.awaitWaiting()
 	redistest.Eventually(t, patience, "b in the queue", func() bool {
-		return len(srv.Client(t).LRange(context.Background(), names.Queue("k"), 0, -1).Val()) == 1
+		return len(srv.Client(t).LRange(context.Background(), script.Queue("k"), 0, -1).Val()) == 1
 	})
 	holder.want("UNLOCK k", ":1")
 	fenceIn(t, b.reply())

@@ -9,11 +9,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
-	"github.com/lockproxy/lockproxy/internal/lockcmds/names"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/script"
 	"github.com/lockproxy/lockproxy/internal/redistest"
+	"github.com/redis/go-redis/v9"
 )
 
 // wait is the unit of deadlines in the fair queue, in milliseconds: Redisson's default.
@@ -22,7 +20,7 @@ const wait = 300000
 // giveUp is what a Redisson client does when its time to wait is over: it takes its wait off everybody behind it.
 func (r *redisson) giveUp() {
 	r.t.Helper()
-	n := names.Of(r.key)
+	n := script.Of(r.key)
 	r.eval(`
 		local queue, found = redis.call('lrange', KEYS[1], 0, -1), false
 		for _, owner in ipairs(queue) do
@@ -37,7 +35,7 @@ func (r *redisson) giveUp() {
 // place of ours is lost by that, nor one of theirs by what we do, in whatever order they come and go.
 func TestPlacesOutliveRedissonsArithmetic(t *testing.T) {
 	srv := redistest.Start(t)
-	c, names := srv.Client(t), names.Of("foo")
+	c, names := srv.Client(t), script.Of("foo")
 	calls := int64(0)
 	run := func(call script.Call) (status int64) {
 		args := make([]any, len(call.Args))
@@ -153,7 +151,7 @@ func TestClockThatJumpsTakesNoPlaceOfTheLiving(t *testing.T) {
 	for _, p := range []*proxy{p, q} {
 		p.awaitAttempts("k")
 	}
-	n := names.Of("k")
+	n := script.Of("k")
 	before := c.LRange(t.Context(), n.Queue, 0, -1).Val()
 	c.LPush(t.Context(), n.Queue, "dead")
 	for _, owner := range append(before, "dead") {

@@ -9,9 +9,9 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/lockproxy/lockproxy/internal/lockcmds/names"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/queue"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/reaper"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/script"
 	"github.com/lockproxy/lockproxy/internal/redistest"
 )
 
@@ -60,7 +60,7 @@ func (r *redisson) release() any {
 		end
 		redis.call('del', KEYS[1])
 		redis.call('publish', KEYS[2], '0')
-		return 1`, []string{r.key, names.Channel(r.key)}, 30000, r.owner)
+		return 1`, []string{r.key, script.Channel(r.key)}, 30000, r.owner)
 }
 
 // readAcquire and writeAcquire take the read and the write lock of that name; nil: granted, else the time to live.
@@ -172,7 +172,7 @@ const dropStale = `
 // fair asks in order; nil: acquired.
 func (r *redisson) fair() any {
 	r.t.Helper()
-	n := names.Of(r.key)
+	n := script.Of(r.key)
 	return r.eval(dropStale+`
 		if redis.call('exists', KEYS[1]) == 0
 			and (redis.call('exists', KEYS[2]) == 0 or redis.call('lindex', KEYS[2], 0) == ARGV[2]) then
@@ -205,7 +205,7 @@ func (r *redisson) fair() any {
 
 func (r *redisson) fairRelease() any {
 	r.t.Helper()
-	n := names.Of(r.key)
+	n := script.Of(r.key)
 	return r.eval(dropStale+`
 		local head = redis.call('lindex', KEYS[2], 0)
 		if redis.call('exists', KEYS[1]) == 0 then
@@ -260,7 +260,7 @@ func TestRedissonAndWeExcludeAndWakeEachOther(t *testing.T) {
 		t.Fatalf("redisson is told %d ms", ttl)
 	}
 	equal(t, "redisson is not the holder", j.release(), any(nil))
-	j.listen(names.Channel("k"))
+	j.listen(script.Channel("k"))
 	a.want("UNLOCK k", ":1")
 	j.awaitMessage()
 	if got := j.acquire(); got != nil {
@@ -291,7 +291,7 @@ func TestFairQueueIsSharedWithRedisson(t *testing.T) {
 	a.send("FAIRLOCK k")
 	a.awaitWaiting()
 	k.fair()
-	k.listen(names.Of("k").NameChannel(k.owner))
+	k.listen(script.Of("k").NameChannel(k.owner))
 	b.send("FAIRLOCK k")
 	b.awaitWaiting()
 	b.quiet(50 * time.Millisecond)
@@ -347,7 +347,7 @@ func TestDeadFairHeadIsRemovedForShortWaits(t *testing.T) {
 			holder.fence("LOCK " + key)
 			dead.fair()
 			if c.listens {
-				dead.listen(names.Of(key).NameChannel(dead.owner))
+				dead.listen(script.Of(key).NameChannel(dead.owner))
 			}
 			holder.want("UNLOCK "+key, ":1")
 			start := time.Now()
@@ -378,7 +378,7 @@ func TestLiveFairHeadKeepsItsTurn(t *testing.T) {
 	holder, a, j := p.session(2), p.session(2), newRedisson(t, srv, 1, "k")
 	holder.fence("LOCK k")
 	j.fair()
-	j.listen(names.Of("k").NameChannel(j.owner))
+	j.listen(script.Of("k").NameChannel(j.owner))
 	a.send("FAIRLOCK k")
 	a.awaitWaiting()
 	holder.want("UNLOCK k", ":1")
@@ -401,7 +401,7 @@ func TestSubscribedFairHeadsThatDoNotReactAreRemoved(t *testing.T) {
 		j := newRedisson(t, srv, 1, "k")
 		j.owner = j.owner[:37] + itoa(int64(n))
 		j.fair()
-		j.listen(names.Of("k").NameChannel(j.owner))
+		j.listen(script.Of("k").NameChannel(j.owner))
 		cutOff = append(cutOff, j)
 	}
 	a.send("FAIRLOCK k")
@@ -427,7 +427,7 @@ func TestSlowFairHeadKeepsItsTurn(t *testing.T) {
 	holder, a, j := p.session(2), p.session(2), newRedisson(t, srv, 1, "k")
 	holder.fence("LOCK k")
 	j.fair()
-	j.listen(names.Of("k").NameChannel(j.owner))
+	j.listen(script.Of("k").NameChannel(j.owner))
 	a.send("FAIRLOCK k")
 	a.awaitWaiting()
 	start := time.Now()
@@ -453,7 +453,7 @@ func TestFairHeadThatIsOvertakenIsNotTakenForDead(t *testing.T) {
 	holder, a, j := q.session(2), p.session(2), newRedisson(t, srv, 1, "k")
 	holder.fence("LOCK k")
 	j.fair()
-	j.listen(names.Of("k").NameChannel(j.owner))
+	j.listen(script.Of("k").NameChannel(j.owner))
 	a.send("FAIRLOCK k")
 	a.awaitWaiting()
 	holder.want("UNLOCK k", ":1")

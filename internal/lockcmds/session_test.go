@@ -12,8 +12,6 @@ import (
 	"go.uber.org/zap/zaptest"
 
 	"github.com/google/go-cmp/cmp"
-
-	"github.com/lockproxy/lockproxy/internal/lockcmds/clock"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/jobs"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/queue"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/redislink"
@@ -36,12 +34,12 @@ type proxy struct {
 	next atomic.Uint64
 	late atomic.Int64 // how much the engine's clock is ahead of the machine's
 	runs sync.WaitGroup
-	clock.System
+	jobs.System
 	// counts of Events
 	attempts, handovers, losses atomic.Int64
 }
 
-// Now implements clock.Clock.
+// Now implements jobs.Clock.
 func (p *proxy) Now() time.Time { return time.Now().Add(time.Duration(p.late.Load())) }
 
 // startProxy runs an engine on the server until the test ends.

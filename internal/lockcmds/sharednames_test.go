@@ -4,8 +4,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/lockproxy/lockproxy/internal/lockcmds/names"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/reaper"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/script"
 	"github.com/lockproxy/lockproxy/internal/locktest"
 	"github.com/lockproxy/lockproxy/internal/redistest"
 )
@@ -56,7 +56,7 @@ func TestLocksThatShareNamesWakeTheirOwnWaiters(t *testing.T) {
 			}
 		}
 	}
-	if n := srv.Client(t).Exists(t.Context(), names.Queue("a"), names.Deadlines("a")).Val(); n != 0 {
+	if n := srv.Client(t).Exists(t.Context(), script.Queue("a"), script.Deadlines("a")).Val(); n != 0 {
 		t.Errorf("%d keys left", n)
 	}
 }
@@ -80,7 +80,7 @@ func TestWaitersForLocksOfBracesAreWoken(t *testing.T) {
 				holder = w
 			}
 			holder.want("UNLOCK "+key, ":1")
-			if n := srv.Client(t).Exists(t.Context(), names.Queue(key), names.Deadlines(key)).Val(); n != 0 {
+			if n := srv.Client(t).Exists(t.Context(), script.Queue(key), script.Deadlines(key)).Val(); n != 0 {
 				t.Errorf("%s %q: %d keys left", verb, key, n)
 			}
 		}
@@ -99,7 +99,7 @@ func TestQueuesThatShareAKeyDoNotJudgeEachOther(t *testing.T) {
 			holder.fence("LOCK " + held)
 			first.send("FAIRLOCK " + held)
 			first.awaitWaiting()
-			place := srv.Client(t).LRange(t.Context(), names.Queue("a"), 0, -1).Val()
+			place := srv.Client(t).LRange(t.Context(), script.Queue("a"), 0, -1).Val()
 			for range 3 { // free, though the first in the queue waits
 				w := p.session(2)
 				start := time.Now()
@@ -115,7 +115,7 @@ func TestQueuesThatShareAKeyDoNotJudgeEachOther(t *testing.T) {
 				}
 			}
 			first.quiet((reaper.MaxLooks + 1) * reaper.LookAgain / 4)
-			equal(t, "queue", srv.Client(t).LRange(t.Context(), names.Queue("a"), 0, -1).Val(), place)
+			equal(t, "queue", srv.Client(t).LRange(t.Context(), script.Queue("a"), 0, -1).Val(), place)
 			holder.want("UNLOCK "+held, ":1")
 			fenceIn(t, first.reply())
 		})

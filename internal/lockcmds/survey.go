@@ -12,7 +12,6 @@ import (
 	"github.com/lockproxy/lockproxy/internal/lockcmds/contract"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/jobs"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/ledger"
-	"github.com/lockproxy/lockproxy/internal/lockcmds/listing"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/replies"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/script"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/waiters"
@@ -49,7 +48,7 @@ type Contended = waiters.Contended
 
 // EachContended calls f for the locks that clients wait for through this engine, as EachHold does.
 func (e *Engine) EachContended(f func(Contended)) {
-	slice := make([]Contended, 0, listing.Slice)
+	slice := make([]Contended, 0, replies.Slice)
 	for end := -1; end != 0; {
 		slice, end = e.waiters.Contended(slice[:0], end)
 		for _, c := range slice {

@@ -2,19 +2,17 @@ package locktest
 
 import (
 	"context"
-	"slices"
-	"time"
-
-	"github.com/lockproxy/lockproxy/internal/lockcmds/clock"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/contract"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/jobs"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/redislink"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/script"
 	"github.com/lockproxy/lockproxy/internal/resp"
+	"slices"
+	"time"
 )
 
 // World is what a part of a lock engine lives in, without any I/O: the test answers the scripts, runs the jobs and moves the clock. It
-// implements clock.Clock, jobs.Runner and redislink.Topology.
+// implements jobs.Clock, jobs.Runner and redislink.Topology.
 type World struct {
 	redislink.Topology
 	Own *Node // the engine's own connection
@@ -48,10 +46,10 @@ func (w *World) Node(string) redislink.Node { return w.Own }
 // Servers implements redislink.Topology.
 func (*World) Servers() (s script.Servers) { return s }
 
-// Now implements clock.Clock.
+// Now implements jobs.Clock.
 func (w *World) Now() time.Time { return w.Time }
 
-// Random implements clock.Clock.
+// Random implements jobs.Clock.
 func (*World) Random(time.Duration) time.Duration { return 0 }
 
 type timer struct {
@@ -76,8 +74,8 @@ func (t *timer) Reset(d time.Duration) bool {
 	return was
 }
 
-// AfterFunc implements clock.Clock.
-func (w *World) AfterFunc(d time.Duration, f func()) clock.Timer {
+// AfterFunc implements jobs.Clock.
+func (w *World) AfterFunc(d time.Duration, f func()) jobs.Timer {
 	t := &timer{w: w, at: w.Time.Add(d), f: f}
 	w.timers = append(w.timers, t)
 	return t
@@ -87,7 +85,7 @@ func (w *World) AfterFunc(d time.Duration, f func()) clock.Timer {
 func (w *World) Submit(_ jobs.Class, job func()) { w.Jobs = append(w.Jobs, job) }
 
 // After implements jobs.Runner.
-func (w *World) After(d time.Duration, c jobs.Class, job func()) clock.Timer {
+func (w *World) After(d time.Duration, c jobs.Class, job func()) jobs.Timer {
 	return w.AfterFunc(d, func() { w.Submit(c, job) })
 }
 

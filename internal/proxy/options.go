@@ -26,10 +26,9 @@ import (
 
 	"github.com/lockproxy/lockproxy/internal/listen"
 	"github.com/lockproxy/lockproxy/internal/lockcmds"
-	"github.com/lockproxy/lockproxy/internal/lockcmds/endings"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/engines"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/observe"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/reentry"
-	"github.com/lockproxy/lockproxy/internal/lockcmds/slowlog"
 	"github.com/lockproxy/lockproxy/internal/proxy/engine"
 	"github.com/lockproxy/lockproxy/internal/proxy/shared"
 	"github.com/lockproxy/lockproxy/internal/resp"
@@ -162,7 +161,7 @@ func (c *Cluster) setDefaults() error {
 
 // Tracing makes spans of waits and holds.
 type Tracing interface {
-	endings.Observer
+	observe.Observer
 	// Counts are the spans that were delivered, and those that were lost.
 	Counts() (sent, lost int64)
 }
@@ -176,10 +175,10 @@ func (o *Options) spans() func() (sent, lost int64) {
 }
 
 // SlowLog says which waits and holds LOCKSLOW shows.
-type SlowLog = slowlog.Settings
+type SlowLog = observe.Settings
 
 // MaxSlowLog bounds SlowLog.Len.
-const MaxSlowLog = slowlog.MaxLen
+const MaxSlowLog = observe.MaxLen
 
 // Locks are the defaults of the lock commands.
 type Locks struct {

@@ -11,25 +11,25 @@ import (
 	"go.opentelemetry.io/otel/codes"
 	"go.opentelemetry.io/otel/trace"
 
-	"github.com/lockproxy/lockproxy/internal/lockcmds/endings"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/observe"
 	"github.com/lockproxy/lockproxy/internal/watchdog"
 )
 
 // record makes the span of a wait or a hold.
-func record(tracer trace.Tracer, e endings.Ending) {
+func record(tracer trace.Tracer, e observe.Ending) {
 	ctx := context.Background()
 	if e.Fence != 0 {
 		ctx = context.WithValue(ctx, grantKey{}, traceOf(e.Key, e.Fence))
 	}
 	_, span := tracer.Start(ctx, "lock "+string(e.Kind), trace.WithTimestamp(e.At.Add(-e.Took)), trace.WithAttributes(attributes(e)...))
 	switch {
-	case e.Outcome == endings.Failed, e.Outcome == endings.Lost && e.Reason != string(watchdog.ReasonExpired):
+	case e.Outcome == observe.Failed, e.Outcome == observe.Lost && e.Reason != string(watchdog.ReasonExpired):
 		span.SetStatus(codes.Error, e.Reason)
 	}
 	span.End(trace.WithTimestamp(e.At))
 }
 
-func attributes(e endings.Ending) []attribute.KeyValue {
+func attributes(e observe.Ending) []attribute.KeyValue {
 	all := []attribute.KeyValue{text("lockproxy.key", e.Key), text("lockproxy.owner", e.By.Owner), text("lockproxy.outcome", e.Outcome)}
 	for _, kv := range []attribute.KeyValue{
 		text("client.address", e.By.Addr), text("lockproxy.client.name", e.By.Name), text("lockproxy.reason", e.Reason),

@@ -1,6 +1,6 @@
 // Package tracing sends waits for locks and holds of locks to an OpenTelemetry collector, as spans, by OTLP over HTTP.
 //
-//	endings.Ending ──► Ended: queue, or dropped ──► Tracer.run ──► spans ──► the library's batches ──► exporter ──► collector
+//	observe.Ending ──► Ended: queue, or dropped ──► Tracer.run ──► spans ──► the library's batches ──► exporter ──► collector
 //
 // A span is made when the wait or the hold has ended, with its times. So a wait or a hold in progress costs nothing. The spans of one grant share
 // a trace, whose ID is made of lock and fence: also spans of different proxies.
@@ -29,7 +29,7 @@ import (
 	sdk "go.opentelemetry.io/otel/sdk/trace"
 	"go.uber.org/zap"
 
-	"github.com/lockproxy/lockproxy/internal/lockcmds/endings"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/observe"
 	"github.com/lockproxy/lockproxy/internal/logging"
 )
 
@@ -69,9 +69,9 @@ const queueLen = 2048
 // closeLimit is the time that the last spans have to reach the collector.
 const closeLimit = 2 * time.Second
 
-// Tracer is an endings.Observer that sends a span of each wait and hold. Its methods may be called from any goroutine.
+// Tracer is an observe.Observer that sends a span of each wait and hold. Its methods may be called from any goroutine.
 type Tracer struct {
-	spans    chan endings.Ending // never closed
+	spans    chan observe.Ending // never closed
 	stop     chan struct{}       // closed by Close
 	stopped  chan struct{}       // closed when run has returned
 	close    sync.Once
@@ -80,7 +80,7 @@ type Tracer struct {
 	dropped  atomic.Int64
 }
 
-var _ endings.Observer = (*Tracer)(nil)
+var _ observe.Observer = (*Tracer)(nil)
 
 // New starts a tracer. The caller closes it when nothing ends any more.
 func New(o Options) (*Tracer, error) {
@@ -112,7 +112,7 @@ func New(o Options) (*Tracer, error) {
 		note(err)
 	}
 	t := &Tracer{
-		spans: make(chan endings.Ending, queueLen), stop: make(chan struct{}), stopped: make(chan struct{}),
+		spans: make(chan observe.Ending, queueLen), stop: make(chan struct{}), stopped: make(chan struct{}),
 		exporter: &exporter{SpanExporter: out, life: life, abort: abort, note: note, entries: entries},
 	}
 	t.provider = sdk.NewTracerProvider(
@@ -121,12 +121,12 @@ func New(o Options) (*Tracer, error) {
 	return t, nil
 }
 
-// Wants implements endings.Observer. All waits and holds are of interest.
-func (t *Tracer) Wants(endings.Kind, time.Duration) bool { return true }
+// Wants implements observe.Observer. All waits and holds are of interest.
+func (t *Tracer) Wants(observe.Kind, time.Duration) bool { return true }
 
-// Ended implements endings.Observer.
-func (t *Tracer) Ended(e endings.Ending) {
-	if e.Kind == endings.Wait && e.Behind.Owner == "" {
+// Ended implements observe.Observer.
+func (t *Tracer) Ended(e observe.Ending) {
+	if e.Kind == observe.Wait && e.Behind.Owner == "" {
 		return // the client did not have to wait
 	}
 	select {

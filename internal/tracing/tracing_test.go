@@ -19,7 +19,7 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 	"google.golang.org/protobuf/proto"
 
-	"github.com/lockproxy/lockproxy/internal/lockcmds/endings"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/observe"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -84,11 +84,11 @@ func TestWaitsAndHoldsAreSpans(t *testing.T) {
 	c := newCollector(t)
 	tracer, logs := start(t, c.URL)
 	at := time.Unix(1_000_000, 0)
-	me, boss := endings.Party{Owner: "me", Addr: "10.0.0.1:5", Name: "job"}, endings.Party{Owner: "boss", Name: "cron"}
-	tracer.Ended(endings.Ending{At: at, Kind: endings.Wait, Key: "k", By: me, Took: 2 * time.Second, Outcome: endings.Granted, Fence: 7, Sync: 1, Behind: boss})
-	tracer.Ended(endings.Ending{At: at, Kind: endings.Wait, Key: "free", By: me, Outcome: endings.Granted, Fence: 1})
-	tracer.Ended(endings.Ending{At: at.Add(3 * time.Second), Kind: endings.Hold, Key: "k", By: me, Took: 3 * time.Second, Outcome: endings.Lost, Reason: "gone", Fence: 7, Sync: 1})
-	tracer.Ended(endings.Ending{At: at, Kind: endings.Wait, Key: "\xff\xfe", By: me, Outcome: endings.TimedOut, Behind: endings.Party{Owner: "elsewhere"}})
+	me, boss := observe.Party{Owner: "me", Addr: "10.0.0.1:5", Name: "job"}, observe.Party{Owner: "boss", Name: "cron"}
+	tracer.Ended(observe.Ending{At: at, Kind: observe.Wait, Key: "k", By: me, Took: 2 * time.Second, Outcome: observe.Granted, Fence: 7, Sync: 1, Behind: boss})
+	tracer.Ended(observe.Ending{At: at, Kind: observe.Wait, Key: "free", By: me, Outcome: observe.Granted, Fence: 1})
+	tracer.Ended(observe.Ending{At: at.Add(3 * time.Second), Kind: observe.Hold, Key: "k", By: me, Took: 3 * time.Second, Outcome: observe.Lost, Reason: "gone", Fence: 7, Sync: 1})
+	tracer.Ended(observe.Ending{At: at, Kind: observe.Wait, Key: "\xff\xfe", By: me, Outcome: observe.TimedOut, Behind: observe.Party{Owner: "elsewhere"}})
 	tracer.Close()
 	if len(c.spans) != 3 {
 		t.Fatalf("%d spans, want 3: a lock that was free causes no wait", len(c.spans))
@@ -134,7 +134,7 @@ func flood(t *testing.T, tracer *Tracer, n int) {
 	begin := time.Now()
 	long := strings.Repeat("x", 1<<20)
 	for range n {
-		tracer.Ended(endings.Ending{At: begin, Kind: endings.Hold, Key: long, Outcome: endings.Released})
+		tracer.Ended(observe.Ending{At: begin, Kind: observe.Hold, Key: long, Outcome: observe.Released})
 	}
 	if took := time.Since(begin); took > 5*time.Second {
 		t.Errorf("%d endings took %s", n, took)

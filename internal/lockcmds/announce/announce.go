@@ -12,8 +12,8 @@ import (
 
 	"github.com/lockproxy/lockproxy/internal/lockcmds/contract"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/jobs"
-	"github.com/lockproxy/lockproxy/internal/lockcmds/names"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/redislink"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/script"
 	"github.com/lockproxy/lockproxy/internal/logging"
 	"github.com/lockproxy/lockproxy/internal/resp"
 )
@@ -132,7 +132,7 @@ func (a *Announcer) publish(losses []Loss) {
 			nodes = append(nodes, node)
 		}
 		messages[node] = append(messages[node], redislink.Message{
-			Channel: names.Lost(l.Key), Text: strconv.FormatInt(l.Fence, 10) + " " + l.Reason,
+			Channel: script.Lost(l.Key), Text: strconv.FormatInt(l.Fence, 10) + " " + l.Reason,
 		})
 	}
 	for _, node := range nodes {

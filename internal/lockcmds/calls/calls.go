@@ -15,19 +15,17 @@ import (
 	"sync/atomic"
 	"time"
 
-	"go.uber.org/zap"
-
-	"github.com/lockproxy/lockproxy/internal/lockcmds/clock"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/failstop"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/jobs"
 	"github.com/lockproxy/lockproxy/internal/logging"
+	"go.uber.org/zap"
 )
 
 // Options of Calls. All but Failover and Lease are required.
 type Options struct {
 	Client Client
 	Jobs   jobs.Runner
-	Clock  clock.Clock
+	Clock  jobs.Clock
 	Life   context.Context // of the engine's own work
 	Log    *zap.Logger
 	Guard  failstop.Guard

@@ -5,12 +5,10 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/zap"
-
-	"github.com/lockproxy/lockproxy/internal/lockcmds/clock"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/contract"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/jobs"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/script"
+	"go.uber.org/zap"
 )
 
 // patience is how long a test waits for what must happen.
@@ -37,7 +35,7 @@ func TestRetryGivesUpAtItsLimitOrARefusal(t *testing.T) {
 		{nil, false},
 	} {
 		life, cancel := context.WithCancel(t.Context())
-		own := New(Options{Log: zap.NewNop(), Clock: clock.System{}, Jobs: pool.NewQueue(func(r any) { t.Error(r) }), Life: life})
+		own := New(Options{Log: zap.NewNop(), Clock: jobs.System{}, Jobs: pool.NewQueue(func(r any) { t.Error(r) }), Life: life})
 		calls, ended := make(chan struct{}, 100), make(chan bool, 1)
 		own.Retry(Cleanup{
 			What: "test", Key: "k", Limit: patience,

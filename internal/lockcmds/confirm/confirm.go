@@ -20,19 +20,17 @@ package confirm
 
 import (
 	"context"
-	"sync"
-	"time"
-
-	"github.com/lockproxy/lockproxy/internal/lockcmds/clock"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/jobs"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/redislink"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/script"
+	"sync"
+	"time"
 )
 
 // Options of a Confirmer. All are required.
 type Options struct {
 	Jobs  jobs.Runner
-	Clock clock.Clock
+	Clock jobs.Clock
 	Life  context.Context // of the engine's own work
 }
 

@@ -3,19 +3,17 @@ package confirm
 import (
 	"context"
 	"fmt"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/jobs"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/redislink"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/script"
+	"github.com/lockproxy/lockproxy/internal/locktest"
+	"github.com/lockproxy/lockproxy/internal/resp"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
-
-	"github.com/lockproxy/lockproxy/internal/lockcmds/clock"
-	"github.com/lockproxy/lockproxy/internal/lockcmds/jobs"
-	"github.com/lockproxy/lockproxy/internal/lockcmds/redislink"
-	"github.com/lockproxy/lockproxy/internal/lockcmds/script"
-	"github.com/lockproxy/lockproxy/internal/locktest"
-	"github.com/lockproxy/lockproxy/internal/resp"
 )
 
 // A server has grants, and replicas that have everything. It is the Server and its only connection. A WAIT for more replicas than there are
@@ -137,7 +135,7 @@ func (w *world) Submit(_ jobs.Class, job func()) {
 	})
 }
 
-func (w *world) After(d time.Duration, c jobs.Class, job func()) clock.Timer {
+func (w *world) After(d time.Duration, c jobs.Class, job func()) jobs.Timer {
 	return time.AfterFunc(d, func() { w.Submit(c, job) })
 }
 
@@ -148,7 +146,7 @@ func play(t *testing.T, f func(t *testing.T, w *world)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		w := &world{begin: time.Now(), open: make(chan struct{}), outcomes: map[string]string{}}
-		w.Confirmer = New(Options{Jobs: w, Clock: clock.System{}, Life: t.Context()})
+		w.Confirmer = New(Options{Jobs: w, Clock: jobs.System{}, Life: t.Context()})
 		f(t, w)
 		w.Close()
 	})

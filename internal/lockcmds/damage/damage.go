@@ -7,8 +7,7 @@ import (
 
 	"go.uber.org/zap"
 
-	"github.com/lockproxy/lockproxy/internal/lockcmds/clock"
-	"github.com/lockproxy/lockproxy/internal/lockcmds/names"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/jobs"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/script"
 	"github.com/lockproxy/lockproxy/internal/logging"
 )
@@ -18,7 +17,7 @@ const period = time.Second
 
 // Reporter logs damage. Its methods may be called from any goroutine.
 type Reporter struct {
-	Clock    clock.Clock
+	Clock    jobs.Clock
 	Logger   *zap.Logger
 	Repaired func()                // counts repaired fence counters; nil: nothing counts them
 	Servers  func() script.Servers // what the scripts must know of them; required
@@ -43,8 +42,8 @@ func (r *Reporter) Note(key string, found script.Damage) {
 	case script.NoDamage:
 	case script.CounterReplaced:
 		r.Logger.Warn("the fence counter held no possible fence and was set to Redis's time",
-			zap.String("counter", names.FenceOf(key, r.Servers().Slots)), lock)
+			zap.String("counter", script.FenceOf(key, r.Servers().Slots)), lock)
 	case script.NoQueue:
-		r.Logger.Warn("the key of the fair queue has another type and counts as an empty queue", logging.Text("queue", names.Queue(key)), lock)
+		r.Logger.Warn("the key of the fair queue has another type and counts as an empty queue", logging.Text("queue", script.Queue(key)), lock)
 	}
 }

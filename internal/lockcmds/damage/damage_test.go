@@ -7,13 +7,13 @@ import (
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
 
-	"github.com/lockproxy/lockproxy/internal/lockcmds/clock"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/jobs"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/script"
 )
 
 // hands is a clock that a test moves.
 type hands struct {
-	clock.System
+	jobs.System
 	now time.Time
 }
 

@@ -14,12 +14,11 @@ import (
 
 	"github.com/lockproxy/lockproxy/internal/admission"
 	"github.com/lockproxy/lockproxy/internal/lockcmds"
-	"github.com/lockproxy/lockproxy/internal/lockcmds/clusterlink"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/jobs"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/losses"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/observe"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/redislink"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/script"
-	"github.com/lockproxy/lockproxy/internal/lockcmds/slowlog"
 )
 
 // ID is the user and the database of an engine at Redis. The protocol version does not matter to it.
@@ -63,7 +62,7 @@ type Options struct {
 
 	Addr    string                                      // of Redis, for messages
 	Connect func(ctx context.Context) (net.Conn, error) // to Redis, for the engines' own clients
-	Fleet   clusterlink.Fleet                           // the servers of a cluster; nil: there is one server
+	Fleet   redislink.Fleet                             // the servers of a cluster; nil: there is one server
 
 	// Readonly is called when Redis refuses a write because it is a replica. It must not block. nil: not called.
 	Readonly func()
@@ -83,7 +82,7 @@ type Registry struct {
 	waiting  atomic.Int64   // of all engines
 	requests atomic.Int64   // numbers the calls of all sessions
 	lost     *losses.Budget // of all sessions
-	slow     *slowlog.Shelf[account]
+	slow     *observe.Shelf[account]
 
 	mu       sync.Mutex
 	engines  map[ID]*Engine
@@ -103,10 +102,10 @@ func New(opts Options) (*Registry, error) {
 	if err != nil {
 		return nil, err
 	}
-	budget := slowlog.NewBudget(slowlog.DefaultBudget)
+	budget := observe.NewBudget(observe.DefaultBudget)
 	return &Registry{
 		opts: opts, jobs: pool, engines: map[ID]*Engine{}, lost: losses.NewBudget(losses.DefaultBudget),
-		slow:   slowlog.NewShelf[account](keptSlowLogs, func() *slowlog.Log { return opts.Engine.NewSlowLog(budget) }),
+		slow:   observe.NewShelf[account](keptSlowLogs, func() *observe.Log { return opts.Engine.NewSlowLog(budget) }),
 		places: admission.NewPlaces(opts.Max, admission.Share(opts.Max)), unused: admission.NewIdle[ID, *Engine](),
 	}, nil
 }
@@ -262,7 +261,7 @@ func (r *Registry) newEngine(id ID) (*lockcmds.Engine, error) {
 // newLink makes the engine's own way to Redis. A cluster has one database.
 func (r *Registry) newLink(id ID) (redislink.Topology, error) {
 	if r.opts.Fleet != nil {
-		return clusterlink.New(clusterlink.Options{Fleet: r.opts.Fleet, User: id.User, Password: id.Password, Logger: r.opts.Engine.Logger})
+		return redislink.NewCluster(redislink.ClusterOptions{Fleet: r.opts.Fleet, User: id.User, Password: id.Password, Logger: r.opts.Engine.Logger})
 	}
 	return redislink.New(redislink.Options{
 		Addr: r.opts.Addr, Dial: r.opts.Connect, User: id.User, Password: id.Password, DB: id.DB, Logger: r.opts.Engine.Logger,

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/lockproxy/lockproxy/internal/lockcmds/owners"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/script"
 )
 
 // Verb is one of the lock commands.
@@ -211,9 +211,9 @@ func (c *Command) set(opt option, value []byte, name string) error {
 		c.Owner = string(value)
 		if !validOwner(c.Owner) {
 			err = errOwner()
-		} else if owners.IsDefault(c.Owner) {
+		} else if script.IsDefault(c.Owner) {
 			err = errDefaultOwner()
-		} else if owners.IsShared(c.Owner) {
+		} else if script.IsShared(c.Owner) {
 			err = errShared()
 		}
 	case optLease: // a set of options

@@ -8,7 +8,7 @@
 //	                                      └──► calls.RollBack, if Redis may have a part of the hold left
 //	the client hangs up ──► End ──► ledger ──► effects: the lease ends; calls.RollBack applies GRACE
 //
-// Each end of a hold is told to endings.Observers.
+// Each end of a hold is told to observe.Observers.
 //
 // The package sends no command of a session, and does not know which clients wait. Package waiters is above it.
 //
@@ -35,10 +35,8 @@ import (
 	"github.com/lockproxy/lockproxy/internal/lockcmds/announce"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/calls"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/contract"
-	"github.com/lockproxy/lockproxy/internal/lockcmds/endings"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/ledger"
-	"github.com/lockproxy/lockproxy/internal/lockcmds/listing"
-	"github.com/lockproxy/lockproxy/internal/lockcmds/owners"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/observe"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/reentry"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/replies"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/script"
@@ -52,11 +50,11 @@ type Options struct {
 	Watchdog *watchdog.Watchdog
 	Announce *announce.Announcer
 	OnLost   func(reason string)                           // called once for each loss; it must not block. nil: not of interest
-	OnEnd    func(end endings.HoldEnd, held time.Duration) // called at the end of each hold; it must not block. nil: not of interest
+	OnEnd    func(end observe.HoldEnd, held time.Duration) // called at the end of each hold; it must not block. nil: not of interest
 	UUID     string                                        // the first part of the owner of every session
 	Lease    time.Duration                                 // the length of a lease without PX
 	Requests *atomic.Int64                                 // numbers the calls of sessions
-	Told     endings.Observers                             // of the ends of holds
+	Told     observe.Observers                             // of the ends of holds
 }
 
 // Holds is the sessions of one engine with their holds. Its methods may be called from any goroutine.
@@ -168,7 +166,7 @@ func (x *Holds) beginLocked(s *contract.Caller, lock, owner string) (*Session, l
 	c := x.sessions[s.ID]
 	if c == nil {
 		c = &Session{ID: s.ID, Conn: s.Session}
-		c.Name, c.Losses, c.Tag, c.Held = owners.Default(x.UUID, s.Token), s.Losses, c, s.Held
+		c.Name, c.Losses, c.Tag, c.Held = script.Default(x.UUID, s.Token), s.Losses, c, s.Held
 		x.sessions[s.ID] = c
 	}
 	return c, ledger.Key{Lock: lock, Owner: cmp.Or(owner, c.Name)}
@@ -232,38 +230,38 @@ func (x *Holds) settleLocked() (told *ledger.Loss) {
 func (x *Holds) endedLocked(h *Hold, end ledger.End) {
 	now := x.Calls.Clock.Now()
 	held := now.Sub(h.Since)
-	by, outcome := endings.ByRelease, endings.Released
+	by, outcome := observe.ByRelease, observe.Released
 	switch {
 	case h.Reason() == string(watchdog.ReasonExpired):
-		by, outcome = endings.ByExpiry, endings.Lost
+		by, outcome = observe.ByExpiry, observe.Lost
 	case h.IsLost():
-		by, outcome = endings.ByLoss, endings.Lost
+		by, outcome = observe.ByLoss, observe.Lost
 	case end.HungUp:
-		by, outcome = endings.ByDisconnect, endings.HungUp
+		by, outcome = observe.ByDisconnect, observe.HungUp
 	}
 	if x.OnEnd != nil {
 		x.OnEnd(by, held)
 	}
-	if !x.Told.Wants(endings.Hold, held) {
+	if !x.Told.Wants(observe.Hold, held) {
 		return
 	}
-	x.Told.Ended(endings.Ending{
-		At: now, Kind: endings.Hold, Key: h.Lock, By: endings.Party{Owner: h.Owner, Addr: end.Client.Addr, Name: end.Client.Name},
+	x.Told.Ended(observe.Ending{
+		At: now, Kind: observe.Hold, Key: h.Lock, By: observe.Party{Owner: h.Owner, Addr: end.Client.Addr, Name: end.Client.Name},
 		Took: held, Outcome: outcome, Reason: h.Reason(), Fence: h.Fence, Sync: h.Sync,
 	})
 }
 
 // Holder is the owner that holds a lock by a client of this engine, with its client. The zero value: none is known. Requires no locks of this
 // package.
-func (x *Holds) Holder(lock string) endings.Party {
+func (x *Holds) Holder(lock string) observe.Party {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	h := x.ledger.Holder(lock)
 	if h == nil {
-		return endings.Party{}
+		return observe.Party{}
 	}
 	c := h.Client()
-	return endings.Party{Owner: h.Owner, Addr: c.Addr, Name: c.Name}
+	return observe.Party{Owner: h.Owner, Addr: c.Addr, Name: c.Name}
 }
 
 // Keeps reports whether the session has a part in the hold of that lock and owner. An empty owner is the session's own. Requires no
@@ -300,7 +298,7 @@ func (x *Holds) Empty() bool {
 // Len is the number of holds.
 func (x *Holds) Len() int { return int(x.count.Load()) }
 
-// List is a listing.Source of the holds, without their waiters. It walks backwards: the last hold, which takes the place of one that
+// List is a replies.Source of the holds, without their waiters. It walks backwards: the last hold, which takes the place of one that
 // ends, has been seen already. Requires no locks.
 func (x *Holds) List(slice []replies.Info, end int) ([]replies.Info, int) {
 	now := x.Calls.Clock.Now()
@@ -310,7 +308,7 @@ func (x *Holds) List(slice []replies.Info, end int) ([]replies.Info, int) {
 	if end < 0 || end > len(held) {
 		end = len(held)
 	}
-	begin := max(0, end-listing.Slice)
+	begin := max(0, end-replies.Slice)
 	for _, entry := range held[begin:end] {
 		h := Of(entry)
 		i := replies.Info{

@@ -23,8 +23,6 @@ import (
 	"time"
 
 	"github.com/panjf2000/ants/v2"
-
-	"github.com/lockproxy/lockproxy/internal/lockcmds/clock"
 )
 
 // Class says what a task is for.
@@ -59,7 +57,7 @@ type Source interface {
 // Runner runs the tasks of one engine; see Queue, which is the Runner of the product.
 type Runner interface {
 	Submit(c Class, task func())
-	After(d time.Duration, c Class, task func()) clock.Timer
+	After(d time.Duration, c Class, task func()) Timer
 	Wait(ctx context.Context)
 }
 
@@ -155,7 +153,7 @@ func (q *Queue) Submit(c Class, task func()) {
 }
 
 // After submits the task when d has passed. Wait does not wait for it until then.
-func (q *Queue) After(d time.Duration, c Class, task func()) clock.Timer {
+func (q *Queue) After(d time.Duration, c Class, task func()) Timer {
 	return time.AfterFunc(d, func() { q.Submit(c, task) })
 }
 

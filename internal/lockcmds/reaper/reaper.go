@@ -15,7 +15,7 @@ package reaper
 import (
 	"time"
 
-	"github.com/lockproxy/lockproxy/internal/lockcmds/owners"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/script"
 )
 
 const (
@@ -132,7 +132,7 @@ func (r *Reaper) Told(head string, ours, needed bool, f Failure) Step {
 	case head == "" || ours || !r.seen[head]:
 		return r.looked(false, needed)
 	}
-	ignored := r.countLook(head) >= MaxLooks || r.gone != "" && owners.Process(head) == r.gone
+	ignored := r.countLook(head) >= MaxLooks || r.gone != "" && script.Process(head) == r.gone
 	return Step{Op: RemoveHead, Place: head, Force: ignored}
 }
 
@@ -145,7 +145,7 @@ func (r *Reaper) Removed(place string, removed bool, listeners int64, needed boo
 	case !removed:
 		return r.looked(listeners > 0, needed)
 	case listeners > 0:
-		r.gone = owners.Process(place)
+		r.gone = script.Process(place)
 	}
 	return Step{Op: AskHead}
 }

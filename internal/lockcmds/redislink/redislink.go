@@ -29,7 +29,7 @@ var (
 	errClosed = fmt.Errorf("client is closed: %w", ErrUnsent)
 )
 
-// Topology is the servers that keep the locks: a Client is one server; package clusterlink has many.
+// Topology is the servers that keep the locks: a Client is one server; Cluster is many.
 type Topology interface {
 	// Servers is what the scripts must know of the servers.
 	Servers() script.Servers

@@ -10,7 +10,7 @@ import (
 	"github.com/redis/rueidis"
 	"go.uber.org/zap"
 
-	"github.com/lockproxy/lockproxy/internal/lockcmds/names"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/script"
 )
 
 const (
@@ -145,7 +145,7 @@ func (l link) each(ctx context.Context, channels []string, on bool) (refused map
 	switch b := l.B(); {
 	case l.sharded:
 		for _, channel := range channels {
-			switch all := channel == names.Forced; {
+			switch all := channel == script.ForcedChannel; {
 			case all && on:
 				commands = append(commands, b.Subscribe().Channel(channel).Build())
 			case all:

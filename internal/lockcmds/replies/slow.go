@@ -3,17 +3,16 @@ package replies
 import (
 	"github.com/tidwall/redcon"
 
-	"github.com/lockproxy/lockproxy/internal/lockcmds/endings"
-	"github.com/lockproxy/lockproxy/internal/lockcmds/slowlog"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/observe"
 	"github.com/lockproxy/lockproxy/internal/resp"
 )
 
 // Slow is the reply of LOCKSLOW GET.
-func Slow(proto int, entries []*slowlog.Entry) []byte {
+func Slow(proto int, entries []*observe.Entry) []byte {
 	dst := redcon.AppendArray(nil, len(entries))
 	for _, e := range entries {
 		pairs := 10
-		if e.Kind == endings.Wait {
+		if e.Kind == observe.Wait {
 			pairs = 12
 		}
 		dst = resp.AppendMapHeader(dst, proto, pairs)
@@ -24,12 +23,12 @@ func Slow(proto int, entries []*slowlog.Entry) []byte {
 		dst = appendText(dst, "owner", e.By.Owner)
 		dst = appendNumber(dst, "duration-us", e.Took.Microseconds())
 		dst = appendText(dst, "outcome", e.Outcome)
-		if e.Kind != endings.Wait {
+		if e.Kind != observe.Wait {
 			dst = appendText(dst, "reason", e.Reason)
 		}
 		dst = appendText(dst, "client", e.By.Addr)
 		dst = appendText(dst, "name", e.By.Name)
-		if e.Kind == endings.Wait {
+		if e.Kind == observe.Wait {
 			dst = appendText(dst, "behind", e.Behind.Owner)
 			dst = appendText(dst, "behind-client", e.Behind.Addr)
 			dst = appendText(dst, "behind-name", e.Behind.Name)

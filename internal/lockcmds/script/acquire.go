@@ -1,11 +1,9 @@
 package script
 
 import (
+	"github.com/lockproxy/lockproxy/internal/resp"
 	"strconv"
 	"time"
-
-	"github.com/lockproxy/lockproxy/internal/lockcmds/names"
-	"github.com/lockproxy/lockproxy/internal/resp"
 )
 
 // Part is one session's part in a lock, as a call of that session writes it.
@@ -42,23 +40,23 @@ func (a Acquire) Call() Call {
 	if a.shared() {
 		return Call{
 			acquire,
-			[]string{a.Key, names.Fence, names.Channel(a.Key), names.Queue(a.Key)},
+			[]string{a.Key, Fence, Channel(a.Key), Queue(a.Key)},
 			[]string{
 				a.Owner, millis(a.Lease), itoa(a.Request), publish, itoa(a.Fence), itoa(a.Holds),
-				a.field(), names.Of(a.Key).NameChannel(a.Owner),
+				a.field(), Of(a.Key).NameChannel(a.Owner),
 			},
 		}
 	}
 	var buf [256]byte // as in Release.Call
-	b := names.AppendChannel(buf[:0], a.Key)
+	b := AppendChannel(buf[:0], a.Key)
 	channel := len(b)
-	b = names.AppendQueue(b, a.Key)
+	b = AppendQueue(b, a.Key)
 	queue := len(b)
 	b = strconv.AppendInt(b, milliseconds(a.Lease), 10)
 	lease := len(b)
 	b = strconv.AppendInt(b, a.Request, 10)
 	texts := string(b)
-	all := []string{a.Key, names.Fence, texts[:channel], texts[channel:queue], a.Owner, texts[queue:lease], texts[lease:], publish}
+	all := []string{a.Key, Fence, texts[:channel], texts[channel:queue], a.Owner, texts[queue:lease], texts[lease:], publish}
 	if a.Fence != 0 { // else the rest says nothing
 		all = append(all, itoa(a.Fence), itoa(a.Holds))
 	}
@@ -79,7 +77,7 @@ type Fair struct {
 
 // Call is the call of fair.lua.
 func (a Fair) Call() Call {
-	n := names.Of(a.Key)
+	n := Of(a.Key)
 	return Call{
 		fair,
 		[]string{n.Lock, n.Queue, n.Deadlines, n.Fence, n.Channel},
@@ -98,7 +96,7 @@ type Crowd struct {
 
 // Call is the call of crowd.lua.
 func (a Crowd) Call() Call {
-	n := names.Of(a.Key)
+	n := Of(a.Key)
 	tell := ""
 	if a.shared() {
 		tell = n.NameChannel(a.Owner)

@@ -7,11 +7,9 @@ import (
 
 	"github.com/alicebob/miniredis/v2"
 	"github.com/google/go-cmp/cmp"
-	"github.com/redis/go-redis/v9"
-
-	"github.com/lockproxy/lockproxy/internal/lockcmds/names"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/script"
 	"github.com/lockproxy/lockproxy/internal/redistest"
+	"github.com/redis/go-redis/v9"
 )
 
 // Owners as in the conformance vectors of Redisson's layout.
@@ -27,7 +25,7 @@ type bench struct {
 	t *testing.T
 	c *redis.Client
 	s map[string]*script.Script
-	n names.Names
+	n script.Names
 
 	request int64 // of the latest call
 	mine    map[string]belief
@@ -57,13 +55,13 @@ func onBoth(t *testing.T, f func(t *testing.T, b *bench)) {
 	t.Helper()
 	t.Run("redis", func(t *testing.T) {
 		srv := redistest.Start(t)
-		f(t, &bench{t: t, c: srv.Client(t), s: scripts(), n: names.Of("foo")})
+		f(t, &bench{t: t, c: srv.Client(t), s: scripts(), n: script.Of("foo")})
 	})
 	t.Run("miniredis", func(t *testing.T) {
 		srv := miniredis.RunT(t)
 		c := redis.NewClient(&redis.Options{Addr: srv.Addr(), Protocol: 2, MaintNotificationsConfig: nil})
 		t.Cleanup(func() { _ = c.Close() })
-		f(t, &bench{t: t, c: c, s: scripts(), n: names.Of("foo")})
+		f(t, &bench{t: t, c: c, s: scripts(), n: script.Of("foo")})
 	})
 }
 

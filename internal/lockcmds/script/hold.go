@@ -1,11 +1,9 @@
 package script
 
 import (
+	"github.com/lockproxy/lockproxy/internal/resp"
 	"strconv"
 	"time"
-
-	"github.com/lockproxy/lockproxy/internal/lockcmds/names"
-	"github.com/lockproxy/lockproxy/internal/resp"
 )
 
 // Release releases one hold.
@@ -19,12 +17,12 @@ type Release struct {
 // Call is the call of release.lua.
 func (r Release) Call() Call {
 	if r.Session != "" || r.Holds != 0 {
-		return Call{release, []string{r.Key, names.Channel(r.Key), names.Queue(r.Key)}, r.appendArgs(nil)}
+		return Call{release, []string{r.Key, Channel(r.Key), Queue(r.Key)}, r.appendArgs(nil)}
 	}
 	var buf [256]byte // the texts share one allocation, and the slices another: most calls are of this kind
-	b := names.AppendChannel(buf[:0], r.Key)
+	b := AppendChannel(buf[:0], r.Key)
 	channel := len(b)
-	b = names.AppendQueue(b, r.Key)
+	b = AppendQueue(b, r.Key)
 	queue := len(b)
 	b = strconv.AppendInt(b, r.Fence, 10)
 	fence := len(b)
@@ -56,7 +54,7 @@ type HandOver struct {
 
 // Call is the call of handover.lua.
 func (h HandOver) Call() Call {
-	n := names.Of(h.Key)
+	n := Of(h.Key)
 	all := make([]string, 0, 27) // for two waiters
 	all = h.appendArgs(append(all, n.Lock, n.Channel, n.Queue, n.Fence, n.Deadlines))
 	all = append(all, millis(h.Wait), n.PlaceOf(h.Crowd), flag(h.Stays))
@@ -68,7 +66,7 @@ func (h HandOver) Call() Call {
 }
 
 // appendWaiter appends what handover.lua has to know of a waiter; a may be nil: there is none.
-func (a *Acquire) appendWaiter(dst []string, n names.Names) []string {
+func (a *Acquire) appendWaiter(dst []string, n Names) []string {
 	if a == nil {
 		return append(dst, "", "", "", "", "")
 	}
@@ -160,7 +158,7 @@ func (d Drop) Call() Call {
 	}
 	return Call{
 		drop,
-		[]string{d.Key, names.Channel(d.Key), names.Queue(d.Key)},
+		[]string{d.Key, Channel(d.Key), Queue(d.Key)},
 		[]string{
 			d.Owner, itoa(d.Fence), itoa(d.Holds), publish, itoa(d.Request), millis(d.Grace), d.field(), millis(d.Lease), flag(d.Remember),
 			millis(d.Spare),
@@ -183,7 +181,7 @@ type Force struct {
 
 // Call is the call of force.lua.
 func (f Force) Call() Call {
-	return Call{force, []string{f.Key, names.Channel(f.Key), names.Queue(f.Key)}, []string{publish, itoa(f.Fence), names.Lost(f.Key), names.Forced}}
+	return Call{force, []string{f.Key, Channel(f.Key), Queue(f.Key)}, []string{publish, itoa(f.Fence), Lost(f.Key), ForcedChannel}}
 }
 
 // Forced is the answer to Force.
@@ -215,7 +213,7 @@ type Extend struct {
 func (x Extend) Call() Call {
 	return Call{
 		extend,
-		[]string{x.Key, names.Channel(x.Key), names.Queue(x.Key)},
+		[]string{x.Key, Channel(x.Key), Queue(x.Key)},
 		[]string{x.Owner, millis(x.Lease), publish, itoa(x.Request), x.field(), itoa(x.Fence)},
 	}
 }
@@ -289,7 +287,7 @@ func DecodeAsk(v resp.Value) error {
 type Info struct{ Key string }
 
 // Call is the call of info.lua.
-func (i Info) Call() Call { return Call{info, []string{i.Key, names.Queue(i.Key)}, nil} }
+func (i Info) Call() Call { return Call{info, []string{i.Key, Queue(i.Key)}, nil} }
 
 // Holder is the answer to Info.
 type Holder struct {

@@ -2,12 +2,10 @@ package script_test
 
 import (
 	"fmt"
-	"testing"
-	"time"
-
-	"github.com/lockproxy/lockproxy/internal/lockcmds/names"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/script"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/turns"
+	"testing"
+	"time"
 )
 
 func TestAcquireAndReleaseFollowTheContract(t *testing.T) {
@@ -336,7 +334,7 @@ func TestForceFreesAndWakes(t *testing.T) {
 		keys := []string{b.n.Lock, b.n.Channel, b.n.Queue}
 		force := func(fence ...int64) any {
 			t.Helper()
-			v, err := b.c.Eval(t.Context(), b.s["force"].Text(), keys, "PUBLISH", append(fence, 0)[0], names.Lost(b.n.Lock), names.Forced).Result()
+			v, err := b.c.Eval(t.Context(), b.s["force"].Text(), keys, "PUBLISH", append(fence, 0)[0], script.Lost(b.n.Lock), script.ForcedChannel).Result()
 			if err != nil {
 				t.Fatal(err)
 			}

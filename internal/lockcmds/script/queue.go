@@ -1,10 +1,8 @@
 package script
 
 import (
-	"time"
-
-	"github.com/lockproxy/lockproxy/internal/lockcmds/names"
 	"github.com/lockproxy/lockproxy/internal/resp"
+	"time"
 )
 
 // Leave takes places out of the queue of a lock.
@@ -15,7 +13,7 @@ type Leave struct {
 
 // Call is the call of leave.lua.
 func (l Leave) Call() Call {
-	n := names.Of(l.Key)
+	n := Of(l.Key)
 	return Call{
 		leave,
 		[]string{n.Queue, n.Deadlines, n.Lock, n.Channel},
@@ -34,7 +32,7 @@ type Refresh struct {
 func (r Refresh) Call() Call {
 	return Call{
 		refresh,
-		[]string{names.Queue(r.Key), names.Deadlines(r.Key)},
+		[]string{Queue(r.Key), Deadlines(r.Key)},
 		append(append(make([]string, 0, 1+len(r.Places)), millis(r.Wait)), r.Places...),
 	}
 }
@@ -49,7 +47,7 @@ func DecodeCount(v resp.Value) (int, error) {
 type Head struct{ Key string }
 
 // Call is the call of head.lua.
-func (h Head) Call() Call { return Call{head, []string{h.Key, names.Queue(h.Key)}, nil} }
+func (h Head) Call() Call { return Call{head, []string{h.Key, Queue(h.Key)}, nil} }
 
 // DecodeHead decodes the answer of head.lua; empty: the queue is empty.
 func DecodeHead(v resp.Value) (place string, err error) {
@@ -67,7 +65,7 @@ type RemoveHead struct {
 
 // Call is the call of remove_head.lua.
 func (d RemoveHead) Call() Call {
-	n := names.Of(d.Key)
+	n := Of(d.Key)
 	return Call{removeHead, []string{n.Lock, n.Queue, n.Deadlines, n.Channel}, []string{d.Place, publish, flag(d.Force)}}
 }
 
@@ -92,6 +90,6 @@ type Front struct {
 
 // Call is the call of front.lua.
 func (f Front) Call() Call {
-	n := names.Of(f.Key)
+	n := Of(f.Key)
 	return Call{front, []string{n.Lock, n.Queue, n.Deadlines}, []string{f.Owner, itoa(f.Fence), n.PlaceOf(f.Owner), millis(f.Wait)}}
 }

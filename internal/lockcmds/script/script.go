@@ -14,13 +14,11 @@ import (
 	"crypto/sha1"
 	"embed"
 	"encoding/hex"
+	"github.com/lockproxy/lockproxy/internal/resp"
 	"regexp"
 	"strconv"
 	"strings"
 	"time"
-
-	"github.com/lockproxy/lockproxy/internal/lockcmds/names"
-	"github.com/lockproxy/lockproxy/internal/resp"
 )
 
 // Script is one of the embedded Lua scripts. It is immutable.
@@ -162,7 +160,7 @@ func (c Call) On(s Servers) Call {
 		return c
 	}
 	if i := c.fence; i > 0 {
-		c.Keys[i] = names.FenceOf(c.Keys[0], true)
+		c.Keys[i] = FenceOf(c.Keys[0], true)
 	}
 	if i := c.publish; s.Sharded && i >= 0 && i < len(c.Args) {
 		c.Args[i] = spublish

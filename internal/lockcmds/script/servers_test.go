@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/lockproxy/lockproxy/internal/hashslot"
-	"github.com/lockproxy/lockproxy/internal/lockcmds/names"
 )
 
 // headed is a line of a script's head that names a key or an argument.
@@ -45,7 +44,7 @@ func TestCallsInAClusterKeepToOneSlot(t *testing.T) {
 	} {
 		one := c.On(Servers{})
 		args := slices.Clone(c.Args)
-		if one.fence > 0 && one.Keys[one.fence] != names.Fence || one.publish >= 0 && one.publish < len(args) && args[one.publish] != "PUBLISH" {
+		if one.fence > 0 && one.Keys[one.fence] != Fence || one.publish >= 0 && one.publish < len(args) && args[one.publish] != "PUBLISH" {
 			t.Errorf("%s for one server: %q %q", c.Name(), one.Keys, one.Args)
 		}
 		for range 2 {

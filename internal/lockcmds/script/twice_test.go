@@ -11,12 +11,10 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/redis/go-redis/v9"
-
-	"github.com/lockproxy/lockproxy/internal/lockcmds/names"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/script"
 	"github.com/lockproxy/lockproxy/internal/redistest"
 	"github.com/lockproxy/lockproxy/internal/resp"
+	"github.com/redis/go-redis/v9"
 )
 
 // A script that runs twice leaves what it leaves when it runs once, and so does an older copy of a call that arrives after a later
@@ -86,7 +84,7 @@ func value(v any) resp.Value {
 // state is what Redis has of the lock, in words. Leases are compared to the second. counts is the part of it that says who holds the lock.
 func (b table) state() (counts, all string) {
 	b.t.Helper()
-	n := names.Of(key)
+	n := script.Of(key)
 	var kind, text, queue, turn, counter, lease, places redis.Cmder
 	var fields *redis.MapStringStringCmd
 	_, _ = b.c.Pipelined(b.t.Context(), func(p redis.Pipeliner) error {
@@ -129,7 +127,7 @@ const text = "not a lock, nor a queue"
 
 func (b table) reset(hash []any, queue ...string) {
 	b.t.Helper()
-	n := names.Of(key)
+	n := script.Of(key)
 	_, err := b.c.Pipelined(b.t.Context(), func(p redis.Pipeliner) error {
 		p.FlushDB(b.t.Context())
 		switch {

@@ -13,7 +13,7 @@
 // replica executes a prefix of it, so a failover loses the rest of the log and nothing else. Servers are killed, stopped, cut off from all
 // but one proxy, replaced in agreement or without it, and hash slots move key by key. The proxies learn of it one after the other.
 //
-// What a proxy does below the engine (package clusterlink, the sessions' errands, the watcher of Sentinels) is modelled, not run: it follows
+// What a proxy does below the engine (redislink.Cluster, the sessions' errands, the watcher of Sentinels) is modelled, not run: it follows
 // MOVED and ASK, waits for a moment, subscribes anew, and aborts connections to a server that does not count any more.
 //
 // The rules about servers are in loss_test.go. A grant that all replicas had is never lost. Another one is lost only with a primary that was

@@ -150,7 +150,7 @@ func (s *server) serve(keys []string, asking bool, work work) resp.Value {
 }
 
 const (
-	// hops bounds the redirections that one call follows, as in package clusterlink.
+	// hops bounds the redirections that one call follows, as in redislink.Cluster.
 	hops = 4
 	// failoverWait is how long a command of a session is sent again after a refusal.
 	failoverWait = time.Second

@@ -3,16 +3,14 @@ package sim
 import (
 	"context"
 	"fmt"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/jobs"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/redislink"
+	"github.com/lockproxy/lockproxy/internal/resp"
 	"iter"
 	"math/rand/v2"
 	"slices"
 	"strings"
 	"time"
-
-	"github.com/lockproxy/lockproxy/internal/lockcmds/clock"
-	"github.com/lockproxy/lockproxy/internal/lockcmds/jobs"
-	"github.com/lockproxy/lockproxy/internal/lockcmds/redislink"
-	"github.com/lockproxy/lockproxy/internal/resp"
 )
 
 // world is one history: virtual time, and all that happens in it, on one loop.
@@ -294,7 +292,7 @@ func uuidOf(n int) string {
 // uuids are those of the proxies of all histories.
 var uuids []string
 
-// Now, AfterFunc and Random make a clock.Clock of a proxy.
+// Now, AfterFunc and Random make a jobs.Clock of a proxy.
 type proxyClock struct{ p *proxy }
 
 func (c proxyClock) Now() time.Time {
@@ -305,7 +303,7 @@ func (c proxyClock) Now() time.Time {
 	return w.read
 }
 
-func (c proxyClock) AfterFunc(d time.Duration, f func()) clock.Timer {
+func (c proxyClock) AfterFunc(d time.Duration, f func()) jobs.Timer {
 	return &timer{c.p, c.p.w.in(d, c.p, f)}
 }
 
@@ -339,7 +337,7 @@ func (t tasks) Submit(_ jobs.Class, task func()) {
 	t.p.w.in(t.p.w.latency()/10, t.p, task).what = beginning
 }
 
-func (t tasks) After(d time.Duration, c jobs.Class, task func()) clock.Timer {
+func (t tasks) After(d time.Duration, c jobs.Class, task func()) jobs.Timer {
 	return &timer{t.p, t.p.w.in(d, t.p, func() { t.Submit(c, task) })}
 }
 

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/lockproxy/lockproxy/internal/lockcmds/grammar"
-	"github.com/lockproxy/lockproxy/internal/lockcmds/slowlog"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/observe"
 )
 
 // SyncAll is the number of replicas that stands for all that the operator or the topology knows.
@@ -24,7 +24,7 @@ type Defaults struct {
 	MaxWaiters        int // 0: no limit
 	MaxWaitersPerLock int // 0: no limit
 
-	Slow slowlog.Settings // which waits and holds LOCKSLOW shows
+	Slow observe.Settings // which waits and holds LOCKSLOW shows
 }
 
 // Full says why no further client may wait, and names the setting that is the reason; empty: one may. all clients wait, and forLock of them for

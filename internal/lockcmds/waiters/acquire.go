@@ -7,15 +7,12 @@ import (
 	"github.com/tidwall/redcon"
 
 	"github.com/lockproxy/lockproxy/internal/lockcmds/calls"
-	"github.com/lockproxy/lockproxy/internal/lockcmds/clock"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/contract"
-	"github.com/lockproxy/lockproxy/internal/lockcmds/endings"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/grammar"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/holds"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/jobs"
-	"github.com/lockproxy/lockproxy/internal/lockcmds/kinds"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/ledger"
-	"github.com/lockproxy/lockproxy/internal/lockcmds/names"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/observe"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/queue"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/replies"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/script"
@@ -35,13 +32,13 @@ type waiter struct {
 	began       time.Time
 	home        *Waiters       // of the session; not x, if the acquire is to deepen a hold from before an AUTH
 	asked       *asked         // nil: the acquire is not asked anew, because it needs no replicas and is at home
-	behind      *endings.Party // the holder when it began to wait; set before it joins its wait queue. nil: not of interest
+	behind      *observe.Party // the holder when it began to wait; set before it joins its wait queue. nil: not of interest
 	sent        calls.Request  // the first attempt
 
 	// Guarded by Waiters.mu.
 	ended  bool         // its session has
 	fence  int64        // of a grant that replicas are to confirm; 0: there is none
-	timer  clock.Timer  // its own deadline
+	timer  jobs.Timer   // its own deadline
 	mark   queue.Mark   // before the first attempt
 	streak turns.Streak // of the hand-over on its way
 }
@@ -50,12 +47,12 @@ type waiter struct {
 type asked struct {
 	caller   contract.Caller
 	cmd      grammar.Command
-	behind   *endings.Party // as waiter.behind, if it has waited before
+	behind   *observe.Party // as waiter.behind, if it has waited before
 	unsynced []byte         // the reply if it has no time left: a grant of it was dropped. nil: none was
 }
 
 // kind is the kind of lock that it asks for.
-func (w *waiter) kind() *kinds.Kind { return kinds.Of(w.Verb) }
+func (w *waiter) kind() *Kind { return Of(w.Verb) }
 
 // lock is the key of the lock.
 func (w *waiter) lock() string { return w.claim.Key().Lock }
@@ -83,7 +80,7 @@ func (x *Waiters) start(a *asked, began, now time.Time, home *Waiters) {
 		Kind: w.kind().Waits, Owner: w.claim.Key().Owner, Shared: cmd.Owner != "", Placed: cmd.Wait != 0, Tag: w,
 	}
 	if w.Named() {
-		n := names.Of(cmd.Key)
+		n := script.Of(cmd.Key)
 		w.Place, w.Wake = n.PlaceOf(w.Owner), n.NameChannel(w.Owner)
 	}
 	all := w.Sync == terms.SyncAll
@@ -259,7 +256,7 @@ func (w *waiter) granted(g grant) []byte {
 		if f := w.x.Events.Granted; f != nil {
 			f(w.Verb, now.Sub(w.began))
 		}
-		w.noteEnd(now, endings.Granted, g.fence)
+		w.noteEnd(now, observe.Granted, g.fence)
 		return redcon.AppendInt(make([]byte, 0, replySize), g.fence)
 	case verdict == holds.Ended:
 		w.hungUp(g.fence)
@@ -274,7 +271,7 @@ func (w *waiter) granted(g grant) []byte {
 		return nil
 	}
 	w.finish()
-	w.noteEnd(now, endings.Failed, 0)
+	w.noteEnd(now, observe.Failed, 0)
 	w.rollBack(g.fence, w.x.Calls.OnceWithin(w.x.Calls.DoubtLimit(), func(ok bool) {
 		if ok {
 			w.reply(replies.Null)

@@ -7,7 +7,6 @@ import (
 	"github.com/lockproxy/lockproxy/internal/lockcmds/calls"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/contract"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/jobs"
-	"github.com/lockproxy/lockproxy/internal/lockcmds/kinds"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/queue"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/script"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/turns"
@@ -19,7 +18,7 @@ func (w *waiter) attempt() {
 		f()
 	}
 	a, sentAt, err := w.call()
-	answer := kinds.AnswerOf(a, w.Lease, err)
+	answer := AnswerOf(a, w.Lease, err)
 	w.x.Step(func(q *queue.Set) { q.Answered(&w.Waiter, answer) })
 	if answer.Status == queue.Held {
 		w.deliver(grantOf(a, sentAt))
@@ -52,8 +51,8 @@ func (w *waiter) deliver(g grant) {
 }
 
 // asking is what the scripts of an attempt must know of the acquire.
-func (w *waiter) asking() kinds.Attempt {
-	return kinds.Attempt{Acquire: w.acquire(), Waits: w.Wait != 0, FairWait: w.x.FairWait, Crowd: w.x.place}
+func (w *waiter) asking() Attempt {
+	return Attempt{Acquire: w.acquire(), Waits: w.Wait != 0, FairWait: w.x.FairWait, Crowd: w.x.place}
 }
 
 func (w *waiter) acquire() script.Acquire {
@@ -61,7 +60,7 @@ func (w *waiter) acquire() script.Acquire {
 }
 
 // question is the script of the waiter's next attempt.
-func (w *waiter) question() kinds.Question { return w.kind().Question(w.asking(), &w.Waiter) }
+func (w *waiter) question() Question { return w.kind().Question(w.asking(), &w.Waiter) }
 
 // mayWait reports whether the client has time left to wait.
 func (w *waiter) mayWait() bool { return w.MayWait(w.x.Calls.Clock.Now().Sub(w.began)) }
@@ -227,11 +226,11 @@ func (o *Offer) settle(a script.Released, sentAt time.Time, err error) (to *wait
 		if w == nil {
 			continue
 		}
-		outcome, answer := granted, kinds.AnswerOf(granted, w.Lease, err)
+		outcome, answer := granted, AnswerOf(granted, w.Lease, err)
 		if a.To != int64(i) && a.To != script.ToNamed {
 			// If the lock was freed, its message wakes the waiter along with the others. If the lock was handed to another waiter, this
 			// one's turn will come. Else the next attempt tells how things stand.
-			outcome, answer = missed, kinds.AnswerOf(missed, w.Lease, err)
+			outcome, answer = missed, AnswerOf(missed, w.Lease, err)
 			answer.Again = err == nil && !missed.Placed
 		}
 		o.x.stepLocked(func(q *queue.Set) { q.Answered(&w.Waiter, answer) })

@@ -5,14 +5,13 @@ import (
 	"time"
 
 	"github.com/lockproxy/lockproxy/internal/lockcmds/contract"
-	"github.com/lockproxy/lockproxy/internal/lockcmds/names"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/script"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/turns"
 	"github.com/lockproxy/lockproxy/internal/locktest"
 )
 
 // channel is that of the lock k.
-func channel() string { return names.Channel("k") }
+func channel() string { return script.Channel("k") }
 
 func TestAMessageCausesAnAttemptThatIsGranted(t *testing.T) {
 	w := newWorld(t)

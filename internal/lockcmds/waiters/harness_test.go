@@ -13,12 +13,11 @@ import (
 	"github.com/lockproxy/lockproxy/internal/lockcmds/calls"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/contract"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/damage"
-	"github.com/lockproxy/lockproxy/internal/lockcmds/endings"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/grammar"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/holds"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/jobs"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/losses"
-	"github.com/lockproxy/lockproxy/internal/lockcmds/slowlog"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/observe"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/terms"
 	"github.com/lockproxy/lockproxy/internal/locktest"
 	"github.com/lockproxy/lockproxy/internal/resp"
@@ -45,14 +44,14 @@ func newWorld(t *testing.T) *world {
 	if err != nil {
 		t.Fatal(err)
 	}
-	slow := slowlog.New(slowlog.NewBudget(100), func() slowlog.Settings { return w.limits.Slow })
+	slow := observe.New(observe.NewBudget(100), func() observe.Settings { return w.limits.Slow })
 	w.holds = holds.New(holds.Options{
-		Told: endings.Observers{slow}, Calls: c, Watchdog: dog, UUID: "u", Lease: 30 * time.Second, Requests: new(atomic.Int64),
+		Told: observe.Observers{slow}, Calls: c, Watchdog: dog, UUID: "u", Lease: 30 * time.Second, Requests: new(atomic.Int64),
 		Announce: announce.New(announce.Options{Jobs: w, Redis: w, Life: t.Context(), Logger: zap.NewNop()}),
 	})
 	w.x = New(Options{
 		Calls: c, Holds: w.holds, Damage: &damage.Reporter{Clock: w, Logger: zap.NewNop(), Servers: w.Servers}, UUID: "u", Lease: 30 * time.Second,
-		Defaults: func() *terms.Defaults { return &w.limits }, FairWait: 300 * time.Second, StaleHead: 8 * time.Second, Waiting: new(atomic.Int64), Told: endings.Observers{slow},
+		Defaults: func() *terms.Defaults { return &w.limits }, FairWait: 300 * time.Second, StaleHead: 8 * time.Second, Waiting: new(atomic.Int64), Told: observe.Observers{slow},
 	})
 	return w
 }

@@ -13,7 +13,7 @@
 //	granted ──SYNC──► package confirm ──► granted again, or dropUnsynced ──► the acquire is asked anew
 //	                            └── Offer: a release here grants in the same step ──► Offer.Answered ─┘
 //
-// Package terms works out what the client has asked for, package kinds the scripts that ask. endings.Observers are told of each grant, and of
+// Package terms works out what the client has asked for, package kinds the scripts that ask. observe.Observers are told of each grant, and of
 // each wait without one.
 //
 // The package stands above package holds, which knows neither waiters nor this package. An acquire reaches the record of holds only through
@@ -41,14 +41,10 @@ import (
 	"github.com/lockproxy/lockproxy/internal/lockcmds/calls"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/confirm"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/damage"
-	"github.com/lockproxy/lockproxy/internal/lockcmds/effects"
-	"github.com/lockproxy/lockproxy/internal/lockcmds/endings"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/grammar"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/holds"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/jobs"
-	"github.com/lockproxy/lockproxy/internal/lockcmds/listing"
-	"github.com/lockproxy/lockproxy/internal/lockcmds/names"
-	"github.com/lockproxy/lockproxy/internal/lockcmds/owners"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/observe"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/queue"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/redislink"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/reentry"
@@ -79,7 +75,7 @@ type Options struct {
 
 	// Reentry is the rule about a connection that acquires again without OWNER. nil: it may.
 	Reentry *reentry.Rule
-	Told    endings.Observers // of the ends of acquires
+	Told    observe.Observers // of the ends of acquires
 	Events  Events
 }
 
@@ -95,9 +91,9 @@ type Events struct {
 
 // Waiters is the acquires in progress of one engine, with their wait queues. Its methods may be called from any goroutine.
 type Waiters struct {
-	Options                 // immutable
-	place   string          // immutable; the name of the place that plain waiters share in a queue in Redis
-	effects effects.Carrier // immutable
+	Options         // immutable
+	place   string  // immutable; the name of the place that plain waiters share in a queue in Redis
+	effects Carrier // immutable
 
 	mu       sync.Mutex // guards the fields below and all waiters
 	set      *queue.Set
@@ -110,11 +106,11 @@ type Waiters struct {
 func New(o Options) *Waiters {
 	x := &Waiters{
 		Options: o,
-		place:   owners.Shared(o.UUID, uint32(o.Calls.Clock.Random(1<<32))),
+		place:   script.Shared(o.UUID, uint32(o.Calls.Clock.Random(1<<32))),
 		set:     queue.New(queue.Config{Lease: o.Lease, Wait: o.FairWait, StaleHead: o.StaleHead}),
 		asks:    make(map[uint64]*waiter),
 	}
-	x.effects = effects.Carrier{Calls: o.Calls, Wait: o.FairWait, Step: x.Step}
+	x.effects = Carrier{Calls: o.Calls, Wait: o.FairWait, Step: x.Step}
 	return x
 }
 
@@ -289,7 +285,7 @@ func (x *Waiters) namesOfLocked(lock string) queue.Names {
 	if q := x.set.Find(lock); q != nil {
 		return q.Names()
 	}
-	n := names.Of(lock)
+	n := script.Of(lock)
 	return queue.Names{Key: lock, Channel: n.Channel, Place: n.PlaceOf(x.place), Wake: n.NameChannel(x.place)}
 }
 
@@ -301,7 +297,7 @@ type Contended struct {
 	Oldest time.Time // when the command came that waits for longest
 }
 
-// Contended appends the locks with waiters before place end of their list, the last first, listing.Slice of them at most. It returns up to
+// Contended appends the locks with waiters before place end of their list, the last first, replies.Slice of them at most. It returns up to
 // where it has come; end -1 begins, and 0 is the end. A lock that has waiters all the time is seen though others come and go. It may be seen
 // twice. Requires no locks.
 func (x *Waiters) Contended(slice []Contended, end int) ([]Contended, int) {
@@ -311,7 +307,7 @@ func (x *Waiters) Contended(slice []Contended, end int) ([]Contended, int) {
 	if end < 0 || end > len(all) {
 		end = len(all)
 	}
-	begin := max(0, end-listing.Slice)
+	begin := max(0, end-replies.Slice)
 	for _, q := range all[begin:end] {
 		c := Contended{Key: q.Names().Key}
 		if c.All, c.Own = q.Len(); c.All == 0 {

@@ -7,9 +7,8 @@ import (
 
 	"github.com/lockproxy/lockproxy/internal/lockcmds/confirm"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/contract"
-	"github.com/lockproxy/lockproxy/internal/lockcmds/endings"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/jobs"
-	"github.com/lockproxy/lockproxy/internal/lockcmds/kinds"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/observe"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/queue"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/replies"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/script"
@@ -26,15 +25,15 @@ func (w *waiter) await(a script.Acquired) []byte {
 	full, limit := x.fullLocked(key)
 	switch {
 	case w.ended, refusal != nil, full != "":
-		outcome := endings.Failed
+		outcome := observe.Failed
 		if w.ended {
-			outcome = endings.HungUp
+			outcome = observe.HungUp
 		}
 		w.noteEnd(x.Calls.Clock.Now(), outcome, 0)
 		w.finishLocked()
 		x.stepLocked(func(q *queue.Set) { q.Withdraw(&w.Waiter, key, queue.Gone, nil) })
 	default:
-		x.stepLocked(func(q *queue.Set) { q.Join(&w.Waiter, x.namesOfLocked(key), w.mark, kinds.AnswerOf(a, w.Lease, nil)) })
+		x.stepLocked(func(q *queue.Set) { q.Join(&w.Waiter, x.namesOfLocked(key), w.mark, AnswerOf(a, w.Lease, nil)) })
 		if w.Wait > 0 {
 			left := w.began.Add(w.Wait).Sub(x.Calls.Clock.Now())
 			w.timer = x.Calls.Clock.AfterFunc(left, func() { x.Step(func(q *queue.Set) { q.TimedOut(&w.Waiter) }) })
@@ -94,7 +93,7 @@ func (w *waiter) without(f *queue.Effect) {
 // hungUp ends an acquire that was granted when its client had gone. fence is of the grant. Requires no locks.
 func (w *waiter) hungUp(fence int64) {
 	w.finish()
-	w.noteEnd(w.x.Calls.Clock.Now(), endings.HungUp, 0)
+	w.noteEnd(w.x.Calls.Clock.Now(), observe.HungUp, 0)
 	w.rollBack(fence, nil)
 }
 
@@ -106,7 +105,7 @@ func (w *waiter) withdraw(o queue.Outcome, err error) {
 	defer w.x.mu.Unlock()
 	w.finishLocked()
 	if o == queue.Gone { // no Reply follows, by which leftLocked tells observers
-		w.noteEnd(w.x.Calls.Clock.Now(), endings.HungUp, 0)
+		w.noteEnd(w.x.Calls.Clock.Now(), observe.HungUp, 0)
 	}
 	w.x.stepLocked(func(q *queue.Set) { q.Withdraw(&w.Waiter, w.lock(), o, err) })
 }
@@ -197,11 +196,11 @@ func (w *waiter) dropUnsynced(g grant, o confirm.Outcome) {
 			w.x.Calls.After(syncPause, jobs.Attempt, w.anew)
 		default:
 			w.finish()
-			w.noteEnd(w.x.Calls.Clock.Now(), endings.Failed, 0)
+			w.noteEnd(w.x.Calls.Clock.Now(), observe.Failed, 0)
 			w.reply(func(int) []byte { return reply })
 		}
 	})
-	if again && w.kind() == kinds.Fair && !w.claim.Deepens() {
+	if again && w.kind() == Fair && !w.claim.Deepens() {
 		w.x.effects.KeepPlace(w.lock(), w.Owner, g.fence, w.Lease, func() { w.rollBack(g.fence, done) })
 	} else {
 		w.rollBack(g.fence, done)
@@ -217,12 +216,12 @@ func (w *waiter) anew() {
 
 // noteHolder notes the holder behind which the acquire begins to wait, unless it has waited before. Requires no locks of this package.
 func (w *waiter) noteHolder() {
-	if w.behind != nil || !w.x.Told.Wants(endings.Wait, math.MaxInt64) {
+	if w.behind != nil || !w.x.Told.Wants(observe.Wait, math.MaxInt64) {
 		return
 	}
 	holder := w.x.Holds.Holder(w.lock())
 	if holder.Owner == "" {
-		holder.Owner = endings.Elsewhere
+		holder.Owner = observe.Elsewhere
 	}
 	w.behind = &holder
 }
@@ -230,12 +229,12 @@ func (w *waiter) noteHolder() {
 // noteEnd tells observers of the end of an acquire. fence is of the grant; 0: there is none.
 func (w *waiter) noteEnd(now time.Time, outcome string, fence int64) {
 	took := now.Sub(w.began)
-	if !w.x.Told.Wants(endings.Wait, took) {
+	if !w.x.Told.Wants(observe.Wait, took) {
 		return
 	}
 	c := w.session().Client
-	e := endings.Ending{
-		At: now, Kind: endings.Wait, Key: w.lock(), By: endings.Party{Owner: w.claim.Key().Owner, Addr: c.Addr, Name: c.Name},
+	e := observe.Ending{
+		At: now, Kind: observe.Wait, Key: w.lock(), By: observe.Party{Owner: w.claim.Key().Owner, Addr: c.Addr, Name: c.Name},
 		Took: took, Outcome: outcome, Fence: fence, Sync: w.Sync,
 	}
 	if w.behind != nil {
@@ -248,10 +247,10 @@ func (w *waiter) noteEnd(now time.Time, outcome string, fence int64) {
 func outcomeOf(o queue.Outcome) string {
 	switch o {
 	case queue.Null:
-		return endings.TimedOut
+		return observe.TimedOut
 	case queue.Gone:
-		return endings.HungUp
+		return observe.HungUp
 	default:
-		return endings.Failed
+		return observe.Failed
 	}
 }

@@ -7,11 +7,10 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/lockproxy/lockproxy/internal/lockcmds/contract"
-	"github.com/lockproxy/lockproxy/internal/lockcmds/endings"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/grammar"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/ledger"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/observe"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/reentry"
-	"github.com/lockproxy/lockproxy/internal/lockcmds/slowlog"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/terms"
 	"github.com/lockproxy/lockproxy/internal/locktest"
 	"github.com/lockproxy/lockproxy/internal/resp"
@@ -97,7 +96,7 @@ func TestARefusedSubscriptionIsTheReply(t *testing.T) {
 
 func TestSlowWaitsAndHoldsAreLogged(t *testing.T) {
 	w := newWorld(t)
-	w.limits.Slow = slowlog.Settings{Wait: time.Second, Hold: 3 * time.Second, Len: 10}
+	w.limits.Slow = observe.Settings{Wait: time.Second, Hold: 3 * time.Second, Len: 10}
 	a := w.client(1)
 	a.sends("LOCK k OWNER me")
 	a.answered(grantOfFence(7), nil)
@@ -112,22 +111,22 @@ func TestSlowWaitsAndHoldsAreLogged(t *testing.T) {
 	w.x.Unblock(4, true)
 	w.Work()
 	other.got("-UNBLOCKED client unblocked via CLIENT UNBLOCK")
-	slow := w.holds.Told[0].(*slowlog.Log)
+	slow := w.holds.Told[0].(*observe.Log)
 	start := time.Unix(1000, 0)
-	want := []slowlog.Entry{
-		{ID: 2, Ending: endings.Ending{
-			At: start.Add(6 * time.Second), Kind: endings.Wait, Key: "other", By: endings.Party{Owner: "x"}, Took: 6 * time.Second, Outcome: "error",
-			Behind: endings.Party{Owner: "elsewhere"},
+	want := []observe.Entry{
+		{ID: 2, Ending: observe.Ending{
+			At: start.Add(6 * time.Second), Kind: observe.Wait, Key: "other", By: observe.Party{Owner: "x"}, Took: 6 * time.Second, Outcome: "error",
+			Behind: observe.Party{Owner: "elsewhere"},
 		}},
-		{ID: 1, Ending: endings.Ending{
-			At: start.Add(5 * time.Second), Kind: endings.Wait, Key: "k", By: endings.Party{Owner: "u:c"}, Took: 5 * time.Second, Outcome: "timed-out",
-			Behind: endings.Party{Owner: "me"},
+		{ID: 1, Ending: observe.Ending{
+			At: start.Add(5 * time.Second), Kind: observe.Wait, Key: "k", By: observe.Party{Owner: "u:c"}, Took: 5 * time.Second, Outcome: "timed-out",
+			Behind: observe.Party{Owner: "me"},
 		}},
-		{ID: 0, Ending: endings.Ending{
-			At: start.Add(4 * time.Second), Kind: endings.Hold, Key: "k", By: endings.Party{Owner: "me"}, Took: 4 * time.Second, Outcome: "client-gone", Fence: 7,
+		{ID: 0, Ending: observe.Ending{
+			At: start.Add(4 * time.Second), Kind: observe.Hold, Key: "k", By: observe.Party{Owner: "me"}, Took: 4 * time.Second, Outcome: "client-gone", Fence: 7,
 		}},
 	}
-	var got []slowlog.Entry
+	var got []observe.Entry
 	for _, e := range slow.Latest(-1) {
 		got = append(got, *e)
 	}
@@ -138,14 +137,14 @@ func TestSlowWaitsAndHoldsAreLogged(t *testing.T) {
 
 func TestAGrantAfterALongTimeIsASlowWait(t *testing.T) {
 	w := newWorld(t)
-	w.limits.Slow = slowlog.Settings{Wait: time.Second, Len: 10}
+	w.limits.Slow = observe.Settings{Wait: time.Second, Len: 10}
 	a := w.waits(1, "LOCK k OWNER me")
 	w.Pass(2 * time.Second)
 	w.Own.Answers = []any{grantOfFence(9)}
 	w.x.Wake("k")
 	w.Work()
 	a.got(":9")
-	entries := w.holds.Told[0].(*slowlog.Log).Latest(-1)
+	entries := w.holds.Told[0].(*observe.Log).Latest(-1)
 	if len(entries) != 1 || entries[0].Outcome != "granted" || entries[0].Fence != 9 || entries[0].Took != 2*time.Second || entries[0].Behind.Owner != "elsewhere" {
 		t.Errorf("%+v", entries)
 	}
@@ -160,7 +159,7 @@ func TestNoSlowHoldOrWaitIsLoggedWithoutThresholds(t *testing.T) {
 	b := w.client(2)
 	b.sends("LOCK k")
 	b.answered(resp.Value{}, contract.ErrUnsent)
-	if n := w.holds.Told[0].(*slowlog.Log).Len(); n != 0 {
+	if n := w.holds.Told[0].(*observe.Log).Len(); n != 0 {
 		t.Errorf("%d entries", n)
 	}
 }
@@ -218,7 +217,7 @@ func TestAnAcquireThatIsNotSentKeepsNoHold(t *testing.T) {
 
 func TestAClientThatGoesBeforeItsLockIsAskedForAnewIsToldOfOnce(t *testing.T) {
 	w := newWorld(t)
-	w.limits.Slow = slowlog.Settings{Wait: time.Second, Len: 10}
+	w.limits.Slow = observe.Settings{Wait: time.Second, Len: 10}
 	a := w.waits(1, "LOCK k")
 	w.Pass(2 * time.Second)
 	a.Ended = true
@@ -227,7 +226,7 @@ func TestAClientThatGoesBeforeItsLockIsAskedForAnewIsToldOfOnce(t *testing.T) {
 	w.x.set.Done(w.x.set.Effects())
 	waiter.anew()
 	w.Work()
-	entries := w.holds.Told[0].(*slowlog.Log).Latest(-1)
+	entries := w.holds.Told[0].(*observe.Log).Latest(-1)
 	if len(entries) != 1 || entries[0].Outcome != "client-gone" || entries[0].Behind.Owner != "elsewhere" {
 		t.Errorf("%+v", entries)
 	}
@@ -236,13 +235,13 @@ func TestAClientThatGoesBeforeItsLockIsAskedForAnewIsToldOfOnce(t *testing.T) {
 func TestAWaitThatGoesOnKeepsTheHolderBehindWhichItBegan(t *testing.T) {
 	for _, refused := range []bool{false, true} {
 		w := newWorld(t)
-		w.limits.Slow = slowlog.Settings{Wait: time.Second, Len: 10}
+		w.limits.Slow = observe.Settings{Wait: time.Second, Len: 10}
 		a := w.client(1)
 		cmd, err := grammar.Parse(locktest.Words("LOCK k WAIT 5000"))
 		if err != nil {
 			t.Fatal(err)
 		}
-		w.x.start(&asked{caller: a.caller(), cmd: cmd, behind: &endings.Party{Owner: "first"}}, w.Time, w.Time, w.x)
+		w.x.start(&asked{caller: a.caller(), cmd: cmd, behind: &observe.Party{Owner: "first"}}, w.Time, w.Time, w.x)
 		w.Time = w.Time.Add(2 * time.Second)
 		if refused {
 			w.limits.MaxWaiters = 1
@@ -250,11 +249,11 @@ func TestAWaitThatGoesOnKeepsTheHolderBehindWhichItBegan(t *testing.T) {
 		}
 		a.answered(busy(20*time.Second), nil)
 		w.Pass(5 * time.Second)
-		want := endings.TimedOut
+		want := observe.TimedOut
 		if refused {
-			want = endings.Failed
+			want = observe.Failed
 		}
-		entries := w.holds.Told[0].(*slowlog.Log).Latest(1)
+		entries := w.holds.Told[0].(*observe.Log).Latest(1)
 		if len(entries) != 1 || entries[0].Outcome != want || entries[0].Behind.Owner != "first" {
 			t.Errorf("refused: %v: %+v", refused, entries)
 		}

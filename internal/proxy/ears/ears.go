@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/lockproxy/lockproxy/internal/proxy/errands"
-	"github.com/lockproxy/lockproxy/internal/proxy/handlers"
+	"github.com/lockproxy/lockproxy/internal/proxy/reply"
 	"github.com/lockproxy/lockproxy/internal/upstream/cluster"
 	"github.com/lockproxy/lockproxy/internal/upstream/stream"
 	"github.com/lockproxy/lockproxy/internal/upstream/topology"
@@ -14,7 +14,7 @@ import (
 
 // A Session is what ears need of the session. All methods but Do require its lock.
 type Session interface {
-	handlers.Session
+	reply.Session
 
 	// Open returns a connection of the session's own to a server. If none is free, it returns nil, and calls then later, from another goroutine,
 	// with the connection or the reply that says why there is none.

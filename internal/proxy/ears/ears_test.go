@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/lockproxy/lockproxy/internal/hashslot"
-	"github.com/lockproxy/lockproxy/internal/proxy/replies"
+	"github.com/lockproxy/lockproxy/internal/proxy/reply"
 	"github.com/lockproxy/lockproxy/internal/resp"
 	"github.com/lockproxy/lockproxy/internal/upstream/cluster"
 	"github.com/lockproxy/lockproxy/internal/upstream/cluster/clustertest"
@@ -57,11 +57,11 @@ func (c *client) Later(_ topology.Node, _ time.Duration, f func()) { c.later = a
 func (c *client) Gone() bool                                       { return c.over }
 func (c *client) CutOff()                                          { c.over = true }
 func (c *client) Push(b []byte)                                    { c.got.Write(b) }
-func (c *client) Put(_ replies.ID, b []byte, _ bool)               { c.got.Write(b) }
-func (c *client) Pass(_ replies.ID, b []byte, _ bool)              { c.got.Write(b) }
+func (c *client) Put(_ reply.ID, b []byte, _ bool)                 { c.got.Write(b) }
+func (c *client) Pass(_ reply.ID, b []byte, _ bool)                { c.got.Write(b) }
 func (c *client) Refusal() []byte                                  { return nil }
-func (c *client) Refuse(replies.ID, int)                           {}
-func (c *client) Answered(replies.ID, int)                         {}
+func (c *client) Refuse(reply.ID, int)                             {}
+func (c *client) Answered(reply.ID, int)                           {}
 func (c *client) Held(int)                                         {}
 func (c *client) Resume()                                          {}
 

@@ -4,7 +4,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/lockproxy/lockproxy/internal/proxy/replies"
+	"github.com/lockproxy/lockproxy/internal/proxy/reply"
 	"github.com/lockproxy/lockproxy/internal/proxy/shared"
 	"github.com/lockproxy/lockproxy/internal/upstream/topology"
 )
@@ -18,7 +18,7 @@ type message struct {
 // A request is a subscription command of the client. A client chooses how many names it has, so it is carried out part by part: each is asked for,
 // confirmed and told before the next one begins.
 type request struct {
-	at    replies.ID
+	at    reply.ID
 	verb  string
 	kind  kind
 	on    bool
@@ -34,7 +34,7 @@ type request struct {
 
 // Ask carries out a subscription command, by its name in lower case. No other one is in progress. The reply has a slot at; the session is resumed
 // when it is whole. proto is the session's protocol.
-func (e *Ears) Ask(verb string, names [][]byte, proto int, at replies.ID, muted bool) {
+func (e *Ears) Ask(verb string, names [][]byte, proto int, at reply.ID, muted bool) {
 	k, on, _ := kindOf(verb)
 	r := &request{at: at, verb: verb, kind: k, on: on, muted: muted}
 	switch {

@@ -10,10 +10,8 @@ import (
 	"syscall"
 	"time"
 
-	"golang.org/x/sys/unix"
-
-	"github.com/lockproxy/lockproxy/internal/proxy/busy"
 	"github.com/lockproxy/lockproxy/internal/upstream"
+	"golang.org/x/sys/unix"
 )
 
 // eventLoop is the engine for plain sockets on Linux: one goroutine that waits on epoll, and moves the bytes of its clients and
@@ -34,7 +32,7 @@ type eventLoop struct {
 	buf     []byte   // the bytes of one read
 	events  []unix.EpollEvent
 
-	meter  busy.Meter
+	meter  Meter
 	yields atomic.Bool // run is to let other goroutines run before its next round
 
 	mu     sync.Mutex

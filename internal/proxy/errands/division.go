@@ -1,9 +1,8 @@
 package errands
 
 import (
-	"github.com/lockproxy/lockproxy/internal/proxy/handlers"
-	"github.com/lockproxy/lockproxy/internal/proxy/parts"
-	"github.com/lockproxy/lockproxy/internal/proxy/replies"
+	"github.com/lockproxy/lockproxy/internal/proxy/reply"
+	"github.com/lockproxy/lockproxy/internal/proxy/scatter"
 	"github.com/lockproxy/lockproxy/internal/resp"
 )
 
@@ -12,31 +11,31 @@ import (
 type division struct {
 	of    *Errands
 	name  string
-	raw   []byte     // the command
-	at    replies.ID // of the joined reply
+	raw   []byte   // the command
+	at    reply.ID // of the joined reply
 	muted bool
 	route Route
-	reply *handlers.Gathering
-	parts []parts.Part
+	reply *reply.Gathering
+	parts []scatter.Part
 	sent  int // of them
 }
 
 // Divide sends the command being routed, by its name in lower case, in parts, whose joined reply has a slot. The session waits for the reply meanwhile.
 // The command belongs to the division.
-func (n *Errands) Divide(name string, raw []byte, at replies.ID, muted bool) {
+func (n *Errands) Divide(name string, raw []byte, at reply.ID, muted bool) {
 	d := &division{of: n, name: name, raw: raw, at: at, muted: muted, route: n.Route}
 	n.session.Aside(d.cut)
 }
 
 // cut makes the parts. Requires no locks.
 func (d *division) cut() (then func()) {
-	list, join := parts.Split(d.name, resp.Split(d.raw, nil))
+	list, join := scatter.Split(d.name, resp.Split(d.raw, nil))
 	if list == nil { // all keys are in one slot
-		list = []parts.Part{{Raw: d.raw, Slot: d.route.Slot}}
+		list = []scatter.Part{{Raw: d.raw, Slot: d.route.Slot}}
 		join = func(replies [][]byte) []byte { return replies[0] }
 	}
 	d.raw, d.parts = nil, list
-	d.reply = handlers.Gather(d.of.session, d.at, d.muted, len(list), join)
+	d.reply = reply.Gather(d.of.session, d.at, d.muted, len(list), join)
 	return d.send
 }
 

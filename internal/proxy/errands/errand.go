@@ -6,8 +6,7 @@ import (
 
 	"github.com/lockproxy/lockproxy/internal/commands"
 	"github.com/lockproxy/lockproxy/internal/proxy/command"
-	"github.com/lockproxy/lockproxy/internal/proxy/handlers"
-	"github.com/lockproxy/lockproxy/internal/proxy/replies"
+	"github.com/lockproxy/lockproxy/internal/proxy/reply"
 	"github.com/lockproxy/lockproxy/internal/proxy/shared"
 	"github.com/lockproxy/lockproxy/internal/resp"
 	"github.com/lockproxy/lockproxy/internal/upstream/cluster"
@@ -17,8 +16,8 @@ import (
 // An Errand is a command on its way to a server, and the handler of its reply.
 type Errand struct {
 	of  *Errands
-	h   handlers.Handler // of its reply; nil: it passes to the client
-	at  replies.ID
+	h   reply.Handler // of its reply; nil: it passes to the client
+	at  reply.ID
 	raw []byte // the command
 	subject
 	node   topology.Node // where it is sent
@@ -76,8 +75,8 @@ func (e *Errand) transmit(raw []byte) {
 	e.of.session.Transmit(e.node, raw, e.at, 1)
 }
 
-// Take implements handlers.Handler.
-func (e *Errand) Take(at replies.ID, b []byte, n int, more bool) int {
+// Take implements reply.Handler.
+func (e *Errand) Take(at reply.ID, b []byte, n int, more bool) int {
 	if e.skips {
 		end := bytes.IndexByte(b, '\n')
 		if end < 0 {
@@ -94,7 +93,7 @@ func (e *Errand) Take(at replies.ID, b []byte, n int, more bool) int {
 	}
 	e.begun = true
 	switch {
-	case more && len(e.failed) > handlers.LongestRefusal && !e.probes:
+	case more && len(e.failed) > reply.LongestRefusal && !e.probes:
 		b, e.failed = e.failed, nil
 		return e.pass(at, b, n, more)
 	case more && (e.probes || len(e.failed) > 0):
@@ -129,7 +128,7 @@ type Reworded interface {
 }
 
 // For is the handler of the reply; nil: it passes to the client.
-func (e *Errand) For() handlers.Handler { return e.h }
+func (e *Errand) For() reply.Handler { return e.h }
 
 // reword sends the command to the same server in other words, if its handler knows some.
 func (e *Errand) reword() bool {
@@ -184,7 +183,7 @@ func (e *Errand) confirmed() bool {
 }
 
 // pass hands bytes of the reply on.
-func (e *Errand) pass(at replies.ID, b []byte, n int, more bool) int {
+func (e *Errand) pass(at reply.ID, b []byte, n int, more bool) int {
 	if e.h != nil {
 		return e.h.Take(at, b, n, more)
 	}
@@ -251,8 +250,8 @@ func (e *Errand) park() {
 	n.session.Await() // nothing may overtake it
 }
 
-// Lost implements handlers.Handler.
-func (e *Errand) Lost(at replies.ID, _ int, sent bool) {
+// Lost implements reply.Handler.
+func (e *Errand) Lost(at reply.ID, _ int, sent bool) {
 	e.of.flying--
 	if e.h != nil {
 		e.h.Lost(at, 1, sent)
@@ -262,4 +261,4 @@ func (e *Errand) Lost(at replies.ID, _ int, sent bool) {
 	e.over()
 }
 
-var _ handlers.Handler = (*Errand)(nil)
+var _ reply.Handler = (*Errand)(nil)

@@ -9,24 +9,23 @@ import (
 	"github.com/lockproxy/lockproxy/internal/commands"
 	"github.com/lockproxy/lockproxy/internal/hashslot"
 	"github.com/lockproxy/lockproxy/internal/proxy/command"
-	"github.com/lockproxy/lockproxy/internal/proxy/handlers"
-	"github.com/lockproxy/lockproxy/internal/proxy/replies"
+	"github.com/lockproxy/lockproxy/internal/proxy/reply"
 	"github.com/lockproxy/lockproxy/internal/upstream/cluster"
 	"github.com/lockproxy/lockproxy/internal/upstream/topology"
 )
 
 // A Session is what errands need of the session. All methods but Do require its lock.
 type Session interface {
-	handlers.Gatherer
+	reply.Gatherer
 
 	// Take returns a slot for the reply to a command that is about to be sent to a server; Any: to none.
-	Take(at topology.Node, h handlers.Handler) replies.ID
+	Take(at topology.Node, h reply.Handler) reply.ID
 
 	// Transmit sends n commands to a server for the reply in a slot.
-	Transmit(at topology.Node, raw []byte, id replies.ID, n int)
+	Transmit(at topology.Node, raw []byte, id reply.ID, n int)
 
 	// Lose says that the command of a slot could not be sent.
-	Lose(id replies.ID)
+	Lose(id reply.ID)
 
 	// Hopeless reports whether the lane refuses for another reason than that its server is away.
 	Hopeless() bool
@@ -38,7 +37,7 @@ type Session interface {
 	Leave(which func(at topology.Node) bool)
 
 	// GiveUp says that the command of a slot gets no reply.
-	GiveUp(id replies.ID)
+	GiveUp(id reply.ID)
 
 	// Do runs f with the session locked, and has the session go on, unless the client gets no more.
 	Do(f func()) bool
@@ -236,7 +235,7 @@ func (n *Errands) Adopt() {
 }
 
 // Send sends the command being routed to its target. h handles its reply; nil: it passes to the client.
-func (n *Errands) Send(raw []byte, h handlers.Handler) {
+func (n *Errands) Send(raw []byte, h reply.Handler) {
 	e := n.newErrand()
 	e.h, e.subject, e.node, e.keys, e.writes = h, subject{n.Slot, n.key}, n.Target, n.keys, n.writes
 	e.fixed, e.heirs = n.Fixed || n.Heirs, n.Heirs

@@ -11,8 +11,7 @@ import (
 	"github.com/lockproxy/lockproxy/internal/commands"
 	"github.com/lockproxy/lockproxy/internal/hashslot"
 	"github.com/lockproxy/lockproxy/internal/proxy/command"
-	"github.com/lockproxy/lockproxy/internal/proxy/handlers"
-	"github.com/lockproxy/lockproxy/internal/proxy/replies"
+	"github.com/lockproxy/lockproxy/internal/proxy/reply"
 	"github.com/lockproxy/lockproxy/internal/resp"
 	"github.com/lockproxy/lockproxy/internal/upstream/cluster"
 	"github.com/lockproxy/lockproxy/internal/upstream/cluster/clustertest"
@@ -24,7 +23,7 @@ type client struct {
 	t       testing.TB
 	errands Errands
 	table   *command.Table
-	slots   replies.Queue[topology.Node, handlers.Handler]
+	slots   reply.Queue[topology.Node, reply.Handler]
 	view    *cluster.View
 	silent  topology.Node
 	wait    time.Duration
@@ -41,7 +40,7 @@ type client struct {
 type sent struct {
 	at  topology.Node
 	raw string
-	id  replies.ID
+	id  reply.ID
 	n   int
 }
 
@@ -51,39 +50,39 @@ func newClient(t testing.TB) *client {
 	return c
 }
 
-func (c *client) View() *cluster.View                     { return c.view }
-func (c *client) Refresh(_ topology.Node, then func())    { c.then = append(c.then, then) }
-func (c *client) Silent(at topology.Node) bool            { return at == c.silent }
-func (c *client) Refused(cluster.Reason)                  {}
-func (c *client) FailoverWait() time.Duration             { return c.wait }
-func (c *client) Gone() bool                              { return false }
-func (c *client) Pass(at replies.ID, b []byte, more bool) { c.Put(at, b, more) }
-func (c *client) Refusal() []byte                         { return []byte("-REFUSED\r\n") }
+func (c *client) View() *cluster.View                   { return c.view }
+func (c *client) Refresh(_ topology.Node, then func())  { c.then = append(c.then, then) }
+func (c *client) Silent(at topology.Node) bool          { return at == c.silent }
+func (c *client) Refused(cluster.Reason)                {}
+func (c *client) FailoverWait() time.Duration           { return c.wait }
+func (c *client) Gone() bool                            { return false }
+func (c *client) Pass(at reply.ID, b []byte, more bool) { c.Put(at, b, more) }
+func (c *client) Refusal() []byte                       { return []byte("-REFUSED\r\n") }
 
-func (c *client) Refuse(at replies.ID, _ int)                          { c.Put(at, c.Refusal(), false) }
-func (c *client) Held(int)                                             {}
-func (c *client) Resume()                                              {}
-func (c *client) Aside(work func() (then func()))                      { c.aside = append(c.aside, work) }
-func (c *client) Hopeless() bool                                       { return false }
-func (c *client) Await()                                               {}
-func (c *client) Leave(func(at topology.Node) bool)                    {}
-func (c *client) GiveUp(id replies.ID)                                 { c.slots.Answer(id, 1) }
-func (c *client) Take(at topology.Node, h handlers.Handler) replies.ID { return c.slots.Add(at, h, 1) }
+func (c *client) Refuse(at reply.ID, _ int)                       { c.Put(at, c.Refusal(), false) }
+func (c *client) Held(int)                                        {}
+func (c *client) Resume()                                         {}
+func (c *client) Aside(work func() (then func()))                 { c.aside = append(c.aside, work) }
+func (c *client) Hopeless() bool                                  { return false }
+func (c *client) Await()                                          {}
+func (c *client) Leave(func(at topology.Node) bool)               {}
+func (c *client) GiveUp(id reply.ID)                              { c.slots.Answer(id, 1) }
+func (c *client) Take(at topology.Node, h reply.Handler) reply.ID { return c.slots.Add(at, h, 1) }
 
-func (c *client) Put(at replies.ID, b []byte, more bool) {
+func (c *client) Put(at reply.ID, b []byte, more bool) {
 	if c.slots.Put(at, b, more) && !c.quiet {
 		c.got.Write(b)
 	}
 }
 
-func (c *client) Answered(id replies.ID, n int) {
+func (c *client) Answered(id reply.ID, n int) {
 	c.slots.Answer(id, n)
 	for b := c.slots.Next(); b != nil; b = c.slots.Next() {
 		c.got.Write(b)
 	}
 }
 
-func (c *client) Transmit(at topology.Node, raw []byte, id replies.ID, n int) {
+func (c *client) Transmit(at topology.Node, raw []byte, id reply.ID, n int) {
 	if c.quiet {
 		c.sent = append(c.sent, sent{at, "", id, n})
 		return
@@ -91,7 +90,7 @@ func (c *client) Transmit(at topology.Node, raw []byte, id replies.ID, n int) {
 	c.sent = append(c.sent, sent{at, string(raw), id, n})
 }
 
-func (c *client) Lose(id replies.ID) {
+func (c *client) Lose(id reply.ID) {
 	h, _ := c.slots.Handler(id)
 	if !h.(*Errand).Unsent() {
 		h.Lost(id, 1, false)
@@ -468,12 +467,12 @@ var (
 
 func TestParkedErrandsStayInTheirOrder(t *testing.T) {
 	var p parking
-	for _, at := range []replies.ID{2, 4, 6, 5, 1} {
+	for _, at := range []reply.ID{2, 4, 6, 5, 1} {
 		p.add(&Errand{at: at, subject: subject{slot: int(at % 2)}})
 	}
 	p.carriedOut(subject{}, 5)
-	var got []replies.ID
-	var late []replies.ID
+	var got []reply.ID
+	var late []reply.ID
 	for !p.empty() {
 		if p.overtaken(p.first()) {
 			late = append(late, p.first().at)
@@ -483,10 +482,10 @@ func TestParkedErrandsStayInTheirOrder(t *testing.T) {
 			p.add(e)
 		}
 	}
-	if want := []replies.ID{1, 2, 2, 4, 5, 6}; !slices.Equal(got, want) {
+	if want := []reply.ID{1, 2, 2, 4, 5, 6}; !slices.Equal(got, want) {
 		t.Errorf("%v, want %v", got, want)
 	}
-	if want := []replies.ID{2, 2, 4}; !slices.Equal(late, want) {
+	if want := []reply.ID{2, 2, 4}; !slices.Equal(late, want) {
 		t.Errorf("overtaken: %v, want %v", late, want)
 	}
 	if p.carriedOut(subject{}, 9); p.overtaken(&Errand{at: 1}) {

@@ -3,15 +3,15 @@ package errands
 import (
 	"slices"
 
-	"github.com/lockproxy/lockproxy/internal/proxy/replies"
+	"github.com/lockproxy/lockproxy/internal/proxy/reply"
 )
 
 // A parking is the refused errands of a session, in the order of their slots for the replies. A client chooses their number, so no step looks at all of
 // them.
 type parking struct {
 	list []*Errand
-	head int                    // those before it have left
-	done map[subject]replies.ID // the last command that was carried out while errands were parked
+	head int                  // those before it have left
+	done map[subject]reply.ID // the last command that was carried out while errands were parked
 }
 
 func (p *parking) empty() bool { return p.head == len(p.list) }
@@ -21,7 +21,7 @@ func (p *parking) all() []*Errand { return p.list[p.head:] }
 
 // add adds an errand. Most come last, or first because they have been sent again.
 func (p *parking) add(e *Errand) {
-	i, _ := slices.BinarySearchFunc(p.all(), e.at, func(one *Errand, at replies.ID) int { return int(one.at) - int(at) })
+	i, _ := slices.BinarySearchFunc(p.all(), e.at, func(one *Errand, at reply.ID) int { return int(one.at) - int(at) })
 	if i == 0 && p.head > 0 {
 		p.head--
 		p.list[p.head] = e
@@ -51,12 +51,12 @@ func (p *parking) clear() {
 }
 
 // carriedOut notes that a command has been carried out.
-func (p *parking) carriedOut(about subject, at replies.ID) {
+func (p *parking) carriedOut(about subject, at reply.ID) {
 	if p.empty() {
 		return
 	}
 	if p.done == nil {
-		p.done = map[subject]replies.ID{}
+		p.done = map[subject]reply.ID{}
 	}
 	p.done[about] = max(p.done[about], at)
 }

@@ -3,17 +3,15 @@
 package output
 
 import (
-	"github.com/lockproxy/lockproxy/internal/proxy/handlers"
-	"github.com/lockproxy/lockproxy/internal/proxy/outbox"
-	"github.com/lockproxy/lockproxy/internal/proxy/replies"
+	"github.com/lockproxy/lockproxy/internal/proxy/reply"
 	"github.com/lockproxy/lockproxy/internal/proxy/shared"
 	"github.com/lockproxy/lockproxy/internal/stopwatch"
 )
 
 // An Output is the output of one session. C is the type of its connections to Redis.
 type Output[C comparable] struct {
-	Slots replies.Queue[C, handlers.Handler] // in the order of the commands
-	Out   outbox.Outbox                      // bytes whose turn has come
+	Slots reply.Queue[C, reply.Handler] // in the order of the commands
+	Out   reply.Outbox                  // bytes whose turn has come
 
 	proxy    *shared.Proxy
 	overflow func(limit shared.Limit, unread int)
@@ -62,7 +60,7 @@ func (o *Output[C]) Say(b []byte) {
 }
 
 // Put adds bytes to the replies of a slot; more: they end within one.
-func (o *Output[C]) Put(at replies.ID, b []byte, more bool) {
+func (o *Output[C]) Put(at reply.ID, b []byte, more bool) {
 	if o.watch.Expects(uint64(at)) {
 		o.watch.Answered()
 	}

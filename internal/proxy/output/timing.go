@@ -2,7 +2,7 @@ package output
 
 import (
 	"github.com/lockproxy/lockproxy/internal/proxy/meter"
-	"github.com/lockproxy/lockproxy/internal/proxy/replies"
+	"github.com/lockproxy/lockproxy/internal/proxy/reply"
 	"github.com/lockproxy/lockproxy/internal/stopwatch"
 )
 
@@ -17,7 +17,7 @@ func (o *Output[C]) Time(session uint64, class, n int, tick int64) {
 func (o *Output[C]) Timed() bool { return o.watch.Begun() }
 
 // Mark says that the measured commands are sent next, in that slot.
-func (o *Output[C]) Mark(at replies.ID) *stopwatch.Mark { return o.watch.Sent(uint64(at)) }
+func (o *Output[C]) Mark(at reply.ID) *stopwatch.Mark { return o.watch.Sent(uint64(at)) }
 
 // timed ends a measurement: output has been written.
 func (o *Output[C]) timed() {

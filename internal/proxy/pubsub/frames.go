@@ -2,29 +2,27 @@ package pubsub
 
 import (
 	"bytes"
-
-	"github.com/lockproxy/lockproxy/internal/proxy/handlers"
-	"github.com/lockproxy/lockproxy/internal/proxy/replies"
+	"github.com/lockproxy/lockproxy/internal/proxy/reply"
 	"github.com/lockproxy/lockproxy/internal/proxy/transaction"
 )
 
 // Frames is the handler of a command that any number of frames answers: a subscription command, or an EXEC with such commands. Each frame that
 // comes is given to Confirm if Awaits says so, else to Take.
 type Frames struct {
-	session handlers.Session
+	session reply.Session
 	subs    *Subscriptions
 	muted   bool               // the client sees no replies; it gets confirmations all the same, as from Redis
-	exec    *handlers.Reply    // handles the array that is the reply to an EXEC; nil: it has come, or there is none
+	exec    *reply.Reply       // handles the array that is the reply to an EXEC; nil: it has come, or there is none
 	list    []transaction.Step // the commands that the frames answer, in order; of an EXEC, those behind its array. Left 0: see Confirm
 }
 
 // Await is the handler of a subscription command with left arguments, of which each is confirmed.
-func Await(s handlers.Session, subs *Subscriptions, muted bool, verb string, left int) *Frames {
+func Await(s reply.Session, subs *Subscriptions, muted bool, verb string, left int) *Frames {
 	return &Frames{session: s, subs: subs, muted: muted, list: []transaction.Step{{Verb: verb, Left: left}}}
 }
 
 // AwaitExec is the handler of an EXEC of n commands, of which steps matter. exec handles the reply to the EXEC itself.
-func AwaitExec(s handlers.Session, subs *Subscriptions, exec *handlers.Reply, n int, steps []transaction.Step) *Frames {
+func AwaitExec(s reply.Session, subs *Subscriptions, exec *reply.Reply, n int, steps []transaction.Step) *Frames {
 	list := make([]transaction.Step, n)
 	for _, step := range steps {
 		list[step.Index] = step
@@ -65,8 +63,8 @@ func (f *Frames) Due() int {
 	return len(f.list)
 }
 
-// Take implements handlers.Handler: b is a whole frame, and no confirmation.
-func (f *Frames) Take(at replies.ID, b []byte, n int, _ bool) int {
+// Take implements reply.Handler: b is a whole frame, and no confirmation.
+func (f *Frames) Take(at reply.ID, b []byte, n int, _ bool) int {
 	if f.exec == nil {
 		if b = f.reply(b); !f.muted {
 			f.session.Put(at, b, false)
@@ -126,8 +124,8 @@ func (f *Frames) reply(b []byte) []byte {
 	return b
 }
 
-// Lost implements handlers.Handler.
-func (f *Frames) Lost(at replies.ID, _ int, _ bool) {
+// Lost implements reply.Handler.
+func (f *Frames) Lost(at reply.ID, _ int, _ bool) {
 	switch {
 	case f.session.Gone():
 	case f.exec != nil:
@@ -137,4 +135,4 @@ func (f *Frames) Lost(at replies.ID, _ int, _ bool) {
 	}
 }
 
-var _ handlers.Handler = (*Frames)(nil)
+var _ reply.Handler = (*Frames)(nil)

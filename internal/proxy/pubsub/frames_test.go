@@ -1,26 +1,24 @@
 package pubsub
 
 import (
-	"testing"
-
-	"github.com/lockproxy/lockproxy/internal/proxy/handlers"
-	"github.com/lockproxy/lockproxy/internal/proxy/replies"
+	"github.com/lockproxy/lockproxy/internal/proxy/reply"
 	"github.com/lockproxy/lockproxy/internal/proxy/transaction"
+	"testing"
 )
 
 // client is a session that notes what its client gets.
 type client struct {
-	handlers.Session
+	reply.Session
 	got     string
 	refused int
 	gone    bool
 }
 
-func (c *client) Gone() bool                         { return c.gone }
-func (c *client) Put(_ replies.ID, b []byte, _ bool) { c.got += string(b) }
-func (c *client) Refuse(_ replies.ID, n int)         { c.refused += n }
-func (c *client) Held(int)                           {}
-func (c *client) Resume()                            {}
+func (c *client) Gone() bool                       { return c.gone }
+func (c *client) Put(_ reply.ID, b []byte, _ bool) { c.got += string(b) }
+func (c *client) Refuse(_ reply.ID, n int)         { c.refused += n }
+func (c *client) Held(int)                         {}
+func (c *client) Resume()                          {}
 
 // take hands a frame to the handler, as a session does. It returns the number of commands that are answered.
 func take(f *Frames, c *client, frame string) int {
@@ -73,7 +71,7 @@ func TestASubscriptionCommandIsAnsweredByAFrameForEachChannel(t *testing.T) {
 // exec is the handler of an EXEC of GET, SUBSCRIBE a b, PING. steps counts the replies that change the session.
 func exec(c *client, muted bool, subs *Subscriptions) (f *Frames, steps *int) {
 	steps = new(int)
-	reply := &handlers.Reply{Session: c, Muted: muted, Done: func([]byte) { *steps++ }}
+	reply := &reply.Reply{Session: c, Muted: muted, Done: func([]byte) { *steps++ }}
 	return AwaitExec(c, subs, reply, 3, []transaction.Step{
 		{Index: 1, Verb: "subscribe", Left: 2},
 		{Index: 2, Apply: func([]byte) { *steps++ }, Rewrite: func([]byte) []byte { return []byte("+pong\r\n") }},

@@ -6,9 +6,8 @@ import (
 
 	"github.com/lockproxy/lockproxy/internal/proxy/clients"
 	"github.com/lockproxy/lockproxy/internal/proxy/command"
-	"github.com/lockproxy/lockproxy/internal/proxy/handlers"
 	"github.com/lockproxy/lockproxy/internal/proxy/inquiry"
-	"github.com/lockproxy/lockproxy/internal/proxy/replies"
+	"github.com/lockproxy/lockproxy/internal/proxy/reply"
 	"github.com/lockproxy/lockproxy/internal/proxy/shared"
 	"github.com/lockproxy/lockproxy/internal/resp"
 )
@@ -16,7 +15,7 @@ import (
 // asking is a CLIENT LIST, KILL or UNBLOCK on its way. The session waits meanwhile, and a slot is held for the reply.
 type asking struct {
 	s     *Session
-	at    replies.ID // of the reply
+	at    reply.ID // of the reply
 	muted bool
 	done  bool   // it has been answered
 	after func() // called when it has been answered; requires no locks; nil: not called
@@ -106,8 +105,8 @@ type question struct {
 	next    func(replies []byte)
 }
 
-// Take implements handlers.Handler.
-func (q *question) Take(_ replies.ID, b []byte, n int, _ bool) int {
+// Take implements reply.Handler.
+func (q *question) Take(_ reply.ID, b []byte, n int, _ bool) int {
 	q.replies = append(q.replies, b...)
 	q.q.s.gathered += len(b)
 	q.came(n)
@@ -132,8 +131,8 @@ func (q *question) came(n int) {
 	})
 }
 
-// Lost implements handlers.Handler. The inquiry ends.
-func (q *question) Lost(replies.ID, int, bool) {
+// Lost implements reply.Handler. The inquiry ends.
+func (q *question) Lost(reply.ID, int, bool) {
 	if q.q.s.Gone() {
 		q.q.finish(nil)
 		return
@@ -141,7 +140,7 @@ func (q *question) Lost(replies.ID, int, bool) {
 	q.q.finish(shared.NoUpstream)
 }
 
-var _ handlers.Handler = (*question)(nil)
+var _ reply.Handler = (*question)(nil)
 
 // AnswerLast implements inquiry.Session.
 func (q *asking) AnswerLast(reply []byte) {

@@ -6,8 +6,7 @@ import (
 	"github.com/lockproxy/lockproxy/internal/proxy/budget"
 	"github.com/lockproxy/lockproxy/internal/proxy/ears"
 	"github.com/lockproxy/lockproxy/internal/proxy/errands"
-	"github.com/lockproxy/lockproxy/internal/proxy/handlers"
-	"github.com/lockproxy/lockproxy/internal/proxy/replies"
+	"github.com/lockproxy/lockproxy/internal/proxy/reply"
 	"github.com/lockproxy/lockproxy/internal/proxy/shared"
 	"github.com/lockproxy/lockproxy/internal/stopwatch"
 	"github.com/lockproxy/lockproxy/internal/upstream"
@@ -44,13 +43,13 @@ func (s *Session) Replies(tag uint64, b []byte, n int, more bool) {
 	s.mu.Lock()
 	defer s.exit()
 	s.usual = s.pin == nil
-	s.receive(replies.ID(tag), b, n, more)
+	s.receive(reply.ID(tag), b, n, more)
 	s.GoOn()
 	s.advance()
 }
 
 // receive handles bytes that have come for a slot.
-func (s *Session) receive(at replies.ID, b []byte, n int, more bool) {
+func (s *Session) receive(at reply.ID, b []byte, n int, more bool) {
 	h, due := s.Slots.Handler(at)
 	switch {
 	case !due: // the slot has been given up
@@ -66,7 +65,7 @@ func (s *Session) receive(at replies.ID, b []byte, n int, more bool) {
 }
 
 // answered counts replies that have come in whole, and sends those whose turn it is.
-func (s *Session) answered(at replies.ID, n int) {
+func (s *Session) answered(at reply.ID, n int) {
 	if !s.Slots.Answer(at, n) {
 		return
 	}
@@ -83,14 +82,14 @@ func (s *Session) answered(at replies.ID, n int) {
 func (s *Session) Lost(tag uint64, n int, sent bool) {
 	s.mu.Lock()
 	defer s.exit()
-	s.lose(replies.ID(tag), n, sent)
+	s.lose(reply.ID(tag), n, sent)
 	s.GoOn()
 	s.advance()
 }
 
 // lose handles n commands without a reply. A command that was never sent is refused with an error. For a command that may have run, the
 // connection closes, as a dying Redis would close it. The lock engine decides about a script call.
-func (s *Session) lose(at replies.ID, n int, sent bool) {
+func (s *Session) lose(at reply.ID, n int, sent bool) {
 	h, due := s.Slots.Handler(at)
 	if !due {
 		return
@@ -116,7 +115,7 @@ func (s *Session) lose(at replies.ID, n int, sent bool) {
 }
 
 // refuse answers n commands that were never sent.
-func (s *Session) refuse(at replies.ID, n int) {
+func (s *Session) refuse(at reply.ID, n int) {
 	words := s.refusal()
 	for range n {
 		s.Put(at, words, false)
@@ -218,7 +217,7 @@ type connection interface {
 }
 
 // transmit sends the n commands of a slot. n is 0 if no reply is counted.
-func (s *Session) transmit(conn connection, raw []byte, at replies.ID, n int) {
+func (s *Session) transmit(conn connection, raw []byte, at reply.ID, n int) {
 	var err error
 	framed := s.pin != nil && s.pin.mode != readsReplies && conn == connection(s.pin.conn)
 	if framed {
@@ -243,7 +242,7 @@ func (s *Session) transmit(conn connection, raw []byte, at replies.ID, n int) {
 }
 
 // append sends commands. Those for a lane leave when the session is unlocked, if its client is being read: the goroutine that reads it then writes them.
-func (l *lanes) append(conn connection, raw []byte, at replies.ID, n int) error {
+func (l *lanes) append(conn connection, raw []byte, at reply.ID, n int) error {
 	s := l.s
 	lane, ok := conn.(*upstream.Lane)
 	if !ok || !l.reading || l.due != nil {
@@ -274,25 +273,25 @@ func (l *lanes) refusal() []byte {
 	return shared.NoUpstream
 }
 
-// Pass implements handlers.Session.
-func (d *side) Pass(at replies.ID, b []byte, more bool) {
+// Pass implements reply.Session.
+func (d *side) Pass(at reply.ID, b []byte, more bool) {
 	d.Burst += len(b)
 	d.Put(at, b, more)
 }
 
-// Refusal implements handlers.Session.
+// Refusal implements reply.Session.
 func (d *side) Refusal() []byte { return (*Session)(d).refusal() }
 
-// Refuse implements handlers.Session.
-func (d *side) Refuse(at replies.ID, n int) { (*Session)(d).refuse(at, n) }
+// Refuse implements reply.Session.
+func (d *side) Refuse(at reply.ID, n int) { (*Session)(d).refuse(at, n) }
 
-// Answered implements handlers.Session.
-func (d *side) Answered(at replies.ID, n int) { (*Session)(d).answered(at, n) }
+// Answered implements reply.Session.
+func (d *side) Answered(at reply.ID, n int) { (*Session)(d).answered(at, n) }
 
-// Held implements handlers.Session.
+// Held implements reply.Session.
 func (d *side) Held(bytes int) { d.gathered = bytes }
 
-// Aside implements handlers.Gatherer.
+// Aside implements reply.Gatherer.
 func (d *side) Aside(work func() (then func())) {
 	s := (*Session)(d)
 	s.afterUnlock = append(s.afterUnlock, func() {
@@ -307,11 +306,11 @@ func (s *Session) inTurn(work func() func()) (then func()) {
 	return work()
 }
 
-// Resume implements handlers.Session.
+// Resume implements reply.Session.
 func (d *side) Resume() { (*Session)(d).resume() }
 
 // Take implements errands.Session.
-func (d *side) Take(at upstream.Node, h handlers.Handler) replies.ID {
+func (d *side) Take(at upstream.Node, h reply.Handler) reply.ID {
 	d.unanswered += slotCost
 	if at == upstream.AnyNode {
 		return d.Slots.Add(nil, h, 1)
@@ -321,13 +320,13 @@ func (d *side) Take(at upstream.Node, h handlers.Handler) replies.ID {
 }
 
 // Transmit implements errands.Session.
-func (d *side) Transmit(at upstream.Node, raw []byte, id replies.ID, n int) {
+func (d *side) Transmit(at upstream.Node, raw []byte, id reply.ID, n int) {
 	d.turnTo(at)
 	(*Session)(d).transmit(d.onLane(), raw, id, n)
 }
 
 // Lose implements errands.Session.
-func (d *side) Lose(id replies.ID) { (*Session)(d).lose(id, 1, false) }
+func (d *side) Lose(id reply.ID) { (*Session)(d).lose(id, 1, false) }
 
 // Hopeless implements errands.Session.
 func (d *side) Hopeless() bool { return d.lane != nil && d.lane.Hopeless() }
@@ -343,7 +342,7 @@ func (d *side) Await() {
 func (d *side) Leave(which func(at upstream.Node) bool) { d.leaveIf(which) }
 
 // GiveUp implements errands.Session.
-func (d *side) GiveUp(id replies.ID) { d.Slots.Answer(id, 1) }
+func (d *side) GiveUp(id reply.ID) { d.Slots.Answer(id, 1) }
 
 // Open implements ears.Session.
 func (d *side) Open(at upstream.Node, then func(c ears.Conn, refusal []byte)) (ears.Conn, func() bool) {

@@ -6,8 +6,8 @@ import (
 	"strings"
 
 	"github.com/lockproxy/lockproxy/internal/proxy/command"
-	"github.com/lockproxy/lockproxy/internal/proxy/handlers"
 	"github.com/lockproxy/lockproxy/internal/proxy/pubsub"
+	"github.com/lockproxy/lockproxy/internal/proxy/reply"
 	"github.com/lockproxy/lockproxy/internal/proxy/transaction"
 	"github.com/lockproxy/lockproxy/internal/resp"
 )
@@ -44,7 +44,7 @@ func (u *pinning) execSubscriptions(raw []byte) bool {
 	}
 	pin := u.pin
 	u.readFrames()
-	exec := &handlers.Reply{Session: s.side(), Muted: s.muted, Done: func(reply []byte) {
+	exec := &reply.Reply{Session: s.side(), Muted: s.muted, Done: func(reply []byte) {
 		s.resume()
 		if !bytes.HasPrefix(reply, []byte("-")) || bytes.HasPrefix(reply, []byte("-EXECABORT")) {
 			pin.End()
@@ -163,7 +163,7 @@ func (u *pinning) routeUnread(raw []byte) bool {
 		pin.mode = readsVerdict
 		pin.waits = true // a replica may have to wait for its copy
 		pin.conn.ReadVerdict()
-		s.forward(raw, &handlers.Reply{Session: s.side(), Done: func(reply []byte) {
+		s.forward(raw, &reply.Reply{Session: s.side(), Done: func(reply []byte) {
 			pin.mode = readsFrames
 			pin.marked(reply, false, nil)
 			s.resume()
@@ -192,7 +192,7 @@ func (u *pinning) verdict(b []byte, kind resp.Kind) {
 // is passed on.
 func (u *pinning) replconf(raw []byte) bool {
 	s := u.s
-	h := &handlers.Reply{Session: s.side(), Muted: s.muted}
+	h := &reply.Reply{Session: s.side(), Muted: s.muted}
 	for i := 1; i < len(s.args) && len(s.args)%2 == 1; i += 2 {
 		if word := command.Keyword(s.args, i); word == "ack" || word == "getack" {
 			raw = resp.AppendCommand(nil, s.args[:i]...)

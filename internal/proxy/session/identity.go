@@ -6,10 +6,9 @@ import (
 	"strconv"
 
 	"github.com/lockproxy/lockproxy/internal/proxy/command"
-	"github.com/lockproxy/lockproxy/internal/proxy/handlers"
 	"github.com/lockproxy/lockproxy/internal/proxy/idchange"
 	"github.com/lockproxy/lockproxy/internal/proxy/pubsub"
-	"github.com/lockproxy/lockproxy/internal/proxy/replies"
+	"github.com/lockproxy/lockproxy/internal/proxy/reply"
 	"github.com/lockproxy/lockproxy/internal/proxy/transaction"
 	"github.com/lockproxy/lockproxy/internal/resp"
 	"github.com/lockproxy/lockproxy/internal/upstream"
@@ -46,7 +45,7 @@ func (l *logins) reidentify(name string, raw []byte) bool {
 	}
 	pin.Count(raw)
 	s.wait = waitReply // the next commands must travel under the new identity
-	h := &handlers.Reply{Session: s.side(), Muted: s.muted, Done: func(reply []byte) {
+	h := &reply.Reply{Session: s.side(), Muted: s.muted, Done: func(reply []byte) {
 		s.resume()
 		l.judge(change, reply)
 	}}
@@ -180,7 +179,7 @@ func (l *logins) inquire(cmd []byte, then func(reply []byte)) {
 	s := l.s
 	pin := s.pin
 	s.wait = waitReply
-	s.forward(cmd, vital{s: s, Reply: &handlers.Reply{Session: s.side(), Muted: true, Done: func(reply []byte) {
+	s.forward(cmd, vital{s: s, Reply: &reply.Reply{Session: s.side(), Muted: true, Done: func(reply []byte) {
 		s.resume()
 		if s.pin == pin {
 			then(reply)
@@ -190,12 +189,12 @@ func (l *logins) inquire(cmd []byte, then func(reply []byte)) {
 
 // vital is the handler of an answer that the session needs.
 type vital struct {
-	*handlers.Reply
+	*reply.Reply
 	s *Session
 }
 
-// Lost implements handlers.Handler. The client knows already that it is another user, or in another database, and the session never will.
-func (v vital) Lost(replies.ID, int, bool) { v.s.cutOff() }
+// Lost implements reply.Handler. The client knows already that it is another user, or in another database, and the session never will.
+func (v vital) Lost(reply.ID, int, bool) { v.s.cutOff() }
 
 // askName asks for the name that a refused HELLO has left on the session's pin. then follows if the session goes on as before.
 func (l *logins) askName(then func()) {

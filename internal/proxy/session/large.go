@@ -6,9 +6,8 @@ import (
 
 	"github.com/lockproxy/lockproxy/internal/proxy/budget"
 	"github.com/lockproxy/lockproxy/internal/proxy/command"
-	"github.com/lockproxy/lockproxy/internal/proxy/handlers"
 	"github.com/lockproxy/lockproxy/internal/proxy/meter"
-	"github.com/lockproxy/lockproxy/internal/proxy/replies"
+	"github.com/lockproxy/lockproxy/internal/proxy/reply"
 	"github.com/lockproxy/lockproxy/internal/proxy/shared"
 	"github.com/lockproxy/lockproxy/internal/resp"
 	"github.com/lockproxy/lockproxy/internal/upstream/cluster"
@@ -124,7 +123,7 @@ func (i *input) locate(row *command.Row, begin []byte) bool {
 		s.Look(row, args)
 		s.Wrote(s.pin.conn.At())
 		if i.large.slot = s.Slot; i.large.asks {
-			s.forward(command.Asking, handlers.Discard{}, 1)
+			s.forward(command.Asking, reply.Discard{}, 1)
 		}
 		return true
 	case at == 0 || len(args) <= at || s.replay != nil || s.ears.Listening() || s.pin != nil && !s.pin.fresh:
@@ -132,7 +131,7 @@ func (i *input) locate(row *command.Row, begin []byte) bool {
 	}
 	i.large, i.located = progress{}, false
 	i.ask = resp.AppendCommand(nil, "EXISTS", string(args[at]))
-	i.asked = found{i, &handlers.Reply{Session: s.side(), Muted: true, Whole: true, Done: i.found}}
+	i.asked = found{i, &reply.Reply{Session: s.side(), Muted: true, Whole: true, Done: i.found}}
 	return false
 }
 
@@ -155,11 +154,11 @@ func (i *input) overtake() {
 // found is the handler of the answer to the question of locate.
 type found struct {
 	i *input
-	*handlers.Reply
+	*reply.Reply
 }
 
-// Lost implements handlers.Handler: there is no server. The command is read to its end, and refused.
-func (f found) Lost(replies.ID, int, bool) {
+// Lost implements reply.Handler: there is no server. The command is read to its end, and refused.
+func (f found) Lost(reply.ID, int, bool) {
 	f.i.located, f.i.large.refusal = true, f.Session.Refusal()
 	f.i.s.resume()
 }
@@ -188,7 +187,7 @@ func (i *input) endStream(rest []byte) {
 	h := s.handler()
 	if s.Clustered() {
 		muted := s.muted
-		h = &handlers.Guarded{Session: s.side(), To: h, Slot: i.large.slot, Read: cluster.Read, Refused: func(at replies.ID, why cluster.Refusal) bool {
+		h = &reply.Guarded{Session: s.side(), To: h, Slot: i.large.slot, Read: cluster.Read, Refused: func(at reply.ID, why cluster.Refusal) bool {
 			if s.Refused(why); why.Reason == cluster.TryLate {
 				return false
 			}

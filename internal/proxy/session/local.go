@@ -7,8 +7,8 @@ import (
 
 	"github.com/lockproxy/lockproxy/internal/proxy/clients"
 	"github.com/lockproxy/lockproxy/internal/proxy/command"
-	"github.com/lockproxy/lockproxy/internal/proxy/handlers"
 	"github.com/lockproxy/lockproxy/internal/proxy/idchange"
+	"github.com/lockproxy/lockproxy/internal/proxy/reply"
 	"github.com/lockproxy/lockproxy/internal/resp"
 )
 
@@ -22,7 +22,7 @@ func (f *profile) local(row *command.Row, raw []byte) bool {
 	if row.Name == "reset" {
 		return f.reset(raw)
 	}
-	h := &handlers.Reply{Session: s.side(), Muted: s.muted}
+	h := &reply.Reply{Session: s.side(), Muted: s.muted}
 	switch command.Keyword(s.args, 1) {
 	case "setname":
 		if len(s.args) == 3 {
@@ -64,7 +64,7 @@ func (f *profile) quit(raw []byte) bool {
 		words = words[:0]
 	}
 	if s.pin != nil && s.pin.mode != readsRaw {
-		s.forward(raw, handlers.Discard{}, 1)
+		s.forward(raw, reply.Discard{}, 1)
 	}
 	s.goodbye(words)
 	return true
@@ -89,7 +89,7 @@ func (f *profile) reset(raw []byte) bool {
 		muted = s.muted
 	}
 	s.wait = waitReply
-	s.forward(raw, &handlers.Reply{Session: s.side(), Muted: muted, Done: func(reply []byte) {
+	s.forward(raw, &reply.Reply{Session: s.side(), Muted: muted, Done: func(reply []byte) {
 		s.resume()
 		if string(reply) == string(resetReply) {
 			f.resetPin()
@@ -119,7 +119,7 @@ func (f *profile) resetPin() {
 }
 
 // setName is CLIENT SETNAME. It returns the command to send.
-func (f *profile) setName(h *handlers.Reply, raw []byte) []byte {
+func (f *profile) setName(h *reply.Reply, raw []byte) []byte {
 	s := f.s
 	name := string(s.args[2])
 	h.Done = func(reply []byte) {
@@ -141,7 +141,7 @@ func (f *profile) setName(h *handlers.Reply, raw []byte) []byte {
 
 // setInfo is CLIENT SETINFO with a value that Redis would accept. It returns the command to send. The value itself is sent on no
 // connection, because the connection may serve another client later.
-func (f *profile) setInfo(h *handlers.Reply) []byte {
+func (f *profile) setInfo(h *reply.Reply) []byte {
 	s := f.s
 	option, value := string(s.args[2]), string(s.args[3])
 	i := slices.IndexFunc(libOptions, func(name string) bool { return strings.EqualFold(name, option) })
@@ -175,7 +175,7 @@ func (f *profile) nameFor(reply []byte) []byte {
 }
 
 // setReplyMode is CLIENT REPLY ON|OFF|SKIP. Only ON is answered. It returns the command to send.
-func (f *profile) setReplyMode(h *handlers.Reply, raw []byte) []byte {
+func (f *profile) setReplyMode(h *reply.Reply, raw []byte) []byte {
 	s := f.s
 	var mode replyMode
 	switch command.Keyword(s.args, 2) {
@@ -215,9 +215,9 @@ func (f *profile) setReplyMode(h *handlers.Reply, raw []byte) []byte {
 // that it knows better.
 
 // augment is the handler of the reply to the command being routed, which has size bytes, if its policy is Augmented.
-func (f *profile) augment(row *command.Row, size int) *handlers.Reply {
+func (f *profile) augment(row *command.Row, size int) *reply.Reply {
 	s := f.s
-	h := &handlers.Reply{Session: s.side(), Muted: s.muted}
+	h := &reply.Reply{Session: s.side(), Muted: s.muted}
 	if row.Name == "client" {
 		h.Replace = f.aboutSelf(size)
 		return h

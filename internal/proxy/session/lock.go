@@ -11,9 +11,8 @@ import (
 	"github.com/lockproxy/lockproxy/internal/lockcmds/engines"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/grammar"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/losses"
-	"github.com/lockproxy/lockproxy/internal/lockcmds/owners"
-	"github.com/lockproxy/lockproxy/internal/proxy/handlers"
-	"github.com/lockproxy/lockproxy/internal/proxy/replies"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/script"
+	"github.com/lockproxy/lockproxy/internal/proxy/reply"
 	"github.com/lockproxy/lockproxy/internal/proxy/shared"
 	"github.com/lockproxy/lockproxy/internal/resp"
 	"github.com/lockproxy/lockproxy/internal/upstream"
@@ -109,7 +108,7 @@ var _ contract.Session = (*lockSession)(nil)
 // caller is the session with the facts about its client.
 func (l *lockSession) caller() contract.Caller {
 	if l.token == "" { // made at the first lock command: most sessions use none
-		l.token = owners.NewToken()
+		l.token = script.NewToken()
 	}
 	return contract.Caller{
 		Session: l, ID: l.ID, Token: l.token, Losses: l.lossesHere(), Held: &l.held,
@@ -244,8 +243,8 @@ func (c *scriptCall) build(conn connection) []byte {
 // callSpace is the space for the headers of a call.
 const callSpace = 1 << 10
 
-// Take implements handlers.Handler.
-func (c *scriptCall) Take(at replies.ID, b []byte, n int, more bool) int {
+// Take implements reply.Handler.
+func (c *scriptCall) Take(at reply.ID, b []byte, n int, more bool) int {
 	if more || c.reply != nil {
 		c.reply = append(c.reply, b...)
 		b = c.reply
@@ -285,7 +284,7 @@ func (c *scriptCall) Otherwise(reply []byte) []byte {
 
 // repeat sends the call once more: Redis has forgotten the script, after a SCRIPT FLUSH. The reply keeps its slot. Replies to
 // commands that the session has sent behind the call wait there.
-func (c *scriptCall) repeat(at replies.ID) {
+func (c *scriptCall) repeat(at reply.ID) {
 	s := c.s
 	conn := s.conn()
 	conn.Scripts().Remove(c.call.Script.ID())
@@ -296,7 +295,7 @@ func (c *scriptCall) repeat(at replies.ID) {
 }
 
 // finish gives the engine the outcome, once: a waiter may depend on the lock that the call was to free. The client gets the answer.
-func (c *scriptCall) finish(at replies.ID, v resp.Value, err error) {
+func (c *scriptCall) finish(at reply.ID, v resp.Value, err error) {
 	if c.told {
 		return
 	}
@@ -324,7 +323,7 @@ func (c *scriptCall) finish(at replies.ID, v resp.Value, err error) {
 }
 
 // keep has the slot of a call that the session has gone on behind wait for a reply of the engine.
-func (c *scriptCall) keep(at replies.ID) {
+func (c *scriptCall) keep(at reply.ID) {
 	c.late = true
 	c.s.Slots.Keep(at)
 	c.call.For.Late(func(reply []byte) {
@@ -336,8 +335,8 @@ func (c *scriptCall) keep(at replies.ID) {
 	})
 }
 
-// Lost implements handlers.Handler.
-func (c *scriptCall) Lost(at replies.ID, _ int, sent bool) {
+// Lost implements reply.Handler.
+func (c *scriptCall) Lost(at reply.ID, _ int, sent bool) {
 	if sent {
 		c.finish(at, resp.Value{}, contract.ErrInDoubt)
 	} else {
@@ -345,7 +344,7 @@ func (c *scriptCall) Lost(at replies.ID, _ int, sent bool) {
 	}
 }
 
-var _ handlers.Handler = (*scriptCall)(nil)
+var _ reply.Handler = (*scriptCall)(nil)
 
 // appendCall builds the command that runs a script by its hash, or by its text.
 func appendCall(dst []byte, c contract.Call, text bool) []byte {

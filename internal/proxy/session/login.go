@@ -7,9 +7,9 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/lockproxy/lockproxy/internal/logging"
-	"github.com/lockproxy/lockproxy/internal/proxy/handlers"
 	"github.com/lockproxy/lockproxy/internal/proxy/idchange"
-	"github.com/lockproxy/lockproxy/internal/proxy/parts"
+	"github.com/lockproxy/lockproxy/internal/proxy/reply"
+	"github.com/lockproxy/lockproxy/internal/proxy/scatter"
 	"github.com/lockproxy/lockproxy/internal/proxy/shared"
 	"github.com/lockproxy/lockproxy/internal/upstream"
 )
@@ -64,7 +64,7 @@ func (l *logins) visitFor(name string, c idchange.Change, raw []byte) bool {
 	}
 	l.visited = lane
 	s.wait = waitReply // what follows must travel under the identity that this leads to
-	h := &handlers.Reply{Session: s.side(), Muted: s.muted, Done: func(reply []byte) { l.judged(c, target, reply) }}
+	h := &reply.Reply{Session: s.side(), Muted: s.muted, Done: func(reply []byte) { l.judged(c, target, reply) }}
 	if c.Hello {
 		h.Replace = l.ownID
 	}
@@ -112,7 +112,7 @@ var helloID = []byte("$2\r\nid\r\n:")
 func (l *logins) ownID(reply []byte) []byte {
 	s := l.s
 	if s.Clustered() {
-		reply = parts.Greeting(reply)
+		reply = scatter.Greeting(reply)
 	}
 	i := bytes.Index(reply, helloID)
 	if i < 0 {

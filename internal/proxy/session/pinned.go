@@ -5,8 +5,8 @@ import (
 
 	"github.com/lockproxy/lockproxy/internal/proxy/acks"
 	"github.com/lockproxy/lockproxy/internal/proxy/command"
-	"github.com/lockproxy/lockproxy/internal/proxy/handlers"
 	"github.com/lockproxy/lockproxy/internal/proxy/idchange"
+	"github.com/lockproxy/lockproxy/internal/proxy/reply"
 	"github.com/lockproxy/lockproxy/internal/proxy/shared"
 	"github.com/lockproxy/lockproxy/internal/resp"
 	"github.com/lockproxy/lockproxy/internal/upstream"
@@ -81,10 +81,10 @@ func (u *pinning) setPin(conn *upstream.Pin, reason string, login bool) {
 
 // named is the handler of the answer to the CLIENT SETNAME that gives a connection the name of its session. A user who may not do
 // that may have the connection, but no later session may.
-func (u *pinning) named(name string) *handlers.Reply {
+func (u *pinning) named(name string) *reply.Reply {
 	s := u.s
 	pin := u.pin
-	return &handlers.Reply{Session: s.side(), Muted: true, Done: func(reply []byte) {
+	return &reply.Reply{Session: s.side(), Muted: true, Done: func(reply []byte) {
 		if resp.IsOK(reply) {
 			pin.conn.Named(name, true)
 		} else if pin.conn.Name() != "" {
@@ -262,7 +262,7 @@ func (l *lanes) countReplicas(row *command.Row, raw []byte) bool {
 		round = acks.Begin(s.args, nodes, s.Clustered())
 	}
 	for i, mark := range acks.Marks {
-		s.forward(mark, &handlers.Reply{Session: s.side(), Muted: true, Whole: true, Done: func(reply []byte) { round.Marked(i, reply) }}, 1)
+		s.forward(mark, &reply.Reply{Session: s.side(), Muted: true, Whole: true, Done: func(reply []byte) { round.Marked(i, reply) }}, 1)
 	}
 	next := s.repetition(row, raw)
 	l.repeated, l.round = nil, nil
@@ -273,7 +273,7 @@ func (l *lanes) countReplicas(row *command.Row, raw []byte) bool {
 		s.wait = waitReply
 	}
 	var joined []byte
-	h := &handlers.Reply{Session: s.side(), Muted: muted, Whole: true, Done: func(reply []byte) {
+	h := &reply.Reply{Session: s.side(), Muted: muted, Whole: true, Done: func(reply []byte) {
 		if waits {
 			s.resume()
 		}
@@ -284,7 +284,7 @@ func (l *lanes) countReplicas(row *command.Row, raw []byte) bool {
 		l.repeated, l.round = next, round
 		pin.yield()
 	}, Replace: func([]byte) []byte { return joined }}
-	to := handlers.Handler(h)
+	to := reply.Handler(h)
 	if waits {
 		to = pin.rerouted(next, -1, acks.ReadRefusal, h)
 	}

@@ -6,9 +6,8 @@ import (
 
 	"github.com/lockproxy/lockproxy/internal/proxy/command"
 	"github.com/lockproxy/lockproxy/internal/proxy/errands"
-	"github.com/lockproxy/lockproxy/internal/proxy/handlers"
-	"github.com/lockproxy/lockproxy/internal/proxy/parts"
-	"github.com/lockproxy/lockproxy/internal/proxy/replies"
+	"github.com/lockproxy/lockproxy/internal/proxy/reply"
+	"github.com/lockproxy/lockproxy/internal/proxy/scatter"
 	"github.com/lockproxy/lockproxy/internal/proxy/shared"
 	"github.com/lockproxy/lockproxy/internal/proxy/transaction"
 	"github.com/lockproxy/lockproxy/internal/resp"
@@ -105,7 +104,7 @@ func (u *pinning) routeAt(row *command.Row, p command.Policy, raw []byte) (done,
 		return false, false
 	}
 	absent, refusal := s.absent(row), s.impossible(row, p, raw)
-	if refusal == nil && parts.NeedsAll(row.Name, command.Keyword(s.args, 1)) {
+	if refusal == nil && scatter.NeedsAll(row.Name, command.Keyword(s.args, 1)) {
 		refusal = allInTx
 	}
 	if absent || refusal != nil || s.Slot >= 0 && pin.home < 0 {
@@ -146,7 +145,7 @@ func (p *pinned) moveTx(asking upstream.Node) {
 	s, pin := p.s, p
 	s.replay = &replay{State: pin.State, placement: pin.placement, asking: asking}
 	pin.placement = placement{home: -1}
-	s.forward(command.Discard, &handlers.Reply{Session: s.side(), Muted: true, Done: func(reply []byte) {
+	s.forward(command.Discard, &reply.Reply{Session: s.side(), Muted: true, Done: func(reply []byte) {
 		pin.End()
 		pin.spent = pin.spent || !resp.IsOK(reply) // the transaction is still open, if the user may not end it
 	}}, 1)
@@ -212,10 +211,10 @@ func (r *replay) begin(u *pinning) {
 	s := u.s
 	u.pin.fresh, r.begun, r.answer, r.sent = false, true, nil, 1
 	if r.asking != upstream.AnyNode {
-		s.forward(command.Asking, handlers.Discard{}, 1)
+		s.forward(command.Asking, reply.Discard{}, 1)
 	}
 	opened := u.pin.opens()
-	s.forward(r.Kept[0], &handlers.Reply{Session: s.side(), Muted: true, Done: func(reply []byte) {
+	s.forward(r.Kept[0], &reply.Reply{Session: s.side(), Muted: true, Done: func(reply []byte) {
 		opened(reply)
 		r.answer = bytes.Clone(reply)
 	}, Whole: true}, 1)
@@ -231,7 +230,7 @@ func (r *replay) send(u *pinning) {
 	next = next[:min(len(next), maxReplayed)]
 	r.sent += len(next)
 	for _, kept := range next {
-		s.forward(kept, &handlers.Reply{Session: s.side(), Muted: true, Whole: true, Done: func(reply []byte) {
+		s.forward(kept, &reply.Reply{Session: s.side(), Muted: true, Whole: true, Done: func(reply []byte) {
 			if why := cluster.Read(reply); why.Reason != cluster.Done {
 				r.refused = why
 			}
@@ -250,7 +249,7 @@ func (r *replay) end(s *Session, row *command.Row, why []byte) bool {
 var queued = []byte("+QUEUED\r\n")
 
 // watchOver returns the handler of the reply to a command on the pin, where to is that of a reply that is no refusal.
-func (u *pinning) watchOver(row *command.Row, p command.Policy, raw []byte, to handlers.Handler) handlers.Handler {
+func (u *pinning) watchOver(row *command.Row, p command.Policy, raw []byte, to reply.Handler) reply.Handler {
 	s := u.s
 	pin := u.pin
 	if !s.Clustered() || pin.mode != readsReplies {
@@ -259,7 +258,7 @@ func (u *pinning) watchOver(row *command.Row, p command.Policy, raw []byte, to h
 	switch {
 	case pin.InTx || pin.Opening > 0:
 		muted := s.muted
-		return &handlers.Guarded{Session: s.side(), To: to, Slot: s.Slot, Read: cluster.Read, Refused: func(at replies.ID, why cluster.Refusal) bool {
+		return &reply.Guarded{Session: s.side(), To: to, Slot: s.Slot, Read: cluster.Read, Refused: func(at reply.ID, why cluster.Refusal) bool {
 			pin.refused = why
 			if !muted {
 				s.Put(at, queued, false)
@@ -272,7 +271,7 @@ func (u *pinning) watchOver(row *command.Row, p command.Policy, raw []byte, to h
 			answer = []byte(resp.OK)
 		}
 		muted := s.muted
-		return &handlers.Guarded{Session: s.side(), To: to, Slot: s.Slot, Read: cluster.Read, Refused: func(at replies.ID, _ cluster.Refusal) bool {
+		return &reply.Guarded{Session: s.side(), To: to, Slot: s.Slot, Read: cluster.Read, Refused: func(at reply.ID, _ cluster.Refusal) bool {
 			pin.watch.broken = pin.watch.broken || row.Name == "watch"
 			if !muted {
 				s.Put(at, answer, false)
@@ -282,7 +281,7 @@ func (u *pinning) watchOver(row *command.Row, p command.Policy, raw []byte, to h
 	case row.Name == "multi" || s.Slot >= 0 && (p == command.PinOnce || p == command.PinAhead || row.Name == "watch"):
 		r := s.repetition(row, raw)
 		if s.Asks {
-			s.forward(command.Asking, handlers.Discard{}, 1)
+			s.forward(command.Asking, reply.Discard{}, 1)
 		}
 		return pin.rerouted(r, s.Slot, cluster.ReadWaiting, to)
 	}
@@ -291,9 +290,9 @@ func (u *pinning) watchOver(row *command.Row, p command.Policy, raw []byte, to h
 
 // rerouted returns the handler of a command that is routed anew if the pin's server refuses it, or cannot be reached. read reads a refusal. to gets
 // other replies.
-func (p *pinned) rerouted(r *repetition, slot int, read func(reply []byte) cluster.Refusal, to handlers.Handler) handlers.Handler {
+func (p *pinned) rerouted(r *repetition, slot int, read func(reply []byte) cluster.Refusal, to reply.Handler) reply.Handler {
 	muted := p.s.muted
-	return &handlers.Guarded{Session: p.s.side(), To: to, Slot: slot, Read: read, Refused: func(_ replies.ID, why cluster.Refusal) bool {
+	return &reply.Guarded{Session: p.s.side(), To: to, Slot: slot, Read: read, Refused: func(_ reply.ID, why cluster.Refusal) bool {
 		if why.Reason == cluster.Vanished {
 			p.lookFor(r, slot, muted)
 			return true
@@ -320,13 +319,13 @@ func (p *pinned) lookFor(r *repetition, slot int, muted bool) {
 		question = append(question, args[i])
 	}
 	s.wait = waitReply
-	told := &handlers.Reply{
+	told := &reply.Reply{
 		Session: s.side(), Muted: muted, Unsent: func() []byte { return vanished },
 		Done: func([]byte) { s.resume() }, Replace: func([]byte) []byte { return vanished },
 	}
-	s.forward(resp.AppendCommand(nil, question...), &handlers.Guarded{
+	s.forward(resp.AppendCommand(nil, question...), &reply.Guarded{
 		Session: s.side(), To: told, Slot: slot, Read: cluster.Read,
-		Refused: func(_ replies.ID, why cluster.Refusal) bool { return p.elsewhere(r, why) },
+		Refused: func(_ reply.ID, why cluster.Refusal) bool { return p.elsewhere(r, why) },
 	}, 1)
 }
 

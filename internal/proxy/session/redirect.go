@@ -6,7 +6,7 @@ import (
 
 	"github.com/lockproxy/lockproxy/internal/proxy/clients"
 	"github.com/lockproxy/lockproxy/internal/proxy/command"
-	"github.com/lockproxy/lockproxy/internal/proxy/handlers"
+	"github.com/lockproxy/lockproxy/internal/proxy/reply"
 	"github.com/lockproxy/lockproxy/internal/proxy/shared"
 	"github.com/lockproxy/lockproxy/internal/resp"
 	"github.com/lockproxy/lockproxy/internal/upstream"
@@ -91,7 +91,7 @@ func (u *pinning) trackTo(target *Session, at int, raw []byte) bool {
 					accepted = func() { s.redir = clients.Redirection{Client: target.ID, Conn: conn} }
 					args[at] = strconv.AppendUint(nil, conn, 10)
 				}
-				u.markPin(resp.AppendCommand(nil, args...), &handlers.Reply{Session: s.side(), Muted: muted}, true, accepted)
+				u.markPin(resp.AppendCommand(nil, args...), &reply.Reply{Session: s.side(), Muted: muted}, true, accepted)
 			}
 			s.advance()
 		})
@@ -164,7 +164,7 @@ func (u *pinning) askNumber(wait bool) {
 	if wait {
 		s.wait = waitReply
 	}
-	s.forward(command.Hello, &handlers.Reply{Session: s.side(), Muted: true, Whole: true, Done: func(reply []byte) {
+	s.forward(command.Hello, &reply.Reply{Session: s.side(), Muted: true, Whole: true, Done: func(reply []byte) {
 		if v, _, err := resp.Decode(reply); err == nil && u.pin == pin {
 			pin.conn.Greeted(v)
 		}

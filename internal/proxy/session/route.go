@@ -2,11 +2,11 @@ package session
 
 import (
 	"github.com/lockproxy/lockproxy/internal/proxy/command"
-	"github.com/lockproxy/lockproxy/internal/proxy/handlers"
 	"github.com/lockproxy/lockproxy/internal/proxy/idchange"
 	"github.com/lockproxy/lockproxy/internal/proxy/meter"
-	"github.com/lockproxy/lockproxy/internal/proxy/parts"
 	"github.com/lockproxy/lockproxy/internal/proxy/pubsub"
+	"github.com/lockproxy/lockproxy/internal/proxy/reply"
+	"github.com/lockproxy/lockproxy/internal/proxy/scatter"
 	"github.com/lockproxy/lockproxy/internal/proxy/shared"
 	"github.com/lockproxy/lockproxy/internal/proxy/transaction"
 	"github.com/lockproxy/lockproxy/internal/resp"
@@ -208,7 +208,7 @@ func (u *pinning) routePinned(row *command.Row, p command.Policy, raw []byte) bo
 				s.forward(raw, to, 1)
 				return true
 			}
-			to = &handlers.Reply{Session: s.side(), Muted: s.muted, Done: done}
+			to = &reply.Reply{Session: s.side(), Muted: s.muted, Done: done}
 		}
 	case command.Shared: // sent as it is
 	default:
@@ -240,12 +240,12 @@ func (u *pinning) keepPin(row *command.Row, p command.Policy, raw []byte) bool {
 		pin, on := u.pin, command.Keyword(s.args, 2) != "no"
 		accepted = func() { pin.debugs = on }
 	}
-	return u.markPin(raw, &handlers.Reply{Session: s.side(), Muted: s.muted}, p != command.PinSpent, accepted)
+	return u.markPin(raw, &reply.Reply{Session: s.side(), Muted: s.muted}, p != command.PinSpent, accepted)
 }
 
 // markPin sends such a command. h gets its reply. keep: the connection becomes the session's own if Redis accepts the command; then
 // accepted is called, if it is not nil.
-func (u *pinning) markPin(raw []byte, h *handlers.Reply, keep bool, accepted func()) bool {
+func (u *pinning) markPin(raw []byte, h *reply.Reply, keep bool, accepted func()) bool {
 	s := u.s
 	pin := u.pin
 	if (pin.InTx || pin.Opening > 0) && !s.awaitQuiet() {
@@ -308,7 +308,7 @@ func (u *pinning) queueLocal(row *command.Row, p command.Policy, raw []byte) boo
 func (u *pinning) poison(err []byte) {
 	s := u.s
 	u.pin.Keep(command.Malformed) // it fails at another server, too
-	s.forward(command.Malformed, &handlers.Reply{Session: s.side(), Muted: s.muted, Replace: func([]byte) []byte { return err }}, 1)
+	s.forward(command.Malformed, &reply.Reply{Session: s.side(), Muted: s.muted, Replace: func([]byte) []byte { return err }}, 1)
 }
 
 // emptied makes the scratch for arguments ready for the next command. It drops a scratch that a command of many arguments has made
@@ -349,13 +349,13 @@ func (l *lanes) whole(row *command.Row, p command.Policy, raw []byte) (handled, 
 	if refusal := l.impossible(row, p, raw); refusal != nil {
 		return true, s.awaitQuiet() && s.answer(refusal)
 	}
-	if isLong(raw) && parts.Divides(row.Name) && !s.proxy.Settings.Cluster.Refuses {
+	if isLong(raw) && scatter.Divides(row.Name) && !s.proxy.Settings.Cluster.Refuses {
 		if done = s.awaitQuiet(); done {
 			l.divide(row, raw)
 		}
 		return true, done
 	}
-	if split, join := parts.Split(row.Name, s.args); split != nil && !s.proxy.Settings.Cluster.Refuses {
+	if split, join := scatter.Split(row.Name, s.args); split != nil && !s.proxy.Settings.Cluster.Refuses {
 		if !s.awaitQuiet() {
 			return true, false
 		}
@@ -369,7 +369,7 @@ func (l *lanes) whole(row *command.Row, p command.Policy, raw []byte) (handled, 
 	if command.IsOwnInfo(s.args) {
 		return false, false
 	}
-	if join := parts.Everywhere(row.Name, command.Keyword(s.args, 1), s.args); join != nil {
+	if join := scatter.Everywhere(row.Name, command.Keyword(s.args, 1), s.args); join != nil {
 		if !s.awaitQuiet() {
 			return true, false
 		}

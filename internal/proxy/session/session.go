@@ -13,11 +13,11 @@ import (
 	"github.com/lockproxy/lockproxy/internal/proxy/command"
 	"github.com/lockproxy/lockproxy/internal/proxy/ears"
 	"github.com/lockproxy/lockproxy/internal/proxy/errands"
-	"github.com/lockproxy/lockproxy/internal/proxy/handlers"
 	"github.com/lockproxy/lockproxy/internal/proxy/inbox"
 	"github.com/lockproxy/lockproxy/internal/proxy/output"
 	"github.com/lockproxy/lockproxy/internal/proxy/parting"
 	"github.com/lockproxy/lockproxy/internal/proxy/pubsub"
+	"github.com/lockproxy/lockproxy/internal/proxy/reply"
 	"github.com/lockproxy/lockproxy/internal/proxy/shared"
 	"github.com/lockproxy/lockproxy/internal/proxy/transaction"
 	"github.com/lockproxy/lockproxy/internal/proxy/weight"
@@ -109,11 +109,11 @@ type input struct {
 	leaving      bool         // the client has ended its side; some of its bytes are still to be read
 	eof          bool         // the client has ended its side, and all its bytes have been read
 
-	streaming bool             // the start of a large command has been sent on the pin, or dropped if the pin is gone
-	unpinned  bool             // no pin came for the large command that is being received: it is held whole
-	located   bool             // in front of a cluster: it is known where the large command goes that is being received
-	ask       []byte           // the question for its server, if that is about to be sent
-	asked     handlers.Handler // of the answer
+	streaming bool          // the start of a large command has been sent on the pin, or dropped if the pin is gone
+	unpinned  bool          // no pin came for the large command that is being received: it is held whole
+	located   bool          // in front of a cluster: it is known where the large command goes that is being received
+	ask       []byte        // the question for its server, if that is about to be sent
+	asked     reply.Handler // of the answer
 	large     progress
 }
 
@@ -145,7 +145,7 @@ type pinning struct {
 	redir         clients.Redirection
 	wanted        []func(conn uint64) // by other sessions that need to name this session's own connection to Redis
 	replay        *replay             // a transaction that goes on at another server; nil: none
-	opening       handlers.Handler    // of the reply to the last MULTI, until EXEC or DISCARD is sent; nil: none
+	opening       reply.Handler       // of the reply to the last MULTI, until EXEC or DISCARD is sent; nil: none
 }
 
 // A repetition is a command on a pin that the pin's server has refused, as with errands. It is routed anew.
@@ -359,7 +359,7 @@ func (i *input) advance() {
 }
 
 // forward sends n commands on the pin or the lane. h handles their replies; nil: they pass to the client.
-func (s *Session) forward(raw []byte, h handlers.Handler, n int) {
+func (s *Session) forward(raw []byte, h reply.Handler, n int) {
 	if s.Clustered() && s.pin == nil {
 		s.Send(raw, h)
 		return
@@ -384,9 +384,9 @@ func (s *Session) answer(b []byte) bool {
 }
 
 // handler handles a reply that passes as it is.
-func (s *Session) handler() handlers.Handler {
+func (s *Session) handler() reply.Handler {
 	if s.muted {
-		return handlers.Discard{}
+		return reply.Discard{}
 	}
 	return nil
 }

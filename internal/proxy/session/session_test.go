@@ -19,7 +19,7 @@ import (
 	"github.com/lockproxy/lockproxy/internal/proxy/budget"
 	"github.com/lockproxy/lockproxy/internal/proxy/clients"
 	"github.com/lockproxy/lockproxy/internal/proxy/command"
-	"github.com/lockproxy/lockproxy/internal/proxy/handlers"
+	"github.com/lockproxy/lockproxy/internal/proxy/reply"
 	"github.com/lockproxy/lockproxy/internal/proxy/shared"
 	"github.com/lockproxy/lockproxy/internal/resp"
 	"github.com/lockproxy/lockproxy/internal/upstream"
@@ -298,7 +298,7 @@ func TestPanicEndsOnlyItsSession(t *testing.T) {
 	other.lane = s.proxy.Upstream.Lane(s.ident, upstream.AnyNode, h, "", upstream.Reads)
 	defer other.Hungup()
 	s.mu.Lock()
-	s.forward([]byte("*1\r\n$4\r\nPING\r\n"), &handlers.Reply{Session: s.side(), Done: func([]byte) { panic("test") }}, 1)
+	s.forward([]byte("*1\r\n$4\r\nPING\r\n"), &reply.Reply{Session: s.side(), Done: func([]byte) { panic("test") }}, 1)
 	s.mu.Unlock()
 	feed(t, other, "GET a")
 	h.replies(t, "+PONG\r\n$1\r\na\r\n")

@@ -4,8 +4,7 @@ import (
 	"bytes"
 
 	"github.com/lockproxy/lockproxy/internal/proxy/command"
-	"github.com/lockproxy/lockproxy/internal/proxy/handlers"
-	"github.com/lockproxy/lockproxy/internal/proxy/replies"
+	"github.com/lockproxy/lockproxy/internal/proxy/reply"
 	"github.com/lockproxy/lockproxy/internal/proxy/transaction"
 	"github.com/lockproxy/lockproxy/internal/resp"
 	"github.com/lockproxy/lockproxy/internal/upstream"
@@ -19,8 +18,8 @@ func (u *pinning) transact(row *command.Row, raw []byte) bool {
 	s := u.s
 	pin := u.pin
 	pin.fresh = false
-	h := &handlers.Reply{Session: s.side(), Muted: s.muted}
-	to := handlers.Handler(h)
+	h := &reply.Reply{Session: s.side(), Muted: s.muted}
+	to := reply.Handler(h)
 	switch name {
 	case "multi":
 		u.opening = &opening{h, u}
@@ -73,19 +72,19 @@ func (u *pinning) transact(row *command.Row, raw []byte) bool {
 	s.forward(raw, to, 1)
 	if name == "multi" && pin.Watching && pin.watch.broken {
 		pin.refused = cluster.Refusal{Reason: cluster.TryLate}
-		s.forward(command.Malformed, &handlers.Reply{Session: s.side(), Muted: true}, 1)
+		s.forward(command.Malformed, &reply.Reply{Session: s.side(), Muted: true}, 1)
 	}
 	return true
 }
 
 // opening is the handler of the reply to a MULTI.
 type opening struct {
-	*handlers.Reply
+	*reply.Reply
 	u *pinning
 }
 
-// Lost implements handlers.Handler. If EXEC has been sent behind the MULTI, it is lost too, and so is everything in between.
-func (o *opening) Lost(at replies.ID, n int, sent bool) {
+// Lost implements reply.Handler. If EXEC has been sent behind the MULTI, it is lost too, and so is everything in between.
+func (o *opening) Lost(at reply.ID, n int, sent bool) {
 	if o.u.opening == o {
 		o.u.refused.Refuse(o.Session.Refusal(), o.Muted)
 	}
@@ -112,21 +111,21 @@ func (u *pinning) executed(pin *pinned, reply []byte) {
 
 // watchOverExec is watchOver for an EXEC. If the server has carried out nothing of the transaction, it is queued anew at another one. With WATCH the client
 // gets the answer that its keys may have changed.
-func (u *pinning) watchOverExec(row *command.Row, raw []byte, h *handlers.Reply) handlers.Handler {
+func (u *pinning) watchOverExec(row *command.Row, raw []byte, h *reply.Reply) reply.Handler {
 	s := u.s
 	pin := u.pin
 	if !s.Clustered() {
 		return h
 	}
 	r := s.repetition(row, raw)
-	g := &handlers.Guarded{Session: s.side(), To: h, Slot: pin.home}
+	g := &reply.Guarded{Session: s.side(), To: h, Slot: pin.home}
 	g.Read = func(reply []byte) cluster.Refusal {
 		if bytes.HasPrefix(reply, []byte("-EXECABORT")) {
 			return pin.refused
 		}
 		return cluster.Read(reply)
 	}
-	g.Refused = func(at replies.ID, why cluster.Refusal) bool {
+	g.Refused = func(at reply.ID, why cluster.Refusal) bool {
 		if pin.Watching {
 			pin.End()
 			if !h.Muted {

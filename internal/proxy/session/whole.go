@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"github.com/lockproxy/lockproxy/internal/proxy/command"
-	"github.com/lockproxy/lockproxy/internal/proxy/handlers"
-	"github.com/lockproxy/lockproxy/internal/proxy/parts"
+	"github.com/lockproxy/lockproxy/internal/proxy/reply"
+	"github.com/lockproxy/lockproxy/internal/proxy/scatter"
 	"github.com/lockproxy/lockproxy/internal/proxy/shared"
 	"github.com/lockproxy/lockproxy/internal/resp"
 	"github.com/lockproxy/lockproxy/internal/upstream"
@@ -16,10 +16,10 @@ import (
 )
 
 // gather begins a command of n parts. Nothing is outstanding.
-func (l *lanes) gather(n int, join parts.Join) *handlers.Gathering {
+func (l *lanes) gather(n int, join scatter.Join) *reply.Gathering {
 	s := l.s
 	s.wait = waitReply
-	return handlers.Gather(s.side(), s.Slots.Hold(), s.muted, n, join)
+	return reply.Gather(s.side(), s.Slots.Hold(), s.muted, n, join)
 }
 
 // Of a command with more than manyArgs arguments only fewArgs are looked at, if these tell its way. A client chooses the number, and others wait
@@ -37,7 +37,7 @@ func (l *lanes) divide(row *command.Row, raw []byte) {
 }
 
 // everywhere sends a command to all servers. Nothing is outstanding.
-func (l *lanes) everywhere(row *command.Row, raw []byte, join parts.Join) bool {
+func (l *lanes) everywhere(row *command.Row, raw []byte, join scatter.Join) bool {
 	s := l.s
 	list := s.Seen().Nodes()
 	if len(list) == 0 {
@@ -67,7 +67,7 @@ func (l *lanes) scan(raw []byte) (handled, done bool) {
 	if len(s.args) < 2 {
 		return false, false
 	}
-	cursor, ok := parts.ReadCursor(s.args[1])
+	cursor, ok := scatter.ReadCursor(s.args[1])
 	if !ok {
 		return false, false
 	}
@@ -83,7 +83,7 @@ func (l *lanes) scan(raw []byte) (handled, done bool) {
 	node, own := cursor.At(view)
 	if node != nil && !cursor.Begins() {
 		s.Target = upstream.Node(node.ID)
-		s.Send(parts.WithCursor(s.args, own), &handlers.Reply{Session: s.side(), Muted: s.muted, Replace: cursor.Follow})
+		s.Send(scatter.WithCursor(s.args, own), &reply.Reply{Session: s.side(), Muted: s.muted, Replace: cursor.Follow})
 		return true, true
 	}
 	n, join := len(nodes), func(answers [][]byte) []byte { return cursor.End(view, answers) }
@@ -93,12 +93,12 @@ func (l *lanes) scan(raw []byte) (handled, done bool) {
 	g := l.gather(n, join)
 	for i, one := range nodes {
 		s.Part(i, upstream.Node(one.ID))
-		s.Send(parts.Question, g.Part(i))
+		s.Send(scatter.Question, g.Part(i))
 	}
 	if cursor.Begins() {
 		i := slices.IndexFunc(nodes, func(one cluster.Node) bool { return one.ID == node.ID })
 		s.Part(i, upstream.Node(node.ID)) // which has told its slots before
-		s.Send(parts.WithCursor(s.args, own), g.Part(len(nodes)))
+		s.Send(scatter.WithCursor(s.args, own), g.Part(len(nodes)))
 	}
 	return true, true
 }

@@ -19,8 +19,8 @@ import (
 	"time"
 
 	"github.com/lockproxy/lockproxy/internal/lockcmds"
-	"github.com/lockproxy/lockproxy/internal/lockcmds/endings"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/grammar"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/observe"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/queue"
 	"github.com/lockproxy/lockproxy/internal/proxy/meter"
 	"github.com/lockproxy/lockproxy/internal/resp"
@@ -58,7 +58,7 @@ type Counters struct {
 	errors      meter.Tally                            // answers of the proxy's own codes to lock commands
 	waits       [grammar.FairLock + 1]meter.Histogram  // that ended with a grant, by verb
 	queued      [4]meter.Histogram                     // stays in wait queues, by outcome: see queuedNames
-	holds       [len(endings.HoldEnds)]meter.Histogram // by their end
+	holds       [len(observe.HoldEnds)]meter.Histogram // by their end
 	handoverIn  [1]meter.Histogram                     // from the release to the answer that grants the lock to a waiter
 	renewed     atomic.Int64                           // renewals
 	renewedLate atomic.Int64                           // of these, with less than a third of the lease left
@@ -91,7 +91,7 @@ func (c *Counters) LockEvents() lockcmds.Events {
 			c.handoverIn[0].Add(took)
 		},
 		Left:  func(outcome queue.Outcome, waited time.Duration) { c.queued[queuedAs(outcome)].Add(waited) },
-		Ended: func(end endings.HoldEnd, held time.Duration) { c.holds[end].Add(held) },
+		Ended: func(end observe.HoldEnd, held time.Duration) { c.holds[end].Add(held) },
 		Renewed: func(r watchdog.Round) {
 			c.renewed.Add(int64(r.Done))
 			c.renewedLate.Add(int64(r.Late))

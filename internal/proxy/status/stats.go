@@ -6,8 +6,8 @@ import (
 	"time"
 
 	"github.com/lockproxy/lockproxy/internal/lockcmds"
-	"github.com/lockproxy/lockproxy/internal/lockcmds/endings"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/grammar"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/observe"
 	"github.com/lockproxy/lockproxy/internal/proxy/budget"
 	"github.com/lockproxy/lockproxy/internal/proxy/meter"
 	"github.com/lockproxy/lockproxy/internal/resp"
@@ -163,7 +163,7 @@ func (c *Counters) read(s *Stats) {
 	for _, code := range resp.Codes() {
 		s.LockErrors[string(code)] += 0
 	}
-	s.Queued, s.Holds = named(c.queued[:], queuedNames[:]), named(c.holds[:], endings.HoldEnds[:])
+	s.Queued, s.Holds = named(c.queued[:], queuedNames[:]), named(c.holds[:], observe.HoldEnds[:])
 	s.Handovers = named(c.handoverIn[:], []string{"local"})
 	s.Renewals = map[string]int64{
 		"done": c.renewed.Load() - c.renewedLate.Load(), "late": c.renewedLate.Load(), "failed": c.renewFailed.Load(), "gone": c.renewGone.Load(),
@@ -181,11 +181,11 @@ func (c *Counters) read(s *Stats) {
 }
 
 // clientGone is the label of locks that no client has any more, because it has hung up.
-var clientGone = endings.ByDisconnect.String()
+var clientGone = observe.ByDisconnect.String()
 
 // Losses are the locks that were lost by clients that are there, but for those whose fixed lease has run out.
 func (s *Stats) Losses() int64 {
-	return s.toldLosses() - s.Lost[endings.ByExpiry.String()] // a fixed lease that ends has done its work
+	return s.toldLosses() - s.Lost[observe.ByExpiry.String()] // a fixed lease that ends has done its work
 }
 
 // toldLosses are the losses of which clients were told.

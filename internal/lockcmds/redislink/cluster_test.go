@@ -1,0 +1,300 @@
+package redislink
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/lockproxy/lockproxy/internal/hashslot"
+	"github.com/lockproxy/lockproxy/internal/redistest"
+	"github.com/lockproxy/lockproxy/internal/resp"
+	"github.com/lockproxy/lockproxy/internal/upstream/cluster"
+	"github.com/lockproxy/lockproxy/internal/upstream/cluster/clustertest"
+	"github.com/lockproxy/lockproxy/internal/upstream/topology"
+)
+
+// A fleet has the view that a test shows.
+type fleet struct {
+	mu        sync.Mutex
+	view      *cluster.View
+	changed   func()
+	refreshed []string // the hints
+	dial      bool     // servers can be reached; their names are addresses
+}
+
+func (f *fleet) View() *cluster.View {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.view
+}
+
+// show replaces the view.
+func (f *fleet) show(v *cluster.View) {
+	f.mu.Lock()
+	f.view = v
+	changed := f.changed
+	f.mu.Unlock()
+	if changed != nil {
+		changed()
+	}
+}
+
+func (f *fleet) Watch(told func()) (stop func()) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.changed = told
+	return func() {}
+}
+
+func (f *fleet) Refresh(hint topology.Node, then func()) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.refreshed = append(f.refreshed, "refresh "+string(hint))
+	if then != nil {
+		go then()
+	}
+}
+
+func (f *fleet) Connect(ctx context.Context, at topology.Node) (net.Conn, error) {
+	if !f.dial {
+		return nil, errors.New("away")
+	}
+	return new(net.Dialer).DialContext(ctx, "tcp", f.View().Server(string(at)).Address)
+}
+
+func (f *fleet) Sharded() bool { return false }
+
+func share(id, address string, from, to int) clustertest.Share {
+	return clustertest.Share{ID: id, Address: address, From: from, To: to}
+}
+
+func halves(t *testing.T) *cluster.View {
+	return clustertest.View(t, share("a", "10.0.0.1:1", 0, 8191), share("b", "10.0.0.2:2", 8192, 16383))
+}
+
+func newCluster(t *testing.T, f *fleet) *Cluster {
+	t.Helper()
+	c, err := NewCluster(ClusterOptions{Fleet: f})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.Close)
+	return c
+}
+
+// A call follows the refusals of servers, which have not run it. It is made once if a server may have.
+func TestACallFindsTheServerOfItsSlot(t *testing.T) {
+	for name, c := range map[string]struct {
+		answers []any // of the servers, one after the other: a refusal or an error
+		want    string
+		fails   error
+	}{
+		"the view is right":                     {[]any{""}, "a", nil},
+		"the slot has moved":                    {[]any{"MOVED 5 10.0.0.2:2", ""}, "a, b, refresh b", nil},
+		"the slot is being moved":               {[]any{"ASK 5 10.0.0.2:2", ""}, "a, b asking", nil},
+		"moved there and back":                  {[]any{"ASK 5 10.0.0.2:2", "MOVED 5 10.0.0.1:1", ""}, "a, b asking, a, refresh a", nil},
+		"to a server that the view lacks":       {[]any{"MOVED 5 10.9.9.9:9"}, "a, refresh a", ErrUnsent},
+		"a script's own words":                  {[]any{"MOVED 6 10.0.0.2:2"}, "a", nil},
+		"the cluster is down":                   {[]any{"CLUSTERDOWN The cluster is down"}, "a, refresh a", nil},
+		"each sends it to the other":            {[]any{"MOVED 5 10.0.0.2:2", "MOVED 5 10.0.0.1:1", "MOVED 5 10.0.0.2:2", "MOVED 5 10.0.0.1:1"}, "a, b, a, b, refresh b, refresh a, refresh b, refresh a", ErrUnsent},
+		"the server cannot be reached":          {[]any{ErrUnsent}, "a, refresh ", ErrUnsent},
+		"the server does not answer":            {[]any{context.DeadlineExceeded}, "a, refresh ", context.DeadlineExceeded},
+		"the connection is lost, and then some": {[]any{ErrInDoubt}, "a", ErrInDoubt},
+		"another error of Redis":                {[]any{"NOPERM this user has no permissions"}, "a", nil},
+	} {
+		f := &fleet{view: halves(t)}
+		var calls []string
+		err := slotNode{newCluster(t, f), 5}.route(t.Context(), func(_ context.Context, s *server, asking bool) (Refusal, error) {
+			text := string(s.at)
+			if asking {
+				text += " asking"
+			}
+			calls = append(calls, text)
+			if len(calls) > len(c.answers) {
+				return "", errors.New("one call too many")
+			}
+			switch answer := c.answers[len(calls)-1].(type) {
+			case error:
+				return "", answer
+			default:
+				return Refusal(answer.(string)), nil
+			}
+		})
+		if got := strings.Join(append(calls, f.refreshed...), ", "); got != c.want || !errors.Is(err, c.fails) {
+			t.Errorf("%s: %s; %v, want %s; %v", name, got, err, c.want, c.fails)
+		}
+	}
+}
+
+func TestACallWithoutAServer(t *testing.T) {
+	never := func(context.Context, *server, bool) (Refusal, error) { return "", errors.New("called") }
+	f := &fleet{view: clustertest.View(t, share("a", "10.0.0.1:1", 0, 100))}
+	c := newCluster(t, f)
+	n := slotNode{c, 101}
+	if err := n.route(t.Context(), never); !errors.Is(err, errNobody) || !errors.Is(err, ErrUnsent) {
+		t.Errorf("a slot without an owner: %v", err)
+	}
+	if err := n.Server().Confirm(nil); !errors.Is(err, errNobody) {
+		t.Errorf("Confirm: %v", err)
+	}
+	if !slices.Equal(f.refreshed, []string{"refresh ", "refresh "}) {
+		t.Errorf("the view is not looked at: %q", f.refreshed)
+	}
+	c.Close()
+	if err := (slotNode{c, 5}).route(t.Context(), never); !errors.Is(err, errClusterClosed) || !errors.Is(err, ErrUnsent) {
+		t.Errorf("after Close: %v", err)
+	}
+}
+
+// Servers and nodes may be compared: batches are made by them.
+func TestSlotsOfOneServerShareIt(t *testing.T) {
+	c := newCluster(t, &fleet{view: halves(t)})
+	at := func(slot int) Server { return slotNode{c, slot}.Server() }
+	if at(1) != at(2) || at(1) == at(9000) {
+		t.Error("a server is that of its slots, and of no other")
+	}
+	if c.Node("{x}1") != c.Node("{x}2") || c.Node("x") == c.Node("y") {
+		t.Error("a node is one slot")
+	}
+}
+
+// Channels are subscribed at the owners of their slots, by the present view.
+func TestChannelsFollowTheirSlots(t *testing.T) {
+	f := &fleet{view: halves(t)}
+	c := newCluster(t, f)
+	ctx, cancel := context.WithCancel(t.Context())
+	h := homes{of: c, at: map[string]topology.Node{}, running: map[*server]context.CancelFunc{}}
+	defer h.wg.Wait()
+	defer h.end()
+	defer cancel()
+	var low, high string // channels of the two halves
+	for i := 0; low == "" || high == ""; i++ {
+		if name := fmt.Sprint(i); hashslot.Of([]byte(name)) < 8192 {
+			low = name
+		} else {
+			high = name
+		}
+	}
+	check := func(what string, want map[string]topology.Node, running ...topology.Node) {
+		t.Helper()
+		if len(h.at) != len(want) {
+			t.Errorf("%s: %v, want %v", what, h.at, want)
+		}
+		for channel, at := range want {
+			if h.at[channel] != at {
+				t.Errorf("%s: %s is subscribed at %q, want %q", what, channel, h.at[channel], at)
+			}
+		}
+		var names []topology.Node
+		for s := range h.running {
+			names = append(names, s.at)
+		}
+		if slices.Sort(names); !slices.Equal(names, running) {
+			t.Errorf("%s: the subscribers of %v run, want %v", what, names, running)
+		}
+	}
+	c.Node(low).Subscribe(low)
+	c.Node(high).Subscribe(high)
+	h.settle(ctx, f.View())
+	check("at first", map[string]topology.Node{low: "a", high: "b"}, "a", "b")
+	h.settle(ctx, clustertest.View(t, share("a", "10.0.0.1:1", 0, 16382), share("b", "10.0.0.2:2", 16383, 16383)))
+	check("the slots have moved", map[string]topology.Node{low: "a", high: "a"}, "a", "b")
+	h.settle(ctx, clustertest.View(t, share("a", "10.0.0.1:1", 8192, 16383)))
+	check("a slot has no owner, and a server no slots", map[string]topology.Node{low: "a", high: "a"}, "a", "b")
+	subscribed := c.server("a")
+	h.settle(ctx, clustertest.View(t, share("b", "10.0.0.2:2", 0, 8191)))
+	check("another server has no slots", map[string]topology.Node{low: "b", high: "a"}, "a", "b")
+	h.settle(ctx, clustertest.View(t, share("a", "10.0.0.1:1", 0, 16383)))
+	check("all slots have an owner", map[string]topology.Node{low: "a", high: "a"}, "a")
+	if c.server("a") != subscribed {
+		t.Errorf("%s has lost its subscription", high)
+	}
+	c.mu.Lock()
+	if len(c.servers) != 1 {
+		t.Errorf("%d servers are kept", len(c.servers))
+	}
+	c.mu.Unlock()
+	c.Node(high).Unsubscribe(high)
+	h.settle(ctx, clustertest.View(t, share("c", "10.0.0.3:3", 0, 16383)))
+	check("a new server", map[string]topology.Node{low: "c"}, "c")
+}
+
+// A listener notes what it is told.
+type listener struct{ told chan string }
+
+func (l listener) Confirmed(channel string)          { l.told <- "confirmed " + channel }
+func (l listener) Published(channel, _ string)       { l.told <- "published " + channel }
+func (l listener) Refused(channel string, _ Refusal) { l.told <- "refused " + channel }
+
+func (l listener) next(t *testing.T) string {
+	t.Helper()
+	select {
+	case s := <-l.told:
+		return s
+	case <-time.After(10 * time.Second):
+		t.Fatal("nothing was told within 10 s")
+		return ""
+	}
+}
+
+// setAndGet is a script.
+type setAndGet struct{}
+
+func (setAndGet) Text() string {
+	return "redis.call('RPUSH', KEYS[1], ARGV[1]) return redis.call('LLEN', KEYS[1])"
+}
+func (setAndGet) SHA() string { return strings.Repeat("0", 40) } // Redis does not know it: each call is an EVAL in the end
+
+// The view is stale: it has the two halves of the slots the wrong way round. Calls find their servers by the refusals of real ones. So do
+// subscriptions, when the view is right.
+func TestAStaleViewInFrontOfRealServers(t *testing.T) {
+	real := redistest.StartCluster(t, 2, 0)
+	id := func(i int) string { return real.ID(real.Nodes[i]) }
+	address := func(i int) string { return real.Nodes[i].Addr() }
+	first := 0
+	if real.Owner(0) == real.Nodes[1] {
+		first = 1
+	}
+	right := clustertest.View(t, share(id(first), address(first), 0, 8191), share(id(1-first), address(1-first), 8192, 16383))
+	f := &fleet{dial: true, view: clustertest.View(t, share(id(first), address(first), 8192, 16383), share(id(1-first), address(1-first), 0, 8191))}
+	c := newCluster(t, f)
+	told := listener{make(chan string, 100)}
+	c.Listen(told)
+	ctx, cancel := context.WithCancel(t.Context())
+	var runs sync.WaitGroup
+	runs.Go(func() { c.Run(ctx) })
+	defer runs.Wait()
+	defer cancel()
+	for i := range 10 {
+		key := fmt.Sprint("k", i)
+		n := c.Node(key)
+		for want := range int64(2) {
+			if v, err := n.Eval(t.Context(), setAndGet{}, []string{key}, []string{"v"}); err != nil || v.Kind != resp.Integer || v.Int != want+1 {
+				t.Errorf("%s: %+v, %v", key, v, err)
+			}
+		}
+		if list, err := n.List(t.Context(), key, 10); err != nil || len(list) != 2 {
+			t.Errorf("%s: the list %v, %v", key, list, err)
+		}
+	}
+	if len(f.refreshed) < 30 {
+		t.Errorf("%d signs of change were reported", len(f.refreshed))
+	}
+	f.show(right)
+	c.Node("k1").Subscribe("k1")
+	if got := told.next(t); got != "confirmed k1" {
+		t.Fatal(got)
+	}
+	if err := c.Node("k1").Publish(t.Context(), []Message{{Channel: "k1", Text: "x"}}); err != nil {
+		t.Fatal(err)
+	}
+	if got := told.next(t); got != "published k1" {
+		t.Fatal(got)
+	}
+}

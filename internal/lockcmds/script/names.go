@@ -1,0 +1,86 @@
+package script
+
+import "strings"
+
+// This file has the Redis keys and channels of a lock. It does no I/O and keeps no state.
+
+// Names are the Redis keys and channels of one lock. The forms are Redisson's, to the letter, except Fence, which is
+// ours.
+type Names struct {
+	Lock      string // the hash itself, at the key the client named
+	Channel   string // released: "0"; the channel of a fair waiter is channel:owner
+	Queue     string // list of fair waiters
+	Deadlines string // zset of fair waiters
+	Fence     string // fence counter, shared by all locks; in a cluster see FenceOf
+}
+
+// Fence counts the fences of all locks of one server. In a cluster it is the beginning of a name: see FenceOf.
+const Fence = "lockproxy:fence"
+
+// Beginnings of names.
+const (
+	channelPrefix   = "redisson_lock__channel"
+	queuePrefix     = "redisson_lock_queue"
+	deadlinesPrefix = "redisson_lock_timeout"
+)
+
+// Of builds the names for key. They share one allocation.
+func Of(key string) Names {
+	var space [256]byte
+	all := AppendChannel(space[:0], key)
+	channel := len(all)
+	all = AppendQueue(all, key)
+	queue := len(all)
+	text := string(appendTagged(all, deadlinesPrefix, key))
+	return Names{Lock: key, Channel: text[:channel], Queue: text[channel:queue], Deadlines: text[queue:], Fence: Fence}
+}
+
+// Channel is the base channel of a lock.
+func Channel(key string) string { return tagged(channelPrefix, key) }
+
+// Queue is the fair queue of a lock.
+func Queue(key string) string { return tagged(queuePrefix, key) }
+
+// Deadlines is the deadlines of the places in that queue.
+func Deadlines(key string) string { return tagged(deadlinesPrefix, key) }
+
+// ForcedChannel is the channel on which proxies are told of grants that were ended by force: the fence, a blank and the lock. All locks share it, so in a cluster
+// it is no shard channel.
+const ForcedChannel = "lockproxy:forced"
+
+// Lost is the channel on which the loss of a lock is told.
+func Lost(key string) string { return tagged("lockproxy:lost", key) }
+
+// NameChannel is the channel on which the waiters of an owner are woken by its name.
+func (n Names) NameChannel(owner string) string { return n.Channel + ":" + n.PlaceOf(owner) }
+
+// PlaceOf is the name under which an owner stands in the fair queue. Redisson's rule gives "a" and "{a}" one queue, so the places of
+// waiters for "{a}" are marked; see lib/head.lua. "{}" has no such other lock.
+func (n Names) PlaceOf(owner string) string {
+	inner, ok := strings.CutPrefix(n.Lock, "{")
+	if ok && len(inner) > 1 && strings.HasSuffix(inner, "}") && !strings.Contains(inner, "{") {
+		return owner + "{}"
+	}
+	return owner
+}
+
+func tagged(prefix, key string) string {
+	var name [128]byte
+	return string(appendTagged(name[:0], prefix, key))
+}
+
+// AppendChannel appends the base channel of a lock.
+func AppendChannel(dst []byte, key string) []byte { return appendTagged(dst, channelPrefix, key) }
+
+// AppendQueue appends the fair queue of a lock.
+func AppendQueue(dst []byte, key string) []byte { return appendTagged(dst, queuePrefix, key) }
+
+// appendTagged is Redisson's rule: a name with an opening brace anywhere is taken to have its own hash tag.
+func appendTagged(dst []byte, prefix, key string) []byte {
+	left, right := ":{", "}"
+	if strings.Contains(key, "{") {
+		left, right = ":", ""
+	}
+	dst = append(append(dst, prefix...), left...)
+	return append(append(dst, key...), right...)
+}

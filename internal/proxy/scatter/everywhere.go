@@ -1,0 +1,91 @@
+package scatter
+
+import (
+	"math"
+	"math/rand/v2"
+	"strconv"
+
+	"github.com/lockproxy/lockproxy/internal/resp"
+)
+
+// whole says what a command does at all primaries.
+type whole struct {
+	acts bool // it does not only ask
+	join Join
+}
+
+func acts(join Join) whole { return whole{true, unlessError(true, join)} }
+
+func asks(join Join) whole { return whole{false, unlessError(false, join)} }
+
+// everywhere has the commands that concern all primaries, by name or "name subcommand". Redis's tips (request_policy, response_policy) say most of
+// this. For PING, RANDOMKEY, PUBSUB and ACL, among others, they are missing or do not fit, so the list is the proxy's own. Other commands without a
+// key go to any server.
+var everywhere = map[string]whole{
+	"keys": asks(concatenate), "dbsize": asks(sum), "randomkey": asks(some(rand.IntN)), "info": {join: info},
+	"flushall": acts(first), "flushdb": acts(first),
+	"save": acts(first), "bgsave": acts(first), "bgrewriteaof": acts(first),
+
+	"script load": acts(first), "script flush": acts(first), "script exists": asks(elementwise(both)), "script kill": {join: anyOf},
+	"function load": acts(first), "function delete": acts(first), "function flush": acts(first),
+	"function restore": acts(first), "function kill": {join: anyOf},
+
+	"config set": acts(first), "config resetstat": acts(first), "config rewrite": acts(first),
+	"acl setuser": acts(first), "acl deluser": acts(first), "acl load": acts(first), "acl save": acts(first),
+	"client pause": acts(first), "client unpause": acts(first),
+	"slowlog len": asks(sum), "slowlog reset": acts(first),
+	"latency reset": acts(sum), "memory purge": acts(first),
+
+	"pubsub channels": asks(union), "pubsub shardchannels": asks(union), "pubsub numpat": asks(greatest),
+	"pubsub numsub": asks(elementwise(plus)), "pubsub shardnumsub": asks(elementwise(plus)),
+}
+
+func both(a, b int) int { return a & b }
+func plus(a, b int) int { return a + b }
+
+// Everywhere returns how the replies of all primaries to a command are joined; nil: the command concerns one server. name and sub, the first
+// argument, are in lower case. args are those of the command.
+func Everywhere(name, sub string, args [][]byte) Join {
+	if join := everywhere[name].join; join != nil {
+		return join
+	}
+	switch name + " " + sub {
+	case "slowlog get":
+		return unlessError(false, newest(entries(args), func(v resp.Value) float64 { return -float64(v.Elems[1].Int) }))
+	case "acl log":
+		return unlessError(false, newest(entries(args), age))
+	}
+	return everywhere[name+" "+sub].join
+}
+
+// NeedsAll reports whether a command makes no sense at one server only, as inside a transaction: it acts on all servers, or concerns all keys.
+func NeedsAll(name, sub string) bool {
+	switch name {
+	case "keys", "scan", "dbsize":
+		return true
+	}
+	return everywhere[name].acts || everywhere[name+" "+sub].acts
+}
+
+// age is that of an entry of ACL LOG.
+func age(entry resp.Value) float64 {
+	for i := 0; i+1 < len(entry.Elems); i += 2 {
+		if string(entry.Elems[i].Str) == "age-seconds" {
+			n, _ := strconv.ParseFloat(string(entry.Elems[i+1].Str), 64)
+			return n
+		}
+	}
+	return 0
+}
+
+// entries is the number of entries that a command asks for. Redis refuses other numbers than these.
+func entries(args [][]byte) int {
+	if len(args) < 3 {
+		return 10
+	}
+	n, err := strconv.Atoi(string(args[2]))
+	if err != nil || n < 0 {
+		return math.MaxInt
+	}
+	return n
+}

@@ -1,0 +1,225 @@
+package scatter
+
+import (
+	"bytes"
+	"cmp"
+	"slices"
+	"strconv"
+
+	"github.com/lockproxy/lockproxy/internal/resp"
+)
+
+// A Join makes one reply of the whole replies of all parts, in the order of the parts. There is at least one.
+type Join func(replies [][]byte) []byte
+
+// unlessError is join if no reply is an error. If a command that writes has failed at some servers only, the reply says so.
+func unlessError(writes bool, join Join) Join {
+	return func(replies [][]byte) []byte {
+		failed, words := 0, []byte(nil)
+		for _, r := range replies {
+			if isError(r) {
+				if failed++; words == nil {
+					words = r
+				}
+			}
+		}
+		switch {
+		case failed == 0:
+			return join(replies)
+		case writes && failed < len(replies):
+			return resp.AppendError(nil, resp.InDoubt, "partly carried out: "+string(bytes.TrimSpace(words[1:])))
+		}
+		return words
+	}
+}
+
+func isError(reply []byte) bool { return reply[0] == '-' || reply[0] == '!' }
+
+// first is the first reply: all servers answer alike.
+func first(replies [][]byte) []byte { return replies[0] }
+
+// sum adds integers.
+func sum(replies [][]byte) []byte {
+	total := 0
+	for _, r := range replies {
+		n, ok := integer(r)
+		if !ok {
+			return r
+		}
+		total += n
+	}
+	return resp.AppendInteger(nil, total)
+}
+
+// greatest is the largest integer.
+func greatest(replies [][]byte) []byte {
+	best := 0
+	for _, r := range replies {
+		n, ok := integer(r)
+		if !ok {
+			return r
+		}
+		best = max(best, n)
+	}
+	return resp.AppendInteger(nil, best)
+}
+
+func integer(reply []byte) (int, bool) {
+	if reply[0] != ':' {
+		return 0, false
+	}
+	n, err := strconv.Atoi(string(bytes.TrimSpace(reply[1:])))
+	return n, err == nil
+}
+
+// concatenate puts the elements of arrays behind each other.
+func concatenate(replies [][]byte) []byte {
+	n, size := 0, 0
+	for _, r := range replies {
+		count, _, ok := array(r)
+		if !ok {
+			return r
+		}
+		n += count
+		size += len(r)
+	}
+	joined := resp.AppendHeader(make([]byte, 0, size+16), replies[0][0], n)
+	for _, r := range replies {
+		_, body, _ := array(r)
+		joined = append(joined, body...)
+	}
+	return joined
+}
+
+// newest is the entries of all lists in the order of their age, and no more than n.
+func newest(n int, age func(entry resp.Value) float64) Join {
+	return func(replies [][]byte) []byte {
+		type entry struct {
+			raw []byte
+			age float64
+		}
+		var list []entry
+		for _, r := range replies {
+			all, ok := elements(r)
+			if !ok {
+				return r
+			}
+			for _, raw := range all {
+				v, _, err := resp.Decode(raw)
+				if err != nil || len(v.Elems) < 2 {
+					return r
+				}
+				list = append(list, entry{raw, age(v)})
+			}
+		}
+		slices.SortStableFunc(list, func(a, b entry) int { return cmp.Compare(a.age, b.age) })
+		list = list[:min(n, len(list))]
+		joined := resp.AppendHeader(nil, '*', len(list))
+		for _, e := range list {
+			joined = append(joined, e.raw...)
+		}
+		return joined
+	}
+}
+
+// array returns the number of elements of an array or a set, and their bytes.
+func array(reply []byte) (n int, body []byte, ok bool) {
+	end := bytes.IndexByte(reply, '\n')
+	if reply[0] != '*' && reply[0] != '~' || end < 2 {
+		return 0, nil, false
+	}
+	n, err := strconv.Atoi(string(reply[1 : end-1]))
+	return n, reply[end+1:], err == nil && n >= 0
+}
+
+// elements cuts an array into its elements.
+func elements(reply []byte) (all [][]byte, ok bool) {
+	n, body, ok := array(reply)
+	if !ok {
+		return nil, false
+	}
+	var scan resp.Scanner
+	for range n {
+		size, whole, err := scan.Scan(body)
+		if err != nil || !whole {
+			return nil, false
+		}
+		all = append(all, body[:size])
+		body = body[size:]
+	}
+	return all, true
+}
+
+// union is concatenate without repetitions.
+func union(replies [][]byte) []byte {
+	var joined [][]byte
+	seen := map[string]bool{}
+	for _, r := range replies {
+		all, ok := elements(r)
+		if !ok {
+			return r
+		}
+		for _, e := range all {
+			if !seen[string(e)] {
+				seen[string(e)] = true
+				joined = append(joined, e)
+			}
+		}
+	}
+	return append(resp.AppendHeader(nil, replies[0][0], len(joined)), bytes.Join(joined, nil)...)
+}
+
+// elementwise joins arrays of one length element by element: integers with f, others stay as the first server says.
+func elementwise(f func(a, b int) int) Join {
+	return func(replies [][]byte) []byte {
+		joined, ok := elements(replies[0])
+		if !ok {
+			return replies[0]
+		}
+		for _, r := range replies[1:] {
+			all, ok := elements(r)
+			if !ok || len(all) != len(joined) {
+				return r
+			}
+			for i, e := range all {
+				a, isInteger := integer(joined[i])
+				if b, too := integer(e); isInteger && too {
+					joined[i] = resp.AppendInteger(nil, f(a, b))
+				}
+			}
+		}
+		return append(resp.AppendHeader(nil, replies[0][0], len(joined)), bytes.Join(joined, nil)...)
+	}
+}
+
+// anyOf is the first reply that is no error; else the first error that differs from NOTBUSY, by which a server says that it has nothing to end.
+func anyOf(replies [][]byte) []byte {
+	best := replies[0]
+	for _, r := range replies {
+		if !isError(r) {
+			return r
+		}
+		if bytes.HasPrefix(best, []byte("-NOTBUSY")) {
+			best = r
+		}
+	}
+	return best
+}
+
+// some is one of the replies that are not null, by chance.
+func some(pick func(n int) int) Join {
+	return func(replies [][]byte) []byte {
+		var found [][]byte
+		for _, r := range replies {
+			if !isNull(r) {
+				found = append(found, r)
+			}
+		}
+		if len(found) == 0 {
+			return replies[0]
+		}
+		return found[pick(len(found))]
+	}
+}
+
+func isNull(reply []byte) bool { return reply[0] == '_' || bytes.HasPrefix(reply, []byte("$-1")) }

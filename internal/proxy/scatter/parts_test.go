@@ -1,0 +1,328 @@
+package scatter
+
+import (
+	"bytes"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/lockproxy/lockproxy/internal/hashslot"
+	"github.com/lockproxy/lockproxy/internal/resp"
+	"github.com/lockproxy/lockproxy/internal/upstream/cluster"
+	"github.com/lockproxy/lockproxy/internal/upstream/cluster/clustertest"
+)
+
+// store is a Redis with a few commands.
+type store map[string]string
+
+func (s store) do(args [][]byte) []byte {
+	keys := args[1:]
+	switch strings.ToLower(string(args[0])) {
+	case "mget":
+		b := resp.AppendHeader(nil, '*', len(keys))
+		for _, k := range keys {
+			if v, ok := s[string(k)]; ok {
+				b = resp.AppendBulk(b, v)
+			} else {
+				b = resp.AppendNull(b, 2)
+			}
+		}
+		return b
+	case "mset":
+		for i := 0; i < len(keys); i += 2 {
+			s[string(keys[i])] = string(keys[i+1])
+		}
+		return []byte(resp.OK)
+	}
+	n := 0
+	for _, k := range keys {
+		if _, ok := s[string(k)]; ok {
+			n++
+			if strings.EqualFold(string(args[0]), "del") {
+				delete(s, string(k))
+			}
+		}
+	}
+	return resp.AppendInteger(nil, n)
+}
+
+// The parts of a command, each carried out by the server of its slot, are as one command at one server.
+func TestASplitCommandIsAsAWholeOne(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		one, many := store{}, map[int]store{}
+		key := rapid.StringMatching(`(\{[ab]\})?[a-d]`)
+		for range rapid.IntRange(1, 10).Draw(t, "commands") {
+			name := rapid.SampledFrom([]string{"MGET", "mset", "DEL", "Exists", "MSET"}).Draw(t, "name")
+			args := [][]byte{[]byte(name)}
+			for i := range rapid.IntRange(1, 6).Draw(t, "keys") {
+				args = append(args, []byte(key.Draw(t, "key")))
+				if strings.EqualFold(name, "mset") {
+					args = append(args, []byte(strconv.Itoa(i)))
+				}
+			}
+			want := one.do(args)
+			all, join := Split(strings.ToLower(name), args)
+			if all == nil {
+				all, join = []Part{{resp.AppendCommand(nil, args...), hashslot.Of(args[1])}}, first
+			}
+			var replies [][]byte
+			for _, p := range all {
+				if many[p.Slot] == nil {
+					many[p.Slot] = store{}
+				}
+				part := resp.Split(p.Raw, nil)
+				step := 1
+				if strings.EqualFold(name, "mset") {
+					step = 2
+				}
+				for i := 1; i < len(part); i += step {
+					if hashslot.Of(part[i]) != p.Slot {
+						t.Fatalf("%q is not of slot %d", part[i], p.Slot)
+					}
+				}
+				replies = append(replies, many[p.Slot].do(part))
+			}
+			if got := join(replies); !bytes.Equal(got, want) {
+				t.Fatalf("%q: %q, want %q", args, got, want)
+			}
+		}
+	})
+}
+
+func TestOnlyTheCommandsThatMayBeAreSplit(t *testing.T) {
+	for _, line := range []string{"msetnx a 1 b 2", "sinter a b", "mget a", "mget", "mget {x}a {x}b", "rename a b", "mset a"} {
+		args := bytes.Fields([]byte(line))
+		if all, _ := Split(string(args[0]), args); all != nil {
+			t.Errorf("%s is split", line)
+		}
+	}
+	all, _ := Split("mset", bytes.Fields([]byte("mset a 1 b")))
+	if len(all) != 1 || len(resp.Split(all[0].Raw, nil)) != 2 {
+		t.Error("an MSET without a value is not sent to be refused")
+	}
+}
+
+func TestReplies(t *testing.T) {
+	for _, c := range []struct {
+		name, sub string
+		replies   []string
+		want      string
+	}{
+		{"dbsize", "", []string{":1\r\n", ":2\r\n"}, ":3\r\n"},
+		{"dbsize", "", []string{":1\r\n", "-NOPERM no\r\n"}, "-NOPERM no\r\n"},
+		{"flushall", "", []string{"+OK\r\n", "-ERR x\r\n"}, "-INDOUBT partly carried out: ERR x\r\n"},
+		{"flushall", "", []string{"-ERR x\r\n", "-ERR y\r\n"}, "-ERR x\r\n"},
+		{"keys", "", []string{"*1\r\n$1\r\na\r\n", "*0\r\n", "*1\r\n$1\r\nb\r\n"}, "*2\r\n$1\r\na\r\n$1\r\nb\r\n"},
+		{"script", "exists", []string{"*2\r\n:1\r\n:1\r\n", "*2\r\n:0\r\n:1\r\n"}, "*2\r\n:0\r\n:1\r\n"},
+		{"script", "kill", []string{"-NOTBUSY x\r\n", "+OK\r\n"}, "+OK\r\n"},
+		{"script", "kill", []string{"-NOTBUSY x\r\n", "-UNKILLABLE y\r\n"}, "-UNKILLABLE y\r\n"},
+		{"pubsub", "numsub", []string{"*2\r\n$1\r\na\r\n:1\r\n", "*2\r\n$1\r\na\r\n:2\r\n"}, "*2\r\n$1\r\na\r\n:3\r\n"},
+		{"pubsub", "channels", []string{"*1\r\n$1\r\na\r\n", "*2\r\n$1\r\nb\r\n$1\r\na\r\n"}, "*2\r\n$1\r\na\r\n$1\r\nb\r\n"},
+		{"randomkey", "", []string{"$-1\r\n", "$1\r\na\r\n", "_\r\n"}, "$1\r\na\r\n"},
+		{"randomkey", "", []string{"$-1\r\n", "$-1\r\n"}, "$-1\r\n"},
+		{
+			"info", "",
+			[]string{
+				"$48\r\nredis_mode:cluster\r\n# Keyspace\r\ndb0:keys=1,expires=1,avg_ttl=10\r\n\r\n",
+				"$48\r\nredis_mode:cluster\r\n# Keyspace\r\ndb0:keys=3,expires=1,avg_ttl=20\r\n\r\n",
+			},
+			"$68\r\nredis_mode:standalone\r\n# Keyspace\r\ndb0:keys=4,expires=2,avg_ttl=15\r\n\r\n",
+		},
+	} {
+		var replies [][]byte
+		for _, r := range c.replies {
+			replies = append(replies, []byte(r))
+		}
+		if got := string(Everywhere(c.name, c.sub, nil)(replies)); got != c.want {
+			t.Errorf("%s %s: %q, want %q", c.name, c.sub, got, c.want)
+		}
+	}
+	if Everywhere("get", "", nil) != nil || Everywhere("script", "help", nil) != nil {
+		t.Error("a command for one server goes everywhere")
+	}
+}
+
+// layouts are the answers of the servers of a view to Question. moving is what each of them says of slots that are being moved.
+func layouts(v *cluster.View, moving string) (answers [][]byte) {
+	for _, n := range v.Nodes() {
+		line := n.ID + " h:1@2 myself,master - 0 0 1 connected"
+		for slot := range hashslot.Count {
+			if *v.Owner(slot) == n && (slot == 0 || *v.Owner(slot - 1) != n) {
+				line += fmt.Sprintf(" %d-", slot)
+			}
+		}
+		answers = append(answers, resp.AppendBulk(nil, "other h:3@4 slave "+n.ID+" 0 0 1 connected\n"+line+moving+"\n"))
+	}
+	return answers
+}
+
+// scanned follows a cursor through servers with pages of keys, and returns how often each page came. The view changes with each step.
+func scanned(t testing.TB, views []*cluster.View, pages int) map[string]int {
+	t.Helper()
+	seen, text := map[string]int{}, []byte("0")
+	for step := range 100 {
+		v := views[min(step, len(views)-1)]
+		c, ok := ReadCursor(text)
+		if !ok {
+			t.Fatalf("%q is no cursor", text)
+		}
+		var reply []byte
+		if n, own := c.At(v); n == nil {
+			reply = c.End(v, layouts(v, ""))
+		} else {
+			seen[fmt.Sprint(n.ID, own)]++
+			next := (own + 1) % uint64(pages)
+			reply = resp.AppendHeader(resp.AppendBulk(resp.AppendHeader(nil, '*', 2), strconv.FormatUint(next, 10)), '*', 0)
+			if c.Begins() {
+				reply = c.First(v, append(layouts(v, ""), reply))
+			} else {
+				reply = c.Follow(reply)
+			}
+		}
+		v2, _, err := resp.Decode(reply)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if text = v2.Elems[0].Str; string(text) == "0" {
+			return seen
+		}
+		if n, err := strconv.ParseInt(string(text), 10, 64); err != nil || n <= 0 {
+			t.Fatalf("cursor %q", text)
+		}
+	}
+	t.Fatal("the scan does not end")
+	return nil
+}
+
+func TestAScanVisitsEachServerOnce(t *testing.T) {
+	for _, owners := range [][]string{{"a"}, {"a", "b", "c"}, {"b", "a", "b", "c", "a"}} {
+		seen := scanned(t, []*cluster.View{clustertest.Equal(t, owners...)}, 3)
+		names := map[string]bool{}
+		for _, o := range owners {
+			names[o] = true
+		}
+		if len(seen) != 3*len(names) || slices.Max(slices.Collect(maps.Values(seen))) != 1 {
+			t.Errorf("%v: %v", owners, seen)
+		}
+	}
+}
+
+// If slots move or servers are replaced during a scan, pages may come again. None of a server that is there from the begin to the end is left out.
+func TestAScanSurvivesChanges(t *testing.T) {
+	views := []*cluster.View{
+		clustertest.Equal(t, "a", "b", "c"), clustertest.Equal(t, "a", "b", "c"), clustertest.Equal(t, "c", "a", "b"), clustertest.Equal(t, "a", "c", "b", "a"), clustertest.Equal(t, "a", "b", "c"), // slots move
+		clustertest.Equal(t, "a", "x", "c"), clustertest.Equal(t, "a", "x", "c"), // b fails over
+		clustertest.Equal(t, "0", "a", "x", "c"), // a server joins
+	}
+	seen := scanned(t, views, 3)
+	for _, page := range []string{"a0", "a1", "a2", "c0", "c1", "c2", "x0", "x1", "x2"} {
+		if seen[page] == 0 {
+			t.Errorf("%s is left out: %v", page, seen)
+		}
+	}
+	moved := scanned(t, views[:4], 3)
+	if len(moved) != 9 || slices.Min(slices.Collect(maps.Values(moved))) != 2 {
+		t.Errorf("no second pass follows when slots have moved: %v", moved)
+	}
+}
+
+// Neither a slot that is being moved for ever nor slots that move for ever keep a scan from its end.
+func TestAScanEndsWhileSlotsMove(t *testing.T) {
+	v, page := clustertest.Equal(t, "a"), []byte("*2\r\n$1\r\n0\r\n*0\r\n")
+	for _, c := range []struct {
+		name   string
+		moving func(pass int) string
+		passes int
+	}{
+		{"nothing moves", func(int) string { return "" }, 1},
+		{"a slot is half moved", func(int) string { return " [7->-b]" }, 2},
+		{"a slot moves at first", func(pass int) string { return fmt.Sprint(" ", min(pass, 1)) }, 2},
+		{"slots move for ever", func(pass int) string { return fmt.Sprint(" ", pass) }, 4},
+	} {
+		reply, pass := Cursor{}.First(v, append(layouts(v, c.moving(0)), page)), 0
+		for ; pass < 100; pass++ {
+			answer, _, err := resp.Decode(reply)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if string(answer.Elems[0].Str) == "0" {
+				break
+			}
+			cursor, _ := ReadCursor(answer.Elems[0].Str)
+			if n, _ := cursor.At(v); n != nil {
+				reply = cursor.Follow(page)
+				answer, _, _ = resp.Decode(reply)
+				cursor, _ = ReadCursor(answer.Elems[0].Str)
+			}
+			reply = cursor.End(v, layouts(v, c.moving(pass+1)))
+		}
+		if pass != c.passes {
+			t.Errorf("%s: %d passes, want %d", c.name, pass, c.passes)
+		}
+	}
+}
+
+func TestInfoCountsAllServers(t *testing.T) {
+	text := func(body string) []byte { return resp.AppendBulk(nil, body) }
+	got := Everywhere("info", "", nil)([][]byte{
+		text("# Clients\r\nconnected_clients:3\r\nmaxclients:10\r\nblocked_clients:1\r\n\r\n# Commandstats\r\ncmdstat_get:calls=1,usec=4,usec_per_call=4.00,failed_calls=0\r\n\r\n# Errorstats\r\n\r\n# Cluster\r\ncluster_enabled:1\r\n\r\n# Keyspace\r\ndb0:keys=1,expires=0,avg_ttl=0\r\n"),
+		text("# Clients\r\nconnected_clients:4\r\nmaxclients:10\r\nblocked_clients:0\r\n\r\n# Commandstats\r\ncmdstat_get:calls=3,usec=2,usec_per_call=0.67,failed_calls=1\r\ncmdstat_set:calls=1,usec=2,usec_per_call=2.00,failed_calls=0\r\n\r\n# Errorstats\r\nerrorstat_ERR:count=2\r\n\r\n# Cluster\r\ncluster_enabled:1\r\n\r\n# Keyspace\r\n"),
+	})
+	want := text("# Clients\r\nconnected_clients:7\r\nmaxclients:10\r\nblocked_clients:1\r\n\r\n# Commandstats\r\ncmdstat_get:calls=4,usec=6,usec_per_call=1.50,failed_calls=1\r\ncmdstat_set:calls=1,usec=2,usec_per_call=2.00,failed_calls=0\r\n\r\n# Errorstats\r\nerrorstat_ERR:count=2\r\n\r\n# Cluster\r\ncluster_enabled:0\r\n\r\n# Keyspace\r\ndb0:keys=1,expires=0,avg_ttl=0\r\n")
+	if string(got) != string(want) {
+		t.Errorf("%q, want\n%q", got, want)
+	}
+}
+
+func TestInfoIsThatOfTheServersThatCanBeReached(t *testing.T) {
+	away, text := []byte("-NOUPSTREAM no\r\n"), resp.AppendBulk(nil, "# Clients\r\nconnected_clients:3\r\n")
+	join := Everywhere("info", "", nil)
+	if got := join([][]byte{away, text}); string(got) != string(text) {
+		t.Errorf("%q", got)
+	}
+	if got := join([][]byte{away, away}); string(got) != string(away) {
+		t.Errorf("no server can be reached: %q", got)
+	}
+}
+
+func TestTheLatestSlowEntriesOfAllServers(t *testing.T) {
+	list := func(times ...int) []byte {
+		b := resp.AppendHeader(nil, '*', len(times))
+		for _, at := range times {
+			b = resp.AppendInteger(resp.AppendInteger(resp.AppendHeader(b, '*', 2), 7), at)
+		}
+		return b
+	}
+	for _, c := range []struct {
+		count string
+		want  []byte
+	}{{"3", list(9, 8, 5)}, {"-1", list(9, 8, 5, 5, 1)}, {"0", list()}} {
+		args := [][]byte{[]byte("SLOWLOG"), []byte("GET"), []byte(c.count)}
+		if got := Everywhere("slowlog", "get", args)([][]byte{list(8, 5), list(), list(9, 5, 1)}); string(got) != string(c.want) {
+			t.Errorf("%s: %q", c.count, got)
+		}
+	}
+}
+
+func TestTheLatestRefusalsOfAllServers(t *testing.T) {
+	list := func(ages ...string) []byte {
+		b := resp.AppendHeader(nil, '*', len(ages))
+		for _, age := range ages {
+			b = append(b, resp.AppendCommand(nil, "count", "1", "age-seconds", age)...)
+		}
+		return b
+	}
+	args := [][]byte{[]byte("ACL"), []byte("LOG")}
+	if got, want := Everywhere("acl", "log", args)([][]byte{list("3.5", "10"), list("0.1", "4")}), list("0.1", "3.5", "4", "10"); string(got) != string(want) {
+		t.Errorf("%q", got)
+	}
+	reset := [][]byte{[]byte("ACL"), []byte("LOG"), []byte("RESET")}
+	if got := Everywhere("acl", "log", reset)([][]byte{[]byte("+OK\r\n"), []byte("+OK\r\n")}); string(got) != "+OK\r\n" {
+		t.Errorf("%q", got)
+	}
+}
