@@ -13,8 +13,6 @@ import (
 	"github.com/lockproxy/lockproxy/internal/proxy"
 	"github.com/lockproxy/lockproxy/internal/tracing"
 	"github.com/lockproxy/lockproxy/internal/upstream/address"
-
-	"github.com/lockproxy/lockproxy/cmd/lockproxy/values"
 )
 
 // Config is every setting of the proxy. Each has three spellings: the key in the file (lock.lease), the flag
@@ -40,44 +38,44 @@ type Config struct {
 	TCP      TCPConfig      `yaml:"tcp" embed:"" prefix:"tcp-"`
 	TLS      TLSConfig      `yaml:"tls" embed:"" prefix:"tls-"`
 
-	ProxyProtocol  string          `yaml:"proxy-protocol" help:"PROXY headers (v1 or v2) in front of TCP connections, which name the client: off, optional or required."`
-	UnixSocketPerm values.FileMode `yaml:"unix-socket-perm" placeholder:"MODE" help:"Mode of the unix sockets in listen, octal as in 700. Unset: the umask decides."`
-	AdminListen    string          `yaml:"admin-listen" placeholder:"HOST:PORT" help:"Address for metrics, health and a status page over HTTP. Without a host: loopback only. Unset: none."`
+	ProxyProtocol  string   `yaml:"proxy-protocol" help:"PROXY headers (v1 or v2) in front of TCP connections, which name the client: off, optional or required."`
+	UnixSocketPerm FileMode `yaml:"unix-socket-perm" placeholder:"MODE" help:"Mode of the unix sockets in listen, octal as in 700. Unset: the umask decides."`
+	AdminListen    string   `yaml:"admin-listen" placeholder:"HOST:PORT" help:"Address for metrics, health and a status page over HTTP. Without a host: loopback only. Unset: none."`
 
 	AdminPprof       bool     `yaml:"admin-pprof" help:"Serve profiles at admin-listen as well."`
 	AdminForceUnlock bool     `yaml:"admin-force-unlock" help:"Let the status page at admin-listen end locks, as FORCEUNLOCK does."`
 	AdminHosts       []string `yaml:"admin-hosts" placeholder:"NAME" help:"Host names under which admin-listen may be asked, besides localhost and its own. May be repeated. IP addresses are always answered."`
 
-	FailoverWait        time.Duration      `yaml:"failover-wait" help:"Longest wait of a command for a server that Sentinels or a cluster move, before it is refused. 0: it is refused at once."`
-	DialTimeout         time.Duration      `yaml:"dial-timeout" help:"Longest wait for a connection to Redis."`
-	FirstCommandTimeout time.Duration      `yaml:"first-command-timeout" reload:"yes" help:"Time in which a new client must send its first whole command, or be closed. 0: no limit."`
-	HandshakeTimeout    time.Duration      `yaml:"handshake-timeout" reload:"yes" help:"Longest TLS handshake of a client, its PROXY header included."`
-	MaxClients          values.Count       `yaml:"max-clients" reload:"yes" help:"Client connections. More are refused."`
-	MaxMemory           values.MemoryLimit `yaml:"max-memory" help:"Memory for all clients together: a size, or a share of the memory of the machine or container. Their buffers may take three quarters of it. Beyond that the largest clients are closed."`
-	ClientOutputLimit   values.Size        `yaml:"client-output-limit" reload:"yes" help:"Replies that a client has not read. Beyond it the client is closed. 0: no limit."`
-	ClientPubSubLimit   values.Size        `yaml:"client-pubsub-limit" name:"client-pubsub-limit" reload:"yes" help:"Messages that a client with subscriptions has not read. Beyond it the client is closed. 0: no limit."`
-	ClientPubSubSoft    values.Size        `yaml:"client-pubsub-soft-limit" name:"client-pubsub-soft-limit" reload:"yes" help:"The same for a client that has left more than this unread all the time for client-pubsub-soft-time. 0: no limit."`
-	ClientPubSubTime    time.Duration      `yaml:"client-pubsub-soft-time" name:"client-pubsub-soft-time" reload:"yes" help:"Time for which a client with subscriptions may have more than client-pubsub-soft-limit unread."`
-	ClientQueryLimit    values.Size        `yaml:"client-query-limit" reload:"yes" help:"Requests read from a client and not yet sent on. Beyond it the client is closed."`
-	ClientPendingLimit  values.Size        `yaml:"client-pending-limit" reload:"yes" help:"Requests of a client that Redis has not answered. Beyond it the client is not read."`
-	ProtoMaxBulkLen     values.Size        `yaml:"proto-max-bulk-len" help:"Longest argument of a command. A longer one is a protocol error."`
-	MaxPins             values.Count       `yaml:"max-pins" reload:"yes" help:"Pins: connections to Redis for single clients (MULTI, SUBSCRIBE, BLPOP ...)."`
-	PinWait             time.Duration      `yaml:"pin-wait" reload:"yes" help:"Longest wait for a free pin."`
-	MaxPinsPerAddress   values.Count       `yaml:"max-pins-per-address" reload:"yes" help:"Pins for the clients of one address. 0: three quarters of max-pins."`
-	MaxLogins           values.Count       `yaml:"max-logins" reload:"yes" help:"Connections to Redis on which it judges AUTH, HELLO and SELECT."`
-	LoginWait           time.Duration      `yaml:"login-wait" reload:"yes" help:"Longest wait for a free connection of max-logins."`
-	MaxLanes            values.Count       `yaml:"max-lanes" help:"Lanes: connections to Redis that clients share, one for each identity (user, database, protocol) in use on each event loop."`
-	MaxLockEngines      values.Count       `yaml:"max-lock-engines" help:"Lock engines, one for each user and database that uses lock commands. Each has two connections to Redis."`
-	LargeCommandTimeout time.Duration      `yaml:"large-command-timeout" reload:"yes" help:"Time in which a client must send another 64kb of a large command, or be closed."`
-	MaxWaiters          values.Count       `yaml:"max-waiters" reload:"yes" help:"Clients that wait for locks, in total. More are refused."`
-	MaxWaitersPerLock   values.Count       `yaml:"max-waiters-per-lock" reload:"yes" help:"Clients that wait for one lock. More are refused."`
+	FailoverWait        time.Duration `yaml:"failover-wait" help:"Longest wait of a command for a server that Sentinels or a cluster move, before it is refused. 0: it is refused at once."`
+	DialTimeout         time.Duration `yaml:"dial-timeout" help:"Longest wait for a connection to Redis."`
+	FirstCommandTimeout time.Duration `yaml:"first-command-timeout" reload:"yes" help:"Time in which a new client must send its first whole command, or be closed. 0: no limit."`
+	HandshakeTimeout    time.Duration `yaml:"handshake-timeout" reload:"yes" help:"Longest TLS handshake of a client, its PROXY header included."`
+	MaxClients          Count         `yaml:"max-clients" reload:"yes" help:"Client connections. More are refused."`
+	MaxMemory           MemoryLimit   `yaml:"max-memory" help:"Memory for all clients together: a size, or a share of the memory of the machine or container. Their buffers may take three quarters of it. Beyond that the largest clients are closed."`
+	ClientOutputLimit   Size          `yaml:"client-output-limit" reload:"yes" help:"Replies that a client has not read. Beyond it the client is closed. 0: no limit."`
+	ClientPubSubLimit   Size          `yaml:"client-pubsub-limit" name:"client-pubsub-limit" reload:"yes" help:"Messages that a client with subscriptions has not read. Beyond it the client is closed. 0: no limit."`
+	ClientPubSubSoft    Size          `yaml:"client-pubsub-soft-limit" name:"client-pubsub-soft-limit" reload:"yes" help:"The same for a client that has left more than this unread all the time for client-pubsub-soft-time. 0: no limit."`
+	ClientPubSubTime    time.Duration `yaml:"client-pubsub-soft-time" name:"client-pubsub-soft-time" reload:"yes" help:"Time for which a client with subscriptions may have more than client-pubsub-soft-limit unread."`
+	ClientQueryLimit    Size          `yaml:"client-query-limit" reload:"yes" help:"Requests read from a client and not yet sent on. Beyond it the client is closed."`
+	ClientPendingLimit  Size          `yaml:"client-pending-limit" reload:"yes" help:"Requests of a client that Redis has not answered. Beyond it the client is not read."`
+	ProtoMaxBulkLen     Size          `yaml:"proto-max-bulk-len" help:"Longest argument of a command. A longer one is a protocol error."`
+	MaxPins             Count         `yaml:"max-pins" reload:"yes" help:"Pins: connections to Redis for single clients (MULTI, SUBSCRIBE, BLPOP ...)."`
+	PinWait             time.Duration `yaml:"pin-wait" reload:"yes" help:"Longest wait for a free pin."`
+	MaxPinsPerAddress   Count         `yaml:"max-pins-per-address" reload:"yes" help:"Pins for the clients of one address. 0: three quarters of max-pins."`
+	MaxLogins           Count         `yaml:"max-logins" reload:"yes" help:"Connections to Redis on which it judges AUTH, HELLO and SELECT."`
+	LoginWait           time.Duration `yaml:"login-wait" reload:"yes" help:"Longest wait for a free connection of max-logins."`
+	MaxLanes            Count         `yaml:"max-lanes" help:"Lanes: connections to Redis that clients share, one for each identity (user, database, protocol) in use on each event loop."`
+	MaxLockEngines      Count         `yaml:"max-lock-engines" help:"Lock engines, one for each user and database that uses lock commands. Each has two connections to Redis."`
+	LargeCommandTimeout time.Duration `yaml:"large-command-timeout" reload:"yes" help:"Time in which a client must send another 64kb of a large command, or be closed."`
+	MaxWaiters          Count         `yaml:"max-waiters" reload:"yes" help:"Clients that wait for locks, in total. More are refused."`
+	MaxWaitersPerLock   Count         `yaml:"max-waiters-per-lock" reload:"yes" help:"Clients that wait for one lock. More are refused."`
 }
 
 // UpstreamConfig has the address of Redis and the proxy's credentials there.
 type UpstreamConfig struct {
-	Address  string        `yaml:"address" name:"upstream" help:"The Redis to serve from: host:port, unix:/path, sentinel://host:port,host:port/name for the primary that Sentinels know under a name, or cluster://host:port,host:port for a Redis Cluster."`
-	User     values.Text   `yaml:"user" name:"upstream-user" help:"ACL user of the proxy's own connections."`
-	Password values.Secret `yaml:"password" name:"upstream-password" placeholder:"PASSWORD" help:"Password of the proxy's own connections. Better set by password-file or in the environment: all users of a machine see arguments."`
+	Address  string `yaml:"address" name:"upstream" help:"The Redis to serve from: host:port, unix:/path, sentinel://host:port,host:port/name for the primary that Sentinels know under a name, or cluster://host:port,host:port for a Redis Cluster."`
+	User     Text   `yaml:"user" name:"upstream-user" help:"ACL user of the proxy's own connections."`
+	Password Secret `yaml:"password" name:"upstream-password" placeholder:"PASSWORD" help:"Password of the proxy's own connections. Better set by password-file or in the environment: all users of a machine see arguments."`
 
 	PasswordFile string `yaml:"password-file" name:"upstream-password-file" placeholder:"FILE" help:"File that holds the password. One line end at its end is ignored."`
 
@@ -92,9 +90,9 @@ type UpstreamConfig struct {
 
 // SentinelConfig is how the proxy connects to the Sentinels of upstream.address. They have users and certificates of their own.
 type SentinelConfig struct {
-	User         values.Text   `yaml:"user" help:"ACL user of the proxy at the Sentinels."`
-	Password     values.Secret `yaml:"password" placeholder:"PASSWORD" help:"Password of the proxy at the Sentinels. Better set by password-file or in the environment."`
-	PasswordFile string        `yaml:"password-file" placeholder:"FILE" help:"File that holds the password for the Sentinels. One line end at its end is ignored."`
+	User         Text   `yaml:"user" help:"ACL user of the proxy at the Sentinels."`
+	Password     Secret `yaml:"password" placeholder:"PASSWORD" help:"Password of the proxy at the Sentinels. Better set by password-file or in the environment."`
+	PasswordFile string `yaml:"password-file" placeholder:"FILE" help:"File that holds the password for the Sentinels. One line end at its end is ignored."`
 
 	TLS        bool   `yaml:"tls" help:"Connect to the Sentinels by TLS."`
 	CAFile     string `yaml:"ca-file" name:"ca-file" placeholder:"FILE" help:"Authorities (PEM) that may have signed the Sentinels' certificates. Unset: the system's."`
@@ -126,9 +124,9 @@ type LockConfig struct {
 
 	SlowWait   time.Duration `yaml:"slow-wait" reload:"yes" help:"Waits for locks that take longer are shown by LOCKSLOW. 0s: none."`
 	SlowHold   time.Duration `yaml:"slow-hold" reload:"yes" help:"Holds of locks that take longer are shown by LOCKSLOW. 0s: none."`
-	SlowLogLen values.Count  `yaml:"slow-log-len" reload:"yes" help:"Entries that LOCKSLOW has for each user and database."`
+	SlowLogLen Count         `yaml:"slow-log-len" reload:"yes" help:"Entries that LOCKSLOW has for each user and database."`
 
-	Sync values.Replicas `yaml:"sync" reload:"yes" placeholder:"N" help:"Replicas that must have a grant before its client is told: a number, or all that the Sentinels or the cluster know. 0: none."`
+	Sync Replicas `yaml:"sync" reload:"yes" placeholder:"N" help:"Replicas that must have a grant before its client is told: a number, or all that the Sentinels or the cluster know. 0: none."`
 }
 
 // DrainConfig says how the proxy stops.
@@ -177,13 +175,13 @@ func NewConfig() Config {
 		HandshakeTimeout:    10 * time.Second,
 		MaxClients:          10_000,
 		MaxMemory:           -50, // percent
-		ClientOutputLimit:   values.Gibibyte,
-		ClientPubSubLimit:   32 * values.Mebibyte,
-		ClientPubSubSoft:    8 * values.Mebibyte,
+		ClientOutputLimit:   Gibibyte,
+		ClientPubSubLimit:   32 * Mebibyte,
+		ClientPubSubSoft:    8 * Mebibyte,
 		ClientPubSubTime:    time.Minute,
-		ClientQueryLimit:    values.Gibibyte,
-		ClientPendingLimit:  64 * values.Mebibyte,
-		ProtoMaxBulkLen:     512 * values.Mebibyte,
+		ClientQueryLimit:    Gibibyte,
+		ClientPendingLimit:  64 * Mebibyte,
+		ProtoMaxBulkLen:     512 * Mebibyte,
 		MaxPins:             1000,
 		PinWait:             time.Second,
 		MaxLogins:           16,
@@ -214,7 +212,7 @@ func (c Config) Verify() error {
 	atLeast := func(key string, got, least time.Duration) {
 		check(got >= least, key, "%s is less than %s", got, least)
 	}
-	positive := func(key string, got values.Count) {
+	positive := func(key string, got Count) {
 		check(got > 0, key, "%d is not a positive number", got)
 	}
 
@@ -269,7 +267,7 @@ func (c Config) Verify() error {
 	atLeast("lock.slow-wait", c.Lock.SlowWait, 0)
 	atLeast("lock.slow-hold", c.Lock.SlowHold, 0)
 	check(c.Lock.SlowLogLen >= 0 && c.Lock.SlowLogLen <= proxy.MaxSlowLog, "lock.slow-log-len", "%d is not a number from 0 to %d", c.Lock.SlowLogLen, proxy.MaxSlowLog)
-	check(c.Lock.Sync != values.AllReplicas || upstream.Kind != address.Single, "lock.sync", "all needs an upstream.address of Sentinels or of a cluster; write the number of replicas")
+	check(c.Lock.Sync != AllReplicas || upstream.Kind != address.Single, "lock.sync", "all needs an upstream.address of Sentinels or of a cluster; write the number of replicas")
 	atLeast("drain.delay", c.Drain.Delay, 0)
 	atLeast("drain.timeout", c.Drain.Timeout, 0)
 	atLeast("tcp.keepalive", c.TCP.Keepalive, time.Second)
@@ -297,10 +295,10 @@ func (c Config) Verify() error {
 	positive("max-lock-engines", c.MaxLockEngines)
 	positive("max-waiters", c.MaxWaiters)
 	positive("max-waiters-per-lock", c.MaxWaitersPerLock)
-	check(c.MaxMemory < 0 || c.MaxMemory >= values.MemoryLimit(values.LeastMemory), "max-memory", "%s is less than %s", c.MaxMemory, values.LeastMemory)
+	check(c.MaxMemory < 0 || c.MaxMemory >= MemoryLimit(LeastMemory), "max-memory", "%s is less than %s", c.MaxMemory, LeastMemory)
 	// Redis's own lower bounds for proto-max-bulk-len and client-query-buffer-limit.
-	check(c.ProtoMaxBulkLen >= values.Mebibyte, "proto-max-bulk-len", "%s is less than 1mb", c.ProtoMaxBulkLen)
-	check(c.ClientQueryLimit >= values.Mebibyte, "client-query-limit", "%s is less than 1mb", c.ClientQueryLimit)
+	check(c.ProtoMaxBulkLen >= Mebibyte, "proto-max-bulk-len", "%s is less than 1mb", c.ProtoMaxBulkLen)
+	check(c.ClientQueryLimit >= Mebibyte, "client-query-limit", "%s is less than 1mb", c.ClientQueryLimit)
 	check(c.ClientPendingLimit > 0, "client-pending-limit", "0 would read nothing")
 	check(!c.Embedded || !c.Upstream.TLS, "embedded", "excludes upstream.tls")
 	return errors.Join(errs...)

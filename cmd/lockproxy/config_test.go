@@ -5,8 +5,6 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-
-	"github.com/lockproxy/lockproxy/cmd/lockproxy/values"
 )
 
 func TestDefaultsAreValid(t *testing.T) {
@@ -33,7 +31,7 @@ func TestValidateNamesTheKey(t *testing.T) {
 		{`engine: "steam" is not one of auto, goroutine, epoll`, func(c *Config) { c.Engine = "steam" }},
 		{"lock.lease: 99ms is less than 100ms", func(c *Config) { c.Lock.Lease = 99 * time.Millisecond }},
 		{"lock.grace: -1s is less than 0s", func(c *Config) { c.Lock.Grace = &negative }},
-		{"lock.sync: all needs an upstream.address of Sentinels or of a cluster; write the number of replicas", func(c *Config) { c.Lock.Sync = values.AllReplicas }},
+		{"lock.sync: all needs an upstream.address of Sentinels or of a cluster; write the number of replicas", func(c *Config) { c.Lock.Sync = AllReplicas }},
 		{"lock.max-hold: -1s is less than 0s", func(c *Config) { c.Lock.MaxHold = negative }},
 		{"drain.delay: -1s is less than 0s", func(c *Config) { c.Drain.Delay = negative }},
 		{"drain.timeout: -1s is less than 0s", func(c *Config) { c.Drain.Timeout = negative }},
@@ -79,7 +77,7 @@ func TestValidateNamesTheKey(t *testing.T) {
 		{"large-command-timeout: 0s is less than 100ms", func(c *Config) { c.LargeCommandTimeout = 0 }},
 		{"max-waiters: 0 is not a positive number", func(c *Config) { c.MaxWaiters = 0 }},
 		{"max-waiters-per-lock: 0 is not a positive number", func(c *Config) { c.MaxWaitersPerLock = 0 }},
-		{"proto-max-bulk-len: 512kb is less than 1mb", func(c *Config) { c.ProtoMaxBulkLen = 512 * values.Kibibyte }},
+		{"proto-max-bulk-len: 512kb is less than 1mb", func(c *Config) { c.ProtoMaxBulkLen = 512 * Kibibyte }},
 		{"client-query-limit: 1 is less than 1mb", func(c *Config) { c.ClientQueryLimit = 1 }},
 	}
 	for _, test := range tests {

@@ -2,8 +2,6 @@ package main
 
 import (
 	"fmt"
-
-	"github.com/lockproxy/lockproxy/cmd/lockproxy/values"
 )
 
 // ownFiles is the number of file descriptors that the process needs besides those of clients and Redis: the log, listeners, event loops,
@@ -26,7 +24,7 @@ func (c Config) files() uint64 {
 }
 
 // upstreamFiles is the largest number of connections to Redis.
-func (c Config) upstreamFiles() values.Count {
+func (c Config) upstreamFiles() Count {
 	const perEngine = 2
 	return c.MaxPins + c.MaxLogins + c.MaxLanes + perEngine*c.MaxLockEngines
 }

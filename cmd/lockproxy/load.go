@@ -18,8 +18,6 @@ import (
 	"github.com/goccy/go-yaml"
 	"github.com/goccy/go-yaml/ast"
 	"github.com/goccy/go-yaml/parser"
-
-	"github.com/lockproxy/lockproxy/cmd/lockproxy/values"
 	"github.com/lockproxy/lockproxy/internal/cli"
 )
 
@@ -174,7 +172,7 @@ func formatDefault(field reflect.Value) (text string, ok bool) {
 		field = field.Elem()
 	}
 	switch v := field.Interface().(type) {
-	case values.Secret:
+	case Secret:
 		return string(v), v != ""
 	case []string:
 		return kong.JoinEscaped(v, ','), len(v) > 0

@@ -13,8 +13,6 @@ import (
 	"github.com/alecthomas/kong"
 	"github.com/goccy/go-yaml"
 	"github.com/google/go-cmp/cmp"
-
-	"github.com/lockproxy/lockproxy/cmd/lockproxy/values"
 )
 
 // settings lists the keys of Config, sections joined by dots.
@@ -142,9 +140,9 @@ func samples(key string) [3]string {
 	switch field := reflect.ValueOf(NewConfig()).FieldByIndex(fieldIndex(key)); field.Interface().(type) {
 	case time.Duration, *time.Duration:
 		return [3]string{"1s", "2s", "3s"}
-	case values.Size:
+	case Size:
 		return [3]string{"2mb", "3mb", "4mb"}
-	case values.MemoryLimit:
+	case MemoryLimit:
 		return [3]string{"20mb", "30mb", "40%"}
 	}
 	return [3]string{"1", "2", "3"}
@@ -197,7 +195,7 @@ func show(t *testing.T, args []string, key string) string {
 	}
 	value := reflect.ValueOf(cmd.Config).FieldByIndex(fieldIndex(key))
 	switch v := value.Interface().(type) {
-	case values.Secret:
+	case Secret:
 		return string(v)
 	case []string:
 		return strings.Join(v, ",")
@@ -375,7 +373,7 @@ func TestErrorsInTheFileHaveTheirPlace(t *testing.T) {
 }
 
 func TestModesAreOctalHoweverTheyAreWritten(t *testing.T) {
-	for text, want := range map[string]values.FileMode{"700": 0o700, "0700": 0o700, `"770"`: 0o770, `""`: 0, "777": 0o777} {
+	for text, want := range map[string]FileMode{"700": 0o700, "0700": 0o700, `"770"`: 0o770, `""`: 0, "777": 0o777} {
 		cfg, err := readFile(writeFile(t, "unix-socket-perm: "+text))
 		if err != nil || cfg.UnixSocketPerm != want {
 			t.Errorf("%s: got %o, %v; want %o", text, cfg.UnixSocketPerm, err, want)

@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-
-	"github.com/lockproxy/lockproxy/cmd/lockproxy/values"
 )
 
 // readSecrets reads the secrets for which the configuration names files. A secret in two places is an error, because the two may
@@ -15,7 +13,7 @@ import (
 func (c *Config) readSecrets() error {
 	for _, s := range []struct {
 		key    string
-		secret *values.Secret
+		secret *Secret
 		file   string
 	}{
 		{"upstream.password", &c.Upstream.Password, c.Upstream.PasswordFile},
@@ -40,7 +38,7 @@ func (c *Config) readSecrets() error {
 const secretLimit = 64 << 10
 
 // readSecret returns the content of a file, without the one line end that editors append. No error contains any part of it.
-func readSecret(name string) (values.Secret, error) {
+func readSecret(name string) (Secret, error) {
 	text, err := readLimited(name, secretLimit+2)
 	if err != nil {
 		return "", err
@@ -52,7 +50,7 @@ func readSecret(name string) (values.Secret, error) {
 	case len(text) > secretLimit:
 		return "", errors.New(name + " is too large for a password")
 	}
-	return values.Secret(text), nil
+	return Secret(text), nil
 }
 
 // readLimited returns the content of a file, of which it reads one byte beyond the limit at most: a device may have no end.

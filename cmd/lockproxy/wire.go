@@ -19,7 +19,6 @@ import (
 	"github.com/lockproxy/lockproxy/internal/listen"
 	"github.com/lockproxy/lockproxy/internal/proxy"
 	"github.com/lockproxy/lockproxy/internal/resp"
-	"github.com/lockproxy/lockproxy/internal/systemd"
 	"github.com/lockproxy/lockproxy/internal/tracing"
 	"github.com/lockproxy/lockproxy/internal/upstream"
 	"github.com/lockproxy/lockproxy/internal/upstream/address"
@@ -68,7 +67,7 @@ func (s *service) build(cfg Config) error {
 	s.available = available
 	limitMemory(available, uint64(cfg.MaxMemory.Of(available)), s.log)
 	opts := proxyOptions(cfg, available, s.certs, s.log)
-	passed, err := systemd.Sockets()
+	passed, err := listen.Passed()
 	if err != nil {
 		return err
 	}
@@ -141,14 +140,14 @@ func (s *service) Run(ctx context.Context) error {
 	if s.spans != nil {
 		defer s.spans.Close()
 	}
-	systemd.Ready()
+	listen.Ready()
 	defer context.AfterFunc(ctx, func() {
 		drain := s.cfg.Load().Drain
-		systemd.Stopping(drain.Delay + drain.Timeout + stopLimit)
+		listen.Stopping(drain.Delay + drain.Timeout + stopLimit)
 	})()
 	watching, unwatch := context.WithCancel(context.Background())
 	var watch sync.WaitGroup
-	watch.Go(func() { systemd.Watch(watching, func() { s.proxy.Stats() }) })
+	watch.Go(func() { listen.Watch(watching, func() { s.proxy.Stats() }) })
 	watch.Go(func() { new(release).watch(watching, func() int64 { return s.proxy.Stats().Memory }) })
 	defer watch.Wait()
 	defer unwatch()
@@ -181,8 +180,8 @@ const reloadLimit = 10 * time.Second
 
 // Reload reads configuration and certificates again. If one of them is bad, nothing changes. It logs its outcome.
 func (s *service) Reload() {
-	systemd.Reloading()
-	defer systemd.Ready()
+	listen.Reloading()
+	defer listen.Ready()
 	s.log.Info("reloading")
 	defer time.AfterFunc(reloadLimit, func() { s.log.Warn("the reload has not ended: a file is not read to its end") }).Stop()
 	fresh, err := s.again()

@@ -24,6 +24,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"github.com/lockproxy/lockproxy/internal/listen"
+	"github.com/lockproxy/lockproxy/internal/proxy"
+	"github.com/lockproxy/lockproxy/internal/proxy/status"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"go.uber.org/zap"
 	"net"
 	"net/http"
 	"net/http/pprof"
@@ -31,20 +38,6 @@ import (
 	"strings"
 	"sync"
 	"time"
-
-	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/collectors"
-	"github.com/prometheus/client_golang/prometheus/promhttp"
-	"go.uber.org/zap"
-
-	"github.com/lockproxy/lockproxy/internal/admin/gate"
-	"github.com/lockproxy/lockproxy/internal/admin/page"
-	"github.com/lockproxy/lockproxy/internal/admin/timely"
-	"github.com/lockproxy/lockproxy/internal/admin/trend"
-	"github.com/lockproxy/lockproxy/internal/admin/view"
-	"github.com/lockproxy/lockproxy/internal/listen"
-	"github.com/lockproxy/lockproxy/internal/proxy"
-	"github.com/lockproxy/lockproxy/internal/proxy/status"
 )
 
 // Options configure a Server. Listen and Proxy are required.
@@ -69,13 +62,13 @@ type Server struct {
 	life     context.Context // of questions to Redis
 	stop     context.CancelFunc
 	token    string // of requests that change something; empty: there are none
-	view     *view.Source
-	tables   timely.Desk
+	view     *Source
+	tables   Desk
 
-	stats     timely.Recent[status.Stats]
-	overview  timely.Recent[overview]
-	readiness timely.Recent[error]
-	trend     trend.Trend
+	stats     Recent[status.Stats]
+	overview  Recent[overview]
+	readiness Recent[error]
+	trend     Trend
 }
 
 const (
@@ -116,7 +109,7 @@ func New(opts Options) (*Server, error) {
 	if opts.Logger == nil {
 		opts.Logger = zap.NewNop()
 	}
-	s := &Server{proxy: opts.Proxy, log: opts.Logger, view: view.Of(opts.Proxy), tables: timely.NewDesk()}
+	s := &Server{proxy: opts.Proxy, log: opts.Logger, view: Of(opts.Proxy), tables: NewDesk()}
 	if opts.ForceUnlock {
 		s.token = newToken()
 	}
@@ -136,13 +129,13 @@ func New(opts Options) (*Server, error) {
 		return nil, fmt.Errorf("admin: %w", err)
 	}
 	s.http = http.Server{
-		Handler:           gate.HostsFor(host, opts.Hosts).Check(s.routes(promhttp.HandlerFor(metrics, promhttp.HandlerOpts{}), opts.Pprof), http.HandlerFunc(unknownHost)),
+		Handler:           HostsFor(host, opts.Hosts).Check(s.routes(promhttp.HandlerFor(metrics, promhttp.HandlerOpts{}), opts.Pprof), http.HandlerFunc(unknownHost)),
 		ReadHeaderTimeout: headerLimit,
 		ReadTimeout:       headerLimit,
 		WriteTimeout:      writeLimit,
 		IdleTimeout:       idleLimit,
 		MaxHeaderBytes:    headerBytes,
-		ConnState:         (&gate.Connections{Most: connectionLimit}).Track,
+		ConnState:         (&Connections{Most: connectionLimit}).Track,
 		ErrorLog:          zap.NewStdLog(opts.Logger),
 	}
 	return s, nil
@@ -196,7 +189,7 @@ func (s *Server) routes(metrics http.Handler, profiles bool) http.Handler {
 	mux.Handle("GET /metrics", metrics)
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { reply(w, http.StatusOK, "ok") })
 	mux.HandleFunc("GET /readyz", s.ready)
-	page.Register(mux)
+	Register(mux)
 	mux.HandleFunc("GET /status", s.state)
 	mux.HandleFunc("GET /locks", s.locks)
 	mux.HandleFunc("GET /clients", s.clients)

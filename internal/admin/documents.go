@@ -3,17 +3,13 @@ package admin
 import (
 	"context"
 	"encoding/json"
+	"github.com/lockproxy/lockproxy/internal/proxy"
+	"github.com/lockproxy/lockproxy/internal/proxy/status"
 	"maps"
 	"net/http"
 	"net/url"
 	"slices"
 	"time"
-
-	"github.com/lockproxy/lockproxy/internal/admin/timely"
-	"github.com/lockproxy/lockproxy/internal/admin/trend"
-	"github.com/lockproxy/lockproxy/internal/admin/view"
-	"github.com/lockproxy/lockproxy/internal/proxy"
-	"github.com/lockproxy/lockproxy/internal/proxy/status"
 )
 
 // state is the answer of /status. Durations are in seconds.
@@ -87,7 +83,7 @@ func (s *Server) state(w http.ResponseWriter, _ *http.Request) {
 		ForceUnlock: s.token != "", Token: s.token,
 		Clients: n.Clients, Held: n.Held, Waiters: n.Waiting, OldestWait: n.OldestWait.Seconds(), Memory: n.Memory, MaxMemory: n.MaxMemory,
 		PinsUsed: n.PinsOpen - n.PinsIdle, PinsIdle: n.PinsIdle, Limits: n.Limits, Pins: []pinReason{}, Lanes: []lane{},
-		Period: trend.Period.Seconds(), Lines: s.trend.Lines(),
+		Period: Period.Seconds(), Lines: s.trend.Lines(),
 	}
 	if !fresh {
 		out.Age = time.Since(at).Seconds()
@@ -103,7 +99,7 @@ func (s *Server) state(w http.ResponseWriter, _ *http.Request) {
 
 // locks answers with a table of locks.
 func (s *Server) locks(w http.ResponseWriter, r *http.Request) {
-	table(s, w, r, view.ParseLocks, func(q view.Query) view.Locks {
+	queryTable(s, w, r, ParseLocks, func(q Query) Locks {
 		ctx, cancel := context.WithTimeout(s.life, holderLimit)
 		defer cancel()
 		return s.view.FindLocks(ctx, q)
@@ -112,16 +108,16 @@ func (s *Server) locks(w http.ResponseWriter, r *http.Request) {
 
 // clients answers with a table of clients.
 func (s *Server) clients(w http.ResponseWriter, r *http.Request) {
-	table(s, w, r, view.ParseClients, s.view.FindClients)
+	queryTable(s, w, r, ParseClients, s.view.FindClients)
 }
 
-func table[T any](s *Server, w http.ResponseWriter, r *http.Request, parse func(url.Values) (view.Query, error), find func(view.Query) T) {
+func queryTable[T any](s *Server, w http.ResponseWriter, r *http.Request, parse func(url.Values) (Query, error), find func(Query) T) {
 	q, err := parse(r.URL.Query())
 	if err != nil {
 		reply(w, http.StatusBadRequest, err.Error())
 		return
 	}
-	found, ok := timely.Ask(s.tables, tableLimit, func() T { return find(q) })
+	found, ok := Ask(s.tables, tableLimit, func() T { return find(q) })
 	if !ok {
 		s.late(w)
 		return
@@ -145,7 +141,7 @@ func document(w http.ResponseWriter, v any) {
 
 // remember samples the numbers for the lines of the page until s.life ends.
 func (s *Server) remember() {
-	ticker := time.NewTicker(trend.Period)
+	ticker := time.NewTicker(Period)
 	defer ticker.Stop()
 	for {
 		if numbers, at, fresh := s.stats.Get(answerLimit); fresh {

@@ -3,16 +3,14 @@ package admin
 import (
 	"time"
 
+	"github.com/lockproxy/lockproxy/internal/metrics"
+	"github.com/lockproxy/lockproxy/internal/proxy/status"
 	"github.com/prometheus/client_golang/prometheus"
 	dto "github.com/prometheus/client_model/go"
-
-	"github.com/lockproxy/lockproxy/internal/admin/timely"
-	"github.com/lockproxy/lockproxy/internal/proxy/meter"
-	"github.com/lockproxy/lockproxy/internal/proxy/status"
 )
 
 // collector turns a snapshot of the proxy's numbers into metrics, once for each scrape.
-type collector struct{ stats *timely.Recent[status.Stats] }
+type collector struct{ stats *Recent[status.Stats] }
 
 func desc(name, help, label string) *prometheus.Desc {
 	var labels []string
@@ -92,7 +90,7 @@ func (c collector) Collect(out chan<- prometheus.Metric) {
 				}
 				out <- both{
 					Metric: prometheus.MustNewConstHistogram(d, w.Count, w.Sum.Seconds(), buckets, label),
-					native: prometheus.MustNewConstNativeHistogram(d, w.Count, w.Sum.Seconds(), w.Native, nil, 0, meter.NativeSchema, 0, time.Now().Add(-s.Uptime), label),
+					native: prometheus.MustNewConstNativeHistogram(d, w.Count, w.Sum.Seconds(), w.Native, nil, 0, metrics.NativeSchema, 0, time.Now().Add(-s.Uptime), label),
 				}
 			}
 		case row.ByLabel != nil:

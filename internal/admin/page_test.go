@@ -4,15 +4,13 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"github.com/lockproxy/lockproxy/internal/redistest"
+	"github.com/lockproxy/lockproxy/internal/resp"
 	"io"
 	"net/http"
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/lockproxy/lockproxy/internal/admin/view"
-	"github.com/lockproxy/lockproxy/internal/redistest"
-	"github.com/lockproxy/lockproxy/internal/resp"
 )
 
 // read is a document of the admin server.
@@ -28,9 +26,9 @@ func read[T any](s *stand, path string) (v T) {
 	return v
 }
 
-func (s *stand) state() state                  { return read[state](s, "/status") }
-func (s *stand) locks(q string) view.Locks     { return read[view.Locks](s, "/locks?"+q) }
-func (s *stand) clients(q string) view.Clients { return read[view.Clients](s, "/clients?"+q) }
+func (s *stand) state() state             { return read[state](s, "/status") }
+func (s *stand) locks(q string) Locks     { return read[Locks](s, "/locks?"+q) }
+func (s *stand) clients(q string) Clients { return read[Clients](s, "/clients?"+q) }
 
 // send sends a command whose reply may take long.
 func send(t *testing.T, nc io.Writer, command string) {
@@ -73,7 +71,7 @@ func TestLocksAreShownWhereverTheirHolderIs(t *testing.T) {
 		return fmt.Sprint(got) == fmt.Sprint(want) && answer.Contended == 4 && answer.Held == 2 && answer.Matching == 5 &&
 			waits == len(waiting)
 	})
-	rows := map[string]view.Lock{}
+	rows := map[string]Lock{}
 	for _, l := range s.locks("").Rows {
 		rows[l.Key] = l
 	}

@@ -19,8 +19,6 @@ import (
 	"time"
 
 	"github.com/alecthomas/kong"
-
-	"github.com/lockproxy/lockproxy/internal/cli/client"
 )
 
 // Exit codes. A command under exec has its own exit code; these are told apart from it by their numbers, which are those of sysexits.h
@@ -58,8 +56,8 @@ type connection struct {
 }
 
 // target reads the address.
-func (c connection) target() (client.Target, error) {
-	t, err := client.Parse(c.URL)
+func (c connection) target() (Target, error) {
+	t, err := ParseTarget(c.URL)
 	if err == nil && c.PasswordFile != "" {
 		var b []byte
 		if b, err = os.ReadFile(c.PasswordFile); err == nil {
@@ -140,20 +138,20 @@ func Run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 const askLimit = 30 * time.Second
 
 // ask connects, asks once and returns the exit code that answer gives.
-func (p *program) ask(c connection, answer func(ctx context.Context, conn *client.Conn) (int, error)) int {
+func (p *program) ask(c connection, answer func(ctx context.Context, conn *Conn) (int, error)) int {
 	t, err := c.target()
 	if err != nil {
 		return p.fail(ExitUsage, "%v", err)
 	}
 	ctx, cancel := context.WithTimeout(p.ctx, askLimit)
 	defer cancel()
-	conn, err := client.Dial(ctx, t, "lockproxy-"+p.name)
+	conn, err := Dial(ctx, t, "lockproxy-"+p.name)
 	if err != nil {
 		return p.fail(ExitUnreachable, "%s", readable(err))
 	}
 	defer conn.Close()
 	code, err := answer(ctx, conn)
-	var reply client.Error
+	var reply Error
 	switch {
 	case errors.As(err, &reply):
 		return p.fail(code, "the proxy answers: %s", readable(err))

@@ -4,17 +4,13 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"github.com/lockproxy/lockproxy/internal/cli/stub"
+	"github.com/lockproxy/lockproxy/internal/resp"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/lockproxy/lockproxy/internal/cli/client"
-	"github.com/lockproxy/lockproxy/internal/cli/holder"
-	"github.com/lockproxy/lockproxy/internal/cli/stub"
-	"github.com/lockproxy/lockproxy/internal/cli/tenure"
-	"github.com/lockproxy/lockproxy/internal/resp"
 )
 
 // ran is the outcome of a subcommand.
@@ -118,18 +114,18 @@ func TestAwaitingALock(t *testing.T) {
 		want    error
 	}{
 		{[]string{":7", ":1"}, []string{ask, extend}, nil},
-		{[]string{"_"}, []string{ask}, holder.ErrBusy},
-		{[]string{"-NOPERM x"}, []string{ask}, client.Error("NOPERM x")},
+		{[]string{"_"}, []string{ask}, ErrBusy},
+		{[]string{"-NOPERM x"}, []string{ask}, Error("NOPERM x")},
 		{[]string{"-OVERLOADED x", ":7", ":1"}, []string{ask, ask, extend}, nil},
-		{[]string{"", "_"}, []string{ask, ask}, holder.ErrBusy},                         // the proxy has gone away, and is back
-		{[]string{":7", "-NOTHELD x", "_"}, []string{ask, extend, ask}, holder.ErrBusy}, // taken away at once
+		{[]string{"", "_"}, []string{ask, ask}, ErrBusy},                         // the proxy has gone away, and is back
+		{[]string{":7", "-NOTHELD x", "_"}, []string{ask, extend, ask}, ErrBusy}, // taken away at once
 	} {
 		proxy := stub.Start(t, test.answers...)
-		target, err := client.Parse(proxy.Addr)
+		target, err := ParseTarget(proxy.Addr)
 		if err != nil {
 			t.Fatal(err)
 		}
-		h := holder.New(target, "k", 5*time.Second)
+		h := NewHolder(target, "k", 5*time.Second)
 		h.Owner = "o"
 		_, err = (&execCommand{}).await(t.Context(), h)
 		if !errors.Is(err, test.want) {
@@ -143,12 +139,12 @@ func TestAwaitingALock(t *testing.T) {
 // A wait that has begun ends with its context, not only with an answer.
 func TestAwaitingEndsWithItsContext(t *testing.T) {
 	proxy := stub.Start(t, "-LOADING x")
-	target, err := client.Parse(proxy.Addr)
+	target, err := ParseTarget(proxy.Addr)
 	if err != nil {
 		t.Fatal(err)
 	}
 	why := errors.New("why")
-	h := holder.New(target, "k", 5*time.Second)
+	h := NewHolder(target, "k", 5*time.Second)
 	defer h.Disconnect()
 	if err := h.Connect(t.Context()); err != nil {
 		t.Fatal(err)
@@ -191,10 +187,10 @@ func TestOnlyThePushAboutTheOwnGrantIsALoss(t *testing.T) {
 			t.Fatal(err)
 		}
 		now := time.Now()
-		r := &runner{holder: &holder.Holder{Key: "k", Fence: 7}, tenure: tenure.New(tenure.Config{Lease: time.Minute}, now), lease: time.Minute}
+		r := &runner{holder: &Holder{Key: "k", Fence: 7}, tenure: NewTenure(Config{Lease: time.Minute}, now), lease: time.Minute}
 		r.pushed(v)
 		r.tenure.Step(now)
-		if got := r.tenure.Reason() == tenure.Taken; got != lost {
+		if got := r.tenure.Reason() == Taken; got != lost {
 			t.Errorf("%q: lost %v", push, got)
 		}
 	}

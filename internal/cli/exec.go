@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"github.com/lockproxy/lockproxy/internal/cli/process"
 	"io/fs"
 	"os"
 	"os/exec"
@@ -12,11 +13,6 @@ import (
 	"sync"
 	"syscall"
 	"time"
-
-	"github.com/lockproxy/lockproxy/internal/cli/client"
-	"github.com/lockproxy/lockproxy/internal/cli/holder"
-	"github.com/lockproxy/lockproxy/internal/cli/process"
-	"github.com/lockproxy/lockproxy/internal/cli/tenure"
 )
 
 type execCommand struct {
@@ -73,7 +69,7 @@ func (c *execCommand) run(p *program) int {
 	signal.Notify(signals, process.Signals()...)
 	defer signal.Stop(signals)
 
-	h := holder.New(t, c.Key, c.Lease)
+	h := NewHolder(t, c.Key, c.Lease)
 	h.Limit = c.MaxHold
 	defer h.Disconnect()
 	sure, code := c.acquire(p, h, signals)
@@ -81,9 +77,9 @@ func (c *execCommand) run(p *program) int {
 		return code
 	}
 	r := &runner{
-		p: p, lease: c.Lease, holder: h, tenure: tenure.New(tenure.Config{Lease: c.Lease, MaxHold: c.MaxHold}, sure),
+		p: p, lease: c.Lease, holder: h, tenure: NewTenure(Config{Lease: c.Lease, MaxHold: c.MaxHold}, sure),
 	}
-	return r.run(path, c.Command, holder.Grant{
+	return r.run(path, c.Command, Grant{
 		URL: []byte(c.URL), PasswordFile: []byte(c.PasswordFile), Key: []byte(h.Key), Owner: []byte(h.Owner), Fence: h.Fence,
 	}, signals)
 }
@@ -95,7 +91,7 @@ const (
 )
 
 // acquire waits for the lock. code is not ExitOK if there is no lock.
-func (c *execCommand) acquire(p *program, h *holder.Holder, signals <-chan os.Signal) (sure time.Time, code int) {
+func (c *execCommand) acquire(p *program, h *Holder, signals <-chan os.Signal) (sure time.Time, code int) {
 	ctx, cancel := context.WithCancelCause(p.ctx)
 	defer cancel(nil)
 	done := make(chan answer, 1)
@@ -117,7 +113,7 @@ func (c *execCommand) acquire(p *program, h *holder.Holder, signals <-chan os.Si
 		switch {
 		case a.err == nil:
 			return a.sentAt, ExitOK
-		case errors.Is(a.err, holder.ErrBusy):
+		case errors.Is(a.err, ErrBusy):
 			return sure, p.fail(ExitBusy, "%s: %v", plain(c.Key), a.err)
 		default:
 			return sure, p.fail(ExitUnreachable, "%s: %s", plain(c.Key), readable(a.err))
@@ -126,7 +122,7 @@ func (c *execCommand) acquire(p *program, h *holder.Holder, signals <-chan os.Si
 }
 
 // await asks for the lock, over a new connection if the proxy goes away meanwhile.
-func (c *execCommand) await(ctx context.Context, h *holder.Holder) (time.Time, error) {
+func (c *execCommand) await(ctx context.Context, h *Holder) (time.Time, error) {
 	verb := "LOCK"
 	if c.Fair {
 		verb = "FAIRLOCK"
@@ -140,14 +136,14 @@ func (c *execCommand) await(ctx context.Context, h *holder.Holder) (time.Time, e
 		}
 		asked := time.Now()
 		sure, err := c.attempt(ctx, h, verb, wait)
-		var reply client.Error
-		answered := errors.As(err, &reply) || errors.Is(err, client.ErrClosed)
+		var reply Error
+		answered := errors.As(err, &reply) || errors.Is(err, ErrClosed)
 		switch {
-		case err == nil || errors.Is(err, holder.ErrBusy):
+		case err == nil || errors.Is(err, ErrBusy):
 			return sure, err
 		case reply != "" && !temporary(reply):
 			return sure, fmt.Errorf("the proxy answers: %w", err)
-		case errors.Is(err, holder.ErrLost): // taken away at once: ask again
+		case errors.Is(err, ErrLost): // taken away at once: ask again
 		case !answered && trouble.IsZero():
 			return sure, err // the proxy was never there
 		case trouble.IsZero() || time.Since(asked) > awayLimit: // until now the request has waited
@@ -167,7 +163,7 @@ func (c *execCommand) await(ctx context.Context, h *holder.Holder) (time.Time, e
 const alivePause = 10 * time.Second
 
 // attempt asks for the lock once. The answer may be due in hours, so the proxy is asked meanwhile whether it lives.
-func (c *execCommand) attempt(ctx context.Context, h *holder.Holder, verb string, wait time.Duration) (time.Time, error) {
+func (c *execCommand) attempt(ctx context.Context, h *Holder, verb string, wait time.Duration) (time.Time, error) {
 	ctx, end := context.WithCancelCause(ctx)
 	var watch sync.WaitGroup
 	watched, target := ctx, h.Target
@@ -184,7 +180,7 @@ func (c *execCommand) attempt(ctx context.Context, h *holder.Holder, verb string
 
 // watchProxy ends a wait at a proxy that has twice not answered whether it lives. A proxy that takes no connections any more may still serve those
 // that wait.
-func watchProxy(ctx context.Context, t client.Target, end context.CancelCauseFunc) {
+func watchProxy(ctx context.Context, t Target, end context.CancelCauseFunc) {
 	for silent := false; ; {
 		if !silent {
 			select {
@@ -193,8 +189,8 @@ func watchProxy(ctx context.Context, t client.Target, end context.CancelCauseFun
 				return
 			}
 		}
-		var unanswered *client.Unanswered
-		err := client.Alive(ctx, t)
+		var unanswered *Unanswered
+		err := Alive(ctx, t)
 		switch {
 		case ctx.Err() != nil:
 			return
@@ -210,7 +206,7 @@ func watchProxy(ctx context.Context, t client.Target, end context.CancelCauseFun
 }
 
 // temporary reports whether the same request may succeed later, at this proxy or at another one behind the same address.
-func temporary(e client.Error) bool {
+func temporary(e Error) bool {
 	switch e.Code() {
 	case "NOUPSTREAM", "OVERLOADED", "INDOUBT", "LOADING", "MASTERDOWN", "READONLY", "BUSY", "TRYAGAIN", "CLUSTERDOWN":
 		return true
@@ -222,7 +218,7 @@ func temporary(e client.Error) bool {
 const releaseLimit = 5 * time.Second
 
 // giveBack releases whatever the holder has, if it has something.
-func (c *execCommand) giveBack(p *program, h *holder.Holder) {
+func (c *execCommand) giveBack(p *program, h *Holder) {
 	ctx, cancel := context.WithTimeout(p.ctx, releaseLimit)
 	defer cancel()
 	if err := h.Connect(ctx); err == nil {
@@ -243,7 +239,7 @@ func (c guardCommand) run(p *program) int {
 	if err != nil {
 		return p.fail(ExitUnreachable, "%v", err)
 	}
-	var g holder.Grant
+	var g Grant
 	if note == nil || json.Unmarshal(note, &g) != nil {
 		return ExitOK
 	}
@@ -251,7 +247,7 @@ func (c guardCommand) run(p *program) int {
 	if err != nil {
 		return ExitUsage
 	}
-	h := &holder.Holder{Target: t, Key: string(g.Key), Owner: string(g.Owner), Fence: g.Fence}
+	h := &Holder{Target: t, Key: string(g.Key), Owner: string(g.Owner), Fence: g.Fence}
 	defer h.Disconnect()
 	ctx, cancel := context.WithTimeout(p.ctx, releaseLimit)
 	defer cancel()

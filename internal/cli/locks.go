@@ -5,14 +5,12 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
+	"github.com/lockproxy/lockproxy/internal/resp"
 	"strconv"
 	"strings"
 	"text/tabwriter"
 	"time"
 	"unicode/utf8"
-
-	"github.com/lockproxy/lockproxy/internal/cli/client"
-	"github.com/lockproxy/lockproxy/internal/resp"
 )
 
 type locksCommand struct {
@@ -88,7 +86,7 @@ func (c *locksCommand) run(p *program) int {
 	if c.Count != 0 {
 		args = append(args, "COUNT", strconv.Itoa(c.Count))
 	}
-	return p.ask(c.connection, func(ctx context.Context, conn *client.Conn) (int, error) {
+	return p.ask(c.connection, func(ctx context.Context, conn *Conn) (int, error) {
 		v, err := conn.Do(ctx, args...)
 		if err != nil {
 			return ExitUnreachable, err
@@ -110,7 +108,7 @@ func (c *locksCommand) run(p *program) int {
 }
 
 func (c *infoCommand) run(p *program) int {
-	return p.ask(c.connection, func(ctx context.Context, conn *client.Conn) (int, error) {
+	return p.ask(c.connection, func(ctx context.Context, conn *Conn) (int, error) {
 		v, err := conn.Do(ctx, "LOCKINFO", c.Key)
 		if err != nil {
 			return ExitUnreachable, err
@@ -137,9 +135,9 @@ func (c *unlockCommand) run(p *program) int {
 	if c.Owner != "" {
 		args = []string{"UNLOCK", c.Key, "OWNER", c.Owner}
 	}
-	return p.ask(c.connection, func(ctx context.Context, conn *client.Conn) (int, error) {
+	return p.ask(c.connection, func(ctx context.Context, conn *Conn) (int, error) {
 		v, err := conn.Do(ctx, args...)
-		if client.IsCode(err, "NOTHELD") || client.IsCode(err, "LOSTLEASE") {
+		if IsCode(err, "NOTHELD") || IsCode(err, "LOSTLEASE") {
 			return ExitNo, err
 		}
 		if err != nil {

@@ -5,17 +5,13 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"github.com/lockproxy/lockproxy/internal/cli/process"
+	"github.com/lockproxy/lockproxy/internal/resp"
 	"os"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
-
-	"github.com/lockproxy/lockproxy/internal/cli/client"
-	"github.com/lockproxy/lockproxy/internal/cli/holder"
-	"github.com/lockproxy/lockproxy/internal/cli/process"
-	"github.com/lockproxy/lockproxy/internal/cli/tenure"
-	"github.com/lockproxy/lockproxy/internal/resp"
 )
 
 // runner is a command under its lock. Its fields belong to the goroutine of run; holder belongs to the extension on its way, if
@@ -23,8 +19,8 @@ import (
 type runner struct {
 	p       *program
 	lease   time.Duration
-	holder  *holder.Holder
-	tenure  *tenure.Tenure
+	holder  *Holder
+	tenure  *Tenure
 	command *process.Command
 	answers chan answer // of the extension on its way
 	asking  bool
@@ -39,7 +35,7 @@ type answer struct {
 }
 
 // run runs the command to its end and returns the exit code.
-func (r *runner) run(path string, args []string, grant holder.Grant, signals <-chan os.Signal) int {
+func (r *runner) run(path string, args []string, grant Grant, signals <-chan os.Signal) int {
 	note, err := json.Marshal(grant)
 	if err != nil {
 		panic("BUG: " + err.Error())
@@ -67,7 +63,7 @@ func (r *runner) run(path string, args []string, grant holder.Grant, signals <-c
 }
 
 // environment is that of the command. The lock of an exec around this one is not mentioned any more.
-func environment(h *holder.Holder) []string {
+func environment(h *Holder) []string {
 	env := slices.DeleteFunc(os.Environ(), func(entry string) bool {
 		return strings.HasPrefix(entry, "LOCK_KEY=") || strings.HasPrefix(entry, "LOCK_FENCE=")
 	})
@@ -95,7 +91,7 @@ func (r *runner) supervise(signals <-chan os.Signal) process.Exit {
 		case push := <-pushes:
 			r.pushed(push)
 		case <-closed:
-			r.trouble = fmt.Errorf("%s: %w", r.holder.Target.Addr, client.ErrClosed)
+			r.trouble = fmt.Errorf("%s: %w", r.holder.Target.Addr, ErrClosed)
 			r.holder.Disconnect()
 			r.tenure.Failed(time.Now())
 		case <-timer.C:
@@ -105,7 +101,7 @@ func (r *runner) supervise(signals <-chan os.Signal) process.Exit {
 }
 
 // conn is the connection, if there is one that no extension uses.
-func (r *runner) conn() *client.Conn {
+func (r *runner) conn() *Conn {
 	if r.asking {
 		return nil
 	}
@@ -117,29 +113,29 @@ func (r *runner) step() time.Time {
 	for {
 		action, wake := r.tenure.Step(time.Now())
 		switch action {
-		case tenure.Extend:
+		case ActExtend:
 			r.extend()
-		case tenure.Suspend:
+		case ActSuspend:
 			r.command.Suspend()
-		case tenure.Resume:
+		case ActResume:
 			r.command.Resume()
-		case tenure.Terminate:
+		case ActTerminate:
 			r.command.Terminate()
 			r.explain()
-		case tenure.Kill:
+		case ActKill:
 			r.command.Kill()
 			r.explain()
-		case tenure.None:
+		case NoAction:
 			return wake
 		}
 	}
 }
 
 // words say why a command is ended.
-var words = map[tenure.Reason]string{
-	tenure.Taken:   "the lock was lost",
-	tenure.Silence: "the proxy does not confirm the lock any more",
-	tenure.HeldOut: "--max-hold is over",
+var words = map[Reason]string{
+	Taken:   "the lock was lost",
+	Silence: "the proxy does not confirm the lock any more",
+	HeldOut: "--max-hold is over",
 }
 
 // explain tells why the command is ended, once.
@@ -149,7 +145,7 @@ func (r *runner) explain() {
 	}
 	r.told = true
 	why := words[r.tenure.Reason()]
-	if r.tenure.Reason() == tenure.Silence && r.trouble != nil {
+	if r.tenure.Reason() == Silence && r.trouble != nil {
 		why += ": " + readable(r.trouble)
 	}
 	r.p.tell("%s: ending the command: %s", plain(r.holder.Key), why)
@@ -159,7 +155,7 @@ func (r *runner) explain() {
 func (r *runner) extend() {
 	r.asking = true
 	go func() {
-		ctx, cancel := context.WithTimeout(r.p.ctx, tenure.Config{Lease: r.lease}.AttemptLimit())
+		ctx, cancel := context.WithTimeout(r.p.ctx, Config{Lease: r.lease}.AttemptLimit())
 		defer cancel()
 		sentAt, err := r.holder.Extend(ctx)
 		r.answers <- answer{sentAt, err}
@@ -173,7 +169,7 @@ func (r *runner) answered(a answer) {
 	case a.err == nil:
 		r.trouble = nil
 		r.tenure.Extended(a.sentAt)
-	case errors.Is(a.err, holder.ErrLost):
+	case errors.Is(a.err, ErrLost):
 		r.tenure.Lost(time.Now())
 	default:
 		r.trouble = a.err
@@ -200,17 +196,17 @@ func number(v resp.Value) int64 {
 // finish releases the lock and returns the exit code of a command that has ended at that moment.
 func (r *runner) finish(exit process.Exit, ended time.Time) int {
 	why, held := r.tenure.Reason(), r.tenure.Sure(ended)
-	if why != tenure.Running {
+	if why != Running {
 		r.command.Kill() // processes that the command has left behind
 	}
-	if why == tenure.Taken || why == tenure.Silence { // the lease has ended, or is about to
+	if why == Taken || why == Silence { // the lease has ended, or is about to
 		return ExitLost
 	}
 	err := r.release()
 	switch {
-	case why == tenure.HeldOut && (held || err == nil): // a release by fence proves that it was held
+	case why == HeldOut && (held || err == nil): // a release by fence proves that it was held
 		return ExitHeldOut
-	case errors.Is(err, holder.ErrLost), err != nil && !held:
+	case errors.Is(err, ErrLost), err != nil && !held:
 		return r.p.fail(ExitLost, "%s: the lock was lost while the command ran", plain(r.holder.Key))
 	case err != nil:
 		r.p.tell("%s: held to the end of the command, but not released: it ends with its lease (%s)", plain(r.holder.Key), readable(err))

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/lockproxy/lockproxy/internal/direct"
+	"github.com/lockproxy/lockproxy/internal/netio"
 	"github.com/lockproxy/lockproxy/internal/redistest"
 )
 
@@ -20,7 +20,7 @@ func TestTheEndOfTheConnectionComesWithTheLastReply(t *testing.T) {
 			if got := c.quiet("QUIT"); got != "+OK\r\n" {
 				t.Fatal(got)
 			}
-			if !direct.Left(c.nc) {
+			if !netio.Left(c.nc) {
 				late++
 			}
 			_ = c.nc.Close()

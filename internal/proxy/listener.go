@@ -11,9 +11,9 @@ import (
 	"github.com/tidwall/redcon"
 	"go.uber.org/zap"
 
-	"github.com/lockproxy/lockproxy/internal/direct"
 	"github.com/lockproxy/lockproxy/internal/listen"
 	"github.com/lockproxy/lockproxy/internal/logging"
+	"github.com/lockproxy/lockproxy/internal/netio"
 )
 
 // endpoint is one address that clients connect to.
@@ -113,7 +113,7 @@ func (srv *Server) tune(nc net.Conn) {
 	if !ok {
 		return
 	}
-	if err := direct.SetUserTimeout(tc, srv.opts.UserTimeout); err != nil {
+	if err := netio.SetUserTimeout(tc, srv.opts.UserTimeout); err != nil {
 		srv.opts.Logger.Debug("setting the options of a client connection failed", zap.Error(err))
 	}
 }

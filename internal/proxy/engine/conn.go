@@ -9,7 +9,7 @@ import (
 
 	"go.uber.org/zap"
 
-	"github.com/lockproxy/lockproxy/internal/direct"
+	"github.com/lockproxy/lockproxy/internal/netio"
 	"github.com/lockproxy/lockproxy/internal/proxy/tasks"
 	"github.com/lockproxy/lockproxy/internal/upstream"
 )
@@ -18,7 +18,7 @@ import (
 const readSize = 16 << 10
 
 // readBuffers have the bytes of one read each. A socket takes one only while it has bytes, so that clients share a few that the processor has at hand.
-var readBuffers = direct.Space(readSize)
+var readBuffers = netio.Space(readSize)
 
 // conn moves bytes between one client's socket and its session with goroutines.
 type conn struct {
@@ -26,20 +26,20 @@ type conn struct {
 	arrival Arrival
 	nc      net.Conn
 	sess    Session
-	in      *direct.Reader   // nil: nc is read with a buffer of its own
-	direct  *direct.Writer   // nil: output is always written by drainOutput
-	watch   *direct.EndWatch // nil: a client's end is not seen while it is not read
-	resume  chan struct{}    // size 1, never closed: the session may be read again
+	in      *netio.Reader   // nil: nc is read with a buffer of its own
+	direct  *netio.Writer   // nil: output is always written by drainOutput
+	watch   *netio.EndWatch // nil: a client's end is not seen while it is not read
+	resume  chan struct{}   // size 1, never closed: the session may be read again
 	once    sync.Once
 	output  tasks.Group // drainOutput
 }
 
 // serve makes a conn of an arrival.
 func serve(opts Options, a Arrival) error {
-	c := &conn{opts: opts, arrival: a, nc: a.Conn, resume: make(chan struct{}, 1), watch: direct.NewEndWatch(a.Conn)}
-	c.in = direct.NewReader(a.Conn, readBuffers)
+	c := &conn{opts: opts, arrival: a, nc: a.Conn, resume: make(chan struct{}, 1), watch: netio.NewEndWatch(a.Conn)}
+	c.in = netio.NewReader(a.Conn, readBuffers)
 	if sc, ok := a.Conn.(syscall.Conn); ok {
-		c.direct = direct.New(sc)
+		c.direct = netio.New(sc)
 	}
 	c.sess = a.Open(c, 0)
 	if err := a.Opened(c); err != nil {
@@ -154,11 +154,11 @@ func (c *conn) Driver() upstream.Driver { return nil }
 // Unread implements Client. TLS may have bytes that are not in the socket any more.
 func (c *conn) Unread() bool {
 	secure, ok := c.nc.(interface{ Holds() bool })
-	return ok && secure.Holds() || direct.Unread(c.nc)
+	return ok && secure.Holds() || netio.Unread(c.nc)
 }
 
 // Left implements Client.
-func (c *conn) Left() bool { return direct.Left(c.nc) }
+func (c *conn) Left() bool { return netio.Left(c.nc) }
 
 // Flush implements Client. Most output fits the socket at once and is written here, by the goroutine that produced it: the client's own reader or
 // the reader of its lane, which saves a switch of goroutines for each reply. A goroutine writes the rest, so a
@@ -194,7 +194,7 @@ func (c *conn) next(done []byte) (b []byte, last bool) {
 	switch {
 	case !last || c.direct == nil:
 	case b != nil:
-		direct.Cork(c.nc)
+		netio.Cork(c.nc)
 	default:
 		if half, ok := c.nc.(interface{ CloseWrite() error }); ok {
 			_ = half.CloseWrite() // the connection is closed next
@@ -229,7 +229,7 @@ func (c *conn) Hangup() {
 	if c.in != nil {
 		c.in.Shut() // closing the socket would wait for the reader, which may wait for the session
 	} else {
-		_ = direct.Socket(c.nc).Close() // closing TLS politely may block; the error would have no reader
+		_ = netio.Socket(c.nc).Close() // closing TLS politely may block; the error would have no reader
 	}
 	c.shutLater()
 }

@@ -3,7 +3,7 @@ package engine
 import (
 	"golang.org/x/sys/unix"
 
-	"github.com/lockproxy/lockproxy/internal/direct"
+	"github.com/lockproxy/lockproxy/internal/netio"
 	"github.com/lockproxy/lockproxy/internal/upstream"
 )
 
@@ -68,7 +68,7 @@ func (r *epollClient) ready(events uint32) {
 }
 
 func (r *epollClient) read() {
-	n, err := direct.ReadFD(r.fd, r.loop.buf[:r.most])
+	n, err := netio.ReadFD(r.fd, r.loop.buf[:r.most])
 	if n == r.most { // there is more. It is read in larger pieces while the session takes all of it
 		r.most = min(2*r.most, len(r.loop.buf))
 	}
@@ -142,7 +142,7 @@ func (r *epollClient) write() {
 			r.writeLater()
 			return
 		}
-		n, err := direct.WriteFD(r.fd, r.out[r.off:min(r.off+left, len(r.out))])
+		n, err := netio.WriteFD(r.fd, r.out[r.off:min(r.off+left, len(r.out))])
 		if n > 0 {
 			r.off += n
 			left -= n
@@ -168,7 +168,7 @@ func (r *epollClient) take(b []byte, last bool) bool {
 	switch {
 	case b != nil:
 		if last {
-			direct.CorkFD(r.fd)
+			netio.CorkFD(r.fd)
 		}
 		return true
 	case last:
@@ -241,9 +241,9 @@ func (r *epollClient) Yield() { r.loop.yields.Store(true) }
 func (r *epollClient) Driver() upstream.Driver { return r.loop }
 
 // Unread implements Client. The socket is open while the session has not ended.
-func (r *epollClient) Unread() bool { return direct.UnreadFD(r.fd) }
+func (r *epollClient) Unread() bool { return netio.UnreadFD(r.fd) }
 
 // Left implements Client. The socket is open while the session has not ended.
-func (r *epollClient) Left() bool { return direct.LeftFD(r.fd) }
+func (r *epollClient) Left() bool { return netio.LeftFD(r.fd) }
 
 var _ Client = (*epollClient)(nil)

@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/lockproxy/lockproxy/internal/buffers"
-	"github.com/lockproxy/lockproxy/internal/direct"
+	"github.com/lockproxy/lockproxy/internal/netio"
 	"github.com/lockproxy/lockproxy/internal/upstream"
 )
 
@@ -98,7 +98,7 @@ func (w *epollLane) ready(events uint32) {
 	if w.fd < 0 || events&^unix.EPOLLOUT == 0 {
 		return
 	}
-	n, err := direct.ReadFD(w.fd, w.loop.buf)
+	n, err := netio.ReadFD(w.fd, w.loop.buf)
 	switch {
 	case n > 0:
 		if err := w.wire.Feed(w.loop.buf[:n]); err != nil {
@@ -130,7 +130,7 @@ func (w *epollLane) flush() {
 			}
 			w.spare, w.off = nil, 0
 		}
-		n, err := direct.WriteFD(w.fd, w.out[w.off:])
+		n, err := netio.WriteFD(w.fd, w.out[w.off:])
 		if n > 0 {
 			w.off += n
 		}

@@ -3,9 +3,9 @@
 package output
 
 import (
+	"github.com/lockproxy/lockproxy/internal/metrics"
 	"github.com/lockproxy/lockproxy/internal/proxy/reply"
 	"github.com/lockproxy/lockproxy/internal/proxy/shared"
-	"github.com/lockproxy/lockproxy/internal/stopwatch"
 )
 
 // An Output is the output of one session. C is the type of its connections to Redis.
@@ -18,7 +18,7 @@ type Output[C comparable] struct {
 	unread   int   // bytes in all of these, and those that an engine has taken and not yet written
 	behind   int64 // shared.Proxy.Clock since a subscriber has left more bytes unread than its soft limit; 0: it has not
 	gone     bool
-	watch    stopwatch.Watch // of a command that is measured
+	watch    metrics.Watch // of a command that is measured
 }
 
 // Open prepares the output. overflow is called when the client leaves more bytes unread than a limit allows.

@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/lockproxy/lockproxy/internal/proxy/meter"
+	"github.com/lockproxy/lockproxy/internal/metrics"
 	"github.com/lockproxy/lockproxy/internal/proxy/shared"
 )
 
@@ -137,7 +137,7 @@ func TestACommandIsMeasuredUntilItsReplyIsWritten(t *testing.T) {
 		t.Error("it has not ended")
 	}
 
-	if b.Time(1, meter.ClassLocal, 1, 2); b.Timed() {
+	if b.Time(1, metrics.ClassLocal, 1, 2); b.Timed() {
 		t.Error("a command that the proxy answers is said to be sent")
 	}
 	b.Say([]byte("+3\r\n"))

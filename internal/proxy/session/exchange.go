@@ -3,12 +3,12 @@ package session
 import (
 	"sync"
 
+	"github.com/lockproxy/lockproxy/internal/metrics"
 	"github.com/lockproxy/lockproxy/internal/proxy/budget"
 	"github.com/lockproxy/lockproxy/internal/proxy/ears"
 	"github.com/lockproxy/lockproxy/internal/proxy/errands"
 	"github.com/lockproxy/lockproxy/internal/proxy/reply"
 	"github.com/lockproxy/lockproxy/internal/proxy/shared"
-	"github.com/lockproxy/lockproxy/internal/stopwatch"
 	"github.com/lockproxy/lockproxy/internal/upstream"
 )
 
@@ -213,7 +213,7 @@ type connection interface {
 	Progress() (appended, written int64)
 	Scripts() *upstream.ScriptSet
 	Rejected() bool
-	Note(m *stopwatch.Mark)
+	Note(m *metrics.Mark)
 }
 
 // transmit sends the n commands of a slot. n is 0 if no reply is counted.

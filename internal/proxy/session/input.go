@@ -4,9 +4,9 @@ import (
 	"time"
 
 	"github.com/lockproxy/lockproxy/internal/buffers"
+	"github.com/lockproxy/lockproxy/internal/metrics"
 	"github.com/lockproxy/lockproxy/internal/proxy/budget"
 	"github.com/lockproxy/lockproxy/internal/proxy/command"
-	"github.com/lockproxy/lockproxy/internal/proxy/meter"
 	"github.com/lockproxy/lockproxy/internal/resp"
 )
 
@@ -274,8 +274,8 @@ func (r *batch) send() {
 }
 
 func (r *batch) forward(raw []byte, n int) {
-	r.s.Time(r.s.ID, meter.ClassShared, n, r.s.active)
-	r.s.proxy.Counters.Traffic.Add(r.s.ID, meter.ClassShared, n, len(raw))
+	r.s.Time(r.s.ID, metrics.ClassShared, n, r.s.active)
+	r.s.proxy.Counters.Traffic.Add(r.s.ID, metrics.ClassShared, n, len(raw))
 	r.s.forward(raw, nil, n)
 }
 

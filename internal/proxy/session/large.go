@@ -4,9 +4,9 @@ import (
 	"bytes"
 	"time"
 
+	"github.com/lockproxy/lockproxy/internal/metrics"
 	"github.com/lockproxy/lockproxy/internal/proxy/budget"
 	"github.com/lockproxy/lockproxy/internal/proxy/command"
-	"github.com/lockproxy/lockproxy/internal/proxy/meter"
 	"github.com/lockproxy/lockproxy/internal/proxy/reply"
 	"github.com/lockproxy/lockproxy/internal/proxy/shared"
 	"github.com/lockproxy/lockproxy/internal/resp"
@@ -183,7 +183,7 @@ func (i *input) endStream(rest []byte) {
 		s.answer(refusal)
 		return
 	}
-	s.proxy.Counters.Traffic.Add(s.ID, meter.ClassPinned, 1, i.large.bytes+len(rest))
+	s.proxy.Counters.Traffic.Add(s.ID, metrics.ClassPinned, 1, i.large.bytes+len(rest))
 	h := s.handler()
 	if s.Clustered() {
 		muted := s.muted

@@ -1,9 +1,9 @@
 package session
 
 import (
+	"github.com/lockproxy/lockproxy/internal/metrics"
 	"github.com/lockproxy/lockproxy/internal/proxy/command"
 	"github.com/lockproxy/lockproxy/internal/proxy/idchange"
-	"github.com/lockproxy/lockproxy/internal/proxy/meter"
 	"github.com/lockproxy/lockproxy/internal/proxy/pubsub"
 	"github.com/lockproxy/lockproxy/internal/proxy/reply"
 	"github.com/lockproxy/lockproxy/internal/proxy/scatter"
@@ -73,13 +73,13 @@ func (s *Session) route(row *command.Row, raw []byte) bool {
 func classOf(p command.Policy) int {
 	switch p {
 	case command.Shared, command.Augmented:
-		return meter.ClassShared
+		return metrics.ClassShared
 	case command.Local, command.AboutClients:
-		return meter.ClassLocal
+		return metrics.ClassLocal
 	case command.Lock:
-		return meter.ClassLock
+		return metrics.ClassLock
 	default:
-		return meter.ClassPinned
+		return metrics.ClassPinned
 	}
 }
 

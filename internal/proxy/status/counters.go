@@ -22,7 +22,7 @@ import (
 	"github.com/lockproxy/lockproxy/internal/lockcmds/grammar"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/observe"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/queue"
-	"github.com/lockproxy/lockproxy/internal/proxy/meter"
+	"github.com/lockproxy/lockproxy/internal/metrics"
 	"github.com/lockproxy/lockproxy/internal/resp"
 	"github.com/lockproxy/lockproxy/internal/watchdog"
 )
@@ -46,32 +46,32 @@ type Counters struct {
 
 	LoginsFailed atomic.Int64 // credentials that Redis has refused
 
-	Refused     atomic.Int64 // commands answered -NOUPSTREAM
-	PinWaits    atomic.Int64 // commands that had to wait for a pin
-	PinTimeouts atomic.Int64 // commands that waited for a pin and got none
-	PinReasons  meter.Tally  // pins in use, by command
+	Refused     atomic.Int64  // commands answered -NOUPSTREAM
+	PinWaits    atomic.Int64  // commands that had to wait for a pin
+	PinTimeouts atomic.Int64  // commands that waited for a pin and got none
+	PinReasons  metrics.Tally // pins in use, by command
 
-	Traffic meter.Traffic // commands and bytes
+	Traffic metrics.Traffic // commands and bytes
 
-	proxyTime, upstreamTime [meter.Classes]meter.Histogram // of measured commands, by class
+	proxyTime, upstreamTime [metrics.Classes]metrics.Histogram // of measured commands, by class
 
-	errors      meter.Tally                            // answers of the proxy's own codes to lock commands
-	waits       [grammar.FairLock + 1]meter.Histogram  // that ended with a grant, by verb
-	queued      [4]meter.Histogram                     // stays in wait queues, by outcome: see queuedNames
-	holds       [len(observe.HoldEnds)]meter.Histogram // by their end
-	handoverIn  [1]meter.Histogram                     // from the release to the answer that grants the lock to a waiter
-	renewed     atomic.Int64                           // renewals
-	renewedLate atomic.Int64                           // of these, with less than a third of the lease left
-	renewFailed atomic.Int64                           // attempts without an answer
-	renewGone   atomic.Int64                           // renewals of locks that were gone
-	margin      meter.Least                            // of the lease, when a renewal was answered
-	handovers   atomic.Int64                           // grants in the same step as a release
-	attempts    atomic.Int64                           // attempts on behalf of waiters
-	waitRefused atomic.Int64                           // lock commands that found too many waiters
-	reentered   atomic.Int64                           // acquires by a connection that held the lock already, without OWNER
-	noReentry   atomic.Int64                           // the same, refused
-	lost        meter.Tally                            // locks, by reason
-	repaired    atomic.Int64                           // fence counters
+	errors      metrics.Tally                            // answers of the proxy's own codes to lock commands
+	waits       [grammar.FairLock + 1]metrics.Histogram  // that ended with a grant, by verb
+	queued      [4]metrics.Histogram                     // stays in wait queues, by outcome: see queuedNames
+	holds       [len(observe.HoldEnds)]metrics.Histogram // by their end
+	handoverIn  [1]metrics.Histogram                     // from the release to the answer that grants the lock to a waiter
+	renewed     atomic.Int64                             // renewals
+	renewedLate atomic.Int64                             // of these, with less than a third of the lease left
+	renewFailed atomic.Int64                             // attempts without an answer
+	renewGone   atomic.Int64                             // renewals of locks that were gone
+	margin      metrics.Least                            // of the lease, when a renewal was answered
+	handovers   atomic.Int64                             // grants in the same step as a release
+	attempts    atomic.Int64                             // attempts on behalf of waiters
+	waitRefused atomic.Int64                             // lock commands that found too many waiters
+	reentered   atomic.Int64                             // acquires by a connection that held the lock already, without OWNER
+	noReentry   atomic.Int64                             // the same, refused
+	lost        metrics.Tally                            // locks, by reason
+	repaired    atomic.Int64                             // fence counters
 }
 
 // Timed counts the times of one measured command: in the proxy, and at Redis; the latter is negative if it was not sent.

@@ -8,8 +8,8 @@ import (
 	"github.com/lockproxy/lockproxy/internal/lockcmds"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/grammar"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/observe"
+	"github.com/lockproxy/lockproxy/internal/metrics"
 	"github.com/lockproxy/lockproxy/internal/proxy/budget"
-	"github.com/lockproxy/lockproxy/internal/proxy/meter"
 	"github.com/lockproxy/lockproxy/internal/resp"
 	"github.com/lockproxy/lockproxy/internal/upstream"
 )
@@ -39,9 +39,9 @@ type Stats struct {
 	PinWaits, PinTimeouts         int64
 	LoginsFailed                  int64
 
-	Commands, Bytes map[string]int64       // of clients, by class
-	ProxyTime       map[string]meter.Waits // of measured commands, by class
-	UpstreamTime    map[string]meter.Waits
+	Commands, Bytes map[string]int64         // of clients, by class
+	ProxyTime       map[string]metrics.Waits // of measured commands, by class
+	UpstreamTime    map[string]metrics.Waits
 	LaneCommands    int64            // without an answer, on all lanes together
 	LaneBytes       int64            // that lanes have not written
 	Reconnects      int64            // connections to Redis that lanes have lost
@@ -49,17 +49,17 @@ type Stats struct {
 	LoopsBusy       time.Duration    // all together, since the start
 	Limits          map[string]int64 // by setting
 
-	LockErrors    map[string]int64       // answers to lock commands, by code
-	Queued        map[string]meter.Waits // stays in wait queues, by outcome
-	Holds         map[string]meter.Waits // by end
-	Handovers     map[string]meter.Waits // from the release to the grant
-	Renewals      map[string]int64       // by outcome
-	RenewalMargin time.Duration          // the least of the last minute; -1 s: there was no renewal
+	LockErrors    map[string]int64         // answers to lock commands, by code
+	Queued        map[string]metrics.Waits // stays in wait queues, by outcome
+	Holds         map[string]metrics.Waits // by end
+	Handovers     map[string]metrics.Waits // from the release to the grant
+	Renewals      map[string]int64         // by outcome
+	RenewalMargin time.Duration            // the least of the last minute; -1 s: there was no renewal
 
 	Held, Waiting        int           // locks held through this proxy, clients that wait for locks
 	OldestWait           time.Duration // of these, the one that has waited for longest; -1 s: none waits
 	WaitsRefused         int64
-	Waits                map[string]meter.Waits // grants, by verb
+	Waits                map[string]metrics.Waits // grants, by verb
 	HandedOver, Attempts int64
 	Lost                 map[string]int64 // locks, by reason; client_gone: no client was told
 	FencesRepaired       int64
@@ -153,12 +153,12 @@ func (c *Counters) read(s *Stats) {
 	s.PinTimeouts = c.PinTimeouts.Load()
 	s.LoginsFailed = c.LoginsFailed.Load()
 	s.WaitsRefused = c.waitRefused.Load()
-	s.Waits = map[string]meter.Waits{}
+	s.Waits = map[string]metrics.Waits{}
 	for _, verb := range []grammar.Verb{grammar.Lock, grammar.TryLock, grammar.FairLock} {
 		s.Waits[strings.ToLower(verb.String())] = c.waits[verb].Snapshot()
 	}
 	s.Commands, s.Bytes = c.Traffic.Snapshot()
-	s.ProxyTime, s.UpstreamTime = named(c.proxyTime[:], meter.ClassNames[:]), named(c.upstreamTime[:], meter.ClassNames[:])
+	s.ProxyTime, s.UpstreamTime = named(c.proxyTime[:], metrics.ClassNames[:]), named(c.upstreamTime[:], metrics.ClassNames[:])
 	s.LockErrors = c.errors.Snapshot()
 	for _, code := range resp.Codes() {
 		s.LockErrors[string(code)] += 0
@@ -189,11 +189,11 @@ func (s *Stats) Losses() int64 {
 }
 
 // toldLosses are the losses of which clients were told.
-func (s *Stats) toldLosses() int64 { return meter.Total(s.Lost) - s.Lost[clientGone] }
+func (s *Stats) toldLosses() int64 { return metrics.Total(s.Lost) - s.Lost[clientGone] }
 
 // named is a snapshot of each histogram, by its name.
-func named(all []meter.Histogram, names []string) map[string]meter.Waits {
-	out := make(map[string]meter.Waits, len(all))
+func named(all []metrics.Histogram, names []string) map[string]metrics.Waits {
+	out := make(map[string]metrics.Waits, len(all))
 	for i := range all {
 		out[names[i]] = all[i].Snapshot()
 	}

@@ -1,6 +1,6 @@
 package status
 
-import "github.com/lockproxy/lockproxy/internal/proxy/meter"
+import "github.com/lockproxy/lockproxy/internal/metrics"
 
 // A Kind is the type of a number as Prometheus has it.
 type Kind string
@@ -27,7 +27,7 @@ type Row struct {
 	Scale   float64             // /metrics shows Number times this; 0: Number
 	Text    func(*Stats) string // INFO shows it instead of Number and ByLabel
 	ByLabel func(*Stats) map[string]int64
-	Waits   func(*Stats) map[string]meter.Waits
+	Waits   func(*Stats) map[string]metrics.Waits
 }
 
 const (
@@ -97,7 +97,7 @@ var Table = []Row{
 		Info: "cluster_redirections", Metric: "cluster_redirections_total", Kind: Counter, Label: "reason",
 		Help:    "Commands that a server of a cluster did not carry out for another server's sake, by reason: moved, ask, later (TRYAGAIN, CLUSTERDOWN, LOADING). They are sent again.",
 		ByLabel: func(s *Stats) map[string]int64 { return s.Redirections },
-		Text:    func(s *Stats) string { return meter.Joined(s.Redirections) },
+		Text:    func(s *Stats) string { return metrics.Joined(s.Redirections) },
 	},
 	{
 		Info: "cluster_refreshes", Metric: "cluster_refreshes_total", Kind: Counter, Help: "Questions about the servers and slots of a cluster.",
@@ -110,22 +110,22 @@ var Table = []Row{
 	{
 		Info: "commands_by_class", Metric: "commands_total", Label: "class", Kind: Counter, Help: commandsHelp,
 		ByLabel: func(s *Stats) map[string]int64 { return s.Commands },
-		Text:    func(s *Stats) string { return meter.Joined(s.Commands) },
+		Text:    func(s *Stats) string { return metrics.Joined(s.Commands) },
 	},
 	{
 		Info: "command_bytes_by_class", Metric: "command_bytes_total", Label: "class", Kind: Counter, Help: "Bytes of commands from clients, by class as in commands_total.",
 		ByLabel: func(s *Stats) map[string]int64 { return s.Bytes },
-		Text:    func(s *Stats) string { return meter.Joined(s.Bytes) },
+		Text:    func(s *Stats) string { return metrics.Joined(s.Bytes) },
 	},
 	{
 		Metric: "command_proxy_seconds", Label: "class", Kind: Timing,
 		Help:  "Time of commands in the proxy, by class: from the parsed command to the socket to Redis, and from the reply to the client's socket. One command of 64 is measured, and one in each quarter of a second.",
-		Waits: func(s *Stats) map[string]meter.Waits { return s.ProxyTime },
+		Waits: func(s *Stats) map[string]metrics.Waits { return s.ProxyTime },
 	},
 	{
 		Metric: "command_upstream_seconds", Label: "class", Kind: Timing,
 		Help:  "Time from the socket to Redis until the reply, of the measured commands that were sent there. Of a pinned command it may be a wait in Redis, as of BLPOP.",
-		Waits: func(s *Stats) map[string]meter.Waits { return s.UpstreamTime },
+		Waits: func(s *Stats) map[string]metrics.Waits { return s.UpstreamTime },
 	},
 	{
 		Info: "lane_commands", Metric: "lane_commands", Kind: Gauge, Help: "Commands without an answer, on all lanes together.",
@@ -183,7 +183,7 @@ var Table = []Row{
 	{
 		Info: "pins_by_reason", Metric: "pins_by_command", Label: "command", Kind: Gauge, Help: "Pins in use, by the command that made each necessary.",
 		ByLabel: func(s *Stats) map[string]int64 { return s.PinReasons },
-		Text:    func(s *Stats) string { return meter.Joined(s.PinReasons) },
+		Text:    func(s *Stats) string { return metrics.Joined(s.PinReasons) },
 	},
 	{
 		Info: "pin_waits", Metric: "pin_waits_total", Kind: Counter, Help: "Commands that had to wait for a pin.",
@@ -236,7 +236,7 @@ var Table = []Row{
 	},
 	{
 		Metric: "lock_wait_seconds", Label: "verb", Kind: Timing, Help: "Time from the request to the grant, of locks that were granted.",
-		Waits: func(s *Stats) map[string]meter.Waits { return s.Waits },
+		Waits: func(s *Stats) map[string]metrics.Waits { return s.Waits },
 	},
 	{
 		Info: "lock_waits_refused", Help: "Lock commands that found max-waiters or max-waiters-per-lock reached.",
@@ -254,37 +254,37 @@ var Table = []Row{
 		Info: "lock_reentries_by_connection", Metric: "lock_reentries_by_connection_total", Label: "outcome", Kind: Counter,
 		Help:    "Acquires by a connection that held the lock already, without OWNER: re-entries, or threads that share a connection.",
 		ByLabel: func(s *Stats) map[string]int64 { return s.Reentries },
-		Text:    func(s *Stats) string { return meter.Joined(s.Reentries) },
+		Text:    func(s *Stats) string { return metrics.Joined(s.Reentries) },
 	},
 	{
 		Info: "lock_spans", Metric: "lock_spans_total", Label: "outcome", Kind: Counter,
 		Help:    "Spans of waits and holds, by outcome: sent to the collector, or lost.",
 		ByLabel: func(s *Stats) map[string]int64 { return s.Spans },
-		Text:    func(s *Stats) string { return meter.Joined(s.Spans) },
+		Text:    func(s *Stats) string { return metrics.Joined(s.Spans) },
 	},
 	{
 		Metric: "lock_wait_end_seconds", Label: "outcome", Kind: Timing, Help: "Time in the wait queue of a lock, by outcome, of lock commands that had to wait.",
-		Waits: func(s *Stats) map[string]meter.Waits { return s.Queued },
+		Waits: func(s *Stats) map[string]metrics.Waits { return s.Queued },
 	},
 	{
 		Metric: "lock_hold_seconds", Label: "end", Kind: Timing,
 		Help:  "Time for which a lock was held, from the command that acquired it, by its end: released, lost, expired (its PX or EX has run out), client_gone (its client has hung up; the lease may go on).",
-		Waits: func(s *Stats) map[string]meter.Waits { return s.Holds },
+		Waits: func(s *Stats) map[string]metrics.Waits { return s.Holds },
 	},
 	{
 		Metric: "lock_handover_seconds", Label: "to", Kind: Timing, Help: "Time from sending a release to the answer that grants the lock to a waiter of this proxy.",
-		Waits: func(s *Stats) map[string]meter.Waits { return s.Handovers },
+		Waits: func(s *Stats) map[string]metrics.Waits { return s.Handovers },
 	},
 	{
 		Info: "lock_errors", Metric: "lock_errors_total", Label: "code", Kind: Counter, Help: "Error answers to lock commands, by code of the proxy; redis: all of Redis's own.",
 		ByLabel: func(s *Stats) map[string]int64 { return s.LockErrors },
-		Text:    func(s *Stats) string { return meter.Joined(s.LockErrors) },
+		Text:    func(s *Stats) string { return metrics.Joined(s.LockErrors) },
 	},
 	{
 		Info: "lock_renewals", Metric: "lock_renewals_total", Label: "outcome", Kind: Counter,
 		Help:    "Renewals of leases: done, done late (with less than a third of the lease left), failed attempts, and locks that were gone.",
 		ByLabel: func(s *Stats) map[string]int64 { return s.Renewals },
-		Text:    func(s *Stats) string { return meter.Joined(s.Renewals) },
+		Text:    func(s *Stats) string { return metrics.Joined(s.Renewals) },
 	},
 	{
 		Info: "lock_renewal_margin_ms", Metric: "lock_renewal_margin_seconds", Kind: Gauge, Scale: 0.001,

@@ -12,7 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/lockproxy/lockproxy/internal/lockcmds/grammar"
-	"github.com/lockproxy/lockproxy/internal/proxy/meter"
+	"github.com/lockproxy/lockproxy/internal/metrics"
 	"github.com/lockproxy/lockproxy/internal/watchdog"
 )
 
@@ -82,7 +82,7 @@ func TestEveryNumberIsShown(t *testing.T) {
 					text += label + w.Sum.String()
 				}
 			case row.ByLabel != nil:
-				text += meter.Joined(row.ByLabel(s))
+				text += metrics.Joined(row.ByLabel(s))
 			case row.Number != nil:
 				text += row.text(s)
 			}
@@ -107,7 +107,7 @@ func TestEveryNumberIsShown(t *testing.T) {
 			case "Refused":
 				label = "OVERLOADED"
 			case "Waits", "Queued", "Holds", "Handovers", "ProxyTime", "UpstreamTime":
-				value = reflect.ValueOf(meter.Waits{Sum: time.Hour})
+				value = reflect.ValueOf(metrics.Waits{Sum: time.Hour})
 			}
 			m := reflect.MakeMap(v.Type())
 			m.SetMapIndex(reflect.ValueOf(label), value)
@@ -137,15 +137,15 @@ func TestEveryCounterIsShown(t *testing.T) {
 		switch field := reflect.NewAt(v.Type().Field(i).Type, v.Field(i).Addr().UnsafePointer()).Interface().(type) {
 		case interface{ Store(int64) }:
 			field.Store(4711)
-		case *meter.Tally:
+		case *metrics.Tally:
 			field.Add("word", 1)
-		case *[grammar.FairLock + 1]meter.Histogram:
+		case *[grammar.FairLock + 1]metrics.Histogram:
 			field[grammar.Lock].Add(time.Second)
-		case *[1]meter.Histogram:
+		case *[1]metrics.Histogram:
 			field[0].Add(time.Second)
-		case *meter.Traffic:
-			field.Add(1, meter.ClassLock, 1, 10)
-		case *meter.Least:
+		case *metrics.Traffic:
+			field.Add(1, metrics.ClassLock, 1, 10)
+		case *metrics.Least:
 			field.Add(time.Now(), time.Second)
 		}
 		if c.read(&after); cmp.Equal(before, after) {

@@ -19,7 +19,7 @@ import (
 	"time"
 
 	"github.com/lockproxy/lockproxy/internal/conntest"
-	"github.com/lockproxy/lockproxy/internal/direct"
+	"github.com/lockproxy/lockproxy/internal/netio"
 	"github.com/lockproxy/lockproxy/internal/proxy/tasks"
 )
 
@@ -235,7 +235,7 @@ func TestRecordsThatHaveNotBeenReadAreHeld(t *testing.T) {
 				if err != nil || string(buf[:n]) != want {
 					t.Fatalf("%x: %s: read %d bytes, %v", version, step.what, n, err)
 				}
-				if more := c.Holds() || direct.Unread(server); more != step.more[i] {
+				if more := c.Holds() || netio.Unread(server); more != step.more[i] {
 					t.Errorf("%x: %s: more behind record %d: %v", version, step.what, i, more)
 				}
 			}

@@ -15,7 +15,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/lockproxy/lockproxy/internal/direct"
+	"github.com/lockproxy/lockproxy/internal/netio"
 	"github.com/lockproxy/lockproxy/internal/resp"
 	"github.com/lockproxy/lockproxy/internal/upstream/topology"
 )
@@ -251,7 +251,7 @@ func (d *Dialer) connect(ctx context.Context, cancel func(), at topology.Node) (
 	}
 	d.conns.Opened(nc, place.Address)
 	if tc, ok := nc.(*net.TCPConn); ok {
-		if err := direct.SetUserTimeout(tc, d.opts.UserTimeout); err != nil {
+		if err := netio.SetUserTimeout(tc, d.opts.UserTimeout); err != nil {
 			d.HangUp(nc)
 			return nil, place, fmt.Errorf("set user timeout: %w", err)
 		}

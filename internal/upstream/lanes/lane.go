@@ -10,9 +10,9 @@ import (
 
 	"go.uber.org/zap"
 
-	"github.com/lockproxy/lockproxy/internal/direct"
 	"github.com/lockproxy/lockproxy/internal/logging"
-	"github.com/lockproxy/lockproxy/internal/stopwatch"
+	"github.com/lockproxy/lockproxy/internal/metrics"
+	"github.com/lockproxy/lockproxy/internal/netio"
 	"github.com/lockproxy/lockproxy/internal/upstream/dial"
 	"github.com/lockproxy/lockproxy/internal/upstream/stream"
 	"github.com/lockproxy/lockproxy/internal/upstream/topology"
@@ -120,7 +120,7 @@ func (l *Lane) AppendDue(b []byte, to stream.Receiver, tag uint64, n int) (due b
 func (l *Lane) WriteDue() { l.stream.WriteDue() }
 
 // Note has the mark noted when the next bytes that are appended are handed to the socket. A mark before that is given up.
-func (l *Lane) Note(m *stopwatch.Mark) { l.stream.Note(m) }
+func (l *Lane) Note(m *metrics.Mark) { l.stream.Note(m) }
 
 // Progress returns the number of bytes that all sessions have appended, and the number of these that have been written or given up.
 func (l *Lane) Progress() (appended, written int64) { return l.stream.Progress() }
@@ -197,7 +197,7 @@ func (l *Lane) serve(nc net.Conn) error {
 	}
 	if l.mover == nil {
 		if sc, ok := nc.(syscall.Conn); ok {
-			l.stream.WriteDirectly(direct.New(sc))
+			l.stream.WriteDirectly(netio.New(sc))
 		}
 		defer l.stream.EndDirect()
 		return stream.Serve(nc, l.stream, over)

@@ -7,9 +7,9 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/lockproxy/lockproxy/internal/direct"
+	"github.com/lockproxy/lockproxy/internal/metrics"
+	"github.com/lockproxy/lockproxy/internal/netio"
 	"github.com/lockproxy/lockproxy/internal/resp"
-	"github.com/lockproxy/lockproxy/internal/stopwatch"
 	"github.com/lockproxy/lockproxy/internal/upstream/dial"
 	"github.com/lockproxy/lockproxy/internal/upstream/stream"
 	"github.com/lockproxy/lockproxy/internal/upstream/topology"
@@ -104,7 +104,7 @@ func (p *Pin) Append(b []byte, to stream.Receiver, tag uint64, n int) error {
 }
 
 // Note has the mark noted when the next bytes that are appended are handed to the socket. A mark before that is given up.
-func (p *Pin) Note(m *stopwatch.Mark) { p.stream.Note(m) }
+func (p *Pin) Note(m *metrics.Mark) { p.stream.Note(m) }
 
 // Progress returns how many bytes have been appended to the connection, and how many of them have been written or given up.
 func (p *Pin) Progress() (appended, written int64) { return p.stream.Progress() }
@@ -206,7 +206,7 @@ func (p *Pin) run() {
 		dial.Abort(nc) // Leaving may have looked before it was up
 	}
 	if sc, ok := nc.(syscall.Conn); ok {
-		p.stream.WriteDirectly(direct.New(sc))
+		p.stream.WriteDirectly(netio.New(sc))
 	}
 	p.stream.OnReadonly(dialer.OnReadonly(p.target.At))
 	err = stream.Serve(nc, p.stream, p.stop)

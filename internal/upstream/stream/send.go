@@ -4,7 +4,7 @@ import (
 	"runtime"
 
 	"github.com/lockproxy/lockproxy/internal/buffers"
-	"github.com/lockproxy/lockproxy/internal/direct"
+	"github.com/lockproxy/lockproxy/internal/netio"
 )
 
 // The sending goroutine itself writes to a pin, as far as the socket takes the bytes at once. So they are at Redis as soon as those of a
@@ -67,7 +67,7 @@ func (s *Stream) writeLocked(times int) (done bool) {
 const maxDirect = 64 << 10
 
 // WriteDirectly lets Send and WriteDue write to a socket.
-func (s *Stream) WriteDirectly(w *direct.Writer) {
+func (s *Stream) WriteDirectly(w *netio.Writer) {
 	s.mu.Lock()
 	s.direct = w
 	s.mu.Unlock()

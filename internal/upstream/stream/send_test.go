@@ -11,7 +11,7 @@ import (
 	"testing"
 
 	"github.com/lockproxy/lockproxy/internal/conntest"
-	"github.com/lockproxy/lockproxy/internal/direct"
+	"github.com/lockproxy/lockproxy/internal/netio"
 )
 
 // hooked is a socket that calls before in front of each write.
@@ -42,7 +42,7 @@ func lazyOn(t *testing.T, before func()) (s *Stream, redis net.Conn) {
 		t.Fatal(err)
 	}
 	s = NewLazy()
-	s.WriteDirectly(direct.New(&hooked{raw, before}))
+	s.WriteDirectly(netio.New(&hooked{raw, before}))
 	s.Open()
 	<-s.Wake()
 	if b := s.Take(nil); b != nil || s.Finished() {
@@ -233,7 +233,7 @@ func TestATurnEndsWithItsConnection(t *testing.T) {
 	due(t, s, "A1", &recorder{name: "a", log: log, keeps: true})
 	s.EndDirect()
 	s.Reconnect(errors.New("x"))
-	s.WriteDirectly(direct.New(&hooked{nil, func() { t.Error("the old turn writes") }}))
+	s.WriteDirectly(netio.New(&hooked{nil, func() { t.Error("the old turn writes") }}))
 	s.Open()
 	s.WriteDue()
 	if b := s.Take(nil); string(b) != "A1" || !awake(s) {
@@ -245,7 +245,7 @@ func TestATurnEndsWithItsConnection(t *testing.T) {
 // Requests of which the socket has taken nothing are unsent, even if the connection ends before the writer has tried.
 func TestRequestsThatCouldNotBeWrittenInPlaceAreUnsent(t *testing.T) {
 	s, redis := laneOn(t, func() {})
-	s.direct = direct.New(ended{})
+	s.direct = netio.New(ended{})
 	_ = redis.Close()
 	log := new([]string)
 	due(t, s, "A1", &recorder{name: "a", log: log})

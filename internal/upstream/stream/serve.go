@@ -6,7 +6,7 @@ import (
 	"sync"
 
 	"github.com/lockproxy/lockproxy/internal/buffers"
-	"github.com/lockproxy/lockproxy/internal/direct"
+	"github.com/lockproxy/lockproxy/internal/netio"
 	"github.com/lockproxy/lockproxy/internal/upstream/dial"
 )
 
@@ -41,10 +41,10 @@ func closeOn(stop, done <-chan struct{}, nc net.Conn) {
 }
 
 // readBuffers have the bytes of one read each. A socket takes one only while it has bytes.
-var readBuffers = direct.Space(readSize)
+var readBuffers = netio.Space(readSize)
 
 func readLoop(nc net.Conn, s *Stream) error {
-	if r := direct.NewReader(nc, readBuffers); r != nil {
+	if r := netio.NewReader(nc, readBuffers); r != nil {
 		var ferr error
 		err := r.Run(func(b []byte) bool {
 			ferr = s.Feed(b)

@@ -6,9 +6,9 @@ import (
 	"sync/atomic"
 
 	"github.com/lockproxy/lockproxy/internal/buffers"
-	"github.com/lockproxy/lockproxy/internal/direct"
+	"github.com/lockproxy/lockproxy/internal/metrics"
+	"github.com/lockproxy/lockproxy/internal/netio"
 	"github.com/lockproxy/lockproxy/internal/resp"
-	"github.com/lockproxy/lockproxy/internal/stopwatch"
 )
 
 // ErrDown says that a request was not accepted because its connection to Redis is down: nothing was sent.
@@ -60,28 +60,28 @@ type Stream struct {
 
 	mu                    sync.Mutex
 	state                 state
-	full                  []chunk        // requests not yet taken by the writer, in front of out; empty if out is
-	out                   []byte         // requests not yet taken by the writer
-	queue                 []span         // the receivers of full and out, in order
-	sealed                int            // how many of queue, from the start, are of full
-	flight                []span         // requests taken by the writer and not yet claimed by the reader
-	left                  []byte         // of bytes that writeLocked has taken and the socket has not
-	direct                *direct.Writer // for Send and WriteDue; nil: the socket cannot be written so
-	lazy                  bool           // what is appended is written when Send is called; set before the stream is used
-	asleep                bool           // the writer found nothing and waits on wake
-	relieved              bool           // it waits on wake while another goroutine takes in its place
-	due                   bool           // that one has not called WriteDue yet
-	total, taken, written int64          // bytes appended, taken by the writer and written, ever
-	asked                 uint64         // requests accepted since the connection began
-	idle                  bool           // nothing is outstanding and watch is to be told of the next request
-	fin                   bool           // nothing follows the appended bytes
-	leaving               bool           // what has not been taken waits for the next connection
-	empty                 func()         // called once by the writer when nothing is left to take; nil: not called
+	full                  []chunk       // requests not yet taken by the writer, in front of out; empty if out is
+	out                   []byte        // requests not yet taken by the writer
+	queue                 []span        // the receivers of full and out, in order
+	sealed                int           // how many of queue, from the start, are of full
+	flight                []span        // requests taken by the writer and not yet claimed by the reader
+	left                  []byte        // of bytes that writeLocked has taken and the socket has not
+	direct                *netio.Writer // for Send and WriteDue; nil: the socket cannot be written so
+	lazy                  bool          // what is appended is written when Send is called; set before the stream is used
+	asleep                bool          // the writer found nothing and waits on wake
+	relieved              bool          // it waits on wake while another goroutine takes in its place
+	due                   bool          // that one has not called WriteDue yet
+	total, taken, written int64         // bytes appended, taken by the writer and written, ever
+	asked                 uint64        // requests accepted since the connection began
+	idle                  bool          // nothing is outstanding and watch is to be told of the next request
+	fin                   bool          // nothing follows the appended bytes
+	leaving               bool          // what has not been taken waits for the next connection
+	empty                 func()        // called once by the writer when nothing is left to take; nil: not called
 	mode                  Mode
 	obs                   Observer
-	mark                  *stopwatch.Mark // noted when the appended bytes are taken; nil: none
-	writing               sync.WaitGroup  // WriteDue, with direct
-	spare                 []byte          // an emptied buffer of writeLocked
+	mark                  *metrics.Mark  // noted when the appended bytes are taken; nil: none
+	writing               sync.WaitGroup // WriteDue, with direct
+	spare                 []byte         // an emptied buffer of writeLocked
 
 	sent    uint64        // requests taken since the connection began; guarded by mu
 	last    batch         // guarded by mu
@@ -202,7 +202,7 @@ func (s *Stream) add(b []byte, to Receiver, tag uint64, n int, canWrite bool) (d
 }
 
 // Note has the mark noted when the bytes that are appended next are taken.
-func (s *Stream) Note(m *stopwatch.Mark) {
+func (s *Stream) Note(m *metrics.Mark) {
 	s.mu.Lock()
 	s.mark = m
 	s.mu.Unlock()

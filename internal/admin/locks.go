@@ -1,0 +1,193 @@
+package admin
+
+import (
+	"cmp"
+	"context"
+	"encoding/base64"
+	"net/url"
+	"strings"
+	"sync"
+	"time"
+	"unicode/utf8"
+
+	"github.com/lockproxy/lockproxy/internal/proxy"
+)
+
+// Where the holder of a lock is.
+const (
+	HolderHere      = "here"      // a client of this proxy
+	HolderGone      = "gone"      // a client that this proxy had: the lease runs out
+	HolderElsewhere = "elsewhere" // a client of another proxy, or of Redisson
+	HolderNamed     = "named"     // an OWNER for which no client of this proxy holds the lock
+	HolderNone      = "none"      // the lock is free: a waiter is about to get it
+	HolderUnknown   = "unknown"   // Redis has not said in time
+)
+
+// Lock is a row of the table of locks. The owner is left out: its name is enough to release the lock. Durations are in seconds, and -1 stands
+// for none, or for one that is not known.
+type Lock struct {
+	Key       string  `json:"key"`
+	KeyBase64 string  `json:"key_base64,omitempty"` // the bytes of a key that is not UTF-8, unless it is shortened
+	KeyBytes  int     `json:"key_bytes,omitempty"`  // the length of a key that is shortened
+	Database  int     `json:"database"`
+	User      string  `json:"user"` // whose clients hold it, or else wait for it
+	Holder    string  `json:"holder"`
+	Client    string  `json:"client,omitempty"`  // address of the holder
+	Name      string  `json:"name,omitempty"`    // CLIENT SETNAME of the holder
+	Process   string  `json:"process,omitempty"` // of a holder elsewhere: the UUID of the proxy, or of the Redisson client
+	Held      float64 `json:"held_seconds"`
+	LeaseLeft float64 `json:"lease_left_seconds"`
+	Renewed   bool    `json:"renewed"` // by the watchdog of this proxy
+	Holds     int64   `json:"holds"`
+	Fence     int64   `json:"fence"`
+	Waiters   int     `json:"waiters"` // of this proxy
+	Fair      int     `json:"fair_waiters"`
+	Waiting   float64 `json:"oldest_wait_seconds"`
+}
+
+// Locks is the answer of /locks.
+type Locks struct {
+	At        time.Time `json:"at"`
+	Held      int       `json:"held"`      // by clients of this proxy
+	Contended int       `json:"contended"` // locks with waiters at this proxy
+	Matching  int       `json:"matching"`
+	Offset    int       `json:"offset"`
+	Rows      []Lock    `json:"locks"`
+}
+
+// lockTable is the table of locks. Its default order has the longest wait first.
+var lockTable = table[proxy.SeenLock]{
+	only: []string{"contended", "held", "orphaned"},
+	columns: []column[proxy.SeenLock]{
+		since("waiting", func(l *proxy.SeenLock) time.Time { return l.Oldest }),
+		by("key", func(l *proxy.SeenLock) string { return l.Key }),
+		by("holder", func(l *proxy.SeenLock) string { return l.Client.Addr }),
+		since("held", func(l *proxy.SeenLock) time.Time { return l.Since }),
+		by("lease", func(l *proxy.SeenLock) time.Duration { return l.TTL }),
+		by("waiters", func(l *proxy.SeenLock) int { return l.Waiters }),
+	},
+	alike: func(a, b proxy.SeenLock) int {
+		return cmp.Or(cmp.Compare(a.Key, b.Key), cmp.Compare(a.DB, b.DB), cmp.Compare(a.Fence, b.Fence))
+	},
+}
+
+// ParseLocks reads a query for locks.
+func ParseLocks(form url.Values) (Query, error) {
+	q, err := lockTable.parse(form)
+	if form.Get("sort") == "" && form.Get("order") == "" {
+		q.Descending = true
+	}
+	return q, err
+}
+
+// FindLocks looks at all locks. Redis is asked for the holders that are not here, in the page only. It may take as long as ctx.
+func (s *Source) FindLocks(ctx context.Context, q Query) Locks {
+	now := time.Now()
+	out := Locks{At: now, Offset: q.Offset}
+	found := lockTable.selection(q)
+	s.EachLock(func(l proxy.SeenLock) {
+		if l.Held {
+			out.Held++
+		}
+		if l.Waiters > 0 {
+			out.Contended++
+		}
+		switch {
+		case q.Only == "contended" && l.Waiters == 0, q.Only == "held" && !l.Held, q.Only == "orphaned" && l.Held:
+		case q.has(l.Key, l.Client.Addr, l.Client.Name):
+			found.add(l)
+		}
+	})
+	page := found.page()
+	out.Matching = found.count
+	out.Rows = make([]Lock, len(page))
+	for i := range page {
+		out.Rows[i] = rowOf(&page[i], now)
+	}
+	s.askHolders(ctx, page, out.Rows)
+	return out
+}
+
+func rowOf(l *proxy.SeenLock, now time.Time) Lock {
+	row := Lock{
+		Key: shown(l.Key), Database: l.DB, User: l.User, Holder: HolderUnknown, Held: -1, LeaseLeft: -1, Waiters: l.Waiters, Fair: l.Fair, Waiting: ago(l.Oldest, now),
+	}
+	switch {
+	case len(l.Key) > longestShown:
+		row.KeyBytes = len(l.Key)
+	case !utf8.ValidString(l.Key):
+		row.KeyBase64 = base64.StdEncoding.EncodeToString([]byte(l.Key))
+	}
+	if l.Held {
+		row.Holder, row.Client, row.Name = HolderHere, l.Client.Addr, shown(l.Client.Name)
+		row.Held, row.LeaseLeft, row.Renewed, row.Holds, row.Fence = ago(l.Since, now), l.TTL.Seconds(), !l.Fixed, l.Holds, l.Fence
+	}
+	return row
+}
+
+// ago is how long ago a moment was, in seconds; -1: it is the zero time.
+func ago(t, now time.Time) float64 {
+	if t.IsZero() {
+		return -1
+	}
+	return max(0, now.Sub(t).Round(time.Millisecond).Seconds())
+}
+
+// askers bounds the questions that are on their way to Redis together.
+const askers = 8
+
+// askHolders asks Redis for the holders that are not here.
+func (s *Source) askHolders(ctx context.Context, page []proxy.SeenLock, rows []Lock) {
+	next := make(chan int)
+	var all sync.WaitGroup
+	for range askers {
+		all.Go(func() {
+			for i := range next {
+				s.askHolder(ctx, &page[i], &rows[i])
+			}
+		})
+	}
+	for i := range page {
+		if page[i].Held {
+			continue
+		}
+		select {
+		case next <- i:
+		case <-ctx.Done():
+		}
+	}
+	close(next)
+	all.Wait()
+}
+
+func (s *Source) askHolder(ctx context.Context, l *proxy.SeenLock, row *Lock) {
+	h, err := s.Holder(ctx, l)
+	switch {
+	case err != nil:
+		return
+	case !h.Held:
+		row.Holder = HolderNone
+		return
+	}
+	row.Fence, row.Holds = h.Fence, h.Holds
+	if h.PTTL >= 0 {
+		row.LeaseLeft = h.PTTL.Seconds()
+	}
+	switch process, ok := processOf(h.Owner); {
+	case !ok:
+		row.Holder = HolderNamed
+	case process == s.UUID:
+		row.Holder = HolderGone
+	default:
+		row.Holder, row.Process = HolderElsewhere, process
+	}
+}
+
+// processOf is the first part of an owner that a proxy, or Redisson, has named: a UUID.
+func processOf(owner string) (string, bool) {
+	process, rest, ok := strings.Cut(owner, ":")
+	if !ok || rest == "" || len(process) != 36 || strings.Trim(process, "0123456789abcdef-") != "" {
+		return "", false
+	}
+	return process, true
+}

@@ -1,0 +1,261 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/lockproxy/lockproxy/internal/resp"
+)
+
+// This file is one connection to a running proxy, for the subcommands. Unlike a client library it never connects again by itself and
+// repeats nothing: the lock of a connection ends with the connection.
+//
+//	Dial ──► Conn ── Do ──► one reply
+//	           └── Pushes ──► lock-lost
+//
+// Goroutines: a Conn has one that reads. It ends with the connection, and Close waits for it.
+
+// Error is an error reply, without the dash.
+type Error string
+
+func (e Error) Error() string { return string(e) }
+
+// Code is the first word of the reply.
+func (e Error) Code() string {
+	code, _, _ := strings.Cut(string(e), " ")
+	return code
+}
+
+// IsCode reports whether err is an error reply with that code.
+func IsCode(err error, code string) bool {
+	var reply Error
+	return errors.As(err, &reply) && reply.Code() == code
+}
+
+// Unanswered is a proxy that does not answer. It is also an error of the context.
+type Unanswered struct {
+	Addr    string
+	Command string // one word
+	Waited  time.Duration
+	cause   error
+}
+
+func (e *Unanswered) Error() string {
+	return fmt.Sprintf("the proxy at %s has not answered %s within %v", e.Addr, e.Command, e.Waited.Round(10*time.Millisecond))
+}
+
+func (e *Unanswered) Unwrap() error { return e.cause }
+
+// ErrClosed says that the proxy has closed the connection.
+var ErrClosed = errors.New("the proxy has closed the connection")
+
+// Conn is a connection to a proxy. One goroutine at a time may use it.
+type Conn struct {
+	addr    string
+	nc      net.Conn
+	replies chan resp.Value
+	pushes  chan resp.Value
+	done    chan struct{} // closed when the reader has ended
+	reader  sync.WaitGroup
+}
+
+// mostPushes are kept unread; more are dropped.
+const mostPushes = 16
+
+// dialLimit bounds the connection with its handshakes.
+const dialLimit = 5 * time.Second
+
+// Dial connects and logs in. The connection speaks RESP3 if Redis does, so that losses are pushed. name is shown in lists of clients.
+func Dial(ctx context.Context, t Target, name string) (*Conn, error) {
+	ctx, cancel := context.WithTimeout(ctx, dialLimit)
+	defer cancel()
+	nc, err := open(ctx, t)
+	if err != nil {
+		return nil, err
+	}
+	c := &Conn{addr: t.Addr, nc: nc, replies: make(chan resp.Value), pushes: make(chan resp.Value, mostPushes), done: make(chan struct{})}
+	c.reader.Go(c.read)
+	if err := c.greet(ctx, t, name); err != nil {
+		c.Close()
+		return nil, err
+	}
+	return c, nil
+}
+
+// open connects.
+func open(ctx context.Context, t Target) (net.Conn, error) {
+	began := time.Now()
+	nc, err := (&net.Dialer{KeepAlive: 5 * time.Second}).DialContext(ctx, t.Network, t.Addr)
+	switch {
+	case err != nil && ctx.Err() != nil:
+		return nil, &Unanswered{t.Addr, "the connection", time.Since(began), err}
+	case err != nil:
+		return nil, err
+	case t.TLS == nil:
+		return nc, nil
+	}
+	secure := tls.Client(nc, t.TLS)
+	if err := secure.HandshakeContext(ctx); err != nil {
+		_ = nc.Close()
+		if ctx.Err() != nil {
+			return nil, &Unanswered{t.Addr, "the TLS handshake", time.Since(began), err}
+		}
+		if _, noRecord := errors.AsType[tls.RecordHeaderError](err); noRecord || errors.Is(err, io.EOF) {
+			err = fmt.Errorf("%w (the proxy may speak no TLS at this address)", err)
+		}
+		return nil, fmt.Errorf("TLS with %s: %w", t.Addr, err)
+	}
+	return secure, nil
+}
+
+// Alive asks a proxy for an answer that it gives by itself, whatever the state of Redis, over a connection of its own.
+func Alive(ctx context.Context, t Target) error {
+	ctx, cancel := context.WithTimeout(ctx, dialLimit)
+	defer cancel()
+	began := time.Now()
+	nc, err := open(ctx, t)
+	if err != nil {
+		return err
+	}
+	defer nc.Close()
+	if deadline, ok := ctx.Deadline(); ok {
+		_ = nc.SetDeadline(deadline)
+	}
+	defer context.AfterFunc(ctx, func() { _ = nc.Close() })()
+	if _, err = nc.Write([]byte("*1\r\n$-2\r\n")); err == nil { // no argument has this length
+		_, err = nc.Read(make([]byte, 1))
+	}
+	if err != nil && !errors.Is(err, io.EOF) {
+		return &Unanswered{t.Addr, "a question whether it lives", time.Since(began), err}
+	}
+	return nil
+}
+
+// greet logs in, selects the database and sets the name.
+func (c *Conn) greet(ctx context.Context, t Target, name string) error {
+	hello := []string{"HELLO", "3"}
+	auth := []string{"AUTH", t.Password}
+	if t.Password != "" {
+		hello = append(hello, "AUTH", orElse(t.User, "default"), t.Password)
+		if t.User != "" {
+			auth = []string{"AUTH", t.User, t.Password}
+		}
+	}
+	_, err := c.Do(ctx, hello...)
+	var reply Error
+	if errors.As(err, &reply) && strings.HasPrefix(string(reply), "ERR unknown command") { // a Redis before version 6
+		err = nil
+		if t.Password != "" {
+			_, err = c.Do(ctx, auth...)
+		}
+	}
+	if err == nil && t.DB != 0 {
+		_, err = c.Do(ctx, "SELECT", strconv.Itoa(t.DB))
+	}
+	if err == nil {
+		_, err = c.Do(ctx, "CLIENT", "SETNAME", name)
+		if IsCode(err, "NOPERM") {
+			err = nil // the name is a courtesy
+		}
+	}
+	return err
+}
+
+// Do sends a command and returns its reply. An error reply is an Error. After any other error the connection is of no more use.
+func (c *Conn) Do(ctx context.Context, args ...string) (resp.Value, error) {
+	began := time.Now()
+	if deadline, ok := ctx.Deadline(); ok {
+		_ = c.nc.SetWriteDeadline(deadline)
+	}
+	if _, err := c.nc.Write(resp.AppendCommand(nil, args...)); errors.Is(err, os.ErrDeadlineExceeded) {
+		return resp.Value{}, &Unanswered{c.addr, args[0], time.Since(began), err}
+	} else if err != nil {
+		return resp.Value{}, fmt.Errorf("%s: %w (%w)", c.addr, ErrClosed, err)
+	}
+	select {
+	case v := <-c.replies:
+		if v.IsError() {
+			return v, Error(v.Str)
+		}
+		return v, nil
+	case <-c.done:
+		return resp.Value{}, fmt.Errorf("%s: %w", c.addr, ErrClosed)
+	case <-ctx.Done():
+		if err := context.Cause(ctx); !errors.Is(err, context.DeadlineExceeded) {
+			return resp.Value{}, err
+		}
+		return resp.Value{}, &Unanswered{c.addr, args[0], time.Since(began), context.DeadlineExceeded}
+	}
+}
+
+// Pushes are out-of-band messages of the proxy, as lists of words.
+func (c *Conn) Pushes() <-chan resp.Value { return c.pushes }
+
+// Closed is closed when the connection has ended.
+func (c *Conn) Closed() <-chan struct{} { return c.done }
+
+// Close ends the connection.
+func (c *Conn) Close() {
+	_ = c.nc.Close()
+	c.reader.Wait()
+}
+
+// longestReply bounds the memory of a reply. The longest one lists all held locks.
+const longestReply = 512 << 20
+
+// read takes replies apart until the connection ends.
+func (c *Conn) read() {
+	defer close(c.done)
+	defer c.nc.Close()
+	var buf []byte
+	var scan resp.Scanner
+	chunk := make([]byte, 16<<10)
+	for seen := 0; ; {
+		n, whole, err := scan.Scan(buf[seen:])
+		if err != nil {
+			return
+		}
+		if seen += n; !whole {
+			n, err := c.nc.Read(chunk)
+			if n == 0 && err != nil || len(buf) > longestReply {
+				return
+			}
+			buf = append(buf, chunk[:n]...)
+			continue
+		}
+		v, _, err := resp.Decode(bytes.Clone(buf[:seen]))
+		if err != nil || !c.deliver(v) {
+			return
+		}
+		buf, seen = buf[seen:], 0
+	}
+}
+
+// deliver passes a frame on. false: no caller has asked for it.
+func (c *Conn) deliver(v resp.Value) bool {
+	if v.Kind == resp.Push {
+		select {
+		case c.pushes <- v:
+		default:
+		}
+		return true
+	}
+	timer := time.NewTimer(dialLimit) // a caller has given up, and closes the connection
+	defer timer.Stop()
+	select {
+	case c.replies <- v:
+		return true
+	case <-timer.C:
+		return false
+	}
+}

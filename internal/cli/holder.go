@@ -1,0 +1,178 @@
+package cli
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"time"
+)
+
+// This file is one lock at a running proxy, held for an OWNER of its own. So the lock can be kept over a new connection.
+//
+//	New ──► Lock ──► Extend, again and again ──► Release
+//
+// It starts no goroutine and decides nothing: its caller knows when to extend, and what a loss means.
+
+// Grant is what a later process needs to release a grant. Texts are bytes, because JSON keeps no others than those of UTF-8.
+type Grant struct {
+	URL          []byte `json:"url"`
+	PasswordFile []byte `json:"password_file,omitempty"`
+	Key          []byte `json:"key"`
+	Owner        []byte `json:"owner"`
+	Fence        int64  `json:"fence"`
+}
+
+// Holder is a lock at the proxy. Its methods are called by one goroutine at a time.
+type Holder struct {
+	Target Target
+	Key    string
+	Owner  string
+	Lease  time.Duration
+	Limit  time.Duration // MAXHOLD; 0: none
+	Fence  int64         // of the grant; 0: there is none yet
+
+	conn *Conn // nil: none
+}
+
+// Answers of the proxy that are not failures.
+var (
+	ErrBusy = errors.New("another client has the lock")
+	ErrLost = errors.New("the lock was lost")
+)
+
+// NewHolder returns a holder of a new OWNER, without a connection.
+func NewHolder(t Target, key string, lease time.Duration) *Holder {
+	host, _ := os.Hostname()
+	if len(host) > 64 {
+		host = host[:64]
+	}
+	return &Holder{Target: t, Key: key, Lease: lease, Owner: fmt.Sprintf("exec:%s:%d:%s", host, os.Getpid(), rand.Text())}
+}
+
+func millis(d time.Duration) string { return strconv.FormatInt(max(d.Milliseconds(), 1), 10) }
+
+// Connect has a connection, perhaps a new one.
+func (h *Holder) Connect(ctx context.Context) (err error) {
+	if h.conn == nil {
+		h.conn, err = Dial(ctx, h.Target, "lockproxy-exec")
+	}
+	return err
+}
+
+// Disconnect closes a connection that is of no more use.
+func (h *Holder) Disconnect() {
+	if h.conn != nil {
+		h.conn.Close()
+		h.conn = nil
+	}
+}
+
+// Conn is the connection; nil: there is none.
+func (h *Holder) Conn() *Conn { return h.conn }
+
+// do sends a command. If the connection fails, it is closed.
+func (h *Holder) do(ctx context.Context, args ...string) (reply int64, null bool, err error) {
+	if err := h.Connect(ctx); err != nil {
+		return 0, false, err
+	}
+	v, err := h.conn.Do(ctx, args...)
+	var refusal Error
+	if err != nil && !errors.As(err, &refusal) {
+		h.Disconnect()
+	}
+	return v.Int, v.Null, err
+}
+
+// Lock acquires the lock and makes sure of it: sure is the time when the extension was sent that has confirmed the grant. GRACE keeps
+// the lease as long as it is, because the holder counts on it while it connects again.
+func (h *Holder) Lock(ctx context.Context, verb string, wait time.Duration) (sure time.Time, err error) {
+	args := []string{verb, h.Key, "OWNER", h.Owner, "GRACE", millis(h.Lease)}
+	if wait >= 0 {
+		args = append(args, "WAIT", strconv.FormatInt(wait.Milliseconds(), 10))
+	}
+	if h.Limit > 0 {
+		args = append(args, "MAXHOLD", millis(h.Limit+h.Lease))
+	}
+	fence, null, err := h.do(ctx, args...)
+	switch {
+	case err != nil:
+		return sure, err
+	case null:
+		return sure, ErrBusy
+	}
+	h.Fence = fence
+	ctx, cancel := context.WithTimeout(ctx, h.Lease)
+	defer cancel()
+	return h.Extend(ctx)
+}
+
+// Extend gives the lock a new lease, over a new connection if need be. It returns when it was asked for. ErrLost: the lock is not ours.
+func (h *Holder) Extend(ctx context.Context) (sentAt time.Time, err error) {
+	if h.conn == nil { // the old one has ended: the new one must hold the lock, or no proxy renews it
+		fence, null, err := h.do(ctx, "LOCK", h.Key, "WAIT", "0", "OWNER", h.Owner, "GRACE", millis(h.Lease))
+		switch {
+		case err != nil:
+			return sentAt, h.judge(err)
+		case null:
+			return sentAt, ErrLost
+		case fence != h.Fence:
+			_, _, _ = h.do(ctx, "UNLOCK", h.Key, "OWNER", h.Owner)
+			return sentAt, ErrLost
+		}
+	}
+	sentAt = time.Now()
+	_, _, err = h.do(ctx, "EXTENDLOCK", h.Key, "PX", millis(h.Lease), "OWNER", h.Owner)
+	return sentAt, h.judge(err)
+}
+
+// judge tells a loss from a failure.
+func (h *Holder) judge(err error) error {
+	for _, code := range []string{"NOTHELD", "LOSTLEASE", "WRONGTYPE"} {
+		if IsCode(err, code) {
+			return ErrLost
+		}
+	}
+	return err
+}
+
+// mostHolds is more than a holder has: one for each connection that it has used.
+const mostHolds = 1000
+
+// Release releases all holds. ErrLost: there was none.
+func (h *Holder) Release(ctx context.Context) error {
+	args := []string{"UNLOCK", h.Key, "OWNER", h.Owner}
+	if h.Fence != 0 {
+		args = append(args, "FENCE", strconv.FormatInt(h.Fence, 10))
+	}
+	asked := false
+	for range mostHolds {
+		left, _, err := h.do(ctx, args...)
+		switch err = h.judge(err); {
+		case err == nil && left == 1:
+			return nil
+		case errors.Is(err, ErrLost) && asked:
+			return nil // an earlier request, whose answer is missing, has released it
+		case errors.Is(err, ErrLost):
+			return err
+		case err != nil:
+			asked = true
+			if h.pause(ctx) != nil {
+				return err
+			}
+		}
+	}
+	return errors.New("the lock has too many holds")
+}
+
+// pause waits a moment before a question is repeated.
+func (h *Holder) pause(ctx context.Context) error {
+	select {
+	case <-time.After(100 * time.Millisecond):
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}

@@ -1,0 +1,111 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"github.com/lockproxy/lockproxy/internal/cli/stub"
+	"slices"
+	"testing"
+	"time"
+)
+
+// at returns a holder at a proxy that gives some answers.
+func at(t *testing.T, answers ...string) (*Holder, *stub.Proxy) {
+	t.Helper()
+	p := stub.Start(t, answers...)
+	target, err := ParseTarget(p.Addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := NewHolder(target, "k", 5*time.Second)
+	h.Owner = "o"
+	t.Cleanup(h.Disconnect)
+	return h, p
+}
+
+const extension = "EXTENDLOCK k PX 5000 OWNER o"
+
+func TestAGrantIsMadeSureOf(t *testing.T) {
+	h, p := at(t, ":7", ":1", "_")
+	h.Limit = time.Minute
+	before := time.Now()
+	sure, err := h.Lock(t.Context(), "FAIRLOCK", 1500*time.Millisecond)
+	if err != nil || h.Fence != 7 || sure.Before(before) || sure.After(time.Now()) {
+		t.Errorf("fence %d, sure %v after the begin, %v", h.Fence, sure.Sub(before), err)
+	}
+	h.Limit = 0
+	if _, err := h.Lock(t.Context(), "LOCK", -1); !errors.Is(err, ErrBusy) {
+		t.Errorf("a null is answered with %v", err)
+	}
+	p.Want(t, "FAIRLOCK k OWNER o GRACE 5000 WAIT 1500 MAXHOLD 65000", extension, "LOCK k OWNER o GRACE 5000")
+}
+
+// A loss is told from a failure, after which the lock may still be held.
+func TestOnlySomeErrorsAreLosses(t *testing.T) {
+	for reply, lost := range map[string]bool{
+		"-NOTHELD x": true, "-LOSTLEASE x": true, "-WRONGTYPE x": true,
+		"-NOUPSTREAM x": false, "-INDOUBT x": false, "-NOTHELDX x": false, "": false,
+	} {
+		h, p := at(t, ":7", ":1", reply)
+		if _, err := h.Lock(t.Context(), "LOCK", 0); err != nil {
+			t.Fatal(err)
+		}
+		_, err := h.Extend(t.Context())
+		if err == nil || errors.Is(err, ErrLost) != lost {
+			t.Errorf("%q gives %v", reply, err)
+		}
+		if (h.Conn() == nil) != (reply == "") {
+			t.Errorf("%q: the connection is left: %v", reply, h.Conn() == nil)
+		}
+		p.Want(t, "LOCK k OWNER o GRACE 5000 WAIT 0", extension, extension)
+	}
+}
+
+// On a new connection the holder takes the lock again first: it must be the same grant.
+func TestTheGrantIsTakenAlongToANewConnection(t *testing.T) {
+	const again = "LOCK k WAIT 0 OWNER o GRACE 5000"
+	for _, test := range []struct {
+		answers []string
+		lost    bool
+		asked   []string
+	}{
+		{[]string{":7", ":1"}, false, []string{again, extension}},
+		{[]string{"_"}, true, []string{again}},
+		{[]string{":8", ":1"}, true, []string{again, "UNLOCK k OWNER o"}}, // a new grant: the old one has ended
+		{[]string{"-WRONGTYPE x"}, true, []string{again}},
+	} {
+		h, p := at(t, test.answers...)
+		h.Fence = 7
+		if _, err := h.Extend(t.Context()); errors.Is(err, ErrLost) != test.lost || !test.lost && err != nil {
+			t.Errorf("%q: %v", test.answers, err)
+		}
+		p.Want(t, test.asked...)
+	}
+}
+
+func TestReleaseEndsAllHolds(t *testing.T) {
+	const unlock = "UNLOCK k OWNER o FENCE 7"
+	for _, test := range []struct {
+		answers []string
+		want    error
+	}{
+		{[]string{":0", ":0", ":1"}, nil},
+		{[]string{"-NOTHELD x"}, ErrLost},
+		{[]string{"", "-NOTHELD x"}, nil}, // the answer to the first one is missing
+		{[]string{"-NOUPSTREAM x", ":1"}, nil},
+	} {
+		h, p := at(t, test.answers...)
+		h.Fence = 7
+		if err := h.Release(t.Context()); !errors.Is(err, test.want) {
+			t.Errorf("%q: %v, want %v", test.answers, err, test.want)
+		}
+		p.Want(t, slices.Repeat([]string{unlock}, len(test.answers))...)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	h, _ := at(t)
+	h.Fence = 7
+	cancel()
+	if err := h.Release(ctx); err == nil || errors.Is(err, ErrLost) {
+		t.Errorf("without time: %v", err)
+	}
+}

@@ -1,0 +1,217 @@
+package cli
+
+import "time"
+
+// This file decides what the holder of a lock does with the command that runs under it: a state machine without I/O or clock.
+//
+//	Extended, Failed, Lost ──► Tenure ── Step ──► Extend, Terminate, Kill, Suspend, Resume
+//
+// The holder extends its lease at the proxy and knows when it asked. So it knows a moment until which the lock is certainly its own: the
+// last successful extension was sent then, and the lease is so long. If no extension succeeds, the command is told to end and then
+// killed before that moment. If the lock is lost at once, the command is killed a moment later.
+//
+// If the holder itself was stopped, the proxy has kept the lock meanwhile, or has not. The command is suspended until the proxy has said so.
+//
+// Invariants:
+//   - Kill comes before the known end of the lease, unless the lock was taken away before.
+//   - Terminate comes once, and before Kill, except to a suspended command. Nothing comes after Kill.
+//   - After Suspend comes Resume, Terminate or Kill.
+//   - At most one extension is on its way.
+
+// Action is what the holder does now.
+type Action uint8
+
+// The actions.
+const (
+	NoAction     Action = iota
+	ActExtend           // ask the proxy to extend the lease
+	ActTerminate        // SIGTERM to the command
+	ActKill             // SIGKILL to the command
+	ActSuspend          // SIGSTOP to the command
+	ActResume           // SIGCONT to the command
+)
+
+// Reason says why the command is ended.
+type Reason uint8
+
+// The reasons.
+const (
+	Running Reason = iota // it is not
+	Taken                 // the proxy says that the lock is lost
+	Silence               // no extension has succeeded for too long
+	HeldOut               // the longest hold is over
+)
+
+// course is how a command goes.
+type course uint8
+
+const (
+	going     course = iota
+	suspended        // until the proxy has said whether the lock is held
+)
+
+// Config has the lengths of time, all positive but MaxHold.
+type Config struct {
+	Lease   time.Duration
+	MaxHold time.Duration // 0: no limit
+}
+
+// The parts of a lease after the last successful extension.
+func (c Config) interval() time.Duration { return c.Lease / 6 }      // the next extension
+func (c Config) retry() time.Duration    { return c.Lease / 30 }     // after a failed one
+func (c Config) polite() time.Duration   { return c.Lease * 2 / 3 }  // SIGTERM
+func (c Config) last() time.Duration     { return c.Lease * 9 / 10 } // SIGKILL
+// mercy is the time between SIGTERM and SIGKILL if the lock is lost already.
+func (c Config) mercy() time.Duration { return min(2*time.Second, c.Lease/10) }
+
+// AttemptLimit is the longest wait for the answer to one extension.
+func (c Config) AttemptLimit() time.Duration { return c.Lease / 4 }
+
+// Tenure is one hold of one lock.
+type Tenure struct {
+	cfg    Config
+	began  time.Time
+	sure   time.Time // when the last successful extension was sent
+	next   time.Time // when to ask again
+	asking bool
+
+	reason Reason
+	killAt time.Time // zero: not decided
+	told   bool      // Terminate was given
+	killed bool
+
+	course course
+	since  time.Time // of a suspended command
+	wake   time.Time // Step has asked to be called by then
+}
+
+// NewTenure begins a tenure with an extension that was sent at that moment.
+func NewTenure(cfg Config, sentAt time.Time) *Tenure {
+	next := sentAt.Add(cfg.interval())
+	return &Tenure{cfg: cfg, began: sentAt, sure: sentAt, next: next, wake: next}
+}
+
+// Reason says why the command is ended, or that it is not.
+func (t *Tenure) Reason() Reason { return t.reason }
+
+// Sure reports whether the lock is certainly still held at that moment.
+func (t *Tenure) Sure(now time.Time) bool {
+	return t.reason != Taken && now.Before(t.sure.Add(t.cfg.Lease))
+}
+
+// Extended notes an extension that was sent at that moment and has succeeded.
+func (t *Tenure) Extended(sentAt time.Time) {
+	t.asking = false
+	t.sure, t.next = sentAt, sentAt.Add(t.cfg.interval())
+}
+
+// Failed notes an extension without an answer.
+func (t *Tenure) Failed(now time.Time) {
+	t.asking = false
+	t.next = now.Add(t.cfg.retry())
+}
+
+// Lost notes the proxy's word that the lock is lost.
+func (t *Tenure) Lost(now time.Time) {
+	t.asking = false
+	if t.reason != Taken {
+		t.end(Taken, now.Add(t.cfg.mercy()))
+	}
+}
+
+func (t *Tenure) end(why Reason, killAt time.Time) {
+	t.reason = why
+	if t.killAt.IsZero() || killAt.Before(t.killAt) {
+		t.killAt = killAt
+	}
+}
+
+// Step says what to do now, and when to ask again if nothing happens before. It is asked again at once after each action but None.
+func (t *Tenure) Step(now time.Time) (Action, time.Time) {
+	if t.killed {
+		return NoAction, now.Add(t.cfg.Lease)
+	}
+	if t.course == going && t.reason == Running && now.Sub(t.wake) > t.cfg.interval() { // the caller was stopped
+		t.course, t.since, t.next = suspended, now, now
+		t.wake = now
+		return ActSuspend, now
+	}
+	if t.course == suspended {
+		action, wake := t.suspended(now)
+		if action != ActTerminate {
+			t.wake = wake
+			return action, wake
+		}
+		t.course = going
+	}
+	t.decide(now)
+	switch {
+	case !t.killAt.IsZero() && !now.Before(t.killAt):
+		t.killed = true
+		return ActKill, now
+	case t.reason != Running && !t.told:
+		t.told = true
+		return ActTerminate, now
+	case t.reason != Taken && !t.asking && !now.Before(t.next):
+		t.asking = true
+		return ActExtend, now
+	}
+	wake := t.sure.Add(t.cfg.polite())
+	if !now.Before(wake) {
+		wake = t.sure.Add(t.cfg.last())
+	}
+	if t.cfg.MaxHold > 0 && t.reason == Running {
+		wake = earlier(wake, t.began.Add(t.cfg.MaxHold))
+	}
+	if !t.killAt.IsZero() {
+		wake = earlier(wake, t.killAt)
+	}
+	if t.reason != Taken && !t.asking {
+		wake = earlier(wake, t.next)
+	}
+	t.wake = wake
+	return NoAction, wake
+}
+
+// suspended says what to do about a suspended command. Terminate: go on as if it were not.
+func (t *Tenure) suspended(now time.Time) (Action, time.Time) {
+	limit := t.since.Add(t.cfg.polite())
+	switch {
+	case !t.sure.Before(t.since):
+		t.course = going
+		return ActResume, now
+	case t.reason == Taken, !now.Before(limit):
+		return ActTerminate, now
+	case !t.asking && !now.Before(t.next):
+		t.asking = true
+		return ActExtend, now
+	case t.asking:
+		return NoAction, limit
+	}
+	return NoAction, earlier(limit, t.next)
+}
+
+// decide notes what the time says.
+func (t *Tenure) decide(now time.Time) {
+	if t.reason == Taken {
+		return
+	}
+	if out := t.sure.Add(t.cfg.polite()); !now.Before(out) {
+		if t.reason == Running {
+			t.reason = Silence
+		}
+		t.end(t.reason, t.sure.Add(t.cfg.last()))
+	} else if t.reason == Silence {
+		t.killAt = time.Time{} // the proxy has answered: the lock is held while the command ends
+	}
+	if limit := t.began.Add(t.cfg.MaxHold); t.cfg.MaxHold > 0 && t.reason == Running && !now.Before(limit) {
+		t.end(HeldOut, now.Add(t.cfg.polite()))
+	}
+}
+
+func earlier(a, b time.Time) time.Time {
+	if b.Before(a) {
+		return b
+	}
+	return a
+}

@@ -1,0 +1,58 @@
+package cli
+
+import (
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"strconv"
+	"strings"
+)
+
+// Target is the address of a proxy, and the user that the client is there.
+type Target struct {
+	Network, Addr  string // tcp or unix
+	TLS            *tls.Config
+	User, Password string
+	DB             int
+}
+
+// defaultPort is that of the proxy's setting listen.
+const defaultPort = "7379"
+
+// ParseTarget reads an address in the form of other Redis tools: redis://user:password@host:port/db, rediss:// for TLS,
+// unix://user:password@/path?db=n. A bare host:port is an address too. No error quotes the password.
+func ParseTarget(text string) (Target, error) {
+	if !strings.Contains(text, "://") {
+		text = "redis://" + text
+	}
+	u, err := url.Parse(text)
+	if err != nil {
+		return Target{}, errors.New("the address is no URL such as redis://127.0.0.1:7379")
+	}
+	t := Target{Network: "tcp", Addr: net.JoinHostPort(orElse(u.Hostname(), "127.0.0.1"), orElse(u.Port(), defaultPort)), User: u.User.Username()}
+	t.Password, _ = u.User.Password()
+	db := strings.Trim(u.Path, "/")
+	switch u.Scheme {
+	case "redis":
+	case "rediss":
+		t.TLS = &tls.Config{ServerName: u.Hostname(), MinVersion: tls.VersionTLS12}
+	case "unix":
+		t.Network, t.Addr, db = "unix", u.Path, ""
+	default:
+		return Target{}, fmt.Errorf("the scheme %q of the address is none of redis, rediss, unix", u.Scheme)
+	}
+	db = orElse(u.Query().Get("db"), db)
+	if t.DB, err = strconv.Atoi(orElse(db, "0")); err != nil || t.DB < 0 {
+		return Target{}, fmt.Errorf("the database %q of the address is not a number", db)
+	}
+	return t, nil
+}
+
+func orElse(s, def string) string {
+	if s == "" {
+		return def
+	}
+	return s
+}
