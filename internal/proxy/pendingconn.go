@@ -11,8 +11,6 @@ import (
 	"time"
 
 	"github.com/lockproxy/lockproxy/internal/proxy/clients"
-	"github.com/lockproxy/lockproxy/internal/proxy/proxyheader"
-	"github.com/lockproxy/lockproxy/internal/proxy/tlsaccept"
 	"github.com/lockproxy/lockproxy/internal/resp"
 )
 
@@ -85,7 +83,7 @@ func (a *pendingConn) open() error {
 		}
 	}
 	if a.end.header {
-		addr, rest, err := proxyheader.Read(a.Conn, a.server.opts.ProxyProtocol == ProxyRequired)
+		addr, rest, err := readProxyHeader(a.Conn, a.server.opts.ProxyProtocol == ProxyRequired)
 		if err != nil {
 			return err
 		}
@@ -96,7 +94,7 @@ func (a *pendingConn) open() error {
 	}
 	stream := a.Conn
 	if a.end.tls {
-		secure, err := tlsaccept.Server(a.server.tlsTurns, a.Conn, a.buf, by, a.server.opts.TLS)
+		secure, err := acceptTLS(a.server.tlsTurns, a.Conn, a.buf, by, a.server.opts.TLS)
 		if err != nil {
 			if _, plain := errors.AsType[tls.RecordHeaderError](err); plain {
 				_, _ = a.Conn.Write(speaksTLS) // it is closed in any case

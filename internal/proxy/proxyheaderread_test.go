@@ -1,4 +1,4 @@
-package proxyheader
+package proxy
 
 import (
 	"net"
@@ -9,19 +9,19 @@ import (
 	"github.com/pires/go-proxyproto"
 )
 
-const peer = "pipe" // the address of both ends of a net.Pipe
+const pipeAddr = "pipe" // the address of both ends of a net.Pipe
 
-// v2 is a header of version 2, for a family of addresses.
-func v2(family byte, addresses string) string {
+// headerV2 is a header of version 2, for a family of addresses.
+func headerV2(family byte, addresses string) string {
 	n := len(addresses)
 	return string(proxyproto.SIGV2) + string([]byte{byte(proxyproto.PROXY), family, byte(n >> 8), byte(n)}) + addresses
 }
 
-func TestHeader(t *testing.T) {
+func TestPROXYHeaderInPieces(t *testing.T) {
 	const line = "PROXY TCP4 192.0.2.7 192.0.2.1 4242 7379\r\n"
-	inet := v2(byte(proxyproto.TCPv4), "\xc0\x00\x02\x07\xc0\x00\x02\x01\x10\x92\x1c\xd3")
+	inet := headerV2(byte(proxyproto.TCPv4), "\xc0\x00\x02\x07\xc0\x00\x02\x01\x10\x92\x1c\xd3")
 	path := "/s name=x\nid=1 addr=192.0.2.9:1"
-	unix := v2(byte(proxyproto.UnixStream), path+strings.Repeat("\x00", 216-len(path)))
+	unix := headerV2(byte(proxyproto.UnixStream), path+strings.Repeat("\x00", 216-len(path)))
 	for _, test := range []struct {
 		name   string
 		pieces []string // each is one segment
@@ -36,7 +36,7 @@ func TestHeader(t *testing.T) {
 		{"v1 that ends early", []string{line[:20]}, "", "", "EOF"},
 		{"v2 byte by byte", strings.Split(inet, ""), "192.0.2.7:4242", "", ""},
 		{"v2 that ends early", []string{inet[:20]}, "", "", "EOF"},
-		{"v2 of a unix socket", []string{unix + "PING\r\n"}, peer, "PING\r\n", ""},
+		{"v2 of a unix socket", []string{unix + "PING\r\n"}, pipeAddr, "PING\r\n", ""},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			here, there := net.Pipe()
@@ -49,7 +49,7 @@ func TestHeader(t *testing.T) {
 					_, _ = there.Write([]byte(piece)) // it fails if the header was refused before
 				}
 			}()
-			addr, rest, err := Read(here, true)
+			addr, rest, err := readProxyHeader(here, true)
 			_ = here.Close()
 			<-sent
 			switch {

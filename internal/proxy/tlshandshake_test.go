@@ -1,4 +1,4 @@
-package tlsaccept
+package proxy
 
 import (
 	"bytes"
@@ -23,30 +23,28 @@ import (
 	"github.com/lockproxy/lockproxy/internal/proxy/tasks"
 )
 
-const patience = 10 * time.Second
-
-// key is a private key that counts its use at the same time.
-type key struct {
+// countedKey is a private key that counts its use at the same time.
+type countedKey struct {
 	*ecdsa.PrivateKey
 	mu        sync.Mutex
 	now, most int
 }
 
-func (k *key) Sign(r io.Reader, digest []byte, opts crypto.SignerOpts) ([]byte, error) {
+func (k *countedKey) Sign(r io.Reader, digest []byte, opts crypto.SignerOpts) ([]byte, error) {
 	k.add(1)
 	defer k.add(-1)
 	time.Sleep(2 * time.Millisecond) // the handshakes that may sign now do it meanwhile
 	return k.PrivateKey.Sign(r, digest, opts)
 }
 
-func (k *key) add(n int) {
+func (k *countedKey) add(n int) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.now += n
 	k.most = max(k.most, k.now)
 }
 
-func config(t *testing.T) (*key, *tls.Config) {
+func countedConfig(t *testing.T) (*countedKey, *tls.Config) {
 	t.Helper()
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -57,12 +55,12 @@ func config(t *testing.T) (*key, *tls.Config) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	k := &key{PrivateKey: private}
+	k := &countedKey{PrivateKey: private}
 	return k, &tls.Config{Certificates: []tls.Certificate{{Certificate: [][]byte{der}, PrivateKey: k}}}
 }
 
-// accepted are the two ends of a connection.
-func accepted(t *testing.T) (server, client net.Conn) {
+// socketPair are the two ends of a connection.
+func socketPair(t *testing.T) (server, client net.Conn) {
 	t.Helper()
 	server, client = conntest.New(t, "tcp")
 	_, _ = client.SetDeadline(time.Now().Add(patience)), server.SetDeadline(time.Now().Add(patience))
@@ -70,13 +68,13 @@ func accepted(t *testing.T) (server, client net.Conn) {
 }
 
 func TestFewHandshakesComputeAtATime(t *testing.T) {
-	k, cfg := config(t)
+	k, cfg := countedConfig(t)
 	turns := make(tasks.Turns, 2)
 	var wg sync.WaitGroup
 	for range 16 {
-		server, client := accepted(t)
+		server, client := socketPair(t)
 		wg.Go(func() {
-			if _, err := Server(turns, server, nil, time.Now().Add(patience), cfg); err != nil {
+			if _, err := acceptTLS(turns, server, nil, time.Now().Add(patience), cfg); err != nil {
 				t.Error(err)
 			}
 		})
@@ -97,13 +95,13 @@ func TestFewHandshakesComputeAtATime(t *testing.T) {
 
 // Some of the clients send nothing, others no answer to the proxy's part.
 func TestSlowClientsTakeNoTurn(t *testing.T) {
-	_, cfg := config(t)
+	_, cfg := countedConfig(t)
 	turns := make(tasks.Turns, 1)
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	for i := range 8 {
-		server, client := accepted(t)
-		wg.Go(func() { _, _ = Server(turns, server, nil, time.Now().Add(patience), cfg) })
+		server, client := socketPair(t)
+		wg.Go(func() { _, _ = acceptTLS(turns, server, nil, time.Now().Add(patience), cfg) })
 		defer client.Close()
 		if i%2 == 0 {
 			continue
@@ -113,9 +111,9 @@ func TestSlowClientsTakeNoTurn(t *testing.T) {
 		helloOnly := &tls.Config{InsecureSkipVerify: true, VerifyConnection: func(tls.ConnectionState) error { <-release; return nil }}
 		go func() { _ = tls.Client(client, helloOnly).Handshake() }()
 	}
-	server, client := accepted(t)
+	server, client := socketPair(t)
 	wg.Go(func() {
-		secure, err := Server(turns, server, []byte("\x16"), time.Now().Add(patience), cfg)
+		secure, err := acceptTLS(turns, server, []byte("\x16"), time.Now().Add(patience), cfg)
 		if err != nil {
 			t.Error(err)
 			return
@@ -145,11 +143,11 @@ func (s *skipping) Write(b []byte) (int, error) {
 }
 
 func TestHandshakeWithoutATurnFails(t *testing.T) {
-	_, cfg := config(t)
+	_, cfg := countedConfig(t)
 	turns := make(tasks.Turns, 1)
 	turns <- struct{}{}
-	server, _ := accepted(t)
-	if _, err := Server(turns, server, nil, time.Now(), cfg); !errors.Is(err, os.ErrDeadlineExceeded) {
+	server, _ := socketPair(t)
+	if _, err := acceptTLS(turns, server, nil, time.Now(), cfg); !errors.Is(err, os.ErrDeadlineExceeded) {
 		t.Errorf("%v", err)
 	}
 	if len(turns) != 1 {
@@ -171,9 +169,9 @@ func (d *delayed) Write(b []byte) (int, error) {
 }
 
 func TestRecordsThatHaveNotBeenReadAreHeld(t *testing.T) {
-	_, cfg := config(t)
+	_, cfg := countedConfig(t)
 	for _, version := range []uint16{tls.VersionTLS12, tls.VersionTLS13} {
-		server, client := accepted(t)
+		server, client := socketPair(t)
 		d := &delayed{Conn: client}
 		held := new(bytes.Buffer)
 		own := tls.Client(d, &tls.Config{InsecureSkipVerify: true, MaxVersion: version, DynamicRecordSizingDisabled: true, VerifyConnection: func(tls.ConnectionState) error {
@@ -182,9 +180,9 @@ func TestRecordsThatHaveNotBeenReadAreHeld(t *testing.T) {
 			}
 			return nil
 		}})
-		done := make(chan *Conn)
+		done := make(chan *tlsConn)
 		go func() {
-			c, err := Server(make(tasks.Turns, 1), server, nil, time.Now().Add(patience), cfg)
+			c, err := acceptTLS(make(tasks.Turns, 1), server, nil, time.Now().Add(patience), cfg)
 			if err != nil {
 				t.Error(err)
 			}
@@ -193,7 +191,7 @@ func TestRecordsThatHaveNotBeenReadAreHeld(t *testing.T) {
 		if err := own.Handshake(); err != nil {
 			t.Fatal(err)
 		}
-		var c *Conn
+		var c *tlsConn
 		for _, step := range []struct {
 			what    string
 			records []string

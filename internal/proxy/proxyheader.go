@@ -1,5 +1,4 @@
-// Package proxyheader reads the headers of the PROXY protocol, version 1 or 2, in which a load balancer names its client.
-package proxyheader
+package proxy
 
 import (
 	"bufio"
@@ -15,8 +14,9 @@ import (
 // headerBuffer holds any header of version 1, and one of version 2 without many extras.
 const headerBuffer = 512
 
-// Read reads the header, if there is one, and returns the client's address and what it has read beyond.
-func Read(nc net.Conn, required bool) (addr string, rest []byte, err error) {
+// readProxyHeader reads a header of the PROXY protocol, version 1 or 2, in which a load balancer names its client. It returns
+// the client's address, and the bytes that it has read beyond the header. Without a header, all bytes are beyond it.
+func readProxyHeader(nc net.Conn, required bool) (addr string, rest []byte, err error) {
 	r := bufio.NewReaderSize(nc, headerBuffer)
 	addr = nc.RemoteAddr().String()
 	has, err := announcesHeader(r)
@@ -24,7 +24,7 @@ func Read(nc net.Conn, required bool) (addr string, rest []byte, err error) {
 	case err != nil:
 		return addr, nil, err
 	case has:
-		if err := awaitLine(r); err != nil {
+		if err := awaitHeaderLine(r); err != nil {
 			return addr, nil, err
 		}
 		h, err := proxyproto.Read(r)
@@ -43,13 +43,14 @@ func Read(nc net.Conn, required bool) (addr string, rest []byte, err error) {
 	return addr, bytes.Clone(rest), err
 }
 
-// longestLine is the length of the longest header of version 1.
-const longestLine = 107
+// longestHeaderLine is the length of the longest header of version 1.
+const longestHeaderLine = 107
 
-// awaitLine reads until the first line is whole, and no byte of the next one unless it has arrived with the line. It ends early if the line is too
-// long, and for a header of version 2, which begins with an empty line. proxyproto refuses a line of which a part is still on its way.
-func awaitLine(r *bufio.Reader) error {
-	for n := 1; n <= longestLine; n = r.Buffered() + 1 {
+// awaitHeaderLine reads until the first line is whole, and no byte of the next one unless it has arrived with the line. It
+// ends early if the line is too long, and for a header of version 2, which begins with an empty line. proxyproto refuses a
+// line of which a part is still on its way.
+func awaitHeaderLine(r *bufio.Reader) error {
+	for n := 1; n <= longestHeaderLine; n = r.Buffered() + 1 {
 		if _, err := r.Peek(n); err != nil {
 			return err
 		}
