@@ -92,3 +92,33 @@ func TestTheInputLimitsOfRedisConcernTheirClientOnly(t *testing.T) {
 		})
 	}
 }
+
+// The connection of a large command closes while the command is sent on, wherever Redis stops to read it. As from Redis, the client gets the replies so
+// far, and no word about the command.
+func TestALargeCommandBeyondTheQueryBufferLimitClosesItsClient(t *testing.T) {
+	for limit, sizes := range map[string][]int{"1mb": {4 << 20, 5 << 20, 20 << 20}, "8mb": {9 << 20, 20 << 20}} {
+		t.Run(limit, func(t *testing.T) {
+			eachEngine(t, func(t *testing.T, redis *redistest.Server, srv *Server) {
+				for i := range 10 {
+					for _, size := range sizes {
+						for name, addr := range map[string]string{"direct": redis.Addr(), "through the proxy": address(srv)} {
+							c := dialClient(t, addr)
+							c.do("PING")
+							c.side = &side{t: t}
+							command := resp.AppendCommand(resp.AppendCommand(nil, "PING"), "SET", "big", strings.Repeat("x", size))
+							_, _ = c.nc.Write(command) // it may fail when the connection closes
+							got, _ := io.ReadAll(c.nc)
+							if s := string(got); s != "" && s != "+PONG\r\n" { // bytes in front of a reset may get lost
+								t.Errorf("%d: SET of %d bytes, %s: %.80q", i, size, name, got)
+							}
+						}
+					}
+				}
+				c := dialClient(t, address(srv))
+				if got := c.do("PING"); got != "+PONG\r\n" {
+					t.Errorf("PING behind them = %q", got)
+				}
+			}, "--client-query-buffer-limit", limit)
+		})
+	}
+}

@@ -60,7 +60,7 @@ func (i *input) stream(table *command.Table, buf []byte) int {
 		if conn := s.pin.conn; conn.Append(buf[:n], nil, 0, 0) == nil {
 			s.countBacklog(conn, n)
 		} else {
-			s.end()
+			s.pin.broken()
 		}
 	}
 	i.guard.Discard(n)
@@ -184,10 +184,18 @@ func (i *input) endStream(rest []byte) {
 		return
 	}
 	s.proxy.Counters.Traffic.Add(s.ID, metrics.ClassPinned, 1, i.large.bytes+len(rest))
-	h := s.handler()
+	conn := s.pin.conn
+	h := &reply.Guarded{Session: s.side(), To: s.handler(), Read: func([]byte) cluster.Refusal { return cluster.Refusal{} }}
+	h.Unsent = func() bool { // Redis has the start: it has closed the connection, because the command is too long for example
+		if conn.Connected() {
+			s.cutOff()
+		}
+		return conn.Connected()
+	}
 	if s.Clustered() {
 		muted := s.muted
-		h = &reply.Guarded{Session: s.side(), To: h, Slot: i.large.slot, Read: cluster.Read, Refused: func(at reply.ID, why cluster.Refusal) bool {
+		h.Slot, h.Read = i.large.slot, cluster.Read
+		h.Refused = func(at reply.ID, why cluster.Refusal) bool {
 			if s.Refused(why); why.Reason == cluster.TryLate {
 				return false
 			}
@@ -195,7 +203,7 @@ func (i *input) endStream(rest []byte) {
 				s.Put(at, movedMeanwhile, false)
 			}
 			return true
-		}}
+		}
 	}
 	s.forward(rest, h, 1)
 }
