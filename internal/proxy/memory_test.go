@@ -497,6 +497,24 @@ func TestLocksCountTowardTheMemoryOfTheirClient(t *testing.T) {
 	})
 }
 
+// While a client waits for a lock, the lock engine has its name several times.
+func TestTheNameOfALockCountsAsOftenAsItIsHeld(t *testing.T) {
+	eachEngine(t, func(t *testing.T, _ *redistest.Server, srv *Server) {
+		const waiters = 8
+		name := strings.Repeat("n", 1<<20)
+		holder := dialClient(t, address(srv))
+		holder.do("LOCK", name)
+		was := measured(srv)
+		for i := range waiters {
+			dialClient(t, address(srv)).send("FAIRLOCK", name)
+			redistest.Eventually(t, patience, "the client to wait", func() bool { return srv.Stats().Waiting == i+1 })
+		}
+		if got, least := measured(srv)-was, waiters*4*len(name); got < least {
+			t.Errorf("%d bytes are charged, at least %d are held", got, least)
+		}
+	})
+}
+
 // Clients choose the names of locks, and the log is for people.
 func TestLongNamesOfLocksDoNotFillTheLog(t *testing.T) {
 	redis := redistest.Start(t)
