@@ -2,7 +2,11 @@ package proxy
 
 import (
 	"strconv"
+	"strings"
 	"testing"
+
+	"github.com/lockproxy/lockproxy/internal/proxy/transaction"
+	"github.com/lockproxy/lockproxy/internal/redistest"
 )
 
 func TestTransactionsAreRedisOwn(t *testing.T) {
@@ -159,4 +163,33 @@ func TestLockVerbInTransactionAborts(t *testing.T) {
 			}
 		}
 	}
+}
+
+// The proxy edits the replies to CLIENT INFO. Others wait while it edits those of a whole transaction, so their number is limited.
+func TestATransactionHasALimitedNumberOfRepliesThatTheProxyEdits(t *testing.T) {
+	eachEngine(t, func(t *testing.T, _ *redistest.Server, srv *Server) {
+		c := dialClient(t, address(srv))
+		queue := func(n int) {
+			t.Helper()
+			c.do("MULTI")
+			for i := range n {
+				if got := c.do("CLIENT", "INFO"); got != "+QUEUED\r\n" {
+					t.Fatalf("CLIENT INFO %d = %q", i, got)
+				}
+			}
+		}
+		queue(transaction.MostEdits)
+		if got := c.do("EXEC"); strings.Count(got, " laddr=") != transaction.MostEdits {
+			t.Errorf("EXEC = %.200q", got)
+		}
+		for _, command := range [][]string{{"CLIENT", "INFO"}, {"HELLO", "3"}} {
+			queue(transaction.MostEdits)
+			if got := c.do(command...); !strings.HasPrefix(got, "-ERR too many") {
+				t.Errorf("%q = %q", command, got)
+			}
+			if got := c.do("EXEC"); !strings.HasPrefix(got, "-EXECABORT") {
+				t.Errorf("EXEC = %.200q", got)
+			}
+		}
+	})
 }

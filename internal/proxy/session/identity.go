@@ -34,6 +34,10 @@ func (l *logins) reidentify(name string, raw []byte) bool {
 		s.poison(notInTx)
 		return true
 	}
+	if change.Hello && pin.Full() {
+		s.poison(tooManyEdits)
+		return true
+	}
 	if pin.InTx {
 		step := transaction.Step{Apply: func(reply []byte) { l.judge(change, reply) }}
 		if change.Hello {

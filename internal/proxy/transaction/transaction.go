@@ -27,6 +27,7 @@ type State struct {
 	Base     int // queued when this transaction began
 	Steps    []Step
 	Names    int // bytes of the names in steps
+	Edits    int // steps with a Rewrite
 
 	Keeps bool     // the transaction may have to go on at another server
 	Kept  [][]byte // if it may: MULTI and the commands behind it
@@ -38,7 +39,17 @@ func (tx *State) Queue(step Step, raw []byte) {
 	step.Index = tx.Queued - tx.Base
 	tx.Count(raw)
 	tx.Steps = append(tx.Steps, step)
+	if step.Rewrite != nil {
+		tx.Edits++
+	}
 }
+
+// MostEdits is how many elements of the reply to an EXEC may have a Rewrite. They are edited in one go, and other clients wait meanwhile: about 20
+// microseconds for each.
+const MostEdits = 128
+
+// Full reports whether no further step with a Rewrite may be queued.
+func (tx *State) Full() bool { return tx.InTx && tx.Edits >= MostEdits }
 
 // Count notes the command that is sent next, raw: a transaction would queue it.
 func (tx *State) Count(raw []byte) {
@@ -62,13 +73,14 @@ func (tx *State) Opens(raw []byte, keeps bool) {
 
 // Opened notes that Redis has accepted the MULTI before which base commands had been sent.
 func (tx *State) Opened(base int) {
-	tx.InTx, tx.Base, tx.Steps, tx.Names = true, base, nil, 0
+	tx.InTx, tx.Base, tx.Steps, tx.Names, tx.Edits = true, base, nil, 0, 0
 }
 
 // Resume notes that the transaction of another connection, which has ended there, has been queued here.
 func (tx *State) Resume(from State) {
 	tx.Queued = tx.Base + from.Queued - from.Base
-	tx.Steps, tx.Names, tx.Keeps, tx.Kept, tx.Size = from.Steps, from.Names, from.Keeps, from.Kept, from.Size
+	tx.Steps, tx.Names, tx.Edits = from.Steps, from.Names, from.Edits
+	tx.Keeps, tx.Kept, tx.Size = from.Keeps, from.Kept, from.Size
 }
 
 // Subscribes reports whether a subscription command has been queued.
@@ -83,7 +95,7 @@ func (tx *State) Subscribes() bool {
 
 // End notes that the transaction is over.
 func (tx *State) End() {
-	tx.InTx, tx.Watching, tx.Steps, tx.Names = false, false, nil, 0
+	tx.InTx, tx.Watching, tx.Steps, tx.Names, tx.Edits = false, false, nil, 0, 0
 	tx.Keeps, tx.Kept, tx.Size = false, nil, 0
 }
 
