@@ -359,6 +359,20 @@ func TestUnansweredCommandsAreBounded(t *testing.T) {
 	}
 }
 
+// A subscriber that stays behind is closed, although nothing more is published.
+func TestPubSubLimitClosesTheSubscriberOfAQuietChannel(t *testing.T) {
+	limits := proxy.Limits{PubSub: proxy.PubSub{Hard: 1 << 40, Soft: 1 << 20, SoftTime: time.Second}}
+	limited(t, limits, func(t *testing.T, srv *proxy.Server) {
+		publisher, c := dial(t, address(srv, 0)), dial(t, address(srv, 0))
+		c.ask("SUBSCRIBE news")
+		for range 16 { // more than sockets hold
+			publisher.ask("PUBLISH news " + strings.Repeat("m", 1<<20))
+		}
+		redistest.Eventually(t, 30*time.Second, "the subscriber to be closed", func() bool { return srv.Stats().Closed["pubsub_limit"] > 0 })
+		expectClosed(t, srv, "pubsub_limit", 1)
+	})
+}
+
 // Subscribers have limits of their own, the smaller one for as long as it is exceeded.
 func TestPubSubLimitClosesTheSubscriberThatDoesNotRead(t *testing.T) {
 	for _, test := range []proxy.PubSub{{Hard: 4 << 20}, {Hard: 1 << 40, Soft: 1 << 20, SoftTime: time.Second}} {

@@ -3,6 +3,8 @@
 package output
 
 import (
+	"time"
+
 	"github.com/lockproxy/lockproxy/internal/metrics"
 	"github.com/lockproxy/lockproxy/internal/proxy/reply"
 	"github.com/lockproxy/lockproxy/internal/proxy/shared"
@@ -15,15 +17,17 @@ type Output[C comparable] struct {
 
 	proxy    *shared.Proxy
 	overflow func(limit shared.Limit, unread int)
-	unread   int   // bytes in all of these, and those that an engine has taken and not yet written
-	behind   int64 // shared.Proxy.Clock since a subscriber has left more bytes unread than its soft limit; 0: it has not
+	later    func(d time.Duration) // has Judge called
+	unread   int                   // bytes in all of these, and those that an engine has taken and not yet written
+	behind   int64                 // shared.Proxy.Clock since a subscriber has left more bytes unread than its soft limit; 0: it has not
 	gone     bool
 	watch    metrics.Watch // of a command that is measured
 }
 
-// Open prepares the output. overflow is called when the client leaves more bytes unread than a limit allows.
-func (o *Output[C]) Open(p *shared.Proxy, overflow func(limit shared.Limit, unread int)) {
-	o.proxy, o.overflow = p, overflow
+// Open prepares the output. overflow is called when the client leaves more bytes unread than a limit allows. later has Judge called after a time, because a
+// client may be behind while nothing more comes for it.
+func (o *Output[C]) Open(p *shared.Proxy, overflow func(limit shared.Limit, unread int), later func(d time.Duration)) {
+	o.proxy, o.overflow, o.later = p, overflow, later
 }
 
 // Finish says that the client gets no more than the output so far.
@@ -80,15 +84,24 @@ func (o *Output[C]) Push(b []byte) {
 // each of them.
 func (o *Output[C]) Message(b []byte) {
 	o.Push(b)
-	limits := &o.proxy.Limits().PubSub
-	now := o.proxy.Clock.Load() + 1
-	switch {
+	switch limits := &o.proxy.Limits().PubSub; {
 	case o.unread <= limits.Soft:
 		o.behind = 0
 	case o.behind == 0:
-		o.behind = now
+		o.behind = o.proxy.Clock.Load() + 1
+		o.later(limits.SoftTime)
 	}
-	if o.unread > limits.Hard || o.behind != 0 && now-o.behind > limits.SoftTime.Milliseconds() {
+	o.Judge()
+}
+
+// Judge reports a subscriber that has left too much unread, or much for too long.
+func (o *Output[C]) Judge() {
+	limits := &o.proxy.Limits().PubSub
+	if o.behind == 0 && o.unread <= limits.Hard {
+		return
+	}
+	late := o.proxy.Clock.Load() + 1 - o.behind
+	if o.unread > limits.Hard || late > limits.SoftTime.Milliseconds() {
 		o.overflow(shared.LimitPubSub, o.unread)
 	}
 }

@@ -15,13 +15,14 @@ const limit = 20
 type bench struct {
 	Output[string]
 	*testing.T
-	over []int // what overflow was told
+	over  []int // what overflow was told
+	later int   // how often Judge was asked for
 }
 
 func newBench(t *testing.T) *bench {
 	t.Helper()
 	b := &bench{T: t}
-	b.Open(&shared.Proxy{Settings: shared.Settings{Limits: shared.Limits{Output: limit}}}, func(_ shared.Limit, unread int) { b.over = append(b.over, unread) })
+	b.Open(&shared.Proxy{Settings: shared.Settings{Limits: shared.Limits{Output: limit}}}, func(_ shared.Limit, unread int) { b.over = append(b.over, unread) }, func(time.Duration) { b.later++ })
 	return b
 }
 
@@ -166,4 +167,23 @@ func TestSubscriberBehindForTooLong(t *testing.T) {
 	says(6000, message[:1])
 	says(6001, message[:1], limit+4)
 	says(6001, message, limit+4, 2*limit+5)
+}
+
+// A subscriber that is behind is judged at the end of its time, even if no message comes any more.
+func TestSubscriberBehindWithoutMessages(t *testing.T) {
+	b := newBench(t)
+	b.proxy.SetLimits(shared.Limits{Output: 10 * limit, PubSub: shared.PubSub{Hard: 9 * limit, Soft: limit, SoftTime: time.Second}})
+	b.Message(make([]byte, limit+1))
+	b.Message(make([]byte, 1))
+	if b.later != 1 {
+		t.Fatalf("it is judged later %d times", b.later)
+	}
+	b.proxy.Clock.Store(2000)
+	if b.Judge(); !slices.Equal(b.over, []int{limit + 2}) {
+		t.Errorf("over at %v", b.over)
+	}
+	b.Written(limit)
+	if b.Judge(); len(b.over) != 1 {
+		t.Errorf("it has read, and is over at %v", b.over)
+	}
 }

@@ -10,6 +10,9 @@ import (
 	"github.com/lockproxy/lockproxy/internal/resp"
 )
 
+// judgePause is how much later than at the end of its time a subscriber is judged for which no more messages come. Redis looks once a second.
+const judgePause = time.Second
+
 // New makes the session of a client.
 func New(from clients.Origin, e *shared.Proxy, h Host) *Session {
 	s := &Session{
@@ -23,7 +26,7 @@ func New(from clients.Origin, e *shared.Proxy, h Host) *Session {
 			e.Unread(limit, s.Addr, unread)
 			s.end()
 		}
-	})
+	}, func(d time.Duration) { time.AfterFunc(d+judgePause, func() { s.side().Do(s.Judge) }) })
 	s.active = e.Clock.Load() // a drain takes it for silent only after a while
 	s.guard, s.ident = resp.NewGuard(e.Limits().Request), e.FirstIdentity()
 	s.guard.Restrict(e.Restricts(s.ident))
