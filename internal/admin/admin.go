@@ -24,13 +24,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"github.com/lockproxy/lockproxy/internal/listen"
-	"github.com/lockproxy/lockproxy/internal/proxy"
-	"github.com/lockproxy/lockproxy/internal/proxy/status"
-	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/collectors"
-	"github.com/prometheus/client_golang/prometheus/promhttp"
-	"go.uber.org/zap"
 	"net"
 	"net/http"
 	"net/http/pprof"
@@ -38,6 +31,15 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"go.uber.org/zap"
+
+	"github.com/lockproxy/lockproxy/internal/listen"
+	"github.com/lockproxy/lockproxy/internal/proxy"
+	"github.com/lockproxy/lockproxy/internal/proxy/status"
 )
 
 // Options configure a Server. Listen and Proxy are required.

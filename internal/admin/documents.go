@@ -3,13 +3,14 @@ package admin
 import (
 	"context"
 	"encoding/json"
-	"github.com/lockproxy/lockproxy/internal/proxy"
-	"github.com/lockproxy/lockproxy/internal/proxy/status"
 	"maps"
 	"net/http"
 	"net/url"
 	"slices"
 	"time"
+
+	"github.com/lockproxy/lockproxy/internal/proxy"
+	"github.com/lockproxy/lockproxy/internal/proxy/status"
 )
 
 // state is the answer of /status. Durations are in seconds.

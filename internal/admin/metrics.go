@@ -3,10 +3,11 @@ package admin
 import (
 	"time"
 
-	"github.com/lockproxy/lockproxy/internal/metrics"
-	"github.com/lockproxy/lockproxy/internal/proxy/status"
 	"github.com/prometheus/client_golang/prometheus"
 	dto "github.com/prometheus/client_model/go"
+
+	"github.com/lockproxy/lockproxy/internal/metrics"
+	"github.com/lockproxy/lockproxy/internal/proxy/status"
 )
 
 // collector turns a snapshot of the proxy's numbers into metrics, once for each scrape.

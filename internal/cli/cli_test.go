@@ -4,13 +4,14 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"github.com/lockproxy/lockproxy/internal/cli/stub"
-	"github.com/lockproxy/lockproxy/internal/resp"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/lockproxy/lockproxy/internal/cli/stub"
+	"github.com/lockproxy/lockproxy/internal/resp"
 )
 
 // ran is the outcome of a subcommand.

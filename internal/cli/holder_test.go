@@ -3,10 +3,11 @@ package cli
 import (
 	"context"
 	"errors"
-	"github.com/lockproxy/lockproxy/internal/cli/stub"
 	"slices"
 	"testing"
 	"time"
+
+	"github.com/lockproxy/lockproxy/internal/cli/stub"
 )
 
 // at returns a holder at a proxy that gives some answers.

@@ -5,12 +5,13 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
-	"github.com/lockproxy/lockproxy/internal/resp"
 	"strconv"
 	"strings"
 	"text/tabwriter"
 	"time"
 	"unicode/utf8"
+
+	"github.com/lockproxy/lockproxy/internal/resp"
 )
 
 type locksCommand struct {

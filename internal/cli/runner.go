@@ -5,13 +5,14 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"github.com/lockproxy/lockproxy/internal/cli/process"
-	"github.com/lockproxy/lockproxy/internal/resp"
 	"os"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/lockproxy/lockproxy/internal/cli/process"
+	"github.com/lockproxy/lockproxy/internal/resp"
 )
 
 // runner is a command under its lock. Its fields belong to the goroutine of run; holder belongs to the extension on its way, if

@@ -9,9 +9,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/lockproxy/lockproxy/internal/lockcmds/script"
 	"github.com/lockproxy/lockproxy/internal/redistest"
-	"github.com/redis/go-redis/v9"
 )
 
 // wait is the unit of deadlines in the fair queue, in milliseconds: Redisson's default.

@@ -2,13 +2,14 @@ package locktest
 
 import (
 	"context"
+	"slices"
+	"time"
+
 	"github.com/lockproxy/lockproxy/internal/lockcmds/contract"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/jobs"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/redislink"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/script"
 	"github.com/lockproxy/lockproxy/internal/resp"
-	"slices"
-	"time"
 )
 
 // World is what a part of a lock engine lives in, without any I/O: the test answers the scripts, runs the jobs and moves the clock. It

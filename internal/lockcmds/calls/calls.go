@@ -15,10 +15,11 @@ import (
 	"sync/atomic"
 	"time"
 
+	"go.uber.org/zap"
+
 	"github.com/lockproxy/lockproxy/internal/lockcmds/failstop"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/jobs"
 	"github.com/lockproxy/lockproxy/internal/logging"
-	"go.uber.org/zap"
 )
 
 // Options of Calls. All but Failover and Lease are required.

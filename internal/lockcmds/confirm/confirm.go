@@ -20,11 +20,12 @@ package confirm
 
 import (
 	"context"
+	"sync"
+	"time"
+
 	"github.com/lockproxy/lockproxy/internal/lockcmds/jobs"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/redislink"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/script"
-	"sync"
-	"time"
 )
 
 // Options of a Confirmer. All are required.

@@ -4,10 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"github.com/lockproxy/lockproxy/internal/upstream/topology"
 	"net"
 	"sync"
 	"time"
+
+	"github.com/lockproxy/lockproxy/internal/upstream/topology"
 )
 
 const (

@@ -1,9 +1,10 @@
 package script
 
 import (
-	"github.com/lockproxy/lockproxy/internal/resp"
 	"strconv"
 	"time"
+
+	"github.com/lockproxy/lockproxy/internal/resp"
 )
 
 // Part is one session's part in a lock, as a call of that session writes it.

@@ -7,9 +7,10 @@ import (
 
 	"github.com/alicebob/miniredis/v2"
 	"github.com/google/go-cmp/cmp"
+	"github.com/redis/go-redis/v9"
+
 	"github.com/lockproxy/lockproxy/internal/lockcmds/script"
 	"github.com/lockproxy/lockproxy/internal/redistest"
-	"github.com/redis/go-redis/v9"
 )
 
 // Owners as in the conformance vectors of Redisson's layout.

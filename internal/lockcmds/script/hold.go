@@ -1,9 +1,10 @@
 package script
 
 import (
-	"github.com/lockproxy/lockproxy/internal/resp"
 	"strconv"
 	"time"
+
+	"github.com/lockproxy/lockproxy/internal/resp"
 )
 
 // Release releases one hold.

@@ -2,10 +2,11 @@ package script_test
 
 import (
 	"fmt"
-	"github.com/lockproxy/lockproxy/internal/lockcmds/script"
-	"github.com/lockproxy/lockproxy/internal/lockcmds/turns"
 	"testing"
 	"time"
+
+	"github.com/lockproxy/lockproxy/internal/lockcmds/script"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/turns"
 )
 
 func TestAcquireAndReleaseFollowTheContract(t *testing.T) {

@@ -1,8 +1,9 @@
 package script
 
 import (
-	"github.com/lockproxy/lockproxy/internal/resp"
 	"time"
+
+	"github.com/lockproxy/lockproxy/internal/resp"
 )
 
 // Leave takes places out of the queue of a lock.

@@ -14,11 +14,12 @@ import (
 	"crypto/sha1"
 	"embed"
 	"encoding/hex"
-	"github.com/lockproxy/lockproxy/internal/resp"
 	"regexp"
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/lockproxy/lockproxy/internal/resp"
 )
 
 // Script is one of the embedded Lua scripts. It is immutable.

@@ -3,14 +3,15 @@ package sim
 import (
 	"context"
 	"fmt"
-	"github.com/lockproxy/lockproxy/internal/lockcmds/jobs"
-	"github.com/lockproxy/lockproxy/internal/lockcmds/redislink"
-	"github.com/lockproxy/lockproxy/internal/resp"
 	"iter"
 	"math/rand/v2"
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/lockproxy/lockproxy/internal/lockcmds/jobs"
+	"github.com/lockproxy/lockproxy/internal/lockcmds/redislink"
+	"github.com/lockproxy/lockproxy/internal/resp"
 )
 
 // world is one history: virtual time, and all that happens in it, on one loop.

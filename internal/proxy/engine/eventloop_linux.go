@@ -10,8 +10,9 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/lockproxy/lockproxy/internal/upstream"
 	"golang.org/x/sys/unix"
+
+	"github.com/lockproxy/lockproxy/internal/upstream"
 )
 
 // eventLoop is the engine for plain sockets on Linux: one goroutine that waits on epoll, and moves the bytes of its clients and

@@ -2,6 +2,7 @@ package pubsub
 
 import (
 	"bytes"
+
 	"github.com/lockproxy/lockproxy/internal/proxy/reply"
 	"github.com/lockproxy/lockproxy/internal/proxy/transaction"
 )

@@ -1,9 +1,10 @@
 package pubsub
 
 import (
+	"testing"
+
 	"github.com/lockproxy/lockproxy/internal/proxy/reply"
 	"github.com/lockproxy/lockproxy/internal/proxy/transaction"
-	"testing"
 )
 
 // client is a session that notes what its client gets.
