@@ -12,7 +12,7 @@ import (
 	"github.com/lockproxy/lockproxy/internal/certs"
 	"github.com/lockproxy/lockproxy/internal/proxy"
 	"github.com/lockproxy/lockproxy/internal/tracing"
-	"github.com/lockproxy/lockproxy/internal/upstream/address"
+	"github.com/lockproxy/lockproxy/internal/upstream/topology"
 )
 
 // Config is every setting of the proxy. Each has three spellings: the key in the file (lock.lease), the flag
@@ -239,12 +239,12 @@ func (c Config) Verify() error {
 	for _, name := range c.AdminHosts {
 		check(name != "" && !strings.ContainsAny(name, ":/ "), "admin-hosts", "%q is not a host name", name)
 	}
-	upstream, err := address.Parse(c.Upstream.Address)
+	upstream, err := topology.ParseAddress(c.Upstream.Address)
 	check(err == nil, "upstream.address", "%v", err)
-	_, err = address.ParseMap(c.Upstream.Map)
+	_, err = topology.ParseAddressMap(c.Upstream.Map)
 	check(err == nil, "upstream.map", "%v", err)
-	check(len(c.Upstream.Map) == 0 || upstream.Kind != address.Single, "upstream.map", "needs an upstream.address of Sentinels or of a cluster: nothing else announces addresses")
-	if upstream.Kind == address.Sentinel {
+	check(len(c.Upstream.Map) == 0 || upstream.Kind != topology.KindSingle, "upstream.map", "needs an upstream.address of Sentinels or of a cluster: nothing else announces addresses")
+	if upstream.Kind == topology.KindSentinel {
 		c.Sentinel.validate(check)
 	} else {
 		check(c.Sentinel == SentinelConfig{}, "sentinel", "needs an upstream.address of Sentinels, as in sentinel://host:26379/mymaster")
@@ -267,7 +267,7 @@ func (c Config) Verify() error {
 	atLeast("lock.slow-wait", c.Lock.SlowWait, 0)
 	atLeast("lock.slow-hold", c.Lock.SlowHold, 0)
 	check(c.Lock.SlowLogLen >= 0 && c.Lock.SlowLogLen <= proxy.MaxSlowLog, "lock.slow-log-len", "%d is not a number from 0 to %d", c.Lock.SlowLogLen, proxy.MaxSlowLog)
-	check(c.Lock.Sync != AllReplicas || upstream.Kind != address.Single, "lock.sync", "all needs an upstream.address of Sentinels or of a cluster; write the number of replicas")
+	check(c.Lock.Sync != AllReplicas || upstream.Kind != topology.KindSingle, "lock.sync", "all needs an upstream.address of Sentinels or of a cluster; write the number of replicas")
 	atLeast("drain.delay", c.Drain.Delay, 0)
 	atLeast("drain.timeout", c.Drain.Timeout, 0)
 	atLeast("tcp.keepalive", c.TCP.Keepalive, time.Second)

@@ -21,7 +21,7 @@ import (
 	"github.com/lockproxy/lockproxy/internal/resp"
 	"github.com/lockproxy/lockproxy/internal/tracing"
 	"github.com/lockproxy/lockproxy/internal/upstream"
-	"github.com/lockproxy/lockproxy/internal/upstream/address"
+	"github.com/lockproxy/lockproxy/internal/upstream/topology"
 )
 
 // service is the proxy with the servers beside it.
@@ -226,7 +226,7 @@ func certOptions(cfg Config, log *zap.Logger) certs.Options {
 // proxyOptions translates the configuration, in which zero means zero, into options in which zero means the default.
 // available is the memory that this process may have.
 func proxyOptions(cfg Config, available uint64, store *certs.Store, log *zap.Logger) proxy.Options {
-	announced, _ := address.ParseMap(cfg.Upstream.Map) // it has been verified
+	announced, _ := topology.ParseAddressMap(cfg.Upstream.Map) // it has been verified
 	opts := proxy.Options{
 		Listen: cfg.Listen,
 		Upstream: upstream.Options{

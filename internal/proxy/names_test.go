@@ -8,7 +8,7 @@ import (
 
 	"github.com/lockproxy/lockproxy/internal/hashslot"
 	"github.com/lockproxy/lockproxy/internal/redistest"
-	announced "github.com/lockproxy/lockproxy/internal/upstream/address"
+	"github.com/lockproxy/lockproxy/internal/upstream/topology"
 )
 
 // The servers of a cluster name each other, in CLUSTER SLOTS and in redirections. Here only upstream.map knows where that name is.
@@ -19,7 +19,7 @@ func TestServersOfAClusterHaveNames(t *testing.T) {
 	if got := dialClient(t, c.Nodes[0].Addr()).quiet("GET", stranger); !strings.Contains(got, " servers.example:") {
 		t.Fatalf("a redirection without a name: %q", got)
 	}
-	where, err := announced.ParseMap([]string{"servers.example=127.0.0.1"})
+	where, err := topology.ParseAddressMap([]string{"servers.example=127.0.0.1"})
 	if err != nil {
 		t.Fatal(err)
 	}

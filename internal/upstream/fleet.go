@@ -5,7 +5,6 @@ import (
 	"net"
 
 	"github.com/lockproxy/lockproxy/internal/commands"
-	"github.com/lockproxy/lockproxy/internal/upstream/cluster"
 	"github.com/lockproxy/lockproxy/internal/upstream/dial"
 	"github.com/lockproxy/lockproxy/internal/upstream/topology"
 )
@@ -21,7 +20,7 @@ type Fleet struct {
 }
 
 // View is the cluster as it is known at present.
-func (f *Fleet) View() *cluster.View { return f.Cluster.View() }
+func (f *Fleet) View() *topology.View { return f.Cluster.View() }
 
 // Watch has told called from another goroutine whenever the view has changed, until stop is called. told must not block.
 func (f *Fleet) Watch(told func()) (stop func()) { return f.Cluster.Watch(told) }

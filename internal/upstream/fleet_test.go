@@ -7,10 +7,9 @@ import (
 	"time"
 
 	"github.com/lockproxy/lockproxy/internal/commands"
-	"github.com/lockproxy/lockproxy/internal/upstream/address"
-	"github.com/lockproxy/lockproxy/internal/upstream/cluster/clustertest"
 	"github.com/lockproxy/lockproxy/internal/upstream/dial"
 	"github.com/lockproxy/lockproxy/internal/upstream/topology"
+	"github.com/lockproxy/lockproxy/internal/upstream/topology/clustertest"
 )
 
 // listen listens until the test ends.
@@ -27,11 +26,11 @@ func listen(t *testing.T) net.Listener {
 // A connection leads to the server that is asked for, wherever the view has it at that moment.
 func TestConnectionsLeadToTheServer(t *testing.T) {
 	first, second := listen(t), listen(t)
-	a, err := address.Parse("cluster://" + first.Addr().String())
+	a, err := topology.ParseAddress("cluster://" + first.Addr().String())
 	if err != nil {
 		t.Fatal(err)
 	}
-	c, err := topology.NewCluster(a, address.Map{})
+	c, err := topology.NewCluster(a, topology.AddressMap{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -4,7 +4,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/lockproxy/lockproxy/internal/upstream/cluster"
 	"github.com/lockproxy/lockproxy/internal/upstream/dial"
 	"github.com/lockproxy/lockproxy/internal/upstream/topology"
 )
@@ -16,14 +15,14 @@ type nodes struct {
 	fleet     *Fleet
 	farewells *Servers
 	wait      time.Duration
-	refused   [cluster.Reasons]atomic.Int64
+	refused   [topology.RefusalReasons]atomic.Int64
 }
 
 // FailoverWait is how long a command waits for a server that moves.
 func (n *nodes) FailoverWait() time.Duration { return n.wait }
 
 // View is the cluster as it is known at present; nil: there is one server.
-func (n *nodes) View() *cluster.View {
+func (n *nodes) View() *topology.View {
 	if n.cluster == nil {
 		return nil
 	}
@@ -72,12 +71,12 @@ func (n *nodes) refreshViews(u *Upstream, servers dial.Resolver) {
 }
 
 // Refused notes that a server has refused a command for another server's sake.
-func (n *nodes) Refused(why cluster.Reason) { n.refused[why].Add(1) }
+func (n *nodes) Refused(why topology.RefusalReason) { n.refused[why].Add(1) }
 
 // Redirections are the numbers of commands that a server of a cluster has refused for another server's sake, by reason, since the start.
 func (n *nodes) Redirections() map[string]int64 {
 	all := map[string]int64{}
-	for _, why := range []cluster.Reason{cluster.Moved, cluster.Asking, cluster.TryLate} {
+	for _, why := range []topology.RefusalReason{topology.Moved, topology.Asking, topology.TryLate} {
 		all[why.String()] = n.refused[why].Load()
 	}
 	return all

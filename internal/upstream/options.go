@@ -9,7 +9,6 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/lockproxy/lockproxy/internal/admission"
-	"github.com/lockproxy/lockproxy/internal/upstream/address"
 	"github.com/lockproxy/lockproxy/internal/upstream/dial"
 	"github.com/lockproxy/lockproxy/internal/upstream/pins"
 	"github.com/lockproxy/lockproxy/internal/upstream/sentinel"
@@ -22,7 +21,7 @@ type Options struct {
 	Addr string
 
 	// Map says where servers are reached that Sentinels or a cluster announce.
-	Map address.Map
+	Map topology.AddressMap
 
 	// Sentinel is how the proxy connects to Sentinels.
 	Sentinel Sentinel
@@ -176,9 +175,9 @@ func (s sentinels) looks(err error) bool {
 
 // find makes the topology that an address describes, with the watcher that keeps it; nil: it does not change. moved is called when the
 // server has moved, leases of the time that a failover takes.
-func (o *Options) find(addr address.Address, dialing dial.Options, leases *Warner, moved func(from, to string)) (dial.Resolver, *sentinel.Watcher, error) {
+func (o *Options) find(addr topology.Address, dialing dial.Options, leases *Warner, moved func(from, to string)) (dial.Resolver, *sentinel.Watcher, error) {
 	switch addr.Kind {
-	case address.Sentinel:
+	case topology.KindSentinel:
 		primary := topology.NewPrimary()
 		dialing.Resolver = topology.Named{}
 		dialing.TLS, dialing.Setting = o.TLS, "upstream.tls"
@@ -192,7 +191,7 @@ func (o *Options) find(addr address.Address, dialing dial.Options, leases *Warne
 			},
 			Logger: o.Logger.Named("sentinel"),
 		}), nil
-	case address.Cluster:
+	case topology.KindCluster:
 		nodes, err := topology.NewCluster(addr, o.Map)
 		return nodes, nil, err
 	default:

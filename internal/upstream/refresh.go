@@ -12,7 +12,6 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/lockproxy/lockproxy/internal/resp"
-	"github.com/lockproxy/lockproxy/internal/upstream/cluster"
 	"github.com/lockproxy/lockproxy/internal/upstream/dial"
 	"github.com/lockproxy/lockproxy/internal/upstream/topology"
 )
@@ -35,10 +34,10 @@ type RefreshOptions struct {
 // A Refresher keeps the view of a cluster fresh. All methods but Run may be called from any goroutine.
 type Refresher struct {
 	opts RefreshOptions
-	book cluster.Book
-	wake chan struct{} // size 1, never closed: a refresh is wanted
-	cost time.Duration // of the last refresh until the first answer, for Run
-	next cluster.Asked // the servers to ask in the next refresh, for Run
+	book topology.Book
+	wake chan struct{}  // size 1, never closed: a refresh is wanted
+	cost time.Duration  // of the last refresh until the first answer, for Run
+	next topology.Asked // the servers to ask in the next refresh, for Run
 
 	asking sync.WaitGroup // questions on their way
 
@@ -160,7 +159,7 @@ func (r *Refresher) refresh(ctx context.Context) {
 	r.asked.Add(1)
 	asked := r.next
 	answers, err := r.gather(ctx, r.choose(present, hints))
-	view, outcome := cluster.Join(present, asked, answers)
+	view, outcome := topology.JoinViews(present, asked, answers)
 	r.settle(asked, outcome)
 	r.mu.Lock()
 	r.last = err
@@ -183,7 +182,7 @@ func (r *Refresher) refresh(ctx context.Context) {
 
 // choose returns the nodes to ask: those of the hints, and others up to a number. Seeds are asked if nothing else is known, or if the nodes do not
 // answer.
-func (r *Refresher) choose(v *cluster.View, hints map[topology.Node]bool) []topology.Node {
+func (r *Refresher) choose(v *topology.View, hints map[topology.Node]bool) []topology.Node {
 	var nodes []topology.Node
 	for hint := range hints {
 		nodes = append(nodes, hint)
@@ -198,7 +197,7 @@ func (r *Refresher) choose(v *cluster.View, hints map[topology.Node]bool) []topo
 		rest = append(rest, r.opts.Cluster.Seeds()...)
 	}
 	rand.Shuffle(len(rest), func(i, j int) { rest[i], rest[j] = rest[j], rest[i] })
-	if n := max(hintsAtOnce-len(nodes), 1); r.Err() == nil && r.next == cluster.Some && len(rest) > n {
+	if n := max(hintsAtOnce-len(nodes), 1); r.Err() == nil && r.next == topology.AskedSome && len(rest) > n {
 		rest = rest[:n]
 	}
 	return append(nodes, rest...)
@@ -207,24 +206,24 @@ func (r *Refresher) choose(v *cluster.View, hints map[topology.Node]bool) []topo
 var errNone = errors.New("no node to ask")
 
 // settle has all servers asked next if some speak of other servers than the view has, and reports a cluster that is another one.
-func (r *Refresher) settle(asked cluster.Asked, outcome cluster.Outcome) {
-	r.next = cluster.Some
+func (r *Refresher) settle(asked topology.Asked, outcome topology.Outcome) {
+	r.next = topology.AskedSome
 	switch outcome {
-	case cluster.Settled:
-	case cluster.Doubtful:
-		if asked == cluster.Some {
-			r.next = cluster.All
+	case topology.Settled:
+	case topology.Doubtful:
+		if asked == topology.AskedSome {
+			r.next = topology.AskedAll
 			r.Ask(topology.Any, nil)
 		}
-	case cluster.Anew:
+	case topology.Anew:
 		r.opts.Logger.Warn("servers of the cluster were created anew: their slots are followed, whatever their epochs")
 	}
 }
 
 // gather asks nodes at the same time. After the first good answer it waits for the others a moment only. An error means that none has answered.
-func (r *Refresher) gather(ctx context.Context, nodes []topology.Node) (good []cluster.Answer, err error) {
+func (r *Refresher) gather(ctx context.Context, nodes []topology.Node) (good []topology.Answer, err error) {
 	type reply struct {
-		cluster.Answer
+		topology.Answer
 		err error
 	}
 	ctx, cancel := context.WithTimeout(ctx, refreshPatience)
@@ -266,7 +265,7 @@ func (r *Refresher) gather(ctx context.Context, nodes []topology.Node) (good []c
 }
 
 // ask asks one node, on a connection of its own.
-func (r *Refresher) ask(ctx context.Context, at topology.Node) (a cluster.Answer, err error) {
+func (r *Refresher) ask(ctx context.Context, at topology.Node) (a topology.Answer, err error) {
 	nc, err := r.opts.Dialer.Dial(ctx, dial.Target{At: at, ID: r.opts.Own})
 	if err != nil {
 		return a, err
@@ -285,7 +284,7 @@ func (r *Refresher) ask(ctx context.Context, at topology.Node) (a cluster.Answer
 		if err != nil {
 			return a, err
 		}
-		listed, err := cluster.ReadSlots(answer, nc.RemoteAddr().String())
+		listed, err := topology.ReadSlots(answer, nc.RemoteAddr().String())
 		if err != nil {
 			return a, err
 		}
@@ -295,11 +294,11 @@ func (r *Refresher) ask(ctx context.Context, at topology.Node) (a cluster.Answer
 			r.book.Learn(told, listed, time.Now())
 		}
 	}
-	return cluster.Answer{View: told.View(string(info.Str)), Address: nc.RemoteAddr().String()}, nil
+	return topology.Answer{View: told.View(string(info.Str)), Address: nc.RemoteAddr().String()}, nil
 }
 
 // nodes asks for CLUSTER NODES. It returns nil if the proxy's user may not ask: then the numbers of replicas and the epochs are not known.
-func (r *Refresher) nodes(nc net.Conn) (*cluster.Told, error) {
+func (r *Refresher) nodes(nc net.Conn) (*topology.Told, error) {
 	answer, err := r.question(nc, "NODES")
 	if _, refused := errors.AsType[*dial.RefusedError](err); refused {
 		return nil, nil //nolint:nilnil // no answer is one
@@ -307,7 +306,7 @@ func (r *Refresher) nodes(nc net.Conn) (*cluster.Told, error) {
 	if err != nil {
 		return nil, err
 	}
-	return cluster.ReadNodes(string(answer.Str))
+	return topology.ReadNodes(string(answer.Str))
 }
 
 func (r *Refresher) question(nc net.Conn, about string) (resp.Value, error) {

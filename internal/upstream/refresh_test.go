@@ -13,7 +13,6 @@ import (
 	"github.com/tidwall/redcon"
 	"go.uber.org/zap"
 
-	"github.com/lockproxy/lockproxy/internal/upstream/address"
 	"github.com/lockproxy/lockproxy/internal/upstream/dial"
 	"github.com/lockproxy/lockproxy/internal/upstream/topology"
 )
@@ -95,7 +94,7 @@ func startRefresher(t *testing.T, nodes ...*node) (*Refresher, *topology.Cluster
 	for i, n := range nodes {
 		addrs[i] = n.addr
 	}
-	at, err := address.Parse("cluster://" + strings.Join(addrs, ","))
+	at, err := topology.ParseAddress("cluster://" + strings.Join(addrs, ","))
 	if err != nil {
 		t.Fatal(err)
 	}

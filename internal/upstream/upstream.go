@@ -12,7 +12,6 @@ import (
 
 	"github.com/lockproxy/lockproxy/internal/commands"
 	"github.com/lockproxy/lockproxy/internal/hashslot"
-	"github.com/lockproxy/lockproxy/internal/upstream/address"
 	"github.com/lockproxy/lockproxy/internal/upstream/dial"
 	"github.com/lockproxy/lockproxy/internal/upstream/lanes"
 	"github.com/lockproxy/lockproxy/internal/upstream/pins"
@@ -45,7 +44,7 @@ type Upstream struct {
 
 // New checks opts. Nothing is connected before a lane or pin is asked for.
 func New(opts Options) (*Upstream, error) {
-	addr, err := address.Parse(opts.Addr)
+	addr, err := topology.ParseAddress(opts.Addr)
 	if err != nil {
 		return nil, fmt.Errorf("upstream: %w", err)
 	}
@@ -67,7 +66,7 @@ func New(opts Options) (*Upstream, error) {
 	}
 	dialing.Resolver, dialing.TLS, dialing.Setting, dialing.Slow = servers, opts.TLS, "upstream.tls", u.slow(servers)
 	u.dialer = dial.New(dialing)
-	u.asker = &Asker{Dialer: u.dialer, Server: topology.Any, Cluster: addr.Kind == address.Cluster, Own: u.Own(), Logger: opts.Logger}
+	u.asker = &Asker{Dialer: u.dialer, Server: topology.Any, Cluster: addr.Kind == topology.KindCluster, Own: u.Own(), Logger: opts.Logger}
 	u.pins = pins.New(pins.Options{
 		Dialer: u.dialer, Own: u.opts.own, Spawn: u.wg.Go, Limits: opts.Changeable().pins(),
 	})

@@ -11,7 +11,6 @@ import (
 
 	"github.com/lockproxy/lockproxy/internal/hashslot"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/script"
-	"github.com/lockproxy/lockproxy/internal/upstream/cluster"
 	"github.com/lockproxy/lockproxy/internal/upstream/topology"
 )
 
@@ -26,7 +25,7 @@ import (
 // Fleet is what a Cluster is told of the servers.
 type Fleet interface {
 	// View is the present view.
-	View() *cluster.View
+	View() *topology.View
 	// Watch has f called whenever the view has changed, until stop is called. f must not block. It may still be running after stop.
 	Watch(f func()) (stop func())
 	// Refresh has then called from another goroutine when the view has been refreshed by a question that has begun after this call. hint is a
@@ -145,14 +144,14 @@ func (c *Cluster) Run(ctx context.Context) {
 // homes are the servers at which channels are subscribed: the owners of their slots. Run alone uses it.
 type homes struct {
 	of      *Cluster
-	view    *cluster.View // by which they were chosen
+	view    *topology.View // by which they were chosen
 	at      map[string]topology.Node
 	running map[*server]context.CancelFunc // the servers whose subscribers run
 	wg      sync.WaitGroup
 }
 
 // settle subscribes the channels that need it, at the owners of their slots in the view.
-func (h *homes) settle(ctx context.Context, v *cluster.View) {
+func (h *homes) settle(ctx context.Context, v *topology.View) {
 	c := h.of
 	c.mu.Lock()
 	todo := c.todo
@@ -189,7 +188,7 @@ func (h *homes) settle(ctx context.Context, v *cluster.View) {
 }
 
 // subscribe subscribes a channel at its owner, if it is not, or anew. If no server owns the slot, it stays where it was.
-func (h *homes) subscribe(ctx context.Context, channel string, v *cluster.View, anew bool) {
+func (h *homes) subscribe(ctx context.Context, channel string, v *topology.View, anew bool) {
 	owner := v.Owner(hashslot.Of([]byte(channel)))
 	old, had := h.at[channel]
 	if owner == nil {
@@ -228,7 +227,7 @@ func (c *Cluster) leaveTo(at topology.Node, channel string) {
 
 // gone takes out the servers that serve no slots any more; none while slots have no owner, because the owner may be one of them. A channel that
 // stays there would not be subscribed anew.
-func (c *Cluster) gone(v *cluster.View) (all []*server) {
+func (c *Cluster) gone(v *topology.View) (all []*server) {
 	if !v.Covered() {
 		return nil
 	}

@@ -14,28 +14,27 @@ import (
 	"github.com/lockproxy/lockproxy/internal/hashslot"
 	"github.com/lockproxy/lockproxy/internal/redistest"
 	"github.com/lockproxy/lockproxy/internal/resp"
-	"github.com/lockproxy/lockproxy/internal/upstream/cluster"
-	"github.com/lockproxy/lockproxy/internal/upstream/cluster/clustertest"
 	"github.com/lockproxy/lockproxy/internal/upstream/topology"
+	"github.com/lockproxy/lockproxy/internal/upstream/topology/clustertest"
 )
 
 // A fleet has the view that a test shows.
 type fleet struct {
 	mu        sync.Mutex
-	view      *cluster.View
+	view      *topology.View
 	changed   func()
 	refreshed []string // the hints
 	dial      bool     // servers can be reached; their names are addresses
 }
 
-func (f *fleet) View() *cluster.View {
+func (f *fleet) View() *topology.View {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.view
 }
 
 // show replaces the view.
-func (f *fleet) show(v *cluster.View) {
+func (f *fleet) show(v *topology.View) {
 	f.mu.Lock()
 	f.view = v
 	changed := f.changed
@@ -74,7 +73,7 @@ func share(id, address string, from, to int) clustertest.Share {
 	return clustertest.Share{ID: id, Address: address, From: from, To: to}
 }
 
-func halves(t *testing.T) *cluster.View {
+func halves(t *testing.T) *topology.View {
 	return clustertest.View(t, share("a", "10.0.0.1:1", 0, 8191), share("b", "10.0.0.2:2", 8192, 16383))
 }
 

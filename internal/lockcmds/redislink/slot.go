@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/lockproxy/lockproxy/internal/resp"
-	"github.com/lockproxy/lockproxy/internal/upstream/cluster"
 	"github.com/lockproxy/lockproxy/internal/upstream/topology"
 )
 
@@ -28,10 +27,10 @@ var (
 )
 
 // passes reports whether a server of a cluster has refused something only for now, or for another server's sake.
-func passes(why Refusal) bool { return refusal(why).Reason != cluster.Done }
+func passes(why Refusal) bool { return refusal(why).Reason != topology.NotRefused }
 
-func refusal(text Refusal) cluster.Refusal {
-	return cluster.Read([]byte("-" + string(text) + "\r\n"))
+func refusal(text Refusal) topology.Refusal {
+	return topology.ReadRefusal([]byte("-" + string(text) + "\r\n"))
 }
 
 // route makes a call at the server of the slot. call returns Redis's refusal, which may name another server. If that is a server of the view, the
@@ -64,11 +63,11 @@ func (n slotNode) route(ctx context.Context, call func(ctx context.Context, s *s
 		switch {
 		case !why.Concerns(n.slot):
 			return nil
-		case why.Reason == cluster.TryLate:
+		case why.Reason == topology.TryLate:
 			fleet.Refresh(s.at, nil)
 			return nil
 		}
-		asking = why.Reason == cluster.Asking
+		asking = why.Reason == topology.Asking
 		if owner = view.At(why.Address); owner == nil {
 			fleet.Refresh(s.at, nil)
 			return errRedirects

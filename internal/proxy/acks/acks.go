@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/lockproxy/lockproxy/internal/resp"
-	"github.com/lockproxy/lockproxy/internal/upstream/cluster"
 	"github.com/lockproxy/lockproxy/internal/upstream/dial"
 	"github.com/lockproxy/lockproxy/internal/upstream/topology"
 )
@@ -91,11 +90,11 @@ func countsWrites(hello []byte) bool {
 }
 
 // ReadRefusal reads a reply to WAIT. A server that has become a replica cannot carry it out; its successor may.
-func ReadRefusal(reply []byte) cluster.Refusal {
+func ReadRefusal(reply []byte) topology.Refusal {
 	if bytes.HasPrefix(reply, []byte("-ERR WAIT")) && bytes.Contains(reply, []byte(" cannot be used with replica instances")) {
-		return cluster.Refusal{Reason: cluster.TryLate}
+		return topology.Refusal{Reason: topology.TryLate}
 	}
-	return cluster.Read(reply)
+	return topology.ReadRefusal(reply)
 }
 
 // Answered takes a server's reply. done: it returns the reply to the client. Otherwise the next server is to be asked.

@@ -5,7 +5,6 @@ import (
 
 	"github.com/lockproxy/lockproxy/internal/proxy/shared"
 	"github.com/lockproxy/lockproxy/internal/resp"
-	"github.com/lockproxy/lockproxy/internal/upstream/cluster"
 	"github.com/lockproxy/lockproxy/internal/upstream/stream"
 	"github.com/lockproxy/lockproxy/internal/upstream/topology"
 )
@@ -206,10 +205,10 @@ func (o *ear) failed(words []byte) {
 	o.asks = o.asks[1:]
 	o.drop(a)
 	e := o.of
-	switch why := cluster.Read(words); {
+	switch why := topology.ReadRefusal(words); {
 	case !a.on:
 		e.settle()
-	case why.Reason != cluster.Done:
+	case why.Reason != topology.NotRefused:
 		e.cluster.Refused(why.Reason)
 		for _, t := range a.channels {
 			e.lost(t, a.r, o.at)

@@ -7,7 +7,6 @@ import (
 
 	"github.com/lockproxy/lockproxy/internal/proxy/errands"
 	"github.com/lockproxy/lockproxy/internal/proxy/reply"
-	"github.com/lockproxy/lockproxy/internal/upstream/cluster"
 	"github.com/lockproxy/lockproxy/internal/upstream/stream"
 	"github.com/lockproxy/lockproxy/internal/upstream/topology"
 )
@@ -51,13 +50,13 @@ type Conn interface {
 // A Cluster knows the servers.
 type Cluster interface {
 	// View is the present view.
-	View() *cluster.View
+	View() *topology.View
 
 	// Watch has f called from another goroutine whenever the view has changed, until stop is called. f may still be running then.
 	Watch(f func()) (stop func())
 
 	// Refused notes that a server has refused a subscription for another server's sake.
-	Refused(why cluster.Reason)
+	Refused(why topology.RefusalReason)
 
 	// FailoverWait is how long a command waits for a server that moves.
 	FailoverWait() time.Duration

@@ -11,17 +11,16 @@ import (
 	"github.com/lockproxy/lockproxy/internal/hashslot"
 	"github.com/lockproxy/lockproxy/internal/proxy/reply"
 	"github.com/lockproxy/lockproxy/internal/resp"
-	"github.com/lockproxy/lockproxy/internal/upstream/cluster"
-	"github.com/lockproxy/lockproxy/internal/upstream/cluster/clustertest"
 	"github.com/lockproxy/lockproxy/internal/upstream/stream"
 	"github.com/lockproxy/lockproxy/internal/upstream/topology"
+	"github.com/lockproxy/lockproxy/internal/upstream/topology/clustertest"
 )
 
 // client is a session without I/O in front of the servers a and b, which the test plays.
 type client struct {
 	t     testing.TB
 	ears  Ears
-	view  *cluster.View
+	view  *topology.View
 	watch func()
 	conns map[topology.Node]*conn
 	later []func() // called after a refresh
@@ -50,8 +49,8 @@ func (c *client) Open(at topology.Node, _ func(Conn, []byte)) (Conn, func() bool
 	return c.conns[at], nil
 }
 
-func (c *client) View() *cluster.View                              { return c.view }
-func (c *client) Refused(cluster.Reason)                           {}
+func (c *client) View() *topology.View                             { return c.view }
+func (c *client) Refused(topology.RefusalReason)                   {}
 func (c *client) FailoverWait() time.Duration                      { return time.Hour }
 func (c *client) Later(_ topology.Node, _ time.Duration, f func()) { c.later = append(c.later, f) }
 func (c *client) Gone() bool                                       { return c.over }
@@ -124,7 +123,7 @@ func (c *client) confirmLocked(at topology.Node) {
 }
 
 // refreshed gives the client another view.
-func (c *client) refreshed(v *cluster.View) {
+func (c *client) refreshed(v *topology.View) {
 	c.view = v
 	for len(c.later) > 0 {
 		f := c.later[0]

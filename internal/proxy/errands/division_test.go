@@ -7,7 +7,7 @@ import (
 
 	"github.com/lockproxy/lockproxy/internal/hashslot"
 	"github.com/lockproxy/lockproxy/internal/resp"
-	"github.com/lockproxy/lockproxy/internal/upstream/cluster/clustertest"
+	"github.com/lockproxy/lockproxy/internal/upstream/topology/clustertest"
 )
 
 // divided begins the division of a DEL.

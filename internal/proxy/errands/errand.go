@@ -9,7 +9,6 @@ import (
 	"github.com/lockproxy/lockproxy/internal/proxy/reply"
 	"github.com/lockproxy/lockproxy/internal/proxy/shared"
 	"github.com/lockproxy/lockproxy/internal/resp"
-	"github.com/lockproxy/lockproxy/internal/upstream/cluster"
 	"github.com/lockproxy/lockproxy/internal/upstream/topology"
 )
 
@@ -150,7 +149,7 @@ func (e *Errand) reword() bool {
 // probe asks the server for the keys of a script that seems to have been refused, or whether it answers if the script has none. The reply comes in place
 // of the script's.
 func (e *Errand) probe() bool {
-	if e.keys.Keyless() || cluster.Read(e.failed).Reason == cluster.Done || e.of.session.Gone() {
+	if e.keys.Keyless() || topology.ReadRefusal(e.failed).Reason == topology.NotRefused || e.of.session.Gone() {
 		return false
 	}
 	args := resp.Split(e.raw, nil)
@@ -170,7 +169,7 @@ func (e *Errand) probe() bool {
 // confirmed parks a script whose refusal the server confirms. If it does not, the slot may have moved meanwhile: the view tells.
 func (e *Errand) confirmed() bool {
 	e.probes = false
-	if cluster.Read(e.failed).Reason != cluster.Done {
+	if topology.ReadRefusal(e.failed).Reason != topology.NotRefused {
 		return e.refused()
 	}
 	e.failed = append(e.failed[:0], e.answer...)
@@ -193,7 +192,7 @@ func (e *Errand) pass(at reply.ID, b []byte, n int, more bool) int {
 
 // refused parks the errand if the error that it was answered with says that it has not run.
 func (e *Errand) refused() bool {
-	why := cluster.Read(e.failed)
+	why := topology.ReadRefusal(e.failed)
 	if !why.Concerns(e.slot) || e.of.session.Gone() {
 		return false
 	}
@@ -221,7 +220,7 @@ func (e *Errand) refused() bool {
 
 // giveUp makes the refusal the reply to the client. It knows no other servers.
 func (e *Errand) giveUp() {
-	if cluster.Read(e.failed).Reason != cluster.TryLate {
+	if topology.ReadRefusal(e.failed).Reason != topology.TryLate {
 		e.failed = append(e.failed[:0], shared.NoUpstream...)
 	}
 }

@@ -10,7 +10,6 @@ import (
 	"github.com/lockproxy/lockproxy/internal/hashslot"
 	"github.com/lockproxy/lockproxy/internal/proxy/command"
 	"github.com/lockproxy/lockproxy/internal/proxy/reply"
-	"github.com/lockproxy/lockproxy/internal/upstream/cluster"
 	"github.com/lockproxy/lockproxy/internal/upstream/topology"
 )
 
@@ -46,13 +45,13 @@ type Session interface {
 // A Cluster knows the servers.
 type Cluster interface {
 	// View is the present view; nil: there is one server, and no cluster.
-	View() *cluster.View
+	View() *topology.View
 
 	// Refresh has then called from another goroutine when the view has been refreshed by a question that has begun after this call.
 	Refresh(hint topology.Node, then func())
 
 	// Refused notes that a server has refused a command for another server's sake.
-	Refused(why cluster.Reason)
+	Refused(why topology.RefusalReason)
 
 	// Silent reports whether a server has not answered lately.
 	Silent(at topology.Node) bool
@@ -115,8 +114,8 @@ func (n *Errands) Direct(keys []string) {
 
 // Errands are the commands of one session that are on their way to the servers of a cluster. In front of one server all of it stays empty.
 type Errands struct {
-	view   *cluster.View // nil: there is no cluster
-	parked parking       // refused ones
+	view   *topology.View // nil: there is no cluster
+	parked parking        // refused ones
 	Route
 	session Session
 	cluster Cluster
@@ -136,7 +135,7 @@ func (n *Errands) Open(s Session, c Cluster) { n.session, n.cluster, n.view = s,
 func (n *Errands) Clustered() bool { return n.view != nil }
 
 // Seen is the view by which the session routes; nil: there is no cluster.
-func (n *Errands) Seen() *cluster.View { return n.view }
+func (n *Errands) Seen() *topology.View { return n.view }
 
 // Parked reports whether refused commands wait to be sent again.
 func (n *Errands) Parked() bool { return !n.parked.empty() }
@@ -175,7 +174,7 @@ type writings struct {
 }
 
 // adopt notes that one view has followed another.
-func (w *writings) adopt(before, after *cluster.View) {
+func (w *writings) adopt(before, after *topology.View) {
 	if len(w.wrote) == 0 {
 		return
 	}
@@ -185,8 +184,8 @@ func (w *writings) adopt(before, after *cluster.View) {
 }
 
 // promotes reports whether a primary is new. As a rule it has been a replica; not every view knows the replicas.
-func promotes(before, after *cluster.View) bool {
-	return slices.ContainsFunc(after.Nodes(), func(n cluster.Node) bool { return before.Primary(n.ID) == nil })
+func promotes(before, after *topology.View) bool {
+	return slices.ContainsFunc(after.Nodes(), func(n topology.ClusterNode) bool { return before.Primary(n.ID) == nil })
 }
 
 // WritesLost reports whether a server to which the session had written has been replaced by a replica, which may not have the writes. The session
@@ -309,13 +308,13 @@ func (n *Errands) rest(e *Errand) {
 }
 
 // Refused notes that a server has refused a command for another server's sake. It returns the server that has the key already; Any: none is known.
-func (n *Errands) Refused(why cluster.Refusal) (asking topology.Node) {
+func (n *Errands) Refused(why topology.Refusal) (asking topology.Node) {
 	n.cluster.Refused(why.Reason)
 	hint := n.view.At(why.Address)
 	switch {
 	case hint == nil:
 		return topology.Any
-	case why.Reason == cluster.Asking:
+	case why.Reason == topology.Asking:
 		return topology.Node(hint.ID)
 	}
 	n.cluster.Refresh(topology.Node(hint.ID), nil)

@@ -13,9 +13,8 @@ import (
 	"github.com/lockproxy/lockproxy/internal/proxy/command"
 	"github.com/lockproxy/lockproxy/internal/proxy/reply"
 	"github.com/lockproxy/lockproxy/internal/resp"
-	"github.com/lockproxy/lockproxy/internal/upstream/cluster"
-	"github.com/lockproxy/lockproxy/internal/upstream/cluster/clustertest"
 	"github.com/lockproxy/lockproxy/internal/upstream/topology"
+	"github.com/lockproxy/lockproxy/internal/upstream/topology/clustertest"
 )
 
 // client is a session without I/O in front of the servers a, at h:1, and b, at h:2. The test answers the commands.
@@ -24,7 +23,7 @@ type client struct {
 	errands Errands
 	table   *command.Table
 	slots   reply.Queue[topology.Node, reply.Handler]
-	view    *cluster.View
+	view    *topology.View
 	silent  topology.Node
 	wait    time.Duration
 
@@ -50,10 +49,10 @@ func newClient(t testing.TB) *client {
 	return c
 }
 
-func (c *client) View() *cluster.View                   { return c.view }
+func (c *client) View() *topology.View                  { return c.view }
 func (c *client) Refresh(_ topology.Node, then func())  { c.then = append(c.then, then) }
 func (c *client) Silent(at topology.Node) bool          { return at == c.silent }
-func (c *client) Refused(cluster.Reason)                {}
+func (c *client) Refused(topology.RefusalReason)        {}
 func (c *client) FailoverWait() time.Duration           { return c.wait }
 func (c *client) Gone() bool                            { return false }
 func (c *client) Pass(at reply.ID, b []byte, more bool) { c.Put(at, b, more) }
@@ -131,7 +130,7 @@ func (c *client) answer(to sent, reply string) {
 }
 
 // refreshed has the view replaced.
-func (c *client) refreshed(v *cluster.View) {
+func (c *client) refreshed(v *topology.View) {
 	c.view = v
 	then := c.then
 	c.then = nil

@@ -1,7 +1,7 @@
 package reply
 
 import (
-	"github.com/lockproxy/lockproxy/internal/upstream/cluster"
+	"github.com/lockproxy/lockproxy/internal/upstream/topology"
 )
 
 // A Guarded handler looks for refusals of a server of a cluster among the replies to a command. The client gets no redirection.
@@ -9,9 +9,9 @@ type Guarded struct {
 	Session Session
 	To      Handler // of other replies; nil: they pass to the client
 	Slot    int     // of the command: a refusal of another slot is none
-	Read    func(reply []byte) cluster.Refusal
-	Refused func(at ID, why cluster.Refusal) bool // false: the command has been refused for too long
-	Unsent  func() bool                           // the command could not be sent; false: the client is told; nil: it always is
+	Read    func(reply []byte) topology.Refusal
+	Refused func(at ID, why topology.Refusal) bool // false: the command has been refused for too long
+	Unsent  func() bool                            // the command could not be sent; false: the client is told; nil: it always is
 
 	begun  bool
 	failed []byte // the reply so far, if it is an error
@@ -36,7 +36,7 @@ func (g *Guarded) Take(at ID, b []byte, n int, more bool) int {
 			if g.Refused(at, why) {
 				return n
 			}
-			if why.Reason != cluster.TryLate { // the client knows no other servers
+			if why.Reason != topology.TryLate { // the client knows no other servers
 				b = g.Session.Refusal()
 			}
 		}

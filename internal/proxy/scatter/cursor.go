@@ -6,7 +6,7 @@ import (
 	"strconv"
 
 	"github.com/lockproxy/lockproxy/internal/resp"
-	"github.com/lockproxy/lockproxy/internal/upstream/cluster"
+	"github.com/lockproxy/lockproxy/internal/upstream/topology"
 )
 
 // A Cursor is the place of a SCAN of the whole cluster. It scans the servers one after the other, in the order of their IDs. As a number it has, from
@@ -65,7 +65,7 @@ func (c Cursor) text() []byte {
 func (c Cursor) Begins() bool { return c.mark == 0 }
 
 // At returns the server to scan and that server's own cursor; nil: all have been scanned. They are asked for their slots then.
-func (c Cursor) At(v *cluster.View) (n *cluster.Node, own uint64) {
+func (c Cursor) At(v *topology.View) (n *topology.ClusterNode, own uint64) {
 	if nodes := v.Nodes(); c.index < len(nodes) {
 		return &nodes[c.index], c.own
 	}
@@ -76,7 +76,7 @@ func (c Cursor) At(v *cluster.View) (n *cluster.Node, own uint64) {
 var Question = resp.AppendCommand(nil, "CLUSTER", "NODES")
 
 // First is the reply to the first SCAN: answers are those to Question, in the order of the servers, and behind them the first server's page.
-func (c Cursor) First(v *cluster.View, answers [][]byte) []byte {
+func (c Cursor) First(v *topology.View, answers [][]byte) []byte {
 	last := len(answers) - 1
 	c.mark, _ = markOf(v, answers[:last])
 	return c.Follow(answers[last])
@@ -98,7 +98,7 @@ func (c Cursor) Follow(reply []byte) []byte {
 }
 
 // End is the reply at the end of a pass: a page without keys. answers are those to Question.
-func (c Cursor) End(v *cluster.View, answers [][]byte) []byte {
+func (c Cursor) End(v *topology.View, answers [][]byte) []byte {
 	mark, moving := markOf(v, answers)
 	text := []byte("0")
 	if (mark != c.mark || moving && !c.moving) && c.passes < 1<<passBits-1 {

@@ -7,12 +7,12 @@ import (
 
 	"github.com/lockproxy/lockproxy/internal/hashslot"
 	"github.com/lockproxy/lockproxy/internal/resp"
-	"github.com/lockproxy/lockproxy/internal/upstream/cluster"
+	"github.com/lockproxy/lockproxy/internal/upstream/topology"
 )
 
 // markOf is a mark, never 0, of the servers and the slots that each has by its own answer to Question. moving: some slots are being moved. If a server
 // does not answer, or may not, the mark is that of the view.
-func markOf(v *cluster.View, answers [][]byte) (mark uint16, moving bool) {
+func markOf(v *topology.View, answers [][]byte) (mark uint16, moving bool) {
 	h := fnv.New32a()
 	for _, n := range v.Nodes() {
 		write(h, n.ID)
@@ -45,7 +45,7 @@ func readLayout(answer []byte) (layout string, moving, ok bool) {
 	return "", false, false
 }
 
-func markOfView(v *cluster.View) uint16 {
+func markOfView(v *topology.View) uint16 {
 	h := fnv.New32a()
 	for slot := range hashslot.Count {
 		if n := v.Owner(slot); n != nil {

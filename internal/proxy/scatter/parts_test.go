@@ -13,8 +13,8 @@ import (
 
 	"github.com/lockproxy/lockproxy/internal/hashslot"
 	"github.com/lockproxy/lockproxy/internal/resp"
-	"github.com/lockproxy/lockproxy/internal/upstream/cluster"
-	"github.com/lockproxy/lockproxy/internal/upstream/cluster/clustertest"
+	"github.com/lockproxy/lockproxy/internal/upstream/topology"
+	"github.com/lockproxy/lockproxy/internal/upstream/topology/clustertest"
 )
 
 // store is a Redis with a few commands.
@@ -148,7 +148,7 @@ func TestReplies(t *testing.T) {
 }
 
 // layouts are the answers of the servers of a view to Question. moving is what each of them says of slots that are being moved.
-func layouts(v *cluster.View, moving string) (answers [][]byte) {
+func layouts(v *topology.View, moving string) (answers [][]byte) {
 	for _, n := range v.Nodes() {
 		line := n.ID + " h:1@2 myself,master - 0 0 1 connected"
 		for slot := range hashslot.Count {
@@ -162,7 +162,7 @@ func layouts(v *cluster.View, moving string) (answers [][]byte) {
 }
 
 // scanned follows a cursor through servers with pages of keys, and returns how often each page came. The view changes with each step.
-func scanned(t testing.TB, views []*cluster.View, pages int) map[string]int {
+func scanned(t testing.TB, views []*topology.View, pages int) map[string]int {
 	t.Helper()
 	seen, text := map[string]int{}, []byte("0")
 	for step := range 100 {
@@ -201,7 +201,7 @@ func scanned(t testing.TB, views []*cluster.View, pages int) map[string]int {
 
 func TestAScanVisitsEachServerOnce(t *testing.T) {
 	for _, owners := range [][]string{{"a"}, {"a", "b", "c"}, {"b", "a", "b", "c", "a"}} {
-		seen := scanned(t, []*cluster.View{clustertest.Equal(t, owners...)}, 3)
+		seen := scanned(t, []*topology.View{clustertest.Equal(t, owners...)}, 3)
 		names := map[string]bool{}
 		for _, o := range owners {
 			names[o] = true
@@ -214,7 +214,7 @@ func TestAScanVisitsEachServerOnce(t *testing.T) {
 
 // If slots move or servers are replaced during a scan, pages may come again. None of a server that is there from the begin to the end is left out.
 func TestAScanSurvivesChanges(t *testing.T) {
-	views := []*cluster.View{
+	views := []*topology.View{
 		clustertest.Equal(t, "a", "b", "c"), clustertest.Equal(t, "a", "b", "c"), clustertest.Equal(t, "c", "a", "b"), clustertest.Equal(t, "a", "c", "b", "a"), clustertest.Equal(t, "a", "b", "c"), // slots move
 		clustertest.Equal(t, "a", "x", "c"), clustertest.Equal(t, "a", "x", "c"), // b fails over
 		clustertest.Equal(t, "0", "a", "x", "c"), // a server joins

@@ -10,7 +10,7 @@ import (
 	"github.com/lockproxy/lockproxy/internal/proxy/reply"
 	"github.com/lockproxy/lockproxy/internal/proxy/shared"
 	"github.com/lockproxy/lockproxy/internal/resp"
-	"github.com/lockproxy/lockproxy/internal/upstream/cluster"
+	"github.com/lockproxy/lockproxy/internal/upstream/topology"
 )
 
 // A large command need not be held whole. If its name is known, and it only carries data, the session takes a pin and sends the
@@ -139,7 +139,7 @@ func (i *input) locate(row *command.Row, begin []byte) bool {
 func (i *input) found(reply []byte) {
 	s := i.s
 	i.located, i.large.asks = true, s.Asks
-	if bytes.HasPrefix(reply, shared.NoUpstream) || cluster.Read(reply).Reason == cluster.TryLate {
+	if bytes.HasPrefix(reply, shared.NoUpstream) || topology.ReadRefusal(reply).Reason == topology.TryLate {
 		i.large.refusal = bytes.Clone(reply)
 	}
 	s.resume()
@@ -185,7 +185,7 @@ func (i *input) endStream(rest []byte) {
 	}
 	s.proxy.Counters.Traffic.Add(s.ID, metrics.ClassPinned, 1, i.large.bytes+len(rest))
 	conn := s.pin.conn
-	h := &reply.Guarded{Session: s.side(), To: s.handler(), Read: func([]byte) cluster.Refusal { return cluster.Refusal{} }}
+	h := &reply.Guarded{Session: s.side(), To: s.handler(), Read: func([]byte) topology.Refusal { return topology.Refusal{} }}
 	h.Unsent = func() bool { // Redis has the start: it has closed the connection, because the command is too long for example
 		if conn.Connected() {
 			s.cutOff()
@@ -194,9 +194,9 @@ func (i *input) endStream(rest []byte) {
 	}
 	if s.Clustered() {
 		muted := s.muted
-		h.Slot, h.Read = i.large.slot, cluster.Read
-		h.Refused = func(at reply.ID, why cluster.Refusal) bool {
-			if s.Refused(why); why.Reason == cluster.TryLate {
+		h.Slot, h.Read = i.large.slot, topology.ReadRefusal
+		h.Refused = func(at reply.ID, why topology.Refusal) bool {
+			if s.Refused(why); why.Reason == topology.TryLate {
 				return false
 			}
 			if !muted {

@@ -12,7 +12,7 @@ import (
 	"github.com/lockproxy/lockproxy/internal/proxy/transaction"
 	"github.com/lockproxy/lockproxy/internal/resp"
 	"github.com/lockproxy/lockproxy/internal/upstream"
-	"github.com/lockproxy/lockproxy/internal/upstream/cluster"
+	"github.com/lockproxy/lockproxy/internal/upstream/topology"
 )
 
 // In a cluster a transaction belongs to the server of its keys, but MULTI names none. It begins at some server. At the first key of another
@@ -22,7 +22,7 @@ import (
 // placement is what a pin remembers of its transaction.
 type placement struct {
 	home    int // slot of the first key; -1: there was none
-	refused cluster.Refusal
+	refused topology.Refusal
 	ends    bool // EXEC or DISCARD has been sent
 }
 
@@ -231,7 +231,7 @@ func (r *replay) send(u *pinning) {
 	r.sent += len(next)
 	for _, kept := range next {
 		s.forward(kept, &reply.Reply{Session: s.side(), Muted: true, Whole: true, Done: func(reply []byte) {
-			if why := cluster.Read(reply); why.Reason != cluster.Done {
+			if why := topology.ReadRefusal(reply); why.Reason != topology.NotRefused {
 				r.refused = why
 			}
 		}}, 1)
@@ -258,7 +258,7 @@ func (u *pinning) watchOver(row *command.Row, p command.Policy, raw []byte, to r
 	switch {
 	case pin.InTx || pin.Opening > 0:
 		muted := s.muted
-		return &reply.Guarded{Session: s.side(), To: to, Slot: s.Slot, Read: cluster.Read, Refused: func(at reply.ID, why cluster.Refusal) bool {
+		return &reply.Guarded{Session: s.side(), To: to, Slot: s.Slot, Read: topology.ReadRefusal, Refused: func(at reply.ID, why topology.Refusal) bool {
 			pin.refused = why
 			if !muted {
 				s.Put(at, queued, false)
@@ -271,7 +271,7 @@ func (u *pinning) watchOver(row *command.Row, p command.Policy, raw []byte, to r
 			answer = []byte(resp.OK)
 		}
 		muted := s.muted
-		return &reply.Guarded{Session: s.side(), To: to, Slot: s.Slot, Read: cluster.Read, Refused: func(at reply.ID, _ cluster.Refusal) bool {
+		return &reply.Guarded{Session: s.side(), To: to, Slot: s.Slot, Read: topology.ReadRefusal, Refused: func(at reply.ID, _ topology.Refusal) bool {
 			pin.watch.broken = pin.watch.broken || row.Name == "watch"
 			if !muted {
 				s.Put(at, answer, false)
@@ -283,17 +283,17 @@ func (u *pinning) watchOver(row *command.Row, p command.Policy, raw []byte, to r
 		if s.Asks {
 			s.forward(command.Asking, reply.Discard{}, 1)
 		}
-		return pin.rerouted(r, s.Slot, cluster.ReadWaiting, to)
+		return pin.rerouted(r, s.Slot, topology.ReadWaitingRefusal, to)
 	}
 	return to
 }
 
 // rerouted returns the handler of a command that is routed anew if the pin's server refuses it, or cannot be reached. read reads a refusal. to gets
 // other replies.
-func (p *pinned) rerouted(r *repetition, slot int, read func(reply []byte) cluster.Refusal, to reply.Handler) reply.Handler {
+func (p *pinned) rerouted(r *repetition, slot int, read func(reply []byte) topology.Refusal, to reply.Handler) reply.Handler {
 	muted := p.s.muted
-	return &reply.Guarded{Session: p.s.side(), To: to, Slot: slot, Read: read, Refused: func(_ reply.ID, why cluster.Refusal) bool {
-		if why.Reason == cluster.Vanished {
+	return &reply.Guarded{Session: p.s.side(), To: to, Slot: slot, Read: read, Refused: func(_ reply.ID, why topology.Refusal) bool {
+		if why.Reason == topology.Vanished {
 			p.lookFor(r, slot, muted)
 			return true
 		}
@@ -303,7 +303,7 @@ func (p *pinned) rerouted(r *repetition, slot int, read func(reply []byte) clust
 			p.s.cutOff() // the state is lost; no command behind this one may run without it
 			return true
 		}
-		return !p.conn.Hopeless() && p.elsewhere(r, cluster.Refusal{})
+		return !p.conn.Hopeless() && p.elsewhere(r, topology.Refusal{})
 	}}
 }
 
@@ -324,17 +324,17 @@ func (p *pinned) lookFor(r *repetition, slot int, muted bool) {
 		Done: func([]byte) { s.resume() }, Replace: func([]byte) []byte { return vanished },
 	}
 	s.forward(resp.AppendCommand(nil, question...), &reply.Guarded{
-		Session: s.side(), To: told, Slot: slot, Read: cluster.Read,
-		Refused: func(_ reply.ID, why cluster.Refusal) bool { return p.elsewhere(r, why) },
+		Session: s.side(), To: told, Slot: slot, Read: topology.ReadRefusal,
+		Refused: func(_ reply.ID, why topology.Refusal) bool { return p.elsewhere(r, why) },
 	}, 1)
 }
 
 // elsewhere gives up the pin, and has its only command routed anew. false: the command has been refused for too long.
-func (p *pinned) elsewhere(r *repetition, why cluster.Refusal) bool {
+func (p *pinned) elsewhere(r *repetition, why topology.Refusal) bool {
 	if !p.s.again(r, p.conn.At(), why) {
 		return false
 	}
-	if why.Reason == cluster.TryLate && p.s.pin == p { // a server that has been demoted closes the connection of a client that has waited
+	if why.Reason == topology.TryLate && p.s.pin == p { // a server that has been demoted closes the connection of a client that has waited
 		p.s.pin = nil
 		p.discard()
 		return true
@@ -377,9 +377,9 @@ func (l *lanes) repeat() bool {
 }
 
 // again has a command routed anew when the view has been refreshed. false: it has been refused for too long.
-func (l *lanes) again(r *repetition, from upstream.Node, why cluster.Refusal) bool {
+func (l *lanes) again(r *repetition, from upstream.Node, why topology.Refusal) bool {
 	s := l.s
-	if why.Reason != cluster.Done {
+	if why.Reason != topology.NotRefused {
 		r.attempts.Held(s.Wait())
 	}
 	if s.Gone() || !r.attempts.Refused(s.Wait()) {

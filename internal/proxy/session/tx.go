@@ -8,7 +8,7 @@ import (
 	"github.com/lockproxy/lockproxy/internal/proxy/transaction"
 	"github.com/lockproxy/lockproxy/internal/resp"
 	"github.com/lockproxy/lockproxy/internal/upstream"
-	"github.com/lockproxy/lockproxy/internal/upstream/cluster"
+	"github.com/lockproxy/lockproxy/internal/upstream/topology"
 )
 
 // transact sends one of MULTI, EXEC, DISCARD, WATCH, UNWATCH. What it did to the transaction is read from its reply, so
@@ -71,7 +71,7 @@ func (u *pinning) transact(row *command.Row, raw []byte) bool {
 	}
 	s.forward(raw, to, 1)
 	if name == "multi" && pin.Watching && pin.watch.broken {
-		pin.refused = cluster.Refusal{Reason: cluster.TryLate}
+		pin.refused = topology.Refusal{Reason: topology.TryLate}
 		s.forward(command.Malformed, &reply.Reply{Session: s.side(), Muted: true}, 1)
 	}
 	return true
@@ -119,13 +119,13 @@ func (u *pinning) watchOverExec(row *command.Row, raw []byte, h *reply.Reply) re
 	}
 	r := s.repetition(row, raw)
 	g := &reply.Guarded{Session: s.side(), To: h, Slot: pin.home}
-	g.Read = func(reply []byte) cluster.Refusal {
+	g.Read = func(reply []byte) topology.Refusal {
 		if bytes.HasPrefix(reply, []byte("-EXECABORT")) {
 			return pin.refused
 		}
-		return cluster.Read(reply)
+		return topology.ReadRefusal(reply)
 	}
-	g.Refused = func(at reply.ID, why cluster.Refusal) bool {
+	g.Refused = func(at reply.ID, why topology.Refusal) bool {
 		if pin.Watching {
 			pin.End()
 			if !h.Muted {
@@ -138,7 +138,7 @@ func (u *pinning) watchOverExec(row *command.Row, raw []byte, h *reply.Reply) re
 			return false
 		}
 		move.asking, r.asking = r.asking, upstream.AnyNode
-		move.refused, move.ends = cluster.Refusal{}, false
+		move.refused, move.ends = topology.Refusal{}, false
 		s.replay, pin.placement = move, placement{home: -1}
 		pin.End()
 		pin.yield()

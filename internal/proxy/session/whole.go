@@ -12,7 +12,7 @@ import (
 	"github.com/lockproxy/lockproxy/internal/proxy/shared"
 	"github.com/lockproxy/lockproxy/internal/resp"
 	"github.com/lockproxy/lockproxy/internal/upstream"
-	"github.com/lockproxy/lockproxy/internal/upstream/cluster"
+	"github.com/lockproxy/lockproxy/internal/upstream/topology"
 )
 
 // gather begins a command of n parts. Nothing is outstanding.
@@ -96,7 +96,7 @@ func (l *lanes) scan(raw []byte) (handled, done bool) {
 		s.Send(scatter.Question, g.Part(i))
 	}
 	if cursor.Begins() {
-		i := slices.IndexFunc(nodes, func(one cluster.Node) bool { return one.ID == node.ID })
+		i := slices.IndexFunc(nodes, func(one topology.ClusterNode) bool { return one.ID == node.ID })
 		s.Part(i, upstream.Node(node.ID)) // which has told its slots before
 		s.Send(scatter.WithCursor(s.args, own), g.Part(len(nodes)))
 	}

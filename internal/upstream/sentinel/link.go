@@ -11,8 +11,8 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/lockproxy/lockproxy/internal/resp"
-	"github.com/lockproxy/lockproxy/internal/upstream/address"
 	"github.com/lockproxy/lockproxy/internal/upstream/dial"
+	"github.com/lockproxy/lockproxy/internal/upstream/topology"
 )
 
 // events are the channels of a Sentinel that tell of changes. Some messages are about other primaries.
@@ -29,8 +29,8 @@ const promoting = "+failover-state-wait-promotion"
 type link struct {
 	number  int
 	addr    string
-	name    string      // of the primary
-	reach   address.Map // where announced Sentinels are reached
+	name    string              // of the primary
+	reach   topology.AddressMap // where announced Sentinels are reached
 	connect func(ctx context.Context) (net.Conn, error)
 	results chan<- result
 	events  chan<- struct{}

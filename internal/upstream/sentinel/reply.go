@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"github.com/lockproxy/lockproxy/internal/resp"
-	"github.com/lockproxy/lockproxy/internal/upstream/address"
 	"github.com/lockproxy/lockproxy/internal/upstream/dial"
+	"github.com/lockproxy/lockproxy/internal/upstream/topology"
 )
 
 // This file reads the replies and messages of a Sentinel: values go in, facts about one primary come out. It does no I/O.
@@ -117,7 +117,7 @@ func (r answerRow) addr() (addr string, ok bool) {
 const quietFor = 30 * time.Second
 
 // Peers reads the reply that lists the other Sentinels of a primary. A Sentinel may refuse to tell them.
-func Peers(list resp.Value, reach address.Map) (all []Peer) {
+func Peers(list resp.Value, reach topology.AddressMap) (all []Peer) {
 	for row := range answerRows(list) {
 		announced, ok := row.addr()
 		if ago, err := strconv.ParseInt(row["last-hello-message"], 10, 64); !ok || err == nil && ago > quietFor.Milliseconds() {

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/lockproxy/lockproxy/internal/resp"
-	"github.com/lockproxy/lockproxy/internal/upstream/address"
+	"github.com/lockproxy/lockproxy/internal/upstream/topology"
 )
 
 // list is a reply of texts.
@@ -45,7 +45,7 @@ func TestAnswersAreRead(t *testing.T) {
 }
 
 func TestPeersAreRead(t *testing.T) {
-	reach := address.Map{"10.0.0.2": "b.example"}
+	reach := topology.AddressMap{"10.0.0.2": "b.example"}
 	got := Peers(lists(
 		list("ip", "10.0.0.2", "port", "26379", "runid", "x", "flags", "sentinel", "last-hello-message", "1900"),
 		list("ip", "10.0.0.3", "port", "26379", "runid", "y", "flags", "s_down,sentinel", "last-hello-message", "29000"),

@@ -12,17 +12,16 @@ import (
 
 	"go.uber.org/zap"
 
-	"github.com/lockproxy/lockproxy/internal/upstream/address"
 	"github.com/lockproxy/lockproxy/internal/upstream/dial"
 	"github.com/lockproxy/lockproxy/internal/upstream/topology"
 )
 
 // Options name the primary that is watched, and the Sentinels that watch it. All are required, except for Map.
 type Options struct {
-	Name      string            // of the primary, in the Sentinels' configuration
-	Sentinels []address.Server  // that are asked
-	Map       address.Map       // where announced servers are reached
-	Primary   *topology.Primary // gets the views
+	Name      string              // of the primary, in the Sentinels' configuration
+	Sentinels []topology.Server   // that are asked
+	Map       topology.AddressMap // where announced servers are reached
+	Primary   *topology.Primary   // gets the views
 
 	Dialer *dial.Dialer  // connects with Sentinels by their addresses
 	ID     dial.Identity // of the proxy at the Sentinels; in RESP3

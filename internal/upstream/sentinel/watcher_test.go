@@ -17,7 +17,6 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/lockproxy/lockproxy/internal/resp"
-	"github.com/lockproxy/lockproxy/internal/upstream/address"
 	"github.com/lockproxy/lockproxy/internal/upstream/dial"
 	"github.com/lockproxy/lockproxy/internal/upstream/topology"
 )
@@ -173,12 +172,12 @@ func watch(t *testing.T, test func(s *stand)) {
 	synctest.Test(t, func(t *testing.T) {
 		core, logs := observer.New(zap.DebugLevel)
 		s := &stand{primary: topology.NewPrimary(), others: map[string]*fake{}, logs: logs, primaries: map[string]bool{"10.0.0.1:6379": true}}
-		var servers []address.Server
+		var servers []topology.Server
 		for i := range 3 {
-			servers = append(servers, address.Server{Network: "tcp", Addr: fmt.Sprintf("s%d:26379", i)})
+			servers = append(servers, topology.Server{Network: "tcp", Addr: fmt.Sprintf("s%d:26379", i)})
 			s.fakes = append(s.fakes, &fake{epoch: 1, addr: "10.0.0.1:6379", id: servers[i].Addr, knows: []string{"10.0.0.2:6379", "10.0.0.3:6379"}})
 		}
-		announced, err := address.ParseMap([]string{"10.0.0.2=b.example", "10.1.0.9=nine.example"})
+		announced, err := topology.ParseAddressMap([]string{"10.0.0.2=b.example", "10.1.0.9=nine.example"})
 		if err != nil {
 			t.Fatal(err)
 		}

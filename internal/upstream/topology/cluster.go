@@ -9,17 +9,14 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
-
-	"github.com/lockproxy/lockproxy/internal/upstream/address"
-	"github.com/lockproxy/lockproxy/internal/upstream/cluster"
 )
 
 // Cluster is the servers of a Redis Cluster. The name of a server is the ID that the cluster gave it. All methods may be called from any
 // goroutine.
 type Cluster struct {
-	seeds []string    // addresses that the operator named
-	reach address.Map // of announced addresses
-	view  atomic.Pointer[cluster.View]
+	seeds []string   // addresses that the operator named
+	reach AddressMap // of announced addresses
+	view  atomic.Pointer[View]
 	turns atomic.Uint32 // of the servers that stand for Any
 	Watchers
 
@@ -35,29 +32,29 @@ type leaving struct {
 }
 
 // NewCluster returns the topology of a cluster of which nothing is known but some addresses. reach says where announced servers are reached.
-func NewCluster(a address.Address, reach address.Map) (*Cluster, error) {
-	if a.Kind != address.Cluster {
+func NewCluster(a Address, reach AddressMap) (*Cluster, error) {
+	if a.Kind != KindCluster {
 		return nil, fmt.Errorf("%s is no cluster", a)
 	}
 	c := &Cluster{reach: reach, places: map[string]leaving{}, silent: map[string]time.Time{}}
 	for _, s := range a.Servers {
 		c.seeds = append(c.seeds, s.Addr)
 	}
-	c.view.Store(&cluster.View{})
+	c.view.Store(&View{})
 	return c, nil
 }
 
 // View is what is known of the cluster at present.
-func (c *Cluster) View() *cluster.View { return c.view.Load() }
+func (c *Cluster) View() *View { return c.view.Load() }
 
 // Show replaces the view. Only one goroutine calls it. Attempts to connect to servers that are no primaries any more are given up.
-func (c *Cluster) Show(v *cluster.View) {
+func (c *Cluster) Show(v *View) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.view.Store(v)
 	clear(c.silent)
 	for address, one := range c.places {
-		if !slices.ContainsFunc(v.Nodes(), func(n cluster.Node) bool { return n.Address == address }) {
+		if !slices.ContainsFunc(v.Nodes(), func(n ClusterNode) bool { return n.Address == address }) {
 			one.leave()
 			delete(c.places, address)
 		}
@@ -114,7 +111,7 @@ func (c *Cluster) Resolve(at Node) (Place, error) {
 }
 
 // some is the place of a server that stands for Any.
-func (c *Cluster) some(v *cluster.View) Place {
+func (c *Cluster) some(v *View) Place {
 	turn, nodes := int(c.turns.Add(1)), v.Nodes()
 	if len(nodes) == 0 {
 		return tcp(c.seeds[turn%len(c.seeds)])

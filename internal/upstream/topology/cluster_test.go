@@ -5,28 +5,43 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
-
-	"github.com/lockproxy/lockproxy/internal/upstream/address"
-	"github.com/lockproxy/lockproxy/internal/upstream/cluster/clustertest"
 )
 
 // newCluster has the primaries a, at 10.0.0.1:1, and b, at 10.0.0.2:2, where the first is reached at nat:7.
 func newCluster(t *testing.T) *Cluster {
 	t.Helper()
-	at, err := address.Parse("cluster://seed:1,seed:2")
+	at, err := ParseAddress("cluster://seed:1,seed:2")
 	if err != nil {
 		t.Fatal(err)
 	}
-	c, err := NewCluster(at, address.Map{"10.0.0.1:1": "nat:7"})
+	c, err := NewCluster(at, AddressMap{"10.0.0.1:1": "nat:7"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	return c
 }
 
+// A share is a primary with a range of slots.
+type share struct {
+	id, address string
+	from, to    int // both inclusive
+}
+
+// viewOf is the view of a cluster of these primaries.
+func viewOf(shares ...share) *View {
+	v := &View{OK: true, Epoch: 1}
+	for i, s := range shares {
+		v.nodes = append(v.nodes, ClusterNode{ID: s.id, Address: s.address})
+		for slot := s.from; slot <= s.to; slot++ {
+			v.owner[slot] = uint16(i + 1)
+		}
+	}
+	return v
+}
+
 var (
-	shareOfA = clustertest.Share{ID: "a", Address: "10.0.0.1:1", From: 0, To: 99}
-	shareOfB = clustertest.Share{ID: "b", Address: "10.0.0.2:2", From: 100, To: 16383}
+	shareOfA = share{"a", "10.0.0.1:1", 0, 99}
+	shareOfB = share{"b", "10.0.0.2:2", 100, 16383}
 )
 
 func TestServersOfAClusterAreFoundByTheirIDs(t *testing.T) {
@@ -39,7 +54,7 @@ func TestServersOfAClusterAreFoundByTheirIDs(t *testing.T) {
 			t.Errorf("any server: %+v, %v", p, err)
 		}
 	}
-	c.Show(clustertest.View(t, shareOfA, shareOfB))
+	c.Show(viewOf(shareOfA, shareOfB))
 	a, err := c.Resolve("a")
 	if err != nil || a.Address != "nat:7" {
 		t.Errorf("a: %+v, %v; want the address of the map", a, err)
@@ -57,7 +72,7 @@ func TestServersOfAClusterAreFoundByTheirIDs(t *testing.T) {
 	}
 	left := make(chan struct{})
 	a.OnLeft(func() { close(left) })
-	c.Show(clustertest.View(t, shareOfB))
+	c.Show(viewOf(shareOfB))
 	<-left
 	if _, err := c.Resolve("a"); !errors.Is(err, errGone) {
 		t.Errorf("a server that has left: %v", err)
@@ -67,7 +82,7 @@ func TestServersOfAClusterAreFoundByTheirIDs(t *testing.T) {
 func TestASilentServerIsAvoidedForAWhile(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t)
-		c.Show(clustertest.View(t, shareOfA, shareOfB))
+		c.Show(viewOf(shareOfA, shareOfB))
 		c.Suspect("a")
 		if !c.Silent("a") || c.Silent("b") {
 			t.Error("a is silent, and b is not")
@@ -86,7 +101,7 @@ func TestASilentServerIsAvoidedForAWhile(t *testing.T) {
 			t.Error("a sign of silence is remembered for ever")
 		}
 		c.Suspect("a")
-		c.Show(clustertest.View(t, shareOfA))
+		c.Show(viewOf(shareOfA))
 		if c.Silent("a") {
 			t.Error("a new view is a new beginning")
 		}

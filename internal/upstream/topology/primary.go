@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// View is what is known about a primary at one time. It never changes.
-type View struct {
+// primaryView is what is known about a primary at one time. It never changes.
+type primaryView struct {
 	Address string // host:port at which the primary is reached
 
 	place Place
@@ -18,7 +18,7 @@ type View struct {
 
 // Primary is one server that serves all keys and moves from process to process. All methods may be called from any goroutine.
 type Primary struct {
-	view  atomic.Pointer[View]
+	view  atomic.Pointer[primaryView]
 	doubt chan struct{} // size 1, never closed
 
 	publish sync.Mutex // one Publish at a time
@@ -48,7 +48,7 @@ func (p *Primary) Resolve(Node) (Place, error) {
 }
 
 // View returns what is known; nil: nothing.
-func (p *Primary) View() *View { return p.view.Load() }
+func (p *Primary) View() *primaryView { return p.view.Load() }
 
 // Publish replaces the address, and reports whether it differs from the present one. Connections to the old one have left then.
 func (p *Primary) Publish(addr string) (moved bool) {
@@ -58,7 +58,7 @@ func (p *Primary) Publish(addr string) (moved bool) {
 	if old != nil && old.Address == addr {
 		return false
 	}
-	next := &View{Address: addr}
+	next := &primaryView{Address: addr}
 	left, leave := context.WithCancel(context.Background())
 	next.place = Place{Network: "tcp", Address: addr, Primary: true, left: left}
 	next.leave = leave

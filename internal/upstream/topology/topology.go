@@ -1,15 +1,20 @@
 // Package topology knows the Redis servers behind the proxy: which there are, and where each of them is.
 //
 // Lanes, pins and spare connections belong to a Node, which keeps its name when the server moves. Single is one server at a fixed
-// address. Primary is one server that moves: Sentinels promote another process. Cluster is the nodes of a cluster, in a view that is replaced as a
-// whole.
+// address. Primary is one server that moves: Sentinels promote another process. Cluster is the nodes of a cluster, in a View that is replaced as a
+// whole. An Address is what operators write.
+//
+// The nodes of a cluster say what they know of it, and refuse commands for slots that they do not serve (Refusal):
+//
+//	CLUSTER NODES ──► Told ──Book: addresses for clients──► View        CLUSTER SLOTS ──► Told ──► Book, when a server is new
+//
+// A View never changes. A node's answer may be old. NewestView joins two views by the epochs that the nodes count, so that no
+// slot returns to an owner that it had before.
 package topology
 
 import (
 	"context"
 	"fmt"
-
-	"github.com/lockproxy/lockproxy/internal/upstream/address"
 )
 
 // A Node names one Redis server. The server keeps its name when its address changes.
@@ -47,8 +52,8 @@ func (p Place) OnLeft(f func()) (stop func()) {
 type Single struct{ place Place }
 
 // NewSingle returns the topology of one server.
-func NewSingle(a address.Address) (*Single, error) {
-	if a.Kind != address.Single {
+func NewSingle(a Address) (*Single, error) {
+	if a.Kind != KindSingle {
 		return nil, fmt.Errorf("%s is not one server", a)
 	}
 	return &Single{place: Place{Network: a.Servers[0].Network, Address: a.Servers[0].Addr}}, nil

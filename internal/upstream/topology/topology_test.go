@@ -2,8 +2,6 @@ package topology
 
 import (
 	"testing"
-
-	"github.com/lockproxy/lockproxy/internal/upstream/address"
 )
 
 func TestOneServerServesAllKeysAtOneAddress(t *testing.T) {
@@ -11,7 +9,7 @@ func TestOneServerServesAllKeysAtOneAddress(t *testing.T) {
 		"redis.example:6379": {"tcp", "redis.example:6379"},
 		"unix:/run/redis":    {"unix", "/run/redis"},
 	} {
-		a, err := address.Parse(addr)
+		a, err := ParseAddress(addr)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -24,7 +22,7 @@ func TestOneServerServesAllKeysAtOneAddress(t *testing.T) {
 			t.Errorf("%s is at %+v (%v), want %v", addr, place, err, want)
 		}
 	}
-	if _, err := NewSingle(address.Address{Kind: address.Cluster}); err == nil {
+	if _, err := NewSingle(Address{Kind: KindCluster}); err == nil {
 		t.Error("a cluster is taken for one server")
 	}
 }

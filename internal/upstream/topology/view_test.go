@@ -1,4 +1,4 @@
-package cluster
+package topology
 
 import (
 	"fmt"
@@ -123,7 +123,7 @@ func TestSlotsAndServersAreReadFromClusterNodes(t *testing.T) {
 			t.Errorf("slot %d: %v, want %q", slot, got, want)
 		}
 	}
-	if want := []Node{{"a", "10.0.0.9:7002"}, {"r", "[::1]:7003"}}; !slices.Equal(v.Servers(), want) {
+	if want := []ClusterNode{{"a", "10.0.0.9:7002"}, {"r", "[::1]:7003"}}; !slices.Equal(v.Servers(), want) {
 		t.Errorf("servers %v, want %v", v.Servers(), want)
 	}
 	for _, answer := range []string{"", "\n", "OK", "a h:1@1 master - 0 0 2 connected 5-1\n", "a h:1@1 master - 0 0 2 connected 16384\n", "a h:1@1 master - 0 0 2 connected x\n"} {
@@ -219,14 +219,14 @@ func TestSlotsOfADemotedServerAreItsSuccessors(t *testing.T) {
 	if got := views[0].Owner(7); got == nil || got.ID != "a" {
 		t.Errorf("before: %v, want a", got)
 	}
-	now := Newest(views[0], views[1])
-	if got := now.Owner(7); got == nil || *got != (Node{"b", "h:2"}) || !now.Covered() {
+	now := NewestView(views[0], views[1])
+	if got := now.Owner(7); got == nil || *got != (ClusterNode{"b", "h:2"}) || !now.Covered() {
 		t.Errorf("the slot is at %v, want b at h:2; all slots are served: %v", got, now.Covered())
 	}
 	if now.Primary("a") != nil || now.Server("a") == nil {
 		t.Error("a is not taken for a replica")
 	}
-	if got := Newest(now, views[0]).Owner(7); got == nil || got.ID != "b" {
+	if got := NewestView(now, views[0]).Owner(7); got == nil || got.ID != "b" {
 		t.Errorf("an older answer moves the slot to %v", got)
 	}
 }
@@ -259,7 +259,7 @@ func TestAnOlderViewReplacesNone(t *testing.T) {
 		{view(6, true), view(6, false), true},
 		{view(0, false), &View{}, true},
 	} {
-		if got := Newest(c.other, c.v) == c.v; got != c.want {
+		if got := NewestView(c.other, c.v) == c.v; got != c.want {
 			t.Errorf("%d %v replaces %d %v: %v", c.v.Epoch, c.v.OK, c.other.Epoch, c.other.OK, got)
 		}
 	}
@@ -290,7 +290,7 @@ func TestNoSlotReturnsToAnOwnerOfBefore(t *testing.T) {
 		"a node has given up its slot in no new epoch": {owned(t, "x", 7, "b7", "c2"), owned(t, "b", 7, "a3", "c2"), owned(t, "", 7, "a3", "c2")},
 		"the epochs are not known":                     {owned(t, "x", 7, "b0"), owned(t, "y", 7, "a0"), owned(t, "", 7, "a0")},
 	} {
-		got := Newest(c.present, c.answer)
+		got := NewestView(c.present, c.answer)
 		for slot := range 3 {
 			mine, want := got.Owner(slot), c.want.Owner(slot)
 			if (mine == nil) != (want == nil) || mine != nil && *mine != *want {
@@ -330,7 +330,7 @@ func TestOnlyRedissOwnWordsAreARefusal(t *testing.T) {
 		"-ERR MOVED 1 a:1\r\n":                                                      {},
 		"+MOVED 1 a:1\r\n":                                                          {},
 	} {
-		if got := Read([]byte(reply)); got != want {
+		if got := ReadRefusal([]byte(reply)); got != want {
 			t.Errorf("%q: %+v, want %+v", reply, got, want)
 		}
 	}
@@ -338,7 +338,7 @@ func TestOnlyRedissOwnWordsAreARefusal(t *testing.T) {
 
 func FuzzRead(f *testing.F) {
 	f.Add([]byte("-MOVED 1 a:1\r\n"))
-	f.Fuzz(func(_ *testing.T, b []byte) { Read(b) })
+	f.Fuzz(func(_ *testing.T, b []byte) { ReadRefusal(b) })
 }
 
 // The first slots of a new server are on their way there before it has any.

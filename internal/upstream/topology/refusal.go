@@ -1,4 +1,4 @@
-package cluster
+package topology
 
 import (
 	"bytes"
@@ -8,21 +8,21 @@ import (
 	"github.com/lockproxy/lockproxy/internal/hashslot"
 )
 
-// A Reason says why a node has not carried out a command.
-type Reason uint8
+// A RefusalReason says why a node has not carried out a command.
+type RefusalReason uint8
 
 // The reasons. Redis gives each of them before it begins to carry out the command.
 const (
-	Done     Reason = iota // none: the reply is the command's own
-	Moved                  // another node serves the slot
-	Asking                 // the slot is being moved, and the key has been moved already
-	TryLate                // the command may succeed a moment later
-	Vanished               // the key at which the command waited is there no longer: it was deleted, or has been moved
-	Reasons                // their number
+	NotRefused     RefusalReason = iota // none: the reply is the command's own
+	Moved                               // another node serves the slot
+	Asking                              // the slot is being moved, and the key has been moved already
+	TryLate                             // the command may succeed a moment later
+	Vanished                            // the key at which the command waited is there no longer: it was deleted, or has been moved
+	RefusalReasons                      // their number
 )
 
 // String is the reason for people, and a label of metrics.
-func (r Reason) String() string {
+func (r RefusalReason) String() string {
 	switch r {
 	case Moved:
 		return "moved"
@@ -32,21 +32,21 @@ func (r Reason) String() string {
 		return "later"
 	case Vanished:
 		return "vanished"
-	case Done, Reasons:
+	case NotRefused, RefusalReasons:
 	}
 	return "done"
 }
 
 // A Refusal is an error reply that says that a command was not carried out.
 type Refusal struct {
-	Reason  Reason
+	Reason  RefusalReason
 	Slot    int    // of Moved and Asking
 	Address string // of the other node
 }
 
 // Concerns reports whether a server has refused a command whose key has that slot. With another slot the reply is a script's own.
 func (r Refusal) Concerns(slot int) bool {
-	return r.Reason == TryLate || r.Reason == Vanished || r.Reason != Done && r.Slot == slot
+	return r.Reason == TryLate || r.Reason == Vanished || r.Reason != NotRefused && r.Slot == slot
 }
 
 // late are the beginnings of the replies that mean TryLate.
@@ -61,8 +61,8 @@ var late = [][]byte{
 	[]byte("-UNBLOCKED force unblock from blocking operation, instance state changed"), // the server has been demoted while the command waited
 }
 
-// Read reads a whole reply. A text that merely resembles a refusal is the command's own reply: a script may answer anything.
-func Read(reply []byte) Refusal {
+// ReadRefusal reads a whole reply. A text that merely resembles a refusal is the command's own reply: a script may answer anything.
+func ReadRefusal(reply []byte) Refusal {
 	switch {
 	case bytes.HasPrefix(reply, []byte("-MOVED ")):
 		return redirect(Moved, reply[len("-MOVED "):])
@@ -79,16 +79,16 @@ func Read(reply []byte) Refusal {
 
 var vanished = []byte("-UNBLOCKED the stream key no longer exists\r\n")
 
-// ReadWaiting reads the reply to a command that may have waited.
-func ReadWaiting(reply []byte) Refusal {
+// ReadWaitingRefusal reads the reply to a command that may have waited.
+func ReadWaitingRefusal(reply []byte) Refusal {
 	if bytes.Equal(reply, vanished) {
 		return Refusal{Reason: Vanished}
 	}
-	return Read(reply)
+	return ReadRefusal(reply)
 }
 
 // redirect reads "slot host:port\r\n".
-func redirect(why Reason, rest []byte) Refusal {
+func redirect(why RefusalReason, rest []byte) Refusal {
 	rest, ended := bytes.CutSuffix(rest, []byte("\r\n"))
 	number, address, two := bytes.Cut(rest, []byte(" "))
 	if !ended || !two || len(number) > 5 || bytes.ContainsAny(address, " \r\n") {

@@ -1,4 +1,4 @@
-package address
+package topology
 
 import (
 	"fmt"
@@ -7,13 +7,13 @@ import (
 	"strings"
 )
 
-// Map says where announced servers are reached: behind NAT, Sentinels and clusters announce addresses of another network. The
+// AddressMap says where announced servers are reached: behind NAT, Sentinels and clusters announce addresses of another network. The
 // key is the announced host:port, or a host alone, which stands for all its ports. The zero value changes nothing.
-type Map map[string]string
+type AddressMap map[string]string
 
-// ParseMap reads entries of the form announced=reachable: two of host:port, or two hosts.
-func ParseMap(entries []string) (Map, error) {
-	m := Map{}
+// ParseAddressMap reads entries of the form announced=reachable: two of host:port, or two hosts.
+func ParseAddressMap(entries []string) (AddressMap, error) {
+	m := AddressMap{}
 	for _, entry := range entries {
 		from, to, ok := strings.Cut(entry, "=")
 		if !ok || from == "" || to == "" {
@@ -40,7 +40,7 @@ func isHost(text string) bool {
 }
 
 // Of returns where an announced host:port is reached.
-func (m Map) Of(announced string) string {
+func (m AddressMap) Of(announced string) string {
 	if to, ok := m[announced]; ok {
 		return to
 	}

@@ -1,4 +1,4 @@
-package cluster
+package topology
 
 import (
 	"errors"
@@ -20,14 +20,14 @@ type Told struct {
 
 // A member is one server of the cluster.
 type member struct {
-	Node           // without an address if it is not known at which one clients reach the server
-	where   string // the address, and perhaps the name, by which the nodes know the server
-	replica bool
-	failed  bool
-	joins   bool   // the nodes do not know it yet
-	primary string // ID of a replica's primary; "": it is not known
-	epoch   uint64 // of its configuration; 0: it is not known
-	spans   []span
+	ClusterNode        // without an address if it is not known at which one clients reach the server
+	where       string // the address, and perhaps the name, by which the nodes know the server
+	replica     bool
+	failed      bool
+	joins       bool   // the nodes do not know it yet
+	primary     string // ID of a replica's primary; "": it is not known
+	epoch       uint64 // of its configuration; 0: it is not known
+	spans       []span
 }
 
 // span is a range of slots, both ends included.
@@ -37,13 +37,13 @@ type span struct{ from, to int }
 func (m *member) counts() bool { return len(m.spans) > 0 || m.replica && !m.failed }
 
 // idle is a primary that has no slots, but may get some. CLUSTER SLOTS does not tell of it, so its address is the one that the nodes use.
-func (m *member) idle() Node {
+func (m *member) idle() ClusterNode {
 	where, _, _ := strings.Cut(m.where, "@")
 	colon := strings.LastIndexByte(where, ':') // an IPv6 address has no brackets
 	if m.replica || m.failed || m.joins || colon <= 0 {
-		return Node{}
+		return ClusterNode{}
 	}
-	return Node{ID: m.ID, Address: net.JoinHostPort(where[:colon], where[colon+1:])}
+	return ClusterNode{ID: m.ID, Address: net.JoinHostPort(where[:colon], where[colon+1:])}
 }
 
 var errTold = errors.New("cluster: not an answer to CLUSTER NODES or CLUSTER SLOTS")
@@ -59,7 +59,7 @@ func ReadNodes(answer string) (*Told, error) {
 			continue
 		}
 		is := strings.Split(f[flags], ",")
-		m := member{Node: Node{ID: f[id]}, where: f[where], replica: slices.Contains(is, "slave"), failed: slices.Contains(is, "fail"), joins: slices.Contains(is, "handshake")}
+		m := member{ClusterNode: ClusterNode{ID: f[id]}, where: f[where], replica: slices.Contains(is, "slave"), failed: slices.Contains(is, "fail"), joins: slices.Contains(is, "handshake")}
 		if slices.Contains(is, "myself") {
 			t.source = m.ID
 		}
@@ -142,7 +142,7 @@ func ReadSlots(answer resp.Value, host string) (*Told, error) {
 			if !ok {
 				at = len(t.members)
 				known[id] = at
-				t.members = append(t.members, member{Node: Node{ID: id, Address: readAddress(server, host)}, replica: i > 0})
+				t.members = append(t.members, member{ClusterNode: ClusterNode{ID: id, Address: readAddress(server, host)}, replica: i > 0})
 			}
 			if i == 0 {
 				t.members[at].spans = append(t.members[at].spans, span{int(from), int(to)})
@@ -170,7 +170,7 @@ func (t *Told) View(info string) *View {
 	if t.copies {
 		v.copies, v.lives = map[string]int{}, map[string]bool{}
 	}
-	slices.SortFunc(t.members, func(a, b member) int { return compareIDs(a.Node, b.Node) })
+	slices.SortFunc(t.members, func(a, b member) int { return compareIDs(a.ClusterNode, b.ClusterNode) })
 	for i := range t.members {
 		m := &t.members[i]
 		v.knows[m.ID] = true
@@ -187,9 +187,9 @@ func (t *Told) View(info string) *View {
 			}
 		case m.Address == "" || !m.counts():
 		case m.replica:
-			v.replicas = append(v.replicas, m.Node)
+			v.replicas = append(v.replicas, m.ClusterNode)
 		default:
-			v.nodes, v.claims = append(v.nodes, m.Node), append(v.claims, m.epoch)
+			v.nodes, v.claims = append(v.nodes, m.ClusterNode), append(v.claims, m.epoch)
 			for _, s := range m.spans {
 				for slot := s.from; slot <= s.to; slot++ {
 					v.owner[slot] = uint16(len(v.nodes))

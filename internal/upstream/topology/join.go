@@ -1,4 +1,4 @@
-package cluster
+package topology
 
 import "slices"
 
@@ -11,10 +11,10 @@ type Answer struct {
 // Asked says which servers of a view were asked.
 type Asked uint8
 
-// Some suffice while nothing has changed.
+// AskedSome suffice while nothing has changed.
 const (
-	Some Asked = iota
-	All
+	AskedSome Asked = iota
+	AskedAll
 )
 
 // An Outcome is that of a round of questions.
@@ -28,12 +28,12 @@ const (
 	Anew
 )
 
-// Join joins a view with the answers of servers to whom it belongs.
+// JoinViews joins a view with the answers of servers to whom it belongs.
 //
 // Epochs are comparable within one cluster only. Nodes that share no ID belong to different ones: one at the address of a server may be foreign, or may have been
 // reset. Such a stranger is not heard alone. Strangers that know each other are the cluster from now on if they are at most of the addresses, or at the addresses of most primaries while
 // no other server answers. A primary that no server knows any more, most of which have answered, has been forgotten, whatever its epoch.
-func Join(present *View, asked Asked, answers []Answer) (*View, Outcome) {
+func JoinViews(present *View, asked Asked, answers []Answer) (*View, Outcome) {
 	answers = distinct(answers)
 	servers := present.Servers()
 	kin, strangers := answers, []Answer(nil)
@@ -41,7 +41,7 @@ func Join(present *View, asked Asked, answers []Answer) (*View, Outcome) {
 		kin, strangers = related(answers, servers)
 	}
 	group := largest(strangers)
-	if len(group) > len(servers)/2 || asked == All && len(kin) == 0 && len(group) > len(present.nodes)/2 {
+	if len(group) > len(servers)/2 || asked == AskedAll && len(kin) == 0 && len(group) > len(present.nodes)/2 {
 		return fold(&View{}, group), Anew
 	}
 	outcome := Settled
@@ -75,9 +75,9 @@ func distinct(answers []Answer) (all []Answer) {
 }
 
 // related divides answers into those that know one of some servers, and the others.
-func related(answers []Answer, servers []Node) (kin, strangers []Answer) {
+func related(answers []Answer, servers []ClusterNode) (kin, strangers []Answer) {
 	for _, a := range answers {
-		if slices.ContainsFunc(servers, func(n Node) bool { return a.View.knows[n.ID] }) {
+		if slices.ContainsFunc(servers, func(n ClusterNode) bool { return a.View.knows[n.ID] }) {
 			kin = append(kin, a)
 		} else {
 			strangers = append(strangers, a)
@@ -117,7 +117,7 @@ func knowing(answers []Answer, id string) (n int) {
 
 func fold(v *View, answers []Answer) *View {
 	for _, a := range answers {
-		v = Newest(v, a.View)
+		v = NewestView(v, a.View)
 	}
 	return v
 }

@@ -1,10 +1,4 @@
-// Package address reads the addresses of Redis as operators write them. It knows four forms and connects to nothing.
-//
-//	host:port                    one server
-//	unix:/path                   one server on this machine
-//	sentinel://h:p,h:p/name      the primary that Sentinels know under a name
-//	cluster://h:p,h:p            a Redis Cluster, by some of its nodes
-package address
+package topology
 
 import (
 	"errors"
@@ -15,19 +9,26 @@ import (
 	"strings"
 )
 
-// Kind of an address.
-type Kind int
+// This file reads the addresses of Redis as operators write them. It knows four forms and connects to nothing.
+//
+//	host:port                    one server
+//	unix:/path                   one server on this machine
+//	sentinel://h:p,h:p/name      the primary that Sentinels know under a name
+//	cluster://h:p,h:p            a Redis Cluster, by some of its nodes
+
+// AddressKind of an address.
+type AddressKind int
 
 // The kinds.
 const (
-	Single   Kind = iota // one server
-	Sentinel             // Sentinels that know where the primary is
-	Cluster              // nodes of a cluster
+	KindSingle   AddressKind = iota // one server
+	KindSentinel                    // Sentinels that know where the primary is
+	KindCluster                     // nodes of a cluster
 )
 
 // Address says where Redis is.
 type Address struct {
-	Kind Kind
+	Kind AddressKind
 
 	// Servers are the server, the Sentinels, or the nodes of the cluster to ask first. There is at least one.
 	Servers []Server
@@ -50,11 +51,11 @@ const (
 	clusterScheme  = "cluster://"
 )
 
-// Forms lists what Parse reads.
-const Forms = "host:port, unix:/path, sentinel://host:port,host:port/name or cluster://host:port,host:port"
+// AddressForms lists what Parse reads.
+const AddressForms = "host:port, unix:/path, sentinel://host:port,host:port/name or cluster://host:port,host:port"
 
-// Parse reads an address. Its errors say what to write.
-func Parse(text string) (Address, error) {
+// ParseAddress reads an address. Its errors say what to write.
+func ParseAddress(text string) (Address, error) {
 	a := Address{text: text}
 	var err error
 	switch {
@@ -67,7 +68,7 @@ func Parse(text string) (Address, error) {
 		}
 		a.Servers = []Server{{"unix", path}}
 	case strings.HasPrefix(text, sentinelScheme):
-		a.Kind = Sentinel
+		a.Kind = KindSentinel
 		hosts, name, _ := strings.Cut(strings.TrimPrefix(text, sentinelScheme), "/")
 		if a.Servers, err = servers(hosts); err != nil {
 			return a, fmt.Errorf("%q: %w", text, err)
@@ -76,7 +77,7 @@ func Parse(text string) (Address, error) {
 			return a, fmt.Errorf("%q: behind the Sentinels and a slash comes the name of the primary in their configuration, as in /mymaster", text)
 		}
 	case strings.HasPrefix(text, clusterScheme):
-		a.Kind = Cluster
+		a.Kind = KindCluster
 		hosts, path, slash := strings.Cut(strings.TrimPrefix(text, clusterScheme), "/")
 		if slash {
 			return a, fmt.Errorf("%q: nothing comes behind the nodes of a cluster, which has no name or database (found %q)", text, "/"+path)
@@ -85,12 +86,12 @@ func Parse(text string) (Address, error) {
 			return a, fmt.Errorf("%q: %w", text, err)
 		}
 	case strings.Contains(text, "://"):
-		return a, fmt.Errorf("%q is no address of Redis here: it is %s. User, password and TLS are settings of their own", withoutPassword(text), Forms)
+		return a, fmt.Errorf("%q is no address of Redis here: it is %s. User, password and TLS are settings of their own", withoutPassword(text), AddressForms)
 	case strings.Contains(text, ","):
 		return a, fmt.Errorf("%q has several servers: write sentinel://%s/name for Sentinels, or cluster://%s for a cluster", text, text, text)
 	default:
 		if _, _, err := net.SplitHostPort(text); err != nil {
-			return a, fmt.Errorf("%q is no address of Redis: it is %s", text, Forms)
+			return a, fmt.Errorf("%q is no address of Redis: it is %s", text, AddressForms)
 		}
 		if err := hostPort(text); err != nil {
 			return a, err

@@ -1,11 +1,11 @@
-package cluster
+package topology
 
 import "slices"
 
-// Newest joins two views; it is a or b if one of them is not older in any slot. A node may know of the latest epoch, but not yet of each
+// NewestView joins two views; it is a or b if one of them is not older in any slot. A node may know of the latest epoch, but not yet of each
 // slot that has moved. A node that gets a slot configures itself in a greater epoch than the node that had it. So of two owners of a slot the one
 // of the greater epoch is the later one.
-func Newest(a, b *View) *View {
+func NewestView(a, b *View) *View {
 	later, other := a, b
 	if b.replaces(a) {
 		later, other = b, a
@@ -54,11 +54,11 @@ func (v *View) clone() *View {
 func (v *View) give(slot int, of *View) {
 	from := of.owner[slot] - 1
 	n := of.nodes[from]
-	i := slices.IndexFunc(v.nodes, func(known Node) bool { return known.ID == n.ID })
+	i := slices.IndexFunc(v.nodes, func(known ClusterNode) bool { return known.ID == n.ID })
 	if i < 0 {
 		i = len(v.nodes)
 		v.nodes, v.claims = append(v.nodes, n), append(v.claims, 0)
-		v.replicas = slices.DeleteFunc(v.replicas, func(r Node) bool { return r.ID == n.ID })
+		v.replicas = slices.DeleteFunc(v.replicas, func(r ClusterNode) bool { return r.ID == n.ID })
 	}
 	v.claims[i] = max(v.claims[i], of.claims[from])
 	v.owner[slot] = uint16(i + 1)
@@ -78,7 +78,7 @@ func (v *View) dropIdle() {
 	}
 	slices.SortFunc(order, func(i, j int) int { return compareIDs(v.nodes[i], v.nodes[j]) })
 	place := make([]uint16, len(v.nodes)+1)
-	nodes, claims := make([]Node, len(order)), make([]uint64, len(order))
+	nodes, claims := make([]ClusterNode, len(order)), make([]uint64, len(order))
 	for at, i := range order {
 		nodes[at], claims[at], place[i+1] = v.nodes[i], v.claims[i], uint16(at+1)
 	}

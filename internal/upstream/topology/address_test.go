@@ -1,4 +1,4 @@
-package address
+package topology
 
 import (
 	"slices"
@@ -14,15 +14,15 @@ func TestAddressesAreRead(t *testing.T) {
 		return all
 	}
 	for text, want := range map[string]Address{
-		"redis.example:6379":          {Kind: Single, Servers: tcp("redis.example:6379")},
-		"[::1]:6379":                  {Kind: Single, Servers: tcp("[::1]:6379")},
-		":6379":                       {Kind: Single, Servers: tcp(":6379")},
-		"unix:/run/redis":             {Kind: Single, Servers: []Server{{"unix", "/run/redis"}}},
-		"sentinel://a:26379/mymaster": {Kind: Sentinel, Servers: tcp("a:26379"), Name: "mymaster"},
-		"sentinel://a:1,[::1]:2,10.0.0.1:3/m-1.x": {Kind: Sentinel, Servers: tcp("a:1", "[::1]:2", "10.0.0.1:3"), Name: "m-1.x"},
-		"cluster://a:7000,b:7001":                 {Kind: Cluster, Servers: tcp("a:7000", "b:7001")},
+		"redis.example:6379":          {Kind: KindSingle, Servers: tcp("redis.example:6379")},
+		"[::1]:6379":                  {Kind: KindSingle, Servers: tcp("[::1]:6379")},
+		":6379":                       {Kind: KindSingle, Servers: tcp(":6379")},
+		"unix:/run/redis":             {Kind: KindSingle, Servers: []Server{{"unix", "/run/redis"}}},
+		"sentinel://a:26379/mymaster": {Kind: KindSentinel, Servers: tcp("a:26379"), Name: "mymaster"},
+		"sentinel://a:1,[::1]:2,10.0.0.1:3/m-1.x": {Kind: KindSentinel, Servers: tcp("a:1", "[::1]:2", "10.0.0.1:3"), Name: "m-1.x"},
+		"cluster://a:7000,b:7001":                 {Kind: KindCluster, Servers: tcp("a:7000", "b:7001")},
 	} {
-		got, err := Parse(text)
+		got, err := ParseAddress(text)
 		if err != nil || got.Kind != want.Kind || got.Name != want.Name || !slices.Equal(got.Servers, want.Servers) || got.String() != text {
 			t.Errorf("%s: %+v, %v; want %+v", text, got, err, want)
 		}
@@ -50,7 +50,7 @@ func TestMistakesAreExplained(t *testing.T) {
 		"redis://user:secret@a:6379": "settings of their own",
 		"rediss://a:6379":            "TLS are settings of their own",
 	} {
-		_, err := Parse(text)
+		_, err := ParseAddress(text)
 		if err == nil || !strings.Contains(err.Error(), part) {
 			t.Errorf("%s: %v, want %q in it", text, err, part)
 		} else if strings.Contains(err.Error(), "secret") {
@@ -60,7 +60,7 @@ func TestMistakesAreExplained(t *testing.T) {
 }
 
 func TestAnnouncedAddressesAreMapped(t *testing.T) {
-	m, err := ParseMap([]string{"10.0.0.1:6379=a.example:7001", "10.0.0.2=b.example", "fd00::1=c.example"})
+	m, err := ParseAddressMap([]string{"10.0.0.1:6379=a.example:7001", "10.0.0.2=b.example", "fd00::1=c.example"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -72,11 +72,11 @@ func TestAnnouncedAddressesAreMapped(t *testing.T) {
 		}
 	}
 	for _, bad := range []string{"", "a", "a=", "=b", "a:1=b", "a=b:1", "a/b=c", "a:x=b:1"} {
-		if m, err := ParseMap([]string{bad}); err == nil {
+		if m, err := ParseAddressMap([]string{bad}); err == nil {
 			t.Errorf("%q is accepted: %v", bad, m)
 		}
 	}
-	if _, err := ParseMap([]string{"a=b", "a=c"}); err == nil {
+	if _, err := ParseAddressMap([]string{"a=b", "a=c"}); err == nil {
 		t.Error("an address is mapped twice")
 	}
 }

@@ -1,4 +1,5 @@
-// Package clustertest makes views of clusters that do not exist, for tests.
+// Package clustertest makes views of clusters that do not exist, for tests. It is no part of redistest, which the tests of
+// packages below topology use.
 package clustertest
 
 import (
@@ -8,17 +9,17 @@ import (
 
 	"github.com/lockproxy/lockproxy/internal/hashslot"
 	"github.com/lockproxy/lockproxy/internal/resp"
-	"github.com/lockproxy/lockproxy/internal/upstream/cluster"
+	"github.com/lockproxy/lockproxy/internal/upstream/topology"
 )
 
-// A Share is a primary with a range of slots.
+// A Share is a primary of a cluster that does not exist, with a range of slots.
 type Share struct {
 	ID, Address string
 	From, To    int // slots, both inclusive
 }
 
 // View is the view of a cluster of these primaries.
-func View(t testing.TB, shares ...Share) *cluster.View {
+func View(t testing.TB, shares ...Share) *topology.View {
 	t.Helper()
 	number := func(n int) resp.Value { return resp.Value{Kind: resp.Integer, Int: int64(n)} }
 	text := func(s string) resp.Value { return resp.Value{Kind: resp.Bulk, Str: []byte(s)} }
@@ -35,7 +36,7 @@ func View(t testing.TB, shares ...Share) *cluster.View {
 		}
 		all = append(all, list(number(s.From), number(s.To), list(text(host), number(port), text(s.ID))))
 	}
-	told, err := cluster.ReadSlots(list(all...), "")
+	told, err := topology.ReadSlots(list(all...), "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -43,7 +44,7 @@ func View(t testing.TB, shares ...Share) *cluster.View {
 }
 
 // Split is the view in which the server a serves the slots before limit, and b the others.
-func Split(t testing.TB, limit int) *cluster.View {
+func Split(t testing.TB, limit int) *topology.View {
 	t.Helper()
 	var shares []Share
 	if limit > 0 {
@@ -56,7 +57,7 @@ func Split(t testing.TB, limit int) *cluster.View {
 }
 
 // Equal is the view in which these servers have equal shares, in this order.
-func Equal(t testing.TB, owners ...string) *cluster.View {
+func Equal(t testing.TB, owners ...string) *topology.View {
 	t.Helper()
 	var shares []Share
 	for i, id := range owners {

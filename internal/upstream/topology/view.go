@@ -1,4 +1,4 @@
-package cluster
+package topology
 
 import (
 	"maps"
@@ -9,19 +9,19 @@ import (
 	"github.com/lockproxy/lockproxy/internal/hashslot"
 )
 
-// A Node is one server of the cluster.
-type Node struct {
+// A ClusterNode is one server of the cluster.
+type ClusterNode struct {
 	ID      string // given by the cluster; it stays when the address changes
 	Address string // host:port
 }
 
-// A View is what is known of a cluster at one time: which node serves which slot. It is immutable. The zero value knows nothing. Newest joins two.
+// A View is what is known of a cluster at one time: which node serves which slot. It is immutable. The zero value knows nothing. NewestView joins two.
 type View struct {
 	Epoch    uint64                 // the cluster's current epoch, as the node that was asked knows it
 	OK       bool                   // that node says that the cluster serves commands
-	nodes    []Node                 // the primaries with slots, by ID
-	replicas []Node                 // those that answer, by ID
-	idle     []Node                 // primaries without slots, by ID: slots may be on their way there
+	nodes    []ClusterNode          // the primaries with slots, by ID
+	replicas []ClusterNode          // those that answer, by ID
+	idle     []ClusterNode          // primaries without slots, by ID: slots may be on their way there
 	lives    map[string]bool        // the servers, by ID, that the nodes do not take for down, with slots or without; nil: it is not known
 	copies   map[string]int         // the number of replicas by the ID of their primary, failed ones included; nil: it is not known
 	claims   []uint64               // the epochs in which the nodes were configured, in their order; 0: it is not known
@@ -30,7 +30,7 @@ type View struct {
 	owner    [hashslot.Count]uint16 // index of the slot's node plus one; 0: no node serves it
 }
 
-func compareIDs(a, b Node) int { return strings.Compare(a.ID, b.ID) }
+func compareIDs(a, b ClusterNode) int { return strings.Compare(a.ID, b.ID) }
 
 // infoField is a field of CLUSTER INFO.
 func infoField(info, name string) string {
@@ -58,13 +58,13 @@ func (v *View) Same(other *View) bool {
 func (v *View) Lives(id string) bool { return v.lives[id] }
 
 // Nodes are the primaries with slots, in the order of their IDs. The caller must not change them.
-func (v *View) Nodes() []Node { return v.nodes }
+func (v *View) Nodes() []ClusterNode { return v.nodes }
 
 // Servers are all servers: first the primaries, then the replicas.
-func (v *View) Servers() []Node { return slices.Concat(v.nodes, v.replicas) }
+func (v *View) Servers() []ClusterNode { return slices.Concat(v.nodes, v.replicas) }
 
 // Owner is the node that serves a slot; nil: none.
-func (v *View) Owner(slot int) *Node {
+func (v *View) Owner(slot int) *ClusterNode {
 	if i := v.owner[slot]; i > 0 {
 		return &v.nodes[i-1]
 	}
@@ -84,8 +84,8 @@ func (v *View) Replicas(slot int) int {
 func (v *View) Covered() bool { return !slices.Contains(v.owner[:], 0) }
 
 // At returns the server at an address; nil: the view has none. Only such servers are sent anything.
-func (v *View) At(address string) *Node {
-	for _, list := range [][]Node{v.nodes, v.replicas, v.idle} {
+func (v *View) At(address string) *ClusterNode {
+	for _, list := range [][]ClusterNode{v.nodes, v.replicas, v.idle} {
 		for i := range list {
 			if list[i].Address == address {
 				return &list[i]
@@ -96,11 +96,11 @@ func (v *View) At(address string) *Node {
 }
 
 // Primary returns the primary with slots that has that ID; nil: there is none.
-func (v *View) Primary(id string) *Node { return byID(v.nodes, id) }
+func (v *View) Primary(id string) *ClusterNode { return byID(v.nodes, id) }
 
 // Server returns the server of that ID; nil: there is none.
-func (v *View) Server(id string) *Node {
-	for _, list := range [][]Node{v.nodes, v.replicas, v.idle} {
+func (v *View) Server(id string) *ClusterNode {
+	for _, list := range [][]ClusterNode{v.nodes, v.replicas, v.idle} {
 		if n := byID(list, id); n != nil {
 			return n
 		}
@@ -109,7 +109,7 @@ func (v *View) Server(id string) *Node {
 }
 
 // Heir is the node that serves in a later view what the node of that ID served in this one; nil: none is known.
-func (v *View) Heir(id string, later *View) *Node {
+func (v *View) Heir(id string, later *View) *ClusterNode {
 	if n := later.Primary(id); n != nil {
 		return n
 	}
@@ -121,7 +121,7 @@ func (v *View) Heir(id string, later *View) *Node {
 	return nil
 }
 
-func byID(list []Node, id string) *Node {
+func byID(list []ClusterNode, id string) *ClusterNode {
 	for i := range list {
 		if list[i].ID == id {
 			return &list[i]
