@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/lockproxy/lockproxy/internal/proxy/transaction"
+	"github.com/lockproxy/lockproxy/internal/proxy/session"
 	"github.com/lockproxy/lockproxy/internal/redistest"
 )
 
@@ -178,12 +178,12 @@ func TestATransactionHasALimitedNumberOfRepliesThatTheProxyEdits(t *testing.T) {
 				}
 			}
 		}
-		queue(transaction.MostEdits)
-		if got := c.do("EXEC"); strings.Count(got, " laddr=") != transaction.MostEdits {
+		queue(session.MostEdits)
+		if got := c.do("EXEC"); strings.Count(got, " laddr=") != session.MostEdits {
 			t.Errorf("EXEC = %.200q", got)
 		}
 		for _, command := range [][]string{{"CLIENT", "INFO"}, {"HELLO", "3"}} {
-			queue(transaction.MostEdits)
+			queue(session.MostEdits)
 			if got := c.do(command...); !strings.HasPrefix(got, "-ERR too many") {
 				t.Errorf("%q = %q", command, got)
 			}

@@ -6,7 +6,6 @@ import (
 
 	"github.com/lockproxy/lockproxy/internal/proxy/clients"
 	"github.com/lockproxy/lockproxy/internal/proxy/command"
-	"github.com/lockproxy/lockproxy/internal/proxy/inquiry"
 	"github.com/lockproxy/lockproxy/internal/proxy/reply"
 	"github.com/lockproxy/lockproxy/internal/proxy/shared"
 	"github.com/lockproxy/lockproxy/internal/resp"
@@ -24,8 +23,8 @@ type asking struct {
 // askAbout starts an inquiry. Nothing is outstanding.
 func (s *Session) askAbout(raw []byte) bool {
 	q := &asking{s: s, muted: s.muted}
-	about := &inquiry.Inquiry{
-		Session: q, Proxy: s.proxy, Client: s.ID, Args: resp.Split(bytes.Clone(raw), nil)[2:], Size: len(raw),
+	about := &Inquiry{
+		Asker: q, Proxy: s.proxy, Client: s.ID, Args: resp.Split(bytes.Clone(raw), nil)[2:], Size: len(raw),
 	}
 	if s.pin != nil {
 		s.pin.fresh = false
@@ -47,7 +46,7 @@ func (q *asking) ask(next func(replies []byte), commands ...[]byte) {
 	}
 }
 
-// Ask implements inquiry.Session.
+// Ask implements Session.
 func (q *asking) Ask(next func(replies []byte), commands ...[]byte) {
 	q.s.mu.Lock()
 	defer q.s.exit()
@@ -58,14 +57,14 @@ func (q *asking) Ask(next func(replies []byte), commands ...[]byte) {
 	q.ask(next, commands...)
 }
 
-// After implements inquiry.Session.
+// After implements Session.
 func (q *asking) After(f func()) {
 	q.s.mu.Lock()
 	defer q.s.exit()
 	q.after = f
 }
 
-// Answer implements inquiry.Session.
+// Answer implements Session.
 func (q *asking) Answer(reply []byte) {
 	q.conclude(func() { q.finish(reply) })
 }
@@ -142,7 +141,7 @@ func (q *question) Lost(reply.ID, int, bool) {
 
 var _ reply.Handler = (*question)(nil)
 
-// AnswerLast implements inquiry.Session.
+// AnswerLast implements Session.
 func (q *asking) AnswerLast(reply []byte) {
 	q.conclude(func() { q.finishLast(reply) })
 }
@@ -158,9 +157,9 @@ func (q *asking) finishLast(reply []byte) {
 	q.finish(reply)
 }
 
-var _ inquiry.Session = (*asking)(nil)
+var _ Asker = (*asking)(nil)
 
-var _ inquiry.Waiter = (*Session)(nil)
+var _ Waiter = (*Session)(nil)
 
 // Describe implements clients.Visible.
 func (s *Session) Describe() (clients.Info, bool) {

@@ -6,9 +6,7 @@ import (
 	"strings"
 
 	"github.com/lockproxy/lockproxy/internal/proxy/command"
-	"github.com/lockproxy/lockproxy/internal/proxy/pubsub"
 	"github.com/lockproxy/lockproxy/internal/proxy/reply"
-	"github.com/lockproxy/lockproxy/internal/proxy/transaction"
 	"github.com/lockproxy/lockproxy/internal/resp"
 )
 
@@ -26,13 +24,13 @@ func (u *pinning) subscribe(row *command.Row, raw []byte) bool {
 	}
 	channels := len(s.args) - 1
 	if pin.InTx {
-		pin.Queue(transaction.Step{Verb: row.Name, Left: channels}, raw)
+		pin.Queue(Step{Verb: row.Name, Left: channels}, raw)
 		s.forward(raw, s.handler(), 1)
 		return true
 	}
 	u.readFrames()
 	pin.Count(raw)
-	s.forward(raw, pubsub.Await(s.side(), &pin.Subscriptions, s.muted, row.Name, channels), 1)
+	s.forward(raw, AwaitReply(s.side(), &pin.Subscriptions, s.muted, row.Name, channels), 1)
 	return true
 }
 
@@ -50,7 +48,7 @@ func (u *pinning) execSubscriptions(raw []byte) bool {
 			pin.End()
 		}
 	}}
-	pin.execution = pubsub.AwaitExec(s.side(), &pin.Subscriptions, exec, pin.Queued-pin.Base, pin.Steps)
+	pin.execution = AwaitExec(s.side(), &pin.Subscriptions, exec, pin.Queued-pin.Base, pin.Steps)
 	if pin.Changes() { // as without subscription commands
 		s.wait = waitReply
 	}
@@ -81,9 +79,9 @@ func (l *lanes) listen(row *command.Row, p command.Policy) (handled, done bool) 
 	case !s.awaitQuiet():
 		return true, false
 	case row.Name == "ping":
-		return true, s.answer(pubsub.Pong(s.args[1:]))
+		return true, s.answer(Pong(s.args[1:]))
 	}
-	return true, s.answer(pubsub.Refusal(s.cmd))
+	return true, s.answer(Refusal(s.cmd))
 }
 
 func (u *pinning) readFrames() {
@@ -107,15 +105,15 @@ func (u *pinning) readReplies() {
 func (u *pinning) frame(b []byte, kind resp.Kind) {
 	s := u.s
 	pin := u.pin
-	verb, count := pubsub.ReadFrame(b)
+	verb, count := ReadPubSubFrame(b)
 	at, h, due := s.Slots.First(pin.conn)
-	f, _ := h.(*pubsub.Frames)
+	f, _ := h.(*Frames)
 	switch {
 	case f != nil && f.Awaits(verb):
 		f.Confirm(verb, count)
 		s.Put(at, b, false)
 		s.answered(at, f.Done())
-	case kind == resp.Push, pin.Subscribed() && pubsub.IsMessage(verb), !due:
+	case kind == resp.Push, pin.Subscribed() && IsMessage(verb), !due:
 		pin.Confirm(verb, count) // Redis ends subscriptions by itself when a slot moves away
 		s.Message(b)
 		if s.Slots.Due() == 0 {

@@ -6,10 +6,7 @@ import (
 	"strconv"
 
 	"github.com/lockproxy/lockproxy/internal/proxy/command"
-	"github.com/lockproxy/lockproxy/internal/proxy/idchange"
-	"github.com/lockproxy/lockproxy/internal/proxy/pubsub"
 	"github.com/lockproxy/lockproxy/internal/proxy/reply"
-	"github.com/lockproxy/lockproxy/internal/proxy/transaction"
 	"github.com/lockproxy/lockproxy/internal/resp"
 	"github.com/lockproxy/lockproxy/internal/upstream"
 )
@@ -22,7 +19,7 @@ import (
 func (l *logins) reidentify(name string, raw []byte) bool {
 	s := l.s
 	pin := s.pin
-	change := idchange.Read(name, s.args)
+	change := ReadChange(name, s.args)
 	if (change.Auth || pin.InTx || pin.Opening > 0) && !s.awaitQuiet() {
 		return false
 	}
@@ -39,7 +36,7 @@ func (l *logins) reidentify(name string, raw []byte) bool {
 		return true
 	}
 	if pin.InTx {
-		step := transaction.Step{Apply: func(reply []byte) { l.judge(change, reply) }}
+		step := Step{Apply: func(reply []byte) { l.judge(change, reply) }}
 		if change.Hello {
 			step.Rewrite = l.ownID
 		}
@@ -68,12 +65,12 @@ type outcome struct {
 	changed       bool              // target differs from the session's identity, or its user has logged in anew
 	authenticated bool              // it carries new credentials
 	doubtful      bool              // a refused HELLO may have logged in
-	doubt         idchange.Change   // that HELLO; empty: there was more than one
+	doubt         Change            // that HELLO; empty: there was more than one
 	named         bool              // a refused HELLO may have left a name
 }
 
 // judge notes the outcome of an identity change.
-func (l *logins) judge(c idchange.Change, reply []byte) {
+func (l *logins) judge(c Change, reply []byte) {
 	s := l.s
 	l.noteDenial(c, reply)
 	if s.pin.conn.Bare() {
@@ -98,7 +95,7 @@ func (l *logins) judge(c idchange.Change, reply []byte) {
 		}
 	case c.MayHaveAuthenticated(reply):
 		if o.doubt = c; o.doubtful {
-			o.doubt = idchange.Change{}
+			o.doubt = Change{}
 		}
 		o.doubtful = true
 	case c.MayHaveNamed(reply):
@@ -130,7 +127,7 @@ func (l *logins) settle() {
 			l.settle()
 		})
 	case !o.changed:
-	case idchange.Nameless(o.target):
+	case Nameless(o.target):
 		l.become(o.target)
 		l.keepLogin()
 	case !o.authenticated:
@@ -221,7 +218,7 @@ func (l *logins) askName(then func()) {
 func isNoAuth(reply []byte) bool { return bytes.HasPrefix(reply, []byte("-NOAUTH ")) }
 
 // askUser asks for the user's name after a refused HELLO that may have logged in. The session follows, if the HELLO says how.
-func (l *logins) askUser(c idchange.Change) {
+func (l *logins) askUser(c Change) {
 	s := l.s
 	l.inquire(command.WhoAmI, func(reply []byte) {
 		v, _, err := resp.Decode(reply)
@@ -306,7 +303,7 @@ func (l *logins) disown(name string, raw []byte) []byte {
 			return nil
 		}
 	case "hello":
-		if kept := idchange.Disown(s.args); len(kept) < len(s.args) {
+		if kept := Disown(s.args); len(kept) < len(s.args) {
 			s.args = kept
 			return resp.AppendCommand(nil, s.args...)
 		}
@@ -321,7 +318,7 @@ func (l *logins) agree() bool {
 	case !s.awaitQuiet():
 		return false
 	case s.subscriber():
-		return s.answer(pubsub.Refusal("auth"))
+		return s.answer(Refusal("auth"))
 	case s.pin != nil && s.pin.InTx:
 		s.pin.Count(command.ReplyOn)
 		s.forward(command.ReplyOn, s.handler(), 1)

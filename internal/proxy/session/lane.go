@@ -5,7 +5,6 @@ import (
 
 	"github.com/lockproxy/lockproxy/internal/proxy/command"
 	"github.com/lockproxy/lockproxy/internal/proxy/ears"
-	"github.com/lockproxy/lockproxy/internal/proxy/weight"
 	"github.com/lockproxy/lockproxy/internal/upstream"
 )
 
@@ -54,7 +53,7 @@ func (l *lanes) runsScripts() bool {
 func (l *lanes) mix() {
 	s := l.s
 	if l.scripts && s.Slots.Due() > 0 {
-		l.Mixed = weight.CalmBursts
+		l.Mixed = CalmBursts
 	}
 }
 
@@ -81,7 +80,7 @@ func (l *lanes) fills() bool {
 
 // outgrown reports whether the replies have become so large that further commands belong on another lane.
 func (l *lanes) outgrown() bool {
-	return l.Burst >= weight.LargeBurst && l.role != upstream.Large
+	return l.Burst >= LargeBurst && l.role != upstream.Large
 }
 
 // strays reports whether a command that writes would follow reads of this session to a lane that is kept free of writes.

@@ -4,9 +4,7 @@ import (
 	"time"
 
 	"github.com/lockproxy/lockproxy/internal/proxy/clients"
-	"github.com/lockproxy/lockproxy/internal/proxy/parting"
 	"github.com/lockproxy/lockproxy/internal/proxy/shared"
-	"github.com/lockproxy/lockproxy/internal/proxy/weight"
 	"github.com/lockproxy/lockproxy/internal/resp"
 )
 
@@ -32,7 +30,7 @@ func New(from clients.Origin, e *shared.Proxy, h Host) *Session {
 	s.guard.Restrict(e.Restricts(s.ident))
 	s.bill.Open(e.Budget, s)
 	if e.Upstream.Tight() {
-		s.Window = weight.FirstWindow
+		s.Window = FirstWindow
 	}
 	return s
 }
@@ -127,7 +125,7 @@ func (i *input) Drain(within time.Duration, now bool) bool {
 		s.ident.Proto == 3 && (s.pin == nil || s.pin.mode != readsRaw) {
 		s.Push(resp.AppendDraining(nil, within))
 	}
-	if now || parting.Silent(s.proxy.Clock.Load()-s.active) {
+	if now || Silent(s.proxy.Clock.Load()-s.active) {
 		i.depart()
 	}
 	return s.over()

@@ -7,7 +7,6 @@ import (
 
 	"github.com/lockproxy/lockproxy/internal/proxy/clients"
 	"github.com/lockproxy/lockproxy/internal/proxy/command"
-	"github.com/lockproxy/lockproxy/internal/proxy/idchange"
 	"github.com/lockproxy/lockproxy/internal/proxy/reply"
 	"github.com/lockproxy/lockproxy/internal/resp"
 )
@@ -33,7 +32,7 @@ func (f *profile) local(row *command.Row, raw []byte) bool {
 			h.Replace = f.nameFor
 		}
 	case "setinfo":
-		if len(s.args) == 4 && idchange.ValidName(s.args[3]) {
+		if len(s.args) == 4 && ValidName(s.args[3]) {
 			raw = f.setInfo(h)
 		}
 	case "reply":
@@ -129,7 +128,7 @@ func (f *profile) setName(h *reply.Reply, raw []byte) []byte {
 			s.called = s.name
 		}
 	}
-	if !idchange.ValidName(s.args[2]) {
+	if !ValidName(s.args[2]) {
 		return raw
 	}
 	s.called = name

@@ -7,7 +7,6 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/lockproxy/lockproxy/internal/logging"
-	"github.com/lockproxy/lockproxy/internal/proxy/idchange"
 	"github.com/lockproxy/lockproxy/internal/proxy/reply"
 	"github.com/lockproxy/lockproxy/internal/proxy/scatter"
 	"github.com/lockproxy/lockproxy/internal/proxy/shared"
@@ -23,7 +22,7 @@ import (
 // outstanding. It is refused if no such lane is possible. false: the command must be judged on a pin.
 func (l *logins) visit(name string, raw []byte) bool {
 	s := l.s
-	c := idchange.Read(name, s.args)
+	c := ReadChange(name, s.args)
 	if l.visitFor(name, c, raw) {
 		return true
 	}
@@ -36,7 +35,7 @@ func (l *logins) visit(name string, raw []byte) bool {
 }
 
 // visitFromPin is visit for a session that had to wait for its pin. The lane may exist now.
-func (l *logins) visitFromPin(name string, c idchange.Change, raw []byte) bool {
+func (l *logins) visitFromPin(name string, c Change, raw []byte) bool {
 	s := l.s
 	if !s.pin.login || !l.visitFor(name, c, raw) {
 		return false
@@ -47,7 +46,7 @@ func (l *logins) visitFromPin(name string, c idchange.Change, raw []byte) bool {
 	return true
 }
 
-func (l *logins) visitFor(name string, c idchange.Change, raw []byte) bool {
+func (l *logins) visitFor(name string, c Change, raw []byte) bool {
 	s := l.s
 	cmd := c.Shared(raw, s.args)
 	if cmd == nil {
@@ -74,7 +73,7 @@ func (l *logins) visitFor(name string, c idchange.Change, raw []byte) bool {
 }
 
 // judged ends a visit with Redis's answer.
-func (l *logins) judged(c idchange.Change, target upstream.Identity, reply []byte) {
+func (l *logins) judged(c Change, target upstream.Identity, reply []byte) {
 	s := l.s
 	s.resume()
 	l.noteDenial(c, reply)
@@ -93,7 +92,7 @@ func (l *logins) judged(c idchange.Change, target upstream.Identity, reply []byt
 }
 
 // noteDenial counts and logs a login that Redis has refused.
-func (l *logins) noteDenial(c idchange.Change, reply []byte) {
+func (l *logins) noteDenial(c Change, reply []byte) {
 	s := l.s
 	user, denied := c.Denied(reply)
 	if !denied {
@@ -124,7 +123,7 @@ func (l *logins) ownID(reply []byte) []byte {
 }
 
 // hasPlace reports whether the session can go on if Redis agrees to an identity change.
-func (l *logins) hasPlace(c idchange.Change) bool {
+func (l *logins) hasPlace(c Change) bool {
 	s := l.s
 	target := c.Apply(s.ident)
 	if known, ok := s.proxy.Upstream.Proven(target.User); c.Auth && ok {

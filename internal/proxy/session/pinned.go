@@ -3,9 +3,7 @@ package session
 import (
 	"slices"
 
-	"github.com/lockproxy/lockproxy/internal/proxy/acks"
 	"github.com/lockproxy/lockproxy/internal/proxy/command"
-	"github.com/lockproxy/lockproxy/internal/proxy/idchange"
 	"github.com/lockproxy/lockproxy/internal/proxy/reply"
 	"github.com/lockproxy/lockproxy/internal/proxy/shared"
 	"github.com/lockproxy/lockproxy/internal/resp"
@@ -20,7 +18,7 @@ func (u *pinning) takePin(reason string, p command.Policy) bool {
 	// MONITOR shows all later connections. A patient request keeps the connection of a new spare out of its view.
 	ask := upstream.Ask{ID: s.ident, At: s.Target, Owner: s.owner, Login: login, Patient: p == command.PinRaw}
 	if login {
-		ask.Anew = idchange.Read(reason, s.args).Auth
+		ask.Anew = ReadChange(reason, s.args).Auth
 	}
 	if conn := s.proxy.Upstream.Acquire(ask); conn != nil {
 		u.setPin(conn, reason, login)
@@ -259,15 +257,15 @@ func (l *lanes) countReplicas(row *command.Row, raw []byte) bool {
 		if s.Clustered() && !pin.Watching && !pin.keep {
 			nodes = append(nodes, slices.DeleteFunc(s.WrittenTo(), func(at upstream.Node) bool { return at == nodes[0] })...)
 		}
-		round = acks.Begin(s.args, nodes, s.Clustered())
+		round = BeginWait(s.args, nodes, s.Clustered())
 	}
-	for i, mark := range acks.Marks {
+	for i, mark := range Marks {
 		s.forward(mark, &reply.Reply{Session: s.side(), Muted: true, Whole: true, Done: func(reply []byte) { round.Marked(i, reply) }}, 1)
 	}
 	next := s.repetition(row, raw)
 	l.repeated, l.round = nil, nil
 	pin.fresh = false
-	pin.Queued += len(acks.Marks) + 1
+	pin.Queued += len(Marks) + 1
 	waits := s.Clustered() // else the session may wait for the reply to a later command
 	if waits {
 		s.wait = waitReply
@@ -286,7 +284,7 @@ func (l *lanes) countReplicas(row *command.Row, raw []byte) bool {
 	}, Replace: func([]byte) []byte { return joined }}
 	to := reply.Handler(h)
 	if waits {
-		to = pin.rerouted(next, -1, acks.ReadRefusal, h)
+		to = pin.rerouted(next, -1, ReadRefusal, h)
 	}
 	s.forward(round.Command(s.args, raw), to, 1)
 	return true

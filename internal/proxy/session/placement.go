@@ -9,7 +9,6 @@ import (
 	"github.com/lockproxy/lockproxy/internal/proxy/reply"
 	"github.com/lockproxy/lockproxy/internal/proxy/scatter"
 	"github.com/lockproxy/lockproxy/internal/proxy/shared"
-	"github.com/lockproxy/lockproxy/internal/proxy/transaction"
 	"github.com/lockproxy/lockproxy/internal/resp"
 	"github.com/lockproxy/lockproxy/internal/upstream"
 	"github.com/lockproxy/lockproxy/internal/upstream/topology"
@@ -34,7 +33,7 @@ type watch struct {
 
 // replay is a transaction that goes on at another server.
 type replay struct {
-	transaction.State // of the connection that it has left
+	TxState // of the connection that it has left
 	placement
 	asking   upstream.Node // the server that has the keys already; AnyNode: the owner of the slot
 	begun    bool          // MULTI has been sent
@@ -114,7 +113,7 @@ func (u *pinning) routeAt(row *command.Row, p command.Policy, raw []byte) (done,
 	}
 	switch {
 	case absent: // a command that answers for any user is queued in its place
-		pin.Queue(transaction.Step{Rewrite: func([]byte) []byte { return noCluster }}, command.Hello)
+		pin.Queue(Step{Rewrite: func([]byte) []byte { return noCluster }}, command.Hello)
 		s.forward(command.Hello, s.handler(), 1)
 		return true, true
 	case refusal != nil:
@@ -143,7 +142,7 @@ func (u *pinning) routeAt(row *command.Row, p command.Policy, raw []byte) (done,
 // moveTx discards the transaction here, and has it begin anew at another server.
 func (p *pinned) moveTx(asking upstream.Node) {
 	s, pin := p.s, p
-	s.replay = &replay{State: pin.State, placement: pin.placement, asking: asking}
+	s.replay = &replay{TxState: pin.TxState, placement: pin.placement, asking: asking}
 	pin.placement = placement{home: -1}
 	s.forward(command.Discard, &reply.Reply{Session: s.side(), Muted: true, Done: func(reply []byte) {
 		pin.End()
@@ -177,7 +176,7 @@ func (u *pinning) resumeTx(row *command.Row, p command.Policy, raw []byte) bool 
 		return r.end(s, row, r.answer)
 	case r.begun && r.sent == len(r.Kept):
 		s.replay = nil
-		u.pin.Resume(r.State)
+		u.pin.Resume(r.TxState)
 		u.pin.placement = r.placement
 		return u.routePinned(row, p, raw)
 	case r.begun:

@@ -9,7 +9,6 @@ import (
 	"github.com/lockproxy/lockproxy/internal/proxy/clients"
 	"github.com/lockproxy/lockproxy/internal/proxy/command"
 	"github.com/lockproxy/lockproxy/internal/proxy/shared"
-	"github.com/lockproxy/lockproxy/internal/proxy/transaction"
 	"github.com/lockproxy/lockproxy/internal/upstream"
 )
 
@@ -64,7 +63,7 @@ func TestACommandIsRepeatedUntilItsConnectionIsNotDown(t *testing.T) {
 
 func TestATransactionIsQueuedAnewUntilItsConnectionIsNotDown(t *testing.T) {
 	s := overNoCluster(t)
-	s.replay = &replay{State: transaction.State{Kept: [][]byte{[]byte(typed("MULTI"))}}, asking: upstream.AnyNode}
+	s.replay = &replay{TxState: TxState{Kept: [][]byte{[]byte(typed("MULTI"))}}, asking: upstream.AnyNode}
 	for n := range 3 {
 		onDeadPin(t, s)
 		if s.consume([]byte(typed("GET k"))) > 0 || s.replay == nil || s.wait != waitReply || s.pin != nil {
@@ -116,7 +115,7 @@ func TestATransactionIsQueuedAgainInSlices(t *testing.T) {
 	if !s.takePin("multi", command.Transaction) {
 		t.Fatal("no pin")
 	}
-	r := &replay{State: transaction.State{Kept: slices.Repeat([][]byte{[]byte(typed("PING"))}, 2*maxReplayed+2)}, sent: 1}
+	r := &replay{TxState: TxState{Kept: slices.Repeat([][]byte{[]byte(typed("PING"))}, 2*maxReplayed+2)}, sent: 1}
 	for _, want := range []int{maxReplayed, maxReplayed, 1, 0} {
 		before := s.Slots.Due()
 		if r.send(&s.pinning); s.Slots.Due()-before != want {

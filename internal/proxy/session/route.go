@@ -3,12 +3,9 @@ package session
 import (
 	"github.com/lockproxy/lockproxy/internal/metrics"
 	"github.com/lockproxy/lockproxy/internal/proxy/command"
-	"github.com/lockproxy/lockproxy/internal/proxy/idchange"
-	"github.com/lockproxy/lockproxy/internal/proxy/pubsub"
 	"github.com/lockproxy/lockproxy/internal/proxy/reply"
 	"github.com/lockproxy/lockproxy/internal/proxy/scatter"
 	"github.com/lockproxy/lockproxy/internal/proxy/shared"
-	"github.com/lockproxy/lockproxy/internal/proxy/transaction"
 	"github.com/lockproxy/lockproxy/internal/resp"
 )
 
@@ -177,7 +174,7 @@ func (u *pinning) routePinned(row *command.Row, p command.Policy, raw []byte) bo
 		case pin.InTx:
 			return u.queueLocal(row, p, raw)
 		case u.subscriber() && p == command.Lock:
-			return s.answer(pubsub.Refusal(row.Name))
+			return s.answer(Refusal(row.Name))
 		case u.subscriber() && row.Name != "quit" && row.Name != "reset":
 			s.forward(raw, to, 1)
 			return true
@@ -197,7 +194,7 @@ func (u *pinning) routePinned(row *command.Row, p command.Policy, raw []byte) bo
 				u.poison(tooManyEdits)
 				return true
 			}
-			pin.Queue(transaction.Step{Rewrite: h.Replace}, raw)
+			pin.Queue(Step{Rewrite: h.Replace}, raw)
 			s.forward(raw, to, 1)
 			return true
 		}
@@ -208,7 +205,7 @@ func (u *pinning) routePinned(row *command.Row, p command.Policy, raw []byte) bo
 		if done := s.pauseOf(row); done != nil {
 			if pin.InTx {
 				pin.fresh = false
-				pin.Queue(transaction.Step{Apply: done}, raw)
+				pin.Queue(Step{Apply: done}, raw)
 				s.forward(raw, to, 1)
 				return true
 			}
@@ -258,7 +255,7 @@ func (u *pinning) markPin(raw []byte, h *reply.Reply, keep bool, accepted func()
 	pin.fresh = false
 	h.Done = func(reply []byte) { pin.marked(reply, keep, accepted) }
 	if pin.InTx {
-		pin.Queue(transaction.Step{Apply: func(reply []byte) { u.pin.marked(reply, keep, accepted) }}, raw) // it may be another one by then
+		pin.Queue(Step{Apply: func(reply []byte) { u.pin.marked(reply, keep, accepted) }}, raw) // it may be another one by then
 		s.forward(raw, s.handler(), 1)
 		return true
 	}
@@ -269,7 +266,7 @@ func (u *pinning) markPin(raw []byte, h *reply.Reply, keep bool, accepted func()
 
 // marked notes the outcome of such a command.
 func (p *pinned) marked(reply []byte, keep bool, accepted func()) {
-	if idchange.Untouched(reply) {
+	if Untouched(reply) {
 		return
 	}
 	p.spent = true
@@ -294,7 +291,7 @@ func (u *pinning) queueLocal(row *command.Row, p command.Policy, raw []byte) boo
 	case command.Keyword(s.args, 1) == "setname" && len(s.args) == 3:
 		name := string(s.args[2])
 		u.pin.Names += len(name)
-		u.pin.Queue(transaction.Step{Apply: func(reply []byte) {
+		u.pin.Queue(Step{Apply: func(reply []byte) {
 			if resp.IsOK(reply) {
 				s.rename(name, true)
 			}
@@ -302,7 +299,7 @@ func (u *pinning) queueLocal(row *command.Row, p command.Policy, raw []byte) boo
 	case command.Keyword(s.args, 1) == "getname":
 		u.pin.Count(raw)
 	default:
-		u.pin.Queue(transaction.Step{Apply: func([]byte) { u.pin.spent = true }}, raw)
+		u.pin.Queue(Step{Apply: func([]byte) { u.pin.spent = true }}, raw)
 	}
 	s.forward(raw, s.handler(), 1)
 	return true

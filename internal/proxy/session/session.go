@@ -7,20 +7,13 @@ import (
 
 	"github.com/lockproxy/lockproxy/internal/lockcmds/engines"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/losses"
-	"github.com/lockproxy/lockproxy/internal/proxy/acks"
 	"github.com/lockproxy/lockproxy/internal/proxy/budget"
 	"github.com/lockproxy/lockproxy/internal/proxy/clients"
 	"github.com/lockproxy/lockproxy/internal/proxy/command"
 	"github.com/lockproxy/lockproxy/internal/proxy/ears"
 	"github.com/lockproxy/lockproxy/internal/proxy/errands"
-	"github.com/lockproxy/lockproxy/internal/proxy/inbox"
-	"github.com/lockproxy/lockproxy/internal/proxy/output"
-	"github.com/lockproxy/lockproxy/internal/proxy/parting"
-	"github.com/lockproxy/lockproxy/internal/proxy/pubsub"
 	"github.com/lockproxy/lockproxy/internal/proxy/reply"
 	"github.com/lockproxy/lockproxy/internal/proxy/shared"
-	"github.com/lockproxy/lockproxy/internal/proxy/transaction"
-	"github.com/lockproxy/lockproxy/internal/proxy/weight"
 	"github.com/lockproxy/lockproxy/internal/resp"
 	"github.com/lockproxy/lockproxy/internal/upstream"
 )
@@ -76,12 +69,12 @@ type Session struct {
 	mu             sync.Mutex
 	wait           wait
 	ended, closing bool // closing: the connection closes when all output is written
-	parting        parting.State
+	parting        DrainState
 	muted          bool     // the command being routed gets no reply
 	afterUnlock    []func() // run when the session is unlocked
 	memory
 	input
-	output.Output[connection]
+	Output[connection]
 	lanes
 	pinning
 	profile
@@ -99,9 +92,9 @@ type Session struct {
 type input struct {
 	s            *Session
 	guard        *resp.Guard
-	in           inbox.Inbox // read, but not yet parsed
-	active       int64       // shared.Proxy.Clock at the last bytes from or to the client
-	known, begun bool        // a byte has come; a whole command has come
+	in           Inbox // read, but not yet parsed
+	active       int64 // shared.Proxy.Clock at the last bytes from or to the client
+	known, begun bool  // a byte has come; a whole command has come
 	table        *command.Table
 	row          *command.Row // of the last command, in table; nil: none
 	paused       bool         // the engine waits for Resume
@@ -127,10 +120,10 @@ type lanes struct {
 	due             *upstream.Lane // is to be written when the session is unlocked; nil: none
 	wrote           bool           // a command that may write has been sent since nothing was outstanding
 	alone           bool           // nothing is sent behind the last command: it has several keys, and has to wait while only some of them have moved
-	weight.Weight                  // of the replies
+	Weight                         // of the replies
 	unanswered      int            // bytes of the commands sent since no reply was due, and of their slots
 	repeated        *repetition    // a command of a pin that is routed anew; nil: none
-	round           *acks.Round    // of the WAIT that is routed anew at the next server; nil: none
+	round           *WaitRound     // of the WAIT that is routed anew at the next server; nil: none
 	others          []heldLane     // to servers of a cluster that are not the present one
 }
 
@@ -138,7 +131,7 @@ type lanes struct {
 type pinning struct {
 	s             *Session
 	pin           *pinned // nil: none
-	refused       transaction.Refused
+	refused       Refused
 	cancelPinWait func() bool // withdraws the request for a pin
 	hasty         bool        // the command that gets the pin does not wait for other clients
 	pinTimedOut   error       // why the request for a pin has failed
@@ -178,11 +171,11 @@ type pinned struct {
 
 	outcome  outcome // of identity changes after which the session has not settled
 	conclude func()  // runs once, as soon as nothing is outstanding
-	transaction.State
-	pubsub.Subscriptions
+	TxState
+	Subscriptions
 	placement // of the transaction in a cluster
 	watch     watch
-	execution *pubsub.Frames // of the last EXEC with subscription commands; nil: there was none
+	execution *Frames // of the last EXEC with subscription commands; nil: there was none
 }
 
 // pinMode says how the session reads its pin.

@@ -5,7 +5,6 @@ import (
 
 	"github.com/lockproxy/lockproxy/internal/proxy/command"
 	"github.com/lockproxy/lockproxy/internal/proxy/reply"
-	"github.com/lockproxy/lockproxy/internal/proxy/transaction"
 	"github.com/lockproxy/lockproxy/internal/resp"
 	"github.com/lockproxy/lockproxy/internal/upstream"
 	"github.com/lockproxy/lockproxy/internal/upstream/topology"
@@ -32,7 +31,7 @@ func (u *pinning) transact(row *command.Row, raw []byte) bool {
 		h.Whole = len(pin.Steps) > 0
 		if pin.Rewrites() {
 			steps := pin.Steps
-			h.Replace = func(reply []byte) []byte { return transaction.Rewritten(reply, steps) }
+			h.Replace = func(reply []byte) []byte { return Rewritten(reply, steps) }
 		}
 		h.Done = func(reply []byte) {
 			s.resume()
@@ -101,7 +100,7 @@ func (u *pinning) executed(pin *pinned, reply []byte) {
 	if len(steps) == 0 || reply[0] != '*' {
 		return
 	}
-	elems := transaction.Elements(reply)
+	elems := Elements(reply)
 	for _, step := range steps {
 		if step.Apply != nil && step.Index < len(elems) {
 			step.Apply(elems[step.Index])
@@ -133,7 +132,7 @@ func (u *pinning) watchOverExec(row *command.Row, raw []byte, h *reply.Reply) re
 			}
 			return true
 		}
-		move := &replay{State: pin.State, placement: pin.placement, asking: upstream.AnyNode}
+		move := &replay{TxState: pin.TxState, placement: pin.placement, asking: upstream.AnyNode}
 		if !s.again(r, pin.conn.At(), why) {
 			return false
 		}

@@ -1,0 +1,39 @@
+package session
+
+// This file says when a client leaves that is asked to: behind a reply if it goes on sending, so that no command of its crosses the end of
+// the connection, else after a silence. It does no I/O and has no lock.
+
+// A DrainState is how far one client is. The zero value: it is not asked to leave.
+type DrainState uint8
+
+const (
+	drainAsked  DrainState = 1 + iota // it has sent nothing since it was asked
+	drainServed                       // it leaves behind a reply
+)
+
+// drainSilence is the number of milliseconds without traffic after which a client counts as one that is not about to send.
+const drainSilence = 500
+
+// Ask asks the client to leave. busy: replies to it are outstanding. It reports whether this is the first time.
+func (s *DrainState) Ask(busy bool) bool {
+	if *s != 0 {
+		return false
+	}
+	if *s = drainAsked; busy {
+		*s = drainServed
+	}
+	return true
+}
+
+// Sent says that the client has sent something.
+func (s *DrainState) Sent() {
+	if *s == drainAsked {
+		*s = drainServed
+	}
+}
+
+// BehindReply reports whether the client leaves as soon as it has all its replies.
+func (s DrainState) BehindReply() bool { return s == drainServed }
+
+// Silent reports whether a client without traffic for that number of milliseconds leaves.
+func Silent(idle int64) bool { return idle >= drainSilence }

@@ -1,0 +1,27 @@
+package session
+
+import "testing"
+
+func TestAClientLeavesBehindAReply(t *testing.T) {
+	for _, busy := range []bool{false, true} {
+		var s DrainState
+		if s.Sent(); s.BehindReply() {
+			t.Error("it leaves before it is asked")
+		}
+		if !s.Ask(busy) || s.Ask(busy) {
+			t.Error("it is asked once")
+		}
+		if s.BehindReply() != busy {
+			t.Errorf("busy %v: leaves behind a reply: %v", busy, s.BehindReply())
+		}
+		if s.Sent(); !s.BehindReply() {
+			t.Error("it stays although it has sent something")
+		}
+	}
+}
+
+func TestASilentClientIsNotAboutToSend(t *testing.T) {
+	if Silent(drainSilence-1) || !Silent(drainSilence) {
+		t.Error("the limit is another one")
+	}
+}

@@ -1,0 +1,209 @@
+package session
+
+import (
+	"bytes"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/lockproxy/lockproxy/internal/resp"
+	"github.com/lockproxy/lockproxy/internal/upstream"
+)
+
+// This file reads AUTH, HELLO and SELECT. It says which identity each leads to if Redis accepts it, and whether a shared
+// connection may carry it. It does no I/O.
+
+// Change is the effect of AUTH, HELLO or SELECT if Redis accepts it.
+type Change struct {
+	Name   *string // client name that it sets, if any
+	Auth   bool    // it carries credentials
+	Select bool    // it is SELECT
+	Hello  bool    // it is HELLO
+	auths  int     // the number of AUTH options of a HELLO
+
+	db, proto      int
+	user, password string
+	odd            bool // Redis may see more in it than is read here
+
+	logins [][2]string // all users and passwords of a HELLO
+}
+
+// ReadChange reads a command whose name, in lower case, is name. Redis rejects malformed ones, so nothing is checked here.
+func ReadChange(name string, args [][]byte) Change {
+	switch name {
+	case "select":
+		return readSelect(args)
+	case "auth":
+		c := Change{Auth: true, odd: len(args) != 2 && len(args) != 3}
+		c.user, c.password = credentials(args[1:])
+		c.odd = c.odd || c.nameless()
+		return c
+	}
+	return readHello(args)
+}
+
+func readSelect(args [][]byte) Change {
+	word := string(args[len(args)-1])
+	db, err := strconv.Atoi(word)
+	return Change{Select: true, db: db, odd: len(args) != 2 || err != nil || db < 0 || strconv.Itoa(db) != word}
+}
+
+// readHello reads HELLO [protover [AUTH username password] [SETNAME clientname]].
+func readHello(args [][]byte) Change {
+	c := Change{Hello: true}
+	if len(args) > 1 {
+		c.proto, _ = strconv.Atoi(string(args[1]))
+		word := string(args[1])
+		c.odd = word != "2" && word != "3"
+	}
+	for i := 2; i < len(args); i++ {
+		switch option := strings.ToLower(string(args[i])); {
+		case option == "auth" && i+2 < len(args):
+			// Redis acts on options one after another: one that comes after SETNAME, or twice, may fail when another has
+			// been acted on.
+			c.odd = c.odd || c.Auth || c.Name != nil
+			c.Auth = true
+			c.auths++
+			c.user, c.password = credentials(args[i+1 : i+3])
+			c.logins = append(c.logins, [2]string{c.user, c.password})
+			c.odd = c.odd || c.nameless()
+			i += 2
+		case option == "setname" && i+1 < len(args):
+			name := string(args[i+1])
+			c.odd = c.odd || c.Name != nil || !ValidName(args[i+1])
+			c.Name = &name
+			i++
+		default:
+			c.odd = true
+		}
+	}
+	return c
+}
+
+// credentials of AUTH's arguments: a password, or a user and a password.
+func credentials(args [][]byte) (user, password string) {
+	switch len(args) {
+	case 0:
+		return "", ""
+	case 1:
+		return "default", string(args[0])
+	default:
+		return string(args[0]), string(args[1])
+	}
+}
+
+// nameless stands for the user with the empty name, which Redis may have. In an identity, an empty name means the default user. No
+// connection can be made for that user, so its session keeps the connection that it has.
+const nameless = "\x00"
+
+// nameless reports whether it authenticates the user with the empty name.
+func (c *Change) nameless() bool { return c.Auth && c.user == "" }
+
+// Nameless reports whether an identity is that of the user with the empty name.
+func Nameless(id upstream.Identity) bool { return id.User == nameless }
+
+// Apply is the identity that the change leads to from another.
+func (c *Change) Apply(id upstream.Identity) upstream.Identity {
+	if c.Auth {
+		id.User, id.Password = c.user, c.password
+		if id.User == "" {
+			id.User = nameless
+		}
+	}
+	if c.Select {
+		id.DB = c.db
+	}
+	if c.proto != 0 {
+		id.Proto = c.proto
+	}
+	return id
+}
+
+// Shared returns the command to send on a shared connection that has the identity to which the change leads. There it changes
+// nothing, whether Redis accepts it or not. nil: there may be a change.
+func (c *Change) Shared(raw []byte, args [][]byte) []byte {
+	switch {
+	case c.odd:
+		return nil
+	case c.Name != nil: // all clients of the connection would have the name
+		i := slices.IndexFunc(args[2:], func(a []byte) bool { return bytes.EqualFold(a, []byte("setname")) })
+		if c.Auth {
+			i = 3 // behind AUTH user password, which may be any words
+		}
+		return resp.AppendCommand(nil, args[:2+i]...)
+	}
+	return raw
+}
+
+// refusals are Redis's errors for a command that it has not begun.
+var refusals = [][]byte{
+	[]byte("-ERR unknown command"), []byte("-ERR unknown subcommand"), []byte("-ERR wrong number of arguments"),
+	[]byte("-NOAUTH "), []byte("-NOPERM "),
+}
+
+// Untouched reports whether Redis has refused a command without having looked at more than its name and its number of
+// arguments.
+func Untouched(reply []byte) bool {
+	return slices.ContainsFunc(refusals, func(r []byte) bool { return bytes.HasPrefix(reply, r) })
+}
+
+// MayHaveAuthenticated reports whether a command that was refused may have logged in all the same: Redis acts on HELLO's options
+// one after another, so a bad one may follow an AUTH that went well. Such a connection must never serve another session.
+func (c *Change) MayHaveAuthenticated(reply []byte) bool {
+	return c.Hello && c.Auth && c.looked(reply) && !(c.auths == 1 && bytes.HasPrefix(reply, []byte("-WRONGPASS ")))
+}
+
+// LoggedIn is the identity behind such a command, if the connection was another user's before and is that user's now. false: it is not known, because the
+// command carries no password of the user, or several.
+func (c *Change) LoggedIn(user string, id upstream.Identity) (upstream.Identity, bool) {
+	found := false
+	for _, login := range c.logins {
+		if login[0] != user || user == "" {
+			continue
+		}
+		if found && login[1] != id.Password {
+			return id, false
+		}
+		found, id.User, id.Password = true, user, login[1]
+	}
+	return id, found
+}
+
+// MayHaveNamed is the same for SETNAME.
+func (c *Change) MayHaveNamed(reply []byte) bool {
+	return c.Name != nil && (c.looked(reply) || refusesUnnamed(reply))
+}
+
+// looked reports whether Redis has looked at HELLO's options before it refused.
+func (c *Change) looked(reply []byte) bool {
+	return !Untouched(reply) && !bytes.HasPrefix(reply, []byte("-NOPROTO "))
+}
+
+// refusesUnnamed: HELLO is refused for the want of credentials only after all of its options.
+func refusesUnnamed(reply []byte) bool { return bytes.HasPrefix(reply, []byte("-NOAUTH ")) }
+
+// Denied reports whether Redis has refused the credentials of user, which the command carries. Other refusals say nothing about
+// them.
+func (c *Change) Denied(reply []byte) (user string, denied bool) {
+	if !c.Auth || !c.looked(reply) {
+		return "", false
+	}
+	for _, words := range denials {
+		denied = denied || bytes.HasPrefix(reply, []byte(words))
+	}
+	return c.user, denied
+}
+
+// denials are Redis's errors for refused credentials: a wrong pair, in the words of Redis 6 and of older ones, and a password for a
+// user without one.
+var denials = []string{"-WRONGPASS ", "-ERR invalid password", "-ERR AUTH ", "-ERR Client sent AUTH"}
+
+// ValidName reports whether Redis accepts b as a client name: printable ASCII without spaces.
+func ValidName(b []byte) bool {
+	for _, c := range b {
+		if c < '!' || c > '~' {
+			return false
+		}
+	}
+	return true
+}

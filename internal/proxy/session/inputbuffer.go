@@ -1,0 +1,64 @@
+package session
+
+import "github.com/lockproxy/lockproxy/internal/buffers"
+
+// This file holds the bytes of a client that must wait.
+
+// An Inbox is bytes in the order of their arrival. Taking n bytes off its start costs O(n) in the long run, however many bytes are
+// behind them. The zero value is empty.
+type Inbox struct {
+	buf []byte
+	off int // the first byte that has not been dropped
+}
+
+// keptInput is the capacity that an empty Inbox keeps for the next time.
+const keptInput = 4 << 10
+
+// Append adds b at the end. need is the number of bytes that are known to follow, or 0.
+func (q *Inbox) Append(b []byte, need int) {
+	if q.off > 0 && len(q.buf)+len(b) > cap(q.buf) {
+		q.compact()
+	}
+	q.buf = buffers.Append(q.buf, b, need)
+}
+
+// Bytes is the content. It is valid until the next call of a method that changes the Inbox, and may be written to.
+func (q *Inbox) Bytes() []byte { return q.buf[q.off:] }
+
+// Len is the number of bytes.
+func (q *Inbox) Len() int { return len(q.buf) - q.off }
+
+// Cap is the memory that they take, in bytes.
+func (q *Inbox) Cap() int { return cap(q.buf) }
+
+// Drop takes n bytes off the start.
+func (q *Inbox) Drop(n int) {
+	q.off += n
+	switch {
+	case q.off < len(q.buf):
+		if q.off > q.Len() { // no more is moved than has been dropped
+			q.compact()
+		}
+	case cap(q.buf) > keptInput:
+		buffers.Free(q.buf)
+		*q = Inbox{}
+	default:
+		q.buf, q.off = q.buf[:0], 0
+	}
+}
+
+// compact moves the bytes to the start of a buffer that is not much too large.
+func (q *Inbox) compact() {
+	rest := q.buf[q.off:]
+	if cap(q.buf) > buffers.Small && len(rest) < cap(q.buf)/4 {
+		small := append(buffers.Get(len(rest)), rest...)
+		buffers.Free(q.buf)
+		q.buf = small
+	} else {
+		q.buf = append(q.buf[:0], rest...)
+	}
+	q.off = 0
+}
+
+// Forget drops everything. Slices of it stay valid, so a caller in the middle of one may finish.
+func (q *Inbox) Forget() { *q = Inbox{} }

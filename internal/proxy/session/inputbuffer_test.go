@@ -1,0 +1,71 @@
+package session
+
+import (
+	"bytes"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/lockproxy/lockproxy/internal/buffers"
+)
+
+func TestBytesComeOutAsTheyWentIn(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		var q Inbox
+		var want []byte
+		next := byte(0)
+		for range rapid.IntRange(1, 60).Draw(t, "events") {
+			if rapid.Bool().Draw(t, "append") {
+				b := make([]byte, rapid.SampledFrom([]int{1, 10, 1000, buffers.Small, 5 * buffers.Small}).Draw(t, "size"))
+				for i := range b {
+					b[i] = next
+					next++
+				}
+				q.Append(b, 0)
+				want = append(want, b...)
+			} else {
+				n := rapid.IntRange(0, len(want)).Draw(t, "drop")
+				q.Drop(n)
+				want = want[n:]
+			}
+			if q.Len() != len(want) || !bytes.Equal(q.Bytes(), want) {
+				t.Fatalf("%d bytes, want %d, or others", q.Len(), len(want))
+			}
+		}
+	})
+}
+
+// Many small commands behind each other are taken off one by one, as when each waits for a lock.
+func TestTakingSmallPiecesIsLinear(t *testing.T) {
+	var q Inbox
+	q.Append(make([]byte, 4<<20), 0)
+	moved, off := 0, q.off
+	for q.Len() > 0 {
+		q.Drop(min(16, q.Len()))
+		if q.off < off {
+			moved += q.Len()
+		}
+		off = q.off
+	}
+	if moved > 8<<20 {
+		t.Errorf("%d bytes were moved", moved)
+	}
+}
+
+func TestEmptyInboxKeepsLittle(t *testing.T) {
+	var q Inbox
+	q.Append(make([]byte, 1<<20), 0)
+	q.Drop(1 << 20)
+	if q.Cap() > keptInput {
+		t.Errorf("%d bytes", q.Cap())
+	}
+}
+
+func TestLargeBufferIsGivenUpBeforeItIsEmpty(t *testing.T) {
+	var q Inbox
+	q.Append(make([]byte, 4<<20), 0)
+	q.Drop(4<<20 - 100)
+	if q.Cap() > 64<<10 {
+		t.Errorf("%d bytes are kept for %d", q.Cap(), q.Len())
+	}
+}

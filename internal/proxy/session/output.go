@@ -1,0 +1,132 @@
+package session
+
+import (
+	"time"
+
+	"github.com/lockproxy/lockproxy/internal/metrics"
+	"github.com/lockproxy/lockproxy/internal/proxy/reply"
+	"github.com/lockproxy/lockproxy/internal/proxy/shared"
+)
+
+// This file has the way of replies to one client: each waits in its slot for its turn, and then for the engine. It counts the bytes that the
+// client has not taken. The package does no I/O and has no lock. An Output belongs to one session, which guards it.
+
+// An Output is the output of one session. C is the type of its connections to Redis.
+type Output[C comparable] struct {
+	Slots reply.Queue[C, reply.Handler] // in the order of the commands
+	Out   reply.Outbox                  // bytes whose turn has come
+
+	proxy    *shared.Proxy
+	overflow func(limit shared.Limit, unread int)
+	later    func(d time.Duration) // has Judge called
+	unread   int                   // bytes in all of these, and those that an engine has taken and not yet written
+	behind   int64                 // shared.Proxy.Clock since a subscriber has left more bytes unread than its soft limit; 0: it has not
+	gone     bool
+	watch    metrics.Watch // of a command that is measured
+}
+
+// Open prepares the output. overflow is called when the client leaves more bytes unread than a limit allows. later has Judge called after a time, because a
+// client may be behind while nothing more comes for it.
+func (o *Output[C]) Open(p *shared.Proxy, overflow func(limit shared.Limit, unread int), later func(d time.Duration)) {
+	o.proxy, o.overflow, o.later = p, overflow, later
+}
+
+// Finish says that the client gets no more than the output so far.
+func (o *Output[C]) Finish() { o.gone = true }
+
+// Gone reports whether the client gets no more than the output so far.
+func (o *Output[C]) Gone() bool { return o.gone }
+
+// Unread is the number of bytes that the client has not taken.
+func (o *Output[C]) Unread() int { return o.unread }
+
+// Written says that the client has taken bytes.
+func (o *Output[C]) Written(bytes int) {
+	if o.unread -= bytes; o.watch.Ends() {
+		o.timed()
+	}
+	if o.behind != 0 && o.unread <= o.proxy.Limits().PubSub.Soft {
+		o.behind = 0
+	}
+}
+
+// Forget drops all output.
+func (o *Output[C]) Forget() {
+	o.Out.Forget()
+	o.unread = 0
+}
+
+// Say gives the proxy's own reply to the last command.
+func (o *Output[C]) Say(b []byte) {
+	if o.gone || len(b) == 0 {
+		return
+	}
+	o.add(b, o.Slots.Say(b))
+}
+
+// Put adds bytes to the replies of a slot; more: they end within one.
+func (o *Output[C]) Put(at reply.ID, b []byte, more bool) {
+	if o.watch.Expects(uint64(at)) {
+		o.watch.Answered()
+	}
+	if !o.gone {
+		o.add(b, o.Slots.Put(at, b, more))
+	}
+}
+
+// Push sends out-of-band data between replies.
+func (o *Output[C]) Push(b []byte) {
+	if !o.gone {
+		o.add(b, o.Slots.Push(b))
+	}
+}
+
+// Message is Push for a message to a subscriber. Subscribers that do not read have limits of their own, as in Redis: each message would be kept once for
+// each of them.
+func (o *Output[C]) Message(b []byte) {
+	o.Push(b)
+	switch limits := &o.proxy.Limits().PubSub; {
+	case o.unread <= limits.Soft:
+		o.behind = 0
+	case o.behind == 0:
+		o.behind = o.proxy.Clock.Load() + 1
+		o.later(limits.SoftTime)
+	}
+	o.Judge()
+}
+
+// Judge reports a subscriber that has left too much unread, or much for too long.
+func (o *Output[C]) Judge() {
+	limits := &o.proxy.Limits().PubSub
+	if o.behind == 0 && o.unread <= limits.Hard {
+		return
+	}
+	late := o.proxy.Clock.Load() + 1 - o.behind
+	if o.unread > limits.Hard || late > limits.SoftTime.Milliseconds() {
+		o.overflow(shared.LimitPubSub, o.unread)
+	}
+}
+
+// Emit appends bytes to the output.
+func (o *Output[C]) Emit(b []byte) {
+	if !o.gone {
+		o.add(b, true)
+	}
+}
+
+// add counts new bytes. now: they leave at once.
+func (o *Output[C]) add(b []byte, now bool) {
+	if now {
+		o.Out.Append(b)
+	}
+	if o.unread += len(b); o.unread > o.proxy.Limits().Output {
+		o.overflow(shared.LimitOutput, o.unread)
+	}
+}
+
+// Move moves the replies whose turn has come.
+func (o *Output[C]) Move() {
+	for b := o.Slots.Next(); b != nil; b = o.Slots.Next() {
+		o.Out.Append(b)
+	}
+}

@@ -1,0 +1,189 @@
+package session
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/lockproxy/lockproxy/internal/metrics"
+	"github.com/lockproxy/lockproxy/internal/proxy/shared"
+)
+
+const limit = 20
+
+// bench is the output of a client with a limit.
+type bench struct {
+	Output[string]
+	*testing.T
+	over  []int // what overflow was told
+	later int   // how often Judge was asked for
+}
+
+func newBench(t *testing.T) *bench {
+	t.Helper()
+	b := &bench{T: t}
+	b.Open(&shared.Proxy{Settings: shared.Settings{Limits: shared.Limits{Output: limit}}}, func(_ shared.Limit, unread int) { b.over = append(b.over, unread) }, func(time.Duration) { b.later++ })
+	return b
+}
+
+// engine takes what may leave. The client has not taken it yet.
+func (b *bench) engine(want string) {
+	b.Helper()
+	var got []byte
+	for c := b.Out.Begin(); c != nil; c = b.Out.Begin() {
+		got = append(got, c...)
+		b.Out.End(c, true)
+	}
+	if string(got) != want {
+		b.Errorf("the engine gets %q, want %q", got, want)
+	}
+}
+
+func (b *bench) unread(want int) {
+	b.Helper()
+	if b.Unread() != want {
+		b.Errorf("%d bytes are unread, want %d", b.Unread(), want)
+	}
+}
+
+func TestBytesAreUnreadUntilTheClientHasTakenThem(t *testing.T) {
+	b := newBench(t)
+	first, second := b.Slots.Add("lane", nil, 1), b.Slots.Add("pin", nil, 1)
+	b.Say([]byte("+3\r\n"))
+	b.Put(second, []byte("+2\r\n"), false)
+	b.Slots.Answer(second, 1)
+	b.Move()
+	b.engine("") // both wait for their turn
+	b.unread(8)
+	b.Put(first, []byte("$1\r\n"), true)
+	b.Push([]byte(">0\r\n")) // it waits for the end of the reply
+	b.engine("$1\r\n")
+	b.unread(16)
+	b.Put(first, []byte("x\r\n"), false)
+	b.Slots.Answer(first, 1)
+	b.Move()
+	b.engine("x\r\n>0\r\n+2\r\n+3\r\n")
+	b.unread(19)
+	b.Written(4)
+	b.unread(15)
+	b.Written(15)
+	b.Emit([]byte("!"))
+	b.engine("!")
+	b.unread(1)
+	if len(b.over) != 0 {
+		t.Errorf("overflow at %d bytes", b.over)
+	}
+}
+
+func TestWaitingBytesCountAgainstTheLimit(t *testing.T) {
+	b := newBench(t)
+	b.Slots.Add("lane", nil, 1) // it is not answered
+	b.Say(make([]byte, limit))
+	if len(b.over) != 0 {
+		t.Errorf("overflow at %d bytes", b.over)
+	}
+	b.Push([]byte("x"))
+	b.Emit([]byte("y"))
+	if !slices.Equal(b.over, []int{limit + 1, limit + 2}) {
+		t.Errorf("overflow at %d bytes", b.over)
+	}
+	b.proxy.SetLimits(shared.Limits{Output: 2 * limit})
+	b.Emit([]byte("z"))
+	if len(b.over) != 2 {
+		t.Errorf("overflow at %d bytes, below the new limit", b.over)
+	}
+	b.Forget()
+	b.engine("")
+	b.unread(0)
+}
+
+func TestAClientThatIsGoneGetsNoMore(t *testing.T) {
+	b := newBench(t)
+	b.Emit([]byte("last"))
+	at := b.Slots.Add("lane", nil, 1)
+	b.Finish()
+	b.Say([]byte("1"))
+	b.Put(at, []byte("2"), false)
+	b.Push([]byte("3"))
+	b.Emit([]byte("4"))
+	if b.engine("last"); !b.Gone() {
+		t.Error("the client is not gone")
+	}
+	b.unread(4)
+}
+
+func TestACommandIsMeasuredUntilItsReplyIsWritten(t *testing.T) {
+	b := newBench(t)
+	other, at := b.Slots.Add("lane", nil, 1), b.Slots.Add("pin", nil, 1)
+	if b.Time(1, 0, 1, 0); b.Timed() {
+		t.Error("measured out of turn")
+	}
+	if b.Time(1, 0, 1, 1); !b.Timed() { // the proxy's clock has ticked
+		t.Error("not measured")
+	}
+	mark := b.Mark(at)
+	if b.Timed() {
+		t.Error("the next commands are measured with it")
+	}
+	mark.Note()
+	b.Put(other, []byte("+1\r\n"), false)
+	if b.watch.Ends() {
+		t.Error("the reply to another command ends it")
+	}
+	b.Put(at, []byte("+2\r\n"), false)
+	if !b.watch.Ends() {
+		t.Error("its reply does not end it")
+	}
+	if b.Written(8); b.watch.Ends() {
+		t.Error("it has not ended")
+	}
+
+	if b.Time(1, metrics.ClassLocal, 1, 2); b.Timed() {
+		t.Error("a command that the proxy answers is said to be sent")
+	}
+	b.Say([]byte("+3\r\n"))
+	if b.Written(4); b.watch.Ends() {
+		t.Error("the proxy's reply does not end it")
+	}
+}
+
+// A subscriber may leave more than the soft limit unread for a while, and has the whole time again after it has read.
+func TestSubscriberBehindForTooLong(t *testing.T) {
+	b := newBench(t)
+	b.proxy.SetLimits(shared.Limits{Output: 10 * limit, PubSub: shared.PubSub{Hard: 2 * limit, Soft: limit, SoftTime: time.Second}})
+	message := make([]byte, limit+1)
+	says := func(at int64, b1 []byte, over ...int) {
+		t.Helper()
+		b.proxy.Clock.Store(at)
+		if b.Message(b1); !slices.Equal(b.over, over) {
+			t.Fatalf("at %d: over at %v, want %v", at, b.over, over)
+		}
+	}
+	says(0, message)
+	says(1000, message[:1])
+	b.Written(2)
+	says(5000, message[:1])
+	says(5500, message[:1])
+	says(6000, message[:1])
+	says(6001, message[:1], limit+4)
+	says(6001, message, limit+4, 2*limit+5)
+}
+
+// A subscriber that is behind is judged at the end of its time, even if no message comes any more.
+func TestSubscriberBehindWithoutMessages(t *testing.T) {
+	b := newBench(t)
+	b.proxy.SetLimits(shared.Limits{Output: 10 * limit, PubSub: shared.PubSub{Hard: 9 * limit, Soft: limit, SoftTime: time.Second}})
+	b.Message(make([]byte, limit+1))
+	b.Message(make([]byte, 1))
+	if b.later != 1 {
+		t.Fatalf("it is judged later %d times", b.later)
+	}
+	b.proxy.Clock.Store(2000)
+	if b.Judge(); !slices.Equal(b.over, []int{limit + 2}) {
+		t.Errorf("over at %v", b.over)
+	}
+	b.Written(limit)
+	if b.Judge(); len(b.over) != 1 {
+		t.Errorf("it has read, and is over at %v", b.over)
+	}
+}

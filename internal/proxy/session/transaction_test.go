@@ -1,0 +1,80 @@
+package session
+
+import (
+	"bytes"
+	"testing"
+)
+
+func TestExecAnswersQueuedCommandsByTheirPosition(t *testing.T) {
+	var tx TxState
+	tx.InTx, tx.Base = true, 3
+	tx.Queued = 3
+	tx.Queued++ // an ordinary command
+	tx.Queue(Step{Rewrite: func(reply []byte) []byte { return append([]byte("+new "), reply[1:]...) }}, nil)
+	tx.Queued++
+	tx.Queue(Step{Verb: "subscribe", Left: 1}, nil)
+	if !tx.Rewrites() || !tx.Subscribes() {
+		t.Error("the steps are not known")
+	}
+	reply := []byte("*4\r\n$2\r\na\r\r\n+old\r\n*1\r\n:1\r\n:4\r\n")
+	if got, want := string(Rewritten(reply, tx.Steps)), "*4\r\n$2\r\na\r\r\n+new old\r\n*1\r\n:1\r\n:4\r\n"; got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+	for _, unchanged := range []string{"*-1\r\n", "-EXECABORT x\r\n", "_\r\n"} {
+		if got := Rewritten([]byte(unchanged), tx.Steps); string(got) != unchanged {
+			t.Errorf("%q became %q", unchanged, got)
+		}
+	}
+	tx.End()
+	if tx.InTx || tx.Rewrites() || tx.Subscribes() {
+		t.Error("the steps outlive the transaction")
+	}
+}
+
+// Steps keep their positions at another connection, which has had other commands before, and a MULTI in the transaction that Redis refused.
+func TestATransactionGoesOnAtAnotherConnection(t *testing.T) {
+	var first, second TxState
+	first.Opens([]byte("MULTI"), true)
+	first.Opened(0)
+	first.Count([]byte("PING"))
+	first.Keep([]byte("MULTI"))
+	first.Queue(Step{}, []byte("CLIENT SETNAME x"))
+	from := first
+	first.End()
+	if first.Kept != nil || first.Keeps || first.Size != 0 {
+		t.Error("an ended transaction keeps its commands")
+	}
+	second.Queued = 7
+	second.Opened(second.Queued)
+	second.Resume(from)
+	second.Queue(Step{}, []byte("HELLO"))
+	if got, want := string(bytes.Join(second.Kept, []byte("|"))), "MULTI|PING|MULTI|CLIENT SETNAME x|HELLO"; got != want || second.Size != len(want)-4 {
+		t.Errorf("kept: %s, %d bytes", got, second.Size)
+	}
+	if second.Queued != 10 || second.Steps[0].Index != 1 || second.Steps[1].Index != 2 {
+		t.Errorf("%d commands, steps %+v", second.Queued-second.Base, second.Steps)
+	}
+}
+
+func TestElementsAreWholeFrames(t *testing.T) {
+	want := [][]byte{[]byte("$3\r\n\r\nx\r\n"), []byte("*2\r\n:1\r\n*0\r\n"), []byte("_\r\n")}
+	got := Elements(append([]byte("*3\r\n"), bytes.Join(want, nil)...))
+	if len(got) != len(want) {
+		t.Fatalf("%q", got)
+	}
+	for i := range want {
+		if !bytes.Equal(got[i], want[i]) {
+			t.Errorf("element %d: %q, want %q", i, got[i], want[i])
+		}
+	}
+}
+
+func TestAnExecChangesTheSessionIfAStepDoes(t *testing.T) {
+	tx := TxState{Steps: []Step{{Rewrite: func(b []byte) []byte { return b }}, {Verb: "subscribe"}}}
+	if tx.Changes() {
+		t.Error("a reply that is only rewritten changes the session")
+	}
+	if tx.Steps = append(tx.Steps, Step{Apply: func([]byte) {}}); !tx.Changes() {
+		t.Error("a reply that is applied changes nothing")
+	}
+}
