@@ -3,7 +3,6 @@ package queue
 import (
 	"time"
 
-	"github.com/lockproxy/lockproxy/internal/lockcmds/line"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/turns"
 )
 
@@ -87,7 +86,7 @@ func (s *Set) Offer(key, owner string) (shared, own *Waiter) {
 	if q == nil {
 		return nil, nil
 	}
-	take := func(l *line.Line[*Waiter]) *Waiter {
+	take := func(l *Line[*Waiter]) *Waiter {
 		w := l.First()
 		if w == nil || w.state != waiting || w.Owner == owner || w.doubt {
 			return nil

@@ -1,7 +1,6 @@
 package queue
 
 import (
-	"github.com/lockproxy/lockproxy/internal/lockcmds/line"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/reaper"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/turns"
 )
@@ -15,7 +14,7 @@ func (q *Queue) queued() bool { return q.own.Len() > 0 || q.place.Queued() }
 func (q *Queue) takePlace(w *Waiter) {
 	l := q.places[w.Place]
 	if l == nil {
-		l = &line.Line[*Waiter]{}
+		l = &Line[*Waiter]{}
 		q.places[w.Place] = l
 	}
 	l.Push(&w.inPlace, w)

@@ -24,8 +24,6 @@ package queue
 import (
 	"time"
 
-	"github.com/lockproxy/lockproxy/internal/lockcmds/channels"
-	"github.com/lockproxy/lockproxy/internal/lockcmds/line"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/reaper"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/turns"
 )
@@ -44,8 +42,8 @@ type Queue struct {
 	names Names
 	Tag   any // the caller's own
 
-	shared line.Line[*Waiter] // the waiters that share a place: only the first asks, one attempt at a time
-	own    line.Line[*Waiter] // of those with places of their own
+	shared Line[*Waiter] // the waiters that share a place: only the first asks, one attempt at a time
+	own    Line[*Waiter] // of those with places of their own
 
 	base   *channel      // of Names.Channel
 	denied error         // why Redis does not let us listen to it; nil: it does
@@ -56,24 +54,24 @@ type Queue struct {
 	failed bool          // it has been set because an attempt has failed, which is repeated then
 	pause  time.Duration // after an error; 0: the latest attempt was answered
 
-	places     map[string]*line.Line[*Waiter] // of own: the waiters by place
-	refreshing bool                           // the timer Refresh is set, or its answer is on its way
+	places     map[string]*Line[*Waiter] // of own: the waiters by place
+	refreshing bool                      // the timer Refresh is set, or its answer is on its way
 	reaper     reaper.Reaper
 	lingers    bool // the reaper goes on though the last waiter with a place in Redis has left
 	ended      bool
 
 	index                         int // in Set.list
-	inBase, inByName, inLingering line.Node[*Queue]
+	inBase, inByName, inLingering Node[*Queue]
 }
 
 // channel is a channel of waiters.
-type channel = channels.Channel[listeners]
+type channel = Channel[listeners]
 
 // listeners are the queues and waiters that a message on a channel concerns.
 type listeners struct {
-	queues  line.Line[*Queue]  // whose base channel it is
-	byName  line.Line[*Queue]  // whose shared place is woken on it
-	waiters line.Line[*Waiter] // woken on it by name
+	queues  Line[*Queue]  // whose base channel it is
+	byName  Line[*Queue]  // whose shared place is woken on it
+	waiters Line[*Waiter] // woken on it by name
 }
 
 // Names returns the names of the lock.
@@ -95,7 +93,7 @@ func (q *Queue) Settled() bool {
 	return q.base.Ready() && (q.byName == nil || q.byName.Ready())
 }
 
-func (q *Queue) line(k *Kind) *line.Line[*Waiter] {
+func (q *Queue) line(k *Kind) *Line[*Waiter] {
 	if k.OwnPlace {
 		return &q.own
 	}
@@ -217,7 +215,7 @@ func (s *Set) SubscriptionRefused(channel string, err error) {
 }
 
 // Mark is how much a waiter's channels had told when it was noted.
-type Mark struct{ base, own channels.Mark[listeners] }
+type Mark struct{ base, own SubscriptionMark[listeners] }
 
 // Mark notes what the channels of a waiter for that lock have told so far. It is called before the attempt that may make Join necessary.
 func (s *Set) Mark(w *Waiter, key string) (m Mark) {

@@ -9,7 +9,6 @@ import (
 
 	"pgregory.net/rapid"
 
-	"github.com/lockproxy/lockproxy/internal/lockcmds/backlog"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/reaper"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/turns"
 )
@@ -330,7 +329,7 @@ func TestManyWaitersAreDealtWithInSlices(t *testing.T) {
 				w.s.Continue()
 				w.effects()
 			}
-			if slices < many/backlog.Slice-1 && name != "same owner" || w.most > 2*backlog.Slice {
+			if slices < many/Slice-1 && name != "same owner" || w.most > 2*Slice {
 				t.Fatalf("%d slices of up to %d effects", slices, w.most)
 			}
 		})

@@ -2,11 +2,6 @@ package queue
 
 import (
 	"time"
-
-	"github.com/lockproxy/lockproxy/internal/lockcmds/backlog"
-	"github.com/lockproxy/lockproxy/internal/lockcmds/channels"
-	"github.com/lockproxy/lockproxy/internal/lockcmds/departures"
-	"github.com/lockproxy/lockproxy/internal/lockcmds/line"
 )
 
 // Config configures a Set. All fields are required.
@@ -20,30 +15,30 @@ type Config struct {
 type Set struct {
 	config   Config
 	queues   map[string]*Queue
-	channels *channels.Set[listeners]
-	leaving  *departures.Set[Effect]
-	waiters  line.Line[*Waiter] // of all queues, in the order in which they joined
-	list     []*Queue           // the queues in no order, so that they can be walked in slices
-	backlog  *backlog.Backlog[*Waiter]
+	channels *Channels[listeners]
+	leaving  *Departures[Effect]
+	waiters  Line[*Waiter] // of all queues, in the order in which they joined
+	list     []*Queue      // the queues in no order, so that they can be walked in slices
+	backlog  *Backlog[*Waiter]
 	effects  []Effect
 
-	lingering line.Line[*Queue] // at most lingerLimit
-	stopped   bool              // RemoveAll was called: no queue lingers
+	lingering Line[*Queue] // at most lingerLimit
+	stopped   bool         // RemoveAll was called: no queue lingers
 }
 
 // New returns a set without queues.
 func New(c Config) *Set {
 	s := &Set{config: c, queues: make(map[string]*Queue)}
-	s.channels = channels.New[listeners](channels.Hooks{
+	s.channels = NewChannels[listeners](ChannelHooks{
 		Subscribe:   func(channel string) { s.emit(Effect{Op: Subscribe, Channel: channel}) },
 		Unsubscribe: func(channel string) { s.emit(Effect{Op: Unsubscribe, Channel: channel}) },
 		Wait:        func(d time.Duration) { s.emit(Effect{Op: Tidy, Delay: d}) },
 	})
-	s.backlog = backlog.New(backlog.Hooks[*Waiter]{
+	s.backlog = NewBacklog(BacklogHooks[*Waiter]{
 		GoOn:  func() { s.emit(Effect{Op: GoOn}) },
 		Waits: (*Waiter).Waits,
 	})
-	s.leaving = departures.New(departures.Hooks[Effect]{
+	s.leaving = NewDepartures(DepartureHooks[Effect]{
 		Remove:   func(key string) { s.emit(Effect{Op: RemovePlaces, Key: key}) },
 		Wait:     func(key string, d time.Duration) { s.emit(Effect{Op: Patience, Key: key, Delay: d}) },
 		Send:     s.emit,

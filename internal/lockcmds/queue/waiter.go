@@ -1,9 +1,5 @@
 package queue
 
-import (
-	"github.com/lockproxy/lockproxy/internal/lockcmds/line"
-)
-
 // Kind is one sort of lock as far as waiting goes.
 type Kind struct {
 	// OwnPlace: each waiter has a place of its own in the queue in Redis. Otherwise the waiters here share one place.
@@ -37,7 +33,7 @@ type Waiter struct {
 	err     error   // of pending
 	turn    turn    // of the attempt on its way
 
-	inLine, inSub, inPlace, inSet line.Node[*Waiter]
+	inLine, inSub, inPlace, inSet Node[*Waiter]
 }
 
 // state says what may happen to a waiter.
@@ -90,7 +86,7 @@ const (
 func (s *Set) Join(w *Waiter, n Names, m Mark, a Answer) {
 	q := s.queues[n.Key]
 	if q == nil {
-		q = &Queue{set: s, names: n, places: make(map[string]*line.Line[*Waiter])}
+		q = &Queue{set: s, names: n, places: make(map[string]*Line[*Waiter])}
 		q.base = s.channels.Listen(n.Channel)
 		q.base.Listeners.queues.Push(&q.inBase, q)
 		s.queues[n.Key] = q

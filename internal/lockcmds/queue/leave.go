@@ -1,76 +1,79 @@
-// Package departures has places of waiters leave the queues of locks in Redis together: one call takes out all places of a lock that have
+package queue
+
+import "time"
+
+// This file has places of waiters leave the queues of locks in Redis together: one call takes out all places of a lock that have
 // gathered while the call before was on its way. So the end of n waiters costs n steps here, and one pass over the queue in Redis for each
 // batch. It is a state machine: events come in as calls, and Hooks are what it asks for. It does no I/O, has no mutex and reads no clock.
 //
 //	Depart ──► gathered ──Hooks.Remove──► Batch ──► the caller asks Redis ──► Done ──► Hooks.Send: the replies that waited for it
 //	   └─ with a reply: Hooks.Wait ──► Due ──► Hooks.Send: a reply is put off for Patience at most
-package departures
-
-import "time"
 
 const (
-	// Patience bounds the delay of a reply that waits for a place to leave the queue: it is between half of it and all of it.
-	Patience = 50 * time.Millisecond
+	// ReplyDelay bounds the delay of a reply that waits for a place to leave the queue: it is between half of it and all of it.
+	ReplyDelay = 50 * time.Millisecond
 	// batchLimit bounds one call, because Redis serves no other client meanwhile.
 	batchLimit = 1000
 )
 
-// Hooks are what a Set asks of its caller. They must not call the Set.
-type Hooks[R any] struct {
+// DepartureHooks are what a Set asks of its caller. They must not call the Set.
+type DepartureHooks[R any] struct {
 	Remove   func(key string)                  // begin a call that takes places out: Batch, then Done
 	Wait     func(key string, d time.Duration) // start a timer: Due
 	Send     func(reply R)                     // called once for each reply
 	Occupied func(key, place string) bool      // whether a waiter has the place by now: then it stays
 }
 
-// Set is the places that are to leave, of all locks. R is a reply that waits until the place has left.
-type Set[R any] struct {
-	hooks Hooks[R]
-	locks map[string]*lock[R]
+// Departures is the places that are to leave, of all locks. R is a reply that waits until the place has left.
+type Departures[R any] struct {
+	hooks DepartureHooks[R]
+	locks map[string]*lockDepartures[R]
 }
 
-// New returns an empty set.
-func New[R any](h Hooks[R]) *Set[R] { return &Set[R]{hooks: h, locks: make(map[string]*lock[R])} }
+// NewDepartures returns an empty set.
+func NewDepartures[R any](h DepartureHooks[R]) *Departures[R] {
+	return &Departures[R]{hooks: h, locks: make(map[string]*lockDepartures[R])}
+}
 
-// lock is the places of one lock that are to leave its queue. It exists while there are any.
-type lock[R any] struct {
-	list, batch []departure[R] // batch is those of the call on its way
-	replies     []*late[R]     // those of an earlier round first
+// lockDepartures is the places of one lockDepartures that are to leave its queue. It exists while there are any.
+type lockDepartures[R any] struct {
+	list, batch []departure[R]       // batch is those of the call on its way
+	replies     []*lateDepartures[R] // those of an earlier round first
 	round       int
 	timed       bool // Due follows
 }
 
 type departure[R any] struct {
 	place string
-	reply *late[R] // nil: no reply waits until the place is left
+	reply *lateDepartures[R] // nil: no reply waits until the place is left
 }
 
-// late is a reply that is given when the place has left, or when the waiter has been put off for long enough.
-type late[R any] struct {
+// lateDepartures is a reply that is given when the place has left, or when the waiter has been put off for long enough.
+type lateDepartures[R any] struct {
 	reply R
 	round int
 	sent  bool
 }
 
 // Depart has a place leave the queue of a lock.
-func (s *Set[R]) Depart(key, place string) { s.depart(key, departure[R]{place: place}) }
+func (s *Departures[R]) Depart(key, place string) { s.depart(key, departure[R]{place: place}) }
 
 // DepartBefore has a place leave the queue of a lock before the reply is sent, or Patience passes.
-func (s *Set[R]) DepartBefore(key, place string, reply R) {
-	l := &late[R]{reply: reply}
+func (s *Departures[R]) DepartBefore(key, place string, reply R) {
+	l := &lateDepartures[R]{reply: reply}
 	d := s.depart(key, departure[R]{place, l})
 	l.round = d.round
 	d.replies = append(d.replies, l)
 	if !d.timed {
 		d.timed = true
-		s.hooks.Wait(key, Patience/2)
+		s.hooks.Wait(key, ReplyDelay/2)
 	}
 }
 
-func (s *Set[R]) depart(key string, one departure[R]) *lock[R] {
+func (s *Departures[R]) depart(key string, one departure[R]) *lockDepartures[R] {
 	d := s.locks[key]
 	if d == nil {
-		d = &lock[R]{}
+		d = &lockDepartures[R]{}
 		s.locks[key] = d
 		s.hooks.Remove(key)
 	}
@@ -79,7 +82,7 @@ func (s *Set[R]) depart(key string, one departure[R]) *lock[R] {
 }
 
 // Due is the end of the timer of Hooks.Wait. A reply that has waited for a whole round is sent.
-func (s *Set[R]) Due(key string) {
+func (s *Departures[R]) Due(key string) {
 	d := s.locks[key]
 	if d == nil {
 		return
@@ -94,11 +97,11 @@ func (s *Set[R]) Due(key string) {
 	d.replies = d.replies[n:]
 	d.round++
 	if d.timed = len(d.replies) > 0; d.timed {
-		s.hooks.Wait(key, Patience/2)
+		s.hooks.Wait(key, ReplyDelay/2)
 	}
 }
 
-func (s *Set[R]) send(l *late[R]) {
+func (s *Departures[R]) send(l *lateDepartures[R]) {
 	if l != nil && !l.sent {
 		l.sent = true
 		s.hooks.Send(l.reply)
@@ -107,7 +110,7 @@ func (s *Set[R]) send(l *late[R]) {
 
 // Batch returns the places that the call is to take out: those that have gathered when it begins, without those that are occupied again. A
 // call that is repeated asks again.
-func (s *Set[R]) Batch(key string) []string {
+func (s *Departures[R]) Batch(key string) []string {
 	d := s.locks[key]
 	if d == nil {
 		return nil
@@ -126,7 +129,7 @@ func (s *Set[R]) Batch(key string) []string {
 }
 
 // Done says that the call has ended.
-func (s *Set[R]) Done(key string) {
+func (s *Departures[R]) Done(key string) {
 	d := s.locks[key]
 	if d == nil {
 		return
@@ -142,4 +145,4 @@ func (s *Set[R]) Done(key string) {
 }
 
 // Len is how many locks have places that are to leave.
-func (s *Set[R]) Len() int { return len(s.locks) }
+func (s *Departures[R]) Len() int { return len(s.locks) }

@@ -1,4 +1,4 @@
-package departures
+package queue
 
 import (
 	"slices"
@@ -6,18 +6,18 @@ import (
 	"time"
 )
 
-// world records what a Set asks for.
-type world struct {
-	*Set[string]
+// departuresWorld records what a Set asks for.
+type departuresWorld struct {
+	*Departures[string]
 	calls    int
 	waits    int
 	sent     []string
 	occupied map[string]bool
 }
 
-func newWorld() *world {
-	w := &world{occupied: map[string]bool{}}
-	w.Set = New(Hooks[string]{
+func newDeparturesWorld() *departuresWorld {
+	w := &departuresWorld{occupied: map[string]bool{}}
+	w.Departures = NewDepartures(DepartureHooks[string]{
 		Remove:   func(string) { w.calls++ },
 		Wait:     func(string, time.Duration) { w.waits++ },
 		Send:     func(reply string) { w.sent = append(w.sent, reply) },
@@ -27,7 +27,7 @@ func newWorld() *world {
 }
 
 func TestPlacesThatGatherDuringACallLeaveTogether(t *testing.T) {
-	w := newWorld()
+	w := newDeparturesWorld()
 	w.Depart("k", "a")
 	if got := w.Batch("k"); !slices.Equal(got, []string{"a"}) {
 		t.Fatalf("first call: %q", got)
@@ -49,7 +49,7 @@ func TestPlacesThatGatherDuringACallLeaveTogether(t *testing.T) {
 }
 
 func TestAPlaceThatIsOccupiedAgainStays(t *testing.T) {
-	w := newWorld()
+	w := newDeparturesWorld()
 	w.DepartBefore("k", "a", "to a")
 	w.occupied["a"] = true
 	if got := w.Batch("k"); len(got) != 0 {
@@ -62,7 +62,7 @@ func TestAPlaceThatIsOccupiedAgainStays(t *testing.T) {
 }
 
 func TestAReplyIsPutOffForOneRoundAtMost(t *testing.T) {
-	w := newWorld()
+	w := newDeparturesWorld()
 	w.DepartBefore("k", "a", "to a")
 	w.Batch("k")
 	w.Due("k") // up to half of the time
@@ -84,7 +84,7 @@ func TestAReplyIsPutOffForOneRoundAtMost(t *testing.T) {
 }
 
 func TestOneCallTakesOutABoundedNumber(t *testing.T) {
-	w := newWorld()
+	w := newDeparturesWorld()
 	for range batchLimit + 1 {
 		w.Depart("k", "a")
 	}

@@ -1,21 +1,22 @@
-// Package backlog does work for many waiters in slices, so that no event takes long however many waiters it concerns. It does no I/O, has no
+package queue
+
+// This file does work for many waiters in slices, so that no event takes long however many waiters it concerns. It does no I/O, has no
 // mutex and reads no clock.
 //
 //	Each ──► the first slice at once ──Hooks.GoOn──► the caller serves others ──► Continue ──► the next slice …
-package backlog
 
 // Slice is how many waiters one event deals with: about a tenth of a millisecond.
 const Slice = 128
 
-// Hooks are what a Backlog asks of its caller.
-type Hooks[T any] struct {
+// BacklogHooks are what a Backlog asks of its caller.
+type BacklogHooks[T any] struct {
 	GoOn  func()       // call Continue, when others have had their turn; it must not call the Backlog
 	Waits func(T) bool // whether a waiter still waits: the work for the others falls away
 }
 
 // Backlog is the work that is left, in the order in which it came.
 type Backlog[T any] struct {
-	hooks Hooks[T]
+	hooks BacklogHooks[T]
 	tasks []task[T]
 	going bool // Continue follows, or works
 }
@@ -26,8 +27,8 @@ type task[T any] struct {
 	f       func(T)
 }
 
-// New returns an empty backlog.
-func New[T any](h Hooks[T]) *Backlog[T] { return &Backlog[T]{hooks: h} }
+// NewBacklog returns an empty backlog.
+func NewBacklog[T any](h BacklogHooks[T]) *Backlog[T] { return &Backlog[T]{hooks: h} }
 
 // Each calls f for those of the waiters that still wait: for some at once, for the others by Continue. f may call Each. The slice belongs to
 // the Backlog.

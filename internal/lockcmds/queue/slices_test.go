@@ -1,4 +1,4 @@
-package backlog
+package queue
 
 import (
 	"slices"
@@ -7,7 +7,7 @@ import (
 
 func TestWorkIsDoneInSlices(t *testing.T) {
 	goOn, gone := 0, map[int]bool{}
-	b := New(Hooks[int]{GoOn: func() { goOn++ }, Waits: func(w int) bool { return !gone[w] }})
+	b := NewBacklog(BacklogHooks[int]{GoOn: func() { goOn++ }, Waits: func(w int) bool { return !gone[w] }})
 	var done, all []int
 	for i := range 2*Slice + 1 {
 		all = append(all, i)
@@ -28,7 +28,7 @@ func TestWorkIsDoneInSlices(t *testing.T) {
 
 func TestWorkAddsWork(t *testing.T) {
 	var done []int
-	b := New(Hooks[int]{GoOn: func() { t.Fatal("it all fits into one slice") }, Waits: func(int) bool { return true }})
+	b := NewBacklog(BacklogHooks[int]{GoOn: func() { t.Fatal("it all fits into one slice") }, Waits: func(int) bool { return true }})
 	b.Each([]int{1, 2}, func(w int) {
 		done = append(done, w)
 		b.Each([]int{10 * w}, func(w int) { done = append(done, w) })

@@ -1,4 +1,4 @@
-package channels
+package queue
 
 import (
 	"slices"
@@ -6,16 +6,16 @@ import (
 	"time"
 )
 
-// world has a set, and what it has asked for.
-type world struct {
-	*Set[string]
+// channelsWorld has a set, and what it has asked for.
+type channelsWorld struct {
+	*Channels[string]
 	subscribed []string // in the order of asking
 	waits      []time.Duration
 }
 
-func newWorld() *world {
-	w := &world{}
-	w.Set = New[string](Hooks{
+func newChannelsWorld() *channelsWorld {
+	w := &channelsWorld{}
+	w.Channels = NewChannels[string](ChannelHooks{
 		Subscribe: func(name string) { w.subscribed = append(w.subscribed, name) },
 		Unsubscribe: func(name string) {
 			w.subscribed = slices.DeleteFunc(w.subscribed, func(n string) bool { return n == name })
@@ -26,7 +26,7 @@ func newWorld() *world {
 }
 
 func TestListenersShareAChannel(t *testing.T) {
-	w := newWorld()
+	w := newChannelsWorld()
 	if a, same := w.Listen("a"), w.Listen("a"); a != same || w.Len() != 1 || len(w.subscribed) != 1 {
 		t.Fatalf("%v subscribed", w.subscribed)
 	}
@@ -37,7 +37,7 @@ func TestListenersShareAChannel(t *testing.T) {
 }
 
 func TestUnusedChannelsStayForAWholeRound(t *testing.T) {
-	w := newWorld()
+	w := newChannelsWorld()
 	c := w.Listen("a")
 	w.Leave(c)
 	w.Due()
@@ -64,15 +64,15 @@ func TestUnusedChannelsStayForAWholeRound(t *testing.T) {
 }
 
 func TestManyUnusedChannelsAreDealtWithInSlices(t *testing.T) {
-	w := newWorld()
-	for i := range 3 * slice {
+	w := newChannelsWorld()
+	for i := range 3 * channelSlice {
 		w.Leave(w.Listen(string(rune(i))))
 	}
 	for range 3 { // the round in which they were left
 		w.Due()
 	}
 	w.Due()
-	if got := w.Len(); got != 2*slice {
+	if got := w.Len(); got != 2*channelSlice {
 		t.Fatalf("%d channels after a slice of the second round", got)
 	}
 	if last := w.waits[len(w.waits)-1]; last != Linger/100 {
@@ -81,7 +81,7 @@ func TestManyUnusedChannelsAreDealtWithInSlices(t *testing.T) {
 }
 
 func TestARefusedChannelIsAskedForAnew(t *testing.T) {
-	w := newWorld()
+	w := newChannelsWorld()
 	c := w.Listen("a")
 	if w.Refused("a") != c || w.Refused("a") != nil {
 		t.Fatal("the channel of a refusal")
@@ -94,7 +94,7 @@ func TestARefusedChannelIsAskedForAnew(t *testing.T) {
 }
 
 func TestMarkTellsWhetherSomethingWasMissed(t *testing.T) {
-	w := newWorld()
+	w := newChannelsWorld()
 	c := w.Listen("a")
 	if m := c.Mark(); !m.Missed(c) || m.Missed(nil) {
 		t.Fatal("a channel that is not confirmed yet")

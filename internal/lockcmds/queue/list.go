@@ -1,8 +1,9 @@
-// Package line is a list whose operations cost O(1), with removal from anywhere. A value brings its nodes along, so that a list costs no
-// allocation.
-package line
+package queue
 
 import "iter"
+
+// This file has a list whose operations cost O(1), with removal from anywhere. A value brings its nodes along, so that a list costs no
+// allocation.
 
 // Line is a list. The zero value is empty. It is not safe for several goroutines.
 type Line[T any] struct {

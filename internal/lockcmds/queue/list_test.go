@@ -1,4 +1,4 @@
-package line
+package queue
 
 import (
 	"slices"

@@ -1,4 +1,8 @@
-// Package channels decides which channels an engine listens to, and for how long. It is a state machine: events come in as calls, and Hooks
+package queue
+
+import "time"
+
+// This file decides which channels an engine listens to, and for how long. It is a state machine: events come in as calls, and Hooks
 // are what it asks for. It does no I/O, has no mutex and reads no clock.
 //
 //	Listen ──Hooks.Subscribe──► Confirmed ──► Told, for each message ──► Leave ──Linger──► Hooks.Unsubscribe
@@ -7,29 +11,26 @@
 //
 // All listeners of a channel share it, whatever lock they wait for: "a" and "{a}" have one base channel, and that of "{a}:j" is the channel
 // of the owner j that waits for "a".
-package channels
-
-import "time"
 
 // Linger is the least time for which an unused channel stays subscribed: a contended lock would else subscribe and unsubscribe with
 // every hand-over.
 const Linger = 2 * time.Second
 
-// slice is how many unused channels one event deals with.
-const slice = 256
+// channelSlice is how many unused channels one event deals with.
+const channelSlice = 256
 
-// Hooks are what a Set asks of its caller. They must not call the Set.
-type Hooks struct {
+// ChannelHooks are what a Set asks of its caller. They must not call the Set.
+type ChannelHooks struct {
 	Subscribe   func(channel string)
 	Unsubscribe func(channel string)
 	Wait        func(d time.Duration) // start a timer: Due
 }
 
-// Set is the wanted channels. L is what the caller knows of the listeners of one channel.
-type Set[L any] struct {
-	hooks    Hooks
+// Channels is the wanted channels. L is what the caller knows of the listeners of one channel.
+type Channels[L any] struct {
+	hooks    ChannelHooks
 	channels map[string]*Channel[L]
-	unused   unused[L]
+	unused   unusedChannel[L]
 }
 
 // Channel is one wanted channel. It is kept while it has listeners, and for Linger after them.
@@ -46,19 +47,21 @@ type Channel[L any] struct {
 	since  int  // round of Set.unused in which refs became 0
 }
 
-// unused are the channels without listeners, and some that have been wanted again meanwhile.
-type unused[L any] struct {
+// unusedChannel are the channels without listeners, and some that have been wanted again meanwhile.
+type unusedChannel[L any] struct {
 	list  []*Channel[L]
 	later []*Channel[L] // those of list that have been looked at in this round and may stay
 	round int
 	timed bool // Due follows
 }
 
-// New returns an empty set.
-func New[L any](h Hooks) *Set[L] { return &Set[L]{hooks: h, channels: make(map[string]*Channel[L])} }
+// NewChannels returns an empty set.
+func NewChannels[L any](h ChannelHooks) *Channels[L] {
+	return &Channels[L]{hooks: h, channels: make(map[string]*Channel[L])}
+}
 
 // Listen returns the channel for one more listener. Each call is followed by one of Leave.
-func (s *Set[L]) Listen(name string) *Channel[L] {
+func (s *Channels[L]) Listen(name string) *Channel[L] {
 	c := s.channels[name]
 	if c == nil {
 		c = &Channel[L]{name: name}
@@ -70,7 +73,7 @@ func (s *Set[L]) Listen(name string) *Channel[L] {
 }
 
 // Leave is the end of a listener.
-func (s *Set[L]) Leave(c *Channel[L]) {
+func (s *Channels[L]) Leave(c *Channel[L]) {
 	c.refs--
 	if c.refs > 0 || c.refused {
 		return
@@ -88,9 +91,9 @@ func (s *Set[L]) Leave(c *Channel[L]) {
 }
 
 // Due is the end of the timer of Hooks.Wait. Channels that were unused for a whole round are unsubscribed. A round lasts for Linger.
-func (s *Set[L]) Due() {
+func (s *Channels[L]) Due() {
 	u := &s.unused
-	n := min(len(u.list), slice)
+	n := min(len(u.list), channelSlice)
 	some := u.list[:n:n]
 	u.list = u.list[n:]
 	for _, c := range some {
@@ -109,7 +112,7 @@ func (s *Set[L]) Due() {
 		s.hooks.Wait(Linger / 100)
 		return
 	case len(u.later) == 0:
-		*u = unused[L]{round: u.round + 1}
+		*u = unusedChannel[L]{round: u.round + 1}
 		return
 	}
 	u.list, u.later = u.later, nil
@@ -119,7 +122,7 @@ func (s *Set[L]) Due() {
 
 // Confirmed notes that Redis has confirmed the subscription, for the first time or after a new connection. missed: messages may have been
 // lost since the connection before. It returns nil if the channel is not wanted, as Told and Refused do.
-func (s *Set[L]) Confirmed(name string) (c *Channel[L], missed bool) {
+func (s *Channels[L]) Confirmed(name string) (c *Channel[L], missed bool) {
 	if c = s.channels[name]; c == nil {
 		return nil, false
 	}
@@ -130,7 +133,7 @@ func (s *Set[L]) Confirmed(name string) (c *Channel[L], missed bool) {
 }
 
 // Told notes a message.
-func (s *Set[L]) Told(name string) *Channel[L] {
+func (s *Channels[L]) Told(name string) *Channel[L] {
 	c := s.channels[name]
 	if c != nil {
 		c.told++
@@ -139,7 +142,7 @@ func (s *Set[L]) Told(name string) *Channel[L] {
 }
 
 // Refused notes that Redis does not let us listen to the channel. The next listener asks Redis anew.
-func (s *Set[L]) Refused(name string) *Channel[L] {
+func (s *Channels[L]) Refused(name string) *Channel[L] {
 	c := s.channels[name]
 	if c != nil {
 		delete(s.channels, name)
@@ -149,30 +152,30 @@ func (s *Set[L]) Refused(name string) *Channel[L] {
 }
 
 // Find returns a channel that is wanted, or was lately; else nil.
-func (s *Set[L]) Find(name string) *Channel[L] { return s.channels[name] }
+func (s *Channels[L]) Find(name string) *Channel[L] { return s.channels[name] }
 
 // Len is how many channels are subscribed, or about to be.
-func (s *Set[L]) Len() int { return len(s.channels) }
+func (s *Channels[L]) Len() int { return len(s.channels) }
 
 // Ready reports whether the subscription is confirmed.
 func (c *Channel[L]) Ready() bool { return c.ready }
 
-// Mark is how much a channel had told when it was noted; the zero value: it was not subscribed.
-type Mark[L any] struct {
+// SubscriptionMark is how much a channel had told when it was noted; the zero value: it was not subscribed.
+type SubscriptionMark[L any] struct {
 	channel *Channel[L]
 	told    uint64
 }
 
 // Mark notes what the channel has told so far. nil is a channel that is not subscribed.
-func (c *Channel[L]) Mark() Mark[L] {
+func (c *Channel[L]) Mark() SubscriptionMark[L] {
 	if c == nil || !c.ready {
-		return Mark[L]{}
+		return SubscriptionMark[L]{}
 	}
-	return Mark[L]{c, c.told}
+	return SubscriptionMark[L]{c, c.told}
 }
 
 // Missed reports whether the channel has told something since the mark, or was not subscribed all the time. nil has told nothing since it was
 // not subscribed.
-func (m Mark[L]) Missed(c *Channel[L]) bool {
+func (m SubscriptionMark[L]) Missed(c *Channel[L]) bool {
 	return m.channel != c || c != nil && m.told != c.told
 }
