@@ -182,7 +182,12 @@ func TestATransactionHasALimitedNumberOfRepliesThatTheProxyEdits(t *testing.T) {
 		if got := c.do("EXEC"); strings.Count(got, " laddr=") != session.MostEdits {
 			t.Errorf("EXEC = %.200q", got)
 		}
-		for _, command := range [][]string{{"CLIENT", "INFO"}, {"HELLO", "3"}} {
+		queue(session.MostEdits)
+		if got := c.do("CLIENT", "GETNAME"); got != "+QUEUED\r\n" {
+			t.Errorf("a command whose reply passes as it is: %q", got)
+		}
+		c.do("DISCARD")
+		for _, command := range [][]string{{"CLIENT", "INFO"}, {"CLIENT", "ID"}, {"HELLO", "3"}} {
 			queue(session.MostEdits)
 			if got := c.do(command...); !strings.HasPrefix(got, "-ERR too many") {
 				t.Errorf("%q = %q", command, got)

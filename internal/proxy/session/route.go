@@ -190,7 +190,7 @@ func (u *pinning) routePinned(row *command.Row, p command.Policy, raw []byte) bo
 		}
 		h := s.augment(row, len(raw))
 		if pin.InTx && row.Name == "client" {
-			if pin.Full() {
+			if h.Replace != nil && pin.Full() {
 				u.poison(tooManyEdits)
 				return true
 			}
@@ -312,7 +312,7 @@ func (u *pinning) poison(err []byte) {
 	s.forward(command.Malformed, &reply.Reply{Session: s.side(), Muted: s.muted, Replace: func([]byte) []byte { return err }}, 1)
 }
 
-var tooManyEdits = resp.AppendError(nil, resp.Err, "too many CLIENT INFO and HELLO in one transaction, 128 are possible")
+var tooManyEdits = resp.AppendError(nil, resp.Err, "too many CLIENT and HELLO commands in one transaction, 128 are possible")
 
 // emptied makes the scratch for arguments ready for the next command. It drops a scratch that a command of many arguments has made
 // large.
