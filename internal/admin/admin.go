@@ -111,7 +111,7 @@ func New(opts Options) (*Server, error) {
 	if opts.Logger == nil {
 		opts.Logger = zap.NewNop()
 	}
-	s := &Server{proxy: opts.Proxy, log: opts.Logger, view: Of(opts.Proxy), tables: NewDesk()}
+	s := &Server{proxy: opts.Proxy, log: opts.Logger, view: newSource(opts.Proxy), tables: NewDesk()}
 	if opts.ForceUnlock {
 		s.token = newToken()
 	}

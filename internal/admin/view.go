@@ -24,8 +24,8 @@ type Source struct {
 	Holder     func(ctx context.Context, l *proxy.SeenLock) (script.Holder, error) // asks Redis
 }
 
-// Of is the source of a proxy's tables.
-func Of(p *proxy.Server) *Source {
+// newSource is the source of a proxy's tables.
+func newSource(p *proxy.Server) *Source {
 	return &Source{
 		UUID: p.Stats().UUID, EachLock: p.EachLock, EachClient: p.EachClient,
 		Holder: func(ctx context.Context, l *proxy.SeenLock) (script.Holder, error) { return l.Holder(ctx) },
@@ -36,4 +36,4 @@ func Of(p *proxy.Server) *Source {
 const longestShown = 1024
 
 // shown is a name as a table shows it.
-func shown(name string) string { return logging.Of(name, longestShown) }
+func shown(name string) string { return logging.Excerpt(name, longestShown) }

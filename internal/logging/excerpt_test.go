@@ -12,11 +12,11 @@ func TestTextsAreCutBetweenCharacters(t *testing.T) {
 		"12345\U0001F512":                      "12345... (4 more bytes)",
 		"\x80\x80\x80\x80\x80\x80\x80\x80\x80": "\x80\x80\x80\x80... (5 more bytes)", // not UTF-8
 	} {
-		if got := Of(text, 8); got != want {
+		if got := Excerpt(text, 8); got != want {
 			t.Errorf("%q: %q, want %q", text, got, want)
 		}
 	}
-	if got := Of("\x80\x80", 1); got != "... (2 more bytes)" {
+	if got := Excerpt("\x80\x80", 1); got != "... (2 more bytes)" {
 		t.Errorf("%q", got)
 	}
 }

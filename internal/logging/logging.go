@@ -43,7 +43,7 @@ func Text(name, text string) zap.Field { return zap.String(name, Shortened(text)
 
 // Shortened is a text as Text writes it.
 func Shortened(text string) string {
-	text = Of(text, longestText)
+	text = Excerpt(text, longestText)
 	if !utf8.ValidString(text) {
 		return strconv.Quote(text)
 	}
