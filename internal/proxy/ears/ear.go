@@ -165,7 +165,7 @@ func (o *ear) frame(b []byte, kind resp.Kind) {
 		}
 	}
 	if kind == resp.Push {
-		o.of.session.Push(b)
+		o.of.session.Message(b)
 	}
 }
 

@@ -19,8 +19,8 @@ type Session interface {
 	// with the connection or the reply that says why there is none.
 	Open(at topology.Node, then func(c Conn, refusal []byte)) (c Conn, withdraw func() bool)
 
-	// Push sends a message to the client.
-	Push(b []byte)
+	// Message sends a message to the subscribed client.
+	Message(b []byte)
 
 	// Later has f called after a pause and a refresh of the view of the cluster.
 	Later(hint topology.Node, pause time.Duration, f func())
@@ -367,7 +367,7 @@ func (e *Ears) received(by *ear, t channel, source, b []byte) {
 		e.bytes += len(b)
 		return
 	}
-	e.session.Push(b)
+	e.session.Message(b)
 }
 
 // calm forgets the attempts if every channel is received where it belongs.

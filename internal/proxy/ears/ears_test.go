@@ -55,7 +55,7 @@ func (c *client) FailoverWait() time.Duration                      { return time
 func (c *client) Later(_ topology.Node, _ time.Duration, f func()) { c.later = append(c.later, f) }
 func (c *client) Gone() bool                                       { return c.over }
 func (c *client) CutOff()                                          { c.over = true }
-func (c *client) Push(b []byte)                                    { c.got.Write(b) }
+func (c *client) Message(b []byte)                                 { c.got.Write(b) }
 func (c *client) Put(_ reply.ID, b []byte, _ bool)                 { c.got.Write(b) }
 func (c *client) Pass(_ reply.ID, b []byte, _ bool)                { c.got.Write(b) }
 func (c *client) Refusal() []byte                                  { return nil }

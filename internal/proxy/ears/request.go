@@ -209,7 +209,7 @@ func (e *Ears) tell(r *request, words []byte) {
 	e.early = nil
 	for _, m := range early {
 		if e.bytes -= len(m.b); e.wanted[m.channel] != nil {
-			e.session.Push(m.b)
+			e.session.Message(m.b)
 		}
 	}
 }

@@ -31,7 +31,7 @@ func (s *Session) askAbout(raw []byte) bool {
 		s.pin.Count(raw)
 	}
 	s.wait = waitReply
-	q.at = s.Slots.Hold()
+	q.at = s.out.Slots.Hold()
 	s.gathered = len(raw)
 	judged, next := about.Start(command.Keyword(s.args, 1), raw)
 	q.ask(next, judged)
@@ -50,7 +50,7 @@ func (q *asking) ask(next func(replies []byte), commands ...[]byte) {
 func (q *asking) Ask(next func(replies []byte), commands ...[]byte) {
 	q.s.mu.Lock()
 	defer q.s.exit()
-	if q.s.Gone() {
+	if q.s.out.Gone() {
 		q.finish(nil)
 		return
 	}
@@ -86,14 +86,14 @@ func (q *asking) finish(reply []byte) {
 	q.done = true
 	s := q.s
 	if !q.muted && reply != nil {
-		s.Put(q.at, reply, false)
+		s.out.Put(q.at, reply, false)
 	}
 	if q.after != nil {
 		s.afterUnlock = append(s.afterUnlock, q.after)
 	}
 	s.gathered = 0
-	s.resume()
-	s.answered(q.at, 1)
+	s.Resume()
+	s.Answered(q.at, 1)
 }
 
 // question is the handler of Redis's replies to an inquiry.
@@ -118,7 +118,7 @@ func (q *question) came(n int) {
 		return
 	}
 	s := q.q.s
-	if s.Gone() {
+	if s.out.Gone() {
 		q.q.finish(nil)
 		return
 	}
@@ -132,7 +132,7 @@ func (q *question) came(n int) {
 
 // Lost implements reply.Handler. The inquiry ends.
 func (q *question) Lost(reply.ID, int, bool) {
-	if q.q.s.Gone() {
+	if q.q.s.out.Gone() {
 		q.q.finish(nil)
 		return
 	}
@@ -151,7 +151,7 @@ func (q *asking) finishLast(reply []byte) {
 	if q.muted {
 		reply = reply[:0]
 	}
-	if s := q.s; !s.Gone() {
+	if s := q.s; !s.out.Gone() {
 		s.goodbye(nil)
 	}
 	q.finish(reply)
@@ -174,11 +174,11 @@ func (s *Session) described() clients.Info {
 		Idle: max(s.proxy.Clock.Load()-s.active, 0) / 1000,
 		Name: s.name, LibName: s.lib[0], LibVer: s.lib[1], Cmd: s.cmd,
 		User: clients.UserOf(s.ident.User), DB: s.ident.DB, Resp: s.ident.Proto, Multi: -1,
-		Waits: s.wait == waitLock && s.Slots.Due() == 0, Closes: s.closing || s.wait == waitGoodbye,
+		Waits: s.wait == waitLock && s.out.Slots.Due() == 0, Closes: s.closing || s.wait == waitGoodbye,
 		Query: int64(s.in.Len()), QueryFree: int64(s.in.Cap() - s.in.Len()), Total: int64(s.bytes()),
-		Unread: int64(s.Unread()), Writing: s.Out.Writing(),
+		Unread: int64(s.out.Unread()), Writing: s.out.Out.Writing(),
 	}
-	n, free, chunks := s.Out.Sizes()
+	n, free, chunks := s.out.Out.Sizes()
 	c.Out, c.OutFree, c.Chunks = int64(n), int64(free), int64(chunks)
 	s.Origin.DescribeTo(&c)
 	if p := s.pin; p != nil {
@@ -237,7 +237,7 @@ func (s *Session) Status() Status {
 	defer s.mu.Unlock()
 	c := Status{
 		ID: s.ID, Addr: s.Addr, Name: s.name, Identity: s.ident.String(), Since: s.Since,
-		State: waitNames[s.wait], Unanswered: s.Slots.Due(), Unread: s.Unread(), Paused: s.paused,
+		State: waitNames[s.wait], Unanswered: s.out.Slots.Due(), Unread: s.out.Unread(), Paused: s.paused,
 		SetAside: s.lane != nil && s.lane.Unsettled(),
 	}
 	if s.pin != nil {

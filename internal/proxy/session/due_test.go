@@ -37,8 +37,8 @@ func TestOnlyTheReaderOfAClientWritesToTheLane(t *testing.T) {
 		if feed(t, s, "GET b"); !written() {
 			t.Fatalf("command %d has not been written when its client has been read", n)
 		}
-		(*lockSession)(s).Do(func() {
-			(*lockSession)(s).Script(contract.Call{Call: script.Call{Script: &script.Script{}}, Pipelined: true, For: asker(":1\r\n")})
+		s.Do(func() {
+			s.Script(contract.Call{Call: script.Call{Script: &script.Script{}}, Pipelined: true, For: asker(":1\r\n")})
 			if s.due != nil {
 				t.Fatalf("script %d: its goroutine is to write", n)
 			}

@@ -24,8 +24,8 @@ func (s *Session) NextWrite(done []byte) (b []byte, last bool) {
 	if done != nil {
 		s.written(done)
 	}
-	if b = s.Out.Begin(); b == nil {
-		return nil, s.closing && !s.Out.Writing()
+	if b = s.out.Out.Begin(); b == nil {
+		return nil, s.closing && !s.out.Out.Writing()
 	}
 	s.active = s.proxy.Clock.Load()
 	return b, s.closing
@@ -50,7 +50,7 @@ func (s *Session) Replies(tag uint64, b []byte, n int, more bool) {
 
 // receive handles bytes that have come for a slot.
 func (s *Session) receive(at reply.ID, b []byte, n int, more bool) {
-	h, due := s.Slots.Handler(at)
+	h, due := s.out.Slots.Handler(at)
 	switch {
 	case !due: // the slot has been given up
 		return
@@ -58,19 +58,19 @@ func (s *Session) receive(at reply.ID, b []byte, n int, more bool) {
 		s.usual = false
 		n = h.Take(at, b, n, more)
 	default:
-		s.Burst += len(b)
-		s.Put(at, b, more)
+		s.weight.Burst += len(b)
+		s.out.Put(at, b, more)
 	}
-	s.answered(at, n)
+	s.Answered(at, n)
 }
 
-// answered counts replies that have come in whole, and sends those whose turn it is.
-func (s *Session) answered(at reply.ID, n int) {
-	if !s.Slots.Answer(at, n) {
+// Answered counts replies that have come in whole, and sends those whose turn it is.
+func (s *Session) Answered(at reply.ID, n int) {
+	if !s.out.Slots.Answer(at, n) {
 		return
 	}
-	s.Move()
-	switch due := s.Slots.Due(); {
+	s.out.Move()
+	switch due := s.out.Slots.Due(); {
 	case due == 0:
 		s.quiet()
 	case s.wait == waitTurn && due <= s.rests:
@@ -90,7 +90,7 @@ func (s *Session) Lost(tag uint64, n int, sent bool) {
 // lose handles n commands without a reply. A command that was never sent is refused with an error. For a command that may have run, the
 // connection closes, as a dying Redis would close it. The lock engine decides about a script call.
 func (s *Session) lose(at reply.ID, n int, sent bool) {
-	h, due := s.Slots.Handler(at)
+	h, due := s.out.Slots.Handler(at)
 	if !due {
 		return
 	}
@@ -102,23 +102,23 @@ func (s *Session) lose(at reply.ID, n int, sent bool) {
 		asker = e.For()
 	}
 	if _, call := asker.(*scriptCall); sent && !call || !sent && s.rejected() {
-		s.cutOff()
+		s.CutOff()
 	}
 	if h != nil {
 		h.Lost(at, n, sent)
 	} else {
-		s.refuse(at, n)
+		s.Refuse(at, n)
 	}
 	if call, ok := h.(*scriptCall); !ok || !call.late {
-		s.answered(at, n)
+		s.Answered(at, n)
 	}
 }
 
-// refuse answers n commands that were never sent.
-func (s *Session) refuse(at reply.ID, n int) {
-	words := s.refusal()
+// Refuse answers n commands that were never sent.
+func (s *Session) Refuse(at reply.ID, n int) {
+	words := s.Refusal()
 	for range n {
-		s.Put(at, words, false)
+		s.out.Put(at, words, false)
 	}
 }
 
@@ -126,7 +126,7 @@ func (s *Session) refuse(at reply.ID, n int) {
 func (s *Session) Keeps() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return !s.Gone()
+	return !s.out.Gone()
 }
 
 // Flush implements upstream.Receiver: the replies that came in together go out together.
@@ -136,10 +136,9 @@ var _ upstream.Receiver = (*Session)(nil)
 
 // rejected reports whether Redis no longer accepts the session's credentials, because its user has been deleted for example. Redis
 // itself closes the connections of such a user.
-func (u *pinning) rejected() bool {
-	s := u.s
-	if u.pin != nil {
-		return u.pin.conn.Rejected()
+func (s *Session) rejected() bool {
+	if s.pin != nil {
+		return s.pin.conn.Rejected()
 	}
 	return s.lane != nil && s.lane.Rejected()
 }
@@ -151,15 +150,15 @@ func (s *Session) quiet() {
 		s.pin.waits, s.pin.Opening = false, 0 // a MULTI that could not be sent opens nothing
 	}
 	s.endVisit()
-	if s.Weigh() {
+	if s.weight.Weigh() {
 		s.leaveLane()
 	}
 	switch {
-	case s.Gone():
+	case s.out.Gone():
 		s.leaveLane()
 		return
 	case s.wait == waitGoodbye:
-		s.cutOff()
+		s.CutOff()
 		return
 	case s.wait == waitQuiet, s.wait == waitTurn:
 		s.wait = waitNone
@@ -174,10 +173,10 @@ func (s *Session) quiet() {
 	}
 	s.releasePin()
 	if s.pin != nil && s.pin.conn.Finished() {
-		s.cutOff() // the next commands belong on a connection that takes no more commands
+		s.CutOff() // the next commands belong on a connection that takes no more commands
 		return
 	}
-	if s.Slots.Due() == 0 {
+	if s.out.Slots.Due() == 0 {
 		s.serveWanted()
 	}
 }
@@ -191,20 +190,20 @@ func (s *Session) conn() connection {
 }
 
 // laneTo is the session's lane to a server of a cluster; nil: no server is known.
-func (l *lanes) laneTo(at upstream.Node) connection {
+func (s *Session) laneTo(at upstream.Node) connection {
 	if at == upstream.AnyNode {
 		return nil
 	}
-	l.turnTo(at)
-	return l.onLane()
+	s.turnTo(at)
+	return s.onLane()
 }
 
 // scriptConn is the connection on which a script has been answered: in a cluster always a lane, because a pin may be at another server.
-func (l *lanes) scriptConn() connection {
-	if l.s.Clustered() {
-		return l.onLane()
+func (s *Session) scriptConn() connection {
+	if s.Clustered() {
+		return s.onLane()
 	}
-	return l.s.conn()
+	return s.conn()
 }
 
 // connection is a lane or a pin.
@@ -223,8 +222,8 @@ func (s *Session) transmit(conn connection, raw []byte, at reply.ID, n int) {
 	if framed {
 		err = conn.Append(raw, nil, 0, 0)
 	} else {
-		if s.Timed() {
-			conn.Note(s.Mark(at))
+		if s.out.Timed() {
+			conn.Note(s.out.Mark(at))
 		}
 		err = s.append(conn, raw, at, n)
 	}
@@ -242,60 +241,57 @@ func (s *Session) transmit(conn connection, raw []byte, at reply.ID, n int) {
 }
 
 // append sends commands. Those for a lane leave when the session is unlocked, if its client is being read: the goroutine that reads it then writes them.
-func (l *lanes) append(conn connection, raw []byte, at reply.ID, n int) error {
-	s := l.s
+func (s *Session) append(conn connection, raw []byte, at reply.ID, n int) error {
 	lane, ok := conn.(*upstream.Lane)
-	if !ok || !l.reading || l.due != nil {
+	if !ok || !s.reading || s.due != nil {
 		return conn.Append(raw, s, uint64(at), n)
 	}
 	due, err := lane.AppendDue(raw, s, uint64(at), n)
 	if due {
-		l.due = lane
+		s.due = lane
 	}
 	return err
 }
 
-// refusal is the reply to a command that was not sent.
-func (l *lanes) refusal() []byte {
-	s := l.s
+// Refusal is the reply to a command that was not sent.
+func (s *Session) Refusal() []byte {
 	if s.pin != nil {
 		if b := s.pin.conn.Refusal(); b != nil {
 			return b
 		}
-	} else if l.lane != nil {
-		if l.lane.Full() {
+	} else if s.lane != nil {
+		if s.lane.Full() {
 			return s.proxy.Refuse(shared.NoLaneFree, "max-lanes", s.Addr)
 		}
-		if b := l.lane.Refusal(); b != nil {
+		if b := s.lane.Refusal(); b != nil {
 			return b
 		}
 	}
 	return shared.NoUpstream
 }
 
+// Gone implements reply.Session.
+func (s *Session) Gone() bool { return s.out.Gone() }
+
+// Put implements reply.Session.
+func (s *Session) Put(at reply.ID, b []byte, more bool) { s.out.Put(at, b, more) }
+
+// Message implements ears.Session.
+func (s *Session) Message(b []byte) { s.out.Message(b) }
+
 // Pass implements reply.Session.
-func (d *side) Pass(at reply.ID, b []byte, more bool) {
-	d.Burst += len(b)
-	d.Put(at, b, more)
+func (s *Session) Pass(at reply.ID, b []byte, more bool) {
+	s.weight.Burst += len(b)
+	s.out.Put(at, b, more)
 }
 
-// Refusal implements reply.Session.
-func (d *side) Refusal() []byte { return (*Session)(d).refusal() }
-
-// Refuse implements reply.Session.
-func (d *side) Refuse(at reply.ID, n int) { (*Session)(d).refuse(at, n) }
-
-// Answered implements reply.Session.
-func (d *side) Answered(at reply.ID, n int) { (*Session)(d).answered(at, n) }
-
 // Held implements reply.Session.
-func (d *side) Held(bytes int) { d.gathered = bytes }
+func (s *Session) Held(bytes int) { s.gathered = bytes }
 
 // Aside implements reply.Gatherer.
-func (d *side) Aside(work func() (then func())) {
-	s := (*Session)(d)
+func (s *Session) Aside(work func() (then func())) {
 	s.afterUnlock = append(s.afterUnlock, func() {
-		s.proxy.Aside(s.Addr, func() { d.Do(s.inTurn(work)) }, func() { d.Do(s.end) })
+		s.proxy.Aside(s.Addr, func() { s.Do(s.inTurn(work)) }, func() { s.Do(s.end) })
 	})
 }
 
@@ -306,65 +302,59 @@ func (s *Session) inTurn(work func() func()) (then func()) {
 	return work()
 }
 
-// Resume implements reply.Session.
-func (d *side) Resume() { (*Session)(d).resume() }
-
 // Take implements errands.Session.
-func (d *side) Take(at upstream.Node, h reply.Handler) reply.ID {
-	d.unanswered += slotCost
+func (s *Session) Take(at upstream.Node, h reply.Handler) reply.ID {
+	s.unanswered += slotCost
 	if at == upstream.AnyNode {
-		return d.Slots.Add(nil, h, 1)
+		return s.out.Slots.Add(nil, h, 1)
 	}
-	d.turnTo(at)
-	return d.Slots.Add(d.onLane(), h, 1)
+	s.turnTo(at)
+	return s.out.Slots.Add(s.onLane(), h, 1)
 }
 
 // Transmit implements errands.Session.
-func (d *side) Transmit(at upstream.Node, raw []byte, id reply.ID, n int) {
-	d.turnTo(at)
-	(*Session)(d).transmit(d.onLane(), raw, id, n)
+func (s *Session) Transmit(at upstream.Node, raw []byte, id reply.ID, n int) {
+	s.turnTo(at)
+	s.transmit(s.onLane(), raw, id, n)
 }
 
 // Lose implements errands.Session.
-func (d *side) Lose(id reply.ID) { (*Session)(d).lose(id, 1, false) }
+func (s *Session) Lose(id reply.ID) { s.lose(id, 1, false) }
 
 // Hopeless implements errands.Session.
-func (d *side) Hopeless() bool { return d.lane != nil && d.lane.Hopeless() }
+func (s *Session) Hopeless() bool { return s.lane != nil && s.lane.Hopeless() }
 
 // Await implements errands.Session.
-func (d *side) Await() {
-	if d.wait == waitNone {
-		d.wait = waitQuiet
+func (s *Session) Await() {
+	if s.wait == waitNone {
+		s.wait = waitQuiet
 	}
 }
 
-// Leave implements errands.Session.
-func (d *side) Leave(which func(at upstream.Node) bool) { d.leaveIf(which) }
-
 // GiveUp implements errands.Session.
-func (d *side) GiveUp(id reply.ID) { d.Slots.Answer(id, 1) }
+func (s *Session) GiveUp(id reply.ID) { s.out.Slots.Answer(id, 1) }
 
 // Open implements ears.Session.
-func (d *side) Open(at upstream.Node, then func(c ears.Conn, refusal []byte)) (ears.Conn, func() bool) {
-	ask := upstream.Ask{ID: d.ident, At: at, Owner: d.owner}
-	if conn := d.proxy.Upstream.Acquire(ask); conn != nil {
-		return d.ear(conn), nil
+func (s *Session) Open(at upstream.Node, then func(c ears.Conn, refusal []byte)) (ears.Conn, func() bool) {
+	ask := upstream.Ask{ID: s.ident, At: at, Owner: s.owner}
+	if conn := s.proxy.Upstream.Acquire(ask); conn != nil {
+		return s.ear(conn), nil
 	}
-	d.proxy.Counters.PinWaits.Add(1)
-	return nil, d.proxy.Upstream.AwaitPin(ask, func(conn *upstream.Pin, err error) {
+	s.proxy.Counters.PinWaits.Add(1)
+	return nil, s.proxy.Upstream.AwaitPin(ask, func(conn *upstream.Pin, err error) {
 		if err != nil {
-			d.proxy.Counters.PinTimeouts.Add(1)
-			then(nil, d.proxy.NoPinFree(err, d.Addr))
+			s.proxy.Counters.PinTimeouts.Add(1)
+			then(nil, s.proxy.NoPinFree(err, s.Addr))
 			return
 		}
-		then(d.ear(conn), nil)
+		then(s.ear(conn), nil)
 	})
 }
 
 // ear counts a connection of ears among the pins.
-func (d *side) ear(conn *upstream.Pin) ears.Conn {
-	d.proxy.Counters.PinReasons.Add(earReason, 1)
-	return ear{conn, sync.OnceFunc(func() { d.proxy.Counters.PinReasons.Add(earReason, -1) })}
+func (s *Session) ear(conn *upstream.Pin) ears.Conn {
+	s.proxy.Counters.PinReasons.Add(earReason, 1)
+	return ear{conn, sync.OnceFunc(func() { s.proxy.Counters.PinReasons.Add(earReason, -1) })}
 }
 
 const earReason = "subscribe"
@@ -380,18 +370,8 @@ func (e ear) Discard() {
 	e.Pin.Discard()
 }
 
-// Push implements ears.Session.
-func (d *side) Push(b []byte) { d.Message(b) }
-
-// CutOff implements ears.Session.
-func (d *side) CutOff() { (*Session)(d).cutOff() }
-
-// Flush implements ears.Session.
-func (d *side) Flush() { d.host.Flush() }
-
-var _ ears.Session = (*side)(nil)
-
-// Do implements errands.Session.
-func (d *side) Do(f func()) bool { return (*lockSession)(d).Do(f) }
-
-var _ errands.Session = (*side)(nil)
+// The cluster and its subscriptions are parts of the session that call it.
+var (
+	_ errands.Session = (*Session)(nil)
+	_ ears.Session    = (*Session)(nil)
+)

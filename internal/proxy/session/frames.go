@@ -16,9 +16,8 @@ import (
 // knows, and which frames can come.
 
 // subscribe sends a subscription command. Its frames are examined from then on.
-func (u *pinning) subscribe(row *command.Row, raw []byte) bool {
-	s := u.s
-	pin := u.pin
+func (s *Session) subscribe(row *command.Row, raw []byte) bool {
+	pin := s.pin
 	if (pin.mode != readsFrames || pin.InTx || pin.Opening > 0) && !s.awaitQuiet() {
 		return false
 	}
@@ -28,27 +27,26 @@ func (u *pinning) subscribe(row *command.Row, raw []byte) bool {
 		s.forward(raw, s.handler(), 1)
 		return true
 	}
-	u.readFrames()
+	s.readFrames()
 	pin.Count(raw)
-	s.forward(raw, AwaitReply(s.side(), &pin.Subscriptions, s.muted, row.Name, channels), 1)
+	s.forward(raw, AwaitReply(s, &pin.Subscriptions, s.muted, row.Name, channels), 1)
 	return true
 }
 
 // execSubscriptions sends an EXEC whose transaction holds subscription commands.
-func (u *pinning) execSubscriptions(raw []byte) bool {
-	s := u.s
+func (s *Session) execSubscriptions(raw []byte) bool {
 	if !s.awaitQuiet() {
 		return false
 	}
-	pin := u.pin
-	u.readFrames()
-	exec := &reply.Reply{Session: s.side(), Muted: s.muted, Done: func(reply []byte) {
-		s.resume()
+	pin := s.pin
+	s.readFrames()
+	exec := &reply.Reply{Session: s, Muted: s.muted, Done: func(reply []byte) {
+		s.Resume()
 		if !bytes.HasPrefix(reply, []byte("-")) || bytes.HasPrefix(reply, []byte("-EXECABORT")) {
 			pin.End()
 		}
 	}}
-	pin.execution = AwaitExec(s.side(), &pin.Subscriptions, exec, pin.Queued-pin.Base, pin.Steps)
+	pin.execution = AwaitExec(s, &pin.Subscriptions, exec, pin.Queued-pin.Base, pin.Steps)
 	if pin.Changes() { // as without subscription commands
 		s.wait = waitReply
 	}
@@ -60,8 +58,7 @@ var noSubscriptionsInTx = resp.AppendError(nil, resp.Err, "subscriptions are not
 
 // listen routes the commands of a session in front of a cluster that its subscriptions concern. They do not occupy its pin. handled is false for
 // other commands. done is false if the command must wait.
-func (l *lanes) listen(row *command.Row, p command.Policy) (handled, done bool) {
-	s := l.s
+func (s *Session) listen(row *command.Row, p command.Policy) (handled, done bool) {
 	switch {
 	case s.guard.Restricted(), p == command.PubSub && len(s.args) < 2 && !strings.HasSuffix(row.Name, "unsubscribe"): // Redis refuses it
 		return false, false
@@ -72,7 +69,7 @@ func (l *lanes) listen(row *command.Row, p command.Policy) (handled, done bool) 
 		return true, true
 	case p == command.PubSub:
 		s.wait = waitReply
-		s.ears.Ask(row.Name, s.args[1:], s.ident.Proto, s.Slots.Hold(), s.muted)
+		s.ears.Ask(row.Name, s.args[1:], s.ident.Proto, s.out.Slots.Hold(), s.muted)
 		return true, true
 	case s.ident.Proto == 3, row.Malformed(s.args), row.Name == "quit", row.Name == "reset", row.Name == "ping" && len(s.args) > 2:
 		return false, false
@@ -84,39 +81,38 @@ func (l *lanes) listen(row *command.Row, p command.Policy) (handled, done bool) 
 	return true, s.answer(Refusal(s.cmd))
 }
 
-func (u *pinning) readFrames() {
-	if u.pin.mode == readsReplies {
-		u.pin.mode = readsFrames
-		u.pin.fresh = false
+func (s *Session) readFrames() {
+	if s.pin.mode == readsReplies {
+		s.pin.mode = readsFrames
+		s.pin.fresh = false
 		// Redis keeps the hash tables of a connection's subscriptions at the size that they had, which shows in the order of
 		// the replies to an UNSUBSCRIBE of everything.
-		u.pin.spent = true
-		u.pin.conn.ReadFrames()
+		s.pin.spent = true
+		s.pin.conn.ReadFrames()
 	}
 }
 
 // readReplies leaves pub/sub mode. Nothing is outstanding.
-func (u *pinning) readReplies() {
-	u.pin.mode = readsReplies
-	u.pin.conn.ReadReplies()
+func (s *Session) readReplies() {
+	s.pin.mode = readsReplies
+	s.pin.conn.ReadReplies()
 }
 
 // frame handles one whole frame in pub/sub mode.
-func (u *pinning) frame(b []byte, kind resp.Kind) {
-	s := u.s
-	pin := u.pin
+func (s *Session) frame(b []byte, kind resp.Kind) {
+	pin := s.pin
 	verb, count := ReadPubSubFrame(b)
-	at, h, due := s.Slots.First(pin.conn)
+	at, h, due := s.out.Slots.First(pin.conn)
 	f, _ := h.(*Frames)
 	switch {
 	case f != nil && f.Awaits(verb):
 		f.Confirm(verb, count)
-		s.Put(at, b, false)
-		s.answered(at, f.Done())
+		s.out.Put(at, b, false)
+		s.Answered(at, f.Done())
 	case kind == resp.Push, pin.Subscribed() && IsMessage(verb), !due:
 		pin.Confirm(verb, count) // Redis ends subscriptions by itself when a slot moves away
-		s.Message(b)
-		if s.Slots.Due() == 0 {
+		s.out.Message(b)
+		if s.out.Slots.Due() == 0 {
 			s.quiet()
 		}
 	default:
@@ -125,10 +121,9 @@ func (u *pinning) frame(b []byte, kind resp.Kind) {
 }
 
 // loseFrames deals with the commands on a pin in pub/sub mode that get no reply.
-func (u *pinning) loseFrames(p *pinned, sent bool) {
-	s := u.s
+func (s *Session) loseFrames(p *pinned, sent bool) {
 	for {
-		at, _, due := s.Slots.First(p.conn)
+		at, _, due := s.out.Slots.First(p.conn)
 		if !due {
 			return
 		}
@@ -138,15 +133,14 @@ func (u *pinning) loseFrames(p *pinned, sent bool) {
 
 // routeUnread sends MONITOR, SYNC or PSYNC: if Redis accepts it, the connection carries requests and replies no longer, and bytes
 // pass both ways unread. If Redis refuses it, the session continues as before.
-func (u *pinning) routeUnread(raw []byte) bool {
-	s := u.s
+func (s *Session) routeUnread(raw []byte) bool {
 	if !s.awaitQuiet() {
 		return false
 	}
-	pin := u.pin
+	pin := s.pin
 	pin.fresh = false
 	switch {
-	case pin.InTx || u.subscriber():
+	case pin.InTx || s.subscriber():
 		pin.Count(raw)
 		pin.spent = true // Redis refuses or queues it; its effect at EXEC is not examined
 		s.forward(raw, s.handler(), 1)
@@ -154,43 +148,41 @@ func (u *pinning) routeUnread(raw []byte) bool {
 		// No reply will show the outcome. Redis keeps the reply mode too from now on.
 		pin.mode = readsRaw
 		pin.conn.ReadRaw()
-		u.sendUnread(slices.Concat(replyCommands[s.reply], raw))
+		s.sendUnread(slices.Concat(replyCommands[s.reply], raw))
 	default:
 		s.wait = waitReply
-		u.readFrames()
+		s.readFrames()
 		pin.mode = readsVerdict
 		pin.waits = true // a replica may have to wait for its copy
 		pin.conn.ReadVerdict()
-		s.forward(raw, &reply.Reply{Session: s.side(), Done: func(reply []byte) {
+		s.forward(raw, &reply.Reply{Session: s, Done: func(reply []byte) {
 			pin.mode = readsFrames
 			pin.marked(reply, false, nil)
-			s.resume()
+			s.Resume()
 		}}, 1)
 	}
 	return true
 }
 
 // verdict handles the bytes before Redis's answer to MONITOR, SYNC or PSYNC.
-func (u *pinning) verdict(b []byte, kind resp.Kind) {
-	s := u.s
+func (s *Session) verdict(b []byte, kind resp.Kind) {
 	if kind != 0 {
-		u.frame(b, kind) // the refusal, or a push
+		s.frame(b, kind) // the refusal, or a push
 		return
 	}
-	u.pin.mode = readsRaw
-	s.resume()
-	if at, _, due := s.Slots.First(u.pin.conn); due {
-		s.Put(at, b, false)
-		s.answered(at, 1)
+	s.pin.mode = readsRaw
+	s.Resume()
+	if at, _, due := s.out.Slots.First(s.pin.conn); due {
+		s.out.Put(at, b, false)
+		s.Answered(at, 1)
 	}
 }
 
 // replconf sends REPLCONF, which prepares a connection for replication. Redis does not answer ACK and GETACK and the
 // arguments behind them, which have a meaning only during replication. So Redis gets the arguments before them, and only a refusal
 // is passed on.
-func (u *pinning) replconf(raw []byte) bool {
-	s := u.s
-	h := &reply.Reply{Session: s.side(), Muted: s.muted}
+func (s *Session) replconf(raw []byte) bool {
+	h := &reply.Reply{Session: s, Muted: s.muted}
 	for i := 1; i < len(s.args) && len(s.args)%2 == 1; i += 2 {
 		if word := command.Keyword(s.args, i); word == "ack" || word == "getack" {
 			raw = resp.AppendCommand(nil, s.args[:i]...)
@@ -203,7 +195,7 @@ func (u *pinning) replconf(raw []byte) bool {
 			break
 		}
 	}
-	return u.markPin(raw, h, true, nil)
+	return s.markPin(raw, h, true, nil)
 }
 
 var monitorsCannotLock = resp.AppendError(nil, resp.Err, "lock commands are not possible on a connection that monitors or replicates")
@@ -218,24 +210,22 @@ var replyCommands = map[replyMode][]byte{
 
 // routeRaw routes a command of a session whose pin is not read any more. The pin stays the session's until its end, so the
 // command's effect on the connection does not matter.
-func (u *pinning) routeRaw(p command.Policy, raw []byte) bool {
-	s := u.s
+func (s *Session) routeRaw(p command.Policy, raw []byte) bool {
 	if p == command.Lock {
-		s.Say(monitorsCannotLock)
+		s.out.Say(monitorsCannotLock)
 		return true
 	}
 	if p == command.AboutClients {
-		s.Say(monitorsCannotAsk)
+		s.out.Say(monitorsCannotAsk)
 		return true
 	}
-	u.sendUnread(raw)
+	s.sendUnread(raw)
 	return true
 }
 
-func (u *pinning) sendUnread(raw []byte) {
-	s := u.s
+func (s *Session) sendUnread(raw []byte) {
 	if !s.muted {
-		u.pin.unread++
+		s.pin.unread++
 	}
-	s.transmit(u.pin.conn, raw, 0, 0)
+	s.transmit(s.pin.conn, raw, 0, 0)
 }

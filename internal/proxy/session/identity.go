@@ -16,14 +16,13 @@ import (
 //
 // A login waits until all earlier commands are answered: newer servers do not answer a refused AUTH behind answers that are still to be written
 // (see pins.Pin.AnswersRefusals). The next answer would count as that to the AUTH. In a transaction, answers always are, so there a login is refused.
-func (l *logins) reidentify(name string, raw []byte) bool {
-	s := l.s
+func (s *Session) reidentify(name string, raw []byte) bool {
 	pin := s.pin
 	change := ReadChange(name, s.args)
 	if (change.Auth || pin.InTx || pin.Opening > 0) && !s.awaitQuiet() {
 		return false
 	}
-	if pin.fresh && s.Slots.Due() == 0 && l.visitFromPin(name, change, raw) {
+	if pin.fresh && s.out.Slots.Due() == 0 && s.visitFromPin(name, change, raw) {
 		return true
 	}
 	pin.fresh = false
@@ -36,9 +35,9 @@ func (l *logins) reidentify(name string, raw []byte) bool {
 		return true
 	}
 	if pin.InTx {
-		step := Step{Apply: func(reply []byte) { l.judge(change, reply) }}
+		step := Step{Apply: func(reply []byte) { s.judge(change, reply) }}
 		if change.Hello {
-			step.Rewrite = l.ownID
+			step.Rewrite = s.ownID
 		}
 		pin.Queue(step, raw)
 		s.forward(raw, s.handler(), 1)
@@ -46,12 +45,12 @@ func (l *logins) reidentify(name string, raw []byte) bool {
 	}
 	pin.Count(raw)
 	s.wait = waitReply // the next commands must travel under the new identity
-	h := &reply.Reply{Session: s.side(), Muted: s.muted, Done: func(reply []byte) {
-		s.resume()
-		l.judge(change, reply)
+	h := &reply.Reply{Session: s, Muted: s.muted, Done: func(reply []byte) {
+		s.Resume()
+		s.judge(change, reply)
 	}}
 	if change.Hello {
-		h.Replace = l.ownID
+		h.Replace = s.ownID
 	}
 	h.Missed = func() { s.refused.Behind(name, h.Session.Refusal(), h.Muted) }
 	s.forward(raw, h, 1)
@@ -70,24 +69,23 @@ type outcome struct {
 }
 
 // judge notes the outcome of an identity change.
-func (l *logins) judge(c Change, reply []byte) {
-	s := l.s
-	l.noteDenial(c, reply)
+func (s *Session) judge(c Change, reply []byte) {
+	s.noteDenial(c, reply)
 	if s.pin.conn.Bare() {
 		s.pin.spent = true
 		if reply[0] == '-' && !c.MayHaveAuthenticated(reply) {
 			return // it says nothing of the client's own
 		}
 	}
-	s.pin.conclude = l.settle
+	s.pin.conclude = s.settle
 	o := &s.pin.outcome
 	switch {
 	case reply[0] != '-':
 		if c.Name != nil {
-			l.rename(*c.Name, false)
+			s.rename(*c.Name, false)
 		}
 		if !o.changed {
-			o.target, o.changed = l.ident, true
+			o.target, o.changed = s.ident, true
 		}
 		o.target = c.Apply(o.target)
 		if c.Auth {
@@ -109,79 +107,76 @@ func (l *logins) judge(c Change, reply []byte) {
 // Therefore Redis is asked whether a password that it has accepted before is still good; if so, that password serves for all. A
 // user who may not SELECT stays in the database that was selected before. No other connection can be made like this one, so the
 // session keeps it. Nothing is outstanding.
-func (l *logins) settle() {
-	s := l.s
+func (s *Session) settle() {
 	pin := s.pin
 	o := pin.outcome
 	pin.outcome = outcome{}
 	switch {
 	case o.doubtful:
 		if o.changed {
-			l.become(o.target)
+			s.become(o.target)
 		}
-		l.askUser(o.doubt)
+		s.askUser(o.doubt)
 	case o.named:
 		o.named = false
-		l.askName(func() {
+		s.askName(func() {
 			pin.outcome = o
-			l.settle()
+			s.settle()
 		})
 	case !o.changed:
 	case Nameless(o.target):
-		l.become(o.target)
-		l.keepLogin()
+		s.become(o.target)
+		s.keepLogin()
 	case !o.authenticated:
-		l.arrive(o.target)
+		s.arrive(o.target)
 	default:
 		known, ok := s.proxy.Upstream.Proven(o.target.User)
 		if !ok || known == o.target.Password {
 			s.proxy.Upstream.Prove(o.target.User, o.target.Password)
-			l.selectDatabase(o.target)
+			s.selectDatabase(o.target)
 			return
 		}
-		l.inquire(resp.AppendCommand(nil, "AUTH", o.target.User, known), func(reply []byte) {
+		s.inquire(resp.AppendCommand(nil, "AUTH", o.target.User, known), func(reply []byte) {
 			if resp.IsOK(reply) {
 				o.target.Password = known
 			} else {
 				s.proxy.Upstream.Prove(o.target.User, o.target.Password)
 			}
-			l.selectDatabase(o.target)
+			s.selectDatabase(o.target)
 		})
 	}
 }
 
 // selectDatabase is the second half of settle. It finds out whether the user may SELECT.
-func (l *logins) selectDatabase(target upstream.Identity) {
+func (s *Session) selectDatabase(target upstream.Identity) {
 	if target.DB == 0 {
-		l.arrive(target)
+		s.arrive(target)
 		return
 	}
-	l.inquire(resp.AppendCommand(nil, "SELECT", strconv.Itoa(target.DB)), func(reply []byte) {
+	s.inquire(resp.AppendCommand(nil, "SELECT", strconv.Itoa(target.DB)), func(reply []byte) {
 		if resp.IsOK(reply) {
-			l.arrive(target)
+			s.arrive(target)
 			return
 		}
-		l.become(target)
-		l.keepLogin()
+		s.become(target)
+		s.keepLogin()
 	})
 }
 
 // arrive ends an identity change. The lane is opened at once, so that clients behind this one can be judged on it.
-func (l *logins) arrive(target upstream.Identity) {
-	s := l.s
-	l.become(target)
+func (s *Session) arrive(target upstream.Identity) {
+	s.become(target)
 	if s.pin.login {
 		s.onLane()
 	}
 }
 
 // inquire sends a command of the proxy itself on the session's pin. The client's commands wait for its reply.
-func (l *logins) inquire(cmd []byte, then func(reply []byte)) {
-	s := l.s
+func (s *Session) inquire(cmd []byte, then func(reply []byte)) {
 	pin := s.pin
 	s.wait = waitReply
-	s.forward(cmd, vital{s: s, Reply: &reply.Reply{Session: s.side(), Muted: true, Done: func(reply []byte) {
-		s.resume()
+	s.forward(cmd, vital{s: s, Reply: &reply.Reply{Session: s, Muted: true, Done: func(reply []byte) {
+		s.Resume()
 		if s.pin == pin {
 			then(reply)
 		}
@@ -195,21 +190,20 @@ type vital struct {
 }
 
 // Lost implements reply.Handler. The client knows already that it is another user, or in another database, and the session never will.
-func (v vital) Lost(reply.ID, int, bool) { v.s.cutOff() }
+func (v vital) Lost(reply.ID, int, bool) { v.s.CutOff() }
 
 // askName asks for the name that a refused HELLO has left on the session's pin. then follows if the session goes on as before.
-func (l *logins) askName(then func()) {
-	s := l.s
-	l.inquire(command.GetName, func(reply []byte) {
+func (s *Session) askName(then func()) {
+	s.inquire(command.GetName, func(reply []byte) {
 		switch v, _, err := resp.Decode(reply); {
 		case err == nil && !v.IsError():
-			l.rename(string(v.Str), false)
+			s.rename(string(v.Str), false)
 		case isNoAuth(reply):
 			s.pin.spent = true
 		default: // the name may be long, or the user may not ask for it
-			l.keepLogin()
+			s.keepLogin()
 		}
-		if !s.Gone() {
+		if !s.out.Gone() {
 			then()
 		}
 	})
@@ -218,57 +212,54 @@ func (l *logins) askName(then func()) {
 func isNoAuth(reply []byte) bool { return bytes.HasPrefix(reply, []byte("-NOAUTH ")) }
 
 // askUser asks for the user's name after a refused HELLO that may have logged in. The session follows, if the HELLO says how.
-func (l *logins) askUser(c Change) {
-	s := l.s
-	l.inquire(command.WhoAmI, func(reply []byte) {
+func (s *Session) askUser(c Change) {
+	s.inquire(command.WhoAmI, func(reply []byte) {
 		v, _, err := resp.Decode(reply)
-		if err != nil || v.IsError() || string(v.Str) == cmp.Or(l.ident.User, "default") {
-			l.checkLogin()
+		if err != nil || v.IsError() || string(v.Str) == cmp.Or(s.ident.User, "default") {
+			s.checkLogin()
 			return
 		}
-		id, known := c.LoggedIn(string(v.Str), l.ident)
+		id, known := c.LoggedIn(string(v.Str), s.ident)
 		if !known {
-			l.checkLogin()
+			s.checkLogin()
 			return
 		}
 		s.pin.outcome = outcome{target: id, changed: true, authenticated: true, named: c.Name != nil}
-		l.settle()
+		s.settle()
 	})
 }
 
 // checkLogin keeps the session's pin if a refused HELLO may have logged in there. A client that is not logged in by then does not
 // need it.
-func (l *logins) checkLogin() {
-	s := l.s
+func (s *Session) checkLogin() {
 	bare := s.pin.conn.Bare()
-	if l.ident.Authenticated() && !bare {
-		l.keepLogin()
+	if s.ident.Authenticated() && !bare {
+		s.keepLogin()
 		return
 	}
-	l.inquire(command.Hello, func(reply []byte) {
+	s.inquire(command.Hello, func(reply []byte) {
 		switch {
 		case isNoAuth(reply):
 			s.pin.spent = true
-		case bare && l.ident.Authenticated():
-			s.cutOff() // the connection may be the new user's or none's, but not the old user's
+		case bare && s.ident.Authenticated():
+			s.CutOff() // the connection may be the new user's or none's, but not the old user's
 		default:
-			l.keepLogin()
+			s.keepLogin()
 		}
 	})
 }
 
 // keepLogin keeps the session's pin for the rest of the session: no other session may have it, and no other connection can be made
 // like it.
-func (l *logins) keepLogin() {
-	s := l.s
+func (s *Session) keepLogin() {
 	s.pin.keep = true
 	if s.pin.conn.Bare() && !s.pin.dressed {
 		s.pin.dress()
 		return
 	}
 	if !s.pin.conn.Keep() {
-		s.Say(s.proxy.NoPinFree(upstream.ErrPins, s.Addr))
-		s.cutOff()
+		s.out.Say(s.proxy.NoPinFree(upstream.ErrPins, s.Addr))
+		s.CutOff()
 	}
 }
 
@@ -278,7 +269,7 @@ func (p *pinned) dress() {
 	s := p.s
 	done := func(reply []byte) {
 		if reply[0] == '-' {
-			s.cutOff()
+			s.CutOff()
 			return
 		}
 		p.dressed = true
@@ -295,8 +286,7 @@ func (p *pinned) dress() {
 
 // disown removes the credentials from AUTH and HELLO where all clients use the proxy's own. It returns the command to send
 // instead, with s.args to match, or nil if no part of it is left.
-func (l *logins) disown(name string, raw []byte) []byte {
-	s := l.s
+func (s *Session) disown(name string, raw []byte) []byte {
 	switch name {
 	case "auth":
 		if len(s.args) == 2 || len(s.args) == 3 {
@@ -312,8 +302,7 @@ func (l *logins) disown(name string, raw []byte) []byte {
 }
 
 // agree answers an AUTH of which no part is left. In a transaction a command that answers OK is queued for it.
-func (l *logins) agree() bool {
-	s := l.s
+func (s *Session) agree() bool {
 	switch {
 	case !s.awaitQuiet():
 		return false
@@ -328,16 +317,14 @@ func (l *logins) agree() bool {
 }
 
 // startOver makes the session the identity that a new client has.
-func (l *logins) startOver() {
-	s := l.s
-	l.become(s.proxy.FirstIdentity())
-	l.knock()
+func (s *Session) startOver() {
+	s.become(s.proxy.FirstIdentity())
+	s.knock()
 }
 
 // become moves the session and its pin to another identity.
-func (l *logins) become(id upstream.Identity) {
-	s := l.s
-	l.ident = id
+func (s *Session) become(id upstream.Identity) {
+	s.ident = id
 	s.ears.Again(id.Proto)
 	s.guard.Restrict(s.proxy.Restricts(id))
 	if s.pin != nil {
@@ -349,8 +336,7 @@ func (l *logins) become(id upstream.Identity) {
 }
 
 // rename keeps the client's name. byCommand: CLIENT SETNAME has given it.
-func (l *logins) rename(name string, byCommand bool) {
-	s := l.s
+func (s *Session) rename(name string, byCommand bool) {
 	s.name, s.called = name, name
 	if s.pin != nil {
 		s.pin.conn.Named(name, byCommand)

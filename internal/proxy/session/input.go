@@ -13,51 +13,50 @@ import (
 // Feed takes bytes from the client. It does not keep b. alive is false if the session has ended, and the connection is to be closed. more is false if
 // the engine may not read from the client: too many bytes of commands are unanswered, or held behind a command that waits. Then Resume follows. The
 // session never waits for the client, so two sides that only send cannot block each other.
-func (i *input) Feed(b []byte) (alive, more bool) {
-	alive, more, output := i.feed(b)
+func (s *Session) Feed(b []byte) (alive, more bool) {
+	alive, more, output := s.feed(b)
 	if output {
-		i.s.host.Flush()
+		s.host.Flush()
 	}
 	return alive, more
 }
 
 // feed is Feed without the output. output reports whether there is any.
-func (i *input) feed(b []byte) (alive, more, output bool) {
-	s := i.s
+func (s *Session) feed(b []byte) (alive, more, output bool) {
 	s.mu.Lock()
-	i.active = s.proxy.Clock.Load()
+	s.active = s.proxy.Clock.Load()
 	defer func() {
-		alive, more, output = !s.ended, !i.paused || s.ended, !s.Out.Empty() || s.closing
+		alive, more, output = !s.ended, !s.paused || s.ended, !s.out.Out.Empty() || s.closing
 		s.unlock()
 	}()
 	defer s.contain()
 	s.usual, s.reading = s.pin == nil, true
-	if !i.known {
-		i.known = true
+	if !s.known {
+		s.known = true
 		s.knock()
 	}
 	s.parting.Sent()
 	switch {
-	case s.over() || i.eof: // no further command runs
-	case i.in.Len() > 0:
-		i.hold(b)
-		i.advance()
+	case s.over() || s.eof: // no further command runs
+	case s.in.Len() > 0:
+		s.hold(b)
+		s.advance()
 	default:
-		if n := i.consume(b); n < len(b) && !s.over() {
-			i.hold(b[n:])
+		if n := s.consume(b); n < len(b) && !s.over() {
+			s.hold(b[n:])
 		}
 	}
-	if i.in.Len() > s.proxy.Limits().Query && !i.pausesAtQuery() {
-		s.proxy.QueryLimit(s.Addr, i.in.Len())
+	if s.in.Len() > s.proxy.Limits().Query && !s.pausesAtQuery() {
+		s.proxy.QueryLimit(s.Addr, s.in.Len())
 		s.end()
 	}
-	i.paused = !s.ended && i.hasEnough()
+	s.paused = !s.ended && s.hasEnough()
 	return alive, more, output
 }
 
 // hold keeps bytes that cannot be sent on yet. What a client only announces takes no more of the memory of all than the client may be read ahead.
-func (i *input) hold(b []byte) {
-	i.in.Append(b, min(i.guard.Need(), i.s.proxy.Budget.Allowance(buffers.Large)))
+func (s *Session) hold(b []byte) {
+	s.in.Append(b, min(s.guard.Need(), s.proxy.Budget.Allowance(buffers.Large)))
 }
 
 // contain ends the session if it panics.
@@ -69,26 +68,25 @@ func (s *Session) contain() {
 
 // consume routes the whole commands at the start of buf until the session must wait, and returns the number of their bytes.
 // Consecutive commands for the lane are sent together, with one copy.
-func (i *input) consume(buf []byte) int {
-	s := i.s
+func (s *Session) consume(buf []byte) int {
 	table, careful := s.proxy.Policies(), s.careful()
 	off := 0
 	batch := batch{s: s, buf: buf}
-	if table != i.table {
-		i.table, i.row = table, nil
+	if table != s.table {
+		s.table, s.row = table, nil
 	}
-	i.guard.LimitBulk(s.proxy.Upstream.MaxArgument())
+	s.guard.LimitBulk(s.proxy.Upstream.MaxArgument())
 	maxShared := int(s.proxy.Upstream.MaxShared())
 	var latest *command.Row // the last one of buf; nil: none, or it has been noted
 	var turn turn
-	for s.wait == waitNone && !s.Gone() {
-		if turn.ends(s.Slots.Due()+batch.n) && off < len(buf) {
-			if batch.send(); s.wait == waitNone && !s.Gone() {
-				i.rest()
+	for s.wait == waitNone && !s.out.Gone() {
+		if turn.ends(s.out.Slots.Due()+batch.n) && off < len(buf) {
+			if batch.send(); s.wait == waitNone && !s.out.Gone() {
+				s.rest()
 			}
 			break
 		}
-		f, n, err := i.guard.Next(buf[off:])
+		f, n, err := s.guard.Next(buf[off:])
 		if err != nil {
 			batch.send()
 			s.protocolError(err)
@@ -96,35 +94,35 @@ func (i *input) consume(buf []byte) int {
 		}
 		if n == 0 {
 			batch.send()
-			off += i.stream(table, buf[off:])
-			if ask := i.ask; ask != nil && s.wait == waitNone {
-				i.ask = nil
+			off += s.stream(table, buf[off:])
+			if ask := s.ask; ask != nil && s.wait == waitNone {
+				s.ask = nil
 				s.route(command.Ahead, ask)
 			}
 			break
 		}
-		i.begun, i.unpinned = true, false
-		if i.located {
-			i.overtake()
+		s.begun, s.unpinned = true, false
+		if s.located {
+			s.overtake()
 		}
-		if i.streaming {
+		if s.streaming {
 			batch.send()
-			i.endStream(f.Raw)
+			s.endStream(f.Raw)
 			off += n
 			continue
 		}
 		if len(f.Raw) == 0 { // an empty command, which Redis does not answer
 			batch.send()
-			i.empty(buf[off : off+n])
+			s.empty(buf[off : off+n])
 			off += n
 			continue
 		}
-		row := i.row
+		row := s.row
 		if row == nil || !row.Is(f.Name) { // most commands have the name of the one before
 			row = table.Lookup(f.Name)
-			i.row = row
+			s.row = row
 		}
-		if row.Policy == command.Shared && !row.Script && i.plain() && !careful && n <= maxShared {
+		if row.Policy == command.Shared && !row.Script && s.plain() && !careful && n <= maxShared {
 			if latest = row; row.HasSubcommands() {
 				s.cmd, latest = row.TitleOf(f.Raw), nil
 			}
@@ -144,7 +142,7 @@ func (i *input) consume(buf []byte) int {
 		off += n
 	}
 	batch.send()
-	i.guard.Trim()
+	s.guard.Trim()
 	if latest != nil {
 		s.cmd = latest.Title
 	}
@@ -183,19 +181,17 @@ func (t *turn) ends(due int) bool {
 }
 
 // rest ends a turn. The session goes on when half of its replies are in. If none is due, it goes on after the time of a turn, which is that of others.
-func (i *input) rest() {
-	s := i.s
-	s.wait, i.rests = waitTurn, s.Slots.Due()/2
-	if s.Slots.Due() == 0 {
-		time.AfterFunc(turnTime, i.goOn)
+func (s *Session) rest() {
+	s.wait, s.rests = waitTurn, s.out.Slots.Due()/2
+	if s.out.Slots.Due() == 0 {
+		time.AfterFunc(turnTime, s.goOn)
 	}
 }
 
 // goOn ends a wait without replies that are due.
-func (i *input) goOn() {
-	s := i.s
-	s.side().Do(func() {
-		if (s.wait == waitTurn || s.wait == waitTaken) && s.Slots.Due() == 0 {
+func (s *Session) goOn() {
+	s.Do(func() {
+		if (s.wait == waitTurn || s.wait == waitTaken) && s.out.Slots.Due() == 0 {
 			s.wait = waitNone
 		}
 	})
@@ -203,12 +199,11 @@ func (i *input) goOn() {
 
 // mayAnswer reports whether a reply that the proxy makes or edits is needed now: nothing is outstanding, and the client has taken the replies before it, but for
 // a few. Otherwise the session waits. So a client has one such reply at a time made, however many it asks for.
-func (i *input) mayAnswer() bool {
-	s := i.s
+func (s *Session) mayAnswer() bool {
 	if !s.awaitQuiet() {
 		return false
 	}
-	if s.Unread() >= mostUntaken {
+	if s.out.Unread() >= mostUntaken {
 		s.wait = waitTaken
 		return false
 	}
@@ -219,16 +214,15 @@ func (i *input) mayAnswer() bool {
 const mostUntaken = 256 << 10
 
 // taken has the session go on that waits until its client has read.
-func (i *input) taken() {
-	if i.s.wait == waitTaken && i.s.Unread() < mostUntaken {
-		time.AfterFunc(0, i.goOn)
+func (s *Session) taken() {
+	if s.wait == waitTaken && s.out.Unread() < mostUntaken {
+		time.AfterFunc(0, s.goOn)
 	}
 }
 
 // empty handles an empty command. On a connection it ends the effect of the command before it, such as CLIENT CACHING, and it is a
 // replica's sign of life. A lane has no such state.
-func (i *input) empty(raw []byte) {
-	s := i.s
+func (s *Session) empty(raw []byte) {
 	if s.reply == replySkip {
 		s.reply = replyOn // it counts as the command that gets no reply
 	}
@@ -238,8 +232,7 @@ func (i *input) empty(raw []byte) {
 }
 
 // plain reports whether a shared command may simply join the lane: the hot path.
-func (i *input) plain() bool {
-	s := i.s
+func (s *Session) plain() bool {
 	return s.pin == nil && s.reply == replyOn && !s.refused.Open()
 }
 
@@ -274,7 +267,7 @@ func (r *batch) send() {
 }
 
 func (r *batch) forward(raw []byte, n int) {
-	r.s.Time(r.s.ID, metrics.ClassShared, n, r.s.active)
+	r.s.out.Time(r.s.ID, metrics.ClassShared, n, r.s.active)
 	r.s.proxy.Counters.Traffic.Add(r.s.ID, metrics.ClassShared, n, len(raw))
 	r.s.forward(raw, nil, n)
 }
@@ -295,8 +288,7 @@ func mayHold(b *budget.Budget, unanswered int) int { return b.Allowance(min(maxH
 
 // pausesAtQuery reports whether the session waits for something that comes by itself, such as a pin. Then the client has done
 // nothing wrong: reading pauses at the limit of the query buffer. Everywhere else the limit closes the client, as Redis does.
-func (i *input) pausesAtQuery() bool {
-	s := i.s
+func (s *Session) pausesAtQuery() bool {
 	return s.wait != waitNone && s.wait != waitLock && !s.pinWaits()
 }
 
@@ -305,45 +297,42 @@ func (i *input) pausesAtQuery() bool {
 // has not sent are held. The pin says when these are few again.
 //
 // A session that does not wait holds one incomplete command at most, which can only become whole if reading continues.
-func (i *input) hasEnough() bool {
-	s := i.s
-	if i.streaming && s.pin != nil {
-		full := s.pin.conn.WhenEmpty(s.proxy.Budget.Allowance(streamBacklog), i.unpause)
-		i.large.excused = i.large.excused || full
+func (s *Session) hasEnough() bool {
+	if s.streaming && s.pin != nil {
+		full := s.pin.conn.WhenEmpty(s.proxy.Budget.Allowance(streamBacklog), s.unpause)
+		s.large.excused = s.large.excused || full
 		return full
 	}
-	limits, held := s.proxy.Limits(), i.in.Len()
+	limits, held := s.proxy.Limits(), s.in.Len()
 	waits := s.wait != waitNone
 	switch {
-	case held > budget.Free && s.proxy.Budget.WhenFits(i.unpause):
+	case held > budget.Free && s.proxy.Budget.WhenFits(s.unpause):
 		return true
 	case s.guard.Restricted() || s.wait == waitDoor:
-		return s.Unread() >= maxStranger || (waits || s.Slots.Due() > 0) && s.unanswered+held >= maxStranger
-	case waits && i.awaitsOthers():
+		return s.out.Unread() >= maxStranger || (waits || s.out.Slots.Due() > 0) && s.unanswered+held >= maxStranger
+	case waits && s.awaitsOthers():
 		return held >= budget.Free && s.unanswered+held >= mayHold(s.proxy.Budget, limits.Unanswered)
 	case waits:
 		return held >= min(maxQueued, limits.Query)
 	}
 	// The bytes of an incomplete command wait for the same answers.
-	return s.Slots.Due() > 0 && s.unanswered >= min(limits.Unanswered, budget.Free) && !s.pinWaits() && s.unanswered+held >= s.proxy.Budget.Allowance(limits.Unanswered)
+	return s.out.Slots.Due() > 0 && s.unanswered >= min(limits.Unanswered, budget.Free) && !s.pinWaits() && s.unanswered+held >= s.proxy.Budget.Allowance(limits.Unanswered)
 }
 
 // readOn ends a pause of the engine if there is space again, behind all that the session can do with the bytes that it holds.
-func (i *input) readOn() {
-	s := i.s
-	if i.paused && !i.hasEnough() {
-		i.paused = false
+func (s *Session) readOn() {
+	if s.paused && !s.hasEnough() {
+		s.paused = false
 		s.host.Resume()
 	}
 }
 
 // unpause ends a pause of the engine.
-func (i *input) unpause() {
-	s := i.s
+func (s *Session) unpause() {
 	s.mu.Lock()
 	defer s.exit()
-	if i.paused {
-		i.paused = false
+	if s.paused {
+		s.paused = false
 		s.host.Resume()
 	}
 }

@@ -12,94 +12,87 @@ import (
 // none outstanding it moves to another lane if its lane stands still, or does not take all commands at present.
 
 // onLane returns the session's lane; it has one from its first command on.
-func (l *lanes) onLane() *upstream.Lane {
-	s := l.s
+func (s *Session) onLane() *upstream.Lane {
 	switch {
-	case l.lane == nil:
-		l.role = l.wants()
-		l.lane = s.proxy.Upstream.Lane(s.ident, s.Target, s.host.Driver(), s.owner, l.role)
-	case s.Slots.Due() == 0 && (l.lane.Unsettled() || l.runsScripts()): // the lane for scripts may have become another one since
-		l.role = l.wants()
-		l.lane = s.proxy.Upstream.Move(l.lane, l.role)
+	case s.lane == nil:
+		s.role = s.wants()
+		s.lane = s.proxy.Upstream.Lane(s.ident, s.Target, s.host.Driver(), s.owner, s.role)
+	case s.out.Slots.Due() == 0 && (s.lane.Unsettled() || s.runsScripts()): // the lane for scripts may have become another one since
+		s.role = s.wants()
+		s.lane = s.proxy.Upstream.Move(s.lane, s.role)
 	default:
-		return l.lane
+		return s.lane
 	}
-	if l.role != upstream.Large && !l.lane.Unsettled() {
-		l.role = upstream.Reads // there is no other lane for writes, or for scripts, at present
+	if s.role != upstream.Large && !s.lane.Unsettled() {
+		s.role = upstream.Reads // there is no other lane for writes, or for scripts, at present
 	}
-	return l.lane
+	return s.lane
 }
 
 // wants is the role of the lane for the command being routed.
-func (l *lanes) wants() upstream.Role {
+func (s *Session) wants() upstream.Role {
 	switch {
-	case l.Bulky():
+	case s.weight.Bulky():
 		return upstream.Large
-	case l.runsScripts():
+	case s.runsScripts():
 		return upstream.Scripts
-	case l.writes:
+	case s.writes:
 		return upstream.Writes
 	}
 	return upstream.Reads
 }
 
 // runsScripts reports whether the command being routed belongs on the lane for scripts.
-func (l *lanes) runsScripts() bool {
-	return l.scripts || l.Mixed > 0
+func (s *Session) runsScripts() bool {
+	return s.scripts || s.weight.Mixed > 0
 }
 
 // mix keeps a session that sends a script behind other commands on the lane for scripts: it waits for its replies once, not at
 // each script.
-func (l *lanes) mix() {
-	s := l.s
-	if l.scripts && s.Slots.Due() > 0 {
-		l.Mixed = CalmBursts
+func (s *Session) mix() {
+	if s.scripts && s.out.Slots.Due() > 0 {
+		s.weight.Mixed = CalmBursts
 	}
 }
 
 // careful reports whether commands must be examined one by one, because it matters which of them write, or how many they are.
-func (l *lanes) careful() bool {
-	s := l.s
-	return s.Clustered() || l.lane == nil || l.lane.Unsettled() || l.Window > 0 || l.outgrown() || s.guard.Restricted()
+func (s *Session) careful() bool {
+	return s.Clustered() || s.lane == nil || s.lane.Unsettled() || s.weight.Window > 0 || s.outgrown() || s.guard.Restricted()
 }
 
 // mustWait reports whether the next command must wait until nothing is outstanding, because it belongs on another lane, or may.
-func (l *lanes) mustWait() bool {
-	s := l.s
-	return s.Slots.Due() > 0 && (l.strays() || l.scripts && l.role == upstream.Reads || l.outgrown() || l.fills())
+func (s *Session) mustWait() bool {
+	return s.out.Slots.Due() > 0 && (s.strays() || s.scripts && s.role == upstream.Reads || s.outgrown() || s.fills())
 }
 
 // fills reports whether as many commands are outstanding as allowed: see weight, and the limits of clients that have not authenticated.
-func (l *lanes) fills() bool {
-	s := l.s
+func (s *Session) fills() bool {
 	if s.guard.Restricted() {
 		return true // one at a time, because the next ones will be refused too
 	}
-	return l.Window > 0 && !l.writes && s.Slots.Due() >= l.Window && l.role != upstream.Large
+	return s.weight.Window > 0 && !s.writes && s.out.Slots.Due() >= s.weight.Window && s.role != upstream.Large
 }
 
 // outgrown reports whether the replies have become so large that further commands belong on another lane.
-func (l *lanes) outgrown() bool {
-	return l.Burst >= LargeBurst && l.role != upstream.Large
+func (s *Session) outgrown() bool {
+	return s.weight.Burst >= LargeBurst && s.role != upstream.Large
 }
 
 // strays reports whether a command that writes would follow reads of this session to a lane that is kept free of writes.
-func (l *lanes) strays() bool {
-	return l.writes && l.role == upstream.Reads && l.lane != nil && l.lane.Unsettled()
+func (s *Session) strays() bool {
+	return s.writes && s.role == upstream.Reads && s.lane != nil && s.lane.Unsettled()
 }
 
-func (l *lanes) leaveLane() {
-	s := l.s
+func (s *Session) leaveLane() {
 	s.endVisit()
-	l.leaveIf(func(upstream.Node) bool { return true })
+	s.Leave(func(upstream.Node) bool { return true })
 }
 
 // endVisit leaves the lane that the session visits.
-func (l *logins) endVisit() {
-	s := l.s
-	if l.visited != nil {
-		s.proxy.Upstream.Leave(l.visited)
-		l.visited = nil
+func (s *Session) endVisit() {
+	if s.visited != nil {
+		s.proxy.Upstream.Leave(s.visited)
+		s.visited = nil
 	}
 }
 
@@ -114,92 +107,90 @@ type heldLane struct {
 }
 
 // aim finds the server of the command being routed, and makes the session wait if commands are outstanding at another one. false: it waits.
-func (l *lanes) aim(row *command.Row) bool {
-	s := l.s
-	if s.Slots.Due() == 0 {
+func (s *Session) aim(row *command.Row) bool {
+	if s.out.Slots.Due() == 0 {
 		s.Adopt()
 	}
 	if s.Look(row, s.args); row.Name == "publish" {
 		s.Slot = ears.PublishSlot
 	}
-	s.Target = l.serverOf(s.Slot)
+	s.Target = s.serverOf(s.Slot)
 	if row.Policy == command.PinAfterWrite {
-		s.Target = l.firstOfRound()
+		s.Target = s.firstOfRound()
 	}
 	if r := s.repeated; r != nil && r.asking != upstream.AnyNode {
 		s.Target, s.Asks = r.asking, true
 	}
-	if s.Slots.Due() == 0 {
-		l.wrote = false
-	} else if l.alone || row.Barrier || s.Parked() || l.lane == nil || l.lane.At() != s.Target && !l.free(row) {
+	if s.out.Slots.Due() == 0 {
+		s.wrote = false
+	} else if s.alone || row.Barrier || s.Parked() || s.lane == nil || s.lane.At() != s.Target && !s.free(row) {
 		return s.awaitQuiet()
 	} else {
-		l.turnTo(s.Target)
+		s.turnTo(s.Target)
 	}
-	l.alone, l.wrote = s.Many, l.wrote || row.Writes
+	s.alone, s.wrote = s.Many, s.wrote || row.Writes
 	return true
 }
 
 // free reports whether the command being routed may be sent while commands are outstanding at another server: reads have no effect that could come
 // too early, or the operator asks for the order of each key only.
-func (l *lanes) free(row *command.Row) bool {
-	s := l.s
+func (s *Session) free(row *command.Row) bool {
 	if row.Policy != command.Shared || row.Script || s.Slot < 0 {
 		return false
 	}
-	return s.proxy.Settings.Cluster.ByKey || !l.wrote && !row.Writes
+	return s.proxy.Settings.Cluster.ByKey || !s.wrote && !row.Writes
 }
 
 // serverOf is the server of a slot; AnyNode: none is known. A command without a key goes where the session is.
-func (l *lanes) serverOf(slot int) upstream.Node {
+func (s *Session) serverOf(slot int) upstream.Node {
 	if slot < 0 {
-		return l.home()
+		return s.home()
 	}
-	return l.s.Owner(slot)
+	return s.Owner(slot)
 }
 
 // firstOfRound is the server for a WAIT.
-func (l *lanes) firstOfRound() upstream.Node {
-	if l.repeated == nil {
-		l.round = nil
+func (s *Session) firstOfRound() upstream.Node {
+	if s.repeated == nil {
+		s.round = nil
 	}
-	if l.round != nil {
-		return l.round.At()
+	if s.round != nil {
+		return s.round.At()
 	}
-	if list := l.s.WrittenTo(); len(list) > 0 {
+	if list := s.WrittenTo(); len(list) > 0 {
 		return list[0]
 	}
-	return l.home()
+	return s.home()
 }
 
 // turnTo makes the lane to a server the present one.
-func (l *lanes) turnTo(at upstream.Node) {
-	l.s.Target = at
-	if l.lane != nil && l.lane.At() == at {
+func (s *Session) turnTo(at upstream.Node) {
+	s.Target = at
+	if s.lane != nil && s.lane.At() == at {
 		return
 	}
-	present := heldLane{l.lane, l.role}
-	l.lane = nil
-	for i, h := range l.others {
+	present := heldLane{s.lane, s.role}
+	s.lane = nil
+	for i, h := range s.others {
 		if h.lane.At() == at {
-			l.lane, l.role = h.lane, h.role
-			l.others = slices.Delete(l.others, i, i+1)
+			s.lane, s.role = h.lane, h.role
+			s.others = slices.Delete(s.others, i, i+1)
 			break
 		}
 	}
 	if present.lane != nil {
-		l.others = append(l.others, present)
+		s.others = append(s.others, present)
 	}
 }
 
-// leaveIf leaves lanes on which nothing is outstanding.
-func (l *lanes) leaveIf(which func(at upstream.Node) bool) {
-	up := l.s.proxy.Upstream
-	if l.lane != nil && which(l.lane.At()) {
-		up.Leave(l.lane)
-		l.lane = nil
+// Leave leaves lanes on which nothing is outstanding.
+func (s *Session) Leave(which func(at upstream.Node) bool) {
+	up := s.proxy.Upstream
+	if s.lane != nil && which(s.lane.At()) {
+		up.Leave(s.lane)
+		s.lane = nil
 	}
-	l.others = slices.DeleteFunc(l.others, func(h heldLane) bool {
+	s.others = slices.DeleteFunc(s.others, func(h heldLane) bool {
 		gone := which(h.lane.At())
 		if gone {
 			up.Leave(h.lane)

@@ -13,31 +13,30 @@ import (
 
 // local handles a command about the client, not about Redis's data. Nothing is outstanding. Redis still judges
 // the right to the command: it gets the command, or a similar one that changes nothing on a connection that other sessions share.
-func (f *profile) local(row *command.Row, raw []byte) bool {
-	s := f.s
+func (s *Session) local(row *command.Row, raw []byte) bool {
 	if row.Name == "quit" {
-		return f.quit(raw)
+		return s.quit(raw)
 	}
 	if row.Name == "reset" {
-		return f.reset(raw)
+		return s.reset(raw)
 	}
-	h := &reply.Reply{Session: s.side(), Muted: s.muted}
+	h := &reply.Reply{Session: s, Muted: s.muted}
 	switch command.Keyword(s.args, 1) {
 	case "setname":
 		if len(s.args) == 3 {
-			raw = f.setName(h, raw)
+			raw = s.setName(h, raw)
 		}
 	case "getname":
 		if s.pin == nil {
-			h.Replace = f.nameFor
+			h.Replace = s.nameFor
 		}
 	case "setinfo":
 		if len(s.args) == 4 && ValidName(s.args[3]) {
-			raw = f.setInfo(h)
+			raw = s.setInfo(h)
 		}
 	case "reply":
 		if len(s.args) == 3 {
-			raw = f.setReplyMode(h, raw)
+			raw = s.setReplyMode(h, raw)
 		}
 	case "maint_notifications":
 		// Notifications of an upstream's maintenance concern the proxy's connections, not the client's. Clients ask on
@@ -56,8 +55,7 @@ func (f *profile) local(row *command.Row, raw []byte) bool {
 
 // quit answers OK and closes the connection, as Redis still does. A session's own connection quits first: once the client has its
 // answer, no trace of it is left at Redis, such as a subscription.
-func (f *profile) quit(raw []byte) bool {
-	s := f.s
+func (s *Session) quit(raw []byte) bool {
 	words := []byte(resp.OK)
 	if s.muted {
 		words = words[:0]
@@ -72,15 +70,14 @@ func (f *profile) quit(raw []byte) bool {
 var resetReply = []byte("+RESET\r\n")
 
 // reset brings the session, and its pin if it has one, back to the state of a new client.
-func (f *profile) reset(raw []byte) bool {
-	s := f.s
-	muted := f.reply == replySkip // RESET ends the other kind of silence before it answers
+func (s *Session) reset(raw []byte) bool {
+	muted := s.reply == replySkip // RESET ends the other kind of silence before it answers
 	if s.pin == nil {
 		if len(s.args) != 1 {
 			s.forward(raw, s.handler(), 1)
 			return true
 		}
-		f.resetState()
+		s.resetState()
 		s.muted = muted
 		return s.answer(resetReply)
 	}
@@ -88,29 +85,27 @@ func (f *profile) reset(raw []byte) bool {
 		muted = s.muted
 	}
 	s.wait = waitReply
-	s.forward(raw, &reply.Reply{Session: s.side(), Muted: muted, Done: func(reply []byte) {
-		s.resume()
+	s.forward(raw, &reply.Reply{Session: s, Muted: muted, Done: func(reply []byte) {
+		s.Resume()
 		if string(reply) == string(resetReply) {
-			f.resetPin()
+			s.resetPin()
 		}
 	}}, 1)
 	return true
 }
 
-func (f *profile) resetState() {
-	s := f.s
-	f.reply, f.name, f.called = replyOn, "", ""
+func (s *Session) resetState() {
+	s.reply, s.name, s.called = replyOn, "", ""
 	s.ears.Close()
 	s.startOver()
 }
 
 // resetPin is resetState for a session whose pin has been reset by Redis.
-func (f *profile) resetPin() {
-	s := f.s
+func (s *Session) resetPin() {
 	p := s.pin
 	p.End()
 	p.Channels, p.Patterns, p.Shards = 0, 0, 0
-	f.resetState()
+	s.resetState()
 	p.conn.Named("", false)
 	p.keep = false
 	// RESET removes the proxy's credentials from a connection. Where clients use them, the connection has no further use.
@@ -118,8 +113,7 @@ func (f *profile) resetPin() {
 }
 
 // setName is CLIENT SETNAME. It returns the command to send.
-func (f *profile) setName(h *reply.Reply, raw []byte) []byte {
-	s := f.s
+func (s *Session) setName(h *reply.Reply, raw []byte) []byte {
 	name := string(s.args[2])
 	h.Done = func(reply []byte) {
 		if resp.IsOK(reply) {
@@ -140,17 +134,16 @@ func (f *profile) setName(h *reply.Reply, raw []byte) []byte {
 
 // setInfo is CLIENT SETINFO with a value that Redis would accept. It returns the command to send. The value itself is sent on no
 // connection, because the connection may serve another client later.
-func (f *profile) setInfo(h *reply.Reply) []byte {
-	s := f.s
+func (s *Session) setInfo(h *reply.Reply) []byte {
 	option, value := string(s.args[2]), string(s.args[3])
 	i := slices.IndexFunc(libOptions, func(name string) bool { return strings.EqualFold(name, option) })
 	h.Done = func(reply []byte) {
 		if resp.IsOK(reply) && i >= 0 {
-			f.lib[i] = value
+			s.lib[i] = value
 		}
 	}
 	if i == 0 {
-		f.library = value[:min(len(value), longestLibrary)]
+		s.library = value[:min(len(value), longestLibrary)]
 	}
 	return resp.AppendCommand(nil, string(s.args[0]), string(s.args[1]), option, "") // a refusal quotes the client's words
 }
@@ -162,20 +155,18 @@ const longestLibrary = 64
 var libOptions = []string{"lib-name", "lib-ver"}
 
 // nameFor is the reply to CLIENT GETNAME if Redis has answered it.
-func (f *profile) nameFor(reply []byte) []byte {
-	s := f.s
+func (s *Session) nameFor(reply []byte) []byte {
 	switch {
 	case reply[0] == '-':
 		return reply
-	case f.name == "":
+	case s.name == "":
 		return resp.AppendNull(nil, s.ident.Proto)
 	}
-	return resp.AppendCommand(nil, f.name)[len("*1\r\n"):]
+	return resp.AppendCommand(nil, s.name)[len("*1\r\n"):]
 }
 
 // setReplyMode is CLIENT REPLY ON|OFF|SKIP. Only ON is answered. It returns the command to send.
-func (f *profile) setReplyMode(h *reply.Reply, raw []byte) []byte {
-	s := f.s
+func (s *Session) setReplyMode(h *reply.Reply, raw []byte) []byte {
 	var mode replyMode
 	switch command.Keyword(s.args, 2) {
 	case "on":
@@ -190,17 +181,17 @@ func (f *profile) setReplyMode(h *reply.Reply, raw []byte) []byte {
 	muted := s.muted
 	h.Muted = false
 	h.Replace = func(reply []byte) []byte {
-		s.resume()
+		s.Resume()
 		switch {
 		case !resp.IsOK(reply):
 			if muted {
 				return nil
 			}
 			return reply
-		case mode == replySkip && f.reply == replyOff:
+		case mode == replySkip && s.reply == replyOff:
 			return nil
 		}
-		f.reply = mode
+		s.reply = mode
 		if mode == replyOn {
 			return reply
 		}
@@ -214,11 +205,10 @@ func (f *profile) setReplyMode(h *reply.Reply, raw []byte) []byte {
 // that it knows better.
 
 // augment is the handler of the reply to the command being routed, which has size bytes, if its policy is Augmented.
-func (f *profile) augment(row *command.Row, size int) *reply.Reply {
-	s := f.s
-	h := &reply.Reply{Session: s.side(), Muted: s.muted}
+func (s *Session) augment(row *command.Row, size int) *reply.Reply {
+	h := &reply.Reply{Session: s, Muted: s.muted}
 	if row.Name == "client" {
-		h.Replace = f.aboutSelf(size)
+		h.Replace = s.aboutSelf(size)
 		return h
 	}
 	if row.Name == "info" && !command.IsOwnInfo(s.args) {
@@ -247,8 +237,7 @@ func (f *profile) augment(row *command.Row, size int) *reply.Reply {
 }
 
 // aboutSelf returns the function that edits Redis's reply to CLIENT ID, INFO, GETREDIR or TRACKINGINFO. size is that of the command.
-func (f *profile) aboutSelf(size int) func(reply []byte) []byte {
-	s := f.s
+func (s *Session) aboutSelf(size int) func(reply []byte) []byte {
 	args := 0
 	for _, arg := range s.args {
 		args += len(arg)
@@ -262,14 +251,13 @@ func (f *profile) aboutSelf(size int) func(reply []byte) []byte {
 			return resp.AppendInteger(nil, int(s.ID))
 		}
 	case "info":
-		return func(reply []byte) []byte { return f.ownLine(reply, size, args) }
+		return func(reply []byte) []byte { return s.ownLine(reply, size, args) }
 	}
 	return func(reply []byte) []byte { return s.redir.Translate(reply) } // a command that is not answered yet may change the redirection
 }
 
 // ownLine is the answer to CLIENT INFO.
-func (f *profile) ownLine(reply []byte, size, args int) []byte {
-	s := f.s
+func (s *Session) ownLine(reply []byte, size, args int) []byte {
 	text, ok := clients.Text(reply)
 	if !ok {
 		return reply

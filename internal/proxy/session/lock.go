@@ -25,8 +25,7 @@ var longName = resp.AppendError(nil, resp.Err, "the name of the lock is too long
 
 // lock executes a lock command. The session goes on when it has been answered, or, if the command says so, when its script
 // has been sent.
-func (l *locker) lock(raw []byte) bool {
-	s := l.s
+func (s *Session) lock(raw []byte) bool {
 	cmd, err := grammar.Parse(s.args)
 	if err != nil {
 		return s.awaitQuiet() && s.answer(resp.AppendRawError(nil, err.Error()))
@@ -38,7 +37,7 @@ func (l *locker) lock(raw []byte) bool {
 	if most := min(s.proxy.Upstream.MaxArgument(), s.proxy.Upstream.MaxShared()); int64(len(raw))+longestPrefix > most {
 		return s.awaitQuiet() && s.answer(longName)
 	}
-	engine, eerr := l.lockEngine()
+	engine, eerr := s.lockEngine()
 	if eerr != nil {
 		words := shared.NoUpstream
 		if errors.Is(eerr, engines.ErrFull) {
@@ -50,13 +49,13 @@ func (l *locker) lock(raw []byte) bool {
 		s.wait = waitList
 	}
 	s.locking = len(raw)
-	for _, other := range l.engines {
+	for _, other := range s.engines {
 		if other != engine && other.ID().DB == engine.ID().DB && other.Keeps(s.ID, cmd) {
-			other.StartFor((*lockSession)(s).caller(), cmd, engine.Engine)
+			other.StartFor(s.caller(), cmd, engine.Engine)
 			return true
 		}
 	}
-	engine.Start((*lockSession)(s).caller(), cmd)
+	engine.Start(s.caller(), cmd)
 	return true
 }
 
@@ -69,29 +68,27 @@ func lockIDOf(id upstream.Identity, era uint64) engines.ID {
 }
 
 // lockEngine returns the lock engine of the session's identity, which knows the session from now on.
-func (l *locker) lockEngine() (*engines.Engine, error) {
-	s := l.s
+func (s *Session) lockEngine() (*engines.Engine, error) {
 	id := lockIDOf(s.ident, s.era)
-	for _, e := range l.engines {
+	for _, e := range s.engines {
 		if e.ID() == id {
 			return e, nil
 		}
 	}
-	if s.Slots.Due() == 0 {
-		l.leaveEngines()
+	if s.out.Slots.Due() == 0 {
+		s.leaveEngines()
 	}
 	e, err := s.proxy.Locks.Join(id, s.owner)
 	if err == nil {
-		l.engines = append(l.engines, e)
+		s.engines = append(s.engines, e)
 	}
 	return e, err
 }
 
 // leaveEngines leaves the engines in which the session has no hold and no wait. So a session that moves from identity to identity
 // keeps only the engines that it needs. Nothing is outstanding.
-func (l *locker) leaveEngines() {
-	s := l.s
-	l.engines = slices.DeleteFunc(l.engines, func(e *engines.Engine) bool {
+func (s *Session) leaveEngines() {
+	s.engines = slices.DeleteFunc(s.engines, func(e *engines.Engine) bool {
 		gone := e.Leave(s.ID)
 		if gone {
 			s.proxy.Locks.Leave(e)
@@ -100,55 +97,50 @@ func (l *locker) leaveEngines() {
 	})
 }
 
-// lockSession is a Session as package lockcmds sees it.
-type lockSession Session
-
-var _ contract.Session = (*lockSession)(nil)
+var _ contract.Session = (*Session)(nil)
 
 // caller is the session with the facts about its client.
-func (l *lockSession) caller() contract.Caller {
-	if l.token == "" { // made at the first lock command: most sessions use none
-		l.token = script.NewToken()
+func (s *Session) caller() contract.Caller {
+	if s.token == "" { // made at the first lock command: most sessions use none
+		s.token = script.NewToken()
 	}
 	return contract.Caller{
-		Session: l, ID: l.ID, Token: l.token, Losses: l.lossesHere(), Held: &l.held,
-		Info: contract.ClientInfo{Addr: l.Addr, Name: l.called}, Library: l.library,
-		Proto: l.ident.Proto, NothingPending: l.Slots.Due() == 0,
+		Session: s, ID: s.ID, Token: s.token, Losses: s.lossesHere(), Held: &s.held,
+		Info: contract.ClientInfo{Addr: s.Addr, Name: s.called}, Library: s.library,
+		Proto: s.ident.Proto, NothingPending: s.out.Slots.Due() == 0,
 	}
 }
 
 // lossesHere is the set of the session's losses in its database.
-func (l *lockSession) lossesHere() *losses.Set {
-	set := l.losses[l.ident.DB]
+func (s *Session) lossesHere() *losses.Set {
+	set := s.losses[s.ident.DB]
 	if set == nil {
-		if l.losses == nil {
-			l.losses = map[int]*losses.Set{}
+		if s.losses == nil {
+			s.losses = map[int]*losses.Set{}
 		}
-		set = l.proxy.Locks.NewLosses()
-		l.losses[l.ident.DB] = set
+		set = s.proxy.Locks.NewLosses()
+		s.losses[s.ident.DB] = set
 	}
 	return set
 }
 
 // AfterUnlock runs f when the session is unlocked.
-func (l *lockSession) AfterUnlock(f func()) { l.afterUnlock = append(l.afterUnlock, f) }
+func (s *Session) AfterUnlock(f func()) { s.afterUnlock = append(s.afterUnlock, f) }
 
 // Do runs f with the session locked. Then the session takes its next command if f has ended its wait.
-func (l *lockSession) Do(f func()) bool {
-	s := (*Session)(l)
+func (s *Session) Do(f func()) bool {
 	alive := s.enter(f)
 	s.host.Flush()
 	return alive
 }
 
-func (l *locker) enter(f func()) bool {
-	s := l.s
+func (s *Session) enter(f func()) bool {
 	s.mu.Lock()
 	defer s.exit()
-	if !s.Gone() && s.wait == waitLock && s.Slots.Due() == 0 && s.host.Left() {
+	if !s.out.Gone() && s.wait == waitLock && s.out.Slots.Due() == 0 && s.host.Left() {
 		s.end() // the engine may see the end later: a grant must not go to a client that has left before it
 	}
-	if s.Gone() {
+	if s.out.Gone() {
 		return false
 	}
 	f()
@@ -158,42 +150,38 @@ func (l *locker) enter(f func()) bool {
 
 // Reply is the reply to the lock command in progress. It waits for its turn behind the replies to
 // earlier commands.
-func (l *lockSession) Reply(reply []byte) {
-	s := (*Session)(l)
-	if s.Gone() {
+func (s *Session) Reply(reply []byte) {
+	if s.out.Gone() {
 		return
 	}
 	s.proxy.Counters.LockAnswer(reply)
 	s.answer(reply)
-	if s.Slots.Due() > 0 {
+	if s.out.Slots.Due() > 0 {
 		s.unanswered += s.locking
 	}
 	s.lockDone()
 }
 
 // lockDone ends the wait for a lock command.
-func (l *locker) lockDone() {
-	s := l.s
+func (s *Session) lockDone() {
 	if s.wait == waitLock || s.wait == waitList {
 		s.wait = waitNone
 	}
 	s.locking = 0
-	if s.Slots.Due() == 0 {
+	if s.out.Slots.Due() == 0 {
 		s.releasePin()
 	}
 }
 
 // Push is an out-of-band message to the client.
-func (l *lockSession) Push(b []byte) {
-	s := (*Session)(l)
-	if s.ident.Proto == 3 && !s.Gone() {
-		s.Push(b)
+func (s *Session) Push(b []byte) {
+	if s.ident.Proto == 3 && !s.out.Gone() {
+		s.out.Push(b)
 	}
 }
 
 // Script puts a script call on the session's own connection.
-func (l *lockSession) Script(c contract.Call) {
-	s := (*Session)(l)
+func (s *Session) Script(c contract.Call) {
 	call := &scriptCall{s: s, call: c, muted: s.muted}
 	s.writes = true
 	switch {
@@ -252,7 +240,7 @@ func (c *scriptCall) Take(at reply.ID, b []byte, n int, more bool) int {
 	if more {
 		return n
 	}
-	if bytes.HasPrefix(b, []byte("-NOSCRIPT")) && !c.byText && !c.s.Gone() {
+	if bytes.HasPrefix(b, []byte("-NOSCRIPT")) && !c.byText && !c.s.out.Gone() {
 		c.repeat(at)
 		return 0
 	}
@@ -261,7 +249,7 @@ func (c *scriptCall) Take(at reply.ID, b []byte, n int, more bool) int {
 		c.Lost(at, n, true)
 		return n
 	}
-	if c.byText && !v.IsError() && !c.s.Gone() {
+	if c.byText && !v.IsError() && !c.s.out.Gone() {
 		c.s.scriptConn().Scripts().Add(c.call.Script.ID())
 	}
 	c.finish(at, v, nil)
@@ -273,7 +261,7 @@ func (c *scriptCall) Take(at reply.ID, b []byte, n int, more bool) int {
 
 // Otherwise implements errands.Reworded: in a cluster the call is sent to another server, or again, with the text of the script.
 func (c *scriptCall) Otherwise(reply []byte) []byte {
-	if !bytes.HasPrefix(reply, []byte("-NOSCRIPT")) || c.byText || c.s.Gone() {
+	if !bytes.HasPrefix(reply, []byte("-NOSCRIPT")) || c.byText || c.s.out.Gone() {
 		return nil
 	}
 	c.s.scriptConn().Scripts().Remove(c.call.Script.ID())
@@ -289,7 +277,7 @@ func (c *scriptCall) repeat(at reply.ID) {
 	conn := s.conn()
 	conn.Scripts().Remove(c.call.Script.ID())
 	c.reply = nil
-	s.Slots.Again(at)
+	s.out.Slots.Again(at)
 	s.transmit(conn, c.build(conn), at, 1)
 	s.script = buffers.Empty(s.script)
 }
@@ -303,7 +291,7 @@ func (c *scriptCall) finish(at reply.ID, v resp.Value, err error) {
 	s := c.s
 	s.calling -= c.size
 	answer := c.call.For.Done(v, err)
-	if s.Gone() {
+	if s.out.Gone() {
 		return
 	}
 	if answer == nil {
@@ -315,7 +303,7 @@ func (c *scriptCall) finish(at reply.ID, v resp.Value, err error) {
 	}
 	s.proxy.Counters.LockAnswer(answer)
 	if !c.muted {
-		s.Put(at, answer, false)
+		s.out.Put(at, answer, false)
 	}
 	if !c.free {
 		s.lockDone()
@@ -325,13 +313,13 @@ func (c *scriptCall) finish(at reply.ID, v resp.Value, err error) {
 // keep has the slot of a call that the session has gone on behind wait for a reply of the engine.
 func (c *scriptCall) keep(at reply.ID) {
 	c.late = true
-	c.s.Slots.Keep(at)
+	c.s.out.Slots.Keep(at)
 	c.call.For.Late(func(reply []byte) {
 		c.s.proxy.Counters.LockAnswer(reply)
 		if !c.muted {
-			c.s.Put(at, reply, false)
+			c.s.out.Put(at, reply, false)
 		}
-		c.s.answered(at, 1)
+		c.s.Answered(at, 1)
 	})
 }
 
@@ -340,7 +328,7 @@ func (c *scriptCall) Lost(at reply.ID, _ int, sent bool) {
 	if sent {
 		c.finish(at, resp.Value{}, contract.ErrInDoubt)
 	} else {
-		c.finish(at, resp.Value{}, &contract.UnsentError{Reply: c.s.refusal()})
+		c.finish(at, resp.Value{}, &contract.UnsentError{Reply: c.s.Refusal()})
 	}
 }
 

@@ -20,13 +20,12 @@ import (
 
 // visit sends an identity change of a session that has no pin on the lane of the identity to which it leads. Nothing is
 // outstanding. It is refused if no such lane is possible. false: the command must be judged on a pin.
-func (l *logins) visit(name string, raw []byte) bool {
-	s := l.s
+func (s *Session) visit(name string, raw []byte) bool {
 	c := ReadChange(name, s.args)
-	if l.visitFor(name, c, raw) {
+	if s.visitFor(name, c, raw) {
 		return true
 	}
-	if c.Shared(raw, s.args) == nil || l.hasPlace(c) {
+	if c.Shared(raw, s.args) == nil || s.hasPlace(c) {
 		return false
 	}
 	words := s.proxy.Refuse(shared.NoLaneFree, "max-lanes", s.Addr)
@@ -35,9 +34,8 @@ func (l *logins) visit(name string, raw []byte) bool {
 }
 
 // visitFromPin is visit for a session that had to wait for its pin. The lane may exist now.
-func (l *logins) visitFromPin(name string, c Change, raw []byte) bool {
-	s := l.s
-	if !s.pin.login || !l.visitFor(name, c, raw) {
+func (s *Session) visitFromPin(name string, c Change, raw []byte) bool {
+	if !s.pin.login || !s.visitFor(name, c, raw) {
 		return false
 	}
 	s.wait, s.pin.fresh = waitNone, false
@@ -46,13 +44,12 @@ func (l *logins) visitFromPin(name string, c Change, raw []byte) bool {
 	return true
 }
 
-func (l *logins) visitFor(name string, c Change, raw []byte) bool {
-	s := l.s
+func (s *Session) visitFor(name string, c Change, raw []byte) bool {
 	cmd := c.Shared(raw, s.args)
 	if cmd == nil {
 		return false
 	}
-	target := c.Apply(l.ident)
+	target := c.Apply(s.ident)
 	lane := s.proxy.Upstream.Join(target, s.home(), s.host.Driver())
 	if lane == nil {
 		return false
@@ -61,39 +58,37 @@ func (l *logins) visitFor(name string, c Change, raw []byte) bool {
 		s.proxy.Upstream.Leave(lane)
 		return false
 	}
-	l.visited = lane
+	s.visited = lane
 	s.wait = waitReply // what follows must travel under the identity that this leads to
-	h := &reply.Reply{Session: s.side(), Muted: s.muted, Done: func(reply []byte) { l.judged(c, target, reply) }}
+	h := &reply.Reply{Session: s, Muted: s.muted, Done: func(reply []byte) { s.judged(c, target, reply) }}
 	if c.Hello {
-		h.Replace = l.ownID
+		h.Replace = s.ownID
 	}
 	h.Missed = func() { s.refused.Behind(name, h.Session.Refusal(), h.Muted) }
-	s.transmit(lane, cmd, s.Slots.Add(lane, h, 1), 1)
+	s.transmit(lane, cmd, s.out.Slots.Add(lane, h, 1), 1)
 	return true
 }
 
 // judged ends a visit with Redis's answer.
-func (l *logins) judged(c Change, target upstream.Identity, reply []byte) {
-	s := l.s
-	s.resume()
-	l.noteDenial(c, reply)
+func (s *Session) judged(c Change, target upstream.Identity, reply []byte) {
+	s.Resume()
+	s.noteDenial(c, reply)
 	if reply[0] == '-' {
-		l.endVisit()
+		s.endVisit()
 		return
 	}
-	lane := l.visited
-	l.visited = nil
+	lane := s.visited
+	s.visited = nil
 	s.leaveLane()
 	s.lane, s.role = lane, upstream.Reads
-	l.become(target)
+	s.become(target)
 	if c.Name != nil {
-		l.rename(*c.Name, false)
+		s.rename(*c.Name, false)
 	}
 }
 
 // noteDenial counts and logs a login that Redis has refused.
-func (l *logins) noteDenial(c Change, reply []byte) {
-	s := l.s
+func (s *Session) noteDenial(c Change, reply []byte) {
 	user, denied := c.Denied(reply)
 	if !denied {
 		return
@@ -108,8 +103,7 @@ const maxLoggedUser = 64
 var helloID = []byte("$2\r\nid\r\n:")
 
 // ownID puts the session's own number into a reply to HELLO, in place of the lane's. A refusal has none.
-func (l *logins) ownID(reply []byte) []byte {
-	s := l.s
+func (s *Session) ownID(reply []byte) []byte {
 	if s.Clustered() {
 		reply = scatter.Greeting(reply)
 	}
@@ -123,8 +117,7 @@ func (l *logins) ownID(reply []byte) []byte {
 }
 
 // hasPlace reports whether the session can go on if Redis agrees to an identity change.
-func (l *logins) hasPlace(c Change) bool {
-	s := l.s
+func (s *Session) hasPlace(c Change) bool {
 	target := c.Apply(s.ident)
 	if known, ok := s.proxy.Upstream.Proven(target.User); c.Auth && ok {
 		target.Password = known // the lane that it will share if the known password is still good
@@ -136,31 +129,29 @@ func (l *logins) hasPlace(c Change) bool {
 // RESET, as on a direct connection. Later demands of Redis on new connections do not change them.
 
 // knock makes the session wait until Redis has said whether a new connection needs credentials now.
-func (l *logins) knock() {
-	s := l.s
+func (s *Session) knock() {
 	if s.proxy.Settings.Lends() {
 		return
 	}
 	s.wait = waitDoor
-	s.proxy.Upstream.Knock(l.admitted)
+	s.proxy.Upstream.Knock(s.admitted)
 }
 
 // admitted ends the wait.
-func (l *logins) admitted(era uint64) {
-	s := l.s
+func (s *Session) admitted(era uint64) {
 	s.mu.Lock()
 	defer s.host.Flush()
 	defer s.exit()
-	if s.wait != waitDoor || s.Gone() {
+	if s.wait != waitDoor || s.out.Gone() {
 		return
 	}
 	s.wait = waitNone
-	if l.era != era { // after a RESET: the lane belongs to clients that came before Redis asked for credentials
-		l.era = era
+	if s.era != era { // after a RESET: the lane belongs to clients that came before Redis asked for credentials
+		s.era = era
 		s.leaveLane()
 	}
-	s.guard.Restrict(s.proxy.Restricts(l.ident))
-	if s.Slots.Due() == 0 {
+	s.guard.Restrict(s.proxy.Restricts(s.ident))
+	if s.out.Slots.Due() == 0 {
 		s.releasePin()
 	}
 	s.advance()

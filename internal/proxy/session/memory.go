@@ -17,40 +17,36 @@ const (
 )
 
 // charge charges the session's present memory. Every entry into the session ends with it.
-func (m *memory) charge() {
-	s := m.s
-	usual := m.usual && s.pin == nil && !s.Gone()
-	m.usual = false
+func (s *Session) charge() {
+	usual := s.usual && s.pin == nil && !s.out.Gone()
+	s.usual = false
 	if usual {
-		m.bill.Charge(m.moving() + m.standing)
+		s.bill.Charge(s.moving() + s.standing)
 		return
 	}
-	m.bill.Charge(m.bytes())
-	if s.ended && s.Slots.Due() == 0 {
-		m.bill.Close()
+	s.bill.Charge(s.bytes())
+	if s.ended && s.out.Slots.Due() == 0 {
+		s.bill.Close()
 	}
 }
 
 // bytes is the memory that the session takes on behalf of its client.
-func (m *memory) bytes() int {
-	s := m.s
+func (s *Session) bytes() int {
 	if s.ended {
-		return m.backlog.Bytes() + m.calling + s.Slots.Slots()*slotCost
+		return s.backlog.Bytes() + s.calling + s.out.Slots.Slots()*slotCost
 	}
-	m.standing = m.stationary()
-	return m.moving() + m.standing
+	s.standing = s.stationary()
+	return s.moving() + s.standing
 }
 
 // moving is the part of the memory that ordinary commands and replies change.
-func (m *memory) moving() int {
-	s := m.s
-	return m.backlog.Bytes() + s.Slots.Slots()*slotCost + s.in.Cap() + s.Unread() + s.Out.Spare() + int(m.held.Load())
+func (s *Session) moving() int {
+	return s.backlog.Bytes() + s.out.Slots.Slots()*slotCost + s.in.Cap() + s.out.Unread() + s.out.Out.Spare() + int(s.held.Load())
 }
 
 // stationary is the other part.
-func (m *memory) stationary() int {
-	s := m.s
-	n := s.Kept() + s.ears.Bytes() + cap(s.script) + cap(s.args)*argCost + m.gathered + m.locking*nameCopies + m.calling +
+func (s *Session) stationary() int {
+	n := s.Kept() + s.ears.Bytes() + cap(s.script) + cap(s.args)*argCost + s.gathered + s.locking*nameCopies + s.calling +
 		len(s.name) + len(s.called) + len(s.lib[0]) + len(s.lib[1]) + len(s.library) + len(s.ident.User) + len(s.ident.Password)
 	if p := s.pin; p != nil {
 		n += len(p.Steps)*stepCost + p.Names + len(p.Kept)*argCost + p.Size + p.execution.Due()*stepCost + p.frame
@@ -62,8 +58,7 @@ func (m *memory) stationary() int {
 }
 
 // progress is of the connection that the session's commands go to.
-func (m *memory) progress() (appended, written int64) {
-	s := m.s
+func (s *Session) progress() (appended, written int64) {
 	switch {
 	case s.pin != nil:
 		return s.pin.conn.Progress()
@@ -74,47 +69,44 @@ func (m *memory) progress() (appended, written int64) {
 }
 
 // countBacklog notes n bytes that have just been appended.
-func (m *memory) countBacklog(conn connection, n int) {
+func (s *Session) countBacklog(conn connection, n int) {
 	appended, written := conn.Progress()
-	m.backlog.Add(n, appended, written)
+	s.backlog.Add(n, appended, written)
 }
 
 // written notes that the engine has written output, or given it up.
-func (m *memory) written(b []byte) {
-	s := m.s
-	s.Out.End(b, !s.ended)
+func (s *Session) written(b []byte) {
+	s.out.Out.End(b, !s.ended)
 	if s.ended {
 		return
 	}
-	s.Written(len(b))
+	s.out.Written(len(b))
 	s.taken()
 	s.readOn()
-	if m.bill.Bytes() > 0 {
-		m.charge()
+	if s.bill.Bytes() > 0 {
+		s.charge()
 	}
 }
 
 // Measure implements budget.Owner.
-func (m *memory) Measure() int {
-	s := m.s
+func (s *Session) Measure() int {
 	s.mu.Lock()
 	defer s.exit()
-	if _, written := m.progress(); m.backlog.Bytes() > 0 {
-		m.backlog.Settle(written)
+	if _, written := s.progress(); s.backlog.Bytes() > 0 {
+		s.backlog.Settle(written)
 	}
-	return m.bytes()
+	return s.bytes()
 }
 
 // Cut implements budget.Owner.
-func (m *memory) Cut(bytes int) {
-	s := m.s
+func (s *Session) Cut(bytes int) {
 	s.mu.Lock()
 	defer s.exit()
 	if s.ended {
 		return
 	}
 	s.proxy.MemoryLimit(s.Addr, bytes)
-	m.bill.Condemn()
+	s.bill.Condemn()
 	s.end()
 }
 

@@ -12,8 +12,7 @@ import (
 
 // takePin gives the session a connection of its own for a command; Shared, PinAhead: for a large one. Nothing may be outstanding. false: the session
 // waits for one.
-func (u *pinning) takePin(reason string, p command.Policy) bool {
-	s := u.s
+func (s *Session) takePin(reason string, p command.Policy) bool {
 	login := p == command.Identity
 	// MONITOR shows all later connections. A patient request keeps the connection of a new spare out of its view.
 	ask := upstream.Ask{ID: s.ident, At: s.Target, Owner: s.owner, Login: login, Patient: p == command.PinRaw}
@@ -21,23 +20,22 @@ func (u *pinning) takePin(reason string, p command.Policy) bool {
 		ask.Anew = ReadChange(reason, s.args).Auth
 	}
 	if conn := s.proxy.Upstream.Acquire(ask); conn != nil {
-		u.setPin(conn, reason, login)
+		s.setPin(conn, reason, login)
 		return true
 	}
 	s.wait = waitPin
 	s.proxy.Counters.PinWaits.Add(1)
-	u.cancelPinWait = s.proxy.Upstream.AwaitPin(ask, func(conn *upstream.Pin, err error) {
+	s.cancelPinWait = s.proxy.Upstream.AwaitPin(ask, func(conn *upstream.Pin, err error) {
 		if login && err != nil {
 			err = shared.ErrLogins
 		}
-		u.deliverPin(conn, err, reason, p)
+		s.deliverPin(conn, err, reason, p)
 	})
 	return false
 }
 
 // deliverPin ends the wait for a pin. err says why none came in time.
-func (u *pinning) deliverPin(conn *upstream.Pin, err error, reason string, p command.Policy) {
-	s := u.s
+func (s *Session) deliverPin(conn *upstream.Pin, err error, reason string, p command.Policy) {
 	s.mu.Lock()
 	defer s.host.Flush()
 	defer s.exit()
@@ -47,15 +45,15 @@ func (u *pinning) deliverPin(conn *upstream.Pin, err error, reason string, p com
 		}
 		return
 	}
-	u.cancelPinWait = nil
+	s.cancelPinWait = nil
 	s.wait = waitNone
 	switch {
 	case err == nil:
-		u.setPin(conn, reason, p == command.Identity)
+		s.setPin(conn, reason, p == command.Identity)
 	case p == command.Shared, p == command.PinAhead:
 		s.unpinned, s.repeated = true, nil
 	default:
-		u.pinTimedOut = err
+		s.pinTimedOut = err
 	}
 	if err != nil {
 		s.proxy.Counters.PinTimeouts.Add(1)
@@ -63,26 +61,24 @@ func (u *pinning) deliverPin(conn *upstream.Pin, err error, reason string, p com
 	s.advance()
 }
 
-func (u *pinning) setPin(conn *upstream.Pin, reason string, login bool) {
-	s := u.s
-	u.pin = &pinned{s: s, conn: conn, reason: reason, login: login, fresh: true}
+func (s *Session) setPin(conn *upstream.Pin, reason string, login bool) {
+	s.pin = &pinned{s: s, conn: conn, reason: reason, login: login, fresh: true}
 	s.proxy.Counters.PinReasons.Add(reason, 1)
-	conn.Observe(u.pin)
+	conn.Observe(s.pin)
 	if conn.Name() != s.name {
 		// The name shows in CLIENT LIST and CLIENT INFO of this connection, as it would on the client's own.
-		s.forward(resp.AppendCommand(nil, "CLIENT", "SETNAME", s.name), u.named(s.name), 1)
+		s.forward(resp.AppendCommand(nil, "CLIENT", "SETNAME", s.name), s.named(s.name), 1)
 	}
-	if u.pin.unnumbered() {
-		u.askNumber(false)
+	if s.pin.unnumbered() {
+		s.askNumber(false)
 	}
 }
 
 // named is the handler of the answer to the CLIENT SETNAME that gives a connection the name of its session. A user who may not do
 // that may have the connection, but no later session may.
-func (u *pinning) named(name string) *reply.Reply {
-	s := u.s
-	pin := u.pin
-	return &reply.Reply{Session: s.side(), Muted: true, Done: func(reply []byte) {
+func (s *Session) named(name string) *reply.Reply {
+	pin := s.pin
+	return &reply.Reply{Session: s, Muted: true, Done: func(reply []byte) {
 		if resp.IsOK(reply) {
 			pin.conn.Named(name, true)
 		} else if pin.conn.Name() != "" {
@@ -96,18 +92,17 @@ func (u *pinning) named(name string) *reply.Reply {
 // The next session must find the connection as if it were new. That holds because every command on a pin is on one of
 // these lists, or makes the pin spent: commands whose policy is known to leave no trace (routePinned); the session's own commands,
 // whose trace is known (local); transactions, subscriptions and identities, whose state is read from Redis's answers.
-func (u *pinning) releasePin() {
-	s := u.s
-	p := u.pin
+func (s *Session) releasePin() {
+	p := s.pin
 	if p == nil || p.fresh || p.mode != readsReplies || s.streaming || s.located && s.large.refusal == nil || p.keep || p.borrowed > 0 || p.InTx || p.Watching || s.wait != waitNone ||
-		len(u.wanted) > 0 && !p.login {
+		len(s.wanted) > 0 && !p.login {
 		return
 	}
-	if !p.spent && s.Slots.Due() == 0 && p.unnumbered() {
-		u.askNumber(true) // the pool must know the ids of its connections
+	if !p.spent && s.out.Slots.Due() == 0 && p.unnumbered() {
+		s.askNumber(true) // the pool must know the ids of its connections
 		return
 	}
-	u.pin = nil
+	s.pin = nil
 	if p.spent {
 		p.discard()
 		return
@@ -117,18 +112,17 @@ func (u *pinning) releasePin() {
 }
 
 // dropConnections gives up the session's pin, which it returns, and its lane unless replies are due there.
-func (u *pinning) dropConnections() (pin *pinned) {
-	s := u.s
-	u.provided(0)
-	if u.cancelPinWait != nil {
-		u.cancelPinWait()
-		u.cancelPinWait = nil
+func (s *Session) dropConnections() (pin *pinned) {
+	s.provided(0)
+	if s.cancelPinWait != nil {
+		s.cancelPinWait()
+		s.cancelPinWait = nil
 	}
-	if pin = u.pin; pin != nil {
+	if pin = s.pin; pin != nil {
 		pin.discard()
-		u.pin = nil
+		s.pin = nil
 	}
-	if s.Slots.Due() == 0 {
+	if s.out.Slots.Due() == 0 {
 		s.leaveLane()
 	}
 	return pin
@@ -153,7 +147,7 @@ func (p *pinned) Push(b []byte, kind resp.Kind) {
 	s.mu.Lock()
 	defer s.exit()
 	p.frame = 0
-	if s.Gone() || s.pin != p {
+	if s.out.Gone() || s.pin != p {
 		return
 	}
 	switch p.mode {
@@ -162,9 +156,9 @@ func (p *pinned) Push(b []byte, kind resp.Kind) {
 	case readsVerdict:
 		s.verdict(b, kind)
 	case readsRaw:
-		s.Emit(b)
+		s.out.Emit(b)
 	default:
-		s.Push(s.redir.Translate(b))
+		s.out.Push(s.redir.Translate(b))
 	}
 	s.advance()
 }
@@ -182,7 +176,7 @@ func (p *pinned) Closed(error) {
 	s.mu.Lock()
 	defer s.host.Flush()
 	defer s.exit()
-	if s.Gone() || s.pin != p {
+	if s.out.Gone() || s.pin != p {
 		return
 	}
 	p.broken()
@@ -194,11 +188,11 @@ func (p *pinned) Closed(error) {
 func (p *pinned) broken() {
 	s := p.s
 	if p.conn.Connected() && (p.mode != readsReplies || p.InTx || p.Watching || p.keep || s.streaming || s.eof) || s.rejected() {
-		s.cutOff()
+		s.CutOff()
 		return
 	}
 	for range p.unread {
-		s.Say(s.refusal())
+		s.out.Say(s.Refusal())
 	}
 	s.loseFrames(p, false)
 	if s.pin == p {
@@ -214,44 +208,41 @@ func (p *pinned) Flush() { p.s.host.Flush() }
 var _ upstream.Observer = (*pinned)(nil)
 
 // Unblock implements inquiry.Waiter.
-func (u *pinning) Unblock(withError bool) (done bool, conn uint64, release func()) {
-	s := u.s
+func (s *Session) Unblock(withError bool) (done bool, conn uint64, release func()) {
 	s.mu.Lock()
 	defer s.exit()
 	switch {
-	case s.Gone():
+	case s.out.Gone():
 	case s.wait == waitLock:
 		for _, e := range s.engines {
 			if e.Unblock(s.ID, withError) {
 				return true, 0, nil
 			}
 		}
-	case u.pin != nil && u.pin.conn.ID() != 0:
-		u.pin.borrowed++
-		pin := u.pin
-		return false, pin.conn.ID(), func() { u.unborrow(pin) }
+	case s.pin != nil && s.pin.conn.ID() != 0:
+		s.pin.borrowed++
+		pin := s.pin
+		return false, pin.conn.ID(), func() { s.unborrow(pin) }
 	}
 	return false, 0, nil
 }
 
 // unborrow ends a time for which the session has kept its pin.
-func (u *pinning) unborrow(p *pinned) {
-	s := u.s
+func (s *Session) unborrow(p *pinned) {
 	s.mu.Lock()
 	defer s.exit()
-	if p.borrowed--; u.pin == p && s.Slots.Due() == 0 {
-		u.releasePin()
+	if p.borrowed--; s.pin == p && s.out.Slots.Due() == 0 {
+		s.releasePin()
 	}
 }
 
 // countReplicas sends WAIT or WAITAOF on the pin, and in a cluster then to the next server to which the session has written.
-func (l *lanes) countReplicas(row *command.Row, raw []byte) bool {
-	s := l.s
+func (s *Session) countReplicas(row *command.Row, raw []byte) bool {
 	pin := s.pin
 	if s.Clustered() && !s.awaitQuiet() {
 		return false
 	}
-	round, muted := l.round, s.muted
+	round, muted := s.round, s.muted
 	if round == nil {
 		nodes := []upstream.Node{pin.conn.At()}
 		if s.Clustered() && !pin.Watching && !pin.keep {
@@ -260,10 +251,10 @@ func (l *lanes) countReplicas(row *command.Row, raw []byte) bool {
 		round = BeginWait(s.args, nodes, s.Clustered())
 	}
 	for i, mark := range Marks {
-		s.forward(mark, &reply.Reply{Session: s.side(), Muted: true, Whole: true, Done: func(reply []byte) { round.Marked(i, reply) }}, 1)
+		s.forward(mark, &reply.Reply{Session: s, Muted: true, Whole: true, Done: func(reply []byte) { round.Marked(i, reply) }}, 1)
 	}
 	next := s.repetition(row, raw)
-	l.repeated, l.round = nil, nil
+	s.repeated, s.round = nil, nil
 	pin.fresh = false
 	pin.Queued += len(Marks) + 1
 	waits := s.Clustered() // else the session may wait for the reply to a later command
@@ -271,15 +262,15 @@ func (l *lanes) countReplicas(row *command.Row, raw []byte) bool {
 		s.wait = waitReply
 	}
 	var joined []byte
-	h := &reply.Reply{Session: s.side(), Muted: muted, Whole: true, Done: func(reply []byte) {
+	h := &reply.Reply{Session: s, Muted: muted, Whole: true, Done: func(reply []byte) {
 		if waits {
-			s.resume()
+			s.Resume()
 		}
 		var done bool
 		if joined, done = round.Answered(reply); done {
 			return
 		}
-		l.repeated, l.round = next, round
+		s.repeated, s.round = next, round
 		pin.yield()
 	}, Replace: func([]byte) []byte { return joined }}
 	to := reply.Handler(h)

@@ -64,11 +64,10 @@ func (p *pinned) opens() func(reply []byte) {
 }
 
 // routeAt looks whether the pin's server is the one for a command. handled is false if it is. Else done is false if the command must wait.
-func (u *pinning) routeAt(row *command.Row, p command.Policy, raw []byte) (done, handled bool) {
-	s := u.s
-	pin := u.pin
+func (s *Session) routeAt(row *command.Row, p command.Policy, raw []byte) (done, handled bool) {
+	pin := s.pin
 	if s.replay != nil {
-		return u.resumeTx(row, p, raw), true
+		return s.resumeTx(row, p, raw), true
 	}
 	asks := s.Asks && pin.fresh // it has been routed to this pin so
 	s.Look(row, s.args)
@@ -117,13 +116,13 @@ func (u *pinning) routeAt(row *command.Row, p command.Policy, raw []byte) (done,
 		s.forward(command.Hello, s.handler(), 1)
 		return true, true
 	case refusal != nil:
-		u.poison(refusal)
+		s.poison(refusal)
 		return true, true
 	case s.Slot >= 0 && pin.home < 0:
 		at := s.Owner(s.Slot)
 		switch elsewhere := at != pin.conn.At() && at != upstream.AnyNode; {
 		case pin.Watching && s.Slot != pin.watch.slot:
-			u.poison(shared.CrossSlot)
+			s.poison(shared.CrossSlot)
 			return true, true
 		case elsewhere && !pin.Watching: // a server that has lost watched keys refuses the command
 			pin.home = s.Slot
@@ -133,7 +132,7 @@ func (u *pinning) routeAt(row *command.Row, p command.Policy, raw []byte) (done,
 		pin.home = s.Slot
 	}
 	if s.Slot >= 0 && s.Slot != pin.home {
-		u.poison(shared.CrossSlot)
+		s.poison(shared.CrossSlot)
 		return true, true
 	}
 	return false, false
@@ -144,7 +143,7 @@ func (p *pinned) moveTx(asking upstream.Node) {
 	s, pin := p.s, p
 	s.replay = &replay{TxState: pin.TxState, placement: pin.placement, asking: asking}
 	pin.placement = placement{home: -1}
-	s.forward(command.Discard, &reply.Reply{Session: s.side(), Muted: true, Done: func(reply []byte) {
+	s.forward(command.Discard, &reply.Reply{Session: s, Muted: true, Done: func(reply []byte) {
 		pin.End()
 		pin.spent = pin.spent || !resp.IsOK(reply) // the transaction is still open, if the user may not end it
 	}}, 1)
@@ -154,21 +153,20 @@ func (p *pinned) moveTx(asking upstream.Node) {
 }
 
 // resumeTx goes on with a transaction at another server, and then with the command behind it. false: the session waits.
-func (u *pinning) resumeTx(row *command.Row, p command.Policy, raw []byte) bool {
-	s := u.s
+func (s *Session) resumeTx(row *command.Row, p command.Policy, raw []byte) bool {
 	r := s.replay
 	if !s.awaitQuiet() {
 		return false
 	}
 	switch {
 	case r.begun && r.answer == nil:
-		if pin := u.pin; pin != nil {
-			u.pin = nil
+		if pin := s.pin; pin != nil {
+			s.pin = nil
 			pin.discard()
 		}
 		if r.begun = false; r.attempts.Refused(s.Wait()) {
 			s.wait = waitReply
-			s.Later(upstream.AnyNode, r.attempts.Pause(), s.resume)
+			s.Later(upstream.AnyNode, r.attempts.Pause(), s.Resume)
 			return false
 		}
 		return r.end(s, row, shared.NoUpstream)
@@ -176,44 +174,42 @@ func (u *pinning) resumeTx(row *command.Row, p command.Policy, raw []byte) bool 
 		return r.end(s, row, r.answer)
 	case r.begun && r.sent == len(r.Kept):
 		s.replay = nil
-		u.pin.Resume(r.TxState)
-		u.pin.placement = r.placement
-		return u.routePinned(row, p, raw)
+		s.pin.Resume(r.TxState)
+		s.pin.placement = r.placement
+		return s.routePinned(row, p, raw)
 	case r.begun:
-		r.send(u)
+		r.send(s)
 	default:
-		if err := s.pinTimedOut; u.pin == nil && err != nil {
+		if err := s.pinTimedOut; s.pin == nil && err != nil {
 			s.pinTimedOut = nil
 			return r.end(s, row, s.proxy.NoPinFree(err, s.Addr))
 		}
-		if u.pin == nil && !r.takePin(u) {
+		if s.pin == nil && !r.takePin(s) {
 			return false
 		}
-		r.begin(u)
+		r.begin(s)
 	}
-	return s.awaitQuiet() && !s.Gone() && u.resumeTx(row, p, raw) // the connection is down already, if nothing is outstanding
+	return s.awaitQuiet() && !s.out.Gone() && s.resumeTx(row, p, raw) // the connection is down already, if nothing is outstanding
 }
 
 // takePin takes a connection to the server at which the transaction goes on. false: the session waits for one.
-func (r *replay) takePin(u *pinning) bool {
-	s := u.s
+func (r *replay) takePin(s *Session) bool {
 	s.Adopt()
 	if s.Target = s.Owner(r.home); r.asking != upstream.AnyNode {
 		s.Target = r.asking
 	}
 	s.hasty = true
-	return u.takePin("multi", command.Transaction)
+	return s.takePin("multi", command.Transaction)
 }
 
 // begin sends MULTI.
-func (r *replay) begin(u *pinning) {
-	s := u.s
-	u.pin.fresh, r.begun, r.answer, r.sent = false, true, nil, 1
+func (r *replay) begin(s *Session) {
+	s.pin.fresh, r.begun, r.answer, r.sent = false, true, nil, 1
 	if r.asking != upstream.AnyNode {
 		s.forward(command.Asking, reply.Discard{}, 1)
 	}
-	opened := u.pin.opens()
-	s.forward(r.Kept[0], &reply.Reply{Session: s.side(), Muted: true, Done: func(reply []byte) {
+	opened := s.pin.opens()
+	s.forward(r.Kept[0], &reply.Reply{Session: s, Muted: true, Done: func(reply []byte) {
 		opened(reply)
 		r.answer = bytes.Clone(reply)
 	}, Whole: true}, 1)
@@ -223,13 +219,12 @@ func (r *replay) begin(u *pinning) {
 const maxReplayed = 1024
 
 // send sends the next commands behind MULTI, which has begun the transaction.
-func (r *replay) send(u *pinning) {
-	s := u.s
+func (r *replay) send(s *Session) {
 	next := r.Kept[r.sent:]
 	next = next[:min(len(next), maxReplayed)]
 	r.sent += len(next)
 	for _, kept := range next {
-		s.forward(kept, &reply.Reply{Session: s.side(), Muted: true, Whole: true, Done: func(reply []byte) {
+		s.forward(kept, &reply.Reply{Session: s, Muted: true, Whole: true, Done: func(reply []byte) {
 			if why := topology.ReadRefusal(reply); why.Reason != topology.NotRefused {
 				r.refused = why
 			}
@@ -248,19 +243,18 @@ func (r *replay) end(s *Session, row *command.Row, why []byte) bool {
 var queued = []byte("+QUEUED\r\n")
 
 // watchOver returns the handler of the reply to a command on the pin, where to is that of a reply that is no refusal.
-func (u *pinning) watchOver(row *command.Row, p command.Policy, raw []byte, to reply.Handler) reply.Handler {
-	s := u.s
-	pin := u.pin
+func (s *Session) watchOver(row *command.Row, p command.Policy, raw []byte, to reply.Handler) reply.Handler {
+	pin := s.pin
 	if !s.Clustered() || pin.mode != readsReplies {
 		return to
 	}
 	switch {
 	case pin.InTx || pin.Opening > 0:
 		muted := s.muted
-		return &reply.Guarded{Session: s.side(), To: to, Slot: s.Slot, Read: topology.ReadRefusal, Refused: func(at reply.ID, why topology.Refusal) bool {
+		return &reply.Guarded{Session: s, To: to, Slot: s.Slot, Read: topology.ReadRefusal, Refused: func(at reply.ID, why topology.Refusal) bool {
 			pin.refused = why
 			if !muted {
-				s.Put(at, queued, false)
+				s.out.Put(at, queued, false)
 			}
 			return true
 		}}
@@ -270,10 +264,10 @@ func (u *pinning) watchOver(row *command.Row, p command.Policy, raw []byte, to r
 			answer = []byte(resp.OK)
 		}
 		muted := s.muted
-		return &reply.Guarded{Session: s.side(), To: to, Slot: s.Slot, Read: topology.ReadRefusal, Refused: func(at reply.ID, _ topology.Refusal) bool {
+		return &reply.Guarded{Session: s, To: to, Slot: s.Slot, Read: topology.ReadRefusal, Refused: func(at reply.ID, _ topology.Refusal) bool {
 			pin.watch.broken = pin.watch.broken || row.Name == "watch"
 			if !muted {
-				s.Put(at, answer, false)
+				s.out.Put(at, answer, false)
 			}
 			return true
 		}}
@@ -291,7 +285,7 @@ func (u *pinning) watchOver(row *command.Row, p command.Policy, raw []byte, to r
 // other replies.
 func (p *pinned) rerouted(r *repetition, slot int, read func(reply []byte) topology.Refusal, to reply.Handler) reply.Handler {
 	muted := p.s.muted
-	return &reply.Guarded{Session: p.s.side(), To: to, Slot: slot, Read: read, Refused: func(_ reply.ID, why topology.Refusal) bool {
+	return &reply.Guarded{Session: p.s, To: to, Slot: slot, Read: read, Refused: func(_ reply.ID, why topology.Refusal) bool {
 		if why.Reason == topology.Vanished {
 			p.lookFor(r, slot, muted)
 			return true
@@ -299,7 +293,7 @@ func (p *pinned) rerouted(r *repetition, slot int, read func(reply []byte) topol
 		return p.elsewhere(r, why)
 	}, Unsent: func() bool {
 		if p.Watching || p.keep {
-			p.s.cutOff() // the state is lost; no command behind this one may run without it
+			p.s.CutOff() // the state is lost; no command behind this one may run without it
 			return true
 		}
 		return !p.conn.Hopeless() && p.elsewhere(r, topology.Refusal{})
@@ -319,11 +313,11 @@ func (p *pinned) lookFor(r *repetition, slot int, muted bool) {
 	}
 	s.wait = waitReply
 	told := &reply.Reply{
-		Session: s.side(), Muted: muted, Unsent: func() []byte { return vanished },
-		Done: func([]byte) { s.resume() }, Replace: func([]byte) []byte { return vanished },
+		Session: s, Muted: muted, Unsent: func() []byte { return vanished },
+		Done: func([]byte) { s.Resume() }, Replace: func([]byte) []byte { return vanished },
 	}
 	s.forward(resp.AppendCommand(nil, question...), &reply.Guarded{
-		Session: s.side(), To: told, Slot: slot, Read: topology.ReadRefusal,
+		Session: s, To: told, Slot: slot, Read: topology.ReadRefusal,
 		Refused: func(_ reply.ID, why topology.Refusal) bool { return p.elsewhere(r, why) },
 	}, 1)
 }
@@ -343,10 +337,10 @@ func (p *pinned) elsewhere(r *repetition, why topology.Refusal) bool {
 }
 
 // repetition is the one that the command being routed is, or would be.
-func (l *lanes) repetition(row *command.Row, raw []byte) *repetition {
-	if l.repeated != nil {
-		l.repeated.attempts.Sent()
-		return l.repeated
+func (s *Session) repetition(row *command.Row, raw []byte) *repetition {
+	if s.repeated != nil {
+		s.repeated.attempts.Sent()
+		return s.repeated
 	}
 	return &repetition{row: row, raw: bytes.Clone(raw), began: time.Now()}
 }
@@ -362,31 +356,29 @@ func (p *pinned) yield() {
 }
 
 // repeat routes the command again. false: the session waits.
-func (l *lanes) repeat() bool {
-	s := l.s
-	r := l.repeated
+func (s *Session) repeat() bool {
+	r := s.repeated
 	r.due = false
-	if s.wait != waitNone || s.Gone() || !s.route(r.row, errands.Shortened(r.row.Name, r.raw, time.Since(r.began))) {
+	if s.wait != waitNone || s.out.Gone() || !s.route(r.row, errands.Shortened(r.row.Name, r.raw, time.Since(r.began))) {
 		return false
 	}
 	if !r.due {
-		l.repeated = nil
+		s.repeated = nil
 	}
 	return s.wait == waitNone
 }
 
 // again has a command routed anew when the view has been refreshed. false: it has been refused for too long.
-func (l *lanes) again(r *repetition, from upstream.Node, why topology.Refusal) bool {
-	s := l.s
+func (s *Session) again(r *repetition, from upstream.Node, why topology.Refusal) bool {
 	if why.Reason != topology.NotRefused {
 		r.attempts.Held(s.Wait())
 	}
-	if s.Gone() || !r.attempts.Refused(s.Wait()) {
+	if s.out.Gone() || !r.attempts.Refused(s.Wait()) {
 		return false
 	}
 	r.asking = s.Refused(why)
-	l.repeated, r.due = r, true
+	s.repeated, r.due = r, true
 	s.wait = waitReply
-	s.Later(from, r.attempts.Pause(), s.resume)
+	s.Later(from, r.attempts.Pause(), s.Resume)
 	return true
 }

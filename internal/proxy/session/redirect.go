@@ -14,8 +14,7 @@ import (
 
 // redirectsTo returns the client of the proxy to which the CLIENT TRACKING being routed redirects, and the index of its id among the
 // arguments; nil: it names none.
-func (u *pinning) redirectsTo() (target *Session, at int) {
-	s := u.s
+func (s *Session) redirectsTo() (target *Session, at int) {
 	at = redirection(s.args)
 	if at == 0 {
 		return nil, 0
@@ -65,25 +64,24 @@ func (s *Session) unnamed(raw []byte) []byte {
 
 // trackTo sends a CLIENT TRACKING that redirects to a client of the proxy. Redis must know the client's own connection, so the client
 // gets a pin if it has none. The session waits for that.
-func (u *pinning) trackTo(target *Session, at int, raw []byte) bool {
-	s := u.s
-	if (u.pin.InTx || u.pin.Opening > 0) && !s.awaitQuiet() {
+func (s *Session) trackTo(target *Session, at int, raw []byte) bool {
+	if (s.pin.InTx || s.pin.Opening > 0) && !s.awaitQuiet() {
 		return false
 	}
-	args, pin, muted := resp.Split(bytes.Clone(raw), nil), u.pin, s.muted
+	args, pin, muted := resp.Split(bytes.Clone(raw), nil), s.pin, s.muted
 	s.wait = waitReply
-	held := s.Slots.Hold()
+	held := s.out.Slots.Hold()
 	s.afterUnlock = append(s.afterUnlock, func() {
 		target.provide(func(conn uint64) {
 			defer s.host.Flush()
 			s.mu.Lock()
 			defer s.exit()
-			s.answered(held, 1) // the session still waits
-			s.resume()
+			s.Answered(held, 1) // the session still waits
+			s.Resume()
 			s.muted = muted
 			switch {
 			case s.over():
-			case u.pin != pin:
+			case s.pin != pin:
 				s.answer(shared.NoUpstream)
 			default:
 				var accepted func()
@@ -91,7 +89,7 @@ func (u *pinning) trackTo(target *Session, at int, raw []byte) bool {
 					accepted = func() { s.redir = clients.Redirection{Client: target.ID, Conn: conn} }
 					args[at] = strconv.AppendUint(nil, conn, 10)
 				}
-				u.markPin(resp.AppendCommand(nil, args...), &reply.Reply{Session: s.side(), Muted: muted}, true, accepted)
+				s.markPin(resp.AppendCommand(nil, args...), &reply.Reply{Session: s, Muted: muted}, true, accepted)
 			}
 			s.advance()
 		})
@@ -101,51 +99,49 @@ func (u *pinning) trackTo(target *Session, at int, raw []byte) bool {
 
 // provide gives the session a connection of its own until the session's end, because another client names it. then is called once with
 // the connection's id at Redis; 0: there is none. then requires no locks.
-func (u *pinning) provide(then func(conn uint64)) {
-	s := u.s
+func (s *Session) provide(then func(conn uint64)) {
 	defer s.host.Flush()
 	s.mu.Lock()
 	defer s.exit()
-	u.wanted = append(u.wanted, then)
+	s.wanted = append(s.wanted, then)
 	switch {
 	case s.over():
-		u.provided(0)
-	case u.pin != nil && !u.pin.login, s.Slots.Due() == 0:
-		u.serveWanted()
+		s.provided(0)
+	case s.pin != nil && !s.pin.login, s.out.Slots.Due() == 0:
+		s.serveWanted()
 	}
 }
 
 // serveWanted serves the sessions that want to name this session's connection, unless a reply is outstanding on its lane.
-func (u *pinning) serveWanted() {
-	s := u.s
-	if len(u.wanted) == 0 || s.wait == waitGoodbye {
+func (s *Session) serveWanted() {
+	if len(s.wanted) == 0 || s.wait == waitGoodbye {
 		return
 	}
-	if u.pin == nil {
+	if s.pin == nil {
 		if s.wait != waitNone { // for a lock, for example: it can have no connection now
-			u.provided(0)
+			s.provided(0)
 			return
 		}
 		conn := s.proxy.Upstream.Acquire(upstream.Ask{ID: s.ident, At: s.home(), Owner: s.owner})
 		if conn == nil {
-			u.provided(0)
+			s.provided(0)
 			return
 		}
-		u.setPin(conn, "client|tracking", false)
+		s.setPin(conn, "client|tracking", false)
 	}
-	pin := u.pin
+	pin := s.pin
 	switch {
 	case pin.login && pin.fresh:
 		return // its login is sent next, and the answer to it comes here again
-	case pin.login && !pin.keep, pin.conn.ID() == 0 && (pin.mode != readsReplies || pin.asked || u.pinWaits() || pin.InTx):
-		u.provided(0)
+	case pin.login && !pin.keep, pin.conn.ID() == 0 && (pin.mode != readsReplies || pin.asked || s.pinWaits() || pin.InTx):
+		s.provided(0)
 		return
 	case pin.conn.ID() != 0:
-		u.provided(pin.conn.ID())
+		s.provided(pin.conn.ID())
 	case pin.Opening > 0:
 		return // a question would be queued in the client's transaction; the id is known when the MULTI is answered
 	default:
-		u.askNumber(false)
+		s.askNumber(false)
 	}
 	pin.keep = true
 }
@@ -157,29 +153,27 @@ func (p *pinned) unnumbered() bool {
 }
 
 // askNumber asks for the id of the session's pin at Redis. If the session waits for the answer, nothing is outstanding.
-func (u *pinning) askNumber(wait bool) {
-	s := u.s
-	pin := u.pin
+func (s *Session) askNumber(wait bool) {
+	pin := s.pin
 	pin.asked = true
 	if wait {
 		s.wait = waitReply
 	}
-	s.forward(command.Hello, &reply.Reply{Session: s.side(), Muted: true, Whole: true, Done: func(reply []byte) {
-		if v, _, err := resp.Decode(reply); err == nil && u.pin == pin {
+	s.forward(command.Hello, &reply.Reply{Session: s, Muted: true, Whole: true, Done: func(reply []byte) {
+		if v, _, err := resp.Decode(reply); err == nil && s.pin == pin {
 			pin.conn.Greeted(v)
 		}
 		if wait {
-			s.resume()
+			s.Resume()
 		}
-		u.serveWanted()
+		s.serveWanted()
 	}}, 1)
 }
 
 // provided tells the id to the callers of provide.
-func (u *pinning) provided(conn uint64) {
-	s := u.s
-	for _, then := range u.wanted {
+func (s *Session) provided(conn uint64) {
+	for _, then := range s.wanted {
 		s.afterUnlock = append(s.afterUnlock, func() { then(conn) })
 	}
-	u.wanted = nil
+	s.wanted = nil
 }

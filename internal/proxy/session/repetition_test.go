@@ -52,7 +52,7 @@ func TestACommandIsRepeatedUntilItsConnectionIsNotDown(t *testing.T) {
 			if s.repeated == nil || s.wait != waitReply || s.pin != nil {
 				t.Fatalf("%s: after %d repetitions it waits for %v, and is to be repeated: %v", cmd, n, s.wait, s.repeated != nil)
 			}
-			s.resume()
+			s.Resume()
 			onDeadPin(t, s)
 			if s.repeat() {
 				t.Errorf("%s: the session goes on", cmd)
@@ -69,7 +69,7 @@ func TestATransactionIsQueuedAnewUntilItsConnectionIsNotDown(t *testing.T) {
 		if s.consume([]byte(typed("GET k"))) > 0 || s.replay == nil || s.wait != waitReply || s.pin != nil {
 			t.Fatalf("after %d repetitions it waits for %v, and is to be queued: %v", n, s.wait, s.replay != nil)
 		}
-		s.resume()
+		s.Resume()
 	}
 }
 
@@ -80,8 +80,8 @@ func TestNothingIsSentBehindAMultiWithoutAnAnswer(t *testing.T) {
 		if !s.takePin("test", command.Transaction) {
 			t.Fatal("no pin")
 		}
-		if n, want := s.consume([]byte(typed("MULTI", next))), len(typed("MULTI")); n != want || s.Slots.Due() > 1 {
-			t.Errorf("%s: %d bytes have been taken, want %d; %d replies are due", next, n, want, s.Slots.Due())
+		if n, want := s.consume([]byte(typed("MULTI", next))), len(typed("MULTI")); n != want || s.out.Slots.Due() > 1 {
+			t.Errorf("%s: %d bytes have been taken, want %d; %d replies are due", next, n, want, s.out.Slots.Due())
 		}
 	}
 }
@@ -92,7 +92,7 @@ func TestNothingRunsBehindAMultiThatIsLostWithItsWatch(t *testing.T) {
 	onDeadPin(t, s)
 	s.pin.Watching, s.pin.fresh = true, false
 	s.consume([]byte(typed("MULTI", "SET k v", "EXEC")))
-	if !s.Gone() {
+	if !s.out.Gone() {
 		t.Error("the session goes on")
 	}
 }
@@ -117,9 +117,9 @@ func TestATransactionIsQueuedAgainInSlices(t *testing.T) {
 	}
 	r := &replay{TxState: TxState{Kept: slices.Repeat([][]byte{[]byte(typed("PING"))}, 2*maxReplayed+2)}, sent: 1}
 	for _, want := range []int{maxReplayed, maxReplayed, 1, 0} {
-		before := s.Slots.Due()
-		if r.send(&s.pinning); s.Slots.Due()-before != want {
-			t.Errorf("%d commands are sent, want %d", s.Slots.Due()-before, want)
+		before := s.out.Slots.Due()
+		if r.send(s); s.out.Slots.Due()-before != want {
+			t.Errorf("%d commands are sent, want %d", s.out.Slots.Due()-before, want)
 		}
 	}
 }

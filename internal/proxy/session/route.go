@@ -37,7 +37,7 @@ func (s *Session) route(row *command.Row, raw []byte) bool {
 		raw = s.unnamed(raw)
 	}
 	class := classOf(p)
-	s.Time(s.ID, class, 1, s.active)
+	s.out.Time(s.ID, class, 1, s.active)
 	var routed, handled bool
 	if s.refused.Open() {
 		if words := s.refused.Step(row.Name, s.muted); words != nil {
@@ -132,15 +132,14 @@ func (s *Session) routeShared(row *command.Row, p command.Policy, raw []byte) bo
 }
 
 // routePinned routes a command of a session whose pin answers each command once.
-func (u *pinning) routePinned(row *command.Row, p command.Policy, raw []byte) bool {
-	s := u.s
-	if s.Clustered() && u.pin.mode == readsReplies {
-		if done, handled := u.routeAt(row, p, raw); handled {
+func (s *Session) routePinned(row *command.Row, p command.Policy, raw []byte) bool {
+	if s.Clustered() && s.pin.mode == readsReplies {
+		if done, handled := s.routeAt(row, p, raw); handled {
 			return done
 		}
 	}
-	pin, to := u.pin, s.handler()
-	if u.pinWaits() && s.unanswered >= mayHold(s.proxy.Budget, s.proxy.Limits().Unanswered) && !s.awaitQuiet() {
+	pin, to := s.pin, s.handler()
+	if s.pinWaits() && s.unanswered >= mayHold(s.proxy.Budget, s.proxy.Limits().Unanswered) && !s.awaitQuiet() {
 		return false
 	}
 	mayWait := row.MayWait(p)
@@ -151,15 +150,15 @@ func (u *pinning) routePinned(row *command.Row, p command.Policy, raw []byte) bo
 	switch p {
 	case command.Transaction:
 		if row.Name == "exec" && pin.Subscribes() {
-			return u.execSubscriptions(raw)
+			return s.execSubscriptions(raw)
 		}
-		return u.transact(row, raw)
+		return s.transact(row, raw)
 	case command.Identity:
 		return s.reidentify(row.Name, raw)
 	case command.PubSub:
-		return u.subscribe(row, raw)
+		return s.subscribe(row, raw)
 	case command.PinRaw:
-		return u.routeUnread(raw)
+		return s.routeUnread(raw)
 	case command.PinAhead:
 		to, s.wait = s.asked, waitReply
 	case command.PinAfterWrite:
@@ -172,10 +171,10 @@ func (u *pinning) routePinned(row *command.Row, p command.Policy, raw []byte) bo
 		}
 		switch {
 		case pin.InTx:
-			return u.queueLocal(row, p, raw)
-		case u.subscriber() && p == command.Lock:
+			return s.queueLocal(row, p, raw)
+		case s.subscriber() && p == command.Lock:
 			return s.answer(Refusal(row.Name))
-		case u.subscriber() && row.Name != "quit" && row.Name != "reset":
+		case s.subscriber() && row.Name != "quit" && row.Name != "reset":
 			s.forward(raw, to, 1)
 			return true
 		case p == command.Lock:
@@ -191,7 +190,7 @@ func (u *pinning) routePinned(row *command.Row, p command.Policy, raw []byte) bo
 		h := s.augment(row, len(raw))
 		if pin.InTx && row.Name == "client" {
 			if h.Replace != nil && pin.Full() {
-				u.poison(tooManyEdits)
+				s.poison(tooManyEdits)
 				return true
 			}
 			pin.Queue(Step{Rewrite: h.Replace}, raw)
@@ -200,7 +199,7 @@ func (u *pinning) routePinned(row *command.Row, p command.Policy, raw []byte) bo
 		}
 		to = h
 	case command.Replication:
-		return u.replconf(raw)
+		return s.replconf(raw)
 	case command.PinOnce:
 		if done := s.pauseOf(row); done != nil {
 			if pin.InTx {
@@ -209,53 +208,50 @@ func (u *pinning) routePinned(row *command.Row, p command.Policy, raw []byte) bo
 				s.forward(raw, to, 1)
 				return true
 			}
-			to = &reply.Reply{Session: s.side(), Muted: s.muted, Done: done}
+			to = &reply.Reply{Session: s, Muted: s.muted, Done: done}
 		}
 	case command.Shared: // sent as it is
 	default:
-		return u.keepPin(row, p, raw)
+		return s.keepPin(row, p, raw)
 	}
 	pin.fresh = false
 	pin.Count(raw)
-	s.forward(raw, u.watchOver(row, p, raw, to), 1)
+	s.forward(raw, s.watchOver(row, p, raw, to), 1)
 	return true
 }
 
 // subscriber reports whether Redis refuses all but a few commands because of subscriptions. Nothing is outstanding.
-func (u *pinning) subscriber() bool {
-	s := u.s
-	return u.pin != nil && u.pin.mode == readsFrames && u.pin.Subscribed() && s.ident.Proto == 2
+func (s *Session) subscriber() bool {
+	return s.pin != nil && s.pin.mode == readsFrames && s.pin.Subscribed() && s.ident.Proto == 2
 }
 
 // keepPin sends a command that may leave a trace on the connection. The connection then stays the session's own, unless Redis refuses
 // the command.
-func (u *pinning) keepPin(row *command.Row, p command.Policy, raw []byte) bool {
-	s := u.s
+func (s *Session) keepPin(row *command.Row, p command.Policy, raw []byte) bool {
 	if row.Name == "client" && command.Keyword(s.args, 1) == "tracking" {
-		if target, at := u.redirectsTo(); target != nil {
-			return u.trackTo(target, at, raw)
+		if target, at := s.redirectsTo(); target != nil {
+			return s.trackTo(target, at, raw)
 		}
 	}
 	var accepted func()
 	if row.Name == "script" { // SCRIPT DEBUG
-		pin, on := u.pin, command.Keyword(s.args, 2) != "no"
+		pin, on := s.pin, command.Keyword(s.args, 2) != "no"
 		accepted = func() { pin.debugs = on }
 	}
-	return u.markPin(raw, &reply.Reply{Session: s.side(), Muted: s.muted}, p != command.PinSpent, accepted)
+	return s.markPin(raw, &reply.Reply{Session: s, Muted: s.muted}, p != command.PinSpent, accepted)
 }
 
 // markPin sends such a command. h gets its reply. keep: the connection becomes the session's own if Redis accepts the command; then
 // accepted is called, if it is not nil.
-func (u *pinning) markPin(raw []byte, h *reply.Reply, keep bool, accepted func()) bool {
-	s := u.s
-	pin := u.pin
+func (s *Session) markPin(raw []byte, h *reply.Reply, keep bool, accepted func()) bool {
+	pin := s.pin
 	if (pin.InTx || pin.Opening > 0) && !s.awaitQuiet() {
 		return false
 	}
 	pin.fresh = false
 	h.Done = func(reply []byte) { pin.marked(reply, keep, accepted) }
 	if pin.InTx {
-		pin.Queue(Step{Apply: func(reply []byte) { u.pin.marked(reply, keep, accepted) }}, raw) // it may be another one by then
+		pin.Queue(Step{Apply: func(reply []byte) { s.pin.marked(reply, keep, accepted) }}, raw) // it may be another one by then
 		s.forward(raw, s.handler(), 1)
 		return true
 	}
@@ -280,36 +276,34 @@ func (p *pinned) marked(reply []byte, keep bool, accepted func()) {
 }
 
 // queueLocal handles commands of the proxy inside a transaction, where Redis would queue them.
-func (u *pinning) queueLocal(row *command.Row, p command.Policy, raw []byte) bool {
-	s := u.s
+func (s *Session) queueLocal(row *command.Row, p command.Policy, raw []byte) bool {
 	switch {
 	case p == command.Lock, p == command.AboutClients, row.Name == "client" && command.Keyword(s.args, 1) == "reply":
-		u.poison(notInTx)
+		s.poison(notInTx)
 		return true
 	case row.Name == "reset", row.Name == "quit":
 		return s.local(row, raw)
 	case command.Keyword(s.args, 1) == "setname" && len(s.args) == 3:
 		name := string(s.args[2])
-		u.pin.Names += len(name)
-		u.pin.Queue(Step{Apply: func(reply []byte) {
+		s.pin.Names += len(name)
+		s.pin.Queue(Step{Apply: func(reply []byte) {
 			if resp.IsOK(reply) {
 				s.rename(name, true)
 			}
 		}}, raw)
 	case command.Keyword(s.args, 1) == "getname":
-		u.pin.Count(raw)
+		s.pin.Count(raw)
 	default:
-		u.pin.Queue(Step{Apply: func([]byte) { u.pin.spent = true }}, raw)
+		s.pin.Queue(Step{Apply: func([]byte) { s.pin.spent = true }}, raw)
 	}
 	s.forward(raw, s.handler(), 1)
 	return true
 }
 
 // poison answers err and makes the open transaction fail, like a command that Redis refuses to queue.
-func (u *pinning) poison(err []byte) {
-	s := u.s
-	u.pin.Keep(command.Malformed) // it fails at another server, too
-	s.forward(command.Malformed, &reply.Reply{Session: s.side(), Muted: s.muted, Replace: func([]byte) []byte { return err }}, 1)
+func (s *Session) poison(err []byte) {
+	s.pin.Keep(command.Malformed) // it fails at another server, too
+	s.forward(command.Malformed, &reply.Reply{Session: s, Muted: s.muted, Replace: func([]byte) []byte { return err }}, 1)
 }
 
 var tooManyEdits = resp.AppendError(nil, resp.Err, "too many CLIENT and HELLO commands in one transaction, 128 are possible")
@@ -335,13 +329,12 @@ var noCluster = resp.AppendError(nil, resp.Err, "This instance has cluster suppo
 
 // whole handles a command that concerns the cluster, not one server of it. handled is false for other commands. done is false if the command must
 // wait.
-func (l *lanes) whole(row *command.Row, p command.Policy, raw []byte) (handled, done bool) {
-	s := l.s
+func (s *Session) whole(row *command.Row, p command.Policy, raw []byte) (handled, done bool) {
 	switch {
-	case l.absent(row):
+	case s.absent(row):
 		return true, s.awaitQuiet() && s.answer(noCluster)
 	case row.Name == "scan":
-		return l.scan(raw)
+		return s.scan(raw)
 	case p == command.Lock:
 		return !s.awaitQuiet(), false
 	case p == command.PinAfterWrite && !s.awaitQuiet():
@@ -349,12 +342,12 @@ func (l *lanes) whole(row *command.Row, p command.Policy, raw []byte) (handled, 
 	case p == command.PinAfterWrite && s.WritesLost():
 		return true, s.answer(writesInDoubt)
 	}
-	if refusal := l.impossible(row, p, raw); refusal != nil {
+	if refusal := s.impossible(row, p, raw); refusal != nil {
 		return true, s.awaitQuiet() && s.answer(refusal)
 	}
 	if isLong(raw) && scatter.Divides(row.Name) && !s.proxy.Settings.Cluster.Refuses {
 		if done = s.awaitQuiet(); done {
-			l.divide(row, raw)
+			s.divide(row, raw)
 		}
 		return true, done
 	}
@@ -362,7 +355,7 @@ func (l *lanes) whole(row *command.Row, p command.Policy, raw []byte) (handled, 
 		if !s.awaitQuiet() {
 			return true, false
 		}
-		g := l.gather(len(split), join)
+		g := s.gather(len(split), join)
 		for i, part := range split {
 			s.Slot, s.Target = part.Slot, s.Owner(part.Slot)
 			s.Send(part.Raw, g.Part(i))
@@ -376,16 +369,16 @@ func (l *lanes) whole(row *command.Row, p command.Policy, raw []byte) (handled, 
 		if !s.awaitQuiet() {
 			return true, false
 		}
-		return true, l.everywhere(row, raw, join)
+		return true, s.everywhere(row, raw, join)
 	}
 	return false, false
 }
 
 // absent reports whether the command being routed is refused by a server that is no part of a cluster.
-func (l *lanes) absent(row *command.Row) bool {
+func (s *Session) absent(row *command.Row) bool {
 	switch row.Name {
 	case "cluster":
-		return len(l.s.args) > 1
+		return len(s.args) > 1
 	case "readonly", "readwrite", "asking":
 		return true
 	}
@@ -393,7 +386,7 @@ func (l *lanes) absent(row *command.Row) bool {
 }
 
 // impossible is the refusal of a command whose state would be that of one server; nil: it has none.
-func (l *lanes) impossible(row *command.Row, p command.Policy, raw []byte) []byte {
+func (s *Session) impossible(row *command.Row, p command.Policy, raw []byte) []byte {
 	switch p {
 	case command.PinForever, command.PinRaw, command.Replication:
 		if title := row.TitleOf(raw); title != "" {

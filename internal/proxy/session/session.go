@@ -58,10 +58,12 @@ type Host interface {
 	Resume()
 }
 
-// A Session is one client connection without its I/O. All methods may be called from any goroutine. Its state is that of its parts, which
-// know the session that they are of; its mutex guards all of them.
+// A Session is one client connection without its I/O. Its mutex guards all fields but proxy and host, which never change.
 //
-// The fields that each ordinary command uses come first, here and in the parts: with many clients, each line of memory takes time to load.
+// The engine calls the exported methods that take the mutex: Feed, NextWrite, Hungup and the like. Handlers of replies, the parts of the session and
+// the lock engine call back with the mutex held, all but Do and Flush.
+//
+// The fields that each ordinary command uses come first, also in each group: with many clients, each line of memory takes time to load.
 type Session struct {
 	proxy *shared.Proxy
 	host  Host
@@ -72,25 +74,17 @@ type Session struct {
 	parting        DrainState
 	muted          bool     // the command being routed gets no reply
 	afterUnlock    []func() // run when the session is unlocked
-	memory
-	input
-	Output[connection]
-	lanes
-	pinning
-	profile
-	errands.Errands
-	cmd string // the last command, for CLIENT LIST
-	clients.Origin
-	args  [][]byte // scratch: arguments of the command being routed
-	owner string   // the account of its connections to Redis: the client's address
-	logins
-	locker
-	ears ears.Ears // in front of a cluster
-}
 
-// input is the session's side from the client.
-type input struct {
-	s            *Session
+	// Memory, besides the buffers.
+	bill              budget.Account
+	backlog           budget.Backlog // bytes appended to the lane or pin that are still here
+	held              atomic.Int64   // bytes of memory that its locks take
+	usual             bool           // the present entry has only moved ordinary commands and replies, so standing is as it was
+	standing          int            // bytes that such an entry does not change, at the last other entry
+	gathered, locking int            // bytes of a reply that must be held whole; of the lock command that has not been answered
+	calling           int            // bytes of lock commands that the session has gone on behind, until the engine has the outcome
+
+	// The bytes from the client, and the command that is being read.
 	guard        *resp.Guard
 	in           Inbox // read, but not yet parsed
 	active       int64 // shared.Proxy.Clock at the last bytes from or to the client
@@ -108,11 +102,10 @@ type input struct {
 	ask       []byte        // the question for its server, if that is about to be sent
 	asked     reply.Handler // of the answer
 	large     progress
-}
 
-// lanes is the session's use of connections that it shares. It uses its pin if it has one, else its lane.
-type lanes struct {
-	s               *Session
+	out Output[connection] // the replies, until the engine has written them
+
+	// The connections that the session shares. It uses its pin if it has one, else its lane.
 	lane            *upstream.Lane // of the session's identity; nil until first used
 	role            upstream.Role  // the role for which the lane was asked
 	writes, scripts bool           // the command being routed may change data; it runs a script
@@ -120,16 +113,13 @@ type lanes struct {
 	due             *upstream.Lane // is to be written when the session is unlocked; nil: none
 	wrote           bool           // a command that may write has been sent since nothing was outstanding
 	alone           bool           // nothing is sent behind the last command: it has several keys, and has to wait while only some of them have moved
-	Weight                         // of the replies
+	weight          Weight         // of the replies
 	unanswered      int            // bytes of the commands sent since no reply was due, and of their slots
 	repeated        *repetition    // a command of a pin that is routed anew; nil: none
 	round           *WaitRound     // of the WAIT that is routed anew at the next server; nil: none
 	others          []heldLane     // to servers of a cluster that are not the present one
-}
 
-// pinning is the session's use of connections of its own.
-type pinning struct {
-	s             *Session
+	// The connection of its own.
 	pin           *pinned // nil: none
 	refused       Refused
 	cancelPinWait func() bool // withdraws the request for a pin
@@ -139,6 +129,31 @@ type pinning struct {
 	wanted        []func(conn uint64) // by other sessions that need to name this session's own connection to Redis
 	replay        *replay             // a transaction that goes on at another server; nil: none
 	opening       reply.Handler       // of the reply to the last MULTI, until EXEC or DISCARD is sent; nil: none
+
+	// Facts that the client has told of itself.
+	reply        replyMode
+	name, called string    // CLIENT SETNAME that Redis has accepted; that the client has sent, for locks
+	lib          [2]string // CLIENT SETINFO: LIB-NAME, LIB-VER
+	library      string    // the LIB-NAME that it has announced, also to a Redis that does not know SETINFO
+
+	errands.Errands
+	cmd string // the last command, for CLIENT LIST
+	clients.Origin
+	args  [][]byte // scratch: arguments of the command being routed
+	owner string   // the account of its connections to Redis: the client's address
+
+	// The identity at Redis, and a change to another one.
+	ident   upstream.Identity
+	era     uint64         // of Upstream.Knock: tells sessions without credentials apart
+	visited *upstream.Lane // the lane on which Redis judges an identity change; nil: none
+
+	// Lock commands.
+	engines []*engines.Engine   // the engines that know this session
+	token   string              // of its default owner as lock engines know it; empty: not made yet
+	losses  map[int]*losses.Set // of locks, by database
+	script  []byte              // scratch: the script call being sent
+
+	ears ears.Ears // in front of a cluster
 }
 
 // A repetition is a command on a pin that the pin's server has refused, as with errands. It is routed anew.
@@ -188,23 +203,6 @@ const (
 	readsRaw                    // bytes that the session does not read: MONITOR, replication
 )
 
-// logins is the identity of the session at Redis, and its change to another one.
-type logins struct {
-	s       *Session
-	ident   upstream.Identity
-	era     uint64         // of Upstream.Knock: tells sessions without credentials apart
-	visited *upstream.Lane // the lane on which Redis judges an identity change; nil: none
-}
-
-// profile is what the client has said of itself.
-type profile struct {
-	s            *Session
-	reply        replyMode
-	name, called string    // CLIENT SETNAME that Redis has accepted; that the client has sent, for locks
-	lib          [2]string // CLIENT SETINFO: LIB-NAME, LIB-VER
-	library      string    // the LIB-NAME that it has announced, also to a Redis that does not know SETINFO
-}
-
 // replyMode is the setting of CLIENT REPLY.
 type replyMode uint8
 
@@ -213,32 +211,6 @@ const (
 	replyOff
 	replySkip // the next command gets no reply
 )
-
-// locker is the session's use of lock commands.
-type locker struct {
-	s       *Session
-	engines []*engines.Engine   // the engines that know this session
-	token   string              // of its default owner as lock engines know it; empty: not made yet
-	losses  map[int]*losses.Set // of locks, by database
-	script  []byte              // scratch: the script call being sent
-}
-
-// memory counts the memory of a session besides its buffers.
-type memory struct {
-	s                 *Session
-	bill              budget.Account
-	backlog           budget.Backlog // bytes appended to the lane or pin that are still here
-	held              atomic.Int64   // bytes of memory that its locks take
-	usual             bool           // the present entry has only moved ordinary commands and replies, so standing is as it was
-	standing          int            // bytes that such an entry does not change, at the last other entry
-	gathered, locking int            // bytes of a reply that must be held whole; of the lock command that has not been answered
-	calling           int            // bytes of lock commands that the session has gone on behind, until the engine has the outcome
-}
-
-// side is a Session as packages handlers and errands see it.
-type side Session
-
-func (s *Session) side() *side { return (*side)(s) }
 
 // exit ends every entry into a session.
 func (s *Session) exit() {
@@ -255,7 +227,7 @@ func (s *Session) unlock() {
 	}
 	s.departServed()
 	if s.refused.Undecided() && !s.ended {
-		s.refused.Leaves(s.Slots.Due() > 0 || s.in.Len() > 0 || s.host.Unread())
+		s.refused.Leaves(s.out.Slots.Due() > 0 || s.in.Len() > 0 || s.host.Unread())
 	}
 	deferred, due := s.afterUnlock, s.due
 	s.afterUnlock, s.due, s.reading = nil, nil, false
@@ -279,8 +251,8 @@ func (s *Session) crashed(r any) {
 func (s *Session) over() bool { return s.ended || s.wait == waitGoodbye }
 
 // pinWaits reports whether an unanswered command on the pin may wait for other clients, or for the client itself.
-func (u *pinning) pinWaits() bool {
-	return u.pin != nil && (u.pin.waits || u.pin.debugs && u.s.Slots.Due() > 0)
+func (s *Session) pinWaits() bool {
+	return s.pin != nil && (s.pin.waits || s.pin.debugs && s.out.Slots.Due() > 0)
 }
 
 // end releases everything that the session has. Replies that are still outstanding on a lane are dropped as they come.
@@ -289,66 +261,65 @@ func (s *Session) end() {
 		return
 	}
 	s.ended = true
-	s.Finish()
+	s.out.Finish()
 	s.proxy.Clients.Remove(s.ID)
 	s.giveUp()
-	s.Forget()
+	s.out.Forget()
 	s.host.Hangup()
 }
 
-// cutOff ends a session but for its output: the client gets the replies so far, and its connection closes. The client may take its time to
+// CutOff ends a session but for its output: the client gets the replies so far, and its connection closes. The client may take its time to
 // read them, so nothing else remains: no lock, and no connection to Redis.
-func (s *Session) cutOff() {
-	if s.Gone() {
+func (s *Session) CutOff() {
+	if s.out.Gone() {
 		return
 	}
 	s.wait = waitGoodbye
 	s.closing = true
-	s.Finish()
+	s.out.Finish()
 	s.giveUp()
 }
 
 // goodbye sends the last reply after the outstanding ones and closes the connection.
 func (s *Session) goodbye(words []byte) {
-	s.Say(words)
+	s.out.Say(words)
 	s.wait = waitGoodbye
-	if s.Slots.Due() == 0 {
-		s.cutOff()
+	if s.out.Slots.Due() == 0 {
+		s.CutOff()
 	}
 }
 
 // awaitQuiet makes the session wait until nothing is outstanding; true if nothing is.
 func (s *Session) awaitQuiet() bool {
-	if s.Slots.Due() == 0 {
+	if s.out.Slots.Due() == 0 {
 		return true
 	}
 	s.wait = waitQuiet
 	return false
 }
 
-// resume ends the wait for a reply that decides how the next command travels.
-func (s *Session) resume() {
+// Resume ends the wait for a reply that decides how the next command travels.
+func (s *Session) Resume() {
 	if s.wait == waitReply {
 		s.wait = waitNone
 	}
 }
 
 // advance continues with the input that was held back.
-func (i *input) advance() {
-	s := i.s
-	defer i.atEOF()
+func (s *Session) advance() {
+	defer s.atEOF()
 	if s.repeated != nil && !s.repeat() {
 		return
 	}
-	if i.in.Len() > 0 && s.wait == waitNone && !s.Gone() {
-		n := i.consume(i.in.Bytes())
+	if s.in.Len() > 0 && s.wait == waitNone && !s.out.Gone() {
+		n := s.consume(s.in.Bytes())
 		if s.over() {
-			i.in.Forget()
+			s.in.Forget()
 			return
 		}
-		i.in.Drop(n)
+		s.in.Drop(n)
 	}
-	i.readOn()
+	s.readOn()
 }
 
 // forward sends n commands on the pin or the lane. h handles their replies; nil: they pass to the client.
@@ -361,7 +332,7 @@ func (s *Session) forward(raw []byte, h reply.Handler, n int) {
 	if s.pin == nil && s.guard.Restricted() {
 		raw = command.Modest(raw, n)
 	}
-	at := s.Slots.Add(conn, h, n)
+	at := s.out.Slots.Add(conn, h, n)
 	if h != nil {
 		s.unanswered += slotCost
 	}
@@ -371,7 +342,7 @@ func (s *Session) forward(raw []byte, h reply.Handler, n int) {
 // answer gives the proxy's own reply to the command being routed.
 func (s *Session) answer(b []byte) bool {
 	if !s.muted {
-		s.Say(b)
+		s.out.Say(b)
 	}
 	return true
 }
@@ -385,12 +356,12 @@ func (s *Session) handler() reply.Handler {
 }
 
 // home is the server for commands without a key.
-func (l *lanes) home() upstream.Node {
+func (s *Session) home() upstream.Node {
 	switch {
-	case !l.s.Clustered():
+	case !s.Clustered():
 		return upstream.AnyNode
-	case l.lane != nil && l.lane.At() != upstream.AnyNode && l.repeated == nil:
-		return l.lane.At()
+	case s.lane != nil && s.lane.At() != upstream.AnyNode && s.repeated == nil:
+		return s.lane.At()
 	}
-	return l.s.Chance()
+	return s.Chance()
 }

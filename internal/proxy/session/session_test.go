@@ -171,7 +171,7 @@ func wantOutput(t *testing.T, s *Session, want string, wantLast bool) {
 
 func TestSessionKeepsTheContractWithTheLockCommands(t *testing.T) {
 	s, _ := byHand(t, shared.Limits{})
-	locktest.CheckSession(t, (*lockSession)(s), func() { s.Hungup() })
+	locktest.CheckSession(t, s, func() { s.Hungup() })
 }
 
 // asker replies with what it is.
@@ -193,9 +193,9 @@ func TestOnlyALockCommandThatGoesOnYields(t *testing.T) {
 	}{{asker(":1\r\n"), 0}, {silent{}, 1}} {
 		s, h := byHand(t, shared.Limits{})
 		feed(t, s, "GET a")
-		(*lockSession)(s).Do(func() {
+		s.Do(func() {
 			s.wait = waitLock
-			(*lockSession)(s).Script(contract.Call{Call: script.Call{Script: &script.Script{}}, For: c.by})
+			s.Script(contract.Call{Call: script.Call{Script: &script.Script{}}, For: c.by})
 		})
 		h.replies(t, "$-1\r\n")
 		if h.yields != 0 {
@@ -212,8 +212,8 @@ func TestRepliesWaitBehindAScriptThatIsRepeated(t *testing.T) {
 	s.conn().Scripts().Add(0) // the connection has run the script before
 	feed(t, s, "GET a")
 	for _, answer := range []string{":1\r\n", ":2\r\n"} {
-		(*lockSession)(s).Do(func() {
-			(*lockSession)(s).Script(contract.Call{Call: script.Call{Script: &script.Script{}}, Pipelined: true, For: asker(answer)})
+		s.Do(func() {
+			s.Script(contract.Call{Call: script.Call{Script: &script.Script{}}, Pipelined: true, For: asker(answer)})
 		})
 		feed(t, s, "GET b")
 	}
@@ -230,7 +230,7 @@ func TestRepliesWaitBehindAScriptThatIsRepeated(t *testing.T) {
 func TestPushIsNotPutIntoAReply(t *testing.T) {
 	s, h := byHand(t, shared.Limits{})
 	s.ident.Proto = 3
-	push := func(b string) { (*lockSession)(s).Do(func() { (*lockSession)(s).Push([]byte(b)) }) }
+	push := func(b string) { s.Do(func() { s.Push([]byte(b)) }) }
 	push(">0\r\n")
 	feed(t, s, "GET a", "GET b")
 	h.replies(t, "$4\r\nab")
@@ -276,11 +276,11 @@ func TestTheChargeIsThatOfAllMemoryAfterOrdinaryCommands(t *testing.T) {
 		charged bool
 	}{
 		{"an ordinary command", get, false},
-		{"a long name", func() { (*lockSession)(s).Do(func() { s.name = long }) }, true},
+		{"a long name", func() { s.Do(func() { s.name = long }) }, true},
 		{"an ordinary command", get, true},
-		{"a short name", func() { (*lockSession)(s).Do(func() { s.name = "n" }) }, false},
+		{"a short name", func() { s.Do(func() { s.name = "n" }) }, false},
 		{"an ordinary command", get, false},
-		{"a lock", func() { (*lockSession)(s).Do(func() { s.held.Add(3 * budget.Free) }) }, true},
+		{"a lock", func() { s.Do(func() { s.held.Add(3 * budget.Free) }) }, true},
 		{"an ordinary command", get, true},
 		{"its loss behind the session's back", func() { s.held.Add(-3 * budget.Free); get() }, false},
 	} {
@@ -298,7 +298,7 @@ func TestPanicEndsOnlyItsSession(t *testing.T) {
 	other.lane = s.proxy.Upstream.Lane(s.ident, upstream.AnyNode, h, "", upstream.Reads)
 	defer other.Hungup()
 	s.mu.Lock()
-	s.forward([]byte("*1\r\n$4\r\nPING\r\n"), &reply.Reply{Session: s.side(), Done: func([]byte) { panic("test") }}, 1)
+	s.forward([]byte("*1\r\n$4\r\nPING\r\n"), &reply.Reply{Session: s, Done: func([]byte) { panic("test") }}, 1)
 	s.mu.Unlock()
 	feed(t, other, "GET a")
 	h.replies(t, "+PONG\r\n$1\r\na\r\n")
@@ -375,13 +375,13 @@ func TestNothingFollowsACutOff(t *testing.T) {
 func TestLockAnswerMadeAtOnceComesAfterEarlierReplies(t *testing.T) {
 	s, h := byHand(t, shared.Limits{})
 	feed(t, s, "GET a")
-	(*lockSession)(s).Do(func() {
+	s.Do(func() {
 		s.wait = waitLock
-		(*lockSession)(s).Reply([]byte(":5\r\n"))
+		s.Reply([]byte(":5\r\n"))
 	})
 	feed(t, s, "GET b")
 	wantOutput(t, s, "", false)
-	if n := s.Slots.Due(); n != 2 {
+	if n := s.out.Slots.Due(); n != 2 {
 		t.Errorf("%d replies are due, want 2: a command behind the answer need not wait", n)
 	}
 	h.replies(t, "$1\r\na\r\n")
@@ -427,7 +427,7 @@ func TestSessionEndsWithoutAnAnswerToItsOwnQuestion(t *testing.T) {
 	failed := s.takePin("test", command.PinRaw) && dialFails(s.pin.conn)
 	s.pin.fresh = false
 	s.inquire(command.Hello, func([]byte) { t.Error("an answer") })
-	gone := s.Gone()
+	gone := s.out.Gone()
 	s.unlock()
 	if !failed || !gone {
 		t.Errorf("no connection: %v, the session is over: %v", failed, gone)
@@ -468,9 +468,9 @@ func TestAGrantIsNotForAClientThatHasLeft(t *testing.T) {
 		s, h := byHand(t, shared.Limits{})
 		s.wait, h.left = waitLock, left
 		granted := false
-		alive := (*lockSession)(s).Do(func() {
+		alive := s.Do(func() {
 			granted = true
-			(*lockSession)(s).Reply([]byte(":1\r\n"))
+			s.Reply([]byte(":1\r\n"))
 		})
 		if granted == left || alive == left || h.hungup != left {
 			t.Errorf("left: %v; granted: %v, alive: %v, hung up: %v", left, granted, alive, h.hungup)

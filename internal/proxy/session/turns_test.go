@@ -14,17 +14,17 @@ func TestATurnEndsWhenManyRepliesAreDue(t *testing.T) {
 	s, h := byHand(t, shared.Limits{})
 	feed(t, s, strings.Repeat("PING\r\n", 8*mostDue)+"PING")
 	for range 4 {
-		due, held := s.Slots.Due(), s.in.Len()
+		due, held := s.out.Slots.Due(), s.in.Len()
 		if due == 0 || due > mostDue || s.wait != waitTurn {
 			t.Fatalf("%d replies are due, the session waits for %v", due, s.wait)
 		}
 		h.replies(t, strings.Repeat("+PONG\r\n", due-due/2-1))
 		if s.in.Len() != held {
-			t.Fatalf("the next turn has begun with %d replies due", s.Slots.Due())
+			t.Fatalf("the next turn has begun with %d replies due", s.out.Slots.Due())
 		}
 		h.replies(t, "+PONG\r\n")
 		if s.in.Len() >= held {
-			t.Fatalf("the next turn has not begun with %d replies due", s.Slots.Due())
+			t.Fatalf("the next turn has not begun with %d replies due", s.out.Slots.Due())
 		}
 	}
 }
@@ -76,15 +76,15 @@ func TestRepliesAreEditedOneAtATime(t *testing.T) {
 			const many = 3 // a lane that stands still for long is set aside, and a busy machine is slow
 			feed(t, s, strings.Repeat(command+"\r\n", many-1)+command)
 			for left := many; left > 0; left-- {
-				if s.Slots.Due() != 1 {
-					t.Fatalf("%d replies are due, %d are to come", s.Slots.Due(), left)
+				if s.out.Slots.Due() != 1 {
+					t.Fatalf("%d replies are due, %d are to come", s.out.Slots.Due(), left)
 				}
 				h.replies(t, reply)
 				b, _ := s.NextWrite(nil)
 				s.EndWrite(b)
 			}
-			if s.Slots.Due() != 0 || s.in.Len() != 0 {
-				t.Errorf("%d replies are due, %d bytes are held", s.Slots.Due(), s.in.Len())
+			if s.out.Slots.Due() != 0 || s.in.Len() != 0 {
+				t.Errorf("%d replies are due, %d bytes are held", s.out.Slots.Due(), s.in.Len())
 			}
 		})
 	}
@@ -95,8 +95,8 @@ func TestRepliesAreEditedAsTheClientTakesThem(t *testing.T) {
 	s, h := byHand(t, shared.Limits{})
 	feed(t, s, "GET a\r\nCLIENT ID")
 	h.replies(t, "$"+"262144\r\n"+strings.Repeat("x", mostUntaken)+"\r\n")
-	if s.Slots.Due() != 0 || s.wait != waitTaken {
-		t.Fatalf("%d replies are due, the session waits for %v", s.Slots.Due(), s.wait)
+	if s.out.Slots.Due() != 0 || s.wait != waitTaken {
+		t.Fatalf("%d replies are due, the session waits for %v", s.out.Slots.Due(), s.wait)
 	}
 	on := make(chan struct{})
 	h.flushed = sync.OnceFunc(func() { close(on) })
@@ -111,7 +111,7 @@ func TestRepliesAreEditedAsTheClientTakesThem(t *testing.T) {
 	}
 	s.mu.Lock()
 	defer s.unlock()
-	if s.Slots.Due() != 1 || s.wait == waitTaken {
-		t.Errorf("%d replies are due, the session waits for %v", s.Slots.Due(), s.wait)
+	if s.out.Slots.Due() != 1 || s.wait == waitTaken {
+		t.Errorf("%d replies are due, the session waits for %v", s.out.Slots.Due(), s.wait)
 	}
 }

@@ -12,21 +12,20 @@ import (
 
 // transact sends one of MULTI, EXEC, DISCARD, WATCH, UNWATCH. What it did to the transaction is read from its reply, so
 // the session is in a transaction exactly when Redis says so.
-func (u *pinning) transact(row *command.Row, raw []byte) bool {
+func (s *Session) transact(row *command.Row, raw []byte) bool {
 	name := row.Name
-	s := u.s
-	pin := u.pin
+	pin := s.pin
 	pin.fresh = false
-	h := &reply.Reply{Session: s.side(), Muted: s.muted}
+	h := &reply.Reply{Session: s, Muted: s.muted}
 	to := reply.Handler(h)
 	switch name {
 	case "multi":
-		u.opening = &opening{h, u}
-		to = u.watchOver(row, command.Transaction, raw, u.opening)
+		s.opening = &opening{h, s}
+		to = s.watchOver(row, command.Transaction, raw, s.opening)
 		pin.begin(raw)
 		h.Done = pin.opens()
 	case "exec":
-		u.opening = nil
+		s.opening = nil
 		// The reply may be large: it is only kept whole if something in it matters here.
 		h.Whole = len(pin.Steps) > 0
 		if pin.Rewrites() {
@@ -34,22 +33,22 @@ func (u *pinning) transact(row *command.Row, raw []byte) bool {
 			h.Replace = func(reply []byte) []byte { return Rewritten(reply, steps) }
 		}
 		h.Done = func(reply []byte) {
-			s.resume()
-			u.executed(pin, reply)
+			s.Resume()
+			s.executed(pin, reply)
 		}
 		if pin.Changes() { // the session may then ask Redis on this connection, where its question must not get into the client's next transaction
 			s.wait = waitReply
 		}
-		to = u.watchOverExec(row, raw, h)
+		to = s.watchOverExec(row, raw, h)
 	case "discard":
-		u.opening = nil
+		s.opening = nil
 		h.Done = func(reply []byte) {
 			if resp.IsOK(reply) {
 				pin.End()
 			}
 		}
 	case "watch":
-		to = u.watchOver(row, command.Transaction, raw, h)
+		to = s.watchOver(row, command.Transaction, raw, h)
 		if pin.InTx {
 			pin.Keep(raw)
 		}
@@ -71,7 +70,7 @@ func (u *pinning) transact(row *command.Row, raw []byte) bool {
 	s.forward(raw, to, 1)
 	if name == "multi" && pin.Watching && pin.watch.broken {
 		pin.refused = topology.Refusal{Reason: topology.TryLate}
-		s.forward(command.Malformed, &reply.Reply{Session: s.side(), Muted: true}, 1)
+		s.forward(command.Malformed, &reply.Reply{Session: s, Muted: true}, 1)
 	}
 	return true
 }
@@ -79,19 +78,19 @@ func (u *pinning) transact(row *command.Row, raw []byte) bool {
 // opening is the handler of the reply to a MULTI.
 type opening struct {
 	*reply.Reply
-	u *pinning
+	s *Session
 }
 
 // Lost implements reply.Handler. If EXEC has been sent behind the MULTI, it is lost too, and so is everything in between.
 func (o *opening) Lost(at reply.ID, n int, sent bool) {
-	if o.u.opening == o {
-		o.u.refused.Refuse(o.Session.Refusal(), o.Muted)
+	if o.s.opening == o {
+		o.s.refused.Refuse(o.Session.Refusal(), o.Muted)
 	}
 	o.Reply.Lost(at, n, sent)
 }
 
 // executed notes what EXEC did. reply is the start of its reply at least, and all of it if a step matters.
-func (u *pinning) executed(pin *pinned, reply []byte) {
+func (s *Session) executed(pin *pinned, reply []byte) {
 	if bytes.HasPrefix(reply, []byte("-")) && !bytes.HasPrefix(reply, []byte("-EXECABORT")) && !pin.InTx {
 		return // EXEC without MULTI; in a cluster, other errors end a transaction, too
 	}
@@ -110,14 +109,13 @@ func (u *pinning) executed(pin *pinned, reply []byte) {
 
 // watchOverExec is watchOver for an EXEC. If the server has carried out nothing of the transaction, it is queued anew at another one. With WATCH the client
 // gets the answer that its keys may have changed.
-func (u *pinning) watchOverExec(row *command.Row, raw []byte, h *reply.Reply) reply.Handler {
-	s := u.s
-	pin := u.pin
+func (s *Session) watchOverExec(row *command.Row, raw []byte, h *reply.Reply) reply.Handler {
+	pin := s.pin
 	if !s.Clustered() {
 		return h
 	}
 	r := s.repetition(row, raw)
-	g := &reply.Guarded{Session: s.side(), To: h, Slot: pin.home}
+	g := &reply.Guarded{Session: s, To: h, Slot: pin.home}
 	g.Read = func(reply []byte) topology.Refusal {
 		if bytes.HasPrefix(reply, []byte("-EXECABORT")) {
 			return pin.refused
@@ -128,7 +126,7 @@ func (u *pinning) watchOverExec(row *command.Row, raw []byte, h *reply.Reply) re
 		if pin.Watching {
 			pin.End()
 			if !h.Muted {
-				s.Put(at, nullArray(s.ident.Proto), false)
+				s.out.Put(at, nullArray(s.ident.Proto), false)
 			}
 			return true
 		}

@@ -16,10 +16,9 @@ import (
 )
 
 // gather begins a command of n parts. Nothing is outstanding.
-func (l *lanes) gather(n int, join scatter.Join) *reply.Gathering {
-	s := l.s
+func (s *Session) gather(n int, join scatter.Join) *reply.Gathering {
 	s.wait = waitReply
-	return reply.Gather(s.side(), s.Slots.Hold(), s.muted, n, join)
+	return reply.Gather(s, s.out.Slots.Hold(), s.muted, n, join)
 }
 
 // Of a command with more than manyArgs arguments only fewArgs are looked at, if these tell its way. A client chooses the number, and others wait
@@ -30,20 +29,18 @@ const manyArgs, fewArgs = 2048, 8
 func isLong(raw []byte) bool { return len(raw) > 6*manyArgs && resp.Count(raw) > manyArgs }
 
 // divide has a command of very many keys divided aside. Nothing is outstanding.
-func (l *lanes) divide(row *command.Row, raw []byte) {
-	s := l.s
+func (s *Session) divide(row *command.Row, raw []byte) {
 	s.wait, s.gathered = waitReply, len(raw)
-	s.Divide(row.Name, bytes.Clone(raw), s.Slots.Hold(), s.muted)
+	s.Divide(row.Name, bytes.Clone(raw), s.out.Slots.Hold(), s.muted)
 }
 
 // everywhere sends a command to all servers. Nothing is outstanding.
-func (l *lanes) everywhere(row *command.Row, raw []byte, join scatter.Join) bool {
-	s := l.s
+func (s *Session) everywhere(row *command.Row, raw []byte, join scatter.Join) bool {
 	list := s.Seen().Nodes()
 	if len(list) == 0 {
 		return s.answer(shared.NoUpstream)
 	}
-	g := l.gather(len(list), join)
+	g := s.gather(len(list), join)
 	if row.Name == "info" {
 		g.Edit(s.augment(row, len(raw)).Replace)
 	}
@@ -62,8 +59,7 @@ func (l *lanes) everywhere(row *command.Row, raw []byte, join scatter.Join) bool
 }
 
 // scan sends a SCAN to the server that its cursor names. At the beginning and at the end of a pass all servers are asked for their slots.
-func (l *lanes) scan(raw []byte) (handled, done bool) {
-	s := l.s
+func (s *Session) scan(raw []byte) (handled, done bool) {
 	if len(s.args) < 2 {
 		return false, false
 	}
@@ -83,14 +79,14 @@ func (l *lanes) scan(raw []byte) (handled, done bool) {
 	node, own := cursor.At(view)
 	if node != nil && !cursor.Begins() {
 		s.Target = upstream.Node(node.ID)
-		s.Send(scatter.WithCursor(s.args, own), &reply.Reply{Session: s.side(), Muted: s.muted, Replace: cursor.Follow})
+		s.Send(scatter.WithCursor(s.args, own), &reply.Reply{Session: s, Muted: s.muted, Replace: cursor.Follow})
 		return true, true
 	}
 	n, join := len(nodes), func(answers [][]byte) []byte { return cursor.End(view, answers) }
 	if cursor.Begins() {
 		n, join = n+1, func(answers [][]byte) []byte { return cursor.First(view, answers) }
 	}
-	g := l.gather(n, join)
+	g := s.gather(n, join)
 	for i, one := range nodes {
 		s.Part(i, upstream.Node(one.ID))
 		s.Send(scatter.Question, g.Part(i))
@@ -105,8 +101,7 @@ func (l *lanes) scan(raw []byte) (handled, done bool) {
 
 // pauseOf returns the action behind Redis's answer to a CLIENT PAUSE or UNPAUSE: reads and writes separate before the first write is
 // held back. A pause from another client of Redis is noticed when a lane stands still.
-func (l *lanes) pauseOf(row *command.Row) func(reply []byte) {
-	s := l.s
+func (s *Session) pauseOf(row *command.Row) func(reply []byte) {
 	if row.Name != "client" {
 		return nil
 	}
