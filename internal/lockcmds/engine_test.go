@@ -700,26 +700,3 @@ func TestWaitersOfEnginesAreLimitedTogether(t *testing.T) {
 	w.hangUp()
 	p.session(2).want("LOCK k WAIT 1", "(nil)")
 }
-
-func TestPipelinedUnlockAndLockKeepTheirOrder(t *testing.T) {
-	srv := redistest.Start(t)
-	p := startProxy(t, srv, func(o *Options) { o.Lease = time.Minute })
-	a := p.session(3)
-	var last int64
-	for range 200 {
-		a.send("LOCK k")
-		a.send("UNLOCK k")
-	}
-	for range 200 {
-		fence := fenceIn(t, a.reply())
-		if fence <= last {
-			t.Fatalf("fence %d after %d", fence, last)
-		}
-		last = fence
-		equal(t, "unlock", a.reply(), ":1")
-	}
-	a.want("UNLOCK k", notHeldReply)
-	if p.e.watchdog.Len() != 0 || p.losses.Load() != 0 {
-		t.Errorf("%d leases, %d losses", p.e.watchdog.Len(), p.losses.Load())
-	}
-}

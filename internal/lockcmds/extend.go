@@ -27,14 +27,14 @@ func (e *Engine) startExtend(s contract.Caller, cmd grammar.Command) {
 			return
 		}
 		if x.h = l.Find(k); x.h != nil {
-			x.call.Fence, x.mine = x.h.Fence, x.h.IsHeldBy(&session.Session)
+			x.call.Fence = x.h.Fence
 		}
 	})
 	h := holds.Of(x.h)
 	switch {
 	case lost:
 		s.Reply(replies.LostLease())
-	case e.holds.Pause(h, x.call.Request, cmd.Lease):
+	case e.holds.Pause(h, cmd.Lease):
 		x.send(s.Session)
 	default:
 		e.holds.Ordered(s.Session, h, func() { x.send(s.Session) }, func() { x.Answered(calls.Outcome{Err: contract.ErrUnsent}) })
@@ -47,14 +47,12 @@ type extension struct {
 	session *holds.Session
 	h       *ledger.Hold // nil: no session of this proxy holds the lock for that owner
 	call    script.Extend
-	mine    bool // the session had holds when it was sent
-	twice   bool // behind has sent it again
 	q       calls.Request
 }
 
 // send sends the extension. Requires the session lock.
 func (x *extension) send(s contract.Session) {
-	x.q = calls.Request{Session: s, Pipelined: true, For: x}
+	x.q = calls.Request{Session: s, For: x}
 	x.e.calls.Send(x.call.Call(), &x.q)
 }
 
@@ -82,15 +80,13 @@ func (x *extension) Answered(o calls.Outcome) []byte {
 		overwritten, a, err = err, script.Extended{}, nil
 	}
 	answer := ledger.Answer{
-		Status: ledger.NotHolder, Fence: a.Fence, Holds: a.Holds, SentAt: x.q.SentAt, At: x.e.calls.Clock.Now(), Mine: x.mine, InOrder: o.InOrder,
+		Status: ledger.NotHolder, Fence: a.Fence, Holds: a.Holds, SentAt: x.q.SentAt, At: x.e.calls.Clock.Now(),
 	}
 	switch {
 	case err != nil:
 		answer.Status = unanswered(err)
-	case a.Held && a.Overtaken && x.behind():
-		return nil
 	case a.Held:
-		answer.Status, answer.Overtaken = ledger.Held, a.Overtaken
+		answer.Status = ledger.Held
 	case a.Other:
 		answer.Status = ledger.OtherGrant
 	}
@@ -105,22 +101,6 @@ func (x *extension) Answered(o calls.Outcome) []byte {
 		return replies.Failure(overwritten)
 	}
 	return replyOf(reply, err, x.call.Session != "", 0)
-}
-
-// behind sends the extension behind the later calls of the session that have overtaken it, if none of them sets the lease. Their copies, and those
-// of the extension, are sent in no order. It does so once, because clients can write any number into a lock.
-func (x *extension) behind() bool {
-	if x.twice {
-		return false
-	}
-	request := x.e.holds.Anew(x.session, x.h, x.call.Request)
-	if request == 0 {
-		return false
-	}
-	x.twice = true
-	x.call.Request, x.q.SentAt = request, x.e.calls.Clock.Now()
-	x.e.calls.Anew(&x.q, x.call.Call())
-	return true
 }
 
 // anew sends the extension for a later grant of the owner, of which this proxy has no hold.

@@ -13,7 +13,7 @@ import (
 func (e *Engine) startInfo(s contract.Caller, cmd grammar.Command) {
 	proto := s.Proto
 	call := script.Info{Key: cmd.Key}.Call()
-	e.calls.Send(call, &calls.Request{Session: s.Session, Pipelined: true, For: calls.Plain{Copy: call, Later: call, Reply: func(o calls.Outcome) []byte {
+	e.calls.Send(call, &calls.Request{Session: s.Session, For: calls.Plain{Copy: call, Later: call, Reply: func(o calls.Outcome) []byte {
 		a, err := calls.Decoded(o.Reply, o.Err, script.DecodeHolder)
 		switch {
 		case err != nil:

@@ -203,23 +203,6 @@ func TestReleaseOfASharedOwnerIsNotLost(t *testing.T) {
 	equal(t, "losses", p.losses.Load(), int64(0))
 }
 
-func TestReentryOfASharedOwnerLeavesTheExtendedPartBehind(t *testing.T) {
-	t.Parallel()
-	srv := redistest.Start(t)
-	p := startProxy(t, srv, nil)
-	a := p.session(3)
-	a.fence("LOCK k OWNER me PX 2000")
-	answer := a.Lane.HoldBack()
-	a.send("EXTENDLOCK k OWNER me PX 60000")
-	a.send("LOCK k OWNER me PX 60000")
-	a.push()
-	answer()
-	equal(t, "extend", a.reply(), lostLeaseReply)
-	fenceIn(t, a.reply())
-	p.eventuallyHeld("k", "me", "1")
-	a.want("UNLOCK k OWNER me", ":1")
-}
-
 func TestAbandonedReleaseIsOfTheGrantItNames(t *testing.T) {
 	t.Parallel()
 	srv := redistest.Start(t)
@@ -298,26 +281,6 @@ func TestHoldsAreCountedInTheOrderOfAsking(t *testing.T) {
 	}
 }
 
-func TestExtensionAndReentryThatAreAnsweredAfterTheDeadline(t *testing.T) {
-	t.Parallel()
-	srv := redistest.Start(t)
-	p := startProxy(t, srv, nil)
-	a, b := p.session(3), p.session(2)
-	fence := a.fence("LOCK k PX 2000")
-	answer := a.Lane.HoldBack()
-	a.send("EXTENDLOCK k PX 60000")
-	a.send("LOCK k PX 60000")
-	equal(t, "push", a.push(), ">[lock-lost k :"+itoa(fence)+" expired]")
-	answer()
-	equal(t, "extend", a.reply(), lostLeaseReply)
-	if again := fenceIn(t, a.reply()); again <= fence {
-		t.Errorf("fence %d for a lock that was lost with fence %d", again, fence)
-	}
-	equal(t, "holds", p.holds("k", p.ownerOf(a)), "1")
-	b.want("TRYLOCK k", "(nil)")
-	a.want("UNLOCK k", ":1")
-}
-
 func TestExtensionsAfterTheDeadlineLeaveWhatTheOwnerHoldsElsewhere(t *testing.T) {
 	t.Parallel()
 	srv := redistest.Start(t)
@@ -373,23 +336,6 @@ func TestLossDuringAReleaseIsNotRememberedForOthers(t *testing.T) {
 	equal(t, "unlock", a.reply(), ":1")
 	elsewhere.fence("LOCK k OWNER me")
 	holder.want("UNLOCK k OWNER me", ":1")
-}
-
-func TestReleasesOfAllHoldsAreAnsweredAfterTheDeadline(t *testing.T) {
-	t.Parallel()
-	srv := redistest.Start(t)
-	p := startProxy(t, srv, nil)
-	a := p.session(3)
-	a.fence("LOCK k PX 2000")
-	a.fence("LOCK k PX 2000")
-	answer := a.Lane.HoldBack()
-	a.send("UNLOCK k")
-	a.send("UNLOCK k")
-	redistest.Eventually(t, patience, "the deadline", func() bool { return p.e.Holds() == 0 })
-	answer()
-	equal(t, "first", a.reply(), ":0")
-	equal(t, "second", a.reply(), ":1")
-	equal(t, "losses", p.losses.Load(), int64(0))
 }
 
 func TestOlderAnswerDoesNotProlongALease(t *testing.T) {

@@ -24,7 +24,6 @@ type release struct {
 	request int64         // number of the call
 	field   string        // names the field of the session, or of this release alone; empty: the owner has one session
 	next    waiters.Offer // of the waiters here, one of which may get the lock in the same step
-	twice   bool          // behind has sent it again
 	q       calls.Request
 }
 
@@ -78,7 +77,7 @@ func (r *release) call() script.Release {
 
 // send sends the release, or the hand-over if a waiter here can have the lock next. Requires the session lock.
 func (r *release) send(s contract.Session) {
-	r.q = calls.Request{Session: s, Pipelined: true, For: r}
+	r.q = calls.Request{Session: s, For: r}
 	if r.next.Empty() {
 		r.e.calls.Send(r.call().Call(), &r.q)
 	} else {
@@ -104,22 +103,10 @@ func (r *release) Doubted(sentAt time.Time) {
 	r.next.Answered(r.q.Session, script.Released{}, sentAt, contract.ErrInDoubt)
 }
 
-// countedOn reports whether a later release of the session, which may have been sent, also counts this one. Redis may have the later one
-// although this one was not sent: the connection was made again in between. So this one is in doubt.
-func (r *release) countedOn() (yes bool) {
-	r.e.holds.Step(func(l *ledger.Ledger) { yes = l.CountedOn(&r.Release) })
-	return yes
-}
-
 // Answered turns the outcome of a release into the reply. Requires the session lock, or that the session has ended.
 func (r *release) Answered(o calls.Outcome) []byte {
 	sent := r.call()
 	a, err := calls.Decoded(o.Reply, o.Err, sent.Decode)
-	if errors.Is(err, contract.ErrUnsent) && r.countedOn() {
-		r.Doubted(r.q.SentAt)
-		r.e.calls.Repeat(&r.q, r.call().Call())
-		return nil
-	}
 	var overwritten error // the answer to a session that has lost nothing, or knows it
 	if r.Hold != nil && calls.IsOverwritten(err) {
 		overwritten, a, err = err, script.Released{Status: script.NotHolder}, nil
@@ -127,9 +114,6 @@ func (r *release) Answered(o calls.Outcome) []byte {
 	r.e.damage.Note(r.Key.Lock, a.Damage)
 	if !o.Repeated {
 		r.next.Answered(r.q.Session, a, r.q.SentAt, err)
-	}
-	if err == nil && a.Status == script.StillHeld && r.behind() {
-		return nil
 	}
 	var reply ledger.Reply
 	var field calls.Rollback
@@ -140,7 +124,7 @@ func (r *release) Answered(o calls.Outcome) []byte {
 	}
 	r.e.holds.Step(func(l *ledger.Ledger) {
 		reply = l.Released(&r.Release, ledger.Answer{
-			Status: statusOf(a, err), Fence: a.Fence, Holds: a.Holds, SentAt: r.q.SentAt, At: at, Repeated: o.Repeated, InOrder: o.InOrder,
+			Status: statusOf(a, err), Fence: a.Fence, Holds: a.Holds, SentAt: r.q.SentAt, At: at, Repeated: o.Repeated,
 		})
 		r.session.Doubted = r.session.Doubted || errors.Is(err, contract.ErrInDoubt)
 		ended = r.session.Ended() && err != nil && r.Lowered
@@ -170,21 +154,6 @@ func (r *release) Answered(o calls.Outcome) []byte {
 	return replyOf(reply, err, r.named(), r.Named)
 }
 
-// behind sends the release behind the extension that has overtaken it, if one has: once, because clients can write any number into a lock.
-func (r *release) behind() (yes bool) {
-	r.e.holds.Step(func(l *ledger.Ledger) {
-		if yes = !r.twice && l.Overtaken(&r.Release); yes {
-			r.twice = true
-			r.request = r.e.holds.NextRequest()
-		}
-	})
-	if yes {
-		r.next = waiters.Offer{}
-		r.e.calls.Anew(&r.q, r.call().Call())
-	}
-	return yes
-}
-
 // statusOf is what the answer to a release means to the ledger.
 func statusOf(a script.Released, err error) ledger.Status {
 	if err != nil {
@@ -202,8 +171,7 @@ func statusOf(a script.Released, err error) ledger.Status {
 	}
 }
 
-// anew sends the release once more, for a later grant of the owner than this proxy knew. Commands that the session has sent behind it may be
-// executed earlier, and may give the session holds of that grant: so the release counts as another session's, with a field for itself.
+// anew sends the release once more, for a later grant of the owner than this proxy knew.
 func (r *release) anew(fence int64) {
 	r.next = waiters.Offer{}
 	r.q.Once = fence == 0

@@ -96,16 +96,9 @@ func (s *Session) Script(c contract.Call) {
 		case s.ended:
 		case out != nil:
 			s.Replies <- Show(out)
-			if !c.Pipelined {
-				s.next()
-			}
-		case c.Pipelined:
-			c.For.Late(func(reply []byte) { s.Replies <- Show(reply) })
+			s.next()
 		}
 	})
-	if c.Pipelined {
-		s.next()
-	}
 }
 
 // Reply implements contract.Session.

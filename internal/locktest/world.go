@@ -220,8 +220,6 @@ func (c *Client) Answer(v resp.Value, err error) {
 	c.Sent = c.Sent[1:]
 	if reply := call.For.Done(v, err); reply != nil {
 		c.Reply(reply)
-	} else if call.Pipelined {
-		call.For.Late(c.Reply)
 	}
 	c.Unlock()
 }

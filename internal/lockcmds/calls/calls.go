@@ -41,16 +41,11 @@ type Calls struct {
 
 	sent       jobs.Count   // on sessions' connections, and their outcome has not been dealt with
 	unfinished atomic.Int64 // those, doubts, clean-ups and background tasks that have not come to an end
-
-	began  time.Time
-	latest atomic.Int64 // the latest instant, in nanoseconds since began
 }
 
 // New returns the calls of one engine.
 func New(o Options) *Calls {
-	c := &Calls{Options: o, began: o.Clock.Now()}
-	c.latest.Store(-1)
-	return c
+	return &Calls{Options: o}
 }
 
 // Busy reports whether a call, a doubt, a clean-up or a background task has not come to an end.

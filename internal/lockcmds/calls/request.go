@@ -31,13 +31,11 @@ const afterFailover = 2 * time.Second
 type Request struct {
 	Session contract.Session
 	For     Asker
-	SentAt  time.Time // set by Send: before the first copy was sent, and later than that of each earlier Send
+	SentAt  time.Time // set by Send: before the first copy was sent
 
 	calls *Calls
-	late  func(reply []byte) // of a pipelined call whose slot waits for the reply
 
-	Pipelined bool // as in contract.Call
-	Once      bool // the copy is sent once, because a later one could find another grant
+	Once bool // the copy is sent once, because a later one could find another grant
 }
 
 // Asker is the lock command that a request belongs to.
@@ -86,7 +84,6 @@ type Outcome struct {
 	Err      error     // ErrUnsent, or ErrInDoubt: Redis could not be asked
 	SentAt   time.Time // before the copy was sent that Redis has answered
 	Repeated bool      // an earlier copy may have been executed, or may still be
-	InOrder  bool      // the answer is that of the session's connection: its later commands were executed behind this one
 }
 
 // Send puts a call on the session's connection. The request is the call's own until its end. Requires the session lock.
@@ -94,23 +91,10 @@ func (c *Calls) Send(call script.Call, r *Request) { c.SendAt(c.Clock.Now(), cal
 
 // SendAt is Send for a caller that has just read the clock.
 func (c *Calls) SendAt(now time.Time, call script.Call, r *Request) {
-	r.calls, r.SentAt = c, c.instant(now)
+	r.calls, r.SentAt = c, now
 	c.unfinished.Add(1) // until the outcome has been dealt with, though the session may have ended
 	c.sent.Begin()
-	r.Session.Script(contract.Call{Call: call.On(c.Client.Servers()), Pipelined: r.Pipelined, For: r})
-}
-
-// instant is now, or a nanosecond after the latest instant if that is later. The answers to copies may be dealt with in another order than the copies
-// were executed in. SentAt gives that order, also for calls that a client has sent together.
-func (c *Calls) instant(now time.Time) time.Time {
-	for {
-		latest := c.latest.Load()
-		since := int64(now.Sub(c.began))
-		at := max(since, latest+1)
-		if c.latest.CompareAndSwap(latest, at) {
-			return now.Add(time.Duration(at - since))
-		}
-	}
+	r.Session.Script(contract.Call{Call: call.On(c.Client.Servers()), For: r})
 }
 
 // Done implements contract.Asker.
@@ -132,11 +116,8 @@ func (r *Request) Done(v resp.Value, err error) []byte {
 			return nil
 		}
 	}
-	return r.For.Answered(Outcome{Reply: v, Err: err, SentAt: r.SentAt, InOrder: true})
+	return r.For.Answered(Outcome{Reply: v, Err: err, SentAt: r.SentAt})
 }
-
-// Late implements contract.Asker.
-func (r *Request) Late(reply func([]byte)) { r.late = reply }
 
 // Repeat sends the copy of a request until Redis answers it, for as long as DoubtLimit says.
 func (c *Calls) Repeat(r *Request, again script.Call) {
@@ -189,12 +170,7 @@ func (c *Calls) repeat(r *Request, again repetition) {
 		defer c.unfinished.Add(-1)
 		o := Outcome{Reply: v, Err: err, SentAt: sentAt, Repeated: again.repeated}
 		alive := c.Guard.Do(r.Session, func() {
-			reply := r.For.Answered(o)
-			switch {
-			case reply == nil:
-			case r.late != nil:
-				r.late(reply)
-			default:
+			if reply := r.For.Answered(o); reply != nil {
 				r.Session.Reply(reply)
 			}
 		})

@@ -97,23 +97,6 @@ func TestALostAnswerIsDoubtedOnceAndAskedForAgain(t *testing.T) {
 	}
 }
 
-// A pipelined call keeps its place among the replies.
-func TestTheReplyOfAPipelinedCallGoesToItsSlot(t *testing.T) {
-	w, s := newWorld(t), &locktest.Client{}
-	w.Own.Answers = []any{locktest.Numbers(1)}
-	w.Send(script.Extend{Key: "k"}.Call(), &Request{Session: s, For: &command{w: w, again: true}, Pipelined: true})
-	call := s.Sent[0]
-	if out := call.For.Done(resp.Value{}, contract.ErrInDoubt); out != nil || !call.Pipelined {
-		t.Fatalf("reply %q, pipelined: %v", out, call.Pipelined)
-	}
-	late := ""
-	call.For.Late(func(reply []byte) { late = string(reply) })
-	w.Settle()
-	if late != "+OK\r\n" || len(s.Replies) > 0 {
-		t.Errorf("late %q, %d replies", late, len(s.Replies))
-	}
-}
-
 func TestACopyIsSentForAsLongAsAFailoverTakes(t *testing.T) {
 	for _, c := range []struct{ failover, want time.Duration }{
 		{0, DoubtLimit},
@@ -134,19 +117,5 @@ func TestACopyIsSentForAsLongAsAFailoverTakes(t *testing.T) {
 		if took := w.Time.Sub(begun); took < c.want-2*time.Second || took > c.want {
 			t.Errorf("failover %v: asked for %v, want %v", c.failover, took, c.want)
 		}
-	}
-}
-
-// The answers to copies of two calls may be dealt with in either order.
-func TestCallsOfOneInstantHaveAnOrder(t *testing.T) {
-	w := newWorld(t)
-	var last time.Time
-	for range 3 {
-		r := &Request{Session: &locktest.Client{}, For: &command{w: w}}
-		w.Send(script.Extend{Key: "k"}.Call(), r)
-		if !r.SentAt.After(last) {
-			t.Errorf("%v is not behind %v", r.SentAt, last)
-		}
-		last = r.SentAt
 	}
 }

@@ -71,9 +71,7 @@ type ClientInfo struct {
 // Call is one script on a session's own connection to Redis.
 type Call struct {
 	script.Call
-	// Pipelined lets the session send its next commands right behind this one.
-	Pipelined bool
-	For       Asker
+	For Asker
 }
 
 // Asker gets the outcome of a Call.
@@ -82,7 +80,4 @@ type Asker interface {
 	// has ended meanwhile: a grant must then be rolled back. It returns the reply of the lock command;
 	// nil says that Session.Reply follows. It does not keep reply.
 	Done(reply resp.Value, err error) []byte
-	// Late follows Done if the call is pipelined and Done has returned nil: reply gives the reply of this very call. Replies to later
-	// commands wait for it. Requires the session lock, and so does reply.
-	Late(reply func([]byte))
 }

@@ -91,7 +91,7 @@ func (c *Claim) Pause(lease time.Duration) (now bool) {
 	c.x.mu.Lock()
 	defer c.x.mu.Unlock()
 	c.x.ledger.Deepening(&h.Hold)
-	return h.pauseLocked(c.request, lease)
+	return h.pauseLocked(lease)
 }
 
 // Deepened is the hold that the acquire is to deepen, for Holds.Ordered; nil: none.

@@ -99,7 +99,6 @@ type Hold struct {
 	Sync   int          // replicas that had to have the grant
 
 	lease *watchdog.Lease
-	set   int64        // number of the latest call here that sets the length of the lease
 	by    calls.Client // the connections of the identity that acquired it last: renewals and GRACE need its rights
 	look  look         // whether Redis is asked about the grant
 }
@@ -137,8 +136,7 @@ func (x *Holds) NextLease(h *Hold) time.Duration {
 }
 
 // pauseLocked is Holds.Pause. Requires Holds.mu.
-func (h *Hold) pauseLocked(request int64, lease time.Duration) (now bool) {
-	h.set = request
+func (h *Hold) pauseLocked(lease time.Duration) (now bool) {
 	if now = lease >= h.TTL; now {
 		h.lease.Pause(nil)
 	}

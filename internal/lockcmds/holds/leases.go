@@ -10,31 +10,16 @@ import (
 	"github.com/lockproxy/lockproxy/internal/watchdog"
 )
 
-// Pause pauses the lease of a hold for a command that sets the lease to that length, by a call with that number. It reports whether the command may be sent at once:
+// Pause pauses the lease of a hold for a command that sets the lease to that length. It reports whether the command may be sent at once:
 // Ordered waits for a renewal on its way, but only if that could give the lock a longer lease than the command. h is nil: there is no hold,
 // and nothing to pause. Requires the session lock.
-func (x *Holds) Pause(h *Hold, request int64, lease time.Duration) (now bool) {
+func (x *Holds) Pause(h *Hold, lease time.Duration) (now bool) {
 	if h == nil {
 		return true
 	}
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	return h.pauseLocked(request, lease)
-}
-
-// Anew gives the call with that number another one, because later calls of its session were executed before it, and none of them sets the lease
-// of the hold. 0: one does, or the session or the hold has ended. Requires no locks of this package.
-func (x *Holds) Anew(s *Session, h *ledger.Hold, request int64) int64 {
-	if h == nil {
-		return 0
-	}
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	if !x.ledger.Knows(h) || s.ended || Of(h).set != request {
-		return 0
-	}
-	Of(h).set = x.NextRequest()
-	return Of(h).set
+	return h.pauseLocked(lease)
 }
 
 // Lasts is how long a hold may last without a renewal; nil: 0. Requires no locks of this package.

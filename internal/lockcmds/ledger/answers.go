@@ -23,12 +23,6 @@ type Answer struct {
 	SentAt   time.Time // before the first copy was sent: that one may have set the lease
 	At       time.Time // of the answer: the lease was set before. Needed if Status is Held
 	Repeated bool      // an earlier copy of the command may have been executed, or may still be
-	// Overtaken says of an extension that a later command has set the lease.
-	Overtaken bool
-	// Mine says of an extension that the session had holds when it was sent: releases may have been sent behind it.
-	Mine bool
-	// InOrder says that the session's later commands were executed behind the command.
-	InOrder bool
 }
 
 // Reply is what the client is told.
@@ -185,7 +179,7 @@ func (l *Ledger) extended(s *Session, k Key, h *Hold, ttl time.Duration, a Answe
 		if h == nil {
 			return l.tellLost(s, k, lost, Yes)
 		}
-		if h.Fence == a.Fence && !a.Overtaken && h.counted(a.Holds, a.SentAt) {
+		if h.Fence == a.Fence && h.counted(a.Holds, a.SentAt) {
 			h.lasts(ttl, a.At)
 			h.promise(a.SentAt)
 			l.effect(Effect{Op: Resume, Hold: h, SentAt: a.SentAt})
@@ -200,8 +194,8 @@ func (l *Ledger) extended(s *Session, k Key, h *Hold, ttl time.Duration, a Answe
 		// ones has become the primary.
 		l.settle(h, true)
 		return Newer
-	case h != nil && !h.givenUpBefore(s, a):
-		held := h.IsHeldBy(s) || a.InOrder && a.Mine
+	case h != nil && !h.givenUp():
+		held := h.IsHeldBy(s)
 		l.Lost(h, Gone, true, s)
 		if !held {
 			return NotHeld // other sessions have lost it

@@ -124,9 +124,8 @@ type Hold struct {
 	holders   []Holder
 	first     [1]Holder // the memory of holders while there is one: most holds have no more
 	// Releases by sessions here that Redis has not confirmed: a loss may be no more than them.
-	releasing int64    // on their way
-	releaser  *Session // whose these are, if there are any; nil: those of several sessions
-	doubts    int64    // sent, and not answered
+	releasing int64 // on their way
+	doubts    int64 // sent, and not answered
 	// Acquires here on their way that may deepen it: Deepening.
 	acquiring int64
 	known     bool     // the ledger has it
@@ -206,26 +205,6 @@ func (h *Hold) unused() bool {
 
 // givenUp reports whether the hold may have ended by the releases of its sessions: they need not be told.
 func (h *Hold) givenUp() bool { return h.releasing+h.doubts >= h.Count }
-
-// givenUpBefore reports whether the hold may have ended by the releases of its sessions before a command of this session was executed, which Redis
-// has answered. The session's releases that are on their way are later ones then, if all answers have come in order.
-func (h *Hold) givenUpBefore(s *Session, a Answer) bool {
-	if a.InOrder && h.releaser == s && !s.Doubted {
-		return h.doubts >= h.Count
-	}
-	return h.givenUp()
-}
-
-// isReleased notes that a release by the session begins.
-func (h *Hold) isReleased(by *Session) {
-	switch {
-	case h.releasing == 0:
-		h.releaser = by
-	case h.releaser != by:
-		h.releaser = nil
-	}
-	h.releasing++
-}
 
 // counted notes how many holds there are, as Redis answered a command sent at that instant. Several sessions of one owner may hear the
 // answers in another order; an older one says nothing about the lease either.

@@ -30,7 +30,7 @@ func (l *Ledger) Release(by *Session, k Key, named int64) Release {
 		return r
 	}
 	l.effect(Effect{Op: Pause, Hold: r.Hold})
-	r.Hold.isReleased(by)
+	r.Hold.releasing++
 	if named != 0 && named != r.Hold.Fence {
 		return r
 	}
@@ -49,28 +49,10 @@ func (l *Ledger) Release(by *Session, k Key, named int64) Release {
 	return r
 }
 
-// CountedOn reports whether the session has sent a later release of the same grant. That one writes the number of holds that are left
-// behind both, so this one happens with it.
-func (l *Ledger) CountedOn(r *Release) bool {
-	if !r.Lowered || !l.Knows(r.Hold) {
-		return false
-	}
-	o := r.Hold.HolderOf(r.By)
-	return o != nil && o.Holds < r.Holds
-}
-
-// Overtaken reports whether the release of the last hold, which Redis has answered with a hold that is left, did nothing: an extension that the
-// session has sent behind it was executed first. No other session can have holds for that owner.
-func (l *Ledger) Overtaken(r *Release) bool {
-	h := r.Hold
-	return r.Lowered && r.Holds == 0 && h.Owner == r.By.Name && l.Knows(h) && h.acquiring == 0 && !h.IsHeldBy(r.By)
-}
-
-// Again is the release that follows the reply Newer, for the grant of that fence. It counts for another session, because by then this one
-// may have acquired that grant. It takes this session's hold first, and leaves the lease.
+// Again is the release that follows the reply Newer, for the grant of that fence. The session has no part in it, and the lease is left.
 func (l *Ledger) Again(r *Release, fence int64) Release {
 	r.By.releasing++
-	return Release{By: r.By, Key: r.Key, Named: r.Named, Fence: fence, From: r.By.Name}
+	return Release{By: r.By, Key: r.Key, Named: r.Named, Fence: fence}
 }
 
 // Released takes the answer to a release.
@@ -126,7 +108,7 @@ func (l *Ledger) released(r *Release, a Answer) Reply {
 	case a.Repeated: // an earlier copy has released the grant, or it was lost before: only the end of it is certain
 		l.settle(h, over)
 		return Unknown
-	case over && !h.givenUpBefore(r.By, a):
+	case over && !h.givenUp():
 		if !r.Lowered { // other sessions have lost it, or this one has named another fence
 			l.Lost(h, Gone, true, nil)
 			return NotHeld

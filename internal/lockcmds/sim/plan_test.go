@@ -299,7 +299,7 @@ func (w *world) do(a *action) {
 	case "force":
 		w.rules.disturb(a.line)
 		for _, c := range w.clients {
-			if c.current == nil && len(c.slots) == 0 {
+			if c.current == nil {
 				c.send(parsed("FORCEUNLOCK "+a.line, false))
 				break
 			}
@@ -427,15 +427,15 @@ func (w *world) settle() {
 		busy = false
 		for _, c := range w.clients {
 			w.unlockAll(c)
-			if len(c.slots) > 0 && c.holdsAny() && w.now > start+healed+3*time.Second {
+			if c.current != nil && c.holdsAny() && w.now > start+healed+3*time.Second {
 				w.replace(c.slot) // it waits for itself, or for one that waits for it
 				break
 			}
-			busy = busy || len(c.slots) > 0 || len(c.todo) > 0 || c.pending > 0 || c.holdsAny()
+			busy = busy || c.current != nil || len(c.todo) > 0 || c.pending > 0 || c.holdsAny()
 		}
 		if busy && w.now > start+healed+answered {
 			for _, c := range w.clients {
-				for _, s := range c.slots {
+				if s := c.current; s != nil {
 					w.fail("a command without an end", "%s: %s", c, s.line)
 				}
 			}
@@ -475,7 +475,7 @@ func (w *world) compare() {
 
 // unlockAll has a client that is not busy give back what it knows to hold.
 func (w *world) unlockAll(c *client) {
-	if len(c.slots) > 0 || len(c.todo) > 0 {
+	if c.current != nil || len(c.todo) > 0 {
 		return
 	}
 	for _, key := range keys {

@@ -66,10 +66,8 @@ func (r *rules) kept(at *server, p *proxy, name, key string, before, after holde
 		return
 	}
 	until := b.until
-	for _, s := range c.slots { // a command on its way may have set a shorter lease
-		if s.cmd.Key == key && (acquires(s.cmd.Verb) || s.cmd.Verb == grammar.ExtendLock) {
-			until = min(until, s.sent+s.lease())
-		}
+	if s := c.current; s != nil && s.cmd.Key == key && (acquires(s.cmd.Verb) || s.cmd.Verb == grammar.ExtendLock) {
+		until = min(until, s.sent+s.lease()) // it may have set a shorter lease
 	}
 	var left time.Duration
 	if after.exists {

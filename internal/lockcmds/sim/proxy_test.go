@@ -120,13 +120,10 @@ type client struct {
 	after  []func()
 
 	todo    []*order
-	current *slot         // the command that the session works on
-	slots   []*slot       // commands without a reply, in order
+	current *slot         // the command that has no reply yet
 	pending int           // scripts on their way
 	waits   bool          // a start is due
 	reads   time.Duration // until then it reads the last reply
-	flying  int           // scripts, in front of many servers
-	parked  []*errand     // scripts that are sent when those before have come to an end
 	begin   func()        // sends the next command, if it may be sent
 
 	holds  byLock[*belief]       // what the client knows to hold, as its own owner
@@ -167,14 +164,13 @@ func (b *belief) leased(s *slot) {
 type order struct {
 	line      string
 	cmd       grammar.Command
-	pipelined bool // without waiting for the reply before
+	pipelined bool // at once behind the reply to the command before, with an ordinary command in front that has not been answered
 }
 
 // slot is a command whose reply is due.
 type slot struct {
 	*order
-	sent  time.Duration
-	reply []byte
+	sent time.Duration
 }
 
 // lease is the one that the command asks for.
@@ -230,8 +226,11 @@ func (c *client) send(o *order) {
 	c.start(0)
 }
 
-// start sends the next command soon, if it may be sent: not before the client has read the last reply.
+// start sends the next command soon, if it may be sent: not before the client has read the last reply, unless the command is pipelined.
 func (c *client) start(d time.Duration) {
+	if len(c.todo) > 0 && c.todo[0].pipelined {
+		d = 0
+	}
 	c.reads = max(c.reads, c.w.now+d)
 	if c.waits || !c.ready() {
 		return
@@ -242,7 +241,7 @@ func (c *client) start(d time.Duration) {
 
 // ready reports whether a command may be sent.
 func (c *client) ready() bool {
-	return !c.ended && c.current == nil && len(c.todo) > 0 && (len(c.slots) == 0 || c.todo[0].pipelined)
+	return !c.ended && c.current == nil && len(c.todo) > 0
 }
 
 func (c *client) next() {
@@ -253,14 +252,13 @@ func (c *client) next() {
 	s := &slot{order: c.todo[0], sent: c.w.now}
 	c.todo = slices.Delete(c.todo, 0, 1)
 	c.current = s
-	c.slots = append(c.slots, s)
 	if c.w.keep {
 		c.w.note("%s > %s", c, s.line)
 	}
 	c.sending(s)
 	c.enter()
 	c.p.engine.Start(contract.Caller{
-		Session: c, ID: c.id, Token: c.token, Losses: c.lost, Proto: c.proto, NothingPending: c.pending == 0,
+		Session: c, ID: c.id, Token: c.token, Losses: c.lost, Proto: c.proto, NothingPending: !s.pipelined,
 		Info: contract.ClientInfo{Addr: c.token},
 	}, s.cmd)
 	c.leave()
@@ -293,11 +291,7 @@ func (c *client) Script(call contract.Call) {
 	*e = errand{
 		scriptCall: scriptCall{c.p, call.Script, call.Keys, call.Args}, c: c, s: c.current, call: call, home: c.w.slotOf(call.Keys[0]),
 	}
-	e.begin()
-	if call.Pipelined {
-		c.current = nil
-		c.start(0)
-	}
+	e.try()
 }
 
 // answered gives the engine the outcome of its script.
@@ -305,15 +299,8 @@ func (c *client) answered(e *errand, v resp.Value, err error) {
 	c.enter()
 	c.pending--
 	out := e.call.For.Done(v, err)
-	switch {
-	case c.ended:
-	case out != nil:
+	if !c.ended && out != nil {
 		c.answer(e.s, out)
-	case e.call.Pipelined:
-		e.call.For.Late(func(reply []byte) {
-			c.mustBeLocked("Late")
-			c.answer(e.s, reply)
-		})
 	}
 	c.leave()
 }
@@ -358,33 +345,26 @@ func (c *client) Push(b []byte) {
 	c.finished(key, fence)
 }
 
-// answer gives a command its reply. Replies are delivered in the order of the commands.
+// answer gives a command its reply.
 func (c *client) answer(s *slot, b []byte) {
-	if s.reply != nil {
-		c.w.fail("a reply too many", "%s: %s: %q after %q", c, s.line, b, s.reply)
+	if c.current != s {
+		c.w.fail("a reply too many", "%s: %s: %q", c, s.line, b)
 		return
 	}
 	if len(b) == 0 {
 		c.w.fail("an empty reply", "%s: %s", c, s.line)
 		return
 	}
-	s.reply = slices.Clone(b)
-	if c.current == s {
-		c.current = nil
+	c.current = nil
+	v, n, err := resp.Decode(b)
+	if err != nil || n != len(b) {
+		c.w.fail("a bad reply", "%s: %s: %q", c, s.line, b)
+		return
 	}
-	for len(c.slots) > 0 && c.slots[0].reply != nil {
-		s := c.slots[0]
-		c.slots = slices.Delete(c.slots, 0, 1)
-		v, n, err := resp.Decode(s.reply)
-		if err != nil || n != len(s.reply) {
-			c.w.fail("a bad reply", "%s: %s: %q", c, s.line, s.reply)
-			return
-		}
-		if c.w.keep {
-			c.w.note("%s < %s  (%s)", c, show(v), s.line)
-		}
-		c.received(s, v)
+	if c.w.keep {
+		c.w.note("%s < %s  (%s)", c, show(v), s.line)
 	}
+	c.received(s, v)
 	c.start(c.w.latency())
 }
 
@@ -399,12 +379,10 @@ func (c *client) sending(s *slot) {
 // doubtLimit is how long an engine asks Redis at least for the outcome of a call whose answer was lost: five seconds, less the last pause.
 const doubtLimit = 4*time.Second - 10*time.Millisecond
 
-// wasTold reports whether the client was given the reply to that grant, also if it has not read it.
+// wasTold reports whether the client was given the reply to that grant.
 func (c *client) wasTold(key string, fence int64) bool {
-	if _, over := c.over[grant{key, fence}]; over || (*c.holds.of(key) != nil && (*c.holds.of(key)).fence == fence) {
-		return true
-	}
-	return slices.ContainsFunc(c.slots, func(s *slot) bool { return s.cmd.Key == key && string(s.reply) == fmt.Sprintf(":%d\r\n", fence) })
+	_, over := c.over[grant{key, fence}]
+	return over || (*c.holds.of(key) != nil && (*c.holds.of(key)).fence == fence)
 }
 
 // received is what the client learns from a reply.
@@ -450,7 +428,7 @@ func (c *client) received(s *slot, v resp.Value) {
 		}
 	case grammar.Unlock:
 		if b != nil {
-			b.releasing = slices.ContainsFunc(c.slots, func(s *slot) bool { return s.cmd.Verb == grammar.Unlock && s.cmd.Key == key })
+			b.releasing = false
 		}
 		switch {
 		case v.Kind == resp.Integer && v.Int == 0 && b != nil:
@@ -498,7 +476,7 @@ func (c *client) receivedShared(s *slot, v resp.Value) {
 
 // asks reports whether a command about that lock is on its way.
 func (c *client) asks(key string) bool {
-	return slices.ContainsFunc(c.slots, func(s *slot) bool { return s.cmd.Key == key })
+	return c.current != nil && c.current.cmd.Key == key
 }
 
 // holdsAny reports whether the client may hold anything.

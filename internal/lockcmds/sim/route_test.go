@@ -215,7 +215,7 @@ func (t *trip) done(v resp.Value, err error) {
 
 func text(v resp.Value) string { return string(v.Str) }
 
-// errand is a command of a session on its way. It waits for a server that moves, and those behind it wait for it.
+// errand is a command of a session on its way. It waits for a server that moves.
 type errand struct {
 	scriptCall
 	c     *client
@@ -225,19 +225,6 @@ type errand struct {
 	sent  time.Duration // the latest time
 	until time.Duration // it may be sent again; 0: it has not been refused
 	pause time.Duration // before its latest attempt: they become rarer, as with errands.Attempts
-}
-
-func (e *errand) begin() {
-	c, w := e.c, e.c.w
-	switch {
-	case w.shape == single:
-	case c.parked != nil || w.shape == cluster && c.flying > 0:
-		c.parked = append(c.parked, e)
-		return
-	default:
-		c.flying++
-	}
-	e.try()
 }
 
 func (e *errand) try() {
@@ -257,21 +244,12 @@ func (e *errand) done(v resp.Value, err error) {
 	if e.until == 0 || w.now-e.sent > failoverWait { // a server has let it wait, and refuses it now
 		e.until, e.pause = w.now+failoverWait, 0
 	}
-	if passes && w.now < e.until && c.flying == 1 {
-		if c.parked == nil {
-			c.parked = []*errand{}
-		}
+	if passes && w.now < e.until {
 		e.pause = min(max(5*time.Millisecond, 2*e.pause), 100*time.Millisecond)
 		w.in(e.pause+w.latency(), e.p, e.try)
 		return
 	}
-	c.flying--
-	all := c.parked
-	c.parked = nil
 	c.answered(e, v, err)
-	for _, next := range all {
-		next.begin()
-	}
 }
 
 func hasCode(v resp.Value, code string) bool {

@@ -5,7 +5,6 @@ package reply
 //
 //	Add(connection, handler, n)   n commands take the last slot; the connection returns the slot's ID with the replies
 //	Hold, Say                     the proxy itself answers: later, or at once
-//	Keep                          the proxy itself answers in place of the connection
 //	Put, Answer                   bytes of a reply have come, replies have become whole
 //	Push                          out-of-band bytes go out between two replies
 //	Next                          the bytes that may leave now
@@ -23,9 +22,6 @@ type Queue[C, H comparable] struct {
 	head   int
 	gone   ID     // slots that have been removed from the front of slots
 	due    int    // replies still to come
-	asked  uint64 // of the last command
-	again  int    // slots that have been asked again
-	sealed bool   // the last slot takes no more commands
 	pushes []byte // wait for the end of a reply
 }
 
@@ -34,8 +30,6 @@ type slot[C, H comparable] struct {
 	from    C // the connection that answers; the zero value: the proxy itself
 	handler H
 	n       int    // replies still to come
-	asked   uint64 // when the first of the commands was sent, in the order of sending
-	again   bool   // asked has changed
 	mid     bool   // the bytes so far end within a reply
 	b       []byte // bytes that have come before their turn
 }
@@ -44,7 +38,7 @@ type slot[C, H comparable] struct {
 // before share their slot. from is not the zero value.
 func (q *Queue[C, H]) Add(from C, handler H, n int) ID {
 	q.due += n
-	if last := len(q.slots) - 1; last >= q.head && !q.sealed {
+	if last := len(q.slots) - 1; last >= q.head {
 		if s := &q.slots[last]; s.n > 0 && s.from == from && s.handler == handler {
 			s.n += n
 			return q.id(last)
@@ -89,11 +83,7 @@ func (q *Queue[C, H]) append() *slot[C, H] {
 	} else {
 		q.slots = append(q.slots, slot[C, H]{})
 	}
-	q.asked++
-	q.sealed = false
-	s := &q.slots[last]
-	s.asked = q.asked
-	return s
+	return &q.slots[last]
 }
 
 func (q *Queue[C, H]) id(i int) ID { return q.gone + ID(i) + 1 }
@@ -142,42 +132,7 @@ func (q *Queue[C, H]) Answer(id ID, n int) bool {
 	}
 	s.n -= n
 	q.due -= n
-	if s.n == 0 && s.again {
-		q.again--
-	}
 	return true
-}
-
-// Again says that the only command of a slot has been sent once more, behind all others: its next reply is that to the repetition.
-func (q *Queue[C, H]) Again(id ID) {
-	s, _ := q.slot(id)
-	if s == nil {
-		return
-	}
-	if s.n != 1 {
-		panic("BUG: which of several commands is sent again?")
-	}
-	if !s.again {
-		s.again = true
-		q.again++
-	}
-	q.asked++
-	s.asked = q.asked
-	q.sealed = true // a command that joins the last slot would be answered after this one
-}
-
-// Keep says that the proxy itself gives the reply to the only command of a slot, later. The connection owes it no more.
-func (q *Queue[C, H]) Keep(id ID) {
-	s, _ := q.slot(id)
-	if s == nil {
-		return
-	}
-	if s.n != 1 {
-		panic("BUG: which of several commands is kept?")
-	}
-	var nobody C
-	s.from = nobody
-	q.sealed = true
 }
 
 // Push returns whether out-of-band bytes may go out at once. Otherwise they wait for the end of a reply.
@@ -225,29 +180,15 @@ func (q *Queue[C, H]) Next() []byte {
 // maxKept bounds the slots that an empty queue keeps.
 const maxKept = 16
 
-// First returns the slot that a connection answers next, if it answers in the order of asking. It serves connections that do not
-// return IDs. False: nothing is due from that connection.
+// First returns the slot that a connection answers next. It serves connections that do not return IDs. False: nothing is due from that
+// connection.
 func (q *Queue[C, H]) First(from C) (id ID, handler H, ok bool) {
-	best, found, again := -1, false, q.again
-	for i := q.head; i < len(q.slots) && !(found && again == 0); i++ {
-		s := &q.slots[i]
-		if s.n == 0 {
-			continue
-		}
-		if s.from == from {
-			if best < 0 || s.asked < q.slots[best].asked {
-				best = i
-			}
-			found = found || !s.again // the slots behind it were asked later, except for those asked again
-		}
-		if s.again {
-			again--
+	for i := q.head; i < len(q.slots); i++ {
+		if s := &q.slots[i]; s.n > 0 && s.from == from {
+			return q.id(i), s.handler, true
 		}
 	}
-	if best < 0 {
-		return 0, handler, false
-	}
-	return q.id(best), q.slots[best].handler, true
+	return 0, handler, false
 }
 
 // Due is the number of replies that are still to come. An empty queue has none.

@@ -83,13 +83,6 @@ func TestRepliesLeaveInTheOrderOfTheCommands(t *testing.T) {
 			q.Answer(muted, 2)
 			q.drain()
 		}, "seen", 0},
-		"a command that is sent again keeps its place": {func(q *queue) {
-			call := q.Add("a", "call", 1)
-			rest := q.Add("a", "", 2)
-			q.Again(call)
-			q.put(rest, "two three", 2, false)
-			q.put(call, "one ", 1, false)
-		}, "one two three", 0},
 		"out-of-band bytes stand between replies": {func(q *queue) {
 			a := q.Add("a", "", 2)
 			q.push("<before>")
@@ -112,7 +105,6 @@ func TestRepliesLeaveInTheOrderOfTheCommands(t *testing.T) {
 			id := q.Add("a", "", 1)
 			q.put(id, "one", 1, false)
 			q.put(id, "two", 1, false)
-			q.Again(id)
 		}, "one", 0},
 		"bytes that were dropped are gone, replies are still due": {func(q *queue) {
 			a, b := q.Add("a", "", 1), q.Add("b", "", 1)
@@ -122,16 +114,11 @@ func TestRepliesLeaveInTheOrderOfTheCommands(t *testing.T) {
 			q.drain()
 		}, "", 1},
 		"dropped replies of the proxy itself are not due any more": {func(q *queue) {
-			kept, again, held := q.Add("a", "", 1), q.Add("b", "", 1), q.Hold()
+			held := q.Hold()
 			q.say("said")
-			q.Keep(kept)
-			q.Again(again)
-			q.Keep(again)
 			q.Forget()
-			for _, id := range []reply.ID{kept, again, held} {
-				if q.Answer(id, 1) {
-					panic("a slot that was dropped has been answered")
-				}
+			if q.Answer(held, 1) {
+				panic("a slot that was dropped has been answered")
 			}
 			q.drain()
 		}, "", 0},
@@ -151,18 +138,11 @@ func TestRepliesLeaveInTheOrderOfTheCommands(t *testing.T) {
 
 func TestAConnectionWithoutIDsAnswersInTheOrderOfAsking(t *testing.T) {
 	var q queue
-	call, ping, other := q.Add("pin", "call", 1), q.Add("pin", "", 1), q.Add("lane", "", 1)
-	want := func(id reply.ID) {
-		t.Helper()
+	other, call, ping := q.Add("lane", "", 1), q.Add("pin", "call", 1), q.Add("pin", "", 1)
+	for _, id := range []reply.ID{call, ping} {
 		if got, _, ok := q.First("pin"); got != id || !ok {
 			t.Fatalf("slot %d (%v) is answered next, want %d", got, ok, id)
 		}
-	}
-	want(call)
-	q.Again(call)
-	late := q.Add("pin", "", 1)
-	for _, id := range []reply.ID{ping, call, late} {
-		want(id)
 		q.put(id, "x", 1, false)
 	}
 	if id, _, ok := q.First("pin"); ok {
@@ -172,9 +152,8 @@ func TestAConnectionWithoutIDsAnswersInTheOrderOfAsking(t *testing.T) {
 }
 
 func TestMisuseIsABug(t *testing.T) {
-	for name, misuse := range map[string]func(q *queue, one, two reply.ID){
-		"more replies than commands":            func(q *queue, one, _ reply.ID) { q.Answer(one, 2) },
-		"one of several commands is sent again": func(q *queue, _, two reply.ID) { q.Again(two) },
+	for name, misuse := range map[string]func(q *queue, one reply.ID){
+		"more replies than commands": func(q *queue, one reply.ID) { q.Answer(one, 2) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			defer func() {
@@ -183,7 +162,7 @@ func TestMisuseIsABug(t *testing.T) {
 				}
 			}()
 			var q queue
-			misuse(&q, q.Add("a", "", 1), q.Add("b", "", 2))
+			misuse(&q, q.Add("a", "", 1))
 		})
 	}
 }
@@ -196,7 +175,6 @@ type command struct {
 	reply    string
 	came     int // bytes of the reply
 	answered bool
-	repeats  int // answers that have it sent again
 }
 
 // run is what a connection that gives IDs back keeps of a run of commands.
@@ -278,9 +256,6 @@ func (m *model) ask(t *rapid.T) {
 		if handler != "mute" {
 			c.reply = m.word(t)
 		}
-		if n == 1 && handler != "" && handler != "mute" {
-			c.repeats = rapid.IntRange(0, 2).Draw(t, "repeats")
-		}
 		list = append(list, c)
 	}
 	id := m.Add(from, handler, n)
@@ -333,7 +308,7 @@ func (m *model) answer(t *rapid.T) {
 		m.whole(name)
 	default:
 		c := m.order[name][0]
-		if c.repeats == 0 && len(c.reply) > 1 && rapid.Bool().Draw(t, "partly") {
+		if len(c.reply) > 1 && rapid.Bool().Draw(t, "partly") {
 			m.comes(c, rapid.IntRange(c.came, len(c.reply)-1).Draw(t, "upto"))
 			return
 		}
@@ -341,19 +316,13 @@ func (m *model) answer(t *rapid.T) {
 	}
 }
 
-// whole has a connection finish its next reply, or answer that the command has to be sent again.
+// whole has a connection finish its next reply.
 func (m *model) whole(from string) {
 	c := m.order[from][0]
 	m.order[from] = m.order[from][1:]
 	runs := m.runs[from]
 	if runs[0].commands = runs[0].commands[1:]; len(runs[0].commands) == 0 {
 		m.runs[from] = runs[1:]
-	}
-	if c.repeats > 0 {
-		c.repeats--
-		m.Again(c.id)
-		m.sent(from, c.id, []*command{c})
-		return
 	}
 	m.comes(c, len(c.reply))
 }

@@ -38,7 +38,7 @@ func TestOnlyTheReaderOfAClientWritesToTheLane(t *testing.T) {
 			t.Fatalf("command %d has not been written when its client has been read", n)
 		}
 		s.Do(func() {
-			s.Script(contract.Call{Call: script.Call{Script: &script.Script{}}, Pipelined: true, For: asker(":1\r\n")})
+			s.Script(contract.Call{Call: script.Call{Script: &script.Script{}}, For: asker(":1\r\n")})
 			if s.due != nil {
 				t.Fatalf("script %d: its goroutine is to write", n)
 			}

@@ -109,9 +109,7 @@ func (s *Session) lose(at reply.ID, n int, sent bool) {
 	} else {
 		s.Refuse(at, n)
 	}
-	if call, ok := h.(*scriptCall); !ok || !call.late {
-		s.Answered(at, n)
-	}
+	s.Answered(at, n)
 }
 
 // Refuse answers n commands that were never sent.

@@ -23,8 +23,7 @@ const longestPrefix = 1 << 10
 
 var longName = resp.AppendError(nil, resp.Err, "the name of the lock is too long for proto-max-bulk-len or client-query-buffer-limit of upstream")
 
-// lock executes a lock command. The session goes on when it has been answered, or, if the command says so, when its script
-// has been sent.
+// lock executes a lock command. The session goes on when it has been answered.
 func (s *Session) lock(raw []byte) bool {
 	cmd, err := grammar.Parse(s.args)
 	if err != nil {
@@ -45,8 +44,11 @@ func (s *Session) lock(raw []byte) bool {
 		}
 		return s.awaitQuiet() && s.answer(words)
 	}
-	if s.wait = waitLock; lists {
-		s.wait = waitList
+	switch cmd.Verb {
+	case grammar.Lock, grammar.TryLock, grammar.FairLock:
+		s.wait = waitLock
+	default:
+		s.wait = waitEngine
 	}
 	s.locking = len(raw)
 	for _, other := range s.engines {
@@ -164,7 +166,7 @@ func (s *Session) Reply(reply []byte) {
 
 // lockDone ends the wait for a lock command.
 func (s *Session) lockDone() {
-	if s.wait == waitLock || s.wait == waitList {
+	if s.wait == waitLock || s.wait == waitEngine {
 		s.wait = waitNone
 	}
 	s.locking = 0
@@ -184,16 +186,10 @@ func (s *Session) Push(b []byte) {
 func (s *Session) Script(c contract.Call) {
 	call := &scriptCall{s: s, call: c, muted: s.muted}
 	s.writes = true
-	switch {
-	case s.Clustered():
+	if s.Clustered() {
 		s.Direct(c.Keys)
 		s.Send(call.build(s.laneTo(s.Target)), call)
-	case c.Pipelined:
-		call.free, call.size = true, s.locking
-		s.calling += call.size
-		s.wait, s.locking = waitNone, 0
-		fallthrough
-	default:
+	} else {
 		s.forward(call.build(s.conn()), call, 1)
 	}
 	s.script = buffers.Empty(s.script)
@@ -204,12 +200,9 @@ type scriptCall struct {
 	s      *Session
 	call   contract.Call
 	muted  bool
-	free   bool   // the session does not wait for it
 	reply  []byte // so far, if it comes in parts
 	byText bool   // it was sent with the text of the script
 	told   bool   // the engine has the outcome
-	size   int    // bytes of the command, if the session does not wait for it
-	late   bool   // the engine gives the reply later
 }
 
 // build makes the command in the session's scratch: by the script's hash if the connection has run it before, else by its text.
@@ -253,9 +246,6 @@ func (c *scriptCall) Take(at reply.ID, b []byte, n int, more bool) int {
 		c.s.scriptConn().Scripts().Add(c.call.Script.ID())
 	}
 	c.finish(at, v, nil)
-	if c.late {
-		return 0
-	}
 	return n
 }
 
@@ -270,14 +260,12 @@ func (c *scriptCall) Otherwise(reply []byte) []byte {
 	return raw
 }
 
-// repeat sends the call once more: Redis has forgotten the script, after a SCRIPT FLUSH. The reply keeps its slot. Replies to
-// commands that the session has sent behind the call wait there.
+// repeat sends the call once more: Redis has forgotten the script, after a SCRIPT FLUSH. The reply keeps its slot.
 func (c *scriptCall) repeat(at reply.ID) {
 	s := c.s
 	conn := s.conn()
 	conn.Scripts().Remove(c.call.Script.ID())
 	c.reply = nil
-	s.out.Slots.Again(at)
 	s.transmit(conn, c.build(conn), at, 1)
 	s.script = buffers.Empty(s.script)
 }
@@ -289,15 +277,11 @@ func (c *scriptCall) finish(at reply.ID, v resp.Value, err error) {
 	}
 	c.told = true
 	s := c.s
-	s.calling -= c.size
 	answer := c.call.For.Done(v, err)
 	if s.out.Gone() {
 		return
 	}
 	if answer == nil {
-		if c.free {
-			c.keep(at)
-		}
 		s.host.Yield() // a worker of the engine may have the command now
 		return
 	}
@@ -305,22 +289,7 @@ func (c *scriptCall) finish(at reply.ID, v resp.Value, err error) {
 	if !c.muted {
 		s.out.Put(at, answer, false)
 	}
-	if !c.free {
-		s.lockDone()
-	}
-}
-
-// keep has the slot of a call that the session has gone on behind wait for a reply of the engine.
-func (c *scriptCall) keep(at reply.ID) {
-	c.late = true
-	c.s.out.Slots.Keep(at)
-	c.call.For.Late(func(reply []byte) {
-		c.s.proxy.Counters.LockAnswer(reply)
-		if !c.muted {
-			c.s.out.Put(at, reply, false)
-		}
-		c.s.Answered(at, 1)
-	})
+	s.lockDone()
 }
 
 // Lost implements reply.Handler.

@@ -11,7 +11,7 @@ const (
 	stepCost = 128 // a transaction.Step
 	argCost  = 24  // a slice
 
-	// nameCopies is how often the name of a lock is in memory while its command is not answered: in the keys, channels and places of the lock engine,
+	// nameCopies is how often the name of a lock is in memory while a client waits for it: in the keys, channels and places of the lock engine,
 	// and in the script call. A client that waits for a lock with a name of 1 MB takes 4.4 MB.
 	nameCopies = 5
 )
@@ -33,7 +33,7 @@ func (s *Session) charge() {
 // bytes is the memory that the session takes on behalf of its client.
 func (s *Session) bytes() int {
 	if s.ended {
-		return s.backlog.Bytes() + s.calling + s.out.Slots.Slots()*slotCost
+		return s.backlog.Bytes() + s.out.Slots.Slots()*slotCost
 	}
 	s.standing = s.stationary()
 	return s.moving() + s.standing
@@ -46,7 +46,11 @@ func (s *Session) moving() int {
 
 // stationary is the other part.
 func (s *Session) stationary() int {
-	n := s.Kept() + s.ears.Bytes() + cap(s.script) + cap(s.args)*argCost + s.gathered + s.locking*nameCopies + s.calling +
+	locking := s.locking
+	if s.wait == waitLock {
+		locking *= nameCopies
+	}
+	n := s.Kept() + s.ears.Bytes() + cap(s.script) + cap(s.args)*argCost + s.gathered + locking +
 		len(s.name) + len(s.called) + len(s.lib[0]) + len(s.lib[1]) + len(s.library) + len(s.ident.User) + len(s.ident.Password)
 	if p := s.pin; p != nil {
 		n += len(p.Steps)*stepCost + p.Names + len(p.Kept)*argCost + p.Size + p.execution.Due()*stepCost + p.frame

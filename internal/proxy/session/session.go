@@ -28,8 +28,8 @@ const (
 	waitQuiet        // replies are outstanding that must come first
 	waitPin          // no pin was free
 	waitReply        // the reply to the last command decides how the next one travels
-	waitLock         // a lock command has not been answered
-	waitList         // LOCKLIST or LOCKSLOW has not been answered; unlike a wait for a lock it ends by itself
+	waitLock         // an acquire has not been answered: it may wait for other clients
+	waitEngine       // another lock command has not been answered: that comes by itself
 	waitDoor         // Redis has not said yet whether it accepts clients without credentials
 	waitGoodbye      // the connection closes when the outstanding replies are in; nothing is parsed any more
 )
@@ -82,7 +82,6 @@ type Session struct {
 	usual             bool           // the present entry has only moved ordinary commands and replies, so standing is as it was
 	standing          int            // bytes that such an entry does not change, at the last other entry
 	gathered, locking int            // bytes of a reply that must be held whole; of the lock command that has not been answered
-	calling           int            // bytes of lock commands that the session has gone on behind, until the engine has the outcome
 
 	// The bytes from the client, and the command that is being read.
 	guard        *resp.Guard

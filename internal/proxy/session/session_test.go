@@ -178,10 +178,9 @@ func TestSessionKeepsTheContractWithTheLockCommands(t *testing.T) {
 type asker string
 
 func (a asker) Done(resp.Value, error) []byte { return []byte(a) }
-func (asker) Late(func([]byte))               {}
 
 // silent has no reply yet.
-type silent struct{ asker }
+type silent struct{}
 
 func (silent) Done(resp.Value, error) []byte { return nil }
 
@@ -207,24 +206,31 @@ func TestOnlyALockCommandThatGoesOnYields(t *testing.T) {
 	}
 }
 
-func TestRepliesWaitBehindAScriptThatIsRepeated(t *testing.T) {
+// The commands behind a lock command wait for its answer, also while its script is sent once more.
+func TestCommandsWaitBehindALockCommand(t *testing.T) {
 	s, h := byHand(t, shared.Limits{})
 	s.conn().Scripts().Add(0) // the connection has run the script before
 	feed(t, s, "GET a")
-	for _, answer := range []string{":1\r\n", ":2\r\n"} {
-		s.Do(func() {
-			s.Script(contract.Call{Call: script.Call{Script: &script.Script{}}, Pipelined: true, For: asker(answer)})
-		})
-		feed(t, s, "GET b")
+	s.Do(func() {
+		s.wait = waitEngine
+		s.Script(contract.Call{Call: script.Call{Script: &script.Script{}}, For: asker(":1\r\n")})
+	})
+	feed(t, s, "GET b")
+	wantDue := func(n int) {
+		t.Helper()
+		if due := s.out.Slots.Due(); due != n {
+			t.Fatalf("%d replies are due, want %d", due, n)
+		}
 	}
-	h.replies(t, "$1\r\na\r\n-NOSCRIPT x\r\n$2\r\nb")
+	wantDue(2) // GET b has not been sent
+	h.replies(t, "$1\r\na\r\n-NOSCRIPT x\r\n")
+	wantDue(1)
 	wantOutput(t, s, "$1\r\na\r\n", false)
-	h.replies(t, "1\r\n-NOSCRIPT x\r\n$2\r\nb2\r\n")
-	wantOutput(t, s, "", false)
 	h.replies(t, ":7\r\n")
-	wantOutput(t, s, ":1\r\n$2\r\nb1\r\n", false)
-	h.replies(t, ":7\r\n")
-	wantOutput(t, s, ":2\r\n$2\r\nb2\r\n", false)
+	wantDue(1)
+	wantOutput(t, s, ":1\r\n", false)
+	h.replies(t, "$1\r\nb\r\n")
+	wantOutput(t, s, "$1\r\nb\r\n", false)
 }
 
 func TestPushIsNotPutIntoAReply(t *testing.T) {
