@@ -396,7 +396,7 @@ func TestRequestsThatRedisDoesNotTakeAreCharged(t *testing.T) {
 	}
 }
 
-// So are those of a client whose bytes pass unread, and empty ones.
+// So are empty ones. A client whose bytes pass unread is not read further than Redis takes them.
 func TestUnreadRequestsThatRedisDoesNotTakeAreCharged(t *testing.T) {
 	redis := redistest.Start(t)
 	for _, engine := range engineNames() {
@@ -405,12 +405,23 @@ func TestUnreadRequestsThatRedisDoesNotTakeAreCharged(t *testing.T) {
 			c := dialClient(t, address(srv))
 			c.quiet(strings.Fields(way[0])...)
 			redis.Pause()
-			_ = c.nc.SetWriteDeadline(time.Now().Add(patience))
+			raw := way[0] == "MONITOR"
+			limit := patience
+			if raw {
+				limit = time.Second // it ends the writing to a proxy that does not read
+			}
+			_ = c.nc.SetWriteDeadline(time.Now().Add(limit))
 			piece := []byte(strings.Repeat(way[1], 100))
 			for sent, err := 0, error(nil); err == nil && sent < 64<<20; sent += len(piece) {
-				_, err = c.nc.Write(piece) // fails when the client is closed
+				_, err = c.nc.Write(piece) // fails when the client is closed, or not read
 			}
-			redistest.Eventually(t, patience, engine+": the client to be closed behind "+way[0], func() bool { return srv.shared.Counters.MemoryLimit.Load() == 1 })
+			if raw {
+				if got := measured(srv); got > 2<<20 || srv.Stats().Clients != 1 {
+					t.Errorf("%s: %d bytes are kept of %d clients that monitor", engine, got, srv.Stats().Clients)
+				}
+			} else {
+				redistest.Eventually(t, patience, engine+": the client to be closed behind "+way[0], func() bool { return srv.shared.Counters.MemoryLimit.Load() == 1 })
+			}
 			redis.Continue()
 		}
 	}
@@ -445,6 +456,35 @@ func TestIdleClientsKeepLittle(t *testing.T) {
 			redistest.Eventually(t, patience, "the client to be gone", func() bool { return srv.Stats().Clients == 0 })
 		}
 	}
+}
+
+// What a client that monitors does not read waits at Redis, as on a direct connection. Nothing of it is lost.
+func TestMonitorIsReadNoFasterThanItsClientReads(t *testing.T) {
+	perEngine(t, func(t *testing.T, redis *redistest.Server, engine string) {
+		srv := startProxy(t, redis, func(o *Options) { o.Engine = engine })
+		monitor, gone, writer := dialClient(t, address(srv)), dialClient(t, address(srv)), dialClient(t, address(srv))
+		monitor.do("MONITOR")
+		gone.do("MONITOR")
+		const commands = 24
+		value := strings.Repeat("m", 1<<20)
+		for range commands {
+			writer.do("SET", "k", value)
+			if got := measured(srv); got > 8<<20 {
+				t.Fatalf("%d bytes are kept for clients that do not read", got)
+			}
+		}
+		_ = gone.nc.Close()
+		redistest.Eventually(t, patience, "the client that has gone to leave its connection", func() bool { return srv.Stats().PinReasons["monitor"] == 1 })
+		for n := 0; n < commands; {
+			line, err := monitor.frame()
+			if err != nil {
+				t.Fatalf("after %d commands: %v", n, err)
+			}
+			if strings.Contains(line, `"SET"`) {
+				n++
+			}
+		}
+	})
 }
 
 // Names are the client's choice.

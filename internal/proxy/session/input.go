@@ -306,6 +306,8 @@ func (s *Session) hasEnough() bool {
 	limits, held := s.proxy.Limits(), s.in.Len()
 	waits := s.wait != waitNone
 	switch {
+	case s.pin != nil && s.pin.mode == readsRaw && s.pin.conn.WhenEmpty(s.proxy.Budget.Allowance(streamBacklog), s.unpause):
+		return true // no replies tell how far Redis is
 	case held > budget.Free && s.proxy.Budget.WhenFits(s.unpause):
 		return true
 	case s.guard.Restricted() || s.wait == waitDoor:

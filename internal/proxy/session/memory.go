@@ -85,6 +85,7 @@ func (s *Session) written(b []byte) {
 		return
 	}
 	s.out.Written(len(b))
+	s.letRead()
 	s.taken()
 	s.readOn()
 	if s.bill.Bytes() > 0 {

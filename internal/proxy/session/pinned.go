@@ -157,6 +157,10 @@ func (p *pinned) Push(b []byte, kind resp.Kind) {
 		s.verdict(b, kind)
 	case readsRaw:
 		s.out.Emit(b)
+		if s.out.Unread() >= mostUntaken && s.crowded == nil {
+			s.crowded = make(chan struct{})
+			p.crowded = s.crowded
+		}
 	default:
 		s.out.Push(s.redir.Translate(b))
 	}
@@ -202,8 +206,23 @@ func (p *pinned) broken() {
 	}
 }
 
-// Flush implements upstream.Observer.
-func (p *pinned) Flush() { p.s.host.Flush() }
+// Flush implements upstream.Observer. A connection whose bytes pass unread is read no faster than its client reads. The rest waits at
+// Redis, within the limits of Redis, as on a direct connection.
+func (p *pinned) Flush() {
+	p.s.host.Flush()
+	if p.crowded != nil {
+		<-p.crowded
+		p.crowded = nil
+	}
+}
+
+// letRead has the reader of such a connection go on when the client has read, or the session is over. Requires s.mu.
+func (s *Session) letRead() {
+	if s.crowded != nil && (s.out.Gone() || s.out.Unread() < mostUntaken) {
+		close(s.crowded)
+		s.crowded = nil
+	}
+}
 
 var _ upstream.Observer = (*pinned)(nil)
 

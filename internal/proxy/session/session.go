@@ -127,6 +127,7 @@ type Session struct {
 	redir         clients.Redirection
 	wanted        []func(conn uint64) // by other sessions that need to name this session's own connection to Redis
 	replay        *replay             // a transaction that goes on at another server; nil: none
+	crowded       chan struct{}       // closed when the client has read bytes that pass unread, or the session is over; nil: it has read enough
 	opening       reply.Handler       // of the reply to the last MULTI, until EXEC or DISCARD is sent; nil: none
 
 	// Facts that the client has told of itself.
@@ -176,12 +177,13 @@ type pinned struct {
 	dressed     bool // it was bare, and is as the session needs it now
 	spent       bool // it may bear a trace that this session does not know: it is closed, not returned to the pool
 
-	waits    bool // an unanswered command may wait for other clients: BLPOP, WAIT
-	debugs   bool // after SCRIPT DEBUG: an unanswered command may wait for the client's next words
-	frame    int  // bytes of a frame that the connection keeps until it is whole
-	unread   int  // commands sent since it is not read any more that are to be answered
-	asked    bool // Redis has been asked for its id
-	borrowed int  // the number of sessions that are about to name this connection to Redis, and so must find this session on it
+	waits    bool          // an unanswered command may wait for other clients: BLPOP, WAIT
+	debugs   bool          // after SCRIPT DEBUG: an unanswered command may wait for the client's next words
+	frame    int           // bytes of a frame that the connection keeps until it is whole
+	unread   int           // commands sent since it is not read any more that are to be answered
+	crowded  chan struct{} // Session.crowded, for which the reader of the connection waits; that reader alone uses this field
+	asked    bool          // Redis has been asked for its id
+	borrowed int           // the number of sessions that are about to name this connection to Redis, and so must find this session on it
 
 	outcome  outcome // of identity changes after which the session has not settled
 	conclude func()  // runs once, as soon as nothing is outstanding
@@ -228,6 +230,7 @@ func (s *Session) unlock() {
 	if s.refused.Undecided() && !s.ended {
 		s.refused.Leaves(s.out.Slots.Due() > 0 || s.in.Len() > 0 || s.host.Unread())
 	}
+	s.letRead()
 	deferred, due := s.afterUnlock, s.due
 	s.afterUnlock, s.due, s.reading = nil, nil, false
 	s.charge()
