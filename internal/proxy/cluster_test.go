@@ -55,6 +55,7 @@ func TestOverACluster(t *testing.T) {
 	t.Run("half moved", func(t *testing.T) { commandsAwaitTheMove(t, c, proxies) })
 	t.Run("cluster down", func(t *testing.T) { commandsAwaitTheSlot(t, c) })
 	t.Run("unknown owner", func(t *testing.T) { commandsOnPinsAwaitAnOwner(t, c) })
+	t.Run("clients", func(t *testing.T) { clientsAreEndedAtTheirServers(t, c, proxies) })
 	t.Run("pause", func(t *testing.T) { aPauseConcernsAllServers(t, alone, c, proxies) })
 	t.Run("loading", func(t *testing.T) { commandsAwaitTheData(t, c) })
 	t.Run("try out", func(t *testing.T) { addressesAreOfTheirKind(t, alone, c) })

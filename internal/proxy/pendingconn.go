@@ -199,20 +199,19 @@ func (a *pendingConn) Describe() (clients.Info, bool) {
 	return c, !killed
 }
 
-func (a *pendingConn) KillIf(match func(*clients.Info) bool) bool {
-	c, here := a.Describe()
-	if !here || !match(&c) {
-		return false
+// KillIf implements clients.Visible.
+func (a *pendingConn) KillIf(match func(*clients.Info) bool) {
+	if c, here := a.Describe(); !here || !match(&c) {
+		return
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.killed {
-		return false
+		return
 	}
 	a.killed = true
 	a.server.shared.Clients.Remove(a.ID)
 	_ = a.Conn.Close() // redcon sees that
-	return true
 }
 
 var _ clients.Visible = (*pendingConn)(nil)

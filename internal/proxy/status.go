@@ -7,7 +7,6 @@ import (
 
 	"github.com/lockproxy/lockproxy/internal/lockcmds"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/engines"
-	"github.com/lockproxy/lockproxy/internal/proxy/clients"
 	"github.com/lockproxy/lockproxy/internal/proxy/session"
 	"github.com/lockproxy/lockproxy/internal/proxy/status"
 )
@@ -15,10 +14,9 @@ import (
 // ClientStatus describes one client connection for people.
 type ClientStatus = session.Status
 
-// EachClient calls f for all clients, in no order. Clients that have not sent a command are left out. Not for an event loop.
+// EachClient calls f for all clients, in the order of their ids. Clients that have not sent a command are left out. Not for an event loop.
 func (srv *Server) EachClient(f func(ClientStatus)) {
-	for i, l := range srv.shared.Clients.All() {
-		clients.Yield(i)
+	for l := range srv.shared.Clients.Each(nil) {
 		if s, ok := l.(*session.Session); ok {
 			f(s.Status())
 		}

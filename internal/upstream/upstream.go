@@ -137,7 +137,6 @@ func (u *Upstream) Run(ctx context.Context) error {
 		case now := <-ticks.C:
 			unused := now.Add(-idleFor)
 			u.pins.Trim(unused, u.lanes.Trim(unused))
-			u.dialer.Census().Trim(now.Add(-dial.ClosedFor))
 		case <-looks.C:
 			u.lookAtAuth(ctx)
 			u.lookAtSettings(ctx)

@@ -64,7 +64,7 @@ func TestInfoHasRedisShape(t *testing.T) {
 		if test.own != "" {
 			own = Line(test.own)
 		}
-		if diff := cmp.Diff(want, string(c.Append(nil, ShapeOf(Line(test.shape)), own))); diff != "" {
+		if diff := cmp.Diff(want, string(c.Append(nil, ShapeOf([]byte(test.shape+"\nid=8\n")), own))); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", test.name, diff)
 		}
 	}
@@ -135,13 +135,13 @@ func TestParseKill(t *testing.T) {
 		{"1.2.3.4:5", &Filter{Addr: &a, Old: true}},
 		{"ID 7", &Filter{IDs: []uint64{7}, SkipMe: true}},
 		{"ID 9 ID 7", &Filter{IDs: []uint64{7}, SkipMe: true}}, // the last one counts
-		{"ID 9 8 7 SKIPME no", &Filter{IDs: []uint64{7, 8, 9}}},
+		{"ID 9 8 7 SKIPME no", &Filter{IDs: []uint64{9, 8, 7}}},
 		{"type SLAVE user bob maxage 30", &Filter{Type: Replica, User: &u, MaxAge: 30, SkipMe: true}},
 		{"LADDR 1.2.3.4:5 ADDR 1.2.3.4:5", &Filter{LAddr: &a, Addr: &a, SkipMe: true}},
 		{"NAME x", nil},
 		{"TYPE novel", nil},
 		{"ID 1 x", nil},
-		{"ID x", nil},
+		{"ID -1 8", &Filter{IDs: []uint64{8}, SkipMe: true}},
 		{"MAXAGE x", nil},
 	} {
 		got, ok := ParseKill(words(test.args))
@@ -156,69 +156,44 @@ func TestParseKill(t *testing.T) {
 	}
 }
 
-func TestFilterMatchesBothKinds(t *testing.T) {
-	c := Info{ID: 7, Addr: "127.0.0.1:5000", LAddr: "127.0.0.1:6379", User: "bob", Age: 9, Subs: 1, Multi: -1}
-	for args, want := range map[string]bool{
-		"127.0.0.1:5000": true, "127.0.0.1:50": false, "ID 7": true, "ID 5 6 7": true, "ID 8": false, "TYPE pubsub": true, "TYPE normal": false, "USER bob": true, "USER bo": false,
-		"LADDR 127.0.0.1:6379": true, "LADDR 127.0.0.1:5000": false, "MAXAGE 9": true, "MAXAGE 10": false, "SKIPME no": true,
-		"ID 7 ADDR 127.0.0.1:5000 TYPE pubsub USER bob": true, "ID 7 ADDR 127.0.0.1:5001 TYPE pubsub USER bob": false,
+func TestParseList(t *testing.T) {
+	u := "bob"
+	for args, want := range map[string]*Filter{
+		"": {}, "ID 9 7 9": {IDs: []uint64{9, 7, 9}}, "TYPE normal USER bob": {Type: Normal, User: &u}, "SKIPME yes": {SkipMe: true}, "NAME x": nil, "x": nil,
 	} {
-		f, _ := ParseKill(words(args))
-		if got := f.Match(&c, nil); got != want {
-			t.Errorf("%s matches a client of the proxy: %v", args, got)
+		got, ok := ParseList(words(args))
+		if ok != (want != nil) {
+			t.Errorf("%s: %v", args, ok)
 		}
-		if got := f.MatchLine(Line(line7)); got != want {
-			t.Errorf("%s matches a client of Redis's: %v", args, got)
+		if want != nil {
+			if diff := cmp.Diff(*want, got); diff != "" {
+				t.Errorf("%s (-want +got):\n%s", args, diff)
+			}
 		}
 	}
 }
 
-func TestListing(t *testing.T) {
-	text := "id=3 addr=a:1 flags=N redir=-1\nid=4 addr=b:1 flags=P redir=-1\nid=5 addr=c:1 flags=N redir=-1\nid=6 addr=d:1 flags=t redir=4\n"
-	own := func(id uint64, addr string) bool { return id == 4 || id == 6 || addr == "c:1" }
-	l := ParseListing([]byte(text), own)
-	proxys := []Info{
-		{ID: 1002, Addr: "y", Multi: -1, Conn: 6, Redir: 1001, RedirConn: 4},
-		{ID: 1001, Addr: "x", Multi: -1, Conn: 4},
-		{ID: 1003, Addr: "z", Multi: -1, Conn: 99}, // its connection is not in the listing
-	}
-	all := []string{"id=3 addr=a:1 flags=N redir=-1", "id=1001 addr=x flags=P redir=-1", "id=1002 addr=y flags=t redir=1001", "id=1003 addr=z flags=N redir=-1"}
-	lines := func(n ...int) string {
-		var b strings.Builder
-		for _, i := range n {
-			b.WriteString(all[i] + "\n")
-		}
-		return b.String()
-	}
-	for only, want := range map[Type]string{AnyType: lines(0, 1, 2, 3), PubSub: lines(0, 1), Normal: lines(0, 2, 3)} { // Redis has filtered its own
-		if diff := cmp.Diff(want, string(l.Text(slices.Clone(proxys), only, nil, 1<<20))); diff != "" {
-			t.Errorf("type %d (-want +got):\n%s", only, diff)
+func TestFilterMatches(t *testing.T) {
+	c := Info{ID: 7, Addr: "127.0.0.1:5000", LAddr: "127.0.0.1:6379", User: "bob", Age: 9, Subs: 1, Multi: -1}
+	for args, want := range map[string]bool{
+		"127.0.0.1:5000": true, "127.0.0.1:50": false, "TYPE pubsub": true, "TYPE normal": false, "TYPE replica": false, "TYPE master": false, "USER bob": true, "USER bo": false,
+		"LADDR 127.0.0.1:6379": true, "LADDR 127.0.0.1:5000": false, "MAXAGE 9": true, "MAXAGE 10": false, "SKIPME no": true,
+		"ADDR 127.0.0.1:5000 TYPE pubsub USER bob": true, "ADDR 127.0.0.1:5001 TYPE pubsub USER bob": false,
+	} {
+		f, _ := ParseKill(words(args))
+		if got := f.Match(&c); got != want {
+			t.Errorf("%s matches: %v", args, got)
 		}
 	}
-	find := func(id uint64) (*Info, bool) {
-		i := slices.IndexFunc(proxys, func(c Info) bool { return c.ID == id })
-		if i < 0 {
-			return nil, false
-		}
-		return &proxys[i], true
-	}
-	if diff := cmp.Diff(lines(2, 0, 0), string(l.TextOf(words("1002 5 4 3 9 x 3"), find, nil, 1<<20))); diff != "" {
-		t.Errorf("by ids (-want +got):\n%s", diff)
-	}
-	many := make([]Info, 100)
-	if got := len(l.Text(many, AnyType, nil, 1000)); got > 1200 {
-		t.Errorf("%d bytes, the limit is 1000", got)
-	}
-	empty := ParseListing(nil, own)
-	if got := string(empty.Text(proxys[:1], AnyType, nil, 1<<20)); !strings.HasPrefix(got, "id=1002 addr=y laddr= fd=0 ") {
-		t.Errorf("where Redis shows no line: %s", got)
+	if replica := (Info{Replicates: true, Multi: -1}); replica.Type() != Replica {
+		t.Errorf("a replica has the type %d", replica.Type())
 	}
 }
 
 func TestCountsAreEdited(t *testing.T) {
 	const info = "# Server\r\nconnected_clients:9\r\n\r\n# Clients\r\nconnected_clients:9\r\ncluster_connections:0\r\nblocked_clients:2\r\n\r\n# Memory\r\nused_memory:1\r\n"
-	const want = "# Server\r\nconnected_clients:9\r\n\r\n# Clients\r\nconnected_clients:104\r\ncluster_connections:0\r\nblocked_clients:5\r\n\r\n# Memory\r\nused_memory:1\r\n"
-	c := Counts{Clients: 100, Connections: 5, Waiting: 3}
+	const want = "# Server\r\nconnected_clients:9\r\n\r\n# Clients\r\nconnected_clients:100\r\ncluster_connections:0\r\nblocked_clients:5\r\n\r\n# Memory\r\nused_memory:1\r\n"
+	c := Counts{Clients: 100, Waiting: 3}
 	for like, text := range map[string]string{"$": "", "=": "txt:"} {
 		reply := func(body string) string { return fmt.Sprintf("%s%d\r\n%s%s\r\n", like, len(text+body), text, body) }
 		if got := string(c.Edit([]byte(reply(info)))); got != reply(want) {
@@ -250,15 +225,10 @@ func TestIDsAreTheProxys(t *testing.T) {
 	last := uint64(0)
 	for range 1000 {
 		id := a.Next()
-		if id <= last || Foreign(int64(id)) || uint64(float64(id)) != id {
+		if id <= last || id < firstID || id >= endID || uint64(float64(id)) != id {
 			t.Fatalf("%d after %d", id, last)
 		}
 		last = id
-	}
-	for _, id := range []int64{-1, 0, 1, 1 << 40, 1<<63 - 1} {
-		if !Foreign(id) {
-			t.Errorf("%d is taken for one of the proxy's", id)
-		}
 	}
 }
 
@@ -275,15 +245,24 @@ func TestDirectory(t *testing.T) {
 					d.Remove(id)
 					d.Remove(id)
 				}
-				d.All()
+				for range d.Each(nil) {
+				}
 			}
 		})
 	}
 	wg.Wait()
-	all := d.All()
-	slices.Sort(all)
+	all := slices.Collect(d.Each(nil))
 	if len(all) != 2000 || d.Len() != 2000 || all[0] != 1 || all[1999] != 3999 {
 		t.Errorf("%d of %d, from %d to %d", len(all), d.Len(), all[0], all[len(all)-1])
+	}
+	if some := slices.Collect(d.Each([]uint64{7, 2, 3, 7})); !slices.Equal(some, []int{7, 3, 7}) {
+		t.Errorf("by ids: %d", some)
+	}
+	for first := range d.Each(nil) {
+		if first != 1 {
+			t.Errorf("the first is %d", first)
+		}
+		break
 	}
 	if _, ok := d.Get(2); ok {
 		t.Error("found what was removed")

@@ -19,13 +19,12 @@ func Counted(args [][]byte) bool {
 
 // Counts is the proxy's part of the numbers in that section.
 type Counts struct {
-	Clients     int // of the proxy, connected
-	Connections int // of the proxy to Redis, which Redis counts as clients
-	Waiting     int // clients of the proxy that wait and that Redis does not count as blocked: for locks, or behind other commands on a lane
+	Clients int // of the proxy, connected
+	Waiting int // clients of the proxy that wait and that Redis does not count as blocked: for locks, or behind other commands on a lane
 }
 
-// Edit puts the proxy's clients into the section Clients of a reply to INFO. All other bytes stay. Clients that are blocked,
-// track keys, are subscribed or watch, each have a connection of their own at Redis, so it counts them already.
+// Edit puts the proxy's clients into the section Clients of a reply to INFO. All other bytes stay. Redis counts the clients that are
+// blocked, track keys, are subscribed or watch, because each has a connection of its own there.
 func (c Counts) Edit(reply []byte) []byte {
 	text, ok := Text(reply)
 	if !ok {
@@ -43,7 +42,7 @@ func (c Counts) Edit(reply []byte) []byte {
 		switch {
 		case err != nil:
 		case name == "connected_clients":
-			line = countLine(name, max(n-c.Connections, 0)+c.Clients)
+			line = countLine(name, c.Clients)
 		case name == "blocked_clients":
 			line = countLine(name, n+c.Waiting)
 		}

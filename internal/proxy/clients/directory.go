@@ -1,6 +1,9 @@
 package clients
 
 import (
+	"iter"
+	"runtime"
+	"slices"
 	"sync"
 	"sync/atomic"
 )
@@ -58,20 +61,39 @@ func (d *Directory[T]) Get(id uint64) (c T, ok bool) {
 // Len is the number of clients.
 func (d *Directory[T]) Len() int { return int(d.len.Load()) }
 
-// All returns the clients at the time of the call, in no order.
-func (d *Directory[T]) All() []T {
-	all := make([]T, 0, d.Len()+shardCount)
+// Each passes through the clients with these ids, in that order, or for nil through all clients, in the order of their ids. It lets other
+// goroutines run now and then: with as many such loops as processors, event loops would wait for a time slice of the scheduler, 10 ms.
+func (d *Directory[T]) Each(ids []uint64) iter.Seq[T] {
+	return func(yield func(T) bool) {
+		if ids == nil {
+			ids = d.ids()
+		}
+		for i, id := range ids {
+			if c, ok := d.Get(id); ok && !yield(c) {
+				return
+			}
+			if i%64 == 63 {
+				runtime.Gosched()
+			}
+		}
+	}
+}
+
+// ids are the ids of all clients at the time of the call, sorted.
+func (d *Directory[T]) ids() []uint64 {
+	all := make([]uint64, 0, d.Len()+shardCount)
 	for i := range d.shards {
 		all = d.shards[i].append(all)
 	}
+	slices.Sort(all)
 	return all
 }
 
-func (s *shard[T]) append(all []T) []T {
+func (s *shard[T]) append(all []uint64) []uint64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, c := range s.clients {
-		all = append(all, c)
+	for id := range s.clients {
+		all = append(all, id)
 	}
 	return all
 }

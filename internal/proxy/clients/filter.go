@@ -2,7 +2,6 @@ package clients
 
 import (
 	"bytes"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -12,9 +11,9 @@ import (
 // noClient is an address that no client has. With it, Redis judges a CLIENT KILL that kills no client.
 const noClient = "lockproxy:nobody"
 
-// Filter chooses among clients as CLIENT KILL does. Its zero value chooses all.
+// Filter chooses among clients as CLIENT LIST and KILL do. Its zero value chooses all.
 type Filter struct {
-	IDs         []uint64 // nil: any
+	IDs         []uint64 // in the order of the arguments; nil: any
 	Type        Type
 	Addr, LAddr *string
 	User        *string
@@ -23,20 +22,20 @@ type Filter struct {
 	Old         bool // the form with nothing but an address: answered OK
 }
 
-// option is one option of CLIENT KILL with its values.
+// option is one option of CLIENT LIST or KILL with its values.
 type option struct {
 	name   string // in lower case
 	raw    []byte
 	values [][]byte
 }
 
-// options cuts what follows KILL. An ID may have several values, if Redis has that. whole is false if a part does
+// options cuts what follows LIST or KILL. An ID may have several values, if Redis has that. whole is false if a part does
 // not look like an option with its values. Redis then says what is wrong with it.
 func options(args [][]byte) (list []option, rest [][]byte, whole bool) {
 	for len(args) > 1 {
 		o := option{name: strings.ToLower(string(args[0])), raw: args[0], values: args[1:2]}
 		args = args[2:]
-		for o.name == "id" && len(args) > 0 && isNumber(args[0]) {
+		for o.name == "id" && len(args) > 0 && IsNumber(args[0]) {
 			o.values = o.values[:len(o.values)+1]
 			args = args[1:]
 		}
@@ -45,22 +44,8 @@ func options(args [][]byte) (list []option, rest [][]byte, whole bool) {
 	return list, args, len(args) == 0
 }
 
-// ByID is the CLIENT KILL with these arguments for one of the clients that it is about.
-func ByID(args [][]byte, id uint64) [][]byte {
-	words := [][]byte{[]byte("CLIENT"), []byte("KILL"), []byte("ID"), strconv.AppendUint(nil, id, 10)}
-	if len(args) == 1 {
-		return append(words, []byte("ADDR"), args[0])
-	}
-	list, _, _ := options(args)
-	for _, o := range list {
-		if o.name != "id" {
-			words = append(append(words, o.raw), o.values...)
-		}
-	}
-	return words
-}
-
-func isNumber(b []byte) bool {
+// IsNumber reports whether an argument is a number, as ids of clients are.
+func IsNumber(b []byte) bool {
 	_, err := strconv.ParseInt(string(b), 10, 64)
 	return err == nil
 }
@@ -102,7 +87,14 @@ func ParseKill(args [][]byte) (f Filter, ok bool) {
 		addr := string(args[0])
 		return Filter{Addr: &addr, Old: true}, true
 	}
-	f.SkipMe = true
+	return parse(Filter{SkipMe: true}, args)
+}
+
+// ParseList reads the arguments behind LIST, which Redis has accepted. false: they have an option that the proxy does not know.
+func ParseList(args [][]byte) (f Filter, ok bool) { return parse(f, args) }
+
+// parse reads options into a filter.
+func parse(f Filter, args [][]byte) (_ Filter, ok bool) {
 	list, _, whole := options(args)
 	for _, o := range list {
 		value := string(o.values[0])
@@ -110,13 +102,10 @@ func ParseKill(args [][]byte) (f Filter, ok bool) {
 		case "id":
 			f.IDs = make([]uint64, 0, len(o.values))
 			for _, v := range o.values {
-				id, err := strconv.ParseUint(string(v), 10, 63)
-				if err != nil {
-					return f, false
+				if id, err := strconv.ParseUint(string(v), 10, 63); err == nil {
+					f.IDs = append(f.IDs, id)
 				}
-				f.IDs = append(f.IDs, id)
 			}
-			slices.Sort(f.IDs)
 		case "type":
 			f.Type = TypeNamed(o.values[0])
 			whole = whole && f.Type != AnyType
@@ -139,33 +128,13 @@ func ParseKill(args [][]byte) (f Filter, ok bool) {
 	return f, whole
 }
 
-// Match reports whether the filter chooses a client of the proxy. own is Redis's line about the connection that it has for
-// itself; nil: none. SkipMe is left to the caller, who knows whose filter it is.
-func (f *Filter) Match(c *Info, own Line) bool {
-	return f.matchID(c.ID) &&
-		(f.Addr == nil || *f.Addr == c.Addr) &&
+// Match reports whether the filter chooses a client with one of its IDs. SkipMe is left to the caller, who knows whose filter it is.
+func (f *Filter) Match(c *Info) bool {
+	return (f.Addr == nil || *f.Addr == c.Addr) &&
 		(f.LAddr == nil || *f.LAddr == c.LAddr) &&
 		(f.User == nil || *f.User == c.User) &&
 		c.Age >= f.MaxAge &&
-		(f.Type == AnyType || f.Type == c.Type(own))
-}
-
-// MatchLine is Match for a client of Redis's.
-func (f *Filter) MatchLine(l Line) bool {
-	return f.matchID(l.ID()) &&
-		(f.Addr == nil || *f.Addr == string(l.Field("addr"))) &&
-		(f.LAddr == nil || *f.LAddr == string(l.Field("laddr"))) &&
-		(f.User == nil || *f.User == string(l.Field("user"))) &&
-		l.number("age") >= f.MaxAge &&
-		(f.Type == AnyType || f.Type == l.Type())
-}
-
-func (f *Filter) matchID(id uint64) bool {
-	if f.IDs == nil {
-		return true
-	}
-	_, found := slices.BinarySearch(f.IDs, id)
-	return found
+		(f.Type == AnyType || f.Type == c.Type())
 }
 
 // Reply answers a CLIENT KILL that has killed n clients.

@@ -29,6 +29,3 @@ func NewIDs() *IDs {
 
 // Next returns a new id. Each is larger than the one before.
 func (s *IDs) Next() uint64 { return s.base + s.n.Add(1) }
-
-// Foreign reports whether an id may be one of Redis's own: no proxy gives it to a client.
-func Foreign(id int64) bool { return id < firstID || id >= endID }

@@ -5,8 +5,7 @@ import (
 	"strings"
 )
 
-// Info describes one client of the proxy, as far as the proxy knows. The other fields of a line come from Redis's line about the
-// client's own connection there, if it has one.
+// Info describes one client of the proxy, as far as the proxy knows.
 type Info struct {
 	ID          uint64
 	Addr, LAddr string // host:port, or path:0
@@ -21,18 +20,16 @@ type Info struct {
 	LibName     string
 	LibVer      string
 
-	// State. Redis's line has precedence, if there is one.
+	// State. In CLIENT INFO, Redis's line about the client's own connection has precedence.
 	Subs, Patterns, Shards int64
 	Multi                  int // commands queued in a transaction; negative: there is none
 	Replicates             bool
 	Monitors               bool
-	Waits                  bool // for a lock
+	Waits                  bool // for a lock, or for the reply to a command that may wait at Redis
 	Closes                 bool // when it has its replies
 
-	Conn uint64 // id at Redis of the connection that the client has for itself; 0: none, or not known
-
-	// CLIENT TRACKING redirects to that client of the proxy, whose connection at Redis is RedirConn. 0: not to one of the proxy.
-	Redir, RedirConn uint64
+	Conn  Conn        // that the client has for itself
+	Redir Redirection // of CLIENT TRACKING
 
 	// Buffers, in bytes.
 	Query, QueryFree, Args int64
@@ -104,8 +101,16 @@ func (c *Info) guessedFlags() string {
 	return letters
 }
 
-// Type of the client. own is Redis's line about the connection that it has for itself; nil: none.
-func (c *Info) Type(own Line) Type { return typeOf(c.flags(own)) }
+// Type is the type that Redis would assign to the client.
+func (c *Info) Type() Type {
+	switch {
+	case c.Replicates:
+		return Replica
+	case c.Subs+c.Patterns+c.Shards > 0:
+		return PubSub
+	}
+	return Normal
+}
 
 // Append appends the client's line in a shape, without its end. own is Redis's line about the connection that it has for
 // itself; nil: none.
@@ -189,8 +194,8 @@ func (c *Info) appendValue(dst []byte, f shapeField, own Line) []byte {
 			return number(-1)
 		}
 		redir := own.Field("redir")
-		if c.RedirConn != 0 && string(redir) == strconv.FormatUint(c.RedirConn, 10) {
-			return strconv.AppendUint(dst, c.Redir, 10)
+		if c.Redir.Conn != 0 && string(redir) == strconv.FormatUint(c.Redir.Conn, 10) {
+			return strconv.AppendUint(dst, c.Redir.Client, 10)
 		}
 		return append(dst, redir...)
 	case "resp":

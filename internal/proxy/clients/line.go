@@ -49,20 +49,11 @@ func startsField(b []byte) bool {
 	return false
 }
 
-// ID is the client's id; 0: the line has none.
-func (l Line) ID() uint64 {
-	id, _ := strconv.ParseUint(string(l.Field("id")), 10, 64)
-	return id
-}
-
 // number is the value of a field that is an integer; 0 if there is none.
 func (l Line) number(name string) int64 {
 	n, _ := strconv.ParseInt(string(l.Field(name)), 10, 64)
 	return n
 }
-
-// Type is the type that Redis assigns to a client with these flags.
-func (l Line) Type() Type { return typeOf(string(l.Field("flags"))) }
 
 // Type is the class of a client that filters choose by.
 type Type uint8
@@ -84,18 +75,6 @@ var typeNames = map[string]Type{
 // TypeNamed finds a type by its name in any case; AnyType: there is none.
 func TypeNamed(name []byte) Type { return typeNames[strings.ToLower(string(name))] }
 
-func typeOf(flags string) Type {
-	switch {
-	case strings.Contains(flags, "M"):
-		return Master
-	case strings.Contains(flags, "S"):
-		return Replica
-	case strings.Contains(flags, "P"):
-		return PubSub
-	}
-	return Normal
-}
-
 // Shape has the fields that a version of Redis shows of a client, in their order.
 type Shape struct{ fields []shapeField }
 
@@ -104,14 +83,18 @@ type shapeField struct {
 	zero string // what stands in a field that nothing is known about: "0" if Redis counts something there, else nothing
 }
 
-// DefaultShape is that of Redis 7.0, for where Redis has not shown its own.
-var DefaultShape = ShapeOf(Line("id=0 addr= laddr= fd=0 name= age=0 idle=0 flags=N db=0 sub=0 psub=0 ssub=0 multi=-1 qbuf=0 " +
-	"qbuf-free=0 argv-mem=0 multi-mem=0 rbs=0 rbp=0 obl=0 oll=0 omem=0 tot-mem=0 events=r cmd=NULL user=default redir=-1 resp=2"))
+// usualLine is a line of Redis 7.0, for where Redis has not shown its own.
+const usualLine = "id=0 addr= laddr= fd=0 name= age=0 idle=0 flags=N db=0 sub=0 psub=0 ssub=0 multi=-1 qbuf=0 " +
+	"qbuf-free=0 argv-mem=0 multi-mem=0 rbs=0 rbp=0 obl=0 oll=0 omem=0 tot-mem=0 events=r cmd=NULL user=default redir=-1 resp=2"
 
-// ShapeOf is the shape of a line.
-func ShapeOf(l Line) *Shape {
+// ShapeOf is the shape of the first line of a CLIENT LIST.
+func ShapeOf(list []byte) *Shape {
+	rest, _, _ := bytes.Cut(list, []byte("\n"))
+	if len(rest) == 0 {
+		rest = []byte(usualLine)
+	}
 	var s Shape
-	for rest := []byte(l); startsField(rest); {
+	for startsField(rest) {
 		name, after, _ := bytes.Cut(rest, []byte("="))
 		value := untilSpace(after)
 		f := shapeField{name: string(name)}
@@ -122,14 +105,4 @@ func ShapeOf(l Line) *Shape {
 		rest = after[min(len(after), len(value)+1):]
 	}
 	return &s
-}
-
-// Has reports whether lines of this shape show the field.
-func (s *Shape) Has(name string) bool {
-	for _, f := range s.fields {
-		if f.name == name {
-			return true
-		}
-	}
-	return false
 }

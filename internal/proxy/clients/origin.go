@@ -5,6 +5,8 @@ import (
 	"net/netip"
 	"syscall"
 	"time"
+
+	"github.com/lockproxy/lockproxy/internal/upstream/topology"
 )
 
 // Origin is where a client comes from. It is set before others see the client.
@@ -43,8 +45,14 @@ type Visible interface {
 	// Describe returns the facts for CLIENT LIST. false: the client has gone.
 	Describe() (Info, bool)
 
-	// KillIf ends the client if match is true for it, and reports that.
-	KillIf(match func(*Info) bool) bool
+	// KillIf ends the client if match is true for it.
+	KillIf(match func(*Info) bool)
+}
+
+// Conn is a connection to Redis that a client has for itself.
+type Conn struct {
+	At topology.Node
+	ID uint64 // at that server; 0: there is no connection, or Redis has not told its number
 }
 
 // UserOf is the name of the user that a connection has, whether or not it has authenticated.

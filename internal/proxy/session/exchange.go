@@ -172,10 +172,6 @@ func (s *Session) quiet() {
 	s.releasePin()
 	if s.pin != nil && s.pin.conn.Finished() {
 		s.CutOff() // the next commands belong on a connection that takes no more commands
-		return
-	}
-	if s.out.Slots.Due() == 0 {
-		s.serveWanted()
 	}
 }
 

@@ -212,12 +212,7 @@ func (s *Session) augment(row *command.Row, size int) *reply.Reply {
 		return h
 	}
 	if row.Name == "info" && !command.IsOwnInfo(s.args) {
-		before := s.proxy.Counts()
-		h.Replace = func(reply []byte) []byte {
-			counts := s.proxy.Counts()
-			counts.Connections = min(counts.Connections, before.Connections) // the connections that Redis has counted
-			return counts.Edit(reply)
-		}
+		h.Replace = func(reply []byte) []byte { return s.proxy.Counts().Edit(reply) }
 		return h
 	}
 	if row.Name == "info" {
@@ -262,15 +257,12 @@ func (s *Session) ownLine(reply []byte, size, args int) []byte {
 	if !ok {
 		return reply
 	}
-	line := clients.Line(bytes.TrimRight(text, "\r\n"))
-	shape := clients.ShapeOf(line)
-	s.proxy.Shape.Store(shape)
 	c := s.described()
 	c.Query += int64(size)
 	c.Args = int64(args)
 	var own clients.Line
 	if s.pin != nil {
-		own = line
+		own = bytes.TrimRight(text, "\r\n")
 	}
-	return clients.AppendText(nil, reply, append(c.Append(nil, shape, own), '\n'))
+	return clients.AppendText(nil, reply, append(c.Append(nil, clients.ShapeOf(text), own), '\n'))
 }

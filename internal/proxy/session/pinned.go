@@ -3,6 +3,7 @@ package session
 import (
 	"slices"
 
+	"github.com/lockproxy/lockproxy/internal/proxy/clients"
 	"github.com/lockproxy/lockproxy/internal/proxy/command"
 	"github.com/lockproxy/lockproxy/internal/proxy/reply"
 	"github.com/lockproxy/lockproxy/internal/proxy/shared"
@@ -69,8 +70,8 @@ func (s *Session) setPin(conn *upstream.Pin, reason string, login bool) {
 		// The name shows in CLIENT LIST and CLIENT INFO of this connection, as it would on the client's own.
 		s.forward(resp.AppendCommand(nil, "CLIENT", "SETNAME", s.name), s.named(s.name), 1)
 	}
-	if s.pin.unnumbered() {
-		s.askNumber(false)
+	if conn.ID() == 0 && conn.Connected() && s.ident.Authenticated() { // it was connected for a client without credentials
+		s.askNumber(func(uint64) {})
 	}
 }
 
@@ -94,12 +95,7 @@ func (s *Session) named(name string) *reply.Reply {
 // whose trace is known (local); transactions, subscriptions and identities, whose state is read from Redis's answers.
 func (s *Session) releasePin() {
 	p := s.pin
-	if p == nil || p.fresh || p.mode != readsReplies || s.streaming || s.located && s.large.refusal == nil || p.keep || p.borrowed > 0 || p.InTx || p.Watching || s.wait != waitNone ||
-		len(s.wanted) > 0 && !p.login {
-		return
-	}
-	if !p.spent && s.out.Slots.Due() == 0 && p.unnumbered() {
-		s.askNumber(true) // the pool must know the ids of its connections
+	if p == nil || p.fresh || p.mode != readsReplies || s.streaming || s.located && s.large.refusal == nil || p.keep || p.borrowed > 0 || p.InTx || p.Watching || s.wait != waitNone {
 		return
 	}
 	s.pin = nil
@@ -113,7 +109,6 @@ func (s *Session) releasePin() {
 
 // dropConnections gives up the session's pin, which it returns, and its lane unless replies are due there.
 func (s *Session) dropConnections() (pin *pinned) {
-	s.provided(0)
 	if s.cancelPinWait != nil {
 		s.cancelPinWait()
 		s.cancelPinWait = nil
@@ -201,7 +196,6 @@ func (p *pinned) broken() {
 	s.loseFrames(p, false)
 	if s.pin == p {
 		s.pin = nil
-		s.provided(0)
 		p.discard()
 	}
 }
@@ -226,8 +220,9 @@ func (s *Session) letRead() {
 
 var _ upstream.Observer = (*pinned)(nil)
 
-// Unblock implements inquiry.Waiter.
-func (s *Session) Unblock(withError bool) (done bool, conn uint64, release func()) {
+// unblock ends the session's wait for a lock. If it has a connection to Redis on which it may be waiting, that is returned, and the
+// session keeps it until release is called.
+func (s *Session) unblock(withError bool) (done bool, conn clients.Conn, release func()) {
 	s.mu.Lock()
 	defer s.exit()
 	switch {
@@ -235,15 +230,15 @@ func (s *Session) Unblock(withError bool) (done bool, conn uint64, release func(
 	case s.wait == waitLock:
 		for _, e := range s.engines {
 			if e.Unblock(s.ID, withError) {
-				return true, 0, nil
+				return true, conn, nil
 			}
 		}
 	case s.pin != nil && s.pin.conn.ID() != 0:
 		s.pin.borrowed++
 		pin := s.pin
-		return false, pin.conn.ID(), func() { s.unborrow(pin) }
+		return false, pin.number(), func() { s.unborrow(pin) }
 	}
-	return false, 0, nil
+	return false, conn, nil
 }
 
 // unborrow ends a time for which the session has kept its pin.

@@ -12,22 +12,6 @@ import (
 	"github.com/lockproxy/lockproxy/internal/upstream"
 )
 
-// redirectsTo returns the client of the proxy to which the CLIENT TRACKING being routed redirects, and the index of its id among the
-// arguments; nil: it names none.
-func (s *Session) redirectsTo() (target *Session, at int) {
-	at = redirection(s.args)
-	if at == 0 {
-		return nil, 0
-	}
-	id, err := strconv.ParseInt(string(s.args[at]), 10, 64)
-	if err != nil || clients.Foreign(id) {
-		return nil, 0
-	}
-	l, _ := s.proxy.Clients.Get(uint64(id))
-	target, _ = l.(*Session)
-	return target, at
-}
-
 // redirection is the index of the client's id among the arguments of CLIENT TRACKING; 0: there is none.
 func redirection(args [][]byte) int {
 	for i := 3; i+1 < len(args); i++ {
@@ -41,139 +25,107 @@ func redirection(args [][]byte) int {
 	return 0
 }
 
-// unnamed returns a CLIENT TRACKING or UNBLOCK in which Redis's number of one of the proxy's own connections is replaced, with s.args to match: Redis answers
-// that there is no such client. Otherwise a client could have messages sent to a connection that others share, or end another client's wait.
-func (s *Session) unnamed(raw []byte) []byte {
-	at := 0
-	switch command.Keyword(s.args, 1) {
-	case "unblock":
-		at = 2
-	case "tracking":
-		at = redirection(s.args)
-	}
-	if at == 0 || at >= len(s.args) {
-		return raw
-	}
-	id, err := strconv.ParseInt(string(s.args[at]), 10, 64)
-	if err != nil || id <= 0 || !s.proxy.Upstream.Connections().Own(uint64(id), "") {
-		return raw
-	}
-	s.args[at] = strconv.AppendInt(nil, clients.UnusedID, 10)
-	return resp.AppendCommand(nil, s.args...)
-}
-
-// trackTo sends a CLIENT TRACKING that redirects to a client of the proxy. Redis must know the client's own connection, so the client
-// gets a pin if it has none. The session waits for that.
-func (s *Session) trackTo(target *Session, at int, raw []byte) bool {
+// trackTo sends a CLIENT TRACKING that redirects to a client of the proxy, whose id is argument at. Redis gets the number of that client's own
+// connection, or one of no client, so that Redis refuses. The session waits until the number is known.
+func (s *Session) trackTo(at int, raw []byte) bool {
 	if (s.pin.InTx || s.pin.Opening > 0) && !s.awaitQuiet() {
 		return false
 	}
 	args, pin, muted := resp.Split(bytes.Clone(raw), nil), s.pin, s.muted
+	id, _ := strconv.ParseUint(string(args[at]), 10, 64) // 0, which is no client's, for a negative number
 	s.wait = waitReply
 	held := s.out.Slots.Hold()
+	numbered := func(conn uint64) {
+		defer s.host.Flush()
+		s.mu.Lock()
+		defer s.exit()
+		s.Answered(held, 1) // the session still waits
+		s.Resume()
+		s.muted = muted
+		switch {
+		case s.over():
+		case s.pin != pin:
+			s.answer(shared.NoUpstream)
+		case conn == 0:
+			args[at] = strconv.AppendUint(nil, clients.UnusedID, 10)
+			s.markPin(resp.AppendCommand(nil, args...), &reply.Reply{Session: s, Muted: muted}, true, nil)
+		default:
+			args[at] = strconv.AppendUint(nil, conn, 10)
+			s.markPin(resp.AppendCommand(nil, args...), &reply.Reply{Session: s, Muted: muted}, true, func() {
+				s.redir = clients.Redirection{Client: id, Conn: conn}
+			})
+		}
+		s.advance()
+	}
 	s.afterUnlock = append(s.afterUnlock, func() {
-		target.provide(func(conn uint64) {
-			defer s.host.Flush()
-			s.mu.Lock()
-			defer s.exit()
-			s.Answered(held, 1) // the session still waits
-			s.Resume()
-			s.muted = muted
-			switch {
-			case s.over():
-			case s.pin != pin:
-				s.answer(shared.NoUpstream)
-			default:
-				var accepted func()
-				if conn != 0 { // else Redis answers that there is no such client
-					accepted = func() { s.redir = clients.Redirection{Client: target.ID, Conn: conn} }
-					args[at] = strconv.AppendUint(nil, conn, 10)
-				}
-				s.markPin(resp.AppendCommand(nil, args...), &reply.Reply{Session: s, Muted: muted}, true, accepted)
-			}
-			s.advance()
-		})
+		l, _ := s.proxy.Clients.Get(id)
+		if target, ok := l.(*Session); ok {
+			target.provide(numbered)
+		} else {
+			numbered(0)
+		}
 	})
 	return true
 }
 
 // provide gives the session a connection of its own until the session's end, because another client names it. then is called once with
-// the connection's id at Redis; 0: there is none. then requires no locks.
+// the connection's number at Redis; 0: there is none, because the session waits for something now. then requires no locks.
 func (s *Session) provide(then func(conn uint64)) {
 	defer s.host.Flush()
 	s.mu.Lock()
 	defer s.exit()
-	s.wanted = append(s.wanted, then)
-	switch {
-	case s.over():
-		s.provided(0)
-	case s.pin != nil && !s.pin.login, s.out.Slots.Due() == 0:
-		s.serveWanted()
-	}
-}
-
-// serveWanted serves the sessions that want to name this session's connection, unless a reply is outstanding on its lane.
-func (s *Session) serveWanted() {
-	if len(s.wanted) == 0 || s.wait == waitGoodbye {
-		return
-	}
-	if s.pin == nil {
-		if s.wait != waitNone { // for a lock, for example: it can have no connection now
-			s.provided(0)
-			return
+	if s.pin == nil && s.wait == waitNone && s.out.Slots.Due() == 0 && !s.out.Gone() {
+		if conn := s.proxy.Upstream.Acquire(upstream.Ask{ID: s.ident, At: s.home(), Owner: s.owner}); conn != nil {
+			s.setPin(conn, "client|tracking", false)
 		}
-		conn := s.proxy.Upstream.Acquire(upstream.Ask{ID: s.ident, At: s.home(), Owner: s.owner})
-		if conn == nil {
-			s.provided(0)
-			return
-		}
-		s.setPin(conn, "client|tracking", false)
 	}
 	pin := s.pin
 	switch {
-	case pin.login && pin.fresh:
-		return // its login is sent next, and the answer to it comes here again
-	case pin.login && !pin.keep, pin.conn.ID() == 0 && (pin.mode != readsReplies || pin.asked || s.pinWaits() || pin.InTx):
-		s.provided(0)
-		return
+	case s.over() || pin == nil || pin.login && !pin.keep:
 	case pin.conn.ID() != 0:
-		s.provided(pin.conn.ID())
-	case pin.Opening > 0:
-		return // a question would be queued in the client's transaction; the id is known when the MULTI is answered
-	default:
-		s.askNumber(false)
+		pin.keep = true
+		s.afterUnlock = append(s.afterUnlock, func() { then(pin.conn.ID()) })
+		return
+	case pin.mode == readsReplies && !s.pinWaits() && !pin.InTx && pin.Opening == 0:
+		pin.keep = true
+		s.askNumber(then)
+		return
 	}
-	pin.keep = true
+	s.afterUnlock = append(s.afterUnlock, func() { then(0) })
 }
 
-// unnumbered reports whether the pin's id at Redis is unknown, because the pin was connected for a client without credentials: Redis
-// would tell it only now.
-func (p *pinned) unnumbered() bool {
-	return p.conn.ID() == 0 && p.conn.Connected() && !p.asked && p.s.ident.Authenticated()
+// askNumber asks for the number of the session's pin at Redis, and then has then called, which requires no locks.
+func (s *Session) askNumber(then func(conn uint64)) {
+	s.forward(command.Hello, &numbering{pin: s.pin, then: then}, 1)
 }
 
-// askNumber asks for the id of the session's pin at Redis. If the session waits for the answer, nothing is outstanding.
-func (s *Session) askNumber(wait bool) {
-	pin := s.pin
-	pin.asked = true
-	if wait {
-		s.wait = waitReply
-	}
-	s.forward(command.Hello, &reply.Reply{Session: s, Muted: true, Whole: true, Done: func(reply []byte) {
-		if v, _, err := resp.Decode(reply); err == nil && s.pin == pin {
-			pin.conn.Greeted(v)
-		}
-		if wait {
-			s.Resume()
-		}
-		s.serveWanted()
-	}}, 1)
+// numbering is the handler of the answer to a HELLO that asks for the number of a pin.
+type numbering struct {
+	pin   *pinned
+	hello []byte
+	then  func(conn uint64)
 }
 
-// provided tells the id to the callers of provide.
-func (s *Session) provided(conn uint64) {
-	for _, then := range s.wanted {
-		s.afterUnlock = append(s.afterUnlock, func() { then(conn) })
+// Take implements reply.Handler.
+func (n *numbering) Take(_ reply.ID, b []byte, whole int, more bool) int {
+	if n.hello = append(n.hello, b...); more {
+		return whole
 	}
-	s.wanted = nil
+	if v, _, err := resp.Decode(n.hello); err == nil && n.pin.s.pin == n.pin {
+		n.pin.conn.Greeted(v)
+	}
+	n.tell(n.pin.conn.ID())
+	return whole
 }
+
+// Lost implements reply.Handler.
+func (n *numbering) Lost(reply.ID, int, bool) { n.tell(0) }
+
+func (n *numbering) tell(conn uint64) {
+	n.pin.s.afterUnlock = append(n.pin.s.afterUnlock, func() { n.then(conn) })
+}
+
+var _ reply.Handler = (*numbering)(nil)
+
+// number is the connection as other clients name it to Redis.
+func (p *pinned) number() clients.Conn { return clients.Conn{At: p.conn.At(), ID: p.conn.ID()} }

@@ -2,6 +2,7 @@ package session
 
 import (
 	"github.com/lockproxy/lockproxy/internal/metrics"
+	"github.com/lockproxy/lockproxy/internal/proxy/clients"
 	"github.com/lockproxy/lockproxy/internal/proxy/command"
 	"github.com/lockproxy/lockproxy/internal/proxy/reply"
 	"github.com/lockproxy/lockproxy/internal/proxy/scatter"
@@ -32,9 +33,6 @@ func (s *Session) route(row *command.Row, raw []byte) bool {
 		if raw = s.disown(row.Name, raw); raw == nil {
 			return s.agree()
 		}
-	}
-	if (p == command.PinForever || p == command.AboutClients) && row.Name == "client" {
-		raw = s.unnamed(raw)
 	}
 	class := classOf(p)
 	s.out.Time(s.ID, class, 1, s.active)
@@ -229,8 +227,8 @@ func (s *Session) subscriber() bool {
 // the command.
 func (s *Session) keepPin(row *command.Row, p command.Policy, raw []byte) bool {
 	if row.Name == "client" && command.Keyword(s.args, 1) == "tracking" {
-		if target, at := s.redirectsTo(); target != nil {
-			return s.trackTo(target, at, raw)
+		if at := redirection(s.args); at > 0 && clients.IsNumber(s.args[at]) {
+			return s.trackTo(at, raw)
 		}
 	}
 	var accepted func()

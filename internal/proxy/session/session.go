@@ -125,10 +125,9 @@ type Session struct {
 	hasty         bool        // the command that gets the pin does not wait for other clients
 	pinTimedOut   error       // why the request for a pin has failed
 	redir         clients.Redirection
-	wanted        []func(conn uint64) // by other sessions that need to name this session's own connection to Redis
-	replay        *replay             // a transaction that goes on at another server; nil: none
-	crowded       chan struct{}       // closed when the client has read bytes that pass unread, or the session is over; nil: it has read enough
-	opening       reply.Handler       // of the reply to the last MULTI, until EXEC or DISCARD is sent; nil: none
+	replay        *replay       // a transaction that goes on at another server; nil: none
+	crowded       chan struct{} // closed when the client has read bytes that pass unread, or the session is over; nil: it has read enough
+	opening       reply.Handler // of the reply to the last MULTI, until EXEC or DISCARD is sent; nil: none
 
 	// Facts that the client has told of itself.
 	reply        replyMode
@@ -182,7 +181,6 @@ type pinned struct {
 	frame    int           // bytes of a frame that the connection keeps until it is whole
 	unread   int           // commands sent since it is not read any more that are to be answered
 	crowded  chan struct{} // Session.crowded, for which the reader of the connection waits; that reader alone uses this field
-	asked    bool          // Redis has been asked for its id
 	borrowed int           // the number of sessions that are about to name this connection to Redis, and so must find this session on it
 
 	outcome  outcome // of identity changes after which the session has not settled

@@ -4,7 +4,6 @@ package shared
 
 import (
 	"runtime/debug"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -90,11 +89,9 @@ type Proxy struct {
 	Entries *logging.Repeats // the log for entries that clients can cause at will
 
 	Clients   clients.Directory[clients.Visible] // all connected clients
-	Shape     atomic.Pointer[clients.Shape]
-	Clock     atomic.Int64 // milliseconds since started, as far as idle times need it
-	Inquiries tasks.Group  // goroutines of Aside
-	Turns     tasks.Turns  // of those that compute
-	Listing   sync.Mutex   // held by the one of them that collects lines, so that many at once cost the memory of one
+	Clock     atomic.Int64                       // milliseconds since started, as far as idle times need it
+	Inquiries tasks.Group                        // goroutines of Aside
+	Turns     tasks.Turns                        // of those that compute
 }
 
 // Policies is the policy table for the commands that Redis has now.
@@ -166,31 +163,7 @@ func (e *Proxy) Tick(stop <-chan struct{}) {
 	}
 }
 
-// Connected describes all clients. It may take a while and is not for event loops.
-func (e *Proxy) Connected() []clients.Info {
-	all := e.Clients.All()
-	list := make([]clients.Info, 0, len(all))
-	for i, l := range all {
-		clients.Yield(i)
-		if c, ok := l.Describe(); ok {
-			list = append(list, c)
-		}
-	}
-	return list
-}
-
 // Counts are the proxy's numbers for the section Clients of INFO.
 func (e *Proxy) Counts() clients.Counts {
-	return clients.Counts{
-		Clients: e.Clients.Len(), Connections: e.Upstream.Connections().Count(), Waiting: e.Locks.Waiting() + e.Upstream.HeldBack(),
-	}
-}
-
-// ParseListing reads a listing of Redis's, and notes the shape of its lines.
-func (e *Proxy) ParseListing(text []byte) clients.Listing {
-	l := clients.ParseListing(text, e.Upstream.Connections().Own)
-	if l.Shape != nil {
-		e.Shape.Store(l.Shape)
-	}
-	return l
+	return clients.Counts{Clients: e.Clients.Len(), Waiting: e.Locks.Waiting() + e.Upstream.HeldBack()}
 }

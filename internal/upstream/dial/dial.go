@@ -1,5 +1,5 @@
 // Package dial opens connections to Redis: it finds the server, connects, and makes the connection an Identity's. It knows every
-// connection that is open (package census), and whether a server can be reached at all: while it cannot, one attempt at a time speaks for
+// connection that is open, and whether a server can be reached at all: while it cannot, one attempt at a time speaks for
 // all connections to it.
 //
 // It starts one goroutine at most: the attempt that speaks for all.
@@ -173,7 +173,6 @@ func (d *Dialer) Role(ctx context.Context, t Target) Role {
 func (d *Dialer) connectAs(ctx context.Context, t Target) (_ net.Conn, _ topology.Place, role string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, d.opts.Timeout)
 	defer cancel()
-	defer d.conns.Attempt()()
 	defer d.tellSlow(t.At)()
 	nc, place, err := d.connect(ctx, cancel, t.At)
 	if err != nil {
@@ -296,7 +295,6 @@ func (d *Dialer) Connect(ctx context.Context, at topology.Node) (net.Conn, error
 	if err := d.reachOf(at).pass(ctx); err != nil {
 		return nil, err
 	}
-	defer d.conns.Attempt()()
 	nc, place, err := d.connect(ctx, cancel, at)
 	if err != nil {
 		d.opts.Resolver.Doubt(at, place, err)

@@ -3,18 +3,16 @@ package dial
 import (
 	"bytes"
 	"net"
-	"strconv"
 )
 
 // lent is a connection in the hands of a library that does its own handshake. It reads along until Redis has answered
-// HELLO with the connection's id and the server's role.
+// HELLO with the server's role.
 type lent struct {
 	net.Conn
 	census *Connections
 	check  func(role string) error // nil: any role will do
 	head   []byte                  // the bytes read so far, while the answer is looked for
-	known  bool                    // the id was found
-	seen   bool                    // all was found, or is not going to come
+	seen   bool                    // the role was found, or is not going to come
 }
 
 // Lend returns a connection for a library that does its own handshake. check, if it is not nil, is told the role of the server. Its error is
@@ -33,7 +31,6 @@ func (c *Connections) Lend(nc net.Conn, check func(role string) error) net.Conn 
 const lentHead = 4 << 10
 
 var (
-	idField   = []byte("$2\r\nid\r\n:")
 	roleField = []byte("$4\r\nrole\r\n$")
 	lineEnd   = []byte("\r\n")
 )
@@ -51,14 +48,7 @@ func (l *lent) Read(b []byte) (int, error) {
 
 func (l *lent) look(b []byte) error {
 	l.head = append(l.head, b...)
-	if _, after, found := bytes.Cut(l.head, idField); found && !l.known {
-		if number, _, whole := bytes.Cut(after, lineEnd); whole {
-			id, _ := strconv.ParseUint(string(number), 10, 64)
-			l.census.Identified(l.Conn, id)
-			l.known = true
-		}
-	}
-	if role, found := roleIn(l.head); found && l.known {
+	if role, found := roleIn(l.head); found {
 		l.seen, l.head = true, nil
 		if l.check != nil {
 			return l.check(role)
@@ -66,13 +56,12 @@ func (l *lent) look(b []byte) error {
 		return nil
 	}
 	if len(l.head) > lentHead {
-		l.census.Identified(l.Conn, 0)
 		l.seen, l.head = true, nil
 	}
 	return nil
 }
 
-// roleIn finds the role in the answer to HELLO, in which it follows the id.
+// roleIn finds the role in the answer to HELLO.
 func roleIn(head []byte) (role string, found bool) {
 	_, after, found := bytes.Cut(head, roleField)
 	if !found {

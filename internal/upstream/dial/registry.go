@@ -5,127 +5,44 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"time"
 
 	"github.com/lockproxy/lockproxy/internal/resp"
 )
 
-// This file knows which of Redis's clients are this proxy's own connections.
-
-// Connections tells this proxy's connections to Redis from other connections: by the id that Redis gave each, and by the address as
-// long as the id is not known. All methods may be called from any goroutine.
+// Connections are the open connections to Redis, and what is known of each. All methods may be called from any goroutine.
 type Connections struct {
-	mu     sync.Mutex
-	open   map[net.Conn]connected
-	ids    map[uint64]time.Time // when it was closed; zero: it is open
-	locals map[string]int       // local addresses of open connections without a known id
-	left   map[string]time.Time // when such a connection was closed, by its address
-	count  int                  // open, and past the handshake
-
-	opening map[chan struct{}]struct{} // attempts to open one; each is closed when it is over
+	mu   sync.Mutex
+	open map[net.Conn]connected
 }
 
 // connected is one open connection.
 type connected struct {
-	id    uint64 // 0: not known
-	local string
-	at    string // the address that was dialled
-	lent  bool
-	ready bool // the handshake is over
-	old   bool // see IsBefore72
+	id   uint64 // 0: not known
+	at   string // the address that was dialled
+	lent bool
+	old  bool // see IsBefore72
 }
 
-// ClosedFor is the time for which a closed connection is remembered, because Redis may not have noticed its end yet.
-const ClosedFor = 5 * time.Second
-
-// leftFor is the same for a connection without a known id: its address may soon be another client's.
-const leftFor = time.Second
-
-// Own reports whether Redis's client with this id and address is a connection of this proxy.
-func (c *Connections) Own(id uint64, addr string) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	closed, known := c.ids[id]
-	if known && (closed.IsZero() || time.Since(closed) < ClosedFor) || c.locals[addr] > 0 {
-		return true
-	}
-	left, known := c.left[addr]
-	return known && time.Since(left) < leftFor
-}
-
-// Any is the id of an open connection; 0: none is known.
+// Any is the id of a connection; 0: none is known.
 func (c *Connections) Any() uint64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for id, closed := range c.ids {
-		if closed.IsZero() {
-			return id
+	for _, known := range c.open {
+		if known.id != 0 {
+			return known.id
 		}
 	}
 	return 0
 }
 
-// Count is the number of open connections past their handshake, which Redis counts.
-func (c *Connections) Count() int {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.count
-}
-
-// Settle waits, for a bounded time, until the present attempts to open a connection are over. Redis may know such a connection before
-// the proxy does.
-func (c *Connections) Settle() {
-	c.mu.Lock()
-	var all []chan struct{}
-	for over := range c.opening {
-		all = append(all, over)
-	}
-	c.mu.Unlock()
-	limit := time.NewTimer(settleLimit)
-	defer limit.Stop()
-	for _, over := range all {
-		select {
-		case <-over:
-		case <-limit.C:
-			return
-		}
-	}
-}
-
-// settleLimit bounds Settle. A longer attempt is one that Redis does not answer, and so does not know.
-const settleLimit = 200 * time.Millisecond
-
-// Attempt says that a connection is being opened, until over is called.
-func (c *Connections) Attempt() (over func()) {
-	done := make(chan struct{})
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.opening == nil {
-		c.opening = map[chan struct{}]struct{}{}
-	}
-	c.opening[done] = struct{}{}
-	return func() {
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		delete(c.opening, done)
-		close(done)
-	}
-}
-
 // Opened notes a connection to an address that is before its handshake.
 func (c *Connections) Opened(nc net.Conn, at string) {
-	local := ""                                     // Redis shows no address
-	if a, ok := nc.LocalAddr().(*net.TCPAddr); ok { // all unix sockets have the same address
-		local = a.String()
-	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.open == nil {
-		c.open, c.ids, c.locals = map[net.Conn]connected{}, map[uint64]time.Time{}, map[string]int{}
-		c.left = map[string]time.Time{}
+		c.open = map[net.Conn]connected{}
 	}
-	c.open[nc] = connected{local: local, at: at}
-	c.locals[local]++
+	c.open[nc] = connected{at: at}
 }
 
 // Replaced says that a connection continues under another type, TLS on it.
@@ -136,32 +53,12 @@ func (c *Connections) Replaced(old, nc net.Conn) {
 	delete(c.open, old)
 }
 
-// Identified says that a connection is past its handshake, and the id that Redis gave it; 0: it is not known.
-func (c *Connections) Identified(nc net.Conn, id uint64) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	known, ok := c.open[nc]
-	if !ok || known.id != 0 {
-		return
-	}
-	if !known.ready {
-		c.count++
-	}
-	known.ready, known.id = true, id
-	if id != 0 {
-		c.forgetLocalLocked(known.local)
-		c.ids[id] = time.Time{}
-	}
-	c.open[nc] = known
-}
-
-// Greeted is Identified with the answer to HELLO.
+// Greeted takes the answer to HELLO on a connection.
 func (c *Connections) Greeted(nc net.Conn, hello resp.Value) {
-	c.Identified(nc, ConnectionID(hello))
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if known, ok := c.open[nc]; ok {
-		known.old = IsBefore72(hello)
+		known.id, known.old = ConnectionID(hello), IsBefore72(hello)
 		c.open[nc] = known
 	}
 }
@@ -174,32 +71,11 @@ func (c *Connections) Greeting(nc net.Conn) (id uint64, old bool) {
 	return known.id, known.old
 }
 
-// Closed forgets a connection, now or when it may be called again.
+// Closed forgets a connection. It may be called again.
 func (c *Connections) Closed(nc net.Conn) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	known, ok := c.open[nc]
-	if !ok {
-		return
-	}
 	delete(c.open, nc)
-	if known.ready {
-		c.count--
-	}
-	if known.id == 0 {
-		c.forgetLocalLocked(known.local)
-		if known.local != "" {
-			c.left[known.local] = time.Now()
-		}
-		return
-	}
-	c.ids[known.id] = time.Now()
-}
-
-func (c *Connections) forgetLocalLocked(local string) {
-	if c.locals[local]--; c.locals[local] <= 0 {
-		delete(c.locals, local)
-	}
 }
 
 // Elsewhere returns the open connections that were dialled at another address, or only the lent ones among them.
@@ -220,22 +96,6 @@ func (c *Connections) At(nc net.Conn) string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.open[nc].at
-}
-
-// Trim forgets what was closed before t.
-func (c *Connections) Trim(t time.Time) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for id, at := range c.ids {
-		if !at.IsZero() && at.Before(t) {
-			delete(c.ids, id)
-		}
-	}
-	for addr, at := range c.left {
-		if at.Before(t) {
-			delete(c.left, addr)
-		}
-	}
 }
 
 // ConnectionID is the id in the answer to HELLO; 0: there is none.
