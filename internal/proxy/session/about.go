@@ -36,8 +36,8 @@ func (s *Session) described() clients.Info {
 			c.Multi = p.Queued - p.Base
 		}
 	}
-	if s.ears.Listening() {
-		c.Subs, c.Patterns, c.Shards = s.ears.Counts()
+	if s.clusterSubs.Listening() {
+		c.Subs, c.Patterns, c.Shards = s.clusterSubs.Counts()
 	}
 	return c
 }

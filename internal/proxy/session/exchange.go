@@ -5,8 +5,8 @@ import (
 
 	"github.com/lockproxy/lockproxy/internal/metrics"
 	"github.com/lockproxy/lockproxy/internal/proxy/budget"
-	"github.com/lockproxy/lockproxy/internal/proxy/ears"
 	"github.com/lockproxy/lockproxy/internal/proxy/errands"
+	"github.com/lockproxy/lockproxy/internal/proxy/pubsub"
 	"github.com/lockproxy/lockproxy/internal/proxy/reply"
 	"github.com/lockproxy/lockproxy/internal/proxy/shared"
 	"github.com/lockproxy/lockproxy/internal/upstream"
@@ -270,7 +270,7 @@ func (s *Session) Gone() bool { return s.out.Gone() }
 // Put implements reply.Session.
 func (s *Session) Put(at reply.ID, b []byte, more bool) { s.out.Put(at, b, more) }
 
-// Message implements ears.Session.
+// Message implements pubsub.Session.
 func (s *Session) Message(b []byte) { s.out.Message(b) }
 
 // Pass implements reply.Session.
@@ -328,11 +328,11 @@ func (s *Session) Await() {
 // GiveUp implements errands.Session.
 func (s *Session) GiveUp(id reply.ID) { s.out.Slots.Answer(id, 1) }
 
-// Open implements ears.Session.
-func (s *Session) Open(at upstream.Node, then func(c ears.Conn, refusal []byte)) (ears.Conn, func() bool) {
+// Open implements pubsub.Session.
+func (s *Session) Open(at upstream.Node, then func(c pubsub.Conn, refusal []byte)) (pubsub.Conn, func() bool) {
 	ask := upstream.Ask{ID: s.ident, At: at, Owner: s.owner}
 	if conn := s.proxy.Upstream.Acquire(ask); conn != nil {
-		return s.ear(conn), nil
+		return s.subscriberConn(conn), nil
 	}
 	s.proxy.Counters.PinWaits.Add(1)
 	return nil, s.proxy.Upstream.AwaitPin(ask, func(conn *upstream.Pin, err error) {
@@ -341,25 +341,25 @@ func (s *Session) Open(at upstream.Node, then func(c ears.Conn, refusal []byte))
 			then(nil, s.proxy.NoPinFree(err, s.Addr))
 			return
 		}
-		then(s.ear(conn), nil)
+		then(s.subscriberConn(conn), nil)
 	})
 }
 
-// ear counts a connection of ears among the pins.
-func (s *Session) ear(conn *upstream.Pin) ears.Conn {
-	s.proxy.Counters.PinReasons.Add(earReason, 1)
-	return ear{conn, sync.OnceFunc(func() { s.proxy.Counters.PinReasons.Add(earReason, -1) })}
+// subscriberConn counts the connection of a subscriber among the pins.
+func (s *Session) subscriberConn(conn *upstream.Pin) pubsub.Conn {
+	s.proxy.Counters.PinReasons.Add(subscriberReason, 1)
+	return subscriberPin{conn, sync.OnceFunc(func() { s.proxy.Counters.PinReasons.Add(subscriberReason, -1) })}
 }
 
-const earReason = "subscribe"
+const subscriberReason = "subscribe"
 
-type ear struct {
+type subscriberPin struct {
 	*upstream.Pin
 	end func()
 }
 
-// Discard implements ears.Conn.
-func (e ear) Discard() {
+// Discard implements pubsub.Conn.
+func (e subscriberPin) Discard() {
 	e.end()
 	e.Pin.Discard()
 }
@@ -367,5 +367,5 @@ func (e ear) Discard() {
 // The cluster and its subscriptions are parts of the session that call it.
 var (
 	_ errands.Session = (*Session)(nil)
-	_ ears.Session    = (*Session)(nil)
+	_ pubsub.Session  = (*Session)(nil)
 )

@@ -69,7 +69,7 @@ func (s *Session) listen(row *command.Row, p command.Policy) (handled, done bool
 		return true, true
 	case p == command.PubSub:
 		s.wait = waitReply
-		s.ears.Ask(row.Name, s.args[1:], s.ident.Proto, s.out.Slots.Hold(), s.muted)
+		s.clusterSubs.Ask(row.Name, s.args[1:], s.ident.Proto, s.out.Slots.Hold(), s.muted)
 		return true, true
 	case s.ident.Proto == 3, row.Malformed(s.args), row.Name == "quit", row.Name == "reset", row.Name == "ping" && len(s.args) > 2:
 		return false, false

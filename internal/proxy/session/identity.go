@@ -325,7 +325,7 @@ func (s *Session) startOver() {
 // become moves the session and its pin to another identity.
 func (s *Session) become(id upstream.Identity) {
 	s.ident = id
-	s.ears.Again(id.Proto)
+	s.clusterSubs.Again(id.Proto)
 	s.guard.Restrict(s.proxy.Restricts(id))
 	if s.pin != nil {
 		s.pin.conn.Became(id)

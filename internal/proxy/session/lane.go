@@ -4,7 +4,7 @@ import (
 	"slices"
 
 	"github.com/lockproxy/lockproxy/internal/proxy/command"
-	"github.com/lockproxy/lockproxy/internal/proxy/ears"
+	"github.com/lockproxy/lockproxy/internal/proxy/pubsub"
 	"github.com/lockproxy/lockproxy/internal/upstream"
 )
 
@@ -112,7 +112,7 @@ func (s *Session) aim(row *command.Row) bool {
 		s.Adopt()
 	}
 	if s.Look(row, s.args); row.Name == "publish" {
-		s.Slot = ears.PublishSlot
+		s.Slot = pubsub.PublishSlot
 	}
 	s.Target = s.serverOf(s.Slot)
 	if row.Policy == command.PinAfterWrite {

@@ -17,7 +17,7 @@ func New(from clients.Origin, e *shared.Proxy, h Host) *Session {
 		Origin: from, owner: clients.Account(from.Addr), proxy: e, host: h,
 	}
 	s.Errands.Open(s, e.Upstream)
-	s.ears.Open(s, e.Upstream)
+	s.clusterSubs.Open(s, e.Upstream)
 	s.out.Open(e, func(limit shared.Limit, unread int) {
 		if !s.ended {
 			e.Unread(limit, s.Addr, unread)
@@ -135,7 +135,7 @@ func (s *Session) departServed() {
 // depart closes the connection of a client that is asked to leave, if this is a quiet moment: nothing is outstanding, no command has come in
 // part, and the client has no lock, no wait, and no connection to Redis of its own.
 func (s *Session) depart() {
-	if s.out.Gone() || s.wait != waitNone || s.out.Slots.Due() > 0 || s.in.Len() > 0 || s.streaming || s.pin != nil || s.ears.Listening() || s.host.Unread() {
+	if s.out.Gone() || s.wait != waitNone || s.out.Slots.Due() > 0 || s.in.Len() > 0 || s.streaming || s.pin != nil || s.clusterSubs.Listening() || s.host.Unread() {
 		return
 	}
 	if s.leaveEngines(); len(s.engines) > 0 {
@@ -153,7 +153,7 @@ func (s *Session) giveUp() {
 		s.large.timer.Stop()
 	}
 	s.Drop()
-	s.ears.Close()
+	s.clusterSubs.Close()
 	s.repeated = nil
 	pin := s.dropConnections()
 	for _, e := range s.engines {

@@ -96,7 +96,7 @@ func (s *Session) reset(raw []byte) bool {
 
 func (s *Session) resetState() {
 	s.reply, s.name, s.called = replyOn, "", ""
-	s.ears.Close()
+	s.clusterSubs.Close()
 	s.startOver()
 }
 

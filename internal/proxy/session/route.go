@@ -42,7 +42,7 @@ func (s *Session) route(row *command.Row, raw []byte) bool {
 			handled, routed = true, s.answer(words)
 		}
 	}
-	if !handled && s.Clustered() && (p == command.PubSub || s.ears.Listening()) {
+	if !handled && s.Clustered() && (p == command.PubSub || s.clusterSubs.Listening()) {
 		handled, routed = s.listen(row, p)
 	}
 	switch {

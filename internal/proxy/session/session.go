@@ -10,8 +10,8 @@ import (
 	"github.com/lockproxy/lockproxy/internal/proxy/budget"
 	"github.com/lockproxy/lockproxy/internal/proxy/clients"
 	"github.com/lockproxy/lockproxy/internal/proxy/command"
-	"github.com/lockproxy/lockproxy/internal/proxy/ears"
 	"github.com/lockproxy/lockproxy/internal/proxy/errands"
+	"github.com/lockproxy/lockproxy/internal/proxy/pubsub"
 	"github.com/lockproxy/lockproxy/internal/proxy/reply"
 	"github.com/lockproxy/lockproxy/internal/proxy/shared"
 	"github.com/lockproxy/lockproxy/internal/resp"
@@ -152,7 +152,7 @@ type Session struct {
 	losses  map[int]*losses.Set // of locks, by database
 	script  []byte              // scratch: the script call being sent
 
-	ears ears.Ears // in front of a cluster
+	clusterSubs pubsub.Subscriptions // in front of a cluster
 }
 
 // A repetition is a command on a pin that the pin's server has refused, as with errands. It is routed anew.

@@ -1,4 +1,4 @@
-package ears
+package pubsub
 
 import (
 	"maps"
@@ -11,15 +11,20 @@ import (
 	"github.com/lockproxy/lockproxy/internal/upstream/topology"
 )
 
-// A Session is what ears need of the session. All methods but Do require its lock.
+// A Session is the session of the subscriptions. All methods but Do require its lock.
 type Session interface {
-	reply.Session
-
 	// Open returns a connection of the session's own to a server. If none is free, it returns nil, and calls then later, from another goroutine,
 	// with the connection or the reply that says why there is none.
 	Open(at topology.Node, then func(c Conn, refusal []byte)) (c Conn, withdraw func() bool)
 
-	// Message sends a message to the subscribed client.
+	// Put adds bytes to the replies of a slot; more: they end within one. Answered counts replies that have become whole.
+	Put(at reply.ID, b []byte, more bool)
+	Answered(at reply.ID, n int)
+
+	// Resume ends the wait for the reply to a subscription command.
+	Resume()
+
+	// Message sends a message to the client.
 	Message(b []byte)
 
 	// Later has f called after a pause and a refresh of the view of the cluster.
@@ -62,8 +67,8 @@ type Cluster interface {
 	FailoverWait() time.Duration
 }
 
-// Ears are the subscriptions of one session.
-type Ears struct {
+// Subscriptions are those of one session.
+type Subscriptions struct {
 	session Session // immutable: connections ask for it without the session's lock
 	cluster Cluster // immutable
 	state
@@ -73,10 +78,10 @@ type Ears struct {
 type state struct {
 	proto int
 
-	wanted map[channel]*subscription
-	told   [kinds]int // channels of which the client knows
-	ears   map[topology.Node]*ear
-	stop   func() // ends the watch over the view; nil: there is none
+	wanted      map[channel]*subscription
+	told        [kinds]int // channels of which the client knows
+	subscribers map[topology.Node]*subscriber
+	stop        func() // ends the watch over the view; nil: there is none
 
 	request  *request             // in progress; nil: none
 	early    []message            // about its channels
@@ -88,8 +93,8 @@ type state struct {
 
 // A subscription to one channel.
 type subscription struct {
-	told bool   // the client knows of it
-	at   []*ear // confirmed
+	told bool          // the client knows of it
+	at   []*subscriber // confirmed
 }
 
 // patience is the time after which a session ends whose subscriptions have no server: its client should know.
@@ -98,31 +103,31 @@ const patience = 30 * time.Second
 // channelCost is the memory of a subscription besides its name: an estimate.
 const channelCost = 256
 
-// Open prepares the ears of a session.
-func (e *Ears) Open(s Session, c Cluster) { e.session, e.cluster = s, c }
+// Open prepares the subscribers of a session.
+func (e *Subscriptions) Open(s Session, c Cluster) { e.session, e.cluster = s, c }
 
 // Listening reports whether there is any subscription.
-func (e *Ears) Listening() bool { return len(e.wanted) > 0 }
+func (e *Subscriptions) Listening() bool { return len(e.wanted) > 0 }
 
 // Bytes is the memory that they take.
-func (e *Ears) Bytes() (n int) {
+func (e *Subscriptions) Bytes() (n int) {
 	n = e.bytes + len(e.wanted)*channelCost
-	if len(e.ears) == 0 { // of most sessions, which ask each time that they are used: a range over a map takes longer
+	if len(e.subscribers) == 0 { // of most sessions, which ask each time that they are used: a range over a map takes longer
 		return n
 	}
-	for _, one := range e.ears {
+	for _, one := range e.subscribers {
 		n += one.holding
 	}
 	return n
 }
 
 // Counts are the numbers of subscriptions that the client knows.
-func (e *Ears) Counts() (channelCount, patternCount, shardCount int64) {
+func (e *Subscriptions) Counts() (channelCount, patternCount, shardCount int64) {
 	return int64(e.told[channels]), int64(e.told[patterns]), int64(e.told[shards])
 }
 
 // nodes are the servers at which a channel is received. There may be none at present.
-func (e *Ears) nodes(t channel) (all []topology.Node) {
+func (e *Subscriptions) nodes(t channel) (all []topology.Node) {
 	v := e.cluster.View()
 	if owner := v.Owner(t.slot()); owner != nil {
 		all = append(all, topology.Node(owner.ID))
@@ -142,7 +147,7 @@ func (e *Ears) nodes(t channel) (all []topology.Node) {
 }
 
 // place subscribes to channels where they belong. r is the request that they are part of; nil: the client knows of them.
-func (e *Ears) place(list []channel, r *request) {
+func (e *Subscriptions) place(list []channel, r *request) {
 	for _, t := range list {
 		nodes := e.nodes(t)
 		if len(nodes) == 0 {
@@ -159,23 +164,23 @@ func (e *Ears) place(list []channel, r *request) {
 	e.rehome(topology.Any)
 }
 
-// at is the ear at a server.
-func (e *Ears) at(node topology.Node) *ear {
-	one := e.ears[node]
+// at is the subscriber at a server.
+func (e *Subscriptions) at(node topology.Node) *subscriber {
+	one := e.subscribers[node]
 	if one == nil {
-		one = &ear{of: e, at: node, asked: map[channel]bool{}}
-		e.ears[node] = one
+		one = &subscriber{of: e, at: node, asked: map[channel]bool{}}
+		e.subscribers[node] = one
 		one.open()
 	}
 	return one
 }
 
-// send sends the commands of all ears, and closes the ones that have no channels any more.
-func (e *Ears) send() {
-	for node, one := range e.ears {
+// send sends the commands of all subscribers, and closes the ones that have no channels any more.
+func (e *Subscriptions) send() {
+	for node, one := range e.subscribers {
 		if one.send(); len(one.asked) == 0 && len(one.asks) == 0 {
 			one.close()
-			delete(e.ears, node)
+			delete(e.subscribers, node)
 		}
 	}
 	if len(e.wanted) == 0 && e.request == nil && e.stop != nil {
@@ -185,7 +190,7 @@ func (e *Ears) send() {
 }
 
 // evict notes that a channel has no server at present.
-func (e *Ears) evict(t channel, r *request) {
+func (e *Subscriptions) evict(t channel, r *request) {
 	if before := e.homeless[t]; before != nil {
 		return // the request knows
 	}
@@ -195,7 +200,7 @@ func (e *Ears) evict(t channel, r *request) {
 }
 
 // rehome finds servers for homeless channels when the view has been refreshed. hint should know of the change.
-func (e *Ears) rehome(hint topology.Node) {
+func (e *Subscriptions) rehome(hint topology.Node) {
 	switch {
 	case len(e.homeless) == 0 || e.seeking:
 		return
@@ -214,7 +219,7 @@ func (e *Ears) rehome(hint topology.Node) {
 }
 
 // shelter places those of some channels that are still homeless.
-func (e *Ears) shelter(some []channel) {
+func (e *Subscriptions) shelter(some []channel) {
 	list := map[*request][]channel{}
 	for _, t := range some {
 		r, waits := e.homeless[t]
@@ -233,7 +238,7 @@ func (e *Ears) shelter(some []channel) {
 
 // inParts calls f for a list of channels, some at a time, and then done: a client chooses how many there are. Each part is a step of its own. Channels
 // of a later part may have ended before it.
-func (e *Ears) inParts(list []channel, f func(part []channel), done func()) {
+func (e *Subscriptions) inParts(list []channel, f func(part []channel), done func()) {
 	n := min(len(list), maxAsked)
 	if f(list[:n]); n == len(list) {
 		done()
@@ -243,7 +248,7 @@ func (e *Ears) inParts(list []channel, f func(part []channel), done func()) {
 }
 
 // next calls f in a step of its own: an event loop has other clients, too.
-func (e *Ears) next(f func()) {
+func (e *Subscriptions) next(f func()) {
 	time.AfterFunc(0, func() {
 		e.session.Do(f)
 		e.session.Flush()
@@ -251,19 +256,19 @@ func (e *Ears) next(f func()) {
 }
 
 // viewChanged moves subscriptions after a change of the view. Requires no locks.
-func (e *Ears) viewChanged() {
+func (e *Subscriptions) viewChanged() {
 	e.session.Do(func() { e.inParts(slices.Collect(maps.Keys(e.wanted)), e.adjust, func() {}) })
 }
 
 // adjust moves those of some subscriptions that belong elsewhere. The others cost a look.
-func (e *Ears) adjust(some []channel) {
+func (e *Subscriptions) adjust(some []channel) {
 	var list []channel
 	for _, t := range some {
 		if _, waits := e.homeless[t]; waits || e.wanted[t] == nil {
 			continue
 		}
 		for _, at := range e.nodes(t) {
-			if one := e.ears[at]; one == nil || !one.knows(t) {
+			if one := e.subscribers[at]; one == nil || !one.knows(t) {
 				list = append(list, t)
 				break
 			}
@@ -272,14 +277,14 @@ func (e *Ears) adjust(some []channel) {
 	e.place(list, nil)
 }
 
-func (e *Ears) forget(t channel) {
+func (e *Subscriptions) forget(t channel) {
 	delete(e.wanted, t)
 	delete(e.homeless, t)
 	e.bytes -= len(t.name)
 }
 
 // Again has all subscriptions begin anew, on connections of the session's present identity.
-func (e *Ears) Again(proto int) {
+func (e *Subscriptions) Again(proto int) {
 	if e.proto = proto; !e.Listening() {
 		return
 	}
@@ -288,16 +293,16 @@ func (e *Ears) Again(proto int) {
 		sub.at = nil
 		list = append(list, t)
 	}
-	for _, one := range e.ears {
+	for _, one := range e.subscribers {
 		one.close()
 	}
-	clear(e.ears)
+	clear(e.subscribers)
 	e.inParts(list, e.adjust, func() {})
 }
 
 // Close ends all subscriptions. The client is told nothing.
-func (e *Ears) Close() {
-	for _, one := range e.ears {
+func (e *Subscriptions) Close() {
+	for _, one := range e.subscribers {
 		one.close()
 	}
 	if e.stop != nil {
@@ -307,7 +312,7 @@ func (e *Ears) Close() {
 }
 
 // lost notes that a server does not hear a channel any more, and has another one found. r is the request that waits for it; nil: none does.
-func (e *Ears) lost(t channel, r *request, at topology.Node) {
+func (e *Subscriptions) lost(t channel, r *request, at topology.Node) {
 	if e.wanted[t] == nil {
 		return
 	}
@@ -319,7 +324,7 @@ func (e *Ears) lost(t channel, r *request, at topology.Node) {
 }
 
 // hears notes that a server has confirmed a channel. The servers at which it does not belong any more are left.
-func (e *Ears) hears(t channel, by *ear) {
+func (e *Subscriptions) hears(t channel, by *subscriber) {
 	sub := e.wanted[t]
 	if sub == nil {
 		return
@@ -336,22 +341,22 @@ func (e *Ears) hears(t channel, by *ear) {
 	}
 }
 
-// isHome reports whether the messages of a channel are sent to the server of an ear.
-func (e *Ears) isHome(t channel, by *ear) bool {
+// isHome reports whether the messages of a channel are sent to the server of a subscriber.
+func (e *Subscriptions) isHome(t channel, by *subscriber) bool {
 	nodes := e.nodes(t)
 	return len(nodes) > 0 && nodes[0] == by.at
 }
 
-// without notes that an ear has no subscription to a channel any more.
-func (e *Ears) without(t channel, by *ear) {
+// without notes that a subscriber has no subscription to a channel any more.
+func (e *Subscriptions) without(t channel, by *subscriber) {
 	if sub := e.wanted[t]; sub != nil {
-		sub.at = slices.DeleteFunc(sub.at, func(one *ear) bool { return one == by })
+		sub.at = slices.DeleteFunc(sub.at, func(one *subscriber) bool { return one == by })
 	}
 }
 
 // received passes a message on. Of the servers that hear a channel, the first one tells the messages that all are told. Before the client knows of
 // the subscription that is the server to which the messages are sent: another one may hear late of a message that is older than the subscription.
-func (e *Ears) received(by *ear, t channel, source, b []byte) {
+func (e *Subscriptions) received(by *subscriber, t channel, source, b []byte) {
 	sub := e.wanted[t]
 	if sub == nil || !slices.Contains(sub.at, by) {
 		return
@@ -371,8 +376,8 @@ func (e *Ears) received(by *ear, t channel, source, b []byte) {
 }
 
 // calm forgets the attempts if every channel is received where it belongs.
-func (e *Ears) calm() {
-	for _, one := range e.ears {
+func (e *Subscriptions) calm() {
+	for _, one := range e.subscribers {
 		if len(one.asks)+len(one.unsent) > 0 {
 			return
 		}

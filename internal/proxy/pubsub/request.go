@@ -1,4 +1,4 @@
-package ears
+package pubsub
 
 import (
 	"slices"
@@ -34,7 +34,7 @@ type request struct {
 
 // Ask carries out a subscription command, by its name in lower case. No other one is in progress. The reply has a slot at; the session is resumed
 // when it is whole. proto is the session's protocol.
-func (e *Ears) Ask(verb string, names [][]byte, proto int, at reply.ID, muted bool) {
+func (e *Subscriptions) Ask(verb string, names [][]byte, proto int, at reply.ID, muted bool) {
 	k, on, _ := kindOf(verb)
 	r := &request{at: at, verb: verb, kind: k, on: on, muted: muted}
 	switch {
@@ -65,7 +65,7 @@ func copies(names [][]byte) (all [][]byte, size int) {
 }
 
 // names are those of all subscriptions of a kind, and their size.
-func (e *Ears) names(k kind) (all [][]byte, size int) {
+func (e *Subscriptions) names(k kind) (all [][]byte, size int) {
 	buf := make([]byte, 0, e.bytes)
 	for t := range e.wanted {
 		if t.kind == k {
@@ -78,7 +78,7 @@ func (e *Ears) names(k kind) (all [][]byte, size int) {
 }
 
 // goOn begins the next part of a request.
-func (e *Ears) goOn(r *request) {
+func (e *Subscriptions) goOn(r *request) {
 	n := min(len(r.all), maxAsked)
 	r.names, r.all, r.rests = r.all[:n:n], r.all[n:], false
 	if r.on {
@@ -90,12 +90,12 @@ func (e *Ears) goOn(r *request) {
 }
 
 // limit is the time that a request waits for servers.
-func (e *Ears) limit() time.Duration { return max(e.cluster.FailoverWait(), time.Second) }
+func (e *Subscriptions) limit() time.Duration { return max(e.cluster.FailoverWait(), time.Second) }
 
 // begin asks for the new subscriptions of a part.
-func (e *Ears) begin(r *request) {
+func (e *Subscriptions) begin(r *request) {
 	if e.wanted == nil {
-		e.wanted, e.ears, e.homeless = map[channel]*subscription{}, map[topology.Node]*ear{}, map[channel]*request{}
+		e.wanted, e.subscribers, e.homeless = map[channel]*subscription{}, map[topology.Node]*subscriber{}, map[channel]*request{}
 	}
 	if e.stop == nil {
 		e.stop = e.cluster.Watch(e.viewChanged)
@@ -113,11 +113,11 @@ func (e *Ears) begin(r *request) {
 }
 
 // end asks for the end of the subscriptions of a part.
-func (e *Ears) end(r *request) {
+func (e *Subscriptions) end(r *request) {
 	for _, name := range r.names {
 		t := channel{r.kind, string(name)}
 		delete(e.homeless, t)
-		for _, one := range e.ears {
+		for _, one := range e.subscribers {
 			if one.knows(t) {
 				one.leave(t, r)
 			}
@@ -127,7 +127,7 @@ func (e *Ears) end(r *request) {
 }
 
 // expire ends the wait of a request for servers that do not answer. Channels that are received from one server have begun.
-func (e *Ears) expire(r *request) {
+func (e *Subscriptions) expire(r *request) {
 	switch {
 	case e.request != r, r.rests:
 	case e.queues():
@@ -141,7 +141,7 @@ func (e *Ears) expire(r *request) {
 }
 
 // settle tells of the present part of the request in progress if nothing is left to wait for.
-func (e *Ears) settle() {
+func (e *Subscriptions) settle() {
 	r := e.request
 	if r == nil || r.left > 0 || r.rests {
 		return
@@ -181,7 +181,7 @@ func (e *Ears) settle() {
 }
 
 // count is the number of subscriptions that Redis tells for a kind.
-func (e *Ears) count(k kind) int {
+func (e *Subscriptions) count(k kind) int {
 	if k == shards {
 		return e.told[shards]
 	}
@@ -189,7 +189,7 @@ func (e *Ears) count(k kind) int {
 }
 
 // answer gives the end of the reply to a request.
-func (e *Ears) answer(r *request, words []byte) {
+func (e *Subscriptions) answer(r *request, words []byte) {
 	r.timer.Stop()
 	e.request = nil
 	e.bytes -= r.size
@@ -201,7 +201,7 @@ func (e *Ears) answer(r *request, words []byte) {
 
 // tell gives a part of the reply to a request, and the messages that have come for channels of which the client knows then. Confirmations reach even a
 // client that sees no replies.
-func (e *Ears) tell(r *request, words []byte) {
+func (e *Subscriptions) tell(r *request, words []byte) {
 	if !r.muted || words[0] != '-' {
 		e.session.Put(r.at, words, false)
 	}
@@ -215,9 +215,9 @@ func (e *Ears) tell(r *request, words []byte) {
 }
 
 // fail ends a request with an error, and undoes the subscriptions of its present part. The client has been told of the parts before it.
-func (e *Ears) fail(r *request, words []byte) {
+func (e *Subscriptions) fail(r *request, words []byte) {
 	for _, t := range r.fresh {
-		for _, one := range e.ears {
+		for _, one := range e.subscribers {
 			if one.knows(t) {
 				one.leave(t, nil)
 			}
@@ -228,11 +228,11 @@ func (e *Ears) fail(r *request, words []byte) {
 }
 
 // release lets a request go on without the servers that have not answered.
-func (e *Ears) release(r *request) {
+func (e *Subscriptions) release(r *request) {
 	for t := range e.homeless {
 		e.homeless[t] = nil
 	}
-	for _, one := range e.ears {
+	for _, one := range e.subscribers {
 		for i := range one.asks {
 			if one.asks[i].r == r {
 				one.asks[i].r = nil
@@ -247,9 +247,9 @@ func (e *Ears) release(r *request) {
 	r.left = 0
 }
 
-// queues reports whether an ear waits for a connection.
-func (e *Ears) queues() bool {
-	for _, one := range e.ears {
+// queues reports whether a subscriber waits for a connection.
+func (e *Subscriptions) queues() bool {
+	for _, one := range e.subscribers {
 		if one.conn == nil {
 			return true
 		}

@@ -1,4 +1,4 @@
-package ears
+package pubsub
 
 import (
 	"bytes"
@@ -18,16 +18,16 @@ import (
 
 // client is a session without I/O in front of the servers a and b, which the test plays.
 type client struct {
-	t     testing.TB
-	ears  Ears
-	view  *topology.View
-	watch func()
-	conns map[topology.Node]*conn
-	later []func() // called after a refresh
-	got   strings.Builder
-	over  bool
-	flush chan bool // nil: nothing waits for it
-	mu    sync.Mutex
+	t             testing.TB
+	subscriptions Subscriptions
+	view          *topology.View
+	watch         func()
+	conns         map[topology.Node]*conn
+	later         []func() // called after a refresh
+	got           strings.Builder
+	over          bool
+	flush         chan bool // nil: nothing waits for it
+	mu            sync.Mutex
 }
 
 type conn struct {
@@ -39,8 +39,8 @@ type conn struct {
 
 func newClient(t testing.TB) *client {
 	c := &client{t: t, view: clustertest.Split(t, hashslot.Count/2), conns: map[topology.Node]*conn{}}
-	c.ears.Open(c, c)
-	t.Cleanup(c.ears.Close) // stops the timers
+	c.subscriptions.Open(c, c)
+	t.Cleanup(c.subscriptions.Close) // stops the timers
 	return c
 }
 
@@ -53,15 +53,10 @@ func (c *client) View() *topology.View                             { return c.vi
 func (c *client) Refused(topology.RefusalReason)                   {}
 func (c *client) FailoverWait() time.Duration                      { return time.Hour }
 func (c *client) Later(_ topology.Node, _ time.Duration, f func()) { c.later = append(c.later, f) }
-func (c *client) Gone() bool                                       { return c.over }
 func (c *client) CutOff()                                          { c.over = true }
 func (c *client) Message(b []byte)                                 { c.got.Write(b) }
 func (c *client) Put(_ reply.ID, b []byte, _ bool)                 { c.got.Write(b) }
-func (c *client) Pass(_ reply.ID, b []byte, _ bool)                { c.got.Write(b) }
-func (c *client) Refusal() []byte                                  { return nil }
-func (c *client) Refuse(reply.ID, int)                             {}
 func (c *client) Answered(reply.ID, int)                           {}
-func (c *client) Held(int)                                         {}
 func (c *client) Resume()                                          {}
 
 func (c *client) Do(f func()) bool {
@@ -117,7 +112,7 @@ func (c *client) confirmLocked(at topology.Node) {
 	for _, line := range sent {
 		words := strings.Fields(line)
 		for _, name := range words[1:] {
-			n.observer.(*ear).frame(appendConfirmation(nil, 2, words[0], []byte(name), 1), resp.Push)
+			n.observer.(*subscriber).frame(appendConfirmation(nil, 2, words[0], []byte(name), 1), resp.Push)
 		}
 	}
 }
@@ -159,7 +154,7 @@ func (c *client) took(want ...[]byte) {
 
 func (c *client) ask(line string) {
 	words := resp.Split(frame(strings.Fields(line)...), nil)
-	c.Do(func() { c.ears.Ask(string(words[0]), words[1:], 2, 1, false) })
+	c.Do(func() { c.subscriptions.Ask(string(words[0]), words[1:], 2, 1, false) })
 }
 
 func confirmed(verb, name string, n int) []byte {
@@ -223,7 +218,7 @@ func TestARefusalUndoesTheWholeCommand(t *testing.T) {
 		c.confirm(at)
 	}
 	c.took()
-	if c.ears.Listening() || c.ears.Bytes() != 0 || c.watch != nil {
+	if c.subscriptions.Listening() || c.subscriptions.Bytes() != 0 || c.watch != nil {
 		t.Error("something of the subscriptions is left")
 	}
 }
@@ -262,7 +257,7 @@ func TestALongCommandIsCarriedOutInParts(t *testing.T) {
 			}
 		}
 	}
-	if c.ears.Listening() || c.ears.Bytes() != 0 || c.watch != nil {
+	if c.subscriptions.Listening() || c.subscriptions.Bytes() != 0 || c.watch != nil {
 		t.Error("something of the subscriptions is left")
 	}
 	c.ask("subscribe " + strings.Join(names, " "))
@@ -278,7 +273,7 @@ func TestALongCommandIsCarriedOutInParts(t *testing.T) {
 		<-c.flush
 	}
 	c.confirm("a")
-	if got := strings.Count(c.got.String(), "unsubscribe"); got != n || c.ears.Listening() {
+	if got := strings.Count(c.got.String(), "unsubscribe"); got != n || c.subscriptions.Listening() {
 		t.Errorf("%d ends of %d subscriptions are told", got, n)
 	}
 }
@@ -292,10 +287,10 @@ func TestARefusalBetweenTwoPartsLeavesTheFirst(t *testing.T) {
 	c.Do(func() { // the next part waits for the session
 		c.confirmLocked("a")
 		c.took(bytes.Repeat(confirmed("subscribe", "x", 1), maxAsked))
-		c.conns["a"].observer.(*ear).gone()
+		c.conns["a"].observer.(*subscriber).gone()
 		c.refreshed(clustertest.Split(t, 0))
 		c.conns["b"].refusal = refusal
-		c.conns["b"].observer.(*ear).gone()
+		c.conns["b"].observer.(*subscriber).gone()
 		c.took(refusal)
 		delete(c.conns, "b")
 	})
@@ -314,9 +309,9 @@ func TestTheEndOfASessionEndsALongCommand(t *testing.T) {
 	c.flush = make(chan bool, 1)
 	c.ask("subscribe" + strings.Repeat(" x", maxAsked) + " y")
 	c.confirm("a")
-	c.Do(c.ears.Close)
+	c.Do(c.subscriptions.Close)
 	<-c.flush
-	if c.ears.Listening() || c.ears.Bytes() != 0 {
+	if c.subscriptions.Listening() || c.subscriptions.Bytes() != 0 {
 		t.Error("the next part has begun")
 	}
 }
@@ -336,31 +331,31 @@ func TestManyChannelsMoveInParts(t *testing.T) {
 			<-c.flush
 		}
 	}
-	old := c.conns["a"].observer.(*ear)
+	old := c.conns["a"].observer.(*subscriber)
 	c.Do(func() {
 		old.gone()
-		if got := len(c.ears.homeless); got != maxAsked {
+		if got := len(c.subscriptions.homeless); got != maxAsked {
 			t.Errorf("%d channels have lost their server in one step", got)
 		}
 	})
 	finish()
 	c.Do(func() {
 		c.refreshed(clustertest.Split(t, 0))
-		if got := len(c.ears.homeless); got != n-maxAsked {
+		if got := len(c.subscriptions.homeless); got != n-maxAsked {
 			t.Errorf("%d channels are still homeless after one step", got)
 		}
 	})
 	finish()
 	c.confirm("b")
 	c.Do(func() {
-		c.ears.Again(3)
-		if got := len(c.ears.ears["b"].asked); got != maxAsked {
+		c.subscriptions.Again(3)
+		if got := len(c.subscriptions.subscribers["b"].asked); got != maxAsked {
 			t.Errorf("%d channels begin anew in one step", got)
 		}
 	})
 	finish()
 	c.confirm("b")
-	if got := len(c.ears.ears["b"].asked); got != n || len(c.ears.homeless) != 0 {
+	if got := len(c.subscriptions.subscribers["b"].asked); got != n || len(c.subscriptions.homeless) != 0 {
 		t.Errorf("%d channels are received, want %d", got, n)
 	}
 	c.conns["b"].observer.Push(frame("message", "ch0", "m"), resp.Array)

@@ -1,4 +1,4 @@
-package ears
+package pubsub
 
 import (
 	"bytes"

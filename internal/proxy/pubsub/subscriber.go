@@ -1,4 +1,4 @@
-package ears
+package pubsub
 
 import (
 	"time"
@@ -9,9 +9,9 @@ import (
 	"github.com/lockproxy/lockproxy/internal/upstream/topology"
 )
 
-// An ear is a connection to one server, and the channels that are received there.
-type ear struct {
-	of       *Ears
+// A subscriber is a connection to one server, and the channels that are received there.
+type subscriber struct {
+	of       *Subscriptions
 	at       topology.Node
 	conn     Conn // nil: it waits for one
 	withdraw func() bool
@@ -35,26 +35,26 @@ type ask struct {
 const maxAsked = 1000
 
 // knows reports whether a channel has been asked for.
-func (o *ear) knows(t channel) bool {
+func (o *subscriber) knows(t channel) bool {
 	_, ok := o.asked[t]
 	return ok
 }
 
 // join asks for a channel.
-func (o *ear) join(t channel, r *request) {
+func (o *subscriber) join(t channel, r *request) {
 	o.asked[t] = false
 	o.add(t, true, r)
 }
 
 // leave asks for the end of a channel.
-func (o *ear) leave(t channel, r *request) {
+func (o *subscriber) leave(t channel, r *request) {
 	delete(o.asked, t)
 	o.of.without(t, o)
 	o.add(t, false, r)
 }
 
 // add puts a channel into the last command that has not been sent, if it fits: a server wants the shard channels of one command in one slot.
-func (o *ear) add(t channel, on bool, r *request) {
+func (o *subscriber) add(t channel, on bool, r *request) {
 	if r != nil {
 		r.left++
 	}
@@ -69,7 +69,7 @@ func (o *ear) add(t channel, on bool, r *request) {
 }
 
 // open asks for the connection.
-func (o *ear) open() {
+func (o *subscriber) open() {
 	s := o.of.session
 	conn, withdraw := s.Open(o.at, func(c Conn, refusal []byte) {
 		if !s.Do(func() { o.opened(c, refusal) }) && c != nil {
@@ -82,7 +82,7 @@ func (o *ear) open() {
 }
 
 // opened takes the connection, or the reason why there is none.
-func (o *ear) opened(c Conn, refusal []byte) {
+func (o *subscriber) opened(c Conn, refusal []byte) {
 	o.withdraw = nil
 	switch {
 	case o.closed && c != nil:
@@ -96,14 +96,14 @@ func (o *ear) opened(c Conn, refusal []byte) {
 	}
 }
 
-func (o *ear) use(c Conn) {
+func (o *subscriber) use(c Conn) {
 	o.conn = c
 	c.Observe(o)
 	c.ReadFrames()
 }
 
 // send sends the commands that wait.
-func (o *ear) send() {
+func (o *subscriber) send() {
 	if o.conn == nil || len(o.unsent) == 0 {
 		return
 	}
@@ -129,7 +129,7 @@ func (o *ear) send() {
 }
 
 // close gives the connection up. No request waits for it.
-func (o *ear) close() {
+func (o *subscriber) close() {
 	o.closed = true
 	switch {
 	case o.conn != nil:
@@ -140,10 +140,10 @@ func (o *ear) close() {
 }
 
 // Push implements stream.Observer.
-func (o *ear) Push(b []byte, kind resp.Kind) { o.of.session.Do(func() { o.frame(b, kind) }) }
+func (o *subscriber) Push(b []byte, kind resp.Kind) { o.of.session.Do(func() { o.frame(b, kind) }) }
 
 // frame handles one frame of the server.
-func (o *ear) frame(b []byte, kind resp.Kind) {
+func (o *subscriber) frame(b []byte, kind resp.Kind) {
 	o.holding = 0
 	if o.closed {
 		return
@@ -170,7 +170,7 @@ func (o *ear) frame(b []byte, kind resp.Kind) {
 }
 
 // confirmed takes a confirmation. One that was not asked for says that a slot has moved away.
-func (o *ear) confirmed(t channel, on bool) {
+func (o *subscriber) confirmed(t channel, on bool) {
 	e := o.of
 	if len(o.asks) == 0 || o.asks[0].kind != t.kind || o.asks[0].on != on {
 		if _, known := o.asked[t]; known && !on {
@@ -197,7 +197,7 @@ func (o *ear) confirmed(t channel, on bool) {
 }
 
 // failed handles an error, which is the answer to the first command.
-func (o *ear) failed(words []byte) {
+func (o *subscriber) failed(words []byte) {
 	if len(o.asks) == 0 {
 		return
 	}
@@ -222,7 +222,7 @@ func (o *ear) failed(words []byte) {
 }
 
 // drop takes a command back that is not answered any more. Its channels are received no more here.
-func (o *ear) drop(a ask) {
+func (o *subscriber) drop(a ask) {
 	if a.r != nil {
 		a.r.left -= a.left
 	}
@@ -237,10 +237,10 @@ func (o *ear) drop(a ask) {
 }
 
 // refused handles the reason why there is no connection.
-func (o *ear) refused(words []byte) {
+func (o *subscriber) refused(words []byte) {
 	e := o.of
 	o.closed = true
-	delete(e.ears, o.at)
+	delete(e.subscribers, o.at)
 	for _, a := range o.unsent {
 		o.drop(a)
 	}
@@ -258,23 +258,23 @@ func (o *ear) refused(words []byte) {
 }
 
 // Holding implements stream.Observer.
-func (o *ear) Holding(n int) { o.of.session.Do(func() { o.holding = n }) }
+func (o *subscriber) Holding(n int) { o.of.session.Do(func() { o.holding = n }) }
 
 // Flush implements stream.Observer.
-func (o *ear) Flush() { o.of.session.Flush() }
+func (o *subscriber) Flush() { o.of.session.Flush() }
 
 // Closed implements stream.Observer.
-func (o *ear) Closed(error) { o.of.session.Do(o.gone) }
+func (o *subscriber) Closed(error) { o.of.session.Do(o.gone) }
 
 // gone finds another server for the channels of a connection that has ended.
-func (o *ear) gone() {
+func (o *subscriber) gone() {
 	e := o.of
 	if o.closed {
 		return
 	}
 	o.closed = true
-	if e.ears[o.at] == o {
-		delete(e.ears, o.at)
+	if e.subscribers[o.at] == o {
+		delete(e.subscribers, o.at)
 	}
 	refusal := o.conn.Refusal()
 	if o.conn.Rejected() {
@@ -320,4 +320,4 @@ func (o *ear) gone() {
 	}, e.settle)
 }
 
-var _ stream.Observer = (*ear)(nil)
+var _ stream.Observer = (*subscriber)(nil)
