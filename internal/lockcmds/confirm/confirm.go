@@ -1,7 +1,7 @@
 // Package confirm finds out whether replicas have a grant before its client is told of it.
 //
 //	Confirm ──► quick line of the server ──► round: prove.lua for each grant, one WAIT ──► Done
-//	                                         │ not enough replicas in time
+//	                                         │ not enough replicas yet
 //	                                         ▼
 //	            patient line of the server ──► round: the same, with a longer WAIT ──► …
 //
@@ -47,7 +47,6 @@ type Grant struct {
 // Outcome is what became of a Grant.
 type Outcome struct {
 	Confirmed bool
-	Gone      bool  // if not: the server does not have it any more
 	Have      int   // if not: how many replicas have it for certain
 	Refused   error // if not: why Redis refuses the question for good; nil: it does not
 }

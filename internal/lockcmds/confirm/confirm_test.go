@@ -178,8 +178,6 @@ func (w *world) grant(at redislink.Node, lock string, replicas int, wait time.Du
 		switch {
 		case o.Confirmed:
 			text = "confirmed"
-		case o.Gone:
-			text = "gone"
 		case o.Refused != nil:
 			text = o.Refused.Error()
 		}
@@ -273,14 +271,14 @@ func TestAGrantIsConfirmedByALateReplica(t *testing.T) {
 	})
 }
 
-func TestAGrantThatTheServerDoesNotHaveIsGone(t *testing.T) {
+func TestAGrantThatTheServerDoesNotHaveIsNotConfirmed(t *testing.T) {
 	play(t, func(t *testing.T, w *world) {
 		s := newServer(1)
 		s.gone["lost"] = true
 		w.grant(&node{at: s}, "lost", 1, time.Second)
 		w.grant(&node{at: s}, "kept", 1, time.Second)
 		w.settle()
-		w.check(t, map[string]string{"lost": "gone after 0s", "kept": "confirmed after 0s"})
+		w.check(t, map[string]string{"lost": "0 replicas after 0s", "kept": "confirmed after 0s"})
 	})
 }
 
@@ -381,7 +379,7 @@ func TestAGrantWhoseSlotMovesWhileReplicasAnswerIsNotConfirmed(t *testing.T) {
 		w.grant(other, "other", 1, time.Second)
 		w.grant(stays, "stays", 1, time.Second)
 		w.settle()
-		w.check(t, map[string]string{"one": "confirmed after 50ms", "other": "gone after 50ms", "stays": "confirmed after 0s"})
+		w.check(t, map[string]string{"one": "confirmed after 50ms", "other": "0 replicas after 50ms", "stays": "confirmed after 0s"})
 	})
 }
 

@@ -109,7 +109,7 @@ func (c *Confirmer) sort(all []asked, answers []resp.Value) (written, unwritten 
 		case here:
 			written = append(written, g)
 		default:
-			c.done(g.Grant, Outcome{Gone: true})
+			c.done(g.Grant, Outcome{}) // the server does not have it any more
 		}
 	}
 	return written, unwritten

@@ -81,16 +81,3 @@ func DecodeHeadRemoved(v resp.Value) (HeadRemoved, error) {
 	n, err := numbersOf(v)
 	return HeadRemoved{n.at[0] == 1, n.at[1]}, err
 }
-
-// Front puts a fair waiter whose grant is about to be dropped at the head of the queue.
-type Front struct {
-	Key, Owner string
-	Fence      int64
-	Wait       time.Duration // the unit of deadlines in the queue
-}
-
-// Call is the call of front.lua.
-func (f Front) Call() Call {
-	n := Of(f.Key)
-	return Call{front, []string{n.Lock, n.Queue, n.Deadlines}, []string{f.Owner, itoa(f.Fence), n.PlaceOf(f.Owner), millis(f.Wait)}}
-}

@@ -92,7 +92,6 @@ var (
 	force      = load("force", "holder", "head", "keep", "free").publishes(0)
 	drop       = load("drop", "hash", "hold", "head", "keep", "free", "wake").publishes(3)
 	prove      = load("prove")
-	front      = load("front", "deadline")
 )
 
 // All returns the scripts in the order of their IDs.

@@ -266,7 +266,6 @@ func calls(owner string, request int64) map[string]script.Call {
 		"stale head":               script.RemoveHead{Key: key, Place: third}.Call(),
 		"stale head, by force":     script.RemoveHead{Key: key, Place: me, Force: true}.Call(),
 		"head":                     script.Head{Key: key}.Call(),
-		"front":                    script.Front{Key: key, Owner: owner, Fence: fence, Wait: time.Minute}.Call(),
 		"prove":                    script.Prove{Key: key, Part: part(owner, request, 1)}.Call(),
 		"ask":                      script.Ask{}.Call(),
 	}

@@ -71,15 +71,6 @@ var regressions = map[string]*plan{
 			{at: 70 * ms, kind: "send", who: 3, line: "UNLOCK a OWNER o1"},
 		},
 	},
-	"the place that a fair acquire kept when its grant was dropped was left behind when Redis could not be asked anew": {
-		proxies: 2, clients: 4, calm: true, replicas: 2,
-		actions: []action{
-			{at: 1 * ms, kind: "send", who: 3, line: "FAIRLOCK f WAIT 9857 SYNC 1"},
-			{at: 2 * ms, kind: "send", who: 0, line: "FAIRLOCK f WAIT 2426 GRACE 803 MAXHOLD 918"},
-			{at: 213 * ms, kind: "replicas away", d: 1920 * ms},
-			{at: 366 * ms, kind: "cut lane", who: 1, d: 5028 * ms, d2: 1 * ms, n: 1},
-		},
-	},
 	"a hold was believed in after an EXTENDLOCK with a shorter lease, whose answer was lost": {
 		proxies: 2, clients: 2,
 		actions: []action{

@@ -31,7 +31,7 @@ type waiter struct {
 	x           *Waiters
 	began       time.Time
 	home        *Waiters       // of the session; not x, if the acquire is to deepen a hold from before an AUTH
-	asked       *asked         // nil: the acquire is not asked anew, because it needs no replicas and is at home
+	asked       *asked         // by which home asks if the acquire deepens no hold here; nil: it is at home
 	behind      *observe.Party // the holder when it began to wait; set before it joins its wait queue. nil: not of interest
 	sent        calls.Request  // the first attempt
 
@@ -45,10 +45,8 @@ type waiter struct {
 
 // asked is an acquire as its client has asked for it.
 type asked struct {
-	caller   contract.Caller
-	cmd      grammar.Command
-	behind   *observe.Party // as waiter.behind, if it has waited before
-	unsynced []byte         // the reply if it has no time left: a grant of it was dropped. nil: none was
+	caller contract.Caller
+	cmd    grammar.Command
 }
 
 // kind is the kind of lock that it asks for.
@@ -73,7 +71,7 @@ func (x *Waiters) Start(s contract.Caller, cmd grammar.Command, home *Waiters) {
 func (x *Waiters) start(a *asked, began, now time.Time, home *Waiters) {
 	s, cmd, defaults := &a.caller, &a.cmd, x.Defaults()
 	w := &waiter{
-		x: x, Terms: terms.Of(cmd, defaults), began: began, home: home, behind: a.behind,
+		x: x, Terms: terms.Of(cmd, defaults), began: began, home: home,
 		claim: x.Holds.Claim(s, cmd.Key, cmd.Owner),
 	}
 	w.Waiter = queue.Waiter{
@@ -83,21 +81,15 @@ func (x *Waiters) start(a *asked, began, now time.Time, home *Waiters) {
 		n := script.Of(cmd.Key)
 		w.Place, w.Wake = n.PlaceOf(w.Owner), n.NameChannel(w.Owner)
 	}
-	all := w.Sync == terms.SyncAll
-	if all {
-		w.Sync = x.replicas(cmd.Key)
-	}
-	if home != x || w.Sync > 0 || all {
-		again := *a
-		w.asked = &again
-	}
-	if all && w.Sync == 0 {
-		if a.unsynced == nil {
+	if w.Sync == terms.SyncAll {
+		if w.Sync = x.replicas(cmd.Key); w.Sync == 0 {
 			s.Reply(replies.NoReplicas())
 			return
 		}
-		w.withdraw(queue.Null, nil)
-		return
+	}
+	if home != x {
+		again := *a
+		w.asked = &again
 	}
 	if cmd.Owner == "" && x.Reentry.Refuses() && w.claim.Reenters() {
 		x.Reentry.Note(w.session().Client, cmd.Key, true)
@@ -149,9 +141,6 @@ func (w *waiter) Answered(o calls.Outcome) []byte {
 			return nil
 		}
 		return w.await(script.Acquired{PTTL: script.NoTTL})
-	case err != nil && w.dropped():
-		w.withdraw(queue.Error, err)
-		return nil
 	case err != nil:
 		w.finish()
 		return replies.Failure(err)
@@ -169,9 +158,6 @@ func (w *waiter) Answered(o calls.Outcome) []byte {
 	}
 	return w.await(a)
 }
-
-// dropped reports whether a grant of the acquire was dropped for want of replicas. A fair one has kept its place in the queue then.
-func (w *waiter) dropped() bool { return w.asked != nil && w.asked.unsynced != nil }
 
 // Again implements calls.Asker.
 func (w *waiter) Again() (script.Call, bool) { return w.kind().Ask(w.asking()).Call, true }
@@ -270,17 +256,22 @@ func (w *waiter) granted(g grant) []byte {
 		w.x.Calls.Background(jobs.Attempt, w.goOn)
 		return nil
 	}
+	w.drop(g, replies.Null)
+	return nil
+}
+
+// drop rolls a grant back that the client is not to have, and then answers: the turn of the client is over. Requires no locks but that of the session.
+func (w *waiter) drop(g grant, reply func(proto int) []byte) {
 	w.finish()
-	w.noteEnd(now, observe.Failed, 0)
+	w.noteEnd(w.x.Calls.Clock.Now(), observe.Failed, 0)
 	w.rollBack(g.fence, w.x.Calls.OnceWithin(w.x.Calls.DoubtLimit(), func(ok bool) {
 		if ok {
-			w.reply(replies.Null)
+			w.reply(reply)
 		} else {
 			w.claim.Doubt(w.Lease, g.sentAt)
 			w.reply(replies.Failed(contract.ErrInDoubt))
 		}
 	}))
-	return nil
 }
 
 // rollBack undoes what copies of the acquire have done, or may still do. fence is of the grant; 0: it is not known. Requires no locks.
@@ -292,21 +283,14 @@ func (w *waiter) goHome() bool {
 	if w.home == w.x {
 		return false
 	}
-	w.askAnew(w.home)
-	return true
-}
-
-// askAnew starts the acquire anew, at its session's home or at the engine where it was. Requires the session lock.
-func (w *waiter) askAnew(at *Waiters) {
 	w.x.mu.Lock()
 	ended := w.ended
 	w.finishLocked()
 	w.x.mu.Unlock()
 	w.claim.Continue()
 	if !ended {
-		again := *w.asked
-		again.behind = w.behind
-		again.caller.NothingPending = false // the answer to this attempt is being dealt with
-		at.start(&again, w.began, at.Calls.Clock.Now(), w.home)
+		w.asked.caller.NothingPending = false // the answer to this attempt is being dealt with
+		w.home.start(w.asked, w.began, w.home.Calls.Clock.Now(), w.home)
 	}
+	return true
 }

@@ -3,7 +3,6 @@ package waiters
 import (
 	"context"
 	"slices"
-	"time"
 
 	"github.com/lockproxy/lockproxy/internal/lockcmds/calls"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/queue"
@@ -78,17 +77,4 @@ func (c *Carrier) removeHead(q *queue.Queue, place string, force bool) {
 		c.Calls.Log.Info("stale fair waiter removed", logging.Text("key", key))
 	}
 	c.Step(func(*queue.Set) { q.HeadRemoved(place, a.Removed, a.Receivers, failureOf(err)) })
-}
-
-// KeepPlace puts a fair waiter at the head of the queue in Redis, while its owner still has the lock by the grant of that fence. It gives up after
-// limit, and calls then in any case.
-func (c *Carrier) KeepPlace(lock, owner string, fence int64, limit time.Duration, then func()) {
-	c.Calls.Retry(calls.Cleanup{
-		What: "keep the place of a fair waiter", Key: lock, Limit: limit,
-		Task: func(ctx context.Context) error {
-			_, err := calls.RunFor(ctx, c.Calls.Client, script.Front{Key: lock, Owner: owner, Fence: fence, Wait: c.Wait}.Call(), script.DecodeCount)
-			return err
-		},
-		Done: func(bool) { then() },
-	})
 }

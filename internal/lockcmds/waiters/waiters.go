@@ -10,7 +10,7 @@
 //	                            ▲             Subscribe ──► package effects ──► Confirmed, Published  │              ▼
 //	                            │             Attempt ──► one script, as a job ──► queue.Answered ─► deliver      reply
 //	                            │             Reply ──► leftLocked ──► without: null or an error      ▲
-//	granted ──SYNC──► package confirm ──► granted again, or dropUnsynced ──► the acquire is asked anew
+//	granted ──SYNC──► package confirm ──► granted again, or dropUnsynced ──► the reply
 //	                            └── Offer: a release here grants in the same step ──► Offer.Answered ─┘
 //
 // Package terms works out what the client has asked for, package kinds the scripts that ask. observe.Observers are told of each grant, and of

@@ -118,8 +118,6 @@ func (w *waiter) replyTo(o queue.Outcome, err error) func(proto int) []byte {
 		return func(int) []byte { return replies.Overloaded(errDraining.Error()) }
 	case o == queue.Error:
 		return replies.Failed(err)
-	case w.dropped():
-		return func(int) []byte { return w.asked.unsynced }
 	}
 	return replies.Null
 }
@@ -138,9 +136,6 @@ func (x *Waiters) replicas(lock string) int {
 	}
 	return x.Replicas(lock)
 }
-
-// syncPause is the pause before an acquire is asked anew. Without it, a server that refuses to wait would be asked all the time.
-const syncPause = 50 * time.Millisecond
 
 // confirm has replicas confirm a grant, which is not recorded until then and whose client is not told. The lease is not renewed meanwhile.
 func (w *waiter) confirm(g grant) {
@@ -171,46 +166,18 @@ func (w *waiter) confirm(g grant) {
 	})
 }
 
-// dropUnsynced drops a grant that too few replicas have. The acquire is asked anew if its client has time left. Requires no locks.
+// dropUnsynced drops a grant that too few replicas have, and answers. Requires no locks.
 func (w *waiter) dropUnsynced(g grant, o confirm.Outcome) {
 	w.x.mu.Lock()
 	ended := w.ended
 	w.x.mu.Unlock()
-	if ended {
+	switch {
+	case ended:
 		w.hungUp(g.fence)
-		return
-	}
-	reply := replies.NotSynced(o.Have, w.Sync)
-	again := o.Refused == nil && w.mayWait()
-	if o.Refused != nil {
-		reply = replies.Failure(o.Refused)
-	}
-	done := w.x.Calls.OnceWithin(w.x.Calls.DoubtLimit(), func(ok bool) {
-		switch {
-		case !ok:
-			w.claim.Doubt(w.Lease, g.sentAt)
-			w.withdraw(queue.Error, contract.ErrInDoubt)
-		case again:
-			w.asked.unsynced = reply
-			w.claim.Continue() // the earlier holds are renewed in the pause
-			w.x.Calls.After(syncPause, jobs.Attempt, w.anew)
-		default:
-			w.finish()
-			w.noteEnd(w.x.Calls.Clock.Now(), observe.Failed, 0)
-			w.reply(func(int) []byte { return reply })
-		}
-	})
-	if again && w.kind() == Fair && !w.claim.Deepens() {
-		w.x.effects.KeepPlace(w.lock(), w.Owner, g.fence, w.Lease, func() { w.rollBack(g.fence, done) })
-	} else {
-		w.rollBack(g.fence, done)
-	}
-}
-
-// anew asks for the lock again. Requires no locks.
-func (w *waiter) anew() {
-	if !w.x.Calls.Guard.Do(w.conn(), func() { w.askAnew(w.x) }) {
-		w.withdraw(queue.Gone, nil) // it may have a place in the queue
+	case o.Refused != nil:
+		w.drop(g, replies.Failed(o.Refused))
+	default:
+		w.drop(g, func(int) []byte { return replies.NotSynced(o.Have, w.Sync) })
 	}
 }
 

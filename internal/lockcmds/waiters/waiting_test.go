@@ -7,7 +7,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/lockproxy/lockproxy/internal/lockcmds/contract"
-	"github.com/lockproxy/lockproxy/internal/lockcmds/grammar"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/ledger"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/observe"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/reentry"
@@ -164,28 +163,6 @@ func TestNoSlowHoldOrWaitIsLoggedWithoutThresholds(t *testing.T) {
 	}
 }
 
-// The lock may be at a server without replicas by then. A fair acquire has kept its place.
-func TestAnAcquireThatIsAskedAnewWithoutReplicas(t *testing.T) {
-	for _, verb := range []string{"LOCK", "FAIRLOCK"} {
-		w := newWorld(t)
-		w.limits.Sync = terms.SyncAll
-		w.x.Replicas = func(string) int { return 0 }
-		a := w.client(1)
-		a.sends(verb + " first")
-		cmd, err := grammar.Parse(locktest.Words(verb + " k"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		w.Own.Answers = []any{locktest.Numbers(1)}
-		w.x.start(&asked{caller: a.caller(), cmd: cmd, unsynced: []byte("-NOTSYNCED then\r\n")}, w.Time, w.Time, w.x)
-		w.Work()
-		a.got("-NOTSYNCED lock.sync is all, and no replica is known; nothing was granted", "-NOTSYNCED then")
-		if left := len(w.Own.Asked) == 1 && w.Own.Asked[0] == "leave"; left != (verb == "FAIRLOCK") || w.x.Asks(1) {
-			t.Errorf("%s: the engine asked %q, asks %v", verb, w.Own.Asked, w.x.Asks(1))
-		}
-	}
-}
-
 // A hold whose lease is watched for an acquire that is never sent would be renewed for ever.
 func TestAnAcquireThatIsNotSentKeepsNoHold(t *testing.T) {
 	for name, set := range map[string]func(w *world){
@@ -215,33 +192,13 @@ func TestAnAcquireThatIsNotSentKeepsNoHold(t *testing.T) {
 	}
 }
 
-func TestAClientThatGoesBeforeItsLockIsAskedForAnewIsToldOfOnce(t *testing.T) {
-	w := newWorld(t)
-	w.limits.Slow = observe.Settings{Wait: time.Second, Len: 10}
-	a := w.waits(1, "LOCK k")
-	w.Pass(2 * time.Second)
-	a.Ended = true
-	waiter := w.x.asks[1]
-	w.x.set.Left(&waiter.Waiter) // as a grant does that too few replicas have
-	w.x.set.Done(w.x.set.Effects())
-	waiter.anew()
-	w.Work()
-	entries := w.holds.Told[0].(*observe.Log).Latest(-1)
-	if len(entries) != 1 || entries[0].Outcome != "client-gone" || entries[0].Behind.Owner != "elsewhere" {
-		t.Errorf("%+v", entries)
-	}
-}
-
 func TestAWaitThatGoesOnKeepsTheHolderBehindWhichItBegan(t *testing.T) {
 	for _, refused := range []bool{false, true} {
 		w := newWorld(t)
 		w.limits.Slow = observe.Settings{Wait: time.Second, Len: 10}
 		a := w.client(1)
-		cmd, err := grammar.Parse(locktest.Words("LOCK k WAIT 5000"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		w.x.start(&asked{caller: a.caller(), cmd: cmd, behind: &observe.Party{Owner: "first"}}, w.Time, w.Time, w.x)
+		a.sends("LOCK k WAIT 5000")
+		w.x.asks[1].behind = &observe.Party{Owner: "first"} // of a wait that has ended with a grant that came too late
 		w.Time = w.Time.Add(2 * time.Second)
 		if refused {
 			w.limits.MaxWaiters = 1
