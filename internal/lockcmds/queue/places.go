@@ -81,7 +81,7 @@ func (q *Queue) refreshDue() {
 // Refreshed is the answer to the effect Refresh. lost says that places were not there any more: a client of Redisson has dropped them.
 // The next attempt takes new ones.
 func (q *Queue) Refreshed(lost bool) {
-	if q.ended || !lost {
+	if !lost {
 		return
 	}
 	q.woken = true
@@ -175,9 +175,6 @@ func (q *Queue) take(s reaper.Step) {
 
 // PlacesListed is the answer to the effect ListPlaces.
 func (q *Queue) PlacesListed(places []string, f reaper.Failure) {
-	if q.ended {
-		return
-	}
 	if f == reaper.OK && q.queued() && len(places) > 0 {
 		q.tryHead(places[0])
 	}
@@ -187,9 +184,6 @@ func (q *Queue) PlacesListed(places []string, f reaper.Failure) {
 // HeadTold is the answer to the effect AskHead: the first place in the queue in Redis; empty: the queue is empty. look is that of the
 // effect.
 func (q *Queue) HeadTold(look bool, head string, f reaper.Failure) {
-	if q.ended {
-		return
-	}
 	ours := f == reaper.OK && head != "" && q.tryHead(head)
 	if look {
 		q.take(q.reaper.Told(head, ours, q.needed(), f))
@@ -198,9 +192,7 @@ func (q *Queue) HeadTold(look bool, head string, f reaper.Failure) {
 
 // HeadRemoved is the answer to the effect RemoveHead: whether the place was removed, and how many listen for it.
 func (q *Queue) HeadRemoved(place string, removed bool, listeners int64, f reaper.Failure) {
-	if !q.ended {
-		q.take(q.reaper.Removed(place, removed, listeners, q.needed(), f))
-	}
+	q.take(q.reaper.Removed(place, removed, listeners, q.needed(), f))
 }
 
 // tryHead lets the head of the queue in Redis ask if it waits here, and reports whether it does. It need not be the first one here: in

@@ -11,7 +11,7 @@
 // woken by that name. The others share one place there, and only the first of them asks.
 //
 // The caller serializes all calls. It carries out the effects in their order, and may do so later. An answer for a queue that has
-// ended is ignored.
+// ended finds no waiter, and ends the work of the reaper.
 //
 // Invariants:
 //   - Each waiter that has joined gets one Reply, and no effect after it.
@@ -58,7 +58,6 @@ type Queue struct {
 	refreshing bool                      // the timer Refresh is set, or its answer is on its way
 	reaper     reaper.Reaper
 	lingers    bool // the reaper goes on though the last waiter with a place in Redis has left
-	ended      bool
 
 	index                         int // in Set.list
 	inBase, inByName, inLingering Node[*Queue]
@@ -111,19 +110,18 @@ func (q *Queue) setTimer(t Timer, delay, spread time.Duration) {
 
 // TimerDue says that a timer of a queue has run out.
 func (q *Queue) TimerDue(t Timer) {
-	switch {
-	case q.ended:
-	case t == Expiry:
+	switch t {
+	case Expiry:
 		q.woken, q.failed = true, false
 		q.wake()
 		if w := q.own.First(); w != nil && w.state != asking { // its subscriptions are not confirmed, and it may leave before that
 			q.setTimer(Expiry, retryLast, 0)
 		}
-	case t == Freshen:
+	case Freshen:
 		q.refreshDue()
-	case t == Look:
+	case Look:
 		q.take(q.reaper.Due())
-	case t == Forget:
+	case Forget:
 		q.forget()
 	}
 }
@@ -133,7 +131,6 @@ func (q *Queue) empty() bool { return q.shared.Len()+q.own.Len() == 0 }
 
 // end ends a queue without waiters.
 func (q *Queue) end() {
-	q.ended = true
 	q.base.Listeners.queues.Remove(&q.inBase)
 	q.set.channels.Leave(q.base)
 	s := q.set

@@ -76,7 +76,7 @@ func history(t *rapid.T, w *world, faults bool) (asked []*client) {
 		},
 		"timer": func(t *rapid.T) {
 			q := w.s.Find(w.names.Key)
-			timer := Timer(pick.Draw(t, "timer") % int(TimersCount))
+			timer := Timer(pick.Draw(t, "timer") % TimersCount)
 			if q != nil && w.timers[timer] && timer != Look {
 				delete(w.timers, timer)
 				q.TimerDue(timer)

@@ -125,12 +125,14 @@ type Timer uint8
 
 // The timers of a queue.
 const (
-	Expiry      Timer = iota // the end of the holder's lease, or of the pause after an error
-	Freshen                  // the deadlines of places in Redis
-	Look                     // the reaper's
-	Forget                   // the end of lingering
-	TimersCount              // how many there are
+	Expiry  Timer = iota // the end of the holder's lease, or of the pause after an error
+	Freshen              // the deadlines of places in Redis
+	Look                 // the reaper's
+	Forget               // the end of lingering
 )
+
+// TimersCount is how many timers a queue has.
+const TimersCount = int(Forget) + 1
 
 func (s *Set) emit(e Effect) { s.effects = append(s.effects, e) }
 

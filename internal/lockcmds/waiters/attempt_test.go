@@ -1,6 +1,8 @@
 package waiters
 
 import (
+	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -8,6 +10,7 @@ import (
 	"github.com/lockproxy/lockproxy/internal/lockcmds/script"
 	"github.com/lockproxy/lockproxy/internal/lockcmds/turns"
 	"github.com/lockproxy/lockproxy/internal/locktest"
+	"github.com/lockproxy/lockproxy/internal/resp"
 )
 
 // channel is that of the lock k.
@@ -44,6 +47,38 @@ func TestAnAttemptThatFailsIsMadeAgainAfterAPause(t *testing.T) {
 	a.got()
 	w.Pass(time.Second)
 	a.got(":8")
+}
+
+// Redis takes a call with the number of the late one for a copy, and one with a number from before the rollback for an older call.
+func TestAnAcquireWhoseGrantCameTooLateIsANewCall(t *testing.T) {
+	w := newWorld(t)
+	a := w.waits(1, "LOCK k")
+	w.Own.Asked, w.Own.Args = nil, nil
+	late := func() resp.Value {
+		w.Time = w.Time.Add(31 * time.Second)
+		return grantOfFence(8)
+	}
+	w.Own.Answers = []any{late, locktest.Numbers(1), grantOfFence(9)}
+	w.x.Wake("k")
+	w.Work()
+	w.confirm()
+	a.got(":9")
+	if got := strings.Join(w.Own.Asked, " "); got != "crowd drop crowd" {
+		t.Fatalf("the engine asked %s", got)
+	}
+	first, drop, second := number(t, w.Own.Args[0][2]), number(t, w.Own.Args[1][4]), number(t, w.Own.Args[2][2])
+	if first >= drop || drop >= second {
+		t.Errorf("the numbers of the calls are %d, %d and %d", first, drop, second)
+	}
+}
+
+func number(t *testing.T, text string) int {
+	t.Helper()
+	n, err := strconv.Atoi(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
 }
 
 // An attempt was not answered, so the client may hold the lock: null is the reply behind the rollback.
