@@ -48,6 +48,35 @@ func TestRenewalsDueCloseToEachOtherShareABatch(t *testing.T) {
 	})
 }
 
+func TestARoundTellsHowItsRenewalsHaveEnded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var rounds []Round
+		b := newBench(t, Options{Renewed: func(r Round) { rounds = append(rounds, r) }})
+		b.setAnswer(func(ctx context.Context, group any, batch []Renewal) ([]Verdict, error) {
+			time.Sleep(3500 * time.Millisecond)
+			verdicts, err := allRenewed(ctx, group, batch)
+			for i, r := range batch {
+				if r.Key == "gone" {
+					verdicts[i] = Gone
+				}
+			}
+			return verdicts, err
+		})
+		b.Track(entry("gone"), time.Now())
+		b.Track(entry("first"), time.Now())
+		time.Sleep(time.Millisecond)
+		b.Track(entry("last"), time.Now())
+		time.Sleep(7*time.Second - 500*time.Microsecond)
+		short := entry("short")
+		short.TTL = 9 * time.Second
+		b.Track(short, time.Now()) // is due between the two others
+		pass(8 * time.Second)
+		if want := (Round{Done: 3, Gone: 1, Late: 1, Margin: 2500500 * time.Microsecond}); len(rounds) == 0 || rounds[0] != want {
+			t.Errorf("the rounds are %+v, want %+v first", rounds, want)
+		}
+	})
+}
+
 func TestGroupsAreIndependent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		pool, err := ants.NewPool(10, ants.WithNonblocking(true))
